@@ -153,3 +153,99 @@ test('no other page can frame the dashboard or call with its session', async ({ 
   expect((await keygate.call('GET', '/v1/keys')).data).toHaveLength(before.data.length);
   watch.forget(); // the browser says that it refused the frame and the form
 });
+
+// Guarantee: a page without a session sends no call that would be refused: the console is empty, and the audit log has no
+// record of it.
+test('the sign-in form asks the server nothing before a key is given', async ({ page, keygate }) => {
+  const calls: string[] = [];
+  page.on('request', (r) => { if (r.url().includes('/v1/')) calls.push(r.url()); });
+  const said: string[] = [];
+  page.on('console', (m) => said.push(m.text()));
+  await page.goto(`${keygate.url}keys`);
+  await expect(page.getByLabel('Account-level key')).toBeVisible();
+  await page.evaluate(() => window.dispatchEvent(new Event('focus')));
+  expect(calls).toEqual([]);
+  expect(said).toEqual([]);
+  expect((await keygate.call('GET', '/v1/audit-log?outcome=key_invalid')).data).toEqual([]);
+});
+
+// Guarantee: a page whose session has ended stays covered whatever is pressed, calls no more, and goes on when another
+// page of the browser signs in; signing out there covers it again.
+test('an ended session stays covered, is silent, and is shared by the pages of a browser', async ({ page, context, keygate }) => {
+  const made = await keygate.call('POST', '/v1/keys', { name: 'mine', level: 'account', scope: 'admin' });
+  await keygate.call('POST', '/v1/gateways', { name: 'orders', upstream_url: 'http://127.0.0.1:1' });
+  await signIn(page, keygate, '?range=15m', made.key);
+  await keygate.call('DELETE', `/v1/keys/${made.key_id}`);
+  const ended = page.getByRole('dialog', { name: 'Your session has ended' });
+  await expect(ended).toBeVisible();
+  await expect(ended.getByRole('button', { name: 'Close' })).toHaveCount(0);
+  for (let i = 0; i < 4; i++) await page.keyboard.press('Escape');
+  await expect(ended).toBeVisible();
+  await ended.getByLabel('Account-level key').fill('typed'); // the rest of the page is not reachable
+  const calls: string[] = [];
+  page.on('request', (r) => { if (r.url().includes('/v1/')) calls.push(r.url()); });
+  await page.evaluate(() => { for (const t of [document, window]) t.dispatchEvent(new Event('visibilitychange')); });
+  expect(await page.evaluate(() => new Promise((resolve) => { requestAnimationFrame(() => resolve(document.hidden)); }))).toBe(false);
+  expect(calls).toEqual([]);
+  const other = await context.newPage();
+  await signIn(other, keygate, 'settings');
+  await expect(ended).toHaveCount(0);
+  await other.getByRole('button', { name: 'Sign out' }).first().click();
+  await expect(page.getByLabel('Account-level key')).toBeVisible();
+});
+
+// Guarantee: a sign-out that failed says so.
+test('a failed sign-out is not shown as a success', async ({ page, keygate, watch }) => {
+  watch.allowed.add(500);
+  await signIn(page, keygate, 'keys');
+  await page.route('**/v1/session', (r) => (r.request().method() === 'DELETE' ? r.fulfill({ status: 500, json: { error: 'internal', message: 'broken' } }) : r.continue()));
+  await page.getByRole('button', { name: 'Sign out' }).click();
+  await expect(page.getByRole('dialog', { name: 'You are still signed in' })).toContainText('broken');
+});
+
+// Guarantee: the theme is one, wherever it is chosen.
+test('the theme of the menu and of the settings agree', async ({ page, keygate }) => {
+  await signIn(page, keygate, 'settings');
+  await page.getByRole('button', { name: 'Theme: system. Change to light' }).click();
+  await expect(page.getByRole('combobox', { name: 'Theme' })).toHaveValue('light');
+  await page.getByRole('combobox', { name: 'Theme' }).selectOption('dark');
+  await expect(page.getByRole('button', { name: 'Theme: dark. Change to system' })).toBeVisible();
+});
+
+// Guarantee: the opened menu of a narrow page takes the focus, and Esc closes it and gives the focus back.
+test('the menu of a narrow page is used by the keyboard', async ({ page, keygate }) => {
+  await signIn(page, keygate, 'settings');
+  await page.setViewportSize({ width: 390, height: 800 });
+  await expect(page.getByRole('button', { name: 'Search or go to' })).toBeVisible();
+  await page.getByRole('button', { name: 'Open the menu' }).click();
+  await expect(page.getByRole('navigation', { name: 'Main' }).getByRole('link', { name: 'Overview', exact: true })).toBeFocused();
+  await page.keyboard.press('Escape');
+  await expect(page.getByRole('button', { name: 'Open the menu' })).toBeFocused();
+  await expect(page.getByRole('navigation', { name: 'Main' })).toBeHidden();
+  // Where a setting came from is on a narrow page, too.
+  await expect(page.getByRole('row').filter({ hasText: 'admin-addr' })).toContainText('from flag');
+  expect(await page.getByRole('table').evaluate((t) => t.parentElement!.scrollWidth <= t.parentElement!.clientWidth)).toBe(true);
+});
+
+// Guarantee: the palette keeps the chosen result in view, disables what the scope forbids with the reason, and does not
+// say that there is nothing before the answer.
+test('the palette scrolls to the chosen result and says what a scope forbids', async ({ page, keygate }) => {
+  const reader = await keygate.call('POST', '/v1/keys', { name: 'reader', level: 'account', scope: 'read' });
+  await signIn(page, keygate, 'keys', reader.key);
+  await page.setViewportSize({ width: 640, height: 400 });
+  await page.keyboard.press('Control+k');
+  const results = page.getByRole('listbox', { name: 'Results' }).getByRole('option');
+  await expect(results.first()).toBeVisible();
+  for (let i = 1; i < (await results.count()); i++) await page.keyboard.press('ArrowDown');
+  await expect(results.last()).toHaveAttribute('aria-selected', 'true');
+  await expect(results.last()).toBeInViewport({ ratio: 1 });
+  await page.getByRole('combobox').fill('Create a key');
+  await expect(results.first()).toHaveAttribute('aria-disabled', 'true');
+  await expect(results.first()).toContainText('scope “read”');
+  await page.keyboard.press('Enter');
+  await expect(page.getByRole('dialog')).toBeVisible();
+  await page.route('**/v1/keys?*', (r) => new Promise((resolve) => { setTimeout(resolve, 500); }).then(() => r.continue()));
+  await page.getByRole('combobox').fill('nobody-has-this');
+  await expect(page.getByText('Searching…')).toBeVisible();
+  await expect(page.getByText('Nothing found')).toBeVisible();
+});

@@ -1,11 +1,12 @@
 import { Link, Outlet, useRouterState } from '@tanstack/react-router';
-import { lazy, Suspense, useState } from 'react';
+import { lazy, Suspense, useEffect, useRef, useState } from 'react';
 import { signOut, useAccount, useConnection } from './api/session';
 import { useShortcuts } from './lib/shortcuts';
-import { setTheme, theme, type Theme } from './lib/theme';
+import { setTheme, type Theme, useTheme } from './lib/theme';
 import { SignIn } from './screens/signin';
-import { buttonClass, IconButton } from './ui/basic';
+import { buttonClass, Failure, IconButton } from './ui/basic';
 import { Crumbs } from './ui/crumbs';
+import { Dialog } from './ui/dialog';
 import { Icon, type IconName } from './ui/icon';
 import { Toasts } from './ui/toast';
 
@@ -33,6 +34,21 @@ export function Shell() {
   const path = useRouterState({ select: (s) => s.location.pathname });
   const [menuAt, setMenuAt] = useState<string | null>(null); // the page on which the menu was opened
   const menu = menuAt === path;
+  const [stayed, setStayed] = useState<unknown>(null); // why signing out has failed
+  const nav = useRef<HTMLElement>(null);
+  // The opened menu lies over the page: it takes the focus, and Esc closes it.
+  useEffect(() => {
+    if (!menu) return;
+    const before = document.activeElement;
+    nav.current?.querySelector<HTMLElement>('li a')?.focus();
+    const onKey = (e: KeyboardEvent) => {
+      if (e.key !== 'Escape' || document.querySelector('dialog[open]')) return;
+      setMenuAt(null);
+      if (before instanceof HTMLElement) before.focus();
+    };
+    document.addEventListener('keydown', onKey);
+    return () => document.removeEventListener('keydown', onKey);
+  }, [menu]);
   useShortcuts(ended ? null : { palette: () => setOpen('palette'), help: () => setOpen('help') });
 
   const toggleRail = () => {
@@ -45,7 +61,7 @@ export function Shell() {
   return (
     <div className="flex min-h-dvh">
       <a href="#content" className="sr-only focus:not-sr-only focus:fixed focus:top-2 focus:left-2 focus:z-50 focus:rounded-md focus:bg-raised focus:px-3 focus:py-1.5">Skip to the content</a>
-      <nav aria-label="Main" className={`${menu ? 'fixed inset-y-0 left-0 z-40 flex w-56 shadow-xl' : 'hidden'} flex-col border-r border-line bg-surface md:sticky md:top-0 md:flex md:h-dvh md:shadow-none ${narrow ? 'md:w-13' : 'md:w-50'}`}>
+      <nav ref={nav} aria-label="Main" className={`${menu ? 'fixed inset-y-0 left-0 z-40 flex w-56 shadow-xl' : 'hidden'} flex-col border-r border-line bg-surface md:sticky md:top-0 md:flex md:h-dvh md:shadow-none ${narrow ? 'md:w-13' : 'md:w-50'}`}>
         <Link to="/" className="flex h-12 items-center gap-2 px-4 font-semibold" aria-label="Keygate: overview">
           <Icon name="gateway" className="size-5 text-accent" />
           <span className={narrow ? 'md:hidden' : ''}>Keygate</span>
@@ -68,7 +84,7 @@ export function Shell() {
           </div>
           <div className={`flex gap-1 ${narrow ? 'md:flex-col' : ''}`}>
             <ThemeButton />
-            <IconButton icon="external" label="Sign out" onClick={() => void signOut().catch(() => {})} />
+            <IconButton icon="leave" label="Sign out" onClick={() => void signOut().catch(setStayed)} />
             <IconButton icon={narrow ? 'right' : 'left'} label={narrow ? 'Widen the menu' : 'Narrow the menu'} onClick={toggleRail} className="ml-auto hidden md:inline-flex" />
           </div>
         </div>
@@ -78,11 +94,11 @@ export function Shell() {
         <header className="sticky top-0 z-20 flex h-12 items-center gap-2 border-b border-line bg-bg px-3 md:px-6">
           <IconButton icon="menu" label="Open the menu" className="md:hidden" onClick={() => setMenuAt(path)} />
           <Crumbs />
-          <button type="button" onClick={() => setOpen('palette')} aria-keyshortcuts="Control+K"
+          <button type="button" onClick={() => setOpen('palette')} aria-label="Search or go to" aria-keyshortcuts="Control+K"
             className={`${buttonClass('plain')} ml-auto font-normal text-muted`}>
             <Icon name="search" /><span className="hidden sm:inline">Search or go to</span><kbd className="hidden rounded border border-line px-1 font-sans text-xs sm:inline">Ctrl K</kbd>
           </button>
-          <IconButton icon="more" label="Keyboard shortcuts" onClick={() => setOpen('help')} className="hidden sm:inline-flex" />
+          <IconButton icon="help" label="Keyboard shortcuts" onClick={() => setOpen('help')} className="hidden sm:inline-flex" />
         </header>
         {unreachable && (
           <div role="alert" className="sticky top-12 z-20 flex items-center gap-2 border-b border-line bg-warn-soft px-4 py-2 text-warn md:px-6">
@@ -97,6 +113,7 @@ export function Shell() {
         {open === 'palette' && <Palette onClose={() => setOpen('')} />}
         {open === 'help' && <Help onClose={() => setOpen('')} />}
       </Suspense>
+      {stayed !== null && <Dialog title="You are still signed in" onClose={() => setStayed(null)}><Failure error={stayed} /></Dialog>}
       <Toasts />
       {ended && <SignIn over />}
     </div>
@@ -104,10 +121,10 @@ export function Shell() {
 }
 
 function ThemeButton() {
-  const [now, setNow] = useState(theme);
+  const now = useTheme();
   const next: Theme = { system: 'light', light: 'dark', dark: 'system' }[now] as Theme;
   return (
-    <IconButton icon="sun" label={`Theme: ${now}. Change to ${next}`} onClick={() => { setTheme(next); setNow(next); }} />
+    <IconButton icon="sun" label={`Theme: ${now}. Change to ${next}`} onClick={() => setTheme(next)} />
   );
 }
 

@@ -47,6 +47,13 @@ export function listen(l: Listener) {
   listener = l;
 }
 
+// While there is no session, only calls of the session are sent: the others would be refused, and each would
+// be a record of the audit log.
+let signedOut = false;
+export function setSignedOut(to: boolean) {
+  signedOut = to;
+}
+
 // The difference between the server's clock and this one, in milliseconds, from the last answer.
 let skew = 0;
 export function serverNow(): number {
@@ -65,6 +72,8 @@ export function url(template: string, path: Record<string, string | number> = {}
 }
 
 async function call<T>(method: string, template: string, o: CallOptions = {}): Promise<Answer<T>> {
+  const isSignIn = template === '/v1/session';
+  if (signedOut && !isSignIn) throw new ApiError(401, 'unauthorized', 'Your session has ended. Sign in to go on.');
   const headers: Record<string, string> = { Accept: 'application/json', 'X-Keygate-Source': 'dashboard' };
   let body: string | undefined;
   if (o.text) {
@@ -76,7 +85,6 @@ async function call<T>(method: string, template: string, o: CallOptions = {}): P
   }
   if (o.ifMatch) headers['If-Match'] = o.ifMatch;
   if (o.idempotencyKey) headers['Idempotency-Key'] = o.idempotencyKey;
-  const isSignIn = template === '/v1/session';
   let response: Response;
   let text: string;
   try {

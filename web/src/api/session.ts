@@ -1,5 +1,5 @@
 import { useSyncExternalStore } from 'react';
-import { type Answer, api, listen, type Schemas } from './client';
+import { type Answer, api, base, listen, type Schemas, setSignedOut } from './client';
 import { queries, useRecord } from './hooks';
 
 // State of the connection, shared by all screens.
@@ -10,12 +10,18 @@ interface State {
   unreachable: boolean;
 }
 
-let state: State = { ended: false, unreachable: false };
+// A mark in the browser, with the account, that a session may be open, so that the first page asks for a key without a call that
+// would be refused, and be in the audit log. The session itself is in a cookie that no script can read.
+const mark = 'keygate-session';
+
+let state: State = { ended: localStorage.getItem(mark) === null, unreachable: false };
+setSignedOut(state.ended);
 const subscribers = new Set<() => void>();
 
 function set(next: Partial<State>) {
   if (Object.entries(next).every(([k, v]) => state[k as keyof State] === v)) return;
   state = { ...state, ...next };
+  setSignedOut(state.ended);
   for (const s of subscribers) s();
 }
 
@@ -26,7 +32,8 @@ async function probe() {
   probing = true;
   for (let wait = 500; state.unreachable; wait = Math.min(wait * 1.5, 5_000)) {
     await new Promise((resolve) => setTimeout(resolve, wait));
-    await api.get('/v1/account').catch(() => {});
+    if (state.ended) await fetch(base, { cache: 'no-store' }).then((r) => r.ok && set({ unreachable: false }), () => {});
+    else await api.get('/v1/account').catch(() => {});
   }
   probing = false;
   await queries.invalidateQueries();
@@ -37,6 +44,7 @@ listen((outcome) => {
     set({ unreachable: true });
     void probe();
   } else {
+    if (outcome === 'unauthorized') localStorage.removeItem(mark);
     set({ unreachable: false, ...(outcome === 'unauthorized' ? { ended: true } : {}) });
   }
 });
@@ -51,25 +59,40 @@ export function useConnection(): State {
   );
 }
 
-// signIn exchanges an account-level key for a session (contract, 3.4). The key is not kept.
-export async function signIn(key: string): Promise<void> {
+// begin goes on with a session of an account.
+async function begin(accountId: string) {
   const before = queries.getQueryData<Answer<Schemas['CallingAccount']>>(['/v1/account', {}, {}]);
-  const { data } = await api.post('/v1/session', { body: { key } });
   // Another account must see nothing of the last one.
-  if (before && before.data.account_id !== data.account_id) queries.clear();
+  if (before && before.data.account_id !== accountId) queries.clear();
   set({ ended: false });
   await queries.invalidateQueries();
 }
 
+// The session is one of the browser: what another page of it does holds here as well.
+window.addEventListener('storage', (e) => {
+  if (e.key !== mark) return;
+  if (e.newValue === null) set({ ended: true });
+  else void begin(e.newValue);
+});
+
+// signIn exchanges an account-level key for a session (contract, 3.4). The key is not kept.
+export async function signIn(key: string): Promise<void> {
+  const { data } = await api.post('/v1/session', { body: { key } });
+  localStorage.setItem(mark, data.account_id);
+  await begin(data.account_id);
+}
+
 export async function signOut(): Promise<void> {
   await api.delete('/v1/session');
+  localStorage.removeItem(mark);
   set({ ended: true });
   queries.clear();
 }
 
 // useAccount returns the account and key of the session.
 export function useAccount() {
-  return useRecord('/v1/account', {}, { staleTime: 30_000 }).data?.data;
+  const { ended } = useConnection();
+  return useRecord('/v1/account', {}, { staleTime: 30_000, enabled: !ended }).data?.data;
 }
 
 export type Word = 'read' | 'write' | 'admin';

@@ -1,3 +1,5 @@
+import { useSyncExternalStore } from 'react';
+
 export type Theme = 'system' | 'light' | 'dark';
 const name = 'keygate-theme';
 
@@ -10,6 +12,17 @@ export function setTheme(t: Theme) {
   if (t === 'system') localStorage.removeItem(name);
   else localStorage.setItem(name, t);
   applyTheme();
+}
+
+// useTheme is the theme that is chosen, wherever it was chosen.
+export function useTheme(): Theme {
+  return useSyncExternalStore(
+    (f) => {
+      window.addEventListener('keygate-theme', f);
+      return () => window.removeEventListener('keygate-theme', f);
+    },
+    theme,
+  );
 }
 
 export function applyTheme() {

@@ -11,7 +11,7 @@ import { Icon } from '../ui/icon';
 export function SignIn({ over }: { over?: boolean }) {
   if (over) {
     return (
-      <Dialog title="Your session has ended" onClose={() => {}} mayClose={() => false}>
+      <Dialog title="Your session has ended" stays onClose={() => {}}>
         <p className="mb-4 text-muted">Sign in to go on. The page behind keeps what you have typed.</p>
         <Form />
       </Dialog>

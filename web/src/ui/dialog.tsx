@@ -4,10 +4,10 @@ import { Failure, IconButton } from './basic';
 import { Submit, TextField } from './form';
 
 // Dialog is a modal <dialog>. It is open as long as it is rendered. mayClose is asked before Esc, the
-// cross or a click beside it close it. React passes the Esc of a dialog within it on to this one, which
-// stays open then.
-export function Dialog({ title, onClose, mayClose, children, wide }: {
-  title: ReactNode; onClose: () => void; mayClose?: () => boolean; children: ReactNode; wide?: boolean;
+// cross or a click beside it close it; a dialog with stays cannot be closed at all. React passes the Esc of a
+// dialog within it on to this one, which stays open then.
+export function Dialog({ title, onClose, mayClose, children, wide, stays }: {
+  title: ReactNode; onClose: () => void; mayClose?: () => boolean; children: ReactNode; wide?: boolean; stays?: boolean;
 }) {
   const ref = useRef<HTMLDialogElement>(null);
   const label = useId();
@@ -15,29 +15,41 @@ export function Dialog({ title, onClose, mayClose, children, wide }: {
     const dialog = ref.current;
     if (!dialog) return;
     const before = document.activeElement;
-    dialog.showModal();
-    // The browser would focus the button that closes it.
-    dialog.querySelector<HTMLElement>('[data-body] :is(input, select, textarea):not([type=checkbox])')?.focus();
+    show(dialog);
     return () => {
       dialog.close();
       if (before instanceof HTMLElement && before.isConnected) before.focus();
     };
   }, []);
   const close = () => {
-    if (!mayClose || mayClose()) onClose();
+    if (!stays && (!mayClose || mayClose())) onClose();
+  };
+  // The browser closes a dialog without asking if Esc is pressed twice, or before anything was clicked. While
+  // this is rendered the dialog is open, so it is opened again.
+  const closed = () => {
+    if (!ref.current || ref.current.open) return;
+    show(ref.current);
+    close();
   };
   return (
-    <dialog ref={ref} aria-labelledby={label} onCancel={(e) => { if (e.target !== e.currentTarget) return; e.preventDefault(); close(); }}
+    <dialog ref={ref} aria-labelledby={label} onClose={(e) => { if (e.target === e.currentTarget) closed(); }}
+      onCancel={(e) => { if (e.target !== e.currentTarget || !e.cancelable) return; e.preventDefault(); close(); }}
       className={`max-h-[calc(100dvh-2rem)] w-[calc(100vw-2rem)] rounded-lg border border-line bg-raised text-text shadow-xl ${wide ? 'max-w-3xl' : 'max-w-lg'}`}>
       <div className="flex max-h-[calc(100dvh-2rem)] flex-col">
         <header className="flex items-center gap-2 border-b border-line py-2 pr-2 pl-4">
           <h2 id={label} className="min-w-0 flex-1 truncate text-lg font-semibold">{title}</h2>
-          <IconButton icon="cross" label="Close" onClick={close} />
+          {!stays && <IconButton icon="cross" label="Close" onClick={close} />}
         </header>
         <div data-body className="overflow-y-auto p-4">{children}</div>
       </div>
     </dialog>
   );
+}
+
+function show(dialog: HTMLDialogElement) {
+  dialog.showModal();
+  // The browser would focus the button that closes it.
+  dialog.querySelector<HTMLElement>('[data-body] :is(input, select, textarea):not([type=checkbox])')?.focus();
 }
 
 // ConfirmDialog names what an action destroys. With typed, that text must be entered first. It closes

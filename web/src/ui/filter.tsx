@@ -1,4 +1,5 @@
 import { useEffect, useId, useRef, useState } from 'react';
+import { withoutSecret } from '../lib/secret';
 import { useUrl } from '../lib/url';
 import { Icon } from './icon';
 
@@ -50,11 +51,12 @@ export function FilterBar({ filters, search = true, placeholder }: { filters: Fi
     setText('');
     return true;
   };
-  const onType = (v: string) => {
+  const onType = (typed: string) => {
+    const v = withoutSecret(typed);
     setText(v);
     setOpen(true);
     setRefused(false);
-    if (v.endsWith(' ')) accept(v);
+    if (v.endsWith(' ') && accept(v)) setOpen(false); // what it lies over has changed
   };
   const chips = filters.filter((f) => url[f.name]);
   const word = text.trim().toLowerCase();
@@ -89,7 +91,7 @@ export function FilterBar({ filters, search = true, placeholder }: { filters: Fi
         value={text} autoComplete="off" spellCheck={false} onChange={(e) => onType(e.target.value)} onFocus={() => setOpen(true)}
         className="h-7 min-w-24 flex-1 bg-transparent px-1 outline-none"
         onKeyDown={(e) => {
-          if (e.key === 'Enter') { const [only] = suggestions; const taken = accept(text) || (!search && word !== '' && suggestions.length === 1 && only?.done === true && accept(only.text)); if (!taken) setOpen(false); setRefused(!taken && text.trim() !== '' && (!search || text.includes(':'))); }
+          if (e.key === 'Enter') { const [only] = suggestions; const taken = accept(text) || (!search && word !== '' && suggestions.length === 1 && only?.done === true && accept(only.text)); setOpen(false); setRefused(!taken && text.trim() !== '' && (!search || text.includes(':'))); }
           else if (e.key === 'Escape') { if (open) { e.stopPropagation(); setOpen(false); } else setText(''); }
           else if (e.key === 'Backspace' && text === '' && chips.length) change({ [chips[chips.length - 1]!.name]: undefined });
           else if (e.key === 'ArrowDown') { e.preventDefault(); setOpen(true); e.currentTarget.parentElement?.querySelector<HTMLElement>('[data-suggestion]')?.focus(); }

@@ -33,7 +33,7 @@ export default function Plot({ times, series, format, height = 180, onZoom, whol
         scales: { y: { range: (_u, _min, max) => [0, whole ? Math.max(max * 1.1, 5) : max > 0 ? max * 1.1 : 1] } },
         axes: [
           { stroke: color('--muted'), grid: { show: false }, ticks: { stroke: color('--line'), size: 4 }, font: '11px system-ui', size: 28, space: 70, values: (_u, ticks, _axis, _space, step) => ticks.map((t) => tick(t, step)) },
-          { stroke: color('--muted'), grid: { stroke: color('--line'), width: 1 }, ticks: { show: false }, font: '11px system-ui', size: 56, values: (_u, ticks) => ticks.map((t) => show.current(t)) },
+          { stroke: color('--muted'), grid: { stroke: color('--line'), width: 1 }, ticks: { show: false }, font: '11px system-ui', size: 56, values: (_u, ticks) => ticks.map((t) => show.current(t).replace(/\.0+(?=\s|$)/, '')) },
         ],
         series: [{}, ...lines.current.map((s) => ({ label: s.label, stroke: color(s.color), width: 1.5, points: { show: true, size: 5, filter: isolated } }))],
         hooks: {

@@ -2,10 +2,13 @@ import { Link } from '@tanstack/react-router';
 import type { Schemas } from '../../api/client';
 import { stringify } from '../../api/json';
 import { exact } from '../../lib/time';
-import { Details, Id, Status, type Tone } from '../../ui/basic';
+import { CopyButton, Details, Id, Status, type Tone } from '../../ui/basic';
 import { Dialog } from '../../ui/dialog';
 
 export type Entry = Schemas['AuditEntry'];
+
+// keyOf tells the records of a list apart: one request can change many records.
+export const keyOf = (e: Entry) => `${e.time} ${e.request_id} ${e.kind} ${e.action ?? ''} ${e.target ?? ''}`;
 
 const outcomes: Record<Entry['outcome'], { tone: Tone; text: string }> = {
   success: { tone: 'ok', text: 'Success' },
@@ -23,7 +26,12 @@ export function RecordLink({ id }: { id: string }) {
   const pages: Record<string, '/keys/$keyId' | '/gateways/$gatewayId' | '/webhooks/$webhookId'> = { key: '/keys/$keyId', gw: '/gateways/$gatewayId', wh: '/webhooks/$webhookId' };
   const page = pages[id.slice(0, id.indexOf('_'))];
   if (!page) return <Id value={id} />;
-  return <Link to={page} params={{ keyId: id, gatewayId: id, webhookId: id } as never} className="link block truncate font-mono text-sm" title={id}>{id}</Link>;
+  return (
+    <span className="flex max-w-full items-center gap-1">
+      <Link to={page} params={{ keyId: id, gatewayId: id, webhookId: id } as never} className="link truncate font-mono text-sm" title={id}>{id}</Link>
+      <CopyButton text={id} label={`Copy ${id}`} />
+    </span>
+  );
 }
 
 // EntryDialog shows everything of a record, with the values before and after a change.
@@ -45,14 +53,14 @@ export function EntryDialog({ entry, onClose }: { entry: Entry; onClose: () => v
         ]} />
         {changes.length > 0 && (
           <div className="overflow-x-auto rounded-md border border-line" tabIndex={0} role="region" aria-label="Changes">
-            <table aria-label="Changes" className="w-full">
+            <table aria-label="Changes" className="w-full table-fixed sm:table-auto">
               <thead><tr className="border-b border-line text-left text-sm text-muted"><th scope="col" className="px-3 py-1.5 font-medium">Field</th><th scope="col" className="px-3 font-medium">Before</th><th scope="col" className="px-3 font-medium">After</th></tr></thead>
               <tbody>
                 {changes.map(([field, pair]) => (
                   <tr key={field} className="border-b border-line align-top last:border-0">
-                    <th scope="row" className="px-3 py-1.5 text-left font-mono text-sm font-normal">{field}</th>
-                    <td className="px-3 py-1.5 font-mono text-sm break-all whitespace-pre-wrap text-bad">{show(pair?.[0])}</td>
-                    <td className="px-3 py-1.5 font-mono text-sm break-all whitespace-pre-wrap text-ok">{show(pair?.[1])}</td>
+                    <th scope="row" className="px-3 py-1.5 text-left font-mono text-sm font-normal break-words">{field}</th>
+                    <td className={`px-3 py-1.5 font-mono text-sm break-all whitespace-pre-wrap ${pair?.[0] == null ? 'text-muted' : 'text-bad'}`}>{show(pair?.[0])}</td>
+                    <td className={`px-3 py-1.5 font-mono text-sm break-all whitespace-pre-wrap ${pair?.[1] == null ? 'text-muted' : 'text-ok'}`}>{show(pair?.[1])}</td>
                   </tr>
                 ))}
               </tbody>

@@ -1,14 +1,12 @@
 import { useEffect, useState } from 'react';
 import { api, ApiError } from '../../api/client';
-import type { Entry } from './entry';
+import { type Entry, keyOf } from './entry';
 
 const shown = 500; // rows that the page keeps
 const every = 2_000; // milliseconds
 
 // A line of the followed log: a record, or a place where more came than could be read.
 export type Line = { entry: Entry; key: string } | { skipped: true; key: string };
-
-const keyOf = (e: Entry) => `${e.time} ${e.request_id} ${e.kind} ${e.action ?? ''}`;
 
 // merge puts the newest page above the lines that are there. If the page does not reach them, a line says
 // that entries were skipped.

@@ -2,16 +2,16 @@ import { useState } from 'react';
 import { url as callUrl } from '../../api/client';
 import { useGateways } from '../../api/gateways';
 import { useList, useRecord } from '../../api/hooks';
+import { showPoint, useSpan } from '../../lib/span';
 import { useUrl } from '../../lib/url';
 import { Button, buttonClass, Empty, Failure, Page, Panel, Time } from '../../ui/basic';
 import { type Filter, FilterBar } from '../../ui/filter';
 import { Icon } from '../../ui/icon';
 import { type Column, PagedTable, Table } from '../../ui/table';
-import { type Entry, EntryDialog, Outcome } from './entry';
+import { type Entry, EntryDialog, keyOf, Outcome } from './entry';
 import { type Line, useFollow } from './follow';
 
 const names = ['kind', 'outcome', 'key_prefix', 'key_id', 'gateway_id', 'actor', 'since', 'until'] as const;
-const keyOf = (e: Entry) => `${e.time} ${e.request_id} ${e.kind} ${e.action ?? ''}`;
 
 // Audit shows who did what, and who was refused.
 export default function Audit() {
@@ -19,25 +19,26 @@ export default function Audit() {
   const { gateways, nameOf } = useGateways();
   const [open, setOpen] = useState<Entry | null>(null);
   const filter = Object.fromEntries(names.map((n) => [n, url[n]]));
+  const { ready } = useSpan();
   const following = url.follow === '1';
-  const query = useList('/v1/audit-log', { query: { ...filter, cursor: url.cursor, limit: 50 } }, { enabled: !following });
-  const follow = useFollow(following, filter);
+  const query = useList('/v1/audit-log', { query: { ...filter, cursor: url.cursor, limit: 50 } }, { enabled: ready && !following });
+  const follow = useFollow(ready && following, filter);
   const filters: Filter[] = [
     { name: 'kind', label: 'Kind', values: [{ value: 'management', label: 'management' }, { value: 'authentication', label: 'authentication' }] },
     { name: 'outcome', label: 'Outcome', values: ['success', 'key_invalid', 'key_expired', 'scope_insufficient'].map((v) => ({ value: v, label: v.replaceAll('_', ' ') })) },
     { name: 'gateway_id', label: 'Gateway', values: gateways.map((g) => ({ value: g.gateway_id, label: g.name })), shown: nameOf },
-    { name: 'key_prefix', label: 'Key prefix' }, { name: 'key_id', label: 'Key' }, { name: 'actor', label: 'Actor' }, { name: 'since', label: 'Since' }, { name: 'until', label: 'Until' },
+    { name: 'key_prefix', label: 'Key prefix' }, { name: 'key_id', label: 'Key' }, { name: 'actor', label: 'Actor' }, { name: 'since', label: 'Since', shown: showPoint }, { name: 'until', label: 'Until', shown: showPoint },
   ];
   const columns: Column<Entry>[] = [
     { title: 'When', cell: (e) => <Time at={e.time} /> },
     { title: 'Outcome', cell: (e) => <Outcome value={e.outcome} /> },
     {
-      title: 'What', className: 'max-w-80',
+      title: 'What', className: 'w-full max-w-0',
       cell: (e) => <button type="button" className="link block max-w-full truncate text-left font-mono text-sm" title={`${e.method} ${e.path}`} onClick={() => setOpen(e)}>{e.action ?? `${e.method} ${e.path}`}</button>,
     },
-    { title: 'Target', className: 'max-w-48 hidden md:table-cell', cell: (e) => <code className="block truncate font-mono text-sm text-muted" title={e.target ?? e.gateway_id ?? ''}>{e.target ?? (e.gateway_id ? nameOf(e.gateway_id) : '–')}</code> },
+    { title: 'Target', className: 'max-w-48 hidden lg:table-cell', cell: (e) => <code className="block truncate font-mono text-sm text-muted" title={e.target ?? e.gateway_id ?? ''}>{e.target ?? (e.gateway_id ? nameOf(e.gateway_id) : '–')}</code> },
     { title: 'Key', className: 'hidden sm:table-cell', cell: (e) => <code className="font-mono text-sm">{e.key_prefix ?? '–'}</code> },
-    { title: 'Client', className: 'hidden lg:table-cell', cell: (e) => <span className="text-muted">{e.client_ip || '–'}</span> },
+    { title: 'Client', className: 'hidden xl:table-cell', cell: (e) => <span className="text-muted">{e.client_ip || '–'}</span> },
   ];
   const empty = <Empty icon="audit" title="No records match">The audit log has each request that showed a key or should have, and each change.</Empty>;
   const download = (format: 'jsonl' | 'csv') => callUrl('/v1/audit-log', {}, { ...filter, format });

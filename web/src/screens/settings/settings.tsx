@@ -3,7 +3,7 @@ import { useState } from 'react';
 import type { Schemas } from '../../api/client';
 import { useRecord } from '../../api/hooks';
 import { signOut, useAccount } from '../../api/session';
-import { setTheme, theme, type Theme } from '../../lib/theme';
+import { setTheme, type Theme, useTheme } from '../../lib/theme';
 import { useUrl } from '../../lib/url';
 import { Button, buttonClass, Details, Empty, Failure, Id, Page, Panel, Status, Time } from '../../ui/basic';
 import { FilterBar } from '../../ui/filter';
@@ -16,7 +16,7 @@ export default function SettingsPage() {
   const account = useAccount();
   const session = useRecord('/v1/session', {}, { retry: false });
   const [failed, setFailed] = useState<unknown>(null);
-  const [look, setLook] = useState(theme);
+  const look = useTheme();
   return (
     <Page title="Settings">
       {failed !== null && <Failure error={failed} />}
@@ -38,7 +38,7 @@ export default function SettingsPage() {
               ['Ends', session.data ? <span key="e"><Time at={session.data.data.expires_at} />, or with the key</span> : 'After 12 hours, or with the key'],
               ['Theme', (
                 <select key="t" aria-label="Theme" value={look} className="h-7 rounded-md border border-line-strong bg-surface px-2"
-                  onChange={(e) => { setTheme(e.target.value as Theme); setLook(e.target.value as Theme); }}>
+                  onChange={(e) => setTheme(e.target.value as Theme)}>
                   {themes.map((t) => <option key={t.value} value={t.value}>{t.label}</option>)}
                 </select>
               )],
@@ -64,9 +64,15 @@ function Installation() {
         <div className="p-4">{query.error.status === 403 ? <p className="text-muted">The settings of this server are shown to the account default only, to keys that may read them.</p> : <Failure error={query.error} retry={() => void query.refetch()} />}</div>
       ) : (
         <Table<Schemas['Setting']> label="Settings of this server" rows={rows} rowKey={(s) => s.name} skeletons={12} empty={<Empty icon="settings" title="No setting matches" />} columns={[
-          { title: 'Setting', cell: (s) => <code className="font-mono text-sm whitespace-nowrap">{s.name}</code> },
-          { title: 'Value', className: 'max-w-96', cell: (s) => (s.value === '' ? <span className="text-muted">not set</span> : <code className="block truncate font-mono text-sm" title={s.value}>{s.value}</code>) },
-          { title: 'From', cell: (s) => <span className={s.source === 'default' ? 'text-muted' : 'font-medium'}>{s.source}</span> },
+          { title: 'Setting', className: 'align-top', cell: (s) => <code className="font-mono text-sm sm:whitespace-nowrap">{s.name}</code> },
+          {
+            title: 'Value',
+            cell: (s) => <>
+              {s.value === '' ? <span className="text-muted">not set</span> : <code className="font-mono text-sm break-all">{s.value}</code>}
+              {s.source !== 'default' && <span className="block text-sm font-medium sm:hidden">from {s.source}</span>}
+            </>,
+          },
+          { title: 'From', className: 'hidden sm:table-cell', cell: (s) => <span className={s.source === 'default' ? 'text-muted' : 'font-medium'}>{s.source}</span> },
         ]} />
       )}
     </Panel>
