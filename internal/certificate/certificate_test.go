@@ -57,13 +57,13 @@ func (f *files) write(path string, content []byte) {
 	}
 }
 
-func (f *files) open() (*certificate.Pair, error) {
+func (f *files) open() (*certificate.Set, error) {
 	return certificate.Open(certificate.Config{
-		CertFile: f.cert, KeyFile: f.key, CertSetting: "tls-cert", KeySetting: "tls-key", Log: slog.New(slog.NewTextHandler(f.log, nil)),
+		Files: []certificate.Files{{Cert: f.cert, Key: f.key}}, CertSetting: "tls-cert", KeySetting: "tls-key", Log: slog.New(slog.NewTextHandler(f.log, nil)),
 	})
 }
 
-func name(t *testing.T, p *certificate.Pair) string {
+func name(t *testing.T, p *certificate.Set) string {
 	t.Helper()
 	c, err := p.TLS("h2").GetCertificate(&tls.ClientHelloInfo{})
 	if err != nil {
@@ -127,7 +127,7 @@ func TestReload(t *testing.T) {
 	}
 }
 
-// Guarantee: a started Pair notices changed files without a call of Check.
+// Guarantee: a started Set notices changed files without a call of Check.
 func TestWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFiles(t)
@@ -209,7 +209,7 @@ func TestWarnings(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := certificate.Open(certificate.Config{
-		CertFile: f.cert, KeyFile: f.key, CertSetting: "tls-cert", KeySetting: "tls-key", Log: slog.New(slog.NewTextHandler(f.log, nil)),
+		Files: []certificate.Files{{Cert: f.cert, Key: f.key}}, CertSetting: "tls-cert", KeySetting: "tls-key", Log: slog.New(slog.NewTextHandler(f.log, nil)),
 		Now: func() time.Time { return time.Now().Add(100 * 24 * time.Hour) },
 	}); err != nil {
 		t.Fatal(err)

@@ -34,11 +34,15 @@ type Config struct {
 	// is the string of the first key, or "" for a new one.
 	SecretKey, AdminKey Secret
 
-	// TLSCert and TLSKey are the files with the certificate and key of the data
-	// plane, AdminTLSCert and AdminTLSKey those of the management listener. Both
-	// files of a pair are set, or both are "", which means plain HTTP.
+	// TLSCert and TLSKey are the values of the settings for the certificates of the
+	// data plane, joined by commas; AdminTLSCert and AdminTLSKey are those for the
+	// management listener. "" means plain HTTP.
 	TLSCert, TLSKey           string
 	AdminTLSCert, AdminTLSKey string
+
+	// TLS and AdminTLS are the same values as pairs, in their order. The first
+	// certificate is the default one.
+	TLS, AdminTLS []TLSFiles
 
 	// TrustedProxies lists the networks of proxies whose X-Forwarded-* headers and
 	// PROXY protocol are trusted.

@@ -128,7 +128,7 @@ func (l *Loader) Load(env func(string) (string, bool)) (*Config, error) {
 	if err := c.checkAddresses(); err != nil {
 		return nil, err
 	}
-	if err := c.checkPairs(); err != nil {
+	if err := c.pairFiles(); err != nil {
 		return nil, err
 	}
 	return c, nil
@@ -173,24 +173,6 @@ func (c *Config) checkAddresses() error {
 			return &Error{c.origins[l.name], fmt.Errorf("%s is also the address of %s: set a different one", l.addr, other)}
 		}
 		seen[l.addr] = l.name
-	}
-	return nil
-}
-
-// checkPairs returns an error if a certificate is set without its key, or a key without
-// its certificate.
-func (c *Config) checkPairs() error {
-	for _, p := range []struct{ cert, key, certName, keyName string }{
-		{c.TLSCert, c.TLSKey, "tls-cert", "tls-key"},
-		{c.AdminTLSCert, c.AdminTLSKey, "admin-tls-cert", "admin-tls-key"},
-	} {
-		given, missing := p.certName, p.keyName
-		if p.cert == "" {
-			given, missing = p.keyName, p.certName
-		}
-		if (p.cert == "") != (p.key == "") {
-			return &Error{c.origins[given], fmt.Errorf("also needs %s: set both the certificate and its private key", missing)}
-		}
 	}
 	return nil
 }

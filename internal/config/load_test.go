@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -253,6 +254,10 @@ func TestInvalidValueNamesItsSource(t *testing.T) {
 		{"no connections", []string{"--max-connections", "0"}, nil, "", []string{"--max-connections", "between 1"}},
 		{"not a number", nil, nil, "max_connections_per_address: many\n", []string{"keygate.yaml:1", "must be a number"}},
 		{"certificate alone", []string{"--tls-cert", "c.pem"}, nil, "", []string{"--tls-cert", "also needs tls-key"}},
+		{"more certificates than keys", []string{"--tls-cert", "a.pem", "--tls-cert", "b.pem", "--tls-key", "a.key"}, nil, "", []string{"--tls-key", "1 keys for the 2 certificates"}},
+		{"a key for a directory", []string{"--tls-cert", os.TempDir(), "--tls-key", "a.key"}, nil, "", []string{"--tls-key", "none for a directory"}},
+		{"no certificate in the list", []string{"--tls-cert", ",", "--tls-key", "a.key"}, nil, "", []string{"--tls-cert", "names no file"}},
+		{"no file in the list of keys", []string{"--admin-tls-key", " , "}, nil, "", []string{"--admin-tls-key", "also needs admin-tls-cert"}},
 		{"key alone", nil, map[string]string{"KEYGATE_ADMIN_TLS_KEY": "k.pem"}, "", []string{"KEYGATE_ADMIN_TLS_KEY", "also needs admin-tls-cert"}},
 		{"too few waits", []string{"--webhook-backoff", "1s,2s,3s"}, nil, "", []string{"--webhook-backoff", "4 durations"}},
 		{"too many waits", nil, map[string]string{"KEYGATE_WEBHOOK_BACKOFF": "1s,2s,3s,4s,5s"}, "", []string{"KEYGATE_WEBHOOK_BACKOFF", "4 durations"}},
@@ -380,6 +385,29 @@ func TestValuesReturnsEverySetting(t *testing.T) {
 	} {
 		if got[name] != want {
 			t.Errorf("%s = %q, want %q", name, got[name], want)
+		}
+	}
+}
+
+// Guarantee: repeated certificates go with the keys in their order, and a directory among
+// them takes no key.
+func TestCertificatesGoWithTheirKeys(t *testing.T) {
+	dir := t.TempDir()
+	want := []config.TLSFiles{{Cert: "a.crt", Key: "a.key"}, {Cert: dir}, {Cert: "b.crt", Key: "b.key"}}
+	for name, given := range map[string]struct {
+		args []string
+		file string
+	}{
+		"flags":          {[]string{"--tls-cert", "a.crt", "--tls-cert", dir, "--tls-cert", "b.crt", "--tls-key", "a.key", "--tls-key", "b.key"}, ""},
+		"joined":         {[]string{"--tls-cert", "a.crt," + dir + ", b.crt", "--tls-key", "a.key,b.key"}, ""},
+		"a list in YAML": {nil, "tls_cert: [a.crt, " + dir + ", b.crt]\ntls_key: [a.key, b.key]\n"},
+	} {
+		c, err := load(t, given.args, nil, given.file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(c.TLS, want) || c.AdminTLS != nil {
+			t.Errorf("%s: got %v and %v, want %v and none", name, c.TLS, c.AdminTLS, want)
 		}
 	}
 }

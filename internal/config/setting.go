@@ -64,19 +64,19 @@ func settings() []setting {
 			c.SecretKeyFile = s // "" is completed by Load
 			return nil
 		}},
-		{name: "tls-cert", usage: "PEM `file` with the certificate chain of the data plane; enables TLS, and is reloaded when it changes", parse: func(c *Config, s string) error {
+		{name: "tls-cert", isList: true, usage: "PEM `file` with a certificate chain of the data plane, or a directory of chains and keys; enables TLS, is reloaded when it changes, and may be repeated", parse: func(c *Config, s string) error {
 			c.TLSCert = s
 			return nil
 		}},
-		{name: "tls-key", usage: "PEM `file` with the private key of --tls-cert", parse: func(c *Config, s string) error {
+		{name: "tls-key", isList: true, usage: "PEM `file` with the private key of --tls-cert; repeated in the same order", parse: func(c *Config, s string) error {
 			c.TLSKey = s
 			return nil
 		}},
-		{name: "admin-tls-cert", usage: "PEM `file` with the certificate chain of the management API; enables TLS, and is reloaded when it changes", parse: func(c *Config, s string) error {
+		{name: "admin-tls-cert", isList: true, usage: "PEM `file` with a certificate chain of the management API, or a directory of chains and keys; enables TLS, is reloaded when it changes, and may be repeated", parse: func(c *Config, s string) error {
 			c.AdminTLSCert = s
 			return nil
 		}},
-		{name: "admin-tls-key", usage: "PEM `file` with the private key of --admin-tls-cert", parse: func(c *Config, s string) error {
+		{name: "admin-tls-key", isList: true, usage: "PEM `file` with the private key of --admin-tls-cert; repeated in the same order", parse: func(c *Config, s string) error {
 			c.AdminTLSKey = s
 			return nil
 		}},

@@ -104,11 +104,11 @@ func TestPrefaceInPiecesGoesToHTTP2(t *testing.T) {
 
 // newPair returns a freshly made certificate for a listener, its files for the
 // clients, and the directory in which a test may replace them.
-func newPair(t *testing.T) (pair *certificate.Pair, files certificatetest.Pair, dir string) {
+func newPair(t *testing.T) (pair *certificate.Set, files certificatetest.Pair, dir string) {
 	t.Helper()
 	files, dir = certificatetest.New(t, "one.test"), t.TempDir()
 	cert, key := files.Write(t, dir)
-	pair, err := certificate.Open(certificate.Config{CertFile: cert, KeyFile: key, CertSetting: "tls-cert", KeySetting: "tls-key"})
+	pair, err := certificate.Open(certificate.Config{Files: []certificate.Files{{Cert: cert, Key: key}}, CertSetting: "tls-cert", KeySetting: "tls-key"})
 	if err != nil {
 		t.Fatal(err)
 	}

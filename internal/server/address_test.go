@@ -12,7 +12,7 @@ func TestClientURL(t *testing.T) {
 		{"", "[::]:8081", "http://127.0.0.1:8081"},
 		{"", "[::1]:8081", "http://[::1]:8081"},
 	} {
-		if got := clientURL(c.cert, c.addr); got != c.want {
+		if got := clientURL(c.cert != "", c.addr); got != c.want {
 			t.Errorf("the URL of %s with the certificate %q: got %s, want %s", c.addr, c.cert, got, c.want)
 		}
 	}

@@ -177,13 +177,13 @@ func (m *backlogMetrics) Collect(to chan<- prometheus.Metric) {
 }
 
 func (s *Server) registerCertificateMetrics() {
-	pairs := map[string]*certificate.Pair{"gateway": s.certificates.gateway, "admin": s.certificates.admin}
-	s.metrics.Labelled("keygate_certificate_expiry_timestamp_seconds", "Expiry of a listener's certificate, in seconds since 1970.", "listener", false,
+	sets := map[string]*certificate.Set{"gateway": s.certificates.gateway, "admin": s.certificates.admin}
+	s.metrics.Labelled("keygate_certificate_expiry_timestamp_seconds", "Expiry of a listener's certificate that expires first, in seconds since 1970.", "listener", false,
 		func() map[string]float64 {
 			out := map[string]float64{}
-			for name, p := range pairs {
-				if p != nil {
-					out[name] = float64(p.NotAfter().UnixMilli()) / float64(time.Second/time.Millisecond)
+			for name, c := range sets {
+				if c != nil {
+					out[name] = float64(c.NotAfter().UnixMilli()) / float64(time.Second/time.Millisecond)
 				}
 			}
 			return out

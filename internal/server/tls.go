@@ -6,48 +6,52 @@ import (
 	"net"
 
 	"github.com/keygate/keygate/internal/certificate"
+	"github.com/keygate/keygate/internal/config"
 )
 
 // certificates are the certificates of the two planes; nil means no TLS.
 type certificates struct {
-	gateway, admin *certificate.Pair
+	gateway, admin *certificate.Set
 }
 
 // openCertificates reads the certificates and starts to follow changes of their files.
 func (s *Server) openCertificates(ctx context.Context) error {
 	c := s.cfg.Settings
 	for _, one := range []struct {
-		to                                 **certificate.Pair
-		cert, key, certSetting, keySetting string
+		to                      **certificate.Set
+		files                   []config.TLSFiles
+		certSetting, keySetting string
 	}{
-		{&s.certificates.gateway, c.TLSCert, c.TLSKey, "tls-cert", "tls-key"},
-		{&s.certificates.admin, c.AdminTLSCert, c.AdminTLSKey, "admin-tls-cert", "admin-tls-key"},
+		{&s.certificates.gateway, c.TLS, "tls-cert", "tls-key"},
+		{&s.certificates.admin, c.AdminTLS, "admin-tls-cert", "admin-tls-key"},
 	} {
-		if one.cert == "" {
+		if len(one.files) == 0 {
 			continue
 		}
-		pair, err := certificate.Open(certificate.Config{
-			CertFile: one.cert, KeyFile: one.key, CertSetting: one.certSetting, KeySetting: one.keySetting, Log: s.log,
-		})
+		files := make([]certificate.Files, len(one.files))
+		for i, f := range one.files {
+			files[i] = certificate.Files(f)
+		}
+		set, err := certificate.Open(certificate.Config{Files: files, CertSetting: one.certSetting, KeySetting: one.keySetting, Log: s.log})
 		if err != nil {
 			return err
 		}
-		*one.to = pair
-		if err := s.running.Start(ctx, pair); err != nil {
+		*one.to = set
+		if err := s.running.Start(ctx, set); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// tlsOf returns the TLS configuration of a listener with the certificate p, or nil if p
+// tlsOf returns the TLS configuration of a listener with the certificates c, or nil if c
 // is nil. It offers HTTP/2 and HTTP/1.1 by ALPN, and http/1.0, which clients configured
 // for HTTP/1.0 ask for.
-func tlsOf(p *certificate.Pair) *tls.Config {
-	if p == nil {
+func tlsOf(c *certificate.Set) *tls.Config {
+	if c == nil {
 		return nil
 	}
-	return p.TLS("h2", "http/1.1", "http/1.0")
+	return c.TLS("h2", "http/1.1", "http/1.0")
 }
 
 // warnExposed logs a warning if the management API listens beyond loopback without TLS.

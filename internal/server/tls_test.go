@@ -33,7 +33,7 @@ func TestExposedManagementListenerIsWarnedAbout(t *testing.T) {
 		s := &Server{log: slog.New(slog.NewTextHandler(&log, nil))}
 		s.listeners.admin = addressed{addr: &net.TCPAddr{IP: net.ParseIP(c.ip), Port: 8081}}
 		if c.secured {
-			s.certificates.admin = &certificate.Pair{}
+			s.certificates.admin = &certificate.Set{}
 		}
 		if s.warnExposed(); log.Count("level=WARN") != c.want {
 			t.Errorf("%s, TLS %v: got log %q, want %d warnings", c.ip, c.secured, log.String(), c.want)

@@ -30,6 +30,13 @@ type Pair struct {
 // New creates a Pair for the DNS name name.
 func New(t Test, name string) Pair {
 	t.Helper()
+	return NewFor(t, name, "localhost")
+}
+
+// NewFor creates a Pair for exactly these DNS names and the loopback addresses. There may be
+// none.
+func NewFor(t Test, names ...string) Pair {
+	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
@@ -40,7 +47,7 @@ func New(t Test, name string) Pair {
 	}
 	now := time.Now()
 	template := &x509.Certificate{
-		SerialNumber: serial, Subject: pkix.Name{CommonName: name}, DNSNames: []string{name, "localhost"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback},
+		SerialNumber: serial, Subject: pkix.Name{CommonName: "Keygate test"}, DNSNames: names, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback},
 		NotBefore: now.Add(-time.Hour), NotAfter: now.Add(30 * 24 * time.Hour),
 		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign, IsCA: true, BasicConstraintsValid: true,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
