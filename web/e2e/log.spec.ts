@@ -81,6 +81,11 @@ test('every filter changes the request', async ({ page, keygate, upstream, watch
     [`key:${key.key_prefix}`, 'key_id', key.key_id], ['since:15m', 'since', /^2\d{3}-.*Z$/], ['until:2030-01-01', 'until', '2030-01-01'],
   ]);
   await check(`requests?gateway_id=${gateway.gateway_id}`, '/v1/requests', [['route:/orders/{id}', 'route_id', route.route_id]]);
+  await check('requests?live=1', '/v1/requests/stream', [['status:429', 'status', '429'], ['gateway:orders', 'gateway_id', gateway.gateway_id], [`key_id:${key.key_id}`, 'key_id', key.key_id], [`route_id:${route.route_id}`, 'route_id', route.route_id]]);
+  // Typed key by key, with a space in quotes.
+  await page.goto(`${keygate.url}requests`);
+  await page.locator('[data-search]').pressSequentially('key:"mobile app" ');
+  await expect(page).toHaveURL(new RegExp(`key_id=${key.key_id}`));
   await check('deliveries', '/v1/webhook-deliveries', [
     [`webhook_id:${hook.webhook_id}`, 'webhook_id', hook.webhook_id], [`endpoint:${upstream.url}/hook`, 'webhook_id', hook.webhook_id], ['state:failed', 'state', 'failed'], ['retrying', 'state', 'retry_scheduled'],
     ['event:key.created', 'event_type', 'key.created'], ['event_id:evt_01jz8y5c3te9b8r2m6q4v7x0jj', 'event_id', 'evt_01jz8y5c3te9b8r2m6q4v7x0jj'], ['since:1h', 'since', /Z$/], ['until:2030-01-01', 'until', '2030-01-01'],
@@ -150,6 +155,34 @@ test('an event leads to its deliveries', async ({ page, keygate, upstream }) => 
   await page.getByRole('link', { name: 'Show them in the log' }).click();
   await expect(page).toHaveURL(new RegExp(`event_id=${newest.event_id}`));
   await expect(page.getByRole('table', { name: 'Deliveries' }).getByRole('row')).toHaveCount(4);
+});
+
+// Guarantee: a page of what is no longer there says so, and a copied link to a further page of a list works.
+test('what is gone, and copied links', async ({ page, context, keygate, upstream, watch }) => {
+  watch.allowed.add(404);
+  const { webhook_id } = await keygate.call('POST', '/v1/webhooks', { url: `${upstream.url}/one`, events: ['key.created'] });
+  for (let i = 0; i < 60; i++) await keygate.call('POST', '/v1/keys', { name: `key ${i}`, scope: 'read' });
+  await expect.poll(async () => (await keygate.call('GET', '/v1/webhook-deliveries?state=delivered&limit=60')).data.length).toBe(60);
+  await keygate.call('DELETE', `/v1/webhooks/${webhook_id}`);
+  const [delivery] = (await keygate.call('GET', '/v1/webhook-deliveries')).data;
+  await signIn(page, keygate, `deliveries/${delivery.delivery_id}`);
+  await expect(page.getByText(`deleted: ${webhook_id}`)).toBeVisible();
+  await expect(page.getByRole('button', { name: 'Redeliver' })).toHaveAttribute('aria-disabled', 'true');
+  await page.goto(`${keygate.url}deliveries/dlv_00000000000000000000000000`);
+  await expect(page.getByText('This delivery is not kept')).toBeVisible();
+  await page.goto(`${keygate.url}events/evt_00000000000000000000000000`);
+  await expect(page.getByText('This event is not kept')).toBeVisible();
+  await page.goto(`${keygate.url}deliveries`);
+  await expect(page.getByRole('row')).toHaveCount(51);
+  await page.getByRole('button', { name: 'Next page' }).click();
+  await expect(page.getByRole('row')).toHaveCount(11);
+  await expect(page.getByRole('button', { name: 'Back' })).toBeVisible();
+  const copy = await context.newPage();
+  await copy.goto(page.url());
+  await expect(copy.getByRole('row')).toHaveCount(11);
+  await expect(copy.getByRole('button', { name: 'Back' })).toHaveCount(0);
+  await copy.getByRole('button', { name: 'First page' }).click();
+  await expect(copy.getByRole('row')).toHaveCount(51);
 });
 
 // Guarantee: the explanation of a request can be copied as one sentence, and has no secret, even if the caller put one

@@ -40,7 +40,7 @@ export function FilterBar({ filters, search = true, placeholder }: { filters: Fi
   }, [text, search, change, filters]);
 
   const accept = (typed: string): boolean => {
-    const match = /^(\w+):(?:"([^"]*)"|(\S+))\s*$/.exec(typed.trim());
+    const match = /^(\w+):(?:"([^"]*)"|([^\s"]\S*))\s*$/.exec(typed.trim());
     const filter = match && filters.find((f) => f.name === match[1] || f.label.toLowerCase() === match[1]?.toLowerCase());
     const value = match?.[2] ?? match?.[3];
     if (!filter || !value) return false;
@@ -68,7 +68,7 @@ export function FilterBar({ filters, search = true, placeholder }: { filters: Fi
       .map((v) => ({ text: `${f.name}:${/\s/.test(v.value) ? `"${v.value}"` : v.value}`, label: `${f.label}: ${v.label}`, done: true }));
   });
   return (
-    <div className="relative flex min-h-8 min-w-0 flex-1 flex-wrap items-center gap-1 rounded-md border border-line-strong bg-surface px-2 focus-within:outline-2 focus-within:outline-accent"
+    <div className="relative flex min-h-8 min-w-48 flex-1 flex-wrap items-center gap-1 rounded-md border border-line-strong bg-surface px-2 focus-within:outline-2 focus-within:outline-accent"
       onBlur={(e) => { if (!e.currentTarget.contains(e.relatedTarget)) setOpen(false); }}>
       <Icon name={search ? 'search' : 'filter'} className="text-muted" />
       {chips.map((f) => {

@@ -1,5 +1,5 @@
 import type { UseQueryResult } from '@tanstack/react-query';
-import { useRouter } from '@tanstack/react-router';
+import { useCanGoBack, useRouter } from '@tanstack/react-router';
 import type { KeyboardEvent, ReactNode } from 'react';
 import type { Answer } from '../api/client';
 import { useUrl } from '../lib/url';
@@ -85,6 +85,7 @@ interface PagedProps<T> extends Omit<TableProps<T>, 'rows'> {
 export function PagedTable<T>({ query, ...table }: PagedProps<T>) {
   const [{ cursor }, change] = useUrl<'cursor'>();
   const router = useRouter();
+  const canGoBack = useCanGoBack(); // not on a page that a copied link opened
   const page = query.data?.data;
   const failure = query.error && <div className="p-4"><Failure error={query.error} retry={() => void query.refetch()} /></div>;
   if (failure && !page) return failure;
@@ -96,7 +97,7 @@ export function PagedTable<T>({ query, ...table }: PagedProps<T>) {
       {(cursor || next) && (
         <nav aria-label="Pages" className="flex items-center justify-end gap-2 border-t border-line px-4 py-2">
           {cursor && <Button size="sm" icon="left" onClick={() => change({ cursor: undefined })}>First page</Button>}
-          {cursor && <Button size="sm" onClick={() => router.history.back()}>Back</Button>}
+          {cursor && canGoBack && <Button size="sm" onClick={() => router.history.back()}>Back</Button>}
           <Button size="sm" disabled={!next || query.isPlaceholderData} onClick={() => change({ cursor: next ?? undefined })}>Next page</Button>
         </nav>
       )}

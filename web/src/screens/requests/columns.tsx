@@ -12,7 +12,7 @@ const words: Record<number, [Tone, IconName, string]> = {
 
 export function RequestStatus({ record }: { record: LoggedRequest }) {
   const [tone, icon, word] = (record.decision.upstream_status === null && words[record.status]) || ['bad' as Tone, 'cross' as IconName, record.decision.check === 'internal' ? 'Keygate' : 'Upstream'];
-  return <Status tone={tone} icon={icon}>{record.status} <span className="@max-2xl:sr-only">{word}</span></Status>;
+  return <Status tone={tone} icon={icon}>{record.status} <span className="@max-xl:sr-only">{word}</span></Status>;
 }
 
 // A Line is a request, or a number of requests that the live tail had to leave out.
@@ -27,20 +27,20 @@ export function requestColumns(nameOf: (gateway: string) => string): Column<Line
     { title: 'Time', cell: of((r) => <Time at={r.time} />) },
     { title: 'Status', cell: of((r) => <RequestStatus record={r} />) },
     {
-      title: 'Request', className: 'w-full max-w-0 @2xl:w-2/5',
+      title: 'Request', className: 'w-full max-w-0 @4xl:w-2/5',
       cell: (r) => ('skipped' in r ? <span className="text-muted italic">{r.skipped > 0 ? `${plural(r.skipped, 'request')} skipped` : 'Further requests skipped'}</span> : (
         <Link to="/requests/$requestId" params={{ requestId: r.request_id }} className="link block truncate font-mono text-sm" title={`${r.method} ${r.path}`}>
           <span className="text-muted">{r.method}</span> <bdi>{r.path}</bdi>
-          <span className="block truncate font-sans text-muted @2xl:hidden">{short(r)}</span>
+          <span className="block truncate font-sans text-muted @4xl:hidden">{short(r)}</span>
         </Link>
       )),
     },
     {
-      title: 'Why', className: 'w-3/5 max-w-0 hidden @2xl:table-cell',
+      title: 'Why', className: 'w-3/5 max-w-0 hidden @4xl:table-cell',
       cell: of((r) => <span className="block truncate" title={explain(r)}>{short(r)}</span>),
     },
     {
-      title: 'Key', className: 'hidden @4xl:table-cell',
+      title: 'Key', className: 'hidden @2xl:table-cell',
       cell: of((r) => (r.key_id
         ? <Link to="/keys/$keyId" params={{ keyId: r.key_id }} className="link font-mono text-sm">{r.key_prefix}</Link>
         : <span className="font-mono text-sm text-muted">{r.key_prefix ?? '–'}</span>)),

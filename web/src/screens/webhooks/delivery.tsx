@@ -4,7 +4,7 @@ import { api, ApiError } from '../../api/client';
 import { changed, useRecord } from '../../api/hooks';
 import { useRefusal } from '../../api/session';
 import { AsCode } from '../../ui/ascode';
-import { Button, Code, Details, Failure, Id, Page, Panel, Skeleton, Status, Time } from '../../ui/basic';
+import { Button, buttonClass, Code, Details, Empty, Failure, Id, Page, Panel, Skeleton, Status, Time } from '../../ui/basic';
 import { toast } from '../../ui/toast';
 import { attemptsText } from './log';
 import { pretty } from './payload';
@@ -17,15 +17,24 @@ export default function DeliveryDetail() {
   });
   const d = query.data?.data;
   const unseen = useRefusal('read', `webhooks/${d?.webhook_id ?? ''}`);
-  const webhook = useRecord('/v1/webhooks/{webhook_id}', { path: { webhook_id: d?.webhook_id ?? '' } }, { enabled: Boolean(d) && !unseen, retry: false }).data?.data;
+  const endpoint = useRecord('/v1/webhooks/{webhook_id}', { path: { webhook_id: d?.webhook_id ?? '' } }, { enabled: Boolean(d) && !unseen, retry: false });
+  const webhook = endpoint.data?.data;
+  const deleted = endpoint.error?.status === 404;
   const refused = useRefusal('write', `webhook-deliveries/${deliveryId}`);
   const navigate = useNavigate();
   const [busy, setBusy] = useState(false);
   const [error, setError] = useState<unknown>(null);
+  if (query.error?.status === 404) {
+    return (
+      <Page title="Delivery">
+        <Panel><Empty icon="webhook" title="This delivery is not kept" action={<Link to="/deliveries" className={buttonClass()}>All deliveries</Link>}>Failed deliveries are kept for 7 days, others for 3 days.</Empty></Panel>
+      </Page>
+    );
+  }
   if (query.error && !d) return <Page title="Delivery"><Failure error={query.error} retry={() => void query.refetch()} /></Page>;
   if (!d) return <Page key="loading" title={<Skeleton className="h-6 w-64" />}><Panel><Skeleton className="h-40 w-full" /></Panel><Panel><Skeleton className="h-60 w-full" /></Panel></Page>;
   const going = d.state === 'pending' || d.state === 'retry_scheduled';
-  const why = refused ?? (going ? 'This delivery is still being attempted. It can be redelivered when it has been delivered or has failed.' : null);
+  const why = refused ?? (deleted ? 'The endpoint of this delivery was deleted.' : going ? 'This delivery is still being attempted. It can be redelivered when it has been delivered or has failed.' : null);
   const redeliver = async () => {
     setBusy(true);
     setError(null);
@@ -59,7 +68,7 @@ export default function DeliveryDetail() {
         <Panel title="Delivery">
           <Details rows={[
             ['Identifier', <Id key="id" value={d.delivery_id} />],
-            ['Endpoint', <Link key="endpoint" to="/webhooks/$webhookId" params={{ webhookId: d.webhook_id }} className="link line-clamp-3 break-all" title={webhook?.url}>{webhook?.url ?? d.webhook_id}</Link>],
+            ['Endpoint', deleted ? <span key="endpoint" className="text-muted">deleted: <code className="font-mono text-sm break-all">{d.webhook_id}</code></span> : <Link key="endpoint" to="/webhooks/$webhookId" params={{ webhookId: d.webhook_id }} className="link line-clamp-3 break-all" title={webhook?.url}>{webhook?.url ?? d.webhook_id}</Link>],
             ['Event', d.trigger === 'test' ? <Id key="event" value={d.event_id} /> : <Link key="event" to="/events/$eventId" params={{ eventId: d.event_id }} className="link font-mono text-sm break-all">{d.event_id}</Link>],
             ['Caused by', triggers[d.trigger]],
             ['Created', <Time key="created" at={d.created_at} />],

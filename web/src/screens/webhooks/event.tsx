@@ -17,6 +17,14 @@ export default function EventDetail() {
   const { nameOf } = useGateways();
   const refused = useRefusal('read', 'webhook-deliveries');
   const deliveries = useRecord('/v1/webhook-deliveries', { query: { event_id: eventId, limit: 50 } }, { enabled: !refused, refetchInterval: 5_000 });
+  if (query.error?.status === 404) {
+    return (
+      <Page title="Event">
+        <Panel><Empty icon="webhook" title="This event is not kept" action={<Link to="/events" className={buttonClass()}>All events</Link>}>Events are kept for 7 days. What was sent is in its deliveries, while they are kept.</Empty></Panel>
+        {!refused && <p><Link to="/deliveries" search={{ event_id: eventId }} className="link">Deliveries of this event</Link></p>}
+      </Page>
+    );
+  }
   if (query.error && !e) return <Page title="Event"><Failure error={query.error} retry={() => void query.refetch()} /></Page>;
   if (!e) return <Page key="loading" title={<Skeleton className="h-6 w-64" />}><Panel><Skeleton className="h-60 w-full" /></Panel></Page>;
   const columns: Column<Delivery>[] = [
