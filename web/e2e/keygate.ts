@@ -147,7 +147,7 @@ export class Watch {
       if (status === '404' && m.location().url.endsWith('/repository')) return; // no repository is connected
       if (this.offline && /net::ERR_|Failed to fetch/.test(m.text())) return;
       // The server ends before the page does: what was being read then is cut off.
-      if (/net::ERR_(CONNECTION_RESET|CONNECTION_REFUSED|EMPTY_RESPONSE)/.test(m.text())) return;
+      if (/net::ERR_(CONNECTION_RESET|CONNECTION_REFUSED|EMPTY_RESPONSE|INCOMPLETE_CHUNKED_ENCODING)/.test(m.text())) return;
       this.problems.push(`console: ${m.text()} (${m.location().url})`);
     });
     page.on('pageerror', (e) => this.problems.push(`page: ${e.stack ?? e.message}`));

@@ -120,7 +120,7 @@ function Live({ url, nameOf }: ListProps) {
             : state === 'connecting' ? <Status tone="plain" icon="clock">Connecting</Status>
             : paused ? <Status tone="info" icon="pause">Paused</Status> : <Status tone="ok" icon="play">Live</Status>}
         </span>
-        <span className="text-muted">{paused && waiting.kept > 0 ? `${count(waiting.kept)} waiting${waiting.dropped > 0 ? `, ${count(waiting.dropped)} skipped` : ''}` : `${state === 'polling' ? 'Read every 2 s. ' : ''}The newest 500 are kept here.`}</span>
+        <span className="text-muted">{paused && waiting.kept > 0 ? `${count(waiting.kept)} waiting${waiting.skipped > 0 ? `, ${count(waiting.skipped)} skipped` : ''}` : `${state === 'polling' ? 'Read every 2 s. ' : ''}The newest 500 are kept here.`}</span>
         <div className="ml-auto flex gap-2">
           <Button size="sm" onClick={clear} disabled={lines.length === 0}>Clear</Button>
           <Button size="sm" icon={paused ? 'play' : 'pause'} onClick={() => setPaused(!paused)}>{paused ? 'Go on' : 'Pause'}</Button>

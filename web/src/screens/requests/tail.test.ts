@@ -49,8 +49,10 @@ test('the list stands in for the stream', async () => {
 test('what waits is bounded', () => {
   const waiting = new Waiting();
   for (let n = 0; n < 100_000; n++) waiting.push(n % 100 === 0 ? { skipped: 2 } : request(n));
-  expect(waiting.length).toBe(most);
+  expect(waiting.length).toBe(most - 1);
   expect(Object.values(waiting as unknown as Record<string, { size?: number; length?: number }>).every((v) => (v.size ?? v.length ?? 0) <= 4 * most)).toBe(true);
+  const { kept, skipped } = waiting.count();
+  expect([kept < most, kept + skipped]).toEqual([true, 101_000]);
   waiting.push(request(99_999));
   const taken = waiting.take();
   const total = taken.reduce((sum, l) => sum + ('skipped' in l ? l.skipped : 1), 0);
@@ -58,4 +60,7 @@ test('what waits is bounded', () => {
   expect(taken.at(-1)).toEqual(request(99_999));
   waiting.push(request(99_999));
   expect(waiting.take()).toEqual([]);
+  waiting.push({ skipped: 0 });
+  for (let n = 0; n < most; n++) waiting.push(request(200_000 + n));
+  expect(add(emptyTail, waiting.take()).lines.at(-1)).toEqual({ skipped: 0, id: 1 });
 });

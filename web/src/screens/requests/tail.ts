@@ -16,7 +16,7 @@ export interface Tail {
 
 export const emptyTail: Tail = { lines: [], next: 1 };
 
-// add puts lines on top, oldest of them first. Counts of skipped requests that follow each other become one.
+// add puts lines on top, oldest of them first. Counts of skipped requests that follow each other become one; 0 is a number that is not known.
 export function add(tail: Tail, arrived: (LoggedRequest | { skipped: number })[]): Tail {
   let { next } = tail;
   const lines: Line[] = [];
@@ -26,7 +26,7 @@ export function add(tail: Tail, arrived: (LoggedRequest | { skipped: number })[]
       continue;
     }
     const [last] = lines;
-    if (last && 'skipped' in last) lines[0] = { ...last, skipped: last.skipped + a.skipped };
+    if (last && 'skipped' in last) lines[0] = { ...last, skipped: last.skipped === 0 || a.skipped === 0 ? 0 : last.skipped + a.skipped };
     else lines.unshift({ skipped: a.skipped, id: next++ });
   }
   return { lines: [...lines, ...tail.lines].slice(0, most), next };
@@ -37,7 +37,8 @@ export function add(tail: Tail, arrived: (LoggedRequest | { skipped: number })[]
 export class Waiting {
   private lines: (LoggedRequest | { skipped: number })[] = [];
   private known = new Set<string>(); // the newest requests passed on or waiting, oldest first
-  dropped = 0;
+  private dropped = 0;
+  private unknown = false; // further ones were skipped whose number is not known
 
   push(a: LoggedRequest | { skipped: number }) {
     if (!('skipped' in a)) {
@@ -46,20 +47,28 @@ export class Waiting {
       if (this.known.size > 4 * most) this.known.delete(this.known.values().next().value ?? '');
     }
     this.lines.push(a);
-    if (this.lines.length <= most) return;
+    if (this.lines.length < most) return; // there is room for the line that says what was skipped
     const oldest = this.lines.shift();
     this.dropped += oldest && 'skipped' in oldest ? oldest.skipped : 1;
+    this.unknown ||= oldest !== undefined && 'skipped' in oldest && oldest.skipped === 0;
   }
 
   get length(): number {
     return this.lines.length;
   }
 
+  // count returns how many requests wait, and how many were skipped, by the server or here.
+  count(): { kept: number; skipped: number } {
+    const skips = this.lines.filter((l) => 'skipped' in l);
+    return { kept: this.lines.length - skips.length, skipped: skips.reduce((sum, l) => sum + l.skipped, this.dropped) };
+  }
+
   // take returns what waits, oldest first, and forgets it.
   take(): (LoggedRequest | { skipped: number })[] {
-    const taken = this.dropped > 0 ? [{ skipped: this.dropped }, ...this.lines] : this.lines;
+    const taken = this.dropped > 0 || this.unknown ? [{ skipped: this.unknown ? 0 : this.dropped }, ...this.lines] : this.lines;
     this.lines = [];
     this.dropped = 0;
+    this.unknown = false;
     return taken;
   }
 }
@@ -101,7 +110,7 @@ export function useTail(query: Record<string, string | undefined>, paused: boole
   const { ended } = useConnection();
   const [tail, setTail] = useState(emptyTail);
   const [state, setState] = useState<State>('connecting');
-  const [waiting, setWaiting] = useState({ kept: 0, dropped: 0 });
+  const [waiting, setWaiting] = useState({ kept: 0, skipped: 0 });
   const hold = useRef(paused);
   const filters = useRef(query);
   const stand = useRef<{ arrived: Waiting; since: number | null } | null>(null); // kept while there is no session
@@ -176,8 +185,8 @@ export function useTail(query: Record<string, string | undefined>, paused: boole
     open();
     // Lines are shown twice a second, so that thousands of them cost no more than a few.
     const timer = setInterval(() => {
-      const next = { kept: arrived.length, dropped: arrived.dropped };
-      setWaiting((w) => (w.kept === next.kept && w.dropped === next.dropped ? w : next));
+      const next = arrived.count();
+      setWaiting((w) => (w.kept === next.kept && w.skipped === next.skipped ? w : next));
       if (hold.current || arrived.length === 0) return;
       const taken = arrived.take();
       setTail((t) => add(t, taken));
