@@ -1,4 +1,5 @@
 import type { Schemas } from '../api/client';
+import { quote } from './shell';
 
 // The three parts of a limit as text; "" means that a part is not set.
 export interface LimitText {
@@ -30,6 +31,17 @@ export function showLimit(limit: Schemas['Key']['rate_limit'] | Schemas['Route']
   if (typeof limit === 'string') return limit;
   const parts = [limit.sustained, limit.burst && `burst ${limit.burst}`, limit.daily].filter(Boolean).join(', ');
   return 'per' in limit && limit.per === 'key' ? `${parts} per key` : parts;
+}
+
+// routeFlags are the flags of the limit of a route: every part that is set, and an empty one for each part
+// that before had and is gone.
+export function routeFlags(text: LimitText, per: string, before: LimitText = noLimit, perBefore = 'shared'): string[] {
+  const names = ['sustained', 'burst', 'daily'] as const;
+  if (names.every((n) => !text[n].trim())) return names.some((n) => before[n]) ? ['--no-limit'] : [];
+  const flags = names.filter((n) => text[n].trim() || before[n]).map((n) => `--${n} ${quote(text[n].trim())}`);
+  if (per === 'key') flags.push('--per key');
+  else if (perBefore === 'key') flags.push("--per ''");
+  return flags;
 }
 
 // limitFlag is the value of --rate-limit.

@@ -26,7 +26,7 @@ export function Crumbs() {
         {shown.length === 0 && <li aria-current="page" className="text-text">Overview</li>}
         {/* A name that arrives replaces what is behind it: nothing is seen to move. */}
         {shown.map((s, i) => (
-          <li key={shown.slice(0, i).map((before) => before.label).join('/') + s.to} className={`flex min-w-0 items-center gap-1.5 ${i < shown.length - 1 ? 'hidden sm:flex' : ''}`}>
+          <li key={shown.slice(0, i).map((before) => before.label).join('/') + s.to} className={`flex ${words[parts[i]!] ? 'shrink-0' : 'min-w-0'} items-center gap-1.5 ${i < shown.length - 1 ? 'hidden sm:flex' : ''}`}>
             {i > 0 && <span aria-hidden="true" className="hidden sm:inline">/</span>}
             {i < shown.length - 1 ? <Link to={s.to} className="truncate hover:text-text">{s.label}</Link> : <span aria-current="page" className="truncate text-text">{s.label}</span>}
           </li>

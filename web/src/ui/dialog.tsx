@@ -53,15 +53,15 @@ function show(dialog: HTMLDialogElement) {
 }
 
 // ConfirmDialog names what an action destroys. With typed, that text must be entered first. It closes
-// only after the server has confirmed.
-export function ConfirmDialog({ title, children, action, typed, onClose, run }: {
-  title: ReactNode; children: ReactNode; action: string; typed?: string; onClose: () => void; run: () => Promise<void>;
+// only after the server has confirmed. It cannot be done before it is ready.
+export function ConfirmDialog({ title, children, action, typed, ready = true, onClose, run }: {
+  title: ReactNode; children: ReactNode; action: string; typed?: string; ready?: boolean; onClose: () => void; run: () => Promise<void>;
 }) {
   const [busy, setBusy] = useState(false);
   const [error, setError] = useState<unknown>(null);
   const [text, setText] = useState('');
   const submit = async () => {
-    if (busy || (typed !== undefined && text !== typed)) return;
+    if (busy || !ready || (typed !== undefined && text !== typed)) return;
     setBusy(true);
     setError(null);
     try {
@@ -78,7 +78,7 @@ export function ConfirmDialog({ title, children, action, typed, onClose, run }: 
         <div className="flex flex-col gap-2 break-words">{children}</div>
         {typed !== undefined && <TextField label={<>Enter <b>{typed}</b> to confirm</>} value={text} onChange={setText} />}
         {error !== null && <Failure error={error} />}
-        <Submit danger label={action} busy={busy} disabled={typed !== undefined && text !== typed} onCancel={onClose} />
+        <Submit danger label={action} busy={busy} disabled={!ready || (typed !== undefined && text !== typed)} onCancel={onClose} />
       </form>
     </Dialog>
   );

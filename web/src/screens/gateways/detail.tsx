@@ -1,4 +1,5 @@
-import { Link, Outlet, useParams } from '@tanstack/react-router';
+import { Link, Outlet, useParams, useRouterState } from '@tanstack/react-router';
+import { useEffect, useRef } from 'react';
 import { useRecord } from '../../api/hooks';
 import { Failure, Page, Skeleton, Status } from '../../ui/basic';
 
@@ -21,10 +22,20 @@ export function useGateway() {
 export default function Gateway() {
   const { gatewayId, query } = useGateway();
   const record = query.data?.data;
+  const page = useRouterState({ select: (s) => s.location.pathname });
+  const ways = useRef<HTMLElement>(null);
+  // Where the pages do not fit, the way to the one that is open is in sight.
+  useEffect(() => {
+    const nav = ways.current;
+    const open = nav?.querySelector<HTMLElement>('[aria-current]');
+    if (!nav || !open || !page) return;
+    const [a, b] = [nav.getBoundingClientRect(), open.getBoundingClientRect()];
+    if (b.left < a.left || b.right > a.right) nav.scrollLeft += b.left - a.left - (a.width - b.width) / 2;
+  }, [page]);
   if (query.error && !record) return <Page title="Gateway"><Failure error={query.error} retry={() => void query.refetch()} /></Page>;
   return (
-    <Page wide title={<span className="flex flex-wrap items-center gap-3">{record ? <span className="min-w-0 break-words">{record.name}</span> : <Skeleton className="h-6 w-40" />}{record?.default && <Status tone="info" icon="check">Default</Status>}</span>}>
-      <nav aria-label="Pages of the gateway" className="-mt-2 overflow-x-auto border-b border-line">
+    <Page wide title={<span className="flex flex-wrap items-center gap-3">{record ? <span className="line-clamp-2 min-w-0 break-words" title={record.name}>{record.name}</span> : <Skeleton className="h-6 w-40" />}{record?.default && <Status tone="info" icon="check">Default</Status>}</span>}>
+      <nav ref={ways} aria-label="Pages of the gateway" className="-mt-2 overflow-x-auto border-b border-line">
         <ul className="flex gap-1">
           {tabs.map((t) => (
             <li key={t.to}>
@@ -34,7 +45,8 @@ export default function Gateway() {
           ))}
         </ul>
       </nav>
-      <Outlet />
+      {/* Each gateway has pages of its own: what was typed, previewed or opened for one is never applied to another. */}
+      <Outlet key={gatewayId} />
     </Page>
   );
 }

@@ -16,7 +16,7 @@ export function Difference({ push }: { push: Push }) {
   const nothing = push.added.length + push.removed.length + push.changed.length + (push.gateway?.length ?? 0) === 0;
   return (
     <div className="flex flex-col gap-4">
-      {push.warnings.map((w) => <p key={w} className="flex gap-2 rounded-md bg-warn-soft px-3 py-2"><Icon name="warn" className="mt-0.5 text-warn" /><span className="min-w-0 break-words">{w}</span></p>)}
+      {push.warnings.map((w, i) => <p key={i} className="flex gap-2 rounded-md bg-warn-soft px-3 py-2"><Icon name="warn" className="mt-0.5 text-warn" /><span className="min-w-0 break-words">{w}</span></p>)}
       {nothing ? <Empty icon="check" title="Nothing changes">Every route and limit is as it is now.</Empty> : (
         <>
           <p className="flex flex-wrap gap-2">

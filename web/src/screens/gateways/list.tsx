@@ -27,16 +27,16 @@ export default function Gateways() {
   };
   const columns: Column<Gateway>[] = [
     {
-      title: 'Name', className: 'max-w-64',
+      title: 'Name', className: 'w-full max-w-0 @2xl:w-1/3',
       cell: (g) => <span className="flex items-center gap-2"><Link to="/gateways/$gatewayId" params={{ gatewayId: g.gateway_id }} className="link truncate font-medium" title={g.name}>{g.name}</Link>{g.default && <Status tone="info" icon="check">Default</Status>}</span>,
     },
-    { title: 'Hostname', className: 'max-w-56 hidden md:table-cell', cell: (g) => <code className="block truncate font-mono text-sm" title={g.hostname}>{g.hostname}</code> },
-    { title: 'Upstream', className: 'max-w-64 hidden sm:table-cell', cell: (g) => <code className="block truncate font-mono text-sm" title={g.upstream_url}>{g.upstream_url}</code> },
+    { title: 'Hostname', className: 'w-1/3 max-w-0 hidden @3xl:table-cell', cell: (g) => <code className="block truncate font-mono text-sm" title={g.hostname}>{g.hostname}</code> },
+    { title: 'Upstream', className: 'w-1/3 max-w-0 hidden @2xl:table-cell', cell: (g) => <code className="block truncate font-mono text-sm" title={g.upstream_url}>{g.upstream_url}</code> },
     { title: 'Requests, 1 h', number: true, cell: (g) => number(g, (r) => Number(r.requests)) },
-    { title: 'Refused', number: true, className: 'hidden sm:table-cell', cell: (g) => number(g, (r) => refusals(r as never)) },
-    { title: 'Errors', number: true, className: 'hidden sm:table-cell', cell: (g) => number(g, (r) => Number(r.status_5xx)) },
-    { title: 'Revision', number: true, className: 'hidden lg:table-cell', cell: (g) => g.revision ?? '–' },
-    { title: 'Created', number: true, className: 'hidden lg:table-cell', cell: (g) => <Time at={g.created_at} /> },
+    { title: 'Refused', number: true, className: 'hidden @lg:table-cell', cell: (g) => number(g, (r) => refusals(r as never)) },
+    { title: 'Errors', number: true, className: 'hidden @lg:table-cell', cell: (g) => number(g, (r) => Number(r.status_5xx)) },
+    { title: 'Revision', number: true, className: 'hidden @5xl:table-cell', cell: (g) => g.revision ?? '–' },
+    { title: 'Created', number: true, className: 'hidden @5xl:table-cell', cell: (g) => <Time at={g.created_at} /> },
   ];
   const create = refused ? <Button kind="primary" icon="plus" why={refused}>Create a gateway</Button> : <Link to="/gateways/new" className={buttonClass('primary')}>Create a gateway</Link>;
   return (

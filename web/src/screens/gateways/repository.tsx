@@ -83,7 +83,7 @@ export default function RepositoryPage() {
             <div role="alert" className="flex gap-2 rounded-md border border-bad bg-bad-soft px-3 py-2"><Icon name="warn" className="mt-0.5 text-bad" /><div className="min-w-0"><p className="font-medium">The last sync failed. What was in force before is still in force.</p><p className="font-mono text-sm break-words whitespace-pre-wrap">{record.last_error}</p></div></div>
           )}
           {record.state === 'paused' && <p className="rounded-md bg-warn-soft px-3 py-2">It is paused since a rollback: new commits are not applied until you resume it.</p>}
-          {record.warnings.map((w) => <p key={w} className="rounded-md bg-warn-soft px-3 py-2 break-words">{w}</p>)}
+          {record.warnings.map((w, i) => <p key={i} className="rounded-md bg-warn-soft px-3 py-2 break-words">{w}</p>)}
           <Details rows={[
             ['Address', <code key="u" className="font-mono text-sm break-all">{record.url}</code>],
             ['Branch', record.branch], ['File', <code key="p" className="font-mono text-sm break-all">{record.path}</code>],

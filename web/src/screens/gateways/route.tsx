@@ -5,7 +5,7 @@ import { changed, useList, useRecord } from '../../api/hooks';
 import { useRefusal } from '../../api/session';
 import { count, plural, short } from '../../lib/format';
 import { useForm } from '../../lib/form';
-import { limitValue, type LimitText, noLimit, showLimit } from '../../lib/limit';
+import { limitValue, type LimitText, noLimit, routeFlags, showLimit } from '../../lib/limit';
 import { refusals, sinceOf, startOf, sum } from '../../lib/traffic';
 import { AsCode } from '../../ui/ascode';
 import { Button, Details, Empty, Failure, Id, Panel, Skeleton, Status, Time } from '../../ui/basic';
@@ -19,8 +19,12 @@ import { toast } from '../../ui/toast';
 
 type Route = Schemas['Route'];
 
-export default function RouteDetail() {
+export default function RoutePage() {
   const { gatewayId, routeId } = useParams({ from: '/gateways/$gatewayId/routes/$routeId' });
+  return <RouteDetail key={routeId} gatewayId={gatewayId} routeId={routeId} />;
+}
+
+function RouteDetail({ gatewayId, routeId }: { gatewayId: string; routeId: string }) {
   const path = { gateway_id: gatewayId, route_id: routeId };
   const query = useRecord('/v1/gateways/{gateway_id}/routes/{route_id}', { path }, { staleTime: 10_000 });
   const refused = useRefusal('admin', `gateways/${gatewayId}/routes`);
@@ -53,6 +57,7 @@ export default function RouteDetail() {
 }
 
 const textOf = (r: Route): LimitText => (r.rate_limit ? { sustained: r.rate_limit.sustained ?? '', burst: r.rate_limit.burst ?? '', daily: r.rate_limit.daily ?? '' } : noLimit);
+const limitWords = (l: Route['rate_limit']) => (l ? showLimit(l) : 'none');
 const valuesOf = (r: Route) => ({ limit: textOf(r), per: r.rate_limit?.per === 'key' ? 'key' : 'shared' });
 
 // LimitEditor changes the limit of a route, and says before what it would have refused.
@@ -86,14 +91,14 @@ function LimitEditor({ first }: { first: Answer<Route> }) {
     <Panel title="Rate limit">
       <form className="flex flex-col gap-4" onSubmit={(e) => { e.preventDefault(); void submit(); }}>
         {newer && (
-          <Conflict differences={[{ name: 'The limit', theirs: showLimit(newer.data.rate_limit) }]}
+          <Conflict differences={showLimit(newer.data.rate_limit) === showLimit(base.data.rate_limit) ? [] : [{ name: 'The limit', theirs: limitWords(newer.data.rate_limit), mine: limitWords(rate as Route['rate_limit']) }]}
             onKeep={() => { setBase(newer); setNewer(null); }} onTake={() => { setBase(newer); form.reset(valuesOf(newer.data)); setNewer(null); }} />
         )}
         <LimitFields value={v.limit} onChange={(l) => form.set('limit', l)} error={(part) => form.fieldError(`rate_limit.${part}`) ?? (part === 'sustained' ? form.error?.fields.find((f) => f.field === 'rate_limit')?.message : undefined)} />
         <SelectField label="Counts" value={v.per} onChange={(t) => form.set('per', t)} options={[{ value: 'shared', label: 'All keys together' }, { value: 'key', label: 'Each key on its own' }]} />
         <Simulation gatewayId={id.gateway_id} routeId={id.route_id} rate={form.dirty ? rate : null} />
         <div className="flex flex-wrap items-center gap-2">
-          <AsCode command={{ cli: `keygate routes update --gateway ${id.gateway_id} ${id.route_id} ${v.limit.sustained ? `--rate-limit ${v.limit.sustained}` : '…'}`, method: 'PATCH', path: `/v1/gateways/${id.gateway_id}/routes/${id.route_id}`, body }} />
+          <AsCode command={{ cli: ['keygate routes update', `--gateway ${id.gateway_id}`, id.route_id, ...routeFlags(v.limit, v.per, textOf(base.data), valuesOf(base.data).per)].join(' '), method: 'PATCH', path: `/v1/gateways/${id.gateway_id}/routes/${id.route_id}`, body }} why={form.dirty ? null : 'Nothing has been changed yet.'} />
           {(v.limit.sustained || v.limit.burst || v.limit.daily) && <Button size="sm" kind="quiet" onClick={() => form.set('limit', noLimit)}>Remove the limit</Button>}
         </div>
         <Submit label="Save" busy={form.busy} error={form.error} why={refused} disabled={newer !== null} onCancel={form.dirty ? () => form.reset(valuesOf(base.data)) : undefined} />
@@ -159,14 +164,17 @@ function Traffic({ record }: { record: Route }) {
   );
 }
 
+const levelsRead = 100; // limits of the gateway
+
 // Levels lists the limits of the route that are in use, and which keys reach them.
 function Levels({ record }: { record: Route }) {
-  const query = useList('/v1/gateways/{gateway_id}/limits', { path: { gateway_id: record.gateway_id }, query: { limit: 100 } }, { refetchInterval: 5_000 });
+  const query = useList('/v1/gateways/{gateway_id}/limits', { path: { gateway_id: record.gateway_id }, query: { limit: levelsRead } }, { refetchInterval: 5_000 });
+  const partly = Boolean(query.data?.data.next_cursor);
   const rows = query.data?.data.data.filter((l) => l.route_id === record.route_id);
   return (
     <Panel flush title="Limits in use">
       {query.error ? <div className="p-4"><Failure error={query.error} /></div> : (
-        <Table label="Limits in use" rows={rows} rowKey={(l) => `${l.limit_scope} ${l.key_id ?? ''}`} skeletons={3} empty={<Empty icon="filter" title="No limit of this route is in use" />} columns={[
+        <Table label="Limits in use" rows={rows} rowKey={(l) => `${l.limit_scope} ${l.key_id ?? ''}`} skeletons={3} empty={<Empty icon="filter" title={partly ? `None of the first ${levelsRead} limits in use is of this route` : 'No limit of this route is in use'}>{partly && 'The gateway has more of them, which are not shown here.'}</Empty>} columns={[
           { title: 'Limit', cell: (l) => l.limit_scope },
           { title: 'Key', className: 'max-w-48', cell: (l) => (l.key_id ? <Link to="/keys/$keyId" params={{ keyId: l.key_id }} className="link block truncate font-mono text-sm">{l.key_id}</Link> : <span className="text-muted">all</span>) },
           { title: 'Left', number: true, cell: (l) => (Number(l.remaining) === 0 ? <Status tone="warn">0 of {count(l.limit)}</Status> : `${count(l.remaining)} of ${count(l.limit)}`) },

@@ -5,7 +5,7 @@ import { changed, useList, useRecord } from '../../api/hooks';
 import { useRefusal } from '../../api/session';
 import { count } from '../../lib/format';
 import { useForm } from '../../lib/form';
-import { limitValue, noLimit, showLimit } from '../../lib/limit';
+import { limitValue, noLimit, routeFlags, showLimit } from '../../lib/limit';
 import { quote } from '../../lib/shell';
 import { refusals, sinceOf } from '../../lib/traffic';
 import { useUrl } from '../../lib/url';
@@ -23,6 +23,8 @@ type Route = Schemas['Route'];
 export const methodNames = ['GET', 'POST', 'PUT', 'PATCH', 'DELETE', 'HEAD', 'OPTIONS'];
 const sources: Record<Route['source'], string> = { api: 'separately', spec: 'document', config: 'file' };
 
+const most = 100; // rows of a report
+
 // RouteTable lists the routes of one gateway.
 export function RouteTable({ gatewayId }: { gatewayId: string }) {
   const [{ q, method, cursor }, change] = useUrl<'q' | 'method' | 'cursor'>();
@@ -31,20 +33,25 @@ export function RouteTable({ gatewayId }: { gatewayId: string }) {
   const unread = useRefusal('read', 'reports');
   const path = { gateway_id: gatewayId };
   const query = useList('/v1/gateways/{gateway_id}/routes', { path, query: { q, method, cursor, limit: 50 } }, { refetchInterval: 30_000 });
-  const traffic = useRecord('/v1/reports/top', { query: { group_by: 'route', gateway_id: gatewayId, interval: '1m', since: sinceOf('1h'), limit: 100 } }, { refetchInterval: 30_000, enabled: !unread });
+  const traffic = useRecord('/v1/reports/top', { query: { group_by: 'route', gateway_id: gatewayId, interval: '1m', since: sinceOf('1h'), limit: most } }, { refetchInterval: 30_000, enabled: !unread });
   const levels = useList('/v1/gateways/{gateway_id}/limits', { path, query: { limit: 100 } }, { refetchInterval: 10_000 });
-  const trafficOf = (r: Route) => traffic.data?.data.data.find((t) => t.group === r.route_id);
+  // The report ends after most routes: one that is not in a full report may have had requests.
+  const number = (r: Route, value: (t: Schemas['TopRow']) => number) => {
+    const row = traffic.data?.data.data.find((t) => t.group === r.route_id);
+    if (!traffic.data || (!row && traffic.data.data.data.length >= most)) return <span className="text-muted">–</span>;
+    return count(row ? value(row) : 0);
+  };
   const levelOf = (r: Route) => levels.data?.data.data.find((l) => l.route_id === r.route_id && l.limit_scope !== 'daily');
   const filters: Filter[] = [{ name: 'method', label: 'Method', values: methodNames.map((m) => ({ value: m, label: m })) }];
   const columns: Column<Route>[] = [
-    { title: 'Methods', className: 'max-w-40', cell: (r) => <code className="block truncate font-mono text-sm font-semibold" title={r.methods.join(', ')}>{r.methods.join(' ')}</code> },
-    { title: 'Path', className: 'max-w-80', cell: (r) => <Link to="/gateways/$gatewayId/routes/$routeId" params={{ gatewayId: r.gateway_id, routeId: r.route_id }} className="link block truncate font-mono text-sm" title={r.path}>{r.path}</Link> },
-    { title: 'Auth', className: 'hidden sm:table-cell', cell: (r) => (r.auth === 'none' ? <Status tone="warn">Public</Status> : <span className="text-muted">key</span>) },
-    { title: 'Limit', className: 'hidden md:table-cell max-w-56', cell: (r) => <span className="block truncate" title={showLimit(r.rate_limit)}>{showLimit(r.rate_limit)}</span> },
-    { title: 'Left now', number: true, className: 'hidden lg:table-cell', cell: (r) => { const l = levelOf(r); return l ? `${count(l.remaining)} of ${count(l.limit)}` : '–'; } },
-    { title: 'Requests, 1 h', number: true, cell: (r) => count(trafficOf(r)?.requests ?? 0) },
-    { title: 'Refused', number: true, className: 'hidden sm:table-cell', cell: (r) => { const t = trafficOf(r); return t ? count(refusals(t as never)) : '0'; } },
-    { title: 'From', className: 'hidden lg:table-cell', cell: (r) => <span className="text-muted">{sources[r.source]}</span> },
+    { title: 'Methods', className: 'max-w-24 @2xl:max-w-40', cell: (r) => <code className="block truncate font-mono text-sm font-semibold" title={r.methods.join(', ')}>{r.methods.join(' ')}</code> },
+    { title: 'Path', className: 'w-full max-w-0', cell: (r) => <Link to="/gateways/$gatewayId/routes/$routeId" params={{ gatewayId: r.gateway_id, routeId: r.route_id }} className="link block truncate font-mono text-sm" title={r.path}>{r.path}</Link> },
+    { title: 'Auth', className: 'hidden @lg:table-cell', cell: (r) => (r.auth === 'none' ? <Status tone="warn">Public</Status> : <span className="text-muted">key</span>) },
+    { title: 'Limit', className: 'hidden @2xl:table-cell max-w-48', cell: (r) => <span className="block truncate" title={showLimit(r.rate_limit)}>{showLimit(r.rate_limit)}</span> },
+    { title: 'Left now', number: true, className: 'hidden @4xl:table-cell', cell: (r) => { const l = levelOf(r); return l ? `${count(l.remaining)} of ${count(l.limit)}` : '–'; } },
+    { title: 'Requests, 1 h', number: true, cell: (r) => number(r, (t) => Number(t.requests)) },
+    { title: 'Refused', number: true, className: 'hidden @lg:table-cell', cell: (r) => number(r, (t) => refusals(t as never)) },
+    { title: 'From', className: 'hidden @4xl:table-cell', cell: (r) => <span className="text-muted">{sources[r.source]}</span> },
   ];
   const create = <Button icon="plus" why={refused} onClick={() => setCreating(true)}>Create a route</Button>;
   return (
@@ -66,7 +73,7 @@ function CreateRoute({ gatewayId, onClose }: { gatewayId: string; onClose: () =>
   const limit = limitValue(v.limit);
   const rate = limit === null ? null : { ...(typeof limit === 'string' ? { sustained: limit } : limit), ...(v.per === 'key' && { per: 'key' }) };
   const body = { path: v.path.trim(), methods: v.methods, ...(v.auth === 'none' && { auth: 'none' }), ...(rate && { rate_limit: rate }) };
-  const cli = ['keygate routes create', `--gateway ${gatewayId}`, `--path ${quote(body.path || 'PATH')}`, ...v.methods.map((m) => `--method ${m}`), v.auth === 'none' && '--auth none'].filter(Boolean).join(' ');
+  const cli = ['keygate routes create', `--gateway ${gatewayId}`, `--path ${quote(body.path || 'PATH')}`, v.methods.length > 0 && `--method ${v.methods.join(',')}`, v.auth === 'none' && '--auth none', ...routeFlags(v.limit, v.per)].filter(Boolean).join(' ');
   return (
     <Dialog title="Create a route" wide onClose={onClose} mayClose={() => !form.busy}>
       <form className="flex flex-col gap-4" onSubmit={(e) => {

@@ -13,8 +13,13 @@ import { RotateKey, Rotation } from './rotate';
 import { KeyState, week } from './state';
 import { KeyUsage } from './usage';
 
-export default function KeyDetail() {
+export default function KeyPage() {
   const { keyId } = useParams({ from: '/keys/$keyId' });
+  return <KeyDetail key={keyId} keyId={keyId} />;
+}
+
+// KeyDetail is made anew for each key: a dialog that was opened for one is never about another.
+function KeyDetail({ keyId }: { keyId: string }) {
   const query = useRecord('/v1/keys/{key_id}', { path: { key_id: keyId } }, { refetchInterval: 15_000 });
   const { nameOf } = useGateways();
   const [open, setOpen] = useState<'' | 'edit' | 'rotate' | 'revoke'>('');
@@ -26,7 +31,7 @@ export default function KeyDetail() {
   const gateway = record.level === 'account' ? 'none: it is for the management API' : record.gateway_id
     ? <Link to="/gateways/$gatewayId" params={{ gatewayId: record.gateway_id }} className="link">{nameOf(record.gateway_id)}</Link> : 'all';
   return (
-    <Page title={<span className="flex flex-wrap items-center gap-3">{record.name}<KeyState record={record} /></span>} actions={<>
+    <Page title={<span className="flex flex-wrap items-center gap-3"><span className="line-clamp-2 min-w-0 break-words" title={record.name}>{record.name}</span><KeyState record={record} /></span>} actions={<>
       <Button why={whyNot.write} onClick={() => setOpen('edit')}>Edit</Button>
       <Button why={whyNot.rotate} icon="refresh" onClick={() => setOpen('rotate')}>Rotate</Button>
       <Button why={whyNot.revoke} kind="danger" icon="stop" onClick={() => setOpen('revoke')}>Revoke</Button>

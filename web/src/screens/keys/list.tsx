@@ -28,17 +28,17 @@ export default function Keys() {
     { name: 'owner', label: 'Owner' },
   ];
   const columns: Column<Schemas['Key']>[] = [
-    { title: 'Name', className: 'max-w-40 xl:max-w-44 2xl:max-w-72', cell: (k) => <Link to="/keys/$keyId" params={{ keyId: k.key_id }} className="link block truncate font-medium" title={k.name}>{k.name}</Link> },
+    { title: 'Name', className: 'w-full max-w-0', cell: (k) => <Link to="/keys/$keyId" params={{ keyId: k.key_id }} className="link block truncate font-medium" title={k.name}>{k.name}</Link> },
     { title: 'State', cell: (k) => <KeyState record={k} /> },
-    { title: 'Prefix', className: 'hidden sm:table-cell', cell: (k) => <span className="flex items-center gap-1"><code className="font-mono text-sm">{k.key_prefix}</code><CopyButton text={k.key_prefix} label={`Copy ${k.key_prefix}`} /></span> },
-    { title: 'Scope', className: 'max-w-40 2xl:max-w-72 hidden lg:table-cell', cell: (k) => <code className="block truncate font-mono text-sm" title={k.scope}>{k.scope}</code> },
-    { title: 'Owner', className: 'max-w-32 2xl:max-w-56 hidden xl:table-cell', cell: (k) => (k.owner ? <span className="block truncate" title={k.owner}>{k.owner}</span> : <span className="text-muted">–</span>) },
+    { title: 'Prefix', className: 'hidden @lg:table-cell', cell: (k) => <span className="flex items-center gap-1"><code className="font-mono text-sm">{k.key_prefix}</code><CopyButton text={k.key_prefix} label={`Copy ${k.key_prefix}`} /></span> },
+    { title: 'Scope', className: 'max-w-40 2xl:max-w-72 hidden @3xl:table-cell', cell: (k) => <code className="block truncate font-mono text-sm" title={k.scope}>{k.scope}</code> },
+    { title: 'Owner', className: 'max-w-32 2xl:max-w-56 hidden @4xl:table-cell', cell: (k) => (k.owner ? <span className="block truncate" title={k.owner}>{k.owner}</span> : <span className="text-muted">–</span>) },
     {
-      title: 'Gateway', className: 'max-w-28 2xl:max-w-56 hidden xl:table-cell',
+      title: 'Gateway', className: 'max-w-28 2xl:max-w-56 hidden @5xl:table-cell',
       cell: (k) => <span className="block truncate text-muted" title={k.gateway_id ? nameOf(k.gateway_id) : undefined}>{k.level === 'account' ? 'management API' : k.gateway_id ? nameOf(k.gateway_id) : 'all'}</span>,
     },
-    { title: 'Last used', number: true, className: 'hidden min-[480px]:table-cell', cell: (k) => <Time at={k.last_used_at} none="never" /> },
-    { title: 'Created', number: true, className: 'hidden md:table-cell', cell: (k) => <Time at={k.created_at} /> },
+    { title: 'Last used', number: true, className: 'hidden @lg:table-cell', cell: (k) => <Time at={k.last_used_at} none="never" /> },
+    { title: 'Created', number: true, className: 'hidden @2xl:table-cell', cell: (k) => <Time at={k.created_at} /> },
   ];
   return (
     <Page wide title="Keys" actions={<>
