@@ -63,7 +63,18 @@ func (c *Client) Settings(ctx context.Context) (*Settings, error) {
 
 // Gateways lists the gateways of the account, newest first.
 func (c *Client) Gateways(ctx context.Context, o ListOptions) iter.Seq2[Gateway, error] {
-	return list[Gateway](ctx, c, "/v1/gateways", nil, o.PageSize)
+	return c.SearchGateways(ctx, GatewayFilter{ListOptions: o})
+}
+
+// GatewayFilter restricts SearchGateways to matching gateways. Zero fields match all gateways.
+type GatewayFilter struct {
+	ListOptions
+	Query string // a part of the name, the hostname or the upstream's URL
+}
+
+// SearchGateways lists the gateways of the account that match f, newest first.
+func (c *Client) SearchGateways(ctx context.Context, f GatewayFilter) iter.Seq2[Gateway, error] {
+	return list[Gateway](ctx, c, "/v1/gateways", filter("q", f.Query), f.PageSize)
 }
 
 // Gateway returns one gateway.

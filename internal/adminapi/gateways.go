@@ -2,6 +2,7 @@ package adminapi
 
 import (
 	"net/http"
+	"net/url"
 	"reflect"
 
 	"github.com/keygate/keygate/internal/control"
@@ -15,7 +16,8 @@ func (a *API) gatewayOperations() []operation {
 	return []operation{{
 		id: "listGateways", method: http.MethodGet, path: "/v1/gateways", tag: "Gateways",
 		summary: "List gateways", description: "Returns the gateways of the account, newest first.",
-		query: pageParams(), success: http.StatusOK, result: reflect.TypeFor[list[gatewayRecord]](),
+		query:   append(gatewayFilters(), pageParams()...),
+		success: http.StatusOK, result: reflect.TypeFor[list[gatewayRecord]](),
 		run: a.listGateways,
 	}, {
 		id: "createGateway", method: http.MethodPost, path: "/v1/gateways", tag: "Gateways",
@@ -44,9 +46,20 @@ func (a *API) gatewayOperations() []operation {
 	}}
 }
 
+func gatewayFilters() []queryParam {
+	return []queryParam{
+		{name: "q", doc: "Only gateways whose name, hostname or upstream URL contains this text.", schema: textSchema(), example: "orders"},
+	}
+}
+
 func (a *API) listGateways(c *call) (response, error) {
-	return page(c, "gateways", "", func(p control.Page) ([]gateway.Gateway, error) {
-		return a.cfg.Control.Gateways(c.ctx, &c.caller, p)
+	filter := control.GatewayFilter{Query: c.query.Get("q")}
+	return page(c, "gateways", url.Values{"q": {filter.Query}}.Encode(), func(p control.Page) ([]gateway.Gateway, error) {
+		list := func() ([]gateway.Gateway, error) { return a.cfg.Control.Gateways(c.ctx, &c.caller, filter, p) }
+		if filter == (control.GatewayFilter{}) {
+			return list()
+		}
+		return searching(c, list)
 	}, func(g *gateway.Gateway) (string, gatewayRecord) { return g.ID, presentGateway(g) })
 }
 

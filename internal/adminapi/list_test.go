@@ -104,6 +104,39 @@ func TestRoutesAreSearched(t *testing.T) {
 	}
 }
 
+// Guarantee: a search of gateways finds by a part of the name, the hostname, also one that Keygate gave, or
+// the upstream's URL, in pages, never one of another account, and a cursor is bound to it.
+func TestGatewaysAreSearched(t *testing.T) {
+	s := start(t)
+	for _, one := range []string{
+		`{"name":"Orders","upstream_url":"http://127.0.0.1:1"}`, `{"name":"b","hostname":"orders.example.com","upstream_url":"http://127.0.0.1:1"}`,
+		`{"name":"c","upstream_url":"http://127.0.0.1:1/orders"}`, `{"name":"d","upstream_url":"http://127.0.0.1:1"}`,
+	} {
+		s.post("/v1/gateways", one).want(201)
+	}
+	list := "/v1/gateways?"
+	names := func(r *response) string {
+		var out []string
+		for _, one := range r.data() {
+			out = append(out, one["name"].(string))
+		}
+		return strings.Join(out, " ")
+	}
+	first := s.get(list + "q=oRDERS&limit=2").want(200)
+	second := s.get(list + "q=oRDERS&limit=2&cursor=" + first.text("next_cursor")).want(200)
+	if got := names(first) + " | " + names(second); got != "c b | Orders" {
+		t.Errorf("got %q in pages of two", got)
+	}
+	s.get(list+"q=other&cursor="+first.text("next_cursor")).refused(422, "validation_failed", "cursor")
+	given := s.get(list + "limit=1").want(200).data()[0]["hostname"].(string)
+	if got := names(s.get(list + "q=" + given).want(200)); got != "d" {
+		t.Errorf("got %q for the hostname %s", got, given)
+	}
+	if got := names(s.get(list + "q=%25").want(200)); got != "" {
+		t.Errorf("got %q for a text that none has", got)
+	}
+}
+
 // Guarantee: a cursor is valid only for its list, account and filters, and only
 // unchanged.
 func TestCursorIsBoundToItsList(t *testing.T) {

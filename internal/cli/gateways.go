@@ -269,6 +269,7 @@ func number(p *int64) string {
 type gatewaysList struct {
 	*app
 	options client.ListOptions
+	query   string
 	limit   int
 }
 
@@ -279,7 +280,7 @@ func newGatewaysList(a *app) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return printList(o.app, o.limit, api.Gateways(c.Context(), o.options), listing[client.Gateway]{
+		return printList(o.app, o.limit, api.SearchGateways(c.Context(), client.GatewayFilter{ListOptions: o.options, Query: o.query}), listing[client.Gateway]{
 			columns: []column{
 				{name: "GATEWAY ID"}, {name: "NAME", flex: true}, {name: "UPSTREAM URL", flex: true}, {name: "HOSTNAME", rank: 2, flex: true}, {name: "DEFAULT", rank: 1},
 				{name: "GLOBAL LIMIT", rank: 3, flex: true}, {name: "REVISION", rank: 5}, {name: "CREATED", rank: 4},
@@ -289,9 +290,10 @@ func newGatewaysList(a *app) *cobra.Command {
 					g.GatewayID, g.Name, g.UpstreamURL, g.Hostname, yesNo(g.Default), globalLimit(g.GlobalRateLimit), number(g.Revision), o.when(&g.CreatedAt),
 				}
 			},
-			empty: "No gateways. Create one: keygate gateways create --name NAME --upstream-url URL",
+			empty: noneMatch(c, "gateways", "No gateways. Create one: keygate gateways create --name NAME --upstream-url URL"),
 		})
 	}}
+	c.Flags().StringVarP(&o.query, "query", "q", "", "only gateways whose name, hostname or upstream URL contains this `text`")
 	limitFlag(c.Flags(), &o.limit)
 	return c
 }

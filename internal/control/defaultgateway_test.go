@@ -30,7 +30,7 @@ func (h *harness) setDefault(c *control.Caller, gatewayID string, isDefault bool
 func (h *harness) wantDefault(c *control.Caller, gatewayID string) {
 	h.tb.Helper()
 	got := ""
-	for _, g := range must[[]gateway.Gateway](h)(h.Gateways(ctx(), c, control.Page{Limit: 100})) {
+	for _, g := range must[[]gateway.Gateway](h)(h.Gateways(ctx(), c, control.GatewayFilter{}, control.Page{Limit: 100})) {
 		if g.Default {
 			got += g.ID
 		}
@@ -153,7 +153,7 @@ func TestDeletingTheDefaultGateway(t *testing.T) {
 	h.wantDefault(c, ids[1])
 	remove(ids[1])()
 	h.wantDefault(c, "")
-	last := must[[]gateway.Gateway](h)(h.Gateways(ctx(), c, control.Page{Limit: 1}))[0].ID
+	last := must[[]gateway.Gateway](h)(h.Gateways(ctx(), c, control.GatewayFilter{}, control.Page{Limit: 1}))[0].ID
 	h.wantRecords(c.Account.ID, remove(ids[3]),
 		[]string{"gateway.delete " + ids[3], "gateway.update " + last}, nil, []string{"gateway " + ids[3], "settings " + last})
 	h.wantDefault(c, last)

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/keygate/keygate/internal/audit"
 	"github.com/keygate/keygate/internal/fault"
@@ -11,15 +13,35 @@ import (
 	"github.com/keygate/keygate/internal/snapshot"
 )
 
-// Gateways lists the account's gateways, newest first.
-func (s *Service) Gateways(ctx context.Context, c *Caller, p Page) ([]gateway.Gateway, error) {
-	list, err := read(ctx, s, func(tx ReadTx) ([]gateway.Gateway, error) {
-		return tx.Gateways(ctx, c.Account.ID, p)
+// GatewayFilter selects gateways; "" does not filter.
+type GatewayFilter struct {
+	Query string // a part of the name, the hostname or the upstream's URL, whatever its case
+}
+
+// matches reports whether f selects g, which has its hostname.
+func (f *GatewayFilter) matches(g *gateway.Gateway) bool {
+	query := strings.ToLower(f.Query)
+	return slices.ContainsFunc([]string{g.Name, g.Hostname, g.Upstream.URL}, func(s string) bool {
+		return strings.Contains(strings.ToLower(s), query)
 	})
-	for i := range list {
-		s.setHostname(&list[i])
-	}
-	return list, err
+}
+
+// Gateways lists those gateways of the account that f selects, newest first. With a filter, its time grows
+// with the number of gateways.
+func (s *Service) Gateways(ctx context.Context, c *Caller, f GatewayFilter, p Page) ([]gateway.Gateway, error) {
+	return read(ctx, s, func(tx ReadTx) ([]gateway.Gateway, error) {
+		list := func(p Page) ([]gateway.Gateway, error) {
+			all, err := tx.Gateways(ctx, c.Account.ID, p)
+			for i := range all {
+				s.setHostname(&all[i])
+			}
+			return all, err
+		}
+		if f == (GatewayFilter{}) {
+			return list(p)
+		}
+		return selectPage(p, list, f.matches, func(g *gateway.Gateway) string { return g.ID })
+	})
 }
 
 // Gateway returns one gateway.

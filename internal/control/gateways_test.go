@@ -99,7 +99,7 @@ func TestInvalidGatewaySettingsAreRejected(t *testing.T) {
 			})
 		})
 	}
-	if list := must[[]gateway.Gateway](h)(h.Gateways(ctx(), caller, control.Page{Limit: 9})); len(list) != 1 {
+	if list := must[[]gateway.Gateway](h)(h.Gateways(ctx(), caller, control.GatewayFilter{}, control.Page{Limit: 9})); len(list) != 1 {
 		t.Errorf("got %d gateways after rejected creations; want 1", len(list))
 	}
 }
@@ -120,7 +120,7 @@ func TestRejectedGatewayCallsLeaveNothing(t *testing.T) {
 		_, err = h.UpdateGateway(ctx(), caller, g.ID, control.GatewayPatch{Name: value("x")}, version(2))
 		h.wantCode(err, fault.PreconditionFailed, "")
 	})
-	if list := must[[]gateway.Gateway](h)(h.Gateways(ctx(), caller, control.Page{Limit: 9})); len(list) != 1 {
+	if list := must[[]gateway.Gateway](h)(h.Gateways(ctx(), caller, control.GatewayFilter{}, control.Page{Limit: 9})); len(list) != 1 {
 		t.Errorf("got %d gateways after rejected creations; want 1", len(list))
 	}
 }
@@ -275,7 +275,7 @@ func TestGatewaysOfAnAccountAreBounded(t *testing.T) {
 	h.serve(h.db)
 	_, err := h.CreateGateway(ctx(), caller, newGateway("http://127.0.0.1:9"), "")
 	h.wantCode(err, fault.Conflict, "")
-	if list := must[[]gateway.Gateway](h)(h.Gateways(ctx(), caller, control.Page{Limit: 10})); len(list) != most {
+	if list := must[[]gateway.Gateway](h)(h.Gateways(ctx(), caller, control.GatewayFilter{}, control.Page{Limit: 10})); len(list) != most {
 		t.Errorf("got %d gateways; want the %d from before", len(list), most)
 	}
 }

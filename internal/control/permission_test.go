@@ -113,7 +113,7 @@ func TestAnotherAccountsRecordIsNotFound(t *testing.T) {
 			}
 		}
 	}
-	if list, err := h.Gateways(ctx(), caller, control.Page{Limit: 100}); err != nil || len(list) != 0 {
+	if list, err := h.Gateways(ctx(), caller, control.GatewayFilter{}, control.Page{Limit: 100}); err != nil || len(list) != 0 {
 		t.Errorf("got gateways %v, %v; want none of another account", list, err)
 	}
 	if list, err := h.Routes(ctx(), owner, g.ID, control.Page{Limit: 100}); err != nil || len(list) != 1 {

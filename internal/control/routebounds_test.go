@@ -65,7 +65,7 @@ func TestRouteBounds(t *testing.T) {
 				_, err = h.UpdateRoute(ctx(), caller, g.ID, routes[len(routes)-1].ID, control.RoutePatch{Path: value(last)}, nil)
 				h.wantCode(err, fault.ValidationFailed, "path")
 			})
-			if got := h.routes(caller, g.ID); len(got) != len(routes) || len(must[[]gateway.Gateway](h)(h.Gateways(ctx(), caller, control.Page{Limit: 10}))) != 1 {
+			if got := h.routes(caller, g.ID); len(got) != len(routes) || len(must[[]gateway.Gateway](h)(h.Gateways(ctx(), caller, control.GatewayFilter{}, control.Page{Limit: 10}))) != 1 {
 				t.Errorf("got %d routes, want the %d from before, and one gateway", len(got), len(routes))
 			}
 		})
@@ -151,7 +151,7 @@ func TestBoundOfAnAccountUnderConcurrency(t *testing.T) {
 		}
 		wg.Wait()
 		stored := 0
-		for _, g := range must[[]gateway.Gateway](h)(h.Gateways(ctx(), caller, control.Page{Limit: gateways})) {
+		for _, g := range must[[]gateway.Gateway](h)(h.Gateways(ctx(), caller, control.GatewayFilter{}, control.Page{Limit: gateways})) {
 			stored += len(h.routes(caller, g.ID))
 		}
 		counted := 0

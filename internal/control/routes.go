@@ -34,35 +34,42 @@ func (f *RouteFilter) matches(r *gateway.Route) bool {
 		(f.Query == "" || strings.Contains(strings.ToLower(r.Path), strings.ToLower(f.Query)))
 }
 
-// searchedRoutes is how many routes SearchRoutes reads at a time.
-const searchedRoutes = 2000
-
 // SearchRoutes is Routes for those that f selects. Its time grows with the number of routes.
 func (s *Service) SearchRoutes(ctx context.Context, c *Caller, gatewayID string, f RouteFilter, p Page) ([]gateway.Route, error) {
 	return read(ctx, s, func(tx ReadTx) ([]gateway.Route, error) {
 		if _, err := tx.Gateway(ctx, c.Account.ID, gatewayID); err != nil {
 			return nil, err
 		}
-		var found []gateway.Route
-		for at := (Page{Limit: searchedRoutes, After: p.After}); ; {
-			routes, err := tx.Routes(ctx, gatewayID, at)
-			if err != nil {
-				return nil, err
+		return selectPage(p, func(p Page) ([]gateway.Route, error) { return tx.Routes(ctx, gatewayID, p) },
+			f.matches, func(r *gateway.Route) string { return r.ID })
+	})
+}
+
+// selectFrom is how many records selectPage reads at a time.
+const selectFrom = 2000
+
+// selectPage returns the page p of those records of a list that match. It reads the list from p.After on until
+// the page is full.
+func selectPage[T any](p Page, list func(Page) ([]T, error), matches func(*T) bool, id func(*T) string) ([]T, error) {
+	var found []T
+	for at := (Page{Limit: selectFrom, After: p.After}); ; {
+		records, err := list(at)
+		if err != nil {
+			return nil, err
+		}
+		for i := range records {
+			if !matches(&records[i]) {
+				continue
 			}
-			for i := range routes {
-				if !f.matches(&routes[i]) {
-					continue
-				}
-				if found = append(found, routes[i]); len(found) == p.Limit {
-					return found, nil
-				}
-			}
-			if len(routes) < searchedRoutes {
+			if found = append(found, records[i]); len(found) == p.Limit {
 				return found, nil
 			}
-			at.After = routes[len(routes)-1].ID
 		}
-	})
+		if len(records) < selectFrom {
+			return found, nil
+		}
+		at.After = id(&records[len(records)-1])
+	}
 }
 
 // Route returns one route.

@@ -196,7 +196,7 @@ func TestEverySettingIsAppliedAndExported(t *testing.T) {
 	if now := must[*gateway.Gateway](h)(h.Gateway(ctx(), operator, g.ID)); !now.Default || now.Upstream.Timeouts.Connect != "2s" {
 		t.Errorf("got gateway %+v; want the default gateway, with its settings", now)
 	}
-	if list := must[[]gateway.Gateway](h)(h.Gateways(ctx(), operator, control.Page{Limit: 9})); list[1].Default {
+	if list := must[[]gateway.Gateway](h)(h.Gateways(ctx(), operator, control.GatewayFilter{}, control.Page{Limit: 9})); list[1].Default {
 		t.Error("got two default gateways; want one")
 	}
 }
