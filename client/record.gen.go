@@ -1944,6 +1944,11 @@ type SettingChange struct {
 type Settings struct {
 	// All settings of the installation.
 	Settings []Setting `json:"settings"`
+
+	// Version Version of the server, as keygate version prints it.
+	//
+	// Example: v0.1.0
+	Version string `json:"version"`
 }
 
 // SimulatedKey is the schema SimulatedKey of the OpenAPI document.

@@ -21,7 +21,7 @@ func (a *API) accountOperations() []operation {
 			if a.cfg.Settings != nil {
 				settings = a.cfg.Settings()
 			}
-			return ok(settingsRecord{Settings: orEmpty(settings)}), nil
+			return ok(settingsRecord{Version: a.cfg.Version, Settings: orEmpty(settings)}), nil
 		},
 	}}
 }

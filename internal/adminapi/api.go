@@ -49,6 +49,8 @@ type Config struct {
 	// BasePath is the path below which browsers reach the API, and the Path of the cookie of
 	// sessions without TLS. "" means /.
 	BasePath string
+	// Version is the version of the server, for GET /v1/settings.
+	Version string
 	// Settings returns the settings of the installation, without secrets. Nil
 	// means none.
 	Settings func() []Setting

@@ -428,7 +428,7 @@ func TestOnlyTheOperatorReadsSettings(t *testing.T) {
 	if r.text("name") != "default" || r.text("plan") != "platform" || r.json["audit_retention_days"] != 365.0 {
 		t.Errorf("got %s, want the account default with plan platform", r.raw)
 	}
-	if got := s.get("/v1/settings").want(200).raw; got != `{"settings":[{"name":"gateway-addr","value":"127.0.0.1:8080","source":"default"}]}`+"\n" {
+	if got := s.get("/v1/settings").want(200).raw; got != `{"version":"v1.2.3","settings":[{"name":"gateway-addr","value":"127.0.0.1:8080","source":"default"}]}`+"\n" {
 		t.Errorf("got settings %s", got)
 	}
 	other := s.newAccount("other")

@@ -119,6 +119,7 @@ func (s *server) open() {
 	s.control = must(control.New(cfg))(s.t)
 	s.api = adminapi.Config{
 		Recorder: s.events, Control: s.control, Authenticate: adminapi.BySnapshot(live), Now: s.clock.Now, Clock: s.clock.instant,
+		Version: "v1.2.3",
 		Settings: func() []adminapi.Setting {
 			return []adminapi.Setting{{Name: "gateway-addr", Value: "127.0.0.1:8080", Source: "default"}}
 		},

@@ -162,6 +162,7 @@ type sessionRecord struct {
 }
 
 type settingsRecord struct {
+	Version  string    `json:"version" doc:"Version of the server, as keygate version prints it." example:"v0.1.0"`
 	Settings []Setting `json:"settings" nullable:"false" doc:"All settings of the installation."`
 }
 

@@ -195,7 +195,10 @@ func TestDeleteAccount(t *testing.T) {
 			l, err := h.Keys(ctx(), tenant, control.KeyFilter{}, control.Page{Limit: 100})
 			return len(l), err
 		}},
-		{"gateways", func() (int, error) { l, err := h.Gateways(ctx(), tenant, control.GatewayFilter{}, control.Page{Limit: 100}); return len(l), err }},
+		{"gateways", func() (int, error) {
+			l, err := h.Gateways(ctx(), tenant, control.GatewayFilter{}, control.Page{Limit: 100})
+			return len(l), err
+		}},
 		{"webhooks", func() (int, error) { l, err := h.Webhooks(ctx(), tenant, control.Page{Limit: 100}); return len(l), err }},
 		{"deliveries", func() (int, error) {
 			l, err := h.Deliveries(ctx(), tenant, control.DeliveryFilter{State: webhook.Pending}, control.Page{Limit: 100})

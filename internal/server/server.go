@@ -54,7 +54,7 @@ type Config struct {
 	// Env looks up environment variables of OpenTelemetry. Nil means that none is
 	// set.
 	Env func(name string) (string, bool)
-	// Version is the version that /metrics and traces report.
+	// Version is the version that /metrics, traces and GET /v1/settings report.
 	Version string
 }
 
@@ -288,7 +288,7 @@ func (s *Server) buildAdmin(ctx context.Context, box *secret.Box, clock func() r
 		return err
 	}
 	api, err := adminapi.New(adminapi.Config{
-		Control: ops, Authenticate: adminapi.BySnapshot(s.follower), Settings: s.settings, ClientIP: s.trust.ClientIP, Clock: clock,
+		Control: ops, Authenticate: adminapi.BySnapshot(s.follower), Settings: s.settings, Version: s.cfg.Version, ClientIP: s.trust.ClientIP, Clock: clock,
 		Trusted: s.trust.Trusted, Recorder: s.auditLog, BasePath: s.cfg.Settings.AdminBasePath, Log: s.log,
 	})
 	if err != nil {

@@ -1,10 +1,11 @@
 import { useList } from './hooks';
 import { useRefusal } from './session';
 
-// useGateways returns the newest 100 gateways, for names and choices.
-export function useGateways() {
+// useGateways returns the newest 100 gateways, for names and choices, and whether there are more. They are read again when
+// the window comes to the front, unless that is turned off.
+export function useGateways(refetchOnWindowFocus = true) {
   const refused = useRefusal('read', 'gateways');
-  const query = useList('/v1/gateways', { query: { limit: 100 } }, { enabled: !refused, staleTime: 30_000 });
+  const query = useList('/v1/gateways', { query: { limit: 100 } }, { enabled: !refused, staleTime: 30_000, refetchOnWindowFocus });
   const gateways = query.data?.data.data ?? [];
-  return { gateways, loaded: Boolean(query.data), nameOf: (id: string) => gateways.find((g) => g.gateway_id === id)?.name ?? id };
+  return { gateways, loaded: Boolean(query.data), more: Boolean(query.data?.data.next_cursor), nameOf: (id: string) => gateways.find((g) => g.gateway_id === id)?.name ?? id };
 }

@@ -3254,6 +3254,11 @@ export interface components {
         Settings: {
             /** @description All settings of the installation. */
             settings: components["schemas"]["Setting"][];
+            /**
+             * @description Version of the server, as keygate version prints it.
+             * @example v0.1.0
+             */
+            version: string;
         };
         SimulateRequest: {
             /**
@@ -4659,6 +4664,11 @@ export interface operations {
     listGateways: {
         parameters: {
             query?: {
+                /**
+                 * @description Only gateways whose name, hostname or upstream URL contains this text.
+                 * @example orders
+                 */
+                q?: string;
                 /** @description Maximum number of records on a page. */
                 limit?: number;
                 /** @description next_cursor of the previous page. All other parameters except limit must be the same as for that page. */

@@ -195,17 +195,19 @@ export function Empty({ icon, title, children, action }: { icon: IconName; title
 // Failure shows the error of a call. It never looks like a success.
 export function Failure({ error, retry }: { error: unknown; retry?: () => void }) {
   const e = error instanceof ApiError ? error : null;
-  // A message about a field, such as "must be a date", does not name it.
+  // The message of several problems is that of the first, which the list has as well. A message about a
+  // field, such as "must be a date", does not name it.
+  const many = e !== null && e.fields.length > 1;
   const subject = e && /^\p{Ll}/u.test(e.message) ? e.fields.find((f) => f.message === e.message)?.field : undefined;
-  const unlisted = e?.fields.filter((f) => f.message !== e.message) ?? [];
+  const listed = e?.fields.filter((f) => many || f.message !== e.message) ?? [];
   return (
     <div role="alert" className="flex gap-2 rounded-md border border-bad bg-bad-soft px-3 py-2 text-text">
       <Icon name="warn" className="mt-0.5 text-bad" />
       <div className="min-w-0 flex-1 break-words">
-        <p>{subject && <><code className="font-mono text-sm">{subject}</code>: </>}{e?.message ?? String(error)}</p>
-        {unlisted.length > 0 && (
+        <p>{many ? `${e.fields.length} problems. Nothing was changed.` : <>{subject && <><code className="font-mono text-sm">{subject}</code>: </>}{e?.message ?? String(error)}</>}</p>
+        {listed.length > 0 && (
           <ul className="mt-1 list-disc pl-4">
-            {unlisted.map((f) => <li key={f.field + f.message}><code className="font-mono text-sm">{f.field}</code>: {f.message}</li>)}
+            {listed.map((f) => <li key={f.field + f.message}>{f.field && <><code className="font-mono text-sm break-all">{f.field}</code>: </>}{f.message}</li>)}
           </ul>
         )}
         {e?.retryAfter && <p className="text-sm text-muted">Try again in {e.retryAfter} s.</p>}

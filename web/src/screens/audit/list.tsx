@@ -66,7 +66,7 @@ export default function Audit() {
 function lineColumns(columns: Column<Entry>[]): Column<Line>[] {
   return columns.map((c, i) => ({
     ...c,
-    cell: (l: Line) => ('entry' in l ? c.cell(l.entry) : i === 2 ? <span className="flex items-center gap-1.5 text-warn"><Icon name="warn" />Entries were skipped: more came than are shown</span> : null),
+    cell: (l: Line) => ('entry' in l ? c.cell(l.entry) : i === 2 ? <span className="flex items-center gap-1.5 text-warn"><Icon name="warn" />More than {l.skipped} entries came at once: earlier ones were skipped</span> : null),
   }));
 }
 

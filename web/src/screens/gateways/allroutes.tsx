@@ -2,7 +2,7 @@ import { Link } from '@tanstack/react-router';
 import { useGateways } from '../../api/gateways';
 import { useUrl } from '../../lib/url';
 import { buttonClass, Empty, Page, Panel } from '../../ui/basic';
-import { inputClass } from '../../ui/form';
+import { GatewaySelect } from '../../ui/gatewayselect';
 import { RouteTable } from './routetable';
 
 // AllRoutes lists the routes of a gateway that is chosen here, at first the default one.
@@ -12,9 +12,7 @@ export default function AllRoutes() {
   const chosen = url.gateway_id ?? (gateways.find((g) => g.default) ?? gateways[0])?.gateway_id;
   return (
     <Page wide title="Routes" actions={gateways.length > 1 && (
-      <select aria-label="Gateway" value={chosen} className={`${inputClass} w-56!`} onChange={(e) => change({ gateway_id: e.target.value })}>
-        {gateways.map((g) => <option key={g.gateway_id} value={g.gateway_id}>{g.name}</option>)}
-      </select>
+      <GatewaySelect aria-label="Gateway" value={chosen ?? ''} className="w-56!" onChange={(id) => change({ gateway_id: id })} />
     )}>
       {chosen ? <RouteTable key={chosen} gatewayId={chosen} /> : loaded && (
         <Panel flush><Empty icon="gateway" title="No gateways yet" action={<Link to="/gateways/new" className={buttonClass('primary')}>Create a gateway</Link>}>Routes belong to a gateway.</Empty></Panel>

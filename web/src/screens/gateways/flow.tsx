@@ -104,6 +104,8 @@ function Box({ icon, title, last, children }: { icon: IconName; title: string; l
 }
 
 function DeleteGateway({ record, keys, onClose }: { record: Schemas['Gateway']; keys: string; onClose: () => void }) {
+  const first = useList('/v1/gateways/{gateway_id}/routes', { path: { gateway_id: record.gateway_id }, query: { limit: 100 } }).data?.data;
+  const routes = first ? `its ${plural(first.data.length, 'route')}${first.next_cursor ? ' or more' : ''} and their limits` : 'its routes and their limits';
   const navigate = useNavigate();
   const run = async () => {
     await api.delete('/v1/gateways/{gateway_id}', { path: { gateway_id: record.gateway_id } });
@@ -113,7 +115,7 @@ function DeleteGateway({ record, keys, onClose }: { record: Schemas['Gateway']; 
   };
   return (
     <ConfirmDialog title="Delete the gateway" action="Delete the gateway" typed={record.name} onClose={onClose} run={run}>
-      <p>This ends <b>{record.name}</b>: its routes and their limits, its revisions, and its repository connection. {keys}</p>
+      <p>This ends <b>{record.name}</b>: {routes}, its revisions, and its repository connection. {keys}</p>
       <p>Requests to <code className="font-mono break-all">{record.hostname}</code> are refused at once. This cannot be undone.</p>
     </ConfirmDialog>
   );

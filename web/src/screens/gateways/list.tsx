@@ -6,17 +6,19 @@ import { count } from '../../lib/format';
 import { refusals, sinceOf } from '../../lib/traffic';
 import { useUrl } from '../../lib/url';
 import { buttonClass, Button, Empty, Page, Panel, Status, Time } from '../../ui/basic';
+import { type Filter, FilterBar } from '../../ui/filter';
 import { type Column, PagedTable } from '../../ui/table';
 
 type Gateway = Schemas['Gateway'];
 
+const noFilters: Filter[] = [];
 const most = 100; // rows of a report
 
 export default function Gateways() {
-  const [{ cursor }] = useUrl<'cursor'>();
+  const [{ q, cursor }, change] = useUrl<'q' | 'cursor'>();
   const refused = useRefusal('write', 'gateways');
   const unread = useRefusal('read', 'reports');
-  const query = useList('/v1/gateways', { query: { cursor, limit: 50 } }, { refetchInterval: 30_000 });
+  const query = useList('/v1/gateways', { query: { q, cursor, limit: 50 } }, { refetchInterval: 30_000 });
   const traffic = useRecord('/v1/reports/top', { query: { group_by: 'gateway', interval: '1m', since: sinceOf('1h'), limit: most } }, { refetchInterval: 30_000, enabled: !unread });
   const of = (g: Gateway) => traffic.data?.data.data.find((r) => r.group === g.gateway_id);
   const number = (g: Gateway, value: (r: Schemas['TopRow']) => number) => {
@@ -41,9 +43,9 @@ export default function Gateways() {
   const create = refused ? <Button kind="primary" icon="plus" why={refused}>Create a gateway</Button> : <Link to="/gateways/new" className={buttonClass('primary')}>Create a gateway</Link>;
   return (
     <Page wide title="Gateways" actions={create}>
-      <Panel flush>
+      <Panel flush title={<FilterBar filters={noFilters} placeholder="Search gateways" />}>
         <PagedTable label="Gateways" query={query} columns={columns} rowKey={(g) => g.gateway_id}
-          empty={<Empty icon="gateway" title="No gateways yet" action={create}>A gateway stands in front of an HTTP service and lets callers in by key.</Empty>} />
+          empty={q ? <Empty icon="search" title="No gateway matches" action={<Button onClick={() => change({ q: undefined })}>Clear the search</Button>}>The search looks at names, hostnames and upstreams.</Empty> : <Empty icon="gateway" title="No gateways yet" action={create}>A gateway stands in front of an HTTP service and lets callers in by key.</Empty>} />
       </Panel>
     </Page>
   );

@@ -75,12 +75,7 @@ export default function PushPage() {
           <DocumentField label="OpenAPI document or configuration file" value={text} onChange={setText} hint="A push replaces all routes of the gateway." />
           <SelectField label="Kind" value={chosen} onChange={(k) => setChosen(k as Kind | '')}
             options={[{ value: '', label: `As it looks: ${kindOf(text) === 'spec' ? 'OpenAPI document' : 'configuration file'}` }, { value: 'spec', label: 'OpenAPI document' }, { value: 'config', label: 'Configuration file' }]} />
-          {error && (
-            <div className="flex flex-col gap-2">
-              <Failure error={error} />
-              {error.fields.length > 1 && <p className="text-sm text-muted">{error.fields.length} problems. Nothing was changed.</p>}
-            </div>
-          )}
+          {error && <Failure error={error} />}
           <div className="flex flex-wrap items-center gap-2">
             <AsCode command={{ cli: kind === 'spec' ? `keygate spec push --gateway ${gatewayId} openapi.yaml` : `keygate config apply --gateway ${gatewayId} keygate.yaml`, method: 'PUT', path: `/v1/gateways/${gatewayId}/${kind}` }} />
             <span className="ml-auto"><Button kind={fresh ? 'plain' : 'primary'} why={refused} disabled={!text.trim()} busy={busy === 'preview'} onClick={() => void run('preview')}>Preview</Button></span>

@@ -145,6 +145,9 @@ function Connect({ gatewayId, first, onClose, onSecret }: { gatewayId: string; f
     ...(credential !== undefined && { credential }), ...(v.hook && { hook_secret: 'auto' }),
   };
   const shown = { ...body, ...(credential && { credential: Object.fromEntries(Object.keys(credential).map((k) => [k, '…'])) }) };
+  const cli = ['keygate repo set', `--gateway ${gatewayId}`, `--repository ${quote(body.url || 'URL')}`, `--branch ${quote(body.branch)}`, `--path ${quote(body.path || 'FILE')}`, `--kind ${body.kind}`,
+    body.interval && `--interval ${quote(body.interval)}`, v.way === 'token' && '--token-file FILE', v.way === 'password' && `--username ${quote(v.username || 'NAME')} --password-file FILE`,
+    v.way === 'ssh' && '--ssh-key-file FILE', v.way === 'none' && r?.credential && '--no-credential', body.known_hosts && '--known-hosts FILE', r && v.hook && '--hook-secret'].filter(Boolean).join(' ');
   const submit = () => form.submit(async () => {
     if (r && !form.dirty) {
       onClose();
@@ -190,7 +193,7 @@ function Connect({ gatewayId, first, onClose, onSecret }: { gatewayId: string; f
           </>
         )}
         <CheckField label={r ? 'Create a new secret for the push hook' : 'Create a secret for a push hook'} hint="It is shown once, after this." checked={v.hook} onChange={(on) => form.set('hook', on)} />
-        <div><AsCode command={{ cli: `keygate repo set --gateway ${gatewayId} --repository ${quote(body.url || 'URL')} --branch ${quote(body.branch)} --path ${quote(body.path || 'FILE')} --kind ${body.kind}`, method: 'PUT', path: `/v1/gateways/${gatewayId}/repository`, body: shown }} /></div>
+        <div><AsCode command={{ cli, method: 'PUT', path: `/v1/gateways/${gatewayId}/repository`, body: shown }} /></div>
         {newer && (
           <Conflict differences={newer.differences}
             onKeep={() => { setStart(newer.answer); form.reset({ ...valuesOf(newer.answer.data) }); for (const [n, t] of Object.entries(form.changes)) form.set(n as keyof typeof v, t); setNewer(null); }}

@@ -11,6 +11,7 @@ import { AsCode } from '../../ui/ascode';
 import { Dialog } from '../../ui/dialog';
 import { SelectField, Submit, TextField } from '../../ui/form';
 import { Icon } from '../../ui/icon';
+import { GatewayField } from '../../ui/gatewayselect';
 import { LimitFields } from '../../ui/limit';
 import { type Pair, Pairs, toRecord } from '../../ui/pairs';
 import { SecretDialog } from '../../ui/secret';
@@ -19,7 +20,6 @@ import { ScopeField } from './scope';
 
 // CreateKey asks for a new key, and then shows it the one time.
 export function CreateKey({ onClose }: { onClose: () => void }) {
-  const { gateways } = useGateways();
   const notAdmin = useRefusal('admin', '');
   const form = useForm({ name: '', level: 'gateway', scope: 'read', gateway_id: '', owner: '', expires_at: '', limit: noLimit, metadata: [] as Pair[] });
   const [made, setMade] = useState<Schemas['NewKey'] | null>(null);
@@ -54,8 +54,7 @@ export function CreateKey({ onClose }: { onClose: () => void }) {
             options={[{ value: 'gateway', label: 'Calls through gateways' }, ...(notAdmin ? [] : [{ value: 'account', label: 'This management API' }])]}
             hint={notAdmin ? 'Keys for the management API need the scope admin.' : undefined} />
           {!account && (
-            <SelectField label="Gateway" value={v.gateway_id} onChange={(t) => form.set('gateway_id', t)} error={form.fieldError('gateway_id')}
-              options={[{ value: '', label: 'All gateways' }, ...gateways.map((g) => ({ value: g.gateway_id, label: g.name }))]} />
+            <GatewayField value={v.gateway_id} none="All gateways" onChange={(t) => form.set('gateway_id', t)} error={form.fieldError('gateway_id')} />
           )}
         </div>
         <ScopeField value={v.scope} onChange={(t) => form.set('scope', t)} error={form.fieldError('scope')} account={account} />

@@ -33,7 +33,8 @@ const metadataFlags = (metadata: Record<string, string>) => {
 
 // EditKey sends only the fields that were touched, with the ETag of the record they began with.
 export function EditKey({ record, etag, onClose }: { record: Key; etag: string | null; onClose: () => void }) {
-  const form = useForm(valuesOf(record));
+  const [start, setStart] = useState(record); // the page reads the record again while the form is open
+  const form = useForm(valuesOf(start));
   const [version, setVersion] = useState(etag);
   const [newer, setNewer] = useState<{ answer: Answer<Key>; differences: Difference[] } | null>(null);
   const v = form.values;
@@ -54,7 +55,7 @@ export function EditKey({ record, etag, onClose }: { record: Key; etag: string |
       if (!(e instanceof ApiError) || e.status !== 412) throw e;
       const answer = await api.get('/v1/keys/{key_id}', { path: { key_id: record.key_id } });
       const theirs = valuesOf(answer.data);
-      const before = valuesOf(record);
+      const before = valuesOf(start);
       setNewer({
         answer,
         differences: (Object.keys(theirs) as (keyof typeof theirs)[]).filter((n) => JSON.stringify(theirs[n]) !== JSON.stringify(before[n]))
@@ -73,8 +74,8 @@ export function EditKey({ record, etag, onClose }: { record: Key; etag: string |
       <form className="flex flex-col gap-4" onSubmit={(e) => { e.preventDefault(); void submit(); }}>
         {newer && (
           <Conflict differences={newer.differences}
-            onKeep={() => { setVersion(newer.answer.etag); setNewer(null); }}
-            onTake={() => { setVersion(newer.answer.etag); form.reset(valuesOf(newer.answer.data)); setNewer(null); }} />
+            onKeep={() => { setStart(newer.answer.data); setVersion(newer.answer.etag); setNewer(null); }}
+            onTake={() => { setStart(newer.answer.data); setVersion(newer.answer.etag); form.reset(valuesOf(newer.answer.data)); setNewer(null); }} />
         )}
         <div className="grid gap-4 sm:grid-cols-2">
           <TextField label="Name" autoFocus value={v.name} onChange={(t) => form.set('name', t)} error={form.fieldError('name')} />

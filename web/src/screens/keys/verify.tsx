@@ -1,11 +1,11 @@
 import { Link } from '@tanstack/react-router';
 import { useState } from 'react';
 import { api, type Schemas } from '../../api/client';
-import { useGateways } from '../../api/gateways';
 import { useForm } from '../../lib/form';
 import { Status } from '../../ui/basic';
 import { Dialog } from '../../ui/dialog';
 import { SelectField, Submit, TextField } from '../../ui/form';
+import { GatewayField } from '../../ui/gatewayselect';
 
 const reasons: Record<string, string> = {
   key_invalid: 'There is no such key here, it was revoked, or it belongs to another gateway.',
@@ -15,7 +15,6 @@ const reasons: Record<string, string> = {
 
 // VerifyKey says whether a key would be let in. The key is gone when the dialog closes.
 export function VerifyKey({ onClose }: { onClose: () => void }) {
-  const { gateways } = useGateways();
   const form = useForm({ key: '', gateway_id: '', method: 'GET', path: '' });
   const [answer, setAnswer] = useState<Schemas['Verification'] | null>(null);
   const v = form.values;
@@ -30,7 +29,7 @@ export function VerifyKey({ onClose }: { onClose: () => void }) {
     <Dialog title="Check a key" onClose={onClose}>
       <form className="flex flex-col gap-4" onSubmit={(e) => { e.preventDefault(); void submit(); }}>
         <TextField label="Key" type="password" mono autoFocus required value={v.key} onChange={(t) => form.set('key', t)} error={form.fieldError('key')} placeholder="kg_…" hint="Nothing is charged, and the key is not kept." />
-        <SelectField label="Gateway" optional value={v.gateway_id} onChange={(t) => form.set('gateway_id', t)} options={[{ value: '', label: 'Any' }, ...gateways.map((g) => ({ value: g.gateway_id, label: g.name }))]} />
+        <GatewayField optional value={v.gateway_id} none="Any" onChange={(t) => form.set('gateway_id', t)} />
         <div className="grid grid-cols-[7rem_1fr] gap-2">
           <SelectField label="Method" value={v.method} onChange={(t) => form.set('method', t)} options={['GET', 'POST', 'PUT', 'PATCH', 'DELETE'].map((m) => ({ value: m, label: m }))} />
           <TextField label="Path" optional mono value={v.path} onChange={(t) => form.set('path', t)} error={form.fieldError('path')} placeholder="/orders/17" />

@@ -10,7 +10,7 @@ import { intervalOf, isRange, refreshOf, refusals, sinceOf, startOf, sum } from 
 import { useUrl } from '../../lib/url';
 import { Button, Empty, Failure, Page, Panel, Skeleton, Status, Time } from '../../ui/basic';
 import { Chart, ChartSkeleton } from '../../ui/chart';
-import { inputClass } from '../../ui/form';
+import { GatewaySelect } from '../../ui/gatewayselect';
 import { Ranges } from '../../ui/ranges';
 import { Table } from '../../ui/table';
 import { Start, StartSteps } from './start';
@@ -21,8 +21,8 @@ import { Top } from './top';
 export default function Overview() {
   const [url, change] = useUrl<'range' | 'since' | 'until' | 'gateway_id'>();
   const scope = useAccount()?.key.scope ?? '';
-  const { gateways, loaded } = useGateways();
   const [paused, setPaused] = useState(false);
+  const { gateways, loaded } = useGateways(!paused);
   const zoomed = Boolean(url.since && url.until);
   const range: Range = isRange(url.range) ? url.range : '1h';
   const since = zoomed ? url.since : sinceOf(range);
@@ -45,10 +45,7 @@ export default function Overview() {
   return (
     <Page title="Overview" actions={<>
       {gateways.length !== 1 && (
-        <select aria-label="Gateway" value={url.gateway_id ?? ''} onChange={(e) => change({ gateway_id: e.target.value || undefined })} className={`${inputClass} w-44!`}>
-          <option value="">All gateways</option>
-          {gateways.map((g) => <option key={g.gateway_id} value={g.gateway_id}>{g.name}</option>)}
-        </select>
+        <GatewaySelect aria-label="Gateway" value={url.gateway_id ?? ''} none="All gateways" onChange={(id) => change({ gateway_id: id || undefined })} className="w-44!" />
       )}
       {zoomed && <Button icon="cross" onClick={() => change({ since: undefined, until: undefined })}>End the zoom</Button>}
       <Ranges value={zoomed ? '' : range} options={Object.keys(ranges) as Range[]} onChange={(r) => change({ range: r === '1h' ? undefined : r, since: undefined, until: undefined })} />
@@ -73,8 +70,8 @@ export default function Overview() {
         </Panel>
         <Top by="route" period={period} live={live} />
         <Top by="key" period={period} live={live} />
-        {mayRead('webhooks') && <FailingWebhooks refresh={refresh !== false} />}
-        {mayRead('audit-log') && <Changes refresh={refresh !== false} />}
+        {mayRead('webhooks') && <FailingWebhooks refresh={live.refetchOnWindowFocus} />}
+        {mayRead('audit-log') && <Changes refresh={live.refetchOnWindowFocus} />}
       </div>
     </Page>
   );
@@ -108,9 +105,9 @@ function Figures({ rows, seconds }: { rows: Schemas['TrafficRow'][] | undefined;
 
 // FailingWebhooks lists endpoints that are disabled, and those whose deliveries failed lately.
 function FailingWebhooks({ refresh }: { refresh: boolean }) {
-  const interval = refresh ? 60_000 : false;
-  const hooks = useList('/v1/webhooks', { query: { limit: 100 } }, { refetchInterval: interval });
-  const failed = useList('/v1/webhook-deliveries', { query: { state: 'failed', limit: 100 } }, { refetchInterval: interval });
+  const every = { refetchInterval: refresh ? 60_000 : (false as const), refetchOnWindowFocus: refresh };
+  const hooks = useList('/v1/webhooks', { query: { limit: 100 } }, every);
+  const failed = useList('/v1/webhook-deliveries', { query: { state: 'failed', limit: 100 } }, every);
   const endpoints = hooks.data?.data.data;
   const deliveries = failed.data?.data.data;
   const rows = endpoints && deliveries
@@ -131,7 +128,7 @@ function FailingWebhooks({ refresh }: { refresh: boolean }) {
 
 // Changes lists the latest changes of the configuration.
 function Changes({ refresh }: { refresh: boolean }) {
-  const query = useList('/v1/audit-log', { query: { kind: 'management', outcome: 'success', limit: 25 } }, { refetchInterval: refresh ? 30_000 : false });
+  const query = useList('/v1/audit-log', { query: { kind: 'management', outcome: 'success', limit: 25 } }, { refetchInterval: refresh ? 30_000 : false, refetchOnWindowFocus: refresh });
   const rows = query.data?.data.data.filter((r) => r.action).slice(0, 8);
   return (
     <Panel flush className="min-h-[368px]" title="Latest changes" actions={<Link to="/audit" search={{ kind: 'management' }} className="link">Audit log</Link>}>

@@ -1,0 +1,51 @@
+import { expect, signIn, test } from './keygate';
+
+// Guarantee: a paused overview reads nothing more, neither in time nor when its window comes to the front; one
+// that goes on does.
+test('a paused overview reads nothing, also when its window comes to the front', async ({ page, keygate, upstream }) => {
+  await keygate.call('POST', '/v1/gateways', { name: 'orders', upstream_url: upstream.url, spec: '{"openapi":"3.1.0","info":{"title":"t","version":"1"},"paths":{"/orders":{"get":{}}}}' });
+  const { key } = await keygate.call('POST', '/v1/keys', { name: 'a', scope: 'read' });
+  await keygate.request('/orders', key);
+  await keygate.call('POST', '/v1/webhooks', { url: `${upstream.url}/hook`, events: ['key.created'] });
+  await page.clock.install();
+  await signIn(page, keygate);
+  await expect(page.getByRole('heading', { name: 'Latest changes' })).toBeVisible();
+  const read: string[] = [];
+  page.on('request', (r) => { if (r.url().includes('/v1/')) read.push(new URL(r.url()).pathname); });
+  // The page is looked at again after a minute. A call of the test itself marks the end of what that caused.
+  const lookAgain = async () => {
+    await page.clock.fastForward(600_000);
+    await page.evaluate(() => window.dispatchEvent(new Event('visibilitychange')));
+    await page.evaluate(() => fetch('v1/account').then((r) => r.text()));
+  };
+  await page.getByRole('button', { name: 'Pause' }).click();
+  await page.locator('main .skeleton').first().waitFor({ state: 'detached' });
+  read.length = 0;
+  await lookAgain();
+  expect(read.filter((path) => path !== '/v1/account')).toEqual([]);
+  await page.getByRole('button', { name: 'Resume' }).click();
+  await lookAgain();
+  await expect.poll(() => read).toContain('/v1/reports/traffic');
+});
+
+// Guarantee: an account with more gateways than a list holds finds each of them in the list, and where one is
+// chosen.
+test('a gateway is found among many', async ({ page, keygate }) => {
+  const first = await keygate.call('POST', '/v1/gateways', { name: 'needle', upstream_url: 'http://127.0.0.1:1' });
+  for (let n = 0; n < 101; n++) await keygate.call('POST', '/v1/gateways', { name: `hay ${n}`, upstream_url: 'http://127.0.0.1:1' });
+  await signIn(page, keygate, 'gateways');
+  await page.getByLabel('Search gateways').fill('NEEDLE');
+  await expect(page.getByRole('table', { name: 'Gateways' }).getByRole('link')).toHaveText(['needle']);
+  await page.getByLabel('Search gateways').fill('no such');
+  await page.getByRole('button', { name: 'Clear the search' }).click();
+  await expect(page.getByRole('table', { name: 'Gateways' }).getByRole('row')).toHaveCount(51);
+  await page.goto(`${keygate.url}keys?create=1`);
+  const dialog = page.getByRole('dialog', { name: 'Create a key' });
+  await dialog.getByLabel('Name', { exact: true }).fill('for the needle');
+  await dialog.getByLabel('Find a gateway').fill('needle');
+  await dialog.getByLabel('Gateway', { exact: true }).selectOption('needle');
+  await dialog.getByRole('button', { name: 'Create the key' }).click();
+  await expect(page.getByRole('dialog', { name: 'Key “for the needle”' })).toBeVisible();
+  const made = (await keygate.call('GET', '/v1/keys?q=needle')).data[0];
+  expect(made.gateway_id).toBe(first.gateway_id);
+});
