@@ -64,14 +64,10 @@ func screens(gatewayID string) []screen {
 // measure drives the browser and returns the tables.
 func measure(ctx context.Context, o options, s *keygate.Server, gatewayID string, w io.Writer) (string, error) {
 	all := screens(gatewayID)
-	idle, err := idleCost(ctx, o, s)
-	if err != nil {
-		return "", err
-	}
 	found := map[string][]figure{}
 	var before, after time.Duration // CPU time of the server
 	var sizes []figure
-	err = browse(ctx, o, s, all, w, func(f figure) (err error) {
+	err := browse(ctx, o, s, all, w, func(f figure) (err error) {
 		if f.Kind != "stay" {
 			found[f.Kind+f.Name] = append(found[f.Kind+f.Name], f)
 			return nil
@@ -84,6 +80,11 @@ func measure(ctx context.Context, o options, s *keygate.Server, gatewayID string
 		sizes = append(sizes, f)
 		return err
 	})
+	if err != nil {
+		return "", err
+	}
+	// After the page was there, when what the start left to do is done.
+	idle, err := idleCost(ctx, o, s)
 	if err != nil {
 		return "", err
 	}
@@ -117,7 +118,7 @@ func measure(ctx context.Context, o options, s *keygate.Server, gatewayID string
 }
 
 // idleCost returns the share of a core that the server uses while nobody looks, measured over a
-// tenth of the time that the overview stays open.
+// tenth of the time that the overview stayed open.
 func idleCost(ctx context.Context, o options, s *keygate.Server) (float64, error) {
 	if o.stay == 0 {
 		return 0, nil
