@@ -1,1 +1,0 @@
-import{v as e,w as t}from"./index-DDkh1cGo.js";function n(){let n=e(`read`,`gateways`),r=t(`/v1/gateways`,{query:{limit:100}},{enabled:!n,staleTime:3e4}),i=r.data?.data.data??[];return{gateways:i,loaded:!!r.data,nameOf:e=>i.find(t=>t.gateway_id===e)?.name??e}}export{n as t};
