@@ -1,0 +1,97 @@
+package hpack
+
+// literal is a literal field as it stands in the block, its strings not decoded.
+type literal struct {
+	index       int // of the field with the same name, or 0
+	name, value text
+	indexing    bool // goes into the dynamic table
+	never       bool // never indexed
+}
+
+// text is a string as it stands in the block (RFC 7541, 5.2).
+type text struct {
+	b       []byte
+	huffman bool
+}
+
+// readLiteral reads the literal at the beginning of the block, which must have a byte.
+func (d *Decoder) readLiteral() (lit literal, ok bool) {
+	d.begun = true
+	c, prefix := d.block[0], uint(4)
+	lit.indexing, lit.never = c>>6 == 1, c>>4 == 1
+	if lit.indexing {
+		prefix = 6
+	}
+	if lit.index, d.block, d.failure = readInteger(d.block, prefix); d.failure != nil {
+		return lit, false
+	}
+	if lit.index > staticLen+d.table.n {
+		d.failure = ErrIndex
+		return lit, false
+	}
+	if lit.index == 0 && !d.readText(&lit.name) {
+		return lit, false
+	}
+	return lit, d.readText(&lit.value)
+}
+
+// readText reads the string at the beginning of the block.
+func (d *Decoder) readText(t *text) bool {
+	t.huffman = len(d.block) > 0 && d.block[0] >= 0x80
+	var n int
+	if n, d.block, d.failure = readInteger(d.block, 7); d.failure != nil {
+		return false
+	}
+	if n > len(d.block) {
+		d.failure = ErrTruncated
+		return false
+	}
+	t.b, d.block = d.block[:n:n], d.block[n:]
+	return true
+}
+
+// decode puts the name, value and tag of a literal into f. Name and value may have limit
+// bytes together; if they have more, or must have, the result is overflow.
+func (d *Decoder) decode(lit *literal, limit int, f *Field) decoding {
+	used := 0
+	switch i := lit.index; {
+	case i == 0:
+		var result decoding
+		if f.Name, result = d.text(lit.name, used, limit); result != decoded {
+			return result
+		}
+		if lit.name.huffman {
+			used = len(f.Name)
+		}
+	case i <= staticLen:
+		f.Name = static[i].name
+	default:
+		f.Name = d.table.nameOf(d.table.at(i - staticLen - 1))
+	}
+	var result decoding
+	if f.Value, result = d.text(lit.value, used, limit-len(f.Name)); result != decoded {
+		return result
+	}
+	f.Tag = 0
+	if d.tags.of != nil {
+		f.Tag = d.tags.of(f.Name, f.Value)
+	}
+	return decoded
+}
+
+// text returns a string of at most limit bytes, which it decodes into the scratch behind
+// the used bytes if it is Huffman-coded. Room is taken only for what fits the limit.
+func (d *Decoder) text(t text, used, limit int) ([]byte, decoding) {
+	if !t.huffman {
+		if len(t.b) > limit {
+			return nil, overflow
+		}
+		return t.b, decoded
+	}
+	if minDecoded(len(t.b)) > limit {
+		return nil, overflow
+	}
+	room := d.scratch.room(used, min(limit, maxDecoded(len(t.b))))
+	n, result := decodeHuffman(room, t.b)
+	return room[:n:n], result
+}
