@@ -290,7 +290,7 @@ func newGatewaysList(a *app) *cobra.Command {
 					g.GatewayID, g.Name, g.UpstreamURL, g.Hostname, yesNo(g.Default), globalLimit(g.GlobalRateLimit), number(g.Revision), o.when(&g.CreatedAt),
 				}
 			},
-			empty: noneMatch(c, "gateways", "No gateways. Create one: keygate gateways create --name NAME --upstream-url URL"),
+			empty: noneMatch(c, "gateways", "Create one: keygate gateways create --name NAME --upstream-url URL"),
 		})
 	}}
 	c.Flags().StringVarP(&o.query, "query", "q", "", "only gateways whose name, hostname or upstream URL contains this `text`")

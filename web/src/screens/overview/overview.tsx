@@ -23,7 +23,7 @@ export default function Overview() {
   const scope = useAccount()?.key.scope ?? '';
   const [paused, setPaused] = useState(false);
   const { gateways, loaded } = useGateways(!paused);
-  const zoomed = Boolean(url.since && url.until);
+  const zoomed = Date.parse(url.since ?? '') < Date.parse(url.until ?? ''); // also false if one is not a time
   const range: Range = isRange(url.range) ? url.range : '1h';
   const since = zoomed ? url.since : sinceOf(range);
   const span = zoomed ? Date.parse(url.until ?? '') - Date.parse(url.since ?? '') : ranges[range] * 1000;
@@ -117,7 +117,7 @@ function FailingWebhooks({ refresh }: { refresh: boolean }) {
     <Panel flush className="min-h-[368px]" title="Failing webhooks" actions={<Link to="/webhooks" className="link">All webhooks</Link>}>
       {hooks.error || failed.error ? <div className="p-4"><Failure error={hooks.error ?? failed.error} /></div> : (
         <Table label="Failing webhooks" rows={rows} rowKey={(r) => r.w.webhook_id} skeletons={2} empty={<Empty icon="check" title="No endpoint is failing" />} columns={[
-          { title: 'Endpoint', className: 'max-w-64', cell: (r) => <Link to="/webhooks/$webhookId" params={{ webhookId: r.w.webhook_id }} className="link block truncate" title={r.w.url}>{r.w.url}</Link> },
+          { title: 'Endpoint', className: 'w-full max-w-0', cell: (r) => <Link to="/webhooks/$webhookId" params={{ webhookId: r.w.webhook_id }} className="link block truncate" title={r.w.url}>{r.w.url}</Link> },
           { title: 'State', cell: (r) => (r.w.state === 'disabled' ? <Status tone="bad" icon="stop">Disabled</Status> : <Status tone="warn">Failing</Status>) },
           { title: 'Failed deliveries', number: true, cell: (r) => (r.failed >= 100 ? '100 or more' : count(r.failed)) },
         ]} />
