@@ -49,3 +49,21 @@ test('a gateway is found among many', async ({ page, keygate }) => {
   const made = (await keygate.call('GET', '/v1/keys?q=needle')).data[0];
   expect(made.gateway_id).toBe(first.gateway_id);
 });
+
+// Guarantee: the overview names an endpoint that is down from its first failed attempt on, not only when its
+// deliveries are given up.
+test('an endpoint that is down is seen before its deliveries are given up', async ({ page, keygate, upstream }) => {
+  upstream.handler = (request, _body, response) => {
+    response.statusCode = request.url === '/down' ? 503 : 200;
+    response.end();
+  };
+  for (const path of ['/down', '/up']) await keygate.call('POST', '/v1/webhooks', { url: upstream.url + path, events: ['key.created'] });
+  await keygate.call('POST', '/v1/gateways', { name: 'orders', upstream_url: upstream.url });
+  await keygate.call('POST', '/v1/keys', { name: 'a', scope: 'read' });
+  await expect.poll(async () => (await keygate.call('GET', '/v1/webhook-deliveries?state=retry_scheduled')).data.length).toBe(1);
+  await expect.poll(async () => (await keygate.call('GET', '/v1/webhook-deliveries?state=delivered')).data.length).toBe(1);
+  await signIn(page, keygate);
+  const table = page.getByRole('table', { name: 'Failing webhooks' });
+  await expect(table.getByRole('row')).toHaveCount(2); // with the head
+  await expect(table.getByRole('row').nth(1)).toContainText(`${upstream.url}/down`);
+});

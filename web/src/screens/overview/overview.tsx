@@ -13,6 +13,7 @@ import { Chart, ChartSkeleton } from '../../ui/chart';
 import { GatewaySelect } from '../../ui/gatewayselect';
 import { Ranges } from '../../ui/ranges';
 import { Table } from '../../ui/table';
+import { dayAgo } from '../webhooks/health';
 import { Start, StartSteps } from './start';
 import { Top } from './top';
 
@@ -103,23 +104,28 @@ function Figures({ rows, seconds }: { rows: Schemas['TrafficRow'][] | undefined;
   );
 }
 
-// FailingWebhooks lists endpoints that are disabled, and those whose deliveries failed lately.
+// FailingWebhooks lists endpoints that are disabled, those with deliveries that are tried again, and those with
+// deliveries of the last day that failed for good.
 function FailingWebhooks({ refresh }: { refresh: boolean }) {
   const every = { refetchInterval: refresh ? 60_000 : (false as const), refetchOnWindowFocus: refresh };
   const hooks = useList('/v1/webhooks', { query: { limit: 100 } }, every);
-  const failed = useList('/v1/webhook-deliveries', { query: { state: 'failed', limit: 100 } }, every);
+  const failed = useList('/v1/webhook-deliveries', { query: { state: 'failed', since: dayAgo(), limit: 100 } }, every);
+  const retried = useList('/v1/webhook-deliveries', { query: { state: 'retry_scheduled', limit: 100 } }, every);
   const endpoints = hooks.data?.data.data;
-  const deliveries = failed.data?.data.data;
-  const rows = endpoints && deliveries
-    ? endpoints.map((w) => ({ w, failed: deliveries.filter((d) => d.webhook_id === w.webhook_id).length })).filter((r) => r.failed > 0 || r.w.state === 'disabled')
+  const of = (list: typeof failed, id: string) => list.data?.data.data.filter((d) => d.webhook_id === id).length ?? 0;
+  const rows = endpoints && failed.data && retried.data
+    ? endpoints.map((w) => ({ w, failed: of(failed, w.webhook_id), retried: of(retried, w.webhook_id) })).filter((r) => r.failed + r.retried > 0 || r.w.state === 'disabled')
     : undefined;
+  const error = hooks.error ?? failed.error ?? retried.error;
+  const number = (n: number) => (n >= 100 ? '100 or more' : count(n));
   return (
     <Panel flush className="min-h-[368px]" title="Failing webhooks" actions={<Link to="/webhooks" className="link">All webhooks</Link>}>
-      {hooks.error || failed.error ? <div className="p-4"><Failure error={hooks.error ?? failed.error} /></div> : (
+      {error ? <div className="p-4"><Failure error={error} /></div> : (
         <Table label="Failing webhooks" rows={rows} rowKey={(r) => r.w.webhook_id} skeletons={2} empty={<Empty icon="check" title="No endpoint is failing" />} columns={[
           { title: 'Endpoint', className: 'w-full max-w-0', cell: (r) => <Link to="/webhooks/$webhookId" params={{ webhookId: r.w.webhook_id }} className="link block truncate" title={r.w.url}>{r.w.url}</Link> },
-          { title: 'State', cell: (r) => (r.w.state === 'disabled' ? <Status tone="bad" icon="stop">Disabled</Status> : <Status tone="warn">Failing</Status>) },
-          { title: 'Failed deliveries', number: true, cell: (r) => (r.failed >= 100 ? '100 or more' : count(r.failed)) },
+          { title: 'State', className: 'hidden sm:table-cell', cell: (r) => (r.w.state === 'disabled' ? <Status tone="bad" icon="stop">Disabled</Status> : <Status tone="warn">Failing</Status>) },
+          { title: 'Retrying', number: true, cell: (r) => number(r.retried) },
+          { title: 'Failed, 24 h', number: true, cell: (r) => number(r.failed) },
         ]} />
       )}
     </Panel>
