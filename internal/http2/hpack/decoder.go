@@ -93,12 +93,12 @@ type Decoder struct {
 	table  table
 
 	// The block, from Start to Finish.
-	block   []byte
-	scratch *Scratch
-
-	size     int  // what is left of Limits.Size
-	fields   int  // what is left of Limits.Fields
-	begun    bool // a field has been read, so no size update may follow
+	block    []byte
+	pos      int // where the rest of it begins
+	first    int // where its first field begins, as far as size updates have been read
+	scratch  *Scratch
+	size     int // what is left of Limits.Size
+	fields   int // what is left of Limits.Fields
 	tooLarge bool
 	failure  error // a CompressionError, which stays
 }
@@ -114,20 +114,25 @@ func NewDecoder(limits Limits, tags *Tags) *Decoder {
 
 // Start begins a header block, which must not change before Finish.
 func (d *Decoder) Start(block []byte, scratch *Scratch) {
-	d.block, d.scratch = block, scratch
-	d.size, d.fields = d.limits.Size, d.limits.Fields
-	d.begun, d.tooLarge = false, false
+	d.block, d.pos, d.first, d.scratch = block, 0, 0, scratch
+	d.size, d.fields, d.tooLarge = d.limits.Size, d.limits.Fields, false
+	if d.failure != nil {
+		d.pos = len(block)
+	}
 }
 
 // Next decodes the next field of the block into f and reports whether there was one.
 // There is none at the end of the block, beyond the Limits and after an error; Finish
 // says which.
 func (d *Decoder) Next(f *Field) bool {
-	for len(d.block) > 0 && !d.tooLarge && d.failure == nil {
-		c := d.block[0]
-		switch {
-		case c >= 0x80:
-			return d.indexed(f)
+	for uint(d.pos) < uint(len(d.block)) && !d.tooLarge {
+		switch c := d.block[d.pos]; {
+		case c >= 0x80 && c < 0xff:
+			d.pos++
+			return d.indexed(int(c&0x7f), f)
+		case c == 0xff:
+			i, ok := d.integer(7)
+			return ok && d.indexed(i, f)
 		case c>>5 == 1:
 			d.sizeUpdate()
 		default:
@@ -141,14 +146,12 @@ func (d *Decoder) Next(f *Field) bool {
 // caller may stop calling Next at any field. The error is nil, ErrTooLarge or a
 // CompressionError, which Finish returns for every further block too.
 func (d *Decoder) Finish() error {
-	for len(d.block) > 0 && d.failure == nil {
-		c := d.block[0]
+	for d.pos < len(d.block) {
+		c := d.block[d.pos]
 		switch {
 		case c >= 0x80:
-			d.begun = true
-			var i int
-			if i, d.block, d.failure = readInteger(d.block, 7); d.failure == nil && !d.known(i) {
-				d.failure = ErrIndex
+			if i, ok := d.integer(7); ok && (i == 0 || i > staticLen+d.table.n) {
+				d.fail(ErrIndex)
 			}
 		case c>>5 == 1:
 			d.sizeUpdate()
@@ -165,31 +168,38 @@ func (d *Decoder) Finish() error {
 	return d.failure
 }
 
-// known reports whether there is a field with an index of the two tables.
-func (d *Decoder) known(index int) bool { return index > 0 && index <= staticLen+d.table.n }
+// fail ends the block, and every later one, with an error.
+func (d *Decoder) fail(err error) {
+	d.failure = err
+	d.pos = len(d.block)
+}
+
+// integer reads the integer at the beginning of the rest of the block.
+func (d *Decoder) integer(prefix uint) (value int, ok bool) {
+	value, n, err := readInteger(d.block[d.pos:], prefix)
+	if err != nil {
+		d.fail(err)
+		return 0, false
+	}
+	d.pos += n
+	return value, true
+}
 
 // indexed decodes an indexed field (RFC 7541, 6.1).
-func (d *Decoder) indexed(f *Field) bool {
-	d.begun = true
-	i := int(d.block[0] & 0x7f)
-	if i < 0x7f {
-		d.block = d.block[1:]
-	} else if i, d.block, d.failure = readInteger(d.block, 7); d.failure != nil {
-		return false
-	}
-	switch {
-	case i <= 0 || i > staticLen+d.table.n:
-		d.failure = ErrIndex
-		return false
-	case i <= staticLen:
-		e := &static[i]
-		f.Name, f.Value, f.Tag = e.name, e.value, d.tags.static[i]
-	default:
+func (d *Decoder) indexed(i int, f *Field) bool {
+	f.NeverIndexed = false
+	if i > staticLen && i <= staticLen+d.table.n {
 		e := d.table.at(i - staticLen - 1)
 		f.Name, f.Value, f.Tag = d.table.nameOf(e), d.table.valueOf(e), e.tag
+		return d.count(int(e.name) + int(e.value))
 	}
-	f.NeverIndexed = false
-	return d.count(len(f.Name) + len(f.Value))
+	if i == 0 || i > staticLen {
+		d.fail(ErrIndex)
+		return false
+	}
+	e := &static[i]
+	f.Name, f.Value, f.Tag = e.name, e.value, d.tags.static[i]
+	return d.count(len(e.name) + len(e.value))
 }
 
 // count counts a field whose name and value have n bytes, and reports whether it is
@@ -197,22 +207,26 @@ func (d *Decoder) indexed(f *Field) bool {
 func (d *Decoder) count(n int) bool {
 	d.fields--
 	d.size -= n + overhead
-	d.tooLarge = d.fields < 0 || d.size < 0
-	return !d.tooLarge
+	if d.fields|d.size >= 0 {
+		return true
+	}
+	d.tooLarge = true
+	return false
 }
 
 // sizeUpdate applies a change of the table's maximum size (RFC 7541, 6.3). It is allowed
 // only before the first field of a block.
 func (d *Decoder) sizeUpdate() {
-	var n int
-	switch n, d.block, d.failure = readInteger(d.block, 5); {
-	case d.failure != nil:
-	case d.begun:
-		d.failure = ErrSizeUpdate
+	late := d.pos != d.first
+	switch n, ok := d.integer(5); {
+	case !ok:
+	case late:
+		d.fail(ErrSizeUpdate)
 	case n > TableSize:
-		d.failure = ErrTableSize
+		d.fail(ErrTableSize)
 	default:
 		d.table.setMax(n)
+		d.first = d.pos
 	}
 }
 
@@ -229,7 +243,7 @@ func (d *Decoder) literal(f *Field) bool {
 	}
 	switch d.decode(&lit, d.size-overhead, f) {
 	case invalid:
-		d.failure = ErrHuffman
+		d.fail(ErrHuffman)
 		return false
 	case overflow:
 		d.tooLarge = true
@@ -252,7 +266,7 @@ func (d *Decoder) learn(lit *literal) {
 	var f Field
 	switch d.decode(lit, d.table.max-overhead, &f) {
 	case invalid:
-		d.failure = ErrHuffman
+		d.fail(ErrHuffman)
 	case overflow:
 		d.table.evict(0)
 	case decoded:

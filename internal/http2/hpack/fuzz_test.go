@@ -58,11 +58,11 @@ func splitBlocks(input []byte) (blocks [][]byte) {
 // sizeUpdates returns the number of size updates with which a block begins.
 func sizeUpdates(block []byte) (n int) {
 	for len(block) > 0 && block[0]>>5 == 1 {
-		_, rest, err := readInteger(block, 5)
+		_, length, err := readInteger(block, 5)
 		if err != nil {
 			break
 		}
-		block = rest
+		block = block[length:]
 		n++
 	}
 	return n

@@ -6,27 +6,27 @@ package hpack
 const maxContinuation = 4
 
 // readInteger reads the integer at the beginning of b, whose prefix has the given number
-// of bits (RFC 7541, 5.1). It returns the integer and what follows it. The error is
+// of bits (RFC 7541, 5.1). It returns the integer and its length in bytes. The error is
 // ErrTruncated or ErrInteger.
-func readInteger(b []byte, prefix uint) (value int, rest []byte, err error) {
+func readInteger(b []byte, prefix uint) (value, length int, err error) {
 	if len(b) == 0 {
-		return 0, nil, ErrTruncated
+		return 0, 0, ErrTruncated
 	}
 	limit := 1<<prefix - 1
 	value = int(b[0]) & limit
 	if value < limit {
-		return value, b[1:], nil
+		return value, 1, nil
 	}
 	for i := 1; i < len(b) && i <= maxContinuation; i++ {
 		value += int(b[i]&0x7f) << (7 * (i - 1))
 		if b[i] < 0x80 {
-			return value, b[i+1:], nil
+			return value, i + 1, nil
 		}
 	}
 	if len(b) > maxContinuation {
-		return 0, nil, ErrInteger
+		return 0, 0, ErrInteger
 	}
-	return 0, nil, ErrTruncated
+	return 0, 0, ErrTruncated
 }
 
 // appendInteger appends value, with a prefix of the given number of bits. The bits of

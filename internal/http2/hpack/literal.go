@@ -16,38 +16,41 @@ type text struct {
 
 // readLiteral reads the literal at the beginning of the block, which must have a byte.
 func (d *Decoder) readLiteral() (lit literal, ok bool) {
-	d.begun = true
-	c, prefix := d.block[0], uint(4)
+	c, prefix := d.block[d.pos], uint(4)
 	lit.indexing, lit.never = c>>6 == 1, c>>4 == 1
 	if lit.indexing {
 		prefix = 6
 	}
-	if lit.index, d.block, d.failure = readInteger(d.block, prefix); d.failure != nil {
+	if lit.index, ok = d.integer(prefix); !ok {
 		return lit, false
 	}
 	if lit.index > staticLen+d.table.n {
-		d.failure = ErrIndex
+		d.fail(ErrIndex)
 		return lit, false
 	}
-	if lit.index == 0 && !d.readText(&lit.name) {
-		return lit, false
+	if lit.index == 0 {
+		if lit.name, ok = d.readText(); !ok {
+			return lit, false
+		}
 	}
-	return lit, d.readText(&lit.value)
+	lit.value, ok = d.readText()
+	return lit, ok
 }
 
-// readText reads the string at the beginning of the block.
-func (d *Decoder) readText(t *text) bool {
-	t.huffman = len(d.block) > 0 && d.block[0] >= 0x80
-	var n int
-	if n, d.block, d.failure = readInteger(d.block, 7); d.failure != nil {
-		return false
+// readText reads the string at the beginning of the rest of the block.
+func (d *Decoder) readText() (t text, ok bool) {
+	t.huffman = d.pos < len(d.block) && d.block[d.pos] >= 0x80
+	n, ok := d.integer(7)
+	if !ok {
+		return t, false
 	}
-	if n > len(d.block) {
-		d.failure = ErrTruncated
-		return false
+	if n > len(d.block)-d.pos {
+		d.fail(ErrTruncated)
+		return t, false
 	}
-	t.b, d.block = d.block[:n:n], d.block[n:]
-	return true
+	t.b = d.block[d.pos : d.pos+n : d.pos+n]
+	d.pos += n
+	return t, true
 }
 
 // decode puts the name, value and tag of a literal into f. Name and value may have limit

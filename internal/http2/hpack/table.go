@@ -39,11 +39,13 @@ func (t *table) at(i int) entry {
 // nameOf and valueOf return the bytes of an entry, which change when the next one is
 // added.
 func (t *table) nameOf(e entry) []byte {
-	return t.buf[e.offset : e.offset+e.name : e.offset+e.name]
+	from, to := uint(e.offset), uint(e.offset)+uint(e.name)
+	return t.buf[from:to:to]
 }
 
 func (t *table) valueOf(e entry) []byte {
-	from, to := e.offset+e.name, e.offset+e.name+e.value
+	from := uint(e.offset) + uint(e.name)
+	to := from + uint(e.value)
 	return t.buf[from:to:to]
 }
 

@@ -148,9 +148,9 @@ func TestIntegers(t *testing.T) {
 		if got := appendInteger(nil, 0, c.prefix, c.value); !bytes.Equal(got, code) {
 			t.Errorf("appendInteger(%d) with a prefix of %d bits: got %x, want %x", c.value, c.prefix, got, code)
 		}
-		value, rest, err := readInteger(append(code, 1), c.prefix)
-		if value != c.value || len(rest) != 1 || err != nil {
-			t.Errorf("readInteger(%x) with a prefix of %d bits: got %d, rest %x, error %v; want %d", code, c.prefix, value, rest, err, c.value)
+		value, length, err := readInteger(append(code, 1), c.prefix)
+		if value != c.value || length != len(code) || err != nil {
+			t.Errorf("readInteger(%x) with a prefix of %d bits: got %d of %d bytes, error %v; want %d", code, c.prefix, value, length, err, c.value)
 		}
 	}
 	for code, want := range map[string]error{
