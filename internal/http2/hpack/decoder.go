@@ -236,11 +236,6 @@ func (d *Decoder) literal(f *Field) bool {
 	if !ok {
 		return false
 	}
-	if d.fields == 0 {
-		d.tooLarge = true
-		d.learn(&lit)
-		return false
-	}
 	switch d.decode(&lit, d.size-overhead, f) {
 	case invalid:
 		d.fail(ErrHuffman)

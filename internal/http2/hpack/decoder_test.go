@@ -3,6 +3,8 @@ package hpack
 import (
 	"bytes"
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
 
 	"golang.org/x/net/http2/hpack"
@@ -69,11 +71,36 @@ func TestDecodeDoesNotAllocate(t *testing.T) {
 	}
 	var blocks [][]byte
 	for i := range 500 {
-		blocks = append(blocks, appendLiteral(nil, 0x40, "x-id", fmt.Sprint(i), i%2 == 0))
+		blocks = append(blocks, appendField(nil, 0x40, "x-id", fmt.Sprint(i), i%2 == 0))
 	}
 	i := 0
 	if allocs := testing.AllocsPerRun(len(blocks)-1, func() { decode(blocks[i]); i++ }); allocs != 0 {
 		t.Errorf("heads with new values: got %v allocations each, want none", allocs)
+	}
+}
+
+// Guarantee: a literal that takes its name from an entry has that name even if the literal
+// moves or evicts the entry.
+func TestNameOfAnEntryThatMoves(t *testing.T) {
+	for length := range 3900 {
+		if length%7 != 0 && length < 3700 {
+			continue
+		}
+		d := NewDecoder(noLimits, nil)
+		for i := range 5 { // the first one is evicted; the others take 3,900 bytes
+			if _, err := decodeBlock(d, appendField(nil, 0x40, fmt.Sprint("name-of-entry-", i), strings.Repeat(fmt.Sprint(i), 900), false)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		value := strings.Repeat("v", length)
+		block := appendString(appendInteger(nil, 0x40, 6, staticLen+d.table.n), value, true) // the oldest
+		want := "name-of-entry-1: " + value
+		if fields, err := decodeBlock(d, block); err != nil || !slices.Equal(fields, []string{want}) {
+			t.Fatalf("a value of %d bytes: got %q, error %v", length, fields, err)
+		}
+		if length+len("name-of-entry-1")+overhead <= TableSize && d.table.contents()[0] != want {
+			t.Fatalf("a value of %d bytes: got entry %q", length, d.table.contents()[0])
+		}
 	}
 }
 
@@ -89,9 +116,9 @@ func TestTags(t *testing.T) {
 	d := NewDecoder(noLimits, tags)
 	block := []byte{0x82}                                      // :method GET
 	block = append(block, 0x41, 1, 'h')                        // :authority
-	block = appendLiteral(block, 0x40, "name", "value", true)  // indexed
+	block = appendField(block, 0x40, "name", "value", true)    // indexed
 	block = append(block, 0xbe, 0xbf, 0x0f, 0x2f, 2, 'v', 'v') // both again; name with another value
-	block = appendLiteral(block, 0x10, "secret", "value", false)
+	block = appendField(block, 0x10, "secret", "value", false)
 	var f Field
 	var scratch Scratch
 	calls = 0

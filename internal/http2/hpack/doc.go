@@ -1,13 +1,16 @@
-// Package hpack decompresses the heads of HTTP/2 messages, without I/O (HPACK, RFC 7541).
+// Package hpack compresses and decompresses the heads of HTTP/2 messages, without I/O
+// (HPACK, RFC 7541).
 //
-// A direction of a connection has a dynamic table, which both sides keep in step, so every
-// header block must be given to the Decoder in the order in which it arrived.
+// Each direction of a connection has a dynamic table, which both sides keep in step. So
+// every header block must be decoded, in the order in which the blocks arrived, and every
+// block that was encoded must be sent.
 //
 //	Decoder: a header block ─► fields, one at a time
+//	Encoder: fields ─► a header block, appended to a slice of the caller
 //
-// It works within fixed bounds: the table holds at most TableSize bytes, counted as the
-// RFC does, and strings are no longer decoded once a block exceeds the Limits. Once its
-// memory has grown to what a connection needs, it does not allocate.
+// Both work within fixed bounds: a table holds at most TableSize bytes, counted as the
+// RFC does, and a decoder stops decoding strings once a block exceeds its Limits. Once
+// their memory has grown to what a connection needs, they do not allocate.
 package hpack
 
 // TableSize is the maximum size of a dynamic table in bytes, as RFC 7541, 4.1 counts

@@ -9,18 +9,18 @@ import (
 	"testing"
 )
 
-// appendText appends a string as it is, or Huffman-coded.
-func appendText(dst []byte, s string, huffman bool) []byte {
+// appendString appends a string as it is, or Huffman-coded.
+func appendString(dst []byte, s string, huffman bool) []byte {
 	if !huffman {
 		return append(appendInteger(dst, 0, 7, len(s)), s...)
 	}
 	return appendHuffman(appendInteger(dst, 0x80, 7, huffmanLen([]byte(s))), []byte(s))
 }
 
-// appendLiteral appends a literal with a name of its own; kind is the beginning of its
+// appendField appends a literal with a name of its own; kind is the beginning of its
 // first byte.
-func appendLiteral(dst []byte, kind byte, name, value string, huffman bool) []byte {
-	return appendText(appendText(append(dst, kind), name, huffman), value, huffman)
+func appendField(dst []byte, kind byte, name, value string, huffman bool) []byte {
+	return appendString(appendString(append(dst, kind), name, huffman), value, huffman)
 }
 
 // Guarantee: the limits of a header block hold exactly: a block at the limit is read
@@ -32,7 +32,7 @@ func TestBlockLimits(t *testing.T) {
 	for _, huffman := range []bool{false, true} {
 		for _, kind := range []byte{0x40, 0x00, 0x10} {
 			sized := func(n int) []byte {
-				return appendLiteral(fields(1), kind, "name", strings.Repeat("0", n-42-4-overhead), huffman)
+				return appendField(fields(1), kind, "name", strings.Repeat("0", n-42-4-overhead), huffman)
 			}
 			for _, c := range []struct {
 				name  string
@@ -42,10 +42,10 @@ func TestBlockLimits(t *testing.T) {
 			}{
 				{"10 fields", fields(10), 10, nil},
 				{"11 fields", fields(11), 10, ErrTooLarge},
-				{"a literal as the 11th field", appendLiteral(fields(10), kind, "a", "b", huffman), 10, ErrTooLarge},
+				{"a literal as the 11th field", appendField(fields(10), kind, "a", "b", huffman), 10, ErrTooLarge},
 				{"1000 bytes", sized(1000), 2, nil},
 				{"1001 bytes", sized(1001), 1, ErrTooLarge},
-				{"a name of 2000 bytes", appendLiteral(fields(1), kind, strings.Repeat("n", 2000), "", huffman), 1, ErrTooLarge},
+				{"a name of 2000 bytes", appendField(fields(1), kind, strings.Repeat("n", 2000), "", huffman), 1, ErrTooLarge},
 				{"indexed fields beyond the size", slices.Concat(sized(1000), fields(1)), 2, ErrTooLarge},
 			} {
 				got, err := decodeBlock(NewDecoder(limits, nil), c.block)
@@ -62,11 +62,11 @@ func TestBlockLimits(t *testing.T) {
 func TestTableAfterTooLargeBlock(t *testing.T) {
 	var block []byte
 	for i := range 40 {
-		block = appendLiteral(block, 0x40, fmt.Sprintf("name-%d", i), strings.Repeat("v", 10*i), i%2 == 0)
-		block = appendLiteral(block, 0x10, fmt.Sprintf("secret-%d", i), "x", i%3 == 0)
+		block = appendField(block, 0x40, fmt.Sprintf("name-%d", i), strings.Repeat("v", 10*i), i%2 == 0)
+		block = appendField(block, 0x10, fmt.Sprintf("secret-%d", i), "x", i%3 == 0)
 	}
-	block = appendLiteral(block, 0x40, "large", strings.Repeat("v", 8000), true) // empties the table
-	block = appendLiteral(block, 0x40, "last", "field", true)
+	block = appendField(block, 0x40, "large", strings.Repeat("v", 8000), true) // empties the table
+	block = appendField(block, 0x40, "last", "field", true)
 	block = append(block, 0xbe)
 	whole := NewDecoder(noLimits, nil)
 	if fields, err := decodeBlock(whole, block); err != nil || len(fields) != 83 {
@@ -93,12 +93,12 @@ func TestBombs(t *testing.T) {
 	limits := Limits{Size: 64 << 10, Fields: 100}
 	long := strings.Repeat("0", 100<<10) // 62.5 KiB of code
 	for name, block := range map[string][]byte{
-		"references":      append(appendLiteral(nil, 0x40, "a", strings.Repeat("b", 4000), true), bytes.Repeat([]byte{0xbe}, 60<<10)...),
+		"references":      append(appendField(nil, 0x40, "a", strings.Repeat("b", 4000), true), bytes.Repeat([]byte{0xbe}, 60<<10)...),
 		"many fields":     bytes.Repeat([]byte{0x82}, 64<<10),
-		"long value":      appendLiteral(nil, 0x00, "a", long, true),
-		"long name":       appendLiteral(nil, 0x00, long, "a", true),
-		"long entry":      appendLiteral(nil, 0x40, "a", long, true),
-		"after the limit": appendLiteral(bytes.Repeat([]byte{0x82}, 101), 0x40, "a", long, true),
+		"long value":      appendField(nil, 0x00, "a", long, true),
+		"long name":       appendField(nil, 0x00, long, "a", true),
+		"long entry":      appendField(nil, 0x40, "a", long, true),
+		"after the limit": appendField(bytes.Repeat([]byte{0x82}, 101), 0x40, "a", long, true),
 		"empty literals":  bytes.Repeat([]byte{0x40, 0, 0}, 20<<10),
 	} {
 		d := NewDecoder(limits, nil)
@@ -122,7 +122,7 @@ func TestBombs(t *testing.T) {
 		if total > limits.Size || fields > limits.Fields {
 			t.Errorf("%s: got %d fields of %d bytes, want at most the limits", name, fields, total)
 		}
-		if len(scratch.buf) > 2*limits.Size || len(d.table.buf) > 2*TableSize || len(d.table.ring) > TableSize/overhead {
+		if len(scratch.buf) > limits.Size || len(d.table.buf) > 2*TableSize || len(d.table.ring) > TableSize/overhead {
 			t.Errorf("%s: got a scratch of %d bytes, a table of %d bytes and %d entries", name, len(scratch.buf), len(d.table.buf), len(d.table.ring))
 		}
 	}
@@ -176,7 +176,7 @@ func TestCompressionErrors(t *testing.T) {
 // a table that was made smaller and larger again is empty.
 func TestSizeUpdates(t *testing.T) {
 	d := NewDecoder(noLimits, nil)
-	if _, err := decodeBlock(d, appendLiteral(nil, 0x40, "a", "b", false)); err != nil || d.table.n != 1 {
+	if _, err := decodeBlock(d, appendField(nil, 0x40, "a", "b", false)); err != nil || d.table.n != 1 {
 		t.Fatalf("got %d entries, error %v; want 1", d.table.n, err)
 	}
 	if _, err := decodeBlock(d, fromHex(t, "20 3f e1 1f")); err != nil || d.table.n != 0 || d.table.max != TableSize {

@@ -1,0 +1,200 @@
+package hpack
+
+import "bytes"
+
+// Encoder encodes the header blocks of one direction of a connection (RFC 7541):
+//
+//	dst = e.Start(dst)
+//	dst = e.Append(dst, name, value, false) // for each field
+//
+// Every block must be sent, in the order in which the blocks were encoded.
+//
+// A field goes into the dynamic table if its name is not in a table yet, or if it was
+// among the last fields that were not: fields that each message has with another value
+// do not displace those that stay the same. Secrets never go into it, so that nobody who
+// can add fields to the connection and measure the length of its blocks can guess them
+// (RFC 7541, 7.1).
+//
+// An Encoder must not be used by two goroutines at the same time.
+type Encoder struct {
+	table   table
+	index   index
+	secrets []string
+
+	seen    [32]uint64 // hashes of fields that were not indexed
+	lower   []byte     // a name in lower case
+	update  bool       // the next block begins with a size update
+	emptied bool       // the table was emptied, and the other side does not know yet
+}
+
+// maxKept is the length of the memory that an encoder keeps to lower the case of names,
+// which few names exceed.
+const maxKept = 128
+
+// shortCookie is the length in bytes of a cookie that is not short: its value is too long
+// to be guessed (RFC 7541, 7.1.3).
+const shortCookie = 20
+
+// The fields of the static table that are secrets.
+const (
+	staticAuthorization      = 23
+	staticCookie             = 32
+	staticProxyAuthorization = 49
+	staticSetCookie          = 55
+)
+
+// NewEncoder returns an encoder with an empty dynamic table of TableSize, the size that
+// holds until the other side's settings say otherwise. The values of Authorization,
+// Proxy-Authorization, Set-Cookie and short ones of Cookie are secrets, and those of the
+// names given here in lower case, which must not be changed.
+func NewEncoder(secrets []string) *Encoder {
+	return &Encoder{table: table{max: TableSize}, secrets: secrets}
+}
+
+// SetTableSize applies the other side's SETTINGS_HEADER_TABLE_SIZE, before the block that
+// follows the acknowledgement of its settings. The encoder uses at most TableSize.
+func (e *Encoder) SetTableSize(n uint32) {
+	size := int(min(n, TableSize))
+	switch {
+	case size == e.table.max:
+		return
+	case size > e.table.max && e.update:
+		// The next block has to say that the table was smaller in the meantime (RFC 7541,
+		// 4.2). It says 0: the decoder of x/net, and with it those of many Go programs,
+		// accepts a second update only if the table is empty.
+		e.table.evict(0)
+		e.emptied = true
+	}
+	e.table.setMax(size)
+	e.update = true
+}
+
+// Start begins a header block. It appends what the other side must know of the size of
+// the dynamic table.
+func (e *Encoder) Start(dst []byte) []byte {
+	if !e.update {
+		return dst
+	}
+	if e.emptied {
+		dst = appendInteger(dst, 0x20, 5, 0)
+	}
+	e.update, e.emptied = false, false
+	return appendInteger(dst, 0x20, 5, e.table.max)
+}
+
+// Append appends a field. Its name is sent in lower case (RFC 9113, 8.2.1). With never,
+// the field is a secret, which must stay one on every hop (RFC 7541, 6.2.3); so it is if
+// Field.NeverIndexed is true where it came from.
+func (e *Encoder) Append(dst, name, value []byte, never bool) []byte {
+	name = e.toLower(name)
+	nameHash := hashOf(0, name)
+	first := staticNames.find(nameHash, name)
+	if never || e.isSecret(first, name, value) {
+		return e.appendLiteral(dst, 0x10, 4, e.nameIndex(first, nameHash, name), name, value)
+	}
+	for i := first; i > 0 && i <= staticLen && bytes.Equal(static[i].name, name); i++ {
+		if bytes.Equal(static[i].value, value) {
+			return append(dst, 0x80|byte(i))
+		}
+	}
+	pairHash := hashOf(nameHash, value)
+	if i := e.index.find(&e.table, pairHash, name, value, true); i >= 0 {
+		return appendInteger(dst, 0x80, 7, staticLen+1+i)
+	}
+	at := e.nameIndex(first, nameHash, name)
+	if !e.indexes(at, pairHash, len(name)+len(value)+overhead) {
+		return e.appendLiteral(dst, 0x00, 4, at, name, value)
+	}
+	dst = e.appendLiteral(dst, 0x40, 6, at, name, value)
+	e.table.reserve(len(name) + len(value))
+	e.table.add(name, value, 0)
+	e.index.add(&e.table, nameHash, pairHash)
+	return dst
+}
+
+// isSecret reports whether a field is a secret by its name, whose first entry in the
+// static table is given.
+func (e *Encoder) isSecret(first int, name, value []byte) bool {
+	switch first {
+	case staticAuthorization, staticProxyAuthorization, staticSetCookie:
+		return true
+	case staticCookie:
+		return len(value) < shortCookie
+	}
+	for _, s := range e.secrets {
+		if string(name) == s {
+			return true
+		}
+	}
+	return false
+}
+
+// nameIndex returns the index of a field with a name, or 0. The static table comes first.
+func (e *Encoder) nameIndex(first int, hash uint64, name []byte) int {
+	if first > 0 {
+		return first
+	}
+	if i := e.index.find(&e.table, hash, name, nil, false); i >= 0 {
+		return staticLen + 1 + i
+	}
+	return 0
+}
+
+// indexes reports whether a field that is in neither table goes into the dynamic table,
+// and notes it if not. A field that takes more than half of the table does not.
+func (e *Encoder) indexes(nameIndex int, hash uint64, size int) bool {
+	if size > e.table.max/2 {
+		return false
+	}
+	seen := &e.seen[hash%uint64(len(e.seen))]
+	if nameIndex == 0 || *seen == hash {
+		return true
+	}
+	*seen = hash
+	return false
+}
+
+// appendLiteral appends a literal, with the index of its name if that is not 0.
+func (e *Encoder) appendLiteral(dst []byte, kind byte, prefix uint, nameIndex int, name, value []byte) []byte {
+	dst = appendInteger(dst, kind, prefix, nameIndex)
+	if nameIndex == 0 {
+		dst = appendText(dst, name)
+	}
+	return appendText(dst, value)
+}
+
+// appendText appends a string, Huffman-coded if that is shorter (RFC 7541, 5.2).
+func appendText(dst, s []byte) []byte {
+	if n := huffmanLen(s); n < len(s) {
+		return appendHuffman(appendInteger(dst, 0x80, 7, n), s)
+	}
+	return append(appendInteger(dst, 0x00, 7, len(s)), s...)
+}
+
+// toLower returns a name in lower case, which is valid until the next call.
+func (e *Encoder) toLower(name []byte) []byte {
+	for i, c := range name {
+		if 'A' <= c && c <= 'Z' {
+			return e.copyLower(name, i)
+		}
+	}
+	return name
+}
+
+// copyLower is toLower for a name whose first upper-case letter is at the given place.
+func (e *Encoder) copyLower(name []byte, upper int) []byte {
+	lower := e.lower
+	if len(name) > len(lower) {
+		lower = make([]byte, max(len(name), maxKept))
+	}
+	if len(lower) == maxKept {
+		e.lower = lower
+	}
+	copy(lower, name)
+	for i, c := range lower[upper:len(name)] {
+		if 'A' <= c && c <= 'Z' {
+			lower[upper+i] = c | 0x20
+		}
+	}
+	return lower[:len(name)]
+}
