@@ -119,7 +119,9 @@ func (e *Encoder) isSecret(first int, name, value []byte) bool {
 	case staticAuthorization, staticProxyAuthorization, staticSetCookie:
 		return true
 	case staticCookie:
-		return len(value) < shortCookie
+		if len(value) < shortCookie {
+			return true
+		}
 	}
 	for _, s := range e.secrets {
 		if string(name) == s {
