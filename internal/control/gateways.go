@@ -29,18 +29,19 @@ func (f *GatewayFilter) matches(g *gateway.Gateway) bool {
 // Gateways lists those gateways of the account that f selects, newest first. With a filter, its time grows
 // with the number of gateways.
 func (s *Service) Gateways(ctx context.Context, c *Caller, f GatewayFilter, p Page) ([]gateway.Gateway, error) {
-	return read(ctx, s, func(tx ReadTx) ([]gateway.Gateway, error) {
-		list := func(p Page) ([]gateway.Gateway, error) {
-			all, err := tx.Gateways(ctx, c.Account.ID, p)
-			for i := range all {
-				s.setHostname(&all[i])
-			}
-			return all, err
+	list := func(tx ReadTx, p Page) ([]gateway.Gateway, error) {
+		all, err := tx.Gateways(ctx, c.Account.ID, p)
+		for i := range all {
+			s.setHostname(&all[i])
 		}
-		if f == (GatewayFilter{}) {
-			return list(p)
-		}
-		return selectPage(p, list, f.matches, func(g *gateway.Gateway) string { return g.ID })
+		return all, err
+	}
+	if f == (GatewayFilter{}) {
+		return read(ctx, s, func(tx ReadTx) ([]gateway.Gateway, error) { return list(tx, p) })
+	}
+	return search(ctx, s, func(tx ReadTx) ([]gateway.Gateway, error) {
+		return selectPage(p, func(p Page) ([]gateway.Gateway, error) { return list(tx, p) },
+			f.matches, func(g *gateway.Gateway) string { return g.ID })
 	})
 }
 

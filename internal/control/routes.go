@@ -36,7 +36,7 @@ func (f *RouteFilter) matches(r *gateway.Route) bool {
 
 // SearchRoutes is Routes for those that f selects. Its time grows with the number of routes.
 func (s *Service) SearchRoutes(ctx context.Context, c *Caller, gatewayID string, f RouteFilter, p Page) ([]gateway.Route, error) {
-	return read(ctx, s, func(tx ReadTx) ([]gateway.Route, error) {
+	return search(ctx, s, func(tx ReadTx) ([]gateway.Route, error) {
 		if _, err := tx.Gateway(ctx, c.Account.ID, gatewayID); err != nil {
 			return nil, err
 		}
@@ -48,8 +48,8 @@ func (s *Service) SearchRoutes(ctx context.Context, c *Caller, gatewayID string,
 // selectFrom is how many records selectPage reads at a time.
 const selectFrom = 2000
 
-// selectPage returns the page p of those records of a list that match. It reads the list from p.After on until
-// the page is full.
+// selectPage returns page p of the records of a list that match. It reads the list from p.After on until the page
+// is full.
 func selectPage[T any](p Page, list func(Page) ([]T, error), matches func(*T) bool, id func(*T) string) ([]T, error) {
 	var found []T
 	for at := (Page{Limit: selectFrom, After: p.After}); ; {
