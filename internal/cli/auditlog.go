@@ -3,10 +3,8 @@ package cli
 import (
 	"context"
 	"iter"
-	"os/signal"
 	"slices"
 	"strconv"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -205,8 +203,8 @@ const (
 // runFollow shows the latest records and then new ones, until the context ends or
 // a signal arrives.
 func (o *auditLog) runFollow(c *cobra.Command) error {
-	if o.output == formatYAML {
-		return usagef("--follow cannot be used with -o yaml: use a table or -o json")
+	if err := o.refuseYAML(); err != nil {
+		return err
 	}
 	if o.span.until != "" {
 		return usagef("--follow cannot be used with --until")
@@ -222,9 +220,8 @@ func (o *auditLog) runFollow(c *cobra.Command) error {
 	if err := o.identify(api, o.records()); err != nil {
 		return err
 	}
-	ctx, stop := signal.NotifyContext(c.Context(), syscall.SIGINT, syscall.SIGTERM)
+	ctx, stop := o.untilSignal(c)
 	defer stop()
-	o.ctx = ctx
 	t := follower{
 		records: func(ctx context.Context) iter.Seq2[client.AuditEntry, error] { return api.AuditLog(ctx, o.filter) },
 		seen:    map[string]bool{},
@@ -237,8 +234,7 @@ func (o *auditLog) runFollow(c *cobra.Command) error {
 	}
 	tick := time.NewTicker(followInterval)
 	defer tick.Stop()
-	rows := o.newTable(auditColumns()...)
-	rows.stream = true
+	rows := o.newStream(auditColumns()...)
 	for started := false; ; started = true {
 		entries, err := t.next(ctx, started, first)
 		if ctx.Err() != nil {

@@ -3,9 +3,7 @@ package cli
 import (
 	"errors"
 	"fmt"
-	"os/signal"
 	"strconv"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -46,8 +44,8 @@ the body of an error. Without an identifier, list such requests, newest first.`,
 
 // refuseWithFollow refuses the flags that cannot be used with --follow.
 func (o *explain) refuseWithFollow(c *cobra.Command) error {
-	if o.output == formatYAML {
-		return usagef("--follow cannot be used with -o yaml: use a table or -o json")
+	if err := o.refuseYAML(); err != nil {
+		return err
 	}
 	for _, flag := range []string{"since", "until", "limit"} {
 		if c.Flags().Changed(flag) {
@@ -114,11 +112,9 @@ func (o *explain) runFollow(c *cobra.Command) error {
 	if err := o.identify(api, o.records()); err != nil {
 		return err
 	}
-	ctx, stop := signal.NotifyContext(c.Context(), syscall.SIGINT, syscall.SIGTERM)
+	ctx, stop := o.untilSignal(c)
 	defer stop()
-	o.ctx = ctx
-	rows := o.newTable(requestColumns()...)
-	rows.stream = true
+	rows := o.newStream(requestColumns()...)
 	for r, err := range api.FollowRequests(ctx, o.filter) {
 		if ctx.Err() != nil {
 			return nil //nolint:nilerr // Ctrl-C is the normal end
