@@ -13,11 +13,10 @@ import (
 	"io"
 	"net/http/httptest"
 	"os"
-	"os/signal"
 	"path/filepath"
-	"syscall"
 	"time"
 
+	"github.com/keygate/keygate/bench/command"
 	"github.com/keygate/keygate/bench/keygate"
 	"github.com/keygate/keygate/e2e/tally"
 )
@@ -36,13 +35,7 @@ func main() {
 	flag.IntVar(&o.streams, "streams", 16, "number of streams on one HTTP/2 connection")
 	flag.Parse()
 
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, o, os.Stdout)
-	stop()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "bench-accounting:", err)
-		os.Exit(1)
-	}
+	command.Main("bench-accounting", func(ctx context.Context) error { return run(ctx, o, os.Stdout) })
 }
 
 // run loads a server and writes the comparison to w. Differences and lost records

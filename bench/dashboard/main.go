@@ -12,11 +12,10 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"path/filepath"
-	"syscall"
 	"time"
 
+	"github.com/keygate/keygate/bench/command"
 	"github.com/keygate/keygate/bench/keygate"
 	"github.com/keygate/keygate/bench/stats"
 )
@@ -44,13 +43,7 @@ func main() {
 	flag.StringVar(&o.write, "write", "", "document to put the tables into, such as docs/performance.md")
 	flag.Parse()
 
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, o, os.Stdout, os.Stderr)
-	stop()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "bench-dashboard:", err)
-		os.Exit(1)
-	}
+	command.Main("bench-dashboard", func(ctx context.Context) error { return run(ctx, o, os.Stdout, os.Stderr) })
 }
 
 // run measures, reports progress to w and writes the tables to out.

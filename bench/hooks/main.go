@@ -12,11 +12,10 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"path/filepath"
-	"syscall"
 	"time"
 
+	"github.com/keygate/keygate/bench/command"
 	"github.com/keygate/keygate/bench/stats"
 )
 
@@ -39,13 +38,7 @@ func main() {
 	flag.StringVar(&o.write, "write", "", "document to put the table into, such as docs/performance.md")
 	flag.Parse()
 
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, o, os.Stdout, os.Stderr)
-	stop()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "bench-hooks:", err)
-		os.Exit(1)
-	}
+	command.Main("bench-hooks", func(ctx context.Context) error { return run(ctx, o, os.Stdout, os.Stderr) })
 }
 
 // figures are the results of one run.

@@ -12,10 +12,9 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"path/filepath"
-	"syscall"
 
+	"github.com/keygate/keygate/bench/command"
 	"github.com/keygate/keygate/bench/stats"
 )
 
@@ -36,13 +35,7 @@ func main() {
 	flag.StringVar(&o.write, "write", "", "document to put the table into, such as docs/performance.md")
 	flag.Parse()
 
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, o, os.Stdout, os.Stderr)
-	stop()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "bench-keys:", err)
-		os.Exit(1)
-	}
+	command.Main("bench-keys", func(ctx context.Context) error { return run(ctx, o, os.Stdout, os.Stderr) })
 }
 
 // run measures, reports progress to w and writes the table to out.

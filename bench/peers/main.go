@@ -11,13 +11,12 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
+	"github.com/keygate/keygate/bench/command"
 	"github.com/keygate/keygate/bench/stats"
 )
 
@@ -77,16 +76,13 @@ func choose(list string, all []string) ([]string, error) {
 }
 
 func main() {
-	o, err := parse()
-	if err == nil {
-		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-		err = run(ctx, &o, os.Stdout, os.Stderr)
-		stop()
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "bench-peers:", err)
-		os.Exit(1)
-	}
+	command.Main("bench-peers", func(ctx context.Context) error {
+		o, err := parse()
+		if err != nil {
+			return err
+		}
+		return run(ctx, &o, os.Stdout, os.Stderr)
+	})
 }
 
 // run measures, reports progress to w and writes the tables to out.

@@ -12,13 +12,12 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
+	"github.com/keygate/keygate/bench/command"
 	"github.com/keygate/keygate/bench/stats"
 )
 
@@ -59,13 +58,7 @@ func main() {
 	flag.Usage = usage
 	flag.Parse()
 
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, o, os.Stdout, os.Stderr)
-	stop()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "bench-tenancy:", err)
-		os.Exit(1)
-	}
+	command.Main("bench-tenancy", func(ctx context.Context) error { return run(ctx, o, os.Stdout, os.Stderr) })
 }
 
 func usage() {
