@@ -48,7 +48,7 @@ func TestFollowRequests(t *testing.T) {
 	}
 }
 
-// Guarantee: a refused stream returns the error of the server, and an event that is no record of a
+// Guarantee: a refused stream returns the error of the server, and an event that is not the record of a
 // request ends the loop with an error.
 func TestFollowRequestsFails(t *testing.T) {
 	for _, tc := range []struct {

@@ -89,7 +89,7 @@ func Open(cfg Config) (*Set, error) {
 
 // TLS returns the configuration of a listener: TLS 1.2 or later, session tickets, and the
 // given ALPN protocols in order of preference. Each handshake gets the certificate for the
-// server name of the client, or the default one if none is for that name.
+// server name that the client asks for, or the default one if no certificate has that name.
 func (s *Set) TLS(protocols ...string) *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS12,

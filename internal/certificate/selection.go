@@ -59,9 +59,9 @@ func (n *selection) byFile() map[string]*pair {
 	return out
 }
 
-// read returns the pairs of the files. A pair of previous whose files cannot be used now
-// stays, as it was; so do those of a directory that cannot be read. The result is previous
-// if nothing else would be left. Without failures it has at least one pair.
+// read returns the pairs of the files. A pair whose files cannot be used now stays as it was in
+// previous; so do the pairs of a directory that cannot be read. If no pair would be left, it
+// returns previous. If there are no failures, the result has at least one pair.
 func (s *Set) read(previous *selection) (*selection, []failure) {
 	var pairs []*pair
 	var failures []failure

@@ -61,7 +61,7 @@ func (x *index) add(t *table, name, pair uint64) {
 	x.names[name%buckets], x.pairs[pair%buckets] = t.added, t.added
 }
 
-// hashOf returns a hash of b that continues the hash h. It has no secret: whoever chooses
+// hashOf returns a hash of b that continues the hash h. It has no secret: who chooses
 // what is hashed can make chains as long as a table, which is short.
 func hashOf(h uint64, b []byte) uint64 {
 	const factor = 0x9e3779b97f4a7c15

@@ -17,7 +17,7 @@ func appendString(dst []byte, s string, huffman bool) []byte {
 	return appendHuffman(appendInteger(dst, 0x80, 7, huffmanLen([]byte(s))), []byte(s))
 }
 
-// appendField appends a literal with a name of its own; kind is the beginning of its
+// appendField appends a literal with a literal name; kind is the beginning of its
 // first byte.
 func appendField(dst []byte, kind byte, name, value string, huffman bool) []byte {
 	return appendString(appendString(append(dst, kind), name, huffman), value, huffman)
