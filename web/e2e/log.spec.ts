@@ -91,7 +91,7 @@ test('every filter changes the request', async ({ page, keygate, upstream, watch
     ['event:key.created', 'event_type', 'key.created'], ['event_id:evt_01jz8y5c3te9b8r2m6q4v7x0jj', 'event_id', 'evt_01jz8y5c3te9b8r2m6q4v7x0jj'], ['since:1h', 'since', /Z$/], ['until:2030-01-01', 'until', '2030-01-01'],
   ]);
   await check('events', '/v1/events', [['event:key.created', 'type', 'key.created'], ['since:7d', 'since', /Z$/], ['until:2030-01-01', 'until', '2030-01-01']]);
-  // What is no filter is refused with the reason, and sends nothing.
+  // What is not a filter is refused with the reason, and sends nothing.
   await page.goto(`${keygate.url}deliveries`);
   await page.locator('[data-search]').fill('state:lost');
   await page.locator('[data-search]').press('Enter');
@@ -157,7 +157,7 @@ test('an event leads to its deliveries', async ({ page, keygate, upstream }) => 
   await expect(page.getByRole('table', { name: 'Deliveries' }).getByRole('row')).toHaveCount(4);
 });
 
-// Guarantee: a page of what is no longer there says so, and a copied link to a further page of a list works.
+// Guarantee: a page of a record that no longer exists says so, and a copied link to a further page of a list works.
 test('what is gone, and copied links', async ({ page, context, keygate, upstream, watch }) => {
   watch.allowed.add(404);
   const { webhook_id } = await keygate.call('POST', '/v1/webhooks', { url: `${upstream.url}/one`, events: ['key.created'] });

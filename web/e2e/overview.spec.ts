@@ -4,6 +4,7 @@ import { expect, signIn, test } from './keygate';
 // that goes on does.
 test('a paused overview reads nothing, also when its window comes to the front', async ({ page, keygate, upstream }) => {
   await keygate.call('POST', '/v1/gateways', { name: 'orders', upstream_url: upstream.url, spec: '{"openapi":"3.1.0","info":{"title":"t","version":"1"},"paths":{"/orders":{"get":{}}}}' });
+  await keygate.call('POST', '/v1/gateways', { name: 'billing', upstream_url: upstream.url }); // so that there is a choice
   const { key } = await keygate.call('POST', '/v1/keys', { name: 'a', scope: 'read' });
   await keygate.request('/orders', key);
   await keygate.call('POST', '/v1/webhooks', { url: `${upstream.url}/hook`, events: ['key.created'] });

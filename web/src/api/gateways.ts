@@ -1,11 +1,10 @@
 import { useList } from './hooks';
 import { useRefusal } from './session';
 
-// useGateways returns the newest 100 gateways, for names and choices, and whether there are more. They are read again when
-// the window comes to the front, unless that is turned off.
-export function useGateways(refetchOnWindowFocus = true) {
+// useGateways returns the newest 100 gateways, for names and choices, and whether there are more.
+export function useGateways() {
   const refused = useRefusal('read', 'gateways');
-  const query = useList('/v1/gateways', { query: { limit: 100 } }, { enabled: !refused, staleTime: 30_000, refetchOnWindowFocus });
+  const query = useList('/v1/gateways', { query: { limit: 100 } }, { enabled: !refused, staleTime: 30_000 });
   const gateways = query.data?.data.data ?? [];
   return { gateways, loaded: Boolean(query.data), more: Boolean(query.data?.data.next_cursor), nameOf: (id: string) => gateways.find((g) => g.gateway_id === id)?.name ?? id };
 }

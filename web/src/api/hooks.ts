@@ -1,12 +1,24 @@
 import { keepPreviousData, QueryClient, useQuery, type UseQueryOptions } from '@tanstack/react-query';
+import { useEffect } from 'react';
 import { type Answer, api, ApiError, type CallOptions, type GetPath, type Got } from './client';
+
+// While reads are held, what is shown is not read again when the window comes to the front.
+let held = false;
+
+// useHold holds such reads while on is set.
+export function useHold(on: boolean) {
+  useEffect(() => {
+    held = on;
+    return () => { held = false; };
+  }, [on]);
+}
 
 export const queries = new QueryClient({
   defaultOptions: {
     queries: {
       staleTime: 5_000,
       gcTime: 60_000,
-      refetchOnWindowFocus: true,
+      refetchOnWindowFocus: () => !held,
       retry: (count, error) => error instanceof ApiError && (error.status === 0 || error.status >= 500) && count < 2,
     },
     mutations: { retry: false },

@@ -10,8 +10,8 @@ interface State {
   unreachable: boolean;
 }
 
-// A mark in the browser, with the account, that a session may be open, so that the first page asks for a key without a call that
-// would be refused, and be in the audit log. The session itself is in a cookie that no script can read.
+// Where the browser keeps the account of a session that may be open. Without it, the page asks for a key at once: a
+// call would be refused, and be recorded in the audit log. The session itself is in a cookie that no script can read.
 const mark = 'keygate-session';
 
 let state: State = { ended: localStorage.getItem(mark) === null, unreachable: false };

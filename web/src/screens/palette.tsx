@@ -2,6 +2,7 @@ import { useNavigate } from '@tanstack/react-router';
 import { useEffect, useRef, useState } from 'react';
 import { useList } from '../api/hooks';
 import { refusal, useAccount, type Word } from '../api/session';
+import { useDebounced } from '../lib/debounced';
 import { withoutSecret } from '../lib/secret';
 import { places } from '../shell';
 import { Dialog } from '../ui/dialog';
@@ -22,12 +23,8 @@ export default function Palette({ onClose }: { onClose: () => void }) {
   const navigate = useNavigate();
   const scope = useAccount()?.key.scope ?? '';
   const [text, setText] = useState('');
-  const [asked, setAsked] = useState('');
+  const asked = useDebounced(text.trim(), 150);
   const [at, setAt] = useState(0);
-  useEffect(() => {
-    const timer = setTimeout(() => setAsked(text.trim()), 150);
-    return () => clearTimeout(timer);
-  }, [text]);
   const mayRead = (path: string) => refusal(scope, 'read', path) === null;
   const keys = useList('/v1/keys', { query: { q: asked, limit: 5 } }, { enabled: asked.length > 1 && mayRead('keys') });
   const gateways = useList('/v1/gateways', { query: { limit: 100 } }, { enabled: mayRead('gateways') });

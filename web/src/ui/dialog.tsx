@@ -24,8 +24,8 @@ export function Dialog({ title, onClose, mayClose, children, wide, stays }: {
   const close = () => {
     if (!stays && (!mayClose || mayClose())) onClose();
   };
-  // The browser closes a dialog without asking if Esc is pressed twice, or before anything was clicked. While
-  // this is rendered the dialog is open, so it is opened again.
+  // Browsers close a dialog without asking if Esc is pressed twice, or before anything was clicked. While
+  // this component is mounted the dialog must be open, so it is opened again.
   const closed = () => {
     if (!ref.current || ref.current.open) return;
     show(ref.current);

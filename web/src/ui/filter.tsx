@@ -12,14 +12,16 @@ export interface Filter {
   shown?: (value: string) => string; // how a chip shows a value
 }
 
+const none: Filter[] = [];
+
 // FilterBar is a search box with typed filters as chips, all kept in the URL. What is typed as
 // "owner:acme " becomes a chip; the rest is the text of the search, sent 200 ms after the last
 // keystroke. A chip can be clicked to edit it.
-export function FilterBar({ filters, search = true, placeholder }: { filters: Filter[]; search?: boolean; placeholder?: string }) {
+export function FilterBar({ filters = none, search = true, placeholder }: { filters?: Filter[]; search?: boolean; placeholder?: string }) {
   const [url, change] = useUrl<string>();
   const [text, setText] = useState(url.q ?? '');
   const [open, setOpen] = useState(false);
-  const [refused, setRefused] = useState(false); // Enter was pressed on what is no filter
+  const [refused, setRefused] = useState(false); // Enter was pressed on text that is not a filter
   const note = useId();
   const input = useRef<HTMLInputElement>(null);
   const sent = useRef(url.q ?? '');

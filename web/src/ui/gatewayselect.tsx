@@ -1,25 +1,22 @@
-import { useEffect, useState } from 'react';
+import { useState } from 'react';
 import { useGateways } from '../api/gateways';
 import { useList, useRecord } from '../api/hooks';
+import { useDebounced } from '../lib/debounced';
 import { Field, inputClass } from './form';
 
 interface Props {
   value: string; // an identifier, or "" for none
   onChange: (gatewayId: string) => void;
-  none?: string; // what "" stands for; without it a gateway must be chosen
+  none?: string; // the label of ""; without it a gateway must be chosen
   className?: string;
 }
 
-// GatewaySelect chooses a gateway. If the account has more than a list can hold, a search box stands above
-// it, which asks the server.
+// GatewaySelect chooses a gateway. If the account has more gateways than one page of the list, a search box above
+// it asks the server.
 export function GatewaySelect({ value, onChange, none, className = '', ...rest }: Props & { id?: string; 'aria-label'?: string; 'aria-invalid'?: boolean; 'aria-describedby'?: string }) {
   const { gateways, more } = useGateways();
   const [text, setText] = useState('');
-  const [q, setQ] = useState('');
-  useEffect(() => {
-    const timer = setTimeout(() => setQ(text.trim()), 200);
-    return () => clearTimeout(timer);
-  }, [text]);
+  const q = useDebounced(text.trim(), 200);
   const found = useList('/v1/gateways', { query: { q, limit: 100 } }, { enabled: more && q !== '', placeholderData: (old) => old });
   const shown = more && q !== '' ? (found.data?.data.data ?? []) : gateways;
   const known = shown.find((g) => g.gateway_id === value);

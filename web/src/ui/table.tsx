@@ -50,8 +50,8 @@ export function Table<T>({ label, columns, rows, rowKey, empty, skeletons = 8, s
   );
 }
 
-// Waiting stands for a table that is loaded. It has no heads, because they would move when the widths of
-// the columns are known.
+// Waiting is shown while a table loads. It has no heads, because they would move once the widths of the columns
+// are known.
 function Waiting({ label, rows, columns }: { label: string; rows: number; columns: number }) {
   return (
     <div role="status" aria-label={`${label}: loading`}>

@@ -4,10 +4,11 @@ import { type Entry, keyOf } from './entry';
 
 const shown = 500; // rows that the page keeps
 const every = 2_000; // milliseconds
-const pages = 5; // read at most for one look; together they have as many rows as are shown
+const pages = 5; // at most, for one look: as many rows as are shown
 
 // A line of the followed log: a record, or a place where more came than could be read.
-export type Line = { entry: Entry; key: string } | { skipped: number; key: string }; // skipped: more than so many came at once
+// skipped is how many records were read there; there were more.
+export type Line = { entry: Entry; key: string } | { skipped: number; key: string };
 
 // reaches says whether records go back as far as the lines that are there.
 function reaches(lines: Line[], records: Entry[]): boolean {

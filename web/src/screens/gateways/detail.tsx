@@ -45,7 +45,7 @@ export default function Gateway() {
           ))}
         </ul>
       </nav>
-      {/* Each gateway has pages of its own: what was typed, previewed or opened for one is never applied to another. */}
+      {/* Mounted anew for each gateway: what was typed, previewed or opened for one is never applied to another. */}
       <Outlet key={gatewayId} />
     </Page>
   );

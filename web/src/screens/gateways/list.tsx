@@ -1,32 +1,21 @@
 import { Link } from '@tanstack/react-router';
+import { useBusiest } from '../../api/busiest';
 import type { Schemas } from '../../api/client';
-import { useList, useRecord } from '../../api/hooks';
+import { useList } from '../../api/hooks';
 import { useRefusal } from '../../api/session';
-import { count } from '../../lib/format';
-import { refusals, sinceOf } from '../../lib/traffic';
+import { refusals } from '../../lib/traffic';
 import { useUrl } from '../../lib/url';
 import { buttonClass, Button, Empty, Page, Panel, Status, Time } from '../../ui/basic';
-import { type Filter, FilterBar } from '../../ui/filter';
+import { FilterBar } from '../../ui/filter';
 import { type Column, PagedTable } from '../../ui/table';
 
 type Gateway = Schemas['Gateway'];
 
-const noFilters: Filter[] = [];
-const most = 100; // rows of a report
-
 export default function Gateways() {
   const [{ q, cursor }, change] = useUrl<'q' | 'cursor'>();
   const refused = useRefusal('write', 'gateways');
-  const unread = useRefusal('read', 'reports');
   const query = useList('/v1/gateways', { query: { q, cursor, limit: 50 } }, { refetchInterval: 30_000 });
-  const traffic = useRecord('/v1/reports/top', { query: { group_by: 'gateway', interval: '1m', since: sinceOf('1h'), limit: most } }, { refetchInterval: 30_000, enabled: !unread });
-  const of = (g: Gateway) => traffic.data?.data.data.find((r) => r.group === g.gateway_id);
-  const number = (g: Gateway, value: (r: Schemas['TopRow']) => number) => {
-    const row = of(g);
-    // The report ends after most gateways: one that is not in a full report may have had requests.
-    if (!traffic.data || (!row && traffic.data.data.data.length >= most)) return '–';
-    return count(row ? value(row) : 0);
-  };
+  const lastHour = useBusiest({ group_by: 'gateway' });
   const columns: Column<Gateway>[] = [
     {
       title: 'Name', className: 'w-full max-w-0 @2xl:w-1/3',
@@ -34,16 +23,16 @@ export default function Gateways() {
     },
     { title: 'Hostname', className: 'w-1/3 max-w-0 hidden @3xl:table-cell', cell: (g) => <code className="block truncate font-mono text-sm" title={g.hostname}>{g.hostname}</code> },
     { title: 'Upstream', className: 'w-1/3 max-w-0 hidden @2xl:table-cell', cell: (g) => <code className="block truncate font-mono text-sm" title={g.upstream_url}>{g.upstream_url}</code> },
-    { title: 'Requests, 1 h', number: true, cell: (g) => number(g, (r) => Number(r.requests)) },
-    { title: 'Refused', number: true, className: 'hidden @lg:table-cell', cell: (g) => number(g, (r) => refusals(r as never)) },
-    { title: 'Errors', number: true, className: 'hidden @lg:table-cell', cell: (g) => number(g, (r) => Number(r.status_5xx)) },
+    { title: 'Requests, 1 h', number: true, cell: (g) => lastHour(g.gateway_id, (r) => Number(r.requests)) },
+    { title: 'Refused', number: true, className: 'hidden @lg:table-cell', cell: (g) => lastHour(g.gateway_id, (r) => refusals(r as never)) },
+    { title: 'Errors', number: true, className: 'hidden @lg:table-cell', cell: (g) => lastHour(g.gateway_id, (r) => Number(r.status_5xx)) },
     { title: 'Revision', number: true, className: 'hidden @5xl:table-cell', cell: (g) => g.revision ?? '–' },
     { title: 'Created', number: true, className: 'hidden @5xl:table-cell', cell: (g) => <Time at={g.created_at} /> },
   ];
   const create = refused ? <Button kind="primary" icon="plus" why={refused}>Create a gateway</Button> : <Link to="/gateways/new" className={buttonClass('primary')}>Create a gateway</Link>;
   return (
     <Page wide title="Gateways" actions={create}>
-      <Panel flush title={<FilterBar filters={noFilters} placeholder="Search gateways" />}>
+      <Panel flush title={<FilterBar placeholder="Search gateways" />}>
         <PagedTable label="Gateways" query={query} columns={columns} rowKey={(g) => g.gateway_id}
           empty={q ? <Empty icon="search" title="No gateway matches" action={<Button onClick={() => change({ q: undefined })}>Clear the search</Button>}>The search looks at names, hostnames and upstreams.</Empty> : <Empty icon="gateway" title="No gateways yet" action={create}>A gateway stands in front of an HTTP service and lets callers in by key.</Empty>} />
       </Panel>

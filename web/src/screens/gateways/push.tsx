@@ -1,6 +1,7 @@
 import { useNavigate } from '@tanstack/react-router';
 import { useState } from 'react';
 import { api, type Answer, ApiError, type Schemas } from '../../api/client';
+import { dryRun } from '../../api/dryrun';
 import { changed } from '../../api/hooks';
 import { useRefusal } from '../../api/session';
 import { AsCode } from '../../ui/ascode';
@@ -42,14 +43,7 @@ export default function PushPage() {
       const document = { content: text, type: typeOf(text) };
       if (what === 'preview') {
         const etag = (await api.get('/v1/gateways/{gateway_id}', { path })).etag;
-        let answer: Answer<Push>;
-        try {
-          answer = (await api.put(calls[kind], { path, text: document, query: { dry_run: true, effect: true } })) as Answer<Push>;
-        } catch (e) {
-          // A key that may push need not be allowed to see traffic.
-          if (!(e instanceof ApiError) || e.status !== 403) throw e;
-          answer = (await api.put(calls[kind], { path, text: document, query: { dry_run: true } })) as Answer<Push>;
-        }
+        const answer = (await dryRun((q) => api.put(calls[kind], { path, text: document, query: q }))) as Answer<Push>;
         setPreview({ text: kind + text, answer, etag });
       } else {
         const { data } = (await api.put(calls[kind], { path, text: document, ifMatch: preview?.etag })) as Answer<Push>;

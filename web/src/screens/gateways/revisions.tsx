@@ -1,5 +1,6 @@
 import { useEffect, useRef, useState } from 'react';
 import { api, type Answer, ApiError, type Schemas } from '../../api/client';
+import { dryRun } from '../../api/dryrun';
 import { changed, useList, useRecord } from '../../api/hooks';
 import { useRefusal } from '../../api/session';
 import { useUrl } from '../../lib/url';
@@ -96,15 +97,10 @@ function Restore({ gatewayId, revision, onClose }: { gatewayId: string; revision
   useEffect(() => {
     const call = '/v1/gateways/{gateway_id}/revisions/{number}/rollback' as const;
     const stop = new AbortController();
-    const options = { path: { gateway_id: gatewayId, number: revision.number }, signal: stop.signal };
     const run = async () => {
       // Read first: a change after it is noticed when the rollback is done.
       const { etag } = await api.get('/v1/gateways/{gateway_id}', { path: { gateway_id: gatewayId }, signal: stop.signal });
-      const { data } = (await api.post(call, { ...options, query: { dry_run: true, effect: true } }).catch((e: unknown) => {
-        // A key that may roll back need not be allowed to see traffic.
-        if (e instanceof ApiError && e.status === 403) return api.post(call, { ...options, query: { dry_run: true } });
-        throw e;
-      })) as Answer<Schemas['Push']>;
+      const { data } = (await dryRun((q) => api.post(call, { path: { gateway_id: gatewayId, number: revision.number }, signal: stop.signal, query: q }))) as Answer<Schemas['Push']>;
       setPreview({ push: data, etag });
     };
     run().catch((e: unknown) => {

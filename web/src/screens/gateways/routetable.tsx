@@ -1,13 +1,14 @@
 import { Link } from '@tanstack/react-router';
 import { useState } from 'react';
+import { useBusiest } from '../../api/busiest';
 import { api, type Schemas } from '../../api/client';
-import { changed, useList, useRecord } from '../../api/hooks';
+import { changed, useList } from '../../api/hooks';
 import { useRefusal } from '../../api/session';
 import { count } from '../../lib/format';
 import { useForm } from '../../lib/form';
 import { limitValue, noLimit, routeFlags, showLimit } from '../../lib/limit';
 import { quote } from '../../lib/shell';
-import { refusals, sinceOf } from '../../lib/traffic';
+import { refusals } from '../../lib/traffic';
 import { useUrl } from '../../lib/url';
 import { AsCode } from '../../ui/ascode';
 import { Button, Empty, Panel, Status } from '../../ui/basic';
@@ -23,24 +24,15 @@ type Route = Schemas['Route'];
 export const methodNames = ['GET', 'POST', 'PUT', 'PATCH', 'DELETE', 'HEAD', 'OPTIONS'];
 const sources: Record<Route['source'], string> = { api: 'separately', spec: 'document', config: 'file' };
 
-const most = 100; // rows of a report
-
 // RouteTable lists the routes of one gateway.
 export function RouteTable({ gatewayId }: { gatewayId: string }) {
   const [{ q, method, cursor }, change] = useUrl<'q' | 'method' | 'cursor'>();
   const [creating, setCreating] = useState(false);
   const refused = useRefusal('write', `gateways/${gatewayId}/routes`);
-  const unread = useRefusal('read', 'reports');
   const path = { gateway_id: gatewayId };
   const query = useList('/v1/gateways/{gateway_id}/routes', { path, query: { q, method, cursor, limit: 50 } }, { refetchInterval: 30_000 });
-  const traffic = useRecord('/v1/reports/top', { query: { group_by: 'route', gateway_id: gatewayId, interval: '1m', since: sinceOf('1h'), limit: most } }, { refetchInterval: 30_000, enabled: !unread });
+  const lastHour = useBusiest({ group_by: 'route', gateway_id: gatewayId });
   const levels = useList('/v1/gateways/{gateway_id}/limits', { path, query: { limit: 100 } }, { refetchInterval: 10_000 });
-  // The report ends after most routes: one that is not in a full report may have had requests.
-  const number = (r: Route, value: (t: Schemas['TopRow']) => number) => {
-    const row = traffic.data?.data.data.find((t) => t.group === r.route_id);
-    if (!traffic.data || (!row && traffic.data.data.data.length >= most)) return <span className="text-muted">–</span>;
-    return count(row ? value(row) : 0);
-  };
   const levelOf = (r: Route) => levels.data?.data.data.find((l) => l.route_id === r.route_id && l.limit_scope !== 'daily');
   const filters: Filter[] = [{ name: 'method', label: 'Method', values: methodNames.map((m) => ({ value: m, label: m })) }];
   const columns: Column<Route>[] = [
@@ -49,8 +41,8 @@ export function RouteTable({ gatewayId }: { gatewayId: string }) {
     { title: 'Auth', className: 'hidden @lg:table-cell', cell: (r) => (r.auth === 'none' ? <Status tone="warn">Public</Status> : <span className="text-muted">key</span>) },
     { title: 'Limit', className: 'hidden @2xl:table-cell max-w-48', cell: (r) => <span className="block truncate" title={showLimit(r.rate_limit)}>{showLimit(r.rate_limit)}</span> },
     { title: 'Left now', number: true, className: 'hidden @4xl:table-cell', cell: (r) => { const l = levelOf(r); return l ? `${count(l.remaining)} of ${count(l.limit)}` : '–'; } },
-    { title: 'Requests, 1 h', number: true, cell: (r) => number(r, (t) => Number(t.requests)) },
-    { title: 'Refused', number: true, className: 'hidden @lg:table-cell', cell: (r) => number(r, (t) => refusals(t as never)) },
+    { title: 'Requests, 1 h', number: true, cell: (r) => lastHour(r.route_id, (t) => Number(t.requests)) },
+    { title: 'Refused', number: true, className: 'hidden @lg:table-cell', cell: (r) => lastHour(r.route_id, (t) => refusals(t as never)) },
     { title: 'From', className: 'hidden @4xl:table-cell', cell: (r) => <span className="text-muted">{sources[r.source]}</span> },
   ];
   const create = <Button icon="plus" why={refused} onClick={() => setCreating(true)}>Create a route</Button>;

@@ -2,7 +2,7 @@ import { Link } from '@tanstack/react-router';
 import { useState } from 'react';
 import type { Schemas } from '../../api/client';
 import { useGateways } from '../../api/gateways';
-import { useList, useRecord } from '../../api/hooks';
+import { useHold, useList, useRecord } from '../../api/hooks';
 import { refusal, useAccount } from '../../api/session';
 import { count, milliseconds, percent, short } from '../../lib/format';
 import { type Range, ranges } from '../../lib/time';
@@ -23,15 +23,16 @@ export default function Overview() {
   const [url, change] = useUrl<'range' | 'since' | 'until' | 'gateway_id'>();
   const scope = useAccount()?.key.scope ?? '';
   const [paused, setPaused] = useState(false);
-  const { gateways, loaded } = useGateways(!paused);
+  const { gateways, loaded } = useGateways();
   const zoomed = Date.parse(url.since ?? '') < Date.parse(url.until ?? ''); // also false if one is not a time
   const range: Range = isRange(url.range) ? url.range : '1h';
   const since = zoomed ? url.since : sinceOf(range);
   const span = zoomed ? Date.parse(url.until ?? '') - Date.parse(url.since ?? '') : ranges[range] * 1000;
   const interval = zoomed ? (span <= 4 * 3_600_000 ? '1m' : '1h') : intervalOf[range];
   const period = { since, until: zoomed ? url.until : undefined, gateway_id: url.gateway_id };
-  const refresh = paused || zoomed ? false : refreshOf[range];
-  const live = { refetchInterval: refresh as number | false, refetchOnWindowFocus: !paused && !zoomed, staleTime: paused ? Infinity : 5_000 };
+  const still = paused || zoomed;
+  useHold(still);
+  const live = { refetchInterval: still ? (false as const) : refreshOf[range], staleTime: paused ? Infinity : 5_000 };
   const mayRead = (path: string) => refusal(scope, 'read', path) === null;
   const report = useRecord('/v1/reports/traffic', { query: { ...period, interval } }, { ...live, enabled: mayRead('reports'), placeholderData: (old) => old });
   const rows = report.data?.data.data;
@@ -71,8 +72,8 @@ export default function Overview() {
         </Panel>
         <Top by="route" period={period} live={live} />
         <Top by="key" period={period} live={live} />
-        {mayRead('webhooks') && <FailingWebhooks refresh={live.refetchOnWindowFocus} />}
-        {mayRead('audit-log') && <Changes refresh={live.refetchOnWindowFocus} />}
+        {mayRead('webhooks') && <FailingWebhooks still={still} />}
+        {mayRead('audit-log') && <Changes still={still} />}
       </div>
     </Page>
   );
@@ -104,10 +105,10 @@ function Figures({ rows, seconds }: { rows: Schemas['TrafficRow'][] | undefined;
   );
 }
 
-// FailingWebhooks lists endpoints that are disabled, those with deliveries that are tried again, and those with
-// deliveries of the last day that failed for good.
-function FailingWebhooks({ refresh }: { refresh: boolean }) {
-  const every = { refetchInterval: refresh ? 60_000 : (false as const), refetchOnWindowFocus: refresh };
+// FailingWebhooks lists endpoints that are disabled, that have deliveries waiting for a retry, or whose deliveries
+// failed in the last 24 hours.
+function FailingWebhooks({ still }: { still: boolean }) {
+  const every = { refetchInterval: still ? (false as const) : 60_000 };
   const hooks = useList('/v1/webhooks', { query: { limit: 100 } }, every);
   const failed = useList('/v1/webhook-deliveries', { query: { state: 'failed', since: dayAgo(), limit: 100 } }, every);
   const retried = useList('/v1/webhook-deliveries', { query: { state: 'retry_scheduled', limit: 100 } }, every);
@@ -133,8 +134,8 @@ function FailingWebhooks({ refresh }: { refresh: boolean }) {
 }
 
 // Changes lists the latest changes of the configuration.
-function Changes({ refresh }: { refresh: boolean }) {
-  const query = useList('/v1/audit-log', { query: { kind: 'management', outcome: 'success', limit: 25 } }, { refetchInterval: refresh ? 30_000 : false, refetchOnWindowFocus: refresh });
+function Changes({ still }: { still: boolean }) {
+  const query = useList('/v1/audit-log', { query: { kind: 'management', outcome: 'success', limit: 25 } }, { refetchInterval: still ? false : 30_000 });
   const rows = query.data?.data.data.filter((r) => r.action).slice(0, 8);
   return (
     <Panel flush className="min-h-[368px]" title="Latest changes" actions={<Link to="/audit" search={{ kind: 'management' }} className="link">Audit log</Link>}>

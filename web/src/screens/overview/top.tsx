@@ -10,7 +10,7 @@ import { Table } from '../../ui/table';
 interface Props {
   by: 'route' | 'key';
   period: { since?: string; until?: string; gateway_id?: string };
-  live: { refetchInterval: number | false; refetchOnWindowFocus: boolean; staleTime: number };
+  live: { refetchInterval: number | false; staleTime: number };
 }
 
 // Top lists the routes or keys with the most requests of an interval.
@@ -20,7 +20,7 @@ export function Top({ by, period, live }: Props) {
   // The names of so few keys are worth a call each; they are kept.
   const keys = useQueries({
     queries: (by === 'key' ? (rows ?? []) : []).filter((r) => r.group).map((r) => ({
-      queryKey: ['/v1/keys/{key_id}', { key_id: r.group }, {}], queryFn: () => api.get('/v1/keys/{key_id}', { path: { key_id: r.group ?? '' } }), staleTime: 300_000, retry: false, refetchOnWindowFocus: false,
+      queryKey: ['/v1/keys/{key_id}', { key_id: r.group }, {}], queryFn: () => api.get('/v1/keys/{key_id}', { path: { key_id: r.group ?? '' } }), staleTime: 300_000, retry: false,
     })),
   });
   const nameOf = (id: string) => keys.find((k) => k.data?.data.key_id === id)?.data?.data.name ?? id;

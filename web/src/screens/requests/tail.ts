@@ -16,7 +16,8 @@ export interface Tail {
 
 export const emptyTail: Tail = { lines: [], next: 1 };
 
-// add puts lines on top, oldest of them first. Counts of skipped requests that follow each other become one; 0 is a number that is not known.
+// add puts lines on top, oldest of them first. Counts of skipped requests that follow each other become one; 0 means
+// that the number is not known.
 export function add(tail: Tail, arrived: (LoggedRequest | { skipped: number })[]): Tail {
   let { next } = tail;
   const lines: Line[] = [];
@@ -101,7 +102,7 @@ export function poller(read: (since: string, cursor?: string) => Promise<{ data:
 export type State = 'connecting' | 'open' | 'polling' | 'cut' | 'ended';
 
 // useTail follows the refused and failed requests of the filters. While it is paused, what arrives waits, up to the
-// bound; beyond it the oldest are counted as skipped. When the stream is cut off, it begins anew, and what came
+// bound; beyond it the oldest are counted as skipped. When the stream is cut off, it begins again, and what came
 // meanwhile is read from the list; when it cannot be opened though the server answers, the list is read every 2 s.
 // It ends with the session, and goes on with the next one. The filters stay the same as long as the component is
 // mounted.

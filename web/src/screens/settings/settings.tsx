@@ -6,12 +6,10 @@ import { signOut, useAccount } from '../../api/session';
 import { setTheme, type Theme, useTheme } from '../../lib/theme';
 import { useUrl } from '../../lib/url';
 import { Button, buttonClass, Details, Empty, Failure, Id, Page, Panel, Status, Time } from '../../ui/basic';
-import { type Filter, FilterBar } from '../../ui/filter';
+import { FilterBar } from '../../ui/filter';
 import { Table } from '../../ui/table';
 
 const themes: { value: Theme; label: string }[] = [{ value: 'system', label: 'As the system' }, { value: 'light', label: 'Light' }, { value: 'dark', label: 'Dark' }];
-
-const noFilters: Filter[] = [];
 
 // Settings shows the account, the session and every setting of the installation.
 export default function SettingsPage() {
@@ -61,7 +59,7 @@ function Installation() {
   const word = (q ?? '').toLowerCase();
   const rows = query.data?.data.settings.filter((s) => s.name.includes(word) || s.value.toLowerCase().includes(word));
   return (
-    <Panel flush title={<FilterBar filters={noFilters} placeholder="Search the settings of this server" />}
+    <Panel flush title={<FilterBar placeholder="Search the settings of this server" />}
       actions={query.data && <span className="text-muted">Keygate <code className="font-mono text-sm text-text">{query.data.data.version}</code></span>}>
       {query.error ? (
         <div className="p-4">{query.error.status === 403 ? <p className="text-muted">The settings of this server are shown to the account default only, to keys that may read them.</p> : <Failure error={query.error} retry={() => void query.refetch()} />}</div>
