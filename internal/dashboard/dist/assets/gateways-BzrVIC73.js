@@ -1,1 +1,0 @@
-import{v as e,w as t}from"./index-BtvuwTUh.js";function n(n=!0){let r=e(`read`,`gateways`),i=t(`/v1/gateways`,{query:{limit:100}},{enabled:!r,staleTime:3e4,refetchOnWindowFocus:n}),a=i.data?.data.data??[];return{gateways:a,loaded:!!i.data,more:!!i.data?.data.next_cursor,nameOf:e=>a.find(t=>t.gateway_id===e)?.name??e}}export{n as t};
