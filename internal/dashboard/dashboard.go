@@ -51,6 +51,7 @@ type Handler struct {
 	api    http.Handler
 	index  []byte
 	assets map[string]*asset // by name, without "assets/"
+	icon   *asset
 }
 
 // asset is a file whose name changes with its content.
@@ -81,6 +82,12 @@ func New(cfg Config) (*Handler, error) {
 			return nil, fmt.Errorf("read the dashboard: %w", err)
 		}
 		h.assets[e.Name()] = newAsset(e.Name(), content)
+		if strings.HasPrefix(e.Name(), "icon-") {
+			h.icon = h.assets[e.Name()]
+		}
+	}
+	if h.icon == nil {
+		return nil, errors.New("read the dashboard: it has no icon")
 	}
 	return h, nil
 }
@@ -174,7 +181,12 @@ func (h *Handler) redirect(w http.ResponseWriter, r *http.Request) {
 
 func (h *Handler) serveFile(w http.ResponseWriter, r *http.Request) {
 	if name, found := strings.CutPrefix(r.URL.Path, "/assets/"); found && h.assets[name] != nil {
-		h.assets[name].serve(w, r)
+		h.assets[name].serve(w, r, "public, max-age=31536000, immutable")
+		return
+	}
+	// A browser asks for it when it shows what is no page of the dashboard, such as an answer of the API.
+	if r.URL.Path == "/favicon.ico" {
+		h.icon.serve(w, r, "public, max-age=86400")
 		return
 	}
 	// An unknown page gives the app, which knows its pages; an unknown file does not.
@@ -188,10 +200,10 @@ func (h *Handler) serveFile(w http.ResponseWriter, r *http.Request) {
 	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(h.index))
 }
 
-func (a *asset) serve(w http.ResponseWriter, r *http.Request) {
+func (a *asset) serve(w http.ResponseWriter, r *http.Request, cacheControl string) {
 	setHeaders(w)
 	header := w.Header()
-	header.Set("Cache-Control", "public, max-age=31536000, immutable")
+	header.Set("Cache-Control", cacheControl)
 	header.Set("Content-Type", a.contentType)
 	header.Set("Vary", "Accept-Encoding")
 	content, tag := a.plain, a.tag

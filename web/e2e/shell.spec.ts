@@ -134,6 +134,7 @@ test('the keyboard alone leads through the pages', async ({ page, keygate }) => 
 });
 
 test('no other page can frame the dashboard or call with its session', async ({ page, keygate, upstream, watch }) => {
+  watch.allowed.add(403); // the form; the browser says so after the page has its address
   await signIn(page, keygate);
   upstream.handler = (_request, _body, response) => {
     response.setHeader('Content-Type', 'text/html');
