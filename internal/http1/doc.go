@@ -13,4 +13,6 @@
 //	ResponseParser ─► Response: the same
 //	Chunked        ─► the data of a chunked body
 //	TrailerParser  ─► Trailers: the trailer section of a chunked body
+//
+// Heads that arrive over another version of HTTP get the same form from an [Assembler].
 package http1

@@ -232,4 +232,7 @@ type Field struct {
 	Name  Span
 	Value Span // without leading and trailing white space
 	ID    Name
+	// Sensitive is set if the field came with the request to compress it nowhere (RFC 7541,
+	// 7.1.3). HTTP/1.1 has no such request.
+	Sensitive bool
 }

@@ -1,0 +1,110 @@
+package http2
+
+import "github.com/keygate/keygate/internal/http1"
+
+// ReadResponse reads the head of the response that the last event has announced: an interim
+// one, after which another follows, or the final one. A body whose length is unknown reads
+// as chunked.
+//
+// The errors are http1.ErrHead for a head beyond the limits, which the driver ends with Done;
+// a MalformedError, after which the driver calls Done as well; and the one of Err.
+func (c *Conn) ReadResponse(r *Response) error {
+	var h headReader
+	scratch, err := c.start(&h)
+	if err != nil {
+		return err
+	}
+	s, err := c.finish(scratch, h.readResponse(r))
+	if s != nil && err == nil {
+		err = r.frameBody(s)
+	}
+	if isMalformed(err) {
+		c.reject(s)
+	}
+	return err
+}
+
+// readResponse reads the header block.
+func (h *headReader) readResponse(r *Response) error {
+	const line = "HTTP/1.1 200 "
+	r.Text = append(append(r.Text[:0], line...), "\r\n"...)
+	h.Assembler = r.Assemble(r.Text, http1.MaxResponseHead-len(r.Text))
+	defer func() {
+		r.End = h.End()
+		r.Text = h.Text
+	}()
+	p, _, err := h.next()
+	if err != nil {
+		return err
+	}
+	if p != pseudoStatus {
+		return errMissing
+	}
+	r.Status = statusOf(h.field.Value)
+	copy(h.Text[len("HTTP/1.1 "):], h.field.Value)
+	r.Line = http1.Span{Start: 0, End: uint32(len(line))}
+	r.Reason = http1.Span{Start: r.Line.End, End: r.Line.End}
+	return h.readRest()
+}
+
+// readRest reads fields to the end of the block, which has no further pseudo-header field.
+func (h *headReader) readRest() error {
+	for {
+		p, ok, err := h.next()
+		switch {
+		case !ok:
+			return err
+		case p != 0:
+			return errPseudo
+		}
+		if err := h.add(); err != nil {
+			return err
+		}
+	}
+}
+
+// frameBody says what the head tells of the body, and of the heads that follow.
+func (r *Response) frameBody(s *stream) error {
+	ended := s.is(remoteEnd)
+	if r.Status < 200 {
+		if ended {
+			return errStatus
+		}
+		return nil
+	}
+	s.flags |= hasHead
+	length := r.ContentLength()
+	switch {
+	case s.is(bodiless) || r.Status == 204 || r.Status == 304:
+		s.length = 0
+	case ended && length > 0:
+		return errLength
+	case length < 0:
+		r.SetUnknownLength()
+	default:
+		s.length = length
+	}
+	return nil
+}
+
+// ReadTrailers reads the trailers that the last event has announced. The errors are those of
+// ReadResponse; after http1.ErrHead, t has the fields that were read before.
+func (c *Conn) ReadTrailers(t *TrailerFields) error {
+	var h headReader
+	scratch, err := c.start(&h)
+	if err != nil {
+		return err
+	}
+	room := http1.MaxHead
+	if c.cfg.Role == Client {
+		room = http1.MaxResponseHead
+	}
+	h.Assembler = t.Assemble(t.Text[:0], room)
+	s, err := c.finish(scratch, h.readRest())
+	t.End = h.End()
+	t.Text = h.Text
+	if isMalformed(err) {
+		c.reject(s)
+	}
+	return err
+}
