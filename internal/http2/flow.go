@@ -165,7 +165,7 @@ func (c *Conn) windowUpdate(ev *Event, n uint32) {
 			c.fail(FlowControlError, "window of the connection too large")
 		default:
 			c.send += int64(n)
-			if c.stalled && c.send > 0 {
+			if c.stalled {
 				c.stalled = false
 				*ev = Event{Kind: Window}
 			}

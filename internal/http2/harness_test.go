@@ -56,9 +56,10 @@ func (s *script) encode(fields ...string) string {
 	return s.block.String()
 }
 
-// head adds HEADERS with END_HEADERS.
+// head adds a whole header block. flags is 0 or FlagEndStream.
 func (s *script) head(stream uint32, flags Flags, fields ...string) *script {
-	return s.frame(FrameHeaders, flags|FlagEndHeaders, stream, s.encode(fields...))
+	s.Write(AppendHeaders(nil, stream, []byte(s.encode(fields...)), flags == FlagEndStream))
+	return s
 }
 
 var get = []string{":method: GET", ":scheme: https", ":path: /", ":authority: a.test"}

@@ -22,11 +22,12 @@ type model struct {
 
 	streams  map[uint32]*modelStream // all that were ever opened
 	last     uint32
-	window   int  // what the client may send on the connection
-	send     int  // what the server may send on the connection
-	initial  int  // SETTINGS_INITIAL_WINDOW_SIZE
-	consumed int  // length of the output that was looked at
-	waits    bool // Data sent less than it was given, for the window of the connection
+	window   int      // what the client may send on the connection
+	send     int      // what the server may send on the connection
+	initial  int      // SETTINGS_INITIAL_WINDOW_SIZE
+	consumed int      // length of the output that was looked at
+	resets   []string // the RST_STREAM frames that must come next, as "stream code"
+	waits    bool     // Data sent less than it was given, for the window of the connection
 	failed   bool
 }
 
@@ -72,12 +73,18 @@ func (m *model) play(want ...string) {
 	}
 	m.failed = m.d.Err() != nil
 	m.read()
+	if len(m.resets) > 0 {
+		m.t.Fatalf("seed %d: got no RST_STREAM, want %q", m.seed, m.resets)
+	}
 }
 
 // read looks at what the Conn has sent since it was last called.
 func (m *model) read() {
 	m.d.out = append(m.d.out, m.d.Take(nil)...)
 	for _, f := range parseFrames(m.d.out[m.consumed:]) {
+		if f.Type == FrameReset {
+			m.readReset(fmt.Sprintf("%d %v", f.Stream, Code(binary.BigEndian.Uint32(f.payload))))
+		}
 		if f.Type != FrameWindowUpdate {
 			continue
 		}
@@ -98,6 +105,19 @@ func (m *model) read() {
 	if m.window > ConnWindow {
 		m.t.Fatalf("got a window of %d bytes, want at most %d", m.window, ConnWindow)
 	}
+}
+
+func (m *model) readReset(reset string) {
+	if len(m.resets) == 0 || m.resets[0] != reset {
+		m.t.Fatalf("seed %d: got RST_STREAM %s, want %q", m.seed, reset, m.resets)
+	}
+	m.resets = m.resets[1:]
+}
+
+// reset says that the Conn must reset a stream.
+func (m *model) reset(id uint32, code Code) {
+	m.streams[id].weReset = true
+	m.resets = append(m.resets, fmt.Sprintf("%d %v", id, code))
 }
 
 // stream draws a stream: one that was opened, or seldom one that was not. It is 0 if there
@@ -137,7 +157,7 @@ func (m *model) idle(id uint32) bool { return id%2 == 0 || id > m.last }
 func (m *model) streamError(id uint32, code Code) []string {
 	s := m.streams[id]
 	known := s.reset
-	s.weReset = true
+	m.reset(id, code)
 	if known || !s.open {
 		return nil
 	}
@@ -186,11 +206,14 @@ func (m *model) headers() {
 			text += fmt.Sprintf(" | content-length: %d", length)
 		}
 		switch {
-		case self || m.countOpen() >= 4:
-			s.weReset = true
+		case self:
+			m.reset(id, ProtocolError)
+			m.play()
+		case m.countOpen() >= 4:
+			m.reset(id, RefusedStream)
 			m.play()
 		case end && length > 0:
-			s.weReset = true
+			m.reset(id, ProtocolError)
 			m.play(fmt.Sprintf("head %d error: %v%s", id, errLength, suffix))
 		default:
 			*s = modelStream{open: true, ended: end, length: max(length, 0), hasLength: length >= 0 || end, window: StreamWindow, send: m.initial}
@@ -254,7 +277,7 @@ func (m *model) data() {
 	case s.weReset:
 		m.play()
 	case !s.open:
-		s.weReset = true
+		m.reset(id, StreamClosed)
 		m.play()
 	case s.reset || s.ended:
 		m.play(m.streamError(id, StreamClosed)...)
@@ -448,11 +471,17 @@ func (m *model) done() {
 	s := m.streams[id]
 	if m.oneIn(2) {
 		m.d.Reset(id, InternalError)
-		s.weReset = s.weReset || !s.reset
+		if !s.weReset && !s.reset {
+			m.reset(id, InternalError)
+		}
 	}
 	m.d.Done(id)
-	if !(s.ended && s.weEnded) && !s.reset {
-		s.weReset = true
+	switch {
+	case s.ended && s.weEnded || s.reset || s.weReset:
+	case s.weEnded:
+		m.reset(id, NoError)
+	default:
+		m.reset(id, Cancel)
 	}
 	s.open = false
 	m.read()

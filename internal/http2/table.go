@@ -38,7 +38,10 @@ type table struct {
 	n     int
 }
 
-const firstSlots = 4 // number of slots after the first stream
+const (
+	firstSlots = 4  // number of slots after the first stream
+	keepSlots  = 32 // number of slots that are kept when there is no stream left
+)
 
 // find returns a stream, or nil. The pointer is valid until the next add.
 func (t *table) find(id uint32) *stream {
@@ -123,6 +126,9 @@ func (t *table) remove(s *stream) {
 		}
 	}
 	t.index[hole] = 0
+	if t.n == 0 && len(t.slots) > keepSlots {
+		*t = table{}
+	}
 }
 
 // recent remembers the last streams that this side has reset, so that what the peer sent
