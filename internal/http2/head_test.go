@@ -1,6 +1,7 @@
 package http2
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -196,7 +197,7 @@ func sameAsHTTP1(t *testing.T, r *Request) {
 	}
 	got := fmt.Sprint(fieldLines(r.Text, r.Fields()), ids(r.Fields()), r.ContentLength(), r.WantsTrailers(), r.ExpectsContinue(), r.Named(), r.KeepAlive(), r.Minor)
 	want := fmt.Sprint(fieldLines(text, h.Fields()), ids(h.Fields()), h.ContentLength(), h.WantsTrailers(), h.ExpectsContinue(), h.Named(), h.KeepAlive(), h.Minor)
-	if got != want || string(r.Method.Of(r.Text)) != string(h.Method.Of(text)) || string(r.Target.Of(r.Text)) != string(h.Target.Of(text)) {
+	if got != want || !bytes.Equal(r.Method.Of(r.Text), h.Method.Of(text)) || !bytes.Equal(r.Target.Of(r.Text), h.Target.Of(text)) {
 		t.Fatalf("%q\ngot:  %s\nwant: %s", text, got, want)
 	}
 }

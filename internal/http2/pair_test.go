@@ -90,7 +90,7 @@ func (e *end) receive(b []byte) {
 func (e *end) event(ev *Event) {
 	switch ev.Kind {
 	case Head:
-		line := ""
+		var line string
 		if e.cfg.Role == Server {
 			var r Request
 			if err := e.ReadRequest(&r); err != nil {
