@@ -136,4 +136,10 @@ func (p *Pools) closeIdleOf(which func(account string) bool) {
 		}
 		return true
 	})
+	p.h2State.pools.Range(func(_, value any) bool {
+		if pool := value.(*H2Pool); which(pool.origin.Account) {
+			pool.closeIdle()
+		}
+		return true
+	})
 }

@@ -169,23 +169,34 @@ func (p *Pool) watched(s socket) (net.Conn, error) {
 
 // handshake speaks TLS over a new connection.
 func (p *Pool) handshake(ctx context.Context, raw net.Conn, address string, protocols []string) (*tls.Conn, error) {
+	cfg := p.tls.Clone()
+	cfg.NextProtos = protocols
+	ctx, cancel := context.WithTimeoutCause(ctx, cmp.Or(p.origin.ConnectTimeout, handshakeTimeout), errHandshakeTimeout)
+	defer cancel()
+	c, err := handshake(ctx, raw, address, cfg)
+	if err != nil {
+		return nil, err
+	}
+	if _, w := watchedOf(c); w != nil {
+		w.multiplexed = c.ConnectionState().NegotiatedProtocol == "h2"
+	}
+	return c, nil
+}
+
+// handshake speaks TLS over a new connection to address. It gives up with the cause of ctx.
+func handshake(ctx context.Context, raw net.Conn, address string, cfg *tls.Config) (*tls.Conn, error) {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
 		return nil, err
 	}
-	cfg := p.tls.Clone()
-	cfg.ServerName, cfg.NextProtos = host, protocols
-	ctx, cancel := context.WithTimeoutCause(ctx, cmp.Or(p.origin.ConnectTimeout, handshakeTimeout), errHandshakeTimeout)
-	defer cancel()
+	cfg = cfg.Clone()
+	cfg.ServerName = host
 	c := tls.Client(raw, cfg)
 	if err := c.HandshakeContext(ctx); err != nil {
 		if cause := context.Cause(ctx); cause != nil {
 			return nil, cause
 		}
 		return nil, err
-	}
-	if _, w := watchedOf(c); w != nil {
-		w.multiplexed = c.ConnectionState().NegotiatedProtocol == "h2"
 	}
 	return c, nil
 }

@@ -1,7 +1,7 @@
 // Package upstream keeps the connections to upstream services and sends requests over
 // them (contract, 4.4 and 4.6).
 //
-// There are two kinds of pool, and a Pools finds both by Origin, which is everything
+// There are three kinds of pool, and a Pools finds each by Origin, which is everything
 // that a connection depends on:
 //
 //   - A Pool sends requests with net/http's Transport, over HTTP/1.1 or HTTP/2. What it
@@ -10,6 +10,8 @@
 //     request targets byte for byte, and tells failures apart.
 //   - An H1Pool holds plain TCP connections for the HTTP/1.1 engine, which does its own
 //     reading and writing.
+//   - An H2Pool shares HTTP/2 connections between exchanges: it reads and writes, and calls
+//     them with what arrives.
 //
 // Gateways of an account whose upstreams have the same Origin share a pool, so a change of any other
 // setting leaves their connections alone. Every attempt to connect resolves the name
@@ -25,8 +27,8 @@
 //
 // If an origin's connections are limited (Origin.MaxConns, Config.MaxConns), each
 // connection holds a slot of an H1Pool. A Pool takes its slots from an H1Pool too: for
-// scheme http from the one that the engine uses, so that both together keep to the
-// limit. Requests that find no free slot wait in a FIFO queue. H1Pool and waitQueue
+// scheme http from the one that the engine uses, and for the others from one that lends them
+// to the H2Pool as well. So all together keep to the limit. Requests that find no free slot wait in a FIFO queue. H1Pool and waitQueue
 // draw the states of a slot and of a waiter.
 //
 // # Why not httputil.ReverseProxy

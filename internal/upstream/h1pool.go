@@ -54,7 +54,9 @@ type H1Pool struct {
 	shards []shard // a power of two
 	queue  waitQueue
 
-	sharedBy atomic.Pointer[Pool] // the Pool whose connections also hold slots of this pool, or nil
+	// Those whose connections also hold slots of this pool, or nil.
+	sharedBy    atomic.Pointer[Pool]
+	multiplexed atomic.Pointer[H2Pool]
 }
 
 // newH1Pool returns a pool of o. port is the port to use if o.Host has none.

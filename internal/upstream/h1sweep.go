@@ -102,6 +102,7 @@ func (p *Pools) sweep() {
 		}
 		return true
 	})
+	p.sweepMultiplexed(now)
 	// A transport's connection becomes idle unnoticed if the request that it was dialed
 	// for has been served by another one.
 	p.pools.Range(func(_, value any) bool {

@@ -117,9 +117,13 @@ func (l *limiter) yieldIdle() {
 // kept.
 func (l *limiter) inUse() bool { return l != nil && l.own != nil && l.own.open.Load() > 0 }
 
-// reclaimIdle closes the idle connections of the Pool that takes slots from p, if any.
+// reclaimIdle closes the idle connections of the Pool and the H2Pool that take slots from p,
+// if any.
 func (p *H1Pool) reclaimIdle() {
 	if pool := p.sharedBy.Load(); pool != nil {
+		pool.closeIdle()
+	}
+	if pool := p.multiplexed.Load(); pool != nil {
 		pool.closeIdle()
 	}
 }

@@ -86,6 +86,7 @@ type Pools struct {
 	pools  sync.Map // Origin to *Pool
 	budget budget
 	h1State
+	h2State h2State
 
 	making sync.Mutex // held to add or remove a pool
 }
@@ -102,6 +103,7 @@ func NewPools(cfg Config) (*Pools, error) {
 	setDefault(&cfg.MaxConnAge, 5*time.Minute)
 	p := &Pools{cfg: cfg, budget: budget{max: int64(cfg.MaxDescriptors)}}
 	p.h1State.init()
+	p.h2State.start = time.Now()
 	return p, nil
 }
 
@@ -169,6 +171,12 @@ func (p *Pools) drainPreviousOrigin(by Origin) {
 		}
 		return true
 	})
+	p.h2State.pools.Range(func(key, value any) bool {
+		if o := key.(Origin); o.Gateway == by.Gateway && o != by {
+			p.forgetMultiplexed(value.(*H2Pool))
+		}
+		return true
+	})
 	p.pools.Range(func(key, value any) bool {
 		if o := key.(Origin); o.Gateway == by.Gateway && o != by {
 			p.pools.Delete(key)
@@ -182,6 +190,7 @@ func (p *Pools) drainPreviousOrigin(by Origin) {
 // connections close when they end or when they have been idle for too long.
 func (p *Pools) Close() {
 	p.closePlain()
+	p.closeMultiplexed()
 	p.pools.Range(func(_, value any) bool {
 		value.(*Pool).closeIdle()
 		return true

@@ -11,6 +11,7 @@ import (
 	"github.com/keygate/keygate/internal/accesslog"
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/http1"
+	"github.com/keygate/keygate/internal/http2"
 	"github.com/keygate/keygate/internal/netguard"
 )
 
@@ -89,13 +90,22 @@ func (e streamError) Error() string { return "HTTP/2 stream error" }
 
 // reasonOfResponse returns the reason of a failure to read a response.
 func reasonOfResponse(err error) accesslog.Reason {
-	var stream streamError
+	var (
+		stream    streamError
+		reset     *ResetError
+		malformed http2.MalformedError
+		broken    *http2.ConnError
+	)
 	switch {
 	case errors.Is(err, http1.ErrHead):
 		return accesslog.ResponseTooLarge
 	case errors.Is(err, http1.ErrSyntax), errors.Is(err, http1.ErrVersion), errors.Is(err, http1.ErrChunk):
 		return accesslog.MalformedResponse
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
+		return accesslog.ClosedEarly
+	case errors.As(err, &reset) && reset.Local, errors.As(err, &malformed), errors.As(err, &broken):
+		return accesslog.MalformedResponse
+	case reset != nil, errors.Is(err, errSilent), errors.Is(err, errSendTimeout):
 		return accesslog.ClosedEarly
 	case errors.As(err, &stream) && (stream.Cause == nil || stream.Cause.Error() == "received from peer"):
 		return accesslog.ClosedEarly
