@@ -158,8 +158,8 @@ func (c *conn) begin(x *exchange) {
 	}
 }
 
-// takeInterim relays a 1xx response.
-func (x *exchange) takeInterim(head []byte, r *http1.Response) error {
+// TakeInterim relays a 1xx response.
+func (x *exchange) TakeInterim(head []byte, r *http1.Response) error {
 	if x.response.oldClient {
 		return nil
 	}
@@ -177,8 +177,8 @@ func (x *exchange) takeInterim(head []byte, r *http1.Response) error {
 	return x.c.deliver(&out)
 }
 
-// takeHead edits the final head. It is sent with the data or end that follows.
-func (x *exchange) takeHead(head []byte, r *http1.Response, body http1.Framing) error {
+// TakeHead edits the final head. It is sent with the data or end that follows.
+func (x *exchange) TakeHead(head []byte, r *http1.Response, body http1.Framing) error {
 	x.MarkResponse(r.Status)
 	if r.Status == 101 {
 		return x.response.switched(head, r)
@@ -187,8 +187,8 @@ func (x *exchange) takeHead(head []byte, r *http1.Response, body http1.Framing) 
 	return nil
 }
 
-// takeData sends data of the response's body to the client, after its head.
-func (x *exchange) takeData(buf []byte, from, to int) error {
+// TakeData sends data of the response's body to the client, after its head.
+func (x *exchange) TakeData(buf []byte, from, to int) error {
 	x.responded = true
 	out := x.response.data(buf, from, to)
 	if err := x.deliver(&out); err != nil || x.trip.reader.phase == readTunnel {
@@ -203,8 +203,8 @@ func (x *exchange) takeData(buf []byte, from, to int) error {
 	return nil
 }
 
-// takeEnd sends the end of the response to the client.
-func (x *exchange) takeEnd(buf []byte, from, to int, section []byte, trailers []http1.Field) error {
+// TakeEnd sends the end of the response to the client.
+func (x *exchange) TakeEnd(buf []byte, from, to int, section []byte, trailers []http1.Field) error {
 	out := x.response.end(buf, from, to, section, trailers)
 	return x.c.deliver(&out)
 }
@@ -219,11 +219,11 @@ func (x *exchange) deliver(out *relayed) error {
 	return x.c.deliver(out)
 }
 
-// canSplice reports whether splice works, which needs two plain sockets.
-func (x *exchange) canSplice() bool { return x.c.pump }
+// CanSplice reports whether Splice works, which needs two plain sockets.
+func (x *exchange) CanSplice() bool { return x.c.pump }
 
-// splice moves data of the response from the upstream's socket to the client's.
-func (x *exchange) splice(from *io.LimitedReader) (int64, error) {
+// Splice moves data of the response from the upstream's socket to the client's.
+func (x *exchange) Splice(from *io.LimitedReader) (int64, error) {
 	x.c.writing.enter(phaseWriting, x.c.engine.clock.in(stallTime))
 	n, err := x.c.engine.move(x.c.tcp, from)
 	x.c.writing.enter(phaseNone, 0)

@@ -41,7 +41,7 @@ func (c *conn) forward(x *exchange) step {
 		req: &x.req, buf: x.head, verdict: &x.Verdict, origin: o,
 		trusted: c.info.Trusted, upgrade: x.mode == modeUpgrade,
 		hop: proxy.Hop{
-			Verdict: &x.Verdict, RequestID: x.RequestID(), Client: c.client.Peer, TLS: c.info.TLS, Via: c.engine.cfg.Via,
+			Verdict: &x.Verdict, RequestID: x.RequestID(), Client: c.client.Peer, TLS: c.info.TLS, Major: 1, Minor: x.req.Minor, Via: c.engine.cfg.Via,
 		},
 	}
 	if c.engine.cfg.Tracer != nil {

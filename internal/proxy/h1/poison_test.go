@@ -91,7 +91,7 @@ func poison(t *testing.T, x *exchange) {
 			switch v.Type() {
 			case reflect.TypeFor[error]():
 				v.Set(reflect.ValueOf(errors.New("poison")))
-			case reflect.TypeFor[receiver]():
+			case reflect.TypeFor[Receiver]():
 				v.Set(reflect.ValueOf(&relay{}))
 			case reflect.TypeFor[admit.Header]():
 				v.Set(reflect.ValueOf(&exchange{}))

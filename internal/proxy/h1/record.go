@@ -35,12 +35,4 @@ func (x *exchange) emitNoResponse(why cut) step {
 }
 
 // appendTraceparent appends the traceparent field for the upstream.
-func (x *exchange) appendTraceparent(dst []byte) []byte {
-	before := len(dst)
-	dst = append(dst, "Traceparent: "...)
-	start := len(dst)
-	if dst = x.AppendTraceparent(dst); len(dst) == start {
-		return dst[:before]
-	}
-	return append(dst, "\r\n"...)
-}
+func (x *exchange) appendTraceparent(dst []byte) []byte { return AppendTraceparent(dst, &x.Exchange) }

@@ -26,14 +26,14 @@ func (r *relay) deliver(o relayed) error {
 	return nil
 }
 
-func (r *relay) takeInterim(head []byte, resp *http1.Response) error {
+func (r *relay) TakeInterim(head []byte, resp *http1.Response) error {
 	if r.w.oldClient {
 		return nil
 	}
 	return r.deliver(relayed{head: r.w.interim(head, resp)})
 }
 
-func (r *relay) takeHead(head []byte, resp *http1.Response, body http1.Framing) error {
+func (r *relay) TakeHead(head []byte, resp *http1.Response, body http1.Framing) error {
 	if resp.Status == 101 {
 		return r.w.switched(head, resp)
 	}
@@ -41,15 +41,15 @@ func (r *relay) takeHead(head []byte, resp *http1.Response, body http1.Framing) 
 	return nil
 }
 
-func (r *relay) takeData(buf []byte, from, to int) error { return r.deliver(r.w.data(buf, from, to)) }
+func (r *relay) TakeData(buf []byte, from, to int) error { return r.deliver(r.w.data(buf, from, to)) }
 
-func (r *relay) takeEnd(buf []byte, from, to int, section []byte, trailers []http1.Field) error {
+func (r *relay) TakeEnd(buf []byte, from, to int, section []byte, trailers []http1.Field) error {
 	return r.deliver(r.w.end(buf, from, to, section, trailers))
 }
 
-func (r *relay) canSplice() bool { return false }
+func (r *relay) CanSplice() bool { return false }
 
-func (r *relay) splice(*io.LimitedReader) (int64, error) { panic("not reached") }
+func (r *relay) Splice(*io.LimitedReader) (int64, error) { panic("not reached") }
 
 // relayedBy feeds an upstream's bytes to r piece by piece and returns what the client reads:
 // the heads, the data of the body, the trailers, and how it ended.

@@ -86,7 +86,7 @@ func appendCookie(dst, name, value []byte) []byte {
 // appendOwn appends the fields that the gateway adds, and those that frame the body.
 func (w *requestWriter) appendOwn(dst []byte, kept proxy.Fields) []byte {
 	hop := &w.hop
-	hop.Major, hop.Minor, hop.Authority = 1, w.req.Minor, proxy.Text(w.authority())
+	hop.Authority = proxy.Text(w.authority())
 	hop.HasForwardedHost, hop.HasForwardedProto = kept.Has(http1.XForwardedHost), kept.Has(http1.XForwardedProto)
 	if w.trusted {
 		hop.ForwardedFor = proxy.Text(appendValues(nil, w.buf, w.req.Fields(), http1.XForwardedFor))

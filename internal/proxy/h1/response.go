@@ -10,27 +10,27 @@ import (
 // errNoResponse reports an upstream that closed the connection instead of responding.
 var errNoResponse = fmt.Errorf("the upstream closed the connection without a response: %w", io.EOF)
 
-// receiver takes a response from a roundTrip: interim heads, the final head, data, and then
+// Receiver takes a response from a roundTrip: interim heads, the final head, data, and then
 // the end, unless the round trip fails. Heads are valid only during the call. An error of
-// takeInterim, takeData or takeEnd means that the client cannot be reached; the round trip
+// TakeInterim, TakeData or TakeEnd means that the client cannot be reached; the round trip
 // then fails with that error.
-type receiver interface {
-	// takeInterim takes the head of a 1xx response other than 101.
-	takeInterim(head []byte, r *http1.Response) error
-	// takeHead takes the final head, or that of a 101. A call of takeData, perhaps with no
-	// data, or of takeEnd follows at once. An error means that the response cannot be
+type Receiver interface {
+	// TakeInterim takes the head of a 1xx response other than 101.
+	TakeInterim(head []byte, r *http1.Response) error
+	// TakeHead takes the final head, or that of a 101. A call of TakeData, perhaps with no
+	// data, or of TakeEnd follows at once. An error means that the response cannot be
 	// relayed.
-	takeHead(head []byte, r *http1.Response, body http1.Framing) error
-	// takeData takes the data buf[from:to] of the body. The receiver may use 20 bytes
+	TakeHead(head []byte, r *http1.Response, body http1.Framing) error
+	// TakeData takes the data buf[from:to] of the body. The receiver may use 20 bytes
 	// before it and tailRoom after it, and front bytes before it if a head has just been
 	// taken.
-	takeData(buf []byte, from, to int) error
-	// takeEnd takes the last data and the trailers. By then, the connection to the upstream
+	TakeData(buf []byte, from, to int) error
+	// TakeEnd takes the last data and the trailers. By then, the connection to the upstream
 	// may serve another request.
-	takeEnd(buf []byte, from, to int, section []byte, trailers []http1.Field) error
-	// canSplice reports whether splice works, which moves data from the upstream's socket.
-	canSplice() bool
-	splice(from *io.LimitedReader) (n int64, err error)
+	TakeEnd(buf []byte, from, to int, section []byte, trailers []http1.Field) error
+	// CanSplice reports whether Splice works, which moves data from the upstream's socket.
+	CanSplice() bool
+	Splice(from *io.LimitedReader) (n int64, err error)
 }
 
 // readerPhase is the part of a response that a responseReader is reading.
@@ -57,7 +57,7 @@ type readerState struct {
 	phase  readerPhase
 	extra  bool // the upstream sent more than its response
 	lost   bool // the error of step is the receiver's: the client cannot be reached
-	// The last data, for takeEnd.
+	// The last data, for TakeEnd.
 	buf      []byte
 	from, to int
 }
@@ -77,7 +77,7 @@ func (r *responseReader) reusable() bool {
 
 // step takes bytes that the upstream sent, buf[start:end]. next is start if a head is
 // incomplete, and otherwise the index of the first byte that was not used.
-func (r *responseReader) step(buf []byte, start, end int, to receiver) (next int, err error) {
+func (r *responseReader) step(buf []byte, start, end int, to Receiver) (next int, err error) {
 	for r.phase == readHead {
 		done, err := r.parser.Parse(buf[start:end], &r.resp)
 		if err != nil || !done {
@@ -87,13 +87,13 @@ func (r *responseReader) step(buf []byte, start, end int, to receiver) (next int
 		start += r.resp.End
 		switch status := r.resp.Status; {
 		case status == 101:
-			if err := to.takeHead(head, &r.resp, http1.NoBody); err != nil {
+			if err := to.TakeHead(head, &r.resp, http1.NoBody); err != nil {
 				return start, err
 			}
 			r.phase = readTunnel
-			return start, r.receiver(to.takeData(buf, start, start))
+			return start, r.receiver(to.TakeData(buf, start, start))
 		case status < 200:
-			if err := r.receiver(to.takeInterim(head, &r.resp)); err != nil {
+			if err := r.receiver(to.TakeInterim(head, &r.resp)); err != nil {
 				return start, err
 			}
 			r.parser.Reset()
@@ -104,7 +104,7 @@ func (r *responseReader) step(buf []byte, start, end int, to receiver) (next int
 		}
 		framing := r.resp.Framing(r.isHead)
 		r.body.start(framing, r.resp.ContentLength())
-		if err := to.takeHead(head, &r.resp, framing); err != nil {
+		if err := to.TakeHead(head, &r.resp, framing); err != nil {
 			return start, err
 		}
 		r.phase = readBody
@@ -119,7 +119,7 @@ func (r *responseReader) step(buf []byte, start, end int, to receiver) (next int
 		r.buf, r.from, r.to = buf, p.from, p.to
 		return end, nil
 	}
-	return end, r.receiver(to.takeData(buf, p.from, p.to))
+	return end, r.receiver(to.TakeData(buf, p.from, p.to))
 }
 
 // receiver records that an error came from the receiver.
@@ -129,9 +129,9 @@ func (r *responseReader) receiver(err error) error {
 }
 
 // finish passes the end of a complete response to the receiver.
-func (r *responseReader) finish(to receiver) error {
+func (r *responseReader) finish(to Receiver) error {
 	section, trailers := r.body.trailerSection()
-	return to.takeEnd(r.buf, r.from, r.to, section, trailers)
+	return to.TakeEnd(r.buf, r.from, r.to, section, trailers)
 }
 
 // closed handles the end of the upstream's connection. pending is set if bytes of an

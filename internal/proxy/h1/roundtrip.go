@@ -37,7 +37,7 @@ type roundTrip struct {
 // tripState is the state of one request. reset zeroes it.
 type tripState struct {
 	conn *upstream.H1Conn
-	to   receiver
+	to   Receiver
 	out  []byte // the first bytes to send, in buf or in a larger slice
 	sent bool   // out was sent
 	got  bool   // a byte of a response has arrived
@@ -108,7 +108,7 @@ func (t *roundTrip) run() error {
 func (t *roundTrip) spliceBody() error {
 	body := &t.reader.body
 	t.splice = io.LimitedReader{R: t.conn.NetConn(), N: body.left - spliceKeep}
-	n, err := t.to.splice(&t.splice)
+	n, err := t.to.Splice(&t.splice)
 	body.left -= n
 	body.moved += n
 	if err != nil {
@@ -125,7 +125,7 @@ func (t *roundTrip) spliceBody() error {
 // canSplice reports whether the rest of the body can go from socket to socket.
 func (t *roundTrip) canSplice() bool {
 	body := &t.reader.body
-	return body.in == http1.ByLength && body.left >= spliceFrom+spliceKeep && t.to.canSplice()
+	return body.in == http1.ByLength && body.left >= spliceFrom+spliceKeep && t.to.CanSplice()
 }
 
 // readable is called once at the start, when it sends the request, and then each time the

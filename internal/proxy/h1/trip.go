@@ -1,0 +1,224 @@
+package h1
+
+import (
+	"net/url"
+	"strconv"
+
+	"github.com/keygate/keygate/internal/http1"
+	"github.com/keygate/keygate/internal/proxy"
+	"github.com/keygate/keygate/internal/snapshot"
+	"github.com/keygate/keygate/internal/upstream"
+)
+
+// Trips makes the Trips of an engine for another version of HTTP, which share their memory.
+// It is safe for concurrent use.
+type Trips struct {
+	upstreams *upstream.Pools
+	pools     pools
+}
+
+// NewTrips returns a Trips for plain HTTP/1.1 upstreams.
+func NewTrips(p *upstream.Pools) *Trips { return &Trips{upstreams: p} }
+
+// Origin is what forwarding to one upstream_url needs, computed once.
+type Origin struct{ origin *origin }
+
+// Origin returns the origin of a gateway's upstream, whose scheme is http. The error is the
+// response to the client.
+func (t *Trips) Origin(g *snapshot.Gateway) (Origin, error) {
+	o, err := newOrigin(t.upstreams, g)
+	return Origin{o}, err
+}
+
+// Base returns the upstream_url. A gateway with another one has another origin. It is nil for
+// the zero Origin.
+func (o Origin) Base() *url.URL {
+	if o.origin == nil {
+		return nil
+	}
+	return o.origin.base
+}
+
+// Pool returns the connections.
+func (o Origin) Pool() *upstream.H1Pool { return o.origin.pool }
+
+// Trip is the upstream half of an exchange whose client's half belongs to another engine: it
+// writes the request for a plain HTTP/1.1 upstream and reads the response.
+//
+//	Write, AppendBody…, EndBody   the request, as far as it is known
+//	SetConn                       a connection of Origin.Pool
+//	Send                          sends what was written, if more of the body is to come; Run
+//	                              does so otherwise
+//	Run                           reads the response for a Receiver, to the end of its body
+//	Release or Discard            what becomes of the connection
+//	Finish                        the end of the response, for the Receiver
+//
+// A Trip serves one request after another, with Reset between them.
+type Trip struct {
+	trip   roundTrip
+	writer requestWriter
+	body   encoder
+}
+
+// NewTrip returns a Trip.
+func (t *Trips) NewTrip() *Trip {
+	r := &Trip{}
+	r.trip.pools = &t.pools
+	r.trip.init()
+	return r
+}
+
+// Reset clears all state of a request.
+func (t *Trip) Reset() {
+	t.trip.reset()
+	t.writer = requestWriter{}
+	t.body.start(encoderState{})
+}
+
+// TripRequest is a request for a Trip.
+type TripRequest struct {
+	Head   *http1.Request
+	Text   []byte // what the spans of Head refer to
+	Origin Origin
+	// Hop describes the request, except for the fields that come from Head.
+	Hop proxy.Hop
+	// Trusted is set if a trusted proxy sent the request.
+	Trusted bool
+	// Trace appends the traceparent field in place of the client's. Nil forwards the client's.
+	Trace func(dst []byte) []byte
+}
+
+// Write writes the head. A body without a length will be chunked.
+func (t *Trip) Write(r *TripRequest) {
+	t.writer = requestWriter{
+		req: r.Head, buf: r.Text, verdict: r.Hop.Verdict, origin: r.Origin.origin, hop: r.Hop, trusted: r.Trusted, trace: r.Trace,
+	}
+	t.body.start(encoderState{chunked: r.Head.Chunked(), trailers: true, withheld: r.Hop.Verdict.Gateway.Withheld})
+	t.trip.out = t.writer.append(t.trip.buffer().data[:0])
+}
+
+// AppendBody appends data of the body to what will be sent.
+func (t *Trip) AppendBody(data []byte) { t.trip.out = t.appendData(t.trip.out, data) }
+
+// EndBody appends the end of the body with its trailers, which are spans of text.
+func (t *Trip) EndBody(text []byte, trailers []http1.Field) {
+	t.trip.out = append(t.trip.out, t.body.finish(text, trailers)...)
+}
+
+// appendData appends data as it is framed for the upstream.
+func (t *Trip) appendData(dst, data []byte) []byte {
+	if !t.body.chunked || len(data) == 0 {
+		return append(dst, data...)
+	}
+	dst = append(strconv.AppendInt(dst, int64(len(data)), 16), "\r\n"...)
+	return append(append(dst, data...), "\r\n"...)
+}
+
+// SetConn sets the connection to use.
+func (t *Trip) SetConn(c *upstream.H1Conn) { t.trip.conn = c }
+
+// Send sends what was written so far. An error is not the end: the upstream may have
+// responded before it closed the connection.
+func (t *Trip) Send() error {
+	t.trip.sent = true
+	_, err := t.trip.conn.NetConn().Write(t.trip.out)
+	t.trip.dropBuffer()
+	return err
+}
+
+// SendData sends more data of the body. Another goroutine may call it while Run runs. room is
+// memory for it; the result has what was made of it.
+func (t *Trip) SendData(conn *upstream.H1Conn, room, data []byte) ([]byte, error) {
+	room = t.appendData(room[:0], data)
+	_, err := conn.NetConn().Write(room)
+	return room, err
+}
+
+// SendEnd sends the end of the body, like SendData.
+func (t *Trip) SendEnd(conn *upstream.H1Conn, text []byte, trailers []http1.Field) error {
+	end := t.body.finish(text, trailers)
+	if len(end) == 0 {
+		return nil
+	}
+	_, err := conn.NetConn().Write(end)
+	return err
+}
+
+// Begin prepares for the response to a request, which isHead says is a HEAD request. sent is
+// set if Send was called.
+func (t *Trip) Begin(to Receiver, isHead, sent bool) {
+	out := t.trip.out
+	t.trip.restart(isHead)
+	t.trip.out, t.trip.sent, t.trip.to = out, sent, to
+}
+
+// Run sends what was written, unless Send did, and passes the response to the Receiver. It
+// returns when all of its body has arrived, which Finish passes on. Lost
+// tells whose error it is.
+func (t *Trip) Run() error { return t.trip.run() }
+
+// Lost reports whether Run failed because of the Receiver.
+func (t *Trip) Lost() bool { return t.trip.lost != nil }
+
+// Responding reports whether a byte of the response has arrived.
+func (t *Trip) Responding() bool { return t.trip.got }
+
+// Reusable reports whether the connection can serve another request after Run.
+func (t *Trip) Reusable() bool { return t.trip.reader.reusable() }
+
+// Status returns the status of the response, or 0 before its head.
+func (t *Trip) Status() int { return t.trip.reader.resp.Status }
+
+// Moved returns how many bytes of the response's body have arrived.
+func (t *Trip) Moved() int64 { return t.trip.reader.body.moved }
+
+// Finish passes the end of the response to the Receiver. The connection may serve another
+// request by then.
+func (t *Trip) Finish() error { return t.trip.finish() }
+
+// DropBuffer frees the buffer of a response that is not passed on.
+func (t *Trip) DropBuffer() { t.trip.dropBuffer() }
+
+// EachTrailer calls yield with each field of a response's trailers that may be forwarded
+// to the client.
+func EachTrailer(section []byte, trailers []http1.Field, yield func(name, value []byte)) {
+	for i := range trailers {
+		f := &trailers[i]
+		if name := f.Name.Of(section); mayTrail(name, f.ID, true, nil) {
+			yield(name, f.Value.Of(section))
+		}
+	}
+}
+
+// EachResponseField calls yield with each field of a response's head that is forwarded to
+// the client, whose response carries the fields of drop itself. kept is the set of those
+// that have a Name.
+func EachResponseField(head []byte, r *http1.Response, drop proxy.Fields, yield func(f *http1.Field)) (kept proxy.Fields) {
+	fields := r.Fields()
+	named := namesOf(head, fields, r.Named())
+	for i := range fields {
+		f := &fields[i]
+		if drop.Has(f.ID) || named.has(f) {
+			continue
+		}
+		kept |= 1 << f.ID
+		yield(f)
+	}
+	return kept
+}
+
+// Loops reports whether a Via field of a request names this instance.
+func Loops(text []byte, fields []http1.Field, instance string) bool {
+	return loops(text, fields, instance)
+}
+
+// AppendTraceparent appends the traceparent field of an exchange for the upstream.
+func AppendTraceparent(dst []byte, x *proxy.Exchange) []byte {
+	before := len(dst)
+	dst = append(dst, "Traceparent: "...)
+	start := len(dst)
+	if dst = x.AppendTraceparent(dst); len(dst) == start {
+		return dst[:before]
+	}
+	return append(dst, "\r\n"...)
+}

@@ -1,0 +1,168 @@
+package h2
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"net/netip"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/keygate/keygate/internal/proxy"
+	"github.com/keygate/keygate/internal/proxy/h1"
+	"github.com/keygate/keygate/internal/service"
+)
+
+// Config is the configuration of an Engine.
+type Config struct {
+	proxy.Config
+	// Forward serves an admitted request whose upstream does not speak plain HTTP/1.1, as an
+	// http.Handler would. It emits the access record of x. Required.
+	Forward func(w http.ResponseWriter, r *http.Request, x *proxy.Exchange)
+}
+
+// ConnInfo describes a connection as its listener accepted it.
+type ConnInfo struct {
+	// Client is the address of the peer, or the source address in the PROXY header of a
+	// trusted proxy.
+	Client netip.AddrPort
+	// Trusted is set if the peer is a trusted proxy, whose X-Forwarded-* fields are accepted.
+	Trusted bool
+}
+
+// Engine serves HTTP/2 connections. It is safe for concurrent use.
+type Engine struct {
+	cfg     Config
+	trips   *h1.Trips
+	streams sync.Pool // of *stream
+	buffers sync.Pool // of *[readSize]byte
+	clock   clock
+	sweeper service.Group
+	wake    chan struct{} // makes the sweeper visit all connections at once
+
+	draining atomic.Bool
+
+	mu    sync.Mutex
+	conns map[*conn]struct{}
+	idle  chan struct{} // closed when the last connection has ended; made by Shutdown
+}
+
+// New returns an Engine, which runs until Shutdown.
+func New(cfg Config) (*Engine, error) {
+	if err := cfg.SetDefaults(); err != nil {
+		return nil, err
+	}
+	if cfg.Forward == nil {
+		return nil, errors.New("h2: Forward is required")
+	}
+	e := &Engine{cfg: cfg, trips: h1.NewTrips(cfg.Pools), conns: map[*conn]struct{}{}, wake: make(chan struct{}, 1)}
+	e.clock.start()
+	return e, e.sweeper.Start(e.sweepAll)
+}
+
+// Via returns the pseudonym that the engine adds to Via.
+func (e *Engine) Via() string { return e.cfg.Via }
+
+// Connections returns the number of connections being served.
+func (e *Engine) Connections() int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return len(e.conns)
+}
+
+// ServeConn serves nc, whose client speaks HTTP/2, until it ends, then closes it and returns.
+// If it is a *tls.Conn, the caller has completed the handshake.
+func (e *Engine) ServeConn(nc net.Conn, info ConnInfo) {
+	c := newConn(e, nc, info)
+	if !e.add(c) {
+		_ = nc.Close()
+		return
+	}
+	defer e.remove(c)
+	c.serve()
+}
+
+// add counts a connection. It reports false if the engine is shutting down.
+func (e *Engine) add(c *conn) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.draining.Load() {
+		return false
+	}
+	e.conns[c] = struct{}{}
+	return true
+}
+
+func (e *Engine) remove(c *conn) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	delete(e.conns, c)
+	if len(e.conns) == 0 && e.idle != nil {
+		close(e.idle)
+		e.idle = nil
+	}
+}
+
+// each calls f with each connection.
+func (e *Engine) each(f func(*conn)) {
+	e.mu.Lock()
+	all := make([]*conn, 0, len(e.conns))
+	for c := range e.conns {
+		all = append(all, c)
+	}
+	e.mu.Unlock()
+	for _, c := range all {
+		f(c)
+	}
+}
+
+// Shutdown drains the engine. It asks every client to open no more streams, and returns when
+// all of them have ended. When ctx ends, it cuts off the rest, which is logged and is not an
+// error.
+func (e *Engine) Shutdown(ctx context.Context) error {
+	e.mu.Lock()
+	e.draining.Store(true)
+	idle := e.idle
+	if len(e.conns) > 0 && idle == nil {
+		idle = make(chan struct{})
+		e.idle = idle
+	}
+	e.mu.Unlock()
+	// The connections need the sweeper to the end. It never waits, so its own end has no bound.
+	defer func() { _ = e.sweeper.Stop(context.WithoutCancel(ctx)) }()
+	if idle == nil {
+		return nil
+	}
+	select {
+	case e.wake <- struct{}{}:
+	default:
+	}
+	select {
+	case <-idle:
+		return nil
+	case <-ctx.Done():
+	}
+	e.cfg.Log.Warn("shutdown cut off HTTP/2 connections", "connections", e.Connections())
+	again := time.NewTicker(tickTime)
+	defer again.Stop()
+	for {
+		e.each(func(c *conn) { c.end(cutShutdown) })
+		select {
+		case <-idle:
+			return nil
+		case <-again.C:
+		}
+	}
+}
+
+// recoverIn recovers from a panic in a goroutine of a connection, which ends only that
+// connection.
+func (c *conn) recoverIn(what string) {
+	if p := recover(); p != nil {
+		c.engine.cfg.Log.Error(what+" panicked", "panic", p, "stack", string(debug.Stack()))
+		c.end(cutClientClosed)
+	}
+}
