@@ -36,6 +36,10 @@ type input struct {
 // that, and nothing of it is kept after.
 func (c *Conn) Feed(now int64, b []byte) { c.now, c.in = now, b }
 
+// BetweenFrames reports whether the next byte begins a frame. The first byte of a frame makes
+// no event, so a driver may wait for it apart from the others.
+func (c *Conn) BetweenFrames() bool { return c.phase == phaseHeader && c.n == 0 }
+
 // Next stores the next event in ev and reports whether there was one. There is none if all
 // that was fed is consumed, or if the connection has ended: see Err.
 func (c *Conn) Next(ev *Event) bool {

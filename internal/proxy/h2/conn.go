@@ -135,9 +135,22 @@ func (c *conn) isBetween() bool {
 
 // feed takes bytes of the client. It reports false if the connection must end.
 func (c *conn) feed(b []byte) bool {
+	again := c.take(b)
+	for i, s := range c.begun {
+		c.begun[i] = nil
+		c.start(s)
+	}
+	c.begun = c.begun[:0]
+	c.flush()
+	return again
+}
+
+// take is feed without what follows the last event.
+func (c *conn) take(b []byte) bool {
 	e := c.engine
 	var ev http2.Event
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	for c.proto.Backlogged() && c.ended == notCut {
 		c.flushLocked()
 		if c.proto.Backlogged() && c.ended == notCut {
@@ -150,17 +163,7 @@ func (c *conn) feed(b []byte) bool {
 		c.event(&ev)
 	}
 	c.times.awaits(c.proto.AwaitsHead(), e.clock.now())
-	failed := c.proto.Err() != nil
-	again := !failed && c.ended == notCut
-	begun := c.begun
-	c.mu.Unlock()
-	for i, s := range begun {
-		c.begun[i] = nil
-		c.start(s)
-	}
-	c.begun = c.begun[:0]
-	c.flush()
-	return again
+	return c.proto.Err() == nil && c.ended == notCut
 }
 
 // event handles an event of the protocol. c.mu is held; it is released while a request is
@@ -228,6 +231,7 @@ func (c *conn) flushLocked() {
 		c.room.Broadcast()
 	}
 	c.flushing = false
+	c.room.Broadcast()
 }
 
 // write sends b in pieces. Only the flusher calls it.
@@ -255,18 +259,30 @@ func (c *conn) endLocked(why cut) {
 	if c.ended == notCut {
 		c.ended = why
 	}
-	for _, s := range c.streams {
-		s.cut(why)
-	}
+	c.cutStreams(why)
 	c.room.Broadcast()
 	_ = c.nc.SetDeadline(past)
+}
+
+// cutStreams cuts off all streams. c.mu is held.
+func (c *conn) cutStreams(why cut) {
+	for i := len(c.streams) - 1; i >= 0; i-- { // cut may remove the stream
+		c.streams[i].cut(why)
+	}
 }
 
 // linger lets the client read what was sent last, if it is still there: closing a connection
 // with unread bytes would reset it.
 func (c *conn) linger() {
-	c.work.Wait()
 	c.mu.Lock()
+	c.cutStreams(cutClientClosed)
+	c.mu.Unlock()
+	c.work.Wait()
+	c.flush()
+	c.mu.Lock()
+	for c.flushing && c.ended == notCut {
+		c.room.Wait()
+	}
 	failed := c.proto.Err() != nil && c.ended == notCut
 	c.mu.Unlock()
 	half, ok := c.nc.(interface{ CloseWrite() error })

@@ -41,7 +41,8 @@ type Engine struct {
 	buffers sync.Pool // of *[readSize]byte
 	clock   clock
 	sweeper service.Group
-	wake    chan struct{} // makes the sweeper visit all connections at once
+	flushes sync.WaitGroup // flushes that the sweeper has begun
+	wake    chan struct{}  // makes the sweeper visit all connections at once
 
 	draining atomic.Bool
 
@@ -132,7 +133,10 @@ func (e *Engine) Shutdown(ctx context.Context) error {
 	}
 	e.mu.Unlock()
 	// The connections need the sweeper to the end. It never waits, so its own end has no bound.
-	defer func() { _ = e.sweeper.Stop(context.WithoutCancel(ctx)) }()
+	defer func() {
+		_ = e.sweeper.Stop(context.WithoutCancel(ctx))
+		e.flushes.Wait()
+	}()
 	if idle == nil {
 		return nil
 	}

@@ -1,0 +1,159 @@
+package h2
+
+import (
+	"github.com/keygate/keygate/internal/http1"
+	"github.com/keygate/keygate/internal/proxy"
+	"github.com/keygate/keygate/internal/upstream"
+)
+
+// data takes a part of the request's body. conn.mu is held.
+func (s *stream) data(b []byte, end bool) {
+	c := s.conn
+	s.ended = s.ended || end
+	if s.discard {
+		s.discarded += len(b)
+		c.proto.Consumed(s.id, len(b))
+		if end || s.discarded > proxy.DrainBytes {
+			s.free()
+		}
+		return
+	}
+	if s.why != notCut || s.finished {
+		c.proto.Consumed(s.id, len(b))
+		return
+	}
+	s.received += int64(len(b))
+	s.readingAt = 0
+	if bound := s.bound(); bound > 0 && s.received > bound {
+		s.tooLarge = true
+		s.cutBody()
+		return
+	}
+	s.in = append(s.in, b...) // at most the window of the stream
+	s.wake.Broadcast()
+}
+
+// bound returns max_body_bytes, or 0.
+func (s *stream) bound() int64 {
+	if s.Verdict.Gateway == nil || s.Verdict.Gateway.Upstream.Base.Scheme != "http" { // Config.Forward counts for itself
+		return 0
+	}
+	return s.Verdict.Gateway.MaxBodyBytes
+}
+
+// cutBody ends a request whose body is too large. One that is not being forwarded yet is
+// refused by its own goroutine.
+func (s *stream) cutBody() {
+	if s.since != 0 {
+		s.cut(cutBody)
+	}
+	s.wake.Broadcast()
+}
+
+// takeTrailers takes the trailers of a request, which end it. conn.mu is held.
+func (s *stream) takeTrailers() {
+	c := s.conn
+	if s == nil || s.discard || s.finished || s.why != notCut {
+		if s != nil && s.discard {
+			s.free()
+		}
+		return
+	}
+	s.ended = true
+	s.readingAt = 0
+	if c.proto.ReadTrailers(&s.trailers) == nil {
+		s.tail = true
+	} else {
+		s.cut(cutReset) // malformed, or over the limits: the client knows
+	}
+	s.wake.Broadcast()
+}
+
+// takeBody makes out what has arrived of the body. conn.mu is held.
+func (s *stream) takeBody() {
+	s.in, s.out = s.out[:0], s.in
+	s.forwarded += int64(len(s.out))
+	if len(s.out) > 0 {
+		s.conn.proto.Consumed(s.id, len(s.out))
+	}
+}
+
+// upload forwards the body while the response is awaited and relayed.
+func (s *stream) upload(up *upstream.H1Conn) {
+	c := s.conn
+	defer c.work.Done()
+	complete := false
+	defer func() {
+		if p := recover(); p != nil {
+			c.engine.cfg.Log.Error("upload panicked", "request_id", s.RequestID(), "panic", p)
+			c.mu.Lock()
+			s.cut(cutPanicked)
+			c.mu.Unlock()
+		}
+		s.uploadEnded(complete)
+	}()
+	for {
+		last, ok := s.nextPart()
+		if !ok {
+			return
+		}
+		if len(s.out) > 0 {
+			var err error
+			if s.room, err = s.trip.SendData(up, s.room, s.out); err != nil {
+				return // the response, or the lack of one, decides what follows
+			}
+		}
+		if last {
+			text, fields := s.trailerFields()
+			complete = s.trip.SendEnd(up, text, fields) == nil
+			return
+		}
+		c.mu.Lock()
+		if n := len(s.out); n > 0 {
+			s.forwarded += int64(n)
+			s.uploadedAt = c.engine.clock.now()
+			c.proto.Consumed(s.id, n)
+		}
+		c.mu.Unlock()
+		c.flush()
+	}
+}
+
+// nextPart waits for a part of the body, which is then in out. last is set if it is the last
+// one. ok is false if the upload must end.
+func (s *stream) nextPart() (last, ok bool) {
+	c := s.conn
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for len(s.in) == 0 && !s.ended && s.why == notCut && s.discarded >= 0 {
+		if s.readingAt == 0 && (!s.expects || s.received > 0) {
+			s.readingAt = c.engine.clock.now()
+		}
+		s.wake.Wait()
+	}
+	s.readingAt = 0
+	if s.why != notCut || s.discarded < 0 {
+		return false, false
+	}
+	s.in, s.out = s.out[:0], s.in
+	if s.ended {
+		s.ending = true
+		s.forwarded += int64(len(s.out))
+		c.proto.Consumed(s.id, len(s.out))
+	}
+	return s.ended, true
+}
+
+// uploadEnded records that no goroutine forwards the body.
+func (s *stream) uploadEnded(complete bool) {
+	c := s.conn
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s.uploading, s.uploaded = false, complete
+	s.wake.Broadcast()
+}
+
+// isEmpty reports whether the head of a response says that no data follows.
+func isEmpty(r *http1.Response, body http1.Framing) bool {
+	return body == http1.NoBody || body == http1.ByLength && r.ContentLength() == 0
+}

@@ -1,0 +1,399 @@
+package h2
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"net/textproto"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/keygate/keygate/internal/http1"
+	"github.com/keygate/keygate/internal/http2"
+)
+
+// bridge serves an admitted request whose upstream does not speak plain HTTP/1.1 through
+// Config.Forward, which emits the record.
+func (s *stream) bridge() error {
+	c := s.conn
+	ctx, done := s.context()
+	defer done()
+	c.mu.Lock()
+	if s.why != notCut {
+		c.mu.Unlock()
+		return errCut
+	}
+	x := s.HandOver()
+	c.mu.Unlock()
+	w := &writer{stream: s, header: make(http.Header)}
+	w.body.stream = s
+	r := s.httpRequest(w).WithContext(ctx)
+	w.body.request = r
+	aborted := w.call(func() { c.engine.cfg.Forward(w, r, x) })
+	w.body.stop()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if aborted || w.finish() != nil {
+		s.reset(http2.InternalError)
+	}
+	s.finished = true
+	return nil
+}
+
+// httpRequest returns the request as a net/http server would pass it to a handler.
+func (s *stream) httpRequest(w *writer) *http.Request {
+	h := &s.req
+	r := &http.Request{
+		Method:     string(h.Method.Of(h.Text)),
+		RequestURI: string(h.Target.Of(h.Text)),
+		Proto:      "HTTP/2.0",
+		ProtoMajor: 2,
+		Header:     make(http.Header, len(h.Fields())),
+		Body:       http.NoBody,
+		RemoteAddr: s.conn.info.Client.String(),
+	}
+	if s.conn.tls != nil {
+		state := s.conn.tls.ConnectionState()
+		r.TLS = &state
+	}
+	target, err := url.ParseRequestURI(r.RequestURI)
+	if err != nil { // net/url is stricter than the contract
+		target = &url.URL{Opaque: r.RequestURI}
+	}
+	r.URL = target
+	for _, field := range h.Fields() {
+		value := string(field.Value.Of(h.Text))
+		switch field.ID {
+		case http1.Host:
+			r.Host = value
+		case http1.Trailer:
+			http1.EachElement(field.Value.Of(h.Text), func(name []byte) bool {
+				if r.Trailer == nil {
+					r.Trailer = make(http.Header)
+				}
+				r.Trailer[textproto.CanonicalMIMEHeaderKey(string(name))] = nil
+				return true
+			})
+		default:
+			name := textproto.CanonicalMIMEHeaderKey(string(field.Name.Of(h.Text)))
+			r.Header[name] = append(r.Header[name], value)
+		}
+	}
+	if s.hasBody {
+		r.Body, r.ContentLength = &w.body, h.ContentLength()
+	}
+	return r
+}
+
+// errStopped is the error of reading a request's body after its exchange, or after a read
+// deadline.
+var errStopped = errors.New("h2: the body is not read any more")
+
+// bodyReader is the body of a bridged request.
+type bodyReader struct {
+	stream  *stream
+	request *http.Request
+	stopped bool // conn.mu
+	timer   *time.Timer
+}
+
+// Read implements io.Reader.
+func (b *bodyReader) Read(p []byte) (int, error) {
+	s := b.stream
+	c := s.conn
+	c.mu.Lock()
+	for len(s.in) == 0 && !s.ended && s.why == notCut && !b.stopped {
+		s.wake.Wait()
+	}
+	switch {
+	case b.stopped:
+		c.mu.Unlock()
+		return 0, errStopped
+	case s.why != notCut:
+		c.mu.Unlock()
+		return 0, errCut
+	case len(s.in) == 0:
+		b.trailers()
+		c.mu.Unlock()
+		return 0, io.EOF
+	}
+	n := copy(p, s.in)
+	s.in = s.in[:copy(s.in, s.in[n:])]
+	c.proto.Consumed(s.id, n)
+	c.mu.Unlock()
+	c.flush()
+	return n, nil
+}
+
+// trailers adds the trailers to the request. conn.mu is held.
+func (b *bodyReader) trailers() {
+	text, fields := b.stream.trailerFields()
+	for _, f := range fields {
+		name := textproto.CanonicalMIMEHeaderKey(string(f.Name.Of(text)))
+		if b.request.Trailer == nil {
+			b.request.Trailer = make(http.Header)
+		}
+		b.request.Trailer[name] = append(b.request.Trailer[name], string(f.Value.Of(text)))
+	}
+}
+
+// Close does nothing: what is left of the body is discarded with the stream.
+func (b *bodyReader) Close() error { return nil }
+
+// stop makes reads fail, also one in progress.
+func (b *bodyReader) stop() {
+	c := b.stream.conn
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	b.stopLocked()
+}
+
+func (b *bodyReader) stopLocked() {
+	b.stopped = true
+	if b.timer != nil {
+		b.timer.Stop()
+	}
+	b.stream.wake.Broadcast()
+}
+
+// writer is an http.ResponseWriter for a stream. It supports what http.ResponseController
+// needs, except Hijack.
+type writer struct {
+	stream *stream
+	header http.Header
+	body   bodyReader
+	status int   // of the final head; 0 before WriteHeader
+	left   int64 // of a body with a length, or -1
+	over   bool  // the handler has returned: deadlines have no effect
+}
+
+// call runs forward and reports whether it aborted the request.
+func (w *writer) call(forward func()) (aborted bool) {
+	defer func() {
+		switch p := recover(); p {
+		case nil:
+		case http.ErrAbortHandler:
+			aborted = true
+		default:
+			panic(p)
+		}
+	}()
+	forward()
+	return false
+}
+
+// Header implements http.ResponseWriter.
+func (w *writer) Header() http.Header { return w.header }
+
+// WriteHeader implements http.ResponseWriter. It sends an interim response at once, and a
+// final head with what follows.
+func (w *writer) WriteHeader(status int) {
+	if w.status != 0 {
+		return
+	}
+	if status >= 200 {
+		w.status = status
+		return
+	}
+	c := w.stream.conn
+	c.mu.Lock()
+	if w.stream.beginHead(status) {
+		w.fields(func(name string) bool { return name == "Content-Length" })
+		c.proto.EndHead(false)
+	}
+	c.mu.Unlock()
+	c.flush()
+}
+
+// fields adds the fields of the header, except those that skip names. conn.mu is held.
+func (w *writer) fields(skip func(name string) bool) {
+	for name, values := range w.header {
+		if strings.HasPrefix(name, http.TrailerPrefix) || skip(name) || isHopField(name) {
+			continue
+		}
+		for _, value := range values {
+			w.stream.conn.proto.FieldString(name, value, false)
+		}
+	}
+}
+
+// isHopField reports whether HTTP/2 has no such field.
+func isHopField(name string) bool {
+	switch name {
+	case "Connection", "Transfer-Encoding", "Keep-Alive", "Upgrade", "Proxy-Connection":
+		return true
+	}
+	return false
+}
+
+// head sends the final head. conn.mu is held.
+func (w *writer) head(end bool) error {
+	s := w.stream
+	if w.status == 0 {
+		w.status = http.StatusOK
+	}
+	if s.headed {
+		return nil
+	}
+	w.left = -1
+	if values := w.header["Content-Length"]; len(values) == 1 {
+		if n, err := strconv.ParseUint(values[0], 10, 62); err == nil {
+			w.left = int64(n)
+		}
+	}
+	if s.why != notCut || !s.beginHead(w.status) {
+		return errCut
+	}
+	announced := w.announced()
+	w.fields(func(name string) bool { return announced[name] })
+	if _, given := w.header["Date"]; !given {
+		s.conn.proto.Field([]byte("date"), *s.conn.engine.clock.date.Load(), false)
+	}
+	s.conn.proto.EndHead(end)
+	s.headed = true
+	return nil
+}
+
+// announced returns the names of the announced trailers.
+func (w *writer) announced() map[string]bool {
+	var names map[string]bool
+	for _, value := range w.header["Trailer"] {
+		for name := range strings.SplitSeq(value, ",") {
+			if names == nil {
+				names = map[string]bool{}
+			}
+			names[textproto.CanonicalMIMEHeaderKey(textproto.TrimString(name))] = true
+		}
+	}
+	return names
+}
+
+// Write implements http.ResponseWriter. It returns when the client's windows have let all of p
+// be sent.
+func (w *writer) Write(p []byte) (int, error) {
+	c := w.stream.conn
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := w.head(false); err != nil {
+		return 0, err
+	}
+	if w.bodiless() {
+		return 0, http.ErrBodyNotAllowed
+	}
+	if w.left >= 0 {
+		if int64(len(p)) > w.left {
+			return 0, http.ErrContentLength
+		}
+		w.left -= int64(len(p))
+	}
+	if err := w.stream.send(p, false); err != nil {
+		return 0, err
+	}
+	return len(p), nil
+}
+
+// bodiless reports whether the response can have no body.
+func (w *writer) bodiless() bool {
+	return w.stream.ask.Method == http.MethodHead || w.status == http.StatusNoContent || w.status == http.StatusNotModified
+}
+
+// FlushError sends what was written.
+func (w *writer) FlushError() error {
+	c := w.stream.conn
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := w.head(false); err != nil {
+		return err
+	}
+	c.flushLocked()
+	if w.stream.why != notCut {
+		return errCut
+	}
+	return nil
+}
+
+// Flush is FlushError.
+func (w *writer) Flush() { _ = w.FlushError() }
+
+// EnableFullDuplex does nothing: every stream is full duplex.
+func (w *writer) EnableFullDuplex() error { return nil }
+
+// SetReadDeadline bounds reads of the request's body.
+func (w *writer) SetReadDeadline(t time.Time) error {
+	c := w.stream.conn
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	b := &w.body
+	if b.timer != nil {
+		b.timer.Stop()
+	}
+	switch {
+	case t.IsZero() || w.over:
+	case !t.After(time.Now()):
+		b.stopLocked()
+	default:
+		b.timer = time.AfterFunc(time.Until(t), b.stop)
+	}
+	return nil
+}
+
+// SetWriteDeadline ends writes. Only a time in the past has an effect: a write that makes no
+// progress is ended by the engine.
+func (w *writer) SetWriteDeadline(t time.Time) error {
+	c := w.stream.conn
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !t.IsZero() && !w.over && !t.After(time.Now()) {
+		w.stream.cut(cutStalled)
+	}
+	return nil
+}
+
+// finish sends the end of the response. conn.mu is held.
+func (w *writer) finish() error {
+	w.over = true
+	s := w.stream
+	proto := s.conn.proto
+	trailers := w.trailers()
+	end := len(trailers) == 0
+	if !s.headed {
+		if err := w.head(end); err != nil || end {
+			return err
+		}
+	}
+	if w.left > 0 && !w.bodiless() {
+		return io.ErrUnexpectedEOF
+	}
+	if end {
+		return s.send(nil, true)
+	}
+	if s.why != notCut || !proto.BeginHead(s.id) {
+		return errCut
+	}
+	for name, values := range trailers {
+		for _, value := range values {
+			proto.FieldString(name, value, false)
+		}
+	}
+	proto.EndHead(true)
+	return nil
+}
+
+// trailers returns the trailers: those that the head announced, and those with
+// http.TrailerPrefix.
+func (w *writer) trailers() http.Header {
+	out := make(http.Header)
+	for name := range w.announced() {
+		if values, ok := w.header[name]; ok {
+			out[name] = values
+		}
+	}
+	for name, values := range w.header {
+		if name, ok := strings.CutPrefix(name, http.TrailerPrefix); ok {
+			out[name] = values
+		}
+	}
+	return out
+}

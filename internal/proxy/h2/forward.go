@@ -1,0 +1,211 @@
+package h2
+
+import (
+	"time"
+
+	"github.com/keygate/keygate/internal/http1"
+	"github.com/keygate/keygate/internal/proxy"
+	"github.com/keygate/keygate/internal/proxy/h1"
+	"github.com/keygate/keygate/internal/upstream"
+)
+
+// forward exchanges the request with a plain HTTP/1.1 upstream.
+func (s *stream) forward() error {
+	c := s.conn
+	g := s.Verdict.Gateway
+	c.mu.Lock()
+	if c.origin.Base() != g.Upstream.Base {
+		o, err := c.engine.trips.Origin(g)
+		if err != nil {
+			c.mu.Unlock()
+			return err
+		}
+		c.origin = o
+	}
+	origin, hint := c.origin, c.hint
+	s.since = c.engine.clock.now()
+	s.whole = !s.hasBody || s.ended
+	s.uploadedAt = s.since
+	s.takeBody()
+	tooLarge := s.tooLarge
+	c.mu.Unlock()
+	if tooLarge {
+		return proxy.BodyTooLarge(g.MaxBodyBytes)
+	}
+	s.write(origin)
+	deadline := time.Now().Add(g.Upstream.Timeout)
+	up := origin.Pool().Take(hint)
+	if up == nil {
+		var err error
+		if up, err = s.acquire(func(d time.Time) (*upstream.H1Conn, error) {
+			ctx, done := s.context()
+			defer done()
+			return origin.Pool().Acquire(ctx, d, nil)
+		}, deadline); err != nil {
+			return err
+		}
+	}
+	err := s.exchange(up, deadline)
+	if err == nil || !s.mayRepeat(up) {
+		return s.settle(up, err)
+	}
+	s.leave()
+	up.Discard()
+	up, err = s.acquire(func(d time.Time) (*upstream.H1Conn, error) {
+		ctx, done := s.context()
+		defer done()
+		return origin.Pool().Connect(ctx, d)
+	}, deadline)
+	if err != nil {
+		return err
+	}
+	s.trip.Reset()
+	s.write(origin)
+	return s.settle(up, s.exchange(up, deadline))
+}
+
+// write writes the request, as far as it has arrived.
+func (s *stream) write(origin h1.Origin) {
+	e := s.conn.engine
+	r := h1.TripRequest{
+		Head: &s.req.Request, Text: s.req.Text, Origin: origin, Trusted: s.Client.Trusted,
+		Hop: proxy.Hop{
+			Verdict: &s.Verdict, RequestID: s.RequestID(), Client: s.Client.Peer, TLS: s.conn.tls != nil, Major: 2, Via: e.cfg.Via,
+		},
+	}
+	if e.cfg.Tracer != nil {
+		r.Trace = s.appendTraceparent
+	}
+	s.trip.Write(&r)
+	if len(s.out) > 0 {
+		s.trip.AppendBody(s.out)
+	}
+	if s.whole && s.hasBody {
+		text, fields := s.trailerFields()
+		s.trip.EndBody(text, fields)
+	}
+}
+
+func (s *stream) appendTraceparent(dst []byte) []byte { return h1.AppendTraceparent(dst, &s.Exchange) }
+
+// trailerFields returns the trailers of the request.
+func (s *stream) trailerFields() (text []byte, fields []http1.Field) {
+	if !s.tail {
+		return nil, nil
+	}
+	return s.trailers.Text, s.trailers.Fields()
+}
+
+// acquire gets a connection to the upstream.
+func (s *stream) acquire(get func(deadline time.Time) (*upstream.H1Conn, error), deadline time.Time) (*upstream.H1Conn, error) {
+	up, err := get(deadline)
+	if err != nil {
+		return nil, s.orCut(err)
+	}
+	s.conn.mu.Lock()
+	defer s.conn.mu.Unlock()
+	s.MarkSent()
+	return up, nil
+}
+
+// orCut returns errCut if the stream was cut, and otherwise err.
+func (s *stream) orCut(err error) error {
+	s.conn.mu.Lock()
+	defer s.conn.mu.Unlock()
+	if s.why != notCut {
+		return errCut
+	}
+	return err
+}
+
+// exchange sends the request and reads the response. The connection is the caller's.
+func (s *stream) exchange(up *upstream.H1Conn, deadline time.Time) error {
+	c := s.conn
+	c.mu.Lock()
+	if s.why != notCut {
+		c.mu.Unlock()
+		return errCut
+	}
+	s.up = up
+	s.deadline = c.engine.clock.at(deadline)
+	if s.expects {
+		s.continueAt = c.engine.clock.in(c.engine.cfg.Pools.ContinueTimeout())
+	}
+	s.uploading = !s.whole
+	c.mu.Unlock()
+	s.trip.SetConn(up)
+	s.trip.Begin(s, s.ask.Method == "HEAD", false)
+	if !s.whole {
+		if s.trip.Send() == nil {
+			c.work.Add(1)
+			go s.upload(up)
+		} else {
+			s.uploadEnded(false)
+		}
+	}
+	return s.trip.Run()
+}
+
+// mayRepeat reports whether a request that failed may be sent a second time.
+func (s *stream) mayRepeat(up *upstream.H1Conn) bool {
+	c := s.conn
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return s.why == notCut && up.Reused() && !s.trip.Responding() && !s.trip.Lost() && proxy.Retryable(s.ask.Method, s.hasBody)
+}
+
+// leave ends the use of the upstream's connection, so that no cut concerns it, and ends an
+// upload. It reports whether the connection is as it was: not cut, and the whole request sent.
+func (s *stream) leave() (intact bool) {
+	c := s.conn
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for s.uploading && s.ending && s.why == notCut {
+		s.wake.Wait() // the upstream has answered what it has got
+	}
+	if s.uploading && s.up != nil {
+		_ = s.up.NetConn().SetWriteDeadline(past)
+		s.finishUpload()
+		s.up = nil
+		return false
+	}
+	s.up = nil
+	return s.why == notCut && (s.whole || s.uploaded)
+}
+
+// finishUpload waits for the end of the goroutine that forwards the body. c.mu is held.
+func (s *stream) finishUpload() {
+	s.discarded = -1 // tells the upload to stop
+	s.wake.Broadcast()
+	for s.uploading {
+		s.wake.Wait()
+	}
+}
+
+// settle ends an exchange: the connection is released, the record emitted, and the rest of
+// the response sent.
+func (s *stream) settle(up *upstream.H1Conn, err error) error {
+	c := s.conn
+	if err == nil && s.tunneled() {
+		err = proxy.BadUpgrade()
+	}
+	intact := s.leave()
+	if err != nil {
+		if !s.trip.Lost() {
+			err = upstream.At(up.NetConn().RemoteAddr().String(), err)
+		}
+		up.Discard()
+		return err
+	}
+	if intact && s.trip.Reusable() {
+		up.Release()
+	} else {
+		up.Discard()
+	}
+	c.mu.Lock()
+	c.hint = up
+	c.mu.Unlock()
+	return s.trip.Finish()
+}
+
+func (s *stream) tunneled() bool { return s.trip.Status() == 101 }

@@ -1,0 +1,357 @@
+package h2
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"strconv"
+
+	"github.com/keygate/keygate/internal/accesslog"
+	"github.com/keygate/keygate/internal/fault"
+	"github.com/keygate/keygate/internal/http1"
+	"github.com/keygate/keygate/internal/http2"
+	"github.com/keygate/keygate/internal/proxy"
+	"github.com/keygate/keygate/internal/proxy/h1"
+)
+
+// TakeInterim implements h1.Receiver: it relays a 1xx response.
+func (s *stream) TakeInterim(head []byte, r *http1.Response) error {
+	defer s.conn.flush()
+	return s.interim(head, r)
+}
+
+func (s *stream) interim(head []byte, r *http1.Response) error {
+	c := s.conn
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s.continueAt = 0
+	if s.continued && r.Status == http.StatusContinue {
+		return nil // the client already has one
+	}
+	s.continued = s.continued || r.Status == http.StatusContinue
+	if s.why != notCut || !s.beginHead(r.Status) {
+		return errCut
+	}
+	h1.EachResponseField(head, r, proxy.ResponseDrop(r.Status, false), func(f *http1.Field) {
+		c.proto.Field(f.Name.Of(head), f.Value.Of(head), false)
+	})
+	c.proto.EndHead(false)
+	return nil
+}
+
+// beginHead begins the head of a response. It reports false if the client has reset the
+// stream. conn.mu is held.
+func (s *stream) beginHead(status int) bool {
+	proto := s.conn.proto
+	if !proto.BeginHead(s.id) {
+		return false
+	}
+	var room [3]byte
+	proto.Field([]byte(":status"), strconv.AppendInt(room[:0], int64(status), 10), false)
+	return true
+}
+
+// TakeHead implements h1.Receiver: it sends the final head with the data or the end that
+// follows.
+func (s *stream) TakeHead(head []byte, r *http1.Response, body http1.Framing) error {
+	if r.Status == http.StatusSwitchingProtocols {
+		return proxy.BadUpgrade()
+	}
+	c := s.conn
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s.MarkResponse(r.Status)
+	s.deadline, s.continueAt = 0, 0
+	if s.why != notCut {
+		return errCut
+	}
+	empty := isEmpty(r, body)
+	if empty {
+		s.emitForwarded(r.Status, 0)
+	}
+	if !s.beginHead(r.Status) {
+		return errCut
+	}
+	kept := h1.EachResponseField(head, r, proxy.ResponseDrop(r.Status, s.Verdict.AllowOrigin != ""), func(f *http1.Field) {
+		c.proto.Field(f.Name.Of(head), f.Value.Of(head), false)
+	})
+	if !kept.Has(http1.Date) {
+		c.proto.Field([]byte("date"), *c.engine.clock.date.Load(), false)
+	}
+	s.ownFields()
+	c.proto.EndHead(empty)
+	s.headed = true
+	s.finished = empty
+	return nil
+}
+
+// ownFields adds the fields that every response carries. conn.mu is held.
+func (s *stream) ownFields() {
+	proto := s.conn.proto
+	proto.FieldString("x-request-id", s.RequestID(), false)
+	if s.Verdict.Gateway == nil && s.Verdict.Code == "" {
+		return // there is no verdict
+	}
+	var scratch [256]byte
+	s.Verdict.EachField(scratch[:], func(name string, value []byte) {
+		proto.Field([]byte(name), value, false)
+	})
+}
+
+// TakeData implements h1.Receiver.
+func (s *stream) TakeData(buf []byte, from, to int) error {
+	c := s.conn
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s.streaming = true
+	err := s.send(buf[from:to], false)
+	c.flushLocked()
+	return err
+}
+
+// TakeEnd implements h1.Receiver.
+func (s *stream) TakeEnd(buf []byte, from, to int, section []byte, trailers []http1.Field) error {
+	c := s.conn
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if s.finished { // with the head
+		return nil
+	}
+	s.emitForwarded(s.trip.Status(), s.trip.Moved())
+	some := false
+	if s.req.WantsTrailers() {
+		h1.EachTrailer(section, trailers, func(_, _ []byte) { some = true })
+	}
+	if err := s.send(buf[from:to], !some); err != nil {
+		return err
+	}
+	if some {
+		if !c.proto.BeginHead(s.id) {
+			return errCut
+		}
+		h1.EachTrailer(section, trailers, func(name, value []byte) { c.proto.Field(name, value, false) })
+		c.proto.EndHead(true)
+	}
+	s.finished = true
+	return nil
+}
+
+// CanSplice implements h1.Receiver.
+func (s *stream) CanSplice() bool { return false }
+
+// Splice implements h1.Receiver.
+func (s *stream) Splice(*io.LimitedReader) (int64, error) { return 0, errors.ErrUnsupported }
+
+// send sends data of the response's body, as fast as the client accepts it. conn.mu is held,
+// and released while it waits.
+func (s *stream) send(b []byte, end bool) error {
+	c := s.conn
+	defer func() { s.writing.since = 0 }()
+	for {
+		if s.why != notCut || c.ended != notCut {
+			return errCut
+		}
+		if room := maxOut - c.proto.Pending(); room > 0 {
+			piece := b[:min(len(b), room)]
+			n, ok := c.proto.Data(s.id, piece, end && len(piece) == len(b))
+			if !ok {
+				return errCut
+			}
+			b = b[n:]
+			s.sent += int64(n)
+			s.progressed(n)
+			if len(b) == 0 {
+				return nil
+			}
+		}
+		if !c.flushing {
+			c.flushLocked()
+			if c.proto.Window(s.id) > 0 {
+				continue
+			}
+		}
+		if s.writing.since == 0 {
+			s.writing = progress{since: c.engine.clock.now()}
+		}
+		if s.why == notCut && c.ended == notCut {
+			s.await()
+		}
+	}
+}
+
+// await waits until more may be sent. conn.mu is held.
+func (s *stream) await() {
+	c := s.conn
+	if c.proto.Window(s.id) > 0 { // what others have appended must be sent first
+		c.room.Wait()
+		return
+	}
+	s.wake.Wait()
+}
+
+// progressed notes that the client has let n bytes be sent. conn.mu is held.
+func (s *stream) progressed(n int) {
+	if s.writing.since == 0 {
+		return
+	}
+	if s.writing.bytes += n; s.writing.bytes >= stallBytes {
+		s.writing = progress{since: s.conn.engine.clock.now()}
+	}
+}
+
+// emitForwarded emits the record of a request to which the upstream has responded. conn.mu is
+// held.
+func (s *stream) emitForwarded(status int, bytes int64) {
+	e := proxy.End{Result: accesslog.Forwarded, Status: status, BytesIn: s.forwarded, BytesOut: bytes}
+	if !s.streaming && !s.hasBody {
+		e.At = s.ResponseAt()
+	}
+	s.Emit(e)
+}
+
+// fail ends an exchange that failed. conn.mu is held.
+func (s *stream) fail(err error) {
+	why := s.why
+	switch {
+	case s.finished: // the record was emitted
+		s.free()
+		return
+	case s.headed:
+		if why == notCut && !s.trip.Lost() {
+			s.LogBrokenOff(err)
+		}
+		s.emitForwarded(s.trip.Status(), s.trip.Moved())
+		s.reset(codeOf(why))
+	case why == cutBody:
+		s.why = notCut
+		s.refuse(proxy.BodyTooLarge(s.Verdict.Gateway.MaxBodyBytes))
+		return
+	case why == cutTimeout:
+		s.why = notCut
+		s.refuse(proxy.TimedOut(err))
+		return
+	case why == cutPanicked:
+		s.why = notCut
+		s.refuse(proxy.Panicked())
+		return
+	case why != notCut:
+		s.EmitNoResponse(why == cutShutdown, s.forwarded)
+		s.reset(codeOf(why))
+	default:
+		s.refuse(public(err))
+		return
+	}
+	s.free()
+}
+
+// public returns the error for the client.
+func public(err error) error {
+	if fault.CodeOf(err) == fault.Internal {
+		var known *fault.Error
+		if !errors.As(err, &known) {
+			return proxy.Unreachable(err)
+		}
+	}
+	return err
+}
+
+// codeOf returns the code with which a stream is reset.
+func codeOf(why cut) http2.Code {
+	switch why {
+	case cutStalled, cutReset, cutClientClosed:
+		return http2.Cancel
+	default:
+		return http2.InternalError
+	}
+}
+
+// preflight responds to a CORS preflight. conn.mu is held.
+func (s *stream) preflight() {
+	s.Result = accesslog.Preflight
+	s.respond(http.StatusNoContent, nil)
+}
+
+// refuse responds with the error body of err, without waiting for the request's body, and
+// ends the stream, which is not the caller's any more. conn.mu is held.
+func (s *stream) refuse(err error) {
+	s.since = 0
+	status, body := s.Respond(err)
+	if !proxy.IsGRPC(s.contentType()) {
+		s.respond(status, body)
+		return
+	}
+	proto := s.conn.proto
+	s.emitOwn(status, 0)
+	if s.beginHead(http.StatusOK) {
+		proto.FieldString("content-type", "application/grpc", false)
+		proto.Field([]byte("date"), *s.conn.engine.clock.date.Load(), false)
+		proto.FieldString("grpc-status", strconv.Itoa(proxy.GRPCStatus(status)), false)
+		proto.FieldString("grpc-message", proxy.GRPCMessage(fault.MessageOf(err)), false)
+		s.ownFields()
+		proto.EndHead(true)
+	}
+	s.finished = true
+	s.dropBody()
+}
+
+// contentType returns the Content-Type of the request.
+func (s *stream) contentType() string {
+	value, _ := s.HeaderValue("content-type")
+	return value
+}
+
+// respond sends a response of the gateway itself. conn.mu is held.
+func (s *stream) respond(status int, body []byte) {
+	proto := s.conn.proto
+	if s.ask.Method == http.MethodHead {
+		s.emitOwn(status, 0)
+	} else {
+		s.emitOwn(status, len(body))
+	}
+	if s.beginHead(status) {
+		proto.Field([]byte("date"), *s.conn.engine.clock.date.Load(), false)
+		if body != nil {
+			proto.FieldString("content-type", "application/json", false)
+			proto.FieldString("content-length", strconv.Itoa(len(body)), false)
+		}
+		s.ownFields()
+		whole := len(body) == 0 || s.ask.Method == http.MethodHead
+		proto.EndHead(whole)
+		if !whole {
+			s.finishOwn(body)
+			return
+		}
+	}
+	s.finished = true
+	s.dropBody()
+}
+
+// finishOwn sends the body of a response of the gateway itself, or resets a stream whose
+// client has left no room for the few hundred bytes.
+func (s *stream) finishOwn(body []byte) {
+	if n, ok := s.conn.proto.Data(s.id, body, true); ok && n < len(body) {
+		s.reset(http2.EnhanceYourCalm)
+	}
+	s.finished = true
+	s.dropBody()
+}
+
+func (s *stream) emitOwn(status, bytes int) {
+	s.Emit(proxy.End{Result: s.Result, Status: status, BytesIn: s.forwarded, BytesOut: int64(bytes)})
+}
+
+// dropBody frees a stream that has its response. If the request's body is still arriving it
+// is discarded for a while first: some clients drop a response whose stream is reset, and
+// others do not end a refused body before the stream ends. conn.mu is held.
+func (s *stream) dropBody() {
+	if s.ended || !s.hasBody || s.expects || s.why != notCut || s.req.ContentLength() > proxy.DrainBytes {
+		s.free()
+		return
+	}
+	s.discard, s.discarded = true, 0
+	if n := len(s.in); n > 0 {
+		s.conn.proto.Consumed(s.id, n)
+		s.in = s.in[:0]
+	}
+	s.lingerTill = s.conn.engine.clock.in(lingerStream)
+}

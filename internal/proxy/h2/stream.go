@@ -1,0 +1,392 @@
+package h2
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/keygate/keygate/internal/admit"
+	"github.com/keygate/keygate/internal/http1"
+	"github.com/keygate/keygate/internal/http2"
+	"github.com/keygate/keygate/internal/proxy"
+	"github.com/keygate/keygate/internal/proxy/h1"
+	"github.com/keygate/keygate/internal/upstream"
+)
+
+// cut is why a stream, or a connection, was ended from outside.
+type cut uint8
+
+const (
+	notCut          cut = iota
+	cutTimeout          // the upstream did not respond in time
+	cutReset            // the client has reset the stream
+	cutClientClosed     // the client's connection has ended
+	cutStalled          // the client has neither sent nor accepted bytes in time
+	cutBody             // the request's body is too large
+	cutPanicked         // a goroutine of the stream panicked
+	cutShutdown         // the engine shuts down
+)
+
+// errPreflight says that the verdict is to respond to a CORS preflight.
+var errPreflight = errors.New("h2: a preflight")
+
+// errCut is the error of waits that a cut has ended.
+var errCut = errors.New("h2: the stream was ended")
+
+// stream is a request with its response. Streams are pooled: all state of one request is in
+// streamState, which is zeroed for the next.
+type stream struct {
+	streamState
+	trip     *h1.Trip
+	req      http2.Request
+	trailers http2.TrailerFields
+	wake     sync.Cond // its lock is conn.mu; signalled when something that the stream waits for has changed
+	in       []byte    // what has arrived of the request's body and was not forwarded
+	out      []byte    // the part of it that is being forwarded
+	room     []byte    // memory for SendData
+}
+
+// streamState is the state of one request. What is not said to belong to the goroutine of the
+// stream is used with conn.mu held.
+type streamState struct {
+	proxy.Exchange
+	conn  *conn
+	id    uint32
+	index int // in conn.streams
+	ask   admit.Request
+	// The memory of ForwardedFor.
+	forwardedFor [4]string
+
+	why     cut
+	up      *upstream.H1Conn // the upstream's connection, while a cut may end its use
+	cancel  context.CancelCauseFunc
+	since   int64 // when forwarding began, in the engine's milliseconds; 0 before
+	bridged bool  // Config.Forward serves the request
+
+	// Time, in the engine's milliseconds; 0 means that nothing is awaited.
+	deadline   int64 // for the head of the response
+	uploadedAt int64 // when the upstream last took a part of the body
+	continueAt int64 // when a client that waits for a 100 gets one from the gateway
+	readingAt  int64 // since when the body is awaited from the client
+	writing    progress
+	lingerTill int64 // until when the rest of a refused body is discarded
+
+	// The body of the request.
+	hasBody   bool
+	ended     bool  // all of it has arrived
+	ending    bool  // the last part of it is being sent
+	tooLarge  bool  // it exceeds max_body_bytes
+	tail      bool  // trailers has its trailers
+	received  int64 // bytes that have arrived
+	forwarded int64 // bytes that were forwarded
+	expects   bool  // the client waits for a 100
+	continued bool  // it got one
+	uploading bool  // a goroutine forwards the body
+	uploaded  bool  // all of it was sent
+	whole     bool  // all of the request was sent at once
+
+	// The response.
+	headed    bool // the final head was sent
+	streaming bool // data followed it
+	finished  bool // the end was sent, or the stream was reset
+	discard   bool // the body is discarded
+	discarded int
+	sent      int64
+}
+
+// progress tells a client that accepts a response too slowly.
+type progress struct {
+	since int64 // since when it has accepted less than stallBytes; 0 if nothing waits for it
+	bytes int
+}
+
+// newStream returns a stream for a head that has arrived. c.mu is held.
+func (c *conn) newStream(id uint32) *stream {
+	s, ok := c.engine.streams.Get().(*stream)
+	if !ok {
+		s = &stream{trip: c.engine.trips.NewTrip()}
+	}
+	s.conn, s.id, s.index = c, id, len(c.streams)
+	s.wake.L = &c.mu
+	s.Client = c.client
+	c.streams = append(c.streams, s)
+	c.times.idle = 0
+	c.proto.SetOwner(id, s)
+	return s
+}
+
+// keepBytes is the largest buffer that a stream keeps for the next request, in bytes.
+const keepBytes = 16 << 10
+
+// free ends the stream: its place is free, and its memory serves another. c.mu is held, and
+// no goroutine of the stream runs but the caller.
+func (s *stream) free() {
+	c := s.conn
+	c.proto.Done(s.id)
+	last := len(c.streams) - 1
+	c.streams[s.index] = c.streams[last]
+	c.streams[s.index].index = s.index
+	c.streams[last] = nil
+	c.streams = c.streams[:last]
+	c.times.ended(len(c.streams), c.engine.clock.now())
+	s.trip.Reset()
+	s.streamState = streamState{}
+	s.in, s.out, s.room = kept(s.in), kept(s.out), kept(s.room)
+	s.req.Text, s.trailers.Text = kept(s.req.Text), kept(s.trailers.Text)
+	c.engine.streams.Put(s)
+}
+
+func kept(b []byte) []byte {
+	if cap(b) > keepBytes {
+		return nil
+	}
+	return b[:0]
+}
+
+// cut ends what the stream waits for. c.mu is held.
+func (s *stream) cut(why cut) {
+	if s.discard { // it has its response
+		s.free()
+		return
+	}
+	if s.why != notCut || s.finished {
+		return
+	}
+	s.why = why
+	if s.up != nil {
+		_ = s.up.NetConn().SetDeadline(past)
+	}
+	if s.cancel != nil {
+		s.cancel(why.cause())
+	}
+	s.wake.Broadcast()
+	c := s.conn
+	c.room.Broadcast()
+}
+
+// cause returns the cause for ending a context.
+func (why cut) cause() error {
+	if why == cutShutdown {
+		return proxy.ErrCut
+	}
+	return errCut
+}
+
+// head handles the head of a request: it decides it, and responds unless it is to be
+// forwarded. c.mu is held.
+func (c *conn) head(ev *http2.Event) {
+	s := c.newStream(ev.Stream)
+	err := c.proto.ReadRequest(&s.req)
+	var malformed http2.MalformedError
+	if errors.As(err, &malformed) || c.proto.Err() != nil {
+		s.finished = true
+		s.free() // the client has its RST_STREAM
+		return
+	}
+	s.ended, s.hasBody = ev.End, !ev.End
+	s.read()
+	if method := s.ask.Method; err != nil && method != "TRACE" && method != "CONNECT" {
+		s.BeginUndecided(&c.engine.cfg.Config)
+		if errors.Is(err, http1.ErrTarget) {
+			err = proxy.TargetTooLong()
+		} else {
+			err = proxy.HeadTooLarge()
+		}
+		s.refuse(err)
+		return
+	}
+	c.mu.Unlock()
+	verdict := s.decide()
+	c.mu.Lock()
+	if verdict != nil {
+		s.refuse(verdict)
+		return
+	}
+	switch s.Verdict.Action {
+	case admit.Forward, admit.Wait:
+		c.begun = append(c.begun, s)
+	case admit.Preflight:
+		s.preflight()
+	default:
+		s.refuse(s.Verdict.Fault())
+	}
+}
+
+// read sets what the decision depends on.
+func (s *stream) read() {
+	text := s.req.Text
+	s.ask = admit.Request{Method: proxy.Text(s.req.Method.Of(text)), Target: proxy.Text(s.req.Target.Of(text)), Header: s}
+	s.Method, s.Major, s.Minor = s.ask.Method, 2, 0
+	s.ForwardedFor = s.forwardedFor[:0]
+	s.expects = s.req.ExpectsContinue() && s.hasBody
+	traceparents := 0
+	fields := s.req.Fields()
+	for i := range fields {
+		f := &fields[i]
+		value := f.Value.Of(text)
+		switch f.ID {
+		case http1.Host:
+			s.ask.Host = proxy.Text(value)
+		case http1.Authorization:
+			if s.ask.Authorizations++; s.ask.Authorizations == 1 {
+				s.ask.Authorization = proxy.Text(value)
+			}
+		case http1.Origin:
+			s.ask.Origin = proxy.Text(value)
+		case http1.AccessControl:
+			s.ask.PreflightMethod = proxy.Text(value)
+		case http1.XForwardedFor:
+			if s.Client.Trusted {
+				s.ForwardedFor = append(s.ForwardedFor, proxy.Text(value))
+			}
+		case http1.Traceparent:
+			if s.Traceparent = value; traceparents > 0 {
+				s.Traceparent = nil
+			}
+			traceparents++
+		}
+	}
+}
+
+// decide sets the verdict. Only a panic makes it return an error.
+func (s *stream) decide() (err error) {
+	cfg := &s.conn.engine.cfg.Config
+	defer func() {
+		if p := recover(); p != nil {
+			s.Verdict = admit.Verdict{}
+			s.BeginUndecided(cfg)
+			err = s.Panicked(p)
+		}
+	}()
+	cfg.Admit.Decide(&s.ask, &s.Verdict)
+	s.Begin(cfg, s.Verdict.Now)
+	return nil
+}
+
+// HeaderValue implements admit.Header.
+func (s *stream) HeaderValue(name string) (value string, count int) {
+	fields := s.req.Fields()
+	for i := range fields {
+		if f := &fields[i]; f.Name.Len() == len(name) && strings.EqualFold(proxy.Text(f.Name.Of(s.req.Text)), name) {
+			if count++; count == 1 {
+				value = proxy.Text(f.Value.Of(s.req.Text))
+			}
+		}
+	}
+	return value, count
+}
+
+// start runs a request that is to be forwarded in a goroutine of its own.
+func (c *conn) start(s *stream) {
+	c.work.Add(1)
+	go s.run()
+}
+
+// run forwards the request and ends the stream.
+func (s *stream) run() {
+	c := s.conn
+	defer c.work.Done()
+	defer c.recoverIn("the end of an HTTP/2 stream")
+	s.conclude(s.serve())
+	c.flush()
+}
+
+// conclude ends the stream after its exchange, which failed with err unless that is nil.
+func (s *stream) conclude(err error) {
+	c := s.conn
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case errors.Is(err, errPreflight):
+		s.preflight()
+	case s.finished:
+		s.free()
+	case err != nil:
+		s.fail(err)
+	default:
+		s.reset(http2.InternalError)
+		s.free()
+	}
+}
+
+// serve forwards the request. A panic is the error of the gateway itself.
+func (s *stream) serve() (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = s.Panicked(p)
+			s.leave()
+			s.trip.DropBuffer()
+		}
+	}()
+	if err := s.awaitCap(); err != nil {
+		return err
+	}
+	if s.Verdict.Action != admit.Forward {
+		if s.Verdict.Action == admit.Preflight {
+			return errPreflight
+		}
+		return s.Verdict.Fault()
+	}
+	g := s.Verdict.Gateway
+	length := int64(-1)
+	if s.hasBody {
+		length = s.req.ContentLength()
+	}
+	if err := s.CheckForward(length, h1.Loops(s.req.Text, s.req.Fields(), s.conn.engine.cfg.Via)); err != nil {
+		return err
+	}
+	if g.Upstream.Base.Scheme != "http" {
+		return s.bridge()
+	}
+	return s.forward()
+}
+
+// awaitCap repeats the decision until the count of the route's daily cap is known.
+func (s *stream) awaitCap() error {
+	if s.Verdict.Action != admit.Wait {
+		return nil
+	}
+	ctx, done := s.context()
+	defer done()
+	admitter := s.conn.engine.cfg.Admit
+	for s.Verdict.Action == admit.Wait {
+		if err := admitter.Wait(ctx, &s.Verdict); err != nil {
+			if ctx.Err() != nil {
+				return errCut
+			}
+			return err
+		}
+		admitter.Decide(&s.ask, &s.Verdict)
+	}
+	s.MarkSent()
+	return nil
+}
+
+// context returns a context that ends with the stream, for calls that no deadline can end.
+func (s *stream) context() (ctx context.Context, done func()) {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	c := s.conn
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s.cancel = cancel
+	if s.why != notCut {
+		cancel(s.why.cause())
+	}
+	return ctx, func() {
+		c.mu.Lock()
+		s.cancel = nil
+		c.mu.Unlock()
+		cancel(nil)
+	}
+}
+
+// reset resets the stream, which ends without a whole response. c.mu is held.
+func (s *stream) reset(code http2.Code) {
+	s.finished = true
+	s.conn.proto.Reset(s.id, code)
+}
+
+// past is a deadline in the past, which ends every pending call.
+var past = time.Unix(1, 0) //nolint:gochecknoglobals // a constant; Go has none of this type

@@ -1,0 +1,206 @@
+package h2
+
+import (
+	"context"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/keygate/keygate/internal/http2"
+	"github.com/keygate/keygate/internal/proxy"
+)
+
+// Timeouts (contract, 4.4 and 4.5). They are accurate to two ticks.
+const (
+	tickTime = 200 * time.Millisecond
+	// A connection that is silent for pingAfter is pinged, and closed if the reply takes longer
+	// than pingTimeout.
+	pingAfter   = 30 * time.Second
+	pingTimeout = 15 * time.Second
+	// drainTime is how long a client may take to read that it must open no more streams.
+	drainTime = time.Second
+	// stallBytes is how much of a response a client must accept within proxy.StallTimeout.
+	stallBytes = 1 << 10
+	// lingerStream is how long the rest of a refused request's body is discarded before its
+	// stream is reset, and lingerTime and lingerBytes bound the same for a connection.
+	lingerStream = 100 * time.Millisecond
+	lingerTime   = 500 * time.Millisecond
+	lingerBytes  = 256 << 10
+)
+
+// clock is the time since the engine was made, read once in each tick.
+type clock struct {
+	started time.Time
+	ms      atomic.Int64
+	date    atomic.Pointer[[]byte] // the value of the field Date
+	second  int64                  // the second of date
+}
+
+func (c *clock) start() {
+	c.started = time.Now()
+	c.tick(c.started)
+}
+
+// now returns the time of the last tick in milliseconds, at least 1.
+func (c *clock) now() int64 { return c.ms.Load() }
+
+// mono returns the time in nanoseconds.
+func (c *clock) mono() int64 { return int64(time.Since(c.started)) }
+
+// in returns the time d from now. It may be up to a tick late, but is never early.
+func (c *clock) in(d time.Duration) int64 { return c.now() + (d + tickTime).Milliseconds() }
+
+// at returns t in milliseconds, up to a tick late.
+func (c *clock) at(t time.Time) int64 { return max(1, t.Sub(c.started).Milliseconds()) }
+
+func (c *clock) tick(now time.Time) {
+	c.ms.Store(max(1, now.Sub(c.started).Milliseconds()))
+	if second := now.Unix(); second != c.second || c.date.Load() == nil {
+		c.second = second
+		date := now.UTC().AppendFormat(nil, http.TimeFormat)
+		c.date.Store(&date)
+	}
+}
+
+// connTimes is what the sweeper knows of a connection, in the engine's milliseconds. All but
+// writing is used with conn.mu held.
+type connTimes struct {
+	writing   atomic.Int64 // since when a write has made no progress; 0 if there is none
+	heard     int64        // when something was last received
+	idle      int64        // since when there is no stream; 0 if there is one
+	head      int64        // since when a head is incomplete; 0 if none is
+	pinged    int64        // when the PING that awaits its reply was sent; 0 if there is none
+	draining  int64        // when the first GOAWAY of a drain was sent; 0 before
+	announced bool         // the final GOAWAY was sent
+}
+
+func (t *connTimes) begin(now int64) { t.heard, t.idle, t.head = now, now, now }
+
+func (t *connTimes) received(now int64) { t.heard, t.pinged = now, 0 }
+
+// awaits notes whether a head is incomplete.
+func (t *connTimes) awaits(head bool, now int64) {
+	switch {
+	case !head:
+		t.head = 0
+	case t.head == 0:
+		t.head = now
+	}
+}
+
+// ended notes that there are n streams.
+func (t *connTimes) ended(n int, now int64) {
+	if n == 0 {
+		t.idle = now
+	}
+}
+
+// pingReply ends the first part of a drain: the client has read the first GOAWAY.
+func (t *connTimes) pingReply(c *conn) {
+	if t.draining != 0 && !t.announced {
+		t.announced = true
+		c.proto.GoAway(http2.NoError)
+	}
+}
+
+// sweepAll sweeps at each tick until ctx ends.
+func (e *Engine) sweepAll(ctx context.Context) {
+	ticks := time.NewTicker(tickTime)
+	defer ticks.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticks.C:
+		case <-e.wake:
+		}
+		e.clock.tick(time.Now())
+		e.each((*conn).sweep)
+	}
+}
+
+// sweep ends what has exceeded its time.
+func (c *conn) sweep() {
+	now := c.engine.clock.now()
+	over := func(since int64, d time.Duration) bool { return since != 0 && now-since >= d.Milliseconds() }
+	if over(c.times.writing.Load(), proxy.StallTimeout) {
+		c.end(cutClientClosed)
+		return
+	}
+	c.mu.Lock()
+	for i := len(c.streams) - 1; i >= 0; i-- { // sweep may remove the stream
+		c.streams[i].sweep(now)
+	}
+	t := &c.times
+	if len(c.streams) > 0 {
+		t.idle = 0
+	}
+	switch {
+	case c.ended != notCut:
+	case over(t.head, proxy.HeadTimeout), over(t.pinged, pingTimeout):
+		c.endLocked(cutClientClosed)
+	case c.engine.draining.Load():
+		c.drain(now)
+	case over(t.idle, proxy.IdleTimeout):
+		c.proto.GoAway(http2.NoError)
+		c.endSoon()
+	case t.pinged == 0 && over(t.heard, pingAfter) && t.head == 0:
+		t.pinged = now
+		c.proto.Ping([8]byte{'k', 'e', 'e', 'p'})
+	}
+	pending := c.proto.Pending() > 0
+	c.mu.Unlock()
+	if pending {
+		c.engine.flushes.Go(c.flush)
+	}
+}
+
+// drain ends the connection once its streams have ended: GOAWAY for the last possible stream,
+// and when the client has read it, for those that it has opened. c.mu is held.
+func (c *conn) drain(now int64) {
+	t := &c.times
+	switch {
+	case t.draining == 0:
+		t.draining = now
+		c.proto.Drain()
+		c.proto.Ping([8]byte{'d', 'r', 'a', 'i', 'n'})
+	case !t.announced && now-t.draining >= drainTime.Milliseconds():
+		t.announced = true
+		c.proto.GoAway(http2.NoError)
+	}
+	if t.announced && len(c.streams) == 0 && c.proto.Pending() == 0 && !c.flushing {
+		c.endSoon()
+	}
+}
+
+// endSoon makes the reader stop, which closes the connection. c.mu is held.
+func (c *conn) endSoon() { _ = c.nc.SetReadDeadline(past) }
+
+// sweep ends what the stream has waited for too long. conn.mu is held.
+func (s *stream) sweep(now int64) {
+	c := s.conn
+	stalled := func(since int64) bool { return since != 0 && now-since >= proxy.StallTimeout.Milliseconds() }
+	if s.discard {
+		if now >= s.lingerTill {
+			s.free()
+		}
+		return
+	}
+	if s.why != notCut || s.finished {
+		return
+	}
+	if s.since != 0 && now-s.since >= proxy.StartedAfter.Milliseconds() {
+		s.EmitStarted()
+	}
+	switch {
+	case stalled(s.readingAt), stalled(s.writing.since):
+		s.cut(cutStalled)
+	case s.deadline != 0 && now >= s.deadline && (!s.uploading || now-s.uploadedAt >= s.Verdict.Gateway.Upstream.Timeout.Milliseconds()):
+		s.cut(cutTimeout)
+	case s.continueAt != 0 && now >= s.continueAt:
+		s.continueAt, s.continued = 0, true
+		if s.received == 0 && s.beginHead(http.StatusContinue) {
+			c.proto.EndHead(false)
+		}
+	}
+}
