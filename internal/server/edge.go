@@ -7,6 +7,7 @@ import (
 	"github.com/keygate/keygate/internal/edge"
 	"github.com/keygate/keygate/internal/proxy"
 	"github.com/keygate/keygate/internal/proxy/h1"
+	"github.com/keygate/keygate/internal/proxy/h2"
 	"github.com/keygate/keygate/internal/proxy/nethttp"
 	"github.com/keygate/keygate/internal/ratelimit"
 	"github.com/keygate/keygate/internal/telemetry"
@@ -35,12 +36,16 @@ func (s *Server) buildGateway(clock *ratelimit.Clock) (err error) {
 	if s.tracer != nil {
 		shared.Tracer = s.tracer
 	}
-	http2, err := nethttp.New(nethttp.Config{Config: shared, Trusted: edge.Trusted})
+	other, err := nethttp.New(nethttp.Config{Config: shared})
 	if err != nil {
 		return err
 	}
-	shared.Via = http2.Via()
-	engine, err := h1.New(h1.Config{Config: shared, Forward: http2.ServeDecided, MaxPipes: s.descriptors.pipes})
+	shared.Via = other.Via()
+	engine, err := h1.New(h1.Config{Config: shared, Forward: other.ServeDecided, MaxPipes: s.descriptors.pipes})
+	if err != nil {
+		return err
+	}
+	http2, err := h2.New(h2.Config{Config: shared, Forward: other.ServeDecided, Trusted: edge.Trusted})
 	if err != nil {
 		return err
 	}

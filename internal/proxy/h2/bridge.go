@@ -52,7 +52,7 @@ func (s *stream) httpRequest(w *writer) *http.Request {
 		ProtoMajor: 2,
 		Header:     make(http.Header, len(h.Fields())),
 		Body:       http.NoBody,
-		RemoteAddr: s.conn.info.Client.String(),
+		RemoteAddr: s.conn.peer,
 	}
 	if s.conn.tls != nil {
 		state := s.conn.tls.ConnectionState()

@@ -5,7 +5,6 @@ import (
 	"net"
 	"runtime"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/keygate/keygate/internal/http2"
@@ -30,12 +29,10 @@ const (
 type conn struct {
 	engine *Engine
 	nc     net.Conn
-	info   ConnInfo
+	peer   string
 	client proxy.Client
 	tls    *tls.Conn // nc, or nil
-	raw    syscall.RawConn
-	fd     int // the descriptor within onReadable, else -1
-	begun  []*stream
+	begun  []*stream // requests to forward, until everything that was received is handled
 
 	work sync.WaitGroup // goroutines of streams
 
@@ -52,10 +49,13 @@ type conn struct {
 	times connTimes
 }
 
-func newConn(e *Engine, nc net.Conn, info ConnInfo) *conn {
-	c := &conn{engine: e, nc: nc, info: info, fd: -1, proto: http2.NewConn(http2.Config{})}
+func newConn(e *Engine, nc net.Conn) *conn {
+	c := &conn{engine: e, nc: nc, peer: nc.RemoteAddr().String(), proto: http2.NewConn(http2.Config{})}
 	c.room.L = &c.mu
-	c.client = proxy.Client{Peer: info.Client.Addr().Unmap().WithZone(""), Trusted: info.Trusted, Shard: e.cfg.NewShard()}
+	c.client = proxy.Client{Trusted: e.cfg.Trusted != nil && e.cfg.Trusted(nc), Shard: e.cfg.NewShard()}
+	if addr, ok := nc.RemoteAddr().(*net.TCPAddr); ok {
+		c.client.Peer = addr.AddrPort().Addr().Unmap().WithZone("")
+	}
 	c.tls, _ = nc.(*tls.Conn)
 	c.times.begin(e.clock.now())
 	return c

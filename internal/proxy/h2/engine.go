@@ -3,9 +3,9 @@ package h2
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"net/http"
-	"net/netip"
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
@@ -22,15 +22,10 @@ type Config struct {
 	// Forward serves an admitted request whose upstream does not speak plain HTTP/1.1, as an
 	// http.Handler would. It emits the access record of x. Required.
 	Forward func(w http.ResponseWriter, r *http.Request, x *proxy.Exchange)
-}
-
-// ConnInfo describes a connection as its listener accepted it.
-type ConnInfo struct {
-	// Client is the address of the peer, or the source address in the PROXY header of a
-	// trusted proxy.
-	Client netip.AddrPort
-	// Trusted is set if the peer is a trusted proxy, whose X-Forwarded-* fields are accepted.
-	Trusted bool
+	// Trusted reports whether the peer of a connection is a trusted proxy, whose
+	// X-Forwarded-* fields are accepted. It is called once for each connection. Nil trusts
+	// none.
+	Trusted func(net.Conn) bool
 }
 
 // Engine serves HTTP/2 connections. It is safe for concurrent use.
@@ -42,6 +37,7 @@ type Engine struct {
 	clock   clock
 	sweeper service.Group
 	flushes sync.WaitGroup // flushes that the sweeper has begun
+	serving sync.WaitGroup // connections
 	wake    chan struct{}  // makes the sweeper visit all connections at once
 
 	draining atomic.Bool
@@ -74,10 +70,26 @@ func (e *Engine) Connections() int {
 	return len(e.conns)
 }
 
-// ServeConn serves nc, whose client speaks HTTP/2, until it ends, then closes it and returns.
-// If it is a *tls.Conn, the caller has completed the handshake.
-func (e *Engine) ServeConn(nc net.Conn, info ConnInfo) {
-	c := newConn(e, nc, info)
+// Serve serves the connections that l accepts, until l or the engine is closed, and returns
+// nil. Their clients speak HTTP/2; on a *tls.Conn the handshake is complete. RemoteAddr is the
+// address of the peer, or the source address in the PROXY header of a trusted proxy.
+func (e *Engine) Serve(l net.Listener) error {
+	for {
+		nc, err := l.Accept()
+		switch {
+		case err == nil:
+			e.serving.Go(func() { e.serveConn(nc) })
+		case errors.Is(err, net.ErrClosed):
+			return nil
+		default:
+			return fmt.Errorf("accept HTTP/2 connections: %w", err)
+		}
+	}
+}
+
+// serveConn serves nc until it ends, then closes it and returns.
+func (e *Engine) serveConn(nc net.Conn) {
+	c := newConn(e, nc)
 	if !e.add(c) {
 		_ = nc.Close()
 		return
@@ -136,6 +148,7 @@ func (e *Engine) Shutdown(ctx context.Context) error {
 	defer func() {
 		_ = e.sweeper.Stop(context.WithoutCancel(ctx))
 		e.flushes.Wait()
+		e.serving.Wait()
 	}()
 	if idle == nil {
 		return nil
