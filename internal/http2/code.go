@@ -46,7 +46,8 @@ type ConnError struct {
 func (e *ConnError) Error() string { return "http2: " + e.Code.String() + ": " + e.Reason }
 
 // MalformedError is the error for a head or trailers that are malformed (RFC 9113, 8.1.1).
-// The stream has been reset with PROTOCOL_ERROR.
+// The stream is reset with PROTOCOL_ERROR: that of a request by Done, before which a server may
+// respond.
 type MalformedError string
 
 func (e MalformedError) Error() string { return "http2: malformed message: " + string(e) }

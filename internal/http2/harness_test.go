@@ -123,9 +123,7 @@ func (d *driver) event(ev *Event) {
 		}
 		if isMalformed(err) {
 			d.add(line, ev)
-			if d.cfg.Role == Client {
-				d.Done(ev.Stream)
-			}
+			d.Done(ev.Stream)
 			return
 		}
 	case Trailers:

@@ -109,17 +109,18 @@ func (c *Conn) finish(scratch *hpack.Scratch, err error) (*stream, error) {
 	return s, err
 }
 
-// reject resets the stream of a malformed message. That of a request is closed, because the
-// driver does not know it yet.
+// reject resets the stream of a malformed message. That of a request is reset by Done, so that
+// the driver can respond (RFC 9113, 8.1.1).
 func (c *Conn) reject(s *stream) {
 	if s == nil || s.is(weReset) {
 		return
 	}
+	if c.cfg.Role == Server && !s.is(hasHead) {
+		s.flags |= malformed
+		return
+	}
 	c.sendReset(s.id, ProtocolError)
 	s.flags |= weReset
-	if c.cfg.Role == Server && !s.is(hasHead) {
-		c.remove(s)
-	}
 }
 
 // isMalformed reports whether err is a MalformedError.

@@ -10,7 +10,8 @@ import (
 //
 // The errors are http1.ErrHead and http1.ErrTarget for a head beyond the limits, where r has
 // the fields that were read before, and the driver responds with 431 or 414; a
-// MalformedError, after which the stream is closed and the driver has nothing to do; and the
+// MalformedError, after which the driver may respond with 400 and calls Done, which resets the
+// stream; and the
 // one of Err.
 func (c *Conn) ReadRequest(r *Request) error {
 	var h requestReader
@@ -25,7 +26,8 @@ func (c *Conn) ReadRequest(r *Request) error {
 	}
 	if isMalformed(err) {
 		c.reject(s)
-	} else if s != nil {
+	}
+	if s != nil {
 		s.flags |= hasHead
 	}
 	return err

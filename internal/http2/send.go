@@ -164,6 +164,11 @@ func (c *Conn) Done(id uint32) {
 		return
 	}
 	switch {
+	case s.is(malformed) && !s.is(weReset|wasReset):
+		s.flags |= weReset
+		if c.err == nil {
+			c.sendReset(id, ProtocolError)
+		}
 	case s.is(localEnd) && s.is(remoteEnd):
 	case s.is(localEnd) && c.cfg.Role == Server:
 		c.Reset(id, NoError)

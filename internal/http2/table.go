@@ -24,6 +24,7 @@ const (
 	hasHead                           // the head of the request, or the final one of the response, was received
 	sentHead                          // a head was sent
 	bodiless                          // the response has no body, whatever its fields say
+	malformed                         // the head of the request is malformed
 	blocked                           // Data wrote less than it was given, for the stream's window
 )
 

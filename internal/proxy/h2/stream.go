@@ -180,12 +180,19 @@ func (c *conn) head(ev *http2.Event) {
 	s := c.newStream(ev.Stream)
 	err := c.proto.ReadRequest(&s.req)
 	var malformed http2.MalformedError
-	if errors.As(err, &malformed) || c.proto.Err() != nil {
+	if c.proto.Err() != nil {
 		s.finished = true
-		s.free() // the client has its RST_STREAM
+		s.free()
 		return
 	}
 	s.ended, s.hasBody = ev.End, !ev.End
+	if errors.As(err, &malformed) {
+		s.Method, s.Major = proxy.Text(s.req.Method.Of(s.req.Text)), 2
+		s.BeginUndecided(&c.engine.cfg.Config)
+		s.ended = true // the stream is reset at once
+		s.refuse(proxy.Malformed(string(malformed)))
+		return
+	}
 	s.read()
 	if method := s.ask.Method; err != nil && method != "TRACE" && method != "CONNECT" {
 		s.BeginUndecided(&c.engine.cfg.Config)

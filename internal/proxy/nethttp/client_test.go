@@ -216,7 +216,9 @@ func (g *harness) do(transport http.RoundTripper, method, path string, body io.R
 	if err != nil {
 		g.t.Fatal(err)
 	}
-	req.Header.Set("Authorization", "Bearer "+g.key)
+	if g.key != "" {
+		req.Header.Set("Authorization", "Bearer "+g.key)
+	}
 	for i := 0; i+1 < len(fields); i += 2 {
 		req.Header.Add(fields[i], fields[i+1])
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/keygate/keygate/internal/admit"
 	"github.com/keygate/keygate/internal/proxy"
 	"github.com/keygate/keygate/internal/proxy/h1"
+	"github.com/keygate/keygate/internal/proxy/h2"
 	"github.com/keygate/keygate/internal/proxy/nethttp"
 	"github.com/keygate/keygate/internal/snapshot"
 	"github.com/keygate/keygate/internal/upstream"
@@ -90,7 +91,7 @@ func sharedTests() map[string]func(*testing.T) {
 // with engineAlone.
 type front struct {
 	engine     *h1.Engine
-	http2      *nethttp.Server
+	http2      *h2.Engine
 	trusted    bool
 	l          net.Listener
 	http2Conns chan net.Conn
@@ -106,14 +107,16 @@ func newFront(t testing.TB, decider proxy.Decider, pools *upstream.Pools, inner 
 	if s.realClock {
 		now = time.Now
 	}
-	e, err := h1.New(h1.Config{
-		Config: proxy.Config{Admit: d, Pools: pools, Via: inner.Via(), Log: log, Shard: collector.Shard, Mono: s.mono},
-		Now:    now,
-		Forward: func(w http.ResponseWriter, r *http.Request, x *proxy.Exchange) {
-			d.restore(&x.Verdict)
-			inner.ServeDecided(w, r, x)
-		},
-	})
+	shared := proxy.Config{Admit: d, Pools: pools, Via: inner.Via(), Log: log, Shard: collector.Shard, Mono: s.mono}
+	forward := func(w http.ResponseWriter, r *http.Request, x *proxy.Exchange) {
+		d.restore(&x.Verdict)
+		inner.ServeDecided(w, r, x)
+	}
+	e, err := h1.New(h1.Config{Config: shared, Now: now, Forward: forward})
+	if err != nil {
+		t.Fatal(err)
+	}
+	http2, err := h2.New(h2.Config{Config: shared, Forward: forward, Trusted: func(net.Conn) bool { return s.trusted }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -121,7 +124,7 @@ func newFront(t testing.TB, decider proxy.Decider, pools *upstream.Pools, inner 
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &front{engine: e, http2: inner, trusted: s.trusted, l: l, http2Conns: make(chan net.Conn), closed: make(chan struct{})}
+	return &front{engine: e, http2: http2, trusted: s.trusted, l: l, http2Conns: make(chan net.Conn), closed: make(chan struct{})}
 }
 
 // slowClock returns a clock that advances by a millisecond each time it is read, so that
