@@ -115,6 +115,9 @@ func (a *Assembler) End() int {
 // transfer coding.
 func (f *fields) SetUnknownLength() { f.chunked = true }
 
+// SetNoBody says that no body follows after all.
+func (f *fields) SetNoBody() { f.chunked = false }
+
 // SetUpgrade says that the request asks for the protocol in its field Upgrade, as with
 // "Connection: upgrade".
 func (r *Request) SetUpgrade() { r.upgrade = true }

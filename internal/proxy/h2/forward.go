@@ -24,6 +24,10 @@ func (s *stream) forward() error {
 	}
 	origin, hint := c.origin, c.hint
 	s.since = c.engine.clock.now()
+	if s.hasBody && s.ended && s.received == 0 && !s.tail && s.req.ContentLength() < 0 {
+		s.req.SetNoBody() // the stream was ended by an empty frame
+		s.hasBody = false
+	}
 	s.whole = !s.hasBody || s.ended
 	s.uploadedAt = s.since
 	s.takeBody()

@@ -83,6 +83,23 @@ func sharedTests() map[string]func(*testing.T) {
 		"DrainWaits":         TestDrainWaits,
 		"DrainCutsOff":       TestDrainCutsOff,
 		"ResponseHeadLimits": TestResponseHeadLimits,
+
+		"PanicIs500":                    TestPanicIs500,
+		"GRPCRefusals":                  TestGRPCRefusals,
+		"GRPCFailures":                  TestGRPCFailures,
+		"ErrorsOfOtherCallersStayJSON":  TestErrorsOfOtherCallersStayJSON,
+		"PriorKnowledgeRequest":         TestPriorKnowledgeRequest,
+		"PriorKnowledgeRefusal":         TestPriorKnowledgeRefusal,
+		"GRPCStream":                    TestGRPCStream,
+		"TrailersOnlyStaysOneFrame":     TestTrailersOnlyStaysOneFrame,
+		"ResetDuringInterimResponses":   TestResetDuringInterimResponses,
+		"DrainWaitsForStream":           TestDrainWaitsForStream,
+		"RefusalEndsStreamWithoutReset": TestRefusalEndsStreamWithoutReset,
+		"InvalidContentLengthOverHTTP2": TestInvalidContentLengthOverHTTP2Is400,
+		"SpaceInTargetOverHTTP2":        TestSpaceInTargetOverHTTP2Is400,
+		"AmbiguousTargetOverHTTP2":      TestAmbiguousTargetOverHTTP2Is400,
+		"HostOtherThanAuthority":        TestHostOtherThanAuthorityIs400,
+		"UnaskedResponseReachesNobody":  TestUnaskedResponseReachesNobody,
 	}
 }
 
