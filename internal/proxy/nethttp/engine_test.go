@@ -84,6 +84,13 @@ func sharedTests() map[string]func(*testing.T) {
 		"DrainCutsOff":       TestDrainCutsOff,
 		"ResponseHeadLimits": TestResponseHeadLimits,
 
+		"OneRecordForEachRequest":       TestOneRecordForEachRequest,
+		"RecordOfBrokenResponse":        TestRecordOfBrokenResponse,
+		"RecordOfClientHangUp":          TestRecordOfClientHangUp,
+		"RecordOfTimeout":               TestRecordOfTimeout,
+		"RecordOfPanic":                 TestRecordOfPanic,
+		"RecordOfRequestCutOffByDrain":  TestRecordOfRequestCutOffByDrain,
+		"InterimHeadLimits":             TestInterimHeadLimits,
 		"PanicIs500":                    TestPanicIs500,
 		"GRPCRefusals":                  TestGRPCRefusals,
 		"GRPCFailures":                  TestGRPCFailures,
