@@ -181,7 +181,7 @@ func TestContinuationFlood(t *testing.T) {
 			if size := cap(d.block.buf); size > 2*64<<10 {
 				t.Errorf("got %d bytes held, want at most %d", size, 2*64<<10)
 			}
-			if d.AwaitsHead() != true {
+			if _, open := d.AwaitsHead(); !open {
 				t.Error("got AwaitsHead false within a header block, want true")
 			}
 		})

@@ -126,10 +126,14 @@ func (c *Conn) Pending() int { return len(c.out) }
 // before Take.
 func (c *Conn) Backlogged() bool { return c.replies > MaxBacklog }
 
-// AwaitsHead reports whether the peer's preface and first settings, or a header block, are
-// not complete. The peer must not take long over them.
-func (c *Conn) AwaitsHead() bool {
-	return c.phase == phasePreface || !c.peer.known || c.block.open
+// AwaitsHead reports whether the peer's preface and first settings, a header block, or the
+// header of a frame are not complete. The peer must not take long over them. begun changes
+// when another of them has begun.
+func (c *Conn) AwaitsHead() (begun uint64, open bool) {
+	if c.phase == phasePreface || !c.peer.known {
+		return 0, true
+	}
+	return c.begun, c.block.open || c.phase == phaseHeader && c.n > 0
 }
 
 // Streams returns the number of streams: those on which Done has not been called.

@@ -23,9 +23,10 @@ type input struct {
 	in       []byte
 	phase    phase
 	frame    FrameHeader
-	left     int  // bytes of the part of the frame that is being read
-	pad      int  // bytes of padding after it
-	discard  bool // the data is not for the driver
+	left     int    // bytes of the part of the frame that is being read
+	pad      int    // bytes of padding after it
+	begun    uint64 // frames that have begun, CONTINUATION aside
+	discard  bool   // the data is not for the driver
 	received peerSettings
 	small    [FrameHeaderLen]byte // the beginning of a part that was fed in pieces
 	n        int                  // length of small; in phasePreface, what was matched
@@ -66,6 +67,9 @@ func (c *Conn) step(ev *Event) bool {
 	case phasePreface:
 		return c.preface()
 	case phaseHeader:
+		if c.n == 0 && len(c.in) > 0 && !c.block.open {
+			c.begun++
+		}
 		b, ok := c.take(FrameHeaderLen)
 		if !ok {
 			return false

@@ -132,7 +132,7 @@ func TestPreface(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			d := playAll(t, Config{}, nil, []byte(c.input))
 			d.want(t, c.want)
-			if !d.AwaitsHead() {
+			if _, open := d.AwaitsHead(); !open {
 				t.Error("got AwaitsHead false before the settings, want true")
 			}
 		})

@@ -162,7 +162,8 @@ func (c *conn) take(b []byte) bool {
 	for c.ended == notCut && c.proto.Next(&ev) {
 		c.event(&ev)
 	}
-	c.times.awaits(c.proto.AwaitsHead(), e.clock.now())
+	begun, open := c.proto.AwaitsHead()
+	c.times.awaits(begun, open, e.clock.now())
 	return c.proto.Err() == nil && c.ended == notCut
 }
 

@@ -59,11 +59,10 @@ type streamState struct {
 	// The memory of ForwardedFor.
 	forwardedFor [4]string
 
-	why     cut
-	up      *upstream.H1Conn // the upstream's connection, while a cut may end its use
-	cancel  context.CancelCauseFunc
-	since   int64 // when forwarding began, in the engine's milliseconds; 0 before
-	bridged bool  // Config.Forward serves the request
+	why    cut
+	up     *upstream.H1Conn // the upstream's connection, while a cut may end its use
+	cancel context.CancelCauseFunc
+	since  int64 // when forwarding began, in the engine's milliseconds; 0 before
 
 	// Time, in the engine's milliseconds; 0 means that nothing is awaited.
 	deadline   int64 // for the head of the response

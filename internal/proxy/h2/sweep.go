@@ -62,12 +62,14 @@ func (c *clock) tick(now time.Time) {
 	}
 }
 
-// connTimes is what the sweeper knows of a connection, in the engine's milliseconds. All but
-// writing is used with conn.mu held.
+// connTimes is what the sweeper knows of a connection, in the engine's milliseconds as of the
+// last tick, so a tick is added to each period that must not be shorter. All but writing is
+// used with conn.mu held.
 type connTimes struct {
 	writing   atomic.Int64 // since when a write has made no progress; 0 if there is none
 	heard     int64        // when something was last received
 	idle      int64        // since when there is no stream; 0 if there is one
+	begun     uint64       // which head is incomplete
 	head      int64        // since when a head is incomplete; 0 if none is
 	pinged    int64        // when the PING that awaits its reply was sent; 0 if there is none
 	draining  int64        // when the first GOAWAY of a drain was sent; 0 before
@@ -78,13 +80,13 @@ func (t *connTimes) begin(now int64) { t.heard, t.idle, t.head = now, now, now }
 
 func (t *connTimes) received(now int64) { t.heard, t.pinged = now, 0 }
 
-// awaits notes whether a head is incomplete.
-func (t *connTimes) awaits(head bool, now int64) {
+// awaits notes whether a head is incomplete, and which.
+func (t *connTimes) awaits(begun uint64, open bool, now int64) {
 	switch {
-	case !head:
+	case !open:
 		t.head = 0
-	case t.head == 0:
-		t.head = now
+	case t.head == 0 || t.begun != begun:
+		t.head, t.begun = now, begun
 	}
 }
 
@@ -122,7 +124,7 @@ func (e *Engine) sweepAll(ctx context.Context) {
 // sweep ends what has exceeded its time.
 func (c *conn) sweep() {
 	now := c.engine.clock.now()
-	over := func(since int64, d time.Duration) bool { return since != 0 && now-since >= d.Milliseconds() }
+	over := func(since int64, d time.Duration) bool { return since != 0 && now-since >= (d+tickTime).Milliseconds() }
 	if over(c.times.writing.Load(), proxy.StallTimeout) {
 		c.end(cutClientClosed)
 		return
@@ -179,7 +181,7 @@ func (c *conn) endSoon() { _ = c.nc.SetReadDeadline(past) }
 // sweep ends what the stream has waited for too long. conn.mu is held.
 func (s *stream) sweep(now int64) {
 	c := s.conn
-	stalled := func(since int64) bool { return since != 0 && now-since >= proxy.StallTimeout.Milliseconds() }
+	stalled := func(since int64) bool { return since != 0 && now-since >= (proxy.StallTimeout+tickTime).Milliseconds() }
 	if s.discard {
 		if now >= s.lingerTill {
 			s.free()

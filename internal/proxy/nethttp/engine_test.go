@@ -89,7 +89,6 @@ func sharedTests() map[string]func(*testing.T) {
 		"RecordOfClientHangUp":          TestRecordOfClientHangUp,
 		"RecordOfTimeout":               TestRecordOfTimeout,
 		"RecordOfPanic":                 TestRecordOfPanic,
-		"RecordOfRequestCutOffByDrain":  TestRecordOfRequestCutOffByDrain,
 		"InterimHeadLimits":             TestInterimHeadLimits,
 		"PanicIs500":                    TestPanicIs500,
 		"GRPCRefusals":                  TestGRPCRefusals,

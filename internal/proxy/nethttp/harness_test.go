@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"log/slog"
-	"net"
 	"net/netip"
 	"strings"
 	"sync"
@@ -142,9 +141,8 @@ func serve(t testing.TB, decider proxy.Decider, s setup) *harness {
 	}
 	logger := slog.New(slog.NewTextHandler(log, nil))
 	driver, err := nethttp.New(nethttp.Config{
-		Config:  proxy.Config{Admit: decider, Pools: pools, Via: "keygate", Log: logger, Shard: collector.Shard, Mono: s.mono},
-		Trusted: func(net.Conn) bool { return s.trusted },
-		Linger:  s.linger,
+		Config: proxy.Config{Admit: decider, Pools: pools, Via: "keygate", Log: logger, Shard: collector.Shard, Mono: s.mono},
+		Linger: s.linger,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -10,9 +10,6 @@ import (
 	"github.com/keygate/keygate/internal/proxy"
 )
 
-// connectionKey is the key of the *description in a connection's context.
-type connectionKey struct{}
-
 // emitStartedLater emits the start record of a request that runs for long.
 func (x *exchange) emitStartedLater() {
 	x.MarkSent()
@@ -50,7 +47,7 @@ func (x *exchange) end() {
 		x.emit(accesslog.Forwarded, x.status)
 		return
 	}
-	cut := x.server.cutting.Load() || errors.Is(context.Cause(x.r.Context()), proxy.ErrCut)
+	cut := errors.Is(context.Cause(x.r.Context()), proxy.ErrCut)
 	x.emitting.Lock()
 	defer x.emitting.Unlock()
 	x.stopTimer()

@@ -1,14 +1,17 @@
-package nethttp
+package h2
 
 import (
 	"bytes"
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,37 +21,44 @@ import (
 
 	"github.com/keygate/keygate/internal/admit"
 	"github.com/keygate/keygate/internal/certificate/certificatetest"
-	"github.com/keygate/keygate/internal/keygatetest/cputest"
 	"github.com/keygate/keygate/internal/netguard"
 	"github.com/keygate/keygate/internal/proxy"
+	"github.com/keygate/keygate/internal/snapshot"
 	"github.com/keygate/keygate/internal/upstream"
 )
 
-// noDecider is a Decider for tests in which nothing is decided.
-type noDecider struct{}
+// forwarder is a Decider that admits every request, for a gateway whose requests go to
+// Config.Forward.
+type forwarder struct{ gateway *snapshot.Gateway }
 
-func (noDecider) Decide(*admit.Request, *admit.Verdict)      {}
-func (noDecider) Wait(context.Context, *admit.Verdict) error { return nil }
+func newForwarder() forwarder {
+	return forwarder{&snapshot.Gateway{ID: "gw_1", Upstream: snapshot.Upstream{Base: &url.URL{Scheme: "https", Host: "a.test"}}}}
+}
+
+func (f forwarder) Decide(_ *admit.Request, v *admit.Verdict) {
+	*v = admit.Verdict{Action: admit.Forward, Gateway: f.gateway}
+}
+
+func (forwarder) Wait(context.Context, *admit.Verdict) error { return nil }
 
 // readBodies is a handler that reads the request's body.
-func readBodies(w http.ResponseWriter, r *http.Request) {
+func readBodies(w http.ResponseWriter, r *http.Request, _ *proxy.Exchange) {
 	_, _ = io.Copy(io.Discard, r.Body)
 	w.WriteHeader(http.StatusNoContent)
 }
 
-func newServer(t testing.TB, handler http.HandlerFunc) *Server {
+func newServer(t testing.TB, handler func(http.ResponseWriter, *http.Request, *proxy.Exchange)) *Engine {
 	t.Helper()
 	pools, err := upstream.NewPools(upstream.Config{Guard: netguard.New()})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(pools.Close)
-	s, err := New(Config{Config: proxy.Config{Admit: noDecider{}, Pools: pools}})
+	e, err := New(Config{Config: proxy.Config{Admit: newForwarder(), Pools: pools}, Forward: handler})
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.http.Handler = handler
-	return s
+	return e
 }
 
 // pipes is a listener that accepts the connections sent to it.
@@ -75,10 +85,11 @@ type peer struct {
 	hpack  *hpack.Encoder
 	closed chan time.Time // when the server closed the connection
 	ended  chan uint32    // streams that have a response
+	deaf   atomic.Bool    // it does not respond to PINGs
 }
 
 // connect connects a peer to a server. Nothing is sent yet.
-func connect(t *testing.T, s *Server, cert *tls.Certificate) *peer {
+func connect(t *testing.T, s *Engine, cert *tls.Certificate) *peer {
 	t.Helper()
 	l := make(pipes)
 	served := make(chan error, 1)
@@ -98,7 +109,7 @@ func connect(t *testing.T, s *Server, cert *tls.Certificate) *peer {
 	t.Cleanup(func() {
 		_ = client.Close()
 		close(l)
-		if err := errors.Join(s.http.Close(), s.Shutdown(t.Context())); err != nil {
+		if err := s.Shutdown(t.Context()); err != nil {
 			t.Error(err)
 		}
 		<-served
@@ -120,6 +131,9 @@ func (p *peer) read() {
 		}
 		switch f := f.(type) {
 		case *http2.PingFrame:
+			if p.deaf.Load() {
+				continue
+			}
 			p.write(func(fr *http2.Framer) error { return fr.WritePing(true, f.Data) })
 		case *http2.HeadersFrame:
 			p.ended <- f.StreamID
@@ -260,7 +274,7 @@ func TestUnfinishedHeadClosesConnection(t *testing.T) {
 					t.Fatal(err)
 				}
 				p.drip(next)
-				if took := (<-p.closed).Sub(start); took != proxy.HeadTimeout {
+				if took := (<-p.closed).Sub(start); took > proxy.HeadTimeout+2*tickTime || took < proxy.HeadTimeout && name != "empty CONTINUATION frames" {
 					t.Errorf("the connection was closed %s after the head began, want %s", took, proxy.HeadTimeout)
 				}
 			})
@@ -278,7 +292,7 @@ func TestUnfinishedPrefaceClosesConnection(t *testing.T) {
 			if _, err := io.WriteString(p.conn, http2.ClientPreface[:sent]); err != nil {
 				t.Fatal(err)
 			}
-			if took := (<-p.closed).Sub(start); took > proxy.HeadTimeout {
+			if took := (<-p.closed).Sub(start); took > proxy.HeadTimeout+2*tickTime {
 				t.Errorf("%d bytes of the preface: the connection was closed after %s, want %s", sent, took, proxy.HeadTimeout)
 			}
 		})
@@ -329,70 +343,91 @@ func TestTimeOfHeadsSparesOthers(t *testing.T) {
 	})
 }
 
-// Guarantee: the handler knows whether a connection has TLS, whatever :scheme the client
-// sends, and the trusted proxy is recognized by the connection that the listener accepted.
-func TestHandlerKnowsConnection(t *testing.T) {
+// Guarantee: a client that accepts less than 1 KiB of a response within 30 s loses the stream,
+// whether it opens no window or one of a byte a second, and the other streams of its
+// connection go on meanwhile.
+func TestStalledResponseIsReset(t *testing.T) {
+	for _, drip := range []bool{false, true} {
+		t.Run(fmt.Sprintf("drip %v", drip), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ended := make(chan time.Duration, 1)
+				p := connect(t, newServer(t, func(w http.ResponseWriter, r *http.Request, _ *proxy.Exchange) {
+					if r.ContentLength >= 0 {
+						w.WriteHeader(http.StatusNoContent)
+						return
+					}
+					start := time.Now()
+					_, err := w.Write(make([]byte, 200<<10))
+					if err == nil {
+						t.Error("the response was sent to a client that does not accept it")
+					}
+					ended <- time.Since(start)
+				}), nil)
+				p.begin()
+				p.write(func(f *http2.Framer) error {
+					return f.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: p.head(), EndHeaders: true})
+				})
+				for i := range uint32(40) {
+					pause(time.Second)
+					if drip {
+						p.write(func(f *http2.Framer) error { return f.WriteWindowUpdate(1, 1) })
+					}
+					if i%10 == 0 {
+						p.request(3 + 2*i)
+					}
+				}
+				if took := <-ended; took < proxy.StallTimeout || took > proxy.StallTimeout+3*tickTime {
+					t.Errorf("the response was given up after %s, want %s", took, proxy.StallTimeout)
+				}
+			})
+		})
+	}
+}
+
+// Guarantee: a drain announces itself, lets the requests that run end, accepts those that were
+// on their way, and then closes the connection.
+func TestDrain(t *testing.T) {
 	over(t, func(t *testing.T, cert *tls.Certificate) {
-		var s *Server
-		secure, trusted := make(chan bool, 1), make(chan bool, 1)
-		s = newServer(t, func(w http.ResponseWriter, r *http.Request) {
-			e := s.begin(r)
-			secure <- r.TLS != nil && r.TLS.NegotiatedProtocol == "h2"
-			trusted <- e.Client.Trusted
+		release := make(chan struct{})
+		e := newServer(t, func(w http.ResponseWriter, _ *http.Request, _ *proxy.Exchange) {
+			<-release
 			w.WriteHeader(http.StatusNoContent)
 		})
-		s.cfg.Trusted = func(c net.Conn) bool { _, wrapped := c.(*conn); return !wrapped }
-		p := connect(t, s, cert)
+		p := connect(t, e, cert)
 		p.begin()
-		p.request(1)
-		if got := <-secure; got != (cert != nil) {
-			t.Errorf("got TLS %v, want %v", got, cert != nil)
+		begin := func(stream uint32) {
+			p.write(func(f *http2.Framer) error {
+				return f.WriteHeaders(http2.HeadersFrameParam{StreamID: stream, BlockFragment: p.head(), EndHeaders: true, EndStream: true})
+			})
 		}
-		if !<-trusted {
-			t.Error("Trusted got a wrapped connection")
+		begin(1)
+		pause(time.Second)
+		p.deaf.Store(true) // the reply to the PING would end the time for new requests
+		drained := make(chan error, 1)
+		go func() { drained <- e.Shutdown(context.Background()) }()
+		begin(3) // on its way when the drain begins
+		pause(20 * time.Second)
+		close(release)
+		for range 2 {
+			<-p.ended
 		}
+		if err := <-drained; err != nil {
+			t.Error(err)
+		}
+		<-p.closed
 	})
 }
 
-// BenchmarkHTTP2Connection compares requests over a bare connection with those over one whose
-// heads are followed. Each has a body of 64 KiB in DATA frames, or none.
-func BenchmarkHTTP2Connection(b *testing.B) {
-	for _, body := range []int{0, 64 << 10} {
-		for _, followed := range []bool{false, true} {
-			name := map[bool]string{false: "bare", true: "followed"}[followed] + map[bool]string{false: "", true: " with body"}[body > 0]
-			b.Run(name, func(b *testing.B) {
-				s := newServer(b, readBodies)
-				var l net.Listener
-				l, err := net.Listen("tcp", "127.0.0.1:0")
-				if err != nil {
-					b.Fatal(err)
-				}
-				addr := l.Addr().String()
-				if followed {
-					l = listener{l, s}
-				}
-				go func() { _ = s.http.Serve(l) }()
-				defer func() { _ = s.http.Close() }()
-				var p http.Protocols
-				p.SetUnencryptedHTTP2(true)
-				tr := &http.Transport{Protocols: &p}
-				defer tr.CloseIdleConnections()
-				content := make([]byte, body)
-				b.ReportAllocs()
-				before := cputest.Used(b)
-				for b.Loop() {
-					req, err := http.NewRequestWithContext(b.Context(), http.MethodPost, "http://"+addr+"/", bytes.NewReader(content))
-					if err != nil {
-						b.Fatal(err)
-					}
-					resp, err := tr.RoundTrip(req)
-					if err != nil {
-						b.Fatal(err)
-					}
-					_ = resp.Body.Close()
-				}
-				b.ReportMetric(float64(cputest.Used(b)-before)/float64(b.N), "cpu-ns/op")
-			})
+// Guarantee: a connection whose client is gone without a word is closed: it is pinged after
+// 30 s of silence, and closed when the reply is 15 s late.
+func TestSilentClientIsClosed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := connect(t, newServer(t, readBodies), nil)
+		p.deaf.Store(true)
+		p.begin()
+		start := time.Now()
+		if took := (<-p.closed).Sub(start); took < pingAfter+pingTimeout || took > pingAfter+pingTimeout+time.Second {
+			t.Errorf("the connection was closed after %s, want %s", took, pingAfter+pingTimeout)
 		}
-	}
+	})
 }
