@@ -1,10 +1,10 @@
 // Package proxy holds what the data plane's drivers share: the rules of proxying, each
 // stated once, and the part of an exchange that does not depend on a protocol.
 //
-//	              ┌─ proxy/h1: the HTTP/1.1 engine ──────────┐
-//	client ─► edge┤                                          ├─► upstream
-//	              └─ proxy/nethttp: net/http, for HTTP/2 ────┘
-//	                 clients, and upstreams over TLS or HTTP/2
+//	              ┌─ proxy/h1: HTTP/1.1 clients ─┬──────────────────────────────┐
+//	client ─► edge┤                              ├─ proxy/nethttp: upstreams ───┼─► upstream
+//	              └─ proxy/h2: HTTP/2 clients ───┘  over TLS or HTTP/2          │
+//	                             └── h1.Trip: plain HTTP/1.1 upstreams ─────────┘
 //
 // A driver reads a request, asks package admit for a verdict, and exchanges an admitted
 // request with the upstream. How bytes are read and written is up to the driver. What is
@@ -55,6 +55,6 @@
 //
 // # Drivers
 //
-// An engine for another version of HTTP uses the same table by http1.Name, takes the
-// gateway's fields from Hop.Each, and can use the upstream half of proxy/h1.
+// The engines use the same table by http1.Name, take the gateway's fields from Hop.Each, and
+// share the upstream half of proxy/h1.
 package proxy
