@@ -1,6 +1,7 @@
 package h1
 
 import (
+	"net"
 	"net/url"
 	"strconv"
 
@@ -205,6 +206,20 @@ func EachResponseField(head []byte, r *http1.Response, drop proxy.Fields, yield 
 		yield(f)
 	}
 	return kept
+}
+
+// Acknowledged returns a number that grows with the bytes that the peer of a connection has
+// acknowledged or sent. It is 0 where that cannot be seen.
+func Acknowledged(nc net.Conn) (moved uint64) {
+	tcp := below(nc)
+	if tcp == nil {
+		return 0
+	}
+	raw, err := tcp.SyscallConn()
+	if err == nil {
+		_ = raw.Control(func(fd uintptr) { moved, _, _ = traffic(fd) }) // closed: nothing moves
+	}
+	return moved
 }
 
 // Loops reports whether a Via field of a request names this instance.

@@ -69,12 +69,16 @@ func (s *stream) takeTrailers() {
 	s.wake.Broadcast()
 }
 
-// takeBody makes out what has arrived of the body. conn.mu is held.
-func (s *stream) takeBody() {
-	s.in, s.out = s.out[:0], s.in
-	s.forwarded += int64(len(s.out))
-	if len(s.out) > 0 {
-		s.conn.proto.Consumed(s.id, len(s.out))
+// consumed notes that out was sent, and lets the client send as much again.
+func (s *stream) consumed() {
+	c := s.conn
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if n := len(s.out); n > 0 {
+		s.forwarded += int64(n)
+		s.uploadedAt = c.engine.clock.now()
+		c.proto.Consumed(s.id, n)
+		c.flushLocked()
 	}
 }
 
@@ -108,14 +112,7 @@ func (s *stream) upload(up *upstream.H1Conn) {
 			complete = s.trip.SendEnd(up, text, fields) == nil
 			return
 		}
-		c.mu.Lock()
-		if n := len(s.out); n > 0 {
-			s.forwarded += int64(n)
-			s.uploadedAt = c.engine.clock.now()
-			c.proto.Consumed(s.id, n)
-		}
-		c.mu.Unlock()
-		c.flush()
+		s.consumed()
 	}
 }
 
@@ -125,14 +122,14 @@ func (s *stream) nextPart() (last, ok bool) {
 	c := s.conn
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for len(s.in) == 0 && !s.ended && s.why == notCut && s.discarded >= 0 {
+	for len(s.in) == 0 && !s.ended && s.why == notCut && !s.stopped {
 		if s.readingAt == 0 && (!s.expects || s.received > 0) {
 			s.readingAt = c.engine.clock.now()
 		}
 		s.wake.Wait()
 	}
 	s.readingAt = 0
-	if s.why != notCut || s.discarded < 0 {
+	if s.why != notCut || s.stopped {
 		return false, false
 	}
 	s.in, s.out = s.out[:0], s.in

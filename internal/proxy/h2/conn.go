@@ -20,8 +20,9 @@ const (
 	// maxOut bounds the frames of a connection that wait to be sent, in bytes, replies aside:
 	// responses wait for room beyond it.
 	maxOut = 80 << 10
-	// writePiece is the largest single write, in bytes. A client that does not accept one
-	// within proxy.StallTimeout has stalled.
+	// idleBuffer is the size of the buffers that an idle connection keeps, in bytes.
+	idleBuffer = 2 << 10
+	// writePiece is the largest single write, in bytes.
 	writePiece = 16 << 10
 )
 
@@ -233,6 +234,18 @@ func (c *conn) flushLocked() {
 	}
 	c.flushing = false
 	c.room.Broadcast()
+}
+
+// shrink frees large buffers of a connection that has become idle. c.mu is held.
+func (c *conn) shrink() {
+	if cap(c.spare) > idleBuffer {
+		c.spare = nil
+	}
+	if c.proto.Pending() == 0 {
+		if out := c.proto.Take(nil); cap(out) <= idleBuffer {
+			c.proto.Take(out)
+		}
+	}
 }
 
 // write sends b in pieces. Only the flusher calls it.

@@ -9,11 +9,19 @@ import (
 	"github.com/keygate/keygate/internal/upstream"
 )
 
+// lastPartTime is how long the last part of a body may take to be sent once the response is
+// complete.
+const lastPartTime = time.Second
+
 // forward exchanges the request with a plain HTTP/1.1 upstream.
 func (s *stream) forward() error {
 	c := s.conn
 	g := s.Verdict.Gateway
 	c.mu.Lock()
+	if s.why != notCut { // the client has reset it at once: no connection is taken from others
+		c.mu.Unlock()
+		return errCut
+	}
 	if c.origin.Base() != g.Upstream.Base {
 		o, err := c.engine.trips.Origin(g)
 		if err != nil {
@@ -30,13 +38,12 @@ func (s *stream) forward() error {
 	}
 	s.whole = !s.hasBody || s.ended
 	s.uploadedAt = s.since
-	s.takeBody()
+	s.in, s.out = s.out[:0], s.in
 	tooLarge := s.tooLarge
 	c.mu.Unlock()
 	if tooLarge {
 		return proxy.BodyTooLarge(g.MaxBodyBytes)
 	}
-	s.write(origin)
 	deadline := time.Now().Add(g.Upstream.Timeout)
 	up := origin.Pool().Take(hint)
 	if up == nil {
@@ -49,12 +56,15 @@ func (s *stream) forward() error {
 			return err
 		}
 	}
+	s.held = up
+	// Only now: a request that waits for a connection holds no buffer.
+	s.write(origin)
 	err := s.exchange(up, deadline)
 	if err == nil || !s.mayRepeat(up) {
 		return s.settle(up, err)
 	}
 	s.leave()
-	up.Discard()
+	s.discardConn()
 	up, err = s.acquire(func(d time.Time) (*upstream.H1Conn, error) {
 		ctx, done := s.context()
 		defer done()
@@ -63,6 +73,7 @@ func (s *stream) forward() error {
 	if err != nil {
 		return err
 	}
+	s.held = up
 	s.trip.Reset()
 	s.write(origin)
 	return s.settle(up, s.exchange(up, deadline))
@@ -139,8 +150,11 @@ func (s *stream) exchange(up *upstream.H1Conn, deadline time.Time) error {
 	c.mu.Unlock()
 	s.trip.SetConn(up)
 	s.trip.Begin(s, s.ask.Method == "HEAD", false)
-	if !s.whole {
+	if s.whole {
+		s.forwarded = int64(len(s.out)) // its part of the window is free with the stream
+	} else {
 		if s.trip.Send() == nil {
+			s.consumed()
 			c.work.Add(1)
 			go s.upload(up)
 		} else {
@@ -164,8 +178,13 @@ func (s *stream) leave() (intact bool) {
 	c := s.conn
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for s.uploading && s.ending && s.why == notCut {
-		s.wake.Wait() // the upstream has answered what it has got
+	if s.uploading && s.ending && s.why == notCut && s.up != nil {
+		// The last part is on its way. An upstream that does not take it is not waited for.
+		_ = s.up.NetConn().SetWriteDeadline(time.Now().Add(lastPartTime))
+		for s.uploading {
+			s.wake.Wait()
+		}
+		_ = s.up.NetConn().SetWriteDeadline(time.Time{})
 	}
 	if s.uploading && s.up != nil {
 		_ = s.up.NetConn().SetWriteDeadline(past)
@@ -179,7 +198,7 @@ func (s *stream) leave() (intact bool) {
 
 // finishUpload waits for the end of the goroutine that forwards the body. c.mu is held.
 func (s *stream) finishUpload() {
-	s.discarded = -1 // tells the upload to stop
+	s.stopped = true
 	s.wake.Broadcast()
 	for s.uploading {
 		s.wake.Wait()
@@ -198,18 +217,27 @@ func (s *stream) settle(up *upstream.H1Conn, err error) error {
 		if !s.trip.Lost() {
 			err = upstream.At(up.NetConn().RemoteAddr().String(), err)
 		}
-		up.Discard()
+		s.discardConn()
 		return err
 	}
 	if intact && s.trip.Reusable() {
+		s.held = nil
 		up.Release()
 	} else {
-		up.Discard()
+		s.discardConn()
 	}
 	c.mu.Lock()
 	c.hint = up
 	c.mu.Unlock()
 	return s.trip.Finish()
+}
+
+// discardConn closes the upstream's connection, if there is one.
+func (s *stream) discardConn() {
+	if s.held != nil {
+		s.held.Discard()
+		s.held = nil
+	}
 }
 
 func (s *stream) tunneled() bool { return s.trip.Status() == 101 }

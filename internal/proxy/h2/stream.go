@@ -61,6 +61,7 @@ type streamState struct {
 
 	why    cut
 	up     *upstream.H1Conn // the upstream's connection, while a cut may end its use
+	held   *upstream.H1Conn // the same, until it is released; belongs to the goroutine
 	cancel context.CancelCauseFunc
 	since  int64 // when forwarding began, in the engine's milliseconds; 0 before
 
@@ -75,6 +76,7 @@ type streamState struct {
 	// The body of the request.
 	hasBody   bool
 	ended     bool  // all of it has arrived
+	stopped   bool  // it is not forwarded any more
 	ending    bool  // the last part of it is being sent
 	tooLarge  bool  // it exceeds max_body_bytes
 	tail      bool  // trailers has its trailers
@@ -323,6 +325,7 @@ func (s *stream) serve() (err error) {
 		if p := recover(); p != nil {
 			err = s.Panicked(p)
 			s.leave()
+			s.discardConn()
 			s.trip.DropBuffer()
 		}
 	}()

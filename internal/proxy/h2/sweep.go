@@ -8,6 +8,7 @@ import (
 
 	"github.com/keygate/keygate/internal/http2"
 	"github.com/keygate/keygate/internal/proxy"
+	"github.com/keygate/keygate/internal/proxy/h1"
 )
 
 // Timeouts (contract, 4.4 and 4.5). They are accurate to two ticks.
@@ -67,6 +68,7 @@ func (c *clock) tick(now time.Time) {
 // used with conn.mu held.
 type connTimes struct {
 	writing   atomic.Int64 // since when a write has made no progress; 0 if there is none
+	moved     uint64       // what the client had acknowledged while a write was in progress; the sweeper's
 	heard     int64        // when something was last received
 	idle      int64        // since when there is no stream; 0 if there is one
 	begun     uint64       // which head is incomplete
@@ -125,17 +127,22 @@ func (e *Engine) sweepAll(ctx context.Context) {
 func (c *conn) sweep() {
 	now := c.engine.clock.now()
 	over := func(since int64, d time.Duration) bool { return since != 0 && now-since >= (d+tickTime).Milliseconds() }
-	if over(c.times.writing.Load(), proxy.StallTimeout) {
-		c.end(cutClientClosed)
-		return
+	if since := c.times.writing.Load(); since != 0 {
+		if moved := h1.Acknowledged(c.nc); moved != c.times.moved {
+			c.times.moved = moved
+			c.times.writing.CompareAndSwap(since, now)
+		} else if over(since, proxy.StallTimeout) {
+			c.end(cutClientClosed)
+			return
+		}
 	}
 	c.mu.Lock()
 	for i := len(c.streams) - 1; i >= 0; i-- { // sweep may remove the stream
 		c.streams[i].sweep(now)
 	}
 	t := &c.times
-	if len(c.streams) > 0 {
-		t.idle = 0
+	if len(c.streams) == 0 && !c.flushing {
+		c.shrink()
 	}
 	switch {
 	case c.ended != notCut:
