@@ -11,8 +11,7 @@ func (s *stream) data(b []byte, end bool) {
 	c := s.conn
 	s.ended = s.ended || end
 	if s.discard {
-		s.discarded += len(b)
-		c.proto.Consumed(s.id, len(b))
+		s.drop(len(b))
 		if end || s.discarded > proxy.DrainBytes {
 			s.free()
 		}

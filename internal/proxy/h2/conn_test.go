@@ -85,7 +85,14 @@ type peer struct {
 	hpack  *hpack.Encoder
 	closed chan time.Time // when the server closed the connection
 	ended  chan uint32    // streams that have a response
-	deaf   atomic.Bool    // it does not respond to PINGs
+	resets chan reset
+	deaf   atomic.Bool // it does not respond to PINGs
+}
+
+// reset is a RST_STREAM frame that a peer has received.
+type reset struct {
+	code http2.ErrCode
+	at   time.Time
 }
 
 // connect connects a peer to a server. Nothing is sent yet.
@@ -114,7 +121,7 @@ func connect(t *testing.T, s *Engine, cert *tls.Certificate) *peer {
 		}
 		<-served
 	})
-	p := &peer{t: t, conn: client, closed: make(chan time.Time, 1), ended: make(chan uint32, 100)}
+	p := &peer{t: t, conn: client, closed: make(chan time.Time, 1), ended: make(chan uint32, 100), resets: make(chan reset, 100)}
 	p.framer = http2.NewFramer(client, client)
 	p.hpack = hpack.NewEncoder(&p.block)
 	go p.read()
@@ -137,6 +144,8 @@ func (p *peer) read() {
 			p.write(func(fr *http2.Framer) error { return fr.WritePing(true, f.Data) })
 		case *http2.HeadersFrame:
 			p.ended <- f.StreamID
+		case *http2.RSTStreamFrame:
+			p.resets <- reset{f.ErrCode, time.Now()}
 		}
 	}
 }
@@ -430,4 +439,31 @@ func TestSilentClientIsClosed(t *testing.T) {
 			t.Errorf("the connection was closed after %s, want %s", took, pingAfter+pingTimeout)
 		}
 	})
+}
+
+// Guarantee: a response that is complete before the body of its request, short or long, is
+// followed by RST_STREAM only a while later, because some clients drop the response of a stream
+// that is reset at once.
+func TestResetAfterEarlyResponseIsLate(t *testing.T) {
+	for _, length := range []int{0, 3_000_000} {
+		over(t, func(t *testing.T, cert *tls.Certificate) {
+			p := connect(t, newServer(t, func(w http.ResponseWriter, _ *http.Request, _ *proxy.Exchange) {
+				w.WriteHeader(http.StatusForbidden)
+			}), cert)
+			p.begin()
+			block := p.head()
+			if length > 0 {
+				block = append(block, "\x0f\x0d\x073000000"...) // content-length, without indexing
+			}
+			p.write(func(f *http2.Framer) error {
+				return errors.Join(f.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: block, EndHeaders: true}), f.WriteData(1, false, make([]byte, 10_000)))
+			})
+			<-p.ended
+			start := time.Now()
+			r := <-p.resets
+			if took := r.at.Sub(start); r.code != http2.ErrCodeNo || took < lingerStream || took > lingerStream+3*tickTime {
+				t.Errorf("length %d: got a reset with %v %s after the response, want NO_ERROR after %s", length, r.code, took, lingerStream)
+			}
+		})
+	}
 }

@@ -341,17 +341,27 @@ func (s *stream) emitOwn(status, bytes int) {
 }
 
 // dropBody frees a stream that has its response. If the request's body is still arriving it
-// is discarded for a while first: some clients drop a response whose stream is reset, and
-// others do not end a refused body before the stream ends. conn.mu is held.
+// is discarded for a while first: some clients drop a response whose stream is reset at once,
+// and others do not end a refused body before the stream ends. A long body is not asked for:
+// its client may send no more than its window allows. conn.mu is held.
 func (s *stream) dropBody() {
-	if s.ended || !s.hasBody || s.expects || s.why != notCut || s.req.ContentLength() > proxy.DrainBytes {
+	if s.ended || !s.hasBody || s.why != notCut {
 		s.free()
 		return
 	}
 	s.discard, s.discarded = true, 0
+	s.unasked = s.expects || s.req.ContentLength() > proxy.DrainBytes
 	if n := len(s.in); n > 0 {
-		s.conn.proto.Consumed(s.id, n)
+		s.drop(n)
 		s.in = s.in[:0]
 	}
 	s.lingerTill = s.conn.engine.clock.in(lingerStream)
+}
+
+// drop discards n bytes of the body. conn.mu is held.
+func (s *stream) drop(n int) {
+	s.discarded += n
+	if !s.unasked {
+		s.conn.proto.Consumed(s.id, n)
+	}
 }

@@ -93,6 +93,7 @@ type streamState struct {
 	streaming bool // data followed it
 	finished  bool // the end was sent, or the stream was reset
 	discard   bool // the body is discarded
+	unasked   bool // and the client gets no window for more of it
 	discarded int
 	sent      int64
 }
@@ -309,6 +310,8 @@ func (s *stream) conclude(err error) {
 	switch {
 	case errors.Is(err, errPreflight):
 		s.preflight()
+	case s.finished && s.headed: // perhaps before the end of the request
+		s.dropBody()
 	case s.finished:
 		s.free()
 	case err != nil:
