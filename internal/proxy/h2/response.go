@@ -92,8 +92,7 @@ func (s *stream) ownFields() {
 	if s.Verdict.Gateway == nil && s.Verdict.Code == "" {
 		return // there is no verdict
 	}
-	var scratch [256]byte
-	s.Verdict.EachField(scratch[:], func(name string, value []byte) {
+	s.Verdict.EachField(s.scratch[:], func(name string, value []byte) {
 		proto.Field([]byte(name), value, false)
 	})
 }

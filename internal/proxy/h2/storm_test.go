@@ -27,8 +27,7 @@ import (
 
 func TestMain(m *testing.M) { leaktest.Main(m) }
 
-// plain starts an engine on a loopback port whose requests go to a plain HTTP/1.1 upstream. It
-// is shut down at the end of the test.
+// plain starts an engine on a loopback port whose requests go to a plain HTTP/1.1 upstream.
 func plain(t testing.TB, handler http.HandlerFunc) (addr string, e *Engine) {
 	t.Helper()
 	service := httptest.NewServer(handler)
@@ -43,13 +42,29 @@ func plain(t testing.TB, handler http.HandlerFunc) (addr string, e *Engine) {
 	}
 	t.Cleanup(pools.Close)
 	gateway := &snapshot.Gateway{ID: "gw_1", Upstream: snapshot.Upstream{Base: base, Timeout: time.Minute}}
-	e, err = New(Config{
-		Config:  proxy.Config{Admit: forwarder{gateway}, Pools: pools},
-		Forward: func(http.ResponseWriter, *http.Request, *proxy.Exchange) { panic("not called") },
-	})
+	e, err = New(Config{Config: proxy.Config{Admit: forwarder{gateway}, Pools: pools}, Forward: notCalled})
 	if err != nil {
 		t.Fatal(err)
 	}
+	return listen(t, e), e
+}
+
+// notCalled is the Config.Forward of tests whose upstream is plain.
+func notCalled(http.ResponseWriter, *http.Request, *proxy.Exchange) { panic("not called") }
+
+// serve starts an engine on a loopback port and returns its address.
+func serve(t testing.TB, cfg Config) (addr string) {
+	t.Helper()
+	e, err := New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return listen(t, e)
+}
+
+// listen makes an engine serve a loopback port. It is shut down at the end of the test.
+func listen(t testing.TB, e *Engine) (addr string) {
+	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -63,7 +78,7 @@ func plain(t testing.TB, handler http.HandlerFunc) (addr string, e *Engine) {
 			t.Error(err)
 		}
 	})
-	return l.Addr().String(), e
+	return l.Addr().String()
 }
 
 // echo responds with the body of the request, piece by piece, while it arrives.

@@ -46,6 +46,8 @@ type stream struct {
 	in       []byte    // what has arrived of the request's body and was not forwarded
 	out      []byte    // the part of it that is being forwarded
 	room     []byte    // memory for SendData
+	scratch  [256]byte // memory for ownFields
+	runFunc  func()    // run, made once: a closure for each request would be an allocation
 }
 
 // streamState is the state of one request. What is not said to belong to the goroutine of the
@@ -109,6 +111,7 @@ func (c *conn) newStream(id uint32) *stream {
 	s, ok := c.engine.streams.Get().(*stream)
 	if !ok {
 		s = &stream{trip: c.engine.trips.NewTrip()}
+		s.runFunc = s.run
 	}
 	s.conn, s.id, s.index = c, id, len(c.streams)
 	s.wake.L = &c.mu
@@ -181,14 +184,13 @@ func (why cut) cause() error {
 func (c *conn) head(ev *http2.Event) {
 	s := c.newStream(ev.Stream)
 	err := c.proto.ReadRequest(&s.req)
-	var malformed http2.MalformedError
 	if c.proto.Err() != nil {
 		s.finished = true
 		s.free()
 		return
 	}
 	s.ended, s.hasBody = ev.End, !ev.End
-	if errors.As(err, &malformed) {
+	if malformed, ok := err.(http2.MalformedError); ok { //nolint:errorlint // it is not wrapped, and errors.As would allocate
 		s.Method, s.Major = proxy.Text(s.req.Method.Of(s.req.Text)), 2
 		s.BeginUndecided(&c.engine.cfg.Config)
 		s.ended = true // the stream is reset at once
@@ -290,7 +292,7 @@ func (s *stream) HeaderValue(name string) (value string, count int) {
 // start runs a request that is to be forwarded in a goroutine of its own.
 func (c *conn) start(s *stream) {
 	c.work.Add(1)
-	go s.run()
+	go s.runFunc()
 }
 
 // run forwards the request and ends the stream.
