@@ -51,7 +51,10 @@ func tlsOf(c *certificate.Set) *tls.Config {
 	if c == nil {
 		return nil
 	}
-	return c.TLS("h2", "http/1.1", "http/1.0")
+	cfg := c.TLS("h2", "http/1.1", "http/1.0")
+	// Small records at the start of each connection would split responses that are sent together.
+	cfg.DynamicRecordSizingDisabled = true
+	return cfg
 }
 
 // warnExposed logs a warning if the management API listens beyond loopback without TLS.

@@ -34,6 +34,7 @@ type Engine struct {
 	trips   *h1.Trips
 	streams sync.Pool // of *stream
 	buffers sync.Pool // of *[readSize]byte
+	workers workers
 	clock   clock
 	sweeper service.Group
 	flushes sync.WaitGroup // flushes that the sweeper has begun
@@ -56,6 +57,7 @@ func New(cfg Config) (*Engine, error) {
 		return nil, errors.New("h2: Forward is required")
 	}
 	e := &Engine{cfg: cfg, trips: h1.NewTrips(cfg.Pools), conns: map[*conn]struct{}{}, wake: make(chan struct{}, 1)}
+	e.workers.init()
 	e.clock.start()
 	return e, e.sweeper.Start(e.sweepAll)
 }
@@ -149,6 +151,7 @@ func (e *Engine) Shutdown(ctx context.Context) error {
 		_ = e.sweeper.Stop(context.WithoutCancel(ctx))
 		e.flushes.Wait()
 		e.serving.Wait()
+		e.workers.end()
 	}()
 	if idle == nil {
 		return nil

@@ -47,7 +47,6 @@ type stream struct {
 	out      []byte    // the part of it that is being forwarded
 	room     []byte    // memory for SendData
 	scratch  [256]byte // memory for ownFields
-	runFunc  func()    // run, made once: a closure for each request would be an allocation
 }
 
 // streamState is the state of one request. What is not said to belong to the goroutine of the
@@ -111,7 +110,6 @@ func (c *conn) newStream(id uint32) *stream {
 	s, ok := c.engine.streams.Get().(*stream)
 	if !ok {
 		s = &stream{trip: c.engine.trips.NewTrip()}
-		s.runFunc = s.run
 	}
 	s.conn, s.id, s.index = c, id, len(c.streams)
 	s.wake.L = &c.mu
@@ -292,7 +290,7 @@ func (s *stream) HeaderValue(name string) (value string, count int) {
 // start runs a request that is to be forwarded in a goroutine of its own.
 func (c *conn) start(s *stream) {
 	c.work.Add(1)
-	go s.runFunc()
+	c.engine.workers.do(s)
 }
 
 // run forwards the request and ends the stream.
