@@ -27,12 +27,11 @@ func (s *stream) bridge() error {
 	}
 	x := s.HandOver()
 	c.mu.Unlock()
-	w := &writer{stream: s, header: make(http.Header)}
-	w.body.stream = s
+	w := &writer{conn: c, stream: s, header: make(http.Header)}
+	w.body.conn, w.body.stream = c, s
 	r := s.httpRequest(w).WithContext(ctx)
 	w.body.request = r
-	aborted := w.call(func() { c.engine.cfg.Forward(w, r, x) })
-	w.body.stop()
+	aborted := w.serve(func() { c.engine.cfg.Forward(w, r, x) })
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if aborted || w.finish() != nil {
@@ -91,9 +90,11 @@ func (s *stream) httpRequest(w *writer) *http.Request {
 // deadline.
 var errStopped = errors.New("h2: the body is not read any more")
 
-// bodyReader is the body of a bridged request.
+// bodyReader is the body of a bridged request. It may be used after the request: then the
+// stream, which serves another, is not touched.
 type bodyReader struct {
-	stream  *stream
+	conn    *conn
+	stream  *stream // not used once stopped is set
 	request *http.Request
 	stopped bool // conn.mu
 	timer   *time.Timer
@@ -101,29 +102,25 @@ type bodyReader struct {
 
 // Read implements io.Reader.
 func (b *bodyReader) Read(p []byte) (int, error) {
-	s := b.stream
-	c := s.conn
+	s, c := b.stream, b.conn
 	c.mu.Lock()
-	for len(s.in) == 0 && !s.ended && s.why == notCut && !b.stopped {
+	defer c.mu.Unlock()
+	for !b.stopped && len(s.in) == 0 && !s.ended && s.why == notCut {
 		s.wake.Wait()
 	}
 	switch {
 	case b.stopped:
-		c.mu.Unlock()
 		return 0, errStopped
 	case s.why != notCut:
-		c.mu.Unlock()
 		return 0, errCut
 	case len(s.in) == 0:
 		b.trailers()
-		c.mu.Unlock()
 		return 0, io.EOF
 	}
 	n := copy(p, s.in)
 	s.in = s.in[:copy(s.in, s.in[n:])]
 	c.proto.Consumed(s.id, n)
-	c.mu.Unlock()
-	c.flush()
+	c.flushLocked()
 	return n, nil
 }
 
@@ -144,13 +141,15 @@ func (b *bodyReader) Close() error { return nil }
 
 // stop makes reads fail, also one in progress.
 func (b *bodyReader) stop() {
-	c := b.stream.conn
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	b.conn.mu.Lock()
+	defer b.conn.mu.Unlock()
 	b.stopLocked()
 }
 
 func (b *bodyReader) stopLocked() {
+	if b.stopped {
+		return
+	}
 	b.stopped = true
 	if b.timer != nil {
 		b.timer.Stop()
@@ -161,7 +160,8 @@ func (b *bodyReader) stopLocked() {
 // writer is an http.ResponseWriter for a stream. It supports what http.ResponseController
 // needs, except Hijack.
 type writer struct {
-	stream *stream
+	conn   *conn
+	stream *stream // not used once over is set
 	header http.Header
 	body   bodyReader
 	status int   // of the final head; 0 before WriteHeader
@@ -169,10 +169,16 @@ type writer struct {
 	over   bool  // the handler has returned: deadlines have no effect
 }
 
-// call runs forward and reports whether it aborted the request.
-func (w *writer) call(forward func()) (aborted bool) {
+// serve runs forward and reports whether it aborted the request. From then on nobody else uses
+// the stream through w.
+func (w *writer) serve(forward func()) (aborted bool) {
 	defer func() {
-		switch p := recover(); p {
+		p := recover()
+		w.conn.mu.Lock()
+		w.over = true
+		w.body.stopLocked()
+		w.conn.mu.Unlock()
+		switch p {
 		case nil:
 		case http.ErrAbortHandler:
 			aborted = true
@@ -197,14 +203,14 @@ func (w *writer) WriteHeader(status int) {
 		w.status = status
 		return
 	}
-	c := w.stream.conn
+	c := w.conn
 	c.mu.Lock()
-	if w.stream.beginHead(status) {
+	defer c.mu.Unlock()
+	if !w.over && w.stream.beginHead(status) {
 		w.fields(func(name string) bool { return name == "Content-Length" })
 		c.proto.EndHead(false)
+		c.flushLocked()
 	}
-	c.mu.Unlock()
-	c.flush()
 }
 
 // fields adds the fields of the header, except those that skip names. conn.mu is held.
@@ -273,9 +279,12 @@ func (w *writer) announced() map[string]bool {
 // Write implements http.ResponseWriter. It returns when the client's windows have let all of p
 // be sent.
 func (w *writer) Write(p []byte) (int, error) {
-	c := w.stream.conn
+	c := w.conn
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if w.over {
+		return 0, errCut
+	}
 	if err := w.head(false); err != nil {
 		return 0, err
 	}
@@ -301,9 +310,12 @@ func (w *writer) bodiless() bool {
 
 // FlushError sends what was written.
 func (w *writer) FlushError() error {
-	c := w.stream.conn
+	c := w.conn
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if w.over {
+		return errCut
+	}
 	if err := w.head(false); err != nil {
 		return err
 	}
@@ -322,7 +334,7 @@ func (w *writer) EnableFullDuplex() error { return nil }
 
 // SetReadDeadline bounds reads of the request's body.
 func (w *writer) SetReadDeadline(t time.Time) error {
-	c := w.stream.conn
+	c := w.conn
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	b := &w.body
@@ -342,7 +354,7 @@ func (w *writer) SetReadDeadline(t time.Time) error {
 // SetWriteDeadline ends writes. Only a time in the past has an effect: a write that makes no
 // progress is ended by the engine.
 func (w *writer) SetWriteDeadline(t time.Time) error {
-	c := w.stream.conn
+	c := w.conn
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !t.IsZero() && !w.over && !t.After(time.Now()) {
@@ -353,7 +365,6 @@ func (w *writer) SetWriteDeadline(t time.Time) error {
 
 // finish sends the end of the response. conn.mu is held.
 func (w *writer) finish() error {
-	w.over = true
 	s := w.stream
 	proto := s.conn.proto
 	trailers := w.trailers()

@@ -49,12 +49,7 @@ func readBodies(w http.ResponseWriter, r *http.Request, _ *proxy.Exchange) {
 
 func newServer(t testing.TB, handler func(http.ResponseWriter, *http.Request, *proxy.Exchange)) *Engine {
 	t.Helper()
-	pools, err := upstream.NewPools(upstream.Config{Guard: netguard.New()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(pools.Close)
-	e, err := New(Config{Config: proxy.Config{Admit: newForwarder(), Pools: pools}, Forward: handler})
+	e, err := New(Config{Config: proxy.Config{Admit: newForwarder(), Pools: newPools(t)}, Forward: handler})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -466,4 +461,44 @@ func TestResetAfterEarlyResponseIsLate(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Guarantee: what a handler leaves behind (a transport that still reads the request's body, a
+// timer that sets deadlines) neither panics nor touches the stream, which serves others by then.
+func TestHandlerOutlivesRequest(t *testing.T) {
+	var late sync.WaitGroup
+	addr := serve(t, Config{Config: proxy.Config{Admit: newForwarder(), Pools: newPools(t)}, Forward: func(w http.ResponseWriter, r *http.Request, _ *proxy.Exchange) {
+		rc := http.NewResponseController(w)
+		w.Header().Set("X-A", "b")
+		late.Go(func() {
+			for range 200 {
+				_, _ = r.Body.Read(make([]byte, 10))
+				_, _ = w.Write([]byte("late"))
+				_ = rc.Flush()
+				_ = errors.Join(rc.SetReadDeadline(time.Now()), rc.SetReadDeadline(time.Now().Add(time.Microsecond)), rc.SetWriteDeadline(time.Now()))
+			}
+		})
+	}})
+	tr := client(t)
+	for range 30 {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+addr+"/", bytes.NewReader(make([]byte, 1000)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if resp, err := tr.RoundTrip(req); err == nil { // a deadline of the handler may have ended it
+			_, _ = io.Copy(io.Discard, resp.Body)
+			_ = resp.Body.Close()
+		}
+	}
+	late.Wait()
+}
+
+func newPools(t testing.TB) *upstream.Pools {
+	t.Helper()
+	pools, err := upstream.NewPools(upstream.Config{Guard: netguard.New()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pools.Close)
+	return pools
 }
