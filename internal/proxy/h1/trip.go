@@ -47,11 +47,10 @@ func (o Origin) Pool() *upstream.H1Pool { return o.origin.pool }
 // writes the request for a plain HTTP/1.1 upstream and reads the response.
 //
 //	Write, AppendBody…, EndBody   the request, as far as it is known
-//	SetConn                       a connection of Origin.Pool
+//	Begin                         with a connection of Origin.Pool
 //	Send                          sends what was written, if more of the body is to come; Run
 //	                              does so otherwise
 //	Run                           reads the response for a Receiver, to the end of its body
-//	Release or Discard            what becomes of the connection
 //	Finish                        the end of the response, for the Receiver
 //
 // A Trip serves one request after another, with Reset between them.
@@ -115,8 +114,12 @@ func (t *Trip) appendData(dst, data []byte) []byte {
 	return append(append(dst, data...), "\r\n"...)
 }
 
-// SetConn sets the connection to use.
-func (t *Trip) SetConn(c *upstream.H1Conn) { t.trip.conn = c }
+// Begin prepares to exchange the request over a connection, which stays the caller's, and to
+// pass the response to a Receiver. isHead is set for a HEAD request.
+func (t *Trip) Begin(conn *upstream.H1Conn, to Receiver, isHead bool) {
+	t.trip.restart(isHead)
+	t.trip.conn, t.trip.to = conn, to
+}
 
 // Send sends what was written so far. An error is not the end: the upstream may have
 // responded before it closed the connection.
@@ -145,17 +148,9 @@ func (t *Trip) SendEnd(conn *upstream.H1Conn, text []byte, trailers []http1.Fiel
 	return err
 }
 
-// Begin prepares for the response to a request, which isHead says is a HEAD request. sent is
-// set if Send was called.
-func (t *Trip) Begin(to Receiver, isHead, sent bool) {
-	out := t.trip.out
-	t.trip.restart(isHead)
-	t.trip.out, t.trip.sent, t.trip.to = out, sent, to
-}
-
 // Run sends what was written, unless Send did, and passes the response to the Receiver. It
-// returns when all of its body has arrived, which Finish passes on. Lost
-// tells whose error it is.
+// returns when the whole body has arrived; Finish passes on the end. After an error, Lost says
+// whose it is.
 func (t *Trip) Run() error { return t.trip.run() }
 
 // Lost reports whether Run failed because of the Receiver.
@@ -167,7 +162,7 @@ func (t *Trip) Responding() bool { return t.trip.got }
 // Reusable reports whether the connection can serve another request after Run.
 func (t *Trip) Reusable() bool { return t.trip.reader.reusable() }
 
-// Status returns the status of the response, or 0 before its head.
+// Status returns the status of the response, whose head has arrived.
 func (t *Trip) Status() int { return t.trip.reader.resp.Status }
 
 // Moved returns how many bytes of the response's body have arrived.

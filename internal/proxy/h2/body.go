@@ -25,7 +25,9 @@ func (s *stream) data(b []byte, end bool) {
 	s.readingAt = 0
 	if bound := s.bound(); bound > 0 && s.received > bound {
 		s.tooLarge = true
-		s.cutBody()
+		if s.since != 0 { // otherwise the goroutine refuses the request when it begins
+			s.cut(cutBody)
+		}
 		return
 	}
 	s.in = append(s.in, b...) // at most the window of the stream
@@ -40,29 +42,19 @@ func (s *stream) bound() int64 {
 	return s.Verdict.Gateway.MaxBodyBytes
 }
 
-// cutBody ends a request whose body is too large. One that is not being forwarded yet is
-// refused by its own goroutine.
-func (s *stream) cutBody() {
-	if s.since != 0 {
-		s.cut(cutBody)
-	}
-	s.wake.Broadcast()
-}
-
 // takeTrailers takes the trailers of a request, which end it. conn.mu is held.
 func (s *stream) takeTrailers() {
-	c := s.conn
-	if s == nil || s.discard || s.finished || s.why != notCut {
-		if s != nil && s.discard {
-			s.free()
-		}
-		return
-	}
 	s.ended = true
 	s.readingAt = 0
-	if c.proto.ReadTrailers(&s.trailers) == nil {
+	switch {
+	case s.discard:
+		s.free()
+		return
+	case s.finished || s.why != notCut:
+		return
+	case s.conn.proto.ReadTrailers(&s.trailers) == nil:
 		s.tail = true
-	} else {
+	default:
 		s.cut(cutReset) // malformed, or over the limits: the client knows
 	}
 	s.wake.Broadcast()

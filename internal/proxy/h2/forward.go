@@ -1,6 +1,7 @@
 package h2
 
 import (
+	"context"
 	"time"
 
 	"github.com/keygate/keygate/internal/http1"
@@ -48,11 +49,8 @@ func (s *stream) forward() error {
 	up := origin.Pool().Take(hint)
 	if up == nil {
 		var err error
-		if up, err = s.acquire(func(d time.Time) (*upstream.H1Conn, error) {
-			ctx, done := s.context()
-			defer done()
-			return origin.Pool().Acquire(ctx, d, nil)
-		}, deadline); err != nil {
+		up, err = s.acquire(func(ctx context.Context) (*upstream.H1Conn, error) { return origin.Pool().Acquire(ctx, deadline, nil) })
+		if err != nil {
 			return err
 		}
 	}
@@ -65,11 +63,7 @@ func (s *stream) forward() error {
 	}
 	s.leave()
 	s.discardConn()
-	up, err = s.acquire(func(d time.Time) (*upstream.H1Conn, error) {
-		ctx, done := s.context()
-		defer done()
-		return origin.Pool().Connect(ctx, d)
-	}, deadline)
+	up, err = s.acquire(func(ctx context.Context) (*upstream.H1Conn, error) { return origin.Pool().Connect(ctx, deadline) })
 	if err != nil {
 		return err
 	}
@@ -111,26 +105,20 @@ func (s *stream) trailerFields() (text []byte, fields []http1.Field) {
 	return s.trailers.Text, s.trailers.Fields()
 }
 
-// acquire gets a connection to the upstream.
-func (s *stream) acquire(get func(deadline time.Time) (*upstream.H1Conn, error), deadline time.Time) (*upstream.H1Conn, error) {
-	up, err := get(deadline)
-	if err != nil {
-		return nil, s.orCut(err)
-	}
+// acquire gets a connection to the upstream. The error is errCut if the stream was cut.
+func (s *stream) acquire(get func(ctx context.Context) (*upstream.H1Conn, error)) (*upstream.H1Conn, error) {
+	ctx, done := s.context()
+	defer done()
+	up, err := get(ctx)
 	s.conn.mu.Lock()
 	defer s.conn.mu.Unlock()
-	s.MarkSent()
-	return up, nil
-}
-
-// orCut returns errCut if the stream was cut, and otherwise err.
-func (s *stream) orCut(err error) error {
-	s.conn.mu.Lock()
-	defer s.conn.mu.Unlock()
-	if s.why != notCut {
-		return errCut
+	switch {
+	case err == nil:
+		s.MarkSent()
+	case s.why != notCut:
+		err = errCut
 	}
-	return err
+	return up, err
 }
 
 // exchange sends the request and reads the response. The connection is the caller's.
@@ -148,18 +136,16 @@ func (s *stream) exchange(up *upstream.H1Conn, deadline time.Time) error {
 	}
 	s.uploading = !s.whole
 	c.mu.Unlock()
-	s.trip.SetConn(up)
-	s.trip.Begin(s, s.ask.Method == "HEAD", false)
-	if s.whole {
+	s.trip.Begin(up, s, s.ask.Method == "HEAD")
+	switch {
+	case s.whole:
 		s.forwarded = int64(len(s.out)) // its part of the window is free with the stream
-	} else {
-		if s.trip.Send() == nil {
-			s.consumed()
-			c.work.Add(1)
-			go s.upload(up)
-		} else {
-			s.uploadEnded(false)
-		}
+	case s.trip.Send() == nil:
+		s.consumed()
+		c.work.Add(1)
+		go s.upload(up)
+	default:
+		s.uploadEnded(false)
 	}
 	return s.trip.Run()
 }
@@ -188,30 +174,20 @@ func (s *stream) leave() (intact bool) {
 	}
 	if s.uploading && s.up != nil {
 		_ = s.up.NetConn().SetWriteDeadline(past)
-		s.finishUpload()
-		s.up = nil
-		return false
+		s.stopped = true
+		s.wake.Broadcast()
+		for s.uploading {
+			s.wake.Wait()
+		}
 	}
 	s.up = nil
-	return s.why == notCut && (s.whole || s.uploaded)
-}
-
-// finishUpload waits for the end of the goroutine that forwards the body. c.mu is held.
-func (s *stream) finishUpload() {
-	s.stopped = true
-	s.wake.Broadcast()
-	for s.uploading {
-		s.wake.Wait()
-	}
+	return s.why == notCut && !s.stopped && (s.whole || s.uploaded)
 }
 
 // settle ends an exchange: the connection is released, the record emitted, and the rest of
 // the response sent.
 func (s *stream) settle(up *upstream.H1Conn, err error) error {
 	c := s.conn
-	if err == nil && s.tunneled() {
-		err = proxy.BadUpgrade()
-	}
 	intact := s.leave()
 	if err != nil {
 		if !s.trip.Lost() {
@@ -239,5 +215,3 @@ func (s *stream) discardConn() {
 		s.held = nil
 	}
 }
-
-func (s *stream) tunneled() bool { return s.trip.Status() == 101 }

@@ -16,11 +16,6 @@ import (
 
 // TakeInterim implements h1.Receiver: it relays a 1xx response.
 func (s *stream) TakeInterim(head []byte, r *http1.Response) error {
-	defer s.conn.flush()
-	return s.interim(head, r)
-}
-
-func (s *stream) interim(head []byte, r *http1.Response) error {
 	c := s.conn
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -36,6 +31,7 @@ func (s *stream) interim(head []byte, r *http1.Response) error {
 		c.proto.Field(f.Name.Of(head), f.Value.Of(head), false)
 	})
 	c.proto.EndHead(false)
+	c.flushLocked()
 	return nil
 }
 
@@ -157,7 +153,6 @@ func (s *stream) send(b []byte, end bool) error {
 				return errCut
 			}
 			b = b[n:]
-			s.sent += int64(n)
 			s.progressed(n)
 			if len(b) == 0 {
 				return nil
@@ -221,37 +216,24 @@ func (s *stream) fail(err error) {
 		}
 		s.emitForwarded(s.trip.Status(), s.trip.Moved())
 		s.reset(codeOf(why))
+		s.free()
+		return
 	case why == cutBody:
-		s.why = notCut
-		s.refuse(proxy.BodyTooLarge(s.Verdict.Gateway.MaxBodyBytes))
-		return
+		err = proxy.BodyTooLarge(s.Verdict.Gateway.MaxBodyBytes)
 	case why == cutTimeout:
-		s.why = notCut
-		s.refuse(proxy.TimedOut(err))
-		return
+		err = proxy.TimedOut(err)
 	case why == cutPanicked:
-		s.why = notCut
-		s.refuse(proxy.Panicked())
-		return
-	case why != notCut:
+		err = proxy.Panicked()
+	case why != notCut: // there is nobody to respond to
 		s.EmitNoResponse(why == cutShutdown, s.forwarded)
 		s.reset(codeOf(why))
-	default:
-		s.refuse(public(err))
+		s.free()
 		return
+	case !errors.As(err, new(*fault.Error)):
+		err = proxy.Unreachable(err)
 	}
-	s.free()
-}
-
-// public returns the error for the client.
-func public(err error) error {
-	if fault.CodeOf(err) == fault.Internal {
-		var known *fault.Error
-		if !errors.As(err, &known) {
-			return proxy.Unreachable(err)
-		}
-	}
-	return err
+	s.why = notCut // the response goes out
+	s.refuse(err)
 }
 
 // codeOf returns the code with which a stream is reset.

@@ -96,7 +96,6 @@ type streamState struct {
 	discard   bool // the body is discarded
 	unasked   bool // and the client gets no window for more of it
 	discarded int
-	sent      int64
 }
 
 // progress tells a client that accepts a response too slowly.
