@@ -40,7 +40,6 @@ func (s *Server) buildGateway(clock *ratelimit.Clock) (err error) {
 	if err != nil {
 		return err
 	}
-	s.running.Push(other.Shutdown)
 	shared.Via = other.Via()
 	engine, err := h1.New(h1.Config{Config: shared, Forward: other.ServeDecided, MaxPipes: s.descriptors.pipes})
 	if err != nil {

@@ -50,11 +50,9 @@ func (x *exchange) writeHead(status int) {
 	x.w.WriteHeader(status)
 }
 
-// ServeDecided serves a request like ServeHTTP, after another driver has read and decided
-// it. The verdict must not be admit.Wait. It emits the access record of e.
+// ServeDecided serves a request that an engine has read and decided. The verdict must not be
+// admit.Wait. It emits the access record of e.
 func (s *Server) ServeDecided(w http.ResponseWriter, r *http.Request, e *proxy.Exchange) {
-	s.running.Add(1)
-	defer s.running.Add(-1)
 	x := s.newExchange(w, r, e)
 	defer x.end()
 	defer x.recover()

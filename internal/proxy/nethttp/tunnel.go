@@ -46,26 +46,23 @@ func (x *exchange) tunnel(response *upstream.Response, asked string) {
 	x.ownFields()
 	h["Connection"] = []string{"Upgrade"}
 	h["Upgrade"] = []string{protocol}
-	t := &pair{back: back}
-	if !x.server.tunnels.add(t) {
-		x.abort()
-	}
-	defer x.server.tunnels.remove(t)
-	defer t.close()
 	x.responded, x.status = true, http.StatusSwitchingProtocols
 	x.emitStarted()
 	front, buffered, err := x.rc.Hijack()
 	if err != nil {
 		x.server.cfg.Log.Error("upgrade of a connection failed", "request_id", x.RequestID(), "error", err)
+		_ = back.Close()
 		x.abort()
 	}
-	t.join(front)
+	_ = front.SetDeadline(time.Time{})
+	t := &pair{back: back, front: front}
+	defer t.close()
 	if writeSwitch(buffered.Writer, h) == nil {
 		in, out := t.run(buffered.Reader)
 		x.bytesIn.Store(in)
 		x.bytesOut = out
 	}
-	x.emit(accesslog.Forwarded, http.StatusSwitchingProtocols) // before a drain of the tunnels ends
+	x.emit(accesslog.Forwarded, http.StatusSwitchingProtocols)
 }
 
 func writeSwitch(w *bufio.Writer, h http.Header) error {
@@ -79,31 +76,11 @@ func writeSwitch(w *bufio.Writer, h http.Header) error {
 type pair struct {
 	back  io.ReadWriteCloser
 	front net.Conn
-
-	mu     sync.Mutex
-	closed bool
-}
-
-// join adds the client's connection.
-func (p *pair) join(front net.Conn) {
-	_ = front.SetDeadline(time.Time{})
-	p.mu.Lock()
-	p.front = front
-	closed := p.closed
-	p.mu.Unlock()
-	if closed {
-		_ = front.Close()
-	}
 }
 
 func (p *pair) close() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.closed = true
 	_ = p.back.Close()
-	if p.front != nil {
-		_ = p.front.Close()
-	}
+	_ = p.front.Close()
 }
 
 // run copies both directions and returns the number of bytes copied in each. buffered holds what
