@@ -5,12 +5,11 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/textproto"
-	"net/url"
 	"sync"
 	"time"
 
 	"github.com/keygate/keygate/internal/http1"
+	"github.com/keygate/keygate/internal/proxy"
 )
 
 const (
@@ -26,7 +25,7 @@ func (e *Engine) serveBridged(f *bridge) (again bool) {
 	w := newAdapter(f)
 	defer w.free()
 	r, body := f.httpRequest()
-	if aborted := w.call(func() { e.cfg.Forward(w, r, f.exchange) }); aborted {
+	if proxy.Aborted(func() { e.cfg.Forward(w, r, f.exchange) }) {
 		body.end()
 		w.breakOff()
 		return false
@@ -46,21 +45,6 @@ func (e *Engine) serveBridged(f *bridge) (again bool) {
 	case !complete:
 		w.linger()
 	}
-	return false
-}
-
-// call runs forward and reports whether it aborted the request.
-func (w *adapter) call(forward func()) (aborted bool) {
-	defer func() {
-		switch p := recover(); p {
-		case nil:
-		case http.ErrAbortHandler:
-			aborted = true
-		default:
-			panic(p)
-		}
-	}()
-	forward()
 	return false
 }
 
@@ -98,73 +82,25 @@ func (w *adapter) breakOff() {
 // body.
 func (f *bridge) httpRequest() (*http.Request, *adapterBody) {
 	h := f.request
-	r := &http.Request{
-		Method:        string(h.Method.Of(f.head)),
-		RequestURI:    string(h.Target.Of(f.head)),
-		Proto:         "HTTP/1.1",
-		ProtoMajor:    1,
-		ProtoMinor:    1,
-		Header:        make(http.Header, len(h.Fields())),
-		Body:          http.NoBody,
-		ContentLength: max(0, h.ContentLength()),
-		RemoteAddr:    f.info.Client.String(),
-		Close:         f.closing,
+	body := &adapterBody{f: f}
+	if f.body == nil {
+		body.r = proxy.HTTPRequest(h, f.head, nil)
+	} else {
+		body.r = proxy.HTTPRequest(h, f.head, body)
 	}
+	r := body.r
+	r.Proto, r.ProtoMajor, r.ProtoMinor = "HTTP/1.1", 1, 1
 	if h.Minor == 0 {
 		r.Proto, r.ProtoMinor = "HTTP/1.0", 0
 	}
+	r.RemoteAddr, r.Close = f.info.Client.String(), f.closing
 	if f.info.TLS {
 		r.TLS = tlsState(f.conn)
 	}
-	target, err := url.ParseRequestURI(r.RequestURI)
-	if err != nil { // net/url is stricter than the contract
-		target = &url.URL{Opaque: r.RequestURI}
-	}
-	r.URL = target
-	f.copyFields(r)
-	if target.Host != "" { // the authority of an absolute target takes precedence over Host
-		r.Host = target.Host
-	}
-	body := &adapterBody{f: f, r: r}
-	if f.body != nil {
-		r.Body = body
-		if h.Chunked() {
-			r.ContentLength = -1
-			r.TransferEncoding = []string{"chunked"}
-		}
+	if f.body != nil && h.Chunked() {
+		r.TransferEncoding = []string{"chunked"}
 	}
 	return r.WithContext(f.ctx), body
-}
-
-// copyFields copies the head's fields under their canonical names, except those for which
-// http.Request has its own place.
-func (f *bridge) copyFields(r *http.Request) {
-	for _, field := range f.request.Fields() {
-		value := string(field.Value.Of(f.head))
-		switch field.ID {
-		case http1.Host:
-			r.Host = value
-		case http1.TransferEncoding:
-		case http1.Trailer:
-			if f.body == nil {
-				break
-			}
-			http1.EachElement(field.Value.Of(f.head), func(name []byte) bool {
-				announce(&r.Trailer, textproto.CanonicalMIMEHeaderKey(string(name)))
-				return true
-			})
-		default:
-			name := textproto.CanonicalMIMEHeaderKey(string(field.Name.Of(f.head)))
-			r.Header[name] = append(r.Header[name], value)
-		}
-	}
-}
-
-func announce(trailers *http.Header, name string) {
-	if *trailers == nil {
-		*trailers = make(http.Header)
-	}
-	(*trailers)[name] = nil
 }
 
 // errEnded is the error of reading a request's body after the response was sent.
@@ -188,21 +124,10 @@ func (b *adapterBody) Read(p []byte) (int, error) {
 	}
 	n, err := b.f.body.Read(p)
 	if errors.Is(err, io.EOF) {
-		b.trailers()
+		text, fields := b.f.body.Trailers()
+		proxy.AddTrailers(b.r, text, fields)
 	}
 	return n, err
-}
-
-// trailers adds the trailer section to the request.
-func (b *adapterBody) trailers() {
-	buf, fields := b.f.body.Trailers()
-	for _, field := range fields {
-		name := textproto.CanonicalMIMEHeaderKey(string(field.Name.Of(buf)))
-		if b.r.Trailer == nil {
-			b.r.Trailer = make(http.Header)
-		}
-		b.r.Trailer[name] = append(b.r.Trailer[name], string(field.Value.Of(buf)))
-	}
 }
 
 // Close does nothing: the engine discards the rest of the body.

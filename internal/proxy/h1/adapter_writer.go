@@ -8,13 +8,12 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/textproto"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/keygate/keygate/internal/http1"
+	"github.com/keygate/keygate/internal/proxy"
 )
 
 const (
@@ -198,7 +197,7 @@ func (w *adapter) finish() error {
 		}
 	case http1.ByChunks:
 		w.buf.WriteString("0\r\n")
-		_ = w.trailers().Write(w.buf)
+		_ = proxy.ResponseTrailers(w.header).Write(w.buf)
 		w.buf.WriteString("\r\n")
 	}
 	return w.flush()
@@ -244,7 +243,7 @@ func (w *adapter) frame(whole bool) {
 		w.framing = http1.NoBody
 	case declared:
 		w.framing, w.left = http1.ByLength, length
-	case whole && len(w.trailers()) == 0:
+	case whole && len(proxy.ResponseTrailers(w.header)) == 0:
 		w.framing, w.left = http1.ByLength, 0
 		w.header["Content-Length"] = []string{"0"}
 	case w.f.request.Minor > 0:
@@ -265,26 +264,6 @@ func (w *adapter) length() (n int64, declared bool) {
 	}
 	delete(w.header, "Content-Length")
 	return 0, false
-}
-
-// trailers returns the trailer fields: those that the head announced and those with
-// http.TrailerPrefix.
-func (w *adapter) trailers() http.Header {
-	out := make(http.Header)
-	for _, value := range w.header["Trailer"] {
-		for name := range strings.SplitSeq(value, ",") {
-			name = textproto.CanonicalMIMEHeaderKey(textproto.TrimString(name))
-			if values, ok := w.header[name]; ok {
-				out[name] = values
-			}
-		}
-	}
-	for name, values := range w.header {
-		if name, ok := strings.CutPrefix(name, http.TrailerPrefix); ok {
-			out[name] = values
-		}
-	}
-	return out
 }
 
 func (w *adapter) statusLine(status int) {

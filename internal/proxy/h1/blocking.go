@@ -145,7 +145,7 @@ func (u *upload) run() {
 // only after the first byte of the body.
 func (u *upload) read(b []byte) (int, error) {
 	if u.started.Load() || !u.x.req.ExpectsContinue() {
-		u.c.reading.enter(phaseReading, u.c.engine.clock.in(stallTime))
+		u.c.reading.enter(phaseReading, u.c.engine.clock.In(stallTime))
 	}
 	n, err := u.c.nc.Read(b)
 	u.c.reading.enter(phaseNone, 0)
@@ -158,7 +158,7 @@ func (u *upload) read(b []byte) (int, error) {
 // splice moves n bytes from socket to socket.
 func (u *upload) splice(n int64) bool {
 	rest := io.LimitedReader{R: u.c.tcp, N: n}
-	u.c.reading.enter(phaseReading, u.c.engine.clock.in(stallTime))
+	u.c.reading.enter(phaseReading, u.c.engine.clock.In(stallTime))
 	moved, err := u.c.engine.move(u.to, &rest)
 	u.c.reading.enter(phaseNone, 0)
 	u.x.body.left -= moved
@@ -225,7 +225,7 @@ func (c *conn) serveBridged(x *exchange) step {
 	defer done()
 	f := bridge{
 		engine: c.engine, conn: c.nc, info: &c.info, request: &x.req, head: x.head, exchange: x.HandOver(),
-		ctx: ctx, date: *c.engine.clock.date.Load(), closing: c.engine.draining.Load() || !x.req.KeepAlive(),
+		ctx: ctx, date: c.engine.clock.Date(), closing: c.engine.drain.Begun() || !x.req.KeepAlive(),
 		hijack: func() []byte {
 			c.phase.enter(phaseTunnel, 0)
 			rest := append([]byte(nil), x.in[x.after:x.stop]...)
@@ -244,7 +244,7 @@ func (c *conn) serveBridged(x *exchange) step {
 	if body != nil {
 		body.free()
 	}
-	why := c.phase.enter(phaseIdle, c.engine.clock.in(idleTime))
+	why := c.phase.enter(phaseIdle, c.engine.clock.In(idleTime))
 	if !again || why != notCut {
 		return stepClose
 	}

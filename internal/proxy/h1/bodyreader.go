@@ -53,7 +53,7 @@ func (r *bodyReader) fill() error {
 	if !received {
 		var err error
 		if r.asked || !r.x.req.ExpectsContinue() {
-			r.c.reading.enter(phaseReading, r.c.engine.clock.in(stallTime))
+			r.c.reading.enter(phaseReading, r.c.engine.clock.In(stallTime))
 		}
 		n, err = r.c.nc.Read(r.b.area())
 		r.c.reading.enter(phaseNone, 0)
@@ -109,7 +109,7 @@ func (r *bodyReader) free() {
 // drain reads the rest of the body of a refused request, so that the connection can serve
 // the next request. The response has already been sent.
 func (c *conn) drain(x *exchange) step {
-	if c.phase.enter(phaseDrain, c.engine.clock.in(drainTime)) != notCut {
+	if c.phase.enter(phaseDrain, c.engine.clock.In(drainTime)) != notCut {
 		return stepClose
 	}
 	body := newBodyReader(c, x)
@@ -122,7 +122,7 @@ func (c *conn) drain(x *exchange) step {
 			return stepLinger
 		}
 	}
-	if c.phase.enter(phaseIdle, c.engine.clock.in(idleTime)) != notCut {
+	if c.phase.enter(phaseIdle, c.engine.clock.In(idleTime)) != notCut {
 		return stepClose
 	}
 	return stepIdle

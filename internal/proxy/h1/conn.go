@@ -73,7 +73,7 @@ func newConn(e *Engine, nc net.Conn, info ConnInfo) *conn {
 	c.onReadable = c.readable
 	// A client that sends nothing at first gets no more time than one that stops within a
 	// head.
-	c.phase.enter(phaseIdle, e.clock.in(headTime))
+	c.phase.enter(phaseIdle, e.clock.In(headTime))
 	return c
 }
 
@@ -115,7 +115,7 @@ func (c *conn) serve(prefix []byte) {
 		case stepClose:
 			return
 		}
-		if c.engine.draining.Load() {
+		if c.engine.drain.Begun() {
 			c.linger()
 			return
 		}
@@ -232,7 +232,7 @@ func (c *conn) write(b []byte) error {
 		}
 		b = b[n:]
 	}
-	c.writing.enter(phaseWriting, c.engine.clock.in(stallTime))
+	c.writing.enter(phaseWriting, c.engine.clock.In(stallTime))
 	_, err := c.nc.Write(b)
 	c.writing.enter(phaseNone, 0)
 	return err
@@ -245,7 +245,7 @@ func (c *conn) linger() {
 	if !ok || half.CloseWrite() != nil {
 		return
 	}
-	if c.phase.enter(phaseDrain, c.engine.clock.in(drainTime)) != notCut {
+	if c.phase.enter(phaseDrain, c.engine.clock.In(drainTime)) != notCut {
 		return
 	}
 	b := c.engine.pools.buffer()

@@ -110,7 +110,7 @@ func (c *conn) nextRequest(x *exchange) {
 
 // mustClose reports whether the connection cannot serve another request after this one.
 func (x *exchange) mustClose() bool {
-	return x.c.engine.draining.Load() || x.upload != nil && !x.upload.ending.Load()
+	return x.c.engine.drain.Begun() || x.upload != nil && !x.upload.ending.Load()
 }
 
 // exchange sends the request in x.trip.out, unless it was sent already, and relays the
@@ -144,7 +144,7 @@ func (c *conn) begin(x *exchange) {
 	x.streaming, x.responded = false, false
 	w := writerState{
 		oldClient: x.req.Minor == 0, keep: x.req.KeepAlive(), trailers: x.req.WantsTrailers(),
-		verdict: &x.Verdict, id: x.RequestID(), date: *c.engine.clock.date.Load(), closing: x.closing,
+		verdict: &x.Verdict, id: x.RequestID(), date: c.engine.clock.Date(), closing: x.closing,
 	}
 	if x.mode == modeUpgrade {
 		w.asked = upgradeOf(&x.req, x.head)
@@ -152,7 +152,7 @@ func (c *conn) begin(x *exchange) {
 	x.response.begin(w)
 	c.upstream.Store(x.trip.conn)
 	c.uploadTimeout.Store(x.Verdict.Gateway.Upstream.Timeout.Milliseconds())
-	x.deadline = c.engine.clock.in(x.timeout)
+	x.deadline = c.engine.clock.In(x.timeout)
 	if c.phase.enter(phaseExchange, x.deadline) != notCut {
 		x.response.keep = false // the connection was about to be closed
 	}
@@ -224,7 +224,7 @@ func (x *exchange) CanSplice() bool { return x.c.pump }
 
 // Splice moves data of the response from the upstream's socket to the client's.
 func (x *exchange) Splice(from *io.LimitedReader) (int64, error) {
-	x.c.writing.enter(phaseWriting, x.c.engine.clock.in(stallTime))
+	x.c.writing.enter(phaseWriting, x.c.engine.clock.In(stallTime))
 	n, err := x.c.engine.move(x.c.tcp, from)
 	x.c.writing.enter(phaseNone, 0)
 	return n, err
@@ -247,7 +247,7 @@ func (c *conn) finish(x *exchange) step {
 		return c.tunnel(x)
 	}
 	uploaded := c.endUpload(x)
-	why := c.phase.enter(phaseIdle, c.engine.clock.in(idleTime))
+	why := c.phase.enter(phaseIdle, c.engine.clock.In(idleTime))
 	up := x.trip.conn
 	if why == notCut && uploaded && x.trip.reader.reusable() {
 		up.Release()

@@ -164,7 +164,7 @@ func (c *conn) reconnect(x *exchange) step {
 	}
 	ctx, done := c.context()
 	defer done()
-	left := time.Duration(x.deadline-c.engine.clock.ms.Load()) * time.Millisecond
+	left := time.Duration(x.deadline-c.engine.clock.Now()) * time.Millisecond
 	up, err := x.writer.origin.pool.Connect(ctx, time.Now().Add(max(tickTime, left)))
 	x.timeout = max(tickTime, left)
 	if next := c.acquired(x, up, err); next != stepReady {

@@ -54,7 +54,7 @@ func (c *conn) pause() (finished bool) {
 	if c.x != nil && !c.x.empty() {
 		return false
 	}
-	if c.engine.draining.Load() {
+	if c.engine.drain.Begun() {
 		c.step = stepLinger
 		return true
 	}
@@ -79,7 +79,7 @@ func (c *conn) runReader() step {
 				c.engine.release(x)
 				c.x = nil
 			}
-			if c.engine.draining.Load() {
+			if c.engine.drain.Begun() {
 				return stepLinger
 			}
 			n, err := c.nc.Read(first[:])
@@ -113,7 +113,7 @@ func (c *conn) advance(x *exchange) step {
 		case err != nil:
 			return c.refuseSyntax(x, err)
 		case !done:
-			if phaseOf(c.phase.word.Load()) != phaseHead && c.phase.enter(phaseHead, c.engine.clock.in(headTime)) != notCut {
+			if phaseOf(c.phase.word.Load()) != phaseHead && c.phase.enter(phaseHead, c.engine.clock.In(headTime)) != notCut {
 				return stepClose
 			}
 			x.makeSpace()

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"net/http"
 	"strconv"
-	"strings"
 
 	"github.com/keygate/keygate/internal/accesslog"
 	"github.com/keygate/keygate/internal/admit"
@@ -18,36 +17,8 @@ import (
 // request decides a request whose head is complete, and acts on the verdict.
 func (c *conn) request(x *exchange) step {
 	x.known, x.Client = true, c.client
-	h := x.head
-	x.ask = admit.Request{Method: proxy.Text(x.req.Method.Of(h)), Target: proxy.Text(x.req.Target.Of(h)), Header: x}
-	x.Method, x.Major, x.Minor = x.ask.Method, 1, x.req.Minor
-	x.ForwardedFor = x.forwardedFor[:0]
-	traceparents := 0
-	fields := x.req.Fields()
-	for i := range fields {
-		f := &fields[i]
-		switch f.ID {
-		case http1.Host:
-			x.ask.Host = proxy.Text(f.Value.Of(h))
-		case http1.Authorization:
-			if x.ask.Authorizations++; x.ask.Authorizations == 1 {
-				x.ask.Authorization = proxy.Text(f.Value.Of(h))
-			}
-		case http1.Origin:
-			x.ask.Origin = proxy.Text(f.Value.Of(h))
-		case http1.AccessControl:
-			x.ask.PreflightMethod = proxy.Text(f.Value.Of(h))
-		case http1.XForwardedFor:
-			if c.client.Trusted {
-				x.ForwardedFor = append(x.ForwardedFor, proxy.Text(f.Value.Of(h)))
-			}
-		case http1.Traceparent:
-			if x.Traceparent = f.Value.Of(h); traceparents > 0 {
-				x.Traceparent = nil
-			}
-			traceparents++
-		}
-	}
+	x.Major, x.Minor, x.ForwardedFor = 1, x.req.Minor, x.forwardedFor[:0]
+	x.ReadHead(&x.ask, &x.req, x.head, x)
 	c.engine.cfg.Admit.Decide(&x.ask, &x.Verdict)
 	x.Begin(&c.engine.cfg.Config, x.Verdict.Now)
 	if x.Verdict.Action == admit.Wait {
@@ -68,15 +39,7 @@ func (c *conn) request(x *exchange) step {
 
 // HeaderValue implements admit.Header.
 func (x *exchange) HeaderValue(name string) (value string, count int) {
-	fields := x.req.Fields()
-	for i := range fields {
-		if f := &fields[i]; f.Name.Len() == len(name) && strings.EqualFold(proxy.Text(f.Name.Of(x.head)), name) {
-			if count++; count == 1 {
-				value = proxy.Text(f.Value.Of(x.head))
-			}
-		}
-	}
-	return value, count
+	return proxy.HeaderValue(x.req.Fields(), x.head, name)
 }
 
 // awaitCap repeats the decision until the count of the route's daily cap is known. It
@@ -159,11 +122,11 @@ func (c *conn) respond(x *exchange, status int, body []byte) step {
 	received := int64(x.stop - x.after)
 	remains := x.known && x.req.HasBody() && !(x.upload != nil && x.upload.complete.Load()) && !(x.bodyTaken && x.body.done)
 	length := x.req.ContentLength()
-	last := x.Verdict.Close || c.engine.draining.Load() || !x.req.KeepAlive() ||
+	last := x.Verdict.Close || c.engine.drain.Begun() || !x.req.KeepAlive() ||
 		remains && (x.upload != nil || x.bodyTaken || length > proxy.DrainBytes || x.req.ExpectsContinue() && received == 0)
 
 	out := appendStatusLine(x.trip.buffer().data[:0], status, http.StatusText(status))
-	out = append(append(append(out, "Date: "...), *c.engine.clock.date.Load()...), "\r\n"...)
+	out = append(append(append(out, "Date: "...), c.engine.clock.Date()...), "\r\n"...)
 	if body != nil {
 		out = append(out, "Content-Type: application/json\r\nContent-Length: "...)
 		out = append(strconv.AppendInt(out, int64(len(body)), 10), "\r\n"...)
@@ -186,7 +149,7 @@ func (c *conn) respond(x *exchange, status int, body []byte) step {
 	x.Emit(x.endOf(x.Result, status, int64(len(body))))
 	err := c.write(out)
 	x.trip.dropBuffer()
-	why := c.phase.enter(phaseIdle, c.engine.clock.in(idleTime))
+	why := c.phase.enter(phaseIdle, c.engine.clock.In(idleTime))
 	switch {
 	case err != nil || why == cutClientClosed:
 		return stepClose

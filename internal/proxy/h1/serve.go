@@ -5,10 +5,10 @@ import (
 	"net"
 	"net/netip"
 	"runtime/debug"
-	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/keygate/keygate/internal/proxy"
 	"github.com/keygate/keygate/internal/service"
 )
 
@@ -17,17 +17,13 @@ type Engine struct {
 	cfg      Config
 	pools    pools
 	adapters adapterBuffers
-	clock    clock
+	clock    proxy.Clock
 	conns    registry
-	draining atomic.Bool
+	drain    proxy.Drain
 	pipes    atomic.Int64 // in use, at most cfg.MaxPipes
 
 	wake    chan struct{} // makes the sweeper visit all connections at once
 	sweeper service.Group
-
-	mu     sync.Mutex // guards active and idle
-	active int
-	idle   chan struct{} // closed when the last connection has ended; made by Shutdown
 }
 
 // New returns an Engine, which runs until Shutdown.
@@ -45,9 +41,7 @@ func New(cfg Config) (*Engine, error) {
 		cfg.MaxPipes = DefaultMaxPipes
 	}
 	e := &Engine{cfg: cfg, wake: make(chan struct{}, 1)}
-	now := cfg.Now()
-	e.clock.started = now
-	e.clock.tick(now)
+	e.clock.Start(cfg.Now())
 	return e, e.sweeper.Start(e.sweepAll)
 }
 
@@ -58,11 +52,11 @@ func (e *Engine) Via() string { return e.cfg.Via }
 // *net.TCPConn. A connection that wraps one, such as a *tls.Conn, must return it from a
 // method NetConn. The caller has completed the TLS handshake.
 func (e *Engine) ServeConn(c net.Conn, info ConnInfo) {
-	if !e.enter() {
+	if !e.drain.Enter() {
 		_ = c.Close()
 		return
 	}
-	defer e.leave()
+	defer e.drain.Leave()
 	client := newConn(e, c, info)
 	e.conns.add(client)
 	defer e.conns.remove(client)
@@ -73,64 +67,25 @@ func (e *Engine) ServeConn(c net.Conn, info ConnInfo) {
 // Connections returns the number of connections being served.
 func (e *Engine) Connections() int { return int(e.conns.count.Load()) }
 
-// enter counts a connection. It reports false if the engine is shutting down.
-func (e *Engine) enter() bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.draining.Load() {
-		return false
-	}
-	e.active++
-	return true
-}
-
-func (e *Engine) leave() {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.active--; e.active == 0 && e.idle != nil {
-		close(e.idle)
-		e.idle = nil
-	}
-}
-
 // Shutdown drains the engine. It closes connections that wait for a request and connections
 // that arrive later, sends "Connection: close" with every response, and returns when all
 // connections have ended, upgraded ones last. When ctx ends, it cuts off the remaining
 // exchanges, which is logged and is not an error.
 func (e *Engine) Shutdown(ctx context.Context) error {
-	e.mu.Lock()
-	e.draining.Store(true)
-	idle := e.idle
-	if e.active > 0 && idle == nil {
-		idle = make(chan struct{})
-		e.idle = idle
-	}
-	e.mu.Unlock()
 	// The connections need the sweeper to the end. It never waits, so its own end has no bound.
 	defer func() { _ = e.sweeper.Stop(context.WithoutCancel(ctx)) }()
-	if idle == nil {
-		return nil
-	}
-	select {
-	case e.wake <- struct{}{}:
-	default:
-	}
-	select {
-	case <-idle:
-		return nil
-	case <-ctx.Done():
-	}
-	e.cfg.Log.Warn("shutdown cut off connections", "connections", e.Connections())
-	again := time.NewTicker(tickTime)
-	defer again.Stop()
-	for { // repeated, for connections that were between two phases
-		e.conns.each((*conn).cutAll)
+	e.drain.Run(ctx, func() {
 		select {
-		case <-idle:
-			return nil
-		case <-again.C:
+		case e.wake <- struct{}{}:
+		default:
 		}
-	}
+	}, func(first bool) {
+		if first {
+			e.cfg.Log.Warn("shutdown cut off connections", "connections", e.Connections())
+		}
+		e.conns.each((*conn).cutAll)
+	})
+	return nil
 }
 
 // recoverIn recovers from a panic in a goroutine of a connection, which ends only that

@@ -2,7 +2,6 @@ package h1
 
 import (
 	"context"
-	"net/http"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -12,7 +11,7 @@ import (
 
 // Timeouts (contract, 4.4 and 4.5). They are accurate to two ticks.
 const (
-	tickTime   = 200 * time.Millisecond
+	tickTime   = proxy.Tick
 	headTime   = proxy.HeadTimeout
 	idleTime   = proxy.IdleTimeout
 	stallTime  = proxy.StallTimeout
@@ -21,28 +20,6 @@ const (
 	checkEvery = 2                      // ticks between two checks of a client
 	idleCheck  = 5                      // ticks after which an idle client is checked, once
 )
-
-// clock is the time since the engine was made, read once in each tick.
-type clock struct {
-	started time.Time
-	ms      atomic.Int64
-	date    atomic.Pointer[[]byte] // the value of the field Date
-	second  int64                  // the second of date
-}
-
-// in returns the time d from now. It may be up to a tick late, but is never early.
-func (c *clock) in(d time.Duration) int64 {
-	return c.ms.Load() + (d + tickTime).Milliseconds()
-}
-
-func (c *clock) tick(now time.Time) {
-	c.ms.Store(max(1, now.Sub(c.started).Milliseconds()))
-	if second := now.Unix(); second != c.second || c.date.Load() == nil {
-		c.second = second
-		date := now.UTC().AppendFormat(nil, http.TimeFormat)
-		c.date.Store(&date)
-	}
-}
 
 // registry holds the connections of an engine.
 type registry struct {
@@ -99,7 +76,7 @@ func (e *Engine) sweepAll(ctx context.Context) {
 		case <-ticks.C:
 		case <-e.wake:
 		}
-		e.clock.tick(e.cfg.Now())
+		e.clock.Tick(e.cfg.Now())
 		e.sweep(n%checkEvery == 0)
 	}
 }
@@ -107,7 +84,7 @@ func (e *Engine) sweepAll(ctx context.Context) {
 // sweep ends phases that have exceeded their deadline. check is set if it must also check
 // for clients that have hung up.
 func (e *Engine) sweep(check bool) {
-	now, draining := e.clock.ms.Load(), e.draining.Load()
+	now, draining := e.clock.Now(), e.drain.Begun()
 	e.conns.each(func(c *conn) { c.sweeper.inspect(c, now, check, draining) })
 }
 

@@ -16,10 +16,10 @@ import (
 // passed since the last sweep.
 func (g *harness) byHand() (pass func(d time.Duration)) {
 	_ = g.engine.sweeper.Stop(context.Background()) // has no bound, so no error
-	now := g.engine.clock.ms.Load()
+	now := g.engine.clock.Now()
 	return func(d time.Duration) {
 		now += d.Milliseconds()
-		g.engine.clock.ms.Store(now)
+		g.engine.clock.Set(now)
 		g.engine.sweep(true)
 	}
 }
@@ -27,10 +27,10 @@ func (g *harness) byHand() (pass func(d time.Duration)) {
 // byTick is byHand in steps of one tick, as the engine sweeps.
 func (g *harness) byTick() (pass func()) {
 	_ = g.engine.sweeper.Stop(context.Background()) // has no bound, so no error
-	n, now := 0, g.engine.clock.ms.Load()
+	n, now := 0, g.engine.clock.Now()
 	return func() {
 		n, now = n+1, now+tickTime.Milliseconds()
-		g.engine.clock.ms.Store(now)
+		g.engine.clock.Set(now)
 		g.engine.sweep(n%checkEvery == 0)
 	}
 }
@@ -117,7 +117,7 @@ func (g *harness) waitForCut(t *testing.T, pass func(time.Duration), p phase, li
 	for deadline := time.Now().Add(testTimeout); watched.wasCut() == notCut && g.engine.Connections() > 0; {
 		pass(0)
 		until := max(int64(watched.word.Load()>>16), served.sweeper.movedAt+limit.Milliseconds())
-		if rest := time.Duration(until-g.engine.clock.ms.Load())*time.Millisecond - time.Second; rest > 0 {
+		if rest := time.Duration(until-g.engine.clock.Now())*time.Millisecond - time.Second; rest > 0 {
 			pass(rest)
 			if watched.wasCut() != notCut || g.engine.Connections() != 1 {
 				t.Fatal("the connection was closed before its limit, want it open")

@@ -67,7 +67,7 @@ func (s *stream) consumed() {
 	defer c.mu.Unlock()
 	if n := len(s.out); n > 0 {
 		s.forwarded += int64(n)
-		s.uploadedAt = c.engine.clock.now()
+		s.uploadedAt = c.engine.clock.Now()
 		c.proto.Consumed(s.id, n)
 		c.flushLocked()
 	}
@@ -115,7 +115,7 @@ func (s *stream) nextPart() (last, ok bool) {
 	defer c.mu.Unlock()
 	for len(s.in) == 0 && !s.ended && s.why == notCut && !s.stopped {
 		if s.readingAt == 0 && (!s.expects || s.received > 0) {
-			s.readingAt = c.engine.clock.now()
+			s.readingAt = c.engine.clock.Now()
 		}
 		s.wake.Wait()
 	}

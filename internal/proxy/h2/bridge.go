@@ -4,14 +4,12 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"net/textproto"
-	"net/url"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/keygate/keygate/internal/http1"
 	"github.com/keygate/keygate/internal/http2"
+	"github.com/keygate/keygate/internal/proxy"
 )
 
 // bridge serves an admitted request whose upstream does not speak plain HTTP/1.1 through
@@ -31,7 +29,10 @@ func (s *stream) bridge() error {
 	w.body.conn, w.body.stream = c, s
 	r := s.httpRequest(w).WithContext(ctx)
 	w.body.request = r
-	aborted := w.serve(func() { c.engine.cfg.Forward(w, r, x) })
+	aborted := proxy.Aborted(func() {
+		defer w.end()
+		c.engine.cfg.Forward(w, r, x)
+	})
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if aborted || w.finish() != nil {
@@ -43,45 +44,15 @@ func (s *stream) bridge() error {
 
 // httpRequest returns the request as a net/http server would pass it to a handler.
 func (s *stream) httpRequest(w *writer) *http.Request {
-	h := &s.req
-	r := &http.Request{
-		Method:     string(h.Method.Of(h.Text)),
-		RequestURI: string(h.Target.Of(h.Text)),
-		Proto:      "HTTP/2.0",
-		ProtoMajor: 2,
-		Header:     make(http.Header, len(h.Fields())),
-		Body:       http.NoBody,
-		RemoteAddr: s.conn.peer,
+	var body io.ReadCloser
+	if s.hasBody {
+		body = &w.body
 	}
+	r := proxy.HTTPRequest(&s.req.Request, s.req.Text, body)
+	r.Proto, r.ProtoMajor, r.RemoteAddr = "HTTP/2.0", 2, s.conn.peer
 	if s.conn.tls != nil {
 		state := s.conn.tls.ConnectionState()
 		r.TLS = &state
-	}
-	target, err := url.ParseRequestURI(r.RequestURI)
-	if err != nil { // net/url is stricter than the contract
-		target = &url.URL{Opaque: r.RequestURI}
-	}
-	r.URL = target
-	for _, field := range h.Fields() {
-		value := string(field.Value.Of(h.Text))
-		switch field.ID {
-		case http1.Host:
-			r.Host = value
-		case http1.Trailer:
-			http1.EachElement(field.Value.Of(h.Text), func(name []byte) bool {
-				if r.Trailer == nil {
-					r.Trailer = make(http.Header)
-				}
-				r.Trailer[textproto.CanonicalMIMEHeaderKey(string(name))] = nil
-				return true
-			})
-		default:
-			name := textproto.CanonicalMIMEHeaderKey(string(field.Name.Of(h.Text)))
-			r.Header[name] = append(r.Header[name], value)
-		}
-	}
-	if s.hasBody {
-		r.Body, r.ContentLength = &w.body, h.ContentLength()
 	}
 	return r
 }
@@ -114,7 +85,8 @@ func (b *bodyReader) Read(p []byte) (int, error) {
 	case s.why != notCut:
 		return 0, errCut
 	case len(s.in) == 0:
-		b.trailers()
+		text, fields := s.trailerFields()
+		proxy.AddTrailers(b.request, text, fields)
 		return 0, io.EOF
 	}
 	n := copy(p, s.in)
@@ -122,18 +94,6 @@ func (b *bodyReader) Read(p []byte) (int, error) {
 	c.proto.Consumed(s.id, n)
 	c.flushLocked()
 	return n, nil
-}
-
-// trailers adds the trailers to the request. conn.mu is held.
-func (b *bodyReader) trailers() {
-	text, fields := b.stream.trailerFields()
-	for _, f := range fields {
-		name := textproto.CanonicalMIMEHeaderKey(string(f.Name.Of(text)))
-		if b.request.Trailer == nil {
-			b.request.Trailer = make(http.Header)
-		}
-		b.request.Trailer[name] = append(b.request.Trailer[name], string(f.Value.Of(text)))
-	}
 }
 
 // Close does nothing: what is left of the body is discarded with the stream.
@@ -169,25 +129,12 @@ type writer struct {
 	over   bool  // the handler has returned: deadlines have no effect
 }
 
-// serve runs forward and reports whether it aborted the request. From then on nobody else uses
-// the stream through w.
-func (w *writer) serve(forward func()) (aborted bool) {
-	defer func() {
-		p := recover()
-		w.conn.mu.Lock()
-		w.over = true
-		w.body.stopLocked()
-		w.conn.mu.Unlock()
-		switch p {
-		case nil:
-		case http.ErrAbortHandler:
-			aborted = true
-		default:
-			panic(p)
-		}
-	}()
-	forward()
-	return false
+// end makes sure that nobody else uses the stream through w any more.
+func (w *writer) end() {
+	w.conn.mu.Lock()
+	defer w.conn.mu.Unlock()
+	w.over = true
+	w.body.stopLocked()
 }
 
 // Header implements http.ResponseWriter.
@@ -252,28 +199,15 @@ func (w *writer) head(end bool) error {
 	if s.why != notCut || !s.beginHead(w.status) {
 		return errCut
 	}
-	announced := w.announced()
+	announced := map[string]bool{}
+	proxy.AnnouncedTrailers(w.header, func(name string) { announced[name] = true })
 	w.fields(func(name string) bool { return announced[name] })
 	if _, given := w.header["Date"]; !given {
-		s.conn.proto.Field([]byte("date"), *s.conn.engine.clock.date.Load(), false)
+		s.conn.proto.Field([]byte("date"), s.conn.engine.clock.Date(), false)
 	}
 	s.conn.proto.EndHead(end)
 	s.headed = true
 	return nil
-}
-
-// announced returns the names of the announced trailers.
-func (w *writer) announced() map[string]bool {
-	var names map[string]bool
-	for _, value := range w.header["Trailer"] {
-		for name := range strings.SplitSeq(value, ",") {
-			if names == nil {
-				names = map[string]bool{}
-			}
-			names[textproto.CanonicalMIMEHeaderKey(textproto.TrimString(name))] = true
-		}
-	}
-	return names
 }
 
 // Write implements http.ResponseWriter. It returns when the client's windows have let all of p
@@ -367,7 +301,7 @@ func (w *writer) SetWriteDeadline(t time.Time) error {
 func (w *writer) finish() error {
 	s := w.stream
 	proto := s.conn.proto
-	trailers := w.trailers()
+	trailers := proxy.ResponseTrailers(w.header)
 	end := len(trailers) == 0
 	if !s.headed {
 		if err := w.head(end); err != nil || end {
@@ -390,21 +324,4 @@ func (w *writer) finish() error {
 	}
 	proto.EndHead(true)
 	return nil
-}
-
-// trailers returns the trailers: those that the head announced, and those with
-// http.TrailerPrefix.
-func (w *writer) trailers() http.Header {
-	out := make(http.Header)
-	for name := range w.announced() {
-		if values, ok := w.header[name]; ok {
-			out[name] = values
-		}
-	}
-	for name, values := range w.header {
-		if name, ok := strings.CutPrefix(name, http.TrailerPrefix); ok {
-			out[name] = values
-		}
-	}
-	return out
 }

@@ -58,7 +58,7 @@ func newConn(e *Engine, nc net.Conn) *conn {
 		c.client.Peer = addr.AddrPort().Addr().Unmap().WithZone("")
 	}
 	c.tls, _ = nc.(*tls.Conn)
-	c.times.begin(e.clock.now())
+	c.times.begin(e.clock.Now())
 	return c
 }
 
@@ -158,13 +158,13 @@ func (c *conn) take(b []byte) bool {
 			c.room.Wait()
 		}
 	}
-	c.times.received(e.clock.now())
-	c.proto.Feed(e.clock.mono(), b)
+	c.times.received(e.clock.Now())
+	c.proto.Feed(e.clock.Mono(), b)
 	for c.ended == notCut && c.proto.Next(&ev) {
 		c.event(&ev)
 	}
 	begun, open := c.proto.AwaitsHead()
-	c.times.awaits(begun, open, e.clock.now())
+	c.times.awaits(begun, open, e.clock.Now())
 	return c.proto.Err() == nil && c.ended == notCut
 }
 
@@ -252,7 +252,7 @@ func (c *conn) shrink() {
 func (c *conn) write(b []byte) error {
 	for len(b) > 0 {
 		piece := b[:min(len(b), writePiece)]
-		c.times.writing.Store(c.engine.clock.now())
+		c.times.writing.Store(c.engine.clock.Now())
 		if _, err := c.nc.Write(piece); err != nil {
 			return err
 		}

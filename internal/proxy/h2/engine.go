@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"runtime/debug"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/keygate/keygate/internal/proxy"
@@ -35,17 +34,15 @@ type Engine struct {
 	streams sync.Pool // of *stream
 	buffers sync.Pool // of *[readSize]byte
 	workers workers
-	clock   clock
+	clock   proxy.Clock
+	drain   proxy.Drain
 	sweeper service.Group
 	flushes sync.WaitGroup // flushes that the sweeper has begun
 	serving sync.WaitGroup // connections
 	wake    chan struct{}  // makes the sweeper visit all connections at once
 
-	draining atomic.Bool
-
 	mu    sync.Mutex
 	conns map[*conn]struct{}
-	idle  chan struct{} // closed when the last connection has ended; made by Shutdown
 }
 
 // New returns an Engine, which runs until Shutdown.
@@ -58,7 +55,7 @@ func New(cfg Config) (*Engine, error) {
 	}
 	e := &Engine{cfg: cfg, trips: h1.NewTrips(cfg.Pools), conns: map[*conn]struct{}{}, wake: make(chan struct{}, 1)}
 	e.workers.init()
-	e.clock.start()
+	e.clock.Start(time.Now())
 	return e, e.sweeper.Start(e.sweepAll)
 }
 
@@ -91,34 +88,23 @@ func (e *Engine) Serve(l net.Listener) error {
 
 // serveConn serves nc until it ends, then closes it and returns.
 func (e *Engine) serveConn(nc net.Conn) {
-	c := newConn(e, nc)
-	if !e.add(c) {
+	if !e.drain.Enter() {
 		_ = nc.Close()
 		return
 	}
+	defer e.drain.Leave()
+	c := newConn(e, nc)
+	e.mu.Lock()
+	e.conns[c] = struct{}{}
+	e.mu.Unlock()
 	defer e.remove(c)
 	c.serve()
-}
-
-// add counts a connection. It reports false if the engine is shutting down.
-func (e *Engine) add(c *conn) bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.draining.Load() {
-		return false
-	}
-	e.conns[c] = struct{}{}
-	return true
 }
 
 func (e *Engine) remove(c *conn) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	delete(e.conns, c)
-	if len(e.conns) == 0 && e.idle != nil {
-		close(e.idle)
-		e.idle = nil
-	}
 }
 
 // each calls f with each connection.
@@ -138,14 +124,6 @@ func (e *Engine) each(f func(*conn)) {
 // all of them have ended. When ctx ends, it cuts off the rest, which is logged and is not an
 // error.
 func (e *Engine) Shutdown(ctx context.Context) error {
-	e.mu.Lock()
-	e.draining.Store(true)
-	idle := e.idle
-	if len(e.conns) > 0 && idle == nil {
-		idle = make(chan struct{})
-		e.idle = idle
-	}
-	e.mu.Unlock()
 	// The connections need the sweeper to the end. It never waits, so its own end has no bound.
 	defer func() {
 		_ = e.sweeper.Stop(context.WithoutCancel(ctx))
@@ -153,29 +131,18 @@ func (e *Engine) Shutdown(ctx context.Context) error {
 		e.serving.Wait()
 		e.workers.end()
 	}()
-	if idle == nil {
-		return nil
-	}
-	select {
-	case e.wake <- struct{}{}:
-	default:
-	}
-	select {
-	case <-idle:
-		return nil
-	case <-ctx.Done():
-	}
-	e.cfg.Log.Warn("shutdown cut off HTTP/2 connections", "connections", e.Connections())
-	again := time.NewTicker(tickTime)
-	defer again.Stop()
-	for {
-		e.each(func(c *conn) { c.end(cutShutdown) })
+	e.drain.Run(ctx, func() {
 		select {
-		case <-idle:
-			return nil
-		case <-again.C:
+		case e.wake <- struct{}{}:
+		default:
 		}
-	}
+	}, func(first bool) {
+		if first {
+			e.cfg.Log.Warn("shutdown cut off HTTP/2 connections", "connections", e.Connections())
+		}
+		e.each(func(c *conn) { c.end(cutShutdown) })
+	})
+	return nil
 }
 
 // recoverIn recovers from a panic in a goroutine of a connection, which ends only that

@@ -32,7 +32,7 @@ func (s *stream) forward() error {
 		c.origin = o
 	}
 	origin, hint := c.origin, c.hint
-	s.since = c.engine.clock.now()
+	s.since = c.engine.clock.Now()
 	if s.hasBody && s.ended && s.received == 0 && !s.tail && s.req.ContentLength() < 0 {
 		s.req.SetNoBody() // the stream was ended by an empty frame
 		s.hasBody = false
@@ -130,9 +130,9 @@ func (s *stream) exchange(up *upstream.H1Conn, deadline time.Time) error {
 		return errCut
 	}
 	s.up = up
-	s.deadline = c.engine.clock.at(deadline)
+	s.deadline = c.engine.clock.At(deadline)
 	if s.expects {
-		s.continueAt = c.engine.clock.in(c.engine.cfg.Pools.ContinueTimeout())
+		s.continueAt = c.engine.clock.In(c.engine.cfg.Pools.ContinueTimeout())
 	}
 	s.uploading = !s.whole
 	c.mu.Unlock()

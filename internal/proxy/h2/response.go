@@ -72,7 +72,7 @@ func (s *stream) TakeHead(head []byte, r *http1.Response, body http1.Framing) er
 		c.proto.Field(f.Name.Of(head), f.Value.Of(head), false)
 	})
 	if !kept.Has(http1.Date) {
-		c.proto.Field([]byte("date"), *c.engine.clock.date.Load(), false)
+		c.proto.Field([]byte("date"), c.engine.clock.Date(), false)
 	}
 	s.ownFields()
 	c.proto.EndHead(empty)
@@ -165,7 +165,7 @@ func (s *stream) send(b []byte, end bool) error {
 			}
 		}
 		if s.writing.since == 0 {
-			s.writing = progress{since: c.engine.clock.now()}
+			s.writing = progress{since: c.engine.clock.Now()}
 		}
 		if s.why == notCut && c.ended == notCut {
 			s.await()
@@ -189,7 +189,7 @@ func (s *stream) progressed(n int) {
 		return
 	}
 	if s.writing.bytes += n; s.writing.bytes >= stallBytes {
-		s.writing = progress{since: s.conn.engine.clock.now()}
+		s.writing = progress{since: s.conn.engine.clock.Now()}
 	}
 }
 
@@ -265,7 +265,7 @@ func (s *stream) refuse(err error) {
 	s.emitOwn(status, 0)
 	if s.beginHead(http.StatusOK) {
 		proto.FieldString("content-type", "application/grpc", false)
-		proto.Field([]byte("date"), *s.conn.engine.clock.date.Load(), false)
+		proto.Field([]byte("date"), s.conn.engine.clock.Date(), false)
 		proto.FieldString("grpc-status", strconv.Itoa(proxy.GRPCStatus(status)), false)
 		proto.FieldString("grpc-message", proxy.GRPCMessage(fault.MessageOf(err)), false)
 		s.ownFields()
@@ -290,7 +290,7 @@ func (s *stream) respond(status int, body []byte) {
 		s.emitOwn(status, len(body))
 	}
 	if s.beginHead(status) {
-		proto.Field([]byte("date"), *s.conn.engine.clock.date.Load(), false)
+		proto.Field([]byte("date"), s.conn.engine.clock.Date(), false)
 		if body != nil {
 			proto.FieldString("content-type", "application/json", false)
 			proto.FieldString("content-length", strconv.Itoa(len(body)), false)
@@ -336,7 +336,7 @@ func (s *stream) dropBody() {
 		s.drop(n)
 		s.in = s.in[:0]
 	}
-	s.lingerTill = s.conn.engine.clock.in(lingerStream)
+	s.lingerTill = s.conn.engine.clock.In(lingerStream)
 }
 
 // drop discards n bytes of the body. conn.mu is held.

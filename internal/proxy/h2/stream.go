@@ -3,7 +3,6 @@ package h2
 import (
 	"context"
 	"errors"
-	"strings"
 	"sync"
 	"time"
 
@@ -132,7 +131,7 @@ func (s *stream) free() {
 	c.streams[s.index].index = s.index
 	c.streams[last] = nil
 	c.streams = c.streams[:last]
-	c.times.ended(len(c.streams), c.engine.clock.now())
+	c.times.ended(len(c.streams), c.engine.clock.Now())
 	s.trip.Reset()
 	s.streamState = streamState{}
 	s.in, s.out, s.room = kept(s.in), kept(s.out), kept(s.room)
@@ -224,38 +223,9 @@ func (c *conn) head(ev *http2.Event) {
 
 // read sets what the decision depends on.
 func (s *stream) read() {
-	text := s.req.Text
-	s.ask = admit.Request{Method: proxy.Text(s.req.Method.Of(text)), Target: proxy.Text(s.req.Target.Of(text)), Header: s}
-	s.Method, s.Major, s.Minor = s.ask.Method, 2, 0
-	s.ForwardedFor = s.forwardedFor[:0]
+	s.Major, s.ForwardedFor = 2, s.forwardedFor[:0]
+	s.ReadHead(&s.ask, &s.req.Request, s.req.Text, s)
 	s.expects = s.req.ExpectsContinue() && s.hasBody
-	traceparents := 0
-	fields := s.req.Fields()
-	for i := range fields {
-		f := &fields[i]
-		value := f.Value.Of(text)
-		switch f.ID {
-		case http1.Host:
-			s.ask.Host = proxy.Text(value)
-		case http1.Authorization:
-			if s.ask.Authorizations++; s.ask.Authorizations == 1 {
-				s.ask.Authorization = proxy.Text(value)
-			}
-		case http1.Origin:
-			s.ask.Origin = proxy.Text(value)
-		case http1.AccessControl:
-			s.ask.PreflightMethod = proxy.Text(value)
-		case http1.XForwardedFor:
-			if s.Client.Trusted {
-				s.ForwardedFor = append(s.ForwardedFor, proxy.Text(value))
-			}
-		case http1.Traceparent:
-			if s.Traceparent = value; traceparents > 0 {
-				s.Traceparent = nil
-			}
-			traceparents++
-		}
-	}
 }
 
 // decide sets the verdict. Only a panic makes it return an error.
@@ -275,15 +245,7 @@ func (s *stream) decide() (err error) {
 
 // HeaderValue implements admit.Header.
 func (s *stream) HeaderValue(name string) (value string, count int) {
-	fields := s.req.Fields()
-	for i := range fields {
-		if f := &fields[i]; f.Name.Len() == len(name) && strings.EqualFold(proxy.Text(f.Name.Of(s.req.Text)), name) {
-			if count++; count == 1 {
-				value = proxy.Text(f.Value.Of(s.req.Text))
-			}
-		}
-	}
-	return value, count
+	return proxy.HeaderValue(s.req.Fields(), s.req.Text, name)
 }
 
 // start runs a request that is to be forwarded in a goroutine of its own.

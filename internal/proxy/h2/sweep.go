@@ -13,7 +13,7 @@ import (
 
 // Timeouts (contract, 4.4 and 4.5). They are accurate to two ticks.
 const (
-	tickTime = 200 * time.Millisecond
+	tickTime = proxy.Tick
 	// A connection that is silent for pingAfter is pinged, and closed if the reply takes longer
 	// than pingTimeout.
 	pingAfter   = 30 * time.Second
@@ -28,40 +28,6 @@ const (
 	lingerTime   = 500 * time.Millisecond
 	lingerBytes  = 256 << 10
 )
-
-// clock is the time since the engine was made, read once in each tick.
-type clock struct {
-	started time.Time
-	ms      atomic.Int64
-	date    atomic.Pointer[[]byte] // the value of the field Date
-	second  int64                  // the second of date
-}
-
-func (c *clock) start() {
-	c.started = time.Now()
-	c.tick(c.started)
-}
-
-// now returns the time of the last tick in milliseconds, at least 1.
-func (c *clock) now() int64 { return c.ms.Load() }
-
-// mono returns the time in nanoseconds.
-func (c *clock) mono() int64 { return int64(time.Since(c.started)) }
-
-// in returns the time d from now. It may be up to a tick late, but is never early.
-func (c *clock) in(d time.Duration) int64 { return c.now() + (d + tickTime).Milliseconds() }
-
-// at returns t in milliseconds, up to a tick late.
-func (c *clock) at(t time.Time) int64 { return max(1, t.Sub(c.started).Milliseconds()) }
-
-func (c *clock) tick(now time.Time) {
-	c.ms.Store(max(1, now.Sub(c.started).Milliseconds()))
-	if second := now.Unix(); second != c.second || c.date.Load() == nil {
-		c.second = second
-		date := now.UTC().AppendFormat(nil, http.TimeFormat)
-		c.date.Store(&date)
-	}
-}
 
 // connTimes is what the sweeper knows of a connection, in the engine's milliseconds as of the
 // last tick, so a tick is added to each period that must not be shorter. All but writing is
@@ -118,14 +84,14 @@ func (e *Engine) sweepAll(ctx context.Context) {
 		case <-ticks.C:
 		case <-e.wake:
 		}
-		e.clock.tick(time.Now())
+		e.clock.Tick(time.Now())
 		e.each((*conn).sweep)
 	}
 }
 
 // sweep ends what has exceeded its time.
 func (c *conn) sweep() {
-	now := c.engine.clock.now()
+	now := c.engine.clock.Now()
 	over := func(since int64, d time.Duration) bool { return since != 0 && now-since >= (d+tickTime).Milliseconds() }
 	if since := c.times.writing.Load(); since != 0 {
 		if moved := h1.Acknowledged(c.nc); moved != c.times.moved {
@@ -148,7 +114,7 @@ func (c *conn) sweep() {
 	case c.ended != notCut:
 	case over(t.head, proxy.HeadTimeout), over(t.pinged, pingTimeout):
 		c.endLocked(cutClientClosed)
-	case c.engine.draining.Load():
+	case c.engine.drain.Begun():
 		c.drain(now)
 	case over(t.idle, proxy.IdleTimeout):
 		c.proto.GoAway(http2.NoError)
