@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/keygate/keygate/internal/http2"
+	"github.com/keygate/keygate/internal/nowait"
 )
 
 const (
@@ -63,7 +64,12 @@ func (o *output) init(c *h2Conn) {
 	o.conn, o.sendFunc, o.unblocked.L = c, o.trySend, &c.mu
 }
 
-func (o *output) trySend(fd uintptr) { o.n, o.failed = sendNow(fd, o.data) }
+func (o *output) trySend(fd uintptr) {
+	n, errno := nowait.Send(int(fd), o.data)
+	if o.n, o.failed = n, nil; errno != 0 && errno != nowait.Again {
+		o.failed = errno
+	}
+}
 
 // flush sends the output, unless somebody else does. c.mu is held, and released for a while.
 func (c *h2Conn) flush() {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/keygate/keygate/internal/accesslog"
 	"github.com/keygate/keygate/internal/admit"
+	"github.com/keygate/keygate/internal/nowait"
 	"github.com/keygate/keygate/internal/proxy"
 	"github.com/keygate/keygate/internal/snapshot"
 	"github.com/keygate/keygate/internal/upstream"
@@ -69,7 +70,7 @@ func newConn(e *Engine, nc net.Conn, info ConnInfo) *conn {
 			c.raw = raw
 		}
 	}
-	c.pump = canPump && c.raw != nil && net.Conn(c.tcp) == nc
+	c.pump = nowait.Works && c.raw != nil && net.Conn(c.tcp) == nc
 	c.onReadable = c.readable
 	// A client that sends nothing at first gets no more time than one that stops within a
 	// head.
@@ -223,11 +224,11 @@ func (c *conn) write(b []byte) error {
 		return nil
 	}
 	if c.fd >= 0 {
-		n, errno := send(c.fd, b)
+		n, errno := nowait.Send(c.fd, b)
 		switch {
 		case errno == 0:
 			return nil
-		case errno != again:
+		case errno != nowait.Again:
 			return errno
 		}
 		b = b[n:]

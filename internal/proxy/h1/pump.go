@@ -1,5 +1,7 @@
 package h1
 
+import "github.com/keygate/keygate/internal/nowait"
+
 // runPump reads the connection until it ends or must be served with ordinary calls.
 func (c *conn) runPump() step {
 	c.step = stepClose
@@ -24,9 +26,9 @@ func (c *conn) readable(fd uintptr) (finished bool) {
 		full := true
 		if !x.unseen {
 			space := x.space()
-			n, errno := receive(c.fd, space)
+			n, errno := nowait.Receive(c.fd, space)
 			switch {
-			case errno == again:
+			case errno == nowait.Again:
 				return c.pause()
 			case errno != 0 || n == 0:
 				c.step = stepClose

@@ -5,6 +5,7 @@ import (
 	"syscall"
 
 	"github.com/keygate/keygate/internal/http1"
+	"github.com/keygate/keygate/internal/nowait"
 	"github.com/keygate/keygate/internal/upstream"
 )
 
@@ -140,9 +141,9 @@ func (t *roundTrip) readable(fd uintptr) (finished bool) {
 	}
 	for {
 		t.buffer()
-		n, errno := receive(int(fd), t.room())
+		n, errno := nowait.Receive(int(fd), t.room())
 		switch {
-		case errno == again:
+		case errno == nowait.Again:
 			if t.from == t.end {
 				t.dropBuffer()
 			}
@@ -164,8 +165,8 @@ func (t *roundTrip) readable(fd uintptr) (finished bool) {
 
 // send sends out.
 func (t *roundTrip) send(fd int) (ok bool) {
-	n, errno := send(fd, t.out)
-	if errno == again {
+	n, errno := nowait.Send(fd, t.out)
+	if errno == nowait.Again {
 		errno = 0
 		if _, err := t.conn.NetConn().Write(t.out[n:]); err != nil {
 			errno = syscall.EPIPE

@@ -1,49 +1,6 @@
 package h1
 
-import (
-	"syscall"
-	"unsafe"
-
-	"golang.org/x/sys/unix"
-)
-
-// canPump reports that receive and send work on this platform.
-const canPump = true
-
-// receive reads the available bytes into b, without blocking. n is 0 without an error at
-// the end of the stream. The system call never blocks, so it bypasses the scheduler.
-func receive(fd int, b []byte) (n int, err syscall.Errno) {
-	for {
-		//nolint:gosec // recvfrom(2) takes an address
-		r, _, e := unix.RawSyscall6(unix.SYS_RECVFROM, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)), unix.MSG_DONTWAIT, 0, 0)
-		switch e {
-		case 0:
-			return int(r), 0
-		case unix.EINTR:
-		default:
-			return 0, e
-		}
-	}
-}
-
-// send writes as much of b as fits into the socket's buffer, without blocking.
-func send(fd int, b []byte) (n int, err syscall.Errno) {
-	for n < len(b) {
-		rest := b[n:]
-		//nolint:gosec // sendto(2) takes an address
-		r, _, e := unix.RawSyscall6(unix.SYS_SENDTO, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(rest))), uintptr(len(rest)), unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL, 0, 0)
-		switch e {
-		case 0:
-			n += int(r)
-		case unix.EINTR:
-		default:
-			return n, e
-		}
-	}
-	return n, 0
-}
-
-const again = unix.EAGAIN
+import "golang.org/x/sys/unix"
 
 // isClosed reports whether the peer has closed its sending side or the connection is
 // broken, even if bytes that the peer sent have not been read.

@@ -2,17 +2,6 @@
 
 package h1
 
-import "syscall"
-
-// canPump reports that connections are read with blocking calls only.
-const canPump = false
-
-const again = syscall.EAGAIN
-
-func receive(int, []byte) (int, syscall.Errno) { return 0, syscall.ENOSYS }
-
-func send(int, []byte) (int, syscall.Errno) { return 0, again }
-
 // isClosed and isReset report that the connection stands: on this platform, the gateway
 // notices that a client has left when it reads from it or writes to it.
 func isClosed(uintptr) bool { return false }
