@@ -184,7 +184,7 @@ func (h *Handler) serveFile(w http.ResponseWriter, r *http.Request) {
 		h.assets[name].serve(w, r, "public, max-age=31536000, immutable")
 		return
 	}
-	// A browser asks for it when it shows what is no page of the dashboard, such as an answer of the API.
+	// A browser asks for it when it shows something else than the dashboard, such as a response of the API.
 	if r.URL.Path == "/favicon.ico" {
 		h.icon.serve(w, r, "public, max-age=86400")
 		return

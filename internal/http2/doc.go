@@ -1,5 +1,5 @@
 // Package http2 is the protocol of an HTTP/2 connection (RFC 9113), for both of its ends,
-// without I/O: bytes in, events out. It has no goroutines and no clock of its own.
+// without I/O: bytes in, events out. It starts no goroutines and reads no clock.
 //
 //	received bytes ─► Conn.Feed ─► Conn.Next ─► events ─► driver
 //	                                  │ replies             │ BeginHead, Field, EndHead,
@@ -8,9 +8,9 @@
 //	                                  └─► Conn.Take ─► bytes to send
 //
 // A [Conn] consumes all bytes that it is fed, however they are split, and keeps no more of
-// them than a header block that is not complete. The data of bodies is passed through
-// without a copy. What the protocol asks for in reply (acknowledgements, window updates,
-// resets, the final GOAWAY) is in the output when Next returns.
+// them than an incomplete header block. The data of bodies is passed through without a
+// copy. What the protocol asks for in reply (acknowledgements, window updates, resets, the
+// final GOAWAY) is in the output when Next returns.
 //
 // # Streams
 //

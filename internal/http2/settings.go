@@ -2,7 +2,7 @@ package http2
 
 import "encoding/binary"
 
-// peerSettings are the peer's settings that matter to this side.
+// peerSettings are those settings of the peer that this side uses.
 type peerSettings struct {
 	known   bool // a SETTINGS frame was received
 	streams uint32

@@ -37,7 +37,7 @@ func (e *ResetError) Error() string {
 	return "upstream: the server reset the stream: " + e.Code.String()
 }
 
-// h2Conn is a connection of an H2Pool. A goroutine of its own, the reader, is parked in the
+// h2Conn is a connection of an H2Pool. One goroutine, the reader, is parked in the
 // socket for as long as the connection lives, so that whatever arrives is seen at once, and
 // calls the exchanges. Those who send append to the output, see flush.
 type h2Conn struct {

@@ -238,7 +238,7 @@ func (p *H2Pool) connect(ctx context.Context) (*h2Conn, error) {
 	return c, nil
 }
 
-// greet speaks TLS over a new connection, exchanges settings, and starts its reader.
+// greet does the TLS handshake of a new connection, exchanges settings, and starts its reader.
 func (p *H2Pool) greet(ctx context.Context, slot *H1Conn, address string) (*h2Conn, error) {
 	c := newH2Conn(p, slot)
 	if p.tls != nil {

@@ -87,7 +87,7 @@ func (p *H2Pool) leave(w *h2Waiter) bool {
 }
 
 // serve opens streams for the waiters, in FIFO order, and connects for the rest. It must be
-// called, without a lock, whenever a stream may have become free.
+// called whenever a stream may have become free, by a caller that holds no lock of the pool.
 func (p *H2Pool) serve() {
 	p.mu.Lock()
 	p.serveLocked()

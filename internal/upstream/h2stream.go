@@ -21,9 +21,9 @@ import (
 // before the end, and nothing follows it.
 type H2Exchange interface {
 	// WriteHead adds the request's pseudo-header fields and then its fields to w, with
-	// Field and FieldString. It may call no other method of w. It is called when there is
-	// room for the request, by whoever has found it, and locks of the pool are held: it must
-	// not wait for a lock under which methods of a stream or the pool are called.
+	// Field and FieldString. It may call no other method of w. It is called as soon as there
+	// is room for the request, perhaps by another goroutine, and while locks of the pool are
+	// held: it must not wait for a lock under which methods of a stream or the pool are called.
 	WriteHead(w *http2.Conn)
 	// TakeInterim takes the head of an interim response, 1xx.
 	TakeInterim(r *http2.Response)
@@ -34,7 +34,7 @@ type H2Exchange interface {
 	TakeData(b []byte, end bool)
 	// TakeTrailers takes the trailers and ends the response.
 	TakeTrailers(t *http2.TrailerFields)
-	// CanSend is called, on a goroutine of its own, when SendData has sent less than it was
+	// CanSend is called, on another goroutine, when SendData has sent less than it was
 	// given and may now send more, or has nothing to wait for any more.
 	CanSend()
 	// Fail is called if the exchange has failed. It is over then. safe means that the server

@@ -14,16 +14,7 @@ func TestNoAllocation(t *testing.T) {
 		t.Log("not measured: the race detector makes sync.Pool drop objects at random; make test-memory measures it")
 		return
 	}
-	response := []byte("HTTP/1.1 200 OK\r\nContent-Length: 381\r\n\r\n" + strings.Repeat("x", 381))
-	addr := upstreamtest.Serve(t, func(c *upstreamtest.Conn) {
-		b := make([]byte, 4096)
-		for {
-			if _, err := c.Conn.Read(b); err != nil {
-				return
-			}
-			_, _ = c.Conn.Write(response)
-		}
-	})
+	addr := upstreamtest.ServeConstant(t, "HTTP/1.1 200 OK\r\nContent-Length: 381\r\n\r\n"+strings.Repeat("x", 381))
 	g := start(t, setup{upstream: "http://" + addr, limit: "1000000000/s"})
 	g.sink.discard = true
 	conn, err := net.Dial("tcp", g.addr)

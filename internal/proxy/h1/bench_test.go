@@ -16,18 +16,7 @@ import (
 // and upstream run in the same process and allocate nothing, so the allocations are the
 // engine's; the time is that of all three.
 func BenchmarkExchange(b *testing.B) {
-	response := []byte("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nDate: Sat, 21 Nov 2026 16:00:00 GMT\r\nServer: test\r\nContent-Length: 381\r\n\r\n" + strings.Repeat("x", 381))
-	addr := upstreamtest.Serve(b, func(c *upstreamtest.Conn) {
-		buf := make([]byte, 4096)
-		for {
-			if _, err := c.Conn.Read(buf); err != nil {
-				return
-			}
-			if _, err := c.Conn.Write(response); err != nil {
-				return
-			}
-		}
-	})
+	addr := upstreamtest.ServeConstant(b, "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nDate: Sat, 21 Nov 2026 16:00:00 GMT\r\nServer: test\r\nContent-Length: 381\r\n\r\n"+strings.Repeat("x", 381))
 	g := start(b, setup{upstream: "http://" + addr, limit: "1000000000/s"})
 	g.sink.discard = true
 	request := []byte("GET /a/b?c=d HTTP/1.1\r\nHost: api.test\r\nUser-Agent: bench\r\nAccept: */*\r\nAuthorization: Bearer " + g.key + "\r\n\r\n")

@@ -31,18 +31,7 @@ type requester struct {
 // newRequester starts an engine before an upstream that allocates nothing.
 func newRequester(t testing.TB) *requester {
 	t.Helper()
-	response := []byte("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nDate: Sat, 21 Nov 2026 16:00:00 GMT\r\nServer: test\r\nContent-Length: 381\r\n\r\n" + strings.Repeat("x", 381))
-	addr := upstreamtest.Serve(t, func(c *upstreamtest.Conn) {
-		buf := make([]byte, 4096)
-		for {
-			if _, err := c.Conn.Read(buf); err != nil {
-				return
-			}
-			if _, err := c.Conn.Write(response); err != nil {
-				return
-			}
-		}
-	})
+	addr := upstreamtest.ServeConstant(t, "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nDate: Sat, 21 Nov 2026 16:00:00 GMT\r\nServer: test\r\nContent-Length: 381\r\n\r\n"+strings.Repeat("x", 381))
 	pools, err := upstream.NewPools(upstream.Config{Guard: netguard.New()})
 	if err != nil {
 		t.Fatal(err)

@@ -160,7 +160,8 @@ func (w *writer) WriteHeader(status int) {
 	}
 }
 
-// fields adds the fields of the header, except those that skip names. conn.mu is held.
+// fields adds the fields of the header, except those for whose names skip returns true.
+// conn.mu is held.
 func (w *writer) fields(skip func(name string) bool) {
 	for name, values := range w.header {
 		if strings.HasPrefix(name, http.TrailerPrefix) || skip(name) || isHopField(name) {

@@ -11,12 +11,12 @@
 // # Goroutines and locks
 //
 // One goroutine reads a connection (conn.go): it decides requests and responds to those that
-// are refused. Each request that is forwarded has a goroutine of its own, and a second one
+// are refused. Each forwarded request has another goroutine (workers.go), and a second one
 // while its body is still arriving. All of them use the http2.Conn and the state of streams
-// with conn.mu held, and write to the client through flush: whoever has appended frames
-// becomes the flusher if there is none, lets the other streams append theirs first, and then
-// sends everything at once. So responses that are ready together share one TLS record and
-// one system call.
+// with conn.mu held, and write to the client through flush: a goroutine that has appended
+// frames sends them, unless another is sending already. Before it does, it lets the other
+// streams append theirs. So responses that are ready together share one TLS record and one
+// system call.
 //
 // # Time
 //
@@ -26,8 +26,8 @@
 //
 // # Ends
 //
-// A stream ends once, by finish or by one of cut's reasons. A cut makes every wait of the
-// stream fail: for the upstream by a deadline in the past, for the client by the condition of
-// the connection. Its goroutine then emits the record and frees the stream's place, which a
-// reset by the client alone never does.
+// A stream ends with its response, or is cut for one of the reasons of type cut. A cut makes
+// everything that the stream waits for fail: the upstream's connection gets a deadline in the
+// past, and what waits for the client is woken. The goroutine of the stream then emits the record
+// and frees the stream's place. A reset by the client alone does not free it.
 package h2

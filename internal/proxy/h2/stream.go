@@ -248,7 +248,7 @@ func (s *stream) HeaderValue(name string) (value string, count int) {
 	return proxy.HeaderValue(s.req.Fields(), s.req.Text, name)
 }
 
-// start runs a request that is to be forwarded in a goroutine of its own.
+// start forwards a request in another goroutine.
 func (c *conn) start(s *stream) {
 	c.work.Add(1)
 	c.engine.workers.do(s)

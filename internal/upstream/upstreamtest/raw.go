@@ -90,3 +90,21 @@ func Serve(t Test, handle func(c *Conn)) string {
 	})
 	return l.Addr().String()
 }
+
+// ServeConstant serves a response to whatever arrives in one piece, and allocates nothing for
+// it. It returns the address.
+func ServeConstant(t Test, response string) string {
+	t.Helper()
+	b := []byte(response)
+	return Serve(t, func(c *Conn) {
+		received := make([]byte, 4096)
+		for {
+			if _, err := c.Conn.Read(received); err != nil {
+				return
+			}
+			if _, err := c.Conn.Write(b); err != nil {
+				return
+			}
+		}
+	})
+}

@@ -1,6 +1,6 @@
 import { useEffect, useState } from 'react';
 
-// useDebounced returns value as it was when it had not changed for so many milliseconds.
+// useDebounced returns the last value that stayed the same for the given number of milliseconds.
 export function useDebounced<T>(value: T, milliseconds: number): T {
   const [settled, setSettled] = useState(value);
   useEffect(() => {
