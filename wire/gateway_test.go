@@ -88,9 +88,6 @@ func start(t testing.TB, s setup, addr string, over *tls.Config) *dataPlane {
 				t.Errorf("shut down the engine: %v", err)
 			}
 			serving.Wait()
-			if err := forwarder.Shutdown(ctx); err != nil {
-				t.Errorf("shut down the forwarder: %v", err)
-			}
 			pools.Close()
 		})
 	}

@@ -178,7 +178,7 @@ func TestShutdownCutsOffAtDeadline(t *testing.T) {
 }
 
 // closingServer is an http2Server that cuts off running requests when the context
-// of Shutdown ends, as nethttp.Server does.
+// of Shutdown ends, as h2.Engine does.
 type closingServer struct{ *http2Server }
 
 func (s *closingServer) Shutdown(ctx context.Context) error {

@@ -27,7 +27,7 @@ type HTTP1 interface {
 	Shutdown(ctx context.Context) error
 }
 
-// HTTP2 serves the HTTP/2 connections that a listener accepts. nethttp.Server
+// HTTP2 serves the HTTP/2 connections that a listener accepts. h2.Engine
 // implements it.
 type HTTP2 interface {
 	Serve(l net.Listener) error
