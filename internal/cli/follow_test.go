@@ -86,6 +86,12 @@ func (f *followedLog) awaitRequest(id string) {
 // end stops the command and returns its exit status and standard error.
 func (f *followedLog) end() (status int, stderr string) {
 	f.stop()
+	return f.wait()
+}
+
+// wait waits for the end of the command, and discards what it writes until then: it would wait
+// for its reader otherwise.
+func (f *followedLog) wait() (status int, stderr string) {
 	go func() { _, _ = io.Copy(io.Discard, f.out) }()
 	status = <-f.exit
 	return status, f.stderr.String()
@@ -191,8 +197,8 @@ func TestFollowShowsRefusedRequests(t *testing.T) {
 	if _, err := s.Admin.RevokeKey(t.Context(), key.KeyID); err != nil {
 		t.Fatal(err)
 	}
-	if status := <-own.exit; status == 0 || !strings.Contains(own.stderr.String(), "the key was revoked") {
-		t.Errorf("after the revocation: exit status %d, standard error %q", status, own.stderr.String())
+	if status, stderr := own.wait(); status == 0 || !strings.Contains(stderr, "the key was revoked") {
+		t.Errorf("after the revocation: exit status %d, standard error %q", status, stderr)
 	}
 	if status, stderr := all.end(); status != 0 || stderr != "" {
 		t.Errorf("exit status %d, standard error %q; want 0 and nothing", status, stderr)
