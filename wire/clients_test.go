@@ -1,7 +1,6 @@
 package wire
 
 import (
-	"encoding/xml"
 	"fmt"
 	"io"
 	"net"
@@ -10,11 +9,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -132,100 +128,4 @@ func TestWebSocket(t *testing.T) {
 			}
 		})
 	}
-}
-
-// allowances returns the h2spec cases in which net/http's HTTP/2 server deviates, and why it
-// may.
-func allowances() map[string]string {
-	return map[string]string{
-		"Sends multiple values of SETTINGS_INITIAL_WINDOW_SIZE":                                          "it closes the connection of a client that sends one setting twice",
-		"Sends a HEADERS frame that contains the connection-specific header field":                       "it responds with 400, which RFC 9113, 8.1.1 allows",
-		"Sends a HEADERS frame that contains the TE header field with any value other than \"trailers\"": "it responds with 400, which RFC 9113, 8.1.1 allows",
-	}
-}
-
-// Guarantee: the HTTP/2 conformance tests of h2spec pass, apart from the allowances, with and
-// without TLS.
-func TestHTTP2Conformance(t *testing.T) {
-	t.Parallel()
-	up := httptest.NewServer(http.HandlerFunc(protocols))
-	t.Cleanup(up.Close)
-	tool := filepath.Join(t.TempDir(), "h2spec")
-	build := exec.Command("go", "build", "-modfile=tools/tools.mod", "-o", tool, "github.com/summerwind/h2spec/cmd/h2spec")
-	build.Dir = ".."
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("build h2spec: %v\n%s", err, out)
-	}
-	for _, overTLS := range []bool{false, true} {
-		t.Run("tls "+strconv.FormatBool(overTLS), func(t *testing.T) {
-			t.Parallel()
-			s := startServer(t, up.URL, overTLS)
-			host, port, err := net.SplitHostPort(s.addr)
-			if err != nil {
-				t.Fatal(err)
-			}
-			allowed := allowances()
-			args := []string{"-h", host, "-p", port, "-P", "/public/x", "-o", "10"}
-			if overTLS {
-				args = append(args, "-t", "-k")
-			} else {
-				allowed["Sends invalid connection preface"] = "without TLS it is read as an HTTP/1.1 request, and refused before it is complete"
-			}
-			// The parts run concurrently, because each allowance takes a whole timeout.
-			var parts sync.WaitGroup
-			var seen atomic.Int32
-			for _, part := range [][]string{{"generic", "hpack", "http2/3"}, {"http2/4", "http2/5", "http2/7"}, {"http2/6"}, {"http2/8"}} {
-				report := filepath.Join(t.TempDir(), "report.xml")
-				parts.Go(func() {
-					out, _ := exec.CommandContext(t.Context(), tool, slices.Concat(args, []string{"-j", report}, part)...).CombinedOutput()
-					cases, failed := failures(t, report, out)
-					seen.Add(int32(cases))
-					for name, why := range failed {
-						if allowed[name] == "" {
-							t.Errorf("h2spec case %q failed: %s", name, why)
-						}
-					}
-				})
-			}
-			parts.Wait()
-			if n := seen.Load(); n < 140 {
-				t.Errorf("got %d cases, want at least 140", n)
-			}
-		})
-	}
-}
-
-// failures returns from an h2spec report how many cases ran, and which failed and why.
-func failures(t *testing.T, report string, output []byte) (seen int, failed map[string]string) {
-	t.Helper()
-	data, err := os.ReadFile(report)
-	if err != nil {
-		t.Errorf("h2spec wrote no report: %v\n%s", err, output)
-		return 0, nil
-	}
-	var suites struct {
-		Suites []struct {
-			Cases []struct {
-				Name    string  `xml:"classname,attr"`
-				Failure *string `xml:"failure"`
-				Error   *string `xml:"error"`
-			} `xml:"testcase"`
-		} `xml:"testsuite"`
-	}
-	if err := xml.Unmarshal(data, &suites); err != nil {
-		t.Errorf("parse the report of h2spec: %v\n%s", err, data)
-		return 0, nil
-	}
-	failed = map[string]string{}
-	for _, suite := range suites.Suites {
-		for _, c := range suite.Cases {
-			seen++
-			for _, why := range []*string{c.Failure, c.Error} {
-				if why != nil {
-					failed[c.Name] = *why
-				}
-			}
-		}
-	}
-	return seen, failed
 }

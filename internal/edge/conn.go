@@ -13,6 +13,7 @@ import (
 	"github.com/keygate/keygate/internal/edge/proxyproto"
 	"github.com/keygate/keygate/internal/http1"
 	"github.com/keygate/keygate/internal/proxy/h1"
+	"github.com/keygate/keygate/internal/tlspump"
 )
 
 // conn is a TCP connection from a client, or from a proxy on a client's behalf.
@@ -70,7 +71,7 @@ var errAddressLimit = errors.New("edge: too many connections from one address")
 
 // serve finds out which protocol the connection speaks and hands it to the driver.
 func (s *Server) serve(c *conn) {
-	handedOff := false // to HTTP2, which closes the connection
+	handedOff := false // to HTTP2 or serveTLS, which closes the connection
 	defer func() {
 		if p := recover(); p != nil {
 			s.cfg.Log.Error("serving a connection panicked", "panic", p, "stack", string(debug.Stack()))
@@ -95,8 +96,26 @@ func (s *Server) serve(c *conn) {
 		handedOff = s.http2Conns.deliver(stream)
 		return
 	}
-	_, isTLS := stream.(*tls.Conn)
-	s.cfg.HTTP1.ServeConn(stream, h1.ConnInfo{Client: c.client, Trusted: c.trusted, TLS: isTLS})
+	info := h1.ConnInfo{Client: c.client, Trusted: c.trusted}
+	if _, info.TLS = stream.(*tls.Conn); !info.TLS {
+		s.cfg.HTTP1.ServeConn(stream, info)
+		return
+	}
+	// The handshake has made the stack of this goroutine grow. Another one stays small while the
+	// connection is idle.
+	handedOff = true
+	s.conns.Go(func() { s.serveTLS(c, stream, info) })
+}
+
+// serveTLS serves HTTP/1.1 after a handshake.
+func (s *Server) serveTLS(c *conn, stream net.Conn, info h1.ConnInfo) {
+	defer func() {
+		if p := recover(); p != nil {
+			s.cfg.Log.Error("serving a connection panicked", "panic", p, "stack", string(debug.Stack()))
+		}
+		_ = c.Close()
+	}()
+	s.cfg.HTTP1.ServeConn(stream, info)
 }
 
 // negotiate handles everything that comes before HTTP: the PROXY header, the TLS
@@ -112,7 +131,7 @@ func (s *Server) negotiate(c *conn) (stream net.Conn, isHTTP2 bool, err error) {
 		}
 	}
 	if s.cfg.TLS != nil {
-		t := tls.Server(c, s.cfg.TLS)
+		t := tls.Server(tlspump.Wrap(c.TCPConn, c), s.cfg.TLS)
 		if err := t.Handshake(); err != nil { // bounded by the deadline; a context would cost a goroutine
 			return nil, false, &handshakeError{err}
 		}
@@ -218,9 +237,14 @@ func (s *Server) logFailure(c *conn, err error) {
 // its HTTP2 driver, is a trusted proxy, so that its X-Forwarded-* fields are
 // accepted.
 func Trusted(nc net.Conn) bool {
-	if t, ok := nc.(*tls.Conn); ok {
-		nc = t.NetConn()
+	for {
+		if c, ok := nc.(*conn); ok {
+			return c.trusted
+		}
+		over, ok := nc.(interface{ NetConn() net.Conn }) // TLS, and what is below it
+		if !ok {
+			return false
+		}
+		nc = over.NetConn()
 	}
-	c, ok := nc.(*conn)
-	return ok && c.trusted
 }

@@ -36,6 +36,7 @@ func Codes() []Explanation {
 		{RateLimitExceeded, both, "A rate limit is used up. `limit_scope` says which.", "Wait for the seconds of `Retry-After`, then repeat the request."},
 		{HeaderTooLarge, data, "The request has too many headers, or they are too large.", "Send fewer or shorter headers."},
 		{Internal, both, "Keygate failed.", "Look for `request_id` in the server's log."},
+		{ProtocolNotSupported, data, "An extended CONNECT request (RFC 8441) asks for a protocol other than `websocket`.", "Ask for `websocket`, or send an ordinary request."},
 		{UpstreamUnreachable, data, "The upstream could not be reached or closed the connection, its response was malformed or too large, or `upstream_url` leads back to the gateway.", "Check the upstream; `keygate explain` gives the reason."},
 		{Unavailable, both, "The server cannot handle the request now: its store fails or is full, it is stopping, or it has no free file descriptors.", "Repeat the request later. Before you repeat a change, check whether it was made."},
 		{UpstreamTimeout, data, "The upstream did not respond in time, or no connection to it became free in time.", "Check the upstream, or raise `timeout` or `upstream_max_connections` of the gateway."},

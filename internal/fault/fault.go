@@ -34,13 +34,14 @@ const (
 	Unavailable          Code = "unavailable"
 
 	// Only on the data plane.
-	GatewayNotFound     Code = "gateway_not_found"
-	RouteNotFound       Code = "route_not_found"
-	TargetTooLong       Code = "target_too_long"
-	HeaderTooLarge      Code = "header_too_large"
-	UpstreamUnreachable Code = "upstream_unreachable"
-	UpstreamTimeout     Code = "upstream_timeout"
-	VersionNotSupported Code = "version_not_supported"
+	GatewayNotFound      Code = "gateway_not_found"
+	RouteNotFound        Code = "route_not_found"
+	TargetTooLong        Code = "target_too_long"
+	HeaderTooLarge       Code = "header_too_large"
+	UpstreamUnreachable  Code = "upstream_unreachable"
+	UpstreamTimeout      Code = "upstream_timeout"
+	ProtocolNotSupported Code = "protocol_not_supported"
+	VersionNotSupported  Code = "version_not_supported"
 )
 
 // Status returns the HTTP status of c. It is 500 for an unknown code.
@@ -78,6 +79,8 @@ func (c Code) Status() int {
 		return http.StatusBadGateway
 	case UpstreamTimeout:
 		return http.StatusGatewayTimeout
+	case ProtocolNotSupported:
+		return http.StatusNotImplemented
 	case VersionNotSupported:
 		return http.StatusHTTPVersionNotSupported
 	default:

@@ -1,5 +1,7 @@
 package http1
 
+import "slices"
+
 // Assembler builds a head from fields that did not arrive as HTTP/1.1 text, such as those
 // of HTTP/2. The head has the form that the parsers give it: spans into a text whose field
 // lines stand one after the other and end with an empty line.
@@ -121,3 +123,29 @@ func (f *fields) SetNoBody() { f.chunked = false }
 // SetUpgrade says that the request asks for the protocol in its field Upgrade, as with
 // "Connection: upgrade".
 func (r *Request) SetUpgrade() { r.upgrade = true }
+
+// Copy makes r a copy of from, whose spans must refer to a copy of the same text.
+func (r *Response) Copy(from *Response) {
+	r.fields.copy(&from.fields)
+	r.Status, r.Line, r.Reason, r.Minor, r.End = from.Status, from.Line, from.Reason, from.Minor, from.End
+}
+
+// Copy makes t a copy of from, as for a Response.
+func (t *Trailers) Copy(from *Trailers) {
+	t.fields.copy(&from.fields)
+	t.End = from.End
+}
+
+// copy copies what was set, which is little of the list.
+func (f *fields) copy(from *fields) {
+	f.reset(from.limit)
+	f.n = from.n
+	if from.more != nil {
+		f.more = slices.Clone(from.more)
+	} else {
+		copy(f.list[:], from.list[:from.n])
+	}
+	f.length, f.hosts = from.length, from.hosts
+	f.chunked, f.close, f.keep, f.upgrade = from.chunked, from.close, from.keep, from.upgrade
+	f.named, f.expects, f.trailers = from.named, from.expects, from.trailers
+}

@@ -156,6 +156,28 @@ func TestRepliesToDataDoNotCount(t *testing.T) {
 	}
 }
 
+// Guarantee: it may also reply late, to thousands of frames of a few bytes that were on their way
+// together.
+func TestLateRepliesToDataDoNotCount(t *testing.T) {
+	d := newDriver(Config{})
+	s := newClient().get(1)
+	d.feed(s.Bytes())
+	s.Reset()
+	const frames = 8000 // as many as 80 KiB have room for
+	for range frames {
+		d.Data(1, []byte("x"), false)
+		s.frame(FrameWindowUpdate, 0, 0, u32(1)).frame(FrameWindowUpdate, 0, 1, u32(1)).frame(FramePing, 0, 0, "12345678")
+	}
+	d.out = d.out[:0]
+	for b := s.Bytes(); len(b) > 0; b = b[min(len(b), 4096):] {
+		d.feed(b[:min(len(b), 4096)])
+		d.out = d.out[:0]
+		if d.Err() != nil {
+			t.Fatalf("%d bytes before the end: %v", len(b), d.Err())
+		}
+	}
+}
+
 // Guarantee: a header block has at most 8 CONTINUATION frames beside HEADERS, where empty ones
 // count as two, and at most 64 KiB, and a Conn holds no more of it.
 func TestContinuationFlood(t *testing.T) {
@@ -282,6 +304,40 @@ func TestStalledUploads(t *testing.T) {
 	if want := "reset 1 FLOW_CONTROL_ERROR local=true"; !strings.HasSuffix(d.trace(), want) {
 		t.Errorf("got %q, want %q", d.lines[len(d.lines)-1], want)
 	}
+}
+
+// Guarantee: whoever has found that nothing can be sent on a stream learns when that changes,
+// whatever happened since it last tried: SETTINGS, or data of another stream that used up the
+// window of the connection exactly.
+func TestWindowThatOpensIsAnnounced(t *testing.T) {
+	check := func(s *script, between func(d *driver), opened *script, want string) {
+		t.Helper()
+		d := newDriver(Config{})
+		d.feed(s.Bytes())
+		if n, ok := d.Data(1, make([]byte, 70_000), false); n == 70_000 || !ok {
+			t.Fatalf("got Data %d, %v; want less than all", n, ok)
+		}
+		between(d)
+		if d.Window(1) > 0 {
+			t.Fatalf("got a window of %d, want none", d.Window(1))
+		}
+		d.feed(opened.Bytes())
+		if last := d.lines[len(d.lines)-1]; last != want || d.Window(1) == 0 {
+			t.Errorf("got the event %q and a window of %d, want %q", last, d.Window(1), want)
+		}
+	}
+	small := newClient().frame(FrameSettings, 0, 0, setting(SettingInitialWindowSize, 3)).get(1)
+	check(small, func(d *driver) {
+		d.feed(new(script).frame(FrameSettings, 0, 0, setting(SettingInitialWindowSize, 2)).Bytes())
+	}, new(script).frame(FrameWindowUpdate, 0, 1, u32(2)), "window 1")
+	larger := newClient().frame(FrameSettings, 0, 0, setting(SettingInitialWindowSize, 1<<20)).get(1).get(3)
+	check(larger, func(d *driver) {
+		d.feed(new(script).frame(FrameWindowUpdate, 0, 0, u32(10)).Bytes())
+		if n, ok := d.Data(3, make([]byte, 10), false); n != 10 || !ok {
+			t.Fatalf("got Data %d, %v; want 10", n, ok)
+		}
+		d.feed(new(script).frame(FrameSettings, 0, 0, "").Bytes())
+	}, new(script).frame(FrameWindowUpdate, 0, 0, u32(1)), "window 0")
 }
 
 // Guarantee: data of many streams that exceeds the window of the connection ends it.

@@ -64,10 +64,10 @@ type Conn struct {
 	last     uint32 // the highest stream that the peer has opened, or as a client this side
 	accepted uint32 // the highest stream that this side serves: last of GOAWAY, or MaxStreamID
 
-	recv    int64 // what the peer may still send on the connection
-	credit  int64 // what was given back and the peer does not know yet
-	send    int64 // what may still be sent on the connection
-	stalled bool  // Data wrote less than it was given, for the connection's window
+	recv    int64  // what the peer may still send on the connection
+	credit  int64  // what was given back and the peer does not know yet
+	send    int64  // what may still be sent on the connection
+	refills uint64 // WINDOW_UPDATE frames for the connection
 
 	peer    peerSettings
 	unacked int // SETTINGS frames that the peer has not acknowledged

@@ -18,8 +18,8 @@ const (
 	// Reset: Stream was reset with Code, by the peer, or if Local is set by this side for
 	// an error of the peer. The driver ends the exchange and calls Done.
 	Reset
-	// Window: more may be sent on Stream, or if that is 0 on all streams, after Data wrote
-	// less than it was given.
+	// Window: the window of Stream, or if that is 0 of the connection, was used up and is open
+	// again.
 	Window
 	// SettingsChanged: the peer's settings have arrived. More streams may be possible, and
 	// more may be sent on all streams.

@@ -164,11 +164,11 @@ func (c *Conn) windowUpdate(ev *Event, n uint32) {
 		case c.send+int64(n) > MaxWindow:
 			c.fail(FlowControlError, "window of the connection too large")
 		default:
-			c.send += int64(n)
-			if c.stalled {
-				c.stalled = false
+			if c.send == 0 {
 				*ev = Event{Kind: Window}
 			}
+			c.send += int64(n)
+			c.refills++
 		}
 		return
 	}
@@ -186,9 +186,9 @@ func (c *Conn) windowUpdate(ev *Event, n uint32) {
 	case int64(s.send)+int64(n) > MaxWindow:
 		c.streamError(ev, s, FlowControlError)
 	default:
+		before := s.send
 		s.send += int32(n)
-		if s.is(blocked) && s.send > 0 {
-			s.flags &^= blocked
+		if before <= 0 && s.send > 0 {
 			*ev = Event{Kind: Window, Stream: id, Owner: s.owner}
 		}
 	}

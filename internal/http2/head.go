@@ -128,3 +128,15 @@ func isMalformed(err error) bool {
 	_, malformed := err.(MalformedError) //nolint:errorlint // it is not wrapped here
 	return malformed
 }
+
+// Copy makes r a copy of from, with memory of its own.
+func (r *Response) Copy(from *Response) {
+	r.Text = append(r.Text[:0], from.Text...)
+	r.Response.Copy(&from.Response)
+}
+
+// Copy makes t a copy of from, with memory of its own.
+func (t *TrailerFields) Copy(from *TrailerFields) {
+	t.Text = append(t.Text[:0], from.Text...)
+	t.Trailers.Copy(&from.Trailers)
+}

@@ -32,8 +32,9 @@ const (
 	// assumedStreams is the limit on concurrent streams towards a server whose settings have
 	// not arrived (RFC 9113, 6.5.2 recommends servers to allow at least 100).
 	assumedStreams = 100
-	// maxFree bounds how many frames in reply to data can be saved up.
-	maxFree = 1000
+	// maxFree bounds how many frames in reply to data can be saved up. It covers what a driver
+	// may have on its way in frames of a few bytes, each of which some clients reply to twice.
+	maxFree = 1 << 15
 )
 
 // limits are the bounds on heads that a peer sends, by its role.

@@ -27,7 +27,6 @@ type model struct {
 	initial  int      // SETTINGS_INITIAL_WINDOW_SIZE
 	consumed int      // length of the output that was looked at
 	resets   []string // the RST_STREAM frames that must come next, as "stream code"
-	waits    bool     // Data sent less than it was given, for the window of the connection
 	failed   bool
 }
 
@@ -38,8 +37,7 @@ type modelStream struct {
 	weEnded, weReset     bool // by the server
 	hasLength            bool
 	length, window, send int
-	waits                bool // Data sent less than it was given, for the window of the stream
-	got                  int  // data that was passed to the driver and not given back
+	got                  int // data that was passed to the driver and not given back
 }
 
 func newModel(t *testing.T, seed uint64) *model {
@@ -347,7 +345,7 @@ func (m *model) windowUpdate() {
 		m.play("failed FLOW_CONTROL_ERROR")
 	case id == 0:
 		m.send += n
-		m.playWindow(0, m.send, &m.waits)
+		m.playWindow(0, m.send-n, m.send)
 	case m.idle(id):
 		m.play("failed PROTOCOL_ERROR")
 	case !s.open || s.reset || s.weReset:
@@ -358,14 +356,13 @@ func (m *model) windowUpdate() {
 		m.play(m.streamError(id, FlowControlError)...)
 	default:
 		s.send += n
-		m.playWindow(id, s.send, &s.waits)
+		m.playWindow(id, s.send-n, s.send)
 	}
 }
 
-// playWindow expects a Window event if the driver waits for a window, which is now open.
-func (m *model) playWindow(id uint32, window int, waits *bool) {
-	if *waits && window > 0 {
-		*waits = false
+// playWindow expects a Window event if the window was used up and is open again.
+func (m *model) playWindow(id uint32, before, after int) {
+	if before <= 0 && after > 0 {
 		m.play(fmt.Sprintf("window %d", id))
 		return
 	}
@@ -384,9 +381,7 @@ func (m *model) settings() {
 			return
 		}
 		s.send += change
-		s.waits = s.waits && change == 0
 	}
-	m.waits = false
 	m.play("settings")
 }
 
@@ -431,10 +426,6 @@ func (m *model) write() {
 	}
 	if want := max(0, min(size, s.send, m.send)); n != want {
 		m.t.Fatalf("Data(%d) of %d bytes: got %d, want %d", id, size, n, want)
-	}
-	if n < size {
-		s.waits = s.waits || s.send <= m.send
-		m.waits = m.waits || m.send <= s.send
 	}
 	s.send, m.send = s.send-n, m.send-n
 	got, ended := 0, false

@@ -1,6 +1,10 @@
 package http2
 
-import "github.com/keygate/keygate/internal/http1"
+import (
+	"net/http"
+
+	"github.com/keygate/keygate/internal/http1"
+)
 
 // ReadResponse reads the head of the response that the last event has announced: an interim
 // one, after which another follows, or the final one. A body whose length is unknown reads
@@ -24,26 +28,31 @@ func (c *Conn) ReadResponse(r *Response) error {
 	return err
 }
 
-// readResponse reads the header block.
+// readResponse reads the header block. The status line has the usual reason, as HTTP/2 has none.
 func (h *headReader) readResponse(r *Response) error {
-	const line = "HTTP/1.1 200 "
-	r.Text = append(append(r.Text[:0], line...), "\r\n"...)
+	p, _, err := h.next()
+	if err == nil && p != pseudoStatus {
+		err = errMissing
+	}
+	r.Text = append(r.Text[:0], "HTTP/1.1 "...)
+	status, reason := 0, len(r.Text)
+	if err == nil {
+		status = statusOf(h.field.Value)
+		r.Text = append(append(r.Text, h.field.Value...), ' ')
+		reason = len(r.Text)
+		r.Text = append(r.Text, http.StatusText(status)...)
+	}
+	end := uint32(len(r.Text))
+	r.Text = append(r.Text, "\r\n"...)
 	h.Assembler = r.Assemble(r.Text, http1.MaxResponseHead-len(r.Text))
 	defer func() {
 		r.End = h.End()
 		r.Text = h.Text
 	}()
-	p, _, err := h.next()
+	r.Status, r.Line, r.Reason = status, http1.Span{Start: 0, End: end}, http1.Span{Start: uint32(reason), End: end}
 	if err != nil {
 		return err
 	}
-	if p != pseudoStatus {
-		return errMissing
-	}
-	r.Status = statusOf(h.field.Value)
-	copy(h.Text[len("HTTP/1.1 "):], h.field.Value)
-	r.Line = http1.Span{Start: 0, End: uint32(len(line))}
-	r.Reason = http1.Span{Start: r.Line.End, End: r.Line.End}
 	return h.readRest()
 }
 

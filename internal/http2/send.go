@@ -104,15 +104,7 @@ func (c *Conn) Data(id uint32, data []byte, end bool) (n int, ok bool) {
 	}
 	window := max(0, min(int64(s.send), c.send))
 	n = int(min(int64(len(data)), window))
-	if n < len(data) {
-		if int64(s.send) <= c.send {
-			s.flags |= blocked
-		}
-		if c.send <= int64(s.send) {
-			c.stalled = true
-		}
-		end = false
-	}
+	end = end && n == len(data)
 	s.send -= int32(n)
 	c.send -= int64(n)
 	for rest := data[:n]; len(rest) > 0; {
@@ -142,6 +134,10 @@ func (c *Conn) Window(id uint32) int {
 	}
 	return int(max(0, min(int64(s.send), c.send)))
 }
+
+// Exhausted reports whether the peer's window for the connection is used up, so that no data
+// can be sent on any stream. refills is another number each time that the peer opens it.
+func (c *Conn) Exhausted() (refills uint64, exhausted bool) { return c.refills, c.send <= 0 }
 
 // Reset resets a stream. The exchange ends with Done.
 func (c *Conn) Reset(id uint32, code Code) {

@@ -82,10 +82,8 @@ func (c *Conn) applySettings(ev *Event) {
 				return
 			}
 			s.send = int32(send)
-			s.flags &^= blocked
 		}
 	}
-	c.stalled = false
 	n := len(c.out)
 	c.out = AppendSettingsAck(c.out)
 	c.reply(n)

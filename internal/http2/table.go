@@ -25,7 +25,6 @@ const (
 	sentHead                          // a head was sent
 	bodiless                          // the response has no body, whatever its fields say
 	malformed                         // the head of the request is malformed
-	blocked                           // Data wrote less than it was given, for the stream's window
 )
 
 func (s *stream) is(f streamFlags) bool { return s.flags&f != 0 }

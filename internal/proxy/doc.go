@@ -1,10 +1,10 @@
 // Package proxy holds what the data plane's drivers share: the rules of proxying, each
 // stated once, and the part of an exchange that does not depend on a protocol.
 //
-//	              ┌─ proxy/h1: HTTP/1.1 clients ─┬──────────────────────────────┐
-//	client ─► edge┤                              ├─ proxy/nethttp: upstreams ───┼─► upstream
-//	              └─ proxy/h2: HTTP/2 clients ───┘  over TLS or HTTP/2          │
-//	                             └── h1.Trip: plain HTTP/1.1 upstreams ─────────┘
+//	              ┌─ proxy/h1: HTTP/1.1 clients ─┬── h1: plain HTTP/1.1 ────────┐
+//	client ─► edge┤                              ├── proxy/nethttp: the others ─┼─► upstream
+//	              └─ proxy/h2: HTTP/2 clients ───┼── h1.Trip: plain HTTP/1.1 ───┤
+//	                                             └── h1.Call: HTTP/2 ───────────┘
 //
 // A driver reads a request, asks package admit for a verdict, and exchanges an admitted
 // request with the upstream. How bytes are read and written is up to the driver. What is
@@ -43,6 +43,7 @@
 //	4.2, 8  502, 503, 504, 413 and their messages          fault.go, Exchange.Respond
 //	4.2     the gateway's errors for gRPC calls            IsGRPC, GRPCStatus, GRPCMessage
 //	4.3     rate limit fields, CORS, Allow, Retry-After    admit.Verdict.EachField
+//	4.2     how long a gRPC call may take                  callTimeout; Exchange.HeadTimeout, CallTimeout
 //	4.4     which requests are retried                     Retryable
 //	4.4     protocols to which a request may upgrade       MayUpgrade, Offered
 //	4.4     which connections a request may use            OriginOf

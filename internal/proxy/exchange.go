@@ -47,6 +47,8 @@ type Exchange struct {
 	reason         accesslog.Reason // why there is no response of the upstream
 	detail         string           // the text of that error
 	started        bool             // the record of the start was emitted
+	limited        bool             // the client has limited how long the call may take
+	limit          time.Duration    // by that
 	ended          bool             // the record of the end was emitted, or the exchange was handed over
 	logged         bool             // why the exchange failed was logged
 	record         accesslog.Record // room for the record
@@ -102,17 +104,38 @@ func (x *Exchange) MarkResponse(status int) {
 func (x *Exchange) ResponseAt() int64 { return x.head }
 
 // CheckForward returns an error for an admitted request that must not be forwarded: the
-// declared length of its body (negative if unknown) exceeds the limit, or loops is set
-// because the request has already passed through this instance.
-func (x *Exchange) CheckForward(length int64, loops bool) error {
+// declared length of its body (negative if unknown) exceeds the limit, loops is set because
+// the request has already passed through this instance, or it is a gRPC call whose client
+// leaves it no time. header is that of the request, or nil if another driver has handed over
+// the exchange. It must be called before HeadTimeout and CallTimeout.
+func (x *Exchange) CheckForward(header admit.Header, length int64, loops bool) error {
+	if header != nil {
+		x.limit, x.limited = callTimeout(header)
+	}
 	if limit := x.Verdict.Gateway.MaxBodyBytes; limit > 0 && length > limit {
 		return BodyTooLarge(limit)
 	}
 	if loops {
 		return Loop()
 	}
+	if x.limited && x.limit == 0 {
+		return TimedOut(nil)
+	}
 	return nil
 }
+
+// HeadTimeout returns how long the upstream has for the head of its response: the gateway's
+// timeout, or what the client of a gRPC call has said in grpc-timeout if that is less.
+func (x *Exchange) HeadTimeout() time.Duration {
+	if d := x.Verdict.Gateway.Upstream.Timeout; !x.limited || d < x.limit {
+		return d
+	}
+	return x.limit
+}
+
+// CallTimeout returns how long the whole exchange may take, by grpc-timeout. ok is false if
+// there is no such limit.
+func (x *Exchange) CallTimeout() (d time.Duration, ok bool) { return x.limit, x.limited }
 
 // Respond returns the status and body of the gateway's own response to a request that is
 // refused or has failed with err. It logs failures that the client did not cause.

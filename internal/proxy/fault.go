@@ -36,6 +36,11 @@ func VersionNotSupported() *fault.Error {
 	return fault.New(fault.VersionNotSupported, "this version of HTTP is not supported; use HTTP/1.1 or HTTP/2")
 }
 
+// ProtocolNotSupported returns the 501.
+func ProtocolNotSupported() *fault.Error {
+	return fault.New(fault.ProtocolNotSupported, "extended CONNECT is supported for the protocol websocket only")
+}
+
 // BodyTooLarge returns the 413 for a body of more than max_body_bytes.
 func BodyTooLarge(limit int64) *fault.Error {
 	return fault.New(fault.BodyTooLarge, "the request body is larger than the limit of %d bytes", limit)
@@ -60,6 +65,14 @@ func Loop() *fault.Error {
 func BadUpgrade() *fault.Error {
 	return &fault.Error{
 		Code: fault.UpstreamUnreachable, Message: "the upstream changed to a protocol that was not asked for", Err: errUpgrade,
+	}
+}
+
+// NoWebSocket returns the 502 for an upstream that did not change to a WebSocket, and did not
+// refuse to either.
+func NoWebSocket() *fault.Error {
+	return &fault.Error{
+		Code: fault.UpstreamUnreachable, Message: "the upstream did not accept the WebSocket", Err: errUpgrade,
 	}
 }
 

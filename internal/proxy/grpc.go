@@ -1,8 +1,12 @@
 package proxy
 
 import (
+	"math"
 	"net/http"
 	"strings"
+	"time"
+
+	"github.com/keygate/keygate/internal/admit"
 )
 
 // IsGRPC reports whether a request with this Content-Type is a gRPC call. Over HTTP/2, the
@@ -10,6 +14,59 @@ import (
 func IsGRPC(contentType string) bool {
 	const grpc = "application/grpc"
 	return len(contentType) >= len(grpc) && strings.EqualFold(contentType[:len(grpc)], grpc)
+}
+
+// callTimeout returns how long a gRPC call may take, as its client says in grpc-timeout. ok is
+// false if the request is no gRPC call, or the client does not say so in the one form of the
+// gRPC protocol: up to 8 digits and a unit. Any other value is no reason to refuse a request,
+// since services differ in what they do with it: it is forwarded, and has no effect here.
+func callTimeout(header admit.Header) (d time.Duration, ok bool) {
+	value, count := header.HeaderValue("grpc-timeout")
+	if count != 1 {
+		return 0, false
+	}
+	if contentType, _ := header.HeaderValue("content-type"); !IsGRPC(contentType) {
+		return 0, false
+	}
+	return parseGRPCTimeout(value)
+}
+
+// parseGRPCTimeout returns the duration of a value of grpc-timeout. One that is longer than a
+// time.Duration can be is the longest.
+func parseGRPCTimeout(value string) (d time.Duration, ok bool) {
+	digits := len(value) - 1
+	if digits < 1 || digits > 8 {
+		return 0, false
+	}
+	n := time.Duration(0)
+	for i := range digits {
+		c := value[i]
+		if c < '0' || c > '9' {
+			return 0, false
+		}
+		n = 10*n + time.Duration(c-'0')
+	}
+	var unit time.Duration
+	switch value[digits] {
+	case 'H':
+		unit = time.Hour
+	case 'M':
+		unit = time.Minute
+	case 'S':
+		unit = time.Second
+	case 'm':
+		unit = time.Millisecond
+	case 'u':
+		unit = time.Microsecond
+	case 'n':
+		unit = time.Nanosecond
+	default:
+		return 0, false
+	}
+	if n > math.MaxInt64/unit {
+		return math.MaxInt64, true
+	}
+	return n * unit, true
 }
 
 // GRPCStatus returns the gRPC status code that stands for the HTTP status of an error.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -67,8 +68,11 @@ type h2Conn struct {
 	opened     int       // streams so far
 	heard      int64     // tick of the last bytes received, or of the first stream since it was idle
 	pinged     int64     // tick of the PING that nothing has followed, or 0
+	patient    bool      // since the last PING, the server has sent nothing of a response
 	idleSince  int64     // tick
-	delivering *H2Stream // whose callback runs on the reader
+	stuck      stuck
+	delivering *H2Stream   // whose callback runs on the reader
+	news       []*H2Stream // those that have got something of what was received last
 	output
 }
 
@@ -100,7 +104,11 @@ func (c *h2Conn) open(s *H2Stream, r *H2Request) (bool, error) {
 	*s = H2Stream{conn: c, ex: r.Exchange, at: c.taken + int64(c.http.Pending()), open: true, more: s.more}
 	s.id, _ = c.http.Open(r.Head)
 	r.Exchange.WriteHead(c.http)
-	c.http.EndHead(r.End)
+	c.http.EndHead(r.End && len(r.Body) == 0)
+	if len(r.Body) > 0 {
+		first := r.Body[:min(len(r.Body), http2.MaxFrame)]
+		s.first, _ = c.http.Data(s.id, first, r.End && len(first) == len(r.Body))
+	}
 	c.http.SetOwner(s.id, s)
 	if s.next = c.first; s.next != nil {
 		s.next.prev = s
@@ -127,6 +135,7 @@ func (c *h2Conn) remove(s *H2Stream) {
 	}
 	s.prev, s.next = nil, nil
 	c.wakeGone(s)
+	c.forget(s)
 	if c.first == nil {
 		c.idleSince = c.pool.owner.tick.Load()
 		if !c.flushing && !c.pending() {
@@ -307,6 +316,7 @@ func (c *h2Conn) take(b []byte) bool {
 		}
 	}
 	err := c.http.Err()
+	c.settle()
 	c.update()
 	if mine {
 		c.drain()
@@ -328,6 +338,40 @@ func (c *h2Conn) take(b []byte) bool {
 		c.ended()
 	}
 	return alive
+}
+
+// deliver releases the lock for a call of s's exchange that gives it something.
+func (c *h2Conn) deliver(s *H2Stream) {
+	c.patient = false
+	if !s.told {
+		s.told = true
+		c.news = append(c.news, s)
+	}
+	c.begin(s)
+}
+
+// settle tells the exchanges that have got something that this was all for now. c.mu is held,
+// and released for the calls.
+func (c *h2Conn) settle() {
+	for len(c.news) > 0 {
+		last := len(c.news) - 1
+		s := c.news[last]
+		c.news[last] = nil
+		c.news = c.news[:last]
+		s.told = false
+		c.begin(s)
+		s.ex.Settle()
+		c.done()
+	}
+}
+
+// forget removes a stream from those that settle calls. c.mu is held.
+func (c *h2Conn) forget(s *H2Stream) {
+	if s.told {
+		s.told = false
+		i := slices.Index(c.news, s)
+		c.news = slices.Delete(c.news, i, i+1)
+	}
 }
 
 // begin releases the lock to call the exchange of s on the reader, and done takes it again.
@@ -362,13 +406,13 @@ func (c *h2Conn) takeHead() bool {
 		return c.failUnlessDead(s, err)
 	}
 	if c.response.Status < 200 {
-		c.begin(s)
+		c.deliver(s)
 		s.ex.TakeInterim(&c.response)
 		c.done()
 		return false
 	}
 	s.head, s.ended = true, end
-	c.begin(s)
+	c.deliver(s)
 	s.ex.TakeHead(&c.response, end)
 	c.done()
 	return false
@@ -387,7 +431,7 @@ func (c *h2Conn) failUnlessDead(s *H2Stream, err error) bool {
 func (c *h2Conn) takeData() {
 	s := c.event.Owner.(*H2Stream)
 	s.ended = c.event.End
-	c.begin(s)
+	c.deliver(s)
 	s.ex.TakeData(c.event.Data, c.event.End)
 	c.done()
 }
@@ -398,7 +442,7 @@ func (c *h2Conn) takeTrailers() bool {
 		return c.failUnlessDead(s, err)
 	}
 	s.ended = true
-	c.begin(s)
+	c.deliver(s)
 	s.ex.TakeTrailers(&c.trailers)
 	c.done()
 	return false

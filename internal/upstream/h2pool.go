@@ -6,7 +6,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -23,14 +22,18 @@ var (
 	ErrNoConnect = errors.New("upstream: the server takes no extended CONNECT")
 )
 
+// maxH2Conns is how many connections of a pool take new requests. As each of them is made only
+// when the others are full, it is reached only by thousands of long requests.
+const maxH2Conns = 64
+
 // H2Pool holds the HTTP/2 connections of one origin of scheme https or h2c, and shares each
 // of them out between many exchanges. It is safe for concurrent use. A caller may keep it: if
 // Pools has forgotten the pool because it was unused, it passes requests on to its successor.
 //
 // A request opens a stream on the connection with the fewest. If each has as many as its
 // server allows, the request waits in a FIFO queue, and the pool connects again unless it has
-// as many connections as this process has cores, or Origin.MaxConns. The pool connects, not
-// the request: whatever becomes free first serves the first in the queue.
+// maxH2Conns connections, or Origin.MaxConns. The pool connects, not the request: whatever
+// becomes free first serves the first in the queue.
 //
 //	        connect, handshake, the server's settings        GOAWAY, too old
 //	┌──────┐         ┌─────────┐         ┌──────┐                          ┌─────────┐
@@ -39,8 +42,8 @@ var (
 //	    ▲                 │ fails            │ broken, silent, idle             │ no exchange
 //	    └─────────────────┴──────────────────┴──────────────────────────────────┘ left
 //
-// Only live connections take new streams and count towards the number of cores. Every
-// connection holds a slot of the origin's limit, as for a Pool: see limiter.
+// Only live connections take new streams and count towards these numbers. Every connection
+// holds a slot of the origin's limit, as for a Pool: see limiter.
 //
 // Locks: mu comes before that of a connection.
 type H2Pool struct {
@@ -58,6 +61,7 @@ type H2Pool struct {
 	draining  atomic.Bool  // connections close once they have no exchange
 	forgotten atomic.Bool  // Pools no longer has it
 	http1     atomic.Int64 // until this tick, the server is taken to speak only HTTP/1.1
+	greeting  atomic.Bool  // the dial in progress has got as far as the server's settings
 	dials     atomic.Int64
 	failures  atomic.Int64
 
@@ -100,7 +104,7 @@ func newH2Pool(owner *Pools, o Origin) (*H2Pool, error) {
 	p := &H2Pool{
 		owner:  owner,
 		origin: o,
-		most:   runtime.GOMAXPROCS(0),
+		most:   maxH2Conns,
 		idle:   max(2, int64(cmp.Or(o.IdleTimeout, owner.cfg.IdleTimeout)/tickTime)),
 		maxAge: cmp.Or(o.MaxConnAge, owner.cfg.MaxConnAge),
 
@@ -133,8 +137,14 @@ func newH2Pool(owner *Pools, o Origin) (*H2Pool, error) {
 type H2Request struct {
 	Exchange H2Exchange
 	Head     bool // the method is HEAD, so the response has no body
-	End      bool // the request has no body and no trailers
-	Connect  bool // an extended CONNECT: fails with ErrNoConnect if the server does not take it
+	// Body is data of the body that is sent with the head, as far as http2.MaxFrame and the
+	// server's windows allow; H2Stream.First says how much that was. It is used until Open
+	// has returned.
+	Body []byte
+	// End means that nothing follows Body: neither data nor trailers. If not all of Body was
+	// sent, the stream is still open for the rest.
+	End     bool
+	Connect bool // an extended CONNECT: fails with ErrNoConnect if the server does not take it
 }
 
 // TryOpen opens a stream for a request as s, or reports false if that is not possible
@@ -229,11 +239,12 @@ func (p *H2Pool) connect(ctx context.Context) (*h2Conn, error) {
 	defer cancel()
 	c, err := p.greet(ctx, slot, slots.address)
 	if err != nil {
+		remote := slot.conn.RemoteAddr().String()
 		slot.Discard()
 		if errors.Is(err, ErrNoHTTP2) {
 			return nil, err
 		}
-		return nil, Unreachable(err)
+		return nil, Unreachable(At(remote, err))
 	}
 	return c, nil
 }
@@ -253,6 +264,7 @@ func (p *H2Pool) greet(ctx context.Context, slot *H1Conn, address string) (*h2Co
 		c.tls = secure
 		c.seal.collect()
 	}
+	p.greeting.Store(true) // until dial has ended
 	c.mu.Lock()
 	c.flush()
 	c.mu.Unlock()

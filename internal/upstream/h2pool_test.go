@@ -76,6 +76,8 @@ func (c *call) TakeInterim(r *http2.Response) {
 	c.note("interim " + strconv.Itoa(r.Status))
 }
 
+func (*call) Settle() {}
+
 func (c *call) TakeHead(r *http2.Response, end bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

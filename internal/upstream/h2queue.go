@@ -51,22 +51,27 @@ func (p *H2Pool) wait(ctx context.Context, deadline time.Time, s *H2Stream, r H2
 			return ctx.Err()
 		}
 	case <-timeout:
-		connecting := p.connecting()
+		connecting, greeting := p.connecting()
 		if p.leave(w) {
-			if connecting {
-				return TimedOut(errConnectTimeout)
+			switch {
+			case connecting && greeting:
+				return TimedOut(At(p.origin.Host, errHeadTimeout))
+			case connecting:
+				return TimedOut(At(p.origin.Host, errConnectTimeout))
+			default:
+				return noFreeConnection()
 			}
-			return noFreeConnection()
 		}
 	}
 	return <-w.done
 }
 
-// connecting reports whether the pool is making its only connection.
-func (p *H2Pool) connecting() bool {
+// connecting reports whether the pool is making its only connection, and whether that waits for
+// the server's settings.
+func (p *H2Pool) connecting() (connecting, greeting bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.cancel != nil && len(p.conns) == 0
+	return p.cancel != nil && len(p.conns) == 0, p.greeting.Load()
 }
 
 // leave removes a waiter from the queue, and reports false if it was served meanwhile. A dial
@@ -148,6 +153,7 @@ func (p *H2Pool) dial(ctx context.Context) {
 	abandoned := ctx.Err() != nil
 	p.cancel()
 	p.cancel = nil
+	p.greeting.Store(false)
 	switch {
 	case err == nil:
 		p.http1.Store(0)

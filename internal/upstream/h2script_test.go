@@ -387,7 +387,7 @@ func TestMultiplexedFaults(t *testing.T) {
 		"not TLS":           {Origin{Scheme: "https", Host: plain.Listener.Addr().String()}, t.Context(), 0, fault.UpstreamUnreachable, accesslog.TLSFailed},
 		"no settings":       {slow, t.Context(), 0, fault.UpstreamUnreachable, accesslog.ConnectTimeout},
 		"HTTP/1.1 only":     {Origin{Scheme: "h2c", Host: plain.Listener.Addr().String()}, t.Context(), 0, fault.UpstreamUnreachable, accesslog.MalformedResponse},
-		"deadline":          {Origin{Scheme: "h2c", Host: silent}, t.Context(), 50 * time.Millisecond, fault.UpstreamTimeout, accesslog.ConnectTimeout},
+		"deadline":          {Origin{Scheme: "h2c", Host: silent}, t.Context(), 500 * time.Millisecond, fault.UpstreamTimeout, accesslog.ResponseTimeout},
 		"canceled":          {Origin{Scheme: "h2c", Host: silent}, far, 0, "", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -656,6 +656,53 @@ func TestServerThatNeverReads(t *testing.T) {
 	}
 	awaitStats(t, pool, func(s H2Stats) bool { return s.Open == 0 })
 	close(block)
+}
+
+// Guarantee: uploads that a server does not read use up the window of their connection, but new
+// requests go on over another one within seconds; a server that reads again keeps its connection.
+func TestStuckConnectionIsLeft(t *testing.T) {
+	block := make(chan struct{})
+	o := script(t, func(s *scripted) {
+		s.Conn = http2.NewConn(http2.Config{Role: http2.Server, StreamWindow: http2.MaxWindow})
+		for n := 0; n < http2.ConnWindow; { // Consumed is not called
+			ev := s.next()
+			n += len(ev.Data)
+		}
+		<-block
+	}, (*scripted).all)
+	_, pool := newMultiplexed(t, Config{}, o)
+	pool.most = 1
+	hog := newCall("POST", "/hog").start(t, pool, false)
+	sent := make(chan error, 1)
+	go func() { sent <- hog.Send(t.Context(), make([]byte, http2.ConnWindow+1), true) }()
+	stuckConn := pool.all()[0]
+	await(t, func() bool {
+		stuckConn.mu.Lock()
+		defer stuckConn.mu.Unlock()
+		_, exhausted := stuckConn.http.Exhausted()
+		return exhausted
+	}, func() any { return pool.Stats() })
+	now := pool.owner.tick.Load() + 1
+	pool.sweep(now)
+	pool.sweep(now + stuckTicks - 1)
+	if s := pool.Stats(); s.Live != 1 {
+		t.Errorf("the connection was left at once: %+v", s)
+	}
+	pool.sweep(now + stuckTicks)
+	get(t, pool, "/b").want(t, 200, "/b")
+	if s := pool.Stats(); s.Live != 1 || s.Open != 2 {
+		t.Errorf("unexpected statistics %+v", s)
+	}
+	close(block)
+	if err := <-sent; !errors.Is(err, io.ErrClosedPipe) {
+		t.Errorf("got %v, want io.ErrClosedPipe", err)
+	}
+	hog.wait(t)
+
+	var s stuck
+	if s.at(5, 1, true) || s.at(8, 2, true) || s.at(11, 2, true) || !s.at(12, 2, true) || s.at(13, 2, false) || s.at(20, 2, true) {
+		t.Error("a connection on which the server has read something is taken to be stuck, or one is not on which it has not")
+	}
 }
 
 // Guarantee: a server that floods a connection with frames that must be replied to, and reads

@@ -136,8 +136,9 @@ func TestMultiplexedStormOfGoAways(t *testing.T) {
 // unary is an exchange without allocations.
 type unary struct {
 	H2Stream
-	over chan struct{}
-	fail error
+	ended bool
+	over  chan struct{}
+	fail  error
 }
 
 func (u *unary) WriteHead(w *http2.Conn) {
@@ -149,18 +150,21 @@ func (u *unary) WriteHead(w *http2.Conn) {
 	w.FieldString("te", "trailers", false)
 }
 
-func (u *unary) TakeInterim(*http2.Response)          {}
-func (u *unary) TakeHead(_ *http2.Response, end bool) { u.end(end) }
+func (u *unary) TakeInterim(*http2.Response) {}
+
+func (u *unary) TakeHead(_ *http2.Response, end bool) { u.ended = end }
 func (u *unary) TakeData(b []byte, end bool) {
 	u.Consumed(len(b))
-	u.end(end)
+	u.ended = end
 }
-func (u *unary) TakeTrailers(*http2.TrailerFields) { u.end(true) }
+func (u *unary) TakeTrailers(*http2.TrailerFields) { u.ended = true }
 func (u *unary) CanSend()                          {}
-func (u *unary) Fail(err error, _ bool)            { u.fail = err; u.end(true) }
+func (u *unary) Fail(err error, _ bool)            { u.fail = err; u.over <- struct{}{} }
 
-func (u *unary) end(end bool) {
-	if end {
+// Settle is the last callback of a response, after which the stream may be used again.
+func (u *unary) Settle() {
+	if u.ended {
+		u.ended = false
 		u.over <- struct{}{}
 	}
 }

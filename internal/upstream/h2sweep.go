@@ -80,19 +80,55 @@ func (p *H2Pool) sweep(now int64) {
 const (
 	pingAfterTicks   = int64(pingAfter / tickTime)
 	pingTimeoutTicks = int64(pingTimeout / tickTime)
+	// The server's keepalive policy may count more PINGs than this as abuse, while it sends
+	// nothing of a response: gRPC servers allow one in five minutes.
+	pingAgainTicks = int64((5*time.Minute + 10*time.Second) / tickTime)
 )
+
+// stuckTicks is how long a server may let nothing be sent on a connection before new requests
+// go to others. Uploads that nobody reads can use up the window that all requests of a
+// connection share.
+const stuckTicks = int64(2 * time.Second / tickTime)
+
+// stuck tells a connection whose server lets nothing be sent.
+type stuck struct {
+	since   int64 // tick; 0 if something may be sent
+	refills uint64
+}
+
+// at notes the state of the window, and reports whether the connection is stuck.
+func (s *stuck) at(now int64, refills uint64, exhausted bool) bool {
+	switch {
+	case !exhausted:
+		s.since = 0
+	case s.since == 0 || s.refills != refills:
+		s.since, s.refills = now, refills
+	}
+	return s.since != 0 && now-s.since >= stuckTicks
+}
 
 func (c *h2Conn) sweep(now int64) {
 	c.mu.Lock()
+	refills, exhausted := c.http.Exhausted()
+	isStuck := c.stuck.at(now, refills, exhausted) && !c.retired
 	idle := c.first == nil
 	unneeded := idle && (c.retired || now-c.idleSince >= c.pool.idle || c.pool.unwanted(c))
 	silent := !idle && c.pinged != 0 && now-c.pinged >= pingTimeoutTicks
-	if !idle && c.pinged == 0 && now-c.heard >= pingAfterTicks {
-		c.pinged = now
+	after := pingAfterTicks
+	if c.patient {
+		after = pingAgainTicks
+	}
+	if !idle && c.pinged == 0 && now-c.heard >= after {
+		c.pinged, c.patient = now, true
 		c.http.Ping([8]byte{})
 		c.flush()
 	}
 	c.mu.Unlock()
+	if isStuck {
+		c.pool.mu.Lock()
+		c.pool.retire(c)
+		c.pool.mu.Unlock()
+	}
 	switch {
 	case unneeded:
 		c.closeIdle()

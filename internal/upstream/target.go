@@ -8,7 +8,7 @@ import (
 // Prefix returns what precedes an origin-form request target when it is sent to base, an
 // upstream_url: the path of base without its final slash.
 func Prefix(base *url.URL) string {
-	path := strings.TrimSuffix(base.EscapedPath(), "/")
+	path := Path(base)
 	if !strings.HasPrefix(path, "//") {
 		return path
 	}
@@ -16,6 +16,10 @@ func Prefix(base *url.URL) string {
 	// server must accept it.
 	return scheme(base) + "://" + base.Host + path
 }
+
+// Path returns the path of base, an upstream_url, without its final slash. Over HTTP/2 it
+// precedes an origin-form request target.
+func Path(base *url.URL) string { return strings.TrimSuffix(base.EscapedPath(), "/") }
 
 // Target returns the URL that forwards target, an origin-form request target, to base, an
 // upstream_url. The target is appended to base's path and reaches the wire byte for byte:

@@ -115,7 +115,7 @@ func (u *upload) run() {
 	b := u.c.engine.pools.buffer()
 	defer u.c.engine.pools.release(b)
 	for !u.x.body.done {
-		if n := u.x.body.left - spliceKeep; u.x.body.in == http1.ByLength && n >= spliceFrom && u.c.pump && u.started.Load() {
+		if n := u.x.body.left - spliceKeep; u.x.body.in == http1.ByLength && n >= spliceFrom && u.c.plain && u.started.Load() {
 			if !u.splice(n) {
 				return
 			}

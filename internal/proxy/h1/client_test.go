@@ -2,6 +2,7 @@ package h1
 
 import (
 	"bufio"
+	"crypto/tls"
 	"io"
 	"net"
 	"strconv"
@@ -30,6 +31,13 @@ func (g *harness) dial(t testing.TB) *client {
 	}
 	_ = conn.SetDeadline(time.Now().Add(testTimeout))
 	t.Cleanup(func() { _ = conn.Close() })
+	if g.tls != nil {
+		over := tls.Client(conn, g.tls)
+		if err := over.HandshakeContext(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		conn = over
+	}
 	return &client{t: t, Conn: conn, Reader: bufio.NewReader(conn), key: g.key}
 }
 
@@ -161,11 +169,15 @@ func always(response string) func(string, *upstreamtest.Conn) string {
 	return func(string, *upstreamtest.Conn) string { return response }
 }
 
-// drivers runs f over the pump and over the blocking driver, in parallel.
+// drivers runs f over the pump, in clear and over TLS, and over the blocking driver, in parallel.
 func drivers(t *testing.T, f func(t *testing.T, s setup)) {
 	t.Run("pump", func(t *testing.T) {
 		t.Parallel()
 		f(t, setup{limit: "1000000/s"})
+	})
+	t.Run("TLS", func(t *testing.T) {
+		t.Parallel()
+		f(t, setup{limit: "1000000/s", tls: tls.VersionTLS13})
 	})
 	t.Run("blocking", func(t *testing.T) {
 		t.Parallel()
@@ -173,7 +185,7 @@ func drivers(t *testing.T, f func(t *testing.T, s setup)) {
 	})
 }
 
-// wrapped hides that a connection is a TCP connection, as TLS does.
+// wrapped hides that a connection is a TCP connection.
 type wrapped struct{ tcp *net.TCPConn }
 
 func (w *wrapped) Read(p []byte) (int, error)         { return w.tcp.Read(p) }

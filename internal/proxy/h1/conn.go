@@ -2,6 +2,7 @@ package h1
 
 import (
 	"context"
+	"crypto/tls"
 	"net"
 	"runtime/debug"
 	"sync/atomic"
@@ -12,6 +13,7 @@ import (
 	"github.com/keygate/keygate/internal/nowait"
 	"github.com/keygate/keygate/internal/proxy"
 	"github.com/keygate/keygate/internal/snapshot"
+	"github.com/keygate/keygate/internal/tlspump"
 	"github.com/keygate/keygate/internal/upstream"
 )
 
@@ -37,8 +39,11 @@ type conn struct {
 	info   ConnInfo
 
 	pump       bool                  // raw is read by onReadable
+	plain      bool                  // pump, and tcp is nc
+	over       *tlspump.Pump         // pump, and nc is a *tls.Conn; else nil
 	onReadable func(fd uintptr) bool // readable, made once
 	fd         int                   // the descriptor within onReadable, else -1
+	cutOff     bool                  // the client must not get the closing alert of TLS
 	step       step                  // the result of onReadable
 
 	client proxy.Client
@@ -70,7 +75,11 @@ func newConn(e *Engine, nc net.Conn, info ConnInfo) *conn {
 			c.raw = raw
 		}
 	}
-	c.pump = nowait.Works && c.raw != nil && net.Conn(c.tcp) == nc
+	c.plain = nowait.Works && c.raw != nil && net.Conn(c.tcp) == nc
+	if _, ok := nc.(*tls.Conn); ok {
+		c.over = tlspump.NewPump(nc)
+	}
+	c.pump = c.plain || c.over != nil
 	c.onReadable = c.readable
 	// A client that sends nothing at first gets no more time than one that stops within a
 	// head.
@@ -220,10 +229,12 @@ func (c *conn) cutAll() {
 
 // write sends b to the client, and blocks if necessary.
 func (c *conn) write(b []byte) error {
-	if len(b) == 0 {
+	switch {
+	case len(b) == 0:
 		return nil
-	}
-	if c.fd >= 0 {
+	case c.over != nil:
+		return c.writeOver(b)
+	case c.fd >= 0:
 		n, errno := nowait.Send(c.fd, b)
 		switch {
 		case errno == 0:
@@ -235,6 +246,19 @@ func (c *conn) write(b []byte) error {
 	}
 	c.writing.enter(phaseWriting, c.engine.clock.In(stallTime))
 	_, err := c.nc.Write(b)
+	c.writing.enter(phaseNone, 0)
+	return err
+}
+
+// writeOver is write for a connection over TLS that is pumped. It also sends what a read has
+// left to be sent, and b may be empty.
+func (c *conn) writeOver(b []byte) error {
+	all, err := c.over.Write(b)
+	if all || err != nil {
+		return err
+	}
+	c.writing.enter(phaseWriting, c.engine.clock.In(stallTime))
+	err = c.over.Finish()
 	c.writing.enter(phaseNone, 0)
 	return err
 }
@@ -265,9 +289,7 @@ func (c *conn) linger() {
 func (c *conn) abort(reset bool) step {
 	if reset && c.tcp != nil {
 		_ = c.tcp.SetLinger(0)
-		if !c.pump { // the pump cannot close what it reads; serve closes it
-			_ = c.tcp.Close() // without the closing alert of TLS
-		}
+		c.cutOff = true // the pump cannot close what it reads
 	}
 	return stepClose
 }
@@ -310,6 +332,9 @@ func (c *conn) originOf(g *snapshot.Gateway) (*origin, error) {
 
 // closeAll closes the connection and releases its exchange.
 func (c *conn) closeAll() {
+	if c.cutOff {
+		_ = c.tcp.Close()
+	}
 	_ = c.nc.Close()
 	if c.x != nil {
 		if c.x.known {

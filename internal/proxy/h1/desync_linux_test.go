@@ -1,7 +1,6 @@
 package h1
 
 import (
-	"net"
 	"runtime"
 	"strings"
 	"testing"
@@ -14,7 +13,7 @@ import (
 // received returns once the peer's kernel has all that was written to c, or has reset c.
 func received(t *testing.T, c *upstreamtest.Conn) {
 	t.Helper()
-	raw, err := c.Conn.(*net.TCPConn).SyscallConn()
+	raw, err := below(c.Conn).SyscallConn()
 	if err != nil {
 		t.Error(err)
 		return

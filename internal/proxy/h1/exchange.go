@@ -25,7 +25,7 @@ type exchange struct {
 	req    http1.Request // what parser has parsed
 
 	closing func() bool             // mustClose, made once
-	tracing func(dst []byte) []byte // appendTraceparent, made once
+	tracing func(dst []byte) []byte // AppendTraceparent, made once
 }
 
 // requestState is the state of one request. reset zeroes it.
@@ -74,7 +74,7 @@ func newExchange(p *pools) *exchange {
 	x.trip.init()
 	x.input.reset()
 	x.closing = x.mustClose
-	x.tracing = x.appendTraceparent
+	x.tracing = x.AppendTraceparent
 	x.reset()
 	return x
 }
@@ -220,7 +220,7 @@ func (x *exchange) deliver(out *relayed) error {
 }
 
 // CanSplice reports whether Splice works, which needs two plain sockets.
-func (x *exchange) CanSplice() bool { return x.c.pump }
+func (x *exchange) CanSplice() bool { return x.c.plain }
 
 // Splice moves data of the response from the upstream's socket to the client's.
 func (x *exchange) Splice(from *io.LimitedReader) (int64, error) {

@@ -11,20 +11,27 @@ import (
 
 // newOrigin returns the origin of a gateway's upstream.
 func newOrigin(pools *upstream.Pools, g *snapshot.Gateway) (*origin, error) {
-	pool, err := pools.Plain(proxy.OriginOf(g))
+	base := g.Upstream.Base
+	o := &origin{base: base, prefix: upstream.Prefix(base), path: upstream.Path(base)}
+	var err error
+	if base.Scheme == "http" {
+		o.pool, err = pools.Plain(proxy.OriginOf(g))
+	} else {
+		o.calls, err = pools.Multiplexed(proxy.OriginOf(g))
+	}
 	if err != nil {
 		return nil, proxy.Unreachable(err)
 	}
-	return &origin{base: g.Upstream.Base, pool: pool, prefix: upstream.Prefix(g.Upstream.Base)}, nil
+	return o, nil
 }
 
 // forward sends an admitted request to its gateway's upstream, or leaves it to block.
 func (c *conn) forward(x *exchange) step {
 	g := x.Verdict.Gateway
-	if err := x.CheckForward(x.req.ContentLength(), loops(x.head, x.req.Fields(), c.engine.cfg.Via)); err != nil {
+	if err := x.CheckForward(x, x.req.ContentLength(), loops(x.head, x.req.Fields(), c.engine.cfg.Via)); err != nil {
 		return c.refuse(x, err)
 	}
-	x.timeout = g.Upstream.Timeout
+	x.timeout = x.HeadTimeout()
 	if g.Upstream.Base.Scheme != "http" {
 		x.mode = modeBridge
 		return stepBlock

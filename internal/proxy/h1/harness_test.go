@@ -3,6 +3,7 @@ package h1
 import (
 	"context"
 	"crypto/rand"
+	"crypto/tls"
 	"io"
 	"log/slog"
 	"net"
@@ -17,6 +18,7 @@ import (
 	"github.com/keygate/keygate/internal/account"
 	"github.com/keygate/keygate/internal/admit"
 	"github.com/keygate/keygate/internal/apikey"
+	"github.com/keygate/keygate/internal/certificate/certificatetest"
 	"github.com/keygate/keygate/internal/clientip"
 	"github.com/keygate/keygate/internal/gateway"
 	"github.com/keygate/keygate/internal/id"
@@ -26,6 +28,7 @@ import (
 	"github.com/keygate/keygate/internal/ratelimit"
 	"github.com/keygate/keygate/internal/snapshot"
 	"github.com/keygate/keygate/internal/snapshot/snapshottest"
+	"github.com/keygate/keygate/internal/tlspump"
 	"github.com/keygate/keygate/internal/upstream"
 )
 
@@ -44,7 +47,8 @@ type setup struct {
 	trust           *clientip.Trust
 	mono            func() int64
 	tracer          proxy.Tracer
-	wrap            func(net.Conn) net.Conn // wraps each client connection
+	wrap            func(net.Conn) net.Conn // wraps each client connection; nil ends it
+	tls             uint16                  // the version of TLS to the client; 0 means none
 	forward         http.HandlerFunc        // Config.Forward; nil responds with 418
 	handed          func(*proxy.Exchange)   // called before forward, unless nil
 	now             func() time.Time        // Config.Now; nil means slowClock
@@ -70,6 +74,7 @@ type harness struct {
 	addr   string
 	key    string
 	other  string // a second key
+	tls    *tls.Config
 	engine *Engine
 	pools  *upstream.Pools
 	log    *logtest.Recorder
@@ -186,6 +191,10 @@ func serve(t testing.TB, decider proxy.Decider, s setup) *harness {
 	if err != nil {
 		t.Fatal(err)
 	}
+	var secure *tls.Config
+	if s.tls != 0 {
+		s.wrap, secure = overTLS(t, s.tls)
+	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -198,13 +207,17 @@ func serve(t testing.TB, decider proxy.Decider, s setup) *harness {
 				return
 			}
 			info := ConnInfo{Client: netip.MustParseAddrPort(c.RemoteAddr().String()), Trusted: s.trusted}
-			if s.wrap != nil {
-				c = s.wrap(c)
-			}
-			running.Go(func() { engine.ServeConn(c, info) })
+			running.Go(func() {
+				if s.wrap != nil {
+					if c = s.wrap(c); c == nil {
+						return
+					}
+				}
+				engine.ServeConn(c, info)
+			})
 		}
 	})
-	g := &harness{t: t, addr: l.Addr().String(), engine: engine, pools: pools, log: log, collector: collector, sink: sink}
+	g := &harness{t: t, tls: secure, addr: l.Addr().String(), engine: engine, pools: pools, log: log, collector: collector, sink: sink}
 	g.logOnFailure()
 	var once sync.Once
 	g.stop = func(ctx context.Context) {
@@ -226,6 +239,26 @@ func serve(t testing.TB, decider proxy.Decider, s setup) *harness {
 		g.stop(ctx)
 	})
 	return g
+}
+
+// overTLS returns what accepts a connection over a version of TLS as package edge does, and the
+// configuration of its clients.
+func overTLS(t testing.TB, version uint16) (accept func(net.Conn) net.Conn, client *tls.Config) {
+	t.Helper()
+	pair := certificatetest.New(t, "localhost")
+	cert, err := tls.X509KeyPair(pair.Cert, pair.Key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := &tls.Config{Certificates: []tls.Certificate{cert}, MaxVersion: version, DynamicRecordSizingDisabled: true}
+	return func(c net.Conn) net.Conn {
+		over := tls.Server(tlspump.Wrap(c.(*net.TCPConn), c), server)
+		if over.Handshake() != nil {
+			_ = c.Close()
+			return nil
+		}
+		return over
+	}, &tls.Config{RootCAs: pair.Pool(t), ServerName: "localhost"}
 }
 
 // newSource returns a store with one account, one gateway and two keys, and the secrets of

@@ -88,7 +88,7 @@ func TestClientHangUpEndsUpstream(t *testing.T) {
 				g.await(c.phase)
 				pass()
 				if c.name == "bridged, uploading" { // nothing reads the body, so only a reset is noticed
-					_ = client.Conn.(*net.TCPConn).SetLinger(0)
+					_ = below(client.Conn).SetLinger(0)
 				}
 				_ = client.Close()
 				if c.name != "uploading" { // where the reader of the body notices it

@@ -1,6 +1,10 @@
 package h1
 
-import "github.com/keygate/keygate/internal/nowait"
+import (
+	"io"
+
+	"github.com/keygate/keygate/internal/nowait"
+)
 
 // runPump reads the connection until it ends or must be served with ordinary calls.
 func (c *conn) runPump() step {
@@ -26,15 +30,15 @@ func (c *conn) readable(fd uintptr) (finished bool) {
 		full := true
 		if !x.unseen {
 			space := x.space()
-			n, errno := nowait.Receive(c.fd, space)
+			n, more, err := c.receive(space)
 			switch {
-			case errno == nowait.Again:
-				return c.pause()
-			case errno != 0 || n == 0:
+			case err != nil:
 				c.step = stepClose
 				return true
+			case n == 0 && !more:
+				return c.pause()
 			}
-			full = n == len(space)
+			full = more
 			x.stop += n
 		}
 		x.unseen = false
@@ -49,6 +53,30 @@ func (c *conn) readable(fd uintptr) (finished bool) {
 			return c.pause()
 		}
 	}
+}
+
+// receive reads what has arrived into b. n is 0 without an error if nothing is there. more is
+// set if something may be left.
+func (c *conn) receive(b []byte) (n int, more bool, err error) {
+	if c.over == nil {
+		n, errno := nowait.Receive(c.fd, b)
+		switch {
+		case errno == nowait.Again:
+			return 0, false, nil
+		case errno != 0:
+			return 0, false, errno
+		case n == 0:
+			return 0, false, io.EOF
+		}
+		return n, n == len(b), nil
+	}
+	n, more, err = c.over.ReadNow(uintptr(c.fd), b)
+	if c.over.Pending() { // the reply to a KeyUpdate, or an alert
+		if failed := c.writeOver(nil); err == nil {
+			err = failed
+		}
+	}
+	return n, more, err
 }
 
 // pause prepares to wait for the client. It keeps nothing but the bytes received.

@@ -33,6 +33,3 @@ func (x *exchange) emitNoResponse(why cut) step {
 	x.EmitNoResponse(why == cutShutdown, x.bytesIn())
 	return stepClose
 }
-
-// appendTraceparent appends the traceparent field for the upstream.
-func (x *exchange) appendTraceparent(dst []byte) []byte { return AppendTraceparent(dst, &x.Exchange) }

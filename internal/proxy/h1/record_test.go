@@ -4,7 +4,6 @@ import (
 	"context"
 	"io"
 	"maps"
-	"net"
 	"net/netip"
 	"runtime"
 	"strings"
@@ -158,7 +157,7 @@ func TestOneRecordForEachRequest(t *testing.T) {
 				client := g.dial(t)
 				client.send(c.request)
 				if !strings.Contains(c.request, "Expect") {
-					_ = client.Conn.(*net.TCPConn).CloseWrite()
+					_ = below(client.Conn).CloseWrite()
 				}
 				head := client.wantStatus(c.status)
 				if c.status == "103" {
@@ -400,7 +399,7 @@ func TestTunnelIsRecordedTwice(t *testing.T) {
 		started := g.wantStart(t, "/tunnel")
 		c.wantStatus("101")
 		c.send("back")
-		_ = c.Conn.(*net.TCPConn).CloseWrite()
+		_ = below(c.Conn).CloseWrite()
 		c.wantEnd("firstback")
 		ended := wantEnd(t, started, g.nextRecords(t))
 		wantRecord{accesslog.Forwarded, 101, 101, 4, 9, true, "GET", "/tunnel"}.check(t, ended)

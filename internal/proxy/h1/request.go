@@ -14,9 +14,11 @@ import (
 
 // origin is what forwarding to one upstream_url needs, computed once.
 type origin struct {
-	base   *url.URL // what the rest was made from; compared by address
-	pool   *upstream.H1Pool
-	prefix string // upstream.Prefix of base
+	base   *url.URL         // what the rest was made from; compared by address
+	pool   *upstream.H1Pool // for scheme http, otherwise nil
+	calls  *upstream.H2Pool // for the schemes h2c and https, otherwise nil
+	prefix string           // upstream.Prefix of base
+	path   string           // of base, without its final slash
 }
 
 // requestWriter writes the head of a request for the upstream (contract, 4.2, end).
@@ -28,7 +30,10 @@ type requestWriter struct {
 	hop     proxy.Hop // without the values that append takes from req
 	trusted bool      // a trusted proxy sent the request
 	upgrade bool      // ask for the upgrade that the client asks for
-	// trace appends the traceparent field in place of the client's. If it is nil, the
+	// webSocketKey is the Sec-WebSocket-Key of the gateway itself, if it asks for a WebSocket
+	// for a client of HTTP/2, or "".
+	webSocketKey string
+	// trace appends the value of traceparent in place of the client's. If it is nil, the
 	// client's is forwarded.
 	trace func(dst []byte) []byte
 }
@@ -49,15 +54,12 @@ func (w *requestWriter) append(dst []byte) []byte {
 // appendCallers appends the client's fields that are forwarded. kept is the set of those
 // among them that have a Name.
 func (w *requestWriter) appendCallers(dst []byte) (_ []byte, kept proxy.Fields) {
-	drop := proxy.RequestDrop(w.trusted, w.trace != nil)
-	withheld := w.verdict.Gateway.Withheld
+	filter := w.filter()
 	fields := w.req.Fields()
-	named := namesOf(w.buf, fields, w.req.Named())
 	run := runs{dst: dst, buf: w.buf, from: -1}
 	for i := range fields {
 		f := &fields[i]
-		if drop.Has(f.ID) || f.ID == http1.Authorization && proxy.IsKey(proxy.Text(f.Value.Of(w.buf)), w.verdict) ||
-			named.has(f) || len(withheld) > 0 && proxy.IsWithheld(withheld, proxy.Text(f.Name.Of(w.buf))) {
+		if filter.drops(f) {
 			run.cut(f.Name.Start)
 			continue
 		}
@@ -73,6 +75,27 @@ func (w *requestWriter) appendCallers(dst []byte) (_ []byte, kept proxy.Fields) 
 	return run.dst, kept
 }
 
+// requestFilter tells which of the client's fields are not forwarded.
+type requestFilter struct {
+	w        *requestWriter
+	drop     proxy.Fields
+	withheld []string
+	named    connectionNames
+}
+
+func (w *requestWriter) filter() requestFilter {
+	return requestFilter{
+		w: w, drop: proxy.RequestDrop(w.trusted, w.trace != nil), withheld: w.verdict.Gateway.Withheld,
+		named: namesOf(w.buf, w.req.Fields(), w.req.Named()),
+	}
+}
+
+func (r *requestFilter) drops(f *http1.Field) bool {
+	buf := r.w.buf
+	return r.drop.Has(f.ID) || r.w.webSocketKey != "" && isWebSocketKey(f.Name.Of(buf)) || f.ID == http1.Authorization && proxy.IsKey(proxy.Text(f.Value.Of(buf)), r.w.verdict) ||
+		r.named.has(f) || len(r.withheld) > 0 && proxy.IsWithheld(r.withheld, proxy.Text(f.Name.Of(buf)))
+}
+
 // appendCookie appends a Cookie field without the session of a browser, and nothing if it has no
 // other cookie.
 func appendCookie(dst, name, value []byte) []byte {
@@ -85,19 +108,37 @@ func appendCookie(dst, name, value []byte) []byte {
 
 // appendOwn appends the fields that the gateway adds, and those that frame the body.
 func (w *requestWriter) appendOwn(dst []byte, kept proxy.Fields) []byte {
+	w.completeHop(kept)
+	w.hop.Each(func(name, value string) {
+		dst = append(append(append(append(dst, name...), ": "...), value...), "\r\n"...)
+	})
+	if w.traces() {
+		before := len(dst)
+		dst = append(dst, "Traceparent: "...)
+		start := len(dst)
+		if dst = w.trace(dst); len(dst) > start {
+			dst = append(dst, "\r\n"...)
+		} else {
+			dst = dst[:before]
+		}
+	}
+	return w.appendFraming(dst)
+}
+
+// completeHop sets what hop takes from req. kept is the set of the client's fields that are
+// forwarded.
+func (w *requestWriter) completeHop(kept proxy.Fields) {
 	hop := &w.hop
 	hop.Authority = proxy.Text(w.authority())
 	hop.HasForwardedHost, hop.HasForwardedProto = kept.Has(http1.XForwardedHost), kept.Has(http1.XForwardedProto)
 	if w.trusted {
 		hop.ForwardedFor = proxy.Text(appendValues(nil, w.buf, w.req.Fields(), http1.XForwardedFor))
 	}
-	hop.Each(func(name, value string) {
-		dst = append(append(append(append(dst, name...), ": "...), value...), "\r\n"...)
-	})
-	if w.trace != nil && !proxy.IsWithheld(w.verdict.Gateway.Withheld, "traceparent") {
-		dst = w.trace(dst)
-	}
-	return w.appendFraming(dst)
+}
+
+// traces reports whether the gateway writes traceparent.
+func (w *requestWriter) traces() bool {
+	return w.trace != nil && !proxy.IsWithheld(w.verdict.Gateway.Withheld, "traceparent")
 }
 
 // appendFraming appends the connection fields for the upstream, and those that frame the
@@ -107,6 +148,9 @@ func (w *requestWriter) appendFraming(dst []byte) []byte {
 	case w.upgrade:
 		dst = append(dst, "Connection: Upgrade\r\nUpgrade: "...)
 		dst = append(appendValues(dst, w.buf, w.req.Fields(), http1.Upgrade), "\r\n"...)
+		if w.webSocketKey != "" {
+			dst = append(append(append(dst, "Sec-WebSocket-Key: "...), w.webSocketKey...), "\r\n"...)
+		}
 	case w.req.WantsTrailers():
 		// RFC 9110, 10.1.4: a sender of TE names it in Connection.
 		dst = append(dst, "TE: trailers\r\nConnection: TE\r\n"...)

@@ -49,8 +49,8 @@ func New(cfg Config) (*Engine, error) {
 func (e *Engine) Via() string { return e.cfg.Via }
 
 // ServeConn serves c until it ends, then closes it and returns. The pump serves a
-// *net.TCPConn. A connection that wraps one, such as a *tls.Conn, must return it from a
-// method NetConn. The caller has completed the TLS handshake.
+// *net.TCPConn, and a *tls.Conn above a *tlspump.Conn. A connection that wraps a TCP connection
+// must return it from a method NetConn. The caller has completed the TLS handshake.
 func (e *Engine) ServeConn(c net.Conn, info ConnInfo) {
 	if !e.drain.Enter() {
 		_ = c.Close()

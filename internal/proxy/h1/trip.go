@@ -1,6 +1,9 @@
 package h1
 
 import (
+	"cmp"
+	"errors"
+	"io"
 	"net"
 	"net/url"
 	"strconv"
@@ -18,14 +21,13 @@ type Trips struct {
 	pools     pools
 }
 
-// NewTrips returns a Trips for plain HTTP/1.1 upstreams.
+// NewTrips returns a Trips for the upstreams of p.
 func NewTrips(p *upstream.Pools) *Trips { return &Trips{upstreams: p} }
 
 // Origin is what forwarding to one upstream_url needs, computed once.
 type Origin struct{ origin *origin }
 
-// Origin returns the origin of a gateway's upstream, whose scheme is http. The error is the
-// response to the client.
+// Origin returns the origin of a gateway's upstream. The error is the response to the client.
 func (t *Trips) Origin(g *snapshot.Gateway) (Origin, error) {
 	o, err := newOrigin(t.upstreams, g)
 	return Origin{o}, err
@@ -40,8 +42,15 @@ func (o Origin) Base() *url.URL {
 	return o.origin.base
 }
 
-// Pool returns the connections.
+// Pool returns the connections over plain HTTP/1.1, if the scheme is http, and otherwise nil.
 func (o Origin) Pool() *upstream.H1Pool { return o.origin.pool }
+
+// Multiplexed returns the connections over HTTP/2, if the scheme is h2c or https, and
+// otherwise nil.
+func (o Origin) Multiplexed() *upstream.H2Pool { return o.origin.calls }
+
+// NewCall returns a Call.
+func (t *Trips) NewCall() *Call { return &Call{} }
 
 // Trip is the upstream half of an exchange whose client's half belongs to another engine: it
 // writes the request for a plain HTTP/1.1 upstream and reads the response.
@@ -50,7 +59,7 @@ func (o Origin) Pool() *upstream.H1Pool { return o.origin.pool }
 //	Begin                         with a connection of Origin.Pool
 //	Send                          sends what was written, if more of the body is to come; Run
 //	                              does so otherwise
-//	Run                           reads the response for a Receiver, to the end of its body
+//	Run, RunOver                  reads the response for a Receiver, to the end of its body
 //	Finish                        the end of the response, for the Receiver
 //
 // A Trip serves one request after another, with Reset between them.
@@ -82,19 +91,28 @@ type TripRequest struct {
 	Origin Origin
 	// Hop describes the request, except for the fields that come from Head.
 	Hop proxy.Hop
+	// WebSocketKey makes the request ask for a WebSocket, with this Sec-WebSocket-Key, unless
+	// it is empty. See NewWebSocketKey.
+	WebSocketKey string
 	// Trusted is set if a trusted proxy sent the request.
 	Trusted bool
-	// Trace appends the traceparent field in place of the client's. Nil forwards the client's.
+	// Trace appends the value of traceparent in place of the client's. Nil forwards the
+	// client's.
 	Trace func(dst []byte) []byte
 }
 
 // Write writes the head. A body without a length will be chunked.
 func (t *Trip) Write(r *TripRequest) {
-	t.writer = requestWriter{
-		req: r.Head, buf: r.Text, verdict: r.Hop.Verdict, origin: r.Origin.origin, hop: r.Hop, trusted: r.Trusted, trace: r.Trace,
-	}
+	t.writer = r.writer()
 	t.body.start(encoderState{chunked: r.Head.Chunked(), trailers: true, withheld: r.Hop.Verdict.Gateway.Withheld})
 	t.trip.out = t.writer.append(t.trip.buffer().data[:0])
+}
+
+func (r *TripRequest) writer() requestWriter {
+	return requestWriter{
+		req: r.Head, buf: r.Text, verdict: r.Hop.Verdict, origin: r.Origin.origin, hop: r.Hop, trusted: r.Trusted, trace: r.Trace,
+		upgrade: r.WebSocketKey != "", webSocketKey: r.WebSocketKey,
+	}
 }
 
 // AppendBody appends data of the body to what will be sent.
@@ -153,6 +171,38 @@ func (t *Trip) SendEnd(conn *upstream.H1Conn, text []byte, trailers []http1.Fiel
 // whose it is.
 func (t *Trip) Run() error { return t.trip.run() }
 
+// RunOver is Run over a connection of another kind, which stays the caller's. It blocks in the
+// connection's methods.
+func (t *Trip) RunOver(conn net.Conn, to Receiver, isHead bool) error {
+	r := &t.trip
+	r.restart(isHead)
+	r.to, r.sent = to, true
+	_, err := conn.Write(r.out)
+	r.dropBuffer()
+	if err != nil {
+		return err
+	}
+	for {
+		r.buffer()
+		n, err := conn.Read(r.room())
+		if n > 0 {
+			r.end += n
+			r.got = true
+			if r.relay() {
+				break
+			}
+		}
+		switch {
+		case errors.Is(err, io.EOF):
+			r.closed()
+			return cmp.Or(r.err, r.lost)
+		case err != nil:
+			return err
+		}
+	}
+	return cmp.Or(r.err, r.lost)
+}
+
 // Lost reports whether Run failed because of the Receiver.
 func (t *Trip) Lost() bool { return t.trip.lost != nil }
 
@@ -167,6 +217,15 @@ func (t *Trip) Status() int { return t.trip.reader.resp.Status }
 
 // Moved returns how many bytes of the response's body have arrived.
 func (t *Trip) Moved() int64 { return t.trip.reader.body.moved }
+
+// Tunnel reports whether the upstream has changed the protocol, and returns what has arrived
+// of the other one, until DropBuffer.
+func (t *Trip) Tunnel() (rest []byte, ok bool) {
+	if t.trip.reader.phase != readTunnel {
+		return nil, false
+	}
+	return t.trip.buf.data[t.trip.from:t.trip.end], true
+}
 
 // Finish passes the end of the response to the Receiver. The connection may serve another
 // request by then.
@@ -217,18 +276,19 @@ func Acknowledged(nc net.Conn) (moved uint64) {
 	return moved
 }
 
+// HasClosed reports whether the peer of a connection has closed its sending side, or the
+// connection is broken, even if bytes that the peer sent have not been read. It is false where
+// that cannot be seen.
+func HasClosed(nc net.Conn) (closed bool) {
+	tcp := below(nc)
+	if tcp == nil {
+		return false
+	}
+	raw, err := tcp.SyscallConn()
+	return err == nil && (raw.Control(func(fd uintptr) { closed = isClosed(fd) }) != nil || closed)
+}
+
 // Loops reports whether a Via field of a request names this instance.
 func Loops(text []byte, fields []http1.Field, instance string) bool {
 	return loops(text, fields, instance)
-}
-
-// AppendTraceparent appends the traceparent field of an exchange for the upstream.
-func AppendTraceparent(dst []byte, x *proxy.Exchange) []byte {
-	before := len(dst)
-	dst = append(dst, "Traceparent: "...)
-	start := len(dst)
-	if dst = x.AppendTraceparent(dst); len(dst) == start {
-		return dst[:before]
-	}
-	return append(dst, "\r\n"...)
 }

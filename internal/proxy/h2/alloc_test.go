@@ -28,16 +28,22 @@ type requester struct {
 	buf    []byte
 }
 
-// newRequester starts an engine before an upstream that allocates nothing.
-func newRequester(t testing.TB) *requester {
+// newRequester starts an engine before an upstream of that scheme that allocates nothing.
+func newRequester(t testing.TB, scheme string) *requester {
 	t.Helper()
-	addr := upstreamtest.ServeConstant(t, "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nDate: Sat, 21 Nov 2026 16:00:00 GMT\r\nServer: test\r\nContent-Length: 381\r\n\r\n"+strings.Repeat("x", 381))
+	body, addr := strings.Repeat("x", 381), ""
+	switch scheme {
+	case "http":
+		addr = upstreamtest.ServeConstant(t, "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nDate: Sat, 21 Nov 2026 16:00:00 GMT\r\nServer: test\r\nContent-Length: 381\r\n\r\n"+body)
+	case "h2c":
+		addr = upstreamtest.ServeConstantHTTP2(t, "\x88\x0f\x10\x10application/json", body, "")
+	}
 	pools, err := upstream.NewPools(upstream.Config{Guard: netguard.New()})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(pools.Close)
-	gateway := &snapshot.Gateway{ID: "gw_1", Upstream: snapshot.Upstream{Base: &url.URL{Scheme: "http", Host: addr, Path: "/x"}, Timeout: time.Minute}}
+	gateway := &snapshot.Gateway{ID: "gw_1", Upstream: snapshot.Upstream{Base: &url.URL{Scheme: scheme, Host: addr, Path: "/x"}, Timeout: time.Minute}}
 	l := serve(t, Config{Config: proxy.Config{Admit: forwarder{gateway}, Pools: pools}, Forward: notCalled})
 	_, conn := dial(t, l)
 	r := &requester{t: t, conn: conn, stream: 1, buf: make([]byte, 16<<10)}
@@ -82,29 +88,37 @@ func (r *requester) send(b []byte) {
 	}
 }
 
-// Guarantee: a request over a connection that has served others allocates at most once.
+// Guarantee: a request over a connection that has served others allocates at most once, over
+// either version of HTTP to the upstream.
 func TestAllocations(t *testing.T) {
 	if raceEnabled {
 		t.Log("not measured: the race detector makes sync.Pool drop objects at random; make test-memory measures it")
 		return
 	}
-	r := newRequester(t)
-	for range 200 {
-		r.next()
-	}
-	if n := testing.AllocsPerRun(2000, r.next); n > 1 {
-		t.Errorf("got %v allocations per request, want at most 1", n)
+	for _, scheme := range []string{"http", "h2c"} {
+		r := newRequester(t, scheme)
+		for range 200 {
+			r.next()
+		}
+		if n := testing.AllocsPerRun(2000, r.next); n > 1 {
+			t.Errorf("%s: got %v allocations per request, want at most 1", scheme, n)
+		}
 	}
 }
 
-// BenchmarkRequest measures one small request after another over a connection in clear. Client
-// and upstream run in the same process and allocate nothing; the time is that of all three.
+// BenchmarkRequest measures one small request after another over a connection in clear, with an
+// upstream of either version of HTTP. Client and upstream run in the same process and allocate
+// nothing; the time is that of all three.
 func BenchmarkRequest(b *testing.B) {
-	r := newRequester(b)
-	b.ReportAllocs()
-	before := cputest.Used(b)
-	for b.Loop() {
-		r.next()
+	for _, scheme := range []string{"http", "h2c"} {
+		b.Run(scheme, func(b *testing.B) {
+			r := newRequester(b, scheme)
+			b.ReportAllocs()
+			before := cputest.Used(b)
+			for b.Loop() {
+				r.next()
+			}
+			b.ReportMetric(float64(cputest.Used(b)-before)/float64(b.N), "cpu-ns/op")
+		})
 	}
-	b.ReportMetric(float64(cputest.Used(b)-before)/float64(b.N), "cpu-ns/op")
 }

@@ -36,7 +36,7 @@ func (s *stream) data(b []byte, end bool) {
 
 // bound returns max_body_bytes, or 0.
 func (s *stream) bound() int64 {
-	if s.Verdict.Gateway == nil || s.Verdict.Gateway.Upstream.Base.Scheme != "http" { // Config.Forward counts for itself
+	if s.Verdict.Gateway == nil || !s.native || s.tunnels { // Config.Forward counts for itself
 		return 0
 	}
 	return s.Verdict.Gateway.MaxBodyBytes
@@ -73,8 +73,9 @@ func (s *stream) consumed() {
 	}
 }
 
-// upload forwards the body while the response is awaited and relayed.
-func (s *stream) upload(up *upstream.H1Conn) {
+// upload forwards the body while the response is awaited and relayed. send sends the part in
+// out, and the end of the request if last is set.
+func (s *stream) upload(send func(last bool) error) {
 	c := s.conn
 	defer c.work.Done()
 	complete := false
@@ -92,19 +93,27 @@ func (s *stream) upload(up *upstream.H1Conn) {
 		if !ok {
 			return
 		}
-		if len(s.out) > 0 {
-			var err error
-			if s.room, err = s.trip.SendData(up, s.room, s.out); err != nil {
-				return // the response, or the lack of one, decides what follows
-			}
-		}
-		if last {
-			text, fields := s.trailerFields()
-			complete = s.trip.SendEnd(up, text, fields) == nil
+		if err := send(last); err != nil || last { // the response, or the lack of one, decides what follows
+			complete = err == nil
 			return
 		}
 		s.consumed()
 	}
+}
+
+// sendOver sends a part of the body over HTTP/1.1.
+func (s *stream) sendOver(up *upstream.H1Conn, last bool) error {
+	if len(s.out) > 0 {
+		var err error
+		if s.room, err = s.trip.SendData(up, s.room, s.out); err != nil {
+			return err
+		}
+	}
+	if !last {
+		return nil
+	}
+	text, fields := s.trailerFields()
+	return s.trip.SendEnd(up, text, fields)
 }
 
 // nextPart waits for a part of the body, which is then in out. last is set if it is the last
@@ -114,7 +123,7 @@ func (s *stream) nextPart() (last, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for len(s.in) == 0 && !s.ended && s.why == notCut && !s.stopped {
-		if s.readingAt == 0 && (!s.expects || s.received > 0) {
+		if s.readingAt == 0 && !s.tunnels && (!s.expects || s.received > 0) {
 			s.readingAt = c.engine.clock.Now()
 		}
 		s.wake.Wait()

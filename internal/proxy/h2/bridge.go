@@ -12,8 +12,8 @@ import (
 	"github.com/keygate/keygate/internal/proxy"
 )
 
-// bridge serves an admitted request whose upstream does not speak plain HTTP/1.1 through
-// Config.Forward, which emits the record.
+// bridge serves an admitted request whose upstream the engine itself does not speak to through
+// Config.Forward, which emits the record and bounds the body.
 func (s *stream) bridge() error {
 	c := s.conn
 	ctx, done := s.context()
@@ -23,6 +23,12 @@ func (s *stream) bridge() error {
 		c.mu.Unlock()
 		return errCut
 	}
+	if s.native = false; s.tooLarge {
+		c.mu.Unlock()
+		return proxy.BodyTooLarge(s.Verdict.Gateway.MaxBodyBytes)
+	}
+	s.in, s.out = append(s.out, s.in...), s.in[:0] // nothing of it was sent
+	s.since, s.half = 0, s.trip
 	x := s.HandOver()
 	c.mu.Unlock()
 	w := &writer{conn: c, stream: s, header: make(http.Header)}

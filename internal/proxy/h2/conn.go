@@ -10,6 +10,7 @@ import (
 	"github.com/keygate/keygate/internal/http2"
 	"github.com/keygate/keygate/internal/proxy"
 	"github.com/keygate/keygate/internal/proxy/h1"
+	"github.com/keygate/keygate/internal/tlspump"
 	"github.com/keygate/keygate/internal/upstream"
 )
 
@@ -22,7 +23,7 @@ const (
 	maxOut = 80 << 10
 	// idleBuffer is the size of the buffers that an idle connection keeps, in bytes.
 	idleBuffer = 2 << 10
-	// writePiece is the largest single write, in bytes.
+	// writePiece is the largest single write to a connection that is not pumped, in bytes.
 	writePiece = 16 << 10
 )
 
@@ -35,13 +36,18 @@ type conn struct {
 	tls    *tls.Conn // nc, or nil
 	begun  []*stream // requests to forward, until everything that was received is handled
 
-	work sync.WaitGroup // goroutines of streams
+	pump       *tlspump.Pump // nil if nc is read and written with blocking calls
+	onReadable func(fd uintptr) bool
+	leaving    bool // the client has sent GOAWAY; the reader's
+
+	work sync.WaitGroup // goroutines of streams, and those that finish a flush
 
 	mu       sync.Mutex
 	proto    *http2.Conn
 	streams  []*stream // those that have not ended
 	room     sync.Cond // signalled after each write, and when the connection has ended
 	flushing bool
+	replies  bool   // the pump has something to send that a read has left
 	spare    []byte // memory for the output
 	ended    cut    // why the connection has ended
 	origin   h1.Origin
@@ -51,13 +57,14 @@ type conn struct {
 }
 
 func newConn(e *Engine, nc net.Conn) *conn {
-	c := &conn{engine: e, nc: nc, peer: nc.RemoteAddr().String(), proto: http2.NewConn(http2.Config{})}
+	c := &conn{engine: e, nc: nc, peer: nc.RemoteAddr().String(), proto: http2.NewConn(http2.Config{ExtendedConnect: true})}
 	c.room.L = &c.mu
 	c.client = proxy.Client{Trusted: e.cfg.Trusted != nil && e.cfg.Trusted(nc), Shard: e.cfg.NewShard()}
 	if addr, ok := nc.RemoteAddr().(*net.TCPAddr); ok {
 		c.client.Peer = addr.AddrPort().Addr().Unmap().WithZone("")
 	}
 	c.tls, _ = nc.(*tls.Conn)
+	c.pump, c.onReadable = tlspump.NewPump(nc), c.readable
 	c.times.begin(e.clock.Now())
 	return c
 }
@@ -99,9 +106,45 @@ func allowedCipher(state tls.ConnectionState) bool {
 	return false
 }
 
-// read reads the connection to its end. Between frames it holds no buffer: it reads one byte,
-// which completes nothing, and then the rest.
+// read reads the connection to its end.
 func (c *conn) read() {
+	if c.pump == nil {
+		c.readBlocking()
+		return
+	}
+	_ = c.pump.Run(c.onReadable) // the sweeper has set a deadline, or the connection is closed
+}
+
+// readable is called once at the start, and then each time the connection becomes readable.
+// It returns false to wait for the next time, meanwhile without a buffer. It never waits for
+// the client to read.
+func (c *conn) readable(fd uintptr) (finished bool) {
+	b := c.engine.buffer()
+	defer c.engine.buffers.Put(b)
+	for {
+		n, more, err := c.pump.ReadNow(fd, b[:])
+		if c.pump.Pending() {
+			c.mu.Lock()
+			c.replies = true
+			c.mu.Unlock()
+			if n == 0 {
+				c.flushNow()
+			}
+		}
+		switch {
+		case n > 0 && !c.feed(b[:n]), err != nil:
+			return true
+		case !more && (n == 0 || !c.leaving):
+			// After GOAWAY the end of the connection has often arrived as well, and is not
+			// signalled again; in other cases the sweeper finds it.
+			return false
+		}
+	}
+}
+
+// readBlocking is read with blocking calls. Between frames it holds no buffer: it reads one
+// byte, which completes nothing, and then the rest.
+func (c *conn) readBlocking() {
 	var first [1]byte
 	for {
 		if c.isBetween() {
@@ -142,7 +185,7 @@ func (c *conn) feed(b []byte) bool {
 		c.start(s)
 	}
 	c.begun = c.begun[:0]
-	c.flush()
+	c.flushNow()
 	return again
 }
 
@@ -152,20 +195,34 @@ func (c *conn) take(b []byte) bool {
 	var ev http2.Event
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for c.proto.Backlogged() && c.ended == notCut {
-		c.flushLocked()
-		if c.proto.Backlogged() && c.ended == notCut {
-			c.room.Wait()
-		}
-	}
+	c.awaitRoom()
 	c.times.received(e.clock.Now())
 	c.proto.Feed(e.clock.Mono(), b)
 	for c.ended == notCut && c.proto.Next(&ev) {
 		c.event(&ev)
+		c.awaitRoom()
 	}
 	begun, open := c.proto.AwaitsHead()
 	c.times.awaits(begun, open, e.clock.Now())
-	return c.proto.Err() == nil && c.ended == notCut
+	if c.proto.Err() != nil {
+		// Before a response comes that nobody can be sent, which is no failure of its upstream.
+		c.cutStreams(cutClientClosed)
+		return false
+	}
+	return c.ended == notCut
+}
+
+// awaitRoom waits while too much output waits for the client to read, so that a client that
+// reads nothing is not read from either. c.mu is held, and released meanwhile.
+func (c *conn) awaitRoom() {
+	full := func() bool {
+		return (c.proto.Backlogged() || c.proto.Pending() > maxOut+http2.MaxBacklog) && c.ended == notCut
+	}
+	for full() {
+		if c.flushOut(false); full() {
+			c.room.Wait()
+		}
+	}
 }
 
 // event handles an event of the protocol. c.mu is held; it is released while a request is
@@ -196,19 +253,32 @@ func (c *conn) event(ev *http2.Event) {
 	case http2.PingReply:
 		c.times.pingReply(c)
 	case http2.GoAway: // the client opens no more streams, or will read no more
+		c.leaving = true
 	}
 }
 
 // flush sends what waits to be sent, unless another goroutine is doing so.
 func (c *conn) flush() {
 	c.mu.Lock()
-	c.flushLocked()
+	c.flushOut(true)
+	c.mu.Unlock()
+}
+
+// flushNow is flush for the goroutine that reads, which must not wait for the client to read: a
+// client may read only after it has sent. What does not fit into the socket is left to
+// another goroutine.
+func (c *conn) flushNow() {
+	c.mu.Lock()
+	c.flushOut(false)
 	c.mu.Unlock()
 }
 
 // flushLocked is flush with c.mu held, which it releases while it writes.
-func (c *conn) flushLocked() {
-	if c.flushing || c.proto.Pending() == 0 || c.ended != notCut {
+func (c *conn) flushLocked() { c.flushOut(true) }
+
+// flushOut is flush, or flushNow if wait is false, with c.mu held.
+func (c *conn) flushOut(wait bool) {
+	if c.flushing || !c.mustFlush() {
 		return
 	}
 	c.flushing = true
@@ -218,22 +288,51 @@ func (c *conn) flushLocked() {
 		runtime.Gosched()
 		c.mu.Lock()
 	}
-	for c.proto.Pending() > 0 && c.ended == notCut {
+	for c.mustFlush() {
 		out := c.proto.Take(c.spare)
-		c.spare = nil
+		c.spare, c.replies = nil, false
 		c.mu.Unlock()
-		err := c.write(out)
+		all, err := c.write(out, wait)
 		c.mu.Lock()
-		if cap(out) <= 2*maxOut {
-			c.spare = out[:0]
+		if !all && err == nil {
+			c.work.Add(1)
+			go c.finishFlush(out)
+			return
 		}
-		if err != nil {
-			c.endLocked(cutClientClosed)
-		}
-		c.room.Broadcast()
+		c.flushed(out, err)
 	}
 	c.flushing = false
 	c.room.Broadcast()
+}
+
+// mustFlush reports whether something waits to be sent. c.mu is held.
+func (c *conn) mustFlush() bool {
+	return (c.proto.Pending() > 0 || c.replies) && c.ended == notCut
+}
+
+// flushed takes note that out was sent. c.mu is held.
+func (c *conn) flushed(out []byte, err error) {
+	if cap(out) <= 2*maxOut {
+		c.spare = out[:0]
+	}
+	if err != nil {
+		c.endLocked(cutClientClosed)
+	}
+	c.room.Broadcast()
+}
+
+// finishFlush continues a flush in a goroutine of its own, after a part of out was sent.
+func (c *conn) finishFlush(out []byte) {
+	defer c.work.Done()
+	defer c.recoverIn("a flush")
+	err := c.pump.Finish()
+	c.times.writing.Store(0)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.flushed(out, err)
+	c.flushing = false
+	c.room.Broadcast()
+	c.flushOut(true)
 }
 
 // shrink frees large buffers of a connection that has become idle. c.mu is held.
@@ -248,8 +347,25 @@ func (c *conn) shrink() {
 	}
 }
 
-// write sends b in pieces. Only the flusher calls it.
-func (c *conn) write(b []byte) error {
+// write sends b. If wait is false it does not block, and leaves what all says was not sent to
+// the pump's Finish. Only the flusher calls it.
+func (c *conn) write(b []byte, wait bool) (all bool, err error) {
+	c.times.writing.Store(c.engine.clock.Now())
+	if c.pump == nil {
+		err = c.writeBlocking(b)
+		all = err == nil
+	} else if all, err = c.pump.Write(b); !all && err == nil && wait {
+		err = c.pump.Finish()
+		all = err == nil
+	}
+	if all {
+		c.times.writing.Store(0)
+	}
+	return all, err
+}
+
+// writeBlocking sends b in pieces with blocking calls.
+func (c *conn) writeBlocking(b []byte) error {
 	for len(b) > 0 {
 		piece := b[:min(len(b), writePiece)]
 		c.times.writing.Store(c.engine.clock.Now())
@@ -258,7 +374,6 @@ func (c *conn) write(b []byte) error {
 		}
 		b = b[len(piece):]
 	}
-	c.times.writing.Store(0)
 	return nil
 }
 

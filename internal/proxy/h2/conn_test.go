@@ -32,7 +32,7 @@ import (
 type forwarder struct{ gateway *snapshot.Gateway }
 
 func newForwarder() forwarder {
-	return forwarder{&snapshot.Gateway{ID: "gw_1", Upstream: snapshot.Upstream{Base: &url.URL{Scheme: "https", Host: "a.test"}}}}
+	return forwarder{&snapshot.Gateway{ID: "gw_1", Upstream: snapshot.Upstream{Base: &url.URL{Scheme: "other", Host: "a.test"}}}}
 }
 
 func (f forwarder) Decide(_ *admit.Request, v *admit.Verdict) {
@@ -463,13 +463,69 @@ func TestResetAfterEarlyResponseIsLate(t *testing.T) {
 	}
 }
 
+// Guarantee: the requests of a client that violates the protocol end at once, as those of a
+// client that hangs up do, though it does not read why: no response comes in between that
+// could not be sent, and would be recorded as a failure of the upstream.
+func TestViolationEndsRequestsAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began, cut := make(chan struct{}), make(chan time.Time, 1)
+		e := newServer(t, func(_ http.ResponseWriter, r *http.Request, _ *proxy.Exchange) {
+			close(began)
+			<-r.Context().Done()
+			cut <- time.Now()
+		})
+		l, served := make(pipes), make(chan error, 1)
+		go func() { served <- e.Serve(l) }()
+		client, server := net.Pipe()
+		l <- server
+		var sent bytes.Buffer
+		p := &peer{t: t, conn: client, framer: http2.NewFramer(&sent, nil)}
+		p.hpack = hpack.NewEncoder(&p.block)
+		read := func() { // what the server has sent, in one piece
+			t.Helper()
+			if _, err := client.Read(make([]byte, 1<<16)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		send := func(f func(*http2.Framer) error) {
+			t.Helper()
+			p.write(f)
+			if _, err := sent.WriteTo(client); err != nil {
+				t.Fatal(err)
+			}
+		}
+		read()
+		sent.WriteString(http2.ClientPreface)
+		send(func(f *http2.Framer) error {
+			return errors.Join(f.WriteSettings(), f.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: p.head(), EndHeaders: true, EndStream: true}))
+		})
+		<-began
+		read() // the acknowledgement
+		start := time.Now()
+		send(func(f *http2.Framer) error { return f.WriteRawFrame(http2.FramePing, 0, 0, []byte("short")) })
+		if took := (<-cut).Sub(start); took != 0 {
+			t.Errorf("the request was ended after %s, want at once", took)
+		}
+		read() // GOAWAY
+		_ = client.Close()
+		close(l)
+		if err := e.Shutdown(t.Context()); err != nil {
+			t.Error(err)
+		}
+		<-served
+	})
+}
+
 // Guarantee: what a handler leaves behind (a transport that still reads the request's body, a
 // timer that sets deadlines) neither panics nor touches the stream, which serves others by then.
 func TestHandlerOutlivesRequest(t *testing.T) {
 	var late sync.WaitGroup
+	var begin sync.Mutex // the race detector does not see that a response comes after its handler
 	addr := serve(t, Config{Config: proxy.Config{Admit: newForwarder(), Pools: newPools(t)}, Forward: func(w http.ResponseWriter, r *http.Request, _ *proxy.Exchange) {
 		rc := http.NewResponseController(w)
 		w.Header().Set("X-A", "b")
+		begin.Lock()
+		defer begin.Unlock()
 		late.Go(func() {
 			for range 200 {
 				_, _ = r.Body.Read(make([]byte, 10))
@@ -490,6 +546,8 @@ func TestHandlerOutlivesRequest(t *testing.T) {
 			_ = resp.Body.Close()
 		}
 	}
+	begin.Lock()
+	defer begin.Unlock()
 	late.Wait()
 }
 

@@ -25,6 +25,9 @@ type Config struct {
 	// X-Forwarded-* fields are accepted. It is called once for each connection. Nil trusts
 	// none.
 	Trusted func(net.Conn) bool
+	// Now reads the clock for timeouts and the Date field, once in each tick. Nil means
+	// time.Now.
+	Now func() time.Time
 }
 
 // Engine serves HTTP/2 connections. It is safe for concurrent use.
@@ -53,9 +56,12 @@ func New(cfg Config) (*Engine, error) {
 	if cfg.Forward == nil {
 		return nil, errors.New("h2: Forward is required")
 	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
 	e := &Engine{cfg: cfg, trips: h1.NewTrips(cfg.Pools), conns: map[*conn]struct{}{}, wake: make(chan struct{}, 1)}
 	e.workers.init()
-	e.clock.Start(time.Now())
+	e.clock.Start(e.cfg.Now())
 	return e, e.sweeper.Start(e.sweepAll)
 }
 

@@ -14,41 +14,18 @@ import (
 // complete.
 const lastPartTime = time.Second
 
-// forward exchanges the request with a plain HTTP/1.1 upstream.
+// forward exchanges the request with the upstream.
 func (s *stream) forward() error {
-	c := s.conn
-	g := s.Verdict.Gateway
-	c.mu.Lock()
-	if s.why != notCut { // the client has reset it at once: no connection is taken from others
-		c.mu.Unlock()
-		return errCut
+	origin, hint, err := s.prepare()
+	if err != nil {
+		return err
 	}
-	if c.origin.Base() != g.Upstream.Base {
-		o, err := c.engine.trips.Origin(g)
-		if err != nil {
-			c.mu.Unlock()
-			return err
-		}
-		c.origin = o
+	deadline := time.Now().Add(s.HeadTimeout())
+	if origin.Multiplexed() != nil {
+		return s.forwardCall(origin, deadline)
 	}
-	origin, hint := c.origin, c.hint
-	s.since = c.engine.clock.Now()
-	if s.hasBody && s.ended && s.received == 0 && !s.tail && s.req.ContentLength() < 0 {
-		s.req.SetNoBody() // the stream was ended by an empty frame
-		s.hasBody = false
-	}
-	s.whole = !s.hasBody || s.ended
-	s.uploadedAt = s.since
-	s.in, s.out = s.out[:0], s.in
-	tooLarge := s.tooLarge
-	c.mu.Unlock()
-	if tooLarge {
-		return proxy.BodyTooLarge(g.MaxBodyBytes)
-	}
-	deadline := time.Now().Add(g.Upstream.Timeout)
 	up := origin.Pool().Take(hint)
 	if up == nil {
-		var err error
 		up, err = s.acquire(func(ctx context.Context) (*upstream.H1Conn, error) { return origin.Pool().Acquire(ctx, deadline, nil) })
 		if err != nil {
 			return err
@@ -57,7 +34,7 @@ func (s *stream) forward() error {
 	s.held = up
 	// Only now: a request that waits for a connection holds no buffer.
 	s.write(origin)
-	err := s.exchange(up, deadline)
+	err = s.exchange(up, deadline)
 	if err == nil || !s.mayRepeat(up) {
 		return s.settle(up, err)
 	}
@@ -73,8 +50,45 @@ func (s *stream) forward() error {
 	return s.settle(up, s.exchange(up, deadline))
 }
 
-// write writes the request, as far as it has arrived.
-func (s *stream) write(origin h1.Origin) {
+// prepare begins the exchange with what has arrived of the request, of which out is the body.
+func (s *stream) prepare() (o h1.Origin, hint *upstream.H1Conn, err error) {
+	c := s.conn
+	g := s.Verdict.Gateway
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	origin := c.origin
+	if s.why != notCut { // the client has reset it at once: no connection is taken from others
+		return o, nil, errCut
+	}
+	if c.origin.Base() != g.Upstream.Base {
+		if origin, err = c.engine.trips.Origin(g); err != nil {
+			return o, nil, err
+		}
+		c.origin = origin
+	}
+	s.since = c.engine.clock.Now()
+	if d, ok := s.CallTimeout(); ok {
+		s.callUntil = s.since + d.Milliseconds() + tickTime.Milliseconds()
+	}
+	if s.hasBody && s.ended && s.received == 0 && !s.tail && s.req.ContentLength() < 0 {
+		s.req.SetNoBody() // the stream was ended by an empty frame
+		s.hasBody = false
+	}
+	s.whole = !s.hasBody || s.ended
+	s.uploadedAt = s.since
+	if s.tunnels && origin.Multiplexed() == nil {
+		s.whole, s.out = true, s.out[:0] // nothing follows the head before the upstream has accepted
+	} else {
+		s.in, s.out = s.out[:0], s.in
+	}
+	if s.tooLarge {
+		return o, nil, proxy.BodyTooLarge(g.MaxBodyBytes)
+	}
+	return origin, c.hint, nil
+}
+
+// request describes the request to the upstream.
+func (s *stream) request(origin h1.Origin) h1.TripRequest {
 	e := s.conn.engine
 	r := h1.TripRequest{
 		Head: &s.req.Request, Text: s.req.Text, Origin: origin, Trusted: s.Client.Trusted,
@@ -83,19 +97,27 @@ func (s *stream) write(origin h1.Origin) {
 		},
 	}
 	if e.cfg.Tracer != nil {
-		r.Trace = s.appendTraceparent
+		r.Trace = s.AppendTraceparent
 	}
+	if s.tunnels {
+		s.key = h1.NewWebSocketKey()
+		r.WebSocketKey = s.key
+	}
+	return r
+}
+
+// write writes the request, as far as it has arrived.
+func (s *stream) write(origin h1.Origin) {
+	r := s.request(origin)
 	s.trip.Write(&r)
 	if len(s.out) > 0 {
 		s.trip.AppendBody(s.out)
 	}
-	if s.whole && s.hasBody {
+	if s.whole && s.hasBody && !s.tunnels {
 		text, fields := s.trailerFields()
 		s.trip.EndBody(text, fields)
 	}
 }
-
-func (s *stream) appendTraceparent(dst []byte) []byte { return h1.AppendTraceparent(dst, &s.Exchange) }
 
 // trailerFields returns the trailers of the request.
 func (s *stream) trailerFields() (text []byte, fields []http1.Field) {
@@ -110,15 +132,21 @@ func (s *stream) acquire(get func(ctx context.Context) (*upstream.H1Conn, error)
 	ctx, done := s.context()
 	defer done()
 	up, err := get(ctx)
+	return up, s.waited(err)
+}
+
+// waited handles the result of waiting for a connection. The error is errCut if the stream was
+// cut.
+func (s *stream) waited(err error) error {
 	s.conn.mu.Lock()
 	defer s.conn.mu.Unlock()
 	switch {
 	case err == nil:
 		s.MarkSent()
 	case s.why != notCut:
-		err = errCut
+		return errCut
 	}
-	return up, err
+	return err
 }
 
 // exchange sends the request and reads the response. The connection is the caller's.
@@ -129,7 +157,7 @@ func (s *stream) exchange(up *upstream.H1Conn, deadline time.Time) error {
 		c.mu.Unlock()
 		return errCut
 	}
-	s.up = up
+	s.wire = up.NetConn()
 	s.deadline = c.engine.clock.At(deadline)
 	if s.expects {
 		s.continueAt = c.engine.clock.In(c.engine.cfg.Pools.ContinueTimeout())
@@ -143,7 +171,7 @@ func (s *stream) exchange(up *upstream.H1Conn, deadline time.Time) error {
 	case s.trip.Send() == nil:
 		s.consumed()
 		c.work.Add(1)
-		go s.upload(up)
+		go s.upload(func(last bool) error { return s.sendOver(up, last) })
 	default:
 		s.uploadEnded(false)
 	}
@@ -155,7 +183,7 @@ func (s *stream) mayRepeat(up *upstream.H1Conn) bool {
 	c := s.conn
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return s.why == notCut && up.Reused() && !s.trip.Responding() && !s.trip.Lost() && proxy.Retryable(s.ask.Method, s.hasBody)
+	return s.why == notCut && up.Reused() && !s.trip.Responding() && !s.trip.Lost() && proxy.Retryable(s.ask.Method, s.hasBody && !s.tunnels)
 }
 
 // leave ends the use of the upstream's connection, so that no cut concerns it, and ends an
@@ -164,23 +192,30 @@ func (s *stream) leave() (intact bool) {
 	c := s.conn
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if s.uploading && s.ending && s.why == notCut && s.up != nil {
+	if s.calling { // what it has not sent is not sent
+		c.mu.Unlock()
+		s.call.Close()
+		c.mu.Lock()
+	}
+	if s.uploading && s.ending && s.why == notCut && s.wire != nil {
 		// The last part is on its way. An upstream that does not take it is not waited for.
-		_ = s.up.NetConn().SetWriteDeadline(time.Now().Add(lastPartTime))
+		_ = s.wire.SetWriteDeadline(time.Now().Add(lastPartTime))
 		for s.uploading {
 			s.wake.Wait()
 		}
-		_ = s.up.NetConn().SetWriteDeadline(time.Time{})
+		_ = s.wire.SetWriteDeadline(time.Time{})
 	}
-	if s.uploading && s.up != nil {
-		_ = s.up.NetConn().SetWriteDeadline(past)
+	if s.uploading {
+		if s.wire != nil {
+			_ = s.wire.SetWriteDeadline(past)
+		}
 		s.stopped = true
 		s.wake.Broadcast()
 		for s.uploading {
 			s.wake.Wait()
 		}
 	}
-	s.up = nil
+	s.wire, s.calling = nil, false
 	return s.why == notCut && !s.stopped && (s.whole || s.uploaded)
 }
 
@@ -188,6 +223,16 @@ func (s *stream) leave() (intact bool) {
 // the response sent.
 func (s *stream) settle(up *upstream.H1Conn, err error) error {
 	c := s.conn
+	if err == nil {
+		if rest, ok := s.trip.Tunnel(); ok {
+			err = s.tunnel(up.NetConn(), rest)
+			if s.trip.DropBuffer(); err == nil {
+				s.leave()
+				s.discardConn()
+				return nil
+			}
+		}
+	}
 	intact := s.leave()
 	if err != nil {
 		if !s.trip.Lost() {

@@ -50,8 +50,18 @@ func (s *stream) beginHead(status int) bool {
 // TakeHead implements h1.Receiver: it sends the final head with the data or the end that
 // follows.
 func (s *stream) TakeHead(head []byte, r *http1.Response, body http1.Framing) error {
-	if r.Status == http.StatusSwitchingProtocols {
-		return proxy.BadUpgrade()
+	status, drop := r.Status, proxy.ResponseDrop(r.Status, s.Verdict.AllowOrigin != "")
+	accepted := false
+	switch {
+	case status == http.StatusSwitchingProtocols:
+		if !s.tunnels || !h1.AcceptsWebSocket(head, r, s.key) {
+			return proxy.BadUpgrade()
+		}
+		status, accepted = http.StatusOK, true // RFC 8441, 5
+	case s.tunnels && status < 300:
+		if !s.calling { // it would look like the beginning of a tunnel
+			return proxy.NoWebSocket()
+		}
 	}
 	c := s.conn
 	c.mu.Lock()
@@ -61,14 +71,17 @@ func (s *stream) TakeHead(head []byte, r *http1.Response, body http1.Framing) er
 	if s.why != notCut {
 		return errCut
 	}
-	empty := isEmpty(r, body)
+	empty := !accepted && (isEmpty(r, body) || s.calling && s.call.Bare())
 	if empty {
-		s.emitForwarded(r.Status, 0)
+		s.emitForwarded(status, 0)
 	}
-	if !s.beginHead(r.Status) {
+	if !s.beginHead(status) {
 		return errCut
 	}
-	kept := h1.EachResponseField(head, r, proxy.ResponseDrop(r.Status, s.Verdict.AllowOrigin != ""), func(f *http1.Field) {
+	kept := h1.EachResponseField(head, r, drop, func(f *http1.Field) {
+		if accepted && h1.IsWebSocketAccept(f.Name.Of(head)) {
+			return
+		}
 		c.proto.Field(f.Name.Of(head), f.Value.Of(head), false)
 	})
 	if !kept.Has(http1.Date) {
@@ -112,7 +125,7 @@ func (s *stream) TakeEnd(buf []byte, from, to int, section []byte, trailers []ht
 	if s.finished { // with the head
 		return nil
 	}
-	s.emitForwarded(s.trip.Status(), s.trip.Moved())
+	s.emitForwarded(s.statusOut(), s.bytesOut())
 	some := false
 	if s.req.WantsTrailers() {
 		h1.EachTrailer(section, trailers, func(_, _ []byte) { some = true })
@@ -211,16 +224,16 @@ func (s *stream) fail(err error) {
 		s.free()
 		return
 	case s.headed:
-		if why == notCut && !s.trip.Lost() {
+		if why == notCut && !s.half.Lost() {
 			s.LogBrokenOff(err)
 		}
-		s.emitForwarded(s.trip.Status(), s.trip.Moved())
+		s.emitForwarded(s.statusOut(), s.bytesOut())
 		s.reset(codeOf(why))
 		s.free()
 		return
 	case why == cutBody:
 		err = proxy.BodyTooLarge(s.Verdict.Gateway.MaxBodyBytes)
-	case why == cutTimeout:
+	case why == cutTimeout, why == cutDeadline:
 		err = proxy.TimedOut(err)
 	case why == cutPanicked:
 		err = proxy.Panicked()
@@ -239,7 +252,7 @@ func (s *stream) fail(err error) {
 // codeOf returns the code with which a stream is reset.
 func codeOf(why cut) http2.Code {
 	switch why {
-	case cutStalled, cutReset, cutClientClosed:
+	case cutStalled, cutReset, cutClientClosed, cutDeadline: // gRPC clients take CANCEL after their deadline for DEADLINE_EXCEEDED
 		return http2.Cancel
 	default:
 		return http2.InternalError

@@ -30,12 +30,20 @@ func TestMain(m *testing.M) { leaktest.Main(m) }
 // plain starts an engine on a loopback port whose requests go to a plain HTTP/1.1 upstream.
 func plain(t testing.TB, handler http.HandlerFunc) (addr string, e *Engine) {
 	t.Helper()
-	service := httptest.NewServer(handler)
-	t.Cleanup(service.Close)
-	base, err := url.Parse(service.URL + "/x") // a forwarder forwards no path
-	if err != nil {
-		t.Fatal(err)
+	return startOver(t, "http", handler)
+}
+
+// startOver is plain for an upstream of the scheme http or h2c.
+func startOver(t testing.TB, scheme string, handler http.HandlerFunc) (addr string, e *Engine) {
+	t.Helper()
+	service := httptest.NewUnstartedServer(handler)
+	if scheme == "h2c" {
+		service.Config.Protocols = new(http.Protocols)
+		service.Config.Protocols.SetUnencryptedHTTP2(true)
 	}
+	service.Start()
+	t.Cleanup(service.Close)
+	base := &url.URL{Scheme: scheme, Host: service.Listener.Addr().String(), Path: "/x"} // a forwarder forwards no path
 	pools, err := upstream.NewPools(upstream.Config{Guard: netguard.New()})
 	if err != nil {
 		t.Fatal(err)
@@ -63,11 +71,14 @@ func serve(t testing.TB, cfg Config) (addr string) {
 }
 
 // listen makes an engine serve a loopback port. It is shut down at the end of the test.
-func listen(t testing.TB, e *Engine) (addr string) {
+func listen(t testing.TB, e *Engine, wrap ...func(net.Listener) net.Listener) (addr string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
+	}
+	for _, w := range wrap {
+		l = w(l)
 	}
 	served := make(chan error, 1)
 	go func() { served <- e.Serve(l) }()
@@ -112,7 +123,14 @@ func client(t testing.TB) *http.Transport {
 // both ways, requests that are given up), each gets the bytes of its own response, and
 // nothing is left of any of them.
 func TestStorm(t *testing.T) {
-	addr, e := plain(t, echo)
+	for _, scheme := range []string{"http", "h2c"} {
+		t.Run(scheme, func(t *testing.T) { storm(t, scheme) })
+	}
+}
+
+func storm(t *testing.T, scheme string) {
+	t.Helper()
+	addr, e := startOver(t, scheme, echo)
 	tr := client(t)
 	body := make([]byte, 300<<10)
 	for i := range body {

@@ -3,6 +3,7 @@ package h2
 import (
 	"context"
 	"errors"
+	"net"
 	"sync"
 	"time"
 
@@ -20,6 +21,7 @@ type cut uint8
 const (
 	notCut          cut = iota
 	cutTimeout          // the upstream did not respond in time
+	cutDeadline         // the time is over that the client of a gRPC call gave it
 	cutReset            // the client has reset the stream
 	cutClientClosed     // the client's connection has ended
 	cutStalled          // the client has neither sent nor accepted bytes in time
@@ -38,7 +40,8 @@ var errCut = errors.New("h2: the stream was ended")
 // streamState, which is zeroed for the next.
 type stream struct {
 	streamState
-	trip     *h1.Trip
+	trip     *h1.Trip // over HTTP/1.1
+	call     *h1.Call // over HTTP/2
 	req      http2.Request
 	trailers http2.TrailerFields
 	wake     sync.Cond // its lock is conn.mu; signalled when something that the stream waits for has changed
@@ -59,14 +62,19 @@ type streamState struct {
 	// The memory of ForwardedFor.
 	forwardedFor [4]string
 
+	half    half // trip or call
+	native  bool // the engine itself forwards the request
+	calling bool // a cut must interrupt call
+
 	why    cut
-	up     *upstream.H1Conn // the upstream's connection, while a cut may end its use
-	held   *upstream.H1Conn // the same, until it is released; belongs to the goroutine
+	wire   net.Conn         // the upstream's connection, while a cut may end its use
+	held   *upstream.H1Conn // the one of a pool, until it is released; belongs to the goroutine
 	cancel context.CancelCauseFunc
 	since  int64 // when forwarding began, in the engine's milliseconds; 0 before
 
 	// Time, in the engine's milliseconds; 0 means that nothing is awaited.
 	deadline   int64 // for the head of the response
+	callUntil  int64 // for the whole of it, by the client of a gRPC call
 	uploadedAt int64 // when the upstream last took a part of the body
 	continueAt int64 // when a client that waits for a 100 gets one from the gateway
 	readingAt  int64 // since when the body is awaited from the client
@@ -88,6 +96,11 @@ type streamState struct {
 	uploaded  bool  // all of it was sent
 	whole     bool  // all of the request was sent at once
 
+	// The tunnel of an extended CONNECT (RFC 8441).
+	tunnels  bool   // the request asks for one
+	key      string // Sec-WebSocket-Key, for an upstream over HTTP/1.1
+	tunneled int64  // bytes that the upstream has sent through it
+
 	// The response.
 	headed    bool // the final head was sent
 	streaming bool // data followed it
@@ -107,8 +120,9 @@ type progress struct {
 func (c *conn) newStream(id uint32) *stream {
 	s, ok := c.engine.streams.Get().(*stream)
 	if !ok {
-		s = &stream{trip: c.engine.trips.NewTrip()}
+		s = &stream{trip: c.engine.trips.NewTrip(), call: c.engine.trips.NewCall()}
 	}
+	s.half, s.native = s.trip, true
 	s.conn, s.id, s.index = c, id, len(c.streams)
 	s.wake.L = &c.mu
 	s.Client = c.client
@@ -133,6 +147,7 @@ func (s *stream) free() {
 	c.streams = c.streams[:last]
 	c.times.ended(len(c.streams), c.engine.clock.Now())
 	s.trip.Reset()
+	s.call.Reset()
 	s.streamState = streamState{}
 	s.in, s.out, s.room = kept(s.in), kept(s.out), kept(s.room)
 	s.req.Text, s.trailers.Text = kept(s.req.Text), kept(s.trailers.Text)
@@ -156,9 +171,10 @@ func (s *stream) cut(why cut) {
 		return
 	}
 	s.why = why
-	if s.up != nil {
-		_ = s.up.NetConn().SetDeadline(past)
+	if s.wire != nil {
+		_ = s.wire.SetDeadline(past)
 	}
+	s.interrupt()
 	if s.cancel != nil {
 		s.cancel(why.cause())
 	}
@@ -204,6 +220,11 @@ func (c *conn) head(ev *http2.Event) {
 		s.refuse(err)
 		return
 	}
+	if s.tunnels && !s.asksForWebSocket() {
+		s.BeginUndecided(&c.engine.cfg.Config)
+		s.refuse(proxy.ProtocolNotSupported())
+		return
+	}
 	c.mu.Unlock()
 	verdict := s.decide()
 	c.mu.Lock()
@@ -225,7 +246,8 @@ func (c *conn) head(ev *http2.Event) {
 func (s *stream) read() {
 	s.Major, s.ForwardedFor = 2, s.forwardedFor[:0]
 	s.ReadHead(&s.ask, &s.req.Request, s.req.Text, s)
-	s.expects = s.req.ExpectsContinue() && s.hasBody
+	s.tunnels = s.req.Protocol.Len() > 0
+	s.expects = s.req.ExpectsContinue() && s.hasBody && !s.tunnels
 }
 
 // decide sets the verdict. Only a panic makes it return an error.
@@ -302,18 +324,19 @@ func (s *stream) serve() (err error) {
 		}
 		return s.Verdict.Fault()
 	}
-	g := s.Verdict.Gateway
 	length := int64(-1)
-	if s.hasBody {
+	if s.hasBody && !s.tunnels {
 		length = s.req.ContentLength()
 	}
-	if err := s.CheckForward(length, h1.Loops(s.req.Text, s.req.Fields(), s.conn.engine.cfg.Via)); err != nil {
+	if err := s.CheckForward(s, length, h1.Loops(s.req.Text, s.req.Fields(), s.conn.engine.cfg.Via)); err != nil {
 		return err
 	}
-	if g.Upstream.Base.Scheme != "http" {
+	switch s.Verdict.Gateway.Upstream.Base.Scheme {
+	case "http", "h2c", "https":
+		return s.forward()
+	default:
 		return s.bridge()
 	}
-	return s.forward()
 }
 
 // awaitCap repeats the decision until the count of the route's daily cap is known.

@@ -20,6 +20,10 @@ const (
 	pingTimeout = 15 * time.Second
 	// drainTime is how long a client may take to read that it must open no more streams.
 	drainTime = time.Second
+	// closedCheck is how long a client is silent before the gateway looks, once, whether it has
+	// closed its sending side: the end of the connection may have arrived with the last bytes,
+	// and is not signalled again.
+	closedCheck = 5 * tickTime
 	// stallBytes is how much of a response a client must accept within proxy.StallTimeout.
 	stallBytes = 1 << 10
 	// lingerStream is how long the rest of a refused request's body is discarded before its
@@ -36,6 +40,7 @@ type connTimes struct {
 	writing   atomic.Int64 // since when a write has made no progress; 0 if there is none
 	moved     uint64       // what the client had acknowledged while a write was in progress; the sweeper's
 	heard     int64        // when something was last received
+	checked   int64        // heard at the last check whether the client has closed its side
 	idle      int64        // since when there is no stream; 0 if there is one
 	begun     uint64       // which head is incomplete
 	head      int64        // since when a head is incomplete; 0 if none is
@@ -84,7 +89,7 @@ func (e *Engine) sweepAll(ctx context.Context) {
 		case <-ticks.C:
 		case <-e.wake:
 		}
-		e.clock.Tick(time.Now())
+		e.clock.Tick(e.cfg.Now())
 		e.each((*conn).sweep)
 	}
 }
@@ -116,6 +121,11 @@ func (c *conn) sweep() {
 		c.endLocked(cutClientClosed)
 	case c.engine.drain.Begun():
 		c.drain(now)
+	case c.pump != nil && t.checked != t.heard && over(t.heard, closedCheck):
+		t.checked = t.heard
+		if h1.HasClosed(c.nc) {
+			c.endSoon()
+		}
 	case over(t.idle, proxy.IdleTimeout):
 		c.proto.GoAway(http2.NoError)
 		c.endSoon()
@@ -164,7 +174,7 @@ func (s *stream) sweep(now int64) {
 	if s.why != notCut || s.finished {
 		return
 	}
-	if s.since != 0 && now-s.since >= proxy.StartedAfter.Milliseconds() {
+	if s.since != 0 && now-s.since >= (proxy.StartedAfter+tickTime).Milliseconds() {
 		s.EmitStarted()
 	}
 	switch {
@@ -172,6 +182,8 @@ func (s *stream) sweep(now int64) {
 		s.cut(cutStalled)
 	case s.deadline != 0 && now >= s.deadline && (!s.uploading || now-s.uploadedAt >= s.Verdict.Gateway.Upstream.Timeout.Milliseconds()):
 		s.cut(cutTimeout)
+	case s.callUntil != 0 && now >= s.callUntil && (s.headed || !s.Ended()): // before the head, Config.Forward has the same limit
+		s.cut(cutDeadline)
 	case s.continueAt != 0 && now >= s.continueAt:
 		s.continueAt, s.continued = 0, true
 		if s.received == 0 && s.beginHead(http.StatusContinue) {

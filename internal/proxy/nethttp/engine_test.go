@@ -125,10 +125,10 @@ type front struct {
 
 func newFront(t testing.TB, decider proxy.Decider, pools *upstream.Pools, inner *nethttp.Server, s setup, collector *accesslog.Collector, log *slog.Logger) *front {
 	t.Helper()
-	d := &bridgedUpstreams{Decider: decider, off: strings.HasPrefix(t.Name(), engineAlone)}
-	now := slowClock()
+	d := &bridgedUpstreams{Decider: decider, off: s.native || strings.HasPrefix(t.Name(), engineAlone)}
+	now, now2 := slowClock(), slowClock()
 	if s.realClock {
-		now = time.Now
+		now, now2 = time.Now, time.Now
 	}
 	shared := proxy.Config{Admit: d, Pools: pools, Via: inner.Via(), Log: log, Shard: collector.Shard, Mono: s.mono}
 	forward := func(w http.ResponseWriter, r *http.Request, x *proxy.Exchange) {
@@ -139,7 +139,7 @@ func newFront(t testing.TB, decider proxy.Decider, pools *upstream.Pools, inner 
 	if err != nil {
 		t.Fatal(err)
 	}
-	http2, err := h2.New(h2.Config{Config: shared, Forward: forward, Trusted: func(net.Conn) bool { return s.trusted }})
+	http2, err := h2.New(h2.Config{Config: shared, Now: now2, Forward: forward, Trusted: func(net.Conn) bool { return s.trusted }})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -22,7 +22,7 @@ import (
 // (contract, 4.4).
 func (x *exchange) forward() {
 	g := x.Verdict.Gateway
-	if err := x.CheckForward(x.r.ContentLength, x.loops()); err != nil {
+	if err := x.CheckForward(nil, x.r.ContentLength, x.loops()); err != nil {
 		x.refuse(err)
 		return
 	}
@@ -45,7 +45,7 @@ func (x *exchange) forward() {
 		Request:     out,
 		Upgrade:     protocol != "",
 		Retry:       proxy.Retryable(out.Method, body != nil),
-		HeadTimeout: g.Upstream.Timeout,
+		HeadTimeout: x.HeadTimeout(),
 		Interim:     x.interim,
 	})
 	if err != nil {

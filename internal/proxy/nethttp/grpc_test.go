@@ -118,7 +118,10 @@ func TestGRPCFailures(t *testing.T) {
 	}{
 		{refusal{name: "429", status: 429, code: "8", message: "rate limit", limits: true}, setup{upstream: "h2c://127.0.0.1:9", limit: "1/h"}},
 		{refusal{name: "502", status: 502, code: "14", message: "could not be reached", limits: true}, setup{upstream: "http://" + closing}},
-		{refusal{name: "504", status: 504, code: "4", message: "in time", limits: true}, setup{upstream: "http://" + silent, timeout: "1s"}},
+		{refusal{name: "grpc-timeout", status: 504, code: "4", message: "in time", limits: true, more: [][2]string{{"grpc-timeout", "20m"}}}, setup{upstream: "http://" + silent, realClock: true}},
+		{refusal{name: "no time at all", status: 504, code: "4", message: "in time", limits: true, more: [][2]string{{"grpc-timeout", "0n"}}}, setup{upstream: "http://" + silent, realClock: true}},
+		{refusal{name: "grpc-timeout, h2c", status: 504, code: "4", message: "in time", limits: true, more: [][2]string{{"grpc-timeout", "20000u"}}}, setup{upstream: h2cUpstream(t, waiting), realClock: true}},
+		{refusal{name: "504", status: 504, code: "4", message: "in time", limits: true}, setup{upstream: "http://" + silent, timeout: "1s", realClock: true}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -130,6 +133,46 @@ func TestGRPCFailures(t *testing.T) {
 			}
 			g.checkRefusal(t, c.refusal, true)
 		})
+	}
+}
+
+// waiting is the handler of an upstream that never responds.
+func waiting(_ http.ResponseWriter, r *http.Request) {
+	_, _ = io.Copy(io.Discard, r.Body)
+	<-r.Context().Done()
+}
+
+// Guarantee: a gRPC call whose response has begun ends when the time is over that its client
+// gave it in grpc-timeout, and so does the upstream's work. Clients take the reset for
+// DEADLINE_EXCEEDED.
+func TestGRPCTimeoutEndsStream(t *testing.T) {
+	t.Parallel()
+	ended := make(chan struct{})
+	g := start(t, setup{native: true, realClock: true, upstream: h2cUpstream(t, func(w http.ResponseWriter, r *http.Request) {
+		defer close(ended)
+		w.Header().Set("Content-Type", "application/grpc")
+		_ = http.NewResponseController(w).Flush()
+		waiting(w, r)
+	})})
+	f := g.dialHTTP2()
+	f.request(1, false, [][2]string{{":method", "POST"}, {":scheme", "http"}, {":authority", "api.test"}, {":path", "/a.B/C"}, {"te", "trailers"},
+		{"content-type", "application/grpc"}, {"grpc-timeout", "500m"}, {"authorization", "Bearer " + g.key}})
+	headed := false
+	for {
+		frame, err := f.ReadFrame()
+		if err != nil {
+			t.Fatal(err)
+		}
+		switch frame := frame.(type) {
+		case *http2.MetaHeadersFrame:
+			headed = frame.PseudoValue("status") == "200" && !frame.StreamEnded()
+		case *http2.RSTStreamFrame:
+			if !headed || frame.ErrCode != http2.ErrCodeCancel {
+				t.Errorf("got a head %v, then a reset with %v; want the head, and CANCEL", headed, frame.ErrCode)
+			}
+			receive(t, "the end of the upstream's work", ended)
+			return
+		}
 	}
 }
 

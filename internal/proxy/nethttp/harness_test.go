@@ -40,6 +40,7 @@ type setup struct {
 	limit           string // the key's rate limit
 	trusted         bool   // the client is a trusted proxy
 	realClock       bool   // the HTTP/1.1 engine uses the real clock; otherwise no timeout of it expires
+	native          bool   // the engines speak to the upstream themselves, where they can
 	mono            func() int64
 }
 

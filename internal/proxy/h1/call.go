@@ -1,0 +1,478 @@
+package h1
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/keygate/keygate/internal/cookie"
+	"github.com/keygate/keygate/internal/http1"
+	"github.com/keygate/keygate/internal/http2"
+	"github.com/keygate/keygate/internal/proxy"
+	"github.com/keygate/keygate/internal/upstream"
+)
+
+// Call is the upstream half of an exchange over an HTTP/2 connection, for the engines of both
+// versions of HTTP, as Trip is over HTTP/1.1:
+//
+//	Write                the head of the request, with a connection pool of Origin.Multiplexed
+//	TryOpen, Open        sends it, with the first part of the body
+//	Send, SendTrailers   the rest of the body, from another goroutine while Run runs
+//	Run                  passes the response to a Receiver, until all of it has arrived
+//	Close                ends the stream
+//	Finish               the end of the response, for the Receiver
+//
+// What arrives is kept until Run passes it on: heads, and at most http2.StreamWindow bytes of
+// data. A Call serves one request after another, with Reset between them.
+type Call struct {
+	callState
+	writer requestWriter
+	head   requestHead
+	in     *arrivals
+	data   []byte // what is being passed on, from front on
+}
+
+type callState struct {
+	open    bool
+	stale   bool // a callback may still be using in
+	isHead  bool // the method is HEAD
+	tunnels bool // the request asks for a WebSocket
+	headed  bool // the receiver has the head
+	lost    bool // the receiver cannot be reached
+	moved   int64
+}
+
+// requestHead is a head in memory of its own, so that nothing can fail, or change, while the
+// locks of a pool are held.
+type requestHead struct {
+	text   []byte
+	fields []headField
+}
+
+// headField is a field of a requestHead; its name and value follow those of the one before.
+type headField struct {
+	name, value uint32 // lengths
+	sensitive   bool
+}
+
+func (h *requestHead) add(name, value string, sensitive bool) {
+	h.text = append(append(h.text, name...), value...)
+	h.fields = append(h.fields, headField{name: uint32(len(name)), value: uint32(len(value)), sensitive: sensitive})
+}
+
+// maxInterim bounds the interim responses of one exchange that wait to be passed on.
+const maxInterim = 16
+
+// Causes of a 502 for what an upstream sends over HTTP/2.
+var (
+	errInterim = fmt.Errorf("more than %d interim responses at once: %w", maxInterim, http1.ErrSyntax)
+	errStatus  = fmt.Errorf("the status is not between 200 and 599: %w", http1.ErrSyntax)
+)
+
+// errInterrupted is the result of Run after Interrupt.
+var errInterrupted = errors.New("h1: the call was interrupted")
+
+// arrivals is what has arrived of a response. It implements upstream.H2Exchange.
+type arrivals struct {
+	stream upstream.H2Stream
+	head   *requestHead
+
+	mu   sync.Mutex
+	news sync.Cond // signalled when Run can go on
+	arrivalsState
+	response http2.Response
+	trailers http2.TrailerFields
+	data     []byte // from front on
+}
+
+type arrivalsState struct {
+	interim     []*http2.Response
+	headed      bool // response has arrived
+	bare        bool // and nothing follows it
+	ended       bool
+	trailed     bool // trailers have arrived
+	err         error
+	safe        bool // the server has not processed the request
+	interrupted bool
+}
+
+func newArrivals() *arrivals {
+	a := &arrivals{data: make([]byte, front, front+1<<10)}
+	a.news.L = &a.mu
+	return a
+}
+
+// WriteHead implements upstream.H2Exchange.
+func (a *arrivals) WriteHead(w *http2.Conn) {
+	rest := a.head.text
+	for i := range a.head.fields {
+		f := &a.head.fields[i]
+		w.Field(rest[:f.name], rest[f.name:f.name+f.value], f.sensitive)
+		rest = rest[f.name+f.value:]
+	}
+}
+
+// TakeInterim implements upstream.H2Exchange.
+func (a *arrivals) TakeInterim(r *http2.Response) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if len(a.interim) == maxInterim {
+		a.err = errInterim
+		return
+	}
+	c := &http2.Response{}
+	c.Copy(r)
+	a.interim = append(a.interim, c)
+}
+
+// TakeHead implements upstream.H2Exchange.
+func (a *arrivals) TakeHead(r *http2.Response, end bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.response.Copy(r)
+	a.headed, a.bare, a.ended = true, end, end
+}
+
+// TakeData implements upstream.H2Exchange.
+func (a *arrivals) TakeData(b []byte, end bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.data = append(a.data, b...)
+	a.ended = end
+}
+
+// TakeTrailers implements upstream.H2Exchange.
+func (a *arrivals) TakeTrailers(t *http2.TrailerFields) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.trailers.Copy(t)
+	a.trailed, a.ended = true, true
+}
+
+// Settle implements upstream.H2Exchange.
+func (a *arrivals) Settle() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.news.Signal()
+}
+
+// CanSend implements upstream.H2Exchange. It is not called, because nothing calls SendData.
+func (a *arrivals) CanSend() {}
+
+// Fail implements upstream.H2Exchange.
+func (a *arrivals) Fail(err error, safe bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.err == nil {
+		a.err, a.safe = err, safe
+	}
+	a.news.Signal()
+}
+
+// Reset clears all state of a request. The call is closed.
+func (c *Call) Reset() {
+	if c.stale {
+		c.in = nil
+	}
+	c.callState, c.writer = callState{}, requestWriter{}
+	c.head.text, c.head.fields = keep(c.head.text, keepRoom), c.head.fields[:0]
+	c.data = keep(c.data, front+keepRoom)
+	if a := c.in; a != nil {
+		a.arrivalsState = arrivalsState{}
+		a.head = nil
+		a.response.Text, a.trailers.Text = keep(a.response.Text, keepRoom), keep(a.trailers.Text, keepRoom)
+		if a.data = keep(a.data, front+keepRoom); a.data == nil {
+			c.in = nil
+		} else {
+			a.data = a.data[:front]
+		}
+	}
+}
+
+// keep returns b without content, or nil if it is larger than most.
+func keep(b []byte, most int) []byte {
+	if cap(b) > most {
+		return nil
+	}
+	return b[:0]
+}
+
+// Write prepares the head of the request. Origin must have a pool of HTTP/2 connections.
+func (c *Call) Write(r *TripRequest) {
+	h := &c.head
+	h.text, h.fields = h.text[:0], h.fields[:0]
+	c.writer = r.writer()
+	w := &c.writer
+	method := proxy.Text(r.Head.Method.Of(r.Text))
+	c.isHead, c.tunnels = method == "HEAD", r.WebSocketKey != ""
+	scheme := "https"
+	if w.origin.base.Scheme == "h2c" {
+		scheme = "http"
+	}
+	if c.tunnels { // RFC 8441, 4
+		h.add(":method", "CONNECT", false)
+		h.add(":protocol", webSocket, false)
+	} else {
+		h.add(":method", method, false)
+	}
+	h.add(":scheme", scheme, false)
+	h.add(":authority", w.origin.base.Host, false)
+	h.text = append(h.text, ":path"...)
+	start := len(h.text)
+	h.text = w.verdict.AppendTarget(append(h.text, w.origin.path...))
+	h.fields = append(h.fields, headField{name: uint32(len(":path")), value: uint32(len(h.text) - start)})
+	w.writeFields(h)
+}
+
+// writeFields adds the fields of the request, as append does for HTTP/1.1.
+func (w *requestWriter) writeFields(h *requestHead) {
+	var kept proxy.Fields
+	filter := w.filter()
+	fields := w.req.Fields()
+	for i := range fields {
+		f := &fields[i]
+		if filter.drops(f) {
+			continue
+		}
+		value := proxy.Text(f.Value.Of(w.buf))
+		if f.ID == http1.Cookie && cookie.HasSession(value) {
+			if value = proxy.Text(cookie.AppendOthers(nil, value)); value == "" {
+				continue
+			}
+		}
+		kept |= 1 << f.ID
+		h.add(proxy.Text(f.Name.Of(w.buf)), value, f.Sensitive)
+	}
+	w.completeHop(kept)
+	w.hop.Each(func(name, value string) { h.add(name, value, false) })
+	if w.traces() {
+		if value := w.trace(nil); len(value) > 0 {
+			h.add("traceparent", proxy.Text(value), false)
+		}
+	}
+	if w.req.WantsTrailers() {
+		h.add("te", "trailers", false)
+	}
+	switch {
+	case w.req.Chunked():
+		if line := appendTrailerNames(nil, w.buf, w.req.Fields(), false, w.verdict.Gateway.Withheld); len(line) > 0 {
+			h.add("trailer", proxy.Text(line[len("Trailer: "):len(line)-len("\r\n")]), false)
+		}
+	case w.req.ContentLength() >= 0:
+		var room [20]byte
+		h.add("content-length", proxy.Text(strconv.AppendInt(room[:0], w.req.ContentLength(), 10)), false)
+	}
+}
+
+// request returns the request to open a stream for, and prepares for its response.
+func (c *Call) request(body []byte, end bool) upstream.H2Request {
+	if c.in == nil {
+		c.in = newArrivals()
+	}
+	c.in.head = &c.head
+	return upstream.H2Request{Exchange: c.in, Head: c.isHead, Body: body, End: end, Connect: c.tunnels}
+}
+
+// TryOpen sends the head and body, of which there may be more unless end is set, if that is
+// possible at once. sent is how much of body was sent; the rest goes with Send.
+func (c *Call) TryOpen(pool *upstream.H2Pool, body []byte, end bool) (sent int, ok bool) {
+	r := c.request(body, end)
+	if !pool.TryOpen(&c.in.stream, r) {
+		return 0, false
+	}
+	c.open = true
+	return c.in.stream.First(), true
+}
+
+// Open is TryOpen that waits for a connection until the deadline or the end of ctx. The errors
+// are those of upstream.H2Pool.Open.
+func (c *Call) Open(ctx context.Context, deadline time.Time, pool *upstream.H2Pool, body []byte, end bool) (sent int, err error) {
+	r := c.request(body, end)
+	if err := pool.Open(ctx, deadline, &c.in.stream, r); err != nil {
+		return 0, err
+	}
+	c.open = true
+	return c.in.stream.First(), nil
+}
+
+// Send sends more of the body, which ends with it if end is set. It returns when the server
+// has room for it, and fails once the call is over.
+func (c *Call) Send(body []byte, end bool) error {
+	return c.in.stream.Send(context.Background(), body, end)
+}
+
+// SendTrailers ends the body with the trailers that may be forwarded, which are spans of text.
+func (c *Call) SendTrailers(text []byte, trailers []http1.Field, withheld []string) error {
+	some := false
+	for i := range trailers {
+		f := &trailers[i]
+		some = some || mayTrail(f.Name.Of(text), f.ID, false, withheld)
+	}
+	if !some {
+		return c.Send(nil, true)
+	}
+	ok := c.in.stream.SendTrailers(func(w *http2.Conn) {
+		for i := range trailers {
+			f := &trailers[i]
+			if name := f.Name.Of(text); mayTrail(name, f.ID, false, withheld) {
+				w.Field(name, f.Value.Of(text), f.Sensitive)
+			}
+		}
+	})
+	if !ok {
+		return io.ErrClosedPipe
+	}
+	return nil
+}
+
+// Interrupt makes Run return, from another goroutine.
+func (c *Call) Interrupt() {
+	a := c.in
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.interrupted = true
+	a.news.Signal()
+}
+
+// Close ends the call. After that, nothing of it is sent or received.
+func (c *Call) Close() {
+	if !c.open {
+		return
+	}
+	c.open = false
+	c.stale = !c.in.stream.Close() || c.stale
+}
+
+// Address returns the network address of the server.
+func (c *Call) Address() string { return c.in.stream.Address() }
+
+// Lost reports whether Run failed because of the Receiver.
+func (c *Call) Lost() bool { return c.lost }
+
+// Responding reports whether something of the response has arrived.
+func (c *Call) Responding() bool { return c.headed }
+
+// Again prepares to send the same request a second time. The call is closed.
+func (c *Call) Again() {
+	isHead, tunnels, head := c.isHead, c.tunnels, c.head
+	c.head = requestHead{}
+	c.Reset()
+	c.isHead, c.tunnels, c.head = isHead, tunnels, head
+}
+
+// Safe reports whether the server has certainly not processed the request whose Run failed.
+func (c *Call) Safe() bool {
+	a := c.in
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.err != nil && a.safe
+}
+
+// Bare reports whether the response has ended with its head, so that it has neither a body
+// nor trailers.
+func (c *Call) Bare() bool { return c.in.bare }
+
+// Status returns the status of the response, whose head has arrived.
+func (c *Call) Status() int { return c.in.response.Status }
+
+// Moved returns how many bytes of the response's body have arrived.
+func (c *Call) Moved() int64 { return c.moved }
+
+// Run passes the response to a Receiver. It returns when the whole body has arrived; Finish
+// passes on its last part and the end. After an error, Lost says whose it is.
+func (c *Call) Run(to Receiver) error {
+	a := c.in
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for {
+		switch {
+		case a.interrupted:
+			return errInterrupted
+		case len(a.interim) > 0:
+			r := a.interim[0]
+			a.interim = a.interim[1:]
+			if err := c.pass(func() error { return to.TakeInterim(r.Text, &r.Response) }); err != nil {
+				return err
+			}
+		case a.headed && !c.headed:
+			if err := c.passHead(to); err != nil {
+				return err
+			}
+		case a.ended:
+			c.swap()
+			return nil
+		case len(a.data) > front:
+			if err := c.passData(to); err != nil {
+				return err
+			}
+		case a.err != nil:
+			return a.err
+		default:
+			a.news.Wait()
+		}
+	}
+}
+
+// pass releases the lock of the arrivals for a call of the receiver, which loses the client if
+// it fails.
+func (c *Call) pass(call func() error) error {
+	c.in.mu.Unlock()
+	defer c.in.mu.Lock()
+	err := call()
+	c.lost = err != nil
+	return err
+}
+
+// passHead passes the final head to the receiver. The lock is held, as for pass.
+func (c *Call) passHead(to Receiver) error {
+	c.headed = true
+	c.in.mu.Unlock()
+	defer c.in.mu.Lock()
+	r := &c.in.response // which is not written again
+	if !proxy.ValidStatus(r.Status) {
+		return errStatus
+	}
+	return to.TakeHead(r.Text, &r.Response, r.Framing(c.isHead))
+}
+
+// passData passes data of the body to the receiver, and lets the server send as much again.
+func (c *Call) passData(to Receiver) error {
+	c.swap()
+	buf, end := c.buffer()
+	err := c.pass(func() error { return to.TakeData(buf, front, end) })
+	if err == nil {
+		c.in.stream.Consumed(end - front)
+	}
+	return err
+}
+
+// swap takes the data that has arrived. The lock is held.
+func (c *Call) swap() {
+	if c.data == nil {
+		c.data = make([]byte, front, front+1<<10)
+	}
+	c.data, c.in.data = c.in.data, c.data[:front]
+	c.moved += int64(len(c.data) - front)
+}
+
+// buffer returns the data that was taken, buf[front:end], with the room around it that a
+// Receiver needs.
+func (c *Call) buffer() (buf []byte, end int) {
+	end = len(c.data)
+	c.data = slices.Grow(c.data, tailRoom)
+	return c.data[:end+tailRoom], end
+}
+
+// Finish passes the last data and the end of the response to the Receiver.
+func (c *Call) Finish(to Receiver) error {
+	buf, end := c.buffer()
+	if t := &c.in.trailers; c.in.trailed {
+		return to.TakeEnd(buf, front, end, t.Text, t.Fields())
+	}
+	return to.TakeEnd(buf, front, end, nil, nil)
+}
