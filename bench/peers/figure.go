@@ -20,6 +20,7 @@ const (
 	p99                      // ms
 	p999                     // ms
 	memory                   // resident memory, MB
+	calls                    // system calls per request; NaN if they could not be counted
 	growth                   // growth of the memory in use, MB
 	resident                 // growth of the resident memory, which includes freed heap memory, MB
 	live                     // growth of live heap objects and stacks, MB
@@ -44,6 +45,7 @@ func loadColumns() []column {
 	return []column{
 		{cpu, "CPU µs/request", 1, true}, {throughput, "requests/s", 0, true},
 		{p50, "p50 ms", 2, false}, {p99, "p99 ms", 2, true}, {p999, "p99.9 ms", 2, false}, {memory, "memory MB", 0, false},
+		{calls, "system calls/request", 1, false},
 	}
 }
 
@@ -61,10 +63,10 @@ func bulkColumns() []column {
 // series has the runs of one peer in one scenario; nil for a failed run.
 type series []*sample
 
-// values returns the values of a figure in all rounds.
+// values returns the values of a figure in all rounds that have one.
 func (s series) values(f figure) (all []float64) {
 	for _, run := range s {
-		if run != nil {
+		if run != nil && !math.IsNaN(run[f]) {
 			all = append(all, run[f])
 		}
 	}

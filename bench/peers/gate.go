@@ -15,7 +15,7 @@ import (
 // gateway, its routes and keys.
 func startKeygate(ctx context.Context, st *stage, m mode) (*proxy, error) {
 	if st.gatewayDirs[m.origin] == "" {
-		if err := st.prepareGateway(ctx, m.origin); err != nil {
+		if err := st.prepareGateway(ctx, m); err != nil {
 			return nil, fmt.Errorf("prepare keygate: %w", err)
 		}
 	}
@@ -37,8 +37,12 @@ func startKeygate(ctx context.Context, st *stage, m mode) (*proxy, error) {
 	return p, nil
 }
 
-// prepareGateway creates a store with a gateway in front of origin.
-func (st *stage) prepareGateway(ctx context.Context, origin string) error {
+// prepareGateway creates a store with a gateway in front of an origin.
+func (st *stage) prepareGateway(ctx context.Context, m mode) error {
+	origin, scheme := m.origin, "http"
+	if m.grpc {
+		scheme = "h2c"
+	}
 	dir, err := os.MkdirTemp(st.dir, "keygate-")
 	if err != nil {
 		return err
@@ -48,12 +52,12 @@ func (st *stage) prepareGateway(ctx context.Context, origin string) error {
 		return err
 	}
 	defer s.Stop()
-	g, err := s.Admin.CreateGateway(ctx, client.CreateGatewayRequest{Name: "bench", UpstreamURL: "http://" + origin})
+	g, err := s.Admin.CreateGateway(ctx, client.CreateGatewayRequest{Name: "bench", UpstreamURL: scheme + "://" + origin})
 	if err != nil {
 		return err
 	}
 	path, err := st.write("keygate.yaml", map[string]any{
-		"Origin": origin, "Paths": []string{smallPath + "{id}", jsonPath + "{id}", largePath + "{id}", bulkPath + "{id}"},
+		"Scheme": scheme, "Origin": origin, "Paths": []string{smallPath + "{id}", jsonPath + "{id}", largePath + "{id}", bulkPath + "{id}", callPath},
 	})
 	if err != nil {
 		return err

@@ -21,7 +21,7 @@ func needPrograms(ctx context.Context, o *options, w io.Writer) error {
 			packages[name] = name
 		}
 	}
-	if slices.Contains(o.scenarios, "h2") {
+	if slices.ContainsFunc(o.scenarios, func(name string) bool { return strings.HasPrefix(name, "h2") }) {
 		packages["h2load"] = "nghttp2-client"
 	}
 	var missing []string

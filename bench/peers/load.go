@@ -56,18 +56,22 @@ func readWrk(out string) (*loadResult, error) {
 	return &o, nil
 }
 
-// h2load returns the same kind of load over HTTP/2.
-func h2load(path string, connections, streams int) load {
+// h2load returns the same kind of load over HTTP/2. more are further arguments of h2load.
+func h2load(path string, connections, streams int, more ...string) load {
 	return func(ctx context.Context, st *stage, p *proxy, d time.Duration) (*loadResult, error) {
 		log := filepath.Join(st.dir, "h2load.log")
 		if err := os.WriteFile(log, nil, 0o600); err != nil { // h2load appends to it
 			return nil, err
 		}
 		args := []string{"-t1", fmt.Sprintf("-c%d", connections), fmt.Sprintf("-m%d", streams), fmt.Sprintf("-D%.0f", max(1, d.Seconds())), "--log-file", log}
+		args = append(args, more...)
 		if p.key != "" {
 			args = append(args, "-H", "authorization: Bearer "+p.key)
 		}
-		out, err := tool(ctx, "h2load", append(args, p.URL(path+"1"))...)
+		if path != callPath {
+			path += "1"
+		}
+		out, err := tool(ctx, "h2load", append(args, p.URL(path))...)
 		if err != nil {
 			return nil, err
 		}

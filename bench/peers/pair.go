@@ -23,6 +23,7 @@ import (
 type pair struct {
 	certificate, privateKey, both string // files
 	client                        *http.Client
+	roots                         *x509.CertPool
 }
 
 func newPair(dir string) (*pair, error) {
@@ -60,6 +61,7 @@ func newPair(dir string) (*pair, error) {
 	if !roots.AppendCertsFromPEM(certificate) {
 		return nil, fmt.Errorf("parse the certificate in %s", p.certificate)
 	}
+	p.roots = roots
 	p.client = &http.Client{Transport: &http.Transport{
 		DisableKeepAlives: true, TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12},
 	}}

@@ -30,6 +30,7 @@ type peer struct {
 type mode struct {
 	origin  string // host:port of the upstream; "" is the origin of constant responses
 	secure  bool   // use the TLS listener
+	grpc    bool   // the upstream speaks gRPC, over HTTP/2 in clear
 	collect bool   // allow the benchmark to trigger a garbage collection
 }
 
@@ -70,7 +71,12 @@ func peerNames() (names []string) {
 // open starts the peer and checks that it works: that it forwards requests and, if it
 // checks keys, that it refuses a request without one and sets the three headers.
 func (p *peer) open(ctx context.Context, st *stage, m mode) (_ *proxy, err error) {
-	if m.origin == "" {
+	switch {
+	case m.grpc:
+		if m.origin, err = st.calls.open(); err != nil {
+			return nil, err
+		}
+	case m.origin == "":
 		m.origin = st.plain
 	}
 	running, err := p.start(ctx, st, m)
@@ -88,7 +94,11 @@ func (p *peer) open(ctx context.Context, st *stage, m mode) (_ *proxy, err error
 	}); err != nil {
 		return nil, err
 	}
-	if m.origin != st.plain {
+	switch m.origin {
+	case st.calls.address:
+		return running, st.calls.check(ctx, st.pair.roots, base, running.key, p.checks)
+	case st.plain:
+	default:
 		return running, nil
 	}
 	return running, check(ctx, st.pair.client, base, running.key, p.checks)
@@ -153,7 +163,7 @@ func get(ctx context.Context, c *http.Client, url, key string) (response, error)
 
 // templateData fills in the configuration files of the other proxies.
 type templateData struct {
-	Root                          bool
+	Root, GRPC                    bool
 	Files, Clients                uint64
 	Dir, Origin, Plain, Secure    string
 	Certificate, PrivateKey, Pair string
@@ -168,7 +178,7 @@ func startOther(st *stage, m mode, program, file string, args func(path string) 
 		return nil, err
 	}
 	path, err := st.write(file, templateData{
-		Root: os.Getuid() == 0, Files: st.files, Clients: st.files - st.files/4, Dir: st.dir, Origin: m.origin, Plain: addresses[0], Secure: addresses[1],
+		Root: os.Getuid() == 0, GRPC: m.grpc, Files: st.files, Clients: st.files - st.files/4, Dir: st.dir, Origin: m.origin, Plain: addresses[0], Secure: addresses[1],
 		Certificate: st.pair.certificate, PrivateKey: st.pair.privateKey, Pair: st.pair.both, Keys: st.keys,
 	})
 	if err != nil {

@@ -27,8 +27,12 @@ func scenarios() []scenario {
 		{"c512", "512 connections", load, plainLoad(wrk(jsonPath, 512))},
 		{"b100", "100-byte response", load, plainLoad(wrk(smallPath, manyConnections))},
 		{"b64k", "64 KiB response", load, plainLoad(wrk(largePath, manyConnections))},
-		{"tls", "TLS 1.3, HTTP/1.1", load, secureLoad(wrk(jsonPath, manyConnections))},
+		{"tls", "TLS 1.3, HTTP/1.1, 64 connections", load, secureLoad(wrk(jsonPath, manyConnections))},
 		{"h2", "TLS 1.3, HTTP/2, 8 connections with 8 streams each", load, secureLoad(h2load(jsonPath, 8, 8))},
+		{"h2c64", "TLS 1.3, HTTP/2, 64 connections with 1 stream each", load, secureLoad(h2load(jsonPath, 64, 1))},
+		{"h2c1", "TLS 1.3, HTTP/2, 1 connection with 100 streams", load, secureLoad(h2load(jsonPath, 1, 100))},
+		{"h2grpc", "gRPC, 8 connections over TLS with 8 calls each, to an upstream in clear", load, grpcLoad(8, 8)},
+		{"h2grpc64", "gRPC, 64 connections over TLS with 1 call each, to an upstream in clear", load, grpcLoad(64, 1)},
 		{"rate30", "fixed rate, 30 % of nginx's peak", load, plainLoad(fixedRate(jsonPath, 0.3))},
 		{"rate60", "fixed rate, 60 % of nginx's peak", load, plainLoad(fixedRate(jsonPath, 0.6))},
 		{"idle", "idle connections: added memory", idleColumns(), runIdle},
@@ -54,16 +58,18 @@ type loadResult struct {
 type load func(ctx context.Context, st *stage, p *proxy, d time.Duration) (*loadResult, error)
 
 func plainLoad(l load) func(context.Context, *stage, *peer) (*sample, error) {
-	return func(ctx context.Context, st *stage, p *peer) (*sample, error) { return runLoad(ctx, st, p, false, l) }
+	return func(ctx context.Context, st *stage, p *peer) (*sample, error) { return runLoad(ctx, st, p, mode{}, l) }
 }
 
 func secureLoad(l load) func(context.Context, *stage, *peer) (*sample, error) {
-	return func(ctx context.Context, st *stage, p *peer) (*sample, error) { return runLoad(ctx, st, p, true, l) }
+	return func(ctx context.Context, st *stage, p *peer) (*sample, error) {
+		return runLoad(ctx, st, p, mode{secure: true}, l)
+	}
 }
 
 // runLoad starts the peer, warms it up, and measures it under load.
-func runLoad(ctx context.Context, st *stage, p *peer, secure bool, l load) (*sample, error) {
-	running, err := p.open(ctx, st, mode{secure: secure})
+func runLoad(ctx context.Context, st *stage, p *peer, m mode, l load) (*sample, error) {
+	running, err := p.open(ctx, st, m)
 	if err != nil {
 		return nil, err
 	}
@@ -87,11 +93,15 @@ func runLoad(ctx context.Context, st *stage, p *peer, secure bool, l load) (*sam
 	if err != nil {
 		return nil, err
 	}
+	perRequest, err := countCalls(ctx, st, running, l)
+	if err != nil {
+		return nil, err
+	}
 	milliseconds := func(d time.Duration) float64 { return d.Seconds() * 1e3 }
 	return &sample{
 		cpu:        float64((after - before).Nanoseconds()) / 1e3 / float64(seen.requests),
 		throughput: float64(seen.requests) / seen.elapsed.Seconds(),
 		p50:        milliseconds(seen.p50), p99: milliseconds(seen.p99), p999: milliseconds(seen.p999),
-		memory: float64(inAll) / 1e6,
+		memory: float64(inAll) / 1e6, calls: perRequest,
 	}, nil
 }

@@ -43,6 +43,7 @@ type stage struct {
 	origin      *process.Process
 	plain       string // host:port of the origin with constant responses
 	bulk        *bulkOrigin
+	calls       callOrigin
 	pair        *pair
 	files       uint64            // limit of open files of each process
 	keys        []string          // for the peers other than Keygate
@@ -155,6 +156,7 @@ func (st *stage) close() error {
 	if st.bulk != nil {
 		st.bulk.close()
 	}
+	st.calls.close()
 	if st.dir == "" {
 		return nil
 	}

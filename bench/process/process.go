@@ -66,7 +66,7 @@ func (p *Process) ID() int { return p.cmd.Process.Pid }
 // Stop sends the program SIGTERM and waits for it to exit. After ten seconds it kills
 // the program and all of its processes.
 func (p *Process) Stop() {
-	tree, err := p.tree()
+	tree, err := p.IDs()
 	if err != nil {
 		tree = []int{p.ID()}
 	}

@@ -18,7 +18,7 @@ import (
 // so far. It reads the kernel's CPU clock of each process, which has a resolution of
 // nanoseconds; /proc/PID/stat has hundredths of a second.
 func (p *Process) CPU() (time.Duration, error) {
-	tree, err := p.tree()
+	tree, err := p.IDs()
 	if err != nil {
 		return 0, err
 	}
@@ -53,7 +53,7 @@ func (p *Process) Memory() (int64, error) { return p.status("VmRSS:") }
 func (p *Process) PeakMemory() (int64, error) { return p.status("VmHWM:") }
 
 func (p *Process) status(field string) (int64, error) {
-	tree, err := p.tree()
+	tree, err := p.IDs()
 	if err != nil {
 		return 0, err
 	}
@@ -83,8 +83,8 @@ func memory(id int, field string) (int64, error) {
 	return n << 10, err
 }
 
-// tree returns the program's first process and all of its descendants.
-func (p *Process) tree() ([]int, error) {
+// IDs returns the identifiers of the program's first process and all of its descendants.
+func (p *Process) IDs() ([]int, error) {
 	all := []int{p.ID()}
 	for i := 0; i < len(all); i++ { // all grows
 		next, err := children(all[i])
