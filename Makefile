@@ -5,10 +5,10 @@ SHELL := bash
 .DEFAULT_GOAL := help
 
 GO ?= go
-# The tools and the benchmarks are separate modules, so that they add nothing to the
-# product's dependencies.
+# The tools, the benchmarks and the conformance tests are separate modules, so that they add
+# nothing to the product's dependencies.
 TOOL := $(GO) tool -modfile=$(CURDIR)/tools/tools.mod
-MODULES := . bench
+MODULES := . bench conformance
 FUZZTIME ?= 1000x
 # The race detector skips SQLite's C code, which modernc.org translated to Go. That code
 # manages its own memory outside of Go's heap, where the detector sees nothing, and would run

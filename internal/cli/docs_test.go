@@ -65,7 +65,7 @@ func TestArchitectureNamesOnlyWhatExists(t *testing.T) {
 		source := "" // of the last file named in the line
 		for _, m := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(line, -1) {
 			switch name := m[1]; {
-			case regexp.MustCompile(`^(internal|cmd|client|e2e|wire|bench|tools|api|docs)(/[\w./]+)?$|^\.golangci\.yml$`).MatchString(name):
+			case regexp.MustCompile(`^(internal|cmd|client|conformance|e2e|wire|bench|tools|api|docs)(/[\w./]+)?$|^\.golangci\.yml$`).MatchString(name):
 				paths++
 				info, err := os.Stat("../../" + name)
 				if err != nil {

@@ -1,0 +1,16 @@
+// Package conformance tests the data plane with the clients, servers and test suites of
+// others: h2spec, gRPC's interoperability tests, and programs that people use.
+package conformance
+
+import (
+	"testing"
+
+	"google.golang.org/grpc/grpclog"
+
+	"github.com/keygate/keygate/internal/keygatetest/leaktest"
+)
+
+func TestMain(m *testing.M) {
+	grpclog.SetLoggerV2(panics{})
+	leaktest.Main(m)
+}
