@@ -209,6 +209,7 @@ test('revisions are compared while their numbers are typed, and a change under a
 // Guarantee: the command of the limit editor says all that the form sends.
 test('the limit editor shows its exact command, and what another session has set', async ({ page, keygate, watch }) => {
   watch.allowed.add(412);
+  watch.allowed.add(422); // of the simulation, if it asks before the limit is valid again
   const { gateway_id } = await keygate.call('POST', '/v1/gateways', { name: 'orders', upstream_url: 'http://127.0.0.1:1', spec: spec({ '/a': { get: {} } }) });
   const { data } = await keygate.call('GET', `/v1/gateways/${gateway_id}/routes`);
   const path = `/v1/gateways/${gateway_id}/routes/${data[0].route_id}`;
