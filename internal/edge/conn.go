@@ -73,13 +73,11 @@ var errAddressLimit = errors.New("edge: too many connections from one address")
 func (s *Server) serve(c *conn) {
 	handedOff := false // to HTTP2 or serveTLS, which closes the connection
 	defer func() {
-		if p := recover(); p != nil {
-			s.cfg.Log.Error("serving a connection panicked", "panic", p, "stack", string(debug.Stack()))
-		}
 		if !handedOff {
 			_ = c.Close()
 		}
 	}()
+	defer s.logPanic()
 	if !s.pending.add(c) {
 		return
 	}
@@ -109,13 +107,16 @@ func (s *Server) serve(c *conn) {
 
 // serveTLS serves HTTP/1.1 after a handshake.
 func (s *Server) serveTLS(c *conn, stream net.Conn, info h1.ConnInfo) {
-	defer func() {
-		if p := recover(); p != nil {
-			s.cfg.Log.Error("serving a connection panicked", "panic", p, "stack", string(debug.Stack()))
-		}
-		_ = c.Close()
-	}()
+	defer func() { _ = c.Close() }()
+	defer s.logPanic()
 	s.cfg.HTTP1.ServeConn(stream, info)
+}
+
+// logPanic recovers from a panic and logs it. It must be deferred.
+func (s *Server) logPanic() {
+	if p := recover(); p != nil {
+		s.cfg.Log.Error("serving a connection panicked", "panic", p, "stack", string(debug.Stack()))
+	}
 }
 
 // negotiate handles everything that comes before HTTP: the PROXY header, the TLS
