@@ -83,6 +83,16 @@ func (s series) ratios(f figure, to series) (all []float64) {
 	return all
 }
 
+// differences returns by how much a figure exceeds that of the series to, round by round.
+func (s series) differences(f figure, to series) (all []float64) {
+	for round := range min(len(s), len(to)) {
+		if s[round] != nil && to[round] != nil {
+			all = append(all, s[round][f]-to[round][f])
+		}
+	}
+	return all
+}
+
 // text formats the median of the values with the given number of digits.
 func text(values []float64, digits int) string {
 	v := stats.Median(values...)

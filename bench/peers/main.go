@@ -95,6 +95,9 @@ func run(ctx context.Context, o *options, out, w io.Writer) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, st.close()) }()
+	if st.idle < o.idle {
+		fmt.Fprintf(w, "the limit of %d open files allows %d idle connections, not %d; raise it with ulimit -n, or lower -idle\n", st.files, st.idle, o.idle)
+	}
 
 	found, err := st.measure(ctx, w)
 	if err != nil {

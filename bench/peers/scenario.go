@@ -35,7 +35,9 @@ func scenarios() []scenario {
 		{"h2grpc64", "gRPC, 64 connections over TLS with 1 call each, to an upstream in clear", load, grpcLoad(64, 1)},
 		{"rate30", "fixed rate, 30 % of nginx's peak", load, plainLoad(fixedRate(jsonPath, 0.3))},
 		{"rate60", "fixed rate, 60 % of nginx's peak", load, plainLoad(fixedRate(jsonPath, 0.6))},
-		{"idle", "idle connections: added memory", idleColumns(), runIdle},
+		{"idle", "idle connections, HTTP/1.1: added memory", idleColumns(), idleLoad(false, openPlain)},
+		{"idletls", "idle connections, TLS 1.3, HTTP/1.1: added memory", idleColumns(), idleLoad(true, openTLS)},
+		{"idleh2", "idle connections, TLS 1.3, HTTP/2: added memory", idleColumns(), idleLoad(true, openHTTP2)},
 		{"bulk", "one large body in each direction", bulkColumns(), runBulk},
 	}
 }

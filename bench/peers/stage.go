@@ -46,6 +46,7 @@ type stage struct {
 	calls       callOrigin
 	pair        *pair
 	files       uint64            // limit of open files of each process
+	idle        int               // number of idle connections, which files may limit
 	keys        []string          // for the peers other than Keygate
 	gatewayDirs map[string]string // by origin, the directory of a Keygate in front of it
 	gatewayKeys map[string]string // by origin, a key for that Keygate
@@ -61,6 +62,7 @@ func openStage(ctx context.Context, o *options) (_ *stage, err error) {
 	if st.files, err = allowFiles(); err != nil {
 		return nil, err
 	}
+	st.idle = idleWithin(o.idle, st.files)
 	if st.dir, err = os.MkdirTemp("", "keygate-bench-peers-"); err != nil {
 		return nil, err
 	}
