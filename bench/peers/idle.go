@@ -52,6 +52,9 @@ type openIdle func(ctx context.Context, st *stage, c net.Conn) (idleClient, erro
 // with garbage collection collects before both measurements.
 func idleLoad(secure bool, open openIdle) func(context.Context, *stage, *peer) (*sample, error) {
 	return func(ctx context.Context, st *stage, p *peer) (*sample, error) {
+		if st.idle == 0 {
+			return nil, fmt.Errorf("the limit of %d open files allows no idle connections", st.files)
+		}
 		running, err := p.open(ctx, st, mode{secure: secure, collect: true})
 		if err != nil {
 			return nil, err

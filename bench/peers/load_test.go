@@ -64,3 +64,16 @@ func TestRatios(t *testing.T) {
 		t.Errorf("texts %q and %q, want – and 1.2", text(nil, 2), text([]float64{1.234}, 1))
 	}
 }
+
+// Guarantee: the idle connections fit into the limit of open files, of which Keygate leaves 8/17 to
+// clients after what it needs itself.
+func TestIdleConnectionsFitIntoTheFiles(t *testing.T) {
+	for _, c := range []struct {
+		files uint64
+		want  int
+	}{{0, 0}, {1000, 0}, {20_000, 7600}, {26_000, 10_000}, {mostFiles, 10_000}} {
+		if got := idleWithin(10_000, c.files); got != c.want {
+			t.Errorf("with %d files: got %d connections, want %d", c.files, got, c.want)
+		}
+	}
+}
