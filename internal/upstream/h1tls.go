@@ -1,7 +1,6 @@
 package upstream
 
 import (
-	"cmp"
 	"context"
 	"crypto/tls"
 	"time"
@@ -24,23 +23,13 @@ func (c *SecureConn) Close() error {
 // server speaks. The origin's scheme must be https. It waits for a slot until the deadline, and
 // gives up when ctx ends. The errors are those of Open, without ErrNoHTTP2 and ErrNoConnect.
 func (p *H2Pool) Secure(ctx context.Context, deadline time.Time) (*SecureConn, error) {
-	slots, err := p.slots()
-	if err != nil {
-		return nil, err
-	}
-	slot, err := slots.Connect(ctx, deadline)
-	if err != nil {
-		return nil, err
-	}
-	cfg := p.tls.Clone()
-	cfg.NextProtos = []string{"http/1.1"}
-	ctx, cancel := context.WithTimeoutCause(ctx, cmp.Or(p.origin.ConnectTimeout, handshakeTimeout), errHandshakeTimeout)
-	defer cancel()
-	conn, err := handshake(ctx, slot.conn, slots.address, cfg)
-	if err != nil {
-		remote := slot.conn.RemoteAddr().String()
-		slot.Discard()
-		return nil, Unreachable(At(remote, err))
-	}
-	return &SecureConn{Conn: conn, slot: slot}, nil
+	return establish(ctx, p, deadline, func(ctx context.Context, slot *H1Conn, address string) (*SecureConn, error) {
+		cfg := p.tls.Clone()
+		cfg.NextProtos = []string{"http/1.1"}
+		conn, err := handshake(ctx, slot.conn, address, cfg)
+		if err != nil {
+			return nil, err
+		}
+		return &SecureConn{Conn: conn, slot: slot}, nil
+	})
 }

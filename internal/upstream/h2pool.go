@@ -227,24 +227,32 @@ func (p *H2Pool) open(s *H2Stream, r *H2Request) (*h2Conn, error) {
 
 // connect makes a connection that has got the server's settings.
 func (p *H2Pool) connect(ctx context.Context) (*h2Conn, error) {
+	return establish(ctx, p, time.Time{}, p.greet)
+}
+
+// establish makes a TCP connection for p, which may wait for a slot until the deadline, and
+// passes it to greet, which has as long as a TLS handshake may take. If greet fails, the slot is
+// given back.
+func establish[C any](ctx context.Context, p *H2Pool, deadline time.Time, greet func(ctx context.Context, slot *H1Conn, address string) (C, error)) (C, error) {
+	var none C
 	slots, err := p.slots()
 	if err != nil {
-		return nil, err
+		return none, err
 	}
-	slot, err := slots.Connect(ctx, time.Time{})
+	slot, err := slots.Connect(ctx, deadline)
 	if err != nil {
-		return nil, err
+		return none, err
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, cmp.Or(p.origin.ConnectTimeout, handshakeTimeout), errHandshakeTimeout)
 	defer cancel()
-	c, err := p.greet(ctx, slot, slots.address)
+	c, err := greet(ctx, slot, slots.address)
 	if err != nil {
 		remote := slot.conn.RemoteAddr().String()
 		slot.Discard()
 		if errors.Is(err, ErrNoHTTP2) {
-			return nil, err
+			return none, err
 		}
-		return nil, Unreachable(At(remote, err))
+		return none, Unreachable(At(remote, err))
 	}
 	return c, nil
 }
