@@ -131,16 +131,16 @@ func (c *Conn) Read(b []byte) (n int, err error) {
 }
 
 func (c *Conn) receive(b []byte) (int, error) {
-	n, errno := nowait.Receive(c.fd, b)
+	n, more, err := nowait.Read(c.fd, b)
 	switch {
-	case errno == nowait.Again:
-		return 0, errAgain
-	case errno != 0:
-		return 0, &net.OpError{Op: "read", Net: "tcp", Source: c.LocalAddr(), Addr: c.RemoteAddr(), Err: os.NewSyscallError("recvfrom", errno)}
+	case err == io.EOF: //nolint:errorlint // nowait returns it unwrapped
+		return 0, err
+	case err != nil:
+		return 0, &net.OpError{Op: "read", Net: "tcp", Source: c.LocalAddr(), Addr: c.RemoteAddr(), Err: err}
 	case n == 0:
-		return 0, io.EOF
+		return 0, errAgain
 	}
-	c.short = n < len(b)
+	c.short = !more
 	return n, nil
 }
 

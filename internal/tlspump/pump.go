@@ -2,7 +2,6 @@ package tlspump
 
 import (
 	"crypto/tls"
-	"io"
 	"net"
 	"os"
 	"syscall"
@@ -70,16 +69,7 @@ func (p *Pump) ReadNow(fd uintptr, b []byte) (n int, more bool, err error) {
 	if p.tls != nil {
 		return p.conn.ReadNow(p.tls, fd, b)
 	}
-	n, errno := nowait.Receive(int(fd), b)
-	switch {
-	case errno == nowait.Again:
-		return 0, false, nil
-	case errno != 0:
-		return 0, false, os.NewSyscallError("recvfrom", errno)
-	case n == 0:
-		return 0, false, io.EOF
-	}
-	return n, n == len(b), nil
+	return nowait.Read(int(fd), b)
 }
 
 // Pending reports whether a read has left something to be sent, which Write does, also with

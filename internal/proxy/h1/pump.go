@@ -1,10 +1,6 @@
 package h1
 
-import (
-	"io"
-
-	"github.com/keygate/keygate/internal/nowait"
-)
+import "github.com/keygate/keygate/internal/nowait"
 
 // runPump reads the connection until it ends or must be served with ordinary calls.
 func (c *conn) runPump() step {
@@ -59,16 +55,7 @@ func (c *conn) readable(fd uintptr) (finished bool) {
 // set if something may be left.
 func (c *conn) receive(b []byte) (n int, more bool, err error) {
 	if c.over == nil {
-		n, errno := nowait.Receive(c.fd, b)
-		switch {
-		case errno == nowait.Again:
-			return 0, false, nil
-		case errno != 0:
-			return 0, false, errno
-		case n == 0:
-			return 0, false, io.EOF
-		}
-		return n, n == len(b), nil
+		return nowait.Read(c.fd, b)
 	}
 	n, more, err = c.over.ReadNow(uintptr(c.fd), b)
 	if c.over.Pending() { // the reply to a KeyUpdate, or an alert
