@@ -8,7 +8,6 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -212,7 +211,7 @@ func counted(l load) load {
 			return nil, err
 		}
 		if served := st.calls.served.Load() - before; served < int64(seen.requests) {
-			return nil, errors.New("not all calls reached the origin: " + fmt.Sprintf("%d of %d", served, seen.requests))
+			return nil, fmt.Errorf("not all calls reached the origin: %d of %d", served, seen.requests)
 		}
 		return seen, nil
 	}

@@ -19,7 +19,7 @@ import (
 
 // wrk returns a load that sends a request on each of the connections, waits for the
 // response, and sends the next.
-func wrk(path string, connections int) load {
+func wrk(target string, connections int) load {
 	return func(ctx context.Context, st *stage, p *proxy, d time.Duration) (*loadResult, error) {
 		script, err := st.write("wrk.lua", nil)
 		if err != nil {
@@ -29,7 +29,7 @@ func wrk(path string, connections int) load {
 		if p.key != "" {
 			args = append(args, "-H", "Authorization: Bearer "+p.key)
 		}
-		out, err := tool(ctx, "wrk", append(args, p.URL(path+"1"))...)
+		out, err := tool(ctx, "wrk", append(args, p.URL(target))...)
 		if err != nil {
 			return nil, err
 		}
@@ -57,7 +57,7 @@ func readWrk(out string) (*loadResult, error) {
 }
 
 // h2load returns the same kind of load over HTTP/2. more are further arguments of h2load.
-func h2load(path string, connections, streams int, more ...string) load {
+func h2load(target string, connections, streams int, more ...string) load {
 	return func(ctx context.Context, st *stage, p *proxy, d time.Duration) (*loadResult, error) {
 		log := filepath.Join(st.dir, "h2load.log")
 		if err := os.WriteFile(log, nil, 0o600); err != nil { // h2load appends to it
@@ -68,10 +68,7 @@ func h2load(path string, connections, streams int, more ...string) load {
 		if p.key != "" {
 			args = append(args, "-H", "authorization: Bearer "+p.key)
 		}
-		if path != callPath {
-			path += "1"
-		}
-		out, err := tool(ctx, "h2load", append(args, p.URL(path))...)
+		out, err := tool(ctx, "h2load", append(args, p.URL(target))...)
 		if err != nil {
 			return nil, err
 		}
@@ -120,13 +117,13 @@ func readH2load(log string) (*loadResult, error) {
 
 // fixedRate returns a load at the given fraction of the peak rate, however long the
 // responses take.
-func fixedRate(path string, part float64) load {
+func fixedRate(target string, part float64) load {
 	return func(ctx context.Context, st *stage, p *proxy, d time.Duration) (*loadResult, error) {
 		address, err := netip.ParseAddrPort(p.address)
 		if err != nil {
 			return nil, err
 		}
-		request := "GET " + path + "1 HTTP/1.1\r\nHost: " + p.address + "\r\n"
+		request := "GET " + target + " HTTP/1.1\r\nHost: " + p.address + "\r\n"
 		if p.key != "" {
 			request += "Authorization: Bearer " + p.key + "\r\n"
 		}
