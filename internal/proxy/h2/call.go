@@ -133,13 +133,6 @@ func (s *stream) settleCall(err error) error {
 	return s.call.Finish(s)
 }
 
-// interrupt makes the goroutine of the stream go on after a cut. conn.mu is held.
-func (s *stream) interrupt() {
-	if s.calling {
-		s.call.Interrupt()
-	}
-}
-
 // half is the upstream half of an exchange.
 type half interface {
 	Lost() bool

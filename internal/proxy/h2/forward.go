@@ -223,34 +223,39 @@ func (s *stream) leave() (intact bool) {
 // the response sent.
 func (s *stream) settle(up *upstream.H1Conn, err error) error {
 	c := s.conn
-	if err == nil {
-		if rest, ok := s.trip.Tunnel(); ok {
-			err = s.tunnel(up.NetConn(), rest)
-			if s.trip.DropBuffer(); err == nil {
-				s.leave()
-				s.discardConn()
-				return nil
-			}
-		}
-	}
-	intact := s.leave()
-	if err != nil {
-		if !s.trip.Lost() {
-			err = upstream.At(up.NetConn().RemoteAddr().String(), err)
-		}
+	tunneled, intact, err := s.endTrip(up.NetConn(), err)
+	switch {
+	case err != nil || tunneled:
 		s.discardConn()
 		return err
-	}
-	if intact && s.trip.Reusable() {
+	case intact && s.trip.Reusable():
 		s.held = nil
 		up.Release()
-	} else {
+	default:
 		s.discardConn()
 	}
 	c.mu.Lock()
 	c.hint = up
 	c.mu.Unlock()
 	return s.trip.Finish()
+}
+
+// endTrip ends the use of the upstream's connection after s.trip has run with the result err. If
+// the connection has changed to a WebSocket, it first joins it to the stream. intact is as for
+// leave. The error names the upstream's address unless the client was lost.
+func (s *stream) endTrip(up halfCloser, err error) (tunneled, intact bool, _ error) {
+	if err == nil {
+		var rest []byte
+		if rest, tunneled = s.trip.Tunnel(); tunneled {
+			err = s.tunnel(up, rest)
+			s.trip.DropBuffer()
+		}
+	}
+	intact = s.leave()
+	if err != nil && !s.trip.Lost() {
+		err = upstream.At(up.RemoteAddr().String(), err)
+	}
+	return tunneled, intact, err
 }
 
 // discardConn closes the upstream's connection, if there is one.

@@ -174,7 +174,9 @@ func (s *stream) cut(why cut) {
 	if s.wire != nil {
 		_ = s.wire.SetDeadline(past)
 	}
-	s.interrupt()
+	if s.calling {
+		s.call.Interrupt()
+	}
 	if s.cancel != nil {
 		s.cancel(why.cause())
 	}

@@ -42,20 +42,8 @@ func (s *stream) tunnelSecure(origin h1.Origin, deadline time.Time) error {
 	s.deadline = c.engine.clock.At(deadline)
 	c.mu.Unlock()
 	s.write(origin)
-	err = s.trip.RunOver(conn, s, false)
-	if err == nil {
-		if rest, ok := s.trip.Tunnel(); ok {
-			err = s.tunnel(conn, rest)
-			s.trip.DropBuffer()
-			s.leave()
-			return err
-		}
-	}
-	s.leave()
-	if err != nil {
-		if !s.trip.Lost() {
-			err = upstream.At(conn.RemoteAddr().String(), err)
-		}
+	tunneled, _, err := s.endTrip(conn, s.trip.RunOver(conn, s, false))
+	if err != nil || tunneled {
 		return err
 	}
 	return s.trip.Finish()
