@@ -2,9 +2,11 @@ package proxy
 
 import (
 	"errors"
+	"fmt"
 
 	"github.com/keygate/keygate/internal/accesslog"
 	"github.com/keygate/keygate/internal/fault"
+	"github.com/keygate/keygate/internal/http1"
 	"github.com/keygate/keygate/internal/upstream"
 )
 
@@ -52,6 +54,9 @@ var (
 	errLoop    = errors.New("loop")
 	errUpgrade = errors.New("unexpected 101")
 )
+
+// ErrStatus is the cause of the 502 for a response whose status is not a ValidStatus.
+var ErrStatus = fmt.Errorf("the status is not between 200 and 599: %w", http1.ErrSyntax)
 
 // Loop returns the 502 for a request that has already passed through this instance.
 func Loop() *fault.Error {

@@ -68,11 +68,9 @@ func (h *requestHead) add(name, value string, sensitive bool) {
 // maxInterim bounds the interim responses of one exchange that wait to be passed on.
 const maxInterim = 16
 
-// Causes of a 502 for what an upstream sends over HTTP/2.
-var (
-	errInterim = fmt.Errorf("more than %d interim responses at once: %w", maxInterim, http1.ErrSyntax)
-	errStatus  = fmt.Errorf("the status is not between 200 and 599: %w", http1.ErrSyntax)
-)
+// errInterim is the cause of a 502 for an upstream that sends too many interim responses over
+// HTTP/2.
+var errInterim = fmt.Errorf("more than %d interim responses at once: %w", maxInterim, http1.ErrSyntax)
 
 // errInterrupted is the result of Run after Interrupt.
 var errInterrupted = errors.New("h1: the call was interrupted")
@@ -435,7 +433,7 @@ func (c *Call) passHead(to Receiver) error {
 	defer c.in.mu.Lock()
 	r := &c.in.response // which is not written again
 	if !proxy.ValidStatus(r.Status) {
-		return errStatus
+		return proxy.ErrStatus
 	}
 	return to.TakeHead(r.Text, &r.Response, r.Framing(c.isHead))
 }

@@ -58,7 +58,7 @@ func (x *exchange) forward() {
 	case response.StatusCode == http.StatusSwitchingProtocols:
 		x.tunnel(response, protocol)
 	case !proxy.ValidStatus(response.StatusCode):
-		x.refuse(proxy.Unreachable(errStatus))
+		x.refuse(proxy.Unreachable(proxy.ErrStatus))
 	case tooLarge(response.Response):
 		x.refuse(proxy.Unreachable(errHeadTooLarge))
 	default:
@@ -118,11 +118,8 @@ func (x *exchange) endWithoutResponse(err error, b *body) {
 	}
 }
 
-// Causes of a 502 for a response that is not relayed.
-var (
-	errStatus       = fmt.Errorf("the status is not between 200 and 599: %w", http1.ErrSyntax)
-	errHeadTooLarge = fmt.Errorf("the head has more than 512 fields or 256 KiB: %w", http1.ErrHead)
-)
+// errHeadTooLarge is the cause of a 502 for a response with a head that is over the limits.
+var errHeadTooLarge = fmt.Errorf("the head has more than 512 fields or 256 KiB: %w", http1.ErrHead)
 
 // tooLarge reports whether the head of a response, in its HTTP/1.1 form, exceeds the limits
 // (contract, 4.2, 8).
