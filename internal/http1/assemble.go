@@ -124,19 +124,19 @@ func (f *fields) SetNoBody() { f.chunked = false }
 // "Connection: upgrade".
 func (r *Request) SetUpgrade() { r.upgrade = true }
 
-// Copy makes r a copy of from, whose spans must refer to a copy of the same text.
+// Copy makes r a copy of from. The spans of r refer to the same text, or to a copy of it.
 func (r *Response) Copy(from *Response) {
 	r.fields.copy(&from.fields)
 	r.Status, r.Line, r.Reason, r.Minor, r.End = from.Status, from.Line, from.Reason, from.Minor, from.End
 }
 
-// Copy makes t a copy of from, as for a Response.
+// Copy makes t a copy of from. The spans of t refer to the same text, or to a copy of it.
 func (t *Trailers) Copy(from *Trailers) {
 	t.fields.copy(&from.fields)
 	t.End = from.End
 }
 
-// copy copies what was set, which is little of the list.
+// copy copies the fields that were set, not the whole array.
 func (f *fields) copy(from *fields) {
 	f.reset(from.limit)
 	f.n = from.n

@@ -65,7 +65,7 @@ type Conn struct {
 	accepted uint32 // the highest stream that this side serves: last of GOAWAY, or MaxStreamID
 
 	recv    int64  // what the peer may still send on the connection
-	credit  int64  // what was given back and the peer does not know yet
+	credit  int64  // given back, but not yet announced to the peer
 	send    int64  // what may still be sent on the connection
 	refills uint64 // WINDOW_UPDATE frames for the connection
 

@@ -18,7 +18,7 @@ const (
 	// Reset: Stream was reset with Code, by the peer, or if Local is set by this side for
 	// an error of the peer. The driver ends the exchange and calls Done.
 	Reset
-	// Window: the window of Stream, or if that is 0 of the connection, was used up and is open
+	// Window: the window of Stream, or of the connection if Stream is 0, was used up and is open
 	// again.
 	Window
 	// SettingsChanged: the peer's settings have arrived. More streams may be possible, and

@@ -129,13 +129,13 @@ func isMalformed(err error) bool {
 	return malformed
 }
 
-// Copy makes r a copy of from, with memory of its own.
+// Copy makes r a copy of from that shares no memory with it.
 func (r *Response) Copy(from *Response) {
 	r.Text = append(r.Text[:0], from.Text...)
 	r.Response.Copy(&from.Response)
 }
 
-// Copy makes t a copy of from, with memory of its own.
+// Copy makes t a copy of from that shares no memory with it.
 func (t *TrailerFields) Copy(from *TrailerFields) {
 	t.Text = append(t.Text[:0], from.Text...)
 	t.Trailers.Copy(&from.Trailers)

@@ -32,8 +32,9 @@ const (
 	// assumedStreams is the limit on concurrent streams towards a server whose settings have
 	// not arrived (RFC 9113, 6.5.2 recommends servers to allow at least 100).
 	assumedStreams = 100
-	// maxFree bounds how many frames in reply to data can be saved up. It covers what a driver
-	// may have on its way in frames of a few bytes, each of which some clients reply to twice.
+	// maxFree bounds the credit for frames that reply to data. It is enough for all the data that
+	// a driver may have on its way in frames of a few bytes, even if the client replies to each
+	// frame twice.
 	maxFree = 1 << 15
 )
 

@@ -28,7 +28,8 @@ func (c *Conn) ReadResponse(r *Response) error {
 	return err
 }
 
-// readResponse reads the header block. The status line has the usual reason, as HTTP/2 has none.
+// readResponse reads the header block. HTTP/2 has no reason phrase, so the status line gets the
+// usual one of its status.
 func (h *headReader) readResponse(r *Response) error {
 	p, _, err := h.next()
 	if err == nil && p != pseudoStatus {

@@ -136,7 +136,7 @@ func (c *Conn) Window(id uint32) int {
 }
 
 // Exhausted reports whether the peer's window for the connection is used up, so that no data
-// can be sent on any stream. refills is another number each time that the peer opens it.
+// can be sent on any stream. refills changes each time the peer opens it again.
 func (c *Conn) Exhausted() (refills uint64, exhausted bool) { return c.refills, c.send <= 0 }
 
 // Reset resets a stream. The exchange ends with Done.

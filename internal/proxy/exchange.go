@@ -47,8 +47,8 @@ type Exchange struct {
 	reason         accesslog.Reason // why there is no response of the upstream
 	detail         string           // the text of that error
 	started        bool             // the record of the start was emitted
-	limited        bool             // the client has limited how long the call may take
-	limit          time.Duration    // by that
+	limited        bool             // the client has set a limit for the duration of the call
+	limit          time.Duration    // that limit
 	ended          bool             // the record of the end was emitted, or the exchange was handed over
 	logged         bool             // why the exchange failed was logged
 	record         accesslog.Record // room for the record
@@ -103,11 +103,13 @@ func (x *Exchange) MarkResponse(status int) {
 // ResponseAt returns the time of MarkResponse, or 0 before it.
 func (x *Exchange) ResponseAt() int64 { return x.head }
 
-// CheckForward returns an error for an admitted request that must not be forwarded: the
-// declared length of its body (negative if unknown) exceeds the limit, loops is set because
-// the request has already passed through this instance, or it is a gRPC call whose client
-// leaves it no time. header is that of the request, or nil if another driver has handed over
-// the exchange. It must be called before HeadTimeout and CallTimeout.
+// CheckForward returns an error for an admitted request that must not be forwarded. It must be
+// called before HeadTimeout and CallTimeout.
+//
+// A request is not forwarded if length, the declared length of its body (negative if unknown),
+// exceeds the limit, if loops says that it has already passed through this instance, or if it is a
+// gRPC call with a timeout of 0. header is the request's, or nil if another driver has handed over
+// the exchange.
 func (x *Exchange) CheckForward(header admit.Header, length int64, loops bool) error {
 	if header != nil {
 		x.limit, x.limited = callTimeout(header)
@@ -125,7 +127,7 @@ func (x *Exchange) CheckForward(header admit.Header, length int64, loops bool) e
 }
 
 // HeadTimeout returns how long the upstream has for the head of its response: the gateway's
-// timeout, or what the client of a gRPC call has said in grpc-timeout if that is less.
+// timeout, or the grpc-timeout of a gRPC call if that is less.
 func (x *Exchange) HeadTimeout() time.Duration {
 	if d := x.Verdict.Gateway.Upstream.Timeout; !x.limited || d < x.limit {
 		return d
@@ -133,8 +135,8 @@ func (x *Exchange) HeadTimeout() time.Duration {
 	return x.limit
 }
 
-// CallTimeout returns how long the whole exchange may take, by grpc-timeout. ok is false if
-// there is no such limit.
+// CallTimeout returns how long the whole exchange may take: the grpc-timeout of a gRPC call. ok is
+// false if there is no such limit.
 func (x *Exchange) CallTimeout() (d time.Duration, ok bool) { return x.limit, x.limited }
 
 // Respond returns the status and body of the gateway's own response to a request that is

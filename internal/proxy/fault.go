@@ -73,8 +73,8 @@ func BadUpgrade() *fault.Error {
 	}
 }
 
-// NoWebSocket returns the 502 for an upstream that did not change to a WebSocket, and did not
-// refuse to either.
+// NoWebSocket returns the 502 for an upstream that neither opened the WebSocket nor responded with
+// an error status.
 func NoWebSocket() *fault.Error {
 	return &fault.Error{
 		Code: fault.UpstreamUnreachable, Message: "the upstream did not accept the WebSocket", Err: errUpgrade,

@@ -16,10 +16,10 @@ func IsGRPC(contentType string) bool {
 	return len(contentType) >= len(grpc) && strings.EqualFold(contentType[:len(grpc)], grpc)
 }
 
-// callTimeout returns how long a gRPC call may take, as its client says in grpc-timeout. ok is
-// false if the request is no gRPC call, or the client does not say so in the one form of the
-// gRPC protocol: up to 8 digits and a unit. Any other value is no reason to refuse a request,
-// since services differ in what they do with it: it is forwarded, and has no effect here.
+// callTimeout returns the grpc-timeout of a gRPC call. ok is false if the request is not a gRPC
+// call, or the value is missing or malformed: the gRPC protocol allows up to 8 digits and a unit.
+// A malformed value has no effect in the gateway. It is forwarded, because services differ in how
+// they treat it.
 func callTimeout(header admit.Header) (d time.Duration, ok bool) {
 	value, count := header.HeaderValue("grpc-timeout")
 	if count != 1 {
@@ -31,8 +31,8 @@ func callTimeout(header admit.Header) (d time.Duration, ok bool) {
 	return parseGRPCTimeout(value)
 }
 
-// parseGRPCTimeout returns the duration of a value of grpc-timeout. One that is longer than a
-// time.Duration can be is the longest.
+// parseGRPCTimeout parses a value of grpc-timeout. A duration that a time.Duration cannot hold
+// becomes the longest that it can.
 func parseGRPCTimeout(value string) (d time.Duration, ok bool) {
 	digits := len(value) - 1
 	if digits < 1 || digits > 8 {
@@ -69,7 +69,7 @@ func parseGRPCTimeout(value string) (d time.Duration, ok bool) {
 	return n * unit, true
 }
 
-// GRPCStatus returns the gRPC status code that stands for the HTTP status of an error.
+// GRPCStatus returns the gRPC status code that corresponds to the HTTP status of an error.
 func GRPCStatus(status int) int {
 	const (
 		permissionDenied  = 7

@@ -73,8 +73,8 @@ func (s *stream) consumed() {
 	}
 }
 
-// upload forwards the body while the response is awaited and relayed. send sends the part in
-// out, and the end of the request if last is set.
+// upload forwards the body while another goroutine waits for the response and relays it. send
+// sends the part in out, and the end of the request if last is set.
 func (s *stream) upload(send func(last bool) error) {
 	c := s.conn
 	defer c.work.Done()

@@ -12,8 +12,8 @@ import (
 	"github.com/keygate/keygate/internal/proxy"
 )
 
-// bridge serves an admitted request whose upstream the engine itself does not speak to through
-// Config.Forward, which emits the record and bounds the body.
+// bridge serves an admitted request through Config.Forward, which emits the record and bounds the
+// body. It is for upstreams that the engine does not speak to itself.
 func (s *stream) bridge() error {
 	c := s.conn
 	ctx, done := s.context()

@@ -38,7 +38,7 @@ type conn struct {
 
 	pump       *tlspump.Pump // nil if nc is read and written with blocking calls
 	onReadable func(fd uintptr) bool
-	leaving    bool // the client has sent GOAWAY; the reader's
+	leaving    bool // the client has sent GOAWAY; used by the reader only
 
 	work sync.WaitGroup // goroutines of streams, and those that finish a flush
 
@@ -47,7 +47,7 @@ type conn struct {
 	streams  []*stream // those that have not ended
 	room     sync.Cond // signalled after each write, and when the connection has ended
 	flushing bool
-	replies  bool   // the pump has something to send that a read has left
+	replies  bool   // a read has left something in the pump to be sent
 	spare    []byte // memory for the output
 	ended    cut    // why the connection has ended
 	origin   h1.Origin
@@ -116,8 +116,8 @@ func (c *conn) read() {
 }
 
 // readable is called once at the start, and then each time the connection becomes readable.
-// It returns false to wait for the next time, meanwhile without a buffer. It never waits for
-// the client to read.
+// It returns false to wait for the next time, and holds no buffer while it waits. It does not wait
+// for the client to read, except in awaitRoom.
 func (c *conn) readable(fd uintptr) (finished bool) {
 	b := c.engine.buffer()
 	defer c.engine.buffers.Put(b)
@@ -135,15 +135,16 @@ func (c *conn) readable(fd uintptr) (finished bool) {
 		case n > 0 && !c.feed(b[:n]), err != nil:
 			return true
 		case !more && (n == 0 || !c.leaving):
-			// After GOAWAY the end of the connection has often arrived as well, and is not
-			// signalled again; in other cases the sweeper finds it.
+			// The end of the connection may have arrived with these bytes and is not signalled
+			// again. After GOAWAY that is common, so it is read at once; otherwise the sweeper
+			// finds it.
 			return false
 		}
 	}
 }
 
-// readBlocking is read with blocking calls. Between frames it holds no buffer: it reads one
-// byte, which completes nothing, and then the rest.
+// readBlocking is read with blocking calls. It holds no buffer between frames: it waits for one
+// byte, which cannot complete a frame, and then reads the rest.
 func (c *conn) readBlocking() {
 	var first [1]byte
 	for {
@@ -205,15 +206,15 @@ func (c *conn) take(b []byte) bool {
 	begun, open := c.proto.AwaitsHead()
 	c.times.awaits(begun, open, e.clock.Now())
 	if c.proto.Err() != nil {
-		// Before a response comes that nobody can be sent, which is no failure of its upstream.
+		// A response could not be sent any more, and would be recorded as the upstream's failure.
 		c.cutStreams(cutClientClosed)
 		return false
 	}
 	return c.ended == notCut
 }
 
-// awaitRoom waits while too much output waits for the client to read, so that a client that
-// reads nothing is not read from either. c.mu is held, and released meanwhile.
+// awaitRoom blocks the reader while the client leaves too much output unread, so that output is
+// bounded. c.mu is held, and released meanwhile.
 func (c *conn) awaitRoom() {
 	full := func() bool {
 		return (c.proto.Backlogged() || c.proto.Pending() > maxOut+http2.MaxBacklog) && c.ended == notCut
@@ -264,9 +265,9 @@ func (c *conn) flush() {
 	c.mu.Unlock()
 }
 
-// flushNow is flush for the goroutine that reads, which must not wait for the client to read: a
-// client may read only after it has sent. What does not fit into the socket is left to
-// another goroutine.
+// flushNow is flush for the reader, which must not wait for the client to read, because the client
+// may read only after it has sent everything. Another goroutine sends what does not fit into the
+// socket.
 func (c *conn) flushNow() {
 	c.mu.Lock()
 	c.flushOut(false)
@@ -310,7 +311,7 @@ func (c *conn) mustFlush() bool {
 	return (c.proto.Pending() > 0 || c.replies) && c.ended == notCut
 }
 
-// flushed takes note that out was sent. c.mu is held.
+// flushed ends the write of out, with its error. c.mu is held.
 func (c *conn) flushed(out []byte, err error) {
 	if cap(out) <= 2*maxOut {
 		c.spare = out[:0]
@@ -321,7 +322,7 @@ func (c *conn) flushed(out []byte, err error) {
 	c.room.Broadcast()
 }
 
-// finishFlush continues a flush in a goroutine of its own, after a part of out was sent.
+// finishFlush continues a flush on another goroutine, after a part of out was sent.
 func (c *conn) finishFlush(out []byte) {
 	defer c.work.Done()
 	defer c.recoverIn("a flush")
@@ -347,8 +348,8 @@ func (c *conn) shrink() {
 	}
 }
 
-// write sends b. If wait is false it does not block, and leaves what all says was not sent to
-// the pump's Finish. Only the flusher calls it.
+// write sends b, and reports whether all of it was sent. If wait is false, write does not block,
+// and the caller sends the rest with pump.Finish. Only the flusher calls write.
 func (c *conn) write(b []byte, wait bool) (all bool, err error) {
 	c.times.writing.Store(c.engine.clock.Now())
 	if c.pump == nil {

@@ -11,10 +11,10 @@
 // # Goroutines and locks
 //
 // One goroutine reads a connection (conn.go): it decides requests and responds to those that
-// are refused. On Linux it reads within one call of syscall.RawConn.Read, TLS included (package
-// tlspump), so that no read finds nothing; elsewhere with blocking calls. It never waits for
-// the client to read, unless too much output waits already. Each forwarded request has another goroutine (workers.go), and a second one
-// while its body is still arriving. All of them use the http2.Conn and the state of streams
+// are refused. On Linux it reads within one call of syscall.RawConn.Read, also over TLS (package
+// tlspump), so that it reads only when something has arrived; elsewhere it uses blocking calls. It
+// waits for the client to read only when too much output is unsent. Each forwarded request has
+// another goroutine (workers.go), and a second one while its body is still arriving. All of them use the http2.Conn and the state of streams
 // with conn.mu held, and write to the client through flush: a goroutine that has appended
 // frames sends them, unless another is sending already. Before it does, it lets the other
 // streams append theirs. So responses that are ready together share one TLS record and one

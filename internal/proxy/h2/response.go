@@ -59,7 +59,7 @@ func (s *stream) TakeHead(head []byte, r *http1.Response, body http1.Framing) er
 		}
 		status, accepted = http.StatusOK, true // RFC 8441, 5
 	case s.tunnels && status < 300:
-		if !s.calling { // it would look like the beginning of a tunnel
+		if !s.calling { // a 200 would look to the client like an accepted WebSocket
 			return proxy.NoWebSocket()
 		}
 	}
@@ -252,7 +252,7 @@ func (s *stream) fail(err error) {
 // codeOf returns the code with which a stream is reset.
 func codeOf(why cut) http2.Code {
 	switch why {
-	case cutStalled, cutReset, cutClientClosed, cutDeadline: // gRPC clients take CANCEL after their deadline for DEADLINE_EXCEEDED
+	case cutStalled, cutReset, cutClientClosed, cutDeadline: // after its deadline, a gRPC client reports CANCEL as DEADLINE_EXCEEDED
 		return http2.Cancel
 	default:
 		return http2.InternalError

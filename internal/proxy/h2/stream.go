@@ -21,7 +21,7 @@ type cut uint8
 const (
 	notCut          cut = iota
 	cutTimeout          // the upstream did not respond in time
-	cutDeadline         // the time is over that the client of a gRPC call gave it
+	cutDeadline         // the grpc-timeout of the call has passed
 	cutReset            // the client has reset the stream
 	cutClientClosed     // the client's connection has ended
 	cutStalled          // the client has neither sent nor accepted bytes in time
@@ -64,17 +64,17 @@ type streamState struct {
 
 	half    half // trip or call
 	native  bool // the engine itself forwards the request
-	calling bool // a cut must interrupt call
+	calling bool // call runs, and a cut must interrupt it
 
 	why    cut
 	wire   net.Conn         // the upstream's connection, while a cut may end its use
-	held   *upstream.H1Conn // the one of a pool, until it is released; belongs to the goroutine
+	held   *upstream.H1Conn // the connection of a pool, until it is released; used by the stream's goroutine only
 	cancel context.CancelCauseFunc
 	since  int64 // when forwarding began, in the engine's milliseconds; 0 before
 
 	// Time, in the engine's milliseconds; 0 means that nothing is awaited.
 	deadline   int64 // for the head of the response
-	callUntil  int64 // for the whole of it, by the client of a gRPC call
+	callUntil  int64 // for the whole exchange, from grpc-timeout
 	uploadedAt int64 // when the upstream last took a part of the body
 	continueAt int64 // when a client that waits for a 100 gets one from the gateway
 	readingAt  int64 // since when the body is awaited from the client

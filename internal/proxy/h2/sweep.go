@@ -20,8 +20,8 @@ const (
 	pingTimeout = 15 * time.Second
 	// drainTime is how long a client may take to read that it must open no more streams.
 	drainTime = time.Second
-	// closedCheck is how long a client is silent before the gateway looks, once, whether it has
-	// closed its sending side: the end of the connection may have arrived with the last bytes,
+	// closedCheck is how long a client must be silent before the gateway checks, once, whether it
+	// has closed its sending side. The end of the connection may have arrived with the last bytes
 	// and is not signalled again.
 	closedCheck = 5 * tickTime
 	// stallBytes is how much of a response a client must accept within proxy.StallTimeout.
@@ -40,7 +40,7 @@ type connTimes struct {
 	writing   atomic.Int64 // since when a write has made no progress; 0 if there is none
 	moved     uint64       // what the client had acknowledged while a write was in progress; the sweeper's
 	heard     int64        // when something was last received
-	checked   int64        // heard at the last check whether the client has closed its side
+	checked   int64        // heard, as of the last check whether the client has closed its side
 	idle      int64        // since when there is no stream; 0 if there is one
 	begun     uint64       // which head is incomplete
 	head      int64        // since when a head is incomplete; 0 if none is
@@ -182,7 +182,7 @@ func (s *stream) sweep(now int64) {
 		s.cut(cutStalled)
 	case s.deadline != 0 && now >= s.deadline && (!s.uploading || now-s.uploadedAt >= s.Verdict.Gateway.Upstream.Timeout.Milliseconds()):
 		s.cut(cutTimeout)
-	case s.callUntil != 0 && now >= s.callUntil && (s.headed || !s.Ended()): // before the head, Config.Forward has the same limit
+	case s.callUntil != 0 && now >= s.callUntil && (s.headed || !s.Ended()): // before the head, Config.Forward applies the limit
 		s.cut(cutDeadline)
 	case s.continueAt != 0 && now >= s.continueAt:
 		s.continueAt, s.continued = 0, true
