@@ -11,8 +11,8 @@ import (
 	"github.com/keygate/keygate/internal/nowait"
 )
 
-// maxHeld bounds what is collected, in bytes. The write that exceeds it sends everything,
-// and waits for that.
+// maxHeld bounds the ciphertext that is collected, in bytes. A write that exceeds it sends
+// everything, and blocks until that is done.
 const maxHeld = 128 << 10
 
 // Conn is the connection below a *tls.Conn. Its reads, ReadNow included, must not overlap.
@@ -45,8 +45,8 @@ type buffer struct{ data []byte }
 
 var buffers = sync.Pool{New: func() any { return new(buffer) }} //nolint:gochecknoglobals // a cache
 
-// Wrap returns a Conn for tls.Server or tls.Client. Everything but what is pumped goes through
-// outer, which is tcp or wraps it without changing the bytes.
+// Wrap returns a Conn for tls.Server or tls.Client. ReadNow, SendNow and Send use the socket of tcp.
+// Other calls go through outer, which is tcp or wraps it without changing the bytes.
 func Wrap(tcp *net.TCPConn, outer net.Conn) *Conn {
 	c := &Conn{Conn: outer, fd: -1}
 	if raw, err := tcp.SyscallConn(); err == nil {
@@ -82,16 +82,16 @@ func (againError) Timeout() bool { return true }
 // Temporary implements net.Error.
 func (againError) Temporary() bool { return true }
 
-// ReadNow reads into b, which is not empty, what has arrived for t, the connection above c,
-// whose handshake is complete. fd is the descriptor within a callback of RawConn.Read or
-// Control. It does not block.
+// ReadNow reads what has arrived into b, without blocking. t is the connection above c, with a
+// complete handshake. fd is the descriptor within a callback of RawConn.Read or Control. b must
+// not be empty.
 //
 // n is 0 without an error if nothing is there. more is set if the owner must call again before
 // it waits for the socket. The errors are those of t.Read: io.EOF at the end of the stream,
 // with or without an alert before it, and io.ErrUnexpectedEOF within a record.
 //
-// What t sends meanwhile, also for a Write of another goroutine, is collected: after each call
-// the owner calls SendNow or Send if Pending, also after an error, to send the alert.
+// What t sends meanwhile is collected, including what other goroutines write. After each call the
+// owner calls SendNow or Send if Pending reports true; after an error, that sends the alert.
 func (c *Conn) ReadNow(t *tls.Conn, fd uintptr, b []byte) (n int, more bool, err error) {
 	c.Hold()
 	defer c.endRead()
@@ -106,7 +106,7 @@ func (c *Conn) ReadNow(t *tls.Conn, fd uintptr, b []byte) (n int, more bool, err
 	case err != nil:
 		return n, true, nil // crypto/tls returns it again
 	}
-	// Data comes from a complete record, and one that does not fill b has been used up.
+	// crypto/tls decrypts whole records: one that does not fill b has nothing left.
 	if c.records.whole == 1 && n < len(b) {
 		c.records.whole = 0
 		return n, !c.short, nil
@@ -144,9 +144,9 @@ func (c *Conn) receive(b []byte) (int, error) {
 	return n, nil
 }
 
-// Hold makes writes of the *tls.Conn collect what they would send, until Unhold, after
-// which the caller sends it. Calls nest, and apply to the writes of all goroutines.
-// The owner bounds what it writes meanwhile: beyond 128 KiB a write sends everything.
+// Hold makes the *tls.Conn collect what it would send, until Unhold, after which the caller sends
+// it. Calls nest, and apply to the writes of all goroutines. The owner bounds what it writes
+// meanwhile: beyond 128 KiB a write sends everything.
 func (c *Conn) Hold() {
 	c.mu.Lock()
 	c.holds++
@@ -247,7 +247,7 @@ func (c *Conn) send(wait bool) (all bool, err error) {
 	return c.failed == nil, c.failed
 }
 
-// next makes out what is to be sent next. It reports false if there is nothing.
+// next moves what was collected to out if out is nil. It reports whether there is anything to send.
 func (c *Conn) next() bool {
 	if c.out != nil {
 		return true

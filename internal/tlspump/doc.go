@@ -4,23 +4,23 @@
 //	tls.Conn ─► Conn ─┬─► outer: reads and writes with ordinary calls
 //	                  └─► socket: within ReadNow, and to send what was collected
 //
-// A Conn stands below the *tls.Conn. Outside of ReadNow it passes reads on, so the handshake
-// and everything else that reads with ordinary calls works as without it, deadlines included.
-// Within ReadNow it receives without blocking, and reports an error that is temporary when
-// nothing is there, after which crypto/tls goes on where it was.
+// A Conn is the net.Conn below a *tls.Conn. Outside of ReadNow it passes reads on, so the handshake
+// and everything else that reads with ordinary calls works as usual, deadlines included. Within
+// ReadNow it receives without blocking. If nothing has arrived, it returns a temporary error, after
+// which crypto/tls can continue where it stopped.
 //
-// A Pump is what an engine uses: a plain connection, or a *tls.Conn above a Conn.
+// The engines use a Pump: a plain connection, or a *tls.Conn above a Conn.
 //
 // # Reading
 //
 // The socket is not signalled again for bytes that were received already, and crypto/tls may
 // hold several records. So the owner calls ReadNow, within one callback, until more is false.
-// Usually that is one call and one system call: a Conn counts the records that pass, and knows
-// that a single one that was read whole leaves nothing behind.
+// Usually that takes one call and one system call: a Conn counts the records that pass, and knows
+// that nothing is left once a single record was read whole.
 //
 // # Writing
 //
 // Between Hold and Unhold what crypto/tls sends is collected, and SendNow or Send sends it.
-// ReadNow collects too, because the reply to a KeyUpdate, and an alert, are written from within
-// Read: the owner sends them afterwards, with its own bound on the time that a client may take.
+// ReadNow collects too, because crypto/tls writes alerts, and replies to a KeyUpdate, from within
+// Read. The owner sends them afterwards, and decides how long the client may take to accept them.
 package tlspump

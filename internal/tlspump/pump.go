@@ -9,7 +9,7 @@ import (
 	"github.com/keygate/keygate/internal/nowait"
 )
 
-// writePiece is how much is sealed before it is sent, in bytes.
+// writePiece is how much is encrypted before it is sent, in bytes.
 const writePiece = 64 << 10
 
 // Pump is a client's connection, plain or over TLS, that is read within a callback and written
@@ -72,13 +72,13 @@ func (p *Pump) ReadNow(fd uintptr, b []byte) (n int, more bool, err error) {
 	return nowait.Read(int(fd), b)
 }
 
-// Pending reports whether a read has left something to be sent, which Write does, also with
-// no bytes of its own.
+// Pending reports whether a read has left something to be sent. Write sends it, even if it is
+// given no bytes.
 func (p *Pump) Pending() bool { return p.conn != nil && p.conn.Pending() }
 
-// Write sends b as far as the socket has room, over TLS with one system call for several
-// records. It does not block. all is set if nothing is left; otherwise Finish sends the rest,
-// before which b must not change. After an error the connection is unusable.
+// Write sends as much of b as the socket has room for, without blocking. Over TLS it sends several
+// records with one system call. all is set if nothing is left; otherwise Finish sends the rest, and
+// b must not change until then. After an error the connection is unusable.
 func (p *Pump) Write(b []byte) (all bool, err error) {
 	if p.tls != nil {
 		return p.seal(b)

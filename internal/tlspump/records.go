@@ -7,8 +7,8 @@ const headerLen = 5
 type records struct {
 	whole  int    // completed records, until the owner resets it
 	left   uint16 // bytes of the current record that are still to come
-	length uint16 // of the next record, as far as its header has come
-	header uint8  // bytes of that header that have come
+	length uint16 // of the next record, as far as its header has arrived
+	header uint8  // bytes of that header that have arrived
 }
 
 // add takes the next bytes of the stream.

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// SecureConn is a connection over TLS on which one request is sent by HTTP/1.1.
+// SecureConn is a TLS connection for one HTTP/1.1 request.
 type SecureConn struct {
 	*tls.Conn
 	slot *H1Conn
@@ -19,9 +19,9 @@ func (c *SecureConn) Close() error {
 	return err
 }
 
-// Secure makes a connection over TLS for one request by HTTP/1.1, whichever versions of HTTP the
-// server speaks. The origin's scheme must be https. It waits for a slot until the deadline, and
-// gives up when ctx ends. The errors are those of Open, without ErrNoHTTP2 and ErrNoConnect.
+// Secure makes a TLS connection for one HTTP/1.1 request, even if the server also speaks HTTP/2.
+// The origin's scheme must be https. Secure waits for a slot until the deadline, and gives up when
+// ctx ends. The errors are those of Open, except ErrNoHTTP2 and ErrNoConnect.
 func (p *H2Pool) Secure(ctx context.Context, deadline time.Time) (*SecureConn, error) {
 	return establish(ctx, p, deadline, func(ctx context.Context, slot *H1Conn, address string) (*SecureConn, error) {
 		cfg := p.tls.Clone()

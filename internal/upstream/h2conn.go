@@ -68,11 +68,11 @@ type h2Conn struct {
 	opened     int       // streams so far
 	heard      int64     // tick of the last bytes received, or of the first stream since it was idle
 	pinged     int64     // tick of the PING that nothing has followed, or 0
-	patient    bool      // since the last PING, the server has sent nothing of a response
+	backoff    bool      // PING rarely: since the last one, nothing of a response has arrived
 	idleSince  int64     // tick
 	stuck      stuck
-	delivering *H2Stream   // whose callback runs on the reader
-	news       []*H2Stream // those that have got something of what was received last
+	delivering *H2Stream   // the stream whose callback runs on the reader
+	news       []*H2Stream // the streams for which something has arrived since the last Settle
 	output
 }
 
@@ -340,35 +340,35 @@ func (c *h2Conn) take(b []byte) bool {
 	return alive
 }
 
-// deliver releases the lock for a call of s's exchange that gives it something.
+// deliver is begin for a call that passes something to the exchange of s.
 func (c *h2Conn) deliver(s *H2Stream) {
-	c.patient = false
-	if !s.told {
-		s.told = true
+	c.backoff = false
+	if !s.inNews {
+		s.inNews = true
 		c.news = append(c.news, s)
 	}
 	c.begin(s)
 }
 
-// settle tells the exchanges that have got something that this was all for now. c.mu is held,
-// and released for the calls.
+// settle calls Settle of the exchanges for which something has arrived. c.mu is held, and released
+// for the calls.
 func (c *h2Conn) settle() {
 	for len(c.news) > 0 {
 		last := len(c.news) - 1
 		s := c.news[last]
 		c.news[last] = nil
 		c.news = c.news[:last]
-		s.told = false
+		s.inNews = false
 		c.begin(s)
 		s.ex.Settle()
 		c.done()
 	}
 }
 
-// forget removes a stream from those that settle calls. c.mu is held.
+// forget removes a stream from news. c.mu is held.
 func (c *h2Conn) forget(s *H2Stream) {
-	if s.told {
-		s.told = false
+	if s.inNews {
+		s.inNews = false
 		i := slices.Index(c.news, s)
 		c.news = slices.Delete(c.news, i, i+1)
 	}

@@ -17,23 +17,23 @@ var (
 	// ErrNoHTTP2 means that the server has chosen HTTP/1.1 in the TLS handshake. Nothing
 	// was sent.
 	ErrNoHTTP2 = errors.New("upstream: the server chose HTTP/1.1")
-	// ErrNoConnect means that the server takes no extended CONNECT (RFC 8441). Nothing was
-	// sent.
-	ErrNoConnect = errors.New("upstream: the server takes no extended CONNECT")
+	// ErrNoConnect means that the server does not support extended CONNECT (RFC 8441). Nothing
+	// was sent.
+	ErrNoConnect = errors.New("upstream: the server does not support extended CONNECT")
 )
 
-// maxH2Conns is how many connections of a pool take new requests. As each of them is made only
-// when the others are full, it is reached only by thousands of long requests.
+// maxH2Conns is how many connections of a pool take new requests. Each is made only when the others
+// are full, so it takes thousands of long requests to reach this bound.
 const maxH2Conns = 64
 
-// H2Pool holds the HTTP/2 connections of one origin of scheme https or h2c, and shares each
-// of them out between many exchanges. It is safe for concurrent use. A caller may keep it: if
+// H2Pool holds the HTTP/2 connections of one origin of scheme https or h2c, and shares each of them
+// among many exchanges. It is safe for concurrent use. A caller may keep it: if
 // Pools has forgotten the pool because it was unused, it passes requests on to its successor.
 //
 // A request opens a stream on the connection with the fewest. If each has as many as its
 // server allows, the request waits in a FIFO queue, and the pool connects again unless it has
-// maxH2Conns connections, or Origin.MaxConns. The pool connects, not the request: whatever
-// becomes free first serves the first in the queue.
+// maxH2Conns connections, or Origin.MaxConns. A waiting request is not bound to the new
+// connection: whatever becomes free first serves the first in the queue.
 //
 //	        connect, handshake, the server's settings        GOAWAY, too old
 //	┌──────┐         ┌─────────┐         ┌──────┐                          ┌─────────┐
@@ -61,7 +61,7 @@ type H2Pool struct {
 	draining  atomic.Bool  // connections close once they have no exchange
 	forgotten atomic.Bool  // Pools no longer has it
 	http1     atomic.Int64 // until this tick, the server is taken to speak only HTTP/1.1
-	greeting  atomic.Bool  // the dial in progress has got as far as the server's settings
+	greeting  atomic.Bool  // the dial in progress waits for the server's settings
 	dials     atomic.Int64
 	failures  atomic.Int64
 
@@ -137,14 +137,14 @@ func newH2Pool(owner *Pools, o Origin) (*H2Pool, error) {
 type H2Request struct {
 	Exchange H2Exchange
 	Head     bool // the method is HEAD, so the response has no body
-	// Body is data of the body that is sent with the head, as far as http2.MaxFrame and the
-	// server's windows allow; H2Stream.First says how much that was. It is used until Open
-	// has returned.
+	// Body is the beginning of the body. As much of it as http2.MaxFrame and the server's windows
+	// allow is sent with the head; H2Stream.First returns how much that was. Body must not change
+	// until Open has returned.
 	Body []byte
 	// End means that nothing follows Body: neither data nor trailers. If not all of Body was
 	// sent, the stream is still open for the rest.
 	End     bool
-	Connect bool // an extended CONNECT: fails with ErrNoConnect if the server does not take it
+	Connect bool // an extended CONNECT: fails with ErrNoConnect if the server does not support it
 }
 
 // TryOpen opens a stream for a request as s, or reports false if that is not possible
@@ -230,9 +230,9 @@ func (p *H2Pool) connect(ctx context.Context) (*h2Conn, error) {
 	return establish(ctx, p, time.Time{}, p.greet)
 }
 
-// establish makes a TCP connection for p, which may wait for a slot until the deadline, and
-// passes it to greet, which has as long as a TLS handshake may take. If greet fails, the slot is
-// given back.
+// establish makes a TCP connection for p, for which it waits for a slot until the deadline, and
+// passes it to greet, which has as long as a TLS handshake may take. If greet fails, establish
+// gives the slot back.
 func establish[C any](ctx context.Context, p *H2Pool, deadline time.Time, greet func(ctx context.Context, slot *H1Conn, address string) (C, error)) (C, error) {
 	var none C
 	slots, err := p.slots()

@@ -66,8 +66,8 @@ func (p *H2Pool) wait(ctx context.Context, deadline time.Time, s *H2Stream, r H2
 	return <-w.done
 }
 
-// connecting reports whether the pool is making its only connection, and whether that waits for
-// the server's settings.
+// connecting reports whether the pool is making its only connection, and greeting whether that
+// connection waits for the server's settings.
 func (p *H2Pool) connecting() (connecting, greeting bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

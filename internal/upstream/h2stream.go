@@ -19,7 +19,7 @@ import (
 //
 // and ends with the call whose end is set, or with TakeTrailers. Fail may come at any time
 // before the end, and nothing follows it. Settle follows when everything that has arrived was
-// passed on, so that an exchange need not act on each part by itself.
+// passed on, so that an exchange can act once on all of it.
 type H2Exchange interface {
 	// WriteHead adds the request's pseudo-header fields and then its fields to w, with
 	// Field and FieldString. It may call no other method of w. It is called as soon as there
@@ -35,8 +35,8 @@ type H2Exchange interface {
 	TakeData(b []byte, end bool)
 	// TakeTrailers takes the trailers and ends the response.
 	TakeTrailers(t *http2.TrailerFields)
-	// Settle is called on the reader after methods that begin with Take, when nothing more has
-	// arrived for now.
+	// Settle is called on the reader after calls of the methods that begin with Take, when
+	// nothing more has arrived for now.
 	Settle()
 	// CanSend is called, on another goroutine, when SendData has sent less than it was
 	// given and may now send more, or has nothing to wait for any more.
@@ -63,7 +63,7 @@ type H2Stream struct {
 	open     bool
 	head     bool // the final head has arrived
 	ended    bool // the response has ended
-	told     bool // is in conn.news
+	inNews   bool // is in conn.news
 	wanting  bool // is in conn.wanting
 	blocking bool // Send waits for more, not CanSend
 	more     chan struct{}
@@ -71,8 +71,7 @@ type H2Stream struct {
 	prev, next *H2Stream // in the list of conn
 }
 
-// First returns how many bytes of H2Request.Body were sent. Those that follow go with
-// SendData or Send.
+// First returns how many bytes of H2Request.Body were sent. The rest goes with SendData or Send.
 func (s *H2Stream) First() int { return s.first }
 
 // Address returns the server's network address.

@@ -80,23 +80,23 @@ func (p *H2Pool) sweep(now int64) {
 const (
 	pingAfterTicks   = int64(pingAfter / tickTime)
 	pingTimeoutTicks = int64(pingTimeout / tickTime)
-	// The server's keepalive policy may count more PINGs than this as abuse, while it sends
-	// nothing of a response: gRPC servers allow one in five minutes.
+	// While a server sends nothing of a response, it may treat more PINGs than this as abuse: gRPC
+	// servers allow one in five minutes.
 	pingAgainTicks = int64((5*time.Minute + 10*time.Second) / tickTime)
 )
 
-// stuckTicks is how long a server may let nothing be sent on a connection before new requests
-// go to others. Uploads that nobody reads can use up the window that all requests of a
-// connection share.
+// stuckTicks is how long the window of a connection may stay used up before new requests go to
+// other connections. Uploads that the server does not read can use up the window that all requests
+// of a connection share.
 const stuckTicks = int64(2 * time.Second / tickTime)
 
-// stuck tells a connection whose server lets nothing be sent.
+// stuck detects a connection whose window stays used up.
 type stuck struct {
-	since   int64 // tick; 0 if something may be sent
+	since   int64 // tick; 0 if the window is open
 	refills uint64
 }
 
-// at notes the state of the window, and reports whether the connection is stuck.
+// at records the state of the window, and reports whether the connection is stuck.
 func (s *stuck) at(now int64, refills uint64, exhausted bool) bool {
 	switch {
 	case !exhausted:
@@ -115,11 +115,11 @@ func (c *h2Conn) sweep(now int64) {
 	unneeded := idle && (c.retired || now-c.idleSince >= c.pool.idle || c.pool.unwanted(c))
 	silent := !idle && c.pinged != 0 && now-c.pinged >= pingTimeoutTicks
 	after := pingAfterTicks
-	if c.patient {
+	if c.backoff {
 		after = pingAgainTicks
 	}
 	if !idle && c.pinged == 0 && now-c.heard >= after {
-		c.pinged, c.patient = now, true
+		c.pinged, c.backoff = now, true
 		c.http.Ping([8]byte{})
 		c.flush()
 	}

@@ -17,8 +17,8 @@ func Prefix(base *url.URL) string {
 	return scheme(base) + "://" + base.Host + path
 }
 
-// Path returns the path of base, an upstream_url, without its final slash. Over HTTP/2 it
-// precedes an origin-form request target.
+// Path returns the path of base, an upstream_url, without its final slash. Over HTTP/2, an
+// origin-form request target is appended to it.
 func Path(base *url.URL) string { return strings.TrimSuffix(base.EscapedPath(), "/") }
 
 // Target returns the URL that forwards target, an origin-form request target, to base, an

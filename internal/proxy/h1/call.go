@@ -47,8 +47,8 @@ type callState struct {
 	moved   int64
 }
 
-// requestHead is a head in memory of its own, so that nothing can fail, or change, while the
-// locks of a pool are held.
+// requestHead is a copy of a request's head. It is complete before the locks of a pool are taken,
+// so that nothing can fail, or change, while they are held.
 type requestHead struct {
 	text   []byte
 	fields []headField
@@ -159,7 +159,7 @@ func (a *arrivals) Settle() {
 	a.news.Signal()
 }
 
-// CanSend implements upstream.H2Exchange. It is not called, because nothing calls SendData.
+// CanSend implements upstream.H2Exchange. It is never called, because a Call does not use SendData.
 func (a *arrivals) CanSend() {}
 
 // Fail implements upstream.H2Exchange.
@@ -276,8 +276,8 @@ func (c *Call) request(body []byte, end bool) upstream.H2Request {
 	return upstream.H2Request{Exchange: c.in, Head: c.isHead, Body: body, End: end, Connect: c.tunnels}
 }
 
-// TryOpen sends the head and body, of which there may be more unless end is set, if that is
-// possible at once. sent is how much of body was sent; the rest goes with Send.
+// TryOpen sends the head and body if that is possible at once. More of the body may follow unless
+// end is set. sent is how much of body was sent; the rest goes with Send.
 func (c *Call) TryOpen(pool *upstream.H2Pool, body []byte, end bool) (sent int, ok bool) {
 	r := c.request(body, end)
 	if !pool.TryOpen(&c.in.stream, r) {
@@ -298,8 +298,8 @@ func (c *Call) Open(ctx context.Context, deadline time.Time, pool *upstream.H2Po
 	return c.in.stream.First(), nil
 }
 
-// Send sends more of the body, which ends with it if end is set. It returns when the server
-// has room for it, and fails once the call is over.
+// Send sends more of the body, and its end if end is set. It blocks until the server has room for
+// all of it, and fails once the call is over.
 func (c *Call) Send(body []byte, end bool) error {
 	return c.in.stream.Send(context.Background(), body, end)
 }
@@ -416,8 +416,8 @@ func (c *Call) Run(to Receiver) error {
 	}
 }
 
-// pass releases the lock of the arrivals for a call of the receiver, which loses the client if
-// it fails.
+// pass calls the receiver with the lock of the arrivals released. If the call fails, the client
+// is lost.
 func (c *Call) pass(call func() error) error {
 	c.in.mu.Unlock()
 	defer c.in.mu.Lock()

@@ -40,10 +40,10 @@ type conn struct {
 
 	pump       bool                  // raw is read by onReadable
 	plain      bool                  // pump, and tcp is nc
-	over       *tlspump.Pump         // pump, and nc is a *tls.Conn; else nil
+	over       *tlspump.Pump         // if pump is set and nc is a *tls.Conn; else nil
 	onReadable func(fd uintptr) bool // readable, made once
 	fd         int                   // the descriptor within onReadable, else -1
-	cutOff     bool                  // the client must not get the closing alert of TLS
+	cutOff     bool                  // close without the alert that ends a TLS connection properly
 	step       step                  // the result of onReadable
 
 	client proxy.Client
@@ -250,8 +250,8 @@ func (c *conn) write(b []byte) error {
 	return err
 }
 
-// writeOver is write for a connection over TLS that is pumped. It also sends what a read has
-// left to be sent, and b may be empty.
+// writeOver is write for a pumped connection over TLS. It also sends what a read has left to be
+// sent, even if b is empty.
 func (c *conn) writeOver(b []byte) error {
 	all, err := c.over.Write(b)
 	if all || err != nil {
@@ -289,7 +289,7 @@ func (c *conn) linger() {
 func (c *conn) abort(reset bool) step {
 	if reset && c.tcp != nil {
 		_ = c.tcp.SetLinger(0)
-		c.cutOff = true // the pump cannot close what it reads
+		c.cutOff = true // for closeAll: the pump still reads the connection here
 	}
 	return stepClose
 }

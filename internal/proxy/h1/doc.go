@@ -21,13 +21,13 @@
 // # Connections
 //
 // A connection, plain or over TLS (package tlspump), is read by one call of syscall.RawConn.Read
-// for its whole life (pump.go): each time it is readable, the request is received, decided and exchanged
-// within the callback. So no read is made in vain, an idle connection holds no buffer, and
-// nothing is allocated. Connections to upstreams are read in the same way.
+// for its whole life (pump.go): each time it is readable, the request is received, decided and
+// exchanged within the callback. So no read is made in vain, an idle connection holds no buffer,
+// and nothing is allocated. Connections to upstreams are read in the same way.
 //
-// Everything else (bodies that are still arriving, upgrades, and all on systems other than
-// Linux) is read with blocking calls by the same goroutine (blocking.go). A request for an upstream over TLS or HTTP/2
-// is handed to the driver on net/http (bridge.go, adapter.go).
+// Everything else (bodies that are still arriving, upgrades, and all reads on systems other than
+// Linux) is read with blocking calls by the same goroutine (blocking.go). A request for an
+// upstream over TLS or HTTP/2 is handed to the driver on net/http (bridge.go, adapter.go).
 //
 // # Time
 //

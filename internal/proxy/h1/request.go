@@ -30,8 +30,8 @@ type requestWriter struct {
 	hop     proxy.Hop // without the values that append takes from req
 	trusted bool      // a trusted proxy sent the request
 	upgrade bool      // ask for the upgrade that the client asks for
-	// webSocketKey is the Sec-WebSocket-Key of the gateway itself, if it asks for a WebSocket
-	// for a client of HTTP/2, or "".
+	// webSocketKey is the gateway's own Sec-WebSocket-Key if it opens a WebSocket for an HTTP/2
+	// client, and otherwise "".
 	webSocketKey string
 	// trace appends the value of traceparent in place of the client's. If it is nil, the
 	// client's is forwarded.
@@ -75,7 +75,7 @@ func (w *requestWriter) appendCallers(dst []byte) (_ []byte, kept proxy.Fields) 
 	return run.dst, kept
 }
 
-// requestFilter tells which of the client's fields are not forwarded.
+// requestFilter decides which of the client's fields are not forwarded.
 type requestFilter struct {
 	w        *requestWriter
 	drop     proxy.Fields

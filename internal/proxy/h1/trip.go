@@ -91,8 +91,8 @@ type TripRequest struct {
 	Origin Origin
 	// Hop describes the request, except for the fields that come from Head.
 	Hop proxy.Hop
-	// WebSocketKey makes the request ask for a WebSocket, with this Sec-WebSocket-Key, unless
-	// it is empty. See NewWebSocketKey.
+	// WebSocketKey, unless it is empty, makes the request ask for a WebSocket with this
+	// Sec-WebSocket-Key. See NewWebSocketKey.
 	WebSocketKey string
 	// Trusted is set if a trusted proxy sent the request.
 	Trusted bool
@@ -171,8 +171,7 @@ func (t *Trip) SendEnd(conn *upstream.H1Conn, text []byte, trailers []http1.Fiel
 // whose it is.
 func (t *Trip) Run() error { return t.trip.run() }
 
-// RunOver is Run over a connection of another kind, which stays the caller's. It blocks in the
-// connection's methods.
+// RunOver is Run over any connection, with blocking calls. The caller closes conn.
 func (t *Trip) RunOver(conn net.Conn, to Receiver, isHead bool) error {
 	r := &t.trip
 	r.restart(isHead)
@@ -218,8 +217,8 @@ func (t *Trip) Status() int { return t.trip.reader.resp.Status }
 // Moved returns how many bytes of the response's body have arrived.
 func (t *Trip) Moved() int64 { return t.trip.reader.body.moved }
 
-// Tunnel reports whether the upstream has changed the protocol, and returns what has arrived
-// of the other one, until DropBuffer.
+// Tunnel reports whether the upstream has switched protocols, and returns what has arrived of the
+// new one, which is valid until DropBuffer.
 func (t *Trip) Tunnel() (rest []byte, ok bool) {
 	if t.trip.reader.phase != readTunnel {
 		return nil, false
@@ -277,8 +276,8 @@ func Acknowledged(nc net.Conn) (moved uint64) {
 }
 
 // HasClosed reports whether the peer of a connection has closed its sending side, or the
-// connection is broken, even if bytes that the peer sent have not been read. It is false where
-// that cannot be seen.
+// connection is broken, even if bytes that the peer sent have not been read. It is false on
+// systems where that cannot be found out.
 func HasClosed(nc net.Conn) (closed bool) {
 	tcp := below(nc)
 	if tcp == nil {

@@ -22,7 +22,7 @@ func NewWebSocketKey() string {
 	return base64.StdEncoding.EncodeToString(b[:])
 }
 
-// AcceptsWebSocket reports whether a 101 changes to a WebSocket for a request with that key.
+// AcceptsWebSocket reports whether a 101 accepts the WebSocket that a request with key asked for.
 func AcceptsWebSocket(head []byte, r *http1.Response, key string) bool {
 	const fixed = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11" // RFC 6455, 1.3
 	sum := sha1.Sum([]byte(key + fixed))                 //nolint:gosec // see above
@@ -33,6 +33,6 @@ func AcceptsWebSocket(head []byte, r *http1.Response, key string) bool {
 
 func isWebSocketKey(name []byte) bool { return http1.EqualFold(name, webSocketKey) }
 
-// IsWebSocketAccept reports whether a field is the reply to a Sec-WebSocket-Key, which HTTP/2
-// does not have.
+// IsWebSocketAccept reports whether a field is Sec-WebSocket-Accept, which responses over HTTP/2
+// do not have.
 func IsWebSocketAccept(name []byte) bool { return http1.EqualFold(name, webSocketAccept) }

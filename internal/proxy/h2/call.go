@@ -30,7 +30,7 @@ func (s *stream) forwardCall(origin h1.Origin, deadline time.Time) error {
 	case errors.Is(err, upstream.ErrNoHTTP2):
 		return s.forwardSecure(origin, deadline)
 	case errors.Is(err, upstream.ErrNoConnect):
-		if s.Verdict.Gateway.Upstream.Base.Scheme == "https" { // perhaps over HTTP/1.1, as most servers
+		if s.Verdict.Gateway.Upstream.Base.Scheme == "https" { // most servers take a WebSocket only over HTTP/1.1
 			return s.tunnelSecure(origin, deadline)
 		}
 		return proxy.NoWebSocket()
@@ -38,7 +38,7 @@ func (s *stream) forwardCall(origin h1.Origin, deadline time.Time) error {
 	return s.settleCall(err)
 }
 
-// forwardSecure forwards a request to an upstream over TLS by HTTP/1.1.
+// forwardSecure forwards a request to an upstream over TLS that speaks only HTTP/1.1.
 func (s *stream) forwardSecure(origin h1.Origin, deadline time.Time) error {
 	if s.tunnels {
 		return s.tunnelSecure(origin, deadline)
@@ -70,8 +70,8 @@ func (s *stream) open(pool *upstream.H2Pool, deadline time.Time, end bool) (sent
 	return sent, s.waited(err)
 }
 
-// beginCall prepares for the response after sent bytes of the body. What is left of it is
-// uploaded. It reports false if the stream was cut.
+// beginCall prepares for the response after sent bytes of the body were sent, and starts the
+// upload of the rest. It reports false if the stream was cut.
 func (s *stream) beginCall(sent int, deadline time.Time) bool {
 	c := s.conn
 	c.mu.Lock()
@@ -86,7 +86,7 @@ func (s *stream) beginCall(sent int, deadline time.Time) bool {
 	}
 	s.forwarded = int64(sent)
 	if s.whole = s.whole && sent == len(s.out) && !s.tail; s.whole {
-		return true // its part of the window is free with the stream
+		return true // the end of the stream frees its part of the window
 	}
 	c.proto.Consumed(s.id, sent)
 	s.in = slices.Insert(s.in, 0, s.out[sent:]...)

@@ -50,7 +50,8 @@ func (s *stream) forward() error {
 	return s.settle(up, s.exchange(up, deadline))
 }
 
-// prepare begins the exchange with what has arrived of the request, of which out is the body.
+// prepare begins the exchange with what has arrived of the request. out then holds that part of
+// the body.
 func (s *stream) prepare() (o h1.Origin, hint *upstream.H1Conn, err error) {
 	c := s.conn
 	g := s.Verdict.Gateway
@@ -167,7 +168,7 @@ func (s *stream) exchange(up *upstream.H1Conn, deadline time.Time) error {
 	s.trip.Begin(up, s, s.ask.Method == "HEAD")
 	switch {
 	case s.whole:
-		s.forwarded = int64(len(s.out)) // its part of the window is free with the stream
+		s.forwarded = int64(len(s.out)) // the end of the stream frees its part of the window
 	case s.trip.Send() == nil:
 		s.consumed()
 		c.work.Add(1)
@@ -192,7 +193,7 @@ func (s *stream) leave() (intact bool) {
 	c := s.conn
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if s.calling { // what it has not sent is not sent
+	if s.calling { // what it has not sent is dropped
 		c.mu.Unlock()
 		s.call.Close()
 		c.mu.Lock()
@@ -241,7 +242,7 @@ func (s *stream) settle(up *upstream.H1Conn, err error) error {
 }
 
 // endTrip ends the use of the upstream's connection after s.trip has run with the result err. If
-// the connection has changed to a WebSocket, it first joins it to the stream. intact is as for
+// the upstream has accepted a WebSocket, endTrip first relays that to its end. intact is as for
 // leave. The error names the upstream's address unless the client was lost.
 func (s *stream) endTrip(up halfCloser, err error) (tunneled, intact bool, _ error) {
 	if err == nil {

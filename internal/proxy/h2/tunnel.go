@@ -22,8 +22,8 @@ type halfCloser interface {
 	CloseWrite() error
 }
 
-// tunnelSecure asks an upstream over TLS for a WebSocket by HTTP/1.1, over a connection that
-// serves nothing else.
+// tunnelSecure opens a WebSocket to an upstream over TLS by an HTTP/1.1 upgrade, on a connection
+// that serves nothing else.
 func (s *stream) tunnelSecure(origin h1.Origin, deadline time.Time) error {
 	c := s.conn
 	conn, err := s.dialSecure(origin.Multiplexed(), deadline)
@@ -36,7 +36,7 @@ func (s *stream) tunnelSecure(origin h1.Origin, deadline time.Time) error {
 		c.mu.Unlock()
 		return errCut
 	}
-	// Nothing follows the head before the upstream has accepted.
+	// Only the head is sent before the upstream has accepted.
 	s.in, s.out = append(s.out, s.in...), s.in[:0]
 	s.wire, s.half, s.whole = conn, s.trip, true
 	s.deadline = c.engine.clock.At(deadline)
@@ -57,9 +57,9 @@ func (s *stream) dialSecure(pool *upstream.H2Pool, deadline time.Time) (*upstrea
 	return conn, s.waited(err)
 }
 
-// tunnel joins the stream and a connection that has changed to a WebSocket, until the upstream
-// has closed its side or either breaks. rest is what the upstream has sent so far. The response
-// then has its end.
+// tunnel relays between the stream and a connection that has switched to WebSocket. It ends when
+// the upstream closes its side, which ends the response, or when either breaks. rest is what the
+// upstream has sent so far.
 func (s *stream) tunnel(up halfCloser, rest []byte) error {
 	c := s.conn
 	c.mu.Lock()
@@ -105,7 +105,7 @@ func (s *stream) sendTunneled(b []byte) error {
 	return err
 }
 
-// endTunnel ends the response: the upstream has closed its side.
+// endTunnel ends the response after the upstream has closed its side.
 func (s *stream) endTunnel() error {
 	c := s.conn
 	c.mu.Lock()
@@ -121,7 +121,7 @@ func (s *stream) endTunnel() error {
 // bytesOut returns how many bytes of the response's body, or through its tunnel, have arrived.
 func (s *stream) bytesOut() int64 { return s.half.Moved() + s.tunneled }
 
-// statusOut returns the status of the response that the client has got.
+// statusOut returns the status that was sent to the client.
 func (s *stream) statusOut() int {
 	if status := s.half.Status(); status != http.StatusSwitchingProtocols {
 		return status

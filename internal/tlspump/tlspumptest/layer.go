@@ -1,5 +1,5 @@
-// Package tlspumptest makes and reads records of TLS 1.3, for tests with clients that do what
-// crypto/tls does not do of its own accord, such as a KeyUpdate.
+// Package tlspumptest writes and reads records of TLS 1.3, for tests whose clients do what
+// crypto/tls does not, such as sending a KeyUpdate.
 package tlspumptest
 
 import (
@@ -35,7 +35,7 @@ const (
 	FromServer = "SERVER_TRAFFIC_SECRET_0"
 )
 
-// KeyUpdate is a message that asks for one in return, which is KeyReply.
+// KeyUpdate is a KeyUpdate message that requests one in return, and KeyReply is one that does not.
 const (
 	KeyUpdate = "\x18\x00\x00\x01\x01"
 	KeyReply  = "\x18\x00\x00\x01\x00"
@@ -57,8 +57,8 @@ func (k *Keys) Write(p []byte) (int, error) {
 	return k.log.Write(p)
 }
 
-// Layer returns one direction of the connection whose handshake k has seen. The direction has
-// sent no record since then.
+// Layer returns one direction of the connection whose keys k has. No record must have been sent in
+// that direction since the handshake.
 func (k *Keys) Layer(t Test, label string) *Layer {
 	t.Helper()
 	k.mu.Lock()
@@ -74,7 +74,7 @@ func (k *Keys) Layer(t Test, label string) *Layer {
 			return l
 		}
 	}
-	t.Fatalf("there is no %s", label)
+	t.Fatalf("the key log has no %s", label)
 	return nil
 }
 
@@ -126,7 +126,7 @@ func (l *Layer) Seal(kind byte, data string) []byte {
 	return l.aead.Seal(header, l.nonce(), append([]byte(data), kind), header)
 }
 
-// Open reads a record. It fails the test if that was changed or is not the next one.
+// Open decrypts a record. It fails the test if the record was changed or is not the next one.
 func (l *Layer) Open(r io.Reader) (kind byte, data []byte) {
 	l.t.Helper()
 	kind, data, err := l.TryOpen(r)

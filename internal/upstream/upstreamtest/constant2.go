@@ -5,7 +5,7 @@ import (
 	"io"
 )
 
-// The frames of HTTP/2 that ServeConstantHTTP2 knows (RFC 9113, 6).
+// The HTTP/2 frames that ServeConstantHTTP2 handles (RFC 9113, 6).
 const (
 	frameData     = 0
 	frameHeaders  = 1
@@ -17,15 +17,15 @@ const (
 	preface   = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 )
 
-// AppendFrame appends a frame of HTTP/2.
+// AppendFrame appends an HTTP/2 frame.
 func AppendFrame(dst []byte, kind, flags byte, stream uint32, payload string) []byte {
 	dst = append(dst, byte(len(payload)>>16), byte(len(payload)>>8), byte(len(payload)), kind, flags)
 	return append(binary.BigEndian.AppendUint32(dst, stream), payload...)
 }
 
-// ServeConstantHTTP2 serves a response of HTTP/2 in clear to each request, when all of it has
-// arrived, and allocates nothing for it. The response is the header block head, body, and
-// trailers as another block unless that is empty. It returns the address.
+// ServeConstantHTTP2 serves the same response to each request over cleartext HTTP/2, once all of the
+// request has arrived, and allocates nothing for it. The response is the header block head, then
+// body, and then the block trailers unless that is empty. It returns the server's address.
 func ServeConstantHTTP2(t Test, head, body, trailers string) string {
 	t.Helper()
 	var bodyFlags byte
