@@ -44,7 +44,7 @@ func (s *stream) bridge() error {
 	if aborted || w.finish() != nil {
 		s.reset(http2.InternalError)
 	}
-	s.finished = true
+	s.end()
 	return nil
 }
 

@@ -90,7 +90,9 @@ func (s *stream) TakeHead(head []byte, r *http1.Response, body http1.Framing) er
 	s.ownFields()
 	c.proto.EndHead(empty)
 	s.headed = true
-	s.finished = empty
+	if empty {
+		s.end()
+	}
 	return nil
 }
 
@@ -140,7 +142,7 @@ func (s *stream) TakeEnd(buf []byte, from, to int, section []byte, trailers []ht
 		h1.EachTrailer(section, trailers, func(name, value []byte) { c.proto.Field(name, value, false) })
 		c.proto.EndHead(true)
 	}
-	s.finished = true
+	s.end()
 	return nil
 }
 

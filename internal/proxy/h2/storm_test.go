@@ -18,6 +18,7 @@ import (
 
 	"golang.org/x/net/http2"
 
+	protocol "github.com/keygate/keygate/internal/http2"
 	"github.com/keygate/keygate/internal/keygatetest/leaktest"
 	"github.com/keygate/keygate/internal/netguard"
 	"github.com/keygate/keygate/internal/proxy"
@@ -236,6 +237,43 @@ func TestRapidReset(t *testing.T) {
 	<-done
 	if code != http2.ErrCodeEnhanceYourCalm || most.Load() > 128 {
 		t.Errorf("got GOAWAY with %v and up to %d requests at the upstream, want ENHANCE_YOUR_CALM and at most 128", code, most.Load())
+	}
+}
+
+// Guarantee: a client that opens a stream as soon as it has the end of another is never refused,
+// even if it always has as many as are allowed.
+func TestPlaceIsFreeWithEndOfResponse(t *testing.T) {
+	for _, scheme := range []string{"http", "h2c"} {
+		for _, status := range []int{http.StatusOK, http.StatusNoContent} {
+			t.Run(fmt.Sprint(scheme, " ", status), func(t *testing.T) {
+				addr, _ := startOver(t, scheme, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) })
+				f, _ := dial(t, addr)
+				opened := uint32(0)
+				open := func() {
+					// :method GET, :scheme http, :path /, :authority a
+					head := http2.HeadersFrameParam{StreamID: 2*opened + 1, BlockFragment: []byte("\x82\x86\x84\x01\x01a"), EndHeaders: true, EndStream: true}
+					if err := f.WriteHeaders(head); err != nil {
+						t.Fatal(err)
+					}
+					opened++
+				}
+				for range protocol.MaxStreams {
+					open()
+				}
+				for opened < 3000 {
+					frame, err := f.ReadFrame()
+					if err != nil {
+						t.Fatal(err)
+					}
+					if reset, ok := frame.(*http2.RSTStreamFrame); ok {
+						t.Fatalf("stream %d: got RST_STREAM with %v, want a response", reset.StreamID, reset.ErrCode)
+					}
+					if kind := frame.Header().Type; (kind == http2.FrameData || kind == http2.FrameHeaders) && frame.Header().Flags.Has(http2.FlagDataEndStream) {
+						open()
+					}
+				}
+			})
+		}
 	}
 }
 

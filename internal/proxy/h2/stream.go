@@ -154,6 +154,16 @@ func (s *stream) free() {
 	c.engine.streams.Put(s)
 }
 
+// end notes that the response has its end. If the request has it too, the stream's place is free
+// at once: the client may open another stream as soon as it reads the end, which may be before the
+// goroutine of this one goes on. conn.mu is held.
+func (s *stream) end() {
+	s.finished = true
+	if s.ended && !s.uploading {
+		s.conn.proto.Done(s.id)
+	}
+}
+
 func kept(b []byte) []byte {
 	if cap(b) > keepBytes {
 		return nil

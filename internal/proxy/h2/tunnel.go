@@ -114,7 +114,7 @@ func (s *stream) endTunnel() error {
 	if err := s.send(nil, true); err != nil {
 		return err
 	}
-	s.finished = true
+	s.end()
 	return nil
 }
 
