@@ -98,7 +98,7 @@ func TestWebSocket(t *testing.T) {
 				t.Fatal(err)
 			}
 			cfg.Header = http.Header{"Authorization": {"Bearer " + s.key}}
-			ws, err := websocket.NewClient(cfg, dialServer(t, s))
+			ws, err := websocket.NewClient(cfg, dialServer(t, s, "http/1.1"))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -57,13 +57,14 @@ func talk() *grpc.ServiceDesc {
 	}
 }
 
-// dialServer connects to a server's data plane, over TLS if it has a certificate.
-func dialServer(t *testing.T, s *testServer) net.Conn {
+// dialServer connects to a server's data plane, over TLS with a protocol of ALPN if it has a
+// certificate.
+func dialServer(t *testing.T, s *testServer, protocol string) net.Conn {
 	t.Helper()
 	if s.cert == "" {
 		return dial(t, s.addr)
 	}
-	conn, err := tls.Dial("tcp", s.addr, s.clientTLS(t, "http/1.1"))
+	conn, err := tls.Dial("tcp", s.addr, s.clientTLS(t, protocol))
 	if err != nil {
 		t.Fatal(err)
 	}
