@@ -25,10 +25,10 @@ import (
 // testTimeout only limits how long a failing test takes.
 const testTimeout = 2 * time.Minute
 
-// interopFailure is the panic of a case of package interop that has failed.
+// interopFailure is what a failed case of package interop panics with.
 type interopFailure string
 
-// panics is a logger that keeps the failure of a case from ending the process.
+// panics is a logger that panics where gRPC would end the process, so that only one case fails.
 type panics struct{}
 
 func (panics) Fatal(args ...any)                 { panic(interopFailure(fmt.Sprint(args...))) }
@@ -45,12 +45,12 @@ func (panics) Errorln(...any)                    {}
 func (panics) Errorf(string, ...any)             {}
 func (panics) V(int) bool                        { return false }
 
-// service is gRPC's own test service, with an identity for the case pick_first_unary, and with
-// HalfDuplexCall in other ways than it is meant for: the server ends the call after the first
-// message, or, if that asks for responses, sends its metadata and waits for the end of the call.
+// service is gRPC's own test service, with two changes. It has an identity, for the case
+// pick_first_unary. And HalfDuplexCall ends the call after the first message or, if that asks for
+// responses, sends its metadata and waits for the end of the call.
 type service struct {
 	testgrpc.TestServiceServer
-	gaveUp chan struct{} // receives when a call that waits has ended
+	gaveUp chan struct{} // receives when a waiting call has ended
 }
 
 func (s *service) UnaryCall(ctx context.Context, in *testgrpc.SimpleRequest) (*testgrpc.SimpleResponse, error) {
@@ -109,7 +109,7 @@ func eachPair(t *testing.T, test func(t *testing.T, p *pair)) {
 	}
 }
 
-// bothPairs runs a test with TLS on both sides of the gateway and on none. The server has the
+// bothPairs runs a test with TLS on both sides of the gateway, and on neither. The server gets the
 // options.
 func bothPairs(t *testing.T, test func(t *testing.T, p *pair), options ...grpc.ServerOption) {
 	for name, overTLS := range map[string]bool{"TLS": true, "clear": false} {
@@ -205,8 +205,8 @@ func interopCalls() map[string]func(context.Context, testgrpc.TestServiceClient,
 	}
 }
 
-// interopChannels are the other cases. Those for Google's credentials and clouds are left out,
-// and orca_oob, whose server reports only every 30 s.
+// interopChannels are the other cases, except those for Google's credentials and clouds, and
+// orca_oob, whose server reports only every 30 s.
 func interopChannels() map[string]func(ctx context.Context, p *pair) {
 	soak := func(ctx context.Context, channel func() (*grpc.ClientConn, func())) {
 		interop.DoSoakTest(ctx, interop.SoakTestConfig{
@@ -233,8 +233,8 @@ func interopChannels() map[string]func(ctx context.Context, p *pair) {
 	}
 }
 
-// Guarantee: every case of gRPC's interoperability tests passes, calls with compression as
-// well, with and without TLS on either side.
+// Guarantee: every case of gRPC's interoperability tests passes, with and without TLS on either side,
+// and so do calls with compression.
 func TestGRPCInterop(t *testing.T) {
 	t.Parallel()
 	eachPair(t, func(t *testing.T, p *pair) {

@@ -42,8 +42,8 @@ func TestGRPCLargeMessages(t *testing.T) {
 	})
 }
 
-// Guarantee: a call in both directions that the server ends first, with or without an error,
-// ends for the client at once, though the client has not ended its half.
+// Guarantee: a bidirectional call that the server ends first, with or without an error, ends for the
+// client at once, although the client has not ended its half.
 func TestGRPCServerEndsFirst(t *testing.T) {
 	t.Parallel()
 	bothPairs(t, func(t *testing.T, p *pair) {
@@ -75,7 +75,7 @@ func TestGRPCServerEndsFirst(t *testing.T) {
 	})
 }
 
-// Guarantee: a call that the client gives up ends at the server.
+// Guarantee: a call that the client cancels ends at the server.
 func TestGRPCCancellationReachesServer(t *testing.T) {
 	t.Parallel()
 	bothPairs(t, func(t *testing.T, p *pair) {
@@ -97,13 +97,13 @@ func TestGRPCCancellationReachesServer(t *testing.T) {
 		select {
 		case <-p.gaveUp:
 		case <-ctx.Done():
-			t.Error("the server did not learn that the client has given up")
+			t.Error("the call did not end at the server")
 		}
 	})
 }
 
-// Guarantee: a client that does not read a response of 10 MB holds up none of the 99 other
-// calls of its connection, and gets the whole response afterwards.
+// Guarantee: a client that does not read a response of 10 MB delays none of the 99 other calls of
+// its connection, and gets the whole response afterwards.
 func TestGRPCSlowReaderHoldsUpNobody(t *testing.T) {
 	t.Parallel()
 	const messages, size = 10, 1 << 20
@@ -141,8 +141,8 @@ func TestGRPCSlowReaderHoldsUpNobody(t *testing.T) {
 	})
 }
 
-// Guarantee: calls go on without an error while the server ends its connections with GOAWAY
-// again and again, those that last longer than a connection included.
+// Guarantee: no call fails while the server ends its connections with GOAWAY again and again, not
+// even one that outlasts its connection.
 func TestGRPCServerGoesAway(t *testing.T) {
 	t.Parallel()
 	bothPairs(t, func(t *testing.T, p *pair) {

@@ -18,9 +18,9 @@ const (
 	specStrict = 146
 )
 
-// Guarantee: every case of h2spec passes, over TLS and in clear, and those of its strict mode as
-// well. The only exception is a preface that is not HTTP/2's: in clear it may be an HTTP/1.1
-// request, and gets the response to a malformed one before the connection closes.
+// Guarantee: every case of h2spec passes, with and without TLS, also in strict mode. The only
+// exception is an invalid preface without TLS: it could be an HTTP/1.1 request, so it gets the
+// response to a malformed one before the connection closes.
 func TestH2spec(t *testing.T) {
 	t.Parallel()
 	up := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -38,7 +38,7 @@ func TestH2spec(t *testing.T) {
 		allowed string
 	}{
 		{name: "over TLS", tls: true, flags: []string{"-t", "-k"}},
-		{name: "in clear", allowed: "Sends invalid connection preface"},
+		{name: "without TLS", allowed: "Sends invalid connection preface"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -51,7 +51,7 @@ func TestH2spec(t *testing.T) {
 			for mode, cases := range map[string]int{"--strict=false": specCases, "--strict": specStrict} {
 				report := filepath.Join(t.TempDir(), "report.xml")
 				args := append([]string{"-h", host, "-p", port, "-P", "/public/x", "-o", "10", "-j", report, mode}, c.flags...)
-				out, _ := exec.CommandContext(t.Context(), tool, args...).CombinedOutput() // its status is that of the report
+				out, _ := exec.CommandContext(t.Context(), tool, args...).CombinedOutput() // the report says which cases failed
 				seen, failed := failures(t, report, out)
 				if seen != cases {
 					t.Errorf("h2spec %s: got %d cases, want %d", mode, seen, cases)
@@ -84,7 +84,7 @@ func checkServes(t *testing.T, g *gateway) {
 	}
 }
 
-// failures returns from a report of h2spec how many cases ran, and which failed and why.
+// failures reads a report of h2spec: how many cases ran, which of them failed, and why.
 func failures(t *testing.T, report string, output []byte) (seen int, failed map[string]string) {
 	t.Helper()
 	data, err := os.ReadFile(report)

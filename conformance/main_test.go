@@ -1,5 +1,5 @@
-// Package conformance tests the data plane with the clients, servers and test suites of
-// others: h2spec, gRPC's interoperability tests, and programs that people use.
+// Package conformance tests the data plane with third-party clients, servers and test suites:
+// h2spec, gRPC's interoperability tests, and programs that people use.
 package conformance
 
 import (

@@ -16,12 +16,12 @@ import (
 	"time"
 )
 
-// attachTime is how long perf has to attach to the processes, which do nothing meanwhile.
+// attachTime is how long perf gets to attach to the processes before the load begins.
 const attachTime = 300 * time.Millisecond
 
-// countCalls puts the proxy under load for as long as the warm-up, and returns how many system
-// calls of its processes each request takes. It is NaN if perf cannot count them, which needs
-// the package linux-perf and root.
+// countCalls returns how many system calls the proxy makes for each request. It puts the proxy under
+// load for as long as the warm-up. The result is NaN if perf cannot count system calls, for which
+// it needs the package linux-perf and root.
 func countCalls(ctx context.Context, st *stage, p *proxy, l load) (float64, error) {
 	perf, err := find("perf")
 	if err != nil {
@@ -57,7 +57,7 @@ func countCalls(ctx context.Context, st *stage, p *proxy, l load) (float64, erro
 	return n / float64(seen.requests), nil
 }
 
-var errPerf = errors.New("perf has counted nothing")
+var errPerf = errors.New("perf counted nothing")
 
 // readPerf returns the number in the output of perf stat -x,.
 func readPerf(out string) (float64, error) {

@@ -4,7 +4,7 @@ package main
 
 import "testing"
 
-// Guarantee: the number of system calls is that of perf, and output without one is an error.
+// Guarantee: readPerf returns the number in the output of perf, and output without one is an error.
 func TestReadPerf(t *testing.T) {
 	const out = "# started on Tue Nov 24 01:50:00 2026\n\n123456,,raw_syscalls:sys_enter,4003422,100.00,,\n"
 	if n, err := readPerf(out); n != 123456 || err != nil {

@@ -23,21 +23,21 @@ import (
 // callPath is the path of the gRPC method that the calls are for.
 const callPath = "/bench.Echo/Call"
 
-// The lengths of the messages of a call, in bytes.
+// The sizes of the messages of a call, in bytes.
 const (
 	askedBytes   = 40
 	repliedBytes = 100
 )
 
-// callOrigin is a gRPC upstream over HTTP/2 in clear, which serves every call at once. It runs
-// in this process, and costs so little that the proxies are what is measured.
+// callOrigin is a gRPC upstream over cleartext HTTP/2 that replies at once. It runs in this process,
+// and takes so little time that the proxies are the bottleneck.
 type callOrigin struct {
 	address  string // host:port; "" before open
 	listener net.Listener
 	served   atomic.Int64
 }
 
-// open starts the upstream, unless it runs, and returns its address.
+// open starts the upstream, unless it is running, and returns its address.
 func (o *callOrigin) open() (string, error) {
 	if o.address != "" {
 		return o.address, nil
@@ -110,7 +110,7 @@ func (o *callOrigin) serve(c net.Conn) {
 	}
 }
 
-// reply replies to a call with a message of n bytes, framing included.
+// reply replies to a call whose message has n bytes, framing included.
 func (o *callOrigin) reply(proto *http2.Conn, stream uint32, n int) {
 	status := "0"
 	if n != len(message(askedBytes)) {
@@ -131,7 +131,7 @@ func (o *callOrigin) reply(proto *http2.Conn, stream uint32, n int) {
 
 var reply = message(repliedBytes) //nolint:gochecknoglobals // a constant; Go has none of this type
 
-// message returns a message of n bytes in the framing of gRPC.
+// message returns a message of n bytes in gRPC's framing.
 func message(n int) []byte {
 	return append(binary.BigEndian.AppendUint32([]byte{0}, uint32(n)), bytes.Repeat([]byte{'m'}, n)...)
 }
@@ -160,7 +160,7 @@ func (o *callOrigin) check(ctx context.Context, roots *x509.CertPool, base, key 
 	return nil
 }
 
-// call makes a call. status is its grpc-status, or that of the HTTP response.
+// call makes a call. status is its grpc-status, or "HTTP" and a status other than 200.
 func (o *callOrigin) call(ctx context.Context, transport http.RoundTripper, base, key string) (status string, body []byte, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, base+callPath, bytes.NewReader(message(askedBytes)))
 	if err != nil {
@@ -201,8 +201,8 @@ func grpcLoad(connections, streams int) func(context.Context, *stage, *peer) (*s
 	}
 }
 
-// counted makes sure that every call of a load was served by the origin: h2load does not look
-// at grpc-status.
+// counted checks that the origin has served every call of a load, because h2load does not check
+// grpc-status.
 func counted(l load) load {
 	return func(ctx context.Context, st *stage, p *proxy, d time.Duration) (*loadResult, error) {
 		before := st.calls.served.Load()

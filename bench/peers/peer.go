@@ -30,7 +30,7 @@ type peer struct {
 type mode struct {
 	origin  string // host:port of the upstream; "" is the origin of constant responses
 	secure  bool   // use the TLS listener
-	grpc    bool   // the upstream speaks gRPC, over HTTP/2 in clear
+	grpc    bool   // the upstream speaks gRPC, over cleartext HTTP/2
 	collect bool   // allow the benchmark to trigger a garbage collection
 }
 

@@ -156,8 +156,8 @@ func TestRepliesToDataDoNotCount(t *testing.T) {
 	}
 }
 
-// Guarantee: it may also reply late, to thousands of frames of a few bytes that were on their way
-// together.
+// Guarantee: a client may also reply late, to thousands of small frames that were in flight at the
+// same time.
 func TestLateRepliesToDataDoNotCount(t *testing.T) {
 	d := newDriver(Config{})
 	s := newClient().get(1)
@@ -306,9 +306,9 @@ func TestStalledUploads(t *testing.T) {
 	}
 }
 
-// Guarantee: whoever has found that nothing can be sent on a stream learns when that changes,
-// whatever happened since it last tried: SETTINGS, or data of another stream that used up the
-// window of the connection exactly.
+// Guarantee: after Data has sent less than everything, a Window event says when more can be sent,
+// whatever has happened meanwhile: SETTINGS, or data of another stream that used up the window of
+// the connection exactly.
 func TestWindowThatOpensIsAnnounced(t *testing.T) {
 	check := func(s *script, between func(d *driver), opened *script, want string) {
 		t.Helper()

@@ -21,9 +21,9 @@ func (h header) HeaderValue(name string) (value string, count int) {
 	return value, count
 }
 
-// Guarantee: an upstream has the gateway's timeout for the head of its response, or what the
-// client of a gRPC call has said in grpc-timeout if that is less. Any value but up to 8 digits
-// and a unit has no effect, and neither has the field in a request that is no gRPC call.
+// Guarantee: an upstream has the gateway's timeout for the head of its response, or the grpc-timeout
+// of a gRPC call if that is less. A value other than up to 8 digits and a unit has no effect, nor
+// has the field in a request that is not a gRPC call.
 func TestGRPCTimeout(t *testing.T) {
 	const gateway, grpc = 10 * time.Second, "application/grpc+proto"
 	for _, c := range []struct {
@@ -51,7 +51,7 @@ func TestGRPCTimeout(t *testing.T) {
 	}
 }
 
-// Guarantee: a gRPC call whose client leaves it no time is a 504 at once.
+// Guarantee: a gRPC call with a timeout of 0 gets a 504 at once.
 func TestNoTimeIsTimeout(t *testing.T) {
 	x := Exchange{Verdict: admit.Verdict{Gateway: &snapshot.Gateway{}}}
 	err := x.CheckForward(header{"content-type": "application/grpc", "grpc-timeout": "0n"}, 0, false)

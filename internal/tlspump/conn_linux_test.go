@@ -18,7 +18,7 @@ func each(t *testing.T, f func(t *testing.T, h *harness)) {
 	}
 }
 
-// Guarantee: wherever two records are split, all data of what has arrived is read, and none
+// Guarantee: wherever the bytes of two records are split, all data that has arrived is read and none
 // is lost, whatever the size of the reader's buffer.
 func TestEverySplit(t *testing.T) {
 	each(t, func(t *testing.T, h *harness) {
@@ -65,8 +65,8 @@ func TestOneRecordNeedsOneCall(t *testing.T) {
 	})
 }
 
-// Guarantee: data that crypto/tls holds is announced, even if the caller stops in between and
-// more arrives.
+// Guarantee: more is set while crypto/tls holds data, even if the caller stops in between and more
+// arrives.
 func TestHeldDataIsAnnounced(t *testing.T) {
 	each(t, func(t *testing.T, h *harness) {
 		b := make([]byte, 4)
@@ -76,7 +76,7 @@ func TestHeldDataIsAnnounced(t *testing.T) {
 		}
 		h.arrive(h.seal("xyz"))
 		if r := h.readNow(b); r.n != 3 || !r.more || r.err != nil {
-			t.Fatalf("got %+v, want 3 bytes and more, since the socket was not looked at", r)
+			t.Fatalf("got %+v, want 3 bytes and more, since the socket was not read", r)
 		}
 		if got, err := h.pump(4); string(got) != "xyz" || err != nil {
 			t.Fatalf("got %q, error %v", got, err)
@@ -84,7 +84,7 @@ func TestHeldDataIsAnnounced(t *testing.T) {
 	})
 }
 
-// Guarantee: random messages in random pieces arrive whole, with reads of both kinds in turn.
+// Guarantee: random messages in random pieces arrive whole when ReadNow and ordinary reads alternate.
 func TestRandomPieces(t *testing.T) {
 	each(t, func(t *testing.T, h *harness) {
 		r := rand.New(rand.NewPCG(1, 2))
@@ -160,8 +160,8 @@ func TestEnds(t *testing.T) {
 	}
 }
 
-// Guarantee: after a record that was changed on its way, the alert waits to be sent, and
-// reading fails for good.
+// Guarantee: after a record that was changed in transit, an alert waits to be sent, and all further
+// reads fail.
 func TestChangedRecord(t *testing.T) {
 	each(t, func(t *testing.T, h *harness) {
 		record := h.seal("request")
@@ -210,8 +210,8 @@ func TestCollectedRecordsKeepTheirOrder(t *testing.T) {
 	})
 }
 
-// Guarantee: a peer that takes nothing makes SendNow return, Send wait until the write
-// deadline, and every write after that fail; what is collected is bounded.
+// Guarantee: if the peer reads nothing, SendNow returns, Send waits until the write deadline, and
+// every write after that fails. What is collected is bounded.
 func TestPeerThatTakesNothing(t *testing.T) {
 	h := start(t, versions["TLS 1.3"])
 	piece := make([]byte, 16<<10)
@@ -242,8 +242,8 @@ func TestPeerThatTakesNothing(t *testing.T) {
 	}
 }
 
-// Guarantee: writes of several goroutines, collected and not, beside reads, lose and reorder
-// nothing.
+// Guarantee: nothing is lost or reordered when several goroutines write, with and without Hold, while
+// another reads.
 func TestConcurrentWrites(t *testing.T) {
 	each(t, func(t *testing.T, h *harness) {
 		const writers, messages = 4, 200

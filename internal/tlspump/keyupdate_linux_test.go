@@ -6,9 +6,9 @@ import (
 	"github.com/keygate/keygate/internal/tlspump/tlspumptest"
 )
 
-// Guarantee: a KeyUpdate, however it is split over records and receives, is replied to within
-// Read, nothing is sent before the owner sends it, and the data around it is read; what is
-// written afterwards has the next key.
+// Guarantee: however a KeyUpdate is split over records and receives, the reply to it is collected,
+// and is sent only by the owner; the data around it is read; and what is written afterwards uses
+// the next key.
 func TestKeyUpdate(t *testing.T) {
 	for split := range len(tlspumptest.KeyUpdate) {
 		h := start(t, versions["TLS 1.3"])
@@ -48,8 +48,8 @@ func TestKeyUpdate(t *testing.T) {
 	}
 }
 
-// Guarantee: replies to KeyUpdates keep their order among the records of another goroutine
-// that collects and sends.
+// Guarantee: replies to KeyUpdates and the records that another goroutine collects and sends go out
+// in the right order.
 func TestKeyUpdateBesideWrites(t *testing.T) {
 	h := start(t, versions["TLS 1.3"])
 	in, out := h.keys.Layer(t, tlspumptest.FromClient), h.keys.Layer(t, tlspumptest.FromServer)
@@ -106,8 +106,8 @@ func TestKeyUpdateBesideWrites(t *testing.T) {
 	}
 }
 
-// Guarantee: a peer that sends KeyUpdates without data is cut off by crypto/tls, with few
-// replies waiting.
+// Guarantee: crypto/tls ends the connection of a peer that sends KeyUpdates without data, while few
+// replies wait.
 func TestKeyUpdateFlood(t *testing.T) {
 	h := start(t, versions["TLS 1.3"])
 	in := h.keys.Layer(t, tlspumptest.FromClient)

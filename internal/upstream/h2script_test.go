@@ -658,8 +658,9 @@ func TestServerThatNeverReads(t *testing.T) {
 	close(block)
 }
 
-// Guarantee: uploads that a server does not read use up the window of their connection, but new
-// requests go on over another one within seconds; a server that reads again keeps its connection.
+// Guarantee: if uploads that a server does not read use up the window of their connection, new
+// requests use another connection within seconds. A connection whose server reads something in the
+// meantime stays in use.
 func TestStuckConnectionIsLeft(t *testing.T) {
 	block := make(chan struct{})
 	o := script(t, func(s *scripted) {
@@ -701,7 +702,7 @@ func TestStuckConnectionIsLeft(t *testing.T) {
 
 	var s stuck
 	if s.at(5, 1, true) || s.at(8, 2, true) || s.at(11, 2, true) || !s.at(12, 2, true) || s.at(13, 2, false) || s.at(20, 2, true) {
-		t.Error("a connection on which the server has read something is taken to be stuck, or one is not on which it has not")
+		t.Error("stuck must report a connection on which the server has read nothing, and no other")
 	}
 }
 

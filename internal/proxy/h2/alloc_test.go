@@ -28,7 +28,7 @@ type requester struct {
 	buf    []byte
 }
 
-// newRequester starts an engine before an upstream of that scheme that allocates nothing.
+// newRequester starts an engine in front of an upstream of that scheme that allocates nothing.
 func newRequester(t testing.TB, scheme string) *requester {
 	t.Helper()
 	body, addr := strings.Repeat("x", 381), ""
@@ -106,7 +106,7 @@ func TestAllocations(t *testing.T) {
 	}
 }
 
-// BenchmarkRequest measures one small request after another over a connection in clear, with an
+// BenchmarkRequest measures one small request after another over a cleartext connection, with an
 // upstream of either version of HTTP. Client and upstream run in the same process and allocate
 // nothing; the time is that of all three.
 func BenchmarkRequest(b *testing.B) {

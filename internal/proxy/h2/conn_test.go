@@ -463,9 +463,9 @@ func TestResetAfterEarlyResponseIsLate(t *testing.T) {
 	}
 }
 
-// Guarantee: the requests of a client that violates the protocol end at once, as those of a
-// client that hangs up do, though it does not read why: no response comes in between that
-// could not be sent, and would be recorded as a failure of the upstream.
+// Guarantee: the requests of a client that violates the protocol end at once, like those of a client
+// that hangs up, even if the client does not read the GOAWAY. A response that came later could not
+// be sent, and would be recorded as a failure of the upstream.
 func TestViolationEndsRequestsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began, cut := make(chan struct{}), make(chan time.Time, 1)
@@ -481,7 +481,7 @@ func TestViolationEndsRequestsAtOnce(t *testing.T) {
 		var sent bytes.Buffer
 		p := &peer{t: t, conn: client, framer: http2.NewFramer(&sent, nil)}
 		p.hpack = hpack.NewEncoder(&p.block)
-		read := func() { // what the server has sent, in one piece
+		read := func() { // reads what the server has sent, in one piece
 			t.Helper()
 			if _, err := client.Read(make([]byte, 1<<16)); err != nil {
 				t.Fatal(err)
@@ -520,7 +520,7 @@ func TestViolationEndsRequestsAtOnce(t *testing.T) {
 // timer that sets deadlines) neither panics nor touches the stream, which serves others by then.
 func TestHandlerOutlivesRequest(t *testing.T) {
 	var late sync.WaitGroup
-	var begin sync.Mutex // the race detector does not see that a response comes after its handler
+	var begin sync.Mutex // shows the race detector that a response comes after its handler
 	addr := serve(t, Config{Config: proxy.Config{Admit: newForwarder(), Pools: newPools(t)}, Forward: func(w http.ResponseWriter, r *http.Request, _ *proxy.Exchange) {
 		rc := http.NewResponseController(w)
 		w.Header().Set("X-A", "b")

@@ -55,10 +55,10 @@ var stricter = map[string]string{
 	`:authority "a b"`:                         "it is the Host of a request over HTTP/1.1",
 }
 
-// smuggling is why there is one form of content-length only.
+// smuggling is why only one form of content-length is accepted.
 const smuggling = "contract, 4.5: a content-length that parsers can read in different ways"
 
-// otherwise are the errors of a connection for which both end it, with codes that differ.
+// otherwise are the errors for which both end the connection, but with different codes.
 var otherwise = map[string]string{
 	"HEADERS on a closed stream":         "RFC 9113, 5.1: STREAM_CLOSED; net/http has PROTOCOL_ERROR",
 	"a frame that is too long":           "RFC 9113, 4.2: FRAME_SIZE_ERROR; net/http has PROTOCOL_ERROR",
@@ -115,7 +115,7 @@ func behave(w http.ResponseWriter, r *http.Request) {
 		_ = rc.Flush()
 		panic(http.ErrAbortHandler)
 	case "hold":
-		if _, err := io.Copy(io.Discard, r.Body); err == nil { // the body tells of the end of the connection before its own
+		if _, err := io.Copy(io.Discard, r.Body); err == nil { // reading the body fails when the connection ends before the body
 			<-r.Context().Done()
 		}
 		panic(http.ErrAbortHandler)
@@ -222,7 +222,7 @@ func (v *seen) describe(r *request) string {
 	}
 	text := fmt.Sprintf("interim %q, status %s, fields %q", v.interim, v.status, v.fields)
 	if v.reset != "" {
-		return text + ", reset " + v.reset // of the data a part may be lost
+		return text + ", reset " + v.reset // some of the data may be lost
 	}
 	text += fmt.Sprintf(", %d bytes, checksum %x", v.length, v.sum)
 	if r.te {

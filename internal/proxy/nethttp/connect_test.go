@@ -96,9 +96,9 @@ func acceptOf(key string) string {
 
 const switched101 = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
 
-// Guarantee: contract 4.5: an extended CONNECT for a WebSocket is admitted as a GET and becomes
-// an upgrade at an HTTP/1.1 upstream; bytes pass both ways, but none before the upstream has
-// accepted, and the end of either side reaches the other.
+// Guarantee: contract 4.5: an extended CONNECT for a WebSocket is admitted like a GET, and becomes an
+// upgrade for an HTTP/1.1 upstream. Bytes pass both ways once the upstream has accepted, and the end
+// of either side reaches the other.
 func TestWebSocketOverHTTP2(t *testing.T) {
 	t.Parallel()
 	heads, ended := make(chan head, 1), make(chan error, 1)
@@ -148,7 +148,7 @@ func TestWebSocketOverHTTP2(t *testing.T) {
 	}
 }
 
-// Guarantee: a WebSocket of a client that resets its stream ends at the upstream.
+// Guarantee: when a client resets the stream of a WebSocket, the WebSocket ends at the upstream.
 func TestWebSocketResetEndsUpstream(t *testing.T) {
 	t.Parallel()
 	ended := make(chan error, 1)
@@ -170,8 +170,8 @@ func TestWebSocketResetEndsUpstream(t *testing.T) {
 	receive(t, "the end at the upstream", ended)
 }
 
-// Guarantee: no response of an upstream that has not accepted a WebSocket looks as if it had,
-// and a refusal reaches the client as it is.
+// Guarantee: no response of an upstream that has not accepted a WebSocket looks like an acceptance,
+// and a refusal reaches the client unchanged.
 func TestWebSocketNotAccepted(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ response, want string }{
@@ -223,8 +223,8 @@ func TestExtendedConnectRefusals(t *testing.T) {
 	wantNone(t, heads)
 }
 
-// Guarantee: a WebSocket goes on as an extended CONNECT to an HTTP/2 upstream that takes them,
-// and is a 502 at one that does not.
+// Guarantee: a WebSocket is an extended CONNECT to an HTTP/2 upstream that supports it, and a 502
+// with one that does not.
 func TestWebSocketToHTTP2(t *testing.T) {
 	t.Parallel()
 	for _, takes := range []bool{true, false} {
@@ -263,7 +263,7 @@ func TestWebSocketToHTTP2(t *testing.T) {
 		got := f.answer(t)
 		if !takes {
 			if got[":status"] != "502" {
-				t.Errorf("got %v from an upstream that takes no extended CONNECT, want 502", got)
+				t.Errorf("got %v from an upstream without extended CONNECT, want 502", got)
 			}
 			continue
 		}
@@ -281,8 +281,8 @@ func TestWebSocketToHTTP2(t *testing.T) {
 	}
 }
 
-// Guarantee: a WebSocket of an HTTP/2 client reaches an upstream over TLS that takes it by
-// HTTP/1.1 only, whether or not it speaks HTTP/2 for other requests; a refusal reaches the client.
+// Guarantee: a WebSocket of an HTTP/2 client reaches an upstream over TLS that supports WebSocket
+// only over HTTP/1.1, whether or not it speaks HTTP/2 otherwise; a refusal reaches the client.
 func TestWebSocketOverTLS(t *testing.T) {
 	t.Parallel()
 	for _, isHTTP2 := range []bool{false, true} {

@@ -142,9 +142,8 @@ func waiting(_ http.ResponseWriter, r *http.Request) {
 	<-r.Context().Done()
 }
 
-// Guarantee: a gRPC call whose response has begun ends when the time is over that its client
-// gave it in grpc-timeout, and so does the upstream's work. Clients take the reset for
-// DEADLINE_EXCEEDED.
+// Guarantee: a gRPC call whose response has begun is reset when its grpc-timeout has passed, and ends
+// at the upstream. Clients report the reset as DEADLINE_EXCEEDED.
 func TestGRPCTimeoutEndsStream(t *testing.T) {
 	t.Parallel()
 	ended := make(chan struct{})

@@ -38,10 +38,10 @@ func tlsUpstreamOf(t testing.TB, isHTTP2 bool, handler http.HandlerFunc) (url, c
 func overUpstreams(t *testing.T, handler func(t *testing.T) http.HandlerFunc, test func(t *testing.T, s setup, client http.RoundTripper)) {
 	t.Helper()
 	kinds := map[string]func(t *testing.T, s *setup){
-		"h2c":                func(t *testing.T, s *setup) { s.upstream = h2cUpstream(t, handler(t)) },
-		"HTTP/2 over TLS":    func(t *testing.T, s *setup) { s.upstream, s.ca = tlsUpstreamOf(t, true, handler(t)) },
-		"HTTP/1.1 over TLS":  func(t *testing.T, s *setup) { s.upstream, s.ca = tlsUpstreamOf(t, false, handler(t)) },
-		"HTTP/1.1, in clear": func(t *testing.T, s *setup) { s.upstream = plainUpstream(t, handler(t)) },
+		"h2c":               func(t *testing.T, s *setup) { s.upstream = h2cUpstream(t, handler(t)) },
+		"HTTP/2 over TLS":   func(t *testing.T, s *setup) { s.upstream, s.ca = tlsUpstreamOf(t, true, handler(t)) },
+		"HTTP/1.1 over TLS": func(t *testing.T, s *setup) { s.upstream, s.ca = tlsUpstreamOf(t, false, handler(t)) },
+		"plain HTTP/1.1":    func(t *testing.T, s *setup) { s.upstream = plainUpstream(t, handler(t)) },
 	}
 	for name, prepare := range kinds {
 		t.Run(name, func(t *testing.T) {
@@ -87,8 +87,8 @@ func TestBodiesOverUpstreams(t *testing.T) {
 	})
 }
 
-// Guarantee: a body larger than max_body_bytes is a 413 whatever the upstream speaks, whether
-// its length was declared or not, and the upstream never gets all of it.
+// Guarantee: a body larger than max_body_bytes gets a 413, whatever the upstream speaks and whether or
+// not the length was declared, and the upstream never gets all of it.
 func TestMaxBodyOverUpstreams(t *testing.T) {
 	overUpstreams(t, func(t *testing.T) http.HandlerFunc {
 		return func(_ http.ResponseWriter, r *http.Request) {
@@ -116,8 +116,8 @@ func TestMaxBodyOverUpstreams(t *testing.T) {
 	})
 }
 
-// Guarantee: a client that gives up ends the work of an upstream of any kind, also while its
-// response is on the way.
+// Guarantee: a request that its client cancels ends at an upstream of any kind, also while the
+// response is arriving.
 func TestClientHangUpEndsUpstreams(t *testing.T) {
 	var all sync.Map // the channel of each subtest
 	overUpstreams(t, func(t *testing.T) http.HandlerFunc {
@@ -150,7 +150,7 @@ func TestClientHangUpEndsUpstreams(t *testing.T) {
 	})
 }
 
-// scripted is an upstream of HTTP/2 in clear that responds frame by frame.
+// scripted is a cleartext HTTP/2 upstream that responds frame by frame.
 type scripted struct {
 	*http2.Framer
 	encoder *hpack.Encoder
@@ -228,9 +228,9 @@ func (g *harness) atOnce(fields [][2]string, body []byte) *http2.MetaHeadersFram
 	}
 }
 
-// Guarantee: a request that an upstream refuses with REFUSED_STREAM, or leaves out with GOAWAY,
-// is sent once more, whatever its method, with its whole body; but only once, and not if the
-// upstream may have processed it.
+// Guarantee: a request that an upstream refuses with REFUSED_STREAM, or excludes by GOAWAY, is sent
+// once more with its whole body, whatever its method; but only once, and not if the upstream may
+// have processed it.
 func TestUnprocessedRequestsAreRepeated(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -275,8 +275,8 @@ func TestUnprocessedRequestsAreRepeated(t *testing.T) {
 	}
 }
 
-// Guarantee: a response that an upstream breaks off never looks complete to the client, and
-// one that is malformed is a 502.
+// Guarantee: a response that an upstream breaks off never looks complete to the client, and a
+// malformed one is a 502.
 func TestBrokenResponsesOverHTTP2(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
