@@ -21,15 +21,14 @@ type Encoder struct {
 	index   index
 	secrets []string
 
-	seen    [32]uint64 // hashes of fields that were not indexed
-	lower   []byte     // a name in lower case
+	seen    [32]uint32 // hashes of fields that were not indexed
 	update  bool       // the next block begins with a size update
 	emptied bool       // the table was emptied, and the other side does not know yet
 }
 
-// maxKept is the length of the memory that an encoder keeps to lower the case of names,
-// which few names exceed.
-const maxKept = 128
+// longName is the length in bytes of a name that needs no memory of the heap for its case to
+// be lowered, which few names exceed.
+const longName = 128
 
 // shortCookie is the length in bytes of a cookie that is not short: its value is too long
 // to be guessed (RFC 7541, 7.1.3).
@@ -86,7 +85,28 @@ func (e *Encoder) Start(dst []byte) []byte {
 // the field is a secret, which must stay one on every hop (RFC 7541, 6.2.3); so it is if
 // Field.NeverIndexed is true where it came from.
 func (e *Encoder) Append(dst, name, value []byte, never bool) []byte {
-	name = e.toLower(name)
+	for i, c := range name {
+		if 'A' <= c && c <= 'Z' {
+			return e.appendLowered(dst, name, i, value, never)
+		}
+	}
+	return e.append(dst, name, value, never)
+}
+
+// appendLowered is Append for a name whose first upper-case letter is at the given place.
+func (e *Encoder) appendLowered(dst, name []byte, upper int, value []byte, never bool) []byte {
+	var short [longName]byte
+	lower := append(short[:0], name...)
+	for i, c := range lower[upper:] {
+		if 'A' <= c && c <= 'Z' {
+			lower[upper+i] = c | 0x20
+		}
+	}
+	return e.append(dst, lower, value, never)
+}
+
+// append is Append for a name in lower case.
+func (e *Encoder) append(dst, name, value []byte, never bool) []byte {
 	nameHash := hashOf(0, name)
 	first := staticNames.find(nameHash, name)
 	if never || e.isSecret(first, name, value) {
@@ -148,11 +168,11 @@ func (e *Encoder) indexes(nameIndex int, hash uint64, size int) bool {
 	if size > e.table.max/2 {
 		return false
 	}
-	seen := &e.seen[hash%uint64(len(e.seen))]
-	if nameIndex == 0 || *seen == hash {
+	seen, high := &e.seen[hash%uint64(len(e.seen))], uint32(hash>>32)
+	if nameIndex == 0 || *seen == high {
 		return true
 	}
-	*seen = hash
+	*seen = high
 	return false
 }
 
@@ -171,32 +191,4 @@ func appendText(dst, s []byte) []byte {
 		return appendHuffman(appendInteger(dst, 0x80, 7, n), s)
 	}
 	return append(appendInteger(dst, 0x00, 7, len(s)), s...)
-}
-
-// toLower returns a name in lower case, which is valid until the next call.
-func (e *Encoder) toLower(name []byte) []byte {
-	for i, c := range name {
-		if 'A' <= c && c <= 'Z' {
-			return e.copyLower(name, i)
-		}
-	}
-	return name
-}
-
-// copyLower is toLower for a name whose first upper-case letter is at the given place.
-func (e *Encoder) copyLower(name []byte, upper int) []byte {
-	lower := e.lower
-	if len(name) > len(lower) {
-		lower = make([]byte, max(len(name), maxKept))
-	}
-	if len(lower) == maxKept {
-		e.lower = lower
-	}
-	copy(lower, name)
-	for i, c := range lower[upper:len(name)] {
-		if 'A' <= c && c <= 'Z' {
-			lower[upper+i] = c | 0x20
-		}
-	}
-	return lower[:len(name)]
 }

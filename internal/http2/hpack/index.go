@@ -11,26 +11,26 @@ import (
 // evicted first, so an eviction leaves the chains as they are: a chain ends at the first
 // entry that is no longer in the table.
 //
+// It has as many chains of either kind as the ring of the table has entries, so a chain is
+// short, and whatever the names and values are it has no more entries than the table.
+//
 // Entries are numbered from 1 in the order in which they were added.
-type index struct {
-	names, pairs [buckets]uint32 // the newest entry of each chain
-	older        []links         // as the ring of the table
-}
+type index []links
 
-// links are the next older entries of the two chains of an entry.
-type links struct{ name, pair uint32 }
-
-// buckets is the number of chains, a power of two. The table has at most twice as many
-// entries, so a chain is short, and whatever the names and values are it has no more
-// entries than the table.
-const buckets = 64
+// links has the newest entry of two chains, and the next older entries of the two chains of
+// an entry. The chains are found by their hashes, and the entry by its place in the ring.
+type links struct{ name, pair, olderName, olderPair uint32 }
 
 // find returns the newest entry of t that has the given hash, name and, with pair, value,
 // counted from 0 as table.at does, or -1.
-func (x *index) find(t *table, hash uint64, name, value []byte, pair bool) int {
-	number := x.names[hash%buckets]
+func (x index) find(t *table, hash uint64, name, value []byte, pair bool) int {
+	if t.n == 0 {
+		return -1
+	}
+	mask := uint32(len(x) - 1)
+	number := x[uint32(hash)&mask].name
 	if pair {
-		number = x.pairs[hash%buckets]
+		number = x[uint32(hash)&mask].pair
 	}
 	for t.added-number < uint32(t.n) {
 		e := t.at(int(t.added - number))
@@ -38,10 +38,10 @@ func (x *index) find(t *table, hash uint64, name, value []byte, pair bool) int {
 			bytes.Equal(t.nameOf(e), name) && (!pair || bytes.Equal(t.valueOf(e), value)) {
 			return int(t.added - number)
 		}
-		next := x.older[(number-1)&uint32(len(x.older)-1)]
-		number = next.name
+		next := &x[(number-1)&mask]
+		number = next.olderName
 		if pair {
-			number = next.pair
+			number = next.olderPair
 		}
 	}
 	return -1
@@ -49,16 +49,24 @@ func (x *index) find(t *table, hash uint64, name, value []byte, pair bool) int {
 
 // add adds the newest entry of t to the chains of the two hashes.
 func (x *index) add(t *table, name, pair uint64) {
-	if len(x.older) != len(t.ring) {
-		older := make([]links, len(t.ring))
-		for i := range uint32(min(t.n, len(x.older))) {
-			k := t.added - 2 - i
-			older[k&uint32(len(older)-1)] = x.older[k&uint32(len(x.older)-1)]
-		}
-		x.older = older
+	if len(*x) == len(t.ring) {
+		x.link(t.added, name, pair)
+		return
 	}
-	x.older[(t.added-1)&uint32(len(x.older)-1)] = links{name: x.names[name%buckets], pair: x.pairs[pair%buckets]}
-	x.names[name%buckets], x.pairs[pair%buckets] = t.added, t.added
+	*x = make(index, len(t.ring))
+	for i := t.n - 1; i >= 0; i-- {
+		e := t.at(i)
+		name = hashOf(0, t.nameOf(e))
+		x.link(t.added-uint32(i), name, hashOf(name, t.valueOf(e)))
+	}
+}
+
+// link adds the entry with a number to the chains of the two hashes.
+func (x index) link(number uint32, name, pair uint64) {
+	mask := uint32(len(x) - 1)
+	own, names, pairs := &x[(number-1)&mask], &x[uint32(name)&mask], &x[uint32(pair)&mask]
+	own.olderName, own.olderPair = names.name, pairs.pair
+	names.name, pairs.pair = number, number
 }
 
 // hashOf returns a hash of b that continues the hash h. It has no secret: who chooses

@@ -26,7 +26,7 @@ type entry struct {
 }
 
 const (
-	firstBuffer = 512 // length of buf after the first entry
+	firstBuffer = 256 // length of buf after the first entry
 	firstRing   = 8   // length of ring after the first entry
 )
 
@@ -75,8 +75,14 @@ func (t *table) reserve(n int) {
 	if t.end+n <= len(t.buf) {
 		return
 	}
+	// Once entries are evicted, the run is moved each time that it has passed through the
+	// rest of buf, which must then be as long as the run.
+	need := t.end - t.start + n
+	if t.start > 0 {
+		need *= 2
+	}
 	buf, length := t.buf, len(t.buf)
-	for length < 2*TableSize && t.end-t.start+n > length/2 {
+	for length < 2*TableSize && length < need {
 		length = max(2*length, firstBuffer)
 	}
 	if length > len(buf) {
