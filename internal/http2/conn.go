@@ -139,6 +139,12 @@ func (c *Conn) AwaitsHead() (begun uint64, open bool) {
 // Streams returns the number of streams: those on which Done has not been called.
 func (c *Conn) Streams() int { return c.streams.n }
 
+// Ended reports whether a stream has ended on both sides, so that Done resets nothing.
+func (c *Conn) Ended(id uint32) bool {
+	s := c.streams.find(id)
+	return s != nil && s.is(localEnd) && s.is(remoteEnd)
+}
+
 // Drain asks a client to open no more streams, with GOAWAY for the last possible stream. The
 // driver calls GoAway later, when the client has had time to read it; the reply to a Ping
 // tells.

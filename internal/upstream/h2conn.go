@@ -57,6 +57,7 @@ type h2Conn struct {
 	event    http2.Event
 	response http2.Response
 	trailers http2.TrailerFields
+	flushers []Flusher // to be called when everything that was received is passed on
 
 	mu         sync.Mutex
 	http       *http2.Conn
@@ -316,7 +317,7 @@ func (c *h2Conn) take(b []byte) bool {
 		}
 	}
 	err := c.http.Err()
-	c.settle()
+	ends = c.settle() || ends
 	c.update()
 	if mine {
 		c.drain()
@@ -326,6 +327,11 @@ func (c *h2Conn) take(b []byte) bool {
 	}
 	alive, waiting := !c.dead, c.pool.waiting()
 	c.mu.Unlock()
+	for i, f := range c.flushers {
+		c.flushers[i] = nil
+		f.Flush()
+	}
+	c.flushers = c.flushers[:0]
 	if gone {
 		c.pool.mu.Lock()
 		c.pool.retire(c)
@@ -350,19 +356,27 @@ func (c *h2Conn) deliver(s *H2Stream) {
 	c.begin(s)
 }
 
-// settle calls Settle of the exchanges for which something has arrived. c.mu is held, and released
-// for the calls.
-func (c *h2Conn) settle() {
+// settle calls Settle of the exchanges for which something has arrived, and reports whether one
+// of them is over. c.mu is held, and released for the calls.
+func (c *h2Conn) settle() (ends bool) {
 	for len(c.news) > 0 {
 		last := len(c.news) - 1
 		s := c.news[last]
 		c.news[last] = nil
 		c.news = c.news[:last]
 		s.inNews = false
+		over := s.ended && c.http.Ended(s.id)
+		if over {
+			c.remove(s)
+			ends = true
+		}
 		c.begin(s)
-		s.ex.Settle()
-		c.done()
+		if f := s.ex.Settle(over); f != nil {
+			c.flushers = append(c.flushers, f)
+		}
+		c.done() // from here on s may serve another exchange
 	}
+	return ends
 }
 
 // forget removes a stream from news. c.mu is held.

@@ -71,6 +71,13 @@ func (o *output) trySend(fd uintptr) {
 	}
 }
 
+// Flush implements Flusher.
+func (c *h2Conn) Flush() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.flush()
+}
+
 // flush sends the output, unless somebody else does. c.mu is held, and released for a while.
 func (c *h2Conn) flush() {
 	if c.flushing || !c.pending() {

@@ -153,18 +153,26 @@ type H2Request struct {
 // The memory of s is the caller's: its zero value, or one whose exchange is over. Callbacks
 // of the exchange may begin before TryOpen or Open returns.
 func (p *H2Pool) TryOpen(s *H2Stream, r H2Request) bool {
+	later := p.TryOpenLater(s, r)
+	if later == nil {
+		return false
+	}
+	later.Flush()
+	return true
+}
+
+// TryOpenLater is TryOpen that leaves it to the caller to send the request, by Flush of the
+// result, so that several requests can be sent together. It returns nil in place of false.
+func (p *H2Pool) TryOpenLater(s *H2Stream, r H2Request) Flusher {
 	p.touch()
 	if p.waiting() {
-		return false // waiters come first
+		return nil // waiters come first
 	}
 	c, err := p.open(s, &r)
 	if c == nil || err != nil {
-		return false
+		return nil
 	}
-	c.mu.Lock()
-	c.flush()
-	c.mu.Unlock()
-	return true
+	return c
 }
 
 // Open opens a stream for a request as s, like TryOpen. If the connections have no room for
@@ -273,9 +281,7 @@ func (p *H2Pool) greet(ctx context.Context, slot *H1Conn, address string) (*h2Co
 		c.seal.collect()
 	}
 	p.greeting.Store(true) // until dial has ended
-	c.mu.Lock()
-	c.flush()
-	c.mu.Unlock()
+	c.Flush()
 	go c.read()
 	select {
 	case <-c.ready:

@@ -76,7 +76,7 @@ func (c *call) TakeInterim(r *http2.Response) {
 	c.note("interim " + strconv.Itoa(r.Status))
 }
 
-func (*call) Settle() {}
+func (*call) Settle(bool) Flusher { return nil }
 
 func (c *call) TakeHead(r *http2.Response, end bool) {
 	c.mu.Lock()

@@ -99,9 +99,7 @@ func (p *H2Pool) serve() {
 	live := *p.live.Load()
 	p.mu.Unlock()
 	for _, c := range live {
-		c.mu.Lock()
-		c.flush()
-		c.mu.Unlock()
+		c.Flush()
 	}
 }
 
@@ -173,9 +171,7 @@ func (p *H2Pool) dial(ctx context.Context) {
 	}
 	p.mu.Unlock()
 	if c != nil {
-		c.mu.Lock()
-		c.flush()
-		c.mu.Unlock()
+		c.Flush()
 		c.ended()
 	}
 }

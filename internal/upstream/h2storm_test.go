@@ -162,11 +162,12 @@ func (u *unary) CanSend()                          {}
 func (u *unary) Fail(err error, _ bool)            { u.fail = err; u.over <- struct{}{} }
 
 // Settle is the last callback of a response, after which the stream may be used again.
-func (u *unary) Settle() {
+func (u *unary) Settle(bool) Flusher {
 	if u.ended {
 		u.ended = false
 		u.over <- struct{}{}
 	}
+	return nil
 }
 
 var message = make([]byte, 64)

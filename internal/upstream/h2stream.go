@@ -36,8 +36,13 @@ type H2Exchange interface {
 	// TakeTrailers takes the trailers and ends the response.
 	TakeTrailers(t *http2.TrailerFields)
 	// Settle is called on the reader after calls of the methods that begin with Take, when
-	// nothing more has arrived for now.
-	Settle()
+	// nothing more has arrived for now. over means that request and response have both
+	// ended. The exchange is over then, and may use its memory and that of the stream again from
+	// within the call.
+	//
+	// When the reader has passed on everything that has arrived, it calls Flush of the result
+	// unless that is nil.
+	Settle(over bool) Flusher
 	// CanSend is called, on another goroutine, when SendData has sent less than it was
 	// given and may now send more, or has nothing to wait for any more.
 	CanSend()
@@ -47,10 +52,16 @@ type H2Exchange interface {
 	Fail(err error, safe bool)
 }
 
+// Flusher sends what has been left to be sent together with what others add.
+type Flusher interface {
+	// Flush sends what there is to be sent. It does not block.
+	Flush()
+}
+
 // H2Stream is one exchange over a connection of an H2Pool. Its zero value is ready for
 // H2Pool.Open. Its methods are safe for concurrent use from then on. They do not block, except
-// Send. They do nothing once the exchange is over, which is when Fail is called, or Close or
-// Reset.
+// Send. They do nothing once the exchange is over, which is when Fail is called, or Settle says
+// so, or Close or Reset is called.
 type H2Stream struct {
 	conn *h2Conn
 	id   uint32
@@ -144,7 +155,7 @@ func (s *H2Stream) SendTrailers(write func(w *http2.Conn)) (ok bool) {
 }
 
 // Close ends the exchange, and resets the stream if request and response have not both ended.
-// Every exchange ends with Close, Reset or Fail. No callback begins after that. Close reports
+// Every exchange ends with Close, Reset, Fail or Settle. No callback begins after that. Close reports
 // whether none is running either, so that the memory of stream and exchange may be used again;
 // if a callback calls it, that one is.
 func (s *H2Stream) Close() (quiet bool) { return s.close(false, http2.NoError) }

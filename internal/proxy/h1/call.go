@@ -27,6 +27,13 @@ import (
 //	Close                ends the stream
 //	Finish               the end of the response, for the Receiver
 //
+// An exchange whose request was sent whole needs no goroutine until it has something to do:
+//
+//	TryOpenLater         opens the stream; the request is sent together with others
+//	Await                returns at once
+//	Waiter.Relay         when the whole response has arrived: Run and Finish do not wait
+//	Waiter.Resume        otherwise, for Run, Close and Finish in a goroutine
+//
 // What arrives is kept until Run passes it on: heads, and at most http2.StreamWindow bytes of
 // data. A Call serves one request after another, with Reset between them.
 type Call struct {
@@ -35,6 +42,19 @@ type Call struct {
 	head   requestHead
 	in     *arrivals
 	data   []byte // what is being passed on, from front on
+}
+
+// Waiter is an exchange that awaits a response without a goroutine. After Await one of its
+// methods is called, once. It must not block.
+type Waiter interface {
+	// Resume says that there is something to do for which Run is to be called: a part of the
+	// response has arrived, or Run fails. It may be called by Interrupt, with the locks that
+	// its caller holds.
+	Resume()
+	// Relay says that the whole response has arrived and the call is closed. The reader of the
+	// upstream's connection calls it, and Flush of the result unless that is nil. The Call may
+	// serve the next request before Relay returns.
+	Relay() upstream.Flusher
 }
 
 type callState struct {
@@ -97,6 +117,9 @@ type arrivalsState struct {
 	err         error
 	safe        bool // the server has not processed the request
 	interrupted bool
+
+	waiter Waiter // instead of Run; nil once it was called
+	call   *Call  // of waiter
 }
 
 func newArrivals() *arrivals {
@@ -152,11 +175,32 @@ func (a *arrivals) TakeTrailers(t *http2.TrailerFields) {
 	a.trailed, a.ended = true, true
 }
 
-// Settle implements upstream.H2Exchange.
-func (a *arrivals) Settle() {
+// Settle implements upstream.H2Exchange. After Relay nothing may touch a.
+func (a *arrivals) Settle(over bool) upstream.Flusher {
 	a.mu.Lock()
-	defer a.mu.Unlock()
+	whole := over && a.err == nil && !a.interrupted && len(a.interim) == 0 && proxy.ValidStatus(a.response.Status)
+	call := a.call
+	w := a.wake()
+	if w != nil && whole {
+		call.open = false
+	}
+	a.mu.Unlock()
+	switch {
+	case w == nil:
+	case whole:
+		return w.Relay()
+	default:
+		w.Resume()
+	}
+	return nil
+}
+
+// wake makes Run go on, or returns the Waiter that the caller calls after it has released a.mu.
+func (a *arrivals) wake() Waiter {
+	w := a.waiter
+	a.waiter = nil
 	a.news.Signal()
+	return w
 }
 
 // CanSend implements upstream.H2Exchange. It is never called, because a Call does not use SendData.
@@ -165,11 +209,14 @@ func (a *arrivals) CanSend() {}
 // Fail implements upstream.H2Exchange.
 func (a *arrivals) Fail(err error, safe bool) {
 	a.mu.Lock()
-	defer a.mu.Unlock()
 	if a.err == nil {
 		a.err, a.safe = err, safe
 	}
-	a.news.Signal()
+	w := a.wake()
+	a.mu.Unlock()
+	if w != nil {
+		w.Resume()
+	}
 }
 
 // Reset clears all state of a request. The call is closed.
@@ -279,12 +326,36 @@ func (c *Call) request(body []byte, end bool) upstream.H2Request {
 // TryOpen sends the head and body if that is possible at once. More of the body may follow unless
 // end is set. sent is how much of body was sent; the rest goes with Send.
 func (c *Call) TryOpen(pool *upstream.H2Pool, body []byte, end bool) (sent int, ok bool) {
-	r := c.request(body, end)
-	if !pool.TryOpen(&c.in.stream, r) {
+	sent, later := c.TryOpenLater(pool, body, end)
+	if later == nil {
 		return 0, false
 	}
+	later.Flush()
+	return sent, true
+}
+
+// TryOpenLater is TryOpen that leaves it to the caller to send the request, by Flush of later.
+// It returns nil in place of false.
+func (c *Call) TryOpenLater(pool *upstream.H2Pool, body []byte, end bool) (sent int, later upstream.Flusher) {
+	later = pool.TryOpenLater(&c.in.stream, c.request(body, end))
+	if later == nil {
+		return 0, nil
+	}
 	c.open = true
-	return c.in.stream.First(), true
+	return c.in.stream.First(), later
+}
+
+// Await makes w the one that is called when Run can go on, of a call whose request was sent whole. It
+// reports false if that is so now.
+func (c *Call) Await(w Waiter) bool {
+	a := c.in
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.interrupted || a.headed || a.err != nil || len(a.interim) > 0 {
+		return false
+	}
+	a.waiter, a.call = w, c
+	return true
 }
 
 // Open is TryOpen that waits for a connection until the deadline or the end of ctx. The errors
@@ -332,9 +403,12 @@ func (c *Call) SendTrailers(text []byte, trailers []http1.Field, withheld []stri
 func (c *Call) Interrupt() {
 	a := c.in
 	a.mu.Lock()
-	defer a.mu.Unlock()
 	a.interrupted = true
-	a.news.Signal()
+	w := a.wake()
+	a.mu.Unlock()
+	if w != nil {
+		w.Resume()
+	}
 }
 
 // Close ends the call. After that, nothing of it is sent or received.
@@ -377,6 +451,10 @@ func (c *Call) Bare() bool { return c.in.bare }
 
 // Status returns the status of the response, whose head has arrived.
 func (c *Call) Status() int { return c.in.response.Status }
+
+// Arrived returns how many bytes of the response's body have arrived and were not passed on,
+// within Waiter.Relay.
+func (c *Call) Arrived() int { return len(c.in.data) - front }
 
 // Moved returns how many bytes of the response's body have arrived.
 func (c *Call) Moved() int64 { return c.moved }

@@ -5,33 +5,152 @@ import (
 	"slices"
 	"time"
 
+	"github.com/keygate/keygate/internal/admit"
+	"github.com/keygate/keygate/internal/http1"
 	"github.com/keygate/keygate/internal/proxy"
-	"github.com/keygate/keygate/internal/proxy/h1"
 	"github.com/keygate/keygate/internal/upstream"
 )
 
-// forwardCall exchanges the request with an upstream of scheme h2c or https over HTTP/2, or
-// leaves it to Config.Forward if the upstream speaks only HTTP/1.1.
-func (s *stream) forwardCall(origin h1.Origin, deadline time.Time) error {
+// tryForward forwards a request that has arrived whole to an upstream that takes it at once over
+// HTTP/2. If waits is set, the response is awaited without a goroutine: see Relay and Resume.
+// Otherwise, unless there is an error, a goroutine goes on at s.stage. It does not block, and
+// leaves the request to be sent by sendRequests.
+func (s *stream) tryForward() (waits bool, err error) {
+	if !s.isSimple() {
+		return false, nil
+	}
+	defer func() {
+		if p := recover(); p != nil {
+			waits, err = false, s.Panicked(p)
+			s.call.Close()
+			s.leave()
+		}
+	}()
+	if err := s.check(); err != nil {
+		return false, err
+	}
+	origin, _, err := s.prepare()
+	if err != nil {
+		return false, err
+	}
+	s.stage, s.origin, s.until = stageOpen, origin, time.Now().Add(s.HeadTimeout())
 	pool := origin.Multiplexed()
 	if pool.HTTP1() {
-		return s.forwardSecure(origin, deadline)
+		return false, nil
 	}
-	r := s.request(origin)
+	s.writeCall()
+	sent, later := s.call.TryOpenLater(pool, s.out, !s.tail)
+	if later == nil {
+		return false, nil
+	}
+	s.conn.sendRequests(later)
+	if !s.beginCall(sent) {
+		return false, s.settleCall(errCut)
+	}
+	s.stage = stageRun
+	return s.whole && s.call.Await(s), nil
+}
+
+// isSimple reports whether tryForward may be able to forward the request.
+func (s *stream) isSimple() bool {
+	if s.conn.pump == nil || s.Verdict.Action != admit.Forward || s.tunnels || s.hasBody && !s.ended {
+		return false
+	}
+	scheme := s.Verdict.Gateway.Upstream.Base.Scheme
+	return scheme == "h2c" || scheme == "https"
+}
+
+// sendRequests sends the requests that were opened on an upstream's connection, unless that is
+// next, where more of them have been opened. The reader calls it.
+func (c *conn) sendRequests(next upstream.Flusher) {
+	if c.unsent != nil && c.unsent != next {
+		c.unsent.Flush()
+	}
+	c.unsent = next
+}
+
+// Resume implements h1.Waiter.
+func (s *stream) Resume() { s.conn.engine.workers.do(s) }
+
+// Relay implements h1.Waiter: it relays the response if the client's connection has room for it,
+// and otherwise leaves that to a goroutine.
+func (s *stream) Relay() upstream.Flusher {
+	c := s.conn
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n := s.call.Arrived()
+	if s.why != notCut || c.proto.Pending()+n > maxOut || c.proto.Window(s.id) < n {
+		s.Resume()
+		return nil
+	}
+	s.concludeLocked(s.relay())
+	if c.relayed {
+		c.work.Done()
+		return nil
+	}
+	c.relayed = true
+	return c // whose Flush calls Done
+}
+
+// relay relays a response that has arrived whole and for which there is room. conn.mu is held.
+func (s *stream) relay() (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = s.Panicked(p)
+		}
+		s.calling = false
+	}()
+	to := lockedStream{s}
+	if err := s.call.Run(to); err != nil {
+		return err
+	}
+	return s.call.Finish(to)
+}
+
+// lockedStream is the h1.Receiver of a response that has arrived whole, and for which there is
+// room, with conn.mu held.
+type lockedStream struct{ *stream }
+
+// TakeHead implements h1.Receiver.
+func (s lockedStream) TakeHead(head []byte, r *http1.Response, body http1.Framing) error {
+	return s.sendHead(head, r, body)
+}
+
+// TakeEnd implements h1.Receiver.
+func (s lockedStream) TakeEnd(buf []byte, from, to int, section []byte, trailers []http1.Field) error {
+	return s.sendEnd(buf[from:to], section, trailers, true)
+}
+
+// forwardCall exchanges the request with an upstream of scheme h2c or https over HTTP/2, or
+// leaves it to Config.Forward if the upstream speaks only HTTP/1.1.
+func (s *stream) forwardCall() error {
+	if s.origin.Multiplexed().HTTP1() {
+		return s.forwardSecure()
+	}
+	s.writeCall()
+	return s.afterCall(s.exchangeCall())
+}
+
+// writeCall writes the head of the request.
+func (s *stream) writeCall() {
+	r := s.request(s.origin)
 	s.half = s.call
 	s.call.Write(&r)
-	err := s.exchangeCall(pool, deadline)
+}
+
+// afterCall goes on after the first exchange, which failed with err unless that is nil.
+func (s *stream) afterCall(err error) error {
 	if err != nil && s.mayCallAgain(err) {
 		s.leave()
 		s.call.Again()
-		err = s.exchangeCall(pool, deadline)
+		err = s.exchangeCall()
 	}
 	switch {
 	case errors.Is(err, upstream.ErrNoHTTP2):
-		return s.forwardSecure(origin, deadline)
+		return s.forwardSecure()
 	case errors.Is(err, upstream.ErrNoConnect):
 		if s.Verdict.Gateway.Upstream.Base.Scheme == "https" { // most servers take a WebSocket only over HTTP/1.1
-			return s.tunnelSecure(origin, deadline)
+			return s.tunnelSecure(s.origin, s.until)
 		}
 		return proxy.NoWebSocket()
 	}
@@ -39,40 +158,40 @@ func (s *stream) forwardCall(origin h1.Origin, deadline time.Time) error {
 }
 
 // forwardSecure forwards a request to an upstream over TLS that speaks only HTTP/1.1.
-func (s *stream) forwardSecure(origin h1.Origin, deadline time.Time) error {
+func (s *stream) forwardSecure() error {
 	if s.tunnels {
-		return s.tunnelSecure(origin, deadline)
+		return s.tunnelSecure(s.origin, s.until)
 	}
 	return s.bridge()
 }
 
 // exchangeCall sends the request and reads the response.
-func (s *stream) exchangeCall(pool *upstream.H2Pool, deadline time.Time) error {
-	end := s.whole && !s.tail
+func (s *stream) exchangeCall() error {
+	pool, end := s.origin.Multiplexed(), s.whole && !s.tail
 	sent, ok := s.call.TryOpen(pool, s.out, end)
 	if !ok {
 		var err error
-		if sent, err = s.open(pool, deadline, end); err != nil {
+		if sent, err = s.open(pool, end); err != nil {
 			return err
 		}
 	}
-	if !s.beginCall(sent, deadline) {
+	if !s.beginCall(sent) {
 		return errCut
 	}
 	return s.call.Run(s)
 }
 
 // open is TryOpen that waits. The error is errCut if the stream was cut.
-func (s *stream) open(pool *upstream.H2Pool, deadline time.Time, end bool) (sent int, err error) {
+func (s *stream) open(pool *upstream.H2Pool, end bool) (sent int, err error) {
 	ctx, done := s.context()
 	defer done()
-	sent, err = s.call.Open(ctx, deadline, pool, s.out, end)
+	sent, err = s.call.Open(ctx, s.until, pool, s.out, end)
 	return sent, s.waited(err)
 }
 
 // beginCall prepares for the response after sent bytes of the body were sent, and starts the
 // upload of the rest. It reports false if the stream was cut.
-func (s *stream) beginCall(sent int, deadline time.Time) bool {
+func (s *stream) beginCall(sent int) bool {
 	c := s.conn
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -80,7 +199,7 @@ func (s *stream) beginCall(sent int, deadline time.Time) bool {
 	if s.why != notCut {
 		return false
 	}
-	s.deadline = c.engine.clock.At(deadline)
+	s.deadline = c.engine.clock.At(s.until)
 	if s.expects {
 		s.continueAt = c.engine.clock.In(c.engine.cfg.Pools.ContinueTimeout())
 	}

@@ -33,14 +33,15 @@ type conn struct {
 	nc     net.Conn
 	peer   string
 	client proxy.Client
-	tls    *tls.Conn // nc, or nil
-	begun  []*stream // requests to forward, until everything that was received is handled
+	tls    *tls.Conn        // nc, or nil
+	begun  []*stream        // requests to forward, until everything that was received is handled
+	unsent upstream.Flusher // an upstream's connection with requests of begun to be sent, or nil
 
 	pump       *tlspump.Pump // nil if nc is read and written with blocking calls
 	onReadable func(fd uintptr) bool
 	leaving    bool // the client has sent GOAWAY; used by the reader only
 
-	work sync.WaitGroup // goroutines of streams, and those that finish a flush
+	work sync.WaitGroup // streams that are forwarded, and flushes to come of other goroutines
 
 	mu       sync.Mutex
 	proto    *http2.Conn
@@ -48,6 +49,7 @@ type conn struct {
 	room     sync.Cond // signalled after each write, and when the connection has ended
 	flushing bool
 	replies  bool   // a read has left something in the pump to be sent
+	relayed  bool   // the reader of an upstream's connection will call Flush
 	spare    []byte // memory for the output
 	ended    cut    // why the connection has ended
 	origin   h1.Origin
@@ -186,6 +188,7 @@ func (c *conn) feed(b []byte) bool {
 		c.start(s)
 	}
 	c.begun = c.begun[:0]
+	c.sendRequests(nil)
 	c.flushNow()
 	return again
 }
@@ -289,6 +292,12 @@ func (c *conn) flushOut(wait bool) {
 		runtime.Gosched()
 		c.mu.Lock()
 	}
+	c.sendOut(wait)
+}
+
+// sendOut sends until nothing is left. The caller has set c.flushing. c.mu is held, and
+// released for a while.
+func (c *conn) sendOut(wait bool) {
 	for c.mustFlush() {
 		out := c.proto.Take(c.spare)
 		c.spare, c.replies = nil, false
@@ -304,6 +313,20 @@ func (c *conn) flushOut(wait bool) {
 	}
 	c.flushing = false
 	c.room.Broadcast()
+}
+
+// Flush implements upstream.Flusher: the reader of an upstream's connection has relayed
+// responses, and has nothing more for now.
+func (c *conn) Flush() {
+	defer c.work.Done()
+	defer c.recoverIn("a flush")
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.relayed = false
+	if !c.flushing && c.mustFlush() {
+		c.flushing = true
+		c.sendOut(false)
+	}
 }
 
 // mustFlush reports whether something waits to be sent. c.mu is held.

@@ -22,7 +22,8 @@ func (s *stream) forward() error {
 	}
 	deadline := time.Now().Add(s.HeadTimeout())
 	if origin.Multiplexed() != nil {
-		return s.forwardCall(origin, deadline)
+		s.origin, s.until = origin, deadline
+		return s.forwardCall()
 	}
 	up := origin.Pool().Take(hint)
 	if up == nil {

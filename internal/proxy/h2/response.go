@@ -50,6 +50,13 @@ func (s *stream) beginHead(status int) bool {
 // TakeHead implements h1.Receiver: it sends the final head with the data or the end that
 // follows.
 func (s *stream) TakeHead(head []byte, r *http1.Response, body http1.Framing) error {
+	s.conn.mu.Lock()
+	defer s.conn.mu.Unlock()
+	return s.sendHead(head, r, body)
+}
+
+// sendHead is TakeHead with conn.mu held.
+func (s *stream) sendHead(head []byte, r *http1.Response, body http1.Framing) error {
 	status, drop := r.Status, proxy.ResponseDrop(r.Status, s.Verdict.AllowOrigin != "")
 	accepted := false
 	switch {
@@ -64,8 +71,6 @@ func (s *stream) TakeHead(head []byte, r *http1.Response, body http1.Framing) er
 		}
 	}
 	c := s.conn
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	s.MarkResponse(r.Status)
 	s.deadline, s.continueAt = 0, 0
 	if s.why != notCut {
@@ -121,9 +126,15 @@ func (s *stream) TakeData(buf []byte, from, to int) error {
 
 // TakeEnd implements h1.Receiver.
 func (s *stream) TakeEnd(buf []byte, from, to int, section []byte, trailers []http1.Field) error {
+	s.conn.mu.Lock()
+	defer s.conn.mu.Unlock()
+	return s.sendEnd(buf[from:to], section, trailers, false)
+}
+
+// sendEnd is TakeEnd with conn.mu held. Unless fits says that the client's windows have room for
+// the data, it releases conn.mu while it waits.
+func (s *stream) sendEnd(data, section []byte, trailers []http1.Field, fits bool) error {
 	c := s.conn
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	if s.finished { // with the head
 		return nil
 	}
@@ -132,7 +143,11 @@ func (s *stream) TakeEnd(buf []byte, from, to int, section []byte, trailers []ht
 	if s.req.WantsTrailers() {
 		h1.EachTrailer(section, trailers, func(_, _ []byte) { some = true })
 	}
-	if err := s.send(buf[from:to], !some); err != nil {
+	if fits {
+		if _, ok := c.proto.Data(s.id, data, !some); !ok {
+			return errCut
+		}
+	} else if err := s.send(data, !some); err != nil {
 		return err
 	}
 	if some {

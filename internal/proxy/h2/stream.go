@@ -63,8 +63,11 @@ type streamState struct {
 	forwardedFor [4]string
 
 	half    half // trip or call
-	native  bool // the engine itself forwards the request
-	calling bool // call runs, and a cut must interrupt it
+	stage   stage
+	origin  h1.Origin // from stageOpen on
+	until   time.Time // the end of HeadTimeout, from stageOpen on
+	native  bool      // the engine itself forwards the request
+	calling bool      // call runs, and a cut must interrupt it
 
 	why    cut
 	wire   net.Conn         // the upstream's connection, while a cut may end its use
@@ -109,6 +112,15 @@ type streamState struct {
 	unasked   bool // and the client gets no window for more of it
 	discarded int
 }
+
+// stage is where the goroutine of a stream goes on.
+type stage uint8
+
+const (
+	stageServe stage = iota // at the beginning
+	stageOpen               // where it opens the call
+	stageRun                // where it awaits the response to the call
+)
 
 // progress tells a client that accepts a response too slowly.
 type progress struct {
@@ -282,10 +294,18 @@ func (s *stream) HeaderValue(name string) (value string, count int) {
 	return proxy.HeaderValue(s.req.Fields(), s.req.Text, name)
 }
 
-// start forwards a request in another goroutine.
+// start forwards a request, in another goroutine if it needs one.
 func (c *conn) start(s *stream) {
 	c.work.Add(1)
-	c.engine.workers.do(s)
+	waits, err := s.tryForward()
+	switch {
+	case waits:
+	case err != nil:
+		s.conclude(err)
+		c.work.Done()
+	default:
+		c.engine.workers.do(s)
+	}
 }
 
 // run forwards the request and ends the stream.
@@ -302,6 +322,11 @@ func (s *stream) conclude(err error) {
 	c := s.conn
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	s.concludeLocked(err)
+}
+
+// concludeLocked is conclude with conn.mu held.
+func (s *stream) concludeLocked(err error) {
 	switch {
 	case errors.Is(err, errPreflight):
 		s.preflight()
@@ -327,6 +352,12 @@ func (s *stream) serve() (err error) {
 			s.trip.DropBuffer()
 		}
 	}()
+	switch s.stage {
+	case stageOpen:
+		return s.forwardCall()
+	case stageRun:
+		return s.afterCall(s.call.Run(s))
+	}
 	if err := s.awaitCap(); err != nil {
 		return err
 	}
@@ -336,11 +367,7 @@ func (s *stream) serve() (err error) {
 		}
 		return s.Verdict.Fault()
 	}
-	length := int64(-1)
-	if s.hasBody && !s.tunnels {
-		length = s.req.ContentLength()
-	}
-	if err := s.CheckForward(s, length, h1.Loops(s.req.Text, s.req.Fields(), s.conn.engine.cfg.Via)); err != nil {
+	if err := s.check(); err != nil {
 		return err
 	}
 	switch s.Verdict.Gateway.Upstream.Base.Scheme {
@@ -349,6 +376,15 @@ func (s *stream) serve() (err error) {
 	default:
 		return s.bridge()
 	}
+}
+
+// check returns an error for a request that must not be forwarded.
+func (s *stream) check() error {
+	length := int64(-1)
+	if s.hasBody && !s.tunnels {
+		length = s.req.ContentLength()
+	}
+	return s.CheckForward(s, length, h1.Loops(s.req.Text, s.req.Fields(), s.conn.engine.cfg.Via))
 }
 
 // awaitCap repeats the decision until the count of the route's daily cap is known.
