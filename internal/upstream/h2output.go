@@ -266,10 +266,10 @@ func (c *h2Conn) sendData(s *H2Stream, b []byte, end, blocking bool) (n int, ok 
 		full := c.flushing
 		c.flush()
 		switch {
+		case n == len(b): // the exchange may be over already
+			return n, true
 		case !c.usable(s):
 			return n, false
-		case n == len(b):
-			return n, true
 		case m == len(piece) && !full && !c.flushing && len(c.wanting) == 0:
 			continue // there is room again
 		}
