@@ -1,6 +1,7 @@
 package h2
 
 import (
+	"encoding/binary"
 	"io"
 	"net"
 	"net/url"
@@ -28,15 +29,23 @@ type requester struct {
 	buf    []byte
 }
 
-// newRequester starts an engine in front of an upstream of that scheme that allocates nothing.
-func newRequester(t testing.TB, scheme string) *requester {
+// shapes are what a requester sends, by the scheme of the upstream and, for one that is a gRPC
+// server, a unary call.
+var shapes = []string{"http", "h2c", "gRPC"} //nolint:gochecknoglobals // a constant; Go has none of this type
+
+// newRequester starts an engine in front of an upstream for requests of a shape that allocates
+// nothing.
+func newRequester(t testing.TB, shape string) *requester {
 	t.Helper()
-	body, addr := strings.Repeat("x", 381), ""
-	switch scheme {
+	body, addr, scheme := strings.Repeat("x", 381), "", "h2c"
+	switch shape {
 	case "http":
+		scheme = "http"
 		addr = upstreamtest.ServeConstant(t, "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nDate: Sat, 21 Nov 2026 16:00:00 GMT\r\nServer: test\r\nContent-Length: 381\r\n\r\n"+body)
 	case "h2c":
 		addr = upstreamtest.ServeConstantHTTP2(t, "\x88\x0f\x10\x10application/json", body, "")
+	case "gRPC":
+		addr = upstreamtest.ServeConstantHTTP2(t, "\x88\x0f\x10\x10application/grpc", body, "\x00\x0bgrpc-status\x010")
 	}
 	pools, err := upstream.NewPools(upstream.Config{Guard: netguard.New()})
 	if err != nil {
@@ -48,18 +57,31 @@ func newRequester(t testing.TB, scheme string) *requester {
 	_, conn := dial(t, l)
 	r := &requester{t: t, conn: conn, stream: 1, buf: make([]byte, 16<<10)}
 	// :method GET, :scheme https, :path /, :authority and accept with indexing
-	block := "\x82\x87\x84\x41\x08api.test\x53\x03*/*"
-	first := append([]byte{0, 0, byte(len(block)), byte(http2.FrameHeaders), 5, 0, 0, 0, 1}, block...)
-	r.send(first)
-	block = "\x82\x87\x84\xbf\xbe"
-	r.later = append([]byte{0, 0, byte(len(block)), byte(http2.FrameHeaders), 5, 0, 0, 0, 0}, block...)
+	first, later, message := "\x82\x87\x84\x41\x08api.test\x53\x03*/*", "\x82\x87\x84\xbf\xbe", ""
+	if shape == "gRPC" { // :method POST, and te and content-type with indexing
+		first = "\x83\x87\x84\x41\x08api.test\x40\x02te\x08trailers\x5f\x10application/grpc"
+		later, message = "\x83\x87\x84\xc0\xbf\xbe", strings.Repeat("m", 45)
+	}
+	r.send(frames(1, first, message))
+	r.later = frames(0, later, message)
 	return r
+}
+
+// frames returns the frames of a request, of which message is the body.
+func frames(stream uint32, block, message string) []byte {
+	if message == "" {
+		return upstreamtest.AppendFrame(nil, byte(http2.FrameHeaders), 5, stream, block)
+	}
+	b := upstreamtest.AppendFrame(nil, byte(http2.FrameHeaders), 4, stream, block)
+	return upstreamtest.AppendFrame(b, byte(http2.FrameData), 1, stream, message)
 }
 
 // next sends the next request and reads its response.
 func (r *requester) next() {
 	r.stream += 2
-	r.later[5], r.later[6], r.later[7], r.later[8] = byte(r.stream>>24), byte(r.stream>>16), byte(r.stream>>8), byte(r.stream)
+	for at := 0; at < len(r.later); at += 9 + int(r.later[at+2]) {
+		binary.BigEndian.PutUint32(r.later[at+5:], r.stream)
+	}
 	r.send(r.later)
 	if r.stream%64 == 1 { // what the client has read
 		_, _ = r.conn.Write([]byte{0, 0, 4, byte(http2.FrameWindowUpdate), 0, 0, 0, 0, 0, 0, 0, 0x80, 0})
@@ -79,10 +101,11 @@ func (r *requester) send(b []byte) {
 		if _, err := io.ReadFull(r.conn, r.buf[:length]); err != nil {
 			r.t.Fatal(err)
 		}
-		if http2.FrameType(kind) == http2.FrameData && flags&1 != 0 {
-			if length != 381 {
-				r.t.Fatalf("got %d bytes of data, want 381", length)
-			}
+		isData := http2.FrameType(kind) == http2.FrameData
+		if isData && length != 381 {
+			r.t.Fatalf("got %d bytes of data, want 381", length)
+		}
+		if flags&1 != 0 && (isData || http2.FrameType(kind) == http2.FrameHeaders) {
 			return
 		}
 	}
@@ -95,13 +118,13 @@ func TestAllocations(t *testing.T) {
 		t.Log("not measured: the race detector makes sync.Pool drop objects at random; make test-memory measures it")
 		return
 	}
-	for _, scheme := range []string{"http", "h2c"} {
-		r := newRequester(t, scheme)
+	for _, shape := range shapes {
+		r := newRequester(t, shape)
 		for range 200 {
 			r.next()
 		}
 		if n := testing.AllocsPerRun(2000, r.next); n > 1 {
-			t.Errorf("%s: got %v allocations per request, want at most 1", scheme, n)
+			t.Errorf("%s: got %v allocations per request, want at most 1", shape, n)
 		}
 	}
 }
@@ -110,9 +133,9 @@ func TestAllocations(t *testing.T) {
 // upstream of either version of HTTP. Client and upstream run in the same process and allocate
 // nothing; the time is that of all three.
 func BenchmarkRequest(b *testing.B) {
-	for _, scheme := range []string{"http", "h2c"} {
-		b.Run(scheme, func(b *testing.B) {
-			r := newRequester(b, scheme)
+	for _, shape := range shapes {
+		b.Run(shape, func(b *testing.B) {
+			r := newRequester(b, shape)
 			b.ReportAllocs()
 			before := cputest.Used(b)
 			for b.Loop() {

@@ -11,6 +11,7 @@ const (
 	frameHeaders  = 1
 	frameSettings = 4
 	framePing     = 6
+	frameWindow   = 8
 
 	frameHead = 9 // bytes before the payload
 	flagEnd   = 1 // END_STREAM, or ACK
@@ -46,7 +47,7 @@ func ServeConstantHTTP2(t Test, head, body, trailers string) string {
 			return
 		}
 		out = AppendFrame(out, frameSettings, 0, 0, "")
-		for have := 0; ; {
+		for have, taken := 0, 0; ; {
 			if _, err := c.Conn.Write(out); err != nil {
 				return
 			}
@@ -56,6 +57,11 @@ func ServeConstantHTTP2(t Test, head, body, trailers string) string {
 			}
 			have += n
 			out = out[:0]
+			if taken >= 1<<15 { // half of the connection's window
+				out = append(out, 0, 0, 4, frameWindow, 0, 0, 0, 0, 0)
+				out = binary.BigEndian.AppendUint32(out, uint32(taken))
+				taken = 0
+			}
 			at := 0
 			for have-at >= frameHead {
 				size := int(in[at])<<16 | int(in[at+1])<<8 | int(in[at+2])
@@ -63,6 +69,9 @@ func ServeConstantHTTP2(t Test, head, body, trailers string) string {
 					break
 				}
 				kind, flags, stream := in[at+3], in[at+4], in[at+5:at+9]
+				if kind == frameData {
+					taken += size
+				}
 				switch {
 				case kind == frameSettings && flags == 0:
 					out = AppendFrame(out, frameSettings, flagEnd, 0, "")
