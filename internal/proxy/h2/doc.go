@@ -13,8 +13,17 @@
 // One goroutine reads a connection (conn.go): it decides requests and responds to those that
 // are refused. On Linux it reads within one call of syscall.RawConn.Read, also over TLS (package
 // tlspump), so that it reads only when something has arrived; elsewhere it uses blocking calls. It
-// waits for the client to read only when too much output is unsent. Each forwarded request has
-// another goroutine (workers.go), and a second one while its body is still arriving. All of them use the http2.Conn and the state of streams
+// waits for the client to read only when too much output is unsent. A forwarded request has
+// another goroutine (workers.go), and a second one while its body is still arriving.
+//
+// A request that has arrived whole, to an HTTP/2 upstream that takes it at once, needs neither
+// (call.go): the reader opens the stream to the upstream, and sends it together with the other
+// requests that it has received. The reader of the upstream's connection relays the response if it
+// has arrived whole and the client's connection has room for it, and sends it together with the
+// other responses that it has received. In every other case a goroutine goes on with the exchange,
+// so that no reader waits for another connection.
+//
+// All of them use the http2.Conn and the state of streams
 // with conn.mu held, and write to the client through flush: a goroutine that has appended
 // frames sends them, unless another is sending already. Before it does, it lets the other
 // streams append theirs. So responses that are ready together share one TLS record and one
@@ -30,6 +39,6 @@
 //
 // A stream ends with its response, or is cut for one of the reasons of type cut. A cut makes
 // everything that the stream waits for fail: the upstream's connection gets a deadline in the
-// past, and what waits for the client is woken. The goroutine of the stream then emits the record
-// and frees the stream's place. A reset by the client alone does not free it.
+// past, and what waits for the client is woken. The goroutine of the stream, which a stream without
+// one gets then, emits the record and frees the stream's place. A reset by the client alone does not free it.
 package h2
