@@ -31,7 +31,7 @@ type requester struct {
 
 // shapes are what a requester sends, by the scheme of the upstream and, for one that is a gRPC
 // server, a unary call.
-var shapes = []string{"http", "h2c", "gRPC"} //nolint:gochecknoglobals // a constant; Go has none of this type
+var shapes = []string{"http", "h2c", "gRPC"}
 
 // newRequester starts an engine in front of an upstream for requests of a shape that allocates
 // nothing.

@@ -23,11 +23,10 @@
 // other responses that it has received. In every other case a goroutine goes on with the exchange,
 // so that no reader waits for another connection.
 //
-// All of them use the http2.Conn and the state of streams
-// with conn.mu held, and write to the client through flush: a goroutine that has appended
-// frames sends them, unless another is sending already. Before it does, it lets the other
-// streams append theirs. So responses that are ready together share one TLS record and one
-// system call.
+// All of them use the http2.Conn and the state of streams with conn.mu held, and write to the
+// client through flush: a goroutine that has appended frames sends them, unless another is sending
+// already. Before it does, it lets the other streams append theirs. So responses that are ready
+// together share one TLS record and one system call.
 //
 // # Time
 //
@@ -39,6 +38,7 @@
 //
 // A stream ends with its response, or is cut for one of the reasons of type cut. A cut makes
 // everything that the stream waits for fail: the upstream's connection gets a deadline in the
-// past, and what waits for the client is woken. The goroutine of the stream, which a stream without
-// one gets then, emits the record and frees the stream's place. A reset by the client alone does not free it.
+// past, and what waits for the client is woken. The goroutine of the stream then emits the record
+// and frees the stream's place; a stream without a goroutine gets one for this. A reset by the
+// client alone does not free the place.
 package h2
