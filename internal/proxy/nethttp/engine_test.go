@@ -126,20 +126,20 @@ type front struct {
 func newFront(t testing.TB, decider proxy.Decider, pools *upstream.Pools, inner *nethttp.Server, s setup, collector *accesslog.Collector, log *slog.Logger) *front {
 	t.Helper()
 	d := &bridgedUpstreams{Decider: decider, off: s.native || strings.HasPrefix(t.Name(), engineAlone)}
-	now, now2 := slowClock(), slowClock()
+	http1Now, http2Now := slowClock(), slowClock()
 	if s.realClock {
-		now, now2 = time.Now, time.Now
+		http1Now, http2Now = time.Now, time.Now
 	}
 	shared := proxy.Config{Admit: d, Pools: pools, Via: inner.Via(), Log: log, Shard: collector.Shard, Mono: s.mono}
 	forward := func(w http.ResponseWriter, r *http.Request, x *proxy.Exchange) {
 		d.restore(&x.Verdict)
 		inner.ServeDecided(w, r, x)
 	}
-	e, err := h1.New(h1.Config{Config: shared, Now: now, Forward: forward})
+	e, err := h1.New(h1.Config{Config: shared, Now: http1Now, Forward: forward})
 	if err != nil {
 		t.Fatal(err)
 	}
-	http2, err := h2.New(h2.Config{Config: shared, Now: now2, Forward: forward, Trusted: func(net.Conn) bool { return s.trusted }})
+	http2, err := h2.New(h2.Config{Config: shared, Now: http2Now, Forward: forward, Trusted: func(net.Conn) bool { return s.trusted }})
 	if err != nil {
 		t.Fatal(err)
 	}
