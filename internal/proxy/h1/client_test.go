@@ -21,9 +21,8 @@ type client struct {
 	key string
 }
 
-// dial connects to the engine. The client's failures are those of t, which may be a
-// subtest.
-func (g *harness) dial(t testing.TB) *client {
+// connect opens a TCP connection to the engine, which is closed at the end of the test.
+func (g *harness) connect(t testing.TB) net.Conn {
 	t.Helper()
 	conn, err := net.Dial("tcp", g.addr)
 	if err != nil {
@@ -31,6 +30,14 @@ func (g *harness) dial(t testing.TB) *client {
 	}
 	_ = conn.SetDeadline(time.Now().Add(testTimeout))
 	t.Cleanup(func() { _ = conn.Close() })
+	return conn
+}
+
+// dial connects to the engine. The client's failures are those of t, which may be a
+// subtest.
+func (g *harness) dial(t testing.TB) *client {
+	t.Helper()
+	conn := g.connect(t)
 	if g.tls != nil {
 		over := tls.Client(conn, g.tls)
 		if err := over.HandshakeContext(t.Context()); err != nil {

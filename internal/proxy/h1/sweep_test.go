@@ -2,8 +2,10 @@ package h1
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -38,18 +40,23 @@ func (g *harness) byTick() (pass func()) {
 // await returns once the only connection is in phase p, by any of its phase clocks.
 func (g *harness) await(p phase) {
 	g.t.Helper()
+	g.awaitConn(fmt.Sprintf("phase %d of the connection", p), func(c *conn) bool {
+		return slices.ContainsFunc([]*phaseClock{&c.phase, &c.reading, &c.writing}, func(w *phaseClock) bool { return phaseOf(w.word.Load()) == p })
+	})
+}
+
+// awaitConn waits for a condition of the engine's connections, which only reads what may be read
+// beside them.
+func (g *harness) awaitConn(what string, holds func(c *conn) bool) {
+	g.t.Helper()
 	for deadline := time.Now().Add(testTimeout); time.Now().Before(deadline); runtime.Gosched() {
 		found := false
-		g.engine.conns.each(func(c *conn) {
-			for _, w := range []*phaseClock{&c.phase, &c.reading, &c.writing} {
-				found = found || phaseOf(w.word.Load()) == p
-			}
-		})
+		g.engine.conns.each(func(c *conn) { found = found || holds(c) })
 		if found {
 			return
 		}
 	}
-	g.t.Fatalf("timed out waiting for phase %d of the connection", p)
+	g.t.Fatalf("timed out waiting for %s", what)
 }
 
 // Guarantee: the time that a request waits for a connection slot counts towards the

@@ -36,20 +36,6 @@ func numbers(size int) string {
 	return string(b[:size])
 }
 
-// awaitConn waits for a condition of the engine's connections, which only reads what may be read
-// beside them.
-func (g *harness) awaitConn(what string, holds func(c *conn) bool) {
-	g.t.Helper()
-	for deadline := time.Now().Add(testTimeout); time.Now().Before(deadline); runtime.Gosched() {
-		found := false
-		g.engine.conns.each(func(c *conn) { found = found || holds(c) })
-		if found {
-			return
-		}
-	}
-	g.t.Fatalf("timed out waiting for %s", what)
-}
-
 // Guarantee: connections over TLS are pumped; bodies do not go from socket to socket, past TLS.
 func TestTLSIsPumped(t *testing.T) {
 	t.Parallel()
@@ -111,13 +97,7 @@ func (b bytewise) Write(p []byte) (int, error) {
 // dialThrough is dial over a connection whose bytes are sent one by one.
 func (g *harness) dialThrough(t *testing.T) *client {
 	t.Helper()
-	conn, err := net.Dial("tcp", g.addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_ = conn.SetDeadline(time.Now().Add(testTimeout))
-	t.Cleanup(func() { _ = conn.Close() })
-	over := tls.Client(bytewise{conn}, g.tls)
+	over := tls.Client(bytewise{g.connect(t)}, g.tls)
 	return &client{t: t, Conn: over, Reader: bufio.NewReader(over), key: g.key}
 }
 
@@ -132,12 +112,7 @@ type records struct {
 // dialRecords connects with TLS 1.3.
 func (g *harness) dialRecords(t *testing.T) (*client, *records) {
 	t.Helper()
-	conn, err := net.Dial("tcp", g.addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_ = conn.SetDeadline(time.Now().Add(testTimeout))
-	t.Cleanup(func() { _ = conn.Close() })
+	conn := g.connect(t)
 	keys := &tlspumptest.Keys{}
 	cfg := g.tls.Clone()
 	cfg.KeyLogWriter = keys
