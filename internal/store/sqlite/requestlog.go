@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"time"
 
+	"github.com/keygate/keygate/internal/accesslog"
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/id"
 	"github.com/keygate/keygate/internal/requestlog"
@@ -13,8 +14,11 @@ import (
 var _ requestlog.Store = (*DB)(nil)
 
 // AppendRequests implements requestlog.Store.
-func (db *DB) AppendRequests(ctx context.Context, records []requestlog.Record, left []requestlog.LeftOut) error {
+func (db *DB) AppendRequests(ctx context.Context, batch accesslog.BatchID, records []requestlog.Record, left []requestlog.LeftOut) error {
 	return db.record(ctx, func(t *tx) error {
+		if isNew, err := t.takeBatch(ctx, batch); err != nil || !isNew {
+			return err
+		}
 		for i := range records {
 			r := &records[i]
 			_, err := t.exec(ctx, "insert request", `INSERT INTO requests (account_id, id, time, gateway_id, route_id, key_id, key_prefix, method, path, client_ip,
@@ -119,7 +123,11 @@ func (db *DB) TrimRequests(ctx context.Context, before time.Time, limit int) (mo
 		}
 		m, err := t.exec(ctx, "trim counts of omitted requests", `DELETE FROM requests_left_out WHERE (account_id, second) IN
 			(SELECT account_id, second FROM requests_left_out WHERE second < ? ORDER BY second LIMIT ?+0)`, before.Unix(), limit)
-		more = limit > 0 && (n == int64(limit) || m == int64(limit))
+		if err != nil {
+			return err
+		}
+		w, err := t.trimBatches(ctx, before, limit)
+		more = limit > 0 && (n == int64(limit) || m == int64(limit) || w == int64(limit))
 		return err
 	})
 	return more, err
