@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"time"
 
+	"github.com/keygate/keygate/internal/store/stored"
 	"github.com/keygate/keygate/internal/webhook"
 	"github.com/keygate/keygate/internal/webhook/sender"
 )
@@ -41,7 +42,7 @@ func (t *tx) endLease(ctx context.Context, r *sender.Result) (endpoint string, e
 	var n int64
 	err = t.rows(ctx, "finish delivery", `UPDATE deliveries SET state = ?, attempts = ?, next_at = ?, due_at = ?, token = NULL, finished_at = ?
 		WHERE id = ? AND token = ? RETURNING n, webhook_id`,
-		[]any{stateNumber(r.State), r.Attempt.Number, next, next, finished, r.DeliveryID, r.Token}, func(rows *sql.Rows) error {
+		[]any{stored.DeliveryState(r.State), r.Attempt.Number, next, next, finished, r.DeliveryID, r.Token}, func(rows *sql.Rows) error {
 			return rows.Scan(&n, &endpoint)
 		})
 	if err != nil || endpoint == "" {

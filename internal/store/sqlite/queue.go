@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/keygate/keygate/internal/store/stored"
 	"github.com/keygate/keygate/internal/webhook"
 	"github.com/keygate/keygate/internal/webhook/sender"
 )
@@ -101,10 +102,10 @@ func (n *newer) read(ctx context.Context, t *readTx, now time.Time, query string
 			d = &sender.Due{WebhookID: endpoint}
 			n.due[endpoint] = d
 		}
-		if state == statePending && webhook.Trigger(cause) != webhook.ByHand && webhook.Trigger(cause) != webhook.ByTest {
-			d.New = true
-		} else {
+		if stored.IsBegun(state, webhook.Trigger(cause)) {
 			d.Begun = true
+		} else {
+			d.New = true
 		}
 		return nil
 	})

@@ -7,8 +7,8 @@ import (
 
 	"github.com/keygate/keygate/internal/accesslog"
 	"github.com/keygate/keygate/internal/fault"
-	"github.com/keygate/keygate/internal/id"
 	"github.com/keygate/keygate/internal/requestlog"
+	"github.com/keygate/keygate/internal/store/stored"
 )
 
 var _ requestlog.Store = (*DB)(nil)
@@ -54,12 +54,10 @@ func scanRequest(r *sql.Rows) (requestlog.Record, error) {
 	return q, err
 }
 
-// idMargin is the maximum difference between a request's time and the time in its identifier.
-const idMargin = time.Minute
-
 // RequestRecords implements requestlog.Store.
 func (db *DB) RequestRecords(ctx context.Context, accountID string, f requestlog.Filter, limit int, after string) (list []requestlog.Record, err error) {
-	where, args := `WHERE r.account_id = ? AND r.id < ?`, []any{accountID, below(after)}
+	s := stored.RequestSpan(f.Since, f.Until, below(after))
+	where, args := `WHERE r.account_id = ? AND r.id >= ? AND r.id < ?`, []any{accountID, s.From, s.Below}
 	and := func(condition string, value any) {
 		where += ` AND ` + condition
 		args = append(args, value)
@@ -80,11 +78,9 @@ func (db *DB) RequestRecords(ctx context.Context, accountID string, f requestlog
 	}
 	if !f.Since.IsZero() {
 		and(`r.time >= ?`, micros(f.Since))
-		and(`r.id >= ?`, id.Lowest(id.Request, f.Since.Add(-idMargin)))
 	}
 	if !f.Until.IsZero() {
 		and(`r.time < ?`, micros(f.Until))
-		and(`r.id < ?`, id.Lowest(id.Request, f.Until.Add(idMargin)))
 	}
 	args = append(args, rowLimit(limit))
 	err = db.search(ctx, func(t *readTx) error {
