@@ -151,6 +151,8 @@ type ledger struct {
 	dead     map[string]bool   // the holders that do not live any more
 	finished map[string]int
 	died     chan struct{} // closed when one has died
+	all      int
+	over     chan struct{} // closed when all deliveries are finished
 	fell     int           // deliveries that the dead holder had
 	moved    int           // deliveries that passed from it to another
 	problems []string
@@ -182,6 +184,9 @@ func (l *ledger) end(jobs []sender.Job) {
 	for _, j := range jobs {
 		delete(l.holder, j.DeliveryID)
 		l.finished[j.DeliveryID]++
+	}
+	if len(jobs) > 0 && len(l.finished) == l.all {
+		close(l.over)
 	}
 }
 
@@ -222,8 +227,8 @@ func (c *claimer) die(round int) {
 }
 
 // run claims until all deliveries are done, or dies after some rounds.
-func (c *claimer) run(all int, dies bool) {
-	for round := 0; c.done() < all; round++ {
+func (c *claimer) run(dies bool) {
+	for round := 0; c.done() < c.all; round++ {
 		if dies && round == 2 {
 			c.die(round)
 			return
@@ -244,7 +249,10 @@ func (c *claimer) run(all int, dies bool) {
 				return
 			}
 			if !next.IsZero() {
-				<-time.After(next.Sub(now))
+				select {
+				case <-time.After(next.Sub(now)):
+				case <-c.over:
+				}
 			}
 			continue
 		}
@@ -266,11 +274,11 @@ func TestThreeClaimersAndAKill(t *testing.T) {
 	const all = 400
 	c := newNodes(t, 3)
 	c.must(c.stores[0].AppendEvents(t.Context(), c.newEvents(all)))
-	l := &ledger{holder: map[string]string{}, dead: map[string]bool{}, finished: map[string]int{}, died: make(chan struct{})}
+	l := &ledger{holder: map[string]string{}, dead: map[string]bool{}, finished: map[string]int{}, died: make(chan struct{}), all: all, over: make(chan struct{})}
 	var running sync.WaitGroup
 	for i, name := range []string{"a", "second", "the third"} {
 		one := &claimer{nodes: c, ledger: l, name: name, db: c.stores[i]}
-		running.Go(func() { one.run(all, name == "second") })
+		running.Go(func() { one.run(name == "second") })
 	}
 	running.Wait()
 	for _, p := range l.problems {
