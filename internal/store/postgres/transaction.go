@@ -30,9 +30,10 @@ const (
 )
 
 // The statements that begin a transaction. Each is sent at once, in one round trip. The server
-// ends a transaction by itself if its process is stopped or cannot be reached.
+// ends a transaction by itself if its process is stopped or cannot be reached. A lock is waited for
+// less long than a statement may take, so that the error says which it was.
 const (
-	limits = `SET LOCAL statement_timeout = 5000; SET LOCAL lock_timeout = 5000; SET LOCAL idle_in_transaction_session_timeout = 5000; `
+	limits = `SET LOCAL statement_timeout = 5000; SET LOCAL lock_timeout = 4000; SET LOCAL idle_in_transaction_session_timeout = 5000; `
 	// Whatever the server's default is, a commit waits at least for the server's disk.
 	durable     = `SELECT set_config('synchronous_commit', 'on', true) WHERE current_setting('synchronous_commit') IN ('off', 'local'); `
 	beginWrite  = `BEGIN ISOLATION LEVEL READ COMMITTED; ` + limits + durable
@@ -242,7 +243,9 @@ func (db *DB) run(t *readTx, p *pool, f func(*readTx) error) error {
 		failed := t.failed
 		t.failed = errEnded
 		if failed != nil {
-			_ = db.note(failed)
+			if stateOf(failed) != queryCanceled { // a slow search says nothing of the store
+				_ = db.note(failed)
+			}
 			t.c.abandon()
 		} else if t.c.commit() != nil {
 			t.c.abandon()
