@@ -32,7 +32,7 @@ import (
 	"github.com/keygate/keygate/internal/secret"
 	"github.com/keygate/keygate/internal/service"
 	"github.com/keygate/keygate/internal/snapshot"
-	"github.com/keygate/keygate/internal/store/sqlite"
+	"github.com/keygate/keygate/internal/store"
 	"github.com/keygate/keygate/internal/telemetry"
 	"github.com/keygate/keygate/internal/telemetry/trace"
 	"github.com/keygate/keygate/internal/traffic/meter"
@@ -74,7 +74,7 @@ type Server struct {
 	certificates certificates
 	descriptors  descriptors
 
-	db         *sqlite.DB
+	db         store.Engine
 	collector  *accesslog.Collector
 	auditLog   *auditwriter.Writer
 	operatorID string // of the account default
