@@ -110,6 +110,11 @@ func (d *decision) decide(s *snapshot.Snapshot, path string) bool {
 		return true
 	}
 	v.Gateway = g
+	if g.OutOfService {
+		v.refuse(fault.Unavailable, "this node cannot use the newest configuration of the gateway")
+		d.peek(g)
+		return true
+	}
 	if d.preflight(g) {
 		v.Action = Preflight
 		d.peek(g)

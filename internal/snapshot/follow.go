@@ -33,6 +33,7 @@ func (f *Follower) CatchUp(ctx context.Context, only ...Change) error {
 		return err
 	}
 	if len(only) > 0 {
+		f.wakeWork() // the others, too: Applied waits for all
 		return f.settleOnly(ctx, only)
 	}
 	return f.settleAll(ctx)
@@ -51,7 +52,7 @@ func (f *Follower) hasRead(changes []Change) bool {
 
 // settleAll returns when everything that was read is in force.
 func (f *Follower) settleAll(ctx context.Context) error {
-	begun := f.lastRead.Load()
+	begun, at := f.lastRead.Load(), f.at.Load()
 	var errs []error
 	current := true
 	ids := f.pending.ids()
@@ -71,6 +72,7 @@ func (f *Follower) settleAll(ctx context.Context) error {
 	}
 	if current {
 		f.caughtUp.Store(begun)
+		f.setApplied(at)
 	}
 	return errors.Join(errs...)
 }
@@ -137,8 +139,11 @@ func (f *Follower) readLog(ctx context.Context) error {
 	if !f.loaded {
 		return f.load(ctx)
 	}
+	if err := f.readUnreadable(ctx); err != nil {
+		return err
+	}
 	for {
-		changes, complete, err := f.cfg.Source.Changes(ctx, f.seq.Load(), changeBatch)
+		changes, complete, err := f.nextChanges(ctx)
 		switch {
 		case err != nil:
 			return fmt.Errorf("read the change log: %w", err)
@@ -163,7 +168,9 @@ func (f *Follower) apply(ctx context.Context, changes []Change) error {
 		switch {
 		case c.Kind == KeyChange && !keys[c.ID]:
 			if err := f.readKey(ctx, c.ID); err != nil {
-				return err
+				if err := f.refuseUnreadable(c.ID, err); err != nil {
+					return err
+				}
 			}
 			keys[c.ID] = true
 		case c.Kind == AccountChange && !readAccounts:
@@ -179,7 +186,7 @@ func (f *Follower) apply(ctx context.Context, changes []Change) error {
 				f.pending.mark(c)
 			}
 		}
-		f.seq.Store(c.Seq)
+		f.setRead(Position{Number: c.Seq, Mark: c.Mark})
 	}
 	return nil
 }

@@ -29,7 +29,7 @@ func (f *Follower) advance(ctx context.Context, gatewayID string, todo gatewayTo
 		return nil, fmt.Errorf("read gateway %s: %w", gatewayID, err)
 	}
 	f.setUnusable(gatewayID, unusable != nil)
-	if unusable == nil {
+	if unusable == nil || f.cfg.Shared != nil {
 		f.publish(nil, map[string]*transition{gatewayID: t})
 	}
 	return unusable, nil
@@ -57,7 +57,7 @@ func (f *Follower) readWhole(ctx context.Context, gatewayID string, old *Gateway
 	}
 	c, err := f.compile(g, routes, read)
 	if err != nil {
-		return nil, err, nil
+		return f.transition(old, f.outOfService(g, old, read)), err, nil
 	}
 	return f.transition(old, c), nil, nil
 }
