@@ -3,6 +3,8 @@ package postgres
 import (
 	"database/sql"
 	"time"
+
+	"github.com/keygate/keygate/internal/store/stored"
 )
 
 // micros returns a time as it is stored: in microseconds since 1970.
@@ -48,3 +50,17 @@ func below(after string) string {
 
 // rowLimit returns n, or 0 if it is negative, which PostgreSQL does not take for a limit.
 func rowLimit(n int) int { return max(n, 0) }
+
+// maybeBytes returns b as it is stored, but NULL if it is empty.
+func maybeBytes(b []byte) any {
+	if len(b) == 0 {
+		return nil
+	}
+	return b
+}
+
+// maybeJSON returns v as JSON, or NULL if none is true.
+func maybeJSON(v any, none bool) (any, error) { return stored.MaybeJSON(v, none) }
+
+// fromJSON decodes a result of maybeJSON. NULL does not change the target.
+func fromJSON(s sql.NullString, to any) error { return stored.FromJSON(s, to) }

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/keygate/keygate/internal/fault"
+	"github.com/keygate/keygate/internal/store/stored"
 )
 
 // The public messages of a database that cannot be used.
@@ -91,7 +92,7 @@ func translate(what string, err error) error {
 		return &fault.Error{Code: fault.NotFound, Message: "the record that this one belongs to does not exist", Err: wrapped}
 	case uniqueViolation:
 		field := conflictField(e.ConstraintName)
-		return &fault.Error{Code: fault.Conflict, Field: field, Message: conflictMessage(field), Err: wrapped}
+		return &fault.Error{Code: fault.Conflict, Field: field, Message: stored.ConflictMessage(field), Err: wrapped}
 	}
 	return wrapped
 }
@@ -129,11 +130,4 @@ func publicMessage(err error) string {
 func conflictField(constraint string) string {
 	_, column, _ := strings.Cut(constraint, ".")
 	return column
-}
-
-func conflictMessage(field string) string {
-	if field == "" {
-		return "a record with the same identity already exists"
-	}
-	return fmt.Sprintf("another record already has this %s: choose a different one", field)
 }

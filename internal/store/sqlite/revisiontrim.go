@@ -8,9 +8,6 @@ import (
 	"github.com/keygate/keygate/internal/control"
 )
 
-// revisionBytes is what a revision counts beyond its parts: its row, and entries of indexes.
-const revisionBytes = 512
-
 // inlineBytes is how many bytes of revisions that an earlier version stored in their rows one
 // transaction removes.
 const inlineBytes = 1 << 20

@@ -1,10 +1,11 @@
-package sqlite
+package stored
 
 import (
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/klauspost/compress/zstd"
 
@@ -24,13 +25,14 @@ const (
 // pageVersion is the first byte of a page: the form of what follows.
 const pageVersion = 1
 
-// pageCodec encodes pages of routes. It is safe for concurrent use.
-type pageCodec struct {
+// PageCodec encodes pages of routes. It is safe for concurrent use.
+type PageCodec struct {
 	enc *zstd.Encoder
 	dec *zstd.Decoder
 }
 
-func newPageCodec() (*pageCodec, error) {
+// NewPageCodec returns a codec.
+func NewPageCodec() (*PageCodec, error) {
 	enc, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1),
 		zstd.WithWindowSize(128<<10), zstd.WithLowerEncoderMem(true))
 	if err != nil {
@@ -40,20 +42,34 @@ func newPageCodec() (*pageCodec, error) {
 	if err != nil {
 		return nil, fmt.Errorf("create the decoder of route pages: %w", err)
 	}
-	return &pageCodec{enc, dec}, nil
+	return &PageCodec{enc, dec}, nil
 }
 
-// routePage is a page as it is stored.
-type routePage struct {
-	first   string // identifier of its first route
-	routes  int
-	content []byte
+// RoutePage is a page as it is stored.
+type RoutePage struct {
+	First   string // identifier of its first route
+	Routes  int
+	Content []byte
+}
+
+// Pages encodes routes, in the given order, as the pages of a new table.
+func (c *PageCodec) Pages(routes []gateway.Route) []RoutePage {
+	return c.pages(routes, pageRoutes, pageBytes)
+}
+
+// Split encodes the routes of a page that was changed, as several pages if it has become large.
+func (c *PageCodec) Split(routes []gateway.Route) []RoutePage {
+	pages := c.pages(routes, splitRoutes, splitBytes)
+	if len(pages) > 1 {
+		pages = c.Pages(routes)
+	}
+	return pages
 }
 
 // pages encodes routes in the given order as pages of at most maxRoutes routes and about maxBytes
 // bytes each.
-func (c *pageCodec) pages(routes []gateway.Route, maxRoutes, maxBytes int) []routePage {
-	var all []routePage
+func (c *PageCodec) pages(routes []gateway.Route, maxRoutes, maxBytes int) []RoutePage {
+	var all []RoutePage
 	var raw []byte
 	for from := 0; from < len(routes); {
 		raw = raw[:0]
@@ -63,7 +79,7 @@ func (c *pageCodec) pages(routes []gateway.Route, maxRoutes, maxBytes int) []rou
 			to++
 		}
 		head := binary.AppendUvarint([]byte{pageVersion}, uint64(to-from))
-		all = append(all, routePage{routes[from].ID, to - from, c.enc.EncodeAll(raw, head)})
+		all = append(all, RoutePage{routes[from].ID, to - from, c.enc.EncodeAll(raw, head)})
 		from = to
 	}
 	return all
@@ -87,15 +103,15 @@ func appendRoute(b []byte, r *gateway.Route) []byte {
 		b = append(b, s...)
 	}
 	if flags&2 != 0 {
-		b = binary.AppendVarint(b, micros(r.CreatedAt))
+		b = binary.AppendVarint(b, r.CreatedAt.UnixMicro())
 	}
 	return binary.AppendVarint(b, r.Version)
 }
 
 var errDamagedPage = errors.New("a page of routes is damaged")
 
-// routes decodes a page of the gateway and appends its routes to list.
-func (c *pageCodec) routes(list []gateway.Route, gatewayID string, content []byte) ([]gateway.Route, error) {
+// Routes decodes a page of the gateway and appends its routes to list.
+func (c *PageCodec) Routes(list []gateway.Route, gatewayID string, content []byte) ([]gateway.Route, error) {
 	if len(content) == 0 || content[0] != pageVersion {
 		return list, errDamagedPage
 	}
@@ -146,11 +162,11 @@ func (d *pageReader) route(gatewayID string) (r gateway.Route) {
 	sustained, burst, daily, per := d.text(), d.text(), d.text(), d.text()
 	r.Auth, r.Source = gateway.Auth(d.text()), gateway.Source(d.text())
 	if flags&2 != 0 {
-		r.CreatedAt = instant(d.number())
+		r.CreatedAt = time.UnixMicro(d.number()).UTC()
 	}
 	r.Version = d.number()
 	if d.err == nil && sustained+burst+daily+per != "" {
-		r.RateLimit, d.err = limit(sustained, burst, daily, per)
+		r.RateLimit, d.err = Limit(sustained, burst, daily, per)
 	}
 	return r
 }

@@ -1,8 +1,9 @@
-package sqlite
+package stored
 
 import (
 	"bytes"
 	"compress/gzip"
+	"errors"
 	"fmt"
 	"io"
 )
@@ -17,8 +18,8 @@ const (
 // about 1 MB in 0.1 s.
 const packFrom = 4 << 10
 
-// pack returns b, compressed if it is long, in the form that unpack reads.
-func pack(b []byte) ([]byte, error) {
+// Pack returns b, compressed if it is long, in the form that Unpack reads.
+func Pack(b []byte) ([]byte, error) {
 	if len(b) < packFrom {
 		return append([]byte{packedRaw}, b...), nil
 	}
@@ -41,10 +42,10 @@ func pack(b []byte) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// unpack returns the data that pack was called with. The checksum of gzip detects damage.
-func unpack(b []byte) ([]byte, error) {
+// Unpack returns the data that Pack was called with. The checksum of gzip detects damage.
+func Unpack(b []byte) ([]byte, error) {
 	if len(b) == 0 {
-		return nil, fmt.Errorf("packed data is empty")
+		return nil, errors.New("packed data is empty")
 	}
 	switch b[0] {
 	case packedRaw:
