@@ -276,6 +276,48 @@ func (e LimitLevelLimitScope) Valid() bool {
 	}
 }
 
+// Values of NodeRole.
+const (
+	NodeRoleAll     NodeRole = "all"
+	NodeRoleControl NodeRole = "control"
+	NodeRoleGateway NodeRole = "gateway"
+)
+
+// Valid reports whether e is one of the constants of its type.
+func (e NodeRole) Valid() bool {
+	switch e {
+	case NodeRoleAll:
+		return true
+	case NodeRoleControl:
+		return true
+	case NodeRoleGateway:
+		return true
+	default:
+		return false
+	}
+}
+
+// Values of NodeState.
+const (
+	NodeStateExpired NodeState = "expired"
+	NodeStateLive    NodeState = "live"
+	NodeStateStopped NodeState = "stopped"
+)
+
+// Valid reports whether e is one of the constants of its type.
+func (e NodeState) Valid() bool {
+	switch e {
+	case NodeStateExpired:
+		return true
+	case NodeStateLive:
+		return true
+	case NodeStateStopped:
+		return true
+	default:
+		return false
+	}
+}
+
 // Values of PatchRouteRequestAuth.
 const (
 	PatchRouteRequestAuthKey  PatchRouteRequestAuth = "key"
@@ -1471,6 +1513,62 @@ type LoggedRequest struct {
 
 	// When the request was received.
 	Time time.Time `json:"time"`
+}
+
+// Node is the schema Node of the OpenAPI document.
+type Node struct {
+	// Applied Number of the newest change that the node has applied.
+	//
+	// Example: 4711
+	Applied int64 `json:"applied"`
+
+	// Lag How many changes the node has not applied.
+	//
+	// Example: 0
+	Lag int64 `json:"lag"`
+
+	// When the node's lease ends unless it is renewed; null without a lease.
+	LeaseUntil *time.Time `json:"lease_until"`
+
+	// Name Name of the node.
+	//
+	// Example: gw-1
+	Name string `json:"name"`
+
+	// NodeID Identifier of the node, which stays the same for its name.
+	//
+	// Example: node_01jz8y5c3te9b8r2m6q4v7x0kk
+	NodeID string `json:"node_id"`
+
+	// What the node serves: all, only the data plane, or only the management API.
+	Role NodeRole `json:"role"`
+
+	// When the node's process was started.
+	StartedAt time.Time `json:"started_at"`
+
+	// live: the node holds a lease, and changes wait for it. expired: its lease has run
+	// out. stopped: it has given its lease back.
+	State NodeState `json:"state"`
+
+	// Version Version of Keygate.
+	//
+	// Example: 1.0.0
+	Version string `json:"version"`
+}
+
+// NodeRole is an enumerated string; see its constants.
+type NodeRole string
+
+// NodeState is an enumerated string; see its constants.
+type NodeState string
+
+// NodeList is the schema NodeList of the OpenAPI document.
+type NodeList struct {
+	// One page of records, newest first.
+	Data []Node `json:"data"`
+
+	// Cursor of the next page; null on the last page.
+	NextCursor *string `json:"next_cursor"`
 }
 
 // PatchRouteRequest is the schema PatchRouteRequest of the OpenAPI document.

@@ -35,6 +35,9 @@ type Config struct {
 	// Authenticate returns the principal of the account-level key with the given
 	// digest; see BySnapshot. Required.
 	Authenticate func(digest apikey.Digest, now time.Time) (Principal, bool)
+	// Held reports whether this node may decide at this moment: its lease is held. Nil means that it
+	// always may.
+	Held func() bool
 	// Now returns the wall clock time. Nil means time.Now.
 	Now func() time.Time
 	// Clock returns the time for the rate limits of the calling keys. Nil means
@@ -136,14 +139,15 @@ type call struct {
 	// sessionEnds is when that session ends.
 	sessionEnds time.Time
 
-	op     *operation        // nil if the request matches no operation
-	params map[string]string // path parameters, by name
-	query  url.Values
-	body   []byte
-	hook   *control.PushHook // of a push hook that was verified
-	match  control.Match
-	idem   *control.Idempotency // nil unless the response is stored for replays
-	held   held
+	op      *operation        // nil if the request matches no operation
+	params  map[string]string // path parameters, by name
+	query   url.Values
+	body    []byte
+	hook    *control.PushHook // of a push hook that was verified
+	match   control.Match
+	receipt *control.Receipt     // of a mutation
+	idem    *control.Idempotency // nil unless the response is stored for replays
+	held    held
 
 	invalid error          // what was found wrong with the request, after which nothing is changed; see refuse
 	order   map[string]int // position of each field of the JSON body
@@ -208,11 +212,19 @@ func (c *call) serve() (res response, err error) {
 			return response{}, err
 		}
 	}
+	c.expectChange()
 	if c.invalid == nil {
 		var stored *response
 		stored, release, err = c.replay()
-		if err != nil || stored != nil {
-			return value(stored), err
+		if err == nil && stored != nil {
+			err = c.api.cfg.Control.Confirm(c.ctx)
+		}
+		if err != nil {
+			return response{}, err
+		}
+		if stored != nil {
+			c.reportChange()
+			return *stored, nil
 		}
 	}
 	res, err = c.op.run(c)
@@ -220,6 +232,9 @@ func (c *call) serve() (res response, err error) {
 		return response{}, c.allInvalid(err)
 	}
 	c.setRefusal(err)
+	if err == nil {
+		c.reportChange()
+	}
 	return res, err
 }
 

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/keygate/keygate/internal/cluster/lease"
+	"github.com/keygate/keygate/internal/control"
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/service"
 	"github.com/keygate/keygate/internal/snapshot"
@@ -66,11 +67,6 @@ type await struct {
 	done     chan struct{}
 	have, of int
 	err      error
-}
-
-// errLost is the result of waiting for a change that a failover lost.
-func errLost() error {
-	return fault.New(fault.Unavailable, "the database was replaced by one that does not have the change: look what is stored, and repeat the call if needed")
 }
 
 // NewWaiter returns a Waiter.
@@ -211,7 +207,7 @@ func (w *Waiter) poll(ctx context.Context, p *poller) {
 		have, of, ok := w.watch.Confirmed(a.at)
 		switch {
 		case slices.Contains(v.Unknown, a.at):
-			w.finish(a, errLost())
+			w.finish(a, control.ErrChangeLost)
 		case ok || a.glance:
 			a.have, a.of = have, of
 			w.finish(a, nil)

@@ -2,6 +2,7 @@ package control
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -16,10 +17,13 @@ const (
 	acknowledgedWithin = 2 * time.Second
 )
 
+// ErrChangeLost is returned by Everywhere.Await for a change that was lost in a failover of the database.
+var ErrChangeLost = fault.New(fault.Unavailable, "the database was replaced by one that does not have the change: look what is stored, and repeat the call if needed")
+
 // Everywhere tells when changes are in force on every node.
 type Everywhere interface {
 	// Await returns nil when no node admits without the changes up to p: each has applied them, or
-	// holds no lease any more. If ctx ends first, or p was lost in a failover, it returns an error.
+	// holds no lease any more. If ctx ends first, it returns an error, and if p was lost in a failover, ErrChangeLost.
 	Await(ctx context.Context, p snapshot.Position) error
 	// Acknowledged returns how many of the nodes that hold a lease have applied the changes up to p.
 	Acknowledged(ctx context.Context, p snapshot.Position) (have, of int, err error)
@@ -95,6 +99,9 @@ func (s *Service) confirm(ctx context.Context, p snapshot.Position) error {
 	ctx, cancel := context.WithTimeout(ctx, confirmWithin)
 	defer cancel()
 	if err := s.cfg.Everywhere.Await(ctx, p); err != nil {
+		if errors.Is(err, ErrChangeLost) {
+			return ErrChangeLost
+		}
 		return &fault.Error{
 			Code: fault.Unavailable, Message: "the change is stored, but not confirmed everywhere: another node may still work without it. Repeat the call to wait for it",
 			Err: fmt.Errorf("wait for all nodes to apply change %d: %w", p.Number, err),
