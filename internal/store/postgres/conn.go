@@ -13,6 +13,7 @@ import (
 	"github.com/keygate/keygate/internal/audit"
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/store"
+	"github.com/keygate/keygate/internal/store/stored"
 )
 
 const (
@@ -31,13 +32,15 @@ const (
 type conn struct {
 	*pgxpool.Conn
 	codec *audit.Codec // for audit blocks
-	since time.Time    // when it was taken from the pool
+	pages *stored.PageCodec
+	since time.Time // when it was taken from the pool
 }
 
 // pool is the connections of one kind.
 type pool struct {
 	*pgxpool.Pool
 	codec  *audit.Codec
+	pages  *stored.PageCodec
 	use    use
 	closed atomic.Bool
 }
@@ -49,7 +52,7 @@ func (p *pool) close() {
 }
 
 // newPool returns a pool of up to size connections. It opens them when they are needed.
-func newPool(ctx context.Context, settings *pgxpool.Config, size int32, codec *audit.Codec) (*pool, error) {
+func newPool(ctx context.Context, settings *pgxpool.Config, size int32, codec *audit.Codec, pages *stored.PageCodec) (*pool, error) {
 	settings = settings.Copy()
 	settings.MaxConns, settings.MinConns, settings.MinIdleConns = size, 0, 0
 	settings.MaxConnLifetime, settings.MaxConnLifetimeJitter, settings.MaxConnIdleTime = connLifetime, connJitter, connIdle
@@ -58,7 +61,7 @@ func newPool(ctx context.Context, settings *pgxpool.Config, size int32, codec *a
 	if err != nil {
 		return nil, err
 	}
-	return &pool{Pool: p, codec: codec}, nil
+	return &pool{Pool: p, codec: codec, pages: pages}, nil
 }
 
 // configure sets what all connections of Keygate have in common. A server that does not accept
@@ -93,7 +96,7 @@ func (p *pool) take(ctx context.Context) (*conn, error) {
 	}
 	now := time.Now()
 	p.use.waited.Add(int64(now.Sub(asked)))
-	return &conn{Conn: c, codec: p.codec, since: now}, nil
+	return &conn{Conn: c, codec: p.codec, pages: p.pages, since: now}, nil
 }
 
 // give returns a connection to the pool, which closes it if it is broken or in a transaction.

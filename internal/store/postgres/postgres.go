@@ -14,6 +14,7 @@ import (
 
 	"github.com/keygate/keygate/internal/audit"
 	"github.com/keygate/keygate/internal/store"
+	"github.com/keygate/keygate/internal/store/stored"
 )
 
 // The numbers of connections of one node, by what they are used for. Searches have their own,
@@ -48,7 +49,8 @@ type DB struct {
 	readers   *pool // for View
 	searchers *pool // for Search and reports
 	source    *pool // for snapshot.Source and ratelimit.DailyStore
-	failures  atomic.Int64
+	pages     *stored.PageCodec
+	failures  atomic.Int64 // write transactions that failed in the database
 	trouble   atomic.Pointer[trouble]
 }
 
@@ -81,10 +83,14 @@ func open(ctx context.Context, cfg Config) (_ *DB, err error) {
 	if err != nil {
 		return nil, err
 	}
+	pages, err := stored.NewPageCodec()
+	if err != nil {
+		return nil, err
+	}
 	if err := prepareSchema(ctx, settings.ConnConfig, cfg.KeepSchema, cfg.Log); err != nil {
 		return nil, err
 	}
-	db := &DB{log: cfg.Log, random: cfg.Random, head: make(chan struct{}, 1), now: func() int64 { return cfg.Now().UnixMicro() }}
+	db := &DB{log: cfg.Log, pages: pages, random: cfg.Random, head: make(chan struct{}, 1), now: func() int64 { return cfg.Now().UnixMicro() }}
 	var opened []*pool
 	defer func() {
 		if err != nil {
@@ -97,7 +103,7 @@ func open(ctx context.Context, cfg Config) (_ *DB, err error) {
 		to   **pool
 		size int32
 	}{{&db.writer, writers}, {&db.readers, readers}, {&db.searchers, searchers}, {&db.source, followers}} {
-		if *p.to, err = newPool(ctx, settings, p.size, codec); err != nil {
+		if *p.to, err = newPool(ctx, settings, p.size, codec, pages); err != nil {
 			return nil, err
 		}
 		opened = append(opened, *p.to)

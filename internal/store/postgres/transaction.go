@@ -21,6 +21,8 @@ const (
 	writeTime = 5 * time.Second
 	// readTime bounds each statement of a reading transaction.
 	readTime = time.Minute
+	// streamTime is readTime for statements that read a large part of the database.
+	streamTime = 10 * time.Minute
 	// attempts is how often a transaction is tried that the server ends to resolve a
 	// conflict, and that is lost before it has begun.
 	attempts = 5
@@ -36,6 +38,7 @@ const (
 	beginUpdate = beginWrite + `SELECT number, mark, pg_current_xact_id()::text FROM change_head FOR UPDATE`
 	beginRecord = `BEGIN ISOLATION LEVEL READ COMMITTED; ` + limits + `SET LOCAL synchronous_commit = off`
 	beginView   = `BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY; SET LOCAL statement_timeout = 60000; SET LOCAL idle_in_transaction_session_timeout = 60000`
+	beginStream = `BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY; SET LOCAL statement_timeout = 600000; SET LOCAL idle_in_transaction_session_timeout = 600000`
 )
 
 // mutate runs f in a transaction that holds the head of the change log. f must not call mutate. If
@@ -195,6 +198,15 @@ func (db *DB) search(ctx context.Context, f func(*readTx) error) error {
 
 // view runs f in a reading transaction on a connection of p.
 func (db *DB) view(ctx context.Context, p *pool, f func(*readTx) error) error {
+	return db.viewFor(ctx, p, beginView, readTime, f)
+}
+
+// stream is view for statements that read a large part of the database.
+func (db *DB) stream(ctx context.Context, p *pool, f func(*readTx) error) error {
+	return db.viewFor(ctx, p, beginStream, streamTime, f)
+}
+
+func (db *DB) viewFor(ctx context.Context, p *pool, begin string, limit time.Duration, f func(*readTx) error) error {
 	for attempt := 1; ; attempt++ {
 		c, err := p.take(ctx)
 		if err != nil {
@@ -203,8 +215,8 @@ func (db *DB) view(ctx context.Context, p *pool, f func(*readTx) error) error {
 			}
 			return err
 		}
-		t := &readTx{c: c, limit: readTime}
-		if err = t.begin(ctx, beginView); err == nil {
+		t := &readTx{c: c, limit: limit}
+		if err = t.begin(ctx, begin); err == nil {
 			return db.run(t, p, f)
 		}
 		c.abandon()
@@ -336,13 +348,16 @@ func (t *readTx) rows(ctx context.Context, what, query string, args []any, scan 
 }
 
 func (t *readTx) query(ctx context.Context, query string, args []any, scan func(pgx.Rows) error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	rows, err := t.c.Query(ctx, query, args...)
 	if err != nil {
 		return err
 	}
-	defer rows.Close()
+	defer rows.Close() // reads the rest
 	for rows.Next() {
 		if err := scan(rows); err != nil {
+			cancel() // there may be a million rows left
 			return err
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/keygate/keygate/internal/accesslog"
 	"github.com/keygate/keygate/internal/account"
 	"github.com/keygate/keygate/internal/audit"
 	"github.com/keygate/keygate/internal/control"
@@ -33,7 +34,7 @@ func TestAcknowledgedChangesAreSynced(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	appendChunks := func(ctx context.Context) error { return db.AppendAuditChunks(ctx, chunks, nil) }
+	appendChunks := func(ctx context.Context) error { return db.AppendAuditChunks(ctx, accesslog.BatchID{}, chunks, nil) }
 	for name, test := range map[string]struct {
 		write func(ctx context.Context) error
 		want  int // value of PRAGMA synchronous: 2 is FULL, 1 is NORMAL
@@ -42,11 +43,11 @@ func TestAcknowledgedChangesAreSynced(t *testing.T) {
 		"daily caps":   {func(ctx context.Context) error { return db.SaveDailyCounts(ctx, []ratelimit.DailyCount{}) }, 2},
 		"audit chunks": {appendChunks, 1},
 		"audit chunks and a management record": {func(ctx context.Context) error {
-			return db.AppendAuditChunks(ctx, chunks, []*audit.Record{audit.NewGap(a.ID, 1, time.Now(), time.Now())})
+			return db.AppendAuditChunks(ctx, accesslog.BatchID{}, chunks, []*audit.Record{audit.NewGap(a.ID, 1, time.Now(), time.Now())})
 		}, 2},
 		"audit blocks": {func(ctx context.Context) error { return db.SealAudit(ctx, &audit.Seal{AccountID: a.ID}) }, 2},
 		"traffic": {func(ctx context.Context) error {
-			return db.AppendTraffic(ctx, []traffic.Chunk{{AccountID: a.ID, Tier: traffic.Minutes, Start: 60, Body: []byte{0}}})
+			return db.AppendTraffic(ctx, accesslog.BatchID{}, []traffic.Chunk{{AccountID: a.ID, Tier: traffic.Minutes, Start: 60, Body: []byte{0}}})
 		}, 1},
 	} {
 		for _, before := range []func(context.Context) error{insert, appendChunks} {

@@ -7,8 +7,7 @@ import (
 
 // Timing of the claims.
 const (
-	// idlePoll is how long the sender waits before it looks into the store again without a
-	// Wake, for deliveries that other processes made.
+	// idlePoll is the default of Config.Poll.
 	idlePoll = 5 * time.Second
 	// scanPage is how many endpoints are stepped over at once to find those with due
 	// deliveries, however they became due; scanPause is the time between two of these

@@ -207,6 +207,23 @@ CREATE INDEX keys_owner   ON keys (account_id, owner, phase, id) WHERE owner IS 
 CREATE INDEX keys_bucket  ON keys (bucket_id) WHERE bucket_id IS NOT NULL;
 CREATE INDEX keys_expiry  ON keys (phase, expires_at) WHERE phase < 2 AND expires_at IS NOT NULL;
 
+-- The search index of keys: an inverted index of the hashes of their terms, see package stored.
+CREATE TABLE key_terms (
+    n     bigint   NOT NULL PRIMARY KEY,           -- keys.n
+    terms bigint[] NOT NULL
+);
+CREATE INDEX key_terms_index ON key_terms USING gin (terms);
+-- So that the planner knows which terms are common.
+ALTER TABLE key_terms ALTER COLUMN terms SET STATISTICS 1000;
+
+-- The keys that are not in the search index as they are now, which searches read one by one.
+-- Maintenance indexes them and removes them here.
+CREATE TABLE keys_unindexed (
+    n          bigint NOT NULL PRIMARY KEY,        -- keys.n
+    account_id text   COLLATE "C" NOT NULL
+);
+CREATE INDEX keys_unindexed_account ON keys_unindexed (account_id, n);
+
 -- The sessions of browsers. The value of the cookie is not stored. Each use is checked against the
 -- present state of the key, so a session ends with its key whether its row is removed or not.
 CREATE TABLE sessions (
@@ -261,6 +278,23 @@ END $$;
 CREATE TRIGGER keys_counted AFTER INSERT ON keys FOR EACH ROW EXECUTE FUNCTION count_keys();
 CREATE TRIGGER keys_recounted AFTER UPDATE OF phase ON keys FOR EACH ROW WHEN ((old.phase < 2) <> (new.phase < 2)) EXECUTE FUNCTION count_keys();
 CREATE TRIGGER keys_uncounted BEFORE DELETE ON keys FOR EACH ROW EXECUTE FUNCTION count_keys();
+
+-- +goose StatementBegin
+CREATE FUNCTION unindex_key() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF TG_OP = 'DELETE' THEN
+        DELETE FROM keys_unindexed WHERE n = old.n;
+        DELETE FROM key_terms WHERE n = old.n;
+    ELSE
+        INSERT INTO keys_unindexed (n, account_id) VALUES (new.n, new.account_id) ON CONFLICT DO NOTHING;
+    END IF;
+    RETURN NULL;
+END $$;
+-- +goose StatementEnd
+CREATE TRIGGER keys_unindexed AFTER INSERT OR DELETE ON keys FOR EACH ROW EXECUTE FUNCTION unindex_key();
+CREATE TRIGGER keys_reindexed AFTER UPDATE OF name, level, phase, gateway_id, owner ON keys FOR EACH ROW
+WHEN ((old.name, old.level, old.phase, old.gateway_id, old.owner) IS DISTINCT FROM (new.name, new.level, new.phase, new.gateway_id, new.owner))
+EXECUTE FUNCTION unindex_key();
 
 -- +goose StatementBegin
 CREATE FUNCTION count_answers() RETURNS trigger LANGUAGE plpgsql AS $$
