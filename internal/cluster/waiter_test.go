@@ -22,12 +22,12 @@ func waitFor(t *testing.T, w *Waiter, p snapshot.Position) <-chan error {
 	return done
 }
 
-func isDone(done <-chan error) (error, bool) {
+func result(done <-chan error) (ok bool, err error) {
 	select {
-	case err := <-done:
-		return err, true
+	case err = <-done:
+		return true, err
 	default:
-		return nil, false
+		return false, nil
 	}
 }
 
@@ -41,7 +41,7 @@ func TestWaiterWaitsForEveryNode(t *testing.T) {
 		done := waitFor(t, w, p)
 		a.apply()
 		after(time.Second)
-		if _, ok := isDone(done); ok {
+		if ok, _ := result(done); ok {
 			t.Error("the change was answered although a node does not have it")
 		}
 		if have, of, err := w.Acknowledged(t.Context(), p); err != nil || have != 1 || of != 2 {
@@ -49,7 +49,7 @@ func TestWaiterWaitsForEveryNode(t *testing.T) {
 		}
 		b.apply()
 		after(100 * time.Millisecond)
-		if err, ok := isDone(done); !ok || err != nil {
+		if ok, err := result(done); !ok || err != nil {
 			t.Errorf("the wait returned %v, %t; want nil after every node has applied the change", err, ok)
 		}
 	})
@@ -69,7 +69,7 @@ func TestWaiterWaitsForTheLeaseOfALostNode(t *testing.T) {
 		done := waitFor(t, w, store.commit(1))
 		a.apply()
 		for {
-			err, ok := isDone(done)
+			ok, err := result(done)
 			if ok {
 				if err != nil || b.Held() {
 					t.Errorf("the wait returned %v while Held is %t, want nil and false", err, b.Held())
@@ -101,13 +101,13 @@ func TestWaiterFailsRatherThanGuess(t *testing.T) {
 		store.set(func() { store.down = true })
 		done := waitFor(t, w, p)
 		after(failingWithin + 2*slowPoll)
-		if err, ok := isDone(done); !ok || !errors.Is(err, errDown) {
+		if ok, err := result(done); !ok || !errors.Is(err, errDown) {
 			t.Errorf("with the store down: got %v, %t; want its error", err, ok)
 		}
 		store.set(func() { store.down, store.unknown = false, lease.Position(p) })
 		done = waitFor(t, w, p)
 		after(slowPoll)
-		if err, ok := isDone(done); !ok || !errors.Is(err, control.ErrChangeLost) {
+		if ok, err := result(done); !ok || !errors.Is(err, control.ErrChangeLost) {
 			t.Errorf("with another history: got %v, %t; want ErrChangeLost", err, ok)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)

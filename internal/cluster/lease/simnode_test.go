@@ -103,10 +103,10 @@ func (n *simNode) in(d time.Duration, f func()) {
 // call sends a message to the store. done gets the reply, or nil after a timeout. What the store has
 // begun runs on, whatever becomes of the node.
 func (n *simNode) call(serve func(reply func(any)), done func(any)) {
-	s, net := n.s, n.s.net
+	s, net, boot := n.s, n.s.net, n.boots
 	finished := false
 	finish := func(v any) {
-		if !finished {
+		if !finished && n.boots == boot { // else the reply is for another process
 			finished = true
 			done(v)
 		}

@@ -83,7 +83,7 @@ func (h *clusterHarness) change() lease.Position {
 // calls of several processes.
 func TestLeaseStatementsFollowTheProtocol(t *testing.T) {
 	h := newClusterHarness(t)
-	r := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // a fixed sequence
+	r := rand.New(rand.NewPCG(1, 2))
 	positions := []lease.Position{{}}
 	rows := map[string]lease.Row{}
 	results := map[lease.Result]int{}
