@@ -27,6 +27,12 @@ type Config struct {
 	// lower case.
 	GatewayDomain string
 
+	// DatabaseURL is the URL of a PostgreSQL database, or "" for SQLite. It may have a password.
+	DatabaseURL Secret
+
+	// Migrate says whether a start migrates the schema of a PostgreSQL database: auto or off.
+	Migrate string
+
 	// SecretKeyFile holds the key that encrypts stored secrets.
 	SecretKeyFile string
 
@@ -103,6 +109,9 @@ type Config struct {
 
 // Origin returns the source of the value of the setting name, as in "gateway-addr".
 func (c *Config) Origin(name string) Origin { return c.origins[name] }
+
+// Shared reports whether the database is one that several nodes may share.
+func (c *Config) Shared() bool { return c.DatabaseURL != "" }
 
 // DatabaseFile returns the path of the SQLite database.
 func (c *Config) DatabaseFile() string { return filepath.Join(c.DataDir, "keygate.db") }

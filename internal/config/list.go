@@ -24,7 +24,8 @@ func (c *Config) Values() []Value {
 		"max-connections-per-address": strconv.Itoa(c.MaxConnectionsPerAddress),
 		"upstream-allow-network":      networkText(c.UpstreamAllowNetwork), "webhook-allow-network": networkText(c.WebhookAllowNetwork),
 		"repository-allow-file": c.RepositoryAllowFile,
-		"webhook-backoff":       c.backoff, "webhook-allow-http": boolText(c.WebhookAllowHTTP),
+		"database-url":          databaseText(c.DatabaseURL), "migrate": c.Migrate,
+		"webhook-backoff": c.backoff, "webhook-allow-http": boolText(c.WebhookAllowHTTP),
 		"default-global-limit": c.DefaultGlobalLimit.String(),
 		"drain-delay":          c.DrainDelay.String(), "drain-timeout": c.DrainTimeout.String(), "access-log": c.AccessLog, "metrics-max-series": strconv.Itoa(c.MetricsMaxSeries), "audit-max-bytes": c.auditMaxBytes, "log-level": c.LogLevel, "log-format": c.LogFormat,
 	}

@@ -261,7 +261,7 @@ func (s *Server) createFirstAccount(ctx context.Context, box *secret.Box) error 
 	}
 	return s.db.View(ctx, func(tx control.ReadTx) error {
 		operator, err := tx.AccountByName(ctx, account.Default)
-		if fault.CodeOf(err) == fault.NotFound {
+		if fault.CodeOf(err) == fault.NotFound && !s.cfg.Settings.Shared() {
 			return errVanished(s.cfg.Settings, s.cfg.Settings.SecretKeyFile)
 		}
 		if err != nil {

@@ -23,6 +23,9 @@ import (
 // secret key only together with a new database: with an existing one, a new key could
 // decrypt nothing, and would be in the way of the one to be restored.
 func openStore(ctx context.Context, settings *config.Config, log *slog.Logger) (store.Engine, *secret.Box, error) {
+	if settings.Shared() {
+		return openShared(ctx, settings, log)
+	}
 	old, err := hasDatabase(settings)
 	if err != nil {
 		return nil, nil, err

@@ -12,6 +12,13 @@ CREATE TABLE change_head (
 );
 INSERT INTO change_head (number, mark) VALUES (0, '\x0000000000000000');
 
+-- What belongs to the installation as a whole: one row, which the first node inserts.
+CREATE TABLE installation (
+    one    boolean NOT NULL PRIMARY KEY DEFAULT true CHECK (one),
+    id     text    COLLATE "C" NOT NULL,    -- names the installation in other stores
+    canary bytea   NOT NULL                 -- a known text, sealed with the secret key
+);
+
 CREATE TABLE changes (
     seq       bigint NOT NULL PRIMARY KEY,  -- dense, in the order of commits
     mark      bytea  NOT NULL,
