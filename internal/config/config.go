@@ -33,6 +33,21 @@ type Config struct {
 	// Migrate says whether a start migrates the schema of a PostgreSQL database: auto or off.
 	Migrate string
 
+	// DatabaseListenURL is the URL for being notified of changes, or "" for DatabaseURL.
+	DatabaseListenURL Secret
+
+	// Role is what this node serves: RoleAll, RoleGateway or RoleControl.
+	Role string
+
+	// NodeName is the name of this node among those that share the database.
+	NodeName string
+
+	// LeaseTTL is how long this node may serve without the database.
+	LeaseTTL time.Duration
+
+	// OnDatabaseLoss is what this node does after that: LossRefuse or LossServe.
+	OnDatabaseLoss string
+
 	// SecretKeyFile holds the key that encrypts stored secrets.
 	SecretKeyFile string
 

@@ -64,6 +64,21 @@ func settings() []setting {
 		{name: "migrate", fallback: "auto", usage: "whether a start migrates the schema of a PostgreSQL database: auto, or off to leave that to keygate migrate up", parse: func(c *Config, s string) error {
 			return parseWord(&c.Migrate, s, "auto", "off")
 		}},
+		{name: "database-listen-url", usage: "`url` of the same database past a pooler, for what needs a session of its own: being notified of changes (default --database-url)", parse: func(c *Config, s string) error {
+			return parseDatabaseURL(&c.DatabaseListenURL, s)
+		}},
+		{name: "role", fallback: RoleAll, usage: "what this node serves: all, gateway (no management API), or control (no data plane)", parse: func(c *Config, s string) error {
+			return parseWord(&c.Role, s, RoleAll, RoleGateway, RoleControl)
+		}},
+		{name: "node-name", usage: "`name` of this node among those that share the database (default the host name)", parse: func(c *Config, s string) error {
+			return parseNodeName(&c.NodeName, s)
+		}},
+		{name: "lease-ttl", fallback: "10s", usage: "`duration` for which this node may serve without the database, and so for which a change may wait for it", parse: func(c *Config, s string) error {
+			return parseLeaseTTL(&c.LeaseTTL, s)
+		}},
+		{name: "on-database-loss", fallback: LossRefuse, usage: "what this node does when it cannot reach the database for longer than that: refuse requests, or serve with the configuration that it has", parse: func(c *Config, s string) error {
+			return parseWord(&c.OnDatabaseLoss, s, LossRefuse, LossServe)
+		}},
 		{name: "redis-url", usage: "Redis or Valkey `url`"},
 		{name: "secret-key-file", usage: "`file` of the key that encrypts stored secrets (default <data-dir>/secret.key, created at the first start)", parse: func(c *Config, s string) error {
 			c.SecretKeyFile = s // "" is completed by Load

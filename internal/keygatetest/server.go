@@ -44,6 +44,9 @@ type Options struct {
 	Args []string
 	// Env holds environment variables of OpenTelemetry.
 	Env map[string]string
+	// Settings holds environment variables of settings. If it has KEYGATE_ADMIN_KEY, that is the
+	// AdminKey.
+	Settings map[string]string
 	// Log receives the server's log as JSON, from level debug on. Nil means the
 	// test's log, from level warn on.
 	Log io.Writer
@@ -62,6 +65,12 @@ func StartWith(t testing.TB, options Options) *Server {
 	s := &Server{t: t, options: options, DataDir: filepath.Join(t.TempDir(), "data")}
 	s.start()
 	t.Cleanup(s.Stop)
+	if s.AdminKey = options.Settings[config.AdminKeyVariable]; s.AdminKey != "" {
+		if s.running.AdminAddr() != "" {
+			s.Admin = s.Client(s.AdminKey)
+		}
+		return s
+	}
 	key, err := os.ReadFile(filepath.Join(s.DataDir, "admin.key"))
 	if err != nil {
 		t.Fatalf("read the admin key: %v", err)
@@ -81,7 +90,10 @@ func (s *Server) start() {
 	if err := flags.Parse(args); err != nil {
 		s.t.Fatal(err)
 	}
-	settings, err := loader.Load(func(string) (string, bool) { return "", false })
+	settings, err := loader.Load(func(name string) (string, bool) {
+		value, ok := s.options.Settings[name]
+		return value, ok
+	})
 	if err != nil {
 		s.t.Fatal(err)
 	}

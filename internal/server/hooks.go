@@ -28,7 +28,11 @@ func (s *Server) startWebhooks(ctx context.Context, box *secret.Box) (err error)
 
 // openEvents returns the sink that creates events.
 func (s *Server) openEvents() (sink, error) {
-	w, err := detect.New(detect.Config{Store: s.db, Routes: s.follower, Wake: s.sender.Wake, Log: s.log})
+	wake := func() {} // another node has the sender
+	if s.sender != nil {
+		wake = s.sender.Wake
+	}
+	w, err := detect.New(detect.Config{Store: s.db, Routes: s.follower, Wake: wake, Log: s.log})
 	if err != nil {
 		return nil, err
 	}

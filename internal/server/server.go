@@ -75,6 +75,7 @@ type Server struct {
 	descriptors  descriptors
 
 	db         store.Engine
+	node       *node // nil without a database that several nodes can share
 	collector  *accesslog.Collector
 	auditLog   *auditwriter.Writer
 	operatorID string // of the account default
@@ -133,11 +134,11 @@ func Start(ctx context.Context, cfg Config) (_ *Server, err error) {
 }
 
 // GatewayAddr returns the address that the data plane listens on, with the port that
-// the system chose if the setting has port 0.
-func (s *Server) GatewayAddr() string { return s.listeners.gateway.Addr().String() }
+// the system chose if the setting has port 0. It is "" without a data plane.
+func (s *Server) GatewayAddr() string { return addrOf(s.listeners.gateway) }
 
-// AdminAddr returns the address that the management API listens on.
-func (s *Server) AdminAddr() string { return s.listeners.admin.Addr().String() }
+// AdminAddr returns the address that the management API listens on, or "" without one.
+func (s *Server) AdminAddr() string { return addrOf(s.listeners.admin) }
 
 // OpsAddr returns the address that /livez, /readyz and /metrics listen on.
 func (s *Server) OpsAddr() string { return s.listeners.ops.Addr().String() }
@@ -199,6 +200,9 @@ func (s *Server) openPlanes(ctx context.Context) error {
 	s.db = db
 	s.running.Push(func(context.Context) error { return db.Close() })
 	s.readiness.SetDegraded(db.Trouble)
+	if err := s.openNode(ctx, db); err != nil {
+		return err
+	}
 	if err := s.running.Start(ctx, &prober{db: db}); err != nil {
 		return err
 	}
@@ -220,6 +224,7 @@ func (s *Server) openPlanes(ctx context.Context) error {
 	if s.follower, err = snapshot.New(snapshot.Config{
 		Source: db, Reserver: s.reserver, OpenSealed: box.Open, GatewayDomain: settings.GatewayDomain,
 		DefaultGlobalLimit: settings.DefaultGlobalLimit, Now: clock.Now, Log: s.log, Heavy: s.heavy,
+		Shared: s.node.shared(),
 	}); err != nil {
 		return err
 	}
@@ -231,14 +236,24 @@ func (s *Server) openPlanes(ctx context.Context) error {
 	}
 	s.guard = netguard.New()
 	s.guard.SetListeners(s.listeners.addresses()...)
-	if err := s.startWebhooks(ctx, box); err != nil {
-		return err
+	if settings.ServesAdmin() {
+		if err := s.startWebhooks(ctx, box); err != nil {
+			return err
+		}
 	}
 	if err := s.startSinks(ctx); err != nil {
 		return err
 	}
-	if err := s.buildGateway(clock); err != nil {
+	if s.usage, err = control.NewUsage(control.UsageConfig{Store: s.db, Drain: s.follower.DrainUsed, Log: s.log}); err != nil {
 		return err
+	}
+	if settings.ServesGateway() {
+		if err := s.buildGateway(clock); err != nil {
+			return err
+		}
+	}
+	if !settings.ServesAdmin() {
+		return nil
 	}
 	return s.buildAdmin(ctx, box, clock.Now)
 }
@@ -275,7 +290,7 @@ func (s *Server) createFirstAccount(ctx context.Context, box *secret.Box) error 
 func (s *Server) buildAdmin(ctx context.Context, box *secret.Box, clock func() ratelimit.Instant) error {
 	ops, err := newControl(s.cfg.Settings, s.db, box, dependencies{
 		publisher: s.follower, wake: s.sender.Wake, recall: s.sender.Recall, audit: syncers{s.collector, s.auditLog},
-		heavy: s.heavy, repositories: &s.repositories,
+		heavy: s.heavy, repositories: &s.repositories, everywhere: s.node.everywhere(),
 		sources: control.Sources{AccessLog: s.collector, Traffic: s.meter, Requests: s.requestLog, Levels: s.follower, Routes: s.follower},
 	}, s.log)
 	if err != nil {
@@ -284,11 +299,8 @@ func (s *Server) buildAdmin(ctx context.Context, box *secret.Box, clock func() r
 	if s.maintenance, err = control.NewMaintenance(control.MaintenanceConfig{Service: ops, Store: s.db, Retention: s.retention.Now, Log: s.log}); err != nil {
 		return err
 	}
-	if s.usage, err = control.NewUsage(control.UsageConfig{Store: s.db, Drain: s.follower.DrainUsed, Log: s.log}); err != nil {
-		return err
-	}
 	api, err := adminapi.New(adminapi.Config{
-		Control: ops, Authenticate: adminapi.BySnapshot(s.follower), Settings: s.settings, Version: s.cfg.Version, ClientIP: s.trust.ClientIP, Clock: clock,
+		Control: ops, Authenticate: adminapi.BySnapshot(s.follower), Held: s.node.held(), Settings: s.settings, Version: s.cfg.Version, ClientIP: s.trust.ClientIP, Clock: clock,
 		Trusted: s.trust.Trusted, Recorder: s.auditLog, BasePath: s.cfg.Settings.AdminBasePath, Log: s.log,
 	})
 	if err != nil {
@@ -325,7 +337,17 @@ func (s *Server) settings() []adminapi.Setting {
 
 // startServices starts the services that need both planes.
 func (s *Server) startServices(ctx context.Context) error {
-	for _, one := range []service.Service{s.follower, s.maintenance, s.usage, s.repositories} {
+	if err := s.running.Start(ctx, s.follower); err != nil {
+		return err
+	}
+	if err := s.startNode(ctx); err != nil {
+		return err
+	}
+	rest := []service.Service{s.usage}
+	if s.cfg.Settings.ServesAdmin() {
+		rest = []service.Service{s.maintenance, s.usage, s.repositories}
+	}
+	for _, one := range rest {
 		if err := s.running.Start(ctx, one); err != nil {
 			return err
 		}
@@ -335,9 +357,14 @@ func (s *Server) startServices(ctx context.Context) error {
 
 // servePlanes begins to serve requests on both planes.
 func (s *Server) servePlanes(context.Context) error {
+	if s.gateway != nil {
+		s.serve("gateway", func() error { return s.gateway.Serve(s.listeners.gateway) })
+	}
+	if s.admin == nil {
+		return nil
+	}
 	s.warnExposed()
 	places := s.bound(s.admin, s.descriptors.admin, "admin")
-	s.serve("gateway", func() error { return s.gateway.Serve(s.listeners.gateway) })
 	s.serve("admin", func() error { return s.admin.Serve(s.secured(places.Listener(s.listeners.admin))) })
 	return nil
 }
@@ -368,8 +395,12 @@ func (s *Server) Stop(ctx context.Context) error {
 	}
 	var planes sync.WaitGroup
 	var gatewayErr, adminErr error
-	planes.Go(func() { gatewayErr = s.gateway.Shutdown(ctx) })
-	planes.Go(func() { adminErr = shutdown(ctx, s.admin, s.log) })
+	if s.gateway != nil {
+		planes.Go(func() { gatewayErr = s.gateway.Shutdown(ctx) })
+	}
+	if s.admin != nil {
+		planes.Go(func() { adminErr = shutdown(ctx, s.admin, s.log) })
+	}
 	planes.Wait()
 	// The remaining steps have a separate time limit, since the requests may have used up
 	// that of ctx.

@@ -114,6 +114,8 @@ type dependencies struct {
 	sources   control.Sources
 	heavy     chan struct{} // control.Config.Heavy
 
+	everywhere control.Everywhere
+
 	repositories control.RepositorySyncer
 }
 
@@ -124,6 +126,6 @@ func newControl(settings *config.Config, db store.Engine, box *secret.Box, aroun
 		GatewayDomain: settings.GatewayDomain, DefaultGlobalLimit: settings.DefaultGlobalLimit, Log: log,
 		WebhookURLs: webhook.URLRule{AllowHTTP: settings.WebhookAllowHTTP, Allow: settings.WebhookAllowNetwork},
 		Wake:        around.wake, Recall: around.recall, AuditSync: around.audit, Sources: around.sources, Heavy: around.heavy,
-		Repositories: around.repositories,
+		Repositories: around.repositories, Everywhere: around.everywhere,
 	})
 }

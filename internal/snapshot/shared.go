@@ -35,6 +35,9 @@ func (f *Follower) Applied() Position {
 	return f.applied.Position
 }
 
+// Lag returns how many changes were read and are not in force yet.
+func (f *Follower) Lag() int64 { return max(0, f.seq.Load()-f.Applied().Number) }
+
 // setApplied records that everything up to p is in force. A p that was read before another one that is
 // in force changes nothing.
 func (f *Follower) setApplied(p *readPoint) {

@@ -299,12 +299,12 @@ func TestNodesAreListedAndDeleted(t *testing.T) {
 // Guarantee: a listener learns of each commit with changes, and the probe that notifications arrive.
 func TestListenerLearnsOfChanges(t *testing.T) {
 	h := newClusterHarness(t)
-	l, err := OpenListener(t.Context(), h.url)
+	l, err := OpenListener(t.Context(), h.url, h.db)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	if works, err := l.Probe(t.Context(), h.db); err != nil || !works {
+	if works, err := l.Probe(t.Context()); err != nil || !works {
 		t.Fatalf("Probe returned %t, %v; want true", works, err)
 	}
 	h.change()

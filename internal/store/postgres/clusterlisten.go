@@ -19,12 +19,14 @@ const probeTime = 2 * time.Second
 // Listener receives the notifications of changes, over a connection of its own. Its methods must not
 // overlap.
 type Listener struct {
+	db   *DB // that sends the notification of Probe
 	pool *pgxpool.Pool
 	conn *pgxpool.Conn // that listens, or nil
 }
 
-// OpenListener returns a Listener of the database of a URL. It connects with the first call.
-func OpenListener(ctx context.Context, url string) (*Listener, error) {
+// OpenListener returns a Listener of the database of a URL, which must be that of db. It connects with the
+// first call.
+func OpenListener(ctx context.Context, url string, db *DB) (*Listener, error) {
 	settings, err := parseURL(url)
 	if err != nil {
 		return nil, err
@@ -33,7 +35,7 @@ func OpenListener(ctx context.Context, url string) (*Listener, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open the connection that listens: %w", translate("open", err))
 	}
-	return &Listener{pool: p}, nil
+	return &Listener{db: db, pool: p}, nil
 }
 
 // Close closes the connection. No call may run.
@@ -62,13 +64,13 @@ func (l *Listener) Wait(ctx context.Context) error {
 }
 
 // Probe reports whether notifications arrive. They do not behind a pooler in transaction mode, which
-// says nothing about it. db sends the notification.
-func (l *Listener) Probe(ctx context.Context, db *DB) (bool, error) {
+// says nothing about it.
+func (l *Listener) Probe(ctx context.Context) (bool, error) {
 	if _, err := l.listen(ctx); err != nil {
 		return false, err
 	}
 	probe := rand.Text()
-	if _, err := db.writer.Exec(ctx, `SELECT pg_notify($1, $2)`, changesChannel, probe); err != nil {
+	if _, err := l.db.writer.Exec(ctx, `SELECT pg_notify($1, $2)`, changesChannel, probe); err != nil {
 		return false, translate("notify", err)
 	}
 	waiting, cancel := context.WithTimeout(ctx, probeTime)
