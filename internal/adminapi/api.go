@@ -35,9 +35,6 @@ type Config struct {
 	// Authenticate returns the principal of the account-level key with the given
 	// digest; see BySnapshot. Required.
 	Authenticate func(digest apikey.Digest, now time.Time) (Principal, bool)
-	// Held reports whether this node may decide at this moment: its lease is held. Nil means that it
-	// always may.
-	Held func() bool
 	// Now returns the wall clock time. Nil means time.Now.
 	Now func() time.Time
 	// Clock returns the time for the rate limits of the calling keys. Nil means

@@ -74,9 +74,6 @@ func revoked(follower *snapshot.Follower, s *snapshot.Snapshot, digest apikey.Di
 // authenticate performs the 401 check and sets c.principal and c.caller. A key takes precedence
 // over a session.
 func (c *call) authenticate() error {
-	if err := c.unleased(); err != nil {
-		return err
-	}
 	values := c.request.Header.Values("Authorization")
 	if value := c.sessionValue(); value != "" && len(values) == 0 {
 		return c.useSession(value)

@@ -6,7 +6,6 @@ import (
 	"strconv"
 
 	"github.com/keygate/keygate/internal/control"
-	"github.com/keygate/keygate/internal/fault"
 )
 
 // The headers of a response to a mutation, if there are several nodes.
@@ -23,14 +22,6 @@ func (o *operation) mutates() bool {
 // waitParam is the query parameter of all mutations.
 func waitParam() queryParam {
 	return enumParam("wait", "Whether to wait until every node has the change. With false, the response tells in X-Keygate-Acknowledged how many have it. Default: true.", "true", "false")
-}
-
-// unleased refuses a call while this node's lease is not held: what it knows of keys may be out of date.
-func (c *call) unleased() error {
-	if held := c.api.cfg.Held; held != nil && !held() {
-		return fault.New(fault.Unavailable, "this node cannot confirm that its configuration is current, as the database cannot be reached: try again, or use another node")
-	}
-	return nil
 }
 
 // expectChange lets a mutation report on its change.

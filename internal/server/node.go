@@ -107,14 +107,6 @@ func (n *node) everywhere() control.Everywhere {
 	return n.waiter
 }
 
-// held returns the function that reports whether this node may decide, or nil if it always may.
-func (n *node) held() func() bool {
-	if n == nil {
-		return nil
-	}
-	return n.member.Held
-}
-
 // unready returns why this node must not get requests, or "".
 func (n *node) unready() string {
 	if n.member.Held() {

@@ -300,7 +300,7 @@ func (s *Server) buildAdmin(ctx context.Context, box *secret.Box, clock func() r
 		return err
 	}
 	api, err := adminapi.New(adminapi.Config{
-		Control: ops, Authenticate: adminapi.BySnapshot(s.follower), Held: s.node.held(), Settings: s.settings, Version: s.cfg.Version, ClientIP: s.trust.ClientIP, Clock: clock,
+		Control: ops, Authenticate: adminapi.BySnapshot(s.follower), Settings: s.settings, Version: s.cfg.Version, ClientIP: s.trust.ClientIP, Clock: clock,
 		Trusted: s.trust.Trusted, Recorder: s.auditLog, BasePath: s.cfg.Settings.AdminBasePath, Log: s.log,
 	})
 	if err != nil {
