@@ -820,6 +820,11 @@ type CreateGatewayRequest struct {
 	AllowEncodedSlashes *bool      `json:"allow_encoded_slashes,omitempty"`
 	Cors                *CorsInput `json:"cors,omitempty"`
 
+	// CutStreams Whether long exchanges (upgrades, streams, long bodies) are cut within 1 s when their key is revoked, expires, or no longer allows them. Null, the default, means true.
+	//
+	// Example: true
+	CutStreams *bool `json:"cut_streams,omitempty"`
+
 	// true makes this the default gateway, which requests for unknown hosts reach, in place
 	// of the present one. The first gateway of the account default is it anyway. Other
 	// accounts cannot give this field.
@@ -1116,6 +1121,11 @@ type Gateway struct {
 
 	// When the gateway was created.
 	CreatedAt time.Time `json:"created_at"`
+
+	// CutStreams Whether long exchanges are cut when their key is revoked, expires, or no longer allows them.
+	//
+	// Example: true
+	CutStreams bool `json:"cut_streams"`
 
 	// Whether this is the default gateway, which requests for unknown hosts reach.
 	Default bool `json:"default"`

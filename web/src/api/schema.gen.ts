@@ -1507,6 +1507,11 @@ export interface components {
             config?: string | null;
             /** @description CORS settings. If set, the gateway answers preflight requests itself. */
             cors?: components["schemas"]["CorsInput"];
+            /**
+             * @description Whether long exchanges (upgrades, streams, long bodies) are cut within 1 s when their key is revoked, expires, or no longer allows them. Null, the default, means true.
+             * @example true
+             */
+            cut_streams?: boolean | null;
             /** @description true makes this the default gateway, which requests for unknown hosts reach, in place of the present one. The first gateway of the account default is it anyway. Other accounts cannot give this field. */
             default?: boolean | null;
             /** @description Rate limit across all routes. */
@@ -1969,6 +1974,11 @@ export interface components {
              * @description When the gateway was created.
              */
             created_at: string;
+            /**
+             * @description Whether long exchanges are cut when their key is revoked, expires, or no longer allows them.
+             * @example true
+             */
+            cut_streams: boolean;
             /** @description Whether this is the default gateway, which requests for unknown hosts reach. */
             default: boolean;
             /**
@@ -3598,6 +3608,11 @@ export interface components {
             allow_encoded_slashes?: boolean | null;
             /** @description CORS settings. Replaces the whole object; null removes them. */
             cors?: components["schemas"]["CorsInput"];
+            /**
+             * @description Whether long exchanges (upgrades, streams, long bodies) are cut within 1 s when their key is revoked, expires, or no longer allows them. Null, the default, means true.
+             * @example true
+             */
+            cut_streams?: boolean | null;
             /** @description true makes this the default gateway, in place of the present one, which cannot be set to false. Only gateways of the account default can be it. */
             default?: boolean;
             /** @description Rate limit across all routes. Replaces the whole object; null restores the installation's default. */
