@@ -721,7 +721,7 @@ export interface paths {
         };
         /**
          * List refused and failed requests
-         * @description Returns the requests of the last 24 hours that were refused (401, 403, 429) or failed (5xx), newest first, each with the reason. If there are more than 1,000 of them in a second, the list is a sample.
+         * @description Returns the requests of the last 24 hours that were refused (401, 403, 429), failed (5xx), or were cut off because their key or gateway had ended, newest first, each with the reason. If there are more than 1,000 of them in a second, the list is a sample.
          */
         get: operations["listRequests"];
         put?: never;
@@ -1719,7 +1719,7 @@ export interface components {
              */
             passes_at: string | null;
             /**
-             * @description If the upstream could not be reached or did not respond: why, such as connection_refused, name_not_found, certificate_rejected, malformed_response, closed_early or timeout. Further values may be added. Null for other decisions.
+             * @description If the upstream could not be reached or did not respond: why, such as connection_refused, name_not_found, certificate_rejected, malformed_response, closed_early or timeout. If the request was admitted but could not go on: key_revoked, key_expired, key_not_allowed, gateway_gone or lease_lost. Further values may be added. Null for other decisions.
              * @example connection_refused
              */
             reason: string | null;
@@ -4014,6 +4014,7 @@ export interface components {
         /** @description The server is temporarily unable to handle the request. */
         ServiceUnavailable: {
             headers: {
+                "Retry-After": components["headers"]["Retry-After"];
                 "X-Request-Id": components["headers"]["X-Request-Id"];
                 [name: string]: unknown;
             };
