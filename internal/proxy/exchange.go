@@ -145,6 +145,10 @@ func (x *Exchange) Respond(err error) (status int, body []byte) {
 	status, body = fault.Response(err, x.RequestID())
 	switch fault.CodeOf(err) {
 	case fault.UpstreamUnreachable, fault.UpstreamTimeout, fault.Unavailable, fault.Internal:
+		if x.Verdict.Unconfirmed() { // of which the node logs the beginning and the end
+			x.reason = accesslog.LeaseLost
+			break
+		}
 		if !x.logged {
 			x.log("request failed", err)
 		}

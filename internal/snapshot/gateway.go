@@ -21,6 +21,8 @@ type Gateway struct {
 	EncodedSlashes bool
 	// OutOfService is set if the gateway cannot be compiled, and is one of several nodes' (Shared).
 	OutOfService bool
+	// CutStreams is set if long exchanges are cut when their key ends or no longer allows them.
+	CutStreams bool
 	// KeyHeaders are the headers that may hold the key; nil means Authorization alone.
 	KeyHeaders []KeyHeader
 	// KeyMessage is the public message of a 401 for a key that is missing or not valid.

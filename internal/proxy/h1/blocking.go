@@ -227,6 +227,7 @@ func (c *conn) serveBridged(x *exchange) step {
 		engine: c.engine, conn: c.nc, info: &c.info, request: &x.req, head: x.head, exchange: x.HandOver(),
 		ctx: ctx, date: c.engine.clock.Date(), closing: c.engine.drain.Begun() || !x.req.KeepAlive(),
 		hijack: func() []byte {
+			c.prepareTunnel(x)
 			c.phase.enter(phaseTunnel, 0)
 			rest := append([]byte(nil), x.in[x.after:x.stop]...)
 			x.after = x.stop

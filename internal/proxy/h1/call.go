@@ -62,6 +62,7 @@ type callState struct {
 	stale   bool // a callback may still be using in
 	isHead  bool // the method is HEAD
 	tunnels bool // the request asks for a WebSocket
+	confirm upstream.Confirmer
 	headed  bool // the receiver has the head
 	lost    bool // the receiver cannot be reached
 	moved   int64
@@ -254,7 +255,7 @@ func (c *Call) Write(r *TripRequest) {
 	c.writer = r.writer()
 	w := &c.writer
 	method := proxy.Text(r.Head.Method.Of(r.Text))
-	c.isHead, c.tunnels = method == "HEAD", r.WebSocketKey != ""
+	c.isHead, c.tunnels, c.confirm = method == "HEAD", r.WebSocketKey != "", r.Confirm
 	scheme := "https"
 	if w.origin.base.Scheme == "h2c" {
 		scheme = "http"
@@ -320,7 +321,7 @@ func (c *Call) request(body []byte, end bool) upstream.H2Request {
 		c.in = newArrivals()
 	}
 	c.in.head = &c.head
-	return upstream.H2Request{Exchange: c.in, Head: c.isHead, Body: body, End: end, Connect: c.tunnels}
+	return upstream.H2Request{Exchange: c.in, Confirm: c.confirm, Head: c.isHead, Body: body, End: end, Connect: c.tunnels}
 }
 
 // TryOpen sends the head and body if that is possible at once. More of the body may follow unless
@@ -431,10 +432,10 @@ func (c *Call) Responding() bool { return c.headed }
 
 // Again prepares to send the same request a second time. The call is closed.
 func (c *Call) Again() {
-	isHead, tunnels, head := c.isHead, c.tunnels, c.head
+	isHead, tunnels, confirm, head := c.isHead, c.tunnels, c.confirm, c.head
 	c.head = requestHead{}
 	c.Reset()
-	c.isHead, c.tunnels, c.head = isHead, tunnels, head
+	c.isHead, c.tunnels, c.confirm, c.head = isHead, tunnels, confirm, head
 }
 
 // Safe reports whether the server has certainly not processed the request whose Run failed.

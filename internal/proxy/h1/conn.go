@@ -59,6 +59,8 @@ type conn struct {
 	upstream      atomic.Pointer[upstream.H1Conn]
 	cancel        atomic.Pointer[context.CancelCauseFunc]
 	sweeper       sweeper
+	denied        accesslog.Result // set by the sweeper ahead of cutAccess
+	tunneled      *admit.Admission // of the tunnel, set ahead of phaseTunnel; then the sweeper's
 
 	shard *registryShard
 	index int
@@ -211,7 +213,21 @@ func (c *conn) cutNow(word uint64, why cut) {
 		_ = up.NetConn().SetDeadline(past)
 	}
 	if cancel := c.cancel.Load(); cancel != nil {
-		(*cancel)(causeOf(why))
+		(*cancel)(c.causeOf(why))
+	}
+}
+
+// deny ends a phase of an exchange, or a tunnel, whose request may not go on. Only the sweeper
+// calls it, and holds the phase of an exchange. A response that has begun is broken off, also if
+// the client does not read; before that, the client gets the refusal.
+func (c *conn) deny(word uint64, result accesslog.Result) {
+	c.denied = result
+	c.cutNow(word, cutAccess)
+	switch phaseOf(word) {
+	case phaseStream, phaseTunnel:
+		_ = c.nc.SetDeadline(past)
+	case phaseBridge:
+		_ = c.nc.SetWriteDeadline(past) // of the write in progress: each sets its own
 	}
 }
 
@@ -300,7 +316,7 @@ func (c *conn) context() (ctx context.Context, done func()) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	c.cancel.Store(&cancel)
 	if why := c.phase.wasCut(); why != notCut {
-		cancel(causeOf(why))
+		cancel(c.causeOf(why))
 	}
 	return ctx, func() {
 		c.cancel.Store(nil)
@@ -309,9 +325,12 @@ func (c *conn) context() (ctx context.Context, done func()) {
 }
 
 // causeOf returns the cause for ending a context.
-func causeOf(why cut) error {
-	if why == cutShutdown {
+func (c *conn) causeOf(why cut) error {
+	switch why {
+	case cutShutdown:
 		return proxy.ErrCut
+	case cutAccess:
+		return &proxy.AccessError{Result: c.denied}
 	}
 	return nil
 }

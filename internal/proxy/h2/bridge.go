@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/keygate/keygate/internal/http2"
 	"github.com/keygate/keygate/internal/proxy"
 )
 
@@ -42,7 +41,7 @@ func (s *stream) bridge() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if aborted || w.finish() != nil {
-		s.reset(http2.InternalError)
+		s.reset(codeOf(s.why))
 	}
 	s.end()
 	return nil

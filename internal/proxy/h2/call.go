@@ -195,7 +195,7 @@ func (s *stream) beginCall(sent int) bool {
 	c := s.conn
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	s.calling = true
+	s.calling, s.sent = true, true
 	if s.why != notCut {
 		return false
 	}

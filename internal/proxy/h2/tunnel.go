@@ -31,6 +31,9 @@ func (s *stream) tunnelSecure(origin h1.Origin, deadline time.Time) error {
 		return err
 	}
 	defer func() { _ = conn.Close() }()
+	if denied := s.Confirm(true); denied != nil {
+		return denied
+	}
 	c.mu.Lock()
 	if s.why != notCut {
 		c.mu.Unlock()
@@ -38,7 +41,7 @@ func (s *stream) tunnelSecure(origin h1.Origin, deadline time.Time) error {
 	}
 	// Only the head is sent before the upstream has accepted.
 	s.in, s.out = append(s.out, s.in...), s.in[:0]
-	s.wire, s.half, s.whole = conn, s.trip, true
+	s.wire, s.half, s.whole, s.sent = conn, s.trip, true, true
 	s.deadline = c.engine.clock.At(deadline)
 	c.mu.Unlock()
 	s.write(origin)

@@ -1,6 +1,7 @@
 package nethttp
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -47,6 +48,7 @@ func (x *exchange) forward() {
 		Retry:       proxy.Retryable(out.Method, body != nil),
 		HeadTimeout: x.HeadTimeout(),
 		Interim:     x.interim,
+		Confirm:     proxy.Confirmer{Exchange: x.Exchange},
 	})
 	if err != nil {
 		x.endWithoutResponse(err, body)
@@ -100,7 +102,12 @@ func (x *exchange) request() (*http.Request, *body) {
 // body failed.
 func (x *exchange) endWithoutResponse(err error, b *body) {
 	var public *fault.Error
+	var denied *proxy.AccessError
 	switch {
+	case errors.As(err, &denied):
+		x.refuse(x.withdraw(denied.Result))
+	case errors.As(context.Cause(x.r.Context()), &denied): // end emits the record
+		x.abort()
 	case errors.As(err, new(errBodyTooLarge)):
 		x.refuse(proxy.BodyTooLarge(x.Verdict.Gateway.MaxBodyBytes))
 	case errors.As(err, &public):

@@ -43,6 +43,7 @@ func (x *exchange) stopTimer() {
 // end emits the record of a request that has none yet: its response was broken off, or it
 // got no response.
 func (x *exchange) end() {
+	x.noteDenied()
 	if x.responded {
 		x.emit(accesslog.Forwarded, x.status)
 		return
@@ -52,6 +53,30 @@ func (x *exchange) end() {
 	defer x.emitting.Unlock()
 	x.stopTimer()
 	x.EmitNoResponse(cut, x.bytesIn.Load())
+}
+
+// withdraw makes the verdict a refusal of a request that was not sent, and returns its error.
+func (x *exchange) withdraw(result accesslog.Result) error {
+	x.emitting.Lock()
+	defer x.emitting.Unlock()
+	return x.Withdraw(result, true)
+}
+
+// noteDenied records that the engine has cut the request off because it may not go on, if it has. If
+// there is no response, it emits the record.
+func (x *exchange) noteDenied() {
+	var denied *proxy.AccessError
+	if !errors.As(context.Cause(x.r.Context()), &denied) {
+		return
+	}
+	x.emitting.Lock()
+	defer x.emitting.Unlock()
+	x.stopTimer()
+	if x.responded {
+		x.CutBy(denied.Result)
+	} else {
+		x.EmitDenied(denied.Result, x.bytesIn.Load())
+	}
 }
 
 // setTraceparent sets traceparent for the upstream.

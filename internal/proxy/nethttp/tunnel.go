@@ -62,6 +62,7 @@ func (x *exchange) tunnel(response *upstream.Response, asked string) {
 		x.bytesIn.Store(in)
 		x.bytesOut = out
 	}
+	x.noteDenied()
 	x.emit(accesslog.Forwarded, http.StatusSwitchingProtocols)
 }
 
