@@ -19,10 +19,11 @@ func migrated(t testing.TB) string {
 	})
 }
 
-// fresh opens a new store and closes it when the test ends.
+// fresh opens a new store and closes it when the test ends. Its queue of deliveries goes by the
+// times that tests pass, and not by the server's clock.
 func fresh(t testing.TB) *DB {
 	t.Helper()
-	return openWith(t, Config{URL: migrated(t)})
+	return openWith(t, Config{URL: migrated(t) + "&keygate.callers_time=on"})
 }
 
 func openWith(t testing.TB, cfg Config) *DB {
