@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"time"
 
+	"github.com/keygate/keygate/internal/admit"
 	"github.com/keygate/keygate/internal/cluster"
 	"github.com/keygate/keygate/internal/cluster/lease"
 	"github.com/keygate/keygate/internal/config"
@@ -63,6 +64,18 @@ func (s *Server) openNode(ctx context.Context, engine store.Engine) error {
 	s.readiness.SetUnready(n.unready)
 	s.readiness.SetDegraded(func() string { return cmp.Or(db.Trouble(), n.degraded()) })
 	return nil
+}
+
+// lease returns what says whether this node may decide, or nil if it always may.
+func (s *Server) lease() admit.Lease {
+	switch {
+	case s.cfg.Lease != nil:
+		return s.cfg.Lease
+	case s.node != nil:
+		return s.node.member
+	default:
+		return nil
+	}
 }
 
 func (s *Server) pushClose(f func()) {

@@ -57,8 +57,8 @@ type Config struct {
 	Env func(name string) (string, bool)
 	// Version is the version that /metrics, traces and GET /v1/settings report.
 	Version string
-	// Lease says whether this node may decide, on both planes. Nil means that it always may, as the
-	// only node.
+	// Lease says whether this node may decide, on both planes, in place of the lease that it has as one
+	// of several nodes. Nil means that: a single node always may.
 	Lease admit.Lease
 }
 
@@ -304,7 +304,7 @@ func (s *Server) buildAdmin(ctx context.Context, box *secret.Box, clock func() r
 		return err
 	}
 	api, err := adminapi.New(adminapi.Config{
-		Control: ops, Authenticate: adminapi.BySnapshot(s.follower, s.cfg.Lease), Settings: s.settings, Version: s.cfg.Version, ClientIP: s.trust.ClientIP, Clock: clock,
+		Control: ops, Authenticate: adminapi.BySnapshot(s.follower, s.lease()), Settings: s.settings, Version: s.cfg.Version, ClientIP: s.trust.ClientIP, Clock: clock,
 		Trusted: s.trust.Trusted, Recorder: s.auditLog, BasePath: s.cfg.Settings.AdminBasePath, Log: s.log,
 	})
 	if err != nil {
