@@ -102,7 +102,7 @@ func TestNodesStartAtOnce(t *testing.T) {
 	var servers [nodes]*server.Server
 	for i := range nodes {
 		dirs[i] = t.TempDir()
-		c := settings(t, dirs[i], "--database-url", url, "--secret-key-file", key)
+		c := settings(t, dirs[i], "--database-url", url, "--secret-key-file", key, "--node-name", filepath.Base(dirs[i]))
 		wg.Go(func() {
 			var err error
 			if servers[i], err = server.Start(context.WithoutCancel(t.Context()), server.Config{Settings: c}); err != nil {
