@@ -369,6 +369,9 @@ func callAccounts(ctx context.Context, c *client.Client, discard func(any, error
 	for range c.Accounts(ctx, client.AccountFilter{}) {
 		break
 	}
+	for range c.Nodes(ctx, client.ListOptions{}) {
+		break
+	}
 	discard(c.CreateAccount(ctx, client.CreateAccountRequest{}))
 	discard(c.AccountByID(ctx, "{account_id}"))
 	discard(c.UpdateAccount(ctx, "{account_id}", client.AccountPatch{}))

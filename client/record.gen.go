@@ -1540,6 +1540,11 @@ type Node struct {
 	// When the node's lease ends unless it is renewed; null without a lease.
 	LeaseUntil *time.Time `json:"lease_until"`
 
+	// Limits How the node applies limits over several nodes. separate: each node by itself.
+	//
+	// Example: separate
+	Limits string `json:"limits"`
+
 	// Name Name of the node.
 	//
 	// Example: gw-1

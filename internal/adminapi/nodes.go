@@ -18,12 +18,13 @@ type nodeRecord struct {
 	State      string     `json:"state" enum:"live,expired,stopped" doc:"live: the node holds a lease, and changes wait for it. expired: its lease has run out. stopped: it has given its lease back."`
 	Applied    int64      `json:"applied" doc:"Number of the newest change that the node has applied." example:"4711"`
 	Lag        int64      `json:"lag" doc:"How many changes the node has not applied." example:"0"`
+	Limits     string     `json:"limits" doc:"How the node applies limits over several nodes. separate: each node by itself." example:"separate"`
 	LeaseUntil *time.Time `json:"lease_until" doc:"When the node's lease ends unless it is renewed; null without a lease."`
 }
 
 func presentNode(n *control.Node) nodeRecord {
 	r := nodeRecord{
-		NodeID: n.ID, Name: n.Name, Role: n.Role, Version: n.Version, StartedAt: n.StartedAt.UTC(), State: n.State, Applied: n.Applied, Lag: n.Lag,
+		NodeID: n.ID, Name: n.Name, Role: n.Role, Version: n.Version, StartedAt: n.StartedAt.UTC(), State: n.State, Applied: n.Applied, Lag: n.Lag, Limits: n.Limits,
 	}
 	if !n.LeaseUntil.IsZero() {
 		until := n.LeaseUntil.UTC()

@@ -63,7 +63,7 @@ func (a *app) printNode(n *client.Node) error {
 	return a.printRecord(n, func() []field {
 		return []field{
 			{"NODE ID", n.NodeID}, {"NAME", n.Name}, {"ROLE", string(n.Role)}, {"VERSION", n.Version}, {"STATE", string(n.State)},
-			{"APPLIED", strconv.FormatInt(n.Applied, 10)}, {"LAG", lagText(n.Lag)}, {"LEASE UNTIL", moment(n.LeaseUntil)}, {"STARTED", moment(&n.StartedAt)},
+			{"APPLIED", strconv.FormatInt(n.Applied, 10)}, {"LAG", lagText(n.Lag)}, {"LIMITS", n.Limits}, {"LEASE UNTIL", moment(n.LeaseUntil)}, {"STARTED", moment(&n.StartedAt)},
 		}
 	})
 }

@@ -14,6 +14,7 @@ type Node struct {
 	Name      string
 	Role      string
 	Version   string
+	Limits    string // how it applies limits over several nodes
 	StartedAt time.Time
 	State     string // live, expired or stopped
 	Applied   int64  // number of the newest change that it has applied

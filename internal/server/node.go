@@ -24,6 +24,9 @@ type node struct {
 	waiter *cluster.Waiter // nil without the management API
 }
 
+// separateLimits says that each node applies limits by itself.
+const separateLimits = "separate"
+
 // openNode opens the connections that are the node's own. Without a database that nodes can share, it does
 // nothing.
 func (s *Server) openNode(ctx context.Context, engine store.Engine) error {
@@ -33,7 +36,7 @@ func (s *Server) openNode(ctx context.Context, engine store.Engine) error {
 	}
 	settings := s.cfg.Settings
 	url := string(settings.DatabaseURL)
-	leases, err := postgres.OpenLeases(ctx, url, postgres.Node{Role: settings.Role, Version: s.cfg.Version, StartedAt: time.Now()})
+	leases, err := postgres.OpenLeases(ctx, url, postgres.Node{Role: settings.Role, Version: s.cfg.Version, Limits: separateLimits, StartedAt: time.Now()})
 	if err != nil {
 		return err
 	}

@@ -19,6 +19,7 @@ import (
 type Node struct {
 	Role      string
 	Version   string
+	Limits    string // how it applies limits over several nodes
 	StartedAt time.Time
 }
 
@@ -121,13 +122,13 @@ func (l *Leases) join(ctx context.Context, c *lease.Call) (a lease.Answer, err e
 // store stores the row of a node that joins.
 func (l *Leases) store(ctx context.Context, tx pgx.Tx, isNew bool, r *lease.Row) error {
 	statement := `UPDATE nodes SET boot = $2, epoch = $3, granted = $4, ttl = $5, number = $6, mark = $7, state = $8,
-		role = $9, version = $10, started_at = $11, renewed = clock_timestamp() WHERE name = $1 AND $12 <> ''`
+		role = $9, version = $10, started_at = $11, limits = $12, renewed = clock_timestamp() WHERE name = $1 AND $13 <> ''`
 	if isNew {
-		statement = `INSERT INTO nodes (name, boot, epoch, granted, ttl, number, mark, state, role, version, started_at, id, renewed)
-			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, clock_timestamp())`
+		statement = `INSERT INTO nodes (name, boot, epoch, granted, ttl, number, mark, state, role, version, started_at, limits, id, renewed)
+			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, clock_timestamp())`
 	}
 	if _, err := tx.Exec(ctx, statement, r.Node, r.Boot[:], r.Epoch, r.Grant, int64(r.TTL), r.Applied.Number, r.Applied.Mark[:], string(r.State),
-		l.node.Role, l.node.Version, l.node.StartedAt.UnixMicro(), id.New(id.Node)); err != nil {
+		l.node.Role, l.node.Version, l.node.StartedAt.UnixMicro(), l.node.Limits, id.New(id.Node)); err != nil {
 		return err
 	}
 	// No other server can have granted a lease before the first node joined.

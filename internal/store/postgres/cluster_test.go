@@ -35,7 +35,7 @@ func newClusterHarness(t *testing.T) *clusterHarness {
 
 func (h *clusterHarness) node(role string) *Leases {
 	h.Helper()
-	l, err := OpenLeases(h.Context(), h.url, Node{Role: role, Version: "1.2.3", StartedAt: time.UnixMicro(1000)})
+	l, err := OpenLeases(h.Context(), h.url, Node{Role: role, Version: "1.2.3", Limits: "separate", StartedAt: time.UnixMicro(1000)})
 	if err != nil {
 		h.Fatal(err)
 	}
@@ -283,7 +283,7 @@ func TestNodesAreListedAndDeleted(t *testing.T) {
 		}
 	}
 	list()
-	if len(nodes) != 1 || nodes[0].Name != "a" || nodes[0].Role != "all" || nodes[0].State != "live" || nodes[0].Lag != 1 ||
+	if len(nodes) != 1 || nodes[0].Name != "a" || nodes[0].Role != "all" || nodes[0].Limits != "separate" || nodes[0].State != "live" || nodes[0].Lag != 1 ||
 		nodes[0].StartedAt.UnixMicro() != 1000 || nodes[0].LeaseUntil.Before(time.Now()) {
 		t.Fatalf("got %+v, want one live node that lacks one change", nodes)
 	}

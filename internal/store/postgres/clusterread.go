@@ -53,7 +53,7 @@ func (t *readTx) Head(ctx context.Context) (p snapshot.Position, err error) {
 	return p, err
 }
 
-const nodeColumns = `n.id, n.name, n.role, n.version, n.started_at, n.state, n.number, h.number, n.ttl, (extract(epoch FROM n.renewed) * 1000000)::bigint`
+const nodeColumns = `n.id, n.name, n.role, n.version, n.limits, n.started_at, n.state, n.number, h.number, n.ttl, (extract(epoch FROM n.renewed) * 1000000)::bigint`
 
 // Nodes implements control.NodeReader.
 func (t *readTx) Nodes(ctx context.Context) (list []control.Node, err error) {
@@ -82,7 +82,7 @@ func (t *tx) DeleteNode(ctx context.Context, nodeID string) error {
 
 func scanNode(r pgx.Rows) (n control.Node, err error) {
 	var started, head, ttl, renewed int64
-	if err := r.Scan(&n.ID, &n.Name, &n.Role, &n.Version, &started, &n.State, &n.Applied, &head, &ttl, &renewed); err != nil {
+	if err := r.Scan(&n.ID, &n.Name, &n.Role, &n.Version, &n.Limits, &started, &n.State, &n.Applied, &head, &ttl, &renewed); err != nil {
 		return n, fmt.Errorf("read a node: %w", err)
 	}
 	n.StartedAt, n.Lag = time.UnixMicro(started).UTC(), max(0, head-n.Applied)

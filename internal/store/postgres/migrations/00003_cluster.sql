@@ -18,6 +18,7 @@ CREATE TABLE nodes (
     -- What follows is shown to users, and decides nothing.
     role       text   COLLATE "C" NOT NULL,
     version    text   COLLATE "C" NOT NULL,
+    limits     text   COLLATE "C" NOT NULL,
     started_at bigint NOT NULL,                 -- by the node's clock
     renewed    timestamptz NOT NULL             -- by the server's clock
 );
