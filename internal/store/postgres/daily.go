@@ -36,12 +36,12 @@ func (t *tx) PutDailyCounts(ctx context.Context, counts []ratelimit.DailyCount) 
 		c := &counts[i]
 		k := key{c.Day, c.LimitID, c.KeyID}
 		if n, found := at[k]; found {
-			used[n], lost[n] = int64(c.Used), int64(c.Lost)
+			used[n], lost[n] = c.Used, c.Lost
 			continue
 		}
 		at[k] = len(day)
 		day, limitID, keyID = append(day, c.Day), append(limitID, c.LimitID), append(keyID, c.KeyID)
-		used, lost = append(used, int64(c.Used)), append(lost, int64(c.Lost))
+		used, lost = append(used, c.Used), append(lost, c.Lost)
 	}
 	_, err := t.exec(ctx, "put daily counts", `INSERT INTO daily_counts (day, limit_id, key_id, used, lost)
 		SELECT * FROM unnest($1::bigint[], $2::text[], $3::text[], $4::bigint[], $5::bigint[]) AS c (day, limit_id, key_id, used, lost) ORDER BY 1, 2, 3

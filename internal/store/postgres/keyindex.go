@@ -15,7 +15,7 @@ import (
 func termHash(term string) int64 {
 	h := fnv.New64a()
 	h.Write([]byte(term))
-	return int64(h.Sum64()) //nolint:gosec // all bits are kept
+	return int64(h.Sum64())
 }
 
 func termHashes(terms []string) []int64 {
