@@ -12,9 +12,13 @@ import (
 	"github.com/keygate/keygate/internal/snapshot"
 )
 
+// logTime bounds each statement that reads the change log. A node whose connection is dead needs another
+// one soon, to hold its lease again.
+const logTime = 5 * time.Second
+
 // LastPosition implements snapshot.PositionLog.
 func (db *DB) LastPosition(ctx context.Context) (p snapshot.Position, err error) {
-	err = db.view(ctx, db.source, func(t *readTx) error {
+	err = db.viewFor(ctx, db.source, beginView, logTime, func(t *readTx) error {
 		p, err = t.Head(ctx)
 		return err
 	})
@@ -23,7 +27,7 @@ func (db *DB) LastPosition(ctx context.Context) (p snapshot.Position, err error)
 
 // ChangesAfter implements snapshot.PositionLog.
 func (db *DB) ChangesAfter(ctx context.Context, p snapshot.Position, limit int) (list []snapshot.Change, known bool, err error) {
-	err = db.view(ctx, db.source, func(t *readTx) error {
+	err = db.viewFor(ctx, db.source, beginView, logTime, func(t *readTx) error {
 		first, _, err := t.changeBounds(ctx)
 		if err != nil {
 			return err
