@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/keygate/keygate/internal/control"
 	"github.com/keygate/keygate/internal/fault"
 )
 
@@ -153,12 +154,12 @@ func (db *DB) afterCommit(t *tx, err error) (again bool, _ error) {
 	case state != "" && !lost(err):
 		return false, db.fail(translate("commit", err))
 	case t.xid == "":
-		return false, db.fail(&fault.Error{Code: fault.Unavailable, Message: unknownMessage, Err: fmt.Errorf("commit: %w", err)})
+		return false, db.fail(inDoubt(err))
 	}
 	committed, askErr := db.outcome(t.xid)
 	switch {
 	case askErr != nil:
-		return false, db.fail(&fault.Error{Code: fault.Unavailable, Message: unknownMessage, Err: fmt.Errorf("commit: %w", errors.Join(err, askErr))})
+		return false, db.fail(inDoubt(errors.Join(err, askErr)))
 	case committed:
 		return false, nil
 	default:
@@ -166,9 +167,14 @@ func (db *DB) afterCommit(t *tx, err error) (again bool, _ error) {
 	}
 }
 
+// inDoubt returns the error of a transaction whose COMMIT had no response, only err.
+func inDoubt(err error) error {
+	return &fault.Error{Code: fault.Unavailable, Message: unknownMessage, Err: fmt.Errorf("commit: %w: %w", control.ErrInDoubt, err)}
+}
+
 // outcome returns whether a transaction was committed whose COMMIT had no response.
 func (db *DB) outcome(xid string) (committed bool, err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 2*writeTime)
+	ctx, cancel := context.WithTimeout(context.Background(), writeTime)
 	defer cancel()
 	for {
 		var status *string

@@ -26,6 +26,8 @@ func Benchmark(b *testing.B, open func(b *testing.B) store.Engine) {
 		name string
 		run  func(*bench)
 	}{
+		{"Keys", func(b *bench) { benchKeys(b, 1) }},
+		{"KeysSideBySide", func(b *bench) { benchKeys(b, keyCallers) }},
 		{"Deliveries", benchDeliveries},
 		{"AuditAppend", benchAuditAppend},
 		{"AuditSeal", benchAuditSeal},
