@@ -218,6 +218,32 @@ func TestLongExchangesAreCut(t *testing.T) {
 	})
 }
 
+// Guarantee: the bound of 1 s also holds if the key is revoked at once after the request was admitted.
+func TestCutFromTheStart(t *testing.T) {
+	t.Parallel()
+	drivers(t, func(t *testing.T, s setup) {
+		begun, ended := s.serveLong(t)
+		for _, x := range longExchanges {
+			t.Run(x.name, func(t *testing.T) {
+				g := start(t, s)
+				pass := g.byHand()
+				c := g.dial(t)
+				c.send(x.request)
+				<-begun
+				x.begin(c)
+				g.await(x.phase)
+				g.access.revoke(t)
+				for range int(time.Second/tickTime) - 1 { // and up to one until the first
+					g.tick(pass)
+				}
+				<-ended
+				_ = c.Close()
+				g.stop(t.Context())
+			})
+		}
+	})
+}
+
 // Guarantee: with cut_streams: false, exchanges go on when their key ends. What has begun on a
 // public route goes on in any case.
 func TestKeptStreamsGoOn(t *testing.T) {
