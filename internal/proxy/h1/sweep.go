@@ -153,7 +153,9 @@ func (s *sweeper) attend(c *conn, review *admit.Review, word uint64, now int64) 
 		if now-s.since < proxy.StartedAfter.Milliseconds() || !c.phase.hold(word) {
 			return word
 		}
-		c.x.EmitStarted()
+		if phaseOf(word) != phaseBridge { // otherwise Config.Forward has the record
+			c.x.EmitStarted()
+		}
 		if s.admission == nil {
 			s.admission = new(admit.Admission)
 		}
