@@ -27,6 +27,8 @@
 // The rules by section of the contract, and what implements each:
 //
 //	4.2     order of the checks                            admit.Admitter.Decide
+//	3.3     whether an admitted request may still go
+//	        upstream, or go on (cut_streams)               Exchange.Confirm, admit.Review
 //	4.2     which key an Authorization value holds, and
 //	        that it does not reach the upstream            IsKey
 //	4.2     api_key is removed from the query              admit.Verdict.AppendTarget

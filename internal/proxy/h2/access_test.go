@@ -21,13 +21,12 @@ import (
 	"github.com/keygate/keygate/internal/apikey"
 	"github.com/keygate/keygate/internal/gateway"
 	"github.com/keygate/keygate/internal/id"
+	"github.com/keygate/keygate/internal/netguard"
 	"github.com/keygate/keygate/internal/proxy"
 	"github.com/keygate/keygate/internal/ratelimit"
 	"github.com/keygate/keygate/internal/snapshot"
 	"github.com/keygate/keygate/internal/snapshot/snapshottest"
 	"github.com/keygate/keygate/internal/upstream"
-
-	"github.com/keygate/keygate/internal/netguard"
 )
 
 // access is an engine whose requests package admit decides, before a service of a scheme.

@@ -31,8 +31,8 @@
 // # Time
 //
 // No request sets a timer. The sweeper (sweep.go) visits all connections at each tick, with
-// their lock held: it ends what has exceeded its time, emits the start record of long
-// requests, and drains connections.
+// their lock held: it ends what has exceeded its time and what may not go on, emits the start
+// record of long requests, and drains connections.
 //
 // # Ends
 //

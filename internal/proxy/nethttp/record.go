@@ -30,6 +30,10 @@ func (x *exchange) emit(r accesslog.Result, status int) {
 	x.emitting.Lock()
 	defer x.emitting.Unlock()
 	x.stopTimer()
+	var denied *proxy.AccessError
+	if errors.As(context.Cause(x.r.Context()), &denied) { // even if the body had just ended
+		x.CutBy(denied.Result)
+	}
 	x.Emit(proxy.End{Result: r, Status: status, BytesIn: x.bytesIn.Load(), BytesOut: x.bytesOut})
 }
 
