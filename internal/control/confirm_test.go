@@ -170,4 +170,6 @@ func TestUnconfirmedChangeIsUnavailable(t *testing.T) {
 	}
 }
 
-func text(s string) control.Optional[string] { return control.Optional[string]{Present: true, Value: s} }
+func text(s string) control.Optional[string] {
+	return control.Optional[string]{Present: true, Value: s}
+}
