@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -206,5 +207,36 @@ func TestClosedStore(t *testing.T) {
 	}
 	if err := db.View(t.Context(), func(control.ReadTx) error { return nil }); fault.CodeOf(err) != fault.Unavailable {
 		t.Errorf("a view got %v, want it to be unavailable", err)
+	}
+}
+
+// Guarantee: however many calls run at once, a store has at most sixteen connections, and all calls are
+// served.
+func TestConnectionsAreBounded(t *testing.T) {
+	const most = 16
+	url := migrated(t)
+	db := openWith(t, Config{URL: url})
+	watch, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer watch.Close(context.Background())
+	var wg sync.WaitGroup
+	for range 20 {
+		wg.Go(func() {
+			err := errors.Join(change(t, db), db.View(t.Context(), func(control.ReadTx) error { return nil }),
+				db.Search(t.Context(), func(control.ReadTx) error { return nil }),
+				db.write(t.Context(), func(*tx) error { return nil }))
+			_, readErr := db.LastSeq(t.Context())
+			if err := errors.Join(err, readErr); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	var open int
+	const count = `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()`
+	if err := watch.QueryRow(t.Context(), count).Scan(&open); err != nil || open > most {
+		t.Errorf("the store has %d connections, error %v; want at most %d", open, err, most)
 	}
 }
