@@ -165,6 +165,7 @@ func (s *shard) filter(end func(*H1Conn) bool) {
 		switch {
 		case c.state.CompareAndSwap(connIdle, connBusy): // now its fields may be read
 			if end(c) {
+				c.part()
 				c.close()
 				continue
 			}

@@ -8,9 +8,8 @@ import (
 	"time"
 )
 
-// limiter bounds the connections of a Pool: each holds a slot of an H1Pool. For scheme
-// http that is the pool of the HTTP/1.1 engine, so that the engine and the Pool share
-// one limit; for other schemes it is an H1Pool that only lends its slots.
+// limiter bounds the connections of a Pool: each holds a slot of the H1Pool of the same origin, so
+// that the engines and the Pool share one limit.
 //
 // Waiters are served in FIFO order across the engine and both transports of the Pool. A
 // transport would keep its connections for as long as it has work, so while anyone
@@ -23,8 +22,7 @@ import (
 type limiter struct {
 	owner *Pools
 	pool  *Pool
-	own   *H1Pool                // lends the slots; nil for scheme http
-	last  atomic.Pointer[H1Pool] // for scheme http: lent the last slot
+	last  atomic.Pointer[H1Pool] // lent the last slot
 }
 
 // newLimiter returns the limiter of p, or nil if its connections are not limited.
@@ -32,28 +30,15 @@ func newLimiter(owner *Pools, p *Pool) *limiter {
 	if cmp.Or(p.origin.MaxConns, owner.cfg.MaxConns) == 0 {
 		return nil
 	}
-	l := &limiter{owner: owner, pool: p}
-	switch p.origin.Scheme {
-	case "https":
-		l.own = newH1Pool(owner, p.origin, "443")
-	case "h2c":
-		l.own = newH1Pool(owner, p.origin, "80")
-	}
-	if l.own != nil {
-		l.own.sharedBy.Store(p)
-	}
-	return l
+	return &limiter{owner: owner, pool: p}
 }
 
 // slots returns the H1Pool that lends the slots.
 func (l *limiter) slots() (*H1Pool, error) {
-	if l.own != nil {
-		return l.own, nil
-	}
 	if last := l.last.Load(); last != nil && l.pool.draining.Load() {
 		return last, nil // a new H1Pool would drain the gateway's current origin
 	}
-	slots, err := l.owner.Plain(l.pool.origin)
+	slots, err := l.owner.slotsOf(l.pool.origin)
 	if err != nil {
 		return nil, err
 	}
@@ -66,6 +51,18 @@ func (l *limiter) slots() (*H1Pool, error) {
 	return slots, nil
 }
 
+// slotsOf returns the H1Pool of an origin of any scheme.
+func (p *Pools) slotsOf(o Origin) (*H1Pool, error) {
+	if o.Scheme == "http" {
+		return p.Plain(o)
+	}
+	pool, err := p.Multiplexed(o)
+	if err != nil {
+		return nil, err
+	}
+	return pool.own, nil
+}
+
 // dial takes a slot and connects. It is a function for http.Transport.DialContext.
 func (l *limiter) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	for {
@@ -74,7 +71,7 @@ func (l *limiter) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 			return nil, err
 		}
 		slots.used.Store(l.owner.tick.Load())
-		c, err := slots.Connect(ctx, time.Time{})
+		c, err := slots.connectNew(ctx, time.Time{}, false)
 		if err != nil {
 			return nil, err
 		}
@@ -94,15 +91,8 @@ func (l *limiter) contended() bool {
 	if l.pool.draining.Load() {
 		return true
 	}
-	slots := l.own
-	if slots == nil {
-		found, ok := l.owner.h1State.pools.Load(l.pool.origin)
-		if !ok {
-			return false
-		}
-		slots = found.(*H1Pool)
-	}
-	return slots.queue.waiting()
+	slots := l.last.Load()
+	return slots != nil && slots.queue.waiting()
 }
 
 // yieldIdle frees slots for waiters: if there are any, it closes the pool's idle
@@ -115,7 +105,7 @@ func (l *limiter) yieldIdle() {
 
 // inUse reports whether connections hold slots that only l knows of, so that l must be
 // kept.
-func (l *limiter) inUse() bool { return l != nil && l.own != nil && l.own.open.Load() > 0 }
+func (l *limiter) inUse() bool { return false }
 
 // reclaimIdle closes the idle connections of the Pool and the H2Pool that take slots from p,
 // if any.

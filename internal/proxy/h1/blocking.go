@@ -3,12 +3,12 @@ package h1
 import (
 	"errors"
 	"io"
-	"net"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/keygate/keygate/internal/http1"
+	"github.com/keygate/keygate/internal/upstream"
 )
 
 // block serves what the pump cannot, with blocking reads and writes.
@@ -37,8 +37,8 @@ func (c *conn) block(x *exchange) step {
 // upload forwards a request's body to the upstream while the response is relayed.
 type upload struct {
 	c        *conn
-	x        *exchange    // its body and input belong to the upload while it runs
-	to       *net.TCPConn // the upstream
+	x        *exchange // its body and input belong to the upload while it runs
+	to       *upstream.H1Conn
 	done     chan struct{}
 	complete atomic.Bool // all of it was written to the upstream's connection
 	ending   atomic.Bool // the last write has begun
@@ -87,9 +87,9 @@ func (c *conn) exchangeUpload(x *exchange) step {
 	}
 	c.begin(x)
 	x.trip.sent = true
-	_, err := x.trip.conn.NetConn().Write(x.trip.out)
+	_, err := x.trip.conn.Write(x.trip.out)
 	x.trip.dropBuffer()
-	u := &upload{c: c, x: x, to: x.trip.conn.NetConn(), done: make(chan struct{})}
+	u := &upload{c: c, x: x, to: x.trip.conn, done: make(chan struct{})}
 	x.upload = u
 	if err != nil { // the upstream may have responded before it closed the connection
 		close(u.done)
@@ -115,7 +115,7 @@ func (u *upload) run() {
 	b := u.c.engine.pools.buffer()
 	defer u.c.engine.pools.release(b)
 	for !u.x.body.done {
-		if n := u.x.body.left - spliceKeep; u.x.body.in == http1.ByLength && n >= spliceFrom && u.c.plain && u.started.Load() {
+		if n := u.x.body.left - spliceKeep; u.x.body.in == http1.ByLength && n >= spliceFrom && u.c.plain && u.to.Plain() != nil && u.started.Load() {
 			if !u.splice(n) {
 				return
 			}
@@ -159,7 +159,7 @@ func (u *upload) read(b []byte) (int, error) {
 func (u *upload) splice(n int64) bool {
 	rest := io.LimitedReader{R: u.c.tcp, N: n}
 	u.c.reading.enter(phaseReading, u.c.engine.clock.In(stallTime))
-	moved, err := u.c.engine.move(u.to, &rest)
+	moved, err := u.c.engine.move(u.to.Plain(), &rest)
 	u.c.reading.enter(phaseNone, 0)
 	u.x.body.left -= moved
 	u.x.body.moved += moved

@@ -208,7 +208,7 @@ func (c *conn) cutNow(word uint64, why cut) {
 		return
 	}
 	if up := c.upstream.Load(); up != nil {
-		_ = up.NetConn().SetDeadline(past)
+		_ = up.SetDeadline(past)
 	}
 	if cancel := c.cancel.Load(); cancel != nil {
 		(*cancel)(causeOf(why))

@@ -22,6 +22,9 @@ func newOrigin(pools *upstream.Pools, g *snapshot.Gateway) (*origin, error) {
 	if err != nil {
 		return nil, proxy.Unreachable(err)
 	}
+	if o.calls != nil {
+		o.pool = o.calls.HTTP1()
+	}
 	return o, nil
 }
 

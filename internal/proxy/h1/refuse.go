@@ -171,7 +171,7 @@ func (c *conn) fail(x *exchange, err error) step {
 	c.endUpload(x)
 	why := c.phase.enter(phaseNone, 0)
 	if up := x.trip.conn; up != nil {
-		err = upstream.At(up.NetConn().RemoteAddr().String(), err)
+		err = upstream.At(up.Address(), err)
 	}
 	x.trip.discard()
 	x.trip.dropBuffer()

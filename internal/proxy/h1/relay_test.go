@@ -79,7 +79,7 @@ func relayedBy(t *testing.T, r *relay, pieces []string) string {
 		}
 	}
 	if r.phase == readHead || r.phase == readBody {
-		return finish(r.closed(to > from))
+		return finish(r.closed(to > from, false))
 	}
 	return finish(nil)
 }

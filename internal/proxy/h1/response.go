@@ -135,16 +135,16 @@ func (r *responseReader) finish(to Receiver) error {
 }
 
 // closed handles the end of the upstream's connection. pending is set if bytes of an
-// incomplete head are left.
-func (r *responseReader) closed(pending bool) error {
+// incomplete head are left, and cutShort if the upstream may not have ended it.
+func (r *responseReader) closed(pending, cutShort bool) error {
 	switch {
 	case r.phase == readHead && !pending:
 		return errNoResponse
 	case r.phase == readHead:
 		return errTruncated
 	}
-	if err := r.body.closed(); err != nil {
-		return err
+	if err := r.body.closed(); err != nil || cutShort {
+		return errTruncated
 	}
 	r.phase = readDone
 	return nil

@@ -25,6 +25,11 @@ func (s *stream) forward() error {
 		s.origin, s.until = origin, deadline
 		return s.forwardCall()
 	}
+	return s.forwardTrip(origin, hint, deadline)
+}
+
+// forwardTrip exchanges the request with the upstream over HTTP/1.1.
+func (s *stream) forwardTrip(origin h1.Origin, hint *upstream.H1Conn, deadline time.Time) (err error) {
 	up := origin.Pool().Take(hint)
 	if up == nil {
 		up, err = s.acquire(func(ctx context.Context) (*upstream.H1Conn, error) { return origin.Pool().Acquire(ctx, deadline, nil) })
@@ -245,7 +250,7 @@ func (s *stream) settle(up *upstream.H1Conn, err error) error {
 // endTrip ends the use of the upstream's connection after s.trip has run with the result err. If
 // the upstream has accepted a WebSocket, endTrip first relays that to its end. intact is as for
 // leave. The error names the upstream's address unless the client was lost.
-func (s *stream) endTrip(up halfCloser, err error) (tunneled, intact bool, _ error) {
+func (s *stream) endTrip(up upstream.HalfCloser, err error) (tunneled, intact bool, _ error) {
 	if err == nil {
 		var rest []byte
 		if rest, tunneled = s.trip.Tunnel(); tunneled {
