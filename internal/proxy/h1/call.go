@@ -248,13 +248,15 @@ func keep(b []byte, most int) []byte {
 }
 
 // Write prepares the head of the request. Origin must have a pool of HTTP/2 connections.
-func (c *Call) Write(r *TripRequest) {
+func (c *Call) Write(r *TripRequest) { c.write(r.writer()) }
+
+func (c *Call) write(from requestWriter) {
 	h := &c.head
 	h.text, h.fields = h.text[:0], h.fields[:0]
-	c.writer = r.writer()
+	c.writer = from
 	w := &c.writer
-	method := proxy.Text(r.Head.Method.Of(r.Text))
-	c.isHead, c.tunnels = method == "HEAD", r.WebSocketKey != ""
+	method := proxy.Text(w.req.Method.Of(w.buf))
+	c.isHead, c.tunnels = method == "HEAD", w.webSocketKey != ""
 	scheme := "https"
 	if w.origin.base.Scheme == "h2c" {
 		scheme = "http"

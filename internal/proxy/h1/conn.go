@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"net"
 	"runtime/debug"
+	"sync"
 	"sync/atomic"
 	"syscall"
 
@@ -58,6 +59,8 @@ type conn struct {
 	uploading     atomic.Bool  // the request's body is being forwarded
 	upstream      atomic.Pointer[upstream.H1Conn]
 	cancel        atomic.Pointer[context.CancelCauseFunc]
+	callMu        sync.Mutex
+	call          *Call // of the exchange, while the sweeper may interrupt it
 	sweeper       sweeper
 
 	shard *registryShard
@@ -158,12 +161,15 @@ func (c *conn) panicked(p any) {
 // started.
 func (c *conn) endPanicked(x *exchange, err error) {
 	defer c.engine.recoverIn("the end of a connection")
-	if x.trip.conn != nil {
+	if x.trip.conn != nil || x.calling {
 		c.endUpload(x)
 		x.trip.discard()
 	}
+	if x.calling {
+		c.endCall(x)
+	}
 	if x.responded || x.Ended() {
-		x.Emit(x.endOf(accesslog.Failed, x.trip.reader.resp.Status, x.trip.reader.body.moved))
+		x.Emit(x.endOf(accesslog.Failed, x.status(), x.moved()))
 		c.abort(x.response.reset)
 		return
 	}
@@ -210,6 +216,7 @@ func (c *conn) cutNow(word uint64, why cut) {
 	if up := c.upstream.Load(); up != nil {
 		_ = up.SetDeadline(past)
 	}
+	c.interruptCall()
 	if cancel := c.cancel.Load(); cancel != nil {
 		(*cancel)(causeOf(why))
 	}
@@ -219,7 +226,7 @@ func (c *conn) cutNow(word uint64, why cut) {
 func (c *conn) cutAll() {
 	word := c.phase.word.Load()
 	switch phaseOf(word) {
-	case phaseWait, phaseExchange, phaseStream, phaseBridge, phaseTunnel:
+	case phaseWait, phaseExchange, phaseStream, phaseTunnel:
 		c.cutNow(word, cutShutdown)
 	default: // c.upstream may already serve another connection
 		c.phase.end(word, cutShutdown)

@@ -17,7 +17,8 @@ type exchange struct {
 	c *conn // nil in the pool
 	input
 	requestState
-	trip     roundTrip // the upstream half
+	trip     roundTrip // the upstream half over HTTP/1.1
+	call     *Call     // that over HTTP/2; nil until the first one
 	body     recoder   // the request's body, on its way to the upstream
 	response responseWriter
 
@@ -37,7 +38,8 @@ type requestState struct {
 	forwardedFor [4]string // memory for ForwardedFor
 	mode         mode
 
-	writer    requestWriter
+	writer requestWriter
+	exchangeCall
 	hasBody   bool // the request's body is forwarded
 	bodyTaken bool // the part of the body that was received with the head is in trip.out
 	upload    *upload
@@ -54,7 +56,7 @@ type mode uint8
 const (
 	modeUpload  mode = iota // the body of the request is still arriving
 	modeUpgrade             // the request may become a tunnel
-	modeBridge              // the upstream does not speak plain HTTP/1.1
+	modeCall                // as modeUpload, over HTTP/2
 	modeDrain               // the request was refused before its body arrived
 )
 
@@ -91,6 +93,10 @@ func (e *Engine) release(x *exchange) {
 func (x *exchange) reset() {
 	x.requestState = requestState{}
 	x.trip.reset()
+	if x.call != nil {
+		x.call.Close()
+		x.call.Reset()
+	}
 	x.body.start(http1.NoBody, 0, false)
 	x.response.begin(writerState{})
 	x.parser.Reset()
@@ -183,7 +189,7 @@ func (x *exchange) TakeHead(head []byte, r *http1.Response, body http1.Framing) 
 	if r.Status == 101 {
 		return x.response.switched(head, r)
 	}
-	x.response.final(head, r, body)
+	x.response.final(head, r, body, x.isBare(body))
 	return nil
 }
 
@@ -248,15 +254,9 @@ func (c *conn) finish(x *exchange) step {
 	}
 	uploaded := c.endUpload(x)
 	why := c.phase.enter(phaseIdle, c.engine.clock.In(idleTime))
-	up := x.trip.conn
-	if why == notCut && uploaded && x.trip.reader.reusable() {
-		up.Release()
-	} else {
-		up.Discard()
-	}
-	c.hint, x.trip.conn = up, nil
+	c.endHalf(x, why == notCut && uploaded)
 	x.emitForwarded()
-	err := x.trip.finish()
+	err := x.finishHalf()
 	switch {
 	case err != nil || why == cutClientClosed:
 		return stepClose
@@ -269,4 +269,29 @@ func (c *conn) finish(x *exchange) step {
 	default:
 		return stepLinger
 	}
+}
+
+// endHalf ends the use of the upstream's connection after a whole response. intact is set unless
+// the exchange was cut off, and the whole request was sent.
+func (c *conn) endHalf(x *exchange, intact bool) {
+	if x.calling {
+		c.endCall(x)
+		return
+	}
+	up := x.trip.conn
+	if intact && x.trip.reader.reusable() {
+		up.Release()
+	} else {
+		up.Discard()
+	}
+	c.hint, x.trip.conn = up, nil
+}
+
+// finishHalf relays the end of the response.
+func (x *exchange) finishHalf() error {
+	if !x.calling {
+		return x.trip.finish()
+	}
+	x.trip.dropBuffer()
+	return x.call.Finish(x)
 }

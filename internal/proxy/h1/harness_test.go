@@ -4,10 +4,8 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/tls"
-	"io"
 	"log/slog"
 	"net"
-	"net/http"
 	"net/netip"
 	"strings"
 	"sync"
@@ -49,8 +47,6 @@ type setup struct {
 	tracer          proxy.Tracer
 	wrap            func(net.Conn) net.Conn // wraps each client connection; nil ends it
 	tls             uint16                  // the version of TLS to the client; 0 means none
-	forward         http.HandlerFunc        // Config.Forward; nil responds with 418
-	handed          func(*proxy.Exchange)   // called before forward, unless nil
 	now             func() time.Time        // Config.Now; nil means slowClock
 	maxPipes        int                     // Config.MaxPipes
 }
@@ -174,17 +170,6 @@ func serve(t testing.TB, decider proxy.Decider, s setup) *harness {
 		Config: proxy.Config{
 			Admit: decider, Pools: pools, Log: slog.New(slog.NewTextHandler(log, nil)), Via: "keygate-test",
 			Shard: collector.Shard, Mono: s.mono, Trust: s.trust, Tracer: s.tracer,
-		},
-		Forward: func(w http.ResponseWriter, r *http.Request, x *proxy.Exchange) {
-			if s.handed != nil {
-				s.handed(x)
-			}
-			if s.forward != nil {
-				s.forward(w, r)
-				return
-			}
-			_, _ = io.Copy(io.Discard, r.Body)
-			w.WriteHeader(http.StatusTeapot)
 		},
 		Now: now,
 	})

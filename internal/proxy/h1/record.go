@@ -25,7 +25,7 @@ func (x *exchange) bytesIn() int64 {
 
 // emitForwarded emits the record of a request to which the upstream has responded.
 func (x *exchange) emitForwarded() {
-	x.Emit(x.endOf(accesslog.Forwarded, x.trip.reader.resp.Status, x.trip.reader.body.moved))
+	x.Emit(x.endOf(accesslog.Forwarded, x.status(), x.moved()))
 }
 
 // emitNoResponse emits the record of a request that got no response.

@@ -37,7 +37,7 @@ func (r *relay) TakeHead(head []byte, resp *http1.Response, body http1.Framing) 
 	if resp.Status == 101 {
 		return r.w.switched(head, resp)
 	}
-	r.w.final(head, resp, body)
+	r.w.final(head, resp, body, false)
 	return nil
 }
 

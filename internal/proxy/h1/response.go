@@ -111,6 +111,11 @@ func (r *responseReader) step(buf []byte, start, end int, to Receiver) (next int
 	}
 	p, err := r.body.decode(buf, start, end)
 	if err != nil {
+		if p.to > p.from { // what comes before the error is relayed
+			if err := r.receiver(to.TakeData(buf, p.from, p.to)); err != nil {
+				return start, err
+			}
+		}
 		return start, err
 	}
 	if r.body.done {

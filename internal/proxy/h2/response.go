@@ -3,7 +3,6 @@ package h2
 import (
 	"errors"
 	"io"
-	"net/http"
 	"strconv"
 
 	"github.com/keygate/keygate/internal/accesslog"
@@ -20,10 +19,10 @@ func (s *stream) TakeInterim(head []byte, r *http1.Response) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s.continueAt = 0
-	if s.continued && r.Status == http.StatusContinue {
+	if s.continued && r.Status == http1.StatusContinue {
 		return nil // the client already has one
 	}
-	s.continued = s.continued || r.Status == http.StatusContinue
+	s.continued = s.continued || r.Status == http1.StatusContinue
 	if s.why != notCut || !s.beginHead(r.Status) {
 		return errCut
 	}
@@ -60,11 +59,11 @@ func (s *stream) sendHead(head []byte, r *http1.Response, body http1.Framing) er
 	status, drop := r.Status, proxy.ResponseDrop(r.Status, s.Verdict.AllowOrigin != "")
 	accepted := false
 	switch {
-	case status == http.StatusSwitchingProtocols:
+	case status == http1.StatusSwitchingProtocols:
 		if !s.tunnels || !h1.AcceptsWebSocket(head, r, s.key) {
 			return proxy.BadUpgrade()
 		}
-		status, accepted = http.StatusOK, true // RFC 8441, 5
+		status, accepted = http1.StatusOK, true // RFC 8441, 5
 	case s.tunnels && status < 300:
 		if !s.calling { // a 200 would look to the client like an accepted WebSocket
 			return proxy.NoWebSocket()
@@ -279,7 +278,7 @@ func codeOf(why cut) http2.Code {
 // preflight responds to a CORS preflight. conn.mu is held.
 func (s *stream) preflight() {
 	s.Result = accesslog.Preflight
-	s.respond(http.StatusNoContent, nil)
+	s.respond(http1.StatusNoContent, nil)
 }
 
 // refuse responds with the error body of err, without waiting for the request's body, and
@@ -293,7 +292,7 @@ func (s *stream) refuse(err error) {
 	}
 	proto := s.conn.proto
 	s.emitOwn(status, 0)
-	if s.beginHead(http.StatusOK) {
+	if s.beginHead(http1.StatusOK) {
 		proto.FieldString("content-type", "application/grpc", false)
 		proto.Field([]byte("date"), s.conn.engine.clock.Date(), false)
 		proto.FieldString("grpc-status", strconv.Itoa(proxy.GRPCStatus(status)), false)
@@ -314,7 +313,7 @@ func (s *stream) contentType() string {
 // respond sends a response of the gateway itself. conn.mu is held.
 func (s *stream) respond(status int, body []byte) {
 	proto := s.conn.proto
-	if s.ask.Method == http.MethodHead {
+	if s.ask.Method == "HEAD" {
 		s.emitOwn(status, 0)
 	} else {
 		s.emitOwn(status, len(body))
@@ -326,7 +325,7 @@ func (s *stream) respond(status int, body []byte) {
 			proto.FieldString("content-length", strconv.Itoa(len(body)), false)
 		}
 		s.ownFields()
-		whole := len(body) == 0 || s.ask.Method == http.MethodHead
+		whole := len(body) == 0 || s.ask.Method == "HEAD"
 		proto.EndHead(whole)
 		if !whole {
 			s.finishOwn(body)

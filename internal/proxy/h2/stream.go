@@ -66,7 +66,6 @@ type streamState struct {
 	stage   stage
 	origin  h1.Origin // from stageOpen on
 	until   time.Time // the end of HeadTimeout, from stageOpen on
-	native  bool      // the engine itself forwards the request
 	calling bool      // call runs, and a cut must interrupt it
 
 	why    cut
@@ -134,7 +133,7 @@ func (c *conn) newStream(id uint32) *stream {
 	if !ok {
 		s = &stream{trip: c.engine.trips.NewTrip(), call: c.engine.trips.NewCall()}
 	}
-	s.half, s.native = s.trip, true
+	s.half = s.trip
 	s.conn, s.id, s.index = c, id, len(c.streams)
 	s.wake.L = &c.mu
 	s.Client = c.client
@@ -370,12 +369,10 @@ func (s *stream) serve() (err error) {
 	if err := s.check(); err != nil {
 		return err
 	}
-	switch s.Verdict.Gateway.Upstream.Base.Scheme {
-	case "http", "h2c", "https":
-		return s.forward()
-	default:
-		return s.bridge()
+	if exchange := s.conn.engine.exchange; exchange != nil {
+		return exchange(s)
 	}
+	return s.forward()
 }
 
 // check returns an error for a request that must not be forwarded.

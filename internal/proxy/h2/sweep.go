@@ -2,10 +2,10 @@ package h2
 
 import (
 	"context"
-	"net/http"
 	"sync/atomic"
 	"time"
 
+	"github.com/keygate/keygate/internal/http1"
 	"github.com/keygate/keygate/internal/http2"
 	"github.com/keygate/keygate/internal/proxy"
 	"github.com/keygate/keygate/internal/proxy/h1"
@@ -182,11 +182,11 @@ func (s *stream) sweep(now int64) {
 		s.cut(cutStalled)
 	case s.deadline != 0 && now >= s.deadline && (!s.uploading || now-s.uploadedAt >= s.Verdict.Gateway.Upstream.Timeout.Milliseconds()):
 		s.cut(cutTimeout)
-	case s.callUntil != 0 && now >= s.callUntil && (s.headed || !s.Ended()): // before the head, Config.Forward applies the limit
+	case s.callUntil != 0 && now >= s.callUntil:
 		s.cut(cutDeadline)
 	case s.continueAt != 0 && now >= s.continueAt:
 		s.continueAt, s.continued = 0, true
-		if s.received == 0 && s.beginHead(http.StatusContinue) {
+		if s.received == 0 && s.beginHead(http1.StatusContinue) {
 			c.proto.EndHead(false)
 		}
 	}

@@ -3,8 +3,8 @@ package h2
 import (
 	"errors"
 	"io"
-	"net/http"
 
+	"github.com/keygate/keygate/internal/http1"
 	"github.com/keygate/keygate/internal/upstream"
 )
 
@@ -66,7 +66,7 @@ func (s *stream) endTunnel() error {
 	c := s.conn
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	s.emitForwarded(http.StatusOK, s.tunneled)
+	s.emitForwarded(http1.StatusOK, s.tunneled)
 	if err := s.send(nil, true); err != nil {
 		return err
 	}
@@ -79,8 +79,8 @@ func (s *stream) bytesOut() int64 { return s.half.Moved() + s.tunneled }
 
 // statusOut returns the status that was sent to the client.
 func (s *stream) statusOut() int {
-	if status := s.half.Status(); status != http.StatusSwitchingProtocols {
+	if status := s.half.Status(); status != http1.StatusSwitchingProtocols {
 		return status
 	}
-	return http.StatusOK
+	return http1.StatusOK
 }

@@ -1,6 +1,7 @@
-package nethttp_test
+package enginetest_test
 
 import (
+	"context"
 	"encoding/pem"
 	"fmt"
 	"io"
@@ -12,7 +13,7 @@ import (
 
 	"github.com/keygate/keygate/internal/netguard"
 	"github.com/keygate/keygate/internal/proxy"
-	"github.com/keygate/keygate/internal/proxy/nethttp"
+	"github.com/keygate/keygate/internal/proxy/h1"
 	"github.com/keygate/keygate/internal/upstream"
 )
 
@@ -75,14 +76,19 @@ func TestViaNamesAreUnique(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := func() *nethttp.Server {
-		s, err := nethttp.New(nethttp.Config{Config: proxy.Config{Admit: &waitingDecider{}, Pools: pools}})
+	engine := func() *h1.Engine {
+		e, err := h1.New(h1.Config{Config: proxy.Config{Admit: &waitingDecider{}, Pools: pools}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		return s
+		t.Cleanup(func() {
+			if err := e.Shutdown(context.Background()); err != nil {
+				t.Error(err)
+			}
+		})
+		return e
 	}
-	if a, b := server().Via(), server().Via(); a == b || strings.ContainsAny(a, " ,()") {
+	if a, b := engine().Via(), engine().Via(); a == b || strings.ContainsAny(a, " ,()") {
 		t.Errorf("got names %q and %q, want two different tokens", a, b)
 	}
 }

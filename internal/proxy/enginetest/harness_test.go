@@ -1,4 +1,4 @@
-package nethttp_test
+package enginetest_test
 
 import (
 	"context"
@@ -19,7 +19,6 @@ import (
 	"github.com/keygate/keygate/internal/keygatetest/logtest"
 	"github.com/keygate/keygate/internal/netguard"
 	"github.com/keygate/keygate/internal/proxy"
-	"github.com/keygate/keygate/internal/proxy/nethttp"
 	"github.com/keygate/keygate/internal/ratelimit"
 	"github.com/keygate/keygate/internal/snapshot"
 	"github.com/keygate/keygate/internal/snapshot/snapshottest"
@@ -35,12 +34,10 @@ type setup struct {
 	maxBody         int64  // bytes
 	headers         map[string]string
 	continueTimeout time.Duration // 0 means testTimeout
-	linger          time.Duration // how long an error response waits for the request's body; 0 means 5s
 	cors            *gateway.CORS
 	limit           string // the key's rate limit
 	trusted         bool   // the client is a trusted proxy
-	realClock       bool   // the HTTP/1.1 engine uses the real clock; otherwise no timeout of it expires
-	native          bool   // the engines speak to the upstream themselves, where they can
+	realClock       bool   // the engines use the real clock; otherwise no timeout of theirs expires
 	mono            func() int64
 }
 
@@ -128,9 +125,6 @@ func serve(t testing.TB, decider proxy.Decider, s setup) *harness {
 	if s.continueTimeout == 0 {
 		s.continueTimeout = testTimeout
 	}
-	if s.linger == 0 {
-		s.linger = 5 * time.Second
-	}
 	pools, err := upstream.NewPools(upstream.Config{Guard: guard, ContinueTimeout: s.continueTimeout})
 	if err != nil {
 		t.Fatal(err)
@@ -141,14 +135,7 @@ func serve(t testing.TB, decider proxy.Decider, s setup) *harness {
 		t.Fatal(err)
 	}
 	logger := slog.New(slog.NewTextHandler(log, nil))
-	driver, err := nethttp.New(nethttp.Config{
-		Config: proxy.Config{Admit: decider, Pools: pools, Via: "keygate", Log: logger, Shard: collector.Shard, Mono: s.mono},
-		Linger: s.linger,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	server := newFront(t, decider, pools, driver, s, collector, logger)
+	server := newFront(t, decider, pools, s, collector, logger)
 	served := make(chan error, 1)
 	go func() { served <- server.serve() }()
 	t.Cleanup(func() {

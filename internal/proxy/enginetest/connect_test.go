@@ -1,4 +1,4 @@
-package nethttp_test
+package enginetest_test
 
 import (
 	"bytes"
@@ -113,7 +113,7 @@ func TestWebSocketOverHTTP2(t *testing.T) {
 		_, err = io.Copy(c.Conn, c)
 		ended <- err
 	})
-	g := start(t, setup{upstream: "http://" + addr, native: true, maxBody: 10})
+	g := start(t, setup{upstream: "http://" + addr, maxBody: 10})
 	f := g.webSocket("websocket", strings.Repeat("early", 100), [2]string{"sec-websocket-key", "mine"}, [2]string{"sec-websocket-protocol", "chat"})
 	h := receive(t, "the request", heads)
 	if h.line != "GET /chat?q=1 HTTP/1.1" || strings.Contains(h.get("sec-websocket-key"), "mine") {
@@ -161,7 +161,7 @@ func TestWebSocketResetEndsUpstream(t *testing.T) {
 		_, err = io.Copy(io.Discard, c)
 		ended <- err
 	})
-	g := start(t, setup{upstream: "http://" + addr, native: true})
+	g := start(t, setup{upstream: "http://" + addr})
 	f := g.webSocket("websocket", "")
 	if got := f.answer(t); got[":status"] != "200" {
 		t.Fatalf("got %v", got)
@@ -189,7 +189,7 @@ func TestWebSocketNotAccepted(t *testing.T) {
 					conn.Send(c.response)
 				}
 			})
-			g := start(t, setup{upstream: "http://" + addr, native: true})
+			g := start(t, setup{upstream: "http://" + addr})
 			f := g.webSocket("websocket", "early")
 			if got := f.answer(t); got[":status"] != c.want {
 				t.Errorf("got %s, want %s", got[":status"], c.want)
@@ -204,7 +204,7 @@ func TestWebSocketNotAccepted(t *testing.T) {
 func TestExtendedConnectRefusals(t *testing.T) {
 	t.Parallel()
 	addr, heads := recorder(t, empty)
-	g := start(t, setup{upstream: "http://" + addr, native: true})
+	g := start(t, setup{upstream: "http://" + addr})
 	if got := g.webSocket("connect-udp", "").answer(t); got[":status"] != "501" || got["content-type"] != "application/json" {
 		t.Errorf("another protocol: got %v, want 501", got)
 	}
@@ -258,7 +258,7 @@ func TestWebSocketToHTTP2(t *testing.T) {
 				}
 			}
 		})
-		g := start(t, setup{upstream: "h2c://" + addr, native: true})
+		g := start(t, setup{upstream: "h2c://" + addr})
 		f := g.webSocket("websocket", "early")
 		got := f.answer(t)
 		if !takes {
@@ -302,7 +302,7 @@ func TestWebSocketOverTLS(t *testing.T) {
 			_, err = io.Copy(conn, buffered)
 			ended <- err
 		})
-		g := start(t, setup{upstream: url, ca: ca, native: true})
+		g := start(t, setup{upstream: url, ca: ca})
 		for range 2 { // the second time the gateway knows what the upstream speaks
 			f := g.webSocket("websocket", "early")
 			if got := f.answer(t); got[":status"] != "200" || got["sec-websocket-accept"] != "" {

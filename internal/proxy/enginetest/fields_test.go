@@ -1,4 +1,4 @@
-package nethttp_test
+package enginetest_test
 
 import (
 	"strings"

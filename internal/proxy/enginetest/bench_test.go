@@ -1,4 +1,4 @@
-package nethttp_test
+package enginetest_test
 
 import (
 	"bufio"
@@ -11,7 +11,7 @@ import (
 	"github.com/keygate/keygate/internal/upstream/upstreamtest"
 )
 
-// BenchmarkForward measures one small request through the whole driver over persistent
+// BenchmarkForward measures one small request through the HTTP/1.1 engine over persistent
 // connections, including the client and the upstream.
 func BenchmarkForward(b *testing.B) {
 	response := "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 381\r\n\r\n" + strings.Repeat("x", 381)

@@ -4,63 +4,44 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"net/url"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/keygate/keygate/internal/http2"
-	"github.com/keygate/keygate/internal/proxy"
 )
 
-// bridge serves an admitted request through Config.Forward, which emits the record and bounds the
-// body. It is for upstreams that the engine does not speak to itself.
-func (s *stream) bridge() error {
+// inMemory makes an engine exchange its requests with a handler, without sockets, so that the time of
+// a test can be virtual.
+func inMemory(e *Engine, handler http.HandlerFunc) {
+	e.exchange = func(s *stream) error { return s.serveBy(handler) }
+}
+
+// serveBy serves an admitted request by a handler.
+func (s *stream) serveBy(handler http.HandlerFunc) error {
 	c := s.conn
 	ctx, done := s.context()
 	defer done()
 	c.mu.Lock()
-	if s.why != notCut {
-		c.mu.Unlock()
-		return errCut
-	}
-	if s.native = false; s.tooLarge {
-		c.mu.Unlock()
-		return proxy.BodyTooLarge(s.Verdict.Gateway.MaxBodyBytes)
-	}
-	s.in, s.out = append(s.out, s.in...), s.in[:0] // nothing of it was sent
-	s.since, s.half = 0, s.trip
-	x := s.HandOver()
+	s.since = c.engine.clock.Now()
 	c.mu.Unlock()
 	w := &writer{conn: c, stream: s, header: make(http.Header)}
 	w.body.conn, w.body.stream = c, s
-	r := s.httpRequest(w).WithContext(ctx)
-	w.body.request = r
-	aborted := proxy.Aborted(func() {
+	r := (&http.Request{Method: s.ask.Method, URL: &url.URL{Path: s.ask.Target}, Header: http.Header{}, Body: http.NoBody}).WithContext(ctx)
+	if s.hasBody {
+		r.Body, r.ContentLength = &w.body, s.req.ContentLength()
+	}
+	func() {
 		defer w.end()
-		c.engine.cfg.Forward(w, r, x)
-	})
+		handler(w, r)
+	}()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if aborted || w.finish() != nil {
+	if w.finish() != nil {
 		s.reset(http2.InternalError)
 	}
 	s.end()
 	return nil
-}
-
-// httpRequest returns the request as a net/http server would pass it to a handler.
-func (s *stream) httpRequest(w *writer) *http.Request {
-	var body io.ReadCloser
-	if s.hasBody {
-		body = &w.body
-	}
-	r := proxy.HTTPRequest(&s.req.Request, s.req.Text, body)
-	r.Proto, r.ProtoMajor, r.RemoteAddr = "HTTP/2.0", 2, s.conn.peer
-	if s.conn.tls != nil {
-		state := s.conn.tls.ConnectionState()
-		r.TLS = &state
-	}
-	return r
 }
 
 // errStopped is the error of reading a request's body after its exchange, or after a read
@@ -72,8 +53,7 @@ var errStopped = errors.New("h2: the body is not read any more")
 type bodyReader struct {
 	conn    *conn
 	stream  *stream // not used once stopped is set
-	request *http.Request
-	stopped bool // conn.mu
+	stopped bool    // conn.mu
 	timer   *time.Timer
 }
 
@@ -91,8 +71,6 @@ func (b *bodyReader) Read(p []byte) (int, error) {
 	case s.why != notCut:
 		return 0, errCut
 	case len(s.in) == 0:
-		text, fields := s.trailerFields()
-		proxy.AddTrailers(b.request, text, fields)
 		return 0, io.EOF
 	}
 	n := copy(p, s.in)
@@ -170,22 +148,13 @@ func (w *writer) WriteHeader(status int) {
 // conn.mu is held.
 func (w *writer) fields(skip func(name string) bool) {
 	for name, values := range w.header {
-		if strings.HasPrefix(name, http.TrailerPrefix) || skip(name) || isHopField(name) {
+		if skip(name) {
 			continue
 		}
 		for _, value := range values {
 			w.stream.conn.proto.FieldString(name, value, false)
 		}
 	}
-}
-
-// isHopField reports whether HTTP/2 has no such field.
-func isHopField(name string) bool {
-	switch name {
-	case "Connection", "Transfer-Encoding", "Keep-Alive", "Upgrade", "Proxy-Connection":
-		return true
-	}
-	return false
 }
 
 // head sends the final head. conn.mu is held.
@@ -206,9 +175,7 @@ func (w *writer) head(end bool) error {
 	if s.why != notCut || !s.beginHead(w.status) {
 		return errCut
 	}
-	announced := map[string]bool{}
-	proxy.AnnouncedTrailers(w.header, func(name string) { announced[name] = true })
-	w.fields(func(name string) bool { return announced[name] })
+	w.fields(func(string) bool { return false })
 	if _, given := w.header["Date"]; !given {
 		s.conn.proto.Field([]byte("date"), s.conn.engine.clock.Date(), false)
 	}
@@ -307,28 +274,11 @@ func (w *writer) SetWriteDeadline(t time.Time) error {
 // finish sends the end of the response. conn.mu is held.
 func (w *writer) finish() error {
 	s := w.stream
-	proto := s.conn.proto
-	trailers := proxy.ResponseTrailers(w.header)
-	end := len(trailers) == 0
 	if !s.headed {
-		if err := w.head(end); err != nil || end {
-			return err
-		}
+		return w.head(true)
 	}
 	if w.left > 0 && !w.bodiless() {
 		return io.ErrUnexpectedEOF
 	}
-	if end {
-		return s.send(nil, true)
-	}
-	if s.why != notCut || !proto.BeginHead(s.id) {
-		return errCut
-	}
-	for name, values := range trailers {
-		for _, value := range values {
-			proto.FieldString(name, value, false)
-		}
-	}
-	proto.EndHead(true)
-	return nil
+	return s.send(nil, true)
 }

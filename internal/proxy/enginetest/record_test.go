@@ -1,4 +1,4 @@
-package nethttp_test
+package enginetest_test
 
 import (
 	"context"
@@ -17,8 +17,7 @@ import (
 	"github.com/keygate/keygate/internal/proxy"
 )
 
-// overBoth runs f with an HTTP/2 client, and with an HTTP/1.1 client whose requests the
-// engine passes to this driver.
+// overBoth runs f with a client of each version of HTTP.
 func overBoth(t *testing.T, f func(t *testing.T, client http.RoundTripper)) {
 	t.Parallel()
 	t.Run("HTTP/2", func(t *testing.T) {
@@ -109,7 +108,7 @@ func TestOneRecordForEachRequest(t *testing.T) {
 	upstream := httptest.NewServer(http.HandlerFunc(byPath))
 	t.Cleanup(upstream.Close)
 	overBoth(t, func(t *testing.T, client http.RoundTripper) {
-		g := start(t, setup{upstream: upstream.URL, maxBody: 1000, linger: 100 * time.Millisecond, cors: &gateway.CORS{Origins: []string{"*"}}})
+		g := start(t, setup{upstream: upstream.URL, maxBody: 1000, cors: &gateway.CORS{Origins: []string{"*"}}})
 		const forwarded, malformed = accesslog.Forwarded, accesslog.Malformed
 		for _, c := range []struct {
 			method, path, body string
@@ -143,7 +142,7 @@ func TestOneRecordForEachRequest(t *testing.T) {
 					c.want.out = int64(len(text))
 				}
 				if c.want.status == http.StatusRequestURITooLong {
-					entry.Method = 0 // only one of the drivers knows it
+					entry.Method = 0 // only one of the engines knows it
 				}
 				c.want.check(t, entry)
 				if got := id.Format(id.Request, entry.Request); got != resp.Header.Get("X-Request-Id") {
@@ -318,7 +317,7 @@ func TestRecordOfRequestCutOffByDrain(t *testing.T) {
 	upstream := httptest.NewServer(http.HandlerFunc(byPath))
 	t.Cleanup(upstream.Close)
 	overBoth(t, func(t *testing.T, client http.RoundTripper) {
-		g := start(t, setup{upstream: upstream.URL})
+		g := start(t, setup{upstream: upstream.URL, realClock: true})
 		done := make(chan struct{})
 		go func() {
 			defer close(done)

@@ -1,4 +1,4 @@
-package nethttp_test
+package enginetest_test
 
 import (
 	"bytes"
@@ -46,7 +46,7 @@ func overUpstreams(t *testing.T, handler func(t *testing.T) http.HandlerFunc, te
 	for name, prepare := range kinds {
 		t.Run(name, func(t *testing.T) {
 			overBoth(t, func(t *testing.T, client http.RoundTripper) {
-				s := setup{native: true}
+				s := setup{}
 				prepare(t, &s)
 				test(t, s, client)
 			})
@@ -257,7 +257,7 @@ func TestUnprocessedRequestsAreRepeated(t *testing.T) {
 				}
 				s.head(id, true, ":status", "200")
 			})
-			g := start(t, setup{upstream: url, native: true})
+			g := start(t, setup{upstream: url})
 			head := g.atOnce([][2]string{{":method", "POST"}, {":scheme", "http"}, {":authority", "api.test"}, {":path", "/"}, {"authorization", "Bearer " + g.key}}, []byte("the body"))
 			attempts := c.times
 			if c.want == 200 {
@@ -309,7 +309,7 @@ func TestBrokenResponsesOverHTTP2(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			url := scriptedUpstream(t, func(s *scripted, _ int64, id uint32, _ string) { c.respond(s, id) })
-			g := start(t, setup{upstream: url, native: true})
+			g := start(t, setup{upstream: url})
 			req, _ := http.NewRequestWithContext(t.Context(), "GET", "http://"+g.addr+"/", nil)
 			req.Header.Set("Authorization", "Bearer "+g.key)
 			resp, err := h2cClient(t).RoundTrip(req)

@@ -1,4 +1,4 @@
-package nethttp_test
+package enginetest_test
 
 import (
 	"fmt"
@@ -147,7 +147,7 @@ func waiting(_ http.ResponseWriter, r *http.Request) {
 func TestGRPCTimeoutEndsStream(t *testing.T) {
 	t.Parallel()
 	ended := make(chan struct{})
-	g := start(t, setup{native: true, realClock: true, upstream: h2cUpstream(t, func(w http.ResponseWriter, r *http.Request) {
+	g := start(t, setup{realClock: true, upstream: h2cUpstream(t, func(w http.ResponseWriter, r *http.Request) {
 		defer close(ended)
 		w.Header().Set("Content-Type", "application/grpc")
 		_ = http.NewResponseController(w).Flush()
