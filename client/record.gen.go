@@ -820,6 +820,11 @@ type CreateGatewayRequest struct {
 	AllowEncodedSlashes *bool      `json:"allow_encoded_slashes,omitempty"`
 	Cors                *CorsInput `json:"cors,omitempty"`
 
+	// CutStreams Whether long exchanges (upgrades, streams, long bodies) are cut within 1 s when their key is revoked, expires, or no longer allows them. Null, the default, means true.
+	//
+	// Example: true
+	CutStreams *bool `json:"cut_streams,omitempty"`
+
 	// true makes this the default gateway, which requests for unknown hosts reach, in place
 	// of the present one. The first gateway of the account default is it anyway. Other
 	// accounts cannot give this field.
@@ -1001,7 +1006,7 @@ type Decision struct {
 	// When the request would have passed.
 	PassesAt *time.Time `json:"passes_at"`
 
-	// Reason If the upstream could not be reached or did not respond: why, such as connection_refused, name_not_found, certificate_rejected, malformed_response, closed_early or timeout. Further values may be added. Null for other decisions.
+	// Reason If the upstream could not be reached or did not respond: why, such as connection_refused, name_not_found, certificate_rejected, malformed_response, closed_early or timeout. If the request was admitted but could not go on: key_revoked, key_expired, key_not_allowed, gateway_gone or lease_lost. Further values may be added. Null for other decisions.
 	//
 	// Example: connection_refused
 	Reason *string `json:"reason"`
@@ -1116,6 +1121,11 @@ type Gateway struct {
 
 	// When the gateway was created.
 	CreatedAt time.Time `json:"created_at"`
+
+	// CutStreams Whether long exchanges are cut when their key is revoked, expires, or no longer allows them.
+	//
+	// Example: true
+	CutStreams bool `json:"cut_streams"`
 
 	// Whether this is the default gateway, which requests for unknown hosts reach.
 	Default bool `json:"default"`

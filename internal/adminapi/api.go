@@ -131,6 +131,8 @@ type call struct {
 	caller    control.Caller
 	principal Principal
 	presented presentedKey
+	// unconfirmed is set if the node does not hold its lease.
+	unconfirmed bool
 	keyDigest apikey.Digest
 	session   string // value of the cookie that the call was made with, in place of a key
 	// sessionEnds is when that session ends.

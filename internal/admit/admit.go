@@ -12,13 +12,15 @@ import (
 	"github.com/keygate/keygate/internal/snapshot"
 )
 
-// Config configures an Admitter. Every field is required.
+// Config configures an Admitter. Every field but Lease is required.
 type Config struct {
 	Follower *snapshot.Follower
 	Reserver *ratelimit.Reserver
 	// Now reads the monotonic and the wall clock. It must be the same function as
 	// snapshot.Config.Now.
 	Now func() ratelimit.Instant
+	// Lease says whether this node may decide at all. Nil means that it always may.
+	Lease Lease
 }
 
 // Admitter decides requests. It is safe for concurrent use.
@@ -60,7 +62,10 @@ func (a *Admitter) Decide(req *Request, v *Verdict) {
 		var room [512]byte
 		path = gateway.NormalizePath(room[:0], path)
 	}
+	d.lost = !a.held()
 	for {
+		// In this order: the snapshot is at least as new as the lease and the version say.
+		v.version = a.cfg.Follower.Version()
 		if d.decide(a.cfg.Follower.Current(), path) {
 			return
 		}
@@ -88,6 +93,7 @@ type decision struct {
 	verdict  *Verdict
 	follower *snapshot.Follower
 	target   target
+	lost     bool // the lease is not held
 	now      ratelimit.Instant
 
 	room  [ratelimit.MaxLimits]ratelimit.Limit
@@ -100,6 +106,16 @@ type decision struct {
 func (d *decision) decide(s *snapshot.Snapshot, path string) bool {
 	v := d.verdict
 	g := s.GatewayByHost(d.target.host)
+	if d.lost {
+		v.Gateway = g
+		v.refuse(fault.Unavailable, unconfirmed)
+		v.unconfirmed = true
+		if g != nil {
+			d.preflight(g) // so that scripts can read the response
+			d.peek(g)
+		}
+		return true
+	}
 	if d.target.encoded && (g == nil || !g.EncodedSlashes) {
 		v.refuse(fault.InvalidRequest, gateway.EncodedSlash)
 		v.Close = true

@@ -139,7 +139,7 @@ func (x *Exchange) fillEnd(r *accesslog.Record, e End) {
 	if x.head != 0 {
 		r.Upstream, r.UpstreamStatus = x.head-x.sent, uint16(x.upstreamStatus)
 	}
-	if x.started {
+	if x.started && x.Verdict.Auth == "" { // otherwise the refusal is an authentication event of its own
 		r.Part = accesslog.Ended
 	}
 }

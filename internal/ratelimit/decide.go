@@ -200,6 +200,17 @@ func (l *Limit) retryCharge(day int64, state *atomic.Uint64, v *view) bool {
 	}
 }
 
+// RefundDaily takes back a request that Decide charged at now: it lowers the counts of daily caps. It
+// leaves buckets alone, which may have been charged again or have refilled since, so that a refund
+// could admit more than the limit.
+func RefundDaily(now Instant, limits []Limit) {
+	for i := range limits {
+		if d := limits[i].Daily; d != nil {
+			d.refund(dayOf(now.Wall))
+		}
+	}
+}
+
 func refund(day int64, limits []Limit, views []view) {
 	for i := range limits {
 		if d := limits[i].Daily; d != nil {

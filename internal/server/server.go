@@ -18,6 +18,7 @@ import (
 	accesswriter "github.com/keygate/keygate/internal/accesslog/writer"
 	"github.com/keygate/keygate/internal/account"
 	"github.com/keygate/keygate/internal/adminapi"
+	"github.com/keygate/keygate/internal/admit"
 	auditwriter "github.com/keygate/keygate/internal/audit/writer"
 	"github.com/keygate/keygate/internal/clientip"
 	"github.com/keygate/keygate/internal/config"
@@ -56,6 +57,9 @@ type Config struct {
 	Env func(name string) (string, bool)
 	// Version is the version that /metrics, traces and GET /v1/settings report.
 	Version string
+	// Lease says whether this node may decide, on both planes. Nil means that it always may, as the
+	// only node.
+	Lease admit.Lease
 }
 
 // Server is a running server.
@@ -288,7 +292,7 @@ func (s *Server) buildAdmin(ctx context.Context, box *secret.Box, clock func() r
 		return err
 	}
 	api, err := adminapi.New(adminapi.Config{
-		Control: ops, Authenticate: adminapi.BySnapshot(s.follower), Settings: s.settings, Version: s.cfg.Version, ClientIP: s.trust.ClientIP, Clock: clock,
+		Control: ops, Authenticate: adminapi.BySnapshot(s.follower, s.cfg.Lease), Settings: s.settings, Version: s.cfg.Version, ClientIP: s.trust.ClientIP, Clock: clock,
 		Trusted: s.trust.Trusted, Recorder: s.auditLog, BasePath: s.cfg.Settings.AdminBasePath, Log: s.log,
 	})
 	if err != nil {

@@ -56,8 +56,9 @@ type Follower struct {
 	cfg           Config
 	defaultGlobal ratelimit.Params
 	current       atomic.Pointer[Snapshot]
-	caughtUp      atomic.Int64 // start of the last read of the store that is in force, by the monotonic clock in nanoseconds
-	lastRead      atomic.Int64 // start of the last read of the change log
+	published     atomic.Uint64 // grows after each change of current
+	caughtUp      atomic.Int64  // start of the last read of the store that is in force, by the monotonic clock in nanoseconds
+	lastRead      atomic.Int64  // start of the last read of the change log
 	used          *usedList
 	former        formerPaths
 	revoked       *revokedKeys
@@ -123,13 +124,23 @@ func New(cfg Config) (*Follower, error) {
 		scopes:        map[string]*scopes{},
 		failed:        map[string]bool{},
 	}
-	f.current.Store((&Snapshot{keys: &keyTable{}}).publishable(map[string]*account.Account{}, map[string]*Gateway{}))
+	f.put((&Snapshot{keys: &keyTable{}}).publishable(map[string]*account.Account{}, map[string]*Gateway{}))
 	return f, nil
 }
 
 // Current returns the snapshot in force, with one atomic load. It is never nil; before Load
 // it is empty.
 func (f *Follower) Current() *Snapshot { return f.current.Load() }
+
+// Version returns a number that grows after each change of what is in force: accounts, gateways and
+// keys. If it is read first, whatever is read of a snapshot afterwards is at least as new.
+func (f *Follower) Version() uint64 { return f.published.Load() + f.Current().keys.changes.Load() }
+
+// put makes a snapshot the one in force.
+func (f *Follower) put(s *Snapshot) {
+	f.current.Store(s)
+	f.published.Add(1)
+}
 
 // Start begins to catch up at every PollInterval, so that what another process writes is
 // soon in force, and to drop idle per-key buckets. Failures are logged and retried.

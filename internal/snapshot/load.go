@@ -124,7 +124,7 @@ func (f *Follower) loadKeys(ctx context.Context, accounts map[string]*account.Ac
 		err := f.eachKey(ctx, accounts, func(k *apikey.Key) error { return f.putKey(fresh.keys, k) })
 		fresh.keys.private = false
 		if err == nil {
-			f.current.Store(fresh)
+			f.put(fresh)
 		}
 		return err
 	}

@@ -249,7 +249,7 @@ func (f *Follower) publish(accounts map[string]*account.Account, changed map[str
 	for _, t := range changed {
 		f.former.add(t.changes, now)
 	}
-	f.current.Store(next)
+	f.put(next)
 	for _, t := range changed {
 		for _, c := range t.changes {
 			if c.was != nil && c.was.limits.hasDaily() && (c.now == nil || !c.now.limits.hasDaily()) {

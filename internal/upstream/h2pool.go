@@ -138,10 +138,20 @@ func newH2Pool(owner *Pools, o Origin) (*H2Pool, error) {
 	return p, nil
 }
 
+// Confirmer says whether a request may still be sent.
+type Confirmer interface {
+	// Confirm returns an error if the request must not be sent. It does not block, and may be called
+	// with locks held.
+	Confirm() error
+}
+
 // H2Request is a request that opens a stream.
 type H2Request struct {
 	Exchange H2Exchange
-	Head     bool // the method is HEAD, so the response has no body
+	// Confirm is asked directly before the stream is opened. Its error is that of Open. Nil means
+	// that the request may be sent.
+	Confirm Confirmer
+	Head    bool // the method is HEAD, so the response has no body
 	// Body is the beginning of the body. As much of it as http2.MaxFrame and the server's windows
 	// allow is sent with the head; H2Stream.First returns how much that was. Body must not change
 	// until Open has returned.
@@ -184,7 +194,7 @@ func (p *H2Pool) TryOpenLater(s *H2Stream, r H2Request) Flusher {
 // it, it waits in the FIFO queue until there is room or a new connection. It gives up at the
 // deadline, unless that is zero, and when ctx ends.
 //
-// The error is ErrNoHTTP2, ErrNoConnect, that of ctx, or a *fault.Error with the code
+// The error is ErrNoHTTP2, ErrNoConnect, that of ctx or of H2Request.Confirm, or a *fault.Error with the code
 // UpstreamUnreachable if the connection failed, or UpstreamTimeout if it was neither
 // established nor refused by the deadline, or no stream became free by then. Nothing of the
 // request was sent then.

@@ -30,6 +30,9 @@ type Exchange struct {
 	// Interim, if not nil, is called with each 1xx response except 100 and 101, before Send
 	// returns. It may keep header. An error ends the exchange as one of the upstream.
 	Interim func(status int, header http.Header) error
+	// Confirm is asked whenever a connection is about to be used. Its error is that of Send. Nil
+	// means that the request may be sent.
+	Confirm Confirmer
 }
 
 // Response is the head of an upstream's response. Reading its body ends with an error
@@ -53,8 +56,8 @@ func (r *Response) Close() {
 }
 
 // Send sends a request and returns the head of the response, which the caller must Close.
-// ctx ends the exchange, including the body of the response. The error is that of ctx, that
-// of reading the request's body, or has the code fault.UpstreamUnreachable or
+// ctx ends the exchange, including the body of the response. The error is that of ctx, of
+// Exchange.Confirm or of reading the request's body, or has the code fault.UpstreamUnreachable or
 // fault.UpstreamTimeout.
 func (p *Pool) Send(ctx context.Context, x *Exchange) (*Response, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -74,6 +77,8 @@ func (p *Pool) Send(ctx context.Context, x *Exchange) (*Response, error) {
 	defer over.leave()
 	defer cancel(nil)
 	switch {
+	case at.denied != nil:
+		return nil, at.denied
 	case errors.Is(context.Cause(ctx), errHeadTimeout):
 		return nil, at.timedOut(p)
 	case ctx.Err() != nil:
@@ -88,6 +93,7 @@ func (p *Pool) Send(ctx context.Context, x *Exchange) (*Response, error) {
 // progress is how far an attempt got. net/http calls its hooks from several goroutines.
 type progress struct {
 	dialing atomic.Bool // name resolution or connecting has begun
+	denied  error       // of Exchange.Confirm; set on the goroutine that sends the request
 
 	mu   sync.Mutex
 	conn net.Conn // nil before there is one
@@ -163,13 +169,20 @@ func (p *Pool) try(ctx context.Context, x *Exchange, over *transports, timer *he
 		// once a connection was refused. That of ctx ends it, too.
 		var within context.Context
 		within, a.cancel = context.WithCancelCause(ctx)
-		req := x.Request.WithContext(httptrace.WithClientTrace(within, p.trace(within, a, in, at)))
+		req := x.Request.WithContext(httptrace.WithClientTrace(within, p.trace(within, x, a, in, at)))
 		a.body = newRequestBody(req, timer)
 		prepare(req, x.Retry)
 		if !x.Upgrade && p.limiter.contended() {
 			req.Close = true
 		}
 		resp, err := transport.RoundTrip(req)
+		if at.denied != nil {
+			if err == nil {
+				_ = resp.Body.Close()
+			}
+			a.body.end(at.denied)
+			return nil, a.body, at.denied
+		}
 		if a.refused.Load() {
 			if err == nil {
 				_ = resp.Body.Close()
@@ -197,7 +210,7 @@ func (p *Pool) try(ctx context.Context, x *Exchange, over *transports, timer *he
 }
 
 // trace returns the hooks of an attempt. ctx is the attempt's.
-func (p *Pool) trace(ctx context.Context, a *attempt, in *interim, at *progress) *httptrace.ClientTrace {
+func (p *Pool) trace(ctx context.Context, x *Exchange, a *attempt, in *interim, at *progress) *httptrace.ClientTrace {
 	wanted, _ := ctx.Value(demandKey{}).(*demand)
 	trace := &httptrace.ClientTrace{
 		Got1xxResponse: func(status int, header textproto.MIMEHeader) error {
@@ -214,6 +227,18 @@ func (p *Pool) trace(ctx context.Context, a *attempt, in *interim, at *progress)
 				a.body.refuse()
 				a.cancel(errNotQuiet)
 				return
+			}
+			if x.Confirm != nil {
+				if at.denied = x.Confirm.Confirm(); at.denied != nil {
+					// Nothing is sent: net/http looks at the context before it sends a request over
+					// HTTP/2, and over HTTP/1.1 the connection is closed.
+					a.body.refuse()
+					a.cancel(at.denied)
+					if _, w := watchedOf(c.Conn); w == nil || !w.multiplexed {
+						_ = c.Conn.Close()
+					}
+					return
+				}
 			}
 			at.connected(c.Conn)
 			a.connected.Store(true)

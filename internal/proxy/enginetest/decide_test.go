@@ -35,6 +35,10 @@ func (d *waitingDecider) Wait(context.Context, *admit.Verdict) error {
 	return d.err
 }
 
+func (d *waitingDecider) Unchanged(*admit.Verdict) bool { return true }
+
+func (d *waitingDecider) Review() admit.Review { return admit.Review{} }
+
 // Guarantee: a decision that had to wait for a daily cap is made again afterwards; if
 // the store cannot be reached, the response is a 503.
 func TestDecisionIsRepeatedAfterWait(t *testing.T) {

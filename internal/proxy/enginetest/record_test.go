@@ -297,6 +297,8 @@ type panickingDecider struct{ proxy.Decider }
 
 func (panickingDecider) Decide(*admit.Request, *admit.Verdict) { panic("panic in a test's decider") }
 
+func (panickingDecider) Review() admit.Review { return admit.Review{} }
+
 // Guarantee: a panic gives a 500 and the access record of it.
 func TestRecordOfPanic(t *testing.T) {
 	overBoth(t, func(t *testing.T, client http.RoundTripper) {

@@ -14,6 +14,7 @@ type exchangeCall struct {
 	calling bool   // the upstream half is x.call, not x.trip
 	part    []byte // what was received of the request's body with its head, in the buffer of x.trip
 	sent    int    // how much of it was sent with the head
+	waited  bool   // time has passed since the decision
 }
 
 // forwardCall sends an admitted request to an upstream over HTTP/2, or leaves it to block.
@@ -34,7 +35,7 @@ func (x *exchange) writeCall() (arrived bool, err error) {
 	if x.call == nil {
 		x.call = &Call{}
 	}
-	x.call.write(x.writer)
+	x.call.write(x.writer, proxy.Confirmer{Exchange: &x.Exchange})
 	if !x.req.HasBody() {
 		return true, nil
 	}
@@ -100,6 +101,7 @@ func (c *conn) openCall(x *exchange) step {
 	defer done()
 	start := time.Now()
 	var err error
+	var denied *proxy.AccessError
 	x.sent, err = x.call.Open(ctx, start.Add(x.timeout), pool, x.part, end)
 	x.timeout = max(tickTime, x.timeout-time.Since(start))
 	why := c.phase.enter(phaseNone, 0)
@@ -107,11 +109,13 @@ func (c *conn) openCall(x *exchange) step {
 	case err == nil && why == notCut:
 		x.MarkSent()
 		return stepReady
-	case why != notCut: // the client hung up, or a shutdown cut it off
+	case why != notCut:
 		x.call.Close()
-		return x.emitNoResponse(why)
+		return c.endUnsent(x, why)
+	case errors.As(err, &denied):
+		return c.refuse(x, x.Withdraw(denied.Result, !x.forwarded))
 	case errors.Is(err, upstream.ErrNoHTTP2):
-		x.mode, x.part = modeUpload, nil
+		x.mode, x.part, x.waited = modeUpload, nil, true
 		x.trip.dropBuffer()
 		return c.forwardTrip(x)
 	}
@@ -173,7 +177,7 @@ func (c *conn) endedBetween(x *exchange, why cut) step {
 		return c.refuse(x, proxy.TimedOut(nil))
 	default:
 		c.phase.enter(phaseNone, 0)
-		return x.emitNoResponse(why)
+		return c.endUnsent(x, why)
 	}
 }
 

@@ -62,6 +62,8 @@ type conn struct {
 	callMu        sync.Mutex
 	call          *Call // of the exchange, while the sweeper may interrupt it
 	sweeper       sweeper
+	denied        accesslog.Result // set by the sweeper ahead of cutAccess
+	tunneled      *admit.Admission // of the tunnel, set ahead of phaseTunnel; then the sweeper's
 
 	shard *registryShard
 	index int
@@ -218,7 +220,19 @@ func (c *conn) cutNow(word uint64, why cut) {
 	}
 	c.interruptCall()
 	if cancel := c.cancel.Load(); cancel != nil {
-		(*cancel)(causeOf(why))
+		(*cancel)(c.causeOf(why))
+	}
+}
+
+// deny ends a phase of an exchange, or a tunnel, whose request may not go on. Only the sweeper
+// calls it, and holds the phase of an exchange. A response that has begun is broken off, also if
+// the client does not read; before that, the client gets the refusal.
+func (c *conn) deny(word uint64, result accesslog.Result) {
+	c.denied = result
+	c.cutNow(word, cutAccess)
+	switch phaseOf(word) {
+	case phaseStream, phaseTunnel:
+		_ = c.nc.SetDeadline(past)
 	}
 }
 
@@ -307,7 +321,7 @@ func (c *conn) context() (ctx context.Context, done func()) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	c.cancel.Store(&cancel)
 	if why := c.phase.wasCut(); why != notCut {
-		cancel(causeOf(why))
+		cancel(c.causeOf(why))
 	}
 	return ctx, func() {
 		c.cancel.Store(nil)
@@ -316,9 +330,12 @@ func (c *conn) context() (ctx context.Context, done func()) {
 }
 
 // causeOf returns the cause for ending a context.
-func causeOf(why cut) error {
-	if why == cutShutdown {
+func (c *conn) causeOf(why cut) error {
+	switch why {
+	case cutShutdown:
 		return proxy.ErrCut
+	case cutAccess:
+		return &proxy.AccessError{Result: c.denied}
 	}
 	return nil
 }

@@ -46,6 +46,7 @@ type requestState struct {
 	timeout   time.Duration // for the head of the response, connecting included
 	deadline  int64         // of timeout, in the engine's milliseconds
 
+	forwarded bool // the request was sent to the upstream, at least in part
 	streaming bool // the response's body is being relayed
 	responded bool // the final head, or data, was sent to the client
 }
@@ -147,7 +148,7 @@ func (c *conn) exchange(x *exchange) step {
 func (c *conn) begin(x *exchange) {
 	x.trip.restart(x.ask.Method == "HEAD")
 	x.trip.to = x
-	x.streaming, x.responded = false, false
+	x.forwarded, x.streaming, x.responded = true, false, false
 	w := writerState{
 		oldClient: x.req.Minor == 0, keep: x.req.KeepAlive(), trailers: x.req.WantsTrailers(),
 		verdict: &x.Verdict, id: x.RequestID(), date: c.engine.clock.Date(), closing: x.closing,
@@ -202,7 +203,8 @@ func (x *exchange) TakeData(buf []byte, from, to int) error {
 	}
 	if !x.streaming {
 		x.streaming = true
-		if x.c.phase.enter(phaseStream, 0) != notCut {
+		if why := x.c.phase.enter(phaseStream, 0); why != notCut {
+			x.noteCut(why)
 			return errTruncated
 		}
 	}
@@ -254,6 +256,7 @@ func (c *conn) finish(x *exchange) step {
 	}
 	uploaded := c.endUpload(x)
 	why := c.phase.enter(phaseIdle, c.engine.clock.In(idleTime))
+	x.noteCut(why)
 	c.endHalf(x, why == notCut && uploaded)
 	x.emitForwarded()
 	err := x.finishHalf()

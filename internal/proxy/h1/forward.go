@@ -137,7 +137,7 @@ func (c *conn) acquire(x *exchange) step {
 	o := x.writer.origin
 	x.trip.conn = o.pool.Take(c.hint)
 	if x.trip.conn != nil {
-		return stepReady
+		return c.confirm(x, x.waited)
 	}
 	c.upstream.Store(nil)
 	c.phase.enter(phaseExchange, 0)
@@ -156,14 +156,34 @@ func (c *conn) acquired(x *exchange, up *upstream.H1Conn, err error) step {
 	case err == nil && why == notCut:
 		x.trip.conn = up
 		x.MarkSent()
-		return stepReady
+		return c.confirm(x, true)
 	case err == nil:
 		up.Discard()
-		return x.emitNoResponse(why)
-	case why != notCut: // the client hung up, or a shutdown cut it off
-		return x.emitNoResponse(why)
+		return c.endUnsent(x, why)
+	case why != notCut:
+		return c.endUnsent(x, why)
 	}
 	return c.refuse(x, err)
+}
+
+// confirm makes the second look, directly before the request is sent over x.trip.conn. It returns
+// stepReady, or the next step if the request may not go on.
+func (c *conn) confirm(x *exchange, waited bool) step {
+	denied := x.Confirm(waited)
+	if denied == nil {
+		return stepReady
+	}
+	x.trip.conn.Release()
+	x.trip.conn = nil
+	return c.refuse(x, x.Withdraw(denied.Result, !x.forwarded))
+}
+
+// endUnsent ends an exchange that the sweeper has ended while it waited for a connection.
+func (c *conn) endUnsent(x *exchange, why cut) step {
+	if why == cutAccess {
+		return c.refuse(x, x.Withdraw(c.denied, !x.forwarded))
+	}
+	return x.emitNoResponse(why) // the client hung up, or a shutdown cut it off
 }
 
 // repeatable reports whether the request may be sent a second time.

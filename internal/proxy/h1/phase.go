@@ -29,6 +29,7 @@ const (
 	cutTimeout          // the deadline has passed
 	cutClientClosed     // the client has closed its connection
 	cutShutdown         // the engine shuts down
+	cutAccess           // the request may not go on: conn.denied says why
 )
 
 // phaseClock is the phase of one activity and its deadline. The goroutine that serves the

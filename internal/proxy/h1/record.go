@@ -28,6 +28,13 @@ func (x *exchange) emitForwarded() {
 	x.Emit(x.endOf(accesslog.Forwarded, x.status(), x.moved()))
 }
 
+// noteCut records why the sweeper has cut off a response that has begun.
+func (x *exchange) noteCut(why cut) {
+	if why == cutAccess {
+		x.CutBy(x.c.denied)
+	}
+}
+
 // emitNoResponse emits the record of a request that got no response.
 func (x *exchange) emitNoResponse(why cut) step {
 	x.EmitNoResponse(why == cutShutdown, x.bytesIn())

@@ -192,14 +192,17 @@ func (c *conn) fail(x *exchange, err error) step {
 	}
 	switch {
 	case x.responded:
-		if uploadErr == nil && !x.lost() && why != cutClientClosed && why != cutShutdown {
+		if uploadErr == nil && !x.lost() && (why == notCut || why == cutTimeout) {
 			x.LogBrokenOff(err)
 		}
+		x.noteCut(why)
 		x.emitForwarded()
 		return c.abort(x.response.reset)
 	case x.lost() || why == cutClientClosed || why == cutShutdown:
 		x.emitNoResponse(why)
 		return c.abort(x.response.reset)
+	case why == cutAccess:
+		return c.refuse(x, x.Withdraw(c.denied, false))
 	case errors.Is(uploadErr, errBodyTooLarge):
 		return c.refuse(x, proxy.BodyTooLarge(x.Verdict.Gateway.MaxBodyBytes))
 	case errors.Is(uploadErr, http1.ErrChunk), errors.Is(uploadErr, http1.ErrSyntax), errors.Is(uploadErr, http1.ErrHead):

@@ -91,6 +91,8 @@ type TripRequest struct {
 	// WebSocketKey, unless it is empty, makes the request ask for a WebSocket with this
 	// Sec-WebSocket-Key. See NewWebSocketKey.
 	WebSocketKey string
+	// Confirm is asked before a Call opens its stream. A Trip does not use it.
+	Confirm upstream.Confirmer
 	// Trusted is set if a trusted proxy sent the request.
 	Trusted bool
 	// Trace appends the value of traceparent in place of the client's. Nil forwards the

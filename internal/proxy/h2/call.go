@@ -168,7 +168,7 @@ func (s *stream) forwardSecure() error {
 	s.half = s.trip
 	hint := c.hint
 	c.mu.Unlock()
-	return s.forwardTrip(s.origin, hint, s.until)
+	return s.forwardTrip(s.origin, hint, s.until, true)
 }
 
 // exchangeCall sends the request and reads the response.
@@ -201,7 +201,7 @@ func (s *stream) beginCall(sent int) bool {
 	c := s.conn
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	s.calling = true
+	s.calling, s.sent = true, true
 	if s.why != notCut {
 		return false
 	}

@@ -40,6 +40,10 @@ func (f forwarder) Decide(_ *admit.Request, v *admit.Verdict) {
 
 func (forwarder) Wait(context.Context, *admit.Verdict) error { return nil }
 
+func (forwarder) Unchanged(*admit.Verdict) bool { return true }
+
+func (forwarder) Review() admit.Review { return admit.Review{} }
+
 // readBodies is a handler that reads the request's body.
 func readBodies(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.Copy(io.Discard, r.Body)

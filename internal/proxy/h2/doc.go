@@ -6,7 +6,7 @@
 //
 //	client ─► conn.receive ─► http2.Conn ─► stream ─► admit.Decide ─┬─► refuse
 //	                             │                                  ├─► h1.Trip ─► upstream
-//	client ◄── conn.flush ◄──────┘◄──── frames ◄────────────────────┴─► Config.Forward
+//	client ◄── conn.flush ◄──────┘◄──── frames ◄────────────────────┴─► h1.Call ─► upstream
 //
 // # Goroutines and locks
 //

@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/keygate/keygate/internal/http2"
 )
 
 // inMemory makes an engine exchange its requests with a handler, without sockets, so that the time of
@@ -38,7 +37,7 @@ func (s *stream) serveBy(handler http.HandlerFunc) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if w.finish() != nil {
-		s.reset(http2.InternalError)
+		s.reset(codeOf(s.why))
 	}
 	s.end()
 	return nil
@@ -48,7 +47,7 @@ func (s *stream) serveBy(handler http.HandlerFunc) error {
 // deadline.
 var errStopped = errors.New("h2: the body is not read any more")
 
-// bodyReader is the body of a bridged request. It may be used after the request: then the
+// bodyReader is the body of a request. It may be used after the request: then the
 // stream, which serves another, is not touched.
 type bodyReader struct {
 	conn    *conn

@@ -235,6 +235,7 @@ func (s *stream) emitForwarded(status int, bytes int64) {
 // fail ends an exchange that failed. conn.mu is held.
 func (s *stream) fail(err error) {
 	why := s.why
+	var denied *proxy.AccessError
 	switch {
 	case s.finished: // the record was emitted
 		s.free()
@@ -243,10 +244,17 @@ func (s *stream) fail(err error) {
 		if why == notCut && !s.half.Lost() {
 			s.LogBrokenOff(err)
 		}
+		if why == cutAccess {
+			s.CutBy(s.denied)
+		}
 		s.emitForwarded(s.statusOut(), s.bytesOut())
 		s.reset(codeOf(why))
 		s.free()
 		return
+	case why == cutAccess:
+		err = s.Withdraw(s.denied, !s.sent)
+	case why == notCut && errors.As(err, &denied): // at the second look
+		err = s.Withdraw(denied.Result, !s.sent)
 	case why == cutBody:
 		err = proxy.BodyTooLarge(s.Verdict.Gateway.MaxBodyBytes)
 	case why == cutTimeout, why == cutDeadline:
@@ -268,7 +276,7 @@ func (s *stream) fail(err error) {
 // codeOf returns the code with which a stream is reset.
 func codeOf(why cut) http2.Code {
 	switch why {
-	case cutStalled, cutReset, cutClientClosed, cutDeadline: // after its deadline, a gRPC client reports CANCEL as DEADLINE_EXCEEDED
+	case cutStalled, cutReset, cutClientClosed, cutAccess, cutDeadline: // after its deadline, a gRPC client reports CANCEL as DEADLINE_EXCEEDED
 		return http2.Cancel
 	default:
 		return http2.InternalError

@@ -721,7 +721,7 @@ export interface paths {
         };
         /**
          * List refused and failed requests
-         * @description Returns the requests of the last 24 hours that were refused (401, 403, 429) or failed (5xx), newest first, each with the reason. If there are more than 1,000 of them in a second, the list is a sample.
+         * @description Returns the requests of the last 24 hours that were refused (401, 403, 429), failed (5xx), or were cut off because their key or gateway had ended, newest first, each with the reason. If there are more than 1,000 of them in a second, the list is a sample.
          */
         get: operations["listRequests"];
         put?: never;
@@ -1507,6 +1507,11 @@ export interface components {
             config?: string | null;
             /** @description CORS settings. If set, the gateway answers preflight requests itself. */
             cors?: components["schemas"]["CorsInput"];
+            /**
+             * @description Whether long exchanges (upgrades, streams, long bodies) are cut within 1 s when their key is revoked, expires, or no longer allows them. Null, the default, means true.
+             * @example true
+             */
+            cut_streams?: boolean | null;
             /** @description true makes this the default gateway, which requests for unknown hosts reach, in place of the present one. The first gateway of the account default is it anyway. Other accounts cannot give this field. */
             default?: boolean | null;
             /** @description Rate limit across all routes. */
@@ -1714,7 +1719,7 @@ export interface components {
              */
             passes_at: string | null;
             /**
-             * @description If the upstream could not be reached or did not respond: why, such as connection_refused, name_not_found, certificate_rejected, malformed_response, closed_early or timeout. Further values may be added. Null for other decisions.
+             * @description If the upstream could not be reached or did not respond: why, such as connection_refused, name_not_found, certificate_rejected, malformed_response, closed_early or timeout. If the request was admitted but could not go on: key_revoked, key_expired, key_not_allowed, gateway_gone or lease_lost. Further values may be added. Null for other decisions.
              * @example connection_refused
              */
             reason: string | null;
@@ -1969,6 +1974,11 @@ export interface components {
              * @description When the gateway was created.
              */
             created_at: string;
+            /**
+             * @description Whether long exchanges are cut when their key is revoked, expires, or no longer allows them.
+             * @example true
+             */
+            cut_streams: boolean;
             /** @description Whether this is the default gateway, which requests for unknown hosts reach. */
             default: boolean;
             /**
@@ -3598,6 +3608,11 @@ export interface components {
             allow_encoded_slashes?: boolean | null;
             /** @description CORS settings. Replaces the whole object; null removes them. */
             cors?: components["schemas"]["CorsInput"];
+            /**
+             * @description Whether long exchanges (upgrades, streams, long bodies) are cut within 1 s when their key is revoked, expires, or no longer allows them. Null, the default, means true.
+             * @example true
+             */
+            cut_streams?: boolean | null;
             /** @description true makes this the default gateway, in place of the present one, which cannot be set to false. Only gateways of the account default can be it. */
             default?: boolean;
             /** @description Rate limit across all routes. Replaces the whole object; null restores the installation's default. */
@@ -3999,6 +4014,7 @@ export interface components {
         /** @description The server is temporarily unable to handle the request. */
         ServiceUnavailable: {
             headers: {
+                "Retry-After": components["headers"]["Retry-After"];
                 "X-Request-Id": components["headers"]["X-Request-Id"];
                 [name: string]: unknown;
             };
