@@ -26,7 +26,7 @@ import (
 // hint stays in its stack, so a client that returns to its last connection takes no lock.
 //
 // The field open counts connections, dials included. If limit is not zero, it bounds open:
-// each connection then holds one of limit slots.
+// each connection then holds one of limit slots. Otherwise maxDials bounds dialing.
 //
 //	         takeSlot             dial succeeds
 //	┌──────┐           ┌─────────┐             ┌──────┐  Release  ┌──────┐
@@ -56,15 +56,14 @@ type H1Pool struct {
 	draining  atomic.Bool  // connections close instead of becoming idle
 	forgotten atomic.Bool  // Pools no longer has it
 	open      atomic.Int64 // connections, including dials: the slots that are taken
+	dialing   atomic.Int64 // slots whose connections are in the making
 	dials     atomic.Int64
 	failures  atomic.Int64
 
 	shards []shard // a power of two
 	queue  waitQueue
 
-	// Those whose connections also hold slots of this pool, or nil.
-	sharedBy    atomic.Pointer[Pool]
-	multiplexed atomic.Pointer[H2Pool]
+	multiplexed *H2Pool // whose connections also hold slots of this pool, or nil
 }
 
 // newH1Pool returns a pool of o. port is the port to use if o.Host has none.
@@ -187,9 +186,14 @@ func (p *H1Pool) connectNew(ctx context.Context, deadline time.Time, secure bool
 // takeSlot takes a slot for a connection that is about to be dialed. It reports false if
 // none is free.
 func (p *H1Pool) takeSlot() bool {
+	if p.dialing.Add(1) > maxDials && p.limit == 0 {
+		p.dialing.Add(-1)
+		return false
+	}
 	for {
 		n := p.open.Load()
 		if p.limit > 0 && n >= p.limit {
+			p.dialing.Add(-1)
 			return false
 		}
 		if p.open.CompareAndSwap(n, n+1) {
@@ -198,17 +202,25 @@ func (p *H1Pool) takeSlot() bool {
 	}
 }
 
+// freeSlot gives back a slot that was not used.
+func (p *H1Pool) freeSlot() {
+	p.open.Add(-1)
+	p.dialing.Add(-1)
+	p.serveWaiters()
+}
+
 // connect dials a connection for which the caller has taken a slot. On failure it frees the
 // slot.
 func (p *H1Pool) connect(ctx context.Context, deadline time.Time, secure bool) (*H1Conn, error) {
 	p.dials.Add(1)
 	c, err := p.dial(ctx, deadline, secure)
 	if err == nil {
+		p.dialing.Add(-1)
+		p.serveWaiters()
 		return c, nil
 	}
 	p.failures.Add(1)
-	p.open.Add(-1)
-	p.serveWaiters()
+	p.freeSlot()
 	switch {
 	case ctx.Err() != nil:
 		return nil, ctx.Err()

@@ -119,9 +119,7 @@ func (p *H1Pool) secure(ctx context.Context, c *H1Conn) error {
 	below := tlspump.Wrap(c.conn, c.conn)
 	over, err := handshake(ctx, below, p.address, p.tls)
 	if err != nil {
-		if p.multiplexed.Load() != nil { // perhaps the server speaks only HTTP/2 now
-			p.multiplexed.Load().http1.Store(0)
-		}
+		p.multiplexed.http1.Store(0) // perhaps the server speaks only HTTP/2 now
 		return err
 	}
 	c.begin(over, below)
@@ -132,7 +130,7 @@ func (p *H1Pool) secure(ctx context.Context, c *H1Conn) error {
 // server has chosen HTTP/1.1.
 func newSecurePool(p *H2Pool, port string) *H1Pool {
 	h := newH1Pool(p.owner, p.origin, port)
-	h.multiplexed.Store(p)
+	h.multiplexed = p
 	if p.tls != nil {
 		h.tls = p.tls.Clone()
 		h.tls.NextProtos = []string{"http/1.1"}

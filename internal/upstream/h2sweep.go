@@ -82,8 +82,12 @@ func (p *H2Pool) sweep(now int64) {
 	}
 }
 
-// What pool.go says, in ticks.
+// A connection that is in use but silent for pingAfter is pinged, and closed if the reply takes
+// longer than pingTimeout.
 const (
+	pingAfter   = 30 * time.Second
+	pingTimeout = 15 * time.Second
+
 	pingAfterTicks   = int64(pingAfter / tickTime)
 	pingTimeoutTicks = int64(pingTimeout / tickTime)
 	// While a server sends nothing of a response, it may treat more PINGs than this as abuse: gRPC
