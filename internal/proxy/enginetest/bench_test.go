@@ -4,54 +4,57 @@ import (
 	"bufio"
 	"io"
 	"net"
-	"strconv"
+	"net/http"
 	"strings"
 	"testing"
 
+	"github.com/keygate/keygate/internal/keygatetest/cputest"
 	"github.com/keygate/keygate/internal/upstream/upstreamtest"
 )
 
-// BenchmarkForward measures one small request through the HTTP/1.1 engine over persistent
-// connections, including the client and the upstream.
+// BenchmarkForward measures one small request of an HTTP/1.1 client through the engine over persistent
+// connections, including the client and the upstream, for each kind of upstream.
 func BenchmarkForward(b *testing.B) {
-	response := "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 381\r\n\r\n" + strings.Repeat("x", 381)
-	addr := upstreamtest.Serve(b, func(c *upstreamtest.Conn) {
-		for {
-			if _, err := c.ReadHead(); err != nil {
-				return
-			}
-			c.Send(response)
-		}
-	})
-	g := start(b, setup{upstream: "http://" + addr, limit: "1000000000/s"})
-	request := "GET /a HTTP/1.1\r\nHost: api.test\r\nAuthorization: Bearer " + g.key + "\r\n\r\n"
-	b.ReportAllocs()
-	b.SetParallelism(16)
-	b.RunParallel(func(pb *testing.PB) {
-		conn, err := net.Dial("tcp", g.addr)
-		if err != nil {
-			b.Error(err)
-			return
-		}
-		defer func() { _ = conn.Close() }()
-		c := &upstreamtest.Conn{Conn: conn, Reader: bufio.NewReader(conn)}
-		for pb.Next() {
-			c.Send(request)
-			text, err := c.ReadHead()
-			if err != nil {
-				b.Error(err)
-				return
-			}
-			h := parse(text)
-			n, err := strconv.ParseInt(h.get("content-length"), 10, 64)
-			if err != nil || h.status() != "200" {
-				b.Errorf("got response\n%s\nwant a 200 with Content-Length", text)
-				return
-			}
-			if _, err := io.CopyN(io.Discard, c, n); err != nil {
-				b.Error(err)
-				return
-			}
-		}
-	})
+	handler := func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, strings.Repeat("x", 381))
+	}
+	for name, prepare := range map[string]func(s *setup){
+		"HTTP/1.1":          func(s *setup) { s.upstream = plainUpstream(b, handler) },
+		"HTTP/1.1 over TLS": func(s *setup) { s.upstream, s.ca = tlsUpstreamOf(b, false, handler) },
+		"HTTP/2 over TLS":   func(s *setup) { s.upstream, s.ca = tlsUpstreamOf(b, true, handler) },
+		"h2c":               func(s *setup) { s.upstream = h2cUpstream(b, handler) },
+	} {
+		b.Run(name, func(b *testing.B) {
+			s := setup{limit: "1000000000/s"}
+			prepare(&s)
+			g := start(b, s)
+			request := "GET /a HTTP/1.1\r\nHost: api.test\r\nAuthorization: Bearer " + g.key + "\r\n\r\n"
+			b.ReportAllocs()
+			b.SetParallelism(16)
+			before := cputest.Used(b)
+			b.RunParallel(func(pb *testing.PB) {
+				conn, err := net.Dial("tcp", g.addr)
+				if err != nil {
+					b.Error(err)
+					return
+				}
+				defer func() { _ = conn.Close() }()
+				c := &upstreamtest.Conn{Conn: conn, Reader: bufio.NewReader(conn)}
+				body := make([]byte, 381)
+				for pb.Next() {
+					c.Send(request)
+					text, err := c.ReadHead()
+					if err != nil || parse(text).status() != "200" {
+						b.Errorf("got response\n%s\n%v, want a 200", text, err)
+						return
+					}
+					if _, err := io.ReadFull(c, body); err != nil {
+						b.Error(err)
+						return
+					}
+				}
+			})
+			b.ReportMetric(float64(cputest.Used(b)-before)/float64(b.N), "cpu-ns/op")
+		})
+	}
 }
