@@ -133,8 +133,8 @@ type call struct {
 	presented presentedKey
 	// unconfirmed is set if the node does not hold its lease.
 	unconfirmed bool
-	keyDigest apikey.Digest
-	session   string // value of the cookie that the call was made with, in place of a key
+	keyDigest   apikey.Digest
+	session     string // value of the cookie that the call was made with, in place of a key
 	// sessionEnds is when that session ends.
 	sessionEnds time.Time
 

@@ -327,5 +327,5 @@ func (s *streams) wantReason(t *testing.T, keyID, reason string) {
 			t.Fatalf("got %s, want the reason %s", got.Body, reason)
 		}
 	}
-	t.Fatal("the log of requests has no request of the key")
+	t.Fatalf("the log of requests has no request of the key: %s", s.Call(http.MethodGet, "/v1/requests", s.AdminKey, "").Body)
 }

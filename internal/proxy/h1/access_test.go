@@ -5,6 +5,7 @@ import (
 	"io"
 	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -115,6 +116,8 @@ func (s *setup) serveLong(t testing.TB) (begun, ended chan string) {
 	s.upstream, begun = upstreamOf(t, func(h string, c *upstreamtest.Conn) string {
 		_, rest, _ := strings.Cut(h, " ")
 		switch path, _, _ := strings.Cut(rest, " "); path {
+		case "/short":
+			return okResponse
 		case "/events":
 			c.Send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n7\r\ndata: 1\r\n")
 		case "/long":
@@ -218,6 +221,32 @@ func TestLongExchangesAreCut(t *testing.T) {
 	})
 }
 
+// Guarantee: the bound of 1 s also holds if the key is revoked at once after the request was admitted.
+func TestCutFromTheStart(t *testing.T) {
+	t.Parallel()
+	drivers(t, func(t *testing.T, s setup) {
+		begun, ended := s.serveLong(t)
+		for _, x := range longExchanges {
+			t.Run(x.name, func(t *testing.T) {
+				g := start(t, s)
+				pass := g.byHand()
+				c := g.dial(t)
+				c.send(x.request)
+				<-begun
+				x.begin(c)
+				g.await(x.phase)
+				g.access.revoke(t)
+				for range int(time.Second/tickTime) - 1 { // and up to one until the first
+					g.tick(pass)
+				}
+				<-ended
+				_ = c.Close()
+				g.stop(t.Context())
+			})
+		}
+	})
+}
+
 // Guarantee: with cut_streams: false, exchanges go on when their key ends. What has begun on a
 // public route goes on in any case.
 func TestKeptStreamsGoOn(t *testing.T) {
@@ -275,6 +304,76 @@ func TestShortExchangesAreNotCut(t *testing.T) {
 		c.wantResponse("200", "ok")
 		c.send("GET /a HTTP/1.1\r\nKEY\r\n\r\n")
 		c.body(c.wantStatus("401"))
+	})
+}
+
+// Guarantee: under a storm of revocations each stream ends on both sides, and no short request of
+// another key is disturbed.
+func TestStormOfRevocations(t *testing.T) {
+	t.Parallel()
+	drivers(t, func(t *testing.T, s setup) {
+		s.now = time.Now
+		begun, ended := s.serveLong(t)
+		g := start(t, s)
+		shapes := []longExchange{longExchanges[0], longExchanges[1], longExchanges[3], longExchanges[5]}
+		const streams, rounds = 12, 3
+		done := make(chan bool)
+		var short, long sync.WaitGroup
+		short.Go(func() {
+			for {
+				select {
+				case <-begun:
+				case <-done:
+					return
+				}
+			}
+		})
+		for range 3 {
+			c := g.dial(t)
+			c.key = g.other
+			short.Go(func() {
+				for n := 0; ; n++ {
+					select {
+					case <-done:
+						return
+					default:
+					}
+					if _, err := io.WriteString(c.Conn, "GET /short HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer "+c.key+"\r\n\r\n"); err != nil {
+						t.Error(err)
+						return
+					}
+					u := upstreamtest.Conn{Conn: c.Conn, Reader: c.Reader}
+					if h, err := u.ReadHead(); err != nil || !strings.HasPrefix(h, "HTTP/1.1 200") {
+						t.Errorf("request %d of another key: got %q, error %v; want a 200", n, h, err)
+						return
+					}
+					_, _ = io.CopyN(io.Discard, c.Reader, 2)
+				}
+			})
+		}
+		for i := range streams {
+			x := shapes[i%len(shapes)]
+			long.Go(func() {
+				for range rounds {
+					key, revoke := g.access.newKey(t)
+					c := g.dial(t)
+					c.key = key
+					c.send(x.request)
+					x.begin(c)
+					revoke()
+					if rest, _ := c.rest(); strings.HasSuffix(rest, "0\r\n\r\n") {
+						t.Errorf("%s: the response ended properly, want it broken off", x.name)
+					}
+					_ = c.Close()
+				}
+			})
+		}
+		long.Wait()
+		for range streams * rounds {
+			<-ended
+		}
+		close(done)
+		short.Wait()
 	})
 }
 

@@ -115,6 +115,25 @@ func (a *access) changeKey(t testing.TB, change func(k *apikey.Key)) {
 	})
 }
 
+// newKey stores a key, and returns what revokes it.
+func (a *access) newKey(t testing.TB) (secret string, revoke func()) {
+	secret, err := apikey.Generate(apikey.GatewayLevel, rand.Reader)
+	if err != nil {
+		t.Error(err)
+	}
+	k, err := a.source.KeyByID(t.Context(), keyID)
+	if err != nil {
+		t.Error(err)
+	}
+	k.ID, k.Digest = id.New(id.Key), apikey.DigestOf(secret)
+	k.BucketID = k.ID
+	a.apply(t, func(s *snapshottest.Source) { s.PutKey(*k) })
+	return secret, func() {
+		k.RevokedAt = time.Now()
+		a.apply(t, func(s *snapshottest.Source) { s.PutKey(*k) })
+	}
+}
+
 func (a *access) revoke(t testing.TB) {
 	a.changeKey(t, func(k *apikey.Key) { k.RevokedAt = time.Now() })
 }

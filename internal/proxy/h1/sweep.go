@@ -145,6 +145,9 @@ func (s *sweeper) inspect(c *conn, review *admit.Review, now int64, check, drain
 // attend emits the start record of a long request, and from then on ends it if it may not go on. It
 // returns the word that c.phase has afterwards, unless the phase was ended.
 func (s *sweeper) attend(c *conn, review *admit.Review, word uint64, now int64) uint64 {
+	if cut(word>>8) != notCut {
+		return word
+	}
 	if word&held == 0 || s.admission == nil {
 		if now-s.since < proxy.StartedAfter.Milliseconds() || !c.phase.hold(word) {
 			return word
