@@ -231,7 +231,7 @@ func (c *conn) deny(word uint64, result accesslog.Result) {
 	c.denied = result
 	c.cutNow(word, cutAccess)
 	switch phaseOf(word) {
-	case phaseStream, phaseTunnel, phaseBridge: // Config.Forward breaks off in any case
+	case phaseStream, phaseTunnel:
 		_ = c.nc.SetDeadline(past)
 	}
 }
