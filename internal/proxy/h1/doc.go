@@ -1,11 +1,14 @@
 // Package h1 is the HTTP/1.1 engine of the data plane (contract, 4.1 to 4.5): it reads
-// requests, asks package admit for a verdict on each, and exchanges them with plain
-// HTTP/1.1 upstreams. The rules of proxying are those of package proxy.
+// requests, asks package admit for a verdict on each, and exchanges them with upstreams. The rules of
+// proxying are those of package proxy.
 //
 //	client ─► http1.RequestParser ─► admit.Decide ─┬─► respond (refusals, preflights)
 //	                                               └─► requestWriter ─┐
 //	client ◄─ responseWriter ◄─ responseReader ◄──────────────────── upstream
 //	          └ client half ──┘ └ upstream half: roundTrip ──────────────────┘
+//
+// Over HTTP/2 the upstream half is a Call (call.go, callexchange.go) in place of requestWriter and
+// roundTrip.
 //
 // # Exchange
 //
@@ -26,8 +29,7 @@
 // and nothing is allocated. Connections to upstreams are read in the same way.
 //
 // Everything else (bodies that are still arriving, upgrades, and all reads on systems other than
-// Linux) is read with blocking calls by the same goroutine (blocking.go). A request for an
-// upstream over TLS or HTTP/2 is handed to the driver on net/http (bridge.go, adapter.go).
+// Linux) is read with blocking calls by the same goroutine (blocking.go).
 //
 // # Time
 //
