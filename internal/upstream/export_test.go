@@ -65,7 +65,6 @@ func startCall(ctx context.Context, pool *H2Pool, req *http.Request, body []byte
 			return nil, err
 		}
 		timeout := time.NewTimer(time.Until(deadline))
-		defer timeout.Stop()
 		select {
 		case <-c.headIn:
 		case <-c.over:
@@ -76,6 +75,7 @@ func startCall(ctx context.Context, pool *H2Pool, req *http.Request, body []byte
 			c.Close()
 			return nil, TimedOut(At(c.Address(), errHeadTimeout))
 		}
+		timeout.Stop()
 		c.mu.Lock()
 		err, safe := c.err, c.safe
 		c.mu.Unlock()

@@ -44,7 +44,8 @@ func (x *exchange) writeCall() (arrived bool, err error) {
 	if len(received) == 0 {
 		return x.body.done, nil
 	}
-	room := append(x.trip.buffer().data[:0], received...)
+	room := x.trip.buffer().data[:0]
+	room = append(room, received...)
 	p, err := x.body.step(room, 0, len(room))
 	if err != nil {
 		return false, err

@@ -146,7 +146,7 @@ func (s *stream) acquire(get func(ctx context.Context) (*upstream.H1Conn, error)
 	ctx, done := s.context()
 	defer done()
 	up, err := get(ctx)
-	if err = s.waited(err); err != nil {
+	if err := s.waited(err); err != nil {
 		return nil, err
 	}
 	if denied := s.Confirm(true); denied != nil {

@@ -7,7 +7,6 @@ import (
 	"net/url"
 	"strconv"
 	"time"
-
 )
 
 // inMemory makes an engine exchange its requests with a handler, without sockets, so that the time of
