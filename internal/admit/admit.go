@@ -75,11 +75,19 @@ func (a *Admitter) Decide(req *Request, v *Verdict) {
 // allowedMethods is the Allow header for a method that is refused on every path.
 const allowedMethods = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"
 
-// Wait waits until the daily cap for which v has the action Wait can decide. The caller must
-// then call Decide again. The error is that of ctx, or has the code fault.Unavailable if the
-// store cannot be reached.
-func (a *Admitter) Wait(ctx context.Context, v *Verdict) error {
-	return a.cfg.Reserver.Wait(ctx, v.daily)
+// Wait waits until the limits for which v has the action Wait can decide: until a daily cap has
+// something reserved, or the limit store has answered. The caller must then call Decide again. The
+// error is that of ctx, or has the code fault.Unavailable if the store cannot be reached.
+func (a *Admitter) Wait(ctx context.Context, v *Verdict) (err error) {
+	if v.daily != nil {
+		err = a.cfg.Reserver.Wait(ctx, v.daily)
+	} else {
+		err = v.ticket.Wait(ctx)
+	}
+	if err != nil {
+		v.ticket = nil
+	}
+	return err
 }
 
 // decision is the state of one call of Decide.
@@ -295,14 +303,20 @@ func (d *decision) charge(g *snapshot.Gateway, r *snapshot.Route, path string) b
 		return true
 	}
 	limits = append(limits, g.Global())
+	v.ticket.Attach(limits)
 	result, worst := ratelimit.Decide(d.now, limits, v.statuses[:])
 	switch result {
 	case ratelimit.Stale:
 		return false
+	case ratelimit.NeedsTicket:
+		v.ticket = ratelimit.Ask(d.now, limits, v.ticket)
+		d.peek(g)
+		v.Action, v.daily = Wait, nil
 	case ratelimit.NeedsReservation:
 		d.peek(g)
 		v.Action, v.daily = Wait, limits[worst].Daily
 	case ratelimit.Refused:
+		v.ticket.Return(d.now)
 		v.refuse(fault.RateLimitExceeded, "")
 		v.statusCount, v.worst = len(limits), worst
 	case ratelimit.Admitted:

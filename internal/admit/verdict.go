@@ -61,14 +61,19 @@ type Verdict struct {
 	queryHead, queryTail string // together, the query to forward
 	hasQuery             bool
 
-	daily       *ratelimit.Daily // the cap that Wait waits for
-	statusCount int              // number of statuses
-	worst       int              // the index of the status in X-RateLimit-*
+	daily       *ratelimit.Daily  // the cap that Wait waits for; nil if it waits for ticket
+	ticket      *ratelimit.Ticket // the question to the limit store, and its answer; usually nil
+	statusCount int               // number of statuses
+	worst       int               // the index of the status in X-RateLimit-*
 	statuses    [ratelimit.MaxLimits]ratelimit.Status
 }
 
-// reset clears v, except for statuses, of which those beyond statusCount are never read.
+// reset clears v, except for statuses, of which those beyond statusCount are never read. The answer
+// for which Wait has waited stays.
 func (v *Verdict) reset() {
+	if v.Action != Wait {
+		v.ticket = nil
+	}
 	v.resetDecision()
 	v.Close, v.Path, v.queryHead, v.queryTail, v.hasQuery = false, "", "", "", false
 }

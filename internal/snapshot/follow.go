@@ -51,7 +51,7 @@ func (f *Follower) hasRead(changes []Change) bool {
 
 // settleAll returns when everything that was read is in force.
 func (f *Follower) settleAll(ctx context.Context) error {
-	begun := f.lastRead.Load()
+	begun, seq := f.lastRead.Load(), f.seq.Load()
 	var errs []error
 	current := true
 	ids := f.pending.ids()
@@ -71,6 +71,8 @@ func (f *Follower) settleAll(ctx context.Context) error {
 	}
 	if current {
 		f.caughtUp.Store(begun)
+		for was := f.inForce.Load(); was < seq && !f.inForce.CompareAndSwap(was, seq); was = f.inForce.Load() {
+		}
 	}
 	return errors.Join(errs...)
 }
@@ -244,7 +246,7 @@ func (f *Follower) putKey(table *keyTable, k *apikey.Key) error {
 		return err
 	}
 	c.scopes = f.sharedScopes(k.Scope)
-	f.limitKey(table, c, k.RateLimit)
+	f.limitKey(table, c, k.AccountID, k.RateLimit)
 	c.class = f.acquireClass(classID{accountID: k.AccountID, gatewayID: k.GatewayID, level: k.Level})
 	old := table.find(&c.digest)
 	if old != nil && old.same(c) {
@@ -266,13 +268,14 @@ func (f *Follower) removeKey(table *keyTable, k *Key) {
 // limitKey sets k's rate limit. After a rotation, k shares it with the other keys that have
 // its BucketID. If theirs differs, their bucket is converted, and they get the new limit as
 // well. The count of a daily cap belongs to the BucketID, and stays.
-func (f *Follower) limitKey(table *keyTable, k *Key, config ratelimit.KeyLimit) {
+func (f *Follower) limitKey(table *keyTable, k *Key, accountID string, config ratelimit.KeyLimit) {
 	if config.IsZero() {
 		return
 	}
 	next := &keyLimit{daily: config.Daily.Count, dailies: f.keyDailies}
 	if config.HasBucket() {
-		next.params, next.bucket = f.rates.of(ratelimit.Compile(config.Config)), new(ratelimit.Bucket)
+		next.params = f.rates.of(ratelimit.Compile(config.Config))
+		next.bucket = f.cfg.Sharing.NewBucket(ratelimit.Name{Account: accountID, Kind: id.Key, Owner: k.BucketID()}, next.params)
 	}
 	k.limit = next
 	var partners []*Key

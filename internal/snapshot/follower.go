@@ -22,6 +22,8 @@ type Config struct {
 	Source Source
 	// Reserver keeps the daily caps. Required.
 	Reserver *ratelimit.Reserver
+	// Sharing makes token buckets parts of those of all nodes. Nil means that there is one node.
+	Sharing *ratelimit.Sharing
 	// OpenSealed decrypts the sealed value of an upstream header or of an upstream client
 	// key. Required if a gateway has one.
 	OpenSealed func(sealed []byte) ([]byte, error)
@@ -58,6 +60,7 @@ type Follower struct {
 	current       atomic.Pointer[Snapshot]
 	caughtUp      atomic.Int64 // start of the last read of the store that is in force, by the monotonic clock in nanoseconds
 	lastRead      atomic.Int64 // start of the last read of the change log
+	inForce       atomic.Int64 // every change up to this number is in force
 	used          *usedList
 	former        formerPaths
 	revoked       *revokedKeys
@@ -217,6 +220,10 @@ func (f *Follower) report(err error, failing *bool, what string) {
 func (f *Follower) Age() time.Duration {
 	return time.Duration(f.cfg.Now().Mono - f.caughtUp.Load())
 }
+
+// InForce returns the number of a change that is in force with all before it. It is normally the
+// last one.
+func (f *Follower) InForce() int64 { return f.inForce.Load() }
 
 // DrainUsed calls yield for each key that authenticated a request since the last call, with
 // the time of its last use. Calls must not overlap.

@@ -64,6 +64,7 @@ func (f *Follower) load(ctx context.Context) error {
 	}
 	f.publish(accounts, changed)
 	f.seq.Store(seq)
+	f.inForce.Store(seq)
 	f.loaded = true
 	f.caughtUp.Store(begun)
 	return nil

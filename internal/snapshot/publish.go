@@ -196,7 +196,7 @@ func (f *Follower) transition(old, next *Gateway) *transition {
 			}
 			switch {
 			case was == nil:
-				f.adoptRoute(r, nil, now)
+				f.adoptRoute(next.AccountID, r, nil, now)
 			case !was.limits.equal(r.limits) || was.Path != r.Path:
 				t.changes = append(t.changes, routeChange{was, r})
 			default:
@@ -263,10 +263,10 @@ func (f *Follower) publish(accounts map[string]*account.Account, changed map[str
 // predecessors.
 func (f *Follower) adoptLimits(g, old *Gateway, changes []routeChange) {
 	now := f.cfg.Now()
-	g.adoptGlobal(old, now)
+	f.adoptGlobal(g, old, now)
 	for _, c := range changes {
 		if c.now != nil {
-			f.adoptRoute(c.now, c.was, now)
+			f.adoptRoute(g.AccountID, c.now, c.was, now)
 		}
 	}
 }

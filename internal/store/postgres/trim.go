@@ -18,6 +18,7 @@ func (t *tx) Trim(ctx context.Context, responses, changes, events time.Time, day
 	}{
 		{"trim stored responses", `DELETE FROM answers WHERE ctid = ANY (ARRAY(SELECT ctid FROM answers WHERE created_at < $1 ORDER BY created_at LIMIT $2))`, micros(responses)},
 		{"trim daily counts", `DELETE FROM daily_counts WHERE (day, limit_id, key_id) IN (SELECT day, limit_id, key_id FROM daily_counts WHERE day < $1 LIMIT $2)`, day},
+		{"trim daily claims", `DELETE FROM daily_claims WHERE (day, limit_id, key_id, node) IN (SELECT day, limit_id, key_id, node FROM daily_claims WHERE day < $1 LIMIT $2)`, day},
 	} {
 		n, err := t.exec(ctx, step.what, step.query, step.before, limit)
 		if err != nil {

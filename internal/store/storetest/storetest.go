@@ -97,6 +97,7 @@ func Run(t *testing.T, open func(t *testing.T) store.Engine) {
 		{"StoredResponses", testStoredResponses},
 		{"AccountCounts", testAccountCounts},
 		{"DailyCounts", testDailyCounts},
+		{"DailyClaimsAtOnce", testDailyClaimsAtOnce},
 		{"RetentionClock", testRetentionClock},
 		{"ChangeLog", testChangeLog},
 		{"ChangeLogTrim", testChangeLogTrim},

@@ -266,6 +266,16 @@ CREATE TABLE daily_counts (
     CONSTRAINT "daily_counts.key_id" PRIMARY KEY (day, limit_id, key_id)
 );
 
+CREATE TABLE daily_claims (                        -- what each process has claimed of it
+    day      bigint NOT NULL,
+    limit_id text   COLLATE "C" NOT NULL,
+    key_id   text   COLLATE "C" NOT NULL,
+    node     text   COLLATE "C" NOT NULL,          -- name of the process
+    used     bigint NOT NULL,
+    lost     bigint NOT NULL,
+    CONSTRAINT "daily_claims.node" PRIMARY KEY (day, limit_id, key_id, node)
+);
+
 -- +goose StatementBegin
 CREATE FUNCTION count_keys() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
