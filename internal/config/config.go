@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/keygate/keygate/internal/ratelimit"
+	"github.com/keygate/keygate/internal/ratelimit/limitstore"
 )
 
 // Config is the settings of a server. Loader.Load returns one.
@@ -78,6 +79,12 @@ type Config struct {
 
 	// DefaultGlobalLimit is the global limit of gateways that set none.
 	DefaultGlobalLimit ratelimit.Rate
+
+	// Redis is the address of the limit store, nil without one. SharedLimits is how nodes share
+	// limits, and OnLimitStoreLoss what happens to limits while the limit store is lost.
+	Redis            *limitstore.Address
+	SharedLimits     ratelimit.Mode
+	OnLimitStoreLoss ratelimit.OnLoss
 
 	// DrainDelay is how long a server that has received SIGTERM still serves new
 	// connections, while /readyz is 503 already, so that load balancers can look away.

@@ -128,6 +128,9 @@ func (l *Loader) Load(env func(string) (string, bool)) (*Config, error) {
 	if err := c.checkAddresses(); err != nil {
 		return nil, err
 	}
+	if err := c.completeSharedLimits(); err != nil {
+		return nil, err
+	}
 	if err := c.pairFiles(); err != nil {
 		return nil, err
 	}

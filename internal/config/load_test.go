@@ -306,37 +306,6 @@ func TestSizeIsParsedWithItsUnit(t *testing.T) {
 	}
 }
 
-// Guarantee: a setting of a feature that this version does not have is an error from every
-// source, and never ignored (contract, section 1).
-func TestUnavailableSettingIsRefused(t *testing.T) {
-	for _, name := range []string{
-		"redis-url",
-	} {
-		t.Run(name, func(t *testing.T) {
-			key := strings.ReplaceAll(name, "-", "_")
-			for source, try := range map[string]func() error{
-				"--" + name: func() error {
-					_, err := load(t, []string{"--" + name + "=true"}, nil, "")
-					return err
-				},
-				"KEYGATE_" + strings.ToUpper(key): func() error {
-					_, err := load(t, nil, map[string]string{"KEYGATE_" + strings.ToUpper(key): "x"}, "")
-					return err
-				},
-				"keygate.yaml:1: " + key: func() error {
-					_, err := load(t, nil, nil, key+": x\n")
-					return err
-				},
-			} {
-				var bad *config.Error
-				if err := try(); !errors.As(err, &bad) || !strings.Contains(err.Error(), source) || !strings.Contains(err.Error(), "not available in this version") {
-					t.Errorf("%s: error %v, want one that names it and says that it is not available", source, err)
-				}
-			}
-		})
-	}
-}
-
 // Guarantee: a configuration file that is set must exist.
 func TestMissingFileIsAnError(t *testing.T) {
 	if _, err := load(t, []string{"--config", filepath.Join(t.TempDir(), "none.yaml")}, nil, ""); !errors.Is(err, os.ErrNotExist) {

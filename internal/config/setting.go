@@ -64,7 +64,15 @@ func settings() []setting {
 		{name: "migrate", fallback: "auto", usage: "whether a start migrates the schema of a PostgreSQL database: auto, or off to leave that to keygate migrate up", parse: func(c *Config, s string) error {
 			return parseWord(&c.Migrate, s, "auto", "off")
 		}},
-		{name: "redis-url", usage: "Redis or Valkey `url`"},
+		{name: "redis-url", isJoined: true, usage: "Redis or Valkey `url` of the limit store: redis://, rediss://, redis+sentinel://, or several hosts of a cluster", parse: func(c *Config, s string) error {
+			return parseRedis(&c.Redis, s)
+		}},
+		{name: "shared-limits", usage: "`how` nodes share rate limits: leased, exact or divided (default leased with --redis-url, else divided)", parse: func(c *Config, s string) error {
+			return parseSharedLimits(&c.SharedLimits, s)
+		}},
+		{name: "on-limit-store-loss", fallback: "divide", usage: "`what` happens to rate limits while the limit store is lost: divide, refuse or allow", parse: func(c *Config, s string) error {
+			return parseWord((*string)(&c.OnLimitStoreLoss), s, string(ratelimit.DivideOnLoss), string(ratelimit.RefuseOnLoss), string(ratelimit.AllowOnLoss))
+		}},
 		{name: "secret-key-file", usage: "`file` of the key that encrypts stored secrets (default <data-dir>/secret.key, created at the first start)", parse: func(c *Config, s string) error {
 			c.SecretKeyFile = s // "" is completed by Load
 			return nil

@@ -27,6 +27,7 @@ import (
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/netguard"
 	"github.com/keygate/keygate/internal/ratelimit"
+	"github.com/keygate/keygate/internal/ratelimit/limitstore"
 	requestwriter "github.com/keygate/keygate/internal/requestlog/writer"
 	"github.com/keygate/keygate/internal/retention"
 	"github.com/keygate/keygate/internal/secret"
@@ -86,6 +87,8 @@ type Server struct {
 
 	retention   *retention.Clock
 	reserver    *ratelimit.Reserver
+	sharing     *ratelimit.Sharing // nil if there is nothing to share limits with
+	limitStore  *limitstore.Store  // nil without --redis-url
 	follower    *snapshot.Follower
 	heavy       chan struct{} // slots for work on large documents and tables: half of the processors
 	pools       *upstream.Pools
@@ -198,7 +201,7 @@ func (s *Server) openPlanes(ctx context.Context) error {
 	}
 	s.db = db
 	s.running.Push(func(context.Context) error { return db.Close() })
-	s.readiness.SetDegraded(db.Trouble)
+	s.readiness.SetDegraded(s.trouble)
 	if err := s.running.Start(ctx, &prober{db: db}); err != nil {
 		return err
 	}
@@ -208,17 +211,20 @@ func (s *Server) openPlanes(ctx context.Context) error {
 	if err := s.running.Start(ctx, s.retention); err != nil {
 		return err
 	}
-	if s.reserver, err = ratelimit.NewReserver(ratelimit.ReserverConfig{Store: db, Log: s.log}); err != nil {
+	clock := ratelimit.NewClock()
+	if s.reserver, err = ratelimit.NewReserver(ratelimit.ReserverConfig{Store: db, Now: clock.WallTime, Steer: clock.Steer, Log: s.log}); err != nil {
 		return err
 	}
 	if err := s.running.Start(ctx, s.reserver); err != nil {
 		return fmt.Errorf("read the daily counts: %w", err)
 	}
 
-	clock := ratelimit.NewClock()
+	if err := s.openSharing(clock); err != nil {
+		return err
+	}
 	s.heavy = make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2))
 	if s.follower, err = snapshot.New(snapshot.Config{
-		Source: db, Reserver: s.reserver, OpenSealed: box.Open, GatewayDomain: settings.GatewayDomain,
+		Source: db, Reserver: s.reserver, Sharing: s.sharing, OpenSealed: box.Open, GatewayDomain: settings.GatewayDomain,
 		DefaultGlobalLimit: settings.DefaultGlobalLimit, Now: clock.Now, Log: s.log, Heavy: s.heavy,
 	}); err != nil {
 		return err
@@ -227,6 +233,9 @@ func (s *Server) openPlanes(ctx context.Context) error {
 		return fmt.Errorf("load the configuration: %w", err)
 	}
 	if err := s.createFirstAccount(ctx, box); err != nil {
+		return err
+	}
+	if err := s.startSharing(ctx); err != nil {
 		return err
 	}
 	s.guard = netguard.New()
