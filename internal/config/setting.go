@@ -58,7 +58,7 @@ func settings() []setting {
 		{name: "gateway-domain", fallback: "localhost", usage: "base `domain` of the generated hostnames of gateways", parse: func(c *Config, s string) error {
 			return parseDomain(&c.GatewayDomain, s)
 		}},
-		{name: "database-url", usage: "`url` of a PostgreSQL database to use instead of SQLite, as in postgres://user:password@host:5432/database; better set by " + Variable("database-url") + ", because other users see the flags of a process", parse: func(c *Config, s string) error {
+		{name: "database-url", usage: "`url` of a PostgreSQL database to use instead of SQLite; better set by its variable, since other users see the flags of a process", parse: func(c *Config, s string) error {
 			return parseDatabaseURL(&c.DatabaseURL, s)
 		}},
 		{name: "migrate", fallback: "auto", usage: "whether a start migrates the schema of a PostgreSQL database: auto, or off to leave that to keygate migrate up", parse: func(c *Config, s string) error {

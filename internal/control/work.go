@@ -86,9 +86,9 @@ func inTxOnly[T any](ctx context.Context, s *Service, c *Caller, f func(w *work)
 		return err
 	})
 	err = notStored(ctx, err)
-	// If the caller hangs up during the commit, the result of the commit is unknown. Publishing
-	// without a change does no harm.
-	mayBe := err == nil || ctx.Err() != nil
+	// If the caller hangs up or the store goes away during the commit, the result of the commit is
+	// unknown. Publishing without a change does no harm.
+	mayBe := err == nil || ctx.Err() != nil || errors.Is(err, ErrInDoubt)
 	for _, webhookID := range recall {
 		if mayBe {
 			s.cfg.Recall(webhookID)
@@ -108,10 +108,10 @@ func inTxOnly[T any](ctx context.Context, s *Service, c *Caller, f func(w *work)
 }
 
 // notStored adds to a 503 of the store that nothing was changed: a transaction that failed is rolled
-// back. err is returned as it is if the caller hung up, because the result of the commit is then unknown.
+// back. err is returned as it is if the result of the commit is unknown.
 func notStored(ctx context.Context, err error) error {
 	var public *fault.Error
-	if !errors.As(err, &public) || public.Code != fault.Unavailable || ctx.Err() != nil {
+	if !errors.As(err, &public) || public.Code != fault.Unavailable || ctx.Err() != nil || errors.Is(err, ErrInDoubt) {
 		return err
 	}
 	return &fault.Error{Code: fault.Unavailable, Message: strings.TrimSuffix(public.Message, ".") + ". Nothing was changed", Err: err}

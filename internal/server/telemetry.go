@@ -11,7 +11,7 @@ import (
 	"github.com/keygate/keygate/internal/certificate"
 	"github.com/keygate/keygate/internal/ratelimit"
 	"github.com/keygate/keygate/internal/snapshot"
-	"github.com/keygate/keygate/internal/store"
+	"github.com/keygate/keygate/internal/store/state"
 	"github.com/keygate/keygate/internal/telemetry"
 	"github.com/keygate/keygate/internal/telemetry/trace"
 	"github.com/keygate/keygate/internal/webhook"
@@ -116,7 +116,7 @@ func (s *Server) registerServerMetrics() {
 	m.Counter("keygate_store_failures_total", "Write transactions that failed in the store, for example because the disk is full.", func() float64 { return float64(read().Failures) })
 	m.Labelled("keygate_degraded", "1 while something is wrong that does not stop traffic, by reason, otherwise 0.", "reason", false,
 		func() map[string]float64 {
-			now := map[string]float64{store.DiskFull: 0, store.Unavailable: 0, ratelimit.StoreAway: 0}
+			now := map[string]float64{state.DiskFull: 0, state.Unavailable: 0, ratelimit.StoreAway: 0}
 			if reason := s.readiness.Degraded(); reason != "" {
 				now[reason] = 1
 			}

@@ -3,6 +3,8 @@ package writer
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/keygate/keygate/internal/audit"
@@ -204,7 +206,8 @@ func (w *Writer) send(ctx context.Context) error {
 	s := &w.sending
 	if isNew {
 		w.sending, w.unsent = w.unsent, outgoing{chunks: w.sending.chunks[:0]}
-		for account, l := range w.gaps {
+		for _, account := range slices.Sorted(maps.Keys(w.gaps)) { // the order in which the store locks them
+			l := w.gaps[account]
 			s.records = append(s.records, audit.NewGap(account, l.records, l.first, l.last))
 		}
 		clear(w.gaps)

@@ -136,7 +136,7 @@ func (s *Server) Admin(ctx context.Context, statements ...string) error {
 	if err != nil {
 		return fmt.Errorf("connect to PostgreSQL: %w", err)
 	}
-	defer c.Close(ctx) //nolint:errcheck // nothing depends on it
+	defer c.Close(ctx)
 	for _, statement := range statements {
 		if _, err := c.Exec(ctx, statement); err != nil {
 			return fmt.Errorf("%s: %w", statement, err)

@@ -120,7 +120,7 @@ func (s *Server) initialize() error {
 		return err
 	}
 	secret := filepath.Join(s.dir, "password")
-	if err := os.WriteFile(secret, []byte(s.Password+"\n"), 0o644); err != nil { //nolint:gosec // of a test; the directory is private
+	if err := os.WriteFile(secret, []byte(s.Password+"\n"), 0o644); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), startTime)
@@ -157,7 +157,7 @@ func (s *Server) run() error {
 	if err != nil {
 		return err
 	}
-	defer log.Close()                                            //nolint:errcheck // the process has its own handle
+	defer log.Close()
 	c := exec.Command(filepath.Join(s.bin, "postgres"), args...) //nolint:noctx // it ends with Stop
 	c.Dir, c.Stdout, c.Stderr, c.SysProcAttr = s.dir, log, log, attributes()
 	started, exited := make(chan error, 1), make(chan struct{})

@@ -100,17 +100,3 @@ func (t *tx) UpdateAccount(ctx context.Context, a *account.Account) error {
 	return t.must(ctx, "update account", "account", `UPDATE accounts SET name = $1, plan = $2, state = $3, hosts = $4, version = $5 WHERE id = $6`,
 		a.Name, string(a.Plan), string(a.State), hosts, a.Version, a.ID)
 }
-
-// suspended reports whether an account is not active, so that its endpoints wait. It reads
-// each account only once and keeps the answer in known.
-func (t *readTx) suspended(ctx context.Context, known map[string]bool, accountID string) (bool, error) {
-	if is, ok := known[accountID]; ok {
-		return is, nil
-	}
-	a, err := t.Account(ctx, accountID)
-	if err != nil {
-		return false, err
-	}
-	known[accountID] = a.State != account.Active
-	return known[accountID], nil
-}

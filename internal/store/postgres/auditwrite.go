@@ -149,7 +149,9 @@ func (t *tx) moveAuditHead(ctx context.Context, s *audit.Seal) error {
 }
 
 // blockSize returns what a block and its summary count for the size of the log.
-func blockSize(b *audit.Block, s *audit.Summary) int64 { return int64(len(b.Content) + len(s.Marshal())) }
+func blockSize(b *audit.Block, s *audit.Summary) int64 {
+	return int64(len(b.Content) + len(s.Marshal()))
+}
 
 // insertBlock inserts a block and its summary.
 func (t *tx) insertBlock(ctx context.Context, b *audit.Block, s *audit.Summary) error {

@@ -89,8 +89,12 @@ func (db *DB) ReleaseDeliveries(ctx context.Context, leases []sender.Lease) erro
 }
 
 // ReleaseAllDeliveries implements sender.Exclusive. Leases of other nodes stay: those of a node that
-// has died end by themselves, and what they hold is due then.
+// has died end by themselves, and what they hold is due then. Senders without a name may be of
+// several nodes, so it ends none of theirs.
 func (db *DB) ReleaseAllDeliveries(ctx context.Context, name string) (released int, err error) {
+	if name == "" {
+		return 0, ctx.Err()
+	}
 	prefix := sender.TokenPrefix(name)
 	err = db.write(ctx, func(t *tx) error {
 		n, err := t.exec(ctx, "release deliveries", `UPDATE deliveries SET token = NULL, due_at = next_at

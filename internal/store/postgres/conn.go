@@ -12,7 +12,7 @@ import (
 
 	"github.com/keygate/keygate/internal/audit"
 	"github.com/keygate/keygate/internal/fault"
-	"github.com/keygate/keygate/internal/store"
+	"github.com/keygate/keygate/internal/store/state"
 	"github.com/keygate/keygate/internal/store/stored"
 )
 
@@ -109,6 +109,6 @@ func (p *pool) give(c *conn) {
 // use counts how the connections of a pool are used.
 type use struct{ times, waited, held atomic.Int64 }
 
-func (u *use) read() store.Use {
-	return store.Use{Transactions: u.times.Load(), Waited: time.Duration(u.waited.Load()), Held: time.Duration(u.held.Load())}
+func (u *use) read() state.Use {
+	return state.Use{Transactions: u.times.Load(), Waited: time.Duration(u.waited.Load()), Held: time.Duration(u.held.Load())}
 }

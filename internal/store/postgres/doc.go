@@ -27,6 +27,22 @@
 // connection is lost during COMMIT, Update asks the server what became of the transaction; only
 // if it cannot be reached does Update return an error although the changes may have been made.
 //
+// # Deliveries
+//
+// The numbers of deliveries come from the row delivery_head, which the transaction then holds, so
+// they are dense and in the order of the commits: a sender that reads what is newer than a number
+// misses nothing. A claim leases what it can lock at once (FOR UPDATE SKIP LOCKED), so claims of
+// several nodes never wait for each other, and never get the same delivery. Leases and retries end by
+// the database's clock. The tokens of leases begin with the name of their node, which ends at its
+// start those of its earlier run, and no others.
+//
+// # Records
+//
+// What several nodes append to is never identified by a range of numbers, because a lower number may
+// commit later: the audit log is sealed, and traffic is merged, by the identifiers that were read,
+// and a chain grows only from the block that its head's row still names. Batches of access records
+// leave their number behind (record_batches), so that one whose response was lost counts once.
+//
 // # Values
 //
 // Times are bigint, in microseconds since 1970. Texts compare by their bytes: every text column

@@ -4,11 +4,9 @@ import (
 	"context"
 
 	"github.com/keygate/keygate/internal/control"
-	"github.com/keygate/keygate/internal/store"
 )
 
 var (
-	_ store.Engine   = (*DB)(nil)
 	_ control.Tx     = (*tx)(nil)
 	_ control.ReadTx = (*readTx)(nil)
 )

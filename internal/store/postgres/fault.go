@@ -35,6 +35,7 @@ const (
 const (
 	uniqueViolation     = "23505"
 	foreignKeyViolation = "23503"
+	badText             = "22021"
 	readOnlyTransaction = "25006"
 	serialization       = "40001"
 	deadlock            = "40P01"
@@ -94,6 +95,8 @@ func translate(what string, err error) error {
 		return wrapped
 	}
 	switch e.Code {
+	case badText:
+		return &fault.Error{Code: fault.ValidationFailed, Message: "a text has a NUL character or is not valid UTF-8: remove that", Err: wrapped}
 	case foreignKeyViolation:
 		return &fault.Error{Code: fault.NotFound, Message: "the record that this one belongs to does not exist", Err: wrapped}
 	case uniqueViolation:

@@ -15,7 +15,7 @@ import (
 func termHash(term string) int64 {
 	h := fnv.New64a()
 	h.Write([]byte(term))
-	return int64(h.Sum64()) //nolint:gosec // all bits are kept
+	return int64(h.Sum64())
 }
 
 func termHashes(terms []string) []int64 {
@@ -39,16 +39,19 @@ func (t *tx) IndexKeys(ctx context.Context, limit int) (done int, err error) {
 	if err != nil || len(keys) == 0 {
 		return 0, err
 	}
-	batch := make([]int64, len(keys))
+	// The terms of all keys are one array, of which each key has a slice: arrays of arrays must be
+	// rectangles.
+	batch, first, last := make([]int64, len(keys)), make([]int, len(keys)), make([]int, len(keys))
+	var terms []int64
 	for i := range keys {
-		k := &keys[i]
-		batch[i] = k.N
-		// One statement for each: arrays of arrays must be rectangles.
-		_, err := t.exec(ctx, "index key", `INSERT INTO key_terms (n, terms) VALUES ($1, $2) ON CONFLICT (n) DO UPDATE SET terms = excluded.terms`,
-			k.N, termHashes(k.Terms()))
-		if err != nil {
-			return 0, err
-		}
+		batch[i], first[i] = keys[i].N, len(terms)+1
+		terms = append(terms, termHashes(keys[i].Terms())...)
+		last[i] = len(terms)
+	}
+	_, err = t.exec(ctx, "index keys", `INSERT INTO key_terms (n, terms) SELECT k.n, ($4::bigint[])[k.first:k.last]
+		FROM unnest($1::bigint[], $2::int[], $3::int[]) AS k (n, first, last) ON CONFLICT (n) DO UPDATE SET terms = excluded.terms`, batch, first, last, terms)
+	if err != nil {
+		return 0, err
 	}
 	_, err = t.exec(ctx, "mark keys as indexed", `DELETE FROM keys_unindexed WHERE n = ANY ($1)`, batch)
 	return len(keys), err

@@ -61,5 +61,5 @@ func number(b []byte) int64 {
 	if len(b) != 8 {
 		return 0 // NULL
 	}
-	return int64(binary.BigEndian.Uint64(b)) //nolint:gosec // all bits are kept
+	return int64(binary.BigEndian.Uint64(b))
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/keygate/keygate/internal/audit"
-	"github.com/keygate/keygate/internal/store"
+	"github.com/keygate/keygate/internal/store/state"
 	"github.com/keygate/keygate/internal/store/stored"
 )
 
@@ -120,8 +120,8 @@ func (db *DB) Close() error {
 }
 
 // Stats implements store.Engine.
-func (db *DB) Stats() store.Stats {
-	return store.Stats{Writes: db.writer.use.read(), Reads: db.readers.use.read(), Search: db.searchers.use.read(),
+func (db *DB) Stats() state.Stats {
+	return state.Stats{Writes: db.writer.use.read(), Reads: db.readers.use.read(), Search: db.searchers.use.read(),
 		Follow: db.source.use.read(), Failures: db.failures.Load()}
 }
 

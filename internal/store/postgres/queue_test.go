@@ -150,17 +150,23 @@ type ledger struct {
 	holder   map[string]string // of each delivery that is leased
 	dead     map[string]bool   // the holders that do not live any more
 	finished map[string]int
-	took     map[string]int // leases of each holder
-	moved    int            // deliveries that passed from a dead holder to another
+	died     chan struct{} // closed when one has died
+	all      int
+	over     chan struct{} // closed when all deliveries are finished
+	fell     int           // deliveries that the dead holder had
+	moved    int           // deliveries that passed from it to another
 	problems []string
 }
 
 func (l *ledger) lease(jobs []sender.Job) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.note(jobs)
+}
+
+func (l *ledger) note(jobs []sender.Job) {
 	for _, j := range jobs {
 		name, _, _ := strings.Cut(j.Token, "/")
-		l.took[name]++
 		switch before := l.holder[j.DeliveryID]; {
 		case before == "":
 		case l.dead[before]:
@@ -179,6 +185,9 @@ func (l *ledger) end(jobs []sender.Job) {
 		delete(l.holder, j.DeliveryID)
 		l.finished[j.DeliveryID]++
 	}
+	if len(jobs) > 0 && len(l.finished) == l.all {
+		close(l.over)
+	}
 }
 
 func (l *ledger) done() int {
@@ -187,35 +196,52 @@ func (l *ledger) done() int {
 	return len(l.finished)
 }
 
-func (l *ledger) kill(name string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.dead[name] = true
-}
-
 // claimer is one node that claims and finishes deliveries until all are done.
 type claimer struct {
 	*nodes
 	*ledger
-	name  string
-	db    *DB
-	lease time.Duration
+	name string
+	db   *DB
 }
 
-// run claims until there are all deliveries done. With kill, it dies holding its first claim.
-func (c *claimer) run(all int, kill bool) {
-	for round := 0; c.done() < all; round++ {
-		now := time.Now().Add(time.Duration(len(c.name)) * time.Hour) // no two clocks agree
-		jobs, err := sendertest.ClaimAll(c.Context(), c.db, sender.Claim{Now: now, Token: sender.TokenOf(c.name, fmt.Sprint(round)), Until: now.Add(c.lease)}, 7)
+// claim makes a claim by the node's clock. No two nodes agree about the time.
+func (c *claimer) claim(round int, lease time.Duration) (jobs []sender.Job, now time.Time, err error) {
+	now = time.Now().Add(time.Duration(len(c.name)) * time.Hour)
+	claim := sender.Claim{Now: now, Token: sender.TokenOf(c.name, fmt.Sprint(round)), Until: now.Add(lease)}
+	jobs, err = sendertest.ClaimAll(c.Context(), c.db, claim, 7)
+	return jobs, now, err
+}
+
+// die makes a claim with a short lease, and nothing after it.
+func (c *claimer) die(round int) {
+	c.mu.Lock() // what follows is noted after it
+	defer c.mu.Unlock()
+	jobs, _, err := c.claim(round, time.Second)
+	if err != nil {
+		c.Error(err)
+	}
+	c.note(jobs)
+	c.dead[c.name] = true
+	c.fell = len(jobs)
+	close(c.died)
+}
+
+// run claims until all deliveries are done, or dies after some rounds.
+func (c *claimer) run(dies bool) {
+	for round := 0; c.done() < c.all; round++ {
+		if dies && round == 2 {
+			c.die(round)
+			return
+		}
+		if !dies && round == 2 {
+			<-c.died // not before the others are done
+		}
+		jobs, now, err := c.claim(round, time.Minute)
 		if err != nil {
 			c.Error(err)
 			return
 		}
-		c.ledger.lease(jobs)
-		if kill && len(jobs) > 0 {
-			c.kill(c.name)
-			return
-		}
+		c.lease(jobs)
 		if len(jobs) == 0 { // wait for the end of a lease
 			next, err := c.db.NextDelivery(c.Context(), now)
 			if err != nil {
@@ -223,7 +249,10 @@ func (c *claimer) run(all int, kill bool) {
 				return
 			}
 			if !next.IsZero() {
-				<-time.After(next.Sub(now))
+				select {
+				case <-time.After(next.Sub(now)):
+				case <-c.over:
+				}
 			}
 			continue
 		}
@@ -245,19 +274,19 @@ func TestThreeClaimersAndAKill(t *testing.T) {
 	const all = 400
 	c := newNodes(t, 3)
 	c.must(c.stores[0].AppendEvents(t.Context(), c.newEvents(all)))
-	l := &ledger{holder: map[string]string{}, dead: map[string]bool{}, finished: map[string]int{}, took: map[string]int{}}
+	l := &ledger{holder: map[string]string{}, dead: map[string]bool{}, finished: map[string]int{}, died: make(chan struct{}), all: all, over: make(chan struct{})}
 	var running sync.WaitGroup
 	for i, name := range []string{"a", "second", "the third"} {
-		one := &claimer{nodes: c, ledger: l, name: name, db: c.stores[i], lease: 3 * time.Second}
-		running.Go(func() { one.run(all, name == "second") })
+		one := &claimer{nodes: c, ledger: l, name: name, db: c.stores[i]}
+		running.Go(func() { one.run(name == "second") })
 	}
 	running.Wait()
 	for _, p := range l.problems {
 		t.Error(p)
 	}
-	if len(l.finished) != all || l.took["second"] == 0 || l.moved != l.took["second"] {
+	if len(l.finished) != all || l.fell == 0 || l.moved != l.fell {
 		t.Errorf("%d deliveries are done, and %d of the %d that the dead node held went on elsewhere; want %d and all",
-			len(l.finished), l.moved, l.took["second"], all)
+			len(l.finished), l.moved, l.fell, all)
 	}
 	for delivery, n := range l.finished {
 		if n != 1 {

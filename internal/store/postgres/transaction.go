@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/keygate/keygate/internal/control"
 	"github.com/keygate/keygate/internal/fault"
 )
 
@@ -29,9 +30,10 @@ const (
 )
 
 // The statements that begin a transaction. Each is sent at once, in one round trip. The server
-// ends a transaction by itself if its process is stopped or cannot be reached.
+// ends a transaction by itself if its process is stopped or cannot be reached. A lock is waited for
+// less long than a statement may take, so that the error says which it was.
 const (
-	limits = `SET LOCAL statement_timeout = 5000; SET LOCAL lock_timeout = 5000; SET LOCAL idle_in_transaction_session_timeout = 5000; `
+	limits = `SET LOCAL statement_timeout = 5000; SET LOCAL lock_timeout = 4000; SET LOCAL idle_in_transaction_session_timeout = 5000; `
 	// Whatever the server's default is, a commit waits at least for the server's disk.
 	durable     = `SELECT set_config('synchronous_commit', 'on', true) WHERE current_setting('synchronous_commit') IN ('off', 'local'); `
 	beginWrite  = `BEGIN ISOLATION LEVEL READ COMMITTED; ` + limits + durable
@@ -153,12 +155,12 @@ func (db *DB) afterCommit(t *tx, err error) (again bool, _ error) {
 	case state != "" && !lost(err):
 		return false, db.fail(translate("commit", err))
 	case t.xid == "":
-		return false, db.fail(&fault.Error{Code: fault.Unavailable, Message: unknownMessage, Err: fmt.Errorf("commit: %w", err)})
+		return false, db.fail(inDoubt(err))
 	}
 	committed, askErr := db.outcome(t.xid)
 	switch {
 	case askErr != nil:
-		return false, db.fail(&fault.Error{Code: fault.Unavailable, Message: unknownMessage, Err: fmt.Errorf("commit: %w", errors.Join(err, askErr))})
+		return false, db.fail(inDoubt(errors.Join(err, askErr)))
 	case committed:
 		return false, nil
 	default:
@@ -166,9 +168,14 @@ func (db *DB) afterCommit(t *tx, err error) (again bool, _ error) {
 	}
 }
 
+// inDoubt returns the error of a transaction whose COMMIT had no response, only err.
+func inDoubt(err error) error {
+	return &fault.Error{Code: fault.Unavailable, Message: unknownMessage, Err: fmt.Errorf("commit: %w: %w", control.ErrInDoubt, err)}
+}
+
 // outcome returns whether a transaction was committed whose COMMIT had no response.
 func (db *DB) outcome(xid string) (committed bool, err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 2*writeTime)
+	ctx, cancel := context.WithTimeout(context.Background(), writeTime)
 	defer cancel()
 	for {
 		var status *string
@@ -236,7 +243,9 @@ func (db *DB) run(t *readTx, p *pool, f func(*readTx) error) error {
 		failed := t.failed
 		t.failed = errEnded
 		if failed != nil {
-			_ = db.note(failed)
+			if stateOf(failed) != queryCanceled { // a slow search says nothing of the store
+				_ = db.note(failed)
+			}
 			t.c.abandon()
 		} else if t.c.commit() != nil {
 			t.c.abandon()

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/keygate/keygate/internal/fault"
-	"github.com/keygate/keygate/internal/store"
+	"github.com/keygate/keygate/internal/store/state"
 )
 
 // troubleHold is how long after a full disk the store is in trouble at least: small writes may
@@ -27,9 +27,9 @@ func (db *DB) note(err error) error {
 	}
 	switch e.Message {
 	case fullMessage:
-		db.trouble.Store(&trouble{store.DiskFull, time.Now()})
+		db.trouble.Store(&trouble{state.DiskFull, time.Now()})
 	case awayMessage, slowMessage, readOnlyMessage, brokenMessage, refusedMessage, missingMessage, unknownMessage:
-		db.trouble.Store(&trouble{store.Unavailable, time.Now()})
+		db.trouble.Store(&trouble{state.Unavailable, time.Now()})
 	}
 	if e.Message == readOnlyMessage { // another server accepts writes now: connect to that
 		for _, p := range []*pool{db.writer, db.readers, db.searchers, db.source} {
@@ -47,7 +47,7 @@ func (db *DB) fail(err error) error {
 
 // wrote notes that a transaction was committed.
 func (db *DB) wrote() {
-	if last := db.trouble.Load(); last != nil && (last.reason != store.DiskFull || time.Since(last.at) >= troubleHold) {
+	if last := db.trouble.Load(); last != nil && (last.reason != state.DiskFull || time.Since(last.at) >= troubleHold) {
 		db.trouble.CompareAndSwap(last, nil)
 	}
 }

@@ -5,19 +5,19 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/keygate/keygate/internal/store"
+	"github.com/keygate/keygate/internal/store/state"
 )
 
 // use counts how the connections of a pool are used.
 type use struct{ times, waited, held atomic.Int64 }
 
-func (u *use) read() store.Use {
-	return store.Use{Transactions: u.times.Load(), Waited: time.Duration(u.waited.Load()), Held: time.Duration(u.held.Load())}
+func (u *use) read() state.Use {
+	return state.Use{Transactions: u.times.Load(), Waited: time.Duration(u.waited.Load()), Held: time.Duration(u.held.Load())}
 }
 
 // Stats implements store.Engine.
-func (db *DB) Stats() store.Stats {
-	return store.Stats{
+func (db *DB) Stats() state.Stats {
+	return state.Stats{
 		Writes: db.writer.use.read(), Reads: db.readers.use.read(), Search: db.searchers.use.read(), Follow: db.source.use.read(), Failures: db.failures.Load(),
 		Database: size(db.path), Log: size(db.path + "-wal"),
 	}

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/keygate/keygate/internal/fault"
-	"github.com/keygate/keygate/internal/store"
+	"github.com/keygate/keygate/internal/store/state"
 )
 
 // troubleHold is how long after a failure the store is in trouble at least: on a full disk
@@ -28,9 +28,9 @@ func (db *DB) fail(err error) error {
 	}
 	switch e.Message {
 	case fullMessage:
-		db.trouble.Store(&trouble{store.DiskFull, time.Now()})
+		db.trouble.Store(&trouble{state.DiskFull, time.Now()})
 	case brokenMessage, readOnlyMessage, damagedMessage:
-		db.trouble.Store(&trouble{store.Unavailable, time.Now()})
+		db.trouble.Store(&trouble{state.Unavailable, time.Now()})
 	}
 	return err
 }

@@ -25,8 +25,8 @@ type KeyPart struct {
 // Timing restricts a part by the time of expiry.
 type Timing int
 
+// The timings.
 const (
-	// Anytime does not restrict it.
 	Anytime Timing = iota
 	Unexpired
 	Expired

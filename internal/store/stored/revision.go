@@ -15,8 +15,8 @@ const (
 	TableDropped = 2 // its pages are being removed
 )
 
-// A large push is written in transactions of about StageBytes each, so that no other change waits
-// for more than one of them. What is smaller is written with the push itself.
+// StageBytes is about the size of the transactions in which a large push is written, so that no other
+// change waits for more than one of them. What is smaller is written with the push itself.
 const StageBytes = 128 << 10
 
 // revisionBytes is what a revision counts beyond its parts: its row, and entries of indexes.

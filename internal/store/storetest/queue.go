@@ -146,8 +146,8 @@ func newFairness(h *harness) *fairness {
 		name := endpoint.name
 		w := h.insertWebhook(a)
 		f.hooks[name] = w
-		h.update(func(ctx context.Context, tx control.Tx) error {
-			for i := range endpoint.n {
+		add := func(ctx context.Context, tx control.Tx, from, to int) error {
+			for i := from; i < to; i++ {
 				e := h.at(a, event.KeyCreated, epoch().Add(endpoint.later+time.Duration(i)*time.Millisecond))
 				if err := tx.AppendEvent(ctx, e); err != nil {
 					return err
@@ -160,7 +160,11 @@ func newFairness(h *harness) *fairness {
 				}
 			}
 			return nil
-		})
+		}
+		const some = 50 // in one transaction
+		for from := 0; from < endpoint.n; from += some {
+			h.update(func(ctx context.Context, tx control.Tx) error { return add(ctx, tx, from, min(from+some, endpoint.n)) })
+		}
 	}
 	f.hooks["off"].State = webhook.Disabled
 	h.updateWebhook(f.hooks["off"])

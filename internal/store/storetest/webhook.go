@@ -54,7 +54,7 @@ func (h *harness) at(a *account.Account, t event.Type, when time.Time) *event.Ev
 // append appends events, some in each transaction.
 func (h *harness) append(events ...*event.Event) {
 	h.Helper()
-	for some := range slices.Chunk(events, 200) {
+	for some := range slices.Chunk(events, 100) {
 		h.update(func(ctx context.Context, tx control.Tx) error {
 			for _, e := range some {
 				if err := tx.AppendEvent(ctx, e); err != nil {

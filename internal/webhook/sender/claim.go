@@ -21,6 +21,10 @@ const (
 	claimTimeout = 10 * time.Second
 )
 
+// SharedPoll is the Config.Poll of senders that share a queue: a delivery that one node creates must
+// not wait for others longer.
+const SharedPoll = 250 * time.Millisecond
+
 // finder finds the endpoints with due deliveries. Looks find what was created or became due
 // since the last one, and cost no more than that. Scans of all endpoints, a few at a time, find
 // the rest: what was due at the start, what another process handed back, and deliveries of an

@@ -34,8 +34,8 @@ type Config struct {
 	// Exclusive, if set, ends the leases that an earlier process of this name has left.
 	// Start calls it.
 	Exclusive Exclusive
-	// Poll is the time between two looks for deliveries that other processes made. Zero
-	// means 5 seconds, which is enough if there are none.
+	// Poll is the time between two looks for deliveries that other processes made: SharedPoll
+	// if there are any. Zero means 5 seconds.
 	Poll time.Duration
 	// Sealer decrypts the signing secrets.
 	Sealer Opener

@@ -275,26 +275,49 @@ CREATE TABLE daily_claims (                        -- what each process has clai
     lost     bigint NOT NULL,
     CONSTRAINT "daily_claims.node" PRIMARY KEY (day, limit_id, key_id, node)
 );
+-- Where one statement may change many rows of an account, it is counted once, by a trigger for the
+-- statement: each change of a row of counts would make the next one slower until the transaction ends.
 
 -- +goose StatementBegin
-CREATE FUNCTION count_keys() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION count_inserted_keys() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-    IF TG_OP = 'INSERT' THEN
-        INSERT INTO account_counts AS c (account_id, keys, live_keys) VALUES (new.account_id, 1, (new.phase < 2)::int)
-        ON CONFLICT (account_id) DO UPDATE SET keys = c.keys + 1, live_keys = c.live_keys + excluded.live_keys;
-    ELSIF TG_OP = 'UPDATE' THEN
-        UPDATE account_counts SET live_keys = live_keys + (new.phase < 2)::int - (old.phase < 2)::int WHERE account_id = new.account_id;
-    ELSE -- A response belongs to the account of its key, so it does not outlive the key.
-        DELETE FROM answers WHERE key_id = old.id;
-        UPDATE account_counts SET keys = keys - 1, live_keys = live_keys - (old.phase < 2)::int WHERE account_id = old.account_id;
-        RETURN old;
-    END IF;
-    RETURN new;
+    INSERT INTO account_counts AS c (account_id, keys, live_keys)
+    SELECT account_id, count(*), count(*) FILTER (WHERE phase < 2) FROM inserted GROUP BY account_id
+    ON CONFLICT (account_id) DO UPDATE SET keys = c.keys + excluded.keys, live_keys = c.live_keys + excluded.live_keys;
+    RETURN NULL;
 END $$;
 -- +goose StatementEnd
-CREATE TRIGGER keys_counted AFTER INSERT ON keys FOR EACH ROW EXECUTE FUNCTION count_keys();
-CREATE TRIGGER keys_recounted AFTER UPDATE OF phase ON keys FOR EACH ROW WHEN ((old.phase < 2) <> (new.phase < 2)) EXECUTE FUNCTION count_keys();
-CREATE TRIGGER keys_uncounted BEFORE DELETE ON keys FOR EACH ROW EXECUTE FUNCTION count_keys();
+CREATE TRIGGER keys_counted AFTER INSERT ON keys REFERENCING NEW TABLE AS inserted FOR EACH STATEMENT EXECUTE FUNCTION count_inserted_keys();
+
+-- +goose StatementBegin
+CREATE FUNCTION count_updated_key() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    UPDATE account_counts SET live_keys = live_keys + (new.phase < 2)::int - (old.phase < 2)::int WHERE account_id = new.account_id;
+    RETURN NULL;
+END $$;
+-- +goose StatementEnd
+CREATE TRIGGER keys_recounted AFTER UPDATE OF phase ON keys FOR EACH ROW WHEN ((old.phase < 2) <> (new.phase < 2)) EXECUTE FUNCTION count_updated_key();
+
+-- A response belongs to the account of its key, so it does not outlive the key. count_deleted_answers does
+-- not find that account any more.
+-- +goose StatementBegin
+CREATE FUNCTION count_deleted_keys() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    WITH gone AS (
+        DELETE FROM answers a USING deleted d WHERE a.key_id = d.id
+        RETURNING d.account_id, coalesce(length(a.body), 0) + coalesce(octet_length(a.header), 0) AS bytes
+    ), counts AS (
+        SELECT account_id, count(*) AS keys, count(*) FILTER (WHERE phase < 2) AS live_keys, 0 AS responses, 0 AS bytes FROM deleted GROUP BY account_id
+        UNION ALL SELECT account_id, 0, 0, count(*), sum(bytes) FROM gone GROUP BY account_id
+    )
+    UPDATE account_counts c SET keys = c.keys - d.keys, live_keys = c.live_keys - d.live_keys,
+        responses = c.responses - d.responses, response_bytes = c.response_bytes - d.bytes
+    FROM (SELECT account_id, sum(keys) AS keys, sum(live_keys) AS live_keys, sum(responses) AS responses, sum(bytes) AS bytes FROM counts GROUP BY account_id) d
+    WHERE c.account_id = d.account_id;
+    RETURN NULL;
+END $$;
+-- +goose StatementEnd
+CREATE TRIGGER keys_uncounted AFTER DELETE ON keys REFERENCING OLD TABLE AS deleted FOR EACH STATEMENT EXECUTE FUNCTION count_deleted_keys();
 
 -- +goose StatementBegin
 CREATE FUNCTION unindex_key() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -314,54 +337,66 @@ WHEN ((old.name, old.level, old.phase, old.gateway_id, old.owner) IS DISTINCT FR
 EXECUTE FUNCTION unindex_key();
 
 -- +goose StatementBegin
-CREATE FUNCTION count_answers() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION count_answer() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
-    before bigint := 0;
-    after  bigint := 0;
-    number bigint := 0;
-    key    text;
+    number bigint := 1;
+    bytes  bigint := coalesce(length(new.body), 0) + coalesce(octet_length(new.header), 0);
 BEGIN
-    IF TG_OP <> 'INSERT' THEN
-        before := coalesce(length(old.body), 0) + coalesce(octet_length(old.header), 0);
-        number := number - 1;
-        key := old.key_id;
+    IF TG_OP = 'UPDATE' THEN
+        number := 0;
+        bytes := bytes - coalesce(length(old.body), 0) - coalesce(octet_length(old.header), 0);
     END IF;
-    IF TG_OP <> 'DELETE' THEN
-        after := coalesce(length(new.body), 0) + coalesce(octet_length(new.header), 0);
-        number := number + 1;
-        key := new.key_id;
-    END IF;
-    UPDATE account_counts SET responses = responses + number, response_bytes = response_bytes + after - before
-    WHERE account_id = (SELECT account_id FROM keys WHERE id = key);
+    UPDATE account_counts SET responses = responses + number, response_bytes = response_bytes + bytes
+    WHERE account_id = (SELECT account_id FROM keys WHERE id = new.key_id);
     RETURN NULL;
 END $$;
 -- +goose StatementEnd
-CREATE TRIGGER answers_counted AFTER INSERT OR DELETE OR UPDATE OF body, header ON answers FOR EACH ROW EXECUTE FUNCTION count_answers();
+CREATE TRIGGER answers_counted AFTER INSERT OR UPDATE OF body, header ON answers FOR EACH ROW EXECUTE FUNCTION count_answer();
 
 -- +goose StatementBegin
-CREATE FUNCTION count_revisions() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE FUNCTION count_deleted_answers() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-    IF TG_OP = 'INSERT' THEN
-        INSERT INTO revision_counts AS c (gateway_id, account_id, revisions, newest, newest_bytes, older_bytes, oldest_at)
-        VALUES (new.gateway_id, (SELECT account_id FROM gateways WHERE id = new.gateway_id), 1, new.number, new.bytes, 0, new.created_at)
-        ON CONFLICT (gateway_id) DO UPDATE SET revisions = c.revisions + 1, newest = excluded.newest,
-            newest_bytes = excluded.newest_bytes, older_bytes = c.older_bytes + c.newest_bytes;
-        INSERT INTO account_counts AS c (account_id, revision_bytes)
-        VALUES ((SELECT account_id FROM revision_counts WHERE gateway_id = new.gateway_id), new.bytes)
-        ON CONFLICT (account_id) DO UPDATE SET revision_bytes = c.revision_bytes + excluded.revision_bytes;
-        RETURN NULL;
-    END IF;
-    -- The newest revision is removed only with all others, after its gateway.
-    INSERT INTO revisions_gone VALUES (old.id) ON CONFLICT DO NOTHING;
-    UPDATE account_counts SET revision_bytes = revision_bytes - old.bytes
-    WHERE account_id = (SELECT account_id FROM revision_counts WHERE gateway_id = old.gateway_id);
-    UPDATE revision_counts SET revisions = revisions - 1,
-        newest_bytes = CASE WHEN newest = old.number THEN 0 ELSE newest_bytes END,
-        older_bytes = older_bytes - CASE WHEN newest = old.number THEN 0 ELSE old.bytes END,
-        oldest_at = coalesce((SELECT created_at FROM revisions WHERE gateway_id = old.gateway_id ORDER BY number LIMIT 1), 0)
-    WHERE gateway_id = old.gateway_id;
-    DELETE FROM revision_counts WHERE gateway_id = old.gateway_id AND revisions = 0;
+    UPDATE account_counts c SET responses = c.responses - d.responses, response_bytes = c.response_bytes - d.bytes
+    FROM (SELECT k.account_id, count(*) AS responses, sum(coalesce(length(r.body), 0) + coalesce(octet_length(r.header), 0)) AS bytes
+        FROM deleted r JOIN keys k ON k.id = r.key_id GROUP BY k.account_id) d
+    WHERE c.account_id = d.account_id;
     RETURN NULL;
 END $$;
 -- +goose StatementEnd
-CREATE TRIGGER revisions_counted AFTER INSERT OR DELETE ON revisions FOR EACH ROW EXECUTE FUNCTION count_revisions();
+CREATE TRIGGER answers_uncounted AFTER DELETE ON answers REFERENCING OLD TABLE AS deleted FOR EACH STATEMENT EXECUTE FUNCTION count_deleted_answers();
+
+-- +goose StatementBegin
+CREATE FUNCTION count_inserted_revision() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    INSERT INTO revision_counts AS c (gateway_id, account_id, revisions, newest, newest_bytes, older_bytes, oldest_at)
+    VALUES (new.gateway_id, (SELECT account_id FROM gateways WHERE id = new.gateway_id), 1, new.number, new.bytes, 0, new.created_at)
+    ON CONFLICT (gateway_id) DO UPDATE SET revisions = c.revisions + 1, newest = excluded.newest,
+        newest_bytes = excluded.newest_bytes, older_bytes = c.older_bytes + c.newest_bytes;
+    INSERT INTO account_counts AS c (account_id, revision_bytes)
+    VALUES ((SELECT account_id FROM revision_counts WHERE gateway_id = new.gateway_id), new.bytes)
+    ON CONFLICT (account_id) DO UPDATE SET revision_bytes = c.revision_bytes + excluded.revision_bytes;
+    RETURN NULL;
+END $$;
+-- +goose StatementEnd
+CREATE TRIGGER revisions_counted AFTER INSERT ON revisions FOR EACH ROW EXECUTE FUNCTION count_inserted_revision();
+
+-- The newest revision is removed only with all others, after its gateway.
+-- +goose StatementBegin
+CREATE FUNCTION count_deleted_revisions() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    INSERT INTO revisions_gone SELECT id FROM deleted ON CONFLICT DO NOTHING;
+    UPDATE account_counts c SET revision_bytes = c.revision_bytes - d.bytes
+    FROM (SELECT n.account_id, sum(r.bytes) AS bytes FROM deleted r JOIN revision_counts n ON n.gateway_id = r.gateway_id GROUP BY n.account_id) d
+    WHERE c.account_id = d.account_id;
+    UPDATE revision_counts c SET revisions = c.revisions - d.revisions,
+        newest_bytes = CASE WHEN d.newest THEN 0 ELSE c.newest_bytes END,
+        older_bytes = c.older_bytes - d.older_bytes,
+        oldest_at = coalesce((SELECT created_at FROM revisions r WHERE r.gateway_id = c.gateway_id ORDER BY r.number LIMIT 1), 0)
+    FROM (SELECT r.gateway_id, count(*) AS revisions, bool_or(r.number = n.newest) AS newest, coalesce(sum(r.bytes) FILTER (WHERE r.number <> n.newest), 0) AS older_bytes
+        FROM deleted r JOIN revision_counts n ON n.gateway_id = r.gateway_id GROUP BY r.gateway_id) d
+    WHERE c.gateway_id = d.gateway_id;
+    DELETE FROM revision_counts WHERE revisions = 0 AND gateway_id IN (SELECT gateway_id FROM deleted);
+    RETURN NULL;
+END $$;
+-- +goose StatementEnd
+CREATE TRIGGER revisions_uncounted AFTER DELETE ON revisions REFERENCING OLD TABLE AS deleted FOR EACH STATEMENT EXECUTE FUNCTION count_deleted_revisions();
