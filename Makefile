@@ -28,6 +28,10 @@ build: ## Build bin/keygate.
 run: build ## Run a demo: a server with a sample service, and commands to try.
 	@exec bin/keygate demo
 
+.PHONY: run-cluster
+run-cluster: build ## Run three nodes that share PostgreSQL and Redis, for trying it out.
+	@exec deploy/run-cluster bin/keygate
+
 .PHONY: ui
 ui: deps ## Build the dashboard (web) into internal/dashboard/dist.
 	cd web && npm run --silent types && npm run --silent build

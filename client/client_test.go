@@ -369,10 +369,15 @@ func callAccounts(ctx context.Context, c *client.Client, discard func(any, error
 	for range c.Accounts(ctx, client.AccountFilter{}) {
 		break
 	}
+	for range c.Nodes(ctx, client.ListOptions{}) {
+		break
+	}
 	discard(c.CreateAccount(ctx, client.CreateAccountRequest{}))
 	discard(c.AccountByID(ctx, "{account_id}"))
 	discard(c.UpdateAccount(ctx, "{account_id}", client.AccountPatch{}))
 	discard(c.DeleteAccount(ctx, "{account_id}"))
+	discard(c.Node(ctx, "{node_id}"))
+	discard(c.DeleteNode(ctx, "{node_id}"))
 }
 
 // documentedCalls returns the HTTP methods and paths in api/openapi.yaml.

@@ -16,6 +16,7 @@ type GatewayPatch struct {
 
 	KeyHeaders          Change[[]string] `json:"key_headers,omitzero"`           // 1 to 4; default: Authorization
 	AllowEncodedSlashes Change[bool]     `json:"allow_encoded_slashes,omitzero"` // default: false
+	CutStreams          Change[bool]     `json:"cut_streams,omitzero"`           // default: true
 
 	UpstreamClientCertificate Change[string] `json:"upstream_client_certificate,omitzero"` // PEM; cleared only together with the key
 	UpstreamClientKey         Change[string] `json:"upstream_client_key,omitzero"`         // PEM, without a passphrase

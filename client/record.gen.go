@@ -276,6 +276,69 @@ func (e LimitLevelLimitScope) Valid() bool {
 	}
 }
 
+// Values of NodeLimits.
+const (
+	NodeLimitsDivided NodeLimits = "divided"
+	NodeLimitsExact   NodeLimits = "exact"
+	NodeLimitsLeased  NodeLimits = "leased"
+)
+
+// Valid reports whether e is one of the constants of its type.
+func (e NodeLimits) Valid() bool {
+	switch e {
+	case NodeLimitsDivided:
+		return true
+	case NodeLimitsExact:
+		return true
+	case NodeLimitsLeased:
+		return true
+	default:
+		return false
+	}
+}
+
+// Values of NodeRole.
+const (
+	NodeRoleAll     NodeRole = "all"
+	NodeRoleControl NodeRole = "control"
+	NodeRoleGateway NodeRole = "gateway"
+)
+
+// Valid reports whether e is one of the constants of its type.
+func (e NodeRole) Valid() bool {
+	switch e {
+	case NodeRoleAll:
+		return true
+	case NodeRoleControl:
+		return true
+	case NodeRoleGateway:
+		return true
+	default:
+		return false
+	}
+}
+
+// Values of NodeState.
+const (
+	NodeStateExpired NodeState = "expired"
+	NodeStateLive    NodeState = "live"
+	NodeStateStopped NodeState = "stopped"
+)
+
+// Valid reports whether e is one of the constants of its type.
+func (e NodeState) Valid() bool {
+	switch e {
+	case NodeStateExpired:
+		return true
+	case NodeStateLive:
+		return true
+	case NodeStateStopped:
+		return true
+	default:
+		return false
+	}
+}
+
 // Values of PatchRouteRequestAuth.
 const (
 	PatchRouteRequestAuthKey  PatchRouteRequestAuth = "key"
@@ -820,6 +883,11 @@ type CreateGatewayRequest struct {
 	AllowEncodedSlashes *bool      `json:"allow_encoded_slashes,omitempty"`
 	Cors                *CorsInput `json:"cors,omitempty"`
 
+	// CutStreams Whether long exchanges (upgrades, streams, long bodies) are cut within 1 s when their key is revoked, expires, or no longer allows them. Null, the default, means true.
+	//
+	// Example: true
+	CutStreams *bool `json:"cut_streams,omitempty"`
+
 	// true makes this the default gateway, which requests for unknown hosts reach, in place
 	// of the present one. The first gateway of the account default is it anyway. Other
 	// accounts cannot give this field.
@@ -1001,7 +1069,7 @@ type Decision struct {
 	// When the request would have passed.
 	PassesAt *time.Time `json:"passes_at"`
 
-	// Reason If the upstream could not be reached or did not respond: why, such as connection_refused, name_not_found, certificate_rejected, malformed_response, closed_early or timeout. Further values may be added. Null for other decisions.
+	// Reason If the upstream could not be reached or did not respond: why, such as connection_refused, name_not_found, certificate_rejected, malformed_response, closed_early or timeout. If the request was admitted but could not go on: key_revoked, key_expired, key_not_allowed, gateway_gone or lease_lost. Further values may be added. Null for other decisions.
 	//
 	// Example: connection_refused
 	Reason *string `json:"reason"`
@@ -1116,6 +1184,11 @@ type Gateway struct {
 
 	// When the gateway was created.
 	CreatedAt time.Time `json:"created_at"`
+
+	// CutStreams Whether long exchanges are cut when their key is revoked, expires, or no longer allows them.
+	//
+	// Example: true
+	CutStreams bool `json:"cut_streams"`
 
 	// Whether this is the default gateway, which requests for unknown hosts reach.
 	Default bool `json:"default"`
@@ -1471,6 +1544,71 @@ type LoggedRequest struct {
 
 	// When the request was received.
 	Time time.Time `json:"time"`
+}
+
+// Node is the schema Node of the OpenAPI document.
+type Node struct {
+	// Applied Number of the newest change that the node has applied.
+	//
+	// Example: 4711
+	Applied int64 `json:"applied"`
+
+	// Lag How many changes the node has not applied.
+	//
+	// Example: 0
+	Lag int64 `json:"lag"`
+
+	// When the node's lease ends unless it is renewed; null without a lease.
+	LeaseUntil *time.Time `json:"lease_until"`
+
+	// Limits How the node shares rate limits with the others (--shared-limits).
+	//
+	// Example: leased
+	Limits NodeLimits `json:"limits"`
+
+	// Name Name of the node.
+	//
+	// Example: gw-1
+	Name string `json:"name"`
+
+	// NodeID Identifier of the node, which stays the same for its name.
+	//
+	// Example: node_01jz8y5c3te9b8r2m6q4v7x0kk
+	NodeID string `json:"node_id"`
+
+	// What the node serves: all, only the data plane, or only the management API.
+	Role NodeRole `json:"role"`
+
+	// When the node's process was started.
+	StartedAt time.Time `json:"started_at"`
+
+	// live: the node holds a lease, and changes wait for it. expired: its lease has run
+	// out. stopped: it has given its lease back.
+	State NodeState `json:"state"`
+
+	// Version Version of Keygate.
+	//
+	// Example: 1.0.0
+	Version string `json:"version"`
+}
+
+// NodeLimits How the node shares rate limits with the others (--shared-limits).
+// Example: leased
+type NodeLimits string
+
+// NodeRole is an enumerated string; see its constants.
+type NodeRole string
+
+// NodeState is an enumerated string; see its constants.
+type NodeState string
+
+// NodeList is the schema NodeList of the OpenAPI document.
+type NodeList struct {
+	// One page of records, newest first.
+	Data []Node `json:"data"`
+
+	// Cursor of the next page; null on the last page.
+	NextCursor *string `json:"next_cursor"`
 }
 
 // PatchRouteRequest is the schema PatchRouteRequest of the OpenAPI document.

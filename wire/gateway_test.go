@@ -15,7 +15,6 @@ import (
 	"github.com/keygate/keygate/internal/netguard"
 	"github.com/keygate/keygate/internal/proxy"
 	"github.com/keygate/keygate/internal/proxy/h1"
-	"github.com/keygate/keygate/internal/proxy/nethttp"
 	"github.com/keygate/keygate/internal/ratelimit"
 	"github.com/keygate/keygate/internal/snapshot"
 	"github.com/keygate/keygate/internal/snapshot/snapshottest"
@@ -54,13 +53,9 @@ func start(t testing.TB, s setup, addr string, over *tls.Config) *dataPlane {
 	log := &logtest.Recorder{}
 	logger := slog.New(slog.NewTextHandler(log, nil))
 	shared := proxy.Config{Admit: admitter, Pools: pools, Log: logger, Via: viaName}
-	forwarder, err := nethttp.New(nethttp.Config{Config: shared})
-	if err != nil {
-		t.Fatal(err)
-	}
 	clock := newManualClock()
 	engine, err := h1.New(h1.Config{
-		Config: shared, Now: clock.Now, Forward: forwarder.ServeDecided,
+		Config: shared, Now: clock.Now,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -1,7 +1,8 @@
 package accesslog
 
 // Reason is why an upstream could not be reached or did not respond, for the results
-// Unreachable, TimedOut and Failed. The request log stores its number, so a new reason is
+// Unreachable, TimedOut and Failed, or why a request that was admitted could not go on, for any
+// result. The request log stores its number, so a new reason is
 // added at the end.
 type Reason uint8
 
@@ -24,7 +25,15 @@ const (
 	ResponseTimeout                   // the head of the response took too long
 	UnexpectedUpgrade                 // the upstream changed to a protocol that was not asked for
 	ForwardingLoop                    // the request came back to this gateway
+	KeyWasRevoked                     // the key was revoked after the request was admitted
+	KeyHasExpired                     // the key expired meanwhile
+	KeyNotAllowed                     // the key does not allow the request any more
+	GatewayGone                       // the gateway was deleted, or its account suspended
+	LeaseLost                         // the node could not confirm its configuration
 )
+
+// IsAccess reports whether r is why a request that was admitted could not go on.
+func (r Reason) IsAccess() bool { return KeyWasRevoked <= r && r <= LeaseLost }
 
 // String returns the name of the reason, or "" for NoReason.
 func (r Reason) String() string {
@@ -34,6 +43,7 @@ func (r Reason) String() string {
 		NoFreeConnection: "no_free_connection", NoDescriptors: "no_descriptors", TLSFailed: "tls_failed",
 		CertificateRejected: "certificate_rejected", MalformedResponse: "malformed_response", ResponseTooLarge: "response_too_large",
 		ClosedEarly: "closed_early", ResponseTimeout: "timeout", UnexpectedUpgrade: "unexpected_upgrade", ForwardingLoop: "loop",
+		KeyWasRevoked: "key_revoked", KeyHasExpired: "key_expired", KeyNotAllowed: "key_not_allowed", GatewayGone: "gateway_gone", LeaseLost: "lease_lost",
 	}
 	if int(r) >= len(names) {
 		return ""

@@ -131,19 +131,22 @@ type call struct {
 	caller    control.Caller
 	principal Principal
 	presented presentedKey
-	keyDigest apikey.Digest
-	session   string // value of the cookie that the call was made with, in place of a key
+	// unconfirmed is set if the node does not hold its lease.
+	unconfirmed bool
+	keyDigest   apikey.Digest
+	session     string // value of the cookie that the call was made with, in place of a key
 	// sessionEnds is when that session ends.
 	sessionEnds time.Time
 
-	op     *operation        // nil if the request matches no operation
-	params map[string]string // path parameters, by name
-	query  url.Values
-	body   []byte
-	hook   *control.PushHook // of a push hook that was verified
-	match  control.Match
-	idem   *control.Idempotency // nil unless the response is stored for replays
-	held   held
+	op      *operation        // nil if the request matches no operation
+	params  map[string]string // path parameters, by name
+	query   url.Values
+	body    []byte
+	hook    *control.PushHook // of a push hook that was verified
+	match   control.Match
+	receipt *control.Receipt     // of a mutation
+	idem    *control.Idempotency // nil unless the response is stored for replays
+	held    held
 
 	invalid error          // what was found wrong with the request, after which nothing is changed; see refuse
 	order   map[string]int // position of each field of the JSON body
@@ -208,11 +211,19 @@ func (c *call) serve() (res response, err error) {
 			return response{}, err
 		}
 	}
+	c.expectChange()
 	if c.invalid == nil {
 		var stored *response
 		stored, release, err = c.replay()
-		if err != nil || stored != nil {
-			return value(stored), err
+		if err == nil && stored != nil {
+			err = c.api.cfg.Control.Confirm(c.ctx)
+		}
+		if err != nil {
+			return response{}, err
+		}
+		if stored != nil {
+			c.reportChange()
+			return *stored, nil
 		}
 	}
 	res, err = c.op.run(c)
@@ -220,6 +231,9 @@ func (c *call) serve() (res response, err error) {
 		return response{}, c.allInvalid(err)
 	}
 	c.setRefusal(err)
+	if err == nil {
+		c.reportChange()
+	}
 	return res, err
 }
 

@@ -28,6 +28,15 @@ type Principal struct {
 	KeyPrefix string
 	Scope     apikey.Scopes
 	Expired   bool
+	// Unconfirmed is set if this node does not hold its lease, so that nothing is known.
+	Unconfirmed bool
+}
+
+// Lease says whether this node may decide by the configuration that it has.
+type Lease interface {
+	// Held reports whether every change that was answered before the call is in force on this
+	// node. It does not block.
+	Held() bool
 }
 
 // BySnapshot returns a Config.Authenticate that looks account-level keys up in
@@ -35,9 +44,12 @@ type Principal struct {
 // moment of its revocation. It marks the key as used. For a gateway-level key it
 // returns false and a Principal that has only the account, and for a key that was revoked
 // within the last 24 hours, or whose account is suspended, also its KeyID. It never sets
-// KeyPrefix.
-func BySnapshot(follower *snapshot.Follower) func(digest apikey.Digest, now time.Time) (Principal, bool) {
+// KeyPrefix. Unless lease is nil, no key is accepted while it is not held.
+func BySnapshot(follower *snapshot.Follower, lease Lease) func(digest apikey.Digest, now time.Time) (Principal, bool) {
 	return func(digest apikey.Digest, now time.Time) (Principal, bool) {
+		if lease != nil && !lease.Held() { // before the snapshot is read, which then is at least as new
+			return Principal{Unconfirmed: true}, false
+		}
 		s := follower.Current()
 		k := s.KeyByDigest(digest)
 		if k == nil {
@@ -94,6 +106,9 @@ func (c *call) useKey(secret string) error {
 		c.keyDigest = apikey.DigestOf(secret)
 		p, found = c.api.cfg.Authenticate(c.keyDigest, c.now)
 	}
+	if p.Unconfirmed {
+		return c.refuseUnconfirmed()
+	}
 	if level == apikey.GatewayLevel {
 		p.KeyID = ""
 	}
@@ -110,6 +125,15 @@ func (c *call) useKey(secret string) error {
 	c.principal = p
 	c.setCaller()
 	return nil
+}
+
+// refuseUnconfirmed returns the 503 of a node that does not hold its lease. Nothing was
+// authenticated, so nothing is recorded.
+func (c *call) refuseUnconfirmed() error {
+	c.unconfirmed = true
+	c.header.Del("Allow")
+	c.header.Set("Retry-After", "1")
+	return fault.New(fault.Unavailable, "this node cannot confirm its configuration at present: try again")
 }
 
 func (c *call) unauthorized(code fault.AuthCode, message string) error {
@@ -172,7 +196,7 @@ type presentedKey struct {
 // record records the authentication of a call that needs a key. Its outcome is
 // success unless the call was refused because of its key or scope.
 func (c *call) record(err error) {
-	if c.api.cfg.Recorder == nil || c.op != nil && c.op.public && !c.presented.given {
+	if c.api.cfg.Recorder == nil || c.unconfirmed || c.op != nil && c.op.public && !c.presented.given {
 		return
 	}
 	r := &audit.Record{

@@ -23,7 +23,7 @@ func wantFields(t *testing.T, record map[string]any, want string) {
 const (
 	keyFields = "key_id name level scope key_prefix state owner gateway_id rate_limit metadata " +
 		"created_at expires_at revoked_at last_used_at rotated_from rotated_to"
-	gatewayFields = "gateway_id name default upstream_url hostname global_rate_limit timeout upstream_headers cors max_body_bytes key_headers allow_encoded_slashes revision created_at"
+	gatewayFields = "gateway_id name default upstream_url hostname global_rate_limit timeout upstream_headers cors max_body_bytes key_headers allow_encoded_slashes cut_streams revision created_at"
 	routeFields   = "route_id gateway_id path methods rate_limit auth source created_at"
 )
 

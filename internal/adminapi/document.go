@@ -104,6 +104,7 @@ func describe(ops []operation) (*huma.OpenAPI, map[string]*huma.Schema) {
 			{Name: "Traffic", Description: "Request counts and latencies, and the reasons of refused and failed requests."},
 			{Name: "Account", Description: "The account and the installation."},
 			{Name: "Accounts", Description: "All accounts, for the operator."},
+			{Name: "Nodes", Description: "The nodes that share the database, for the operator."},
 			{Name: "Document", Description: "This OpenAPI document."},
 		},
 		Components: &huma.Components{
@@ -260,6 +261,9 @@ func (o *operation) describeSuccess(registry huma.Registry) *huma.Response {
 	if o.hasETag {
 		names = append(names, "ETag")
 	}
+	if o.mutates() {
+		names = append(names, changeHeader, acknowledgedHeader)
+	}
 	if o.hasLocation {
 		names = append(names, "Location")
 	}
@@ -327,6 +331,8 @@ func pathParam(name string) *huma.Param {
 		p.Description, p.Example = "Identifier of the event.", "evt_01jz8y5c3te9b8r2m6q4v7x0jj"
 	case "request_id":
 		p.Description, p.Example = "Identifier of the request.", "req_01jz8y5c3te9b8r2m6q4v7x0ff"
+	case "node_id":
+		p.Description, p.Example = "Identifier of the node.", "node_01jz8y5c3te9b8r2m6q4v7x0kk"
 	case "number":
 		p.Description, p.Example = "Number of the revision.", 3
 		p.Schema = &huma.Schema{Type: huma.TypeInteger, Format: "int64", Minimum: bound(1)}
@@ -353,6 +359,8 @@ func commonHeaders() map[string]*huma.Param {
 		"WWW-Authenticate":      header(huma.TypeString, "Required authentication scheme.", "Bearer"),
 		"ETag":                  header(huma.TypeString, "Version of the record, for use in If-Match.", `"3"`),
 		"Location":              header(huma.TypeString, "Path of the new record.", "/v1/keys/key_01jz8y5c3te9b8r2m6q4v7x0dd"),
+		changeHeader:            header(huma.TypeInteger, "Number of the newest change that the call has made or seen. Only with several nodes.", 4711),
+		acknowledgedHeader:      header(huma.TypeString, "How many of the nodes with a lease have the change. Only with several nodes, and wait=false.", "1/3"),
 		"Idempotent-Replayed":   header(huma.TypeString, "true if this is the stored response to an earlier request with the same Idempotency-Key.", "true"),
 	}
 }
@@ -378,7 +386,7 @@ func failures(registry huma.Registry) map[string]*huma.Response {
 		{http.StatusUnprocessableEntity, "A field, query parameter or header is missing or invalid.", "validation_failed", "", "is required: add it", "name", nil},
 		{http.StatusTooManyRequests, "The rate limit of the calling key is exceeded.", "rate_limit_exceeded", "", "too many requests with this key", "", []string{"Retry-After"}},
 		{http.StatusInternalServerError, "An internal error occurred.", "internal", "", "an internal error occurred", "", nil},
-		{http.StatusServiceUnavailable, "The server is temporarily unable to handle the request.", "unavailable", "", "the store is not available", "", nil},
+		{http.StatusServiceUnavailable, "The server is temporarily unable to handle the request.", "unavailable", "", "the store is not available", "", []string{"Retry-After"}},
 	} {
 		example := map[string]any{"error": f.code, "message": f.text, "request_id": "req_01jz8y5c3te9b8r2m6q4v7x0ff"}
 		if f.auth != "" {

@@ -82,7 +82,7 @@ func (a *API) createGateway(c *call) (response, error) {
 	in := control.NewGateway{Spec: value(req.Spec), Config: value(req.Config), Settings: control.GatewayPatch{
 		Name: setTo(req.Name), Hostname: setTo(req.Hostname), Timeout: setTo(req.Timeout), MaxBodyBytes: setTo(req.MaxBodyBytes),
 		Default:    setTo(req.Default),
-		KeyHeaders: req.KeyHeaders.Optional, AllowEncodedSlashes: req.AllowEncodedSlashes.Optional, Upstream: req.patch(),
+		KeyHeaders: req.KeyHeaders.Optional, AllowEncodedSlashes: req.AllowEncodedSlashes.Optional, CutStreams: req.CutStreams.Optional, Upstream: req.patch(),
 	}}
 	in.Settings.Upstream.URL = setTo(req.UpstreamURL)
 	if l := req.GlobalRateLimit; l != nil {
@@ -140,7 +140,7 @@ func (a *API) updateGateway(c *call) (response, error) {
 	p := control.GatewayPatch{
 		Name: setTo(req.Name), Hostname: req.Hostname.Optional, Timeout: req.Timeout.Optional, MaxBodyBytes: req.MaxBodyBytes.Optional,
 		Default:    setTo(req.Default),
-		KeyHeaders: req.KeyHeaders.Optional, AllowEncodedSlashes: req.AllowEncodedSlashes.Optional, Upstream: req.patch(),
+		KeyHeaders: req.KeyHeaders.Optional, AllowEncodedSlashes: req.AllowEncodedSlashes.Optional, CutStreams: req.CutStreams.Optional, Upstream: req.patch(),
 	}
 	p.Upstream.URL = setTo(req.UpstreamURL)
 	switch l := &req.GlobalRateLimit; {

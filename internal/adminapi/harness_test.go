@@ -32,6 +32,7 @@ import (
 // server is a management API on a real store and snapshot.
 type server struct {
 	bounds  control.AccountBounds // from the next open on
+	lease   *lease
 	t       testing.TB
 	dir     string
 	clock   *clock
@@ -89,7 +90,7 @@ func (c *clock) instant() ratelimit.Instant {
 func start(t testing.TB) *server {
 	t.Helper()
 	noon := time.Date(2027, 3, 1, 12, 0, 0, 0, time.UTC)
-	s := &server{t: t, dir: filepath.Dir(sqlitetest.Path(t)), clock: &clock{epoch: noon, now: noon}}
+	s := &server{t: t, dir: filepath.Dir(sqlitetest.Path(t)), lease: &lease{}, clock: &clock{epoch: noon, now: noon}}
 	s.open()
 	t.Cleanup(func() { s.close() })
 	return s
@@ -118,7 +119,7 @@ func (s *server) open() {
 	s.follow(&cfg, db, live)
 	s.control = must(control.New(cfg))(s.t)
 	s.api = adminapi.Config{
-		Recorder: s.events, Control: s.control, Authenticate: adminapi.BySnapshot(live), Now: s.clock.Now, Clock: s.clock.instant,
+		Recorder: s.events, Control: s.control, Authenticate: adminapi.BySnapshot(live, s.lease), Now: s.clock.Now, Clock: s.clock.instant,
 		Version: "v1.2.3",
 		Settings: func() []adminapi.Setting {
 			return []adminapi.Setting{{Name: "gateway-addr", Value: "127.0.0.1:8080", Source: "default"}}

@@ -64,7 +64,7 @@ func TestAccountsSeeNothingOfEachOther(t *testing.T) {
 		"{gateway_id}", gatewayID, "{route_id}", routeID, "{key_id}", key.text("key_id"), "{number}", "1")
 	mixed := strings.NewReplacer("{gateway_id}", strangersGateway, "{route_id}", routeID, "{key_id}", key.text("key_id"), "{number}", "1")
 	for _, q := range operations(t) {
-		if !strings.Contains(q.path, "{") || strings.HasPrefix(q.path, "/v1/accounts") { // the operator's: a 403
+		if !strings.Contains(q.path, "{") || strings.HasPrefix(q.path, "/v1/accounts") || strings.HasPrefix(q.path, "/v1/nodes") { // the operator's: a 403
 			continue
 		}
 		template := q.path

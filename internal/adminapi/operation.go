@@ -3,6 +3,7 @@ package adminapi
 import (
 	"net/http"
 	"reflect"
+	"slices"
 
 	"github.com/danielgtaylor/huma/v2"
 )
@@ -85,10 +86,15 @@ func (a *API) operations() []operation {
 	var ops []operation
 	for _, group := range [][]operation{
 		a.gatewayOperations(), a.documentOperations(), a.revisionOperations(), a.repositoryOperations(), a.routeOperations(),
-		a.keyOperations(), a.webhookOperations(), a.deliveryOperations(), a.eventOperations(), a.accountOperations(), a.sessionOperations(), a.operatorOperations(), a.metaOperations(),
+		a.keyOperations(), a.webhookOperations(), a.deliveryOperations(), a.eventOperations(), a.accountOperations(), a.sessionOperations(), a.operatorOperations(), a.nodeOperations(), a.metaOperations(),
 		a.auditOperations(), a.trafficOperations(), a.requestOperations(), a.limitOperations(),
 	} {
 		ops = append(ops, group...)
+	}
+	for i := range ops {
+		if op := &ops[i]; op.mutates() {
+			op.query = append(slices.Clip(op.query), waitParam())
+		}
 	}
 	return ops
 }

@@ -30,6 +30,7 @@ type gatewayRecord struct {
 	MaxBodyBytes        *int64            `json:"max_body_bytes" doc:"Maximum size of a request body, in bytes; null for unlimited." example:"1048576"`
 	KeyHeaders          []string          `json:"key_headers" nullable:"false" doc:"Request headers that may hold the key." example:"Authorization"`
 	AllowEncodedSlashes bool              `json:"allow_encoded_slashes" doc:"Whether %2F and %5C in a path are part of their segment." example:"false"`
+	CutStreams          bool              `json:"cut_streams" doc:"Whether long exchanges are cut when their key is revoked, expires, or no longer allows them." example:"true"`
 	Revision            *int64            `json:"revision" doc:"Number of the current revision; null before the first push." example:"3"`
 	CreatedAt           time.Time         `json:"created_at" doc:"When the gateway was created."`
 
@@ -242,7 +243,7 @@ func presentGateway(g *gateway.Gateway) gatewayRecord {
 		GatewayID: g.ID, Name: g.Name, Default: g.Default, UpstreamURL: g.Upstream.URL, Hostname: g.Hostname, Timeout: g.Timeout,
 		UpstreamHeaders: map[string]string{},
 		MaxBodyBytes:    optionalNumber(g.MaxBodyBytes), Revision: optionalNumber(g.Revision), CreatedAt: g.CreatedAt.UTC(),
-		KeyHeaders: g.Requests.AllKeyHeaders(), AllowEncodedSlashes: g.Requests.AllowEncodedSlashes,
+		KeyHeaders: g.Requests.AllKeyHeaders(), AllowEncodedSlashes: g.Requests.AllowEncodedSlashes, CutStreams: !g.Requests.KeepStreams,
 		UpstreamRecord: presentUpstream(&g.Upstream),
 	}
 	if !g.GlobalLimit.IsZero() {

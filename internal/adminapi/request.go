@@ -49,6 +49,7 @@ type updateGatewayRequest struct {
 type RequestsInput struct {
 	KeyHeaders          optional[[]string] `json:"key_headers,omitempty" minItems:"1" maxItems:"4" doc:"Request headers that may hold the key; none of them reaches the upstream. Authorization holds it with the scheme Bearer, any other header as its whole value. A request may have only one of them. Null, the default, means Authorization alone; without it in the list, that header is forwarded." example:"X-API-Key"`
 	AllowEncodedSlashes optional[bool]     `json:"allow_encoded_slashes,omitempty" doc:"Whether %2F and %5C in a path are part of their segment, for routes and scopes alike, and forwarded as sent. Null, the default, means false: they are rejected with a 400." example:"false"`
+	CutStreams          optional[bool]     `json:"cut_streams,omitempty" doc:"Whether long exchanges (upgrades, streams, long bodies) are cut within 1 s when their key is revoked, expires, or no longer allows them. Null, the default, means true." example:"true"`
 }
 
 type globalLimitInput struct {

@@ -39,7 +39,7 @@ type decisionRecord struct {
 	Remaining      *int64     `json:"remaining" doc:"Remaining requests at that time." example:"0"`
 	PassesAt       *time.Time `json:"passes_at" doc:"When the request would have passed."`
 	UpstreamStatus *int       `json:"upstream_status" doc:"HTTP status of the upstream's response; null if there was none." example:"503"`
-	Reason         *string    `json:"reason" doc:"If the upstream could not be reached or did not respond: why, such as connection_refused, name_not_found, certificate_rejected, malformed_response, closed_early or timeout. Further values may be added. Null for other decisions." example:"connection_refused"`
+	Reason         *string    `json:"reason" doc:"If the upstream could not be reached or did not respond: why, such as connection_refused, name_not_found, certificate_rejected, malformed_response, closed_early or timeout. If the request was admitted but could not go on: key_revoked, key_expired, key_not_allowed, gateway_gone or lease_lost. Further values may be added. Null for other decisions." example:"connection_refused"`
 	Detail         *string    `json:"detail" doc:"Text of the error behind reason, with addresses. Always null unless the key belongs to the account default." example:"dial tcp 10.0.0.7:8080: connect: connection refused"`
 }
 
@@ -65,7 +65,7 @@ func (a *API) requestOperations() []operation {
 	return []operation{{
 		id: "listRequests", method: http.MethodGet, path: "/v1/requests", tag: "Traffic",
 		summary:     "List refused and failed requests",
-		description: "Returns the requests of the last 24 hours that were refused (401, 403, 429) or failed (5xx), newest first, each with the reason. If there are more than 1,000 of them in a second, the list is a sample.",
+		description: "Returns the requests of the last 24 hours that were refused (401, 403, 429), failed (5xx), or were cut off because their key or gateway had ended, newest first, each with the reason. If there are more than 1,000 of them in a second, the list is a sample.",
 		query:       append(pageParams(), requestFilters()...), success: http.StatusOK, result: reflect.TypeFor[list[loggedRequestRecord]](),
 		run: a.listRequests,
 	}, {

@@ -29,6 +29,7 @@ func TestRequestSettings(t *testing.T) {
 		{`{"key_headers": ["a", "b", "c", "d", "e"]}`, "key_headers"},
 		{`{"allow_encoded_slashes": "true"}`, "allow_encoded_slashes"},
 		{`{"allow_encoded_slashes": 1}`, "allow_encoded_slashes"},
+		{`{"cut_streams": "false"}`, "cut_streams"},
 	} {
 		s.do(request{method: "PATCH", path: path, body: bad.body}).refused(422, "validation_failed", bad.field)
 	}
@@ -38,6 +39,27 @@ func TestRequestSettings(t *testing.T) {
 	wantSettings(t, s.do(request{method: "PATCH", path: path, body: `{"key_headers": null, "allow_encoded_slashes": null}`}).want(200), false, "Authorization")
 	nothing := s.post("/v1/gateways", map[string]any{"name": "b", "upstream_url": "https://b.internal"}).want(201)
 	wantSettings(t, nothing, false, "Authorization")
+}
+
+// Guarantee: contract 3.3: cut_streams is true unless it is set to false, and null restores that.
+func TestCutStreamsSetting(t *testing.T) {
+	s := start(t)
+	created := s.post("/v1/gateways", map[string]any{"name": "a", "upstream_url": "https://orders.internal", "cut_streams": false}).want(201)
+	path := "/v1/gateways/" + created.json["gateway_id"].(string)
+	if got := created.json["cut_streams"]; got != false {
+		t.Errorf("got %v in a new gateway, want false", got)
+	}
+	for _, step := range []struct {
+		body string
+		want bool
+	}{{`{"name": "b"}`, false}, {`{"cut_streams": null}`, true}, {`{"cut_streams": false}`, false}, {`{"cut_streams": true}`, true}} {
+		if got := s.do(request{method: "PATCH", path: path, body: step.body}).want(200).json["cut_streams"]; got != step.want {
+			t.Errorf("after %s: got %v, want %t", step.body, got, step.want)
+		}
+	}
+	if got := s.post("/v1/gateways", map[string]any{"name": "c", "upstream_url": "https://c.internal"}).want(201).json["cut_streams"]; got != true {
+		t.Errorf("got %v for a gateway that does not set it, want true", got)
+	}
 }
 
 // Guarantee: verify reports a path with an encoded slash only for a gateway that allows it.

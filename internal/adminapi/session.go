@@ -59,7 +59,9 @@ func (a *API) createSession(c *call) (response, error) {
 		}
 	}
 	if err := c.useKey(in.Key); err != nil {
-		a.signIns.failed(client, c.now)
+		if !c.unconfirmed {
+			a.signIns.failed(client, c.now)
+		}
 		return response{}, err
 	}
 	if err := c.charge(); err != nil {
@@ -156,6 +158,9 @@ func (c *call) useSession(value string) error {
 		return err
 	}
 	p, found := c.api.cfg.Authenticate(session.KeyDigest, c.now)
+	if p.Unconfirmed {
+		return c.refuseUnconfirmed()
+	}
 	c.presented = presentedKey{given: true, account: p.Account, prefix: session.KeyPrefix, keyID: session.KeyID}
 	switch {
 	case !found:

@@ -12,13 +12,15 @@ import (
 	"github.com/keygate/keygate/internal/snapshot"
 )
 
-// Config configures an Admitter. Every field is required.
+// Config configures an Admitter. Every field but Lease is required.
 type Config struct {
 	Follower *snapshot.Follower
 	Reserver *ratelimit.Reserver
 	// Now reads the monotonic and the wall clock. It must be the same function as
 	// snapshot.Config.Now.
 	Now func() ratelimit.Instant
+	// Lease says whether this node may decide at all. Nil means that it always may.
+	Lease Lease
 }
 
 // Admitter decides requests. It is safe for concurrent use.
@@ -60,7 +62,10 @@ func (a *Admitter) Decide(req *Request, v *Verdict) {
 		var room [512]byte
 		path = gateway.NormalizePath(room[:0], path)
 	}
+	d.lost = !a.held()
 	for {
+		// In this order: the snapshot is at least as new as the lease and the version say.
+		v.version = a.cfg.Follower.Version()
 		if d.decide(a.cfg.Follower.Current(), path) {
 			return
 		}
@@ -75,11 +80,19 @@ func (a *Admitter) Decide(req *Request, v *Verdict) {
 // allowedMethods is the Allow header for a method that is refused on every path.
 const allowedMethods = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"
 
-// Wait waits until the daily cap for which v has the action Wait can decide. The caller must
-// then call Decide again. The error is that of ctx, or has the code fault.Unavailable if the
-// store cannot be reached.
-func (a *Admitter) Wait(ctx context.Context, v *Verdict) error {
-	return a.cfg.Reserver.Wait(ctx, v.daily)
+// Wait waits until the limits for which v has the action Wait can decide: until a daily cap has
+// something reserved, or the limit store has answered. The caller must then call Decide again. The
+// error is that of ctx, or has the code fault.Unavailable if the store cannot be reached.
+func (a *Admitter) Wait(ctx context.Context, v *Verdict) (err error) {
+	if v.daily != nil {
+		err = a.cfg.Reserver.Wait(ctx, v.daily)
+	} else {
+		err = v.ticket.Wait(ctx)
+	}
+	if err != nil {
+		v.ticket = nil
+	}
+	return err
 }
 
 // decision is the state of one call of Decide.
@@ -88,6 +101,7 @@ type decision struct {
 	verdict  *Verdict
 	follower *snapshot.Follower
 	target   target
+	lost     bool // the lease is not held
 	now      ratelimit.Instant
 
 	room  [ratelimit.MaxLimits]ratelimit.Limit
@@ -100,6 +114,16 @@ type decision struct {
 func (d *decision) decide(s *snapshot.Snapshot, path string) bool {
 	v := d.verdict
 	g := s.GatewayByHost(d.target.host)
+	if d.lost {
+		v.Gateway = g
+		v.refuse(fault.Unavailable, unconfirmed)
+		v.unconfirmed = true
+		if g != nil {
+			d.preflight(g) // so that scripts can read the response
+			d.peek(g)
+		}
+		return true
+	}
 	if d.target.encoded && (g == nil || !g.EncodedSlashes) {
 		v.refuse(fault.InvalidRequest, gateway.EncodedSlash)
 		v.Close = true
@@ -110,6 +134,11 @@ func (d *decision) decide(s *snapshot.Snapshot, path string) bool {
 		return true
 	}
 	v.Gateway = g
+	if g.OutOfService {
+		v.refuse(fault.Unavailable, "this node cannot use the newest configuration of the gateway")
+		d.peek(g)
+		return true
+	}
 	if d.preflight(g) {
 		v.Action = Preflight
 		d.peek(g)
@@ -295,14 +324,20 @@ func (d *decision) charge(g *snapshot.Gateway, r *snapshot.Route, path string) b
 		return true
 	}
 	limits = append(limits, g.Global())
+	v.ticket.Attach(limits)
 	result, worst := ratelimit.Decide(d.now, limits, v.statuses[:])
 	switch result {
 	case ratelimit.Stale:
 		return false
+	case ratelimit.NeedsTicket:
+		v.ticket = ratelimit.Ask(d.now, limits, v.ticket)
+		d.peek(g)
+		v.Action, v.daily = Wait, nil
 	case ratelimit.NeedsReservation:
 		d.peek(g)
 		v.Action, v.daily = Wait, limits[worst].Daily
 	case ratelimit.Refused:
+		v.ticket.Return(d.now)
 		v.refuse(fault.RateLimitExceeded, "")
 		v.statusCount, v.worst = len(limits), worst
 	case ratelimit.Admitted:

@@ -6,6 +6,9 @@
 // Verdict.Action says. Every response carries the header fields of Verdict.EachField.
 // Decide checks method, target and authority; the driver checks the syntax of the header.
 //
+// Without a lease (Config.Lease), nothing is admitted. An admitted request is reviewed (Review)
+// directly before it goes upstream and for as long as its exchange lasts.
+//
 // The checks, in their order (contract, 4.2): gateway, CORS preflight, key, the key's
 // gateway, route, method, scope, rate limits.
 package admit

@@ -61,14 +61,22 @@ type Verdict struct {
 	queryHead, queryTail string // together, the query to forward
 	hasQuery             bool
 
-	daily       *ratelimit.Daily // the cap that Wait waits for
-	statusCount int              // number of statuses
-	worst       int              // the index of the status in X-RateLimit-*
+	version     uint64 // of the configuration that was in force, or of an earlier one
+	unconfirmed bool   // the lease is not held
+
+	daily       *ratelimit.Daily  // the cap that Wait waits for; nil if it waits for ticket
+	ticket      *ratelimit.Ticket // the question to the limit store, and its answer; usually nil
+	statusCount int               // number of statuses
+	worst       int               // the index of the status in X-RateLimit-*
 	statuses    [ratelimit.MaxLimits]ratelimit.Status
 }
 
-// reset clears v, except for statuses, of which those beyond statusCount are never read.
+// reset clears v, except for statuses, of which those beyond statusCount are never read. The answer
+// for which Wait has waited stays.
 func (v *Verdict) reset() {
+	if v.Action != Wait {
+		v.ticket = nil
+	}
 	v.resetDecision()
 	v.Close, v.Path, v.queryHead, v.queryTail, v.hasQuery = false, "", "", "", false
 }
@@ -79,6 +87,7 @@ func (v *Verdict) resetDecision() {
 	v.Gateway, v.Route, v.Key, v.KeyPrefix, v.Authenticated = nil, nil, nil, "", false
 	v.RevokedKey = [16]byte{}
 	v.Allow, v.AllowOrigin, v.VaryOrigin = "", "", false
+	v.version, v.unconfirmed = 0, false
 	v.daily, v.statusCount, v.worst = nil, 0, -1
 }
 
@@ -96,6 +105,9 @@ func (v *Verdict) forbid(reason string) {
 	v.refuse(fault.Forbidden, reason)
 	v.Auth = fault.ScopeInsufficient
 }
+
+// Unconfirmed reports whether the request was refused because the lease is not held.
+func (v *Verdict) Unconfirmed() bool { return v.unconfirmed }
 
 // HasQuery reports whether the target to forward has a "?".
 func (v *Verdict) HasQuery() bool { return v.hasQuery }

@@ -75,6 +75,8 @@ const (
 	WebhookTest         Action = "webhook.test"
 	WebhookRecover      Action = "webhook.recover"
 	DeliveryRedeliver   Action = "delivery.redeliver"
+
+	NodeDelete Action = "node.delete"
 )
 
 // Diff maps the name of each field that a management action changed to its values before

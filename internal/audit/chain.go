@@ -78,7 +78,7 @@ type Seal struct {
 	AccountID string
 	Blocks    []*Block   // in order; the first continues the chain
 	Summaries []*Summary // of each block
-	Through   int64      // the chunks up to this ID are in the blocks
+	Chunks    []int64    // the ID of each chunk in the blocks
 	Managed   []int64    // the Seq of each management record in the blocks
 }
 

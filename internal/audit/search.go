@@ -12,7 +12,7 @@ import (
 // Chunk is a part of the open end of an account's log: records in the uncompressed format
 // of Table.Encode.
 type Chunk struct {
-	ID        int64 // set by the store, ascending
+	ID        int64 // set by the store
 	AccountID string
 	Records   int
 	First     time.Time
@@ -23,7 +23,7 @@ type Chunk struct {
 // will extend.
 type Open struct {
 	Chain   Chain
-	Chunks  []Chunk    // in the order of their IDs
+	Chunks  []Chunk    // in the order in which they were written
 	Records []Record   // management records
 	Recent  []*Summary // of the blocks after the last complete group, in order
 }

@@ -63,6 +63,9 @@ func (o *demoRun) run(c *cobra.Command, _ []string) (err error) {
 	if err != nil {
 		return err
 	}
+	if settings.Shared() {
+		return usagef("the demo has a database of its own: remove the setting of --database-url")
+	}
 	settings.AdminKey = "" // the demo shows its key, and must not show a real one
 	if settings.Origin("data-dir").Kind == config.Default {
 		dir, err := os.MkdirTemp("", "keygate-demo-")

@@ -26,7 +26,7 @@ type gatewayFlags struct {
 	corsMaxAge                                             int64
 	maxBody                                                int64
 	keyHeaders                                             []string
-	encodedSlashes                                         bool
+	encodedSlashes, cutStreams                             bool
 	isDefault                                              bool
 	connection                                             connectionFlags
 }
@@ -48,6 +48,7 @@ func (g *gatewayFlags) register(f *pflag.FlagSet) {
 	f.Int64Var(&g.maxBody, "max-body-bytes", 0, "maximum size of a request body in `bytes`; 0 means unlimited")
 	f.StringSliceVar(&g.keyHeaders, "key-header", nil, "request `header` that may hold the key, such as X-API-Key (default Authorization); may be repeated")
 	f.BoolVar(&g.encodedSlashes, "allow-encoded-slashes", false, "treat %2F in a path as a part of its segment")
+	f.BoolVar(&g.cutStreams, "cut-streams", true, "end upgrades, streams and long bodies within 1 s when their key is revoked, expires or no longer allows them")
 	f.BoolVar(&g.isDefault, "default", false, "make it the default gateway, which unknown hosts reach, in place of the present one")
 	g.connection.register(f)
 }
@@ -183,6 +184,9 @@ func (o *gatewaysCreate) request(c *cobra.Command) (in client.CreateGatewayReque
 	if o.encodedSlashes {
 		in.AllowEncodedSlashes = &o.encodedSlashes
 	}
+	if c.Flags().Changed("cut-streams") {
+		in.CutStreams = &o.cutStreams
+	}
 	if c.Flags().Changed("default") {
 		in.Default = &o.isDefault
 	}
@@ -220,7 +224,7 @@ func (a *app) printGateway(g *client.Gateway) error {
 			fields = append(fields, field{"CORS ORIGINS", strings.Join(g.Cors.Origins, ", ")})
 		}
 		fields = append(fields, field{"KEY HEADERS", strings.Join(g.KeyHeaders, ", ")},
-			field{"ENCODED SLASHES", yesNo(g.AllowEncodedSlashes)})
+			field{"ENCODED SLASHES", yesNo(g.AllowEncodedSlashes)}, field{"CUT STREAMS", yesNo(g.CutStreams)})
 		return append(fields, field{"MAX BODY BYTES", number(g.MaxBodyBytes)}, field{"REVISION", number(g.Revision)},
 			field{"CREATED", moment(&g.CreatedAt)})
 	})
@@ -437,6 +441,9 @@ func (o *gatewaysUpdate) patch(c *cobra.Command) (p client.GatewayPatch, err err
 	}
 	if flags.Changed("allow-encoded-slashes") {
 		p.AllowEncodedSlashes = client.Set(o.encodedSlashes)
+	}
+	if flags.Changed("cut-streams") {
+		p.CutStreams = client.Set(o.cutStreams)
 	}
 	if flags.Changed("global-rate-limit") || flags.Changed("global-burst") {
 		limit, err := o.globalLimit()

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/keygate/keygate/internal/ratelimit"
+	"github.com/keygate/keygate/internal/ratelimit/limitstore"
 )
 
 // Config is the settings of a server. Loader.Load returns one.
@@ -26,6 +27,27 @@ type Config struct {
 	// GatewayDomain is the base domain of the generated hostnames of gateways, in
 	// lower case.
 	GatewayDomain string
+
+	// DatabaseURL is the URL of a PostgreSQL database, or "" for SQLite. It may have a password.
+	DatabaseURL Secret
+
+	// Migrate says whether a start migrates the schema of a PostgreSQL database: auto or off.
+	Migrate string
+
+	// DatabaseListenURL is the URL for being notified of changes, or "" for DatabaseURL.
+	DatabaseListenURL Secret
+
+	// Role is what this node serves: RoleAll, RoleGateway or RoleControl.
+	Role string
+
+	// NodeName is the name of this node among those that share the database.
+	NodeName string
+
+	// LeaseTTL is how long this node may serve without the database.
+	LeaseTTL time.Duration
+
+	// OnDatabaseLoss is what this node does after that: LossRefuse or LossServe.
+	OnDatabaseLoss string
 
 	// SecretKeyFile holds the key that encrypts stored secrets.
 	SecretKeyFile string
@@ -73,6 +95,12 @@ type Config struct {
 	// DefaultGlobalLimit is the global limit of gateways that set none.
 	DefaultGlobalLimit ratelimit.Rate
 
+	// Redis is the address of the limit store, nil without one. SharedLimits is how nodes share
+	// limits, and OnLimitStoreLoss what happens to limits while the limit store is lost.
+	Redis            *limitstore.Address
+	SharedLimits     ratelimit.Mode
+	OnLimitStoreLoss ratelimit.OnLoss
+
 	// DrainDelay is how long a server that has received SIGTERM still serves new
 	// connections, while /readyz is 503 already, so that load balancers can look away.
 	DrainDelay time.Duration
@@ -103,6 +131,9 @@ type Config struct {
 
 // Origin returns the source of the value of the setting name, as in "gateway-addr".
 func (c *Config) Origin(name string) Origin { return c.origins[name] }
+
+// Shared reports whether the database is one that several nodes may share.
+func (c *Config) Shared() bool { return c.DatabaseURL != "" }
 
 // DatabaseFile returns the path of the SQLite database.
 func (c *Config) DatabaseFile() string { return filepath.Join(c.DataDir, "keygate.db") }

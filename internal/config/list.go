@@ -24,7 +24,11 @@ func (c *Config) Values() []Value {
 		"max-connections-per-address": strconv.Itoa(c.MaxConnectionsPerAddress),
 		"upstream-allow-network":      networkText(c.UpstreamAllowNetwork), "webhook-allow-network": networkText(c.WebhookAllowNetwork),
 		"repository-allow-file": c.RepositoryAllowFile,
-		"webhook-backoff":       c.backoff, "webhook-allow-http": boolText(c.WebhookAllowHTTP),
+		"database-url":          databaseText(c.DatabaseURL), "migrate": c.Migrate,
+		"database-listen-url": databaseText(c.DatabaseListenURL), "role": c.Role, "node-name": c.NodeName,
+		"lease-ttl": c.LeaseTTL.String(), "on-database-loss": c.OnDatabaseLoss,
+		"webhook-backoff": c.backoff, "webhook-allow-http": boolText(c.WebhookAllowHTTP),
+		"redis-url": c.redisText(), "shared-limits": string(c.SharedLimits), "on-limit-store-loss": string(c.OnLimitStoreLoss),
 		"default-global-limit": c.DefaultGlobalLimit.String(),
 		"drain-delay":          c.DrainDelay.String(), "drain-timeout": c.DrainTimeout.String(), "access-log": c.AccessLog, "metrics-max-series": strconv.Itoa(c.MetricsMaxSeries), "audit-max-bytes": c.auditMaxBytes, "log-level": c.LogLevel, "log-format": c.LogFormat,
 	}

@@ -125,7 +125,13 @@ func (l *Loader) Load(env func(string) (string, bool)) (*Config, error) {
 	if err := c.readSecrets(lookup); err != nil {
 		return nil, err
 	}
+	if err := c.checkNode(); err != nil {
+		return nil, err
+	}
 	if err := c.checkAddresses(); err != nil {
+		return nil, err
+	}
+	if err := c.completeSharedLimits(); err != nil {
 		return nil, err
 	}
 	if err := c.pairFiles(); err != nil {

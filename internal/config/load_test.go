@@ -2,6 +2,7 @@ package config_test
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -305,37 +306,6 @@ func TestSizeIsParsedWithItsUnit(t *testing.T) {
 	}
 }
 
-// Guarantee: a setting of a feature that this version does not have is an error from every
-// source, and never ignored (contract, section 1).
-func TestUnavailableSettingIsRefused(t *testing.T) {
-	for _, name := range []string{
-		"database-url", "redis-url",
-	} {
-		t.Run(name, func(t *testing.T) {
-			key := strings.ReplaceAll(name, "-", "_")
-			for source, try := range map[string]func() error{
-				"--" + name: func() error {
-					_, err := load(t, []string{"--" + name + "=true"}, nil, "")
-					return err
-				},
-				"KEYGATE_" + strings.ToUpper(key): func() error {
-					_, err := load(t, nil, map[string]string{"KEYGATE_" + strings.ToUpper(key): "x"}, "")
-					return err
-				},
-				"keygate.yaml:1: " + key: func() error {
-					_, err := load(t, nil, nil, key+": x\n")
-					return err
-				},
-			} {
-				var bad *config.Error
-				if err := try(); !errors.As(err, &bad) || !strings.Contains(err.Error(), source) || !strings.Contains(err.Error(), "not available in this version") {
-					t.Errorf("%s: error %v, want one that names it and says that it is not available", source, err)
-				}
-			}
-		})
-	}
-}
-
 // Guarantee: a configuration file that is set must exist.
 func TestMissingFileIsAnError(t *testing.T) {
 	if _, err := load(t, []string{"--config", filepath.Join(t.TempDir(), "none.yaml")}, nil, ""); !errors.Is(err, os.ErrNotExist) {
@@ -408,6 +378,35 @@ func TestCertificatesGoWithTheirKeys(t *testing.T) {
 		}
 		if !slices.Equal(c.TLS, want) || c.AdminTLS != nil {
 			t.Errorf("%s: got %v and %v, want %v and none", name, c.TLS, c.AdminTLS, want)
+		}
+	}
+}
+
+// Guarantee: the URL of a database is shown without its password and its parameters, and neither an
+// error nor a format of the settings has them.
+func TestDatabaseURLIsNotShown(t *testing.T) {
+	for _, tt := range []struct{ url, shown string }{
+		{"postgres://keygate:hunter2@db.example:5432/keygate?sslmode=verify-full&sslpassword=hunter2", "postgres://keygate@db.example:5432/keygate"},
+		{"postgresql:///keygate?host=a,b&password=hunter2&user=u", "postgresql:///keygate"},
+		{"postgres://hunter2%zz@db/keygate", ""},
+		{"host=db password=hunter2", ""},
+		{"mysql://keygate:hunter2@db/keygate", ""},
+	} {
+		c, err := load(t, nil, map[string]string{"KEYGATE_DATABASE_URL": tt.url}, "")
+		if tt.shown == "" {
+			if err == nil || strings.Contains(err.Error(), "hunter2") || !strings.Contains(err.Error(), "postgres://user") {
+				t.Errorf("%s: error %v, want one that says what to write, without the password", tt.url, err)
+			}
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !c.Shared() || string(c.DatabaseURL) != tt.url {
+			t.Errorf("%s: the setting was not taken", tt.url)
+		}
+		if text := fmt.Sprintf("%v %+v %#v %v", c, *c, *c, c.Values()); strings.Contains(text, "hunter2") || !strings.Contains(text, tt.shown) {
+			t.Errorf("the settings are printed as %s, want %s in it and no password", text, tt.shown)
 		}
 	}
 }

@@ -58,8 +58,36 @@ func settings() []setting {
 		{name: "gateway-domain", fallback: "localhost", usage: "base `domain` of the generated hostnames of gateways", parse: func(c *Config, s string) error {
 			return parseDomain(&c.GatewayDomain, s)
 		}},
-		{name: "database-url", usage: "PostgreSQL `url`"},
-		{name: "redis-url", usage: "Redis or Valkey `url`"},
+		{name: "database-url", usage: "`url` of a PostgreSQL database to use instead of SQLite; better set by its variable, since other users see the flags of a process", parse: func(c *Config, s string) error {
+			return parseDatabaseURL(&c.DatabaseURL, s)
+		}},
+		{name: "migrate", fallback: "auto", usage: "whether a start migrates the schema of a PostgreSQL database: auto, or off to leave that to keygate migrate up", parse: func(c *Config, s string) error {
+			return parseWord(&c.Migrate, s, "auto", "off")
+		}},
+		{name: "database-listen-url", usage: "`url` of the same database past a pooler, for what needs a session of its own: being notified of changes (default --database-url)", parse: func(c *Config, s string) error {
+			return parseDatabaseURL(&c.DatabaseListenURL, s)
+		}},
+		{name: "role", fallback: RoleAll, usage: "what this node serves: all, gateway (no management API), or control (no data plane)", parse: func(c *Config, s string) error {
+			return parseWord(&c.Role, s, RoleAll, RoleGateway, RoleControl)
+		}},
+		{name: "node-name", usage: "`name` of this node among those that share the database (default the host name)", parse: func(c *Config, s string) error {
+			return parseNodeName(&c.NodeName, s)
+		}},
+		{name: "lease-ttl", fallback: "10s", usage: "`duration` for which this node may serve without the database, and so for which a change may wait for it", parse: func(c *Config, s string) error {
+			return parseLeaseTTL(&c.LeaseTTL, s)
+		}},
+		{name: "on-database-loss", fallback: LossRefuse, usage: "what this node does when it cannot reach the database for longer than that: refuse requests, or serve with the configuration that it has", parse: func(c *Config, s string) error {
+			return parseWord(&c.OnDatabaseLoss, s, LossRefuse, LossServe)
+		}},
+		{name: "redis-url", isJoined: true, usage: "Redis or Valkey `url` of the limit store: redis://, rediss://, redis+sentinel://, or several hosts of a cluster", parse: func(c *Config, s string) error {
+			return parseRedis(&c.Redis, s)
+		}},
+		{name: "shared-limits", usage: "`how` nodes share rate limits: leased, exact or divided (default leased with --redis-url, else divided)", parse: func(c *Config, s string) error {
+			return parseSharedLimits(&c.SharedLimits, s)
+		}},
+		{name: "on-limit-store-loss", fallback: "divide", usage: "`what` happens to rate limits while the limit store is lost: divide, refuse or allow", parse: func(c *Config, s string) error {
+			return parseWord((*string)(&c.OnLimitStoreLoss), s, string(ratelimit.DivideOnLoss), string(ratelimit.RefuseOnLoss), string(ratelimit.AllowOnLoss))
+		}},
 		{name: "secret-key-file", usage: "`file` of the key that encrypts stored secrets (default <data-dir>/secret.key, created at the first start)", parse: func(c *Config, s string) error {
 			c.SecretKeyFile = s // "" is completed by Load
 			return nil

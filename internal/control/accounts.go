@@ -30,8 +30,26 @@ func (s *Service) FirstStart(ctx context.Context, given string) (secret string, 
 	case fault.CodeOf(err) != fault.NotFound:
 		return "", err
 	}
+	return s.createFirst(ctx, given)
+}
+
+// FirstNode creates the account default with an admin key, unless the account exists, in a store that
+// several nodes share: exactly one of them creates it. The others, and later starts, get "" and
+// change nothing, so that a key which was revoked stays so.
+func (s *Service) FirstNode(ctx context.Context, given string) (secret string, err error) {
+	_, err = read(ctx, s, func(tx ReadTx) (*account.Account, error) {
+		return tx.AccountByName(ctx, account.Default)
+	})
+	if fault.CodeOf(err) != fault.NotFound {
+		return "", err
+	}
+	return s.createFirst(ctx, given)
+}
+
+// createFirst creates the account default. The key is "" if another process was first.
+func (s *Service) createFirst(ctx context.Context, given string) (secret string, err error) {
 	_, key, err := s.createAccount(ctx, &account.Account{Name: account.Default, Plan: account.Platform}, given)
-	if fault.CodeOf(err) == fault.Conflict { // another process was first
+	if fault.CodeOf(err) == fault.Conflict {
 		return "", nil
 	}
 	if err != nil {

@@ -36,7 +36,7 @@ type Sealer interface {
 }
 
 // Config configures a Service. All fields are required except Log, WebhookURLs, Wake, Recall,
-// AuditSync, Sources, Repositories, DefaultGlobalLimit, MaxAccountRoutes, MaxAccountGateways, Bounds and Heavy.
+// AuditSync, Everywhere, Sources, Repositories, DefaultGlobalLimit, MaxAccountRoutes, MaxAccountGateways, Bounds and Heavy.
 type Config struct {
 	Store         Store
 	Publisher     Publisher
@@ -56,6 +56,8 @@ type Config struct {
 	// AuditSync flushes the audit records of both planes to the store. If it is nil, lists
 	// contain only what is in the store.
 	AuditSync Syncer
+	// Everywhere waits for the other nodes. Nil means that this is the only one.
+	Everywhere Everywhere
 	// Sources report on the data plane.
 	Sources Sources
 	// Repositories syncs the Git repositories that gateways follow. If it is nil, no gateway can be

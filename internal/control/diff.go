@@ -83,7 +83,7 @@ func gatewayFields(g *gateway.Gateway) fields {
 	f := fields{
 		"name": g.Name, "hostname": g.Hostname, "default": g.Default, "timeout": g.Timeout, "global_rate_limit": limitOrNil(g.GlobalLimit),
 		"cors": nil, "max_body_bytes": numberOrNil(g.MaxBodyBytes), "revision": numberOrNil(g.Revision),
-		"key_headers": g.Requests.AllKeyHeaders(), "allow_encoded_slashes": g.Requests.AllowEncodedSlashes,
+		"key_headers": g.Requests.AllKeyHeaders(), "allow_encoded_slashes": g.Requests.AllowEncodedSlashes, "cut_streams": !g.Requests.KeepStreams,
 	}
 	if g.CORS != nil {
 		f["cors"] = *g.CORS

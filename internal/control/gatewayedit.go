@@ -22,6 +22,7 @@ type GatewayPatch struct {
 	Upstream     UpstreamPatch
 
 	AllowEncodedSlashes Optional[bool]
+	CutStreams          Optional[bool]
 
 	// fromFile is set for a configuration file, where *** stands for a secret that the gateway has.
 	fromFile bool
@@ -89,6 +90,9 @@ func (s *Service) readPatch(c *Caller, p GatewayPatch) (*gatewayEdit, error) {
 		put(e, p.KeyHeaders, gateway.CheckKeyHeaders, func(g *gateway.Gateway) *[]string { return &g.Requests.KeyHeaders }),
 		put(e, p.AllowEncodedSlashes, anyValue, func(g *gateway.Gateway) *bool { return &g.Requests.AllowEncodedSlashes }),
 	)
+	if cut := orDefault(p.CutStreams, true); cut.Present {
+		e.put(func(g *gateway.Gateway) { g.Requests.KeepStreams = !cut.Value })
+	}
 	return e, err
 }
 

@@ -40,7 +40,7 @@ func (s *Service) Limits(ctx context.Context, c *Caller, gatewayID string, p Pag
 		after := parseCursor(p.After)
 		levels.after = &after
 	}
-	s.cfg.Sources.Levels.Levels(gatewayID, levels.add)
+	s.cfg.Sources.Levels.Levels(ctx, gatewayID, levels.add)
 	list := make([]LimitLevel, 0, p.Limit)
 	for _, l := range levels.sorted() {
 		list = append(list, LimitLevel{RouteID: identifier(id.Route, l.Route), KeyID: identifier(id.Key, l.Key), Status: l.Status})

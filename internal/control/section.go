@@ -20,7 +20,7 @@ func (s *Service) readSection(c *Caller, section *gateway.Section) (*gatewayEdit
 func patchOf(s *gateway.Section) GatewayPatch {
 	return GatewayPatch{
 		Name: s.Name, Hostname: s.Hostname, Default: s.Default, GlobalLimit: s.GlobalLimit, Timeout: s.Timeout,
-		CORS: s.CORS, MaxBodyBytes: s.MaxBodyBytes, KeyHeaders: s.KeyHeaders, AllowEncodedSlashes: s.AllowEncodedSlashes,
+		CORS: s.CORS, MaxBodyBytes: s.MaxBodyBytes, KeyHeaders: s.KeyHeaders, AllowEncodedSlashes: s.AllowEncodedSlashes, CutStreams: s.CutStreams,
 		Upstream: UpstreamPatch{
 			URL: s.UpstreamURL, Headers: s.UpstreamHeaders, CA: s.UpstreamCA,
 			ClientCertificate: s.UpstreamClientCertificate, ClientKey: s.UpstreamClientKey,

@@ -2,9 +2,14 @@ package control
 
 import (
 	"context"
+	"errors"
 
 	"github.com/keygate/keygate/internal/gateway"
 )
+
+// ErrInDoubt is in the error of an Update that cannot find out whether its changes are stored,
+// because the store went away while it committed.
+var ErrInDoubt = errors.New("the changes may be stored")
 
 // Store holds everything that survives a restart. Every database engine implements it and
 // passes store/storetest.
@@ -16,7 +21,9 @@ import (
 type Store interface {
 	// Update runs f in one serializable transaction. It commits if f returns nil;
 	// otherwise nothing of the transaction remains. A committed transaction survives a
-	// power loss.
+	// power loss. f may be called again, if the store ends the transaction to resolve a
+	// conflict; then nothing of the first call remains. An error means that nothing was
+	// changed, unless it has ErrInDoubt in it or ctx has ended.
 	Update(ctx context.Context, f func(tx Tx) error) error
 	// Prepare does the work of RevisionStore.InsertPrepared that takes long, before the
 	// transaction: whatever the size of r, no other change waits for it for more than some

@@ -73,15 +73,16 @@ type IdempotencyStore interface {
 
 // DailyCountsReader reads the counts of daily caps.
 type DailyCountsReader interface {
-	// DailyCounts returns all counts of a day, given as days since 1970 in UTC.
-	DailyCounts(ctx context.Context, day int64) ([]ratelimit.DailyCount, error)
+	// DailyCounts returns all counts of a day, given as days since 1970 in UTC, as the node sees them.
+	DailyCounts(ctx context.Context, node string, day int64) ([]ratelimit.DailyCount, error)
 }
 
 // DailyCounts reads and writes the counts of daily caps.
 type DailyCounts interface {
 	DailyCountsReader
-	// PutDailyCounts sets each count, whatever it was before.
-	PutDailyCounts(ctx context.Context, counts []ratelimit.DailyCount) error
+	// ReserveDaily writes what the node claims, and sets the answers (DailyClaim.Grant). No two claims
+	// may be to the same cap.
+	ReserveDaily(ctx context.Context, node string, day int64, claims []ratelimit.DailyClaim) error
 }
 
 // Trimmer removes records after their retention. more reports whether there may be

@@ -44,7 +44,7 @@ type RequestSource interface {
 type LevelSource interface {
 	// Levels calls f for the global limit of a gateway, the limits of its routes, and those of
 	// keys that are in use. A gateway that the data plane does not serve has none.
-	Levels(gatewayID string, f func(ratelimit.Level))
+	Levels(ctx context.Context, gatewayID string, f func(ratelimit.Level))
 }
 
 // RouteSource knows the routes in force.

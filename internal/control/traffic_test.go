@@ -1,6 +1,7 @@
 package control_test
 
 import (
+	"context"
 	"crypto/rand"
 	"slices"
 	"testing"
@@ -20,7 +21,7 @@ import (
 // levels are the limits of every gateway.
 type levels []ratelimit.Level
 
-func (l levels) Levels(_ string, f func(ratelimit.Level)) {
+func (l levels) Levels(_ context.Context, _ string, f func(ratelimit.Level)) {
 	for _, one := range l {
 		f(one)
 	}

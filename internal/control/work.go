@@ -39,8 +39,9 @@ type work struct {
 
 // inTx runs f in one transaction, which writes all of f's state, audit records, events and change log
 // entries and the stored response to a call with an Idempotency-Key, or nothing. If there is a change
-// log entry, inTx then waits until the data plane has applied it, even if the caller hangs up. f may run
-// more than once, so it must not keep state outside of w.
+// log entry, inTx then waits until the data plane has applied it, even if the caller hangs up. With several
+// nodes it waits, also if nothing changed, until everything that the transaction has seen is in force on
+// all of them. f may run more than once, so it must not keep state outside of w.
 func inTx[T any](ctx context.Context, s *Service, c *Caller, f func(w *work) (T, error)) (T, error) {
 	return inTxOnly(ctx, s, c, func(w *work) (result T, err error) {
 		if result, err = f(w); err == nil {
@@ -72,6 +73,7 @@ func inTxOnly[T any](ctx context.Context, s *Service, c *Caller, f func(w *work)
 	var changes []snapshot.Change
 	var wake bool
 	var recall []string
+	var head snapshot.Position
 	err := s.cfg.Store.Update(ctx, func(tx Tx) error {
 		w := &work{Tx: tx, caller: c, bounds: &s.cfg.Bounds, now: s.now()}
 		err := w.admitCaller(ctx)
@@ -81,14 +83,16 @@ func inTxOnly[T any](ctx context.Context, s *Service, c *Caller, f func(w *work)
 		if err := w.rejectRepeat(ctx); err != nil {
 			return err
 		}
-		result, err = f(w)
+		if result, err = f(w); err == nil {
+			head, err = s.head(ctx, tx)
+		}
 		changes, wake, recall = w.changes, w.wake, w.recall
 		return err
 	})
 	err = notStored(ctx, err)
-	// If the caller hangs up during the commit, the result of the commit is unknown. Publishing
-	// without a change does no harm.
-	mayBe := err == nil || ctx.Err() != nil
+	// If the caller hangs up or the store goes away during the commit, the result of the commit is
+	// unknown. Publishing without a change does no harm.
+	mayBe := err == nil || ctx.Err() != nil || errors.Is(err, ErrInDoubt)
 	for _, webhookID := range recall {
 		if mayBe {
 			s.cfg.Recall(webhookID)
@@ -100,6 +104,9 @@ func inTxOnly[T any](ctx context.Context, s *Service, c *Caller, f func(w *work)
 	if len(changes) > 0 && mayBe {
 		err = errors.Join(err, s.publish(ctx, changes))
 	}
+	if err == nil {
+		err = s.confirm(ctx, head)
+	}
 	if err != nil {
 		var none T
 		return none, err
@@ -108,10 +115,10 @@ func inTxOnly[T any](ctx context.Context, s *Service, c *Caller, f func(w *work)
 }
 
 // notStored adds to a 503 of the store that nothing was changed: a transaction that failed is rolled
-// back. err is returned as it is if the caller hung up, because the result of the commit is then unknown.
+// back. err is returned as it is if the result of the commit is unknown.
 func notStored(ctx context.Context, err error) error {
 	var public *fault.Error
-	if !errors.As(err, &public) || public.Code != fault.Unavailable || ctx.Err() != nil {
+	if !errors.As(err, &public) || public.Code != fault.Unavailable || ctx.Err() != nil || errors.Is(err, ErrInDoubt) {
 		return err
 	}
 	return &fault.Error{Code: fault.Unavailable, Message: strings.TrimSuffix(public.Message, ".") + ". Nothing was changed", Err: err}

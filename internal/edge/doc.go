@@ -4,9 +4,9 @@
 // and hands it to the driver for that protocol.
 //
 //	accept ─► connection limits ─► PROXY header, from trusted proxies only
-//	        ─► TLS ─► ALPN "h2" ───────────────────────► HTTP2 (proxy/nethttp)
+//	        ─► TLS ─► ALPN "h2" ───────────────────────► HTTP2 (proxy/h2)
 //	        │       └► "http/1.1", or no ALPN ─────────► HTTP1 (proxy/h1), blocking
-//	        └► first bytes ─► HTTP/2 connection preface ► HTTP2 (proxy/nethttp)
+//	        └► first bytes ─► HTTP/2 connection preface ► HTTP2 (proxy/h2)
 //	                        └► anything else ──────────► HTTP1 (proxy/h1), pump
 //
 // Each connection has one goroutine. The first bytes are peeked at and stay in the

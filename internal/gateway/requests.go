@@ -7,7 +7,7 @@ import (
 	"github.com/keygate/keygate/internal/fault"
 )
 
-// Requests says how a gateway reads the requests of its callers. The store keeps it as one
+// Requests says how a gateway reads the requests of its callers, and what ends them. The store keeps it as one
 // JSON object, so its JSON names are part of the stored form: add new ones, but never
 // change one.
 type Requests struct {
@@ -18,6 +18,10 @@ type Requests struct {
 	// AllowEncodedSlashes makes an encoded slash or backslash a part of its segment.
 	// Otherwise a path that has one is rejected.
 	AllowEncodedSlashes bool `json:"allow_encoded_slashes,omitempty"`
+
+	// KeepStreams is the opposite of cut_streams, whose default is true: long exchanges go on
+	// when their key is revoked, expires or no longer allows them.
+	KeepStreams bool `json:"keep_streams,omitempty"`
 }
 
 // MaxKeyHeaders is how many headers of a gateway may hold the key.

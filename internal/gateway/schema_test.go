@@ -181,7 +181,7 @@ func TestSchemaRejectsInvalidStructure(t *testing.T) {
 		setting("timeout: 30"), setting("upstream_headers: [a]"), setting("upstream_headers: {A: 5}"), setting("upstream_client_key: 5"),
 		setting("upstream_max_connections: 0"), setting("upstream_max_connections: 100001"), setting("max_body_bytes: -1"), setting("max_body_bytes: 1.5"), setting("max_body_bytes: '5'"),
 		setting("cors: {}"), setting("cors: {origins: []}"), setting("cors: {origins: null}"), setting("cors: {origins: ['*'], max_age: 86401}"), setting("cors: {origins: ['*'], age: 1}"),
-		setting("key_headers: []"), setting("key_headers: [a, b, c, d, e]"), setting("allow_encoded_slashes: 1"),
+		setting("key_headers: []"), setting("key_headers: [a, b, c, d, e]"), setting("allow_encoded_slashes: 1"), setting("cut_streams: 0"),
 	}
 	for _, text := range texts {
 		if _, err := gateway.ParseDocument([]byte(text)); err == nil {

@@ -24,6 +24,7 @@ type Section struct {
 	MaxBodyBytes        Member[int64]
 	KeyHeaders          Member[[]string]
 	AllowEncodedSlashes Member[bool]
+	CutStreams          Member[bool]
 
 	// A value or key may be Masked, which stands for the one that the gateway has.
 	UpstreamHeaders           Member[map[string]string]
@@ -173,6 +174,9 @@ func settings() []setting {
 		row("allow_encoded_slashes", boolValue(), true, func(s *Section) *Member[bool] { return &s.AllowEncodedSlashes }, anyValue,
 			func(g *Gateway) Member[bool] { return ifSet(true, g.Requests.AllowEncodedSlashes) },
 			"Whether %2F and %5C in a path are part of their segment. Default: false, and they are rejected."),
+		row("cut_streams", boolValue(), true, func(s *Section) *Member[bool] { return &s.CutStreams }, anyValue,
+			func(g *Gateway) Member[bool] { return ifSet(false, g.Requests.KeepStreams) },
+			"Whether long exchanges (upgrades, streams, long bodies) are cut within 1 s when their key is revoked, expires or no longer allows them. Default: true."),
 	}
 }
 

@@ -41,7 +41,7 @@ func drawGateway(t *rapid.T, pairs ...certificatetest.Pair) *gateway.Gateway {
 	if some("keys") {
 		g.Requests.KeyHeaders = rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"Authorization", "X-API-Key", "true", "a.b"}), 1, 4, rapid.ID).Draw(t, "key headers")
 	}
-	g.Requests.AllowEncodedSlashes = some("slashes")
+	g.Requests.AllowEncodedSlashes, g.Requests.KeepStreams = some("slashes"), some("streams")
 	if some("body") {
 		g.MaxBodyBytes = rapid.Int64Min(1).Draw(t, "max body")
 	}
@@ -88,6 +88,7 @@ const everySetting = `gateway:
   max_body_bytes: 1048576
   key_headers: [X-API-Key]
   allow_encoded_slashes: true
+  cut_streams: false
 routes: []
 `
 

@@ -1,8 +1,6 @@
 package http2
 
 import (
-	"net/http"
-
 	"github.com/keygate/keygate/internal/http1"
 )
 
@@ -41,7 +39,7 @@ func (h *headReader) readResponse(r *Response) error {
 		status = statusOf(h.field.Value)
 		r.Text = append(append(r.Text, h.field.Value...), ' ')
 		reason = len(r.Text)
-		r.Text = append(r.Text, http.StatusText(status)...)
+		r.Text = append(r.Text, http1.StatusText(status)...)
 	}
 	end := uint32(len(r.Text))
 	r.Text = append(r.Text, "\r\n"...)

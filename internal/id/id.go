@@ -25,6 +25,7 @@ const (
 	Event    Kind = "evt"
 	Request  Kind = "req"
 	Revision Kind = "rev"
+	Node     Kind = "node"
 )
 
 // alphabet is Crockford's base 32 in lower case: no i, l, o, u.

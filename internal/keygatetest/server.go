@@ -44,6 +44,12 @@ type Options struct {
 	Args []string
 	// Env holds environment variables of OpenTelemetry.
 	Env map[string]string
+	// Settings holds environment variables of settings. If it has KEYGATE_ADMIN_KEY, that is the
+	// AdminKey.
+	Settings map[string]string
+	// From is the data directory of a server that has stopped, of which the server gets a copy: then
+	// it has the same accounts, gateways and keys.
+	From string
 	// Log receives the server's log as JSON, from level debug on. Nil means the
 	// test's log, from level warn on.
 	Log io.Writer
@@ -60,8 +66,24 @@ func Start(t testing.TB, args ...string) *Server {
 func StartWith(t testing.TB, options Options) *Server {
 	t.Helper()
 	s := &Server{t: t, options: options, DataDir: filepath.Join(t.TempDir(), "data")}
+	if options.From != "" {
+		if err := os.CopyFS(s.DataDir, os.DirFS(options.From)); err != nil {
+			t.Fatalf("copy a data directory: %v", err)
+		}
+		for _, name := range []string{"", "admin.key", "secret.key"} {
+			if err := os.Chmod(filepath.Join(s.DataDir, name), 0o700); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
 	s.start()
 	t.Cleanup(s.Stop)
+	if s.AdminKey = options.Settings[config.AdminKeyVariable]; s.AdminKey != "" {
+		if s.running.AdminAddr() != "" {
+			s.Admin = s.Client(s.AdminKey)
+		}
+		return s
+	}
 	key, err := os.ReadFile(filepath.Join(s.DataDir, "admin.key"))
 	if err != nil {
 		t.Fatalf("read the admin key: %v", err)
@@ -81,7 +103,10 @@ func (s *Server) start() {
 	if err := flags.Parse(args); err != nil {
 		s.t.Fatal(err)
 	}
-	settings, err := loader.Load(func(string) (string, bool) { return "", false })
+	settings, err := loader.Load(func(name string) (string, bool) {
+		value, ok := s.options.Settings[name]
+		return value, ok
+	})
 	if err != nil {
 		s.t.Fatal(err)
 	}

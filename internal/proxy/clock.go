@@ -1,13 +1,15 @@
 package proxy
 
 import (
-	"net/http"
 	"sync/atomic"
 	"time"
 )
 
 // Tick is how often an engine's sweeper reads the clock and looks for what has exceeded its time.
 const Tick = 200 * time.Millisecond
+
+// timeFormat is that of the Date field (RFC 9110, 5.6.7).
+const timeFormat = "Mon, 02 Jan 2006 15:04:05 GMT"
 
 // Clock is the time since an engine was made, in milliseconds, read once in each tick so that
 // requests do not read it. Start and Tick belong to one goroutine at a time.
@@ -29,7 +31,7 @@ func (c *Clock) Tick(now time.Time) {
 	c.ms.Store(max(1, now.Sub(c.started).Milliseconds()))
 	if second := now.Unix(); second != c.second || c.date.Load() == nil {
 		c.second = second
-		date := now.UTC().AppendFormat(nil, http.TimeFormat)
+		date := now.UTC().AppendFormat(nil, timeFormat)
 		c.date.Store(&date)
 	}
 }

@@ -18,6 +18,8 @@ import (
 type Decider interface {
 	Decide(req *admit.Request, v *admit.Verdict)
 	Wait(ctx context.Context, v *admit.Verdict) error
+	Unchanged(v *admit.Verdict) bool
+	Review() admit.Review
 }
 
 // Tracer makes requests part of traces (W3C Trace Context).

@@ -1,10 +1,9 @@
 // Package proxy holds what the data plane's drivers share: the rules of proxying, each
 // stated once, and the part of an exchange that does not depend on a protocol.
 //
-//	              ┌─ proxy/h1: HTTP/1.1 clients ─┬── h1: plain HTTP/1.1 ────────┐
-//	client ─► edge┤                              ├── proxy/nethttp: the others ─┼─► upstream
-//	              └─ proxy/h2: HTTP/2 clients ───┼── h1.Trip: plain HTTP/1.1 ───┤
-//	                                             └── h1.Call: HTTP/2 ───────────┘
+//	              ┌─ proxy/h1: HTTP/1.1 clients ─┐   ┌─ h1.Trip: HTTP/1.1 ─┐
+//	client ─► edge┤                              ├─► ┤                     ├─► upstream
+//	              └─ proxy/h2: HTTP/2 clients ───┘   └─ h1.Call: HTTP/2 ───┘
 //
 // A driver reads a request, asks package admit for a verdict, and exchanges an admitted
 // request with the upstream. How bytes are read and written is up to the driver. What is
@@ -19,14 +18,15 @@
 //	                 ├─► CheckForward ─► MarkSent ─► MarkResponse ─► Emit
 //	                 │                     └─► EmitStarted      still running after StartedAfter
 //	                 ├─► Detach ─► Detached.Emit                upgraded to a tunnel
-//	                 ├─► EmitNoResponse                         client closed, or shutdown
-//	                 └─► HandOver                               another driver continues
+//	                 └─► EmitNoResponse                         client closed, or shutdown
 //
 // # Rules
 //
 // The rules by section of the contract, and what implements each:
 //
 //	4.2     order of the checks                            admit.Admitter.Decide
+//	3.3     whether an admitted request may still go
+//	        upstream, or go on (cut_streams)               Exchange.Confirm, admit.Review
 //	4.2     which key an Authorization value holds, and
 //	        that it does not reach the upstream            IsKey
 //	4.2     api_key is removed from the query              admit.Verdict.AppendTarget

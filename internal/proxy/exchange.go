@@ -108,12 +108,9 @@ func (x *Exchange) ResponseAt() int64 { return x.head }
 //
 // A request is not forwarded if length, the declared length of its body (negative if unknown),
 // exceeds the limit, if loops says that it has already passed through this instance, or if it is a
-// gRPC call with a timeout of 0. header is the request's, or nil if another driver has handed over
-// the exchange.
+// gRPC call with a timeout of 0. header is the request's.
 func (x *Exchange) CheckForward(header admit.Header, length int64, loops bool) error {
-	if header != nil {
-		x.limit, x.limited = callTimeout(header)
-	}
+	x.limit, x.limited = callTimeout(header)
 	if limit := x.Verdict.Gateway.MaxBodyBytes; limit > 0 && length > limit {
 		return BodyTooLarge(limit)
 	}
@@ -145,6 +142,10 @@ func (x *Exchange) Respond(err error) (status int, body []byte) {
 	status, body = fault.Response(err, x.RequestID())
 	switch fault.CodeOf(err) {
 	case fault.UpstreamUnreachable, fault.UpstreamTimeout, fault.Unavailable, fault.Internal:
+		if x.Verdict.Unconfirmed() { // of which the node logs the beginning and the end
+			x.reason = accesslog.LeaseLost
+			break
+		}
 		if !x.logged {
 			x.log("request failed", err)
 		}

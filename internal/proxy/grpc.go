@@ -2,11 +2,11 @@ package proxy
 
 import (
 	"math"
-	"net/http"
 	"strings"
 	"time"
 
 	"github.com/keygate/keygate/internal/admit"
+	"github.com/keygate/keygate/internal/http1"
 )
 
 // IsGRPC reports whether a request with this Content-Type is a gRPC call. Over HTTP/2, the
@@ -81,17 +81,17 @@ func GRPCStatus(status int) int {
 		unauthenticated   = 16
 	)
 	switch status {
-	case http.StatusUnauthorized:
+	case http1.StatusUnauthorized:
 		return unauthenticated
-	case http.StatusForbidden:
+	case http1.StatusForbidden:
 		return permissionDenied
-	case http.StatusNotFound, http.StatusMethodNotAllowed:
+	case http1.StatusNotFound, http1.StatusMethodNotAllowed:
 		return unimplemented
-	case http.StatusRequestEntityTooLarge, http.StatusTooManyRequests:
+	case http1.StatusRequestEntityTooLarge, http1.StatusTooManyRequests:
 		return resourceExhausted
-	case http.StatusBadGateway, http.StatusServiceUnavailable:
+	case http1.StatusBadGateway, http1.StatusServiceUnavailable:
 		return unavailable
-	case http.StatusGatewayTimeout:
+	case http1.StatusGatewayTimeout:
 		return deadlineExceeded
 	default:
 		return internal

@@ -2,12 +2,12 @@ package proxy
 
 import (
 	"errors"
-	"net/http"
 	"net/netip"
 	"strings"
 
 	"github.com/keygate/keygate/internal/accesslog"
 	"github.com/keygate/keygate/internal/admit"
+	"github.com/keygate/keygate/internal/http1"
 )
 
 // statusClientClosed is recorded for a client that hung up before a response began.
@@ -59,7 +59,7 @@ func (x *Exchange) owner() string {
 // or a shutdown cut the request off.
 func (x *Exchange) EmitNoResponse(cut bool, bytesIn int64) {
 	if cut {
-		x.Emit(End{Result: accesslog.Failed, Status: http.StatusServiceUnavailable, BytesIn: bytesIn})
+		x.Emit(End{Result: accesslog.Failed, Status: http1.StatusServiceUnavailable, BytesIn: bytesIn})
 	} else {
 		x.Emit(End{Result: accesslog.Abandoned, Status: statusClientClosed, BytesIn: bytesIn})
 	}
@@ -79,14 +79,6 @@ func (x *Exchange) EmitStarted() {
 	x.fill(&r)
 	r.Part = accesslog.Started
 	x.emit(&r, "")
-}
-
-// HandOver returns a copy of the exchange for another driver, which then emits the record.
-// The copy shares the memory of the request.
-func (x *Exchange) HandOver() *Exchange {
-	other := *x
-	x.ended = true
-	return &other
 }
 
 // Detach emits the record of the start of a tunnel and returns the record of its end,
@@ -147,7 +139,7 @@ func (x *Exchange) fillEnd(r *accesslog.Record, e End) {
 	if x.head != 0 {
 		r.Upstream, r.UpstreamStatus = x.head-x.sent, uint16(x.upstreamStatus)
 	}
-	if x.started {
+	if x.started && x.Verdict.Auth == "" { // otherwise the refusal is an authentication event of its own
 		r.Part = accesslog.Ended
 	}
 }

@@ -8,24 +8,25 @@ import (
 	"github.com/keygate/keygate/internal/id"
 )
 
-// batch is the counts that one call of the store will save. It belongs to the Reserver's
+// batch is the claims that one call of the store will make. It belongs to the Reserver's
 // goroutine.
 type batch struct {
-	counts  []DailyCount
-	dailies []*Daily // in the order of counts
-	ahead   []int64  // of counts, what is reserved ahead of use
+	day     int64
+	claims  []DailyClaim
+	dailies []*Daily // in the order of claims
 }
 
-// add adds the count of d: used requests have passed, and ahead more are reserved.
+// add adds a claim of d: of used requests over all nodes, those of this node have passed, and ahead
+// more are to be reserved.
 func (b *batch) add(d *Daily, day, used, ahead int64) {
-	c := DailyCount{LimitID: d.limit.id, Day: day, Used: used + ahead, Lost: d.lost.Load() + ahead}
+	c := DailyClaim{LimitID: d.limit.id, Cap: d.cap(), Used: used - d.others, Lost: d.wasted, Ahead: ahead}
 	if d.limit.keys != nil {
 		c.KeyID = id.Format(id.Key, d.key)
 	}
-	d.saved, d.savedLost = c.Used, c.Lost
-	b.counts = append(b.counts, c)
+	d.saved, d.savedLost = c.Used+ahead, ahead
+	b.day = day
+	b.claims = append(b.claims, c)
 	b.dailies = append(b.dailies, d)
-	b.ahead = append(b.ahead, ahead)
 }
 
 // extend adds what the store must have before d may admit more: if half of the last range
@@ -40,7 +41,7 @@ func (b *batch) extend(d *Daily, today int64) {
 		}
 		used, left := w.used(), w.left()
 		capacity := d.cap()
-		size := d.rangeOf(capacity)
+		size := d.ahead(capacity, used)
 		ahead := max(0, min(cmp.Or(size, min(d.waiting.Load(), 1)), capacity-used))
 		switch {
 		case left > ahead:
@@ -51,7 +52,7 @@ func (b *batch) extend(d *Daily, today int64) {
 			ahead = left
 		}
 		// Requests that have passed since the last save make what a crash may lose less.
-		if used+ahead != d.saved || d.lost.Load()+ahead > d.savedLost {
+		if refresh := d.refresh.Swap(false); refresh || used-d.others+ahead != d.saved || ahead > d.savedLost {
 			b.add(d, today, used, ahead)
 		}
 		return
@@ -78,7 +79,7 @@ func (b *batch) release(d *Daily, day int64, to dailyWord) {
 		if !d.swap(w, next) {
 			continue
 		}
-		if known && (w.used() != d.saved || d.lost.Load() != d.savedLost) {
+		if known && (w.used()-d.others != d.saved || d.savedLost != 0) {
 			b.add(d, day, w.used(), 0)
 		}
 		return
@@ -87,11 +88,15 @@ func (b *batch) release(d *Daily, day int64, to dailyWord) {
 
 // save writes the batch. If it fails, the store's counts are unknown, though no lower than
 // before. They are written again next time.
-func (b *batch) save(ctx context.Context, store DailyStore) error {
-	if len(b.counts) == 0 {
+func (b *batch) save(ctx context.Context, r *Reserver) error {
+	if len(b.claims) == 0 {
 		return nil
 	}
-	if err := store.SaveDailyCounts(ctx, b.counts); err != nil {
+	now, err := r.store.ReserveDaily(ctx, r.node, b.day, b.claims)
+	if !now.IsZero() {
+		r.steer(now)
+	}
+	if err != nil {
 		for _, d := range b.dailies {
 			d.saved, d.savedLost = -1, -1
 		}
@@ -103,17 +108,21 @@ func (b *batch) save(ctx context.Context, store DailyStore) error {
 // open lets requests use what the saved batch has reserved.
 func (b *batch) open(today int64) {
 	for i, d := range b.dailies {
-		reserved := b.counts[i].Used
+		c := &b.claims[i]
+		d.saved, d.savedLost = c.Used+c.Granted, c.Granted
+		d.lost.Store(c.OthersLost + c.Lost)
 		for {
 			w := d.load()
 			if w == closedDaily || !w.isOf(today) {
 				break
 			}
-			left := reserved - w.used()
-			ahead := min(left, b.ahead[i])
-			if !d.swap(w, packDaily(today, w.used(), ahead)) {
+			own := w.used() - d.others
+			left := c.Used + c.Granted - own
+			ahead := min(left, c.Granted)
+			if !d.swap(w, packDaily(today, min(c.OthersUsed+own, MaxCount), ahead)) {
 				continue
 			}
+			d.others = min(c.OthersUsed+own, MaxCount) - own
 			if ahead < left { // a charge was refunded meanwhile: the store's count is too high
 				d.limit.reserver.enqueue(d)
 			}
@@ -142,7 +151,7 @@ func groupCounts(rows []DailyCount, limits map[limitKey]*dailyLimit) map[limitKe
 			continue
 		}
 		// What the last process had reserved ahead, if it did not give it back, is lost now.
-		count := knownCount{min(row.Used, MaxCount), row.Lost}
+		count := knownCount{min(row.Used, MaxCount), row.Lost, row.Own, row.OwnLost}
 		if !k.perKey {
 			known[k] = dailyCounts{shared: count}
 		} else if key, ok := id.Parse(id.Key, row.KeyID); ok {

@@ -121,3 +121,28 @@ func testKey(i int) (k [16]byte) {
 	binary.BigEndian.PutUint64(k[8:], 0x8000_0000_0000_0000|uint64(i)*0x9e3779b97f4a7c15)
 	return k
 }
+
+// BenchmarkDecideLeased decides by tokens that the limit store has granted.
+func BenchmarkDecideLeased(b *testing.B) {
+	s, err := NewSharing(SharingConfig{
+		Mode: Leased, Store: nodeStore{newMemoryLimitStore(), "node"}, Now: func() Instant { return Instant{Wall: startWall} },
+		Version: func() int64 { return 1 }, CatchUp: func(context.Context) error { return nil },
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+	p := CompileRate(Rate{Count: MaxCount, Per: time.Second})
+	l := Limit{Scope: RouteScope, Params: &p, Bucket: s.NewBucket(Name{}, &p)}
+	var status [1]Status
+	now := Instant{Wall: startWall}
+	b.ReportAllocs()
+	for b.Loop() {
+		now.Mono += 20
+		if l.Bucket.lease.tokens.Load()&maxTokens < 2 {
+			l.Bucket.lease.tokens.Store(packLease(maxTokens, 1<<30))
+		}
+		if r, _ := Decide(now, []Limit{l}, status[:]); r != Admitted {
+			b.Fatalf("got %v, want Admitted", r)
+		}
+	}
+}

@@ -14,7 +14,10 @@ const closed = math.MaxUint64
 type Bucket struct {
 	// state is the value of Params.unitsAt at which the bucket will be full again: GCRA's
 	// theoretical arrival time. In the past, it means full.
+	// Of a bucket that nodes share, it is what the limit store has last said, with everything that
+	// nodes have been granted counted as used.
 	state atomic.Uint64
+	lease *Lease // of a bucket that nodes share; else nil
 }
 
 // Convert closes b, which has the parameters old, and returns a bucket with the parameters
@@ -28,6 +31,9 @@ func (b *Bucket) Convert(old, p *Params, now Instant) *Bucket {
 	}
 	c := new(Bucket)
 	word := b.state.Swap(closed)
+	if b.lease != nil {
+		c.lease = b.lease.succeed(c, p, now)
+	}
 	if word == closed {
 		word = old.unitsAt(now.Mono) + old.span
 	}

@@ -9,7 +9,9 @@ import (
 // created on first use and dropped by Sweep when it is full again. It is safe for
 // concurrent use.
 type Buckets struct {
-	shards [shards]bucketShard
+	sharing *Sharing // nil for buckets of this node alone
+	name    Name     // of each, except for its Key
+	shards  [shards]bucketShard
 }
 
 type bucketShard struct {
@@ -27,9 +29,13 @@ type generation struct {
 	older *generation
 }
 
-// NewBuckets returns an empty set of buckets with the parameters p.
-func NewBuckets(p *Params) *Buckets {
-	b := new(Buckets)
+// NewBuckets returns an empty set of buckets with the parameters p, of this node alone.
+func NewBuckets(p *Params) *Buckets { return (*Sharing)(nil).NewBuckets(Name{}, p) }
+
+// NewBuckets returns an empty set of buckets with the parameters p. Each has the given name, with
+// its key.
+func (s *Sharing) NewBuckets(n Name, p *Params) *Buckets {
+	b := &Buckets{sharing: s, name: n}
 	for i := range b.shards {
 		b.shards[i].current.Store(&generation{params: p, buckets: newIndex[Bucket](0)})
 	}
@@ -45,11 +51,11 @@ func (b *Buckets) Bucket(k [16]byte) (*Params, *Bucket) {
 	if n := g.buckets.find(h, &k); n != nil && n.value.state.Load() != closed {
 		return g.params, &n.value
 	}
-	return s.bucket(h, k)
+	return b.bucket(s, h, k)
 }
 
 // bucket finds or creates the bucket of k, under the lock.
-func (s *bucketShard) bucket(h uint64, k [16]byte) (*Params, *Bucket) {
+func (b *Buckets) bucket(s *bucketShard, h uint64, k [16]byte) (*Params, *Bucket) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	g := s.current.Load()
@@ -63,11 +69,24 @@ func (s *bucketShard) bucket(h uint64, k [16]byte) (*Params, *Bucket) {
 			continue
 		}
 		if word := before.value.state.Swap(closed); word != closed {
-			n.value.state.Store(g.convert(o, word))
+			n.value.inherit(&before.value, g, g.convert(o, word))
 			break
 		}
 	}
+	if b.sharing != nil && n.value.lease == nil {
+		name := b.name
+		name.Key = k
+		n.value.lease = b.sharing.newLease(name, &n.value, g.params)
+	}
 	return s.add(n).params, &n.value
+}
+
+// inherit makes b take over from before, which is closed, in the state word under g.
+func (b *Bucket) inherit(before *Bucket, g *generation, word uint64) {
+	b.state.Store(word)
+	if before.lease != nil {
+		b.lease = before.lease.succeed(b, g.params, Instant{Mono: g.since})
+	}
 }
 
 // convert returns the state in g of a bucket of the older generation o, as if every change
@@ -127,11 +146,12 @@ func (s *bucketShard) sweep(now Instant) {
 			if word == closed {
 				return
 			}
-			if word = g.convert(o, word); g.params.used(word, now.Mono-sweepGrace) == 0 {
+			if word = g.convert(o, word); g.params.used(word, now.Mono-sweepGrace) == 0 && n.value.idle(now.Mono) {
+				n.value.closeLease()
 				return
 			}
 			moved := &node[Bucket]{key: n.key}
-			moved.value.state.Store(word)
+			moved.value.inherit(&n.value, g, word)
 			g = s.add(moved)
 		})
 	}
@@ -140,7 +160,8 @@ func (s *bucketShard) sweep(now Instant) {
 	dropped := 0
 	at := g.params.unitsAt(now.Mono - sweepGrace)
 	g.buckets.each(func(n *node[Bucket]) {
-		if word := n.value.state.Load(); word <= at && n.value.state.CompareAndSwap(word, closed) {
+		if word := n.value.state.Load(); word <= at && n.value.idle(now.Mono) && n.value.state.CompareAndSwap(word, closed) {
+			n.value.closeLease()
 			dropped++
 		}
 	})
@@ -150,3 +171,13 @@ func (s *bucketShard) sweep(now Instant) {
 }
 
 func isOpen(n *node[Bucket]) bool { return n.value.state.Load() != closed }
+
+// idle reports whether the bucket has no lease, or one that has nothing to do.
+func (b *Bucket) idle(mono int64) bool { return b.lease == nil || b.lease.idle(mono) }
+
+// closeLease closes the lease of a closed bucket, if it has one.
+func (b *Bucket) closeLease() {
+	if b.lease != nil {
+		b.lease.close()
+	}
+}

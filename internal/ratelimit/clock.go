@@ -1,6 +1,9 @@
 package ratelimit
 
-import "time"
+import (
+	"sync/atomic"
+	"time"
+)
 
 // Instant is one reading of the monotonic and the wall clock.
 type Instant struct {
@@ -8,8 +11,11 @@ type Instant struct {
 	Wall int64 // nanoseconds since 1970 on the wall clock; determines the UTC day, nothing else
 }
 
-// Clock reads the monotonic and the wall clock.
-type Clock struct{ epoch time.Time }
+// Clock reads the monotonic and the wall clock. It is safe for concurrent use.
+type Clock struct {
+	epoch time.Time
+	ahead atomic.Int64 // nanoseconds by which the wall clock that is followed is ahead of this machine's
+}
 
 // NewClock returns a Clock whose epoch is now.
 func NewClock() *Clock { return &Clock{epoch: time.Now()} }
@@ -17,8 +23,22 @@ func NewClock() *Clock { return &Clock{epoch: time.Now()} }
 // Now reads both clocks.
 func (c *Clock) Now() Instant {
 	now := time.Now()
-	return Instant{Mono: int64(now.Sub(c.epoch)), Wall: now.UnixNano()}
+	return Instant{Mono: int64(now.Sub(c.epoch)), Wall: now.UnixNano() + c.ahead.Load()}
 }
+
+// Steer makes the wall clock follow another one, such as that of a database that several nodes share,
+// which shows now.
+func (c *Clock) Steer(now time.Time) {
+	if ahead := int64(time.Until(now)); ahead-c.ahead.Load() > steerFrom || c.ahead.Load()-ahead > steerFrom {
+		c.ahead.Store(ahead)
+	}
+}
+
+// WallTime reads the wall clock.
+func (c *Clock) WallTime() time.Time { return time.Unix(0, c.Now().Wall) }
+
+// steerFrom is the difference below which Steer does nothing, in nanoseconds: what an answer takes.
+const steerFrom = int64(100 * time.Millisecond)
 
 // Mono reads only the monotonic clock, at half the cost of Now: nanoseconds since the
 // epoch.

@@ -22,7 +22,8 @@ type dailyLimit struct {
 
 // knownCount is a count as the store has it when nothing is reserved: how many requests have passed,
 // at most, and how many of these were lost in crashes, at most.
-type knownCount struct{ used, lost int64 }
+// own and ownLost are what this node has written of them.
+type knownCount struct{ used, lost, own, ownLost int64 }
 
 // Dailies is the counts of one daily cap, one for each key (per: key). It is safe for
 // concurrent use.
@@ -169,7 +170,7 @@ func (limit *dailyLimit) evict() (idle []*Daily) {
 			switch w := d.load(); {
 			case w != d.seen:
 				d.seen = w
-			case w.used() != d.saved || d.lost.Load() != d.savedLost: // something is reserved, or a save failed
+			case w.used()-d.others != d.saved || d.savedLost != 0: // something is reserved, or a save failed
 				idle = append(idle, d)
 			case limit.evictOne(d, w):
 				evicted++
@@ -193,7 +194,7 @@ func (limit *dailyLimit) evictOne(d *Daily, w dailyWord) bool {
 		return false
 	}
 	if used := w.used(); used > 0 && w.isOf(limit.day) {
-		limit.known[d.key] = knownCount{used, d.lost.Load()}
+		limit.known[d.key] = knownCount{used, d.lost.Load(), used - d.others, d.wasted}
 	}
 	return true
 }

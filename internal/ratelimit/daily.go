@@ -45,17 +45,22 @@ type Daily struct {
 	queued atomic.Bool // it is in the Reserver's queue
 	next   *Daily      // in the queue
 
-	lost    atomic.Int64 // requests of the day that crashes have lost, at most
+	lost    atomic.Int64 // requests of the day that others may have lost: processes that crashed, and nodes that hold them
 	waiting atomic.Int64 // calls of Reserver.Wait
+	refresh atomic.Bool  // ask the store even if nothing has changed here
+	asked   atomic.Int64 // when the store was asked last, in Unix nanoseconds
 
 	// Used only by the Reserver's goroutine.
-	saved, savedLost int64     // Used and Lost in the store for the day of word; -1 if unknown
+	wasted           int64     // of this node's used requests, those that have not passed: a range that could not be given back
+	others           int64     // of the used requests in word, those that other nodes have written
+	saved, savedLost int64     // Used and Lost of this node in the store for the day of word; -1 if unknown
 	seen             dailyWord // word at the last sweep
+	seenHeld         dailyWord // word when it was last looked at for an idle range
 }
 
 // set sets the day's count. No request may use d meanwhile, or it has no word yet.
 func (d *Daily) set(day int64, c knownCount) {
-	d.saved, d.savedLost = c.used, c.lost
+	d.others, d.wasted, d.saved, d.savedLost = c.used-c.own, c.ownLost, c.own, 0
 	d.lost.Store(c.lost)
 	d.word.Store(uint64(packDaily(day, c.used, 0)))
 }
@@ -79,7 +84,8 @@ func (d *Daily) cap() int64 {
 func (d *Daily) charged(w dailyWord) {
 	capacity := d.cap()
 	size := d.rangeOf(capacity)
-	if left := w.left(); size > 0 && left*2 <= size && w.used()+left < capacity {
+	left := w.left()
+	if size > 0 && left*2 <= size && w.used()+left < capacity && left*2 <= d.ahead(capacity, w.used()) {
 		d.limit.reserver.enqueue(d)
 	}
 }
@@ -112,6 +118,27 @@ func (d *Daily) rangeOf(capacity int64) int64 {
 		return 0
 	}
 	return max(1, left/2)
+}
+
+// refused asks the store again, at most once a second, when the cap is used up with what other nodes
+// have reserved: they may have given some of it back.
+func (d *Daily) refused(wall int64) {
+	if r := d.limit.reserver; r != nil && r.nodes() > 1 {
+		if last := d.asked.Load(); wall-last >= second && d.asked.CompareAndSwap(last, wall) {
+			d.refresh.Store(true)
+			r.enqueue(d)
+		}
+	}
+}
+
+// ahead returns how much to reserve when used requests of the capacity are used, over all nodes: the
+// range, but with several nodes no more than a fair part of what is left.
+func (d *Daily) ahead(capacity, used int64) int64 {
+	size := d.rangeOf(capacity)
+	if n := int64(d.limit.reserver.nodes()); n > 1 && size > 1 {
+		size = max(1, min(size, (capacity-used)/(4*n)))
+	}
+	return size
 }
 
 // budgetOf returns how many requests of a cap all crashes of a day together may lose (contract, 4.3).

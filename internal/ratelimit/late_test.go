@@ -39,7 +39,7 @@ func TestLateRefusalRefunds(t *testing.T) {
 	if r, _ := Decide(now, limits[2:], s[:]); r != Admitted {
 		t.Fatal(r)
 	}
-	if charge(day, limits, views[:]) {
+	if charge(now, day, limits, views[:]) {
 		t.Fatal("more than the global limit passed")
 	}
 	if got := limits[0].Bucket.state.Load(); got != key {
@@ -58,7 +58,7 @@ func TestLateRefundAddsNoCredit(t *testing.T) {
 	l, store := d.limit.reserver, d.limit.reserver.store.(*memoryStore)
 	var views [3]view
 	check(now, day, limits, views[:])
-	if !charge(day, limits[:2], views[:]) {
+	if !charge(now, day, limits[:2], views[:]) {
 		t.Fatal("refused")
 	}
 	var s [3]Status

@@ -18,11 +18,17 @@ func StatusOf(now Instant, l Limit) Status {
 // block decisions.
 func (b *Buckets) EachLevel(now Instant, f func(k [16]byte, s Status)) {
 	for i := range b.shards {
-		b.shards[i].eachLevel(now, f)
+		for _, k := range b.shards[i].eachLevel(now, f) {
+			p, one := b.Bucket(k)
+			if s := StatusOf(now, Limit{Scope: RouteScope, Params: p, Bucket: one}); s.ResetIn > 0 {
+				f(k, s)
+			}
+		}
 	}
 }
 
-func (s *bucketShard) eachLevel(now Instant, f func(k [16]byte, s Status)) {
+// eachLevel calls f for each bucket of this node alone, and returns the keys of shared ones.
+func (s *bucketShard) eachLevel(now Instant, f func(k [16]byte, s Status)) (shared [][16]byte) {
 	s.mu.Lock()
 	g := s.current.Load()
 	all := []*generation{g}
@@ -37,6 +43,10 @@ func (s *bucketShard) eachLevel(now Instant, f func(k [16]byte, s Status)) {
 			if word == closed {
 				return
 			}
+			if n.value.lease != nil {
+				shared = append(shared, n.key)
+				return
+			}
 			for j := i; j > 0; j-- { // through every change since
 				word = convert(all[j].params, all[j-1].params, word, all[j-1].since)
 			}
@@ -48,6 +58,7 @@ func (s *bucketShard) eachLevel(now Instant, f func(k [16]byte, s Status)) {
 			f(n.key, status)
 		})
 	}
+	return shared
 }
 
 // StatusOf returns the status of the own cap of the key k. It creates no count.

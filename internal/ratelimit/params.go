@@ -30,11 +30,13 @@ const maxWord = math.MaxUint64 - 1
 // 1. So if wn ≤ jd - 1, the gain is less than jm, for every j ≥ 1.) So in every window w at
 // most capacity + w×rate requests pass, whatever the rate.
 type Params struct {
-	capacity int64  // requests
-	window   int64  // seconds, rounded up, from empty to full
+	capacity int64  // requests; of the whole limit, also in a share of it
+	window   int64  // seconds, rounded up, from empty to full; of the whole limit
 	policy   string // ";q=" capacity ";w=" window, for RateLimit-Policy
+	n, d     uint64 // the rate, in lowest terms: n requests in d nanoseconds; of the whole limit
 	cost     uint64 // units that a request costs
 	span     uint64 // capacity in units
+	room     uint64 // one more than the units that may be used before a request: span-cost+1, or 0 if none passes
 
 	gain      uint64 // units gained per nanosecond, times 2^(60+gainShift), rounded down
 	wait      uint64 // nanoseconds per unit, times 2^(64-waitShift), rounded down
@@ -67,7 +69,7 @@ func compile(refill Rate, capacity int64) Params {
 	n, d := uint64(refill.Count), uint64(refill.Per)
 	g := gcd(n, d)
 	n, d = n/g, d/g
-	p := Params{capacity: capacity}
+	p := Params{capacity: capacity, n: n, d: d}
 
 	hi, lo := bits.Mul64(uint64(capacity), d)
 	perSecond := n * uint64(time.Second)
@@ -76,19 +78,25 @@ func compile(refill Rate, capacity int64) Params {
 	p.window = int64(seconds)
 	p.policy = policyOf(p.capacity, p.window)
 
+	p.build(n, d, capacity)
+	return p
+}
+
+// build chooses the units of a bucket of the capacity that gains n requests in d nanoseconds.
+func (p *Params) build(n, d uint64, capacity int64) {
 	if n <= 15 && uint64(capacity)+1 <= (maxWord-n*horizon)/d {
-		p.cost, p.gain = d, n<<60
+		p.cost, p.gain, p.gainShift = d, n<<60, 0
 		p.wait, p.waitShift = 1<<63, 1
 		if n > 1 {
 			p.wait = inverse(n) >> 1
 		}
 	} else {
-		p.fit(n, d)
+		p.fit(n, d, capacity)
 	}
 	p.span = uint64(capacity) * p.cost
+	p.room = p.span - p.cost + 1
 	p.perCost = inverse(p.cost)
 	p.far = 1<<(60-p.waitShift) - 1
-	return p
 }
 
 // inverse returns 2^64 ÷ v, rounded down, at most 2^64-1.
@@ -102,12 +110,12 @@ func inverse(v uint64) uint64 {
 
 // fit chooses cost and gain for a refill of n requests in d nanoseconds that a word cannot
 // represent exactly.
-func (p *Params) fit(n, d uint64) {
+func (p *Params) fit(n, d uint64, capacity int64) {
 	bigN, bigD := new(big.Int).SetUint64(n), new(big.Int).SetUint64(d)
 
 	// The word must hold horizon×n/d×cost + (capacity+1)×cost.
 	room := new(big.Int).Lsh(bigN, 60)
-	room.Add(room, new(big.Int).Mul(big.NewInt(p.capacity+1), bigD))
+	room.Add(room, new(big.Int).Mul(big.NewInt(capacity+1), bigD))
 	cost := new(big.Int).SetUint64(maxWord)
 	cost.Mul(cost, bigD).Div(cost, room)
 	p.cost = cost.Uint64()

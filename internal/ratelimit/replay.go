@@ -146,11 +146,11 @@ func (p *Params) admitEvenly(word uint64, mono, n, within int64) (after uint64, 
 	start, gained, steps := max(word, first), last-first, uint64(n-1)
 	switch {
 	case gained+rounding+steps <= steps*p.cost:
-		return start + (steps+1)*p.cost, start+steps*p.cost-last+rounding <= p.span-p.cost
+		return start + (steps+1)*p.cost, start+steps*p.cost-last+rounding < p.room
 	case gained > steps*(p.cost+rounding):
-		return max(word+(steps+1)*p.cost, last+p.cost), start-first <= p.span-p.cost
+		return max(word+(steps+1)*p.cost, last+p.cost), start-first < p.room
 	case steps == 0:
-		return start + p.cost, start-first <= p.span-p.cost
+		return start + p.cost, start-first < p.room
 	default:
 		return 0, false
 	}

@@ -1,7 +1,9 @@
 package ratelimit
 
 import (
+	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"log/slog"
 	"sync"
@@ -11,33 +13,20 @@ import (
 	"github.com/keygate/keygate/internal/service"
 )
 
-// DailyCount is the reserved part of a daily cap: Used requests of the UTC day Day (in days
-// since 1970) count against the limit identified by LimitID and KeyID.
-type DailyCount struct {
-	LimitID string // identifier of the route
-	KeyID   string // identifier of the key's bucket for a limit with per: key, or ""
-	Day     int64
-	Used    int64
-	Lost    int64 // how many of Used have not passed, at most: they were reserved when a process crashed, or are now
-}
-
-// DailyStore stores daily counts.
-type DailyStore interface {
-	LoadDailyCounts(ctx context.Context, day int64) ([]DailyCount, error)
-	SaveDailyCounts(ctx context.Context, counts []DailyCount) error
-}
-
 // ReserverConfig configures a Reserver.
 type ReserverConfig struct {
-	Store DailyStore       // where counts are kept; required
-	Now   func() time.Time // the wall clock; nil means time.Now
-	Log   *slog.Logger     // receives failures; nil discards them
+	Store DailyStore          // where counts are kept; required
+	Node  string              // names this process among all that ever were; "" means a random name
+	Now   func() time.Time    // the wall clock; nil means time.Now
+	Steer func(now time.Time) // receives the time by the store's clock, if that has one; nil ignores it
+	Nodes func() int          // returns the number of nodes that live; nil means 1
+	Log   *slog.Logger        // receives failures; nil discards them
 }
 
 // Reserver owns every daily cap of the node.
 //
 // It reserves ranges of a cap in the store ahead of use: the count in the store is never
-// less than what has passed. So a crash never lets more than the cap pass. It loses what is left of
+// less than what has passed. So no crash, and no number of nodes, lets more than the cap pass. It loses what is left of
 // the range, and the next range is half of what all crashes of the day may still lose together, a
 // hundredth of the cap or one request. When that is used up, requests are reserved one by one, as they
 // wait; a crash at that moment still loses the one.
@@ -45,7 +34,10 @@ type ReserverConfig struct {
 // store, for every cap that has asked since the previous round began.
 type Reserver struct {
 	store DailyStore
+	node  string
 	now   func() time.Time
+	steer func(now time.Time)
+	nodes func() int
 	log   *slog.Logger
 
 	queue atomic.Pointer[Daily] // the caps that have asked for a range, linked by next
@@ -87,11 +79,18 @@ func NewReserver(cfg ReserverConfig) (*Reserver, error) {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
+	if cfg.Steer == nil {
+		cfg.Steer = func(time.Time) {}
+	}
+	if cfg.Nodes == nil {
+		cfg.Nodes = func() int { return 1 }
+	}
+	cfg.Node = cmp.Or(cfg.Node, rand.Text())
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	return &Reserver{
-		store: cfg.Store, now: cfg.Now, log: cfg.Log,
+		store: cfg.Store, node: cfg.Node, now: cfg.Now, steer: cfg.Steer, nodes: cfg.Nodes, log: cfg.Log,
 		wake:   make(chan struct{}, 1),
 		limits: make(map[limitKey]*dailyLimit),
 		round:  &round{done: make(chan struct{})},

@@ -256,7 +256,7 @@ func TestFailingStoreIsTriedOnceASecond(t *testing.T) {
 			t.Fatal(err)
 		}
 		store.mu.Lock()
-		store.fail = true
+		store.fail, store.saves = true, 0
 		store.mu.Unlock()
 		began, waited := time.Now(), time.Duration(0)
 		for time.Since(began) < 10*time.Second {
@@ -293,8 +293,8 @@ func TestOneSaveForAllWaiters(t *testing.T) {
 		l := startReserver(t, store)
 		release := make(chan struct{})
 		var sizes []int
-		store.onSave = func(counts []DailyCount) {
-			sizes = append(sizes, len(counts))
+		store.onSave = func(claims []DailyClaim) {
+			sizes = append(sizes, len(claims))
 			<-release
 		}
 		for i := range 21 {

@@ -11,6 +11,9 @@ import (
 // sweepEvery is how often the counts of unused keys are dropped.
 const sweepEvery = time.Minute
 
+// idleAfter is how long a range may lie unused while there are other nodes.
+const idleAfter = 5 * time.Second
+
 // retryAfter is how long the Reserver leaves the store alone after a failed round, so that
 // requests do not add to the trouble of a store whose disk is full.
 const retryAfter = time.Second
@@ -24,6 +27,9 @@ func (r *Reserver) Start(ctx context.Context) error {
 	r.mu.Lock()
 	r.started = true
 	r.mu.Unlock()
+	if now, err := r.store.ReserveDaily(ctx, r.node, dayOf(r.now().UnixNano()), nil); err == nil && !now.IsZero() {
+		r.steer(now) // so that the day is the store's
+	}
 	if err := r.load(ctx, dayOf(r.now().UnixNano())); err != nil {
 		return err
 	}
@@ -61,7 +67,7 @@ func (r *Reserver) Stop(ctx context.Context) error {
 	for _, limit := range limits {
 		limit.each(func(d *Daily) { unused.release(d, r.day, packDaily(r.day, 0, 0)) })
 	}
-	return unused.save(ctx, r.store)
+	return unused.save(ctx, r)
 }
 
 func errStopped() error {
@@ -70,8 +76,9 @@ func errStopped() error {
 
 func (r *Reserver) run(ctx context.Context) {
 	rounds := r.group.Grace() // a round that has begun is finished
-	timer := time.NewTimer(r.untilTick())
+	timer, idle := time.NewTimer(r.untilTick()), time.NewTicker(idleAfter)
 	defer timer.Stop()
+	defer idle.Stop()
 	var retry <-chan time.Time // nil unless the last round failed
 	serve := func() {
 		if retry = nil; !r.serve(rounds) {
@@ -87,6 +94,10 @@ func (r *Reserver) run(ctx context.Context) {
 		case <-r.wake:
 			if retry == nil {
 				serve()
+			}
+		case <-idle.C:
+			if retry == nil && r.nodes() > 1 {
+				r.giveBack(rounds)
 			}
 		case <-timer.C:
 			if retry == nil {
@@ -134,7 +145,7 @@ func (r *Reserver) reserve(ctx context.Context) error {
 	for _, limit := range dropped {
 		limit.each(func(d *Daily) { last.release(d, r.day, closedDaily) })
 	}
-	if err := last.save(ctx, r.store); err != nil {
+	if err := last.save(ctx, r); err != nil {
 		r.log.Warn("returning the unused part of a dropped daily limit failed", "error", err)
 	}
 
@@ -157,7 +168,7 @@ func (r *Reserver) reserve(ctx context.Context) error {
 		b.extend(d, today)
 	}
 	clear(r.pending)
-	if err := b.save(ctx, r.store); err != nil {
+	if err := b.save(ctx, r); err != nil {
 		return err
 	}
 	b.open(today)
@@ -179,7 +190,7 @@ func (r *Reserver) load(ctx context.Context, today int64) error {
 	var counts []DailyCount
 	if len(behind) > 0 {
 		var err error
-		if counts, err = r.store.LoadDailyCounts(ctx, today); err != nil {
+		if counts, err = r.store.LoadDailyCounts(ctx, r.node, today); err != nil {
 			return fmt.Errorf("load daily counts: %w", err)
 		}
 	}
@@ -188,7 +199,7 @@ func (r *Reserver) load(ctx context.Context, today int64) error {
 	for _, limit := range behind { // the clock may be set back to the day that has ended
 		limit.each(func(d *Daily) { last.release(d, r.day, packDaily(r.day, 0, 0)) })
 	}
-	if err := last.save(ctx, r.store); err != nil {
+	if err := last.save(ctx, r); err != nil {
 		r.log.Warn("returning the unused part of the last day's limits failed", "error", err)
 	}
 	for k, limit := range behind {
@@ -218,7 +229,31 @@ func (r *Reserver) sweep(ctx context.Context) {
 			d.seen = d.load()
 		}
 	}
-	if err := unused.save(ctx, r.store); err != nil {
+	if err := unused.save(ctx, r); err != nil {
+		r.log.Warn("returning the unused part of idle daily limits failed", "error", err)
+	}
+}
+
+// giveBack gives back the ranges of caps that were not used since the last call, so that other nodes
+// can use them.
+func (r *Reserver) giveBack(ctx context.Context) {
+	r.mu.Lock()
+	limits := make([]*dailyLimit, 0, len(r.limits))
+	for _, limit := range r.limits {
+		limits = append(limits, limit)
+	}
+	r.mu.Unlock()
+
+	var unused batch
+	for _, limit := range limits {
+		limit.each(func(d *Daily) {
+			if w := d.load(); w == d.seenHeld && w.left() > 0 {
+				unused.release(d, r.day, packDaily(r.day, 0, 0))
+			}
+			d.seenHeld = d.load()
+		})
+	}
+	if err := unused.save(ctx, r); err != nil {
 		r.log.Warn("returning the unused part of idle daily limits failed", "error", err)
 	}
 }

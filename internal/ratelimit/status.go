@@ -63,13 +63,8 @@ type Status struct {
 func fillStatuses(now Instant, day int64, limits []Limit, views []view, status []Status) (worst int) {
 	worst = -1
 	for i := range limits {
-		l, s := &limits[i], &status[i]
-		s.Scope, s.Default, s.Refused, s.RetryAfter = l.Scope, l.Default, false, 0
-		if l.Daily != nil {
-			dailyWord(views[i].next).fillStatus(s, views[i].at, now, day)
-		} else {
-			l.Params.fillStatus(s, views[i].next, views[i].at, now.Wall)
-		}
+		s := &status[i]
+		limits[i].fillStatus(s, now, day, &views[i], views[i].next)
 		if worst < 0 || s.Remaining < status[worst].Remaining ||
 			s.Remaining == status[worst].Remaining && s.ResetAt > status[worst].ResetAt {
 			worst = i
@@ -83,18 +78,8 @@ func fillStatuses(now Instant, day int64, limits []Limit, views []view, status [
 func fillRefused(now Instant, day int64, limits []Limit, views []view, status []Status) (worst int) {
 	longest := int64(-1)
 	for i := range limits {
-		l, v, s := &limits[i], &views[i], &status[i]
-		s.Scope, s.Default, s.Refused, s.RetryAfter = l.Scope, l.Default, false, 0
-		wait := int64(-1)
-		if l.Daily != nil {
-			dailyWord(v.word).fillStatus(s, v.at, now, day)
-			if s.Remaining == 0 {
-				wait = (day+1)*dayLength - now.Wall
-			}
-		} else {
-			l.Params.fillStatus(s, v.word, v.at, now.Wall)
-			wait = l.Params.fillRefused(s, v.word, v.at, now.Wall)
-		}
+		s := &status[i]
+		wait := limits[i].fillRefused(s, now, day, &views[i])
 		if wait < 0 {
 			continue
 		}
@@ -122,10 +107,10 @@ func (p *Params) fillStatus(s *Status, word, at uint64, wall int64) {
 // the request. It returns the nanoseconds until then, or -1 if the bucket does not refuse.
 func (p *Params) fillRefused(s *Status, word, at uint64, wall int64) (wait int64) {
 	used := max(word, at) - at
-	if used <= p.span-p.cost {
+	if used < p.room {
 		return -1
 	}
-	lack := used - (p.span - p.cost)
+	lack := used - p.span + p.cost
 	ns, near := p.until(lack)
 	if !near {
 		s.resetFar(wall, p.untilFar(lack))

@@ -4,27 +4,29 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"time"
 )
 
 // memoryStore is a DailyStore in memory.
 type memoryStore struct {
 	mu     sync.Mutex
-	counts map[DailyCount]int64 // Used, keyed by the count with Used and Lost set to 0
-	lost   map[DailyCount]int64 // Lost
-	fail   bool                 // calls fail
-	half   bool                 // a failing call saves nevertheless
+	counts map[DailyCount]int64                   // Used, keyed by the count with Used, Lost and Own set to 0
+	own    map[string]map[DailyCount]DailyFigures // by node
+	lost   map[DailyCount]int64                   // Lost
+	fail   bool                                   // calls fail
+	half   bool                                   // a failing call saves nevertheless
 	saves  int
 	loads  int
-	onSave func(counts []DailyCount) // called before a call saves, without the lock
+	onSave func(claims []DailyClaim) // called before a call saves, without the lock
 }
 
 var errStore = errors.New("the store is unavailable")
 
 func newMemoryStore() *memoryStore {
-	return &memoryStore{counts: make(map[DailyCount]int64), lost: make(map[DailyCount]int64)}
+	return &memoryStore{counts: make(map[DailyCount]int64), lost: make(map[DailyCount]int64), own: make(map[string]map[DailyCount]DailyFigures)}
 }
 
-func (s *memoryStore) LoadDailyCounts(ctx context.Context, day int64) ([]DailyCount, error) {
+func (s *memoryStore) LoadDailyCounts(ctx context.Context, node string, day int64) ([]DailyCount, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.loads++
@@ -34,34 +36,38 @@ func (s *memoryStore) LoadDailyCounts(ctx context.Context, day int64) ([]DailyCo
 	var rows []DailyCount
 	for c, used := range s.counts {
 		if c.Day == day {
-			c.Used, c.Lost = used, s.lost[c]
+			own := s.own[node][c]
+			c.Used, c.Lost, c.Own, c.OwnLost = used, s.lost[c], own.Used, own.Lost
 			rows = append(rows, c)
 		}
 	}
 	return rows, ctx.Err()
 }
 
-func (s *memoryStore) SaveDailyCounts(ctx context.Context, counts []DailyCount) error {
+func (s *memoryStore) ReserveDaily(ctx context.Context, node string, day int64, claims []DailyClaim) (time.Time, error) {
 	if s.onSave != nil {
-		s.onSave(counts)
+		s.onSave(claims)
 	}
 	if err := ctx.Err(); err != nil {
-		return err
+		return time.Time{}, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.saves++
+	if s.own[node] == nil {
+		s.own[node] = map[DailyCount]DailyFigures{}
+	}
 	if !s.fail || s.half {
-		for _, c := range counts {
-			used, lost := c.Used, c.Lost
-			c.Used, c.Lost = 0, 0
-			s.counts[c], s.lost[c] = used, lost
+		for i := range claims {
+			c := DailyCount{LimitID: claims[i].LimitID, KeyID: claims[i].KeyID, Day: day}
+			total, own := claims[i].Grant(DailyFigures{s.counts[c], s.lost[c]}, s.own[node][c])
+			s.counts[c], s.lost[c], s.own[node][c] = total.Used, total.Lost, own
 		}
 	}
 	if s.fail {
-		return errStore
+		return time.Time{}, errStore
 	}
-	return nil
+	return time.Time{}, nil
 }
 
 // used returns the count of a limit for all callers.

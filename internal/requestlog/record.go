@@ -37,10 +37,11 @@ type Record struct {
 	LeftOut int64 // set only when the record is read
 }
 
-// Belongs reports whether the request belongs in the log.
+// Belongs reports whether the request belongs in the log: it was refused, failed, or was admitted
+// and could not go on.
 func Belongs(r *accesslog.Record) bool {
 	refused := r.Status == 429 || r.Status == 401 || r.Status == 403
-	return (refused || r.Status >= 500) && r.Part != accesslog.Started && r.Account != [16]byte{}
+	return (refused || r.Status >= 500 || r.Reason.IsAccess()) && r.Part != accesslog.Started && r.Account != [16]byte{}
 }
 
 // longestPath is the maximum length of a path in a record, in bytes.
@@ -90,6 +91,10 @@ func (r *Record) decision() Decision {
 	say := func(check, code, format string, args ...any) {
 		d.Check, d.Code, d.Message = check, code, fmt.Sprintf(format, args...)
 	}
+	if r.Reason.IsAccess() {
+		r.ended(say)
+		return d
+	}
 	switch r.Decision {
 	case accesslog.KeyInvalid:
 		switch {
@@ -122,6 +127,24 @@ func (r *Record) decision() Decision {
 		say("upstream", "upstream_status", "the upstream responded with status %d", r.Status)
 	}
 	return d
+}
+
+// ended says why a request that was admitted could not go on. The texts about keys are completed with
+// the time.
+func (r *Record) ended(say func(check, code, format string, args ...any)) {
+	const but = "the request was admitted, but before its end "
+	switch r.Reason {
+	case accesslog.KeyWasRevoked:
+		say("key", string(fault.KeyInvalid), but+"the key %s was revoked", r.KeyPrefix)
+	case accesslog.KeyHasExpired:
+		say("key", string(fault.KeyExpired), but+"the key %s expired", r.KeyPrefix)
+	case accesslog.KeyNotAllowed:
+		say("scope", string(fault.ScopeInsufficient), but+"the key %s was changed, and does not allow it any more", r.KeyPrefix)
+	case accesslog.GatewayGone:
+		say("gateway", string(fault.GatewayNotFound), but+"the gateway was deleted, or its account suspended")
+	default:
+		say("internal", string(fault.Unavailable), "this node had lost its connection to the database, and could not confirm its configuration")
+	}
 }
 
 // reasonText returns the explanation of a reason, without addresses and names. It is other if

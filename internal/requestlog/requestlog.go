@@ -5,6 +5,8 @@ package requestlog
 import (
 	"context"
 	"time"
+
+	"github.com/keygate/keygate/internal/accesslog"
 )
 
 // Keep is the retention of a request.
@@ -78,16 +80,18 @@ type LeftOut struct {
 
 // Store stores records of requests.
 type Store interface {
-	// AppendRequests adds records and counts, all or none. A count is added to the
-	// stored count of its second. A record that is stored already stays unchanged.
-	AppendRequests(ctx context.Context, records []Record, left []LeftOut) error
+	// AppendRequests adds the records and counts of a batch, all or none. A count is added
+	// to the stored count of its second. A record that is stored already stays unchanged.
+	// A batch that the store has already, or a later one of its writer, changes nothing.
+	AppendRequests(ctx context.Context, batch accesslog.BatchID, records []Record, left []LeftOut) error
 	// RequestRecords returns up to limit records of an account that f matches, the
 	// newest first, after the record with the identifier after, or from the newest
 	// if after is "".
 	RequestRecords(ctx context.Context, accountID string, f Filter, limit int, after string) ([]Record, error)
 	// RequestRecord returns one record. Its error is fault.NotFound if there is none.
 	RequestRecord(ctx context.Context, accountID, requestID string) (*Record, error)
-	// TrimRequests removes up to limit records and counts that are older than
-	// before. more is whether there may be others.
+	// TrimRequests removes up to limit records and counts that are older than before, and
+	// forgets up to limit writers, of any kind of access records, whose last batch was
+	// stored before it. more is whether there may be others.
 	TrimRequests(ctx context.Context, before time.Time, limit int) (more bool, err error)
 }

@@ -30,6 +30,16 @@ func LoadOrCreate(path string) (*Box, error) {
 	return New(key)
 }
 
+// Load returns a Box with the key in the file at path, which must exist. The other errors are those
+// of LoadOrCreate.
+func Load(path string) (*Box, error) {
+	key, err := load(path)
+	if err != nil {
+		return nil, err
+	}
+	return New(key)
+}
+
 // Given returns a Box with the given key of KeySize bytes, which takes the place of the file at
 // path. If the file exists nevertheless, it must hold the same key.
 func Given(key []byte, path string) (*Box, error) {

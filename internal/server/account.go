@@ -69,10 +69,10 @@ type noDataPlane struct{}
 // CatchUp does nothing.
 func (noDataPlane) CatchUp(context.Context, ...snapshot.Change) error { return nil }
 
-// offline runs f on the store in the data directory. The store must exist: creating one
-// in a mistyped directory would hide the mistake.
+// offline runs f on the store. One in the data directory must exist: creating it in a mistyped
+// directory would hide the mistake.
 func offline(ctx context.Context, settings *config.Config, log *slog.Logger, f func(*control.Service) error) (err error) {
-	if found, err := hasDatabase(settings); err == nil && !found {
+	if found, err := hasDatabase(settings); err == nil && !found && !settings.Shared() {
 		return fmt.Errorf("no store in %s: start a server there once, or set another --data-dir", settings.DataDir)
 	}
 	db, box, err := openStore(ctx, settings, log)

@@ -12,6 +12,9 @@ func (s *Server) GatewayURL() string { return clientURL(len(s.cfg.Settings.TLS) 
 // AdminURL returns the URL of the management API for a client on this machine, with the base
 // path and without a slash at its end. With a slash it is the URL of the dashboard.
 func (s *Server) AdminURL() string {
+	if s.listeners.admin == nil {
+		return ""
+	}
 	return clientURL(len(s.cfg.Settings.AdminTLS) > 0, s.AdminAddr()) + strings.TrimSuffix(s.cfg.Settings.AdminBasePath, "/")
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/keygate/keygate/internal/config"
 	"github.com/keygate/keygate/internal/control"
 	"github.com/keygate/keygate/internal/id"
+	"github.com/keygate/keygate/internal/store"
 	"github.com/keygate/keygate/internal/store/sqlite"
 )
 
@@ -41,11 +42,7 @@ const blocksAtOnce = 16
 // auditBlocks calls f with the chain of an account, which is given by name or identifier, and
 // its blocks, in order, read in one transaction.
 func auditBlocks(ctx context.Context, settings *config.Config, log *slog.Logger, accountName string, f func(audit.Chain, iter.Seq2[*audit.Block, error]) error) (err error) {
-	if found, err := hasDatabase(settings); err == nil && !found {
-		return fmt.Errorf("no store in %s: set another --data-dir", settings.DataDir)
-	}
-	// The secret key file is not needed, so it is not opened.
-	db, err := sqlite.Open(ctx, sqlite.Config{Path: settings.DatabaseFile(), Log: log})
+	db, err := openRecords(ctx, settings, log)
 	if err != nil {
 		return err
 	}
@@ -65,6 +62,17 @@ func auditBlocks(ctx context.Context, settings *config.Config, log *slog.Logger,
 		}
 		return f(chain, blocksOf(ctx, tx, chain))
 	})
+}
+
+// openRecords opens the store without the secret key, which its records do not need.
+func openRecords(ctx context.Context, settings *config.Config, log *slog.Logger) (store.Engine, error) {
+	if settings.Shared() {
+		return openPostgres(ctx, settings, log)
+	}
+	if found, err := hasDatabase(settings); err == nil && !found {
+		return nil, fmt.Errorf("no store in %s: set another --data-dir", settings.DataDir)
+	}
+	return sqlite.Open(ctx, sqlite.Config{Path: settings.DatabaseFile(), Log: log})
 }
 
 func blocksOf(ctx context.Context, tx control.ReadTx, chain audit.Chain) iter.Seq2[*audit.Block, error] {

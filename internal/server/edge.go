@@ -8,7 +8,6 @@ import (
 	"github.com/keygate/keygate/internal/proxy"
 	"github.com/keygate/keygate/internal/proxy/h1"
 	"github.com/keygate/keygate/internal/proxy/h2"
-	"github.com/keygate/keygate/internal/proxy/nethttp"
 	"github.com/keygate/keygate/internal/ratelimit"
 	"github.com/keygate/keygate/internal/telemetry"
 	"github.com/keygate/keygate/internal/upstream"
@@ -26,7 +25,7 @@ func (s *Server) buildGateway(clock *ratelimit.Clock) (err error) {
 		s.pools.Close()
 		return nil
 	})
-	admitter, err := admit.New(admit.Config{Follower: s.follower, Reserver: s.reserver, Now: clock.Now})
+	admitter, err := admit.New(admit.Config{Follower: s.follower, Reserver: s.reserver, Now: clock.Now, Lease: s.lease()})
 	if err != nil {
 		return err
 	}
@@ -36,16 +35,12 @@ func (s *Server) buildGateway(clock *ratelimit.Clock) (err error) {
 	if s.tracer != nil {
 		shared.Tracer = s.tracer
 	}
-	other, err := nethttp.New(nethttp.Config{Config: shared})
+	engine, err := h1.New(h1.Config{Config: shared, MaxPipes: s.descriptors.pipes})
 	if err != nil {
 		return err
 	}
-	shared.Via = other.Via()
-	engine, err := h1.New(h1.Config{Config: shared, Forward: other.ServeDecided, MaxPipes: s.descriptors.pipes})
-	if err != nil {
-		return err
-	}
-	http2, err := h2.New(h2.Config{Config: shared, Forward: other.ServeDecided, Trusted: edge.Trusted})
+	shared.Via = engine.Via()
+	http2, err := h2.New(h2.Config{Config: shared, Trusted: edge.Trusted})
 	if err != nil {
 		return err
 	}

@@ -17,6 +17,7 @@ import (
 // firstKeys is the part of control.Service that the first start needs.
 type firstKeys interface {
 	FirstStart(ctx context.Context, given string) (secret string, err error)
+	FirstNode(ctx context.Context, given string) (secret string, err error)
 }
 
 // A first start writes, in this order: the marker file admin.key.pending, secret.key, the
@@ -37,6 +38,9 @@ func prepareFirstStart(settings *config.Config) error {
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
+	}
+	if settings.Shared() { // the database itself says whether this is the first start
+		return nil
 	}
 	pending, err := exists(pendingFile(settings))
 	if err != nil || pending {
@@ -78,6 +82,9 @@ func errVanished(settings *config.Config, path string) error {
 // If the process died after creating the key and before writing it, the key is lost, and
 // firstStart creates another one with replaceKey. It never overwrites admin.key.
 func firstStart(ctx context.Context, settings *config.Config, ops firstKeys, replaceKey func(ctx context.Context, accountName string) (string, error), w io.Writer, isTerminal bool) error {
+	if settings.Shared() {
+		return firstNode(ctx, settings, ops, w, isTerminal)
+	}
 	pending, err := exists(pendingFile(settings))
 	if err != nil || !pending {
 		return err
@@ -106,16 +113,39 @@ func firstStart(ctx context.Context, settings *config.Config, ops firstKeys, rep
 	if err := errors.Join(os.Remove(pendingFile(settings)), syncDir(settings.DataDir)); err != nil {
 		return fmt.Errorf("finish the first start: %w", err)
 	}
+	announce(w, isTerminal, settings, key)
+	return nil
+}
+
+// firstNode creates the account default and its admin key, if no other node has, and writes a new
+// key to admin.key as firstStart does. If the process dies before that, the key is lost, and
+// keygate account key creates another one.
+func firstNode(ctx context.Context, settings *config.Config, ops firstKeys, w io.Writer, isTerminal bool) error {
+	key, err := ops.FirstNode(ctx, string(settings.AdminKey))
+	if err != nil || key == "" {
+		return err
+	}
+	if settings.AdminKey == "" {
+		if err := writeFileAtomically(settings.AdminKeyFile(), []byte(key+"\n")); err != nil {
+			return fmt.Errorf("write the admin key: %w; create another one with keygate account key", err)
+		}
+	}
+	announce(w, isTerminal, settings, key)
+	return nil
+}
+
+// announce prints to w where the first key is.
+func announce(w io.Writer, isTerminal bool, settings *config.Config, key string) {
+	path := settings.AdminKeyFile()
 	switch {
 	case key == "":
-	case given != "":
+	case settings.AdminKey != "":
 		fmt.Fprintf(w, "The admin key is the one in the environment variable %s\n", config.AdminKeyVariable)
 	case isTerminal:
 		fmt.Fprintf(w, "The admin key is %s\nIt is shown only once here, and stored in %s.\n", key, path)
 	default:
 		fmt.Fprintf(w, "The admin key is in %s\n", path)
 	}
-	return nil
 }
 
 func exists(path string) (bool, error) {

@@ -23,6 +23,10 @@ type accounts struct {
 	fail     bool // FirstStart fails after creating the account
 }
 
+func (a *accounts) FirstNode(ctx context.Context, given string) (string, error) {
+	return a.FirstStart(ctx, given)
+}
+
 func (a *accounts) FirstStart(_ context.Context, given string) (string, error) {
 	if given != "" {
 		a.given = given

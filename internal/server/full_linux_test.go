@@ -1,77 +1,12 @@
 package server_test
 
 import (
-	"bytes"
 	"net/http"
 	"strings"
-	"sync"
 	"testing"
 
-	"github.com/keygate/keygate/client"
-	"github.com/keygate/keygate/internal/keygatetest"
 	"github.com/keygate/keygate/internal/keygatetest/disktest"
 )
-
-// lockedBuffer is a buffer for a log.
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lockedBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lockedBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
-}
-
-// full is a server with a gateway and a key.
-type full struct {
-	*keygatetest.Server
-	log lockedBuffer
-	key string
-}
-
-func startFull(t *testing.T) *full {
-	t.Helper()
-	f := &full{}
-	f.Server = keygatetest.StartWith(t, keygatetest.Options{Log: &f.log})
-	g, err := f.Admin.CreateGateway(t.Context(), client.CreateGatewayRequest{Name: "orders", UpstreamURL: keygatetest.NewUpstream(t).URL})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := f.Admin.CreateRoute(t.Context(), g.GatewayID, client.CreateRouteRequest{Path: "/orders", Methods: []string{"GET"}}); err != nil {
-		t.Fatal(err)
-	}
-	k, err := f.Admin.CreateKey(t.Context(), client.CreateKeyRequest{Name: "k", Scope: "read:orders"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	f.key = k.Secret
-	return f
-}
-
-func (f *full) request(t *testing.T) {
-	t.Helper()
-	if got := f.Through("", "GET", "/orders", f.key, ""); got.Status != http.StatusOK {
-		t.Fatalf("a request got %d %s, want 200", got.Status, got.Body)
-	}
-}
-
-// ops returns the body of a page of the operators' address, which must be 200.
-func (f *full) ops(t *testing.T, page string) string {
-	t.Helper()
-	status, body := fetch(t, f.OpsURL()+page)
-	if status != http.StatusOK {
-		t.Fatalf("%s: got status %d, want 200", page, status)
-	}
-	return body
-}
 
 // Guarantee: on a full disk requests are served, reports can be read, /readyz is 200 and says
 // degraded, and a metric says so; all of that ends when there is space again, and nothing is
@@ -80,7 +15,7 @@ func TestFullDiskDegrades(t *testing.T) {
 	if !disktest.Alone(t) {
 		return
 	}
-	f := startFull(t)
+	f := startServing(t)
 	f.request(t)
 	const report, degraded = "/v1/reports/traffic?interval=1h", "\ndegraded: "
 	if got := f.ops(t, "/readyz"); got != "ready\n" {
@@ -117,7 +52,7 @@ func TestStopSaysWhatIsLost(t *testing.T) {
 	if !disktest.Alone(t) {
 		return
 	}
-	f := startFull(t)
+	f := startServing(t)
 	release := disktest.LimitFileSize(t, 1)
 	for range 7 {
 		f.request(t)

@@ -12,11 +12,15 @@ import (
 // creates events, and before the store.
 func (s *Server) startWebhooks(ctx context.Context, box *secret.Box) (err error) {
 	settings := s.cfg.Settings
-	if s.sender, err = sender.New(sender.Config{
+	cfg := sender.Config{
 		Queue: s.db, Exclusive: s.db, Sealer: box, Guard: s.guard,
 		Allow: settings.WebhookAllowNetwork, AllowHTTP: settings.WebhookAllowHTTP, Backoff: settings.WebhookBackoff, Log: s.log,
 		MaxInFlight: s.descriptors.hooks,
-	}); err != nil {
+	}
+	if settings.Shared() {
+		cfg.Poll = sender.SharedPoll
+	}
+	if s.sender, err = sender.New(cfg); err != nil {
 		return err
 	}
 	if err := s.running.Start(ctx, s.sender); err != nil {
@@ -28,7 +32,11 @@ func (s *Server) startWebhooks(ctx context.Context, box *secret.Box) (err error)
 
 // openEvents returns the sink that creates events.
 func (s *Server) openEvents() (sink, error) {
-	w, err := detect.New(detect.Config{Store: s.db, Routes: s.follower, Wake: s.sender.Wake, Log: s.log})
+	wake := func() {} // another node has the sender
+	if s.sender != nil {
+		wake = s.sender.Wake
+	}
+	w, err := detect.New(detect.Config{Store: s.db, Routes: s.follower, Wake: wake, Log: s.log})
 	if err != nil {
 		return nil, err
 	}

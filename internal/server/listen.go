@@ -10,12 +10,13 @@ import (
 	"github.com/keygate/keygate/internal/config"
 )
 
-// listeners are the three listeners of a server. All are bound before any serves.
+// listeners are the listeners of a server, of which gateway or admin is nil if its role does not have
+// it. All are bound before any serves.
 type listeners struct {
 	gateway, admin, ops net.Listener
 }
 
-// listen binds all three listeners, or none. If addresses are in use, the error names all of them.
+// listen binds all listeners of the node's role, or none. If addresses are in use, the error names all of them.
 func listen(ctx context.Context, settings *config.Config) (l listeners, err error) {
 	defer func() {
 		if err != nil {
@@ -28,11 +29,15 @@ func listen(ctx context.Context, settings *config.Config) (l listeners, err erro
 	for _, one := range []struct {
 		to            *net.Listener
 		setting, addr string
+		serves        bool
 	}{
-		{&l.gateway, "gateway-addr", settings.GatewayAddr},
-		{&l.admin, "admin-addr", settings.AdminAddr},
-		{&l.ops, "ops-addr", settings.OpsAddr},
+		{&l.gateway, "gateway-addr", settings.GatewayAddr, settings.ServesGateway()},
+		{&l.admin, "admin-addr", settings.AdminAddr, settings.ServesAdmin()},
+		{&l.ops, "ops-addr", settings.OpsAddr, true},
 	} {
+		if !one.serves {
+			continue
+		}
 		var lc net.ListenConfig
 		taken := func(err error) bool { return errors.Is(err, errAddressInUse) }
 		if err = retryWhile(waiting, taken, func() (err error) {
@@ -64,9 +69,20 @@ func (l *listeners) close() {
 func (l *listeners) addresses() []netip.AddrPort {
 	var out []netip.AddrPort
 	for _, one := range []net.Listener{l.gateway, l.admin, l.ops} {
+		if one == nil {
+			continue
+		}
 		if addr, ok := one.Addr().(*net.TCPAddr); ok {
 			out = append(out, addr.AddrPort())
 		}
 	}
 	return out
+}
+
+// addrOf returns the address of a listener, or "" for nil.
+func addrOf(l net.Listener) string {
+	if l == nil {
+		return ""
+	}
+	return l.Addr().String()
 }

@@ -39,7 +39,7 @@ type promptStore struct {
 	*arrivals
 }
 
-func (s *promptStore) AppendAuditChunks(_ context.Context, chunks []audit.Chunk, _ []*audit.Record) error {
+func (s *promptStore) AppendAuditChunks(_ context.Context, _ accesslog.BatchID, chunks []audit.Chunk, _ []*audit.Record) error {
 	for _, c := range chunks {
 		s.arrive(c.Records)
 	}
@@ -61,7 +61,7 @@ type promptTraffic struct {
 	*arrivals
 }
 
-func (s *promptTraffic) AppendTraffic(_ context.Context, chunks []traffic.Chunk) error {
+func (s *promptTraffic) AppendTraffic(_ context.Context, _ accesslog.BatchID, chunks []traffic.Chunk) error {
 	for i := range chunks {
 		if c := &chunks[i]; c.Part == traffic.Keys { // this part has every request once
 			s.arrive(int(c.Requests()))

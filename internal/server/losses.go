@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/keygate/keygate/internal/service"
-	"github.com/keygate/keygate/internal/store/sqlite"
+	"github.com/keygate/keygate/internal/store"
 )
 
 // probePeriod is how often a store in trouble is tried.
@@ -13,7 +13,7 @@ const probePeriod = time.Second
 
 // prober finds out when a store in trouble accepts writes again.
 type prober struct {
-	db    *sqlite.DB
+	db    store.Engine
 	group service.Group
 }
 

@@ -18,6 +18,7 @@ import (
 	accesswriter "github.com/keygate/keygate/internal/accesslog/writer"
 	"github.com/keygate/keygate/internal/account"
 	"github.com/keygate/keygate/internal/adminapi"
+	"github.com/keygate/keygate/internal/admit"
 	auditwriter "github.com/keygate/keygate/internal/audit/writer"
 	"github.com/keygate/keygate/internal/clientip"
 	"github.com/keygate/keygate/internal/config"
@@ -27,12 +28,13 @@ import (
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/netguard"
 	"github.com/keygate/keygate/internal/ratelimit"
+	"github.com/keygate/keygate/internal/ratelimit/limitstore"
 	requestwriter "github.com/keygate/keygate/internal/requestlog/writer"
 	"github.com/keygate/keygate/internal/retention"
 	"github.com/keygate/keygate/internal/secret"
 	"github.com/keygate/keygate/internal/service"
 	"github.com/keygate/keygate/internal/snapshot"
-	"github.com/keygate/keygate/internal/store/sqlite"
+	"github.com/keygate/keygate/internal/store"
 	"github.com/keygate/keygate/internal/telemetry"
 	"github.com/keygate/keygate/internal/telemetry/trace"
 	"github.com/keygate/keygate/internal/traffic/meter"
@@ -56,6 +58,9 @@ type Config struct {
 	Env func(name string) (string, bool)
 	// Version is the version that /metrics, traces and GET /v1/settings report.
 	Version string
+	// Lease says whether this node may decide, on both planes, in place of the lease that it has as one
+	// of several nodes. Nil means that: a single node always may.
+	Lease admit.Lease
 }
 
 // Server is a running server.
@@ -74,7 +79,8 @@ type Server struct {
 	certificates certificates
 	descriptors  descriptors
 
-	db         *sqlite.DB
+	db         store.Engine
+	node       *node // nil without a database that several nodes can share
 	collector  *accesslog.Collector
 	auditLog   *auditwriter.Writer
 	operatorID string // of the account default
@@ -86,6 +92,8 @@ type Server struct {
 
 	retention   *retention.Clock
 	reserver    *ratelimit.Reserver
+	sharing     *ratelimit.Sharing // nil if there is nothing to share limits with
+	limitStore  *limitstore.Store  // nil without --redis-url
 	follower    *snapshot.Follower
 	heavy       chan struct{} // slots for work on large documents and tables: half of the processors
 	pools       *upstream.Pools
@@ -133,11 +141,11 @@ func Start(ctx context.Context, cfg Config) (_ *Server, err error) {
 }
 
 // GatewayAddr returns the address that the data plane listens on, with the port that
-// the system chose if the setting has port 0.
-func (s *Server) GatewayAddr() string { return s.listeners.gateway.Addr().String() }
+// the system chose if the setting has port 0. It is "" without a data plane.
+func (s *Server) GatewayAddr() string { return addrOf(s.listeners.gateway) }
 
-// AdminAddr returns the address that the management API listens on.
-func (s *Server) AdminAddr() string { return s.listeners.admin.Addr().String() }
+// AdminAddr returns the address that the management API listens on, or "" without one.
+func (s *Server) AdminAddr() string { return addrOf(s.listeners.admin) }
 
 // OpsAddr returns the address that /livez, /readyz and /metrics listen on.
 func (s *Server) OpsAddr() string { return s.listeners.ops.Addr().String() }
@@ -198,7 +206,10 @@ func (s *Server) openPlanes(ctx context.Context) error {
 	}
 	s.db = db
 	s.running.Push(func(context.Context) error { return db.Close() })
-	s.readiness.SetDegraded(db.Trouble)
+	s.readiness.SetDegraded(s.trouble)
+	if err := s.openNode(ctx, db); err != nil {
+		return err
+	}
 	if err := s.running.Start(ctx, &prober{db: db}); err != nil {
 		return err
 	}
@@ -208,18 +219,22 @@ func (s *Server) openPlanes(ctx context.Context) error {
 	if err := s.running.Start(ctx, s.retention); err != nil {
 		return err
 	}
-	if s.reserver, err = ratelimit.NewReserver(ratelimit.ReserverConfig{Store: db, Log: s.log}); err != nil {
+	clock := ratelimit.NewClock()
+	if s.reserver, err = ratelimit.NewReserver(ratelimit.ReserverConfig{Store: db, Now: clock.WallTime, Steer: clock.Steer, Nodes: s.node.count, Log: s.log}); err != nil {
 		return err
 	}
 	if err := s.running.Start(ctx, s.reserver); err != nil {
 		return fmt.Errorf("read the daily counts: %w", err)
 	}
 
-	clock := ratelimit.NewClock()
+	if err := s.openSharing(clock); err != nil {
+		return err
+	}
 	s.heavy = make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2))
 	if s.follower, err = snapshot.New(snapshot.Config{
-		Source: db, Reserver: s.reserver, OpenSealed: box.Open, GatewayDomain: settings.GatewayDomain,
+		Source: db, Reserver: s.reserver, Sharing: s.sharing, OpenSealed: box.Open, GatewayDomain: settings.GatewayDomain,
 		DefaultGlobalLimit: settings.DefaultGlobalLimit, Now: clock.Now, Log: s.log, Heavy: s.heavy,
+		Shared: s.node.shared(),
 	}); err != nil {
 		return err
 	}
@@ -229,16 +244,29 @@ func (s *Server) openPlanes(ctx context.Context) error {
 	if err := s.createFirstAccount(ctx, box); err != nil {
 		return err
 	}
+	if err := s.startSharing(ctx); err != nil {
+		return err
+	}
 	s.guard = netguard.New()
 	s.guard.SetListeners(s.listeners.addresses()...)
-	if err := s.startWebhooks(ctx, box); err != nil {
-		return err
+	if settings.ServesAdmin() {
+		if err := s.startWebhooks(ctx, box); err != nil {
+			return err
+		}
 	}
 	if err := s.startSinks(ctx); err != nil {
 		return err
 	}
-	if err := s.buildGateway(clock); err != nil {
+	if s.usage, err = control.NewUsage(control.UsageConfig{Store: s.db, Drain: s.follower.DrainUsed, Log: s.log}); err != nil {
 		return err
+	}
+	if settings.ServesGateway() {
+		if err := s.buildGateway(clock); err != nil {
+			return err
+		}
+	}
+	if !settings.ServesAdmin() {
+		return nil
 	}
 	return s.buildAdmin(ctx, box, clock.Now)
 }
@@ -261,7 +289,7 @@ func (s *Server) createFirstAccount(ctx context.Context, box *secret.Box) error 
 	}
 	return s.db.View(ctx, func(tx control.ReadTx) error {
 		operator, err := tx.AccountByName(ctx, account.Default)
-		if fault.CodeOf(err) == fault.NotFound {
+		if fault.CodeOf(err) == fault.NotFound && !s.cfg.Settings.Shared() {
 			return errVanished(s.cfg.Settings, s.cfg.Settings.SecretKeyFile)
 		}
 		if err != nil {
@@ -275,7 +303,7 @@ func (s *Server) createFirstAccount(ctx context.Context, box *secret.Box) error 
 func (s *Server) buildAdmin(ctx context.Context, box *secret.Box, clock func() ratelimit.Instant) error {
 	ops, err := newControl(s.cfg.Settings, s.db, box, dependencies{
 		publisher: s.follower, wake: s.sender.Wake, recall: s.sender.Recall, audit: syncers{s.collector, s.auditLog},
-		heavy: s.heavy, repositories: &s.repositories,
+		heavy: s.heavy, repositories: &s.repositories, everywhere: s.node.everywhere(),
 		sources: control.Sources{AccessLog: s.collector, Traffic: s.meter, Requests: s.requestLog, Levels: s.follower, Routes: s.follower},
 	}, s.log)
 	if err != nil {
@@ -284,11 +312,8 @@ func (s *Server) buildAdmin(ctx context.Context, box *secret.Box, clock func() r
 	if s.maintenance, err = control.NewMaintenance(control.MaintenanceConfig{Service: ops, Store: s.db, Retention: s.retention.Now, Log: s.log}); err != nil {
 		return err
 	}
-	if s.usage, err = control.NewUsage(control.UsageConfig{Store: s.db, Drain: s.follower.DrainUsed, Log: s.log}); err != nil {
-		return err
-	}
 	api, err := adminapi.New(adminapi.Config{
-		Control: ops, Authenticate: adminapi.BySnapshot(s.follower), Settings: s.settings, Version: s.cfg.Version, ClientIP: s.trust.ClientIP, Clock: clock,
+		Control: ops, Authenticate: adminapi.BySnapshot(s.follower, s.lease()), Settings: s.settings, Version: s.cfg.Version, ClientIP: s.trust.ClientIP, Clock: clock,
 		Trusted: s.trust.Trusted, Recorder: s.auditLog, BasePath: s.cfg.Settings.AdminBasePath, Log: s.log,
 	})
 	if err != nil {
@@ -325,7 +350,17 @@ func (s *Server) settings() []adminapi.Setting {
 
 // startServices starts the services that need both planes.
 func (s *Server) startServices(ctx context.Context) error {
-	for _, one := range []service.Service{s.follower, s.maintenance, s.usage, s.repositories} {
+	if err := s.running.Start(ctx, s.follower); err != nil {
+		return err
+	}
+	if err := s.startNode(ctx); err != nil {
+		return err
+	}
+	rest := []service.Service{s.usage}
+	if s.cfg.Settings.ServesAdmin() {
+		rest = []service.Service{s.maintenance, s.usage, s.repositories}
+	}
+	for _, one := range rest {
 		if err := s.running.Start(ctx, one); err != nil {
 			return err
 		}
@@ -335,9 +370,14 @@ func (s *Server) startServices(ctx context.Context) error {
 
 // servePlanes begins to serve requests on both planes.
 func (s *Server) servePlanes(context.Context) error {
+	if s.gateway != nil {
+		s.serve("gateway", func() error { return s.gateway.Serve(s.listeners.gateway) })
+	}
+	if s.admin == nil {
+		return nil
+	}
 	s.warnExposed()
 	places := s.bound(s.admin, s.descriptors.admin, "admin")
-	s.serve("gateway", func() error { return s.gateway.Serve(s.listeners.gateway) })
 	s.serve("admin", func() error { return s.admin.Serve(s.secured(places.Listener(s.listeners.admin))) })
 	return nil
 }
@@ -368,8 +408,12 @@ func (s *Server) Stop(ctx context.Context) error {
 	}
 	var planes sync.WaitGroup
 	var gatewayErr, adminErr error
-	planes.Go(func() { gatewayErr = s.gateway.Shutdown(ctx) })
-	planes.Go(func() { adminErr = shutdown(ctx, s.admin, s.log) })
+	if s.gateway != nil {
+		planes.Go(func() { gatewayErr = s.gateway.Shutdown(ctx) })
+	}
+	if s.admin != nil {
+		planes.Go(func() { adminErr = shutdown(ctx, s.admin, s.log) })
+	}
 	planes.Wait()
 	// The remaining steps have a separate time limit, since the requests may have used up
 	// that of ctx.

@@ -14,6 +14,7 @@ import (
 	"github.com/keygate/keygate/internal/config"
 	"github.com/keygate/keygate/internal/control"
 	"github.com/keygate/keygate/internal/secret"
+	"github.com/keygate/keygate/internal/store"
 	"github.com/keygate/keygate/internal/store/sqlite"
 	"github.com/keygate/keygate/internal/webhook"
 )
@@ -21,7 +22,10 @@ import (
 // openStore opens the database and the box that encrypts secrets in it. It creates a
 // secret key only together with a new database: with an existing one, a new key could
 // decrypt nothing, and would be in the way of the one to be restored.
-func openStore(ctx context.Context, settings *config.Config, log *slog.Logger) (*sqlite.DB, *secret.Box, error) {
+func openStore(ctx context.Context, settings *config.Config, log *slog.Logger) (store.Engine, *secret.Box, error) {
+	if settings.Shared() {
+		return openShared(ctx, settings, log)
+	}
 	old, err := hasDatabase(settings)
 	if err != nil {
 		return nil, nil, err
@@ -110,16 +114,18 @@ type dependencies struct {
 	sources   control.Sources
 	heavy     chan struct{} // control.Config.Heavy
 
+	everywhere control.Everywhere
+
 	repositories control.RepositorySyncer
 }
 
 // newControl returns the management operations over a store.
-func newControl(settings *config.Config, db *sqlite.DB, box *secret.Box, around dependencies, log *slog.Logger) (*control.Service, error) {
+func newControl(settings *config.Config, db store.Engine, box *secret.Box, around dependencies, log *slog.Logger) (*control.Service, error) {
 	return control.New(control.Config{
 		Store: db, Publisher: around.publisher, Sealer: box, Now: time.Now, Random: rand.Reader,
 		GatewayDomain: settings.GatewayDomain, DefaultGlobalLimit: settings.DefaultGlobalLimit, Log: log,
 		WebhookURLs: webhook.URLRule{AllowHTTP: settings.WebhookAllowHTTP, Allow: settings.WebhookAllowNetwork},
 		Wake:        around.wake, Recall: around.recall, AuditSync: around.audit, Sources: around.sources, Heavy: around.heavy,
-		Repositories: around.repositories,
+		Repositories: around.repositories, Everywhere: around.everywhere,
 	})
 }

@@ -9,8 +9,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/keygate/keygate/internal/certificate"
+	"github.com/keygate/keygate/internal/ratelimit"
 	"github.com/keygate/keygate/internal/snapshot"
-	"github.com/keygate/keygate/internal/store/sqlite"
+	"github.com/keygate/keygate/internal/store/state"
 	"github.com/keygate/keygate/internal/telemetry"
 	"github.com/keygate/keygate/internal/telemetry/trace"
 	"github.com/keygate/keygate/internal/webhook"
@@ -94,28 +95,28 @@ func (s *Server) registerMetrics() {
 // registerServerMetrics registers the metrics of the store, the snapshot, the webhook
 // backlog and the certificates.
 func (s *Server) registerServerMetrics() {
-	m, store := s.metrics, s.db.Stats
+	m, read := s.metrics, s.db.Stats
 	m.Gauge("keygate_snapshot_age_seconds", "Time since the data plane last read all changes from the store.",
 		func() float64 { return s.follower.Age().Seconds() })
 	m.Labelled("keygate_store_transactions_total", "Store transactions, by kind: write, read (management), search (searches and reports of management), follow (data plane).", "kind", true,
 		func() map[string]float64 {
-			t := store()
+			t := read()
 			return map[string]float64{"write": float64(t.Writes.Transactions), "read": float64(t.Reads.Transactions), "search": float64(t.Search.Transactions), "follow": float64(t.Follow.Transactions)}
 		})
 	m.Labelled("keygate_store_transaction_seconds_total", "Total duration of store transactions.", "kind", true,
 		func() map[string]float64 {
-			t := store()
+			t := read()
 			return map[string]float64{"write": t.Writes.Held.Seconds(), "read": t.Reads.Held.Seconds(), "search": t.Search.Held.Seconds(), "follow": t.Follow.Held.Seconds()}
 		})
 	m.Labelled("keygate_store_wait_seconds_total", "Total time that store transactions waited for others.", "kind", true,
 		func() map[string]float64 {
-			t := store()
+			t := read()
 			return map[string]float64{"write": t.Writes.Waited.Seconds(), "read": t.Reads.Waited.Seconds(), "search": t.Search.Waited.Seconds(), "follow": t.Follow.Waited.Seconds()}
 		})
-	m.Counter("keygate_store_failures_total", "Write transactions that failed in the store, for example because the disk is full.", func() float64 { return float64(store().Failures) })
+	m.Counter("keygate_store_failures_total", "Write transactions that failed in the store, for example because the disk is full.", func() float64 { return float64(read().Failures) })
 	m.Labelled("keygate_degraded", "1 while something is wrong that does not stop traffic, by reason, otherwise 0.", "reason", false,
 		func() map[string]float64 {
-			now := map[string]float64{sqlite.DiskFull: 0, sqlite.Unavailable: 0}
+			now := map[string]float64{state.DiskFull: 0, state.Unavailable: 0, ratelimit.StoreAway: 0}
 			if reason := s.readiness.Degraded(); reason != "" {
 				now[reason] = 1
 			}
@@ -123,7 +124,7 @@ func (s *Server) registerServerMetrics() {
 		})
 	m.Labelled("keygate_store_size_bytes", "Size of the store's files: database, and log (the write-ahead log).", "file", false,
 		func() map[string]float64 {
-			t := store()
+			t := read()
 			return map[string]float64{"database": float64(t.Database), "log": float64(t.Log)}
 		})
 	m.Gauge("keygate_data_dir_free_bytes", "Free disk space for the data directory.", func() float64 {
@@ -135,6 +136,7 @@ func (s *Server) registerServerMetrics() {
 	})
 	m.Register(newBacklogMetrics(s.db.DeliveryBacklog))
 	s.registerCertificateMetrics()
+	s.registerSharingMetrics()
 }
 
 // backlogTimeout bounds the wait of a scrape for the store.

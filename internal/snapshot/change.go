@@ -14,13 +14,31 @@ type ChangeLog interface {
 	Changes(ctx context.Context, seq int64, limit int) (changes []Change, complete bool, err error)
 }
 
+// Position names a state of a change log that several nodes share: its newest change, and the random
+// mark of that change. After a failover that lost changes, numbers are used again but marks are not. The
+// zero value is the empty log.
+type Position struct {
+	Number int64
+	Mark   [8]byte
+}
+
+// PositionLog is a ChangeLog that several nodes share, whose entries have marks.
+type PositionLog interface {
+	// LastPosition returns the position of the newest change.
+	LastPosition(ctx context.Context) (Position, error)
+	// ChangesAfter returns up to limit changes after p, oldest first. It returns known as false if
+	// the log does not contain p: it was trimmed beyond it, or is of another history.
+	ChangesAfter(ctx context.Context, p Position, limit int) (changes []Change, known bool, err error)
+}
+
 // Change is one entry of the change log. It is written in the transaction that
 // makes the change. Seq increases from entry to entry, in the order of commits,
 // possibly with gaps.
 type Change struct {
 	Seq  int64
 	Kind ChangeKind
-	ID   string // of the changed record; of a RouteChange, what RouteChangeID returns
+	ID   string  // of the changed record; of a RouteChange, what RouteChangeID returns
+	Mark [8]byte // from a PositionLog
 }
 
 // ChangeKind is the kind of record that a Change touched.
@@ -37,4 +55,6 @@ const (
 	// RouteChange means that one route of a gateway was created, changed or deleted.
 	RouteChange ChangeKind = "route"
 	KeyChange   ChangeKind = "key"
+	// NodeChange means that a node has joined those that share the store. Its ID is the node's name.
+	NodeChange ChangeKind = "node"
 )

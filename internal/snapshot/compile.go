@@ -61,7 +61,7 @@ func (f *Follower) nextRead() int64 { return f.reads.Add(1) }
 // compileRequests sets what follows from the settings of requests and from
 // Upstream.Headers.
 func (g *Gateway) compileRequests(r *gateway.Requests) {
-	g.EncodedSlashes = r.AllowEncodedSlashes
+	g.EncodedSlashes, g.CutStreams = r.AllowEncodedSlashes, !r.KeepStreams
 	for i := range g.Upstream.Headers {
 		g.Withheld = append(g.Withheld, g.Upstream.Headers[i].Name)
 	}

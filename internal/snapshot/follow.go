@@ -33,6 +33,7 @@ func (f *Follower) CatchUp(ctx context.Context, only ...Change) error {
 		return err
 	}
 	if len(only) > 0 {
+		f.wakeWork() // the others, too: Applied waits for all
 		return f.settleOnly(ctx, only)
 	}
 	return f.settleAll(ctx)
@@ -51,7 +52,7 @@ func (f *Follower) hasRead(changes []Change) bool {
 
 // settleAll returns when everything that was read is in force.
 func (f *Follower) settleAll(ctx context.Context) error {
-	begun := f.lastRead.Load()
+	begun, at, seq := f.lastRead.Load(), f.at.Load(), f.seq.Load()
 	var errs []error
 	current := true
 	ids := f.pending.ids()
@@ -71,6 +72,9 @@ func (f *Follower) settleAll(ctx context.Context) error {
 	}
 	if current {
 		f.caughtUp.Store(begun)
+		f.setApplied(at)
+		for was := f.inForce.Load(); was < seq && !f.inForce.CompareAndSwap(was, seq); was = f.inForce.Load() {
+		}
 	}
 	return errors.Join(errs...)
 }
@@ -137,8 +141,11 @@ func (f *Follower) readLog(ctx context.Context) error {
 	if !f.loaded {
 		return f.load(ctx)
 	}
+	if err := f.readUnreadable(ctx); err != nil {
+		return err
+	}
 	for {
-		changes, complete, err := f.cfg.Source.Changes(ctx, f.seq.Load(), changeBatch)
+		changes, complete, err := f.nextChanges(ctx)
 		switch {
 		case err != nil:
 			return fmt.Errorf("read the change log: %w", err)
@@ -163,7 +170,9 @@ func (f *Follower) apply(ctx context.Context, changes []Change) error {
 		switch {
 		case c.Kind == KeyChange && !keys[c.ID]:
 			if err := f.readKey(ctx, c.ID); err != nil {
-				return err
+				if err := f.refuseUnreadable(c.ID, err); err != nil {
+					return err
+				}
 			}
 			keys[c.ID] = true
 		case c.Kind == AccountChange && !readAccounts:
@@ -174,12 +183,16 @@ func (f *Follower) apply(ctx context.Context, changes []Change) error {
 			f.publish(accounts, nil)
 			f.forgetKeys(accounts)
 			readAccounts = true
+		case c.Kind == NodeChange:
+			if err := f.joined(ctx); err != nil {
+				return err
+			}
 		default:
 			if gatewayID, _ := c.Gateway(); gatewayID != "" {
 				f.pending.mark(c)
 			}
 		}
-		f.seq.Store(c.Seq)
+		f.setRead(Position{Number: c.Seq, Mark: c.Mark})
 	}
 	return nil
 }
@@ -244,7 +257,7 @@ func (f *Follower) putKey(table *keyTable, k *apikey.Key) error {
 		return err
 	}
 	c.scopes = f.sharedScopes(k.Scope)
-	f.limitKey(table, c, k.RateLimit)
+	f.limitKey(table, c, k.AccountID, k.RateLimit)
 	c.class = f.acquireClass(classID{accountID: k.AccountID, gatewayID: k.GatewayID, level: k.Level})
 	old := table.find(&c.digest)
 	if old != nil && old.same(c) {
@@ -266,13 +279,14 @@ func (f *Follower) removeKey(table *keyTable, k *Key) {
 // limitKey sets k's rate limit. After a rotation, k shares it with the other keys that have
 // its BucketID. If theirs differs, their bucket is converted, and they get the new limit as
 // well. The count of a daily cap belongs to the BucketID, and stays.
-func (f *Follower) limitKey(table *keyTable, k *Key, config ratelimit.KeyLimit) {
+func (f *Follower) limitKey(table *keyTable, k *Key, accountID string, config ratelimit.KeyLimit) {
 	if config.IsZero() {
 		return
 	}
 	next := &keyLimit{daily: config.Daily.Count, dailies: f.keyDailies}
 	if config.HasBucket() {
-		next.params, next.bucket = f.rates.of(ratelimit.Compile(config.Config)), new(ratelimit.Bucket)
+		next.params = f.rates.of(ratelimit.Compile(config.Config))
+		next.bucket = f.cfg.Sharing.NewBucket(ratelimit.Name{Account: accountID, Kind: id.Key, Owner: k.BucketID()}, next.params)
 	}
 	k.limit = next
 	var partners []*Key

@@ -22,6 +22,8 @@ type Config struct {
 	Source Source
 	// Reserver keeps the daily caps. Required.
 	Reserver *ratelimit.Reserver
+	// Sharing makes token buckets parts of those of all nodes. Nil means that there is one node.
+	Sharing *ratelimit.Sharing
 	// OpenSealed decrypts the sealed value of an upstream header or of an upstream client
 	// key. Required if a gateway has one.
 	OpenSealed func(sealed []byte) ([]byte, error)
@@ -37,11 +39,32 @@ type Config struct {
 	// PollInterval is the time between two reads of the change log after Start. Zero means
 	// 250 ms.
 	PollInterval time.Duration
+	// Shared is set if several nodes follow the same store. Nil means that this is the only one.
+	Shared *Shared
 	// Heavy has a slot for each piece of work that may keep a processor busy for long, such as
 	// compiling a large table. If it is nil, half of the processors are slots, at least one.
 	Heavy chan struct{}
 	// Log receives the failures of polling. Nil discards them.
 	Log *slog.Logger
+}
+
+// Shared configures the Follower of one of several nodes. All fields are required.
+//
+// What cannot be applied must not stop what comes after it, nor stay as it was, since a node must not
+// admit without a change that others have: a gateway that cannot be compiled is out of service until it
+// can be, and a key that cannot be read is refused.
+type Shared struct {
+	// Log is the change log of the store, which is read in place of the Source's.
+	Log PositionLog
+	// Hint receives a value when the log may have a new entry. Polling at PollInterval goes on.
+	Hint <-chan struct{}
+	// Applied is called when Follower.Applied has changed. It must not block.
+	Applied func()
+	// Restarted is called before everything is read again because the log does not contain the last
+	// position that was read. It must not block.
+	Restarted func()
+	// Joined is called for a NodeChange, which is in force when it has returned nil. Nil does nothing.
+	Joined func(ctx context.Context) error
 }
 
 // keyDailies identifies the daily counts of keys in the store. No route has this identifier.
@@ -56,8 +79,10 @@ type Follower struct {
 	cfg           Config
 	defaultGlobal ratelimit.Params
 	current       atomic.Pointer[Snapshot]
-	caughtUp      atomic.Int64 // start of the last read of the store that is in force, by the monotonic clock in nanoseconds
-	lastRead      atomic.Int64 // start of the last read of the change log
+	published     atomic.Uint64 // grows after each change of current
+	caughtUp      atomic.Int64  // start of the last read of the store that is in force, by the monotonic clock in nanoseconds
+	lastRead      atomic.Int64  // start of the last read of the change log
+	inForce       atomic.Int64  // every change up to this number is in force
 	used          *usedList
 	former        formerPaths
 	revoked       *revokedKeys
@@ -77,10 +102,14 @@ type Follower struct {
 	// the first Load, so that no route table delays a change of a key.
 	writing chan struct{}
 	seq     atomic.Int64 // last entry of the change log that was read; changed under writing
+	at      atomic.Pointer[readPoint]
+	applied appliedPoint
 	// The fields below are guarded by writing.
 	loaded  bool
 	classes map[classID]*keyClass
 	scopes  map[string]*scopes // one copy for all keys with the same scopes
+	// unreadable are the identifiers of the keys whose records cannot be read.
+	unreadable map[string]struct{}
 
 	failedMu sync.Mutex
 	failed   map[string]bool // IDs of gateways that could not be compiled
@@ -122,14 +151,25 @@ func New(cfg Config) (*Follower, error) {
 		classes:       map[classID]*keyClass{},
 		scopes:        map[string]*scopes{},
 		failed:        map[string]bool{},
+		unreadable:    map[string]struct{}{},
 	}
-	f.current.Store((&Snapshot{keys: &keyTable{}}).publishable(map[string]*account.Account{}, map[string]*Gateway{}))
+	f.put((&Snapshot{keys: &keyTable{}}).publishable(map[string]*account.Account{}, map[string]*Gateway{}))
 	return f, nil
 }
 
 // Current returns the snapshot in force, with one atomic load. It is never nil; before Load
 // it is empty.
 func (f *Follower) Current() *Snapshot { return f.current.Load() }
+
+// Version returns a number that grows after each change of what is in force: accounts, gateways and
+// keys. If it is read first, whatever is read of a snapshot afterwards is at least as new.
+func (f *Follower) Version() uint64 { return f.published.Load() + f.Current().keys.changes.Load() }
+
+// put makes a snapshot the one in force.
+func (f *Follower) put(s *Snapshot) {
+	f.current.Store(s)
+	f.published.Add(1)
+}
 
 // Start begins to catch up at every PollInterval, so that what another process writes is
 // soon in force, and to drop idle per-key buckets. Failures are logged and retried.
@@ -149,10 +189,25 @@ func (f *Follower) Stop(ctx context.Context) error {
 }
 
 func (f *Follower) run(ctx context.Context) {
-	poll, sweep := time.NewTicker(f.cfg.PollInterval), time.NewTicker(sweepInterval)
+	poll, sweep := time.NewTimer(f.pollWait()), time.NewTicker(sweepInterval)
 	defer poll.Stop()
 	defer sweep.Stop()
+	var hint <-chan struct{}
+	if f.cfg.Shared != nil {
+		hint = f.cfg.Shared.Hint
+	}
 	failing := false
+	readAll := func() {
+		err := f.read(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		f.report(err, &failing, "reading configuration changes")
+		if err == nil {
+			f.wakeWork()
+		}
+		poll.Reset(f.pollWait())
+	}
 	for {
 		select {
 		case <-ctx.Done():
@@ -161,15 +216,10 @@ func (f *Follower) run(ctx context.Context) {
 			now := f.cfg.Now()
 			f.Current().sweep(now)
 			f.revoked.sweep(now.Wall / 1000)
+		case <-hint:
+			readAll()
 		case <-poll.C:
-			err := f.read(ctx)
-			if ctx.Err() != nil {
-				return
-			}
-			f.report(err, &failing, "reading configuration changes")
-			if err == nil {
-				f.wakeWork()
-			}
+			readAll()
 		}
 	}
 }
@@ -217,6 +267,10 @@ func (f *Follower) report(err error, failing *bool, what string) {
 func (f *Follower) Age() time.Duration {
 	return time.Duration(f.cfg.Now().Mono - f.caughtUp.Load())
 }
+
+// InForce returns the number of a change that is in force with all before it. It is normally the
+// last one.
+func (f *Follower) InForce() int64 { return f.inForce.Load() }
 
 // DrainUsed calls yield for each key that authenticated a request since the last call, with
 // the time of its last use. Calls must not overlap.

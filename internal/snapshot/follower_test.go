@@ -677,7 +677,7 @@ func TestDailyCapOfAKey(t *testing.T) {
 		t.Errorf("after a change from 10 to 15: got %d requests of 3 admitted, want 3", got)
 	}
 	var listed []ratelimit.Level
-	h.follower.Levels(g.ID, func(l ratelimit.Level) {
+	h.follower.Levels(t.Context(), g.ID, func(l ratelimit.Level) {
 		if l.Scope == ratelimit.KeyDailyScope {
 			listed = append(listed, l)
 		}

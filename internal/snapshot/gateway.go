@@ -19,6 +19,10 @@ type Gateway struct {
 	MaxBodyBytes int64
 	// EncodedSlashes is set if an encoded slash or backslash is a part of its segment.
 	EncodedSlashes bool
+	// CutStreams is set if long exchanges are cut when their key ends or no longer allows them.
+	CutStreams bool
+	// OutOfService is set if the gateway cannot be compiled, and is one of several nodes' (Shared).
+	OutOfService bool
 	// KeyHeaders are the headers that may hold the key; nil means Authorization alone.
 	KeyHeaders []KeyHeader
 	// KeyMessage is the public message of a 401 for a key that is missing or not valid.

@@ -95,6 +95,9 @@ func (k *Key) Expired(now time.Time) bool { return k.ExpiredAt(now.UnixMicro()) 
 // ExpiredAt is Expired for a time in microseconds since 1970.
 func (k *Key) ExpiredAt(now int64) bool { return k.expires != 0 && now >= k.expires }
 
+// Expires returns when the key expires, in microseconds since 1970, or 0 if it never does.
+func (k *Key) Expires() int64 { return k.expires }
+
 // keyLimit is the rate limit of a key, and of the others of its rotation.
 type keyLimit struct {
 	params  *ratelimit.Params // of bucket; nil if it has none

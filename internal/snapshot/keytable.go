@@ -20,6 +20,8 @@ type keyTable struct {
 	// private is set while no reader knows the table, so that digests may be changed in
 	// place too.
 	private bool
+	// changes grows after each change of digests.
+	changes atomic.Uint64
 }
 
 // shard is a hash table with open addressing and linear probing, at most three quarters
@@ -73,6 +75,7 @@ func (t *keyTable) put(old, k *Key) {
 		s.slots[s.index(old, byDigest)] = k
 	}
 	at.Store(s)
+	t.changes.Add(1)
 	if old != nil && old.limit != nil {
 		t.bucketShard(old).remove(old, byBucket)
 	}
@@ -90,6 +93,7 @@ func (t *keyTable) remove(k *Key) {
 	}
 	s.remove(k, byDigest)
 	at.Store(s)
+	t.changes.Add(1)
 	if k.limit != nil {
 		t.bucketShard(k).remove(k, byBucket)
 	}
@@ -120,6 +124,7 @@ func (t *keyTable) removeAll(gone func(*Key) bool) (removed []*Key) {
 			kept = nil
 		}
 		t.digests[i].Store(kept)
+		t.changes.Add(1)
 	}
 	for _, k := range removed {
 		if k.limit != nil {

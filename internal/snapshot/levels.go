@@ -1,16 +1,23 @@
 package snapshot
 
-import "github.com/keygate/keygate/internal/ratelimit"
+import (
+	"context"
+
+	"github.com/keygate/keygate/internal/ratelimit"
+)
 
 // Levels calls yield with the present level of each limit of a gateway, in no particular
 // order: the global limit, the limits of routes, and those limits of single keys (their
 // own or on a route) that are in use. It does not call yield if the gateway is not in force.
-// It does not block decisions.
-func (f *Follower) Levels(gatewayID string, yield func(ratelimit.Level)) {
+// If nodes share limits, it asks the limit store first. It does not block decisions.
+func (f *Follower) Levels(ctx context.Context, gatewayID string, yield func(ratelimit.Level)) {
 	s := f.Current()
 	g := s.GatewayByID(gatewayID)
 	if g == nil {
 		return
+	}
+	if f.cfg.Sharing != nil {
+		f.cfg.Sharing.Refresh(ctx, s.buckets(g))
 	}
 	now := f.cfg.Now()
 	yield(ratelimit.Level{Status: ratelimit.StatusOf(now, g.global)})
@@ -33,6 +40,26 @@ func (f *Follower) Levels(gatewayID string, yield func(ratelimit.Level)) {
 			}
 		}
 	})
+}
+
+// buckets returns the buckets of the limits that apply to a gateway, as far as this node knows them.
+func (s *Snapshot) buckets(g *Gateway) []*ratelimit.Bucket {
+	all := []*ratelimit.Bucket{g.global.Bucket}
+	for r := range g.routes.all() {
+		switch l := r.limits; {
+		case l == nil:
+		case l.bucket != nil:
+			all = append(all, l.bucket)
+		case l.buckets != nil:
+			l.buckets.Buckets(func(b *ratelimit.Bucket) { all = append(all, b) })
+		}
+	}
+	s.keys.each(func(k *Key) {
+		if k.limit != nil && k.limit.bucket != nil && k.AccountID() == g.AccountID && (k.GatewayID() == "" || k.GatewayID() == g.ID) {
+			all = append(all, k.limit.bucket)
+		}
+	})
+	return all
 }
 
 // levels calls f with the level of each limit of the route.

@@ -83,7 +83,7 @@ func (h *levelsHarness) requests() map[string]int64 {
 func (h *levelsHarness) wantLevels(want map[string]int64) {
 	h.t.Helper()
 	got := map[string]int64{}
-	h.follower.Levels(h.g.ID, func(l ratelimit.Level) {
+	h.follower.Levels(h.t.Context(), h.g.ID, func(l ratelimit.Level) {
 		name := l.Scope.String()
 		switch l.Route {
 		case parse(h.t, id.Route, h.shared.ID):
@@ -109,7 +109,7 @@ func (h *levelsHarness) wantLevels(want map[string]int64) {
 func TestLevelsBeforeAnyRequest(t *testing.T) {
 	h := newLevelsHarness(t)
 	h.wantLevels(map[string]int64{"global": 100, "route shared": 10, "daily shared": 50})
-	h.follower.Levels(id.New(id.Gateway), func(l ratelimit.Level) { t.Errorf("an unknown gateway has the level %+v, want none", l) })
+	h.follower.Levels(t.Context(), id.New(id.Gateway), func(l ratelimit.Level) { t.Errorf("an unknown gateway has the level %+v, want none", l) })
 }
 
 // Guarantee: Levels reports the limits of single keys while they are in use: not of an idle

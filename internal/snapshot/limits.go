@@ -4,6 +4,7 @@ import (
 	"sync"
 	"unique"
 
+	"github.com/keygate/keygate/internal/id"
 	"github.com/keygate/keygate/internal/ratelimit"
 )
 
@@ -31,8 +32,10 @@ func (l *routeLimits) equal(o *routeLimits) bool {
 // adoptGlobal gives g the global limit of old, the gateway in force, which may be nil. An
 // unchanged limit is shared and a changed one converted, so that no publication refills a bucket. A
 // converted bucket is closed at once, so g must be published right after.
-func (g *Gateway) adoptGlobal(old *Gateway, now ratelimit.Instant) {
-	g.global.Params, g.global.Bucket = carryBucket(g.global.Params, old.globalLimit(), now)
+func (f *Follower) adoptGlobal(g, old *Gateway, now ratelimit.Instant) {
+	name := ratelimit.Name{Account: g.AccountID, Kind: id.Gateway, Owner: g.UUID}
+	g.global.Params, g.global.Bucket = f.carryBucket(name, g.global.Params, old.globalLimit(), now)
+	g.global.Bucket.Divide(g.global.Default)
 }
 
 // sharedRates holds one copy of the parameters of each rate. It is safe for concurrent use.
@@ -64,11 +67,11 @@ func (g *Gateway) globalLimit() ratelimit.Limit {
 }
 
 // carryBucket returns the bucket with the parameters p that succeeds was, which may be the
-// zero Limit.
-func carryBucket(p *ratelimit.Params, was ratelimit.Limit, now ratelimit.Instant) (*ratelimit.Params, *ratelimit.Bucket) {
+// zero Limit. A bucket without a predecessor has the given name.
+func (f *Follower) carryBucket(name ratelimit.Name, p *ratelimit.Params, was ratelimit.Limit, now ratelimit.Instant) (*ratelimit.Params, *ratelimit.Bucket) {
 	switch {
 	case was.Bucket == nil:
-		return p, new(ratelimit.Bucket)
+		return p, f.cfg.Sharing.NewBucket(name, p)
 	case *was.Params == *p:
 		return was.Params, was.Bucket
 	default:
@@ -76,8 +79,8 @@ func carryBucket(p *ratelimit.Params, was ratelimit.Limit, now ratelimit.Instant
 	}
 }
 
-// adoptRoute gives r the limits of was, the route in force or nil, as adoptGlobal does.
-func (f *Follower) adoptRoute(r, was *Route, now ratelimit.Instant) {
+// adoptRoute gives r, a route of the account, the limits of was, the route in force or nil, as adoptGlobal does.
+func (f *Follower) adoptRoute(accountID string, r, was *Route, now ratelimit.Instant) {
 	old := &routeLimits{}
 	if was != nil {
 		if was.limits.equal(r.limits) {
@@ -96,14 +99,15 @@ func (f *Follower) adoptRoute(r, was *Route, now ratelimit.Instant) {
 	perKey := config.Per == ratelimit.PerKey
 	if config.HasBucket() {
 		p := f.rates.of(ratelimit.Compile(config))
+		name := ratelimit.Name{Account: accountID, Kind: id.Route, Owner: r.UUID}
 		switch {
 		case !perKey:
-			l.params, l.bucket = carryBucket(p, ratelimit.Limit{Params: old.params, Bucket: old.bucket}, now)
+			l.params, l.bucket = f.carryBucket(name, p, ratelimit.Limit{Params: old.params, Bucket: old.bucket}, now)
 		case old.buckets != nil:
 			l.buckets = old.buckets
 			l.buckets.Configure(p, now)
 		default:
-			l.buckets = ratelimit.NewBuckets(p)
+			l.buckets = f.cfg.Sharing.NewBuckets(name, p)
 		}
 	}
 	if config.Daily.IsZero() {

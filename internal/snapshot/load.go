@@ -40,7 +40,7 @@ func (f *Follower) Load(ctx context.Context) error {
 // again by the next CatchUp.
 func (f *Follower) load(ctx context.Context) error {
 	begun := f.cfg.Now().Mono
-	seq, err := f.cfg.Source.LastSeq(ctx)
+	last, err := f.lastPosition(ctx)
 	if err != nil {
 		return fmt.Errorf("load the configuration: %w", err)
 	}
@@ -50,7 +50,13 @@ func (f *Follower) load(ctx context.Context) error {
 	}
 	changed := map[string]*transition{}
 	err = f.cfg.Source.EachGateway(ctx, func(g *gateway.Gateway, routes []gateway.Route) error {
-		c, err := f.compile(g, routes, f.nextRead())
+		read := f.nextRead()
+		c, err := f.compile(g, routes, read)
+		if err != nil && f.cfg.Shared != nil {
+			f.report(err, new(bool), "compiling a gateway")
+			f.setUnusable(g.ID, true)
+			c, err = f.outOfService(g, nil, read), nil
+		}
 		if err == nil {
 			changed[g.ID] = f.transition(nil, c)
 		}
@@ -63,7 +69,9 @@ func (f *Follower) load(ctx context.Context) error {
 		return fmt.Errorf("load keys: %w", err)
 	}
 	f.publish(accounts, changed)
-	f.seq.Store(seq)
+	f.setRead(last)
+	f.setApplied(f.at.Load())
+	f.inForce.Store(f.seq.Load())
 	f.loaded = true
 	f.caughtUp.Store(begun)
 	return nil
@@ -71,7 +79,7 @@ func (f *Follower) load(ctx context.Context) error {
 
 // reload reads the accounts and keys again under the lock, and marks every gateway.
 func (f *Follower) reload(ctx context.Context) error {
-	seq, err := f.cfg.Source.LastSeq(ctx)
+	last, err := f.lastPosition(ctx)
 	if err != nil {
 		return fmt.Errorf("load the configuration: %w", err)
 	}
@@ -86,11 +94,14 @@ func (f *Follower) reload(ctx context.Context) error {
 	if err := f.loadKeys(ctx, accounts); err != nil {
 		return fmt.Errorf("load keys: %w", err)
 	}
+	if err := f.joined(ctx); err != nil {
+		return err
+	}
 	f.publish(accounts, nil)
 	for _, gatewayID := range slices.AppendSeq(ids, maps.Keys(f.Current().gateways)) {
-		f.pending.mark(Change{Seq: seq, Kind: GatewayChange, ID: gatewayID})
+		f.pending.mark(Change{Seq: last.Number, Kind: GatewayChange, ID: gatewayID})
 	}
-	f.seq.Store(seq)
+	f.setRead(last)
 	return nil
 }
 
@@ -121,17 +132,17 @@ func (f *Follower) loadKeys(ctx context.Context, accounts map[string]*account.Ac
 	if !f.loaded {
 		fresh := (&Snapshot{keys: &keyTable{private: true}}).publishable(s.accounts, s.gateways)
 		clear(f.classes)
-		err := f.eachKey(ctx, accounts, func(k *apikey.Key) error { return f.putKey(fresh.keys, k) })
+		err := f.eachKey(ctx, accounts, func(k *apikey.Key) error { return f.putReadable(fresh.keys, k) })
 		fresh.keys.private = false
 		if err == nil {
-			f.current.Store(fresh)
+			f.put(fresh)
 		}
 		return err
 	}
 	seen := map[apikey.Digest]bool{}
 	err := f.eachKey(ctx, accounts, func(k *apikey.Key) error {
 		seen[k.Digest] = true
-		return f.putKey(s.keys, k)
+		return f.putReadable(s.keys, k)
 	})
 	if err != nil {
 		return err

@@ -29,7 +29,7 @@ func (f *Follower) advance(ctx context.Context, gatewayID string, todo gatewayTo
 		return nil, fmt.Errorf("read gateway %s: %w", gatewayID, err)
 	}
 	f.setUnusable(gatewayID, unusable != nil)
-	if unusable == nil {
+	if unusable == nil || f.cfg.Shared != nil {
 		f.publish(nil, map[string]*transition{gatewayID: t})
 	}
 	return unusable, nil
@@ -57,7 +57,7 @@ func (f *Follower) readWhole(ctx context.Context, gatewayID string, old *Gateway
 	}
 	c, err := f.compile(g, routes, read)
 	if err != nil {
-		return nil, err, nil
+		return f.transition(old, f.outOfService(g, old, read)), err, nil
 	}
 	return f.transition(old, c), nil, nil
 }
@@ -196,7 +196,7 @@ func (f *Follower) transition(old, next *Gateway) *transition {
 			}
 			switch {
 			case was == nil:
-				f.adoptRoute(r, nil, now)
+				f.adoptRoute(next.AccountID, r, nil, now)
 			case !was.limits.equal(r.limits) || was.Path != r.Path:
 				t.changes = append(t.changes, routeChange{was, r})
 			default:
@@ -249,7 +249,7 @@ func (f *Follower) publish(accounts map[string]*account.Account, changed map[str
 	for _, t := range changed {
 		f.former.add(t.changes, now)
 	}
-	f.current.Store(next)
+	f.put(next)
 	for _, t := range changed {
 		for _, c := range t.changes {
 			if c.was != nil && c.was.limits.hasDaily() && (c.now == nil || !c.now.limits.hasDaily()) {
@@ -263,10 +263,10 @@ func (f *Follower) publish(accounts map[string]*account.Account, changed map[str
 // predecessors.
 func (f *Follower) adoptLimits(g, old *Gateway, changes []routeChange) {
 	now := f.cfg.Now()
-	g.adoptGlobal(old, now)
+	f.adoptGlobal(g, old, now)
 	for _, c := range changes {
 		if c.now != nil {
-			f.adoptRoute(c.now, c.was, now)
+			f.adoptRoute(g.AccountID, c.now, c.was, now)
 		}
 	}
 }

@@ -82,6 +82,18 @@ func appendHost(dst []byte, host string) []byte {
 	return dst
 }
 
+// Serving returns the gateway as it is now, or nil if requests do not reach it any more: it is deleted,
+// or its account is suspended or deleted.
+func (s *Snapshot) Serving(gatewayID, accountID string) *Gateway {
+	if a := s.accounts[accountID]; a == nil || a.State == account.Suspended {
+		return nil
+	}
+	return s.gateways[gatewayID]
+}
+
+// Renewed returns k as it is now, or nil if it is revoked.
+func (s *Snapshot) Renewed(k *Key) *Key { return s.keys.find(&k.digest) }
+
 // GatewayByID returns the gateway, also of a suspended account, or nil.
 func (s *Snapshot) GatewayByID(gatewayID string) *Gateway { return s.gateways[gatewayID] }
 

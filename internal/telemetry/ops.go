@@ -24,6 +24,7 @@ const (
 type Readiness struct {
 	phase    atomic.Int32
 	degraded atomic.Pointer[func() string]
+	unready  atomic.Pointer[func() string]
 }
 
 // Set sets the phase.
@@ -43,6 +44,17 @@ func (r *Readiness) Degraded() string {
 	return ""
 }
 
+// SetUnready sets what tells why a server in phase Ready must not get requests at this moment, or "".
+func (r *Readiness) SetUnready(f func() (reason string)) { r.unready.Store(&f) }
+
+// Unready returns why a server in phase Ready must not get requests at this moment, or "".
+func (r *Readiness) Unready() string {
+	if f := r.unready.Load(); f != nil {
+		return (*f)()
+	}
+	return ""
+}
+
 // OpsHandler returns the handler of /livez, /readyz and /metrics, and of /debug/pprof if
 // withPprof is true.
 func OpsHandler(r *Readiness, m *Metrics, withPprof bool) http.Handler {
@@ -53,6 +65,10 @@ func OpsHandler(r *Readiness, m *Metrics, withPprof bool) http.Handler {
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
 		switch r.Phase() {
 		case Ready:
+			if reason := r.Unready(); reason != "" {
+				respond(w, http.StatusServiceUnavailable, "not ready: "+reason+"\n")
+				return
+			}
 			text := "ready\n"
 			if reason := r.Degraded(); reason != "" {
 				text += "degraded: " + reason + "\n"

@@ -25,6 +25,7 @@ type Conn struct {
 	pumping bool // within ReadNow
 	short   bool // the last receive left nothing in the socket
 	fd      int  // within ReadNow
+	ended   bool // the socket has come to its end
 	records records
 
 	mu     sync.Mutex // guards the fields of this group
@@ -127,8 +128,18 @@ func (c *Conn) Read(b []byte) (n int, err error) {
 		n, err = c.Conn.Read(b)
 	}
 	c.records.add(b[:n])
+	c.ended = c.ended || err == io.EOF //nolint:errorlint // connections return it unwrapped
 	return n, err
 }
+
+// BetweenRecords reports whether everything that was received ended with a whole record. Only the
+// one who reads calls it.
+func (c *Conn) BetweenRecords() bool { return c.records.between() }
+
+// CutShort reports whether the peer closed its socket without the alert that ends a stream, which
+// anybody on the way could have done, after a read has returned io.EOF. Only the one who reads
+// calls it.
+func (c *Conn) CutShort() bool { return c.ended }
 
 func (c *Conn) receive(b []byte) (int, error) {
 	n, more, err := nowait.Read(c.fd, b)

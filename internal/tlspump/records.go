@@ -35,3 +35,6 @@ func (r *records) add(b []byte) {
 		r.length, r.header = 0, 0
 	}
 }
+
+// between reports whether the stream has come to the end of a record.
+func (r *records) between() bool { return r.left == 0 && r.header == 0 }

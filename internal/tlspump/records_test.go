@@ -19,8 +19,11 @@ func TestRecordsAreCounted(t *testing.T) {
 		if r.whole != want {
 			t.Errorf("%d bytes: got %d records, want %d", at, r.whole, want)
 		}
+		if got, want := r.between(), at == 0 || at == ends[0] || at == ends[1]; got != want {
+			t.Errorf("%d bytes: got between %v, want %v", at, got, want)
+		}
 		r.add(stream[at:])
-		if r.whole != 3 || r.left != 0 || r.header != 0 {
+		if r.whole != 3 || !r.between() {
 			t.Errorf("split at %d: got %+v, want 3 records and nothing begun", at, r)
 		}
 	}

@@ -1,6 +1,10 @@
 package traffic
 
-import "context"
+import (
+	"context"
+
+	"github.com/keygate/keygate/internal/accesslog"
+)
 
 // Part is what the counts of a chunk are grouped by.
 type Part uint8
@@ -102,8 +106,9 @@ type Backlog struct {
 
 // Store stores chunks. Acknowledged chunks survive a power loss.
 type Store interface {
-	// AppendTraffic adds chunks, all or none.
-	AppendTraffic(ctx context.Context, chunks []Chunk) error
+	// AppendTraffic adds the chunks of a batch, all or none. A batch that the store has
+	// already, or a later one of its writer, changes nothing.
+	AppendTraffic(ctx context.Context, batch accesslog.BatchID, chunks []Chunk) error
 	// ReadTraffic calls f for each chunk that q selects, the earliest interval first,
 	// in one transaction. If f returns an error, ReadTraffic returns it at once. f must
 	// not keep the chunk.

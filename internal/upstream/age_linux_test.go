@@ -98,16 +98,12 @@ func (m *moving) pools(t *testing.T, age time.Duration) *Pools {
 	return pools
 }
 
-// send sends a request with net/http.
-func (m *moving) send(t *testing.T, pools *Pools, target string) *Response {
+// send sends a request.
+func (m *moving) send(t *testing.T, pools *Pools, target string) *Reply {
 	t.Helper()
-	pool, err := pools.Get(m.origin)
-	if err != nil {
-		t.Fatal(err)
-	}
 	base := &url.URL{Scheme: m.origin.Scheme, Host: m.origin.Host}
-	req := &http.Request{Method: "GET", URL: Target(base, target), Host: base.Host, Header: http.Header{}}
-	resp, err := pool.Send(t.Context(), &Exchange{Request: req, HeadTimeout: time.Minute})
+	req := &http.Request{Method: "GET", URL: &url.URL{Path: target}, Host: base.Host, Header: http.Header{}}
+	resp, err := Start(t.Context(), pools, m.origin, req, time.Minute)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -117,13 +113,11 @@ func (m *moving) send(t *testing.T, pools *Pools, target string) *Response {
 // ask returns the address of the upstream that a request reaches.
 func (m *moving) ask(t *testing.T, pools *Pools) string {
 	t.Helper()
-	resp := m.send(t, pools, "/")
-	defer resp.Close()
-	body, err := io.ReadAll(resp.Body)
+	body, err := m.send(t, pools, "/").Whole()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return string(body)
+	return body
 }
 
 // askPlain is ask over a connection of the HTTP/1.1 engine.
@@ -214,10 +208,9 @@ func TestOldConnectionEndsItsExchanges(t *testing.T) {
 				t.Errorf("got a response of %s, want %s", got, places[1])
 			}
 			close(m.release)
-			if body, err := io.ReadAll(resp.Body); err != nil || string(body) != places[0].String() {
+			if body, err := resp.Whole(); err != nil || body != places[0].String() {
 				t.Errorf("got %q, %v; want the whole response of %s", body, err, places[0])
 			}
-			resp.Close()
 			m.awaitClosed(t, pools)
 		})
 	}

@@ -130,12 +130,6 @@ func (p *Pools) closeIdleOf(which func(account string) bool) {
 		}
 		return true
 	})
-	p.pools.Range(func(_, value any) bool {
-		if pool := value.(*Pool); which(pool.origin.Account) {
-			pool.closeIdle()
-		}
-		return true
-	})
 	p.h2State.pools.Range(func(_, value any) bool {
 		if pool := value.(*H2Pool); which(pool.origin.Account) {
 			pool.closeIdle()

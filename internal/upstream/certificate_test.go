@@ -133,9 +133,9 @@ func TestClientCertificateIdentity(t *testing.T) {
 	pools := newPools(t, upstream.Config{})
 	i := newIssuer(t)
 	pair := i.client("one", time.Hour).Value()
-	get := func(client unique.Handle[[2]string]) *upstream.Pool {
+	get := func(client unique.Handle[[2]string]) *upstream.H2Pool {
 		t.Helper()
-		p, err := pools.Get(upstream.Origin{Scheme: "https", Host: "a.test", Client: client})
+		p, err := pools.Multiplexed(upstream.Origin{Scheme: "https", Host: "a.test", Client: client})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -149,9 +149,9 @@ func TestClientCertificateIdentity(t *testing.T) {
 		t.Error("different pairs share a pool")
 	}
 	o := upstream.Origin{Scheme: "https", Host: "a.test", Client: unique.Make([2]string{i.client("two", time.Hour).Value()[0], pair[1]})}
-	_, err := pools.Get(o)
+	_, err := pools.Multiplexed(o)
 	if err == nil {
-		t.Error("Get succeeded with the key of another certificate, want an error")
+		t.Error("Multiplexed succeeded with the key of another certificate, want an error")
 	}
 	secret := strings.Split(pair[1], "\n")[1]
 	if said := fmt.Sprintf("%v %v %+v %#v", err, o, o, o); strings.Contains(said, secret) {

@@ -46,15 +46,12 @@ func TestNoDescriptors(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			pool, err := pools.Get(o)
-			if err != nil {
-				t.Fatal(err)
-			}
+			o.Scheme = "h2c"
 			var errs [2]error
 			for range 100 { // a connection of another test may still be closing, which frees a descriptor
 				release := useUpDescriptors(t)
 				_, errs[0] = plain.Acquire(t.Context(), time.Time{}, nil)
-				_, errs[1] = pool.Send(t.Context(), &upstream.Exchange{Request: request(http.MethodGet, "http://127.0.0.1:9", "/"), HeadTimeout: time.Minute})
+				_, errs[1] = upstream.Start(t.Context(), pools, o, request(http.MethodGet, "http://127.0.0.1:9", "/"), time.Minute)
 				release()
 				if upstream.ReasonOf(errs[0]) == accesslog.NoDescriptors && upstream.ReasonOf(errs[1]) == accesslog.NoDescriptors {
 					break

@@ -48,20 +48,24 @@ func TestAbandonedDialsHoldNothing(t *testing.T) {
 	} {
 		t.Run(tc.scheme, func(t *testing.T) {
 			pools := newPools(t, upstream.Config{})
-			pool, err := pools.Get(upstream.Origin{Scheme: tc.scheme, Host: tc.host})
-			if err != nil {
-				t.Fatal(err)
-			}
+			o := upstream.Origin{Scheme: tc.scheme, Host: tc.host}
 			before := fdtest.Count(t, "self").Sockets
-			const requests, dials = 600, 128
+			const requests = 600
+			dials := 128
+			if tc.scheme == "h2c" {
+				dials = 1 // for all requests
+			}
 			ctx, leave := context.WithCancel(t.Context())
 			var running, begun sync.WaitGroup
 			begun.Add(requests)
 			for range requests {
 				running.Go(func() {
 					begun.Done()
-					if resp, err := pool.Send(ctx, &upstream.Exchange{Request: request(http.MethodGet, tc.scheme+"://"+tc.host, "/"), HeadTimeout: time.Hour}); err == nil {
-						resp.Close()
+					req := request(http.MethodGet, tc.scheme+"://"+tc.host, "/")
+					if tc.scheme == "https" { // over HTTP/1.1: over HTTP/2 there is one dial for all
+						req.Header.Set("Upgrade", "test")
+					}
+					if _, err := upstream.Start(ctx, pools, o, req, time.Hour); err == nil {
 						t.Error("got a response, want none")
 					}
 				})

@@ -4,6 +4,7 @@ import (
 	"net"
 	"sync/atomic"
 	"syscall"
+	"time"
 )
 
 // The states of an H1Conn.
@@ -13,13 +14,14 @@ const (
 	connClosed              // final
 )
 
-// H1Conn is a plain TCP connection to an upstream that speaks HTTP/1.1. A caller that gets
-// it from Acquire, Connect or Take owns it until Release or Discard. After that, the caller
+// H1Conn is a connection to an upstream that speaks HTTP/1.1, plain or over TLS. A caller that
+// gets it from Acquire, Connect or Take owns it until Release or Discard. After that, the caller
 // may only pass the pointer to Take or Acquire as a hint.
 type H1Conn struct {
 	pool *H1Pool
 	conn *net.TCPConn
 	raw  syscall.RawConn
+	h1Secure
 	last int64 // tick of the last Release
 	end  int64 // tick from which it is not used for new requests
 
@@ -45,8 +47,33 @@ func newH1Conn(p *H1Pool, conn *net.TCPConn, home int) (*H1Conn, error) {
 	return c, nil
 }
 
-// NetConn returns the connection for ordinary reads and writes.
-func (c *H1Conn) NetConn() *net.TCPConn { return c.conn }
+// HalfCloser is a connection whose sending side can be closed.
+type HalfCloser interface {
+	net.Conn
+	CloseWrite() error
+}
+
+// NetConn returns the connection for ordinary reads, and for writes while nobody calls Receive.
+func (c *H1Conn) NetConn() HalfCloser {
+	if c.tls != nil {
+		return c.tls
+	}
+	return c.conn
+}
+
+// Plain returns the socket of a connection without TLS, and nil for others.
+func (c *H1Conn) Plain() *net.TCPConn {
+	if c.tls != nil {
+		return nil
+	}
+	return c.conn
+}
+
+// Address returns the network address of the server.
+func (c *H1Conn) Address() string { return c.conn.RemoteAddr().String() }
+
+// SetDeadline bounds all calls that wait for the server.
+func (c *H1Conn) SetDeadline(t time.Time) error { return c.conn.SetDeadline(t) }
 
 // Raw returns the connection for the caller's own system calls.
 func (c *H1Conn) Raw() syscall.RawConn { return c.raw }
@@ -56,18 +83,23 @@ func (c *H1Conn) Raw() syscall.RawConn { return c.raw }
 func (c *H1Conn) Reused() bool { return c.reused }
 
 // Stale reports whether an idle connection is unusable: the upstream has closed or reset
-// it, or sent bytes that no request asked for. It does not block.
+// it, or sent bytes that no request asked for. It does not block. Messages of TLS itself, such as
+// session tickets, are no such bytes.
 func (c *H1Conn) Stale() bool {
 	c.stale = true
 	_ = c.raw.Control(c.peekFunc) // leaves stale set if the descriptor is closed
-	return c.stale
+	return c.stale || c.tls != nil && !c.isSettled()
 }
 
 // old reports whether the connection has reached the age after which it is not used for new
 // requests.
 func (c *H1Conn) old() bool { return c.pool.owner.tick.Load() >= c.end }
 
-func (c *H1Conn) peek(fd uintptr) { c.stale = !isQuiet(fd) }
+func (c *H1Conn) peek(fd uintptr) {
+	if c.stale = !isQuiet(fd); c.pump != nil && (c.stale || c.more) {
+		c.stale = !c.settle(fd)
+	}
+}
 
 // Release makes the connection idle, gives it to a waiter, or closes it if it has become too
 // old. The caller must have read the last response to its end and must not leave a deadline

@@ -3,23 +3,30 @@ package upstream
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
+	"fmt"
 	"net"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/keygate/keygate/internal/accesslog"
 )
 
-// H1Pool holds the plain connections of one origin of scheme http for the HTTP/1.1 engine,
-// which does its own reading and writing. It is safe for concurrent use. A caller
+// H1Pool holds the connections of one origin over which it speaks HTTP/1.1, for callers that do
+// their own reading and writing: plain ones for scheme http, and those over TLS for scheme https,
+// where it is part of an H2Pool. It is safe for concurrent use. A caller
 // may keep it: if Pools has forgotten the pool because it was unused, it passes requests on
 // to its successor.
+//
+// Every H2Pool has an H1Pool that makes its TCP connections. Each holds a slot of it.
 //
 // Idle connections are kept in LIFO stacks, one for each shard. A connection taken by a
 // hint stays in its stack, so a client that returns to its last connection takes no lock.
 //
 // The field open counts connections, dials included. If limit is not zero, it bounds open:
-// each connection then holds one of limit slots.
+// each connection then holds one of limit slots. Otherwise maxDials bounds dialing.
 //
 //	         takeSlot             dial succeeds
 //	┌──────┐           ┌─────────┐             ┌──────┐  Release  ┌──────┐
@@ -39,6 +46,7 @@ type H1Pool struct {
 	origin  Origin
 	address string
 	dialer  *net.Dialer
+	tls     *tls.Config   // nil unless the scheme is https
 	limit   int64         // of open; 0 means no limit
 	idle    int64         // ticks for which a connection may be idle
 	maxAge  time.Duration // of a connection that is used for a new request
@@ -48,15 +56,14 @@ type H1Pool struct {
 	draining  atomic.Bool  // connections close instead of becoming idle
 	forgotten atomic.Bool  // Pools no longer has it
 	open      atomic.Int64 // connections, including dials: the slots that are taken
+	dialing   atomic.Int64 // slots whose connections are in the making
 	dials     atomic.Int64
 	failures  atomic.Int64
 
 	shards []shard // a power of two
 	queue  waitQueue
 
-	// Those whose connections also hold slots of this pool, or nil.
-	sharedBy    atomic.Pointer[Pool]
-	multiplexed atomic.Pointer[H2Pool]
+	multiplexed *H2Pool // whose connections also hold slots of this pool, or nil
 }
 
 // newH1Pool returns a pool of o. port is the port to use if o.Host has none.
@@ -105,7 +112,7 @@ func (p *H1Pool) Acquire(ctx context.Context, deadline time.Time, hint *H1Conn) 
 		return c, nil
 	}
 	if p.forgotten.Load() {
-		next, err := p.owner.Plain(p.origin)
+		next, err := p.successor()
 		if err != nil {
 			return nil, err
 		}
@@ -122,7 +129,19 @@ func (p *H1Pool) Acquire(ctx context.Context, deadline time.Time, hint *H1Conn) 
 			return p.given(ctx, deadline, c)
 		}
 	}
-	return p.connect(ctx, deadline)
+	return p.connect(ctx, deadline, p.tls != nil)
+}
+
+// successor returns the pool that Pools has for the origin now.
+func (p *H1Pool) successor() (*H1Pool, error) {
+	if p.tls == nil {
+		return p.owner.Plain(p.origin)
+	}
+	next, err := p.owner.Multiplexed(p.origin)
+	if err != nil {
+		return nil, err
+	}
+	return next.own, nil
 }
 
 // given returns c, a connection that the caller has got from the queue. The caller may run
@@ -132,39 +151,49 @@ func (p *H1Pool) given(ctx context.Context, deadline time.Time, c *H1Conn) (*H1C
 	if !c.old() && !c.Stale() {
 		return c, nil
 	}
-	return p.replace(ctx, deadline, c)
+	return p.replace(ctx, deadline, c, p.tls != nil)
 }
 
 // replace closes c, which the caller owns, and returns a new connection.
-func (p *H1Pool) replace(ctx context.Context, deadline time.Time, c *H1Conn) (*H1Conn, error) {
+func (p *H1Pool) replace(ctx context.Context, deadline time.Time, c *H1Conn, secure bool) (*H1Conn, error) {
 	c.close() // frees a slot for the new connection
 	if !p.takeSlot() {
-		return p.Connect(ctx, deadline)
+		return p.connectNew(ctx, deadline, secure)
 	}
-	return p.connect(ctx, deadline)
+	return p.connect(ctx, deadline, secure)
 }
 
 // Connect returns a new connection, even if others are idle. It waits and fails like
 // Acquire. Use it to retry what failed on a reused connection.
 func (p *H1Pool) Connect(ctx context.Context, deadline time.Time) (*H1Conn, error) {
+	return p.connectNew(ctx, deadline, p.tls != nil)
+}
+
+// connectNew is Connect, without a TLS handshake unless secure is set.
+func (p *H1Pool) connectNew(ctx context.Context, deadline time.Time, secure bool) (*H1Conn, error) {
 	if p.queue.waiting() || !p.takeSlot() {
 		c, err := p.waitForSlot(ctx, deadline)
 		switch {
 		case err != nil:
 			return nil, err
 		case c != nil:
-			return p.replace(ctx, deadline, c)
+			return p.replace(ctx, deadline, c, secure)
 		}
 	}
-	return p.connect(ctx, deadline)
+	return p.connect(ctx, deadline, secure)
 }
 
 // takeSlot takes a slot for a connection that is about to be dialed. It reports false if
 // none is free.
 func (p *H1Pool) takeSlot() bool {
+	if p.dialing.Add(1) > maxDials && p.limit == 0 {
+		p.dialing.Add(-1)
+		return false
+	}
 	for {
 		n := p.open.Load()
 		if p.limit > 0 && n >= p.limit {
+			p.dialing.Add(-1)
 			return false
 		}
 		if p.open.CompareAndSwap(n, n+1) {
@@ -173,28 +202,40 @@ func (p *H1Pool) takeSlot() bool {
 	}
 }
 
+// freeSlot gives back a slot that was not used.
+func (p *H1Pool) freeSlot() {
+	p.open.Add(-1)
+	p.dialing.Add(-1)
+	p.serveWaiters()
+}
+
 // connect dials a connection for which the caller has taken a slot. On failure it frees the
 // slot.
-func (p *H1Pool) connect(ctx context.Context, deadline time.Time) (*H1Conn, error) {
+func (p *H1Pool) connect(ctx context.Context, deadline time.Time, secure bool) (*H1Conn, error) {
 	p.dials.Add(1)
-	c, err := p.dial(ctx, deadline)
+	c, err := p.dial(ctx, deadline, secure)
 	if err == nil {
+		p.dialing.Add(-1)
+		p.serveWaiters()
 		return c, nil
 	}
 	p.failures.Add(1)
-	p.open.Add(-1)
-	p.serveWaiters()
+	p.freeSlot()
 	switch {
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
 	case errors.Is(err, context.DeadlineExceeded) && !deadline.IsZero() && !time.Now().Before(deadline):
+		if ReasonOf(err) != accesslog.ConnectTimeout { // within the TLS handshake
+			err = fmt.Errorf("%w: %w", errConnectTimeout, err)
+		}
 		return nil, TimedOut(err)
 	default:
 		return nil, Unreachable(err)
 	}
 }
 
-func (p *H1Pool) dial(ctx context.Context, deadline time.Time) (*H1Conn, error) {
+// dial makes a TCP connection, and does the TLS handshake if secure is set.
+func (p *H1Pool) dial(ctx context.Context, deadline time.Time, secure bool) (*H1Conn, error) {
 	if !deadline.IsZero() {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithDeadline(ctx, deadline)
@@ -213,6 +254,13 @@ func (p *H1Pool) dial(ctx context.Context, deadline time.Time) (*H1Conn, error) 
 		_ = conn.Close()
 		p.owner.budget.give(&p.spends, dialCost)
 		return nil, err
+	}
+	if secure {
+		if err := p.secure(ctx, c); err != nil {
+			_ = conn.Close()
+			p.owner.budget.give(&p.spends, dialCost)
+			return nil, At(c.Address(), err)
+		}
 	}
 	p.owner.budget.give(&p.spends, dialCost-1)
 	return c, nil

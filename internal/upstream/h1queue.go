@@ -58,6 +58,9 @@ func (p *H1Pool) waitForSlot(ctx context.Context, deadline time.Time) (*H1Conn, 
 		return nil, ctx.Err()
 	case <-timeout:
 		p.stopWaiting(got)
+		if p.limit == 0 { // for one of many dials to end
+			return nil, TimedOut(At(p.address, errConnectTimeout))
+		}
 		return nil, noFreeConnection()
 	}
 }
@@ -79,8 +82,14 @@ func (p *H1Pool) stopWaiting(got chan *H1Conn) {
 		c.Release()
 		return
 	}
-	p.open.Add(-1)
-	p.serveWaiters()
+	p.freeSlot()
+}
+
+// reclaimIdle closes the idle connections of the H2Pool that takes slots from p, if any.
+func (p *H1Pool) reclaimIdle() {
+	if p.multiplexed != nil && p.limit > 0 {
+		p.multiplexed.closeIdle()
+	}
 }
 
 // serveWaiters gives idle connections and free slots to the waiters, in FIFO order. It must

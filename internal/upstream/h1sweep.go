@@ -103,14 +103,6 @@ func (p *Pools) sweep() {
 		return true
 	})
 	p.sweepMultiplexed(now)
-	// A transport's connection becomes idle unnoticed if the request that it was dialed
-	// for has been served by another one.
-	p.pools.Range(func(_, value any) bool {
-		pool := value.(*Pool)
-		pool.sweep(now)
-		pool.limiter.yieldIdle()
-		return true
-	})
 }
 
 // forget removes a pool from p and drains it. The caller holds p.making.
@@ -165,6 +157,7 @@ func (s *shard) filter(end func(*H1Conn) bool) {
 		switch {
 		case c.state.CompareAndSwap(connIdle, connBusy): // now its fields may be read
 			if end(c) {
+				c.part()
 				c.close()
 				continue
 			}

@@ -99,6 +99,11 @@ func (c *h2Conn) open(s *H2Stream, r *H2Request) (bool, error) {
 	if r.Connect && !c.http.PeerConnects() {
 		return false, ErrNoConnect
 	}
+	if r.Confirm != nil {
+		if err := r.Confirm.Confirm(); err != nil {
+			return false, err
+		}
+	}
 	if c.http.Streams() == 0 {
 		c.heard = c.pool.owner.tick.Load()
 	}

@@ -21,6 +21,9 @@ const (
 	// h2SendTimeout is how long a server may take to receive what the connection is sending,
 	// at most maxOutput and a head.
 	h2SendTimeout = 30 * time.Second
+	// finalReadTimeout is how long a connection that can no longer be written to may be read: a
+	// server that responds before the end of an upload may close the connection.
+	finalReadTimeout = 5 * time.Second
 )
 
 // errSendTimeout is the cause of a connection that ended because its server read nothing.

@@ -10,6 +10,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/keygate/keygate/internal/tlspump"
 )
 
 // Results of H2Pool.Open that are not faults.
@@ -43,14 +45,18 @@ const maxH2Conns = 64
 //	    └─────────────────┴──────────────────┴──────────────────────────────────┘ left
 //
 // Only live connections take new streams and count towards these numbers. Every connection
-// holds a slot of the origin's limit, as for a Pool: see limiter.
+// holds a slot of own.
+//
+// A server of scheme https is asked in the TLS handshake for HTTP/2 and HTTP/1.1. If it chooses
+// HTTP/1.1, the connection goes to own, and Open returns ErrNoHTTP2 for the maximum age of a
+// connection. Then the server is asked again.
 //
 // Locks: mu comes before that of a connection.
 type H2Pool struct {
 	owner  *Pools
 	origin Origin
 	tls    *tls.Config   // nil for h2c
-	own    *H1Pool       // makes the TCP connections, unless they are limited
+	own    *H1Pool       // makes the TCP connections, and keeps those over which the server speaks HTTP/1.1
 	most   int           // live connections
 	idle   int64         // ticks for which a connection may be idle
 	maxAge time.Duration // of a connection that is used for a new request
@@ -64,8 +70,6 @@ type H2Pool struct {
 	greeting  atomic.Bool  // the dial in progress waits for the server's settings
 	dials     atomic.Int64
 	failures  atomic.Int64
-
-	last atomic.Pointer[H1Pool] // lent the last slot, if they are limited
 
 	live    atomic.Pointer[[]*h2Conn] // replaced with mu held
 	waiters atomic.Int32              // len(queue), to be read without mu
@@ -94,6 +98,7 @@ func (p *Pools) Multiplexed(o Origin) (*H2Pool, error) {
 	}
 	if !p.startSweeping() {
 		pool.draining.Store(true)
+		pool.own.draining.Store(true)
 	}
 	p.h2State.pools.Store(o, pool)
 	p.drainPreviousOrigin(o)
@@ -124,7 +129,7 @@ func newH2Pool(owner *Pools, o Origin) (*H2Pool, error) {
 	default:
 		return nil, fmt.Errorf("connect to %s: HTTP/2 connections need scheme https or h2c, not %q", o.Host, o.Scheme)
 	}
-	p.own = newH1Pool(owner, o, port)
+	p.own = newSecurePool(p, port)
 	if p.own.limit > 0 {
 		p.most = int(min(int64(p.most), p.own.limit))
 	}
@@ -133,10 +138,20 @@ func newH2Pool(owner *Pools, o Origin) (*H2Pool, error) {
 	return p, nil
 }
 
+// Confirmer says whether a request may still be sent.
+type Confirmer interface {
+	// Confirm returns an error if the request must not be sent. It does not block, and may be called
+	// with locks held.
+	Confirm() error
+}
+
 // H2Request is a request that opens a stream.
 type H2Request struct {
 	Exchange H2Exchange
-	Head     bool // the method is HEAD, so the response has no body
+	// Confirm is asked directly before the stream is opened. Its error is that of Open. Nil means
+	// that the request may be sent.
+	Confirm Confirmer
+	Head    bool // the method is HEAD, so the response has no body
 	// Body is the beginning of the body. As much of it as http2.MaxFrame and the server's windows
 	// allow is sent with the head; H2Stream.First returns how much that was. Body must not change
 	// until Open has returned.
@@ -179,7 +194,7 @@ func (p *H2Pool) TryOpenLater(s *H2Stream, r H2Request) Flusher {
 // it, it waits in the FIFO queue until there is room or a new connection. It gives up at the
 // deadline, unless that is zero, and when ctx ends.
 //
-// The error is ErrNoHTTP2, ErrNoConnect, that of ctx, or a *fault.Error with the code
+// The error is ErrNoHTTP2, ErrNoConnect, that of ctx or of H2Request.Confirm, or a *fault.Error with the code
 // UpstreamUnreachable if the connection failed, or UpstreamTimeout if it was neither
 // established nor refused by the deadline, or no stream became free by then. Nothing of the
 // request was sent then.
@@ -196,15 +211,15 @@ func (p *H2Pool) Open(ctx context.Context, deadline time.Time, s *H2Stream, r H2
 			return next.Open(ctx, deadline, s, r)
 		}
 	}
-	if p.HTTP1() {
+	if p.OnlyHTTP1() {
 		return ErrNoHTTP2
 	}
 	return p.wait(ctx, deadline, s, r)
 }
 
-// HTTP1 reports that the server chose HTTP/1.1 when the pool connected last, so that Open
-// returns ErrNoHTTP2. The pool remembers it for the maximum age of a connection.
-func (p *H2Pool) HTTP1() bool { return p.owner.tick.Load() < p.http1.Load() }
+// OnlyHTTP1 reports that the server chose HTTP/1.1 when the pool connected last, so that Open
+// returns ErrNoHTTP2.
+func (p *H2Pool) OnlyHTTP1() bool { return p.owner.tick.Load() < p.http1.Load() }
 
 func (p *H2Pool) touch() {
 	if now := p.owner.tick.Load(); p.used.Load() != now {
@@ -233,48 +248,40 @@ func (p *H2Pool) open(s *H2Stream, r *H2Request) (*h2Conn, error) {
 	return nil, nil
 }
 
-// connect makes a connection that has got the server's settings.
+// connect makes a connection that has got the server's settings. If the server chooses HTTP/1.1,
+// the connection is left in p.own.
 func (p *H2Pool) connect(ctx context.Context) (*h2Conn, error) {
-	return establish(ctx, p, time.Time{}, p.greet)
-}
-
-// establish makes a TCP connection for p, for which it waits for a slot until the deadline, and
-// passes it to greet, which has as long as a TLS handshake may take. If greet fails, establish
-// gives the slot back.
-func establish[C any](ctx context.Context, p *H2Pool, deadline time.Time, greet func(ctx context.Context, slot *H1Conn, address string) (C, error)) (C, error) {
-	var none C
-	slots, err := p.slots()
+	slot, err := p.own.connectNew(ctx, time.Time{}, false)
 	if err != nil {
-		return none, err
-	}
-	slot, err := slots.Connect(ctx, deadline)
-	if err != nil {
-		return none, err
+		return nil, err
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, cmp.Or(p.origin.ConnectTimeout, handshakeTimeout), errHandshakeTimeout)
 	defer cancel()
-	c, err := greet(ctx, slot, slots.address)
-	if err != nil {
-		remote := slot.conn.RemoteAddr().String()
+	c, err := p.greet(ctx, slot)
+	switch {
+	case errors.Is(err, ErrNoHTTP2):
+		slot.Release()
+		return nil, err
+	case err != nil:
+		address := slot.Address()
 		slot.Discard()
-		if errors.Is(err, ErrNoHTTP2) {
-			return none, err
-		}
-		return none, Unreachable(At(remote, err))
+		return nil, Unreachable(At(address, err))
 	}
 	return c, nil
 }
 
 // greet does the TLS handshake of a new connection, exchanges settings, and starts its reader.
-func (p *H2Pool) greet(ctx context.Context, slot *H1Conn, address string) (*h2Conn, error) {
+func (p *H2Pool) greet(ctx context.Context, slot *H1Conn) (*h2Conn, error) {
 	c := newH2Conn(p, slot)
 	if p.tls != nil {
 		c.seal = &sealer{TCPConn: slot.conn}
-		secure, err := handshake(ctx, c.seal, address, p.tls)
+		below := tlspump.Wrap(slot.conn, c.seal)
+		secure, err := handshake(ctx, below, p.own.address, p.tls)
 		if err != nil {
 			return nil, err
 		}
 		if secure.ConnectionState().NegotiatedProtocol != "h2" {
+			slot.begin(secure, below)
 			return nil, ErrNoHTTP2
 		}
 		c.tls = secure
@@ -293,30 +300,6 @@ func (p *H2Pool) greet(ctx context.Context, slot *H1Conn, address string) (*h2Co
 		<-c.over
 		return nil, context.Cause(ctx)
 	}
-}
-
-// slots returns the H1Pool that makes the TCP connections. If they are limited, it is the
-// one that lends slots to the Pool of the same origin, so that both keep to one limit.
-func (p *H2Pool) slots() (*H1Pool, error) {
-	switch last := p.last.Load(); {
-	case p.own.limit == 0:
-		return p.own, nil
-	case p.draining.Load(): // a new Pool would drain the gateway's current origin
-		return cmp.Or(last, p.own), nil
-	}
-	pool, err := p.owner.Get(p.origin)
-	if err != nil {
-		return nil, err
-	}
-	slots, err := pool.limiter.slots()
-	if err != nil {
-		return nil, err
-	}
-	p.last.Store(slots)
-	if slots.multiplexed.Load() != p {
-		slots.multiplexed.Store(p)
-	}
-	return slots, nil
 }
 
 // add makes a new connection live, unless it is dead already. p.mu is held.
@@ -365,6 +348,7 @@ func (p *H2Pool) unwanted(c *h2Conn) bool {
 
 // closeIdle closes the connections without an exchange.
 func (p *H2Pool) closeIdle() {
+	p.own.CloseIdle()
 	for _, c := range p.all() {
 		c.closeIdle()
 	}

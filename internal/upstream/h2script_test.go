@@ -350,7 +350,7 @@ func TestServerChoosesHTTP1(t *testing.T) {
 			t.Errorf("got %v, want ErrNoHTTP2", err)
 		}
 	}
-	if n := conns.Load(); n != 1 || !pool.HTTP1() {
+	if n := conns.Load(); n != 1 || !pool.OnlyHTTP1() {
 		t.Errorf("the server was asked %d times", n)
 	}
 	pool.http1.Store(0) // as after a while
@@ -452,32 +452,26 @@ func TestMultiplexedBudget(t *testing.T) {
 	await(t, func() bool { return pools.budget.inUse() == 0 }, func() any { return pools.budget.inUse() })
 }
 
-// Guarantee: a Pool and an H2Pool of one origin keep to one limit of connections, and an idle
-// connection of one gives way to the other.
-func TestLimitIsSharedWithTransport(t *testing.T) {
+// Guarantee: connections over HTTP/1.1 and over HTTP/2 to one origin keep to one limit, and an idle
+// connection of one version gives way to the other.
+func TestLimitIsSharedByVersions(t *testing.T) {
 	o := serve(t, "net/http TLS", 100, http.HandlerFunc(echo))
 	o.MaxConns, o.Gateway = 1, "g"
-	pools, pool := newMultiplexed(t, Config{}, o)
+	_, pool := newMultiplexed(t, Config{}, o)
 	for range 3 {
 		c := newCall("GET", "/").start(t, pool, true)
 		c.wait(t)
 		if c.status != 200 {
 			t.Fatalf("got %d, %v", c.status, c.err)
 		}
-		transport, err := pools.Get(o)
+		conn, err := pool.HTTP1().Acquire(t.Context(), time.Now().Add(time.Minute), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		conn, err := transport.limiter.dial(ctx, "tcp", "")
-		cancel()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if n := transport.limiter.own.open.Load(); n != 1 {
+		if n := pool.own.open.Load(); n != 1 {
 			t.Errorf("%d connections are open, want 1", n)
 		}
-		_ = conn.Close()
+		conn.Release()
 	}
 }
 

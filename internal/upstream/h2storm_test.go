@@ -1,13 +1,11 @@
 package upstream
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
 	"net/http"
-	"net/url"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -256,34 +254,6 @@ func BenchmarkMultiplexed(b *testing.B) {
 			each(b, at, func() func() {
 				u := &unary{over: make(chan struct{}, 1)}
 				return func() { u.exchange(b, pool) }
-			})
-		})
-	}
-}
-
-// BenchmarkMultiplexedByTransport is BenchmarkMultiplexed with a Pool, to compare.
-func BenchmarkMultiplexedByTransport(b *testing.B) {
-	for _, at := range []int{1, 8, 64} {
-		b.Run(fmt.Sprintf("streams=%d", at), func(b *testing.B) {
-			h2 := newLean(b)
-			pool, err := h2.owner.Get(h2.origin)
-			if err != nil {
-				b.Fatal(err)
-			}
-			u := &url.URL{Scheme: "http", Host: h2.origin.Host, Path: "/service/Method"}
-			each(b, at, func() func() {
-				return func() {
-					req := &http.Request{Method: "POST", URL: u, Host: u.Host, Header: http.Header{"Content-Type": {"application/grpc"}, "Te": {"trailers"}},
-						Body: io.NopCloser(bytes.NewReader(message)), ContentLength: int64(len(message))}
-					resp, err := pool.Send(b.Context(), &Exchange{Request: req, HeadTimeout: time.Minute})
-					if err != nil {
-						b.Fatal(err)
-					}
-					if _, err := io.Copy(io.Discard, resp.Body); err != nil {
-						b.Fatal(err)
-					}
-					resp.Close()
-				}
 			})
 		})
 	}

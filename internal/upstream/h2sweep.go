@@ -34,6 +34,7 @@ func (p *Pools) sweepMultiplexed(now int64) {
 func (p *Pools) forgetMultiplexed(pool *H2Pool) {
 	p.h2State.pools.CompareAndDelete(pool.origin, pool)
 	pool.forgotten.Store(true)
+	pool.own.forgotten.Store(true)
 	pool.drain()
 }
 
@@ -50,6 +51,7 @@ func (p *Pools) closeMultiplexed() {
 // drain closes idle connections now, and others at the end of their exchanges.
 func (p *H2Pool) drain() {
 	p.draining.Store(true)
+	p.own.draining.Store(true)
 	p.closeIdle()
 }
 
@@ -57,12 +59,16 @@ func (p *H2Pool) drain() {
 func (p *H2Pool) unused() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return len(p.conns) == 0 && p.cancel == nil && len(p.queue) == 0
+	return len(p.conns) == 0 && p.cancel == nil && len(p.queue) == 0 && p.own.open.Load() == 0
 }
 
 // sweep ends connections that are silent, too old or idle for too long, and makes sure that
 // waiters are served.
 func (p *H2Pool) sweep(now int64) {
+	p.own.sweep(now)
+	if p.own.queue.waiting() {
+		p.own.reclaimIdle()
+	}
 	for _, c := range p.all() {
 		if c.slot.old() {
 			p.mu.Lock()
@@ -76,8 +82,12 @@ func (p *H2Pool) sweep(now int64) {
 	}
 }
 
-// What pool.go says, in ticks.
+// A connection that is in use but silent for pingAfter is pinged, and closed if the reply takes
+// longer than pingTimeout.
 const (
+	pingAfter   = 30 * time.Second
+	pingTimeout = 15 * time.Second
+
 	pingAfterTicks   = int64(pingAfter / tickTime)
 	pingTimeoutTicks = int64(pingTimeout / tickTime)
 	// While a server sends nothing of a response, it may treat more PINGs than this as abuse: gRPC

@@ -159,21 +159,14 @@ func TestConnectionLimitWithBodies(t *testing.T) {
 			}))
 			o.MaxConns = 1
 			pools := newPools(t, upstream.Config{})
-			pool, err := pools.Get(o)
-			if err != nil {
-				t.Fatal(err)
-			}
 			const text = "what is to come back"
 			ask := func(upgrade bool) {
 				req := request("POST", "https://"+o.Host, "/")
 				req.Body, req.ContentLength = io.NopCloser(strings.NewReader(text)), int64(len(text))
-				resp, err := pool.Send(t.Context(), &upstream.Exchange{Request: req, Upgrade: upgrade, HeadTimeout: time.Minute})
-				if err != nil {
-					t.Error(err)
-					return
+				if upgrade { // which goes over HTTP/1.1, and is not accepted
+					req.Header.Set("Upgrade", "test")
 				}
-				defer resp.Close()
-				if body, err := io.ReadAll(resp.Body); err != nil || string(body) != text {
+				if _, body, err := send(t, pools, o, req); err != nil || body != text {
 					t.Errorf("got body %q, %v, want %q", body, err, text)
 				}
 			}
@@ -181,7 +174,7 @@ func TestConnectionLimitWithBodies(t *testing.T) {
 			for i := range 14 { // fewer concurrent requests than the upstream allows streams
 				all.Go(func() {
 					for range 50 {
-						ask(i%2 == 0) // the two transports compete for the slot
+						ask(i%2 == 0) // the two versions compete for the slot
 					}
 				})
 			}
@@ -190,68 +183,7 @@ func TestConnectionLimitWithBodies(t *testing.T) {
 	}
 }
 
-// Guarantee: the HTTP/1.1 engine and net/http's transport share one limit, and neither
-// makes the other wait while it has work itself.
-func TestEngineAndTransportShareTheLimit(t *testing.T) {
-	count := newCounter()
-	addr := upstreamtest.Serve(t, func(c *upstreamtest.Conn) {
-		count.began(c.Conn)
-		defer count.ended(c.Conn)
-		for {
-			if _, err := c.ReadHead(); err != nil {
-				return
-			}
-			c.Send("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
-		}
-	})
-	o := upstream.Origin{Scheme: "http", Host: addr, MaxConns: 2, Gateway: "gw_1"}
-	pools := newPools(t, upstream.Config{})
-	plain, err := pools.Plain(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	const requests = 200
-	var all sync.WaitGroup
-	for range 8 {
-		all.Go(func() {
-			for range requests {
-				c, err := plain.Acquire(t.Context(), time.Now().Add(time.Minute), nil)
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				if !exchangeOver(c.NetConn()) {
-					t.Error("an exchange failed")
-				}
-				c.Release()
-			}
-		})
-		all.Go(func() {
-			for range requests {
-				if _, _, err := send(t, pools, o, request("GET", "http://"+addr, "/")); err != nil {
-					t.Error(err)
-					return
-				}
-			}
-		})
-	}
-	all.Wait()
-	if most, _ := count.figures(); most > 2 {
-		t.Errorf("%d connections at once, more than the limit", most)
-	}
-}
-
-// exchangeOver sends a request over c and reports whether a response arrived.
-func exchangeOver(c net.Conn) bool {
-	if _, err := io.WriteString(c, "GET / HTTP/1.1\r\nHost: h\r\n\r\n"); err != nil {
-		return false
-	}
-	resp := make([]byte, len("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"))
-	_, err := io.ReadFull(c, resp)
-	return err == nil
-}
-
-// Guarantee: idle connections of one transport make room for the other: for an upgrade over
+// Guarantee: idle connections of one version of HTTP make room for the other: for an upgrade over
 // HTTP/1.1 after requests over HTTP/2, and for requests after an upgrade.
 func TestIdleConnectionsYieldTheirSlots(t *testing.T) {
 	for _, scheme := range []string{"https", "h2"} {
@@ -271,10 +203,6 @@ func TestIdleConnectionsYieldTheirSlots(t *testing.T) {
 			}))
 			o.MaxConns = 1
 			pools := newPools(t, upstream.Config{})
-			pool, err := pools.Get(o)
-			if err != nil {
-				t.Fatal(err)
-			}
 			for range 3 {
 				if _, _, err := send(t, pools, o, request("GET", "https://"+o.Host, "/")); err != nil {
 					t.Fatal(err)
@@ -282,7 +210,7 @@ func TestIdleConnectionsYieldTheirSlots(t *testing.T) {
 				req := request("GET", "https://"+o.Host, "/")
 				req.Header.Set("Connection", "Upgrade")
 				req.Header.Set("Upgrade", "test")
-				resp, err := pool.Send(t.Context(), &upstream.Exchange{Request: req, Upgrade: true, HeadTimeout: time.Minute})
+				resp, err := upstream.Start(t.Context(), pools, o, req, time.Minute)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -290,11 +218,11 @@ func TestIdleConnectionsYieldTheirSlots(t *testing.T) {
 					t.Errorf("got status %d, want 101", resp.StatusCode)
 				}
 				// The upgraded connection holds the only slot.
-				_, err = pool.Send(t.Context(), &upstream.Exchange{Request: request("GET", "https://"+o.Host, "/"), HeadTimeout: 50 * time.Millisecond})
+				_, err = upstream.Start(t.Context(), pools, o, request("GET", "https://"+o.Host, "/"), 50*time.Millisecond)
 				if fault.CodeOf(err) != fault.UpstreamTimeout {
 					t.Errorf("request beside an upgraded connection: got error %v, want code upstream_timeout", err)
 				}
-				resp.Close()
+				_, _ = resp.Whole()
 			}
 			if most, _ := count.figures(); most > 1 {
 				t.Errorf("%d connections at once, more than the limit", most)
@@ -319,17 +247,13 @@ func TestWaiterGivesUp(t *testing.T) {
 		held <- err
 	}()
 	count.await(t, 1)
-	pool, err := pools.Get(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, err = pool.Send(t.Context(), &upstream.Exchange{Request: request("GET", "http://"+o.Host, "/"), HeadTimeout: 20 * time.Millisecond})
+	_, err := upstream.Start(t.Context(), pools, o, request("GET", "http://"+o.Host, "/"), 20*time.Millisecond)
 	if fault.CodeOf(err) != fault.UpstreamTimeout {
 		t.Errorf("after the timeout: got error %v, want code upstream_timeout", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err = pool.Send(ctx, &upstream.Exchange{Request: request("GET", "http://"+o.Host, "/"), HeadTimeout: time.Minute}); !errors.Is(err, context.Canceled) {
+	if _, err = upstream.Start(ctx, pools, o, request("GET", "http://"+o.Host, "/"), time.Minute); !errors.Is(err, context.Canceled) {
 		t.Errorf("after the client hung up: got error %v, want context.Canceled", err)
 	}
 	plain, err := pools.Plain(o)
@@ -381,31 +305,15 @@ func TestChangedLimitClosesIdleConnections(t *testing.T) {
 				if _, _, err := send(t, pools, o, request("GET", o.Scheme+"://"+o.Host, "/")); err != nil {
 					t.Fatal(err)
 				}
-				if o.Scheme != "http" {
-					return
-				}
-				plain, err := pools.Plain(o)
-				if err != nil {
-					t.Fatal(err)
-				}
-				c, err := plain.Acquire(t.Context(), time.Now().Add(time.Minute), nil)
-				if err != nil {
-					t.Fatal(err)
-				}
-				c.Release()
-			}
-			each := 1
-			if o.Scheme == "http" {
-				each = 2 // one of the engine and one of net/http
 			}
 			ask("gw_1", 3)
 			ask("gw_2", 3)
-			count.await(t, 2*each)
+			count.await(t, 2)
 			ask("gw_1", 2)
-			count.await(t, 2*each)
+			count.await(t, 2)
 			ask("gw_1", 3) // back to the old limit
 			ask("gw_1", 3)
-			count.await(t, 2*each)
+			count.await(t, 2)
 		})
 	}
 }

@@ -83,7 +83,6 @@ func OriginOf(base *url.URL, o Origin) Origin {
 // Pools finds the pools of an origin. It is safe for concurrent use.
 type Pools struct {
 	cfg    Config
-	pools  sync.Map // Origin to *Pool
 	budget budget
 	h1State
 	h2State h2State
@@ -116,48 +115,6 @@ func setDefault(d *time.Duration, to time.Duration) {
 // ContinueTimeout returns Config.ContinueTimeout or its default.
 func (p *Pools) ContinueTimeout() time.Duration { return p.cfg.ContinueTimeout }
 
-// Get returns the pool of o and creates it on first use. It fails only if o's CA or client
-// certificate cannot be parsed. Use the returned pool for one request only.
-func (p *Pools) Get(o Origin) (*Pool, error) {
-	now := time.Now().Unix()
-	if found, ok := p.pools.Load(o); ok {
-		pool := found.(*Pool)
-		if pool.used.Load() != now {
-			pool.used.Store(now)
-		}
-		return pool, nil
-	}
-	return p.add(o, now)
-}
-
-// add creates a pool. New origins come with changes of the configuration, so add also
-// removes pools that such changes left unused. Connections in use end with their requests.
-func (p *Pools) add(o Origin, now int64) (*Pool, error) {
-	p.making.Lock()
-	defer p.making.Unlock()
-	if found, ok := p.pools.Load(o); ok {
-		return found.(*Pool), nil
-	}
-	pool, err := newPool(p, o)
-	if err != nil {
-		return nil, err
-	}
-	pool.used.Store(now)
-	p.pools.Store(o, pool)
-	p.drainPreviousOrigin(o)
-	p.startSweeping()
-	p.pools.Range(func(key, value any) bool {
-		old := value.(*Pool)
-		retain := max(p.cfg.Retain, old.origin.IdleTimeout)
-		if old.used.Load() < now-int64(retain/time.Second) && !old.limiter.inUse() {
-			p.pools.Delete(key)
-			old.closeIdle()
-		}
-		return true
-	})
-	return pool, nil
-}
-
 // drainPreviousOrigin drains the pools of by.Gateway's other origins, if the gateway has its own
 // limit, so that their connections do not count beside the new ones. The caller
 // holds p.making.
@@ -177,13 +134,6 @@ func (p *Pools) drainPreviousOrigin(by Origin) {
 		}
 		return true
 	})
-	p.pools.Range(func(key, value any) bool {
-		if o := key.(Origin); o.Gateway == by.Gateway && o != by {
-			p.pools.Delete(key)
-			value.(*Pool).drain()
-		}
-		return true
-	})
 }
 
 // Close closes every connection that is not in use. Requests may still follow; their
@@ -191,8 +141,4 @@ func (p *Pools) drainPreviousOrigin(by Origin) {
 func (p *Pools) Close() {
 	p.closePlain()
 	p.closeMultiplexed()
-	p.pools.Range(func(_, value any) bool {
-		value.(*Pool).closeIdle()
-		return true
-	})
 }

@@ -26,7 +26,7 @@ func ReasonOf(err error) accesslog.Reason {
 	if fault.CodeOf(err) == fault.UpstreamTimeout {
 		return accesslog.ResponseTimeout
 	}
-	return reasonOfText(err)
+	return accesslog.NoReason
 }
 
 // reasonToConnect returns the reason of a failure to connect.
@@ -74,24 +74,15 @@ func reasonOfTLS(err error) accesslog.Reason {
 		return accesslog.TLSFailed
 	case errors.As(err, &alert) && (alert.Op == "remote error" || alert.Op == "local error"):
 		return accesslog.TLSFailed
+	case err != nil && strings.Contains(err.Error(), "tls: "): // most errors of crypto/tls have no type
+		return accesslog.TLSFailed
 	}
 	return accesslog.NoReason
 }
 
-// streamError has the fields of an HTTP/2 stream error, so that one of net/http, which does
-// not export its type, can be assigned to it by errors.As.
-type streamError struct {
-	StreamID uint32
-	Code     uint32
-	Cause    error
-}
-
-func (e streamError) Error() string { return "HTTP/2 stream error" }
-
 // reasonOfResponse returns the reason of a failure to read a response.
 func reasonOfResponse(err error) accesslog.Reason {
 	var (
-		stream    streamError
 		reset     *ResetError
 		malformed http2.MalformedError
 		broken    *http2.ConnError
@@ -107,37 +98,6 @@ func reasonOfResponse(err error) accesslog.Reason {
 		return accesslog.MalformedResponse
 	case reset != nil, errors.Is(err, errSilent), errors.Is(err, errSendTimeout):
 		return accesslog.ClosedEarly
-	case errors.As(err, &stream) && (stream.Cause == nil || stream.Cause.Error() == "received from peer"):
-		return accesslog.ClosedEarly
-	}
-	return accesslog.NoReason
-}
-
-// reasonOfText returns the reason of an error of net/http that has nothing but a text.
-func reasonOfText(err error) accesslog.Reason {
-	if err == nil {
-		return accesslog.NoReason
-	}
-	text := err.Error()
-	has := func(parts ...string) bool {
-		for _, part := range parts {
-			if strings.Contains(text, part) {
-				return true
-			}
-		}
-		return false
-	}
-	switch {
-	case has("TLS handshake timeout"):
-		return accesslog.ConnectTimeout
-	case has("tls: "):
-		return accesslog.TLSFailed
-	case has("response headers exceeded", "header list larger", "header list too large"):
-		return accesslog.ResponseTooLarge
-	case has("server closed idle connection", "GOAWAY", "client connection lost", "use of closed network connection"):
-		return accesslog.ClosedEarly
-	case has("malformed", "PROTOCOL_ERROR", "FRAME_SIZE_ERROR", "COMPRESSION_ERROR", "failed reading the frame payload", "frame too large", "1xx informational", "net/http: HTTP/1.x transport connection broken"):
-		return accesslog.MalformedResponse
 	}
 	return accesslog.NoReason
 }
@@ -151,9 +111,5 @@ func DetailOf(err error) string {
 	if err == nil {
 		return ""
 	}
-	text := err.Error()
-	if i := strings.IndexByte(text, '"'); i >= 0 && ReasonOf(err) == accesslog.MalformedResponse {
-		text = text[:i] // net/http quotes what it cannot parse
-	}
-	return strings.TrimSpace(text)
+	return strings.TrimSpace(err.Error())
 }

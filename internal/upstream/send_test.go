@@ -1,7 +1,6 @@
 package upstream_test
 
 import (
-	"context"
 	"crypto/x509"
 	"encoding/pem"
 	"errors"
@@ -11,16 +10,12 @@ import (
 	"net/netip"
 	"net/url"
 	"strings"
-	"sync"
 	"testing"
 	"time"
-
-	"pgregory.net/rapid"
 
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/keygatetest/leaktest"
 	"github.com/keygate/keygate/internal/netguard"
-	"github.com/keygate/keygate/internal/proxy"
 	"github.com/keygate/keygate/internal/upstream"
 	"github.com/keygate/keygate/internal/upstream/upstreamtest"
 )
@@ -43,17 +38,12 @@ func newPools(t *testing.T, cfg upstream.Config) *upstream.Pools {
 // send sends a request and returns the whole response.
 func send(t *testing.T, pools *upstream.Pools, o upstream.Origin, req *http.Request) (*http.Response, string, error) {
 	t.Helper()
-	pool, err := pools.Get(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	resp, err := pool.Send(t.Context(), &upstream.Exchange{Request: req, Retry: proxy.Retryable(req.Method, req.Body != nil), HeadTimeout: time.Minute})
+	reply, err := upstream.Start(t.Context(), pools, o, req, time.Minute)
 	if err != nil {
 		return nil, "", err
 	}
-	defer resp.Close()
-	body, err := io.ReadAll(resp.Body)
-	return resp.Response, string(body), err
+	body, err := reply.Whole()
+	return reply.Response, body, err
 }
 
 func request(method, base, target string) *http.Request {
@@ -62,155 +52,9 @@ func request(method, base, target string) *http.Request {
 		panic(err)
 	}
 	return &http.Request{
-		Method: method, URL: upstream.Target(u, target), Host: u.Host,
-		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Header: http.Header{"User-Agent": {""}},
+		Method: method, URL: &url.URL{Scheme: u.Scheme, Host: u.Host, Opaque: upstream.Path(u) + target}, Host: u.Host,
+		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Header: http.Header{},
 	}
-}
-
-// retryUpstream is an upstream that closes its first connection after it has read a second
-// request on it, without a response.
-type retryUpstream struct {
-	addr string
-
-	mu    sync.Mutex
-	heads []string // of all requests
-}
-
-func newRetryUpstream(t *testing.T) *retryUpstream {
-	t.Helper()
-	u := &retryUpstream{}
-	u.addr = upstreamtest.Serve(t, func(conn *upstreamtest.Conn) {
-		for n := 1; ; n++ {
-			head, err := conn.ReadHead()
-			if err != nil {
-				return
-			}
-			u.mu.Lock()
-			u.heads = append(u.heads, head)
-			u.mu.Unlock()
-			if conn.Number == 1 && n == 2 {
-				return
-			}
-			conn.Send("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
-		}
-	})
-	return u
-}
-
-// received returns the heads of all requests so far.
-func (u *retryUpstream) received() []string {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	return u.heads
-}
-
-// Guarantee: exactly the requests that contract 4.4 names are sent a second time when a
-// kept connection fails before the first byte of a response, whatever idempotency header
-// the client sends.
-func TestRetry(t *testing.T) {
-	for _, c := range []struct {
-		method  string
-		field   string
-		body    string
-		retried bool
-	}{
-		{method: "GET", retried: true},
-		{method: "HEAD", retried: true},
-		{method: "OPTIONS", retried: true},
-		{method: "PUT", retried: true},
-		{method: "DELETE", retried: true},
-		{method: "DELETE", field: "X-Idempotency-Key", retried: true},
-		{method: "PUT", body: "text"},
-		{method: "DELETE", body: "text"},
-		{method: "POST"},
-		{method: "POST", body: "text"},
-		{method: "POST", field: "Idempotency-Key"},
-		{method: "POST", field: "X-Idempotency-Key"},
-		{method: "PATCH", field: "Idempotency-Key"},
-		{method: "PURGE"},
-	} {
-		t.Run(c.method+" "+c.field+" "+c.body, func(t *testing.T) {
-			u := newRetryUpstream(t)
-			pools, origin := newPools(t, upstream.Config{}), upstream.Origin{Scheme: "http", Host: u.addr}
-			if _, _, err := send(t, pools, origin, request("GET", "http://"+u.addr, "/first")); err != nil {
-				t.Fatal(err)
-			}
-			req := request(c.method, "http://"+u.addr, "/second")
-			if c.field != "" {
-				req.Header[c.field] = []string{"k"}
-			}
-			if c.body != "" {
-				req.Body, req.ContentLength = io.NopCloser(strings.NewReader(c.body)), int64(len(c.body))
-			}
-			_, _, err := send(t, pools, origin, req)
-			want := 2 // the first request, and the second once
-			if c.retried {
-				want = 3
-			}
-			heads := u.received()
-			if len(heads) != want {
-				t.Errorf("%d requests arrived, want %d", len(heads), want)
-			}
-			if c.retried && err != nil {
-				t.Errorf("got error %v, want a response to the retry", err)
-			}
-			if !c.retried && fault.CodeOf(err) != fault.UpstreamUnreachable {
-				t.Errorf("got error %v, want code upstream_unreachable", err)
-			}
-			checkIdempotencyFields(t, heads[len(heads)-1], c.field != "")
-		})
-	}
-}
-
-// checkIdempotencyFields fails the test unless head has exactly the client's own header, if
-// it sent one.
-func checkIdempotencyFields(t *testing.T, head string, sent bool) {
-	t.Helper()
-	want := 0
-	if sent {
-		want = 1
-	}
-	head = strings.ToLower(head)
-	if got := strings.Count(head, "idempotency-key: k"); got != want {
-		t.Errorf("the client's header was sent %d times, want %d:\n%s", got, want, head)
-	}
-	if got := strings.Count(head, "idempotency-key"); got > want {
-		t.Errorf("%d idempotency headers were sent, want %d:\n%s", got, want, head)
-	}
-}
-
-// Guarantee: targets reach the wire byte for byte, appended to the base path (contract,
-// 4.2).
-func TestTargetBytes(t *testing.T) {
-	lines := make(chan string, 1)
-	addr := upstreamtest.Serve(t, func(c *upstreamtest.Conn) {
-		for {
-			head, err := c.ReadHead()
-			if err != nil {
-				return
-			}
-			line, _, _ := strings.Cut(head, "\r\n")
-			lines <- line
-			c.Send("HTTP/1.1 204 No Content\r\n\r\n")
-		}
-	})
-	pools := newPools(t, upstream.Config{})
-	rapid.Check(t, func(rt *rapid.T) {
-		const pathBytes = "abcXYZ019-._~!$&'()*+,;=:@/%"
-		base := rapid.SampledFrom([]string{"", "/", "/base", "/base/", "/b%41se/x"}).Draw(rt, "base")
-		path := "/a" + rapid.StringOfN(rapid.SampledFrom([]rune(pathBytes)), 0, 40, -1).Draw(rt, "path")
-		query := rapid.SampledFrom([]string{"", "?"}).Draw(rt, "mark")
-		if query != "" {
-			query += rapid.StringOfN(rapid.SampledFrom([]rune(pathBytes+"?\"[]{}|^`<>\\#")), 0, 40, -1).Draw(rt, "query")
-		}
-		if _, _, err := send(t, pools, upstream.Origin{Scheme: "http", Host: addr}, request("GET", "http://"+addr+base, path+query)); err != nil {
-			rt.Fatal(err)
-		}
-		want := "GET " + strings.TrimSuffix(base, "/") + path + query + " HTTP/1.1"
-		if got := <-lines; got != want {
-			rt.Fatalf("arrived as\n%q, sent as\n%q", got, want)
-		}
-	})
 }
 
 // Guarantee: the failures of an upstream have different errors: no listener, refused by the guard,
@@ -237,16 +81,12 @@ func TestFailures(t *testing.T) {
 		"private": {origin: upstream.Origin{Scheme: "http", Host: silent, PublicOnly: true}, code: fault.UpstreamUnreachable, refused: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			pool, err := pools.Get(c.origin)
-			if err != nil {
-				t.Fatal(err)
-			}
 			req := request("GET", c.origin.Scheme+"://"+c.origin.Host, "/")
 			patience := time.Minute
 			if c.code == fault.UpstreamTimeout {
 				patience = 200 * time.Millisecond
 			}
-			_, err = pool.Send(t.Context(), &upstream.Exchange{Request: req, HeadTimeout: patience})
+			_, err := upstream.Start(t.Context(), pools, c.origin, req, patience)
 			var refused *netguard.RefusedError
 			if fault.CodeOf(err) != c.code || errors.As(err, &refused) != c.refused {
 				t.Errorf("got %v, want %s, refused by the guard %v", err, c.code, c.refused)
@@ -294,8 +134,8 @@ func TestTLS(t *testing.T) {
 		if !errors.As(err, &unknown) {
 			t.Errorf("with the system's roots: got error %v, want x509.UnknownAuthorityError", err)
 		}
-		if _, err := pools.Get(upstream.Origin{Scheme: "https", Host: host, CA: "no PEM"}); err == nil {
-			t.Error("Get succeeded with a CA that is not PEM, want an error")
+		if _, err := pools.Multiplexed(upstream.Origin{Scheme: "https", Host: host, CA: "no PEM"}); err == nil {
+			t.Error("Multiplexed succeeded with a CA that is not PEM, want an error")
 		}
 		pools.Close()
 		s.Close()
@@ -305,8 +145,15 @@ func TestTLS(t *testing.T) {
 // Guarantee: gateways with the same origin share connections, others do not.
 func TestPoolsByOrigin(t *testing.T) {
 	pools := newPools(t, upstream.Config{})
-	get := func(o upstream.Origin) *upstream.Pool {
-		p, err := pools.Get(o)
+	get := func(o upstream.Origin) any {
+		if o.Scheme == "http" {
+			p, err := pools.Plain(o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return p
+		}
+		p, err := pools.Multiplexed(o)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -323,33 +170,7 @@ func TestPoolsByOrigin(t *testing.T) {
 			t.Errorf("%+v shares the pool of %+v", other, a)
 		}
 	}
-	if _, err := pools.Get(upstream.Origin{Scheme: "ftp", Host: "a.test"}); err == nil {
-		t.Error("Get succeeded with scheme ftp, want an error")
+	if _, err := pools.Multiplexed(upstream.Origin{Scheme: "ftp", Host: "a.test"}); err == nil {
+		t.Error("Multiplexed succeeded with scheme ftp, want an error")
 	}
-}
-
-// Guarantee: the end of Send's context ends the exchange, with the context's error.
-func TestSendEndsWithContext(t *testing.T) {
-	arrived := make(chan struct{})
-	ended := make(chan struct{})
-	addr := upstreamtest.Serve(t, func(c *upstreamtest.Conn) {
-		_, _ = c.ReadHead()
-		close(arrived)
-		_, _ = io.Copy(io.Discard, c)
-		close(ended)
-	})
-	pool, err := newPools(t, upstream.Config{}).Get(upstream.Origin{Scheme: "http", Host: addr})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	go func() {
-		<-arrived
-		cancel()
-	}()
-	_, err = pool.Send(ctx, &upstream.Exchange{Request: request("GET", "http://"+addr, "/"), HeadTimeout: time.Hour})
-	if !errors.Is(err, context.Canceled) {
-		t.Errorf("got error %v, want context.Canceled", err)
-	}
-	<-ended
 }

@@ -21,14 +21,7 @@ func Prefix(base *url.URL) string {
 // origin-form request target is appended to it.
 func Path(base *url.URL) string { return strings.TrimSuffix(base.EscapedPath(), "/") }
 
-// Target returns the URL that forwards target, an origin-form request target, to base, an
-// upstream_url. The target is appended to base's path and reaches the wire byte for byte:
-// nothing is decoded or re-encoded.
-func Target(base *url.URL, target string) *url.URL {
-	return &url.URL{Scheme: scheme(base), Host: base.Host, Opaque: Prefix(base) + target}
-}
-
-// scheme returns the scheme of base as net/http knows it.
+// scheme returns the scheme of base in an absolute target.
 func scheme(base *url.URL) string {
 	if base.Scheme == "h2c" {
 		return "http"

@@ -20,6 +20,9 @@ func (a *Attempt) Succeeded() bool {
 	return a.Error == "" && a.Status >= 200 && a.Status <= 299
 }
 
+// Ended returns when the attempt ended.
+func (a *Attempt) Ended() time.Time { return a.StartedAt.Add(a.Duration) }
+
 // Gone reports whether the endpoint responded with 410 Gone.
 func (a *Attempt) Gone() bool { return a.Error == "" && a.Status == statusGone }
 
@@ -42,12 +45,25 @@ func (w *Webhook) Observe(a *Attempt) (changed bool) {
 	switch {
 	case a.Gone():
 		w.State, w.DisabledReason = Disabled, reasonGone
-	case a.StartedAt.Add(a.Duration).Sub(w.FailingSince) >= DisableAfter:
+	case a.Ended().Sub(w.FailingSince) >= DisableAfter:
 		w.State, w.DisabledReason = Disabled, reasonFailing
 	default:
 		return changed
 	}
 	return true
+}
+
+// NotSent returns the error of a delivery that failed without an attempt, because its endpoint
+// is disabled or, if w is nil, was deleted.
+func (w *Webhook) NotSent() string {
+	switch {
+	case w == nil:
+		return "not sent: the endpoint was deleted"
+	case w.DisabledReason == "":
+		return "not sent: the endpoint is disabled"
+	default:
+		return "not sent: the endpoint is disabled: " + w.DisabledReason
+	}
 }
 
 // Enable makes the endpoint active and forgets its failures.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/keygate/keygate/internal/audit"
+	"github.com/keygate/keygate/internal/fault"
 )
 
 // sealBlocks is the maximum number of blocks that one transaction seals, so that changes
@@ -28,8 +29,21 @@ func (w *Writer) seal(ctx context.Context, accountID string, everything bool) er
 	}
 }
 
-// sealSome is one transaction of seal. more is whether there is more to seal.
+// sealSome is one transaction of seal. more is whether there is more to seal. If another node
+// seals the same records meanwhile, it seals what is left.
 func (w *Writer) sealSome(ctx context.Context, accountID string, everything bool) (more bool, err error) {
+	for range sealTries {
+		if more, err = w.trySeal(ctx, accountID, everything); fault.CodeOf(err) != fault.Conflict {
+			break
+		}
+	}
+	return more, err
+}
+
+// sealTries is how often a transaction is tried that seals while other nodes seal the same log.
+const sealTries = 10
+
+func (w *Writer) trySeal(ctx context.Context, accountID string, everything bool) (more bool, err error) {
 	o, err := w.cfg.Store.AuditOpen(ctx, accountID)
 	if err != nil {
 		return false, err
@@ -39,6 +53,9 @@ func (w *Writer) sealSome(ctx context.Context, accountID string, everything bool
 		return false, fmt.Errorf("seal the audit log of %s: %w", accountID, err)
 	}
 	if len(s.seal.Blocks) > 0 {
+		for i := range o.Chunks[:s.chunks] {
+			s.seal.Chunks = append(s.seal.Chunks, o.Chunks[i].ID)
+		}
 		if err := w.cfg.Store.SealAudit(ctx, &s.seal); err != nil {
 			return false, err
 		}
@@ -93,7 +110,6 @@ func (s *sealing) run(accountID string) (more bool, err error) {
 		if err := s.block(t); err != nil {
 			return false, err
 		}
-		s.seal.Through = s.open.Chunks[s.chunks-1].ID
 		s.lost += lost
 	}
 	// Management records after the last chunk.

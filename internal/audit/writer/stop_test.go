@@ -22,7 +22,7 @@ type stuckStore struct {
 	calls   atomic.Int32
 }
 
-func (s *stuckStore) AppendAuditChunks(ctx context.Context, _ []audit.Chunk, _ []*audit.Record) error {
+func (s *stuckStore) AppendAuditChunks(ctx context.Context, batch accesslog.BatchID, _ []audit.Chunk, _ []*audit.Record) error {
 	s.calls.Add(1)
 	done := ctx.Done()
 	if !s.cancels {

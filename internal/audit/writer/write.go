@@ -3,6 +3,8 @@ package writer
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/keygate/keygate/internal/audit"
@@ -189,25 +191,39 @@ func (w *Writer) flush(ctx context.Context) error {
 	}
 	w.last, w.collected = now, time.Now()
 	w.collect(now)
-	records := make([]*audit.Record, 0, len(w.gaps))
-	for account, l := range w.gaps {
-		records = append(records, audit.NewGap(account, l.records, l.first, l.last))
+	for len(w.sending.chunks)+len(w.sending.records)+len(w.unsent.chunks)+len(w.gaps) > 0 {
+		if err := w.send(ctx); err != nil {
+			return err
+		}
 	}
-	if len(w.unsent) == 0 && len(records) == 0 {
-		return nil
-	}
-	err := w.cfg.Store.AppendAuditChunks(ctx, w.unsent, records)
-	if fault.CodeOf(err) == fault.NotFound && len(records) > 0 {
-		// An account that does not exist has no log for a gap record.
+	return nil
+}
+
+// send writes the open batch, which the store may have already, or a new one of all that is to be
+// written.
+func (w *Writer) send(ctx context.Context) error {
+	batch, isNew := w.batches.Open()
+	s := &w.sending
+	if isNew {
+		w.sending, w.unsent = w.unsent, outgoing{chunks: w.sending.chunks[:0]}
+		for _, account := range slices.Sorted(maps.Keys(w.gaps)) { // the order in which the store locks them
+			l := w.gaps[account]
+			s.records = append(s.records, audit.NewGap(account, l.records, l.first, l.last))
+		}
 		clear(w.gaps)
-		err = w.cfg.Store.AppendAuditChunks(ctx, w.unsent, nil)
+	}
+	err := w.cfg.Store.AppendAuditChunks(ctx, batch, s.chunks, s.records)
+	if fault.CodeOf(err) == fault.NotFound && len(s.records) > 0 {
+		// An account that does not exist has no log for a gap record.
+		s.records = nil
+		err = w.cfg.Store.AppendAuditChunks(ctx, batch, s.chunks, nil)
 	}
 	if err != nil {
 		return err
 	}
-	clear(w.gaps)
-	for i := range w.unsent {
-		c := &w.unsent[i]
+	w.batches.Close()
+	for i := range s.chunks {
+		c := &s.chunks[i]
 		waiting := w.open[c.AccountID]
 		if waiting == nil {
 			waiting = &audit.Waiting{AccountID: c.AccountID}
@@ -216,12 +232,11 @@ func (w *Writer) flush(ctx context.Context) error {
 		waiting.Chunks++
 		waiting.Records += c.Records
 	}
-	clear(w.unsent)
-	w.unsent = w.unsent[:0]
 	w.mu.Lock()
-	w.held -= w.weight
+	w.held -= s.weight
 	w.mu.Unlock()
-	w.weight = 0
+	clear(s.chunks)
+	*s = outgoing{chunks: s.chunks[:0]}
 	return nil
 }
 
@@ -253,7 +268,7 @@ func (w *Writer) collect(now time.Time) {
 		}
 		parts = append(parts, part{accountID, in.table})
 		in.table, in.other = in.other, in.table
-		w.weight += in.weight
+		w.unsent.weight += in.weight
 		in.weight, in.used = 0, now
 	}
 	w.mu.Unlock()
@@ -267,7 +282,7 @@ func (w *Writer) collect(now time.Time) {
 			w.lost += uint64(p.table.Len())
 			w.mu.Unlock()
 		}
-		w.unsent = append(w.unsent, chunks...)
+		w.unsent.chunks = append(w.unsent.chunks, chunks...)
 		if p.table.Len() > keptRecords || p.table.Texts() > keptTexts {
 			*p.table = audit.Table{} // free the memory of a burst
 		} else {
@@ -296,8 +311,11 @@ func (w *Writer) join(ctx context.Context, accountID string) error {
 		return err
 	}
 	waiting := &audit.Waiting{AccountID: accountID, Managed: len(o.Records)}
-	for _, c := range o.Chunks {
+	gone := make([]int64, 0, len(o.Chunks))
+	for i := range o.Chunks {
+		c := &o.Chunks[i]
 		waiting.Chunks, waiting.Records = waiting.Chunks+1, waiting.Records+c.Records
+		gone = append(gone, c.ID)
 	}
 	w.open[accountID] = waiting
 	if waiting.Chunks < 2 || waiting.Records > audit.RunRecords {
@@ -313,10 +331,12 @@ func (w *Writer) join(ctx context.Context, accountID string) error {
 		return err
 	}
 	first, _ := t.Span()
-	err = w.cfg.Store.JoinAuditChunks(ctx, audit.Chunk{
-		ID: o.Chunks[len(o.Chunks)-1].ID, AccountID: accountID, Records: t.Len(), First: first, Content: content,
-	})
-	if err == nil {
+	err = w.cfg.Store.JoinAuditChunks(ctx, gone, audit.Chunk{AccountID: accountID, Records: t.Len(), First: first, Content: content})
+	switch {
+	case fault.CodeOf(err) == fault.Conflict:
+		delete(w.open, accountID) // the next maintenance counts it again
+		return nil
+	case err == nil:
 		waiting.Chunks, waiting.Records = 1, t.Len()
 		w.damaged(accountID, lost)
 	}

@@ -26,13 +26,20 @@ import (
 
 // Store stores open ends and blocks.
 type Store interface {
-	// AppendAuditChunks adds chunks and management records to the open ends of
-	// their accounts' logs, in one transaction.
-	AppendAuditChunks(ctx context.Context, chunks []audit.Chunk, records []*audit.Record) error
-	// JoinAuditChunks replaces all chunks of an account up to the chunk's ID with it.
-	JoinAuditChunks(ctx context.Context, chunk audit.Chunk) error
+	// AppendAuditChunks adds the chunks and management records of a batch to the open
+	// ends of their accounts' logs, in one transaction. A batch that the store has
+	// already, or a later one of its writer, changes nothing.
+	AppendAuditChunks(ctx context.Context, batch accesslog.BatchID, chunks []audit.Chunk, records []*audit.Record) error
+	// JoinAuditChunks replaces the chunks of an account that have the identifiers gone
+	// with one, in the place of the last of them. If one of them does not exist, it
+	// changes nothing and returns fault.Conflict: another node has joined or sealed it.
+	JoinAuditChunks(ctx context.Context, gone []int64, chunk audit.Chunk) error
 	AuditOpen(ctx context.Context, accountID string) (*audit.Open, error)
-	// SealAudit moves records from an open end to the chain, in one transaction.
+	// SealAudit moves records from an open end to the chain, in one transaction. It
+	// removes exactly the chunks and management records that the seal names: others may
+	// have been written since they were read, wherever they are in the order. If the
+	// blocks do not continue the chain, or a chunk or record does not exist, it changes
+	// nothing and returns fault.Conflict: another node has sealed it.
 	SealAudit(ctx context.Context, s *audit.Seal) error
 }
 
@@ -94,8 +101,9 @@ type Writer struct {
 	// with a context.
 	writeLock chan struct{}
 	sealing   audit.Table               // records of the block being sealed; under writeLock
-	unsent    []audit.Chunk             // encoded, but not in the store yet; under writeLock
-	weight    int                       // bytes of unsent in held; under writeLock
+	unsent    outgoing                  // encoded, but not in the store yet; under writeLock
+	sending   outgoing                  // the open batch; under writeLock
+	batches   accesslog.Batches         // of what is written; under writeLock
 	gaps      map[string]*loss          // not recorded yet, by account; under writeLock
 	open      map[string]*audit.Waiting // the open end of each account; under writeLock
 	sealed    time.Time                 // time of the last write that sealed; under writeLock
@@ -109,6 +117,13 @@ type Writer struct {
 	heads                map[string]int64 // the number of the head last logged, by account
 
 	group service.Group
+}
+
+// outgoing is what is to be written in one transaction.
+type outgoing struct {
+	chunks  []audit.Chunk
+	weight  int             // bytes of the chunks' records in held
+	records []*audit.Record // of gaps
 }
 
 // intake is the records of one account since they were last written.
@@ -166,7 +181,7 @@ func New(cfg Config) (*Writer, error) {
 		return nil, err
 	}
 	return &Writer{
-		cfg: cfg, codec: codec, intakes: map[[16]byte]*intake{}, writeLock: make(chan struct{}, 1),
+		cfg: cfg, codec: codec, intakes: map[[16]byte]*intake{}, writeLock: make(chan struct{}, 1), batches: accesslog.NewBatches(),
 		gaps: map[string]*loss{}, open: map[string]*audit.Waiting{}, heads: map[string]int64{},
 	}, nil
 }
@@ -258,8 +273,10 @@ func (w *Writer) Unwritten() (n int) {
 		return 0
 	}
 	defer w.unlock()
-	for i := range w.unsent {
-		n += w.unsent[i].Records
+	for _, chunks := range [][]audit.Chunk{w.sending.chunks, w.unsent.chunks} {
+		for i := range chunks {
+			n += chunks[i].Records
+		}
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()

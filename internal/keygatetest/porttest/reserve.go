@@ -17,3 +17,6 @@ func Reserve(t testing.TB) string {
 	t.Cleanup(release)
 	return addr
 }
+
+// Hold is Reserve for a server that outlives one test. release gives the port back.
+func Hold() (addr string, release func(), err error) { return reserve() }

@@ -3,20 +3,22 @@ package h1
 import (
 	"errors"
 	"io"
-	"net"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/keygate/keygate/internal/http1"
+	"github.com/keygate/keygate/internal/upstream"
 )
 
 // block serves what the pump cannot, with blocking reads and writes.
 func (c *conn) block(x *exchange) step {
 	var next step
 	switch x.mode {
-	case modeBridge:
-		next = c.serveBridged(x)
+	case modeCall:
+		if next = c.exchangeCall(x); next == stepBlock { // the upstream speaks only HTTP/1.1
+			next = c.exchangeUpload(x)
+		}
 	case modeDrain:
 		next = c.drain(x)
 	case modeUpgrade:
@@ -37,8 +39,9 @@ func (c *conn) block(x *exchange) step {
 // upload forwards a request's body to the upstream while the response is relayed.
 type upload struct {
 	c        *conn
-	x        *exchange    // its body and input belong to the upload while it runs
-	to       *net.TCPConn // the upstream
+	x        *exchange        // its body and input belong to the upload while it runs
+	to       *upstream.H1Conn // the upstream, or nil
+	call     *Call            // the upstream over HTTP/2, or nil
 	done     chan struct{}
 	complete atomic.Bool // all of it was written to the upstream's connection
 	ending   atomic.Bool // the last write has begun
@@ -87,18 +90,36 @@ func (c *conn) exchangeUpload(x *exchange) step {
 	}
 	c.begin(x)
 	x.trip.sent = true
-	_, err := x.trip.conn.NetConn().Write(x.trip.out)
+	_, err := x.trip.conn.Write(x.trip.out)
 	x.trip.dropBuffer()
-	u := &upload{c: c, x: x, to: x.trip.conn.NetConn(), done: make(chan struct{})}
-	x.upload = u
 	if err != nil { // the upstream may have responded before it closed the connection
-		close(u.done)
+		x.upload = newUpload(x)
+		close(x.upload.done)
 		return c.exchange(x)
 	}
-	c.uploading.Store(true)
-	u.expect()
-	go u.run()
+	c.startUpload(x)
 	return c.exchange(x)
+}
+
+func newUpload(x *exchange) *upload {
+	u := &upload{c: x.c, x: x, to: x.trip.conn, done: make(chan struct{})}
+	if x.calling {
+		u.call = x.call
+	}
+	return u
+}
+
+// startUpload forwards what is left of the body from another goroutine.
+func (c *conn) startUpload(x *exchange) {
+	u := newUpload(x)
+	x.upload = u
+	if x.body.done {
+		u.ending.Store(true)
+	} else {
+		c.uploading.Store(true)
+		u.expect()
+	}
+	go u.run()
 }
 
 // run forwards the body.
@@ -112,10 +133,13 @@ func (u *upload) run() {
 			u.fail(errTruncated)
 		}
 	}()
+	if rest := u.x.part[u.x.sent:]; u.call != nil && (len(rest) > 0 || u.x.body.done) && !u.send(rest, nil) {
+		return
+	}
 	b := u.c.engine.pools.buffer()
 	defer u.c.engine.pools.release(b)
 	for !u.x.body.done {
-		if n := u.x.body.left - spliceKeep; u.x.body.in == http1.ByLength && n >= spliceFrom && u.c.plain && u.started.Load() {
+		if n := u.x.body.left - spliceKeep; u.x.body.in == http1.ByLength && n >= spliceFrom && u.c.plain && u.to != nil && u.to.Plain() != nil && u.started.Load() {
 			if !u.splice(n) {
 				return
 			}
@@ -134,7 +158,7 @@ func (u *upload) run() {
 			u.rest = append(u.rest, b.data[p.used:front+n]...)
 			u.ending.Store(true)
 		}
-		if !u.write(b.data[p.from:p.to]) || !u.write(p.end) {
+		if !u.send(b.data[p.from:p.to], p.end) {
 			return // the response, or the lack of one, decides what follows
 		}
 	}
@@ -159,7 +183,7 @@ func (u *upload) read(b []byte) (int, error) {
 func (u *upload) splice(n int64) bool {
 	rest := io.LimitedReader{R: u.c.tcp, N: n}
 	u.c.reading.enter(phaseReading, u.c.engine.clock.In(stallTime))
-	moved, err := u.c.engine.move(u.to, &rest)
+	moved, err := u.c.engine.move(u.to.Plain(), &rest)
 	u.c.reading.enter(phaseNone, 0)
 	u.x.body.left -= moved
 	u.x.body.moved += moved
@@ -168,6 +192,19 @@ func (u *upload) splice(n int64) bool {
 		return false
 	}
 	return err == nil
+}
+
+// send sends a part of the body. Over HTTP/1.1 it is framed, and end follows it.
+func (u *upload) send(part, end []byte) bool {
+	if u.call == nil {
+		return u.write(part) && u.write(end)
+	}
+	section, trailers := u.x.body.trailerSection()
+	last := u.x.body.done && len(trailers) == 0
+	if (len(part) > 0 || last) && u.call.Send(part, last) != nil {
+		return false
+	}
+	return len(trailers) == 0 || u.call.SendTrailers(section, trailers, u.x.Verdict.Gateway.Withheld) == nil
 }
 
 func (u *upload) write(b []byte) bool {
@@ -181,6 +218,10 @@ func (u *upload) write(b []byte) bool {
 // fail records an error of the client and ends the exchange.
 func (u *upload) fail(err error) {
 	u.err = err
+	if u.call != nil {
+		u.call.Interrupt()
+		return
+	}
 	_ = u.to.SetDeadline(past)
 }
 
@@ -199,8 +240,13 @@ func (c *conn) endUpload(x *exchange) (whole bool) {
 		return true
 	}
 	u.settle()
+	if u.call != nil && !u.complete.Load() { // what it has not sent is dropped
+		u.call.Close()
+	}
 	if !u.complete.Load() && !u.ending.Load() {
-		_ = u.to.SetDeadline(past)
+		if u.to != nil {
+			_ = u.to.SetDeadline(past)
+		}
 		_ = c.nc.SetReadDeadline(past)
 		<-u.done
 		_ = c.nc.SetReadDeadline(time.Time{}) // for linger
@@ -212,41 +258,5 @@ func (c *conn) endUpload(x *exchange) (whole bool) {
 		x.add(u.rest)
 		u.rest = nil
 	}
-	return u.complete.Load()
-}
-
-// serveBridged serves a request whose upstream is not plain HTTP/1.1.
-func (c *conn) serveBridged(x *exchange) step {
-	c.upstream.Store(nil)
-	if why := c.phase.enter(phaseBridge, 0); why != notCut {
-		return x.emitNoResponse(why)
-	}
-	ctx, done := c.context()
-	defer done()
-	f := bridge{
-		engine: c.engine, conn: c.nc, info: &c.info, request: &x.req, head: x.head, exchange: x.HandOver(),
-		ctx: ctx, date: c.engine.clock.Date(), closing: c.engine.drain.Begun() || !x.req.KeepAlive(),
-		hijack: func() []byte {
-			c.phase.enter(phaseTunnel, 0)
-			rest := append([]byte(nil), x.in[x.after:x.stop]...)
-			x.after = x.stop
-			return rest
-		},
-	}
-	var body *bodyReader
-	if x.req.HasBody() {
-		body = newBodyReader(c, x)
-		f.body = body
-		c.uploading.Store(true)
-	}
-	again := c.engine.serveBridged(&f)
-	c.uploading.Store(false)
-	if body != nil {
-		body.free()
-	}
-	why := c.phase.enter(phaseIdle, c.engine.clock.In(idleTime))
-	if !again || why != notCut {
-		return stepClose
-	}
-	return stepIdle
+	return u.complete.Load() || u.call != nil && u.ending.Load()
 }

@@ -1,23 +1,19 @@
 package h1
 
 import (
-	"io"
-
 	"github.com/keygate/keygate/internal/http1"
 	"github.com/keygate/keygate/internal/proxy"
 )
 
-// bodyReader reads a request's body with blocking calls. Only one goroutine at a time may
-// use it.
+// bodyReader reads the body of a refused request with blocking calls, piece by piece.
 type bodyReader struct {
 	c   *conn
 	x   *exchange
 	rec decoder
 	b   *buffer
-	// b[from:to] is data that Read has not returned yet.
+	// b[from:to] is the data of the last piece.
 	from, to int
 	asked    bool
-	err      error
 }
 
 func newBodyReader(c *conn, x *exchange) *bodyReader {
@@ -28,22 +24,6 @@ func newBodyReader(c *conn, x *exchange) *bodyReader {
 	}
 	r.rec.start(in, x.req.ContentLength())
 	return r
-}
-
-// Read reads data of the body.
-func (r *bodyReader) Read(p []byte) (int, error) {
-	for r.from == r.to {
-		switch {
-		case r.err != nil:
-			return 0, r.err
-		case r.rec.done:
-			return 0, io.EOF
-		}
-		r.err = r.fill()
-	}
-	n := copy(p, r.b.data[r.from:r.to])
-	r.from += n
-	return n, nil
 }
 
 // fill takes the bytes that were received with the head, then reads from the client.
@@ -58,7 +38,7 @@ func (r *bodyReader) fill() error {
 		n, err = r.c.nc.Read(r.b.area())
 		r.c.reading.enter(phaseNone, 0)
 		if n == 0 {
-			return readErrorUnexpected(err)
+			return readError(err)
 		}
 		r.asked = true
 	}
@@ -67,9 +47,6 @@ func (r *bodyReader) fill() error {
 		return err
 	}
 	r.from, r.to = p.from, p.to
-	if r.rec.done {
-		r.c.uploading.Store(false)
-	}
 	switch {
 	case received && r.rec.done:
 		r.x.after += p.used - front
@@ -81,24 +58,6 @@ func (r *bodyReader) fill() error {
 		r.x.add(rest)
 	}
 	return nil
-}
-
-func readErrorUnexpected(err error) error {
-	if err == nil || err == io.EOF { //nolint:errorlint // Read returns it bare
-		return io.ErrUnexpectedEOF
-	}
-	return err
-}
-
-// Close does nothing: the connection discards the rest of the body.
-func (r *bodyReader) Close() error { return nil }
-
-// Ended reports whether the body was read to its end.
-func (r *bodyReader) Ended() bool { return r.rec.done && r.from == r.to }
-
-// Trailers returns the trailer section, once the body has ended.
-func (r *bodyReader) Trailers() (buf []byte, fields []http1.Field) {
-	return r.rec.trailerSection()
 }
 
 func (r *bodyReader) free() {

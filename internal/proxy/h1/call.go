@@ -62,6 +62,7 @@ type callState struct {
 	stale   bool // a callback may still be using in
 	isHead  bool // the method is HEAD
 	tunnels bool // the request asks for a WebSocket
+	confirm upstream.Confirmer
 	headed  bool // the receiver has the head
 	lost    bool // the receiver cannot be reached
 	moved   int64
@@ -248,13 +249,15 @@ func keep(b []byte, most int) []byte {
 }
 
 // Write prepares the head of the request. Origin must have a pool of HTTP/2 connections.
-func (c *Call) Write(r *TripRequest) {
+func (c *Call) Write(r *TripRequest) { c.write(r.writer(), r.Confirm) }
+
+func (c *Call) write(from requestWriter, confirm upstream.Confirmer) {
 	h := &c.head
 	h.text, h.fields = h.text[:0], h.fields[:0]
-	c.writer = r.writer()
+	c.writer = from
 	w := &c.writer
-	method := proxy.Text(r.Head.Method.Of(r.Text))
-	c.isHead, c.tunnels = method == "HEAD", r.WebSocketKey != ""
+	method := proxy.Text(w.req.Method.Of(w.buf))
+	c.isHead, c.tunnels, c.confirm = method == "HEAD", w.webSocketKey != "", confirm
 	scheme := "https"
 	if w.origin.base.Scheme == "h2c" {
 		scheme = "http"
@@ -320,7 +323,7 @@ func (c *Call) request(body []byte, end bool) upstream.H2Request {
 		c.in = newArrivals()
 	}
 	c.in.head = &c.head
-	return upstream.H2Request{Exchange: c.in, Head: c.isHead, Body: body, End: end, Connect: c.tunnels}
+	return upstream.H2Request{Exchange: c.in, Confirm: c.confirm, Head: c.isHead, Body: body, End: end, Connect: c.tunnels}
 }
 
 // TryOpen sends the head and body if that is possible at once. More of the body may follow unless
@@ -431,10 +434,10 @@ func (c *Call) Responding() bool { return c.headed }
 
 // Again prepares to send the same request a second time. The call is closed.
 func (c *Call) Again() {
-	isHead, tunnels, head := c.isHead, c.tunnels, c.head
+	isHead, tunnels, confirm, head := c.isHead, c.tunnels, c.confirm, c.head
 	c.head = requestHead{}
 	c.Reset()
-	c.isHead, c.tunnels, c.head = isHead, tunnels, head
+	c.isHead, c.tunnels, c.confirm, c.head = isHead, tunnels, confirm, head
 }
 
 // Safe reports whether the server has certainly not processed the request whose Run failed.

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"net"
 	"runtime/debug"
+	"sync"
 	"sync/atomic"
 	"syscall"
 
@@ -58,7 +59,11 @@ type conn struct {
 	uploading     atomic.Bool  // the request's body is being forwarded
 	upstream      atomic.Pointer[upstream.H1Conn]
 	cancel        atomic.Pointer[context.CancelCauseFunc]
+	callMu        sync.Mutex
+	call          *Call // of the exchange, while the sweeper may interrupt it
 	sweeper       sweeper
+	denied        accesslog.Result // set by the sweeper ahead of cutAccess
+	tunneled      *admit.Admission // of the tunnel, set ahead of phaseTunnel; then the sweeper's
 
 	shard *registryShard
 	index int
@@ -158,12 +163,15 @@ func (c *conn) panicked(p any) {
 // started.
 func (c *conn) endPanicked(x *exchange, err error) {
 	defer c.engine.recoverIn("the end of a connection")
-	if x.trip.conn != nil {
+	if x.trip.conn != nil || x.calling {
 		c.endUpload(x)
 		x.trip.discard()
 	}
+	if x.calling {
+		c.endCall(x)
+	}
 	if x.responded || x.Ended() {
-		x.Emit(x.endOf(accesslog.Failed, x.trip.reader.resp.Status, x.trip.reader.body.moved))
+		x.Emit(x.endOf(accesslog.Failed, x.status(), x.moved()))
 		c.abort(x.response.reset)
 		return
 	}
@@ -208,10 +216,23 @@ func (c *conn) cutNow(word uint64, why cut) {
 		return
 	}
 	if up := c.upstream.Load(); up != nil {
-		_ = up.NetConn().SetDeadline(past)
+		_ = up.SetDeadline(past)
 	}
+	c.interruptCall()
 	if cancel := c.cancel.Load(); cancel != nil {
-		(*cancel)(causeOf(why))
+		(*cancel)(c.causeOf(why))
+	}
+}
+
+// deny ends a phase of an exchange, or a tunnel, whose request may not go on. Only the sweeper
+// calls it, and holds the phase of an exchange. A response that has begun is broken off, also if
+// the client does not read; before that, the client gets the refusal.
+func (c *conn) deny(word uint64, result accesslog.Result) {
+	c.denied = result
+	c.cutNow(word, cutAccess)
+	switch phaseOf(word) {
+	case phaseStream, phaseTunnel:
+		_ = c.nc.SetDeadline(past)
 	}
 }
 
@@ -219,7 +240,7 @@ func (c *conn) cutNow(word uint64, why cut) {
 func (c *conn) cutAll() {
 	word := c.phase.word.Load()
 	switch phaseOf(word) {
-	case phaseWait, phaseExchange, phaseStream, phaseBridge, phaseTunnel:
+	case phaseWait, phaseExchange, phaseStream, phaseTunnel:
 		c.cutNow(word, cutShutdown)
 	default: // c.upstream may already serve another connection
 		c.phase.end(word, cutShutdown)
@@ -300,7 +321,7 @@ func (c *conn) context() (ctx context.Context, done func()) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	c.cancel.Store(&cancel)
 	if why := c.phase.wasCut(); why != notCut {
-		cancel(causeOf(why))
+		cancel(c.causeOf(why))
 	}
 	return ctx, func() {
 		c.cancel.Store(nil)
@@ -309,9 +330,12 @@ func (c *conn) context() (ctx context.Context, done func()) {
 }
 
 // causeOf returns the cause for ending a context.
-func causeOf(why cut) error {
-	if why == cutShutdown {
+func (c *conn) causeOf(why cut) error {
+	switch why {
+	case cutShutdown:
 		return proxy.ErrCut
+	case cutAccess:
+		return &proxy.AccessError{Result: c.denied}
 	}
 	return nil
 }

@@ -1,11 +1,14 @@
 // Package h1 is the HTTP/1.1 engine of the data plane (contract, 4.1 to 4.5): it reads
-// requests, asks package admit for a verdict on each, and exchanges them with plain
-// HTTP/1.1 upstreams. The rules of proxying are those of package proxy.
+// requests, asks package admit for a verdict on each, and exchanges them with upstreams. The rules of
+// proxying are those of package proxy.
 //
 //	client ─► http1.RequestParser ─► admit.Decide ─┬─► respond (refusals, preflights)
 //	                                               └─► requestWriter ─┐
 //	client ◄─ responseWriter ◄─ responseReader ◄──────────────────── upstream
 //	          └ client half ──┘ └ upstream half: roundTrip ──────────────────┘
+//
+// Over HTTP/2 the upstream half is a Call (call.go, callexchange.go) in place of requestWriter and
+// roundTrip.
 //
 // # Exchange
 //
@@ -26,13 +29,12 @@
 // and nothing is allocated. Connections to upstreams are read in the same way.
 //
 // Everything else (bodies that are still arriving, upgrades, and all reads on systems other than
-// Linux) is read with blocking calls by the same goroutine (blocking.go). A request for an
-// upstream over TLS or HTTP/2 is handed to the driver on net/http (bridge.go, adapter.go).
+// Linux) is read with blocking calls by the same goroutine (blocking.go).
 //
 // # Time
 //
 // No request sets a timer, except one whose client waits for a 100. Each connection
 // publishes its current phase and deadline (phase.go). One goroutine, the sweeper
 // (sweep.go), ends phases that exceed their deadline, notices clients that have hung up,
-// and emits the start record of long requests.
+// emits the start record of long requests, and ends those whose key or gateway has ended.
 package h1

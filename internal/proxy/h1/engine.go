@@ -1,8 +1,6 @@
 package h1
 
 import (
-	"errors"
-	"net/http"
 	"net/netip"
 	"time"
 
@@ -12,9 +10,6 @@ import (
 // Config is the configuration of an Engine.
 type Config struct {
 	proxy.Config
-	// Forward serves an admitted request whose upstream does not speak plain HTTP/1.1, as
-	// an http.Handler would. It emits the access record of x. Required.
-	Forward func(w http.ResponseWriter, r *http.Request, x *proxy.Exchange)
 	// Now reads the clock for timeouts and the Date field, once in each tick. Nil means
 	// time.Now.
 	Now func() time.Time
@@ -39,5 +34,3 @@ type ConnInfo struct {
 	// Prefix holds bytes that have already been received. It is not retained.
 	Prefix []byte
 }
-
-var errConfig = errors.New("h1: Forward is required")

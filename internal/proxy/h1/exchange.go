@@ -17,7 +17,8 @@ type exchange struct {
 	c *conn // nil in the pool
 	input
 	requestState
-	trip     roundTrip // the upstream half
+	trip     roundTrip // the upstream half over HTTP/1.1
+	call     *Call     // that over HTTP/2; nil until the first one
 	body     recoder   // the request's body, on its way to the upstream
 	response responseWriter
 
@@ -37,13 +38,15 @@ type requestState struct {
 	forwardedFor [4]string // memory for ForwardedFor
 	mode         mode
 
-	writer    requestWriter
+	writer requestWriter
+	exchangeCall
 	hasBody   bool // the request's body is forwarded
 	bodyTaken bool // the part of the body that was received with the head is in trip.out
 	upload    *upload
 	timeout   time.Duration // for the head of the response, connecting included
 	deadline  int64         // of timeout, in the engine's milliseconds
 
+	forwarded bool // the request was sent to the upstream, at least in part
 	streaming bool // the response's body is being relayed
 	responded bool // the final head, or data, was sent to the client
 }
@@ -54,7 +57,7 @@ type mode uint8
 const (
 	modeUpload  mode = iota // the body of the request is still arriving
 	modeUpgrade             // the request may become a tunnel
-	modeBridge              // the upstream does not speak plain HTTP/1.1
+	modeCall                // as modeUpload, over HTTP/2
 	modeDrain               // the request was refused before its body arrived
 )
 
@@ -91,6 +94,10 @@ func (e *Engine) release(x *exchange) {
 func (x *exchange) reset() {
 	x.requestState = requestState{}
 	x.trip.reset()
+	if x.call != nil {
+		x.call.Close()
+		x.call.Reset()
+	}
 	x.body.start(http1.NoBody, 0, false)
 	x.response.begin(writerState{})
 	x.parser.Reset()
@@ -141,7 +148,7 @@ func (c *conn) exchange(x *exchange) step {
 func (c *conn) begin(x *exchange) {
 	x.trip.restart(x.ask.Method == "HEAD")
 	x.trip.to = x
-	x.streaming, x.responded = false, false
+	x.forwarded, x.streaming, x.responded = true, false, false
 	w := writerState{
 		oldClient: x.req.Minor == 0, keep: x.req.KeepAlive(), trailers: x.req.WantsTrailers(),
 		verdict: &x.Verdict, id: x.RequestID(), date: c.engine.clock.Date(), closing: x.closing,
@@ -183,7 +190,7 @@ func (x *exchange) TakeHead(head []byte, r *http1.Response, body http1.Framing) 
 	if r.Status == 101 {
 		return x.response.switched(head, r)
 	}
-	x.response.final(head, r, body)
+	x.response.final(head, r, body, x.isBare(body))
 	return nil
 }
 
@@ -196,7 +203,8 @@ func (x *exchange) TakeData(buf []byte, from, to int) error {
 	}
 	if !x.streaming {
 		x.streaming = true
-		if x.c.phase.enter(phaseStream, 0) != notCut {
+		if why := x.c.phase.enter(phaseStream, 0); why != notCut {
+			x.noteCut(why)
 			return errTruncated
 		}
 	}
@@ -248,15 +256,10 @@ func (c *conn) finish(x *exchange) step {
 	}
 	uploaded := c.endUpload(x)
 	why := c.phase.enter(phaseIdle, c.engine.clock.In(idleTime))
-	up := x.trip.conn
-	if why == notCut && uploaded && x.trip.reader.reusable() {
-		up.Release()
-	} else {
-		up.Discard()
-	}
-	c.hint, x.trip.conn = up, nil
+	x.noteCut(why)
+	c.endHalf(x, why == notCut && uploaded)
 	x.emitForwarded()
-	err := x.trip.finish()
+	err := x.finishHalf()
 	switch {
 	case err != nil || why == cutClientClosed:
 		return stepClose
@@ -269,4 +272,29 @@ func (c *conn) finish(x *exchange) step {
 	default:
 		return stepLinger
 	}
+}
+
+// endHalf ends the use of the upstream's connection after a whole response. intact is set unless
+// the exchange was cut off, and the whole request was sent.
+func (c *conn) endHalf(x *exchange, intact bool) {
+	if x.calling {
+		c.endCall(x)
+		return
+	}
+	up := x.trip.conn
+	if intact && x.trip.reader.reusable() {
+		up.Release()
+	} else {
+		up.Discard()
+	}
+	c.hint, x.trip.conn = up, nil
+}
+
+// finishHalf relays the end of the response.
+func (x *exchange) finishHalf() error {
+	if !x.calling {
+		return x.trip.finish()
+	}
+	x.trip.dropBuffer()
+	return x.call.Finish(x)
 }

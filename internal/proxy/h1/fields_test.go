@@ -24,7 +24,7 @@ func edited(t *testing.T, head string) (out string, took time.Duration) {
 		var w responseWriter
 		w.begin(writerState{verdict: &admit.Verdict{}, closing: func() bool { return false }})
 		start := time.Now()
-		w.final([]byte(head), &r, http1.ByLength)
+		w.final([]byte(head), &r, http1.ByLength, false)
 		took = min(took, time.Since(start))
 		out = string(w.head)
 	}

@@ -22,6 +22,9 @@ func newOrigin(pools *upstream.Pools, g *snapshot.Gateway) (*origin, error) {
 	if err != nil {
 		return nil, proxy.Unreachable(err)
 	}
+	if o.calls != nil {
+		o.pool = o.calls.HTTP1()
+	}
 	return o, nil
 }
 
@@ -32,16 +35,12 @@ func (c *conn) forward(x *exchange) step {
 		return c.refuse(x, err)
 	}
 	x.timeout = x.HeadTimeout()
-	if g.Upstream.Base.Scheme != "http" {
-		x.mode = modeBridge
-		return stepBlock
-	}
 	o, err := c.originOf(g)
 	if err != nil {
 		return c.refuse(x, err)
 	}
 	x.mode = modeUpload
-	if x.req.Upgrade() && upgradeOf(&x.req, x.head) != nil {
+	if o.pool != nil && x.req.Upgrade() && upgradeOf(&x.req, x.head) != nil {
 		x.mode = modeUpgrade
 	}
 	x.writer = requestWriter{
@@ -54,12 +53,18 @@ func (c *conn) forward(x *exchange) step {
 	if c.engine.cfg.Tracer != nil {
 		x.writer.trace = x.tracing
 	}
+	if o.calls != nil && x.mode != modeUpgrade && !o.calls.OnlyHTTP1() {
+		return c.forwardCall(x)
+	}
+	return c.forwardTrip(x)
+}
+
+// forwardTrip sends an admitted request to an upstream over HTTP/1.1, or leaves it to block.
+func (c *conn) forwardTrip(x *exchange) step {
 	whole, err := x.write()
 	switch {
-	case err == errBodyTooLarge: //nolint:errorlint // never wrapped
-		return c.refuse(x, proxy.BodyTooLarge(g.MaxBodyBytes))
 	case err != nil:
-		return c.refuseSyntax(x, err)
+		return c.refuseBody(x, err)
 	case !whole || x.mode == modeUpgrade:
 		return stepBlock
 	}
@@ -77,17 +82,8 @@ func (x *exchange) write() (whole bool, err error) {
 	if !x.req.HasBody() {
 		return true, nil
 	}
-	in := http1.ByLength
-	if x.req.Chunked() {
-		in = http1.ByChunks
-	}
+	x.startBody(x.req.Chunked())
 	b := &x.body
-	x.hasBody = true
-	b.start(in, x.req.ContentLength(), x.req.Chunked())
-	b.trailers, b.withheld = true, x.Verdict.Gateway.Withheld
-	if bound := x.Verdict.Gateway.MaxBodyBytes; bound > 0 {
-		b.room = bound
-	}
 	received := x.in[x.after:x.stop]
 	if len(received) == 0 {
 		return false, nil
@@ -104,15 +100,35 @@ func (x *exchange) write() (whole bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	x.bodyTaken = true
-	x.after += p.used - start
-	if !b.done {
-		x.after = x.stop
-	}
+	x.took(p.used - start)
 	n := copy(out[head:], out[p.from:p.to])
 	out = append(out[:head+n], p.end...)
 	x.trip.out = out
 	return b.done, nil
+}
+
+// startBody begins to forward the request's body, as chunks if chunked is set.
+func (x *exchange) startBody(chunked bool) {
+	in := http1.ByLength
+	if x.req.Chunked() {
+		in = http1.ByChunks
+	}
+	b := &x.body
+	x.hasBody, x.bodyTaken = true, false
+	x.after = x.start + x.req.End
+	b.start(in, x.req.ContentLength(), chunked)
+	b.trailers, b.withheld = true, x.Verdict.Gateway.Withheld
+	if bound := x.Verdict.Gateway.MaxBodyBytes; bound > 0 {
+		b.room = bound
+	}
+}
+
+// took notes that n bytes of what was received belong to the body.
+func (x *exchange) took(n int) {
+	x.bodyTaken = true
+	if x.after += n; !x.body.done {
+		x.after = x.stop
+	}
 }
 
 // acquire gets a connection to the upstream. It returns stepReady, or the next step if it
@@ -121,7 +137,7 @@ func (c *conn) acquire(x *exchange) step {
 	o := x.writer.origin
 	x.trip.conn = o.pool.Take(c.hint)
 	if x.trip.conn != nil {
-		return stepReady
+		return c.confirm(x, x.waited)
 	}
 	c.upstream.Store(nil)
 	c.phase.enter(phaseExchange, 0)
@@ -140,14 +156,34 @@ func (c *conn) acquired(x *exchange, up *upstream.H1Conn, err error) step {
 	case err == nil && why == notCut:
 		x.trip.conn = up
 		x.MarkSent()
-		return stepReady
+		return c.confirm(x, true)
 	case err == nil:
 		up.Discard()
-		return x.emitNoResponse(why)
-	case why != notCut: // the client hung up, or a shutdown cut it off
-		return x.emitNoResponse(why)
+		return c.endUnsent(x, why)
+	case why != notCut:
+		return c.endUnsent(x, why)
 	}
 	return c.refuse(x, err)
+}
+
+// confirm makes the second look, directly before the request is sent over x.trip.conn. It returns
+// stepReady, or the next step if the request may not go on.
+func (c *conn) confirm(x *exchange, waited bool) step {
+	denied := x.Confirm(waited)
+	if denied == nil {
+		return stepReady
+	}
+	x.trip.conn.Release()
+	x.trip.conn = nil
+	return c.refuse(x, x.Withdraw(denied.Result, !x.forwarded))
+}
+
+// endUnsent ends an exchange that the sweeper has ended while it waited for a connection.
+func (c *conn) endUnsent(x *exchange, why cut) step {
+	if why == cutAccess {
+		return c.refuse(x, x.Withdraw(c.denied, !x.forwarded))
+	}
+	return x.emitNoResponse(why) // the client hung up, or a shutdown cut it off
 }
 
 // repeatable reports whether the request may be sent a second time.
@@ -160,14 +196,8 @@ func (c *conn) reconnect(x *exchange) step {
 	why := c.phase.enter(phaseExchange, 0)
 	c.upstream.Store(nil)
 	x.trip.discard()
-	switch why { // the sweeper may have ended the exchange meanwhile
-	case notCut:
-	case cutTimeout:
-		c.phase.enter(phaseNone, 0)
-		return c.refuse(x, proxy.TimedOut(nil))
-	default:
-		c.phase.enter(phaseNone, 0)
-		return x.emitNoResponse(why)
+	if next := c.endedBetween(x, why); next != stepReady {
+		return next
 	}
 	ctx, done := c.context()
 	defer done()

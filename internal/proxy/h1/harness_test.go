@@ -4,13 +4,12 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/tls"
-	"io"
 	"log/slog"
 	"net"
-	"net/http"
 	"net/netip"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -49,10 +48,9 @@ type setup struct {
 	tracer          proxy.Tracer
 	wrap            func(net.Conn) net.Conn // wraps each client connection; nil ends it
 	tls             uint16                  // the version of TLS to the client; 0 means none
-	forward         http.HandlerFunc        // Config.Forward; nil responds with 418
-	handed          func(*proxy.Exchange)   // called before forward, unless nil
 	now             func() time.Time        // Config.Now; nil means slowClock
 	maxPipes        int                     // Config.MaxPipes
+	keepStreams     bool                    // cut_streams: false
 }
 
 // testTimeout bounds every wait of a test. Reaching it is a failure.
@@ -82,6 +80,62 @@ type harness struct {
 
 	collector *accesslog.Collector
 	sink      *recordSink
+	access    *access // unless the test has a decider of its own
+}
+
+// access changes what admits the requests of a harness.
+type access struct {
+	source   *snapshottest.Source
+	follower *snapshot.Follower
+	lost     atomic.Bool  // the lease
+	ahead    atomic.Int64 // nanoseconds that the clocks are ahead
+}
+
+// Held implements admit.Lease.
+func (a *access) Held() bool { return !a.lost.Load() }
+
+// apply changes the store and puts that in force.
+func (a *access) apply(t testing.TB, change func(*snapshottest.Source)) {
+	change(a.source)
+	if err := a.follower.CatchUp(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// changeKey changes the harness's first key.
+func (a *access) changeKey(t testing.TB, change func(k *apikey.Key)) {
+	a.apply(t, func(s *snapshottest.Source) {
+		k, err := s.KeyByID(t.Context(), keyID)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		change(k)
+		s.PutKey(*k)
+	})
+}
+
+// newKey stores a key, and returns what revokes it.
+func (a *access) newKey(t testing.TB) (secret string, revoke func()) {
+	secret, err := apikey.Generate(apikey.GatewayLevel, rand.Reader)
+	if err != nil {
+		t.Error(err)
+	}
+	k, err := a.source.KeyByID(t.Context(), keyID)
+	if err != nil {
+		t.Error(err)
+	}
+	k.ID, k.Digest = id.New(id.Key), apikey.DigestOf(secret)
+	k.BucketID = k.ID
+	a.apply(t, func(s *snapshottest.Source) { s.PutKey(*k) })
+	return secret, func() {
+		k.RevokedAt = time.Now()
+		a.apply(t, func(s *snapshottest.Source) { s.PutKey(*k) })
+	}
+}
+
+func (a *access) revoke(t testing.TB) {
+	a.changeKey(t, func(k *apikey.Key) { k.RevokedAt = time.Now() })
 }
 
 // recordSink is a sink that keeps the access records it takes.
@@ -129,24 +183,28 @@ func start(t testing.TB, s setup) *harness {
 	if err != nil {
 		t.Fatal(err)
 	}
-	clock := ratelimit.NewClock()
-	s.mono = clock.Mono
-	follower, err := snapshot.New(snapshot.Config{
-		Source: source, Reserver: reserver, Now: clock.Now,
+	clock, a := ratelimit.NewClock(), &access{source: source}
+	now := func() ratelimit.Instant {
+		i, ahead := clock.Now(), a.ahead.Load()
+		return ratelimit.Instant{Wall: i.Wall + ahead, Mono: i.Mono + ahead}
+	}
+	s.mono = func() int64 { return now().Mono }
+	a.follower, err = snapshot.New(snapshot.Config{
+		Source: source, Reserver: reserver, Now: now,
 		OpenSealed: func(sealed []byte) ([]byte, error) { return sealed, nil },
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := follower.Load(t.Context()); err != nil {
+	if err := a.follower.Load(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	admitter, err := admit.New(admit.Config{Follower: follower, Reserver: reserver, Now: clock.Now})
+	admitter, err := admit.New(admit.Config{Follower: a.follower, Reserver: reserver, Now: now, Lease: a})
 	if err != nil {
 		t.Fatal(err)
 	}
 	g := serve(t, admitter, s)
-	g.key, g.other = key, other
+	g.key, g.other, g.access = key, other, a
 	return g
 }
 
@@ -174,17 +232,6 @@ func serve(t testing.TB, decider proxy.Decider, s setup) *harness {
 		Config: proxy.Config{
 			Admit: decider, Pools: pools, Log: slog.New(slog.NewTextHandler(log, nil)), Via: "keygate-test",
 			Shard: collector.Shard, Mono: s.mono, Trust: s.trust, Tracer: s.tracer,
-		},
-		Forward: func(w http.ResponseWriter, r *http.Request, x *proxy.Exchange) {
-			if s.handed != nil {
-				s.handed(x)
-			}
-			if s.forward != nil {
-				s.forward(w, r)
-				return
-			}
-			_, _ = io.Copy(io.Discard, r.Body)
-			w.WriteHeader(http.StatusTeapot)
 		},
 		Now: now,
 	})
@@ -299,6 +346,7 @@ func newSource(t testing.TB, s setup) (_ *snapshottest.Source, key, other string
 		ID: gatewayID, AccountID: acct.ID, Name: "test", Hostname: "gw.localhost", Default: true,
 		Upstream: gateway.Upstream{URL: s.upstream, Headers: headers},
 		Timeout:  s.timeout, MaxBodyBytes: s.maxBody, CORS: s.cors,
+		Requests: gateway.Requests{KeepStreams: s.keepStreams},
 	},
 		gateway.Route{ID: id.Format(id.Route, [16]byte{4}), GatewayID: gatewayID, Path: "/*", Methods: methods, Auth: gateway.AuthKey},
 		gateway.Route{ID: id.Format(id.Route, [16]byte{5}), GatewayID: gatewayID, Path: "/public/*", Methods: methods, Auth: gateway.AuthNone},

@@ -15,7 +15,6 @@ const (
 	phaseWait                  // the decision
 	phaseExchange              // the head of a response, or a connection to the upstream
 	phaseStream                // the rest of a response
-	phaseBridge                // Config.Forward
 	phaseDrain                 // the rest of an unwanted body, or the client to close
 	phaseTunnel                // the end of both directions of a tunnel
 	phaseReading               // the client's body
@@ -30,6 +29,7 @@ const (
 	cutTimeout          // the deadline has passed
 	cutClientClosed     // the client has closed its connection
 	cutShutdown         // the engine shuts down
+	cutAccess           // the request may not go on: conn.denied says why
 )
 
 // phaseClock is the phase of one activity and its deadline. The goroutine that serves the
@@ -59,7 +59,7 @@ const (
 //	  ▲                      ├─► Wait ─► None ─► Exchange
 //	  │                      ├─► Bridge ─► Idle
 //	  │                      ├─► Drain ─► Idle, or the end of the connection
-//	  └──── response ◄───────┘          Exchange, Bridge ─► Tunnel ─► the end
+//	  └──── response ◄───────┘          Exchange ─► Tunnel ─► the end
 type phaseClock struct {
 	word    atomic.Uint64 // bits 0–6: phase, 7: held, 8–15: cut, 16–63: deadline
 	holding atomic.Bool   // the sweeper is between hold and unhold

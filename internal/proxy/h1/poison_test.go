@@ -21,7 +21,8 @@ import (
 var roomOfExchanges = map[string]bool{
 	".c": true, ".closing": true, ".tracing": true, ".trip.onReadable": true, ".trip.pools": true,
 	".input.in": true, ".input.own": true,
-	".req": true, ".trip.reader.resp": true,
+	".call": true, // it has a Reset of its own
+	".req":  true, ".trip.reader.resp": true,
 	".trip.reader.body.section": true, ".trip.reader.body.partial": true,
 	".body.decoder.section": true, ".body.decoder.partial": true, ".body.encoder.end": true,
 	".response.body.end": true, ".response.room": true,
@@ -30,6 +31,7 @@ var roomOfExchanges = map[string]bool{
 // madeOnce lists those members of roomOfExchanges that must not be overwritten.
 var madeOnce = map[string]bool{
 	".c": true, ".closing": true, ".tracing": true, ".trip.onReadable": true, ".trip.pools": true, ".input.in": true,
+	".call": true,
 }
 
 // eachMember calls f with every member of v, recursively, and its path. f returns whether

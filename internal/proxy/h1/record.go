@@ -25,7 +25,14 @@ func (x *exchange) bytesIn() int64 {
 
 // emitForwarded emits the record of a request to which the upstream has responded.
 func (x *exchange) emitForwarded() {
-	x.Emit(x.endOf(accesslog.Forwarded, x.trip.reader.resp.Status, x.trip.reader.body.moved))
+	x.Emit(x.endOf(accesslog.Forwarded, x.status(), x.moved()))
+}
+
+// noteCut records why the sweeper has cut off a response that has begun.
+func (x *exchange) noteCut(why cut) {
+	if why == cutAccess {
+		x.CutBy(x.c.denied)
+	}
 }
 
 // emitNoResponse emits the record of a request that got no response.

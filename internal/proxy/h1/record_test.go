@@ -558,7 +558,7 @@ func (g *harness) recordStarts() {
 	g.engine.conns.each(func(c *conn) {
 		word := c.phase.word.Load()
 		if p := phaseOf(word); p == phaseExchange || p == phaseStream {
-			c.sweeper.emitStarted(c, word, c.sweeper.since+proxy.StartedAfter.Milliseconds())
+			c.sweeper.attend(c, &admit.Review{}, word, c.sweeper.since+proxy.StartedAfter.Milliseconds())
 		}
 	})
 }

@@ -3,7 +3,6 @@ package h1
 import (
 	"bytes"
 	"errors"
-	"net/http"
 	"strconv"
 
 	"github.com/keygate/keygate/internal/accesslog"
@@ -31,7 +30,7 @@ func (c *conn) request(x *exchange) step {
 		return c.forward(x)
 	case admit.Preflight:
 		x.Result = accesslog.Preflight
-		return c.respond(x, http.StatusNoContent, nil)
+		return c.respond(x, http1.StatusNoContent, nil)
 	default:
 		return c.refuse(x, x.Verdict.Fault())
 	}
@@ -97,12 +96,20 @@ func (x *exchange) neverAllowed() string {
 		return ""
 	}
 	head := bytes.TrimLeft(x.head, "\r\n")
-	for _, method := range [...]string{http.MethodTrace, http.MethodConnect} {
+	for _, method := range [...]string{"TRACE", "CONNECT"} {
 		if len(head) > len(method) && string(head[:len(method)]) == method && head[len(method)] == ' ' {
 			return method
 		}
 	}
 	return ""
+}
+
+// refuseBody rejects a request for an error in what was received of its body with the head.
+func (c *conn) refuseBody(x *exchange, err error) step {
+	if err == errBodyTooLarge { //nolint:errorlint // never wrapped
+		return c.refuse(x, proxy.BodyTooLarge(x.Verdict.Gateway.MaxBodyBytes))
+	}
+	return c.refuseSyntax(x, err)
 }
 
 // refuse responds with the error body of err, without waiting for the request's body.
@@ -125,7 +132,7 @@ func (c *conn) respond(x *exchange, status int, body []byte) step {
 	last := x.Verdict.Close || c.engine.drain.Begun() || !x.req.KeepAlive() ||
 		remains && (x.upload != nil || x.bodyTaken || length > proxy.DrainBytes || x.req.ExpectsContinue() && received == 0)
 
-	out := appendStatusLine(x.trip.buffer().data[:0], status, http.StatusText(status))
+	out := appendStatusLine(x.trip.buffer().data[:0], status, http1.StatusText(status))
 	out = append(append(append(out, "Date: "...), c.engine.clock.Date()...), "\r\n"...)
 	if body != nil {
 		out = append(out, "Content-Type: application/json\r\nContent-Length: "...)
@@ -142,7 +149,7 @@ func (c *conn) respond(x *exchange, status int, body []byte) step {
 		out = x.Verdict.AppendFields(out)
 	}
 	out = append(out, "\r\n"...)
-	if x.ask.Method == http.MethodHead {
+	if x.ask.Method == "HEAD" {
 		body = nil
 	}
 	out = append(out, body...)
@@ -170,8 +177,12 @@ func (c *conn) respond(x *exchange, status int, body []byte) step {
 func (c *conn) fail(x *exchange, err error) step {
 	c.endUpload(x)
 	why := c.phase.enter(phaseNone, 0)
-	if up := x.trip.conn; up != nil {
-		err = upstream.At(up.NetConn().RemoteAddr().String(), err)
+	switch up := x.trip.conn; {
+	case x.calling:
+		err = upstream.At(x.call.Address(), err)
+		c.endCall(x)
+	case up != nil:
+		err = upstream.At(up.Address(), err)
 	}
 	x.trip.discard()
 	x.trip.dropBuffer()
@@ -181,14 +192,17 @@ func (c *conn) fail(x *exchange, err error) step {
 	}
 	switch {
 	case x.responded:
-		if uploadErr == nil && x.trip.lost == nil && why != cutClientClosed && why != cutShutdown {
+		if uploadErr == nil && !x.lost() && (why == notCut || why == cutTimeout) {
 			x.LogBrokenOff(err)
 		}
+		x.noteCut(why)
 		x.emitForwarded()
 		return c.abort(x.response.reset)
-	case x.trip.lost != nil || why == cutClientClosed || why == cutShutdown:
+	case x.lost() || why == cutClientClosed || why == cutShutdown:
 		x.emitNoResponse(why)
 		return c.abort(x.response.reset)
+	case why == cutAccess:
+		return c.refuse(x, x.Withdraw(c.denied, false))
 	case errors.Is(uploadErr, errBodyTooLarge):
 		return c.refuse(x, proxy.BodyTooLarge(x.Verdict.Gateway.MaxBodyBytes))
 	case errors.Is(uploadErr, http1.ErrChunk), errors.Is(uploadErr, http1.ErrSyntax), errors.Is(uploadErr, http1.ErrHead):

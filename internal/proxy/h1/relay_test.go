@@ -37,7 +37,7 @@ func (r *relay) TakeHead(head []byte, resp *http1.Response, body http1.Framing) 
 	if resp.Status == 101 {
 		return r.w.switched(head, resp)
 	}
-	r.w.final(head, resp, body)
+	r.w.final(head, resp, body, false)
 	return nil
 }
 
@@ -79,7 +79,7 @@ func relayedBy(t *testing.T, r *relay, pieces []string) string {
 		}
 	}
 	if r.phase == readHead || r.phase == readBody {
-		return finish(r.closed(to > from))
+		return finish(r.closed(to > from, false))
 	}
 	return finish(nil)
 }

@@ -15,7 +15,7 @@ import (
 // origin is what forwarding to one upstream_url needs, computed once.
 type origin struct {
 	base   *url.URL         // what the rest was made from; compared by address
-	pool   *upstream.H1Pool // for scheme http, otherwise nil
+	pool   *upstream.H1Pool // for the schemes http and https, otherwise nil
 	calls  *upstream.H2Pool // for the schemes h2c and https, otherwise nil
 	prefix string           // upstream.Prefix of base
 	path   string           // of base, without its final slash

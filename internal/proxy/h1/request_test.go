@@ -1,11 +1,8 @@
 package h1
 
 import (
-	"net/netip"
 	"strings"
 	"testing"
-
-	"github.com/keygate/keygate/internal/proxy"
 )
 
 // Guarantee: the upstream receives the client's fields unchanged, in their order and
@@ -82,44 +79,6 @@ func TestAuthorizationOfUpstream(t *testing.T) {
 			wantIn(t, got, "uthorization")
 		} else {
 			wantNotIn(t, got, "uthorization")
-		}
-	}
-}
-
-// Guarantee: requests for an upstream whose scheme is not http go to Config.Forward, and
-// the connection is reused.
-func TestOtherSchemesGoToForward(t *testing.T) {
-	t.Parallel()
-	drivers(t, func(t *testing.T, s setup) {
-		s.upstream = "https://127.0.0.1:1"
-		c := start(t, s).dial(t)
-		c.send("GET /a HTTP/1.1\r\nKEY\r\n\r\nPOST /a HTTP/1.1\r\nKEY\r\nContent-Length: 2\r\n\r\nokGET /a HTTP/1.1\r\nKEY\r\n\r\n")
-		for range 3 {
-			h := c.wantStatus("418")
-			c.body(h)
-		}
-	})
-}
-
-// Guarantee: Config.Forward receives an exchange that describes the client's connection.
-func TestForwardReceivesClient(t *testing.T) {
-	t.Parallel()
-	for _, trusted := range []bool{false, true} {
-		s := setup{limit: "1000/s", upstream: "https://127.0.0.1:1", trusted: trusted}
-		handed := make(chan proxy.Client, 1)
-		s.handed = func(x *proxy.Exchange) { handed <- x.Client }
-		c := start(t, s).dial(t)
-		c.send("GET /a HTTP/1.1\r\nKEY\r\n\r\n")
-		c.wantStatus("418")
-		got := <-handed
-		if got.Trusted != trusted {
-			t.Errorf("got trusted %v, want %v", got.Trusted, trusted)
-		}
-		if want := netip.MustParseAddr("127.0.0.1"); got.Peer != want {
-			t.Errorf("got peer %v, want %v", got.Peer, want)
-		}
-		if got.Shard == nil {
-			t.Error("got no shard for the access record, want one")
 		}
 	}
 }

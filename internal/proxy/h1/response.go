@@ -111,6 +111,11 @@ func (r *responseReader) step(buf []byte, start, end int, to Receiver) (next int
 	}
 	p, err := r.body.decode(buf, start, end)
 	if err != nil {
+		if p.to > p.from { // what comes before the error is relayed
+			if err := r.receiver(to.TakeData(buf, p.from, p.to)); err != nil {
+				return start, err
+			}
+		}
 		return start, err
 	}
 	if r.body.done {
@@ -135,16 +140,16 @@ func (r *responseReader) finish(to Receiver) error {
 }
 
 // closed handles the end of the upstream's connection. pending is set if bytes of an
-// incomplete head are left.
-func (r *responseReader) closed(pending bool) error {
+// incomplete head are left, and cutShort if the upstream may not have ended it.
+func (r *responseReader) closed(pending, cutShort bool) error {
 	switch {
 	case r.phase == readHead && !pending:
 		return errNoResponse
 	case r.phase == readHead:
 		return errTruncated
 	}
-	if err := r.body.closed(); err != nil {
-		return err
+	if err := r.body.closed(); err != nil || cutShort {
+		return errTruncated
 	}
 	r.phase = readDone
 	return nil

@@ -59,9 +59,10 @@ func (w *responseWriter) interim(head []byte, r *http1.Response) []byte {
 	return w.room
 }
 
-// final edits the final head and prepares for the body.
-func (w *responseWriter) final(head []byte, r *http1.Response, body http1.Framing) {
-	unframed := body == http1.ByChunks || body == http1.UntilClose
+// final edits the final head and prepares for the body. bare is set if there is none although no
+// field says so.
+func (w *responseWriter) final(head []byte, r *http1.Response, body http1.Framing, bare bool) {
+	unframed := (body == http1.ByChunks || body == http1.UntilClose) && !bare
 	chunked := unframed && !w.oldClient
 	w.body.encoderState = encoderState{chunked: chunked, response: true, trailers: w.trailers}
 	w.reset = unframed && w.oldClient
@@ -75,6 +76,9 @@ func (w *responseWriter) final(head []byte, r *http1.Response, body http1.Framin
 		if w.trailers {
 			w.room = appendTrailerNames(w.room, head, r.Fields(), true, nil)
 		}
+	}
+	if bare {
+		w.room = append(w.room, "Content-Length: 0\r\n"...)
 	}
 	if !kept.Has(http1.Date) {
 		w.room = append(append(append(w.room, "Date: "...), w.date...), "\r\n"...)

@@ -1,6 +1,8 @@
 package h1
 
 import (
+	"cmp"
+	"errors"
 	"io"
 	"syscall"
 
@@ -87,6 +89,9 @@ func (t *roundTrip) dropBuffer() {
 // within a callback for the client's socket it may block, because the goroutine belongs to
 // the connection.
 func (t *roundTrip) run() error {
+	if t.conn.Blocks() {
+		return t.runBlocking()
+	}
 	for {
 		err := t.conn.Raw().Read(t.onReadable)
 		switch {
@@ -105,10 +110,34 @@ func (t *roundTrip) run() error {
 	}
 }
 
+// runBlocking is run with ordinary calls.
+func (t *roundTrip) runBlocking() error {
+	if !t.sent {
+		t.sent = true
+		_, t.err = t.conn.Write(t.out)
+		t.dropBuffer()
+	}
+	for {
+		t.buffer()
+		n, err := t.conn.NetConn().Read(t.room())
+		if t.received(n) {
+			break
+		}
+		if errors.Is(err, io.EOF) {
+			t.closed()
+			break
+		}
+		if err != nil {
+			return cmp.Or(t.err, err)
+		}
+	}
+	return cmp.Or(t.err, t.lost)
+}
+
 // spliceBody moves most of what is left of a long body from socket to socket.
 func (t *roundTrip) spliceBody() error {
 	body := &t.reader.body
-	t.splice = io.LimitedReader{R: t.conn.NetConn(), N: body.left - spliceKeep}
+	t.splice = io.LimitedReader{R: t.conn.Plain(), N: body.left - spliceKeep}
 	n, err := t.to.Splice(&t.splice)
 	body.left -= n
 	body.moved += n
@@ -126,7 +155,7 @@ func (t *roundTrip) spliceBody() error {
 // canSplice reports whether the rest of the body can go from socket to socket.
 func (t *roundTrip) canSplice() bool {
 	body := &t.reader.body
-	return body.in == http1.ByLength && body.left >= spliceFrom+spliceKeep && t.to.CanSplice()
+	return body.in == http1.ByLength && body.left >= spliceFrom+spliceKeep && t.conn.Plain() != nil && t.to.CanSplice()
 }
 
 // readable is called once at the start, when it sends the request, and then each time the
@@ -141,34 +170,47 @@ func (t *roundTrip) readable(fd uintptr) (finished bool) {
 	}
 	for {
 		t.buffer()
-		n, errno := nowait.Receive(int(fd), t.room())
+		n, err := t.conn.Receive(fd, t.room())
 		switch {
-		case errno == nowait.Again:
+		case err == io.EOF: //nolint:errorlint // it is not wrapped
+			t.closed()
+			return true
+		case err != nil:
+			t.err = err
+			return true
+		case n == 0:
 			if t.from == t.end {
 				t.dropBuffer()
 			}
 			return t.err != nil
-		case errno != 0:
-			t.err = errno
-			return true
-		case n == 0:
-			t.closed()
-			return true
 		}
-		t.end += n
-		t.got = true
-		if t.relay() {
+		if t.received(n) {
 			return true
 		}
 	}
 }
 
+// received takes n more bytes. It returns false if more must be read.
+func (t *roundTrip) received(n int) (finished bool) {
+	if n <= 0 {
+		return false
+	}
+	t.end += n
+	t.got = true
+	return t.relay()
+}
+
 // send sends out.
 func (t *roundTrip) send(fd int) (ok bool) {
+	if t.conn.Plain() == nil {
+		_, t.err = t.conn.Write(t.out)
+		t.dropBuffer()
+		return t.err == nil
+	}
 	n, errno := nowait.Send(fd, t.out)
 	if errno == nowait.Again {
 		errno = 0
-		if _, err := t.conn.NetConn().Write(t.out[n:]); err != nil {
+		if _, err := t.conn.Write(t.out[n:]); err != nil {
 			errno = syscall.EPIPE
 		}
 	}
@@ -194,9 +236,10 @@ func (t *roundTrip) room() []byte {
 	return t.buf.data[t.end:limit]
 }
 
-// closed handles the end of the upstream's connection.
+// closed handles the end of the upstream's connection. A body that ends with it is not whole if
+// somebody else may have ended it.
 func (t *roundTrip) closed() {
-	switch err := t.reader.closed(t.end > t.from); {
+	switch err := t.reader.closed(t.end > t.from, t.conn.CutShort()); {
 	case err == nil:
 		t.err = nil
 	case t.err == nil:

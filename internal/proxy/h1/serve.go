@@ -14,13 +14,12 @@ import (
 
 // Engine serves HTTP/1.1 connections. It is safe for concurrent use.
 type Engine struct {
-	cfg      Config
-	pools    pools
-	adapters adapterBuffers
-	clock    proxy.Clock
-	conns    registry
-	drain    proxy.Drain
-	pipes    atomic.Int64 // in use, at most cfg.MaxPipes
+	cfg   Config
+	pools pools
+	clock proxy.Clock
+	conns registry
+	drain proxy.Drain
+	pipes atomic.Int64 // in use, at most cfg.MaxPipes
 
 	wake    chan struct{} // makes the sweeper visit all connections at once
 	sweeper service.Group
@@ -30,9 +29,6 @@ type Engine struct {
 func New(cfg Config) (*Engine, error) {
 	if err := cfg.SetDefaults(); err != nil {
 		return nil, err
-	}
-	if cfg.Forward == nil {
-		return nil, errConfig
 	}
 	if cfg.Now == nil {
 		cfg.Now = time.Now

@@ -6,19 +6,22 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/keygate/keygate/internal/accesslog"
+	"github.com/keygate/keygate/internal/admit"
 	"github.com/keygate/keygate/internal/proxy"
 )
 
 // Timeouts (contract, 4.4 and 4.5). They are accurate to two ticks.
 const (
-	tickTime   = proxy.Tick
-	headTime   = proxy.HeadTimeout
-	idleTime   = proxy.IdleTimeout
-	stallTime  = proxy.StallTimeout
-	drainTime  = 2 * time.Second
-	checkAfter = 400 * time.Millisecond // how long an exchange runs before its client is checked
-	checkEvery = 2                      // ticks between two checks of a client
-	idleCheck  = 5                      // ticks after which an idle client is checked, once
+	tickTime    = proxy.Tick
+	headTime    = proxy.HeadTimeout
+	idleTime    = proxy.IdleTimeout
+	stallTime   = proxy.StallTimeout
+	drainTime   = 2 * time.Second
+	checkAfter  = 400 * time.Millisecond // how long an exchange runs before its client is checked
+	checkEvery  = 2                      // ticks between two checks of a client
+	idleCheck   = 5                      // ticks after which an idle client is checked, once
+	lingerBytes = 256 << 10              // how much of what a client still sends is read before its connection is closed
 )
 
 // registry holds the connections of an engine.
@@ -85,7 +88,8 @@ func (e *Engine) sweepAll(ctx context.Context) {
 // for clients that have hung up.
 func (e *Engine) sweep(check bool) {
 	now, draining := e.clock.Now(), e.drain.Begun()
-	e.conns.each(func(c *conn) { c.sweeper.inspect(c, now, check, draining) })
+	review := e.cfg.Admit.Review()
+	e.conns.each(func(c *conn) { c.sweeper.inspect(c, &review, now, check, draining) })
 }
 
 // sweeper is the sweeper's state for one connection. Only the sweeper uses it.
@@ -96,9 +100,12 @@ type sweeper struct {
 	closed  bool   // the client had closed its sending side at the last check
 	moved   uint64 // bytes that the client has sent and acknowledged
 	movedAt int64
+
+	admission *admit.Admission // of the exchange whose phase has the mark held
+	begun     int64            // when it was decided, by the clock of the review
 }
 
-func (s *sweeper) inspect(c *conn, now int64, check, draining bool) {
+func (s *sweeper) inspect(c *conn, review *admit.Review, now int64, check, draining bool) {
 	word := c.phase.word.Load()
 	if word&^held != s.word {
 		s.word, s.since, s.visits, s.closed = word&^held, now, 0, false
@@ -122,28 +129,60 @@ func (s *sweeper) inspect(c *conn, now int64, check, draining bool) {
 			c.cutReading(word, cutTimeout)
 		}
 	case phaseExchange:
-		s.exchange(c, s.emitStarted(c, word, now), now, check)
+		s.exchange(c, s.attend(c, review, word, now), now, check)
 	case phaseWait:
 		s.exchange(c, word, now, check)
 	case phaseStream:
-		s.stream(c, s.emitStarted(c, word, now), now, check)
-	case phaseBridge:
-		s.stream(c, word, now, check)
+		s.stream(c, s.attend(c, review, word, now), now, check)
+	case phaseTunnel:
+		s.tunnel(c, review, word)
 	}
 	if check {
 		s.stalls(c, now)
 	}
 }
 
-// emitStarted emits the start record of a long request, and returns the word that c.phase
-// has afterwards.
-func (s *sweeper) emitStarted(c *conn, word uint64, now int64) uint64 {
-	if word&held != 0 || c.client.Shard == nil || now-s.since < proxy.StartedAfter.Milliseconds() || !c.phase.hold(word) {
+// attend emits the start record of a long request, and from then on ends it if it may not go on. It
+// returns the word that c.phase has afterwards, unless the phase was ended.
+func (s *sweeper) attend(c *conn, review *admit.Review, word uint64, now int64) uint64 {
+	if cut(word>>8) != notCut {
 		return word
 	}
-	c.x.EmitStarted()
+	if word&held == 0 || s.admission == nil {
+		if now-s.since < proxy.StartedAfter.Milliseconds() || !c.phase.hold(word) {
+			return word
+		}
+		c.x.EmitStarted()
+		if s.admission == nil {
+			s.admission = new(admit.Admission)
+		}
+		*s.admission, s.begun = c.x.Verdict.Admission(c.x.Method), c.x.BegunAt()
+		c.phase.unhold()
+		return word | held
+	}
+	// The mark says that the exchange is the one of s.admission.
+	if review.Unchanged(s.admission) || review.Now().Mono-s.begun < int64(proxy.ReviewAfter) || !c.phase.hold(word) {
+		return word
+	}
+	if result := review.Cut(s.admission); result != accesslog.Forwarded {
+		c.deny(word, result)
+	}
 	c.phase.unhold()
-	return word | held
+	return word
+}
+
+// tunnel ends a tunnel that may not go on.
+func (s *sweeper) tunnel(c *conn, review *admit.Review, word uint64) {
+	switch {
+	case cut(word>>8) == cutAccess:
+		_ = c.nc.SetDeadline(past)
+		return
+	case review.Unchanged(c.tunneled):
+		return
+	}
+	if result := review.Cut(c.tunneled); result != accesslog.Forwarded {
+		c.deny(word, result)
+	}
 }
 
 // exchange checks a request that waits for its response.

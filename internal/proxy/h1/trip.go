@@ -1,9 +1,6 @@
 package h1
 
 import (
-	"cmp"
-	"errors"
-	"io"
 	"net"
 	"net/url"
 	"strconv"
@@ -42,7 +39,7 @@ func (o Origin) Base() *url.URL {
 	return o.origin.base
 }
 
-// Pool returns the connections over plain HTTP/1.1, if the scheme is http, and otherwise nil.
+// Pool returns the connections over HTTP/1.1. It is nil if the scheme is h2c.
 func (o Origin) Pool() *upstream.H1Pool { return o.origin.pool }
 
 // Multiplexed returns the connections over HTTP/2, if the scheme is h2c or https, and
@@ -53,13 +50,13 @@ func (o Origin) Multiplexed() *upstream.H2Pool { return o.origin.calls }
 func (t *Trips) NewCall() *Call { return &Call{} }
 
 // Trip is the upstream half of an exchange whose client's half belongs to another engine: it
-// writes the request for a plain HTTP/1.1 upstream and reads the response.
+// writes the request for an HTTP/1.1 upstream and reads the response.
 //
 //	Write, AppendBody…, EndBody   the request, as far as it is known
 //	Begin                         with a connection of Origin.Pool
 //	Send                          sends what was written, if more of the body is to come; Run
 //	                              does so otherwise
-//	Run, RunOver                  reads the response for a Receiver, to the end of its body
+//	Run                           reads the response for a Receiver, to the end of its body
 //	Finish                        the end of the response, for the Receiver
 //
 // A Trip serves one request after another, with Reset between them.
@@ -94,6 +91,8 @@ type TripRequest struct {
 	// WebSocketKey, unless it is empty, makes the request ask for a WebSocket with this
 	// Sec-WebSocket-Key. See NewWebSocketKey.
 	WebSocketKey string
+	// Confirm is asked before a Call opens its stream. A Trip does not use it.
+	Confirm upstream.Confirmer
 	// Trusted is set if a trusted proxy sent the request.
 	Trusted bool
 	// Trace appends the value of traceparent in place of the client's. Nil forwards the
@@ -143,7 +142,7 @@ func (t *Trip) Begin(conn *upstream.H1Conn, to Receiver, isHead bool) {
 // responded before it closed the connection.
 func (t *Trip) Send() error {
 	t.trip.sent = true
-	_, err := t.trip.conn.NetConn().Write(t.trip.out)
+	_, err := t.trip.conn.Write(t.trip.out)
 	t.trip.dropBuffer()
 	return err
 }
@@ -152,7 +151,7 @@ func (t *Trip) Send() error {
 // memory for it; the result has what was made of it.
 func (t *Trip) SendData(conn *upstream.H1Conn, room, data []byte) ([]byte, error) {
 	room = t.appendData(room[:0], data)
-	_, err := conn.NetConn().Write(room)
+	_, err := conn.Write(room)
 	return room, err
 }
 
@@ -162,7 +161,7 @@ func (t *Trip) SendEnd(conn *upstream.H1Conn, text []byte, trailers []http1.Fiel
 	if len(end) == 0 {
 		return nil
 	}
-	_, err := conn.NetConn().Write(end)
+	_, err := conn.Write(end)
 	return err
 }
 
@@ -170,37 +169,6 @@ func (t *Trip) SendEnd(conn *upstream.H1Conn, text []byte, trailers []http1.Fiel
 // returns when the whole body has arrived; Finish passes on the end. After an error, Lost says
 // whose it is.
 func (t *Trip) Run() error { return t.trip.run() }
-
-// RunOver is Run over any connection, with blocking calls. The caller closes conn.
-func (t *Trip) RunOver(conn net.Conn, to Receiver, isHead bool) error {
-	r := &t.trip
-	r.restart(isHead)
-	r.to, r.sent = to, true
-	_, err := conn.Write(r.out)
-	r.dropBuffer()
-	if err != nil {
-		return err
-	}
-	for {
-		r.buffer()
-		n, err := conn.Read(r.room())
-		if n > 0 {
-			r.end += n
-			r.got = true
-			if r.relay() {
-				break
-			}
-		}
-		switch {
-		case errors.Is(err, io.EOF):
-			r.closed()
-			return cmp.Or(r.err, r.lost)
-		case err != nil:
-			return err
-		}
-	}
-	return cmp.Or(r.err, r.lost)
-}
 
 // Lost reports whether Run failed because of the Receiver.
 func (t *Trip) Lost() bool { return t.trip.lost != nil }

@@ -13,7 +13,10 @@ func (c *conn) tunnel(x *exchange) step {
 	up := x.trip.conn
 	back := up.NetConn()
 	defer up.Discard()
-	if c.phase.enter(phaseTunnel, 0) != notCut {
+	c.prepareTunnel(x)
+	if why := c.phase.enter(phaseTunnel, 0); why != notCut {
+		x.noteCut(why)
+		x.emitForwarded()
 		return stepClose
 	}
 	record := x.Detach(x.trip.reader.resp.Status)
@@ -33,8 +36,17 @@ func (c *conn) tunnel(x *exchange) step {
 		defer upward.Wait()
 		out = pass(c.nc, back, toClient)
 	}()
+	if c.phase.wasCut() == cutAccess {
+		record.CutBy(c.denied)
+	}
 	record.Emit(in, out)
 	return stepClose
+}
+
+// prepareTunnel keeps what the sweeper needs to know of a tunnel, without the memory of x.
+func (c *conn) prepareTunnel(x *exchange) {
+	a := x.Verdict.Admission(x.Method)
+	c.tunneled = a.Clone()
 }
 
 // pass copies one direction and then closes it, so that the other can continue. If it

@@ -36,7 +36,7 @@ func (s *stream) data(b []byte, end bool) {
 
 // bound returns max_body_bytes, or 0.
 func (s *stream) bound() int64 {
-	if s.Verdict.Gateway == nil || !s.native || s.tunnels { // Config.Forward counts for itself
+	if s.Verdict.Gateway == nil || s.tunnels {
 		return 0
 	}
 	return s.Verdict.Gateway.MaxBodyBytes

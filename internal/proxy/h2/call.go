@@ -35,7 +35,7 @@ func (s *stream) tryForward() (waits bool, err error) {
 	}
 	s.stage, s.origin, s.until = stageOpen, origin, time.Now().Add(s.HeadTimeout())
 	pool := origin.Multiplexed()
-	if pool.HTTP1() {
+	if pool.OnlyHTTP1() {
 		return false, nil
 	}
 	s.writeCall()
@@ -121,10 +121,10 @@ func (s lockedStream) TakeEnd(buf []byte, from, to int, section []byte, trailers
 	return s.sendEnd(buf[from:to], section, trailers, true)
 }
 
-// forwardCall exchanges the request with an upstream of scheme h2c or https over HTTP/2, or
-// leaves it to Config.Forward if the upstream speaks only HTTP/1.1.
+// forwardCall exchanges the request with an upstream of scheme h2c or https: over HTTP/2, unless
+// it speaks only HTTP/1.1.
 func (s *stream) forwardCall() error {
-	if s.origin.Multiplexed().HTTP1() {
+	if s.origin.Multiplexed().OnlyHTTP1() {
 		return s.forwardSecure()
 	}
 	s.writeCall()
@@ -150,19 +150,25 @@ func (s *stream) afterCall(err error) error {
 		return s.forwardSecure()
 	case errors.Is(err, upstream.ErrNoConnect):
 		if s.Verdict.Gateway.Upstream.Base.Scheme == "https" { // most servers take a WebSocket only over HTTP/1.1
-			return s.tunnelSecure(s.origin, s.until)
+			return s.forwardSecure()
 		}
 		return proxy.NoWebSocket()
 	}
 	return s.settleCall(err)
 }
 
-// forwardSecure forwards a request to an upstream over TLS that speaks only HTTP/1.1.
+// forwardSecure exchanges the request over HTTP/1.1 and TLS. Nothing of it was sent.
 func (s *stream) forwardSecure() error {
-	if s.tunnels {
-		return s.tunnelSecure(s.origin, s.until)
+	c := s.conn
+	c.mu.Lock()
+	if s.tunnels { // only the head is sent before the upstream has accepted
+		s.in, s.out = append(s.out, s.in...), s.in[:0]
+		s.whole = true
 	}
-	return s.bridge()
+	s.half = s.trip
+	hint := c.hint
+	c.mu.Unlock()
+	return s.forwardTrip(s.origin, hint, s.until, true)
 }
 
 // exchangeCall sends the request and reads the response.
@@ -195,7 +201,7 @@ func (s *stream) beginCall(sent int) bool {
 	c := s.conn
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	s.calling = true
+	s.calling, s.sent = true, true
 	if s.why != notCut {
 		return false
 	}

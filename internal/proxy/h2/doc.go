@@ -1,12 +1,12 @@
 // Package h2 is the HTTP/2 engine of the data plane for clients (contract, 4.1 to 4.5; RFC
 // 9113): it reads requests, asks package admit for a verdict on each, and exchanges them with
 // upstreams. The protocol of a connection is package http2; the rules of proxying are those
-// of package proxy; the upstream half of an exchange with a plain HTTP/1.1 upstream is that
+// of package proxy; the upstream half of an exchange is that
 // of package h1.
 //
 //	client ─► conn.receive ─► http2.Conn ─► stream ─► admit.Decide ─┬─► refuse
 //	                             │                                  ├─► h1.Trip ─► upstream
-//	client ◄── conn.flush ◄──────┘◄──── frames ◄────────────────────┴─► Config.Forward
+//	client ◄── conn.flush ◄──────┘◄──── frames ◄────────────────────┴─► h1.Call ─► upstream
 //
 // # Goroutines and locks
 //
@@ -31,8 +31,8 @@
 // # Time
 //
 // No request sets a timer. The sweeper (sweep.go) visits all connections at each tick, with
-// their lock held: it ends what has exceeded its time, emits the start record of long
-// requests, and drains connections.
+// their lock held: it ends what has exceeded its time and what may not go on, emits the start
+// record of long requests, and drains connections.
 //
 // # Ends
 //

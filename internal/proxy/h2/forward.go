@@ -25,8 +25,19 @@ func (s *stream) forward() error {
 		s.origin, s.until = origin, deadline
 		return s.forwardCall()
 	}
+	return s.forwardTrip(origin, hint, deadline, false)
+}
+
+// forwardTrip exchanges the request with the upstream over HTTP/1.1. waited is set if time may have
+// passed since the decision.
+func (s *stream) forwardTrip(origin h1.Origin, hint *upstream.H1Conn, deadline time.Time, waited bool) (err error) {
 	up := origin.Pool().Take(hint)
-	if up == nil {
+	if up != nil {
+		if denied := s.Confirm(waited); denied != nil {
+			up.Release()
+			return denied
+		}
+	} else {
 		up, err = s.acquire(func(ctx context.Context) (*upstream.H1Conn, error) { return origin.Pool().Acquire(ctx, deadline, nil) })
 		if err != nil {
 			return err
@@ -93,7 +104,7 @@ func (s *stream) prepare() (o h1.Origin, hint *upstream.H1Conn, err error) {
 func (s *stream) request(origin h1.Origin) h1.TripRequest {
 	e := s.conn.engine
 	r := h1.TripRequest{
-		Head: &s.req.Request, Text: s.req.Text, Origin: origin, Trusted: s.Client.Trusted,
+		Head: &s.req.Request, Text: s.req.Text, Origin: origin, Confirm: proxy.Confirmer{Exchange: &s.Exchange}, Trusted: s.Client.Trusted,
 		Hop: proxy.Hop{
 			Verdict: &s.Verdict, RequestID: s.RequestID(), Client: s.Client.Peer, TLS: s.conn.tls != nil, Major: 2, Via: e.cfg.Via,
 		},
@@ -129,12 +140,20 @@ func (s *stream) trailerFields() (text []byte, fields []http1.Field) {
 	return s.trailers.Text, s.trailers.Fields()
 }
 
-// acquire gets a connection to the upstream. The error is errCut if the stream was cut.
+// acquire gets a connection to the upstream, and makes the second look. The error is errCut if the
+// stream was cut.
 func (s *stream) acquire(get func(ctx context.Context) (*upstream.H1Conn, error)) (*upstream.H1Conn, error) {
 	ctx, done := s.context()
 	defer done()
 	up, err := get(ctx)
-	return up, s.waited(err)
+	if err := s.waited(err); err != nil {
+		return nil, err
+	}
+	if denied := s.Confirm(true); denied != nil {
+		up.Release()
+		return nil, denied
+	}
+	return up, nil
 }
 
 // waited handles the result of waiting for a connection. The error is errCut if the stream was
@@ -159,7 +178,7 @@ func (s *stream) exchange(up *upstream.H1Conn, deadline time.Time) error {
 		c.mu.Unlock()
 		return errCut
 	}
-	s.wire = up.NetConn()
+	s.wire, s.sent = up.NetConn(), true
 	s.deadline = c.engine.clock.At(deadline)
 	if s.expects {
 		s.continueAt = c.engine.clock.In(c.engine.cfg.Pools.ContinueTimeout())
@@ -245,7 +264,7 @@ func (s *stream) settle(up *upstream.H1Conn, err error) error {
 // endTrip ends the use of the upstream's connection after s.trip has run with the result err. If
 // the upstream has accepted a WebSocket, endTrip first relays that to its end. intact is as for
 // leave. The error names the upstream's address unless the client was lost.
-func (s *stream) endTrip(up halfCloser, err error) (tunneled, intact bool, _ error) {
+func (s *stream) endTrip(up upstream.HalfCloser, err error) (tunneled, intact bool, _ error) {
 	if err == nil {
 		var rest []byte
 		if rest, tunneled = s.trip.Tunnel(); tunneled {

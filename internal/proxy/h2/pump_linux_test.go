@@ -26,9 +26,6 @@ import (
 	"github.com/keygate/keygate/internal/tlspump/tlspumptest"
 )
 
-// testTimeout bounds every wait of a test. Reaching it is a failure.
-const testTimeout = time.Minute
-
 // small is the size of the buffers of sockets that are soon full, in bytes.
 const small = 32 << 10
 
@@ -345,7 +342,7 @@ func TestRefusalsThatAreNotReadAreBounded(t *testing.T) {
 	const requests = 6000
 	for name, w := range map[string]wire{"h2c": {}, "TLS 1.3": {version: tls.VersionTLS13}} {
 		t.Run(name, func(t *testing.T) {
-			e, err := New(Config{Config: proxy.Config{Admit: refuser{forwarder{&snapshot.Gateway{ID: "gw_1"}}}, Pools: newPools(t)}, Forward: notCalled})
+			e, err := New(Config{Config: proxy.Config{Admit: refuser{forwarder{&snapshot.Gateway{ID: "gw_1"}}}, Pools: newPools(t)}})
 			if err != nil {
 				t.Fatal(err)
 			}

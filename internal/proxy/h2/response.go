@@ -3,7 +3,6 @@ package h2
 import (
 	"errors"
 	"io"
-	"net/http"
 	"strconv"
 
 	"github.com/keygate/keygate/internal/accesslog"
@@ -20,10 +19,10 @@ func (s *stream) TakeInterim(head []byte, r *http1.Response) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s.continueAt = 0
-	if s.continued && r.Status == http.StatusContinue {
+	if s.continued && r.Status == http1.StatusContinue {
 		return nil // the client already has one
 	}
-	s.continued = s.continued || r.Status == http.StatusContinue
+	s.continued = s.continued || r.Status == http1.StatusContinue
 	if s.why != notCut || !s.beginHead(r.Status) {
 		return errCut
 	}
@@ -60,11 +59,11 @@ func (s *stream) sendHead(head []byte, r *http1.Response, body http1.Framing) er
 	status, drop := r.Status, proxy.ResponseDrop(r.Status, s.Verdict.AllowOrigin != "")
 	accepted := false
 	switch {
-	case status == http.StatusSwitchingProtocols:
+	case status == http1.StatusSwitchingProtocols:
 		if !s.tunnels || !h1.AcceptsWebSocket(head, r, s.key) {
 			return proxy.BadUpgrade()
 		}
-		status, accepted = http.StatusOK, true // RFC 8441, 5
+		status, accepted = http1.StatusOK, true // RFC 8441, 5
 	case s.tunnels && status < 300:
 		if !s.calling { // a 200 would look to the client like an accepted WebSocket
 			return proxy.NoWebSocket()
@@ -236,6 +235,7 @@ func (s *stream) emitForwarded(status int, bytes int64) {
 // fail ends an exchange that failed. conn.mu is held.
 func (s *stream) fail(err error) {
 	why := s.why
+	var denied *proxy.AccessError
 	switch {
 	case s.finished: // the record was emitted
 		s.free()
@@ -244,10 +244,17 @@ func (s *stream) fail(err error) {
 		if why == notCut && !s.half.Lost() {
 			s.LogBrokenOff(err)
 		}
+		if why == cutAccess {
+			s.CutBy(s.denied)
+		}
 		s.emitForwarded(s.statusOut(), s.bytesOut())
 		s.reset(codeOf(why))
 		s.free()
 		return
+	case why == cutAccess:
+		err = s.Withdraw(s.denied, !s.sent)
+	case why == notCut && errors.As(err, &denied): // at the second look
+		err = s.Withdraw(denied.Result, !s.sent)
 	case why == cutBody:
 		err = proxy.BodyTooLarge(s.Verdict.Gateway.MaxBodyBytes)
 	case why == cutTimeout, why == cutDeadline:
@@ -269,7 +276,7 @@ func (s *stream) fail(err error) {
 // codeOf returns the code with which a stream is reset.
 func codeOf(why cut) http2.Code {
 	switch why {
-	case cutStalled, cutReset, cutClientClosed, cutDeadline: // after its deadline, a gRPC client reports CANCEL as DEADLINE_EXCEEDED
+	case cutStalled, cutReset, cutClientClosed, cutAccess, cutDeadline: // after its deadline, a gRPC client reports CANCEL as DEADLINE_EXCEEDED
 		return http2.Cancel
 	default:
 		return http2.InternalError
@@ -279,7 +286,7 @@ func codeOf(why cut) http2.Code {
 // preflight responds to a CORS preflight. conn.mu is held.
 func (s *stream) preflight() {
 	s.Result = accesslog.Preflight
-	s.respond(http.StatusNoContent, nil)
+	s.respond(http1.StatusNoContent, nil)
 }
 
 // refuse responds with the error body of err, without waiting for the request's body, and
@@ -293,7 +300,7 @@ func (s *stream) refuse(err error) {
 	}
 	proto := s.conn.proto
 	s.emitOwn(status, 0)
-	if s.beginHead(http.StatusOK) {
+	if s.beginHead(http1.StatusOK) {
 		proto.FieldString("content-type", "application/grpc", false)
 		proto.Field([]byte("date"), s.conn.engine.clock.Date(), false)
 		proto.FieldString("grpc-status", strconv.Itoa(proxy.GRPCStatus(status)), false)
@@ -314,7 +321,7 @@ func (s *stream) contentType() string {
 // respond sends a response of the gateway itself. conn.mu is held.
 func (s *stream) respond(status int, body []byte) {
 	proto := s.conn.proto
-	if s.ask.Method == http.MethodHead {
+	if s.ask.Method == "HEAD" {
 		s.emitOwn(status, 0)
 	} else {
 		s.emitOwn(status, len(body))
@@ -326,7 +333,7 @@ func (s *stream) respond(status int, body []byte) {
 			proto.FieldString("content-length", strconv.Itoa(len(body)), false)
 		}
 		s.ownFields()
-		whole := len(body) == 0 || s.ask.Method == http.MethodHead
+		whole := len(body) == 0 || s.ask.Method == "HEAD"
 		proto.EndHead(whole)
 		if !whole {
 			s.finishOwn(body)

@@ -26,6 +26,9 @@ import (
 	"github.com/keygate/keygate/internal/upstream"
 )
 
+// testTimeout bounds every wait of a test. Reaching it is a failure.
+const testTimeout = time.Minute
+
 func TestMain(m *testing.M) { leaktest.Main(m) }
 
 // plain starts an engine on a loopback port whose requests go to a plain HTTP/1.1 upstream.
@@ -51,15 +54,12 @@ func startOver(t testing.TB, scheme string, handler http.HandlerFunc) (addr stri
 	}
 	t.Cleanup(pools.Close)
 	gateway := &snapshot.Gateway{ID: "gw_1", Upstream: snapshot.Upstream{Base: base, Timeout: time.Minute}}
-	e, err = New(Config{Config: proxy.Config{Admit: forwarder{gateway}, Pools: pools}, Forward: notCalled})
+	e, err = New(Config{Config: proxy.Config{Admit: forwarder{gateway}, Pools: pools}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return listen(t, e), e
 }
-
-// notCalled is the Config.Forward of tests whose upstream is plain.
-func notCalled(http.ResponseWriter, *http.Request, *proxy.Exchange) { panic("not called") }
 
 // serve starts an engine on a loopback port and returns its address.
 func serve(t testing.TB, cfg Config) (addr string) {

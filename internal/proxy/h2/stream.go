@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/keygate/keygate/internal/accesslog"
 	"github.com/keygate/keygate/internal/admit"
 	"github.com/keygate/keygate/internal/http1"
 	"github.com/keygate/keygate/internal/http2"
@@ -28,6 +29,7 @@ const (
 	cutBody             // the request's body is too large
 	cutPanicked         // a goroutine of the stream panicked
 	cutShutdown         // the engine shuts down
+	cutAccess           // the request may not go on: stream.denied says why
 )
 
 // errPreflight says that the verdict is to respond to a CORS preflight.
@@ -66,14 +68,18 @@ type streamState struct {
 	stage   stage
 	origin  h1.Origin // from stageOpen on
 	until   time.Time // the end of HeadTimeout, from stageOpen on
-	native  bool      // the engine itself forwards the request
 	calling bool      // call runs, and a cut must interrupt it
 
 	why    cut
+	denied accesslog.Result // why a cutAccess
 	wire   net.Conn         // the upstream's connection, while a cut may end its use
 	held   *upstream.H1Conn // the connection of a pool, until it is released; used by the stream's goroutine only
 	cancel context.CancelCauseFunc
 	since  int64 // when forwarding began, in the engine's milliseconds; 0 before
+	sent   bool  // the request was sent to the upstream, at least in part
+
+	admission admit.Admission // what the sweeper reviews, once attended is set
+	attended  bool
 
 	// Time, in the engine's milliseconds; 0 means that nothing is awaited.
 	deadline   int64 // for the head of the response
@@ -134,7 +140,7 @@ func (c *conn) newStream(id uint32) *stream {
 	if !ok {
 		s = &stream{trip: c.engine.trips.NewTrip(), call: c.engine.trips.NewCall()}
 	}
-	s.half, s.native = s.trip, true
+	s.half = s.trip
 	s.conn, s.id, s.index = c, id, len(c.streams)
 	s.wake.L = &c.mu
 	s.Client = c.client
@@ -200,7 +206,7 @@ func (s *stream) cut(why cut) {
 		s.call.Interrupt()
 	}
 	if s.cancel != nil {
-		s.cancel(why.cause())
+		s.cancel(s.cause())
 	}
 	s.wake.Broadcast()
 	c := s.conn
@@ -208,9 +214,12 @@ func (s *stream) cut(why cut) {
 }
 
 // cause returns the cause for ending a context.
-func (why cut) cause() error {
-	if why == cutShutdown {
+func (s *stream) cause() error {
+	switch s.why {
+	case cutShutdown:
 		return proxy.ErrCut
+	case cutAccess:
+		return &proxy.AccessError{Result: s.denied}
 	}
 	return errCut
 }
@@ -370,12 +379,10 @@ func (s *stream) serve() (err error) {
 	if err := s.check(); err != nil {
 		return err
 	}
-	switch s.Verdict.Gateway.Upstream.Base.Scheme {
-	case "http", "h2c", "https":
-		return s.forward()
-	default:
-		return s.bridge()
+	if exchange := s.conn.engine.exchange; exchange != nil {
+		return exchange(s)
 	}
+	return s.forward()
 }
 
 // check returns an error for a request that must not be forwarded.
@@ -416,7 +423,7 @@ func (s *stream) context() (ctx context.Context, done func()) {
 	defer c.mu.Unlock()
 	s.cancel = cancel
 	if s.why != notCut {
-		cancel(s.why.cause())
+		cancel(s.cause())
 	}
 	return ctx, func() {
 		c.mu.Lock()

@@ -2,10 +2,12 @@ package h2
 
 import (
 	"context"
-	"net/http"
 	"sync/atomic"
 	"time"
 
+	"github.com/keygate/keygate/internal/accesslog"
+	"github.com/keygate/keygate/internal/admit"
+	"github.com/keygate/keygate/internal/http1"
 	"github.com/keygate/keygate/internal/http2"
 	"github.com/keygate/keygate/internal/proxy"
 	"github.com/keygate/keygate/internal/proxy/h1"
@@ -90,12 +92,18 @@ func (e *Engine) sweepAll(ctx context.Context) {
 		case <-e.wake:
 		}
 		e.clock.Tick(e.cfg.Now())
-		e.each((*conn).sweep)
+		e.sweep()
 	}
 }
 
+// sweep visits all connections.
+func (e *Engine) sweep() {
+	review := e.cfg.Admit.Review()
+	e.each(func(c *conn) { c.sweep(&review) })
+}
+
 // sweep ends what has exceeded its time.
-func (c *conn) sweep() {
+func (c *conn) sweep(review *admit.Review) {
 	now := c.engine.clock.Now()
 	over := func(since int64, d time.Duration) bool { return since != 0 && now-since >= (d+tickTime).Milliseconds() }
 	if since := c.times.writing.Load(); since != 0 {
@@ -109,7 +117,7 @@ func (c *conn) sweep() {
 	}
 	c.mu.Lock()
 	for i := len(c.streams) - 1; i >= 0; i-- { // sweep may remove the stream
-		c.streams[i].sweep(now)
+		c.streams[i].sweep(review, now)
 	}
 	t := &c.times
 	if len(c.streams) == 0 && !c.flushing {
@@ -162,7 +170,7 @@ func (c *conn) drain(now int64) {
 func (c *conn) endSoon() { _ = c.nc.SetReadDeadline(past) }
 
 // sweep ends what the stream has waited for too long. conn.mu is held.
-func (s *stream) sweep(now int64) {
+func (s *stream) sweep(review *admit.Review, now int64) {
 	c := s.conn
 	stalled := func(since int64) bool { return since != 0 && now-since >= (proxy.StallTimeout+tickTime).Milliseconds() }
 	if s.discard {
@@ -177,17 +185,37 @@ func (s *stream) sweep(now int64) {
 	if s.since != 0 && now-s.since >= (proxy.StartedAfter+tickTime).Milliseconds() {
 		s.EmitStarted()
 	}
+	if result := s.review(review); result != accesslog.Forwarded {
+		s.denied = result
+		s.cut(cutAccess)
+		return
+	}
 	switch {
 	case stalled(s.readingAt), stalled(s.writing.since):
 		s.cut(cutStalled)
 	case s.deadline != 0 && now >= s.deadline && (!s.uploading || now-s.uploadedAt >= s.Verdict.Gateway.Upstream.Timeout.Milliseconds()):
 		s.cut(cutTimeout)
-	case s.callUntil != 0 && now >= s.callUntil && (s.headed || !s.Ended()): // before the head, Config.Forward applies the limit
+	case s.callUntil != 0 && now >= s.callUntil:
 		s.cut(cutDeadline)
 	case s.continueAt != 0 && now >= s.continueAt:
 		s.continueAt, s.continued = 0, true
-		if s.received == 0 && s.beginHead(http.StatusContinue) {
+		if s.received == 0 && s.beginHead(http1.StatusContinue) {
 			c.proto.EndHead(false)
 		}
 	}
+}
+
+// review returns accesslog.Forwarded unless the exchange runs for long and may not go on. conn.mu is
+// held.
+func (s *stream) review(r *admit.Review) accesslog.Result {
+	if s.since == 0 || r.Now().Mono-s.BegunAt() < int64(proxy.ReviewAfter) { // not forwarded yet, or short
+		return accesslog.Forwarded
+	}
+	if !s.attended {
+		s.attended, s.admission = true, s.Verdict.Admission(s.Method)
+	}
+	if r.Unchanged(&s.admission) {
+		return accesslog.Forwarded
+	}
+	return r.Cut(&s.admission)
 }

@@ -14,7 +14,7 @@ import (
 // tailStore takes everything.
 type tailStore struct{ requestlog.Store }
 
-func (tailStore) AppendRequests(context.Context, []requestlog.Record, []requestlog.LeftOut) error {
+func (tailStore) AppendRequests(context.Context, accesslog.BatchID, []requestlog.Record, []requestlog.LeftOut) error {
 	return nil
 }
 

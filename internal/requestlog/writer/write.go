@@ -24,13 +24,16 @@ func (r *Writer) Sync(ctx context.Context) error {
 	return r.write(ctx)
 }
 
-// write writes the pending records and counts.
+// write writes the pending records and counts. What a failed call leaves is the beginning of
+// the next one: a batch has the same content when it is repeated.
 func (r *Writer) write(ctx context.Context) error {
 	for len(r.pending) > 0 || len(r.unsentCounts) > 0 {
 		records, left := r.pending[:min(len(r.pending), batch)], r.unsentCounts[:min(len(r.unsentCounts), batch)]
-		if err := r.cfg.Store.AppendRequests(ctx, records, left); err != nil {
+		next, _ := r.batches.Open()
+		if err := r.cfg.Store.AppendRequests(ctx, next, records, left); err != nil {
 			return fmt.Errorf("write the request log: %w", err)
 		}
+		r.batches.Close()
 		r.tails.publish(records, left)
 		clear(records)
 		r.pending, r.unsentCounts = r.pending[len(records):], r.unsentCounts[len(left):]

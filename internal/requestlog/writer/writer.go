@@ -55,8 +55,9 @@ type Writer struct {
 	// writing is a mutex for writing, as a channel so that a wait for it can end with
 	// a context.
 	writing      chan struct{}
-	pending      []requestlog.Record // not stored yet; guarded by writing, like the next
+	pending      []requestlog.Record // not stored yet; guarded by writing, like the next two
 	unsentCounts []requestlog.LeftOut
+	batches      accesslog.Batches
 
 	lost    atomic.Uint64
 	leftOut atomic.Uint64
@@ -94,7 +95,7 @@ func New(cfg Config) (*Writer, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Writer{cfg: cfg, left: map[second]int64{}, kept: map[second]int{}, writing: make(chan struct{}, 1)}, nil
+	return &Writer{cfg: cfg, left: map[second]int64{}, kept: map[second]int{}, writing: make(chan struct{}, 1), batches: accesslog.NewBatches()}, nil
 }
 
 // Lost returns the number of requests that were lost because the store did not take them

@@ -125,13 +125,13 @@ type failing struct {
 
 var errStore = errors.New("the store is not available")
 
-func (f *failing) AppendRequests(ctx context.Context, records []requestlog.Record, left []requestlog.LeftOut) error {
+func (f *failing) AppendRequests(ctx context.Context, batch accesslog.BatchID, records []requestlog.Record, left []requestlog.LeftOut) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.fail {
 		return errStore
 	}
-	return f.DB.AppendRequests(ctx, records, left)
+	return f.DB.AppendRequests(ctx, batch, records, left)
 }
 
 func (f *failing) set(fail bool) {
@@ -204,7 +204,7 @@ type countingStore struct {
 	n  int
 }
 
-func (s *countingStore) AppendRequests(_ context.Context, records []requestlog.Record, _ []requestlog.LeftOut) error {
+func (s *countingStore) AppendRequests(_ context.Context, _ accesslog.BatchID, records []requestlog.Record, _ []requestlog.LeftOut) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.n += len(records)

@@ -29,6 +29,7 @@ type Source struct {
 	seq      int64
 	fail     error
 	daily    map[dailyKey]ratelimit.DailyCount
+	claims   map[claimKey]ratelimit.DailyFigures
 }
 
 type stored struct {
@@ -326,30 +327,43 @@ type dailyKey struct {
 }
 
 // LoadDailyCounts implements ratelimit.DailyStore.
-func (s *Source) LoadDailyCounts(ctx context.Context, day int64) (counts []ratelimit.DailyCount, err error) {
+func (s *Source) LoadDailyCounts(ctx context.Context, node string, day int64) (counts []ratelimit.DailyCount, err error) {
 	if err := s.lock(ctx); err != nil {
 		return nil, err
 	}
 	defer s.mu.Unlock()
 	for k, c := range s.daily {
 		if k.day == day {
+			own := s.claims[claimKey{k, node}]
+			c.Own, c.OwnLost = own.Used, own.Lost
 			counts = append(counts, c)
 		}
 	}
 	return counts, nil
 }
 
-// SaveDailyCounts implements ratelimit.DailyStore.
-func (s *Source) SaveDailyCounts(ctx context.Context, counts []ratelimit.DailyCount) error {
+type claimKey struct {
+	dailyKey
+	node string
+}
+
+// ReserveDaily implements ratelimit.DailyStore.
+func (s *Source) ReserveDaily(ctx context.Context, node string, day int64, claims []ratelimit.DailyClaim) (time.Time, error) {
 	if err := s.lock(ctx); err != nil {
-		return err
+		return time.Time{}, err
 	}
 	defer s.mu.Unlock()
 	if s.daily == nil {
 		s.daily = make(map[dailyKey]ratelimit.DailyCount)
+		s.claims = make(map[claimKey]ratelimit.DailyFigures)
 	}
-	for _, c := range counts {
-		s.daily[dailyKey{c.LimitID, c.KeyID, c.Day}] = c
+	for i := range claims {
+		c := &claims[i]
+		k := dailyKey{c.LimitID, c.KeyID, day}
+		was := s.daily[k]
+		total, own := c.Grant(ratelimit.DailyFigures{Used: was.Used, Lost: was.Lost}, s.claims[claimKey{k, node}])
+		s.daily[k] = ratelimit.DailyCount{LimitID: c.LimitID, KeyID: c.KeyID, Day: day, Used: total.Used, Lost: total.Lost}
+		s.claims[claimKey{k, node}] = own
 	}
-	return nil
+	return time.Time{}, nil
 }

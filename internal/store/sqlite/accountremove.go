@@ -6,10 +6,10 @@ import (
 
 	"github.com/keygate/keygate/internal/account"
 	"github.com/keygate/keygate/internal/snapshot"
+	"github.com/keygate/keygate/internal/store/stored"
 )
 
-// Some rows are large: a revision holds a document of up to 16 MiB. One transaction removes
-// only a share of its limit of them.
+// The weights of rows.
 const (
 	revisionWeight = 100 // of those that an earlier version wrote
 	partWeight     = 20
@@ -21,8 +21,8 @@ const (
 // removal removes some of the records of a deleted account.
 type removal struct {
 	*tx
+	*stored.Budget
 	accountID string
-	left      int // how many rows may still be removed
 }
 
 // RemoveAccount implements control.AccountStore. Rows are removed before those that they
@@ -35,7 +35,7 @@ func (t *tx) RemoveAccount(ctx context.Context, accountID string, limit int) (mo
 	if a.State != account.Deleted {
 		return false, fmt.Errorf("remove account %s: it is %s", accountID, a.State)
 	}
-	r := removal{tx: t, accountID: accountID, left: rowLimit(limit)}
+	r := removal{tx: t, Budget: stored.NewBudget(limit), accountID: accountID}
 	for _, step := range []func(context.Context) error{
 		r.rowsOf("routes", pageWeight, `DELETE FROM route_pages WHERE n IN
 			(SELECT p.n FROM gateways g INDEXED BY gateways_list CROSS JOIN route_pages p ON p.table_id = g.table_id WHERE g.account_id = ? LIMIT ?+0)`),
@@ -57,14 +57,14 @@ func (t *tx) RemoveAccount(ctx context.Context, accountID string, limit int) (mo
 		r.rowsOf("omitted requests", 1, `DELETE FROM requests_left_out WHERE (account_id, second) IN
 			(SELECT account_id, second FROM requests_left_out WHERE account_id = ? LIMIT ?+0)`),
 	} {
-		if r.left <= 0 {
+		if r.Spent() {
 			return true, nil
 		}
 		if err := step(ctx); err != nil {
 			return false, err
 		}
 	}
-	if r.left <= 0 {
+	if r.Spent() {
 		return true, nil
 	}
 	if _, err := t.exec(ctx, "remove the counts of an account", `DELETE FROM account_counts WHERE account_id = ?`, accountID); err != nil {
@@ -74,31 +74,18 @@ func (t *tx) RemoveAccount(ctx context.Context, accountID string, limit int) (mo
 	return false, err
 }
 
-// most returns how many rows of a weight may still be removed, at least one.
-func (r *removal) most(weight int) int { return max(1, r.left/weight) }
-
-// removed counts rows of a weight. If there were as many as were asked for, others may follow,
-// so the steps after this one must wait.
-func (r *removal) removed(rows, weight int) {
-	if rows >= r.most(weight) {
-		r.left = 0
-		return
-	}
-	r.left -= rows * weight
-}
-
 // rowsOf returns a step that runs a DELETE with the account and a limit.
 func (r *removal) rowsOf(what string, weight int, query string) func(context.Context) error {
 	return func(ctx context.Context) error {
-		n, err := r.exec(ctx, "remove "+what+" of a deleted account", query, r.accountID, r.most(weight))
-		r.removed(int(n), weight)
+		n, err := r.exec(ctx, "remove "+what+" of a deleted account", query, r.accountID, r.Most(weight))
+		r.Removed(int(n), weight)
 		return err
 	}
 }
 
 func (r *removal) gateways(ctx context.Context) error {
 	ids, err := r.texts(ctx, "remove gateways of a deleted account", `DELETE FROM gateways WHERE id IN
-		(SELECT id FROM gateways INDEXED BY gateways_list WHERE account_id = ? LIMIT ?+0) RETURNING id`, r.accountID, r.most(1))
+		(SELECT id FROM gateways INDEXED BY gateways_list WHERE account_id = ? LIMIT ?+0) RETURNING id`, r.accountID, r.Most(1))
 	if err != nil {
 		return err
 	}
@@ -110,14 +97,14 @@ func (r *removal) gateways(ctx context.Context) error {
 			return err
 		}
 	}
-	r.removed(len(ids), 1)
+	r.Removed(len(ids), 1)
 	return nil
 }
 
 func (r *removal) deliveries(ctx context.Context) error {
 	n, err := r.removeDeliveries(ctx, `SELECT n FROM deliveries INDEXED BY deliveries_account WHERE account_id = ? LIMIT ?+0`,
-		r.accountID, r.most(deliveryWeight))
-	r.removed(n, deliveryWeight)
+		r.accountID, r.Most(deliveryWeight))
+	r.Removed(n, deliveryWeight)
 	return err
 }
 
@@ -125,15 +112,15 @@ func (r *removal) deliveries(ctx context.Context) error {
 func (r *removal) keys(ctx context.Context) error {
 	const responses = `DELETE FROM answers WHERE rowid IN (SELECT a.rowid
 		FROM (SELECT id FROM keys INDEXED BY keys_list WHERE account_id = ? LIMIT ?+0) k CROSS JOIN answers a ON a.key_id = k.id LIMIT ?+0)`
-	stored, err := r.exec(ctx, "remove stored responses of a deleted account", responses, r.accountID, r.most(1), r.most(1))
+	done, err := r.exec(ctx, "remove stored responses of a deleted account", responses, r.accountID, r.Most(1), r.Most(1))
 	if err != nil {
 		return err
 	}
-	if r.removed(int(stored), 1); r.left <= 0 {
+	if r.Removed(int(done), 1); r.Spent() {
 		return nil
 	}
 	n, err := r.exec(ctx, "remove keys of a deleted account", `DELETE FROM keys WHERE n IN
-		(SELECT n FROM keys INDEXED BY keys_list WHERE account_id = ? LIMIT ?+0)`, r.accountID, r.most(1))
-	r.removed(int(n), 1)
+		(SELECT n FROM keys INDEXED BY keys_list WHERE account_id = ? LIMIT ?+0)`, r.accountID, r.Most(1))
+	r.Removed(int(n), 1)
 	return err
 }

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"fmt"
 
+	"github.com/keygate/keygate/internal/accesslog"
 	"github.com/keygate/keygate/internal/audit"
 	"github.com/keygate/keygate/internal/fault"
 )
@@ -12,12 +13,15 @@ import (
 // AppendAuditChunks adds chunks and management records to the unsealed ends of their
 // accounts' logs, in one transaction. It ignores Chunk.ID. Without management records, the
 // transaction is not synced to the disk.
-func (db *DB) AppendAuditChunks(ctx context.Context, chunks []audit.Chunk, records []*audit.Record) error {
+func (db *DB) AppendAuditChunks(ctx context.Context, batch accesslog.BatchID, chunks []audit.Chunk, records []*audit.Record) error {
 	write := db.record
 	if len(records) > 0 {
 		write = db.write
 	}
 	return write(ctx, func(t *tx) error {
+		if isNew, err := t.takeBatch(ctx, batch); err != nil || !isNew {
+			return err
+		}
 		for i := range chunks {
 			if err := t.insertChunk(ctx, 0, &chunks[i]); err != nil {
 				return err
@@ -39,21 +43,34 @@ func (t *tx) insertChunk(ctx context.Context, id int64, c *audit.Chunk) error {
 	return err
 }
 
-// JoinAuditChunks replaces all chunks of the account up to chunk.ID by chunk.
-func (db *DB) JoinAuditChunks(ctx context.Context, chunk audit.Chunk) error {
+// JoinAuditChunks implements writer.Store. The new chunk has the identifier of the last that it
+// replaces, and with it its place. What reads a log and writes it later is not misled by that: it
+// reads all chunks before the last one too, and these do not exist any more.
+func (db *DB) JoinAuditChunks(ctx context.Context, gone []int64, chunk audit.Chunk) error {
 	return db.record(ctx, func(t *tx) error {
-		if err := t.deleteChunks(ctx, chunk.AccountID, chunk.ID); err != nil {
+		if err := t.deleteChunks(ctx, chunk.AccountID, gone); err != nil {
 			return err
 		}
-		return t.insertChunk(ctx, chunk.ID, &chunk)
+		return t.insertChunk(ctx, gone[len(gone)-1], &chunk)
 	})
 }
 
-func (t *tx) deleteChunks(ctx context.Context, accountID string, through int64) error {
-	_, err := t.exec(ctx, "delete audit chunks", `DELETE FROM audit_chunks WHERE id IN
-		(SELECT id FROM audit_chunks INDEXED BY audit_chunks_account WHERE account_id = ? AND id <= ?)`, accountID, through)
+// deleteChunks deletes the chunks with the given identifiers. If one of them does not exist, the
+// error is fault.Conflict.
+func (t *tx) deleteChunks(ctx context.Context, accountID string, gone []int64) error {
+	ids, err := maybeJSON(gone, len(gone) == 0)
+	if err != nil || ids == nil {
+		return err
+	}
+	n, err := t.exec(ctx, "delete audit chunks", `DELETE FROM audit_chunks WHERE id IN (SELECT value FROM json_each(?)) AND account_id = ?`, ids, accountID)
+	if err == nil && n != int64(len(gone)) {
+		return fault.New(fault.Conflict, auditSealed)
+	}
 	return err
 }
+
+// auditSealed is the message of a conflict about the end of an audit log.
+const auditSealed = "the end of the audit log was sealed or joined by another process"
 
 // SealAudit moves records from the unsealed end of an account's log to its chain, in one
 // transaction. If the blocks do not continue the chain, the error is fault.Conflict. The
@@ -68,7 +85,7 @@ func (db *DB) SealAudit(ctx context.Context, s *audit.Seal) error {
 		head, bytes := chain.Head, int64(0)
 		for i, b := range s.Blocks {
 			if b.Number != head.Number+1 || b.Previous != head.Digest {
-				return fault.New(fault.Conflict, "the block does not continue the audit log: another process has sealed it")
+				return fault.New(fault.Conflict, auditSealed)
 			}
 			n, err := t.insertBlock(ctx, b, s.Summaries[i])
 			if err != nil {
@@ -88,11 +105,15 @@ func (db *DB) SealAudit(ctx context.Context, s *audit.Seal) error {
 		if err != nil {
 			return err
 		}
-		if err := t.deleteChunks(ctx, s.AccountID, s.Through); err != nil {
+		if err := t.deleteChunks(ctx, s.AccountID, s.Chunks); err != nil {
 			return err
 		}
 		for _, seq := range s.Managed {
-			if err := t.must(ctx, "delete sealed audit record", "audit record", `DELETE FROM audit WHERE account_id = ? AND seq = ?`, s.AccountID, seq); err != nil {
+			n, err := t.exec(ctx, "delete sealed audit record", `DELETE FROM audit WHERE account_id = ? AND seq = ?`, s.AccountID, seq)
+			if err == nil && n == 0 {
+				return fault.New(fault.Conflict, auditSealed)
+			}
+			if err != nil {
 				return err
 			}
 		}

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/keygate/keygate/internal/accesslog"
 	"github.com/keygate/keygate/internal/control"
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/id"
@@ -25,7 +26,7 @@ func TestCheckpointerWritesBack(t *testing.T) {
 	for range 3 { // with a first estimate, and with later ones
 		before := db.Stats().Database
 		body := make([]byte, 200<<10) // pages: a tenth of backstopPages and less
-		err := db.AppendTraffic(t.Context(), []traffic.Chunk{{AccountID: id.New(id.Account), Tier: traffic.Minutes, Start: 60, Body: body}})
+		err := db.AppendTraffic(t.Context(), accesslog.BatchID{}, []traffic.Chunk{{AccountID: id.New(id.Account), Tier: traffic.Minutes, Start: 60, Body: body}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -89,7 +90,7 @@ func TestCheckpointerBesideAnother(t *testing.T) {
 // appendChunk commits a small change.
 func appendChunk(t *testing.T, db *DB) {
 	t.Helper()
-	err := db.AppendTraffic(t.Context(), []traffic.Chunk{{AccountID: id.New(id.Account), Tier: traffic.Minutes, Start: 60, Body: []byte{0}}})
+	err := db.AppendTraffic(t.Context(), accesslog.BatchID{}, []traffic.Chunk{{AccountID: id.New(id.Account), Tier: traffic.Minutes, Start: 60, Body: []byte{0}}})
 	if err != nil {
 		t.Fatal(err)
 	}

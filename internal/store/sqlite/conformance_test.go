@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/keygate/keygate/internal/store"
 	"github.com/keygate/keygate/internal/store/sqlite"
 	"github.com/keygate/keygate/internal/store/sqlite/sqlitetest"
 	"github.com/keygate/keygate/internal/store/storetest"
@@ -39,7 +40,7 @@ func openWith(t testing.TB, cfg sqlite.Config) *sqlite.DB {
 
 // Guarantee: the SQLite store passes the conformance suite.
 func TestConformance(t *testing.T) {
-	storetest.Run(t, func(t *testing.T) storetest.Engine {
+	storetest.Run(t, func(t *testing.T) store.Engine {
 		return sqlitetest.Open(t, sqlite.Config{})
 	})
 }

@@ -3,29 +3,11 @@ package sqlite
 import (
 	"context"
 	"database/sql"
-	"slices"
 	"time"
 
+	"github.com/keygate/keygate/internal/store/stored"
 	"github.com/keygate/keygate/internal/webhook"
 )
-
-// Stored states of deliveries.
-const (
-	statePending   = 0
-	stateRetry     = 1
-	stateDelivered = 2
-	stateFailed    = 3
-)
-
-// stateNumber returns the stored number of a state, or -1 for an unknown state.
-func stateNumber(s webhook.DeliveryState) int {
-	return slices.Index(deliveryStates(), s)
-}
-
-// deliveryStates returns the states in the order of their stored numbers.
-func deliveryStates() []webhook.DeliveryState {
-	return []webhook.DeliveryState{webhook.Pending, webhook.RetryScheduled, webhook.Delivered, webhook.Failed}
-}
 
 // attemptSlots is the number of attempt rows reserved for each delivery: attempt k of
 // delivery n has the row n*attemptSlots + k.
@@ -47,7 +29,7 @@ func scanDelivery(r *sql.Rows) (delivery, error) {
 	)
 	err := r.Scan(&d.n, &d.ID, &d.AccountID, &d.WebhookID, &d.EventID, &d.EventType, &state, &d.Trigger, &next, &created)
 	if err == nil {
-		d.State = deliveryStates()[state]
+		d.State = stored.DeliveryStates()[state]
 	}
 	d.NextAttemptAt, d.CreatedAt = maybeInstant(next), instant(created)
 	return d, err
@@ -128,7 +110,7 @@ func (t *tx) InsertDelivery(ctx context.Context, d *webhook.Delivery) error {
 func (t *tx) insertDelivery(ctx context.Context, d *webhook.Delivery) error {
 	_, err := t.exec(ctx, "insert delivery", `INSERT INTO deliveries (id, account_id, webhook_id, event_id, event_type, state, cause,
 		attempts, again, next_at, due_at, created_at) VALUES (?, ?, ?, ?, ?, ?, ?, 0, 0, ?, ?, ?)`,
-		d.ID, d.AccountID, d.WebhookID, d.EventID, string(d.EventType), stateNumber(d.State), string(d.Trigger),
+		d.ID, d.AccountID, d.WebhookID, d.EventID, string(d.EventType), stored.DeliveryState(d.State), string(d.Trigger),
 		micros(d.NextAttemptAt), micros(d.NextAttemptAt), micros(d.CreatedAt))
 	return err
 }
@@ -136,8 +118,8 @@ func (t *tx) insertDelivery(ctx context.Context, d *webhook.Delivery) error {
 // insertAttempt adds an attempt to the delivery in row n.
 func (t *tx) insertAttempt(ctx context.Context, n int64, a *webhook.Attempt) error {
 	var response any
-	if a.Response != nil {
-		response = a.Response[:min(len(a.Response), webhook.KeptResponse)]
+	if kept := stored.Response(a); kept != nil {
+		response = kept
 	}
 	_, err := t.exec(ctx, "insert attempt", `INSERT INTO attempts (n, started_at, duration, status, error, response) VALUES (?, ?, ?, ?, ?, ?)`,
 		n*attemptSlots+int64(a.Number), micros(a.StartedAt), int64(a.Duration), a.Status, a.Error, response)
@@ -149,7 +131,7 @@ func (t *tx) TrimDeliveries(ctx context.Context, delivered, failed time.Time, li
 	for _, old := range []struct {
 		state  int
 		before time.Time
-	}{{stateDelivered, delivered}, {stateFailed, failed}} {
+	}{{stored.DeliveryDelivered, delivered}, {stored.DeliveryFailed, failed}} {
 		n, err := t.trimDeliveries(ctx, old.state, micros(old.before), rowLimit(limit))
 		if err != nil {
 			return false, err

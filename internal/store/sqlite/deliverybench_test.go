@@ -13,6 +13,7 @@ import (
 	"github.com/keygate/keygate/internal/control"
 	"github.com/keygate/keygate/internal/event"
 	"github.com/keygate/keygate/internal/id"
+	"github.com/keygate/keygate/internal/store/stored"
 	"github.com/keygate/keygate/internal/webhook"
 	"github.com/keygate/keygate/internal/webhook/sender"
 )
@@ -97,9 +98,9 @@ func (m *mail) add(t *tx, i int, waits bool) error {
 	if waits {
 		return t.insertDelivery(ctx, &d)
 	}
-	state := stateDelivered
+	state := stored.DeliveryDelivered
 	if i/100%10 == 9 {
-		state = stateFailed
+		state = stored.DeliveryFailed
 	}
 	_, err = t.exec(ctx, "delivery", `INSERT INTO deliveries (n, id, account_id, webhook_id, event_id, event_type, state, cause, attempts, again,
 		created_at, finished_at) VALUES (?, ?, ?, ?, ?, ?, ?, 'event', 1, 0, ?, ?)`,

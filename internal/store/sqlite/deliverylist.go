@@ -8,6 +8,7 @@ import (
 	"github.com/keygate/keygate/internal/control"
 	"github.com/keygate/keygate/internal/event"
 	"github.com/keygate/keygate/internal/id"
+	"github.com/keygate/keygate/internal/store/stored"
 	"github.com/keygate/keygate/internal/webhook"
 )
 
@@ -16,7 +17,7 @@ import (
 // type that the filter allows, at most 32. For one event it reads the event's deliveries instead,
 // in their order, until it has a page.
 func (t *readTx) Deliveries(ctx context.Context, accountID string, f control.DeliveryFilter, p control.Page) ([]webhook.Delivery, error) {
-	if p.Limit <= 0 || f.State != "" && stateNumber(f.State) < 0 {
+	if p.Limit <= 0 || f.State != "" && stored.DeliveryState(f.State) < 0 {
 		return nil, t.ready(ctx)
 	}
 	if f.EventID != "" { // all deliveries of an event have its account and type
@@ -40,22 +41,22 @@ func (t *readTx) Deliveries(ctx context.Context, accountID string, f control.Del
 }
 
 func deliveryQuery(accountID string, f control.DeliveryFilter, p control.Page) (text string, args []any) {
-	s := spanOf(id.Delivery, f.Since, f.Until, p)
+	s := stored.SpanOf(id.Delivery, f.Since, f.Until, below(p.After))
 	if f.EventID != "" {
-		where, args := ` WHERE event_id = ? AND id >= ? AND id < ?`, []any{f.EventID, s.from, s.below}
+		where, args := ` WHERE event_id = ? AND id >= ? AND id < ?`, []any{f.EventID, s.From, s.Below}
 		if f.WebhookID != "" {
 			where, args = where+` AND webhook_id = ?`, append(args, f.WebhookID)
 		}
 		if f.State != "" {
-			where, args = where+` AND state = ?`, append(args, stateNumber(f.State))
+			where, args = where+` AND state = ?`, append(args, stored.DeliveryState(f.State))
 		}
 		return `INDEXED BY deliveries_of_event` + where + ` ORDER BY id DESC LIMIT ?+0`, append(args, p.Limit)
 	}
-	states := []int{statePending, stateRetry, stateDelivered, stateFailed}
+	states := []int{stored.DeliveryPending, stored.DeliveryRetry, stored.DeliveryDelivered, stored.DeliveryFailed}
 	if f.State != "" {
-		states = []int{stateNumber(f.State)}
+		states = []int{stored.DeliveryState(f.State)}
 	}
-	types := append(webhook.EventTypes(), webhook.Test)
+	types := stored.DeliveryTypes()
 	if f.EventType != "" {
 		types = []event.Type{f.EventType}
 	}
@@ -68,7 +69,7 @@ func deliveryQuery(accountID string, f control.DeliveryFilter, p control.Page) (
 		for _, of := range types {
 			branches = append(branches, `SELECT n, id FROM (SELECT n, id `+from+
 				` AND state = ? AND event_type = ? AND id >= ? AND id < ? ORDER BY id DESC LIMIT ?+0)`)
-			args = append(args, owner, state, string(of), s.from, s.below, p.Limit)
+			args = append(args, owner, state, string(of), s.From, s.Below, p.Limit)
 		}
 	}
 	merged := `SELECT n FROM (` + strings.Join(branches, " UNION ALL ") + `) ORDER BY id DESC LIMIT ?+0`

@@ -5,11 +5,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/keygate/keygate/internal/accesslog"
 	"github.com/keygate/keygate/internal/account"
 	"github.com/keygate/keygate/internal/audit"
 	"github.com/keygate/keygate/internal/control"
 	"github.com/keygate/keygate/internal/id"
-	"github.com/keygate/keygate/internal/ratelimit"
 	"github.com/keygate/keygate/internal/traffic"
 )
 
@@ -33,20 +33,20 @@ func TestAcknowledgedChangesAreSynced(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	appendChunks := func(ctx context.Context) error { return db.AppendAuditChunks(ctx, chunks, nil) }
+	appendChunks := func(ctx context.Context) error { return db.AppendAuditChunks(ctx, accesslog.BatchID{}, chunks, nil) }
 	for name, test := range map[string]struct {
 		write func(ctx context.Context) error
 		want  int // value of PRAGMA synchronous: 2 is FULL, 1 is NORMAL
 	}{
 		"change":       {insert, 2},
-		"daily caps":   {func(ctx context.Context) error { return db.SaveDailyCounts(ctx, []ratelimit.DailyCount{}) }, 2},
+		"daily caps":   {func(ctx context.Context) error { return reserveNothing(ctx, db) }, 2},
 		"audit chunks": {appendChunks, 1},
 		"audit chunks and a management record": {func(ctx context.Context) error {
-			return db.AppendAuditChunks(ctx, chunks, []*audit.Record{audit.NewGap(a.ID, 1, time.Now(), time.Now())})
+			return db.AppendAuditChunks(ctx, accesslog.BatchID{}, chunks, []*audit.Record{audit.NewGap(a.ID, 1, time.Now(), time.Now())})
 		}, 2},
 		"audit blocks": {func(ctx context.Context) error { return db.SealAudit(ctx, &audit.Seal{AccountID: a.ID}) }, 2},
 		"traffic": {func(ctx context.Context) error {
-			return db.AppendTraffic(ctx, []traffic.Chunk{{AccountID: a.ID, Tier: traffic.Minutes, Start: 60, Body: []byte{0}}})
+			return db.AppendTraffic(ctx, accesslog.BatchID{}, []traffic.Chunk{{AccountID: a.ID, Tier: traffic.Minutes, Start: 60, Body: []byte{0}}})
 		}, 1},
 	} {
 		for _, before := range []func(context.Context) error{insert, appendChunks} {
@@ -71,4 +71,10 @@ func TestAcknowledgedChangesAreSynced(t *testing.T) {
 			}
 		}
 	}
+}
+
+// reserveNothing writes as much as a reservation of daily caps does at least.
+func reserveNothing(ctx context.Context, db *DB) error {
+	_, err := db.ReserveDaily(ctx, "node", 1, nil)
+	return err
 }

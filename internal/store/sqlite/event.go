@@ -3,11 +3,11 @@ package sqlite
 import (
 	"context"
 	"database/sql"
-	"time"
 
 	"github.com/keygate/keygate/internal/control"
 	"github.com/keygate/keygate/internal/event"
 	"github.com/keygate/keygate/internal/id"
+	"github.com/keygate/keygate/internal/store/stored"
 	"github.com/keygate/keygate/internal/webhook"
 )
 
@@ -49,14 +49,14 @@ func (t *readTx) Events(ctx context.Context, accountID string, f control.EventFi
 }
 
 func eventQuery(accountID string, f control.EventFilter, p control.Page) (text string, args []any) {
-	s := spanOf(id.Event, f.Since, f.Until, p)
+	s := stored.SpanOf(id.Event, f.Since, f.Until, below(p.After))
 	const rest = ` AND id >= ? AND id < ? ORDER BY id DESC LIMIT ?+0`
 	if f.Type == "" {
 		return eventColumns + `INDEXED BY events_list WHERE listed = 1 AND account_id = ?` + rest,
-			[]any{accountID, s.from, s.below, rowLimit(p.Limit)}
+			[]any{accountID, s.From, s.Below, rowLimit(p.Limit)}
 	}
 	return eventColumns + `INDEXED BY events_type WHERE listed = 1 AND account_id = ? AND type = ?` + rest,
-		[]any{accountID, string(f.Type), s.from, s.below, rowLimit(p.Limit)}
+		[]any{accountID, string(f.Type), s.From, s.Below, rowLimit(p.Limit)}
 }
 
 // AppendEvent implements control.EventStore.
@@ -106,19 +106,4 @@ func (t *tx) trimEvents(ctx context.Context, before int64, limit int) (int64, er
 	}
 	hidden, err := t.exec(ctx, "hide events", `UPDATE events SET listed = 0`+old+` AND EXISTS (SELECT 1 FROM deliveries WHERE event_id = events.id)`, before, limit)
 	return gone + hidden, err
-}
-
-// span is the range of identifiers that a page and a filter by time allow. It works because
-// the identifiers of id.NewAt contain the record's time.
-type span struct{ from, below string }
-
-func spanOf(k id.Kind, since, until time.Time, p control.Page) span {
-	s := span{below: below(p.After)}
-	if !since.IsZero() {
-		s.from = id.Lowest(k, since)
-	}
-	if !until.IsZero() {
-		s.below = min(s.below, id.Lowest(k, until))
-	}
-	return s
 }

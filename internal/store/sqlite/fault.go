@@ -10,6 +10,7 @@ import (
 	result "modernc.org/sqlite/lib"
 
 	"github.com/keygate/keygate/internal/fault"
+	"github.com/keygate/keygate/internal/store/stored"
 )
 
 // The public messages of a database that cannot be used.
@@ -70,7 +71,7 @@ func constraint(e *driver.Error, cause error) error {
 		return &fault.Error{Code: fault.NotFound, Message: "the record that this one belongs to does not exist", Err: cause}
 	case result.SQLITE_CONSTRAINT_UNIQUE, result.SQLITE_CONSTRAINT_PRIMARYKEY, result.SQLITE_CONSTRAINT_ROWID:
 		field := conflictField(e.Error())
-		return &fault.Error{Code: fault.Conflict, Field: field, Message: conflictMessage(field), Err: cause}
+		return &fault.Error{Code: fault.Conflict, Field: field, Message: stored.ConflictMessage(field), Err: cause}
 	default:
 		return cause
 	}
@@ -85,11 +86,4 @@ func conflictField(message string) string {
 		return columns[i+1:]
 	}
 	return ""
-}
-
-func conflictMessage(field string) string {
-	if field == "" {
-		return "a record with the same identity already exists"
-	}
-	return fmt.Sprintf("another record already has this %s: choose a different one", field)
 }

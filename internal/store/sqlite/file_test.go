@@ -96,18 +96,16 @@ func TestTwoProcessesAreSerializable(t *testing.T) {
 	const workers, rounds = 3, 20
 	path := made(t)
 	dbs := []*sqlite.DB{openWithLongTimeout(t, path), openWithLongTimeout(t, path)}
-	count := ratelimit.DailyCount{LimitID: "rt", Day: 1}
 	increment := func(tx control.Tx) error {
-		counts, err := tx.DailyCounts(t.Context(), 1)
+		counts, err := tx.DailyCounts(t.Context(), "node", 1)
 		if err != nil {
 			return err
 		}
-		next := count
+		next := ratelimit.DailyClaim{LimitID: "rt", Cap: ratelimit.MaxCount, Used: 1}
 		if len(counts) == 1 {
-			next = counts[0]
+			next.Used += counts[0].Own
 		}
-		next.Used++
-		return tx.PutDailyCounts(t.Context(), []ratelimit.DailyCount{next})
+		return tx.ReserveDaily(t.Context(), "node", 1, []ratelimit.DailyClaim{next})
 	}
 	var wg sync.WaitGroup
 	for i := range workers * len(dbs) {
@@ -121,7 +119,7 @@ func TestTwoProcessesAreSerializable(t *testing.T) {
 	}
 	wg.Wait()
 	for _, db := range dbs {
-		counts, err := db.LoadDailyCounts(t.Context(), 1)
+		counts, err := db.LoadDailyCounts(t.Context(), "node", 1)
 		if err != nil {
 			t.Fatal(err)
 		}

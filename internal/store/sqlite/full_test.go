@@ -11,6 +11,7 @@ import (
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/gateway"
 	"github.com/keygate/keygate/internal/id"
+	"github.com/keygate/keygate/internal/store/state"
 )
 
 // Guarantee: a change of a full database fails as a whole. The database can still be read, and
@@ -65,8 +66,8 @@ func TestFullDatabase(t *testing.T) {
 			t.Fatal("the first change failed already")
 		}
 		check(t, last)
-		if got := db.Trouble(); got != DiskFull {
-			t.Errorf("the store is in trouble because of %q, want %s", got, DiskFull)
+		if got := db.Trouble(); got != state.DiskFull {
+			t.Errorf("the store is in trouble because of %q, want %s", got, state.DiskFull)
 		}
 	}) {
 		return

@@ -8,6 +8,7 @@ import (
 
 	"github.com/keygate/keygate/internal/control"
 	"github.com/keygate/keygate/internal/gateway"
+	"github.com/keygate/keygate/internal/store/stored"
 )
 
 const gatewayColumns = `SELECT id, account_id, name, upstream, hostname, host_given,
@@ -28,7 +29,7 @@ func scanGateway(r *sql.Rows) (gateway.Gateway, error) {
 		return g, err
 	}
 	g.CreatedAt = instant(created)
-	if g.GlobalLimit, err = limit(sustained, burst, "", ""); err != nil {
+	if g.GlobalLimit, err = stored.Limit(sustained, burst, "", ""); err != nil {
 		return g, err
 	}
 	if err := json.Unmarshal([]byte(upstream), &g.Upstream); err != nil {

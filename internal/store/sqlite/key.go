@@ -6,68 +6,12 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/keygate/keygate/internal/apikey"
 	"github.com/keygate/keygate/internal/ratelimit"
+	"github.com/keygate/keygate/internal/store/stored"
 )
-
-// Stored phases of a key, by which the indexes are divided.
-const (
-	live     = 0 // active, or expired and key.expired not raised yet
-	notified = 1 // expired, and key.expired was raised
-	revoked  = 2
-)
-
-func phaseOf(k *apikey.Key) int {
-	switch {
-	case !k.RevokedAt.IsZero():
-		return revoked
-	case !k.ExpiresAt.IsZero() && k.ExpiryNotified.Equal(k.ExpiresAt):
-		return notified
-	default:
-		return live
-	}
-}
-
-// Stored levels.
-const (
-	gatewayLevel = 1
-	accountLevel = 2
-)
-
-func levelNumber(l apikey.Level) int {
-	switch l {
-	case apikey.GatewayLevel:
-		return gatewayLevel
-	case apikey.AccountLevel:
-		return accountLevel
-	default:
-		return 0 // no key has it
-	}
-}
-
-func levelOf(n int64) apikey.Level {
-	if n == accountLevel {
-		return apikey.AccountLevel
-	}
-	return apikey.GatewayLevel
-}
-
-// scopesOf returns the scopes of a row: the first, and the text of the others.
-func scopesOf(word int64, resource, more string) apikey.Scopes {
-	scopes := apikey.Scopes{{Word: apikey.Word(word), Resource: resource}}
-	if more == "" {
-		return scopes
-	}
-	for text := range strings.SplitSeq(more, " ") {
-		name, resource, _ := strings.Cut(text, ":")
-		w, _ := apikey.ParseWord(name) // 0, which allows nothing, if the row is damaged
-		scopes = append(scopes, apikey.Scope{Word: w, Resource: resource})
-	}
-	return scopes
-}
 
 const keyColumns = `SELECT id, account_id, digest, prefix, level, word, resource, more_scopes, gateway_id, owner, bucket_id, rate_limit,
 	expires_at, last_used_at, created_at, revoked_at, expiry_told, rotated_from, rotated_to, version, name, metadata FROM keys `
@@ -90,7 +34,7 @@ func scanKey(r *sql.Rows) (apikey.Key, error) {
 	if copy(k.Digest[:], digest) != len(k.Digest) {
 		return k, fmt.Errorf("digest of key %s has %d bytes", k.ID, len(digest))
 	}
-	k.Level, k.Scope = levelOf(level), scopesOf(word, resource.String, more.String)
+	k.Level, k.Scope = stored.LevelOf(level), stored.ScopesOf(word, resource.String, more.String)
 	k.GatewayID, k.Owner, k.RotatedFrom, k.RotatedTo = gatewayID.String, owner.String, rotatedFrom.String, rotatedTo.String
 	if k.BucketID = k.ID; bucket.Valid {
 		k.BucketID = bucket.String
@@ -175,17 +119,13 @@ func keyValues(k *apikey.Key) ([]any, error) {
 	if err != nil {
 		return nil, err
 	}
-	var bucket any
-	if k.BucketID != k.ID {
-		bucket = k.BucketID
-	}
 	var first apikey.Scope
 	var more apikey.Scopes
 	if len(k.Scope) > 0 {
 		first, more = k.Scope[0], k.Scope[1:]
 	}
-	return []any{levelNumber(k.Level), phaseOf(k), int64(first.Word), maybeText(first.Resource), maybeText(more.String()), maybeText(k.GatewayID), maybeText(k.Owner),
-		bucket, maybeText(k.RateLimit.String()), maybeMicros(k.ExpiresAt), maybeMicros(k.RevokedAt), maybeMicros(k.ExpiryNotified),
+	return []any{stored.LevelNumber(k.Level), stored.PhaseOf(k), int64(first.Word), maybeText(first.Resource), maybeText(more.String()), maybeText(k.GatewayID), maybeText(k.Owner),
+		stored.KeyBucket(k), maybeText(k.RateLimit.String()), maybeMicros(k.ExpiresAt), maybeMicros(k.RevokedAt), maybeMicros(k.ExpiryNotified),
 		maybeText(k.RotatedFrom), maybeText(k.RotatedTo), k.Version, k.Name, metadata}, nil
 }
 

@@ -4,65 +4,22 @@ import (
 	"context"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/keygate/keygate/internal/apikey"
 	"github.com/keygate/keygate/internal/control"
+	"github.com/keygate/keygate/internal/store/stored"
 )
-
-// maxQuery is the length in bytes of the longest possible name. A longer query matches
-// nothing, and SQLite rejects very long patterns.
-const maxQuery = 4 * apikey.MaxName
 
 // Keys implements control.KeyReader. An index on (…, phase, id) has the order of the list
 // within one phase. The query reads each phase that the filter needs, newest first, and
 // merges them.
 func (t *readTx) Keys(ctx context.Context, accountID string, f control.KeyFilter, p control.Page) ([]apikey.Key, error) {
-	if p.Limit <= 0 || len(partsOf(f.State)) == 0 || !mayMatch(f.Query) {
+	if p.Limit <= 0 || len(stored.KeyParts(f.State)) == 0 || !stored.MayMatch(f.Query) {
 		return nil, t.ready(ctx)
 	}
 	q := keyQuery{account: accountID, filter: f, page: p}
 	text, args := q.build()
 	return t.keys(ctx, text, args...)
-}
-
-// mayMatch reports whether a key can have the text. Names are valid UTF-8 without NUL.
-func mayMatch(query string) bool {
-	return len(query) <= maxQuery && utf8.ValidString(query) && !strings.Contains(query, "\x00")
-}
-
-// part is the keys of one phase that belong to a state.
-type part struct {
-	phase int
-	when  timing
-}
-
-// timing restricts a part by the time of expiry.
-type timing int
-
-const (
-	anytime timing = iota
-	unexpired
-	expired
-	lateUnexpired // notified keys after the clock was set back; read by the index on expiry
-	lateExpired   // live keys before they are notified; read by the index on expiry
-)
-
-// partsOf returns the parts that make up a state. A key's phase changes some seconds after its
-// expiry. The few keys in between are read by the index on expiry.
-func partsOf(s apikey.State) []part {
-	switch s {
-	case "":
-		return []part{{live, anytime}, {notified, anytime}, {revoked, anytime}}
-	case apikey.Active:
-		return []part{{live, unexpired}, {notified, lateUnexpired}}
-	case apikey.Expired:
-		return []part{{notified, expired}, {live, lateExpired}}
-	case apikey.Revoked:
-		return []part{{revoked, anytime}}
-	default:
-		return nil
-	}
 }
 
 // keyQuery builds the query of one list. Every value is a parameter, so that there are few
@@ -87,9 +44,9 @@ func (q *keyQuery) build() (string, []any) {
 	case f.State == "" && f.Level == "":
 		branches = []string{q.branch("keys_list", "account_id = ?", []any{q.account})}
 	case f.Level != "":
-		branches = q.phased("keys_state", "account_id = ? AND level = ?", q.account, levelNumber(f.Level))
+		branches = q.phased("keys_state", "account_id = ? AND level = ?", q.account, stored.LevelNumber(f.Level))
 	default:
-		for _, level := range []int{gatewayLevel, accountLevel} {
+		for _, level := range []int{stored.GatewayLevel, stored.AccountLevel} {
 			branches = append(branches, q.phased("keys_state", "account_id = ? AND level = ?", q.account, level)...)
 		}
 	}
@@ -102,16 +59,16 @@ func (q *keyQuery) build() (string, []any) {
 func (q *keyQuery) phased(index, where string, args ...any) []string {
 	var branches []string
 	now := micros(q.filter.Now)
-	for _, p := range partsOf(q.filter.State) {
-		in := append(slices.Clone(args), p.phase)
-		switch p.when {
-		case lateUnexpired:
+	for _, p := range stored.KeyParts(q.filter.State) {
+		in := append(slices.Clone(args), p.Phase)
+		switch p.When {
+		case stored.LateUnexpired:
 			branches = append(branches, q.late(where+" AND phase = ? AND phase < 2 AND expires_at > ?", append(in, now)))
-		case lateExpired:
+		case stored.LateExpired:
 			branches = append(branches, q.late(where+" AND phase = ? AND phase < 2 AND expires_at <= ?", append(in, now)))
-		case unexpired:
+		case stored.Unexpired:
 			branches = append(branches, q.branch(index, where+" AND phase = ? AND (expires_at IS NULL OR expires_at > ?)", append(in, now)))
-		case expired:
+		case stored.Expired:
 			branches = append(branches, q.branch(index, where+" AND phase = ? AND expires_at <= ?", append(in, now)))
 		default:
 			branches = append(branches, q.branch(index, where+" AND phase = ?", in))
@@ -144,7 +101,7 @@ func (q *keyQuery) terms(where string, args []any) string {
 	}
 	if f.Level != "" {
 		where += " AND level = ?"
-		q.args = append(q.args, levelNumber(f.Level))
+		q.args = append(q.args, stored.LevelNumber(f.Level))
 	}
 	if f.Owner != "" {
 		where += " AND owner = ?"

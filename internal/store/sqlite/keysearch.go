@@ -1,6 +1,10 @@
 package sqlite
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/keygate/keygate/internal/store/stored"
+)
 
 // searched returns the branches of a list that needs the search index. There is one for the keys
 // that are in the index, newest first, one for those that are not, and those of keys whose phase
@@ -9,19 +13,19 @@ func (q *keyQuery) searched() []string {
 	var branches []string
 	now := micros(q.filter.Now)
 	text, args := q.text()
-	for _, p := range partsOf(q.filter.State) {
-		phase := p.phase
+	for _, p := range stored.KeyParts(q.filter.State) {
+		phase := p.Phase
 		where, in := text, args
-		switch p.when {
-		case lateUnexpired:
-			branches = append(branches, q.late("account_id = ? AND phase = ? AND phase < 2 AND expires_at > ?"+text, append([]any{q.account, p.phase, now}, args...)))
+		switch p.When {
+		case stored.LateUnexpired:
+			branches = append(branches, q.late("account_id = ? AND phase = ? AND phase < 2 AND expires_at > ?"+text, append([]any{q.account, p.Phase, now}, args...)))
 			continue
-		case lateExpired:
-			branches = append(branches, q.late("account_id = ? AND phase = ? AND phase < 2 AND expires_at <= ?"+text, append([]any{q.account, p.phase, now}, args...)))
+		case stored.LateExpired:
+			branches = append(branches, q.late("account_id = ? AND phase = ? AND phase < 2 AND expires_at <= ?"+text, append([]any{q.account, p.Phase, now}, args...)))
 			continue
-		case unexpired:
+		case stored.Unexpired:
 			where, in = " AND (expires_at IS NULL OR expires_at > ?)"+where, append([]any{now}, in...)
-		case expired:
+		case stored.Expired:
 			where, in = " AND expires_at <= ?"+where, append([]any{now}, in...)
 		}
 		if q.filter.State == "" {
@@ -74,35 +78,37 @@ func (q *keyQuery) unfound(where string, args []any) string {
 // filter selects.
 func (q *keyQuery) match(phase int) string {
 	f := &q.filter
-	w := newTermWriter(q.account)
-	w.before, w.after = ` AND "`, `"`
+	terms := stored.NewKeyTerms(q.account)
+	var all []string
 	if phase >= 0 {
-		w.phase(int64(phase))
+		all = append(all, terms.Phase(phase))
 	}
 	if f.Level != "" {
-		w.level(int64(levelNumber(f.Level)))
+		all = append(all, terms.Level(stored.LevelNumber(f.Level)))
 	}
 	if f.Owner != "" {
-		w.owner(f.Owner)
+		all = append(all, terms.Owner(f.Owner))
 	}
 	if f.GatewayID != "" {
-		w.gateway(f.GatewayID)
+		all = append(all, terms.Gateway(f.GatewayID))
 	}
 	if f.Name != "" {
-		w.name(f.Name)
+		all = append(all, terms.Name(f.Name))
 	}
-	if f.Query != "" {
-		w.text = append(w.text, ` AND ((`...)
-		w.before, w.after = `"`, `"`
-		for i, gram := range trigrams(f.Query) {
-			if i > 0 {
-				w.text = append(w.text, ` AND `...)
-			}
-			w.bytes(gramTerm, gram)
-		}
-		w.text = append(w.text, `) OR `...)
-		w.start(f.Query)
-		w.text = append(w.text, ')')
+	text := conjunction(all)
+	if f.Query == "" {
+		return text
 	}
-	return string(w.text[len(` AND `):])
+	if text != "" {
+		text += " AND "
+	}
+	return text + "((" + conjunction(terms.Part(f.Query)) + `) OR "` + terms.Start(f.Query) + `")`
+}
+
+// conjunction returns the query of the index for the keys that have all of the terms.
+func conjunction(terms []string) string {
+	if len(terms) == 0 {
+		return ""
+	}
+	return `"` + strings.Join(terms, `" AND "`) + `"`
 }

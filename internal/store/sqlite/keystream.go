@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/keygate/keygate/internal/apikey"
-	"github.com/keygate/keygate/internal/ratelimit"
+	"github.com/keygate/keygate/internal/store/stored"
 )
 
 // streamColumns selects what the data plane needs of each key.
@@ -50,7 +50,7 @@ func (db *DB) EachKey(ctx context.Context, revokedSince time.Time, f func(*apike
 // eachRow calls f for each row. failed is an error of f or ctx, err one of the driver.
 func eachRow(ctx context.Context, rows driver.Rows, f func(*apikey.Key) error) (failed, err error) {
 	var (
-		d      keyDecoder
+		d      stored.KeyDecoder
 		values [streamWidth]driver.Value
 	)
 	for n := 1; ; n++ {
@@ -63,86 +63,24 @@ func eachRow(ctx context.Context, rows driver.Rows, f func(*apikey.Key) error) (
 			}
 			return nil, err
 		}
-		if err := d.decode(&values); err != nil {
+		k, err := d.Decode(rowOf(&values))
+		if err != nil {
 			return nil, err
 		}
-		if err := f(&d.key); err != nil {
+		if err := f(k); err != nil {
 			return err, nil
 		}
 	}
 }
 
-// keyDecoder decodes rows into its key.
-type keyDecoder struct {
-	key    apikey.Key
-	shared map[string]string // accounts and gateways
-	scopes map[scopeRow]apikey.Scopes
-	rate   string // encoded key.RateLimit
-}
-
-func (d *keyDecoder) decode(v *[streamWidth]driver.Value) error {
-	k := &d.key
-	id, _ := v[0].(string)
+// rowOf returns the columns of streamColumns.
+func rowOf(v *[streamWidth]driver.Value) stored.KeyRow {
 	digest, _ := v[2].([]byte)
-	if id == "" || len(digest) != len(k.Digest) {
-		return fmt.Errorf("the row of key %q is damaged", id)
+	return stored.KeyRow{
+		ID: text(v[0]), Account: text(v[1]), Digest: digest, Level: number(v[3]), Word: number(v[4]), Resource: text(v[5]), More: text(v[6]),
+		Gateway: text(v[7]), Owner: text(v[8]), Bucket: text(v[9]), Rate: text(v[10]), Expires: number(v[11]), Revoked: number(v[12]),
+		HasExpiry: v[11] != nil, IsRevoked: v[12] != nil,
 	}
-	k.ID, k.AccountID, k.Digest = id, d.share(v[1]), apikey.Digest(digest)
-	k.Level = levelOf(number(v[3]))
-	k.Scope = d.scope(scopeRow{number(v[4]), text(v[5]), text(v[6])})
-	k.GatewayID, k.Owner = d.share(v[7]), text(v[8])
-	if k.BucketID = id; v[9] != nil {
-		k.BucketID = text(v[9])
-	}
-	if rate := text(v[10]); rate != d.rate {
-		var err error
-		if k.RateLimit, err = ratelimit.ParseKeyLimit(rate); err != nil {
-			return fmt.Errorf("stored rate of key %s: %w", id, err)
-		}
-		d.rate = rate
-	}
-	if k.ExpiresAt = (time.Time{}); v[11] != nil {
-		k.ExpiresAt = instant(number(v[11]))
-	}
-	if k.RevokedAt = (time.Time{}); v[12] != nil {
-		k.RevokedAt = instant(number(v[12]))
-	}
-	return nil
-}
-
-// scopeRow is the columns that hold the scopes of a key.
-type scopeRow struct {
-	word           int64
-	resource, more string
-}
-
-// scope returns the scopes of a row, which all equal rows share.
-func (d *keyDecoder) scope(row scopeRow) apikey.Scopes {
-	if one, ok := d.scopes[row]; ok {
-		return one
-	}
-	if d.scopes == nil {
-		d.scopes = map[scopeRow]apikey.Scopes{}
-	}
-	one := scopesOf(row.word, row.resource, row.more)
-	d.scopes[row] = one
-	return one
-}
-
-// share returns v as a string that all equal values share.
-func (d *keyDecoder) share(v driver.Value) string {
-	s := text(v)
-	if s == "" {
-		return ""
-	}
-	if one, ok := d.shared[s]; ok {
-		return one
-	}
-	if d.shared == nil {
-		d.shared = map[string]string{}
-	}
-	d.shared[s] = s
-	return s
 }
 
 func text(v driver.Value) string {

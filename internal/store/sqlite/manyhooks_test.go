@@ -134,7 +134,7 @@ func BenchmarkManyEndpoints(b *testing.B) {
 				b.Fatal(len(jobs), err)
 			}
 			b.StopTimer()
-			if _, err := db.ReleaseAllDeliveries(b.Context()); err != nil {
+			if _, err := db.ReleaseAllDeliveries(b.Context(), ""); err != nil {
 				b.Fatal(err)
 			}
 			b.StartTimer()

@@ -34,7 +34,7 @@ func TestMigrationCountsRevisions(t *testing.T) {
 	t.Cleanup(func() { _ = db.Close() })
 	err = db.View(t.Context(), func(tx control.ReadTx) error {
 		counts, err := tx.AccountCounts(t.Context(), a.ID)
-		if want := int64(3*512 + 6 + 3 + 6 + 4 + 2*len(emptyPage(t))); err != nil || counts.RevisionBytes != want {
+		if want := int64(3*512 + 6 + 3 + 6 + 4 + 2*len(emptyPage())); err != nil || counts.RevisionBytes != want {
 			t.Errorf("got %d bytes of revisions (%v), want %d", counts.RevisionBytes, err, want)
 		}
 		for _, want := range []struct {
@@ -97,7 +97,7 @@ func insertRevisions18(t *testing.T, path string, first, second string) {
 		{insert, []any{"rev_2", first, 2, []byte{}, []byte{}}},
 		{insert, []any{"rev_3", second, 1, []byte{}, []byte{}}},
 		{`INSERT INTO revision_parts VALUES ('rev_2', 0, 0, x'006c61'), ('rev_2', 0, 1, x'746572'), ('rev_2', 1, 0, ?), ('rev_3', 0, 0, x'00616263'), ('rev_3', 1, 0, ?)`,
-			[]any{emptyPage(t), emptyPage(t)}},
+			[]any{emptyPage(), emptyPage()}},
 	} {
 		if _, err := db.ExecContext(t.Context(), statement.query, statement.args...); err != nil {
 			t.Fatal(err)
@@ -105,12 +105,5 @@ func insertRevisions18(t *testing.T, path string, first, second string) {
 	}
 }
 
-// emptyPage returns a page without routes.
-func emptyPage(t *testing.T) []byte {
-	t.Helper()
-	codec, err := newPageCodec()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return codec.enc.EncodeAll(nil, []byte{pageVersion, 0})
-}
+// emptyPage returns a page without routes: the version of its form, and their number.
+func emptyPage() []byte { return []byte{1, 0} }

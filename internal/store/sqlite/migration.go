@@ -11,6 +11,7 @@ import (
 	"github.com/pressly/goose/v3"
 
 	"github.com/keygate/keygate/internal/gateway"
+	"github.com/keygate/keygate/internal/store/stored"
 )
 
 // goMigrations returns the migrations that SQL alone cannot do. The others are the files in
@@ -132,7 +133,7 @@ func moveRoutes(ctx context.Context, tx *sql.Tx) error {
 			return err
 		}
 	}
-	codec, err := newPageCodec()
+	codec, err := stored.NewPageCodec()
 	if err != nil {
 		return err
 	}
@@ -165,7 +166,7 @@ func gatewaysWithRoutes(ctx context.Context, tx *sql.Tx) (list []string, err err
 	return list, rows.Err()
 }
 
-func moveRoutesOf(ctx context.Context, tx *sql.Tx, codec *pageCodec, gatewayID string) error {
+func moveRoutesOf(ctx context.Context, tx *sql.Tx, codec *stored.PageCodec, gatewayID string) error {
 	routes, err := oldRoutes(ctx, tx, gatewayID)
 	if err != nil {
 		return err
@@ -178,8 +179,8 @@ func moveRoutesOf(ctx context.Context, tx *sql.Tx, codec *pageCodec, gatewayID s
 	if err != nil {
 		return err
 	}
-	for _, p := range codec.pages(routes, pageRoutes, pageBytes) {
-		if _, err := tx.ExecContext(ctx, `INSERT INTO route_pages (table_id, first, routes, content) VALUES (?, ?, ?, ?)`, table, p.first, p.routes, p.content); err != nil {
+	for _, p := range codec.Pages(routes) {
+		if _, err := tx.ExecContext(ctx, `INSERT INTO route_pages (table_id, first, routes, content) VALUES (?, ?, ?, ?)`, table, p.First, p.Routes, p.Content); err != nil {
 			return err
 		}
 	}
@@ -206,7 +207,7 @@ func oldRoutes(ctx context.Context, tx *sql.Tx, gatewayID string) (list []gatewa
 			return nil, err
 		}
 		r.Methods, r.CreatedAt = strings.Fields(methods), instant(created)
-		if r.RateLimit, err = limit(sustained, burst, day, per); err != nil {
+		if r.RateLimit, err = stored.Limit(sustained, burst, day, per); err != nil {
 			return nil, err
 		}
 		list = append(list, r)

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/keygate/keygate/internal/store/stored"
 	"github.com/keygate/keygate/internal/webhook"
 	"github.com/keygate/keygate/internal/webhook/sender"
 )
@@ -101,10 +102,10 @@ func (n *newer) read(ctx context.Context, t *readTx, now time.Time, query string
 			d = &sender.Due{WebhookID: endpoint}
 			n.due[endpoint] = d
 		}
-		if state == statePending && webhook.Trigger(cause) != webhook.ByHand && webhook.Trigger(cause) != webhook.ByTest {
-			d.New = true
-		} else {
+		if stored.IsBegun(state, webhook.Trigger(cause)) {
 			d.Begun = true
+		} else {
+			d.New = true
 		}
 		return nil
 	})
@@ -367,11 +368,13 @@ func (db *DB) ReleaseDeliveries(ctx context.Context, leases []sender.Lease) erro
 	})
 }
 
-// ReleaseAllDeliveries implements sender.Exclusive.
-func (db *DB) ReleaseAllDeliveries(ctx context.Context) (released int, err error) {
+// ReleaseAllDeliveries implements sender.Exclusive. Tokens of earlier versions have no name.
+func (db *DB) ReleaseAllDeliveries(ctx context.Context, name string) (released int, err error) {
 	err = db.write(ctx, func(t *tx) error {
+		prefix := sender.TokenPrefix(name)
 		n, err := t.exec(ctx, "release deliveries", `UPDATE deliveries SET token = NULL, due_at = next_at WHERE n IN (
-			SELECT n FROM deliveries INDEXED BY deliveries_due WHERE due_at IS NOT NULL AND token IS NOT NULL)`)
+			SELECT n FROM deliveries INDEXED BY deliveries_due WHERE due_at IS NOT NULL AND token IS NOT NULL
+			AND (substr(token, 1, length(?)) = ? OR instr(token, '/') = 0))`, prefix, prefix)
 		released = int(n)
 		return err
 	})

@@ -5,16 +5,20 @@ import (
 	"database/sql"
 	"time"
 
+	"github.com/keygate/keygate/internal/accesslog"
 	"github.com/keygate/keygate/internal/fault"
-	"github.com/keygate/keygate/internal/id"
 	"github.com/keygate/keygate/internal/requestlog"
+	"github.com/keygate/keygate/internal/store/stored"
 )
 
 var _ requestlog.Store = (*DB)(nil)
 
 // AppendRequests implements requestlog.Store.
-func (db *DB) AppendRequests(ctx context.Context, records []requestlog.Record, left []requestlog.LeftOut) error {
+func (db *DB) AppendRequests(ctx context.Context, batch accesslog.BatchID, records []requestlog.Record, left []requestlog.LeftOut) error {
 	return db.record(ctx, func(t *tx) error {
+		if isNew, err := t.takeBatch(ctx, batch); err != nil || !isNew {
+			return err
+		}
 		for i := range records {
 			r := &records[i]
 			_, err := t.exec(ctx, "insert request", `INSERT INTO requests (account_id, id, time, gateway_id, route_id, key_id, key_prefix, method, path, client_ip,
@@ -50,12 +54,10 @@ func scanRequest(r *sql.Rows) (requestlog.Record, error) {
 	return q, err
 }
 
-// idMargin is the maximum difference between a request's time and the time in its identifier.
-const idMargin = time.Minute
-
 // RequestRecords implements requestlog.Store.
 func (db *DB) RequestRecords(ctx context.Context, accountID string, f requestlog.Filter, limit int, after string) (list []requestlog.Record, err error) {
-	where, args := `WHERE r.account_id = ? AND r.id < ?`, []any{accountID, below(after)}
+	s := stored.RequestSpan(f.Since, f.Until, below(after))
+	where, args := `WHERE r.account_id = ? AND r.id >= ? AND r.id < ?`, []any{accountID, s.From, s.Below}
 	and := func(condition string, value any) {
 		where += ` AND ` + condition
 		args = append(args, value)
@@ -76,11 +78,9 @@ func (db *DB) RequestRecords(ctx context.Context, accountID string, f requestlog
 	}
 	if !f.Since.IsZero() {
 		and(`r.time >= ?`, micros(f.Since))
-		and(`r.id >= ?`, id.Lowest(id.Request, f.Since.Add(-idMargin)))
 	}
 	if !f.Until.IsZero() {
 		and(`r.time < ?`, micros(f.Until))
-		and(`r.id < ?`, id.Lowest(id.Request, f.Until.Add(idMargin)))
 	}
 	args = append(args, rowLimit(limit))
 	err = db.search(ctx, func(t *readTx) error {
@@ -119,7 +119,11 @@ func (db *DB) TrimRequests(ctx context.Context, before time.Time, limit int) (mo
 		}
 		m, err := t.exec(ctx, "trim counts of omitted requests", `DELETE FROM requests_left_out WHERE (account_id, second) IN
 			(SELECT account_id, second FROM requests_left_out WHERE second < ? ORDER BY second LIMIT ?+0)`, before.Unix(), limit)
-		more = limit > 0 && (n == int64(limit) || m == int64(limit))
+		if err != nil {
+			return err
+		}
+		w, err := t.trimBatches(ctx, before, limit)
+		more = limit > 0 && (n == int64(limit) || m == int64(limit) || w == int64(limit))
 		return err
 	})
 	return more, err

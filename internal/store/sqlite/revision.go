@@ -9,6 +9,7 @@ import (
 
 	"github.com/keygate/keygate/internal/gateway"
 	"github.com/keygate/keygate/internal/ratelimit"
+	"github.com/keygate/keygate/internal/store/stored"
 )
 
 // liveGateway is the identifier of a gateway if that exists: the revisions of a deleted one may still be
@@ -47,7 +48,7 @@ func (t *readTx) Revision(ctx context.Context, gatewayID string, number int64) (
 	if len(content) == 0 { // in parts
 		return &rev, t.readParts(ctx, &rev)
 	}
-	if rev.Content, err = unpack(content); err != nil {
+	if rev.Content, err = stored.Unpack(content); err != nil {
 		return nil, fmt.Errorf("content of revision %d of %s: %w", number, gatewayID, err)
 	}
 	if rev.Routes, err = decodeRoutes(routes); err != nil {
@@ -65,18 +66,18 @@ func (t *readTx) readParts(ctx context.Context, rev *gateway.Revision) error {
 		if err := r.Scan(&kind, &part); err != nil {
 			return err
 		}
-		if kind == contentPart {
+		if kind == stored.ContentPart {
 			content = append(content, part...)
 			return nil
 		}
 		var err error
-		rev.Routes, err = t.c.pages.routes(rev.Routes, rev.GatewayID, part)
+		rev.Routes, err = t.c.pages.Routes(rev.Routes, rev.GatewayID, part)
 		return err
 	})
 	if err != nil {
 		return err
 	}
-	if rev.Content, err = unpack(content); err != nil {
+	if rev.Content, err = stored.Unpack(content); err != nil {
 		return fmt.Errorf("content of revision %d of %s: %w", rev.Number, rev.GatewayID, err)
 	}
 	return nil
@@ -99,7 +100,7 @@ func (t *readTx) Revisions(ctx context.Context, gatewayID string, limit int, bef
 
 // InsertRevision implements control.RevisionStore.
 func (t *tx) InsertRevision(ctx context.Context, r *gateway.Revision) error {
-	p, err := t.c.pages.prepare(r)
+	p, err := t.c.pages.Prepare(r)
 	if err != nil {
 		return err
 	}
@@ -107,16 +108,16 @@ func (t *tx) InsertRevision(ctx context.Context, r *gateway.Revision) error {
 }
 
 // insertRevision adds a revision, and its parts unless they are stored already.
-func (t *tx) insertRevision(ctx context.Context, p *prepared) error {
-	r := &p.revision
+func (t *tx) insertRevision(ctx context.Context, p *stored.Prepared) error {
+	r := &p.Revision
 	_, err := t.exec(ctx, "insert revision", `INSERT INTO revisions (id, gateway_id, number, source, kind, author, commit_id,
 		created_at, added, removed, changed, bytes, content, routes) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, x'', x'')`,
 		r.ID, r.GatewayID, r.Number, string(r.Source), string(r.Kind), r.Author, r.Commit,
-		micros(r.CreatedAt), r.Added, r.Removed, r.Changed, p.bytes)
+		micros(r.CreatedAt), r.Added, r.Removed, r.Changed, p.Bytes)
 	if err != nil {
 		return err
 	}
-	return t.insertParts(ctx, r.ID, p.parts)
+	return t.insertParts(ctx, r.ID, p.Parts)
 }
 
 // storedRoute is the stored form of a route in a revision of a database that an earlier version wrote. Do
@@ -138,17 +139,17 @@ type storedRoute struct {
 }
 
 func decodeRoutes(packed []byte) ([]gateway.Route, error) {
-	b, err := unpack(packed)
+	b, err := stored.Unpack(packed)
 	if err != nil {
 		return nil, err
 	}
-	var stored []storedRoute
-	if err := json.Unmarshal(b, &stored); err != nil {
+	var old []storedRoute
+	if err := json.Unmarshal(b, &old); err != nil {
 		return nil, err
 	}
-	routes := make([]gateway.Route, len(stored))
-	for i := range stored {
-		s := &stored[i]
+	routes := make([]gateway.Route, len(old))
+	for i := range old {
+		s := &old[i]
 		routes[i] = gateway.Route{
 			ID: s.ID, GatewayID: s.GatewayID, Path: s.Path, Methods: s.Methods,
 			RateLimit:  ratelimit.Config{Sustained: s.Sustained, Burst: s.Burst, Daily: s.Daily, Per: s.Per},

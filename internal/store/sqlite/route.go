@@ -1,14 +1,14 @@
 package sqlite
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
-	"slices"
-	"strings"
 
 	"github.com/keygate/keygate/internal/control"
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/gateway"
+	"github.com/keygate/keygate/internal/store/stored"
 )
 
 // tableOf returns the number and the version of a gateway's route table; 0 before its first route.
@@ -30,7 +30,7 @@ func (t *readTx) pagesOf(ctx context.Context, gatewayID, query string, args ...a
 		if err := r.Scan(&content); err != nil {
 			return err
 		}
-		list, err = t.c.pages.routes(list, gatewayID, content)
+		list, err = t.c.pages.Routes(list, gatewayID, content)
 		return err
 	})
 	return list, err
@@ -46,14 +46,10 @@ func (t *readTx) Route(ctx context.Context, gatewayID, routeID string) (*gateway
 	if err != nil {
 		return nil, err
 	}
-	if i, found := findRoute(page, routeID); found {
+	if i, found := stored.FindRoute(page, routeID); found {
 		return &page[i], nil
 	}
 	return nil, fault.Missing("route")
-}
-
-func findRoute(page []gateway.Route, routeID string) (int, bool) {
-	return slices.BinarySearchFunc(page, routeID, func(r gateway.Route, id string) int { return strings.Compare(r.ID, id) })
 }
 
 // Routes implements control.RouteReader.
@@ -69,11 +65,7 @@ func (t *readTx) Routes(ctx context.Context, gatewayID string, p control.Page) (
 		if err != nil || len(page) == 0 {
 			return list, err
 		}
-		for i := range slices.Backward(page) {
-			if page[i].ID < after && len(list) < want {
-				list = append(list, page[i])
-			}
-		}
+		list = stored.PageOf(list, page, after, want)
 		after = page[0].ID
 	}
 	return list, nil
@@ -97,25 +89,8 @@ func (t *readTx) CountRoutes(ctx context.Context, accountID string) (n int, err 
 
 // InsertRoutes implements control.RouteStore.
 func (t *tx) InsertRoutes(ctx context.Context, routes []gateway.Route) error {
-	byGateway := map[string][]gateway.Route{}
-	var order []string
-	for i := range routes {
-		g := routes[i].GatewayID
-		if byGateway[g] == nil {
-			order = append(order, g)
-		}
-		byGateway[g] = append(byGateway[g], routes[i])
-	}
-	for _, gatewayID := range order {
-		list := byGateway[gatewayID]
-		err := t.editPages(ctx, gatewayID, idsOf(list), func(page []gateway.Route, i int) ([]gateway.Route, error) {
-			at, found := findRoute(page, list[i].ID)
-			if found {
-				return nil, &fault.Error{Code: fault.Conflict, Message: conflictMessage("")}
-			}
-			return slices.Insert(page, at, list[i]), nil
-		})
-		if err != nil {
+	for _, list := range stored.ByGateway(routes) {
+		if err := t.editPages(ctx, list[0].GatewayID, stored.RouteIDs(list), stored.Inserting(list)); err != nil {
 			return err
 		}
 	}
@@ -124,22 +99,8 @@ func (t *tx) InsertRoutes(ctx context.Context, routes []gateway.Route) error {
 
 // UpdateRoutes implements control.RouteStore.
 func (t *tx) UpdateRoutes(ctx context.Context, routes []gateway.Route) error {
-	byGateway := map[string][]gateway.Route{}
-	for i := range routes {
-		byGateway[routes[i].GatewayID] = append(byGateway[routes[i].GatewayID], routes[i])
-	}
-	for gatewayID, list := range byGateway {
-		err := t.editPages(ctx, gatewayID, idsOf(list), func(page []gateway.Route, i int) ([]gateway.Route, error) {
-			at, found := findRoute(page, list[i].ID)
-			if !found {
-				return nil, fault.Missing("route")
-			}
-			created := page[at].CreatedAt
-			page[at] = list[i]
-			page[at].CreatedAt = created
-			return page, nil
-		})
-		if err != nil {
+	for _, list := range stored.ByGateway(routes) {
+		if err := t.editPages(ctx, list[0].GatewayID, stored.RouteIDs(list), stored.Replacing(list)); err != nil {
 			return err
 		}
 	}
@@ -148,26 +109,12 @@ func (t *tx) UpdateRoutes(ctx context.Context, routes []gateway.Route) error {
 
 // DeleteRoutes implements control.RouteStore.
 func (t *tx) DeleteRoutes(ctx context.Context, gatewayID string, routeIDs []string) error {
-	return t.editPages(ctx, gatewayID, routeIDs, func(page []gateway.Route, i int) ([]gateway.Route, error) {
-		at, found := findRoute(page, routeIDs[i])
-		if !found {
-			return nil, fault.Missing("route")
-		}
-		return slices.Delete(page, at, at+1), nil
-	})
+	return t.editPages(ctx, gatewayID, routeIDs, stored.Deleting(routeIDs))
 }
 
-func idsOf(routes []gateway.Route) []string {
-	ids := make([]string, len(routes))
-	for i := range routes {
-		ids[i] = routes[i].ID
-	}
-	return ids
-}
-
-// editPages calls edit for each of the routes with the page that it belongs to, and stores the
-// pages that edit returns. edit gets the index of the route in ids.
-func (t *tx) editPages(ctx context.Context, gatewayID string, ids []string, edit func(page []gateway.Route, i int) ([]gateway.Route, error)) error {
+// editPages edits the pages that routes belong to. If that fails, the transaction has failed: some
+// pages may be changed.
+func (t *tx) editPages(ctx context.Context, gatewayID string, ids []string, edit stored.Edit) error {
 	if len(ids) == 0 {
 		return t.ready(ctx)
 	}
@@ -175,34 +122,17 @@ func (t *tx) editPages(ctx context.Context, gatewayID string, ids []string, edit
 	if err != nil {
 		return err
 	}
-	order := make([]int, len(ids))
-	for i := range order {
-		order[i] = i
-	}
-	slices.SortStableFunc(order, func(a, b int) int { return strings.Compare(ids[a], ids[b]) })
-	difference := 0
-	for len(order) > 0 {
-		p, err := t.pageFor(ctx, gatewayID, v.Table, ids[order[0]])
-		if err != nil {
-			return err
-		}
-		before := len(p.routes)
-		for len(order) > 0 && (p.next == "" || ids[order[0]] < p.next) {
-			if p.routes, err = edit(p.routes, order[0]); err != nil {
-				t.failed = err // the pages before this one are changed
-				return err
-			}
-			order = order[1:]
-		}
-		difference += len(p.routes) - before
-		if err := t.putPage(ctx, v.Table, p); err != nil {
-			return err
-		}
-	}
-	if _, err := t.exec(ctx, "change the route table", `UPDATE route_tables SET version = version + 1 WHERE id = ?`, v.Table); err != nil || difference == 0 {
+	grown, err := stored.EditPages(ids,
+		func(routeID string) (stored.Page, error) { return t.pageFor(ctx, gatewayID, v.Table, routeID) }, edit,
+		func(p stored.Page) error { return t.putPage(ctx, v.Table, p) })
+	if err != nil {
+		t.failed = cmp.Or(t.failed, err)
 		return err
 	}
-	_, err = t.exec(ctx, "count routes", `UPDATE gateways SET route_count = route_count + ? WHERE id = ?`, difference, gatewayID)
+	if _, err := t.exec(ctx, "change the route table", `UPDATE route_tables SET version = version + 1 WHERE id = ?`, v.Table); err != nil || grown == 0 {
+		return err
+	}
+	_, err = t.exec(ctx, "count routes", `UPDATE gateways SET route_count = route_count + ? WHERE id = ?`, grown, gatewayID)
 	return err
 }
 
@@ -211,7 +141,7 @@ func (t *tx) ownTable(ctx context.Context, gatewayID string) (v control.TableVer
 	if v, err = t.tableOf(ctx, gatewayID); err != nil || v.Table != 0 {
 		return v, err
 	}
-	if v.Table, err = t.insertTable(ctx, gatewayID, "", tableCurrent); err != nil {
+	if v.Table, err = t.insertTable(ctx, gatewayID, "", stored.TableCurrent); err != nil {
 		return v, err
 	}
 	n, err := t.exec(ctx, "create a route table", `UPDATE gateways SET table_id = ? WHERE id = ?`, v.Table, gatewayID)
@@ -222,55 +152,43 @@ func (t *tx) ownTable(ctx context.Context, gatewayID string) (v control.TableVer
 	return v, err
 }
 
-// loadedPage is a page that is being changed.
-type loadedPage struct {
-	n      int64 // its row; 0 for a new page
-	first  string
-	next   string // the first identifier of the next page; "" for the last page
-	routes []gateway.Route
-}
-
 // pageFor returns the page that a route belongs to.
-func (t *tx) pageFor(ctx context.Context, gatewayID string, table int64, routeID string) (p loadedPage, err error) {
+func (t *tx) pageFor(ctx context.Context, gatewayID string, table int64, routeID string) (p stored.Page, err error) {
 	scan := func(r *sql.Rows) error {
 		var content sql.RawBytes
-		if err := r.Scan(&p.n, &p.first, &content); err != nil {
+		if err := r.Scan(&p.N, &p.First, &content); err != nil {
 			return err
 		}
-		p.routes, err = t.c.pages.routes(nil, gatewayID, content)
+		p.Routes, err = t.c.pages.Routes(nil, gatewayID, content)
 		return err
 	}
 	if err := t.rows(ctx, "read routes", `SELECT n, first, content FROM route_pages WHERE table_id = ? AND first <= ? ORDER BY first DESC LIMIT 1`, []any{table, routeID}, scan); err != nil {
 		return p, err
 	}
-	if p.n == 0 { // before the first page, if there is one
-		if err := t.rows(ctx, "read routes", `SELECT n, first, content FROM route_pages WHERE table_id = ? ORDER BY first LIMIT 1`, []any{table}, scan); err != nil || p.n == 0 {
+	if p.N == 0 { // before the first page, if there is one
+		if err := t.rows(ctx, "read routes", `SELECT n, first, content FROM route_pages WHERE table_id = ? ORDER BY first LIMIT 1`, []any{table}, scan); err != nil || p.N == 0 {
 			return p, err
 		}
 	}
-	err = t.rows(ctx, "read routes", `SELECT first FROM route_pages WHERE table_id = ? AND first > ? ORDER BY first LIMIT 1`, []any{table, max(p.first, routeID)},
-		func(r *sql.Rows) error { return r.Scan(&p.next) })
+	err = t.rows(ctx, "read routes", `SELECT first FROM route_pages WHERE table_id = ? AND first > ? ORDER BY first LIMIT 1`, []any{table, max(p.First, routeID)},
+		func(r *sql.Rows) error { return r.Scan(&p.Next) })
 	return p, err
 }
 
 // putPage stores a page that was changed, as several if it has become large.
-func (t *tx) putPage(ctx context.Context, table int64, p loadedPage) error {
-	if p.n != 0 {
-		if _, err := t.exec(ctx, "change a page of routes", `DELETE FROM route_pages WHERE n = ?`, p.n); err != nil {
+func (t *tx) putPage(ctx context.Context, table int64, p stored.Page) error {
+	if p.N != 0 {
+		if _, err := t.exec(ctx, "change a page of routes", `DELETE FROM route_pages WHERE n = ?`, p.N); err != nil {
 			return err
 		}
 	}
-	pages := t.c.pages.pages(p.routes, splitRoutes, splitBytes)
-	if len(pages) > 1 {
-		pages = t.c.pages.pages(p.routes, pageRoutes, pageBytes)
-	}
-	return t.insertPages(ctx, table, pages)
+	return t.insertPages(ctx, table, t.c.pages.Split(p.Routes))
 }
 
-func (t *tx) insertPages(ctx context.Context, table int64, pages []routePage) error {
+func (t *tx) insertPages(ctx context.Context, table int64, pages []stored.RoutePage) error {
 	for _, p := range pages {
 		_, err := t.exec(ctx, "insert a page of routes", `INSERT INTO route_pages (table_id, first, routes, content) VALUES (?, ?, ?, ?)`,
-			table, p.first, p.routes, p.content)
+			table, p.First, p.Routes, p.Content)
 		if err != nil {
 			return err
 		}

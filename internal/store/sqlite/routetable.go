@@ -6,97 +6,24 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/keygate/keygate/internal/control"
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/gateway"
+	"github.com/keygate/keygate/internal/store/stored"
 )
-
-// The states of a route table.
-const (
-	tableStaged  = 0 // being written, for a push that has not been committed
-	tableCurrent = 1
-	tableDropped = 2 // its pages are being removed
-)
-
-// A large push is written in transactions of about stageBytes each, so that no other change waits
-// for more than one of them. What is smaller is written with the push itself.
-const stageBytes = 128 << 10
 
 // checkpointStages is the number of those transactions after which the write-ahead log is written back.
 const checkpointStages = 8
 
-// The kinds of parts of a revision.
-const (
-	contentPart = 0 // of the packed document
-	routesPart  = 1 // a page of the routes, in the document's order
-)
-
-// revisionPart is a piece of a revision.
-type revisionPart struct {
-	kind, n int
-	content []byte
-}
-
-// prepared is an encoded revision with its route table. It implements control.Prepared.
-type prepared struct {
-	revision gateway.Revision // without Content and Routes
-	routes   int
-	pages    []routePage
-	parts    []revisionPart
-	bytes    int64 // of the revision: its row and parts
-	table    int64 // the staged table; 0 if pages and parts are not stored yet
-}
-
-// prepare encodes a revision.
-func (c *pageCodec) prepare(r *gateway.Revision) (*prepared, error) {
-	p := &prepared{revision: *r, routes: len(r.Routes)}
-	p.revision.Content, p.revision.Routes = nil, nil
-	content, err := pack(r.Content)
-	if err != nil {
-		return nil, fmt.Errorf("pack content: %w", err)
-	}
-	for part := range slices.Chunk(content, stageBytes) {
-		p.parts = append(p.parts, revisionPart{contentPart, len(p.parts), part})
-	}
-	for i, page := range c.pages(r.Routes, pageRoutes, pageBytes) {
-		p.parts = append(p.parts, revisionPart{routesPart, i, page.content})
-	}
-	p.bytes = revisionBytes
-	for i := range p.parts {
-		p.bytes += int64(len(p.parts[i].content))
-	}
-	sorted := r.Routes
-	if !slices.IsSortedFunc(sorted, compareRoutes) {
-		sorted = slices.SortedFunc(slices.Values(sorted), compareRoutes)
-	}
-	p.pages = c.pages(sorted, pageRoutes, pageBytes)
-	return p, nil
-}
-
-func compareRoutes(a, b gateway.Route) int { return strings.Compare(a.ID, b.ID) }
-
-// size returns the number of bytes to store.
-func (p *prepared) size() (n int) {
-	for i := range p.pages {
-		n += len(p.pages[i].content)
-	}
-	for i := range p.parts {
-		n += len(p.parts[i].content)
-	}
-	return n
-}
-
 // Prepare implements control.Store.
 func (db *DB) Prepare(ctx context.Context, r *gateway.Revision) (control.Prepared, error) {
-	p, err := db.pages.prepare(r)
+	p, err := db.pages.Prepare(r)
 	if err != nil {
 		return nil, err
 	}
-	if p.size() <= stageBytes {
+	if p.Size() <= stored.StageBytes {
 		return p, nil
 	}
 	if err := db.stage(ctx, p); err != nil {
@@ -106,26 +33,26 @@ func (db *DB) Prepare(ctx context.Context, r *gateway.Revision) (control.Prepare
 }
 
 // stage stores p as a table that no gateway has yet.
-func (db *DB) stage(ctx context.Context, p *prepared) error {
-	pages, parts := p.pages, p.parts
+func (db *DB) stage(ctx context.Context, p *stored.Prepared) error {
+	pages, parts := p.Pages, p.Parts
 	for n := 0; n == 0 || len(pages)+len(parts) > 0; n++ {
 		err := db.record(ctx, func(t *tx) (err error) {
 			if n == 0 {
-				if p.table, err = t.insertTable(ctx, p.revision.GatewayID, p.revision.ID, tableStaged); err != nil {
+				if p.Table, err = t.insertTable(ctx, p.Revision.GatewayID, p.Revision.ID, stored.TableStaged); err != nil {
 					return err
 				}
 			}
-			left := stageBytes
+			left := stored.StageBytes
 			for len(pages) > 0 && left > 0 {
-				left -= len(pages[0].content)
-				if err := t.insertPages(ctx, p.table, pages[:1]); err != nil {
+				left -= len(pages[0].Content)
+				if err := t.insertPages(ctx, p.Table, pages[:1]); err != nil {
 					return err
 				}
 				pages = pages[1:]
 			}
 			for len(parts) > 0 && left > 0 {
-				left -= len(parts[0].content)
-				if err := t.insertParts(ctx, p.revision.ID, parts[:1]); err != nil {
+				left -= len(parts[0].Content)
+				if err := t.insertParts(ctx, p.Revision.ID, parts[:1]); err != nil {
 					return err
 				}
 				parts = parts[1:]
@@ -142,7 +69,7 @@ func (db *DB) stage(ctx context.Context, p *prepared) error {
 			_, _ = db.checkpointer.from.ExecContext(ctx, "PRAGMA wal_checkpoint(PASSIVE)")
 		}
 	}
-	p.pages, p.parts = nil, nil
+	p.Pages, p.Parts = nil, nil
 	return nil
 }
 
@@ -160,12 +87,12 @@ func (db *DB) syncLog() {
 
 // Discard implements control.Store.
 func (db *DB) Discard(ctx context.Context, c control.Prepared) error {
-	p, ok := c.(*prepared)
-	if !ok || p.table == 0 {
+	p, ok := c.(*stored.Prepared)
+	if !ok || p.Table == 0 {
 		return nil
 	}
 	return db.write(context.WithoutCancel(ctx), func(t *tx) error {
-		_, err := t.exec(ctx, "discard a route table", `UPDATE route_tables SET state = ? WHERE id = ? AND state = ?`, tableDropped, p.table, tableStaged)
+		_, err := t.exec(ctx, "discard a route table", `UPDATE route_tables SET state = ? WHERE id = ? AND state = ?`, stored.TableDropped, p.Table, stored.TableStaged)
 		return err
 	})
 }
@@ -178,10 +105,10 @@ func (t *tx) insertTable(ctx context.Context, gatewayID, revisionID string, stat
 	return n, err
 }
 
-func (t *tx) insertParts(ctx context.Context, revisionID string, parts []revisionPart) error {
+func (t *tx) insertParts(ctx context.Context, revisionID string, parts []stored.RevisionPart) error {
 	for _, p := range parts {
 		_, err := t.exec(ctx, "insert a part of a revision", `INSERT INTO revision_parts (revision_id, kind, n, content) VALUES (?, ?, ?, ?)`,
-			revisionID, p.kind, p.n, p.content)
+			revisionID, p.Kind, p.N, p.Content)
 		if err != nil {
 			return err
 		}
@@ -191,27 +118,27 @@ func (t *tx) insertParts(ctx context.Context, revisionID string, parts []revisio
 
 // InsertPrepared implements control.RevisionStore.
 func (t *tx) InsertPrepared(ctx context.Context, c control.Prepared) error {
-	p, ok := c.(*prepared)
+	p, ok := c.(*stored.Prepared)
 	if !ok {
 		return fmt.Errorf("%T was not prepared by this store", c)
 	}
 	if err := t.insertRevision(ctx, p); err != nil {
 		return err
 	}
-	if _, err := t.exec(ctx, "drop a route table", `UPDATE route_tables SET state = ? WHERE id = (SELECT table_id FROM gateways WHERE id = ?)`, tableDropped, p.revision.GatewayID); err != nil {
+	if _, err := t.exec(ctx, "drop a route table", `UPDATE route_tables SET state = ? WHERE id = (SELECT table_id FROM gateways WHERE id = ?)`, stored.TableDropped, p.Revision.GatewayID); err != nil {
 		return err
 	}
-	table := p.table
+	table := p.Table
 	if table == 0 {
 		var err error
-		if table, err = t.insertTable(ctx, p.revision.GatewayID, "", tableCurrent); err != nil {
+		if table, err = t.insertTable(ctx, p.Revision.GatewayID, "", stored.TableCurrent); err != nil {
 			return err
 		}
-		if err := t.insertPages(ctx, table, p.pages); err != nil {
+		if err := t.insertPages(ctx, table, p.Pages); err != nil {
 			return err
 		}
 	} else {
-		n, err := t.exec(ctx, "use a route table", `UPDATE route_tables SET state = ?, revision_id = '' WHERE id = ? AND state = ?`, tableCurrent, table, tableStaged)
+		n, err := t.exec(ctx, "use a route table", `UPDATE route_tables SET state = ?, revision_id = '' WHERE id = ? AND state = ?`, stored.TableCurrent, table, stored.TableStaged)
 		if err != nil {
 			return err
 		}
@@ -220,7 +147,7 @@ func (t *tx) InsertPrepared(ctx context.Context, c control.Prepared) error {
 			return t.failed
 		}
 	}
-	return t.must(ctx, "use a route table", "gateway", `UPDATE gateways SET table_id = ?, route_count = ? WHERE id = ?`, table, p.routes, p.revision.GatewayID)
+	return t.must(ctx, "use a route table", "gateway", `UPDATE gateways SET table_id = ?, route_count = ? WHERE id = ?`, table, p.Routes, p.Revision.GatewayID)
 }
 
 // TrimTables implements control.Trimmer.
@@ -228,12 +155,12 @@ func (t *tx) TrimTables(ctx context.Context, staged time.Time, limit int) (more 
 	if limit <= 0 {
 		return false, t.ready(ctx)
 	}
-	if _, err := t.exec(ctx, "find abandoned route tables", `UPDATE route_tables SET state = ? WHERE state = ? AND created_at < ?`, tableDropped, tableStaged, micros(staged)); err != nil {
+	if _, err := t.exec(ctx, "find abandoned route tables", `UPDATE route_tables SET state = ? WHERE state = ? AND created_at < ?`, stored.TableDropped, stored.TableStaged, micros(staged)); err != nil {
 		return false, err
 	}
 	left := int64(limit)
 	for _, query := range []string{
-		`DELETE FROM route_pages WHERE n IN (SELECT p.n FROM route_tables t INDEXED BY route_tables_rest JOIN route_pages p ON p.table_id = t.id WHERE t.state = 2 LIMIT ?+0)`,
+		`DELETE FROM route_pages WHERE n IN (SELECT p.n FROM route_tables t INDEXED BY route_tables_rest JOIN route_pages p ON p.Table_id = t.id WHERE t.state = 2 LIMIT ?+0)`,
 		`DELETE FROM revision_parts WHERE rowid IN (SELECT p.rowid FROM route_tables t INDEXED BY route_tables_rest JOIN revision_parts p ON p.revision_id = t.revision_id WHERE t.state = 2 LIMIT ?+0)`,
 		`DELETE FROM revision_parts WHERE rowid IN (SELECT p.rowid FROM revisions_gone g JOIN revision_parts p ON p.revision_id = g.id LIMIT ?+0)`,
 		`DELETE FROM route_tables WHERE id IN (SELECT id FROM route_tables INDEXED BY route_tables_rest WHERE state = 2 LIMIT ?+0)`,

@@ -12,6 +12,7 @@ import (
 	driver "modernc.org/sqlite"
 
 	"github.com/keygate/keygate/internal/audit"
+	"github.com/keygate/keygate/internal/store/stored"
 )
 
 // DefaultBusyTimeout is how long a write waits for other processes by default.
@@ -49,7 +50,7 @@ type DB struct {
 	checkpointer *checkpointer
 	dbs          []*sql.DB
 
-	pages    *pageCodec
+	pages    *stored.PageCodec
 	path     string
 	failures atomic.Int64 // write transactions that failed in the database
 	trouble  atomic.Pointer[trouble]
@@ -87,7 +88,7 @@ func open(ctx context.Context, cfg Config) (_ *DB, err error) {
 	if err != nil {
 		return nil, err
 	}
-	pages, err := newPageCodec()
+	pages, err := stored.NewPageCodec()
 	if err != nil {
 		return nil, err
 	}

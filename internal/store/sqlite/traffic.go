@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 
+	"github.com/keygate/keygate/internal/accesslog"
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/traffic"
 )
@@ -11,11 +12,16 @@ import (
 var _ traffic.Store = (*DB)(nil)
 
 // AppendTraffic implements traffic.Store.
-func (db *DB) AppendTraffic(ctx context.Context, chunks []traffic.Chunk) error {
+func (db *DB) AppendTraffic(ctx context.Context, batch accesslog.BatchID, chunks []traffic.Chunk) error {
 	if len(chunks) == 0 {
 		return nil
 	}
-	return db.record(ctx, func(t *tx) error { return t.insertChunks(ctx, chunks) })
+	return db.record(ctx, func(t *tx) error {
+		if isNew, err := t.takeBatch(ctx, batch); err != nil || !isNew {
+			return err
+		}
+		return t.insertChunks(ctx, chunks)
+	})
 }
 
 func (t *tx) insertChunks(ctx context.Context, chunks []traffic.Chunk) error {

@@ -17,6 +17,7 @@ func (t *tx) Trim(ctx context.Context, responses, changes, events time.Time, day
 	}{
 		{"trim stored responses", `DELETE FROM answers WHERE rowid IN (SELECT rowid FROM answers WHERE created_at < ? ORDER BY created_at LIMIT ?+0)`, micros(responses)},
 		{"trim daily counts", `DELETE FROM daily_counts WHERE (day, limit_id, key_id) IN (SELECT day, limit_id, key_id FROM daily_counts WHERE day < ? LIMIT ?+0)`, day},
+		{"trim daily claims", `DELETE FROM daily_claims WHERE (day, limit_id, key_id, node) IN (SELECT day, limit_id, key_id, node FROM daily_claims WHERE day < ? LIMIT ?+0)`, day},
 	} {
 		n, err := t.exec(ctx, step.what, step.query, step.before, limit)
 		if err != nil {

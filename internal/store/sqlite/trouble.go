@@ -6,12 +6,7 @@ import (
 	"time"
 
 	"github.com/keygate/keygate/internal/fault"
-)
-
-// The reasons of Trouble.
-const (
-	DiskFull    = "disk_full"
-	Unavailable = "store_unavailable" // the disk fails, or the file cannot be written to
+	"github.com/keygate/keygate/internal/store/state"
 )
 
 // troubleHold is how long after a failure the store is in trouble at least: on a full disk
@@ -33,9 +28,9 @@ func (db *DB) fail(err error) error {
 	}
 	switch e.Message {
 	case fullMessage:
-		db.trouble.Store(&trouble{DiskFull, time.Now()})
+		db.trouble.Store(&trouble{state.DiskFull, time.Now()})
 	case brokenMessage, readOnlyMessage, damagedMessage:
-		db.trouble.Store(&trouble{Unavailable, time.Now()})
+		db.trouble.Store(&trouble{state.Unavailable, time.Now()})
 	}
 	return err
 }
@@ -47,7 +42,7 @@ func (db *DB) wrote() {
 	}
 }
 
-// Trouble returns why the store accepts no writes, or "" if it accepts them.
+// Trouble implements store.Engine.
 func (db *DB) Trouble() string {
 	if last := db.trouble.Load(); last != nil {
 		return last.reason
@@ -55,8 +50,7 @@ func (db *DB) Trouble() string {
 	return ""
 }
 
-// Probe writes to a store that is in trouble, so that Trouble ends also where nothing else
-// is written.
+// Probe implements store.Engine.
 func (db *DB) Probe(ctx context.Context) {
 	if db.Trouble() == "" {
 		return

@@ -3,10 +3,10 @@ package sqlite
 import (
 	"context"
 	"database/sql"
-	"strings"
 
 	"github.com/keygate/keygate/internal/control"
 	"github.com/keygate/keygate/internal/event"
+	"github.com/keygate/keygate/internal/store/stored"
 	"github.com/keygate/keygate/internal/webhook"
 )
 
@@ -23,9 +23,7 @@ func scanWebhook(r *sql.Rows) (webhook.Webhook, error) {
 	)
 	err := r.Scan(&w.ID, &w.AccountID, &w.URL, &events, &active, &w.DisabledReason, &w.Secret, &since, &w.OldSecret, &oldUntil,
 		&failingSince, &created, &w.Version)
-	for t := range strings.FieldsSeq(events) {
-		w.Events = append(w.Events, event.Type(t))
-	}
+	w.Events = stored.ReadEventTypes(events)
 	w.State = webhook.Disabled
 	if active {
 		w.State = webhook.Active
@@ -95,15 +93,11 @@ func (t *readTx) listeners(ctx context.Context, accountID string, of event.Type)
 
 // webhookValues returns the values that InsertWebhook and UpdateWebhook write, in their order.
 func webhookValues(w *webhook.Webhook) []any {
-	events := make([]string, len(w.Events))
-	for i, t := range w.Events {
-		events[i] = string(t)
-	}
 	var old any
 	if w.OldSecret != nil {
 		old = w.OldSecret
 	}
-	return []any{w.URL, strings.Join(events, " "), w.State == webhook.Active, w.DisabledReason, w.Secret, micros(w.SecretSince), old,
+	return []any{w.URL, stored.EventTypes(w.Events), w.State == webhook.Active, w.DisabledReason, w.Secret, micros(w.SecretSince), old,
 		maybeMicros(w.OldUntil), maybeMicros(w.FailingSince), w.Version}
 }
 

@@ -152,7 +152,7 @@ func testAuditBlocks(h *harness) {
 	same(h, "what is open", d.waiting(), 0)
 	same(h, "management rows", len(h.auditLog(d.account.ID)), 0)
 
-	again := &audit.Seal{AccountID: d.account.ID, Through: before.Chunks[0].ID,
+	again := &audit.Seal{AccountID: d.account.ID, Chunks: []int64{before.Chunks[0].ID},
 		Blocks: []*audit.Block{{AccountID: d.account.ID, Number: 1}}, Summaries: []*audit.Summary{{}}}
 	if err := h.SealAudit(h.Context(), again); fault.CodeOf(err) != fault.Conflict {
 		h.Fatalf("sealing a block that does not continue the chain returned %v, want a conflict", err)
@@ -222,9 +222,14 @@ func testAuditJoin(h *harness) {
 	first, _ := t.Span()
 	d.take(d.entry(1, time.Hour, accesslog.Forwarded, "/after"))
 	d.sync()
-	err = h.JoinAuditChunks(h.Context(), audit.Chunk{ID: o.Chunks[9].ID, AccountID: d.account.ID, Records: 10, First: first, Content: content})
-	if err != nil {
-		h.Fatal(err)
+	var gone []int64
+	for i := range o.Chunks {
+		gone = append(gone, o.Chunks[i].ID)
+	}
+	joined := audit.Chunk{AccountID: d.account.ID, Records: 10, First: first, Content: content}
+	h.must(h.JoinAuditChunks(h.Context(), gone, joined))
+	if err := h.JoinAuditChunks(h.Context(), gone, joined); fault.CodeOf(err) != fault.Conflict {
+		h.Fatalf("joining chunks again returned %v, want a conflict", err)
 	}
 	list, err := h.AuditWaiting(h.Context())
 	if err != nil {
@@ -377,11 +382,11 @@ type failing struct {
 }
 
 // AppendAuditChunks implements writer.Store.
-func (f *failing) AppendAuditChunks(ctx context.Context, chunks []audit.Chunk, records []*audit.Record) error {
+func (f *failing) AppendAuditChunks(ctx context.Context, batch accesslog.BatchID, chunks []audit.Chunk, records []*audit.Record) error {
 	if f.err != nil {
 		return f.err
 	}
-	return f.Store.AppendAuditChunks(ctx, chunks, records)
+	return f.Store.AppendAuditChunks(ctx, batch, chunks, records)
 }
 
 // Guarantee: while the store fails, the writer keeps records up to its memory limit and counts

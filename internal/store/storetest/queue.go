@@ -22,7 +22,7 @@ import (
 func (h *harness) claim(c sender.Claim) []sender.Job {
 	h.Helper()
 	if c.Token == "" {
-		c.Token = id.New("token")
+		c.Token = sender.TokenOf("", id.New("token"))
 	}
 	claim := h.ClaimDeliveries
 	if c.Wants == nil {
@@ -146,8 +146,8 @@ func newFairness(h *harness) *fairness {
 		name := endpoint.name
 		w := h.insertWebhook(a)
 		f.hooks[name] = w
-		h.update(func(ctx context.Context, tx control.Tx) error {
-			for i := range endpoint.n {
+		add := func(ctx context.Context, tx control.Tx, from, to int) error {
+			for i := from; i < to; i++ {
 				e := h.at(a, event.KeyCreated, epoch().Add(endpoint.later+time.Duration(i)*time.Millisecond))
 				if err := tx.AppendEvent(ctx, e); err != nil {
 					return err
@@ -160,7 +160,11 @@ func newFairness(h *harness) *fairness {
 				}
 			}
 			return nil
-		})
+		}
+		const some = 50 // in one transaction
+		for from := 0; from < endpoint.n; from += some {
+			h.update(func(ctx context.Context, tx control.Tx) error { return add(ctx, tx, from, min(from+some, endpoint.n)) })
+		}
 	}
 	f.hooks["off"].State = webhook.Disabled
 	h.updateWebhook(f.hooks["off"])
@@ -440,7 +444,8 @@ func testStranded(h *harness) {
 	same(h, "more of nothing", fail(gone, time.Hour, 10), false)
 }
 
-// Guarantee: ReleaseAllDeliveries ends all leases.
+// Guarantee: ReleaseAllDeliveries ends all leases of the sender with the given name, and none of
+// another whose name begins alike.
 func testReleaseAll(h *harness) {
 	a := h.insertAccount("a")
 	w := h.insertWebhook(a, event.KeyCreated)
@@ -448,14 +453,22 @@ func testReleaseAll(h *harness) {
 		h.append(h.at(a, event.KeyCreated, epoch()))
 	}
 	c := after(0)
-	c.Wants = []sender.Want{{WebhookID: w.ID, Limit: 3}}
+	c.Wants, c.Token = []sender.Want{{WebhookID: w.ID, Limit: 3}}, sender.TokenOf("node", "1")
 	first := h.claim(c)
-	released, err := h.ReleaseAllDeliveries(h.Context())
+	c.Wants[0].Limit, c.Token = 1, sender.TokenOf("node-2", "1")
+	other := h.claim(c)
+	for name, want := range map[string]int{"node-3": 0, "nod": 0, "no_e": 0, "": 0} {
+		if released, err := h.ReleaseAllDeliveries(h.Context(), name); err != nil || released != want {
+			h.Fatalf("ReleaseAllDeliveries of %q returned %d, %v; want %d", name, released, err, want)
+		}
+	}
+	released, err := h.ReleaseAllDeliveries(h.Context(), "node")
 	if err != nil || released != 3 {
 		h.Fatalf("ReleaseAllDeliveries returned %d, %v; want 3", released, err)
 	}
 	again := h.claim(after(time.Second))
-	same(h, "all again", len(again), 5)
+	same(h, "all but the other's", len(again), 4)
+	h.finish(0, result(other[0], webhook.Delivered, 200, 0))
 	h.finish(1, result(first[0], webhook.Delivered, 200, 0))
 }
 

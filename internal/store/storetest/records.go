@@ -3,6 +3,8 @@ package storetest
 import (
 	"context"
 	"encoding/json"
+	"fmt"
+	"sync"
 	"time"
 
 	"pgregory.net/rapid"
@@ -106,20 +108,23 @@ func testStoredResponses(h *harness) {
 	}
 }
 
-// Guarantee: daily counts are set, not added, for each day, limit and key, through both interfaces.
+// Guarantee: nodes together reserve no more than a cap; what a node claims replaces what it claimed
+// before, so that a repeat changes nothing and giving back is exact; each day, limit and key
+// counts for itself. Both interfaces agree.
 func testDailyCounts(h *harness) {
-	const day = 20_500
+	day := time.Now().Unix() / int64(24*time.Hour/time.Second)
 	route := id.New(id.Route)
-	shared := ratelimit.DailyCount{LimitID: route, Day: day, Used: 10, Lost: 4}
-	mine := ratelimit.DailyCount{LimitID: route, KeyID: id.New(id.Key), Day: day, Used: 3}
-	tomorrow := ratelimit.DailyCount{LimitID: route, Day: day + 1, Used: 1}
-	if err := h.SaveDailyCounts(h.Context(), []ratelimit.DailyCount{shared, mine, tomorrow}); err != nil {
-		h.Fatal(err)
+	key := id.New(id.Key)
+	claim := func(node string, day int64, c ratelimit.DailyClaim) ratelimit.DailyClaim {
+		h.Helper()
+		claims := []ratelimit.DailyClaim{c}
+		h.update(func(ctx context.Context, tx control.Tx) error { return tx.ReserveDaily(ctx, node, day, claims) })
+		return claims[0]
 	}
-	counts := func(day int64) map[ratelimit.DailyCount]bool {
+	counts := func(node string, day int64) map[ratelimit.DailyCount]bool {
 		h.Helper()
 		set := map[ratelimit.DailyCount]bool{}
-		list, err := h.LoadDailyCounts(h.Context(), day)
+		list, err := h.LoadDailyCounts(h.Context(), node, day)
 		if err != nil {
 			h.Fatal(err)
 		}
@@ -127,18 +132,71 @@ func testDailyCounts(h *harness) {
 			set[c] = true
 		}
 		same(h, "through a View", len(get(h, func(ctx context.Context, tx control.ReadTx) ([]ratelimit.DailyCount, error) {
-			return tx.DailyCounts(ctx, day)
+			return tx.DailyCounts(ctx, node, day)
 		})), len(list))
 		return set
 	}
-	same(h, "today", counts(day), map[ratelimit.DailyCount]bool{shared: true, mine: true})
-	shared.Used, shared.Lost, mine.Used, mine.Lost = 7, 2, 1<<40, 5
-	h.update(func(ctx context.Context, tx control.Tx) error {
-		return tx.PutDailyCounts(ctx, []ratelimit.DailyCount{shared, mine})
-	})
-	same(h, "set again", counts(day), map[ratelimit.DailyCount]bool{shared: true, mine: true})
-	same(h, "tomorrow", counts(day+1), map[ratelimit.DailyCount]bool{tomorrow: true})
-	same(h, "yesterday", len(counts(day-1)), 0)
+	first := ratelimit.DailyClaim{LimitID: route, Cap: 100, Used: 10, Ahead: 50}
+	same(h, "granted to the first node", claim("a", day, first).Granted, int64(50))
+	second := ratelimit.DailyClaim{LimitID: route, Cap: 100, Ahead: 70}
+	got := claim("b", day, second)
+	same(h, "the answer to the second node", []int64{got.Granted, got.OthersUsed, got.OthersLost}, []int64{40, 60, 50})
+	same(h, "the same again", claim("b", day, second), got)
+	same(h, "the counts", counts("a", day), map[ratelimit.DailyCount]bool{{LimitID: route, Day: day, Used: 100, Lost: 90, Own: 60, OwnLost: 50}: true})
+
+	first.Used, first.Ahead = 12, 0 // gives back what is left
+	same(h, "granted for nothing", claim("a", day, first).Granted, int64(0))
+	same(h, "the counts after that", counts("b", day), map[ratelimit.DailyCount]bool{{LimitID: route, Day: day, Used: 52, Lost: 40, Own: 40, OwnLost: 40}: true})
+	second.Used, second.Ahead = 40, 60
+	same(h, "granted to the second node", claim("b", day, second).Granted, int64(48))
+
+	now, err := h.ReserveDaily(h.Context(), "a", day, []ratelimit.DailyClaim{{LimitID: route, KeyID: key, Cap: 5, Used: 3}})
+	if err != nil {
+		h.Fatal(err)
+	}
+	if !now.IsZero() && now.Unix()/int64(24*time.Hour/time.Second)-day > 1 {
+		h.Errorf("the clock of the store says %v", now)
+	}
+	same(h, "of one key", counts("a", day)[ratelimit.DailyCount{LimitID: route, KeyID: key, Day: day, Used: 3, Own: 3}], true)
+	same(h, "yesterday", len(counts("a", day-1)), 0)
+}
+
+// Guarantee: claims of several nodes to the same caps at once never exceed a cap, and do not deadlock.
+func testDailyClaimsAtOnce(h *harness) {
+	const nodes, rounds, limit = 4, 15, 50
+	day := time.Now().Unix() / int64(24*time.Hour/time.Second)
+	caps := []string{id.New(id.Route), id.New(id.Route), id.New(id.Route)}
+	var wg sync.WaitGroup
+	for n := range nodes {
+		wg.Go(func() {
+			held := map[string]int64{}
+			for i := range rounds {
+				var claims []ratelimit.DailyClaim
+				for j := range caps {
+					one := caps[(j+n+i)%len(caps)] // each in another order
+					claims = append(claims, ratelimit.DailyClaim{LimitID: one, Cap: limit, Used: held[one], Ahead: 2})
+				}
+				if _, err := h.ReserveDaily(h.Context(), fmt.Sprint("node", n), day, claims); err != nil {
+					h.Errorf("claim: %v", err)
+					return
+				}
+				for _, c := range claims {
+					held[c.LimitID] = c.Used + c.Granted
+				}
+			}
+		})
+	}
+	wg.Wait()
+	list, err := h.LoadDailyCounts(h.Context(), "node0", day)
+	if err != nil {
+		h.Fatal(err)
+	}
+	for _, c := range list {
+		if c.Used > limit {
+			h.Errorf("%d of a cap of %d are used", c.Used, limit)
+		}
+		same(h, "used in the end", c.Used, int64(limit))
+	}
 }
 
 // Guarantee: Trim removes records older than each bound, a limited number in each call, and reports
@@ -160,8 +218,8 @@ func testTrim(h *harness) {
 			if err := tx.PutStoredResponse(ctx, &control.StoredResponse{KeyID: "key", Key: string(rune('a' + i)), Status: 200, CreatedAt: at}); err != nil {
 				return err
 			}
-			c := ratelimit.DailyCount{LimitID: id.New(id.Route), Day: 99 + int64(i/4), Used: 1}
-			if err := tx.PutDailyCounts(ctx, []ratelimit.DailyCount{c}); err != nil {
+			c := ratelimit.DailyClaim{LimitID: id.New(id.Route), Cap: 1, Used: 1}
+			if err := tx.ReserveDaily(ctx, "node", 99+int64(i/4), []ratelimit.DailyClaim{c}); err != nil {
 				return err
 			}
 		}
@@ -181,7 +239,7 @@ func testTrim(h *harness) {
 			}
 		}
 		for _, day := range []int64{99, 100} {
-			list, err := h.LoadDailyCounts(h.Context(), day)
+			list, err := h.LoadDailyCounts(h.Context(), "node", day)
 			if err != nil {
 				h.Fatal(err)
 			}

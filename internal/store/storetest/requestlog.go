@@ -47,7 +47,7 @@ func testRequestRoundTrip(h *harness) {
 			PassesAt: rapid.Int64().Draw(t, "passes"), UpstreamStatus: rapid.IntRange(0, 599).Draw(t, "upstream status"),
 			Reason: accesslog.CertificateRejected, Detail: text().Draw(t, "detail"),
 		}
-		if err := h.AppendRequests(h.Context(), []requestlog.Record{r}, nil); err != nil {
+		if err := h.AppendRequests(h.Context(), accesslog.BatchID{}, []requestlog.Record{r}, nil); err != nil {
 			t.Fatal(err)
 		}
 		got, err := h.RequestRecord(h.Context(), r.AccountID, r.ID)
@@ -67,8 +67,8 @@ func testRequestList(h *harness) {
 	second.KeyID, third.KeyID = "key_1", "key_1"
 	third.Status = 429
 	foreign := newRequest(b, time.Second)
-	h.must(h.AppendRequests(h.Context(), []requestlog.Record{first, third, foreign}, nil))
-	h.must(h.AppendRequests(h.Context(), []requestlog.Record{second, first}, nil)) // an existing record is not changed
+	h.must(h.AppendRequests(h.Context(), accesslog.BatchID{}, []requestlog.Record{first, third, foreign}, nil))
+	h.must(h.AppendRequests(h.Context(), accesslog.BatchID{}, []requestlog.Record{second, first}, nil)) // an existing record is not changed
 
 	for _, test := range []struct {
 		what   string
@@ -103,8 +103,8 @@ func testRequestsLeftOut(h *harness) {
 	const a = "acct_a"
 	one, other := newRequest(a, 0), newRequest(a, 2*time.Second)
 	second := one.Time.Unix()
-	h.must(h.AppendRequests(h.Context(), []requestlog.Record{one, other}, []requestlog.LeftOut{{AccountID: a, Second: second, Count: 3}}))
-	h.must(h.AppendRequests(h.Context(), nil, []requestlog.LeftOut{{AccountID: a, Second: second, Count: 4}, {AccountID: "acct_b", Second: second + 2, Count: 1}}))
+	h.must(h.AppendRequests(h.Context(), accesslog.BatchID{}, []requestlog.Record{one, other}, []requestlog.LeftOut{{AccountID: a, Second: second, Count: 3}}))
+	h.must(h.AppendRequests(h.Context(), accesslog.BatchID{}, nil, []requestlog.LeftOut{{AccountID: a, Second: second, Count: 4}, {AccountID: "acct_b", Second: second + 2, Count: 1}}))
 	for requestID, want := range map[string]int64{one.ID: 7, other.ID: 0} {
 		got, err := h.RequestRecord(h.Context(), a, requestID)
 		h.must(err)
@@ -123,7 +123,7 @@ func testRequestTrim(h *harness) {
 		r := newRequest(a, time.Duration(i)*time.Second)
 		list, left = append(list, r), append(left, requestlog.LeftOut{AccountID: a, Second: r.Time.Unix(), Count: 1})
 	}
-	h.must(h.AppendRequests(h.Context(), list, left))
+	h.must(h.AppendRequests(h.Context(), accesslog.BatchID{}, list, left))
 	more, err := h.TrimRequests(h.Context(), list[3].Time, 2)
 	h.must(err)
 	same(h, "after a batch", h.requests(a, requestlog.Filter{}, 10, ""), []string{list[4].ID, list[3].ID, list[2].ID})

@@ -1,7 +1,7 @@
 // Package storetest is the conformance suite for stores. An engine runs it with one call:
 //
 //	func TestConformance(t *testing.T) {
-//		storetest.Run(t, func(t *testing.T) storetest.Engine { return open(t) })
+//		storetest.Run(t, func(t *testing.T) store.Engine { return open(t) })
 //	}
 //
 // The suite uses only the engine's interfaces. What can happen to one engine alone, such as a
@@ -13,40 +13,15 @@ import (
 	"context"
 	"reflect"
 	"testing"
-	"time"
 
-	auditwriter "github.com/keygate/keygate/internal/audit/writer"
 	"github.com/keygate/keygate/internal/control"
-	"github.com/keygate/keygate/internal/event/detect"
 	"github.com/keygate/keygate/internal/fault"
-	"github.com/keygate/keygate/internal/ratelimit"
-	"github.com/keygate/keygate/internal/requestlog"
-	"github.com/keygate/keygate/internal/retention"
-	"github.com/keygate/keygate/internal/snapshot"
-	"github.com/keygate/keygate/internal/traffic"
-	"github.com/keygate/keygate/internal/webhook"
-	"github.com/keygate/keygate/internal/webhook/sender"
+	"github.com/keygate/keygate/internal/store"
 )
-
-// Engine is all interfaces of a store.
-type Engine interface {
-	control.Store
-	snapshot.Source
-	ratelimit.DailyStore
-	sender.Queue
-	sender.Exclusive
-	detect.Store
-	auditwriter.Store
-	auditwriter.Keeper
-	traffic.Store
-	requestlog.Store
-	retention.Store
-	DeliveryBacklog(ctx context.Context, now time.Time) (webhook.Backlog, error)
-}
 
 // Run tests an engine. open returns an empty store and closes it with t.Cleanup.
 // It is called once for each test; the tests run in parallel.
-func Run(t *testing.T, open func(t *testing.T) Engine) {
+func Run(t *testing.T, open func(t *testing.T) store.Engine) {
 	for _, test := range []struct {
 		name string
 		run  func(*harness)
@@ -109,6 +84,8 @@ func Run(t *testing.T, open func(t *testing.T) Engine) {
 		{"AuditScanTrimmed", testAuditScanTrimmed},
 		{"AuditBlocks", testAuditBlocks},
 		{"AuditJoin", testAuditJoin},
+		{"AuditSealInterrupted", testAuditSealInterrupted},
+		{"AuditManySealers", testAuditManySealers},
 		{"AuditClockStep", testAuditClockStep},
 		{"AuditRetention", testAuditRetention},
 		{"AuditMaxBytes", testAuditMaxBytes},
@@ -120,6 +97,7 @@ func Run(t *testing.T, open func(t *testing.T) Engine) {
 		{"StoredResponses", testStoredResponses},
 		{"AccountCounts", testAccountCounts},
 		{"DailyCounts", testDailyCounts},
+		{"DailyClaimsAtOnce", testDailyClaimsAtOnce},
 		{"RetentionClock", testRetentionClock},
 		{"ChangeLog", testChangeLog},
 		{"ChangeLogTrim", testChangeLogTrim},
@@ -137,6 +115,7 @@ func Run(t *testing.T, open func(t *testing.T) Engine) {
 		{"TrafficTrim", testTrafficTrim},
 		{"TrafficReadIsOneState", testTrafficReadIsOneState},
 		{"TrafficBytes", testTrafficBytes},
+		{"RepeatedBatch", testRepeatedBatch},
 		{"RequestRoundTrip", testRequestRoundTrip},
 		{"RequestList", testRequestList},
 		{"RequestsLeftOut", testRequestsLeftOut},
@@ -152,7 +131,7 @@ func Run(t *testing.T, open func(t *testing.T) Engine) {
 // harness is one test with its store.
 type harness struct {
 	*testing.T
-	Engine
+	store.Engine
 }
 
 // run runs f as a subtest on the same store.

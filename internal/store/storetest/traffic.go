@@ -7,6 +7,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/keygate/keygate/internal/accesslog"
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/id"
 	"github.com/keygate/keygate/internal/traffic"
@@ -23,7 +24,7 @@ func newChunk(accountID string, p traffic.Part, t traffic.Tier, start int64, fir
 
 func (h *harness) appendTraffic(chunks ...traffic.Chunk) {
 	h.Helper()
-	if err := h.AppendTraffic(h.Context(), chunks); err != nil {
+	if err := h.AppendTraffic(h.Context(), accesslog.BatchID{}, chunks); err != nil {
 		h.Fatal(err)
 	}
 }
@@ -252,7 +253,7 @@ func testTrafficBytes(h *harness) {
 		}
 		cancelled, cancel := context.WithCancel(h.Context())
 		cancel()
-		if err := h.AppendTraffic(cancelled, []traffic.Chunk{c}); !errors.Is(err, context.Canceled) {
+		if err := h.AppendTraffic(cancelled, accesslog.BatchID{}, []traffic.Chunk{c}); !errors.Is(err, context.Canceled) {
 			t.Fatalf("a cancelled append returned %v, want context.Canceled", err)
 		}
 		h.appendTraffic(c)

@@ -44,7 +44,7 @@ func (e *everything) write(ctx context.Context, h *harness, tx control.Tx, a *ac
 		tx.AppendEvent(ctx, newEvent(h, a)),
 		appendChange(ctx, tx, snapshot.KeyChange, k.ID),
 		tx.PutStoredResponse(ctx, &control.StoredResponse{KeyID: k.ID, Key: "rolled back", Status: 200, CreatedAt: epoch()}),
-		tx.PutDailyCounts(ctx, []ratelimit.DailyCount{{LimitID: "rt", Day: 1, Used: 1}}),
+		tx.ReserveDaily(ctx, "node", 1, []ratelimit.DailyClaim{{LimitID: "rt", Cap: 10, Used: 1}}),
 	)
 }
 
@@ -72,7 +72,7 @@ func (e *everything) nothing(h *harness, a *account.Account, g *gateway.Gateway,
 	same(h, "audit log", len(h.auditLog(a.ID)), 0)
 	same(h, "events", len(h.events(a.ID)), 0)
 	same(h, "change log", h.lastSeq(), int64(0))
-	counts, err := h.LoadDailyCounts(h.Context(), 1)
+	counts, err := h.LoadDailyCounts(h.Context(), "node", 1)
 	same(h, "daily counts", fmt.Sprint(len(counts), err), "0 <nil>")
 }
 

@@ -51,17 +51,19 @@ func (h *harness) at(a *account.Account, t event.Type, when time.Time) *event.Ev
 	return &e
 }
 
-// append appends events.
+// append appends events, some in each transaction.
 func (h *harness) append(events ...*event.Event) {
 	h.Helper()
-	h.update(func(ctx context.Context, tx control.Tx) error {
-		for _, e := range events {
-			if err := tx.AppendEvent(ctx, e); err != nil {
-				return err
+	for some := range slices.Chunk(events, 100) {
+		h.update(func(ctx context.Context, tx control.Tx) error {
+			for _, e := range some {
+				if err := tx.AppendEvent(ctx, e); err != nil {
+					return err
+				}
 			}
-		}
-		return nil
-	})
+			return nil
+		})
+	}
 }
 
 // Guarantee: an endpoint is stored with all fields, and an update writes all except the fixed ones.

@@ -208,7 +208,7 @@ func fillHours(b *testing.B, db *sqlite.DB, end time.Time, batches [][]accesslog
 				chunks = append(chunks, c)
 			}
 		}
-		if err := db.AppendTraffic(b.Context(), chunks); err != nil {
+		if err := db.AppendTraffic(b.Context(), accesslog.BatchID{}, chunks); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -235,7 +235,7 @@ func BenchmarkSimulate(b *testing.B) {
 	}
 	account := id.New(id.Account)
 	for start := end.Unix() - 86400; start < end.Unix(); start += 60 {
-		if err := db.AppendTraffic(ctx, minute.Chunks(traffic.Chunk{AccountID: account, Tier: traffic.Minutes, State: traffic.Rolled, Start: start})); err != nil {
+		if err := db.AppendTraffic(ctx, accesslog.BatchID{}, minute.Chunks(traffic.Chunk{AccountID: account, Tier: traffic.Minutes, State: traffic.Rolled, Start: start})); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -3,6 +3,7 @@ package meter
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/keygate/keygate/internal/traffic"
 )
@@ -19,18 +20,31 @@ func (m *Meter) Sync(ctx context.Context) error {
 	defer m.unlock()
 	m.collect()
 	for len(m.pending) > 0 {
-		n, size := 0, 0
-		for ; n < len(m.pending) && (n == 0 || size+len(m.pending[n].Body) <= transactionSize); n++ {
-			size += len(m.pending[n].Body)
+		batch, isNew := m.batches.Open()
+		if isNew {
+			m.sending = m.batchLen()
 		}
-		if err := m.cfg.Store.AppendTraffic(ctx, m.pending[:n]); err != nil {
+		sent := m.pending[:m.sending]
+		if err := m.cfg.Store.AppendTraffic(ctx, batch, sent); err != nil {
 			return fmt.Errorf("write %d chunks of traffic: %w", len(m.pending), err)
 		}
-		clear(m.pending[:n])
-		m.pending, m.size = m.pending[n:], m.size-size
+		m.batches.Close()
+		for i := range sent {
+			m.size -= len(sent[i].Body)
+		}
+		clear(sent)
+		m.pending, m.sending = m.pending[m.sending:], 0
 	}
 	m.pending = nil
 	return nil
+}
+
+// batchLen returns how many of the pending chunks make the next batch.
+func (m *Meter) batchLen() (n int) {
+	for size := 0; n < len(m.pending) && (n == 0 || size+len(m.pending[n].Body) <= transactionSize); n++ {
+		size += len(m.pending[n].Body)
+	}
+	return n
 }
 
 func (m *Meter) lock(ctx context.Context) error {
@@ -70,14 +84,15 @@ func (m *Meter) collect() {
 }
 
 // forget drops the oldest pending chunks if they are larger than maxPending, and counts
-// their requests as lost.
+// their requests as lost. It keeps the open batch, which the store may have.
 func (m *Meter) forget() {
-	for m.size > maxPending {
-		c := &m.pending[0]
+	end := m.sending
+	for ; m.size > maxPending && end < len(m.pending); end++ {
+		c := &m.pending[end]
 		m.size -= len(c.Body)
 		if c.Part == traffic.Keys { // this part has every request once
 			m.lost.Add(uint64(c.Requests()))
 		}
-		m.pending = m.pending[1:]
 	}
+	m.pending = slices.Delete(m.pending, m.sending, end)
 }

@@ -49,11 +49,11 @@ type flaky struct {
 
 var errStore = errors.New("the store is not available")
 
-func (f *flaky) AppendTraffic(ctx context.Context, chunks []traffic.Chunk) error {
+func (f *flaky) AppendTraffic(ctx context.Context, batch accesslog.BatchID, chunks []traffic.Chunk) error {
 	if f.fail.Load() {
 		return errStore
 	}
-	return f.DB.AppendTraffic(ctx, chunks)
+	return f.DB.AppendTraffic(ctx, batch, chunks)
 }
 
 // entry returns an access record with one of seven routes and one of 100 keys, by n.
@@ -282,7 +282,7 @@ type countingStore struct {
 	requests atomic.Int64
 }
 
-func (s *countingStore) AppendTraffic(_ context.Context, chunks []traffic.Chunk) error {
+func (s *countingStore) AppendTraffic(_ context.Context, _ accesslog.BatchID, chunks []traffic.Chunk) error {
 	for i := range chunks {
 		if chunks[i].Part == traffic.Keys {
 			s.requests.Add(chunks[i].Requests())

@@ -57,8 +57,10 @@ type Meter struct {
 	// flushing is a mutex for writing, as a channel so that a wait for it can end
 	// with a context.
 	flushing chan struct{}
-	pending  []traffic.Chunk // not stored yet; guarded by flushing
-	size     int             // size of their bodies in bytes
+	pending  []traffic.Chunk   // not stored yet; guarded by flushing, like the next three
+	size     int               // size of their bodies in bytes
+	batches  accesslog.Batches // of what is written
+	sending  int               // number of the first pending chunks in the open batch
 
 	lost       atomic.Uint64
 	complained atomic.Int64 // Unix nanoseconds of the last log line about a failure
@@ -91,7 +93,10 @@ func New(cfg Config) (*Meter, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Meter{cfg: cfg, active: newWindow(), spare: newWindow(), flushing: make(chan struct{}, 1), reporting: make(chan struct{}, 2), simulating: make(chan struct{}, 1), wake: make(chan struct{}, 1)}, nil
+	return &Meter{
+		cfg: cfg, active: newWindow(), spare: newWindow(), flushing: make(chan struct{}, 1), batches: accesslog.NewBatches(),
+		reporting: make(chan struct{}, 2), simulating: make(chan struct{}, 1), wake: make(chan struct{}, 1),
+	}, nil
 }
 
 // Take implements accesslog.Sink.

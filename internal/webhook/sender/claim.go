@@ -7,8 +7,7 @@ import (
 
 // Timing of the claims.
 const (
-	// idlePoll is how long the sender waits before it looks into the store again without a
-	// Wake, for deliveries that other processes made.
+	// idlePoll is the default of Config.Poll.
 	idlePoll = 5 * time.Second
 	// scanPage is how many endpoints are stepped over at once to find those with due
 	// deliveries, however they became due; scanPause is the time between two of these
@@ -21,6 +20,10 @@ const (
 	// claimTimeout is how long one call of the store may take.
 	claimTimeout = 10 * time.Second
 )
+
+// SharedPoll is the Config.Poll of senders that share a queue: a delivery that one node creates must
+// not wait for others longer.
+const SharedPoll = 250 * time.Millisecond
 
 // finder finds the endpoints with due deliveries. Looks find what was created or became due
 // since the last one, and cost no more than that. Scans of all endpoints, a few at a time, find

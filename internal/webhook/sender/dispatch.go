@@ -9,11 +9,12 @@ import (
 	"github.com/keygate/keygate/internal/webhook"
 )
 
-// A lease expires after leaseTime. An attempt starts only while attemptNeeds of it is left:
-// enough for the whole attempt and for writing its result.
+// A lease expires after leaseTime, so that the deliveries of a node that died go on elsewhere a
+// minute later. An attempt starts only while attemptNeeds of it is left: enough for the whole
+// attempt and for writing its result.
 const (
-	leaseTime    = 90 * time.Second
-	attemptNeeds = Timeout + 20*time.Second
+	leaseTime    = 60 * time.Second
+	attemptNeeds = Timeout + 15*time.Second
 )
 
 // forgetAfter is how long an endpoint without deliveries is remembered.
@@ -23,6 +24,8 @@ const forgetAfter = 10 * time.Minute
 // and which to hand back. It calls neither the store nor an endpoint. Its methods may be
 // called by several goroutines; those whose names end in Locked need mu held.
 type dispatcher struct {
+	name  string
+	poll  time.Duration
 	now   func() time.Time
 	waits [webhook.MaxAttempts - 1]time.Duration // pauses of the breakers
 	// start makes an attempt in a new goroutine and reports it to ended or
@@ -52,7 +55,7 @@ type dispatcher struct {
 
 func newDispatcher(cfg *Config, r *results, stats *counters) *dispatcher {
 	return &dispatcher{
-		now: cfg.Now, waits: cfg.Backoff, results: r, stats: stats, wake: make(chan struct{}, 1),
+		name: cfg.Name, poll: cmp.Or(cfg.Poll, idlePoll), now: cfg.Now, waits: cfg.Backoff, results: r, stats: stats, wake: make(chan struct{}, 1),
 		endpoints: map[string]*endpoint{}, tenants: map[string]*tenant{}, pools: newPools(cmp.Or(cfg.MaxInFlight, maxInFlight)), recalled: map[string]struct{}{},
 	}
 }

@@ -11,6 +11,10 @@ import (
 // Queue is the store's queue of deliveries. Several senders, on one node or on several,
 // may share a queue: a delivery is leased to one of them at a time, and a result without
 // a valid lease changes nothing.
+//
+// Where several nodes share a queue, their clocks may differ. Such a queue goes by its own clock:
+// of the times that it is given, it takes only the differences to now, or to the end of an attempt,
+// and it returns times of the caller's clock, except those of a Mark.
 type Queue interface {
 	// NewlyDue returns the endpoints with deliveries that were created, or became due, after
 	// mark and not after now: by their NextAttemptAt or by the end of a lease. It reads a
@@ -50,12 +54,21 @@ type Queue interface {
 	NextDelivery(ctx context.Context, now time.Time) (time.Time, error)
 }
 
-// Exclusive ends all leases of a queue. A server whose store no other server can use calls
-// it before its sender starts, so that deliveries which a killed process had in flight are
-// due at once, not when their leases expire.
+// Exclusive ends the leases that a process which has died left in a queue, so that its
+// deliveries are due at once, not when their leases expire.
 type Exclusive interface {
-	ReleaseAllDeliveries(ctx context.Context) (released int, err error)
+	// ReleaseAllDeliveries ends the leases of all claims of the sender with the given name
+	// (see TokenOf), and of no other.
+	ReleaseAllDeliveries(ctx context.Context, name string) (released int, err error)
 }
+
+// TokenOf returns the token of a claim of the sender with the given name. It begins with
+// TokenPrefix, by which a queue knows whose leases are whose. unique is different for each claim.
+func TokenOf(name, unique string) string { return TokenPrefix(name) + unique }
+
+// TokenPrefix returns what all tokens of a sender begin with, and no other's do: no name has a
+// slash.
+func TokenPrefix(name string) string { return name + "/" }
 
 // Mark is what a sender has seen of a queue.
 type Mark struct {
@@ -78,7 +91,7 @@ type Due struct {
 // Claim asks a queue for deliveries.
 type Claim struct {
 	Now   time.Time
-	Token string    // identifies the leases; different for each claim
+	Token string    // identifies the leases; different for each claim (TokenOf)
 	Until time.Time // when the leases end
 	Wants []Want    // of different endpoints
 }

@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"strings"
 	"sync"
 	"time"
 
@@ -27,9 +28,15 @@ type Opener interface {
 // Config is what a sender works with. Queue, Sealer, Guard and Log are required.
 type Config struct {
 	Queue Queue
-	// Exclusive is set if no other process uses the queue. Start then ends all leases:
-	// only a process that has died can have left them.
+	// Name is the name of this node among those that use the queue, without a slash.
+	// No two senders may have the same name at the same time. It may be "" if there is one.
+	Name string
+	// Exclusive, if set, ends the leases that an earlier process of this name has left.
+	// Start calls it.
 	Exclusive Exclusive
+	// Poll is the time between two looks for deliveries that other processes made: SharedPoll
+	// if there are any. Zero means 5 seconds.
+	Poll time.Duration
 	// Sealer decrypts the signing secrets.
 	Sealer Opener
 	// Guard decides which addresses may be connected to: public ones and those in the
@@ -68,6 +75,9 @@ func (cfg *Config) check() error {
 		if required.missing {
 			return fmt.Errorf("webhook/sender: Config.%s is required", required.name)
 		}
+	}
+	if strings.Contains(cfg.Name, "/") {
+		return fmt.Errorf("webhook/sender: Config.Name %q has a slash", cfg.Name)
 	}
 	return nil
 }
@@ -125,7 +135,7 @@ func New(cfg Config) (*Sender, error) {
 // Start starts sending. ctx bounds only the start. Start is called once.
 func (s *Sender) Start(ctx context.Context) error {
 	if s.cfg.Exclusive != nil {
-		n, err := s.cfg.Exclusive.ReleaseAllDeliveries(ctx)
+		n, err := s.cfg.Exclusive.ReleaseAllDeliveries(ctx, s.cfg.Name)
 		if err != nil {
 			return fmt.Errorf("release the webhook deliveries of the last run: %w", err)
 		}

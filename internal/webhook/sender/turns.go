@@ -60,7 +60,7 @@ func (d *dispatcher) claim() *wanted {
 	now := d.now()
 	clear(d.recalled)
 	d.resumeLocked(now)
-	w := &wanted{Claim: Claim{Now: now, Token: rand.Text(), Until: now.Add(leaseTime)}}
+	w := &wanted{Claim: Claim{Now: now, Token: TokenOf(d.name, rand.Text()), Until: now.Add(leaseTime)}}
 	if d.stopped {
 		return w
 	}
@@ -237,10 +237,10 @@ func (d *dispatcher) dueToLook() (now time.Time, ok bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	now = d.now()
-	if now.Before(d.lookAt) && d.lookAt.Sub(now) <= idlePoll { // otherwise the clock was set back
+	if now.Before(d.lookAt) && d.lookAt.Sub(now) <= d.poll { // otherwise the clock was set back
 		return now, false
 	}
-	d.lookAt = now.Add(idlePoll)
+	d.lookAt = now.Add(d.poll)
 	return now, true
 }
 

@@ -4,7 +4,7 @@ import { bodyOf, flagsOf, maskSecrets, matches, valuesOf } from './fields';
 
 const record = {
   gateway_id: 'gw_1', name: 'orders', default: false, upstream_url: 'http://127.0.0.1:1', hostname: 'o.localhost', global_rate_limit: { sustained: '10/s', burst: null },
-  timeout: '60s', upstream_headers: { 'X-A': '***' }, cors: null, max_body_bytes: null, revision: null, created_at: '2026-01-01T00:00:00Z', key_headers: ['Authorization'], allow_encoded_slashes: false,
+  timeout: '60s', upstream_headers: { 'X-A': '***' }, cors: null, max_body_bytes: null, revision: null, created_at: '2026-01-01T00:00:00Z', key_headers: ['Authorization'], allow_encoded_slashes: false, cut_streams: true,
 } as unknown as Schemas['Gateway'];
 const values = valuesOf(record);
 

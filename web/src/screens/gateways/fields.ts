@@ -7,7 +7,7 @@ type Gateway = Schemas['Gateway'];
 export type Values = Record<FieldName, string>;
 
 export type FieldName =
-  | 'name' | 'hostname' | 'default' | 'key_headers' | 'allow_encoded_slashes' | 'upstream_url' | 'timeout' | 'upstream_headers' | 'max_body_bytes'
+  | 'name' | 'hostname' | 'default' | 'key_headers' | 'allow_encoded_slashes' | 'cut_streams' | 'upstream_url' | 'timeout' | 'upstream_headers' | 'max_body_bytes'
   | 'global_sustained' | 'global_burst' | 'cors_origins' | 'cors_methods' | 'cors_headers' | 'cors_max_age' | 'upstream_ca' | 'upstream_client_certificate'
   | 'upstream_client_key' | 'upstream_connect_timeout' | 'upstream_idle_timeout' | 'upstream_max_connection_age' | 'upstream_max_connections';
 
@@ -29,6 +29,7 @@ export const sections: { title: string; text?: string; fields: FieldSpec[] }[] =
       { name: 'default', label: 'Default gateway', kind: 'check', hint: 'It takes the requests whose host name no gateway has.', flag: 'default' },
       { name: 'key_headers', label: 'Key headers', hint: 'Request headers that may hold the key, separated by commas. Authorization means its scheme Bearer.', placeholder: 'Authorization', flag: 'key-header' },
       { name: 'allow_encoded_slashes', label: 'Allow encoded slashes', kind: 'check', hint: '%2F and %5C are then part of their segment.', flag: 'allow-encoded-slashes' },
+      { name: 'cut_streams', label: 'Cut streams', kind: 'check', hint: 'Upgrades, streams and long bodies end within 1 s when their key is revoked, expires or no longer allows them.', flag: 'cut-streams' },
     ],
   },
   {
@@ -80,7 +81,7 @@ const text = (v: unknown): string => (v === null || v === undefined ? '' : Strin
 export function valuesOf(g: Gateway): Values {
   const optional = g as unknown as Record<string, unknown>;
   return {
-    name: g.name, hostname: g.hostname, default: String(g.default), key_headers: g.key_headers.join(', '), allow_encoded_slashes: String(g.allow_encoded_slashes),
+    name: g.name, hostname: g.hostname, default: String(g.default), key_headers: g.key_headers.join(', '), allow_encoded_slashes: String(g.allow_encoded_slashes), cut_streams: String(g.cut_streams),
     upstream_url: g.upstream_url, timeout: g.timeout, upstream_headers: Object.entries(g.upstream_headers).map(([k, v]) => `${k}: ${v}`).join('\n'), max_body_bytes: text(g.max_body_bytes),
     global_sustained: text(g.global_rate_limit?.sustained), global_burst: text(g.global_rate_limit?.burst),
     cors_origins: text(g.cors?.origins.join(', ')), cors_methods: text(g.cors?.methods.join(', ')), cors_headers: text(g.cors?.headers.join(', ')), cors_max_age: text(g.cors?.max_age),
@@ -106,7 +107,7 @@ export function bodyOf(changes: Partial<Values>, values: Values): Record<string,
         origins: list(values.cors_origins), ...(values.cors_methods && { methods: list(values.cors_methods) }), ...(values.cors_headers && { headers: list(values.cors_headers) }),
         ...(values.cors_max_age && { max_age: number(values.cors_max_age) }),
       };
-    } else if (name === 'default' || name === 'allow_encoded_slashes') body[name] = v === 'true';
+    } else if (name === 'default' || name === 'allow_encoded_slashes' || name === 'cut_streams') body[name] = v === 'true';
     else if (name === 'key_headers') body[name] = v.trim() === '' ? null : list(v);
     else if (name === 'max_body_bytes' || name === 'upstream_max_connections') body[name] = number(v);
     else if (name === 'upstream_headers') body[name] = headersOf(v);

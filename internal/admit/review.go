@@ -1,0 +1,203 @@
+package admit
+
+import (
+	"strings"
+
+	"github.com/keygate/keygate/internal/accesslog"
+	"github.com/keygate/keygate/internal/fault"
+	"github.com/keygate/keygate/internal/gateway"
+	"github.com/keygate/keygate/internal/ratelimit"
+	"github.com/keygate/keygate/internal/snapshot"
+)
+
+// Lease says whether this node may decide by the configuration that it has.
+type Lease interface {
+	// Held reports whether every change that was answered before the call is in force on this
+	// node, or the operator has given that up for when the database is lost. It does not block.
+	Held() bool
+}
+
+// unconfirmed is the public message of a 503 on a node that does not hold its lease.
+const unconfirmed = "this node cannot confirm its configuration at present: try again"
+
+// Review compares admitted requests with the configuration in force at one moment: once more before
+// a request goes upstream, and in each pass over long exchanges. It is for one goroutine. The zero
+// value finds that everything may go on.
+type Review struct {
+	snapshot *snapshot.Snapshot
+	version  uint64 // of snapshot
+	lost     bool   // the lease is not held
+	now      func() ratelimit.Instant
+	read     bool // at is set
+	at       ratelimit.Instant
+}
+
+// Unchanged reports whether nothing has changed since v admitted a request, the time aside, so that no
+// review is needed. It costs a few nanoseconds, and what the lease costs.
+func (a *Admitter) Unchanged(v *Verdict) bool {
+	return a.held() && a.cfg.Follower.Version() == v.version
+}
+
+// Review begins a review by the configuration that is now in force.
+func (a *Admitter) Review() Review {
+	// In this order: what is loaded afterwards is at least as new as the lease and the version say.
+	r := Review{lost: !a.held(), version: a.cfg.Follower.Version(), now: a.cfg.Now}
+	r.snapshot = a.cfg.Follower.Current()
+	return r
+}
+
+// held reports whether the lease is held. Without one, it always is.
+func (a *Admitter) held() bool { return a.cfg.Lease == nil || a.cfg.Lease.Held() }
+
+// Now returns the time of the review, which is that of the first call.
+func (r *Review) Now() ratelimit.Instant {
+	if !r.read && r.now != nil {
+		r.read, r.at = true, r.now()
+	}
+	return r.at
+}
+
+// Admission is what an admitted request depends on for as long as its exchange lasts. It keeps no
+// gateway alive.
+type Admission struct {
+	gatewayID, accountID string
+	key                  *snapshot.Key
+	method, path         string // path is not normalized
+	seen                 uint64 // the version of the configuration by which it was last found to hold
+	expires              int64  // when the key expires, in microseconds since 1970; 0 means never
+}
+
+// Admission returns what v, which admits a request with the method, depends on. It shares the
+// strings of v and method.
+func (v *Verdict) Admission(method string) Admission {
+	a := Admission{method: method, path: v.Path, key: v.Key, seen: v.version}
+	if g := v.Gateway; g != nil {
+		a.gatewayID, a.accountID = g.ID, g.AccountID
+	}
+	if v.Key != nil {
+		a.expires = v.Key.Expires()
+	}
+	return a
+}
+
+// Clone returns a copy that shares no memory with the request.
+func (a *Admission) Clone() *Admission {
+	other := *a
+	other.method, other.path = strings.Clone(a.method), strings.Clone(a.path)
+	return &other
+}
+
+// Unchanged reports whether nothing has changed since a was last found to hold: the lease is held,
+// the configuration is the same, and the key has not expired. It is cheap.
+func (r *Review) Unchanged(a *Admission) bool {
+	return !r.lost && (r.version == a.seen || r.snapshot == nil) && (a.expires == 0 || r.Now().Wall/1000 < a.expires)
+}
+
+// Result returns accesslog.Forwarded if the request would still be admitted, its limits aside, and
+// otherwise the result that it would have. The route does not count: which routes there are says
+// nothing about an exchange that has begun.
+func (r *Review) Result(a *Admission) accesslog.Result {
+	switch {
+	case r.lost:
+		return accesslog.Failed
+	case r.Unchanged(a):
+		return accesslog.Forwarded
+	case r.snapshot.Serving(a.gatewayID, a.accountID) == nil:
+		return accesslog.NoGateway
+	}
+	result := r.resultOfKey(a)
+	if result == accesslog.Forwarded {
+		a.seen = r.version
+	}
+	return result
+}
+
+// resultOfKey is Result for what depends on the key.
+func (r *Review) resultOfKey(a *Admission) accesslog.Result {
+	if a.key == nil { // the route is public
+		return accesslog.Forwarded
+	}
+	k := r.snapshot.Renewed(a.key)
+	if k == nil || k.AccountID() != a.accountID {
+		return accesslog.KeyInvalid
+	}
+	a.expires = k.Expires()
+	if k.ExpiredAt(r.Now().Wall / 1000) {
+		return accesslog.KeyExpired
+	}
+	if only := k.GatewayID(); only != "" && only != a.gatewayID {
+		return accesslog.WrongGateway
+	}
+	var room [512]byte
+	if k != a.key && !k.Allows(a.method, gateway.NormalizePath(room[:0], a.path)) {
+		return accesslog.WrongScope
+	}
+	return accesslog.Forwarded
+}
+
+// Cut is Result for a long exchange, which ends only for a reason that the gateway's cut_streams
+// covers: what concerns its key. Whatever the setting, it ends with its gateway and with the lease.
+func (r *Review) Cut(a *Admission) accesslog.Result {
+	result := r.Result(a)
+	switch result {
+	case accesslog.Forwarded, accesslog.Failed, accesslog.NoGateway:
+		return result
+	}
+	if g := r.snapshot.Serving(a.gatewayID, a.accountID); g != nil && !g.CutStreams {
+		return accesslog.Forwarded
+	}
+	return result
+}
+
+// Withdraw makes v, which admitted a request, the refusal that a result of Review.Result stands
+// for. now is the time of the review. If the request has not gone upstream, unsent is set, and the
+// counts of daily caps are given back. Token buckets keep their charge: what they held since is not
+// known, so giving back could admit more than the limit.
+func (v *Verdict) Withdraw(result accesslog.Result, now ratelimit.Instant, unsent bool) {
+	if v.Action != Forward {
+		return
+	}
+	limits := v.limits()
+	if unsent {
+		ratelimit.RefundDaily(v.Now, limits)
+	}
+	v.statusCount, v.worst, v.Action = 0, -1, Refuse
+	global := limits[len(limits)-1:]
+	switch result {
+	case accesslog.NoGateway:
+		v.refuse(fault.GatewayNotFound, "")
+		return
+	case accesslog.KeyInvalid, accesslog.KeyExpired:
+		limits = global
+		if v.unauthorized(fault.KeyInvalid); result == accesslog.KeyExpired {
+			v.Auth = fault.KeyExpired
+			break
+		}
+		v.RevokedKey, v.Key = v.Key.UUID(), nil
+	case accesslog.WrongGateway:
+		v.forbid("the key is for another gateway")
+		v.Route = nil // as before check 5
+		limits = append(v.Key.AppendLimits(nil), global...)
+	case accesslog.WrongScope:
+		v.forbid("the key's scope does not allow this method on this path")
+	default:
+		v.refuse(fault.Unavailable, unconfirmed)
+		v.unconfirmed, limits = true, global
+	}
+	v.worst = ratelimit.Peek(now, limits, v.statuses[:])
+	v.statusCount = len(limits)
+}
+
+// limits returns the limits that were charged for an admitted request. The last one is the gateway's
+// global limit.
+func (v *Verdict) limits() []ratelimit.Limit {
+	limits := make([]ratelimit.Limit, 0, ratelimit.MaxLimits)
+	var bucket [16]byte
+	if v.Key != nil {
+		limits, bucket = v.Key.AppendLimits(limits), v.Key.BucketID()
+	}
+	if v.Route != nil {
+		limits = v.Route.AppendLimits(limits, bucket)
+	}
+	return append(limits, v.Gateway.Global())
+}

@@ -1,0 +1,72 @@
+package cli
+
+import (
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"github.com/keygate/keygate/internal/config"
+	"github.com/keygate/keygate/internal/server"
+	"github.com/keygate/keygate/internal/telemetry"
+)
+
+func newMigrate(a *app) *cobra.Command {
+	c := newGroup("migrate", "Migrate the schema of a PostgreSQL database", newMigrateUp(a), newMigrateStatus(a))
+	c.Long = `Migrate the schema of the PostgreSQL database of --database-url. A server does that when it
+starts, unless it has --migrate=off. Servers of the version before may go on running meanwhile;
+they cannot start again afterwards.`
+	return c
+}
+
+func newMigrateUp(a *app) *cobra.Command {
+	o := &storeCommand{app: a}
+	c := &cobra.Command{
+		Use: "up", Short: "Migrate the schema to the one of this version", Args: noArgs,
+		Example: "  keygate migrate up --database-url postgres://keygate@db.example/keygate",
+		RunE: func(c *cobra.Command, _ []string) error {
+			settings, _, err := o.load()
+			if err != nil {
+				return err
+			}
+			if err := server.MigrateDatabase(c.Context(), settings, telemetry.NewLogger(o.Err, settings.LogLevel, settings.LogFormat)); err != nil {
+				return err
+			}
+			return o.printSchema(c, settings)
+		},
+	}
+	o.loader = config.Register(c.Flags())
+	return c
+}
+
+func newMigrateStatus(a *app) *cobra.Command {
+	o := &storeCommand{app: a}
+	c := &cobra.Command{
+		Use: "status", Short: "Show the schema of the database and the one of this version", Args: noArgs,
+		Example: "  keygate migrate status --database-url postgres://keygate@db.example/keygate",
+		RunE: func(c *cobra.Command, _ []string) error {
+			settings, _, err := o.load()
+			if err != nil {
+				return err
+			}
+			return o.printSchema(c, settings)
+		},
+	}
+	o.loader = config.Register(c.Flags())
+	return c
+}
+
+// schema is what migrate prints.
+type schema struct {
+	Current int64 `json:"current"` // of the database; 0 if it is empty
+	Newest  int64 `json:"newest"`  // of this version
+}
+
+func (o *storeCommand) printSchema(c *cobra.Command, settings *config.Config) error {
+	current, newest, err := server.SchemaVersion(c.Context(), settings)
+	if err != nil {
+		return err
+	}
+	return o.printRecord(schema{current, newest}, func() []field {
+		return []field{{"SCHEMA OF THE DATABASE", strconv.FormatInt(current, 10)}, {"SCHEMA OF THIS VERSION", strconv.FormatInt(newest, 10)}}
+	})
+}

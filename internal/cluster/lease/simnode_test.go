@@ -1,0 +1,282 @@
+package lease
+
+import (
+	"slices"
+	"time"
+)
+
+// network is how long messages and steps of the server take, and what is lost.
+type network struct {
+	w             *world
+	latency, step time.Duration
+	tail          float64 // how much longer one in ten is
+	loss, double  float64 // shares of the messages
+	down          bool
+}
+
+func (n *network) delay(d time.Duration) time.Duration {
+	if n.w.Float64() < 0.1 {
+		d = time.Duration(float64(d) * n.tail)
+	}
+	return n.w.upTo(d)
+}
+
+// simNode is a node: the goroutines of the product as events, around a Holder and a Watch.
+type simNode struct {
+	s    *simulation
+	name string
+	rate float64
+	off  time.Duration
+
+	boots   int // processes so far
+	dead    bool
+	stopped time.Duration // SIGSTOP until then
+	cut     time.Duration // no network until then
+
+	holder   *Holder
+	calling  bool
+	wakes    int
+	position Position
+	inForce  map[int]bool
+	checked  int // of the answered changes, those known to be in force here
+
+	watch   *Watch
+	waiters []*simWaiter
+}
+
+type simWaiter struct {
+	id   int
+	at   Position
+	gone time.Duration // when it gives up
+}
+
+func (n *simNode) clock() Instant { return Instant(float64(n.s.w.now)*n.rate) + Instant(n.off) }
+
+// start starts a process.
+func (n *simNode) start() {
+	n.boots++
+	n.dead, n.calling = false, false
+	var boot Boot
+	for i := range boot {
+		boot[i] = byte(n.s.w.Uint32())
+	}
+	n.holder = NewHolder(HolderConfig{Node: n.name, Boot: boot, TTL: n.s.ttl, Clock: n.clock, Jitter: n.s.w.Float64})
+	n.watch = NewWatch(n.s.ttl, n.clock)
+	n.position, n.inForce, n.checked, n.waiters = Position{}, map[int]bool{}, 0, nil
+	n.follow()
+	n.poll()
+}
+
+func (n *simNode) kill() {
+	n.dead = true
+	n.boots++
+	n.holder.GiveUp()
+}
+
+func (n *simNode) running() bool { return !n.dead && n.s.w.now >= n.stopped }
+func (n *simNode) admits() bool  { return n.running() && n.holder.Held() }
+
+// cpu runs f when the process runs, unless it is another process by then.
+func (n *simNode) cpu(f func()) {
+	boot := n.boots
+	n.s.w.after(max(0, n.stopped-n.s.w.now), func() {
+		switch {
+		case n.boots != boot || n.dead:
+		case n.s.w.now < n.stopped:
+			n.cpu(f)
+		default:
+			f()
+		}
+	})
+}
+
+// in runs f after d, when the process runs.
+func (n *simNode) in(d time.Duration, f func()) {
+	boot := n.boots
+	n.s.w.after(d, func() {
+		if n.boots == boot {
+			n.cpu(f)
+		}
+	})
+}
+
+// call sends a message to the store. done gets the reply, or nil after a timeout. What the store has
+// begun runs on, whatever becomes of the node.
+func (n *simNode) call(serve func(reply func(any)), done func(any)) {
+	s, net, boot := n.s, n.s.net, n.boots
+	finished := false
+	finish := func(v any) {
+		if !finished && n.boots == boot { // else the reply is for another process
+			finished = true
+			done(v)
+		}
+	}
+	n.in(s.ttl/8, func() { finish(nil) })
+	server := s.store.server
+	arrive := func() {
+		if net.down || s.w.now < n.cut || s.store.server != server {
+			return
+		}
+		serve(func(v any) {
+			s.w.after(net.delay(net.latency), func() {
+				if s.w.now >= n.cut && s.w.Float64() >= net.loss {
+					n.cpu(func() { finish(v) })
+				}
+			})
+		})
+	}
+	if s.w.Float64() < net.loss {
+		return
+	}
+	s.w.after(net.delay(net.latency), arrive)
+	if s.w.Float64() < net.double {
+		s.w.after(net.delay(net.latency*10), arrive)
+	}
+}
+
+// work makes the calls of the lease.
+func (n *simNode) work() {
+	if n.calling || n.dead {
+		return
+	}
+	c, wait, due := n.holder.Next(n.position)
+	n.wakes++
+	if !due {
+		wake := n.wakes
+		n.in(wait, func() {
+			if wake == n.wakes {
+				n.work()
+			}
+		})
+		return
+	}
+	n.calling = true
+	n.call(func(reply func(any)) { n.s.store.carry(c, reply) }, func(v any) {
+		n.calling = false
+		if a, ok := v.(Answer); ok {
+			if err := n.holder.Answer(c, a); err != nil {
+				n.s.nameInUse++
+				n.kill()
+				n.s.w.after(n.s.ttl/2, n.start)
+				return
+			}
+			if a.Result == OtherHistory {
+				n.position = Position{Number: -1}
+			}
+		} else {
+			n.holder.Failed(c)
+		}
+		n.s.check(n)
+		n.work()
+	})
+}
+
+// follow reads the change log again and again, and puts in force what it says.
+func (n *simNode) follow() {
+	n.call(func(reply func(any)) { n.s.store.changes(n.position, reply) }, func(v any) {
+		again := func() { n.in(n.s.w.upTo(n.s.poll), n.follow) }
+		got, ok := v.(news)
+		switch {
+		case !ok:
+			again()
+		case !got.known:
+			n.holder.GiveUp()
+			n.in(n.s.net.delay(n.s.apply), func() {
+				n.inForce, n.checked = map[int]bool{}, 0
+				n.apply(Position{}, got.changes)
+				again()
+			})
+		case len(got.changes) > 0:
+			n.in(n.s.net.delay(n.s.apply), func() {
+				n.apply(n.position, got.changes)
+				again()
+			})
+		default:
+			again()
+		}
+		n.work()
+	})
+}
+
+func (n *simNode) apply(p Position, changes []simChange) {
+	for _, c := range changes {
+		n.inForce[c.id] = true
+		p = c.Position
+	}
+	n.position = p
+	n.work()
+}
+
+// poll reads all leases, ends those that ran out, and answers.
+func (n *simNode) poll() {
+	waiting := slices.Clone(n.waiters)
+	about := make([]Position, len(waiting))
+	for i, x := range waiting {
+		about[i] = x.at
+	}
+	n.call(func(reply func(any)) { n.s.store.view(about, reply) }, func(v any) {
+		if view, ok := v.(*View); ok {
+			n.watch.Saw(view)
+			if n.watch.Settled() {
+				n.call(func(reply func(any)) { n.s.store.settle(view.Server, reply) }, func(any) {})
+			}
+			for _, seen := range n.watch.RanOut() {
+				n.call(func(reply func(any)) { n.s.store.end(seen, reply) }, func(any) {})
+			}
+			n.answer(waiting, view)
+		}
+		pause := n.s.ttl / 10
+		if len(n.waiters) > 0 {
+			pause = n.s.poll
+		}
+		n.in(n.s.w.upTo(pause), n.poll)
+	})
+}
+
+// answer answers the changes that are in force everywhere.
+func (n *simNode) answer(waiting []*simWaiter, v *View) {
+	for _, x := range waiting {
+		_, _, ok := n.watch.Confirmed(x.at)
+		lost := slices.Contains(v.Unknown, x.at)
+		if !ok && !lost && n.s.w.now < x.gone {
+			continue
+		}
+		n.waiters = slices.DeleteFunc(n.waiters, func(y *simWaiter) bool { return x == y })
+		if ok && !lost {
+			n.s.answered(x.id)
+		}
+	}
+}
+
+// mutate carries out the change with the given id. If it gets no answer, the caller repeats the call at
+// another node.
+func (n *simNode) mutate(id, attempts int) {
+	n.cpu(func() {
+		n.call(func(reply func(any)) { n.s.store.mutate(id, reply) }, func(v any) {
+			p, ok := v.(Position)
+			if !ok {
+				if attempts > 0 {
+					n.s.any().mutate(id, attempts-1)
+				}
+				return
+			}
+			n.waiters = append(n.waiters, &simWaiter{id: id, at: p, gone: n.s.w.now + 30*time.Second})
+		})
+	})
+}
+
+// request is a request with the key that change id revokes. It looks at the lease and the key when it
+// begins, and again before its first byte goes upstream.
+func (n *simNode) request(id int) {
+	if !n.admits() || n.inForce[id] {
+		return
+	}
+	n.in(n.s.net.delay(n.s.request), func() {
+		if !n.admits() || n.inForce[id] {
+			return
+		}
+		if n.s.done[id] && !n.s.lost[id] {
+			n.s.violate("a request went upstream after the answer", n, id)
+		}
+	})
+}

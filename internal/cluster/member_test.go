@@ -1,0 +1,150 @@
+package cluster
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/keygate/keygate/internal/cluster/lease"
+)
+
+// Guarantee: a node holds its lease while the store answers, and loses it one TTL after the last renewal
+// that it sent.
+func TestMemberHoldsItsLeaseUntilTheStoreIsGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newMemory()
+		n := newNode(t, store, store, "a", false).started(t)
+		for range 100 {
+			after(time.Second)
+			if !n.Held() {
+				t.Fatal("the lease is not held although the store answers")
+			}
+		}
+		store.set(func() { store.down = true })
+		rest := n.Remaining()
+		after(rest - time.Millisecond)
+		if !n.Held() {
+			t.Error("the lease ended before its deadline")
+		}
+		after(time.Millisecond)
+		if n.Held() {
+			t.Error("the lease is held after its deadline")
+		}
+		store.set(func() { store.down = false })
+		after(ttl / 10)
+		if !n.Held() {
+			t.Error("the lease is not held again after the store has returned")
+		}
+	})
+}
+
+// Guarantee: a renewal whose answer was lost does not extend the lease.
+func TestMemberDoesNotCountUnansweredRenewals(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newMemory()
+		n := newNode(t, store, store, "a", false).started(t)
+		store.set(func() { store.deaf = true })
+		after(ttl)
+		if n.Held() {
+			t.Error("the lease is held after its deadline")
+		}
+		store.set(func() { store.deaf = false })
+	})
+}
+
+// Guarantee: with Serve, a node that held a lease once goes on without one, and says so.
+func TestMemberServesOnIfConfigured(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newMemory()
+		n := newNode(t, store, store, "a", true)
+		if n.Held() {
+			t.Error("the node may decide before its first lease")
+		}
+		n.started(t)
+		store.set(func() { store.down = true })
+		after(2 * ttl)
+		if !n.Held() || n.Leased() {
+			t.Errorf("Held is %t and Leased %t, want true and false", n.Held(), n.Leased())
+		}
+	})
+}
+
+// Guarantee: a node that stops gives its lease back.
+func TestMemberGivesItsLeaseBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newMemory()
+		n := newNode(t, store, store, "a", true)
+		if err := n.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		n.stop(t)
+		if r := store.rows["a"]; r.State != lease.Stopped || n.Held() {
+			t.Errorf("the row is %+v and Held %t, want stopped and false", r, n.Held())
+		}
+	})
+}
+
+// Guarantee: a node loses its lease at once when its row is not its own any more, when the store has
+// another history, and joins again.
+func TestMemberGivesUpAndJoinsAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newMemory()
+		n := newNode(t, store, store, "a", false).started(t)
+		store.set(func() { delete(store.rows, "a") })
+		after(ttl / 3)
+		if r := store.rows["a"]; !n.Held() || r.State != lease.Live {
+			t.Errorf("after the row was deleted: Held %t, row %+v", n.Held(), r)
+		}
+		epoch := store.rows["a"].Epoch
+		n.Restarted()
+		if n.Held() {
+			t.Error("the lease is held although the history changed")
+		}
+		after(ttl / 3)
+		if r := store.rows["a"]; !n.Held() || r.Epoch <= epoch {
+			t.Errorf("after another history: Held %t, row %+v, want a new lease", n.Held(), r)
+		}
+	})
+}
+
+// Guarantee: a node waits for the lease of an earlier process with its name, and refuses to start if that
+// is renewed.
+func TestMemberWaitsForItsName(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newMemory()
+		first := newNode(t, store, store, "a", false).started(t)
+		second := newNode(t, store, store, "a", false)
+		if err := second.Start(t.Context()); !errors.Is(err, lease.ErrNameInUse) {
+			t.Errorf("Start returned %v, want ErrNameInUse", err)
+		}
+		store.set(func() { // the first process dies without giving its lease back
+			r := store.rows["a"]
+			defer func() { store.rows["a"] = r }()
+			r.Boot[0]++
+		})
+		_ = first
+		began := time.Now()
+		third := newNode(t, store, store, "a", false).started(t)
+		if waited := time.Since(began); !third.Held() || waited < ttl || waited > ttl+2*time.Second {
+			t.Errorf("Held %t after %v, want true after the TTL and a margin", third.Held(), waited)
+		}
+	})
+}
+
+// Guarantee: Held does not allocate.
+func TestHeldDoesNotAllocate(t *testing.T) {
+	h := lease.NewHolder(lease.HolderConfig{Clock: NewClock()})
+	m := &Member{holder: h}
+	if n := testing.AllocsPerRun(100, func() { m.Held() }); n != 0 {
+		t.Errorf("Held allocates %v times, want 0", n)
+	}
+}
+
+func BenchmarkHeld(b *testing.B) {
+	h := lease.NewHolder(lease.HolderConfig{Clock: NewClock()})
+	m := &Member{holder: h}
+	for b.Loop() {
+		m.Held()
+	}
+}

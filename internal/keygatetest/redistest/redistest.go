@@ -1,0 +1,92 @@
+// Package redistest runs a real Redis server for a test.
+package redistest
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os/exec"
+	"testing"
+	"time"
+
+	"github.com/keygate/keygate/internal/keygatetest/porttest"
+)
+
+// Server is a Redis server of its own process, on a port of its own, that keeps nothing on disk.
+type Server struct {
+	Addr string // host:port
+
+	t       testing.TB
+	options []string
+	process *exec.Cmd
+}
+
+// Start starts a server and stops it when the test ends. Options are those of its command line, as
+// in "--maxmemory-policy", "allkeys-lru". Without a redis-server the test is skipped.
+func Start(t testing.TB, options ...string) *Server {
+	t.Helper()
+	if _, err := exec.LookPath("redis-server"); err != nil {
+		t.Skip("redis-server is not installed")
+	}
+	s := &Server{Addr: porttest.Reserve(t), t: t, options: options}
+	s.Restart()
+	t.Cleanup(s.Kill)
+	return s
+}
+
+// Restart starts the server again after Kill, empty, at the same address.
+func (s *Server) Restart() {
+	s.t.Helper()
+	_, port, _ := net.SplitHostPort(s.Addr)
+	args := append([]string{"--port", port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", s.t.TempDir()}, s.options...)
+	s.process = exec.Command("redis-server", args...)
+	if err := s.process.Start(); err != nil {
+		s.t.Fatalf("start redis-server: %v", err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	for !s.answers(ctx) {
+		if ctx.Err() != nil {
+			s.t.Fatal("redis-server does not answer")
+		}
+	}
+}
+
+// answers waits until the server answers a PING, or a little while.
+func (s *Server) answers(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", s.Addr)
+	if err != nil {
+		select {
+		case <-time.After(10 * time.Millisecond):
+		case <-ctx.Done():
+		}
+		return false
+	}
+	defer conn.Close()
+	deadline, _ := ctx.Deadline()
+	_ = conn.SetDeadline(deadline)
+	if _, err := fmt.Fprint(conn, "PING\r\n"); err != nil {
+		return false
+	}
+	answer := make([]byte, 5)
+	n, err := conn.Read(answer)
+	return err == nil && (string(answer[:n]) == "+PONG" || string(answer[:n]) == "-NOAU")
+}
+
+// Kill kills the server, as kill -9 does. Everything in it is lost.
+func (s *Server) Kill() {
+	if s.process == nil {
+		return
+	}
+	_ = s.process.Process.Kill()
+	_ = s.process.Wait()
+	s.process = nil
+}
+
+// Pause makes the server hang, as SIGSTOP does, until Resume.
+func (s *Server) Pause() { s.signal(stop) }
+
+// Resume ends a Pause.
+func (s *Server) Resume() { s.signal(cont) }

@@ -1,0 +1,9 @@
+//go:build !unix
+
+package redistest
+
+type signal int
+
+const stop, cont signal = 0, 1
+
+func (s *Server) signal(signal) { s.t.Skip("the system cannot stop a process for a while") }

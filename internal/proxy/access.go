@@ -1,0 +1,98 @@
+package proxy
+
+import (
+	"time"
+
+	"github.com/keygate/keygate/internal/accesslog"
+	"github.com/keygate/keygate/internal/fault"
+)
+
+// ReviewAfter is how long an exchange runs before the sweepers review it, at each tick: shorter ones
+// are never cut. With two ticks, that is well within the bound of 1 s (contract, 3.3, cut_streams).
+const ReviewAfter = 300 * time.Millisecond
+
+// AccessError is the error of an admitted request that may not go on: its key, its gateway or the
+// node's lease has ended. It is also the cause of a context that ends because of that.
+type AccessError struct {
+	// Result is what the request would get if it were decided now.
+	Result accesslog.Result
+}
+
+// Error implements error.
+func (e *AccessError) Error() string {
+	return "the request may not go on: " + reasonOfResult(e.Result).String()
+}
+
+// Confirm makes the second look: whether the request would still be admitted, its limits aside. It
+// is called directly before the first byte goes upstream, and before a retry. waited is set if time
+// may have passed since the decision: then the expiry of the key counts too. What it returns,
+// unless it is nil, is for Withdraw. Confirm changes nothing.
+func (x *Exchange) Confirm(waited bool) *AccessError {
+	if v := &x.Verdict; x.cfg.Admit.Unchanged(v) && (!waited || v.Key == nil || v.Key.Expires() == 0) {
+		return nil
+	}
+	r := x.cfg.Admit.Review()
+	a := x.Verdict.Admission(x.Method)
+	if result := r.Result(&a); result != accesslog.Forwarded {
+		return &AccessError{result}
+	}
+	return nil
+}
+
+// Confirmer is Confirm for the pools of package upstream, which know only errors.
+type Confirmer struct{ Exchange *Exchange }
+
+// Confirm implements upstream.Confirmer.
+func (c Confirmer) Confirm() error {
+	if denied := c.Exchange.Confirm(true); denied != nil {
+		return denied
+	}
+	return nil
+}
+
+// Withdraw makes the verdict the refusal that result stands for, and returns its error, for
+// Respond. unsent is set if nothing of the request has gone upstream.
+func (x *Exchange) Withdraw(result accesslog.Result, unsent bool) error {
+	r := x.cfg.Admit.Review()
+	x.Verdict.Withdraw(result, r.Now(), unsent)
+	x.reason = reasonOfResult(result)
+	return x.Verdict.Fault()
+}
+
+// CutBy records that the response, which has begun, was cut off by result.
+func (x *Exchange) CutBy(result accesslog.Result) { x.reason = reasonOfResult(result) }
+
+// EmitDenied emits the record of a request that may not go on and got no response.
+func (x *Exchange) EmitDenied(result accesslog.Result, bytesIn int64) {
+	if x.ended {
+		return
+	}
+	status, _ := fault.Response(x.Withdraw(result, false), "")
+	x.Emit(End{Result: result, Status: status, BytesIn: bytesIn})
+}
+
+// BegunAt returns the time of the decision by Config.Mono.
+func (x *Exchange) BegunAt() int64 { return x.start.Mono }
+
+// CutBy records that the tunnel was cut off by result.
+func (d *Detached) CutBy(result accesslog.Result) {
+	if d != nil {
+		d.record.Reason = reasonOfResult(result)
+	}
+}
+
+// reasonOfResult returns why an admitted request may not go on.
+func reasonOfResult(r accesslog.Result) accesslog.Reason {
+	switch r {
+	case accesslog.NoGateway:
+		return accesslog.GatewayGone
+	case accesslog.KeyInvalid:
+		return accesslog.KeyWasRevoked
+	case accesslog.KeyExpired:
+		return accesslog.KeyHasExpired
+	case accesslog.WrongGateway, accesslog.WrongScope:
+		return accesslog.KeyNotAllowed
+	default:
+		return accesslog.LeaseLost
+	}
+}

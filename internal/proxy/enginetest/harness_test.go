@@ -1,0 +1,191 @@
+package enginetest_test
+
+import (
+	"context"
+	"crypto/rand"
+	"log/slog"
+	"net/netip"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/keygate/keygate/internal/accesslog"
+	"github.com/keygate/keygate/internal/account"
+	"github.com/keygate/keygate/internal/admit"
+	"github.com/keygate/keygate/internal/apikey"
+	"github.com/keygate/keygate/internal/gateway"
+	"github.com/keygate/keygate/internal/id"
+	"github.com/keygate/keygate/internal/keygatetest/logtest"
+	"github.com/keygate/keygate/internal/netguard"
+	"github.com/keygate/keygate/internal/proxy"
+	"github.com/keygate/keygate/internal/ratelimit"
+	"github.com/keygate/keygate/internal/snapshot"
+	"github.com/keygate/keygate/internal/snapshot/snapshottest"
+	"github.com/keygate/keygate/internal/upstream"
+)
+
+// setup configures the harness's gateway. The gateway accepts every method on every
+// path; below /public it needs no key.
+type setup struct {
+	upstream        string // base URL
+	ca              string // PEM, for an https upstream
+	timeout         string // "" means 10m
+	maxBody         int64  // bytes
+	headers         map[string]string
+	continueTimeout time.Duration // 0 means testTimeout
+	cors            *gateway.CORS
+	limit           string // the key's rate limit
+	trusted         bool   // the client is a trusted proxy
+	realClock       bool   // the engines use the real clock; otherwise no timeout of theirs expires
+	mono            func() int64
+}
+
+// harness is a data plane on a free loopback port.
+type harness struct {
+	t      testing.TB
+	addr   string
+	key    string
+	server *front
+	log    *logtest.Recorder
+
+	collector *accesslog.Collector
+	sink      *recordSink
+}
+
+// recordSink is a sink that keeps the access records it takes.
+type recordSink struct {
+	mu      sync.Mutex
+	entries []accesslog.Entry
+}
+
+func (s *recordSink) Take(batch []accesslog.Entry) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, e := range batch {
+		e.Path, e.MethodText = strings.Clone(e.Path), strings.Clone(e.MethodText)
+		s.entries = append(s.entries, e)
+	}
+}
+
+// records returns the access records emitted since the last call.
+func (g *harness) records() []accesslog.Entry {
+	g.t.Helper()
+	if err := g.collector.Sync(context.Background()); err != nil {
+		g.t.Fatal(err)
+	}
+	g.sink.mu.Lock()
+	defer g.sink.mu.Unlock()
+	entries := g.sink.entries
+	g.sink.entries = nil
+	return entries
+}
+
+const (
+	gatewayID = "gw_00000000000000000000000001"
+	keyID     = "key_00000000000000000000000002"
+	// ownListener is an address that the harness declares to be a listener of Keygate.
+	ownListener = "127.0.0.1:2"
+)
+
+// start starts a data plane whose requests package admit decides.
+func start(t testing.TB, s setup) *harness {
+	t.Helper()
+	source, key := newSource(t, s)
+	reserver, err := ratelimit.NewReserver(ratelimit.ReserverConfig{Store: source})
+	if err != nil {
+		t.Fatal(err)
+	}
+	clock := ratelimit.NewClock()
+	s.mono = clock.Mono
+	follower, err := snapshot.New(snapshot.Config{
+		Source: source, Reserver: reserver, Now: clock.Now,
+		OpenSealed: func(sealed []byte) ([]byte, error) { return sealed, nil },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := follower.Load(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	admitter, err := admit.New(admit.Config{Follower: follower, Reserver: reserver, Now: clock.Now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := serve(t, admitter, s)
+	g.key = key
+	return g
+}
+
+// serve starts a data plane whose requests decider decides.
+func serve(t testing.TB, decider proxy.Decider, s setup) *harness {
+	t.Helper()
+	guard := netguard.New()
+	guard.SetListeners(netip.MustParseAddrPort(ownListener))
+	if s.continueTimeout == 0 {
+		s.continueTimeout = testTimeout
+	}
+	pools, err := upstream.NewPools(upstream.Config{Guard: guard, ContinueTimeout: s.continueTimeout})
+	if err != nil {
+		t.Fatal(err)
+	}
+	log, sink := &logtest.Recorder{}, &recordSink{}
+	collector, err := accesslog.NewCollector(accesslog.Config{Sinks: []accesslog.Sink{sink}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	logger := slog.New(slog.NewTextHandler(log, nil))
+	server := newFront(t, decider, pools, s, collector, logger)
+	served := make(chan error, 1)
+	go func() { served <- server.serve() }()
+	t.Cleanup(func() {
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		if err := server.Shutdown(ctx); err != nil {
+			t.Errorf("Shutdown: got error %v, want nil", err)
+		}
+		if err := <-served; err != nil {
+			t.Errorf("Serve: got error %v, want nil", err)
+		}
+		pools.Close()
+	})
+	return &harness{t: t, addr: server.Addr().String(), server: server, log: log, collector: collector, sink: sink}
+}
+
+// newSource returns a store with one account, one gateway and one key, and the secret of
+// the key.
+func newSource(t testing.TB, s setup) (*snapshottest.Source, string) {
+	t.Helper()
+	secret, err := apikey.Generate(apikey.GatewayLevel, rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var limit ratelimit.Rate
+	if err := limit.UnmarshalText([]byte(s.limit)); err != nil {
+		t.Fatal(err)
+	}
+	if s.timeout == "" {
+		s.timeout = "10m"
+	}
+	headers := map[string][]byte{}
+	for name, value := range s.headers {
+		headers[name] = []byte(value)
+	}
+	methods := []string{"DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"}
+	acct := account.Account{ID: id.Format(id.Account, [16]byte{3}), Name: account.Default, Plan: account.Platform}
+	stored := &snapshottest.Source{}
+	stored.PutAccount(acct)
+	stored.PutGateway(gateway.Gateway{
+		ID: gatewayID, AccountID: acct.ID, Name: "test", Hostname: "gw.localhost", Default: true,
+		Upstream: gateway.Upstream{URL: s.upstream, Headers: headers, TLS: gateway.UpstreamTLS{CA: s.ca}},
+		Timeout:  s.timeout, MaxBodyBytes: s.maxBody, CORS: s.cors,
+	},
+		gateway.Route{ID: id.Format(id.Route, [16]byte{4}), GatewayID: gatewayID, Path: "/*", Methods: methods, Auth: gateway.AuthKey},
+		gateway.Route{ID: id.Format(id.Route, [16]byte{5}), GatewayID: gatewayID, Path: "/public/*", Methods: methods, Auth: gateway.AuthNone},
+	)
+	stored.PutKey(apikey.Key{
+		ID: keyID, BucketID: keyID, AccountID: acct.ID, Digest: apikey.DigestOf(secret), Level: apikey.GatewayLevel,
+		Scope: apikey.Scopes{{Word: apikey.Admin}}, Owner: "Ann <ann@example.com>", RateLimit: ratelimit.RateOf(limit),
+	})
+	return stored, secret
+}

@@ -1,0 +1,57 @@
+package ratelimit
+
+import (
+	"context"
+	"time"
+)
+
+// DailyCount is the count of a daily cap in the store: Used requests of the UTC day Day (in days
+// since 1970) count against the limit identified by LimitID and KeyID, over all nodes.
+type DailyCount struct {
+	LimitID string // identifier of the route
+	KeyID   string // identifier of the key's bucket for a limit with per: key, or ""
+	Day     int64
+	Used    int64
+	Lost    int64 // how many of Used have not passed, at most: they were reserved when a process crashed, or are now
+	Own     int64 // how many of Used the node has written that asks
+	OwnLost int64 // how many of Lost it has written
+}
+
+// DailyClaim is what a node claims of a daily cap for a day. Its figures are absolute, so that a
+// claim that is repeated changes nothing.
+type DailyClaim struct {
+	LimitID, KeyID string
+	Cap            int64
+	Used           int64 // requests that have passed on this node
+	Lost           int64 // how many of Used have not, because a range could not be given back
+	Ahead          int64 // requests that the node wants to reserve in addition
+
+	// The answer.
+	Granted    int64 // of Ahead
+	OthersUsed int64 // what counts against the cap apart from this claim
+	OthersLost int64 // how many of these have not passed, at most
+}
+
+// DailyFigures is what the store has of a cap, in all or of one node.
+type DailyFigures struct{ Used, Lost int64 }
+
+// Grant sets the answer to c, of which the store has the figures total, and those of the node itself
+// among them. It returns what they become. The store must let no other claim to the same cap
+// come between reading and writing them.
+func (c *DailyClaim) Grant(total, own DailyFigures) (newTotal, newOwn DailyFigures) {
+	c.OthersUsed, c.OthersLost = total.Used-own.Used, total.Lost-own.Lost
+	c.Granted = max(0, min(c.Ahead, c.Cap-c.OthersUsed-c.Used))
+	newOwn = DailyFigures{c.Used + c.Granted, c.Lost + c.Granted}
+	return DailyFigures{c.OthersUsed + newOwn.Used, c.OthersLost + newOwn.Lost}, newOwn
+}
+
+// DailyStore stores daily counts. A node is a process: it has a name that no other one ever had.
+type DailyStore interface {
+	// LoadDailyCounts returns the counts of a day.
+	LoadDailyCounts(ctx context.Context, node string, day int64) ([]DailyCount, error)
+	// ReserveDaily writes what the node claims on the day, all of it or nothing, and sets the answers.
+	// An error may come after it was written. now is the store's clock, or zero if that is the node's.
+	// A store with a clock of its own returns an error for a day that is not the present one by
+	// that clock.
+	ReserveDaily(ctx context.Context, node string, day int64, claims []DailyClaim) (now time.Time, err error)
+}

@@ -1,0 +1,228 @@
+package ratelimit
+
+import (
+	"math/bits"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// A leaseWord is the tokens of a shared bucket that were granted to this node and not spent.
+//
+//	bits  0–23  tokens
+//	bits 24–63  the millisecond of Instant.Mono at which they lapse
+type leaseWord = uint64
+
+const (
+	tokenBits = 24
+	maxTokens = 1<<tokenBits - 1
+	// grantLife is how long granted tokens may be spent, counted from before the call that asked for
+	// them, in milliseconds.
+	grantLife = 1000
+)
+
+func packLease(tokens, lapses int64) leaseWord {
+	return uint64(lapses)<<tokenBits | uint64(min(tokens, maxTokens))
+}
+
+// tokensAt returns how many of the tokens in w may be spent at mono.
+func tokensAt(w leaseWord, mono int64) int64 {
+	if w == closed || uint64(mono/int64(time.Millisecond)) >= w>>tokenBits {
+		return 0
+	}
+	return int64(w & maxTokens)
+}
+
+// Lease is this node's side of a bucket that nodes share. It holds tokens that the limit store
+// has granted, which decisions spend without waiting, and the node's share of the limit, which
+// decides if limits are divided or the store is lost. It belongs to one Bucket and its parameters.
+type Lease struct {
+	sharing *Sharing
+	name    Name
+	bucket  *Bucket
+	params  *Params
+	divided atomic.Bool // always decided by the share
+
+	tokens atomic.Uint64          // a leaseWord
+	shadow atomic.Pointer[shadow] // the node's share; nil until it is needed
+	half   atomic.Int64           // with this many tokens left, more are asked for
+	queued atomic.Bool            // it is in the queue of those that ask for more
+	next   *Lease                 // in the queue
+
+	mu     sync.Mutex
+	debt   debt
+	flying int   // trips that are on their way
+	sent   int64 // when the last one left, in nanoseconds of Instant.Mono; 0 for none
+	asked  int64 // when the last one left that asked for tokens ahead of use
+	held   int64 // tokens that the node had when that one returned
+	taken  int64 // tickets since it left
+	heard  int64 // generation of the store that gave the last answer
+}
+
+// shadow is the share of a limit that a node has.
+type shadow struct {
+	share  Share
+	params *Params
+	state  atomic.Uint64 // as of a Bucket
+}
+
+// check reads the lease into v and returns what it allows.
+func (e *Lease) check(now Instant, t *Ticket, v *view) finding {
+	if t != nil {
+		return t.check(e, now, v)
+	}
+	v.state, v.params, v.word = &e.tokens, nil, e.tokens.Load()
+	switch {
+	case v.word == closed:
+		return isStale
+	case tokensAt(v.word, now.Mono) > 0:
+		v.next = v.word - 1
+		return passes
+	}
+	switch {
+	case e.divided.Load():
+		return e.checkShadow(now, v)
+	case e.sharing.Lost():
+		return e.checkLost(now, v)
+	case e.sharing.cfg.Mode == Leased:
+		v.params, v.at, v.word = e.params, e.params.unitsAt(now.Mono), e.bucket.state.Load()
+		if f := e.params.check(v); f != passes {
+			return f // no node can be granted a token until one is regained
+		}
+	}
+	v.state, v.params = nil, nil
+	return mustAsk
+}
+
+// checkLost is check for a request that the limit store does not decide in time.
+func (e *Lease) checkLost(now Instant, v *view) finding {
+	f := e.checkShadow(now, v)
+	switch {
+	case e.sharing.cfg.OnLoss == RefuseOnLoss && f != isStale:
+		v.state, v.params = nil, nil
+		return mustAsk // Ticket.Wait returns the error
+	case e.sharing.cfg.OnLoss == AllowOnLoss && f == refuses: // it counts as far as the share reaches
+		v.next, f = v.at+v.params.span, passes
+	}
+	return f
+}
+
+func (e *Lease) checkShadow(now Instant, v *view) finding {
+	s := e.shadowAt(now)
+	v.state, v.params, v.at, v.word = &s.state, s.params, s.params.unitsAt(now.Mono), s.state.Load()
+	return s.params.check(v)
+}
+
+// shadowAt returns the node's present share.
+func (e *Lease) shadowAt(now Instant) *shadow {
+	share := e.sharing.Share()
+	if s := e.shadow.Load(); s != nil && s.share == share {
+		return s
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	old := e.shadow.Load()
+	if old != nil && old.share == share {
+		return old
+	}
+	s := &shadow{share: share, params: e.sharing.shareOf(e.params, share)}
+	// What was used counts in a smaller share too. A larger one comes empty: another node may have used it.
+	if old != nil {
+		word := old.state.Swap(closed)
+		if word == closed {
+			return old // the lease is closed
+		}
+		used := min(old.params.used(word, now.Mono), old.params.span)
+		left := old.params.requests(old.params.span - used)
+		left = max(0, min(left, left+share.of(e.params.capacity)-old.share.of(e.params.capacity)))
+		s.state.Store(s.params.unitsAt(now.Mono) + s.params.span - uint64(left)*s.params.cost)
+	}
+	e.shadow.Store(s)
+	return s
+}
+
+// peek reads into v what a status needs.
+func (e *Lease) peek(now Instant, v *view) {
+	if !e.divided.Load() && (!e.sharing.Lost() || e.sharing.cfg.OnLoss == RefuseOnLoss) {
+		v.params = nil
+		return
+	}
+	if e.checkShadow(now, v); v.word == closed {
+		v.word = 0
+	}
+	v.next = v.word
+}
+
+// fillStatus fills s with the level of the cluster as far as it is known here: what the store has
+// said, and the tokens that this node still holds.
+func (e *Lease) fillStatus(s *Status, now Instant) {
+	word, at := e.bucket.state.Load(), e.params.unitsAt(now.Mono)
+	if word == closed {
+		word = 0
+	}
+	used, held := max(word, at)-at, uint64(tokensAt(e.tokens.Load(), now.Mono))*e.params.cost
+	e.params.fillStatus(s, at+used-min(used, held), at, now.Wall)
+}
+
+// charged does what follows a decision that has charged the lease.
+func (e *Lease) charged(now Instant, v *view) {
+	switch v.state {
+	case nil:
+	case &e.tokens:
+		if tokensAt(v.next, now.Mono) <= e.half.Load() {
+			e.sharing.enqueue(e)
+		}
+	default:
+		if !e.divided.Load() {
+			e.sharing.owe(e, now.Mono)
+		}
+	}
+}
+
+// succeed closes e and returns the lease of the bucket that takes over, with the parameters p. It
+// has no tokens: those of a changed limit are dropped. The share keeps what was used.
+func (e *Lease) succeed(b *Bucket, p *Params, now Instant) *Lease {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.tokens.Store(closed)
+	c := &Lease{sharing: e.sharing, name: e.name, bucket: b, params: p, debt: e.debt}
+	c.divided.Store(e.divided.Load())
+	e.debt = debt{}
+	if old := e.shadow.Load(); old != nil {
+		word := old.state.Swap(closed)
+		s := &shadow{share: old.share, params: e.sharing.shareOf(p, old.share)}
+		s.state.Store(convert(old.params, s.params, word, now.Mono))
+		c.shadow.Store(s)
+	}
+	e.sharing.succeeded(e, c)
+	return c
+}
+
+// idle reports whether nothing would be lost if the lease was dropped.
+func (e *Lease) idle(mono int64) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	s := e.shadow.Load()
+	return tokensAt(e.tokens.Load(), mono) == 0 && e.flying == 0 && e.debt.isZero() &&
+		(s == nil || s.params.used(s.state.Load(), mono-sweepGrace) == 0)
+}
+
+// close makes decisions that still use the lease return Stale.
+func (e *Lease) close() {
+	e.tokens.Store(closed)
+	if s := e.shadow.Load(); s != nil {
+		s.state.Store(closed)
+	}
+}
+
+// ahead returns the most tokens of the bucket that all nodes together may hold unspent: 5 % of the
+// capacity or 50 ms of refill, whichever is less. It is 0 where the capacity is below 0.4 s of
+// refill.
+func (p *Params) ahead() int64 {
+	// capacity < 0.4 s × n/d ns
+	hi, lo := bits.Mul64(uint64(p.capacity), p.d)
+	if n := p.n * 400_000_000; hi == 0 && lo < n {
+		return 0
+	}
+	return min(p.capacity/20, int64(p.n*50_000_000/p.d), maxTokens)
+}

@@ -1,0 +1,73 @@
+package ratelimit
+
+import (
+	"context"
+	"math/bits"
+)
+
+// LimitStore is the store of the buckets that nodes share.
+type LimitStore interface {
+	// Ask sends questions in one pipeline and sets their answers. It sets Answered of those that were
+	// answered; the error says why others were not. What was asked may have been done nevertheless.
+	Ask(ctx context.Context, questions []Question) error
+	// Check connects to the store, if necessary, and returns why it cannot be used.
+	Check(ctx context.Context) error
+	// Generation grows when the store may have lost what it knew, such as when another server has
+	// taken over.
+	Generation() int64
+}
+
+// Question asks the limit store for requests that each need a token of every bucket named in Takes,
+// or of none. Admitted is how many of them may pass.
+type Question struct {
+	Requests int64
+	Takes    []Take
+
+	Answered bool
+	Admitted int64
+}
+
+// Take is what a question asks of one bucket: its parameters, and tokens for later use.
+type Take struct {
+	Name     string
+	Capacity int64 // requests
+	Count    int64 // refill: Count requests in Per microseconds, in lowest terms
+	Per      int64
+	Version  int64 // the change of the configuration that has these parameters, or a later one
+	Force    bool  // Version is the newest of the configuration, whatever the store says
+
+	Number      int64 // of the question among those of the node, if the store must know it again; else 0
+	Outstanding int64 // the most tokens that all nodes together may hold unspent
+	Left        int64 // tokens that the node still holds; negative to change nothing
+	Ahead       int64 // tokens that the node asks for, for later use
+	Debt        int64 // requests that the node admitted without the store, and reports now
+	DebtNumber  int64 // of the report
+	Known       int64 // requests that are used at least, as the store once said, if it may have lost that
+
+	Granted int64 // of Ahead
+	Charged int64 // of Debt; the rest did not fit the bucket
+	Used    int64 // requests that are used of the bucket: Used + Part/Per, with all that was granted
+	Part    int64
+	Behind  bool  // the store knows newer parameters; then nothing was done
+	Newer   int64 // their Version
+}
+
+// take returns the question about a bucket with the parameters p.
+func (p *Params) take(name string, version int64) Take {
+	const microsecond = 1000
+	g := gcd(p.n*microsecond, p.d)
+	return Take{
+		Name: name, Capacity: p.capacity, Count: int64(p.n * microsecond / g), Per: int64(p.d / g), Version: version,
+		Left: -1,
+	}
+}
+
+// usedUnits returns the units that are used according to the answer t.
+func (p *Params) usedUnits(t *Take) uint64 {
+	hi, lo := bits.Mul64(uint64(t.Part), p.cost)
+	part, rest := bits.Div64(hi, lo, uint64(t.Per))
+	if rest > 0 {
+		part++
+	}
+	return min(uint64(t.Used)*p.cost+part, p.span)
+}

@@ -1,0 +1,177 @@
+package limitstore
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/keygate/keygate/internal/ratelimit"
+)
+
+// Config configures a Store.
+type Config struct {
+	Address      *Address                                                             // required
+	Installation func() string                                                        // what tells installations apart that share a store, once it is known; required
+	Node         string                                                               // identifies this process among all that ever were; required
+	Now          func() time.Time                                                     // nil means time.Now
+	Dial         func(ctx context.Context, network, address string) (net.Conn, error) // nil means a net.Dialer
+	Log          *slog.Logger                                                         // receives what is noticed about the store; nil discards it
+}
+
+// Store is a client of the limit store. It is safe for concurrent use.
+type Store struct {
+	cfg    Config
+	prefix string // of keys; set before client
+	sha    string // of the script
+
+	connecting sync.Mutex
+	client     atomic.Pointer[rueidis.Client]
+	closed     atomic.Bool
+
+	dials     atomic.Int64 // connections that were made
+	inspected atomic.Int64 // of these, those before the last inspection
+	next      atomic.Int64 // when the next inspection is due, in Unix nanoseconds
+	watch     watch
+}
+
+var _ ratelimit.LimitStore = (*Store)(nil)
+
+const (
+	dialTimeout  = 500 * time.Millisecond
+	writeTimeout = time.Second
+	bufferSize   = 64 << 10
+)
+
+// New returns a Store that is not connected: Check connects it. The error is a field of cfg that is
+// missing.
+func New(cfg Config) (*Store, error) {
+	switch {
+	case cfg.Address == nil:
+		return nil, errors.New("limitstore: Config.Address is required")
+	case cfg.Installation == nil || cfg.Node == "":
+		return nil, errors.New("limitstore: Config.Installation and Node are required")
+	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	if cfg.Dial == nil {
+		cfg.Dial = (&net.Dialer{Timeout: dialTimeout, KeepAlive: 5 * time.Second}).DialContext
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	return &Store{cfg: cfg, sha: scriptSum()}, nil
+}
+
+// Check connects to the store, if necessary, and returns why it cannot be used.
+func (s *Store) Check(ctx context.Context) error {
+	c, err := s.connect()
+	if err != nil {
+		return err
+	}
+	return s.inspect(ctx, c)
+}
+
+// Close closes the connections.
+func (s *Store) Close() {
+	s.connecting.Lock()
+	defer s.connecting.Unlock()
+	s.closed.Store(true)
+	if c := s.client.Load(); c != nil {
+		(*c).Close()
+	}
+}
+
+var errClosed = errors.New("the client of the limit store is closed")
+
+func (s *Store) connect() (rueidis.Client, error) {
+	if c := s.client.Load(); c != nil {
+		return *c, nil
+	}
+	s.connecting.Lock()
+	defer s.connecting.Unlock()
+	if c := s.client.Load(); c != nil {
+		return *c, nil
+	}
+	if s.closed.Load() {
+		return nil, errClosed
+	}
+	a := s.cfg.Address
+	c, err := rueidis.NewClient(rueidis.ClientOption{
+		InitAddress: a.hosts, Username: a.username, Password: a.password, SelectDB: a.database, TLSConfig: a.tlsConfig(),
+		Sentinel:           rueidis.SentinelOption{MasterSet: a.master, TLSConfig: a.tlsConfig(), Username: a.username, Password: a.password},
+		Dialer:             net.Dialer{Timeout: dialTimeout, KeepAlive: 5 * time.Second},
+		DialCtxFn:          s.dial,
+		ConnWriteTimeout:   writeTimeout,
+		ReadBufferEachConn: bufferSize, WriteBufferEachConn: bufferSize,
+		ForceSingleClient: len(a.hosts) == 1 && a.master == "",
+		DisableRetry:      true, // a question must not be asked twice behind our back
+		DisableCache:      true,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("connect to %s: %w", a, err)
+	}
+	s.prefix = "keygate:" + s.cfg.Installation() + ":"
+	s.client.Store(&c)
+	return c, nil
+}
+
+// dial makes a connection and counts it.
+func (s *Store) dial(ctx context.Context, address string, _ *net.Dialer, config *tls.Config) (net.Conn, error) {
+	conn, err := s.cfg.Dial(ctx, "tcp", address)
+	if err != nil {
+		return nil, err
+	}
+	if config != nil {
+		config = config.Clone()
+		host, _, _ := net.SplitHostPort(address)
+		config.ServerName = cmp.Or(config.ServerName, host)
+		secure := tls.Client(conn, config)
+		if err := secure.HandshakeContext(ctx); err != nil {
+			_ = conn.Close()
+			return nil, err
+		}
+		conn = secure
+	}
+	s.dials.Add(1)
+	return conn, nil
+}
+
+// Ask implements ratelimit.LimitStore.
+func (s *Store) Ask(ctx context.Context, questions []ratelimit.Question) error {
+	c, err := s.connect()
+	if err != nil {
+		return err
+	}
+	err = s.ask(ctx, c, questions)
+	if err != nil && ctx.Err() == nil && mayRepeat(err, questions) {
+		err = s.ask(ctx, c, questions)
+	}
+	s.inspectIfDue(ctx, c)
+	return err
+}
+
+// mayRepeat reports whether questions may be asked again after err: the connection broke, and the
+// store recognizes each of them that it has answered.
+func mayRepeat(err error, questions []ratelimit.Question) bool {
+	if _, answered := rueidis.IsRedisErr(err); answered {
+		return false
+	}
+	for i := range questions {
+		for _, t := range questions[i].Takes {
+			if t.Number == 0 {
+				return false
+			}
+		}
+	}
+	return true
+}

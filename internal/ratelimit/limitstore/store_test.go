@@ -1,0 +1,140 @@
+package limitstore
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/keygate/keygate/internal/keygatetest/redistest"
+	"github.com/keygate/keygate/internal/ratelimit"
+)
+
+// cutConn is a connection that breaks before the next answer, once it is told to.
+type cutConn struct {
+	net.Conn
+	cut *atomic.Bool
+}
+
+func (c cutConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if c.cut.CompareAndSwap(true, false) {
+		_ = c.Conn.Close()
+		return 0, io.ErrUnexpectedEOF
+	}
+	return n, err
+}
+
+// openStore returns a store that is not connected, with its log.
+func openStore(t *testing.T, server *redistest.Server, password string, dial dialer) (*Store, *bytes.Buffer) {
+	t.Helper()
+	a, err := ParseAddress("redis://:" + password + "@" + server.Addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var log bytes.Buffer
+	s, err := New(Config{
+		Address: a, Installation: func() string { return "test" }, Node: "a", Dial: dial, Log: slog.New(slog.NewTextHandler(&log, nil)),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	return s, &log
+}
+
+// Guarantee: an answer that was lost counts as spent: a question that the store knows again is
+// asked again and charged once, any other is not asked again.
+func TestLostAnswer(t *testing.T) {
+	server := redistest.Start(t)
+	var cut atomic.Bool
+	s, _ := openStore(t, server, "", func(ctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := (&net.Dialer{}).DialContext(ctx, network, address)
+		return cutConn{conn, &cut}, err
+	})
+	if err := s.Check(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for number, want := range map[int64]bool{0: false, 5: true} {
+		take := perDay("{x}:"+string(rune('a'+number)), 100)
+		take.Number = number
+		one(t, s, 1, take)
+		take.Number = number * 2
+		cut.Store(true)
+		q := []ratelimit.Question{{Requests: 10, Takes: []ratelimit.Take{take}}}
+		err := s.Ask(t.Context(), q)
+		if cut.Load() {
+			t.Fatal("the connection was not cut")
+		}
+		if (err == nil) != want || q[0].Answered != want {
+			t.Errorf("number %d: error %v, answered %v; want an answer: %v", number, err, q[0].Answered, want)
+		}
+		take.Number = 0
+		if got := one(t, s, 0, take); used(&got.Takes[0]) != 11 {
+			t.Errorf("number %d: %d are used, want 11", number, used(&got.Takes[0]))
+		}
+	}
+}
+
+// Guarantee: a store that may evict keys is unsuitable, and the error says what to do.
+func TestEvictionIsRefused(t *testing.T) {
+	server := redistest.Start(t, "--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru")
+	s, _ := openStore(t, server, "", nil)
+	err := s.Check(t.Context())
+	if !errors.Is(err, ratelimit.ErrUnsuitable) || !strings.Contains(err.Error(), "noeviction") {
+		t.Errorf("got the error %v, want one that asks for noeviction", err)
+	}
+}
+
+// Guarantee: a store without memory does not answer, and grants nothing.
+func TestStoreOutOfMemory(t *testing.T) {
+	server := redistest.Start(t, "--maxmemory", "1", "--maxmemory-policy", "noeviction")
+	s, _ := openStore(t, server, "", nil)
+	if err := s.Check(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	q := []ratelimit.Question{{Requests: 1, Takes: []ratelimit.Take{perDay("{x}:oom", 100)}}}
+	if err := s.Ask(t.Context(), q); err == nil || q[0].Answered {
+		t.Errorf("error %v, answered %v; want an error", err, q[0].Answered)
+	}
+}
+
+// Guarantee: a server that was restarted is noticed, counted and logged; the log and the errors never
+// show the password.
+func TestRestartIsNoticed(t *testing.T) {
+	const password = "hush-hush"
+	server := redistest.Start(t, "--requirepass", password)
+	s, log := openStore(t, server, password, nil)
+	if err := s.Check(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	one(t, s, 1, perDay("{x}:restart", 100))
+	before := s.Generation()
+	server.Kill()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	err := s.Ask(ctx, []ratelimit.Question{{Requests: 1, Takes: []ratelimit.Take{perDay("{x}:restart", 100)}}})
+	if err == nil || strings.Contains(err.Error(), password) {
+		t.Errorf("without a server: the error %v", err)
+	}
+	server.Restart()
+	for s.Check(t.Context()) != nil {
+		continue
+	}
+	if s.Generation() != before+1 || s.Stats().Replaced != 1 {
+		t.Errorf("the generation was %d and is %d", before, s.Generation())
+	}
+	if !strings.Contains(log.String(), "was restarted or has taken over") || strings.Contains(log.String(), password) {
+		t.Errorf("the log is %q", log)
+	}
+	wrong, _ := openStore(t, server, "wrong-one", nil)
+	if err := wrong.Check(t.Context()); err == nil || strings.Contains(err.Error(), "wrong-one") {
+		t.Errorf("with a wrong password: the error %v", err)
+	}
+}

@@ -1,0 +1,194 @@
+-- Takes tokens of the buckets KEYS: for a number of requests that each need one of every bucket,
+-- or none, and then for later use. GCRA by the clock of the store. All arithmetic is exact: every
+-- number is a whole one below 2^53.
+--
+-- ARGV: the node, the number of requests, and for each bucket 12 numbers:
+--    1 capacity    2 count      3 per        refill: count requests in per microseconds
+--    4 version     5 force      of these parameters; force: it is the newest
+--    6 number                   of the question, 0 if it never comes twice
+--    7 outstanding              the most that all nodes together may hold
+--    8 left        9 ahead      what the node holds (-1: do not ask), and wants in addition
+--   10 debt       11 debtnumber what it admitted without the store
+--   12 known                   what is used at least, as far as the node knows
+--
+-- Returns: admitted, and for each bucket: state (0 done, 1 behind, 2 superseded), granted, charged of
+-- the debt, used, part, version. What is used is used + part/per requests.
+--
+-- A bucket is a hash. The field s has version, capacity, count, per, time, used, part. For each
+-- node there is a field n<node> with: held, time, number, admitted, granted, debtnumber,
+-- charged.
+
+local FIELDS = 12
+local LIFE = 1100000       -- microseconds for which a grant counts as held: longer than a node may spend it
+local FORGET = 600000000   -- microseconds after which a node that is not seen is forgotten
+local floor, fmod, format = math.floor, math.fmod, string.format
+
+local function whole(x) return format('%.0f', x) end
+
+-- Returns floor(a*m/d) and a*m - that*d, for 0 <= a < d < 2^37 and 0 <= m < 2^39.
+local function muldiv(a, m, d)
+  local q, r = 0, 0
+  for i = 2, 0, -1 do
+    local chunk = floor(m / 8192 ^ i) % 8192
+    local x = r * 8192 + a * chunk
+    r = fmod(x, d)
+    q = q * 8192 + (x - r) / d
+  end
+  return q, r
+end
+
+local function clamp(b)
+  if b.used >= b.capacity then b.used, b.part = b.capacity, 0 end
+end
+
+-- Moves the bucket's time to now. A clock that went back makes the bucket emptier, up to empty.
+local function elapse(b, now)
+  local dt = now - b.time
+  local back = dt < 0
+  if back then dt = -dt end
+  local r = fmod(dt, b.per)
+  local n = (dt - r) / b.per * b.count -- inexact only far beyond any capacity
+  local q, rest = muldiv(r, b.count, b.per)
+  b.time = now
+  n = n + q
+  if back then
+    b.used, b.part = b.used + n, b.part + rest
+    if b.part >= b.per then b.used, b.part = b.used + 1, b.part - b.per end
+    clamp(b)
+  elseif n > b.used then
+    b.used, b.part = 0, 0
+  else
+    b.used, b.part = b.used - n, b.part - rest
+    if b.part < 0 then b.used, b.part = b.used - 1, b.part + b.per end
+    if b.used < 0 then b.used, b.part = 0, 0 end
+  end
+end
+
+-- Gives the bucket the parameters of a. What is used stays used, up to the capacity.
+local function convert(b, a)
+  if b.part > 0 and b.per ~= a.per then
+    local q, rest = muldiv(b.part, a.per, b.per)
+    if rest > 0 then q = q + 1 end
+    if q >= a.per then b.used, q = b.used + 1, 0 end
+    b.part = q
+  end
+  b.capacity, b.count, b.per = a.capacity, a.count, a.per
+end
+
+local clock = redis.call('TIME')
+local now = tonumber(clock[1]) * 1000000 + tonumber(clock[2])
+local node, requests = 'n' .. ARGV[1], tonumber(ARGV[2])
+
+local function arguments(i)
+  local at = 2 + (i - 1) * FIELDS
+  local n = {}
+  for j = 1, FIELDS do n[j] = tonumber(ARGV[at + j]) end
+  return {
+    capacity = n[1], count = n[2], per = n[3], version = n[4], force = n[5] == 1, number = n[6],
+    outstanding = n[7], left = n[8], ahead = n[9], debt = n[10], debtnumber = n[11], known = n[12],
+  }
+end
+
+local function parse(s)
+  local n = {}
+  for x in string.gmatch(s, '%S+') do n[#n + 1] = tonumber(x) end
+  return n
+end
+
+-- Reads a bucket. Its nodes other than this one hold b.others tokens.
+local function read(key, a)
+  local b = {version = a.version, capacity = a.capacity, count = a.count, per = a.per, time = now, used = 0, part = 0,
+    others = 0, forgotten = {}, me = {held = 0, time = now, number = 0, admitted = 0, granted = 0, debtnumber = 0, charged = 0}}
+  local all = redis.call('HGETALL', key)
+  for i = 1, #all, 2 do
+    local n = parse(all[i + 1])
+    if all[i] == 's' then
+      b.version, b.capacity, b.count, b.per, b.time, b.used, b.part = n[1], n[2], n[3], n[4], n[5], n[6], n[7]
+    elseif all[i] == node then
+      b.me = {held = n[1], time = n[2], number = n[3], admitted = n[4], granted = n[5], debtnumber = n[6], charged = n[7]}
+    elseif now - n[2] < LIFE then
+      b.others = b.others + n[1]
+    elseif now - n[2] > FORGET + 2 * b.capacity * b.per / b.count then
+      b.forgotten[#b.forgotten + 1] = all[i]
+    end
+  end
+  return b
+end
+
+local asked, buckets = {}, {}
+local behind, replay, superseded, admitted = false, false, false, requests
+for i = 1, #KEYS do
+  local a = arguments(i)
+  local b = read(KEYS[i], a)
+  asked[i], buckets[i] = a, b
+  local same = b.capacity == a.capacity and b.count == a.count and b.per == a.per
+  b.behind = not a.force and (b.version > a.version or (b.version == a.version and not same))
+  if b.behind and same then b.behind = false end
+  behind = behind or b.behind
+  if a.number > 0 and a.number == b.me.number then replay = true end
+  if a.number > 0 and a.number < b.me.number then superseded = true end
+end
+
+local out = {0}
+local function answer(i, state, granted)
+  local b = buckets[i]
+  for _, n in ipairs({state, granted, b.me.charged, b.used, b.part, b.version}) do out[#out + 1] = n end
+end
+
+if behind or superseded then
+  for i = 1, #KEYS do
+    answer(i, superseded and 2 or (buckets[i].behind and 1 or 0), 0)
+  end
+  return out
+end
+
+for i = 1, #KEYS do
+  local a, b = asked[i], buckets[i]
+  elapse(b, now)
+  convert(b, a)
+  if b.version < a.version or a.force then b.version = a.version end
+  if a.known > b.used then b.used, b.part = a.known, 0 end
+  clamp(b)
+  b.free = b.capacity - b.used
+  if b.part > 0 then b.free = b.free - 1 end
+  if a.debt > 0 and a.debtnumber > b.me.debtnumber then
+    b.me.debtnumber, b.me.charged = a.debtnumber, math.min(a.debt, b.free)
+    b.used, b.free = b.used + b.me.charged, b.free - b.me.charged
+  end
+  admitted = math.min(admitted, b.free)
+end
+if replay then admitted = 0 end
+
+for i = 1, #KEYS do
+  local a, b = asked[i], buckets[i]
+  local granted = 0
+  if not replay then
+    b.used = b.used + admitted
+    if a.left >= 0 then
+      granted = math.max(0, math.min(a.ahead, b.free - admitted, a.outstanding - b.others - a.left))
+      b.used = b.used + granted
+      b.me.held = a.left + granted
+    end
+    if a.number > 0 then
+      b.me.number, b.me.admitted, b.me.granted = a.number, admitted, granted
+    end
+  else
+    granted = b.me.granted
+    admitted = b.me.admitted
+  end
+  out[1] = admitted
+  local fields = {'s', table.concat({whole(b.version), whole(b.capacity), whole(b.count), whole(b.per), whole(b.time), whole(b.used), whole(b.part)}, ' ')}
+  if a.left >= 0 or a.number > 0 or a.debt > 0 then
+    fields[3] = node
+    fields[4] = table.concat({whole(b.me.held), whole(now), whole(b.me.number), whole(b.me.admitted), whole(b.me.granted), whole(b.me.debtnumber), whole(b.me.charged)}, ' ')
+  end
+  if requests > 0 or a.left >= 0 or a.debt > 0 then -- else it is only a look
+    redis.call('HSET', KEYS[i], unpack(fields))
+    if #b.forgotten > 0 then redis.call('HDEL', KEYS[i], unpack(b.forgotten)) end
+    -- When it is full again there is nothing to remember.
+    local life = math.min(b.capacity * b.per / b.count / 1000, 1e12) + 60000
+    redis.call('PEXPIRE', KEYS[i], whole(floor(life)))
+  end
+  answer(i, 0, granted)
+end
+return out

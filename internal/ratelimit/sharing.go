@@ -1,0 +1,333 @@
+package ratelimit
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/keygate/keygate/internal/fault"
+	"github.com/keygate/keygate/internal/id"
+	"github.com/keygate/keygate/internal/service"
+)
+
+// Mode is how nodes share token buckets.
+type Mode string
+
+// The modes.
+const (
+	Leased  Mode = "leased"  // a node is granted tokens ahead of use, and spends them without waiting
+	Exact   Mode = "exact"   // the limit store makes every decision
+	Divided Mode = "divided" // each node has a share of every limit
+)
+
+// OnLoss is what happens to limits while the limit store is lost.
+type OnLoss string
+
+// The kinds of OnLoss.
+const (
+	DivideOnLoss OnLoss = "divide" // as Divided
+	RefuseOnLoss OnLoss = "refuse" // requests are refused
+	AllowOnLoss  OnLoss = "allow"  // no limit applies
+)
+
+// Name names a shared bucket. Buckets of one account are kept together in the limit store.
+type Name struct {
+	Account string   // identifier
+	Kind    id.Kind  // of what has the limit: a gateway, a route or a key
+	Owner   [16]byte // its identifier
+	Key     [16]byte // identifier of the key's bucket, for a limit with per: key; else zero
+}
+
+// String returns the name as a key of the limit store, of which {account} decides the slot.
+func (n *Name) String() string {
+	s := "{" + n.Account + "}:" + id.Format(n.Kind, n.Owner)
+	if n.Key != [16]byte{} {
+		s += ":" + id.Format(id.Key, n.Key)
+	}
+	return s
+}
+
+// SharingConfig configures a Sharing.
+type SharingConfig struct {
+	Mode   Mode
+	OnLoss OnLoss
+	// Store is required unless Mode is Divided.
+	Store LimitStore
+	// Shares returns the share of this node. Nil means the whole. Call Sharing.Reshare when it
+	// changes.
+	Shares func() Share
+	// Version returns the number of the last change of the configuration that is in force on this
+	// node with all before it. Required with a Store.
+	Version func() int64
+	// CatchUp puts in force what was changed before the call. Required with a Store.
+	CatchUp func(ctx context.Context) error
+	// Now must be the function by which limits are decided. Required.
+	Now func() Instant
+	// Log receives losses of the store. Nil discards them.
+	Log *slog.Logger
+}
+
+// Sharing makes the token buckets of this node parts of those of all nodes. It is safe for
+// concurrent use. A nil *Sharing makes buckets of this node alone.
+type Sharing struct {
+	cfg   SharingConfig
+	log   *slog.Logger
+	share atomic.Uint64 // a Share: its Index in the upper half, its Of in the lower
+	lost  atomic.Bool
+
+	queue atomic.Pointer[Lease] // the leases that ask for tokens, linked by next
+	wake  chan struct{}         // holds a token if there is work to do
+
+	mu       sync.Mutex
+	stopped  bool
+	pending  map[tripSet]*trip // trips that have not left
+	order    []*trip           // the same, the oldest first
+	indebted map[*Lease]bool   // leases that have something to report
+	shares   map[shareKey]*Params
+
+	numbers  atomic.Int64  // the last number of a question or report
+	catching chan struct{} // has a token while one catches up with the configuration
+	group    service.Group
+	stats    sharingStats
+}
+
+type shareKey struct {
+	params Params
+	share  Share
+}
+
+type sharingStats struct{ trips, pipelines, waits, granted, losses, late atomic.Int64 }
+
+// SharingStats counts what a Sharing has done since its start.
+type SharingStats struct {
+	Trips      int64 // questions to the limit store
+	RoundTrips int64 // pipelines in which they were sent
+	Waits      int64 // requests that waited for an answer
+	Granted    int64 // tokens that were granted ahead of use
+	Losses     int64 // how often the store was lost
+	Late       int64 // requests that were decided without the answer for which they waited
+}
+
+// NewSharing returns a Sharing that is not started. The error is a field of cfg that is missing.
+func NewSharing(cfg SharingConfig) (*Sharing, error) {
+	switch {
+	case cfg.Now == nil:
+		return nil, errors.New("ratelimit: SharingConfig.Now is required")
+	case cfg.Mode != Divided && (cfg.Store == nil || cfg.Version == nil || cfg.CatchUp == nil):
+		return nil, errors.New("ratelimit: SharingConfig.Store, Version and CatchUp are required unless limits are divided")
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	s := &Sharing{
+		cfg: cfg, log: cfg.Log, wake: make(chan struct{}, 1), catching: make(chan struct{}, 1),
+		pending: map[tripSet]*trip{}, indebted: map[*Lease]bool{}, shares: map[shareKey]*Params{},
+	}
+	s.Reshare()
+	return s, nil
+}
+
+// NewBucket returns the bucket of this node with the given name and parameters, full.
+func (s *Sharing) NewBucket(n Name, p *Params) *Bucket {
+	b := new(Bucket)
+	if s != nil {
+		b.lease = s.newLease(n, b, p)
+	}
+	return b
+}
+
+func (s *Sharing) newLease(n Name, b *Bucket, p *Params) *Lease {
+	e := &Lease{sharing: s, name: n, bucket: b, params: p}
+	e.divided.Store(s.cfg.Mode == Divided)
+	return e
+}
+
+// Divide sets whether each node has a share of the bucket whatever the mode.
+func (b *Bucket) Divide(divided bool) {
+	if e := b.lease; e != nil {
+		e.divided.Store(divided || e.sharing.cfg.Mode == Divided)
+	}
+}
+
+// Share returns the share of this node.
+func (s *Sharing) Share() Share {
+	packed := s.share.Load()
+	return Share{Index: int(packed >> 32), Of: int(packed & (1<<32 - 1))}
+}
+
+// Reshare puts in force what SharingConfig.Shares returns now.
+func (s *Sharing) Reshare() {
+	share := Share{Of: 1}
+	if s.cfg.Shares != nil {
+		share = s.cfg.Shares()
+	}
+	s.share.Store(uint64(share.Index)<<32 | uint64(share.Of))
+}
+
+// Lost reports whether the limit store cannot be used at present.
+func (s *Sharing) Lost() bool { return s.lost.Load() }
+
+// StoreAway is the result of Trouble while the limit store is lost.
+const StoreAway = "limit_store_away"
+
+// Trouble returns StoreAway while the limit store is lost, or "". It takes a nil s.
+func (s *Sharing) Trouble() string {
+	if s == nil || !s.Lost() {
+		return ""
+	}
+	return StoreAway
+}
+
+// Mode returns how buckets are shared. It takes a nil s, and returns "" then.
+func (s *Sharing) Mode() Mode {
+	if s == nil {
+		return ""
+	}
+	return s.cfg.Mode
+}
+
+// Stats returns the present counts. It takes a nil s.
+func (s *Sharing) Stats() SharingStats {
+	if s == nil {
+		return SharingStats{}
+	}
+	n := &s.stats
+	return SharingStats{n.trips.Load(), n.pipelines.Load(), n.waits.Load(), n.granted.Load(), n.losses.Load(), n.late.Load()}
+}
+
+// maxShares bounds the number of parameters of shares that are kept. Beyond it they are made anew.
+const maxShares = 10_000
+
+// shareOf returns the parameters of a share, one copy for all limits that are alike.
+func (s *Sharing) shareOf(p *Params, share Share) *Params {
+	if share.Of <= 1 {
+		return p
+	}
+	k := shareKey{*p, share}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if made := s.shares[k]; made != nil {
+		return made
+	}
+	if len(s.shares) >= maxShares {
+		clear(s.shares)
+	}
+	made := p.share(share)
+	s.shares[k] = &made
+	return &made
+}
+
+// enqueue asks for tokens for e, without waiting. It neither blocks nor allocates.
+func (s *Sharing) enqueue(e *Lease) {
+	if e.queued.Swap(true) {
+		return
+	}
+	for {
+		head := s.queue.Load()
+		e.next = head
+		if s.queue.CompareAndSwap(head, e) {
+			break
+		}
+	}
+	s.signal()
+}
+
+func (s *Sharing) signal() {
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+// owe counts a request that was admitted by e while the store was lost.
+func (s *Sharing) owe(e *Lease, mono int64) {
+	e.mu.Lock()
+	e.debt.add(1, mono, e.params.window)
+	e.mu.Unlock()
+	s.mu.Lock()
+	s.indebted[e] = true
+	s.mu.Unlock()
+	if !s.Lost() { // a request that was decided without the answer: report it soon
+		s.enqueue(e)
+	}
+}
+
+// succeeded notes that c takes over from e.
+func (s *Sharing) succeeded(e, c *Lease) {
+	s.mu.Lock()
+	if s.indebted[e] {
+		delete(s.indebted, e)
+		s.indebted[c] = true
+	}
+	s.mu.Unlock()
+}
+
+// join returns the trip on which a request with the given leases goes, and its number there.
+func (s *Sharing) join(set tripSet) (*trip, int64) {
+	if s.cfg.Mode == Exact {
+		r := newTrip(set)
+		r.requests = 1
+		return r, 0
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r := s.pend(set)
+	r.requests++
+	s.signal()
+	return r, r.requests - 1
+}
+
+// pend returns the trip of the set that has not left yet. The caller holds the lock.
+func (s *Sharing) pend(set tripSet) *trip {
+	r := s.pending[set]
+	if r == nil {
+		r = newTrip(set)
+		s.pending[set] = r
+		s.order = append(s.order, r)
+	}
+	return r
+}
+
+// wait waits for the answer to t.
+func (s *Sharing) wait(ctx context.Context, t *Ticket) error {
+	if s.Lost() {
+		return s.lostErr()
+	}
+	s.stats.waits.Add(1)
+	if s.cfg.Mode == Exact {
+		now, one := s.cfg.Now(), []*trip{t.trip}
+		s.travel(one, s.questions(one, now), now)
+	}
+	left := time.Duration(t.began + int64(patience) - s.cfg.Now().Mono)
+	timer := time.NewTimer(max(0, left))
+	defer timer.Stop()
+	select {
+	case <-t.trip.done:
+	case <-timer.C:
+		t.late = !t.trip.answered()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	switch {
+	case t.late:
+		s.stats.late.Add(1)
+		return s.lostErr()
+	case t.trip.err != nil:
+		return s.lostErr()
+	case t.trip.behind:
+		return s.catchUp(ctx, t.trip)
+	}
+	return nil
+}
+
+// lostErr returns the error of a request while the store is lost: nil unless requests are then
+// refused.
+func (s *Sharing) lostErr() error {
+	if s.cfg.OnLoss != RefuseOnLoss {
+		return nil
+	}
+	return fault.New(fault.Unavailable, "the rate limit cannot be counted at the moment: try again")
+}

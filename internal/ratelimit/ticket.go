@@ -1,0 +1,139 @@
+package ratelimit
+
+import (
+	"context"
+	"time"
+)
+
+// Ticket is one request's question to the limit store about the shared buckets that this node
+// cannot decide by itself, and its answer. A nil Ticket is one of a request that has not asked. It
+// is for one goroutine.
+type Ticket struct {
+	sharing *Sharing
+	trip    *trip
+	number  int64   // among the requests of the trip
+	began   int64   // when the request began to wait, in nanoseconds of Instant.Mono
+	late    bool    // the answer did not come in time
+	paid    *Ticket // an earlier one that was paid
+}
+
+// patience is how long a request waits for the limit store.
+const patience = 50 * time.Millisecond
+
+// Ask returns a ticket for those of limits, decided at now with the result NeedsTicket, that the
+// store must decide. before is the ticket with which that was decided, or nil.
+func Ask(now Instant, limits []Limit, before *Ticket) *Ticket {
+	t := &Ticket{}
+	if before != nil {
+		if before.isPaid() {
+			t.paid = before
+		} else {
+			t.paid, t.began = before.paid, before.began
+		}
+	}
+	var set tripSet
+	n := 0
+	for i := range limits {
+		l := &limits[i]
+		if l.Bucket == nil || l.Bucket.lease == nil {
+			continue
+		}
+		if v := new(view); l.check(now, 0, v) == mustAsk {
+			set[n] = l.Bucket.lease
+			n++
+		}
+	}
+	if n == 0 {
+		return t // it has been settled meanwhile
+	}
+	t.sharing = set[0].sharing
+	if t.began == 0 {
+		t.began = now.Mono
+	}
+	t.trip, t.number = t.sharing.join(set)
+	return t
+}
+
+// Attach makes limits be decided by the answer to t.
+func (t *Ticket) Attach(limits []Limit) {
+	for ; t != nil; t = t.paid {
+		if t.trip == nil {
+			continue
+		}
+		for i := range limits {
+			if b := limits[i].Bucket; b != nil && b.lease != nil && limits[i].ticket == nil && t.trip.set.index(b.lease) >= 0 {
+				limits[i].ticket = t
+			}
+		}
+	}
+}
+
+// Wait waits for the answer, for the bound that is set for the limit store. The caller must then
+// decide again with t. The error is that of ctx, or has the code fault.Unavailable if requests are
+// refused while the store is lost.
+func (t *Ticket) Wait(ctx context.Context) error {
+	if t.trip == nil {
+		return ctx.Err()
+	}
+	return t.sharing.wait(ctx, t)
+}
+
+// Return gives back what t has paid for, as far as that is certain not to exceed the limit,
+// because the request was refused by another limit.
+func (t *Ticket) Return(now Instant) {
+	for ; t != nil; t = t.paid {
+		if t.trip == nil || !t.isPaid() {
+			continue
+		}
+		for _, e := range t.trip.set {
+			if e != nil {
+				e.takeBack(now)
+			}
+		}
+	}
+}
+
+// isPaid reports whether the store has charged the request.
+func (t *Ticket) isPaid() bool {
+	return t.trip != nil && !t.late && t.trip.answered() && t.trip.err == nil && t.number < t.trip.admitted
+}
+
+// check is Lease.check with an answer.
+func (t *Ticket) check(e *Lease, now Instant, v *view) finding {
+	r := t.trip
+	v.state, v.params = nil, nil
+	switch {
+	case e.tokens.Load() == closed:
+		return isStale
+	case t.isPaid():
+		return passes
+	case t.late:
+		return e.checkLost(now, v)
+	case !r.answered() || r.err != nil || r.behind:
+		return e.check(now, nil, v)
+	}
+	i := r.set.index(e)
+	v.params, v.at, v.word = e.params, e.params.unitsAt(r.mono), r.words[i]
+	if f := e.params.check(v); f != passes {
+		return f
+	}
+	v.params = nil
+	return mustAsk
+}
+
+// takeBack adds a token that was paid for and not needed, if the node then holds no more than the
+// store believes.
+func (e *Lease) takeBack(now Instant) {
+	e.mu.Lock()
+	held := e.held
+	e.mu.Unlock()
+	for {
+		w := e.tokens.Load()
+		if n := tokensAt(w, now.Mono); n == 0 || n >= held {
+			return
+		}
+		if e.tokens.CompareAndSwap(w, w+1) {
+			return
+		}
+	}
+}

@@ -1,0 +1,450 @@
+package ratelimit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/bits"
+	"time"
+
+	"github.com/keygate/keygate/internal/fault"
+)
+
+const (
+	// tripInterval is the least time between two trips for the same bucket, except in the mode
+	// Exact: so there are at most 50 in a second.
+	tripInterval = 20 * time.Millisecond
+	// horizon of a grant: a node asks for the tokens that it will spend in this time.
+	grantHorizon = 50 * time.Millisecond
+	// checkInterval is the time between two attempts to reach a lost store.
+	checkInterval = 100 * time.Millisecond
+	// tripTimeout bounds a pipeline.
+	tripTimeout = 50 * time.Millisecond
+	// startTimeout bounds the wait for the store at the start.
+	startTimeout = 2 * time.Second
+	// maxBatch bounds the number of trips in a pipeline.
+	maxBatch = 1000
+)
+
+// tripSet is the leases that a trip asks about, in the order of the request's limits.
+type tripSet [MaxLimits]*Lease
+
+func (s *tripSet) index(e *Lease) int {
+	for i, one := range s {
+		if one == e {
+			return i
+		}
+	}
+	return -1
+}
+
+// trip is one question to the limit store: may this many requests pass, each by all the buckets of
+// the set or by none?
+type trip struct {
+	set      tripSet
+	requests int64
+	force    bool
+	done     chan struct{}
+
+	// The answer, set before done is closed.
+	admitted int64             // of requests, the first ones
+	words    [MaxLimits]uint64 // states of the buckets
+	mono     int64             // when the states were true
+	behind   bool              // the store knows newer parameters of a bucket
+	newer    int64             // the change that made them
+	err      error
+
+	generation int64 // of the store when the trip left
+
+	settled bool // catchUp has dealt with behind; guarded by Sharing.catching
+}
+
+func newTrip(set tripSet) *trip { return &trip{set: set, done: make(chan struct{})} }
+
+func (r *trip) answered() bool {
+	select {
+	case <-r.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// ErrUnsuitable is in the chain of an error of LimitStore.Check that does not go away by itself.
+var ErrUnsuitable = errors.New("the limit store is not suitable")
+
+// Start begins to make trips. A store that does not answer is lost until it does; one that is
+// unsuitable is an error.
+func (s *Sharing) Start(ctx context.Context) error {
+	if s.cfg.Store == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	if err := s.cfg.Store.Check(ctx); errors.Is(err, ErrUnsuitable) {
+		return fmt.Errorf("start sharing limits: %w", err)
+	} else if err != nil {
+		s.lose(err)
+	}
+	if err := s.group.Start(s.run); err != nil {
+		return fmt.Errorf("start sharing limits: %w", err)
+	}
+	return nil
+}
+
+// Stop ends what Start began. Requests that wait are then decided as while the store is lost.
+func (s *Sharing) Stop(ctx context.Context) error {
+	s.mu.Lock()
+	s.stopped = true
+	s.mu.Unlock()
+	if err := s.group.Stop(ctx); err != nil {
+		return fmt.Errorf("stop sharing limits: %w", err)
+	}
+	s.failPending(errStopped())
+	return nil
+}
+
+func (s *Sharing) run(ctx context.Context) {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	var checked int64 // when the lost store was tried last
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.wake:
+		case <-timer.C:
+		}
+		next := time.Minute
+		if s.Lost() {
+			s.failPending(errLost())
+			next = time.Duration(checked + int64(checkInterval) - s.cfg.Now().Mono)
+			if checked == 0 || next <= 0 {
+				s.tryAgain()
+				checked, next = s.cfg.Now().Mono, checkInterval
+			}
+		}
+		if !s.Lost() {
+			next, checked = s.depart(), 0
+		}
+		timer.Reset(next)
+	}
+}
+
+func errLost() error { return fault.New(fault.Unavailable, "the limit store is lost") }
+
+// failPending ends the wait of those whose trip has not left.
+func (s *Sharing) failPending(err error) {
+	s.mu.Lock()
+	failed := s.order
+	s.order = nil
+	clear(s.pending)
+	s.mu.Unlock()
+	for _, r := range failed {
+		r.err = err
+		close(r.done)
+	}
+}
+
+// lose notes that the store is lost.
+func (s *Sharing) lose(err error) {
+	if !s.lost.Swap(true) {
+		s.stats.losses.Add(1)
+		s.log.Warn("the limit store is lost; it is tried again", "limits", string(s.cfg.OnLoss), "error", err)
+	}
+	s.signal()
+}
+
+// tryAgain looks whether the lost store is there again. Then every lease reports what it has
+// admitted meanwhile.
+func (s *Sharing) tryAgain() {
+	ctx, cancel := context.WithTimeout(s.group.Grace(), 10*tripTimeout)
+	defer cancel()
+	if err := s.cfg.Store.Check(ctx); err != nil {
+		return
+	}
+	s.mu.Lock()
+	for e := range s.indebted {
+		s.pend(tripSet{e})
+	}
+	s.mu.Unlock()
+	s.lost.Store(false)
+	s.log.Info("the limit store is there again")
+}
+
+// depart sends the trips that are due. It returns when the next one will be.
+func (s *Sharing) depart() (next time.Duration) {
+	s.takeQueue()
+	s.mu.Lock()
+	waiting := append([]*trip(nil), s.order...)
+	s.mu.Unlock()
+
+	now := s.cfg.Now()
+	next = time.Minute
+	var due []*trip
+	for _, r := range waiting {
+		left := r.untilDue(now.Mono)
+		if left > 0 || len(due) == maxBatch {
+			next = min(next, left)
+			continue
+		}
+		due = append(due, r)
+	}
+	if len(due) == 0 {
+		return next
+	}
+	s.mu.Lock()
+	for _, r := range due {
+		delete(s.pending, r.set)
+	}
+	rest := s.order[:0]
+	for _, r := range s.order {
+		if s.pending[r.set] == r {
+			rest = append(rest, r)
+		}
+	}
+	clear(s.order[len(rest):])
+	s.order = rest
+	s.mu.Unlock()
+	questions := s.questions(due, now)
+	if !s.group.Go(func(context.Context) { s.travel(due, questions, now) }) {
+		s.arrive(due, questions, now, errStopped())
+	}
+	return next
+}
+
+// takeQueue makes a trip for each lease that asks for tokens.
+func (s *Sharing) takeQueue() {
+	for e := s.queue.Swap(nil); e != nil; {
+		next := e.next
+		e.queued.Store(false)
+		s.mu.Lock()
+		s.pend(tripSet{e})
+		s.mu.Unlock()
+		e = next
+	}
+}
+
+// untilDue returns how long r must wait yet because an earlier trip for one of its buckets has not
+// returned, or has left a short time ago. In the first case the return wakes the goroutine.
+func (r *trip) untilDue(mono int64) time.Duration {
+	var left time.Duration
+	for _, e := range r.set {
+		if e == nil {
+			break
+		}
+		e.mu.Lock()
+		if e.flying > 0 {
+			left = max(left, tripTimeout)
+		}
+		if e.sent != 0 {
+			left = max(left, time.Duration(e.sent-mono)+tripInterval)
+		}
+		e.mu.Unlock()
+	}
+	return left
+}
+
+// questions returns what the trips ask, and marks their leases as on their way. Of the trips for
+// one bucket in a pipeline, only the first asks for tokens ahead of use.
+func (s *Sharing) questions(trips []*trip, now Instant) []Question {
+	version, generation := s.cfg.Version(), s.cfg.Store.Generation()
+	qs := make([]Question, len(trips))
+	first := map[*Lease]bool{}
+	for i, r := range trips {
+		q := &qs[i]
+		q.Requests, r.generation = r.requests, generation
+		for _, e := range r.set {
+			if e == nil {
+				break
+			}
+			t := e.params.take(e.name.String(), version)
+			t.Force = r.force
+			if s.cfg.Mode == Leased {
+				t.Number = s.nextNumber()
+			}
+			e.mu.Lock()
+			e.flying++
+			e.sent = max(1, now.Mono)
+			if e.heard != generation {
+				t.Known = e.known(now.Mono)
+			}
+			if !first[e] {
+				first[e] = true
+				t.Debt, t.DebtNumber = e.debt.report(now.Mono, e.params.window, s.nextNumber)
+				if s.cfg.Mode == Leased && !r.force {
+					e.askAhead(&t, r.requests, now.Mono)
+				}
+			}
+			e.mu.Unlock()
+			q.Takes = append(q.Takes, t)
+		}
+	}
+	return qs
+}
+
+// askAhead sets what e asks for later use: what the node will spend within the horizon, if it goes
+// on as since the last trip. The caller holds the lock.
+func (e *Lease) askAhead(t *Take, requests, mono int64) {
+	t.Left, t.Outstanding = tokensAt(e.tokens.Load(), mono), e.params.ahead()
+	if t.Outstanding == 0 {
+		return
+	}
+	spent := max(0, e.held-t.Left) + e.taken + requests
+	elapsed := max(int64(tripInterval), mono-e.asked)
+	wish := min(spent, maxTokens)*int64(grantHorizon)/elapsed + 1
+	t.Ahead = max(0, min(wish, t.Outstanding)-t.Left)
+	e.asked, e.taken = mono, 0
+}
+
+// known returns how many requests are used at least, as far as the node knows, rounded up: what the
+// store has said, less what was regained since. If the store has lost its levels, the highest that
+// any node knows becomes the level again. The caller holds the lock.
+func (e *Lease) known(mono int64) int64 {
+	word := e.bucket.state.Load()
+	if word == closed {
+		return 0
+	}
+	return e.params.requests(min(e.params.used(word, mono)+e.params.cost-1, e.params.span))
+}
+
+// travel asks the questions and delivers the answers.
+func (s *Sharing) travel(trips []*trip, questions []Question, now Instant) {
+	ctx, cancel := context.WithTimeout(s.group.Grace(), tripTimeout)
+	defer cancel()
+	s.stats.trips.Add(int64(len(trips)))
+	s.stats.pipelines.Add(1)
+	s.arrive(trips, questions, now, s.cfg.Store.Ask(ctx, questions))
+}
+
+// arrive delivers the answers to the trips that left at now.
+func (s *Sharing) arrive(trips []*trip, questions []Question, now Instant, err error) {
+	lost := false
+	for i, r := range trips {
+		q := &questions[i]
+		if !q.Answered {
+			r.err, lost = err, true
+			if err == nil {
+				r.err = errLost()
+			}
+		}
+		r.mono, r.admitted = now.Mono, q.Admitted
+		for j := range q.Takes {
+			s.land(r.set[j], r, j, &q.Takes[j], now)
+		}
+	}
+	if lost && err != nil {
+		s.lose(err)
+	}
+	for _, r := range trips {
+		close(r.done)
+	}
+	s.signal()
+}
+
+// land takes the answer t to r about its lease e, which is number i of the set.
+func (s *Sharing) land(e *Lease, r *trip, i int, t *Take, now Instant) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.flying--
+	if r.err != nil {
+		return
+	}
+	if t.Behind {
+		r.behind, r.newer = true, max(r.newer, t.Newer)
+		return
+	}
+	s.settle(e, t)
+	word := e.params.unitsAt(now.Mono) + e.params.usedUnits(t)
+	r.words[i] = word
+	e.hear(word)
+	e.taken, e.heard = e.taken+r.admitted, r.generation
+	if t.Left < 0 {
+		return
+	}
+	s.stats.granted.Add(t.Granted)
+	e.held = t.Left + t.Granted
+	e.half.Store(e.held / 2)
+	lapses := now.Mono/int64(time.Millisecond) + grantLife
+	for {
+		w := e.tokens.Load()
+		if w == closed {
+			return
+		}
+		left := tokensAt(w, s.cfg.Now().Mono)
+		if e.tokens.CompareAndSwap(w, packLease(left+t.Granted, lapses)) {
+			return
+		}
+	}
+}
+
+// settle takes the answer to a report. While something is left of a debt, it is reported again, and
+// the share has that much less for another loss of the store. The caller holds the lease's lock.
+func (s *Sharing) settle(e *Lease, t *Take) {
+	now := s.cfg.Now()
+	if t.Debt > 0 {
+		e.debt.settle(t.DebtNumber, t.Charged, now.Mono, e.params.window)
+	}
+	if e.debt.isZero() {
+		s.mu.Lock()
+		delete(s.indebted, e)
+		s.mu.Unlock()
+		return
+	}
+	if rest := t.Debt - t.Charged; rest > 0 {
+		e.burden(rest, now)
+	}
+	s.enqueue(e)
+}
+
+// burden makes at least n requests of the node's share used, which may be more than it has.
+func (e *Lease) burden(n int64, now Instant) {
+	h := e.shadow.Load()
+	if h == nil {
+		return
+	}
+	at := h.params.unitsAt(now.Mono)
+	hi, units := bits.Mul64(uint64(n), h.params.cost)
+	if hi > 0 {
+		units = maxWord
+	}
+	least := at + min(units, maxWord-at)
+	for {
+		word := h.state.Load()
+		if word >= least || h.state.CompareAndSwap(word, least) { // closed is the greatest
+			return
+		}
+	}
+}
+
+// catchUp puts in force the change that the store knows and this node does not. If there is none,
+// the store remembers a configuration that the database does not have any more, such as after a
+// backup was restored. Then it must take over this node's.
+func (s *Sharing) catchUp(ctx context.Context, r *trip) error {
+	select {
+	case s.catching <- struct{}{}:
+		defer func() { <-s.catching }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	if r.settled {
+		return nil
+	}
+	if err := s.cfg.CatchUp(ctx); err != nil {
+		return &fault.Error{Code: fault.Unavailable, Message: "the configuration cannot be read at the moment: try again", Err: err}
+	}
+	r.settled = true
+	for _, e := range r.set {
+		if e != nil && e.tokens.Load() == closed { // it has new parameters now
+			return nil
+		}
+	}
+	if s.cfg.Version() <= r.newer {
+		now, again := s.cfg.Now(), newTrip(r.set)
+		again.force = true
+		s.travel([]*trip{again}, s.questions([]*trip{again}, now), now)
+	}
+	return nil
+}
+
+func (s *Sharing) nextNumber() int64 { return s.numbers.Add(1) }

@@ -1,0 +1,174 @@
+package server
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"time"
+
+	"github.com/keygate/keygate/internal/admit"
+	"github.com/keygate/keygate/internal/cluster"
+	"github.com/keygate/keygate/internal/cluster/lease"
+	"github.com/keygate/keygate/internal/config"
+	"github.com/keygate/keygate/internal/control"
+	"github.com/keygate/keygate/internal/ratelimit"
+	"github.com/keygate/keygate/internal/service"
+	"github.com/keygate/keygate/internal/snapshot"
+	"github.com/keygate/keygate/internal/store"
+	"github.com/keygate/keygate/internal/store/postgres"
+)
+
+// node is what a server has that may share its database with others. A nil *node shares with none.
+type node struct {
+	db     *postgres.DB
+	member *cluster.Member
+	hints  *cluster.Hints
+	waiter *cluster.Waiter
+	shares *cluster.Shares
+}
+
+// openNode opens the connections that are the node's own. Without a database that nodes can share, it does
+// nothing.
+func (s *Server) openNode(ctx context.Context, engine store.Engine) error {
+	db, shared := engine.(*postgres.DB)
+	if !shared {
+		return nil
+	}
+	settings := s.cfg.Settings
+	url := string(settings.DatabaseURL)
+	leases, err := postgres.OpenLeases(ctx, url, postgres.Node{Role: settings.Role, Version: s.cfg.Version, Limits: string(settings.SharedLimits), StartedAt: time.Now()})
+	if err != nil {
+		return err
+	}
+	s.pushClose(leases.Close)
+	listener, err := postgres.OpenListener(ctx, cmp.Or(string(settings.DatabaseListenURL), url), db)
+	if err != nil {
+		return err
+	}
+	s.pushClose(listener.Close)
+	n := &node{db: db, hints: cluster.NewHints(listener, s.log)}
+	clock := cluster.NewClock()
+	views, err := postgres.OpenViews(ctx, url)
+	if err != nil {
+		return err
+	}
+	s.pushClose(views.Close)
+	n.waiter = cluster.NewWaiter(cluster.WaiterConfig{Store: views, TTL: settings.LeaseTTL, Clock: clock, Log: s.log})
+	n.shares = cluster.NewShares(cluster.SharesConfig{
+		Node: settings.NodeName, Store: db, Everywhere: n.waiter, Interval: min(settings.LeaseTTL/10, time.Second), Log: s.log,
+		CatchUp: func(ctx context.Context) error { return s.follower.CatchUp(ctx) },
+		Changed: func() { s.sharing.Reshare() },
+	})
+	n.member, err = cluster.NewMember(cluster.MemberConfig{
+		Name: settings.NodeName, TTL: settings.LeaseTTL, Store: leases, Clock: clock, Random: rand.Reader,
+		Confirm: n.shares.Confirm, Serve: settings.OnDatabaseLoss == config.LossServe, Log: s.log,
+	})
+	if err != nil {
+		return err
+	}
+	s.node = n
+	s.readiness.SetUnready(n.unready)
+	return nil
+}
+
+// lease returns what says whether this node may decide, or nil if it always may.
+func (s *Server) lease() admit.Lease {
+	switch {
+	case s.cfg.Lease != nil:
+		return s.cfg.Lease
+	case s.node != nil:
+		return s.node.member
+	default:
+		return nil
+	}
+}
+
+func (s *Server) pushClose(f func()) {
+	s.running.Push(func(context.Context) error {
+		f()
+		return nil
+	})
+}
+
+// startNode joins the others. When it returns, the node's lease is held.
+func (s *Server) startNode(ctx context.Context) error {
+	if s.node == nil {
+		return nil
+	}
+	if err := s.running.Start(ctx, s.node.hints); err != nil {
+		return err
+	}
+	s.node.member.Follow(s.follower)
+	// The member waits for the others, through the waiter.
+	for _, one := range []service.Service{s.node.waiter, s.node.member, s.node.shares} {
+		if err := s.running.Start(ctx, one); err != nil {
+			return err
+		}
+	}
+	s.registerNodeMetrics()
+	return nil
+}
+
+// shared returns how the follower of one of several nodes follows the store, or nil.
+func (n *node) shared() *snapshot.Shared {
+	if n == nil {
+		return nil
+	}
+	return &snapshot.Shared{Log: n.db, Hint: n.hints.C(), Applied: n.member.Applied, Restarted: n.member.Restarted, Joined: n.shares.Joined}
+}
+
+// share returns the share of each divided limit that this node has.
+func (n *node) share() ratelimit.Share {
+	if n == nil {
+		return ratelimit.Share{Of: 1}
+	}
+	index, of := n.shares.Share()
+	return ratelimit.Share{Index: index, Of: of}
+}
+
+// count returns how many nodes share the limits, this one included.
+func (n *node) count() int { return max(1, n.share().Of) }
+
+// everywhere returns what waits for the other nodes, or nil.
+func (n *node) everywhere() control.Everywhere {
+	if n == nil {
+		return nil
+	}
+	return n.waiter
+}
+
+// unready returns why this node must not get requests, or "".
+func (n *node) unready() string {
+	if n.member.Held() {
+		return ""
+	}
+	return "no lease: the database cannot be reached, or this node has not applied the newest changes"
+}
+
+// degraded returns that this node works without a lease, or "".
+func (n *node) degraded() string {
+	if n == nil || n.member.Leased() || !n.member.Held() {
+		return ""
+	}
+	return "no lease: changes made since may not be in force on this node"
+}
+
+// registerNodeMetrics registers the metrics of several nodes.
+func (s *Server) registerNodeMetrics() {
+	n := s.node
+	s.metrics.Gauge("keygate_lease_remaining_seconds", "How long this node's lease still runs, or 0 without one.",
+		func() float64 { return n.member.Remaining().Seconds() })
+	s.metrics.Gauge("keygate_lease_serving_without", "1 if this node works without a lease, as --on-database-loss=serve says.",
+		func() float64 {
+			if n.degraded() != "" {
+				return 1
+			}
+			return 0
+		})
+	s.metrics.Gauge("keygate_change_lag", "How many changes this node has read and not yet applied.",
+		func() float64 { return float64(s.follower.Lag()) })
+	for _, state := range []lease.State{lease.Live, lease.Expired, lease.Stopped} {
+		s.metrics.Gauge("keygate_nodes_"+string(state), "Nodes in the state "+string(state)+".",
+			func() float64 { return float64(n.waiter.Nodes()[state]) })
+	}
+}

@@ -1,0 +1,162 @@
+package server_test
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/keygate/keygate/client"
+	"github.com/keygate/keygate/internal/keygatetest"
+	"github.com/keygate/keygate/internal/keygatetest/redistest"
+)
+
+// startPair starts two servers with the same configuration, which share a limit store. Their routes
+// /{limit} are public and have that limit.
+func startPair(t *testing.T, redis *redistest.Server, limits map[string]string, args ...string) [2]*keygatetest.Server {
+	t.Helper()
+	args = append([]string{"--redis-url", "redis://" + redis.Addr}, args...)
+	first := keygatetest.Start(t)
+	g, err := first.Admin.CreateGateway(t.Context(), client.CreateGatewayRequest{Name: "g", UpstreamURL: keygatetest.NewUpstream(t).URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	auth := client.CreateRouteRequestAuthNone
+	for path, limit := range limits {
+		if _, err := first.Admin.CreateRoute(t.Context(), g.GatewayID, client.CreateRouteRequest{
+			Path: path, Methods: []string{"GET"}, Auth: &auth, RateLimit: &client.RateLimitInput{Sustained: &limit},
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	first.Stop()
+	var pair [2]*keygatetest.Server
+	for i := range pair {
+		pair[i] = keygatetest.StartWith(t, keygatetest.Options{Args: args, From: first.DataDir})
+	}
+	return pair
+}
+
+// count sends n requests to each server in turn, and returns how many had the status.
+func count(t *testing.T, pair [2]*keygatetest.Server, n int, path string, status int) (found int, last http.Header) {
+	t.Helper()
+	for i := range n {
+		r, err := http.Get(pair[i%2].GatewayURL() + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = r.Body.Close()
+		if r.StatusCode == status {
+			found++
+		}
+		last = r.Header
+	}
+	return found, last
+}
+
+// Guarantee: over two servers with one limit store, a limit admits what it says, its headers show the
+// level of both, and a restart refills nothing.
+func TestServersShareLimits(t *testing.T) {
+	redis := redistest.Start(t)
+	for _, mode := range []string{"leased", "exact"} {
+		t.Run(mode, func(t *testing.T) {
+			for range 5 {
+				pair := startPair(t, redis, map[string]string{"/small": "40/day", "/large": "200000/day"}, "--shared-limits", mode)
+				problem := shareLimits(t, pair, mode)
+				if problem == "" {
+					return
+				}
+				if !wasLate(t, pair) {
+					t.Fatal(problem)
+				}
+				t.Logf("the machine was so busy that the limit store took longer than 50 ms; again (%s)", problem)
+			}
+			t.Skip("the machine is too busy for a limit store that must answer within 50 ms")
+		})
+	}
+}
+
+// shareLimits sends requests to both servers, and returns what is wrong.
+func shareLimits(t *testing.T, pair [2]*keygatetest.Server, mode string) (problem string) {
+	if _, h := count(t, pair, 7, "/small", http.StatusOK); h.Get("X-RateLimit-Limit") != "40" || h.Get("X-RateLimit-Remaining") != "33" {
+		return fmt.Sprintf("after 7 requests over both servers: limit %s with %s remaining, want 40 with 33", h.Get("X-RateLimit-Limit"), h.Get("X-RateLimit-Remaining"))
+	}
+	if passed, _ := count(t, pair, 60, "/small", http.StatusOK); passed != 33 {
+		return fmt.Sprintf("then %d more passed, want 33", passed)
+	}
+	late := wasLate(t, pair)
+	pair[0].Restart()
+	if passed, _ := count(t, pair, 10, "/small", http.StatusOK); passed != 0 && !late {
+		return fmt.Sprintf("after a restart of one server %d more passed, want 0", passed)
+	}
+	if passed, _ := count(t, pair, 100, "/large", http.StatusOK); passed != 100 {
+		return fmt.Sprintf("%d of 100 passed, want all", passed)
+	}
+	if metrics := scrape(t, pair[1]); !strings.Contains(metrics, `keygate_shared_limits{mode="`+mode+`"} 1`) {
+		return "the metrics do not name the mode"
+	}
+	return ""
+}
+
+// wasLate reports whether a server has decided without the limit store.
+func wasLate(t *testing.T, pair [2]*keygatetest.Server) bool {
+	t.Helper()
+	for _, s := range pair {
+		metrics := scrape(t, s)
+		if !strings.Contains(metrics, "keygate_limit_store_late_total 0\n") || !strings.Contains(metrics, "keygate_limit_store_losses_total 0\n") {
+			return true
+		}
+	}
+	return false
+}
+
+// Guarantee: while the limit store is lost, requests are decided as --on-limit-store-loss says, never
+// with a 500, and /readyz says so. When the store is there again, limits are shared again.
+func TestLossOfTheLimitStore(t *testing.T) {
+	for onLoss, want := range map[string]int{"divide": http.StatusOK, "allow": http.StatusOK, "refuse": http.StatusServiceUnavailable} {
+		t.Run(onLoss, func(t *testing.T) {
+			redis := redistest.Start(t)
+			pair := startPair(t, redis, map[string]string{"/one": "1000/day"}, "--on-limit-store-loss", onLoss)
+			count(t, pair, 10, "/one", http.StatusOK)
+			redis.Kill()
+			if got, _ := count(t, pair, 20, "/one", want); got != 20 {
+				t.Errorf("%d of 20 requests got the status %d without the limit store, want all", got, want)
+			}
+			for _, s := range pair {
+				awaitReady(t, s, "limit_store_away", true)
+			}
+			redis.Restart()
+			for _, s := range pair {
+				awaitReady(t, s, "limit_store_away", false)
+			}
+			for end := time.Now().Add(30 * time.Second); ; {
+				if passed, _ := count(t, pair, 10, "/one", http.StatusOK); passed == 10 {
+					break
+				} else if time.Now().After(end) {
+					t.Fatalf("%d of 10 passed after the return, want all", passed)
+				}
+			}
+		})
+	}
+}
+
+// awaitReady waits until /readyz, which must be 200, says the word or does not say it.
+func awaitReady(t *testing.T, s *keygatetest.Server, word string, says bool) {
+	t.Helper()
+	end := time.After(30 * time.Second)
+	for {
+		status, body := fetch(t, s.OpsURL()+"/readyz")
+		if status != http.StatusOK {
+			t.Fatalf("/readyz has the status %d, want 200", status)
+		}
+		if strings.Contains(body, word) == says {
+			return
+		}
+		select {
+		case <-end:
+			t.Fatalf("/readyz says %q", body)
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+}

@@ -1,0 +1,102 @@
+package postgres
+
+import (
+	"context"
+	"database/sql"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/keygate/keygate/internal/account"
+	"github.com/keygate/keygate/internal/control"
+)
+
+// stateRemoved is the stored state of a deleted account whose records are removed, except for
+// the audit log. Outside of the store it is account.Deleted too.
+const stateRemoved = "removed"
+
+const accountColumns = `SELECT id, name, plan, state, hosts, created_at, version FROM accounts `
+
+func scanAccount(r pgx.Rows) (account.Account, error) {
+	var (
+		a       account.Account
+		hosts   sql.NullString
+		created int64
+	)
+	if err := r.Scan(&a.ID, &a.Name, &a.Plan, &a.State, &hosts, &created, &a.Version); err != nil {
+		return a, err
+	}
+	if a.State == stateRemoved {
+		a.State = account.Deleted
+	}
+	a.CreatedAt = instant(created)
+	err := fromJSON(hosts, &a.Hosts)
+	return a, err
+}
+
+func (t *readTx) account(ctx context.Context, where string, arg string) (*account.Account, error) {
+	var a account.Account
+	err := t.row(ctx, "account", accountColumns+where, []any{arg}, func(r pgx.Rows) (err error) {
+		a, err = scanAccount(r)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &a, nil
+}
+
+// Account implements control.AccountReader.
+func (t *readTx) Account(ctx context.Context, accountID string) (*account.Account, error) {
+	return t.account(ctx, `WHERE id = $1`, accountID)
+}
+
+// AccountByName implements control.AccountReader.
+func (t *readTx) AccountByName(ctx context.Context, name string) (*account.Account, error) {
+	return t.account(ctx, `WHERE name = $1`, name)
+}
+
+// Accounts implements control.AccountReader. There are few accounts, so no index serves the
+// filters.
+func (t *readTx) Accounts(ctx context.Context, f control.AccountFilter, p control.Page) ([]account.Account, error) {
+	return t.accounts(ctx, `WHERE id < $1 AND state IN ('active', 'suspended') AND ($2 = '' OR state = $2) AND ($3 = '' OR plan = $3)
+		AND strpos(lower(name), lower($4 COLLATE "C")) > 0 ORDER BY id DESC LIMIT $5`,
+		below(p.After), string(f.State), string(f.Plan), f.Query, rowLimit(p.Limit))
+}
+
+// DeletedAccounts implements control.AccountReader.
+func (t *readTx) DeletedAccounts(ctx context.Context) ([]string, error) {
+	return t.texts(ctx, "find deleted accounts", `SELECT id FROM accounts WHERE state = 'deleted' ORDER BY id`)
+}
+
+// accounts reads the accounts that the rest of the query selects.
+func (t *readTx) accounts(ctx context.Context, rest string, args ...any) ([]account.Account, error) {
+	var all []account.Account
+	err := t.rows(ctx, "list accounts", accountColumns+rest, args, func(r pgx.Rows) error {
+		a, err := scanAccount(r)
+		all = append(all, a)
+		return err
+	})
+	return all, err
+}
+
+// InsertAccount implements control.AccountStore.
+func (t *tx) InsertAccount(ctx context.Context, a *account.Account) error {
+	hosts, err := maybeJSON(a.Hosts, len(a.Hosts) == 0)
+	if err != nil {
+		return err
+	}
+	_, err = t.exec(ctx, "insert account",
+		`INSERT INTO accounts (id, name, plan, hosts, created_at) VALUES ($1, $2, $3, $4, $5)`,
+		a.ID, a.Name, string(a.Plan), hosts, micros(a.CreatedAt))
+	return err
+}
+
+// UpdateAccount implements control.AccountStore.
+func (t *tx) UpdateAccount(ctx context.Context, a *account.Account) error {
+	hosts, err := maybeJSON(a.Hosts, len(a.Hosts) == 0)
+	if err != nil {
+		return err
+	}
+	return t.must(ctx, "update account", "account", `UPDATE accounts SET name = $1, plan = $2, state = $3, hosts = $4, version = $5 WHERE id = $6`,
+		a.Name, string(a.Plan), string(a.State), hosts, a.Version, a.ID)
+}

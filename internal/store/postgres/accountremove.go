@@ -1,0 +1,126 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/keygate/keygate/internal/account"
+	"github.com/keygate/keygate/internal/snapshot"
+	"github.com/keygate/keygate/internal/store/stored"
+)
+
+// The weights of rows.
+const (
+	revisionWeight = 100 // of those that an earlier version wrote
+	partWeight     = 20
+	pageWeight     = 4
+	trafficWeight  = 20
+	deliveryWeight = 8
+)
+
+// removal removes some of the records of a deleted account.
+type removal struct {
+	*tx
+	*stored.Budget
+	accountID string
+}
+
+// RemoveAccount implements control.AccountStore. Rows are removed before those that they
+// refer to, and hostnames early, so that other gateways can have them.
+func (t *tx) RemoveAccount(ctx context.Context, accountID string, limit int) (more bool, err error) {
+	a, err := t.Account(ctx, accountID)
+	if err != nil {
+		return false, err
+	}
+	if a.State != account.Deleted {
+		return false, fmt.Errorf("remove account %s: it is %s", accountID, a.State)
+	}
+	r := removal{tx: t, Budget: stored.NewBudget(limit), accountID: accountID}
+	for _, step := range []func(context.Context) error{
+		r.rowsOf("routes", pageWeight, `DELETE FROM route_pages WHERE n IN
+			(SELECT p.n FROM gateways g JOIN route_pages p ON p.table_id = g.table_id WHERE g.account_id = $1 LIMIT $2)`),
+		r.rowsOf("parts of revisions", partWeight, `DELETE FROM revision_parts WHERE ctid = ANY (ARRAY(
+			SELECT p.ctid FROM gateways g JOIN revisions r ON r.gateway_id = g.id JOIN revision_parts p ON p.revision_id = r.id
+			WHERE g.account_id = $1 LIMIT $2))`),
+		r.rowsOf("revisions", revisionWeight, `DELETE FROM revisions WHERE id IN
+			(SELECT r.id FROM gateways g JOIN revisions r ON r.gateway_id = g.id WHERE g.account_id = $1 LIMIT $2)`),
+		r.rowsOf("repositories", 1, `DELETE FROM repositories WHERE gateway_id IN
+			(SELECT gateway_id FROM repositories WHERE account_id = $1 LIMIT $2)`),
+		r.gateways,
+		r.rowsOf("webhooks", 1, `DELETE FROM webhooks WHERE id IN (SELECT id FROM webhooks WHERE account_id = $1 LIMIT $2)`),
+		r.deliveries,
+		r.rowsOf("events", 1, `DELETE FROM events WHERE id IN (SELECT id FROM events WHERE listed AND account_id = $1 LIMIT $2)`),
+		r.rowsOf("sessions", 1, `DELETE FROM sessions WHERE digest IN (SELECT digest FROM sessions WHERE account_id = $1 LIMIT $2)`),
+		r.keys,
+		r.rowsOf("traffic", trafficWeight, `DELETE FROM traffic WHERE seq IN (SELECT seq FROM traffic WHERE account_id = $1 LIMIT $2)`),
+		r.rowsOf("requests", 1, `DELETE FROM requests WHERE (account_id, id) IN (SELECT account_id, id FROM requests WHERE account_id = $1 LIMIT $2)`),
+		r.rowsOf("omitted requests", 1, `DELETE FROM requests_left_out WHERE (account_id, second) IN
+			(SELECT account_id, second FROM requests_left_out WHERE account_id = $1 LIMIT $2)`),
+	} {
+		if r.Spent() {
+			return true, nil
+		}
+		if err := step(ctx); err != nil {
+			return false, err
+		}
+	}
+	if r.Spent() {
+		return true, nil
+	}
+	if _, err := t.exec(ctx, "remove the counts of an account", `DELETE FROM account_counts WHERE account_id = $1`, accountID); err != nil {
+		return false, err
+	}
+	_, err = t.exec(ctx, "end the removal of an account", `UPDATE accounts SET state = $1 WHERE id = $2`, stateRemoved, accountID)
+	return false, err
+}
+
+// rowsOf returns a step that runs a DELETE with the account and a limit.
+func (r *removal) rowsOf(what string, weight int, query string) func(context.Context) error {
+	return func(ctx context.Context) error {
+		n, err := r.exec(ctx, "remove "+what+" of a deleted account", query, r.accountID, r.Most(weight))
+		r.Removed(int(n), weight)
+		return err
+	}
+}
+
+func (r *removal) gateways(ctx context.Context) error {
+	ids, err := r.texts(ctx, "remove gateways of a deleted account", `DELETE FROM gateways WHERE id IN
+		(SELECT id FROM gateways WHERE account_id = $1 LIMIT $2) RETURNING id`, r.accountID, r.Most(1))
+	if err != nil {
+		return err
+	}
+	for _, id := range ids {
+		if _, err := r.exec(ctx, "drop the route tables of a deleted account", `UPDATE route_tables SET state = 2 WHERE gateway_id = $1`, id); err != nil {
+			return err
+		}
+		if _, err := r.AppendChange(ctx, snapshot.GatewayChange, id); err != nil {
+			return err
+		}
+	}
+	r.Removed(len(ids), 1)
+	return nil
+}
+
+func (r *removal) deliveries(ctx context.Context) error {
+	n, err := r.removeDeliveries(ctx, `SELECT n FROM deliveries WHERE account_id = $1 LIMIT $2`,
+		r.accountID, r.Most(deliveryWeight))
+	r.Removed(n, deliveryWeight)
+	return err
+}
+
+// keys also removes the responses that are stored for the keys, and those before.
+func (r *removal) keys(ctx context.Context) error {
+	const responses = `DELETE FROM answers WHERE ctid = ANY (ARRAY(SELECT a.ctid
+		FROM (SELECT id FROM keys WHERE account_id = $1 ORDER BY id LIMIT $2) k JOIN answers a ON a.key_id = k.id LIMIT $3))`
+	done, err := r.exec(ctx, "remove stored responses of a deleted account", responses, r.accountID, r.Most(1), r.Most(1))
+	if err != nil {
+		return err
+	}
+	if r.Removed(int(done), 1); r.Spent() {
+		return nil
+	}
+	n, err := r.exec(ctx, "remove keys of a deleted account", `DELETE FROM keys WHERE n IN
+		(SELECT n FROM keys WHERE account_id = $1 ORDER BY id LIMIT $2)`, r.accountID, r.Most(1))
+	r.Removed(int(n), 1)
+	return err
+}

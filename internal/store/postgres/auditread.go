@@ -1,0 +1,214 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/keygate/keygate/internal/audit"
+	"github.com/keygate/keygate/internal/control"
+)
+
+// AuditLog implements control.AuditReader.
+func (t *readTx) AuditLog(ctx context.Context, accountID string, f audit.Filter, p control.Page) ([]audit.Record, error) {
+	return t.c.codec.Search(ctx, auditSource{t, accountID}, accountID, f, p.After, p.Limit)
+}
+
+// AuditSource implements control.AuditReader.
+func (t *readTx) AuditSource(accountID string) audit.Source { return auditSource{t, accountID} }
+
+const auditChainColumns = `SELECT account_id, number, digest, sealed_at, base, base_digest, base_sealed, cut_records, cut_first, cut_last FROM audit_chains `
+
+func scanChain(r pgx.Rows) (c audit.Chain, err error) {
+	var digest, baseDigest []byte
+	var sealed, baseSealed, cutFirst, cutLast int64
+	err = r.Scan(&c.AccountID, &c.Head.Number, &digest, &sealed, &c.Base.Number, &baseDigest, &baseSealed, &c.Cut.Records, &cutFirst, &cutLast)
+	if err != nil {
+		return c, err
+	}
+	copy(c.Head.Digest[:], digest)
+	c.Head.Time = instant(sealed)
+	if c.Base.Number > 0 {
+		copy(c.Base.Digest[:], baseDigest)
+		c.Base.Time = instant(baseSealed)
+	}
+	if c.Cut.Records > 0 {
+		c.Cut.First, c.Cut.Last = instant(cutFirst), instant(cutLast)
+	}
+	return c, nil
+}
+
+// AuditChain implements control.AuditReader.
+func (t *readTx) AuditChain(ctx context.Context, accountID string) (audit.Chain, error) {
+	c := audit.Chain{AccountID: accountID}
+	err := t.rows(ctx, "read audit chain", auditChainColumns+`WHERE account_id = $1`, []any{accountID}, func(r pgx.Rows) (err error) {
+		c, err = scanChain(r)
+		return err
+	})
+	return c, err
+}
+
+// AuditBlocks implements control.AuditReader.
+func (t *readTx) AuditBlocks(ctx context.Context, accountID string, after int64, limit int) ([]*audit.Block, error) {
+	var list []*audit.Block
+	err := t.rows(ctx, "read audit blocks", `SELECT number, previous, digest, first_time, last_time, sealed_at, records, content
+		FROM audit_blocks WHERE account_id = $1 AND number > $2 ORDER BY number LIMIT $3`,
+		[]any{accountID, after, rowLimit(limit)}, func(r pgx.Rows) error {
+			b := &audit.Block{AccountID: accountID}
+			var previous, digest []byte
+			var first, last, sealed int64
+			if err := r.Scan(&b.Number, &previous, &digest, &first, &last, &sealed, &b.Records, &b.Content); err != nil {
+				return err
+			}
+			copy(b.Previous[:], previous)
+			copy(b.Digest[:], digest)
+			b.First, b.Last, b.Sealed = instant(first), instant(last), instant(sealed)
+			list = append(list, b)
+			return nil
+		})
+	return list, err
+}
+
+// auditSource reads an account's audit log within a transaction. It implements audit.Source.
+type auditSource struct {
+	t       *readTx
+	account string
+}
+
+// Open implements audit.Source.
+func (s auditSource) Open(ctx context.Context, parts audit.Part) (*audit.Open, error) {
+	chain, err := s.t.AuditChain(ctx, s.account)
+	if err != nil {
+		return nil, err
+	}
+	o := &audit.Open{Chain: chain}
+	if parts&audit.WithRecords != 0 {
+		if err := s.records(ctx, o); err != nil {
+			return nil, err
+		}
+	}
+	if parts&audit.WithSummaries != 0 {
+		if err := s.summaries(ctx, o); err != nil {
+			return nil, err
+		}
+	}
+	return o, nil
+}
+
+func (s auditSource) records(ctx context.Context, o *audit.Open) error {
+	err := s.t.rows(ctx, "read the unsealed end of the audit log", `SELECT id, records, first_time, content FROM audit_chunks
+		WHERE account_id = $1 ORDER BY position, id`, []any{s.account}, func(r pgx.Rows) error {
+		c := audit.Chunk{AccountID: s.account}
+		var first int64
+		err := r.Scan(&c.ID, &c.Records, &first, &c.Content)
+		c.First = instant(first)
+		o.Chunks = append(o.Chunks, c)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	o.Records, err = s.t.Audit(ctx, s.account, control.Page{Limit: openManaged})
+	return err
+}
+
+// openManaged is more management records than an account ever has unsealed.
+const openManaged = 1 << 20
+
+func (s auditSource) summaries(ctx context.Context, o *audit.Open) error {
+	return s.t.rows(ctx, "read audit summaries", `SELECT summary FROM audit_summaries WHERE account_id = $1 ORDER BY number`,
+		[]any{s.account}, func(r pgx.Rows) error {
+			var b []byte
+			if err := r.Scan(&b); err != nil {
+				return err
+			}
+			summary, err := audit.ReadSummary(b)
+			o.Recent = append(o.Recent, summary)
+			return err
+		})
+}
+
+// Groups implements audit.Source.
+func (s auditSource) Groups(ctx context.Context, before int64, limit int) ([]*audit.BlockGroup, error) {
+	var list []*audit.BlockGroup
+	err := s.t.rows(ctx, "read audit groups", `SELECT head FROM audit_groups WHERE account_id = $1 AND number < $2 ORDER BY number DESC LIMIT $3`,
+		[]any{s.account, before, rowLimit(limit)}, func(r pgx.Rows) error {
+			var b []byte
+			if err := r.Scan(&b); err != nil {
+				return err
+			}
+			g, err := audit.ReadGroup(b)
+			list = append(list, g)
+			return err
+		})
+	return list, err
+}
+
+// Partitions implements audit.Source.
+func (s auditSource) Partitions(ctx context.Context, partition int, first, last int64, f func(group int64, bits []byte) error) error {
+	return s.t.rows(ctx, "read audit segments", `SELECT number, bits FROM audit_segments WHERE account_id = $1 AND segment = $2 AND number BETWEEN $3 AND $4`,
+		[]any{s.account, partition, first, last}, func(r pgx.Rows) error {
+			var group int64
+			var bits []byte
+			if err := r.Scan(&group, &bits); err != nil {
+				return err
+			}
+			return f(group, bits)
+		})
+}
+
+// Block implements audit.Source.
+func (s auditSource) Block(ctx context.Context, number int64) (b *audit.Block, err error) {
+	err = s.t.rows(ctx, "read audit block", `SELECT first_time, last_time, records, content FROM audit_blocks WHERE account_id = $1 AND number = $2`,
+		[]any{s.account, number}, func(r pgx.Rows) error {
+			b = &audit.Block{AccountID: s.account, Number: number}
+			var first, last int64
+			err := r.Scan(&first, &last, &b.Records, &b.Content)
+			b.First, b.Last = instant(first), instant(last)
+			return err
+		})
+	return b, err
+}
+
+// AuditOpen returns the unsealed end of an account's log.
+func (db *DB) AuditOpen(ctx context.Context, accountID string) (o *audit.Open, err error) {
+	err = db.view(ctx, db.source, func(t *readTx) error {
+		o, err = auditSource{t, accountID}.Open(ctx, audit.WithRecords)
+		return err
+	})
+	return o, err
+}
+
+// AuditWaiting returns the size of the unsealed end of each account's log that has one.
+func (db *DB) AuditWaiting(ctx context.Context) (list []audit.Waiting, err error) {
+	err = db.view(ctx, db.source, func(t *readTx) error {
+		return t.rows(ctx, "count what is not sealed", `SELECT account_id, sum(chunks)::bigint, sum(records)::bigint, sum(managed)::bigint, min(oldest) FROM (
+				SELECT account_id, count(*) AS chunks, sum(records) AS records, 0 AS managed, min(first_time) AS oldest FROM audit_chunks GROUP BY account_id
+				UNION ALL SELECT account_id, 0, 0, count(*), min(time) FROM audit GROUP BY account_id
+			) AS unsealed GROUP BY account_id`, nil, func(r pgx.Rows) error {
+			var w audit.Waiting
+			var oldest int64
+			err := r.Scan(&w.AccountID, &w.Chunks, &w.Records, &w.Managed, &oldest)
+			w.Oldest = instant(oldest)
+			list = append(list, w)
+			return err
+		})
+	})
+	if err != nil {
+		return nil, fmt.Errorf("find audit records to seal: %w", err)
+	}
+	return list, nil
+}
+
+// AuditChains returns the chain of each account that has one.
+func (db *DB) AuditChains(ctx context.Context) (list []audit.Chain, err error) {
+	err = db.view(ctx, db.source, func(t *readTx) error {
+		return t.rows(ctx, "list audit chains", auditChainColumns, nil, func(r pgx.Rows) error {
+			c, err := scanChain(r)
+			list = append(list, c)
+			return err
+		})
+	})
+	return list, err
+}

@@ -1,0 +1,51 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/keygate/keygate/internal/snapshot"
+)
+
+// Changes implements control.ChangeLogReader. If seq is beyond the newest entry, as after a
+// backup was restored, complete is false too.
+func (t *readTx) Changes(ctx context.Context, seq int64, limit int) (list []snapshot.Change, complete bool, err error) {
+	first, last, err := t.changeBounds(ctx)
+	if err != nil || seq < first || seq > last {
+		return nil, false, err
+	}
+	err = t.rows(ctx, "read changes", `SELECT seq, kind, record_id FROM changes WHERE seq > $1 ORDER BY seq LIMIT $2`,
+		[]any{seq, rowLimit(limit)}, func(r pgx.Rows) error {
+			var c snapshot.Change
+			err := r.Scan(&c.Seq, &c.Kind, &c.ID)
+			list = append(list, c)
+			return err
+		})
+	return list, err == nil, err
+}
+
+// changeBounds returns the sequence numbers of the last trimmed and of the newest entry.
+func (t *readTx) changeBounds(ctx context.Context) (trimmed, last int64, err error) {
+	err = t.row(ctx, "change log", `SELECT t.seq, h.number FROM changes_trimmed t, change_head h`,
+		nil, func(r pgx.Rows) error { return r.Scan(&trimmed, &last) })
+	return trimmed, last, err
+}
+
+// AppendChange implements control.ChangeLog. The transaction holds the head until it ends, so
+// sequence numbers are dense and follow the order of commits.
+func (t *tx) AppendChange(ctx context.Context, k snapshot.ChangeKind, recordID string) (seq int64, err error) {
+	var mark [8]byte
+	if _, err := io.ReadFull(t.random, mark[:]); err != nil {
+		return 0, fmt.Errorf("mark a change: %w", err)
+	}
+	err = t.row(ctx, "change log", `WITH head AS (UPDATE change_head SET number = number + 1, mark = $1 RETURNING number, mark)
+		INSERT INTO changes (seq, mark, at, kind, record_id) SELECT number, mark, $2, $3, $4 FROM head RETURNING seq`,
+		[]any{mark[:], t.now(), string(k), recordID}, func(r pgx.Rows) error { return r.Scan(&seq) })
+	if err == nil {
+		t.number, t.mark = seq, mark[:]
+	}
+	return seq, err
+}

@@ -1,0 +1,142 @@
+package postgres
+
+import (
+	"context"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/keygate/keygate/internal/fault"
+	"github.com/keygate/keygate/internal/ratelimit"
+)
+
+var _ ratelimit.DailyStore = (*DB)(nil)
+
+// dayTolerance is how far from the end of a day by the database's clock a node may still, or
+// already, reserve for the day, since its clock follows the database's with some delay.
+const dayTolerance = time.Second
+
+// DailyCounts implements control.DailyCountsReader.
+func (t *readTx) DailyCounts(ctx context.Context, node string, day int64) ([]ratelimit.DailyCount, error) {
+	var list []ratelimit.DailyCount
+	err := t.rows(ctx, "read daily counts", `SELECT c.limit_id, c.key_id, c.used, c.lost, coalesce(own.used, 0), coalesce(own.lost, 0)
+		FROM daily_counts c LEFT JOIN daily_claims own ON own.day = c.day AND own.limit_id = c.limit_id AND own.key_id = c.key_id AND own.node = $2
+		WHERE c.day = $1 ORDER BY c.limit_id, c.key_id`,
+		[]any{day, node}, func(r pgx.Rows) error {
+			c := ratelimit.DailyCount{Day: day}
+			err := r.Scan(&c.LimitID, &c.KeyID, &c.Used, &c.Lost, &c.Own, &c.OwnLost)
+			list = append(list, c)
+			return err
+		})
+	return list, err
+}
+
+// dailyKey names a cap.
+type dailyKey struct{ limitID, keyID string }
+
+// dailyColumns are rows as arrays of their columns.
+type dailyColumns struct {
+	limitID, keyID []string
+	used, lost     []int64
+}
+
+func (c *dailyColumns) add(k dailyKey, f ratelimit.DailyFigures) {
+	c.limitID, c.keyID = append(c.limitID, k.limitID), append(c.keyID, k.keyID)
+	c.used, c.lost = append(c.used, f.Used), append(c.lost, f.Lost)
+}
+
+// ReserveDaily implements control.DailyCounts. The rows of the sums are locked, in their order, before
+// anything is read, so that no claim to the same caps comes between.
+func (t *tx) ReserveDaily(ctx context.Context, node string, day int64, claims []ratelimit.DailyClaim) error {
+	if len(claims) == 0 {
+		return t.ready(ctx)
+	}
+	var ask dailyColumns
+	for i := range claims {
+		ask.add(dailyKey{claims[i].LimitID, claims[i].KeyID}, ratelimit.DailyFigures{})
+	}
+	_, err := t.exec(ctx, "add daily counts", `INSERT INTO daily_counts (day, limit_id, key_id, used, lost)
+		SELECT $1, c.limit_id, c.key_id, 0, 0 FROM unnest($2::text[], $3::text[]) AS c (limit_id, key_id) ORDER BY 2, 3
+		ON CONFLICT (day, limit_id, key_id) DO NOTHING`, day, ask.limitID, ask.keyID)
+	if err != nil {
+		return err
+	}
+	totals, err := t.dailyFigures(ctx, `SELECT d.limit_id, d.key_id, d.used, d.lost
+		FROM daily_counts d JOIN unnest($2::text[], $3::text[]) AS c (limit_id, key_id) USING (limit_id, key_id)
+		WHERE d.day = $1 ORDER BY d.limit_id, d.key_id FOR UPDATE OF d`, day, ask.limitID, ask.keyID)
+	if err != nil {
+		return err
+	}
+	own, err := t.dailyFigures(ctx, `SELECT d.limit_id, d.key_id, d.used, d.lost
+		FROM daily_claims d JOIN unnest($2::text[], $3::text[]) AS c (limit_id, key_id) USING (limit_id, key_id)
+		WHERE d.day = $1 AND d.node = $4`, day, ask.limitID, ask.keyID, node)
+	if err != nil {
+		return err
+	}
+	var newTotals, newOwn dailyColumns
+	for i := range claims {
+		c := &claims[i]
+		k := dailyKey{c.LimitID, c.KeyID}
+		total, mine := c.Grant(totals[k], own[k])
+		newTotals.add(k, total)
+		newOwn.add(k, mine)
+	}
+	_, err = t.exec(ctx, "put daily counts", `UPDATE daily_counts d SET used = c.used, lost = c.lost
+		FROM unnest($2::text[], $3::text[], $4::bigint[], $5::bigint[]) AS c (limit_id, key_id, used, lost)
+		WHERE d.day = $1 AND d.limit_id = c.limit_id AND d.key_id = c.key_id`, day, newTotals.limitID, newTotals.keyID, newTotals.used, newTotals.lost)
+	if err != nil {
+		return err
+	}
+	_, err = t.exec(ctx, "put daily claims", `INSERT INTO daily_claims (day, node, limit_id, key_id, used, lost)
+		SELECT $1, $2, c.* FROM unnest($3::text[], $4::text[], $5::bigint[], $6::bigint[]) AS c (limit_id, key_id, used, lost)
+		ON CONFLICT (day, limit_id, key_id, node) DO UPDATE SET used = excluded.used, lost = excluded.lost`,
+		day, node, newOwn.limitID, newOwn.keyID, newOwn.used, newOwn.lost)
+	return err
+}
+
+func (t *tx) dailyFigures(ctx context.Context, query string, args ...any) (map[dailyKey]ratelimit.DailyFigures, error) {
+	found := map[dailyKey]ratelimit.DailyFigures{}
+	err := t.rows(ctx, "read daily figures", query, args, func(r pgx.Rows) error {
+		var k dailyKey
+		var f ratelimit.DailyFigures
+		err := r.Scan(&k.limitID, &k.keyID, &f.Used, &f.Lost)
+		found[k] = f
+		return err
+	})
+	return found, err
+}
+
+// LoadDailyCounts implements ratelimit.DailyStore.
+func (db *DB) LoadDailyCounts(ctx context.Context, node string, day int64) (counts []ratelimit.DailyCount, err error) {
+	err = db.view(ctx, db.source, func(t *readTx) error {
+		counts, err = t.DailyCounts(ctx, node, day)
+		return err
+	})
+	return counts, err
+}
+
+// ReserveDaily implements ratelimit.DailyStore. The clock is the database's.
+func (db *DB) ReserveDaily(ctx context.Context, node string, day int64, claims []ratelimit.DailyClaim) (now time.Time, err error) {
+	err = db.write(ctx, func(t *tx) error {
+		err := t.row(ctx, "clock", `SELECT clock_timestamp()`, nil, func(r pgx.Rows) error { return r.Scan(&now) })
+		if err != nil {
+			return err
+		}
+		begin := time.Unix(day*int64(24*time.Hour/time.Second), 0)
+		if reserves(claims) && (now.Before(begin.Add(-dayTolerance)) || now.After(begin.Add(24*time.Hour+dayTolerance))) {
+			return fault.New(fault.Unavailable, "the clock of the node and that of the database are on different days: try again")
+		}
+		return t.ReserveDaily(ctx, node, day, claims)
+	})
+	return now, err
+}
+
+// reserves reports whether a claim asks for more, and not only gives something back.
+func reserves(claims []ratelimit.DailyClaim) bool {
+	for i := range claims {
+		if claims[i].Ahead > 0 {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,54 @@
+// Package postgres keeps the store in a PostgreSQL database, which several nodes share.
+//
+// # Transactions
+//
+// Update locks the only row of change_head before it reads anything. So mutations run one at a
+// time over all nodes, as they do in SQLite: what one has read cannot change before it commits,
+// and the numbers of the change log are dense and in the order of the commits. In one process
+// they wait in a queue of their own for that, without a connection. After the lock, a statement
+// sees everything that was committed before it (READ COMMITTED).
+//
+// The queue of deliveries and records of traffic (write, record) do not take the head. They
+// must lock what they read, or change it by one statement.
+//
+// View and Search read one state of the database from their first statement to their last
+// (REPEATABLE READ, READ ONLY).
+//
+// No transaction lasts longer than a few seconds, even if its process is stopped: the server
+// ends it (idle_in_transaction_session_timeout, statement_timeout, lock_timeout). A function
+// that runs in a transaction may be called again if the server ended the transaction to resolve
+// a conflict (SQLSTATE 40001 or 40P01).
+//
+// # Durability
+//
+// When Update returns nil, its changes are as durable as the server's synchronous_commit says,
+// and at least on the server's disk. Records of traffic do not wait for the disk. A context that
+// ends stops a transaction between two statements, never within a statement or COMMIT. If the
+// connection is lost during COMMIT, Update asks the server what became of the transaction; only
+// if it cannot be reached does Update return an error although the changes may have been made.
+//
+// # Deliveries
+//
+// The numbers of deliveries come from the row delivery_head, which the transaction then holds, so
+// they are dense and in the order of the commits: a sender that reads what is newer than a number
+// misses nothing. A claim leases what it can lock at once (FOR UPDATE SKIP LOCKED), so claims of
+// several nodes never wait for each other, and never get the same delivery. Leases and retries end by
+// the database's clock. The tokens of leases begin with the name of their node, which ends at its
+// start those of its earlier run, and no others.
+//
+// # Records
+//
+// What several nodes append to is never identified by a range of numbers, because a lower number may
+// commit later: the audit log is sealed, and traffic is merged, by the identifiers that were read,
+// and a chain grows only from the block that its head's row still names. Batches of access records
+// leave their number behind (record_batches), so that one whose response was lost counts once.
+//
+// # Values
+//
+// Times are bigint, in microseconds since 1970. Texts compare by their bytes: every text column
+// has COLLATE "C". PostgreSQL stores no NUL in a text, and only valid UTF-8: what may have
+// other bytes is bytea.
+//
+// The constraints and indexes that reject equal records are named "table.column", after the
+// column that an error names.
+package postgres

@@ -1,0 +1,103 @@
+package postgres
+
+import (
+	"context"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/keygate/keygate/internal/control"
+	"github.com/keygate/keygate/internal/event"
+	"github.com/keygate/keygate/internal/id"
+	"github.com/keygate/keygate/internal/store/stored"
+	"github.com/keygate/keygate/internal/webhook"
+)
+
+const eventColumns = `SELECT id, account_id, type, created_at, payload FROM events `
+
+func scanEvent(r pgx.Rows) (event.Event, error) {
+	var (
+		e       event.Event
+		created int64
+		payload []byte
+	)
+	err := r.Scan(&e.ID, &e.AccountID, &e.Type, &created, &payload)
+	e.CreatedAt, e.Payload = instant(created), payload
+	return e, err
+}
+
+// Event implements control.EventReader.
+func (t *readTx) Event(ctx context.Context, accountID, eventID string) (*event.Event, error) {
+	var e event.Event
+	err := t.row(ctx, "event", eventColumns+`WHERE id = $1 AND account_id = $2 AND listed`, []any{eventID, accountID}, func(r pgx.Rows) (err error) {
+		e, err = scanEvent(r)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &e, nil
+}
+
+// Events implements control.EventReader.
+func (t *readTx) Events(ctx context.Context, accountID string, f control.EventFilter, p control.Page) ([]event.Event, error) {
+	s := stored.SpanOf(id.Event, f.Since, f.Until, below(p.After))
+	text, args := `WHERE listed AND account_id = $1 AND id >= $2 AND id < $3`, []any{accountID, s.From, s.Below, rowLimit(p.Limit)}
+	if f.Type != "" {
+		text, args = text+` AND type = $5`, append(args, string(f.Type))
+	}
+	var list []event.Event
+	err := t.rows(ctx, "read events", eventColumns+text+` ORDER BY id DESC LIMIT $4`, args, func(r pgx.Rows) error {
+		e, err := scanEvent(r)
+		list = append(list, e)
+		return err
+	})
+	return list, err
+}
+
+// AppendEvent implements control.EventStore.
+func (t *tx) AppendEvent(ctx context.Context, e *event.Event) error {
+	listed := e.Type != webhook.Test
+	_, err := t.exec(ctx, "append event", `INSERT INTO events (id, account_id, type, created_at, payload, listed) VALUES ($1, $2, $3, $4, $5, $6)`,
+		e.ID, e.AccountID, string(e.Type), micros(e.CreatedAt), e.Payload, listed)
+	if err != nil || !listed {
+		return err
+	}
+	endpoints, err := t.listeners(ctx, e.AccountID, e.Type)
+	if err != nil {
+		return err
+	}
+	deliveries := make([]webhook.Delivery, len(endpoints))
+	for i, endpoint := range endpoints {
+		deliveries[i] = webhook.Delivery{
+			ID: id.NewAt(id.Delivery, e.CreatedAt), AccountID: e.AccountID, WebhookID: endpoint, EventID: e.ID, EventType: e.Type,
+			State: webhook.Pending, Trigger: webhook.ByEvent, NextAttemptAt: e.CreatedAt, CreatedAt: e.CreatedAt,
+		}
+	}
+	return t.insertDeliveries(ctx, deliveries)
+}
+
+// AppendEvents implements detect.Store: it appends events of the data plane in one transaction. They
+// change no configuration, so they do not wait for mutations.
+func (db *DB) AppendEvents(ctx context.Context, events []event.Event) error {
+	return db.write(ctx, func(t *tx) error {
+		for i := range events {
+			if err := t.AppendEvent(ctx, &events[i]); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// trimEvents removes up to limit events that were created before the given time. Events that
+// a delivery needs are only removed from the list. It returns the number of events.
+func (t *tx) trimEvents(ctx context.Context, before int64, limit int) (int64, error) {
+	var n int64
+	err := t.rows(ctx, "trim events", `WITH old AS (
+			SELECT id, EXISTS (SELECT 1 FROM deliveries WHERE event_id = events.id) AS needed FROM events
+			WHERE listed AND created_at < $1 ORDER BY created_at LIMIT $2
+		), gone AS (DELETE FROM events USING old WHERE events.id = old.id AND NOT old.needed RETURNING 1),
+		hidden AS (UPDATE events SET listed = false FROM old WHERE events.id = old.id AND old.needed RETURNING 1)
+		SELECT (SELECT count(*) FROM gone) + (SELECT count(*) FROM hidden)`, []any{before, limit}, func(r pgx.Rows) error { return r.Scan(&n) })
+	return n, err
+}

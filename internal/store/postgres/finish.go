@@ -1,0 +1,114 @@
+package postgres
+
+import (
+	"context"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/keygate/keygate/internal/store/stored"
+	"github.com/keygate/keygate/internal/webhook"
+	"github.com/keygate/keygate/internal/webhook/sender"
+)
+
+var _ sender.FinishTx = (*tx)(nil)
+
+// FinishDeliveries implements sender.Queue.
+func (db *DB) FinishDeliveries(ctx context.Context, results []sender.Result) (late int, err error) {
+	err = db.write(ctx, func(t *tx) (err error) {
+		late, err = sender.Finish(ctx, t, results)
+		return err
+	})
+	return late, err
+}
+
+// endLeases records results with their attempts. A retry is due at its distance from the end of the
+// attempt, by the queue's clock.
+const endLeases = `WITH result AS MATERIALIZED (
+		SELECT * FROM unnest($1::text[], $2::text[], $3::integer[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[], $8::bigint[], $9::bytea[], $10::bytea[], $11::bigint[])
+		WITH ORDINALITY AS r (id, token, state, number, started_at, duration, status, ended, error, response, wait, place)
+	), ended AS (
+		UPDATE deliveries d SET state = r.state, attempts = r.number, next_at = queue_now(r.ended) + r.wait, due_at = queue_now(r.ended) + r.wait, token = NULL,
+			finished_at = CASE WHEN r.wait IS NULL THEN r.ended END
+		FROM result r WHERE d.id = r.id COLLATE "C" AND d.token = r.token COLLATE "C" RETURNING d.n, d.webhook_id, r.place
+	), made AS (
+		INSERT INTO attempts (n, number, started_at, duration, status, error, response)
+		SELECT e.n, r.number, r.started_at, r.duration, r.status, r.error, r.response FROM ended e JOIN result r USING (place)
+	)
+	SELECT place, webhook_id FROM ended`
+
+// EndLeases implements sender.FinishTx.
+func (t *tx) EndLeases(ctx context.Context, results []sender.Result) (endpoints []string, err error) {
+	n := len(results)
+	var (
+		ids, tokens                              = make([]string, n), make([]string, n)
+		states                                   = make([]int, n)
+		numbers, started, durations, codes, ends = make([]int64, n), make([]int64, n), make([]int64, n), make([]int64, n), make([]int64, n)
+		errs, responses                          = make([][]byte, n), make([][]byte, n)
+		waits                                    = make([]*int64, n)
+	)
+	for i := range results {
+		r, a := &results[i], &results[i].Attempt
+		ids[i], tokens[i], states[i] = r.DeliveryID, r.Token, stored.DeliveryState(r.State)
+		numbers[i], started[i], durations[i], codes[i], ends[i] = int64(a.Number), micros(a.StartedAt), int64(a.Duration), int64(a.Status), micros(a.Ended())
+		errs[i], responses[i] = []byte(a.Error), stored.Response(a)
+		if r.State != webhook.Delivered && r.State != webhook.Failed {
+			wait := micros(r.NextAttemptAt) - ends[i]
+			waits[i] = &wait
+		}
+	}
+	endpoints = make([]string, n)
+	err = t.rows(ctx, "finish deliveries", endLeases, []any{ids, tokens, states, numbers, started, durations, codes, ends, errs, responses, waits}, func(r pgx.Rows) error {
+		var place int64
+		var endpoint string
+		err := r.Scan(&place, &endpoint)
+		endpoints[place-1] = endpoint
+		return err
+	})
+	return endpoints, err
+}
+
+// LockWebhooks implements sender.FinishTx.
+func (t *tx) LockWebhooks(ctx context.Context, webhookIDs []string) ([]webhook.Webhook, error) {
+	if len(webhookIDs) == 0 {
+		return nil, t.ready(ctx)
+	}
+	return t.webhooks(ctx, `WHERE id = ANY($1::text[]) ORDER BY id FOR NO KEY UPDATE`, webhookIDs)
+}
+
+// StrandingWebhooks implements control.DeliveryReader.
+func (t *readTx) StrandingWebhooks(ctx context.Context) ([]string, error) {
+	const all = 1<<31 - 1
+	return t.texts(ctx, "find stranded deliveries", waiting+`SELECT waiting.id FROM waiting LEFT JOIN webhooks w ON w.id = waiting.id
+		WHERE waiting.id IS NOT NULL AND (w.id IS NULL OR NOT w.active)`, "", all)
+}
+
+// FailStranded implements control.DeliveryStore.
+func (t *tx) FailStranded(ctx context.Context, webhookID string, now time.Time, limit int) (more bool, err error) {
+	found, err := t.LockWebhooks(ctx, []string{webhookID})
+	if err != nil {
+		return false, err
+	}
+	var w *webhook.Webhook
+	if len(found) > 0 {
+		w = &found[0]
+	}
+	if w != nil && w.State == webhook.Active {
+		return false, nil
+	}
+	n, err := t.FailWaiting(ctx, webhookID, w.NotSent(), now, limit)
+	return limit > 0 && n == limit, err
+}
+
+// FailWaiting implements sender.FinishTx. A delivery that is being finished or claimed is skipped.
+func (t *tx) FailWaiting(ctx context.Context, endpoint, reason string, now time.Time, limit int) (int, error) {
+	n, err := t.exec(ctx, "fail stranded deliveries", `WITH stranded AS MATERIALIZED (
+			SELECT n, attempts FROM deliveries WHERE webhook_id = $1 AND due_at IS NOT NULL AND (token IS NULL OR due_at <= queue_now($2))
+			LIMIT $3 FOR UPDATE SKIP LOCKED
+		), failed AS (
+			UPDATE deliveries d SET state = 3, next_at = NULL, due_at = NULL, token = NULL, finished_at = $2 FROM stranded s WHERE d.n = s.n
+		)
+		INSERT INTO attempts (n, number, started_at, duration, status, error) SELECT n, attempts + 1, $2, 0, 0, $4 FROM stranded`,
+		endpoint, micros(now), rowLimit(limit), []byte(reason))
+	return int(n), err
+}

@@ -1,0 +1,25 @@
+package postgres
+
+import (
+	"context"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// Installation is what belongs to all nodes together.
+type Installation struct {
+	ID     string // names the installation in other stores
+	Canary []byte // a known text, sealed with the secret key of all nodes
+}
+
+// Installation returns what the first node has stored. If this is the first, that is own: of several
+// nodes at once, exactly one is.
+func (db *DB) Installation(ctx context.Context, own Installation) (i Installation, err error) {
+	err = db.write(ctx, func(t *tx) error {
+		if _, err := t.exec(ctx, "found the installation", `INSERT INTO installation (id, canary) VALUES ($1, $2) ON CONFLICT DO NOTHING`, own.ID, own.Canary); err != nil {
+			return err
+		}
+		return t.row(ctx, "installation", `SELECT id, canary FROM installation`, nil, func(r pgx.Rows) error { return r.Scan(&i.ID, &i.Canary) })
+	})
+	return i, err
+}

@@ -1,0 +1,170 @@
+package postgres
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/keygate/keygate/internal/apikey"
+	"github.com/keygate/keygate/internal/ratelimit"
+	"github.com/keygate/keygate/internal/store/stored"
+)
+
+const keyColumns = `SELECT id, account_id, digest, prefix, level, word, resource, more_scopes, gateway_id, owner, bucket_id, rate_limit,
+	expires_at, last_used_at, created_at, revoked_at, expiry_told, rotated_from, rotated_to, version, name, metadata FROM keys `
+
+func scanKey(r pgx.Rows) (apikey.Key, error) {
+	var (
+		k                                      apikey.Key
+		digest                                 []byte
+		level, word, created                   int64
+		resource, more                         sql.NullString
+		gatewayID, owner, bucket               sql.NullString
+		rate, rotatedFrom, rotatedTo, metadata sql.NullString
+		expires, used, revokedAt, expiryTold   sql.NullInt64
+	)
+	err := r.Scan(&k.ID, &k.AccountID, &digest, &k.Prefix, &level, &word, &resource, &more, &gatewayID, &owner, &bucket, &rate,
+		&expires, &used, &created, &revokedAt, &expiryTold, &rotatedFrom, &rotatedTo, &k.Version, &k.Name, &metadata)
+	if err != nil {
+		return k, err
+	}
+	if copy(k.Digest[:], digest) != len(k.Digest) {
+		return k, fmt.Errorf("digest of key %s has %d bytes", k.ID, len(digest))
+	}
+	k.Level, k.Scope = stored.LevelOf(level), stored.ScopesOf(word, resource.String, more.String)
+	k.GatewayID, k.Owner, k.RotatedFrom, k.RotatedTo = gatewayID.String, owner.String, rotatedFrom.String, rotatedTo.String
+	if k.BucketID = k.ID; bucket.Valid {
+		k.BucketID = bucket.String
+	}
+	k.CreatedAt, k.ExpiresAt, k.LastUsedAt = instant(created), maybeInstant(expires), maybeInstant(used)
+	k.RevokedAt, k.ExpiryNotified = maybeInstant(revokedAt), maybeInstant(expiryTold)
+	if k.RateLimit, err = ratelimit.ParseKeyLimit(rate.String); err != nil {
+		return k, fmt.Errorf("stored rate of key %s: %w", k.ID, err)
+	}
+	err = fromJSON(metadata, &k.Metadata)
+	return k, err
+}
+
+// keys reads the keys that the rest of the query selects.
+func (t *readTx) keys(ctx context.Context, rest string, args ...any) ([]apikey.Key, error) {
+	var list []apikey.Key
+	err := t.rows(ctx, "read keys", keyColumns+rest, args, func(r pgx.Rows) error {
+		k, err := scanKey(r)
+		list = append(list, k)
+		return err
+	})
+	return list, err
+}
+
+func (t *readTx) key(ctx context.Context, rest string, args ...any) (*apikey.Key, error) {
+	var k apikey.Key
+	err := t.row(ctx, "key", keyColumns+rest, args, func(r pgx.Rows) (err error) {
+		k, err = scanKey(r)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &k, nil
+}
+
+// Key implements control.KeyReader.
+func (t *readTx) Key(ctx context.Context, accountID, keyID string) (*apikey.Key, error) {
+	return t.key(ctx, `WHERE id = $1 AND account_id = $2`, keyID, accountID)
+}
+
+// KeyByDigest implements control.KeyReader.
+func (t *readTx) KeyByDigest(ctx context.Context, d apikey.Digest) (*apikey.Key, error) {
+	return t.key(ctx, `WHERE digest = $1`, d[:])
+}
+
+// KeysOfGateway implements control.KeyReader.
+func (t *readTx) KeysOfGateway(ctx context.Context, accountID, gatewayID string) ([]apikey.Key, error) {
+	return t.keys(ctx, `WHERE gateway_id = $1 AND phase IN (0, 1) AND account_id = $2 ORDER BY id`, gatewayID, accountID)
+}
+
+// KeysOfBucket implements control.KeyReader.
+func (t *readTx) KeysOfBucket(ctx context.Context, accountID, bucketID string) ([]apikey.Key, error) {
+	return t.keys(ctx, `WHERE n IN (
+			SELECT n FROM keys WHERE id = $1 AND bucket_id IS NULL
+			UNION ALL SELECT n FROM keys WHERE bucket_id = $1
+		) AND account_id = $2 AND phase < 2 ORDER BY id`, bucketID, accountID)
+}
+
+// SharedBuckets implements control.KeyReader.
+func (t *readTx) SharedBuckets(ctx context.Context, accountID string) (map[string]string, error) {
+	shared := map[string]string{}
+	err := t.rows(ctx, "read shared buckets", `SELECT id, bucket_id FROM keys WHERE bucket_id IS NOT NULL AND account_id = $1`,
+		[]any{accountID}, func(r pgx.Rows) error {
+			var key, bucket string
+			err := r.Scan(&key, &bucket)
+			shared[key] = bucket
+			return err
+		})
+	return shared, err
+}
+
+// KeysToNotify implements control.KeyReader.
+func (t *readTx) KeysToNotify(ctx context.Context, now time.Time, limit int) ([]apikey.Key, error) {
+	return t.keys(ctx, `WHERE phase = 0 AND phase < 2 AND expires_at <= $1 ORDER BY expires_at, id LIMIT $2`,
+		micros(now), rowLimit(limit))
+}
+
+// keyValues returns the values that InsertKey and UpdateKey write, in their order.
+func keyValues(k *apikey.Key) ([]any, error) {
+	metadata, err := maybeJSON(k.Metadata, len(k.Metadata) == 0)
+	if err != nil {
+		return nil, err
+	}
+	var first apikey.Scope
+	var more apikey.Scopes
+	if len(k.Scope) > 0 {
+		first, more = k.Scope[0], k.Scope[1:]
+	}
+	return []any{stored.LevelNumber(k.Level), stored.PhaseOf(k), int64(first.Word), maybeText(first.Resource), maybeText(more.String()), maybeText(k.GatewayID), maybeText(k.Owner),
+		stored.KeyBucket(k), maybeText(k.RateLimit.String()), maybeMicros(k.ExpiresAt), maybeMicros(k.RevokedAt), maybeMicros(k.ExpiryNotified),
+		maybeText(k.RotatedFrom), maybeText(k.RotatedTo), k.Version, k.Name, metadata}, nil
+}
+
+// InsertKey implements control.KeyStore.
+func (t *tx) InsertKey(ctx context.Context, k *apikey.Key) error {
+	values, err := keyValues(k)
+	if err != nil {
+		return err
+	}
+	_, err = t.exec(ctx, "insert key", `INSERT INTO keys (level, phase, word, resource, more_scopes, gateway_id, owner,
+		bucket_id, rate_limit, expires_at, revoked_at, expiry_told, rotated_from, rotated_to, version, name, metadata,
+		id, account_id, digest, prefix, created_at, last_used_at)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23)`,
+		append(values, k.ID, k.AccountID, k.Digest[:], k.Prefix, micros(k.CreatedAt), maybeMicros(k.LastUsedAt))...)
+	return err
+}
+
+// UpdateKey implements control.KeyStore.
+func (t *tx) UpdateKey(ctx context.Context, k *apikey.Key) error {
+	values, err := keyValues(k)
+	if err != nil {
+		return err
+	}
+	return t.must(ctx, "update key", "key", `UPDATE keys SET level = $1, phase = $2, word = $3, resource = $4, more_scopes = $5, gateway_id = $6, owner = $7,
+		bucket_id = $8, rate_limit = $9, expires_at = $10, revoked_at = $11, expiry_told = $12, rotated_from = $13, rotated_to = $14,
+		version = $15, name = $16, metadata = $17 WHERE id = $18 AND account_id = $19`,
+		append(values, k.ID, k.AccountID)...)
+}
+
+// TouchKeys implements control.KeyStore.
+func (t *tx) TouchKeys(ctx context.Context, used map[string]time.Time) error {
+	ids := slices.Sorted(maps.Keys(used)) // in order, because neighbours share pages
+	times := make([]int64, len(ids))
+	for i, id := range ids {
+		times[i] = micros(used[id])
+	}
+	_, err := t.exec(ctx, "touch keys", `UPDATE keys k SET last_used_at = u.at FROM unnest($1::text[], $2::bigint[]) AS u (id, at)
+		WHERE k.id = u.id AND (k.last_used_at IS NULL OR k.last_used_at < u.at)`, ids, times)
+	return err
+}

@@ -1,0 +1,105 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/keygate/keygate/internal/apikey"
+	"github.com/keygate/keygate/internal/control"
+	"github.com/keygate/keygate/internal/store/stored"
+)
+
+// Keys implements control.KeyReader. An index on (…, phase, id) has the order of the list within
+// one phase. The query reads each phase that the filter needs, newest first, and merges them.
+func (t *readTx) Keys(ctx context.Context, accountID string, f control.KeyFilter, p control.Page) ([]apikey.Key, error) {
+	if p.Limit <= 0 || len(stored.KeyParts(f.State)) == 0 || !stored.MayMatch(f.Query) || !stored.MayMatch(f.Name) {
+		return nil, t.ready(ctx)
+	}
+	q := keyQuery{account: accountID, filter: f, page: p}
+	if f.Query != "" || f.Name != "" {
+		return t.searchKeys(ctx, q)
+	}
+	return t.listed(ctx, &q, q.listed())
+}
+
+// listed reads the keys whose identifiers the branches of a query return.
+func (t *readTx) listed(ctx context.Context, q *keyQuery, branches []string) ([]apikey.Key, error) {
+	return t.keys(ctx, `WHERE id IN (`+strings.Join(branches, " UNION ALL ")+`) ORDER BY id DESC LIMIT `+q.value(q.page.Limit), q.args...)
+}
+
+// keyQuery builds the query of one list. Every value is a parameter, so that there are few
+// different statements.
+type keyQuery struct {
+	account string
+	filter  control.KeyFilter
+	page    control.Page
+	args    []any
+}
+
+// value adds a parameter and returns its name.
+func (q *keyQuery) value(v any) string {
+	q.args = append(q.args, v)
+	return fmt.Sprintf("$%d", len(q.args))
+}
+
+// listed returns the branches of a list without a search.
+func (q *keyQuery) listed() []string {
+	f := &q.filter
+	switch {
+	case f.Owner != "" || f.GatewayID != "" || f.Level != "":
+		return q.phased("")
+	case f.State == "":
+		return []string{q.branch("", "")}
+	default: // the index of states has one part for each level
+		gateway := q.phased(" AND level = " + q.value(stored.GatewayLevel))
+		return append(gateway, q.phased(" AND level = "+q.value(stored.AccountLevel))...)
+	}
+}
+
+// phased returns a branch for each part of the state.
+func (q *keyQuery) phased(where string) []string {
+	var branches []string
+	for _, p := range stored.KeyParts(q.filter.State) {
+		branches = append(branches, q.branch("", where+q.part(p)))
+	}
+	return branches
+}
+
+// part returns the condition of a part of the state.
+func (q *keyQuery) part(p stored.KeyPart) string {
+	phase := " AND phase = " + q.value(p.Phase)
+	switch p.When {
+	case stored.LateUnexpired: // few: by the index on expiry
+		return phase + " AND phase < 2 AND expires_at > " + q.value(micros(q.filter.Now))
+	case stored.LateExpired, stored.Expired:
+		return phase + " AND phase < 2 AND expires_at <= " + q.value(micros(q.filter.Now))
+	case stored.Unexpired:
+		return phase + " AND (expires_at IS NULL OR expires_at > " + q.value(micros(q.filter.Now)) + ")"
+	default:
+		return phase
+	}
+}
+
+// branch returns a query for the identifiers of one page of the keys that are on the list for a
+// condition, in the rows of from as well.
+func (q *keyQuery) branch(from, where string) string {
+	return `(SELECT id FROM keys` + from + ` WHERE ` + q.terms() + where + ` ORDER BY id DESC LIMIT ` + q.value(q.page.Limit) + `)`
+}
+
+// terms returns the condition of the account, of the page, and of all filters except for the state
+// and the texts.
+func (q *keyQuery) terms() string {
+	f := &q.filter
+	where := "keys.account_id = " + q.value(q.account) + " AND keys.id < " + q.value(below(q.page.After))
+	if f.Level != "" {
+		where += " AND level = " + q.value(stored.LevelNumber(f.Level))
+	}
+	if f.Owner != "" {
+		where += " AND owner = " + q.value(f.Owner)
+	}
+	if f.GatewayID != "" {
+		where += " AND gateway_id = " + q.value(f.GatewayID)
+	}
+	return where
+}

@@ -1,0 +1,65 @@
+package postgres
+
+import (
+	"context"
+	"encoding/binary"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/keygate/keygate/internal/apikey"
+	"github.com/keygate/keygate/internal/store/stored"
+)
+
+// streamColumns selects what the data plane needs of each key.
+const streamColumns = `SELECT id, account_id, digest, level::bigint, word::bigint, resource, more_scopes, gateway_id, owner, bucket_id, rate_limit, expires_at, revoked_at
+	FROM keys WHERE phase < 2 OR revoked_at >= $1`
+
+// checkEvery is the number of keys after which a stream checks its context.
+const checkEvery = 1024
+
+// EachKey implements snapshot.KeySource. It reads one state of the store. All calls of f get the
+// same Key, and equal accounts, gateways and scopes share their memory. f must not wait for another
+// reading call of the store.
+func (db *DB) EachKey(ctx context.Context, revokedSince time.Time, f func(*apikey.Key) error) error {
+	return db.stream(ctx, db.source, func(t *readTx) error {
+		var (
+			d      stored.KeyDecoder
+			n      int
+			failed error // error of f or ctx, not of the driver
+		)
+		err := t.rows(ctx, "stream keys", streamColumns, []any{micros(revokedSince)}, func(r pgx.Rows) error {
+			if n++; n%checkEvery == 0 && ctx.Err() != nil {
+				failed = ctx.Err()
+				return failed
+			}
+			k, err := d.Decode(streamedRow(r.RawValues()))
+			if err != nil {
+				return err
+			}
+			failed = f(k)
+			return failed
+		})
+		if failed != nil {
+			return failed
+		}
+		return err
+	})
+}
+
+// streamedRow returns the columns of streamColumns. The driver asks for all types that they have in
+// the binary format: a number is eight bytes.
+func streamedRow(v [][]byte) stored.KeyRow {
+	return stored.KeyRow{
+		ID: string(v[0]), Account: string(v[1]), Digest: v[2], Level: number(v[3]), Word: number(v[4]), Resource: string(v[5]), More: string(v[6]),
+		Gateway: string(v[7]), Owner: string(v[8]), Bucket: string(v[9]), Rate: string(v[10]), Expires: number(v[11]), Revoked: number(v[12]),
+		HasExpiry: v[11] != nil, IsRevoked: v[12] != nil,
+	}
+}
+
+func number(b []byte) int64 {
+	if len(b) != 8 {
+		return 0 // NULL
+	}
+	return int64(binary.BigEndian.Uint64(b))
+}

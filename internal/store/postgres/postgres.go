@@ -1,0 +1,139 @@
+package postgres
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/keygate/keygate/internal/audit"
+	"github.com/keygate/keygate/internal/store/state"
+	"github.com/keygate/keygate/internal/store/stored"
+)
+
+// The numbers of connections of one node, by what they are used for. Searches have their own,
+// so that they delay nothing else, and so has the data plane. One of the writers is for the
+// mutation that holds the head.
+const (
+	writers   = 4
+	readers   = 4
+	searchers = 4
+	followers = 4
+)
+
+// Config configures a store. URL is required.
+type Config struct {
+	URL string // postgres://user:password@host:port/database?parameters
+	Log *slog.Logger
+	// Now returns the time of entries in the change log. Nil means time.Now.
+	Now func() time.Time
+	// Random is the source of the marks of changes. Nil means crypto/rand.
+	Random io.Reader
+	// KeepSchema leaves the schema as it is: an older one is an error.
+	KeepSchema bool
+}
+
+// DB is an open store. It is safe for concurrent use.
+type DB struct {
+	log       *slog.Logger
+	now       func() int64  // microseconds since 1970
+	random    io.Reader     // for marks
+	head      chan struct{} // held by the Update of this process that has, or waits for, the head
+	writer    *pool
+	readers   *pool // for View
+	searchers *pool // for Search and reports
+	source    *pool // for snapshot.Source and ratelimit.DailyStore
+	pages     *stored.PageCodec
+	failures  atomic.Int64 // write transactions that failed in the database
+	trouble   atomic.Pointer[trouble]
+}
+
+// Open connects to the database of cfg.URL and migrates its schema to the current version. The
+// error is fault.Unavailable if the database cannot be reached, refuses the user, is not
+// Keygate's, or has a schema of a newer version than this binary. No error has the password.
+func Open(ctx context.Context, cfg Config) (*DB, error) {
+	db, err := open(ctx, cfg)
+	if err != nil {
+		return nil, fmt.Errorf("open the PostgreSQL database: %w", translate("open", err))
+	}
+	return db, nil
+}
+
+func open(ctx context.Context, cfg Config) (_ *DB, err error) {
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	if cfg.Random == nil {
+		cfg.Random = rand.Reader
+	}
+	settings, err := parseURL(cfg.URL)
+	if err != nil {
+		return nil, err
+	}
+	codec, err := audit.NewCodec()
+	if err != nil {
+		return nil, err
+	}
+	pages, err := stored.NewPageCodec()
+	if err != nil {
+		return nil, err
+	}
+	if err := prepareSchema(ctx, settings.ConnConfig, cfg.KeepSchema, cfg.Log); err != nil {
+		return nil, err
+	}
+	db := &DB{log: cfg.Log, pages: pages, random: cfg.Random, head: make(chan struct{}, 1), now: func() int64 { return cfg.Now().UnixMicro() }}
+	var opened []*pool
+	defer func() {
+		if err != nil {
+			for _, p := range opened {
+				p.close()
+			}
+		}
+	}()
+	for _, p := range []struct {
+		to   **pool
+		size int32
+	}{{&db.writer, writers}, {&db.readers, readers}, {&db.searchers, searchers}, {&db.source, followers}} {
+		if *p.to, err = newPool(ctx, settings, p.size, codec, pages); err != nil {
+			return nil, err
+		}
+		opened = append(opened, *p.to)
+	}
+	return db, nil
+}
+
+// Close implements store.Engine.
+func (db *DB) Close() error {
+	for _, p := range []*pool{db.searchers, db.source, db.readers, db.writer} {
+		p.close()
+	}
+	return nil
+}
+
+// Stats implements store.Engine.
+func (db *DB) Stats() state.Stats {
+	return state.Stats{Writes: db.writer.use.read(), Reads: db.readers.use.read(), Search: db.searchers.use.read(),
+		Follow: db.source.use.read(), Failures: db.failures.Load()}
+}
+
+// parseURL returns the settings of connections. The error does not repeat the URL, which has a
+// password.
+func parseURL(url string) (*pgxpool.Config, error) {
+	if url == "" {
+		return nil, errors.New("store/postgres: Config.URL is required")
+	}
+	settings, err := pgxpool.ParseConfig(url)
+	if err != nil {
+		return nil, errors.New("the database URL is not valid: it must have the form postgres://user:password@host:port/database")
+	}
+	return settings, nil
+}

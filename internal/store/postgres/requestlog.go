@@ -1,0 +1,169 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/keygate/keygate/internal/accesslog"
+	"github.com/keygate/keygate/internal/fault"
+	"github.com/keygate/keygate/internal/requestlog"
+	"github.com/keygate/keygate/internal/store/stored"
+)
+
+var _ requestlog.Store = (*DB)(nil)
+
+// AppendRequests implements requestlog.Store.
+func (db *DB) AppendRequests(ctx context.Context, batch accesslog.BatchID, records []requestlog.Record, left []requestlog.LeftOut) error {
+	return db.record(ctx, func(t *tx) error {
+		if isNew, err := t.takeBatch(ctx, batch); err != nil || !isNew {
+			return err
+		}
+		if err := t.insertRequests(ctx, records); err != nil {
+			return err
+		}
+		return t.countLeftOut(ctx, left)
+	})
+}
+
+const insertRequests = `INSERT INTO requests (account_id, id, time, gateway_id, route_id, key_id, key_prefix, method, path, client_ip,
+	status, duration, decision, limit_scope, limit_count, remaining, passes_at, upstream_status, reason, detail)
+	SELECT * FROM unnest($1::text[], $2::text[], $3::bigint[], $4::text[], $5::text[], $6::text[], $7::bytea[], $8::bytea[], $9::bytea[], $10::text[],
+	$11::bigint[], $12::bigint[], $13::integer[], $14::integer[], $15::bigint[], $16::bigint[], $17::bigint[], $18::bigint[], $19::integer[], $20::bytea[])
+	ON CONFLICT DO NOTHING`
+
+// insertRequests inserts records in one statement: a round trip for each would take too long.
+func (t *tx) insertRequests(ctx context.Context, records []requestlog.Record) error {
+	if len(records) == 0 {
+		return nil
+	}
+	var (
+		texts   [6][]string // accounts, identifiers, gateways, routes, keys, addresses
+		bytes   [4][][]byte // prefixes, methods, paths, details
+		numbers [10][]int64
+	)
+	for i := range records {
+		r := &records[i]
+		for n, v := range [...]string{r.AccountID, r.ID, r.GatewayID, r.RouteID, r.KeyID, r.ClientIP} {
+			texts[n] = append(texts[n], v)
+		}
+		for n, v := range [...]string{r.KeyPrefix, r.Method, r.Path, r.Detail} {
+			bytes[n] = append(bytes[n], []byte(v))
+		}
+		for n, v := range [...]int64{micros(r.Time), int64(r.Status), int64(r.Duration), int64(r.Decision), int64(r.LimitScope), r.Limit, r.Remaining, r.PassesAt,
+			int64(r.UpstreamStatus), int64(r.Reason)} {
+			numbers[n] = append(numbers[n], v)
+		}
+	}
+	_, err := t.exec(ctx, "insert requests", insertRequests, texts[0], texts[1], numbers[0], texts[2], texts[3], texts[4], bytes[0], bytes[1], bytes[2], texts[5],
+		numbers[1], numbers[2], numbers[3], numbers[4], numbers[5], numbers[6], numbers[7], numbers[8], numbers[9], bytes[3])
+	return err
+}
+
+// countLeftOut adds counts, in the order of their rows, so that no two nodes wait for each other.
+func (t *tx) countLeftOut(ctx context.Context, left []requestlog.LeftOut) error {
+	if len(left) == 0 {
+		return nil
+	}
+	accounts, seconds, counts := make([]string, len(left)), make([]int64, len(left)), make([]int64, len(left))
+	for i, l := range left {
+		accounts[i], seconds[i], counts[i] = l.AccountID, l.Second, l.Count
+	}
+	_, err := t.exec(ctx, "count omitted requests", `INSERT INTO requests_left_out AS l (account_id, second, count)
+		SELECT account_id, second, sum(count)::bigint FROM unnest($1::text[], $2::bigint[], $3::bigint[]) AS g (account_id, second, count)
+		GROUP BY account_id, second ORDER BY account_id, second
+		ON CONFLICT (account_id, second) DO UPDATE SET count = l.count + excluded.count`, accounts, seconds, counts)
+	return err
+}
+
+const requestColumns = `SELECT r.account_id, r.id, r.time, r.gateway_id, r.route_id, r.key_id, r.key_prefix, r.method, r.path, r.client_ip,
+	r.status, r.duration, r.decision, r.limit_scope, r.limit_count, r.remaining, r.passes_at, r.upstream_status, r.reason, r.detail, coalesce(l.count, 0)
+	FROM requests r LEFT JOIN requests_left_out l ON l.account_id = r.account_id AND l.second = r.time / 1000000 `
+
+func scanRequest(r pgx.Rows) (requestlog.Record, error) {
+	var q requestlog.Record
+	var at, duration int64
+	var prefix, method, path, detail []byte
+	err := r.Scan(&q.AccountID, &q.ID, &at, &q.GatewayID, &q.RouteID, &q.KeyID, &prefix, &method, &path, &q.ClientIP,
+		&q.Status, &duration, &q.Decision, &q.LimitScope, &q.Limit, &q.Remaining, &q.PassesAt, &q.UpstreamStatus, &q.Reason, &detail, &q.LeftOut)
+	q.Time, q.Duration = instant(at), time.Duration(duration)
+	q.KeyPrefix, q.Method, q.Path, q.Detail = string(prefix), string(method), string(path), string(detail)
+	return q, err
+}
+
+// RequestRecords implements requestlog.Store.
+func (db *DB) RequestRecords(ctx context.Context, accountID string, f requestlog.Filter, limit int, after string) (list []requestlog.Record, err error) {
+	s := stored.RequestSpan(f.Since, f.Until, below(after))
+	where, args := `WHERE r.account_id = $1 AND r.id >= $2 AND r.id < $3`, []any{accountID, s.From, s.Below, rowLimit(limit)}
+	and := func(condition string, value any) {
+		args = append(args, value)
+		where += fmt.Sprintf(` AND %s $%d`, condition, len(args))
+	}
+	if f.KeyID != "" {
+		where += ` AND r.key_id <> ''`
+		and(`r.key_id =`, f.KeyID)
+	}
+	if f.RouteID != "" {
+		where += ` AND r.route_id <> ''`
+		and(`r.route_id =`, f.RouteID)
+	}
+	if f.GatewayID != "" {
+		and(`r.gateway_id =`, f.GatewayID)
+	}
+	if f.Status != 0 {
+		and(`r.status =`, f.Status)
+	}
+	if !f.Since.IsZero() {
+		and(`r.time >=`, micros(f.Since))
+	}
+	if !f.Until.IsZero() {
+		and(`r.time <`, micros(f.Until))
+	}
+	err = db.search(ctx, func(t *readTx) error {
+		return t.rows(ctx, "list requests", requestColumns+where+` ORDER BY r.id DESC LIMIT $4`, args, func(r pgx.Rows) error {
+			q, err := scanRequest(r)
+			list = append(list, q)
+			return err
+		})
+	})
+	return list, err
+}
+
+// RequestRecord implements requestlog.Store.
+func (db *DB) RequestRecord(ctx context.Context, accountID, requestID string) (*requestlog.Record, error) {
+	var found *requestlog.Record
+	err := db.view(ctx, db.readers, func(t *readTx) error {
+		return t.rows(ctx, "read request", requestColumns+`WHERE r.account_id = $1 AND r.id = $2`, []any{accountID, requestID}, func(r pgx.Rows) error {
+			q, err := scanRequest(r)
+			found = &q
+			return err
+		})
+	})
+	if err == nil && found == nil {
+		return nil, fault.New(fault.NotFound, "no such request was refused or failed within the last 24 hours")
+	}
+	return found, err
+}
+
+// TrimRequests implements requestlog.Store.
+func (db *DB) TrimRequests(ctx context.Context, before time.Time, limit int) (more bool, err error) {
+	limit = rowLimit(limit)
+	err = db.record(ctx, func(t *tx) error {
+		n, err := t.exec(ctx, "trim requests", `DELETE FROM requests WHERE (account_id, id) IN
+			(SELECT account_id, id FROM requests WHERE time < $1 ORDER BY time LIMIT $2 FOR UPDATE SKIP LOCKED)`, micros(before), limit)
+		if err != nil {
+			return err
+		}
+		m, err := t.exec(ctx, "trim counts of omitted requests", `DELETE FROM requests_left_out WHERE (account_id, second) IN
+			(SELECT account_id, second FROM requests_left_out WHERE second < $1 ORDER BY second LIMIT $2 FOR UPDATE SKIP LOCKED)`, before.Unix(), limit)
+		if err != nil {
+			return err
+		}
+		w, err := t.trimBatches(ctx, before, limit)
+		more = limit > 0 && (n == int64(limit) || m == int64(limit) || w == int64(limit))
+		return err
+	})
+	return more, err
+}

@@ -1,0 +1,40 @@
+package postgres
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/keygate/keygate/internal/retention"
+)
+
+var _ retention.Store = (*DB)(nil)
+
+// LoadRetention implements retention.Store.
+func (db *DB) LoadRetention(ctx context.Context) (s retention.State, err error) {
+	err = db.view(ctx, db.source, func(t *readTx) error {
+		return t.rows(ctx, "read the clock of retention", `SELECT state FROM retention`, nil, func(r pgx.Rows) error {
+			var text string
+			if err := r.Scan(&text); err != nil {
+				return err
+			}
+			return json.Unmarshal([]byte(text), &s)
+		})
+	})
+	return s, err
+}
+
+// SaveRetention implements retention.Store.
+func (db *DB) SaveRetention(ctx context.Context, s retention.State) error {
+	text, err := json.Marshal(s)
+	if err != nil {
+		return fmt.Errorf("encode the clock of retention: %w", err)
+	}
+	return db.record(ctx, func(t *tx) error {
+		_, err := t.exec(ctx, "write the clock of retention", `INSERT INTO retention (state) VALUES ($1)
+			ON CONFLICT (one) DO UPDATE SET state = excluded.state`, string(text))
+		return err
+	})
+}

@@ -1,0 +1,108 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"math"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/keygate/keygate/internal/gateway"
+	"github.com/keygate/keygate/internal/store/stored"
+)
+
+// liveGateway is the identifier of a gateway if that exists: the revisions of a deleted one may still be
+// there.
+const liveGateway = `(SELECT id FROM gateways WHERE id = $1)`
+
+const revisionColumns = `SELECT id, gateway_id, number, source, kind, author, commit_id, created_at, added, removed, changed`
+
+const revisionPage = revisionColumns + ` FROM revisions WHERE gateway_id = ` + liveGateway + ` AND number < $2 ORDER BY number DESC LIMIT $3`
+
+func scanRevision(r pgx.Rows) (gateway.Revision, error) {
+	var (
+		rev     gateway.Revision
+		created int64
+	)
+	err := r.Scan(&rev.ID, &rev.GatewayID, &rev.Number, &rev.Source, &rev.Kind, &rev.Author, &rev.Commit,
+		&created, &rev.Added, &rev.Removed, &rev.Changed)
+	rev.CreatedAt = instant(created)
+	return rev, err
+}
+
+// Revision implements control.RevisionReader.
+func (t *readTx) Revision(ctx context.Context, gatewayID string, number int64) (*gateway.Revision, error) {
+	var rev gateway.Revision
+	err := t.row(ctx, "revision", revisionColumns+` FROM revisions WHERE gateway_id = `+liveGateway+` AND number = $2`,
+		[]any{gatewayID, number}, func(r pgx.Rows) (err error) {
+			rev, err = scanRevision(r)
+			return err
+		})
+	if err != nil {
+		return nil, err
+	}
+	return &rev, t.readParts(ctx, &rev)
+}
+
+// readParts reads the content and routes of a revision.
+func (t *readTx) readParts(ctx context.Context, rev *gateway.Revision) error {
+	var content []byte
+	err := t.rows(ctx, "read a revision", `SELECT kind, content FROM revision_parts WHERE revision_id = $1 ORDER BY kind, n`, []any{rev.ID}, func(r pgx.Rows) error {
+		var kind int
+		var part []byte
+		if err := r.Scan(&kind, &part); err != nil {
+			return err
+		}
+		if kind == stored.ContentPart {
+			content = append(content, part...)
+			return nil
+		}
+		var err error
+		rev.Routes, err = t.c.pages.Routes(rev.Routes, rev.GatewayID, part)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if rev.Content, err = stored.Unpack(content); err != nil {
+		return fmt.Errorf("content of revision %d of %s: %w", rev.Number, rev.GatewayID, err)
+	}
+	return nil
+}
+
+// Revisions implements control.RevisionReader.
+func (t *readTx) Revisions(ctx context.Context, gatewayID string, limit int, before int64) ([]gateway.Revision, error) {
+	if before == 0 {
+		before = math.MaxInt64
+	}
+	var list []gateway.Revision
+	err := t.rows(ctx, "read revisions", revisionPage,
+		[]any{gatewayID, before, rowLimit(limit)}, func(r pgx.Rows) error {
+			rev, err := scanRevision(r)
+			list = append(list, rev)
+			return err
+		})
+	return list, err
+}
+
+// InsertRevision implements control.RevisionStore.
+func (t *tx) InsertRevision(ctx context.Context, r *gateway.Revision) error {
+	p, err := t.c.pages.Prepare(r)
+	if err != nil {
+		return err
+	}
+	return t.insertRevision(ctx, p)
+}
+
+// insertRevision adds a revision, and its parts unless they are stored already.
+func (t *tx) insertRevision(ctx context.Context, p *stored.Prepared) error {
+	r := &p.Revision
+	_, err := t.exec(ctx, "insert revision", `INSERT INTO revisions (id, gateway_id, number, source, kind, author, commit_id,
+		created_at, added, removed, changed, bytes) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)`,
+		r.ID, r.GatewayID, r.Number, string(r.Source), string(r.Kind), r.Author, r.Commit,
+		micros(r.CreatedAt), r.Added, r.Removed, r.Changed, p.Bytes)
+	if err != nil {
+		return err
+	}
+	return t.insertParts(ctx, r.ID, p.Parts)
+}

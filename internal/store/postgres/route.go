@@ -1,0 +1,200 @@
+package postgres
+
+import (
+	"cmp"
+	"context"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/keygate/keygate/internal/control"
+	"github.com/keygate/keygate/internal/fault"
+	"github.com/keygate/keygate/internal/gateway"
+	"github.com/keygate/keygate/internal/store/stored"
+)
+
+// tableOf returns the number and the version of a gateway's route table; 0 before its first route.
+func (t *readTx) tableOf(ctx context.Context, gatewayID string) (v control.TableVersion, err error) {
+	err = t.rows(ctx, "find the route table", `SELECT t.id, t.version FROM gateways g JOIN route_tables t ON t.id = g.table_id WHERE g.id = $1`,
+		[]any{gatewayID}, func(r pgx.Rows) error { return r.Scan(&v.Table, &v.Version) })
+	return v, err
+}
+
+// TableVersion implements control.RouteReader.
+func (t *readTx) TableVersion(ctx context.Context, gatewayID string) (control.TableVersion, error) {
+	return t.tableOf(ctx, gatewayID)
+}
+
+// pagesOf decodes the pages that a query returns.
+func (t *readTx) pagesOf(ctx context.Context, gatewayID, query string, args ...any) (list []gateway.Route, err error) {
+	err = t.rows(ctx, "read routes", query, args, func(r pgx.Rows) error {
+		var content []byte
+		if err := r.Scan(&content); err != nil {
+			return err
+		}
+		list, err = t.c.pages.Routes(list, gatewayID, content)
+		return err
+	})
+	return list, err
+}
+
+// Route implements control.RouteReader.
+func (t *readTx) Route(ctx context.Context, gatewayID, routeID string) (*gateway.Route, error) {
+	v, err := t.tableOf(ctx, gatewayID)
+	if err != nil {
+		return nil, err
+	}
+	page, err := t.pagesOf(ctx, gatewayID, `SELECT content FROM route_pages WHERE table_id = $1 AND first <= $2 ORDER BY first DESC LIMIT 1`, v.Table, routeID)
+	if err != nil {
+		return nil, err
+	}
+	if i, found := stored.FindRoute(page, routeID); found {
+		return &page[i], nil
+	}
+	return nil, fault.Missing("route")
+}
+
+// Routes implements control.RouteReader.
+func (t *readTx) Routes(ctx context.Context, gatewayID string, p control.Page) ([]gateway.Route, error) {
+	v, err := t.tableOf(ctx, gatewayID)
+	if err != nil {
+		return nil, err
+	}
+	var list []gateway.Route
+	want := rowLimit(p.Limit)
+	for after := below(p.After); len(list) < want; {
+		page, err := t.pagesOf(ctx, gatewayID, `SELECT content FROM route_pages WHERE table_id = $1 AND first < $2 ORDER BY first DESC LIMIT 1`, v.Table, after)
+		if err != nil || len(page) == 0 {
+			return list, err
+		}
+		list = stored.PageOf(list, page, after, want)
+		after = page[0].ID
+	}
+	return list, nil
+}
+
+// RouteTable implements control.RouteReader.
+func (t *readTx) RouteTable(ctx context.Context, gatewayID string) ([]gateway.Route, error) {
+	v, err := t.tableOf(ctx, gatewayID)
+	if err != nil {
+		return nil, err
+	}
+	return t.pagesOf(ctx, gatewayID, `SELECT content FROM route_pages WHERE table_id = $1 ORDER BY first`, v.Table)
+}
+
+// CountRoutes implements control.RouteReader.
+func (t *readTx) CountRoutes(ctx context.Context, accountID string) (n int, err error) {
+	err = t.row(ctx, "number of routes", `SELECT coalesce(sum(route_count), 0) FROM gateways WHERE account_id = $1`,
+		[]any{accountID}, func(r pgx.Rows) error { return r.Scan(&n) })
+	return n, err
+}
+
+// InsertRoutes implements control.RouteStore.
+func (t *tx) InsertRoutes(ctx context.Context, routes []gateway.Route) error {
+	for _, list := range stored.ByGateway(routes) {
+		if err := t.editPages(ctx, list[0].GatewayID, stored.RouteIDs(list), stored.Inserting(list)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// UpdateRoutes implements control.RouteStore.
+func (t *tx) UpdateRoutes(ctx context.Context, routes []gateway.Route) error {
+	for _, list := range stored.ByGateway(routes) {
+		if err := t.editPages(ctx, list[0].GatewayID, stored.RouteIDs(list), stored.Replacing(list)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// DeleteRoutes implements control.RouteStore.
+func (t *tx) DeleteRoutes(ctx context.Context, gatewayID string, routeIDs []string) error {
+	return t.editPages(ctx, gatewayID, routeIDs, stored.Deleting(routeIDs))
+}
+
+// editPages edits the pages that routes belong to. If that fails, the transaction has failed: some
+// pages may be changed.
+func (t *tx) editPages(ctx context.Context, gatewayID string, ids []string, edit stored.Edit) error {
+	if len(ids) == 0 {
+		return t.ready(ctx)
+	}
+	v, err := t.ownTable(ctx, gatewayID)
+	if err != nil {
+		return err
+	}
+	grown, err := stored.EditPages(ids,
+		func(routeID string) (stored.Page, error) { return t.pageFor(ctx, gatewayID, v.Table, routeID) }, edit,
+		func(p stored.Page) error { return t.putPage(ctx, v.Table, p) })
+	if err != nil {
+		t.failed = cmp.Or(t.failed, err)
+		return err
+	}
+	if _, err := t.exec(ctx, "change the route table", `UPDATE route_tables SET version = version + 1 WHERE id = $1`, v.Table); err != nil || grown == 0 {
+		return err
+	}
+	_, err = t.exec(ctx, "count routes", `UPDATE gateways SET route_count = route_count + $1 WHERE id = $2`, grown, gatewayID)
+	return err
+}
+
+// ownTable is tableOf for a gateway that gets an empty table if it has none.
+func (t *tx) ownTable(ctx context.Context, gatewayID string) (v control.TableVersion, err error) {
+	if v, err = t.tableOf(ctx, gatewayID); err != nil || v.Table != 0 {
+		return v, err
+	}
+	if v.Table, err = t.insertTable(ctx, gatewayID, "", stored.TableCurrent); err != nil {
+		return v, err
+	}
+	n, err := t.exec(ctx, "create a route table", `UPDATE gateways SET table_id = $1 WHERE id = $2`, v.Table, gatewayID)
+	if err == nil && n == 0 {
+		t.failed = fault.Missing("gateway")
+		return v, t.failed
+	}
+	return v, err
+}
+
+// pageFor returns the page that a route belongs to.
+func (t *tx) pageFor(ctx context.Context, gatewayID string, table int64, routeID string) (p stored.Page, err error) {
+	scan := func(r pgx.Rows) error {
+		var content []byte
+		if err := r.Scan(&p.N, &p.First, &content); err != nil {
+			return err
+		}
+		p.Routes, err = t.c.pages.Routes(nil, gatewayID, content)
+		return err
+	}
+	if err := t.rows(ctx, "read routes", `SELECT n, first, content FROM route_pages WHERE table_id = $1 AND first <= $2 ORDER BY first DESC LIMIT 1`, []any{table, routeID}, scan); err != nil {
+		return p, err
+	}
+	if p.N == 0 { // before the first page, if there is one
+		if err := t.rows(ctx, "read routes", `SELECT n, first, content FROM route_pages WHERE table_id = $1 ORDER BY first LIMIT 1`, []any{table}, scan); err != nil || p.N == 0 {
+			return p, err
+		}
+	}
+	err = t.rows(ctx, "read routes", `SELECT first FROM route_pages WHERE table_id = $1 AND first > $2 ORDER BY first LIMIT 1`, []any{table, max(p.First, routeID)},
+		func(r pgx.Rows) error { return r.Scan(&p.Next) })
+	return p, err
+}
+
+// putPage stores a page that was changed, as several if it has become large.
+func (t *tx) putPage(ctx context.Context, table int64, p stored.Page) error {
+	if p.N != 0 {
+		if _, err := t.exec(ctx, "change a page of routes", `DELETE FROM route_pages WHERE n = $1`, p.N); err != nil {
+			return err
+		}
+	}
+	return t.insertPages(ctx, table, t.c.pages.Split(p.Routes))
+}
+
+func (t *tx) insertPages(ctx context.Context, table int64, pages []stored.RoutePage) error {
+	if len(pages) == 0 {
+		return t.ready(ctx)
+	}
+	firsts, numbers, contents := make([]string, len(pages)), make([]int, len(pages)), make([][]byte, len(pages))
+	for i, p := range pages {
+		firsts[i], numbers[i], contents[i] = p.First, p.Routes, p.Content
+	}
+	_, err := t.exec(ctx, "insert pages of routes", `INSERT INTO route_pages (table_id, first, routes, content)
+		SELECT $1::bigint, p.first, p.routes, p.content FROM unnest($2::text[], $3::int[], $4::bytea[]) AS p (first, routes, content)`, table, firsts, numbers, contents)
+	return err
+}

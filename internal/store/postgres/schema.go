@@ -1,0 +1,161 @@
+package postgres
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/stdlib"
+	"github.com/pressly/goose/v3"
+
+	"github.com/keygate/keygate/internal/fault"
+)
+
+//go:embed migrations/*.sql
+var migrations embed.FS
+
+const (
+	// migrationLock is the key of the advisory lock of nodes that migrate, "keygate" in ASCII.
+	migrationLock = 0x6b657967617465
+	// migrationWait is how long a node waits for others that migrate.
+	migrationWait = 5 * time.Minute
+	// tableWait is how long a migration waits for the lock of a table: what runs meanwhile waits
+	// behind it. A node that serves must not lose its lease by that.
+	tableWait = time.Second
+)
+
+// Version is the schema of a database, and the one that this binary needs.
+type Version struct{ Current, Newest int64 }
+
+// SchemaVersion returns the version of the schema in the database of a URL.
+func SchemaVersion(ctx context.Context, url string) (v Version, err error) {
+	err = withSchema(ctx, url, func(db *sql.DB) error {
+		v, err = versions(ctx, db)
+		return err
+	})
+	return v, err
+}
+
+// Migrate migrates the database of a URL to the newest schema.
+func Migrate(ctx context.Context, url string, log *slog.Logger) error {
+	return withSchema(ctx, url, func(db *sql.DB) error { return migrate(ctx, db, log) })
+}
+
+// withSchema calls f with a handle for the database of a URL.
+func withSchema(ctx context.Context, url string, f func(*sql.DB) error) error {
+	settings, err := parseURL(url)
+	if err != nil {
+		return err
+	}
+	if err := inSchema(settings.ConnConfig, f); err != nil {
+		return fmt.Errorf("open the PostgreSQL database: %w", translate("read the schema", err))
+	}
+	return ctx.Err()
+}
+
+// inSchema calls f with a handle that is used for migrations only.
+func inSchema(settings *pgx.ConnConfig, f func(*sql.DB) error) (err error) {
+	settings = settings.Copy()
+	configure(settings)
+	// A pooler need not keep sessions.
+	settings.DefaultQueryExecMode = pgx.QueryExecModeExec
+	db := stdlib.OpenDB(*settings, stdlib.OptionAfterConnect(func(ctx context.Context, c *pgx.Conn) error {
+		_, err := c.Exec(ctx, fmt.Sprintf(`SET lock_timeout = %d`, tableWait.Milliseconds()))
+		return err
+	}))
+	defer func() { err = errors.Join(err, db.Close()) }()
+	return f(db)
+}
+
+// prepareSchema migrates the database, or checks that its schema is the one of this binary.
+func prepareSchema(ctx context.Context, settings *pgx.ConnConfig, keep bool, log *slog.Logger) error {
+	return inSchema(settings, func(db *sql.DB) error {
+		v, err := versions(ctx, db)
+		switch {
+		case err != nil:
+			return err
+		case v.Current == v.Newest:
+			return nil
+		case keep && v.Current < v.Newest:
+			return fault.New(fault.Unavailable, "the database has schema %d, and this version needs %d: run keygate migrate up, or start with --migrate=auto", v.Current, v.Newest)
+		}
+		return migrate(ctx, db, log)
+	})
+}
+
+// versions returns the versions of the schema. It is an error if the database is newer than this
+// binary, or not Keygate's.
+func versions(ctx context.Context, db *sql.DB) (v Version, err error) {
+	names, err := fs.Glob(migrations, "migrations/*.sql")
+	if err != nil {
+		return v, err
+	}
+	if v.Newest, err = goose.NumericComponent(names[len(names)-1]); err != nil {
+		return v, err
+	}
+	var tables, ours int
+	err = db.QueryRowContext(ctx, `SELECT count(*), count(*) FILTER (WHERE relname = 'goose_db_version') FROM pg_class
+		WHERE relkind IN ('r', 'p') AND relnamespace = current_schema()::regnamespace`).Scan(&tables, &ours)
+	if err != nil || tables == 0 {
+		return v, err
+	}
+	if ours == 0 {
+		return v, fault.New(fault.Unavailable, foreignMessage)
+	}
+	if err := db.QueryRowContext(ctx, `SELECT coalesce(max(version_id), 0) FROM goose_db_version WHERE is_applied`).Scan(&v.Current); err != nil {
+		return v, err
+	}
+	if v.Current > v.Newest {
+		return v, fault.New(fault.Unavailable,
+			"the database was written by a newer version of Keygate (schema %d, this version supports %d): run that version, or restore a backup from before the upgrade", v.Current, v.Newest)
+	}
+	return v, nil
+}
+
+// migrate migrates the schema, one node at a time: a transaction on a connection of its own holds
+// the lock, which ends with it however it ends.
+func migrate(ctx context.Context, db *sql.DB, log *slog.Logger) (err error) {
+	lock, err := db.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, lock.Rollback()) }()
+	for _, statement := range []string{
+		fmt.Sprintf(`SET LOCAL lock_timeout = %d`, migrationWait.Milliseconds()),
+		`SET LOCAL statement_timeout = 0`, `SET LOCAL idle_in_transaction_session_timeout = 0`,
+		fmt.Sprintf(`SELECT pg_advisory_xact_lock(%d)`, migrationLock),
+	} {
+		if _, err := lock.ExecContext(ctx, statement); err != nil {
+			return err
+		}
+	}
+	before, err := versions(ctx, db)
+	if err != nil || before.Current == before.Newest {
+		return err
+	}
+	files, err := fs.Sub(migrations, "migrations")
+	if err != nil {
+		return err
+	}
+	provider, err := goose.NewProvider(goose.DialectPostgres, db, files, goose.WithLogger(goose.NopLogger()), goose.WithDisableGlobalRegistry(true))
+	if err != nil {
+		return err
+	}
+	results, err := provider.Up(ctx)
+	level := slog.LevelInfo
+	if before.Current == 0 && err == nil { // a new database: the single steps do not matter
+		level = slog.LevelDebug
+		log.Info("created the database", "schema", before.Newest)
+	}
+	for _, r := range results {
+		log.Log(ctx, level, "migrated the database", "migration", cmp.Or(r.Source.Path, fmt.Sprint(r.Source.Version)), "took", r.Duration)
+	}
+	return err
+}

@@ -1,0 +1,68 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/keygate/keygate/internal/control"
+)
+
+// Session implements control.SessionReader.
+func (t *readTx) Session(ctx context.Context, digest [32]byte) (*control.Session, error) {
+	s := control.Session{Digest: digest}
+	err := t.row(ctx, "session", `SELECT s.account_id, s.key_id, s.created_at, s.expires_at, k.digest, k.prefix
+		FROM sessions s JOIN keys k ON k.id = s.key_id WHERE s.digest = $1`,
+		[]any{digest[:]}, func(r pgx.Rows) error {
+			var (
+				created, expires int64
+				keyDigest        []byte
+			)
+			if err := r.Scan(&s.AccountID, &s.KeyID, &created, &expires, &keyDigest, &s.KeyPrefix); err != nil {
+				return err
+			}
+			if copy(s.KeyDigest[:], keyDigest) != len(s.KeyDigest) {
+				return fmt.Errorf("the digest of key %s has %d bytes", s.KeyID, len(keyDigest))
+			}
+			s.CreatedAt, s.ExpiresAt = instant(created), instant(expires)
+			return nil
+		})
+	if err != nil {
+		return nil, err
+	}
+	return &s, nil
+}
+
+// InsertSession implements control.SessionStore.
+func (t *tx) InsertSession(ctx context.Context, s *control.Session, ofKey, ofAccount int) error {
+	for _, bound := range []struct {
+		query string
+		id    string
+		most  int
+	}{
+		{`DELETE FROM sessions WHERE digest IN (SELECT digest FROM sessions WHERE key_id = $1 ORDER BY created_at DESC OFFSET $2)`, s.KeyID, ofKey},
+		{`DELETE FROM sessions WHERE digest IN (SELECT digest FROM sessions WHERE account_id = $1 ORDER BY created_at DESC OFFSET $2)`, s.AccountID, ofAccount},
+	} {
+		if _, err := t.exec(ctx, "end the oldest sessions", bound.query, bound.id, bound.most-1); err != nil {
+			return err
+		}
+	}
+	_, err := t.exec(ctx, "insert session", `INSERT INTO sessions (digest, account_id, key_id, created_at, expires_at) VALUES ($1, $2, $3, $4, $5)`,
+		s.Digest[:], s.AccountID, s.KeyID, micros(s.CreatedAt), micros(s.ExpiresAt))
+	return err
+}
+
+// DeleteSession implements control.SessionStore.
+func (t *tx) DeleteSession(ctx context.Context, digest [32]byte) error {
+	_, err := t.exec(ctx, "delete session", `DELETE FROM sessions WHERE digest = $1`, digest[:])
+	return err
+}
+
+// TrimSessions implements control.SessionStore.
+func (t *tx) TrimSessions(ctx context.Context, expired time.Time, limit int) (more bool, err error) {
+	n, err := t.exec(ctx, "trim sessions", `DELETE FROM sessions WHERE digest IN
+		(SELECT digest FROM sessions WHERE expires_at <= $1 LIMIT $2)`, micros(expired), limit)
+	return n == int64(limit), err
+}

@@ -1,0 +1,92 @@
+package stored
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/keygate/keygate/internal/apikey"
+	"github.com/keygate/keygate/internal/ratelimit"
+)
+
+// KeyRow is what the data plane needs of the row of a key. NULL is "".
+type KeyRow struct {
+	ID, Account          string
+	Digest               []byte
+	Level, Word          int64
+	Resource, More       string
+	Gateway, Owner       string
+	Bucket, Rate         string
+	Expires, Revoked     int64 // microseconds
+	HasExpiry, IsRevoked bool
+}
+
+// KeyDecoder decodes the rows of many keys. Equal accounts, gateways and scopes share their memory.
+type KeyDecoder struct {
+	key    apikey.Key
+	shared map[string]string // accounts and gateways
+	scopes map[scopeRow]apikey.Scopes
+	rate   string // encoded key.RateLimit
+}
+
+// Decode returns the key of a row, which is valid until the next call.
+func (d *KeyDecoder) Decode(r KeyRow) (*apikey.Key, error) {
+	k := &d.key
+	if r.ID == "" || len(r.Digest) != len(k.Digest) {
+		return nil, fmt.Errorf("the row of key %q is damaged", r.ID)
+	}
+	k.ID, k.AccountID, k.Digest = r.ID, d.share(r.Account), apikey.Digest(r.Digest)
+	k.Level = LevelOf(r.Level)
+	k.Scope = d.scope(scopeRow{r.Word, r.Resource, r.More})
+	k.GatewayID, k.Owner = d.share(r.Gateway), r.Owner
+	if k.BucketID = r.ID; r.Bucket != "" {
+		k.BucketID = r.Bucket
+	}
+	if r.Rate != d.rate {
+		var err error
+		if k.RateLimit, err = ratelimit.ParseKeyLimit(r.Rate); err != nil {
+			return nil, fmt.Errorf("stored rate of key %s: %w", r.ID, err)
+		}
+		d.rate = r.Rate
+	}
+	if k.ExpiresAt = (time.Time{}); r.HasExpiry {
+		k.ExpiresAt = time.UnixMicro(r.Expires).UTC()
+	}
+	if k.RevokedAt = (time.Time{}); r.IsRevoked {
+		k.RevokedAt = time.UnixMicro(r.Revoked).UTC()
+	}
+	return k, nil
+}
+
+// scopeRow is the columns that hold the scopes of a key.
+type scopeRow struct {
+	word           int64
+	resource, more string
+}
+
+// scope returns the scopes of a row, which all equal rows share.
+func (d *KeyDecoder) scope(row scopeRow) apikey.Scopes {
+	if one, ok := d.scopes[row]; ok {
+		return one
+	}
+	if d.scopes == nil {
+		d.scopes = map[scopeRow]apikey.Scopes{}
+	}
+	one := ScopesOf(row.word, row.resource, row.more)
+	d.scopes[row] = one
+	return one
+}
+
+// share returns s as a string that all equal values share.
+func (d *KeyDecoder) share(s string) string {
+	if s == "" {
+		return ""
+	}
+	if one, ok := d.shared[s]; ok {
+		return one
+	}
+	if d.shared == nil {
+		d.shared = map[string]string{}
+	}
+	d.shared[s] = s
+	return s
+}

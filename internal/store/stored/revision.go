@@ -1,0 +1,84 @@
+package stored
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/keygate/keygate/internal/gateway"
+)
+
+// The states of a route table.
+const (
+	TableStaged  = 0 // being written, for a push that has not been committed
+	TableCurrent = 1
+	TableDropped = 2 // its pages are being removed
+)
+
+// StageBytes is about the size of the transactions in which a large push is written, so that no other
+// change waits for more than one of them. What is smaller is written with the push itself.
+const StageBytes = 128 << 10
+
+// revisionBytes is what a revision counts beyond its parts: its row, and entries of indexes.
+const revisionBytes = 512
+
+// The kinds of parts of a revision.
+const (
+	ContentPart = 0 // of the packed document
+	RoutesPart  = 1 // a page of the routes, in the document's order
+)
+
+// RevisionPart is a piece of a revision.
+type RevisionPart struct {
+	Kind, N int
+	Content []byte
+}
+
+// Prepared is an encoded revision with its route table. It is the control.Prepared of both engines.
+type Prepared struct {
+	Revision gateway.Revision // without Content and Routes
+	Routes   int
+	Pages    []RoutePage
+	Parts    []RevisionPart
+	Bytes    int64 // of the revision: its row and parts
+	Table    int64 // the staged table; 0 if Pages and Parts are not stored yet
+}
+
+// Prepare encodes a revision.
+func (c *PageCodec) Prepare(r *gateway.Revision) (*Prepared, error) {
+	p := &Prepared{Revision: *r, Routes: len(r.Routes)}
+	p.Revision.Content, p.Revision.Routes = nil, nil
+	content, err := Pack(r.Content)
+	if err != nil {
+		return nil, fmt.Errorf("pack content: %w", err)
+	}
+	for part := range slices.Chunk(content, StageBytes) {
+		p.Parts = append(p.Parts, RevisionPart{ContentPart, len(p.Parts), part})
+	}
+	for i, page := range c.Pages(r.Routes) {
+		p.Parts = append(p.Parts, RevisionPart{RoutesPart, i, page.Content})
+	}
+	p.Bytes = revisionBytes
+	for i := range p.Parts {
+		p.Bytes += int64(len(p.Parts[i].Content))
+	}
+	sorted := r.Routes
+	if !slices.IsSortedFunc(sorted, compareRoutes) {
+		sorted = slices.SortedFunc(slices.Values(sorted), compareRoutes)
+	}
+	p.Pages = c.Pages(sorted)
+	return p, nil
+}
+
+func compareRoutes(a, b gateway.Route) int { return strings.Compare(a.ID, b.ID) }
+
+// Size returns the number of bytes to store.
+func (p *Prepared) Size() (n int) {
+	for i := range p.Pages {
+		n += len(p.Pages[i].Content)
+	}
+	for i := range p.Parts {
+		n += len(p.Parts[i].Content)
+	}
+	return n
+}

@@ -1,0 +1,125 @@
+package stored
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/keygate/keygate/internal/fault"
+	"github.com/keygate/keygate/internal/gateway"
+)
+
+// Page is a page of routes that is being changed.
+type Page struct {
+	N      int64 // its row; 0 for a new page
+	First  string
+	Next   string // the first identifier of the next page; "" for the last page
+	Routes []gateway.Route
+}
+
+// Edit returns the routes of a page with one change, the one with the number i.
+type Edit func(page []gateway.Route, i int) ([]gateway.Route, error)
+
+// EditPages calls edit for each of the routes with the page that it belongs to, in the order of their
+// identifiers. load returns the page that a route belongs to, and put stores one that was changed.
+// grown is by how many routes the table grows.
+func EditPages(ids []string, load func(routeID string) (Page, error), edit Edit, put func(Page) error) (grown int, err error) {
+	order := make([]int, len(ids))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return strings.Compare(ids[a], ids[b]) })
+	for len(order) > 0 {
+		p, err := load(ids[order[0]])
+		if err != nil {
+			return 0, err
+		}
+		before := len(p.Routes)
+		for len(order) > 0 && (p.Next == "" || ids[order[0]] < p.Next) {
+			if p.Routes, err = edit(p.Routes, order[0]); err != nil {
+				return 0, err
+			}
+			order = order[1:]
+		}
+		grown += len(p.Routes) - before
+		if err := put(p); err != nil {
+			return 0, err
+		}
+	}
+	return grown, nil
+}
+
+// FindRoute returns where a route is in a page, or would be.
+func FindRoute(page []gateway.Route, routeID string) (int, bool) {
+	return slices.BinarySearchFunc(page, routeID, func(r gateway.Route, id string) int { return strings.Compare(r.ID, id) })
+}
+
+// Inserting adds the routes of a list. One that is there is a fault.Conflict.
+func Inserting(list []gateway.Route) Edit {
+	return func(page []gateway.Route, i int) ([]gateway.Route, error) {
+		at, found := FindRoute(page, list[i].ID)
+		if found {
+			return nil, &fault.Error{Code: fault.Conflict, Message: ConflictMessage("")}
+		}
+		return slices.Insert(page, at, list[i]), nil
+	}
+}
+
+// Replacing replaces the routes of a list, except for the time of their creation.
+func Replacing(list []gateway.Route) Edit {
+	return func(page []gateway.Route, i int) ([]gateway.Route, error) {
+		at, found := FindRoute(page, list[i].ID)
+		if !found {
+			return nil, fault.Missing("route")
+		}
+		created := page[at].CreatedAt
+		page[at] = list[i]
+		page[at].CreatedAt = created
+		return page, nil
+	}
+}
+
+// Deleting removes routes.
+func Deleting(ids []string) Edit {
+	return func(page []gateway.Route, i int) ([]gateway.Route, error) {
+		at, found := FindRoute(page, ids[i])
+		if !found {
+			return nil, fault.Missing("route")
+		}
+		return slices.Delete(page, at, at+1), nil
+	}
+}
+
+// RouteIDs returns the identifiers of routes.
+func RouteIDs(routes []gateway.Route) []string {
+	ids := make([]string, len(routes))
+	for i := range routes {
+		ids[i] = routes[i].ID
+	}
+	return ids
+}
+
+// ByGateway divides routes by their gateway, in the order in which the gateways occur first.
+func ByGateway(routes []gateway.Route) [][]gateway.Route {
+	at := map[string]int{}
+	var groups [][]gateway.Route
+	for i := range routes {
+		g, known := at[routes[i].GatewayID]
+		if !known {
+			g = len(groups)
+			at[routes[i].GatewayID] = g
+			groups = append(groups, nil)
+		}
+		groups[g] = append(groups[g], routes[i])
+	}
+	return groups
+}
+
+// PageOf returns the routes of a page below after, from the last to the first, and at most limit.
+func PageOf(list, page []gateway.Route, after string, limit int) []gateway.Route {
+	for i := range slices.Backward(page) {
+		if page[i].ID < after && len(list) < limit {
+			list = append(list, page[i])
+		}
+	}
+	return list
+}

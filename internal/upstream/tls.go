@@ -1,0 +1,56 @@
+package upstream
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"net"
+	"time"
+	"unique"
+)
+
+const handshakeTimeout = 10 * time.Second
+
+// errHandshakeTimeout is the cause of a TLS handshake that took too long.
+var errHandshakeTimeout = fmt.Errorf("TLS handshake: %w", errConnectTimeout)
+
+// handshake speaks TLS over a new connection to address. It gives up with the cause of ctx.
+func handshake(ctx context.Context, raw net.Conn, address string, cfg *tls.Config) (*tls.Conn, error) {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return nil, err
+	}
+	cfg = cfg.Clone()
+	cfg.ServerName = host
+	c := tls.Client(raw, cfg)
+	if err := c.HandshakeContext(ctx); err != nil {
+		if cause := context.Cause(ctx); cause != nil {
+			return nil, cause
+		}
+		return nil, err
+	}
+	return c, nil
+}
+
+func newTLSConfig(o Origin) (*tls.Config, error) {
+	c := &tls.Config{MinVersion: tls.VersionTLS12, ClientSessionCache: tls.NewLRUClientSessionCache(0)}
+	if o.CA != "" {
+		c.RootCAs = x509.NewCertPool()
+		if !c.RootCAs.AppendCertsFromPEM([]byte(o.CA)) {
+			return nil, fmt.Errorf("connect to %s: upstream_ca has no PEM certificate", o.Host)
+		}
+	}
+	if o.Client != (unique.Handle[[2]string]{}) {
+		pair := o.Client.Value()
+		cert, err := tls.X509KeyPair([]byte(pair[0]), []byte(pair[1]))
+		if err != nil { // err is dropped: it may quote the private key
+			return nil, fmt.Errorf("connect to %s: upstream_client_certificate and upstream_client_key do not match", o.Host)
+		}
+		// Every server that asks for a client certificate gets this one. By default,
+		// crypto/tls silently sends none to a server whose list of accepted issuers does
+		// not match the chain.
+		c.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &cert, nil }
+	}
+	return c, nil
+}
