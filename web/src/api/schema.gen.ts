@@ -2650,10 +2650,11 @@ export interface components {
              */
             lease_until: string | null;
             /**
-             * @description How the node applies limits over several nodes. separate: each node by itself.
-             * @example separate
+             * @description How the node shares rate limits with the others (--shared-limits).
+             * @example leased
+             * @enum {string}
              */
-            limits: string;
+            limits: "leased" | "exact" | "divided";
             /**
              * @description Identifier of the node, which stays the same for its name.
              * @example node_01jz8y5c3te9b8r2m6q4v7x0kk
