@@ -43,7 +43,7 @@ test: deps ## Run all tests, with the race detector.
 
 .PHONY: test-memory
 test-memory: ## Run the tests that the race detector would disturb: they measure memory.
-	$(GO) test -run 'Memory|Alloca|Hostile' ./internal/document ./internal/http2 ./internal/proxy/h1 ./internal/proxy/h2
+	$(GO) test -run 'Memory|Alloca|Hostile' ./internal/document ./internal/http2 ./internal/proxy/h1 ./internal/proxy/h2 ./internal/upstream
 
 .PHONY: test-ui
 test-ui: deps ## Run the tests of the dashboard, in a real browser. Flags: ARGS="keys.spec.ts".

@@ -110,23 +110,6 @@ func (e *exchanger) again(pool *H1Pool) error {
 	return err
 }
 
-// Guarantee: an exchange over a kept TLS connection, with the look at it before, allocates
-// nothing but what crypto/tls does for each receive.
-func TestSecureAllocations(t *testing.T) {
-	for _, version := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
-		pool := newSecureTest(t, &tls.Config{MaxVersion: version}, respond)
-		e := newExchanger(acquire(t, pool, nil))
-		if n := testing.AllocsPerRun(500, func() {
-			if err := e.again(pool); err != nil {
-				t.Fatal(err)
-			}
-		}); n > 2 {
-			t.Errorf("%s: an exchange makes %v allocations, want one of crypto/tls on each side", tls.VersionName(version), n)
-		}
-		e.c.Discard()
-	}
-}
-
 // BenchmarkH1Conn shows the costs of a small exchange over a kept connection, those of the server on
 // the same machine included.
 func BenchmarkH1Conn(b *testing.B) {
