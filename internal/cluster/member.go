@@ -40,6 +40,8 @@ type MemberConfig struct {
 	Follower Follower
 	// Clock reads the clock by which the lease is held.
 	Clock func() lease.Instant
+	// Quick reads a clock for Held, as in lease.HolderConfig. nil means Clock.
+	Quick func() lease.Instant
 	// Random is the source of the boot.
 	Random io.Reader
 	// Confirm is called after each Join, until it succeeds. The node does not decide about requests before:
@@ -79,7 +81,7 @@ func NewMember(cfg MemberConfig) (*Member, error) {
 	}
 	return &Member{
 		cfg: cfg, wake: make(chan struct{}, 1), joined: make(chan struct{}),
-		holder: lease.NewHolder(lease.HolderConfig{Node: cfg.Name, Boot: boot, TTL: cfg.TTL, Clock: cfg.Clock, Jitter: rand.Float64}),
+		holder: lease.NewHolder(lease.HolderConfig{Node: cfg.Name, Boot: boot, TTL: cfg.TTL, Clock: cfg.Clock, Quick: cfg.Quick, Jitter: rand.Float64}),
 	}, nil
 }
 

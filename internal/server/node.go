@@ -60,7 +60,7 @@ func (s *Server) openNode(ctx context.Context, engine store.Engine) error {
 		Changed: func() { s.sharing.Reshare() },
 	})
 	n.member, err = cluster.NewMember(cluster.MemberConfig{
-		Name: settings.NodeName, TTL: settings.LeaseTTL, Store: leases, Clock: clock, Random: rand.Reader,
+		Name: settings.NodeName, TTL: settings.LeaseTTL, Store: leases, Clock: clock, Quick: cluster.NewQuickClock(clock), Random: rand.Reader,
 		Confirm: n.shares.Confirm, Serve: settings.OnDatabaseLoss == config.LossServe, Log: s.log,
 	})
 	if err != nil {
