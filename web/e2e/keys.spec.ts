@@ -137,10 +137,10 @@ test('every control of the list changes the request, and a link shows the same',
   await expect(table.getByRole('row')).toHaveCount(7);
   await page.getByRole('button', { name: 'Remove the filter Owner' }).click();
   await expect(table.getByRole('row')).toHaveCount(12);
-  await search.fill('state:revoked ');
-  await expect(page.getByText('No key matches')).toBeVisible();
-  await search.fill('');
+  await search.fill('state:revoked '); // takes the place of the text
   await expect(table.getByRole('row')).toHaveCount(2);
+  await search.fill('key');
+  await expect(page.getByText('No key matches')).toBeVisible();
 });
 
 test('names with markup, right-to-left text, emoji and 255 characters are shown as text', async ({ page, keygate, watch }) => {

@@ -49,7 +49,8 @@ export function FilterBar({ filters = none, search = true, placeholder }: { filt
     // A value may also be given by its label, such as the name of a gateway.
     const known = filter.values?.find((v) => v.value === value) ?? filter.values?.find((v) => v.label.toLowerCase() === value.toLowerCase());
     if (filter.values && !known && !filter.other?.test(value)) return false;
-    change({ [filter.name]: known?.value ?? value });
+    sent.current = ''; // the filter has taken the place of the text
+    change({ [filter.name]: known?.value ?? value, q: undefined });
     setText('');
     return true;
   };
