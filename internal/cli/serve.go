@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"os/signal"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/keygate/keygate/internal/config"
 	"github.com/keygate/keygate/internal/server"
+	"github.com/keygate/keygate/internal/systemd"
 	"github.com/keygate/keygate/internal/telemetry"
 )
 
@@ -45,13 +47,21 @@ func (o *serve) run(c *cobra.Command, _ []string) error {
 	if err != nil {
 		return err
 	}
+	sockets, err := systemd.Sockets(server.SocketNames()...)
+	if err != nil {
+		return err
+	}
 	signals := notify()
 	defer signal.Stop(signals)
 	_, terminal := isTerminal(o.Out)
+	log := telemetry.NewLogger(o.Err, settings.LogLevel, settings.LogFormat)
+	alive, stop := context.WithCancel(c.Context())
+	defer stop()
 	return server.Run(c.Context(), server.Config{
-		Settings: settings, Log: telemetry.NewLogger(o.Err, settings.LogLevel, settings.LogFormat),
+		Settings: settings, Log: log, Sockets: sockets, Stopping: func() { systemd.Stopping(log) },
 		Out: o.Out, OutIsTerminal: terminal, Version: o.Version, Env: o.Env,
 	}, signals, func(s *server.Server) error {
+		systemd.Ready(alive, s.OpsURL()+"/livez", log)
 		if terminal { // the log has the address as well
 			fmt.Fprintf(o.Out, "The dashboard is at %s/\n", s.AdminURL())
 		}

@@ -117,6 +117,10 @@ func (s *Server) startConn(nc net.Conn) {
 		_ = c.Close()
 		return
 	}
+	if !s.pending.add(c) { // here, so that a shutdown that begins now finds it
+		_ = c.Close()
+		return
+	}
 	s.conns.Go(func() { s.serve(c) })
 }
 

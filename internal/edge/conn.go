@@ -74,15 +74,11 @@ func (s *Server) serve(c *conn) {
 	handedOff := false // to HTTP2 or serveTLS, which closes the connection
 	defer func() {
 		if !handedOff {
-			_ = c.Close()
+			s.end(c)
 		}
 	}()
 	defer s.logPanic()
-	if !s.pending.add(c) {
-		return
-	}
 	stream, isHTTP2, err := s.negotiate(c)
-	s.pending.remove(c)
 	if err != nil {
 		s.logFailure(c, err)
 		return
@@ -91,10 +87,12 @@ func (s *Server) serve(c *conn) {
 		return
 	}
 	if isHTTP2 {
-		handedOff = s.http2Conns.deliver(stream)
+		if handedOff = s.http2Conns.deliver(stream); handedOff {
+			s.pending.remove(c)
+		}
 		return
 	}
-	info := h1.ConnInfo{Client: c.client, Trusted: c.trusted}
+	info := h1.ConnInfo{Client: c.client, Trusted: c.trusted, Entered: func() { s.pending.remove(c) }}
 	if _, info.TLS = stream.(*tls.Conn); !info.TLS {
 		s.cfg.HTTP1.ServeConn(stream, info)
 		return
@@ -107,9 +105,15 @@ func (s *Server) serve(c *conn) {
 
 // serveTLS serves HTTP/1.1 after a handshake.
 func (s *Server) serveTLS(c *conn, stream net.Conn, info h1.ConnInfo) {
-	defer func() { _ = c.Close() }()
+	defer s.end(c)
 	defer s.logPanic()
 	s.cfg.HTTP1.ServeConn(stream, info)
+}
+
+// end closes a connection, whether a driver has had it or not.
+func (s *Server) end(c *conn) {
+	_ = c.Close() // the driver may have closed it
+	s.pending.remove(c)
 }
 
 // logPanic recovers from a panic and logs it. It must be deferred.

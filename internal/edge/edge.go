@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/keygate/keygate/internal/clientip"
+	"github.com/keygate/keygate/internal/proxy"
 	"github.com/keygate/keygate/internal/proxy/h1"
 )
 
@@ -106,14 +107,16 @@ func New(cfg Config) (*Server, error) {
 	}, nil
 }
 
-// Shutdown drains the server. It closes the listeners and the connections that
-// have not reached a driver, asks the others to end (GOAWAY over HTTP/2,
+// Shutdown drains the server. It closes the listeners, waits for up to
+// proxy.FirstRequestGrace for connections that have not reached a driver, whose first request
+// may be on its way, and closes those that remain. Then it asks the others to end (GOAWAY over HTTP/2,
 // "Connection: close" over HTTP/1.1), and waits for them; upgraded connections
 // end last. The drivers cut off what still runs when ctx ends and log it;
 // Shutdown does not report that as an error.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.stopAccepting()
 	s.accepting.Wait()
+	s.pending.settle(ctx)
 	s.pending.closeAll()
 	var drivers sync.WaitGroup
 	var err1, err2 error
@@ -148,6 +151,7 @@ type pendingConns struct {
 	mu     sync.Mutex
 	conns  map[*conn]struct{}
 	closed bool
+	none   chan struct{} // if set, closed when there are no more
 }
 
 // add adds a connection. It returns false after closeAll.
@@ -168,6 +172,29 @@ func (p *pendingConns) remove(c *conn) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.conns, c)
+	if len(p.conns) == 0 && p.none != nil {
+		close(p.none)
+		p.none = nil
+	}
+}
+
+// settle waits until a driver has every connection, but no longer than proxy.FirstRequestGrace, nor
+// than ctx. No connection may be added meanwhile.
+func (p *pendingConns) settle(ctx context.Context) {
+	p.mu.Lock()
+	if len(p.conns) == 0 {
+		p.mu.Unlock()
+		return
+	}
+	none := make(chan struct{})
+	p.none = none
+	p.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, proxy.FirstRequestGrace)
+	defer cancel()
+	select {
+	case <-none:
+	case <-ctx.Done():
+	}
 }
 
 // closeAll closes the sockets of all connections. Their goroutines fail at their

@@ -8,39 +8,55 @@ import (
 // handoff is a net.Listener whose Accept returns the connections passed to deliver:
 // those that turned out to speak HTTP/2.
 type handoff struct {
-	conns chan net.Conn
+	conns chan delivery
 	done  chan struct{} // closed by Close
 	once  sync.Once
+	taken chan<- struct{} // of the connection that Accept returned last; for Accept alone
 
 	mu   sync.Mutex
 	addr net.Addr
 }
 
-func newHandoff() *handoff {
-	return &handoff{conns: make(chan net.Conn), done: make(chan struct{})}
+// delivery is a connection on its way to Accept.
+type delivery struct {
+	conn  net.Conn
+	taken chan<- struct{} // closed when whoever accepted it asks for the next one
 }
 
-// deliver blocks until Accept takes the connection. It returns false if the
-// listener is closed first; the connection is then the caller's to close.
+func newHandoff() *handoff {
+	return &handoff{conns: make(chan delivery), done: make(chan struct{})}
+}
+
+// deliver blocks until Accept has returned the connection and is called again, by which time the driver
+// has it. It returns false if the listener is closed before Accept takes the connection, which is then
+// the caller's to close.
 func (h *handoff) deliver(c net.Conn) bool {
+	taken := make(chan struct{})
 	select {
-	case h.conns <- c:
+	case h.conns <- delivery{c, taken}:
+		<-taken
 		return true
 	case <-h.done:
 		return false
 	}
 }
 
-// Accept returns the next delivered connection, or net.ErrClosed after Close.
+// Accept returns the next delivered connection, or net.ErrClosed after Close. It must not be called
+// concurrently, and must be called until it fails.
 func (h *handoff) Accept() (net.Conn, error) {
+	if h.taken != nil {
+		close(h.taken)
+		h.taken = nil
+	}
 	select {
 	case <-h.done:
 		return nil, net.ErrClosed
 	default:
 	}
 	select {
-	case c := <-h.conns:
-		return c, nil
+	case d := <-h.conns:
+		h.taken = d.taken
+		return d.conn, nil
 	case <-h.done:
 		return nil, net.ErrClosed
 	}

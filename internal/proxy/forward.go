@@ -12,6 +12,9 @@ import (
 const (
 	// HeadTimeout bounds the receipt of a request's head.
 	HeadTimeout = 10 * time.Second
+	// FirstRequestGrace is how long a shutdown waits for the first request of a connection that was
+	// opened before: its client has had no response that could have told it to use another one.
+	FirstRequestGrace = time.Second
 	// IdleTimeout is how long a client's connection may wait for its next request.
 	IdleTimeout = 120 * time.Second
 	// StallTimeout is how long a client may neither send nor accept a byte while the

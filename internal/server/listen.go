@@ -16,26 +16,41 @@ type listeners struct {
 	gateway, admin, ops net.Listener
 }
 
-// listen binds all listeners of the node's role, or none. If addresses are in use, the error names all of them.
-func listen(ctx context.Context, settings *config.Config) (l listeners, err error) {
+// SocketNames returns the names of Config.Sockets.
+func SocketNames() []string { return []string{"gateway", "admin", "ops"} }
+
+// listen binds all listeners of the node's role, or none, and takes over those of sockets. If addresses are
+// in use, the error names all of them.
+func listen(ctx context.Context, settings *config.Config, sockets map[string]net.Listener) (l listeners, err error) {
 	defer func() {
 		if err != nil {
 			l.close()
+			for _, socket := range sockets {
+				_ = socket.Close() // an error means that it is already closed
+			}
 		}
 	}()
 	waiting, cancel := context.WithTimeout(ctx, takeoverTimeout) // for all together
 	defer cancel()
 	var occupied []takenAddress
 	for _, one := range []struct {
-		to            *net.Listener
-		setting, addr string
-		serves        bool
+		to                  *net.Listener
+		name, setting, addr string
+		serves              bool
 	}{
-		{&l.gateway, "gateway-addr", settings.GatewayAddr, settings.ServesGateway()},
-		{&l.admin, "admin-addr", settings.AdminAddr, settings.ServesAdmin()},
-		{&l.ops, "ops-addr", settings.OpsAddr, true},
+		{&l.gateway, "gateway", "gateway-addr", settings.GatewayAddr, settings.ServesGateway()},
+		{&l.admin, "admin", "admin-addr", settings.AdminAddr, settings.ServesAdmin()},
+		{&l.ops, "ops", "ops-addr", settings.OpsAddr, true},
 	} {
+		socket := sockets[one.name]
 		if !one.serves {
+			if socket != nil {
+				return l, fmt.Errorf("systemd has passed the socket %s, which --role=%s does not serve: remove it from the socket unit", one.name, settings.Role)
+			}
+			continue
+		}
+		if socket != nil {
+			*one.to = socket
 			continue
 		}
 		var lc net.ListenConfig

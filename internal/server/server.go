@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"os"
 	"runtime"
@@ -56,6 +57,11 @@ type Config struct {
 	// Env looks up environment variables of OpenTelemetry. Nil means that none is
 	// set.
 	Env func(name string) (string, bool)
+	// Sockets are listeners that were opened before, by the names of SocketNames. They take the place of
+	// the addresses in Settings. The server closes them.
+	Sockets map[string]net.Listener
+	// Stopping, if set, is called when the server begins to stop.
+	Stopping func()
 	// Version is the version that /metrics, traces and GET /v1/settings report.
 	Version string
 	// Lease says whether this node may decide, on both planes, in place of the lease that it has as one
@@ -174,7 +180,7 @@ func (s *Server) claim(ctx context.Context) (err error) {
 		s.lock.release()
 		return nil
 	})
-	if s.listeners, err = listen(ctx, s.cfg.Settings); err != nil {
+	if s.listeners, err = listen(ctx, s.cfg.Settings, s.cfg.Sockets); err != nil {
 		return err
 	}
 	s.running.Push(func(context.Context) error {
@@ -396,6 +402,9 @@ func (s *Server) serve(name string, serve func() error) {
 func (s *Server) AnnounceStop() {
 	s.readiness.Set(telemetry.Draining)
 	s.log.Info("shutting down")
+	if s.cfg.Stopping != nil {
+		s.cfg.Stopping()
+	}
 }
 
 // Stop drains the server and stops it. At once, /readyz responds with 503 and both

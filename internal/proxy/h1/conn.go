@@ -88,7 +88,7 @@ func newConn(e *Engine, nc net.Conn, info ConnInfo) *conn {
 	c.onReadable = c.readable
 	// A client that sends nothing at first gets no more time than one that stops within a
 	// head.
-	c.phase.enter(phaseIdle, e.clock.In(headTime))
+	c.phase.enter(phaseNew, e.clock.In(headTime))
 	return c
 }
 

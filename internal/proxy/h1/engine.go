@@ -31,6 +31,9 @@ type ConnInfo struct {
 	Trusted bool
 	// TLS is set if the client's connection is encrypted.
 	TLS bool
+	// Entered, if set, is called once the engine has the connection: a Shutdown that begins later waits
+	// for it.
+	Entered func()
 	// Prefix holds bytes that have already been received. It is not retained.
 	Prefix []byte
 }

@@ -10,7 +10,8 @@ type phase uint8
 
 const (
 	phaseNone     phase = iota // nothing that the sweeper could end
-	phaseIdle                  // a request
+	phaseNew                   // the first request
+	phaseIdle                  // a further request
 	phaseHead                  // the rest of a head
 	phaseWait                  // the decision
 	phaseExchange              // the head of a response, or a connection to the upstream
@@ -55,11 +56,10 @@ const (
 //
 // As conn.phase moves for one request over a kept connection:
 //
-//	Idle ─► Head ─► decision ┬─► Exchange ─► Stream ─► Idle
-//	  ▲                      ├─► Wait ─► None ─► Exchange
-//	  │                      ├─► Bridge ─► Idle
-//	  │                      ├─► Drain ─► Idle, or the end of the connection
-//	  └──── response ◄───────┘          Exchange ─► Tunnel ─► the end
+//	New, Idle ─► Head ─► decision ┬─► Exchange ─► Stream ─► Idle
+//	        ▲                     ├─► Wait ─► None ─► Exchange
+//	        │                     ├─► Drain ─► Idle, or the end of the connection
+//	        └───── response ◄─────┘          Exchange ─► Tunnel ─► the end
 type phaseClock struct {
 	word    atomic.Uint64 // bits 0–6: phase, 7: held, 8–15: cut, 16–63: deadline
 	holding atomic.Bool   // the sweeper is between hold and unhold

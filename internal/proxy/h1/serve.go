@@ -53,6 +53,9 @@ func (e *Engine) ServeConn(c net.Conn, info ConnInfo) {
 		return
 	}
 	defer e.drain.Leave()
+	if info.Entered != nil {
+		info.Entered()
+	}
 	client := newConn(e, c, info)
 	e.conns.add(client)
 	defer e.conns.remove(client)
@@ -63,8 +66,8 @@ func (e *Engine) ServeConn(c net.Conn, info ConnInfo) {
 // Connections returns the number of connections being served.
 func (e *Engine) Connections() int { return int(e.conns.count.Load()) }
 
-// Shutdown drains the engine. It closes connections that wait for a request and connections
-// that arrive later, sends "Connection: close" with every response, and returns when all
+// Shutdown drains the engine. It closes connections that wait for a request, those that wait for
+// their first one after proxy.FirstRequestGrace, and connections that arrive later. It sends "Connection: close" with every response, and returns when all
 // connections have ended, upgraded ones last. When ctx ends, it cuts off the remaining
 // exchanges, which is logged and is not an error.
 func (e *Engine) Shutdown(ctx context.Context) error {

@@ -111,9 +111,10 @@ func (s *sweeper) inspect(c *conn, review *admit.Review, now int64, check, drain
 		s.word, s.since, s.visits, s.closed = word&^held, now, 0, false
 	}
 	switch phaseOf(word) {
-	case phaseIdle:
+	case phaseNew, phaseIdle:
 		switch {
-		case draining:
+		// The first request may be on its way. For a further one the client cannot rely on the connection.
+		case draining && (phaseOf(word) == phaseIdle || now-s.since >= proxy.FirstRequestGrace.Milliseconds()):
 			c.cutReading(word, cutShutdown)
 		case expired(word, now):
 			c.cutReading(word, cutTimeout)

@@ -165,7 +165,7 @@ func TestDeadlines(t *testing.T) {
 			limit         time.Duration
 		}{
 			{"head", "GET /a HTTP/1.1\r\nHost: a\r\n", phaseHead, headTime},
-			{"silence", "", phaseIdle, headTime},
+			{"silence", "", phaseNew, headTime},
 			{"idle", "GET /a HTTP/1.1\r\nKEY\r\n\r\n", phaseIdle, idleTime},
 			{"body", "POST /a HTTP/1.1\r\nKEY\r\nContent-Length: 10\r\n\r\nhello", phaseReading, stallTime},
 			{"reader", "GET /endless HTTP/1.1\r\nKEY\r\n\r\n", phaseWriting, stallTime},

@@ -3,11 +3,13 @@ package h1
 import (
 	"context"
 	"io"
+	"runtime"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/keygate/keygate/internal/proxy"
 	"github.com/keygate/keygate/internal/upstream/upstreamtest"
 )
 
@@ -591,6 +593,49 @@ func TestLoopIs502(t *testing.T) {
 
 // Guarantee: Shutdown closes idle connections at once, lets running requests end with
 // Connection: close, and cuts off what still runs when its context ends.
+// Guarantee: a request that was on its way when the shutdown began is served, if it is the first of its
+// connection: the client could not know. A connection on which nothing comes ends soon.
+func TestShutdownServesTheFirstRequest(t *testing.T) {
+	t.Parallel()
+	drivers(t, func(t *testing.T, s setup) {
+		s.upstream, _ = upstreamOf(t, func(string, *upstreamtest.Conn) string { return okResponse })
+		g := start(t, s)
+		pass := g.byHand()
+		client := g.dial(t)
+		g.await(phaseNew)
+		done := make(chan error)
+		go func() { done <- g.engine.Shutdown(t.Context()) }()
+		for !g.engine.drain.Begun() {
+			runtime.Gosched()
+		}
+		pass(0)
+		pass(proxy.FirstRequestGrace / 2)
+		client.send("GET /a HTTP/1.1\r\nKEY\r\n\r\n")
+		wantIn(t, client.wantStatus("200"), "Connection: close")
+		_ = client.Close()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+
+		g = start(t, s)
+		pass = g.byHand()
+		silent := g.dial(t)
+		g.await(phaseNew)
+		go func() { done <- g.engine.Shutdown(t.Context()) }()
+		for !g.engine.drain.Begun() {
+			runtime.Gosched()
+		}
+		pass(0)
+		pass(proxy.FirstRequestGrace)
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		if rest, err := silent.rest(); err != nil || len(rest) > 0 {
+			t.Errorf("a silent connection got %q and the error %v, want its end", rest, err)
+		}
+	})
+}
+
 func TestShutdown(t *testing.T) {
 	t.Parallel()
 	drivers(t, func(t *testing.T, s setup) {

@@ -74,12 +74,17 @@ func (e *Engine) Connections() int {
 
 // Serve serves the connections that l accepts, until l or the engine is closed, and returns
 // nil. Their clients speak HTTP/2; on a *tls.Conn the handshake is complete. RemoteAddr is the
-// address of the peer, or the source address in the PROXY header of a trusted proxy.
+// address of the peer, or the source address in the PROXY header of a trusted proxy. When Serve asks
+// for the next connection, it has the one before: a Shutdown that begins then waits for it.
 func (e *Engine) Serve(l net.Listener) error {
 	for {
 		nc, err := l.Accept()
 		switch {
 		case err == nil:
+			if !e.drain.Enter() {
+				_ = nc.Close()
+				continue
+			}
 			e.serving.Go(func() { e.serveConn(nc) })
 		case errors.Is(err, net.ErrClosed):
 			return nil
@@ -89,12 +94,8 @@ func (e *Engine) Serve(l net.Listener) error {
 	}
 }
 
-// serveConn serves nc until it ends, then closes it and returns.
+// serveConn serves nc, which has entered, until it ends, then closes it and returns.
 func (e *Engine) serveConn(nc net.Conn) {
-	if !e.drain.Enter() {
-		_ = nc.Close()
-		return
-	}
 	defer e.drain.Leave()
 	c := newConn(e, nc)
 	e.mu.Lock()
