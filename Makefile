@@ -60,7 +60,7 @@ test-times: deps ## Run all tests, and print the time of each package.
 	.ci/test-times $(RACE) ./...
 
 .PHONY: check
-check: deps fmt vet platforms lint generated ui-current lint-api tidy fuzz-short test ## Run everything that CI runs.
+check: deps fmt vet platforms lint generated ui-current lint-api tidy units fuzz-short test ## Run everything that CI runs.
 
 .PHONY: bench
 bench: ## Run the Go benchmarks.
@@ -112,6 +112,10 @@ vet: ## Run go vet.
 .PHONY: platforms
 platforms: ## Check the types for the other systems: the product and its tests compile there.
 	$(GO) run ./tools/platforms darwin freebsd windows
+
+.PHONY: units
+units: deps ## Check the systemd units.
+	.ci/units
 
 .PHONY: lint
 lint: ## Run golangci-lint.
