@@ -5,6 +5,7 @@ go 1.26.0
 replace github.com/keygate/keygate => ../
 
 require (
+	github.com/google/licensecheck v0.3.1
 	github.com/keygate/keygate v0.0.0-00010101000000-000000000000
 	google.golang.org/grpc v1.85.0
 )
