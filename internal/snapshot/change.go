@@ -43,6 +43,14 @@ type PositionLog interface {
 	EachReadableKey(ctx context.Context, revokedSince time.Time, f func(*apikey.Key) error, bad func(keyID string, err error)) error
 }
 
+// ChangeFormat is the newest format of changes that this version reads. Formats are numbers. A kind of change, or
+// a new meaning of one, that versions before would not put in force as they must gets the next one. No node
+// writes a change that another node with a lease cannot read.
+const ChangeFormat = 1
+
+// Format returns the format that a node must read to put changes of this kind in force.
+func (ChangeKind) Format() int { return 1 }
+
 // Change is one entry of the change log. It is written in the transaction that
 // makes the change. Seq increases from entry to entry, in the order of commits,
 // possibly with gaps.
@@ -51,6 +59,8 @@ type Change struct {
 	Kind ChangeKind
 	ID   string  // of the changed record; of a RouteChange, what RouteChangeID returns
 	Mark [8]byte // from a PositionLog
+	// Format is the format that a node must read to put the change in force, from a PositionLog.
+	Format int
 	// Revoked is the digest of the key if the change revokes it, from a PositionLog. Else it is nil.
 	Revoked *apikey.Digest
 }

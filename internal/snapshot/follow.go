@@ -152,7 +152,8 @@ func (f *Follower) readLog(ctx context.Context) error {
 		case !complete:
 			return f.reload(ctx)
 		}
-		if err := f.apply(ctx, changes); err != nil {
+		readable, tooNew := f.readable(changes)
+		if err := errors.Join(f.apply(ctx, readable), tooNew); err != nil {
 			return err
 		}
 		if len(changes) < changeBatch {

@@ -106,6 +106,19 @@ func (f *Follower) pollWait() time.Duration {
 	return f.cfg.PollInterval/2 + time.Duration(rand.Int64N(int64(f.cfg.PollInterval)))
 }
 
+// readable returns the changes up to the first one whose format this version does not read, and the error about
+// that one.
+func (f *Follower) readable(changes []Change) ([]Change, error) {
+	for i := range changes {
+		if c := &changes[i]; c.Format > ChangeFormat {
+			err := fault.New(fault.Unavailable, "change %d has format %d, and this version reads formats up to %d: upgrade this node", c.Seq, c.Format, ChangeFormat)
+			f.cfg.Shared.Unreadable(err)
+			return changes[:i], err
+		}
+	}
+	return changes, nil
+}
+
 // revoke puts the revocations among changes in force. It reads no records, so that none delays them.
 func (f *Follower) revoke(changes []Change) {
 	table := f.Current().keys

@@ -23,6 +23,7 @@ type positions struct {
 	bad     map[string]error         // keys whose records cannot be read
 	reading func()                   // called before records of keys are read
 	batches int                      // of records of keys
+	newer   int64                    // number of a change in a newer format
 }
 
 func (p *positions) KeysByID(ctx context.Context, keyIDs []string, f func(string, *apikey.Key, error)) error {
@@ -73,6 +74,9 @@ func (p *positions) ChangesAfter(ctx context.Context, at snapshot.Position, limi
 	list, complete, err := p.Changes(ctx, at.Number, limit)
 	for i := range list {
 		list[i].Mark = p.at(list[i].Seq).Mark
+		if list[i].Seq == p.newer {
+			list[i].Format = snapshot.ChangeFormat + 1
+		}
 		if d, ok := p.revoked[list[i].ID]; ok {
 			list[i].Revoked = &d
 		}
@@ -86,6 +90,7 @@ type sharedHarness struct {
 	log                *positions
 	reads              snapshot.Source // nil: source
 	applied, restarted int
+	unreadable         int
 }
 
 func newSharedHarness(t *testing.T) *sharedHarness {
@@ -108,6 +113,7 @@ func (h *sharedHarness) start() {
 		Shared: &snapshot.Shared{
 			Log: h.log, Hint: make(chan struct{}),
 			Applied: func() { h.applied++ }, Restarted: func() { h.restarted++ },
+			Unreadable: func(error) { h.unreadable++ },
 		},
 	})
 	if err != nil {
@@ -300,5 +306,28 @@ func TestGatewayThatCannotBeReadIsOutOfService(t *testing.T) {
 	h.catchUp()
 	if g := h.follower.Current().GatewayByID(bad.ID); g == nil || g.OutOfService {
 		t.Errorf("the gateway is %+v after its record can be read again, want it in service", g)
+	}
+}
+
+// Guarantee: a change in a format that this version does not read is noticed; what comes before it is in force, and it
+// never counts as applied.
+func TestChangeOfANewerVersionIsNotApplied(t *testing.T) {
+	h := newSharedHarness(t)
+	before, secret := h.key()
+	after, newer := h.key()
+	h.source.PutKey(before)
+	h.catchUp()
+	applied := h.follower.Applied()
+	h.log.newer = applied.Number + 2
+	h.source.PutKey(before)
+	h.source.PutKey(after)
+	for range 2 {
+		if err := h.follower.CatchUp(context.Background()); err == nil || !strings.Contains(err.Error(), "upgrade this node") {
+			t.Errorf("CatchUp returned %v, want that the node must be upgraded", err)
+		}
+	}
+	s := h.follower.Current()
+	if s.FindKey(secret) == nil || s.FindKey(newer) != nil || h.unreadable != 2 || h.follower.Applied().Number > applied.Number+1 {
+		t.Errorf("applied is %v, and %d times a change was said to be unreadable", h.follower.Applied(), h.unreadable)
 	}
 }

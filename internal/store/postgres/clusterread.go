@@ -37,11 +37,11 @@ func (db *DB) ChangesAfter(ctx context.Context, p snapshot.Position, limit int) 
 		if known = known && p.Number >= first; err != nil || !known {
 			return err
 		}
-		return t.rows(ctx, "read changes", `SELECT seq, mark, kind, record_id, revoked FROM changes WHERE seq > $1 ORDER BY seq LIMIT $2`,
+		return t.rows(ctx, "read changes", `SELECT seq, mark, kind, record_id, revoked, format FROM changes WHERE seq > $1 ORDER BY seq LIMIT $2`,
 			[]any{p.Number, rowLimit(limit)}, func(r pgx.Rows) error {
 				var c snapshot.Change
 				var revoked []byte
-				err := r.Scan(&c.Seq, fixed(c.Mark[:]), &c.Kind, &c.ID, &revoked)
+				err := r.Scan(&c.Seq, fixed(c.Mark[:]), &c.Kind, &c.ID, &revoked, &c.Format)
 				if d := new(apikey.Digest); len(revoked) == copy(d[:], revoked) && len(revoked) == len(d) {
 					c.Revoked = d
 				}

@@ -38,6 +38,9 @@ type Config struct {
 	Random io.Reader
 	// KeepSchema leaves the schema as it is: an older one is an error.
 	KeepSchema bool
+	// Version is that of this binary, which errors of binaries that are too old for the schema name.
+	// "" is unknown.
+	Version string
 }
 
 // DB is an open store. It is safe for concurrent use.
@@ -89,7 +92,7 @@ func open(ctx context.Context, cfg Config) (_ *DB, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := prepareSchema(ctx, settings.ConnConfig, cfg.KeepSchema, cfg.Log); err != nil {
+	if err := prepareSchema(ctx, settings.ConnConfig, &cfg); err != nil {
 		return nil, err
 	}
 	db := &DB{log: cfg.Log, pages: pages, random: cfg.Random, head: make(chan struct{}, 1), now: func() int64 { return cfg.Now().UnixMicro() }}
