@@ -13,8 +13,9 @@ import (
 func newMigrate(a *app) *cobra.Command {
 	c := newGroup("migrate", "Migrate the schema of a PostgreSQL database", newMigrateUp(a), newMigrateStatus(a))
 	c.Long = `Migrate the schema of the PostgreSQL database of --database-url. A server does that when it
-starts, unless it has --migrate=off. Servers of the version before may go on running meanwhile;
-they cannot start again afterwards.`
+starts, unless it has --migrate=off. Servers of the version before may go on running meanwhile.
+Whether they can start again afterwards depends on the migration; a start that is refused names
+the version that is needed.`
 	return c
 }
 
@@ -28,7 +29,7 @@ func newMigrateUp(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := server.MigrateDatabase(c.Context(), settings, telemetry.NewLogger(o.Err, settings.LogLevel, settings.LogFormat)); err != nil {
+			if err := server.MigrateDatabase(c.Context(), settings, o.Version, telemetry.NewLogger(o.Err, settings.LogLevel, settings.LogFormat)); err != nil {
 				return err
 			}
 			return o.printSchema(c, settings)

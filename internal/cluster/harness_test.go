@@ -123,6 +123,13 @@ func (f *follower) Applied() snapshot.Position {
 	return f.applied
 }
 
+// set sets whether CatchUp fails.
+func (f *follower) set(stuck bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.stuck = stuck
+}
+
 func (f *follower) CatchUp(context.Context, ...snapshot.Change) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

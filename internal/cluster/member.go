@@ -66,8 +66,9 @@ type Member struct {
 	joinErr  error
 
 	holder *lease.Holder
-	mu     sync.Mutex // of holder, except for Held and Remaining, and of epoch
-	epoch  int64      // of the newest Join
+	mu     sync.Mutex             // of holder, except for Held and Remaining, and of epoch
+	epoch  int64                  // of the newest Join
+	tooOld atomic.Pointer[string] // why this version cannot hold a lease, or nil
 }
 
 // NewMember returns a Member. The error is that of Random.
@@ -119,6 +120,31 @@ func (m *Member) Restarted() {
 		m.cfg.Log.Warn("the database has another history than this node, or its change log was trimmed too far: the lease is given up and everything is read again")
 	}
 	m.Applied()
+}
+
+// Unreadable notes that the change log has a change that this version cannot read. The lease is given up at once,
+// and the node does not decide about requests, even with Serve. It does not block.
+func (m *Member) Unreadable(err error) {
+	m.mu.Lock()
+	m.holder.GiveUp()
+	m.mu.Unlock()
+	m.setTooOld(err)
+}
+
+func (m *Member) setTooOld(err error) {
+	text := err.Error()
+	if m.tooOld.Swap(&text) == nil {
+		m.cfg.Log.Error("the lease is given up: this version cannot read changes of newer nodes; upgrade this node", "error", err)
+	}
+	m.serving.Store(false)
+}
+
+// TooOld returns why this version cannot hold a lease, or "".
+func (m *Member) TooOld() string {
+	if why := m.tooOld.Load(); why != nil {
+		return *why
+	}
+	return ""
 }
 
 // Start begins to join, and returns when the lease is held. While the lease of another process with the same
@@ -206,9 +232,15 @@ func (m *Member) call(ctx context.Context, c lease.Call, reports *reports) {
 	if joins && m.cfg.Confirm != nil {
 		m.group.Go(func(ctx context.Context) { m.confirm(ctx, a.Row.Epoch) })
 	}
+	if joins {
+		m.tooOld.Store(nil)
+	}
 	if held && !m.unconfirmed.Load() {
 		m.serving.Store(m.cfg.Serve)
 		m.settleJoin(nil)
+	} else if errors.Is(err, lease.ErrTooOld) {
+		m.setTooOld(err)
+		m.settleJoin(err)
 	} else if errors.Is(err, lease.ErrNameInUse) {
 		m.settleJoin(fmt.Errorf("%w: %q; set --node-name to a name of its own", err, m.cfg.Name))
 	}

@@ -148,3 +148,24 @@ func BenchmarkHeld(b *testing.B) {
 		m.Held()
 	}
 }
+
+// Guarantee: a node that meets a change which it cannot read does not decide any more, even if it is to serve without a
+// lease, and says why, until it can join again.
+func TestMemberWithoutTheFormatOfAChangeGivesItsLeaseUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newMemory()
+		n := newNode(t, store, store, "a", true).started(t)
+		n.follower.set(true)
+		store.commit(1)
+		n.Unreadable(errors.New("change 1 has format 2"))
+		if n.Held() || n.TooOld() != "change 1 has format 2" {
+			t.Errorf("held: %t, and the reason is %q", n.Held(), n.TooOld())
+		}
+		n.follower.set(false)
+		n.apply()
+		after(ttl)
+		if !n.Held() || n.TooOld() != "" {
+			t.Errorf("after the node was able to join: held: %t, and the reason is %q", n.Held(), n.TooOld())
+		}
+	})
+}

@@ -195,5 +195,8 @@ func (w *work) storeKey(ctx context.Context, a audit.Action, before, k *apikey.K
 	if err := w.audit(ctx, a, k.ID, k.GatewayID, diff); err != nil {
 		return err
 	}
-	return w.changed(ctx, snapshot.KeyChange, k.ID)
+	if k.RevokedAt.IsZero() {
+		return w.changed(ctx, snapshot.KeyChange, k.ID)
+	}
+	return w.revoked(ctx, k)
 }

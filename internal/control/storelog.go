@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/keygate/keygate/internal/apikey"
 	"github.com/keygate/keygate/internal/audit"
 	"github.com/keygate/keygate/internal/ratelimit"
 	"github.com/keygate/keygate/internal/snapshot"
@@ -45,6 +46,9 @@ type ChangeLog interface {
 	ChangeLogReader
 	// AppendChange appends an entry and returns its sequence number.
 	AppendChange(ctx context.Context, k snapshot.ChangeKind, recordID string) (seq int64, err error)
+	// AppendRevocation appends a KeyChange by which a key with the given digest is revoked. Other nodes
+	// refuse the key before they read any record.
+	AppendRevocation(ctx context.Context, keyID string, digest apikey.Digest) (seq int64, err error)
 }
 
 // StoredResponse is the response to a call with an Idempotency-Key, kept to be returned

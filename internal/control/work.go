@@ -271,6 +271,13 @@ func (w *work) changed(ctx context.Context, k snapshot.ChangeKind, recordID stri
 	return err
 }
 
+// revoked appends the revocation of a key to the change log.
+func (w *work) revoked(ctx context.Context, k *apikey.Key) error {
+	seq, err := w.AppendRevocation(ctx, k.ID, k.Digest)
+	w.changes = append(w.changes, snapshot.Change{Seq: seq, Kind: snapshot.KeyChange, ID: k.ID})
+	return err
+}
+
 // require returns fault.PreconditionFailed unless version satisfies m.
 func require(m Match, version int64) error {
 	if m == nil || m(version) {

@@ -75,7 +75,7 @@ func offline(ctx context.Context, settings *config.Config, log *slog.Logger, f f
 	if found, err := hasDatabase(settings); err == nil && !found && !settings.Shared() {
 		return fmt.Errorf("no store in %s: start a server there once, or set another --data-dir", settings.DataDir)
 	}
-	db, box, err := openStore(ctx, settings, log)
+	db, box, err := openStore(ctx, settings, "", log)
 	if err != nil {
 		return err
 	}

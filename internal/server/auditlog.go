@@ -67,7 +67,7 @@ func auditBlocks(ctx context.Context, settings *config.Config, log *slog.Logger,
 // openRecords opens the store without the secret key, which its records do not need.
 func openRecords(ctx context.Context, settings *config.Config, log *slog.Logger) (store.Engine, error) {
 	if settings.Shared() {
-		return openPostgres(ctx, settings, log)
+		return openPostgres(ctx, settings, "", log)
 	}
 	if found, err := hasDatabase(settings); err == nil && !found {
 		return nil, fmt.Errorf("no store in %s: set another --data-dir", settings.DataDir)

@@ -36,7 +36,7 @@ func (s *Server) openNode(ctx context.Context, engine store.Engine) error {
 	}
 	settings := s.cfg.Settings
 	url := string(settings.DatabaseURL)
-	leases, err := postgres.OpenLeases(ctx, url, postgres.Node{Role: settings.Role, Version: s.cfg.Version, Limits: string(settings.SharedLimits), StartedAt: time.Now()})
+	leases, err := postgres.OpenLeases(ctx, url, postgres.Node{Role: settings.Role, Version: s.cfg.Version, Format: snapshot.ChangeFormat, Limits: string(settings.SharedLimits), StartedAt: time.Now()})
 	if err != nil {
 		return err
 	}
@@ -114,7 +114,9 @@ func (n *node) shared() *snapshot.Shared {
 	if n == nil {
 		return nil
 	}
-	return &snapshot.Shared{Log: n.db, Hint: n.hints.C(), Applied: n.member.Applied, Restarted: n.member.Restarted, Joined: n.shares.Joined}
+	return &snapshot.Shared{
+		Log: n.db, Hint: n.hints.C(), Applied: n.member.Applied, Restarted: n.member.Restarted, Unreadable: n.member.Unreadable, Joined: n.shares.Joined,
+	}
 }
 
 // share returns the share of each divided limit that this node has.
@@ -141,6 +143,9 @@ func (n *node) everywhere() control.Everywhere {
 func (n *node) unready() string {
 	if n.member.Held() {
 		return ""
+	}
+	if why := n.member.TooOld(); why != "" {
+		return "no lease: " + why
 	}
 	return "no lease: the database cannot be reached, or this node has not applied the newest changes"
 }

@@ -165,7 +165,7 @@ func TestSchemaOfADatabase(t *testing.T) {
 	if current, newest, err := server.SchemaVersion(t.Context(), c); current != 0 || newest < 1 || err != nil {
 		t.Errorf("before: got schema %d of %d, error %v; want 0", current, newest, err)
 	}
-	if err := server.MigrateDatabase(t.Context(), c, slog.New(slog.DiscardHandler)); err != nil {
+	if err := server.MigrateDatabase(t.Context(), c, "9.8.7", slog.New(slog.DiscardHandler)); err != nil {
 		t.Fatal(err)
 	}
 	current, newest, err := server.SchemaVersion(t.Context(), c)
@@ -177,8 +177,14 @@ func TestSchemaOfADatabase(t *testing.T) {
 	if _, err := db.Exec(t.Context(), `INSERT INTO goose_db_version (version_id, is_applied) VALUES (99999, true)`); err != nil {
 		t.Fatal(err)
 	}
-	if got := startError(t, flags...); !strings.Contains(got, "newer version of Keygate") {
-		t.Errorf("with a newer schema: got the error %q", got)
+	if _, _, err := server.SchemaVersion(t.Context(), c); err != nil {
+		t.Errorf("with a newer schema that supports this version: %v", err)
+	}
+	if _, err := db.Exec(t.Context(), `UPDATE schema_support SET oldest = 99999`); err != nil {
+		t.Fatal(err)
+	}
+	if got := startError(t, flags...); !strings.Contains(got, "newer version of Keygate") || !strings.Contains(got, "run 9.8.7") {
+		t.Errorf("with a schema that does not support this version: got the error %q", got)
 	}
 	foreign := postgrestest.Empty(t)
 	other := must(pgx.Connect(t.Context(), foreign))

@@ -17,12 +17,12 @@ import (
 const canary = "keygate"
 
 // openShared opens a PostgreSQL database, and the box for the secret key that all its nodes have.
-func openShared(ctx context.Context, settings *config.Config, log *slog.Logger) (_ *postgres.DB, _ *secret.Box, err error) {
+func openShared(ctx context.Context, settings *config.Config, version string, log *slog.Logger) (_ *postgres.DB, _ *secret.Box, err error) {
 	box, err := sharedBox(settings)
 	if err != nil {
 		return nil, nil, err
 	}
-	db, err := openPostgres(ctx, settings, log)
+	db, err := openPostgres(ctx, settings, version, log)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -32,8 +32,8 @@ func openShared(ctx context.Context, settings *config.Config, log *slog.Logger) 
 	return db, box, nil
 }
 
-func openPostgres(ctx context.Context, settings *config.Config, log *slog.Logger) (*postgres.DB, error) {
-	return postgres.Open(ctx, postgres.Config{URL: string(settings.DatabaseURL), KeepSchema: settings.Migrate == "off", Log: log})
+func openPostgres(ctx context.Context, settings *config.Config, version string, log *slog.Logger) (*postgres.DB, error) {
+	return postgres.Open(ctx, postgres.Config{URL: string(settings.DatabaseURL), KeepSchema: settings.Migrate == "off", Version: version, Log: log})
 }
 
 // sharedBox returns the box for the given key or the one in the file. It never makes one: another
@@ -67,12 +67,12 @@ func checkCanary(ctx context.Context, db *postgres.DB, box *secret.Box) error {
 	return nil
 }
 
-// MigrateDatabase migrates the schema of the PostgreSQL database.
-func MigrateDatabase(ctx context.Context, settings *config.Config, log *slog.Logger) error {
+// MigrateDatabase migrates the schema of the PostgreSQL database. version is that of this binary.
+func MigrateDatabase(ctx context.Context, settings *config.Config, version string, log *slog.Logger) error {
 	if err := needShared(settings); err != nil {
 		return err
 	}
-	return postgres.Migrate(ctx, string(settings.DatabaseURL), log)
+	return postgres.Migrate(ctx, string(settings.DatabaseURL), version, log)
 }
 
 // SchemaVersion returns the version of the schema of the PostgreSQL database, and the newest one that

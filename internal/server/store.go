@@ -22,9 +22,9 @@ import (
 // openStore opens the database and the box that encrypts secrets in it. It creates a
 // secret key only together with a new database: with an existing one, a new key could
 // decrypt nothing, and would be in the way of the one to be restored.
-func openStore(ctx context.Context, settings *config.Config, log *slog.Logger) (store.Engine, *secret.Box, error) {
+func openStore(ctx context.Context, settings *config.Config, version string, log *slog.Logger) (store.Engine, *secret.Box, error) {
 	if settings.Shared() {
-		return openShared(ctx, settings, log)
+		return openShared(ctx, settings, version, log)
 	}
 	old, err := hasDatabase(settings)
 	if err != nil {

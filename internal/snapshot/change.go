@@ -1,6 +1,11 @@
 package snapshot
 
-import "context"
+import (
+	"context"
+	"time"
+
+	"github.com/keygate/keygate/internal/apikey"
+)
 
 // ChangeLog is the store's list of committed changes, in the order of their
 // commits. A Follower reads it to learn which records it must read again.
@@ -22,14 +27,29 @@ type Position struct {
 	Mark   [8]byte
 }
 
-// PositionLog is a ChangeLog that several nodes share, whose entries have marks.
+// PositionLog is a ChangeLog that several nodes share, whose entries have marks. It also reads keys, in a
+// way that no record which cannot be read keeps others from being read.
 type PositionLog interface {
 	// LastPosition returns the position of the newest change.
 	LastPosition(ctx context.Context) (Position, error)
 	// ChangesAfter returns up to limit changes after p, oldest first. It returns known as false if
 	// the log does not contain p: it was trimmed beyond it, or is of another history.
 	ChangesAfter(ctx context.Context, p Position, limit int) (changes []Change, known bool, err error)
+	// KeysByID calls f for each of the keys that exists, in any order: with its record, or with the
+	// error of a record that cannot be read. It may call f again for a key with the same result. f may
+	// keep the Key.
+	KeysByID(ctx context.Context, keyIDs []string, f func(keyID string, k *apikey.Key, unreadable error)) error
+	// EachReadableKey is KeySource.EachKey, but calls bad for a key whose record cannot be read.
+	EachReadableKey(ctx context.Context, revokedSince time.Time, f func(*apikey.Key) error, bad func(keyID string, err error)) error
 }
+
+// ChangeFormat is the newest format of changes that this version reads. Formats are numbers. A kind of change, or
+// a new meaning of one, that versions before would not put in force as they must gets the next one. No node
+// writes a change that another node with a lease cannot read.
+const ChangeFormat = 1
+
+// Format returns the format that a node must read to put changes of this kind in force.
+func (ChangeKind) Format() int { return 1 }
 
 // Change is one entry of the change log. It is written in the transaction that
 // makes the change. Seq increases from entry to entry, in the order of commits,
@@ -39,6 +59,10 @@ type Change struct {
 	Kind ChangeKind
 	ID   string  // of the changed record; of a RouteChange, what RouteChangeID returns
 	Mark [8]byte // from a PositionLog
+	// Format is the format that a node must read to put the change in force, from a PositionLog.
+	Format int
+	// Revoked is the digest of the key if the change revokes it, from a PositionLog. Else it is nil.
+	Revoked *apikey.Digest
 }
 
 // ChangeKind is the kind of record that a Change touched.

@@ -152,7 +152,8 @@ func (f *Follower) readLog(ctx context.Context) error {
 		case !complete:
 			return f.reload(ctx)
 		}
-		if err := f.apply(ctx, changes); err != nil {
+		readable, tooNew := f.readable(changes)
+		if err := errors.Join(f.apply(ctx, readable), tooNew); err != nil {
 			return err
 		}
 		if len(changes) < changeBatch {
@@ -162,17 +163,22 @@ func (f *Follower) readLog(ctx context.Context) error {
 }
 
 // apply publishes the keys and accounts that changes name, as the source has them now, and marks
-// the gateways. It stops at the first change that cannot be read.
+// the gateways. It stops at the first change that cannot be read. With several nodes, revocations are in
+// force before it reads anything, and then it reads all keys at once.
 func (f *Follower) apply(ctx context.Context, changes []Change) error {
 	keys := map[string]bool{}
+	if f.cfg.Shared != nil {
+		f.revoke(changes)
+		if err := f.readChangedKeys(ctx, changes, keys); err != nil {
+			return err
+		}
+	}
 	readAccounts := false
 	for _, c := range changes {
 		switch {
 		case c.Kind == KeyChange && !keys[c.ID]:
 			if err := f.readKey(ctx, c.ID); err != nil {
-				if err := f.refuseUnreadable(c.ID, err); err != nil {
-					return err
-				}
+				return err
 			}
 			keys[c.ID] = true
 		case c.Kind == AccountChange && !readAccounts:
@@ -220,33 +226,47 @@ func (f *Follower) readKey(ctx context.Context, keyID string) error {
 	k, err := f.cfg.Source.KeyByID(ctx, keyID)
 	switch {
 	case fault.CodeOf(err) == fault.NotFound:
-		// Keys are revoked, never deleted, so this case is not worth an index.
-		if u, ok := id.Parse(id.Key, keyID); ok {
-			f.forgetKey(table, u)
-		}
+		f.forgetKeysByID(table, keyID)
 		return nil
 	case err != nil:
 		return fmt.Errorf("read key %s: %w", keyID, err)
-	case !k.RevokedAt.IsZero():
-		f.revoked.add(k, f.cfg.Now().Wall/1000)
-		if old := table.find(&k.Digest); old != nil {
-			f.removeKey(table, old)
-		}
-		return nil
 	default:
-		return f.putKey(table, k)
+		return f.publishKey(table, k)
 	}
 }
 
-func (f *Follower) forgetKey(table *keyTable, keyID [16]byte) {
-	var found *Key
+// publishKey publishes one key as its record says.
+func (f *Follower) publishKey(table *keyTable, k *apikey.Key) error {
+	if k.RevokedAt.IsZero() {
+		return f.putKey(table, k)
+	}
+	f.revoked.add(k, f.cfg.Now().Wall/1000)
+	if old := table.find(&k.Digest); old != nil {
+		f.removeKey(table, old)
+	}
+	return nil
+}
+
+// forgetKeysByID removes keys that have no record, or none that can be read. Keys are revoked, never
+// deleted, so this case is not worth an index.
+func (f *Follower) forgetKeysByID(table *keyTable, keyIDs ...string) {
+	gone := map[[16]byte]bool{}
+	for _, keyID := range keyIDs {
+		if u, ok := id.Parse(id.Key, keyID); ok {
+			gone[u] = true
+		}
+	}
+	if len(gone) == 0 {
+		return
+	}
+	var found []*Key
 	table.each(func(k *Key) {
-		if k.id == keyID {
-			found = k
+		if gone[k.id] {
+			found = append(found, k)
 		}
 	})
-	if found != nil {
-		f.removeKey(table, found)
+	for _, k := range found {
+		f.removeKey(table, k)
 	}
 }
 

@@ -63,6 +63,10 @@ type Shared struct {
 	// Restarted is called before everything is read again because the log does not contain the last
 	// position that was read. It must not block.
 	Restarted func()
+	// Unreadable is called when the log has a change in a format that this version does not read. The
+	// node must not decide any more: neither this change nor those after it come into force. It must not
+	// block.
+	Unreadable func(err error)
 	// Joined is called for a NodeChange, which is in force when it has returned nil. Nil does nothing.
 	Joined func(ctx context.Context) error
 }

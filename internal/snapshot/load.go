@@ -49,7 +49,7 @@ func (f *Follower) load(ctx context.Context) error {
 		return err
 	}
 	changed := map[string]*transition{}
-	err = f.cfg.Source.EachGateway(ctx, func(g *gateway.Gateway, routes []gateway.Route) error {
+	err = f.eachGateway(ctx, func(g *gateway.Gateway, routes []gateway.Route) error {
 		read := f.nextRead()
 		c, err := f.compile(g, routes, read)
 		if err != nil && f.cfg.Shared != nil {
@@ -163,7 +163,7 @@ func (f *Follower) loadKeys(ctx context.Context, accounts map[string]*account.Ac
 // time ago. It leaves out the keys of other accounts.
 func (f *Follower) eachKey(ctx context.Context, accounts map[string]*account.Account, do func(*apikey.Key) error) error {
 	now := f.cfg.Now().Wall / 1000
-	return f.cfg.Source.EachKey(ctx, time.UnixMicro(now).Add(-revokedFor), func(k *apikey.Key) error {
+	return f.eachStoredKey(ctx, time.UnixMicro(now).Add(-revokedFor), func(k *apikey.Key) error {
 		if accounts[k.AccountID] == nil {
 			return nil
 		}

@@ -26,7 +26,11 @@ func (f *Follower) advance(ctx context.Context, gatewayID string, todo gatewayTo
 		t, err = f.transition(old, nil), nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read gateway %s: %w", gatewayID, err)
+		err = fmt.Errorf("read gateway %s: %w", gatewayID, err)
+		if !f.isUnreadable(err) {
+			return nil, err
+		}
+		t, unusable = unreadableGateway(old, f.nextRead()), err
 	}
 	f.setUnusable(gatewayID, unusable != nil)
 	if unusable == nil || f.cfg.Shared != nil {

@@ -3,7 +3,10 @@ package snapshot
 import (
 	"context"
 	"errors"
+	"fmt"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -103,50 +106,161 @@ func (f *Follower) pollWait() time.Duration {
 	return f.cfg.PollInterval/2 + time.Duration(rand.Int64N(int64(f.cfg.PollInterval)))
 }
 
-// refuseUnreadable refuses a key whose record one of several nodes cannot read, until it can. It returns
-// err if there is only one node, or it is the store that cannot be read.
-func (f *Follower) refuseUnreadable(keyID string, err error) error {
-	if !f.isUnreadable(err) {
-		return err
+// readable returns the changes up to the first one whose format this version does not read, and the error about
+// that one.
+func (f *Follower) readable(changes []Change) ([]Change, error) {
+	for i := range changes {
+		if c := &changes[i]; c.Format > ChangeFormat {
+			err := fault.New(fault.Unavailable, "change %d has format %d, and this version reads formats up to %d: upgrade this node", c.Seq, c.Format, ChangeFormat)
+			f.cfg.Shared.Unreadable(err)
+			return changes[:i], err
+		}
 	}
-	f.cfg.Log.Error("a key cannot be read and is refused", "key_id", keyID, "error", err)
-	f.unreadable[keyID] = struct{}{}
-	if u, ok := id.Parse(id.Key, keyID); ok {
-		f.forgetKey(f.Current().keys, u)
+	return changes, nil
+}
+
+// revoke puts the revocations among changes in force. It reads no records, so that none delays them.
+func (f *Follower) revoke(changes []Change) {
+	table := f.Current().keys
+	for i := range changes {
+		if d := changes[i].Revoked; d != nil {
+			if k := table.find(d); k != nil {
+				f.removeKey(table, k)
+			}
+		}
+	}
+}
+
+// readChangedKeys publishes the keys that changes name, and adds them to done.
+func (f *Follower) readChangedKeys(ctx context.Context, changes []Change, done map[string]bool) error {
+	var keyIDs []string
+	for _, c := range changes {
+		if c.Kind == KeyChange && !done[c.ID] {
+			done[c.ID] = true
+			keyIDs = append(keyIDs, c.ID)
+		}
+	}
+	return f.readKeys(ctx, keyIDs)
+}
+
+// readKeys publishes keys as the store has them. Those that cannot be read are refused, and read again
+// until they can be. The error is of a store that cannot be read.
+func (f *Follower) readKeys(ctx context.Context, keyIDs []string) error {
+	table := f.Current().keys
+	for some := range slices.Chunk(keyIDs, changeBatch) {
+		records := make(map[string]*apikey.Key, len(some))
+		bad := map[string]error{}
+		err := f.cfg.Shared.Log.KeysByID(ctx, some, func(keyID string, k *apikey.Key, unreadable error) {
+			if records[keyID] = k; unreadable != nil {
+				bad[keyID] = unreadable
+			}
+		})
+		if err != nil {
+			return fmt.Errorf("read keys: %w", err)
+		}
+		var gone []string
+		for _, keyID := range some {
+			k, unreadable := records[keyID], bad[keyID]
+			if k != nil && unreadable == nil {
+				unreadable = f.publishKey(table, k)
+			}
+			switch {
+			case unreadable != nil:
+				f.noteUnreadable(keyID, unreadable)
+				gone = append(gone, keyID)
+			case k == nil:
+				gone = append(gone, keyID)
+				fallthrough
+			default:
+				delete(f.unreadable, keyID)
+			}
+		}
+		f.forgetKeysByID(table, gone...)
 	}
 	return nil
 }
 
+// noteUnreadable remembers a key that cannot be read, and logs it the first time.
+func (f *Follower) noteUnreadable(keyID string, err error) {
+	if _, known := f.unreadable[keyID]; !known {
+		f.cfg.Log.Error("a key cannot be read and is refused", "key_id", keyID, "error", err)
+	}
+	f.unreadable[keyID] = struct{}{}
+}
+
+// isUnreadable reports whether err is of a record that one of several nodes cannot read, and not of the
+// store.
 func (f *Follower) isUnreadable(err error) bool {
 	return f.cfg.Shared != nil && fault.CodeOf(err) == fault.Internal && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded)
 }
 
 // readUnreadable reads again the keys that could not be read. The caller holds the lock.
 func (f *Follower) readUnreadable(ctx context.Context) error {
-	for keyID := range f.unreadable {
-		switch err := f.readKey(ctx, keyID); {
+	if len(f.unreadable) == 0 {
+		return nil
+	}
+	return f.readKeys(ctx, slices.Sorted(maps.Keys(f.unreadable)))
+}
+
+// putReadable is putKey for each of all keys, of which one of several nodes leaves out those that it
+// cannot use.
+func (f *Follower) putReadable(table *keyTable, k *apikey.Key) error {
+	err := f.putKey(table, k)
+	if err == nil || !f.isUnreadable(err) {
+		return err
+	}
+	f.noteUnreadable(k.ID, err)
+	if old := table.find(&k.Digest); old != nil {
+		f.removeKey(table, old)
+	}
+	return nil
+}
+
+// eachStoredKey is KeySource.EachKey. One of several nodes leaves out the keys that it cannot read.
+func (f *Follower) eachStoredKey(ctx context.Context, revokedSince time.Time, do func(*apikey.Key) error) error {
+	if f.cfg.Shared == nil {
+		return f.cfg.Source.EachKey(ctx, revokedSince, do)
+	}
+	return f.cfg.Shared.Log.EachReadableKey(ctx, revokedSince, do, f.noteUnreadable)
+}
+
+// eachGateway is GatewaySource.EachGateway. If one of several nodes cannot read a gateway, it reads them one
+// by one, and leaves that one out.
+func (f *Follower) eachGateway(ctx context.Context, do func(*gateway.Gateway, []gateway.Route) error) error {
+	err := f.cfg.Source.EachGateway(ctx, do)
+	if err == nil || !f.isUnreadable(err) {
+		return err
+	}
+	ids, err := f.cfg.Source.GatewayIDs(ctx)
+	if err != nil {
+		return err
+	}
+	for _, gatewayID := range ids {
+		g, routes, err := f.cfg.Source.GatewayByID(ctx, gatewayID)
+		switch {
 		case err == nil:
-			delete(f.unreadable, keyID)
-		case !f.isUnreadable(err):
+			if err := do(g, routes); err != nil {
+				return err
+			}
+		case f.isUnreadable(err):
+			f.cfg.Log.Error("a gateway cannot be read and is out of service", "gateway_id", gatewayID, "error", err)
+			f.setUnusable(gatewayID, true)
+		case fault.CodeOf(err) != fault.NotFound:
 			return err
 		}
 	}
 	return nil
 }
 
-// putReadable is putKey for each of all keys, of which one of several nodes leaves out those that it
-// cannot read.
-func (f *Follower) putReadable(table *keyTable, k *apikey.Key) error {
-	err := f.putKey(table, k)
-	if err == nil || !f.isUnreadable(err) {
-		return err
+// unreadableGateway returns the step to the form of a gateway whose record cannot be read: the form in force,
+// out of service. If there is none, as after a restart, its hostname is not known.
+func unreadableGateway(old *Gateway, read int64) *transition {
+	if old == nil {
+		return &transition{}
 	}
-	f.cfg.Log.Error("a key cannot be read and is refused", "key_id", k.ID, "error", err)
-	f.unreadable[k.ID] = struct{}{}
-	if old := table.find(&k.Digest); old != nil {
-		f.removeKey(table, old)
-	}
-	return nil
+	c := *old
+	c.OutOfService, c.read = true, read
+	return &transition{next: &c}
 }
 
 // outOfService returns the form of a gateway that cannot be compiled. It keeps the limits of old, the

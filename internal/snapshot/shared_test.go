@@ -2,9 +2,14 @@ package snapshot_test
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/keygate/keygate/internal/apikey"
+	"github.com/keygate/keygate/internal/fault"
+	"github.com/keygate/keygate/internal/gateway"
 	"github.com/keygate/keygate/internal/ratelimit"
 	"github.com/keygate/keygate/internal/snapshot"
 	"github.com/keygate/keygate/internal/snapshot/snapshottest"
@@ -14,6 +19,40 @@ import (
 type positions struct {
 	*snapshottest.Source
 	history byte
+	revoked map[string]apikey.Digest // by key, as its entries say
+	bad     map[string]error         // keys whose records cannot be read
+	reading func()                   // called before records of keys are read
+	batches int                      // of records of keys
+	newer   int64                    // number of a change in a newer format
+}
+
+func (p *positions) KeysByID(ctx context.Context, keyIDs []string, f func(string, *apikey.Key, error)) error {
+	p.batches++
+	if p.reading != nil {
+		p.reading()
+	}
+	for _, keyID := range keyIDs {
+		k, err := p.KeyByID(ctx, keyID)
+		switch {
+		case p.bad[keyID] != nil:
+			f(keyID, nil, p.bad[keyID])
+		case err == nil:
+			f(keyID, k, nil)
+		case fault.CodeOf(err) != fault.NotFound:
+			return err
+		}
+	}
+	return nil
+}
+
+func (p *positions) EachReadableKey(ctx context.Context, since time.Time, f func(*apikey.Key) error, bad func(string, error)) error {
+	return p.EachKey(ctx, since, func(k *apikey.Key) error {
+		if err := p.bad[k.ID]; err != nil {
+			bad(k.ID, err)
+			return nil
+		}
+		return f(k)
+	})
 }
 
 func (p *positions) at(number int64) snapshot.Position {
@@ -35,6 +74,12 @@ func (p *positions) ChangesAfter(ctx context.Context, at snapshot.Position, limi
 	list, complete, err := p.Changes(ctx, at.Number, limit)
 	for i := range list {
 		list[i].Mark = p.at(list[i].Seq).Mark
+		if list[i].Seq == p.newer {
+			list[i].Format = snapshot.ChangeFormat + 1
+		}
+		if d, ok := p.revoked[list[i].ID]; ok {
+			list[i].Revoked = &d
+		}
 	}
 	return list, complete, err
 }
@@ -43,13 +88,15 @@ func (p *positions) ChangesAfter(ctx context.Context, at snapshot.Position, limi
 type sharedHarness struct {
 	*harness
 	log                *positions
+	reads              snapshot.Source // nil: source
 	applied, restarted int
+	unreadable         int
 }
 
 func newSharedHarness(t *testing.T) *sharedHarness {
 	t.Helper()
 	h := &sharedHarness{harness: newHarness(t)}
-	h.log = &positions{Source: h.source, history: 1}
+	h.log = &positions{Source: h.source, history: 1, revoked: map[string]apikey.Digest{}, bad: map[string]error{}}
 	h.start()
 	return h
 }
@@ -57,11 +104,16 @@ func newSharedHarness(t *testing.T) *sharedHarness {
 // start loads a new Follower, as after a restart.
 func (h *sharedHarness) start() {
 	h.t.Helper()
+	var source snapshot.Source = h.source
+	if h.reads != nil {
+		source = h.reads
+	}
 	f, err := snapshot.New(snapshot.Config{
-		Source: h.source, Reserver: h.reserver, Now: h.clock.Now, GatewayDomain: "gw.test",
+		Source: source, Reserver: h.reserver, Now: h.clock.Now, GatewayDomain: "gw.test",
 		Shared: &snapshot.Shared{
 			Log: h.log, Hint: make(chan struct{}),
 			Applied: func() { h.applied++ }, Restarted: func() { h.restarted++ },
+			Unreadable: func(error) { h.unreadable++ },
 		},
 	})
 	if err != nil {
@@ -129,4 +181,153 @@ func TestOtherHistoryIsReadAgain(t *testing.T) {
 		t.Errorf("restarted %d times, and the key of the lost history is %v", h.restarted, h.follower.Current().FindKey(secret))
 	}
 	h.wantApplied()
+}
+
+// Guarantee: on one of several nodes, a key whose record cannot be read is refused, before and after a restart, and
+// none of 999 others waits for it; all are read at once. It is in force when it can be read again.
+func TestKeyThatCannotBeReadStopsNoOther(t *testing.T) {
+	h := newSharedHarness(t)
+	keys, secrets := make([]apikey.Key, 1000), make([]string, 1000)
+	for i := range keys {
+		keys[i], secrets[i] = h.key()
+	}
+	h.source.PutKey(keys[500])
+	h.catchUp()
+	h.log.batches = 0
+	h.log.bad[keys[500].ID] = errors.New("damaged")
+	for i := range keys {
+		h.source.PutKey(keys[i])
+	}
+	h.catchUp()
+	h.wantApplied()
+	if h.log.batches != 1 {
+		t.Errorf("the records were read in %d batches, want 1", h.log.batches)
+	}
+	for _, when := range []string{"after the change", "after a restart"} {
+		for i := range keys {
+			if found := h.follower.Current().FindKey(secrets[i]) != nil; found != (i != 500) {
+				t.Fatalf("%s key %d is in force: %t, want %t", when, i, found, i != 500)
+			}
+		}
+		h.start()
+	}
+	delete(h.log.bad, keys[500].ID)
+	h.catchUp()
+	if h.follower.Current().FindKey(secrets[500]) == nil {
+		t.Error("the key is not in force although its record can be read again")
+	}
+}
+
+// Guarantee: a revocation is in force before the records of 999 changes ahead of it are read, and stays in force
+// if those cannot be read.
+func TestRevocationDoesNotWaitForRecords(t *testing.T) {
+	h := newSharedHarness(t)
+	revoked, secret := h.key()
+	h.source.PutKey(revoked)
+	h.catchUp()
+	before := h.follower.Applied()
+	for range 999 {
+		k, _ := h.key()
+		h.source.PutKey(k)
+	}
+	revoked.RevokedAt = time.Now()
+	h.log.revoked[revoked.ID] = revoked.Digest
+	h.source.PutKey(revoked)
+	read := false
+	h.log.reading = func() {
+		if read = true; h.follower.Current().FindKey(secret) != nil {
+			t.Error("records are read before the revocation is in force")
+		}
+		h.source.Fail(fault.New(fault.Unavailable, "away"))
+	}
+	if err := h.follower.CatchUp(context.Background()); err == nil || !read {
+		t.Errorf("CatchUp returned %v after reading records: %t; want an error", err, read)
+	}
+	if h.follower.Current().FindKey(secret) != nil || h.follower.Applied() != before {
+		t.Error("the key is in force, or changes count as applied that could not be read")
+	}
+	h.log.reading = nil
+	h.source.Fail(nil)
+	h.catchUp()
+	h.wantApplied()
+	if _, _, ok := h.follower.RevokedKey(revoked.Digest); !ok {
+		t.Error("the key is not known as revoked")
+	}
+}
+
+// unreadableGateways is a source that cannot read some gateways.
+type unreadableGateways struct {
+	*snapshottest.Source
+	bad string
+}
+
+var errDamaged = errors.New("damaged")
+
+func (u *unreadableGateways) GatewayByID(ctx context.Context, gatewayID string) (*gateway.Gateway, []gateway.Route, error) {
+	if gatewayID == u.bad {
+		return nil, nil, errDamaged
+	}
+	return u.Source.GatewayByID(ctx, gatewayID)
+}
+
+func (u *unreadableGateways) EachGateway(ctx context.Context, f func(*gateway.Gateway, []gateway.Route) error) error {
+	if u.bad != "" {
+		return errDamaged
+	}
+	return u.Source.EachGateway(ctx, f)
+}
+
+// Guarantee: on one of several nodes, a gateway whose record cannot be read is out of service and stops no other,
+// before and after a restart, and serves again when it can be read.
+func TestGatewayThatCannotBeReadIsOutOfService(t *testing.T) {
+	h := newSharedHarness(t)
+	source := &unreadableGateways{Source: h.source}
+	h.reads = source
+	h.start()
+	bad, good := h.gateway(), h.gateway()
+	h.source.PutGateway(bad)
+	h.catchUp()
+	source.bad = bad.ID
+	h.source.PutGateway(bad)
+	h.source.PutGateway(good)
+	if err := h.follower.CatchUp(context.Background()); !errors.Is(err, errDamaged) {
+		t.Errorf("CatchUp returned %v, want that the gateway cannot be read", err)
+	}
+	h.wantApplied()
+	s := h.follower.Current()
+	if g := s.GatewayByID(bad.ID); g == nil || !g.OutOfService || s.GatewayByID(good.ID) == nil || s.GatewayByID(good.ID).OutOfService {
+		t.Errorf("the bad gateway is %+v and the good one %+v, want only the former out of service", g, s.GatewayByID(good.ID))
+	}
+	h.start()
+	if s := h.follower.Current(); s.GatewayByID(good.ID) == nil {
+		t.Error("after a restart the good gateway is not in force")
+	}
+	source.bad = ""
+	h.catchUp()
+	if g := h.follower.Current().GatewayByID(bad.ID); g == nil || g.OutOfService {
+		t.Errorf("the gateway is %+v after its record can be read again, want it in service", g)
+	}
+}
+
+// Guarantee: a change in a format that this version does not read is noticed; what comes before it is in force, and it
+// never counts as applied.
+func TestChangeOfANewerVersionIsNotApplied(t *testing.T) {
+	h := newSharedHarness(t)
+	before, secret := h.key()
+	after, newer := h.key()
+	h.source.PutKey(before)
+	h.catchUp()
+	applied := h.follower.Applied()
+	h.log.newer = applied.Number + 2
+	h.source.PutKey(before)
+	h.source.PutKey(after)
+	for range 2 {
+		if err := h.follower.CatchUp(context.Background()); err == nil || !strings.Contains(err.Error(), "upgrade this node") {
+			t.Errorf("CatchUp returned %v, want that the node must be upgraded", err)
+		}
+	}
+	s := h.follower.Current()
+	if s.FindKey(secret) == nil || s.FindKey(newer) != nil || h.unreadable != 2 || h.follower.Applied().Number > applied.Number+1 {
+		t.Errorf("applied is %v, and %d times a change was said to be unreadable", h.follower.Applied(), h.unreadable)
+	}
 }

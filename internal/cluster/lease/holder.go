@@ -9,6 +9,10 @@ import (
 // ErrNameInUse is returned if another process with the same name renews its lease.
 var ErrNameInUse = errors.New("another node with this name holds a lease and renews it")
 
+// ErrTooOld is in the chain of the error of a Join if the change log has changes in a format that the node does
+// not read.
+var ErrTooOld = errors.New("this version cannot read changes that newer nodes have made")
+
 // HolderConfig configures a Holder. All fields are required.
 type HolderConfig struct {
 	Node string // name

@@ -244,6 +244,17 @@ func TestScript(t *testing.T) {
 			t.Fatalf("%d passed, want 595", q.Admitted)
 		}
 	})
+	t.Run("An emptied store gets the highest level that a node knows", func(t *testing.T) {
+		take := perDay("{x}:emptied", 100)
+		var last ratelimit.Question
+		for i, known := range []int64{30, 31, 12} { // and one request each
+			take.Known = known
+			last = one(t, []*Store{s, other, s}[i], 1, take)
+		}
+		if used(&last.Takes[0]) != 33 {
+			t.Fatalf("%d are used, want 33", used(&last.Takes[0]))
+		}
+	})
 	t.Run("An idle bucket expires when it is full again", func(t *testing.T) {
 		take := perSecond("{x}:idle", 1000)
 		one(t, s, 1, take)

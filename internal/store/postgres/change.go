@@ -2,11 +2,14 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/keygate/keygate/internal/apikey"
+	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/snapshot"
 )
 
@@ -37,13 +40,34 @@ func (t *readTx) changeBounds(ctx context.Context) (trimmed, last int64, err err
 // AppendChange implements control.ChangeLog. The transaction holds the head until it ends, so
 // sequence numbers are dense and follow the order of commits.
 func (t *tx) AppendChange(ctx context.Context, k snapshot.ChangeKind, recordID string) (seq int64, err error) {
+	return t.appendChange(ctx, k, recordID, nil)
+}
+
+// AppendRevocation implements control.ChangeLog.
+func (t *tx) AppendRevocation(ctx context.Context, keyID string, digest apikey.Digest) (seq int64, err error) {
+	return t.appendChange(ctx, snapshot.KeyChange, keyID, digest[:])
+}
+
+// errOlderNode is in the chain of the error of a change that a node with a lease cannot read.
+var errOlderNode = errors.New("a node with a lease reads only older formats of changes")
+
+// appendChange appends an entry, unless a node with a lease does not read its format.
+func (t *tx) appendChange(ctx context.Context, k snapshot.ChangeKind, recordID string, revoked []byte) (seq int64, err error) {
+	format := k.Format()
+	if r := t.reader; r != nil && r.format < format {
+		t.failed = &fault.Error{
+			Code: fault.Unavailable, Err: errOlderNode,
+			Message: fmt.Sprintf("the node %q (version %s) cannot read this change: upgrade or stop that node, then repeat the call", r.name, r.version),
+		}
+		return 0, t.failed
+	}
 	var mark [8]byte
 	if _, err := io.ReadFull(t.random, mark[:]); err != nil {
 		return 0, fmt.Errorf("mark a change: %w", err)
 	}
-	err = t.row(ctx, "change log", `WITH head AS (UPDATE change_head SET number = number + 1, mark = $1 RETURNING number, mark)
-		INSERT INTO changes (seq, mark, at, kind, record_id) SELECT number, mark, $2, $3, $4 FROM head RETURNING seq`,
-		[]any{mark[:], t.now(), string(k), recordID}, func(r pgx.Rows) error { return r.Scan(&seq) })
+	err = t.row(ctx, "change log", `WITH head AS (UPDATE change_head SET number = number + 1, mark = $1, format = greatest(format, $6) RETURNING number, mark)
+		INSERT INTO changes (seq, mark, at, kind, record_id, revoked, format) SELECT number, mark, $2, $3, $4, $5, $6 FROM head RETURNING seq`,
+		[]any{mark[:], t.now(), string(k), recordID, revoked, format}, func(r pgx.Rows) error { return r.Scan(&seq) })
 	if err == nil {
 		t.number, t.mark = seq, mark[:]
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/keygate/keygate/internal/cluster/lease"
+	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/id"
 )
 
@@ -19,6 +20,7 @@ import (
 type Node struct {
 	Role      string
 	Version   string
+	Format    int    // the newest format of changes that it reads
 	Limits    string // how it applies limits over several nodes
 	StartedAt time.Time
 }
@@ -95,8 +97,15 @@ func (l *Leases) join(ctx context.Context, c *lease.Call) (a lease.Answer, err e
 			return err
 		}
 		var head lease.Position
-		if err := tx.QueryRow(ctx, `SELECT number, mark FROM change_head FOR SHARE`).Scan(&head.Number, mark(&head)); err != nil {
+		var format int
+		if err := tx.QueryRow(ctx, `SELECT number, mark, format FROM change_head FOR SHARE`).Scan(&head.Number, mark(&head), &format); err != nil {
 			return err
+		}
+		if format > l.node.Format {
+			return &fault.Error{
+				Code: fault.Unavailable, Err: lease.ErrTooOld,
+				Message: fmt.Sprintf("the database has changes in format %d, and this version reads formats up to %d: upgrade this node", format, l.node.Format),
+			}
 		}
 		log := lease.Log{Newest: head == c.Position}
 		if err := tx.QueryRow(ctx, `SELECT `+knownPosition+` FROM change_head h`, c.Position.Number, c.Position.Mark[:]).Scan(&log.Known); err != nil {
@@ -122,13 +131,13 @@ func (l *Leases) join(ctx context.Context, c *lease.Call) (a lease.Answer, err e
 // store stores the row of a node that joins.
 func (l *Leases) store(ctx context.Context, tx pgx.Tx, isNew bool, r *lease.Row) error {
 	statement := `UPDATE nodes SET boot = $2, epoch = $3, granted = $4, ttl = $5, number = $6, mark = $7, state = $8,
-		role = $9, version = $10, started_at = $11, limits = $12, renewed = clock_timestamp() WHERE name = $1 AND $13 <> ''`
+		role = $9, version = $10, started_at = $11, limits = $12, format = $14, renewed = clock_timestamp() WHERE name = $1 AND $13 <> ''`
 	if isNew {
-		statement = `INSERT INTO nodes (name, boot, epoch, granted, ttl, number, mark, state, role, version, started_at, limits, id, renewed)
-			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, clock_timestamp())`
+		statement = `INSERT INTO nodes (name, boot, epoch, granted, ttl, number, mark, state, role, version, started_at, limits, id, format, renewed)
+			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, clock_timestamp())`
 	}
 	if _, err := tx.Exec(ctx, statement, r.Node, r.Boot[:], r.Epoch, r.Grant, int64(r.TTL), r.Applied.Number, r.Applied.Mark[:], string(r.State),
-		l.node.Role, l.node.Version, l.node.StartedAt.UnixMicro(), l.node.Limits, id.New(id.Node)); err != nil {
+		l.node.Role, l.node.Version, l.node.StartedAt.UnixMicro(), l.node.Limits, id.New(id.Node), l.node.Format); err != nil {
 		return err
 	}
 	// No other server can have granted a lease before the first node joined.

@@ -35,7 +35,7 @@ func newClusterHarness(t *testing.T) *clusterHarness {
 
 func (h *clusterHarness) node(role string) *Leases {
 	h.Helper()
-	l, err := OpenLeases(h.Context(), h.url, Node{Role: role, Version: "1.2.3", Limits: "separate", StartedAt: time.UnixMicro(1000)})
+	l, err := OpenLeases(h.Context(), h.url, Node{Role: role, Version: "1.2.3", Format: snapshot.ChangeFormat, Limits: "separate", StartedAt: time.UnixMicro(1000)})
 	if err != nil {
 		h.Fatal(err)
 	}

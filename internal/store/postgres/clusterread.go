@@ -7,6 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/keygate/keygate/internal/apikey"
 	"github.com/keygate/keygate/internal/cluster/lease"
 	"github.com/keygate/keygate/internal/control"
 	"github.com/keygate/keygate/internal/snapshot"
@@ -18,7 +19,7 @@ const logTime = 5 * time.Second
 
 // LastPosition implements snapshot.PositionLog.
 func (db *DB) LastPosition(ctx context.Context) (p snapshot.Position, err error) {
-	err = db.viewFor(ctx, db.source, beginView, logTime, func(t *readTx) error {
+	err = db.viewFor(ctx, db.changes, beginView, logTime, func(t *readTx) error {
 		p, err = t.Head(ctx)
 		return err
 	})
@@ -27,7 +28,7 @@ func (db *DB) LastPosition(ctx context.Context) (p snapshot.Position, err error)
 
 // ChangesAfter implements snapshot.PositionLog.
 func (db *DB) ChangesAfter(ctx context.Context, p snapshot.Position, limit int) (list []snapshot.Change, known bool, err error) {
-	err = db.viewFor(ctx, db.source, beginView, logTime, func(t *readTx) error {
+	err = db.viewFor(ctx, db.changes, beginView, logTime, func(t *readTx) error {
 		first, _, err := t.changeBounds(ctx)
 		if err != nil {
 			return err
@@ -36,10 +37,14 @@ func (db *DB) ChangesAfter(ctx context.Context, p snapshot.Position, limit int) 
 		if known = known && p.Number >= first; err != nil || !known {
 			return err
 		}
-		return t.rows(ctx, "read changes", `SELECT seq, mark, kind, record_id FROM changes WHERE seq > $1 ORDER BY seq LIMIT $2`,
+		return t.rows(ctx, "read changes", `SELECT seq, mark, kind, record_id, revoked, format FROM changes WHERE seq > $1 ORDER BY seq LIMIT $2`,
 			[]any{p.Number, rowLimit(limit)}, func(r pgx.Rows) error {
 				var c snapshot.Change
-				err := r.Scan(&c.Seq, fixed(c.Mark[:]), &c.Kind, &c.ID)
+				var revoked []byte
+				err := r.Scan(&c.Seq, fixed(c.Mark[:]), &c.Kind, &c.ID, &revoked, &c.Format)
+				if d := new(apikey.Digest); len(revoked) == copy(d[:], revoked) && len(revoked) == len(d) {
+					c.Revoked = d
+				}
 				list = append(list, c)
 				return err
 			})

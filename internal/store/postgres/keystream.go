@@ -22,7 +22,18 @@ const checkEvery = 1024
 // same Key, and equal accounts, gateways and scopes share their memory. f must not wait for another
 // reading call of the store.
 func (db *DB) EachKey(ctx context.Context, revokedSince time.Time, f func(*apikey.Key) error) error {
-	return db.stream(ctx, db.source, func(t *readTx) error {
+	return db.eachKey(ctx, revokedSince, f, nil)
+}
+
+// EachReadableKey implements snapshot.PositionLog.
+func (db *DB) EachReadableKey(ctx context.Context, revokedSince time.Time, f func(*apikey.Key) error, bad func(keyID string, err error)) error {
+	return db.eachKey(ctx, revokedSince, f, bad)
+}
+
+// eachKey is EachKey. If bad is not nil, it is called for a row that cannot be decoded, which is an error
+// otherwise.
+func (db *DB) eachKey(ctx context.Context, revokedSince time.Time, f func(*apikey.Key) error, bad func(keyID string, err error)) error {
+	return db.stream(ctx, db.changes, func(t *readTx) error {
 		var (
 			d      stored.KeyDecoder
 			n      int
@@ -33,8 +44,13 @@ func (db *DB) EachKey(ctx context.Context, revokedSince time.Time, f func(*apike
 				failed = ctx.Err()
 				return failed
 			}
-			k, err := d.Decode(streamedRow(r.RawValues()))
-			if err != nil {
+			row := streamedRow(r.RawValues())
+			k, err := d.Decode(row)
+			switch {
+			case err != nil && bad != nil:
+				bad(row.ID, err)
+				return nil
+			case err != nil:
 				return err
 			}
 			failed = f(k)

@@ -15,7 +15,7 @@ func TestMain(m *testing.M) { os.Exit(postgrestest.Main(m)) }
 func migrated(t testing.TB) string {
 	t.Helper()
 	return postgrestest.Migrated(t, func(ctx context.Context, url string) error {
-		return Migrate(ctx, url, slog.New(slog.DiscardHandler))
+		return Migrate(ctx, url, "1.2.3", slog.New(slog.DiscardHandler))
 	})
 }
 

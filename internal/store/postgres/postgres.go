@@ -21,10 +21,11 @@ import (
 // so that they delay nothing else, and so has the data plane. One of the writers is for the
 // mutation that holds the head.
 const (
-	writers   = 4
-	readers   = 4
-	searchers = 4
-	followers = 4
+	writers    = 4
+	readers    = 4
+	searchers  = 4
+	followers  = 3
+	logReaders = 1
 )
 
 // Config configures a store. URL is required.
@@ -37,6 +38,9 @@ type Config struct {
 	Random io.Reader
 	// KeepSchema leaves the schema as it is: an older one is an error.
 	KeepSchema bool
+	// Version is that of this binary, which errors of binaries that are too old for the schema name.
+	// "" is unknown.
+	Version string
 }
 
 // DB is an open store. It is safe for concurrent use.
@@ -48,7 +52,8 @@ type DB struct {
 	writer    *pool
 	readers   *pool // for View
 	searchers *pool // for Search and reports
-	source    *pool // for snapshot.Source and ratelimit.DailyStore
+	source    *pool // for snapshot.GatewaySource and ratelimit.DailyStore
+	changes   *pool // for the change log, and the keys and accounts that it names
 	pages     *stored.PageCodec
 	failures  atomic.Int64 // write transactions that failed in the database
 	trouble   atomic.Pointer[trouble]
@@ -87,7 +92,7 @@ func open(ctx context.Context, cfg Config) (_ *DB, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := prepareSchema(ctx, settings.ConnConfig, cfg.KeepSchema, cfg.Log); err != nil {
+	if err := prepareSchema(ctx, settings.ConnConfig, &cfg); err != nil {
 		return nil, err
 	}
 	db := &DB{log: cfg.Log, pages: pages, random: cfg.Random, head: make(chan struct{}, 1), now: func() int64 { return cfg.Now().UnixMicro() }}
@@ -102,7 +107,7 @@ func open(ctx context.Context, cfg Config) (_ *DB, err error) {
 	for _, p := range []struct {
 		to   **pool
 		size int32
-	}{{&db.writer, writers}, {&db.readers, readers}, {&db.searchers, searchers}, {&db.source, followers}} {
+	}{{&db.writer, writers}, {&db.readers, readers}, {&db.searchers, searchers}, {&db.source, followers}, {&db.changes, logReaders}} {
 		if *p.to, err = newPool(ctx, settings, p.size, codec, pages); err != nil {
 			return nil, err
 		}
@@ -113,7 +118,7 @@ func open(ctx context.Context, cfg Config) (_ *DB, err error) {
 
 // Close implements store.Engine.
 func (db *DB) Close() error {
-	for _, p := range []*pool{db.searchers, db.source, db.readers, db.writer} {
+	for _, p := range []*pool{db.searchers, db.changes, db.source, db.readers, db.writer} {
 		p.close()
 	}
 	return nil

@@ -15,7 +15,7 @@ func BenchmarkRecords(b *testing.B) {
 	server := postgrestest.Start(b, postgrestest.Config{Durable: true})
 	storetest.Benchmark(b, func(b *testing.B) store.Engine {
 		url := server.Database(b, "")
-		if err := Migrate(b.Context(), url, slog.New(slog.DiscardHandler)); err != nil {
+		if err := Migrate(b.Context(), url, "1.2.3", slog.New(slog.DiscardHandler)); err != nil {
 			b.Fatal(err)
 		}
 		return openWith(b, Config{URL: url + "&keygate.callers_time=on"})

@@ -26,9 +26,12 @@ const (
 	migrationLock = 0x6b657967617465
 	// migrationWait is how long a node waits for others that migrate.
 	migrationWait = 5 * time.Minute
-	// tableWait is how long a migration waits for the lock of a table: what runs meanwhile waits
-	// behind it. A node that serves must not lose its lease by that.
+	// tableWait is how long a migration waits for the lock of a table at most: what runs meanwhile waits
+	// behind it. A node that serves must not lose its lease by that, so it is a tenth of the shortest
+	// lease if that is less.
 	tableWait = time.Second
+	// tableAttempts is how often a migration is tried that did not get a lock in this time.
+	tableAttempts = 20
 )
 
 // Version is the schema of a database, and the one that this binary needs.
@@ -43,9 +46,10 @@ func SchemaVersion(ctx context.Context, url string) (v Version, err error) {
 	return v, err
 }
 
-// Migrate migrates the database of a URL to the newest schema.
-func Migrate(ctx context.Context, url string, log *slog.Logger) error {
-	return withSchema(ctx, url, func(db *sql.DB) error { return migrate(ctx, db, log) })
+// Migrate migrates the database of a URL to the newest schema. version is that of this binary, which errors of
+// binaries that are too old for the schema name.
+func Migrate(ctx context.Context, url, version string, log *slog.Logger) error {
+	return withSchema(ctx, url, func(db *sql.DB) error { return migrate(ctx, db, version, log) })
 }
 
 // withSchema calls f with a handle for the database of a URL.
@@ -67,31 +71,49 @@ func inSchema(settings *pgx.ConnConfig, f func(*sql.DB) error) (err error) {
 	// A pooler need not keep sessions.
 	settings.DefaultQueryExecMode = pgx.QueryExecModeExec
 	db := stdlib.OpenDB(*settings, stdlib.OptionAfterConnect(func(ctx context.Context, c *pgx.Conn) error {
-		_, err := c.Exec(ctx, fmt.Sprintf(`SET lock_timeout = %d`, tableWait.Milliseconds()))
+		wait, err := lockTimeout(ctx, c)
+		if err != nil {
+			return err
+		}
+		_, err = c.Exec(ctx, fmt.Sprintf(`SET lock_timeout = %d`, wait.Milliseconds()))
 		return err
 	}))
 	defer func() { err = errors.Join(err, db.Close()) }()
 	return f(db)
 }
 
+// lockTimeout returns how long a migration may wait for the lock of a table.
+func lockTimeout(ctx context.Context, c *pgx.Conn) (time.Duration, error) {
+	var hasNodes bool
+	if err := c.QueryRow(ctx, `SELECT to_regclass('nodes') IS NOT NULL`).Scan(&hasNodes); err != nil || !hasNodes {
+		return tableWait, err
+	}
+	var ttl int64
+	err := c.QueryRow(ctx, `SELECT coalesce(min(ttl), 0) FROM nodes WHERE state = 'live'`).Scan(&ttl)
+	if err != nil || ttl == 0 {
+		return tableWait, err
+	}
+	return max(time.Millisecond, min(tableWait, time.Duration(ttl)/10)), nil
+}
+
 // prepareSchema migrates the database, or checks that its schema is the one of this binary.
-func prepareSchema(ctx context.Context, settings *pgx.ConnConfig, keep bool, log *slog.Logger) error {
+func prepareSchema(ctx context.Context, settings *pgx.ConnConfig, cfg *Config) error {
 	return inSchema(settings, func(db *sql.DB) error {
 		v, err := versions(ctx, db)
 		switch {
 		case err != nil:
 			return err
-		case v.Current == v.Newest:
+		case v.Current >= v.Newest:
 			return nil
-		case keep && v.Current < v.Newest:
+		case cfg.KeepSchema:
 			return fault.New(fault.Unavailable, "the database has schema %d, and this version needs %d: run keygate migrate up, or start with --migrate=auto", v.Current, v.Newest)
 		}
-		return migrate(ctx, db, log)
+		return migrate(ctx, db, cfg.Version, cfg.Log)
 	})
 }
 
-// versions returns the versions of the schema. It is an error if the database is newer than this
-// binary, or not Keygate's.
+// versions returns the versions of the schema. It is an error if the database does not support a binary as
+// old as this one, or is not Keygate's.
 func versions(ctx context.Context, db *sql.DB) (v Version, err error) {
 	names, err := fs.Glob(migrations, "migrations/*.sql")
 	if err != nil {
@@ -112,16 +134,24 @@ func versions(ctx context.Context, db *sql.DB) (v Version, err error) {
 	if err := db.QueryRowContext(ctx, `SELECT coalesce(max(version_id), 0) FROM goose_db_version WHERE is_applied`).Scan(&v.Current); err != nil {
 		return v, err
 	}
-	if v.Current > v.Newest {
+	if v.Current <= v.Newest {
+		return v, nil
+	}
+	oldest, version := v.Current, ""
+	if err := db.QueryRowContext(ctx, `SELECT oldest, version FROM schema_support`).Scan(&oldest, &version); err != nil {
+		return v, err
+	}
+	if oldest > v.Newest {
 		return v, fault.New(fault.Unavailable,
-			"the database was written by a newer version of Keygate (schema %d, this version supports %d): run that version, or restore a backup from before the upgrade", v.Current, v.Newest)
+			"the database was written by a newer version of Keygate (schema %d, and this version supports %d): run %s, or restore a backup from before the upgrade",
+			v.Current, v.Newest, cmp.Or(version, "that version"))
 	}
 	return v, nil
 }
 
 // migrate migrates the schema, one node at a time: a transaction on a connection of its own holds
 // the lock, which ends with it however it ends.
-func migrate(ctx context.Context, db *sql.DB, log *slog.Logger) (err error) {
+func migrate(ctx context.Context, db *sql.DB, version string, log *slog.Logger) (err error) {
 	lock, err := db.BeginTx(ctx, nil)
 	if err != nil {
 		return err
@@ -137,7 +167,7 @@ func migrate(ctx context.Context, db *sql.DB, log *slog.Logger) (err error) {
 		}
 	}
 	before, err := versions(ctx, db)
-	if err != nil || before.Current == before.Newest {
+	if err != nil || before.Current >= before.Newest {
 		return err
 	}
 	files, err := fs.Sub(migrations, "migrations")
@@ -148,7 +178,7 @@ func migrate(ctx context.Context, db *sql.DB, log *slog.Logger) (err error) {
 	if err != nil {
 		return err
 	}
-	results, err := provider.Up(ctx)
+	results, err := upAll(ctx, provider, db, version)
 	level := slog.LevelInfo
 	if before.Current == 0 && err == nil { // a new database: the single steps do not matter
 		level = slog.LevelDebug
@@ -158,4 +188,21 @@ func migrate(ctx context.Context, db *sql.DB, log *slog.Logger) (err error) {
 		log.Log(ctx, level, "migrated the database", "migration", cmp.Or(r.Source.Path, fmt.Sprint(r.Source.Version)), "took", r.Duration)
 	}
 	return err
+}
+
+// upAll migrates to the newest schema. While it does not get the lock of a table in time, it tries again: the steps
+// that are done stay done.
+func upAll(ctx context.Context, provider *goose.Provider, db *sql.DB, version string) (results []*goose.MigrationResult, err error) {
+	for range tableAttempts {
+		var some []*goose.MigrationResult
+		some, err = provider.Up(ctx)
+		results = append(results, some...)
+		if stateOf(err) != lockNotAvailable || ctx.Err() != nil {
+			break
+		}
+	}
+	if err == nil && version != "" {
+		_, err = db.ExecContext(ctx, `UPDATE schema_support SET version = $1`, version)
+	}
+	return results, err
 }

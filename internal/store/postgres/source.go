@@ -16,8 +16,13 @@ import (
 var _ snapshot.Source = (*DB)(nil)
 
 // read returns the value that f reads in a transaction.
-func read[T any](ctx context.Context, db *DB, f func(*readTx) (T, error)) (v T, err error) {
-	err = db.view(ctx, db.source, func(t *readTx) error {
+func read[T any](ctx context.Context, db *DB, f func(*readTx) (T, error)) (T, error) {
+	return readOn(ctx, db, db.source, f)
+}
+
+// readOn is read on a connection of p.
+func readOn[T any](ctx context.Context, db *DB, p *pool, f func(*readTx) (T, error)) (v T, err error) {
+	err = db.view(ctx, p, func(t *readTx) error {
 		v, err = f(t)
 		return err
 	})
@@ -41,10 +46,23 @@ func (db *DB) Changes(ctx context.Context, seq int64, limit int) (changes []snap
 	return changes, complete, err
 }
 
-// Accounts implements snapshot.Source.
-func (db *DB) Accounts(ctx context.Context) ([]account.Account, error) {
-	return read(ctx, db, func(t *readTx) ([]account.Account, error) {
-		return t.accounts(ctx, `WHERE state IN ('active', 'suspended') ORDER BY id`)
+// Accounts implements snapshot.Source. An account whose record cannot be read counts as suspended, so that
+// it stops no other.
+func (db *DB) Accounts(ctx context.Context) (list []account.Account, err error) {
+	return readOn(ctx, db, db.changes, func(t *readTx) ([]account.Account, error) {
+		err := t.rows(ctx, "read accounts", accountColumns+`WHERE state IN ('active', 'suspended') ORDER BY id`, nil, func(r pgx.Rows) error {
+			a, err := scanAccount(r)
+			if err != nil {
+				if a.ID == "" || r.Err() != nil { // of the driver
+					return err
+				}
+				db.log.Error("an account cannot be read and counts as suspended", "account_id", a.ID, "error", err)
+				a.State = account.Suspended
+			}
+			list = append(list, a)
+			return nil
+		})
+		return list, err
 	})
 }
 
@@ -154,5 +172,5 @@ func (t *readTx) newerChanges(ctx context.Context, d *snapshot.GatewayDelta, aft
 
 // KeyByID implements snapshot.KeySource.
 func (db *DB) KeyByID(ctx context.Context, keyID string) (*apikey.Key, error) {
-	return read(ctx, db, func(t *readTx) (*apikey.Key, error) { return t.key(ctx, `WHERE id = $1`, keyID) })
+	return readOn(ctx, db, db.changes, func(t *readTx) (*apikey.Key, error) { return t.key(ctx, `WHERE id = $1`, keyID) })
 }

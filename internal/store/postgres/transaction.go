@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -35,9 +36,11 @@ const (
 const (
 	limits = `SET LOCAL statement_timeout = 5000; SET LOCAL lock_timeout = 4000; SET LOCAL idle_in_transaction_session_timeout = 5000; `
 	// Whatever the server's default is, a commit waits at least for the server's disk.
-	durable     = `SELECT set_config('synchronous_commit', 'on', true) WHERE current_setting('synchronous_commit') IN ('off', 'local'); `
-	beginWrite  = `BEGIN ISOLATION LEVEL READ COMMITTED; ` + limits + durable
-	beginUpdate = beginWrite + `SELECT number, mark, pg_current_xact_id()::text FROM change_head FOR UPDATE`
+	durable    = `SELECT set_config('synchronous_commit', 'on', true) WHERE current_setting('synchronous_commit') IN ('off', 'local'); `
+	beginWrite = `BEGIN ISOLATION LEVEL READ COMMITTED; ` + limits + durable
+	// The second statement sees every node that joined before the first one got the lock.
+	beginUpdate = beginWrite + `SELECT number, mark, pg_current_xact_id()::text FROM change_head FOR UPDATE; ` +
+		`SELECT format, name, version FROM nodes WHERE state = 'live' ORDER BY format LIMIT 1`
 	beginRecord = `BEGIN ISOLATION LEVEL READ COMMITTED; ` + limits + `SET LOCAL synchronous_commit = off`
 	beginView   = `BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY; SET LOCAL statement_timeout = 60000; SET LOCAL idle_in_transaction_session_timeout = 60000`
 	beginStream = `BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY; SET LOCAL statement_timeout = 600000; SET LOCAL idle_in_transaction_session_timeout = 600000`
@@ -138,8 +141,11 @@ func (db *DB) failUnlessOver(ctx context.Context, err error) error {
 func (db *DB) afterFailure(t *tx, err error) (again bool, _ error) {
 	if code := fault.CodeOf(t.failed); t.failed != nil && (code == fault.Unavailable || code == fault.Internal) {
 		state := stateOf(t.failed)
-		if state == serialization || state == deadlock {
+		switch {
+		case state == serialization || state == deadlock:
 			return true, err
+		case errors.Is(t.failed, errOlderNode): // nothing is wrong with the database
+			return false, err
 		}
 		_ = db.fail(t.failed)
 	}
@@ -270,6 +276,7 @@ type readTx struct {
 	number    int64           // of the newest change, in an Update
 	mark      []byte          // of the newest change, in an Update
 	xid       string          // of the transaction, in an Update
+	reader    *reader         // in an Update; nil without nodes
 }
 
 // tx also writes.
@@ -287,11 +294,12 @@ func (t *readTx) begin(ctx context.Context, statement string) error {
 	if err != nil {
 		return err
 	}
-	if last := results[len(results)-1]; len(last.FieldDescriptions) == 3 {
-		if len(last.Rows) != 1 {
+	if statement == beginUpdate {
+		head, oldest := results[len(results)-2].Rows, results[len(results)-1].Rows
+		if len(head) != 1 {
 			return errors.New("the table change_head does not have one row")
 		}
-		if err := t.scanHead(last.Rows[0]); err != nil {
+		if err := errors.Join(t.scanHead(head[0]), t.scanReader(oldest)); err != nil {
 			return err
 		}
 	}
@@ -311,6 +319,25 @@ func (t *readTx) scanHead(row [][]byte) error {
 	}
 	t.xid = string(row[2])
 	return nil
+}
+
+// scanReader takes the node that reads the oldest format, if there is one.
+func (t *readTx) scanReader(rows [][][]byte) error {
+	if len(rows) == 0 {
+		return nil
+	}
+	format, err := strconv.Atoi(string(rows[0][0]))
+	if err != nil {
+		return fmt.Errorf("read the formats of the nodes: %w", err)
+	}
+	t.reader = &reader{format: format, name: string(rows[0][1]), version: string(rows[0][2])}
+	return nil
+}
+
+// reader is the node with a lease that reads the oldest format of changes.
+type reader struct {
+	format        int
+	name, version string
 }
 
 // ready returns an error if no statement may run.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 
+	"github.com/keygate/keygate/internal/apikey"
 	"github.com/keygate/keygate/internal/snapshot"
 )
 
@@ -29,6 +30,11 @@ func (t *readTx) changeBounds(ctx context.Context) (trimmed, last int64, err err
 	err = t.row(ctx, "change log", `SELECT seq, max(seq, coalesce((SELECT max(seq) FROM changes), 0)) FROM changes_trimmed`,
 		nil, func(r *sql.Rows) error { return r.Scan(&trimmed, &last) })
 	return trimmed, last, err
+}
+
+// AppendRevocation implements control.ChangeLog. There is one node, which reads the key's record.
+func (t *tx) AppendRevocation(ctx context.Context, keyID string, _ apikey.Digest) (seq int64, err error) {
+	return t.AppendChange(ctx, snapshot.KeyChange, keyID)
 }
 
 // AppendChange implements control.ChangeLog. There is one writer at a time, so sequence

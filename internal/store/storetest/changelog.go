@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/keygate/keygate/internal/apikey"
 	"github.com/keygate/keygate/internal/control"
 	"github.com/keygate/keygate/internal/snapshot"
 )
@@ -61,7 +62,11 @@ func testChangeLog(h *harness) {
 		_, err := tx.AppendChange(ctx, snapshot.GatewayChange, "g")
 		return err
 	})
-	h.appendChanges("k1", "k2", "k1")
+	h.appendChanges("k1", "k2")
+	h.update(func(ctx context.Context, tx control.Tx) error {
+		_, err := tx.AppendRevocation(ctx, "k1", apikey.Digest{1})
+		return err
+	})
 	all, complete := h.changes(0, 10)
 	same(h, "ids", changed(all), []string{"a", "g", "k1", "k2", "k1"})
 	same(h, "kinds", []snapshot.ChangeKind{all[0].Kind, all[1].Kind, all[2].Kind}, []snapshot.ChangeKind{snapshot.AccountChange, snapshot.GatewayChange, snapshot.KeyChange})

@@ -1,0 +1,163 @@
+// Package defecttest shows that tests find defects which others shipped, or which a model found. Each
+// defect is a patch of one file of a package; the package's tests are built with it, and must fail.
+//
+//	Test: TestName/subtest              what to run: a pattern of go test -run
+//	Output: at most 5 passed            a text that the failing test prints
+//	Arguments: -seeds=1000              of the test binary; optional
+//	--- a/file.go
+//	+++ b/file.go
+//	@@ …
+package defecttest
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime/debug"
+	"strings"
+	"testing"
+)
+
+// Run applies each patch in testdata/defects by itself and checks that the tests of the present
+// package then fail as the patch says. The go command shares its build cache, so only this package is built
+// anew. Run skips in short mode.
+func Run(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("builds this package once for each defect")
+	}
+	patches, err := filepath.Glob("testdata/defects/*.patch")
+	if err != nil || len(patches) == 0 {
+		t.Fatalf("no patches found: %v", err)
+	}
+	for _, patch := range patches {
+		t.Run(strings.TrimSuffix(filepath.Base(patch), ".patch"), func(t *testing.T) {
+			t.Parallel()
+			d, err := read(patch)
+			if err != nil {
+				t.Fatalf("%s: %v", patch, err)
+			}
+			out, err := d.test(t)
+			var failed *exec.ExitError
+			switch {
+			case err == nil:
+				t.Errorf("the tests pass with the defect")
+			case !errors.As(err, &failed) || !strings.Contains(out, d.output):
+				t.Errorf("the tests did not find the defect, but failed: %v\n%s", err, out)
+			}
+		})
+	}
+}
+
+// defect is a patch that was applied.
+type defect struct {
+	run, output string
+	arguments   []string
+	file        string // of the package
+	content     string // of the file with the defect
+}
+
+// read reads a patch and applies it.
+func read(patch string) (d defect, err error) {
+	content, err := os.ReadFile(patch)
+	if err != nil {
+		return d, err
+	}
+	head, body, found := strings.Cut(string(content), "\n--- ")
+	if !found {
+		return d, errors.New("it changes no file")
+	}
+	for line := range strings.SplitSeq(head, "\n") {
+		name, value, _ := strings.Cut(line, ": ")
+		switch name {
+		case "Test":
+			d.run = value
+		case "Output":
+			d.output = value
+		case "Arguments":
+			d.arguments = strings.Fields(value)
+		default:
+			return d, fmt.Errorf("%q is not a line of a defect: use Test, Output and Arguments", line)
+		}
+	}
+	if d.run == "" || d.output == "" {
+		return d, errors.New("the lines Test and Output are required")
+	}
+	d.file, d.content, err = apply(body)
+	return d, err
+}
+
+// test runs the package's tests with the defect.
+func (d *defect) test(t *testing.T) (output string, err error) {
+	t.Helper()
+	dir := t.TempDir()
+	replacement, overlayFile := filepath.Join(dir, d.file), filepath.Join(dir, "overlay.json")
+	original, err := filepath.Abs(d.file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	overlay, err := json.Marshal(map[string]any{"Replace": map[string]string{original: replacement}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for path, content := range map[string][]byte{replacement: []byte(d.content), overlayFile: overlay} {
+		if err := os.WriteFile(path, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	pattern := "^" + strings.ReplaceAll(strings.ReplaceAll(d.run, " ", "_"), "/", "$/^") + "$"
+	args := append([]string{"test", "-vet=off", "-count=1", "-overlay=" + overlayFile, "-run=" + pattern}, buildFlags()...)
+	out, err := exec.CommandContext(t.Context(), "go", append(append(args, "."), d.arguments...)...).CombinedOutput()
+	return string(out), err
+}
+
+// buildFlags returns the flags of this build on which the build cache depends.
+func buildFlags() (flags []string) {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return nil
+	}
+	for _, s := range info.Settings {
+		if (s.Key == "-race" || s.Key == "-trimpath") && s.Value == "true" {
+			flags = append(flags, s.Key)
+		}
+	}
+	return flags
+}
+
+// apply applies a patch of one file of the present package. Unlike patch(1), it accepts no text around a
+// change but the one in the patch, so that a patch that has become wrong is noticed.
+func apply(patch string) (file, patched string, err error) {
+	head, hunks, _ := strings.Cut(patch, "\n@@")
+	_, file, found := strings.Cut(head, "+++ b/")
+	if !found {
+		return "", "", errors.New("it names no file")
+	}
+	file = strings.TrimSpace(file)
+	content, err := os.ReadFile(file)
+	if err != nil {
+		return "", "", err
+	}
+	patched = string(content)
+	for hunk := range strings.SplitSeq(hunks, "\n@@") {
+		var before, after strings.Builder
+		_, lines, _ := strings.Cut(hunk, "\n")
+		for line := range strings.Lines(lines) {
+			if line[0] != '+' {
+				before.WriteString(line[1:])
+			}
+			if line[0] != '-' {
+				after.WriteString(line[1:])
+			}
+		}
+		from, to := strings.TrimSuffix(before.String(), "\n"), strings.TrimSuffix(after.String(), "\n")
+		if n := strings.Count(patched, from); n != 1 {
+			return "", "", fmt.Errorf("the text that it changes in %s is there %d times, want once:\n%s", file, n, from)
+		}
+		patched = strings.Replace(patched, from, to, 1)
+	}
+	return file, patched, nil
+}

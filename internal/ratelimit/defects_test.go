@@ -1,0 +1,48 @@
+package ratelimit
+
+import (
+	"testing"
+	"testing/synctest"
+
+	"github.com/keygate/keygate/internal/keygatetest/defecttest"
+)
+
+// Guarantee: the tests find a refund that does not ask what the node holds.
+func TestDefectsOfSharingAreFound(t *testing.T) { defecttest.Run(t) }
+
+// Guarantee: however often requests that were paid for give their tokens back, a node can spend no more than the
+// limit store believes it to hold.
+func TestReturnedTokensStayWithinWhatTheNodeHolds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := startCluster(t, 1, Leased, DivideOnLoss)
+		defer c.stop()
+		n := c.nodes[0]
+		l := n.limit(1, Config{Sustained: perSecondRate(4000)})
+		for range 100 {
+			n.request(l)
+		}
+		e := l.Bucket.lease
+		synctest.Wait()
+		e.mu.Lock()
+		held := e.held
+		e.mu.Unlock()
+		if held == 0 {
+			t.Fatal("the node holds nothing: the test shows nothing")
+		}
+		paid := newTrip(tripSet{e})
+		paid.requests, paid.admitted = 1, 1
+		close(paid.done)
+		for range 1000 {
+			(&Ticket{sharing: n.sharing, trip: paid}).Return(n.clock())
+		}
+		spent := int64(0)
+		for now := n.clock(); ; spent++ {
+			if r, _ := Decide(now, []Limit{l}, make([]Status, 1)); r != Admitted {
+				break
+			}
+		}
+		if spent > held {
+			t.Errorf("%d requests passed on tokens of the node, want at most the %d that it holds", spent, held)
+		}
+	})
+}

@@ -1,0 +1,10 @@
+package limitstore
+
+import (
+	"testing"
+
+	"github.com/keygate/keygate/internal/keygatetest/defecttest"
+)
+
+// Guarantee: the tests find a script that adds up what nodes know of an emptied bucket.
+func TestDefectsOfTheScriptAreFound(t *testing.T) { defecttest.Run(t) }

@@ -1,0 +1,65 @@
+package server_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/keygate/keygate/internal/cluster/lease"
+	"github.com/keygate/keygate/internal/snapshot"
+	"github.com/keygate/keygate/internal/store/postgres"
+)
+
+// Guarantee: two versions run side by side. While a node that reads one format less holds a lease, nothing is
+// changed that it could not read, and the 503 names it; when it is gone, changes go on. A node that meets a change
+// of a newer version gives its lease up, and /readyz and the log say why.
+func TestTwoVersionsSideBySide(t *testing.T) {
+	c := startCluster(t, 1)
+	create := func() (status int, body string) {
+		got := c.nodes[0].Call("POST", "/v1/keys", c.operator, `{"name": "k", "scope": "read:orders"}`)
+		return got.Status, got.Body
+	}
+	if status, body := create(); status != http.StatusCreated {
+		t.Fatalf("with one version: %d %s", status, body)
+	}
+	db := must(pgx.Connect(t.Context(), c.url))
+	defer db.Close(t.Context())
+	// As if the newest format came with the node's version, and nothing was written in it before.
+	must(db.Exec(t.Context(), `UPDATE change_head SET format = $1`, snapshot.ChangeFormat-1))
+	older := must(postgres.OpenLeases(t.Context(), c.url, postgres.Node{Role: "all", Version: "0.9.0", Format: snapshot.ChangeFormat - 1, StartedAt: time.Now()}))
+	defer older.Close()
+	call := lease.Call{Kind: lease.Join, Node: "older", TTL: time.Hour}
+	var mark []byte
+	if err := db.QueryRow(t.Context(), `SELECT number, mark FROM change_head`).Scan(&call.Position.Number, &mark); err != nil {
+		t.Fatal(err)
+	}
+	copy(call.Position.Mark[:], mark)
+	joined := must(older.Carry(t.Context(), call))
+	if joined.Result != lease.Done {
+		t.Fatalf("the older node got %+v, want a lease", joined)
+	}
+	if status, body := create(); status != http.StatusServiceUnavailable || !strings.Contains(body, `older\" (version 0.9.0)`) || !strings.Contains(body, "Nothing was changed") {
+		t.Errorf("with an older node: got %d %s, want 503 that names it", status, body)
+	}
+	call.Kind, call.Epoch = lease.Leave, joined.Row.Epoch
+	must(older.Carry(t.Context(), call))
+	if status, body := create(); status != http.StatusCreated {
+		t.Errorf("without the older node: %d %s", status, body)
+	}
+
+	must(db.Exec(t.Context(), `WITH head AS (UPDATE change_head SET number = number + 1, mark = '\x0102030405060708', format = $1 RETURNING number, mark)
+		INSERT INTO changes (seq, mark, at, kind, record_id, format) SELECT number, mark, 0, 'tenant', 'x', $1 FROM head`, snapshot.ChangeFormat+1))
+	var ready string
+	for !strings.Contains(ready, "upgrade this node") && t.Context().Err() == nil {
+		_, ready = fetch(t, c.nodes[0].OpsURL()+"/readyz")
+	}
+	if status, body := create(); status != http.StatusServiceUnavailable {
+		t.Errorf("after a change of a newer version: got %d %s, want 503", status, body)
+	}
+	if log := c.logs[0].String(); !strings.Contains(log, "the lease is given up: this version cannot read changes of newer nodes") {
+		t.Errorf("the log does not say why the lease is gone: %s", log)
+	}
+}

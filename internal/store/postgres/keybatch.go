@@ -1,0 +1,55 @@
+package postgres
+
+import (
+	"context"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/keygate/keygate/internal/apikey"
+)
+
+// SQLSTATE codes of records that the server itself cannot read.
+const (
+	dataCorrupted  = "XX001"
+	indexCorrupted = "XX002"
+)
+
+// KeysByID implements snapshot.PositionLog. One statement reads all keys; only if the server cannot read one of
+// them, it reads them in halves until it knows which.
+func (db *DB) KeysByID(ctx context.Context, keyIDs []string, f func(keyID string, k *apikey.Key, unreadable error)) error {
+	if len(keyIDs) == 0 {
+		return nil
+	}
+	err := db.viewFor(ctx, db.changes, beginView, logTime, func(t *readTx) error {
+		return t.rows(ctx, "read keys", keyColumns+`WHERE id = ANY ($1)`, []any{keyIDs}, func(r pgx.Rows) error {
+			k, err := scanKey(r)
+			switch {
+			case err == nil:
+				f(k.ID, &k, nil)
+			case k.ID == "" || r.Err() != nil: // of the driver
+				return err
+			default:
+				f(k.ID, nil, err)
+			}
+			return nil
+		})
+	})
+	if state := stateOf(err); state != dataCorrupted && state != indexCorrupted {
+		return err
+	}
+	if len(keyIDs) == 1 {
+		f(keyIDs[0], nil, &corrupted{err})
+		return nil
+	}
+	half := len(keyIDs) / 2
+	if err := db.KeysByID(ctx, keyIDs[:half], f); err != nil {
+		return err
+	}
+	return db.KeysByID(ctx, keyIDs[half:], f)
+}
+
+// corrupted is the error of a record that the server cannot read. Unlike the error that it has the text of, it
+// does not say that the database cannot be used.
+type corrupted struct{ err error }
+
+func (e *corrupted) Error() string { return "the stored record is damaged: " + e.err.Error() }
