@@ -1,6 +1,13 @@
 package accesslog
 
-import "crypto/rand"
+import (
+	"crypto/rand"
+	"errors"
+)
+
+// ErrSpooled is returned by a store that has kept a batch elsewhere, where it survives the end of the
+// process, and will store it later. The sink must not write the batch again.
+var ErrSpooled = errors.New("the batch is in the spool, and is stored later")
 
 // BatchID identifies what a sink writes to a store in one transaction. If the response to a
 // write is lost, the sink writes the same batch again under the same identifier, and a store

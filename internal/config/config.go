@@ -119,6 +119,11 @@ type Config struct {
 	AuditMaxBytes int64
 	auditMaxBytes string // AuditMaxBytes as it was written
 
+	// SpoolMaxBytes is the maximum size of what the PostgreSQL database did not take and is kept in
+	// SpoolDir.
+	SpoolMaxBytes int64
+	spoolMaxBytes string // SpoolMaxBytes as it was written
+
 	// Pprof serves /debug/pprof on OpsAddr.
 	Pprof bool
 
@@ -148,6 +153,9 @@ func (c *Config) FingerprintFile() string { return filepath.Join(c.DataDir, "sec
 
 // RepositoryDir returns the path of the directory for what is being read from repositories.
 func (c *Config) RepositoryDir() string { return filepath.Join(c.DataDir, "repositories") }
+
+// SpoolDir returns the path of the directory with records that the PostgreSQL database did not take.
+func (c *Config) SpoolDir() string { return filepath.Join(c.DataDir, "spool") }
 
 // LockFile returns the path of the file that a running server has locked.
 func (c *Config) LockFile() string { return filepath.Join(c.DataDir, "keygate.lock") }

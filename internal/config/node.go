@@ -47,7 +47,7 @@ func (c *Config) checkNode() error {
 		}
 		return nil
 	}
-	for _, name := range []string{"role", "node-name", "lease-ttl", "on-database-loss", "database-listen-url"} {
+	for _, name := range []string{"role", "node-name", "lease-ttl", "on-database-loss", "database-listen-url", "spool-max-bytes"} {
 		if origin := c.origins[name]; origin.Kind != Default {
 			return &Error{origin, errors.New("is for several nodes, which share a PostgreSQL database: set --database-url too, or remove it")}
 		}

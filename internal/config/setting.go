@@ -157,6 +157,10 @@ func settings() []setting {
 			c.auditMaxBytes = s
 			return parseSize(&c.AuditMaxBytes, s)
 		}},
+		{name: "spool-max-bytes", fallback: "256MB", usage: "maximum `size` of the records that are kept in the data directory while the PostgreSQL database takes none", parse: func(c *Config, s string) error {
+			c.spoolMaxBytes = s
+			return parseSize(&c.SpoolMaxBytes, s)
+		}},
 		{name: "log-level", fallback: "info", usage: "minimum `level` of log lines: debug, info, warn or error", parse: func(c *Config, s string) error {
 			return parseWord(&c.LogLevel, s, "debug", "info", "warn", "error")
 		}},

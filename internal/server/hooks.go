@@ -36,10 +36,11 @@ func (s *Server) openEvents() (sink, error) {
 	if s.sender != nil {
 		wake = s.sender.Wake
 	}
-	w, err := detect.New(detect.Config{Store: s.db, Routes: s.follower, Wake: wake, Log: s.log})
+	w, err := detect.New(detect.Config{Store: s.records, Routes: s.follower, Wake: wake, Log: s.log})
 	if err != nil {
 		return nil, err
 	}
+	s.events = w
 	s.metrics.Counter("keygate_event_lost_total", "Exceeded limits and upstream errors that raised no event because too many were waiting.",
 		func() float64 { return float64(w.Lost()) })
 	return w, nil

@@ -31,6 +31,9 @@ func (s *Server) openSinks() []func() (sink, error) {
 // the data plane. The data plane is built later. They stop in the reverse order: data
 // plane, collector, sinks.
 func (s *Server) startSinks(ctx context.Context) error {
+	if err := s.openSpool(); err != nil {
+		return err
+	}
 	var all []accesslog.Sink
 	for _, open := range s.openSinks() {
 		one, err := open()
@@ -41,6 +44,11 @@ func (s *Server) startSinks(ctx context.Context) error {
 			return err
 		}
 		all = append(all, one)
+	}
+	if s.spool != nil {
+		if err := s.spool.Start(ctx); err != nil {
+			return err
+		}
 	}
 	var err error
 	if s.collector, err = accesslog.NewCollector(accesslog.Config{Sinks: all, Log: s.log}); err != nil {

@@ -26,6 +26,7 @@ import (
 	"github.com/keygate/keygate/internal/control"
 	"github.com/keygate/keygate/internal/dashboard"
 	"github.com/keygate/keygate/internal/edge"
+	"github.com/keygate/keygate/internal/event/detect"
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/netguard"
 	"github.com/keygate/keygate/internal/ratelimit"
@@ -36,6 +37,7 @@ import (
 	"github.com/keygate/keygate/internal/service"
 	"github.com/keygate/keygate/internal/snapshot"
 	"github.com/keygate/keygate/internal/store"
+	"github.com/keygate/keygate/internal/store/spooled"
 	"github.com/keygate/keygate/internal/telemetry"
 	"github.com/keygate/keygate/internal/telemetry/trace"
 	"github.com/keygate/keygate/internal/traffic/meter"
@@ -86,12 +88,15 @@ type Server struct {
 	descriptors  descriptors
 
 	db         store.Engine
-	node       *node // nil without a database that several nodes can share
+	records    store.Engine   // db, for access records; with a database that several nodes can share, with a spool
+	spool      *spooled.Store // nil without it
+	node       *node          // nil without a database that several nodes can share
 	collector  *accesslog.Collector
 	auditLog   *auditwriter.Writer
 	operatorID string // of the account default
 	meter      *meter.Meter
 	requestLog *requestwriter.Writer
+	events     *detect.Detector
 	accessLog  *accesswriter.Writer // nil without --access-log
 	guard      *netguard.Guard
 	sender     *sender.Sender
@@ -308,9 +313,9 @@ func (s *Server) createFirstAccount(ctx context.Context, box *secret.Box) error 
 
 func (s *Server) buildAdmin(ctx context.Context, box *secret.Box, clock func() ratelimit.Instant) error {
 	ops, err := newControl(s.cfg.Settings, s.db, box, dependencies{
-		publisher: s.follower, wake: s.sender.Wake, recall: s.sender.Recall, audit: syncers{s.collector, s.auditLog},
+		publisher: s.follower, wake: s.sender.Wake, recall: s.sender.Recall, audit: s.syncers(s.collector, s.auditLog),
 		heavy: s.heavy, repositories: &s.repositories, everywhere: s.node.everywhere(),
-		sources: control.Sources{AccessLog: s.collector, Traffic: s.meter, Requests: s.requestLog, Levels: s.follower, Routes: s.follower},
+		sources: control.Sources{AccessLog: s.collector, Traffic: trafficSource{s.meter, s}, Requests: requestSource{s.requestLog, s}, Levels: s.follower, Routes: s.follower},
 	}, s.log)
 	if err != nil {
 		return err

@@ -14,7 +14,7 @@ import (
 // openAuditLog returns the sink that writes the audit log.
 func (s *Server) openAuditLog() (_ sink, err error) {
 	s.auditLog, err = auditwriter.New(auditwriter.Config{
-		Store: s.db, Keeper: s.db, OperatorID: s.operatorID, MaxBytes: s.cfg.Settings.AuditMaxBytes, Retention: s.retention.Now, Log: s.log,
+		Store: s.records, Keeper: s.records, OperatorID: s.operatorID, MaxBytes: s.cfg.Settings.AuditMaxBytes, Retention: s.retention.Now, Log: s.log,
 	})
 	if err != nil {
 		return nil, err
@@ -28,7 +28,7 @@ func (s *Server) openAuditLog() (_ sink, err error) {
 
 // openMeter returns the sink that counts traffic.
 func (s *Server) openMeter() (_ sink, err error) {
-	if s.meter, err = meter.New(meter.Config{Store: s.db, Retention: s.retention.Now, Log: s.log}); err != nil {
+	if s.meter, err = meter.New(meter.Config{Store: s.records, Retention: s.retention.Now, Log: s.log}); err != nil {
 		return nil, err
 	}
 	s.metrics.Counter("keygate_traffic_lost_total", "Requests missing from traffic reports.",
@@ -38,7 +38,7 @@ func (s *Server) openMeter() (_ sink, err error) {
 
 // openRequestLog returns the sink that keeps refused and failed requests.
 func (s *Server) openRequestLog() (_ sink, err error) {
-	if s.requestLog, err = requestwriter.New(requestwriter.Config{Store: s.db, Retention: s.retention.Now, Log: s.log}); err != nil {
+	if s.requestLog, err = requestwriter.New(requestwriter.Config{Store: s.records, Retention: s.retention.Now, Log: s.log}); err != nil {
 		return nil, err
 	}
 	s.metrics.Counter("keygate_requestlog_lost_total", "Refused and failed requests missing from the request log; excludes sampled-out requests.",
@@ -69,6 +69,32 @@ func (s *Server) openAccessLog(context.Context) (err error) {
 
 // syncers combines several Syncers into one.
 type syncers []control.Syncer
+
+// syncers returns the given Syncers, and the spool as the last if there is one.
+func (s *Server) syncers(all ...control.Syncer) syncers {
+	if s.spool != nil {
+		all = append(all, s.spool)
+	}
+	return all
+}
+
+// trafficSource is the meter, which the spool completes.
+type trafficSource struct {
+	*meter.Meter
+	server *Server
+}
+
+// Sync implements control.Syncer.
+func (t trafficSource) Sync(ctx context.Context) error { return t.server.syncers(t.Meter).Sync(ctx) }
+
+// requestSource is the request log, which the spool completes.
+type requestSource struct {
+	*requestwriter.Writer
+	server *Server
+}
+
+// Sync implements control.Syncer.
+func (r requestSource) Sync(ctx context.Context) error { return r.server.syncers(r.Writer).Sync(ctx) }
 
 // Sync implements control.Syncer: it syncs one after the other.
 func (all syncers) Sync(ctx context.Context) error {

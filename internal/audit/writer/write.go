@@ -2,11 +2,13 @@ package writer
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"time"
 
+	"github.com/keygate/keygate/internal/accesslog"
 	"github.com/keygate/keygate/internal/audit"
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/id"
@@ -218,12 +220,26 @@ func (w *Writer) send(ctx context.Context) error {
 		s.records = nil
 		err = w.cfg.Store.AppendAuditChunks(ctx, batch, s.chunks, nil)
 	}
-	if err != nil {
+	spooled := errors.Is(err, accesslog.ErrSpooled)
+	if err != nil && !spooled {
 		return err
 	}
 	w.batches.Close()
-	for i := range s.chunks {
-		c := &s.chunks[i]
+	if !spooled { // else the next maintenance counts them, if they are in the store by then
+		w.countOpen(s.chunks)
+	}
+	w.mu.Lock()
+	w.held -= s.weight
+	w.mu.Unlock()
+	clear(s.chunks)
+	*s = outgoing{chunks: s.chunks[:0]}
+	return nil
+}
+
+// countOpen adds chunks to the sizes of the open ends.
+func (w *Writer) countOpen(chunks []audit.Chunk) {
+	for i := range chunks {
+		c := &chunks[i]
 		waiting := w.open[c.AccountID]
 		if waiting == nil {
 			waiting = &audit.Waiting{AccountID: c.AccountID}
@@ -232,12 +248,6 @@ func (w *Writer) send(ctx context.Context) error {
 		waiting.Chunks++
 		waiting.Records += c.Records
 	}
-	w.mu.Lock()
-	w.held -= s.weight
-	w.mu.Unlock()
-	clear(s.chunks)
-	*s = outgoing{chunks: s.chunks[:0]}
-	return nil
 }
 
 // collect encodes the taken records as chunks. now is the time of the write.

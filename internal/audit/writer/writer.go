@@ -28,7 +28,8 @@ import (
 type Store interface {
 	// AppendAuditChunks adds the chunks and management records of a batch to the open
 	// ends of their accounts' logs, in one transaction. A batch that the store has
-	// already, or a later one of its writer, changes nothing.
+	// already, or a later one of its writer, changes nothing. accesslog.ErrSpooled says
+	// that it is added later.
 	AppendAuditChunks(ctx context.Context, batch accesslog.BatchID, chunks []audit.Chunk, records []*audit.Record) error
 	// JoinAuditChunks replaces the chunks of an account that have the identifiers gone
 	// with one, in the place of the last of them. If one of them does not exist, it
@@ -255,6 +256,16 @@ func (w *Writer) weigh(in *intake, before int) {
 func (w *Writer) lose(in *intake, at time.Time) {
 	w.lost++
 	in.loss.add(loss{1, at, at})
+}
+
+// AddLost counts records that the Store had kept to add them later, and has lost. Whose they were is
+// unknown, so the gap is shown in the log of the account default. at is the time of the gap.
+func (w *Writer) AddLost(records int, at time.Time) {
+	account, _ := id.Parse(id.Account, w.cfg.OperatorID)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.lost += uint64(records)
+	w.intake(account).loss.add(loss{int64(records), at, at})
 }
 
 // Lost returns the number of records lost since the start.

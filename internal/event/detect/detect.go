@@ -131,6 +131,9 @@ func New(cfg Config) (*Detector, error) {
 	}, nil
 }
 
+// AddLost counts events that the store had kept to add them later, and has lost.
+func (d *Detector) AddLost(events int) { d.lost.Add(uint64(events)) }
+
 // Lost returns the number of breaches and errors that made no event because there was no
 // memory for them.
 func (d *Detector) Lost() uint64 { return d.lost.Load() }

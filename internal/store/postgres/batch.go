@@ -19,8 +19,13 @@ func (t *tx) takeBatch(ctx context.Context, b accesslog.BatchID) (isNew bool, er
 	return n > 0, err
 }
 
-// trimBatches forgets up to limit writers whose last batch was stored before the given time.
+// batchesKept is how long the last batch of a writer is known beyond the time that SQLite knows it. A node
+// that could not reach the database for so long may have in its spool a batch that the database has.
+const batchesKept = 29 * 24 * time.Hour
+
+// trimBatches forgets up to limit writers whose last batch was stored batchesKept before the given time.
 func (t *tx) trimBatches(ctx context.Context, before time.Time, limit int) (int64, error) {
+	before = before.Add(-batchesKept)
 	return t.exec(ctx, "forget writers of batches", `DELETE FROM record_batches WHERE writer IN
 		(SELECT writer FROM record_batches WHERE at < $1 ORDER BY at LIMIT $2 FOR UPDATE SKIP LOCKED)`, micros(before), limit)
 }

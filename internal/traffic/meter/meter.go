@@ -128,6 +128,9 @@ func (m *Meter) Take(batch []accesslog.Entry) {
 // not take them in time.
 func (m *Meter) Lost() uint64 { return m.lost.Load() }
 
+// AddLost counts requests that the store had kept to add them later, and has lost.
+func (m *Meter) AddLost(requests int) { m.lost.Add(uint64(requests)) }
+
 // Unwritten returns the number of requests that are in memory and not in the store. It
 // does not wait for a write that hangs, and returns 0 then.
 func (m *Meter) Unwritten() (n int64) {

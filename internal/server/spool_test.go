@@ -1,0 +1,95 @@
+package server_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/keygate/keygate/client"
+	"github.com/keygate/keygate/internal/keygatetest/postgrestest"
+	"github.com/keygate/keygate/internal/server"
+)
+
+// spooled returns the size of a node's spool in bytes.
+func (f *serving) spooled(t *testing.T) int {
+	t.Helper()
+	found := regexp.MustCompile(`(?m)^keygate_spool_bytes (\S+)$`).FindStringSubmatch(f.ops(t, "/metrics"))
+	if found == nil {
+		t.Fatal("/metrics has no keygate_spool_bytes")
+	}
+	n, err := strconv.ParseFloat(found[1], 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return int(n)
+}
+
+// Guarantee: while PostgreSQL is stopped requests are served and their records go to the node's disk. They are in
+// the reports and in the audit log when it runs again, also if the node was stopped meanwhile and started again,
+// and the chain of the audit log is intact.
+func TestNothingIsLostWhilePostgresIsStopped(t *testing.T) {
+	db := postgrestest.Start(t, postgrestest.Config{})
+	url := db.Database(t, "")
+	f := startServing(t, "--database-url", url, "--secret-key-file", secretKey(t, 1), "--on-database-loss", "serve", "--lease-ttl", "2s")
+	sent := 0
+	request := func(n int) {
+		t.Helper()
+		for range n {
+			f.request(t)
+			sent++
+		}
+	}
+	// complete reports whether all requests are in the traffic report and in the audit log.
+	complete := func() bool {
+		report := f.Call("GET", "/v1/reports/traffic?interval=1h", f.AdminKey, "")
+		audited := 0
+		for _, err := range f.Admin.AuditLog(t.Context(), client.AuditFilter{Kind: "authentication", KeyID: f.keyID}) {
+			if err != nil {
+				return false
+			}
+			audited++
+		}
+		if audited > sent {
+			t.Fatalf("the audit log has %d requests, want %d", audited, sent)
+		}
+		return audited == sent && strings.Contains(report.Body, fmt.Sprintf(`"requests":%d,`, sent))
+	}
+	request(3)
+	waitFor(t, "the records of a healthy node are complete", complete)
+
+	db.Stop(t)
+	request(4)
+	waitFor(t, "the records are in the spool", func() bool { return f.spooled(t) > 0 })
+	request(5)
+	if got := f.ops(t, "/readyz"); !strings.Contains(got, "degraded: store_unavailable") {
+		t.Errorf("/readyz: got %q, want it to say that the store is away", got)
+	}
+	db.Start(t)
+	waitFor(t, "the records are complete after an outage", complete)
+	waitFor(t, "the spool is empty", func() bool { return f.spooled(t) == 0 })
+
+	db.Stop(t)
+	request(6)
+	waitFor(t, "the records are in the spool", func() bool { return f.spooled(t) > 0 })
+	_ = f.Running().Stop(t.Context()) // not all of it can be done without the database
+	if files, _ := filepath.Glob(filepath.Join(f.DataDir, "spool", "*", "audit-*")); len(files) == 0 {
+		t.Error("the stopped node has left no audit records in its spool")
+	}
+	db.Start(t)
+	f.Restart()
+	waitFor(t, "the records are complete after a restart of the node", complete)
+	f.Stop()
+	if _, err := os.Stat(filepath.Join(f.DataDir, "spool")); !os.IsNotExist(err) {
+		t.Errorf("the directory of the empty spool is there: %v", err)
+	}
+	c := settings(t, t.TempDir(), "--database-url", url, "--secret-key-file", secretKey(t, 1))
+	if _, err := server.VerifyAudit(context.Background(), c, slog.New(slog.DiscardHandler), "default", nil); err != nil {
+		t.Errorf("the audit log is not intact: %v", err)
+	}
+}
