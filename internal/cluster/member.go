@@ -58,6 +58,7 @@ type Member struct {
 	serving atomic.Bool // with Serve, after the first lease
 	// unconfirmed is set from before a Join takes effect until it is confirmed.
 	unconfirmed atomic.Bool
+	claimant    atomic.Pointer[string] // of the newest Join
 	wake        chan struct{}
 	group       service.Group
 
@@ -97,6 +98,16 @@ func (m *Member) Held() bool {
 
 // Leased reports whether this node holds a lease at this moment.
 func (m *Member) Leased() bool { return m.holder.Held() }
+
+// Claimant returns the name under which this node claims records of the store at this moment, as
+// lease.Row.Claimant says, or "" if it holds no lease. It does not allocate.
+func (m *Member) Claimant() string {
+	name := m.claimant.Load()
+	if name == nil || !m.holder.Held() || m.claimant.Load() != name { // another lease may have begun meanwhile
+		return ""
+	}
+	return *name
+}
 
 // Remaining returns how long the lease still runs, or 0 without one.
 func (m *Member) Remaining() time.Duration { return m.holder.Remaining() }
@@ -218,6 +229,8 @@ func (m *Member) call(ctx context.Context, c lease.Call, reports *reports) {
 	if joins {
 		m.unconfirmed.Store(m.cfg.Confirm != nil)
 		m.epoch = a.Row.Epoch
+		name := a.Row.Claimant()
+		m.claimant.Store(&name)
 	}
 	if err == nil {
 		err = m.holder.Answer(c, a)

@@ -35,7 +35,7 @@ type Sealer interface {
 	Open(sealed []byte) ([]byte, error)
 }
 
-// Config configures a Service. All fields are required except Log, WebhookURLs, Wake, Recall,
+// Config configures a Service. All fields are required except Log, WebhookURLs, Wake,
 // AuditSync, Everywhere, Sources, Repositories, DefaultGlobalLimit, MaxAccountRoutes, MaxAccountGateways, Bounds and Heavy.
 type Config struct {
 	Store         Store
@@ -49,10 +49,6 @@ type Config struct {
 	// Wake notifies the webhook sender that there may be new deliveries. It must not block.
 	// If it is nil, the sender finds them by polling.
 	Wake func()
-	// Recall notifies the webhook sender that an endpoint was changed or deleted, so that it
-	// sends nothing more with the old settings. It must not block. If it is nil, deliveries
-	// that the sender has already taken are sent.
-	Recall func(webhookID string)
 	// AuditSync flushes the audit records of both planes to the store. If it is nil, lists
 	// contain only what is in the store.
 	AuditSync Syncer
@@ -244,9 +240,6 @@ func New(cfg Config) (*Service, error) {
 	}
 	if cfg.Wake == nil {
 		cfg.Wake = func() {}
-	}
-	if cfg.Recall == nil {
-		cfg.Recall = func(string) {}
 	}
 	if cfg.DefaultGlobalLimit.IsZero() {
 		cfg.DefaultGlobalLimit = ratelimit.Rate{Count: 1_000_000, Per: time.Second}

@@ -82,15 +82,14 @@ func (p *publisher) count() int {
 // harness is a service on a real store in a temporary directory.
 type harness struct {
 	*control.Service
-	tb     tb
-	path   string
-	db     *sqlite.DB
-	store  control.Store // db, or a wrapper of it
-	clock  *clock
-	pub    *publisher
-	box    *secret.Box
-	wake   func()
-	recall func(webhookID string)
+	tb    tb
+	path  string
+	db    *sqlite.DB
+	store control.Store // db, or a wrapper of it
+	clock *clock
+	pub   *publisher
+	box   *secret.Box
+	wake  func()
 	// maxRoutes is Config.MaxAccountRoutes from the next serve on.
 	maxRoutes int
 	// maxGateways is Config.MaxAccountGateways from the next serve on.
@@ -134,7 +133,7 @@ func (h *harness) serve(store control.Store) {
 	h.tb.Helper()
 	h.store = store
 	svc, err := control.New(control.Config{
-		Store: store, Publisher: h.pub, Sealer: h.box, Now: h.clock.now, Random: rand.Reader, GatewayDomain: domain, Wake: h.wake, Recall: h.recall,
+		Store: store, Publisher: h.pub, Sealer: h.box, Now: h.clock.now, Random: rand.Reader, GatewayDomain: domain, Wake: h.wake,
 		MaxAccountRoutes: h.maxRoutes, MaxAccountGateways: h.maxGateways, Bounds: h.bounds,
 		Repositories: noSyncer{},
 	})

@@ -200,30 +200,10 @@ func (w *work) setState(ctx context.Context, a *account.Account, values [2]any) 
 	action := audit.AccountResume
 	if a.State == account.Suspended {
 		action = audit.AccountSuspend
-		if err := w.recallAll(ctx, a); err != nil {
-			return err
-		}
 	} else {
 		w.wake = true
 	}
 	return w.auditAccount(ctx, action, a, audit.Diff{"state": values})
-}
-
-// recallAll takes back the deliveries that the sender holds for the account's endpoints.
-func (w *work) recallAll(ctx context.Context, a *account.Account) error {
-	for p := (Page{Limit: 200}); ; {
-		list, err := w.Webhooks(ctx, a.ID, p)
-		if err != nil {
-			return err
-		}
-		for i := range list {
-			w.recall = append(w.recall, list[i].ID)
-		}
-		if len(list) < p.Limit {
-			return nil
-		}
-		p.After = list[len(list)-1].ID
-	}
 }
 
 // DeleteAccount deletes a suspended account with everything of it, except for its audit log,

@@ -10,6 +10,7 @@ import (
 	"github.com/keygate/keygate/internal/event"
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/id"
+	"github.com/keygate/keygate/internal/snapshot"
 	"github.com/keygate/keygate/internal/webhook"
 )
 
@@ -183,8 +184,10 @@ func (w *work) storeWebhook(ctx context.Context, a audit.Action, before, h *webh
 		return nil
 	}
 	h.Version = before.Version + 1
-	w.recall = append(w.recall, h.ID)
 	if err := w.UpdateWebhook(ctx, h); err != nil {
+		return err
+	}
+	if err := w.changed(ctx, snapshot.WebhookChange, h.ID); err != nil {
 		return err
 	}
 	return w.audit(ctx, a, h.ID, "", diff)
@@ -200,8 +203,10 @@ func (s *Service) DeleteWebhook(ctx context.Context, c *Caller, webhookID string
 		if err := w.DeleteWebhook(ctx, c.Account.ID, h.ID); err != nil {
 			return nil, err
 		}
-		w.recall = append(w.recall, h.ID)
 		if _, err := w.FailStranded(ctx, h.ID, w.now, strandedBatch); err != nil {
+			return nil, err
+		}
+		if err := w.changed(ctx, snapshot.WebhookChange, h.ID); err != nil {
 			return nil, err
 		}
 		return h, w.audit(ctx, audit.WebhookDelete, h.ID, "", webhookDiff(h, nil))

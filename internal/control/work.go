@@ -34,7 +34,6 @@ type work struct {
 	now     time.Time
 	changes []snapshot.Change // that the data plane must apply
 	wake    bool              // there may be new deliveries
-	recall  []string          // the webhook endpoints that were changed or deleted, or must wait
 }
 
 // inTx runs f in one transaction, which writes all of f's state, audit records, events and change log
@@ -72,7 +71,6 @@ func inTxOnly[T any](ctx context.Context, s *Service, c *Caller, f func(w *work)
 	}
 	var changes []snapshot.Change
 	var wake bool
-	var recall []string
 	var head snapshot.Position
 	err := s.cfg.Store.Update(ctx, func(tx Tx) error {
 		w := &work{Tx: tx, caller: c, bounds: &s.cfg.Bounds, now: s.now()}
@@ -86,18 +84,13 @@ func inTxOnly[T any](ctx context.Context, s *Service, c *Caller, f func(w *work)
 		if result, err = f(w); err == nil {
 			head, err = s.head(ctx, tx)
 		}
-		changes, wake, recall = w.changes, w.wake, w.recall
+		changes, wake = w.changes, w.wake
 		return err
 	})
 	err = notStored(ctx, err)
 	// If the caller hangs up or the store goes away during the commit, the result of the commit is
 	// unknown. Publishing without a change does no harm.
 	mayBe := err == nil || ctx.Err() != nil || errors.Is(err, ErrInDoubt)
-	for _, webhookID := range recall {
-		if mayBe {
-			s.cfg.Recall(webhookID)
-		}
-	}
 	if wake && mayBe {
 		s.cfg.Wake()
 	}
@@ -184,6 +177,8 @@ func notInForce(changes []snapshot.Change) string {
 	meanwhile := "the gateway works as before the call"
 	for _, c := range changes {
 		switch {
+		case c.Kind == snapshot.WebhookChange && meanwhile[0] == 't':
+			meanwhile = "the endpoint may still get deliveries as it was before the call"
 		case c.Kind == snapshot.KeyChange:
 			meanwhile = "keys work as before the call: one that was revoked or has a new expiry is still accepted as it was, and a new one is not accepted yet"
 		case c.Kind == snapshot.AccountChange && meanwhile[0] != 'k':

@@ -1,33 +1,44 @@
 package server
 
 import (
-	"context"
-
 	"github.com/keygate/keygate/internal/event/detect"
 	"github.com/keygate/keygate/internal/secret"
+	"github.com/keygate/keygate/internal/snapshot"
 	"github.com/keygate/keygate/internal/webhook/sender"
 )
 
-// startWebhooks starts the sender of webhook deliveries. It stops after everything that
-// creates events, and before the store.
-func (s *Server) startWebhooks(ctx context.Context, box *secret.Box) (err error) {
+// buildSender builds the sender of webhook deliveries. It is started when the node's lease is held, and
+// stopped before that is given back.
+func (s *Server) buildSender(box *secret.Box) (err error) {
 	settings := s.cfg.Settings
 	cfg := sender.Config{
-		Queue: s.db, Exclusive: s.db, Sealer: box, Guard: s.guard,
+		Queue: s.db, Sealer: box, Guard: s.guard,
 		Allow: settings.WebhookAllowNetwork, AllowHTTP: settings.WebhookAllowHTTP, Backoff: settings.WebhookBackoff, Log: s.log,
 		MaxInFlight: s.descriptors.hooks,
 	}
-	if settings.Shared() {
-		cfg.Poll = sender.SharedPoll
+	if s.node != nil {
+		cfg.Node, cfg.Peers, cfg.Poll = s.node.member, s.node.db, sender.SharedPoll
+	} else {
+		cfg.Exclusive = s.db
 	}
 	if s.sender, err = sender.New(cfg); err != nil {
 		return err
 	}
-	if err := s.running.Start(ctx, s.sender); err != nil {
-		return err
-	}
 	s.registerWebhookMetrics()
 	return nil
+}
+
+// recall hands back the deliveries that the sender holds for what has changed.
+func (s *Server) recall(c snapshot.Change) {
+	switch {
+	case s.sender == nil: // another node has the sender, or this one has claimed nothing yet
+	case c.Kind == snapshot.WebhookChange:
+		s.sender.Recall(c.ID)
+	case c.Kind == snapshot.AccountChange:
+		s.sender.RecallAccount(c.ID)
+	case c == snapshot.Change{}:
+		s.sender.RecallAll()
+	}
 }
 
 // openEvents returns the sink that creates events.
@@ -68,6 +79,7 @@ func (s *Server) registerWebhookMetrics() {
 		{"keygate_webhook_failed_total", "Webhook deliveries that failed after their last attempt.", func(t sender.Stats) int64 { return t.Failed }},
 		{"keygate_webhook_postponed_total", "Webhook deliveries postponed because their endpoint is paused.", func(t sender.Stats) int64 { return t.Postponed }},
 		{"keygate_webhook_late_total", "Results of webhook attempts that came after another sender had claimed the delivery.", func(t sender.Stats) int64 { return t.Late }},
+		{"keygate_webhook_taken_over_total", "Webhook deliveries that this server has released because the lease of the node that held them had ended.", func(t sender.Stats) int64 { return t.TakenOver }},
 		{"keygate_webhook_unwritten_total", "Results of webhook attempts that could not be stored; those deliveries are sent again.", func(t sender.Stats) int64 { return t.Unwritten }},
 		{"keygate_webhook_store_errors_total", "Failed calls of the webhook sender to the store.", func(t sender.Stats) int64 { return t.StoreErrors }},
 	} {

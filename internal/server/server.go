@@ -245,7 +245,7 @@ func (s *Server) openPlanes(ctx context.Context) error {
 	if s.follower, err = snapshot.New(snapshot.Config{
 		Source: db, Reserver: s.reserver, Sharing: s.sharing, OpenSealed: box.Open, GatewayDomain: settings.GatewayDomain,
 		DefaultGlobalLimit: settings.DefaultGlobalLimit, Now: clock.Now, Log: s.log, Heavy: s.heavy,
-		Shared: s.node.shared(),
+		Shared: s.node.shared(), Recall: s.recall,
 	}); err != nil {
 		return err
 	}
@@ -261,7 +261,7 @@ func (s *Server) openPlanes(ctx context.Context) error {
 	s.guard = netguard.New()
 	s.guard.SetListeners(s.listeners.addresses()...)
 	if settings.ServesAdmin() {
-		if err := s.startWebhooks(ctx, box); err != nil {
+		if err := s.buildSender(box); err != nil {
 			return err
 		}
 	}
@@ -313,7 +313,7 @@ func (s *Server) createFirstAccount(ctx context.Context, box *secret.Box) error 
 
 func (s *Server) buildAdmin(ctx context.Context, box *secret.Box, clock func() ratelimit.Instant) error {
 	ops, err := newControl(s.cfg.Settings, s.db, box, dependencies{
-		publisher: s.follower, wake: s.sender.Wake, recall: s.sender.Recall, audit: s.syncers(s.collector, s.auditLog),
+		publisher: s.follower, wake: s.sender.Wake, audit: s.syncers(s.collector, s.auditLog),
 		heavy: s.heavy, repositories: &s.repositories, everywhere: s.node.everywhere(),
 		sources: control.Sources{AccessLog: s.collector, Traffic: trafficSource{s.meter, s}, Requests: requestSource{s.requestLog, s}, Levels: s.follower, Routes: s.follower},
 	}, s.log)
@@ -369,7 +369,7 @@ func (s *Server) startServices(ctx context.Context) error {
 	}
 	rest := []service.Service{s.usage}
 	if s.cfg.Settings.ServesAdmin() {
-		rest = []service.Service{s.maintenance, s.usage, s.repositories}
+		rest = []service.Service{s.sender, s.maintenance, s.usage, s.repositories}
 	}
 	for _, one := range rest {
 		if err := s.running.Start(ctx, one); err != nil {

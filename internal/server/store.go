@@ -108,8 +108,7 @@ func hasDatabase(settings *config.Config) (bool, error) {
 // have only a publisher.
 type dependencies struct {
 	publisher control.Publisher
-	wake      func()                 // called when deliveries may be due
-	recall    func(webhookID string) // called when an endpoint has changed or was deleted
+	wake      func() // called when deliveries may be due
 	audit     control.Syncer
 	sources   control.Sources
 	heavy     chan struct{} // control.Config.Heavy
@@ -125,7 +124,7 @@ func newControl(settings *config.Config, db store.Engine, box *secret.Box, aroun
 		Store: db, Publisher: around.publisher, Sealer: box, Now: time.Now, Random: rand.Reader,
 		GatewayDomain: settings.GatewayDomain, DefaultGlobalLimit: settings.DefaultGlobalLimit, Log: log,
 		WebhookURLs: webhook.URLRule{AllowHTTP: settings.WebhookAllowHTTP, Allow: settings.WebhookAllowNetwork},
-		Wake:        around.wake, Recall: around.recall, AuditSync: around.audit, Sources: around.sources, Heavy: around.heavy,
+		Wake:        around.wake, AuditSync: around.audit, Sources: around.sources, Heavy: around.heavy,
 		Repositories: around.repositories, Everywhere: around.everywhere,
 	})
 }

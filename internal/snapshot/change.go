@@ -68,7 +68,7 @@ type Change struct {
 // ChangeKind is the kind of record that a Change touched.
 type ChangeKind string
 
-// The kinds of records that a Snapshot is compiled from.
+// The kinds of changes that must be in force before a call is answered.
 const (
 	AccountChange ChangeKind = "account"
 	// GatewayChange means that a gateway was created or deleted, or that its settings and any
@@ -79,6 +79,8 @@ const (
 	// RouteChange means that one route of a gateway was created, changed or deleted.
 	RouteChange ChangeKind = "route"
 	KeyChange   ChangeKind = "key"
+	// WebhookChange means that a webhook endpoint was changed or deleted.
+	WebhookChange ChangeKind = "webhook"
 	// NodeChange means that a node has joined those that share the store. Its ID is the node's name.
 	NodeChange ChangeKind = "node"
 )

@@ -181,14 +181,19 @@ func (f *Follower) apply(ctx context.Context, changes []Change) error {
 				return err
 			}
 			keys[c.ID] = true
-		case c.Kind == AccountChange && !readAccounts:
-			accounts, err := f.readAccounts(ctx)
-			if err != nil {
-				return err
+		case c.Kind == AccountChange:
+			if !readAccounts {
+				accounts, err := f.readAccounts(ctx)
+				if err != nil {
+					return err
+				}
+				f.publish(accounts, nil)
+				f.forgetKeys(accounts)
+				readAccounts = true
 			}
-			f.publish(accounts, nil)
-			f.forgetKeys(accounts)
-			readAccounts = true
+			f.recall(c)
+		case c.Kind == WebhookChange:
+			f.recall(c)
 		case c.Kind == NodeChange:
 			if err := f.joined(ctx); err != nil {
 				return err
@@ -201,6 +206,13 @@ func (f *Follower) apply(ctx context.Context, changes []Change) error {
 		f.setRead(Position{Number: c.Seq, Mark: c.Mark})
 	}
 	return nil
+}
+
+// recall notes that the sender must hand back what it holds for what has changed.
+func (f *Follower) recall(c Change) {
+	if f.cfg.Recall != nil {
+		f.cfg.Recall(c)
+	}
 }
 
 // forgetKeys removes the keys of accounts that are deleted. They have no use since then; this

@@ -41,6 +41,10 @@ type Config struct {
 	PollInterval time.Duration
 	// Shared is set if several nodes follow the same store. Nil means that this is the only one.
 	Shared *Shared
+	// Recall is called for each WebhookChange and AccountChange, and with the zero Change if any may
+	// have been missed; when it has returned, this node sends nothing more that it holds for what has
+	// changed. It must not block. Nil does nothing.
+	Recall func(Change)
 	// Heavy has a slot for each piece of work that may keep a processor busy for long, such as
 	// compiling a large table. If it is nil, half of the processors are slots, at least one.
 	Heavy chan struct{}

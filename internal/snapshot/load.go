@@ -98,6 +98,7 @@ func (f *Follower) reload(ctx context.Context) error {
 		return err
 	}
 	f.publish(accounts, nil)
+	f.recall(Change{})
 	for _, gatewayID := range slices.AppendSeq(ids, maps.Keys(f.Current().gateways)) {
 		f.pending.mark(Change{Seq: last.Number, Kind: GatewayChange, ID: gatewayID})
 	}

@@ -1,6 +1,10 @@
 package lease
 
-import "time"
+import (
+	"encoding/hex"
+	"strconv"
+	"time"
+)
 
 // Kind is what a node asks of the store.
 type Kind uint8
@@ -70,6 +74,12 @@ type Row struct {
 	TTL     time.Duration
 	Applied Position
 	State   State
+}
+
+// Claimant returns the name under which a node claims records of the store for itself while it holds the
+// lease of r. No other lease has it: its parts are the boot in hexadecimal digits, and the epoch.
+func (r *Row) Claimant() string {
+	return hex.EncodeToString(r.Boot[:]) + "." + strconv.FormatInt(r.Epoch, 10)
 }
 
 // Seen names one grant of a row.

@@ -17,6 +17,7 @@ import (
 var (
 	_ sender.Queue     = (*DB)(nil)
 	_ sender.Exclusive = (*DB)(nil)
+	_ sender.Peers     = (*DB)(nil)
 )
 
 // newlyDue is how many deliveries NewlyDue reads at most, of those that were created and of those

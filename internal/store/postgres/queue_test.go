@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/keygate/keygate/internal/account"
+	"github.com/keygate/keygate/internal/cluster/lease"
 	"github.com/keygate/keygate/internal/event"
 	"github.com/keygate/keygate/internal/id"
 	"github.com/keygate/keygate/internal/webhook"
@@ -326,5 +327,46 @@ func TestClaimBesideAnUnfinishedOne(t *testing.T) {
 	}
 	if got := take(10); got != 3 {
 		t.Errorf("after the end of the first node, a claim got %d deliveries, want 3", got)
+	}
+}
+
+// Guarantee: the deliveries that a node held under a lease are released, once, when the lease has ended, and
+// not while it runs; those of earlier versions and of other leases stay.
+func TestReleaseOfEndedLeases(t *testing.T) {
+	c := newNodes(t, 2)
+	c.must(c.stores[0].AppendEvents(t.Context(), c.newEvents(6)))
+	row := lease.Row{Boot: lease.Boot{1, 2, 3}, Epoch: 7}
+	c.must(c.stores[0].write(t.Context(), func(one *tx) error {
+		_, err := one.exec(t.Context(), "join", `INSERT INTO nodes (id, name, boot, epoch, granted, ttl, number, mark, state, role, version, limits, started_at, renewed)
+			VALUES ('node_1', 'a', $1, $2, 1, 1, 0, '\x0000000000000000', 'live', 'all', '', '', 0, now())`, row.Boot[:], row.Epoch)
+		return err
+	}))
+	ended := row
+	ended.Epoch = 6
+	held := map[string][]sender.Job{}
+	for _, name := range []string{row.Claimant(), ended.Claimant(), ""} {
+		now := time.Now()
+		jobs, err := c.stores[0].ClaimDeliveries(t.Context(), sender.Claim{Now: now, Until: now.Add(time.Minute), Token: sender.TokenOf(name, "1"),
+			Wants: []sender.Want{{WebhookID: c.hook.ID, Limit: 2}}})
+		c.must(err)
+		held[name] = jobs
+	}
+	for _, want := range []int{2, 0} {
+		if n, err := c.stores[1].ReleaseEnded(t.Context(), 100); n != want || err != nil {
+			t.Errorf("released %d, %v; want %d", n, err, want)
+		}
+	}
+	c.must(c.stores[0].write(t.Context(), func(one *tx) error {
+		_, err := one.exec(t.Context(), "end", `UPDATE nodes SET epoch = epoch + 1, state = 'expired'`)
+		return err
+	}))
+	for _, want := range []int{1, 1, 0} {
+		if n, err := c.stores[1].ReleaseEnded(t.Context(), 1); n != want || err != nil {
+			t.Errorf("at most one at a time: released %d, %v; want %d", n, err, want)
+		}
+	}
+	late := []sender.Result{{Lease: held[row.Claimant()][0].Lease, State: webhook.Delivered, Attempt: webhook.Attempt{Number: 1, StartedAt: time.Now(), Status: 200}}}
+	if n, err := c.stores[0].FinishDeliveries(t.Context(), late); n != 1 || err != nil {
+		t.Errorf("%d results of an ended lease were late, %v; want 1", n, err)
 	}
 }

@@ -35,6 +35,9 @@ type finder struct {
 	scanning bool      // a scan is under way
 	scanAt   time.Time // when the next page, or the next scan, is due
 	scans    int       // that have ended
+	again    bool      // the scan that is under way may have passed what was released since
+	// releaseAt is when to look for the deliveries of ended leases again.
+	releaseAt time.Time
 }
 
 // claimAll claims deliveries and starts to send them until ctx ends.
@@ -92,6 +95,9 @@ func (s *Sender) find(ctx context.Context, f *finder) error {
 			return err
 		}
 	}
+	if err := s.releaseEnded(ctx, f, now); err != nil {
+		return err
+	}
 	if now.Before(f.scanAt) && f.scanAt.Sub(now) <= scanRest { // otherwise the clock was set back
 		return nil
 	}
@@ -145,6 +151,9 @@ func (s *Sender) scan(ctx context.Context, f *finder, now time.Time) error {
 	case last == "":
 		f.scanning, f.scanAt = false, now.Add(scanRest)
 		f.scans++
+		if f.again {
+			f.again, f.scanAt = false, now
+		}
 	case f.scans == 0:
 		f.scanAt = now
 	default:

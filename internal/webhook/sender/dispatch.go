@@ -24,10 +24,10 @@ const forgetAfter = 10 * time.Minute
 // and which to hand back. It calls neither the store nor an endpoint. Its methods may be
 // called by several goroutines; those whose names end in Locked need mu held.
 type dispatcher struct {
-	name  string
-	poll  time.Duration
-	now   func() time.Time
-	waits [webhook.MaxAttempts - 1]time.Duration // pauses of the breakers
+	poll     time.Duration
+	now      func() time.Time
+	claimant *claimant
+	waits    [webhook.MaxAttempts - 1]time.Duration // pauses of the breakers
 	// start makes an attempt in a new goroutine and reports it to ended or
 	// cutOff. It does not block.
 	start   func(*task)
@@ -53,9 +53,9 @@ type dispatcher struct {
 	recalled map[string]struct{} // endpoints recalled since the last claim started
 }
 
-func newDispatcher(cfg *Config, r *results, stats *counters) *dispatcher {
+func newDispatcher(cfg *Config, c *claimant, r *results, stats *counters) *dispatcher {
 	return &dispatcher{
-		name: cfg.Name, poll: cmp.Or(cfg.Poll, idlePoll), now: cfg.Now, waits: cfg.Backoff, results: r, stats: stats, wake: make(chan struct{}, 1),
+		claimant: c, poll: cmp.Or(cfg.Poll, idlePoll), now: cfg.Now, waits: cfg.Backoff, results: r, stats: stats, wake: make(chan struct{}, 1),
 		endpoints: map[string]*endpoint{}, tenants: map[string]*tenant{}, pools: newPools(cmp.Or(cfg.MaxInFlight, maxInFlight)), recalled: map[string]struct{}{},
 	}
 }
@@ -109,6 +109,29 @@ func (d *dispatcher) recall(webhookID string) {
 	d.recallLocked(webhookID)
 }
 
+// recallAccount is recall for the endpoints of an account.
+func (d *dispatcher) recallAccount(accountID string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.tenants[accountID] == nil {
+		return
+	}
+	for webhookID, e := range d.endpoints {
+		if e.tenant.accountID == accountID {
+			d.recallLocked(webhookID)
+		}
+	}
+}
+
+// recallAll is recall for all endpoints.
+func (d *dispatcher) recallAll() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for webhookID := range d.endpoints {
+		d.recallLocked(webhookID)
+	}
+}
+
 func (d *dispatcher) recallLocked(webhookID string) {
 	d.recalled[webhookID] = struct{}{}
 	if e := d.endpoints[webhookID]; e != nil {
@@ -157,7 +180,12 @@ func (d *dispatcher) holdLocked(e *endpoint, n int) {
 	e.held += n
 }
 
+// startLocked starts an attempt, unless the lease under which its delivery was claimed has ended.
 func (d *dispatcher) startLocked(t *task, c class) {
+	if !d.claimant.is(t.claimant) {
+		d.releaseLocked(t)
+		return
+	}
 	t.place = c
 	d.takeLocked(t.endpoint, c, 1)
 	d.start(t)

@@ -19,7 +19,7 @@ type dispatch struct {
 func newDispatch() *dispatch {
 	const wait = time.Minute
 	cfg := &Config{Now: func() time.Time { return time.Unix(1767225600, 0) }, Backoff: [4]time.Duration{wait, wait, wait, wait}}
-	d := &dispatch{dispatcher: newDispatcher(cfg, newResults(), &counters{}), waiting: map[string]int{}}
+	d := &dispatch{dispatcher: newDispatcher(cfg, &claimant{}, newResults(), &counters{}), waiting: map[string]int{}}
 	d.start = func(t *task) { d.started = append(d.started, t) }
 	return d
 }

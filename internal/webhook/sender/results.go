@@ -10,6 +10,7 @@ type task struct {
 	Job
 	endpoint *endpoint
 	until    time.Time // when the lease expires
+	claimant string    // under which it was claimed
 	place    class     // whose place it has while in flight
 }
 

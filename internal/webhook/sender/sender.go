@@ -28,12 +28,18 @@ type Opener interface {
 // Config is what a sender works with. Queue, Sealer, Guard and Log are required.
 type Config struct {
 	Queue Queue
-	// Name is the name of this node among those that use the queue, without a slash.
+	// Name is the name of this process among those that use the queue, without a slash.
 	// No two senders may have the same name at the same time. It may be "" if there is one.
+	// With Node, it is not used.
 	Name string
 	// Exclusive, if set, ends the leases that an earlier process of this name has left.
 	// Start calls it.
 	Exclusive Exclusive
+	// Node is the lease of this node among those that share the queue. The sender claims
+	// and sends only under it. Nil means that the node needs none.
+	Node NodeLease
+	// Peers, if set, releases what nodes held whose lease has ended.
+	Peers Peers
 	// Poll is the time between two looks for deliveries that other processes made: SharedPoll
 	// if there are any. Zero means 5 seconds.
 	Poll time.Duration
@@ -93,7 +99,9 @@ type Sender struct {
 	results    *results
 	dispatcher *dispatcher
 	writer     *writer
+	claimant   *claimant
 
+	watching service.Group
 	claiming service.Group
 	sending  service.Group
 	writing  service.Group
@@ -121,7 +129,8 @@ func New(cfg Config) (*Sender, error) {
 	}
 	dialer := newDialer(&cfg)
 	s := &Sender{cfg: cfg, schedule: schedule, dialer: dialer, client: newClient(&cfg, dialer), results: newResults()}
-	s.dispatcher = newDispatcher(&cfg, s.results, &s.stats)
+	s.claimant = &claimant{lease: cfg.Node, fixed: cfg.Name}
+	s.dispatcher = newDispatcher(&cfg, s.claimant, s.results, &s.stats)
 	s.dispatcher.start = func(t *task) {
 		// Go always runs it: Stop stops the dispatcher before this group.
 		s.sending.Go(func(context.Context) { s.send(s.sending.Grace(), t) })
@@ -143,6 +152,11 @@ func (s *Sender) Start(ctx context.Context) error {
 			s.cfg.Log.InfoContext(ctx, "sending webhook deliveries again that were in flight when the last run ended", "count", n)
 		}
 	}
+	if s.cfg.Node != nil {
+		if err := s.watching.Start(s.watchClaimant); err != nil {
+			return err
+		}
+	}
 	return errors.Join(
 		s.writing.Start(func(context.Context) { s.writer.run(s.writing.Grace()) }),
 		s.claiming.Start(s.claimAll),
@@ -157,9 +171,17 @@ func (s *Sender) Wake() { s.dispatcher.look() }
 // now, or not at all.
 func (s *Sender) Recall(webhookID string) { s.dispatcher.recall(webhookID) }
 
+// RecallAccount is Recall for every endpoint of an account.
+func (s *Sender) RecallAccount(accountID string) { s.dispatcher.recallAccount(accountID) }
+
+// RecallAll is Recall for every endpoint.
+func (s *Sender) RecallAll() { s.dispatcher.recallAll() }
+
 // send makes one attempt and reports it to the dispatcher. ctx ends when Stop interrupts
 // the attempts.
 func (s *Sender) send(ctx context.Context, t *task) {
+	ctx, cancel := s.claimant.attempt(ctx, t.claimant)
+	defer cancel()
 	attempt, retryAfter := s.attempt(ctx, t)
 	if ctx.Err() != nil && !attempt.Succeeded() {
 		s.dispatcher.cutOff(t) // not a failure of the endpoint
@@ -200,6 +222,7 @@ func (s *Sender) stop(ctx context.Context) error {
 	if err := stopGroup(ctx, &s.sending, gracePeriod); err != nil {
 		s.cfg.Log.InfoContext(ctx, "interrupted webhook deliveries in flight; they will be sent again")
 	}
+	_ = s.watching.Stop(context.WithoutCancel(ctx)) // it ends at once
 	s.client.CloseIdleConnections()
 	s.results.close()
 	if err := stopGroup(storeCtx, &s.writing, leaseTime); err != nil {

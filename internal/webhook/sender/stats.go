@@ -21,12 +21,13 @@ type Stats struct {
 	Late        int64 // results that reached the store after their lease had passed to another sender
 	Pauses      int64 // openings of a breaker
 	Postponed   int64 // deliveries that an open breaker handed back
+	TakenOver   int64 // leases of other nodes that were ended because their node's lease had
 	Unwritten   int64 // results and releases given up because the store failed
 	StoreErrors int64 // calls of the store that failed
 }
 
 type counters struct {
-	claimed, delivered, retried, failed, late, pauses, postponed, unwritten, storeErrors atomic.Int64
+	claimed, delivered, retried, failed, late, pauses, postponed, takenOver, unwritten, storeErrors atomic.Int64
 }
 
 func (c *counters) count(r *Result) {
@@ -48,6 +49,6 @@ func (s *Sender) Stats() Stats {
 		Held: held, InFlight: inFlight, Paused: paused,
 		Claimed: c.claimed.Load(), Delivered: c.delivered.Load(), Retried: c.retried.Load(), Failed: c.failed.Load(),
 		Late: c.late.Load(), Pauses: c.pauses.Load(), Postponed: c.postponed.Load(),
-		Unwritten: c.unwritten.Load(), StoreErrors: c.storeErrors.Load(),
+		TakenOver: c.takenOver.Load(), Unwritten: c.unwritten.Load(), StoreErrors: c.storeErrors.Load(),
 	}
 }

@@ -17,8 +17,9 @@ const (
 // returned.
 type wanted struct {
 	Claim
-	of    []source
-	total int // of the limits
+	claimant string
+	of       []source
+	total    int // of the limits
 }
 
 // source is the endpoint of a want.
@@ -60,8 +61,9 @@ func (d *dispatcher) claim() *wanted {
 	now := d.now()
 	clear(d.recalled)
 	d.resumeLocked(now)
-	w := &wanted{Claim: Claim{Now: now, Token: TokenOf(d.name, rand.Text()), Until: now.Add(leaseTime)}}
-	if d.stopped {
+	claimant, ok := d.claimant.now()
+	w := &wanted{claimant: claimant, Claim: Claim{Now: now, Token: TokenOf(claimant, rand.Text()), Until: now.Add(leaseTime)}}
+	if d.stopped || !ok {
 		return w
 	}
 	for _, c := range [...]class{quick, unproven, hanging} {
@@ -138,7 +140,7 @@ func (d *dispatcher) claimed(w *wanted, jobs []Job, err error) (again bool) {
 	}
 	for _, j := range jobs {
 		i := index[j.Endpoint.WebhookID]
-		tasks[i] = append(tasks[i], &task{Job: j, endpoint: w.of[i].endpoint, until: w.Until})
+		tasks[i] = append(tasks[i], &task{Job: j, endpoint: w.of[i].endpoint, until: w.Until, claimant: w.claimant})
 	}
 	for i, e := range w.of {
 		if err != nil || len(tasks[i]) > 0 {
