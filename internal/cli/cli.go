@@ -77,7 +77,7 @@ func Run(ctx context.Context, s *System, args []string) int {
 	root := newRoot(s)
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
-	if err != nil && !errors.Is(err, errDifferent) && !errors.Is(err, errNotValid) && !errors.Is(err, errCancelled) {
+	if err != nil && !errors.Is(err, errDifferent) && !errors.Is(err, errNotValid) && !errors.Is(err, errCancelled) && !errors.Is(err, errProblems) {
 		mode, _ := root.PersistentFlags().GetString("color") // "" only if there is no such flag
 		const name = "keygate:"
 		for _, m := range messages(err) {
@@ -159,7 +159,7 @@ func newRoot(s *System) *cobra.Command {
 		return a.checkOutput(c)
 	}
 	root.AddCommand(
-		newServe(a), newDemo(a), newMigrate(a), newAccount(a), newAccounts(a), newNodes(a),
+		newServe(a), newDemo(a), newDoctor(a), newMigrate(a), newAccount(a), newAccounts(a), newNodes(a),
 		newGateways(a), newKeys(a), newRoutes(a), newSpec(a), newConfig(a), newRepo(a),
 		newWebhooks(a), newDeliveries(a), newEvents(a),
 		newAuditLog(a), newTraffic(a), newExplain(a), newLimits(a),

@@ -54,7 +54,7 @@ func identityOf(path string) identity {
 	case "keygate context list":
 		return identity{"", "name"}
 	case "", "keygate audit-log export", "keygate audit-log head", "keygate audit-log verify", "keygate keys verify",
-		"keygate webhooks recover", "keygate webhooks verify":
+		"keygate webhooks recover", "keygate webhooks verify", "keygate doctor":
 		return identity{}
 	default:
 		return identityOf(path[:max(0, strings.LastIndexByte(path, ' '))])

@@ -61,7 +61,12 @@ func checkCanary(ctx context.Context, db *postgres.DB, box *secret.Box) error {
 	if err != nil {
 		return fmt.Errorf("compare the secret key with the one of the database: %w", err)
 	}
-	if text, err := box.Open(i.Canary); err != nil || string(text) != canary {
+	return opensCanary(box, i.Canary)
+}
+
+// opensCanary returns an error if the canary of a database was sealed with another secret key.
+func opensCanary(box *secret.Box, sealed []byte) error {
+	if text, err := box.Open(sealed); err != nil || string(text) != canary {
 		return fmt.Errorf("the secret key is not the one that the database was created with: set --secret-key-file or %s to that of the other nodes", config.SecretKeyVariable)
 	}
 	return nil

@@ -35,3 +35,6 @@ func maxFiles() (n uint64, limited bool) {
 	}
 	return uint64(files.Cur), true //nolint:unconvert // it is an int64 on some systems
 }
+
+// mayWrite returns an error if this process may not create files in dir. It creates none.
+func mayWrite(dir string) error { return unix.Access(dir, unix.W_OK|unix.X_OK) }

@@ -1,0 +1,105 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/keygate/keygate/internal/config"
+	"github.com/keygate/keygate/internal/server"
+)
+
+// errProblems reports that doctor found problems. They are on standard output.
+var errProblems = errors.New("problems found")
+
+type doctor struct{ storeCommand }
+
+func newDoctor(a *app) *cobra.Command {
+	o := &doctor{storeCommand{app: a}}
+	c := &cobra.Command{
+		Use:   "doctor",
+		Short: "Check the settings of a server, its machine and its stores",
+		Long: `Check the settings of a server before it uses them: the data directory, keys, addresses,
+certificates and limits of this machine, and PostgreSQL and Redis if they are set. It takes
+the flags, the environment and the file of "keygate serve", and should run as the same user.
+It changes nothing, and a server may be running.
+
+Each line says ok, warning or problem, and what to do. The exit status is 1 if there is a
+problem, else 0.`,
+		Example: "  keygate doctor --config keygate.yaml\n  keygate doctor -o json | jq '.findings[] | select(.status != \"ok\")'",
+		Args:    noArgs, RunE: o.run,
+	}
+	o.loader = config.Register(c.Flags())
+	return c
+}
+
+// diagnosis is the output of doctor for programs.
+type diagnosis struct {
+	Problems int              `json:"problems"`
+	Warnings int              `json:"warnings"`
+	Findings []server.Finding `json:"findings"`
+}
+
+func (o *doctor) run(c *cobra.Command, _ []string) error {
+	settings, _, err := o.load()
+	if err != nil {
+		return err
+	}
+	d := diagnosis{Findings: server.Examine(c.Context(), settings)}
+	for _, f := range d.Findings {
+		switch f.Status {
+		case server.FindingProblem:
+			d.Problems++
+		case server.FindingWarning:
+			d.Warnings++
+		case server.FindingOK:
+		}
+	}
+	if err := o.print(&d); err != nil {
+		return err
+	}
+	if d.Problems > 0 {
+		return errProblems
+	}
+	return nil
+}
+
+func (o *doctor) print(d *diagnosis) error {
+	if !o.forPeople() {
+		return o.printData(d)
+	}
+	colours, width, longest := o.colours(o.Out, o.colour), 0, 0
+	if o.fitted() {
+		width = o.width(o.Out)
+	}
+	for _, f := range d.Findings {
+		longest = max(longest, textWidth(f.Check))
+	}
+	var b strings.Builder
+	for _, f := range d.Findings {
+		status := fmt.Sprintf("%-7s", f.Status)
+		head := status + strings.Repeat(" ", gap) + f.Check + strings.Repeat(" ", longest-textWidth(f.Check)+gap)
+		line := strings.TrimPrefix(fold(head+clean(f.Message), width, textWidth(head)), status)
+		b.WriteString(styleOfFinding(f.Status).paint(colours, status) + line + "\n")
+		if f.Remedy != "" {
+			head = strings.Repeat(" ", textWidth(head))
+			b.WriteString(fold(head+"→ "+clean(f.Remedy), width, textWidth(head)+2) + "\n")
+		}
+	}
+	fmt.Fprintf(&b, "\n%s, %s\n", numberOf(int64(d.Problems), "problem", "problems"), numberOf(int64(d.Warnings), "warning", "warnings"))
+	_, err := fmt.Fprint(o.Out, b.String())
+	return err
+}
+
+func styleOfFinding(s server.FindingStatus) style {
+	switch s {
+	case server.FindingProblem:
+		return red
+	case server.FindingWarning:
+		return yellow
+	default:
+		return green
+	}
+}
