@@ -64,6 +64,11 @@ func (t brokenTx) AppendChange(ctx context.Context, k snapshot.ChangeKind, id st
 	return seq, errors.Join(err, t.fails("change"))
 }
 
+func (t brokenTx) AppendRevocation(ctx context.Context, id string, d apikey.Digest) (int64, error) {
+	seq, err := t.Tx.AppendRevocation(ctx, id, d)
+	return seq, errors.Join(err, t.fails("change"))
+}
+
 func (t brokenTx) PutStoredResponse(ctx context.Context, a *control.StoredResponse) error {
 	return errors.Join(t.Tx.PutStoredResponse(ctx, a), t.fails("response"))
 }
