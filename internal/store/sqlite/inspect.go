@@ -10,7 +10,11 @@ import (
 	"os"
 
 	"github.com/pressly/goose/v3"
+	library "modernc.org/sqlite/lib"
 )
+
+// LibraryVersion is the version of SQLite.
+const LibraryVersion = library.SQLITE_VERSION
 
 // Inspect returns the version of the schema in the file at path, and the newest that this binary knows. It
 // changes nothing; a server may be using the file. The error is that the file cannot be read or is not a
