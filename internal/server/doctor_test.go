@@ -158,6 +158,10 @@ func TestDoctorWithStores(t *testing.T) {
 	if err := change(t, url, `INSERT INTO goose_db_version (version_id, is_applied) VALUES (9999, true)`); err != nil {
 		t.Fatal(err)
 	}
+	expect(t, examine(t, t.TempDir(), more...), "PostgreSQL schema", server.FindingOK, "may still start on it")
+	if err := change(t, url, `UPDATE schema_support SET oldest = 9999`); err != nil {
+		t.Fatal(err)
+	}
 	expect(t, examine(t, t.TempDir(), more...), "PostgreSQL schema", server.FindingProblem, "schema 9999")
 	if err := change(t, url, `DELETE FROM goose_db_version WHERE version_id > 1`); err != nil {
 		t.Fatal(err)

@@ -66,17 +66,19 @@ func (f *findings) examineSchema(settings *config.Config, i *postgres.Inspection
 	const check = "PostgreSQL schema"
 	switch v := i.Schema; {
 	case i.SchemaErr != nil && v.Current > v.Newest:
-		f.problem(check, "run the version that wrote it, or restore a backup from before the upgrade", "the database has schema %d, and this version supports %d", v.Current, v.Newest)
+		f.problem(check, "run the version that wrote it, or restore a backup from before the upgrade", "%v", i.SchemaErr)
 	case i.SchemaErr != nil:
 		f.problem(check, "give Keygate a database of its own, whose owner is its user", "%v", i.SchemaErr)
 	case v.Current == v.Newest:
 		f.ok(check, "it is %d, the one of this version", v.Current)
+	case v.Current > v.Newest:
+		f.ok(check, "it is %d, newer than this version's %d, which may still start on it", v.Current, v.Newest)
 	case settings.Migrate == "off":
 		f.problem(check, "run keygate migrate up, or set --migrate=auto", "it is %d, and this version needs %d", v.Current, v.Newest)
 	case v.Current == 0:
 		f.ok(check, "the database is empty; the first start creates the schema %d", v.Newest)
 	default:
-		f.ok(check, "it is %d; the next start migrates it to %d, and older versions cannot start then", v.Current, v.Newest)
+		f.ok(check, "it is %d; the next start migrates it to %d", v.Current, v.Newest)
 	}
 }
 
