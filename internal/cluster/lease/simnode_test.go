@@ -42,10 +42,15 @@ type simNode struct {
 
 	watch   *Watch
 	waiters []*simWaiter
+
+	following, hinted bool
+	follows, polls    int           // numbers the waits of follow and poll
+	pause             time.Duration // of the last poll while somebody waits
 }
 
 type simWaiter struct {
 	id   int
+	from time.Duration // when the call began
 	at   Position
 	gone time.Duration // when it gives up
 }
@@ -151,6 +156,7 @@ func (n *simNode) work() {
 		return
 	}
 	n.calling = true
+	n.s.calls++
 	n.call(func(reply func(any)) { n.s.store.carry(c, reply) }, func(v any) {
 		n.calling = false
 		if a, ok := v.(Answer); ok {
@@ -173,8 +179,26 @@ func (n *simNode) work() {
 
 // follow reads the change log again and again, and puts in force what it says.
 func (n *simNode) follow() {
+	n.following, n.hinted = true, false
+	n.s.calls++
 	n.call(func(reply func(any)) { n.s.store.changes(n.position, reply) }, func(v any) {
-		again := func() { n.in(n.s.w.upTo(n.s.poll), n.follow) }
+		again := func() {
+			n.following = false
+			if n.hinted {
+				n.follow()
+				return
+			}
+			n.follows++
+			wait, follows := n.s.w.upTo(n.s.poll), n.follows
+			if n.s.product {
+				wait += n.s.poll / 2
+			}
+			n.in(wait, func() {
+				if follows == n.follows && !n.following {
+					n.follow()
+				}
+			})
+		}
 		got, ok := v.(news)
 		switch {
 		case !ok:
@@ -198,6 +222,16 @@ func (n *simNode) follow() {
 	})
 }
 
+// hint notifies the node of a change.
+func (n *simNode) hint() {
+	if n.dead || n.boots == 0 {
+		return
+	}
+	if n.hinted = true; !n.following {
+		n.follow()
+	}
+}
+
 func (n *simNode) apply(p Position, changes []simChange) {
 	for _, c := range changes {
 		n.inForce[c.id] = true
@@ -214,6 +248,7 @@ func (n *simNode) poll() {
 	for i, x := range waiting {
 		about[i] = x.at
 	}
+	n.s.calls++
 	n.call(func(reply func(any)) { n.s.store.view(about, reply) }, func(v any) {
 		if view, ok := v.(*View); ok {
 			n.watch.Saw(view)
@@ -229,7 +264,29 @@ func (n *simNode) poll() {
 		if len(n.waiters) > 0 {
 			pause = n.s.poll
 		}
+		if n.s.product {
+			n.schedulePoll()
+			return
+		}
 		n.in(n.s.w.upTo(pause), n.poll)
+	})
+}
+
+// schedulePoll waits as cluster.Waiter does.
+func (n *simNode) schedulePoll() {
+	pause := min(n.s.ttl/10, time.Second)
+	if len(n.waiters) > 0 {
+		n.pause = min(max(n.pause*3/2, 2*time.Millisecond), 25*time.Millisecond)
+		pause = n.pause
+	} else {
+		n.pause = 0
+	}
+	n.polls++
+	polls := n.polls
+	n.in(pause/2+n.s.w.upTo(pause), func() {
+		if polls == n.polls {
+			n.poll()
+		}
 	})
 }
 
@@ -244,6 +301,7 @@ func (n *simNode) answer(waiting []*simWaiter, v *View) {
 		n.waiters = slices.DeleteFunc(n.waiters, func(y *simWaiter) bool { return x == y })
 		if ok && !lost {
 			n.s.answered(x.id)
+			n.s.took = append(n.s.took, n.s.w.now-x.from)
 		}
 	}
 }
@@ -251,6 +309,7 @@ func (n *simNode) answer(waiting []*simWaiter, v *View) {
 // mutate carries out the change with the given id. If it gets no answer, the caller repeats the call at
 // another node.
 func (n *simNode) mutate(id, attempts int) {
+	from := n.s.w.now
 	n.cpu(func() {
 		n.call(func(reply func(any)) { n.s.store.mutate(id, reply) }, func(v any) {
 			p, ok := v.(Position)
@@ -260,7 +319,11 @@ func (n *simNode) mutate(id, attempts int) {
 				}
 				return
 			}
-			n.waiters = append(n.waiters, &simWaiter{id: id, at: p, gone: n.s.w.now + 30*time.Second})
+			n.waiters = append(n.waiters, &simWaiter{id: id, from: from, at: p, gone: n.s.w.now + 30*time.Second})
+			if n.s.product { // the poller is woken
+				n.pause = 0
+				n.schedulePoll()
+			}
 		})
 	})
 }

@@ -26,6 +26,7 @@ type simStore struct {
 	settled map[int]bool
 	next    int64 // number of the newest change
 	ids     map[int]bool
+	notify  func() // of a commit; may be nil
 }
 
 func newSimStore(w *world, net *network) *simStore {
@@ -178,6 +179,9 @@ func (s *simStore) commit(number int64, id int) Position {
 	}
 	s.ids[id] = true
 	s.log = slices.Insert(s.log, s.find(number), simChange{Position: p, id: id, at: s.w.now})
+	if s.notify != nil {
+		s.notify()
+	}
 	return p
 }
 

@@ -50,6 +50,10 @@ type simulation struct {
 	violations []string
 	nameInUse  int
 	held, not  int // samples of nodes that could hold a lease
+
+	product bool            // the times are those of the product, and nodes are notified of changes
+	calls   int             // to the store, except for changes
+	took    []time.Duration // from each call for a change to its answer
 }
 
 func newSimulation(seed uint64, c *scenario) *simulation {

@@ -19,35 +19,40 @@ const logTime = 5 * time.Second
 
 // LastPosition implements snapshot.PositionLog.
 func (db *DB) LastPosition(ctx context.Context) (p snapshot.Position, err error) {
-	err = db.viewFor(ctx, db.changes, beginView, logTime, func(t *readTx) error {
+	err = db.statement(ctx, db.changes, logTime, func(t *readTx) error {
 		p, err = t.Head(ctx)
 		return err
 	})
 	return p, err
 }
 
+// logStatement reads the change log after the position ($1, $2), in one round trip. Its first column is whether
+// the log contains the position; the others are NULL if there is no change.
+const logStatement = `SELECT k.known, c.seq, c.mark, c.kind, c.record_id, c.revoked, c.format
+	FROM (SELECT ` + knownPosition + ` AND $1 >= t.seq AS known FROM change_head h, changes_trimmed t) k
+	LEFT JOIN LATERAL (SELECT * FROM changes WHERE seq > $1 ORDER BY seq LIMIT $3) c ON k.known ORDER BY c.seq`
+
 // ChangesAfter implements snapshot.PositionLog.
 func (db *DB) ChangesAfter(ctx context.Context, p snapshot.Position, limit int) (list []snapshot.Change, known bool, err error) {
-	err = db.viewFor(ctx, db.changes, beginView, logTime, func(t *readTx) error {
-		first, _, err := t.changeBounds(ctx)
-		if err != nil {
-			return err
-		}
-		err = t.row(ctx, "change log", `SELECT `+knownPosition+` FROM change_head h`, []any{p.Number, p.Mark[:]}, func(r pgx.Rows) error { return r.Scan(&known) })
-		if known = known && p.Number >= first; err != nil || !known {
-			return err
-		}
-		return t.rows(ctx, "read changes", `SELECT seq, mark, kind, record_id, revoked, format FROM changes WHERE seq > $1 ORDER BY seq LIMIT $2`,
-			[]any{p.Number, rowLimit(limit)}, func(r pgx.Rows) error {
-				var c snapshot.Change
-				var revoked []byte
-				err := r.Scan(&c.Seq, fixed(c.Mark[:]), &c.Kind, &c.ID, &revoked, &c.Format)
-				if d := new(apikey.Digest); len(revoked) == copy(d[:], revoked) && len(revoked) == len(d) {
-					c.Revoked = d
-				}
-				list = append(list, c)
+	err = db.statement(ctx, db.changes, logTime, func(t *readTx) error {
+		list, known = nil, false
+		return t.rows(ctx, "read changes", logStatement, []any{p.Number, p.Mark[:], rowLimit(limit)}, func(r pgx.Rows) error {
+			var seq *int64
+			var format *int
+			var kind, recordID *string
+			var c snapshot.Change
+			var revoked []byte
+			if err := r.Scan(&known, &seq, fixed(c.Mark[:]), &kind, &recordID, &revoked, &format); err != nil || seq == nil {
 				return err
-			})
+			}
+			c.Seq, c.Kind, c.ID, c.Format = *seq, snapshot.ChangeKind(*kind), *recordID, *format
+			if d := new(apikey.Digest); len(revoked) == len(d) {
+				copy(d[:], revoked)
+				c.Revoked = d
+			}
+			list = append(list, c)
+			return nil
+		})
 	})
 	return list, err == nil && known, err
 }

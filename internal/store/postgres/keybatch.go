@@ -20,7 +20,7 @@ func (db *DB) KeysByID(ctx context.Context, keyIDs []string, f func(keyID string
 	if len(keyIDs) == 0 {
 		return nil
 	}
-	err := db.viewFor(ctx, db.changes, beginView, logTime, func(t *readTx) error {
+	err := db.statement(ctx, db.changes, logTime, func(t *readTx) error {
 		return t.rows(ctx, "read keys", keyColumns+`WHERE id = ANY ($1)`, []any{keyIDs}, func(r pgx.Rows) error {
 			k, err := scanKey(r)
 			switch {

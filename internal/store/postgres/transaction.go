@@ -243,6 +243,32 @@ func (db *DB) viewFor(ctx context.Context, p *pool, begin string, limit time.Dur
 	}
 }
 
+// statement runs f, which reads by one statement, without a transaction, on a connection of p. f is called again if
+// the connection was lost.
+func (db *DB) statement(ctx context.Context, p *pool, limit time.Duration, f func(*readTx) error) error {
+	for attempt := 1; ; attempt++ {
+		c, err := p.take(ctx)
+		if err != nil {
+			if ctx.Err() == nil {
+				_ = db.note(err)
+			}
+			return err
+		}
+		t := &readTx{c: c, limit: limit}
+		err = f(t)
+		failed := t.failed
+		t.failed = errEnded
+		p.give(c)
+		switch {
+		case failed == nil:
+			return err
+		case !lost(failed) || attempt == attempts || ctx.Err() != nil:
+			_ = db.note(failed)
+			return err
+		}
+	}
+}
+
 // run runs f in a reading transaction that has begun, and ends it.
 func (db *DB) run(t *readTx, p *pool, f func(*readTx) error) error {
 	defer func() {
