@@ -50,6 +50,7 @@ type DB struct {
 	searchers *pool // for Search and reports
 	source    *pool // for snapshot.Source and ratelimit.DailyStore
 	pages     *stored.PageCodec
+	days      requestDays
 	failures  atomic.Int64 // write transactions that failed in the database
 	trouble   atomic.Pointer[trouble]
 }
