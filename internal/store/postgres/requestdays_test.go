@@ -67,12 +67,12 @@ func find(t *testing.T, db *DB, r requestlog.Record) bool {
 func TestRequestDays(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
-	db, other := fresh(t), (*DB)(nil)
+	db := fresh(t)
+	other := openWith(t, Config{URL: db.writer.Config().ConnString()})
 	name := func(days int) string { return now.UTC().Add(time.Duration(days) * day).Format("20060102") }
 	if got := partitions(t, db); len(got) < 8 || got[0] != name(0) && got[0] != name(-1) {
 		t.Errorf("a new database has partitions for %v, want today and a week", got)
 	}
-	other = openWith(t, Config{URL: db.writer.Config().ConnString()})
 	records := []requestlog.Record{appendAt(t, db, now), appendAt(t, db, now.Add(40*day)), appendAt(t, db, now.Add(-3*day))}
 	for _, r := range records {
 		if !find(t, db, r) {
