@@ -90,8 +90,8 @@ type Store interface {
 	RequestRecords(ctx context.Context, accountID string, f Filter, limit int, after string) ([]Record, error)
 	// RequestRecord returns one record. Its error is fault.NotFound if there is none.
 	RequestRecord(ctx context.Context, accountID, requestID string) (*Record, error)
-	// TrimRequests removes up to limit records and counts that are older than before, and
-	// forgets up to limit writers, of any kind of access records, whose last batch was
+	// TrimRequests removes up to limit records and counts that are older than before, or up to
+	// limit days (UTC) that end before it, and forgets up to limit writers, of any kind of access records, whose last batch was
 	// stored before it. more is whether there may be others.
 	TrimRequests(ctx context.Context, before time.Time, limit int) (more bool, err error)
 }

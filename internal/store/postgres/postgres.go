@@ -55,6 +55,7 @@ type DB struct {
 	source    *pool // for snapshot.GatewaySource and ratelimit.DailyStore
 	changes   *pool // for the change log, and the keys and accounts that it names
 	pages     *stored.PageCodec
+	days      requestDays
 	failures  atomic.Int64 // write transactions that failed in the database
 	trouble   atomic.Pointer[trouble]
 }

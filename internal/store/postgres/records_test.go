@@ -161,7 +161,6 @@ func TestRecordPlans(t *testing.T) {
 		"claim":         {claim, []any{[]string{"wh_1"}, []int64{5}, []bool{false}, int64(1), "t", int64(1)}},
 		"listeners":     {listeners, []any{"acct_1", "key.created"}},
 		"release":       {`UPDATE deliveries SET token = NULL, due_at = next_at WHERE token >= $1 AND token < $2 AND starts_with(token, $1)`, []any{"a/", "a0"}},
-		"trim requests": {`SELECT account_id, id FROM requests WHERE time < $1 ORDER BY time LIMIT $2`, []any{int64(1), 10}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var plan string

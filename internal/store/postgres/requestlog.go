@@ -15,10 +15,24 @@ import (
 
 var _ requestlog.Store = (*DB)(nil)
 
-// AppendRequests implements requestlog.Store.
+// AppendRequests implements requestlog.Store. It first makes the partitions of days that are missing, as those of a
+// clock that is ahead are, or of records that have waited since before retention dropped their day.
 func (db *DB) AppendRequests(ctx context.Context, batch accesslog.BatchID, records []requestlog.Record, left []requestlog.LeftOut) error {
-	return db.record(ctx, func(t *tx) error {
+	days := daysOf(records, left)
+	err := db.appendRequests(ctx, batch, days, records, left)
+	if stateOf(err) == noPartition { // another node has dropped it
+		db.days.forget()
+		err = db.appendRequests(ctx, batch, days, records, left)
+	}
+	return err
+}
+
+func (db *DB) appendRequests(ctx context.Context, batch accesslog.BatchID, days map[int64]struct{}, records []requestlog.Record, left []requestlog.LeftOut) error {
+	err := db.record(ctx, func(t *tx) error {
 		if isNew, err := t.takeBatch(ctx, batch); err != nil || !isNew {
+			return err
+		}
+		if err := t.addDays(ctx, db.days.unknown(days)); err != nil {
 			return err
 		}
 		if err := t.insertRequests(ctx, records); err != nil {
@@ -26,6 +40,10 @@ func (db *DB) AppendRequests(ctx context.Context, batch accesslog.BatchID, recor
 		}
 		return t.countLeftOut(ctx, left)
 	})
+	if err == nil {
+		db.days.add(days)
+	}
+	return err
 }
 
 const insertRequests = `INSERT INTO requests (account_id, id, time, gateway_id, route_id, key_id, key_prefix, method, path, client_ip,
@@ -147,23 +165,20 @@ func (db *DB) RequestRecord(ctx context.Context, accountID, requestID string) (*
 	return found, err
 }
 
-// TrimRequests implements requestlog.Store.
+// TrimRequests implements requestlog.Store. It removes whole days.
 func (db *DB) TrimRequests(ctx context.Context, before time.Time, limit int) (more bool, err error) {
 	limit = rowLimit(limit)
 	err = db.record(ctx, func(t *tx) error {
-		n, err := t.exec(ctx, "trim requests", `DELETE FROM requests WHERE (account_id, id) IN
-			(SELECT account_id, id FROM requests WHERE time < $1 ORDER BY time LIMIT $2 FOR UPDATE SKIP LOCKED)`, micros(before), limit)
-		if err != nil {
-			return err
-		}
-		m, err := t.exec(ctx, "trim counts of omitted requests", `DELETE FROM requests_left_out WHERE (account_id, second) IN
-			(SELECT account_id, second FROM requests_left_out WHERE second < $1 ORDER BY second LIMIT $2 FOR UPDATE SKIP LOCKED)`, before.Unix(), limit)
-		if err != nil {
-			return err
-		}
-		w, err := t.trimBatches(ctx, before, limit)
-		more = limit > 0 && (n == int64(limit) || m == int64(limit) || w == int64(limit))
+		n, err := t.trimBatches(ctx, before, limit)
+		more = limit > 0 && n == int64(limit)
 		return err
 	})
-	return more, err
+	if err != nil {
+		return false, err
+	}
+	if err := db.addDaysAhead(ctx); err != nil {
+		return false, err
+	}
+	moreDays, err := db.dropDays(ctx, before, limit)
+	return more || moreDays, err
 }

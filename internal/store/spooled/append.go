@@ -56,9 +56,9 @@ func (s *Store) AppendEvents(ctx context.Context, events []event.Event) error {
 	return err
 }
 
-// append writes a batch to the store with direct, or puts what make returns into the spool if batches
+// append writes a batch to the store with direct, or puts what content returns into the spool if batches
 // of its kind are waiting there or the store does not take it.
-func (s *Store) append(ctx context.Context, k Kind, make func() (*batch, error), direct func() error) (spooled bool, err error) {
+func (s *Store) append(ctx context.Context, k Kind, content func() (*batch, error), direct func() error) (spooled bool, err error) {
 	q := s.queues[k]
 	if q.Empty() {
 		if err = direct(); err == nil || isFinal(err) || errors.Is(ctx.Err(), context.Canceled) {
@@ -66,7 +66,7 @@ func (s *Store) append(ctx context.Context, k Kind, make func() (*batch, error),
 		}
 		s.away.Store(true)
 	}
-	b, encodeErr := make()
+	b, encodeErr := content()
 	if encodeErr != nil {
 		return false, encodeErr
 	}

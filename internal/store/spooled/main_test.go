@@ -85,7 +85,7 @@ func (u *unreliable) AppendEvents(ctx context.Context, e []event.Event) error {
 
 // harness is a node's Store in a PostgreSQL database with one account.
 type harness struct {
-	*testing.T
+	testing.TB
 	*spooled.Store
 	db      *unreliable
 	cfg     spooled.Config
@@ -94,7 +94,7 @@ type harness struct {
 	lost    [4]int // by kind
 }
 
-func newHarness(t *testing.T, maxBytes int64) *harness {
+func newHarness(t testing.TB, maxBytes int64) *harness {
 	t.Helper()
 	url := postgrestest.Migrated(t, func(ctx context.Context, url string) error {
 		return postgres.Migrate(ctx, url, "test", slog.New(slog.DiscardHandler))
@@ -108,7 +108,7 @@ func newHarness(t *testing.T, maxBytes int64) *harness {
 			t.Error(err)
 		}
 	})
-	h := &harness{T: t, db: &unreliable{Engine: db}, account: id.New(id.Account), log: &countingHandler{lines: map[string]int{}}}
+	h := &harness{TB: t, db: &unreliable{Engine: db}, account: id.New(id.Account), log: &countingHandler{lines: map[string]int{}}}
 	h.must(db.Update(t.Context(), func(tx control.Tx) error {
 		return tx.InsertAccount(t.Context(), &account.Account{ID: h.account, Name: "a", Plan: account.Scale, State: account.Active, CreatedAt: time.Now(), Version: 1})
 	}))

@@ -94,7 +94,7 @@ func (h *harness) stored(k spooled.Kind) (n int) {
 }
 
 // all are the kinds of records.
-var all = []spooled.Kind{spooled.Audit, spooled.Traffic, spooled.Requests, spooled.Events} //nolint:gochecknoglobals // a constant
+var all = []spooled.Kind{spooled.Audit, spooled.Traffic, spooled.Requests, spooled.Events}
 
 // Guarantee: however the database comes and goes, responses of it are lost, and the process is killed, every
 // record that the Store has taken is stored once, and nothing is lost.

@@ -1,0 +1,218 @@
+package postgres
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/pressly/goose/v3"
+
+	"github.com/keygate/keygate/internal/accesslog"
+	"github.com/keygate/keygate/internal/id"
+	"github.com/keygate/keygate/internal/keygatetest/postgrestest"
+	"github.com/keygate/keygate/internal/requestlog"
+)
+
+const day = 24 * time.Hour
+
+// partitions returns the days (YYYYMMDD) of the partitions of both tables, which must be the same.
+func partitions(t *testing.T, db *DB) (days []string) {
+	t.Helper()
+	both := map[string][]string{}
+	err := db.view(t.Context(), db.readers, func(r *readTx) error {
+		return r.rows(t.Context(), "list partitions", `SELECT p.relname, right(c.relname, 8) FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
+			JOIN pg_class p ON p.oid = i.inhparent WHERE p.relname IN ('requests', 'requests_left_out') ORDER BY 1, 2`, nil, func(rows pgx.Rows) error {
+			var parent, suffix string
+			err := rows.Scan(&parent, &suffix)
+			both[parent] = append(both[parent], suffix)
+			return err
+		})
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(both["requests"], both["requests_left_out"]) {
+		t.Errorf("the tables have different partitions: %v", both)
+	}
+	return both["requests"]
+}
+
+// appendAt appends a request of a time, and counts one that is left out.
+func appendAt(t *testing.T, db *DB, at time.Time) requestlog.Record {
+	t.Helper()
+	at = at.UTC().Truncate(time.Microsecond)
+	r := requestlog.Record{AccountID: "acct_a", ID: id.NewAt(id.Request, at), Time: at, Method: "GET", Path: "/", Status: 401}
+	left := []requestlog.LeftOut{{AccountID: "acct_a", Second: at.Unix(), Count: 1}}
+	if err := db.AppendRequests(t.Context(), accesslog.BatchID{}, []requestlog.Record{r}, left); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// find reports whether a request is stored with its count.
+func find(t *testing.T, db *DB, r requestlog.Record) bool {
+	t.Helper()
+	got, err := db.RequestRecord(t.Context(), r.AccountID, r.ID)
+	return err == nil && got.LeftOut == 1
+}
+
+// Guarantee: the log of requests has partitions for a week ahead, those of other days are made before a write, also
+// if the clock is ahead or another node has just dropped them, and retention drops whole days.
+func TestRequestDays(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	db := fresh(t)
+	other := openWith(t, Config{URL: db.writer.Config().ConnString()})
+	name := func(days int) string { return now.UTC().Add(time.Duration(days) * day).Format("20060102") }
+	if got := partitions(t, db); len(got) < 8 || got[0] != name(0) && got[0] != name(-1) {
+		t.Errorf("a new database has partitions for %v, want today and a week", got)
+	}
+	records := []requestlog.Record{appendAt(t, db, now), appendAt(t, db, now.Add(40*day)), appendAt(t, db, now.Add(-3*day))}
+	for _, r := range records {
+		if !find(t, db, r) {
+			t.Errorf("the request of %s is not stored", r.Time)
+		}
+	}
+	if _, err := other.TrimRequests(t.Context(), now.Add(-day), 1000); err != nil {
+		t.Fatal(err)
+	}
+	if find(t, db, records[2]) || !find(t, db, records[0]) || !find(t, db, records[1]) {
+		t.Error("retention did not remove the old request alone")
+	}
+	if slices.Contains(partitions(t, db), name(-3)) {
+		t.Error("the partition of an old day is still there")
+	}
+	if late := appendAt(t, db, now.Add(-3*day)); !find(t, db, late) {
+		t.Error("a request of a day that another node has dropped is not stored")
+	}
+}
+
+// Guarantee: a partition that is being read is not waited for, and is dropped by a later call.
+func TestDropWaitsForNobody(t *testing.T) {
+	t.Parallel()
+	db := fresh(t)
+	appendAt(t, db, time.Now().Add(-9*day))
+	before := len(partitions(t, db))
+	err := db.view(t.Context(), db.readers, func(r *readTx) error {
+		if _, err := r.texts(t.Context(), "read requests", `SELECT id FROM requests`); err != nil {
+			return err
+		}
+		more, err := db.TrimRequests(t.Context(), time.Now().Add(-2*day), 10)
+		if err != nil || more {
+			t.Errorf("got %v, %v while the table is read, want false and no error", more, err)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := len(partitions(t, db)); got != before {
+		t.Errorf("%d partitions are left while the table is read, want all %d", got, before)
+	}
+	if _, err := db.TrimRequests(t.Context(), time.Now().Add(-2*day), 10); err != nil {
+		t.Fatal(err)
+	}
+	if got := len(partitions(t, db)); got != before-1 {
+		t.Errorf("%d partitions are left, want %d", got, before-1)
+	}
+}
+
+// Guarantee: several nodes that make the same day at once all store their requests.
+func TestNodesMakeTheSameDay(t *testing.T) {
+	t.Parallel()
+	db := fresh(t)
+	const nodes = 4
+	done := make(chan error, nodes)
+	at := time.Now().Add(100 * day).UTC().Truncate(time.Microsecond)
+	for range nodes {
+		node := openWith(t, Config{URL: db.writer.Config().ConnString()})
+		go func() {
+			r := requestlog.Record{AccountID: "acct_a", ID: id.NewAt(id.Request, at), Time: at, Method: "GET", Path: "/", Status: 401}
+			done <- node.AppendRequests(context.WithoutCancel(t.Context()), accesslog.BatchID{}, []requestlog.Record{r}, nil)
+		}()
+	}
+	for range nodes {
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}
+	list, err := db.RequestRecords(t.Context(), "acct_a", requestlog.Filter{}, 10, "")
+	if err != nil || len(list) != nodes {
+		t.Errorf("got %d requests, %v, want %d", len(list), err, nodes)
+	}
+}
+
+// Guarantee: the migration to partitions keeps the rows, also those of a clock that is ahead, and a node of the
+// version before can go on writing and trimming.
+func TestRequestDaysKeepRows(t *testing.T) {
+	t.Parallel()
+	url := postgrestest.Empty(t)
+	now := time.Now().UTC().Truncate(time.Microsecond)
+	settings, err := parseURL(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	old := []requestlog.Record{}
+	insert := func(db *sql.DB, at time.Time) {
+		r := requestlog.Record{AccountID: "acct_a", ID: id.NewAt(id.Request, at), Time: at}
+		for _, statement := range []string{
+			fmt.Sprintf(`INSERT INTO requests VALUES ('acct_a', '%s', %d, '', '', '', '', 'GET', '/', '', 401, 1, 0, 0, 0, 0, 0, 0, 0, '') ON CONFLICT DO NOTHING`, r.ID, micros(at)),
+			fmt.Sprintf(`INSERT INTO requests_left_out AS l VALUES ('acct_a', %d, 1) ON CONFLICT (account_id, second) DO UPDATE SET count = l.count + excluded.count`, at.Unix()),
+		} {
+			if _, err := db.ExecContext(t.Context(), statement); err != nil {
+				t.Fatal(err)
+			}
+		}
+		old = append(old, r)
+	}
+	err = inSchema(settings.ConnConfig, func(db *sql.DB) error {
+		files, err := fs.Sub(migrations, "migrations")
+		if err != nil {
+			return err
+		}
+		provider, err := goose.NewProvider(goose.DialectPostgres, db, files, goose.WithDisableGlobalRegistry(true))
+		if err != nil {
+			return err
+		}
+		if _, err := provider.UpTo(t.Context(), 3); err != nil {
+			return err
+		}
+		insert(db, now)
+		insert(db, now.Add(-20*time.Hour))
+		insert(db, now.Add(2*day))
+		if err := migrate(t.Context(), db, slog.New(slog.DiscardHandler)); err != nil {
+			return err
+		}
+		insert(db, now.Add(time.Second))
+		insert(db, now.Add(4*day))
+		_, err = db.ExecContext(t.Context(), `DELETE FROM requests WHERE (account_id, id) IN
+			(SELECT account_id, id FROM requests WHERE time < 1 ORDER BY time LIMIT 10 FOR UPDATE SKIP LOCKED)`)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	db := openWith(t, Config{URL: url})
+	old = append(old, appendAt(t, db, now.Add(time.Minute)), appendAt(t, db, now.Add(-time.Hour)), appendAt(t, db, now.Add(3*day)))
+	for _, r := range old {
+		if !find(t, db, r) {
+			t.Errorf("the request of %s is not there", r.Time)
+		}
+	}
+	list, err := db.RequestRecords(t.Context(), "acct_a", requestlog.Filter{Since: now.Add(-day)}, 100, "")
+	if err != nil || len(list) != len(old) {
+		t.Errorf("got %d requests, %v, want %d", len(list), err, len(old))
+	}
+	if _, err := db.TrimRequests(t.Context(), now.Add(3*day), 1000); err != nil {
+		t.Fatal(err)
+	}
+	if list, err = db.RequestRecords(t.Context(), "acct_a", requestlog.Filter{}, 100, ""); err != nil || len(list) != 2 {
+		t.Errorf("got %d requests after the rows from before were dropped, %v, want 2", len(list), err)
+	}
+}
