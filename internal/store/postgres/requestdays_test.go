@@ -180,7 +180,7 @@ func TestRequestDaysKeepRows(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		if _, err := provider.UpTo(t.Context(), 3); err != nil {
+		if _, err := provider.UpTo(t.Context(), 4); err != nil {
 			return err
 		}
 		insert(db, now)
