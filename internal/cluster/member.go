@@ -248,13 +248,14 @@ func (m *Member) call(ctx context.Context, c lease.Call, reports *reports) {
 	if joins {
 		m.tooOld.Store(nil)
 	}
-	if held && !m.unconfirmed.Load() {
+	switch {
+	case held && !m.unconfirmed.Load():
 		m.serving.Store(m.cfg.Serve)
 		m.settleJoin(nil)
-	} else if errors.Is(err, lease.ErrTooOld) {
+	case errors.Is(err, lease.ErrTooOld):
 		m.setTooOld(err)
 		m.settleJoin(err)
-	} else if errors.Is(err, lease.ErrNameInUse) {
+	case errors.Is(err, lease.ErrNameInUse):
 		m.settleJoin(fmt.Errorf("%w: %q; set --node-name to a name of its own", err, m.cfg.Name))
 	}
 	reports.lease(held, a.Result, err)
