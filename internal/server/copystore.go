@@ -149,12 +149,16 @@ func CopyStore(ctx context.Context, settings *config.Config, log *slog.Logger, p
 
 // copyError adds to an error of a copy what to do about it.
 func copyError(err error, dir string, interrupted bool) error {
+	advice := fmt.Sprintf("nothing was copied: the store in %s is as before, and the command can be repeated", dir)
 	switch {
 	case interrupted:
-		return fmt.Errorf("%w; whether the copy is complete is unknown: repeat the command, which finds out, and finishes it or starts over", err)
+		advice = "whether the copy is complete is unknown: repeat the command, which finds out, and finishes it or starts over"
 	case fault.CodeOf(err) == fault.Conflict:
-		return fmt.Errorf("%w: create a database of its own for the copy", err)
-	default:
-		return fmt.Errorf("%w; nothing was copied: the store in %s is as before, and the command can be repeated", err, dir)
+		advice = "create a database of its own for the copy"
 	}
+	var public *fault.Error
+	if errors.As(err, &public) {
+		return &fault.Error{Code: public.Code, Message: public.Message + "; " + advice, Err: err}
+	}
+	return fmt.Errorf("%w; %s", err, advice)
 }
