@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -140,30 +141,37 @@ func (f *filler) claim(ctx context.Context) error {
 	return nil
 }
 
-// filled are the tables that are copied, those that others refer to first. The values are the expressions
-// for columns that the other store does not have, or has in another form.
-var filled = []struct {
+// filledTable is a table that is copied. The values of from are the expressions for columns that the other
+// store does not have, or has in another form.
+type filledTable struct {
 	name string
 	from map[string]string
-}{
-	{name: "accounts"}, {name: "gateways"}, {name: "route_tables"}, {name: "route_pages"},
-	{name: "revisions"}, {name: "revision_parts"}, {name: "revisions_gone"}, {name: "revision_counts"},
-	{name: "account_counts"}, {name: "repositories"}, {name: "keys"}, {name: "sessions"}, {name: "answers"},
-	{name: "daily_counts"}, {name: "daily_claims"}, {name: "webhooks"}, {name: "events"},
-	{"deliveries", map[string]string{"token": "NULL", "due_at": "next_at"}}, // no process holds a lease
-	{"attempts", map[string]string{"n": "n >> 3", "number": "n & 7"}},
-	{name: "audit"}, {"audit_chunks", map[string]string{"position": "id"}}, {name: "audit_chains"}, {name: "audit_blocks"},
-	{name: "audit_summaries"}, {name: "audit_groups"}, {name: "audit_segments"},
-	{name: "traffic"}, {name: "requests"}, {name: "requests_left_out"}, {name: "record_batches"},
-	{"retention", map[string]string{"one": "1"}},
 }
 
-// The tables that are not copied: the change log, which begins anew; what the search index is built from; and
-// what belongs to one of the engines.
-var (
-	ownTables   = []string{"change_head", "changes", "changes_trimmed", "delivery_head", "goose_db_version", "installation", "key_terms", "keys_unindexed", "nodes", "settled_servers"}
-	otherTables = []string{"changes", "changes_trimmed", "goose_db_version", "key_terms", "key_terms_config", "key_terms_data", "key_terms_docsize", "key_terms_idx", "keys_unindexed", "sqlite_sequence"}
-)
+// filledTables returns the tables that are copied, those that others refer to first.
+func filledTables() []filledTable {
+	return []filledTable{
+		{name: "accounts"}, {name: "gateways"}, {name: "route_tables"}, {name: "route_pages"},
+		{name: "revisions"}, {name: "revision_parts"}, {name: "revisions_gone"}, {name: "revision_counts"},
+		{name: "account_counts"}, {name: "repositories"}, {name: "keys"}, {name: "sessions"}, {name: "answers"},
+		{name: "daily_counts"}, {name: "daily_claims"}, {name: "webhooks"}, {name: "events"},
+		{"deliveries", map[string]string{"token": "NULL", "due_at": "next_at"}}, // no process holds a lease
+		{"attempts", map[string]string{"n": "n >> 3", "number": "n & 7"}},
+		{name: "audit"}, {"audit_chunks", map[string]string{"position": "id"}}, {name: "audit_chains"}, {name: "audit_blocks"},
+		{name: "audit_summaries"}, {name: "audit_groups"}, {name: "audit_segments"},
+		{name: "traffic"}, {name: "requests"}, {name: "requests_left_out"}, {name: "record_batches"},
+		{"retention", map[string]string{"one": "1"}},
+	}
+}
+
+// otherTables returns the tables of both stores that are not copied: the change log, which begins anew; what the
+// search index is built from; and what belongs to one of the engines.
+func otherTables() []string {
+	return []string{
+		"change_head", "changes", "changes_trimmed", "delivery_head", "goose_db_version", "installation", "key_terms", "keys_unindexed", "nodes", "settled_servers",
+		"key_terms_config", "key_terms_data", "key_terms_docsize", "key_terms_idx", "sqlite_sequence",
+	}
+}
 
 // check returns an error if one of the stores has a table that this code does not know.
 func (f *filler) check(ctx context.Context) error {
@@ -179,20 +187,16 @@ func (f *filler) check(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, t := range filled {
+	known := otherTables()
+	for _, t := range filledTables() {
+		known = append(known, t.name)
 		if !slices.Contains(other, t.name) || !slices.Contains(own, t.name) {
 			return fmt.Errorf("the table %s is in one of the stores only", t.name)
 		}
 	}
-	for _, list := range []struct{ have, known []string }{{other, otherTables}, {own, ownTables}} {
-		for _, name := range list.have {
-			known := slices.Contains(list.known, name)
-			for _, t := range filled {
-				known = known || t.name == name
-			}
-			if !known {
-				return fmt.Errorf("the table %s is not one that can be copied", name)
-			}
+	for _, name := range slices.Concat(other, own) {
+		if !slices.Contains(known, name) {
+			return fmt.Errorf("the table %s is not one that can be copied", name)
 		}
 	}
 	return nil
@@ -207,7 +211,7 @@ func (f *filler) copyAll(ctx context.Context) error {
 			return err
 		}
 	}
-	for _, t := range filled {
+	for _, t := range filledTables() {
 		if err := f.copyTable(ctx, t.name, t.from); err != nil {
 			return fmt.Errorf("copy the table %s: %w", t.name, err)
 		}
@@ -376,7 +380,7 @@ func (f *filler) compareChains(ctx context.Context) error {
 	var number int64
 	var digest, ofBlock []byte
 	_, err = pgx.ForEachRow(rows, []any{&id, &number, &digest, &ofBlock}, func() error {
-		if ofBlock != nil && string(ofBlock) != string(digest) {
+		if ofBlock != nil && !bytes.Equal(ofBlock, digest) {
 			return fmt.Errorf("the audit chain of %s does not end with its last block", id)
 		}
 		heads[id] = head{number, string(digest)}
