@@ -159,7 +159,7 @@ func newRoot(s *System) *cobra.Command {
 		return a.checkOutput(c)
 	}
 	root.AddCommand(
-		newServe(a), newDemo(a), newDoctor(a), newHealthcheck(a), newMigrate(a), newAccount(a), newAccounts(a), newNodes(a),
+		newServe(a), newDemo(a), newDoctor(a), newHealthcheck(a), newMigrate(a), newStore(a), newAccount(a), newAccounts(a), newNodes(a),
 		newGateways(a), newKeys(a), newRoutes(a), newSpec(a), newConfig(a), newRepo(a),
 		newWebhooks(a), newDeliveries(a), newEvents(a),
 		newAuditLog(a), newTraffic(a), newExplain(a), newLimits(a),

@@ -14,6 +14,7 @@ import (
 	"github.com/keygate/keygate/internal/cli"
 	"github.com/keygate/keygate/internal/keygatetest"
 	"github.com/keygate/keygate/internal/keygatetest/porttest"
+	"github.com/keygate/keygate/internal/keygatetest/postgrestest"
 )
 
 func TestMain(m *testing.M) {
@@ -27,6 +28,7 @@ func TestMain(m *testing.M) {
 //
 //	server            start a server for the script; sets KEYGATE_URL and KEYGATE_API_KEY,
 //	                  the same as URL and KEY, GATEWAY, DATA, and UPSTREAM, a service
+//	database          start PostgreSQL for the script; sets DATABASE, the URL of an empty database
 //	exits N CMD...    run a command and check that its exit status is N
 //	free NAME         set NAME to a loopback address that is reserved for the script
 //	await URL STATUS  wait until GET of URL returns STATUS
@@ -64,6 +66,10 @@ func TestScripts(t *testing.T) {
 				ts.Setenv("GATEWAY", s.GatewayURL())
 				ts.Setenv("DATA", s.DataDir)
 				ts.Setenv("UPSTREAM", up.URL)
+			},
+			"database": func(ts *testscript.TestScript, _ bool, _ []string) {
+				tb := scriptTB{TB: t, ts: ts}
+				ts.Setenv("DATABASE", postgrestest.Start(tb, postgrestest.Config{}).Database(tb, ""))
 			},
 			"exits":      exits,
 			"jq":         jq,

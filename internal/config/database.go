@@ -19,6 +19,9 @@ func parseDatabaseURL(to *Secret, s string) error {
 	return nil
 }
 
+// DatabaseText returns DatabaseURL without its password and parameters, for people.
+func (c *Config) DatabaseText() string { return databaseText(c.DatabaseURL) }
+
 // databaseText returns a URL without what may be secret: the password, and the parameters, of which
 // some are passwords.
 func databaseText(s Secret) string {

@@ -26,6 +26,9 @@ func openStore(ctx context.Context, settings *config.Config, version string, log
 	if settings.Shared() {
 		return openShared(ctx, settings, version, log)
 	}
+	if err := refuseMoved(settings.DataDir); err != nil {
+		return nil, nil, err
+	}
 	old, err := hasDatabase(settings)
 	if err != nil {
 		return nil, nil, err

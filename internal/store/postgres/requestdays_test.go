@@ -186,7 +186,7 @@ func TestRequestDaysKeepRows(t *testing.T) {
 		insert(db, now)
 		insert(db, now.Add(-20*time.Hour))
 		insert(db, now.Add(2*day))
-		if err := migrate(t.Context(), db, slog.New(slog.DiscardHandler)); err != nil {
+		if err := migrate(t.Context(), db, "test", slog.New(slog.DiscardHandler)); err != nil {
 			return err
 		}
 		insert(db, now.Add(time.Second))
