@@ -10,6 +10,7 @@ GO ?= go
 TOOL := $(GO) tool -modfile=$(CURDIR)/tools/tools.mod
 MODULES := . bench conformance
 FUZZTIME ?= 1000x
+DURATION ?= 1h
 # The race detector skips SQLite's C code, which modernc.org translated to Go. That code
 # manages its own memory outside of Go's heap, where the detector sees nothing, and would run
 # three times as slow. The driver and everything else are checked.
@@ -40,6 +41,10 @@ ui: deps ## Build the dashboard (web) into internal/dashboard/dist.
 test: deps ## Run all tests, with the race detector.
 	for module in $(MODULES); do $(GO) -C $$module test $(RACE) -timeout 20m ./...; done
 	$(MAKE) --no-print-directory test-memory test-ui
+
+.PHONY: soak
+soak: deps ## Run three nodes under load while stores and nodes fail, for DURATION (1h). Flags: ARGS="-seed 7".
+	$(GO) test -count=1 -v -timeout 0 -run TestFaults ./e2e/cluster -duration $(DURATION) $(ARGS)
 
 .PHONY: test-memory
 test-memory: ## Run the tests that the race detector would disturb: they measure memory.

@@ -57,6 +57,10 @@ type Key struct {
 	Version int64
 }
 
+// Ended reports whether the expiry of the key was notified of, as a rotation without overlap does at once.
+// Then the key has expired, whatever a clock shows: nodes have different ones.
+func (k *Key) Ended() bool { return !k.ExpiresAt.IsZero() && k.ExpiryNotified.Equal(k.ExpiresAt) }
+
 // State returns the state of the key at the time now. A revoked key is Revoked whether or
 // not it has expired.
 func (k *Key) State(now time.Time) State {
@@ -68,6 +72,16 @@ func (k *Key) State(now time.Time) State {
 	default:
 		return Active
 	}
+}
+
+// EffectiveState is State, except that a key which has Ended is Expired whatever now is. It decides what
+// the key may be used for.
+func (k *Key) EffectiveState(now time.Time) State {
+	state := k.State(now)
+	if state == Active && k.Ended() {
+		return Expired
+	}
+	return state
 }
 
 // Limits of the fields that a user sets.

@@ -92,11 +92,7 @@ func (b *batch) save(ctx context.Context, r *Reserver) error {
 	if len(b.claims) == 0 {
 		return nil
 	}
-	now, err := r.store.ReserveDaily(ctx, r.node, b.day, b.claims)
-	if !now.IsZero() {
-		r.steer(now)
-	}
-	if err != nil {
+	if err := r.claim(ctx, b.day, b.claims); err != nil {
 		for _, d := range b.dailies {
 			d.saved, d.savedLost = -1, -1
 		}

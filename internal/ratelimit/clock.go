@@ -27,17 +27,23 @@ func (c *Clock) Now() Instant {
 }
 
 // Steer makes the wall clock follow another one, such as that of a database that several nodes share,
-// which shows now.
-func (c *Clock) Steer(now time.Time) {
-	if ahead := int64(time.Until(now)); ahead-c.ahead.Load() > steerFrom || c.ahead.Load()-ahead > steerFrom {
-		c.ahead.Store(ahead)
+// which has shown now at some time within the last took. However late the response with now is, the clock
+// follows it by no more than is certain.
+func (c *Clock) Steer(now time.Time, took time.Duration) {
+	least := int64(time.Until(now)) // if now was shown just before the call
+	most := least + int64(took)
+	switch ahead := c.ahead.Load(); {
+	case ahead < least-steerFrom:
+		c.ahead.Store(least)
+	case ahead > most+steerFrom:
+		c.ahead.Store(most)
 	}
 }
 
 // WallTime reads the wall clock.
 func (c *Clock) WallTime() time.Time { return time.Unix(0, c.Now().Wall) }
 
-// steerFrom is the difference below which Steer does nothing, in nanoseconds: what an answer takes.
+// steerFrom is the difference below which Steer does nothing, in nanoseconds.
 const steerFrom = int64(100 * time.Millisecond)
 
 // Mono reads only the monotonic clock, at half the cost of Now: nanoseconds since the

@@ -15,12 +15,12 @@ import (
 
 // ReserverConfig configures a Reserver.
 type ReserverConfig struct {
-	Store DailyStore          // where counts are kept; required
-	Node  string              // names this process among all that ever were; "" means a random name
-	Now   func() time.Time    // the wall clock; nil means time.Now
-	Steer func(now time.Time) // receives the time by the store's clock, if that has one; nil ignores it
-	Nodes func() int          // returns the number of nodes that live; nil means 1
-	Log   *slog.Logger        // receives failures; nil discards them
+	Store DailyStore                              // where counts are kept; required
+	Node  string                                  // names this process among all that ever were; "" means a random name
+	Now   func() time.Time                        // the wall clock; nil means time.Now
+	Steer func(now time.Time, took time.Duration) // receives the time by the store's clock, if that has one, and how long the call took that returned it; nil ignores it
+	Nodes func() int                              // returns the number of nodes that live; nil means 1
+	Log   *slog.Logger                            // receives failures; nil discards them
 }
 
 // Reserver owns every daily cap of the node.
@@ -36,7 +36,7 @@ type Reserver struct {
 	store DailyStore
 	node  string
 	now   func() time.Time
-	steer func(now time.Time)
+	steer func(now time.Time, took time.Duration)
 	nodes func() int
 	log   *slog.Logger
 
@@ -80,7 +80,7 @@ func NewReserver(cfg ReserverConfig) (*Reserver, error) {
 		cfg.Now = time.Now
 	}
 	if cfg.Steer == nil {
-		cfg.Steer = func(time.Time) {}
+		cfg.Steer = func(time.Time, time.Duration) {}
 	}
 	if cfg.Nodes == nil {
 		cfg.Nodes = func() int { return 1 }

@@ -27,14 +27,22 @@ func (r *Reserver) Start(ctx context.Context) error {
 	r.mu.Lock()
 	r.started = true
 	r.mu.Unlock()
-	if now, err := r.store.ReserveDaily(ctx, r.node, dayOf(r.now().UnixNano()), nil); err == nil && !now.IsZero() {
-		r.steer(now) // so that the day is the store's
-	}
+	_ = r.claim(ctx, dayOf(r.now().UnixNano()), nil) // so that the day is the store's
 	if err := r.load(ctx, dayOf(r.now().UnixNano())); err != nil {
 		return err
 	}
 	r.group.Go(r.run)
 	return nil
+}
+
+// claim makes claims on the store, and follows its clock.
+func (r *Reserver) claim(ctx context.Context, day int64, claims []DailyClaim) error {
+	began := time.Now()
+	now, err := r.store.ReserveDaily(ctx, r.node, day, claims)
+	if !now.IsZero() {
+		r.steer(now, time.Since(began))
+	}
+	return err
 }
 
 // Stop finishes the current round, unless ctx ends first, and returns the unused part of

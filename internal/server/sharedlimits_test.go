@@ -56,47 +56,61 @@ func count(t *testing.T, pair [2]*keygatetest.Server, n int, path string, status
 }
 
 // Guarantee: over two servers with one limit store, a limit admits what it says, its headers show the
-// level of both, and a restart refills nothing.
+// level of both, and a restart refills nothing. If the machine is so busy that the store is late, at most one
+// more capacity passes.
 func TestServersShareLimits(t *testing.T) {
 	redis := redistest.Start(t)
 	for _, mode := range []string{"leased", "exact"} {
 		t.Run(mode, func(t *testing.T) {
-			for range 5 {
+			const attempts = 3
+			for i := range attempts {
 				pair := startPair(t, redis, map[string]string{"/small": "40/day", "/large": "200000/day"}, "--shared-limits", mode)
-				problem := shareLimits(t, pair, mode)
+				problem, admitted := shareLimits(t, pair, mode)
 				if problem == "" {
 					return
 				}
 				if !wasLate(t, pair) {
 					t.Fatal(problem)
 				}
-				t.Logf("the machine was so busy that the limit store took longer than 50 ms; again (%s)", problem)
+				if admitted > 2*smallLimit {
+					t.Fatalf("%d requests passed although the limit store was only late, want at most %d (%s)", admitted, 2*smallLimit, problem)
+				}
+				t.Logf("attempt %d of %d: the limit store was late, and only the looser bound was checked (%s)", i+1, attempts, problem)
 			}
-			t.Skip("the machine is too busy for a limit store that must answer within 50 ms")
 		})
 	}
 }
 
-// shareLimits sends requests to both servers, and returns what is wrong.
-func shareLimits(t *testing.T, pair [2]*keygatetest.Server, mode string) (problem string) {
-	if _, h := count(t, pair, 7, "/small", http.StatusOK); h.Get("X-RateLimit-Limit") != "40" || h.Get("X-RateLimit-Remaining") != "33" {
-		return fmt.Sprintf("after 7 requests over both servers: limit %s with %s remaining, want 40 with 33", h.Get("X-RateLimit-Limit"), h.Get("X-RateLimit-Remaining"))
+// smallLimit is what the limit of /small admits in a day.
+const smallLimit = 40
+
+// shareLimits sends requests to both servers, and returns what is wrong, with the number of requests that
+// /small admitted before a server restarted.
+func shareLimits(t *testing.T, pair [2]*keygatetest.Server, mode string) (problem string, admitted int) {
+	admitted, h := count(t, pair, 7, "/small", http.StatusOK)
+	if h.Get("X-RateLimit-Limit") != "40" || h.Get("X-RateLimit-Remaining") != "33" {
+		problem = fmt.Sprintf("after 7 requests over both servers: limit %s with %s remaining, want 40 with 33", h.Get("X-RateLimit-Limit"), h.Get("X-RateLimit-Remaining"))
 	}
-	if passed, _ := count(t, pair, 60, "/small", http.StatusOK); passed != 33 {
-		return fmt.Sprintf("then %d more passed, want 33", passed)
+	passed, _ := count(t, pair, 150, "/small", http.StatusOK)
+	admitted += passed
+	if passed != 33 && problem == "" {
+		problem = fmt.Sprintf("then %d more passed, want 33", passed)
 	}
 	late := wasLate(t, pair)
+	if problem != "" {
+		return problem, admitted
+	}
 	pair[0].Restart()
 	if passed, _ := count(t, pair, 10, "/small", http.StatusOK); passed != 0 && !late {
-		return fmt.Sprintf("after a restart of one server %d more passed, want 0", passed)
+		return fmt.Sprintf("after a restart of one server %d more passed, want 0", passed), admitted
 	}
 	if passed, _ := count(t, pair, 100, "/large", http.StatusOK); passed != 100 {
-		return fmt.Sprintf("%d of 100 passed, want all", passed)
+		return fmt.Sprintf("%d of 100 passed, want all", passed), admitted
 	}
 	if metrics := scrape(t, pair[1]); !strings.Contains(metrics, `keygate_shared_limits{mode="`+mode+`"} 1`) {
-		return "the metrics do not name the mode"
+		return "the metrics do not name the mode", admitted
 	}
-	return ""
+	return "", admitted
 }
 
 // wasLate reports whether a server has decided without the limit store.

@@ -434,6 +434,27 @@ func TestRotatedKeysShareOneBucket(t *testing.T) {
 	}
 }
 
+// Guarantee: a key that was rotated without overlap has expired on every node, whatever its clock shows.
+func TestEndedKeyNeedsNoClock(t *testing.T) {
+	h := newHarness(t)
+	k, secret := h.key()
+	k.ExpiresAt = time.Unix(0, h.clock.Now().Wall).Add(time.Hour).UTC().Truncate(time.Microsecond)
+	h.source.PutKey(k)
+	h.catchUp()
+	if h.follower.Current().FindKey(secret).ExpiredAt(h.clock.Now().Wall / 1000) {
+		t.Error("a key has expired an hour too early")
+	}
+	k.ExpiryNotified = k.ExpiresAt
+	h.source.PutKey(k)
+	h.catchUp()
+	if !h.follower.Current().FindKey(secret).ExpiredAt(h.clock.Now().Wall / 1000) {
+		t.Error("a key that the store has for expired is in force by the clock of the node")
+	}
+	if got := k.EffectiveState(k.ExpiresAt.Add(-time.Hour)); got != apikey.Expired {
+		t.Errorf("its state is %s, want expired", got)
+	}
+}
+
 // Guarantee: a change that a failed call could not read is read by the next.
 func TestFailedCatchUpIsRetried(t *testing.T) {
 	h := newHarness(t)

@@ -95,7 +95,8 @@ func (k *Key) Expired(now time.Time) bool { return k.ExpiredAt(now.UnixMicro()) 
 // ExpiredAt is Expired for a time in microseconds since 1970.
 func (k *Key) ExpiredAt(now int64) bool { return k.expires != 0 && now >= k.expires }
 
-// Expires returns when the key expires, in microseconds since 1970, or 0 if it never does.
+// Expires returns when the key expires, in microseconds since 1970, or 0 if it never does. For a key that
+// the store has for expired, it is a time long past.
 func (k *Key) Expires() int64 { return k.expires }
 
 // keyLimit is the rate limit of a key, and of the others of its rotation.
@@ -126,6 +127,9 @@ func (k *Key) AppendLimits(dst []ratelimit.Limit) []ratelimit.Limit {
 	return dst
 }
 
+// ended is the expiry of a key that has ended by the store, so that no clock is asked.
+const ended = 1
+
 // compileKey returns k without class, scopes and limit. It fails if an identifier is not valid.
 func compileKey(k *apikey.Key) (*Key, error) {
 	c := &Key{digest: k.Digest, owner: k.Owner}
@@ -140,7 +144,10 @@ func compileKey(k *apikey.Key) (*Key, error) {
 		}
 		c.chain = &chain
 	}
-	if !k.ExpiresAt.IsZero() {
+	switch {
+	case k.Ended():
+		c.expires = ended
+	case !k.ExpiresAt.IsZero():
 		c.expires = k.ExpiresAt.UnixMicro()
 	}
 	return c, nil

@@ -46,8 +46,8 @@ type GatewayDelta struct {
 }
 
 // KeySource reads keys of all accounts. The fields ID, AccountID, Digest, Level, Scope,
-// Owner, GatewayID, RateLimit, BucketID, ExpiresAt and RevokedAt must be set; others may be
-// left empty.
+// Owner, GatewayID, RateLimit, BucketID, ExpiresAt, ExpiryNotified and RevokedAt must be set; others
+// may be left empty.
 type KeySource interface {
 	// EachKey calls f for each key that is not revoked, including expired ones and those of
 	// deleted accounts, and for each key that was revoked at revokedSince or later, in any

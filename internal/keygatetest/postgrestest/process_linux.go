@@ -1,9 +1,11 @@
 package postgrestest
 
 import (
+	"fmt"
 	"os"
 	"os/user"
 	"strconv"
+	"strings"
 	"syscall"
 )
 
@@ -42,4 +44,27 @@ func postgres() (uid, gid uint32, ok bool) {
 	uid64, uidErr := strconv.ParseUint(u.Uid, 10, 32)
 	gid64, gidErr := strconv.ParseUint(u.Gid, 10, 32)
 	return uint32(uid64), uint32(gid64), uidErr == nil && gidErr == nil
+}
+
+// family returns a process and its children.
+func family(parent int) ([]*os.Process, error) {
+	all := []int{parent}
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", parent, parent))
+	if err != nil {
+		return nil, err
+	}
+	for field := range strings.FieldsSeq(string(text)) {
+		id, err := strconv.Atoi(field)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, id)
+	}
+	processes := make([]*os.Process, len(all))
+	for i, id := range all {
+		if processes[i], err = os.FindProcess(id); err != nil {
+			return nil, err
+		}
+	}
+	return processes, nil
 }

@@ -196,7 +196,7 @@ func (s *Server) await() error {
 		select {
 		case <-time.After(20 * time.Millisecond):
 		case <-s.exited:
-			return errors.Join(errors.New("the process has exited"), err)
+			return errors.Join(errExited, err)
 		case <-ctx.Done():
 			return err
 		}
@@ -221,13 +221,41 @@ func (s *Server) Crash(t testing.TB) {
 	}
 }
 
-// Start starts the server again after Stop or Crash.
+// Kill kills all processes of the server, as kill -9 does: it recovers from its log at the next Start.
+func (s *Server) Kill(t testing.TB) {
+	t.Helper()
+	if s.process == nil {
+		return
+	}
+	s.up.Store(false)
+	all, err := family(s.process.Pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range all { // the first is the parent of the others, so no new ones appear
+		if err := p.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
+			t.Fatal(err)
+		}
+	}
+	<-s.exited
+	s.process = nil
+}
+
+// Start starts the server again after Stop, Crash or Kill.
 func (s *Server) Start(t testing.TB) {
 	t.Helper()
-	if err := s.run(); err != nil {
+	end := time.Now().Add(startTime)
+	err := s.run()
+	// Killed processes may use the shared memory for a moment longer, which a new server refuses.
+	for errors.Is(err, errExited) && time.Now().Before(end) {
+		err = s.run()
+	}
+	if err != nil {
 		t.Fatal(err)
 	}
 }
+
+var errExited = errors.New("the process has exited")
 
 func (s *Server) stop(signal os.Signal) error {
 	if s.process == nil {

@@ -1,10 +1,12 @@
-// Package redistest runs a real Redis server for a test.
+// Package redistest runs a real Redis server for a test. Where redis-server is not installed, the
+// tests that need it are skipped; if the environment variable CI is true, they fail.
 package redistest
 
 import (
 	"context"
 	"fmt"
 	"net"
+	"os"
 	"os/exec"
 	"testing"
 	"time"
@@ -12,33 +14,47 @@ import (
 	"github.com/keygate/keygate/internal/keygatetest/porttest"
 )
 
-// Server is a Redis server of its own process, on a port of its own, that keeps nothing on disk.
+// Server is a Redis server of its own process, on a port of its own. It keeps nothing on disk unless
+// options say so.
 type Server struct {
 	Addr string // host:port
 
 	t       testing.TB
 	options []string
+	dir     string
 	process *exec.Cmd
 }
 
 // Start starts a server and stops it when the test ends. Options are those of its command line, as
-// in "--maxmemory-policy", "allkeys-lru". Without a redis-server the test is skipped.
+// in "--maxmemory-policy", "allkeys-lru".
 func Start(t testing.TB, options ...string) *Server {
 	t.Helper()
-	if _, err := exec.LookPath("redis-server"); err != nil {
-		t.Skip("redis-server is not installed")
-	}
-	s := &Server{Addr: porttest.Reserve(t), t: t, options: options}
+	Need(t)
+	s := &Server{Addr: porttest.Reserve(t), t: t, options: options, dir: t.TempDir()}
 	s.Restart()
 	t.Cleanup(s.Kill)
 	return s
 }
 
-// Restart starts the server again after Kill, empty, at the same address.
+// Need skips the test, or fails it in CI, if there is no redis-server.
+func Need(t testing.TB) {
+	t.Helper()
+	if _, err := exec.LookPath("redis-server"); err == nil {
+		return
+	}
+	const message = "redis-server is not installed (Debian: apt-get install redis-server)"
+	if os.Getenv("CI") == "true" {
+		t.Fatal(message)
+	}
+	t.Skip(message)
+}
+
+// Restart starts the server again after Kill or Stop, at the same address, with what its options made it
+// keep on disk.
 func (s *Server) Restart() {
 	s.t.Helper()
 	_, port, _ := net.SplitHostPort(s.Addr)
-	args := append([]string{"--port", port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", s.t.TempDir()}, s.options...)
+	args := append([]string{"--port", port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", s.dir}, s.options...)
 	s.process = exec.Command("redis-server", args...)
 	if err := s.process.Start(); err != nil {
 		s.t.Fatalf("start redis-server: %v", err)
@@ -75,7 +91,20 @@ func (s *Server) answers(ctx context.Context) bool {
 	return err == nil && (string(answer[:n]) == "+PONG" || string(answer[:n]) == "-NOAU")
 }
 
-// Kill kills the server, as kill -9 does. Everything in it is lost.
+// Stop ends the server in order. With the option "--save", "3600 1" it keeps its data for Restart.
+func (s *Server) Stop() {
+	s.t.Helper()
+	if s.process == nil {
+		return
+	}
+	if err := s.process.Process.Signal(terminate); err != nil {
+		s.t.Errorf("stop redis-server: %v", err)
+	}
+	_ = s.process.Wait()
+	s.process = nil
+}
+
+// Kill kills the server, as kill -9 does. Everything that it has not written is lost.
 func (s *Server) Kill() {
 	if s.process == nil {
 		return

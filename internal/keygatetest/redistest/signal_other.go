@@ -2,6 +2,11 @@
 
 package redistest
 
+import "os"
+
+//nolint:gochecknoglobals // os.Kill is a variable
+var terminate = os.Kill
+
 type signal int
 
 const stop, cont signal = 0, 1

@@ -7,6 +7,8 @@ import "syscall"
 const (
 	stop = syscall.SIGSTOP
 	cont = syscall.SIGCONT
+
+	terminate = syscall.SIGTERM
 )
 
 func (s *Server) signal(sig syscall.Signal) {

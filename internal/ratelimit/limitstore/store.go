@@ -46,9 +46,10 @@ type Store struct {
 var _ ratelimit.LimitStore = (*Store)(nil)
 
 const (
-	dialTimeout  = 500 * time.Millisecond
-	writeTimeout = time.Second
-	bufferSize   = 64 << 10
+	dialTimeout      = 500 * time.Millisecond
+	handshakeTimeout = 2 * time.Second
+	writeTimeout     = time.Second
+	bufferSize       = 64 << 10
 )
 
 // New returns a Store that is not connected: Check connects it. The error is a field of cfg that is
@@ -136,7 +137,9 @@ func (s *Store) dial(ctx context.Context, address string, _ *net.Dialer, config 
 		host, _, _ := net.SplitHostPort(address)
 		config.ServerName = cmp.Or(config.ServerName, host)
 		secure := tls.Client(conn, config)
-		if err := secure.HandshakeContext(ctx); err != nil {
+		shaking, cancel := context.WithTimeout(ctx, handshakeTimeout) // a server without TLS waits for more
+		defer cancel()
+		if err := secure.HandshakeContext(shaking); err != nil {
 			_ = conn.Close()
 			return nil, err
 		}

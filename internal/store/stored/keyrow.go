@@ -18,6 +18,8 @@ type KeyRow struct {
 	Bucket, Rate         string
 	Expires, Revoked     int64 // microseconds
 	HasExpiry, IsRevoked bool
+	Notified             int64 // microseconds
+	IsNotified           bool
 }
 
 // KeyDecoder decodes the rows of many keys. Equal accounts, gateways and scopes share their memory.
@@ -50,6 +52,9 @@ func (d *KeyDecoder) Decode(r KeyRow) (*apikey.Key, error) {
 	}
 	if k.ExpiresAt = (time.Time{}); r.HasExpiry {
 		k.ExpiresAt = time.UnixMicro(r.Expires).UTC()
+	}
+	if k.ExpiryNotified = (time.Time{}); r.IsNotified {
+		k.ExpiryNotified = time.UnixMicro(r.Notified).UTC()
 	}
 	if k.RevokedAt = (time.Time{}); r.IsRevoked {
 		k.RevokedAt = time.UnixMicro(r.Revoked).UTC()
