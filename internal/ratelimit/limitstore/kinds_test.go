@@ -110,6 +110,16 @@ func TestCluster(t *testing.T) {
 	if err != nil {
 		t.Fatalf("redis-cli --cluster create: %v\n%s", err, out)
 	}
+	for _, addr := range addrs { // each learns from the others that all slots are served
+		host, port, _ := net.SplitHostPort(addr)
+		for state := ""; !strings.Contains(state, "cluster_state:ok"); {
+			out, err := exec.CommandContext(t.Context(), "redis-cli", "-h", host, "-p", port, "cluster", "info").Output()
+			if err != nil {
+				t.Fatalf("redis-cli cluster info: %v", err)
+			}
+			state = string(out)
+		}
+	}
 	checkShared(t, "redis://"+strings.Join(addrs, ","))
 }
 
