@@ -230,12 +230,13 @@ func (f *filler) copyAll(ctx context.Context) error {
 
 // addDays makes the partitions that the rows of a table need.
 func (f *filler) addDays(ctx context.Context, table string) error {
-	column, unit := "", int64(1) // in a second
+	var column string
+	var unit int64 // in a second
 	switch table {
 	case "requests":
 		column, unit = "time", 1e6
 	case "requests_left_out":
-		column = "second"
+		column, unit = "second", 1
 	default:
 		return nil
 	}
