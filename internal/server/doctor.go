@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/keygate/keygate/internal/config"
@@ -34,15 +35,20 @@ const examineTimeout = 20 * time.Second
 type findings struct{ list []Finding }
 
 func (f *findings) ok(check, format string, args ...any) {
-	f.list = append(f.list, Finding{check, FindingOK, fmt.Sprintf(format, args...), ""})
+	f.list = append(f.list, Finding{check, FindingOK, inOneLine(format, args...), ""})
 }
 
 func (f *findings) warn(check, remedy, format string, args ...any) {
-	f.list = append(f.list, Finding{check, FindingWarning, fmt.Sprintf(format, args...), remedy})
+	f.list = append(f.list, Finding{check, FindingWarning, inOneLine(format, args...), remedy})
 }
 
 func (f *findings) problem(check, remedy, format string, args ...any) {
-	f.list = append(f.list, Finding{check, FindingProblem, fmt.Sprintf(format, args...), remedy})
+	f.list = append(f.list, Finding{check, FindingProblem, inOneLine(format, args...), remedy})
+}
+
+// inOneLine formats a message that may contain the error of a library, which may have several lines.
+func inOneLine(format string, args ...any) string {
+	return strings.Join(strings.Fields(fmt.Sprintf(format, args...)), " ")
 }
 
 // Examine checks whether a server with these settings can start and keep what it promises. It opens and
