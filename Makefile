@@ -86,6 +86,11 @@ bench-hooks: build ## Measure the delivery of events while another endpoint hang
 	$(GO) build -C bench -o ../bin/bench-hooks ./hooks
 	bin/bench-hooks $(ARGS)
 
+.PHONY: bench-cluster
+bench-cluster: build ## Measure three nodes beside one alone, and revocations. Flags: ARGS="-rounds 1".
+	$(GO) build -C bench -o ../bin/bench-cluster ./cluster
+	bin/bench-cluster $(ARGS)
+
 .PHONY: bench-tenancy
 bench-tenancy: build ## Measure what one account can do to another. Flags: ARGS="-run pushes".
 	$(GO) build -C bench -o ../bin/bench-tenancy ./tenancy

@@ -29,6 +29,11 @@ type Config struct {
 	Binary string
 	Dir    string   // contains the data directory and the output
 	Args   []string // further flags of serve
+	Env    []string // added to this process's environment
+
+	// Key is the account-level key of a database that is not in Dir. "" means the one that the first start
+	// wrote to its data directory.
+	Key string
 }
 
 // Server is a running server that is ready.
@@ -77,6 +82,7 @@ func Start(ctx context.Context, cfg Config) (_ *Server, err error) {
 	s.Process, err = process.Start(process.Config{
 		Path: cfg.Binary,
 		Dir:  cfg.Dir,
+		Env:  cfg.Env,
 		Args: append([]string{"serve", "--data-dir", DataDir(cfg.Dir),
 			"--gateway-addr", addresses[0], "--admin-addr", addresses[1], "--ops-addr", addresses[2]}, cfg.Args...),
 	})
@@ -88,27 +94,37 @@ func Start(ctx context.Context, cfg Config) (_ *Server, err error) {
 			s.Stop()
 		}
 	}()
-	if err := s.Await(ctx, func(ctx context.Context) error {
-		_, err := s.get(ctx, "/readyz")
-		return err
-	}); err != nil {
+	if err := s.Await(ctx, s.Ready); err != nil {
 		return nil, err
 	}
 	s.Startup = time.Since(start)
 	if s.StartupCPU, err = s.CPU(); err != nil {
 		return nil, err
 	}
-	key, err := os.ReadFile(filepath.Join(DataDir(cfg.Dir), "admin.key"))
-	if err != nil {
-		return nil, err
+	if s.key = cfg.Key; s.key == "" {
+		key, err := os.ReadFile(filepath.Join(DataDir(cfg.Dir), "admin.key"))
+		if err != nil {
+			return nil, err
+		}
+		s.key = strings.TrimSpace(string(key))
 	}
-	s.key = strings.TrimSpace(string(key))
 	s.Admin, err = s.As(s.key)
 	return s, err
 }
 
+// Ready returns nil if /readyz returns 200.
+func (s *Server) Ready(ctx context.Context) error {
+	_, err := s.get(ctx, "/readyz")
+	return err
+}
+
 // Metrics returns the body of /metrics.
 func (s *Server) Metrics(ctx context.Context) ([]byte, error) { return s.get(ctx, "/metrics") }
+
+// CPUProfile returns a CPU profile of the next seconds. The server needs the flag --pprof.
+func (s *Server) CPUProfile(ctx context.Context, seconds int) ([]byte, error) {
+	return s.get(ctx, fmt.Sprintf("/debug/pprof/profile?seconds=%d", seconds))
+}
 
 // get returns the body of a response of the operators' address.
 func (s *Server) get(ctx context.Context, path string) ([]byte, error) {

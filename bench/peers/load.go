@@ -15,45 +15,22 @@ import (
 
 	"github.com/keygate/keygate/bench/openloop"
 	"github.com/keygate/keygate/bench/stats"
+	"github.com/keygate/keygate/bench/wrk"
 )
 
-// wrk returns a load that sends a request on each of the connections, waits for the
-// response, and sends the next.
-func wrk(target string, connections int) load {
+// closedLoop returns a load that sends a request on each of the connections, waits for the
+// response, and sends the next. A failed request is an error.
+func closedLoop(target string, connections int) load {
 	return func(ctx context.Context, st *stage, p *proxy, d time.Duration) (*loadResult, error) {
-		script, err := st.write("wrk.lua", nil)
+		r, err := wrk.Run(ctx, wrk.Config{URL: p.URL(target), Key: p.key, Connections: connections, Duration: d, Dir: st.dir})
 		if err != nil {
 			return nil, err
 		}
-		args := []string{"-t1", fmt.Sprintf("-c%d", connections), fmt.Sprintf("-d%.0fs", max(1, d.Seconds())), "--timeout", "10s", "-s", script}
-		if p.key != "" {
-			args = append(args, "-H", "Authorization: Bearer "+p.key)
+		if r.Failures > 0 {
+			return nil, fmt.Errorf("%d of %d requests failed", r.Failures, r.Requests)
 		}
-		out, err := tool(ctx, "wrk", append(args, p.URL(target))...)
-		if err != nil {
-			return nil, err
-		}
-		return readWrk(out)
+		return &loadResult{requests: r.Requests, elapsed: r.Elapsed, p50: r.P50, p99: r.P99, p999: r.P999}, nil
 	}
-}
-
-// readWrk parses the output of wrk.lua.
-func readWrk(out string) (*loadResult, error) {
-	_, line, found := strings.Cut(out, "figures ")
-	if !found {
-		return nil, fmt.Errorf("the output of wrk has no figures:\n%s", out)
-	}
-	var o loadResult
-	var failures, elapsed, us50, us99, us999 int64
-	if _, err := fmt.Sscan(line, &o.requests, &elapsed, &failures, &us50, &us99, &us999); err != nil {
-		return nil, fmt.Errorf("parse the figures of wrk: %w:\n%s", err, out)
-	}
-	if failures > 0 || o.requests == 0 {
-		return nil, fmt.Errorf("%d requests failed and %d succeeded:\n%s", failures, o.requests, out)
-	}
-	o.elapsed = time.Duration(elapsed) * time.Microsecond
-	o.p50, o.p99, o.p999 = time.Duration(us50)*time.Microsecond, time.Duration(us99)*time.Microsecond, time.Duration(us999)*time.Microsecond
-	return &o, nil
 }
 
 // h2load returns the same kind of load over HTTP/2. more are further arguments of h2load.

@@ -8,24 +8,6 @@ import (
 	"time"
 )
 
-// Guarantee: the figures of wrk.lua are parsed, and a run with a failed request is an
-// error.
-func TestReadWrk(t *testing.T) {
-	o, err := readWrk("Running 1s test @ http://127.0.0.1:1/\n  1 threads and 64 connections\nfigures 6880 1000123 0 900 6870 8940\n")
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := loadResult{6880, 1000123 * time.Microsecond, 900 * time.Microsecond, 6870 * time.Microsecond, 8940 * time.Microsecond}
-	if *o != want {
-		t.Errorf("got %+v, want %+v", *o, want)
-	}
-	for _, bad := range []string{"", "figures 1 2", "figures 10 1000000 1 1 1 1\n", "figures 0 1000000 0 0 0 0\n"} {
-		if o, err := readWrk(bad); err == nil {
-			t.Errorf("%q was accepted as %+v, want an error", bad, o)
-		}
-	}
-}
-
 // Guarantee: the quantiles are those of the requests in h2load's log, and a failed
 // request is an error.
 func TestReadH2load(t *testing.T) {

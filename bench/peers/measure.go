@@ -59,7 +59,7 @@ func (st *stage) findPeak(ctx context.Context, w io.Writer) error {
 	}
 	all := peers()
 	p := &all[slices.IndexFunc(all, func(p peer) bool { return p.name == reference })]
-	s, err := runLoad(ctx, st, p, mode{}, wrk(jsonPath+"1", manyConnections))
+	s, err := runLoad(ctx, st, p, mode{}, closedLoop(jsonPath+"1", manyConnections))
 	if err != nil {
 		return fmt.Errorf("measure the peak of %s: %w", reference, err)
 	}

@@ -21,13 +21,13 @@ const manyConnections = 64
 func scenarios() []scenario {
 	load := loadColumns()
 	return []scenario{
-		{"c64", "381-byte response, 64 connections", load, plainLoad(wrk(jsonPath+"1", manyConnections))},
-		{"c1", "1 connection", load, plainLoad(wrk(jsonPath+"1", 1))},
-		{"c8", "8 connections", load, plainLoad(wrk(jsonPath+"1", 8))},
-		{"c512", "512 connections", load, plainLoad(wrk(jsonPath+"1", 512))},
-		{"b100", "100-byte response", load, plainLoad(wrk(smallPath+"1", manyConnections))},
-		{"b64k", "64 KiB response", load, plainLoad(wrk(largePath+"1", manyConnections))},
-		{"tls", "TLS 1.3, HTTP/1.1, 64 connections", load, secureLoad(wrk(jsonPath+"1", manyConnections))},
+		{"c64", "381-byte response, 64 connections", load, plainLoad(closedLoop(jsonPath+"1", manyConnections))},
+		{"c1", "1 connection", load, plainLoad(closedLoop(jsonPath+"1", 1))},
+		{"c8", "8 connections", load, plainLoad(closedLoop(jsonPath+"1", 8))},
+		{"c512", "512 connections", load, plainLoad(closedLoop(jsonPath+"1", 512))},
+		{"b100", "100-byte response", load, plainLoad(closedLoop(smallPath+"1", manyConnections))},
+		{"b64k", "64 KiB response", load, plainLoad(closedLoop(largePath+"1", manyConnections))},
+		{"tls", "TLS 1.3, HTTP/1.1, 64 connections", load, secureLoad(closedLoop(jsonPath+"1", manyConnections))},
 		{"h2", "TLS 1.3, HTTP/2, 8 connections with 8 streams each", load, secureLoad(h2load(jsonPath+"1", 8, 8))},
 		{"h2c64", "TLS 1.3, HTTP/2, 64 connections with 1 stream each", load, secureLoad(h2load(jsonPath+"1", 64, 1))},
 		{"h2c1", "TLS 1.3, HTTP/2, 1 connection with 100 streams", load, secureLoad(h2load(jsonPath+"1", 1, 100))},

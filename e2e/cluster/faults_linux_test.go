@@ -139,7 +139,7 @@ func TestFaults(t *testing.T) {
 	l.revocations()
 	resources := newResources(f)
 	for round := 0; round == 0 || time.Since(l.start) < *duration; round++ {
-		for _, i := range random.Perm(len(faults)) {
+		for done, i := range random.Perm(len(faults)) {
 			n := f.nodes[random.IntN(len(f.nodes))]
 			began, before := time.Now(), l.revokes.Load()
 			faults[i].run(l, n)
@@ -151,8 +151,10 @@ func TestFaults(t *testing.T) {
 			if t.Failed() {
 				t.Fatal(l.outputs())
 			}
+			if (done+1)%samplePeriod == 0 {
+				resources.measure(l.revokes.Load())
+			}
 		}
-		resources.measure(l.revokes.Load())
 	}
 	l.stopChanges()
 	l.stopRequests()

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/keygate/keygate/client"
 	"github.com/keygate/keygate/internal/apikey"
@@ -26,6 +27,9 @@ const (
 	sharedRate = 100  // requests a second on /limited, and its capacity
 	dailyCap   = 2000 // requests a day on /capped
 )
+
+// leaseTTL is --lease-ttl of the nodes.
+const leaseTTL = 2 * time.Second
 
 // fleet is three nodes with their stores, and a gateway with a route for each path prefix that the load
 // uses.
@@ -42,47 +46,68 @@ type fleet struct {
 	received *receiver
 }
 
+// stores are the stores as a node reaches them, and the cables to them, if there are any.
+type stores struct {
+	databaseURL, redisURL string
+	database, limits      *cabletest.Cable
+}
+
 // newFleet starts the stores, and then the nodes with the given flags.
 func newFleet(t *testing.T, args ...string) *fleet {
 	t.Helper()
-	f := &fleet{T: t, received: newReceiver(t)}
+	f := &fleet{T: t}
 	f.postgres = postgrestest.Start(t, postgrestest.Config{})
 	f.url = f.postgres.Database(t, "")
 	f.redis = redistest.Start(t, "--save", "3600 1")
-	secret := filepath.Join(t.TempDir(), "secret.key")
+	f.startNodes(func() (s stores) {
+		s.database, s.databaseURL = cabletest.ForURL(t, f.url)
+		s.limits = cabletest.New(t, f.redis.Addr)
+		s.redisURL = "redis://" + s.limits.Addr
+		return s
+	}, args...)
+	return f
+}
+
+// startNodes starts three nodes, each with the stores that connect returns for it, and creates what the load
+// needs.
+func (f *fleet) startNodes(connect func() stores, args ...string) {
+	f.Helper()
+	f.received = newReceiver(f.T)
+	secret := filepath.Join(f.TempDir(), "secret.key")
 	bytes := make([]byte, 32)
 	_, _ = rand.Read(bytes)
 	if err := os.WriteFile(secret, bytes, 0o600); err != nil {
-		t.Fatal(err)
+		f.Fatal(err)
 	}
 	operator, err := apikey.Generate(apikey.AccountLevel, rand.Reader)
 	if err != nil {
-		t.Fatal(err)
+		f.Fatal(err)
 	}
 	for i := range 3 {
-		database, url := cabletest.ForURL(t, f.url)
-		limits := cabletest.New(t, f.redis.Addr)
-		n := newNode(t, "node-"+strconv.Itoa(i), operator, append([]string{
-			"--lease-ttl", "2s", "--database-url", url, "--redis-url", "redis://" + limits.Addr, "--secret-key-file", secret,
+		s := connect()
+		n := newNode(f.T, "node-"+strconv.Itoa(i), operator, append([]string{
+			"--lease-ttl", leaseTTL.String(), "--database-url", s.databaseURL, "--redis-url", s.redisURL, "--secret-key-file", secret,
 			"--webhook-allow-network", "127.0.0.0/8", "--webhook-backoff", "100ms,500ms,1s,5s",
 		}, args...)...)
-		n.database, n.limits = database, limits
+		n.database, n.limits = s.database, s.limits
 		f.nodes = append(f.nodes, n)
 		n.run()
 	}
-	t.Cleanup(f.mend) // before the nodes are ended
+	f.Cleanup(f.mend) // before the nodes are ended
 	for _, n := range f.nodes {
 		n.awaitReady()
 	}
 	f.configure(operator)
-	return f
 }
 
 // mend mends all cables.
 func (f *fleet) mend() {
 	for _, n := range f.nodes {
-		n.database.Mend()
-		n.limits.Mend()
+		for _, c := range []*cabletest.Cable{n.database, n.limits} {
+			if c != nil {
+				c.Mend()
+			}
+		}
 	}
 }
 

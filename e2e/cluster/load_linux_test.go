@@ -31,6 +31,7 @@ type load struct {
 	answers  atomic.Int64 // responses of the data plane
 	revokes  atomic.Int64 // revocations that were answered
 	replays  atomic.Int64 // requests with revoked keys that got a response
+	failures atomic.Int64 // changes that got an error
 	statuses [600]atomic.Int64
 	sent     struct{ open, limited, capped, replayed atomic.Int64 }
 }
@@ -172,6 +173,7 @@ func (l *load) ended(key *liveKey, rotated bool) {
 
 // judge fails the test if a call of the management API got an error that nobody should get.
 func (l *load) judge(err error) {
+	l.failures.Add(1)
 	// 409: the rotation was made, but its response was lost, or it is being made. 429: the rate limit of
 	// the caller's key.
 	l.wait(retryGap)

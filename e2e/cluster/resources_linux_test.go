@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"testing"
 )
 
 // resources watches what the nodes use, at times when each of them serves.
@@ -83,6 +84,10 @@ func (n *node) usage() (u usage, err error) {
 	return u, err
 }
 
+// samplePeriod is the number of faults after which the use is measured. Two rounds of faults are enough for
+// growth.
+const samplePeriod = 7
+
 // What a node may use in the second half of a run beyond what it used in the first.
 const (
 	memorySlack      = 64 << 20
@@ -92,23 +97,67 @@ const (
 	diskSlack        = 16 << 20
 )
 
-// check fails the test if use grows with time. It needs four samples; a run that is shorter has just its
-// printed figures.
+// check fails the test if use grows with time.
 func (r *resources) check() {
-	if len(r.samples) < 4 {
-		return
+	for _, problem := range growth(r.samples) {
+		r.f.Error(problem)
 	}
-	half := len(r.samples) / 2
-	first, second := maximum(r.samples[:half]), maximum(r.samples[half:])
+}
+
+// growth returns what grows with time. It needs four samples; a run that is shorter has just its printed
+// figures.
+func growth(samples []usage) (problems []string) {
+	if len(samples) < 4 {
+		return nil
+	}
+	half := len(samples) / 2
+	first, second := maximum(samples[:half]), maximum(samples[half:])
 	keys := second.revoked - first.revoked
-	for what, grown := range map[string]int64{
-		"bytes of memory": second.memory - first.memory*3/2 - memorySlack - keys*memoryPerKey,
-		"goroutines":      second.goroutines - first.goroutines - goroutineSlack,
-		"descriptors":     second.descriptors - first.descriptors - descriptorsSlack,
-		"bytes on disk":   second.disk - first.disk - diskSlack,
+	for _, c := range []struct {
+		what  string
+		grown int64
+	}{
+		{"bytes of memory", second.memory - first.memory*3/2 - memorySlack - keys*memoryPerKey},
+		{"goroutines", second.goroutines - first.goroutines - goroutineSlack},
+		{"descriptors", second.descriptors - first.descriptors - descriptorsSlack},
+		{"bytes on disk", second.disk - first.disk - diskSlack},
 	} {
-		if grown > 0 {
-			r.f.Errorf("a node uses %d %s more in the second half of the run than is allowed: %+v, and in the first %+v", grown, what, second, first)
+		if c.grown > 0 {
+			problems = append(problems, fmt.Sprintf("a node uses %d %s more in the second half of the run than is allowed: %+v, and in the first %+v", c.grown, c.what, second, first))
+		}
+	}
+	return problems
+}
+
+// Guarantee: a run whose nodes use more and more of any kind fails, and one with steady use, or with memory for
+// the keys that it revoked, passes.
+func TestGrowth(t *testing.T) {
+	t.Parallel()
+	steady := usage{memory: 60 << 20, goroutines: 80, descriptors: 50, disk: 1 << 20}
+	for name, c := range map[string]struct {
+		step usage // between two samples
+		want int
+	}{
+		"steady":      {usage{revoked: 1000}, 0},
+		"keys":        {usage{revoked: 100_000, memory: 100_000 * memoryPerKey}, 0},
+		"memory":      {usage{memory: 64 << 20}, 1},
+		"goroutines":  {usage{goroutines: 200}, 1},
+		"descriptors": {usage{descriptors: 200}, 1},
+		"disk":        {usage{disk: 16 << 20}, 1},
+	} {
+		samples := []usage{steady}
+		for range 5 {
+			u := samples[len(samples)-1]
+			samples = append(samples, usage{
+				u.revoked + c.step.revoked, u.memory + c.step.memory, u.goroutines + c.step.goroutines,
+				u.descriptors + c.step.descriptors, u.disk + c.step.disk,
+			})
+		}
+		if got := growth(samples); len(got) != c.want {
+			t.Errorf("%s: got %q, want %d problems", name, got, c.want)
+		}
+		if got := growth(samples[:3]); got != nil {
+			t.Errorf("%s: got %q from three samples, want nothing", name, got)
 		}
 	}
 }

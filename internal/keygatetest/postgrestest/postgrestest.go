@@ -116,6 +116,11 @@ func (s *Server) Database(t testing.TB, from string) string {
 	return s.URL(name)
 }
 
+// Create creates an empty database and returns its URL.
+func (s *Server) Create(ctx context.Context, name string) (url string, err error) {
+	return s.URL(name), s.create(ctx, name, "")
+}
+
 // create creates a database that belongs to the user keygate. Its collation is not the one of bytes,
 // so that a query which needs that must say so.
 func (s *Server) create(ctx context.Context, name, from string) error {

@@ -61,6 +61,19 @@ func Start(t testing.TB, cfg Config) *Server {
 	return s
 }
 
+// Open starts a server for a program that is not a test, such as a benchmark. The caller must call Close.
+func Open(cfg Config) (*Server, error) {
+	if programs() == "" {
+		return nil, errors.New(missing)
+	}
+	return start(cfg)
+}
+
+// Close stops a server that Open started, and removes its files.
+func (s *Server) Close() error { return s.end() }
+
+const missing = "PostgreSQL is not installed (Debian: apt-get install postgresql)"
+
 // programs returns the directory of PostgreSQL's programs, which is not in PATH on Debian, or "".
 func programs() string {
 	if path, err := exec.LookPath("initdb"); err == nil {
@@ -85,11 +98,10 @@ func need(t testing.TB) {
 	if programs() != "" {
 		return
 	}
-	const message = "PostgreSQL is not installed (Debian: apt-get install postgresql)"
 	if os.Getenv("CI") == "true" {
-		t.Fatal(message)
+		t.Fatal(missing)
 	}
-	t.Skip(message)
+	t.Skip(missing)
 }
 
 func start(cfg Config) (_ *Server, err error) {
