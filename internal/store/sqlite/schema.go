@@ -86,9 +86,14 @@ func checkMode(ctx context.Context, db *sql.DB) error {
 	return nil
 }
 
+// rowReader is a *sql.DB or a *sql.Conn.
+type rowReader interface {
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+}
+
 // schemaVersion returns the number of the newest migration that was applied, or 0 for an
 // empty file.
-func schemaVersion(ctx context.Context, db *sql.DB) (int64, error) {
+func schemaVersion(ctx context.Context, db rowReader) (int64, error) {
 	var tables, ours int
 	err := db.QueryRowContext(ctx, "SELECT count(*), count(*) FILTER (WHERE name = 'goose_db_version') FROM sqlite_schema WHERE name NOT LIKE 'sqlite~_%' ESCAPE '~'").Scan(&tables, &ours)
 	if err != nil {
