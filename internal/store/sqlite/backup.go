@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
 
 	driver "modernc.org/sqlite"
 	result "modernc.org/sqlite/lib"
@@ -220,6 +221,37 @@ func replaceFile(from, to string) error {
 		return err
 	}
 	return errors.Join(dir.Sync(), dir.Close())
+}
+
+// beforeMigration is what the name of a copy from before a migration has after the name of the
+// database, followed by the version of the schema.
+const beforeMigration = ".before-"
+
+// backupBeforeMigrate copies the database of a schema before it is migrated, and then removes the
+// copies from before earlier migrations.
+func backupBeforeMigrate(ctx context.Context, db *sql.DB, cfg Config, schema int64) error {
+	to := fmt.Sprintf("%s%s%d", cfg.Path, beforeMigration, schema)
+	done, err := backup(ctx, db, to)
+	if err != nil {
+		message := fmt.Sprintf("cannot copy the database to %s before its migration from schema %d: free space for a second copy of the database, or set --backup-before-migrate=false if you have a backup", to, schema)
+		return &fault.Error{Code: fault.Unavailable, Message: message, Err: err}
+	}
+	cfg.Log.Info("copied the database before its migration", "file", to, "schema", schema, "bytes", done.Bytes)
+	entries, err := os.ReadDir(filepath.Dir(to))
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		// Those that a killed start has left begin with a dot, as that of backup.
+		name := strings.TrimPrefix(e.Name(), ".")
+		if !strings.HasPrefix(name, filepath.Base(cfg.Path)+beforeMigration) || e.Name() == filepath.Base(to) || !e.Type().IsRegular() {
+			continue
+		}
+		if err := os.Remove(filepath.Join(filepath.Dir(to), e.Name())); err != nil {
+			cfg.Log.Warn("cannot remove the copy from before an earlier migration", "file", e.Name(), "error", err)
+		}
+	}
+	return nil
 }
 
 // SealedSample returns a value in the database at path that was encrypted with the secret key of its
