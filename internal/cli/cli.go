@@ -2,7 +2,7 @@
 // noun; for each command an options struct, a constructor and a run function.
 //
 // Commands call servers only through package client. serve, demo, account,
-// audit-log verify and audit-log export --blocks work on this machine's data
+// backup, restore, audit-log verify and audit-log export --blocks work on this machine's data
 // directory through package server.
 package cli
 
@@ -159,7 +159,7 @@ func newRoot(s *System) *cobra.Command {
 		return a.checkOutput(c)
 	}
 	root.AddCommand(
-		newServe(a), newDemo(a), newDoctor(a), newHealthcheck(a), newMigrate(a), newStore(a), newAccount(a), newAccounts(a), newNodes(a),
+		newServe(a), newDemo(a), newDoctor(a), newHealthcheck(a), newMigrate(a), newStore(a), newBackup(a), newRestore(a), newAccount(a), newAccounts(a), newNodes(a),
 		newGateways(a), newKeys(a), newRoutes(a), newSpec(a), newConfig(a), newRepo(a),
 		newWebhooks(a), newDeliveries(a), newEvents(a),
 		newAuditLog(a), newTraffic(a), newExplain(a), newLimits(a),

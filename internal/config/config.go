@@ -34,6 +34,9 @@ type Config struct {
 	// Migrate says whether a start migrates the schema of a PostgreSQL database: auto or off.
 	Migrate string
 
+	// BackupBeforeMigrate says whether an SQLite database is copied before its schema is migrated.
+	BackupBeforeMigrate bool
+
 	// DatabaseListenURL is the URL for being notified of changes, or "" for DatabaseURL.
 	DatabaseListenURL Secret
 

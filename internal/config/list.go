@@ -24,7 +24,7 @@ func (c *Config) Values() []Value {
 		"max-connections-per-address": strconv.Itoa(c.MaxConnectionsPerAddress),
 		"upstream-allow-network":      networkText(c.UpstreamAllowNetwork), "webhook-allow-network": networkText(c.WebhookAllowNetwork),
 		"repository-allow-file": c.RepositoryAllowFile,
-		"database-url":          databaseText(c.DatabaseURL), "migrate": c.Migrate,
+		"database-url":          databaseText(c.DatabaseURL), "migrate": c.Migrate, "backup-before-migrate": boolText(c.BackupBeforeMigrate),
 		"database-listen-url": databaseText(c.DatabaseListenURL), "role": c.Role, "node-name": c.NodeName,
 		"lease-ttl": c.LeaseTTL.String(), "on-database-loss": c.OnDatabaseLoss,
 		"webhook-backoff": c.backoff, "webhook-allow-http": boolText(c.WebhookAllowHTTP),

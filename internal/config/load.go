@@ -73,7 +73,7 @@ func Register(fs *pflag.FlagSet) *Loader {
 	for _, s := range settings() {
 		switch {
 		case s.isBool:
-			fs.Bool(s.name, false, s.usage)
+			fs.Bool(s.name, s.fallback == "true", s.usage)
 		case s.isList:
 			fs.StringArray(s.name, nil, s.usage)
 		default:

@@ -64,6 +64,9 @@ func settings() []setting {
 		{name: "migrate", fallback: "auto", usage: "whether a start migrates the schema of a PostgreSQL database: auto, or off to leave that to keygate migrate up", parse: func(c *Config, s string) error {
 			return parseWord(&c.Migrate, s, "auto", "off")
 		}},
+		{name: "backup-before-migrate", fallback: "true", isBool: true, usage: "copy keygate.db to keygate.db.before-<schema> before its schema is migrated", parse: func(c *Config, s string) error {
+			return parseBool(&c.BackupBeforeMigrate, s)
+		}},
 		{name: "database-listen-url", usage: "`url` of the same database past a pooler, for what needs a session of its own: being notified of changes (default --database-url)", parse: func(c *Config, s string) error {
 			return parseDatabaseURL(&c.DatabaseListenURL, s)
 		}},

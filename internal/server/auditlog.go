@@ -72,7 +72,7 @@ func openRecords(ctx context.Context, settings *config.Config, log *slog.Logger)
 	if found, err := hasDatabase(settings); err == nil && !found {
 		return nil, fmt.Errorf("no store in %s: set another --data-dir", settings.DataDir)
 	}
-	return sqlite.Open(ctx, sqlite.Config{Path: settings.DatabaseFile(), Log: log})
+	return sqlite.Open(ctx, sqlite.Config{Path: settings.DatabaseFile(), Log: log, BackupBeforeMigrate: settings.BackupBeforeMigrate})
 }
 
 func blocksOf(ctx context.Context, tx control.ReadTx, chain audit.Chain) iter.Seq2[*audit.Block, error] {

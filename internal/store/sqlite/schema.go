@@ -25,7 +25,10 @@ const migrateAttempts = 5
 // migrate migrates the schema to the current version and checks that the file can be
 // written. It does not change a file that is not a Keygate database or is newer than this
 // binary.
-func migrate(ctx context.Context, db *sql.DB, log *slog.Logger) error {
+//
+// It copies an existing database before, if cfg says so.
+func migrate(ctx context.Context, db *sql.DB, cfg Config) error {
+	log := cfg.Log
 	if err := db.PingContext(ctx); err != nil {
 		return err
 	}
@@ -43,6 +46,7 @@ func migrate(ctx context.Context, db *sql.DB, log *slog.Logger) error {
 	}
 	sources := provider.ListSources()
 	newest := sources[len(sources)-1].Version
+	copied := !cfg.BackupBeforeMigrate
 	for attempt, last := 1, int64(0); ; attempt++ {
 		version, err := schemaVersion(ctx, db)
 		if err != nil {
@@ -57,6 +61,12 @@ func migrate(ctx context.Context, db *sql.DB, log *slog.Logger) error {
 		}
 		if version == newest {
 			return probe(ctx, db)
+		}
+		if version > 0 && !copied {
+			if err := backupBeforeMigrate(ctx, db, cfg, version); err != nil {
+				return err
+			}
+			copied = true
 		}
 		results, err := provider.Up(ctx)
 		level := slog.LevelInfo
@@ -86,9 +96,14 @@ func checkMode(ctx context.Context, db *sql.DB) error {
 	return nil
 }
 
+// rowReader is a *sql.DB or a *sql.Conn.
+type rowReader interface {
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+}
+
 // schemaVersion returns the number of the newest migration that was applied, or 0 for an
 // empty file.
-func schemaVersion(ctx context.Context, db *sql.DB) (int64, error) {
+func schemaVersion(ctx context.Context, db rowReader) (int64, error) {
 	var tables, ours int
 	err := db.QueryRowContext(ctx, "SELECT count(*), count(*) FILTER (WHERE name = 'goose_db_version') FROM sqlite_schema WHERE name NOT LIKE 'sqlite~_%' ESCAPE '~'").Scan(&tables, &ours)
 	if err != nil {

@@ -35,6 +35,10 @@ type Config struct {
 	// BusyTimeout is how long a write waits for another process that writes. 0 means
 	// DefaultBusyTimeout.
 	BusyTimeout time.Duration
+	// BackupBeforeMigrate says to copy an existing database, before its schema is migrated, to the
+	// file whose name is Path, ".before-" and the version of its schema. Copies of other versions
+	// are removed then. Without space for the copy, Open fails.
+	BackupBeforeMigrate bool
 	// Now returns the time of entries in the change log. Nil means time.Now.
 	Now func() time.Time
 }
@@ -102,7 +106,7 @@ func open(ctx context.Context, cfg Config) (_ *DB, err error) {
 			err = errors.Join(err, db.closeAll())
 		}
 	}()
-	if err := migrate(ctx, writer, cfg.Log); err != nil {
+	if err := migrate(ctx, writer, cfg); err != nil {
 		return nil, err
 	}
 	db.writer = newPool(writer, 1, codec, pages)

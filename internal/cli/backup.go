@@ -1,0 +1,106 @@
+package cli
+
+import (
+	"strconv"
+
+	"github.com/spf13/cobra"
+
+	"github.com/keygate/keygate/internal/config"
+	"github.com/keygate/keygate/internal/server"
+)
+
+type backup struct {
+	storeCommand
+	options server.BackupOptions
+}
+
+func newBackup(a *app) *cobra.Command {
+	o := &backup{storeCommand: storeCommand{app: a}}
+	c := &cobra.Command{
+		Use:   "backup FILE",
+		Short: "Copy the database of the data directory to a file",
+		Long: `Copy the database of the data directory to a file, which "keygate restore" puts back. A
+server may be running: requests and changes go on, and the copy has everything that was
+answered before the command began. The copy is checked before it appears under its name.
+
+The secret key is not in the copy. Keep it elsewhere, or let --with-secret-key write it to
+FILE.secret.key. Whoever has both files can read the secrets of webhooks and upstreams.
+
+With --database-url, use pg_dump or the point-in-time recovery of the database.`,
+		Example: "  keygate backup --data-dir /var/lib/keygate /backup/keygate.db",
+		Args:    atMost(1), RunE: o.run,
+	}
+	f := c.Flags()
+	f.BoolVar(&o.options.SecretKey, "with-secret-key", false, "also copy the secret key, to FILE.secret.key")
+	f.BoolVar(&o.options.Force, "force", false, "replace files that exist")
+	o.loader = config.Register(f)
+	return c
+}
+
+func (o *backup) run(c *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return usagef("no file given: name the file to write, as in keygate backup keygate.backup")
+	}
+	settings, _, err := o.load()
+	if err != nil {
+		return err
+	}
+	done, err := server.Backup(c.Context(), settings, args[0], o.options)
+	if err != nil {
+		return err
+	}
+	return o.printRecord(done, func() []field {
+		fields := []field{{"FILE", done.File}, {"BYTES", strconv.FormatInt(done.Bytes, 10)}, {"SCHEMA", strconv.FormatInt(done.Schema, 10)}}
+		if done.SecretKey != nil {
+			fields = append(fields, field{"SECRET KEY", *done.SecretKey})
+		}
+		return fields
+	})
+}
+
+func newRestore(a *app) *cobra.Command {
+	o := &storeCommand{app: a}
+	c := &cobra.Command{
+		Use:   "restore FILE",
+		Short: "Put a backup into an empty data directory",
+		Long: `Put a file that "keygate backup" has made into a data directory, which must have no
+database, and no server. The directory may have secret.key, and what a lost database has
+left, such as admin.key. The secret key is taken from there, from --secret-key-file or
+KEYGATE_SECRET_KEY, or else from FILE.secret.key if that exists. If the key is not the one
+of the backup, nothing is restored.
+
+Everything is as when the backup began: keys that were revoked since work again, until
+they are revoked again.`,
+		Example: "  keygate restore --data-dir /var/lib/keygate /backup/keygate.db",
+		Args:    atMost(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return usagef("no file given: name the backup to restore")
+			}
+			settings, _, err := o.load()
+			if err != nil {
+				return err
+			}
+			done, err := server.Restore(c.Context(), settings, args[0])
+			if err != nil {
+				return err
+			}
+			return o.printRestored(done)
+		},
+	}
+	o.loader = config.Register(c.Flags())
+	return c
+}
+
+func (o *storeCommand) printRestored(done *server.StoreRestore) error {
+	err := o.printRecord(done, func() []field {
+		return []field{
+			{"DATA DIRECTORY", done.DataDir}, {"BYTES", strconv.FormatInt(done.Bytes, 10)},
+			{"SCHEMA", strconv.FormatInt(done.Schema, 10)}, {"SECRET KEY", done.SecretKey},
+		}
+	})
+	if err == nil && done.SecretKey == server.KeyMissing {
+		o.say("The secret key is missing: put it back as %s, with mode 0600, before you start the server.", done.SecretKeyFile)
+	}
+	return err
+}

@@ -1,0 +1,98 @@
+package sqlite
+
+import (
+	"bytes"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/keygate/keygate/internal/account"
+	"github.com/keygate/keygate/internal/event"
+	"github.com/keygate/keygate/internal/id"
+)
+
+// oldDatabase returns the path of a database of the first schema.
+func oldDatabase(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "keygate.db")
+	a := &account.Account{ID: id.New(id.Account), Name: "a", Plan: account.Starter, CreatedAt: time.Now()}
+	e, err := event.New(a.ID, event.KeyCreated, time.Now(), event.Key{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	writeFirstSchema(t, path, a, &e)
+	return path
+}
+
+// Guarantee: before an existing database is migrated it is copied, which the log says. The copy has the old
+// schema and can be opened; copies from before other migrations are removed. A second start, a new
+// database, and a start with the setting off make none.
+func TestBackupBeforeMigrate(t *testing.T) {
+	path := oldDatabase(t)
+	for _, name := range []string{path + ".before-0", filepath.Join(filepath.Dir(path), ".keygate.db.before-1-5")} {
+		if err := os.WriteFile(name, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var log bytes.Buffer
+	open := func(path string, on bool) {
+		t.Helper()
+		db, err := Open(t.Context(), Config{Path: path, BackupBeforeMigrate: on, Log: slog.New(slog.NewTextHandler(&log, nil))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := db.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	open(path, true)
+	copies := func(path string) (names []string) {
+		t.Helper()
+		entries, err := os.ReadDir(filepath.Dir(path))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range entries {
+			if strings.Contains(e.Name(), ".before-") {
+				names = append(names, e.Name())
+			}
+		}
+		return names
+	}
+	if got := copies(path); len(got) != 1 || got[0] != "keygate.db.before-1" || !strings.Contains(log.String(), "keygate.db.before-1 schema=1") {
+		t.Errorf("got the copies %v and the log\n%s\nwant that of schema 1 alone", got, log.String())
+	}
+	if current, _, err := Inspect(t.Context(), path+".before-1"); err != nil || current != 1 {
+		t.Errorf("the copy has the schema %d (%v), want 1", current, err)
+	}
+	if err := os.Rename(path+".before-1", path+".old"); err != nil {
+		t.Fatal(err)
+	}
+	open(path, true)
+	if got := copies(path); len(got) != 0 {
+		t.Errorf("a start without a migration: got the copies %v", got)
+	}
+	open(path+".old", false)
+	open(filepath.Join(t.TempDir(), "keygate.db"), true)
+	if got := copies(path); len(got) != 0 {
+		t.Errorf("with the setting off: got the copies %v", got)
+	}
+}
+
+// Guarantee: a copy that cannot be made before a migration is an error that names the setting, and
+// the database is not changed.
+func TestBackupBeforeMigrateFails(t *testing.T) {
+	path := oldDatabase(t)
+	if err := os.MkdirAll(filepath.Join(path+".before-1", "in the way"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(t.Context(), Config{Path: path, BackupBeforeMigrate: true}); err == nil || !strings.Contains(err.Error(), "set --backup-before-migrate=false") {
+		t.Errorf("got the error %v, want one that names the setting", err)
+	}
+	if current, _, err := Inspect(t.Context(), path); err != nil || current != 1 {
+		t.Errorf("the database has the schema %d (%v), want 1", current, err)
+	}
+}
