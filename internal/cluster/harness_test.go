@@ -60,7 +60,7 @@ func (m *memory) Carry(_ context.Context, c lease.Call) (lease.Answer, error) {
 	if r, ok := m.rows[c.Node]; ok {
 		before = &r
 	}
-	next, a := lease.Carry(before, &c, lease.Log{Known: c.Position != m.unknown || c.Position == lease.Position{}, Newest: c.Position == m.head})
+	next, a := lease.Carry(before, &c, lease.Log{Known: c.Position != m.unknown || c.Position == lease.Position{}, Newest: m.head})
 	if a.Result == lease.Done {
 		m.rows[c.Node] = next
 	}

@@ -259,7 +259,7 @@ func (m *Member) call(ctx context.Context, c lease.Call, reports *reports) {
 		m.settleJoin(fmt.Errorf("%w: %q; set --node-name to a name of its own", err, m.cfg.Name))
 	}
 	reports.lease(held, a.Result, err)
-	if a.Result == lease.OtherHistory || a.Result == lease.Behind && c.Kind == lease.Join {
+	if a.Result == lease.OtherHistory || a.Result == lease.Behind && c.Kind == lease.Join || joins && a.Newest != c.Position {
 		catching, cancel := context.WithTimeout(ctx, m.cfg.TTL)
 		defer cancel()
 		if err := m.cfg.Follower.CatchUp(catching); err != nil && ctx.Err() == nil {

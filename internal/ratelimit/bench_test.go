@@ -125,7 +125,7 @@ func testKey(i int) (k [16]byte) {
 // BenchmarkDecideLeased decides by tokens that the limit store has granted.
 func BenchmarkDecideLeased(b *testing.B) {
 	s, err := NewSharing(SharingConfig{
-		Mode: Leased, Store: nodeStore{newMemoryLimitStore(), "node"}, Now: func() Instant { return Instant{Wall: startWall} },
+		Mode: Leased, Store: nodeStore{memoryLimitStore: newMemoryLimitStore(), node: "node"}, Now: func() Instant { return Instant{Wall: startWall} },
 		Version: func() int64 { return 1 }, CatchUp: func(context.Context) error { return nil },
 	})
 	if err != nil {

@@ -109,8 +109,42 @@ func (e *Lease) checkLost(now Instant, v *view) finding {
 
 func (e *Lease) checkShadow(now Instant, v *view) finding {
 	s := e.shadowAt(now)
+	if !e.divided.Load() {
+		e.inform(s, now)
+	}
 	v.state, v.params, v.at, v.word = &s.state, s.params, s.params.unitsAt(now.Mono), s.state.Load()
 	return s.params.check(v)
+}
+
+// inform makes at least the part of the share used that is used of the whole limit, as far as the store has
+// said, so that the loss of a store whose bucket is empty does not give each node a full share. The
+// share refills in proportion to the limit, so that while the store is lost only the first call has an effect.
+func (e *Lease) inform(s *shadow, now Instant) {
+	word := e.bucket.state.Load()
+	if word == closed || s.params.span == 0 {
+		return
+	}
+	used := min(e.params.used(word, now.Mono), e.params.span)
+	if used == 0 {
+		return
+	}
+	units := s.params.span
+	if used < e.params.span {
+		hi, lo := bits.Mul64(used, s.params.span)
+		part, rest := bits.Div64(hi, lo, e.params.span)
+		units = part + min(rest, 1)
+	}
+	s.raise(s.params.unitsAt(now.Mono) + units)
+}
+
+// raise makes the state at least the given one. It leaves a closed one alone.
+func (s *shadow) raise(least uint64) {
+	for {
+		word := s.state.Load()
+		if word >= least || s.state.CompareAndSwap(word, least) { // closed is the greatest
+			return
+		}
+	}
 }
 
 // shadowAt returns the node's present share.

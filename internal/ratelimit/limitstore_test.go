@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math/big"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -57,6 +58,15 @@ func (s *memoryLimitStore) set(f func()) {
 type nodeStore struct {
 	*memoryLimitStore
 	node string
+	away *atomic.Bool // this node alone cannot reach it; or nil
+}
+
+// wait is that of the store, unless the node is cut off.
+func (s nodeStore) wait(ctx context.Context) error {
+	if s.away != nil && s.away.Load() {
+		return errLimitStore
+	}
+	return s.memoryLimitStore.wait(ctx)
 }
 
 var errLimitStore = errors.New("the limit store is down")

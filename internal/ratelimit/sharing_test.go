@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -33,6 +34,7 @@ type clusterNode struct {
 	sharing *Sharing
 	clock   func() Instant
 	share   Share
+	away    atomic.Bool // from the store
 	version int64
 	catchUp func() error
 }
@@ -51,7 +53,7 @@ func startCluster(t *testing.T, nodes int, mode Mode, onLoss OnLoss) *cluster {
 		}
 		var err error
 		n.sharing, err = NewSharing(SharingConfig{
-			Mode: mode, OnLoss: onLoss, Store: nodeStore{c.store, fmt.Sprint("node", i)}, Now: n.clock,
+			Mode: mode, OnLoss: onLoss, Store: nodeStore{c.store, fmt.Sprint("node", i), &n.away}, Now: n.clock,
 			Shares:  func() Share { return n.share },
 			Version: func() int64 { return n.version },
 			CatchUp: func(context.Context) error { return n.catchUp() },

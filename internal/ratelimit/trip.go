@@ -408,13 +408,7 @@ func (e *Lease) burden(n int64, now Instant) {
 	if hi > 0 {
 		units = maxWord
 	}
-	least := at + min(units, maxWord-at)
-	for {
-		word := h.state.Load()
-		if word >= least || h.state.CompareAndSwap(word, least) { // closed is the greatest
-			return
-		}
-	}
+	h.raise(at + min(units, maxWord-at))
 }
 
 // catchUp puts in force the change that the store knows and this node does not. If there is none,

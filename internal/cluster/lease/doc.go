@@ -5,7 +5,7 @@
 //
 //	node: Holder                       store: Row                  waiter: Watch
 //
-//	Join, with the newest position ──► epoch+1, grant+1
+//	Join ────────────────────────────► epoch+1, grant+1
 //	Renew ───────────────────────────► grant+1             ──────► first seen: now, by the waiter's clock
 //	Acknowledge ─────────────────────► applied             ──────► has the node applied the change?
 //	                                   epoch+1, ended      ◄────── End, when the grant has run out
@@ -22,6 +22,10 @@
 // Nothing depends on the clock of the store, on two clocks showing the same time, or on how long a
 // message takes. It does depend on clocks that run equally fast, within [Expiry]'s margin, and that go on
 // while the machine is suspended.
+//
+// A Join locks mutations out and is told which change is the newest. Later changes wait for the node, and it does not
+// admit before it has applied that one. So it can join while changes go on: it need not have the newest one
+// at the moment of the Join.
 //
 // # Positions
 //

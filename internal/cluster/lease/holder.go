@@ -31,9 +31,11 @@ type HolderConfig struct {
 // answers. Its methods must not overlap, except Held and Remaining, which are safe for concurrent use.
 type Holder struct {
 	cfg      HolderConfig
-	deadline atomic.Int64 // an Instant; 0 without a lease
+	deadline atomic.Int64 // an Instant; 0 without a lease that may be used
 
-	epoch    int64 // of the lease; 0 without one
+	epoch    int64    // of the lease; 0 without one
+	granted  Instant  // the deadline of the newest grant
+	lacks    Position // the newest change when the lease began, until it is in force here
 	acked    Position
 	nextCall Instant // no Join or Renew is due before
 	occupant occupant
@@ -64,6 +66,7 @@ func (h *Holder) Remaining() time.Duration {
 // Next returns the call that is due, given the position that is in force on this node. If none is due, it
 // returns false and after how long to ask again; before that, a new position is a reason to ask.
 func (h *Holder) Next(applied Position) (c Call, wait time.Duration, due bool) {
+	h.use(applied)
 	now := h.cfg.Clock()
 	c = Call{Node: h.cfg.Node, Boot: h.cfg.Boot, Epoch: h.epoch, TTL: h.cfg.TTL, Position: applied, begun: now}
 	switch {
@@ -97,7 +100,11 @@ func (h *Holder) Answer(c Call, a Answer) error {
 		}
 		h.epoch = a.Row.Epoch
 		h.occupant = occupant{}
-		h.deadline.Store(int64(c.begun.Add(c.TTL)))
+		h.granted = c.begun.Add(c.TTL)
+		if c.Kind == Join {
+			h.lacks = a.Newest
+		}
+		h.use(c.Position)
 		h.nextCall = now.Add(h.spread(c.TTL / 3))
 	case Lost, OtherHistory:
 		h.GiveUp()
@@ -111,6 +118,15 @@ func (h *Holder) Answer(c Call, a Answer) error {
 	return nil
 }
 
+// use lets the lease be used if the position, which is in force, has all that was committed when it began.
+func (h *Holder) use(applied Position) {
+	if h.epoch == 0 || h.lacks.Number > applied.Number || h.lacks.Number == applied.Number && h.lacks != applied {
+		return
+	}
+	h.lacks = Position{}
+	h.deadline.Store(int64(h.granted))
+}
+
 // Failed notes that a call failed, or that no answer came. The lease is not renewed, and its old deadline
 // stands: whether the store carried the call out is unknown.
 func (h *Holder) Failed(c Call) { h.retry(c) }
@@ -119,7 +135,7 @@ func (h *Holder) Failed(c Call) { h.retry(c) }
 func (h *Holder) GiveUp() {
 	h.deadline.Store(0)
 	h.epoch = 0
-	h.acked = Position{}
+	h.acked, h.lacks = Position{}, Position{}
 }
 
 // Stop gives the lease up and returns the call that gives it back to the store. It returns false if there

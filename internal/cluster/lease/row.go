@@ -53,6 +53,9 @@ const (
 type Answer struct {
 	Result Result
 	Row    Row // after the call, if the result is Done, or that is in the way, if it is Occupied
+	// Newest is the newest change when a Join was done. It must be in force on the node before the lease is
+	// used: those who wait for later changes wait for the node.
+	Newest Position
 }
 
 // State is the state of a Row.
@@ -95,9 +98,9 @@ func (r *Row) Seen() Seen { return Seen{Node: r.Node, Epoch: r.Epoch, Grant: r.G
 type Log struct {
 	// Known is set if the log contains the position.
 	Known bool
-	// Newest is set if no change follows it. For a Join, the store keeps it so until the row is stored:
+	// Newest is the newest change; only a Join needs it. The store keeps it so until the row is stored:
 	// it reads the log after it has locked out mutations, never before.
-	Newest bool
+	Newest Position
 	// Overdue is set if the change that follows it is older than a third of the TTL, by the store's
 	// clock.
 	Overdue bool
@@ -122,14 +125,16 @@ func join(r *Row, c *Call, log Log) (Row, Answer) {
 	switch {
 	case !log.Known:
 		return Row{}, Answer{Result: OtherHistory}
-	case !log.Newest:
+	case log.Overdue:
 		return Row{}, Answer{Result: Behind}
 	case r == nil:
 		r = &Row{Node: c.Node}
 	case r.State == Live && r.Boot != c.Boot && r.Seen() != c.Replace:
 		return Row{}, Answer{Result: Occupied, Row: *r}
 	}
-	return done(Row{Node: c.Node, Boot: c.Boot, Epoch: r.Epoch + 1, Grant: r.Grant + 1, TTL: c.TTL, Applied: c.Position, State: Live})
+	next, a := done(Row{Node: c.Node, Boot: c.Boot, Epoch: r.Epoch + 1, Grant: r.Grant + 1, TTL: c.TTL, Applied: c.Position, State: Live})
+	a.Newest = log.Newest
+	return next, a
 }
 
 // of reports whether the row is of the lease of a call.

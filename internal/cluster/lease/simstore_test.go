@@ -83,7 +83,7 @@ func (s *simStore) knows(p Position) bool {
 }
 
 func (s *simStore) about(c *Call) Log {
-	l := Log{Known: s.knows(c.Position), Newest: s.newest() == c.Position}
+	l := Log{Known: s.knows(c.Position), Newest: s.newest()}
 	if i := s.find(c.Position.Number); i < len(s.log) {
 		l.Overdue = s.w.now-s.log[i].at > c.TTL/3
 	}

@@ -83,10 +83,12 @@ const (
 	durableCTE = `durable AS MATERIALIZED (SELECT set_config('synchronous_commit', 'on', true) AS v WHERE current_setting('synchronous_commit') IN ('off', 'local'))`
 	// knownPosition is whether the change log contains the position ($1, $2), given the head h.
 	knownPosition = `($1::bigint = 0 OR h.number = $1 AND h.mark = $2 OR EXISTS (SELECT FROM changes c WHERE c.seq = $1 AND c.mark = $2))`
-	rowColumns    = `n.name, n.boot, n.epoch, n.granted, n.ttl, n.number, n.mark, n.state`
+	// overduePosition is whether the change after the position ($1, $2) is older than $3 microseconds.
+	overduePosition = `EXISTS (SELECT FROM changes c WHERE c.seq = $1 + 1 AND c.stored < clock_timestamp() - $3::bigint * interval '1 microsecond')`
+	rowColumns      = `n.name, n.boot, n.epoch, n.granted, n.ttl, n.number, n.mark, n.state`
 )
 
-// join locks mutations out before it reads which change is the newest. Each statement sees what was
+// join locks mutations out before it reads which change is the newest, and until the row is stored. Each statement sees what was
 // committed before it began, so a single statement would not do.
 func (l *Leases) join(ctx context.Context, c *lease.Call) (a lease.Answer, err error) {
 	err = pgx.BeginFunc(ctx, l.pool, func(tx pgx.Tx) error {
@@ -107,8 +109,9 @@ func (l *Leases) join(ctx context.Context, c *lease.Call) (a lease.Answer, err e
 				Message: fmt.Sprintf("the database has changes in format %d, and this version reads formats up to %d: upgrade this node", format, l.node.Format),
 			}
 		}
-		log := lease.Log{Newest: head == c.Position}
-		if err := tx.QueryRow(ctx, `SELECT `+knownPosition+` FROM change_head h`, c.Position.Number, c.Position.Mark[:]).Scan(&log.Known); err != nil {
+		log := lease.Log{Newest: head}
+		if err := tx.QueryRow(ctx, `SELECT `+knownPosition+`, `+overduePosition+` FROM change_head h`,
+			c.Position.Number, c.Position.Mark[:], (c.TTL/3).Microseconds()).Scan(&log.Known, &log.Overdue); err != nil {
 			return err
 		}
 		var before *lease.Row
@@ -152,18 +155,18 @@ func (l *Leases) renew(ctx context.Context, c *lease.Call) (a lease.Answer, err 
 	var granted, number *int64
 	err = l.pool.QueryRow(ctx, `WITH `+durableCTE+`, log AS (
 			SELECT `+knownPosition+` AS known,
-				$6 AND EXISTS (SELECT FROM changes c WHERE c.seq = $1 + 1 AND c.stored < clock_timestamp() - $7::bigint * interval '1 microsecond') AS overdue
+				$7 AND `+overduePosition+` AS overdue
 			FROM change_head h
 		), renewed AS (
-			UPDATE nodes n SET granted = n.granted + CASE WHEN $6 THEN 1 ELSE 0 END, number = greatest(n.number, $1),
-				mark = CASE WHEN n.number < $1 THEN $2 ELSE n.mark END, renewed = CASE WHEN $6 THEN clock_timestamp() ELSE n.renewed END
+			UPDATE nodes n SET granted = n.granted + CASE WHEN $7 THEN 1 ELSE 0 END, number = greatest(n.number, $1),
+				mark = CASE WHEN n.number < $1 THEN $2 ELSE n.mark END, renewed = CASE WHEN $7 THEN clock_timestamp() ELSE n.renewed END
 			FROM log, (SELECT count(*) FROM durable) d
-			WHERE n.name = $3 AND n.boot = $4 AND n.epoch = $5 AND n.state = 'live' AND log.known AND NOT log.overdue
+			WHERE n.name = $4 AND n.boot = $5 AND n.epoch = $6 AND n.state = 'live' AND log.known AND NOT log.overdue
 			RETURNING n.granted, n.number, n.mark
 		)
-		SELECT log.known, log.overdue, EXISTS (SELECT FROM nodes WHERE name = $3 AND boot = $4 AND epoch = $5 AND state = 'live'), r.granted, r.number, r.mark
+		SELECT log.known, log.overdue, EXISTS (SELECT FROM nodes WHERE name = $4 AND boot = $5 AND epoch = $6 AND state = 'live'), r.granted, r.number, r.mark
 		FROM log LEFT JOIN renewed r ON true`,
-		c.Position.Number, c.Position.Mark[:], c.Node, c.Boot[:], c.Epoch, c.Kind == lease.Renew, (c.TTL/3).Microseconds(),
+		c.Position.Number, c.Position.Mark[:], (c.TTL/3).Microseconds(), c.Node, c.Boot[:], c.Epoch, c.Kind == lease.Renew,
 	).Scan(&known, &overdue, &ours, &granted, &number, mark(&r.Applied))
 	switch {
 	case err != nil:

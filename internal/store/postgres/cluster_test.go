@@ -4,6 +4,7 @@ import (
 	"context"
 	"math/rand/v2"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -98,7 +99,11 @@ func TestLeaseStatementsFollowTheProtocol(t *testing.T) {
 			c.Boot, c.Replace = before.Boot, before.Seen()
 		}
 		c.Position = positions[max(0, len(positions)-1-r.IntN(8)/6)]
-		log := lease.Log{Known: true, Newest: c.Position == positions[len(positions)-1]}
+		newest := positions[len(positions)-1]
+		if r.IntN(6) == 0 {
+			c.TTL = 0 // every change is older than a third of it
+		}
+		log := lease.Log{Known: true, Newest: newest, Overdue: c.TTL == 0 && c.Position != newest}
 		if r.IntN(10) == 0 && c.Position.Number > 0 {
 			c.Position.Mark[0]++
 			log = lease.Log{}
@@ -110,7 +115,7 @@ func TestLeaseStatementsFollowTheProtocol(t *testing.T) {
 		next, want := lease.Carry(was, &c, log)
 		got := h.carry(c)
 		results[want.Result]++
-		if got.Result != want.Result || want.Result == lease.Done && got.Row.Seen() != want.Row.Seen() {
+		if got.Result != want.Result || want.Result == lease.Done && (got.Row.Seen() != want.Row.Seen() || got.Newest != want.Newest) {
 			t.Fatalf("%+v on %+v: got %+v, want %+v", c, was, got, want)
 		}
 		if want.Result == lease.Done {
@@ -171,7 +176,7 @@ func TestRenewalIsRefusedOnlyIfTheNodeIsFarBehind(t *testing.T) {
 	}
 }
 
-// Guarantee: a node that joins while a mutation runs is told that it lacks the mutation's change, whatever
+// Guarantee: a node that joins while a mutation runs is told that it must have the mutation's change, whatever
 // the state was when it began to join.
 func TestJoinWaitsForRunningMutations(t *testing.T) {
 	h := newClusterHarness(t)
@@ -191,9 +196,52 @@ func TestJoinWaitsForRunningMutations(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if a := <-joined; a.Result != lease.Behind {
-		t.Errorf("the join returned %d, want Behind", a.Result)
+	if a := <-joined; a.Result != lease.Done || a.Newest.Number != 1 {
+		t.Errorf("the join returned %d, and change %d is the newest, want Done and 1", a.Result, a.Newest.Number)
 	}
+}
+
+// Guarantee: a node joins although changes follow each other without a pause, and is told which it must have.
+func TestJoinWhileChangesGoOn(t *testing.T) {
+	h := newClusterHarness(t)
+	before := h.change()
+	ctx, cancel := context.WithCancel(t.Context())
+	var changes sync.WaitGroup
+	defer changes.Wait()
+	defer cancel()
+	for range 2 {
+		changes.Go(func() {
+			for ctx.Err() == nil {
+				err := h.db.mutate(ctx, func(tx *tx) error {
+					_, err := tx.AppendChange(ctx, snapshot.KeyChange, "key_1")
+					return err
+				})
+				if err != nil && ctx.Err() == nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	for i := range 20 {
+		h.change()
+		a := h.carry(lease.Call{Kind: lease.Join, Node: "a", Boot: lease.Boot{byte(i)}, Replace: h.newest("a"), TTL: time.Hour, Position: before})
+		if a.Result != lease.Done || a.Newest.Number <= before.Number {
+			t.Fatalf("join %d returned %d, and change %d is the newest; want Done, and one after %d", i, a.Result, a.Newest.Number, before.Number)
+		}
+		before = a.Newest
+	}
+}
+
+// newest returns the newest grant of a node.
+func (h *clusterHarness) newest(node string) lease.Seen {
+	h.Helper()
+	for _, r := range h.view().Rows {
+		if r.Node == node {
+			return r.Seen()
+		}
+	}
+	return lease.Seen{}
 }
 
 // untilBlocked waits until a connection waits for a lock.
