@@ -53,7 +53,7 @@ func startCluster(t *testing.T) *cluster {
 		ports = append(ports, addr[strings.LastIndexByte(addr, ':')+1:])
 	}
 	c.script = exec.Command("../deploy/run-cluster", binary)
-	c.script.Env = append(os.Environ(), "RUN_CLUSTER_PORTS="+strings.Join(ports, " "), "KEYGATE_LEASE_TTL=2s")
+	c.script.Env = append(os.Environ(), "RUN_CLUSTER_PORTS="+strings.Join(ports, " "), "KEYGATE_LEASE_TTL=5s")
 	c.script.Stdout, c.script.Stderr = c.output, c.output
 	c.script.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := c.script.Start(); err != nil {
