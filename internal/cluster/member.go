@@ -279,13 +279,13 @@ func (m *Member) confirm(ctx context.Context, epoch int64) {
 		current := m.epoch == epoch
 		if err == nil && current {
 			m.unconfirmed.Store(false)
+			m.serving.Store(m.cfg.Serve && m.tooOld.Load() == nil)
 		}
 		m.mu.Unlock()
 		switch {
 		case !current || ctx.Err() != nil:
 			return
 		case err == nil:
-			m.serving.Store(m.cfg.Serve)
 			m.settleJoin(nil)
 			return
 		case !logged:

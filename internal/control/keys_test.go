@@ -362,6 +362,11 @@ func TestRotateWithoutOverlap(t *testing.T) {
 	if got := must[*apikey.Key](h)(h.Key(ctx(), caller, old.ID)); got.State(h.clock.now()) != apikey.Expired {
 		t.Errorf("got state %s of the old key; want expired", got.State(h.clock.now()))
 	}
+	h.clock.advance(-3 * time.Second) // as that of another node
+	if v := must[*control.Verification](h)(h.VerifyKey(ctx(), caller, old.Secret, "", "GET", "/v1/keys")); v.Valid || v.Code != string(fault.KeyExpired) {
+		t.Errorf("by a clock that is behind, the old key is %+v; want %s", v, fault.KeyExpired)
+	}
+	h.clock.advance(3 * time.Second)
 	h.must(second(h.NotifyExpired(ctx())))
 	_, events, _ := h.records(caller.Account.ID).since(before).summary()
 	if want := []string{"key.rotated " + old.ID, "key.created " + made.ID, "key.expired " + old.ID}; !reflect.DeepEqual(events, want) {

@@ -104,6 +104,7 @@ func CopyStore(ctx context.Context, settings *config.Config, version string, log
 		return nil, err
 	}
 	to := settings.DatabaseText()
+	inDoubt := m != nil // by an earlier call
 	if m == nil {
 		m = &move{Installation: rand.Text(), To: to}
 	}
@@ -123,7 +124,7 @@ func CopyStore(ctx context.Context, settings *config.Config, version string, log
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, from.Close()) }()
-	interrupted := false
+	interrupted := inDoubt
 	var filled postgres.Filled
 	err = from.Dump(ctx, func(d *sqlite.Dump) (err error) {
 		filled, err = postgres.Fill(ctx, postgres.FillConfig{

@@ -166,8 +166,9 @@ func (f *Follower) readKeys(ctx context.Context, keyIDs []string) error {
 			}
 			switch {
 			case unreadable != nil:
-				f.noteUnreadable(keyID, unreadable)
-				gone = append(gone, keyID)
+				if f.noteUnreadable(keyID, unreadable) { // else it is refused already
+					gone = append(gone, keyID)
+				}
 			case k == nil:
 				gone = append(gone, keyID)
 				fallthrough
@@ -180,12 +181,14 @@ func (f *Follower) readKeys(ctx context.Context, keyIDs []string) error {
 	return nil
 }
 
-// noteUnreadable remembers a key that cannot be read, and logs it the first time.
-func (f *Follower) noteUnreadable(keyID string, err error) {
-	if _, known := f.unreadable[keyID]; !known {
-		f.cfg.Log.Error("a key cannot be read and is refused", "key_id", keyID, "error", err)
+// noteUnreadable remembers a key that cannot be read. It logs it the first time, and then returns true.
+func (f *Follower) noteUnreadable(keyID string, err error) (first bool) {
+	if _, known := f.unreadable[keyID]; known {
+		return false
 	}
+	f.cfg.Log.Error("a key cannot be read and is refused", "key_id", keyID, "error", err)
 	f.unreadable[keyID] = struct{}{}
+	return true
 }
 
 // isUnreadable reports whether err is of a record that one of several nodes cannot read, and not of the
@@ -221,7 +224,7 @@ func (f *Follower) eachStoredKey(ctx context.Context, revokedSince time.Time, do
 	if f.cfg.Shared == nil {
 		return f.cfg.Source.EachKey(ctx, revokedSince, do)
 	}
-	return f.cfg.Shared.Log.EachReadableKey(ctx, revokedSince, do, f.noteUnreadable)
+	return f.cfg.Shared.Log.EachReadableKey(ctx, revokedSince, do, func(keyID string, err error) { f.noteUnreadable(keyID, err) })
 }
 
 // eachGateway is GatewaySource.EachGateway. If one of several nodes cannot read a gateway, it reads them one

@@ -190,14 +190,14 @@ func migrate(ctx context.Context, db *sql.DB, version string, log *slog.Logger) 
 	return err
 }
 
-// upAll migrates to the newest schema. While it does not get the lock of a table in time, it tries again: the steps
-// that are done stay done.
+// upAll migrates to the newest schema. While it does not get the lock of a table in time, or ends a deadlock, it
+// tries again: the steps that are done stay done.
 func upAll(ctx context.Context, provider *goose.Provider, db *sql.DB, version string) (results []*goose.MigrationResult, err error) {
 	for range tableAttempts {
 		var some []*goose.MigrationResult
 		some, err = provider.Up(ctx)
 		results = append(results, some...)
-		if stateOf(err) != lockNotAvailable || ctx.Err() != nil {
+		if state := stateOf(err); state != lockNotAvailable && state != deadlock || ctx.Err() != nil {
 			break
 		}
 	}

@@ -32,7 +32,7 @@ func (db *DB) note(err error) error {
 		db.trouble.Store(&trouble{state.Unavailable, time.Now()})
 	}
 	if e.Message == readOnlyMessage { // another server accepts writes now: connect to that
-		for _, p := range []*pool{db.writer, db.readers, db.searchers, db.source} {
+		for _, p := range []*pool{db.writer, db.readers, db.searchers, db.source, db.changes} {
 			p.Reset()
 		}
 	}

@@ -157,7 +157,9 @@ func (s *Store) Sync(ctx context.Context) error {
 	}
 	defer func() { <-s.draining }()
 	if err := s.drain(ctx); err != nil {
-		s.away.Store(true)
+		if ctx.Err() == nil { // else it is the caller who waits no longer
+			s.away.Store(true)
+		}
 		return fmt.Errorf("write the spool to the store: %w", err)
 	}
 	s.away.Store(false)
@@ -179,19 +181,22 @@ func (s *Store) empty() bool {
 	return true
 }
 
-// drain writes batches of all kinds in turn until there is none. The caller holds draining.
+// drain writes batches of all kinds in turn until there is none, or the store does not take the next one
+// of a kind, which delays no other kind. The caller holds draining.
 func (s *Store) drain(ctx context.Context) error {
+	var failed [kinds]error
 	for more := true; more; {
 		more = false
 		for k := range kinds {
-			wrote, err := s.drainOne(ctx, k)
-			if err != nil {
-				return err
+			if failed[k] != nil {
+				continue
 			}
+			var wrote bool
+			wrote, failed[k] = s.drainOne(ctx, k)
 			more = more || wrote
 		}
 	}
-	return nil
+	return errors.Join(failed[:]...)
 }
 
 // drainOne writes the oldest batch of a kind to the store, and removes it from the spool. wrote is false
@@ -235,6 +240,7 @@ func (s *Store) givesUp(ctx context.Context, k Kind, err error) bool {
 	case isFinal(err):
 		return true
 	case fault.CodeOf(err) == fault.Unavailable || ctx.Err() != nil:
+		s.failing[k] = time.Time{} // the time counts only while the store responds
 		return false
 	case s.failing[k].IsZero():
 		s.failing[k] = s.cfg.Now()

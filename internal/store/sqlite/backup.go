@@ -9,6 +9,8 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
+	"strconv"
 	"strings"
 
 	driver "modernc.org/sqlite"
@@ -227,8 +229,7 @@ func replaceFile(from, to string) error {
 // database, followed by the version of the schema.
 const beforeMigration = ".before-"
 
-// backupBeforeMigrate copies the database of a schema before it is migrated, and then removes the
-// copies from before earlier migrations.
+// backupBeforeMigrate copies the database of a schema before it is migrated.
 func backupBeforeMigrate(ctx context.Context, db *sql.DB, cfg Config, schema int64) error {
 	to := fmt.Sprintf("%s%s%d", cfg.Path, beforeMigration, schema)
 	done, err := backup(ctx, db, to)
@@ -237,19 +238,42 @@ func backupBeforeMigrate(ctx context.Context, db *sql.DB, cfg Config, schema int
 		return &fault.Error{Code: fault.Unavailable, Message: message, Err: err}
 	}
 	cfg.Log.Info("copied the database before its migration", "file", to, "schema", schema, "bytes", done.Bytes)
-	entries, err := os.ReadDir(filepath.Dir(to))
+	return nil
+}
+
+// keptBeforeMigrations is how many copies from before migrations are kept. If an upgrade by several
+// schemas was interrupted, the second newest one is that from before the upgrade.
+const keptBeforeMigrations = 2
+
+// removeOldCopies removes the copies from before earlier migrations, and parts that a killed start has left,
+// once the newest schema is reached.
+func removeOldCopies(cfg Config) error {
+	dir := filepath.Dir(cfg.Path)
+	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return err
 	}
+	var copies []uint64
+	remove := func(name string) {
+		if err := os.Remove(filepath.Join(dir, name)); err != nil {
+			cfg.Log.Warn("cannot remove the copy from before an earlier migration", "file", name, "error", err)
+		}
+	}
+	prefix := filepath.Base(cfg.Path) + beforeMigration
 	for _, e := range entries {
-		// Those that a killed start has left begin with a dot, as that of backup.
-		name := strings.TrimPrefix(e.Name(), ".")
-		if !strings.HasPrefix(name, filepath.Base(cfg.Path)+beforeMigration) || e.Name() == filepath.Base(to) || !e.Type().IsRegular() {
-			continue
+		rest, isCopy := strings.CutPrefix(e.Name(), prefix)
+		part, isPart := strings.CutPrefix(e.Name(), "."+prefix)
+		schema, _, _ := strings.Cut(part, "-")
+		if n, err := strconv.ParseUint(rest, 10, 64); isCopy && err == nil && e.Type().IsRegular() {
+			copies = append(copies, n)
+		} else if _, err := strconv.ParseUint(schema, 10, 63); isPart && err == nil && e.Type().IsRegular() {
+			remove(e.Name())
 		}
-		if err := os.Remove(filepath.Join(filepath.Dir(to), e.Name())); err != nil {
-			cfg.Log.Warn("cannot remove the copy from before an earlier migration", "file", e.Name(), "error", err)
-		}
+	}
+	slices.Sort(copies)
+	for len(copies) > keptBeforeMigrations {
+		remove(prefix + strconv.FormatUint(copies[0], 10))
+		copies = copies[1:]
 	}
 	return nil
 }

@@ -28,11 +28,12 @@ func oldDatabase(t *testing.T) string {
 }
 
 // Guarantee: before an existing database is migrated it is copied, which the log says. The copy has the old
-// schema and can be opened; copies from before other migrations are removed. A second start, a new
+// schema and can be opened. A second start, a new
 // database, and a start with the setting off make none.
 func TestBackupBeforeMigrate(t *testing.T) {
 	path := oldDatabase(t)
-	for _, name := range []string{path + ".before-0", filepath.Join(filepath.Dir(path), ".keygate.db.before-1-5")} {
+	// The part goes; the one before, and what somebody else has made, stay.
+	for _, name := range []string{path + ".before-upgrade", path + ".before-0", filepath.Join(filepath.Dir(path), ".keygate.db.before-1-5")} {
 		if err := os.WriteFile(name, nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -62,8 +63,8 @@ func TestBackupBeforeMigrate(t *testing.T) {
 		}
 		return names
 	}
-	if got := copies(path); len(got) != 1 || got[0] != "keygate.db.before-1" || !strings.Contains(log.String(), "keygate.db.before-1 schema=1") {
-		t.Errorf("got the copies %v and the log\n%s\nwant that of schema 1 alone", got, log.String())
+	if got := copies(path); len(got) != 3 || got[0] != "keygate.db.before-0" || got[1] != "keygate.db.before-1" || got[2] != "keygate.db.before-upgrade" || !strings.Contains(log.String(), "keygate.db.before-1 schema=1") {
+		t.Errorf("got the copies %v and the log\n%s\nwant those of the schemas 0 and 1", got, log.String())
 	}
 	if current, _, err := Inspect(t.Context(), path+".before-1"); err != nil || current != 1 {
 		t.Errorf("the copy has the schema %d (%v), want 1", current, err)
@@ -72,12 +73,12 @@ func TestBackupBeforeMigrate(t *testing.T) {
 		t.Fatal(err)
 	}
 	open(path, true)
-	if got := copies(path); len(got) != 0 {
+	if got := copies(path); len(got) != 2 {
 		t.Errorf("a start without a migration: got the copies %v", got)
 	}
 	open(path+".old", false)
 	open(filepath.Join(t.TempDir(), "keygate.db"), true)
-	if got := copies(path); len(got) != 0 {
+	if got := copies(path); len(got) != 2 {
 		t.Errorf("with the setting off: got the copies %v", got)
 	}
 }
@@ -94,5 +95,23 @@ func TestBackupBeforeMigrateFails(t *testing.T) {
 	}
 	if current, _, err := Inspect(t.Context(), path); err != nil || current != 1 {
 		t.Errorf("the database has the schema %d (%v), want 1", current, err)
+	}
+}
+
+// Guarantee: the newest two copies are kept, by their numbers; the newest alone may be of an upgrade that was
+// interrupted.
+func TestTwoCopiesAreKept(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "keygate.db")
+	for _, schema := range []string{"9", "10", "11"} {
+		if err := os.WriteFile(path+beforeMigration+schema, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := removeOldCopies(Config{Path: path, Log: slog.New(slog.DiscardHandler)}); err != nil {
+		t.Fatal(err)
+	}
+	left, err := filepath.Glob(path + beforeMigration + "*")
+	if err != nil || len(left) != 2 || left[0] != path+".before-10" || left[1] != path+".before-11" {
+		t.Errorf("got %v, %v, want the copies of the schemas 10 and 11", left, err)
 	}
 }

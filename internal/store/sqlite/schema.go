@@ -60,6 +60,11 @@ func migrate(ctx context.Context, db *sql.DB, cfg Config) error {
 				"the database was written by a newer version of Keygate (schema %d, this version supports %d): run that version, or restore a backup from before the upgrade", version, newest)
 		}
 		if version == newest {
+			if copied && cfg.BackupBeforeMigrate {
+				if err := removeOldCopies(cfg); err != nil {
+					return err
+				}
+			}
 			return probe(ctx, db)
 		}
 		if version > 0 && !copied {

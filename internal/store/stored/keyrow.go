@@ -46,6 +46,7 @@ func (d *KeyDecoder) Decode(r KeyRow) (*apikey.Key, error) {
 	if r.Rate != d.rate {
 		var err error
 		if k.RateLimit, err = ratelimit.ParseKeyLimit(r.Rate); err != nil {
+			k.RateLimit, d.rate = ratelimit.KeyLimit{}, "" // of no row: the next one is parsed
 			return nil, fmt.Errorf("stored rate of key %s: %w", r.ID, err)
 		}
 		d.rate = r.Rate

@@ -1,5 +1,8 @@
 -- +goose Up
 
+-- In the order of changes, which hold the head first.
+LOCK TABLE change_head IN ACCESS EXCLUSIVE MODE;
+
 -- The digest of the key that an entry revokes, so that nodes can refuse the key without reading it.
 ALTER TABLE changes ADD COLUMN revoked bytea;
 

@@ -98,6 +98,8 @@ DECLARE
 BEGIN
     last := today - 1;
     FOR parent, unit, key IN VALUES ('requests', 1000000, 'id, time'), ('requests_left_out', 1, 'second') LOOP
+        -- A clock that was far ahead has left them. They would make a partition that never ends.
+        EXECUTE format('DELETE FROM %I WHERE %I >= %s', parent || '_old', CASE unit WHEN 1 THEN 'second' ELSE 'time' END, (today + 8) * 86400 * unit);
         EXECUTE format('SELECT max(%I) FROM %I', CASE unit WHEN 1 THEN 'second' ELSE 'time' END, parent || '_old') INTO old;
         IF old IS NULL THEN
             EXECUTE format('DROP TABLE %I', parent || '_old');
