@@ -51,8 +51,9 @@ func (b *batch) extend(d *Daily, today int64) {
 		case left*2 > size:
 			ahead = left
 		}
-		// Requests that have passed since the last save make what a crash may lose less.
-		if refresh := d.refresh.Swap(false); refresh || used-d.others+ahead != d.saved || ahead > d.savedLost {
+		// Requests that have passed since the last save make what a crash may lose less. Where a request was
+		// taken back, the store may have all that is needed, and d has not.
+		if refresh := d.refresh.Swap(false); refresh || ahead > left || used-d.others+ahead != d.saved || ahead > d.savedLost {
 			b.add(d, today, used, ahead)
 		}
 		return
