@@ -323,7 +323,7 @@ func TestMultiplexedIdleAndOld(t *testing.T) {
 	close(block)
 	a.wait(t)
 	a.want(t, 200, "first")
-	awaitStats(t, pool, func(s H2Stats) bool { return s.Open == 1 })
+	awaitStats(t, pool, func(s H2Stats) bool { return s.Open == 1 && s.Streams == 0 })
 	pool.sweep(pool.owner.tick.Load() + pool.idle)
 	if s := pool.Stats(); s.Open != 0 || s.Live != 0 {
 		t.Errorf("unexpected statistics %+v", s)
