@@ -2,15 +2,11 @@ package cluster
 
 import (
 	"flag"
-	"fmt"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"testing"
 	"time"
 
-	// Imported so that a change of the binary's code invalidates cached test results.
-	_ "github.com/keygate/keygate/internal/cli"
+	"github.com/keygate/keygate/internal/keygatetest/binarytest"
 )
 
 var (
@@ -23,22 +19,7 @@ var binary string
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	os.Exit(func() int {
-		dir, err := os.MkdirTemp("", "keygate-cluster-")
-		if err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			return 1
-		}
-		defer os.RemoveAll(dir)
-		binary = filepath.Join(dir, "keygate")
-		build := exec.Command("go", "build", "-o", binary, "github.com/keygate/keygate/cmd/keygate")
-		build.Stderr = os.Stderr
-		if err := build.Run(); err != nil {
-			fmt.Fprintln(os.Stderr, "build keygate:", err)
-			return 1
-		}
-		return m.Run()
-	}())
+	os.Exit(binarytest.Run(m, &binary))
 }
 
 // testTimeout is how long a test waits for something that must happen. It only limits how long a

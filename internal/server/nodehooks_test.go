@@ -183,7 +183,7 @@ func TestNodeThatIsCutOffStopsSending(t *testing.T) {
 	r.hook(t, c.nodes[0].Admin, keys)
 	waitFor(t, "the node sends", func() bool { sent, _ := r.counts(); return sent > 0 })
 	second := c.start("second", c.url, "--webhook-allow-network", "127.0.0.0/8")
-	c.cable.sever()
+	c.cable.Sever()
 	waitFor(t, "the second node takes over", func() bool { return metric(t, second, "keygate_webhook_taken_over_total") > 0 })
 	waitFor(t, "the second node sends", func() bool { _, open := r.counts(); return open > 0 })
 	r.answer()
@@ -191,8 +191,8 @@ func TestNodeThatIsCutOffStopsSending(t *testing.T) {
 	if len(r.twice) > 0 {
 		t.Errorf("the deliveries %q were sent twice at the same time", r.twice)
 	}
-	c.cable.mend()
-	c.cable.hangUp()
+	c.cable.Mend()
+	c.cable.HangUp()
 }
 
 // metric returns a metric of a node.

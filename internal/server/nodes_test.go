@@ -13,6 +13,7 @@ import (
 	"github.com/keygate/keygate/internal/apikey"
 	"github.com/keygate/keygate/internal/config"
 	"github.com/keygate/keygate/internal/keygatetest"
+	"github.com/keygate/keygate/internal/keygatetest/cabletest"
 	"github.com/keygate/keygate/internal/keygatetest/postgrestest"
 )
 
@@ -23,7 +24,7 @@ type cluster struct {
 	operator string // a key of the account default
 	nodes    []*keygatetest.Server
 	logs     []*lockedBuffer
-	cable    *cable
+	cable    *cabletest.Cable
 }
 
 // startCluster starts nodes with the given flags. The last one reaches the database over a cable.
@@ -31,7 +32,7 @@ func startCluster(t *testing.T, nodes int, args ...string) *cluster {
 	t.Helper()
 	c := &cluster{T: t, url: postgrestest.Empty(t), operator: must(apikey.Generate(apikey.AccountLevel, rand.Reader))}
 	var end string
-	c.cable, end = newCable(t, c.url)
+	c.cable, end = cabletest.ForURL(t, c.url)
 	for i := range nodes {
 		url := c.url
 		if i == nodes-1 {
@@ -39,7 +40,7 @@ func startCluster(t *testing.T, nodes int, args ...string) *cluster {
 		}
 		c.start(fmt.Sprintf("node-%d", i), url, args...)
 	}
-	t.Cleanup(c.cable.mend) // before the nodes stop
+	t.Cleanup(c.cable.Mend) // before the nodes stop
 	return c
 }
 
@@ -145,7 +146,7 @@ func TestChangesWaitForTheLeaseOfANodeThatIsCutOff(t *testing.T) {
 	key, keyID := newKey()
 	other, _ := newKey()
 	last := c.nodes[2]
-	c.cable.sever()
+	c.cable.Sever()
 	revoked := make(chan keygatetest.Response)
 	go func() { revoked <- c.revoke(c.nodes[0], keyID) }()
 	var before []int
@@ -177,8 +178,8 @@ func TestChangesWaitForTheLeaseOfANodeThatIsCutOff(t *testing.T) {
 	if status, _ := fetch(t, last.OpsURL()+"/livez"); status != http.StatusOK {
 		t.Errorf("its /livez is %d, want 200", status)
 	}
-	c.cable.mend()
-	c.cable.hangUp()
+	c.cable.Mend()
+	c.cable.HangUp()
 	for last.Through("", "GET", "/orders", other, "").Status != http.StatusOK {
 	}
 	if got := last.Through("", "GET", "/orders", key, "").Status; got != http.StatusUnauthorized {
@@ -237,7 +238,7 @@ func TestNodeServesWithoutItsLeaseIfConfigured(t *testing.T) {
 	c := startCluster(t, 2, "--on-database-loss", "serve")
 	newKey := c.gateway()
 	key, keyID := newKey()
-	c.cable.sever()
+	c.cable.Sever()
 	if got := c.revoke(c.nodes[0], keyID); got.Status != http.StatusOK {
 		t.Fatalf("revoking got %d %s", got.Status, got.Body)
 	}
@@ -250,8 +251,8 @@ func TestNodeServesWithoutItsLeaseIfConfigured(t *testing.T) {
 	if _, body := fetch(t, c.nodes[1].OpsURL()+"/metrics"); !strings.Contains(body, "\nkeygate_lease_serving_without 1\n") {
 		t.Error("its metrics do not say that it has no lease")
 	}
-	c.cable.mend()
-	c.cable.hangUp()
+	c.cable.Mend()
+	c.cable.HangUp()
 }
 
 // Guarantee: revocations under load, with a node that is cut off again and again, are in force on every
@@ -270,12 +271,12 @@ func TestRevocationsUnderLoadDuringPartitions(t *testing.T) {
 			case <-stop:
 				return
 			default:
-				c.cable.sever()
+				c.cable.Sever()
 				_ = c.nodes[2].Through("", "GET", "/orders", "", "")
 				for range 200 {
 					c.nodes[0].Through("", "GET", "/orders", "", "")
 				}
-				c.cable.mend()
+				c.cable.Mend()
 				for range 200 {
 					c.nodes[0].Through("", "GET", "/orders", "", "")
 				}

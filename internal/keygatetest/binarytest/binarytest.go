@@ -1,0 +1,32 @@
+// Package binarytest builds the keygate binary for tests that run it as a process.
+package binarytest
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	// Imported so that a change of the binary's code invalidates cached test results.
+	_ "github.com/keygate/keygate/internal/cli"
+)
+
+// Run builds keygate in a temporary directory, stores its path in binary, runs the tests of m and returns
+// the status with which their TestMain must exit. If keygate cannot be built, it says why and returns 1.
+func Run(m *testing.M, binary *string) int {
+	dir, err := os.MkdirTemp("", "keygate-binary-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(dir)
+	*binary = filepath.Join(dir, "keygate")
+	build := exec.Command("go", "build", "-o", *binary, "github.com/keygate/keygate/cmd/keygate")
+	build.Stderr = os.Stderr
+	if err := build.Run(); err != nil {
+		fmt.Fprintln(os.Stderr, "build keygate:", err)
+		return 1
+	}
+	return m.Run()
+}
