@@ -15,6 +15,8 @@ DURATION ?= 1h
 # manages its own memory outside of Go's heap, where the detector sees nothing, and would run
 # three times as slow. The driver and everything else are checked.
 RACE := -race -gcflags=modernc.org/sqlite/lib=-race=false -gcflags=modernc.org/libc=-race=false
+# It sleeps a second before each process ends, so that others can still report a race. Less does too.
+export GORACE := atexit_sleep_ms=50
 
 .PHONY: help
 help: ## List the targets.

@@ -17,7 +17,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/keygate/keygate/internal/keygatetest/needtest"
 	"github.com/keygate/keygate/internal/keygatetest/porttest"
+	"github.com/keygate/keygate/internal/keygatetest/redistest"
 )
 
 // cluster is what deploy/run-cluster runs.
@@ -37,13 +39,10 @@ type cluster struct {
 // startCluster runs the script, and waits until it says that everything runs.
 func startCluster(t *testing.T) *cluster {
 	t.Helper()
-	for _, program := range []string{"redis-server", "setpriv"} {
-		if _, err := exec.LookPath(program); err != nil {
-			t.Skipf("%s is not installed", program)
-		}
-	}
+	redistest.Need(t)
+	needtest.Program(t, "setpriv", "util-linux")
 	if found, _ := filepath.Glob("/usr/lib/postgresql/*/bin/postgres"); len(found) == 0 {
-		t.Skip("PostgreSQL is not installed")
+		needtest.Missing(t, "PostgreSQL is not installed (Debian: apt-get install postgresql)")
 	}
 	c := &cluster{t: t, output: &syncBuffer{}, exited: make(chan error, 1)}
 	var ports []string

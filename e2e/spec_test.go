@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/keygate/keygate/internal/keygatetest/needtest"
 )
 
 // realSpec returns one of the real OpenAPI documents that are kept next to the
@@ -20,7 +22,7 @@ func realSpec(t *testing.T, name string) []byte {
 	path := filepath.Join("..", "..", "shared", "data", "specs", name)
 	f, err := os.Open(path)
 	if err != nil {
-		t.Skipf("needs the OpenAPI document %s, which is kept next to the repository: %v", name, err)
+		needtest.Missing(t, "needs the OpenAPI document %s, which is kept next to the repository: %v", name, err)
 	}
 	defer f.Close()
 	z, err := gzip.NewReader(f)

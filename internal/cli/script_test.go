@@ -52,6 +52,9 @@ func TestScripts(t *testing.T) {
 			for _, name := range []string{"KEYGATE_URL", "KEYGATE_API_KEY", "KEYGATE_CONTEXT", "KEYGATE_GATEWAY"} {
 				env.Setenv(name, "")
 			}
+			// The race detector sleeps before a process ends, so that others can still report a race: a second,
+			// for each of some thousand commands.
+			env.Setenv("GORACE", "atexit_sleep_ms=20")
 			return nil
 		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){

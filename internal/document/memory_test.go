@@ -17,6 +17,7 @@ import (
 	"testing"
 
 	"github.com/keygate/keygate/internal/document"
+	"github.com/keygate/keygate/internal/keygatetest/needtest"
 )
 
 // peakLive returns how many bytes f holds in memory at most, over what was there before. It
@@ -240,7 +241,7 @@ func realDocument(t *testing.T, name string) []byte {
 		}
 		parent := filepath.Dir(dir)
 		if parent == dir {
-			t.Skipf("shared/data/specs/%s is missing: it belongs beside the tree, not in it", name)
+			needtest.Missing(t, "shared/data/specs/%s is missing: it belongs beside the tree, not in it", name)
 		}
 		dir = parent
 	}

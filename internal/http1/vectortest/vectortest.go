@@ -10,12 +10,15 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/keygate/keygate/internal/keygatetest/needtest"
 )
 
 // Test is the part of testing.TB that this package needs.
 type Test interface {
 	Helper()
 	Fatal(args ...any)
+	Fatalf(format string, args ...any)
 	Skipf(format string, args ...any)
 }
 
@@ -38,7 +41,7 @@ func dir(t Test, name string) string {
 	}
 	path := filepath.Join(root, "..", "shared", "data", "http", name)
 	if _, err := os.Stat(path); err != nil {
-		t.Skipf("needs the public vectors of %s, which are kept beside the repository: %v", name, err)
+		needtest.Missing(t, "needs the public vectors of %s, which are kept beside the repository: %v", name, err)
 	}
 	return path
 }

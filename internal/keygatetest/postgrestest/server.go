@@ -18,6 +18,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/keygate/keygate/internal/keygatetest/needtest"
 	"github.com/keygate/keygate/internal/keygatetest/porttest"
 )
 
@@ -95,13 +96,9 @@ func programs() string {
 // need skips the test, or fails it in CI, if there is no PostgreSQL.
 func need(t testing.TB) {
 	t.Helper()
-	if programs() != "" {
-		return
+	if programs() == "" {
+		needtest.Missing(t, missing)
 	}
-	if os.Getenv("CI") == "true" {
-		t.Fatal(missing)
-	}
-	t.Skip(missing)
 }
 
 func start(cfg Config) (_ *Server, err error) {

@@ -6,11 +6,11 @@ import (
 	"context"
 	"fmt"
 	"net"
-	"os"
 	"os/exec"
 	"testing"
 	"time"
 
+	"github.com/keygate/keygate/internal/keygatetest/needtest"
 	"github.com/keygate/keygate/internal/keygatetest/porttest"
 )
 
@@ -39,14 +39,7 @@ func Start(t testing.TB, options ...string) *Server {
 // Need skips the test, or fails it in CI, if there is no redis-server.
 func Need(t testing.TB) {
 	t.Helper()
-	if _, err := exec.LookPath("redis-server"); err == nil {
-		return
-	}
-	const message = "redis-server is not installed (Debian: apt-get install redis-server)"
-	if os.Getenv("CI") == "true" {
-		t.Fatal(message)
-	}
-	t.Skip(message)
+	needtest.Program(t, "redis-server", "redis-server")
 }
 
 // Restart starts the server again after Kill or Stop, at the same address, with what its options made it
