@@ -11,6 +11,9 @@ TOOL := $(GO) tool -modfile=$(CURDIR)/tools/tools.mod
 MODULES := . bench conformance
 FUZZTIME ?= 1000x
 DURATION ?= 1h
+# Everything is built without cgo, as what is released: the binaries are static. Only the race detector
+# needs it.
+export CGO_ENABLED := 0
 # The race detector skips SQLite's C code, which modernc.org translated to Go. That code
 # manages its own memory outside of Go's heap, where the detector sees nothing, and would run
 # three times as slow. The driver and everything else are checked.
@@ -27,6 +30,10 @@ build: ## Build bin/keygate.
 	@mkdir -p bin
 	$(GO) build -trimpath -o bin/keygate ./cmd/keygate
 
+.PHONY: image
+image: ## Build the container image, and archives of it in dist. VERSION=v0.1.0 names another version than git.
+	@VERSION="$(VERSION)" GO="$(GO)" deploy/image
+
 .PHONY: run
 run: build ## Run a demo: a server with a sample service, and commands to try.
 	@exec bin/keygate demo
@@ -41,7 +48,7 @@ ui: deps ## Build the dashboard (web) into internal/dashboard/dist.
 
 .PHONY: test
 test: deps ## Run all tests, with the race detector.
-	for module in $(MODULES); do $(GO) -C $$module test $(RACE) -timeout 20m ./...; done
+	for module in $(MODULES); do CGO_ENABLED=1 $(GO) -C $$module test $(RACE) -timeout 20m ./...; done
 	$(MAKE) --no-print-directory test-memory test-ui
 
 .PHONY: soak
@@ -64,7 +71,7 @@ ui-current: deps ## Fail if internal/dashboard/dist is not what web builds.
 
 .PHONY: test-times
 test-times: deps ## Run all tests, and print the time of each package.
-	.ci/test-times $(RACE) ./...
+	CGO_ENABLED=1 .ci/test-times $(RACE) ./...
 
 .PHONY: check
 check: deps fmt vet platforms lint generated ui-current lint-api tidy units fuzz-short test ## Run everything that CI runs.
@@ -165,4 +172,4 @@ deps: ## Install missing programs that the tests need (as root or with sudo).
 
 .PHONY: clean
 clean: ## Remove build output.
-	rm -rf bin tools/node_modules web/node_modules
+	rm -rf bin dist tools/node_modules web/node_modules

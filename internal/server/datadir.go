@@ -27,8 +27,8 @@ func prepareDataDir(dir string, log *slog.Logger) error {
 	if !info.IsDir() {
 		return fmt.Errorf("the data directory %s is not a directory: set another --data-dir", dir)
 	}
-	if mode := info.Mode().Perm(); mode&0o022 != 0 && runtime.GOOS != "windows" {
-		log.Warn("other users may write to the data directory: run chmod 700 "+dir, "data_dir", dir, "mode", fmt.Sprintf("%04o", mode))
+	if othersMayWrite(info) {
+		log.Warn("other users may write to the data directory: run chmod 700 "+dir, "data_dir", dir, "mode", fmt.Sprintf("%04o", info.Mode().Perm()))
 	}
 	return nil
 }

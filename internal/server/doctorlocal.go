@@ -56,7 +56,7 @@ func (f *findings) examineDataDir(_ context.Context, settings *config.Config) (r
 	switch mode := info.Mode().Perm(); {
 	case mayWrite(dir) != nil:
 		f.problem(check, "run chown and chmod 700 for the user of the server; mount its file system for writing", "this user may not write to %s: %v", dir, mayWrite(dir))
-	case mode&0o022 != 0 && runtime.GOOS != "windows":
+	case othersMayWrite(info):
 		f.warn(check, "run chmod 700 "+dir, "other users may write to %s (mode %04o)", dir, mode)
 	default:
 		f.ok(check, "%s is writable (mode %04o)", dir, mode)

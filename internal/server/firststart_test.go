@@ -248,10 +248,32 @@ func TestDataDirIsPrivate(t *testing.T) {
 }
 
 // Guarantee: the server warns of a data directory in which other users may replace files, and
-// only of such a one (contract, section 1).
+// only of such a one (contract, section 1). A volume that an arbitrary user id of a container may write to
+// by its group is none.
 func TestWritableDataDirIsAWarning(t *testing.T) {
-	for mode, warns := range map[os.FileMode]bool{0o700: false, 0o755: false, 0o770: true, 0o707: true} {
-		dir := t.TempDir()
+	const someone = 65532
+	for _, test := range []struct {
+		mode     os.FileMode
+		uid, gid int // -1: those of the test
+		warns    bool
+	}{
+		{0o700, -1, -1, false},
+		{0o755, -1, -1, false},
+		{0o707, -1, -1, true},
+		{0o770, -1, someone, true},
+		{0o770, -1, 0, false},
+		{0o770, someone, someone, false},
+		{0o777, someone, 0, true},
+	} {
+		mode, warns, dir := test.mode, test.warns, t.TempDir()
+		if test.uid != -1 || test.gid != -1 {
+			if os.Geteuid() != 0 {
+				continue // only root may give a directory away
+			}
+			if err := os.Chown(dir, test.uid, test.gid); err != nil {
+				t.Fatal(err)
+			}
+		}
 		if err := os.Chmod(dir, mode); err != nil {
 			t.Fatal(err)
 		}
@@ -260,7 +282,7 @@ func TestWritableDataDirIsAWarning(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := strings.Contains(log.String(), "level=WARN") && strings.Contains(log.String(), "chmod 700 "+dir); got != warns {
-			t.Errorf("mode %v: got the log %q, want a warning that names chmod 700: %v", mode, log.String(), warns)
+			t.Errorf("mode %v, owner %d, group %d: got the log %q, want a warning that names chmod 700: %v", mode, test.uid, test.gid, log.String(), warns)
 		}
 	}
 }

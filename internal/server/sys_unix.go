@@ -3,7 +3,9 @@
 package server
 
 import (
+	"io/fs"
 	"os"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -38,3 +40,14 @@ func maxFiles() (n uint64, limited bool) {
 
 // mayWrite returns an error if this process may not create files in dir. It creates none.
 func mayWrite(dir string) error { return unix.Access(dir, unix.W_OK|unix.X_OK) }
+
+// othersMayWrite reports whether other users may create and replace files in a directory. The group does not
+// count if it is root's, or if this process is not the owner and so needs the group itself: in containers, an
+// arbitrary user id has access to a volume by such a group only.
+func othersMayWrite(dir fs.FileInfo) bool {
+	mode := dir.Mode().Perm()
+	if stat, ok := dir.Sys().(*syscall.Stat_t); ok && (stat.Gid == 0 || int(stat.Uid) != os.Geteuid()) {
+		return mode&0o002 != 0
+	}
+	return mode&0o022 != 0
+}

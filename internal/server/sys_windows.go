@@ -1,6 +1,7 @@
 package server
 
 import (
+	"io/fs"
 	"os"
 
 	"golang.org/x/sys/windows"
@@ -38,3 +39,6 @@ func maxFiles() (n uint64, limited bool) { return 0, false }
 
 // mayWrite returns nil: whether a process may write can only be found out by writing.
 func mayWrite(string) error { return nil }
+
+// othersMayWrite returns false: there the rights of the directory apply, which are not looked at.
+func othersMayWrite(fs.FileInfo) bool { return false }
