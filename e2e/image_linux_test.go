@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"bytes"
-	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -28,7 +27,7 @@ func TestImage(t *testing.T) {
 	p.must(t, "rmi", "--all", "--force")
 	_, image, _ := strings.Cut(p.must(t, "load", "--quiet", "--input", archive), "Loaded image: ")
 	if out, err := p.run(append(append([]string{"run", "--rm", "--network=host"}, p.limits...), image, "version")...); err != nil || !strings.Contains(out, "keygate ") {
-		cannotRunPodman(t, fmt.Sprintf("podman cannot run a container here: %v\n%s", err, out))
+		t.Skipf("the kernel or the sandbox of this machine does not let podman run a container: %v\n%s", err, out)
 	}
 	t.Run("says what it is", func(t *testing.T) { p.describes(t, image) })
 	t.Run("refuses a wrong setting", func(t *testing.T) { p.refuses(t, image) })

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/keygate/keygate/internal/keygatetest/needtest"
 )
 
 // podman runs buildah and podman with a storage and a configuration of their own, in a temporary directory.
@@ -22,7 +24,7 @@ type podman struct {
 	limits []string
 }
 
-// newPodman returns a podman without images. If podman cannot run here, it skips the test, or fails it in CI.
+// newPodman returns a podman without images. It needs podman and buildah.
 func newPodman(t *testing.T) *podman {
 	t.Helper()
 	engine := "runc" // crun 1.8, of Debian 12, refuses machines that have both versions of cgroups
@@ -30,9 +32,7 @@ func newPodman(t *testing.T) *podman {
 		engine = "crun"
 	}
 	for _, program := range []string{"podman", "buildah", "conmon", engine} {
-		if _, err := exec.LookPath(program); err != nil {
-			cannotRunPodman(t, program+" is not installed (Debian: apt-get install --no-install-recommends buildah podman runc)")
-		}
+		needtest.Program(t, program, "--no-install-recommends buildah podman runc")
 	}
 	dir := t.TempDir()
 	write := func(name, content string) string {
@@ -62,15 +62,6 @@ func newPodman(t *testing.T) *podman {
 		}
 	})
 	return p
-}
-
-// cannotRunPodman skips the test, or fails it in CI.
-func cannotRunPodman(t *testing.T, why string) {
-	t.Helper()
-	if os.Getenv("CI") == "true" {
-		t.Fatal(why)
-	}
-	t.Skip(why)
 }
 
 // run runs podman, and returns its whole output without the last line end.
