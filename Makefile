@@ -8,12 +8,14 @@ GO ?= go
 # The tools, the benchmarks and the conformance tests are separate modules, so that they add
 # nothing to the product's dependencies.
 TOOL := $(GO) tool -modfile=$(CURDIR)/tools/tools.mod
-MODULES := . bench conformance
+MODULES := . bench conformance tools/release
 FUZZTIME ?= 1000x
 DURATION ?= 1h
 # Everything is built without cgo, as what is released: the binaries are static. Only the race detector
 # needs it.
 export CGO_ENABLED := 0
+# Without the paths of this machine, so that all targets share what they compile.
+export GOFLAGS += -trimpath
 # The race detector skips SQLite's C code, which modernc.org translated to Go. That code
 # manages its own memory outside of Go's heap, where the detector sees nothing, and would run
 # three times as slow. The driver and everything else are checked.
@@ -28,11 +30,16 @@ help: ## List the targets.
 .PHONY: build
 build: ## Build bin/keygate.
 	@mkdir -p bin
-	$(GO) build -trimpath -o bin/keygate ./cmd/keygate
+	$(GO) build -o bin/keygate ./cmd/keygate
 
 .PHONY: image
 image: ## Build the container image, and archives of it in dist. VERSION=v0.1.0 names another version than git.
 	@VERSION="$(VERSION)" GO="$(GO)" deploy/image
+
+.PHONY: release
+release: ## Make a release in dist. VERSION=v1.2.3, and if not for all systems TARGETS=linux/amd64,linux/arm64.
+	$(GO) build -C tools/release -o ../../bin/release .
+	bin/release -version "$(VERSION)" -targets "$(TARGETS)"
 
 .PHONY: run
 run: build ## Run a demo: a server with a sample service, and commands to try.

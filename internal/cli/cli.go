@@ -45,8 +45,19 @@ func OS() *System {
 	}
 }
 
-// buildVersion returns the version that the Go command stamped into the binary.
+// What the linker sets in a release (-X .../internal/cli.release=v1.2.3), since what the Go command stamps into
+// the binary depends on the tags that a clone has. "" elsewhere.
+var (
+	release     string // its version
+	releaseOf   string // the commit
+	releaseDate string // the time of the commit, RFC 3339
+)
+
+// buildVersion returns the version of a release, else what the Go command stamped into the binary.
 func buildVersion() string {
+	if release != "" {
+		return release
+	}
 	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
 		return info.Main.Version
 	}
@@ -111,6 +122,9 @@ only one.
 
 Exit status: 0 done, 1 failed, 2 wrong usage, 3 differences found,
 4 not authorised, 5 not found, 6 conflict or invalid, 7 server unreachable.`
+
+// Root returns the root command, from which manual pages and completions are made.
+func Root(s *System) *cobra.Command { return newRoot(s) }
 
 func newRoot(s *System) *cobra.Command {
 	a := &app{System: s}

@@ -28,6 +28,7 @@ func versionOf(a *app) versionRecord {
 func newVersion(a *app) *cobra.Command {
 	return &cobra.Command{Use: "version", Short: "Print the version, the commit that it was built from, and the versions of Go and SQLite", Args: noArgs, RunE: func(*cobra.Command, []string) error {
 		v := versionOf(a)
+		v.Commit, v.Date = releaseOf, releaseDate
 		if info, ok := debug.ReadBuildInfo(); ok {
 			for _, s := range info.Settings {
 				switch s.Key {

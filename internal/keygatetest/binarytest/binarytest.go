@@ -22,7 +22,7 @@ func Run(m *testing.M, binary *string) int {
 	}
 	defer os.RemoveAll(dir)
 	*binary = filepath.Join(dir, "keygate")
-	build := exec.Command("go", "build", "-o", *binary, "github.com/keygate/keygate/cmd/keygate")
+	build := exec.Command("go", "build", "-trimpath", "-o", *binary, "github.com/keygate/keygate/cmd/keygate")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0") // static, as those that are released
 	build.Stderr = os.Stderr
 	if err := build.Run(); err != nil {
