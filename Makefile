@@ -66,6 +66,10 @@ soak: deps ## Run three nodes under load while stores and nodes fail, for DURATI
 test-memory: ## Run the tests that the race detector would disturb: they measure memory.
 	$(GO) test -run 'Memory|Alloca|Hostile' ./internal/document ./internal/http2 ./internal/proxy/h1 ./internal/proxy/h2 ./internal/upstream
 
+.PHONY: test-packages
+test-packages: ## Try the Debian package in a new Debian with systemd, in a container (root; some minutes).
+	.ci/test-packages
+
 .PHONY: test-ui
 test-ui: deps ## Run the tests of the dashboard, in a real browser. Flags: ARGS="keys.spec.ts".
 	cd web && npm run --silent lint && npm run --silent check && npm run --silent test && npm run --silent e2e -- $(ARGS)
