@@ -32,7 +32,7 @@ func newPodman(t *testing.T) *podman {
 		engine = "crun"
 	}
 	for _, program := range []string{"podman", "buildah", "conmon", engine} {
-		needtest.Program(t, program, "--no-install-recommends buildah podman runc")
+		needtest.Program(t, program, "--no-install-recommends buildah podman runc netavark")
 	}
 	dir := t.TempDir()
 	write := func(name, content string) string {
@@ -49,6 +49,9 @@ func newPodman(t *testing.T) *podman {
 		// No systemd runs the health check here: the tests do.
 		"DISABLE_HC_SYSTEMD=true",
 	)
+	if out, err := p.run("info"); err != nil {
+		cannotRunPodman(t, fmt.Sprintf("podman cannot run here: %v\n%s", err, out))
+	}
 	var files syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &files); err != nil {
 		t.Fatal(err)
