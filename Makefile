@@ -5,10 +5,10 @@ SHELL := bash
 .DEFAULT_GOAL := help
 
 GO ?= go
-# The tools, the benchmarks and the conformance tests are separate modules, so that they add
-# nothing to the product's dependencies.
+# The tools, the benchmarks, the conformance tests and those of the Helm chart are separate modules, so that
+# they add nothing to the product's dependencies.
 TOOL := $(GO) tool -modfile=$(CURDIR)/tools/tools.mod
-MODULES := . bench conformance tools/release
+MODULES := . bench conformance deploy/helm tools/release
 FUZZTIME ?= 1000x
 DURATION ?= 1h
 # Everything is built without cgo, as what is released: the binaries are static. Only the race detector
@@ -134,6 +134,11 @@ fuzz-short: ## Run every fuzz target for FUZZTIME (1000x means 1000 inputs).
 fmt: ## Fail if a file is not formatted.
 	@unformatted=$$(git ls-files -co --exclude-standard '*.go' | xargs gofmt -l); \
 	if [ -n "$$unformatted" ]; then echo "run gofmt -w on:"; echo "$$unformatted"; exit 1; fi
+
+.PHONY: chart
+chart: ## Lint and render the Helm chart by Helm itself, which this builds for minutes at the first time.
+	GOBIN=$(CURDIR)/bin $(GO) install helm.sh/helm/v3/cmd/helm@v3.22.0
+	$(GO) -C deploy/helm test -count=1 -run Helm . -helm $(CURDIR)/bin/helm
 
 .PHONY: vet
 vet: ## Run go vet.

@@ -50,7 +50,7 @@ func newPodman(t *testing.T) *podman {
 		"DISABLE_HC_SYSTEMD=true",
 	)
 	if out, err := p.run("info"); err != nil {
-		cannotRunPodman(t, fmt.Sprintf("podman cannot run here: %v\n%s", err, out))
+		t.Skipf("podman cannot run on this machine: %v\n%s", err, out)
 	}
 	var files syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &files); err != nil {
