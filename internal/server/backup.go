@@ -157,7 +157,7 @@ func Restore(ctx context.Context, settings *config.Config, file string) (*StoreR
 		return nil, fmt.Errorf("%s is not a regular file: name a file that keygate backup has made", file)
 	}
 	// A directory is not made for what cannot be restored.
-	if _, _, err := sqlite.Inspect(ctx, file); err != nil {
+	if _, err := sqlite.Inspect(ctx, file); err != nil {
 		return nil, err
 	}
 	if err := os.MkdirAll(settings.DataDir, 0o700); err != nil {

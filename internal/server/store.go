@@ -37,7 +37,7 @@ func openStore(ctx context.Context, settings *config.Config, version string, log
 	if err != nil {
 		return nil, nil, err
 	}
-	db, err := sqlite.Open(ctx, sqlite.Config{Path: settings.DatabaseFile(), Log: log, BackupBeforeMigrate: settings.BackupBeforeMigrate})
+	db, err := sqlite.Open(ctx, sqlite.Config{Path: settings.DatabaseFile(), Log: log, BackupBeforeMigrate: settings.BackupBeforeMigrate, Version: version})
 	if err != nil {
 		return nil, nil, err
 	}

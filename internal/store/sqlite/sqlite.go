@@ -39,6 +39,9 @@ type Config struct {
 	// file whose name is Path, ".before-" and the version of its schema. Copies of other versions
 	// are removed then. Without space for the copy, Open fails.
 	BackupBeforeMigrate bool
+	// Version is that of this binary, which a database keeps so that older binaries can name it. "" if
+	// unknown.
+	Version string
 	// Now returns the time of entries in the change log. Nil means time.Now.
 	Now func() time.Time
 }
