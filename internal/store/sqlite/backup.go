@@ -37,16 +37,17 @@ type BackupInfo struct {
 // The error is fault.Unavailable if the file is not a Keygate database, has a newer schema than this
 // binary supports, is damaged, or the disk of the copy is full.
 func Backup(ctx context.Context, from, to string) (done BackupInfo, err error) {
-	name, err := dataSource(from, DefaultBusyTimeout, false)
-	if err != nil {
-		return done, err
+	// The last connection that closes writes the log back into the file, unless it may only read. Without a log there
+	// is nothing to write back; a server may start meanwhile, and change the file.
+	parameters := url.Values{}
+	if _, err := os.Stat(from + "-wal"); err == nil {
+		parameters.Set("mode", "ro")
 	}
-	db, err := sql.Open("sqlite", name)
+	err = withSource(from, parameters, func(db *sql.DB) error {
+		done, err = backup(ctx, db, to)
+		return err
+	})
 	if err != nil {
-		return done, err
-	}
-	done, err = backup(ctx, db, to)
-	if err = errors.Join(err, db.Close()); err != nil {
 		return BackupInfo{}, fmt.Errorf("copy the database %s to %s: %w", from, to, translate("copy", err))
 	}
 	return done, nil
@@ -275,27 +276,6 @@ func removeOldCopies(cfg Config) error {
 		copies = copies[1:]
 	}
 	return nil
-}
-
-// SealedSample returns a value in the database at path that was encrypted with the secret key of its
-// server, or nil if it has none.
-func SealedSample(ctx context.Context, path string) (sealed []byte, err error) {
-	err = withReader(path, func(db *sql.DB) error {
-		var n int
-		err := db.QueryRowContext(ctx, "SELECT count(*) FROM sqlite_schema WHERE name = 'webhooks'").Scan(&n)
-		if err != nil || n == 0 {
-			return err
-		}
-		err = db.QueryRowContext(ctx, "SELECT secret FROM webhooks LIMIT 1").Scan(&sealed)
-		if errors.Is(err, sql.ErrNoRows) {
-			return nil
-		}
-		return err
-	})
-	if err != nil {
-		return nil, fmt.Errorf("read database %s: %w", path, translate("read a secret", err))
-	}
-	return sealed, nil
 }
 
 // isFull reports whether err is that a disk is full.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"net/url"
 	"os"
 
@@ -102,24 +103,30 @@ func newestSchema() (newest int64, err error) {
 }
 
 // withReader calls f with a handle that only reads the file. Where there is no write-ahead log, nobody has
-// the file open, and it is read without making one.
+// the file open, and it is read without making one. Otherwise SQLite may write to the file -shm, which has no data.
 func withReader(path string, f func(*sql.DB) error) (err error) {
+	parameters := url.Values{"mode": {"ro"}}
+	if _, err := os.Stat(path + "-wal"); errors.Is(err, fs.ErrNotExist) {
+		parameters.Set("immutable", "1")
+	}
+	return withSource(path, parameters, f)
+}
+
+// withSource calls f with a handle that reads the file, and whose data source has these parameters besides those of
+// other readers.
+func withSource(path string, parameters url.Values, f func(*sql.DB) error) (err error) {
 	name, err := dataSource(path, DefaultBusyTimeout, false)
 	if err != nil {
 		return err
 	}
-	if _, err := os.Stat(path + "-wal"); errors.Is(err, fs.ErrNotExist) {
-		u, err := url.Parse(name)
-		if err != nil {
-			return err
-		}
-		q := u.Query()
-		q.Set("mode", "ro")
-		q.Set("immutable", "1")
-		u.RawQuery = q.Encode()
-		name = u.String()
+	u, err := url.Parse(name)
+	if err != nil {
+		return err
 	}
-	db, err := sql.Open("sqlite", name)
+	q := u.Query()
+	maps.Copy(q, parameters)
+	u.RawQuery = q.Encode()
+	db, err := sql.Open("sqlite", u.String())
 	if err != nil {
 		return err
 	}
