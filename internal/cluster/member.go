@@ -67,7 +67,7 @@ type Member struct {
 	joinErr  error
 
 	holder *lease.Holder
-	mu     sync.Mutex             // of holder, except for Held and Remaining, and of epoch
+	mu     sync.Mutex             // of holder, except for Held and Remaining, of epoch, and of writes of serving and tooOld
 	epoch  int64                  // of the newest Join
 	tooOld atomic.Pointer[string] // why this version cannot hold a lease, or nil
 }
@@ -138,16 +138,24 @@ func (m *Member) Restarted() {
 func (m *Member) Unreadable(err error) {
 	m.mu.Lock()
 	m.holder.GiveUp()
+	first := m.setTooOld(err)
 	m.mu.Unlock()
-	m.setTooOld(err)
+	if first {
+		m.logTooOld(err)
+	}
 }
 
-func (m *Member) setTooOld(err error) {
+// setTooOld notes why this version cannot hold a lease. It reports whether it could before. The caller holds the
+// lock.
+func (m *Member) setTooOld(err error) (first bool) {
 	text := err.Error()
-	if m.tooOld.Swap(&text) == nil {
-		m.cfg.Log.Error("the lease is given up: this version cannot read changes of newer nodes; upgrade this node", "error", err)
-	}
+	first = m.tooOld.Swap(&text) == nil
 	m.serving.Store(false)
+	return first
+}
+
+func (m *Member) logTooOld(err error) {
+	m.cfg.Log.Error("the lease is given up: this version cannot read changes of newer nodes; upgrade this node", "error", err)
 }
 
 // TooOld returns why this version cannot hold a lease, or "".
@@ -180,8 +188,8 @@ func (m *Member) Stop(ctx context.Context) error {
 	if err := m.group.Stop(ctx); err != nil {
 		return fmt.Errorf("stop the lease: %w", err)
 	}
-	m.serving.Store(false)
 	m.mu.Lock()
+	m.serving.Store(false)
 	c, held := m.holder.Stop()
 	m.mu.Unlock()
 	if !held {
@@ -238,6 +246,14 @@ func (m *Member) call(ctx context.Context, c lease.Call, reports *reports) {
 		m.holder.Failed(c)
 	}
 	held := m.holder.Held()
+	// With the lock, so that Unreadable comes before all of it or after.
+	if joins && ctx.Err() == nil {
+		m.tooOld.Store(nil)
+	}
+	joined := held && !m.unconfirmed.Load() && ctx.Err() == nil
+	if joined {
+		m.serving.Store(m.cfg.Serve)
+	}
 	m.mu.Unlock()
 	if ctx.Err() != nil {
 		return
@@ -245,15 +261,16 @@ func (m *Member) call(ctx context.Context, c lease.Call, reports *reports) {
 	if joins && m.cfg.Confirm != nil {
 		m.group.Go(func(ctx context.Context) { m.confirm(ctx, a.Row.Epoch) })
 	}
-	if joins {
-		m.tooOld.Store(nil)
-	}
 	switch {
-	case held && !m.unconfirmed.Load():
-		m.serving.Store(m.cfg.Serve)
+	case joined:
 		m.settleJoin(nil)
 	case errors.Is(err, lease.ErrTooOld):
-		m.setTooOld(err)
+		m.mu.Lock()
+		first := m.setTooOld(err)
+		m.mu.Unlock()
+		if first {
+			m.logTooOld(err)
+		}
 		m.settleJoin(err)
 	case errors.Is(err, lease.ErrNameInUse):
 		m.settleJoin(fmt.Errorf("%w: %q; set --node-name to a name of its own", err, m.cfg.Name))

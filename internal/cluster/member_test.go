@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"errors"
+	"log/slog"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -92,7 +93,7 @@ func TestMemberGivesUpAndJoinsAgain(t *testing.T) {
 		store := newMemory()
 		n := newNode(t, store, store, "a", false).started(t)
 		store.set(func() { delete(store.rows, "a") })
-		after(ttl / 3)
+		after(ttl / 2) // the next renewal is due after a third of it, and a jitter
 		if r := store.rows["a"]; !n.Held() || r.State != lease.Live {
 			t.Errorf("after the row was deleted: Held %t, row %+v", n.Held(), r)
 		}
@@ -101,7 +102,7 @@ func TestMemberGivesUpAndJoinsAgain(t *testing.T) {
 		if n.Held() {
 			t.Error("the lease is held although the history changed")
 		}
-		after(ttl / 3)
+		after(ttl / 2) // the next renewal is due after a third of it, and a jitter
 		if r := store.rows["a"]; !n.Held() || r.Epoch <= epoch {
 			t.Errorf("after another history: Held %t, row %+v, want a new lease", n.Held(), r)
 		}
@@ -168,4 +169,28 @@ func TestMemberWithoutTheFormatOfAChangeGivesItsLeaseUp(t *testing.T) {
 			t.Errorf("after the node was able to join: held: %t, and the reason is %q", n.Held(), n.TooOld())
 		}
 	})
+}
+
+// Guarantee: a node that cannot read a change does not decide, also if it meets the change at the moment when it joins.
+func TestUnreadableWhileJoining(t *testing.T) {
+	for range 2000 {
+		store := newMemory()
+		n := newNode(t, store, store, "a", true)
+		n.mu.Lock()
+		c, _, due := n.holder.Next(lease.Position(n.follower.Applied()))
+		n.mu.Unlock()
+		if !due {
+			t.Fatal("a new node does not join")
+		}
+		met := make(chan struct{})
+		go func() {
+			defer close(met)
+			n.Unreadable(errors.New("too old"))
+		}()
+		n.call(t.Context(), c, &reports{log: slog.New(slog.DiscardHandler)})
+		<-met
+		if n.serving.Load() && n.TooOld() != "" {
+			t.Fatal("the node serves, and is too old")
+		}
+	}
 }

@@ -75,7 +75,8 @@ func offline(ctx context.Context, settings *config.Config, log *slog.Logger, f f
 	if found, err := hasDatabase(settings); err == nil && !found && !settings.Shared() {
 		return fmt.Errorf("no store in %s: start a server there once, or set another --data-dir", settings.DataDir)
 	}
-	db, box, err := openStore(ctx, settings, "", log)
+	// Without the lock of the directory, the store may be moved at any time.
+	db, box, err := openStore(ctx, settings, "", log, func() error { return refuseMoved(settings.DataDir) })
 	if err != nil {
 		return err
 	}

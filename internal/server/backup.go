@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/keygate/keygate/internal/config"
@@ -127,8 +128,8 @@ type StoreRestore struct {
 	DataDir string `json:"data_dir"`
 	Bytes   int64  `json:"bytes"`
 	Schema  int64  `json:"schema"`
-	// SecretKey says whether the secret key is there: "checked", "present" if the backup has nothing
-	// that shows whether it is the right one, or "missing".
+	// SecretKey says whether the secret key is there: "checked" if it decrypts a value of each kind that is
+	// encrypted in the backup, "present" if none is, or "missing".
 	SecretKey     string `json:"secret_key"`
 	SecretKeyFile string `json:"secret_key_file"`
 }
@@ -157,7 +158,7 @@ func Restore(ctx context.Context, settings *config.Config, file string) (*StoreR
 		return nil, fmt.Errorf("%s is not a regular file: name a file that keygate backup has made", file)
 	}
 	// A directory is not made for what cannot be restored.
-	if _, _, err := sqlite.Inspect(ctx, file); err != nil {
+	if _, err := sqlite.Inspect(ctx, file); err != nil {
 		return nil, err
 	}
 	if err := os.MkdirAll(settings.DataDir, 0o700); err != nil {
@@ -271,14 +272,14 @@ func restoreKey(ctx context.Context, settings *config.Config, path, copied strin
 	if err := matchFingerprint(settings, box); err != nil {
 		return "", err
 	}
-	sealed, err := sqlite.SealedSample(ctx, path)
+	sealed, err := sqlite.SealedValues(ctx, path)
 	if err != nil {
 		return "", err
 	}
 	state = KeyPresent
-	if sealed != nil {
-		if _, err := box.Open(sealed); err != nil {
-			return "", fmt.Errorf("the secret key in %s is not the one that the backup was made with, and nothing was restored: put the right key there, or set --secret-key-file or %s", source, config.SecretKeyVariable)
+	for _, s := range sealed {
+		if !opensSome(box, s.Values) {
+			return "", fmt.Errorf("the secret key in %s is not the one that the backup was made with: it does not decrypt its %s, and nothing was restored: put the right key there, or set --secret-key-file or %s", source, s.Kind, config.SecretKeyVariable)
 		}
 		state = KeyChecked
 	}
@@ -293,4 +294,12 @@ func restoreKey(ctx context.Context, settings *config.Config, path, copied strin
 		return "", fmt.Errorf("copy the secret key to %s: %w", settings.SecretKeyFile, err)
 	}
 	return state, nil
+}
+
+// opensSome reports whether a key decrypts one of the values. Others may be damaged.
+func opensSome(box *secret.Box, values [][]byte) bool {
+	return slices.ContainsFunc(values, func(sealed []byte) bool {
+		_, err := box.Open(sealed)
+		return err == nil
+	})
 }

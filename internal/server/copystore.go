@@ -119,7 +119,7 @@ func CopyStore(ctx context.Context, settings *config.Config, version string, log
 	if err != nil {
 		return nil, err
 	}
-	from, err := sqlite.Open(ctx, sqlite.Config{Path: settings.DatabaseFile(), Log: log, BackupBeforeMigrate: settings.BackupBeforeMigrate})
+	from, err := sqlite.Open(ctx, sqlite.Config{Path: settings.DatabaseFile(), Log: log, BackupBeforeMigrate: settings.BackupBeforeMigrate, Version: version})
 	if err != nil {
 		return nil, err
 	}

@@ -229,3 +229,33 @@ func TestCopyStoreRefuses(t *testing.T) {
 		}
 	}
 }
+
+// Guarantee: an account that is created in the data directory during a copy is either refused or in the copy.
+func TestChangesDuringACopyAreNotLost(t *testing.T) {
+	f := startServing(t)
+	f.Stop()
+	url, created, begun := postgrestest.Empty(t), make(chan error, 1), false
+	_, err := server.CopyStore(t.Context(), copySettings(t, f, url), "test", quiet, func(string, int64, int64) {
+		if begun {
+			return
+		}
+		begun = true
+		c := settings(t, f.DataDir)
+		go func() {
+			_, err := server.CreateAccount(t.Context(), c, quiet, "late", "starter", nil)
+			created <- err
+		}()
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := <-created; err == nil || !strings.Contains(err.Error(), "copy of the store") && !strings.Contains(err.Error(), "was moved to") && !strings.Contains(err.Error(), "locked") {
+		t.Errorf("creating an account during the copy: got the error %v, want why it was refused", err)
+	}
+	db := must(pgx.Connect(t.Context(), url))
+	defer db.Close(t.Context())
+	var accounts int
+	if err := db.QueryRow(t.Context(), `SELECT count(*) FROM accounts`).Scan(&accounts); err != nil || accounts != 1 {
+		t.Errorf("the copy has %d accounts, error %v; want 1", accounts, err)
+	}
+}

@@ -198,19 +198,19 @@ func (f *findings) examineDatabaseFile(ctx context.Context, settings *config.Con
 		f.ok(check, "%s does not exist yet; the first start creates it", path)
 		return
 	}
-	var current, newest int64
+	var schema sqlite.Schema
 	if err == nil {
-		current, newest, err = sqlite.Inspect(ctx, path)
+		schema, err = sqlite.Inspect(ctx, path)
 	}
 	switch {
 	case err != nil:
 		f.problem(check, "restore it with keygate restore, or set another --data-dir", "%v", err)
-	case current > newest:
-		f.problem(check, "run the version that wrote it, or restore a backup from before the upgrade", "%s has schema %d, and this version supports %d", path, current, newest)
-	case current < newest:
-		f.ok(check, "%s has schema %d; the next start migrates it to %d, and older versions cannot start on it then", path, current, newest)
+	case schema.Newer():
+		f.problem(check, "run "+schema.Needed()+" or a newer one, or restore a backup from before the upgrade", "%s has schema %d, and this version supports %d", path, schema.Current, schema.Newest)
+	case schema.Current < schema.Newest:
+		f.ok(check, "%s has schema %d; the next start migrates it to %d, and older versions cannot start on it then", path, schema.Current, schema.Newest)
 	default:
-		f.ok(check, "%s has schema %d, the one of this version", path, current)
+		f.ok(check, "%s has schema %d, the one of this version", path, schema.Current)
 	}
 }
 

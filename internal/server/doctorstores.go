@@ -66,7 +66,7 @@ func (f *findings) examineSchema(settings *config.Config, i *postgres.Inspection
 	const check = "PostgreSQL schema"
 	switch v := i.Schema; {
 	case i.SchemaErr != nil && v.Current > v.Newest:
-		f.problem(check, "run the version that wrote it, or restore a backup from before the upgrade", "%v", i.SchemaErr)
+		f.problem(check, "run the version that the message names, or restore a backup from before the upgrade", "%v", i.SchemaErr)
 	case i.SchemaErr != nil:
 		f.problem(check, "give Keygate a database of its own, whose owner is its user", "%v", i.SchemaErr)
 	case v.Current == v.Newest:

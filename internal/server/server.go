@@ -211,7 +211,7 @@ func (s *Server) openPlanes(ctx context.Context) error {
 	if err := prepareFirstStart(settings); err != nil {
 		return err
 	}
-	db, box, err := openStore(ctx, settings, s.cfg.Version, s.log)
+	db, box, err := openStore(ctx, settings, s.cfg.Version, s.log, nil)
 	if err != nil {
 		return err
 	}

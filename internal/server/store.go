@@ -21,8 +21,8 @@ import (
 
 // openStore opens the database and the box that encrypts secrets in it. It creates a
 // secret key only together with a new database: with an existing one, a new key could
-// decrypt nothing, and would be in the way of the one to be restored.
-func openStore(ctx context.Context, settings *config.Config, version string, log *slog.Logger) (store.Engine, *secret.Box, error) {
+// decrypt nothing, and would be in the way of the one to be restored. beforeWrite is that of sqlite.Config.
+func openStore(ctx context.Context, settings *config.Config, version string, log *slog.Logger, beforeWrite func() error) (store.Engine, *secret.Box, error) {
 	if settings.Shared() {
 		return openShared(ctx, settings, version, log)
 	}
@@ -37,7 +37,9 @@ func openStore(ctx context.Context, settings *config.Config, version string, log
 	if err != nil {
 		return nil, nil, err
 	}
-	db, err := sqlite.Open(ctx, sqlite.Config{Path: settings.DatabaseFile(), Log: log, BackupBeforeMigrate: settings.BackupBeforeMigrate})
+	db, err := sqlite.Open(ctx, sqlite.Config{
+		Path: settings.DatabaseFile(), Log: log, BackupBeforeMigrate: settings.BackupBeforeMigrate, Version: version, BeforeWrite: beforeWrite,
+	})
 	if err != nil {
 		return nil, nil, err
 	}

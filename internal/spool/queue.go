@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -42,6 +43,7 @@ type Queue struct {
 	last     uint64    // number of the newest segment there was
 	out      *os.File  // the newest segment while it gets frames, else nil
 	dirty    bool      // there are writes since the last Flush
+	unnamed  bool      // a power failure may lose the name of the newest segment
 
 	in   *os.File // the oldest segment while it is read, else nil
 	at   int64    // offset of the frame that Next returns, in the oldest segment
@@ -139,17 +141,60 @@ func (q *Queue) openOut() error {
 	if q.out != nil {
 		return nil
 	}
-	if err := os.MkdirAll(q.cfg.Dir, 0o700); err != nil {
-		return err
-	}
-	f, err := os.OpenFile(q.path(q.last+1), os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
+	f, err := q.create(q.last + 1)
 	if err != nil {
 		return err
 	}
 	q.last++
-	q.out = f
+	q.out, q.unnamed = f, true
 	q.segments = append(q.segments, segment{number: q.last})
 	return nil
+}
+
+// createTries is how often a segment is tried to be created while other queues remove the directory.
+const createTries = 100
+
+// create creates the file of a segment, and the directory if it does not exist. Another queue may remove the
+// directory between the two.
+func (q *Queue) create(number uint64) (f *os.File, err error) {
+	for range createTries {
+		if err = os.MkdirAll(q.cfg.Dir, 0o700); errors.Is(err, fs.ErrExist) { // it was there, and is no more
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		if f, err = os.OpenFile(q.path(number), os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600); !errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+	}
+	return f, err
+}
+
+// sync makes the newest segment survive a power failure: its content, and its name.
+func (q *Queue) sync() error {
+	if err := q.out.Sync(); err != nil {
+		return err
+	}
+	if q.unnamed {
+		if err := errors.Join(syncDir(q.cfg.Dir), syncDir(filepath.Dir(q.cfg.Dir))); err != nil {
+			return err
+		}
+	}
+	q.unnamed = false
+	return nil
+}
+
+// syncDir makes the entries of a directory survive a power failure. Windows cannot do that.
+func syncDir(dir string) error {
+	if runtime.GOOS == "windows" {
+		return nil
+	}
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
 }
 
 // giveUpOut stops writing to the newest segment, which may have part of a frame at its end.
@@ -164,7 +209,7 @@ func (q *Queue) giveUpOut() {
 
 // closeOut ends the newest segment.
 func (q *Queue) closeOut() error {
-	err := errors.Join(q.out.Sync(), q.out.Close())
+	err := errors.Join(q.sync(), q.out.Close())
 	q.out, q.dirty = nil, false
 	if err != nil {
 		return fmt.Errorf("write to the spool: %w", err)
@@ -179,7 +224,7 @@ func (q *Queue) Flush() error {
 	if !q.dirty || q.out == nil {
 		return nil
 	}
-	if err := q.out.Sync(); err != nil {
+	if err := q.sync(); err != nil {
 		return fmt.Errorf("write to the spool: %w", err)
 	}
 	q.dirty = false

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -225,4 +226,51 @@ func TestFiles(t *testing.T) {
 	h.reopen()
 	h.add("b", 1)
 	h.want("with an empty file", h.drain(), "a", "b")
+}
+
+// Guarantee: queues that share a directory, which the last one to be drained removes, take every frame.
+func TestQueuesShareADirectory(t *testing.T) {
+	h := newHarness(t, 1<<20)
+	var all sync.WaitGroup
+	for _, name := range []string{"a", "b", "c"} {
+		q, err := spool.Open(spool.Config{Dir: h.cfg.Dir, Name: name, MaxBytes: 1 << 20})
+		if err != nil {
+			t.Fatal(err)
+		}
+		all.Go(func() {
+			for range 500 {
+				if err := q.Append(spool.Frame{Records: 1, Payload: []byte(name)}); err != nil {
+					t.Error(err)
+					return
+				}
+				if f, err := q.Next(); err != nil || string(f.Payload) != name {
+					t.Errorf("got %v, %v, want what was added", f, err)
+					return
+				}
+				q.Drop()
+			}
+		})
+	}
+	all.Wait()
+}
+
+// Guarantee: Flush syncs the directory of a new segment, too: if it cannot, it says so, until it can.
+func TestFlushSyncsTheDirectory(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("Windows cannot sync a directory")
+	}
+	h := newHarness(t, 1<<20)
+	h.add("a", 1)
+	if err := os.Rename(h.cfg.Dir, h.cfg.Dir+"-away"); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.Flush(); err == nil {
+		t.Error("a directory that is not there was synced")
+	}
+	if err := os.Rename(h.cfg.Dir+"-away", h.cfg.Dir); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.Flush(); err != nil {
+		t.Error(err)
+	}
 }

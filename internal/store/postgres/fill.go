@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/rand"
+	"database/sql"
 	"errors"
 	"fmt"
 	"iter"
@@ -58,12 +59,15 @@ type Filled struct {
 // ErrNotEmpty is returned by Fill if the database holds another installation.
 var ErrNotEmpty = errors.New("the database is not empty: it holds an installation of Keygate")
 
-// Fill migrates an empty database and fills it with everything from another store, in one transaction: it is
+// Fill migrates an empty database, and no other, and fills it with everything from another store, in one transaction: it is
 // either empty or complete, and until the end a node that starts on it fails or waits. Rows are streamed by COPY,
 // so memory holds a few of them. Before COMMIT the numbers of rows of each table and the heads of the audit chains
 // are compared. The change log begins with the number of the other store's newest change, the search
 // index of keys is built by maintenance, and leases of deliveries are released.
 func Fill(ctx context.Context, cfg FillConfig) (done Filled, err error) {
+	if done.Before, err = prepareTarget(ctx, cfg.URL, cfg.Installation.ID); err != nil || done.Before {
+		return done, err
+	}
 	if err := Migrate(ctx, cfg.URL, cfg.Version, cfg.Log); err != nil {
 		return done, err
 	}
@@ -84,6 +88,34 @@ func Fill(ctx context.Context, cfg FillConfig) (done Filled, err error) {
 		return err
 	})
 	return done, translate("copy", err)
+}
+
+// prepareTarget returns an error if a database must not be filled, before its schema is migrated: it may be that of
+// nodes of an older version. before is whether it holds the installation already.
+func prepareTarget(ctx context.Context, url, installation string) (before bool, err error) {
+	err = withSchema(ctx, url, func(db *sql.DB) error {
+		v, err := versions(ctx, db)
+		if err != nil || v.Current == 0 {
+			return err
+		}
+		var id string
+		var accounts int64
+		err = db.QueryRowContext(ctx, `SELECT coalesce((SELECT id FROM installation), ''), (SELECT count(*) FROM accounts)`).Scan(&id, &accounts)
+		switch {
+		case err != nil:
+			return err
+		case id == installation:
+			before = true
+			return nil
+		case id != "" || accounts > 0:
+			return fault.New(fault.Conflict, "%s", ErrNotEmpty.Error())
+		case v.Current > v.Newest:
+			return fault.New(fault.Conflict, "the database has schema %d, and this version can fill one with schema %d only", v.Current, v.Newest)
+		default:
+			return nil
+		}
+	})
+	return before, err
 }
 
 // filler is one transaction of Fill.

@@ -143,7 +143,7 @@ func versions(ctx context.Context, db *sql.DB) (v Version, err error) {
 	}
 	if oldest > v.Newest {
 		return v, fault.New(fault.Unavailable,
-			"the database was written by a newer version of Keygate (schema %d, and this version supports %d): run %s, or restore a backup from before the upgrade",
+			"the database was written by a newer version of Keygate (schema %d, and this version supports %d): run %s or a newer one, or restore a backup from before the upgrade",
 			v.Current, v.Newest, cmp.Or(version, "that version"))
 	}
 	return v, nil

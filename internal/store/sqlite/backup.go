@@ -31,22 +31,23 @@ type BackupInfo struct {
 // Backup copies the database in the file from to the file to, which it replaces. A server may be
 // using the database, and go on changing it: the copy has one state, that of when Backup begins.
 // The copy is checked, has mode 0600, and appears at to when it is complete and on disk. Backup
-// changes nothing in the database, whose schema may be older or newer than that of this binary. Until
+// changes nothing in the database, whose schema may be older than that of this binary. Until
 // the copy is complete, the write-ahead log of the database is not truncated.
 //
-// The error is fault.Unavailable if the file is not a Keygate database, is damaged, or the disk of
-// the copy is full.
+// The error is fault.Unavailable if the file is not a Keygate database, has a newer schema than this
+// binary supports, is damaged, or the disk of the copy is full.
 func Backup(ctx context.Context, from, to string) (done BackupInfo, err error) {
-	name, err := dataSource(from, DefaultBusyTimeout, false)
-	if err != nil {
-		return done, err
+	// The last connection that closes writes the log back into the file, unless it may only read. Without a log there
+	// is nothing to write back; a server may start meanwhile, and change the file.
+	parameters := url.Values{}
+	if _, err := os.Stat(from + "-wal"); err == nil {
+		parameters.Set("mode", "ro")
 	}
-	db, err := sql.Open("sqlite", name)
+	err = withSource(from, parameters, func(db *sql.DB) error {
+		done, err = backup(ctx, db, to)
+		return err
+	})
 	if err != nil {
-		return done, err
-	}
-	done, err = backup(ctx, db, to)
-	if err = errors.Join(err, db.Close()); err != nil {
 		return BackupInfo{}, fmt.Errorf("copy the database %s to %s: %w", from, to, translate("copy", err))
 	}
 	return done, nil
@@ -74,21 +75,16 @@ func Restore(ctx context.Context, from, to string) (done BackupInfo, err error) 
 }
 
 // checkSchema returns an error if a backup is empty or of a newer version than this binary.
-func checkSchema(ctx context.Context, db *sql.DB) error {
-	version, err := schemaVersion(ctx, db)
-	if err != nil {
-		return err
-	}
-	newest, err := newestSchema()
+func checkSchema(ctx context.Context, db rowReader) error {
+	schema, err := readSchema(ctx, db)
 	switch {
 	case err != nil:
 		return err
-	case version == 0:
+	case schema.Current == 0:
 		return fault.New(fault.Unavailable, foreignMessage)
-	case version > newest:
-		return fault.New(fault.Unavailable, "the backup has schema %d, and this version of Keygate supports schemas up to %d: restore it with the version that wrote it, or a newer one", version, newest)
+	default:
+		return schema.check("backup")
 	}
-	return nil
 }
 
 // backup copies the database of db, as Backup does.
@@ -129,7 +125,11 @@ func copyPages(ctx context.Context, db *sql.DB, to string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, c.Close()) }()
-	if _, err := schemaVersion(ctx, c); err != nil {
+	schema, err := readSchema(ctx, c)
+	if err == nil {
+		err = schema.check("database")
+	}
+	if err != nil {
 		return err
 	}
 	// Without a transaction, SQLite starts over whenever another process commits.
@@ -276,27 +276,6 @@ func removeOldCopies(cfg Config) error {
 		copies = copies[1:]
 	}
 	return nil
-}
-
-// SealedSample returns a value in the database at path that was encrypted with the secret key of its
-// server, or nil if it has none.
-func SealedSample(ctx context.Context, path string) (sealed []byte, err error) {
-	err = withReader(path, func(db *sql.DB) error {
-		var n int
-		err := db.QueryRowContext(ctx, "SELECT count(*) FROM sqlite_schema WHERE name = 'webhooks'").Scan(&n)
-		if err != nil || n == 0 {
-			return err
-		}
-		err = db.QueryRowContext(ctx, "SELECT secret FROM webhooks LIMIT 1").Scan(&sealed)
-		if errors.Is(err, sql.ErrNoRows) {
-			return nil
-		}
-		return err
-	})
-	if err != nil {
-		return nil, fmt.Errorf("read database %s: %w", path, translate("read a secret", err))
-	}
-	return sealed, nil
 }
 
 // isFull reports whether err is that a disk is full.

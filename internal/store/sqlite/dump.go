@@ -15,9 +15,12 @@ import (
 // used after the function has returned that it was given to.
 type Dump struct{ t *readTx }
 
-// Dump calls f with the present state of the store.
+// Dump calls f with the present state of the store. Until f returns, nothing can write to the file, other
+// processes included: they wait, and fail once their busy timeout has passed.
 func (db *DB) Dump(ctx context.Context, f func(*Dump) error) error {
-	return db.search(ctx, func(t *readTx) error { return f(&Dump{t}) })
+	return db.write(ctx, func(*tx) error {
+		return db.search(ctx, func(t *readTx) error { return f(&Dump{t}) })
+	})
 }
 
 // Tables returns the names of all tables, those of SQLite itself and of the search index included.

@@ -1,36 +1,86 @@
 package sqlite
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"net/url"
 	"os"
 
 	"github.com/pressly/goose/v3"
 	library "modernc.org/sqlite/lib"
+
+	"github.com/keygate/keygate/internal/fault"
 )
 
 // LibraryVersion is the version of SQLite.
 const LibraryVersion = library.SQLITE_VERSION
 
-// Inspect returns the version of the schema in the file at path, and the newest that this binary knows. It
-// changes nothing; a server may be using the file. The error is that the file cannot be read or is not a
-// Keygate database.
-func Inspect(ctx context.Context, path string) (current, newest int64, err error) {
-	if newest, err = newestSchema(); err != nil {
-		return 0, 0, err
+// Schema is the schema of a database, and the newest that this binary knows.
+type Schema struct {
+	Current int64 // 0 for an empty file
+	Newest  int64
+	// Version is the version of Keygate that migrated the database to Current; "" if unknown.
+	Version string
+}
+
+// Newer reports whether the schema is newer than this binary supports.
+func (s Schema) Newer() bool { return s.Current > s.Newest }
+
+// Needed names the version of Keygate that supports the schema.
+func (s Schema) Needed() string { return cmp.Or(s.Version, "the version that wrote it") }
+
+// check returns an error if the schema is newer than this binary supports. what is what has the schema.
+func (s Schema) check(what string) error {
+	if !s.Newer() {
+		return nil
 	}
+	return fault.New(fault.Unavailable,
+		"the %s was written by a newer version of Keygate (schema %d, this version supports %d): run %s or a newer one, or restore a backup from before the upgrade",
+		what, s.Current, s.Newest, s.Needed())
+}
+
+// Inspect returns the schema of the file at path. It changes nothing; a server may be using the file. The error
+// is that the file cannot be read or is not a Keygate database.
+func Inspect(ctx context.Context, path string) (s Schema, err error) {
 	err = withReader(path, func(db *sql.DB) error {
-		current, err = schemaVersion(ctx, db)
+		s, err = readSchema(ctx, db)
 		return err
 	})
 	if err != nil {
-		return 0, newest, fmt.Errorf("read database %s: %w", path, translate("read the schema", err))
+		return Schema{}, fmt.Errorf("read database %s: %w", path, translate("read the schema", err))
 	}
-	return current, newest, nil
+	return s, nil
+}
+
+// readSchema returns the schema of a database.
+func readSchema(ctx context.Context, db rowReader) (s Schema, err error) {
+	if s.Newest, err = newestSchema(); err != nil {
+		return s, err
+	}
+	if s.Current, err = schemaVersion(ctx, db); err != nil {
+		return s, err
+	}
+	var known bool
+	err = db.QueryRowContext(ctx, "SELECT count(*) FROM sqlite_schema WHERE name = 'schema_support'").Scan(&known)
+	if err != nil || !known {
+		return s, err
+	}
+	err = db.QueryRowContext(ctx, "SELECT coalesce(max(version), '') FROM schema_support WHERE schema = ?", s.Current).Scan(&s.Version)
+	return s, err
+}
+
+// recordVersion stores that version has migrated the database to a schema, if that is not known yet.
+func recordVersion(ctx context.Context, db *sql.DB, schema int64, version string) error {
+	if version == "" {
+		return nil
+	}
+	_, err := db.ExecContext(ctx, "UPDATE schema_support SET schema = ?1, version = ?2 WHERE schema <> ?1 OR version = ''", schema, version)
+	return err
 }
 
 // newestSchema returns the version of the newest migration.
@@ -53,24 +103,30 @@ func newestSchema() (newest int64, err error) {
 }
 
 // withReader calls f with a handle that only reads the file. Where there is no write-ahead log, nobody has
-// the file open, and it is read without making one.
+// the file open, and it is read without making one. Otherwise SQLite may write to the file -shm, which has no data.
 func withReader(path string, f func(*sql.DB) error) (err error) {
+	parameters := url.Values{"mode": {"ro"}}
+	if _, err := os.Stat(path + "-wal"); errors.Is(err, fs.ErrNotExist) {
+		parameters.Set("immutable", "1")
+	}
+	return withSource(path, parameters, f)
+}
+
+// withSource calls f with a handle that reads the file, and whose data source has these parameters besides those of
+// other readers.
+func withSource(path string, parameters url.Values, f func(*sql.DB) error) (err error) {
 	name, err := dataSource(path, DefaultBusyTimeout, false)
 	if err != nil {
 		return err
 	}
-	if _, err := os.Stat(path + "-wal"); errors.Is(err, fs.ErrNotExist) {
-		u, err := url.Parse(name)
-		if err != nil {
-			return err
-		}
-		q := u.Query()
-		q.Set("mode", "ro")
-		q.Set("immutable", "1")
-		u.RawQuery = q.Encode()
-		name = u.String()
+	u, err := url.Parse(name)
+	if err != nil {
+		return err
 	}
-	db, err := sql.Open("sqlite", name)
+	q := u.Query()
+	maps.Copy(q, parameters)
+	u.RawQuery = q.Encode()
+	db, err := sql.Open("sqlite", u.String())
 	if err != nil {
 		return err
 	}

@@ -66,8 +66,8 @@ func TestBackupBeforeMigrate(t *testing.T) {
 	if got := copies(path); len(got) != 3 || got[0] != "keygate.db.before-0" || got[1] != "keygate.db.before-1" || got[2] != "keygate.db.before-upgrade" || !strings.Contains(log.String(), "keygate.db.before-1 schema=1") {
 		t.Errorf("got the copies %v and the log\n%s\nwant those of the schemas 0 and 1", got, log.String())
 	}
-	if current, _, err := Inspect(t.Context(), path+".before-1"); err != nil || current != 1 {
-		t.Errorf("the copy has the schema %d (%v), want 1", current, err)
+	if s, err := Inspect(t.Context(), path+".before-1"); err != nil || s.Current != 1 {
+		t.Errorf("the copy has the schema %d (%v), want 1", s.Current, err)
 	}
 	if err := os.Rename(path+".before-1", path+".old"); err != nil {
 		t.Fatal(err)
@@ -93,8 +93,8 @@ func TestBackupBeforeMigrateFails(t *testing.T) {
 	if _, err := Open(t.Context(), Config{Path: path, BackupBeforeMigrate: true}); err == nil || !strings.Contains(err.Error(), "set --backup-before-migrate=false") {
 		t.Errorf("got the error %v, want one that names the setting", err)
 	}
-	if current, _, err := Inspect(t.Context(), path); err != nil || current != 1 {
-		t.Errorf("the database has the schema %d (%v), want 1", current, err)
+	if s, err := Inspect(t.Context(), path); err != nil || s.Current != 1 {
+		t.Errorf("the database has the schema %d (%v), want 1", s.Current, err)
 	}
 }
 

@@ -44,22 +44,27 @@ func migrate(ctx context.Context, db *sql.DB, cfg Config) error {
 	if err != nil {
 		return err
 	}
-	sources := provider.ListSources()
-	newest := sources[len(sources)-1].Version
+	newest, err := newestSchema()
+	if err != nil {
+		return err
+	}
 	copied := !cfg.BackupBeforeMigrate
 	for attempt, last := 1, int64(0); ; attempt++ {
-		version, err := schemaVersion(ctx, db)
+		schema, err := readSchema(ctx, db)
 		if err != nil {
 			return err
 		}
+		version := schema.Current
 		if version > last { // progress, perhaps by another process
 			attempt, last = 1, version
 		}
-		if version > newest {
-			return fault.New(fault.Unavailable,
-				"the database was written by a newer version of Keygate (schema %d, this version supports %d): run that version, or restore a backup from before the upgrade", version, newest)
+		if err := schema.check("database"); err != nil {
+			return err
 		}
 		if version == newest {
+			if err := recordVersion(ctx, db, newest, cfg.Version); err != nil {
+				return err
+			}
 			if copied && cfg.BackupBeforeMigrate {
 				if err := removeOldCopies(cfg); err != nil {
 					return err

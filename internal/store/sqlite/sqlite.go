@@ -39,6 +39,12 @@ type Config struct {
 	// file whose name is Path, ".before-" and the version of its schema. Copies of other versions
 	// are removed then. Without space for the copy, Open fails.
 	BackupBeforeMigrate bool
+	// Version is that of this binary, which a database keeps so that older binaries can name it. "" if
+	// unknown.
+	Version string
+	// BeforeWrite is called at the begin of each write transaction, when no other process can write. An
+	// error of it ends the transaction, which has changed nothing. Nil means that every transaction goes on.
+	BeforeWrite func() error
 	// Now returns the time of entries in the change log. Nil means time.Now.
 	Now func() time.Time
 }
@@ -53,6 +59,7 @@ type DB struct {
 	source       *pool        // for snapshot.Source and ratelimit.DailyStore
 	checkpointer *checkpointer
 	dbs          []*sql.DB
+	beforeWrite  func() error // Config.BeforeWrite
 
 	pages    *stored.PageCodec
 	path     string
@@ -96,7 +103,7 @@ func open(ctx context.Context, cfg Config) (_ *DB, err error) {
 	if err != nil {
 		return nil, err
 	}
-	db := &DB{log: cfg.Log, pages: pages, path: cfg.Path, now: func() int64 { return cfg.Now().UnixMicro() }}
+	db := &DB{log: cfg.Log, pages: pages, path: cfg.Path, beforeWrite: cfg.BeforeWrite, now: func() int64 { return cfg.Now().UnixMicro() }}
 	writer, err := db.connect(cfg, true, 1)
 	if err != nil {
 		return nil, err

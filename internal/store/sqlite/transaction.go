@@ -72,6 +72,11 @@ func (db *DB) update(ctx context.Context, d durability, f func(*tx) error) error
 			c.rollback()
 		}
 	}()
+	if db.beforeWrite != nil {
+		if err := db.beforeWrite(); err != nil {
+			return err
+		}
+	}
 	if err := f(t); err != nil {
 		return err
 	}

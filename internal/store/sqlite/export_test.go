@@ -1,0 +1,47 @@
+package sqlite
+
+import (
+	"database/sql"
+	"io/fs"
+	"testing"
+	"time"
+
+	"github.com/pressly/goose/v3"
+)
+
+// At makes a database at path with a schema of the past: after each schema up to that, it calls insert.
+func At(t *testing.T, path string, schema int64, insert func(db *sql.DB, schema int64)) {
+	t.Helper()
+	if err := prepareFile(path); err != nil {
+		t.Fatal(err)
+	}
+	db, err := (&DB{}).connect(Config{Path: path, BusyTimeout: time.Second}, true, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = db.Close() }()
+	files, err := fs.Sub(migrations, "migrations")
+	if err != nil {
+		t.Fatal(err)
+	}
+	provider, err := goose.NewProvider(goose.DialectSQLite3, db, files, goose.WithDisableGlobalRegistry(true), goose.WithGoMigrations(goMigrations()...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := int64(1); n <= schema; n++ {
+		if _, err := provider.UpTo(t.Context(), n); err != nil {
+			t.Fatal(err)
+		}
+		insert(db, n)
+	}
+}
+
+// Newest returns the newest schema.
+func Newest(t *testing.T) int64 {
+	t.Helper()
+	n, err := newestSchema()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
