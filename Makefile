@@ -156,6 +156,10 @@ units: deps ## Check the systemd units.
 lint: ## Run golangci-lint.
 	for module in $(MODULES); do (cd $$module && $(TOOL) golangci-lint run ./...); done
 
+.PHONY: vulnerabilities
+vulnerabilities: ## Look for known vulnerabilities of dependencies. Needs vuln.go.dev, or a copy: VULNDB=file:///path.
+	@GO="$(GO)" .ci/vulnerabilities $(MODULES)
+
 .PHONY: generate
 generate: ## Regenerate api/openapi.yaml, the client and docs/errors.md.
 	$(GO) run ./tools/openapi document > api/openapi.yaml.new

@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 	"unicode"
 
 	"github.com/spf13/cobra"
@@ -105,6 +106,35 @@ func TestLinksOfPagesWork(t *testing.T) {
 	}
 	if links < 50 || withAnchor < 5 {
 		t.Errorf("found %d links, %d with an anchor; want at least 50 and 5", links, withAnchor)
+	}
+}
+
+// Guarantee: .well-known/security.txt has what RFC 9116, section 2.5, requires: a contact and the end of its validity,
+// once and in the right form, and every address in it is an https URL.
+func TestSecurityFile(t *testing.T) {
+	content, err := os.ReadFile("../../.well-known/security.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	fields := map[string][]string{}
+	for line := range strings.Lines(string(content)) {
+		line = strings.TrimRight(line, "\n")
+		if strings.HasPrefix(line, "#") {
+			continue
+		}
+		name, value, found := strings.Cut(line, ": ")
+		if !found {
+			t.Errorf("the line %q is not NAME: VALUE", line)
+		}
+		if fields[name] = append(fields[name], value); (name == "Contact" || name == "Policy") && !strings.HasPrefix(value, "https://") {
+			t.Errorf("%s is %q, want an https URL", name, value)
+		}
+	}
+	if len(fields["Contact"]) == 0 || len(fields["Expires"]) != 1 {
+		t.Fatalf("got the fields %q, want Contact, and Expires once", fields)
+	}
+	if _, err := time.Parse(time.RFC3339, fields["Expires"][0]); err != nil {
+		t.Errorf("Expires: %v", err)
 	}
 }
 

@@ -105,10 +105,13 @@ func TestMetricsAreAsDocumented(t *testing.T) {
 	t.Run("the dashboard and the alerts use only metrics that exist", func(t *testing.T) {
 		checkUsedMetrics(t, exported)
 	})
+	t.Run("docs/monitoring.md and docs/sizing.md name only metrics that exist", func(t *testing.T) {
+		checkNamedMetrics(t, exported)
+	})
 	t.Run("every lost record raises an alert", func(t *testing.T) {
 		for name := range exported {
 			if strings.HasSuffix(name, "_lost_total") && name != "keygate_log_lost_total" && name != "keygate_traces_lost_total" &&
-				!slices.ContainsFunc(alerts(t), func(e string) bool { return strings.Contains(e, name) }) {
+				!slices.ContainsFunc(alerts(t), func(a alert) bool { return strings.Contains(a.Expr, name) }) {
 				t.Errorf("no alert uses %s, want one", name)
 			}
 		}
@@ -145,7 +148,7 @@ func checkDocumentedMetrics(t *testing.T, text string, exported map[string]strin
 // and the alerts use.
 func checkUsedMetrics(t *testing.T, exported map[string]string) {
 	t.Helper()
-	for file, expressions := range map[string][]string{"dashboard.json": dashboard(t), "alerts.yaml": alerts(t)} {
+	for file, expressions := range map[string][]string{"dashboard.json": dashboard(t), "alerts.yaml": expressions(alerts(t))} {
 		used := 0
 		for _, e := range expressions {
 			for _, name := range regexp.MustCompile(`\b(keygate|go|process|promhttp)_[a-z_]+`).FindAllString(e, -1) {
@@ -213,27 +216,76 @@ func dashboard(t *testing.T) (expressions []string) {
 	return expressions
 }
 
-// alerts returns the expressions of the alerting rules.
-func alerts(t *testing.T) (expressions []string) {
+// alert is a rule of deploy/grafana/alerts.yaml.
+type alert struct {
+	Alert, Expr string
+	Labels      struct{ Severity string }
+}
+
+// alerts returns the alerting rules.
+func alerts(t *testing.T) (rules []alert) {
 	t.Helper()
 	content, err := os.ReadFile("../../deploy/grafana/alerts.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
-	var file struct {
-		Groups []struct {
-			Rules []struct{ Alert, Expr string }
-		}
-	}
+	var file struct{ Groups []struct{ Rules []alert } }
 	if err := yaml.Unmarshal(content, &file); err != nil {
 		t.Fatal(err)
 	}
 	for _, g := range file.Groups {
-		for _, r := range g.Rules {
-			expressions = append(expressions, r.Expr)
+		rules = append(rules, g.Rules...)
+	}
+	return rules
+}
+
+// expressions returns the expressions of rules.
+func expressions(rules []alert) (all []string) {
+	for _, r := range rules {
+		all = append(all, r.Expr)
+	}
+	return all
+}
+
+// checkNamedMetrics checks that the exported metrics include every one that the pages for operators name.
+func checkNamedMetrics(t *testing.T, exported map[string]string) {
+	t.Helper()
+	for _, page := range []string{"../../docs/monitoring.md", "../../docs/sizing.md"} {
+		content, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		names := regexp.MustCompile(`\b(keygate|go|process|promhttp)_[a-z_]+[a-z]\b`).FindAllString(string(content), -1)
+		for _, name := range names {
+			base := regexp.MustCompile(`_(bucket|sum|count)$`).ReplaceAllString(name, "")
+			if exported[name] == "" && exported[base] != "histogram" {
+				t.Errorf("%s names %s, which the server does not export", page, name)
+			}
+		}
+		if len(names) == 0 {
+			t.Errorf("%s names no metric, want one or more", page)
 		}
 	}
-	return expressions
+}
+
+// Guarantee: the table of docs/monitoring.md has a row for each alert of deploy/grafana/alerts.yaml, in the same
+// order, with its severity, its meaning and what to do.
+func TestEveryAlertIsExplained(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../docs/monitoring.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got, want []string
+	for _, row := range regexp.MustCompile("(?m)^\\| `(Keygate\\w+)` \\| (\\w+) \\| [^|]{20,} \\| [^|]{20,} \\|$").FindAllStringSubmatch(string(page), -1) {
+		got = append(got, row[1]+" "+row[2])
+	}
+	for _, a := range alerts(t) {
+		want = append(want, a.Alert+" "+a.Labels.Severity)
+	}
+	if len(want) == 0 || !slices.Equal(got, want) {
+		t.Errorf("the table of docs/monitoring.md has the alerts\n%q, want those of alerts.yaml with their severities:\n%q", got, want)
+	}
 }
 
 // Guarantee: unknown hosts, paths, keys and methods create no series, and the series of a
