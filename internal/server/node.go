@@ -172,6 +172,12 @@ func (s *Server) registerNodeMetrics() {
 		})
 	s.metrics.Gauge("keygate_change_lag", "How many changes this node has read and not yet applied.",
 		func() float64 { return float64(s.follower.Lag()) })
+	s.metrics.Gauge("keygate_unusable_keys", "Keys that this node cannot read and refuses.",
+		func() float64 { keys, _, _ := s.follower.Unusable(); return float64(keys) })
+	s.metrics.Gauge("keygate_unusable_gateways", "Gateways that this node cannot read or compile, and that are out of service.",
+		func() float64 { _, gateways, _ := s.follower.Unusable(); return float64(gateways) })
+	s.metrics.Gauge("keygate_unusable_accounts", "Accounts that this node cannot read and takes for suspended.",
+		func() float64 { _, _, accounts := s.follower.Unusable(); return float64(accounts) })
 	for _, state := range []lease.State{lease.Live, lease.Expired, lease.Stopped} {
 		s.metrics.Gauge("keygate_nodes_"+string(state), "Nodes in the state "+string(state)+".",
 			func() float64 { return float64(n.waiter.Nodes()[state]) })

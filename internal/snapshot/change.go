@@ -2,8 +2,10 @@ package snapshot
 
 import (
 	"context"
+	"errors"
 	"time"
 
+	"github.com/keygate/keygate/internal/account"
 	"github.com/keygate/keygate/internal/apikey"
 )
 
@@ -27,8 +29,12 @@ type Position struct {
 	Mark   [8]byte
 }
 
-// PositionLog is a ChangeLog that several nodes share, whose entries have marks. It also reads keys, in a
-// way that no record which cannot be read keeps others from being read.
+// ErrDamaged matches the error of a Source or PositionLog about one record that is damaged, so that others can be
+// read. Any other error says nothing about the record.
+var ErrDamaged = errors.New("the stored record is damaged")
+
+// PositionLog is a ChangeLog that several nodes share, whose entries have marks. It also reads keys and accounts, in
+// a way that no record which cannot be read keeps others from being read.
 type PositionLog interface {
 	// LastPosition returns the position of the newest change.
 	LastPosition(ctx context.Context) (Position, error)
@@ -40,7 +46,11 @@ type PositionLog interface {
 	// keep the Key.
 	KeysByID(ctx context.Context, keyIDs []string, f func(keyID string, k *apikey.Key, unreadable error)) error
 	// EachReadableKey is KeySource.EachKey, but calls bad for a key whose record cannot be read.
+	// It may call both again for a key with the same result.
 	EachReadableKey(ctx context.Context, revokedSince time.Time, f func(*apikey.Key) error, bad func(keyID string, err error)) error
+	// ReadableAccounts is AccountSource.Accounts, but calls bad for an account whose record cannot be read. The
+	// account is in the list nevertheless, as suspended.
+	ReadableAccounts(ctx context.Context, bad func(accountID string, err error)) ([]account.Account, error)
 }
 
 // ChangeFormat is the newest format of changes that this version reads. Formats are numbers. A kind of change, or

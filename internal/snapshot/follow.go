@@ -136,6 +136,15 @@ func (f *Follower) read(ctx context.Context) error {
 	return nil
 }
 
+// Unusable returns how many records this node cannot read or use at present: keys that are refused, gateways that
+// are out of service, and accounts that count as suspended. Without other nodes, such a gateway keeps its form before.
+func (f *Follower) Unusable() (keys, gateways, accounts int) {
+	f.failedMu.Lock()
+	gateways = len(f.failed)
+	f.failedMu.Unlock()
+	return int(f.unusableKeys.Load()), gateways, int(f.unusableAccounts.Load())
+}
+
 // readLog is read under the lock.
 func (f *Follower) readLog(ctx context.Context) error {
 	if !f.loaded {

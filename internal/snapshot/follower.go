@@ -118,6 +118,10 @@ type Follower struct {
 	scopes  map[string]*scopes // one copy for all keys with the same scopes
 	// unreadable are the identifiers of the keys whose records cannot be read.
 	unreadable map[string]struct{}
+	// unreadableAccounts are those of accounts.
+	unreadableAccounts map[string]struct{}
+	unusableKeys       atomic.Int64 // number of unreadable
+	unusableAccounts   atomic.Int64 // number of unreadableAccounts
 
 	failedMu sync.Mutex
 	failed   map[string]bool // IDs of gateways that could not be compiled
@@ -160,6 +164,8 @@ func New(cfg Config) (*Follower, error) {
 		scopes:        map[string]*scopes{},
 		failed:        map[string]bool{},
 		unreadable:    map[string]struct{}{},
+
+		unreadableAccounts: map[string]struct{}{},
 	}
 	f.put((&Snapshot{keys: &keyTable{}}).publishable(map[string]*account.Account{}, map[string]*Gateway{}))
 	return f, nil

@@ -107,7 +107,7 @@ func (f *Follower) reload(ctx context.Context) error {
 }
 
 func (f *Follower) readAccounts(ctx context.Context) (map[string]*account.Account, error) {
-	list, err := f.cfg.Source.Accounts(ctx)
+	list, err := f.storedAccounts(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("load accounts: %w", err)
 	}

@@ -30,6 +30,9 @@ func (f *Follower) advance(ctx context.Context, gatewayID string, todo gatewayTo
 		if !f.isUnreadable(err) {
 			return nil, err
 		}
+		if !f.isUnusable(gatewayID) {
+			f.cfg.Log.Error("a gateway cannot be read and is out of service", "gateway_id", gatewayID, "error", err)
+		}
 		t, unusable = unreadableGateway(old, f.nextRead()), err
 	}
 	f.setUnusable(gatewayID, unusable != nil)

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/keygate/keygate/internal/account"
 	"github.com/keygate/keygate/internal/apikey"
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/gateway"
@@ -174,6 +175,7 @@ func (f *Follower) readKeys(ctx context.Context, keyIDs []string) error {
 				fallthrough
 			default:
 				delete(f.unreadable, keyID)
+				f.unusableKeys.Store(int64(len(f.unreadable)))
 			}
 		}
 		f.forgetKeysByID(table, gone...)
@@ -188,17 +190,46 @@ func (f *Follower) noteUnreadable(keyID string, err error) (first bool) {
 	}
 	f.cfg.Log.Error("a key cannot be read and is refused", "key_id", keyID, "error", err)
 	f.unreadable[keyID] = struct{}{}
+	f.unusableKeys.Store(int64(len(f.unreadable)))
 	return true
 }
 
-// isUnreadable reports whether err is of a record that one of several nodes cannot read, and not of the
-// store.
+// isUnreadable reports whether err is of a record that one of several nodes cannot read. An error that does not say
+// so is of the store.
 func (f *Follower) isUnreadable(err error) bool {
-	return f.cfg.Shared != nil && fault.CodeOf(err) == fault.Internal && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded)
+	return f.cfg.Shared != nil && errors.Is(err, ErrDamaged)
 }
 
-// readUnreadable reads again the keys that could not be read. The caller holds the lock.
+// storedAccounts is Source.Accounts. One of several nodes takes those that it cannot read for suspended.
+func (f *Follower) storedAccounts(ctx context.Context) ([]account.Account, error) {
+	if f.cfg.Shared == nil {
+		return f.cfg.Source.Accounts(ctx)
+	}
+	bad := map[string]struct{}{}
+	list, err := f.cfg.Shared.Log.ReadableAccounts(ctx, func(accountID string, err error) {
+		if _, known := f.unreadableAccounts[accountID]; !known {
+			f.cfg.Log.Error("an account cannot be read and counts as suspended", "account_id", accountID, "error", err)
+		}
+		bad[accountID] = struct{}{}
+	})
+	if err == nil {
+		f.unreadableAccounts = bad
+		f.unusableAccounts.Store(int64(len(bad)))
+	}
+	return list, err
+}
+
+// readUnreadable reads again the accounts and keys that could not be read. The caller holds the lock.
 func (f *Follower) readUnreadable(ctx context.Context) error {
+	if before := f.unreadableAccounts; len(before) > 0 {
+		accounts, err := f.readAccounts(ctx)
+		if err != nil {
+			return err
+		}
+		if !maps.Equal(before, f.unreadableAccounts) {
+			f.publish(accounts, nil)
+		}
+	}
 	if len(f.unreadable) == 0 {
 		return nil
 	}
@@ -209,7 +240,7 @@ func (f *Follower) readUnreadable(ctx context.Context) error {
 // cannot use.
 func (f *Follower) putReadable(table *keyTable, k *apikey.Key) error {
 	err := f.putKey(table, k)
-	if err == nil || !f.isUnreadable(err) {
+	if err == nil || f.cfg.Shared == nil {
 		return err
 	}
 	f.noteUnreadable(k.ID, err)

@@ -1,15 +1,19 @@
 package snapshot_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/keygate/keygate/internal/account"
 	"github.com/keygate/keygate/internal/apikey"
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/gateway"
+	"github.com/keygate/keygate/internal/id"
 	"github.com/keygate/keygate/internal/ratelimit"
 	"github.com/keygate/keygate/internal/snapshot"
 	"github.com/keygate/keygate/internal/snapshot/snapshottest"
@@ -53,6 +57,17 @@ func (p *positions) EachReadableKey(ctx context.Context, since time.Time, f func
 		}
 		return f(k)
 	})
+}
+
+func (p *positions) ReadableAccounts(ctx context.Context, bad func(string, error)) ([]account.Account, error) {
+	list, err := p.Accounts(ctx)
+	for i := range list {
+		if err := p.bad[list[i].ID]; err != nil {
+			bad(list[i].ID, err)
+			list[i].State = account.Suspended
+		}
+	}
+	return list, err
 }
 
 func (p *positions) at(number int64) snapshot.Position {
@@ -216,6 +231,70 @@ func TestKeyThatCannotBeReadStopsNoOther(t *testing.T) {
 	if h.follower.Current().FindKey(secrets[500]) == nil {
 		t.Error("the key is not in force although its record can be read again")
 	}
+	h.wantUnusable(0, 0, 0)
+}
+
+// wantUnusable checks the numbers of records that cannot be used.
+func (h *sharedHarness) wantUnusable(keys, gateways, accounts int) {
+	h.t.Helper()
+	if k, g, a := h.follower.Unusable(); k != keys || g != gateways || a != accounts {
+		h.t.Errorf("%d keys, %d gateways and %d accounts cannot be used, want %d, %d and %d", k, g, a, keys, gateways, accounts)
+	}
+}
+
+// Guarantee: on one of several nodes, an account whose record cannot be read counts as suspended and stops no other,
+// and is active again when it can be read, without a further change.
+func TestAccountThatCannotBeReadIsSuspended(t *testing.T) {
+	h := newSharedHarness(t)
+	bad := account.Account{ID: id.New(id.Account), Name: "bad", State: account.Active}
+	good := account.Account{ID: id.New(id.Account), Name: "good", State: account.Active}
+	h.source.PutAccount(bad)
+	h.source.PutAccount(good)
+	h.catchUp()
+	h.log.bad[bad.ID] = errDamaged
+	h.source.PutAccount(bad)
+	h.catchUp()
+	h.wantApplied()
+	for range 2 {
+		s := h.follower.Current()
+		if s.Account(bad.ID).State != account.Suspended || s.Account(good.ID).State != account.Active {
+			t.Errorf("the accounts are %+v and %+v, want the first one suspended", s.Account(bad.ID), s.Account(good.ID))
+		}
+		h.wantUnusable(0, 0, 1)
+		h.start()
+	}
+	delete(h.log.bad, bad.ID)
+	h.catchUp()
+	if a := h.follower.Current().Account(bad.ID); a.State != account.Active {
+		t.Errorf("the account is %+v although its record can be read again", a)
+	}
+	h.wantUnusable(0, 0, 0)
+}
+
+// Guarantee: an error that does not say that the record is damaged, such as one of a connection, takes no gateway out
+// of service: the change is put in force when the store can be read again.
+func TestOtherErrorsTakeNoGatewayOutOfService(t *testing.T) {
+	h := newSharedHarness(t)
+	source := &unreadableGateways{Source: h.source}
+	h.reads = source
+	h.start()
+	g := h.gateway()
+	h.source.PutGateway(g)
+	h.catchUp()
+	for _, err := range []error{errors.New("unexpected message"), fault.New(fault.Unavailable, "away"), context.DeadlineExceeded} {
+		source.bad, source.err = g.ID, err
+		h.source.PutGateway(g)
+		if got := h.follower.CatchUp(context.Background()); !errors.Is(got, err) {
+			t.Errorf("CatchUp returned %v, want %v", got, err)
+		}
+		if g := h.follower.Current().GatewayByID(g.ID); g == nil || g.OutOfService {
+			t.Errorf("after %v the gateway is %+v, want it in service", err, g)
+		}
+		h.wantUnusable(0, 0, 0)
+		source.bad = ""
+		h.catchUp()
+		h.wantApplied()
+	}
 }
 
 // Guarantee: a revocation is in force before the records of 999 changes ahead of it are read, and stays in force
@@ -259,13 +338,14 @@ func TestRevocationDoesNotWaitForRecords(t *testing.T) {
 type unreadableGateways struct {
 	*snapshottest.Source
 	bad string
+	err error // nil: errDamaged
 }
 
-var errDamaged = errors.New("damaged")
+var errDamaged = fmt.Errorf("the server says: %w", snapshot.ErrDamaged)
 
 func (u *unreadableGateways) GatewayByID(ctx context.Context, gatewayID string) (*gateway.Gateway, []gateway.Route, error) {
 	if gatewayID == u.bad {
-		return nil, nil, errDamaged
+		return nil, nil, cmp.Or(u.err, errDamaged)
 	}
 	return u.Source.GatewayByID(ctx, gatewayID)
 }

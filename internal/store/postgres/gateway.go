@@ -68,7 +68,7 @@ func (t *readTx) gateways(ctx context.Context, rest string, args ...any) ([]gate
 	err := t.rows(ctx, "read gateways", gatewayColumns+rest, args, func(r pgx.Rows) error {
 		g, err := scanGateway(r)
 		list = append(list, g)
-		return err
+		return decoded(err)
 	})
 	return list, err
 }
@@ -77,7 +77,7 @@ func (t *readTx) gateway(ctx context.Context, rest string, args ...any) (*gatewa
 	var g gateway.Gateway
 	err := t.row(ctx, "gateway", gatewayColumns+rest, args, func(r pgx.Rows) (err error) {
 		g, err = scanGateway(r)
-		return err
+		return decoded(err)
 	})
 	if err != nil {
 		return nil, err

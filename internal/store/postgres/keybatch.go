@@ -2,10 +2,12 @@ package postgres
 
 import (
 	"context"
+	"errors"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/keygate/keygate/internal/apikey"
+	"github.com/keygate/keygate/internal/snapshot"
 )
 
 // SQLSTATE codes of records that the server itself cannot read.
@@ -26,15 +28,15 @@ func (db *DB) KeysByID(ctx context.Context, keyIDs []string, f func(keyID string
 			switch {
 			case err == nil:
 				f(k.ID, &k, nil)
-			case k.ID == "" || r.Err() != nil: // of the driver
-				return err
+			case k.ID == "" || r.Err() != nil: // of the driver, which reads no further
+				return decoded(err)
 			default:
 				f(k.ID, nil, err)
 			}
 			return nil
 		})
 	})
-	if state := stateOf(err); state != dataCorrupted && state != indexCorrupted {
+	if !isDamage(err) {
 		return err
 	}
 	if len(keyIDs) == 1 {
@@ -48,8 +50,41 @@ func (db *DB) KeysByID(ctx context.Context, keyIDs []string, f func(keyID string
 	return db.KeysByID(ctx, keyIDs[half:], f)
 }
 
-// corrupted is the error of a record that the server cannot read. Unlike the error that it has the text of, it
-// does not say that the database cannot be used.
+// corrupted is the error of a record that the server cannot read, or that Keygate cannot decode. Unlike the error
+// that it has the text of, it does not say that the database cannot be used.
 type corrupted struct{ err error }
 
 func (e *corrupted) Error() string { return "the stored record is damaged: " + e.err.Error() }
+
+// Is makes the error match snapshot.ErrDamaged.
+func (e *corrupted) Is(target error) bool { return target == snapshot.ErrDamaged }
+
+// undecodable is the error of a value that the server has read and Keygate cannot decode.
+type undecodable struct{ err error }
+
+func (e *undecodable) Error() string { return e.err.Error() }
+func (e *undecodable) Unwrap() error { return e.err }
+
+// decoded marks an error of decoding a row.
+func decoded(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &undecodable{err}
+}
+
+// isDamage reports whether err is of a record that is damaged, and not of the database.
+func isDamage(err error) bool {
+	state := stateOf(err)
+	var u *undecodable
+	return state == dataCorrupted || state == indexCorrupted || errors.As(err, &u)
+}
+
+// ofRecord returns err, the error of reading one record, as an error that matches snapshot.ErrDamaged if the record
+// is damaged.
+func ofRecord(err error) error {
+	if err == nil || !isDamage(err) {
+		return err
+	}
+	return &corrupted{err}
+}

@@ -2,6 +2,8 @@ package postgres
 
 import (
 	"context"
+	"errors"
+	"io"
 	"slices"
 	"strings"
 	"testing"
@@ -9,6 +11,7 @@ import (
 
 	"github.com/keygate/keygate/internal/account"
 	"github.com/keygate/keygate/internal/apikey"
+	"github.com/keygate/keygate/internal/gateway"
 	"github.com/keygate/keygate/internal/snapshot"
 )
 
@@ -64,30 +67,97 @@ func TestOneBadKeyStopsNoOther(t *testing.T) {
 	}
 	read.want(t, 999, "key_00000700")
 
-	// A view in front of the table fails as the server does for a damaged page.
-	if _, err := db.writer.Exec(t.Context(), `ALTER TABLE keys RENAME TO real_keys;
-		CREATE FUNCTION damaged(key text, owner text) RETURNS text LANGUAGE plpgsql AS $$ BEGIN
-			IF key = 'key_00000100' THEN RAISE EXCEPTION 'invalid page' USING ERRCODE = 'XX001'; END IF; RETURN owner; END $$;
-		CREATE VIEW keys AS SELECT id, account_id, digest, prefix, level, word, resource, more_scopes, gateway_id, damaged(id, owner) AS owner, bucket_id, rate_limit,
-			expires_at, last_used_at, created_at, revoked_at, expiry_told, rotated_from, rotated_to, version, name, metadata FROM real_keys`); err != nil {
-		t.Fatal(err)
-	}
+	damage(t, db, "keys", "owner", "key_00000100")
 	read = batch{}
 	if err := db.KeysByID(t.Context(), ids, read.add); err != nil {
 		t.Fatal(err)
 	}
 	read.want(t, 998, "key_00000100", "key_00000700")
-}
-
-// Guarantee: an account whose record cannot be read counts as suspended and stops no other.
-func TestOneBadAccountStopsNoOther(t *testing.T) {
-	db := fresh(t)
-	if _, err := db.writer.Exec(t.Context(), `INSERT INTO accounts (id, name, plan, hosts, created_at) VALUES ('acct_1', 'a', 'scale', '{', 0), ('acct_2', 'b', 'scale', NULL, 0)`); err != nil {
+	all = batch{}
+	if err := db.EachReadableKey(t.Context(), time.UnixMicro(0), func(k *apikey.Key) error { all.add(k.ID, k, nil); return nil },
+		func(keyID string, err error) { all.add(keyID, nil, err) }); err != nil {
 		t.Fatal(err)
 	}
-	list, err := db.Accounts(t.Context())
-	if err != nil || len(list) != 2 || list[0].State != account.Suspended || list[1].State != account.Active {
-		t.Errorf("got %+v, %v; want the first one suspended and the second active", list, err)
+	all.want(t, 998, "key_00000100", "key_00000700")
+}
+
+// damage makes reading a column of a row fail as the server does for a damaged page: a view stands in front of the
+// table.
+func damage(t *testing.T, db *DB, table, column, recordID string) {
+	t.Helper()
+	var columns string
+	err := db.writer.QueryRow(t.Context(), `SELECT string_agg(CASE attname WHEN $2 THEN 'damaged_' || $1 || '(id, ' || attname || ') AS ' || attname ELSE attname::text END, ', ' ORDER BY attnum)
+		FROM pg_attribute WHERE attrelid = $1::text::regclass AND attnum > 0 AND NOT attisdropped`, table, column).Scan(&columns)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := db.writer.Exec(t.Context(), `ALTER TABLE `+table+` RENAME TO real_`+table+`;
+		CREATE FUNCTION damaged_`+table+`(record text, value text) RETURNS text LANGUAGE plpgsql STABLE AS $$ BEGIN
+			IF record = '`+recordID+`' THEN RAISE EXCEPTION 'invalid page' USING ERRCODE = 'XX001'; END IF; RETURN value; END $$;
+		CREATE VIEW `+table+` AS SELECT `+columns+` FROM real_`+table); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Guarantee: an account whose record cannot be read counts as suspended and stops no other, whether Keygate cannot
+// decode it or the server cannot read it.
+func TestOneBadAccountStopsNoOther(t *testing.T) {
+	db := fresh(t)
+	if _, err := db.writer.Exec(t.Context(), `INSERT INTO accounts (id, name, plan, hosts, created_at) VALUES
+		('acct_1', 'a', 'scale', '{', 0), ('acct_2', 'b', 'scale', NULL, 0), ('acct_3', 'c', 'scale', NULL, 0)`); err != nil {
+		t.Fatal(err)
+	}
+	check := func(what string, bad ...string) {
+		t.Helper()
+		var found, suspended []string
+		list, err := db.ReadableAccounts(t.Context(), func(accountID string, err error) {
+			if !errors.Is(err, snapshot.ErrDamaged) {
+				t.Errorf("%s: the error of %s is %v, want that its record is damaged", what, accountID, err)
+			}
+			found = append(found, accountID)
+		})
+		for _, a := range list {
+			if a.State == account.Suspended {
+				suspended = append(suspended, a.ID)
+			}
+		}
+		if err != nil || len(list) != 3 || !slices.Equal(suspended, bad) || !slices.Equal(slices.Compact(found), bad) {
+			t.Errorf("%s: got %+v, %v, and %v cannot be read; want %v", what, list, err, found, bad)
+		}
+	}
+	check("a value that cannot be decoded", "acct_1")
+	damage(t, db, "accounts", "plan", "acct_3")
+	check("a damaged page, too", "acct_1", "acct_3")
+	if db.Trouble() != "" {
+		t.Errorf("the store is in trouble: %s", db.Trouble())
+	}
+}
+
+// Guarantee: the error of a gateway whose record cannot be read says so, whether Keygate cannot decode it or the server
+// cannot read it, and does not say that the database cannot be used; the error of a lost connection does not.
+func TestBadGatewayIsTold(t *testing.T) {
+	db := fresh(t)
+	if _, err := db.writer.Exec(t.Context(), `INSERT INTO accounts (id, name, plan, created_at) VALUES ('acct_1', 'a', 'scale', 0);
+		INSERT INTO gateways (id, account_id, name, upstream, hostname, host_given, global_sustained, global_burst, timeout, max_body_bytes, requests, revision, is_default, created_at, version)
+		SELECT 'gw_' || n, 'acct_1', 'g', CASE n WHEN 1 THEN '{' ELSE '{}' END, 'h' || n, true, '', '', '5s', 0, '{}', 0, false, 0, 1 FROM generate_series(1, 3) n`); err != nil {
+		t.Fatal(err)
+	}
+	damage(t, db, "gateways", "name", "gw_2")
+	if err := db.EachGateway(t.Context(), func(*gateway.Gateway, []gateway.Route) error { return nil }); !errors.Is(err, snapshot.ErrDamaged) {
+		t.Errorf("reading all gateways: got %v", err)
+	}
+	if ids, err := db.GatewayIDs(t.Context()); err != nil || len(ids) != 3 {
+		t.Errorf("got the gateways %v, %v; want 3", ids, err)
+	}
+	for gatewayID, damaged := range map[string]bool{"gw_1": true, "gw_2": true, "gw_3": false} {
+		_, _, err := db.GatewayByID(t.Context(), gatewayID)
+		_, deltaErr := db.GatewayDelta(t.Context(), gatewayID, nil, 0)
+		if errors.Is(err, snapshot.ErrDamaged) != damaged || errors.Is(deltaErr, snapshot.ErrDamaged) != damaged || damaged == (err == nil) || db.Trouble() != "" {
+			t.Errorf("%s: got %v and %v, and the trouble %q", gatewayID, err, deltaErr, db.Trouble())
+		}
+	}
+	if err := ofRecord(translate("read", io.ErrUnexpectedEOF)); errors.Is(err, snapshot.ErrDamaged) {
+		t.Errorf("a lost connection counts as a damaged record: %v", err)
 	}
 }
 

@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"time"
@@ -25,9 +26,34 @@ func (db *DB) EachKey(ctx context.Context, revokedSince time.Time, f func(*apike
 	return db.eachKey(ctx, revokedSince, f, nil)
 }
 
-// EachReadableKey implements snapshot.PositionLog.
+// EachReadableKey implements snapshot.PositionLog. One statement reads all keys; only if the server cannot read one of
+// them, it reads them by their identifiers.
 func (db *DB) EachReadableKey(ctx context.Context, revokedSince time.Time, f func(*apikey.Key) error, bad func(keyID string, err error)) error {
-	return db.eachKey(ctx, revokedSince, f, bad)
+	err := db.eachKey(ctx, revokedSince, f, bad)
+	if err == nil || !isDamage(err) {
+		return err
+	}
+	for after := ""; ; {
+		ids, err := readOn(ctx, db, db.changes, func(t *readTx) ([]string, error) {
+			return t.texts(ctx, "read keys", `SELECT id FROM keys WHERE id > $2 AND (phase < 2 OR revoked_at >= $1) ORDER BY id LIMIT 1000`, micros(revokedSince), after)
+		})
+		if err != nil || len(ids) == 0 {
+			return err
+		}
+		var failed error // of f
+		err = db.KeysByID(ctx, ids, func(keyID string, k *apikey.Key, unreadable error) {
+			switch {
+			case unreadable != nil:
+				bad(keyID, unreadable)
+			case failed == nil:
+				failed = f(k)
+			}
+		})
+		if err = cmp.Or(failed, err); err != nil {
+			return err
+		}
+		after = ids[len(ids)-1]
+	}
 }
 
 // eachKey is EachKey. If bad is not nil, it is called for a row that cannot be decoded, which is an error

@@ -32,7 +32,7 @@ func (t *readTx) pagesOf(ctx context.Context, gatewayID, query string, args ...a
 			return err
 		}
 		list, err = t.c.pages.Routes(list, gatewayID, content)
-		return err
+		return decoded(err)
 	})
 	return list, err
 }

@@ -46,24 +46,64 @@ func (db *DB) Changes(ctx context.Context, seq int64, limit int) (changes []snap
 	return changes, complete, err
 }
 
-// Accounts implements snapshot.Source. An account whose record cannot be read counts as suspended, so that
-// it stops no other.
-func (db *DB) Accounts(ctx context.Context) (list []account.Account, err error) {
-	return readOn(ctx, db, db.changes, func(t *readTx) ([]account.Account, error) {
-		err := t.rows(ctx, "read accounts", accountColumns+`WHERE state IN ('active', 'suspended') ORDER BY id`, nil, func(r pgx.Rows) error {
+// Accounts implements snapshot.Source. A record that cannot be read is an error.
+func (db *DB) Accounts(ctx context.Context) ([]account.Account, error) {
+	var first error
+	list, err := db.ReadableAccounts(ctx, func(_ string, err error) { first = err })
+	if err == nil {
+		err = first
+	}
+	return list, err
+}
+
+const visibleAccounts = `WHERE state IN ('active', 'suspended') `
+
+// ReadableAccounts implements snapshot.PositionLog. One statement reads all accounts; only if the server cannot read
+// one of them, it reads them one by one.
+func (db *DB) ReadableAccounts(ctx context.Context, bad func(accountID string, err error)) ([]account.Account, error) {
+	list, err := db.accounts(ctx, visibleAccounts+`ORDER BY id`, nil, bad)
+	if err == nil || !isDamage(err) {
+		return list, err
+	}
+	ids, err := readOn(ctx, db, db.changes, func(t *readTx) ([]string, error) {
+		return t.texts(ctx, "read accounts", `SELECT id FROM accounts `+visibleAccounts+`ORDER BY id`)
+	})
+	if err != nil {
+		return nil, err
+	}
+	list = nil
+	for _, accountID := range ids {
+		some, err := db.accounts(ctx, visibleAccounts+`AND id = $1`, []any{accountID}, bad)
+		if err != nil && isDamage(err) {
+			bad(accountID, &corrupted{err})
+			some, err = []account.Account{{ID: accountID, State: account.Suspended}}, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, some...)
+	}
+	return list, nil
+}
+
+// accounts reads accounts. It calls bad for one that cannot be decoded, which is in the list as suspended.
+func (db *DB) accounts(ctx context.Context, rest string, args []any, bad func(accountID string, err error)) (list []account.Account, err error) {
+	err = db.statement(ctx, db.changes, readTime, func(t *readTx) error {
+		list = nil // of an attempt whose connection was lost
+		return t.rows(ctx, "read accounts", accountColumns+rest, args, func(r pgx.Rows) error {
 			a, err := scanAccount(r)
 			if err != nil {
-				if a.ID == "" || r.Err() != nil { // of the driver
-					return err
+				if a.ID == "" || r.Err() != nil { // of the driver, which reads no further
+					return decoded(err)
 				}
-				db.log.Error("an account cannot be read and counts as suspended", "account_id", a.ID, "error", err)
+				bad(a.ID, &corrupted{err})
 				a.State = account.Suspended
 			}
 			list = append(list, a)
 			return nil
 		})
-		return list, err
 	})
+	return list, err
 }
 
 // EachGateway implements snapshot.GatewaySource. f must not wait for another reading call of
@@ -72,12 +112,12 @@ func (db *DB) EachGateway(ctx context.Context, f func(*gateway.Gateway, []gatewa
 	return db.stream(ctx, db.source, func(t *readTx) error {
 		gateways, err := t.gateways(ctx, `ORDER BY id`)
 		if err != nil {
-			return err
+			return ofRecord(err)
 		}
 		for i := range gateways {
 			routes, err := t.RouteTable(ctx, gateways[i].ID)
 			if err != nil {
-				return err
+				return ofRecord(err)
 			}
 			if err := f(&gateways[i], routes); err != nil {
 				return err
@@ -96,7 +136,7 @@ func (db *DB) GatewayByID(ctx context.Context, gatewayID string) (g *gateway.Gat
 		routes, err = t.RouteTable(ctx, gatewayID)
 		return err
 	})
-	return g, routes, err
+	return g, routes, ofRecord(err)
 }
 
 // GatewayIDs implements snapshot.GatewaySource.
@@ -110,10 +150,10 @@ func (db *DB) GatewayIDs(ctx context.Context) ([]string, error) {
 func (db *DB) RouteCount(ctx context.Context, gatewayID string) (n int, err error) {
 	err = db.view(ctx, db.source, func(t *readTx) error {
 		return t.rows(ctx, "count routes", `SELECT route_count FROM gateways WHERE id = $1`, []any{gatewayID}, func(r pgx.Rows) error {
-			return r.Scan(&n)
+			return decoded(r.Scan(&n))
 		})
 	})
-	return n, err
+	return n, ofRecord(err)
 }
 
 // GatewayDelta implements snapshot.GatewaySource.
@@ -121,7 +161,7 @@ func (db *DB) GatewayDelta(ctx context.Context, gatewayID string, routeIDs []str
 	return read(ctx, db, func(t *readTx) (*snapshot.GatewayDelta, error) {
 		g, err := t.gateway(ctx, `WHERE id = $1`, gatewayID)
 		if err != nil {
-			return nil, err
+			return nil, ofRecord(err)
 		}
 		d := &snapshot.GatewayDelta{Gateway: g, RouteIDs: slices.Clone(routeIDs)}
 		if err := t.newerChanges(ctx, d, after); err != nil || d.Whole {
@@ -133,7 +173,7 @@ func (db *DB) GatewayDelta(ctx context.Context, gatewayID string, routeIDs []str
 				continue
 			}
 			if err != nil {
-				return nil, err
+				return nil, ofRecord(err)
 			}
 			d.Routes = append(d.Routes, *r)
 		}

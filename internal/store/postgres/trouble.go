@@ -22,7 +22,7 @@ type trouble struct {
 // note notes the error of a transaction that failed in the database, and returns it.
 func (db *DB) note(err error) error {
 	var e *fault.Error
-	if !errors.As(err, &e) {
+	if !errors.As(err, &e) || isDamage(err) { // of a record, and not of the database
 		return err
 	}
 	switch e.Message {

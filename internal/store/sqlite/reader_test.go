@@ -29,8 +29,10 @@ func content(t *testing.T, path string) (all [2][sha256.Size]byte) {
 // the server was killed, and if only these two files were copied. It reads what is in the log.
 func TestReadersChangeNothing(t *testing.T) {
 	path := sqlitetest.Path(t)
-	db := sqlitetest.Open(t, sqlite.Config{Path: path})
-	insertAccount(t, db, "a")
+	// A store would write its log back by itself at some time.
+	db := raw(t, path)
+	execRaw(t, db, `PRAGMA wal_autocheckpoint = 0`)
+	execRaw(t, db, `INSERT INTO accounts (id, name, plan, created_at) VALUES ('acct_a', 'a', 'starter', 0)`)
 	copyTo := func(suffixes ...string) string {
 		t.Helper()
 		to := filepath.Join(t.TempDir(), "keygate.db")

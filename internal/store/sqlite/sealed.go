@@ -69,7 +69,7 @@ func SealedValues(ctx context.Context, path string) (list []Sealed, err error) {
 
 // read returns some of the values.
 func (k sealedKind) read(ctx context.Context, db *sql.DB) (values [][]byte, err error) {
-	rows, err := db.QueryContext(ctx, k.query+` LIMIT ?`, sealedValues)
+	rows, err := db.QueryContext(ctx, k.query+` LIMIT ?+0`, sealedValues)
 	if err != nil {
 		return nil, err
 	}
