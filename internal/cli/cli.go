@@ -47,6 +47,8 @@ func OS() *System {
 
 // What the linker sets in a release (-X .../internal/cli.release=v1.2.3), since what the Go command stamps into
 // the binary depends on the tags that a clone has. "" elsewhere.
+//
+//nolint:gochecknoglobals // the linker sets nothing else
 var (
 	release     string // its version
 	releaseOf   string // the commit

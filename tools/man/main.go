@@ -41,7 +41,7 @@ func run(args []string) error {
 	plain(root)
 
 	pages := filepath.Join(args[0], "man1")
-	if err := os.MkdirAll(pages, 0o750); err != nil {
+	if err := os.MkdirAll(pages, 0o750); err != nil { //nolint:gosec // the argument says where to write
 		return err
 	}
 	if err := doc.GenManTree(root, &doc.GenManHeader{
@@ -51,7 +51,7 @@ func run(args []string) error {
 	}
 
 	completions := filepath.Join(args[0], "completions")
-	if err := os.MkdirAll(completions, 0o750); err != nil {
+	if err := os.MkdirAll(completions, 0o750); err != nil { //nolint:gosec // as above
 		return err
 	}
 	return errors.Join(

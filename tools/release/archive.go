@@ -29,11 +29,11 @@ func (r *release) files(t target, binary, pages string) ([]file, error) {
 		"README.md":           filepath.Join(r.root, "README.md"),
 		"CHANGELOG.md":        filepath.Join(r.root, "CHANGELOG.md"),
 		"SECURITY.md":         filepath.Join(r.root, "SECURITY.md"),
-		"keygate.yaml":        filepath.Join(r.root, "deploy/archive.yaml"),
+		"keygate.yaml":        filepath.Join(r.root, "deploy", "archive.yaml"),
 	}
 	if t.os == "linux" {
-		sources["systemd/keygate.service"] = filepath.Join(r.root, "deploy/systemd/keygate.service")
-		sources["systemd/keygate.socket"] = filepath.Join(r.root, "deploy/systemd/keygate.socket")
+		sources["systemd/keygate.service"] = filepath.Join(r.root, "deploy", "systemd", "keygate.service")
+		sources["systemd/keygate.socket"] = filepath.Join(r.root, "deploy", "systemd", "keygate.socket")
 	}
 	for _, dir := range []string{"completions", "man1"} {
 		entries, err := os.ReadDir(filepath.Join(pages, dir))

@@ -30,11 +30,14 @@ type target struct{ os, arch string }
 
 func (t target) String() string { return t.os + "/" + t.arch }
 
-var targets = []target{
-	{"linux", "amd64"}, {"linux", "arm64"},
-	{"darwin", "amd64"}, {"darwin", "arm64"},
-	{"freebsd", "amd64"}, {"freebsd", "arm64"},
-	{"windows", "amd64"}, {"windows", "arm64"},
+// allTargets returns what a release is built for.
+func allTargets() []target {
+	return []target{
+		{"linux", "amd64"}, {"linux", "arm64"},
+		{"darwin", "amd64"}, {"darwin", "arm64"},
+		{"freebsd", "amd64"}, {"freebsd", "arm64"},
+		{"windows", "amd64"}, {"windows", "arm64"},
+	}
 }
 
 // release is what is made, and where.
@@ -81,7 +84,7 @@ func run(args []string) error {
 	if r.work, err = os.MkdirTemp("", "keygate-release-"); err != nil {
 		return err
 	}
-	defer os.RemoveAll(r.work)
+	defer func() { _ = os.RemoveAll(r.work) }() // a temporary directory
 	if err := r.make(); err != nil {
 		return err
 	}
@@ -101,6 +104,7 @@ func newRelease(root, out, version, only string) (*release, error) {
 	if !validVersion.MatchString(version) {
 		return nil, fmt.Errorf("%q is not a version: set VERSION to one such as v1.2.3 or v1.2.3-rc.1", version)
 	}
+	targets := allTargets()
 	r := &release{version: version, targets: targets}
 	r.binary = r.build
 	var err error
@@ -164,7 +168,7 @@ func (r *release) git(args ...string) (string, error) {
 
 // command runs a program in the repository and returns what it prints.
 func (r *release) command(name string, args, env []string) ([]byte, error) {
-	cmd := exec.Command(name, args...)
+	cmd := exec.Command(name, args...) //nolint:gosec // git or go
 	cmd.Dir, cmd.Env = r.root, append(os.Environ(), env...)
 	var problem bytes.Buffer
 	cmd.Stderr = &problem

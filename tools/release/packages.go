@@ -50,7 +50,7 @@ func (r *release) packages(t target, binary, pages string) error {
 
 // unit writes the unit of systemd with the path that the binary has in a package, and returns its own path.
 func (r *release) unit(t target) (string, error) {
-	text, err := os.ReadFile(filepath.Join(r.root, "deploy/systemd/keygate.service"))
+	text, err := os.ReadFile(filepath.Join(r.root, "deploy", "systemd", "keygate.service"))
 	if err != nil {
 		return "", err
 	}
@@ -59,7 +59,8 @@ func (r *release) unit(t target) (string, error) {
 		return "", fmt.Errorf("deploy/systemd/keygate.service has %d lines with %q, want one", n, local)
 	}
 	path := filepath.Join(r.work, t.os+"-"+t.arch, "keygate.service")
-	return path, os.WriteFile(path, []byte(strings.Replace(string(text), local, "ExecStart=/usr/bin/keygate ", 1)), 0o600)
+	text = bytes.Replace(text, []byte(local), []byte("ExecStart=/usr/bin/keygate "), 1)
+	return path, os.WriteFile(path, text, 0o600) //nolint:gosec // in the temporary directory
 }
 
 // scripts copies the scripts of the packages, and returns the directory that has them. A package of Alpine records
@@ -70,7 +71,7 @@ func (r *release) scripts(t target) (string, error) {
 		return "", err
 	}
 	for _, name := range []string{"preinstall.sh", "postinstall.sh", "preremove.sh", "postremove.sh", "postupgrade.sh"} {
-		content, err := os.ReadFile(filepath.Join(r.root, "deploy/packages", name))
+		content, err := os.ReadFile(filepath.Join(r.root, "deploy", "packages", name))
 		if err != nil {
 			return "", err
 		}

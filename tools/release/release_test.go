@@ -34,14 +34,14 @@ func clone(t *testing.T) string {
 		t.Fatal(err)
 	}
 	for name := range strings.SplitSeq(strings.TrimRight(string(list), "\x00"), "\x00") {
-		content, err := os.ReadFile(filepath.Join("../..", name))
+		content, err := os.ReadFile(filepath.Join("..", "..", name))
 		if errors.Is(err, fs.ErrNotExist) {
 			continue // removed, and not yet committed
 		}
 		if err != nil {
 			t.Fatal(err)
 		}
-		info, err := os.Stat(filepath.Join("../..", name))
+		info, err := os.Stat(filepath.Join("..", "..", name))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -191,7 +191,7 @@ func wantFiles() []string {
 		"keygate_1.2.3_rc1-r1_aarch64.apk", "keygate_1.2.3_rc1-r1_x86_64.apk",
 		"keygate_1.2.3~rc.1-1_amd64.deb", "keygate_1.2.3~rc.1-1_arm64.deb",
 	}
-	for _, t := range targets {
+	for _, t := range allTargets() {
 		name := "keygate_1.2.3-rc.1_" + t.os + "_" + t.arch
 		archive := name + ".tar.gz"
 		if t.os == "windows" {

@@ -49,7 +49,7 @@ func (db *DB) EachReadableKey(ctx context.Context, revokedSince time.Time, f fun
 				failed = f(k)
 			}
 		})
-		if err = cmp.Or(failed, err); err != nil {
+		if err := cmp.Or(failed, err); err != nil {
 			return err
 		}
 		after = ids[len(ids)-1]
