@@ -15,7 +15,7 @@ DURATION ?= 1h
 # needs it.
 export CGO_ENABLED := 0
 # Without the paths of this machine, so that all targets share what they compile.
-export GOFLAGS += -trimpath
+export GOFLAGS := $(strip $(shell $(GO) env GOFLAGS) -trimpath)
 # The race detector skips SQLite's C code, which modernc.org translated to Go. That code
 # manages its own memory outside of Go's heap, where the detector sees nothing, and would run
 # three times as slow. The driver and everything else are checked.
