@@ -53,11 +53,12 @@ run-cluster: build ## Run three nodes that share PostgreSQL and Redis, for tryin
 ui: deps ## Build the dashboard (web) into internal/dashboard/dist.
 	cd web && npm run --silent types && npm run --silent build
 
-# Those of the Helm chart run without the race detector, for which their dependencies would be compiled again.
+# Those of the Helm chart and of releases run without the race detector, for which their dependencies would be compiled
+# again.
 .PHONY: test
 test: deps ## Run all tests, with the race detector.
-	for module in $(filter-out deploy/helm,$(MODULES)); do CGO_ENABLED=1 $(GO) -C $$module test $(RACE) -timeout 20m ./...; done
-	$(GO) -C deploy/helm test ./...
+	for module in $(filter-out deploy/helm tools/release,$(MODULES)); do CGO_ENABLED=1 $(GO) -C $$module test $(RACE) -timeout 20m ./...; done
+	for module in deploy/helm tools/release; do $(GO) -C $$module test ./...; done
 	$(MAKE) --no-print-directory test-memory test-ui
 
 .PHONY: soak
