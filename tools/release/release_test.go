@@ -134,7 +134,7 @@ func TestReleaseIsReproducible(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	text, err := minisign.EncryptKey("a password", secret)
+	text, err := secret.MarshalText()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -142,14 +142,9 @@ func TestReleaseIsReproducible(t *testing.T) {
 	if err := os.WriteFile(path, text, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	env := map[string]string{"KEYGATE_RELEASE_KEY": path, "KEYGATE_RELEASE_KEY_PASSWORD": "a password"}
-	key, err := signingKey(func(name string) (string, bool) { v, ok := env[name]; return v, ok })
+	key, err := signingKey(func(name string) (string, bool) { return path, name == "KEYGATE_RELEASE_KEY" })
 	if err != nil {
 		t.Fatal(err)
-	}
-	env["KEYGATE_RELEASE_KEY_PASSWORD"] = "another"
-	if _, err := signingKey(func(name string) (string, bool) { v, ok := env[name]; return v, ok }); err == nil || !strings.Contains(err.Error(), "KEYGATE_RELEASE_KEY_PASSWORD") {
-		t.Errorf("with a wrong password the error is %v, want one that names KEYGATE_RELEASE_KEY_PASSWORD", err)
 	}
 
 	binary := small(t)
@@ -181,6 +176,38 @@ func TestReleaseIsReproducible(t *testing.T) {
 	}
 	checkArchives(t, first)
 	checkPackages(t, first)
+}
+
+// Guarantee: docs/releasing.md. A key with a password signs with that password, and the error without it names both
+// variables and not the key.
+func TestKeyWithPassword(t *testing.T) {
+	t.Parallel()
+	public, secret, err := minisign.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := minisign.EncryptKey("a password", secret)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "key")
+	if err := os.WriteFile(path, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	env := map[string]string{"KEYGATE_RELEASE_KEY": path, "KEYGATE_RELEASE_KEY_PASSWORD": "a password"}
+	lookup := func(name string) (string, bool) { v, ok := env[name]; return v, ok }
+	key, err := signingKey(lookup)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if message := []byte("a message"); !minisign.Verify(public, message, key(message, "a comment")) {
+		t.Error("the signature is not valid")
+	}
+	delete(env, "KEYGATE_RELEASE_KEY_PASSWORD")
+	_, err = signingKey(lookup)
+	if err == nil || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), "KEYGATE_RELEASE_KEY_PASSWORD") || strings.Contains(err.Error(), string(text[60:80])) {
+		t.Errorf("without the password the error is %v, want one that names it and the file", err)
+	}
 }
 
 // wantFiles are the names of the files of a release.

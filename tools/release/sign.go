@@ -22,7 +22,10 @@ func signingKey(env func(string) (string, bool)) (signer, error) {
 	}
 	var key minisign.PrivateKey
 	if minisign.IsEncrypted(text) {
-		password, _ := env("KEYGATE_RELEASE_KEY_PASSWORD")
+		password, ok := env("KEYGATE_RELEASE_KEY_PASSWORD")
+		if !ok {
+			return nil, fmt.Errorf("KEYGATE_RELEASE_KEY: %s has a password: set KEYGATE_RELEASE_KEY_PASSWORD", path)
+		}
 		key, err = minisign.DecryptKey(password, text)
 	} else {
 		err = key.UnmarshalText(text)
