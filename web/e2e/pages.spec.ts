@@ -57,46 +57,41 @@ async function settled(page: Page) {
   await expect(page.locator('main .skeleton')).toHaveCount(0);
 }
 
-// It takes the longest, so its parts run beside each other.
-test.describe.configure({ mode: 'parallel' });
-const parts = 3;
-for (let part = 1; part <= parts; part++) {
-  test(`every screen is accessible in both themes, does not shift, and fits 390 px (part ${part} of ${parts})`, async ({ page, keygate, upstream, watch }) => {
-    test.setTimeout(900_000);
-    const id = await fill(keygate, upstream);
-    await signIn(page, keygate, 'settings');
-    for (const [name, path] of screens(id).filter((_, i) => i % parts === part - 1)) {
-      for (const theme of ['light', 'dark'] as const) {
-        await page.emulateMedia({ colorScheme: theme });
-        if (theme === 'light') {
-          await page.goto(keygate.url + path);
-          await settled(page);
-          const moved = await page.evaluate(() => new Promise<string[]>((resolve) => {
-            const found: string[] = [];
-            type Shift = PerformanceEntry & { value: number; hadRecentInput: boolean; sources: { node?: Node }[] };
-            new PerformanceObserver((list) => {
-              for (const e of list.getEntries() as Shift[]) {
-                if (e.hadRecentInput || e.value < 0.0005) continue; // a digit more in a column of numbers
-                found.push(`${e.value.toFixed(4)}: ${e.sources.map((s) => `${s.node?.nodeName.toLowerCase()} ${s.node?.textContent?.slice(0, 30)}`).join(', ')}`);
-              }
-            }).observe({ type: 'layout-shift', buffered: true });
-            setTimeout(() => resolve(found), 100);
-          }));
-          expect.soft(moved, `what moved on ${name}`).toEqual([]);
-        }
-        await test.step(`${name}, ${theme}`, () => accessible(page));
-        await page.screenshot({ path: join(shots, `${name}-${theme}.png`), fullPage: true });
+test('every screen is accessible in both themes, does not shift, and fits 390 px', async ({ page, keygate, upstream, watch }) => {
+  test.setTimeout(900_000);
+  const id = await fill(keygate, upstream);
+  await signIn(page, keygate, 'settings');
+  for (const [name, path] of screens(id)) {
+    for (const theme of ['light', 'dark'] as const) {
+      await page.emulateMedia({ colorScheme: theme });
+      if (theme === 'light') {
+        await page.goto(keygate.url + path);
+        await settled(page);
+        const moved = await page.evaluate(() => new Promise<string[]>((resolve) => {
+          const found: string[] = [];
+          type Shift = PerformanceEntry & { value: number; hadRecentInput: boolean; sources: { node?: Node }[] };
+          new PerformanceObserver((list) => {
+            for (const e of list.getEntries() as Shift[]) {
+              if (e.hadRecentInput || e.value < 0.0005) continue; // a digit more in a column of numbers
+              found.push(`${e.value.toFixed(4)}: ${e.sources.map((s) => `${s.node?.nodeName.toLowerCase()} ${s.node?.textContent?.slice(0, 30)}`).join(', ')}`);
+            }
+          }).observe({ type: 'layout-shift', buffered: true });
+          setTimeout(() => resolve(found), 100);
+        }));
+        expect.soft(moved, `what moved on ${name}`).toEqual([]);
       }
-      await page.emulateMedia({ colorScheme: 'light' });
-      await page.setViewportSize({ width: 390, height: 800 });
-      await settled(page);
-      expect.soft(await page.evaluate(() => document.documentElement.scrollWidth), `width of ${name} at 390 px`).toBeLessThanOrEqual(390);
-      await page.screenshot({ path: join(shots, `${name}-390.png`), fullPage: true });
-      await page.setViewportSize({ width: 1280, height: 800 });
+      await test.step(`${name}, ${theme}`, () => accessible(page));
+      await page.screenshot({ path: join(shots, `${name}-${theme}.png`), fullPage: true });
     }
-    watch.check();
-  });
-}
+    await page.emulateMedia({ colorScheme: 'light' });
+    await page.setViewportSize({ width: 390, height: 800 });
+    await settled(page);
+    expect.soft(await page.evaluate(() => document.documentElement.scrollWidth), `width of ${name} at 390 px`).toBeLessThanOrEqual(390);
+    await page.screenshot({ path: join(shots, `${name}-390.png`), fullPage: true });
+    await page.setViewportSize({ width: 1280, height: 800 });
+  }
+  watch.check();
+});
 
 test('a thousand rows and a clock that is an hour wrong', async ({ page, keygate }) => {
   await keygate.call('POST', '/v1/keys', { name: 'just now', scope: 'read' });
