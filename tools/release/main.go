@@ -187,6 +187,9 @@ func (r *release) make() error {
 	if err := os.MkdirAll(r.out, 0o750); err != nil {
 		return err
 	}
+	if err := r.prepare(); err != nil {
+		return err
+	}
 	fmt.Println("manual pages and completions")
 	pages := filepath.Join(r.work, "man")
 	// For this machine, whatever the environment asks for.

@@ -17,20 +17,12 @@ import (
 
 // packages writes the packages of a binary for Linux.
 func (r *release) packages(t target, binary, pages string) error {
-	unit, err := r.unit(t)
-	if err != nil {
-		return err
-	}
-	scripts, err := r.scripts(t)
-	if err != nil {
-		return err
-	}
 	for _, kind := range []string{"deb", "rpm", "apk"} {
 		packager, err := nfpm.Get(kind)
 		if err != nil {
 			return err
 		}
-		info := nfpm.WithDefaults(r.packageInfo(kind, t, binary, pages, unit, scripts))
+		info := nfpm.WithDefaults(r.packageInfo(kind, t, binary, pages))
 		if kind == "apk" { // the package manager of Alpine knows rc1, and not rc.1
 			info.Prerelease = strings.ReplaceAll(info.Prerelease, ".", "")
 		}
@@ -48,46 +40,41 @@ func (r *release) packages(t target, binary, pages string) error {
 	return nil
 }
 
-// unit writes the unit of systemd with the path that the binary has in a package, and returns its own path.
-func (r *release) unit(t target) (string, error) {
+// prepare writes what packages have in another form than the repository to the working directory: the unit of systemd
+// with the path of the binary, and the scripts with the time of the commit, which a package of Alpine records.
+func (r *release) prepare() error {
 	text, err := os.ReadFile(filepath.Join(r.root, "deploy", "systemd", "keygate.service"))
 	if err != nil {
-		return "", err
+		return err
 	}
 	const local = "ExecStart=/usr/local/bin/keygate "
-	if n := strings.Count(string(text), local); n != 1 {
-		return "", fmt.Errorf("deploy/systemd/keygate.service has %d lines with %q, want one", n, local)
+	if n := bytes.Count(text, []byte(local)); n != 1 {
+		return fmt.Errorf("deploy/systemd/keygate.service has %d lines with %q, want one", n, local)
 	}
-	path := filepath.Join(r.work, t.os+"-"+t.arch, "keygate.service")
 	text = bytes.Replace(text, []byte(local), []byte("ExecStart=/usr/bin/keygate "), 1)
-	return path, os.WriteFile(path, text, 0o600) //nolint:gosec // in the temporary directory
-}
-
-// scripts copies the scripts of the packages, and returns the directory that has them. A package of Alpine records
-// the time of a script's file, which is that of the commit in the copy.
-func (r *release) scripts(t target) (string, error) {
-	dir := filepath.Join(r.work, t.os+"-"+t.arch, "scripts")
-	if err := os.MkdirAll(dir, 0o750); err != nil {
-		return "", err
+	if err := os.WriteFile(r.prepared("keygate.service"), text, 0o600); err != nil { //nolint:gosec // in the temporary directory
+		return err
 	}
 	for _, name := range []string{"preinstall.sh", "postinstall.sh", "preremove.sh", "postremove.sh", "postupgrade.sh"} {
 		content, err := os.ReadFile(filepath.Join(r.root, "deploy", "packages", name))
 		if err != nil {
-			return "", err
+			return err
 		}
-		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, content, 0o700); err != nil { //nolint:gosec // a script
-			return "", err
+		if err := os.WriteFile(r.prepared(name), content, 0o700); err != nil { //nolint:gosec // a script
+			return err
 		}
-		if err := os.Chtimes(path, r.time, r.time); err != nil {
-			return "", err
+		if err := os.Chtimes(r.prepared(name), r.time, r.time); err != nil {
+			return err
 		}
 	}
-	return dir, nil
+	return nil
 }
 
+// prepared is the path of a file that prepare writes.
+func (r *release) prepared(name string) string { return filepath.Join(r.work, name) }
+
 // packageInfo returns what a package contains and says.
-func (r *release) packageInfo(kind string, t target, binary, pages, unit, scripts string) *nfpm.Info {
+func (r *release) packageInfo(kind string, t target, binary, pages string) *nfpm.Info {
 	deploy := func(name string) string { return filepath.Join(r.root, "deploy", name) }
 	info := &nfpm.Info{
 		Name: "keygate", Platform: t.os, Arch: t.arch, Version: r.version, VersionSchema: "semver", Release: "1", MTime: r.time,
@@ -104,8 +91,8 @@ func (r *release) packageInfo(kind string, t target, binary, pages, unit, script
 		info.RPM.Summary, info.RPM.BuildHost, info.RPM.Group = "API gateway with keys, rate limits, webhooks and an audit log", "localhost", "System Environment/Daemons"
 	}
 	info.Scripts = nfpm.Scripts{
-		PreInstall: filepath.Join(scripts, "preinstall.sh"), PostInstall: filepath.Join(scripts, "postinstall.sh"),
-		PreRemove: filepath.Join(scripts, "preremove.sh"), PostRemove: filepath.Join(scripts, "postremove.sh"),
+		PreInstall: r.prepared("preinstall.sh"), PostInstall: r.prepared("postinstall.sh"),
+		PreRemove: r.prepared("preremove.sh"), PostRemove: r.prepared("postremove.sh"),
 	}
 	add := func(source, destination string, mode fs.FileMode) *files.Content {
 		c := &files.Content{Source: source, Destination: destination, FileInfo: &files.ContentFileInfo{Owner: "root", Group: "root", Mode: mode, MTime: r.time}}
@@ -118,10 +105,10 @@ func (r *release) packageInfo(kind string, t target, binary, pages, unit, script
 	data := add("", "/var/lib/keygate", 0o700)
 	data.Type, data.FileInfo.Owner, data.FileInfo.Group = files.TypeDir, "keygate", "keygate"
 	if kind == "apk" {
-		info.APK.Scripts.PostUpgrade = filepath.Join(scripts, "postupgrade.sh")
+		info.APK.Scripts.PostUpgrade = r.prepared("postupgrade.sh")
 		add(deploy("packages/keygate.openrc"), "/etc/init.d/keygate", 0o755)
 	} else {
-		add(unit, "/usr/lib/systemd/system/keygate.service", 0o644)
+		add(r.prepared("keygate.service"), "/usr/lib/systemd/system/keygate.service", 0o644)
 		add(deploy("systemd/keygate.socket"), "/usr/lib/systemd/system/keygate.socket", 0o644)
 	}
 	for _, name := range []string{"LICENSE", "README.md", "CHANGELOG.md"} {
