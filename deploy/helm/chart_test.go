@@ -198,8 +198,8 @@ func TestDisruptionBudgetIsForSeveralNodes(t *testing.T) {
 	}
 }
 
-// Guarantee: every selector selects the pods, also with labels of the user; every port that another object
-// names exists; and every name that one refers to is that of an object.
+// Guarantee: every selector selects the pods, also with labels of the user. Every port and every object that another
+// object names exists.
 func TestReferencesBetweenObjects(t *testing.T) {
 	t.Parallel()
 	for name, r := range releases(t) {

@@ -15,7 +15,7 @@ import (
 // helmPath is the program of Helm that the tests compare with, if there is one.
 var helmPath = flag.String("helm", "helm", "`program` of Helm")
 
-// helm returns what runs Helm with arguments in this folder.
+// helm returns a function that runs Helm in this folder.
 func helm(t *testing.T) func(arguments ...string) (string, error) {
 	t.Helper()
 	path, err := exec.LookPath(*helmPath)

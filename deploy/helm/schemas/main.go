@@ -153,7 +153,7 @@ func writeResource(module, file, version, name string) error {
 	return fmt.Errorf("has no version %s", version)
 }
 
-// strict changes a schema in place: without what only people read, and without fields that it does not name.
+// strict changes a schema in place: it removes the descriptions, and refuses fields that the schema does not name.
 func strict(schema map[string]any) {
 	if schema["x-kubernetes-int-or-string"] == true {
 		delete(schema, "anyOf")
