@@ -27,7 +27,7 @@ func (a *API) eventOperations() []operation {
 	return []operation{{
 		id: "listEvents", method: http.MethodGet, path: "/v1/events", tag: "Events",
 		summary:     "List events",
-		description: "Returns the events of the account, newest first, in the form in which they are delivered. Events are kept for 7 days, with or without a webhook endpoint.",
+		description: "Returns the events of the account, newest first, in the form in which they are delivered. An event that is stored later comes before all others, whatever its created_at is; with since or until, the order is that of created_at. Events are kept for 7 days, with or without a webhook endpoint.",
 		query:       append(pageParams(), eventFilters()...), success: http.StatusOK, result: reflect.TypeFor[list[eventRecord]](),
 		run: a.listEvents,
 	}, {

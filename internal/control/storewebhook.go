@@ -31,10 +31,17 @@ type EventFilter struct {
 	Since, Until time.Time
 }
 
+// HasTime reports whether the filter has a bound of time.
+func (f *EventFilter) HasTime() bool { return !f.Since.IsZero() || !f.Until.IsZero() }
+
 // EventReader finds events. Filters by time compare with the time in the identifiers
 // (id.NewAt), which is CreatedAt.
 type EventReader interface {
 	Event(ctx context.Context, accountID, eventID string) (*event.Event, error)
+	// Events returns a page of the list of events, newest first. The list is in the order in
+	// which the events were committed, whatever CreatedAt says: an event that appears later is
+	// above all that were there. With a bound of time it is in the order of the identifiers. The
+	// event that p.After names may have been removed since.
 	Events(ctx context.Context, accountID string, f EventFilter, p Page) ([]event.Event, error)
 }
 

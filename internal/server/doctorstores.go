@@ -32,6 +32,7 @@ func (f *findings) examinePostgres(ctx context.Context, settings *config.Config,
 		f.ok(check, "it is reachable and has version %s", i.Server)
 	}
 	f.examineSession(settings, i)
+	f.examinePooler(ctx, settings)
 	f.examineSchema(settings, i)
 	f.examineSharedKey(settings, i)
 	f.examineNotifications(ctx, settings, i)
@@ -58,6 +59,21 @@ func (f *findings) examineSession(settings *config.Config, i *postgres.Inspectio
 		f.ok(check, "they accept writes; of the %d servers in the URL a node uses the one that does (target_session_attrs=read-write)", i.Hosts)
 	default:
 		f.ok(check, "they accept writes (target_session_attrs=read-write)")
+	}
+}
+
+// examinePooler checks that a pooler between node and database is used as it works.
+func (f *findings) examinePooler(ctx context.Context, settings *config.Config) {
+	const check = "PostgreSQL pooler"
+	switch way, err := postgres.CheckPooler(ctx, string(settings.DatabaseURL)); {
+	case err != nil && way.Pooled:
+		f.problem(check, "add default_query_exec_mode=exec to --database-url, or let the pooler pool sessions", "%v", err)
+	case err != nil:
+		f.problem(check, "correct --database-url", "%v", err)
+	case way.Pooled && way.Sessions:
+		f.ok(check, "it pools sessions: it needs as many connections to the server as the nodes have to it")
+	case way.Pooled:
+		f.ok(check, "it pools transactions, and the URL says so (default_query_exec_mode)")
 	}
 }
 
@@ -118,7 +134,7 @@ func (f *findings) examineNotifications(ctx context.Context, settings *config.Co
 	case err != nil && separate:
 		f.problem(check, "correct --database-listen-url: it names the same database past the pooler", "%v", err)
 	case err != nil:
-		f.problem(check, "behind a pooler in transaction mode, add default_query_exec_mode=exec to --database-url", "%v", err)
+		f.problem(check, "correct --database-url", "%v", err)
 	case arrived:
 		f.ok(check, "they arrive%s", pooler)
 	case separate:

@@ -33,6 +33,10 @@ func openShared(ctx context.Context, settings *config.Config, version string, lo
 }
 
 func openPostgres(ctx context.Context, settings *config.Config, version string, log *slog.Logger) (*postgres.DB, error) {
+	// Whether the database can be reached at all is what Open says.
+	if way, err := postgres.CheckPooler(ctx, string(settings.DatabaseURL)); err != nil && way.Pooled {
+		return nil, err
+	}
 	return postgres.Open(ctx, postgres.Config{URL: string(settings.DatabaseURL), KeepSchema: settings.Migrate == "off", Version: version, Log: log})
 }
 

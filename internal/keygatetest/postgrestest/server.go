@@ -169,6 +169,21 @@ func (s *Server) run() error {
 	defer log.Close()
 	c := exec.Command(filepath.Join(s.bin, "postgres"), args...) //nolint:noctx // it ends with Stop
 	c.Dir, c.Stdout, c.Stderr, c.SysProcAttr = s.dir, log, log, attributes()
+	exited, err := startProcess(c)
+	if err != nil {
+		return err
+	}
+	s.process, s.exited = c.Process, exited
+	if err := s.await(); err != nil {
+		text, _ := os.ReadFile(log.Name())
+		return fmt.Errorf("start PostgreSQL: %w\n%s", err, text)
+	}
+	s.up.Store(true)
+	return nil
+}
+
+// startProcess starts a process. exited is closed when it has exited.
+func startProcess(c *exec.Cmd) (exited chan struct{}, err error) {
 	started, exited := make(chan error, 1), make(chan struct{})
 	go func() { // ends with the process
 		// The process ends with the thread that started it, so that none is left behind when
@@ -181,16 +196,7 @@ func (s *Server) run() error {
 			_ = c.Wait()
 		}
 	}()
-	if err := <-started; err != nil {
-		return err
-	}
-	s.process, s.exited = c.Process, exited
-	if err := s.await(); err != nil {
-		text, _ := os.ReadFile(log.Name())
-		return fmt.Errorf("start PostgreSQL: %w\n%s", err, text)
-	}
-	s.up.Store(true)
-	return nil
+	return exited, <-started
 }
 
 // await waits until the server accepts connections.

@@ -36,6 +36,13 @@
 // the database's clock. The tokens of leases begin with the name of their node, which ends at its
 // start those of its earlier run, and no others.
 //
+// # Events
+//
+// Events have numbers in the order of the commits too, from the row event_head. It is taken before
+// delivery_head. The list of events is in their order, so that a client that reads from the newest event back to
+// one that it knows misses nothing. An identifier has the time of a node's clock, and the order of identifiers
+// is not that of the commits.
+//
 // # Records
 //
 // What several nodes append to is never identified by a range of numbers, because a lower number may

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"math"
 
 	"github.com/jackc/pgx/v5"
 
@@ -40,13 +41,20 @@ func (t *readTx) Event(ctx context.Context, accountID, eventID string) (*event.E
 
 // Events implements control.EventReader.
 func (t *readTx) Events(ctx context.Context, accountID string, f control.EventFilter, p control.Page) ([]event.Event, error) {
-	s := stored.SpanOf(id.Event, f.Since, f.Until, below(p.After))
-	text, args := `WHERE listed AND account_id = $1 AND id >= $2 AND id < $3`, []any{accountID, s.From, s.Below, rowLimit(p.Limit)}
-	if f.Type != "" {
-		text, args = text+` AND type = $5`, append(args, string(f.Type))
+	n, known := int64(math.MaxInt64), true
+	if p.After != "" && !f.HasTime() {
+		known = false
+		err := t.rows(ctx, "read the number of an event", `SELECT n FROM events WHERE id = $1 AND account_id = $2`, []any{p.After, accountID}, func(r pgx.Rows) error {
+			known = true
+			return r.Scan(&n)
+		})
+		if err != nil {
+			return nil, err
+		}
 	}
+	text, args := eventQuery(accountID, f, p, n, known)
 	var list []event.Event
-	err := t.rows(ctx, "read events", eventColumns+text+` ORDER BY id DESC LIMIT $4`, args, func(r pgx.Rows) error {
+	err := t.rows(ctx, "read events", text, args, func(r pgx.Rows) error {
 		e, err := scanEvent(r)
 		list = append(list, e)
 		return err
@@ -54,10 +62,29 @@ func (t *readTx) Events(ctx context.Context, accountID string, f control.EventFi
 	return list, err
 }
 
-// AppendEvent implements control.EventStore.
+// eventQuery returns the query for a page of events. It begins below the number n, which is known if the
+// event after which it begins is still there. An event that retention has removed leaves only others of
+// its age behind it: they, and all lists of a time, are read in the order of the identifiers.
+func eventQuery(accountID string, f control.EventFilter, p control.Page, n int64, known bool) (text string, args []any) {
+	text, order := eventColumns+`WHERE listed AND account_id = $1 AND (n, id) < ($2, $3)`, ` ORDER BY n DESC, id DESC LIMIT $4`
+	args = []any{accountID, n, below(p.After), rowLimit(p.Limit)}
+	if f.HasTime() || !known {
+		s := stored.SpanOf(id.Event, f.Since, f.Until, below(p.After))
+		text, order = eventColumns+`WHERE listed AND account_id = $1 AND id >= $2 AND id < $3`, ` ORDER BY id DESC LIMIT $4`
+		args[1], args[2] = s.From, s.Below
+	}
+	if f.Type != "" {
+		text, args = text+` AND type = $5`, append(args, string(f.Type))
+	}
+	return text + order, args
+}
+
+// AppendEvent implements control.EventStore. next_event gives numbers in the order of the commits: the
+// transaction holds the row that has the last one.
 func (t *tx) AppendEvent(ctx context.Context, e *event.Event) error {
 	listed := e.Type != webhook.Test
-	_, err := t.exec(ctx, "append event", `INSERT INTO events (id, account_id, type, created_at, payload, listed) VALUES ($1, $2, $3, $4, $5, $6)`,
+	_, err := t.exec(ctx, "append event", `INSERT INTO events (id, account_id, type, created_at, payload, listed, n)
+		VALUES ($1, $2, $3, $4, $5, $6, CASE WHEN $6 THEN next_event() ELSE 0 END)`,
 		e.ID, e.AccountID, string(e.Type), micros(e.CreatedAt), e.Payload, listed)
 	if err != nil || !listed {
 		return err

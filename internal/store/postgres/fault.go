@@ -45,6 +45,8 @@ const (
 	classAuthorization  = "28"
 	noDatabase          = "3D000"
 	noPrivilege         = "42501"
+	statementMissing    = "26000" // a prepared one, as the next
+	statementExists     = "42P05"
 )
 
 // stateOf returns the SQLSTATE in err, or "".
@@ -125,6 +127,8 @@ func publicMessage(err error) string {
 		return missingMessage
 	case state == noPrivilege:
 		return rightsMessage
+	case state == statementMissing, state == statementExists:
+		return poolerMessage
 	case strings.HasPrefix(state, "58"), strings.HasPrefix(state, "XX"):
 		return brokenMessage
 	case state == "" && errors.Is(err, context.DeadlineExceeded):

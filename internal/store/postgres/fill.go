@@ -187,7 +187,7 @@ func filledTables() []filledTable {
 		{name: "accounts"}, {name: "gateways"}, {name: "route_tables"}, {name: "route_pages"},
 		{name: "revisions"}, {name: "revision_parts"}, {name: "revisions_gone"}, {name: "revision_counts"},
 		{name: "account_counts"}, {name: "repositories"}, {name: "keys"}, {name: "sessions"}, {name: "answers"},
-		{name: "daily_counts"}, {name: "daily_claims"}, {name: "webhooks"}, {name: "events"},
+		{name: "daily_counts"}, {name: "daily_claims"}, {name: "webhooks"}, {"events", map[string]string{"n": "rowid"}},
 		{"deliveries", map[string]string{"token": "NULL", "due_at": "next_at"}}, // no process holds a lease
 		{"attempts", map[string]string{"n": "n >> 3", "number": "n & 7"}},
 		{name: "audit"}, {"audit_chunks", map[string]string{"position": "id"}}, {name: "audit_chains"}, {name: "audit_blocks"},
@@ -201,7 +201,7 @@ func filledTables() []filledTable {
 // search index is built from; and what belongs to one of the engines.
 func otherTables() []string {
 	return []string{
-		"change_head", "changes", "changes_trimmed", "delivery_head", "goose_db_version", "installation", "key_terms", "keys_unindexed", "nodes", "schema_support", "settled_servers",
+		"change_head", "changes", "changes_trimmed", "delivery_head", "event_head", "goose_db_version", "installation", "key_terms", "keys_unindexed", "nodes", "schema_support", "settled_servers",
 		"key_terms_config", "key_terms_data", "key_terms_docsize", "key_terms_idx", "sqlite_sequence",
 	}
 }
@@ -400,6 +400,7 @@ func (f *filler) continueNumbers(ctx context.Context) error {
 		{`UPDATE changes_trimmed SET seq = greatest($1::bigint - 1, 0)`, []any{head}},
 		{`INSERT INTO changes (seq, mark, at, kind, record_id) SELECT $1::bigint, $2, $3, $4, '' WHERE $1 > 0`, []any{head, mark, time.Now().UnixMicro(), string(snapshot.AccountChange)}},
 		{`UPDATE delivery_head SET n = (SELECT coalesce(max(n), 0) FROM deliveries)`, nil},
+		{`UPDATE event_head SET n = (SELECT coalesce(max(n), 0) FROM events)`, nil},
 	} {
 		if _, err := f.tx.Exec(ctx, s.statement, s.args...); err != nil {
 			return err

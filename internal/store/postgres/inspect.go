@@ -60,6 +60,7 @@ func Inspect(ctx context.Context, url, node string) (*Inspection, error) {
 	}
 	cfg := settings.ConnConfig
 	configure(cfg)
+	cfg.DefaultQueryExecMode = pgx.QueryExecModeExec // a pooler need not keep sessions
 	i := &Inspection{Hosts: 1}
 	hosts := map[string]bool{fmt.Sprint(cfg.Host, cfg.Port): true}
 	for _, f := range cfg.Fallbacks {

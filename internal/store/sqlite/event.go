@@ -3,6 +3,7 @@ package sqlite
 import (
 	"context"
 	"database/sql"
+	"math"
 
 	"github.com/keygate/keygate/internal/control"
 	"github.com/keygate/keygate/internal/event"
@@ -38,7 +39,18 @@ func (t *readTx) Event(ctx context.Context, accountID, eventID string) (*event.E
 
 // Events implements control.EventReader.
 func (t *readTx) Events(ctx context.Context, accountID string, f control.EventFilter, p control.Page) ([]event.Event, error) {
-	text, args := eventQuery(accountID, f, p)
+	number, known := int64(math.MaxInt64), true
+	if p.After != "" && !f.HasTime() {
+		known = false
+		err := t.rows(ctx, "read the number of an event", `SELECT rowid FROM events WHERE id = ? AND account_id = ?`, []any{p.After, accountID}, func(r *sql.Rows) error {
+			known = true
+			return r.Scan(&number)
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	text, args := eventQuery(accountID, f, p, number, known)
 	var list []event.Event
 	err := t.rows(ctx, "read events", text, args, func(r *sql.Rows) error {
 		e, err := scanEvent(r)
@@ -48,15 +60,24 @@ func (t *readTx) Events(ctx context.Context, accountID string, f control.EventFi
 	return list, err
 }
 
-func eventQuery(accountID string, f control.EventFilter, p control.Page) (text string, args []any) {
-	s := stored.SpanOf(id.Event, f.Since, f.Until, below(p.After))
-	const rest = ` AND id >= ? AND id < ? ORDER BY id DESC LIMIT ?+0`
-	if f.Type == "" {
-		return eventColumns + `INDEXED BY events_list WHERE listed = 1 AND account_id = ?` + rest,
-			[]any{accountID, s.From, s.Below, rowLimit(p.Limit)}
+// eventQuery returns the query for a page of events. It begins below a number, which is known if the
+// event after which it begins is still there. An event that retention has removed leaves only others of
+// its age behind it: they, and all lists of a time, are read in the order of the identifiers.
+func eventQuery(accountID string, f control.EventFilter, p control.Page, number int64, known bool) (text string, args []any) {
+	index, where, args := `events`, `WHERE listed = 1 AND account_id = ?`, []any{accountID}
+	if f.Type != "" {
+		index, where, args = index+`_type`, where+` AND type = ?`, append(args, string(f.Type))
 	}
-	return eventColumns + `INDEXED BY events_type WHERE listed = 1 AND account_id = ? AND type = ?` + rest,
-		[]any{accountID, string(f.Type), s.From, s.Below, rowLimit(p.Limit)}
+	if known && !f.HasTime() { // an index ends with the rowid
+		return eventColumns + `INDEXED BY ` + index + `_order ` + where + ` AND rowid < ? ORDER BY rowid DESC LIMIT ?+0`,
+			append(args, number, rowLimit(p.Limit))
+	}
+	if f.Type == "" {
+		index += `_list`
+	}
+	s := stored.SpanOf(id.Event, f.Since, f.Until, below(p.After))
+	return eventColumns + `INDEXED BY ` + index + ` ` + where + ` AND id >= ? AND id < ? ORDER BY id DESC LIMIT ?+0`,
+		append(args, s.From, s.Below, rowLimit(p.Limit))
 }
 
 // AppendEvent implements control.EventStore.

@@ -88,8 +88,10 @@ func TestDeliveryPlans(t *testing.T) {
 	texts, ofEvent := map[string]bool{}, map[string]bool{}
 	for _, since := range []time.Time{{}, time.Now()} {
 		for _, of := range []event.Type{"", event.KeyCreated} {
-			text, args := eventQuery("acct_1", control.EventFilter{Type: of, Since: since}, control.Page{Limit: 25})
-			checkPlan(t, c, 0, text, args)
+			for _, known := range []bool{true, false} {
+				text, args := eventQuery("acct_1", control.EventFilter{Type: of, Since: since}, control.Page{Limit: 25, After: "evt_1"}, 9, known)
+				checkPlan(t, c, 0, text, args)
+			}
 			for _, hook := range []string{"", "wh_1"} {
 				for _, state := range []webhook.DeliveryState{"", webhook.Pending, webhook.Failed} {
 					text, args := deliveryQuery("acct_1", control.DeliveryFilter{WebhookID: hook, State: state, EventType: of, Since: since}, control.Page{Limit: 25})

@@ -125,7 +125,7 @@ export interface paths {
         };
         /**
          * List events
-         * @description Returns the events of the account, newest first, in the form in which they are delivered. Events are kept for 7 days, with or without a webhook endpoint.
+         * @description Returns the events of the account, newest first, in the form in which they are delivered. An event that is stored later comes before all others, whatever its created_at is; with since or until, the order is that of created_at. Events are kept for 7 days, with or without a webhook endpoint.
          */
         get: operations["listEvents"];
         put?: never;
