@@ -22,7 +22,7 @@
 // # Durability
 //
 // When Update returns nil, its changes are as durable as the server's synchronous_commit says,
-// and at least on the server's disk. Records of traffic do not wait for the disk. A context that
+// and at least on the server's disk. Records of traffic wait for that disk, and for no replica. A context that
 // ends stops a transaction between two statements, never within a statement or COMMIT. If the
 // connection is lost during COMMIT, Update asks the server what became of the transaction; only
 // if it cannot be reached does Update return an error although the changes may have been made.

@@ -41,7 +41,7 @@ const (
 	// The second statement sees every node that joined before the first one got the lock.
 	beginUpdate = beginWrite + `SELECT number, mark, pg_current_xact_id()::text FROM change_head FOR UPDATE; ` +
 		`SELECT format, name, version FROM nodes WHERE state = 'live' ORDER BY format LIMIT 1`
-	beginRecord = `BEGIN ISOLATION LEVEL READ COMMITTED; ` + limits + `SET LOCAL synchronous_commit = off`
+	beginRecord = `BEGIN ISOLATION LEVEL READ COMMITTED; ` + limits + `SET LOCAL synchronous_commit = local`
 	beginView   = `BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY; SET LOCAL statement_timeout = 60000; SET LOCAL idle_in_transaction_session_timeout = 60000`
 	beginStream = `BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY; SET LOCAL statement_timeout = 600000; SET LOCAL idle_in_transaction_session_timeout = 600000`
 )
@@ -69,8 +69,8 @@ func (db *DB) write(ctx context.Context, f func(t *tx) error) error {
 	return db.update(ctx, beginWrite, f)
 }
 
-// record is write for records of traffic, which are written many times a second: COMMIT does
-// not wait for the server's disk.
+// record is write for records of traffic, which are written many times a second: COMMIT waits for
+// the server's disk, and for no replica.
 func (db *DB) record(ctx context.Context, f func(t *tx) error) error {
 	return db.update(ctx, beginRecord, f)
 }
