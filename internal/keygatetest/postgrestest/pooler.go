@@ -45,7 +45,7 @@ func (s *Server) Pooler(t testing.TB, mode string) *Pooler {
 		needtest.Missing(t, "PgBouncer is not installed (Debian: apt-get install pgbouncer)")
 	}
 	p := &Pooler{Addr: porttest.Reserve(t), server: s}
-	dir, err := os.MkdirTemp("", "keygate-pgbouncer-")
+	dir, err := os.MkdirTemp("", "keygate-pgbouncer-") //nolint:usetesting // another user must get to it
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,7 +69,7 @@ func (p *Pooler) start(t testing.TB, program, dir, mode string) error {
 		return err
 	}
 	files := map[string]string{
-		"users": fmt.Sprintf("\"keygate\" \"%s\"\n\"postgres\" \"%[1]s\"\n", p.server.Password),
+		"users": fmt.Sprintf("\"keygate\" %q\n\"postgres\" %[1]q\n", p.server.Password),
 		"pgbouncer.ini": fmt.Sprintf("[databases]\n* = host=%s port=%s\n[pgbouncer]\nlisten_addr = %s\nlisten_port = %s\nunix_socket_dir =\n"+
 			"auth_type = plain\nauth_file = %s\npool_mode = %s\ndefault_pool_size = 100\nmax_client_conn = 300\n", toHost, toPort, host, port, filepath.Join(dir, "users"), mode),
 		"log": "",
