@@ -61,6 +61,20 @@ func (f *serving) request(t *testing.T) {
 	}
 }
 
+// counted returns how many requests the traffic report has, of both hours if one has just ended,
+// or -1 if the store is away.
+func (f *serving) counted(t *testing.T) (n int64) {
+	t.Helper()
+	report, err := f.Admin.Traffic(t.Context(), client.TrafficQuery{})
+	if err != nil {
+		return -1
+	}
+	for i := range report {
+		n += report[i].Requests
+	}
+	return n
+}
+
 // ops returns the body of a page of the operators' address, which must be 200.
 func (f *serving) ops(t *testing.T, page string) string {
 	t.Helper()
