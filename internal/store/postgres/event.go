@@ -57,7 +57,7 @@ func (t *readTx) Events(ctx context.Context, accountID string, f control.EventFi
 // AppendEvent implements control.EventStore.
 func (t *tx) AppendEvent(ctx context.Context, e *event.Event) error {
 	listed := e.Type != webhook.Test
-	_, err := t.exec(ctx, "append event", `INSERT INTO events (id, account_id, type, created_at, payload, listed) VALUES ($1, $2, $3, $4, $5, $6)`,
+	err := t.queue(ctx, "append event", `INSERT INTO events (id, account_id, type, created_at, payload, listed) VALUES ($1, $2, $3, $4, $5, $6)`,
 		e.ID, e.AccountID, string(e.Type), micros(e.CreatedAt), e.Payload, listed)
 	if err != nil || !listed {
 		return err
