@@ -56,7 +56,9 @@ type ReadTx interface {
 	DailyCountsReader
 }
 
-// Tx reads and changes the store in one transaction.
+// Tx reads and changes the store in one transaction. A store may send writes later, together: then the error of
+// one comes from a later call or from Update. The transaction fails with it in any case. What a write is given must
+// not change before the transaction ends.
 type Tx interface {
 	AccountStore
 	GatewayStore

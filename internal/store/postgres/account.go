@@ -85,10 +85,9 @@ func (t *tx) InsertAccount(ctx context.Context, a *account.Account) error {
 	if err != nil {
 		return err
 	}
-	_, err = t.exec(ctx, "insert account",
+	return t.queue(ctx, "insert account",
 		`INSERT INTO accounts (id, name, plan, hosts, created_at) VALUES ($1, $2, $3, $4, $5)`,
 		a.ID, a.Name, string(a.Plan), hosts, micros(a.CreatedAt))
-	return err
 }
 
 // UpdateAccount implements control.AccountStore.
@@ -97,6 +96,6 @@ func (t *tx) UpdateAccount(ctx context.Context, a *account.Account) error {
 	if err != nil {
 		return err
 	}
-	return t.must(ctx, "update account", "account", `UPDATE accounts SET name = $1, plan = $2, state = $3, hosts = $4, version = $5 WHERE id = $6`,
+	return t.queueOne(ctx, "update account", "account", `changed AS (UPDATE accounts SET name = $1, plan = $2, state = $3, hosts = $4, version = $5 WHERE id = $6 RETURNING 1)`,
 		a.Name, string(a.Plan), string(a.State), hosts, a.Version, a.ID)
 }

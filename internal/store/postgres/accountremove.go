@@ -67,10 +67,10 @@ func (t *tx) RemoveAccount(ctx context.Context, accountID string, limit int) (mo
 	if r.Spent() {
 		return true, nil
 	}
-	if _, err := t.exec(ctx, "remove the counts of an account", `DELETE FROM account_counts WHERE account_id = $1`, accountID); err != nil {
+	if err := t.queue(ctx, "remove the counts of an account", `DELETE FROM account_counts WHERE account_id = $1`, accountID); err != nil {
 		return false, err
 	}
-	_, err = t.exec(ctx, "end the removal of an account", `UPDATE accounts SET state = $1 WHERE id = $2`, stateRemoved, accountID)
+	err = t.queue(ctx, "end the removal of an account", `UPDATE accounts SET state = $1 WHERE id = $2`, stateRemoved, accountID)
 	return false, err
 }
 
@@ -90,7 +90,7 @@ func (r *removal) gateways(ctx context.Context) error {
 		return err
 	}
 	for _, id := range ids {
-		if _, err := r.exec(ctx, "drop the route tables of a deleted account", `UPDATE route_tables SET state = 2 WHERE gateway_id = $1`, id); err != nil {
+		if err := r.queue(ctx, "drop the route tables of a deleted account", `UPDATE route_tables SET state = 2 WHERE gateway_id = $1`, id); err != nil {
 			return err
 		}
 		if _, err := r.AppendChange(ctx, snapshot.GatewayChange, id); err != nil {

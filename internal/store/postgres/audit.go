@@ -12,7 +12,6 @@ import (
 
 	"github.com/keygate/keygate/internal/audit"
 	"github.com/keygate/keygate/internal/control"
-	"github.com/keygate/keygate/internal/fault"
 )
 
 // Audit implements control.AuditReader.
@@ -67,14 +66,10 @@ func (t *tx) AppendAudit(ctx context.Context, r *audit.Record) error {
 			return fmt.Errorf("encode the diff of an audit record: %w", err)
 		}
 	}
-	n, err := t.exec(ctx, "append audit record", `WITH numbered AS (UPDATE accounts SET audit_seq = audit_seq + 1 WHERE id = $1 RETURNING audit_seq)
-		INSERT INTO audit (account_id, seq, time, kind, outcome, key_prefix, key_id, gateway_id,
-		method, path, client_ip, request_id, action, target, actor_key_id, diff)
-		SELECT $1, audit_seq, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15 FROM numbered`,
+	return t.queueOne(ctx, "append audit record", "account", `numbered AS (UPDATE accounts SET audit_seq = audit_seq + 1 WHERE id = $1 RETURNING audit_seq),
+		changed AS (INSERT INTO audit (account_id, seq, time, kind, outcome, key_prefix, key_id, gateway_id,
+			method, path, client_ip, request_id, action, target, actor_key_id, diff)
+			SELECT $1, audit_seq, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15 FROM numbered RETURNING 1)`,
 		r.AccountID, micros(r.Time), string(r.Kind), string(r.Outcome), []byte(r.KeyPrefix), r.KeyID, r.GatewayID,
 		[]byte(r.Method), []byte(r.Path), r.ClientIP, []byte(r.RequestID), string(r.Action), []byte(r.Target), r.ActorKeyID, diff)
-	if err == nil && n == 0 {
-		return fault.Missing("account")
-	}
-	return err
 }

@@ -76,22 +76,20 @@ func (t *tx) trimAudit(ctx context.Context, trim *audit.Trim) error {
 	if err := t.removeBlocks(ctx, trim.AccountID, trim.Base.Number); err != nil {
 		return err
 	}
-	_, err = t.exec(ctx, "move the base of the audit chain", `UPDATE audit_chains SET base = $1, base_digest = $2, base_sealed = $3, bytes = bytes - $4
+	err = t.queue(ctx, "move the base of the audit chain", `UPDATE audit_chains SET base = $1, base_digest = $2, base_sealed = $3, bytes = bytes - $4
 		WHERE account_id = $5`, trim.Base.Number, trim.Base.Digest[:], micros(trim.Base.Time), trim.Bytes, trim.AccountID)
 	if err != nil {
 		return err
 	}
 	if !trim.Removed.Early {
 		// A gap before this time would be past its retention now too.
-		_, err = t.exec(ctx, "forget the gap of the audit log", `UPDATE audit_chains SET cut_records = 0 WHERE account_id = $1 AND cut_last < $2`,
+		return t.queue(ctx, "forget the gap of the audit log", `UPDATE audit_chains SET cut_records = 0 WHERE account_id = $1 AND cut_last < $2`,
 			trim.AccountID, micros(trim.Before))
-		return err
 	}
-	_, err = t.exec(ctx, "record the gap of the audit log", `UPDATE audit_chains SET
+	return t.queue(ctx, "record the gap of the audit log", `UPDATE audit_chains SET
 		cut_first = CASE WHEN cut_records = 0 THEN $1 ELSE least(cut_first, $1) END,
 		cut_last = CASE WHEN cut_records = 0 THEN $2 ELSE greatest(cut_last, $2) END, cut_records = cut_records + $3
 		WHERE account_id = $4`, micros(trim.First), micros(trim.Last), trim.Removed.Records, trim.AccountID)
-	return err
 }
 
 // removeBlocks removes an account's blocks up to through with their summaries, groups and
@@ -107,7 +105,7 @@ func (t *tx) removeBlocks(ctx context.Context, accountID string, through int64) 
 		{"remove audit groups", `DELETE FROM audit_groups WHERE account_id = $1 AND number < $2`, group},
 		{"remove audit segments", `DELETE FROM audit_segments WHERE account_id = $1 AND number < $2`, group},
 	} {
-		if _, err := t.exec(ctx, step.what, step.query, accountID, step.bound); err != nil {
+		if err := t.queue(ctx, step.what, step.query, accountID, step.bound); err != nil {
 			return err
 		}
 	}

@@ -50,12 +50,11 @@ func (t *tx) insertAuditChunks(ctx context.Context, chunks []audit.Chunk) error 
 		c := &chunks[i]
 		accounts[i], records[i], firsts[i], contents[i] = c.AccountID, int64(c.Records), micros(c.First), c.Content
 	}
-	_, err := t.exec(ctx, "append audit chunks", `INSERT INTO audit_chunks (id, position, account_id, records, first_time, content)
+	return t.queue(ctx, "append audit chunks", `INSERT INTO audit_chunks (id, position, account_id, records, first_time, content)
 		SELECT id, id, account_id, records, first_time, content FROM (
 			SELECT nextval('audit_chunks_id') AS id, c.* FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::bytea[])
 			WITH ORDINALITY AS c (account_id, records, first_time, content, place) ORDER BY place
 		) AS numbered`, accounts, records, firsts, contents)
-	return err
 }
 
 // auditSealed is the message of a conflict about the end of an audit log.
@@ -68,9 +67,8 @@ func (db *DB) JoinAuditChunks(ctx context.Context, gone []int64, chunk audit.Chu
 		if err != nil {
 			return err
 		}
-		_, err = t.exec(ctx, "join audit chunks", `INSERT INTO audit_chunks (id, position, account_id, records, first_time, content)
+		return t.queue(ctx, "join audit chunks", `INSERT INTO audit_chunks (id, position, account_id, records, first_time, content)
 			VALUES (nextval('audit_chunks_id'), $1, $2, $3, $4, $5)`, last, chunk.AccountID, chunk.Records, micros(chunk.First), chunk.Content)
-		return err
 	})
 }
 
@@ -155,14 +153,13 @@ func blockSize(b *audit.Block, s *audit.Summary) int64 {
 
 // insertBlock inserts a block and its summary.
 func (t *tx) insertBlock(ctx context.Context, b *audit.Block, s *audit.Summary) error {
-	_, err := t.exec(ctx, "insert audit block", `INSERT INTO audit_blocks (account_id, number, previous, digest, first_time, last_time, sealed_at,
+	err := t.queue(ctx, "insert audit block", `INSERT INTO audit_blocks (account_id, number, previous, digest, first_time, last_time, sealed_at,
 		records, bytes, content) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)`, b.AccountID, b.Number, b.Previous[:], b.Digest[:],
 		micros(b.First), micros(b.Last), micros(b.Sealed), b.Records, blockSize(b, s), b.Content)
 	if err != nil {
 		return err
 	}
-	_, err = t.exec(ctx, "insert audit summary", `INSERT INTO audit_summaries (account_id, number, summary) VALUES ($1, $2, $3)`, b.AccountID, b.Number, s.Marshal())
-	return err
+	return t.queue(ctx, "insert audit summary", `INSERT INTO audit_summaries (account_id, number, summary) VALUES ($1, $2, $3)`, b.AccountID, b.Number, s.Marshal())
 }
 
 // foldAudit folds the summaries of the last GroupSize blocks up to through into a group.
@@ -189,15 +186,14 @@ func (t *tx) foldAudit(ctx context.Context, accountID string, through int64) err
 		return fmt.Errorf("fold the audit summaries up to block %d: %w", through, err)
 	}
 	group := audit.GroupOf(through)
-	if _, err := t.exec(ctx, "insert audit group", `INSERT INTO audit_groups (account_id, number, head) VALUES ($1, $2, $3)`, accountID, group, head); err != nil {
+	if err := t.queue(ctx, "insert audit group", `INSERT INTO audit_groups (account_id, number, head) VALUES ($1, $2, $3)`, accountID, group, head); err != nil {
 		return err
 	}
-	_, err = t.exec(ctx, "insert audit segments", `INSERT INTO audit_segments (account_id, number, segment, bits)
+	err = t.queue(ctx, "insert audit segments", `INSERT INTO audit_segments (account_id, number, segment, bits)
 		SELECT $1, $2, place - 1, bits FROM unnest($3::bytea[]) WITH ORDINALITY AS s (bits, place)`, accountID, group, segments)
 	if err != nil {
 		return err
 	}
-	_, err = t.exec(ctx, "delete audit summaries", `DELETE FROM audit_summaries WHERE account_id = $1 AND number > $2 AND number <= $3`,
+	return t.queue(ctx, "delete audit summaries", `DELETE FROM audit_summaries WHERE account_id = $1 AND number > $2 AND number <= $3`,
 		accountID, through-audit.GroupSize, through)
-	return err
 }

@@ -65,11 +65,12 @@ func (t *tx) appendChange(ctx context.Context, k snapshot.ChangeKind, recordID s
 	if _, err := io.ReadFull(t.random, mark[:]); err != nil {
 		return 0, fmt.Errorf("mark a change: %w", err)
 	}
-	err = t.row(ctx, "change log", `WITH head AS (UPDATE change_head SET number = number + 1, mark = $1, format = greatest(format, $6) RETURNING number, mark)
-		INSERT INTO changes (seq, mark, at, kind, record_id, revoked, format) SELECT number, mark, $2, $3, $4, $5, $6 FROM head RETURNING seq`,
-		[]any{mark[:], t.now(), string(k), recordID, revoked, format}, func(r pgx.Rows) error { return r.Scan(&seq) })
-	if err == nil {
-		t.number, t.mark = seq, mark[:]
+	err = t.queue(ctx, "append to the change log", `WITH head AS (UPDATE change_head SET number = number + 1, mark = $1, format = greatest(format, $6) RETURNING number, mark)
+		INSERT INTO changes (seq, mark, at, kind, record_id, revoked, format) SELECT number, mark, $2, $3, $4, $5, $6 FROM head`,
+		mark[:], t.now(), string(k), recordID, revoked, format)
+	if err != nil {
+		return 0, err
 	}
-	return seq, err
+	t.number, t.mark = t.number+1, mark[:]
+	return t.number, nil
 }

@@ -82,9 +82,8 @@ func (db *DB) ReleaseDeliveries(ctx context.Context, leases []sender.Lease) erro
 		ids[i], tokens[i] = l.DeliveryID, l.Token
 	}
 	return db.write(ctx, func(t *tx) error {
-		_, err := t.exec(ctx, "release deliveries", `UPDATE deliveries d SET token = NULL, due_at = next_at
+		return t.queue(ctx, "release deliveries", `UPDATE deliveries d SET token = NULL, due_at = next_at
 			FROM unnest($1::text[], $2::text[]) AS l (id, token) WHERE d.id = l.id COLLATE "C" AND d.token = l.token COLLATE "C"`, ids, tokens)
-		return err
 	})
 }
 

@@ -55,7 +55,7 @@ func (t *tx) ReserveDaily(ctx context.Context, node string, day int64, claims []
 	for i := range claims {
 		ask.add(dailyKey{claims[i].LimitID, claims[i].KeyID}, ratelimit.DailyFigures{})
 	}
-	_, err := t.exec(ctx, "add daily counts", `INSERT INTO daily_counts (day, limit_id, key_id, used, lost)
+	err := t.queue(ctx, "add daily counts", `INSERT INTO daily_counts (day, limit_id, key_id, used, lost)
 		SELECT $1, c.limit_id, c.key_id, 0, 0 FROM unnest($2::text[], $3::text[]) AS c (limit_id, key_id) ORDER BY 2, 3
 		ON CONFLICT (day, limit_id, key_id) DO NOTHING`, day, ask.limitID, ask.keyID)
 	if err != nil {
@@ -81,17 +81,16 @@ func (t *tx) ReserveDaily(ctx context.Context, node string, day int64, claims []
 		newTotals.add(k, total)
 		newOwn.add(k, mine)
 	}
-	_, err = t.exec(ctx, "put daily counts", `UPDATE daily_counts d SET used = c.used, lost = c.lost
+	err = t.queue(ctx, "put daily counts", `UPDATE daily_counts d SET used = c.used, lost = c.lost
 		FROM unnest($2::text[], $3::text[], $4::bigint[], $5::bigint[]) AS c (limit_id, key_id, used, lost)
 		WHERE d.day = $1 AND d.limit_id = c.limit_id AND d.key_id = c.key_id`, day, newTotals.limitID, newTotals.keyID, newTotals.used, newTotals.lost)
 	if err != nil {
 		return err
 	}
-	_, err = t.exec(ctx, "put daily claims", `INSERT INTO daily_claims (day, node, limit_id, key_id, used, lost)
+	return t.queue(ctx, "put daily claims", `INSERT INTO daily_claims (day, node, limit_id, key_id, used, lost)
 		SELECT $1, $2, c.* FROM unnest($3::text[], $4::text[], $5::bigint[], $6::bigint[]) AS c (limit_id, key_id, used, lost)
 		ON CONFLICT (day, limit_id, key_id, node) DO UPDATE SET used = excluded.used, lost = excluded.lost`,
 		day, node, newOwn.limitID, newOwn.keyID, newOwn.used, newOwn.lost)
-	return err
 }
 
 func (t *tx) dailyFigures(ctx context.Context, query string, args ...any) (map[dailyKey]ratelimit.DailyFigures, error) {

@@ -91,7 +91,7 @@ func (t *readTx) DeliveriesToRecover(ctx context.Context, webhookID string, sinc
 
 // InsertDelivery implements control.DeliveryStore.
 func (t *tx) InsertDelivery(ctx context.Context, d *webhook.Delivery) error {
-	_, err := t.exec(ctx, "mark delivery as redelivered", `UPDATE deliveries SET again = true WHERE event_id = $1 AND webhook_id = $2 AND state = 3 AND NOT again`,
+	err := t.queue(ctx, "mark delivery as redelivered", `UPDATE deliveries SET again = true WHERE event_id = $1 AND webhook_id = $2 AND state = 3 AND NOT again`,
 		d.EventID, d.WebhookID)
 	if err != nil {
 		return err
@@ -110,12 +110,11 @@ func (t *tx) insertDeliveries(ctx context.Context, list []webhook.Delivery) erro
 		ids[i], endpoints[i] = list[i].ID, list[i].WebhookID
 	}
 	d, next := &list[0], micros(list[0].NextAttemptAt)
-	_, err := t.exec(ctx, "insert deliveries", `WITH head AS (UPDATE delivery_head SET n = n + $1::bigint RETURNING n - $1::bigint AS n)
+	return t.queue(ctx, "insert deliveries", `WITH head AS (UPDATE delivery_head SET n = n + $1::bigint RETURNING n - $1::bigint AS n)
 		INSERT INTO deliveries (n, id, account_id, webhook_id, event_id, event_type, state, cause, attempts, again, next_at, due_at, created_at)
 		SELECT head.n + d.place, d.id, $4, d.webhook_id, $5, $6, $7::integer, $8, 0, false, least($9::bigint, queue_now($9)), least($9::bigint, queue_now($9)), $10::bigint
 		FROM head CROSS JOIN unnest($2::text[], $3::text[]) WITH ORDINALITY AS d (id, webhook_id, place)`,
 		len(list), ids, endpoints, d.AccountID, d.EventID, string(d.EventType), stored.DeliveryState(d.State), string(d.Trigger), next, micros(d.CreatedAt))
-	return err
 }
 
 // TrimDeliveries implements control.Trimmer.
@@ -154,10 +153,10 @@ func (t *tx) removeDeliveries(ctx context.Context, query string, args ...any) (i
 	if err != nil || len(rows) == 0 {
 		return 0, err
 	}
-	if _, err := t.exec(ctx, "remove attempts", `DELETE FROM attempts WHERE n = ANY($1::bigint[])`, rows); err != nil {
+	if err := t.queue(ctx, "remove attempts", `DELETE FROM attempts WHERE n = ANY($1::bigint[])`, rows); err != nil {
 		return 0, err
 	}
-	_, err = t.exec(ctx, "remove hidden events", `DELETE FROM events WHERE id = ANY($1::text[]) AND NOT listed
+	err = t.queue(ctx, "remove hidden events", `DELETE FROM events WHERE id = ANY($1::text[]) AND NOT listed
 		AND NOT EXISTS (SELECT 1 FROM deliveries WHERE event_id = events.id)`, events)
 	return len(rows), err
 }

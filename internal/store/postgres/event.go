@@ -83,7 +83,7 @@ func eventQuery(accountID string, f control.EventFilter, p control.Page, n int64
 // transaction holds the row that has the last one.
 func (t *tx) AppendEvent(ctx context.Context, e *event.Event) error {
 	listed := e.Type != webhook.Test
-	_, err := t.exec(ctx, "append event", `INSERT INTO events (id, account_id, type, created_at, payload, listed, n)
+	err := t.queue(ctx, "append event", `INSERT INTO events (id, account_id, type, created_at, payload, listed, n)
 		VALUES ($1, $2, $3, $4, $5, $6, CASE WHEN $6 THEN next_event() ELSE 0 END)`,
 		e.ID, e.AccountID, string(e.Type), micros(e.CreatedAt), e.Payload, listed)
 	if err != nil || !listed {

@@ -35,6 +35,7 @@ const (
 const (
 	uniqueViolation     = "23505"
 	foreignKeyViolation = "23503"
+	divisionByZero      = "22012"
 	badText             = "22021"
 	readOnlyTransaction = "25006"
 	serialization       = "40001"

@@ -119,11 +119,10 @@ func (t *tx) InsertGateway(ctx context.Context, g *gateway.Gateway) error {
 	if err != nil {
 		return err
 	}
-	_, err = t.exec(ctx, "insert gateway", `INSERT INTO gateways (name, upstream, hostname, host_given,
+	return t.queue(ctx, "insert gateway", `INSERT INTO gateways (name, upstream, hostname, host_given,
 		global_sustained, global_burst, timeout, cors, max_body_bytes, requests, revision, is_default, version,
 		id, account_id, created_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)`,
 		append(values, g.ID, g.AccountID, micros(g.CreatedAt))...)
-	return err
 }
 
 // UpdateGateway implements control.GatewayStore.
@@ -132,23 +131,23 @@ func (t *tx) UpdateGateway(ctx context.Context, g *gateway.Gateway) error {
 	if err != nil {
 		return err
 	}
-	return t.must(ctx, "update gateway", "gateway", `UPDATE gateways SET name = $1, upstream = $2, hostname = $3,
+	return t.queueOne(ctx, "update gateway", "gateway", `changed AS (UPDATE gateways SET name = $1, upstream = $2, hostname = $3,
 		host_given = $4, global_sustained = $5, global_burst = $6, timeout = $7, cors = $8,
-		max_body_bytes = $9, requests = $10, revision = $11, is_default = $12, version = $13 WHERE id = $14 AND account_id = $15`,
+		max_body_bytes = $9, requests = $10, revision = $11, is_default = $12, version = $13 WHERE id = $14 AND account_id = $15 RETURNING 1)`,
 		append(values, g.ID, g.AccountID)...)
 }
 
 // DeleteGateway implements control.GatewayStore.
 func (t *tx) DeleteGateway(ctx context.Context, accountID, gatewayID string) error {
 	own := `(SELECT id FROM gateways WHERE id = $1 AND account_id = $2)`
-	if _, err := t.exec(ctx, "drop the route table", `UPDATE route_tables SET state = 2 WHERE id = (SELECT table_id FROM gateways WHERE id = $1 AND account_id = $2)`, gatewayID, accountID); err != nil {
+	if err := t.queue(ctx, "drop the route table", `UPDATE route_tables SET state = 2 WHERE id = (SELECT table_id FROM gateways WHERE id = $1 AND account_id = $2)`, gatewayID, accountID); err != nil {
 		return err
 	}
 	// There may be a million of them, so they are removed later.
-	if _, err := t.exec(ctx, "give up revisions", `UPDATE revision_counts SET gone = true WHERE gateway_id = `+own, gatewayID, accountID); err != nil {
+	if err := t.queue(ctx, "give up revisions", `UPDATE revision_counts SET gone = true WHERE gateway_id = `+own, gatewayID, accountID); err != nil {
 		return err
 	}
-	if _, err := t.exec(ctx, "delete repository", `DELETE FROM repositories WHERE gateway_id = `+own, gatewayID, accountID); err != nil {
+	if err := t.queue(ctx, "delete repository", `DELETE FROM repositories WHERE gateway_id = `+own, gatewayID, accountID); err != nil {
 		return err
 	}
 	return t.must(ctx, "delete gateway", "gateway", `DELETE FROM gateways WHERE id = $1 AND account_id = $2`, gatewayID, accountID)

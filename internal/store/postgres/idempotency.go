@@ -41,10 +41,9 @@ func (t *tx) PutStoredResponse(ctx context.Context, a *control.StoredResponse) e
 	if err != nil {
 		return err
 	}
-	_, err = t.exec(ctx, "put stored response", `INSERT INTO answers (key_id, key, fingerprint, status, header, body, created_at)
+	return t.queue(ctx, "put stored response", `INSERT INTO answers (key_id, key, fingerprint, status, header, body, created_at)
 		VALUES ($1, $2, $3, $4, $5, $6, $7)
 		ON CONFLICT (key_id, key) DO UPDATE SET fingerprint = excluded.fingerprint, status = excluded.status,
 			header = excluded.header, body = excluded.body, created_at = excluded.created_at`,
 		a.KeyID, a.Key, a.Fingerprint[:], a.Status, header, a.Body, micros(a.CreatedAt))
-	return err
 }

@@ -137,12 +137,11 @@ func (t *tx) InsertKey(ctx context.Context, k *apikey.Key) error {
 	if err != nil {
 		return err
 	}
-	_, err = t.exec(ctx, "insert key", `INSERT INTO keys (level, phase, word, resource, more_scopes, gateway_id, owner,
+	return t.queue(ctx, "insert key", `INSERT INTO keys (level, phase, word, resource, more_scopes, gateway_id, owner,
 		bucket_id, rate_limit, expires_at, revoked_at, expiry_told, rotated_from, rotated_to, version, name, metadata,
 		id, account_id, digest, prefix, created_at, last_used_at)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23)`,
 		append(values, k.ID, k.AccountID, k.Digest[:], k.Prefix, micros(k.CreatedAt), maybeMicros(k.LastUsedAt))...)
-	return err
 }
 
 // UpdateKey implements control.KeyStore.
@@ -151,9 +150,9 @@ func (t *tx) UpdateKey(ctx context.Context, k *apikey.Key) error {
 	if err != nil {
 		return err
 	}
-	return t.must(ctx, "update key", "key", `UPDATE keys SET level = $1, phase = $2, word = $3, resource = $4, more_scopes = $5, gateway_id = $6, owner = $7,
+	return t.queueOne(ctx, "update key", "key", `changed AS (UPDATE keys SET level = $1, phase = $2, word = $3, resource = $4, more_scopes = $5, gateway_id = $6, owner = $7,
 		bucket_id = $8, rate_limit = $9, expires_at = $10, revoked_at = $11, expiry_told = $12, rotated_from = $13, rotated_to = $14,
-		version = $15, name = $16, metadata = $17 WHERE id = $18 AND account_id = $19`,
+		version = $15, name = $16, metadata = $17 WHERE id = $18 AND account_id = $19 RETURNING 1)`,
 		append(values, k.ID, k.AccountID)...)
 }
 
@@ -164,7 +163,6 @@ func (t *tx) TouchKeys(ctx context.Context, used map[string]time.Time) error {
 	for i, id := range ids {
 		times[i] = micros(used[id])
 	}
-	_, err := t.exec(ctx, "touch keys", `UPDATE keys k SET last_used_at = u.at FROM unnest($1::text[], $2::bigint[]) AS u (id, at)
+	return t.queue(ctx, "touch keys", `UPDATE keys k SET last_used_at = u.at FROM unnest($1::text[], $2::bigint[]) AS u (id, at)
 		WHERE k.id = u.id AND (k.last_used_at IS NULL OR k.last_used_at < u.at)`, ids, times)
-	return err
 }

@@ -48,12 +48,12 @@ func (t *tx) IndexKeys(ctx context.Context, limit int) (done int, err error) {
 		terms = append(terms, termHashes(keys[i].Terms())...)
 		last[i] = len(terms)
 	}
-	_, err = t.exec(ctx, "index keys", `INSERT INTO key_terms (n, terms) SELECT k.n, ($4::bigint[])[k.first:k.last]
+	err = t.queue(ctx, "index keys", `INSERT INTO key_terms (n, terms) SELECT k.n, ($4::bigint[])[k.first:k.last]
 		FROM unnest($1::bigint[], $2::int[], $3::int[]) AS k (n, first, last) ON CONFLICT (n) DO UPDATE SET terms = excluded.terms`, batch, first, last, terms)
 	if err != nil {
 		return 0, err
 	}
-	_, err = t.exec(ctx, "mark keys as indexed", `DELETE FROM keys_unindexed WHERE n = ANY ($1)`, batch)
+	err = t.queue(ctx, "mark keys as indexed", `DELETE FROM keys_unindexed WHERE n = ANY ($1)`, batch)
 	return len(keys), err
 }
 

@@ -99,8 +99,7 @@ func (t *tx) DeleteRepository(ctx context.Context, accountID, gatewayID string) 
 
 // SetRepositoryTimes implements control.RepositoryStore.
 func (t *tx) SetRepositoryTimes(ctx context.Context, times control.RepositoryTimes) error {
-	_, err := t.exec(ctx, "set the times of a repository", `UPDATE repositories SET last_attempt_at = $1,
+	return t.queue(ctx, "set the times of a repository", `UPDATE repositories SET last_attempt_at = $1,
 		last_synced_at = coalesce($2, last_synced_at), next_sync_at = $3 WHERE gateway_id = $4 AND version = $5`,
 		maybeMicros(times.Attempt), maybeMicros(times.Synced), maybeMicros(times.Next), times.GatewayID, times.Version)
-	return err
 }

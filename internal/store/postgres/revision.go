@@ -97,7 +97,7 @@ func (t *tx) InsertRevision(ctx context.Context, r *gateway.Revision) error {
 // insertRevision adds a revision, and its parts unless they are stored already.
 func (t *tx) insertRevision(ctx context.Context, p *stored.Prepared) error {
 	r := &p.Revision
-	_, err := t.exec(ctx, "insert revision", `INSERT INTO revisions (id, gateway_id, number, source, kind, author, commit_id,
+	err := t.queue(ctx, "insert revision", `INSERT INTO revisions (id, gateway_id, number, source, kind, author, commit_id,
 		created_at, added, removed, changed, bytes) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)`,
 		r.ID, r.GatewayID, r.Number, string(r.Source), string(r.Kind), r.Author, r.Commit,
 		micros(r.CreatedAt), r.Added, r.Removed, r.Changed, p.Bytes)

@@ -85,6 +85,5 @@ func (t *tx) OldestRevisions(ctx context.Context, gatewayID string, last int64, 
 
 // DeleteRevisions implements stored.Histories.
 func (t *tx) DeleteRevisions(ctx context.Context, gatewayID string, last int64) error {
-	_, err := t.exec(ctx, "remove revisions", `DELETE FROM revisions WHERE gateway_id = $1 AND number <= $2`, gatewayID, last)
-	return err
+	return t.queue(ctx, "remove revisions", `DELETE FROM revisions WHERE gateway_id = $1 AND number <= $2`, gatewayID, last)
 }

@@ -130,11 +130,10 @@ func (t *tx) editPages(ctx context.Context, gatewayID string, ids []string, edit
 		t.failed = cmp.Or(t.failed, err)
 		return err
 	}
-	if _, err := t.exec(ctx, "change the route table", `UPDATE route_tables SET version = version + 1 WHERE id = $1`, v.Table); err != nil || grown == 0 {
+	if err := t.queue(ctx, "change the route table", `UPDATE route_tables SET version = version + 1 WHERE id = $1`, v.Table); err != nil || grown == 0 {
 		return err
 	}
-	_, err = t.exec(ctx, "count routes", `UPDATE gateways SET route_count = route_count + $1 WHERE id = $2`, grown, gatewayID)
-	return err
+	return t.queue(ctx, "count routes", `UPDATE gateways SET route_count = route_count + $1 WHERE id = $2`, grown, gatewayID)
 }
 
 // ownTable is tableOf for a gateway that gets an empty table if it has none.
@@ -179,7 +178,7 @@ func (t *tx) pageFor(ctx context.Context, gatewayID string, table int64, routeID
 // putPage stores a page that was changed, as several if it has become large.
 func (t *tx) putPage(ctx context.Context, table int64, p stored.Page) error {
 	if p.N != 0 {
-		if _, err := t.exec(ctx, "change a page of routes", `DELETE FROM route_pages WHERE n = $1`, p.N); err != nil {
+		if err := t.queue(ctx, "change a page of routes", `DELETE FROM route_pages WHERE n = $1`, p.N); err != nil {
 			return err
 		}
 	}
@@ -194,7 +193,6 @@ func (t *tx) insertPages(ctx context.Context, table int64, pages []stored.RouteP
 	for i, p := range pages {
 		firsts[i], numbers[i], contents[i] = p.First, p.Routes, p.Content
 	}
-	_, err := t.exec(ctx, "insert pages of routes", `INSERT INTO route_pages (table_id, first, routes, content)
+	return t.queue(ctx, "insert pages of routes", `INSERT INTO route_pages (table_id, first, routes, content)
 		SELECT $1::bigint, p.first, p.routes, p.content FROM unnest($2::text[], $3::int[], $4::bytea[]) AS p (first, routes, content)`, table, firsts, numbers, contents)
-	return err
 }

@@ -75,8 +75,7 @@ func (db *DB) Discard(ctx context.Context, c control.Prepared) error {
 		return nil
 	}
 	return db.write(context.WithoutCancel(ctx), func(t *tx) error {
-		_, err := t.exec(ctx, "discard a route table", `UPDATE route_tables SET state = $1 WHERE id = $2 AND state = $3`, stored.TableDropped, p.Table, stored.TableStaged)
-		return err
+		return t.queue(ctx, "discard a route table", `UPDATE route_tables SET state = $1 WHERE id = $2 AND state = $3`, stored.TableDropped, p.Table, stored.TableStaged)
 	})
 }
 
@@ -95,9 +94,8 @@ func (t *tx) insertParts(ctx context.Context, revisionID string, parts []stored.
 	for i, p := range parts {
 		kinds[i], numbers[i], contents[i] = p.Kind, p.N, p.Content
 	}
-	_, err := t.exec(ctx, "insert parts of a revision", `INSERT INTO revision_parts (revision_id, kind, n, content)
+	return t.queue(ctx, "insert parts of a revision", `INSERT INTO revision_parts (revision_id, kind, n, content)
 		SELECT $1::text, p.kind, p.n, p.content FROM unnest($2::int[], $3::bigint[], $4::bytea[]) AS p (kind, n, content)`, revisionID, kinds, numbers, contents)
-	return err
 }
 
 // InsertPrepared implements control.RevisionStore.
@@ -109,7 +107,7 @@ func (t *tx) InsertPrepared(ctx context.Context, c control.Prepared) error {
 	if err := t.insertRevision(ctx, p); err != nil {
 		return err
 	}
-	if _, err := t.exec(ctx, "drop a route table", `UPDATE route_tables SET state = $1 WHERE id = (SELECT table_id FROM gateways WHERE id = $2)`, stored.TableDropped, p.Revision.GatewayID); err != nil {
+	if err := t.queue(ctx, "drop a route table", `UPDATE route_tables SET state = $1 WHERE id = (SELECT table_id FROM gateways WHERE id = $2)`, stored.TableDropped, p.Revision.GatewayID); err != nil {
 		return err
 	}
 	table := p.Table
@@ -139,7 +137,7 @@ func (t *tx) TrimTables(ctx context.Context, staged time.Time, limit int) (more 
 	if limit <= 0 {
 		return false, t.ready(ctx)
 	}
-	if _, err := t.exec(ctx, "find abandoned route tables", `UPDATE route_tables SET state = $1 WHERE state = $2 AND created_at < $3`, stored.TableDropped, stored.TableStaged, micros(staged)); err != nil {
+	if err := t.queue(ctx, "find abandoned route tables", `UPDATE route_tables SET state = $1 WHERE state = $2 AND created_at < $3`, stored.TableDropped, stored.TableStaged, micros(staged)); err != nil {
 		return false, err
 	}
 	left := int64(limit)

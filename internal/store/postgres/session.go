@@ -45,19 +45,17 @@ func (t *tx) InsertSession(ctx context.Context, s *control.Session, ofKey, ofAcc
 		{`DELETE FROM sessions WHERE digest IN (SELECT digest FROM sessions WHERE key_id = $1 ORDER BY created_at DESC OFFSET $2)`, s.KeyID, ofKey},
 		{`DELETE FROM sessions WHERE digest IN (SELECT digest FROM sessions WHERE account_id = $1 ORDER BY created_at DESC OFFSET $2)`, s.AccountID, ofAccount},
 	} {
-		if _, err := t.exec(ctx, "end the oldest sessions", bound.query, bound.id, bound.most-1); err != nil {
+		if err := t.queue(ctx, "end the oldest sessions", bound.query, bound.id, bound.most-1); err != nil {
 			return err
 		}
 	}
-	_, err := t.exec(ctx, "insert session", `INSERT INTO sessions (digest, account_id, key_id, created_at, expires_at) VALUES ($1, $2, $3, $4, $5)`,
+	return t.queue(ctx, "insert session", `INSERT INTO sessions (digest, account_id, key_id, created_at, expires_at) VALUES ($1, $2, $3, $4, $5)`,
 		s.Digest[:], s.AccountID, s.KeyID, micros(s.CreatedAt), micros(s.ExpiresAt))
-	return err
 }
 
 // DeleteSession implements control.SessionStore.
 func (t *tx) DeleteSession(ctx context.Context, digest [32]byte) error {
-	_, err := t.exec(ctx, "delete session", `DELETE FROM sessions WHERE digest = $1`, digest[:])
-	return err
+	return t.queue(ctx, "delete session", `DELETE FROM sessions WHERE digest = $1`, digest[:])
 }
 
 // TrimSessions implements control.SessionStore.

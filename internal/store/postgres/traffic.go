@@ -39,12 +39,11 @@ func (t *tx) insertChunks(ctx context.Context, chunks []traffic.Chunk) error {
 		accounts[i], starts[i], parts[i], tiers[i], states[i] = c.AccountID, c.Start, int64(c.Part), int64(c.Tier), int64(c.State)
 		firsts[i], lasts[i], bodies[i] = c.First[:], c.Last[:], c.Body
 	}
-	_, err := t.exec(ctx, "insert traffic", `INSERT INTO traffic (account_id, part, tier, state, start, first, last, body)
+	return t.queue(ctx, "insert traffic", `INSERT INTO traffic (account_id, part, tier, state, start, first, last, body)
 		SELECT account_id, part, tier, state, start, first, last, body
 		FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bytea[], $7::bytea[], $8::bytea[])
 		WITH ORDINALITY AS c (account_id, part, tier, state, start, first, last, body, place) ORDER BY place`,
 		accounts, parts, tiers, states, starts, firsts, lasts, bodies)
-	return err
 }
 
 // ReadTraffic implements traffic.Store. It first finds the chunks and then reads them some at a time,

@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -112,7 +113,7 @@ func (db *DB) try(ctx context.Context, begin string, f func(*tx) error) (again b
 		}
 	}()
 	if err := f(t); err != nil {
-		return db.afterFailure(t, err)
+		return db.afterFailure(t, cmp.Or(t.late, err))
 	}
 	if t.failed != nil {
 		return db.afterFailure(t, t.failed)
@@ -121,8 +122,12 @@ func (db *DB) try(ctx context.Context, begin string, f func(*tx) error) (again b
 		return false, err
 	}
 	t.failed, committed = errEnded, true
-	if err := c.commit(); err != nil {
+	if err := t.commit(); err != nil {
+		open := c.inTransaction()
 		c.abandon()
+		if open { // the server has not carried out COMMIT: a statement before it failed
+			return db.afterFailure(t, t.fail("commit", err))
+		}
 		return db.afterCommit(t, err)
 	}
 	return false, nil
@@ -293,6 +298,11 @@ type readTx struct {
 	// failed is the error of the first statement that failed. Every later call returns it,
 	// as the server would.
 	failed error
+	// late is failed if a queued statement failed. f may take it for the error of the statement that was sent
+	// with it, so it takes precedence over the error that f returns.
+	late        error
+	queued      []statement // in a writing transaction
+	queuedBytes int
 	// limit bounds a statement; in a writing transaction, all statements until end.
 	limit time.Duration
 	end   time.Time // zero in a reading transaction
@@ -402,28 +412,10 @@ func (t *readTx) rows(ctx context.Context, what, query string, args []any, scan 
 	}
 	during, cancel := t.during()
 	defer cancel()
-	if err := t.query(during, query, args, scan); err != nil {
-		t.failed = t.fault(what, err)
-		return t.failed
+	if _, err := t.send(during, query, args, scan); err != nil {
+		return t.fail(what, err)
 	}
 	return nil
-}
-
-func (t *readTx) query(ctx context.Context, query string, args []any, scan func(pgx.Rows) error) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	rows, err := t.c.Query(ctx, query, args...)
-	if err != nil {
-		return err
-	}
-	defer rows.Close() // reads the rest
-	for rows.Next() {
-		if err := scan(rows); err != nil {
-			cancel() // there may be a million rows left
-			return err
-		}
-	}
-	return rows.Err()
 }
 
 // row calls scan for the only row of the result. If there is none, the error is
@@ -458,10 +450,9 @@ func (t *tx) exec(ctx context.Context, what, query string, args ...any) (int64, 
 	}
 	during, cancel := t.during()
 	defer cancel()
-	tag, err := t.c.Exec(during, query, args...)
+	tag, err := t.send(during, query, args, func(pgx.Rows) error { return nil })
 	if err != nil {
-		t.failed = t.fault(what, err)
-		return 0, t.failed
+		return 0, t.fail(what, err)
 	}
 	return tag.RowsAffected(), nil
 }
@@ -476,7 +467,18 @@ func (t *tx) must(ctx context.Context, what, record, query string, args ...any) 
 	return err
 }
 
-// commit commits the transaction.
+// commit commits the transaction. It sends what is queued with COMMIT.
+func (t *tx) commit() error {
+	if len(t.queued) == 0 {
+		return t.c.commit()
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), writeTime)
+	defer cancel()
+	tag, err := t.send(ctx, `COMMIT`, nil, func(pgx.Rows) error { return nil })
+	return cmp.Or(err, committed(tag))
+}
+
+// commit commits a transaction that has nothing queued.
 func (c *conn) commit() error {
 	ctx, cancel := context.WithTimeout(context.Background(), writeTime)
 	defer cancel()
@@ -484,10 +486,21 @@ func (c *conn) commit() error {
 	if err != nil {
 		return err
 	}
-	if tag := results[len(results)-1].CommandTag.String(); tag != "COMMIT" {
+	return committed(results[len(results)-1].CommandTag)
+}
+
+// committed returns an error if tag, that of COMMIT, says that the server has rolled the transaction back.
+func committed(tag pgconn.CommandTag) error {
+	if tag.String() != "COMMIT" {
 		return &pgconn.PgError{Code: serialization, Message: "the server has rolled back"}
 	}
 	return nil
+}
+
+// inTransaction reports whether the connection works and the server has a transaction open on it.
+func (c *conn) inTransaction() bool {
+	p := c.Conn.Conn().PgConn()
+	return !p.IsClosed() && p.TxStatus() != 'I'
 }
 
 // abandon rolls the transaction back, if there is one. If that fails, it closes the connection,

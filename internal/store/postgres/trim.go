@@ -53,9 +53,9 @@ func (t *tx) trimChanges(ctx context.Context, before int64, limit int) (int, err
 	if err != nil || n == 0 {
 		return 0, err
 	}
-	if _, err := t.exec(ctx, "trim changes", `DELETE FROM changes WHERE seq <= $1`, last); err != nil {
+	if err := t.queue(ctx, "trim changes", `DELETE FROM changes WHERE seq <= $1`, last); err != nil {
 		return 0, err
 	}
-	_, err = t.exec(ctx, "record trimmed changes", `UPDATE changes_trimmed SET seq = $1`, last)
+	err = t.queue(ctx, "record trimmed changes", `UPDATE changes_trimmed SET seq = $1`, last)
 	return n, err
 }

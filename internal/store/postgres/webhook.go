@@ -109,16 +109,15 @@ func webhookValues(w *webhook.Webhook) []any {
 
 // InsertWebhook implements control.WebhookStore.
 func (t *tx) InsertWebhook(ctx context.Context, w *webhook.Webhook) error {
-	_, err := t.exec(ctx, "insert webhook", `INSERT INTO webhooks (id, account_id, url, events, active, disabled_reason, secret, secret_since,
+	return t.queue(ctx, "insert webhook", `INSERT INTO webhooks (id, account_id, url, events, active, disabled_reason, secret, secret_since,
 		old_secret, old_until, failing_since, version, created_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)`,
 		append(webhookValues(w), micros(w.CreatedAt))...)
-	return err
 }
 
 // UpdateWebhook implements control.WebhookStore.
 func (t *tx) UpdateWebhook(ctx context.Context, w *webhook.Webhook) error {
-	return t.must(ctx, "update webhook", "webhook", `UPDATE webhooks SET url = $3, events = $4, active = $5, disabled_reason = $6, secret = $7,
-		secret_since = $8, old_secret = $9, old_until = $10, failing_since = $11, version = $12 WHERE id = $1 AND account_id = $2`, webhookValues(w)...)
+	return t.queueOne(ctx, "update webhook", "webhook", `changed AS (UPDATE webhooks SET url = $3, events = $4, active = $5, disabled_reason = $6, secret = $7,
+		secret_since = $8, old_secret = $9, old_until = $10, failing_since = $11, version = $12 WHERE id = $1 AND account_id = $2 RETURNING 1)`, webhookValues(w)...)
 }
 
 // DeleteWebhook implements control.WebhookStore.

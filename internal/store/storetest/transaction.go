@@ -112,8 +112,9 @@ func testRollback(h *harness) {
 		if err := e.write(ctx, h, tx, a, g, k); err != nil {
 			return err
 		}
-		// The caller ignores that a statement failed.
-		if err := tx.InsertAccount(ctx, &account.Account{ID: id.New(id.Account), Name: "a", Plan: account.Scale, CreatedAt: epoch()}); err == nil {
+		// The caller ignores that a statement failed, which the store may find out with the next read.
+		err := tx.InsertAccount(ctx, &account.Account{ID: id.New(id.Account), Name: "a", Plan: account.Scale, CreatedAt: epoch()})
+		if _, readErr := tx.Account(ctx, a.ID); err == nil && readErr == nil {
 			h.Error("a taken name was accepted")
 		}
 		return nil

@@ -1,0 +1,147 @@
+package postgres
+
+import (
+	"cmp"
+	"context"
+	"errors"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/keygate/keygate/internal/fault"
+)
+
+// maxQueued and maxQueuedBytes bound how many statements are queued, and the bytes of their texts and byte
+// strings: before there are more, the statements are sent. One that is larger by itself is queued alone.
+const (
+	maxQueued      = 100
+	maxQueuedBytes = 1 << 20
+)
+
+// statement is a statement that is queued.
+type statement struct {
+	what   string // it does, for errors
+	record string // that it must change, or ""
+	query  string
+	args   []any
+}
+
+// queue queues a statement of which nobody needs the result. It is sent with the next statement whose result is
+// needed, or with COMMIT, in one round trip, and statements are carried out in the order of the calls. args
+// must not change until then. If the statement fails, so does the transaction, with the statement's error. That
+// comes from a later call, so a statement whose error the caller looks at must not be queued.
+func (t *tx) queue(ctx context.Context, what, query string, args ...any) error {
+	return t.enqueue(ctx, statement{what: what, query: query, args: args})
+}
+
+// queueOne is queue for a statement that changes one row. If it changes none, the transaction fails with
+// fault.NotFound for record. The server has to find that out, since it may get COMMIT in the same round trip:
+// query is a list of common table expressions, of which the one with the name "changed" returns the row.
+func (t *tx) queueOne(ctx context.Context, what, record, query string, args ...any) error {
+	return t.enqueue(ctx, statement{what: what, record: record, query: `WITH ` + query + ` SELECT 1 / count(*) FROM changed`, args: args})
+}
+
+func (t *tx) enqueue(ctx context.Context, s statement) error {
+	if err := t.ready(ctx); err != nil {
+		return err
+	}
+	size := sizeOf(s.args)
+	if n := len(t.queued); n == maxQueued || n > 0 && t.queuedBytes+size > maxQueuedBytes {
+		if _, err := t.exec(ctx, "send statements", `SELECT 1`); err != nil {
+			return err
+		}
+	}
+	t.queued, t.queuedBytes = append(t.queued, s), t.queuedBytes+size
+	return nil
+}
+
+// sizeOf returns the bytes of the texts and byte strings among args.
+func sizeOf(args []any) (n int) {
+	for _, a := range args {
+		switch a := a.(type) {
+		case string:
+			n += len(a)
+		case []byte:
+			n += len(a)
+		case [][]byte:
+			for _, b := range a {
+				n += len(b)
+			}
+		}
+	}
+	return n
+}
+
+// queuedError is the error of a queued statement.
+type queuedError struct {
+	of  *statement
+	err error
+}
+
+func (e *queuedError) Error() string { return e.of.what + ": " + e.err.Error() }
+func (e *queuedError) Unwrap() error { return e.err }
+
+// fault returns e with a public message.
+func (e *queuedError) fault() error {
+	if e.of.record != "" && stateOf(e.err) == divisionByZero { // see queueOne
+		return fault.Missing(e.of.record)
+	}
+	return translate(e.of.what, e.err)
+}
+
+// send sends the queued statements and then one more, in one round trip, and calls scan for each row of the
+// result of that one. An error of a queued statement is a queuedError; those after it are not carried out.
+func (t *readTx) send(ctx context.Context, query string, args []any, scan func(pgx.Rows) error) (tag pgconn.CommandTag, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	if len(t.queued) == 0 {
+		rows, err := t.c.Query(ctx, query, args...)
+		if err != nil {
+			return tag, err
+		}
+		return scanAll(rows, scan, cancel)
+	}
+	queued, b := t.queued, &pgx.Batch{}
+	t.queued, t.queuedBytes = nil, 0
+	for i := range queued {
+		b.Queue(queued[i].query, queued[i].args...)
+	}
+	b.Queue(query, args...)
+	results := t.c.SendBatch(ctx, b)
+	defer func() { err = cmp.Or(err, results.Close()) }()
+	for i := range queued {
+		if _, err := results.Exec(); err != nil {
+			return tag, &queuedError{&queued[i], err}
+		}
+	}
+	rows, err := results.Query()
+	if err != nil {
+		return tag, err
+	}
+	return scanAll(rows, scan, cancel)
+}
+
+// scanAll calls scan for each row. If that fails, it calls cancel: there may be a million rows left.
+func scanAll(rows pgx.Rows, scan func(pgx.Rows) error, cancel func()) (pgconn.CommandTag, error) {
+	defer rows.Close() // reads the rest
+	for rows.Next() {
+		if err := scan(rows); err != nil {
+			cancel()
+			return pgconn.CommandTag{}, err
+		}
+	}
+	return rows.CommandTag(), rows.Err()
+}
+
+// fail notes that a statement failed with err, and returns the error with a public message. what says what the
+// statement does.
+func (t *readTx) fail(what string, err error) error {
+	var q *queuedError
+	if errors.As(err, &q) {
+		t.late = q.fault()
+		t.failed = t.late
+	} else {
+		t.failed = t.fault(what, err)
+	}
+	return t.failed
+}
