@@ -70,8 +70,8 @@ test-memory: ## Run the tests that the race detector would disturb: they measure
 	$(GO) test -run 'Memory|Alloca|Hostile' ./internal/document ./internal/http2 ./internal/proxy/h1 ./internal/proxy/h2 ./internal/upstream
 
 .PHONY: test-packages
-test-packages: ## Try the Debian package in a new Debian with systemd, in a container (root; some minutes).
-	.ci/test-packages
+test-packages: ## Try the deb, the rpm and the apk in containers with a new Debian (root; some minutes). ARGS=rpm for one.
+	.ci/test-packages $(ARGS)
 
 .PHONY: test-ui
 test-ui: deps ## Run the tests of the dashboard, in a real browser. Flags: ARGS="keys.spec.ts".

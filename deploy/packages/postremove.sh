@@ -9,5 +9,7 @@ case "$1" in
 upgrade | failed-upgrade | abort-install | abort-upgrade | disappear | 1) exit 0 ;;
 esac
 if [ -n "$(ls -A /var/lib/keygate 2>/dev/null)" ]; then
-	echo "The data in /var/lib/keygate were kept. To remove them for ever: rm -r /var/lib/keygate && userdel keygate"
+	delete=userdel
+	command -v userdel >/dev/null || delete=deluser # Alpine
+	echo "The data in /var/lib/keygate were kept. To remove them for ever: rm -r /var/lib/keygate && $delete keygate"
 fi

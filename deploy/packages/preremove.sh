@@ -9,5 +9,5 @@ if [ -d /run/systemd/system ]; then
 	systemctl disable --now keygate.socket keygate.service
 elif command -v rc-service >/dev/null; then
 	rc-service --ifstarted keygate stop
-	rc-update --quiet del keygate || true
+	rc-update --quiet --all del keygate || true
 fi

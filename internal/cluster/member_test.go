@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"context"
 	"errors"
 	"log/slog"
 	"testing"
@@ -171,26 +172,57 @@ func TestMemberWithoutTheFormatOfAChangeGivesItsLeaseUp(t *testing.T) {
 	})
 }
 
-// Guarantee: a node that cannot read a change does not decide, also if it meets the change at the moment when it joins.
+// moments is a context that calls f whenever its error is asked for.
+type moments struct {
+	context.Context
+	f func()
+}
+
+func (m moments) Err() error {
+	m.f()
+	return m.Context.Err()
+}
+
+// slowAnswers is a store that calls f after a call was carried out, and before its answer is there.
+type slowAnswers struct {
+	*memory
+	f func()
+}
+
+func (s *slowAnswers) Carry(ctx context.Context, c lease.Call) (lease.Answer, error) {
+	a, err := s.memory.Carry(ctx, c)
+	s.f()
+	return a, err
+}
+
+// Guarantee: a node that cannot read a change does not decide, also if it meets the change at the moment when it joins:
+// at each moment at which it can, the node either joins after it, or is too old and does not serve.
 func TestUnreadableWhileJoining(t *testing.T) {
-	for range 2000 {
+	for at, more := 0, true; more; at++ {
+		n, seen := (*testNode)(nil), 0
+		moment := func() {
+			if !n.mu.TryLock() {
+				return // Unreadable would wait
+			}
+			n.mu.Unlock()
+			if seen++; seen == at+1 {
+				n.Unreadable(errors.New("too old"))
+			}
+		}
 		store := newMemory()
-		n := newNode(t, store, store, "a", true)
+		n = newNode(t, &slowAnswers{store, moment}, store, "a", true)
 		n.mu.Lock()
 		c, _, due := n.holder.Next(lease.Position(n.follower.Applied()))
 		n.mu.Unlock()
 		if !due {
 			t.Fatal("a new node does not join")
 		}
-		met := make(chan struct{})
-		go func() {
-			defer close(met)
-			n.Unreadable(errors.New("too old"))
-		}()
-		n.call(t.Context(), c, &reports{log: slog.New(slog.DiscardHandler)})
-		<-met
-		if n.serving.Load() && n.TooOld() != "" {
-			t.Fatal("the node serves, and is too old")
+		n.call(moments{t.Context(), moment}, c, &reports{log: slog.New(slog.DiscardHandler)})
+		if tooOld := n.TooOld() != ""; n.Held() == tooOld || n.serving.Load() == tooOld {
+			t.Errorf("at moment %d: too old %t, held %t and serving %t", at, tooOld, n.Held(), n.serving.Load())
+		}
+		if more = seen > at; !more && at < 2 {
+			t.Errorf("there were %d moments, want one before the lease is held and one after it", at)
 		}
 	}
 }

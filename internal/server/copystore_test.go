@@ -2,6 +2,7 @@ package server_test
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -97,13 +98,28 @@ var quiet = slog.New(slog.DiscardHandler)
 
 func noProgress(string, int64, int64) {}
 
+// addTables adds tables to the stopped store of f.
+func addTables(t *testing.T, f *serving, statements ...string) {
+	t.Helper()
+	db := must(sql.Open("sqlite", filepath.Join(f.DataDir, "keygate.db")))
+	defer db.Close()
+	for _, s := range statements {
+		if _, err := db.ExecContext(t.Context(), s); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // Guarantee: a copied store shows the same on PostgreSQL as before; keys that were revoked stay revoked and others
-// work; the audit chain is intact; and new records follow the old ones. The old data directory is refused.
+// work; the audit chain is intact; and new records follow the old ones. The old data directory is refused. That
+// Litestream has added its tables to the store changes nothing.
 func TestCopyStore(t *testing.T) {
 	f, revoked := rich(t)
 	f.Restart()
 	before := answers(t, f.Server, f.AdminKey)
 	f.Stop()
+	addTables(t, f, `CREATE TABLE _litestream_seq (id INTEGER PRIMARY KEY, seq INTEGER)`, `CREATE TABLE _litestream_lock (id INTEGER)`,
+		`INSERT INTO _litestream_seq (id, seq) VALUES (1, 7)`)
 	url := postgrestest.Empty(t)
 	done, err := server.CopyStore(t.Context(), copySettings(t, f, url), "test", quiet, noProgress)
 	if err != nil {
@@ -227,6 +243,21 @@ func TestCopyStoreRefuses(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), what) || strings.Contains(err.Error(), postgrestest.Shared(t).Password) {
 			t.Errorf("got the error %v, want one that says %q and has no password", err, what)
 		}
+	}
+}
+
+// Guarantee: a store with a table that Keygate does not know is not copied without it, and the error names the table.
+func TestCopyStoreWithAnUnknownTable(t *testing.T) {
+	f := startServing(t)
+	f.Stop()
+	addTables(t, f, `CREATE TABLE theirs (x)`)
+	url := postgrestest.Empty(t)
+	_, err := server.CopyStore(t.Context(), copySettings(t, f, url), "test", quiet, noProgress)
+	if err == nil || !strings.Contains(err.Error(), "the table theirs is not one that can be copied: if another program made it, drop it") {
+		t.Errorf("got the error %v, want one that names the table", err)
+	}
+	if !empty(t, url) {
+		t.Error("the database is not empty")
 	}
 }
 

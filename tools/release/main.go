@@ -64,7 +64,7 @@ func run(args []string) error {
 	flags := flag.NewFlagSet("release", flag.ContinueOnError)
 	version := flags.String("version", "", "the `version`, such as v1.2.3 or v1.2.3-rc.1")
 	root := flags.String("root", ".", "the `directory` of the repository")
-	out := flags.String("out", "dist", "the `directory` to write to; it is created, and must be empty")
+	out := flags.String("out", "dist", "the `directory` to write to; it is created, and must have nothing but archives of the image, which the checksums then cover")
 	only := flags.String("targets", "", "`systems` to build for, such as linux/amd64,linux/arm64 (default: all)")
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -124,9 +124,6 @@ func newRelease(root, out, version, only string) (*release, error) {
 			r.targets = append(r.targets, targets[i])
 		}
 	}
-	if entries, err := os.ReadDir(r.out); err == nil && len(entries) > 0 {
-		return nil, fmt.Errorf("%s is not empty: remove it first", r.out)
-	}
 	changed, err := r.git("status", "--porcelain")
 	if err != nil {
 		return nil, err
@@ -135,6 +132,9 @@ func newRelease(root, out, version, only string) (*release, error) {
 		return nil, fmt.Errorf("files differ from the commit: commit, restore or remove them first:\n%s", changed)
 	}
 	if r.commit, err = r.git("rev-parse", "HEAD"); err != nil {
+		return nil, err
+	}
+	if err := r.checkOut(); err != nil {
 		return nil, err
 	}
 	if tag, err := r.git("rev-parse", "--quiet", "--verify", "refs/tags/"+version+"^{commit}"); err == nil && tag != r.commit {
@@ -150,6 +150,28 @@ func newRelease(root, out, version, only string) (*release, error) {
 	}
 	r.time = time.Unix(n, 0).UTC()
 	return r, nil
+}
+
+// checkOut returns an error if the directory to write to has anything but archives of the image of this release.
+func (r *release) checkOut() error {
+	entries, err := os.ReadDir(r.out)
+	if err != nil {
+		return nil //nolint:nilerr // make creates it, or says why it cannot
+	}
+	names := make([]string, len(entries))
+	for i, e := range entries {
+		names[i] = e.Name()
+	}
+	images := r.images(names)
+	if len(images) < len(names) {
+		return fmt.Errorf("%s is not empty: remove it first", r.out)
+	}
+	for _, name := range images {
+		if err := r.checkImage(name); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func joined(all []target) string {

@@ -107,6 +107,7 @@ func (r *release) packageInfo(kind string, t target, binary, pages string) *nfpm
 	if kind == "apk" {
 		info.APK.Scripts.PostUpgrade = r.prepared("postupgrade.sh")
 		add(deploy("packages/keygate.openrc"), "/etc/init.d/keygate", 0o755)
+		add(deploy("packages/keygate.logrotate"), "/etc/logrotate.d/keygate", 0o644).Type = files.TypeConfigNoReplace
 	} else {
 		add(r.prepared("keygate.service"), "/usr/lib/systemd/system/keygate.service", 0o644)
 		add(deploy("systemd/keygate.socket"), "/usr/lib/systemd/system/keygate.socket", 0o644)

@@ -176,6 +176,7 @@ func TestReleaseIsReproducible(t *testing.T) {
 	}
 	checkArchives(t, first)
 	checkPackages(t, first)
+	checkAlpine(t, first["keygate_1.2.3_rc1-r1_x86_64.apk"])
 }
 
 // Guarantee: docs/releasing.md. A key with a password signs with that password, and the error without it names both

@@ -198,11 +198,12 @@ func filledTables() []filledTable {
 }
 
 // otherTables returns the tables of both stores that are not copied: the change log, which begins anew; what the
-// search index is built from; and what belongs to one of the engines.
+// search index is built from; what belongs to one of the engines; and what Litestream adds to a SQLite database.
 func otherTables() []string {
 	return []string{
 		"change_head", "changes", "changes_trimmed", "delivery_head", "event_head", "goose_db_version", "installation", "key_terms", "keys_unindexed", "nodes", "schema_support", "settled_servers",
 		"key_terms_config", "key_terms_data", "key_terms_docsize", "key_terms_idx", "sqlite_sequence",
+		"_litestream_lock", "_litestream_seq",
 	}
 }
 
@@ -229,7 +230,7 @@ func (f *filler) check(ctx context.Context) error {
 	}
 	for _, name := range slices.Concat(other, own) {
 		if !slices.Contains(known, name) {
-			return fmt.Errorf("the table %s is not one that can be copied", name)
+			return fmt.Errorf("the table %s is not one that can be copied: if another program made it, drop it", name)
 		}
 	}
 	return nil

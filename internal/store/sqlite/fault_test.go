@@ -16,6 +16,7 @@ import (
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/id"
 	"github.com/keygate/keygate/internal/store/sqlite"
+	"github.com/keygate/keygate/internal/store/sqlite/sqlitetest"
 )
 
 // unavailable checks that err is fault.Unavailable, and that its public message contains want
@@ -197,6 +198,18 @@ func leftAlone(t *testing.T, path, message string) {
 	if !bytes.Equal(before, after) {
 		t.Error("the file was changed")
 	}
+}
+
+// Guarantee: a database to which Litestream has added its tables before Keygate has started on it is a new one.
+func TestTablesOfLitestreamAreNotForeign(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "keygate.db")
+	other := raw(t, path)
+	execRaw(t, other, "CREATE TABLE _litestream_seq (id INTEGER PRIMARY KEY, seq INTEGER)")
+	execRaw(t, other, "CREATE TABLE _litestream_lock (id INTEGER)")
+	if err := other.Close(); err != nil {
+		t.Fatal(err)
+	}
+	insertAccount(t, sqlitetest.Open(t, sqlite.Config{Path: path}), "first")
 }
 
 // Guarantee: a file that is not a database, belongs to another program or is damaged is rejected

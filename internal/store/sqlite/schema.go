@@ -112,10 +112,11 @@ type rowReader interface {
 }
 
 // schemaVersion returns the number of the newest migration that was applied, or 0 for an
-// empty file.
+// empty file. The tables of SQLite itself and of Litestream do not count.
 func schemaVersion(ctx context.Context, db rowReader) (int64, error) {
 	var tables, ours int
-	err := db.QueryRowContext(ctx, "SELECT count(*), count(*) FILTER (WHERE name = 'goose_db_version') FROM sqlite_schema WHERE name NOT LIKE 'sqlite~_%' ESCAPE '~'").Scan(&tables, &ours)
+	err := db.QueryRowContext(ctx, `SELECT count(*), count(*) FILTER (WHERE name = 'goose_db_version') FROM sqlite_schema
+		WHERE name NOT LIKE 'sqlite~_%' ESCAPE '~' AND name NOT LIKE '~_litestream~_%' ESCAPE '~'`).Scan(&tables, &ours)
 	if err != nil {
 		return 0, err
 	}
