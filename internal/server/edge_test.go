@@ -220,15 +220,11 @@ func TestConnectionLimitPerAddress(t *testing.T) {
 		t.Errorf("third connection: got error %v, want it to be closed", err)
 	}
 	_ = third.Close()
-	res, err := http.Get(s.OpsURL() + "/metrics")
-	if err != nil {
-		t.Fatal(err)
-	}
-	metrics, err := io.ReadAll(res.Body)
-	_ = res.Body.Close()
-	if err != nil || !strings.Contains(string(metrics), "keygate_gateway_connections 2\n") || !strings.Contains(string(metrics), "keygate_gateway_connections_refused_total 1\n") {
-		t.Errorf("got metrics %s, error %v; want 2 connections and 1 refused", metrics, err)
-	}
+	waitFor(t, "2 connections are open, and 1 was refused", func() bool { // it counts as open until it is closed
+		status, metrics := fetch(t, s.OpsURL()+"/metrics")
+		return status == http.StatusOK && strings.Contains(metrics, "keygate_gateway_connections 2\n") &&
+			strings.Contains(metrics, "keygate_gateway_connections_refused_total 1\n")
+	})
 	for _, c := range open {
 		_ = c.Close()
 	}
