@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"io/fs"
 	"log/slog"
 	"math/rand/v2"
 	"regexp"
@@ -12,8 +11,6 @@ import (
 	"sync"
 	"testing"
 	"time"
-
-	"github.com/pressly/goose/v3"
 
 	"github.com/keygate/keygate/internal/control"
 	"github.com/keygate/keygate/internal/event"
@@ -165,25 +162,10 @@ func TestFollowerOfEventsMissesNone(t *testing.T) {
 // and a client that has read some of them goes on where it was.
 func TestEventsFromBeforeTheirOrder(t *testing.T) {
 	url := postgrestest.Empty(t)
-	settings, err := parseURL(url)
-	if err != nil {
-		t.Fatal(err)
-	}
 	account := id.New(id.Account)
 	now := time.Now()
 	ids := []string{id.NewAt(id.Event, now), id.NewAt(id.Event, now.Add(time.Minute)), id.NewAt(id.Event, now.Add(time.Hour))}
-	err = inSchema(settings.ConnConfig, func(db *sql.DB) error {
-		files, err := fs.Sub(migrations, "migrations")
-		if err != nil {
-			return err
-		}
-		provider, err := goose.NewProvider(goose.DialectPostgres, db, files, goose.WithDisableGlobalRegistry(true))
-		if err != nil {
-			return err
-		}
-		if _, err := provider.UpTo(t.Context(), 5); err != nil {
-			return err
-		}
+	MigrateTo(t, url, 5, func(db *sql.DB) error {
 		if _, err := db.ExecContext(t.Context(), `INSERT INTO accounts (id, name, plan, created_at) VALUES ($1, 'a', 'scale', 0)`, account); err != nil {
 			return err
 		}
@@ -194,9 +176,6 @@ func TestEventsFromBeforeTheirOrder(t *testing.T) {
 		}
 		return migrate(t.Context(), db, "test", slog.New(slog.DiscardHandler))
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	db := openWith(t, Config{URL: url})
 	late, err := event.New(account, event.KeyCreated, now.Add(-time.Hour), event.Key{})
 	if err != nil {

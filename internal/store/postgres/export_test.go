@@ -8,7 +8,7 @@ import (
 	"github.com/pressly/goose/v3"
 )
 
-// MigrateTo migrates an empty database to a schema of the past, and calls insert.
+// MigrateTo migrates an empty database to a schema of the past, and calls insert, which may migrate it further.
 func MigrateTo(t *testing.T, url string, schema int64, insert func(*sql.DB) error) {
 	t.Helper()
 	err := withSchema(t.Context(), url, func(db *sql.DB) error {

@@ -4,15 +4,12 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/pressly/goose/v3"
-
 	"github.com/keygate/keygate/internal/accesslog"
 	"github.com/keygate/keygate/internal/id"
 	"github.com/keygate/keygate/internal/keygatetest/postgrestest"
@@ -154,10 +151,6 @@ func TestRequestDaysKeepRows(t *testing.T) {
 	t.Parallel()
 	url := postgrestest.Empty(t)
 	now := time.Now().UTC().Truncate(time.Microsecond)
-	settings, err := parseURL(url)
-	if err != nil {
-		t.Fatal(err)
-	}
 	old := []requestlog.Record{}
 	insert := func(db *sql.DB, at time.Time) {
 		r := requestlog.Record{AccountID: "acct_a", ID: id.NewAt(id.Request, at), Time: at}
@@ -171,18 +164,7 @@ func TestRequestDaysKeepRows(t *testing.T) {
 		}
 		old = append(old, r)
 	}
-	err = inSchema(settings.ConnConfig, func(db *sql.DB) error {
-		files, err := fs.Sub(migrations, "migrations")
-		if err != nil {
-			return err
-		}
-		provider, err := goose.NewProvider(goose.DialectPostgres, db, files, goose.WithDisableGlobalRegistry(true))
-		if err != nil {
-			return err
-		}
-		if _, err := provider.UpTo(t.Context(), 4); err != nil {
-			return err
-		}
+	MigrateTo(t, url, 4, func(db *sql.DB) error {
 		insert(db, now)
 		insert(db, now.Add(-20*time.Hour))
 		insert(db, now.Add(2*day))
@@ -191,13 +173,10 @@ func TestRequestDaysKeepRows(t *testing.T) {
 		}
 		insert(db, now.Add(time.Second))
 		insert(db, now.Add(4*day))
-		_, err = db.ExecContext(t.Context(), `DELETE FROM requests WHERE (account_id, id) IN
+		_, err := db.ExecContext(t.Context(), `DELETE FROM requests WHERE (account_id, id) IN
 			(SELECT account_id, id FROM requests WHERE time < 1 ORDER BY time LIMIT 10 FOR UPDATE SKIP LOCKED)`)
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	db := openWith(t, Config{URL: url})
 	old = append(old, appendAt(t, db, now.Add(time.Minute)), appendAt(t, db, now.Add(-time.Hour)), appendAt(t, db, now.Add(3*day)))
 	for _, r := range old {
