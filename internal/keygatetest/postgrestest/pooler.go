@@ -36,8 +36,8 @@ type Pooler struct {
 // URL returns the URL of a database of the server through the pooler. url is that of the server.
 func (p *Pooler) URL(url string) string { return strings.Replace(url, p.server.Addr, p.Addr, 1) }
 
-// Pooler starts a PgBouncer before the server, which ends with the test. mode is its pool_mode: "session",
-// "transaction" or "statement". What it is not told is as in its default configuration.
+// Pooler starts a PgBouncer in front of the server, and ends it with the test. mode is its pool_mode: "session",
+// "transaction" or "statement". Its other settings are the defaults, except for larger pools.
 func (s *Server) Pooler(t testing.TB, mode string) *Pooler {
 	t.Helper()
 	program := pgbouncer()

@@ -71,8 +71,8 @@ func inSchema(settings *pgx.ConnConfig, f func(*sql.DB) error) (err error) {
 	// A pooler need not keep sessions.
 	settings.DefaultQueryExecMode = pgx.QueryExecModeExec
 	db := stdlib.OpenDB(*settings, stdlib.OptionAfterConnect(func(ctx context.Context, c *pgx.Conn) error {
-		// A setting would stay in a connection that a pooler gives to others next. Migrations from the
-		// sixth on bound their waiting themselves.
+		// A pooler would hand the connection to other clients with this setting. Migrations from 00006 on
+		// limit by themselves how long they wait for a lock.
 		if isPooled, err := pooled(ctx, c); err != nil || isPooled {
 			return err
 		}
