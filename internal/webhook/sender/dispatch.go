@@ -38,6 +38,7 @@ type dispatcher struct {
 	mu        sync.Mutex
 	endpoints map[string]*endpoint
 	tenants   map[string]*tenant
+	places    int // of all classes together
 	pools     [classes]pool
 	// paused has the endpoints whose breakers were opened, those that resume first before
 	// the others.
@@ -54,9 +55,10 @@ type dispatcher struct {
 }
 
 func newDispatcher(cfg *Config, c *claimant, r *results, stats *counters) *dispatcher {
+	places := cmp.Or(cfg.MaxInFlight, maxInFlight)
 	return &dispatcher{
 		claimant: c, poll: cmp.Or(cfg.Poll, idlePoll), now: cfg.Now, waits: cfg.Backoff, results: r, stats: stats, wake: make(chan struct{}, 1),
-		endpoints: map[string]*endpoint{}, tenants: map[string]*tenant{}, pools: newPools(cmp.Or(cfg.MaxInFlight, maxInFlight)), recalled: map[string]struct{}{},
+		endpoints: map[string]*endpoint{}, tenants: map[string]*tenant{}, places: places, pools: newPools(places), recalled: map[string]struct{}{},
 	}
 }
 
@@ -81,7 +83,7 @@ func (d *dispatcher) found(list []Due) {
 		if e == nil {
 			e = d.newEndpointLocked(&list[i])
 		}
-		e.add(due{fresh: list[i].New, begun: list[i].Begun})
+		e.add(due{fresh: list[i].New, begun: list[i].Begun, since: now})
 		d.listLocked(e, now)
 	}
 }
@@ -93,7 +95,7 @@ func (d *dispatcher) newEndpointLocked(of *Due) *endpoint {
 		d.tenants[of.AccountID] = t
 	}
 	t.endpoints++
-	e := &endpoint{webhookID: of.WebhookID, tenant: t, class: unproven, window: minWindow, limit: minWindow, usedAt: d.now()}
+	e := &endpoint{webhookID: of.WebhookID, tenant: t, class: untried, window: minWindow, limit: minWindow, usedAt: d.now()}
 	if of.Failing {
 		e.class = hanging
 	}
@@ -144,7 +146,7 @@ func (d *dispatcher) recallLocked(webhookID string) {
 func (d *dispatcher) sendLocked(e *endpoint) {
 	now := d.now()
 	for len(e.queue) > 0 && !d.stopped && e.inFlight < e.window {
-		if d.placesLocked(e) == 0 {
+		if d.roomLocked(e.tenant, e.class) <= 0 {
 			if !e.starved {
 				e.starved = true
 				d.starved = append(d.starved, e)
@@ -157,12 +159,6 @@ func (d *dispatcher) sendLocked(e *endpoint) {
 			d.startLocked(t, e.class)
 		}
 	}
-}
-
-// placesLocked returns how many more places e's account may take for e.
-func (d *dispatcher) placesLocked(e *endpoint) int {
-	p := &d.pools[e.class]
-	return room(p.size, p.used, e.tenant.used[e.class])
 }
 
 // takeLocked takes n places of a class for e, or gives them back if n is negative.
@@ -187,6 +183,9 @@ func (d *dispatcher) startLocked(t *task, c class) {
 		return
 	}
 	t.place = c
+	if t.endpoint.class == untried {
+		t.endpoint.class = unproven
+	}
 	d.takeLocked(t.endpoint, c, 1)
 	d.start(t)
 }
@@ -197,7 +196,10 @@ func (d *dispatcher) ended(f finished) {
 	defer d.mu.Unlock()
 	e, now, a := f.task.endpoint, d.now(), &f.result.Attempt
 	d.freeLocked(f.task)
-	e.took(a.Duration, a.Succeeded())
+	before := e.class
+	if e.took(a.Duration, a.Succeeded()); e.class != before {
+		d.unlistLocked(e, before) // a place of its new class may be free
+	}
 	switch {
 	case f.result.State == webhook.Delivered:
 		e.succeeded(now)
@@ -285,7 +287,7 @@ func (d *dispatcher) recorded(batch []finished) {
 			continue
 		}
 		if !r.NextAttemptAt.After(now) {
-			e.add(due{begun: true}) // a look may have passed this time already
+			e.add(due{begun: true, since: r.NextAttemptAt}) // a look may have passed this time already
 			d.listLocked(e, now)
 		} else if r.NextAttemptAt.Before(d.lookAt) {
 			d.lookAt = r.NextAttemptAt // the planned one would be too late
@@ -305,7 +307,7 @@ func (d *dispatcher) unhold(tasks []*task, handedBack bool) {
 		d.holdLocked(e, -1)
 		e.usedAt = now
 		if handedBack {
-			e.add(due{fresh: t.postponed(), begun: !t.postponed()})
+			e.add(due{fresh: t.postponed(), begun: !t.postponed(), since: t.DueAt})
 		}
 		d.listLocked(e, now)
 	}

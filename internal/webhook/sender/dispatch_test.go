@@ -2,6 +2,7 @@ package sender
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -16,9 +17,12 @@ type dispatch struct {
 	claims  int
 }
 
-func newDispatch() *dispatch {
+func newDispatch() *dispatch { return newDispatchOf(maxInFlight) }
+
+// newDispatchOf returns a dispatcher with the given number of places.
+func newDispatchOf(places int) *dispatch {
 	const wait = time.Minute
-	cfg := &Config{Now: func() time.Time { return time.Unix(1767225600, 0) }, Backoff: [4]time.Duration{wait, wait, wait, wait}}
+	cfg := &Config{Now: func() time.Time { return time.Unix(1767225600, 0) }, Backoff: [4]time.Duration{wait, wait, wait, wait}, MaxInFlight: places}
 	d := &dispatch{dispatcher: newDispatcher(cfg, &claimant{}, newResults(), &counters{}), waiting: map[string]int{}}
 	d.start = func(t *task) { d.started = append(d.started, t) }
 	return d
@@ -161,5 +165,62 @@ func TestTimeoutsOpenTheBreaker(t *testing.T) {
 	d.write()
 	if e := d.endpoints["wh_1"]; !e.paused(d.now()) || e.window != 1 || len(d.started) > minWindow-3 {
 		t.Errorf("after three timeouts: paused %v, window %d, %d in flight; want true, 1 and %d", e.paused(d.now()), e.window, len(d.started), minWindow-3)
+	}
+}
+
+// isStarted reports whether an attempt for the endpoint is in flight.
+func (d *dispatch) isStarted(webhookID string) bool {
+	return slices.ContainsFunc(d.started, func(t *task) bool { return t.endpoint.webhookID == webhookID })
+}
+
+// Guarantee: however many endpoints of an account hang, the first attempt of a new one starts at
+// once, and so do those of another account; then the new one is served like any that works.
+func TestFirstAttemptDoesNotWaitForHangingEndpoints(t *testing.T) {
+	for _, tc := range []struct{ places, hanging int }{{64, 12}, {1250, 12}, {1250, 600}, {2048, 600}, {2048, 900}} {
+		t.Run(fmt.Sprintf("%d of %d places", tc.hanging, tc.places), func(t *testing.T) {
+			d := newDispatchOf(tc.places)
+			for i := range tc.hanging {
+				d.bring("acct_1", fmt.Sprint("wh_", i), 100)
+			}
+			for _, hook := range []string{"wh_new", "wh_other"} {
+				account := map[string]string{"wh_new": "acct_1", "wh_other": "acct_2"}[hook]
+				d.bring(account, hook, 5)
+				if !d.isStarted(hook) {
+					t.Fatalf("the first attempt of %s waits for hanging ones: %d in flight", hook, len(d.started))
+				}
+			}
+			for left := 5; left > 0; left-- {
+				i := slices.IndexFunc(d.started, func(t *task) bool { return t.endpoint.webhookID == "wh_new" })
+				if i < 0 {
+					t.Fatalf("%d deliveries of the new endpoint wait although it works", left)
+				}
+				d.started[0], d.started[i] = d.started[i], d.started[0]
+				d.end(200, time.Millisecond)
+				d.write()
+			}
+		})
+	}
+}
+
+// Guarantee: of the endpoints of an account that hang, that one gets the next place whose oldest
+// delivery has waited longest.
+func TestHangingEndpointsAreServedByAge(t *testing.T) {
+	d := newDispatchOf(64)
+	now := d.now()
+	d.dispatcher.now = func() time.Time { return now }
+	for i := range 12 {
+		d.bring("acct_1", fmt.Sprint("wh_", i), 100)
+		now = now.Add(time.Second)
+	}
+	for range len(d.started) {
+		d.end(0, Timeout)
+	}
+	d.write()
+	waiting := d.tenants["acct_1"].waiting[hanging]
+	if len(waiting) == 0 {
+		t.Fatal("no endpoint that hangs waits for a place")
+	}
+	if !slices.IsSortedFunc(waiting, func(a, b *endpoint) int { return a.due.since.Compare(b.due.since) }) {
+		t.Error("those that have waited longest are not first")
 	}
 }

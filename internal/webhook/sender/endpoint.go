@@ -65,10 +65,19 @@ type endpoint struct {
 	probe    *task // the one new delivery that is sent while half open
 }
 
-// due says which deliveries of an endpoint may be due.
-type due struct{ fresh, begun bool }
+// due says which deliveries of an endpoint may be due, and since when the oldest of them has been, as
+// far as the sender knows.
+type due struct {
+	fresh, begun bool
+	since        time.Time
+}
+
+func (d due) any() bool { return d.fresh || d.begun }
 
 func (e *endpoint) add(d due) {
+	if d.any() && (!e.due.any() || d.since.Before(e.due.since)) {
+		e.due.since = d.since
+	}
 	e.due.fresh = e.due.fresh || d.fresh
 	e.due.begun = e.due.begun || d.begun
 }
@@ -77,7 +86,7 @@ func (e *endpoint) add(d due) {
 func (e *endpoint) takeDue(skipNew bool) (taken due) {
 	taken = e.due
 	taken.fresh = taken.fresh && !skipNew
-	e.due = due{fresh: e.due.fresh && skipNew}
+	e.due = due{fresh: e.due.fresh && skipNew, since: e.due.since}
 	return taken
 }
 
@@ -88,13 +97,17 @@ func (e *endpoint) paused(now time.Time) bool { return now.Before(e.resumeAt) }
 // concerned itself, and whether only those that a breaker does not postpone.
 func (e *endpoint) allowance(now time.Time) (n int, skipNew bool) {
 	n = e.limit - e.held
-	if e.class != quick {
+	switch e.class {
+	case quick:
+	case untried:
+		n = min(n, 1-e.inFlight)
+	default:
 		n = min(n, e.window-e.inFlight)
 	}
 	switch {
 	case e.gone || n <= 0:
 		return 0, false
-	case !e.due.fresh && !e.due.begun:
+	case !e.due.any():
 		return 0, false
 	case e.resumeAt.IsZero():
 		return n, false
@@ -230,5 +243,5 @@ func (e *endpoint) failed(now time.Time, timeout bool, waits [webhook.MaxAttempt
 // forgettable reports whether the endpoint can be forgotten without losing anything but its
 // class.
 func (e *endpoint) forgettable(now time.Time) bool {
-	return e.held == 0 && !e.listed && !e.due.fresh && !e.due.begun && now.Sub(e.usedAt) >= forgetAfter && now.Sub(e.resumeAt) >= forgetAfter
+	return e.held == 0 && !e.listed && !e.due.any() && now.Sub(e.usedAt) >= forgetAfter && now.Sub(e.resumeAt) >= forgetAfter
 }

@@ -17,6 +17,9 @@ const (
 	// quick: the last attempt ended within quickTime, and so did trustAfter before it if
 	// one took longer.
 	quick
+	// untried: this sender has started no attempt yet, and the last one of others has not
+	// failed. Such an endpoint gets one place, for its first attempt.
+	untried
 	classes
 )
 
@@ -54,6 +57,16 @@ func room(size, used, own int) int {
 	return 0
 }
 
+// The places of first attempts are those that the other classes leave free: all but a quarter of
+// the places of each class may be lent to them. An endpoint has only one first attempt, so endpoints
+// that hang cannot keep these places from others; and an account may have untriedShare times as many
+// as it leaves free, apart from a reserve.
+const (
+	unlent          = 4
+	untriedShare    = 4
+	untriedReserved = 16
+)
+
 // pool is the places of a class.
 type pool struct {
 	size, used int
@@ -63,12 +76,31 @@ type pool struct {
 }
 
 // newPools shares places out between the classes: half to quick, three eighths to hanging and the
-// rest to unproven.
+// rest to unproven. The size of untried is how many of these may be lent to it.
 func newPools(places int) (p [classes]pool) {
 	p[quick].size = places / 2
 	p[hanging].size = places * 3 / 8
 	p[unproven].size = places - p[quick].size - p[hanging].size
+	p[untried].size = places - p[quick].size/unlent - p[hanging].size/unlent - p[unproven].size/unlent
 	return p
+}
+
+// roomLocked returns how many more places of a class an account may take.
+func (d *dispatcher) roomLocked(t *tenant, c class) int {
+	p := &d.pools[c]
+	if c != untried {
+		return min(room(p.size, p.used, t.used[c]), d.places-d.inFlight)
+	}
+	free, own := d.places-p.used, t.used[c]
+	for k := range d.pools {
+		if other := &d.pools[k]; class(k) != untried {
+			free -= max(other.used, other.size/unlent)
+		}
+	}
+	if n := untriedShare*(free-p.size/untriedReserved) - own; n > 0 {
+		return min(n, free)
+	}
+	return min(max(free, 0), max(1-own, 0))
 }
 
 // tenant is the state of one account in a sender.
@@ -76,7 +108,9 @@ type tenant struct {
 	accountID string
 	endpoints int // that the dispatcher knows
 	held      int
-	used      [classes]int         // places
-	waiting   [classes][]*endpoint // for a claim, in FIFO order
-	inTurn    [classes]bool        // it is in the pool's turn
+	used      [classes]int // places
+	// waiting has the endpoints that wait for a claim: those of quick in FIFO order, of the
+	// others the one first whose deliveries have waited longest.
+	waiting [classes][]*endpoint
+	inTurn  [classes]bool // it is in the pool's turn
 }

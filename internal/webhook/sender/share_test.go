@@ -55,6 +55,12 @@ func TestPlacesAreShared(t *testing.T) {
 // checkShare checks that the account of a task that was started may have its place.
 func (c *crowd) checkShare(t *task) {
 	p, own := &c.pools[t.place], t.endpoint.tenant.used[t.place]
+	if t.place == untried {
+		if other := c.inFlight - p.used; p.used > p.size || own > 1 && own > untriedShare*(c.places-other-p.used) {
+			c.t.Fatalf("an account makes %d of %d first attempts, and %d places are taken", own, p.used, c.inFlight)
+		}
+		return
+	}
 	if p.used > p.size || own > 1 && 2*own > p.size-p.used-p.size/reserved {
 		c.t.Fatalf("an account has %d of %d places of class %d, and %d are free", own, p.size, t.place, p.size-p.used)
 	}
@@ -69,7 +75,7 @@ func (c *crowd) check() {
 		for k := range used {
 			used[k] += t.used[k]
 			p := &c.pools[k]
-			if len(t.waiting[k]) > 0 && room(maxHeld, c.held, t.held) > 0 && (class(k) == quick || room(p.size, p.used, t.used[k]) > 0) && len(c.wake) == 0 {
+			if len(t.waiting[k]) > 0 && room(maxHeld, c.held, t.held) > 0 && (class(k) == quick || c.roomLocked(t, class(k)) > 0) && len(c.wake) == 0 {
 				c.t.Fatalf("an account with %d of %d places of class %d waits, though %d are free", t.used[k], p.size, k, p.size-p.used)
 			}
 		}
@@ -82,7 +88,7 @@ func (c *crowd) check() {
 			c.t.Fatalf("%d places of class %d of %d are taken, by %d deliveries and %d of the accounts", p.used, k, p.size, inFlight[k], used[k])
 		}
 	}
-	if held != c.held || held > maxHeld || c.inFlight != len(c.started) {
+	if held != c.held || held > maxHeld || c.inFlight != len(c.started) || c.inFlight > c.places {
 		c.t.Fatalf("%d are held, the accounts hold %d; %d in flight, and %d were started", c.held, held, c.inFlight, len(c.started))
 	}
 }

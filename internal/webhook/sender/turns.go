@@ -4,6 +4,7 @@ import (
 	"container/heap"
 	"crypto/rand"
 	"slices"
+	"sort"
 	"time"
 )
 
@@ -36,10 +37,22 @@ func (d *dispatcher) listLocked(e *endpoint, now time.Time) {
 	}
 	e.listed = true
 	t, c := e.tenant, e.class
-	t.waiting[c] = append(t.waiting[c], e)
+	at := len(t.waiting[c])
+	if c != quick {
+		at = sort.Search(at, func(i int) bool { return t.waiting[c][i].due.since.After(e.due.since) })
+	}
+	t.waiting[c] = slices.Insert(t.waiting[c], at, e)
 	if !t.inTurn[c] {
 		t.inTurn[c] = true
 		d.pools[c].turn = append(d.pools[c].turn, t)
+	}
+}
+
+// unlistLocked ends e's wait for a claim in its earlier class. The account keeps its turn there.
+func (d *dispatcher) unlistLocked(e *endpoint, c class) {
+	if i := slices.Index(e.tenant.waiting[c], e); i >= 0 {
+		e.tenant.waiting[c] = slices.Delete(e.tenant.waiting[c], i, i+1)
+		e.listed = false
 	}
 }
 
@@ -66,7 +79,7 @@ func (d *dispatcher) claim() *wanted {
 	if d.stopped || !ok {
 		return w
 	}
-	for _, c := range [...]class{quick, unproven, hanging} {
+	for _, c := range [...]class{quick, untried, unproven, hanging} {
 		d.chooseLocked(c, w)
 	}
 	return w
@@ -81,7 +94,7 @@ func (d *dispatcher) chooseLocked(c class, w *wanted) {
 		p.turn[0], p.turn = nil, p.turn[1:]
 		n := min(room(maxHeld, d.held, t.held), maxClaim-w.total)
 		if c != quick {
-			n = min(n, (room(p.size, p.used, t.used[c])+1)/2) // for one endpoint
+			n = min(n, (max(0, d.roomLocked(t, c))+1)/2) // for one endpoint
 		}
 		switch {
 		case n == 0:
@@ -143,6 +156,10 @@ func (d *dispatcher) claimed(w *wanted, jobs []Job, err error) (again bool) {
 		tasks[i] = append(tasks[i], &task{Job: j, endpoint: w.of[i].endpoint, until: w.Until, claimant: w.claimant})
 	}
 	for i, e := range w.of {
+		slices.SortFunc(tasks[i], func(a, b *task) int { return a.DueAt.Compare(b.DueAt) })
+		if n := len(tasks[i]); n > 0 {
+			e.due.since = tasks[i][n-1].DueAt
+		}
 		if err != nil || len(tasks[i]) > 0 {
 			e.endpoint.add(e.due) // there may be more
 		}
@@ -155,10 +172,9 @@ func (d *dispatcher) claimed(w *wanted, jobs []Job, err error) (again bool) {
 	return again && len(w.Wants) > 0
 }
 
-// takeTasksLocked takes the tasks that a claim returned for its i-th want.
+// takeTasksLocked takes the tasks that a claim returned for its i-th want, the longest due first.
 func (d *dispatcher) takeTasksLocked(w *wanted, i int, tasks []*task) {
 	e, from, skipNew := w.of[i].endpoint, w.of[i].from, w.Wants[i].SkipNew
-	slices.SortFunc(tasks, func(a, b *task) int { return a.DueAt.Compare(b.DueAt) })
 	d.holdLocked(e, len(tasks))
 	e.claimed(tasks, w.Wants[i].Limit, skipNew, w.Now)
 	_, changed := d.recalled[e.webhookID]
