@@ -61,7 +61,7 @@ func (s *Server) openNode(ctx context.Context, engine store.Engine) error {
 	})
 	n.member, err = cluster.NewMember(cluster.MemberConfig{
 		Name: settings.NodeName, TTL: settings.LeaseTTL, Store: leases, Clock: clock, Quick: cluster.NewQuickClock(clock), Random: rand.Reader,
-		Confirm: n.shares.Confirm, Serve: settings.OnDatabaseLoss == config.LossServe, Log: s.log,
+		Confirm: n.shares.Confirm, Steer: s.clock.Steer, Serve: settings.OnDatabaseLoss == config.LossServe, Log: s.log,
 	})
 	if err != nil {
 		return err

@@ -113,7 +113,8 @@ func hasDatabase(settings *config.Config) (bool, error) {
 // have only a publisher.
 type dependencies struct {
 	publisher control.Publisher
-	wake      func() // called when deliveries may be due
+	now       func() time.Time // nil means time.Now
+	wake      func()           // called when deliveries may be due
 	audit     control.Syncer
 	sources   control.Sources
 	heavy     chan struct{} // control.Config.Heavy
@@ -125,8 +126,11 @@ type dependencies struct {
 
 // newControl returns the management operations over a store.
 func newControl(settings *config.Config, db store.Engine, box *secret.Box, around dependencies, log *slog.Logger) (*control.Service, error) {
+	if around.now == nil {
+		around.now = time.Now
+	}
 	return control.New(control.Config{
-		Store: db, Publisher: around.publisher, Sealer: box, Now: time.Now, Random: rand.Reader,
+		Store: db, Publisher: around.publisher, Sealer: box, Now: around.now, Random: rand.Reader,
 		GatewayDomain: settings.GatewayDomain, DefaultGlobalLimit: settings.DefaultGlobalLimit, Log: log,
 		WebhookURLs: webhook.URLRule{AllowHTTP: settings.WebhookAllowHTTP, Allow: settings.WebhookAllowNetwork},
 		Wake:        around.wake, AuditSync: around.audit, Sources: around.sources, Heavy: around.heavy,
