@@ -212,7 +212,7 @@ func (s *Server) openPlanes(ctx context.Context) error {
 	if err := prepareFirstStart(settings); err != nil {
 		return err
 	}
-	db, box, err := openStore(ctx, settings, s.cfg.Version, s.log, nil)
+	db, box, err := s.awaitStore(ctx)
 	if err != nil {
 		return err
 	}
