@@ -106,7 +106,9 @@ func (s *Server) startNode(ctx context.Context) error {
 		}
 	}
 	s.registerNodeMetrics()
-	return nil
+	oldest := &snapshotAge{db: s.node.db}
+	s.metrics.Gauge("keygate_database_oldest_snapshot_seconds", "How long the oldest transaction has run that keeps PostgreSQL from removing dead rows.", oldest.seconds)
+	return s.running.Start(ctx, oldest)
 }
 
 // shared returns how the follower of one of several nodes follows the store, or nil.
