@@ -306,7 +306,7 @@ func presentChanges(changes []control.RouteChange) []routeChangeRecord {
 func presentKey(k *apikey.Key, now time.Time) KeyRecord {
 	r := KeyRecord{
 		KeyID: k.ID, Name: k.Name, Level: string(k.Level), Scope: k.Scope.String(), KeyPrefix: k.Prefix,
-		State: string(k.EffectiveState(now)), Owner: optionalText(k.Owner), GatewayID: optionalText(k.GatewayID), RateLimit: presentKeyLimit(k.RateLimit),
+		State: string(k.State(now)), Owner: optionalText(k.Owner), GatewayID: optionalText(k.GatewayID), RateLimit: presentKeyLimit(k.RateLimit),
 		Metadata: k.Metadata, CreatedAt: k.CreatedAt.UTC(), ExpiresAt: optionalTime(k.ExpiresAt), RevokedAt: optionalTime(k.RevokedAt),
 		LastUsedAt: optionalTime(k.LastUsedAt), RotatedFrom: optionalText(k.RotatedFrom), RotatedTo: optionalText(k.RotatedTo),
 	}

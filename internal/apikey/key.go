@@ -50,16 +50,17 @@ type Key struct {
 	RotatedFrom string
 	RotatedTo   string
 
-	// ExpiryNotified is the expiry for which the event key.expired was already emitted.
+	// ExpiryNotified is the expiry for which the event key.expired was already emitted. It says nothing
+	// about the state of the key: the clock may have been ahead.
 	ExpiryNotified time.Time
+
+	// Ended says that a rotation without overlap has ended the key. It has expired, whatever a clock shows:
+	// nodes have different ones.
+	Ended bool
 
 	// Version increases with every change by a management request. It is the ETag.
 	Version int64
 }
-
-// Ended reports whether the expiry of the key was notified of, as a rotation without overlap does at once.
-// Then the key has expired, whatever a clock shows: nodes have different ones.
-func (k *Key) Ended() bool { return !k.ExpiresAt.IsZero() && k.ExpiryNotified.Equal(k.ExpiresAt) }
 
 // State returns the state of the key at the time now. A revoked key is Revoked whether or
 // not it has expired.
@@ -67,21 +68,11 @@ func (k *Key) State(now time.Time) State {
 	switch {
 	case !k.RevokedAt.IsZero():
 		return Revoked
-	case !k.ExpiresAt.IsZero() && !now.Before(k.ExpiresAt):
+	case k.Ended, !k.ExpiresAt.IsZero() && !now.Before(k.ExpiresAt):
 		return Expired
 	default:
 		return Active
 	}
-}
-
-// EffectiveState is State, except that a key which has Ended is Expired whatever now is. It decides what
-// the key may be used for.
-func (k *Key) EffectiveState(now time.Time) State {
-	state := k.State(now)
-	if state == Active && k.Ended() {
-		return Expired
-	}
-	return state
 }
 
 // Limits of the fields that a user sets.

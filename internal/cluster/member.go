@@ -31,7 +31,7 @@ type Follower interface {
 	CatchUp(ctx context.Context, only ...snapshot.Change) error
 }
 
-// MemberConfig configures a Member. All fields are required except Serve and Log.
+// MemberConfig configures a Member. All fields are required except Steer, Serve and Log.
 type MemberConfig struct {
 	Name  string
 	TTL   time.Duration
@@ -47,6 +47,9 @@ type MemberConfig struct {
 	// Confirm is called after each Join, until it succeeds. The node does not decide about requests before:
 	// see Shares. Nil confirms nothing.
 	Confirm func(ctx context.Context) error
+	// Steer receives the time of the store's clock, if a call has said it, and how long the call took,
+	// before the answer to the call is used: see ratelimit.Clock. Nil ignores it.
+	Steer func(now time.Time, took time.Duration)
 	// Serve makes the node go on after its lease has ended, with the configuration that it has.
 	Serve bool
 	Log   *slog.Logger
@@ -230,8 +233,12 @@ func (m *Member) run(ctx context.Context) {
 // call carries out one call.
 func (m *Member) call(ctx context.Context, c lease.Call, reports *reports) {
 	calling, cancel := context.WithTimeout(ctx, callTimeout(m.cfg.TTL))
+	began := time.Now()
 	a, err := m.cfg.Store.Carry(calling, c)
 	cancel()
+	if err == nil && m.cfg.Steer != nil && !a.Time.IsZero() {
+		m.cfg.Steer(a.Time, time.Since(began))
+	}
 	joins := err == nil && c.Kind == lease.Join && a.Result == lease.Done
 	m.mu.Lock()
 	if joins {

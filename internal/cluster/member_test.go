@@ -41,6 +41,32 @@ func TestMemberHoldsItsLeaseUntilTheStoreIsGone(t *testing.T) {
 	})
 }
 
+// Guarantee: a node knows the time of the store before it holds its lease, and with each renewal again.
+func TestMemberFollowsTheStoresClock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newMemory()
+		store.ahead = time.Hour
+		n := newNode(t, store, store, "a", false)
+		var ahead time.Duration
+		heldBefore := false
+		n.cfg.Steer = func(now time.Time, took time.Duration) {
+			heldBefore = heldBefore || ahead == 0 && n.Held()
+			store.set(func() { ahead = time.Until(now) + took })
+		}
+		n.started(t)
+		if heldBefore || ahead != time.Hour {
+			t.Errorf("joined with a clock that is %v ahead (lease held before: %v); want the store's: 1h", ahead, heldBefore)
+		}
+		store.set(func() { store.ahead = time.Minute })
+		after(ttl / 2)
+		store.set(func() {
+			if ahead != time.Minute {
+				t.Errorf("after a renewal the clock is %v ahead, want 1m", ahead)
+			}
+		})
+	})
+}
+
 // Guarantee: a renewal whose answer was lost does not extend the lease.
 func TestMemberDoesNotCountUnansweredRenewals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

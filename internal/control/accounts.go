@@ -91,7 +91,7 @@ func (s *Service) createAccount(ctx context.Context, a *account.Account, key str
 // insertAccount stores a with a new identifier, and its first key with the given string, or a
 // new one if that is "".
 func (s *Service) insertAccount(ctx context.Context, w *work, a account.Account, secret string) (*NewAccount, error) {
-	a.ID, a.State, a.CreatedAt, a.Version = id.New(id.Account), account.Active, w.now, 1
+	a.ID, a.State, a.CreatedAt, a.Version = id.NewAt(id.Account, w.now), account.Active, w.now, 1
 	if err := w.InsertAccount(ctx, &a); err != nil {
 		return nil, err
 	}

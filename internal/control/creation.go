@@ -103,7 +103,7 @@ type creation struct {
 
 // readCreation checks in, with all settings that do not depend on the store.
 func (s *Service) readCreation(ctx context.Context, c *Caller, in NewGateway) (*creation, error) {
-	n := &creation{id: id.New(id.Gateway)}
+	n := &creation{id: id.NewAt(id.Gateway, s.now())}
 	if in.Spec != "" && in.Config != "" {
 		return nil, fault.Invalid("config", "cannot be given together with spec: give one of them")
 	}

@@ -42,7 +42,7 @@ func deltaOf(current []gateway.Route, doc *document, gatewayID string, now time.
 		before := remaining[key]
 		delete(remaining, key)
 		if before == nil {
-			r.ID, r.GatewayID, r.CreatedAt, r.Version = id.New(id.Route), gatewayID, now, 1
+			r.ID, r.GatewayID, r.CreatedAt, r.Version = id.NewAt(id.Route, now), gatewayID, now, 1
 			d.added = append(d.added, r)
 		} else {
 			keepsLimit := doc.kind == gateway.SpecDocument && !doc.rollback && before.LimitByAPI && r.RateLimit.IsZero()

@@ -153,7 +153,7 @@ func (s *Service) RevokeKey(ctx context.Context, c *Caller, keyID string, m Matc
 // revoke revokes a key and raises key.revoked. If the key has expired without an event, it raises
 // key.expired first. A revoked key is returned unchanged.
 func (w *work) revoke(ctx context.Context, before *apikey.Key) (*apikey.Key, error) {
-	state := before.EffectiveState(w.now)
+	state := before.State(w.now)
 	if state == apikey.Revoked {
 		return before, nil
 	}
@@ -187,7 +187,7 @@ func (w *work) keyToChange(ctx context.Context, keyID string, revoke bool, inval
 
 // mustBeActive returns fault.Conflict for a key that is revoked or expired.
 func (w *work) mustBeActive(k *apikey.Key) error {
-	if state := k.EffectiveState(w.now); state != apikey.Active {
+	if state := k.State(w.now); state != apikey.Active {
 		return fault.New(fault.Conflict, "the key is %s and cannot be changed: create a new one", state)
 	}
 	return nil

@@ -163,7 +163,7 @@ func (s *Service) issueAs(ctx context.Context, w *work, k apikey.Key, secret str
 		}
 	}
 	if k.ID == "" {
-		k.ID = id.New(id.Key)
+		k.ID = id.NewAt(id.Key, w.now)
 	}
 	k.AccountID = w.caller.Account.ID
 	k.Digest = apikey.DigestOf(secret)

@@ -44,7 +44,10 @@ type MaintenanceConfig struct {
 	Now     func() time.Time // nil means time.Now
 	// Retention returns the time by which records are past their retention, or the zero time
 	// if that is not known yet; see retention.Clock. Nil means Now.
-	Retention    func() time.Time
+	Retention func() time.Time
+	// Settled reports whether the clock may be believed that keys have expired; see retention.Clock. Nil
+	// believes it at once.
+	Settled      func() bool
 	ExpiryPeriod time.Duration // 0 means DefaultExpiryPeriod
 	TrimPeriod   time.Duration // 0 means DefaultTrimPeriod
 	Log          *slog.Logger
@@ -110,7 +113,11 @@ func (m *Maintenance) Stop(ctx context.Context) error {
 	return nil
 }
 
+// notifyExpired raises key.expired. Until the clock is settled it does nothing: an event cannot be taken back.
 func (m *Maintenance) notifyExpired(ctx context.Context) error {
+	if m.cfg.Settled != nil && !m.cfg.Settled() {
+		return nil
+	}
 	_, err := m.cfg.Service.NotifyExpired(ctx)
 	return err
 }

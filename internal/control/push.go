@@ -352,7 +352,7 @@ func (w *work) apply(ctx context.Context, p *plan) error {
 // revision returns the revision that p creates.
 func (p *plan) revision() *gateway.Revision {
 	return &gateway.Revision{
-		ID:        id.New(id.Revision),
+		ID:        id.NewAt(id.Revision, p.now),
 		GatewayID: p.after.ID,
 		Number:    p.after.Revision,
 		Source:    p.source,

@@ -74,7 +74,7 @@ func (w *work) keyToRotate(ctx context.Context, keyID string, invalid error) (*a
 
 func (s *Service) rotate(ctx context.Context, w *work, before *apikey.Key, overlapDays int, expiry time.Time) (*NewKey, error) {
 	old := *before
-	old.RotatedTo = id.New(id.Key)
+	old.RotatedTo = id.NewAt(id.Key, w.now)
 	ends := w.now.Add(time.Duration(overlapDays) * 24 * time.Hour)
 	if old.ExpiresAt.IsZero() || ends.Before(old.ExpiresAt) {
 		old.ExpiresAt = ends
@@ -98,7 +98,8 @@ func (s *Service) rotate(ctx context.Context, w *work, before *apikey.Key, overl
 	}
 	made.OverlapEndsAt = old.ExpiresAt
 	made.Warnings = s.scopeWarnings(&made.Key)
-	if old.State(w.now) == apikey.Expired { // no overlap
+	if overlapDays == 0 {
+		old.Ended = true
 		if err := notifyExpiry(ctx, w.Tx, &old, w.now); err != nil {
 			return nil, err
 		}

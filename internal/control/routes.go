@@ -108,7 +108,7 @@ func (s *Service) CreateRoute(ctx context.Context, c *Caller, gatewayID string, 
 			return nil, err
 		}
 		r := &gateway.Route{
-			ID: id.New(id.Route), GatewayID: gatewayID, Path: in.Path, Methods: in.Methods,
+			ID: id.NewAt(id.Route, w.now), GatewayID: gatewayID, Path: in.Path, Methods: in.Methods,
 			RateLimit: in.RateLimit, LimitByAPI: !in.RateLimit.IsZero(), Auth: in.Auth,
 			Source: gateway.API, CreatedAt: w.now, Version: 1,
 		}

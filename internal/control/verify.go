@@ -90,7 +90,7 @@ func (s *Service) verify(ctx context.Context, tx ReadTx, c *Caller, q keyCheck, 
 	if err != nil {
 		return nil, err
 	}
-	v := &Verification{Key: k, State: k.EffectiveState(s.now())}
+	v := &Verification{Key: k, State: k.State(s.now())}
 	v.Code = string(q.refusal(k, v.State))
 	v.Valid = v.Code == ""
 	return v, nil

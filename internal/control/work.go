@@ -204,10 +204,10 @@ func (w *work) admitCaller(ctx context.Context) error {
 	if err != nil && fault.CodeOf(err) != fault.NotFound {
 		return err
 	}
-	if err != nil || !active || k.EffectiveState(w.now) == apikey.Revoked {
+	if err != nil || !active || k.State(w.now) == apikey.Revoked {
 		return &fault.Error{Code: fault.Unauthorized, Auth: fault.KeyInvalid, Message: "the key is not valid"}
 	}
-	if k.EffectiveState(w.now) == apikey.Expired {
+	if k.State(w.now) == apikey.Expired {
 		return &fault.Error{Code: fault.Unauthorized, Auth: fault.KeyExpired, Message: "the key has expired"}
 	}
 	w.key = k

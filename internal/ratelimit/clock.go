@@ -8,40 +8,89 @@ import (
 // Instant is one reading of the monotonic and the wall clock.
 type Instant struct {
 	Mono int64 // nanoseconds on the monotonic clock since the Clock's epoch
-	Wall int64 // nanoseconds since 1970 on the wall clock; determines the UTC day, nothing else
+	Wall int64 // nanoseconds since 1970 on the wall clock; determines the UTC day and which keys have expired
 }
 
 // Clock reads the monotonic and the wall clock. It is safe for concurrent use.
+//
+// A wall clock that is ahead for some seconds must not end keys or days. So the clock goes on from where
+// it was, by the monotonic clock, until a step ahead has lasted for confirmStep; steps back are followed
+// at once. After Steer it follows the clock of a database in the same way, and this machine's wall clock
+// not any more.
 type Clock struct {
-	epoch time.Time
-	ahead atomic.Int64 // nanoseconds by which the wall clock that is followed is ahead of this machine's
+	epoch   time.Time
+	offset  atomic.Int64 // of the wall clock that holds, from the monotonic clock, in nanoseconds
+	ahead   atomic.Int64 // since when on the monotonic clock the machine's wall clock is ahead of that; 0 if it is not
+	steered atomic.Bool
 }
 
 // NewClock returns a Clock whose epoch is now.
-func NewClock() *Clock { return &Clock{epoch: time.Now()} }
+func NewClock() *Clock { return newClockAt(time.Now()) }
+
+func newClockAt(epoch time.Time) *Clock {
+	c := &Clock{epoch: epoch}
+	c.offset.Store(epoch.UnixNano())
+	return c
+}
 
 // Now reads both clocks.
 func (c *Clock) Now() Instant {
 	now := time.Now()
-	return Instant{Mono: int64(now.Sub(c.epoch)), Wall: now.UnixNano() + c.ahead.Load()}
+	return c.read(int64(now.Sub(c.epoch)), now.UnixNano())
+}
+
+// read returns the reading for those of the machine's clocks, which were taken together.
+func (c *Clock) read(mono, wall int64) Instant {
+	holds := mono + c.offset.Load()
+	if c.steered.Load() {
+		return Instant{Mono: mono, Wall: holds}
+	}
+	switch lead := wall - holds; {
+	case lead > stepFrom:
+		since := c.ahead.Load()
+		if since == 0 {
+			c.ahead.CompareAndSwap(0, max(mono, 1))
+			return Instant{Mono: mono, Wall: holds}
+		}
+		if mono-since < confirmStep {
+			return Instant{Mono: mono, Wall: holds}
+		}
+	case lead > -driftFrom && lead < driftFrom && c.ahead.Load() == 0:
+		return Instant{Mono: mono, Wall: wall}
+	}
+	c.offset.Store(wall - mono)
+	c.ahead.Store(0)
+	return Instant{Mono: mono, Wall: wall}
 }
 
 // Steer makes the wall clock follow another one, such as that of a database that several nodes share,
 // which has shown now at some time within the last took. However late the response with now is, the clock
 // follows it by no more than is certain.
 func (c *Clock) Steer(now time.Time, took time.Duration) {
-	least := int64(time.Until(now)) // if now was shown just before the call
+	at := c.Now()
+	least := now.UnixNano() - at.Wall // if now was shown just before the call
 	most := least + int64(took)
-	switch ahead := c.ahead.Load(); {
-	case ahead < least-steerFrom:
-		c.ahead.Store(least)
-	case ahead > most+steerFrom:
-		c.ahead.Store(most)
+	switch {
+	case least > steerFrom:
+		c.offset.Store(at.Wall - at.Mono + least)
+	case most < -steerFrom:
+		c.offset.Store(at.Wall - at.Mono + most)
+	case !c.steered.Load():
+		c.offset.Store(at.Wall - at.Mono)
 	}
+	c.steered.Store(true)
 }
 
 // WallTime reads the wall clock.
 func (c *Clock) WallTime() time.Time { return time.Unix(0, c.Now().Wall) }
+
+const (
+	// A step ahead of more than stepFrom counts only when it has lasted for confirmStep.
+	stepFrom    = int64(10 * time.Second)
+	confirmStep = int64(time.Minute)
+	// driftFrom is how far the two clocks of the machine may drift apart before the offset is stored again.
+	driftFrom = int64(time.Millisecond)
+)
 
 // steerFrom is the difference below which Steer does nothing, in nanoseconds.
 const steerFrom = int64(100 * time.Millisecond)

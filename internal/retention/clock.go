@@ -34,6 +34,8 @@ const (
 	Confirm = time.Hour
 	// tick is the time between two readings, which are also stored then.
 	tick = time.Minute
+	// settledWithin is how far the wall clock may be ahead of the last reading at a start.
+	settledWithin = time.Hour
 )
 
 // Reading is what the wall clock said when the server had run for Run altogether.
@@ -71,6 +73,7 @@ type Clock struct {
 	state State
 	began time.Duration // of Config.Running, when the server had run for base
 	base  time.Duration
+	late  bool // the wall clock was far ahead of the last reading when the server started
 
 	group service.Group
 }
@@ -133,9 +136,19 @@ func (c *Clock) load(ctx context.Context) error {
 	c.state, c.began, c.base = s, c.cfg.Running(), 0
 	if n := len(s.Readings); n > 0 {
 		c.base = s.Readings[n-1].Run
+		c.late = c.cfg.Now().Sub(time.UnixMicro(s.Readings[n-1].Wall)) > settledWithin
 	}
 	c.read()
 	return nil
+}
+
+// Settled reports whether what has expired by the wall clock may be taken for expired. After a start with a
+// wall clock that is far ahead of the last time at which the server ran, that is so when the server has run
+// for a minute: either it was away for long, or the clock is not right yet.
+func (c *Clock) Settled() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return !c.late || c.cfg.Running()-c.began >= tick
 }
 
 // Tick takes a reading and stores it.

@@ -174,3 +174,28 @@ func TestClockRuns(t *testing.T) {
 		}
 	})
 }
+
+// Guarantee: what has expired counts at once after a short stop. After a start with a clock that is hours ahead of
+// the last run, it counts when the server has run for a minute.
+func TestSettled(t *testing.T) {
+	for _, tc := range []struct {
+		away, running time.Duration
+		want          bool
+	}{
+		{time.Minute, 0, true}, {59 * time.Minute, 0, true}, {48 * time.Hour, 0, false},
+		{48 * time.Hour, 59 * time.Second, false}, {48 * time.Hour, time.Minute, true}, {-48 * time.Hour, 0, true},
+	} {
+		wall, running := epoch().Add(tc.away), time.Duration(0)
+		store := &memory{saved: State{Readings: []Reading{{Run: time.Hour, Wall: epoch().UnixMicro()}}}}
+		c, err := New(Config{Store: store, Now: func() time.Time { return wall }, Running: func() time.Duration { return running }})
+		if err == nil {
+			err = c.load(t.Context())
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if running = tc.running; c.Settled() != tc.want {
+			t.Errorf("%v after the last run, and %v after the start: settled %v, want %v", tc.away, tc.running, !tc.want, tc.want)
+		}
+	}
+}

@@ -137,7 +137,7 @@ func TestDoctorWithStores(t *testing.T) {
 	url, redis := postgrestest.Empty(t), redistest.Start(t)
 	more := []string{"--database-url", url, "--redis-url", "redis://" + redis.Addr, "--secret-key-file", secretKey(t, 1), "--node-name", "a"}
 	list := examine(t, t.TempDir(), more...)
-	for _, check := range []string{"PostgreSQL", "PostgreSQL sessions", "PostgreSQL notifications", "PostgreSQL connections", "PostgreSQL clock", "limit store", "limit store memory", "limit store durability", "limit store clock"} {
+	for _, check := range []string{"PostgreSQL", "PostgreSQL sessions", "PostgreSQL notifications", "PostgreSQL connections", "PostgreSQL oldest transaction", "PostgreSQL clock", "limit store", "limit store memory", "limit store durability", "limit store clock"} {
 		expect(t, list, check, server.FindingOK, "")
 	}
 	expect(t, list, "PostgreSQL schema", server.FindingOK, "empty")

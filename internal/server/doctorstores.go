@@ -38,6 +38,7 @@ func (f *findings) examinePostgres(ctx context.Context, settings *config.Config,
 	f.examineNotifications(ctx, settings, i)
 	f.examineDurability(i)
 	f.examineConnections(i)
+	f.examineSnapshots(i)
 	f.examineNodes(settings, i, running)
 	f.examineLatency("PostgreSQL latency", i.Latency)
 	f.examineClocks("PostgreSQL clock", i.ClockAhead)
@@ -62,6 +63,9 @@ func (f *findings) examineSession(settings *config.Config, i *postgres.Inspectio
 	}
 }
 
+// retryLogin is what no client of a pooler can read.
+const retryLogin = "in PgBouncer, set server_login_retry to 1: by default a restart of the server is an outage of 15 s"
+
 // examinePooler checks that a pooler between node and database is used as it works.
 func (f *findings) examinePooler(ctx context.Context, settings *config.Config) {
 	const check = "PostgreSQL pooler"
@@ -71,10 +75,24 @@ func (f *findings) examinePooler(ctx context.Context, settings *config.Config) {
 	case err != nil:
 		f.problem(check, "correct --database-url", "%v", err)
 	case way.Pooled && way.Sessions:
-		f.ok(check, "it pools sessions: it needs as many connections to the server as the nodes have to it")
+		f.ok(check, "it pools sessions: it needs as many connections to the server as the nodes have to it; %s", retryLogin)
 	case way.Pooled:
-		f.ok(check, "it pools transactions, and the URL says so (default_query_exec_mode)")
+		f.ok(check, "it pools transactions, and the URL says so (default_query_exec_mode); %s", retryLogin)
 	}
+}
+
+// oldSnapshot is the age of a transaction above which it is likely to be forgotten, or a long dump.
+const oldSnapshot = 5 * time.Minute
+
+// examineSnapshots checks that no transaction keeps the server from removing dead rows.
+func (f *findings) examineSnapshots(i *postgres.Inspection) {
+	const check = "PostgreSQL oldest transaction"
+	if i.OldestSnapshot < oldSnapshot {
+		f.ok(check, "it has run for %s; those of other users are seen only with the role pg_read_all_stats", i.OldestSnapshot.Round(time.Second))
+		return
+	}
+	f.warn(check, "end it with pg_terminate_backend if it was forgotten, set idle_in_transaction_session_timeout, and dump from a replica",
+		"it has run for %s, and the server removes no dead rows meanwhile: reads of the nodes and changes become slower", i.OldestSnapshot.Round(time.Second))
 }
 
 // examineSchema checks the schema of the database.

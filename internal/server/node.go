@@ -61,7 +61,7 @@ func (s *Server) openNode(ctx context.Context, engine store.Engine) error {
 	})
 	n.member, err = cluster.NewMember(cluster.MemberConfig{
 		Name: settings.NodeName, TTL: settings.LeaseTTL, Store: leases, Clock: clock, Quick: cluster.NewQuickClock(clock), Random: rand.Reader,
-		Confirm: n.shares.Confirm, Serve: settings.OnDatabaseLoss == config.LossServe, Log: s.log,
+		Confirm: n.shares.Confirm, Steer: s.clock.Steer, Serve: settings.OnDatabaseLoss == config.LossServe, Log: s.log,
 	})
 	if err != nil {
 		return err
@@ -106,7 +106,9 @@ func (s *Server) startNode(ctx context.Context) error {
 		}
 	}
 	s.registerNodeMetrics()
-	return nil
+	oldest := &snapshotAge{db: s.node.db}
+	s.metrics.Gauge("keygate_database_oldest_snapshot_seconds", "How long the oldest transaction has run that keeps PostgreSQL from removing dead rows.", oldest.seconds)
+	return s.running.Start(ctx, oldest)
 }
 
 // shared returns how the follower of one of several nodes follows the store, or nil.

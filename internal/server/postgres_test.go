@@ -3,6 +3,8 @@ package server_test
 import (
 	"bytes"
 	"context"
+	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -17,6 +19,8 @@ import (
 
 	"github.com/keygate/keygate/client"
 	"github.com/keygate/keygate/internal/config"
+	"github.com/keygate/keygate/internal/keygatetest/cabletest"
+	"github.com/keygate/keygate/internal/keygatetest/porttest"
 	"github.com/keygate/keygate/internal/keygatetest/postgrestest"
 	"github.com/keygate/keygate/internal/server"
 )
@@ -51,6 +55,77 @@ func startErrorWith(t *testing.T, c *config.Config) string {
 		t.Fatal("the server has started, want an error")
 	}
 	return err.Error()
+}
+
+// waitingStart returns what a server logs, and its error, that waits for its database until it is stopped.
+func waitingStart(t *testing.T, c *config.Config) string {
+	t.Helper()
+	var log lockedBuffer
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() {
+		s, err := server.Start(ctx, server.Config{Settings: c, Log: slog.New(slog.NewTextHandler(&log, nil))})
+		if err == nil {
+			err = errors.Join(errors.New("the server has started"), s.Stop(context.Background()))
+		}
+		ended <- err
+	}()
+	waitFor(t, "the server waits for its database", func() bool { return strings.Contains(log.String(), "waiting for the database") })
+	cancel()
+	return log.String() + (<-ended).Error()
+}
+
+// Guarantee: a server that starts while its database is away waits for it: /livez is 200, /readyz is 503 and says why, and
+// when the database is back the server is ready. A signal ends it meanwhile.
+func TestStartWaitsForTheDatabase(t *testing.T) {
+	cable, url := cabletest.ForURL(t, postgrestest.Empty(t))
+	cable.Refuse()
+	c := settings(t, t.TempDir(), "--database-url", url, "--secret-key-file", secretKey(t, 1))
+	c.OpsAddr = porttest.Reserve(t)
+	type result struct {
+		s   *server.Server
+		err error
+	}
+	started := make(chan result, 1)
+	go func() {
+		s, err := server.Start(t.Context(), server.Config{Settings: c})
+		started <- result{s, err}
+	}()
+	page := func(path string) string {
+		resp, err := http.Get("http://" + c.OpsAddr + path)
+		if err != nil {
+			return err.Error()
+		}
+		defer resp.Body.Close()
+		body, err := io.ReadAll(resp.Body)
+		return fmt.Sprint(resp.StatusCode, " ", string(body), err)
+	}
+	waitFor(t, "/readyz says what the server waits for", func() bool {
+		return strings.HasPrefix(page("/readyz"), "503 starting: waiting for the database: the database cannot be reached")
+	})
+	if got := page("/livez"); !strings.HasPrefix(got, "200") {
+		t.Errorf("/livez: got %s, want 200", got)
+	}
+	cable.Mend()
+	var r result
+	waitFor(t, "the server has started", func() bool {
+		select {
+		case r = <-started:
+			return true
+		default:
+			return false
+		}
+	})
+	if r.err != nil {
+		t.Fatal(r.err)
+	}
+	if got := page("/readyz"); !strings.HasPrefix(got, "200") {
+		t.Errorf("/readyz: got %s, want 200", got)
+	}
+	if err := r.s.Stop(t.Context()); err != nil {
+		t.Error(err)
+	}
 }
 
 // Guarantee: with a database URL everything is kept in PostgreSQL: after a restart on another data
@@ -250,7 +325,11 @@ func TestDatabasePasswordIsSecret(t *testing.T) {
 	} {
 		c := settings(t, t.TempDir(), "--secret-key-file", key)
 		c.DatabaseURL = config.Secret(url)
-		texts[what] = startErrorWith(t, c)
+		start := startErrorWith
+		if what == "a host that does not exist" {
+			start = waitingStart
+		}
+		texts[what] = start(t, c)
 	}
 	for what, text := range texts {
 		if strings.Contains(text, password) {

@@ -101,6 +101,7 @@ type Server struct {
 	guard      *netguard.Guard
 	sender     *sender.Sender
 
+	clock       *ratelimit.Clock
 	retention   *retention.Clock
 	reserver    *ratelimit.Reserver
 	sharing     *ratelimit.Sharing // nil if there is nothing to share limits with
@@ -211,13 +212,14 @@ func (s *Server) openPlanes(ctx context.Context) error {
 	if err := prepareFirstStart(settings); err != nil {
 		return err
 	}
-	db, box, err := openStore(ctx, settings, s.cfg.Version, s.log, nil)
+	db, box, err := s.awaitStore(ctx)
 	if err != nil {
 		return err
 	}
 	s.db = db
 	s.running.Push(func(context.Context) error { return db.Close() })
 	s.readiness.SetDegraded(s.trouble)
+	s.clock = ratelimit.NewClock()
 	if err := s.openNode(ctx, db); err != nil {
 		return err
 	}
@@ -230,21 +232,20 @@ func (s *Server) openPlanes(ctx context.Context) error {
 	if err := s.running.Start(ctx, s.retention); err != nil {
 		return err
 	}
-	clock := ratelimit.NewClock()
-	if s.reserver, err = ratelimit.NewReserver(ratelimit.ReserverConfig{Store: db, Now: clock.WallTime, Steer: clock.Steer, Nodes: s.node.count, Log: s.log}); err != nil {
+	if s.reserver, err = ratelimit.NewReserver(ratelimit.ReserverConfig{Store: db, Now: s.clock.WallTime, Steer: s.clock.Steer, Nodes: s.node.count, Log: s.log}); err != nil {
 		return err
 	}
 	if err := s.running.Start(ctx, s.reserver); err != nil {
 		return fmt.Errorf("read the daily counts: %w", err)
 	}
 
-	if err := s.openSharing(clock); err != nil {
+	if err := s.openSharing(s.clock); err != nil {
 		return err
 	}
 	s.heavy = make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2))
 	if s.follower, err = snapshot.New(snapshot.Config{
 		Source: db, Reserver: s.reserver, Sharing: s.sharing, OpenSealed: box.Open, GatewayDomain: settings.GatewayDomain,
-		DefaultGlobalLimit: settings.DefaultGlobalLimit, Now: clock.Now, Log: s.log, Heavy: s.heavy,
+		DefaultGlobalLimit: settings.DefaultGlobalLimit, Now: s.clock.Now, Log: s.log, Heavy: s.heavy,
 		Shared: s.node.shared(), Recall: s.recall,
 	}); err != nil {
 		return err
@@ -272,19 +273,19 @@ func (s *Server) openPlanes(ctx context.Context) error {
 		return err
 	}
 	if settings.ServesGateway() {
-		if err := s.buildGateway(clock); err != nil {
+		if err := s.buildGateway(s.clock); err != nil {
 			return err
 		}
 	}
 	if !settings.ServesAdmin() {
 		return nil
 	}
-	return s.buildAdmin(ctx, box, clock.Now)
+	return s.buildAdmin(ctx, box)
 }
 
 // createFirstAccount creates the account default and its admin key in an empty store.
 func (s *Server) createFirstAccount(ctx context.Context, box *secret.Box) error {
-	ops, err := newControl(s.cfg.Settings, s.db, box, dependencies{publisher: s.follower}, s.log)
+	ops, err := newControl(s.cfg.Settings, s.db, box, dependencies{publisher: s.follower, now: s.clock.WallTime}, s.log)
 	if err != nil {
 		return err
 	}
@@ -311,20 +312,20 @@ func (s *Server) createFirstAccount(ctx context.Context, box *secret.Box) error 
 	})
 }
 
-func (s *Server) buildAdmin(ctx context.Context, box *secret.Box, clock func() ratelimit.Instant) error {
+func (s *Server) buildAdmin(ctx context.Context, box *secret.Box) error {
 	ops, err := newControl(s.cfg.Settings, s.db, box, dependencies{
-		publisher: s.follower, wake: s.sender.Wake, audit: s.syncers(s.collector, s.auditLog),
+		publisher: s.follower, now: s.clock.WallTime, wake: s.sender.Wake, audit: s.syncers(s.collector, s.auditLog),
 		heavy: s.heavy, repositories: &s.repositories, everywhere: s.node.everywhere(),
 		sources: control.Sources{AccessLog: s.collector, Traffic: trafficSource{s.meter, s}, Requests: requestSource{s.requestLog, s}, Levels: s.follower, Routes: s.follower},
 	}, s.log)
 	if err != nil {
 		return err
 	}
-	if s.maintenance, err = control.NewMaintenance(control.MaintenanceConfig{Service: ops, Store: s.db, Retention: s.retention.Now, Log: s.log}); err != nil {
+	if s.maintenance, err = control.NewMaintenance(control.MaintenanceConfig{Service: ops, Store: s.db, Now: s.clock.WallTime, Retention: s.retention.Now, Settled: s.retention.Settled, Log: s.log}); err != nil {
 		return err
 	}
 	api, err := adminapi.New(adminapi.Config{
-		Control: ops, Authenticate: adminapi.BySnapshot(s.follower, s.lease()), Settings: s.settings, Version: s.cfg.Version, ClientIP: s.trust.ClientIP, Clock: clock,
+		Control: ops, Authenticate: adminapi.BySnapshot(s.follower, s.lease()), Settings: s.settings, Version: s.cfg.Version, ClientIP: s.trust.ClientIP, Now: s.clock.WallTime, Clock: s.clock.Now,
 		Trusted: s.trust.Trusted, Recorder: s.auditLog, BasePath: s.cfg.Settings.AdminBasePath, Log: s.log,
 	})
 	if err != nil {

@@ -13,8 +13,10 @@ import (
 
 	"github.com/keygate/keygate/internal/config"
 	"github.com/keygate/keygate/internal/control"
+	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/secret"
 	"github.com/keygate/keygate/internal/store"
+	"github.com/keygate/keygate/internal/store/postgres"
 	"github.com/keygate/keygate/internal/store/sqlite"
 	"github.com/keygate/keygate/internal/webhook"
 )
@@ -44,6 +46,33 @@ func openStore(ctx context.Context, settings *config.Config, version string, log
 		return nil, nil, err
 	}
 	return db, box, nil
+}
+
+// storeRetry is the time between two attempts to open a store that cannot be reached.
+const storeRetry = time.Second
+
+// awaitStore opens the store. While its database cannot be reached, it tries again until ctx ends, and
+// /readyz and the log say so: a machine may start before the database does, and a server that ended would have
+// to be started again. Any other error, such as a password that is wrong, is returned.
+func (s *Server) awaitStore(ctx context.Context) (store.Engine, *secret.Box, error) {
+	for tries := 0; ; tries++ {
+		db, box, err := openStore(ctx, s.cfg.Settings, s.cfg.Version, s.log, nil)
+		if err == nil || ctx.Err() != nil || !postgres.IsAway(err) {
+			s.readiness.SetStarting("")
+			return db, box, err
+		}
+		if tries%60 == 0 {
+			s.log.Warn("waiting for the database, without which this server cannot start", "error", err)
+		}
+		s.readiness.SetStarting("waiting for the database: " + fault.MessageOf(err))
+		retry := time.NewTimer(storeRetry)
+		select {
+		case <-retry.C:
+		case <-ctx.Done():
+			retry.Stop()
+			return nil, nil, errors.Join(ctx.Err(), err)
+		}
+	}
 }
 
 // openBox returns the box for the key in the environment, or else in the secret key file. old
@@ -113,7 +142,8 @@ func hasDatabase(settings *config.Config) (bool, error) {
 // have only a publisher.
 type dependencies struct {
 	publisher control.Publisher
-	wake      func() // called when deliveries may be due
+	now       func() time.Time // nil means time.Now
+	wake      func()           // called when deliveries may be due
 	audit     control.Syncer
 	sources   control.Sources
 	heavy     chan struct{} // control.Config.Heavy
@@ -125,8 +155,11 @@ type dependencies struct {
 
 // newControl returns the management operations over a store.
 func newControl(settings *config.Config, db store.Engine, box *secret.Box, around dependencies, log *slog.Logger) (*control.Service, error) {
+	if around.now == nil {
+		around.now = time.Now
+	}
 	return control.New(control.Config{
-		Store: db, Publisher: around.publisher, Sealer: box, Now: time.Now, Random: rand.Reader,
+		Store: db, Publisher: around.publisher, Sealer: box, Now: around.now, Random: rand.Reader,
 		GatewayDomain: settings.GatewayDomain, DefaultGlobalLimit: settings.DefaultGlobalLimit, Log: log,
 		WebhookURLs: webhook.URLRule{AllowHTTP: settings.WebhookAllowHTTP, Allow: settings.WebhookAllowNetwork},
 		Wake:        around.wake, AuditSync: around.audit, Sources: around.sources, Heavy: around.heavy,

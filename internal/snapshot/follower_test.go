@@ -444,13 +444,13 @@ func TestEndedKeyNeedsNoClock(t *testing.T) {
 	if h.follower.Current().FindKey(secret).ExpiredAt(h.clock.Now().Wall / 1000) {
 		t.Error("a key has expired an hour too early")
 	}
-	k.ExpiryNotified = k.ExpiresAt
+	k.Ended = true
 	h.source.PutKey(k)
 	h.catchUp()
 	if !h.follower.Current().FindKey(secret).ExpiredAt(h.clock.Now().Wall / 1000) {
 		t.Error("a key that the store has for expired is in force by the clock of the node")
 	}
-	if got := k.EffectiveState(k.ExpiresAt.Add(-time.Hour)); got != apikey.Expired {
+	if got := k.State(k.ExpiresAt.Add(-time.Hour)); got != apikey.Expired {
 		t.Errorf("its state is %s, want expired", got)
 	}
 }

@@ -145,7 +145,7 @@ func compileKey(k *apikey.Key) (*Key, error) {
 		c.chain = &chain
 	}
 	switch {
-	case k.Ended():
+	case k.Ended:
 		c.expires = ended
 	case !k.ExpiresAt.IsZero():
 		c.expires = k.ExpiresAt.UnixMicro()

@@ -46,7 +46,7 @@ type GatewayDelta struct {
 }
 
 // KeySource reads keys of all accounts. The fields ID, AccountID, Digest, Level, Scope,
-// Owner, GatewayID, RateLimit, BucketID, ExpiresAt, ExpiryNotified and RevokedAt must be set; others
+// Owner, GatewayID, RateLimit, BucketID, ExpiresAt, Ended and RevokedAt must be set; others
 // may be left empty.
 type KeySource interface {
 	// EachKey calls f for each key that is not revoked, including expired ones and those of

@@ -25,6 +25,7 @@ type Readiness struct {
 	phase    atomic.Int32
 	degraded atomic.Pointer[func() string]
 	unready  atomic.Pointer[func() string]
+	starting atomic.Pointer[string]
 }
 
 // Set sets the phase.
@@ -43,6 +44,9 @@ func (r *Readiness) Degraded() string {
 	}
 	return ""
 }
+
+// SetStarting sets what a server in phase Starting waits for, or "".
+func (r *Readiness) SetStarting(reason string) { r.starting.Store(&reason) }
 
 // SetUnready sets what tells why a server in phase Ready must not get requests at this moment, or "".
 func (r *Readiness) SetUnready(f func() (reason string)) { r.unready.Store(&f) }
@@ -77,7 +81,11 @@ func OpsHandler(r *Readiness, m *Metrics, withPprof bool) http.Handler {
 		case Draining:
 			respond(w, http.StatusServiceUnavailable, "shutting down\n")
 		default:
-			respond(w, http.StatusServiceUnavailable, "starting\n")
+			text := "starting\n"
+			if reason := r.starting.Load(); reason != nil && *reason != "" {
+				text = "starting: " + *reason + "\n"
+			}
+			respond(w, http.StatusServiceUnavailable, text)
 		}
 	})
 	mux.Handle("GET /metrics", newScrapes(promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{Registry: m.registry})))

@@ -56,6 +56,8 @@ type Answer struct {
 	// Newest is the newest change when a Join was done. It must be in force on the node before the lease is
 	// used: those who wait for later changes wait for the node.
 	Newest Position
+	// Time is the store's at some moment of the call, or the zero time if the store did not say it.
+	Time time.Time
 }
 
 // State is the state of a Row.

@@ -110,8 +110,9 @@ func (l *Leases) join(ctx context.Context, c *lease.Call) (a lease.Answer, err e
 			}
 		}
 		log := lease.Log{Newest: head}
-		if err := tx.QueryRow(ctx, `SELECT `+knownPosition+`, `+overduePosition+` FROM change_head h`,
-			c.Position.Number, c.Position.Mark[:], (c.TTL/3).Microseconds()).Scan(&log.Known, &log.Overdue); err != nil {
+		var now time.Time
+		if err := tx.QueryRow(ctx, `SELECT `+knownPosition+`, `+overduePosition+`, clock_timestamp() FROM change_head h`,
+			c.Position.Number, c.Position.Mark[:], (c.TTL/3).Microseconds()).Scan(&log.Known, &log.Overdue, &now); err != nil {
 			return err
 		}
 		var before *lease.Row
@@ -123,7 +124,8 @@ func (l *Leases) join(ctx context.Context, c *lease.Call) (a lease.Answer, err e
 			return err
 		}
 		next, answer := lease.Carry(before, c, log)
-		if a = answer; a.Result != lease.Done {
+		a = answer
+		if a.Time = now; a.Result != lease.Done {
 			return nil
 		}
 		return l.store(ctx, tx, before == nil, &next)
@@ -153,6 +155,7 @@ func (l *Leases) renew(ctx context.Context, c *lease.Call) (a lease.Answer, err 
 	r := lease.Row{Node: c.Node, Boot: c.Boot, Epoch: c.Epoch, TTL: c.TTL, State: lease.Live}
 	var known, overdue, ours bool
 	var granted, number *int64
+	var now time.Time
 	err = l.pool.QueryRow(ctx, `WITH `+durableCTE+`, log AS (
 			SELECT `+knownPosition+` AS known,
 				$7 AND `+overduePosition+` AS overdue
@@ -164,25 +167,27 @@ func (l *Leases) renew(ctx context.Context, c *lease.Call) (a lease.Answer, err 
 			WHERE n.name = $4 AND n.boot = $5 AND n.epoch = $6 AND n.state = 'live' AND log.known AND NOT log.overdue
 			RETURNING n.granted, n.number, n.mark
 		)
-		SELECT log.known, log.overdue, EXISTS (SELECT FROM nodes WHERE name = $4 AND boot = $5 AND epoch = $6 AND state = 'live'), r.granted, r.number, r.mark
+		SELECT log.known, log.overdue, EXISTS (SELECT FROM nodes WHERE name = $4 AND boot = $5 AND epoch = $6 AND state = 'live'), r.granted, r.number, r.mark, clock_timestamp()
 		FROM log LEFT JOIN renewed r ON true`,
 		c.Position.Number, c.Position.Mark[:], (c.TTL/3).Microseconds(), c.Node, c.Boot[:], c.Epoch, c.Kind == lease.Renew,
-	).Scan(&known, &overdue, &ours, &granted, &number, mark(&r.Applied))
+	).Scan(&known, &overdue, &ours, &granted, &number, mark(&r.Applied), &now)
 	switch {
 	case err != nil:
 		return a, err
 	case granted != nil:
 		r.Grant, r.Applied.Number = *granted, *number
-		return lease.Answer{Result: lease.Done, Row: r}, nil
+		a.Result, a.Row = lease.Done, r
 	case !ours:
-		return lease.Answer{Result: lease.Lost}, nil
+		a.Result = lease.Lost
 	case !known:
-		return lease.Answer{Result: lease.OtherHistory}, nil
+		a.Result = lease.OtherHistory
 	case overdue:
-		return lease.Answer{Result: lease.Behind}, nil
+		a.Result = lease.Behind
 	default: // the row was ended while the statement waited for it
-		return lease.Answer{Result: lease.Lost}, nil
+		a.Result = lease.Lost
 	}
+	a.Time = now
+	return a, nil
 }
 
 func (l *Leases) leave(ctx context.Context, c *lease.Call) (lease.Answer, error) {

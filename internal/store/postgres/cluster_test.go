@@ -115,6 +115,9 @@ func TestLeaseStatementsFollowTheProtocol(t *testing.T) {
 		next, want := lease.Carry(was, &c, log)
 		got := h.carry(c)
 		results[want.Result]++
+		if says := c.Kind != lease.Leave; says && time.Since(got.Time).Abs() > time.Minute || !says && !got.Time.IsZero() {
+			t.Fatalf("%+v: the database's time is %v", c, got.Time)
+		}
 		if got.Result != want.Result || want.Result == lease.Done && (got.Row.Seen() != want.Row.Seen() || got.Newest != want.Newest) {
 			t.Fatalf("%+v on %+v: got %+v, want %+v", c, was, got, want)
 		}

@@ -73,6 +73,17 @@ func lost(err error) bool {
 		errors.Is(err, net.ErrClosed) || pgconn.SafeToRetry(err)
 }
 
+// IsAway reports whether an error of Open says that the server cannot be reached, does not respond or has no
+// room for connections, so that another attempt may succeed.
+func IsAway(err error) bool {
+	switch publicMessage(err) {
+	case awayMessage, slowMessage, busyMessage:
+		return true
+	default:
+		return false
+	}
+}
+
 // translate turns an error of the driver into a fault.Error with a public message. what says
 // which operation failed. Errors that are a fault.Error or a context's own are returned
 // unchanged. Other errors are wrapped; the API reports them as fault.Internal.

@@ -43,6 +43,8 @@ type Inspection struct {
 	SyncNames       string // synchronous_standby_names; "" if replicas are asynchronous
 	Replicas        int
 
+	OldestSnapshot time.Duration // as DB.OldestSnapshot says
+
 	Latency    time.Duration // median of several round trips
 	ClockAhead time.Duration // by how much the server's clock is ahead of ours; negative if it is behind
 
@@ -80,6 +82,11 @@ func Inspect(ctx context.Context, url, node string) (*Inspection, error) {
 	if err := i.readServer(ctx, c); err != nil {
 		return nil, translate("inspect the server", err)
 	}
+	var micros int64
+	if err := c.QueryRow(ctx, oldestSnapshot).Scan(&micros); err != nil {
+		return nil, translate("read the oldest snapshot", err)
+	}
+	i.OldestSnapshot = time.Duration(max(0, micros)) * time.Microsecond
 	if err := i.measure(ctx, c); err != nil {
 		return nil, translate("measure the latency", err)
 	}

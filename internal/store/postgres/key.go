@@ -16,7 +16,7 @@ import (
 )
 
 const keyColumns = `SELECT id, account_id, digest, prefix, level, word, resource, more_scopes, gateway_id, owner, bucket_id, rate_limit,
-	expires_at, last_used_at, created_at, revoked_at, expiry_told, rotated_from, rotated_to, version, name, metadata FROM keys `
+	expires_at, last_used_at, created_at, revoked_at, expiry_told, rotated_from, rotated_to, version, name, metadata, ended FROM keys `
 
 func scanKey(r pgx.Rows) (apikey.Key, error) {
 	var (
@@ -29,7 +29,7 @@ func scanKey(r pgx.Rows) (apikey.Key, error) {
 		expires, used, revokedAt, expiryTold   sql.NullInt64
 	)
 	err := r.Scan(&k.ID, &k.AccountID, &digest, &k.Prefix, &level, &word, &resource, &more, &gatewayID, &owner, &bucket, &rate,
-		&expires, &used, &created, &revokedAt, &expiryTold, &rotatedFrom, &rotatedTo, &k.Version, &k.Name, &metadata)
+		&expires, &used, &created, &revokedAt, &expiryTold, &rotatedFrom, &rotatedTo, &k.Version, &k.Name, &metadata, &k.Ended)
 	if err != nil {
 		return k, err
 	}
@@ -128,7 +128,7 @@ func keyValues(k *apikey.Key) ([]any, error) {
 	}
 	return []any{stored.LevelNumber(k.Level), stored.PhaseOf(k), int64(first.Word), maybeText(first.Resource), maybeText(more.String()), maybeText(k.GatewayID), maybeText(k.Owner),
 		stored.KeyBucket(k), maybeText(k.RateLimit.String()), maybeMicros(k.ExpiresAt), maybeMicros(k.RevokedAt), maybeMicros(k.ExpiryNotified),
-		maybeText(k.RotatedFrom), maybeText(k.RotatedTo), k.Version, k.Name, metadata}, nil
+		maybeText(k.RotatedFrom), maybeText(k.RotatedTo), k.Version, k.Name, metadata, k.Ended}, nil
 }
 
 // InsertKey implements control.KeyStore.
@@ -138,9 +138,9 @@ func (t *tx) InsertKey(ctx context.Context, k *apikey.Key) error {
 		return err
 	}
 	return t.queue(ctx, "insert key", `INSERT INTO keys (level, phase, word, resource, more_scopes, gateway_id, owner,
-		bucket_id, rate_limit, expires_at, revoked_at, expiry_told, rotated_from, rotated_to, version, name, metadata,
+		bucket_id, rate_limit, expires_at, revoked_at, expiry_told, rotated_from, rotated_to, version, name, metadata, ended,
 		id, account_id, digest, prefix, created_at, last_used_at)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23)`,
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24)`,
 		append(values, k.ID, k.AccountID, k.Digest[:], k.Prefix, micros(k.CreatedAt), maybeMicros(k.LastUsedAt))...)
 }
 
@@ -152,7 +152,7 @@ func (t *tx) UpdateKey(ctx context.Context, k *apikey.Key) error {
 	}
 	return t.queueOne(ctx, "update key", "key", `changed AS (UPDATE keys SET level = $1, phase = $2, word = $3, resource = $4, more_scopes = $5, gateway_id = $6, owner = $7,
 		bucket_id = $8, rate_limit = $9, expires_at = $10, revoked_at = $11, expiry_told = $12, rotated_from = $13, rotated_to = $14,
-		version = $15, name = $16, metadata = $17 WHERE id = $18 AND account_id = $19 RETURNING 1)`,
+		version = $15, name = $16, metadata = $17, ended = $18 WHERE id = $19 AND account_id = $20 RETURNING 1)`,
 		append(values, k.ID, k.AccountID)...)
 }
 

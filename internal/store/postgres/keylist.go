@@ -71,7 +71,9 @@ func (q *keyQuery) part(p stored.KeyPart) string {
 	phase := " AND phase = " + q.value(p.Phase)
 	switch p.When {
 	case stored.LateUnexpired: // few: by the index on expiry
-		return phase + " AND phase < 2 AND expires_at > " + q.value(micros(q.filter.Now))
+		return phase + " AND phase < 2 AND expires_at > " + q.value(micros(q.filter.Now)) + " AND NOT ended"
+	case stored.LateEnded:
+		return phase + " AND phase < 2 AND expires_at > " + q.value(micros(q.filter.Now)) + " AND ended"
 	case stored.LateExpired, stored.Expired:
 		return phase + " AND phase < 2 AND expires_at <= " + q.value(micros(q.filter.Now))
 	case stored.Unexpired:

@@ -13,7 +13,7 @@ import (
 )
 
 // streamColumns selects what the data plane needs of each key.
-const streamColumns = `SELECT id, account_id, digest, level::bigint, word::bigint, resource, more_scopes, gateway_id, owner, bucket_id, rate_limit, expires_at, revoked_at, expiry_told
+const streamColumns = `SELECT id, account_id, digest, level::bigint, word::bigint, resource, more_scopes, gateway_id, owner, bucket_id, rate_limit, expires_at, revoked_at, ended
 	FROM keys WHERE phase < 2 OR revoked_at >= $1`
 
 // checkEvery is the number of keys after which a stream checks its context.
@@ -95,7 +95,7 @@ func streamedRow(v [][]byte) stored.KeyRow {
 	return stored.KeyRow{
 		ID: string(v[0]), Account: string(v[1]), Digest: v[2], Level: number(v[3]), Word: number(v[4]), Resource: string(v[5]), More: string(v[6]),
 		Gateway: string(v[7]), Owner: string(v[8]), Bucket: string(v[9]), Rate: string(v[10]), Expires: number(v[11]), Revoked: number(v[12]),
-		HasExpiry: v[11] != nil, IsRevoked: v[12] != nil, Notified: number(v[13]), IsNotified: v[13] != nil,
+		HasExpiry: v[11] != nil, IsRevoked: v[12] != nil, Ended: len(v[13]) == 1 && v[13][0] != 0,
 	}
 }
 

@@ -14,7 +14,7 @@ import (
 )
 
 const keyColumns = `SELECT id, account_id, digest, prefix, level, word, resource, more_scopes, gateway_id, owner, bucket_id, rate_limit,
-	expires_at, last_used_at, created_at, revoked_at, expiry_told, rotated_from, rotated_to, version, name, metadata FROM keys `
+	expires_at, last_used_at, created_at, revoked_at, expiry_told, rotated_from, rotated_to, version, name, metadata, ended FROM keys `
 
 func scanKey(r *sql.Rows) (apikey.Key, error) {
 	var (
@@ -27,7 +27,7 @@ func scanKey(r *sql.Rows) (apikey.Key, error) {
 		expires, used, revokedAt, expiryTold   sql.NullInt64
 	)
 	err := r.Scan(&k.ID, &k.AccountID, &digest, &k.Prefix, &level, &word, &resource, &more, &gatewayID, &owner, &bucket, &rate,
-		&expires, &used, &created, &revokedAt, &expiryTold, &rotatedFrom, &rotatedTo, &k.Version, &k.Name, &metadata)
+		&expires, &used, &created, &revokedAt, &expiryTold, &rotatedFrom, &rotatedTo, &k.Version, &k.Name, &metadata, &k.Ended)
 	if err != nil {
 		return k, err
 	}
@@ -126,7 +126,7 @@ func keyValues(k *apikey.Key) ([]any, error) {
 	}
 	return []any{stored.LevelNumber(k.Level), stored.PhaseOf(k), int64(first.Word), maybeText(first.Resource), maybeText(more.String()), maybeText(k.GatewayID), maybeText(k.Owner),
 		stored.KeyBucket(k), maybeText(k.RateLimit.String()), maybeMicros(k.ExpiresAt), maybeMicros(k.RevokedAt), maybeMicros(k.ExpiryNotified),
-		maybeText(k.RotatedFrom), maybeText(k.RotatedTo), k.Version, k.Name, metadata}, nil
+		maybeText(k.RotatedFrom), maybeText(k.RotatedTo), k.Version, k.Name, metadata, k.Ended}, nil
 }
 
 // InsertKey implements control.KeyStore.
@@ -136,9 +136,9 @@ func (t *tx) InsertKey(ctx context.Context, k *apikey.Key) error {
 		return err
 	}
 	_, err = t.exec(ctx, "insert key", `INSERT INTO keys (level, phase, word, resource, more_scopes, gateway_id, owner,
-		bucket_id, rate_limit, expires_at, revoked_at, expiry_told, rotated_from, rotated_to, version, name, metadata,
+		bucket_id, rate_limit, expires_at, revoked_at, expiry_told, rotated_from, rotated_to, version, name, metadata, ended,
 		id, account_id, digest, prefix, created_at, last_used_at)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
 		append(values, k.ID, k.AccountID, k.Digest[:], k.Prefix, micros(k.CreatedAt), maybeMicros(k.LastUsedAt))...)
 	return err
 }
@@ -151,7 +151,7 @@ func (t *tx) UpdateKey(ctx context.Context, k *apikey.Key) error {
 	}
 	return t.must(ctx, "update key", "key", `UPDATE keys SET level = ?, phase = ?, word = ?, resource = ?, more_scopes = ?, gateway_id = ?, owner = ?,
 		bucket_id = ?, rate_limit = ?, expires_at = ?, revoked_at = ?, expiry_told = ?, rotated_from = ?, rotated_to = ?,
-		version = ?, name = ?, metadata = ? WHERE id = ? AND account_id = ?`,
+		version = ?, name = ?, metadata = ?, ended = ? WHERE id = ? AND account_id = ?`,
 		append(values, k.ID, k.AccountID)...)
 }
 

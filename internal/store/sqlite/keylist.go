@@ -63,7 +63,9 @@ func (q *keyQuery) phased(index, where string, args ...any) []string {
 		in := append(slices.Clone(args), p.Phase)
 		switch p.When {
 		case stored.LateUnexpired:
-			branches = append(branches, q.late(where+" AND phase = ? AND phase < 2 AND expires_at > ?", append(in, now)))
+			branches = append(branches, q.late(where+" AND phase = ? AND phase < 2 AND expires_at > ? AND NOT ended", append(in, now)))
+		case stored.LateEnded:
+			branches = append(branches, q.late(where+" AND phase = ? AND phase < 2 AND expires_at > ? AND ended", append(in, now)))
 		case stored.LateExpired:
 			branches = append(branches, q.late(where+" AND phase = ? AND phase < 2 AND expires_at <= ?", append(in, now)))
 		case stored.Unexpired:

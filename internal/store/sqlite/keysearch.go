@@ -18,7 +18,10 @@ func (q *keyQuery) searched() []string {
 		where, in := text, args
 		switch p.When {
 		case stored.LateUnexpired:
-			branches = append(branches, q.late("account_id = ? AND phase = ? AND phase < 2 AND expires_at > ?"+text, append([]any{q.account, p.Phase, now}, args...)))
+			branches = append(branches, q.late("account_id = ? AND phase = ? AND phase < 2 AND expires_at > ? AND NOT ended"+text, append([]any{q.account, p.Phase, now}, args...)))
+			continue
+		case stored.LateEnded:
+			branches = append(branches, q.late("account_id = ? AND phase = ? AND phase < 2 AND expires_at > ? AND ended"+text, append([]any{q.account, p.Phase, now}, args...)))
 			continue
 		case stored.LateExpired:
 			branches = append(branches, q.late("account_id = ? AND phase = ? AND phase < 2 AND expires_at <= ?"+text, append([]any{q.account, p.Phase, now}, args...)))

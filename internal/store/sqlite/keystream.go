@@ -13,7 +13,7 @@ import (
 )
 
 // streamColumns selects what the data plane needs of each key.
-const streamColumns = `SELECT id, account_id, digest, level, word, resource, more_scopes, gateway_id, owner, bucket_id, rate_limit, expires_at, revoked_at, expiry_told
+const streamColumns = `SELECT id, account_id, digest, level, word, resource, more_scopes, gateway_id, owner, bucket_id, rate_limit, expires_at, revoked_at, ended
 	FROM keys NOT INDEXED WHERE phase < 2 OR revoked_at >= ?`
 
 const streamWidth = 14
@@ -79,7 +79,7 @@ func rowOf(v *[streamWidth]driver.Value) stored.KeyRow {
 	return stored.KeyRow{
 		ID: text(v[0]), Account: text(v[1]), Digest: digest, Level: number(v[3]), Word: number(v[4]), Resource: text(v[5]), More: text(v[6]),
 		Gateway: text(v[7]), Owner: text(v[8]), Bucket: text(v[9]), Rate: text(v[10]), Expires: number(v[11]), Revoked: number(v[12]),
-		HasExpiry: v[11] != nil, IsRevoked: v[12] != nil, Notified: number(v[13]), IsNotified: v[13] != nil,
+		HasExpiry: v[11] != nil, IsRevoked: v[12] != nil, Ended: number(v[13]) != 0,
 	}
 }
 

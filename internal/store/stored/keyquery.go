@@ -32,6 +32,7 @@ const (
 	Expired
 	LateUnexpired // notified keys after the clock was set back; few
 	LateExpired   // live keys before they are notified; few
+	LateEnded     // notified keys that have ended, after the clock was set back; few
 )
 
 // KeyParts returns the parts that make up a state. A key's phase changes some seconds after its
@@ -43,7 +44,7 @@ func KeyParts(s apikey.State) []KeyPart {
 	case apikey.Active:
 		return []KeyPart{{Live, Unexpired}, {Notified, LateUnexpired}}
 	case apikey.Expired:
-		return []KeyPart{{Notified, Expired}, {Live, LateExpired}}
+		return []KeyPart{{Notified, Expired}, {Live, LateExpired}, {Notified, LateEnded}}
 	case apikey.Revoked:
 		return []KeyPart{{Revoked, Anytime}}
 	default:

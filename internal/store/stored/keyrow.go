@@ -18,8 +18,7 @@ type KeyRow struct {
 	Bucket, Rate         string
 	Expires, Revoked     int64 // microseconds
 	HasExpiry, IsRevoked bool
-	Notified             int64 // microseconds
-	IsNotified           bool
+	Ended                bool
 }
 
 // KeyDecoder decodes the rows of many keys. Equal accounts, gateways and scopes share their memory.
@@ -54,9 +53,7 @@ func (d *KeyDecoder) Decode(r KeyRow) (*apikey.Key, error) {
 	if k.ExpiresAt = (time.Time{}); r.HasExpiry {
 		k.ExpiresAt = time.UnixMicro(r.Expires).UTC()
 	}
-	if k.ExpiryNotified = (time.Time{}); r.IsNotified {
-		k.ExpiryNotified = time.UnixMicro(r.Notified).UTC()
-	}
+	k.Ended = r.Ended
 	if k.RevokedAt = (time.Time{}); r.IsRevoked {
 		k.RevokedAt = time.UnixMicro(r.Revoked).UTC()
 	}

@@ -49,6 +49,7 @@ func keyOf(a *account.Account) *rapid.Generator[*apikey.Key] {
 		k.RevokedAt = maybe(moment()).Draw(t, "revoked_at")
 		k.LastUsedAt = maybe(moment()).Draw(t, "last_used_at")
 		k.ExpiryNotified = maybe(rapid.SampledFrom([]time.Time{k.ExpiresAt, epoch()})).Draw(t, "expiry_told")
+		k.Ended = rapid.Bool().Draw(t, "ended")
 		k.Version = rapid.Int64Min(1).Draw(t, "version")
 		return k
 	})

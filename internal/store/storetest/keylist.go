@@ -98,11 +98,12 @@ func drawKey(t *rapid.T, k *apikey.Key, gateways []string) {
 	k.Level = rapid.SampledFrom([]apikey.Level{apikey.GatewayLevel, apikey.AccountLevel}).Draw(t, "level")
 	k.Owner = rapid.SampledFrom(keyOwners()).Draw(t, "owner")
 	k.GatewayID = rapid.SampledFrom(gateways).Draw(t, "gateway")
-	k.ExpiresAt, k.ExpiryNotified, k.RevokedAt = time.Time{}, time.Time{}, time.Time{}
+	k.ExpiresAt, k.ExpiryNotified, k.RevokedAt, k.Ended = time.Time{}, time.Time{}, time.Time{}, false
 	if rapid.Bool().Draw(t, "expires") {
 		k.ExpiresAt = epoch().Add(time.Duration(rapid.IntRange(-3, 3).Draw(t, "expiry")) * time.Second)
 		if rapid.Bool().Draw(t, "notified") {
 			k.ExpiryNotified = k.ExpiresAt
+			k.Ended = rapid.IntRange(0, 2).Draw(t, "ended") == 0
 		}
 	}
 	if rapid.IntRange(0, 2).Draw(t, "revoked") == 0 {
