@@ -307,6 +307,7 @@ func (w *requestWriter) writeFields(h *requestHead) {
 		h.add("te", "trailers", false)
 	}
 	switch {
+	case w.webSocketKey != "": // it has no body (RFC 8441, 5)
 	case w.req.Chunked():
 		if line := appendTrailerNames(nil, w.buf, w.req.Fields(), false, w.verdict.Gateway.Withheld); len(line) > 0 {
 			h.add("trailer", proxy.Text(line[len("Trailer: "):len(line)-len("\r\n")]), false)

@@ -275,14 +275,15 @@ func (c *conn) finish(x *exchange) step {
 }
 
 // endHalf ends the use of the upstream's connection after a whole response. intact is set unless
-// the exchange was cut off, and the whole request was sent.
+// the exchange was cut off, and the whole request was sent. After an upgrade that was not accepted
+// the connection serves no other request: the upstream may expect the other protocol there.
 func (c *conn) endHalf(x *exchange, intact bool) {
 	if x.calling {
 		c.endCall(x)
 		return
 	}
 	up := x.trip.conn
-	if intact && x.trip.reader.reusable() {
+	if intact && x.mode != modeUpgrade && x.trip.reader.reusable() {
 		up.Release()
 	} else {
 		up.Discard()

@@ -142,16 +142,17 @@ func (w *requestWriter) traces() bool {
 }
 
 // appendFraming appends the connection fields for the upstream, and those that frame the
-// body.
+// body. A request for an upgrade has no body and declares none, not even an empty one.
 func (w *requestWriter) appendFraming(dst []byte) []byte {
-	switch {
-	case w.upgrade:
+	if w.upgrade {
 		dst = append(dst, "Connection: Upgrade\r\nUpgrade: "...)
 		dst = append(appendValues(dst, w.buf, w.req.Fields(), http1.Upgrade), "\r\n"...)
 		if w.webSocketKey != "" {
 			dst = append(append(append(dst, "Sec-WebSocket-Key: "...), w.webSocketKey...), "\r\n"...)
 		}
-	case w.req.WantsTrailers():
+		return dst
+	}
+	if w.req.WantsTrailers() {
 		// RFC 9110, 10.1.4: a sender of TE names it in Connection.
 		dst = append(dst, "TE: trailers\r\nConnection: TE\r\n"...)
 	}

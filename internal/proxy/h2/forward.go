@@ -241,7 +241,8 @@ func (s *stream) leave() (intact bool) {
 }
 
 // settle ends an exchange: the connection is released, the record emitted, and the rest of
-// the response sent.
+// the response sent. After a WebSocket that was not accepted the connection serves no other request:
+// the upstream may expect that protocol there.
 func (s *stream) settle(up *upstream.H1Conn, err error) error {
 	c := s.conn
 	tunneled, intact, err := s.endTrip(up.NetConn(), err)
@@ -249,7 +250,7 @@ func (s *stream) settle(up *upstream.H1Conn, err error) error {
 	case err != nil || tunneled:
 		s.discardConn()
 		return err
-	case intact && s.trip.Reusable():
+	case intact && !s.tunnels && s.trip.Reusable():
 		s.held = nil
 		up.Release()
 	default:
