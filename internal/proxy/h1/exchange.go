@@ -98,7 +98,7 @@ func (x *exchange) reset() {
 		x.call.Close()
 		x.call.Reset()
 	}
-	x.body.start(http1.NoBody, 0, false)
+	x.body.start(http1.NoBody, 0, nil)
 	x.response.begin(writerState{})
 	x.parser.Reset()
 }
@@ -275,15 +275,14 @@ func (c *conn) finish(x *exchange) step {
 }
 
 // endHalf ends the use of the upstream's connection after a whole response. intact is set unless
-// the exchange was cut off, and the whole request was sent. After an upgrade that was not accepted
-// the connection serves no other request: the upstream may expect the other protocol there.
+// the exchange was cut off, and the whole request was sent.
 func (c *conn) endHalf(x *exchange, intact bool) {
 	if x.calling {
 		c.endCall(x)
 		return
 	}
 	up := x.trip.conn
-	if intact && x.mode != modeUpgrade && x.trip.reader.reusable() {
+	if intact && x.trip.reusable() {
 		up.Release()
 	} else {
 		up.Discard()
