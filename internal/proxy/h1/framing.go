@@ -73,6 +73,18 @@ func (f *framing) reset() {
 	f.encoder.start(encoderState{})
 }
 
+// declareEmpty declares the body of a request that has none as empty, if its method usually has
+// one: some servers refuse it otherwise (RFC 9110, 8.6).
+func (f *framing) declareEmpty(method []byte) {
+	if f.kind != bodyNone {
+		return
+	}
+	switch string(method) {
+	case "POST", "PUT", "PATCH":
+		f.kind = bodyByLength
+	}
+}
+
 // appendTo appends the fields that declare the body over HTTP/1.1. fields are those of the client's
 // request, spans of buf.
 func (f *framing) appendTo(dst, buf []byte, fields []http1.Field) []byte {

@@ -40,6 +40,9 @@ type requestWriter struct {
 // append appends the head, which declares the body that it begins.
 func (w *requestWriter) append(dst []byte, body *framing) []byte {
 	body.begin(w.req, w.upgrade, w.verdict.Gateway.Withheld)
+	if w.hop.Major == 2 { // over HTTP/1.1 the client decides
+		body.declareEmpty(w.req.Method.Of(w.buf))
+	}
 	dst = append(dst, w.req.Method.Of(w.buf)...)
 	dst = append(append(dst, ' '), w.origin.prefix...)
 	dst = w.verdict.AppendTarget(dst)
