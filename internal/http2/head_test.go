@@ -100,6 +100,7 @@ func TestMalformedRequests(t *testing.T) {
 		{"CONNECT", []string{":method: CONNECT", ":authority: a.test:443"}, nil},
 		{"CONNECT with a path", []string{":method: CONNECT", ":authority: a.test:443", ":path: /", ":scheme: https"}, errMissing},
 		{"CONNECT to nowhere", []string{":method: CONNECT"}, errMissing},
+		{"CONNECT with a length", []string{":method: CONNECT", ":authority: a.test:443", "content-length: 0"}, errConnect},
 		{"extended CONNECT that was not announced", []string{":method: CONNECT", ":protocol: websocket", ":scheme: https", ":path: /", ":authority: a.test"}, errMissing},
 		{":path of 16 KiB", append(without(get, ":path"), ":path: /"+strings.Repeat("a", http1.MaxTarget-1)), nil},
 		{":path of 16 KiB and a byte", append(without(get, ":path"), ":path: /"+strings.Repeat("a", http1.MaxTarget)), http1.ErrTarget},
@@ -250,6 +251,12 @@ func TestExtendedConnect(t *testing.T) {
 		fields := without([]string{":method: CONNECT", ":protocol: websocket", ":scheme: https", ":path: /chat", ":authority: a.test"}, missing)
 		if err := readRequest(t, Config{ExtendedConnect: true}, &r, fields...); !errors.Is(err, errMissing) {
 			t.Errorf("without %s: got error %v, want %v", missing, err, errMissing)
+		}
+	}
+	for _, length := range []string{"0", "320"} {
+		fields := []string{":method: CONNECT", ":protocol: websocket", ":scheme: https", ":path: /chat", ":authority: a.test", "content-length: " + length}
+		if err := readRequest(t, Config{ExtendedConnect: true}, &r, fields...); !errors.Is(err, errConnect) {
+			t.Errorf("with content-length %s: got error %v, want %v", length, err, errConnect)
 		}
 	}
 	if err := readRequest(t, Config{ExtendedConnect: true}, &r, append(get[:4:4], ":protocol: websocket")...); !errors.Is(err, errMissing) {

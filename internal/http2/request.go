@@ -176,12 +176,15 @@ func (h *requestReader) readFields(r *Request) error {
 	return nil
 }
 
-// frameBody says what the head tells of the body (RFC 9113, 8.1.1). An extended CONNECT has
-// none: what follows belongs to the other protocol.
+// frameBody says what the head tells of the body (RFC 9113, 8.1.1). A CONNECT has none (RFC 9110,
+// 9.3.6): what follows belongs to the other protocol (RFC 8441, 5), so it must not declare one.
 func (h *requestReader) frameBody(r *Request, s *stream) error {
 	length := r.ContentLength()
 	switch ended := s.is(remoteEnd); {
 	case h.has(pseudoProtocol) || !h.has(pseudoPath):
+		if length >= 0 {
+			return errConnect
+		}
 	case ended && length > 0:
 		return errLength
 	case ended:

@@ -55,6 +55,7 @@ const (
 	errMissing    MalformedError = "missing or superfluous pseudo-header field"
 	errHost       MalformedError = "Host and :authority differ"
 	errLength     MalformedError = "invalid Content-Length"
+	errConnect    MalformedError = "Content-Length of a CONNECT"
 	errStatus     MalformedError = "interim response that ends the stream"
 )
 

@@ -18,9 +18,13 @@ import (
 )
 
 // TestMain runs many tests in parallel, because most of them wait for timeouts or for
-// connections to close, and checks for leaks at the end.
+// connections to close, and checks for leaks at the end. A fuzz target has as many workers as usual.
 func TestMain(m *testing.M) {
 	flag.Parse()
+	if flag.Lookup("test.fuzz").Value.String() != "" {
+		leaktest.Main(m)
+		return
+	}
 	if err := flag.Set("test.parallel", "16"); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)

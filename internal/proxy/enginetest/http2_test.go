@@ -179,6 +179,7 @@ func TestTrailersOnlyStaysOneFrame(t *testing.T) {
 // framer is an HTTP/2 connection over which a test sends the frames itself.
 type framer struct {
 	*http2.Framer
+	conn  net.Conn
 	block bytes.Buffer // the output of enc
 	enc   *hpack.Encoder
 }
@@ -190,9 +191,14 @@ func (g *harness) dialHTTP2() *framer {
 		g.t.Fatal(err)
 	}
 	g.t.Cleanup(func() { _ = conn.Close() })
+	return newFramer(conn)
+}
+
+// newFramer begins an HTTP/2 connection of a client.
+func newFramer(conn net.Conn) *framer {
 	_ = conn.SetDeadline(time.Now().Add(testTimeout))
 	_, _ = io.WriteString(conn, http2.ClientPreface)
-	f := &framer{Framer: http2.NewFramer(conn, conn)}
+	f := &framer{Framer: http2.NewFramer(conn, conn), conn: conn}
 	f.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
 	f.enc = hpack.NewEncoder(&f.block)
 	_ = f.WriteSettings()

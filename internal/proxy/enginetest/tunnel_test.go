@@ -65,8 +65,8 @@ func TestTunnel(t *testing.T) {
 	c.wantEnd("bye")
 }
 
-// Guarantee: if the upstream declines an upgrade, its response passes and the connection is
-// reused.
+// Guarantee: if the upstream declines an upgrade, its response passes and the client's connection
+// is reused.
 func TestUpgradeDeclined(t *testing.T) {
 	t.Parallel()
 	addr, heads := recorder(t, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nno")

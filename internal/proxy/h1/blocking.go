@@ -89,10 +89,7 @@ func (c *conn) exchangeUpload(x *exchange) step {
 		return next
 	}
 	c.begin(x)
-	x.trip.sent = true
-	_, err := x.trip.conn.Write(x.trip.out)
-	x.trip.dropBuffer()
-	if err != nil { // the upstream may have responded before it closed the connection
+	if x.trip.write() != nil { // the upstream may have responded before it closed the connection
 		x.upload = newUpload(x)
 		close(x.upload.done)
 		return c.exchange(x)
@@ -187,6 +184,9 @@ func (u *upload) splice(n int64) bool {
 	u.c.reading.enter(phaseNone, 0)
 	u.x.body.left -= moved
 	u.x.body.moved += moved
+	if wrong := u.x.trip.body.count(int(moved), false); err == nil {
+		err = wrong
+	}
 	if err == nil && rest.N > 0 {
 		u.fail(errTruncated)
 		return false

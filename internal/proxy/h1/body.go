@@ -190,29 +190,27 @@ func (e *encoder) finish(section []byte, fields []http1.Field) []byte {
 	return e.end
 }
 
-// recoder converts a body, in place, from its framing on one connection to its framing on
-// the next.
+// recoder converts a request's body, in place, from its framing on the client's connection to its
+// framing on the upstream's.
 type recoder struct {
 	decoder
-	encoder
+	to *framing // nil if the data is only taken from its framing
 }
 
-// start begins a body. length is the one for http1.ByLength. chunked is set if the output
-// is chunked.
-func (r *recoder) start(in http1.Framing, length int64, chunked bool) {
+// start begins a body. length is the one for http1.ByLength.
+func (r *recoder) start(in http1.Framing, length int64, to *framing) {
 	r.decoder.start(in, length)
-	r.encoder.start(encoderState{chunked: chunked})
+	r.to = to
 }
 
 // step converts buf[start:end]. It uses all of it unless the body ends before end. It may
 // write up to 20 bytes before start and 2 after end.
 func (r *recoder) step(buf []byte, start, end int) (p piece, err error) {
-	if p, err = r.decode(buf, start, end); err != nil {
+	if p, err = r.decode(buf, start, end); err != nil || r.to == nil {
 		return p, err
 	}
-	r.encode(buf, &p)
-	if r.done {
-		p.end = r.finish(r.trailerSection())
+	if err = r.to.data(buf, &p); err == nil && r.done {
+		p.end, err = r.to.finish(r.trailerSection())
 	}
-	return p, nil
+	return p, err
 }

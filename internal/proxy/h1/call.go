@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strconv"
 	"sync"
 	"time"
 
@@ -40,6 +39,7 @@ type Call struct {
 	callState
 	writer requestWriter
 	head   requestHead
+	body   framing // of the request
 	in     *arrivals
 	data   []byte // what is being passed on, from front on
 }
@@ -226,6 +226,7 @@ func (c *Call) Reset() {
 		c.in = nil
 	}
 	c.callState, c.writer = callState{}, requestWriter{}
+	c.body.reset()
 	c.head.text, c.head.fields = keep(c.head.text, keepRoom), c.head.fields[:0]
 	c.data = keep(c.data, front+keepRoom)
 	if a := c.in; a != nil {
@@ -275,6 +276,8 @@ func (c *Call) write(from requestWriter, confirm upstream.Confirmer) {
 	h.text = w.verdict.AppendTarget(append(h.text, w.origin.path...))
 	h.fields = append(h.fields, headField{name: uint32(len(":path")), value: uint32(len(h.text) - start)})
 	w.writeFields(h)
+	c.body.begin(w.req, c.tunnels, w.verdict.Gateway.Withheld)
+	c.body.addTo(h, w.buf, w.req.Fields())
 }
 
 // writeFields adds the fields of the request, as append does for HTTP/1.1.
@@ -306,15 +309,6 @@ func (w *requestWriter) writeFields(h *requestHead) {
 	if w.req.WantsTrailers() {
 		h.add("te", "trailers", false)
 	}
-	switch {
-	case w.req.Chunked():
-		if line := appendTrailerNames(nil, w.buf, w.req.Fields(), false, w.verdict.Gateway.Withheld); len(line) > 0 {
-			h.add("trailer", proxy.Text(line[len("Trailer: "):len(line)-len("\r\n")]), false)
-		}
-	case w.req.ContentLength() >= 0:
-		var room [20]byte
-		h.add("content-length", proxy.Text(strconv.AppendInt(room[:0], w.req.ContentLength(), 10)), false)
-	}
 }
 
 // request returns the request to open a stream for, and prepares for its response.
@@ -340,12 +334,31 @@ func (c *Call) TryOpen(pool *upstream.H2Pool, body []byte, end bool) (sent int, 
 // TryOpenLater is TryOpen that leaves it to the caller to send the request, by Flush of later.
 // It returns nil in place of false.
 func (c *Call) TryOpenLater(pool *upstream.H2Pool, body []byte, end bool) (sent int, later upstream.Flusher) {
-	later = pool.TryOpenLater(&c.in.stream, c.request(body, end))
+	r := c.request(body, end)
+	if !c.tunnels && !c.body.fits(len(body), end) {
+		return 0, nil // Open returns the error
+	}
+	later = pool.TryOpenLater(&c.in.stream, r)
 	if later == nil {
 		return 0, nil
 	}
+	return c.opened(body, end), later
+}
+
+// opened notes that the stream was opened. It returns how much of body was sent.
+func (c *Call) opened(body []byte, end bool) (sent int) {
 	c.open = true
-	return c.in.stream.First(), later
+	sent = c.in.stream.First()
+	_ = c.count(sent, end && sent == len(body)) // it fits
+	return sent
+}
+
+// count counts a part of the body. What follows the head of a tunnel is none.
+func (c *Call) count(n int, end bool) error {
+	if c.tunnels {
+		return nil
+	}
+	return c.body.count(n, end)
 }
 
 // Await makes w the one that is called when Run can go on, of a call whose request was sent whole. It
@@ -365,16 +378,22 @@ func (c *Call) Await(w Waiter) bool {
 // are those of upstream.H2Pool.Open.
 func (c *Call) Open(ctx context.Context, deadline time.Time, pool *upstream.H2Pool, body []byte, end bool) (sent int, err error) {
 	r := c.request(body, end)
+	if !c.tunnels && !c.body.fits(len(body), end) {
+		return 0, errFraming
+	}
 	if err := pool.Open(ctx, deadline, &c.in.stream, r); err != nil {
 		return 0, err
 	}
-	c.open = true
-	return c.in.stream.First(), nil
+	return c.opened(body, end), nil
 }
 
 // Send sends more of the body, and its end if end is set. It blocks until the server has room for
-// all of it, and fails once the call is over.
+// all of it, and fails once the call is over. If the body is not what the head declares, Run fails, too.
 func (c *Call) Send(body []byte, end bool) error {
+	if err := c.count(len(body), end); err != nil {
+		c.in.Fail(err, false)
+		return err
+	}
 	return c.in.stream.Send(context.Background(), body, end)
 }
 
@@ -387,6 +406,10 @@ func (c *Call) SendTrailers(text []byte, trailers []http1.Field, withheld []stri
 	}
 	if !some {
 		return c.Send(nil, true)
+	}
+	if err := c.count(0, true); err != nil {
+		c.in.Fail(err, false)
+		return err
 	}
 	ok := c.in.stream.SendTrailers(func(w *http2.Conn) {
 		for i := range trailers {
@@ -434,10 +457,11 @@ func (c *Call) Responding() bool { return c.headed }
 
 // Again prepares to send the same request a second time. The call is closed.
 func (c *Call) Again() {
-	isHead, tunnels, confirm, head := c.isHead, c.tunnels, c.confirm, c.head
-	c.head = requestHead{}
+	isHead, tunnels, confirm, head, body := c.isHead, c.tunnels, c.confirm, c.head, c.body
+	c.head, c.body = requestHead{}, framing{}
 	c.Reset()
-	c.isHead, c.tunnels, c.confirm, c.head = isHead, tunnels, confirm, head
+	c.isHead, c.tunnels, c.confirm, c.head, c.body = isHead, tunnels, confirm, head, body
+	c.body.restart()
 }
 
 // Safe reports whether the server has certainly not processed the request whose Run failed.

@@ -39,7 +39,7 @@ func (x *exchange) writeCall() (arrived bool, err error) {
 	if !x.req.HasBody() {
 		return true, nil
 	}
-	x.startBody(false)
+	x.startBody(nil)
 	received := x.in[x.after:x.stop]
 	if len(received) == 0 {
 		return x.body.done, nil

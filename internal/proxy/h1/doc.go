@@ -19,7 +19,8 @@
 //
 // The types that rewrite messages do no I/O: requestWriter (request.go), responseReader
 // (response.go), responseWriter (response_writer.go) and recoder (body.go) turn bytes into
-// bytes. Their output does not depend on how the input is split.
+// bytes. Their output does not depend on how the input is split. What the head of a request declares
+// of its body, and what of it is sent, both come from framing (framing.go).
 //
 // # Connections
 //

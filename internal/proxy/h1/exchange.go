@@ -98,7 +98,7 @@ func (x *exchange) reset() {
 		x.call.Close()
 		x.call.Reset()
 	}
-	x.body.start(http1.NoBody, 0, false)
+	x.body.start(http1.NoBody, 0, nil)
 	x.response.begin(writerState{})
 	x.parser.Reset()
 }
@@ -282,7 +282,7 @@ func (c *conn) endHalf(x *exchange, intact bool) {
 		return
 	}
 	up := x.trip.conn
-	if intact && x.trip.reader.reusable() {
+	if intact && x.trip.reusable() {
 		up.Release()
 	} else {
 		up.Discard()

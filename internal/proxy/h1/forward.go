@@ -77,12 +77,12 @@ func (c *conn) forwardTrip(x *exchange) step {
 // write writes the head, and what was received of the body, to x.trip.out. It reports
 // whether that is the whole request.
 func (x *exchange) write() (whole bool, err error) {
-	out := x.writer.append(x.trip.buffer().data[:0])
+	out := x.writer.append(x.trip.buffer().data[:0], &x.trip.body)
 	x.trip.out = out
 	if !x.req.HasBody() {
 		return true, nil
 	}
-	x.startBody(x.req.Chunked())
+	x.startBody(&x.trip.body)
 	b := &x.body
 	received := x.in[x.after:x.stop]
 	if len(received) == 0 {
@@ -107,8 +107,8 @@ func (x *exchange) write() (whole bool, err error) {
 	return b.done, nil
 }
 
-// startBody begins to forward the request's body, as chunks if chunked is set.
-func (x *exchange) startBody(chunked bool) {
+// startBody begins to forward the request's body. to is nil if the upstream half frames it.
+func (x *exchange) startBody(to *framing) {
 	in := http1.ByLength
 	if x.req.Chunked() {
 		in = http1.ByChunks
@@ -116,8 +116,7 @@ func (x *exchange) startBody(chunked bool) {
 	b := &x.body
 	x.hasBody, x.bodyTaken = true, false
 	x.after = x.start + x.req.End
-	b.start(in, x.req.ContentLength(), chunked)
-	b.trailers, b.withheld = true, x.Verdict.Gateway.Withheld
+	b.start(in, x.req.ContentLength(), to)
 	if bound := x.Verdict.Gateway.MaxBodyBytes; bound > 0 {
 		b.room = bound
 	}

@@ -24,7 +24,7 @@ var roomOfExchanges = map[string]bool{
 	".call": true, // it has a Reset of its own
 	".req":  true, ".trip.reader.resp": true,
 	".trip.reader.body.section": true, ".trip.reader.body.partial": true,
-	".body.decoder.section": true, ".body.decoder.partial": true, ".body.encoder.end": true,
+	".body.decoder.section": true, ".body.decoder.partial": true, ".trip.body.encoder.end": true,
 	".response.body.end": true, ".response.room": true,
 }
 

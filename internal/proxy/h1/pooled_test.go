@@ -20,8 +20,8 @@ func TestPooledMemoryIsBounded(t *testing.T) {
 		if done, err := new(http1.TrailerParser).Parse(section, &trailers); !done || err != nil {
 			t.Fatalf("the trailers were not parsed: %v, %v", done, err)
 		}
-		x.body.start(http1.ByChunks, 0, true)
-		x.body.trailers = true
+		x.trip.body = *framingOf(t, "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n", false)
+		x.body.start(http1.ByChunks, 0, &x.trip.body)
 		if p, err := x.body.step(body, 0, len(body)); err != nil || len(p.end) < long {
 			t.Fatalf("the end of the request's body has %d bytes, want the trailers: %v", len(p.end), err)
 		}

@@ -182,8 +182,7 @@ func TestRecoderInAllSplits(t *testing.T) {
 	const body = "5;a=b\r\nhello\r\nD\r\n, wonderful W\r\n0\r\nX-A: 1\r\nHost: no\r\nAuthorization: no\r\n\r\nNEXT"
 	run := func(bound int64, pieces ...string) string {
 		var r recoder
-		r.start(http1.ByChunks, 0, true)
-		r.trailers = true
+		r.start(http1.ByChunks, 0, framingOf(t, "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n", false))
 		if bound > 0 {
 			r.room = bound
 		}

@@ -3,7 +3,6 @@ package h1
 import (
 	"bytes"
 	"net/url"
-	"strconv"
 
 	"github.com/keygate/keygate/internal/admit"
 	"github.com/keygate/keygate/internal/cookie"
@@ -38,8 +37,12 @@ type requestWriter struct {
 	trace func(dst []byte) []byte
 }
 
-// append appends the head.
-func (w *requestWriter) append(dst []byte) []byte {
+// append appends the head, which declares the body that it begins.
+func (w *requestWriter) append(dst []byte, body *framing) []byte {
+	body.begin(w.req, w.upgrade, w.verdict.Gateway.Withheld)
+	if w.hop.Major == 2 { // over HTTP/1.1 the client decides
+		body.declareEmpty(w.req.Method.Of(w.buf))
+	}
 	dst = append(dst, w.req.Method.Of(w.buf)...)
 	dst = append(append(dst, ' '), w.origin.prefix...)
 	dst = w.verdict.AppendTarget(dst)
@@ -47,7 +50,8 @@ func (w *requestWriter) append(dst []byte) []byte {
 	dst = append(dst, w.origin.base.Host...)
 	dst = append(dst, "\r\n"...)
 	dst, kept := w.appendCallers(dst)
-	dst = w.appendOwn(dst, kept)
+	dst = w.appendConnection(w.appendOwn(dst, kept))
+	dst = body.appendTo(dst, w.buf, w.req.Fields())
 	return append(dst, "\r\n"...)
 }
 
@@ -106,7 +110,7 @@ func appendCookie(dst, name, value []byte) []byte {
 	return dst
 }
 
-// appendOwn appends the fields that the gateway adds, and those that frame the body.
+// appendOwn appends the fields that the gateway adds.
 func (w *requestWriter) appendOwn(dst []byte, kept proxy.Fields) []byte {
 	w.completeHop(kept)
 	w.hop.Each(func(name, value string) {
@@ -122,7 +126,7 @@ func (w *requestWriter) appendOwn(dst []byte, kept proxy.Fields) []byte {
 			dst = dst[:before]
 		}
 	}
-	return w.appendFraming(dst)
+	return dst
 }
 
 // completeHop sets what hop takes from req. kept is the set of the client's fields that are
@@ -141,9 +145,8 @@ func (w *requestWriter) traces() bool {
 	return w.trace != nil && !proxy.IsWithheld(w.verdict.Gateway.Withheld, "traceparent")
 }
 
-// appendFraming appends the connection fields for the upstream, and those that frame the
-// body.
-func (w *requestWriter) appendFraming(dst []byte) []byte {
+// appendConnection appends the connection fields for the upstream.
+func (w *requestWriter) appendConnection(dst []byte) []byte {
 	switch {
 	case w.upgrade:
 		dst = append(dst, "Connection: Upgrade\r\nUpgrade: "...)
@@ -154,14 +157,6 @@ func (w *requestWriter) appendFraming(dst []byte) []byte {
 	case w.req.WantsTrailers():
 		// RFC 9110, 10.1.4: a sender of TE names it in Connection.
 		dst = append(dst, "TE: trailers\r\nConnection: TE\r\n"...)
-	}
-	switch {
-	case w.req.Chunked():
-		dst = append(dst, "Transfer-Encoding: chunked\r\n"...)
-		dst = appendTrailerNames(dst, w.buf, w.req.Fields(), false, w.verdict.Gateway.Withheld)
-	case w.req.ContentLength() >= 0:
-		dst = strconv.AppendInt(append(dst, "Content-Length: "...), w.req.ContentLength(), 10)
-		dst = append(dst, "\r\n"...)
 	}
 	return dst
 }

@@ -32,6 +32,7 @@ const (
 // meanwhile.
 type roundTrip struct {
 	tripState
+	body       framing // of the request
 	reader     responseReader
 	pools      *pools
 	onReadable func(fd uintptr) bool // readable, made once
@@ -39,11 +40,12 @@ type roundTrip struct {
 
 // tripState is the state of one request. reset zeroes it.
 type tripState struct {
-	conn *upstream.H1Conn
-	to   Receiver
-	out  []byte // the first bytes to send, in buf or in a larger slice
-	sent bool   // out was sent
-	got  bool   // a byte of a response has arrived
+	conn  *upstream.H1Conn
+	to    Receiver
+	out   []byte // the first bytes to send, in buf or in a larger slice
+	sent  bool   // an attempt to send out was made
+	wrote bool   // and all of it was sent
+	got   bool   // a byte of a response has arrived
 
 	buf       *buffer
 	from, end int // the part of buf that is still to be relayed
@@ -60,12 +62,13 @@ func (t *roundTrip) init() { t.onReadable = t.readable }
 func (t *roundTrip) reset() {
 	t.dropBuffer()
 	t.tripState = tripState{}
+	t.body.reset()
 	t.reader.reset()
 }
 
 // restart prepares t to send the same request a second time.
 func (t *roundTrip) restart(isHead bool) {
-	t.err, t.lost, t.sent, t.got = nil, nil, false, false
+	t.err, t.lost, t.sent, t.wrote, t.got = nil, nil, false, false, false
 	t.reader.reset()
 	t.reader.isHead = isHead
 }
@@ -113,9 +116,7 @@ func (t *roundTrip) run() error {
 // runBlocking is run with ordinary calls.
 func (t *roundTrip) runBlocking() error {
 	if !t.sent {
-		t.sent = true
-		_, t.err = t.conn.Write(t.out)
-		t.dropBuffer()
+		t.err = t.write()
 	}
 	for {
 		t.buffer()
@@ -133,6 +134,19 @@ func (t *roundTrip) runBlocking() error {
 	}
 	return cmp.Or(t.err, t.lost)
 }
+
+// write sends out with ordinary calls.
+func (t *roundTrip) write() error {
+	t.sent = true
+	_, err := t.conn.Write(t.out)
+	t.wrote = err == nil
+	t.dropBuffer()
+	return err
+}
+
+// reusable reports whether the connection can serve another request: the upstream got exactly the
+// request that the head declares, and its response is complete. An upload has ended.
+func (t *roundTrip) reusable() bool { return t.wrote && t.body.whole() && t.reader.reusable() }
 
 // spliceBody moves most of what is left of a long body from socket to socket.
 func (t *roundTrip) spliceBody() error {
@@ -162,7 +176,6 @@ func (t *roundTrip) canSplice() bool {
 // upstream's connection becomes readable. It returns false to wait for the next time.
 func (t *roundTrip) readable(fd uintptr) (finished bool) {
 	if !t.sent {
-		t.sent = true
 		if t.send(int(fd)) {
 			return false
 		}
@@ -203,10 +216,10 @@ func (t *roundTrip) received(n int) (finished bool) {
 // send sends out.
 func (t *roundTrip) send(fd int) (ok bool) {
 	if t.conn.Plain() == nil {
-		_, t.err = t.conn.Write(t.out)
-		t.dropBuffer()
+		t.err = t.write()
 		return t.err == nil
 	}
+	t.sent = true
 	n, errno := nowait.Send(fd, t.out)
 	if errno == nowait.Again {
 		errno = 0
@@ -215,10 +228,10 @@ func (t *roundTrip) send(fd int) (ok bool) {
 		}
 	}
 	t.dropBuffer()
-	if errno != 0 {
+	if t.wrote = errno == 0; !t.wrote {
 		t.err = errno
 	}
-	return errno == 0
+	return t.wrote
 }
 
 // room returns the free part of the buffer. It would be empty only if a body filled the

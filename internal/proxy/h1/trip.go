@@ -3,7 +3,6 @@ package h1
 import (
 	"net"
 	"net/url"
-	"strconv"
 
 	"github.com/keygate/keygate/internal/http1"
 	"github.com/keygate/keygate/internal/proxy"
@@ -63,7 +62,6 @@ func (t *Trips) NewCall() *Call { return &Call{} }
 type Trip struct {
 	trip   roundTrip
 	writer requestWriter
-	body   encoder
 }
 
 // NewTrip returns a Trip.
@@ -78,7 +76,6 @@ func (t *Trips) NewTrip() *Trip {
 func (t *Trip) Reset() {
 	t.trip.reset()
 	t.writer = requestWriter{}
-	t.body.start(encoderState{})
 }
 
 // TripRequest is a request for a Trip.
@@ -103,8 +100,7 @@ type TripRequest struct {
 // Write writes the head. A body without a length will be chunked.
 func (t *Trip) Write(r *TripRequest) {
 	t.writer = r.writer()
-	t.body.start(encoderState{chunked: r.Head.Chunked(), trailers: true, withheld: r.Hop.Verdict.Gateway.Withheld})
-	t.trip.out = t.writer.append(t.trip.buffer().data[:0])
+	t.trip.out = t.writer.append(t.trip.buffer().data[:0], &t.trip.body)
 }
 
 func (r *TripRequest) writer() requestWriter {
@@ -114,21 +110,19 @@ func (r *TripRequest) writer() requestWriter {
 	}
 }
 
-// AppendBody appends data of the body to what will be sent.
-func (t *Trip) AppendBody(data []byte) { t.trip.out = t.appendData(t.trip.out, data) }
-
-// EndBody appends the end of the body with its trailers, which are spans of text.
-func (t *Trip) EndBody(text []byte, trailers []http1.Field) {
-	t.trip.out = append(t.trip.out, t.body.finish(text, trailers)...)
+// AppendBody appends data of the body to what will be sent. The error reports a body that is not
+// what the head declares; the request must not be sent then.
+func (t *Trip) AppendBody(data []byte) (err error) {
+	t.trip.out, err = t.trip.body.appendData(t.trip.out, data)
+	return err
 }
 
-// appendData appends data as it is framed for the upstream.
-func (t *Trip) appendData(dst, data []byte) []byte {
-	if !t.body.chunked || len(data) == 0 {
-		return append(dst, data...)
-	}
-	dst = append(strconv.AppendInt(dst, int64(len(data)), 16), "\r\n"...)
-	return append(append(dst, data...), "\r\n"...)
+// EndBody appends the end of the body with its trailers, which are spans of text. The error is as for
+// AppendBody.
+func (t *Trip) EndBody(text []byte, trailers []http1.Field) error {
+	end, err := t.trip.body.finish(text, trailers)
+	t.trip.out = append(t.trip.out, end...)
+	return err
 }
 
 // Begin prepares to exchange the request over a connection, which stays the caller's, and to
@@ -140,28 +134,31 @@ func (t *Trip) Begin(conn *upstream.H1Conn, to Receiver, isHead bool) {
 
 // Send sends what was written so far. An error is not the end: the upstream may have
 // responded before it closed the connection.
-func (t *Trip) Send() error {
-	t.trip.sent = true
-	_, err := t.trip.conn.Write(t.trip.out)
-	t.trip.dropBuffer()
-	return err
-}
+func (t *Trip) Send() error { return t.trip.write() }
 
 // SendData sends more data of the body. Another goroutine may call it while Run runs. room is
-// memory for it; the result has what was made of it.
+// memory for it; the result has what was made of it. If the body is not what the head declares, Run
+// fails.
 func (t *Trip) SendData(conn *upstream.H1Conn, room, data []byte) ([]byte, error) {
-	room = t.appendData(room[:0], data)
-	_, err := conn.Write(room)
-	return room, err
+	room, err := t.trip.body.appendData(room[:0], data)
+	return room, t.send(conn, room, err)
 }
 
 // SendEnd sends the end of the body, like SendData.
 func (t *Trip) SendEnd(conn *upstream.H1Conn, text []byte, trailers []http1.Field) error {
-	end := t.body.finish(text, trailers)
-	if len(end) == 0 {
-		return nil
+	end, err := t.trip.body.finish(text, trailers)
+	return t.send(conn, end, err)
+}
+
+// send sends a part of the body, which was framed with the error err.
+func (t *Trip) send(conn *upstream.H1Conn, part []byte, err error) error {
+	if err != nil {
+		_ = conn.SetDeadline(past)
+		return err
 	}
-	_, err := conn.Write(end)
+	if len(part) > 0 {
+		_, err = conn.Write(part)
+	}
 	return err
 }
 
@@ -176,8 +173,9 @@ func (t *Trip) Lost() bool { return t.trip.lost != nil }
 // Responding reports whether a byte of the response has arrived.
 func (t *Trip) Responding() bool { return t.trip.got }
 
-// Reusable reports whether the connection can serve another request after Run.
-func (t *Trip) Reusable() bool { return t.trip.reader.reusable() }
+// Reusable reports whether the connection can serve another request after Run, and after an upload
+// whose calls have all succeeded.
+func (t *Trip) Reusable() bool { return t.trip.reusable() }
 
 // Status returns the status of the response, whose head has arrived.
 func (t *Trip) Status() int { return t.trip.reader.resp.Status }

@@ -19,6 +19,7 @@ func (s *stream) data(b []byte, end bool) {
 	}
 	if s.why != notCut || s.finished {
 		c.proto.Consumed(s.id, len(b))
+		s.miss(len(b) > 0)
 		return
 	}
 	s.received += int64(len(b))
@@ -31,6 +32,13 @@ func (s *stream) data(b []byte, end bool) {
 		return
 	}
 	s.in = append(s.in, b...) // at most the window of the stream
+	s.wake.Broadcast()
+}
+
+// miss stops the upload of a body if a part of it was dropped, because the response has ended: what is
+// left must not be taken for all of it. conn.mu is held.
+func (s *stream) miss(dropped bool) {
+	s.stopped = s.stopped || dropped
 	s.wake.Broadcast()
 }
 
@@ -51,6 +59,7 @@ func (s *stream) takeTrailers() {
 		s.free()
 		return
 	case s.finished || s.why != notCut:
+		s.miss(true)
 		return
 	case s.conn.proto.ReadTrailers(&s.trailers) == nil:
 		s.tail = true

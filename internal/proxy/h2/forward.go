@@ -45,7 +45,10 @@ func (s *stream) forwardTrip(origin h1.Origin, hint *upstream.H1Conn, deadline t
 	}
 	s.held = up
 	// Only now: a request that waits for a connection holds no buffer.
-	s.write(origin)
+	if err := s.write(origin); err != nil {
+		s.discardConn()
+		return err
+	}
 	err = s.exchange(up, deadline)
 	if err == nil || !s.mayRepeat(up) {
 		return s.settle(up, err)
@@ -58,7 +61,10 @@ func (s *stream) forwardTrip(origin h1.Origin, hint *upstream.H1Conn, deadline t
 	}
 	s.held = up
 	s.trip.Reset()
-	s.write(origin)
+	if err := s.write(origin); err != nil {
+		s.discardConn()
+		return err
+	}
 	return s.settle(up, s.exchange(up, deadline))
 }
 
@@ -120,16 +126,14 @@ func (s *stream) request(origin h1.Origin) h1.TripRequest {
 }
 
 // write writes the request, as far as it has arrived.
-func (s *stream) write(origin h1.Origin) {
+func (s *stream) write(origin h1.Origin) error {
 	r := s.request(origin)
 	s.trip.Write(&r)
-	if len(s.out) > 0 {
-		s.trip.AppendBody(s.out)
+	if err := s.trip.AppendBody(s.out); err != nil || !s.whole || !s.hasBody || s.tunnels {
+		return err
 	}
-	if s.whole && s.hasBody && !s.tunnels {
-		text, fields := s.trailerFields()
-		s.trip.EndBody(text, fields)
-	}
+	text, fields := s.trailerFields()
+	return s.trip.EndBody(text, fields)
 }
 
 // trailerFields returns the trailers of the request.
