@@ -108,6 +108,10 @@ func newUpload(x *exchange) *upload {
 	if x.calling {
 		u.call = x.call
 	}
+	if before := x.upload; before != nil { // the request is sent a second time
+		u.settled, u.continued = before.continued || before.started.Load(), before.continued
+		u.started.Store(before.started.Load())
+	}
 	return u
 }
 
