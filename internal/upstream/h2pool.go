@@ -61,6 +61,8 @@ type H2Pool struct {
 	idle   int64         // ticks for which a connection may be idle
 	maxAge time.Duration // of a connection that is used for a new request
 
+	replays *atomic.Int64 // what Replays keep for the account
+
 	sendTimeout time.Duration // h2SendTimeout, except in tests
 
 	used      atomic.Int64 // tick of the last use
@@ -113,6 +115,7 @@ func newH2Pool(owner *Pools, o Origin) (*H2Pool, error) {
 		idle:   max(2, int64(cmp.Or(o.IdleTimeout, owner.cfg.IdleTimeout)/tickTime)),
 		maxAge: cmp.Or(o.MaxConnAge, owner.cfg.MaxConnAge),
 
+		replays:     owner.replays.of(o.Account),
 		sendTimeout: h2SendTimeout,
 	}
 	port := "80"

@@ -82,8 +82,9 @@ func OriginOf(base *url.URL, o Origin) Origin {
 
 // Pools finds the pools of an origin. It is safe for concurrent use.
 type Pools struct {
-	cfg    Config
-	budget budget
+	cfg     Config
+	budget  budget
+	replays replays
 	h1State
 	h2State h2State
 

@@ -3,6 +3,7 @@ package h1
 import (
 	"errors"
 	"io"
+	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -46,6 +47,7 @@ type upload struct {
 	complete atomic.Bool // all of it was written to the upstream's connection
 	ending   atomic.Bool // the last write has begun
 	started  atomic.Bool // a byte of the body was read
+	stopped  atomic.Bool // endUpload ends it, because the exchange is over
 	err      error       // of the client; valid once done is closed
 	rest     []byte      // what was received after the body
 
@@ -102,6 +104,10 @@ func newUpload(x *exchange) *upload {
 	u := &upload{c: x.c, x: x, to: x.trip.conn, done: make(chan struct{})}
 	if x.calling {
 		u.call = x.call
+	}
+	if before := x.upload; before != nil { // the request is sent a second time
+		u.settled, u.continued = before.continued || before.started.Load(), before.continued
+		u.started.Store(before.started.Load())
 	}
 	return u
 }
@@ -181,13 +187,13 @@ func (u *upload) splice(n int64) bool {
 	rest := io.LimitedReader{R: u.c.tcp, N: n}
 	u.c.reading.enter(phaseReading, u.c.engine.clock.In(stallTime))
 	moved, err := u.c.engine.move(u.to.Plain(), &rest)
-	u.c.reading.enter(phaseNone, 0)
+	stalled := u.c.reading.enter(phaseNone, 0) != notCut
 	u.x.body.left -= moved
 	u.x.body.moved += moved
 	if wrong := u.x.trip.body.count(int(moved), false); err == nil {
 		err = wrong
 	}
-	if err == nil && rest.N > 0 {
+	if err == nil && rest.N > 0 || stalled {
 		u.fail(errTruncated)
 		return false
 	}
@@ -215,8 +221,12 @@ func (u *upload) write(b []byte) bool {
 	return err == nil
 }
 
-// fail records an error of the client and ends the exchange.
+// fail records an error of the client and ends the exchange. A read that endUpload has interrupted is
+// no error of the client.
 func (u *upload) fail(err error) {
+	if u.stopped.Load() && errors.Is(err, os.ErrDeadlineExceeded) {
+		return
+	}
 	u.err = err
 	if u.call != nil {
 		u.call.Interrupt()
@@ -244,6 +254,7 @@ func (c *conn) endUpload(x *exchange) (whole bool) {
 		u.call.Close()
 	}
 	if !u.complete.Load() && !u.ending.Load() {
+		u.stopped.Store(true)
 		if u.to != nil {
 			_ = u.to.SetDeadline(past)
 		}

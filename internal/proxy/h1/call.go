@@ -65,6 +65,8 @@ type callState struct {
 	confirm upstream.Confirmer
 	headed  bool // the receiver has the head
 	lost    bool // the receiver cannot be reached
+	keeps   bool // in.replay may hold something
+	again   bool // the request is sent a second time
 	moved   int64
 }
 
@@ -104,6 +106,7 @@ type arrivals struct {
 	mu   sync.Mutex
 	news sync.Cond // signalled when Run can go on
 	arrivalsState
+	replay   upstream.Replay // what was sent of the request's body
 	response http2.Response
 	trailers http2.TrailerFields
 	data     []byte // from front on
@@ -158,6 +161,7 @@ func (a *arrivals) TakeHead(r *http2.Response, end bool) {
 	defer a.mu.Unlock()
 	a.response.Copy(r)
 	a.headed, a.bare, a.ended = true, end, end
+	a.replay.Drop()
 }
 
 // TakeData implements upstream.H2Exchange.
@@ -222,6 +226,11 @@ func (a *arrivals) Fail(err error, safe bool) {
 
 // Reset clears all state of a request. The call is closed.
 func (c *Call) Reset() {
+	if c.keeps {
+		c.in.mu.Lock()
+		c.in.replay.Drop()
+		c.in.mu.Unlock()
+	}
 	if c.stale {
 		c.in = nil
 	}
@@ -342,14 +351,25 @@ func (c *Call) TryOpenLater(pool *upstream.H2Pool, body []byte, end bool) (sent 
 	if later == nil {
 		return 0, nil
 	}
-	return c.opened(body, end), later
+	return c.opened(pool, body, end), later
 }
 
-// opened notes that the stream was opened. It returns how much of body was sent.
-func (c *Call) opened(body []byte, end bool) (sent int) {
+// opened notes that the stream was opened, and begins to keep the body if more of it is to come. It returns
+// how much of the first part of the body was sent with the head.
+func (c *Call) opened(pool *upstream.H2Pool, body []byte, end bool) (sent int) {
 	c.open = true
-	sent = c.in.stream.First()
+	a := c.in
+	sent = a.stream.First()
 	_ = c.count(sent, end && sent == len(body)) // it fits
+	if end && sent == len(body) || c.again {
+		return sent
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if c.keeps = !a.headed; c.keeps {
+		a.replay.Begin(pool)
+		a.replay.Add(body[:sent])
+	}
 	return sent
 }
 
@@ -384,7 +404,7 @@ func (c *Call) Open(ctx context.Context, deadline time.Time, pool *upstream.H2Po
 	if err := pool.Open(ctx, deadline, &c.in.stream, r); err != nil {
 		return 0, err
 	}
-	return c.opened(body, end), nil
+	return c.opened(pool, body, end), nil
 }
 
 // Send sends more of the body, and its end if end is set. It blocks until the server has room for
@@ -393,6 +413,11 @@ func (c *Call) Send(body []byte, end bool) error {
 	if err := c.count(len(body), end); err != nil {
 		c.in.Fail(err, false)
 		return err
+	}
+	if c.keeps {
+		c.in.mu.Lock()
+		c.in.replay.Add(body)
+		c.in.mu.Unlock()
 	}
 	return c.in.stream.Send(context.Background(), body, end)
 }
@@ -460,8 +485,17 @@ func (c *Call) Again() {
 	isHead, tunnels, confirm, head, body := c.isHead, c.tunnels, c.confirm, c.head, c.body
 	c.head, c.body = requestHead{}, framing{}
 	c.Reset()
-	c.isHead, c.tunnels, c.confirm, c.head, c.body = isHead, tunnels, confirm, head, body
+	c.isHead, c.tunnels, c.confirm, c.head, c.body, c.again = isHead, tunnels, confirm, head, body, true
 	c.body.restart()
+}
+
+// AppendSent appends the part of the body that was given to Open and Send before the call failed. ok is
+// false if it was not kept: it was too long, or the response had begun.
+func (c *Call) AppendSent(dst []byte) (_ []byte, ok bool) {
+	c.in.mu.Lock()
+	defer c.in.mu.Unlock()
+	sent, ok := c.in.replay.Bytes()
+	return append(dst, sent...), ok
 }
 
 // Safe reports whether the server has certainly not processed the request whose Run failed.

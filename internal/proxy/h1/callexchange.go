@@ -12,9 +12,10 @@ import (
 // exchangeCall is what an exchange whose upstream half is its Call knows of it, for one request.
 type exchangeCall struct {
 	calling bool   // the upstream half is x.call, not x.trip
-	part    []byte // what was received of the request's body with its head, in the buffer of x.trip
+	part    []byte // the first part of the request's body: what was received with its head, or all that was sent before
 	sent    int    // how much of it was sent with the head
 	waited  bool   // time has passed since the decision
+	resumed bool   // the request is sent a second time, after a part of its body was read from the client
 }
 
 // forwardCall sends an admitted request to an upstream over HTTP/2, or leaves it to block.
@@ -115,6 +116,8 @@ func (c *conn) openCall(x *exchange) step {
 		return c.endUnsent(x, why)
 	case errors.As(err, &denied):
 		return c.refuse(x, x.Withdraw(denied.Result, !x.forwarded))
+	case errors.Is(err, upstream.ErrNoHTTP2) && x.resumed:
+		return c.refuse(x, proxy.Unreachable(err)) // the body begins in x.part
 	case errors.Is(err, upstream.ErrNoHTTP2):
 		x.mode, x.part, x.waited = modeUpload, nil, true
 		x.trip.dropBuffer()
@@ -145,12 +148,28 @@ func (c *conn) endCall(x *exchange) {
 	x.call.Close()
 }
 
-// mayCallAgain reports whether a request that failed with err may be sent a second time.
+// mayCallAgain reports whether a request that failed with err may be sent a second time. If a part of
+// its body was forwarded by an upload, that has ended then.
 func (c *conn) mayCallAgain(x *exchange, err error) bool {
-	if x.upload != nil || x.call.Lost() || x.call.Responding() || c.phase.wasCut() != notCut {
+	switch {
+	case x.call.Lost() || x.call.Responding() || c.phase.wasCut() != notCut:
 		return false
+	case x.upload != nil:
+		return x.call.Safe() && c.resume(x)
 	}
 	return x.call.Safe() || proxy.Retryable(x.ask.Method, x.hasBody) && !errors.As(err, new(*upstream.ResetError))
+}
+
+// resume ends the upload of a request that is sent a second time, and makes what it has sent the first
+// part of the body. It reports false if that was not kept, or if the upload failed because of the client.
+func (c *conn) resume(x *exchange) bool {
+	c.endUpload(x)
+	part, kept := x.call.AppendSent(nil)
+	if !kept || x.upload.err != nil {
+		return false
+	}
+	x.part, x.resumed, x.bodyTaken = part, true, true
+	return true
 }
 
 // callAgain prepares to send the request a second time. It returns stepReady, or the next step if the

@@ -77,7 +77,7 @@ func (s *stream) consumed() {
 	if n := len(s.out); n > 0 {
 		s.forwarded += int64(n)
 		s.uploadedAt = c.engine.clock.Now()
-		c.proto.Consumed(s.id, n)
+		s.refill(n)
 		c.flushLocked()
 	}
 }
@@ -145,9 +145,17 @@ func (s *stream) nextPart() (last, ok bool) {
 	if s.ended {
 		s.ending = true
 		s.forwarded += int64(len(s.out))
-		c.proto.Consumed(s.id, len(s.out))
+		s.refill(len(s.out))
 	}
 	return s.ended, true
+}
+
+// refill lets the client send as much again as was forwarded, unless it was already forwarded to an
+// upstream that has not processed it. conn.mu is held.
+func (s *stream) refill(n int) {
+	again := min(int64(n), s.refilled)
+	s.refilled -= again
+	s.conn.proto.Consumed(s.id, n-int(again))
 }
 
 // uploadEnded records that no goroutine forwards the body.

@@ -141,7 +141,11 @@ func (s *stream) writeCall() {
 // afterCall goes on after the first exchange, which failed with err unless that is nil.
 func (s *stream) afterCall(err error) error {
 	if err != nil && s.mayCallAgain(err) {
+		address := s.call.Address()
 		s.leave()
+		if !s.resume() {
+			return upstream.At(address, err)
+		}
 		s.call.Again()
 		err = s.exchangeCall()
 	}
@@ -213,7 +217,7 @@ func (s *stream) beginCall(sent int) bool {
 	if s.whole = s.whole && sent == len(s.out) && !s.tail; s.whole {
 		return true // the end of the stream frees its part of the window
 	}
-	c.proto.Consumed(s.id, sent)
+	s.refill(sent)
 	s.in = slices.Insert(s.in, 0, s.out[sent:]...)
 	s.out = s.out[:0]
 	s.uploading = true
@@ -239,10 +243,30 @@ func (s *stream) mayCallAgain(err error) bool {
 	c := s.conn
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !s.calling || s.why != notCut || s.call.Lost() || s.call.Responding() || !s.whole {
+	if !s.calling || s.why != notCut || s.call.Lost() || s.call.Responding() {
 		return false
 	}
-	return s.call.Safe() || proxy.Retryable(s.ask.Method, s.hasBody) && !errors.As(err, new(*upstream.ResetError))
+	return s.call.Safe() || s.whole && proxy.Retryable(s.ask.Method, s.hasBody) && !errors.As(err, new(*upstream.ResetError))
+}
+
+// resume makes everything that has arrived of the request's body the part to be sent with the head a
+// second time, after leave. It reports false if a part that was sent was not kept.
+func (s *stream) resume() bool {
+	c := s.conn
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if s.whole {
+		return true // s.out has it
+	}
+	var kept bool
+	if s.out, kept = s.call.AppendSent(s.out[:0]); !kept || s.why != notCut {
+		return false
+	}
+	s.out = append(s.out, s.in...)
+	s.in = s.in[:0]
+	s.refilled, s.forwarded = s.forwarded, 0
+	s.whole, s.stopped, s.ending = s.ended, false, false
+	return true
 }
 
 // settleCall ends an exchange: the call is closed, the record emitted, and the rest of the

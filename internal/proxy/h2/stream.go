@@ -99,6 +99,7 @@ type streamState struct {
 	tail      bool  // trailers has its trailers
 	received  int64 // bytes that have arrived
 	forwarded int64 // bytes that were forwarded
+	refilled  int64 // bytes of those to be forwarded again for which the client has got its window back
 	expects   bool  // the client waits for a 100
 	continued bool  // it got one
 	uploading bool  // a goroutine forwards the body

@@ -1,0 +1,141 @@
+package upstream
+
+import (
+	"sync"
+	"sync/atomic"
+)
+
+const (
+	// MaxReplay is how much of the body of a request is kept, in bytes, so that the request can be sent
+	// again if the server says that it has not processed it.
+	MaxReplay = 64 << 10
+	// smallReplay is the size of the buffer for bodies that are that short.
+	smallReplay = 4 << 10
+	// maxReplays bounds what is kept in all, and maxAccountReplays what is kept for the requests of
+	// one account, both in bytes of buffers.
+	maxReplays        = 64 << 20
+	maxAccountReplays = maxReplays / 2
+)
+
+// replays are the buffers of all Replays of a Pools.
+type replays struct {
+	used     atomic.Int64 // bytes of buffers in use
+	accounts sync.Map     // account to *atomic.Int64, its part of used
+	small    sync.Pool    // of *[smallReplay]byte
+	large    sync.Pool    // of *[MaxReplay]byte
+}
+
+// of returns what is in use for an account.
+func (r *replays) of(account string) *atomic.Int64 {
+	if n, ok := r.accounts.Load(account); ok {
+		return n.(*atomic.Int64)
+	}
+	n, _ := r.accounts.LoadOrStore(account, new(atomic.Int64))
+	return n.(*atomic.Int64)
+}
+
+// take counts n bytes of an account. It reports false if there is no room for them.
+func (r *replays) take(account *atomic.Int64, n int64) bool {
+	all, own := r.used.Add(n), account.Add(n)
+	if all > maxReplays || own > maxAccountReplays {
+		r.give(account, n)
+		return false
+	}
+	return true
+}
+
+func (r *replays) give(account *atomic.Int64, n int64) {
+	r.used.Add(-n)
+	account.Add(-n)
+}
+
+// Replay keeps the first bytes of a request's body while it is sent, so that all of it can be sent
+// again. It gives up when there are more than MaxReplay, or when too many are kept for other requests.
+// Its zero value keeps nothing. It is not safe for concurrent use.
+type Replay struct {
+	pool  *H2Pool // nil if nothing is kept
+	small *[smallReplay]byte
+	large *[MaxReplay]byte
+	n     int
+}
+
+// Begin begins to keep a body that goes to the server of p.
+func (r *Replay) Begin(p *H2Pool) { r.pool = p }
+
+// Add keeps a further part of the body.
+func (r *Replay) Add(b []byte) {
+	if r.pool == nil || len(b) == 0 {
+		return
+	}
+	if !r.grow(r.n + len(b)) {
+		r.Drop()
+		return
+	}
+	r.n += copy(r.buffer()[r.n:], b)
+}
+
+// Bytes returns the body as far as it was added. ok is false if not all of it was kept. The bytes are
+// valid until Drop.
+func (r *Replay) Bytes() (b []byte, ok bool) { return r.buffer()[:r.n], r.pool != nil }
+
+// Drop frees the memory and keeps nothing more.
+func (r *Replay) Drop() {
+	if r.pool == nil {
+		return
+	}
+	all := &r.pool.owner.replays
+	switch {
+	case r.large != nil:
+		all.large.Put(r.large)
+		all.give(r.pool.replays, MaxReplay)
+	case r.small != nil:
+		all.small.Put(r.small)
+		all.give(r.pool.replays, smallReplay)
+	}
+	*r = Replay{}
+}
+
+func (r *Replay) buffer() []byte {
+	switch {
+	case r.large != nil:
+		return r.large[:]
+	case r.small != nil:
+		return r.small[:]
+	}
+	return nil
+}
+
+// grow makes room for n bytes in all. It reports false if that is not possible.
+func (r *Replay) grow(n int) bool {
+	all, account := &r.pool.owner.replays, r.pool.replays
+	switch {
+	case n <= len(r.buffer()):
+		return true
+	case n > MaxReplay:
+		return false
+	case n <= smallReplay:
+		if !all.take(account, smallReplay) {
+			return false
+		}
+		var ok bool
+		if r.small, ok = all.small.Get().(*[smallReplay]byte); !ok {
+			r.small = new([smallReplay]byte)
+		}
+		return true
+	}
+	if !all.take(account, MaxReplay) {
+		return false
+	}
+	large, ok := all.large.Get().(*[MaxReplay]byte)
+	if !ok {
+		large = new([MaxReplay]byte)
+	}
+	if r.small != nil {
+		copy(large[:], r.small[:r.n])
+		all.small.Put(r.small)
+		all.give(account, smallReplay)
+		r.small = nil
+	}
+	r.large = large
+	return true
+}
