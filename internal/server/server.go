@@ -21,6 +21,7 @@ import (
 	"github.com/keygate/keygate/internal/adminapi"
 	"github.com/keygate/keygate/internal/admit"
 	auditwriter "github.com/keygate/keygate/internal/audit/writer"
+	"github.com/keygate/keygate/internal/certificate"
 	"github.com/keygate/keygate/internal/clientip"
 	"github.com/keygate/keygate/internal/config"
 	"github.com/keygate/keygate/internal/control"
@@ -62,6 +63,10 @@ type Config struct {
 	// Sockets are listeners that were opened before, by the names of SocketNames. They take the place of
 	// the addresses in Settings. The server closes them.
 	Sockets map[string]net.Listener
+	// LogLost, if set, returns the number of log lines that were lost because Log could not write them.
+	LogLost func() uint64
+	// Reload, if set, receives an element whenever Run is to call Server.Reload.
+	Reload <-chan os.Signal
 	// Stopping, if set, is called when the server begins to stop.
 	Stopping func()
 	// Version is the version that /metrics, traces and GET /v1/settings report.
@@ -400,6 +405,19 @@ func (s *Server) serve(name string, serve func() error) {
 			s.failed <- fmt.Errorf("the %s listener ended: %w", name, err)
 		}
 	})
+}
+
+// Reload reads the files of certificates again and opens the file of the access log again.
+func (s *Server) Reload() {
+	s.log.Info("reading certificates again and opening log files again")
+	for _, set := range []*certificate.Set{s.certificates.gateway, s.certificates.admin} {
+		if set != nil {
+			set.Check()
+		}
+	}
+	if s.accessLog != nil {
+		s.accessLog.Reopen()
+	}
 }
 
 // AnnounceStop makes /readyz respond with 503 from now on. Both planes still serve, also new
