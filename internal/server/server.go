@@ -342,7 +342,7 @@ func (s *Server) buildAdmin(ctx context.Context, box *secret.Box, clock func() r
 	if err := s.buildRepositories(ops, api); err != nil {
 		return err
 	}
-	s.admin = newHTTPServer(s.metrics.Count("admin", pages), s.log)
+	s.admin = newHTTPServer(s.leaving(s.metrics.Count("admin", pages)), s.log)
 	s.admin.RegisterOnShutdown(api.EndStreams)
 	return nil
 }
@@ -421,9 +421,13 @@ func (s *Server) Reload() {
 }
 
 // AnnounceStop makes /readyz respond with 503 from now on. Both planes still serve, also new
-// connections. Call Stop some time later.
+// connections, and ask their clients with each response to use another connection for the next request.
+// Call Stop some time later.
 func (s *Server) AnnounceStop() {
 	s.readiness.Set(telemetry.Draining)
+	if s.gateway != nil {
+		s.gateway.Announce()
+	}
 	s.log.Info("shutting down")
 	if s.cfg.Stopping != nil {
 		s.cfg.Stopping()
@@ -487,6 +491,17 @@ func (s *Server) bound(srv *http.Server, places int, name string) *edge.Places {
 	p := edge.NewPlaces(places, name, s.log)
 	srv.Handler, srv.ConnContext = p.Handler(srv.Handler), p.ConnContext
 	return p
+}
+
+// leaving returns h that says with each response, once the server begins to stop, that the connection is
+// closed: net/http then closes it, or sends GOAWAY over HTTP/2.
+func (s *Server) leaving(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if s.readiness.Phase() == telemetry.Draining {
+			w.Header().Set("Connection", "close")
+		}
+		h.ServeHTTP(w, r)
+	})
 }
 
 // newHTTPServer returns a server with timeouts for clients that stall.
