@@ -59,6 +59,8 @@ type Config struct {
 	// of HTTP, including the PROXY header and the TLS handshake. 0 means
 	// DefaultHeadTimeout.
 	HeadTimeout time.Duration
+	// Linger closes connections in stages. Nil means one of its own.
+	Linger *proxy.Linger
 	// Log receives errors of listeners and connections. Nil discards them.
 	Log *slog.Logger
 }
@@ -96,6 +98,9 @@ func New(cfg Config) (*Server, error) {
 	}
 	if cfg.HeadTimeout == 0 {
 		cfg.HeadTimeout = DefaultHeadTimeout
+	}
+	if cfg.Linger == nil {
+		cfg.Linger = &proxy.Linger{}
 	}
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)

@@ -17,11 +17,9 @@ const (
 	headTime    = proxy.HeadTimeout
 	idleTime    = proxy.IdleTimeout
 	stallTime   = proxy.StallTimeout
-	drainTime   = 2 * time.Second
 	checkAfter  = 400 * time.Millisecond // how long an exchange runs before its client is checked
 	checkEvery  = 2                      // ticks between two checks of a client
 	idleCheck   = 5                      // ticks after which an idle client is checked, once
-	lingerBytes = 256 << 10              // how much of what a client still sends is read before its connection is closed
 )
 
 // registry holds the connections of an engine.

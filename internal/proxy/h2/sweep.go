@@ -29,10 +29,8 @@ const (
 	// stallBytes is how much of a response a client must accept within proxy.StallTimeout.
 	stallBytes = 1 << 10
 	// lingerStream is how long the rest of a refused request's body is discarded before its
-	// stream is reset, and lingerTime and lingerBytes bound the same for a connection.
+	// stream is reset.
 	lingerStream = 100 * time.Millisecond
-	lingerTime   = 500 * time.Millisecond
-	lingerBytes  = 256 << 10
 )
 
 // connTimes is what the sweeper knows of a connection, in the engine's milliseconds as of the
