@@ -87,6 +87,31 @@ func TestKeptConnectionsDuringTheDrainDelay(t *testing.T) {
 	}
 }
 
+// Guarantee: contract, 4.4. Each listener closes in stages: a client that sends 8 MB before it reads gets the
+// refusal.
+func TestRefusedUploadsGetTheirResponse(t *testing.T) {
+	t.Parallel()
+	s := startServer(t)
+	s.newGateway(newEcho(t), nil)
+	body := strings.Repeat("x", 8<<20)
+	for _, test := range []struct {
+		addr, path, key string
+		status          int
+	}{
+		{s.gateway, "/a", "none", http.StatusUnauthorized}, {s.admin, "/v1/keys", "none", http.StatusUnauthorized},
+		{s.admin, "/v1/keys", s.key, http.StatusRequestEntityTooLarge}, {s.ops, "/readyz", "", http.StatusMethodNotAllowed},
+	} {
+		c, err := newKeptConn(test.addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if resp, err := c.post(test.path, test.key, body); err != nil || resp.StatusCode != test.status {
+			t.Errorf("8 MB to %s: got %v, %v; want %d", test.path, resp, err, test.status)
+		}
+		_ = c.Close()
+	}
+}
+
 // Guarantee: clients that send POSTs on kept connections all the time lose none while the server stops, if
 // they use a new connection once a response asks for it.
 func TestDrainLosesNoPost(t *testing.T) {

@@ -30,6 +30,7 @@ import (
 	"github.com/keygate/keygate/internal/event/detect"
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/netguard"
+	"github.com/keygate/keygate/internal/proxy"
 	"github.com/keygate/keygate/internal/ratelimit"
 	"github.com/keygate/keygate/internal/ratelimit/limitstore"
 	requestwriter "github.com/keygate/keygate/internal/requestlog/writer"
@@ -119,7 +120,9 @@ type Server struct {
 	repositories repositories
 	gateway      *edge.Server
 	admin        *http.Server
+	adminPlaces  *edge.Places
 	ops          *http.Server
+	linger       proxy.Linger // of all listeners
 
 	running service.Stack // everything started or opened, in this order
 	serving service.Group // a goroutine for each listener
@@ -206,7 +209,13 @@ func (s *Server) serveOps(context.Context) error {
 	places := s.bound(s.ops, s.descriptors.ops, "ops")
 	s.ops.WriteTimeout = 0 // a profile may take as long as the client asks
 	s.serve("ops", func() error { return s.ops.Serve(places.Listener(s.listeners.ops)) })
-	s.running.Push(func(context.Context) error { return s.ops.Close() })
+	s.running.Push(func(ctx context.Context) error {
+		err := s.ops.Close()
+		ended, cancel := context.WithCancel(ctx)
+		cancel() // nothing more is waited for
+		places.Stop(ended)
+		return err
+	})
 	return nil
 }
 
@@ -394,6 +403,7 @@ func (s *Server) servePlanes(context.Context) error {
 	}
 	s.warnExposed()
 	places := s.bound(s.admin, s.descriptors.admin, "admin")
+	s.adminPlaces = places
 	s.serve("admin", func() error { return s.admin.Serve(s.secured(places.Listener(s.listeners.admin))) })
 	return nil
 }
@@ -448,7 +458,12 @@ func (s *Server) Stop(ctx context.Context) error {
 		planes.Go(func() { gatewayErr = s.gateway.Shutdown(ctx) })
 	}
 	if s.admin != nil {
-		planes.Go(func() { adminErr = shutdown(ctx, s.admin, s.log) })
+		planes.Go(func() {
+			adminErr = shutdown(ctx, s.admin, s.log)
+			if s.adminPlaces != nil {
+				s.adminPlaces.Stop(ctx)
+			}
+		})
 	}
 	planes.Wait()
 	// The remaining steps have a separate time limit, since the requests may have used up
@@ -488,7 +503,7 @@ func (s *Server) load(ctx context.Context) error {
 
 // bound makes the connections of a server bounded, if it serves the listener of the places.
 func (s *Server) bound(srv *http.Server, places int, name string) *edge.Places {
-	p := edge.NewPlaces(places, name, s.log)
+	p := edge.NewPlaces(places, name, &s.linger, s.log)
 	srv.Handler, srv.ConnContext = p.Handler(srv.Handler), p.ConnContext
 	return p
 }

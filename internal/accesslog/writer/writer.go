@@ -59,7 +59,7 @@ type Writer struct {
 
 	spare  []byte // for the next held; used only by the goroutine that writes
 	lost   atomic.Uint64
-	reopen atomic.Bool            // Reopen was called
+	reopen atomic.Bool           // Reopen was called
 	failed atomic.Pointer[error] // the last error of the output
 
 	losing   bool   // used only by report, as is reported
