@@ -47,6 +47,7 @@ type server struct {
 	env     []string // further environment variables of the process
 	cmd     *exec.Cmd
 	output  *syncBuffer
+	stdio   *os.File // standard output and standard error of the process; nil means output
 	exited  chan error
 }
 
@@ -110,6 +111,9 @@ func (s *server) start() {
 	s.cmd.Env = append(os.Environ(), s.env...)
 	s.output = &syncBuffer{}
 	s.cmd.Stdout, s.cmd.Stderr = s.output, s.output
+	if s.stdio != nil {
+		s.cmd.Stdout, s.cmd.Stderr = s.stdio, s.stdio
+	}
 	if err := s.cmd.Start(); err != nil {
 		s.t.Fatal(err)
 	}

@@ -97,8 +97,10 @@ func (o *demoRun) run(c *cobra.Command, _ []string) (err error) {
 	}
 	signals := notify(hangup...)
 	defer signal.Stop(signals)
+	defer outliveReaders()()
+	output := telemetry.NewOutput(o.Err)
 	return server.Run(c.Context(), server.Config{
-		Settings: settings, Log: telemetry.NewLogger(o.Err, settings.LogLevel, settings.LogFormat), Version: o.Version, Env: o.Env,
+		Settings: settings, Log: telemetry.NewLogger(output, settings.LogLevel, settings.LogFormat), LogLost: output.Lost, Version: o.Version, Env: o.Env,
 	}, signals, func(s *server.Server) error {
 		defer o.events.begin() // print early events after the output of prepare
 		return o.prepare(c.Context(), settings, s)

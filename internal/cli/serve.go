@@ -34,7 +34,8 @@ A flag takes precedence over the environment, and the environment over the file.
 
 The first start writes a key for the management API to admin.key in --data-dir. On
 SIGTERM or SIGINT the server finishes the work in progress within --drain-timeout and
-exits. A second signal stops it at once.`,
+exits. A second signal stops it at once. SIGHUP lets it read its certificates again and
+open its log files again.`,
 		Args: noArgs,
 		RunE: o.run,
 	}
@@ -53,12 +54,17 @@ func (o *serve) run(c *cobra.Command, _ []string) error {
 	}
 	signals := notify()
 	defer signal.Stop(signals)
+	defer outliveReaders()()
+	reload := make(chan os.Signal, 1)
+	signal.Notify(reload, syscall.SIGHUP)
+	defer signal.Stop(reload)
 	_, terminal := isTerminal(o.Out)
-	log := telemetry.NewLogger(o.Err, settings.LogLevel, settings.LogFormat)
+	output := telemetry.NewOutput(o.Err)
+	log := telemetry.NewLogger(output, settings.LogLevel, settings.LogFormat)
 	alive, stop := context.WithCancel(c.Context())
 	defer stop()
 	return server.Run(c.Context(), server.Config{
-		Settings: settings, Log: log, Sockets: sockets, Stopping: func() { systemd.Stopping(log) },
+		Settings: settings, Log: log, LogLost: output.Lost, Reload: reload, Sockets: sockets, Stopping: func() { systemd.Stopping(log) },
 		Out: o.Out, OutIsTerminal: terminal, Version: o.Version, Env: o.Env,
 	}, signals, func(s *server.Server) error {
 		systemd.Ready(alive, s.OpsURL()+"/livez", log)
@@ -67,6 +73,14 @@ func (o *serve) run(c *cobra.Command, _ []string) error {
 		}
 		return nil
 	})
+}
+
+// outliveReaders makes a write to a pipe without a reader an error: the Go runtime ends the process by
+// SIGPIPE otherwise, if the pipe is standard output or standard error. undo restores that.
+func outliveReaders() (undo func()) {
+	broken := make(chan os.Signal, 1) // nobody receives: the write returns an error as well
+	signal.Notify(broken, syscall.SIGPIPE)
+	return func() { signal.Stop(broken) }
 }
 
 // notify returns a channel that receives the signals that stop a server, and more.

@@ -25,6 +25,7 @@ const (
 // HTTP1 serves HTTP/1.1 connections. h1.Engine implements it.
 type HTTP1 interface {
 	ServeConn(c net.Conn, info h1.ConnInfo)
+	Announce()
 	Shutdown(ctx context.Context) error
 }
 
@@ -32,6 +33,7 @@ type HTTP1 interface {
 // implements it.
 type HTTP2 interface {
 	Serve(l net.Listener) error
+	Announce()
 	Shutdown(ctx context.Context) error
 }
 
@@ -57,6 +59,8 @@ type Config struct {
 	// of HTTP, including the PROXY header and the TLS handshake. 0 means
 	// DefaultHeadTimeout.
 	HeadTimeout time.Duration
+	// Linger closes connections in stages. Nil means one of its own.
+	Linger *proxy.Linger
 	// Log receives errors of listeners and connections. Nil discards them.
 	Log *slog.Logger
 }
@@ -95,6 +99,9 @@ func New(cfg Config) (*Server, error) {
 	if cfg.HeadTimeout == 0 {
 		cfg.HeadTimeout = DefaultHeadTimeout
 	}
+	if cfg.Linger == nil {
+		cfg.Linger = &proxy.Linger{}
+	}
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
@@ -105,6 +112,13 @@ func New(cfg Config) (*Server, error) {
 		listeners:  map[net.Listener]struct{}{},
 		done:       make(chan struct{}),
 	}, nil
+}
+
+// Announce says that Shutdown will follow. New connections are still served, and with each response the
+// client is asked to use another connection for its next request ("Connection: close", or GOAWAY over HTTP/2).
+func (s *Server) Announce() {
+	s.cfg.HTTP1.Announce()
+	s.cfg.HTTP2.Announce()
 }
 
 // Shutdown drains the server. It closes the listeners, waits for up to

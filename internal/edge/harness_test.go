@@ -42,6 +42,8 @@ func newLineEcho() *lineEcho {
 	return &lineEcho{open: map[net.Conn]struct{}{}, ended: make(chan struct{})}
 }
 
+func (l *lineEcho) Announce() {}
+
 func (l *lineEcho) ServeConn(c net.Conn, info h1.ConnInfo) {
 	l.mu.Lock()
 	closed := l.closed
@@ -105,6 +107,8 @@ func newHTTP2Server(h http.HandlerFunc) *http2Server {
 	}
 	return s
 }
+
+func (s *http2Server) Announce() {}
 
 func (s *http2Server) Serve(l net.Listener) error {
 	if err := s.Server.Serve(l); !errors.Is(err, http.ErrServerClosed) {

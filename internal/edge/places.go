@@ -2,11 +2,16 @@ package edge
 
 import (
 	"context"
+	"errors"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
 	"sync"
 	"time"
+
+	"github.com/keygate/keygate/internal/proxy"
+	"github.com/keygate/keygate/internal/service"
 )
 
 // Places bounds the connections of a listener that is not the data plane's, such as that of
@@ -16,12 +21,17 @@ import (
 // connections never keep a request out. If no connection is idle, the new one is closed. At
 // most three quarters of the places can be busy for one address.
 //
+// A connection that is closed while its client still sends is closed in stages (proxy.Linger). It keeps its
+// place meanwhile, as an idle one.
+//
 // It is safe for concurrent use.
 type Places struct {
 	max, perAddress int
 	name            string
+	linger          *proxy.Linger
 	log             *slog.Logger
 	refused         logThrottle
+	lingering       service.Group
 
 	mu   sync.Mutex
 	open map[*placed]struct{}
@@ -30,11 +40,11 @@ type Places struct {
 
 // NewPlaces returns at most the given number of places for the listener that is called name
 // in the log. A nil log discards messages.
-func NewPlaces(places int, name string, log *slog.Logger) *Places {
+func NewPlaces(places int, name string, linger *proxy.Linger, log *slog.Logger) *Places {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	return &Places{max: places, perAddress: max(1, places-places/4), name: name, log: log, open: map[*placed]struct{}{}, busy: map[block]int{}}
+	return &Places{max: places, perAddress: max(1, places-places/4), name: name, linger: linger, log: log, open: map[*placed]struct{}{}, busy: map[block]int{}}
 }
 
 // Listener returns l with its connections bounded.
@@ -51,6 +61,13 @@ func (*Places) ConnContext(ctx context.Context, c net.Conn) context.Context {
 	return context.WithValue(ctx, placedKey{}, c)
 }
 
+// Stop waits for connections that are being closed in stages. When ctx ends, it closes them.
+func (p *Places) Stop(ctx context.Context) {
+	if p.lingering.Stop(ctx) != nil {
+		_ = p.lingering.Stop(context.WithoutCancel(ctx)) // they are closed
+	}
+}
+
 // Handler returns h with connections counted as busy while h runs. Beyond the bound of one
 // address the connection is closed without a response.
 func (p *Places) Handler(h http.Handler) http.Handler {
@@ -64,7 +81,11 @@ func (p *Places) Handler(h http.Handler) http.Handler {
 			p.warn("too many requests from one address at once: closing a connection", "connections", p.perAddress)
 			panic(http.ErrAbortHandler)
 		}
-		defer p.end(c)
+		body := &watchedBody{ReadCloser: r.Body}
+		if r.ProtoMajor == 1 {
+			r.Body = body
+		}
+		defer func() { p.end(c, r.ProtoMajor == 1 && r.ContentLength != 0 && !body.ended) }()
 		h.ServeHTTP(w, r)
 	})
 }
@@ -79,12 +100,15 @@ func (p *Places) begin(c *placed) bool {
 		p.busy[c.block]++
 	}
 	c.requests++
+	c.unread = false
 	return true
 }
 
-func (p *Places) end(c *placed) {
+// end ends what begin began. unread is set if a part of the request's body was not read.
+func (p *Places) end(c *placed, unread bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	c.unread = unread
 	if c.requests--; c.requests > 0 {
 		return
 	}
@@ -149,13 +173,66 @@ type placed struct {
 
 	requests int       // being handled; guarded by Places.mu, as is since
 	since    time.Time // when it became idle
+	unread   bool      // the body of the last request was not read to its end
 }
 
-// Close closes the connection and frees its place.
+// Close closes the connection and frees its place, in the background if its client still sends.
 func (c *placed) Close() error {
+	if c.stillSends() && c.CloseWrite() == nil && c.places.lingering.Go(c.close) {
+		return nil
+	}
 	err := c.Conn.Close()
 	c.places.remove(c)
 	return err
+}
+
+// CloseWrite closes the sending side.
+func (c *placed) CloseWrite() error {
+	tcp, ok := c.Conn.(*net.TCPConn)
+	if !ok {
+		return errors.ErrUnsupported
+	}
+	return tcp.CloseWrite()
+}
+
+// stillSends reports whether bytes of the client have arrived and were not read, or are to come.
+func (c *placed) stillSends() bool {
+	c.places.mu.Lock()
+	unread := c.unread
+	c.places.mu.Unlock()
+	tcp, ok := c.Conn.(*net.TCPConn)
+	if unread || !ok {
+		return unread
+	}
+	if raw, err := tcp.SyscallConn(); err == nil {
+		_ = raw.Control(func(fd uintptr) { // it fails if the connection is closed already
+			var b [1]byte
+			n, err := peekNow(fd, b[:])
+			unread = n > 0 && err == nil
+		})
+	}
+	return unread
+}
+
+// close ends a connection whose sending side is closed, when its client does, or after a while.
+func (c *placed) close(context.Context) {
+	defer c.places.remove(c)
+	defer c.Conn.Close()
+	defer context.AfterFunc(c.places.lingering.Grace(), func() { _ = c.Conn.Close() })()
+	linger(c.places.linger, c.Conn)
+}
+
+// watchedBody is the body of a request. It notes whether it was read to its end.
+type watchedBody struct {
+	io.ReadCloser
+	ended bool
+}
+
+// Read implements io.Reader.
+func (b *watchedBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	b.ended = b.ended || errors.Is(err, io.EOF)
+	return n, err
 }
 
 type placedListener struct {

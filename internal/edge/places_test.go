@@ -1,6 +1,10 @@
 package edge_test
 
 import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -9,7 +13,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/keygate/keygate/internal/certificate/certificatetest"
 	"github.com/keygate/keygate/internal/edge"
+	"github.com/keygate/keygate/internal/proxy"
 )
 
 // placesServer is an HTTP server whose connections are bounded. Requests of /wait wait until
@@ -27,7 +33,7 @@ func startPlaces(t *testing.T, places int) *placesServer {
 		t.Fatal(err)
 	}
 	s := &placesServer{addr: l.Addr().String(), arrived: make(chan struct{}, 100), release: make(chan struct{})}
-	p := edge.NewPlaces(places, "test", nil)
+	p := edge.NewPlaces(places, "test", &proxy.Linger{}, nil)
 	server := &http.Server{ConnContext: p.ConnContext, ReadHeaderTimeout: time.Minute, Handler: p.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/wait" {
 			s.arrived <- struct{}{}
@@ -40,6 +46,7 @@ func startPlaces(t *testing.T, places int) *placesServer {
 	t.Cleanup(func() {
 		_ = server.Close()
 		serving.Wait()
+		p.Stop(context.Background())
 	})
 	return s
 }
@@ -110,5 +117,70 @@ func TestBusyConnectionsKeepTheirPlaces(t *testing.T) {
 		if b, err := io.ReadAll(c); err != nil || !strings.HasPrefix(string(b), "HTTP/1.1 200") {
 			t.Errorf("a request in progress got %q, error %v, want 200", b, err)
 		}
+	}
+}
+
+// upload sends a POST with a body of 8 MB over c, all of it before it reads, and returns the status of the
+// response.
+func upload(c net.Conn) (status int, err error) {
+	const size = 8 << 20
+	if _, err := fmt.Fprintf(c, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n", size); err != nil {
+		return 0, err
+	}
+	if _, err := c.Write(make([]byte, size)); err != nil {
+		return 0, fmt.Errorf("send the body: %w", err)
+	}
+	r, err := http.ReadResponse(bufio.NewReader(c), nil)
+	if err != nil {
+		return 0, err
+	}
+	_, err = io.ReadAll(r.Body)
+	return r.StatusCode, err
+}
+
+// Guarantee: contract, 4.4. The response to a request whose body is still arriving, and is not read, reaches a
+// client that sends the whole body first.
+func TestResponseDuringAnUploadIsRead(t *testing.T) {
+	t.Parallel()
+	pair := certificatetest.New(t, "localhost")
+	cert, err := tls.X509KeyPair(pair.Cert, pair.Key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, secure := range map[string]bool{"plain": false, "TLS": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			p := edge.NewPlaces(10, "test", &proxy.Linger{}, nil)
+			server := &http.Server{ConnContext: p.ConnContext, ReadHeaderTimeout: time.Minute, Handler: p.Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				http.Error(w, "no", http.StatusUnauthorized)
+			}))}
+			placed, dial := p.Listener(l), func() (net.Conn, error) { return net.Dial("tcp", l.Addr().String()) }
+			if secure {
+				placed = tls.NewListener(placed, &tls.Config{Certificates: []tls.Certificate{cert}})
+				dial = func() (net.Conn, error) {
+					return tls.Dial("tcp", l.Addr().String(), &tls.Config{RootCAs: pair.Pool(t), ServerName: "localhost"})
+				}
+			}
+			var serving sync.WaitGroup
+			serving.Go(func() { _ = server.Serve(placed) })
+			for range 5 {
+				c, err := dial()
+				if err != nil {
+					t.Fatal(err)
+				}
+				_ = c.SetDeadline(time.Now().Add(time.Minute))
+				if status, err := upload(c); status != http.StatusUnauthorized || err != nil {
+					t.Errorf("got status %d, error %v; want 401", status, err)
+				}
+				_ = c.Close()
+			}
+			_ = server.Close()
+			serving.Wait()
+			p.Stop(t.Context())
+		})
 	}
 }

@@ -2,19 +2,11 @@ package edge
 
 import (
 	"fmt"
-	"io"
 	"time"
 
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/id"
-)
-
-// After a response to a client on the wrong protocol, the connection is read for at
-// most lingerTime and lingerBytes before it is closed. Closing it with unread bytes
-// would send a reset, which can destroy the response on its way.
-const (
-	lingerTime  = time.Second
-	lingerBytes = 64 << 10
+	"github.com/keygate/keygate/internal/proxy"
 )
 
 // looksLikeHTTP reports whether first, the bytes received in place of a TLS record
@@ -34,10 +26,10 @@ func looksLikeHTTP(first [5]byte) bool {
 func (c *conn) rejectPlainHTTP() {
 	request := id.New(id.Request)
 	status, body := fault.Response(fault.New(fault.InvalidRequest, "this port speaks TLS: write https in the URL"), request)
-	_ = c.SetDeadline(time.Now().Add(lingerTime))
+	_ = c.SetDeadline(time.Now().Add(proxy.LingerTime))
 	_, err := fmt.Fprintf(c.TCPConn, "HTTP/1.1 %d Bad Request\r\nContent-Type: application/json\r\nContent-Length: %d\r\nConnection: close\r\nX-Request-Id: %s\r\n\r\n%s",
 		status, len(body), request, body)
 	if err == nil && c.CloseWrite() == nil {
-		_, _ = io.CopyN(io.Discard, c.TCPConn, lingerBytes)
+		linger(c.server.cfg.Linger, c.TCPConn)
 	}
 }

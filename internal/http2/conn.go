@@ -154,6 +154,9 @@ func (c *Conn) Drain() {
 	}
 }
 
+// Opened reports whether the peer of a server has opened a stream.
+func (c *Conn) Opened() bool { return c.last > 0 }
+
 // GoAway tells the peer that streams which it has not opened yet will not be served. The
 // others continue.
 func (c *Conn) GoAway(code Code) {

@@ -57,6 +57,8 @@ type Config struct {
 	// Tracer begins the trace of every request and writes traceparent for the upstream. Nil
 	// forwards the client's traceparent.
 	Tracer Tracer
+	// Linger closes connections in stages, and bounds that. Nil means one of its own.
+	Linger *Linger
 	// Log receives panics and failures of upstreams. No key, header or query is ever
 	// logged. Nil discards them.
 	Log *slog.Logger
@@ -76,6 +78,9 @@ func (c *Config) SetDefaults() error {
 	}
 	if c.Mono == nil {
 		c.Mono = func() int64 { return 0 }
+	}
+	if c.Linger == nil {
+		c.Linger = &Linger{}
 	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)

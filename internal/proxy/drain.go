@@ -10,12 +10,19 @@ import (
 // Drain counts the connections of an engine and ends them in a shutdown. The zero value is ready
 // for use. It is safe for concurrent use.
 type Drain struct {
-	begun atomic.Bool
+	announced, begun atomic.Bool
 
 	mu     sync.Mutex
 	active int
 	idle   chan struct{} // closed when the last connection has ended; made by Run
 }
+
+// Announce says that a shutdown is going to begin: from now on each client is told to use another
+// connection for its next request, and new ones are still accepted.
+func (d *Drain) Announce() { d.announced.Store(true) }
+
+// Announced reports whether a shutdown was announced, or has begun.
+func (d *Drain) Announced() bool { return d.announced.Load() }
 
 // Begun reports whether the shutdown has begun.
 func (d *Drain) Begun() bool { return d.begun.Load() }
@@ -46,6 +53,7 @@ func (d *Drain) Leave() {
 // connection may be between two phases; first is set for the first call.
 func (d *Drain) Run(ctx context.Context, announce func(), cut func(first bool)) {
 	d.mu.Lock()
+	d.announced.Store(true)
 	d.begun.Store(true)
 	if d.active > 0 && d.idle == nil {
 		d.idle = make(chan struct{})

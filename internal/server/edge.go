@@ -30,7 +30,7 @@ func (s *Server) buildGateway(clock *ratelimit.Clock) (err error) {
 		return err
 	}
 	shared := proxy.Config{
-		Admit: admitter, Pools: s.pools, Trust: s.trust, Shard: s.collector.Shard, Mono: clock.Mono, Log: telemetry.Throttle(s.log),
+		Admit: admitter, Pools: s.pools, Trust: s.trust, Shard: s.collector.Shard, Mono: clock.Mono, Linger: &s.linger, Log: telemetry.Throttle(s.log),
 	}
 	if s.tracer != nil {
 		shared.Tracer = s.tracer
@@ -46,7 +46,7 @@ func (s *Server) buildGateway(clock *ratelimit.Clock) (err error) {
 	}
 	s.gateway, err = edge.New(edge.Config{
 		HTTP1: engine, HTTP2: http2, Trust: s.trust, TLS: tlsOf(s.certificates.gateway),
-		MaxConnections: s.descriptors.clients, Log: s.log,
+		MaxConnections: s.descriptors.clients, Linger: &s.linger, Log: s.log,
 		MaxConnectionsPerAddress: s.descriptors.perAddress(settings.MaxConnections, settings.MaxConnectionsPerAddress),
 	})
 	if err != nil {

@@ -42,6 +42,9 @@ func Run(ctx context.Context, cfg Config, signals <-chan os.Signal, ready func(s
 		return started.err
 	}
 	s := started.server
+	reloading, endReloads := context.WithCancel(ctx)
+	defer endReloads()
+	go s.reloads(reloading)
 	if ready != nil {
 		if err := ready(s); err != nil {
 			return errors.Join(err, stop(ctx, s, cfg, 0, signals))
@@ -56,6 +59,19 @@ func Run(ctx context.Context, cfg Config, signals <-chan os.Signal, ready func(s
 		delay = 0
 	}
 	return errors.Join(failure, stop(ctx, s, cfg, delay, signals))
+}
+
+// reloads calls Reload whenever Config.Reload says so, until ctx ends. Nothing waits for its end: a file
+// that cannot be read must not delay a stop.
+func (s *Server) reloads(ctx context.Context) {
+	for {
+		select {
+		case <-s.cfg.Reload:
+			s.Reload()
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 // sameSignal is how long a further signal counts as a repetition of the first: some

@@ -21,6 +21,7 @@ import (
 	"github.com/keygate/keygate/internal/adminapi"
 	"github.com/keygate/keygate/internal/admit"
 	auditwriter "github.com/keygate/keygate/internal/audit/writer"
+	"github.com/keygate/keygate/internal/certificate"
 	"github.com/keygate/keygate/internal/clientip"
 	"github.com/keygate/keygate/internal/config"
 	"github.com/keygate/keygate/internal/control"
@@ -29,6 +30,7 @@ import (
 	"github.com/keygate/keygate/internal/event/detect"
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/netguard"
+	"github.com/keygate/keygate/internal/proxy"
 	"github.com/keygate/keygate/internal/ratelimit"
 	"github.com/keygate/keygate/internal/ratelimit/limitstore"
 	requestwriter "github.com/keygate/keygate/internal/requestlog/writer"
@@ -62,6 +64,10 @@ type Config struct {
 	// Sockets are listeners that were opened before, by the names of SocketNames. They take the place of
 	// the addresses in Settings. The server closes them.
 	Sockets map[string]net.Listener
+	// LogLost, if set, returns the number of log lines that were lost because Log could not write them.
+	LogLost func() uint64
+	// Reload, if set, receives an element whenever Run is to call Server.Reload.
+	Reload <-chan os.Signal
 	// Stopping, if set, is called when the server begins to stop.
 	Stopping func()
 	// Version is the version that /metrics, traces and GET /v1/settings report.
@@ -115,7 +121,9 @@ type Server struct {
 	repositories repositories
 	gateway      *edge.Server
 	admin        *http.Server
+	adminPlaces  *edge.Places
 	ops          *http.Server
+	linger       proxy.Linger // of all listeners
 
 	running service.Stack // everything started or opened, in this order
 	serving service.Group // a goroutine for each listener
@@ -202,7 +210,13 @@ func (s *Server) serveOps(context.Context) error {
 	places := s.bound(s.ops, s.descriptors.ops, "ops")
 	s.ops.WriteTimeout = 0 // a profile may take as long as the client asks
 	s.serve("ops", func() error { return s.ops.Serve(places.Listener(s.listeners.ops)) })
-	s.running.Push(func(context.Context) error { return s.ops.Close() })
+	s.running.Push(func(ctx context.Context) error {
+		err := s.ops.Close()
+		ended, cancel := context.WithCancel(ctx)
+		cancel() // nothing more is waited for
+		places.Stop(ended)
+		return err
+	})
 	return nil
 }
 
@@ -338,7 +352,7 @@ func (s *Server) buildAdmin(ctx context.Context, box *secret.Box) error {
 	if err := s.buildRepositories(ops, api); err != nil {
 		return err
 	}
-	s.admin = newHTTPServer(s.metrics.Count("admin", pages), s.log)
+	s.admin = newHTTPServer(s.leaving(s.metrics.Count("admin", pages)), s.log)
 	s.admin.RegisterOnShutdown(api.EndStreams)
 	return nil
 }
@@ -390,6 +404,7 @@ func (s *Server) servePlanes(context.Context) error {
 	}
 	s.warnExposed()
 	places := s.bound(s.admin, s.descriptors.admin, "admin")
+	s.adminPlaces = places
 	s.serve("admin", func() error { return s.admin.Serve(s.secured(places.Listener(s.listeners.admin))) })
 	return nil
 }
@@ -403,10 +418,27 @@ func (s *Server) serve(name string, serve func() error) {
 	})
 }
 
+// Reload reads the files of certificates again and opens the file of the access log again.
+func (s *Server) Reload() {
+	s.log.Info("reading certificates again and opening log files again")
+	for _, set := range []*certificate.Set{s.certificates.gateway, s.certificates.admin} {
+		if set != nil {
+			set.Check()
+		}
+	}
+	if s.accessLog != nil {
+		s.accessLog.Reopen()
+	}
+}
+
 // AnnounceStop makes /readyz respond with 503 from now on. Both planes still serve, also new
-// connections. Call Stop some time later.
+// connections, and ask their clients with each response to use another connection for the next request.
+// Call Stop some time later.
 func (s *Server) AnnounceStop() {
 	s.readiness.Set(telemetry.Draining)
+	if s.gateway != nil {
+		s.gateway.Announce()
+	}
 	s.log.Info("shutting down")
 	if s.cfg.Stopping != nil {
 		s.cfg.Stopping()
@@ -427,7 +459,12 @@ func (s *Server) Stop(ctx context.Context) error {
 		planes.Go(func() { gatewayErr = s.gateway.Shutdown(ctx) })
 	}
 	if s.admin != nil {
-		planes.Go(func() { adminErr = shutdown(ctx, s.admin, s.log) })
+		planes.Go(func() {
+			adminErr = shutdown(ctx, s.admin, s.log)
+			if s.adminPlaces != nil {
+				s.adminPlaces.Stop(ctx)
+			}
+		})
 	}
 	planes.Wait()
 	// The remaining steps have a separate time limit, since the requests may have used up
@@ -467,9 +504,20 @@ func (s *Server) load(ctx context.Context) error {
 
 // bound makes the connections of a server bounded, if it serves the listener of the places.
 func (s *Server) bound(srv *http.Server, places int, name string) *edge.Places {
-	p := edge.NewPlaces(places, name, s.log)
+	p := edge.NewPlaces(places, name, &s.linger, s.log)
 	srv.Handler, srv.ConnContext = p.Handler(srv.Handler), p.ConnContext
 	return p
+}
+
+// leaving returns h that says with each response, once the server begins to stop, that the connection is
+// closed: net/http then closes it, or sends GOAWAY over HTTP/2.
+func (s *Server) leaving(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if s.readiness.Phase() == telemetry.Draining {
+			w.Header().Set("Connection", "close")
+		}
+		h.ServeHTTP(w, r)
+	})
 }
 
 // newHTTPServer returns a server with timeouts for clients that stall.

@@ -58,7 +58,13 @@ func (s *Server) openMetrics() (_ sink, err error) {
 // openLines returns the sink that writes log lines.
 func (s *Server) openLines() (sink, error) {
 	l := telemetry.NewLines(s.log)
-	s.metrics.Counter("keygate_log_lost_total", "Log lines about requests that were lost because the log is too slow.", func() float64 { return float64(l.Lost()) })
+	s.metrics.Counter("keygate_log_lost_total", "Log lines that standard error did not accept, or not in time.", func() float64 {
+		lost := float64(l.Lost())
+		if s.cfg.LogLost != nil {
+			lost += float64(s.cfg.LogLost())
+		}
+		return lost
+	})
 	return l, nil
 }
 

@@ -59,6 +59,7 @@ type Writer struct {
 
 	spare  []byte // for the next held; used only by the goroutine that writes
 	lost   atomic.Uint64
+	reopen atomic.Bool           // Reopen was called
 	failed atomic.Pointer[error] // the last error of the output
 
 	losing   bool   // used only by report, as is reported
@@ -117,10 +118,22 @@ func (w *Writer) Take(batch []accesslog.Entry) {
 		w.held = appendLine(w.held, e)
 	}
 	if len(w.held) > 0 {
-		select {
-		case w.writes <- struct{}{}:
-		default:
-		}
+		w.wake()
+	}
+}
+
+// Reopen opens the file at its path again, soon and without a new line: another program may have moved
+// it away. Standard output stays as it is.
+func (w *Writer) Reopen() {
+	w.reopen.Store(true)
+	w.wake()
+}
+
+// wake lets the goroutine that writes look for work.
+func (w *Writer) wake() {
+	select {
+	case w.writes <- struct{}{}:
+	default:
 	}
 }
 
@@ -164,6 +177,11 @@ func (w *Writer) run(ctx context.Context) {
 
 // flush writes the lines that wait. Lines that the output does not accept are lost.
 func (w *Writer) flush() {
+	if f, ok := w.out.(*file); w.reopen.Swap(false) && ok {
+		if err := f.reopen(); err != nil {
+			w.cfg.Log.Error("the file of the access log cannot be opened again; the one before stays in use", "error", err)
+		}
+	}
 	w.mu.Lock()
 	lines := w.held
 	w.held = w.spare[:0]

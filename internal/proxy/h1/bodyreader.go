@@ -68,13 +68,11 @@ func (r *bodyReader) free() {
 // drain reads the rest of the body of a refused request, so that the connection can serve
 // the next request. The response has already been sent.
 func (c *conn) drain(x *exchange) step {
-	if c.phase.enter(phaseDrain, c.engine.clock.In(drainTime)) != notCut {
-		return stepClose
-	}
+	end := c.engine.clock.In(proxy.LingerTime)
 	body := newBodyReader(c, x)
 	defer body.free()
 	for total := 0; !body.rec.done; {
-		if body.fill() != nil {
+		if !c.discards(end) || body.fill() != nil {
 			return stepClose
 		}
 		if total += body.to - body.from; total > proxy.DrainBytes {

@@ -284,25 +284,27 @@ func (c *conn) writeOver(b []byte) error {
 	return err
 }
 
-// linger closes the sending side and waits for the client to close its own. Closing a
-// connection with unread bytes would reset it, and what was sent would be lost.
+// linger closes the connection in stages (proxy.Linger).
 func (c *conn) linger() {
 	half, ok := c.nc.(interface{ CloseWrite() error })
 	if !ok || half.CloseWrite() != nil {
 		return
 	}
-	if c.phase.enter(phaseDrain, c.engine.clock.In(drainTime)) != notCut {
-		return
-	}
 	b := c.engine.pools.buffer()
 	defer c.engine.pools.release(b)
-	for total := 0; total < lingerBytes; {
-		n, err := c.nc.Read(b.data)
-		if err != nil {
-			return
+	end := c.engine.clock.In(proxy.LingerTime)
+	c.engine.cfg.Linger.Discard(b.data, func(b []byte) (int, error) {
+		if !c.discards(end) {
+			return 0, errTruncated
 		}
-		total += n
-	}
+		return c.nc.Read(b)
+	})
+}
+
+// discards begins to wait for more of what is discarded until a time in the engine's milliseconds. It
+// reports false if that is over.
+func (c *conn) discards(end int64) bool {
+	return c.phase.enter(phaseDrain, min(c.engine.clock.In(proxy.LingerSilence), end)) == notCut
 }
 
 // abort closes the connection so that the client does not take a truncated message for a

@@ -117,7 +117,7 @@ func (c *conn) nextRequest(x *exchange) {
 
 // mustClose reports whether the connection cannot serve another request after this one.
 func (x *exchange) mustClose() bool {
-	return x.c.engine.drain.Begun() || x.upload != nil && !x.upload.ending.Load()
+	return x.c.engine.drain.Announced() || x.upload != nil && !x.upload.ending.Load()
 }
 
 // exchange sends the request in x.trip.out, unless it was sent already, and relays the

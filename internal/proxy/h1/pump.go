@@ -1,11 +1,22 @@
 package h1
 
-import "github.com/keygate/keygate/internal/nowait"
+import (
+	"time"
+
+	"github.com/keygate/keygate/internal/nowait"
+)
 
 // runPump reads the connection until it ends or must be served with ordinary calls.
 func (c *conn) runPump() step {
 	c.step = stepClose
 	err := c.raw.Read(c.onReadable)
+	if err != nil && c.x == nil && c.phase.wasCut() == cutShutdown && c.control(hasArrived) {
+		// A request arrived before the connection was to be closed, perhaps at the same moment. Its client
+		// takes a connection that closes now for one that has lost the request.
+		c.phase.enter(phaseIdle, c.engine.clock.In(idleTime))
+		_ = c.nc.SetReadDeadline(time.Time{})
+		err = c.raw.Read(c.onReadable)
+	}
 	c.fd = -1
 	if err != nil {
 		return stepClose // the sweeper has set a deadline, or the connection is closed

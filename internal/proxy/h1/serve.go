@@ -66,8 +66,11 @@ func (e *Engine) ServeConn(c net.Conn, info ConnInfo) {
 // Connections returns the number of connections being served.
 func (e *Engine) Connections() int { return int(e.conns.count.Load()) }
 
-// Shutdown drains the engine. It closes connections that wait for a request, those that wait for
-// their first one after proxy.FirstRequestGrace, and connections that arrive later. It sends "Connection: close" with every response, and returns when all
+// Announce says that Shutdown will follow: from now on each response says "Connection: close".
+func (e *Engine) Announce() { e.drain.Announce() }
+
+// Shutdown drains the engine. It closes connections that wait for a request, unless one has arrived, those that
+// wait for their first one after proxy.FirstRequestGrace, and connections that arrive later. It sends "Connection: close" with every response, and returns when all
 // connections have ended, upgraded ones last. When ctx ends, it cuts off the remaining
 // exchanges, which is logged and is not an error.
 func (e *Engine) Shutdown(ctx context.Context) error {

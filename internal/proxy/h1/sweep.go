@@ -13,15 +13,13 @@ import (
 
 // Timeouts (contract, 4.4 and 4.5). They are accurate to two ticks.
 const (
-	tickTime    = proxy.Tick
-	headTime    = proxy.HeadTimeout
-	idleTime    = proxy.IdleTimeout
-	stallTime   = proxy.StallTimeout
-	drainTime   = 2 * time.Second
-	checkAfter  = 400 * time.Millisecond // how long an exchange runs before its client is checked
-	checkEvery  = 2                      // ticks between two checks of a client
-	idleCheck   = 5                      // ticks after which an idle client is checked, once
-	lingerBytes = 256 << 10              // how much of what a client still sends is read before its connection is closed
+	tickTime   = proxy.Tick
+	headTime   = proxy.HeadTimeout
+	idleTime   = proxy.IdleTimeout
+	stallTime  = proxy.StallTimeout
+	checkAfter = 400 * time.Millisecond // how long an exchange runs before its client is checked
+	checkEvery = 2                      // ticks between two checks of a client
+	idleCheck  = 5                      // ticks after which an idle client is checked, once
 )
 
 // registry holds the connections of an engine.

@@ -10,6 +10,12 @@ func isClosed(fd uintptr) bool {
 	return err == nil && n == 1 && p[0].Revents&(unix.POLLRDHUP|unix.POLLHUP|unix.POLLERR|unix.POLLNVAL) != 0
 }
 
+// hasArrived reports whether bytes that the peer sent have not been read.
+func hasArrived(fd uintptr) bool {
+	unread, err := unix.IoctlGetInt(int(fd), unix.SIOCINQ)
+	return err == nil && unread > 0
+}
+
 // isReset reports whether the connection was reset, or both sides are closed.
 func isReset(fd uintptr) bool {
 	p := [1]unix.PollFd{{Fd: int32(fd)}}

@@ -6,6 +6,9 @@ package h1
 // notices that a client has left when it reads from it or writes to it.
 func isClosed(uintptr) bool { return false }
 
+// hasArrived reports that nothing has.
+func hasArrived(uintptr) bool { return false }
+
 func isReset(uintptr) bool { return false }
 
 // traffic reports that something always waits to be read and nothing to be sent: stalls

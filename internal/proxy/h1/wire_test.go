@@ -591,8 +591,35 @@ func TestLoopIs502(t *testing.T) {
 	c.wantStatus("502")
 }
 
-// Guarantee: Shutdown closes idle connections at once, lets running requests end with
-// Connection: close, and cuts off what still runs when its context ends.
+// Guarantee: once a shutdown is announced, a kept connection and a new one serve one more request, and each
+// response says that the connection closes.
+func TestAnnouncedShutdown(t *testing.T) {
+	t.Parallel()
+	drivers(t, func(t *testing.T, s setup) {
+		s.upstream, _ = upstreamOf(t, func(string, *upstreamtest.Conn) string { return okResponse })
+		g := start(t, s)
+		kept, refused := g.dial(t), g.dial(t)
+		for _, c := range []*client{kept, refused} {
+			c.send("GET /a HTTP/1.1\r\nKEY\r\n\r\n")
+			wantNotIn(t, c.wantStatus("200"), "Connection: close")
+			c.bytes(2)
+		}
+		g.engine.Announce()
+		for c, request := range map[*client]string{
+			kept: "POST /a HTTP/1.1\r\nKEY\r\nContent-Length: 2\r\n\r\nhi", g.dial(t): "GET /a HTTP/1.1\r\nKEY\r\n\r\n",
+		} {
+			c.send(request)
+			wantIn(t, c.wantStatus("200"), "Connection: close")
+			c.bytes(2)
+			if rest, err := c.rest(); err != nil || len(rest) > 0 {
+				t.Errorf("after the response: got %q and the error %v, want the end", rest, err)
+			}
+		}
+		refused.send("GET /a HTTP/1.1\r\nHost: a\r\n\r\n")
+		wantIn(t, refused.wantStatus("401"), "Connection: close")
+	})
+}
+
 // Guarantee: a request that was on its way when the shutdown began is served, if it is the first of its
 // connection: the client could not know. A connection on which nothing comes ends soon.
 func TestShutdownServesTheFirstRequest(t *testing.T) {
@@ -636,6 +663,8 @@ func TestShutdownServesTheFirstRequest(t *testing.T) {
 	})
 }
 
+// Guarantee: Shutdown closes idle connections at once, lets running requests end with
+// Connection: close, and cuts off what still runs when its context ends.
 func TestShutdown(t *testing.T) {
 	t.Parallel()
 	drivers(t, func(t *testing.T, s setup) {

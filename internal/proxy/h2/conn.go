@@ -439,16 +439,21 @@ func (c *conn) linger() {
 	failed := c.proto.Err() != nil && c.ended == notCut
 	c.mu.Unlock()
 	half, ok := c.nc.(interface{ CloseWrite() error })
-	if !failed || !ok || c.nc.SetDeadline(time.Now().Add(lingerTime)) != nil || half.CloseWrite() != nil {
+	if !failed || !ok || half.CloseWrite() != nil {
 		return
 	}
-	b := c.engine.buffer()
+	b, began := c.engine.buffer(), time.Now()
 	defer c.engine.buffers.Put(b)
-	for total := 0; total < lingerBytes; {
-		n, err := c.nc.Read(b[:])
-		if err != nil {
-			return
+	c.engine.cfg.Linger.Discard(b[:], func(b []byte) (int, error) {
+		c.mu.Lock()
+		ended := c.ended != notCut // by the shutdown
+		if !ended {
+			_ = c.nc.SetReadDeadline(proxy.LingerUntil(began)) // a failure shows at once
 		}
-		total += n
-	}
+		c.mu.Unlock()
+		if ended {
+			return 0, errCut
+		}
+		return c.nc.Read(b)
+	})
 }

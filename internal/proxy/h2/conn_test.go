@@ -87,6 +87,7 @@ type peer struct {
 	ended  chan uint32    // streams that have a response
 	resets chan reset
 	deaf   atomic.Bool // it does not respond to PINGs
+	goAway atomic.Bool // it has received GOAWAY
 }
 
 // reset is a RST_STREAM frame that a peer has received.
@@ -142,6 +143,8 @@ func (p *peer) read() {
 				continue
 			}
 			p.write(func(fr *http2.Framer) error { return fr.WritePing(true, f.Data) })
+		case *http2.GoAwayFrame:
+			p.goAway.Store(true)
 		case *http2.HeadersFrame:
 			p.ended <- f.StreamID
 		case *http2.RSTStreamFrame:
@@ -425,6 +428,39 @@ func TestDrain(t *testing.T) {
 		}
 		<-p.closed
 	})
+}
+
+// Guarantee: once a shutdown is announced, a client receives GOAWAY ahead of its next response, or at once if
+// it has had one. A new connection serves its first request.
+func TestAnnouncedDrain(t *testing.T) {
+	for _, early := range []bool{false, true} {
+		t.Run(fmt.Sprintf("a request before: %v", early), func(t *testing.T) {
+			over(t, func(t *testing.T, cert *tls.Certificate) {
+				e := newServer(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
+				p := connect(t, e, cert)
+				p.begin()
+				if early {
+					p.request(1)
+				}
+				e.Announce()
+				pause(5 * time.Second) // more than a sweep
+				if !early {
+					p.deaf.Store(true) // it would reply in the middle of what the server writes
+					if p.goAway.Load() {
+						t.Error("a connection without a request received GOAWAY")
+					}
+					p.write(func(f *http2.Framer) error {
+						return f.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: p.head(), EndHeaders: true, EndStream: true})
+					})
+					<-p.ended
+				}
+				if !p.goAway.Load() {
+					t.Error("the client has its response and no GOAWAY")
+				}
+				<-p.closed
+			})
+		})
+	}
 }
 
 // Guarantee: a connection whose client is gone without a word is closed: it is pinged after

@@ -124,6 +124,21 @@ func (e *Engine) each(f func(*conn)) {
 	}
 }
 
+// Announce says that Shutdown will follow: from now on a client that has opened a stream is asked, before
+// its next response, to open no more on that connection.
+func (e *Engine) Announce() {
+	e.drain.Announce()
+	e.wakeSweeper()
+}
+
+// wakeSweeper makes the sweeper visit all connections at once.
+func (e *Engine) wakeSweeper() {
+	select {
+	case e.wake <- struct{}{}:
+	default:
+	}
+}
+
 // Shutdown drains the engine. It asks every client to open no more streams, and returns when
 // all of them have ended. When ctx ends, it cuts off the rest, which is logged and is not an
 // error.
@@ -135,12 +150,7 @@ func (e *Engine) Shutdown(ctx context.Context) error {
 		e.serving.Wait()
 		e.workers.end()
 	}()
-	e.drain.Run(ctx, func() {
-		select {
-		case e.wake <- struct{}{}:
-		default:
-		}
-	}, func(first bool) {
+	e.drain.Run(ctx, e.wakeSweeper, func(first bool) {
 		if first {
 			e.cfg.Log.Warn("shutdown cut off HTTP/2 connections", "connections", e.Connections())
 		}

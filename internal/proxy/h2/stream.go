@@ -229,6 +229,9 @@ func (s *stream) cause() error {
 // forwarded. c.mu is held.
 func (c *conn) head(ev *http2.Event) {
 	s := c.newStream(ev.Stream)
+	if c.times.draining == 0 && c.engine.drain.Announced() {
+		c.drain(c.engine.clock.Now()) // ahead of the response
+	}
 	err := c.proto.ReadRequest(&s.req)
 	if c.proto.Err() != nil {
 		s.finished = true

@@ -29,10 +29,8 @@ const (
 	// stallBytes is how much of a response a client must accept within proxy.StallTimeout.
 	stallBytes = 1 << 10
 	// lingerStream is how long the rest of a refused request's body is discarded before its
-	// stream is reset, and lingerTime and lingerBytes bound the same for a connection.
+	// stream is reset.
 	lingerStream = 100 * time.Millisecond
-	lingerTime   = 500 * time.Millisecond
-	lingerBytes  = 256 << 10
 )
 
 // connTimes is what the sweeper knows of a connection, in the engine's milliseconds as of the
@@ -127,7 +125,7 @@ func (c *conn) sweep(review *admit.Review) {
 	case c.ended != notCut:
 	case over(t.head, proxy.HeadTimeout), over(t.pinged, pingTimeout):
 		c.endLocked(cutClientClosed)
-	case c.engine.drain.Begun():
+	case c.mustDrain():
 		c.drain(now)
 	case c.pump != nil && t.checked != t.heard && over(t.heard, closedCheck):
 		t.checked = t.heard
@@ -146,6 +144,13 @@ func (c *conn) sweep(review *admit.Review) {
 	if pending {
 		c.engine.flushes.Go(c.flush)
 	}
+}
+
+// mustDrain reports whether the client is to open no more streams. One that has opened none yet is asked
+// once the shutdown has begun: its first request is on its way. c.mu is held.
+func (c *conn) mustDrain() bool {
+	d := &c.engine.drain
+	return d.Begun() || d.Announced() && c.proto.Opened()
 }
 
 // drain ends the connection once its streams have ended: GOAWAY for the last possible stream,

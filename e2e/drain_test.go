@@ -1,0 +1,154 @@
+package e2e
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// keptConn is a connection of a client that sends one request after another.
+type keptConn struct {
+	net.Conn
+	reader *bufio.Reader
+}
+
+func newKeptConn(addr string) (*keptConn, error) {
+	c, err := net.Dial("tcp", addr)
+	if err != nil {
+		return nil, err
+	}
+	return &keptConn{c, bufio.NewReader(c)}, c.SetDeadline(time.Now().Add(testTimeout))
+}
+
+// post sends a POST with a body, and returns the response.
+func (c *keptConn) post(path, key, body string) (*http.Response, error) {
+	if _, err := fmt.Fprintf(c, "POST %s HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s",
+		path, key, len(body), body); err != nil {
+		return nil, err
+	}
+	resp, err := http.ReadResponse(c.reader, nil)
+	if err != nil {
+		return nil, err
+	}
+	_, err = io.Copy(io.Discard, resp.Body)
+	return resp, err
+}
+
+// Guarantee: contract, section 1. From SIGTERM on, also during --drain-delay, each response of both planes
+// says that its connection closes; no request of a kept connection is lost.
+func TestKeptConnectionsDuringTheDrainDelay(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, "--drain-delay", "1h")
+	s.newGateway(newEcho(t), nil)
+	_, key := s.newKey(nil)
+	type kept struct {
+		*keptConn
+		path, key, body string
+		status          int
+	}
+	var all []kept
+	for range 20 {
+		for _, k := range []kept{
+			{nil, "/a", key, "hello", http.StatusOK}, {nil, "/a", "none", "hello", http.StatusUnauthorized}, {nil, "/v1/keys", s.key, `{"name": "k", "scope": "read"}`, http.StatusCreated},
+		} {
+			addr := s.gateway
+			if strings.HasPrefix(k.path, "/v1") {
+				addr = s.admin
+			}
+			var err error
+			if k.keptConn, err = newKeptConn(addr); err != nil {
+				t.Fatal(err)
+			}
+			defer k.Close()
+			if resp, err := k.post(k.path, k.key, k.body); err != nil || resp.StatusCode != k.status || resp.Close {
+				t.Fatalf("before the drain: got %v, %v; want %d on a connection that stays", resp, err, k.status)
+			}
+			all = append(all, k)
+		}
+	}
+	if err := s.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if !eventually(testTimeout, func() bool { return strings.Contains(s.output.String(), "shutting down") }) {
+		t.Fatalf("SIGTERM begins no drain\n%s", s.output)
+	}
+	for _, k := range all {
+		if resp, err := k.post(k.path, k.key, k.body); err != nil || resp.StatusCode != k.status || !resp.Close {
+			t.Errorf("%s during the delay: got %v, %v; want %d and Connection: close", k.path, resp, err, k.status)
+		}
+	}
+}
+
+// Guarantee: contract, 4.4. Each listener closes in stages: a client that sends 8 MB before it reads gets the
+// refusal.
+func TestRefusedUploadsGetTheirResponse(t *testing.T) {
+	t.Parallel()
+	s := startServer(t)
+	s.newGateway(newEcho(t), nil)
+	body := strings.Repeat("x", 8<<20)
+	for _, test := range []struct {
+		addr, path, key string
+		status          int
+	}{
+		{s.gateway, "/a", "none", http.StatusUnauthorized}, {s.admin, "/v1/keys", "none", http.StatusUnauthorized},
+		{s.admin, "/v1/keys", s.key, http.StatusRequestEntityTooLarge}, {s.ops, "/readyz", "", http.StatusMethodNotAllowed},
+	} {
+		c, err := newKeptConn(test.addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if resp, err := c.post(test.path, test.key, body); err != nil || resp.StatusCode != test.status {
+			t.Errorf("8 MB to %s: got %v, %v; want %d", test.path, resp, err, test.status)
+		}
+		_ = c.Close()
+	}
+}
+
+// Guarantee: clients that send POSTs on kept connections all the time lose none while the server stops, if
+// they use a new connection once a response asks for it.
+func TestDrainLosesNoPost(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, "--drain-delay", "500ms")
+	s.newGateway(newEcho(t), nil)
+	_, key := s.newKey(nil)
+	var clients sync.WaitGroup
+	var served atomic.Int64
+	for range 20 {
+		clients.Go(func() {
+			for {
+				c, err := newKeptConn(s.gateway)
+				if err != nil {
+					return // the listener is closed: a load balancer has looked away
+				}
+				for {
+					resp, err := c.post("/a", key, "hello")
+					if err != nil || resp.StatusCode != http.StatusOK {
+						t.Errorf("a POST was lost: %v, %v", resp, err)
+						_ = c.Close()
+						return
+					}
+					served.Add(1)
+					if resp.Close {
+						break
+					}
+				}
+				_ = c.Close()
+			}
+		})
+	}
+	if !eventually(testTimeout, func() bool { return served.Load() > 500 }) {
+		t.Errorf("only %d requests were served", served.Load())
+	}
+	if status := s.end(syscall.SIGTERM); status != 0 {
+		t.Errorf("the server ended with status %d, want 0\n%s", status, s.output)
+	}
+	clients.Wait()
+}

@@ -1,0 +1,67 @@
+package proxy
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// How connections are closed in stages (contract, 4.4).
+const (
+	// LingerTime is how long what a client still sends is discarded, and LingerSilence how long of that it
+	// may send nothing.
+	LingerTime    = 5 * time.Second
+	LingerSilence = 2 * time.Second
+	// MaxLingering bounds the connections of a Linger.
+	MaxLingering = 1024
+	// LingerRate bounds what a Linger discards, in bytes a second.
+	LingerRate = 64 << 20
+)
+
+// Linger closes connections in stages (RFC 9112, section 9.6): after the response its sending side is
+// closed, and what the client still sends is discarded for a while. Closing a connection at once while bytes arrive
+// resets it, and the client may lose the response that it has not read. One Linger bounds this for all
+// listeners of a process. The zero value is ready for use. It is safe for concurrent use.
+type Linger struct {
+	conns atomic.Int32
+
+	mu   sync.Mutex
+	at   time.Time // of free
+	free float64   // bytes that may be discarded at once; negative if more were
+}
+
+// Discard calls read with b until it fails. read fails at the end of the stream, after LingerSilence without a
+// byte, and LingerTime after the call of Discard. If too many other calls are running, Discard reads nothing.
+func (l *Linger) Discard(b []byte, read func(b []byte) (int, error)) {
+	defer l.conns.Add(-1)
+	if l.conns.Add(1) > MaxLingering {
+		return
+	}
+	for {
+		n, err := read(b)
+		if err != nil {
+			return
+		}
+		if wait := l.spend(n, time.Now()); wait > 0 {
+			<-time.After(wait)
+		}
+	}
+}
+
+// spend notes that n bytes were discarded. It returns how long to wait for LingerRate to allow them.
+func (l *Linger) spend(n int, now time.Time) time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.free = min(LingerRate, l.free+LingerRate*now.Sub(l.at).Seconds()) - float64(n)
+	l.at = now
+	return time.Duration(-l.free / LingerRate * float64(time.Second))
+}
+
+// LingerUntil returns the deadline of a read for Discard, which began at the time began.
+func LingerUntil(began time.Time) time.Time {
+	end, silent := began.Add(LingerTime), time.Now().Add(LingerSilence)
+	if silent.Before(end) {
+		return silent
+	}
+	return end
+}

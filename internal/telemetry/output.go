@@ -1,0 +1,97 @@
+package telemetry
+
+import (
+	"bytes"
+	"io"
+	"sync/atomic"
+	"time"
+)
+
+// Output is where a log is written. A line that cannot be written is lost and counted, and an error
+// never reaches the logger: the reader of a pipe may be gone, or a disk full. If a line is not taken in
+// time, further ones are lost until it is, so that no work waits for the reader of a log. It is safe for
+// concurrent use.
+type Output struct {
+	to     io.Writer
+	free   chan struct{} // has an element unless a line is being written
+	stuck  atomic.Bool   // the line being written was not taken in time
+	lost   atomic.Uint64
+	broken bool // the last line was written in part; only used by whoever took the element of free
+}
+
+// outputPatience is how long a logger waits for a line to be taken.
+const outputPatience = 250 * time.Millisecond
+
+// NewOutput returns an Output that writes to w.
+func NewOutput(w io.Writer) *Output {
+	o := &Output{to: w, free: make(chan struct{}, 1)}
+	o.free <- struct{}{}
+	return o
+}
+
+// Lost returns the number of lines that were lost.
+func (o *Output) Lost() uint64 { return o.lost.Load() }
+
+// Fd returns the descriptor of the file that is written to, or an invalid one: NewLogger asks whether
+// it is a terminal.
+func (o *Output) Fd() uintptr {
+	if f, ok := o.to.(interface{ Fd() uintptr }); ok {
+		return f.Fd()
+	}
+	return ^uintptr(0)
+}
+
+// Write writes a line, which p is. It returns when the line is written or lost, or when the output has
+// not taken it for a quarter of a second; it is then the last one until the output takes it. It never
+// returns an error.
+func (o *Output) Write(p []byte) (int, error) {
+	if o.stuck.Load() {
+		select {
+		case <-o.free:
+		default:
+			o.lost.Add(1)
+			return len(p), nil
+		}
+	} else if !o.wait(o.free) {
+		o.lost.Add(1)
+		return len(p), nil
+	}
+	line, done := bytes.Clone(p), make(chan struct{})
+	go func() { // it ends when the output takes the line, at the latest with the process
+		o.write(line)
+		o.stuck.Store(false)
+		close(done)
+		o.free <- struct{}{}
+	}()
+	o.wait(done)
+	return len(p), nil
+}
+
+// wait waits for an event, and reports whether it came in time.
+func (o *Output) wait(event <-chan struct{}) bool {
+	late := time.NewTimer(outputPatience)
+	defer late.Stop()
+	select {
+	case <-event:
+		return true
+	case <-late.C:
+		o.stuck.Store(true)
+		return false
+	}
+}
+
+// write writes a line. After one that was written in part, it begins a new one.
+func (o *Output) write(line []byte) {
+	if o.broken {
+		line = append([]byte{'\n'}, line...)
+	}
+	n, err := o.to.Write(line)
+	if err == nil {
+		o.broken = false
+		return
+	}
+	o.lost.Add(1)
+	if n > 0 {
+		o.broken = line[n-1] != '\n'
+	}
+}

@@ -1,0 +1,74 @@
+package telemetry_test
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"io"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+
+	"github.com/keygate/keygate/internal/telemetry"
+)
+
+// A limited is a writer that takes room bytes, and then returns errors, as a full disk does.
+type limited struct {
+	bytes.Buffer
+
+	room int
+}
+
+func (l *limited) Write(p []byte) (int, error) {
+	n := min(len(p), l.room)
+	l.room -= n
+	l.Buffer.Write(p[:n])
+	if n < len(p) {
+		return n, errors.New("full")
+	}
+	return n, nil
+}
+
+// Guarantee: contract, section 1. A log line that cannot be written is dropped and counted. One that was
+// written in part does not spoil the next.
+func TestLineThatCannotBeWrittenIsLost(t *testing.T) {
+	to := &limited{room: 10}
+	o := telemetry.NewOutput(to)
+	for _, line := range []string{"first\n", "second\n", "third\n"} {
+		if n, err := o.Write([]byte(line)); n != len(line) || err != nil {
+			t.Errorf("write %q: got %d, %v; want it to be taken", line, n, err)
+		}
+	}
+	to.room = 100
+	_, _ = o.Write([]byte("fourth\n"))
+	if got, want := to.String(), "first\nseco\nfourth\n"; got != want || o.Lost() != 2 {
+		t.Errorf("got %q with %d lines lost, want %q with 2", got, o.Lost(), want)
+	}
+}
+
+// Guarantee: no work waits for the reader of the log longer than a moment, once: lines are lost and
+// counted until it reads again.
+func TestLogWithoutReaderDelaysNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		reader, writer := io.Pipe()
+		o := telemetry.NewOutput(writer)
+		log := slog.New(slog.NewTextHandler(o, nil))
+		for range 1000 { // synctest ends the test if one of them waits for ever
+			log.Info("to nobody")
+		}
+		if got := o.Lost(); got != 999 {
+			t.Errorf("got %d lines lost, want all but the one that waits", got)
+		}
+		lines := bufio.NewScanner(reader)
+		lines.Scan()
+		synctest.Wait()
+		go log.Info("read again")
+		if !lines.Scan() || !bytes.Contains(lines.Bytes(), []byte("read again")) {
+			t.Errorf("got the line %q, want the one that was written after the reader came back", lines.Text())
+		}
+		synctest.Wait()
+		if got := o.Lost(); got != 999 {
+			t.Errorf("got %d lines lost, want no further one", got)
+		}
+	})
+}
