@@ -31,7 +31,7 @@ type AuditAction struct {
 	Action     string            `json:"action" required:"false" doc:"Only in management records: what was done." example:"key.create"`
 	Target     string            `json:"target" required:"false" doc:"Only in management records: identifier of the record that was changed." example:"key_01jz8y5c3te9b8r2m6q4v7x0dd"`
 	ActorKeyID *string           `json:"actor_key_id" required:"false" doc:"Only in management records: identifier of the calling key; null for a command run on the server's machine, and for a change that the server made itself." example:"key_01jz8y5c3te9b8r2m6q4v7x0dd"`
-	Diff       map[string][2]any `json:"diff" required:"false" nullable:"false" doc:"Only in management records: the changed fields, each with its value before and after. A secret is shown as ***."`
+	Diff       map[string][2]any `json:"diff" required:"false" nullable:"false" doc:"Only in management records: the changed fields, each with its value before and after. A secret is shown as ***. In the place of a value of more than 4,096 bytes of JSON there is an object: omitted (true), bytes, and sha256 of its JSON with sorted keys and without white space."`
 }
 
 type auditHeadRecord struct {
