@@ -56,8 +56,8 @@ func (a *API) auditOperations() []operation {
 		id: "listAuditLog", method: http.MethodGet, path: "/v1/audit-log", tag: "Audit log",
 		summary: "List the audit log",
 		description: "Returns audit records, newest first: each authentication with its outcome, for gateways and for this API, and each change made through this API. The log is complete up to the time of the call. " +
-			"With format, returns all matching records as they are at the time of the call, oldest first, in one response that may be of any length; it counts as one call of the rate limit. At most 2 such responses at a time for each account, and 8 in all; one more is a 429. A response that does not end properly is not complete.",
-		query: auditQuery(), success: http.StatusOK, result: reflect.TypeFor[list[auditEntryRecord]](), media: []string{jsonlType, csvType},
+			"With format, returns all matching records as they are at the time of the call, oldest first, in one response that may be of any length; it counts as one call of the rate limit. At most 2 such responses at a time for each account, and 8 in all; one more is a 429. A response that does not end properly is not complete. One that lacks the newest records, because the store did not take them, has the header X-Keygate-Incomplete with the reason.",
+		query: auditQuery(), success: http.StatusOK, result: reflect.TypeFor[recordedList[auditEntryRecord]](), media: []string{jsonlType, csvType},
 		run: a.listAuditLog,
 	}, {
 		id: "getAuditHead", method: http.MethodGet, path: "/v1/audit-log/head", tag: "Audit log",
