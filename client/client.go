@@ -35,9 +35,18 @@ type Config struct {
 	// made, for a GET, and for a POST, which has an Idempotency-Key. Zero means 2;
 	// a negative number means no retries.
 	Retries int
+	// Incomplete is called with the reason if a list or report lacks the newest
+	// records, because the server's store did not take them. Nil means that it is not.
+	Incomplete func(reason string)
 	// HTTPClient sends the requests. Its Timeout and CheckRedirect are ignored.
 	// Nil means a client with default settings.
 	HTTPClient *http.Client
+}
+
+func (c *Client) incomplete(reason string) {
+	if reason != "" && c.cfg.Incomplete != nil {
+		c.cfg.Incomplete(reason)
+	}
 }
 
 // Client is a client for the management API. It is safe for concurrent use.

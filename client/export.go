@@ -87,6 +87,7 @@ func (c *Client) open(ctx context.Context, r *Request) (io.ReadCloser, error) {
 	}
 	body := &streamBody{client: c, body: res.Body, stalled: stalled, cancel: cancel}
 	if res.StatusCode < http.StatusMultipleChoices {
+		c.incomplete(res.Header.Get("X-Keygate-Incomplete"))
 		return body, nil
 	}
 	defer func() { _ = body.Close() }()

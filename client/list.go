@@ -12,8 +12,9 @@ import (
 
 // page is one page of a list (contract, section 2).
 type page[T any] struct {
-	Data       []T     `json:"data"`
-	NextCursor *string `json:"next_cursor"`
+	Data             []T     `json:"data"`
+	NextCursor       *string `json:"next_cursor"`
+	IncompleteReason string  `json:"incomplete_reason"`
 }
 
 // maxPage is the maximum number of records on a page.
@@ -40,6 +41,7 @@ func list[T any](ctx context.Context, c *Client, path string, query url.Values, 
 				yield(zero, err)
 				return
 			}
+			c.incomplete(p.IncompleteReason)
 			for _, record := range p.Data {
 				if !yield(record, nil) {
 					return

@@ -2188,6 +2188,15 @@ type Top struct {
 	// One row for each route, key or gateway, the greatest first. Those without any are
 	// left out.
 	Data []TopRow `json:"data"`
+
+	// true if the newest requests are missing, because the store did not take them;
+	// otherwise absent.
+	Incomplete *bool `json:"incomplete,omitempty"`
+
+	// IncompleteReason Why requests are missing; absent if none are.
+	//
+	// Example: the newest records are missing, and are added as soon as the store takes them: the disk is full
+	IncompleteReason *string `json:"incomplete_reason,omitempty"`
 }
 
 // TopRow is the schema TopRow of the OpenAPI document.

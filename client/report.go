@@ -76,6 +76,12 @@ type SimulateRequest struct {
 	RateLimit any `json:"rate_limit"`
 }
 
+// recorded is a report.
+type recorded[T any] struct {
+	Data             []T
+	IncompleteReason string `json:"incomplete_reason"`
+}
+
 // AuditLog lists the audit log, newest first (contract, section 7). The log is
 // complete up to the time of the call.
 func (c *Client) AuditLog(ctx context.Context, f AuditFilter) iter.Seq2[AuditEntry, error] {
@@ -99,10 +105,11 @@ func (c *Client) AuditHead(ctx context.Context) (*AuditHead, error) {
 func (c *Client) Traffic(ctx context.Context, q TrafficQuery) ([]TrafficRow, error) {
 	query := filter("gateway_id", q.GatewayID, "route_id", q.RouteID, "key_id", q.KeyID, "since", instant(q.Since), "until", instant(q.Until),
 		"interval", q.Interval, "group_by", q.GroupBy)
-	r, err := call[struct{ Data []TrafficRow }](ctx, c, http.MethodGet, "/v1/reports/traffic?"+query.Encode(), nil)
+	r, err := call[recorded[TrafficRow]](ctx, c, http.MethodGet, "/v1/reports/traffic?"+query.Encode(), nil)
 	if err != nil {
 		return nil, err
 	}
+	c.incomplete(r.IncompleteReason)
 	return r.Data, nil
 }
 
@@ -116,10 +123,11 @@ func (c *Client) Top(ctx context.Context, q TrafficQuery, order string, limit in
 	}
 	query := filter("gateway_id", q.GatewayID, "route_id", q.RouteID, "key_id", q.KeyID, "since", instant(q.Since), "until", instant(q.Until),
 		"interval", q.Interval, "group_by", q.GroupBy, "order", order, "limit", rows)
-	r, err := call[struct{ Data []TopRow }](ctx, c, http.MethodGet, "/v1/reports/top?"+query.Encode(), nil)
+	r, err := call[recorded[TopRow]](ctx, c, http.MethodGet, "/v1/reports/top?"+query.Encode(), nil)
 	if err != nil {
 		return nil, err
 	}
+	c.incomplete(r.IncompleteReason)
 	return r.Data, nil
 }
 

@@ -6,11 +6,10 @@ import (
 	"fmt"
 	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/id"
+	"github.com/keygate/keygate/internal/label"
 )
 
 // Default is the name of the operator's account, created at the first start.
@@ -71,11 +70,8 @@ func (a *Account) Validate() error {
 }
 
 func (a *Account) validateName() error {
-	if a.Name == "" || utf8.RuneCountInString(a.Name) > 255 {
-		return fault.Invalid("name", "must have 1 to 255 characters")
-	}
-	if strings.ContainsFunc(a.Name, unicode.IsControl) {
-		return fault.Invalid("name", "must not contain control characters, such as a line break")
+	if err := label.CheckName("name", a.Name); err != nil {
+		return err
 	}
 	if _, ok := id.Parse(id.Account, a.Name); ok {
 		return fault.Invalid("name", "must not have the form of an identifier: choose another name")

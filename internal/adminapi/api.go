@@ -144,9 +144,11 @@ type call struct {
 	body    []byte
 	hook    *control.PushHook // of a push hook that was verified
 	match   control.Match
-	receipt *control.Receipt     // of a mutation
-	idem    *control.Idempotency // nil unless the response is stored for replays
-	held    held
+	receipt *control.Receipt // of a mutation
+	// completeness is that of a list or report of what was recorded.
+	completeness control.Completeness
+	idem         *control.Idempotency // nil unless the response is stored for replays
+	held         held
 
 	invalid error          // what was found wrong with the request, after which nothing is changed; see refuse
 	order   map[string]int // position of each field of the JSON body
@@ -177,6 +179,11 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if res.stream != nil {
 		a.stream(w, c, res)
+		return
+	}
+	if c.notModified(&res) {
+		c.header.Del("Content-Type")
+		w.WriteHeader(http.StatusNotModified)
 		return
 	}
 	content := res.raw

@@ -31,7 +31,7 @@ type AuditAction struct {
 	Action     string            `json:"action" required:"false" doc:"Only in management records: what was done." example:"key.create"`
 	Target     string            `json:"target" required:"false" doc:"Only in management records: identifier of the record that was changed." example:"key_01jz8y5c3te9b8r2m6q4v7x0dd"`
 	ActorKeyID *string           `json:"actor_key_id" required:"false" doc:"Only in management records: identifier of the calling key; null for a command run on the server's machine, and for a change that the server made itself." example:"key_01jz8y5c3te9b8r2m6q4v7x0dd"`
-	Diff       map[string][2]any `json:"diff" required:"false" nullable:"false" doc:"Only in management records: the changed fields, each with its value before and after. A secret is shown as ***."`
+	Diff       map[string][2]any `json:"diff" required:"false" nullable:"false" doc:"Only in management records: the changed fields, each with its value before and after. A secret is shown as ***. In the place of a value of more than 4,096 bytes of JSON there is an object: omitted (true), bytes, and sha256 of its JSON with sorted keys and without white space."`
 }
 
 type auditHeadRecord struct {
@@ -56,8 +56,8 @@ func (a *API) auditOperations() []operation {
 		id: "listAuditLog", method: http.MethodGet, path: "/v1/audit-log", tag: "Audit log",
 		summary: "List the audit log",
 		description: "Returns audit records, newest first: each authentication with its outcome, for gateways and for this API, and each change made through this API. The log is complete up to the time of the call. " +
-			"With format, returns all matching records as they are at the time of the call, oldest first, in one response that may be of any length; it counts as one call of the rate limit. At most 2 such responses at a time for each account, and 8 in all; one more is a 429. A response that does not end properly is not complete.",
-		query: auditQuery(), success: http.StatusOK, result: reflect.TypeFor[list[auditEntryRecord]](), media: []string{jsonlType, csvType},
+			"With format, returns all matching records as they are at the time of the call, oldest first, in one response that may be of any length; it counts as one call of the rate limit. At most 2 such responses at a time for each account, and 8 in all; one more is a 429. A response that does not end properly is not complete. One that lacks the newest records, because the store did not take them, has the header X-Keygate-Incomplete with the reason.",
+		query: auditQuery(), success: http.StatusOK, result: reflect.TypeFor[recordedList[auditEntryRecord]](), media: []string{jsonlType, csvType},
 		run: a.listAuditLog,
 	}, {
 		id: "getAuditHead", method: http.MethodGet, path: "/v1/audit-log/head", tag: "Audit log",

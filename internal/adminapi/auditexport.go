@@ -15,6 +15,9 @@ const (
 	csvType   = "text/csv"
 )
 
+// incompleteHeader says why an export lacks the newest records.
+const incompleteHeader = "X-Keygate-Incomplete"
+
 // formatParam is the parameter that makes the list of the audit log an export.
 func formatParam() queryParam {
 	return enumParam("format", "Return all matching records in one response, oldest first, instead of a page: jsonl for one JSON object per line, csv for one row per line, after a row with the names of the columns. "+
@@ -55,6 +58,9 @@ func (a *API) exportAuditLog(c *call, f audit.Filter) (response, error) {
 		place: place,
 		end:   func() { a.exports.leave(place) },
 	}}
+	if missing := c.completeness.Missing; missing != "" {
+		res = res.with(incompleteHeader, missing)
+	}
 	return res.with("Content-Type", media), nil
 }
 

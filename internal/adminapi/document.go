@@ -40,7 +40,7 @@ func ClientDocument() *huma.OpenAPI {
 				continue
 			}
 			for status, r := range op.Responses {
-				if r.Ref != "" {
+				if r.Ref != "" || status == "304" {
 					delete(op.Responses, status)
 					continue
 				}
@@ -162,10 +162,10 @@ func markUsed(registry huma.Registry, s *huma.Schema, names map[string]bool) {
 }
 
 // schemaName returns the name of a type in the document: Gateway for
-// gatewayRecord, GatewayList for list[gatewayRecord].
+// gatewayRecord, GatewayList for list[gatewayRecord] and recordedList[gatewayRecord].
 func schemaName(t reflect.Type, hint string) string {
 	name := huma.DefaultSchemaNamer(t, hint)
-	if item, found := strings.CutPrefix(name, "List"); found {
+	if item, found := strings.CutPrefix(strings.TrimPrefix(name, "Recorded"), "List"); found {
 		return strings.TrimSuffix(item, "Record") + "List"
 	}
 	return strings.TrimSuffix(name, "Record")
@@ -210,6 +210,11 @@ func (o *operation) describe(registry huma.Registry) *huma.Operation {
 			Content: map[string]*huma.MediaType{jsonType: {Schema: registry.Schema(o.dryRun, true, "")}},
 		}
 	}
+	if o.mayBeUnmodified() {
+		op.Responses["304"] = &huma.Response{Description: http.StatusText(http.StatusNotModified), Headers: map[string]*huma.Param{
+			"X-Request-Id": {Ref: "#/components/headers/X-Request-Id"}, "ETag": {Ref: "#/components/headers/ETag"},
+		}}
+	}
 	for _, status := range o.failures() {
 		op.Responses[strconv.Itoa(status)] = &huma.Response{Ref: "#/components/responses/" + responseName(status)}
 	}
@@ -231,6 +236,12 @@ func (o *operation) parameters() (out []*huma.Param) {
 			Schema: &huma.Schema{Type: huma.TypeString}, Example: `"3"`,
 		})
 	}
+	if o.mayBeUnmodified() {
+		out = append(out, &huma.Param{
+			Name: "If-None-Match", In: "header", Description: "One or more ETags, or *. If the record's ETag is among them, the response is a 304 without a body. What changes without a call, such as last_used_at, does not change the ETag.",
+			Schema: &huma.Schema{Type: huma.TypeString}, Example: `"3"`,
+		})
+	}
 	if o.replayable {
 		out = append(out, &huma.Param{
 			Name: "Idempotency-Key", In: "header",
@@ -246,6 +257,9 @@ func (o *operation) parameters() (out []*huma.Param) {
 	}
 	return out
 }
+
+// mayBeUnmodified reports whether the call honors If-None-Match.
+func (o *operation) mayBeUnmodified() bool { return o.hasETag && o.method == http.MethodGet }
 
 // isPush reports whether the call creates a revision.
 func (o *operation) isPush() bool {

@@ -111,3 +111,28 @@ func TestRotationAndRollbackHonorIfMatch(t *testing.T) {
 		post(etag).want(c.status)
 	}
 }
+
+// Guarantee: GET with the ETag that a record has is a 304 with that ETag and without a body, and with another one
+// the record.
+func TestGetHonorsIfNoneMatch(t *testing.T) {
+	s := start(t)
+	gatewayID := s.newGateway("")
+	for _, path := range []string{
+		"/v1/gateways/" + gatewayID, "/v1/gateways/" + gatewayID + "/routes/" + s.newRoute("", gatewayID, "/a"),
+		"/v1/keys/" + s.newKey(nil).text("key_id"), "/v1/webhooks/" + s.newWebhook(nil).text("webhook_id"),
+		"/v1/accounts/" + s.get("/v1/account").text("account_id"),
+	} {
+		get := func(match string) *response {
+			return s.do(request{method: "GET", path: path, header: map[string]string{"If-None-Match": match}})
+		}
+		tag := s.get(path).want(200).header.Get("ETag")
+		for _, match := range []string{tag, "W/" + tag, `"other", ` + tag, "*"} {
+			if r := get(match).want(304); r.raw != "" || r.header.Get("ETag") != tag || r.header.Get("X-Request-Id") == "" {
+				t.Errorf("%s with %s: got %q and the headers %v, want no body and the ETag", path, match, r.raw, r.header)
+			}
+		}
+		for _, match := range []string{`"other"`, "3", `"`, ""} {
+			get(match).want(200)
+		}
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/base64"
+	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -19,6 +20,10 @@ const (
 	defaultPage = 25
 	maxPage     = 100
 )
+
+// maxPageBytes is the maximum size of a page, in bytes of JSON. A page of large records ends early, but has at least
+// one record.
+const maxPageBytes = 8 << 20
 
 // pageParams returns the query parameters that every list has.
 func pageParams() []queryParam {
@@ -83,7 +88,7 @@ func join(values []string, last string) string {
 }
 
 // page returns one page of a list. It reads one record more than the page holds,
-// to learn whether there is a next page. The cursor is bound to the name of the
+// to learn whether there is a next page. A page of large records ends early. The cursor is bound to the name of the
 // list, the account and filters. present returns a record's position in the list,
 // after which another page can start, and its JSON form.
 func page[T, R any](c *call, name, filters string, read func(control.Page) ([]T, error), present func(*T) (string, R)) (response, error) {
@@ -104,18 +109,30 @@ func page[T, R any](c *call, name, filters string, read func(control.Page) ([]T,
 	if err != nil {
 		return response{}, err
 	}
-	out := list[R]{Data: []R{}}
-	for i := range records {
-		if i == limit {
-			after, _ := present(&records[i-1])
+	first := func(n int) ([]byte, error) { // encodes a page of so many records
+		out := list[R]{Data: []R{}}
+		for i := range n {
+			_, record := present(&records[i])
+			out.Data = append(out.Data, record)
+		}
+		if n < len(records) {
+			after, _ := present(&records[n-1])
 			cursor := encodeCursor(binding, after)
 			out.NextCursor = &cursor
-			break
 		}
-		_, record := present(&records[i])
-		out.Data = append(out.Data, record)
+		if c.completeness.Missing != "" {
+			return encode(recordedList[R]{out.Data, out.NextCursor, true, c.completeness.Missing})
+		}
+		return encode(out)
 	}
-	return ok(out), nil
+	n := min(limit, len(records))
+	content, err := first(n)
+	for err == nil && len(content) > maxPageBytes && n > 1 {
+		// Records are of different sizes, so this may have to be repeated.
+		n = max(1, min(n-1, n*maxPageBytes/len(content)))
+		content, err = first(n)
+	}
+	return response{status: http.StatusOK, raw: content}.with("Content-Type", jsonType), err
 }
 
 // A cursor is the position in the list after which the next page starts, preceded

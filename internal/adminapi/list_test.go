@@ -6,6 +6,8 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+
+	"github.com/keygate/keygate/internal/certificate/certificatetest"
 )
 
 // Guarantee: pages are newest first, have every record once even if records are added
@@ -222,5 +224,41 @@ func TestKeyFiltersMatchExactly(t *testing.T) {
 	}
 	if n := len(s.get("/v1/keys?owner=nobody").want(200).data()); n != 0 {
 		t.Errorf("got %d keys of an unknown owner, want 0", n)
+	}
+}
+
+// Guarantee: a page has at most 8 MiB: one of large records ends early, with a cursor that leads on to the others.
+func TestPagesAreBoundedInBytes(t *testing.T) {
+	s := start(t)
+	pair := certificatetest.New(t, "client")
+	certificates := strings.Repeat(string(pair.Cert), (64<<10)/len(pair.Cert))
+	var origins []string
+	for i := range 100 {
+		origins = append(origins, fmt.Sprintf("https://%0230d.example", i))
+	}
+	const gateways = 100
+	made := map[string]bool{}
+	for i := range gateways {
+		made[s.post("/v1/gateways", map[string]any{
+			"name": fmt.Sprint(i), "upstream_url": "https://example.com", "upstream_client_certificate": certificates,
+			"upstream_client_key": string(pair.Key), "cors": map[string]any{"origins": origins, "methods": []string{"GET"}, "headers": []string{}, "max_age": 1},
+		}).want(201).text("gateway_id")] = true
+	}
+	pages := 0
+	for cursor := ""; ; pages++ {
+		r := s.get("/v1/gateways?limit=100" + cursor).want(200)
+		if len(r.raw) > 8<<20 {
+			t.Errorf("got a page of %d bytes, want at most 8 MiB", len(r.raw))
+		}
+		for _, g := range r.data() {
+			delete(made, g["gateway_id"].(string))
+		}
+		if r.json["next_cursor"] == nil {
+			break
+		}
+		cursor = "&cursor=" + r.text("next_cursor")
+	}
+	if len(made) > 0 || pages == 0 {
+		t.Errorf("%d gateways are on none of %d pages, want all on more than one", len(made), pages+1)
 	}
 }

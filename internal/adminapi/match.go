@@ -1,6 +1,8 @@
 package adminapi
 
 import (
+	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -23,34 +25,51 @@ func parseMatch(values []string) (control.Match, error) {
 	if len(values) == 0 {
 		return nil, nil
 	}
+	tags, valid := parseTags(values)
+	if !valid {
+		return nil, &fault.Error{Code: fault.InvalidRequest, Field: "If-Match", Message: `must be * or a list of ETags, each in double quotes, as in "3"`}
+	}
+	return func(version int64) bool { return slices.Contains(tags, "*") || slices.Contains(tags, etag(version)) }, nil
+}
+
+// notModified reports whether the response to a GET is one that the client has: its ETag is among those of
+// If-None-Match (RFC 9110, section 13.1.2), which compares weakly. A malformed If-None-Match is none.
+func (c *call) notModified(res *response) bool {
+	tag := res.header["ETag"]
+	if tag == "" || res.status != http.StatusOK || c.request.Method != http.MethodGet && c.request.Method != http.MethodHead {
+		return false
+	}
+	tags, valid := parseTags(c.request.Header.Values("If-None-Match"))
+	return valid && slices.ContainsFunc(tags, func(t string) bool { return t == "*" || strings.TrimPrefix(t, "W/") == tag })
+}
+
+// parseTags parses "*", or a list of entity tags, each as it is written. valid is false for anything else.
+func parseTags(values []string) (tags []string, valid bool) {
 	rest := strings.TrimSpace(strings.Join(values, ","))
 	if rest == "*" {
-		return func(int64) bool { return true }, nil
+		return []string{"*"}, true
 	}
-	invalid := &fault.Error{Code: fault.InvalidRequest, Field: "If-Match", Message: `must be * or a list of ETags, each in double quotes, as in "3"`}
-	tags := map[string]bool{}
-	for n := 0; ; n++ {
+	for {
 		rest = strings.TrimLeft(rest, " \t,")
 		if rest == "" {
-			if n == 0 {
-				return nil, invalid
-			}
-			return func(version int64) bool { return tags[etag(version)] }, nil
+			return tags, len(tags) > 0
 		}
 		body, weak := strings.CutPrefix(rest, "W/")
 		if !strings.HasPrefix(body, `"`) {
-			return nil, invalid
+			return nil, false
 		}
 		end := strings.IndexByte(body[1:], '"')
 		if end < 0 {
-			return nil, invalid
+			return nil, false
 		}
-		if !weak {
-			tags[body[:end+2]] = true
-		}
+		tag := body[:end+2]
 		rest = strings.TrimLeft(body[end+2:], " \t")
 		if rest != "" && rest[0] != ',' {
-			return nil, invalid
+			return nil, false
 		}
+		if weak {
+			tag = "W/" + tag
+		}
+		tags = append(tags, tag)
 	}
 }

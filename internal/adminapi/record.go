@@ -180,6 +180,14 @@ type list[T any] struct {
 	NextCursor *string `json:"next_cursor" doc:"Cursor of the next page; null on the last page."`
 }
 
+// recordedList is a list of what nodes have recorded.
+type recordedList[T any] struct {
+	Data             []T     `json:"data" nullable:"false" doc:"One page of records, newest first."`
+	NextCursor       *string `json:"next_cursor" doc:"Cursor of the next page; null on the last page."`
+	Incomplete       bool    `json:"incomplete,omitempty" doc:"true if the newest records are missing, because the store did not take them; otherwise absent."`
+	IncompleteReason string  `json:"incomplete_reason,omitempty" doc:"Why records are missing; absent if none are." example:"the newest records are missing, and are added as soon as the store takes them: the disk is full"`
+}
+
 // errorRecord describes the error body for the document. Package fault encodes the
 // errors themselves.
 type errorRecord struct {

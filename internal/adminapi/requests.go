@@ -66,7 +66,7 @@ func (a *API) requestOperations() []operation {
 		id: "listRequests", method: http.MethodGet, path: "/v1/requests", tag: "Traffic",
 		summary:     "List refused and failed requests",
 		description: "Returns the requests of the last 24 hours that were refused (401, 403, 429), failed (5xx), or were cut off because their key or gateway had ended, newest first, each with the reason. If there are more than 1,000 of them in a second, the list is a sample.",
-		query:       append(pageParams(), requestFilters()...), success: http.StatusOK, result: reflect.TypeFor[list[loggedRequestRecord]](),
+		query:       append(pageParams(), requestFilters()...), success: http.StatusOK, result: reflect.TypeFor[recordedList[loggedRequestRecord]](),
 		run: a.listRequests,
 	}, {
 		id: "streamRequests", method: http.MethodGet, path: "/v1/requests/stream", tag: "Traffic",

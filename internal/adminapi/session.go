@@ -51,18 +51,20 @@ func (a *API) createSession(c *call) (response, error) {
 		return response{}, err
 	}
 	client := c.api.clientIP(c.request)
-	if until := a.signIns.refused(client, c.now); !until.IsZero() {
+	var refused error
+	until := a.signIns.attempt(client, a.cfg.Now, func() (failed bool) {
+		refused = c.useKey(in.Key)
+		return refused != nil && !c.unconfirmed
+	})
+	if !until.IsZero() {
 		return response{}, &fault.Error{
 			Code:    fault.RateLimitExceeded,
 			Message: "too many failed attempts to sign in from this address: at most 10 in a minute; retry after the seconds in the Retry-After header",
 			Limit:   &fault.Limit{Limit: signInFailures, ResetAt: ceilSecond(until), Scope: "address"},
 		}
 	}
-	if err := c.useKey(in.Key); err != nil {
-		if !c.unconfirmed {
-			a.signIns.failed(client, c.now)
-		}
-		return response{}, err
+	if refused != nil {
+		return response{}, refused
 	}
 	if err := c.charge(); err != nil {
 		return response{}, err
@@ -255,29 +257,26 @@ type signIns struct {
 
 func newSignIns() *signIns { return &signIns{failures: map[netip.Prefix][]time.Time{}} }
 
-// refused returns when the address may try again, and the zero time if it may now.
-func (s *signIns) refused(client string, now time.Time) time.Time {
+// attempt makes an attempt to sign in, unless the address has too many failures: then it returns when the
+// address may try again. Attempts are made one at a time, so that none is let in beyond the count; check must
+// take no longer than a look-up in memory.
+func (s *signIns) attempt(client string, clock func() time.Time, check func() (failed bool)) (refusedUntil time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	recent := s.recent(networkOf(client), now)
-	if len(recent) < signInFailures {
-		return time.Time{}
-	}
-	return recent[0].Add(signInPeriod)
-}
-
-func (s *signIns) failed(client string, now time.Time) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	now := clock()
 	from := networkOf(client)
 	recent := s.recent(from, now)
+	if len(recent) >= signInFailures {
+		return recent[0].Add(signInPeriod)
+	}
+	if !check() {
+		return time.Time{}
+	}
 	if recent == nil && len(s.failures) >= signInAddresses {
 		s.makeRoom(now)
 	}
-	if len(recent) == signInFailures { // they were made at the same time
-		recent = recent[1:]
-	}
 	s.failures[from] = append(recent, now)
+	return time.Time{}
 }
 
 func (s *signIns) succeeded(client string) {

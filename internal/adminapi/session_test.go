@@ -4,9 +4,13 @@ import (
 	"context"
 	"crypto/tls"
 	"fmt"
+	"io"
+	"net/http"
 	"net/http/httptest"
 	"net/netip"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -301,6 +305,41 @@ func TestSignInIsLimited(t *testing.T) {
 	want(other, s.admin, 200)
 	s.clock.move(50 * time.Second)
 	want(one, s.admin, 200)
+	t.Run("and attempts at the same time are counted too", func(t *testing.T) {
+		s.clock.move(time.Minute)
+		body, send := io.Pipe()
+		late := httptest.NewRequest("POST", "/v1/session", body)
+		late.RemoteAddr = one
+		late.Header.Set("Content-Type", "application/json")
+		w, done := httptest.NewRecorder(), make(chan struct{})
+		go func() {
+			defer close(done)
+			s.handler.ServeHTTP(w, late)
+		}()
+		if _, err := io.WriteString(send, `{"key": `); err != nil { // it has arrived
+			t.Fatal(err)
+		}
+		s.clock.move(time.Second)
+		var failed atomic.Int32
+		var all sync.WaitGroup
+		for range 40 {
+			all.Go(func() {
+				if attempt(one, "kga_wrong").Code == http.StatusUnauthorized {
+					failed.Add(1)
+				}
+			})
+		}
+		all.Wait()
+		if n := failed.Load(); n != 10 {
+			t.Errorf("got %d failures of 40 attempts, want 10", n)
+		}
+		_, _ = io.WriteString(send, `"kga_wrong"}`)
+		_ = send.Close()
+		if <-done; w.Code != http.StatusTooManyRequests {
+			t.Errorf("an attempt that began before them got %d, want 429", w.Code)
+		}
+		s.clock.move(time.Minute)
+	})
 	t.Run("and what is remembered of addresses is bounded", func(t *testing.T) {
 		for i := range 10_100 {
 			attempt(fmt.Sprintf("10.%d.%d.1:1", i/250, i%250), "kga_wrong")

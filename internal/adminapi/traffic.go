@@ -13,6 +13,9 @@ import (
 
 type trafficRecord struct {
 	Data []trafficRowRecord `json:"data" nullable:"false" doc:"One row for each interval and group, oldest first. An interval without requests has zeros."`
+
+	Incomplete       bool   `json:"incomplete,omitempty" doc:"true if the newest requests are missing, because the store did not take them; otherwise absent."`
+	IncompleteReason string `json:"incomplete_reason,omitempty" doc:"Why requests are missing; absent if none are." example:"the newest records are missing, and are added as soon as the store takes them: the disk is full"`
 }
 
 type trafficRowRecord struct {
@@ -93,6 +96,9 @@ func (a *API) trafficOperations() []operation {
 
 type topRecord struct {
 	Data []topRowRecord `json:"data" nullable:"false" doc:"One row for each route, key or gateway, the greatest first. Those without any are left out."`
+
+	Incomplete       bool   `json:"incomplete,omitempty" doc:"true if the newest requests are missing, because the store did not take them; otherwise absent."`
+	IncompleteReason string `json:"incomplete_reason,omitempty" doc:"Why requests are missing; absent if none are." example:"the newest records are missing, and are added as soon as the store takes them: the disk is full"`
 }
 
 type topRowRecord struct {
@@ -148,7 +154,7 @@ func (a *API) reportTop(c *call) (response, error) {
 	if err != nil {
 		return response{}, err
 	}
-	out := topRecord{Data: make([]topRowRecord, len(rows))}
+	out := topRecord{Data: make([]topRowRecord, len(rows)), Incomplete: c.completeness.Missing != "", IncompleteReason: c.completeness.Missing}
 	for i := range rows {
 		r := &rows[i]
 		out.Data[i] = topRowRecord{
@@ -168,7 +174,7 @@ func (a *API) reportTraffic(c *call) (response, error) {
 	if err != nil {
 		return response{}, err
 	}
-	out := trafficRecord{Data: make([]trafficRowRecord, len(rows))}
+	out := trafficRecord{Data: make([]trafficRowRecord, len(rows)), Incomplete: c.completeness.Missing != "", IncompleteReason: c.completeness.Missing}
 	for i := range rows {
 		out.Data[i] = presentTraffic(&rows[i], q.Group != traffic.ByKey && q.KeyID == "")
 	}

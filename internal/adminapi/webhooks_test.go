@@ -136,7 +136,7 @@ func TestGivenSecretIsUsedUnchanged(t *testing.T) {
 // endpoint. The list does not contain test events.
 func TestEventsAreReturnedAsDelivered(t *testing.T) {
 	s := start(t)
-	first := s.newKey(map[string]any{"name": "a <b> & \u2028"}).text("key_id")
+	first := s.newKey(map[string]any{"name": "a <b> & \u00e9\U0001f511"}).text("key_id")
 	hook := s.newWebhook(nil).text("webhook_id")
 	s.clock.move(time.Second)
 	second := s.newKey(nil).text("key_id")

@@ -131,6 +131,9 @@ func (d *decision) decide(s *snapshot.Snapshot, path string) bool {
 	}
 	if g == nil {
 		v.refuse(fault.GatewayNotFound, "")
+		if s.Withdrawn(d.target.host) {
+			v.reason = withdrawn
+		}
 		return true
 	}
 	v.Gateway = g

@@ -150,10 +150,10 @@ func (r *Review) Cut(a *Admission) accesslog.Result {
 }
 
 // Withdraw makes v, which admitted a request, the refusal that a result of Review.Result stands
-// for. now is the time of the review. If the request has not gone upstream, unsent is set, and the
+// for, at the review r. If the request has not gone upstream, unsent is set, and the
 // counts of daily caps are given back. Token buckets keep their charge: what they held since is not
 // known, so giving back could admit more than the limit.
-func (v *Verdict) Withdraw(result accesslog.Result, now ratelimit.Instant, unsent bool) {
+func (v *Verdict) Withdraw(result accesslog.Result, r *Review, unsent bool) {
 	if v.Action != Forward {
 		return
 	}
@@ -166,6 +166,9 @@ func (v *Verdict) Withdraw(result accesslog.Result, now ratelimit.Instant, unsen
 	switch result {
 	case accesslog.NoGateway:
 		v.refuse(fault.GatewayNotFound, "")
+		if r.snapshot.GatewayByID(v.Gateway.ID) != nil {
+			v.reason = withdrawn
+		}
 		return
 	case accesslog.KeyInvalid, accesslog.KeyExpired:
 		limits = global
@@ -184,7 +187,7 @@ func (v *Verdict) Withdraw(result accesslog.Result, now ratelimit.Instant, unsen
 		v.refuse(fault.Unavailable, unconfirmed)
 		v.unconfirmed, limits = true, global
 	}
-	v.worst = ratelimit.Peek(now, limits, v.statuses[:])
+	v.worst = ratelimit.Peek(r.Now(), limits, v.statuses[:])
 	v.statusCount = len(limits)
 }
 

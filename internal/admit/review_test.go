@@ -119,7 +119,7 @@ func TestWithdraw(t *testing.T) {
 		c.change(h)
 		h.catchUp()
 		r := h.admit.Review()
-		v.Withdraw(c.key, r.Now(), true)
+		v.Withdraw(c.key, &r, true)
 		want := h.get(Request{Target: "/items/1"})
 		if got, want := v.Fault(), want.Fault(); got.Code != want.Code || got.Auth != want.Auth || got.Message != want.Message {
 			t.Errorf("%s: got %v, want %v as for a new request", c.name, got, want)
@@ -148,7 +148,8 @@ func TestWithdrawnRequestsCountOnce(t *testing.T) {
 			v := h.admitted("/items/1")
 			if n%2 == 0 {
 				for range c.withdrawn {
-					v.Withdraw(accesslog.KeyInvalid, h.clock.Now(), c.unsent)
+					r := h.admit.Review()
+					v.Withdraw(accesslog.KeyInvalid, &r, c.unsent)
 				}
 			}
 		}
@@ -171,7 +172,8 @@ func TestWithdrawAfterMidnight(t *testing.T) {
 	for range 10 {
 		h.admitted("/items/1")
 	}
-	v.Withdraw(accesslog.KeyInvalid, h.clock.Now(), true)
+	r := h.admit.Review()
+	v.Withdraw(accesslog.KeyInvalid, &r, true)
 	if got := h.get(Request{Target: "/items/1"}); got.Code != fault.RateLimitExceeded {
 		t.Errorf("got %q for the eleventh request of the day, want %q", got.Code, fault.RateLimitExceeded)
 	}
@@ -213,7 +215,8 @@ func TestNothingWithoutLease(t *testing.T) {
 	if result, cut := h.review(before); result != accesslog.Failed || cut != accesslog.Failed {
 		t.Errorf("admitted before: got %d, cut %d; want both %d", result, cut, accesslog.Failed)
 	}
-	before.Withdraw(accesslog.Failed, h.clock.Now(), true)
+	r := h.admit.Review()
+	before.Withdraw(accesslog.Failed, &r, true)
 	if got := before.Fault(); got.Code != fault.Unavailable || fields(before)["Retry-After"] != "1" {
 		t.Errorf("withdrawn: got %v, want %q with Retry-After", got, fault.Unavailable)
 	}

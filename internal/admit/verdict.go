@@ -147,6 +147,10 @@ func (v *Verdict) Fault() *fault.Error {
 	return e
 }
 
+// withdrawn is the message for the host of a gateway whose account is suspended. Another host, or a default
+// gateway, would not help the caller.
+const withdrawn = "no gateway answers at this host: it was taken out of service"
+
 // message returns the public message of a refusal.
 func (v *Verdict) message() string {
 	if v.reason != "" {

@@ -5,11 +5,10 @@ package apikey
 import (
 	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/keygate/keygate/internal/event"
 	"github.com/keygate/keygate/internal/fault"
+	"github.com/keygate/keygate/internal/label"
 	"github.com/keygate/keygate/internal/ratelimit"
 )
 
@@ -77,15 +76,21 @@ func (k *Key) State(now time.Time) State {
 
 // Limits of the fields that a user sets.
 const (
-	MaxName     = 255
+	MaxName     = label.MaxName
 	MaxOwner    = 255
 	MaxMetadata = 16
-	MaxValue    = 1024 // bytes of one metadata value; a name has at most 64
+	MaxValue    = 255 // bytes of one metadata value; a name has at most 64
 )
 
 // Validate checks the fields that a user sets, except for times: see ParseExpiry. The error
 // is a validation error that names every invalid field.
 func (k *Key) Validate() error {
+	return fault.Join(label.CheckName("name", k.Name), k.CheckLevel(), checkOwner(k.Owner), checkMetadata(k.Metadata))
+}
+
+// CheckLevel checks that an account-level key has no fields that are only for others. The error is a validation
+// error that names them.
+func (k *Key) CheckLevel() error {
 	var badGateway, badRate error
 	if k.Level == AccountLevel && k.GatewayID != "" {
 		badGateway = fault.Invalid("gateway_id", "must be absent for an account-level key: omit it, or use the level gateway")
@@ -93,17 +98,7 @@ func (k *Key) Validate() error {
 	if k.Level == AccountLevel && !k.RateLimit.IsZero() {
 		badRate = fault.Invalid("rate_limit", "must be absent for an account-level key: omit it, or use the level gateway")
 	}
-	return fault.Join(checkName(k.Name), badGateway, badRate, checkOwner(k.Owner), checkMetadata(k.Metadata))
-}
-
-func checkName(name string) error {
-	if n := utf8.RuneCountInString(name); n == 0 || n > MaxName {
-		return fault.Invalid("name", "must have 1 to 255 characters")
-	}
-	if strings.ContainsFunc(name, unicode.IsControl) {
-		return fault.Invalid("name", "must not contain control characters, such as a line break")
-	}
-	return nil
+	return fault.Join(badGateway, badRate)
 }
 
 func checkOwner(owner string) error {
@@ -124,7 +119,10 @@ func checkMetadata(metadata map[string]string) error {
 	}
 	for name, value := range metadata {
 		if name == "" || len(name) > 64 || len(value) > MaxValue {
-			return fault.Invalid("metadata", "names must have 1 to 64 bytes and values at most 1024")
+			return fault.Invalid("metadata", "names must have 1 to 64 bytes and values at most %d", MaxValue)
+		}
+		if err := label.CheckText("metadata", name); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -80,7 +80,8 @@ const (
 )
 
 // Diff maps the name of each field that a management action changed to its values before
-// and after. The value of a secret is "***".
+// and after. The value of a secret is "***". A value that is larger than MaxDiffValue is stored, and read,
+// as an Omitted.
 type Diff map[string][2]any
 
 // Record is one entry of an account's audit log. An empty string means no value (null in

@@ -88,6 +88,7 @@ type Waiting struct {
 	Chunks    int
 	Records   int       // in the chunks
 	Managed   int       // management records
+	DiffBytes int64     // size of the diffs of these, as stored
 	Oldest    time.Time // time of the oldest record
 }
 

@@ -15,7 +15,8 @@ type Codec struct {
 }
 
 // The maximum sizes after decompression, in bytes. They bound the memory for damaged or
-// malicious content.
+// malicious content. The extras, the last column, may be as large as a whole block: blocks of earlier versions
+// have diffs of any size.
 const (
 	maxColumn  = 16 << 20
 	maxContent = 64 << 20
@@ -28,7 +29,7 @@ func NewCodec() (*Codec, error) {
 	if err != nil {
 		return nil, fmt.Errorf("create the encoder of audit blocks: %w", err)
 	}
-	dec, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(2), zstd.WithDecoderMaxMemory(maxColumn+1<<20),
+	dec, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(2), zstd.WithDecoderMaxMemory(maxContent+1<<20),
 		zstd.WithDecodeAllCapLimit(true), zstd.WithDecoderLowmem(true))
 	if err != nil {
 		return nil, fmt.Errorf("create the decoder of audit blocks: %w", err)
@@ -87,9 +88,9 @@ type column struct {
 	data []byte
 }
 
-// column reads the next column.
-func (r *reader) column() column {
-	c := column{size: r.size(maxColumn), how: r.byte()}
+// column reads the next column, which has at most so many bytes after decompression.
+func (r *reader) column(most int) column {
+	c := column{size: r.size(most), how: r.byte()}
 	switch c.how {
 	case stored:
 		c.data = r.take(c.size)

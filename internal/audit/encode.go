@@ -10,6 +10,9 @@ import (
 // MaxRecords is the maximum number of records of a block.
 const MaxRecords = 4096
 
+// partExtras is the size of extras, in bytes, from which a part of a table ends: diffs fill a block early.
+const partExtras = 4 << 20
+
 // version is the first byte of the content of a block.
 const version = 1
 

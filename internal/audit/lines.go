@@ -188,7 +188,7 @@ func (e *LineEncoder) append(r *Record) (err error) {
 		r.ClientIP, r.RequestID, "", "", "", "",
 	}
 	if r.Kind == Management {
-		diff, err := encodeDiff(r.Diff)
+		diff, err := plainDiff(r.Diff)
 		if err != nil {
 			return err
 		}
@@ -204,7 +204,7 @@ func (e *LineEncoder) append(r *Record) (err error) {
 	return nil
 }
 
-func encodeDiff(d Diff) (string, error) {
+func plainDiff(d Diff) (string, error) {
 	if d == nil {
 		return "{}", nil
 	}

@@ -240,8 +240,9 @@ func (t *ScanStep) encodeOpen(to *LineEncoder, emit func(lines []byte) error) er
 	if _, err := t.scan.codec.Gather(table, t.open); err != nil {
 		return err
 	}
-	for from := 0; from < table.Len(); from += MaxRecords {
-		content, err := table.part(from, min(from+MaxRecords, table.Len())).Encode(nil)
+	ends := table.ends(MaxRecords)
+	for n := 1; n < len(ends); n++ {
+		content, err := table.part(ends[n-1], ends[n]).Encode(nil)
 		if err != nil {
 			return err
 		}

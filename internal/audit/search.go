@@ -155,9 +155,9 @@ func (s *search) openEnd() error {
 		return err
 	}
 	bound := o.Chain.Head.Number + 1
-	for from := t.Len(); from > 0 && !s.full(); {
-		part := t.part(max(0, from-MaxRecords), from)
-		from -= part.Len()
+	ends := t.ends(MaxRecords)
+	for n := len(ends) - 1; n > 0 && !s.full(); n-- {
+		part := t.part(ends[n-1], ends[n])
 		content, err := part.Encode(nil)
 		if err != nil {
 			return err
@@ -436,8 +436,9 @@ const chunkRecords = RunRecords / 2
 // Chunks returns the records of a sorted table as chunks of an account's open end.
 func (t *Table) Chunks(accountID string) ([]Chunk, error) {
 	var chunks []Chunk
-	for from := 0; from < len(t.rows); from += chunkRecords {
-		part := t.part(from, min(from+chunkRecords, len(t.rows)))
+	ends := t.ends(chunkRecords)
+	for n := 1; n < len(ends); n++ {
+		part := t.part(ends[n-1], ends[n])
 		content, err := part.Encode(nil)
 		if err != nil {
 			return nil, err
@@ -445,6 +446,26 @@ func (t *Table) Chunks(accountID string) ([]Chunk, error) {
 		chunks = append(chunks, Chunk{AccountID: accountID, Records: part.Len(), First: time.UnixMicro(part.rows[0].time).UTC(), Content: content})
 	}
 	return chunks, nil
+}
+
+// ends returns 0 and the ends of the parts into which the table is to be divided, so that each has at most so many
+// records, and not many more than partExtras bytes of extras.
+func (t *Table) ends(records int) []int {
+	ends := []int{0}
+	from, size := 0, 0
+	for i := range t.rows {
+		if i-from == records || size >= partExtras {
+			ends = append(ends, i)
+			from, size = i, 0
+		}
+		if n := t.rows[i].extra; n != 0 {
+			size += t.extras[n-1].size()
+		}
+	}
+	if len(t.rows) > 0 {
+		ends = append(ends, len(t.rows))
+	}
+	return ends
 }
 
 // part returns a table of the records from to to, which shares the memory of t.

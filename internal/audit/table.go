@@ -3,7 +3,6 @@ package audit
 import (
 	"bytes"
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"math/bits"
 	"net/netip"
@@ -18,6 +17,10 @@ import (
 // MaxPath is the maximum length of a stored path, in bytes. A longer one is cut and ends
 // with "…".
 const MaxPath = 2048
+
+// maxMethod is the maximum length of a stored method, in bytes. A longer one, which no route and no call has, is
+// cut.
+const maxMethod = 64
 
 // Event is an authentication of the data plane, in the form of the access record, which
 // needs no formatting.
@@ -98,6 +101,11 @@ type extra struct {
 	seq                            int64
 	request, action, target, actor string
 	diff                           string // JSON
+}
+
+// size returns the approximate size of x in a block, in bytes.
+func (x *extra) size() int {
+	return len(x.request) + len(x.action) + len(x.target) + len(x.actor) + len(x.diff) + 8
 }
 
 // dictionary numbers texts in the order in which they were added.
@@ -234,7 +242,7 @@ func (t *Table) clientOf(client [16]byte) uint32 {
 }
 
 func (t *Table) internCall(c class, method string) uint32 {
-	t.room = append(append(t.room[:0], byte(c)), method...)
+	t.room = append(append(t.room[:0], byte(c)), method[:min(len(method), maxMethod)]...)
 	return t.intern(&t.calls)
 }
 
@@ -260,7 +268,7 @@ func appendPath(b []byte, path string) []byte {
 
 func (t *Table) addExtra(x extra) uint32 {
 	t.extras = append(t.extras, x)
-	t.texts += len(x.request) + len(x.action) + len(x.target) + len(x.actor) + len(x.diff) + 8
+	t.texts += x.size()
 	return uint32(len(t.extras))
 }
 
@@ -273,9 +281,9 @@ func (t *Table) Add(r *Record) error {
 	}
 	x := extra{seq: r.Seq, action: string(r.Action), target: r.Target, actor: r.ActorKeyID}
 	if r.Diff != nil {
-		diff, err := json.Marshal(r.Diff)
+		diff, err := EncodeDiff(r.Diff)
 		if err != nil {
-			return fmt.Errorf("encode the diff of an audit record: %w", err)
+			return err
 		}
 		x.diff = string(diff)
 	}

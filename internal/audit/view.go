@@ -3,10 +3,8 @@ package audit
 import (
 	"encoding/binary"
 	"encoding/json"
-	"fmt"
 	"math"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/keygate/keygate/internal/id"
@@ -59,7 +57,7 @@ func (c *Codec) Open(content []byte) (*View, error) {
 	if v.n == 0 {
 		return nil, errDamaged
 	}
-	d := decoder{reader: &r, codec: c}
+	d := decoder{reader: &r, codec: c, most: maxColumn}
 	first := r.varint()
 	v.times = make([]int64, 1, v.n)
 	v.times[0] = first
@@ -112,10 +110,11 @@ func (v *View) Len() int { return v.n }
 type decoder struct {
 	*reader
 	codec *Codec
+	most  int // maximum size of a column after decompression, in bytes
 }
 
 func (d decoder) unpacked(size int) []byte {
-	col := d.column()
+	col := d.column(d.most)
 	if d.err != nil || size >= 0 && col.size != size {
 		d.fail()
 		return nil
@@ -190,7 +189,7 @@ func (v *View) All() error {
 		return nil
 	}
 	in := v.tail
-	d := decoder{reader: &in, codec: v.codec}
+	d := decoder{reader: &in, codec: v.codec, most: maxColumn}
 	x := &rest{}
 	x.clients, x.client = d.dictionary(v.n)
 	x.paths, x.path = d.dictionary(v.n)
@@ -203,7 +202,7 @@ func (v *View) All() error {
 	width := d.byte()
 	planes := make([]column, 0, 8)
 	for range min(width, 9) {
-		planes = append(planes, d.column())
+		planes = append(planes, d.column(maxColumn))
 	}
 	random := d.unpacked(-1)
 	if width > 8 || len(random)%10 != 0 || len(random)/10 > v.n {
@@ -213,6 +212,7 @@ func (v *View) All() error {
 	if err != nil {
 		return err
 	}
+	d.most = maxContent
 	if err := x.readExtras(d.unpacked(-1), v.n); err != nil {
 		return err
 	}
@@ -320,10 +320,9 @@ func (v *View) Record(i int) (Record, error) {
 	}
 	r.Seq, r.Action, r.Target, r.ActorKeyID = more.seq, Action(more.action), more.target, more.actor
 	if more.diff != "" {
-		d := json.NewDecoder(strings.NewReader(more.diff))
-		d.UseNumber() // keep numbers as they were written
-		if err := d.Decode(&r.Diff); err != nil {
-			return Record{}, fmt.Errorf("decode the diff of an audit record: %w", err)
+		var err error
+		if r.Diff, err = DecodeDiff([]byte(more.diff)); err != nil {
+			return Record{}, err
 		}
 	}
 	return r, nil

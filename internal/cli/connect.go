@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 
 	"github.com/keygate/keygate/client"
 )
@@ -38,8 +39,12 @@ type connection struct {
 }
 
 func (a *app) clientOf(access serverAccess) (*client.Client, error) {
+	var warned sync.Once
 	c, err := client.New(client.Config{
 		URL: access.URL, Key: access.Key, Source: "cli", UserAgent: "keygate-cli/" + a.Version,
+		Incomplete: func(reason string) {
+			warned.Do(func() { fmt.Fprintf(a.Err, "warning: the output is incomplete: %s\n", reason) })
+		},
 	})
 	if err != nil {
 		return nil, usagef("%s", err)

@@ -118,6 +118,10 @@ type Config struct {
 	// MetricsMaxSeries is the maximum number of lines of /metrics (contract, 7).
 	MetricsMaxSeries int
 
+	// AccountConfigMaxBytes is the maximum size of what an account configures and every node has in memory.
+	AccountConfigMaxBytes int64
+	accountConfigMaxBytes string // AccountConfigMaxBytes as it was written
+
 	// AuditMaxBytes is the maximum size of the audit log's blocks on disk.
 	AuditMaxBytes int64
 	auditMaxBytes string // AuditMaxBytes as it was written

@@ -156,6 +156,10 @@ func settings() []setting {
 		{name: "metrics-max-series", fallback: "20000", usage: "maximum `number` of lines of /metrics; beyond it the routes with the least traffic are counted together", parse: func(c *Config, s string) error {
 			return parseNumber(&c.MetricsMaxSeries, s, 1000, 50_000)
 		}},
+		{name: "account-config-max-bytes", fallback: "64MiB", usage: "maximum `size` of what an account configures and every node has in memory: settings of gateways, routes, keys, webhook endpoints", parse: func(c *Config, s string) error {
+			c.accountConfigMaxBytes = s
+			return parseSize(&c.AccountConfigMaxBytes, s)
+		}},
 		{name: "audit-max-bytes", fallback: "50GB", usage: "maximum `size` of the audit log on disk; beyond it the oldest records are removed early", parse: func(c *Config, s string) error {
 			c.auditMaxBytes = s
 			return parseSize(&c.AuditMaxBytes, s)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/keygate/keygate/internal/apikey"
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/ratelimit"
 )
@@ -16,12 +17,19 @@ const (
 	MaxAccountLiveKeys      = 2_000_000  // not revoked
 	MaxAccountResponses     = 100_000    // to calls with an Idempotency-Key
 	MaxAccountResponseBytes = 256 << 20
-	MaxAccountRevisionBytes = 1 << 30 // of revisions as stored; beyond it old ones are removed
+	MaxAccountRevisionBytes = 1 << 30  // of revisions as stored; beyond it old ones are removed
+	MaxAccountConfiguration = 64 << 20 // bytes of what every node has in memory, see AccountCounts
 )
 
 // AccountBounds are bounds for each account; 0 means the constant of the same name.
 type AccountBounds struct {
 	Keys, LiveKeys, Responses, ResponseBytes, RevisionBytes int
+
+	ConfigurationBytes int64 // 0 means MaxAccountConfiguration
+}
+
+func (b *AccountBounds) configurationBytes() int64 {
+	return cmp.Or(b.ConfigurationBytes, MaxAccountConfiguration)
 }
 
 func (b *AccountBounds) revisionBytes() int64 {
@@ -32,12 +40,18 @@ func (b *AccountBounds) revisionBytes() int64 {
 // maintenance removes old ones at least this often.
 const trimWait = DefaultTrimPeriod
 
-// roomForKey checks that the caller's account may have one more key. Otherwise the error is
+// roomForKey checks that the caller's account may have the key k besides those that it has. Otherwise the error is
 // fault.Conflict.
-func (s *Service) roomForKey(ctx context.Context, w *work) error {
+func (s *Service) roomForKey(ctx context.Context, w *work, k *apikey.Key) error {
 	n, err := w.AccountCounts(ctx, w.caller.Account.ID)
 	if err != nil {
 		return err
+	}
+	if more := keyBytes(k); more > 0 {
+		n.KeyBytes += more
+		if err := s.cfg.Bounds.checkConfiguration(&n); err != nil {
+			return err
+		}
 	}
 	if most := cmp.Or(s.cfg.Bounds.LiveKeys, MaxAccountLiveKeys); n.LiveKeys >= int64(most) {
 		return fault.New(fault.Conflict, "the account has %d keys that are not revoked, which is the most that it may have: revoke keys that are no longer needed first", most)
@@ -46,6 +60,17 @@ func (s *Service) roomForKey(ctx context.Context, w *work) error {
 		return fault.New(fault.Conflict, "the account has %d keys, the revoked ones included, which is the most that it may have: create further keys in another account", most)
 	}
 	return nil
+}
+
+// keyBytes is what a key counts for AccountCounts.KeyBytes.
+func keyBytes(k *apikey.Key) int64 {
+	n := len(k.Owner)
+	for i, scope := range k.Scope {
+		if n += len(scope.Resource); i > 0 {
+			n += len(scope.String()) - len(scope.Resource) + 1
+		}
+	}
+	return int64(n)
 }
 
 // roomForResponse checks that one more response, of a number of bytes, may be stored for the
@@ -74,6 +99,65 @@ func (s *Service) roomForRevision(ctx context.Context, tx AccountReader, c *Call
 	}
 	return fullAccount(s.now(), most,
 		"the revisions of this account's gateways take more than %s: old ones are removed once a minute, so push again then; if that does not help, the newest ones alone take as much: delete gateways that are not used, or push smaller documents", inMiB(most))
+}
+
+// mayGrow is called by an operation that may make the configuration of the caller's account larger, before it
+// does. At the end of the transaction, an account that has become larger than it may is fault.Conflict. What an
+// account has beyond the bound already, from before, stays as it is.
+func (w *work) mayGrow(ctx context.Context) error {
+	if w.sized != nil {
+		return nil
+	}
+	n, err := w.AccountCounts(ctx, w.caller.Account.ID)
+	w.sized = &n
+	return err
+}
+
+// checkGrowth checks what mayGrow announced.
+func (w *work) checkGrowth(ctx context.Context) error {
+	if w.sized == nil {
+		return nil
+	}
+	n, err := w.AccountCounts(ctx, w.caller.Account.ID)
+	if err != nil || n.ConfigurationBytes() <= w.sized.ConfigurationBytes() {
+		return err
+	}
+	return w.bounds.checkConfiguration(&n)
+}
+
+// checkConfiguration checks the size of an account's configuration.
+func (b *AccountBounds) checkConfiguration(n *AccountCounts) error {
+	most := b.configurationBytes()
+	if n.ConfigurationBytes() <= most {
+		return nil
+	}
+	return fault.New(fault.Conflict, "the configuration of the account would take %s, and may take %s (--account-config-max-bytes). It consists of the settings of gateways, such as certificates and cors (%s), routes (%s), scopes and owners of keys that are not revoked (%s), and webhook endpoints (%s): remove what is not needed, or ask the operator for more",
+		sizeText(n.ConfigurationBytes()), sizeText(most), sizeText(n.GatewayBytes), sizeText(n.RouteBytes), sizeText(n.KeyBytes), sizeText(n.WebhookBytes))
+}
+
+// roomForRoutes checks that the routes of the account may take that many more bytes.
+func (s *Service) roomForRoutes(ctx context.Context, tx AccountReader, c *Caller, more int64) error {
+	if more <= 0 {
+		return nil
+	}
+	n, err := tx.AccountCounts(ctx, c.Account.ID)
+	if err != nil {
+		return err
+	}
+	n.RouteBytes += more
+	return s.cfg.Bounds.checkConfiguration(&n)
+}
+
+// sizeText returns a size in the largest unit in which it is at least 1.
+func sizeText(bytes int64) string {
+	switch {
+	case bytes >= 1<<20:
+		return fmt.Sprintf("%.1f MiB", float64(bytes)/(1<<20))
+	case bytes >= 1<<10:
+		return fmt.Sprintf("%.1f KiB", float64(bytes)/(1<<10))
+	default:
+		return fmt.Sprintf("%d B", bytes)
+	}
 }
 
 func inMiB(bytes int64) string { return fmt.Sprintf("%d MiB", bytes>>20) }

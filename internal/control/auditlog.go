@@ -2,20 +2,9 @@ package control
 
 import (
 	"context"
-	"time"
 
 	"github.com/keygate/keygate/internal/audit"
 )
-
-// Syncer flushes records from memory to the store.
-type Syncer interface {
-	// Sync returns when all records that were emitted before the call are in the store.
-	Sync(ctx context.Context) error
-}
-
-// syncWithin is how long a list waits for records that are still in memory. A store that
-// accepts no writes can still be read.
-const syncWithin = 2 * time.Second
 
 // AuditLog lists the account's audit records, newest first. Page.After is a
 // Record.Cursor.
@@ -54,15 +43,6 @@ func (s *Service) ExportAudit(ctx context.Context, c *Caller, f audit.Filter) (*
 // compressed records.
 func (e *AuditExport) Read(ctx context.Context) (*audit.ScanStep, error) {
 	return search(ctx, e.service, func(tx ReadTx) (*audit.ScanStep, error) { return e.scan.Read(ctx, tx.AuditSource(e.account)) })
-}
-
-// sync flushes the records in memory. It gives up after syncWithin, and logs this.
-func (s *Service) sync(ctx context.Context, from Syncer) {
-	ctx, cancel := context.WithTimeout(ctx, syncWithin)
-	defer cancel()
-	if err := from.Sync(ctx); err != nil {
-		s.cfg.Log.WarnContext(ctx, "latest records not written in time; the response is without them", "error", err)
-	}
 }
 
 // AuditHead returns the head of the account's chain.

@@ -245,6 +245,9 @@ func (s *Service) insertGateway(ctx context.Context, c *Caller, n *creation, rev
 				return nil, err
 			}
 		}
+		if err := w.mayGrow(ctx); err != nil {
+			return nil, err
+		}
 		if revision != nil {
 			g.Revision = 1
 		}

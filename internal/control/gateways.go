@@ -109,6 +109,9 @@ func (s *Service) UpdateGateway(ctx context.Context, c *Caller, gatewayID string
 		if len(diff) == 0 {
 			return &g, nil
 		}
+		if err := w.mayGrow(ctx); err != nil {
+			return nil, err
+		}
 		g.Version = before.Version + 1
 		if g.Default && !before.Default {
 			if err := w.clearDefault(ctx); err != nil {

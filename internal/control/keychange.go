@@ -93,7 +93,7 @@ func (s *Service) UpdateKey(ctx context.Context, c *Caller, keyID string, p KeyP
 		}
 		k := *before
 		edit.apply(&k)
-		if err := k.Validate(); err != nil { // an account-level key takes no rate_limit
+		if err := k.CheckLevel(); err != nil { // an account-level key takes no rate_limit
 			return nil, err
 		}
 		if err := require(m, before.Version); err != nil {
@@ -104,6 +104,11 @@ func (s *Service) UpdateKey(ctx context.Context, c *Caller, keyID string, p KeyP
 		}
 		if before.RotatedTo != "" && (k.ExpiresAt.IsZero() || k.ExpiresAt.After(before.ExpiresAt)) {
 			return nil, fault.New(fault.Conflict, "the key was rotated: its expires_at can only be set to an earlier time")
+		}
+		if len(k.Owner) > len(before.Owner) {
+			if err := w.mayGrow(ctx); err != nil {
+				return nil, err
+			}
 		}
 		if err := w.storeKey(ctx, audit.KeyUpdate, before, &k); err != nil {
 			return nil, err

@@ -54,7 +54,7 @@ func (s *Service) CreateKey(ctx context.Context, c *Caller, in KeyInput) (*NewKe
 		if err := checkGatewayOfKey(ctx, w, c, k.GatewayID); err != nil {
 			return nil, err
 		}
-		if err := s.roomForKey(ctx, w); err != nil {
+		if err := s.roomForKey(ctx, w, &k); err != nil {
 			return nil, err
 		}
 		made, err := s.insertKey(ctx, w, k)

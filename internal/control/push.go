@@ -236,6 +236,9 @@ func (s *Service) plan(ctx context.Context, tx ReadTx, c *Caller, gatewayID stri
 	if err := s.roomFor(ctx, tx, c, len(p.delta.table)-len(table), doc.routesField()); err != nil {
 		return nil, err
 	}
+	if err := s.roomForRoutes(ctx, tx, c, gateway.RouteBytes(p.delta.table)-gateway.RouteBytes(table)); err != nil {
+		return nil, err
+	}
 	if p.delta.isEmpty() && len(p.settings) == 0 {
 		if p.idle, err = repeats(ctx, tx, before, doc); err != nil {
 			return nil, err
@@ -313,6 +316,9 @@ func (p *plan) result(dryRun bool) *PushResult {
 // apply carries out p and stores its audit record and event.
 func (w *work) apply(ctx context.Context, p *plan) error {
 	g := &p.after
+	if err := w.mayGrow(ctx); err != nil {
+		return err
+	}
 	if g.Default && !p.before.Default {
 		if err := w.clearDefault(ctx); err != nil {
 			return err

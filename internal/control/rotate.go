@@ -39,7 +39,7 @@ func (s *Service) RotateKey(ctx context.Context, c *Caller, keyID string, overla
 		if old.RotatedTo != "" {
 			return nil, fault.New(fault.Conflict, "the key was already rotated: rotate the key that replaced it")
 		}
-		if err := s.roomForKey(ctx, w); err != nil {
+		if err := s.roomForKey(ctx, w, old); err != nil {
 			return nil, err
 		}
 		return s.rotate(ctx, w, old, overlapDays, expiry)

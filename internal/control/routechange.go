@@ -47,6 +47,9 @@ func (s *Service) UpdateRoute(ctx context.Context, c *Caller, gatewayID, routeID
 		if err := require(m, before.Version); err != nil {
 			return nil, err
 		}
+		if err := w.mayGrow(ctx); err != nil {
+			return nil, err
+		}
 		return &r, w.storeRoute(ctx, before, &r)
 	})
 }

@@ -107,6 +107,9 @@ func (s *Service) CreateRoute(ctx context.Context, c *Caller, gatewayID string, 
 		if err := s.roomFor(ctx, w, c, 1, "path"); err != nil {
 			return nil, err
 		}
+		if err := w.mayGrow(ctx); err != nil {
+			return nil, err
+		}
 		r := &gateway.Route{
 			ID: id.NewAt(id.Route, w.now), GatewayID: gatewayID, Path: in.Path, Methods: in.Methods,
 			RateLimit: in.RateLimit, LimitByAPI: !in.RateLimit.IsZero(), Auth: in.Auth,

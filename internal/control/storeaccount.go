@@ -34,6 +34,17 @@ type AccountCounts struct {
 	Responses     int64 // stored for the account's keys that exist
 	ResponseBytes int64 // of their bodies and encoded headers
 	RevisionBytes int64 // as stored, with those that are no longer kept but not removed yet
+
+	// The configuration that every node has in memory, as far as the account chooses its size.
+	GatewayBytes int64 // settings of gateways
+	RouteBytes   int64 // gateway.RouteBytes
+	KeyBytes     int64 // scopes and owners of keys that are not revoked
+	WebhookBytes int64 // URLs and events of endpoints
+}
+
+// ConfigurationBytes returns the size of the account's configuration.
+func (n *AccountCounts) ConfigurationBytes() int64 {
+	return n.GatewayBytes + n.RouteBytes + n.KeyBytes + n.WebhookBytes
 }
 
 // AccountStore finds and changes accounts. A name that is in use is fault.Conflict with the

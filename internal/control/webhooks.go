@@ -84,6 +84,9 @@ func (s *Service) CreateWebhook(ctx context.Context, c *Caller, in WebhookInput)
 		if full {
 			return nil, fault.New(fault.Conflict, "the account has %d webhook endpoints, which is the most that it may have: delete one first", maxWebhooks)
 		}
+		if err := w.mayGrow(ctx); err != nil {
+			return nil, err
+		}
 		h := webhook.Webhook{
 			ID: id.NewAt(id.Webhook, w.now), AccountID: c.Account.ID, URL: in.URL, Events: events, State: webhook.Active,
 			Secret: sealed, SecretSince: w.now, CreatedAt: w.now, Version: 1,
@@ -154,6 +157,9 @@ func (s *Service) UpdateWebhook(ctx context.Context, c *Caller, webhookID string
 	return inTx(ctx, s, c, func(w *work) (*webhook.Webhook, error) {
 		before, err := w.webhookToChange(ctx, webhookID, m)
 		if err != nil {
+			return nil, err
+		}
+		if err := w.mayGrow(ctx); err != nil {
 			return nil, err
 		}
 		h := *before

@@ -34,6 +34,7 @@ type work struct {
 	now     time.Time
 	changes []snapshot.Change // that the data plane must apply
 	wake    bool              // there may be new deliveries
+	sized   *AccountCounts    // before a change that may make the configuration larger; see mayGrow
 }
 
 // inTx runs f in one transaction, which writes all of f's state, audit records, events and change log
@@ -82,6 +83,9 @@ func inTxOnly[T any](ctx context.Context, s *Service, c *Caller, f func(w *work)
 			return err
 		}
 		if result, err = f(w); err == nil {
+			err = w.checkGrowth(ctx)
+		}
+		if err == nil {
 			head, err = s.head(ctx, tx)
 		}
 		changes, wake = w.changes, w.wake

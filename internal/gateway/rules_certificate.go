@@ -15,8 +15,9 @@ import (
 	"github.com/keygate/keygate/internal/fault"
 )
 
-// Limits of the client certificate and its key.
+// Limits of certificates and the key of the client certificate, in bytes.
 const (
+	maxCA                = 64 << 10
 	maxClientCertificate = 64 << 10
 	maxClientKey         = 16 << 10
 	minRSABits           = 1024 // crypto/tls signs with no shorter key
@@ -25,7 +26,12 @@ const (
 // CheckUpstreamCA checks the certificates that replace the system's roots: one or more
 // certificates in PEM, and nothing else. The error is a validation error of the field
 // "upstream_ca".
-func CheckUpstreamCA(text string) error { return checkCertificates("upstream_ca", text) }
+func CheckUpstreamCA(text string) error {
+	if len(text) > maxCA {
+		return fault.Invalid("upstream_ca", "must have at most %d bytes: leave out certificates that this upstream does not need", maxCA)
+	}
+	return checkCertificates("upstream_ca", text)
+}
 
 // CheckUpstreamClientCertificate checks a client certificate, followed by those of its
 // issuers: one or more certificates in PEM. Anything else, above all a private key, is

@@ -11,7 +11,9 @@ import (
 // Limits of the settings in cors.
 const (
 	maxCORSMembers = 100
-	maxCORSAge     = 86400 // seconds; browsers cap it at this or less
+	maxCORSEntry   = 255     // bytes of an origin, a method or a header name
+	maxCORSFields  = 6 << 10 // bytes of all methods and header names, as a preflight's response lists them
+	maxCORSAge     = 86400   // seconds; browsers cap it at this or less
 )
 
 // Validate checks the CORS settings. Errors name the field below cors.
@@ -35,10 +37,15 @@ func (c *CORS) Validate() error {
 			continue
 		}
 		for i, item := range list.items {
-			if !list.ok(item) {
+			if len(item) > maxCORSEntry {
+				problems = append(problems, fault.Invalid(fmt.Sprintf("%s[%d]", list.name, i), "must have at most %d bytes", maxCORSEntry))
+			} else if !list.ok(item) {
 				problems = append(problems, fault.Invalid(fmt.Sprintf("%s[%d]", list.name, i), "%s", list.want))
 			}
 		}
+	}
+	if len(strings.Join(c.Methods, ", "))+len(strings.Join(c.Headers, ", ")) > maxCORSFields {
+		problems = append(problems, fault.Invalid("headers", "must have at most %d bytes together with methods, because every preflight's response lists them: leave out what browsers need not be told", maxCORSFields))
 	}
 	if c.MaxAge < 0 || c.MaxAge > maxCORSAge {
 		problems = append(problems, fault.Invalid("max_age", "must be between 0 and %d seconds", maxCORSAge))

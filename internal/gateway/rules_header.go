@@ -10,9 +10,9 @@ import (
 
 // Limits of upstream_headers.
 const (
-	MaxUpstreamHeaders = 16
-	maxHeaderName      = 128
-	maxHeaderValue     = 8192
+	MaxUpstreamHeaders   = 16
+	maxHeaderName        = 128
+	maxUpstreamHeaderSet = 4 << 10 // bytes of all names and values
 )
 
 // Masked is shown in place of a secret value.
@@ -25,7 +25,10 @@ func CheckUpstreamHeaders(h map[string]string) error {
 	if len(h) > MaxUpstreamHeaders {
 		return fault.Invalid("upstream_headers", "must not have more than %d headers", MaxUpstreamHeaders)
 	}
-	problems := make([]error, 0, len(h))
+	problems := make([]error, 0, len(h)+1)
+	if size := headerBytes(h); size > maxUpstreamHeaderSet {
+		problems = append(problems, fault.Invalid("upstream_headers", "must have at most %d bytes, all names and values together, not %d", maxUpstreamHeaderSet, size))
+	}
 	seen := make(map[string]bool, len(h))
 	for _, name := range slices.Sorted(maps.Keys(h)) {
 		// Upstreams that follow CGI treat "_" and "-" as the same character.
@@ -34,6 +37,13 @@ func CheckUpstreamHeaders(h map[string]string) error {
 		seen[folded] = true
 	}
 	return fault.Join(problems...)
+}
+
+func headerBytes(h map[string]string) (n int) {
+	for name, value := range h {
+		n += len(name) + len(value)
+	}
+	return n
 }
 
 // checkUpstreamHeader checks one header. repeated is set if another one has the same folded
@@ -50,8 +60,8 @@ func checkUpstreamHeader(name, folded, value string, repeated bool) error {
 		return fault.Invalid(field, "is reserved: it frames the message, or Keygate sets it")
 	case value == Masked:
 		return fault.Invalid(field, "*** only stands in for a hidden value: give the value itself")
-	case len(value) > maxHeaderValue || !isHeaderValue(value):
-		return fault.Invalid(field, "must have at most %d printable characters and no spaces at either end", maxHeaderValue)
+	case !isHeaderValue(value):
+		return fault.Invalid(field, "must have printable characters only, and no spaces at either end")
 	default:
 		return nil
 	}

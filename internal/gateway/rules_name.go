@@ -4,23 +4,17 @@ import (
 	"net/netip"
 	"strings"
 	"time"
-	"unicode"
 	"unicode/utf8"
 
 	"github.com/keygate/keygate/internal/fault"
+	"github.com/keygate/keygate/internal/label"
 	"github.com/keygate/keygate/internal/ratelimit"
 )
 
-// MaxName is the maximum number of characters of a gateway's name.
-const MaxName = 255
-
 // CheckName checks a display name. The error is a validation error of the field "name".
 func CheckName(name string) error {
-	if n := utf8.RuneCountInString(name); n == 0 || n > MaxName || !utf8.ValidString(name) {
-		return fault.Invalid("name", "must have 1 to %d characters", MaxName)
-	}
-	if strings.ContainsFunc(name, unicode.IsControl) {
-		return fault.Invalid("name", "must not contain control characters, such as a line break")
+	if err := label.CheckName("name", name); err != nil {
+		return err
 	}
 	if strings.Contains(name, envMark) {
 		return fault.Invalid("name", "%s", envForbidden)

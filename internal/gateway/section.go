@@ -8,6 +8,7 @@ import (
 
 	"github.com/keygate/keygate/internal/document"
 	"github.com/keygate/keygate/internal/fault"
+	"github.com/keygate/keygate/internal/label"
 	"github.com/keygate/keygate/internal/ratelimit"
 )
 
@@ -120,7 +121,7 @@ const (
 // set. The order is that of an export. A new setting is a field of Section and a row here.
 func settings() []setting {
 	return []setting{
-		row("name", textValue(1, MaxName), false, func(s *Section) *Member[string] { return &s.Name }, CheckName,
+		row("name", textValue(1, label.MaxName), false, func(s *Section) *Member[string] { return &s.Name }, CheckName,
 			func(g *Gateway) Member[string] { return given(g.Name) },
 			"Display name, 1 to 255 characters."),
 		row("hostname", textValue(1, 253), true, func(s *Section) *Member[string] { return &s.Hostname }, CheckHostname,

@@ -65,7 +65,7 @@ func globalLimitValue() valueType[ratelimit.Config] {
 
 func headersValue() valueType[map[string]string] {
 	return valueType[map[string]string]{readHeaders, encodeHeaders, schema{
-		"type": "object", "maxProperties": MaxUpstreamHeaders, "additionalProperties": schema{"type": "string", "maxLength": maxHeaderValue},
+		"type": "object", "maxProperties": MaxUpstreamHeaders, "additionalProperties": schema{"type": "string", "maxLength": maxUpstreamHeaderSet},
 		"examples": []any{schema{"X-Tenant": "${env:TENANT}"}},
 	}}
 }

@@ -54,7 +54,7 @@ func (c Confirmer) Confirm() error {
 // Respond. unsent is set if nothing of the request has gone upstream.
 func (x *Exchange) Withdraw(result accesslog.Result, unsent bool) error {
 	r := x.cfg.Admit.Review()
-	x.Verdict.Withdraw(result, r.Now(), unsent)
+	x.Verdict.Withdraw(result, &r, unsent)
 	x.reason = reasonOfResult(result)
 	return x.Verdict.Fault()
 }

@@ -34,14 +34,21 @@ func TestFullDiskDegrades(t *testing.T) {
 		t.Error("/metrics does not say that the server is degraded")
 	}
 	for _, path := range []string{"/v1/reports/traffic", "/v1/requests", "/v1/audit-log"} {
-		if got := f.Call("GET", path, f.AdminKey, ""); got.Status != http.StatusOK {
-			t.Errorf("%s: got %d %s on a full disk, want 200", path, got.Status, got.Body)
+		got := f.Call("GET", path, f.AdminKey, "")
+		if got.Status != http.StatusOK || !strings.Contains(got.Body, `"incomplete":true,"incomplete_reason":"`) || !strings.Contains(got.Body, "the disk of the database is full") {
+			t.Errorf("%s: got %d %s on a full disk, want 200 and that it is incomplete because of the disk", path, got.Status, got.Body)
 		}
+	}
+	if got := f.Call("GET", "/v1/audit-log?format=jsonl", f.AdminKey, ""); !strings.Contains(got.Header.Get("X-Keygate-Incomplete"), "full") {
+		t.Errorf("the export has the header %q, want that it is incomplete because of the disk", got.Header.Get("X-Keygate-Incomplete"))
 	}
 	f.request(t)
 	release()
 	released = true
 	waitFor(t, "/readyz is ready alone", func() bool { return f.ops(t, "/readyz") == "ready\n" })
+	if got := f.Call("GET", "/v1/reports/traffic", f.AdminKey, ""); strings.Contains(got.Body, "incomplete") {
+		t.Errorf("got %s when there is space again, want a complete report", got.Body)
+	}
 	if got := f.counted(t); got != 3 {
 		t.Errorf("the report has %d requests, want all 3", got)
 	}

@@ -164,5 +164,6 @@ func newControl(settings *config.Config, db store.Engine, box *secret.Box, aroun
 		WebhookURLs: webhook.URLRule{AllowHTTP: settings.WebhookAllowHTTP, Allow: settings.WebhookAllowNetwork},
 		Wake:        around.wake, AuditSync: around.audit, Sources: around.sources, Heavy: around.heavy,
 		Repositories: around.repositories, Everywhere: around.everywhere,
+		Bounds: control.AccountBounds{ConfigurationBytes: settings.AccountConfigMaxBytes},
 	})
 }

@@ -62,6 +62,13 @@ func (s *Snapshot) GatewayByHost(host string) *Gateway {
 	return s.fallback
 }
 
+// Withdrawn reports whether host, as in GatewayByHost, is that of a gateway of a suspended account.
+func (s *Snapshot) Withdrawn(host string) bool {
+	var b [256]byte
+	g, known := s.hosts[string(appendHost(b[:0], host))]
+	return known && g == nil
+}
+
 // appendHost appends the name in host, in lower case, without port and final dot. It
 // appends nothing if the name is longer than 253 bytes, which no hostname is.
 func appendHost(dst []byte, host string) []byte {

@@ -1,5 +1,6 @@
 import { Link, Outlet, useRouterState } from '@tanstack/react-router';
 import { lazy, Suspense, useEffect, useRef, useState } from 'react';
+import { useIncomplete } from './api/hooks';
 import { signOut, useAccount, useConnection } from './api/session';
 import { useShortcuts } from './lib/shortcuts';
 import { setTheme, type Theme, useTheme } from './lib/theme';
@@ -105,6 +106,7 @@ export function Shell() {
             <Icon name="warn" />Keygate does not answer. This page tries again by itself and keeps what you have typed.
           </div>
         )}
+        <Incomplete />
         <main id="content" tabIndex={-1} className="min-w-0 flex-1 outline-none">
           <Suspense fallback={null}><Outlet /></Suspense>
         </main>
@@ -116,6 +118,17 @@ export function Shell() {
       {stayed !== null && <Dialog title="You are still signed in" onClose={() => setStayed(null)}><Failure error={stayed} /></Dialog>}
       <Toasts />
       {ended && <SignIn over />}
+    </div>
+  );
+}
+
+// Incomplete says that a list or report on the screen lacks the newest records.
+function Incomplete() {
+  const reason = useIncomplete();
+  if (!reason) return null;
+  return (
+    <div role="status" className="flex items-center gap-2 border-b border-line bg-warn-soft px-4 py-2 text-warn md:px-6">
+      <Icon name="warn" />Incomplete: {reason}.
     </div>
   );
 }

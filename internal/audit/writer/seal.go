@@ -234,12 +234,12 @@ func (w *Writer) Maintain(ctx context.Context) error {
 		return err
 	}
 	var errs []error
-	for account, old := range due {
+	for account, everything := range due {
 		for more := true; more; {
 			if err := w.lock(ctx); err != nil {
 				return err
 			}
-			more, err = w.sealSome(ctx, account, old)
+			more, err = w.sealSome(ctx, account, everything)
 			errs = append(errs, err)
 			w.unlock()
 		}
@@ -255,7 +255,8 @@ func (w *Writer) Maintain(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// due returns the accounts with something to seal, and whether that is because of its age.
+// due returns the accounts with something to seal, and whether all of it is: because of its age, or because of
+// its management records.
 func (w *Writer) due(ctx context.Context, now time.Time) (map[string]bool, error) {
 	if err := w.lock(ctx); err != nil {
 		return nil, err
@@ -267,9 +268,9 @@ func (w *Writer) due(ctx context.Context, now time.Time) (map[string]bool, error
 	due := map[string]bool{}
 	for account, waiting := range w.open {
 		// A record from the future means that the clock was set back.
-		old := now.Sub(waiting.Oldest).Abs() >= sealAfter
-		if old || waiting.Records >= audit.RunRecords || waiting.Managed >= audit.MaxRecords {
-			due[account] = old
+		everything := now.Sub(waiting.Oldest).Abs() >= sealAfter || waiting.Managed >= audit.MaxRecords || waiting.DiffBytes >= sealTexts
+		if everything || waiting.Records >= audit.RunRecords {
+			due[account] = everything
 		}
 	}
 	return due, nil

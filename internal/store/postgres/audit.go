@@ -1,9 +1,7 @@
 package postgres
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"math"
 	"strconv"
@@ -48,10 +46,8 @@ func scanAudit(rows pgx.Rows) (r audit.Record, err error) {
 	if diff == nil {
 		return r, nil
 	}
-	d := json.NewDecoder(bytes.NewReader(diff))
-	d.UseNumber() // keep numbers as they were written
-	if err := d.Decode(&r.Diff); err != nil {
-		return r, fmt.Errorf("diff of audit record %d of %s: %w", r.Seq, r.AccountID, err)
+	if r.Diff, err = audit.DecodeDiff(diff); err != nil {
+		return r, fmt.Errorf("audit record %d of %s: %w", r.Seq, r.AccountID, err)
 	}
 	return r, nil
 }
@@ -62,8 +58,8 @@ func (t *tx) AppendAudit(ctx context.Context, r *audit.Record) error {
 	var diff []byte
 	if r.Diff != nil {
 		var err error
-		if diff, err = json.Marshal(r.Diff); err != nil {
-			return fmt.Errorf("encode the diff of an audit record: %w", err)
+		if diff, err = audit.EncodeDiff(r.Diff); err != nil {
+			return err
 		}
 	}
 	return t.queueOne(ctx, "append audit record", "account", `numbered AS (UPDATE accounts SET audit_seq = audit_seq + 1 WHERE id = $1 RETURNING audit_seq),

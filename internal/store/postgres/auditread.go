@@ -183,13 +183,13 @@ func (db *DB) AuditOpen(ctx context.Context, accountID string) (o *audit.Open, e
 // AuditWaiting returns the size of the unsealed end of each account's log that has one.
 func (db *DB) AuditWaiting(ctx context.Context) (list []audit.Waiting, err error) {
 	err = db.view(ctx, db.source, func(t *readTx) error {
-		return t.rows(ctx, "count what is not sealed", `SELECT account_id, sum(chunks)::bigint, sum(records)::bigint, sum(managed)::bigint, min(oldest) FROM (
-				SELECT account_id, count(*) AS chunks, sum(records) AS records, 0 AS managed, min(first_time) AS oldest FROM audit_chunks GROUP BY account_id
-				UNION ALL SELECT account_id, 0, 0, count(*), min(time) FROM audit GROUP BY account_id
+		return t.rows(ctx, "count what is not sealed", `SELECT account_id, sum(chunks)::bigint, sum(records)::bigint, sum(managed)::bigint, sum(diffs)::bigint, min(oldest) FROM (
+				SELECT account_id, count(*) AS chunks, sum(records) AS records, 0 AS managed, 0 AS diffs, min(first_time) AS oldest FROM audit_chunks GROUP BY account_id
+				UNION ALL SELECT account_id, 0, 0, count(*), coalesce(sum(octet_length(diff)), 0), min(time) FROM audit GROUP BY account_id
 			) AS unsealed GROUP BY account_id`, nil, func(r pgx.Rows) error {
 			var w audit.Waiting
 			var oldest int64
-			err := r.Scan(&w.AccountID, &w.Chunks, &w.Records, &w.Managed, &oldest)
+			err := r.Scan(&w.AccountID, &w.Chunks, &w.Records, &w.Managed, &w.DiffBytes, &oldest)
 			w.Oldest = instant(oldest)
 			list = append(list, w)
 			return err

@@ -237,7 +237,7 @@ func (f *filler) check(ctx context.Context) error {
 }
 
 // counted are the tables whose triggers keep what is copied itself.
-const counted = `keys answers revisions`
+const counted = `gateways webhooks keys answers revisions`
 
 func (f *filler) copyAll(ctx context.Context) error {
 	for _, name := range strings.Fields(counted) {

@@ -123,17 +123,17 @@ func (t *tx) editPages(ctx context.Context, gatewayID string, ids []string, edit
 	if err != nil {
 		return err
 	}
-	grown, err := stored.EditPages(ids,
+	grown, bytes, err := stored.EditPages(ids,
 		func(routeID string) (stored.Page, error) { return t.pageFor(ctx, gatewayID, v.Table, routeID) }, edit,
 		func(p stored.Page) error { return t.putPage(ctx, v.Table, p) })
 	if err != nil {
 		t.failed = cmp.Or(t.failed, err)
 		return err
 	}
-	if err := t.queue(ctx, "change the route table", `UPDATE route_tables SET version = version + 1 WHERE id = $1`, v.Table); err != nil || grown == 0 {
+	if err := t.queue(ctx, "change the route table", `UPDATE route_tables SET version = version + 1 WHERE id = $1`, v.Table); err != nil || grown == 0 && bytes == 0 {
 		return err
 	}
-	return t.queue(ctx, "count routes", `UPDATE gateways SET route_count = route_count + $1 WHERE id = $2`, grown, gatewayID)
+	return t.queue(ctx, "count routes", `UPDATE gateways SET route_count = route_count + $1, route_bytes = greatest(0, route_bytes + $2) WHERE id = $3`, grown, bytes, gatewayID)
 }
 
 // ownTable is tableOf for a gateway that gets an empty table if it has none.

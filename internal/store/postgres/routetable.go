@@ -129,7 +129,8 @@ func (t *tx) InsertPrepared(ctx context.Context, c control.Prepared) error {
 			return t.failed
 		}
 	}
-	return t.must(ctx, "use a route table", "gateway", `UPDATE gateways SET table_id = $1, route_count = $2 WHERE id = $3`, table, p.Routes, p.Revision.GatewayID)
+	return t.must(ctx, "use a route table", "gateway", `UPDATE gateways SET table_id = $1, route_count = $2, route_bytes = $3 WHERE id = $4`,
+		table, p.Routes, p.RouteBytes, p.Revision.GatewayID)
 }
 
 // TrimTables implements control.Trimmer.

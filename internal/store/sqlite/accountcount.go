@@ -9,9 +9,10 @@ import (
 
 // AccountCounts implements control.AccountReader. Triggers keep the counts.
 func (t *readTx) AccountCounts(ctx context.Context, accountID string) (n control.AccountCounts, err error) {
-	err = t.rows(ctx, "read the counts of an account", `SELECT keys, live_keys, responses, response_bytes, revision_bytes FROM account_counts WHERE account_id = ?`,
+	err = t.rows(ctx, "read the counts of an account", `SELECT keys, live_keys, responses, response_bytes, revision_bytes,
+		gateway_bytes, route_bytes, key_bytes, webhook_bytes FROM account_counts WHERE account_id = ?`,
 		[]any{accountID}, func(r *sql.Rows) error {
-			return r.Scan(&n.Keys, &n.LiveKeys, &n.Responses, &n.ResponseBytes, &n.RevisionBytes)
+			return r.Scan(&n.Keys, &n.LiveKeys, &n.Responses, &n.ResponseBytes, &n.RevisionBytes, &n.GatewayBytes, &n.RouteBytes, &n.KeyBytes, &n.WebhookBytes)
 		})
 	return n, err
 }

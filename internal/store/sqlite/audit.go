@@ -3,11 +3,9 @@ package sqlite
 import (
 	"context"
 	"database/sql"
-	"encoding/json"
 	"fmt"
 	"math"
 	"strconv"
-	"strings"
 
 	"github.com/keygate/keygate/internal/audit"
 	"github.com/keygate/keygate/internal/control"
@@ -40,8 +38,8 @@ func (t *readTx) Audit(ctx context.Context, accountID string, p control.Page) ([
 			}
 			r.Time = instant(at)
 			if diff.Valid {
-				if r.Diff, err = decodeDiff(diff.String); err != nil {
-					return fmt.Errorf("diff of audit record %d of %s: %w", r.Seq, accountID, err)
+				if r.Diff, err = audit.DecodeDiff([]byte(diff.String)); err != nil {
+					return fmt.Errorf("audit record %d of %s: %w", r.Seq, accountID, err)
 				}
 			}
 			list = append(list, r)
@@ -50,23 +48,18 @@ func (t *readTx) Audit(ctx context.Context, accountID string, p control.Page) ([
 	return list, err
 }
 
-// decodeDiff decodes a diff. It keeps numbers as they were written.
-func decodeDiff(s string) (audit.Diff, error) {
-	var diff audit.Diff
-	d := json.NewDecoder(strings.NewReader(s))
-	d.UseNumber()
-	err := d.Decode(&diff)
-	return diff, err
-}
-
 // AppendAudit implements control.AuditStore.
 func (t *tx) AppendAudit(ctx context.Context, r *audit.Record) error {
-	diff, err := maybeJSON(r.Diff, r.Diff == nil)
-	if err != nil {
-		return err
+	var diff sql.NullString
+	if r.Diff != nil {
+		b, err := audit.EncodeDiff(r.Diff)
+		if err != nil {
+			return err
+		}
+		diff = sql.NullString{String: string(b), Valid: true}
 	}
 	var seq int64
-	err = t.rows(ctx, "number audit record", `UPDATE accounts SET audit_seq = audit_seq + 1 WHERE id = ? RETURNING audit_seq`,
+	err := t.rows(ctx, "number audit record", `UPDATE accounts SET audit_seq = audit_seq + 1 WHERE id = ? RETURNING audit_seq`,
 		[]any{r.AccountID}, func(rows *sql.Rows) error { return rows.Scan(&seq) })
 	if err != nil {
 		return err

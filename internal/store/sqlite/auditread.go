@@ -178,14 +178,14 @@ func (db *DB) AuditOpen(ctx context.Context, accountID string) (o *audit.Open, e
 func (db *DB) AuditWaiting(ctx context.Context) ([]audit.Waiting, error) {
 	all := map[string]*audit.Waiting{}
 	var order []string
-	add := func(accountID string, chunks, records, managed int, oldest time.Time) {
+	add := func(accountID string, oldest time.Time, chunks, records, managed int, diffs int64) {
 		w := all[accountID]
 		if w == nil {
 			w = &audit.Waiting{AccountID: accountID, Oldest: oldest}
 			all[accountID] = w
 			order = append(order, accountID)
 		}
-		w.Chunks, w.Records, w.Managed = w.Chunks+chunks, w.Records+records, w.Managed+managed
+		w.Chunks, w.Records, w.Managed, w.DiffBytes = w.Chunks+chunks, w.Records+records, w.Managed+managed, w.DiffBytes+diffs
 		if oldest.Before(w.Oldest) {
 			w.Oldest = oldest
 		}
@@ -197,18 +197,19 @@ func (db *DB) AuditWaiting(ctx context.Context) ([]audit.Waiting, error) {
 			var chunks, records int
 			var oldest int64
 			err := r.Scan(&account, &chunks, &records, &oldest)
-			add(account, chunks, records, 0, instant(oldest))
+			add(account, instant(oldest), chunks, records, 0, 0)
 			return err
 		})
 		if err != nil {
 			return err
 		}
-		return t.rows(ctx, "count the unsealed audit records", `SELECT account_id, count(*), min(time) FROM audit GROUP BY account_id`, nil, func(r *sql.Rows) error {
+		return t.rows(ctx, "count the unsealed audit records", `SELECT account_id, count(*), coalesce(sum(octet_length(diff)), 0), min(time)
+			FROM audit GROUP BY account_id`, nil, func(r *sql.Rows) error {
 			var account string
 			var managed int
-			var oldest int64
-			err := r.Scan(&account, &managed, &oldest)
-			add(account, 0, 0, managed, instant(oldest))
+			var diffs, oldest int64
+			err := r.Scan(&account, &managed, &diffs, &oldest)
+			add(account, instant(oldest), 0, 0, managed, diffs)
 			return err
 		})
 	})

@@ -122,17 +122,17 @@ func (t *tx) editPages(ctx context.Context, gatewayID string, ids []string, edit
 	if err != nil {
 		return err
 	}
-	grown, err := stored.EditPages(ids,
+	grown, bytes, err := stored.EditPages(ids,
 		func(routeID string) (stored.Page, error) { return t.pageFor(ctx, gatewayID, v.Table, routeID) }, edit,
 		func(p stored.Page) error { return t.putPage(ctx, v.Table, p) })
 	if err != nil {
 		t.failed = cmp.Or(t.failed, err)
 		return err
 	}
-	if _, err := t.exec(ctx, "change the route table", `UPDATE route_tables SET version = version + 1 WHERE id = ?`, v.Table); err != nil || grown == 0 {
+	if _, err := t.exec(ctx, "change the route table", `UPDATE route_tables SET version = version + 1 WHERE id = ?`, v.Table); err != nil || grown == 0 && bytes == 0 {
 		return err
 	}
-	_, err = t.exec(ctx, "count routes", `UPDATE gateways SET route_count = route_count + ? WHERE id = ?`, grown, gatewayID)
+	_, err = t.exec(ctx, "count routes", `UPDATE gateways SET route_count = route_count + ?, route_bytes = max(0, route_bytes + ?) WHERE id = ?`, grown, bytes, gatewayID)
 	return err
 }
 

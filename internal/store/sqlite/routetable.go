@@ -147,7 +147,8 @@ func (t *tx) InsertPrepared(ctx context.Context, c control.Prepared) error {
 			return t.failed
 		}
 	}
-	return t.must(ctx, "use a route table", "gateway", `UPDATE gateways SET table_id = ?, route_count = ? WHERE id = ?`, table, p.Routes, p.Revision.GatewayID)
+	return t.must(ctx, "use a route table", "gateway", `UPDATE gateways SET table_id = ?, route_count = ?, route_bytes = ? WHERE id = ?`,
+		table, p.Routes, p.RouteBytes, p.Revision.GatewayID)
 }
 
 // TrimTables implements control.Trimmer.

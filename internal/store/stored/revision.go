@@ -36,17 +36,18 @@ type RevisionPart struct {
 
 // Prepared is an encoded revision with its route table. It is the control.Prepared of both engines.
 type Prepared struct {
-	Revision gateway.Revision // without Content and Routes
-	Routes   int
-	Pages    []RoutePage
-	Parts    []RevisionPart
-	Bytes    int64 // of the revision: its row and parts
-	Table    int64 // the staged table; 0 if Pages and Parts are not stored yet
+	Revision   gateway.Revision // without Content and Routes
+	Routes     int
+	RouteBytes int64 // gateway.RouteBytes
+	Pages      []RoutePage
+	Parts      []RevisionPart
+	Bytes      int64 // of the revision: its row and parts
+	Table      int64 // the staged table; 0 if Pages and Parts are not stored yet
 }
 
 // Prepare encodes a revision.
 func (c *PageCodec) Prepare(r *gateway.Revision) (*Prepared, error) {
-	p := &Prepared{Revision: *r, Routes: len(r.Routes)}
+	p := &Prepared{Revision: *r, Routes: len(r.Routes), RouteBytes: gateway.RouteBytes(r.Routes)}
 	p.Revision.Content, p.Revision.Routes = nil, nil
 	content, err := Pack(r.Content)
 	if err != nil {

@@ -21,8 +21,8 @@ type Edit func(page []gateway.Route, i int) ([]gateway.Route, error)
 
 // EditPages calls edit for each of the routes with the page that it belongs to, in the order of their
 // identifiers. load returns the page that a route belongs to, and put stores one that was changed.
-// grown is by how many routes the table grows.
-func EditPages(ids []string, load func(routeID string) (Page, error), edit Edit, put func(Page) error) (grown int, err error) {
+// grown is by how many routes the table grows, and bytes by how many gateway.RouteBytes.
+func EditPages(ids []string, load func(routeID string) (Page, error), edit Edit, put func(Page) error) (grown int, bytes int64, err error) {
 	order := make([]int, len(ids))
 	for i := range order {
 		order[i] = i
@@ -31,21 +31,21 @@ func EditPages(ids []string, load func(routeID string) (Page, error), edit Edit,
 	for len(order) > 0 {
 		p, err := load(ids[order[0]])
 		if err != nil {
-			return 0, err
+			return 0, 0, err
 		}
-		before := len(p.Routes)
+		before, size := len(p.Routes), gateway.RouteBytes(p.Routes)
 		for len(order) > 0 && (p.Next == "" || ids[order[0]] < p.Next) {
 			if p.Routes, err = edit(p.Routes, order[0]); err != nil {
-				return 0, err
+				return 0, 0, err
 			}
 			order = order[1:]
 		}
-		grown += len(p.Routes) - before
+		grown, bytes = grown+len(p.Routes)-before, bytes+gateway.RouteBytes(p.Routes)-size
 		if err := put(p); err != nil {
-			return 0, err
+			return 0, 0, err
 		}
 	}
-	return grown, nil
+	return grown, bytes, nil
 }
 
 // FindRoute returns where a route is in a page, or would be.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"pgregory.net/rapid"
@@ -11,6 +12,10 @@ import (
 	"github.com/keygate/keygate/internal/account"
 	"github.com/keygate/keygate/internal/apikey"
 	"github.com/keygate/keygate/internal/control"
+	"github.com/keygate/keygate/internal/event"
+	"github.com/keygate/keygate/internal/gateway"
+	"github.com/keygate/keygate/internal/id"
+	"github.com/keygate/keygate/internal/webhook"
 )
 
 // countModel is what an account has.
@@ -18,6 +23,9 @@ type countModel struct {
 	account   *account.Account
 	keys      []*apikey.Key
 	responses map[string]*control.StoredResponse // by key ID and key
+	gateways  []*gateway.Gateway
+	routes    map[string][]gateway.Route // by gateway
+	webhooks  []*webhook.Webhook
 }
 
 func (m *countModel) want(h *harness) (n control.AccountCounts) {
@@ -26,6 +34,20 @@ func (m *countModel) want(h *harness) (n control.AccountCounts) {
 	for _, k := range m.keys {
 		if k.RevokedAt.IsZero() {
 			n.LiveKeys++
+			n.KeyBytes += int64(len(k.Scope.String()) - len(k.Scope[0].String()) + len(k.Scope[0].Resource) + len(k.Owner))
+			if len(k.Scope) > 1 {
+				n.KeyBytes-- // the space after the first
+			}
+		}
+	}
+	for _, g := range m.gateways {
+		n.GatewayBytes += m.settingsBytes(h, g)
+		n.RouteBytes += gateway.RouteBytes(m.routes[g.ID])
+	}
+	for _, hook := range m.webhooks {
+		n.WebhookBytes += int64(len(hook.URL))
+		for i, e := range hook.Events {
+			n.WebhookBytes += int64(len(e) + min(i, 1))
 		}
 	}
 	for _, r := range m.responses {
@@ -50,7 +72,7 @@ func testAccountCounts(h *harness) {
 		var models []*countModel
 		for range 2 {
 			names++
-			models = append(models, &countModel{account: h.insertAccount(fmt.Sprintf("counted %d", names)), responses: map[string]*control.StoredResponse{}})
+			models = append(models, &countModel{account: h.insertAccount(fmt.Sprintf("counted %d", names)), responses: map[string]*control.StoredResponse{}, routes: map[string][]gateway.Route{}})
 		}
 		for range rapid.IntRange(1, 12).Draw(t, "steps") {
 			m := models[rapid.IntRange(0, 1).Draw(t, "account")]
@@ -67,16 +89,23 @@ func testAccountCounts(h *harness) {
 
 func (m *countModel) step(h *harness, t *rapid.T) {
 	h.Helper()
+	if rapid.IntRange(0, 2).Draw(t, "configuration") == 0 {
+		m.configure(h, t)
+		return
+	}
 	what := rapid.IntRange(0, 5).Draw(t, "what")
 	if what == 0 || len(m.keys) == 0 {
-		m.keys = append(m.keys, h.insertKey(m.account, func(*apikey.Key) {}))
+		m.keys = append(m.keys, h.insertKey(m.account, func(k *apikey.Key) {
+			k.Owner = rapid.StringMatching(`[a-z]{0,9}`).Draw(t, "owner")
+			k.Scope = rapid.SampledFrom([]apikey.Scopes{{{Word: apikey.Read}}, {{Word: apikey.Write, Resource: "orders"}, {Word: apikey.Read}}}).Draw(t, "scope")
+		}))
 		return
 	}
 	k := m.keys[rapid.IntRange(0, len(m.keys)-1).Draw(t, "key")]
 	switch what {
 	case 1: // revoke, perhaps again, or with another expiry only
 		k.Version++
-		k.ExpiresAt, k.ExpiryNotified = epoch(), epoch()
+		k.ExpiresAt, k.ExpiryNotified, k.Owner = epoch(), epoch(), rapid.StringMatching(`[a-z]{0,9}`).Draw(t, "owner")
 		if rapid.Bool().Draw(t, "revoke") {
 			k.RevokedAt = epoch()
 		}
@@ -102,6 +131,58 @@ func (m *countModel) step(h *harness, t *rapid.T) {
 		}
 		h.update(func(ctx context.Context, tx control.Tx) error { return tx.PutStoredResponse(ctx, r) })
 		m.responses[k.ID+" "+r.Key] = r
+	}
+}
+
+// settingsBytes returns the size of the settings of g as both engines store them.
+func (m *countModel) settingsBytes(h *harness, g *gateway.Gateway) (n int64) {
+	h.Helper()
+	n = int64(len(g.Name) + len(g.Hostname))
+	for _, part := range []any{&g.Upstream, &g.Requests, g.CORS} {
+		b, err := json.Marshal(part)
+		if err != nil {
+			h.Fatal(err)
+		}
+		if string(b) != "null" {
+			n += int64(len(b))
+		}
+	}
+	return n
+}
+
+// configure changes a gateway with its routes, or an endpoint.
+func (m *countModel) configure(h *harness, t *rapid.T) {
+	h.Helper()
+	what := rapid.IntRange(0, 6).Draw(t, "what is configured")
+	text := rapid.StringMatching(`[a-zé]{1,9}`).Draw(t, "text")
+	if what == 0 || len(m.gateways) == 0 {
+		m.gateways = append(m.gateways, h.insertGateway(m.account))
+		m.webhooks = append(m.webhooks, h.insertWebhook(m.account, event.KeyCreated, event.KeyRevoked))
+		return
+	}
+	g := m.gateways[rapid.IntRange(0, len(m.gateways)-1).Draw(t, "gateway")]
+	hook := m.webhooks[rapid.IntRange(0, len(m.webhooks)-1).Draw(t, "webhook")]
+	switch routes := m.routes[g.ID]; {
+	case what == 1:
+		g.Name, g.CORS, g.Version = text, &gateway.CORS{Origins: []string{text}}, g.Version+1
+		h.update(func(ctx context.Context, tx control.Tx) error { return tx.UpdateGateway(ctx, g) })
+	case what == 2 || what == 3 || len(routes) == 0:
+		r := gateway.Route{ID: id.New(id.Route), GatewayID: g.ID, Path: "/" + text, Methods: []string{"GET"}, Auth: gateway.AuthKey, Source: gateway.API, CreatedAt: epoch(), Version: 1}
+		m.routes[g.ID] = append(routes, r)
+		h.update(func(ctx context.Context, tx control.Tx) error { return tx.InsertRoutes(ctx, []gateway.Route{r}) })
+	case what == 4:
+		routes[0].Path, routes[0].Version = "/changed/"+text, routes[0].Version+1
+		h.update(func(ctx context.Context, tx control.Tx) error { return tx.UpdateRoutes(ctx, routes[:1]) })
+	case what == 5:
+		h.update(func(ctx context.Context, tx control.Tx) error {
+			return tx.DeleteRoutes(ctx, g.ID, []string{routes[0].ID})
+		})
+		m.routes[g.ID] = routes[1:]
+	default:
+		hook.URL, hook.Version = "https://"+text+".example", hook.Version+1
+		h.update(func(ctx context.Context, tx control.Tx) error { return tx.UpdateWebhook(ctx, hook) })
+		h.update(func(ctx context.Context, tx control.Tx) error { return tx.DeleteGateway(ctx, m.account.ID, g.ID) })
+		m.gateways = slices.DeleteFunc(m.gateways, func(o *gateway.Gateway) bool { return o == g })
 	}
 }
 

@@ -90,6 +90,7 @@ func Run(t *testing.T, open func(t *testing.T) store.Engine) {
 		{"AuditRetention", testAuditRetention},
 		{"AuditMaxBytes", testAuditMaxBytes},
 		{"AuditGap", testAuditGap},
+		{"AuditLargeDiffs", testAuditLargeDiffs},
 		{"AuditSecrets", testAuditSecrets},
 		{"AuditMaintenance", testAuditMaintenance},
 		{"AuditStartStop", testAuditStartStop},

@@ -1,5 +1,5 @@
 import { keepPreviousData, QueryClient, useQuery, type UseQueryOptions } from '@tanstack/react-query';
-import { useEffect } from 'react';
+import { useEffect, useSyncExternalStore } from 'react';
 import { type Answer, api, ApiError, type CallOptions, type GetPath, type Got } from './client';
 
 // While reads are held, what is shown is not read again when the window comes to the front.
@@ -39,6 +39,19 @@ export function useRecord<P extends GetPath>(path: P, o: CallOptions = {}, optio
 // useList reads one page of a list. While another page loads, the last one stays.
 export function useList<P extends GetPath>(path: P, o: CallOptions = {}, options: Options<Got<P>> = {}) {
   return useRecord(path, o, { placeholderData: keepPreviousData, ...options });
+}
+
+// useIncomplete returns why what is on the screen lacks the newest records; '' if it does not.
+export function useIncomplete() {
+  return useSyncExternalStore((on) => queries.getQueryCache().subscribe(on), missing);
+}
+
+function missing(): string {
+  for (const q of queries.getQueryCache().findAll({ type: 'active' })) {
+    const body: unknown = (q.state.data as Answer<unknown> | undefined)?.data;
+    if (typeof body === 'object' && body !== null && 'incomplete_reason' in body && typeof body.incomplete_reason === 'string') return body.incomplete_reason;
+  }
+  return '';
 }
 
 // changed makes every query read again whose path begins with one of the prefixes.

@@ -72,7 +72,13 @@ export function EntryDialog({ entry, onClose }: { entry: Entry; onClose: () => v
   );
 }
 
+// A value that is too large for the log is described by its length and digest.
+function isOmitted(value: unknown): value is { bytes: number; sha256: string } {
+  return typeof value === 'object' && value !== null && 'omitted' in value && value.omitted === true;
+}
+
 function show(value: unknown): string {
   if (value === null || value === undefined) return '–';
+  if (isOmitted(value)) return `not kept: ${value.bytes.toLocaleString('en')} bytes, SHA-256 ${value.sha256}`;
   return typeof value === 'string' ? value : stringify(value, 2);
 }

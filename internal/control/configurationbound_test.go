@@ -1,0 +1,76 @@
+package control_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/keygate/keygate/internal/control"
+	"github.com/keygate/keygate/internal/fault"
+	"github.com/keygate/keygate/internal/gateway"
+)
+
+// Guarantee: what an account configures is bounded in bytes, whichever way it grows: the call is a conflict that says
+// what takes how much, and changes nothing. What does not grow it succeeds, also in an account that has more already,
+// and other accounts have bounds of their own.
+func TestConfigurationOfAnAccountIsBounded(t *testing.T) {
+	h := newHarness(t)
+	caller, other := h.caller("acme", "admin"), h.caller("other", "admin")
+	g := h.gateway(caller)
+	route := h.route(caller, g.ID, "/a", "GET")
+	owner, long := strings.Repeat("o", 200), strings.Repeat("l", 250)
+	key := must[*control.NewKey](h)(h.CreateKey(ctx(), caller, control.KeyInput{Name: "k", Scope: "read:" + long, Owner: owner}))
+	hook := must[*control.NewWebhook](h)(h.CreateWebhook(ctx(), caller, control.WebhookInput{URL: "https://example.com/", Events: []string{"key.created"}}))
+
+	h.bounds = control.AccountBounds{ConfigurationBytes: 1000}
+	h.serve(h.db)
+	cors := control.GatewayPatch{CORS: control.Optional[gateway.CORS]{Present: true, Value: gateway.CORS{Origins: []string{"https://" + long[:240], "https://" + long[:241], "https://" + long[:242]}}}}
+	var paths []string
+	for i := range 9 {
+		paths = append(paths, fmt.Sprintf("/%d/%s", i, long[:100]))
+	}
+	grow := map[string]func() error{
+		"gateway": func() error {
+			return second(h.CreateGateway(ctx(), caller, control.GatewayPatch{Name: text(long), Upstream: control.UpstreamPatch{URL: text("https://example.com/" + long)}}, ""))
+		},
+		"settings": func() error { return second(h.UpdateGateway(ctx(), caller, g.ID, cors, nil)) },
+		"route": func() error {
+			return second(h.CreateRoute(ctx(), caller, g.ID, gateway.RouteSpec{Path: "/" + long + long, Methods: []string{"GET"}}))
+		},
+		"path": func() error {
+			return second(h.UpdateRoute(ctx(), caller, g.ID, route.ID, control.RoutePatch{Path: text("/" + long + long)}, nil))
+		},
+		"push":    func() error { return second(h.PushSpec(ctx(), caller, g.ID, spec(paths...), false, nil)) },
+		"dry run": func() error { return second(h.PushSpec(ctx(), caller, g.ID, spec(paths...), true, nil)) },
+		"key": func() error {
+			return second(h.CreateKey(ctx(), caller, control.KeyInput{Name: "k", Scope: "read:" + long, Owner: long}))
+		},
+		"rotation": func() error { return second(h.RotateKey(ctx(), caller, key.ID, 1, "", nil)) },
+		"webhook": func() error {
+			return second(h.CreateWebhook(ctx(), caller, control.WebhookInput{URL: "https://example.com/" + long + long, Events: []string{"key.created"}}))
+		},
+		"url": func() error {
+			return second(h.UpdateWebhook(ctx(), caller, hook.ID, control.WebhookPatch{URL: text("https://example.com/" + long + long)}, nil))
+		},
+	}
+	for name, f := range grow {
+		h.wantNoRecords(caller.Account.ID, func() {
+			var f2 *fault.Error
+			err := f()
+			if errors.As(err, &f2); fault.CodeOf(err) != fault.Conflict || !strings.Contains(f2.Message, "scopes and owners of keys that are not revoked (") {
+				t.Errorf("%s: got %v, want a conflict that says what keys take", name, err)
+			}
+		})
+	}
+	h.gateway(other)
+	h.must(second(h.CreateKey(ctx(), other, control.KeyInput{Name: "k", Scope: "read:" + long, Owner: long})))
+
+	h.bounds.ConfigurationBytes = 1
+	h.serve(h.db)
+	h.must(second(h.UpdateGateway(ctx(), caller, g.ID, control.GatewayPatch{Name: text("o")}, nil)))
+	h.must(second(h.UpdateRoute(ctx(), caller, g.ID, route.ID, control.RoutePatch{Path: text("/b")}, nil)))
+	h.must(second(h.UpdateKey(ctx(), caller, key.ID, control.KeyPatch{Name: text(long), Owner: text("o")}, nil)))
+	h.must(second(h.CreateKey(ctx(), caller, control.KeyInput{Name: "without resource and owner", Scope: "read"})))
+	h.must(second(h.RevokeKey(ctx(), caller, key.ID, nil)))
+}

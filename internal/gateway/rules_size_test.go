@@ -1,0 +1,41 @@
+package gateway_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/keygate/keygate/internal/gateway"
+)
+
+// Guarantee: whatever a tenant may give in any number or length is bounded in bytes, too.
+func TestSettingsAreBoundedInBytes(t *testing.T) {
+	origin := func(n int) string { return "https://" + strings.Repeat("a", n-len("https://")) }
+	long, longer := strings.Repeat("X", 255), strings.Repeat("X", 256)
+	var names []string
+	for i := range 100 {
+		names = append(names, fmt.Sprintf("X-%03d-%s", i, strings.Repeat("y", 55)))
+	}
+	for name, c := range map[string]struct {
+		cors  gateway.CORS
+		field string
+	}{
+		"entries of 255 bytes": {gateway.CORS{Origins: []string{origin(255)}, Methods: []string{long}, Headers: []string{long}}, ""},
+		"an origin":            {gateway.CORS{Origins: []string{"*", origin(256)}}, "origins[1]"},
+		"a method":             {gateway.CORS{Origins: []string{"*"}, Methods: []string{longer}}, "methods[0]"},
+		"a header":             {gateway.CORS{Origins: []string{"*"}, Headers: []string{longer}}, "headers[0]"},
+		"a long preflight":     {gateway.CORS{Origins: []string{"*"}, Headers: names[:99]}, "headers"},
+		"a shorter preflight":  {gateway.CORS{Origins: []string{"*"}, Headers: names[:96]}, ""},
+	} {
+		wantField(t, name, c.cors.Validate(), c.field)
+	}
+	wantField(t, "a large upstream_ca", gateway.CheckUpstreamCA(strings.Repeat("\n", 64<<10+1)), "upstream_ca")
+}
+
+// Guarantee: what routes count for an account grows with their texts and with the nodes that they make.
+func TestRouteBytes(t *testing.T) {
+	routes := []gateway.Route{{Path: "/a/{id}", Methods: []string{"GET", "PUT"}}, {Path: "/*", Methods: []string{"GET"}}}
+	if got, want := gateway.RouteBytes(routes), int64(7+2*16+8+2+16+4); got != want {
+		t.Errorf("got %d, want %d", got, want)
+	}
+}

@@ -1,0 +1,19 @@
+package gateway
+
+import "strings"
+
+// segmentBytes is what a segment of a path counts beyond its text: a node of the route tree.
+const segmentBytes = 16
+
+// RouteBytes is what routes count for the bound of an account's configuration: their texts, and something for each
+// segment of a path.
+func RouteBytes(routes []Route) (n int64) {
+	for i := range routes {
+		r := &routes[i]
+		n += int64(len(r.Path) + segmentBytes*strings.Count(r.Path, "/"))
+		for _, method := range r.Methods {
+			n += int64(len(method)) + 1
+		}
+	}
+	return n
+}
