@@ -29,6 +29,7 @@ func TestMaintenanceOfDeliveries(t *testing.T) {
 				}
 				return nil
 			}))
+			h.fanOut()
 		}
 		count := func(w *control.NewWebhook, s webhook.DeliveryState) int {
 			return len(must[[]webhook.Delivery](h)(h.Deliveries(ctx(), c, control.DeliveryFilter{WebhookID: w.ID, State: s}, control.Page{Limit: 1000})))

@@ -274,6 +274,18 @@ func (r records) summary() (audits, events, changes []string) {
 	return audits, events, changes
 }
 
+// fanOut writes the deliveries of all events.
+func (h *harness) fanOut() {
+	h.tb.Helper()
+	for {
+		accountID, _, err := h.db.FanOut(ctx(), "", h.clock.now(), 200)
+		h.must(err)
+		if accountID == "" {
+			return
+		}
+	}
+}
+
 func dataOf(e event.Event) map[string]any {
 	var envelope struct{ Data map[string]any }
 	if err := json.Unmarshal(e.Payload, &envelope); err != nil {

@@ -90,6 +90,7 @@ func TestRecoverWebhook(t *testing.T) {
 		}
 		return nil
 	}))
+	h.fanOut()
 	h.deliver(500)
 	failedAt := h.clock.now()
 	h.clock.advance(time.Minute)

@@ -4,10 +4,11 @@ import (
 	"github.com/keygate/keygate/internal/event/detect"
 	"github.com/keygate/keygate/internal/secret"
 	"github.com/keygate/keygate/internal/snapshot"
+	"github.com/keygate/keygate/internal/webhook/fanout"
 	"github.com/keygate/keygate/internal/webhook/sender"
 )
 
-// buildSender builds the sender of webhook deliveries. It is started when the node's lease is held, and
+// buildSender builds the sender of webhook deliveries, and what fans out events for it. The sender is started when the node's lease is held, and
 // stopped before that is given back.
 func (s *Server) buildSender(box *secret.Box) (err error) {
 	settings := s.cfg.Settings
@@ -22,6 +23,9 @@ func (s *Server) buildSender(box *secret.Box) (err error) {
 		cfg.Exclusive = s.db
 	}
 	if s.sender, err = sender.New(cfg); err != nil {
+		return err
+	}
+	if s.fanOut, err = fanout.New(fanout.Config{Store: s.db, Wake: s.sender.Wake, Poll: cfg.Poll, Log: s.log}); err != nil {
 		return err
 	}
 	s.registerWebhookMetrics()
@@ -44,8 +48,8 @@ func (s *Server) recall(c snapshot.Change) {
 // openEvents returns the sink that creates events.
 func (s *Server) openEvents() (sink, error) {
 	wake := func() {} // another node has the sender
-	if s.sender != nil {
-		wake = s.sender.Wake
+	if s.fanOut != nil {
+		wake = s.fanOut.Wake
 	}
 	w, err := detect.New(detect.Config{Store: s.records, Routes: s.follower, Wake: wake, Log: s.log})
 	if err != nil {

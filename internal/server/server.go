@@ -44,6 +44,7 @@ import (
 	"github.com/keygate/keygate/internal/telemetry/trace"
 	"github.com/keygate/keygate/internal/traffic/meter"
 	"github.com/keygate/keygate/internal/upstream"
+	"github.com/keygate/keygate/internal/webhook/fanout"
 	"github.com/keygate/keygate/internal/webhook/sender"
 )
 
@@ -106,6 +107,7 @@ type Server struct {
 	accessLog  *accesswriter.Writer // nil without --access-log
 	guard      *netguard.Guard
 	sender     *sender.Sender
+	fanOut     *fanout.Service
 
 	clock       *ratelimit.Clock
 	retention   *retention.Clock
@@ -328,7 +330,7 @@ func (s *Server) createFirstAccount(ctx context.Context, box *secret.Box) error 
 
 func (s *Server) buildAdmin(ctx context.Context, box *secret.Box) error {
 	ops, err := newControl(s.cfg.Settings, s.db, box, dependencies{
-		publisher: s.follower, now: s.clock.WallTime, wake: s.sender.Wake, audit: s.syncers(s.collector, s.auditLog),
+		publisher: s.follower, now: s.clock.WallTime, wake: s.fanOut.Wake, audit: s.syncers(s.collector, s.auditLog),
 		heavy: s.heavy, repositories: &s.repositories, everywhere: s.node.everywhere(),
 		sources: control.Sources{AccessLog: s.collector, Traffic: trafficSource{s.meter, s}, Requests: requestSource{s.requestLog, s}, Levels: s.follower, Routes: s.follower},
 	}, s.log)
@@ -384,7 +386,7 @@ func (s *Server) startServices(ctx context.Context) error {
 	}
 	rest := []service.Service{s.usage}
 	if s.cfg.Settings.ServesAdmin() {
-		rest = []service.Service{s.sender, s.maintenance, s.usage, s.repositories}
+		rest = []service.Service{s.sender, s.fanOut, s.maintenance, s.usage, s.repositories}
 	}
 	for _, one := range rest {
 		if err := s.running.Start(ctx, one); err != nil {

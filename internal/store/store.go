@@ -17,6 +17,7 @@ import (
 	"github.com/keygate/keygate/internal/store/state"
 	"github.com/keygate/keygate/internal/traffic"
 	"github.com/keygate/keygate/internal/webhook"
+	"github.com/keygate/keygate/internal/webhook/fanout"
 	"github.com/keygate/keygate/internal/webhook/sender"
 )
 
@@ -33,6 +34,7 @@ type Engine interface {
 	traffic.Store
 	requestlog.Store
 	retention.Store
+	fanout.Store
 	DeliveryBacklog(ctx context.Context, now time.Time) (webhook.Backlog, error)
 
 	// Trouble returns why the store accepts no writes (state.DiskFull or state.Unavailable), or

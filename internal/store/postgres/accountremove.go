@@ -47,7 +47,9 @@ func (t *tx) RemoveAccount(ctx context.Context, accountID string, limit int) (mo
 		r.rowsOf("repositories", 1, `DELETE FROM repositories WHERE gateway_id IN
 			(SELECT gateway_id FROM repositories WHERE account_id = $1 LIMIT $2)`),
 		r.gateways,
-		r.rowsOf("webhooks", 1, `DELETE FROM webhooks WHERE id IN (SELECT id FROM webhooks WHERE account_id = $1 LIMIT $2)`),
+		r.rowsOf("fan-outs", 1, `DELETE FROM fan_outs WHERE n IN (SELECT n FROM fan_outs WHERE account_id = $1 LIMIT $2)`),
+		r.rowsOf("webhooks", 2, `DELETE FROM webhooks WHERE id IN (SELECT id FROM webhooks WHERE account_id = $1 LIMIT $2)`),
+		r.rowsOf("former subscriptions", 1, `DELETE FROM former_subscriptions WHERE n IN (SELECT n FROM former_subscriptions WHERE account_id = $1 LIMIT $2)`),
 		r.deliveries,
 		r.rowsOf("events", 1, `DELETE FROM events WHERE id IN (SELECT id FROM events WHERE listed AND account_id = $1 LIMIT $2)`),
 		r.rowsOf("sessions", 1, `DELETE FROM sessions WHERE digest IN (SELECT digest FROM sessions WHERE account_id = $1 LIMIT $2)`),

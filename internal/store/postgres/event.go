@@ -89,10 +89,15 @@ func (t *tx) AppendEvent(ctx context.Context, e *event.Event) error {
 	if err != nil || !listed {
 		return err
 	}
-	endpoints, err := t.listeners(ctx, e.AccountID, e.Type)
+	endpoints, err := t.listeners(ctx, e.AccountID, e.Type, stored.DirectDeliveries-t.direct+1)
 	if err != nil {
 		return err
 	}
+	if len(endpoints) > stored.DirectDeliveries-t.direct {
+		return t.queue(ctx, "note an event to fan out", `INSERT INTO fan_outs (event_id, account_id, type, after) VALUES ($1, $2, $3, '')`,
+			e.ID, e.AccountID, string(e.Type))
+	}
+	t.direct += len(endpoints)
 	deliveries := make([]webhook.Delivery, len(endpoints))
 	for i, endpoint := range endpoints {
 		deliveries[i] = webhook.Delivery{

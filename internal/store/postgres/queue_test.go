@@ -67,6 +67,18 @@ func (c *nodes) newEvents(n int) (events []event.Event) {
 	return events
 }
 
+// fanOut writes the deliveries of all events.
+func (c *nodes) fanOut() {
+	c.Helper()
+	for {
+		accountID, _, err := c.stores[0].FanOut(c.Context(), "", time.Now(), 500)
+		c.must(err)
+		if accountID == "" {
+			return
+		}
+	}
+}
+
 // numbers returns the numbers of all deliveries, ascending.
 func (c *nodes) numbers() (list []int64) {
 	c.Helper()
@@ -293,6 +305,7 @@ func TestThreeClaimersAndAKill(t *testing.T) {
 	const all = 400
 	c := newNodes(t, 3)
 	c.must(c.stores[0].AppendEvents(t.Context(), c.newEvents(all)))
+	c.fanOut()
 	l := &ledger{holder: map[string]string{}, dead: map[string]bool{}, finished: map[string]int{}, died: make(chan struct{}), all: all, over: make(chan struct{})}
 	var running sync.WaitGroup
 	for i, name := range []string{"a", "second", "the third"} {

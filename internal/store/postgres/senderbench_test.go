@@ -62,6 +62,7 @@ func (c *nodes) backlog(n int) {
 		c.must(c.stores[0].AppendEvents(c.Context(), batch))
 		n -= len(batch)
 	}
+	c.fanOut()
 }
 
 // BenchmarkSenders measures three senders on one database, each with connections and a lease of its own, that

@@ -320,6 +320,7 @@ type tx struct {
 	readTx
 	now    func() int64 // microseconds since 1970
 	random io.Reader    // for marks
+	direct int          // deliveries of events that the transaction has written itself
 }
 
 // begin begins the transaction and reads the head if the statement does.

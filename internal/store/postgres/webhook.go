@@ -94,11 +94,11 @@ const listeners = `WITH RECURSIVE lists (events) AS (
 		FROM lists WHERE lists.events IS NOT NULL
 	)
 	SELECT w.id FROM lists JOIN webhooks w ON w.account_id = $1 AND w.active AND w.events = lists.events
-	WHERE strpos(' ' || lists.events || ' ', ' ' || $2 || ' ') > 0 ORDER BY w.id`
+	WHERE strpos(' ' || lists.events || ' ', ' ' || $2 || ' ') > 0 LIMIT $3`
 
-// listeners returns the identifiers of the active endpoints that subscribe to an event type.
-func (t *readTx) listeners(ctx context.Context, accountID string, of event.Type) ([]string, error) {
-	return t.texts(ctx, "read subscribed webhooks", listeners, accountID, string(of))
+// listeners returns the identifiers of up to limit active endpoints that subscribe to an event type.
+func (t *readTx) listeners(ctx context.Context, accountID string, of event.Type, limit int) ([]string, error) {
+	return t.texts(ctx, "read subscribed webhooks", listeners, accountID, string(of), limit)
 }
 
 // webhookValues returns the values that InsertWebhook and UpdateWebhook write, in their order.

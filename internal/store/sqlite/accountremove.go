@@ -47,7 +47,10 @@ func (t *tx) RemoveAccount(ctx context.Context, accountID string, limit int) (mo
 		r.rowsOf("repositories", 1, `DELETE FROM repositories WHERE gateway_id IN
 			(SELECT gateway_id FROM repositories INDEXED BY repositories_account WHERE account_id = ? LIMIT ?+0)`),
 		r.gateways,
-		r.rowsOf("webhooks", 1, `DELETE FROM webhooks WHERE id IN (SELECT id FROM webhooks INDEXED BY webhooks_list WHERE account_id = ? LIMIT ?+0)`),
+		r.rowsOf("fan-outs", 1, `DELETE FROM fan_outs WHERE n IN (SELECT n FROM fan_outs INDEXED BY fan_outs_account WHERE account_id = ? LIMIT ?+0)`),
+		r.rowsOf("webhooks", 2, `DELETE FROM webhooks WHERE id IN (SELECT id FROM webhooks INDEXED BY webhooks_list WHERE account_id = ? LIMIT ?+0)`),
+		r.rowsOf("former subscriptions", 1, `DELETE FROM former_subscriptions WHERE n IN
+			(SELECT n FROM former_subscriptions INDEXED BY former_subscriptions_list WHERE account_id = ? LIMIT ?+0)`),
 		r.deliveries,
 		r.rowsOf("events", 1, `DELETE FROM events WHERE rowid IN (SELECT rowid FROM events INDEXED BY events_list WHERE listed = 1 AND account_id = ? LIMIT ?+0)`),
 		r.rowsOf("sessions", 1, `DELETE FROM sessions WHERE digest IN (SELECT digest FROM sessions INDEXED BY sessions_account WHERE account_id = ? LIMIT ?+0)`),

@@ -88,10 +88,14 @@ func (t *tx) AppendEvent(ctx context.Context, e *event.Event) error {
 	if err != nil || !listed {
 		return err
 	}
-	endpoints, err := t.listeners(ctx, e.AccountID, e.Type)
+	endpoints, err := t.listeners(ctx, e.AccountID, e.Type, stored.DirectDeliveries-t.direct+1)
 	if err != nil {
 		return err
 	}
+	if len(endpoints) > stored.DirectDeliveries-t.direct {
+		return t.insertFanOut(ctx, e)
+	}
+	t.direct += len(endpoints)
 	for _, endpoint := range endpoints {
 		d := webhook.Delivery{
 			ID: id.NewAt(id.Delivery, e.CreatedAt), AccountID: e.AccountID, WebhookID: endpoint, EventID: e.ID, EventType: e.Type,

@@ -107,11 +107,13 @@ func TestDeliveryPlans(t *testing.T) {
 	if len(texts) > 16 || len(ofEvent) > 4 {
 		t.Errorf("got %d and %d different statements, want at most 16 and 4", len(texts), len(ofEvent))
 	}
-	checkPlan(t, c, 1, strings.ReplaceAll(listeners, "?", "'a'"), nil) // sorts the subscribed endpoints
+	checkPlan(t, c, 0, strings.NewReplacer("LIMIT ?+0", "LIMIT 9", "?", "'a'").Replace(listeners), nil)
+	checkPlan(t, c, 2, strings.NewReplacer("LIMIT ?+0", "LIMIT 9", "?", "'a'").Replace(subscribed), nil) // merges a page of both
 	for _, statement := range []string{
 		strings.NewReplacer("OFFSET ?", "OFFSET 9", "?", "'a'").Replace(nthWebhook),
 		strings.NewReplacer("OFFSET ?", "OFFSET 9", "?", "'a'").Replace(nthGateway),
 		waiting + `SELECT id FROM waiting`,
+		strings.ReplaceAll(nextFanOut, "?", "'a'"),
 		strings.NewReplacer("> ?", "> 1", "LIMIT ?+0", "LIMIT 9").Replace(newlyCreated),
 		strings.NewReplacer("(?, ?)", "(1, 'a')", "<= ?", "<= 1", "LIMIT ?+0", "LIMIT 9").Replace(becameDue),
 		strings.NewReplacer("LIMIT ?+0", "LIMIT 9", "> ?", "> 'a'", "<= ?", "<= 1").Replace(allDue),

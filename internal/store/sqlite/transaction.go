@@ -147,8 +147,9 @@ type readTx struct {
 // tx also writes.
 type tx struct {
 	readTx
-	now   func() int64 // microseconds since 1970
-	wrote bool         // whether a statement has changed a row
+	now    func() int64 // microseconds since 1970
+	wrote  bool         // whether a statement has changed a row
+	direct int          // deliveries of events that the transaction has written itself
 }
 
 // ready returns an error if no statement may run.

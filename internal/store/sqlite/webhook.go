@@ -84,11 +84,11 @@ const listeners = `WITH RECURSIVE lists (events) AS (
 		FROM lists WHERE lists.events IS NOT NULL
 	)
 	SELECT w.id FROM lists CROSS JOIN webhooks w INDEXED BY webhooks_listeners ON w.account_id = ? AND w.active = 1 AND w.events = lists.events
-	WHERE instr(' ' || lists.events || ' ', ' ' || ? || ' ') > 0 ORDER BY w.id`
+	WHERE instr(' ' || lists.events || ' ', ' ' || ? || ' ') > 0 LIMIT ?+0`
 
-// listeners returns the identifiers of the active endpoints that subscribe to an event type.
-func (t *readTx) listeners(ctx context.Context, accountID string, of event.Type) ([]string, error) {
-	return t.texts(ctx, "read subscribed webhooks", listeners, accountID, accountID, accountID, string(of))
+// listeners returns the identifiers of up to limit active endpoints that subscribe to an event type.
+func (t *readTx) listeners(ctx context.Context, accountID string, of event.Type, limit int) ([]string, error) {
+	return t.texts(ctx, "read subscribed webhooks", listeners, accountID, accountID, accountID, string(of), limit)
 }
 
 // webhookValues returns the values that InsertWebhook and UpdateWebhook write, in their order.

@@ -116,6 +116,13 @@ func (b *bench) addEvents(n int) {
 		b.must(err)
 	}
 	b.must(b.AppendEvents(b.Context(), events))
+	for {
+		accountID, _, err := b.FanOut(b.Context(), "", time.Now(), 500)
+		b.must(err)
+		if accountID == "" {
+			return
+		}
+	}
 }
 
 // auditTable returns a table of n records.

@@ -132,7 +132,15 @@ func (h *harness) raise(n int) (events []event.Event) {
 		}
 		return nil
 	})
-	return events
+	for {
+		accountID, _, err := h.db.FanOut(h.t.Context(), "", time.Now(), 500)
+		if err != nil {
+			h.t.Fatal(err)
+		}
+		if accountID == "" {
+			return events
+		}
+	}
 }
 
 // config returns the configuration of a sender that may connect to the loopback.
