@@ -29,10 +29,11 @@ type Everywhere interface {
 	Acknowledged(ctx context.Context, p snapshot.Position) (have, of int, err error)
 }
 
-// HeadReader is implemented by the transactions of a store that several nodes share.
-type HeadReader interface {
-	// Head returns the position of the newest change that the transaction has seen or made.
-	Head(ctx context.Context) (snapshot.Position, error)
+// CommitReporter is implemented by the transactions of a store that several nodes share.
+type CommitReporter interface {
+	// OnCommit makes Update call f with the position of the newest change that the transaction has made or seen. It does
+	// so before it returns nil, and in no other case.
+	OnCommit(f func(snapshot.Position))
 }
 
 // Receipt is where an operation reports on its change. It is passed in the context.
@@ -54,26 +55,17 @@ func WithReceipt(ctx context.Context, r *Receipt) context.Context {
 	return context.WithValue(ctx, receiptKey{}, r)
 }
 
-// Confirm waits until every change that was committed before the call is in force on every node. It is for
-// a response that an earlier call stored.
+// Confirm waits until every change that was committed before the call is durable, and in force on every node. It is
+// for a response that an earlier call stored.
 func (s *Service) Confirm(ctx context.Context) error {
 	if s.cfg.Everywhere == nil {
 		return nil
 	}
-	head, err := read(ctx, s, func(tx ReadTx) (snapshot.Position, error) { return s.head(ctx, tx) })
+	head, err := s.cfg.Store.Settle(ctx)
 	if err != nil {
 		return err
 	}
 	return s.confirm(ctx, head)
-}
-
-// head returns the position of the newest change that a transaction has seen or made, if there are
-// several nodes.
-func (s *Service) head(ctx context.Context, tx any) (snapshot.Position, error) {
-	if h, ok := tx.(HeadReader); ok && s.cfg.Everywhere != nil {
-		return h.Head(ctx)
-	}
-	return snapshot.Position{}, nil
 }
 
 // confirm waits until the changes up to p, which are committed, are in force on every node. It ends with

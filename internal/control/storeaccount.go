@@ -25,6 +25,9 @@ type AccountReader interface {
 	// AccountCounts returns how many records an account has of the kinds that are counted. Its
 	// cost does not depend on these numbers.
 	AccountCounts(ctx context.Context, accountID string) (AccountCounts, error)
+	// AccountRoom returns which of the counts are less than those of most. An Update that asks so is not made again
+	// because another one changes a count and it stays below.
+	AccountRoom(ctx context.Context, accountID string, most AccountCounts) (AccountRoom, error)
 }
 
 // AccountCounts is how many records an account has.
@@ -35,6 +38,9 @@ type AccountCounts struct {
 	ResponseBytes int64 // of their bodies and encoded headers
 	RevisionBytes int64 // as stored, with those that are no longer kept but not removed yet
 }
+
+// AccountRoom says of each of AccountCounts whether it is less than a bound.
+type AccountRoom struct{ Keys, LiveKeys, Responses, ResponseBytes, RevisionBytes bool }
 
 // AccountStore finds and changes accounts. A name that is in use is fault.Conflict with the
 // field "name".

@@ -1,9 +1,11 @@
 package control
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"time"
 
@@ -74,6 +76,9 @@ func inTxOnly[T any](ctx context.Context, s *Service, c *Caller, f func(w *work)
 	var head snapshot.Position
 	err := s.cfg.Store.Update(ctx, func(tx Tx) error {
 		w := &work{Tx: tx, caller: c, bounds: &s.cfg.Bounds, now: s.now()}
+		if shared, ok := tx.(CommitReporter); ok {
+			shared.OnCommit(func(p snapshot.Position) { head = p })
+		}
 		err := w.admitCaller(ctx)
 		if err != nil {
 			return err
@@ -81,9 +86,7 @@ func inTxOnly[T any](ctx context.Context, s *Service, c *Caller, f func(w *work)
 		if err := w.rejectRepeat(ctx); err != nil {
 			return err
 		}
-		if result, err = f(w); err == nil {
-			head, err = s.head(ctx, tx)
-		}
+		result, err = f(w)
 		changes, wake = w.changes, w.wake
 		return err
 	})
@@ -91,6 +94,7 @@ func inTxOnly[T any](ctx context.Context, s *Service, c *Caller, f func(w *work)
 	// If the caller hangs up or the store goes away during the commit, the result of the commit is
 	// unknown. Publishing without a change does no harm.
 	mayBe := err == nil || ctx.Err() != nil || errors.Is(err, ErrInDoubt)
+	number(changes, head.Number)
 	if wake && mayBe {
 		s.cfg.Wake()
 	}
@@ -105,6 +109,16 @@ func inTxOnly[T any](ctx context.Context, s *Service, c *Caller, f func(w *work)
 		return none, err
 	}
 	return result, nil
+}
+
+// number gives those of changes numbers that have none yet, because the store has several nodes: that of the newest,
+// or if it is not known, one that the change log does not reach.
+func number(changes []snapshot.Change, newest int64) {
+	for i := range changes {
+		if changes[i].Seq == 0 {
+			changes[i].Seq = cmp.Or(newest, math.MaxInt64)
+		}
+	}
 }
 
 // notStored adds to a 503 of the store that nothing was changed: a transaction that failed is rolled

@@ -31,6 +31,12 @@ func (db *DB) LastSeq(ctx context.Context) (int64, error) {
 	})
 }
 
+// Settle implements control.Store: what can be read here is on the disk.
+func (db *DB) Settle(ctx context.Context) (p snapshot.Position, err error) {
+	p.Number, err = db.LastSeq(ctx)
+	return p, err
+}
+
 // Changes implements snapshot.ChangeLog.
 func (db *DB) Changes(ctx context.Context, seq int64, limit int) (changes []snapshot.Change, complete bool, err error) {
 	err = view(ctx, db.source, func(t *readTx) error {
