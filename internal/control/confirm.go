@@ -31,17 +31,17 @@ type Everywhere interface {
 
 // CommitReporter is implemented by the transactions of a store that several nodes share.
 type CommitReporter interface {
-	// OnCommit makes Update call f with the position of the newest change that the transaction has made or seen. It does
-	// so before it returns nil, and in no other case.
-	OnCommit(f func(snapshot.Position))
+	// OnCommit makes Update call f with the position of the newest change that the transaction has made or seen, and the
+	// number of the newest one of the account. It does so before it returns nil, and in no other case.
+	OnCommit(accountID string, f func(p snapshot.Position, ofAccount int64))
 }
 
 // Receipt is where an operation reports on its change. It is passed in the context.
 type Receipt struct {
 	// NoWait makes the operation return before other nodes have the change.
 	NoWait bool
-	// Change is the number of the newest change that the operation has seen or made. It is 0 if there
-	// is only one node.
+	// Change is the number of the account's newest change that the operation has seen or made, and tells nothing of
+	// other accounts. It is 0 if there is only one node.
 	Change int64
 	// Acknowledged is how many of the Nodes have the change, with NoWait. Nodes is 0 if this is not
 	// known.
@@ -56,21 +56,21 @@ func WithReceipt(ctx context.Context, r *Receipt) context.Context {
 }
 
 // Confirm waits until every change that was committed before the call is durable, and in force on every node. It is
-// for a response that an earlier call stored.
-func (s *Service) Confirm(ctx context.Context) error {
+// for a response that an earlier call of the account stored.
+func (s *Service) Confirm(ctx context.Context, accountID string) error {
 	if s.cfg.Everywhere == nil {
 		return nil
 	}
-	head, err := s.cfg.Store.Settle(ctx)
+	head, number, err := s.cfg.Store.Settle(ctx, accountID)
 	if err != nil {
 		return err
 	}
-	return s.confirm(ctx, head)
+	return s.confirm(ctx, head, number)
 }
 
-// confirm waits until the changes up to p, which are committed, are in force on every node. It ends with
-// ctx: the changes stand whether or not anybody waits.
-func (s *Service) confirm(ctx context.Context, p snapshot.Position) error {
+// confirm waits until the changes up to p, which are committed, are in force on every node. number is that of the
+// account's newest change. It ends with ctx: the changes stand whether or not anybody waits.
+func (s *Service) confirm(ctx context.Context, p snapshot.Position, number int64) error {
 	if s.cfg.Everywhere == nil {
 		return nil
 	}
@@ -78,7 +78,7 @@ func (s *Service) confirm(ctx context.Context, p snapshot.Position) error {
 	if receipt == nil {
 		receipt = &Receipt{}
 	}
-	receipt.Change = p.Number
+	receipt.Change = number
 	if receipt.NoWait {
 		ctx, cancel := context.WithTimeout(ctx, acknowledgedWithin)
 		defer cancel()

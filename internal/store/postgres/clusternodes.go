@@ -18,7 +18,7 @@ func (db *DB) ServingNodes(ctx context.Context) (names []string, err error) {
 // AnnounceNode implements cluster.NodeStore.
 func (db *DB) AnnounceNode(ctx context.Context, name string) (p snapshot.Position, err error) {
 	err = db.mutate(ctx, func(t *tx) error {
-		t.OnCommit(func(at snapshot.Position) { p = at })
+		t.OnCommit("", func(at snapshot.Position, _ int64) { p = at })
 		_, err := t.AppendChange(ctx, snapshot.NodeChange, name)
 		return err
 	})

@@ -68,10 +68,15 @@ func confirmed(ctx context.Context, p *pgxpool.Pool, f func(*pgx.Conn) error) er
 // which nothing waits for, and so writes to the server's log.
 const settleStatement = `SELECT number, mark FROM change_head FOR KEY SHARE`
 
+// accountChanges is the number of the newest change of the account $1. Each change of an account has an audit record
+// of it, so those of other accounts do not count.
+const accountChanges = `SELECT coalesce((SELECT audit_seq + 1 FROM accounts WHERE id = $1), 0)`
+
 // Settle implements control.Store.
-func (db *DB) Settle(ctx context.Context) (p snapshot.Position, err error) {
+func (db *DB) Settle(ctx context.Context, accountID string) (p snapshot.Position, ofAccount int64, err error) {
 	err = db.write(ctx, func(t *tx) error {
-		return t.row(ctx, "change log", settleStatement, nil, func(r pgx.Rows) error { return r.Scan(&p.Number, fixed(p.Mark[:])) })
+		return t.row(ctx, "change log", `SELECT number, mark, (`+accountChanges+`) FROM change_head FOR KEY SHARE OF change_head`, []any{accountID},
+			func(r pgx.Rows) error { return r.Scan(&p.Number, fixed(p.Mark[:]), &ofAccount) })
 	})
-	return p, err
+	return p, ofAccount, err
 }

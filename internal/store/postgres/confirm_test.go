@@ -97,7 +97,7 @@ func TestCommitThatNoReplicaHas(t *testing.T) {
 			})
 		}},
 		{"a stored response that is repeated", func(ctx context.Context) error {
-			_, err := db.Settle(ctx)
+			_, _, err := db.Settle(ctx, "")
 			return err
 		}},
 		{"a claim to a daily cap", func(ctx context.Context) error {

@@ -222,7 +222,9 @@ func (t *readTx) position() (p snapshot.Position, err error) {
 }
 
 // OnCommit implements control.CommitReporter.
-func (t *readTx) OnCommit(f func(snapshot.Position)) { t.onCommit = f }
+func (t *readTx) OnCommit(accountID string, f func(p snapshot.Position, ofAccount int64)) {
+	t.accountID, t.onCommit = accountID, f
+}
 
 // newSeed returns the seed of the hashes of a mutation: nobody who can choose a value can know it.
 func newSeed() int64 { return rand.Int64() } //nolint:gosec // it is seeded by the system's source

@@ -169,7 +169,7 @@ func (db *DB) try(ctx context.Context, k kind, f func(*tx) error) (again bool, e
 	if err != nil {
 		return false, db.fail(inDoubt(err))
 	}
-	t.onCommit(p)
+	t.onCommit(p, t.ofAccount)
 	return false, nil
 }
 
@@ -232,11 +232,11 @@ func (db *DB) afterLostCommit(t *tx) error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), writeTime)
 	defer cancel()
-	p, err := db.Settle(ctx)
+	p, ofAccount, err := db.Settle(ctx, t.accountID)
 	if err != nil {
 		return db.fail(inDoubt(err))
 	}
-	t.onCommit(p)
+	t.onCommit(p, ofAccount)
 	return nil
 }
 
@@ -375,20 +375,22 @@ type readTx struct {
 
 // mutation is the state of a mutation.
 type mutation struct {
-	ahead    bool // it does not hold the head yet
-	held     bool // it holds the head
-	headTime time.Duration
-	number   int64   // of the newest change when it got the head
-	mark     []byte  // of that change
-	appended int64   // how many changes it has made since
-	newest   []byte  // the mark of the last of these
-	format   int     // the newest format of these, of those made before it got the head
-	xid      string  // of the transaction
-	reader   *reader // with the head; nil without nodes
-	onCommit func(snapshot.Position)
-	seed     int64 // of hashes
-	reads    []recorded
-	readRows int // of all reads
+	ahead     bool // it does not hold the head yet
+	held      bool // it holds the head
+	headTime  time.Duration
+	number    int64   // of the newest change when it got the head
+	mark      []byte  // of that change
+	appended  int64   // how many changes it has made since
+	newest    []byte  // the mark of the last of these
+	format    int     // the newest format of these, of those made before it got the head
+	xid       string  // of the transaction
+	reader    *reader // with the head; nil without nodes
+	onCommit  func(p snapshot.Position, ofAccount int64)
+	accountID string // that onCommit asks for
+	ofAccount int64  // the number of its newest change
+	seed      int64  // of hashes
+	reads     []recorded
+	readRows  int // of all reads
 }
 
 // tx also writes.
@@ -565,6 +567,10 @@ func (t *tx) must(ctx context.Context, what, record, query string, args ...any) 
 
 // commit commits the transaction. It sends what is queued with COMMIT.
 func (t *tx) commit() error {
+	if t.accountID != "" {
+		t.queued = append(t.queued, statement{what: "number the change", query: accountChanges, args: []any{t.accountID},
+			scan: func(r pgx.Rows) error { return r.Scan(&t.ofAccount) }})
+	}
 	if len(t.queued) == 0 && !t.ahead {
 		return t.c.commit(t.commitTime())
 	}

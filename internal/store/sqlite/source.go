@@ -31,10 +31,11 @@ func (db *DB) LastSeq(ctx context.Context) (int64, error) {
 	})
 }
 
-// Settle implements control.Store: what can be read here is on the disk.
-func (db *DB) Settle(ctx context.Context) (p snapshot.Position, err error) {
+// Settle implements control.Store: what can be read here is on the disk. Nobody asks for the number of an account's
+// change, since there is one node.
+func (db *DB) Settle(ctx context.Context, _ string) (p snapshot.Position, ofAccount int64, err error) {
 	p.Number, err = db.LastSeq(ctx)
-	return p, err
+	return p, 0, err
 }
 
 // Changes implements snapshot.ChangeLog.
