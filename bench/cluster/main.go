@@ -27,6 +27,7 @@ type options struct {
 	revocations int
 	stops       int
 	leaseTTL    time.Duration
+	slow        time.Duration
 	profile     string
 	write       string
 }
@@ -39,6 +40,7 @@ func main() {
 	flag.IntVar(&o.revocations, "revocations", 300, "number of keys to revoke, one after another")
 	flag.IntVar(&o.stops, "stops", 3, "how many times a node is stopped (SIGSTOP)")
 	flag.DurationVar(&o.leaseTTL, "lease-ttl", 10*time.Second, "--lease-ttl of the nodes")
+	flag.DurationVar(&o.slow, "slow", 200*time.Millisecond, "round trip of one node to the database, for the changes a second of the others")
 	flag.StringVar(&o.profile, "profile", "", "file for a CPU profile of the node under load, of 5 s after the rounds")
 	flag.StringVar(&o.write, "write", "", "document to put the tables into, such as docs/performance.md")
 	flag.Parse()
@@ -54,6 +56,7 @@ type figures struct {
 	quiet []time.Duration // revocations without other load
 	busy  []time.Duration // revocations under load
 	cut   []time.Duration // the longest revocation for each time that a node was stopped
+	slow  slowFigures
 }
 
 // run measures, reports progress to w and writes the tables to out.
@@ -75,6 +78,9 @@ func run(ctx context.Context, o options, out, w io.Writer) (err error) {
 		return err
 	}
 	if err := st.measureRevocations(ctx, &f, w); err != nil {
+		return err
+	}
+	if err := st.measureSlow(ctx, &f.slow, w); err != nil {
 		return err
 	}
 	f.took = time.Since(start)
@@ -100,6 +106,8 @@ func (f *figures) report(o options) string {
 	t.Add("revocation under full load: p50, ms", fmt.Sprintf("%.1f", milliseconds(stats.Quantile(0.5, f.busy...))))
 	add("its p99, ms", "%.1f", milliseconds(stats.Quantile(0.99, f.busy...)), 50)
 	add("longest revocation after a node was stopped, ms", "%.0f", milliseconds(stats.Quantile(1, f.cut...)), milliseconds(o.leaseTTL)+500)
+	t.Add(fmt.Sprintf("changes/s of two nodes, the third %v from the database", o.slow), fmt.Sprintf("%.0f", f.slow.alone))
+	t.Add(fmt.Sprintf("the same, while the third makes %.1f/s", f.slow.slow), fmt.Sprintf("%.0f", f.slow.beside))
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d rounds of %v, %d revocations, %d stops of a node, in %v. Load average before: %s.\n\n",
 		o.rounds, o.duration, o.revocations, o.stops, f.took.Round(time.Second), f.load)

@@ -10,6 +10,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/keygate/keygate/bench/keygate"
@@ -35,6 +36,7 @@ type stage struct {
 	origin   *process.Process
 	alone    *server
 	cluster  []*server
+	delay    *delayer // between the last node and the database
 }
 
 // server is a running Keygate with a gateway in front of the origin.
@@ -149,12 +151,18 @@ func (st *stage) openCluster(ctx context.Context) (err error) {
 	if err := os.WriteFile(secret, text, 0o600); err != nil {
 		return err
 	}
+	if st.delay, err = openDelayer(ctx, st.postgres.Addr); err != nil {
+		return err
+	}
 	key := ""
 	for i := range nodes {
-		name := fmt.Sprintf("node-%d", i+1)
+		name, database := fmt.Sprintf("node-%d", i+1), url
+		if i == nodes-1 {
+			database = strings.Replace(url, st.postgres.Addr, st.delay.listener.Addr().String(), 1)
+		}
 		n, err := st.open(ctx, name, keygate.Config{
 			Args: []string{"--node-name", name, "--secret-key-file", secret, "--redis-url", "redis://" + st.limits, "--lease-ttl", st.o.leaseTTL.String()},
-			Env:  []string{"KEYGATE_DATABASE_URL=" + url},
+			Env:  []string{"KEYGATE_DATABASE_URL=" + database},
 			Key:  key,
 		})
 		if err != nil {
@@ -215,6 +223,9 @@ func (st *stage) close() error {
 		if p != nil {
 			p.Stop()
 		}
+	}
+	if st.delay != nil {
+		st.delay.close()
 	}
 	var err error
 	if st.postgres != nil {

@@ -65,6 +65,11 @@ func (s *Server) As(key string) (*client.Client, error) {
 	return client.New(client.Config{URL: s.admin, Key: key, Timeout: callTimeout, Retries: -1})
 }
 
+// Through returns a client of the management API with another key, whose calls go through a transport.
+func (s *Server) Through(t http.RoundTripper, key string) (*client.Client, error) {
+	return client.New(client.Config{URL: s.admin, Key: key, Timeout: callTimeout, Retries: -1, HTTPClient: &http.Client{Transport: t}})
+}
+
 // DataDir returns the data directory of a server that runs in dir.
 func DataDir(dir string) string { return filepath.Join(dir, "data") }
 

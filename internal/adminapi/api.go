@@ -223,7 +223,7 @@ func (c *call) serve() (res response, err error) {
 		var stored *response
 		stored, release, err = c.replay()
 		if err == nil && stored != nil {
-			err = c.api.cfg.Control.Confirm(c.ctx)
+			err = c.api.cfg.Control.Confirm(c.ctx, c.caller.Account.ID)
 		}
 		if err != nil {
 			return response{}, err

@@ -373,7 +373,7 @@ func commonHeaders() map[string]*huma.Param {
 		"WWW-Authenticate":      header(huma.TypeString, "Required authentication scheme.", "Bearer"),
 		"ETag":                  header(huma.TypeString, "Version of the record, for use in If-Match.", `"3"`),
 		"Location":              header(huma.TypeString, "Path of the new record.", "/v1/keys/key_01jz8y5c3te9b8r2m6q4v7x0dd"),
-		changeHeader:            header(huma.TypeInteger, "Number of the newest change that the call has made or seen. Only with several nodes.", 4711),
+		changeHeader:            header(huma.TypeInteger, "Number of the newest change of the account that the call has made or seen. It never falls, and tells nothing of other accounts. Only with several nodes.", 4711),
 		acknowledgedHeader:      header(huma.TypeString, "How many of the nodes with a lease have the change. Only with several nodes, and wait=false.", "1/3"),
 		"Idempotent-Replayed":   header(huma.TypeString, "true if this is the stored response to an earlier request with the same Idempotency-Key.", "true"),
 	}

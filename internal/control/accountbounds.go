@@ -43,21 +43,30 @@ const trimWait = DefaultTrimPeriod
 // roomForKey checks that the caller's account may have the key k besides those that it has. Otherwise the error is
 // fault.Conflict.
 func (s *Service) roomForKey(ctx context.Context, w *work, k *apikey.Key) error {
-	n, err := w.AccountCounts(ctx, w.caller.Account.ID)
+	bytes := keyBytes(k)
+	most := AccountCounts{
+		Keys: int64(cmp.Or(s.cfg.Bounds.Keys, MaxAccountKeys)), LiveKeys: int64(cmp.Or(s.cfg.Bounds.LiveKeys, MaxAccountLiveKeys)),
+		KeyBytes: s.cfg.Bounds.configurationBytes() - bytes + 1,
+	}
+	room, err := w.AccountRoom(ctx, w.caller.Account.ID, most)
 	if err != nil {
 		return err
 	}
-	if more := keyBytes(k); more > 0 {
-		n.KeyBytes += more
+	if bytes > 0 && !room.Configuration {
+		n, err := w.AccountCounts(ctx, w.caller.Account.ID)
+		if err != nil {
+			return err
+		}
+		n.KeyBytes += bytes
 		if err := s.cfg.Bounds.checkConfiguration(&n); err != nil {
 			return err
 		}
 	}
-	if most := cmp.Or(s.cfg.Bounds.LiveKeys, MaxAccountLiveKeys); n.LiveKeys >= int64(most) {
-		return fault.New(fault.Conflict, "the account has %d keys that are not revoked, which is the most that it may have: revoke keys that are no longer needed first", most)
+	if !room.LiveKeys {
+		return fault.New(fault.Conflict, "the account has %d keys that are not revoked, which is the most that it may have: revoke keys that are no longer needed first", most.LiveKeys)
 	}
-	if most := cmp.Or(s.cfg.Bounds.Keys, MaxAccountKeys); n.Keys >= int64(most) {
-		return fault.New(fault.Conflict, "the account has %d keys, the revoked ones included, which is the most that it may have: create further keys in another account", most)
+	if !room.Keys {
+		return fault.New(fault.Conflict, "the account has %d keys, the revoked ones included, which is the most that it may have: create further keys in another account", most.Keys)
 	}
 	return nil
 }
@@ -76,13 +85,11 @@ func keyBytes(k *apikey.Key) int64 {
 // roomForResponse checks that one more response, of a number of bytes, may be stored for the
 // calling account. Otherwise the error is fault.RateLimitExceeded.
 func (w *work) roomForResponse(ctx context.Context, bytes int) error {
-	n, err := w.AccountCounts(ctx, w.caller.Account.ID)
-	if err != nil {
-		return err
-	}
 	most := int64(cmp.Or(w.bounds.Responses, MaxAccountResponses))
-	if n.Responses < most && n.ResponseBytes+int64(bytes) <= int64(cmp.Or(w.bounds.ResponseBytes, MaxAccountResponseBytes)) {
-		return nil
+	mostBytes := int64(cmp.Or(w.bounds.ResponseBytes, MaxAccountResponseBytes))
+	room, err := w.AccountRoom(ctx, w.caller.Account.ID, AccountCounts{Responses: most, ResponseBytes: mostBytes - int64(bytes) + 1})
+	if err != nil || room.Responses && room.ResponseBytes {
+		return err
 	}
 	return fullAccount(w.now, most,
 		"too many responses to calls with an Idempotency-Key are kept for this account: each is kept for 24 hours, at most %d of them; retry later, or without the header", most)
@@ -93,8 +100,8 @@ func (w *work) roomForResponse(ctx context.Context, bytes int) error {
 // maintenance removes them only once a minute.
 func (s *Service) roomForRevision(ctx context.Context, tx AccountReader, c *Caller) error {
 	most := 2 * s.cfg.Bounds.revisionBytes()
-	n, err := tx.AccountCounts(ctx, c.Account.ID)
-	if err != nil || n.RevisionBytes < most {
+	room, err := tx.AccountRoom(ctx, c.Account.ID, AccountCounts{RevisionBytes: most})
+	if err != nil || room.RevisionBytes {
 		return err
 	}
 	return fullAccount(s.now(), most,

@@ -29,18 +29,19 @@ type Everywhere interface {
 	Acknowledged(ctx context.Context, p snapshot.Position) (have, of int, err error)
 }
 
-// HeadReader is implemented by the transactions of a store that several nodes share.
-type HeadReader interface {
-	// Head returns the position of the newest change that the transaction has seen or made.
-	Head(ctx context.Context) (snapshot.Position, error)
+// CommitReporter is implemented by the transactions of a store that several nodes share.
+type CommitReporter interface {
+	// OnCommit makes Update call f with the position of the newest change that the transaction has made or seen, and the
+	// number of the newest one of the account. It does so before it returns nil, and in no other case.
+	OnCommit(accountID string, f func(p snapshot.Position, ofAccount int64))
 }
 
 // Receipt is where an operation reports on its change. It is passed in the context.
 type Receipt struct {
 	// NoWait makes the operation return before other nodes have the change.
 	NoWait bool
-	// Change is the number of the newest change that the operation has seen or made. It is 0 if there
-	// is only one node.
+	// Change is the number of the account's newest change that the operation has seen or made, and tells nothing of
+	// other accounts. It is 0 if there is only one node.
 	Change int64
 	// Acknowledged is how many of the Nodes have the change, with NoWait. Nodes is 0 if this is not
 	// known.
@@ -54,31 +55,22 @@ func WithReceipt(ctx context.Context, r *Receipt) context.Context {
 	return context.WithValue(ctx, receiptKey{}, r)
 }
 
-// Confirm waits until every change that was committed before the call is in force on every node. It is for
-// a response that an earlier call stored.
-func (s *Service) Confirm(ctx context.Context) error {
+// Confirm waits until every change that was committed before the call is durable, and in force on every node. It is
+// for a response that an earlier call of the account stored.
+func (s *Service) Confirm(ctx context.Context, accountID string) error {
 	if s.cfg.Everywhere == nil {
 		return nil
 	}
-	head, err := read(ctx, s, func(tx ReadTx) (snapshot.Position, error) { return s.head(ctx, tx) })
+	head, number, err := s.cfg.Store.Settle(ctx, accountID)
 	if err != nil {
 		return err
 	}
-	return s.confirm(ctx, head)
+	return s.confirm(ctx, head, number)
 }
 
-// head returns the position of the newest change that a transaction has seen or made, if there are
-// several nodes.
-func (s *Service) head(ctx context.Context, tx any) (snapshot.Position, error) {
-	if h, ok := tx.(HeadReader); ok && s.cfg.Everywhere != nil {
-		return h.Head(ctx)
-	}
-	return snapshot.Position{}, nil
-}
-
-// confirm waits until the changes up to p, which are committed, are in force on every node. It ends with
-// ctx: the changes stand whether or not anybody waits.
-func (s *Service) confirm(ctx context.Context, p snapshot.Position) error {
+// confirm waits until the changes up to p, which are committed, are in force on every node. number is that of the
+// account's newest change. It ends with ctx: the changes stand whether or not anybody waits.
+func (s *Service) confirm(ctx context.Context, p snapshot.Position, number int64) error {
 	if s.cfg.Everywhere == nil {
 		return nil
 	}
@@ -86,7 +78,7 @@ func (s *Service) confirm(ctx context.Context, p snapshot.Position) error {
 	if receipt == nil {
 		receipt = &Receipt{}
 	}
-	receipt.Change = p.Number
+	receipt.Change = number
 	if receipt.NoWait {
 		ctx, cancel := context.WithTimeout(ctx, acknowledgedWithin)
 		defer cancel()

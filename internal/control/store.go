@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/keygate/keygate/internal/gateway"
+	"github.com/keygate/keygate/internal/snapshot"
 )
 
 // ErrInDoubt is in the error of an Update that cannot find out whether its changes are stored,
@@ -31,6 +32,10 @@ type Store interface {
 	Prepare(ctx context.Context, r *gateway.Revision) (Prepared, error)
 	// Discard gives up what Prepare returned. After a crash, Trimmer.TrimTables does it.
 	Discard(ctx context.Context, p Prepared) error
+	// Settle returns the position of the newest change, and the number of the newest one of the account, which is "" for
+	// none. All changes up to it are then as durable as Update makes its own: where that waits for a synchronous replica,
+	// so does Settle, also for changes of other calls.
+	Settle(ctx context.Context, accountID string) (p snapshot.Position, ofAccount int64, err error)
 	// View runs f over one consistent state.
 	View(ctx context.Context, f func(tx ReadTx) error) error
 	// Search is View for reads that may take long. They never delay a View or an Update, and

@@ -25,6 +25,9 @@ type AccountReader interface {
 	// AccountCounts returns how many records an account has of the kinds that are counted. Its
 	// cost does not depend on these numbers.
 	AccountCounts(ctx context.Context, accountID string) (AccountCounts, error)
+	// AccountRoom returns which of the counts are less than those of most. An Update that asks so is not made again
+	// because another one changes a count and it stays below.
+	AccountRoom(ctx context.Context, accountID string, most AccountCounts) (AccountRoom, error)
 }
 
 // AccountCounts is how many records an account has.
@@ -46,6 +49,9 @@ type AccountCounts struct {
 func (n *AccountCounts) ConfigurationBytes() int64 {
 	return n.GatewayBytes + n.RouteBytes + n.KeyBytes + n.WebhookBytes
 }
+
+// AccountRoom says of each of AccountCounts whether it is less than a bound; Configuration is ConfigurationBytes.
+type AccountRoom struct{ Keys, LiveKeys, Responses, ResponseBytes, RevisionBytes, Configuration bool }
 
 // AccountStore finds and changes accounts. A name that is in use is fault.Conflict with the
 // field "name".

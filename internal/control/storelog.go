@@ -44,7 +44,8 @@ type ChangeLogReader interface {
 // ChangeLog reads the change log and appends to it.
 type ChangeLog interface {
 	ChangeLogReader
-	// AppendChange appends an entry and returns its sequence number.
+	// AppendChange appends an entry and returns its sequence number, or 0 if it gets one only when the transaction
+	// commits.
 	AppendChange(ctx context.Context, k snapshot.ChangeKind, recordID string) (seq int64, err error)
 	// AppendRevocation appends a KeyChange by which a key with the given digest is revoked. Other nodes
 	// refuse the key before they read any record.

@@ -1,9 +1,11 @@
 package control
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"time"
 
@@ -73,8 +75,12 @@ func inTxOnly[T any](ctx context.Context, s *Service, c *Caller, f func(w *work)
 	var changes []snapshot.Change
 	var wake bool
 	var head snapshot.Position
+	var number int64 // of the account's newest change
 	err := s.cfg.Store.Update(ctx, func(tx Tx) error {
 		w := &work{Tx: tx, caller: c, bounds: &s.cfg.Bounds, now: s.now()}
+		if shared, ok := tx.(CommitReporter); ok {
+			shared.OnCommit(c.Account.ID, func(p snapshot.Position, ofAccount int64) { head, number = p, ofAccount })
+		}
 		err := w.admitCaller(ctx)
 		if err != nil {
 			return err
@@ -85,9 +91,6 @@ func inTxOnly[T any](ctx context.Context, s *Service, c *Caller, f func(w *work)
 		if result, err = f(w); err == nil {
 			err = w.checkGrowth(ctx)
 		}
-		if err == nil {
-			head, err = s.head(ctx, tx)
-		}
 		changes, wake = w.changes, w.wake
 		return err
 	})
@@ -95,6 +98,7 @@ func inTxOnly[T any](ctx context.Context, s *Service, c *Caller, f func(w *work)
 	// If the caller hangs up or the store goes away during the commit, the result of the commit is
 	// unknown. Publishing without a change does no harm.
 	mayBe := err == nil || ctx.Err() != nil || errors.Is(err, ErrInDoubt)
+	giveNumbers(changes, head.Number)
 	if wake && mayBe {
 		s.cfg.Wake()
 	}
@@ -102,13 +106,23 @@ func inTxOnly[T any](ctx context.Context, s *Service, c *Caller, f func(w *work)
 		err = errors.Join(err, s.publish(ctx, changes))
 	}
 	if err == nil {
-		err = s.confirm(ctx, head)
+		err = s.confirm(ctx, head, number)
 	}
 	if err != nil {
 		var none T
 		return none, err
 	}
 	return result, nil
+}
+
+// giveNumbers gives those of changes numbers that have none yet, because the store has several nodes: that of the newest,
+// or if it is not known, one that the change log does not reach.
+func giveNumbers(changes []snapshot.Change, newest int64) {
+	for i := range changes {
+		if changes[i].Seq == 0 {
+			changes[i].Seq = cmp.Or(newest, math.MaxInt64)
+		}
+	}
 }
 
 // notStored adds to a 503 of the store that nothing was changed: a transaction that failed is rolled

@@ -171,10 +171,13 @@ func (f *findings) examineDurability(i *postgres.Inspection) {
 	case i.SyncNames == "":
 		f.warn(check, "set synchronous_standby_names, if changes that were answered must survive a failover; a managed database may have storage that does so without replicas",
 			"no replica is synchronous (%s connected): a failover may lose the newest changes, revocations among them", plural(i.Replicas, "replica is", "replicas are"))
-	case i.Replicas == 0:
-		f.problem(check, "start the replicas that synchronous_standby_names names", "synchronous_standby_names is %q and no replica is connected: changes wait without end", i.SyncNames)
+	case i.SyncReplicas == 0 || i.Unconfirmed:
+		f.problem(check, "start the replicas that synchronous_standby_names names, under these names (application_name in their primary_conninfo)",
+			"synchronous_standby_names is %q, and no synchronous replica confirms what is written (%s connected): no change can be answered with success", i.SyncNames, plural(i.Replicas, "replica is", "replicas are"))
+	case i.SyncReplicas < 0:
+		f.ok(check, "synchronous_standby_names is %q, and a synchronous replica confirms what is written (%s connected)", i.SyncNames, plural(i.Replicas, "replica is", "replicas are"))
 	default:
-		f.ok(check, "synchronous_standby_names is %q (%s connected)", i.SyncNames, plural(i.Replicas, "replica is", "replicas are"))
+		f.ok(check, "synchronous_standby_names is %q (%s connected)", i.SyncNames, plural(i.SyncReplicas, "synchronous replica is", "synchronous replicas are"))
 	}
 }
 

@@ -37,7 +37,7 @@ func openPostgres(ctx context.Context, settings *config.Config, version string, 
 	if way, err := postgres.CheckPooler(ctx, string(settings.DatabaseURL)); err != nil && way.Pooled {
 		return nil, err
 	}
-	return postgres.Open(ctx, postgres.Config{URL: string(settings.DatabaseURL), KeepSchema: settings.Migrate == "off", Version: version, Log: log})
+	return postgres.Open(ctx, postgres.Config{URL: string(settings.DatabaseURL), KeepSchema: settings.Migrate == "off", LeaseTTL: settings.LeaseTTL, Version: version, Log: log})
 }
 
 // sharedBox returns the box for the given key or the one in the file. It never makes one: another

@@ -17,3 +17,15 @@ func (t *readTx) AccountCounts(ctx context.Context, accountID string) (n control
 		})
 	return n, err
 }
+
+// AccountRoom implements control.AccountReader. An account without a row has none of anything.
+func (t *readTx) AccountRoom(ctx context.Context, accountID string, most control.AccountCounts) (room control.AccountRoom, err error) {
+	err = t.row(ctx, "counts of the account", `SELECT coalesce(c.keys, 0) < $2, coalesce(c.live_keys, 0) < $3, coalesce(c.responses, 0) < $4,
+			coalesce(c.response_bytes, 0) < $5, coalesce(c.revision_bytes, 0) < $6,
+			coalesce(c.gateway_bytes + c.route_bytes + c.key_bytes + c.webhook_bytes, 0) < $7
+		FROM (SELECT $1::text AS id) a LEFT JOIN account_counts c ON c.account_id = a.id`,
+		[]any{accountID, most.Keys, most.LiveKeys, most.Responses, most.ResponseBytes, most.RevisionBytes, most.ConfigurationBytes()}, func(r pgx.Rows) error {
+			return r.Scan(&room.Keys, &room.LiveKeys, &room.Responses, &room.ResponseBytes, &room.RevisionBytes, &room.Configuration)
+		})
+	return room, err
+}

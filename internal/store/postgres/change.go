@@ -37,8 +37,8 @@ func (t *readTx) changeBounds(ctx context.Context) (trimmed, last int64, err err
 	return trimmed, last, err
 }
 
-// AppendChange implements control.ChangeLog. The transaction holds the head until it ends, so
-// sequence numbers are dense and follow the order of commits.
+// AppendChange implements control.ChangeLog. The entry is added under the head, which the transaction holds until it
+// ends, so sequence numbers are dense and follow the order of commits.
 func (t *tx) AppendChange(ctx context.Context, k snapshot.ChangeKind, recordID string) (seq int64, err error) {
 	return t.appendChange(ctx, k, recordID, nil)
 }
@@ -54,6 +54,9 @@ var errOlderNode = errors.New("a node with a lease reads only older formats of c
 // appendChange appends an entry, unless a node with a lease does not read its format.
 func (t *tx) appendChange(ctx context.Context, k snapshot.ChangeKind, recordID string, revoked []byte) (seq int64, err error) {
 	format := k.Format()
+	if t.ahead {
+		t.format = max(t.format, format)
+	}
 	if r := t.reader; r != nil && r.format < format {
 		t.failed = &fault.Error{
 			Code: fault.Unavailable, Err: errOlderNode,
@@ -71,6 +74,9 @@ func (t *tx) appendChange(ctx context.Context, k snapshot.ChangeKind, recordID s
 	if err != nil {
 		return 0, err
 	}
-	t.number, t.mark = t.number+1, mark[:]
-	return t.number, nil
+	t.appended, t.newest = t.appended+1, mark[:]
+	if !t.held { // the number is known when the head is
+		return 0, nil
+	}
+	return t.number + t.appended, nil
 }

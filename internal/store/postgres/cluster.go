@@ -75,6 +75,9 @@ func (l *Leases) Carry(ctx context.Context, c lease.Call) (a lease.Answer, err e
 	if stateOf(err) == readOnlyTransaction {
 		l.pool.Reset() // the server has become a replica
 	}
+	if err != nil { // as of a commit that no synchronous replica has confirmed
+		a = lease.Answer{}
+	}
 	return a, translate("call for the lease", err)
 }
 
@@ -91,8 +94,13 @@ const (
 // join locks mutations out before it reads which change is the newest, and until the row is stored. Each statement sees what was
 // committed before it began, so a single statement would not do.
 func (l *Leases) join(ctx context.Context, c *lease.Call) (a lease.Answer, err error) {
-	err = pgx.BeginFunc(ctx, l.pool, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, `SET LOCAL statement_timeout = 5000; SET LOCAL lock_timeout = 5000; SET LOCAL idle_in_transaction_session_timeout = 5000`); err != nil {
+	begin := func(f func(pgx.Tx) error) error {
+		return confirmed(ctx, l.pool, func(conn *pgx.Conn) error { return pgx.BeginFunc(ctx, conn, f) })
+	}
+	err = begin(func(tx pgx.Tx) error {
+		// As long as it holds the head, no change is made.
+		quarter := (c.TTL / 4).Milliseconds()
+		if _, err := tx.Exec(ctx, fmt.Sprintf(`SET LOCAL statement_timeout = %d; SET LOCAL idle_in_transaction_session_timeout = %[1]d`, max(500, quarter))); err != nil {
 			return err
 		}
 		if _, err := tx.Exec(ctx, `WITH `+durableCTE+` SELECT v FROM durable`); err != nil {
@@ -156,7 +164,7 @@ func (l *Leases) renew(ctx context.Context, c *lease.Call) (a lease.Answer, err 
 	var known, overdue, ours bool
 	var granted, number *int64
 	var now time.Time
-	err = l.pool.QueryRow(ctx, `WITH `+durableCTE+`, log AS (
+	err = l.row(ctx, []any{&known, &overdue, &ours, &granted, &number, mark(&r.Applied), &now}, `WITH `+durableCTE+`, log AS (
 			SELECT `+knownPosition+` AS known,
 				$7 AND `+overduePosition+` AS overdue
 			FROM change_head h
@@ -169,8 +177,7 @@ func (l *Leases) renew(ctx context.Context, c *lease.Call) (a lease.Answer, err 
 		)
 		SELECT log.known, log.overdue, EXISTS (SELECT FROM nodes WHERE name = $4 AND boot = $5 AND epoch = $6 AND state = 'live'), r.granted, r.number, r.mark, clock_timestamp()
 		FROM log LEFT JOIN renewed r ON true`,
-		c.Position.Number, c.Position.Mark[:], (c.TTL/3).Microseconds(), c.Node, c.Boot[:], c.Epoch, c.Kind == lease.Renew,
-	).Scan(&known, &overdue, &ours, &granted, &number, mark(&r.Applied), &now)
+		c.Position.Number, c.Position.Mark[:], (c.TTL / 3).Microseconds(), c.Node, c.Boot[:], c.Epoch, c.Kind == lease.Renew)
 	switch {
 	case err != nil:
 		return a, err
@@ -190,10 +197,19 @@ func (l *Leases) renew(ctx context.Context, c *lease.Call) (a lease.Answer, err 
 	return a, nil
 }
 
+// row runs a statement that commits by itself, and scans its only row.
+func (l *Leases) row(ctx context.Context, to []any, query string, args ...any) error {
+	return confirmed(ctx, l.pool, func(c *pgx.Conn) error { return c.QueryRow(ctx, query, args...).Scan(to...) })
+}
+
 func (l *Leases) leave(ctx context.Context, c *lease.Call) (lease.Answer, error) {
-	r, err := scanRow(l.pool.QueryRow(ctx, `WITH `+durableCTE+`
-		UPDATE nodes n SET epoch = n.epoch + 1, state = 'stopped' FROM (SELECT count(*) FROM durable) d
-		WHERE n.name = $1 AND n.boot = $2 AND n.epoch = $3 AND n.state = 'live' RETURNING `+rowColumns, c.Node, c.Boot[:], c.Epoch))
+	var r lease.Row
+	err := confirmed(ctx, l.pool, func(conn *pgx.Conn) (err error) {
+		r, err = scanRow(conn.QueryRow(ctx, `WITH `+durableCTE+`
+			UPDATE nodes n SET epoch = n.epoch + 1, state = 'stopped' FROM (SELECT count(*) FROM durable) d
+			WHERE n.name = $1 AND n.boot = $2 AND n.epoch = $3 AND n.state = 'live' RETURNING `+rowColumns, c.Node, c.Boot[:], c.Epoch))
+		return err
+	})
 	if errors.Is(err, pgx.ErrNoRows) {
 		return lease.Answer{Result: lease.Lost}, nil
 	}

@@ -22,8 +22,10 @@ type clusterHarness struct {
 	url    string
 }
 
-func newClusterHarness(t *testing.T) *clusterHarness {
-	h := &clusterHarness{T: t, url: migrated(t)}
+func newClusterHarness(t *testing.T) *clusterHarness { return newClusterHarnessAt(t, migrated(t)) }
+
+func newClusterHarnessAt(t *testing.T, url string) *clusterHarness {
+	h := &clusterHarness{T: t, url: url}
 	h.db = openWith(t, Config{URL: h.url})
 	h.leases = h.node("all")
 	var err error
@@ -185,6 +187,9 @@ func TestJoinWaitsForRunningMutations(t *testing.T) {
 	h := newClusterHarness(t)
 	joined := make(chan lease.Answer, 1)
 	err := h.db.mutate(t.Context(), func(tx *tx) error {
+		if _, err := tx.Head(t.Context()); err != nil { // it has the head now
+			return err
+		}
 		go func() {
 			a, err := h.leases.Carry(context.WithoutCancel(t.Context()), lease.Call{Kind: lease.Join, Node: "a", TTL: time.Hour})
 			if err != nil {

@@ -18,10 +18,8 @@ func (db *DB) ServingNodes(ctx context.Context) (names []string, err error) {
 // AnnounceNode implements cluster.NodeStore.
 func (db *DB) AnnounceNode(ctx context.Context, name string) (p snapshot.Position, err error) {
 	err = db.mutate(ctx, func(t *tx) error {
-		if _, err := t.AppendChange(ctx, snapshot.NodeChange, name); err != nil {
-			return err
-		}
-		p, err = t.Head(ctx)
+		t.OnCommit("", func(at snapshot.Position, _ int64) { p = at })
+		_, err := t.AppendChange(ctx, snapshot.NodeChange, name)
 		return err
 	})
 	return p, err

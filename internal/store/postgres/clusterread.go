@@ -61,9 +61,13 @@ func (db *DB) ChangesAfter(ctx context.Context, p snapshot.Position, limit int) 
 
 // Head implements control.HeadReader.
 func (t *readTx) Head(ctx context.Context) (p snapshot.Position, err error) {
-	if t.xid != "" { // it holds the head
-		p.Number = t.number
-		return p, fixed(p.Mark[:]).ScanBytes(t.mark)
+	if t.ahead {
+		if _, err := t.send(ctx, `SELECT 1`, nil, func(pgx.Rows) error { return nil }); err != nil {
+			return p, t.fail("take the head of the change log", err)
+		}
+	}
+	if t.held {
+		return t.position()
 	}
 	err = t.row(ctx, "change log", `SELECT number, mark FROM change_head`, nil, func(r pgx.Rows) error { return r.Scan(&p.Number, fixed(p.Mark[:])) })
 	return p, err

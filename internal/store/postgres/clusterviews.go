@@ -3,8 +3,11 @@ package postgres
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/keygate/keygate/internal/cluster/lease"
@@ -12,7 +15,12 @@ import (
 
 // Views reads the leases of all nodes for those who wait for a change, over a connection of its own. It is
 // safe for concurrent use, but one call runs at a time.
-type Views struct{ pool *pgxpool.Pool }
+type Views struct {
+	pool *pgxpool.Pool
+	// unsettled says that a lease was ended by a commit that no synchronous replica has confirmed: nobody
+	// may rely on what is read before one has.
+	unsettled atomic.Bool
+}
 
 // OpenViews returns the Views of the database of a URL. It connects with the first call.
 func OpenViews(ctx context.Context, url string) (*Views, error) {
@@ -44,6 +52,9 @@ const viewStatement = `SELECT s.name, NOT EXISTS (SELECT FROM settled_servers) O
 
 // LeaseView reads all leases, and which of the positions the change log does not contain.
 func (v *Views) LeaseView(ctx context.Context, about []lease.Position) (*lease.View, error) {
+	if err := v.settle(ctx); err != nil {
+		return nil, err
+	}
 	numbers, marks := make([]int64, len(about)), make([][]byte, len(about))
 	for i := range about {
 		numbers[i], marks[i] = about[i].Number, about[i].Mark[:]
@@ -76,15 +87,40 @@ func (v *Views) LeaseView(ctx context.Context, about []lease.Position) (*lease.V
 
 // EndLease ends a lease whose grant has run out. It returns false if the row has another grant by now.
 func (v *Views) EndLease(ctx context.Context, s lease.Seen) (bool, error) {
-	tag, err := v.pool.Exec(ctx, `WITH `+durableCTE+`
-		UPDATE nodes SET epoch = epoch + 1, state = 'expired' FROM (SELECT count(*) FROM durable) d
-		WHERE name = $1 AND epoch = $2 AND granted = $3 AND state = 'live'`, s.Node, s.Epoch, s.Grant)
-	return tag.RowsAffected() > 0, v.fault("end a lease", err)
+	var tag pgconn.CommandTag
+	err := confirmed(ctx, v.pool, func(c *pgx.Conn) (err error) {
+		tag, err = c.Exec(ctx, `WITH `+durableCTE+`
+			UPDATE nodes SET epoch = epoch + 1, state = 'expired' FROM (SELECT count(*) FROM durable) d
+			WHERE name = $1 AND epoch = $2 AND granted = $3 AND state = 'live'`, s.Node, s.Epoch, s.Grant)
+		return err
+	})
+	if err != nil {
+		v.unsettled.Store(true)
+	}
+	return err == nil && tag.RowsAffected() > 0, v.fault("end a lease", err)
+}
+
+// settle waits until synchronous replicas have what this node has ended, if that is not known.
+func (v *Views) settle(ctx context.Context) error {
+	if !v.unsettled.Load() {
+		return nil
+	}
+	err := confirmed(ctx, v.pool, func(c *pgx.Conn) error {
+		_, err := c.Exec(ctx, `WITH `+durableCTE+`, head AS (`+settleStatement+`) SELECT count(*) FROM durable, head`)
+		return err
+	})
+	if err == nil {
+		v.unsettled.Store(false)
+	}
+	return v.fault("wait for a replica", err)
 }
 
 // SettleServer records that one lease was waited out on a server.
 func (v *Views) SettleServer(ctx context.Context, name string) error {
-	_, err := v.pool.Exec(ctx, `INSERT INTO settled_servers VALUES ($1) ON CONFLICT DO NOTHING`, name)
+	err := confirmed(ctx, v.pool, func(c *pgx.Conn) error {
+		_, err := c.Exec(ctx, `INSERT INTO settled_servers VALUES ($1) ON CONFLICT DO NOTHING`, name)
+		return err
+	})
 	return v.fault("record a server", err)
 }
 

@@ -73,7 +73,7 @@ func configure(c *pgx.ConnConfig) {
 	c.BuildContextWatcherHandler = func(p *pgconn.PgConn) ctxwatch.Handler {
 		return &pgconn.CancelRequestContextWatcherHandler{Conn: p, DeadlineDelay: cancelGrace}
 	}
-	c.OnNotice = nil
+	c.OnNotice = keepWarning
 	c.Tracer = nil
 }
 

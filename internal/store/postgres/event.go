@@ -82,14 +82,26 @@ func eventQuery(accountID string, f control.EventFilter, p control.Page, n int64
 // AppendEvent implements control.EventStore. next_event gives numbers in the order of the commits: the
 // transaction holds the row that has the last one.
 func (t *tx) AppendEvent(ctx context.Context, e *event.Event) error {
-	listed := e.Type != webhook.Test
-	err := t.queue(ctx, "append event", `INSERT INTO events (id, account_id, type, created_at, payload, listed, n)
-		VALUES ($1, $2, $3, $4, $5, $6, CASE WHEN $6 THEN next_event() ELSE 0 END)`,
-		e.ID, e.AccountID, string(e.Type), micros(e.CreatedAt), e.Payload, listed)
-	if err != nil || !listed {
+	endpoints, err := t.eventListeners(ctx, e)
+	if err != nil {
 		return err
 	}
-	endpoints, err := t.listeners(ctx, e.AccountID, e.Type, stored.DirectDeliveries-t.direct+1)
+	return t.appendEvent(ctx, e, endpoints)
+}
+
+// eventListeners returns the endpoints that get an event.
+func (t *tx) eventListeners(ctx context.Context, e *event.Event) ([]string, error) {
+	if e.Type == webhook.Test {
+		return nil, t.ready(ctx)
+	}
+	return t.listeners(ctx, e.AccountID, e.Type, stored.DirectDeliveries-t.direct+1)
+}
+
+// appendEvent stores an event with deliveries to the endpoints.
+func (t *tx) appendEvent(ctx context.Context, e *event.Event, endpoints []string) error {
+	err := t.queue(ctx, "append event", `INSERT INTO events (id, account_id, type, created_at, payload, listed, n)
+		VALUES ($1, $2, $3, $4, $5, $6, CASE WHEN $6 THEN next_event() ELSE 0 END)`,
+		e.ID, e.AccountID, string(e.Type), micros(e.CreatedAt), e.Payload, e.Type != webhook.Test)
 	if err != nil {
 		return err
 	}
@@ -109,11 +121,19 @@ func (t *tx) AppendEvent(ctx context.Context, e *event.Event) error {
 }
 
 // AppendEvents implements detect.Store: it appends events of the data plane in one transaction. They
-// change no configuration, so they do not wait for mutations.
+// change no configuration, so they do not wait for mutations. It reads all endpoints before it takes numbers, so that
+// a node that is slow does not hold them: all else is sent with COMMIT.
 func (db *DB) AppendEvents(ctx context.Context, events []event.Event) error {
 	return db.write(ctx, func(t *tx) error {
+		endpoints := make([][]string, len(events))
 		for i := range events {
-			if err := t.AppendEvent(ctx, &events[i]); err != nil {
+			var err error
+			if endpoints[i], err = t.eventListeners(ctx, &events[i]); err != nil {
+				return err
+			}
+		}
+		for i := range events {
+			if err := t.appendEvent(ctx, &events[i], endpoints[i]); err != nil {
 				return err
 			}
 		}

@@ -16,19 +16,20 @@ import (
 
 // The public messages of a database that cannot be used.
 const (
-	awayMessage      = "the database cannot be reached; try again"
-	slowMessage      = "the database does not respond in time; try again"
-	busyMessage      = "the database is busy; try again"
-	readOnlyMessage  = "the database accepts no writes: it is a replica, or set to read-only"
-	fullMessage      = "the disk of the database is full: free some space"
-	brokenMessage    = "the database failed"
-	refusedMessage   = "the database refuses the user or the password: check the database URL"
-	parameterMessage = "the database refuses the connection: check the parameters of the database URL"
-	missingMessage   = "the database does not exist: create it, or check the database URL"
-	rightsMessage    = "the user of the database lacks privileges: make it the owner of the database"
-	closedMessage    = "the store is closed"
-	foreignMessage   = "the database holds tables of something else: give Keygate a database of its own"
-	unknownMessage   = "the connection to the database was lost while it stored the change: it may be in force; look, or try again"
+	awayMessage        = "the database cannot be reached; try again"
+	slowMessage        = "the database does not respond in time; try again"
+	busyMessage        = "the database is busy; try again"
+	readOnlyMessage    = "the database accepts no writes: it is a replica, or set to read-only"
+	fullMessage        = "the disk of the database is full: free some space"
+	brokenMessage      = "the database failed"
+	refusedMessage     = "the database refuses the user or the password: check the database URL"
+	parameterMessage   = "the database refuses the connection: check the parameters of the database URL"
+	missingMessage     = "the database does not exist: create it, or check the database URL"
+	rightsMessage      = "the user of the database lacks privileges: make it the owner of the database"
+	closedMessage      = "the store is closed"
+	foreignMessage     = "the database holds tables of something else: give Keygate a database of its own"
+	unconfirmedMessage = "the change is stored, but not confirmed everywhere: no synchronous replica of the database has confirmed it in time, and a failover may lose it. Repeat the call to wait for it"
+	unknownMessage     = "the connection to the database was lost while it stored the change: it may be in force; look, or try again"
 )
 
 // SQLSTATE codes. A code of two letters is a class.

@@ -41,7 +41,9 @@ type Inspection struct {
 	Fsync           bool
 	SyncCommit      string // synchronous_commit
 	SyncNames       string // synchronous_standby_names; "" if replicas are asynchronous
-	Replicas        int
+	Replicas        int    // that are connected, synchronous or not
+	SyncReplicas    int    // those that a commit waits for; -1 if the user may not see which these are
+	Unconfirmed     bool   // a commit waited for synchronous replicas, and none confirmed it within confirmTime
 
 	OldestSnapshot time.Duration // as DB.OldestSnapshot says
 
@@ -90,6 +92,11 @@ func Inspect(ctx context.Context, url, node string) (*Inspection, error) {
 	if err := i.measure(ctx, c); err != nil {
 		return nil, translate("measure the latency", err)
 	}
+	if i.SyncNames != "" && !i.ReadOnly {
+		if i.Unconfirmed, err = unconfirmed(ctx, c, confirmTime); err != nil {
+			return nil, translate("wait for a replica", err)
+		}
+	}
 	err = inSchema(cfg, func(db *sql.DB) error {
 		i.Schema, i.SchemaErr = versions(ctx, db)
 		return nil
@@ -114,12 +121,27 @@ func (i *Inspection) readServer(ctx context.Context, c *pgx.Conn) error {
 			(SELECT datconnlimit FROM pg_database WHERE datname = current_database()),
 			(SELECT coalesce(sum(numbackends), 0)::int FROM pg_stat_database),
 			current_setting('fsync') = 'on', current_setting('synchronous_commit'), current_setting('synchronous_standby_names'),
-			(SELECT count(*)::int FROM pg_stat_replication)`).Scan(
+			(SELECT count(*)::int FROM pg_stat_replication),
+			(SELECT CASE WHEN bool_or(sync_state IS NULL) THEN -1 ELSE count(*) FILTER (WHERE sync_state IN ('sync', 'quorum')) END::int FROM pg_stat_replication)`).Scan(
 		&i.Server, &i.VersionNumber, &i.ReadOnly, &pid, &i.MaxConnections, &i.RoleLimit, &i.DatabaseLimit, &i.ConnectionsOpen,
-		&i.Fsync, &i.SyncCommit, &i.SyncNames, &i.Replicas)
+		&i.Fsync, &i.SyncCommit, &i.SyncNames, &i.Replicas, &i.SyncReplicas)
 	// A pooler gives a number of its own to its client.
 	i.Pooled = err == nil && pid != c.PgConn().PID()
 	return err
+}
+
+// confirmTime is how long Inspect waits until a synchronous replica confirms a commit.
+const confirmTime = 2 * time.Second
+
+// unconfirmed tries whether a synchronous replica fails to confirm a commit. The transaction leaves a message in the server's
+// log of changes and changes nothing.
+func unconfirmed(ctx context.Context, c *pgx.Conn, within time.Duration) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, within) // then the driver cancels COMMIT
+	defer cancel()
+	server := c.PgConn()
+	forgetWarnings(server)
+	_, err := server.Exec(ctx, `BEGIN; SET LOCAL synchronous_commit = on; SELECT pg_logical_emit_message(true, 'keygate', ''); COMMIT`).ReadAll()
+	return err == nil && confirmedBy(server) != nil, err
 }
 
 // measure measures round trips, and compares the clocks over the shortest of them.

@@ -20,8 +20,10 @@ const (
 
 // statement is a statement that is queued.
 type statement struct {
-	what   string // it does, for errors
-	record string // that it must change, or ""
+	what   string               // it does, for errors
+	record string               // that it must change, or ""
+	fails  error                // that it fails with if it divides by zero, or nil
+	scan   func(pgx.Rows) error // of its rows, or nil
 	query  string
 	args   []any
 }
@@ -83,35 +85,47 @@ func (e *queuedError) Unwrap() error { return e.err }
 
 // fault returns e with a public message.
 func (e *queuedError) fault() error {
-	if e.of.record != "" && stateOf(e.err) == divisionByZero { // see queueOne
-		return fault.Missing(e.of.record)
+	if stateOf(e.err) == divisionByZero { // see queueOne
+		switch {
+		case e.of.fails != nil:
+			return e.of.fails
+		case e.of.record != "":
+			return fault.Missing(e.of.record)
+		}
 	}
 	return translate(e.of.what, e.err)
 }
 
 // send sends the queued statements and then one more, in one round trip, and calls scan for each row of the
-// result of that one. An error of a queued statement is a queuedError; those after it are not carried out.
+// result of that one. A mutation that does not hold the head takes it before. An error of a queued statement is a
+// queuedError; those after it are not carried out.
 func (t *readTx) send(ctx context.Context, query string, args []any, scan func(pgx.Rows) error) (tag pgconn.CommandTag, err error) {
+	list := append(t.before(), t.queued...)
+	t.queued, t.queuedBytes = nil, 0
+	return t.sendOnly(ctx, list, query, args, scan)
+}
+
+// sendOnly sends a list of statements and then one more, as send does.
+func (t *readTx) sendOnly(ctx context.Context, list []statement, query string, args []any, scan func(pgx.Rows) error) (tag pgconn.CommandTag, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	if len(t.queued) == 0 {
+	if len(list) == 0 {
 		rows, err := t.c.Query(ctx, query, args...)
 		if err != nil {
 			return tag, err
 		}
 		return scanAll(rows, scan, cancel)
 	}
-	queued, b := t.queued, &pgx.Batch{}
-	t.queued, t.queuedBytes = nil, 0
-	for i := range queued {
-		b.Queue(queued[i].query, queued[i].args...)
+	b := &pgx.Batch{}
+	for i := range list {
+		b.Queue(list[i].query, list[i].args...)
 	}
 	b.Queue(query, args...)
 	results := t.c.SendBatch(ctx, b)
 	defer func() { err = cmp.Or(err, results.Close()) }()
-	for i := range queued {
-		if _, err := results.Exec(); err != nil {
-			return tag, &queuedError{&queued[i], err}
+	for i := range list {
+		if err := list[i].read(results, cancel); err != nil {
+			return tag, &queuedError{&list[i], err}
 		}
 	}
 	rows, err := results.Query()
@@ -119,6 +133,20 @@ func (t *readTx) send(ctx context.Context, query string, args []any, scan func(p
 		return tag, err
 	}
 	return scanAll(rows, scan, cancel)
+}
+
+// read reads the result of the statement.
+func (s *statement) read(results pgx.BatchResults, cancel func()) error {
+	if s.scan == nil {
+		_, err := results.Exec()
+		return err
+	}
+	rows, err := results.Query()
+	if err != nil {
+		return err
+	}
+	_, err = scanAll(rows, s.scan, cancel)
+	return err
 }
 
 // scanAll calls scan for each row. If that fails, it calls cancel: there may be a million rows left.

@@ -18,14 +18,15 @@ import (
 )
 
 // The numbers of connections of one node, by what they are used for. Searches have their own,
-// so that they delay nothing else, and so has the data plane. One of the writers is for the
-// mutation that holds the head.
+// so that they delay nothing else, and so has the data plane.
 const (
 	writers    = 4
 	readers    = 4
 	searchers  = 4
 	followers  = 3
 	logReaders = 1
+	// mutators is how many mutations use writers at once: one reads while another one commits.
+	mutators = 2
 )
 
 // Config configures a store. URL is required.
@@ -38,6 +39,9 @@ type Config struct {
 	Random io.Reader
 	// KeepSchema leaves the schema as it is: an older one is an error.
 	KeepSchema bool
+	// LeaseTTL is that of this node. A mutation holds the head of the change log for a quarter of it at most.
+	// 0 means 10s.
+	LeaseTTL time.Duration
 	// Version is that of this binary, which errors of binaries that are too old for the schema name.
 	// "" is unknown.
 	Version string
@@ -48,7 +52,8 @@ type DB struct {
 	log       *slog.Logger
 	now       func() int64  // microseconds since 1970
 	random    io.Reader     // for marks
-	head      chan struct{} // held by the Update of this process that has, or waits for, the head
+	headTime  time.Duration // how long a mutation holds the head at most
+	mutations chan struct{} // held by each Update of this process that has a connection
 	writer    *pool
 	readers   *pool // for View
 	searchers *pool // for Search and reports
@@ -81,6 +86,9 @@ func open(ctx context.Context, cfg Config) (_ *DB, err error) {
 	if cfg.Random == nil {
 		cfg.Random = rand.Reader
 	}
+	if cfg.LeaseTTL == 0 {
+		cfg.LeaseTTL = 10 * time.Second
+	}
 	settings, err := parseURL(cfg.URL)
 	if err != nil {
 		return nil, err
@@ -96,7 +104,7 @@ func open(ctx context.Context, cfg Config) (_ *DB, err error) {
 	if err := prepareSchema(ctx, settings.ConnConfig, &cfg); err != nil {
 		return nil, err
 	}
-	db := &DB{log: cfg.Log, pages: pages, random: cfg.Random, head: make(chan struct{}, 1), now: func() int64 { return cfg.Now().UnixMicro() }}
+	db := &DB{log: cfg.Log, pages: pages, random: cfg.Random, headTime: cfg.LeaseTTL / 4, mutations: make(chan struct{}, mutators), now: func() int64 { return cfg.Now().UnixMicro() }}
 	var opened []*pool
 	defer func() {
 		if err != nil {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/keygate/keygate/internal/control"
 	"github.com/keygate/keygate/internal/fault"
+	"github.com/keygate/keygate/internal/snapshot"
 )
 
 // errEnded is returned by a transaction that is used after its function has returned.
@@ -22,6 +23,8 @@ var errEnded = errors.New("the transaction has ended")
 const (
 	// writeTime bounds a writing transaction, from the lock of the head to COMMIT.
 	writeTime = 5 * time.Second
+	// lockTime bounds the wait for a lock. It is less than a statement may take, so that the error says which it was.
+	lockTime = 4 * time.Second
 	// readTime bounds each statement of a reading transaction.
 	readTime = time.Minute
 	// streamTime is readTime for statements that read a large part of the database.
@@ -31,74 +34,98 @@ const (
 	attempts = 5
 )
 
-// The statements that begin a transaction. Each is sent at once, in one round trip. The server
-// ends a transaction by itself if its process is stopped or cannot be reached. A lock is waited for
-// less long than a statement may take, so that the error says which it was.
+// The statements that begin a transaction. Each is sent at once, in one round trip.
 const (
-	limits = `SET LOCAL statement_timeout = 5000; SET LOCAL lock_timeout = 4000; SET LOCAL idle_in_transaction_session_timeout = 5000; `
 	// Whatever the server's default is, a commit waits at least for the server's disk.
-	durable    = `SELECT set_config('synchronous_commit', 'on', true) WHERE current_setting('synchronous_commit') IN ('off', 'local'); `
-	beginWrite = `BEGIN ISOLATION LEVEL READ COMMITTED; ` + limits + durable
-	// The second statement sees every node that joined before the first one got the lock.
-	beginUpdate = beginWrite + `SELECT number, mark, pg_current_xact_id()::text FROM change_head FOR UPDATE; ` +
-		`SELECT format, name, version FROM nodes WHERE state = 'live' ORDER BY format LIMIT 1`
-	beginRecord = `BEGIN ISOLATION LEVEL READ COMMITTED; ` + limits + `SET LOCAL synchronous_commit = local`
+	durable     = `SELECT set_config('synchronous_commit', 'on', true) WHERE current_setting('synchronous_commit') IN ('off', 'local'); `
+	beginCommit = `BEGIN ISOLATION LEVEL READ COMMITTED; `
 	beginView   = `BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY; SET LOCAL statement_timeout = 60000; SET LOCAL idle_in_transaction_session_timeout = 60000`
 	beginStream = `BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY; SET LOCAL statement_timeout = 600000; SET LOCAL idle_in_transaction_session_timeout = 600000`
 )
 
-// mutate runs f in a transaction that holds the head of the change log. f must not call mutate. If
-// a statement failed, the transaction is rolled back even if f returns nil. If ctx ends before
-// COMMIT starts, the transaction is rolled back; after that ctx has no effect. f is called again if
-// the server ended the transaction to resolve a conflict.
+// kind is a kind of transaction that writes.
+type kind int
+
+const (
+	headLast  kind = iota // a mutation that takes the head of the change log last
+	headFirst             // a mutation that takes the head first
+	noHead                // a transaction that does not take the head
+	noReplica             // one for whose COMMIT the server waits for no replica
+)
+
+// begin returns the statements that begin a transaction of the kind.
+func (db *DB) begin(k kind) string {
+	limits := beginCommit + setLimits(writeTime, lockTime, writeTime)
+	switch k {
+	case headLast: // it holds no lock before its last round trip, for which it may wait its turn
+		return beginCommit + setLimits(writeTime, lockTime, 2*writeTime) + durable + `SELECT pg_current_xact_id()::text`
+	case headFirst:
+		hold := setLimits(db.headTime, db.headTime, db.headTime)
+		// The last statement sees every node that joined before the head was locked.
+		return limits + durable + `SELECT pg_current_xact_id()::text; ` + lockHead + `; ` + hold +
+			`SELECT set_config('keygate.held', clock_timestamp()::text, true); ` + oldestReader
+	case noHead:
+		return limits + durable
+	default:
+		return limits + `SET LOCAL synchronous_commit = local`
+	}
+}
+
+// mutate runs f in a mutation (head.go). f must not call mutate. If a statement failed, the transaction is rolled back
+// even if f returns nil. If ctx ends before COMMIT starts, the transaction is rolled back; after that ctx has no
+// effect. f is called again if what it has read was changed meanwhile, or if the server ended the transaction to
+// resolve a conflict.
 func (db *DB) mutate(ctx context.Context, f func(t *tx) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	select {
-	case db.head <- struct{}{}:
+	case db.mutations <- struct{}{}:
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	defer func() { <-db.head }()
-	return db.update(ctx, beginUpdate, f)
+	defer func() { <-db.mutations }()
+	return db.update(ctx, headLast, f)
 }
 
 // write runs f in a transaction that does not take the head: f must lock what it reads before
 // it changes it.
 func (db *DB) write(ctx context.Context, f func(t *tx) error) error {
-	return db.update(ctx, beginWrite, f)
+	return db.update(ctx, noHead, f)
 }
 
 // record is write for records of traffic, which are written many times a second: COMMIT waits for
 // the server's disk, and for no replica.
 func (db *DB) record(ctx context.Context, f func(t *tx) error) error {
-	return db.update(ctx, beginRecord, f)
+	return db.update(ctx, noReplica, f)
 }
 
-// update runs f in a transaction that begin begins, and again after a conflict.
-func (db *DB) update(ctx context.Context, begin string, f func(*tx) error) (err error) {
+// update runs f in a transaction of the kind k, and again after a conflict.
+func (db *DB) update(ctx context.Context, k kind, f func(*tx) error) (err error) {
 	for attempt := 1; ; attempt++ {
 		var again bool
-		if again, err = db.try(ctx, begin, f); err == nil {
+		if again, err = db.try(ctx, k, f); err == nil {
 			db.wrote()
 			return nil
 		}
 		if attempt == attempts || !again || ctx.Err() != nil {
 			return err
 		}
+		if k == headLast && (attempt == aheadAttempts || errors.Is(err, errOldFormat)) {
+			k = headFirst
+		}
 	}
 }
 
 // try runs one transaction. again says that it changed nothing and may succeed the next time.
-func (db *DB) try(ctx context.Context, begin string, f func(*tx) error) (again bool, err error) {
+func (db *DB) try(ctx context.Context, k kind, f func(*tx) error) (again bool, err error) {
 	c, err := db.writer.take(ctx)
 	if err != nil {
 		return false, db.failUnlessOver(ctx, err)
 	}
 	defer db.writer.give(c)
-	t := &tx{readTx: readTx{c: c, limit: writeTime}, now: db.now, random: db.random}
-	if err := t.begin(ctx, begin); err != nil {
+	t := &tx{readTx: readTx{c: c, limit: writeTime, mutation: mutation{headTime: db.headTime, seed: newSeed()}}, now: db.now, random: db.random}
+	if err := t.begin(ctx, db.begin(k), k); err != nil {
 		c.abandon()
 		if ctx.Err() != nil {
 			return false, ctx.Err()
@@ -113,6 +140,11 @@ func (db *DB) try(ctx context.Context, begin string, f func(*tx) error) (again b
 		}
 	}()
 	if err := f(t); err != nil {
+		if t.ahead && t.failed == nil && ctx.Err() == nil {
+			if untrue := t.verify(); untrue != nil {
+				return db.afterFailure(t, t.fail("verify the reads", untrue))
+			}
+		}
 		return db.afterFailure(t, cmp.Or(t.late, err))
 	}
 	if t.failed != nil {
@@ -130,6 +162,14 @@ func (db *DB) try(ctx context.Context, begin string, f func(*tx) error) (again b
 		}
 		return db.afterCommit(t, err)
 	}
+	if t.onCommit == nil {
+		return false, nil
+	}
+	p, err := t.position()
+	if err != nil {
+		return false, db.fail(inDoubt(err))
+	}
+	t.onCommit(p, t.ofAccount)
 	return false, nil
 }
 
@@ -144,6 +184,9 @@ func (db *DB) failUnlessOver(ctx context.Context, err error) error {
 // afterFailure returns what try returns for err, the error of the function of a transaction, or
 // of one of its statements.
 func (db *DB) afterFailure(t *tx, err error) (again bool, _ error) {
+	if errors.Is(t.failed, errChanged) || errors.Is(t.failed, errOldFormat) {
+		return true, t.failed
+	}
 	if code := fault.CodeOf(t.failed); t.failed != nil && (code == fault.Unavailable || code == fault.Internal) {
 		state := stateOf(t.failed)
 		switch {
@@ -160,7 +203,10 @@ func (db *DB) afterFailure(t *tx, err error) (again bool, _ error) {
 // afterCommit returns what try returns for err, the error of COMMIT. If the connection was
 // lost, it asks the server what became of the transaction.
 func (db *DB) afterCommit(t *tx, err error) (again bool, _ error) {
+	var unconfirmed *unconfirmedError
 	switch state := stateOf(err); {
+	case errors.As(err, &unconfirmed):
+		return false, db.fail(unconfirmed.fault())
 	case state == serialization || state == deadlock:
 		return true, translate("commit", err)
 	case state != "" && !lost(err):
@@ -173,10 +219,25 @@ func (db *DB) afterCommit(t *tx, err error) (again bool, _ error) {
 	case askErr != nil:
 		return false, db.fail(inDoubt(errors.Join(err, askErr)))
 	case committed:
-		return false, nil
+		return false, db.afterLostCommit(t)
 	default:
 		return false, db.fail(translate("commit", err))
 	}
+}
+
+// afterLostCommit reports the position of a transaction that was committed. Its own is not known, so it is the newest.
+func (db *DB) afterLostCommit(t *tx) error {
+	if t.onCommit == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), writeTime)
+	defer cancel()
+	p, ofAccount, err := db.Settle(ctx, t.accountID)
+	if err != nil {
+		return db.fail(inDoubt(err))
+	}
+	t.onCommit(p, ofAccount)
+	return nil
 }
 
 // inDoubt returns the error of a transaction whose COMMIT had no response, only err.
@@ -234,7 +295,7 @@ func (db *DB) viewFor(ctx context.Context, p *pool, begin string, limit time.Dur
 			return err
 		}
 		t := &readTx{c: c, limit: limit}
-		if err = t.begin(ctx, begin); err == nil {
+		if _, err = t.begin(ctx, begin); err == nil {
 			return db.run(t, p, f)
 		}
 		c.abandon()
@@ -284,7 +345,7 @@ func (db *DB) run(t *readTx, p *pool, f func(*readTx) error) error {
 				_ = db.note(failed)
 			}
 			t.c.abandon()
-		} else if t.c.commit() != nil {
+		} else if t.c.commit(writeTime) != nil {
 			t.c.abandon()
 		}
 		p.give(t.c)
@@ -309,10 +370,27 @@ type readTx struct {
 	// interrupt interrupts a running statement when it ends; nil lets statements run to
 	// their ends.
 	interrupt context.Context //nolint:containedctx // of the transaction, which does not outlive the call
-	number    int64           // of the newest change, in an Update
-	mark      []byte          // of the newest change, in an Update
-	xid       string          // of the transaction, in an Update
-	reader    *reader         // in an Update; nil without nodes
+	mutation
+}
+
+// mutation is the state of a mutation.
+type mutation struct {
+	ahead     bool // it does not hold the head yet
+	held      bool // it holds the head
+	headTime  time.Duration
+	number    int64   // of the newest change when it got the head
+	mark      []byte  // of that change
+	appended  int64   // how many changes it has made since
+	newest    []byte  // the mark of the last of these
+	format    int     // the newest format of these, of those made before it got the head
+	xid       string  // of the transaction
+	reader    *reader // with the head; nil without nodes
+	onCommit  func(p snapshot.Position, ofAccount int64)
+	accountID string // that onCommit asks for
+	ofAccount int64  // the number of its newest change
+	seed      int64  // of hashes
+	reads     []recorded
+	readRows  int // of all reads
 }
 
 // tx also writes.
@@ -323,27 +401,42 @@ type tx struct {
 	direct int          // deliveries of events that the transaction has written itself
 }
 
-// begin begins the transaction and reads the head if the statement does.
-func (t *readTx) begin(ctx context.Context, statement string) error {
-	ctx, cancel := context.WithTimeout(ctx, 2*writeTime)
-	defer cancel()
-	results, err := t.c.Conn.Conn().PgConn().Exec(ctx, statement).ReadAll()
+// begin begins the transaction, and reads the head if the kind takes it first.
+func (t *tx) begin(ctx context.Context, statements string, k kind) error {
+	results, err := t.readTx.begin(ctx, statements)
 	if err != nil {
 		return err
 	}
-	if statement == beginUpdate {
-		head, oldest := results[len(results)-2].Rows, results[len(results)-1].Rows
+	t.end = time.Now().Add(writeTime)
+	t.ahead, t.held = k == headLast, k == headFirst
+	n := len(results)
+	switch k {
+	case headLast:
+		t.xid = string(results[n-1].Rows[0][0])
+	case headFirst:
+		// The transaction's number, the head, three limits and four of TCP, the time, the nodes.
+		t.xid = string(results[n-firstTail].Rows[0][0])
+		head := results[n-firstTail+1].Rows
 		if len(head) != 1 {
-			return errors.New("the table change_head does not have one row")
+			return errNoHead
 		}
-		if err := errors.Join(t.scanHead(head[0]), t.scanReader(oldest)); err != nil {
-			return err
-		}
-	}
-	if t.limit == writeTime {
-		t.end = time.Now().Add(writeTime)
+		return errors.Join(t.scanHead(head[0]), t.scanReader(results[n-1].Rows))
 	}
 	return nil
+}
+
+// firstTail is how many statements begin has for a mutation that takes the head first, from the one that reads the
+// number of the transaction.
+const firstTail = 11
+
+// errNoHead is the error of a database without a head of the change log.
+var errNoHead = errors.New("the table change_head does not have one row")
+
+// begin begins the transaction.
+func (t *readTx) begin(ctx context.Context, statements string) ([]*pgconn.Result, error) {
+	ctx, cancel := context.WithTimeout(ctx, 2*writeTime)
+	defer cancel()
+	return t.c.Conn.Conn().PgConn().Exec(ctx, statements).ReadAll()
 }
 
 // scanHead takes the values of the head, which are texts.
@@ -354,7 +447,6 @@ func (t *readTx) scanHead(row [][]byte) error {
 	if _, err := fmt.Sscanf(string(row[1]), `\x%x`, &t.mark); err != nil {
 		return fmt.Errorf("read the head of the change log: %w", err)
 	}
-	t.xid = string(row[2])
 	return nil
 }
 
@@ -413,7 +505,13 @@ func (t *readTx) rows(ctx context.Context, what, query string, args []any, scan 
 	}
 	during, cancel := t.during()
 	defer cancel()
-	if _, err := t.send(during, query, args, scan); err != nil {
+	var err error
+	if t.records(query) {
+		err = t.record(during, query, args, scan)
+	} else {
+		_, err = t.send(during, query, args, scan)
+	}
+	if err != nil {
 		return t.fail(what, err)
 	}
 	return nil
@@ -470,24 +568,48 @@ func (t *tx) must(ctx context.Context, what, record, query string, args ...any) 
 
 // commit commits the transaction. It sends what is queued with COMMIT.
 func (t *tx) commit() error {
-	if len(t.queued) == 0 {
-		return t.c.commit()
+	if t.accountID != "" {
+		t.queued = append(t.queued, statement{what: "number the change", query: accountChanges, args: []any{t.accountID},
+			scan: func(r pgx.Rows) error { return r.Scan(&t.ofAccount) }})
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), writeTime)
+	if len(t.queued) == 0 && !t.ahead {
+		return t.c.commit(t.commitTime())
+	}
+	if t.ahead && len(t.queued) > 0 {
+		t.queued = append(t.queued, t.goOn())
+	}
+	within := t.commitTime()
+	if t.ahead {
+		within += lockTime
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), within)
 	defer cancel()
+	server := t.c.Conn.Conn().PgConn()
+	forgetWarnings(server)
 	tag, err := t.send(ctx, `COMMIT`, nil, func(pgx.Rows) error { return nil })
-	return cmp.Or(err, committed(tag))
+	return cmp.Or(err, committed(tag), confirmedBy(server))
+}
+
+// commitTime is how long COMMIT may take. The server itself does not bound it, and holds the head until it has
+// ended: it may wait for a replica. When the time is over, the driver cancels that.
+func (t *tx) commitTime() time.Duration {
+	if t.ahead || t.held {
+		return t.headTime
+	}
+	return writeTime
 }
 
 // commit commits a transaction that has nothing queued.
-func (c *conn) commit() error {
-	ctx, cancel := context.WithTimeout(context.Background(), writeTime)
+func (c *conn) commit(within time.Duration) error {
+	ctx, cancel := context.WithTimeout(context.Background(), within)
 	defer cancel()
-	results, err := c.Conn.Conn().PgConn().Exec(ctx, `COMMIT`).ReadAll()
+	server := c.Conn.Conn().PgConn()
+	forgetWarnings(server)
+	results, err := server.Exec(ctx, `COMMIT`).ReadAll()
 	if err != nil {
 		return err
 	}
-	return committed(results[len(results)-1].CommandTag)
+	return cmp.Or(committed(results[len(results)-1].CommandTag), confirmedBy(server))
 }
 
 // committed returns an error if tag, that of COMMIT, says that the server has rolled the transaction back.

@@ -32,7 +32,7 @@ func TestStoppedNode(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer stopped.Close(context.Background())
-	if _, err := stopped.PgConn().Exec(t.Context(), beginUpdate).ReadAll(); err != nil {
+	if _, err := stopped.PgConn().Exec(t.Context(), openWith(t, Config{URL: url}).begin(headFirst)).ReadAll(); err != nil {
 		t.Fatal(err)
 	}
 	db := openWith(t, Config{URL: url})

@@ -16,3 +16,13 @@ func (t *readTx) AccountCounts(ctx context.Context, accountID string) (n control
 		})
 	return n, err
 }
+
+// AccountRoom implements control.AccountReader.
+func (t *readTx) AccountRoom(ctx context.Context, accountID string, most control.AccountCounts) (control.AccountRoom, error) {
+	n, err := t.AccountCounts(ctx, accountID)
+	return control.AccountRoom{
+		Keys: n.Keys < most.Keys, LiveKeys: n.LiveKeys < most.LiveKeys, Responses: n.Responses < most.Responses,
+		ResponseBytes: n.ResponseBytes < most.ResponseBytes, RevisionBytes: n.RevisionBytes < most.RevisionBytes,
+		Configuration: n.ConfigurationBytes() < most.ConfigurationBytes(),
+	}, err
+}

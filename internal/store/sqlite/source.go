@@ -31,6 +31,13 @@ func (db *DB) LastSeq(ctx context.Context) (int64, error) {
 	})
 }
 
+// Settle implements control.Store: what can be read here is on the disk. Nobody asks for the number of an account's
+// change, since there is one node.
+func (db *DB) Settle(ctx context.Context, _ string) (p snapshot.Position, ofAccount int64, err error) {
+	p.Number, err = db.LastSeq(ctx)
+	return p, 0, err
+}
+
 // Changes implements snapshot.ChangeLog.
 func (db *DB) Changes(ctx context.Context, seq int64, limit int) (changes []snapshot.Change, complete bool, err error) {
 	err = view(ctx, db.source, func(t *readTx) error {

@@ -1,0 +1,149 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/keygate/keygate/internal/cluster/lease"
+	"github.com/keygate/keygate/internal/control"
+	"github.com/keygate/keygate/internal/fault"
+	"github.com/keygate/keygate/internal/keygatetest/postgrestest"
+	"github.com/keygate/keygate/internal/ratelimit"
+	"github.com/keygate/keygate/internal/snapshot"
+)
+
+// shortLease makes the statements of a test time out soon.
+const shortLease = 2 * time.Second
+
+// withoutReplica starts a server that waits for a synchronous replica which does not exist, and returns the URL of
+// a database with the schema.
+func withoutReplica(t *testing.T) (*postgrestest.Server, string) {
+	t.Helper()
+	s := postgrestest.Start(t, postgrestest.Config{})
+	url := s.Database(t, "")
+	openWith(t, Config{URL: url}) // migrates it
+	standby(t, s, "absent")
+	return s, url
+}
+
+// standby sets the name of the synchronous replica that the server waits for, "" for none, and returns when commits
+// wait for it, or do not.
+func standby(t *testing.T, s *postgrestest.Server, name string) {
+	t.Helper()
+	if err := s.Admin(t.Context(), `ALTER SYSTEM SET synchronous_standby_names = '`+name+`'`, `SELECT pg_reload_conf()`); err != nil {
+		t.Fatal(err)
+	}
+	settings, err := parseURL(s.URL("postgres"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	configure(settings.ConnConfig)
+	c, err := pgx.ConnectConfig(t.Context(), settings.ConnConfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close(context.Background())
+	for waits := name == ""; waits != (name != "") && t.Context().Err() == nil; {
+		if waits, err = unconfirmed(t.Context(), c, 100*time.Millisecond); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// cancelCommits cancels every commit that waits for a replica, as an administrator may, until the test ends.
+func cancelCommits(t *testing.T, s *postgrestest.Server) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	ended := make(chan error, 1)
+	go func() {
+		ended <- s.Admin(ctx, `DO $$ BEGIN LOOP
+			PERFORM pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep';
+			PERFORM pg_sleep(0.02), pg_stat_clear_snapshot();
+		END LOOP; END $$`)
+	}()
+	t.Cleanup(func() {
+		cancel()
+		<-ended
+	})
+}
+
+// Guarantee: a transaction that the server commits without the synchronous replica that it waits for is 503, whatever
+// it does and however it is committed. It says that the change is stored. What a repeated call finds done already is
+// 503 too, until a replica has it.
+func TestCommitThatNoReplicaHas(t *testing.T) {
+	s, url := withoutReplica(t)
+	cancelCommits(t, s)
+	db := openWith(t, Config{URL: url, LeaseTTL: shortLease})
+	for _, tc := range []struct {
+		name string
+		do   func(ctx context.Context) error
+	}{
+		{"a change that is sent with COMMIT", func(context.Context) error { return change(t, db) }},
+		{"a change and a read", func(ctx context.Context) error {
+			return db.Update(ctx, func(tx control.Tx) error {
+				_, err := tx.AppendChange(ctx, snapshot.KeyChange, "key_1")
+				_, countErr := tx.KeysToIndex(ctx, 1)
+				return errors.Join(err, countErr)
+			})
+		}},
+		{"a change that finds nothing to do", func(ctx context.Context) error {
+			return db.Update(ctx, func(tx control.Tx) error {
+				_, err := tx.KeysToIndex(ctx, 1)
+				return err
+			})
+		}},
+		{"a stored response that is repeated", func(ctx context.Context) error {
+			_, _, err := db.Settle(ctx, "")
+			return err
+		}},
+		{"a claim to a daily cap", func(ctx context.Context) error {
+			day := time.Now().Unix() / int64(24*time.Hour/time.Second)
+			_, err := db.ReserveDaily(ctx, "a", day, []ratelimit.DailyClaim{{LimitID: "l", KeyID: "k", Cap: 10, Ahead: 1}})
+			return err
+		}},
+	} {
+		err := tc.do(t.Context())
+		var public *fault.Error
+		if !errors.As(err, &public) || public.Code != fault.Unavailable || public.Message != unconfirmedMessage || !errors.Is(err, control.ErrInDoubt) {
+			t.Errorf("%s: got %v, want 503 and that the change is stored", tc.name, err)
+		}
+	}
+	if seq, err := db.LastSeq(t.Context()); seq != 2 || err != nil {
+		t.Errorf("the newest change is %d, error %v; want 2", seq, err)
+	}
+}
+
+// Guarantee: a lease is not granted, renewed, given back or ended by a commit that no synchronous replica has, and
+// nobody relies on the end of a lease before one has it.
+func TestLeaseThatNoReplicaHas(t *testing.T) {
+	s, url := withoutReplica(t)
+	standby(t, s, "")
+	h := newClusterHarnessAt(t, url)
+	a := h.carry(lease.Call{Kind: lease.Join, Node: "a", TTL: shortLease})
+	standby(t, s, "absent")
+	cancelCommits(t, s)
+	for _, c := range []lease.Call{
+		{Kind: lease.Renew, Node: "a", Epoch: a.Row.Epoch, TTL: shortLease},
+		{Kind: lease.Join, Node: "b", TTL: shortLease},
+		{Kind: lease.Leave, Node: "b", Epoch: 1},
+	} {
+		if got, err := h.leases.Carry(t.Context(), c); !errors.Is(err, control.ErrInDoubt) || got.Result == lease.Done {
+			t.Errorf("call %d for %s: got %v, %v; want that it is not confirmed", c.Kind, c.Node, got.Result, err)
+		}
+	}
+	seen := lease.Seen{Node: "a", Epoch: a.Row.Epoch, Grant: a.Row.Grant + 1} // of the renewal, which stands here
+	if ended, err := h.views.EndLease(t.Context(), seen); ended || !errors.Is(err, control.ErrInDoubt) {
+		t.Errorf("ending a lease: got %t, %v; want that it is not confirmed", ended, err)
+	}
+	if _, err := h.views.LeaseView(t.Context(), nil); !errors.Is(err, control.ErrInDoubt) {
+		t.Errorf("reading the leases then: got %v, want that the end of one is not confirmed", err)
+	}
+	standby(t, s, "")
+	if v := h.view(); len(v.Rows) != 2 || v.Rows[0].State != lease.Expired {
+		t.Errorf("once commits wait for no replica: got %+v, want the lease ended", v.Rows)
+	}
+}

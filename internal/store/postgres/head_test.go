@@ -1,0 +1,266 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/keygate/keygate/internal/account"
+	"github.com/keygate/keygate/internal/control"
+	"github.com/keygate/keygate/internal/fault"
+	"github.com/keygate/keygate/internal/id"
+	"github.com/keygate/keygate/internal/snapshot"
+)
+
+// rename sets the name of an account, and returns its new version.
+func rename(ctx context.Context, tx control.Tx, accountID, name string) (int64, error) {
+	a, err := tx.Account(ctx, accountID)
+	if err != nil {
+		return 0, err
+	}
+	a.Name, a.Version = name, a.Version+1
+	return a.Version, tx.UpdateAccount(ctx, a)
+}
+
+// insertAccounts inserts active accounts and returns their identifiers.
+func insertAccounts(t *testing.T, db *DB, names ...string) (ids []string) {
+	t.Helper()
+	for _, name := range names {
+		a := &account.Account{ID: id.New(id.Account), Name: name, Plan: account.Scale}
+		if err := db.Update(t.Context(), func(tx control.Tx) error { return tx.InsertAccount(t.Context(), a) }); err != nil {
+			t.Fatal(err)
+		}
+		ids = append(ids, a.ID)
+	}
+	return ids
+}
+
+// Guarantee: a mutation that has read and not committed yet holds up nobody: others commit meanwhile, of the same node
+// and of another one. So a node that is slow or cut off delays its own changes alone.
+func TestMutationThatReadsHoldsUpNobody(t *testing.T) {
+	for _, mode := range modes() {
+		url := migrated(t) + "&default_query_exec_mode=" + mode
+		slow, other := openWith(t, Config{URL: url}), openWith(t, Config{URL: url})
+		ids := insertAccounts(t, other, "a")
+		err := slow.Update(t.Context(), func(tx control.Tx) error {
+			if _, err := rename(t.Context(), tx, ids[0], "b"); err != nil {
+				return err
+			}
+			if _, err := tx.AppendChange(t.Context(), snapshot.AccountChange, ids[0]); err != nil {
+				return err
+			}
+			return errors.Join(change(t, other), change(t, slow))
+		})
+		if seq, readErr := other.LastSeq(t.Context()); err != nil || seq != 3 || readErr != nil {
+			t.Errorf("%s: got the errors %v and %v, and %d changes; want none and 3", mode, err, readErr, seq)
+		}
+	}
+}
+
+// Guarantee: if what a mutation has read is changed before it commits, it is made again, and nothing of the first
+// attempt remains: what it returns, success or an error, is true in one state of the database.
+func TestMutationIsMadeAgain(t *testing.T) {
+	refused := errors.New("both accounts have the same name")
+	for _, tc := range []struct {
+		name string
+		f    func(ctx context.Context, tx control.Tx, ids []string, between func() error) error
+		want error
+	}{
+		{"it writes", func(ctx context.Context, tx control.Tx, ids []string, between func() error) error {
+			version, err := rename(ctx, tx, ids[0], "c")
+			if err == nil && version == 3 {
+				return nil
+			}
+			return errors.Join(err, between())
+		}, nil},
+		{"it writes nothing", func(ctx context.Context, tx control.Tx, ids []string, between func() error) error {
+			_, err := tx.Account(ctx, ids[0])
+			return errors.Join(err, between())
+		}, nil},
+		{"it reads after it has written", func(ctx context.Context, tx control.Tx, ids []string, between func() error) error {
+			_, err := rename(ctx, tx, ids[0], "c")
+			err = errors.Join(err, between())
+			a, readErr := tx.Account(ctx, ids[0])
+			if readErr == nil && a.Name != "c" {
+				readErr = fmt.Errorf("it reads the name %q", a.Name)
+			}
+			return errors.Join(err, readErr)
+		}, nil},
+		{"it returns an error", func(ctx context.Context, tx control.Tx, ids []string, between func() error) error {
+			first, err := tx.Account(ctx, ids[0])
+			err = errors.Join(err, between())
+			second, readErr := tx.Account(ctx, ids[1])
+			if err == nil && readErr == nil && first.Version != second.Version {
+				return refused
+			}
+			return errors.Join(err, readErr)
+		}, refused},
+	} {
+		url := migrated(t)
+		db, other := openWith(t, Config{URL: url}), openWith(t, Config{URL: url})
+		ids := insertAccounts(t, db, "a", "b")
+		calls := 0
+		err := db.Update(t.Context(), func(tx control.Tx) error {
+			calls++
+			return tc.f(t.Context(), tx, ids, func() error {
+				if calls > 1 {
+					return nil
+				}
+				return other.Update(t.Context(), func(tx control.Tx) error {
+					_, err := rename(t.Context(), tx, ids[0], "between")
+					return err
+				})
+			})
+		})
+		if !errors.Is(err, tc.want) || calls != 2 {
+			t.Errorf("%s: got %v after %d calls; want %v after 2", tc.name, err, calls, tc.want)
+		}
+	}
+}
+
+// Guarantee: mutations of several nodes are serial: no update is lost, and no two of them pass a check that only one
+// may pass, also if they read one record and write another.
+func TestMutationsAreSerial(t *testing.T) {
+	const workers, rounds = 4, 12
+	url := migrated(t)
+	ids := insertAccounts(t, openWith(t, Config{URL: url}), "a", "b")
+	var wg sync.WaitGroup
+	for worker := range workers {
+		db := openWith(t, Config{URL: url})
+		wg.Go(func() {
+			for round := range rounds {
+				own, peer := ids[(worker+round)%2], ids[(worker+round+1)%2]
+				err := db.Update(t.Context(), func(tx control.Tx) error {
+					a, err := tx.Account(t.Context(), peer)
+					if err != nil {
+						return err
+					}
+					b, err := tx.Account(t.Context(), own)
+					if err != nil {
+						return err
+					}
+					b.Version = max(a.Version, b.Version) + 1 // so all versions that are ever written differ
+					return tx.UpdateAccount(t.Context(), b)
+				})
+				if err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	db := openWith(t, Config{URL: url})
+	for _, accountID := range ids {
+		if err := db.View(t.Context(), func(tx control.ReadTx) error {
+			a, err := tx.Account(t.Context(), accountID)
+			if err == nil && a.Version > 1+workers*rounds {
+				t.Errorf("the version is %d", a.Version)
+			}
+			return err
+		}); err != nil {
+			t.Error(err)
+		}
+	}
+	newest := int64(0)
+	err := db.View(t.Context(), func(tx control.ReadTx) error {
+		for _, accountID := range ids {
+			a, err := tx.Account(t.Context(), accountID)
+			if err != nil {
+				return err
+			}
+			newest = max(newest, a.Version)
+		}
+		return nil
+	})
+	if err != nil || newest != 1+workers*rounds {
+		t.Errorf("the newest version is %d, error %v; want %d: one more for each mutation", newest, err, 1+workers*rounds)
+	}
+}
+
+// Guarantee: a mutation that has to hold the head while it runs does so for a quarter of the lease at most, however
+// short each of its statements is, and is 503 then. Others go on.
+func TestHeadIsHeldBriefly(t *testing.T) {
+	url := migrated(t)
+	db, other := openWith(t, Config{URL: url, LeaseTTL: 2 * time.Second}), openWith(t, Config{URL: url})
+	statements := 0
+	err := db.mutate(t.Context(), func(tx *tx) error {
+		for range 1000 {
+			if _, err := tx.exec(t.Context(), "sleep", `SELECT pg_sleep(0.02)`); err != nil {
+				return err
+			}
+			statements++
+		}
+		return nil
+	})
+	if fault.CodeOf(err) != fault.Unavailable || statements == 0 {
+		t.Errorf("got %v after %d statements, want 503", err, statements)
+	}
+	if err := change(t, other); err != nil {
+		t.Error(err)
+	}
+}
+
+// Guarantee: a read is carried out ahead of statements that were queued before it only if these cannot change its
+// result: triggered names what triggers change.
+func TestTriggersAreKnown(t *testing.T) {
+	c, err := pgx.Connect(t.Context(), migrated(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close(context.Background())
+	rows, err := c.Query(t.Context(), `SELECT c.relname, p.prosrc FROM pg_trigger g JOIN pg_class c ON c.oid = g.tgrelid JOIN pg_proc p ON p.oid = g.tgfoid WHERE NOT g.tgisinternal`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := 0
+	var table, body string
+	target := regexp.MustCompile(`(?i)\b(?:INSERT INTO|UPDATE|DELETE FROM)\s+(\w+)`)
+	_, err = pgx.ForEachRow(rows, []any{&table, &body}, func() error {
+		for _, m := range target.FindAllStringSubmatch(body, -1) {
+			if found++; m[1] != "SET" && !strings.Contains(" "+strings.Join(triggered(table), " ")+" ", " "+m[1]+" ") {
+				t.Errorf("a trigger of %s changes %s, and triggered does not say so", table, m[1])
+			}
+		}
+		return nil
+	})
+	if err != nil || found == 0 {
+		t.Errorf("found %d changes, error %v", found, err)
+	}
+}
+
+// Guarantee: what triggers write is known, so that a mutation does not read it before its own statements are carried
+// out.
+func TestTriggeredNamesWhatTriggersWrite(t *testing.T) {
+	db := fresh(t)
+	found := 0
+	err := db.statement(t.Context(), db.readers, logTime, func(tx *readTx) error {
+		return tx.rows(t.Context(), "read triggers", `SELECT c.relname::text, pg_get_functiondef(t.tgfoid) FROM pg_trigger t
+			JOIN pg_class c ON c.oid = t.tgrelid WHERE NOT t.tgisinternal AND t.tgparentid = 0`, nil, func(r pgx.Rows) error {
+			var table, function string
+			if err := r.Scan(&table, &function); err != nil {
+				return err
+			}
+			_, body, _ := strings.Cut(function, "$function$")
+			for _, m := range written.FindAllStringSubmatch(body, -1) {
+				if found++; m[1] != "SET" && m[1] != table && !slices.Contains(triggered(table), m[1]) {
+					t.Errorf("a trigger of %s writes to %s, which triggered does not name", table, m[1])
+				}
+			}
+			return nil
+		})
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if found == 0 {
+		t.Error("no trigger that writes was found")
+	}
+}
