@@ -314,8 +314,10 @@ func (s *stream) refuse(err error) {
 
 // contentType returns the Content-Type of the request.
 func (s *stream) contentType() string {
-	value, _ := s.HeaderValue("content-type")
-	return value
+	if value, n := s.HeaderValue("content-type"); n > 0 {
+		return value
+	}
+	return proxy.Text(s.req.LateType.Of(s.req.Text))
 }
 
 // respond sends a response of the gateway itself. conn.mu is held.
