@@ -22,8 +22,8 @@ type H1Conn struct {
 	conn *net.TCPConn
 	raw  syscall.RawConn
 	h1Secure
-	last int64 // tick of the last Release
-	end  int64 // tick from which it is not used for new requests
+	last int64         // tick of the last Release
+	end  time.Duration // when it is not used for new requests any more, by Pools.now
 
 	reused bool // it has been idle, and taken again
 
@@ -41,7 +41,7 @@ func newH1Conn(p *H1Pool, conn *net.TCPConn, home int) (*H1Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &H1Conn{pool: p, conn: conn, raw: raw, end: p.owner.tick.Load() + lifetime(p.maxAge)}
+	c := &H1Conn{pool: p, conn: conn, raw: raw, end: p.owner.now() + lifetime(p.maxAge)}
 	c.peekFunc = c.peek
 	c.home.Store(int32(home))
 	return c, nil
@@ -93,7 +93,7 @@ func (c *H1Conn) Stale() bool {
 
 // old reports whether the connection has reached the age after which it is not used for new
 // requests.
-func (c *H1Conn) old() bool { return c.pool.owner.tick.Load() >= c.end }
+func (c *H1Conn) old() bool { return c.pool.owner.now() >= c.end }
 
 func (c *H1Conn) peek(fd uintptr) {
 	if c.stale = !isQuiet(fd); c.pump != nil && (c.stale || c.more) {
