@@ -25,7 +25,8 @@ type H1Conn struct {
 	last int64         // tick of the last Release
 	end  time.Duration // when it is not used for new requests any more, by Pools.now
 
-	reused bool // it has been idle, and taken again
+	reused bool         // it has been idle, and taken again
+	heldAt atomic.Int64 // tick of the last Hold
 
 	state  atomic.Int32
 	listed atomic.Bool  // is in a stack, or is about to be pushed

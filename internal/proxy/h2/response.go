@@ -71,6 +71,7 @@ func (s *stream) sendHead(head []byte, r *http1.Response, body http1.Framing) er
 	}
 	c := s.conn
 	s.MarkResponse(r.Status)
+	s.binds = s.binds || h1.BoundBy(head, r)
 	s.deadline, s.continueAt = 0, 0
 	if s.why != notCut {
 		return errCut
