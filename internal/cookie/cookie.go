@@ -1,5 +1,5 @@
-// Package cookie names the cookie of a browser's session on the management API, and keeps it away
-// from upstreams (contract, 3.4).
+// Package cookie names the cookie of a browser's session on the management API, keeps it away from
+// upstreams, and keeps upstreams from setting it (contract, 3.4).
 package cookie
 
 import "strings"
@@ -13,6 +13,18 @@ const (
 
 // HasSession reports whether the value of a Cookie field may hold a session.
 func HasSession(value string) bool { return strings.Contains(value, Session) }
+
+// SetsSession reports whether the value of a Set-Cookie field sets the cookie of a session. A browser sends a
+// cookie without a name as its value alone, so the name may also be in that.
+func SetsSession(value string) bool {
+	if !HasSession(value) {
+		return false
+	}
+	pair, _, _ := strings.Cut(value, ";")
+	name, _, _ := strings.Cut(strings.TrimLeft(pair, "= \t"), "=")
+	name = strings.TrimRight(name, " \t")
+	return name == Session || name == Secure
+}
 
 // AppendOthers appends the value of a Cookie field without the cookies of sessions to dst. Other
 // cookies keep their bytes and their order. It appends nothing if there are none.

@@ -27,3 +27,29 @@ func TestAppendOthers(t *testing.T) {
 		}
 	}
 }
+
+// Guarantee: a Set-Cookie field sets the cookie of a session if a browser would send that back under one of
+// its names, however it is spelled; and no other field does.
+func TestSetsSession(t *testing.T) {
+	t.Parallel()
+	for value, want := range map[string]bool{
+		"keygate_session=a":                              true,
+		"__Host-keygate_session=a; Secure; Path=/":       true,
+		" keygate_session = a;Domain=example.com":        true,
+		"keygate_session":                                true,
+		"keygate_session=":                               true,
+		"=keygate_session=a":                             true,
+		"= =\t__Host-keygate_session=a":                  true,
+		"keygate_session; Max-Age=0":                     true,
+		"a=keygate_session=b":                            false,
+		"keygate_session2=a":                             false,
+		"x_keygate_session=a":                            false,
+		"a=b; keygate_session=c":                         false,
+		"":                                               false,
+		"session=keygate_session; Path=/keygate_session": false,
+	} {
+		if got := cookie.SetsSession(value); got != want {
+			t.Errorf("%q: got %v, want %v", value, got, want)
+		}
+	}
+}

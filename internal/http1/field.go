@@ -36,7 +36,7 @@ const (
 	XForwarded // any other X-Forwarded-*
 	XRequestID
 	XKeygate  // any X-Keygate-*
-	RateLimit // X-RateLimit-*, RateLimit, RateLimit-Policy
+	RateLimit // X-RateLimit-Limit, -Remaining and -Reset, RateLimit, RateLimit-Policy
 	Origin
 	AccessControl // Access-Control-Request-Method
 	Vary
@@ -47,6 +47,9 @@ const (
 	ClientAddress // X-Real-IP, X-Client-IP, True-Client-IP, CF-Connecting-IP
 	Lookalike     // Content-Length or Transfer-Encoding with an underscore for the dash
 	Cookie
+	SetCookie
+	AltSvc
+	WWWAuthenticate
 )
 
 // NameOf returns the Name of a field name, and Other for an empty one.
@@ -95,6 +98,8 @@ func classify(b []byte) Name {
 		}
 	case 7:
 		switch first {
+		case 'a':
+			return nameIf(b, "alt-svc", AltSvc)
 		case 't':
 			return nameIf(b, "trailer", Trailer)
 		case 'u':
@@ -113,6 +118,8 @@ func classify(b []byte) Name {
 			return nameIf(b, "connection", Connection)
 		case 'k':
 			return nameIf(b, "keep-alive", KeepAlive)
+		case 's':
+			return nameIf(b, "set-cookie", SetCookie)
 		}
 	case 11:
 		return nameIf(b, "traceparent", Traceparent)
@@ -135,6 +142,8 @@ func classify(b []byte) Name {
 			return dashedIf(b, "cf-connecting-ip", ClientAddress)
 		case first == 'r' && hasDashedPrefix(b, "ratelimit-policy"):
 			return RateLimit
+		case first == 'w':
+			return nameIf(b, "www-authenticate", WWWAuthenticate)
 		}
 	case 17:
 		return framing(b, "transfer-encoding", TransferEncoding)
@@ -184,7 +193,7 @@ func classifyX(b []byte) Name {
 		return Other
 	case hasDashedPrefix(b, "x-keygate-"):
 		return XKeygate
-	case hasDashedPrefix(b, "x-ratelimit-"):
+	case equalDashed(b, "x-ratelimit-limit"), equalDashed(b, "x-ratelimit-remaining"), equalDashed(b, "x-ratelimit-reset"):
 		return RateLimit
 	case equalDashed(b, "x-request-id"):
 		return XRequestID

@@ -20,7 +20,11 @@ func (c *Conn) ReadRequest(r *Request) error {
 		return err
 	}
 	h.text, h.extended = r.Text[:0], c.cfg.ExtendedConnect
-	s, err := c.finish(scratch, h.read(r))
+	err = h.read(r)
+	if err != nil || c.decoder.TooLarge() {
+		h.findType(r)
+	}
+	s, err := c.finish(scratch, err)
 	if s != nil && err == nil {
 		err = h.frameBody(r, s)
 	}
@@ -47,7 +51,7 @@ type requestReader struct {
 
 // read reads the header block. Even if it fails, r has what was read before.
 func (h *requestReader) read(r *Request) error {
-	r.Protocol = http1.Span{}
+	r.Protocol, r.LateType = http1.Span{}, http1.Span{}
 	err := h.readPseudo()
 	if err == nil {
 		err = h.check()
@@ -174,6 +178,23 @@ func (h *requestReader) readFields(r *Request) error {
 		return errMissing
 	}
 	return nil
+}
+
+// maxLateType is the longest content-type that findType finds, in bytes with its name.
+const maxLateType = 256
+
+// findType looks for content-type in the rest of a head that cannot be read to its end, beginning with the
+// field that was decoded last: the form of the refusal depends on it.
+func (h *requestReader) findType(r *Request) {
+	for ok := true; ok; ok = h.decoder.Rest(&h.field, maxLateType) {
+		if string(h.field.Name) != "content-type" || len(h.field.Value) > maxLateType {
+			continue
+		}
+		r.LateType.Start = uint32(len(r.Text))
+		r.Text = append(r.Text, h.field.Value...)
+		r.LateType.End = uint32(len(r.Text))
+		return
+	}
 }
 
 // frameBody says what the head tells of the body (RFC 9113, 8.1.1). A CONNECT has none (RFC 9110,

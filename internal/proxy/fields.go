@@ -54,6 +54,8 @@ var dropped = [...]where{ //nolint:gochecknoglobals // a table that is never wri
 	http1.XRequestID: everywhere,
 	http1.XKeygate:   inRequest | inTrailer,
 	http1.RateLimit:  inResponse | inTrailer,
+	http1.AltSvc:     inResponse | inTrailer, // it would lead clients past the gateway
+	http1.SetCookie:  inTrailer,              // see also cookie.SetsSession
 
 	http1.Forwarded:       inUntrusted | inTrailer,
 	http1.XForwardedFor:   inRequest | inTrailer, // AppendForwardedFor generates it

@@ -30,6 +30,7 @@ func TestFieldsThatPass(t *testing.T) {
 
 		"X-RateLimit-Limit": {request: true, trusted: true},
 		"ratelimit_policy":  {request: true, trusted: true},
+		"Alt-Svc":           {request: true, trusted: true},
 
 		"Forwarded":          {trusted: true, response: true},
 		"X-Forwarded-Host":   {trusted: true, response: true},
@@ -55,6 +56,7 @@ func TestFieldsThatPass(t *testing.T) {
 
 		"Accept": always, "Traceparent": always, "X-Forward": always, "X-Keygate": always, "Grpc-Status": always,
 		"X-Real-Id": always, "X-Client-Id": always, "Content_Lengths": always, "Contents-Length": always, "True-Client-Id": always, "X-Real-IPs": always,
+		"X-RateLimit-Remaining-Tokens": always, "x-ratelimit-used": always, "X-RateLimit-": always, "RateLimit-Reset": always,
 	} {
 		id := NameOf(name)
 		got := passes{

@@ -95,7 +95,13 @@ func (m *moving) pools(t *testing.T, age time.Duration) *Pools {
 		t.Fatal(err)
 	}
 	t.Cleanup(pools.Close)
+	goByTicks(pools)
 	return pools
+}
+
+// goByTicks makes the ages of connections go by the ticks of the pools, which a test can add to.
+func goByTicks(pools *Pools) {
+	pools.now = func() time.Duration { return time.Duration(pools.tick.Load()) * tickTime }
 }
 
 // send sends a request.
@@ -179,7 +185,7 @@ func TestNameThatMovesIsFollowed(t *testing.T) {
 			if got := ask(); got != places[0].String() {
 				t.Fatalf("got a response of %s, want %s: a young connection was not kept", got, places[0])
 			}
-			for range age/tickTime - 1 {
+			for range age / tickTime {
 				pools.tick.Add(1)
 				ask()
 			}
@@ -222,6 +228,7 @@ func TestOldConnectionEndsItsExchanges(t *testing.T) {
 func TestPlainAge(t *testing.T) {
 	p := newPeer(t)
 	pools, pool := newPlain(t, Config{MaxConnAge: time.Minute, IdleTimeout: time.Hour}, p.addr)
+	goByTicks(pools)
 	grow := func() { pools.tick.Add(int64(time.Minute / tickTime)) }
 	c := acquire(t, pool, nil)
 	c.Release()
@@ -249,20 +256,45 @@ func TestPlainAge(t *testing.T) {
 	}
 }
 
-// Guarantee: a lifetime is shorter than the age that it is made from, by no more than a
-// quarter for ages from 10 s, and differs from one connection to the next.
+// Guarantee: a lifetime is at most the age that it is made from, and at least nine tenths of it, also for the
+// shortest age; and differs from one connection to the next.
 func TestLifetime(t *testing.T) {
 	for _, age := range []time.Duration{time.Second, 1499 * time.Millisecond, 10 * time.Second, 5 * time.Minute, 24 * time.Hour} {
-		seen := map[int64]bool{}
+		seen := map[time.Duration]bool{}
 		for range 1000 {
 			n := lifetime(age)
 			seen[n] = true
-			if got := time.Duration(n) * tickTime; n < 1 || got >= age || age >= 10*time.Second && got < age*3/4 {
-				t.Fatalf("age %s: got a lifetime of %s", age, got)
+			if n > age || n < age*9/10 {
+				t.Fatalf("age %s: got a lifetime of %s", age, n)
 			}
 		}
-		if len(seen) < 2 && age >= 10*time.Second {
+		if len(seen) < 2 {
 			t.Errorf("age %s: all lifetimes are equal", age)
+		}
+	}
+}
+
+// Guarantee: a connection is used for new requests for at least nine tenths of its greatest age, and never
+// after it, however late the ticks of the pools are.
+func TestAgeIsExact(t *testing.T) {
+	p := newPeer(t)
+	pools, pool := newPlain(t, Config{MaxConnAge: time.Second, IdleTimeout: time.Hour}, p.addr)
+	now := 700 * time.Millisecond
+	pools.now = func() time.Duration { return now }
+	for range 20 {
+		made := now
+		c := acquire(t, pool, nil)
+		for _, age := range []time.Duration{0, 500 * time.Millisecond, 899 * time.Millisecond} {
+			now = made + age
+			c.Release()
+			if pool.Take(c) != c {
+				t.Fatalf("a connection of %s was not used again", age)
+			}
+		}
+		c.Release()
+		now = made + time.Second
+		if pool.Take(c) != nil {
+			t.Fatal("a connection was used after a second")
 		}
 	}
 }

@@ -25,11 +25,8 @@ func (c *Config) dialer(o *Origin) *net.Dialer {
 	}
 }
 
-// lifetime returns for how many ticks a connection may be used for new requests, so that it
-// is not used after age. Ticks are coarse and may be late, so it is at least one tick less.
-// It varies by up to a fifth, so that connections that were made together do not end
-// together.
-func lifetime(age time.Duration) int64 {
-	ticks := int64(age / tickTime)
-	return max(1, ticks-1-rand.Int64N(ticks/5+1))
+// lifetime returns how long a connection may be used for new requests, so that it is not used after age. It
+// varies by up to a tenth, so that connections that were made together do not end together.
+func lifetime(age time.Duration) time.Duration {
+	return age - rand.N(age/10+1)
 }

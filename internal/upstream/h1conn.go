@@ -22,10 +22,11 @@ type H1Conn struct {
 	conn *net.TCPConn
 	raw  syscall.RawConn
 	h1Secure
-	last int64 // tick of the last Release
-	end  int64 // tick from which it is not used for new requests
+	last int64         // tick of the last Release
+	end  time.Duration // when it is not used for new requests any more, by Pools.now
 
-	reused bool // it has been idle, and taken again
+	reused bool         // it has been idle, and taken again
+	heldAt atomic.Int64 // tick of the last Hold
 
 	state  atomic.Int32
 	listed atomic.Bool  // is in a stack, or is about to be pushed
@@ -41,7 +42,7 @@ func newH1Conn(p *H1Pool, conn *net.TCPConn, home int) (*H1Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &H1Conn{pool: p, conn: conn, raw: raw, end: p.owner.tick.Load() + lifetime(p.maxAge)}
+	c := &H1Conn{pool: p, conn: conn, raw: raw, end: p.owner.now() + lifetime(p.maxAge)}
 	c.peekFunc = c.peek
 	c.home.Store(int32(home))
 	return c, nil
@@ -93,7 +94,7 @@ func (c *H1Conn) Stale() bool {
 
 // old reports whether the connection has reached the age after which it is not used for new
 // requests.
-func (c *H1Conn) old() bool { return c.pool.owner.tick.Load() >= c.end }
+func (c *H1Conn) old() bool { return c.pool.owner.now() >= c.end }
 
 func (c *H1Conn) peek(fd uintptr) {
 	if c.stale = !isQuiet(fd); c.pump != nil && (c.stale || c.more) {

@@ -131,7 +131,7 @@ func (p *Pools) closePlain() {
 func (p *H1Pool) sweep(now int64) {
 	spare := idleConns
 	p.eachIdle(func(c *H1Conn) bool {
-		if spare--; spare >= 0 && now-c.last < p.idle && now < c.end {
+		if spare--; spare >= 0 && now-c.last < p.idle && !c.old() {
 			return false
 		}
 		return true

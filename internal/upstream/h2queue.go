@@ -163,7 +163,7 @@ func (p *H2Pool) dial(ctx context.Context) {
 		p.failures.Add(1)
 		none := len(*p.live.Load()) == 0
 		if none && errors.Is(err, ErrNoHTTP2) {
-			p.http1.Store(p.owner.tick.Load() + lifetime(p.maxAge))
+			p.http1.Store(p.owner.tick.Load() + max(1, int64(lifetime(p.maxAge)/tickTime)))
 		}
 		for none && len(p.queue) > 0 {
 			p.answer(err)

@@ -88,6 +88,8 @@ type Pools struct {
 	h1State
 	h2State h2State
 
+	now func() time.Duration // the time since the start, by a monotonic clock, for the age of connections
+
 	making sync.Mutex // held to add or remove a pool
 }
 
@@ -103,7 +105,9 @@ func NewPools(cfg Config) (*Pools, error) {
 	setDefault(&cfg.MaxConnAge, 5*time.Minute)
 	p := &Pools{cfg: cfg, budget: budget{max: int64(cfg.MaxDescriptors)}}
 	p.h1State.init()
-	p.h2State.start = time.Now()
+	start := time.Now()
+	p.h2State.start = start
+	p.now = func() time.Duration { return time.Since(start) }
 	return p, nil
 }
 

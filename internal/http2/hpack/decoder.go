@@ -142,6 +142,43 @@ func (d *Decoder) Next(f *Field) bool {
 	return false
 }
 
+// TooLarge reports whether Next has met a field beyond the Limits. If Next has not put that into its
+// argument, it is the first that Rest decodes.
+func (d *Decoder) TooLarge() bool { return d.tooLarge }
+
+// Rest decodes the next field whatever the Limits, or reports that there is none. Of a field whose name and
+// value have more than limit bytes together, neither is in f.
+func (d *Decoder) Rest(f *Field, limit int) bool {
+	for uint(d.pos) < uint(len(d.block)) {
+		switch c := d.block[d.pos]; {
+		case c >= 0x80:
+			i, ok := d.integer(7)
+			return ok && d.at(i, f) >= 0
+		case c>>5 == 1:
+			d.sizeUpdate()
+		default:
+			lit, ok := d.readLiteral()
+			if !ok {
+				return false
+			}
+			switch d.decode(&lit, limit, f) {
+			case invalid:
+				d.fail(ErrHuffman)
+				return false
+			case overflow:
+				f.Name, f.Value = nil, nil
+				d.learn(&lit)
+			case decoded:
+				if lit.indexing {
+					d.add(&lit, f)
+				}
+			}
+			return true
+		}
+	}
+	return false
+}
+
 // Finish ends the block. What Next has not decoded is applied to the dynamic table, so a
 // caller may stop calling Next at any field. The error is nil, ErrTooLarge or a
 // CompressionError, which Finish returns for every further block too.
@@ -187,19 +224,26 @@ func (d *Decoder) integer(prefix uint) (value int, ok bool) {
 
 // indexed decodes an indexed field (RFC 7541, 6.1).
 func (d *Decoder) indexed(i int, f *Field) bool {
+	n := d.at(i, f)
+	return n >= 0 && d.count(n)
+}
+
+// at puts the field with an index into f. It returns how many bytes its name and value have, or fails and
+// returns -1.
+func (d *Decoder) at(i int, f *Field) (n int) {
 	f.NeverIndexed = false
 	if i > staticLen && i <= staticLen+d.table.n {
 		e := d.table.at(i - staticLen - 1)
 		f.Name, f.Value, f.Tag = d.table.nameOf(e), d.table.valueOf(e), e.tag
-		return d.count(int(e.name) + int(e.value))
+		return int(e.name) + int(e.value)
 	}
 	if i == 0 || i > staticLen {
 		d.fail(ErrIndex)
-		return false
+		return -1
 	}
 	e := &static[i]
 	f.Name, f.Value, f.Tag = e.name, e.value, d.tags.static[i]
-	return d.count(len(e.name) + len(e.value))
+	return len(e.name) + len(e.value)
 }
 
 // count counts a field whose name and value have n bytes, and reports whether it is
@@ -232,6 +276,7 @@ func (d *Decoder) sizeUpdate() {
 
 // literal decodes a literal (RFC 7541, 6.2).
 func (d *Decoder) literal(f *Field) bool {
+	start := d.pos
 	lit, ok := d.readLiteral()
 	if !ok {
 		return false
@@ -240,9 +285,9 @@ func (d *Decoder) literal(f *Field) bool {
 	case invalid:
 		d.fail(ErrHuffman)
 		return false
-	case overflow:
-		d.tooLarge = true
-		d.learn(&lit)
+	case overflow: // the field is left to Rest or Finish
+		d.tooLarge, d.pos = true, start
+		f.Name, f.Value = nil, nil
 		return false
 	}
 	f.NeverIndexed = lit.never

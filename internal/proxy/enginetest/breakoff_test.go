@@ -82,7 +82,7 @@ type heldBody struct {
 
 func (b *heldBody) Read(p []byte) (int, error) {
 	n, err := b.Reader.Read(p)
-	if err == io.EOF { //nolint:errorlint // it is not wrapped
+	if err == io.EOF {
 		<-b.release
 	}
 	return n, err

@@ -99,6 +99,45 @@ func TestGRPCRefusals(t *testing.T) {
 	wantNone(t, heads)
 }
 
+// Guarantee: a gRPC call whose metadata is too large is refused as one, with code 13, also if content-type
+// comes behind the field that is too much, or is that field; and another request with such a head is not.
+func TestGRPCMetadataTooLarge(t *testing.T) {
+	t.Parallel()
+	addr, heads := recorder(t, empty)
+	g := start(t, setup{upstream: "http://" + addr})
+	begin := [][2]string{{":method", "POST"}, {":scheme", "http"}, {":authority", "api.test"}, {":path", "/a.B/C"}}
+	for _, c := range []struct {
+		name string
+		more [][2]string
+	}{
+		{"fields before", slices.Repeat([][2]string{{"x-a", "a"}}, 300)},
+		{"one field too many", slices.Repeat([][2]string{{"x-a", "a"}}, 99)},
+		{"repeated bytes before", slices.Repeat([][2]string{{"x-a", strings.Repeat("a", 3000)}}, 60)},
+		{"a long field last", append(slices.Repeat([][2]string{{"x-a", strings.Repeat("a", 3000)}}, 20), [2]string{"x-b", strings.Repeat("b", 9000)})},
+	} {
+		for contentType, want := range map[string][2]string{"application/grpc+proto": {"200", "13"}, "text/plain": {"431", ""}} {
+			t.Run(c.name+", "+contentType, func(t *testing.T) {
+				g := g.in(t)
+				fields := slices.Concat(begin, c.more)
+				head := g.stream(append(fields, [2]string{"content-type", contentType}, [2]string{"x-z", "z"}), nil)
+				got := [2]string{head.PseudoValue("status"), ""}
+				for _, f := range head.RegularFields() {
+					if f.Name == "grpc-status" {
+						got[1] = f.Value
+					}
+				}
+				if got != want {
+					t.Errorf("got status and gRPC code %q, want %q", got, want)
+				}
+				if records := g.records(); len(records) != 1 || records[0].Status != 431 {
+					t.Errorf("got records %+v, want one with status 431", records)
+				}
+			})
+		}
+	}
+	wantNone(t, heads)
+}
+
 // in returns the harness for a subtest.
 func (g *harness) in(t *testing.T) *harness {
 	other := *g

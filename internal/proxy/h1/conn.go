@@ -50,7 +50,8 @@ type conn struct {
 	client proxy.Client
 	x      *exchange        // nil while nothing was received
 	hint   *upstream.H1Conn // the last connection to an upstream
-	origin *origin          // of the last request
+	bond   Bond
+	origin *origin // of the last request
 
 	phase         phaseClock
 	reading       phaseClock   // of the client's body
@@ -362,6 +363,7 @@ func (c *conn) closeAll() {
 		_ = c.tcp.Close()
 	}
 	_ = c.nc.Close()
+	c.bond.Close()
 	if c.x != nil {
 		if c.x.known {
 			c.x.emitNoResponse(c.phase.enter(phaseNone, 0))

@@ -46,6 +46,9 @@ type requestState struct {
 	timeout   time.Duration // for the head of the response, connecting included
 	deadline  int64         // of timeout, in the engine's milliseconds
 
+	binds bool // the upstream's connection is bound to the client's after the exchange
+	bound bool // it was before
+
 	forwarded bool // the request was sent to the upstream, at least in part
 	streaming bool // the response's body is being relayed
 	responded bool // the final head, or data, was sent to the client
@@ -117,8 +120,11 @@ func (c *conn) nextRequest(x *exchange) {
 
 // mustClose reports whether the connection cannot serve another request after this one.
 func (x *exchange) mustClose() bool {
-	return x.c.engine.drain.Announced() || x.upload != nil && !x.upload.ending.Load()
+	return x.c.engine.drain.Announced() || x.upload != nil && !x.upload.ending.Load() || x.isBound() && !x.trip.reader.keeps()
 }
+
+// isBound reports whether the upstream's connection and the client's must close together.
+func (x *exchange) isBound() bool { return (x.binds || x.bound) && !x.calling }
 
 // exchange sends the request in x.trip.out, unless it was sent already, and relays the
 // response. In the pump it runs within onReadable.
@@ -132,7 +138,7 @@ func (c *conn) exchange(x *exchange) step {
 		if err == nil {
 			return c.finish(x)
 		}
-		if !retry || x.trip.got || !x.trip.conn.Reused() || !c.repeatable(x) || c.phase.wasCut() != notCut {
+		if !retry || x.bound || x.trip.got || !x.trip.conn.Reused() || !c.repeatable(x) || c.phase.wasCut() != notCut {
 			return c.fail(x, err)
 		}
 		retry = false
@@ -190,6 +196,7 @@ func (x *exchange) TakeHead(head []byte, r *http1.Response, body http1.Framing) 
 	if r.Status == 101 {
 		return x.response.switched(head, r)
 	}
+	x.binds = x.binds || x.bound || BoundBy(head, r)
 	x.response.final(head, r, body, x.isBare(body))
 	return nil
 }
@@ -263,7 +270,7 @@ func (c *conn) finish(x *exchange) step {
 	switch {
 	case err != nil || why == cutClientClosed:
 		return stepClose
-	case !uploaded || why != notCut:
+	case !uploaded || why != notCut || x.isBound() && !c.bond.Has(x.writer.origin.pool):
 		return stepLinger
 	case x.response.keep:
 		return stepIdle
@@ -282,10 +289,13 @@ func (c *conn) endHalf(x *exchange, intact bool) {
 		return
 	}
 	up := x.trip.conn
-	if intact && x.trip.reusable() {
-		up.Release()
-	} else {
+	switch {
+	case !intact || !x.trip.reusable():
 		up.Discard()
+	case x.binds:
+		c.bond.Keep(up)
+	default:
+		up.Release()
 	}
 	c.hint, x.trip.conn = up, nil
 }

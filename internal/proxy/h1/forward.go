@@ -53,7 +53,9 @@ func (c *conn) forward(x *exchange) step {
 	if c.engine.cfg.Tracer != nil {
 		x.writer.trace = x.tracing
 	}
-	if o.calls != nil && x.mode != modeUpgrade && !o.calls.OnlyHTTP1() {
+	// A connection of HTTP/2 has requests of many clients, and cannot be bound to one.
+	if x.binds = proxy.Binds(x.ask.Authorization); o.calls != nil && x.mode != modeUpgrade && !o.calls.OnlyHTTP1() &&
+		(o.pool == nil || !x.binds && !c.bond.Has(o.pool)) {
 		return c.forwardCall(x)
 	}
 	return c.forwardTrip(x)
@@ -134,6 +136,10 @@ func (x *exchange) took(n int) {
 // has none.
 func (c *conn) acquire(x *exchange) step {
 	o := x.writer.origin
+	if x.trip.conn = c.bond.Take(o.pool); x.trip.conn != nil {
+		x.bound = true
+		return c.confirm(x, x.waited)
+	}
 	x.trip.conn = o.pool.Take(c.hint)
 	if x.trip.conn != nil {
 		return c.confirm(x, x.waited)
@@ -172,7 +178,11 @@ func (c *conn) confirm(x *exchange, waited bool) step {
 	if denied == nil {
 		return stepReady
 	}
-	x.trip.conn.Release()
+	if x.bound {
+		c.bond.Keep(x.trip.conn)
+	} else {
+		x.trip.conn.Release()
+	}
 	x.trip.conn = nil
 	return c.refuse(x, x.Withdraw(denied.Result, !x.forwarded))
 }

@@ -129,7 +129,7 @@ func (c *conn) respond(x *exchange, status int, body []byte) step {
 	received := int64(x.stop - x.after)
 	remains := x.known && x.req.HasBody() && !(x.upload != nil && x.upload.complete.Load()) && !(x.bodyTaken && x.body.done)
 	length := x.req.ContentLength()
-	last := x.Verdict.Close || c.engine.drain.Announced() || !x.req.KeepAlive() ||
+	last := x.Verdict.Close || x.bound && !c.bond.Has(x.writer.origin.pool) || c.engine.drain.Announced() || !x.req.KeepAlive() ||
 		remains && (x.upload != nil || x.bodyTaken || length > proxy.DrainBytes || x.req.ExpectsContinue() && received == 0)
 
 	out := appendStatusLine(x.trip.buffer().data[:0], status, http1.StatusText(status))

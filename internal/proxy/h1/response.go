@@ -72,7 +72,13 @@ func (r *responseReader) reset() {
 // reusable reports whether the upstream's connection can serve another request after the
 // response.
 func (r *responseReader) reusable() bool {
-	return r.phase == readDone && !r.extra && r.body.in != http1.UntilClose && r.resp.KeepAlive()
+	return r.phase == readDone && !r.extra && r.keeps()
+}
+
+// keeps reports whether the head, which has arrived, lets the upstream's connection stay open after the
+// response.
+func (r *responseReader) keeps() bool {
+	return r.body.in != http1.UntilClose && r.resp.KeepAlive()
 }
 
 // step takes bytes that the upstream sent, buf[start:end]. next is start if a head is

@@ -4,6 +4,7 @@ import (
 	"strconv"
 
 	"github.com/keygate/keygate/internal/admit"
+	"github.com/keygate/keygate/internal/cookie"
 	"github.com/keygate/keygate/internal/http1"
 	"github.com/keygate/keygate/internal/proxy"
 )
@@ -120,7 +121,7 @@ func (w *responseWriter) appendFields(head []byte, r *http1.Response, drop proxy
 	run := runs{dst: w.room, buf: head, from: -1}
 	for i := range fields {
 		f := &fields[i]
-		if drop.Has(f.ID) || named.has(f) {
+		if drop.Has(f.ID) || named.has(f) || setsSession(f, head) {
 			run.cut(f.Name.Start)
 			continue
 		}
@@ -130,6 +131,12 @@ func (w *responseWriter) appendFields(head []byte, r *http1.Response, drop proxy
 	run.cut(uint32(r.End - len("\r\n")))
 	w.room = run.dst
 	return kept
+}
+
+// setsSession reports whether a field of a response's head sets the cookie of a browser's session on the
+// management API, which an upstream may not.
+func setsSession(f *http1.Field, head []byte) bool {
+	return f.ID == http1.SetCookie && cookie.SetsSession(proxy.Text(f.Value.Of(head)))
 }
 
 // finishHead completes the head with the gateway's fields.

@@ -116,6 +116,8 @@ func (s *sweeper) inspect(c *conn, review *admit.Review, now int64, check, drain
 			c.cutReading(word, cutShutdown)
 		case expired(word, now):
 			c.cutReading(word, cutTimeout)
+		case check && c.bond.Broken():
+			c.cutReading(word, cutClientClosed)
 		case s.visits < idleCheck:
 			// The end of the connection may have arrived with the last request, and is not
 			// signalled again.

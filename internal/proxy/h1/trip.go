@@ -218,7 +218,7 @@ func EachResponseField(head []byte, r *http1.Response, drop proxy.Fields, yield 
 	named := namesOf(head, fields, r.Named())
 	for i := range fields {
 		f := &fields[i]
-		if drop.Has(f.ID) || named.has(f) {
+		if drop.Has(f.ID) || named.has(f) || setsSession(f, head) {
 			continue
 		}
 		kept |= 1 << f.ID

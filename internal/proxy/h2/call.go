@@ -57,7 +57,7 @@ func (s *stream) isSimple() bool {
 		return false
 	}
 	scheme := s.Verdict.Gateway.Upstream.Base.Scheme
-	return scheme == "h2c" || scheme == "https"
+	return scheme == "h2c" || scheme == "https" && !proxy.Binds(s.ask.Authorization) && !s.conn.bond.Any()
 }
 
 // sendRequests sends the requests that were opened on an upstream's connection, unless that is
@@ -124,7 +124,9 @@ func (s lockedStream) TakeEnd(buf []byte, from, to int, section []byte, trailers
 // forwardCall exchanges the request with an upstream of scheme h2c or https: over HTTP/2, unless
 // it speaks only HTTP/1.1.
 func (s *stream) forwardCall() error {
-	if s.origin.Multiplexed().OnlyHTTP1() {
+	pool := s.origin.Pool()
+	// A connection of HTTP/2 has requests of many clients, and cannot be bound to one.
+	if s.origin.Multiplexed().OnlyHTTP1() || pool != nil && (s.binds || s.conn.bond.Has(pool)) {
 		return s.forwardSecure()
 	}
 	s.writeCall()

@@ -54,6 +54,8 @@ type conn struct {
 	ended    cut    // why the connection has ended
 	origin   h1.Origin
 	hint     *upstream.H1Conn // the last connection to an upstream
+	bond     h1.Bond
+	parting  bool // the connection ends as in a drain
 
 	times connTimes
 }
@@ -74,6 +76,7 @@ func newConn(e *Engine, nc net.Conn) *conn {
 // serve runs until the connection has ended and all of its streams with it.
 func (c *conn) serve() {
 	defer func() { _ = c.nc.Close() }()
+	defer c.bond.Close()
 	defer c.work.Wait()
 	defer c.end(cutClientClosed)
 	defer c.recoverIn("an HTTP/2 connection")

@@ -21,6 +21,7 @@ func (s *stream) forward() error {
 		return err
 	}
 	deadline := time.Now().Add(s.HeadTimeout())
+	s.binds = proxy.Binds(s.ask.Authorization)
 	if origin.Multiplexed() != nil {
 		s.origin, s.until = origin, deadline
 		return s.forwardCall()
@@ -31,10 +32,13 @@ func (s *stream) forward() error {
 // forwardTrip exchanges the request with the upstream over HTTP/1.1. waited is set if time may have
 // passed since the decision.
 func (s *stream) forwardTrip(origin h1.Origin, hint *upstream.H1Conn, deadline time.Time, waited bool) (err error) {
-	up := origin.Pool().Take(hint)
+	up := s.conn.bond.Take(origin.Pool())
+	if s.onBond = up != nil; up == nil {
+		up = origin.Pool().Take(hint)
+	}
 	if up != nil {
 		if denied := s.Confirm(waited); denied != nil {
-			up.Release()
+			s.release(up)
 			return denied
 		}
 	} else {
@@ -208,7 +212,7 @@ func (s *stream) mayRepeat(up *upstream.H1Conn) bool {
 	c := s.conn
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return s.why == notCut && up.Reused() && !s.trip.Responding() && !s.trip.Lost() && proxy.Retryable(s.ask.Method, s.hasBody && !s.tunnels)
+	return s.why == notCut && !s.onBond && up.Reused() && !s.trip.Responding() && !s.trip.Lost() && proxy.Retryable(s.ask.Method, s.hasBody && !s.tunnels)
 }
 
 // leave ends the use of the upstream's connection, so that no cut concerns it, and ends an
@@ -255,7 +259,7 @@ func (s *stream) settle(up *upstream.H1Conn, err error) error {
 		return err
 	case intact && s.trip.Reusable():
 		s.held = nil
-		up.Release()
+		s.release(up)
 	default:
 		s.discardConn()
 	}
@@ -263,6 +267,15 @@ func (s *stream) settle(up *upstream.H1Conn, err error) error {
 	c.hint = up
 	c.mu.Unlock()
 	return s.trip.Finish()
+}
+
+// release ends the use of a connection that can carry another request.
+func (s *stream) release(up *upstream.H1Conn) {
+	if s.binds || s.onBond {
+		s.conn.bond.Keep(up)
+	} else {
+		up.Release()
+	}
 }
 
 // endTrip ends the use of the upstream's connection after s.trip has run with the result err. If
@@ -283,10 +296,20 @@ func (s *stream) endTrip(up upstream.HalfCloser, err error) (tunneled, intact bo
 	return tunneled, intact, err
 }
 
+// part makes the client's connection end with a connection that was bound to it.
+func (s *stream) part() {
+	if c := s.conn; s.onBond {
+		c.mu.Lock()
+		c.parting = true
+		c.mu.Unlock()
+	}
+}
+
 // discardConn closes the upstream's connection, if there is one.
 func (s *stream) discardConn() {
 	if s.held != nil {
 		s.held.Discard()
 		s.held = nil
+		s.part()
 	}
 }

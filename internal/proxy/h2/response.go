@@ -71,6 +71,7 @@ func (s *stream) sendHead(head []byte, r *http1.Response, body http1.Framing) er
 	}
 	c := s.conn
 	s.MarkResponse(r.Status)
+	s.binds = s.binds || h1.BoundBy(head, r)
 	s.deadline, s.continueAt = 0, 0
 	if s.why != notCut {
 		return errCut
@@ -314,8 +315,10 @@ func (s *stream) refuse(err error) {
 
 // contentType returns the Content-Type of the request.
 func (s *stream) contentType() string {
-	value, _ := s.HeaderValue("content-type")
-	return value
+	if value, n := s.HeaderValue("content-type"); n > 0 {
+		return value
+	}
+	return proxy.Text(s.req.LateType.Of(s.req.Text))
 }
 
 // respond sends a response of the gateway itself. conn.mu is held.

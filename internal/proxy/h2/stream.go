@@ -77,6 +77,8 @@ type streamState struct {
 	cancel context.CancelCauseFunc
 	since  int64 // when forwarding began, in the engine's milliseconds; 0 before
 	sent   bool  // the request was sent to the upstream, at least in part
+	binds  bool  // held is bound to the client's connection after the exchange
+	onBond bool  // it was before
 
 	admission admit.Admission // what the sweeper reviews, once attended is set
 	attended  bool

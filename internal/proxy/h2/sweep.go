@@ -114,6 +114,10 @@ func (c *conn) sweep(review *admit.Review) {
 		}
 	}
 	c.mu.Lock()
+	if c.bond.Broken() {
+		c.bond.Close()
+		c.parting = true
+	}
 	for i := len(c.streams) - 1; i >= 0; i-- { // sweep may remove the stream
 		c.streams[i].sweep(review, now)
 	}
@@ -125,7 +129,7 @@ func (c *conn) sweep(review *admit.Review) {
 	case c.ended != notCut:
 	case over(t.head, proxy.HeadTimeout), over(t.pinged, pingTimeout):
 		c.endLocked(cutClientClosed)
-	case c.mustDrain():
+	case c.mustDrain(), c.parting:
 		c.drain(now)
 	case c.pump != nil && t.checked != t.heard && over(t.heard, closedCheck):
 		t.checked = t.heard
