@@ -28,7 +28,7 @@ type Node struct {
 // Leases carries out the calls of one node's lease, over a connection of its own, which nothing else can
 // keep busy. It is safe for concurrent use, but one call runs at a time.
 type Leases struct {
-	pool *pgxpool.Pool
+	pool *owned
 	node Node
 }
 
@@ -47,7 +47,8 @@ func OpenLeases(ctx context.Context, url string, node Node) (*Leases, error) {
 
 // ownPool returns a pool of one connection, on which a call whose context ends is given up at once: what
 // becomes of it at the server does not matter.
-func ownPool(ctx context.Context, settings *pgxpool.Config) (*pgxpool.Pool, error) {
+func ownPool(ctx context.Context, settings *pgxpool.Config) (*owned, error) {
+	o := &owned{}
 	settings = settings.Copy()
 	settings.MaxConns, settings.MinConns, settings.MinIdleConns = 1, 0, 0
 	settings.MaxConnLifetime, settings.MaxConnLifetimeJitter = connLifetime, connJitter
@@ -55,7 +56,22 @@ func ownPool(ctx context.Context, settings *pgxpool.Config) (*pgxpool.Pool, erro
 	settings.ConnConfig.BuildContextWatcherHandler = func(p *pgconn.PgConn) ctxwatch.Handler {
 		return &pgconn.DeadlineContextWatcherHandler{Conn: p.Conn()}
 	}
-	return pgxpool.NewWithConfig(ctx, settings)
+	settings.ConnConfig.DialFunc = o.wires.dialer(settings.ConnConfig.DialFunc)
+	var err error
+	o.Pool, err = pgxpool.NewWithConfig(ctx, settings)
+	return o, err
+}
+
+// owned is a pool of ownPool.
+type owned struct {
+	*pgxpool.Pool
+	wires wires
+}
+
+// Close closes the connection. It does not wait for a server that does not respond.
+func (o *owned) Close() {
+	defer time.AfterFunc(cancelGrace, o.wires.close).Stop()
+	o.Pool.Close()
 }
 
 // Close closes the connection.

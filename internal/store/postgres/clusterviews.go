@@ -5,14 +5,12 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgxpool"
-
 	"github.com/keygate/keygate/internal/cluster/lease"
 )
 
 // Views reads the leases of all nodes for those who wait for a change, over a connection of its own. It is
 // safe for concurrent use, but one call runs at a time.
-type Views struct{ pool *pgxpool.Pool }
+type Views struct{ pool *owned }
 
 // OpenViews returns the Views of the database of a URL. It connects with the first call.
 func OpenViews(ctx context.Context, url string) (*Views, error) {
