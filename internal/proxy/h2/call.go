@@ -213,6 +213,7 @@ func (s *stream) beginCall(sent int) bool {
 	if s.whole = s.whole && sent == len(s.out) && !s.tail; s.whole {
 		return true // the end of the stream frees its part of the window
 	}
+	s.give(sent)
 	c.proto.Consumed(s.id, sent)
 	s.in = slices.Insert(s.in, 0, s.out[sent:]...)
 	s.out = s.out[:0]
