@@ -19,12 +19,11 @@ const (
 	// whatever still runs. Both are less than the 5 s that users are told.
 	afterDrain   = 3 * time.Second
 	abandonAfter = 4500 * time.Millisecond
+	// cutTime is how long requests may take to end after they were cut off at the end of the drain.
+	cutTime = time.Second
 	// shelveTime is how long it may take until what is in memory is in the spool.
 	shelveTime = 2 * time.Second
 )
-
-// errAbandoned is returned by Stop if something did not end.
-var errAbandoned = errors.New("stopped while something was still running that did not end in time: the log says what was lost")
 
 // Stop drains the server and stops it. At once, /readyz responds with 503 and both
 // planes stop accepting connections. Requests under way are finished until ctx ends,
@@ -46,8 +45,8 @@ func (s *Server) Stop(ctx context.Context) error {
 	var err error
 	select {
 	case err = <-stopped:
-	case <-abandon:
-		err = errAbandoned
+	case <-abandon: // as at the end of the drain, this is no error of the stop
+		s.log.Error("something does not end: the server stops without it")
 	}
 	s.logLosses()
 	s.log.Info("server stopped")
@@ -59,20 +58,7 @@ func (s *Server) drainAndStop(ctx context.Context) error {
 	if s.spool != nil {
 		s.spool.Shelve() // a supervisor may end the process before the drain is over
 	}
-	var planes sync.WaitGroup
-	var gatewayErr, adminErr error
-	if s.gateway != nil {
-		planes.Go(func() { gatewayErr = s.gateway.Shutdown(ctx) })
-	}
-	if s.admin != nil {
-		planes.Go(func() {
-			adminErr = shutdown(ctx, s.admin, s.log)
-			if s.adminPlaces != nil {
-				s.adminPlaces.Stop(ctx)
-			}
-		})
-	}
-	planes.Wait()
+	drained := s.drain(ctx)
 	// The remaining steps have a separate time limit, since the requests may have used up
 	// that of ctx.
 	limit := closeTimeout
@@ -83,7 +69,40 @@ func (s *Server) drainAndStop(ctx context.Context) error {
 	defer cancel()
 	defer context.AfterFunc(closing, s.cutStore)() // what still waits for it then waits in vain
 	s.shelve(closing)
-	return errors.Join(gatewayErr, adminErr, s.stopRunning(closing))
+	return errors.Join(drained, s.stopRunning(closing))
+}
+
+// drain drains both planes until ctx ends, and waits cutTime more for requests that were cut off.
+func (s *Server) drain(ctx context.Context) error {
+	done := make(chan error, 2)
+	planes := 0
+	if s.gateway != nil {
+		planes++
+		go func() { done <- s.gateway.Shutdown(ctx) }()
+	}
+	if s.admin != nil {
+		planes++
+		go func() {
+			err := shutdown(ctx, s.admin, s.log)
+			if s.adminPlaces != nil {
+				s.adminPlaces.Stop(ctx)
+			}
+			done <- err
+		}()
+	}
+	cut := make(chan struct{})
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(cutTime, func() { close(cut) }) })()
+	var errs []error
+	for range planes {
+		select {
+		case err := <-done:
+			errs = append(errs, err)
+		case <-cut:
+			s.log.Error("requests that were cut off do not end: the server stops without them")
+			return errors.Join(errs...)
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // shelve puts what is in memory of records into the spool, before anything waits for the database. If
