@@ -67,7 +67,7 @@ func TestKeptConnectionsDuringTheDrainDelay(t *testing.T) {
 			if k.keptConn, err = newKeptConn(addr); err != nil {
 				t.Fatal(err)
 			}
-			defer k.Close()
+			t.Cleanup(func() { _ = k.Close() })
 			if resp, err := k.post(k.path, k.key, k.body); err != nil || resp.StatusCode != k.status || resp.Close {
 				t.Fatalf("before the drain: got %v, %v; want %d on a connection that stays", resp, err, k.status)
 			}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -25,13 +26,20 @@ const (
 	heartbeat = 15 * time.Second
 )
 
-// tailPlaces bounds the streams that run at the same time.
+// tailPlaces bounds the streams that run at the same time. Accounts share the places: if all are taken, an
+// account gets one of another account that has at least two more.
 type tailPlaces struct {
 	mu      sync.Mutex
-	all     int
-	of      map[string]int // by account
+	open    []*tailPlace   // the oldest first
+	of      map[string]int // how many, by account
 	closing chan struct{}  // closed when the server shuts down
 	closed  bool
+}
+
+// tailPlace is the place of a stream.
+type tailPlace struct {
+	account string
+	lost    chan struct{} // closed when another account has it
 }
 
 func newTailPlaces() *tailPlaces {
@@ -39,26 +47,53 @@ func newTailPlaces() *tailPlaces {
 }
 
 // enter takes a place for a stream of the caller's account. If there is none, the error is a 429.
-func (p *tailPlaces) enter(c *call) (leave func(), err error) {
+func (p *tailPlaces) enter(c *call) (*tailPlace, error) {
 	account := c.caller.Account.ID
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	switch {
-	case p.of[account] >= tailsOfAccount:
+	if p.of[account] >= tailsOfAccount {
 		return nil, noPlace(c, tailsOfAccount, fmt.Sprintf("%d streams of this account are running, and that is the maximum", tailsOfAccount))
-	case p.all >= tailsInAll:
-		return nil, noPlace(c, tailsInAll, fmt.Sprintf("%d streams of all accounts are running, and that is the maximum", tailsInAll))
 	}
-	p.all++
-	p.of[account]++
-	return sync.OnceFunc(func() {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		p.all--
-		if p.of[account]--; p.of[account] == 0 {
-			delete(p.of, account)
+	if len(p.open) >= tailsInAll {
+		other := p.newestOfMost()
+		if p.of[other.account] < p.of[account]+2 {
+			return nil, noPlace(c, tailsInAll, fmt.Sprintf("%d streams of all accounts are running, and that is the maximum", tailsInAll))
 		}
-	}), nil
+		p.remove(other)
+		close(other.lost)
+	}
+	place := &tailPlace{account: account, lost: make(chan struct{})}
+	p.open = append(p.open, place)
+	p.of[account]++
+	return place, nil
+}
+
+// newestOfMost returns the newest place of an account that has the most. p.mu is held.
+func (p *tailPlaces) newestOfMost() (found *tailPlace) {
+	for _, place := range p.open {
+		if found == nil || p.of[place.account] >= p.of[found.account] {
+			found = place
+		}
+	}
+	return found
+}
+
+// leave gives a place back, unless another account has it.
+func (p *tailPlaces) leave(place *tailPlace) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.remove(place)
+}
+
+func (p *tailPlaces) remove(place *tailPlace) {
+	i := slices.Index(p.open, place)
+	if i < 0 {
+		return
+	}
+	p.open = slices.Delete(p.open, i, i+1)
+	if p.of[place.account]--; p.of[place.account] == 0 {
+		delete(p.of, place.account)
+	}
 }
 
 // EndStreams ends the streams that run, for a shutdown, which would wait for them. Later ones end at once.
@@ -86,7 +121,7 @@ func (a *API) streamRequests(c *call) (response, error) {
 	if c.invalid != nil {
 		return response{}, nil
 	}
-	leave, err := a.tails.enter(c)
+	place, err := a.tails.enter(c)
 	if err != nil {
 		return response{}, err
 	}
@@ -95,7 +130,7 @@ func (a *API) streamRequests(c *call) (response, error) {
 		GatewayID: c.query.Get("gateway_id"), RouteID: c.query.Get("route_id"), KeyID: c.query.Get("key_id"), Status: status,
 	})
 	if err != nil {
-		leave()
+		a.tails.leave(place)
 		return response{}, err
 	}
 	// A stream that waits holds no place among the calls of the account.
@@ -104,19 +139,19 @@ func (a *API) streamRequests(c *call) (response, error) {
 		c.held.call = nil
 	}
 	res := response{status: http.StatusOK, stream: &stream{
-		write: func(emit func([]byte) error) error { return a.follow(c, tail, emit) },
+		write: func(emit func([]byte) error) error { return a.follow(c, tail, place, emit) },
 		live:  true,
 		end: func() {
 			tail.Close()
-			leave()
+			a.tails.leave(place)
 		},
 	}}
 	return res.with("Content-Type", eventType).with("X-Accel-Buffering", "no"), nil
 }
 
-// follow sends what arrives until the client leaves, the key or session of the call ends, or the server
-// shuts down. The last two end the response as a whole one.
-func (a *API) follow(c *call, tail *control.RequestTail, emit func([]byte) error) error {
+// follow sends what arrives until the client leaves, the key or session of the call ends, another account gets its
+// place, or the server shuts down. The last three end the response as a whole one.
+func (a *API) follow(c *call, tail *control.RequestTail, place *tailPlace, emit func([]byte) error) error {
 	check := time.NewTicker(recheckEvery)
 	defer check.Stop()
 	quiet := 0 // checks since the last piece
@@ -129,6 +164,8 @@ func (a *API) follow(c *call, tail *control.RequestTail, emit func([]byte) error
 			return context.Cause(c.ctx)
 		case <-a.tails.closing:
 			return nil
+		case <-place.lost:
+			return emit([]byte(": another account needs this place: too many streams are running\n\n"))
 		case <-check.C:
 			if c.recheck(a.cfg.Now()) != nil {
 				return nil

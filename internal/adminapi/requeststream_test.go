@@ -113,31 +113,49 @@ func TestStreamEndsWithItsKey(t *testing.T) {
 	}
 }
 
-// Guarantee: an account has at most 8 streams, and all together 64; one that ends makes room. They hold
-// none of the places of the account's calls.
+// Guarantee: an account has at most 8 streams, and all together 64. They hold none of the places of the account's
+// calls. When all are taken, an account without streams gets some of those that have the most, whose newest end;
+// none takes more than an equal part that way.
 func TestStreamsAreBounded(t *testing.T) {
 	s := start(t)
 	keys := []string{s.admin}
 	for i := range 8 {
 		keys = append(keys, s.newAccount(fmt.Sprint("tenant ", i)))
 	}
-	var first *eventStream
-	for i, key := range keys {
+	var all []*eventStream
+	for i, key := range keys[:8] {
 		for range 8 {
 			e, status := s.openStream(t, "", key)
-			if want := 200; i < 8 && status != want || i == 8 && status != 429 {
+			if status != 200 {
 				t.Fatalf("account %d: got %d", i, status)
 			}
-			if first == nil {
-				first = e
-			}
+			all = append(all, e)
 		}
 		if _, status := s.openStream(t, "", key); status != 429 {
 			t.Fatalf("account %d: got %d for a ninth stream, want 429", i, status)
 		}
 	}
 	s.get("/v1/keys").want(200)
-	first.close()
+	for n := range 8 {
+		want := 200
+		if n == 7 {
+			want = 429
+		}
+		if _, status := s.openStream(t, "", keys[8]); status != want {
+			t.Fatalf("the last account: got %d for stream %d, want %d", status, n+1, want)
+		}
+	}
+	// The newest streams of seven accounts have ended, with a comment that says why.
+	for account := 1; account < 8; account++ {
+		e := all[8*account+7]
+		if line, _ := e.line(); !strings.Contains(line, "another account needs this place") {
+			t.Errorf("account %d: got %q, want why the stream ends", account, line)
+		}
+		if line, ok := e.line(); ok {
+			t.Errorf("account %d: got %q after the place was lost, want the end", account, line)
+		}
+	}
+	all[0].close()
 	for { // until the server has seen it
 		if _, status := s.openStream(t, "", s.admin); status == 200 {
 			break

@@ -5,11 +5,13 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"syscall"
 
 	"github.com/spf13/cobra"
 
 	"github.com/keygate/keygate/internal/config"
+	"github.com/keygate/keygate/internal/memlimit"
 	"github.com/keygate/keygate/internal/server"
 	"github.com/keygate/keygate/internal/systemd"
 	"github.com/keygate/keygate/internal/telemetry"
@@ -61,6 +63,12 @@ func (o *serve) run(c *cobra.Command, _ []string) error {
 	_, terminal := isTerminal(o.Out)
 	output := telemetry.NewOutput(o.Err)
 	log := telemetry.NewLogger(output, settings.LogLevel, settings.LogFormat)
+	if _, set := o.Env("GOMEMLIMIT"); !set {
+		if limit, ok := memlimit.Of(os.DirFS("/")); ok {
+			debug.SetMemoryLimit(limit)
+			log.Info("the memory limit of Go is nine tenths of that of the cgroup; GOMEMLIMIT sets another", "bytes", limit)
+		}
+	}
 	alive, stop := context.WithCancel(c.Context())
 	defer stop()
 	return server.Run(c.Context(), server.Config{

@@ -1,8 +1,10 @@
 package config
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 
@@ -12,9 +14,9 @@ import (
 // parseFile parses a configuration file and returns its values by key. path is used in
 // error messages.
 func parseFile(path string, content []byte) (map[string]value, error) {
-	var root yaml.Node
-	if err := yaml.Unmarshal(content, &root); err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
+	root, err := parseDocument(path, content)
+	if err != nil {
+		return nil, err
 	}
 	values := map[string]value{}
 	if root.Kind == 0 { // only space and comments
@@ -45,6 +47,21 @@ func parseFile(path string, content []byte) (map[string]value, error) {
 		values[key.Value] = value{text, at}
 	}
 	return values, nil
+}
+
+// parseDocument returns the document of a file, which may be empty. A second one is an error.
+func parseDocument(path string, content []byte) (*yaml.Node, error) {
+	var first, second yaml.Node
+	documents := yaml.NewDecoder(bytes.NewReader(content))
+	for _, to := range []*yaml.Node{&first, &second} {
+		if err := documents.Decode(to); err != nil && !errors.Is(err, io.EOF) {
+			return nil, fmt.Errorf("%s: %w", path, err)
+		}
+	}
+	if second.Kind != 0 && !(second.Content[0].Kind == yaml.ScalarNode && second.Content[0].Tag == "!!null") {
+		return nil, fmt.Errorf("%s:%d: a second document begins here, and settings are read from one only: remove the line --- or the settings after it", path, second.Content[0].Line)
+	}
+	return &first, nil
 }
 
 func unknownKey(key string, known []setting) error {

@@ -97,6 +97,10 @@ func (l *Loader) Load(env func(string) (string, bool)) (*Config, error) {
 	}
 	inFile := map[string]value{}
 	if path, ok := l.file(lookup); ok {
+		// A named pipe would keep the start waiting for a writer.
+		if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
+			return nil, fmt.Errorf("the configuration file %s is not a regular file", path)
+		}
 		content, err := os.ReadFile(path)
 		if err != nil {
 			return nil, fmt.Errorf("read the configuration file: %w", err)

@@ -234,6 +234,8 @@ func TestInvalidValueNamesItsSource(t *testing.T) {
 		{"list for a scalar", nil, nil, "log_level: [info]\n", []string{"keygate.yaml:1", "one plain value"}},
 		{"mapping for a list", nil, nil, "upstream_allow_network: {a: b}\n", []string{"keygate.yaml:1", "list"}},
 		{"not a mapping", nil, nil, "- a\n", []string{"keygate.yaml:1", "one setting per line"}},
+		{"a second document", nil, nil, "log_level: info\n---\n# more\nlog_level: warn\n", []string{"keygate.yaml:4", "second document", "---"}},
+		{"a document behind an empty one", nil, nil, "---\n---\nlog_level: warn\n", []string{"keygate.yaml:3", "second document"}},
 		{"not YAML", nil, nil, "a: [\n", []string{"keygate.yaml", "line"}},
 		{"bad value in file", nil, nil, "\ndrain_timeout: 30\n", []string{"keygate.yaml:2", "drain_timeout", "30s"}},
 		{"bad value in variable", nil, map[string]string{"KEYGATE_GATEWAY_ADDR": "8080"}, "", []string{"KEYGATE_GATEWAY_ADDR", "host:port"}},

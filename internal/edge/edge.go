@@ -59,6 +59,9 @@ type Config struct {
 	// of HTTP, including the PROXY header and the TLS handshake. 0 means
 	// DefaultHeadTimeout.
 	HeadTimeout time.Duration
+	// Inherited says that the listeners are sockets that another process opened and keeps open: what waits in
+	// them is for the next server.
+	Inherited bool
 	// Linger closes connections in stages. Nil means one of its own.
 	Linger *proxy.Linger
 	// Log receives errors of listeners and connections. Nil discards them.
@@ -121,7 +124,7 @@ func (s *Server) Announce() {
 	s.cfg.HTTP2.Announce()
 }
 
-// Shutdown drains the server. It closes the listeners, waits for up to
+// Shutdown drains the server. It closes the listeners, once the connections that have arrived there are accepted, waits for up to
 // proxy.FirstRequestGrace for connections that have not reached a driver, whose first request
 // may be on its way, and closes those that remain. Then it asks the others to end (GOAWAY over HTTP/2,
 // "Connection: close" over HTTP/1.1), and waits for them; upgraded connections
@@ -155,9 +158,15 @@ func (s *Server) stopAccepting() {
 	s.closed = true
 	close(s.done)
 	for l := range s.listeners {
-		_ = l.Close() // it may be closed already
+		tcp, ok := l.(*net.TCPListener)
+		if !ok || s.cfg.Inherited || refuseNew(tcp) != nil || tcp.SetDeadline(time.Now().Add(acceptLast)) != nil {
+			_ = l.Close() // it may be closed already
+		}
 	}
 }
+
+// acceptLast is how long connections are accepted in a shutdown that were being made when it began.
+const acceptLast = 100 * time.Millisecond
 
 // pendingConns holds the connections that have not reached a driver yet, so that
 // Shutdown can close them.

@@ -217,7 +217,7 @@ func (c *placed) stillSends() bool {
 // close ends a connection whose sending side is closed, when its client does, or after a while.
 func (c *placed) close(context.Context) {
 	defer c.places.remove(c)
-	defer c.Conn.Close()
+	defer func() { _ = c.Conn.Close() }()
 	defer context.AfterFunc(c.places.lingering.Grace(), func() { _ = c.Conn.Close() })()
 	linger(c.places.linger, c.Conn)
 }

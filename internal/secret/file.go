@@ -57,6 +57,10 @@ func Given(key []byte, path string) (*Box, error) {
 var ErrOtherKey = errors.New("the secret key in the environment is not the one that this installation uses")
 
 func load(path string) (key []byte, err error) {
+	// A named pipe would keep the start waiting for a writer.
+	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("secret key file %s is not a regular file", path)
+	}
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("open secret key file: %w", err)

@@ -46,7 +46,7 @@ func (s *Server) buildGateway(clock *ratelimit.Clock) (err error) {
 	}
 	s.gateway, err = edge.New(edge.Config{
 		HTTP1: engine, HTTP2: http2, Trust: s.trust, TLS: tlsOf(s.certificates.gateway),
-		MaxConnections: s.descriptors.clients, Linger: &s.linger, Log: s.log,
+		MaxConnections: s.descriptors.clients, Linger: &s.linger, Inherited: s.cfg.Sockets["gateway"] != nil, Log: s.log,
 		MaxConnectionsPerAddress: s.descriptors.perAddress(settings.MaxConnections, settings.MaxConnectionsPerAddress),
 	})
 	if err != nil {

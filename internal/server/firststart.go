@@ -33,6 +33,9 @@ func pendingFile(settings *config.Config) string { return settings.AdminKeyFile(
 // before anything else is written.
 func prepareFirstStart(settings *config.Config) error {
 	info, err := os.Stat(settings.AdminKeyFile())
+	if err == nil && !info.Mode().IsRegular() {
+		return fmt.Errorf("admin key file %s is not a regular file: remove it, or restore the file", settings.AdminKeyFile())
+	}
 	if err == nil {
 		err = secret.CheckPrivate("admin key file", settings.AdminKeyFile(), info)
 	}

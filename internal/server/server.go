@@ -12,7 +12,6 @@ import (
 	"runtime"
 	"runtime/debug"
 	"strconv"
-	"sync"
 	"time"
 
 	"github.com/keygate/keygate/internal/accesslog"
@@ -127,6 +126,7 @@ type Server struct {
 	ops          *http.Server
 	linger       proxy.Linger // of all listeners
 
+	shelved bool          // shelve was called
 	running service.Stack // everything started or opened, in this order
 	serving service.Group // a goroutine for each listener
 	failed  chan error    // receives an error if a listener ends by itself
@@ -445,50 +445,6 @@ func (s *Server) AnnounceStop() {
 	if s.cfg.Stopping != nil {
 		s.cfg.Stopping()
 	}
-}
-
-// Stop drains the server and stops it. At once, /readyz responds with 503 and both
-// planes stop accepting connections. Requests under way are finished until ctx ends,
-// and cut off then, which is not an error. Then Stop writes everything that is in
-// memory and closes the store, within closeTimeout.
-func (s *Server) Stop(ctx context.Context) error {
-	if s.readiness.Phase() != telemetry.Draining {
-		s.AnnounceStop()
-	}
-	var planes sync.WaitGroup
-	var gatewayErr, adminErr error
-	if s.gateway != nil {
-		planes.Go(func() { gatewayErr = s.gateway.Shutdown(ctx) })
-	}
-	if s.admin != nil {
-		planes.Go(func() {
-			adminErr = shutdown(ctx, s.admin, s.log)
-			if s.adminPlaces != nil {
-				s.adminPlaces.Stop(ctx)
-			}
-		})
-	}
-	planes.Wait()
-	// The remaining steps have a separate time limit, since the requests may have used up
-	// that of ctx.
-	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
-	defer cancel()
-	err := errors.Join(gatewayErr, adminErr, s.stopRunning(closing))
-	s.logLosses()
-	s.log.Info("server stopped")
-	return err
-}
-
-// closeTimeout is the time for stopping the services after the drain.
-const closeTimeout = 10 * time.Second
-
-func shutdown(ctx context.Context, srv *http.Server, log *slog.Logger) error {
-	err := srv.Shutdown(ctx)
-	if err != nil && ctx.Err() != nil {
-		log.Warn("management requests were cut off at the end of the drain")
-		return srv.Close()
-	}
-	return err
 }
 
 // load fills the snapshot. With a million keys the heap only grows meanwhile: at its

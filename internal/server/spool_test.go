@@ -9,8 +9,10 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/keygate/keygate/client"
+	"github.com/keygate/keygate/internal/keygatetest/cabletest"
 	"github.com/keygate/keygate/internal/keygatetest/postgrestest"
 	"github.com/keygate/keygate/internal/server"
 )
@@ -90,4 +92,38 @@ func TestNothingIsLostWhilePostgresIsStopped(t *testing.T) {
 	if _, err := server.VerifyAudit(context.Background(), c, slog.New(slog.DiscardHandler), "default", nil); err != nil {
 		t.Errorf("the audit log is not intact: %v", err)
 	}
+}
+
+// Guarantee: a node that is stopped while PostgreSQL does not respond puts what it has in memory into its spool
+// first, and ends soon after --drain-timeout. The next start stores it.
+func TestStopWhilePostgresHangs(t *testing.T) {
+	cable, url := cabletest.ForURL(t, postgrestest.Start(t, postgrestest.Config{}).Database(t, ""))
+	f := startServing(t, "--database-url", url, "--secret-key-file", secretKey(t, 1), "--on-database-loss", "serve", "--lease-ttl", "2s")
+	f.request(t)
+	waitFor(t, "the record of a healthy node is stored", func() bool { return f.counted(t) == 1 })
+	cable.Sever()
+	const sent = 500
+	for range sent {
+		f.request(t)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second) // --drain-timeout
+	defer cancel()
+	began := time.Now()
+	_ = f.Running().Stop(ctx)                             // not all of it can be done without the database
+	if took := time.Since(began); took > 45*time.Second { // what the compose file allows; 5.5 s are due
+		t.Errorf("the node stopped after %v", took)
+	}
+	cable.Mend()
+	f.Restart()
+	waitFor(t, "all requests are in the traffic report", func() bool { return f.counted(t) == 1+sent })
+	waitFor(t, "all requests are in the audit log", func() bool {
+		audited := 0
+		for _, err := range f.Admin.AuditLog(t.Context(), client.AuditFilter{Kind: "authentication", KeyID: f.keyID}) {
+			if err != nil {
+				return false
+			}
+			audited++
+		}
+		return audited == 1+sent
+	})
 }

@@ -107,6 +107,9 @@ func openBox(settings *config.Config, old bool) (*secret.Box, error) {
 // leaves its fingerprint, because there may be no file to compare it with.
 func checkFingerprint(settings *config.Config, box *secret.Box, given bool) error {
 	path := settings.FingerprintFile()
+	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
+		return fmt.Errorf("read the fingerprint of the secret key: %s is not a regular file", path)
+	}
 	stored, err := os.ReadFile(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):

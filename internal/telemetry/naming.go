@@ -22,7 +22,8 @@ import (
 // no room for that either, by the series of gateway "other". For the routes that wait, the
 // account has a Misra-Gries summary, which finds the busiest in bounded memory. When the
 // names are settled, a waiting route with much more traffic than one that has a name
-// replaces it.
+// replaces it. A part of the lines is kept free for that, so that the route does not wait
+// until the other's series has disappeared.
 //
 // No counter of a series ever decreases while the series exists. A series that loses its
 // name stops counting, remains for leavingFor so that everything that it counted is
@@ -48,6 +49,8 @@ const (
 	// replaceOneIn.
 	leastLead    = 60
 	replaceOneIn = 16
+	// One line in replaceLines is only for routes that replace others, but at least those of one.
+	replaceLines = 16
 
 	// maxNoted is the number of waiting routes that are noted for all accounts together,
 	// leastNoted that of an account among many.
@@ -220,7 +223,7 @@ func (r *Requests) settle(routes Routes, now time.Time) {
 		r.release(now)
 		r.nameBusiest(routes, now)
 	}
-	for r.lines > r.room { // lines of more statuses than expected
+	for r.lines > r.most { // lines of more statuses than expected
 		r.remove(r.leastUseful())
 	}
 }
@@ -288,7 +291,9 @@ func (s *series) busier(than *series) int {
 func (r *Requests) nameBusiest(routes Routes, now time.Time) {
 	coming := 0 // lines that become free, for which nobody waits yet
 	for _, s := range r.leaving {
-		coming += s.lines
+		if !s.replaced {
+			coming += s.lines
+		}
 	}
 	changes := max(1, len(r.series)/replaceOneIn)
 	tenants := slices.SortedFunc(maps.Values(r.accounts), func(a, b *tenant) int {
@@ -308,7 +313,7 @@ func (r *Requests) nameBusiest(routes Routes, now time.Time) {
 			case s != nil && coming >= s.lines && t.lines+s.lines <= share*(r.room-r.lines):
 				coming -= s.lines
 				delete(r.leaving, w.key)
-				r.series[w.key] = s
+				r.series[w.key], s.replaced = s, false
 				r.lines -= s.lines // join counts them again
 				r.join(t, s)
 				t.named(w)
@@ -320,8 +325,10 @@ func (r *Requests) nameBusiest(routes Routes, now time.Time) {
 				coming -= linesOfNew
 				promised += linesOfNew
 				waits = true
-			case r.takesFrom(t.lines+promised, now):
-				promised += linesOfNew
+			case r.takesFrom(t, w, t.lines+promised, now):
+				if r.series[w.key] == nil {
+					promised += linesOfNew
+				}
 				waits = true
 			default:
 				waits = true
@@ -339,14 +346,14 @@ func (r *Requests) nameBusiest(routes Routes, now time.Time) {
 	r.forget()
 }
 
-// takesFrom makes room for a series of an account with the given number of lines, if the
+// takesFrom makes room for a route of t that waits, which has the given number of lines, if the
 // account with the most has more even afterwards.
-func (r *Requests) takesFrom(lines int, now time.Time) bool {
+func (r *Requests) takesFrom(t *tenant, w waiting, lines int, now time.Time) bool {
 	most := r.largest()
 	if most == nil || most.lines-linesOfNew < lines+linesOfNew {
 		return false
 	}
-	r.leave(r.leastBusy(most), now)
+	r.exchange(r.leastBusy(most), t, w, now)
 	return true
 }
 
@@ -370,8 +377,19 @@ func (r *Requests) replace(t *tenant, w waiting, now time.Time) bool {
 	if least == nil || w.requests <= 2*least.rate+leastLead {
 		return false
 	}
-	r.leave(least, now)
+	r.exchange(least, t, w, now)
 	return true
+}
+
+// exchange makes a series leave, and gives a name to a route of t that waits, at once if there is room for both.
+func (r *Requests) exchange(from *series, t *tenant, w waiting, now time.Time) {
+	r.leave(from, now)
+	if r.leaving[w.key] != nil || r.lines+linesOfNew > r.most {
+		return
+	}
+	from.replaced = true
+	r.add(t, w.key).rate = w.requests
+	t.named(w)
 }
 
 // waiting is a route, or the other routes of a gateway, whose requests were not counted by

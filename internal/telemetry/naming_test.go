@@ -197,6 +197,39 @@ func TestBusiestRoutesHaveNames(t *testing.T) {
 	}
 }
 
+// Guarantee: the route that becomes the busiest while others have all the names has one within a minute, and so has
+// the next one, although the series that they replaced remain for five minutes.
+func TestBusiestRouteIsNamedWithinAMinute(t *testing.T) {
+	for _, lines := range []int{LeastLines, 2000, DefaultLines} {
+		h := newNamingHarness(t, lines)
+		minute := func(busy ...int) {
+			for route := 1; route <= 1000; route++ {
+				h.request(1, 1, route, 1)
+			}
+			for _, route := range busy {
+				h.request(1, 1, route, 500)
+			}
+			h.scrape(t)
+		}
+		for range 5 {
+			minute()
+		}
+		minute(2000)
+		minute(2000) // its series began with the last scrape
+		if !h.named(1, 2000) {
+			t.Errorf("with %d lines, the busiest route has no series of its own after a minute", lines)
+		}
+		if lines == LeastLines {
+			continue // no room for a second replacement
+		}
+		minute(2000, 2001)
+		minute(2000, 2001)
+		if !h.named(1, 2000) || !h.named(1, 2001) {
+			t.Errorf("with %d lines, the two busiest routes do not have series of their own", lines)
+		}
+	}
+}
+
 // Guarantee: an account with many routes neither keeps nor takes away the names of another
 // one. Each of two with many gets about half.
 func TestAccountsShareSeries(t *testing.T) {

@@ -60,7 +60,8 @@ type Requests struct {
 	leaving  map[seriesKey]*series // those that only remain to be scraped
 	accounts map[[16]byte]*tenant
 	lines    int // of series and leaving
-	room     int // largest value of lines
+	room     int // largest value of lines while names are given to those that wait
+	most     int // largest value of lines, with those that replace others
 	settled  time.Time
 	// The series that was counted last, which is often the next one too.
 	at   route
@@ -89,6 +90,7 @@ type series struct {
 	gateway, route string  // labels: "" for zero identifiers, or otherLabel
 	since          time.Time
 	until          time.Time // when it is removed, if it is leaving
+	replaced       bool      // it is leaving, and the series that replaces it counts already
 	lines          int       // at the last scrape, or an estimate
 
 	requests, before uint64 // counted by now, and when the names were last settled
@@ -118,8 +120,9 @@ func NewRequests(cfg RequestsConfig) (*Requests, error) {
 	r := &Requests{
 		cfg: cfg, scale: newScale(), descs: newDescs(),
 		series: map[seriesKey]*series{}, leaving: map[seriesKey]*series{}, accounts: map[[16]byte]*tenant{},
-		room: cfg.MaxLines - reservedLines, settled: cfg.Now(),
+		most: cfg.MaxLines - reservedLines, settled: cfg.Now(),
 	}
+	r.room = r.most - max(linesOfNew, r.most/replaceLines)
 	r.forget()
 	return r, nil
 }

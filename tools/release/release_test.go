@@ -309,6 +309,9 @@ func checkPackages(t *testing.T, release map[string][]byte) {
 	if err != nil || !strings.Contains(string(unit), "\nExecStart=/usr/bin/keygate serve --config /etc/keygate/keygate.yaml\n") {
 		t.Errorf("the unit of the Debian package does not start /usr/bin/keygate (%v):\n%s", err, unit)
 	}
+	if !strings.Contains(string(unit), "\nRestart=always\n") {
+		t.Errorf("the unit does not restart the server after any end:\n%s", unit)
+	}
 	conffiles, err := exec.Command("dpkg-deb", "--info", path, "conffiles").Output()
 	if err != nil || string(conffiles) != "/etc/keygate/keygate.yaml\n" {
 		t.Errorf("the configuration files of the Debian package are %q (%v)", conffiles, err)

@@ -17,7 +17,7 @@ func TestChildrenDoNotInheritIgnoredSignals(t *testing.T) {
 	signals := map[string]syscall.Signal{"HUP": syscall.SIGHUP, "INT": syscall.SIGINT, "QUIT": syscall.SIGQUIT}
 	for _, sig := range signals {
 		signal.Ignore(sig)
-		defer signal.Reset(sig)
+		t.Cleanup(func() { signal.Reset(sig) })
 	}
 	signaltest.Restore()
 	for name, sig := range signals {

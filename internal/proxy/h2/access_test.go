@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -379,6 +380,43 @@ func TestRevokedWhileWaiting(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Guarantee: a request with a body that waits for a connection to the upstream is refused with 503 if its address
+// already has as much of bodies as it may hold, and holds nothing then.
+func TestWaitingBodiesAreBounded(t *testing.T) {
+	begun, release := make(chan bool, 1), make(chan bool)
+	a := newAccess(t, accessSetup{scheme: "http", keep: true, maxConns: 1, handler: func(http.ResponseWriter, *http.Request) {
+		begun <- true
+		<-release
+	}})
+	var first sync.WaitGroup
+	first.Go(func() {
+		if response, err := client(t).RoundTrip(a.request("GET", "/first", nil, "")); err != nil || response.StatusCode != 200 {
+			t.Errorf("got %v, %v; want a 200", response, err)
+		}
+	})
+	<-begun
+	other := a.engine.bodies.Of(netip.MustParseAddr("127.0.0.1"), false) // another connection of the address
+	if !other.Take(proxy.MaxBodiesOfAddress) {
+		t.Fatal("the address cannot hold its bound")
+	}
+	body, pipe := io.Pipe() // does not end
+	defer pipe.Close()
+	go func() { _, _ = pipe.Write(make([]byte, 1000)) }()
+	response, err := client(t).RoundTrip(a.request("POST", "/second", body, ""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text, _ := io.ReadAll(response.Body); response.StatusCode != http.StatusServiceUnavailable || !strings.Contains(string(text), `"unavailable"`) {
+		t.Errorf("got status %d, %s; want 503 unavailable", response.StatusCode, text)
+	}
+	if !other.Take(0) {
+		t.Error("the refused request holds a part of its body")
+	}
+	other.Done()
+	close(release)
+	first.Wait()
 }
 
 // waitFor waits for a condition.

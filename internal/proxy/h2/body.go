@@ -31,6 +31,14 @@ func (s *stream) data(b []byte, end bool) {
 		}
 		return
 	}
+	if !c.bodies.Take(len(b)) {
+		s.crowded = true
+		if s.since != 0 { // as above
+			s.cut(cutCrowded)
+		}
+		return
+	}
+	s.taken += len(b)
 	s.in = append(s.in, b...) // at most the window of the stream
 	s.wake.Broadcast()
 }
@@ -75,11 +83,19 @@ func (s *stream) consumed() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if n := len(s.out); n > 0 {
+		s.give(n)
 		s.forwarded += int64(n)
 		s.uploadedAt = c.engine.clock.Now()
 		s.refill(n)
 		c.flushLocked()
 	}
+}
+
+// give notes that n bytes of the body are not held any more. conn.mu is held.
+func (s *stream) give(n int) {
+	n = min(n, s.taken)
+	s.taken -= n
+	s.conn.bodies.Give(n)
 }
 
 // upload forwards the body while another goroutine waits for the response and relays it. send

@@ -219,6 +219,7 @@ func (s *stream) beginCall(sent int) bool {
 	if s.whole = s.whole && sent == len(s.out) && !s.tail; s.whole {
 		return true // the end of the stream frees its part of the window
 	}
+	s.give(sent)
 	s.refill(sent)
 	s.in = slices.Insert(s.in, 0, s.out[sent:]...)
 	s.out = s.out[:0]

@@ -41,6 +41,8 @@ type conn struct {
 	onReadable func(fd uintptr) bool
 	leaving    bool // the client has sent GOAWAY; used by the reader only
 
+	bodies *proxy.ConnBodies // used with mu held
+
 	work sync.WaitGroup // streams that are forwarded, and flushes to come of other goroutines
 
 	mu       sync.Mutex
@@ -67,6 +69,7 @@ func newConn(e *Engine, nc net.Conn) *conn {
 	if addr, ok := nc.RemoteAddr().(*net.TCPAddr); ok {
 		c.client.Peer = addr.AddrPort().Addr().Unmap().WithZone("")
 	}
+	c.bodies = e.bodies.Of(c.client.Peer, c.client.Trusted)
 	c.tls, _ = nc.(*tls.Conn)
 	c.pump, c.onReadable = tlspump.NewPump(nc), c.readable
 	c.times.begin(e.clock.Now())

@@ -35,6 +35,7 @@ type Engine struct {
 	workers workers
 	clock   proxy.Clock
 	drain   proxy.Drain
+	bodies  proxy.Bodies
 	sweeper service.Group
 	flushes sync.WaitGroup // flushes that the sweeper has begun
 	serving sync.WaitGroup // connections
@@ -102,6 +103,11 @@ func (e *Engine) serveConn(nc net.Conn) {
 	e.conns[c] = struct{}{}
 	e.mu.Unlock()
 	defer e.remove(c)
+	defer func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.bodies.Done()
+	}()
 	c.serve()
 }
 

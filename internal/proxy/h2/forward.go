@@ -107,6 +107,9 @@ func (s *stream) prepare() (o h1.Origin, hint *upstream.H1Conn, err error) {
 	if s.tooLarge {
 		return o, nil, proxy.BodyTooLarge(g.MaxBodyBytes)
 	}
+	if s.crowded {
+		return o, nil, proxy.TooManyBodies()
+	}
 	return origin, c.hint, nil
 }
 

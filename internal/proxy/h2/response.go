@@ -258,6 +258,8 @@ func (s *stream) fail(err error) {
 		err = s.Withdraw(denied.Result, !s.sent)
 	case why == cutBody:
 		err = proxy.BodyTooLarge(s.Verdict.Gateway.MaxBodyBytes)
+	case why == cutCrowded:
+		err = proxy.TooManyBodies()
 	case why == cutTimeout, why == cutDeadline:
 		err = proxy.TimedOut(err)
 	case why == cutPanicked:

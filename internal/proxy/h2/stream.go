@@ -27,6 +27,7 @@ const (
 	cutClientClosed     // the client's connection has ended
 	cutStalled          // the client has neither sent nor accepted bytes in time
 	cutBody             // the request's body is too large
+	cutCrowded          // too much of request bodies is held
 	cutPanicked         // a goroutine of the stream panicked
 	cutShutdown         // the engine shuts down
 	cutAccess           // the request may not go on: stream.denied says why
@@ -98,6 +99,8 @@ type streamState struct {
 	stopped   bool  // it is not forwarded any more
 	ending    bool  // the last part of it is being sent
 	tooLarge  bool  // it exceeds max_body_bytes
+	crowded   bool  // a part of it could not be held (proxy.Bodies)
+	taken     int   // bytes that are held
 	tail      bool  // trailers has its trailers
 	received  int64 // bytes that have arrived
 	forwarded int64 // bytes that were forwarded
@@ -160,6 +163,7 @@ const keepBytes = 16 << 10
 // no goroutine of the stream runs but the caller.
 func (s *stream) free() {
 	c := s.conn
+	s.give(s.taken)
 	c.proto.Done(s.id)
 	last := len(c.streams) - 1
 	c.streams[s.index] = c.streams[last]

@@ -28,7 +28,7 @@ type Node struct {
 // Leases carries out the calls of one node's lease, over a connection of its own, which nothing else can
 // keep busy. It is safe for concurrent use, but one call runs at a time.
 type Leases struct {
-	pool *pgxpool.Pool
+	pool *owned
 	node Node
 }
 
@@ -47,7 +47,8 @@ func OpenLeases(ctx context.Context, url string, node Node) (*Leases, error) {
 
 // ownPool returns a pool of one connection, on which a call whose context ends is given up at once: what
 // becomes of it at the server does not matter.
-func ownPool(ctx context.Context, settings *pgxpool.Config) (*pgxpool.Pool, error) {
+func ownPool(ctx context.Context, settings *pgxpool.Config) (*owned, error) {
+	o := &owned{}
 	settings = settings.Copy()
 	settings.MaxConns, settings.MinConns, settings.MinIdleConns = 1, 0, 0
 	settings.MaxConnLifetime, settings.MaxConnLifetimeJitter = connLifetime, connJitter
@@ -55,7 +56,22 @@ func ownPool(ctx context.Context, settings *pgxpool.Config) (*pgxpool.Pool, erro
 	settings.ConnConfig.BuildContextWatcherHandler = func(p *pgconn.PgConn) ctxwatch.Handler {
 		return &pgconn.DeadlineContextWatcherHandler{Conn: p.Conn()}
 	}
-	return pgxpool.NewWithConfig(ctx, settings)
+	settings.ConnConfig.DialFunc = o.wires.dialer(settings.ConnConfig.DialFunc)
+	var err error
+	o.Pool, err = pgxpool.NewWithConfig(ctx, settings)
+	return o, err
+}
+
+// owned is a pool of ownPool.
+type owned struct {
+	*pgxpool.Pool
+	wires wires
+}
+
+// Close closes the connection. It does not wait for a server that does not respond.
+func (o *owned) Close() {
+	defer time.AfterFunc(cancelGrace, o.wires.close).Stop()
+	o.Pool.Close()
 }
 
 // Close closes the connection.
@@ -95,7 +111,7 @@ const (
 // committed before it began, so a single statement would not do.
 func (l *Leases) join(ctx context.Context, c *lease.Call) (a lease.Answer, err error) {
 	begin := func(f func(pgx.Tx) error) error {
-		return confirmed(ctx, l.pool, func(conn *pgx.Conn) error { return pgx.BeginFunc(ctx, conn, f) })
+		return confirmed(ctx, l.pool.Pool, func(conn *pgx.Conn) error { return pgx.BeginFunc(ctx, conn, f) })
 	}
 	err = begin(func(tx pgx.Tx) error {
 		// As long as it holds the head, no change is made.
@@ -199,12 +215,12 @@ func (l *Leases) renew(ctx context.Context, c *lease.Call) (a lease.Answer, err 
 
 // row runs a statement that commits by itself, and scans its only row.
 func (l *Leases) row(ctx context.Context, to []any, query string, args ...any) error {
-	return confirmed(ctx, l.pool, func(c *pgx.Conn) error { return c.QueryRow(ctx, query, args...).Scan(to...) })
+	return confirmed(ctx, l.pool.Pool, func(c *pgx.Conn) error { return c.QueryRow(ctx, query, args...).Scan(to...) })
 }
 
 func (l *Leases) leave(ctx context.Context, c *lease.Call) (lease.Answer, error) {
 	var r lease.Row
-	err := confirmed(ctx, l.pool, func(conn *pgx.Conn) (err error) {
+	err := confirmed(ctx, l.pool.Pool, func(conn *pgx.Conn) (err error) {
 		r, err = scanRow(conn.QueryRow(ctx, `WITH `+durableCTE+`
 			UPDATE nodes n SET epoch = n.epoch + 1, state = 'stopped' FROM (SELECT count(*) FROM durable) d
 			WHERE n.name = $1 AND n.boot = $2 AND n.epoch = $3 AND n.state = 'live' RETURNING `+rowColumns, c.Node, c.Boot[:], c.Epoch))

@@ -20,7 +20,7 @@ const probeTime = 2 * time.Second
 // overlap.
 type Listener struct {
 	db   *DB // that sends the notification of Probe
-	pool *pgxpool.Pool
+	pool *owned
 	conn *pgxpool.Conn // that listens, or nil
 }
 

@@ -8,7 +8,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/keygate/keygate/internal/cluster/lease"
 )
@@ -16,7 +15,7 @@ import (
 // Views reads the leases of all nodes for those who wait for a change, over a connection of its own. It is
 // safe for concurrent use, but one call runs at a time.
 type Views struct {
-	pool *pgxpool.Pool
+	pool *owned
 	// unsettled says that a lease was ended by a commit that no synchronous replica has confirmed: nobody
 	// may rely on what is read before one has.
 	unsettled atomic.Bool
@@ -88,7 +87,7 @@ func (v *Views) LeaseView(ctx context.Context, about []lease.Position) (*lease.V
 // EndLease ends a lease whose grant has run out. It returns false if the row has another grant by now.
 func (v *Views) EndLease(ctx context.Context, s lease.Seen) (bool, error) {
 	var tag pgconn.CommandTag
-	err := confirmed(ctx, v.pool, func(c *pgx.Conn) (err error) {
+	err := confirmed(ctx, v.pool.Pool, func(c *pgx.Conn) (err error) {
 		tag, err = c.Exec(ctx, `WITH `+durableCTE+`
 			UPDATE nodes SET epoch = epoch + 1, state = 'expired' FROM (SELECT count(*) FROM durable) d
 			WHERE name = $1 AND epoch = $2 AND granted = $3 AND state = 'live'`, s.Node, s.Epoch, s.Grant)
@@ -105,7 +104,7 @@ func (v *Views) settle(ctx context.Context) error {
 	if !v.unsettled.Load() {
 		return nil
 	}
-	err := confirmed(ctx, v.pool, func(c *pgx.Conn) error {
+	err := confirmed(ctx, v.pool.Pool, func(c *pgx.Conn) error {
 		_, err := c.Exec(ctx, `WITH `+durableCTE+`, head AS (`+settleStatement+`) SELECT count(*) FROM durable, head`)
 		return err
 	})
@@ -117,7 +116,7 @@ func (v *Views) settle(ctx context.Context) error {
 
 // SettleServer records that one lease was waited out on a server.
 func (v *Views) SettleServer(ctx context.Context, name string) error {
-	err := confirmed(ctx, v.pool, func(c *pgx.Conn) error {
+	err := confirmed(ctx, v.pool.Pool, func(c *pgx.Conn) error {
 		_, err := c.Exec(ctx, `INSERT INTO settled_servers VALUES ($1) ON CONFLICT DO NOTHING`, name)
 		return err
 	})

@@ -63,6 +63,7 @@ type DB struct {
 	days      requestDays
 	failures  atomic.Int64 // write transactions that failed in the database
 	trouble   atomic.Pointer[trouble]
+	wires     wires
 }
 
 // Open connects to the database of cfg.URL and migrates its schema to the current version. The
@@ -105,6 +106,7 @@ func open(ctx context.Context, cfg Config) (_ *DB, err error) {
 		return nil, err
 	}
 	db := &DB{log: cfg.Log, pages: pages, random: cfg.Random, headTime: cfg.LeaseTTL / 4, mutations: make(chan struct{}, mutators), now: func() int64 { return cfg.Now().UnixMicro() }}
+	settings.ConnConfig.DialFunc = db.wires.dialer(settings.ConnConfig.DialFunc)
 	var opened []*pool
 	defer func() {
 		if err != nil {

@@ -60,7 +60,7 @@ func (s *Store) AppendEvents(ctx context.Context, events []event.Event) error {
 // of its kind are waiting there or the store does not take it.
 func (s *Store) append(ctx context.Context, k Kind, content func() (*batch, error), direct func() error) (spooled bool, err error) {
 	q := s.queues[k]
-	if q.Empty() {
+	if q.Empty() && !s.shelved.Load() {
 		if err = direct(); err == nil || isFinal(err) || errors.Is(ctx.Err(), context.Canceled) {
 			return false, err
 		}

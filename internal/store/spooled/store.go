@@ -50,6 +50,7 @@ type Store struct {
 	filling atomic.Bool        // it was logged that the spool is in use
 	full    [kinds]atomic.Bool // it was logged that a queue takes no more
 	away    atomic.Bool        // the store did not take the batch that was last tried
+	shelved atomic.Bool        // Shelve was called
 
 	draining chan struct{}    // a mutex, as a channel so that a wait for it can end with a context
 	failing  [kinds]time.Time // when the oldest batch of a queue first failed for an unknown reason; guarded by draining
@@ -117,6 +118,19 @@ func (s *Store) Start(context.Context) error {
 	return nil
 }
 
+// Shelve makes each further batch go into the spool first, and from there to the store, as when the store does not
+// take it: a process that is about to end must not keep records in memory while the store is silent.
+func (s *Store) Shelve() { s.shelved.Store(true) }
+
+// Flush returns when all that is in the spool is on the disk.
+func (s *Store) Flush() error {
+	var errs []error
+	for _, q := range s.queues {
+		errs = append(errs, q.Flush())
+	}
+	return errors.Join(errs...)
+}
+
 // Stop tries once more to write the spool to the store, and ends. What the store does not take stays in
 // the spool, which is not an error.
 func (s *Store) Stop(ctx context.Context) error {
@@ -138,10 +152,8 @@ func (s *Store) Stop(ctx context.Context) error {
 // drainAndFlush writes the spool to the store, as far as that takes it, and what remains to the disk.
 func (s *Store) drainAndFlush(ctx context.Context) {
 	_ = s.Sync(ctx) // tried again; what is the matter was logged
-	for _, q := range s.queues {
-		if err := q.Flush(); err != nil {
-			s.cfg.Log.Error("syncing the spool failed; a power failure may lose records", "error", err)
-		}
+	if err := s.Flush(); err != nil {
+		s.cfg.Log.Error("syncing the spool failed; a power failure may lose records", "error", err)
 	}
 }
 
