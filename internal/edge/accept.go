@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"os"
 	"time"
 )
 
@@ -39,6 +40,7 @@ func (s *Server) Serve(l net.Listener) error {
 			backoff = 0
 			s.startConn(c)
 		case s.isClosed():
+			s.acceptQueued(l)
 			return nil
 		case errors.Is(err, net.ErrClosed):
 			return fmt.Errorf("accept connections of the data plane: %w", err)
@@ -51,6 +53,25 @@ func (s *Server) Serve(l net.Listener) error {
 			if !s.sleep(backoff) {
 				return nil
 			}
+		}
+	}
+}
+
+// acceptQueued accepts the connections that wait in a listener that takes no new ones and is going to be closed. On a
+// machine that is busy they may be there although acceptLast has passed.
+func (s *Server) acceptQueued(l net.Listener) {
+	tcp, ok := l.(*net.TCPListener)
+	if !ok || s.cfg.Inherited {
+		return
+	}
+	for hasQueued(tcp) {
+		if tcp.SetDeadline(time.Now().Add(acceptLast)) != nil {
+			return
+		}
+		if c, err := tcp.Accept(); err == nil {
+			s.startConn(c)
+		} else if !errors.Is(err, os.ErrDeadlineExceeded) {
+			return // no descriptor is left, for example
 		}
 	}
 }

@@ -30,3 +30,17 @@ func refuseNew(l *net.TCPListener) error {
 	}
 	return err
 }
+
+// hasQueued reports whether a connection waits to be accepted.
+func hasQueued(l *net.TCPListener) (queued bool) {
+	raw, err := l.SyscallConn()
+	if err != nil {
+		return false
+	}
+	err = raw.Control(func(fd uintptr) {
+		p := [1]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+		n, err := unix.Poll(p[:], 0)
+		queued = err == nil && n == 1 && p[0].Revents&unix.POLLIN != 0
+	})
+	return queued && err == nil
+}
