@@ -23,13 +23,13 @@ func TestDiffKeepsFourKiBAValue(t *testing.T) {
 	fits, tooLong := strings.Repeat("x", audit.MaxDiffValue-2), strings.Repeat("<", audit.MaxDiffValue-1)
 	text := func(s string) string {
 		sum := sha256.Sum256([]byte(s))
-		return fmt.Sprintf(`{"bytes":%d,"omitted":true,"sha256":"%s"}`, len(s), hex.EncodeToString(sum[:]))
+		return fmt.Sprintf(`{"bytes":%d,"omitted":true,"sha256":%q}`, len(s), hex.EncodeToString(sum[:]))
 	}
 	diff := audit.Diff{
 		"fits": {nil, fits}, "long": {tooLong, json.Number("12345678901234567890")},
 		"object": {ordered{Z: tooLong, A: "é"}, nil},
 	}
-	want := fmt.Sprintf(`{"fits":[null,"%s"],"long":[%s,12345678901234567890],"object":[%s,null]}`,
+	want := fmt.Sprintf(`{"fits":[null,%q],"long":[%s,12345678901234567890],"object":[%s,null]}`,
 		fits, text(`"`+tooLong+`"`), text(`{"a":"é","z":"`+tooLong+`"}`))
 	for range 2 {
 		b, err := audit.EncodeDiff(diff)
