@@ -47,7 +47,7 @@ func TestDiffKeepsFourKiBAValue(t *testing.T) {
 func TestOldBlockWithLargeDiffs(t *testing.T) {
 	c := newCodec(t)
 	var table audit.Table
-	value := strings.Repeat("0123456789abcdef", 1<<20)
+	value := strings.Repeat("0123456789abcdef", 9<<16)
 	const n = 2
 	for i := range n {
 		r := audit.Record{Time: time.UnixMicro(int64(i)), Kind: audit.Management, Outcome: audit.Success, Action: audit.GatewayUpdate, RequestID: id.New(id.Request)}
