@@ -427,3 +427,33 @@ func TestIfMatchSendsTheETag(t *testing.T) {
 		t.Errorf("got If-Match %q, want %q", got, want)
 	}
 }
+
+// Guarantee: a list or report that lacks the newest records says so through Config.Incomplete.
+func TestIncompleteListsAreReported(t *testing.T) {
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Query().Has("format") {
+			w.Header().Set("X-Keygate-Incomplete", "export")
+			return
+		}
+		_, _ = fmt.Fprintf(w, `{"data": [], "next_cursor": null, "incomplete": true, "incomplete_reason": %q}`, r.URL.Path)
+	}))
+	defer s.Close()
+	var got []string
+	c, err := client.New(client.Config{URL: s.URL, Key: "k", Incomplete: func(reason string) { got = append(got, reason) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range c.AuditLog(t.Context(), client.AuditFilter{}) {
+		t.Error("got a record, want none")
+	}
+	_, errTraffic := c.Traffic(t.Context(), client.TrafficQuery{})
+	_, errTop := c.Top(t.Context(), client.TrafficQuery{}, "", 0)
+	body, errExport := c.OpenAuditExport(t.Context(), client.FormatCSV, client.AuditFilter{})
+	if err := errors.Join(errTraffic, errTop, errExport); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = body.Close() }()
+	if want := []string{"/v1/audit-log", "/v1/reports/traffic", "/v1/reports/top", "export"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}

@@ -1977,7 +1977,7 @@ type RouteChange struct {
 
 // RouteEffect is the schema RouteEffect of the OpenAPI document.
 type RouteEffect struct {
-	// AtMost Whether refused is an upper bound, because the recorded counts do not tell which requests would be refused: they have no methods, no paths below a template, and no keys of requests to public routes.
+	// AtMost Whether refused is an upper bound, because the recorded counts do not tell which requests would be refused: they have no methods with their limits, no paths below a template, and no keys of requests to public routes.
 	//
 	// Example: false
 	AtMost bool `json:"at_most"`

@@ -33,3 +33,29 @@ func (e *Entry) MethodName() string {
 	}
 	return e.Method.String()
 }
+
+// MethodOf returns the Method of a method as the client sent it.
+func MethodOf(method string) Method {
+	switch method {
+	case "GET":
+		return GET
+	case "HEAD":
+		return HEAD
+	case "POST":
+		return POST
+	case "PUT":
+		return PUT
+	case "PATCH":
+		return PATCH
+	case "DELETE":
+		return DELETE
+	case "OPTIONS":
+		return OPTIONS
+	case "CONNECT":
+		return CONNECT
+	case "TRACE":
+		return TRACE
+	default:
+		return OtherMethod
+	}
+}

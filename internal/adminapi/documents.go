@@ -61,7 +61,7 @@ func (a *API) documentOperations() []operation {
 		description: "Replaces all routes of the gateway with one route for each operation of an OpenAPI 3.0, 3.1 or 3.2 document, as one revision. " +
 			"If-Match takes the ETag of the gateway.",
 		query: []queryParam{dryRunParam(), effectParam()}, document: true, maxBody: maxDocument, ifMatch: true,
-		success: http.StatusOK, result: push,
+		success: http.StatusOK, result: push, errors: []int{http.StatusConflict},
 		run: func(c *call) (response, error) { return c.push(a.cfg.Control.PushSpec) },
 	}, {
 		id: "getGatewayConfig", method: http.MethodGet, path: "/v1/gateways/{gateway_id}/config", tag: "Documents",

@@ -26,7 +26,7 @@ type routeEffectRecord struct {
 	Keys          int64    `json:"keys" doc:"Distinct keys of these requests." example:"3"`
 	Refused       int64    `json:"refused" doc:"How many of these requests the new configuration would refuse." example:"1204"`
 	RefusedBefore int64    `json:"refused_before" doc:"How many of them the replayed limits in force refuse." example:"0"`
-	AtMost        bool     `json:"at_most" doc:"Whether refused is an upper bound, because the recorded counts do not tell which requests would be refused: they have no methods, no paths below a template, and no keys of requests to public routes." example:"false"`
+	AtMost        bool     `json:"at_most" doc:"Whether refused is an upper bound, because the recorded counts do not tell which requests would be refused: they have no methods with their limits, no paths below a template, and no keys of requests to public routes." example:"false"`
 }
 
 func presentEffect(e *control.Effect) *effectRecord {

@@ -230,8 +230,11 @@ func TestKeyFiltersMatchExactly(t *testing.T) {
 // Guarantee: a page has at most 8 MiB: one of large records ends early, with a cursor that leads on to the others.
 func TestPagesAreBoundedInBytes(t *testing.T) {
 	s := start(t)
-	pair := certificatetest.New(t, "client")
-	certificates := strings.Repeat(string(pair.Cert), (64<<10)/len(pair.Cert))
+	var names []string
+	for i := range 760 { // a certificate of 62 KB
+		names = append(names, fmt.Sprintf("%050d.example", i))
+	}
+	pair := certificatetest.NewFor(t, names...)
 	var origins []string
 	for i := range 100 {
 		origins = append(origins, fmt.Sprintf("https://%0230d.example", i))
@@ -240,7 +243,7 @@ func TestPagesAreBoundedInBytes(t *testing.T) {
 	made := map[string]bool{}
 	for i := range gateways {
 		made[s.post("/v1/gateways", map[string]any{
-			"name": fmt.Sprint(i), "upstream_url": "https://example.com", "upstream_client_certificate": certificates,
+			"name": fmt.Sprint(i), "upstream_url": "https://example.com", "upstream_client_certificate": string(pair.Cert),
 			"upstream_client_key": string(pair.Key), "cors": map[string]any{"origins": origins, "methods": []string{"GET"}, "headers": []string{}, "max_age": 1},
 		}).want(201).text("gateway_id")] = true
 	}

@@ -42,7 +42,7 @@ func (a *API) routeOperations() []operation {
 			"The route keeps its identifier, its source and what was used of its limits. The next push of a document replaces all routes of the gateway, " +
 			"including this one; it keeps the identifier of a route with the same path and methods.",
 		body: reflect.TypeFor[patchRouteRequest](), ifMatch: true,
-		success: http.StatusOK, result: record, hasETag: true,
+		success: http.StatusOK, result: record, hasETag: true, errors: []int{http.StatusConflict},
 		run: a.updateRoute,
 	}, {
 		id: "deleteRoute", method: http.MethodDelete, path: "/v1/gateways/{gateway_id}/routes/{route_id}", tag: "Routes",

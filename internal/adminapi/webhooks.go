@@ -107,7 +107,7 @@ func (a *API) webhookOperations() []operation {
 		id: "updateWebhook", method: http.MethodPatch, path: "/v1/webhooks/{webhook_id}", tag: "Webhooks",
 		summary: "Update a webhook endpoint", description: "Changes the given fields. Setting state to active enables a disabled endpoint.",
 		body: reflect.TypeFor[updateWebhookRequest](), ifMatch: true,
-		success: http.StatusOK, result: record, hasETag: true,
+		success: http.StatusOK, result: record, hasETag: true, errors: []int{http.StatusConflict},
 		run: a.updateWebhook,
 	}, {
 		id: "deleteWebhook", method: http.MethodDelete, path: "/v1/webhooks/{webhook_id}", tag: "Webhooks",

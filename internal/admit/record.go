@@ -87,29 +87,3 @@ func (v *Verdict) ResultOf(err error) accesslog.Result {
 		return accesslog.Failed
 	}
 }
-
-// MethodOf returns the accesslog.Method of a method.
-func MethodOf(method string) accesslog.Method {
-	switch method {
-	case "GET":
-		return accesslog.GET
-	case "HEAD":
-		return accesslog.HEAD
-	case "POST":
-		return accesslog.POST
-	case "PUT":
-		return accesslog.PUT
-	case "PATCH":
-		return accesslog.PATCH
-	case "DELETE":
-		return accesslog.DELETE
-	case "OPTIONS":
-		return accesslog.OPTIONS
-	case "CONNECT":
-		return accesslog.CONNECT
-	case "TRACE":
-		return accesslog.TRACE
-	default:
-		return accesslog.OtherMethod
-	}
-}

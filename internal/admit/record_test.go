@@ -113,11 +113,11 @@ func TestRecordOfPreflight(t *testing.T) {
 // OtherMethod.
 func TestMethodOf(t *testing.T) {
 	for n, method := range []string{"", "GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "CONNECT", "TRACE"} {
-		if got := MethodOf(method); got != accesslog.Method(n) {
+		if got := accesslog.MethodOf(method); got != accesslog.Method(n) {
 			t.Errorf("MethodOf(%q) = %d, want %d", method, got, n)
 		}
 	}
-	if MethodOf("get") != accesslog.OtherMethod || MethodOf("PROPFIND") != accesslog.OtherMethod {
+	if accesslog.MethodOf("get") != accesslog.OtherMethod || accesslog.MethodOf("PROPFIND") != accesslog.OtherMethod {
 		t.Error("MethodOf of an unknown method is not OtherMethod")
 	}
 }

@@ -23,13 +23,13 @@ func TestDiffKeepsFourKiBAValue(t *testing.T) {
 	fits, tooLong := strings.Repeat("x", audit.MaxDiffValue-2), strings.Repeat("<", audit.MaxDiffValue-1)
 	text := func(s string) string {
 		sum := sha256.Sum256([]byte(s))
-		return fmt.Sprintf(`{"bytes":%d,"omitted":true,"sha256":"%s"}`, len(s), hex.EncodeToString(sum[:]))
+		return fmt.Sprintf(`{"bytes":%d,"omitted":true,"sha256":%q}`, len(s), hex.EncodeToString(sum[:]))
 	}
 	diff := audit.Diff{
 		"fits": {nil, fits}, "long": {tooLong, json.Number("12345678901234567890")},
 		"object": {ordered{Z: tooLong, A: "é"}, nil},
 	}
-	want := fmt.Sprintf(`{"fits":[null,"%s"],"long":[%s,12345678901234567890],"object":[%s,null]}`,
+	want := fmt.Sprintf(`{"fits":[null,%q],"long":[%s,12345678901234567890],"object":[%s,null]}`,
 		fits, text(`"`+tooLong+`"`), text(`{"a":"é","z":"`+tooLong+`"}`))
 	for range 2 {
 		b, err := audit.EncodeDiff(diff)
@@ -47,7 +47,7 @@ func TestDiffKeepsFourKiBAValue(t *testing.T) {
 func TestOldBlockWithLargeDiffs(t *testing.T) {
 	c := newCodec(t)
 	var table audit.Table
-	value := strings.Repeat("0123456789abcdef", 1<<20)
+	value := strings.Repeat("0123456789abcdef", 9<<16)
 	const n = 2
 	for i := range n {
 		r := audit.Record{Time: time.UnixMicro(int64(i)), Kind: audit.Management, Outcome: audit.Success, Action: audit.GatewayUpdate, RequestID: id.New(id.Request)}

@@ -32,7 +32,6 @@ type LineEncoder struct {
 	format LineFormat
 	other  func(dst []byte, r *Record) ([]byte, error)
 	dst    []byte
-	texts  lineTexts
 	second int64  // of at, in seconds since 1970
 	at     []byte // the last time without its fraction
 }
@@ -69,41 +68,41 @@ func (e *LineEncoder) flush(emit func(lines []byte) error) error {
 	return err
 }
 
-// view encodes the records of v with the given indexes. v.All must have succeeded.
-func (e *LineEncoder) view(v *View, indexes []int, emit func(lines []byte) error) error {
-	if len(indexes) == 0 {
-		return nil
+// run encodes the first n records of r. View.All must have succeeded.
+func (e *LineEncoder) run(r *run, n int, emit func(lines []byte) error) error {
+	if r.texts == nil {
+		r.texts = e.prepare(r.view)
 	}
-	e.prepare(v)
+	v, texts := r.view, r.texts
 	x := v.rest
 	begin, end := `{"time":"`, "\"}\n"
 	if e.format == CSV {
 		begin, end = "", ",,,,\n"
 	}
-	for _, i := range indexes {
+	for _, i := range r.indexes[:n] {
 		if len(e.dst) >= EmitSize {
 			if err := e.flush(emit); err != nil {
 				return err
 			}
 		}
 		if x.extras[i] != nil || x.requests[i] == [16]byte{} {
-			r, err := v.Record(i)
+			record, err := v.Record(i)
 			if err != nil {
 				return err
 			}
-			if err := e.append(&r); err != nil {
+			if err := e.append(&record); err != nil {
 				return err
 			}
 			continue
 		}
-		call := &e.texts.calls[v.call[i]]
+		call := &texts.calls[v.call[i]]
 		e.dst = append(e.dst, begin...)
 		e.appendTime(v.times[i])
 		e.dst = append(e.dst, call[0]...)
-		e.dst = append(e.dst, e.texts.callers[v.caller[i]]...)
+		e.dst = append(e.dst, texts.callers[v.caller[i]]...)
 		e.dst = append(e.dst, call[1]...)
 		e.dst = e.appendText(e.dst, x.paths[x.path[i]])
-		e.dst = append(e.dst, e.texts.clients[x.client[i]]...)
+		e.dst = append(e.dst, texts.clients[x.client[i]]...)
 		e.dst = id.Append(e.dst, id.Request, x.requests[i])
 		e.dst = append(e.dst, end...)
 	}
@@ -111,9 +110,8 @@ func (e *LineEncoder) view(v *View, indexes []int, emit func(lines []byte) error
 }
 
 // prepare encodes the entries of v's dictionaries.
-func (e *LineEncoder) prepare(v *View) {
-	t := &e.texts
-	t.calls, t.callers, t.clients = t.calls[:0], t.callers[:0], t.clients[:0]
+func (e *LineEncoder) prepare(v *View) *lineTexts {
+	t := &lineTexts{}
 	text := func(s string) string { return string(e.appendText(nil, s)) }
 	for _, c := range v.calls {
 		kind, outcome, method := text(string(c.class.kind())), text(string(c.class.outcome())), text(c.method)
@@ -146,6 +144,7 @@ func (e *LineEncoder) prepare(v *View) {
 		}
 		t.clients = append(t.clients, `,"client_ip":`+client+`,"request_id":"`)
 	}
+	return t
 }
 
 // appendTime appends a time in RFC 3339, up to its fraction and without the Z. Records are in

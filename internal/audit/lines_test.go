@@ -99,7 +99,7 @@ func TestLinesOfBlocksAreThoseOfRecords(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if err := fast.view(v, indexes, nil); err != nil {
+			if err := fast.run(&run{view: v, indexes: indexes}, len(indexes), nil); err != nil {
 				t.Fatal(err)
 			}
 			if !bytes.Equal(fast.dst, slow.dst) {

@@ -1,9 +1,11 @@
 package audit
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 )
 
@@ -17,24 +19,27 @@ const (
 // errRemoved is the error of a Scan whose log is no longer in the store.
 var errRemoved = errors.New("the log was removed while it was read")
 
-// Scan reads an account's log as it is at the beginning of the scan, oldest record first:
-// block by block, each in its order, and then the open end. That is the order of Search,
-// reversed. It holds the open end in memory, and blocks only step by step. Records that
-// retention removes meanwhile are left out; records that are removed early leave a gap record.
+// Scan reads an account's log as it is at the beginning of the scan, oldest record first, in the order of their times. It
+// holds the open end in memory, 16 bytes for each block, and the blocks that overlap in time with the one that it has
+// reached. Records that retention removes meanwhile are left out; records that are removed early leave a gap record.
 //
-// A Scan is not safe for concurrent use.
+// A Scan is not safe for concurrent use. Each step must be encoded before the next one is read.
 type Scan struct {
 	codec   *Codec
 	account string
 	query   *query
 
-	open    *Open   // at the beginning; nil once it was returned
-	head    int64   // number of the last block at the beginning
-	planned int64   // blocks up to this number are in todo, read, or without a match
-	todo    []int64 // numbers of the blocks to read, ascending
-	cut     int64   // records that were removed early at the last step
-	started bool    // the first step was read
+	open    *Open       // at the beginning; nil once a step has it
+	head    int64       // number of the last block at the beginning
+	planned int64       // blocks up to this number are in todo, read, or without a match
+	todo    []scanBlock // the blocks to read; in the order in which they are read once all are planned
+	merge   merge
+	cut     int64 // records that were removed early at the last step
+	started bool  // the first step was read
 }
+
+// scanBlock is a block that is to be read.
+type scanBlock struct{ number, first int64 }
 
 // ScanStep is what one step of a Scan has read.
 type ScanStep struct {
@@ -52,6 +57,7 @@ func (c *Codec) Scan(ctx context.Context, src Source, accountID string, f Filter
 	}
 	return &Scan{
 		codec: c, account: accountID, query: newQuery(f), open: o, head: o.Chain.Head.Number, planned: o.Chain.Base.Number,
+		merge: merge{horizon: math.MinInt64},
 	}, nil
 }
 
@@ -74,13 +80,13 @@ func (s *Scan) read(ctx context.Context, src Source) (*ScanStep, error) {
 	if step.gap, err = s.follow(ctx, src); err != nil {
 		return nil, err
 	}
-	if len(s.todo) == 0 && s.planned < s.head {
-		if err := s.plan(ctx, src); err != nil {
-			return nil, err
+	if s.planned < s.head {
+		if err := s.plan(ctx, src); err != nil || s.planned < s.head {
+			return step, err
 		}
 	}
 	for size := 0; len(s.todo) > 0 && len(step.blocks) < scanBlocks && size < scanBytes; s.todo = s.todo[1:] {
-		b, err := src.Block(ctx, s.todo[0])
+		b, err := src.Block(ctx, s.todo[0].number)
 		if err != nil {
 			return nil, err
 		}
@@ -89,12 +95,13 @@ func (s *Scan) read(ctx context.Context, src Source) (*ScanStep, error) {
 			size += len(b.Content)
 		}
 	}
-	if len(s.todo) == 0 && s.planned >= s.head {
-		if s.open == nil && step.gap == nil && len(step.blocks) == 0 {
-			return nil, nil
-		}
-		step.open, s.open = s.open, nil
+	if s.merge.horizon = math.MaxInt64; len(s.todo) > 0 {
+		s.merge.horizon = s.todo[0].first
 	}
+	if s.open == nil && step.gap == nil && len(step.blocks) == 0 && len(s.merge.runs) == 0 {
+		return nil, nil
+	}
+	step.open, s.open = s.open, nil
 	return step, nil
 }
 
@@ -109,29 +116,21 @@ func (s *Scan) follow(ctx context.Context, src Source) (gap *Record, err error) 
 		return nil, errRemoved
 	}
 	base, cut := o.Chain.Base.Number, o.Chain.Cut
-	passed := s.planned
-	if len(s.todo) > 0 {
-		passed = s.todo[0] - 1
-	}
-	if (!s.started || base > passed) && cut.Records > s.cut {
+	missed := base > s.planned || slices.ContainsFunc(s.todo, func(b scanBlock) bool { return b.number <= base })
+	if (!s.started || missed) && cut.Records > s.cut {
 		gap = s.query.gap(gapRecord(s.account, cut.Records, cut.First, cut.Last, reasonOutgrown))
 	}
 	s.started, s.cut = true, cut.Records
 	s.planned = max(s.planned, base)
-	s.todo = slices.DeleteFunc(s.todo, func(number int64) bool { return number <= base })
+	if missed {
+		s.todo = slices.DeleteFunc(s.todo, func(b scanBlock) bool { return b.number <= base })
+	}
 	return gap, nil
 }
 
-// plan finds further blocks to read: for a filter, those of the next groups that may have a
-// match by the index.
+// plan finds which of the blocks of the next groups are to be read: those that by the index may have a match. Once
+// it has all, it puts them in the order of their first records.
 func (s *Scan) plan(ctx context.Context, src Source) error {
-	if s.query.all() {
-		for len(s.todo) < scanBlocks && s.planned < s.head {
-			s.planned++
-			s.todo = append(s.todo, s.planned)
-		}
-		return nil
-	}
 	from := GroupOf(s.planned + 1)
 	through := min(s.head, (from+groupsAtOnce)*GroupSize)
 	groups, err := src.Groups(ctx, from+groupsAtOnce, groupsAtOnce)
@@ -143,16 +142,16 @@ func (s *Scan) plan(ctx context.Context, src Source) error {
 	if err != nil {
 		return err
 	}
-	grouped := make(map[int64]bool, len(groups))
+	grouped := make(map[int64]*BlockGroup, len(groups))
 	for _, g := range groups {
-		grouped[g.Number] = true
+		grouped[g.Number] = g
 	}
 	var single map[int64]*Summary // of the blocks without a group, once one was met
 	for number := s.planned + 1; number <= through; number++ {
-		group := GroupOf(number)
-		if grouped[group] {
-			if sets[group]&(1<<((number-1)%GroupSize)) != 0 {
-				s.todo = append(s.todo, number)
+		group, at := GroupOf(number), (number-1)%GroupSize
+		if g := grouped[group]; g != nil {
+			if sets[group]&(1<<at) != 0 {
+				s.todo = append(s.todo, scanBlock{number, g.first[at]})
 			}
 			continue
 		}
@@ -161,11 +160,17 @@ func (s *Scan) plan(ctx context.Context, src Source) error {
 				return err
 			}
 		}
-		if sum := single[number]; sum == nil || sum.mayMatch(s.query) {
-			s.todo = append(s.todo, number)
+		if sum := single[number]; sum == nil {
+			s.todo = append(s.todo, scanBlock{number, math.MinInt64})
+		} else if sum.mayMatch(s.query) {
+			s.todo = append(s.todo, scanBlock{number, sum.First})
 		}
 	}
-	s.planned = through
+	if s.planned = through; s.planned == s.head {
+		slices.SortFunc(s.todo, func(a, b scanBlock) int {
+			return cmp.Or(cmp.Compare(a.first, b.first), cmp.Compare(a.number, b.number))
+		})
+	}
 	return nil
 }
 
@@ -191,26 +196,24 @@ func (t *ScanStep) Encode(to *LineEncoder, emit func(lines []byte) error) error 
 			return err
 		}
 	}
+	merge := &t.scan.merge
 	for _, b := range t.blocks {
 		v, indexes, err := t.scan.decode(b.Content)
 		if err != nil {
-			gap := t.scan.query.gap(damagedRecord(t.scan.account, b))
-			if gap == nil {
-				continue
-			}
-			if err := to.record(gap, emit); err != nil {
-				return err
+			if gap := t.scan.query.gap(damagedRecord(t.scan.account, b)); gap != nil {
+				merge.add(&run{order: b.Number, record: gap})
 			}
 			continue
 		}
-		if err := to.view(v, indexes, emit); err != nil {
+		merge.add(&run{order: b.Number, view: v, indexes: indexes})
+	}
+	if t.open != nil {
+		if err := t.mergeOpen(); err != nil {
 			return err
 		}
 	}
-	if t.open != nil {
-		if err := t.encodeOpen(to, emit); err != nil {
-			return err
-		}
+	if err := merge.encode(to, emit); err != nil {
+		return err
 	}
 	return to.flush(emit)
 }
@@ -234,8 +237,8 @@ func (s *Scan) decode(content []byte) (*View, []int, error) {
 	return v, indexes, v.check()
 }
 
-// encodeOpen encodes the records of the open end.
-func (t *ScanStep) encodeOpen(to *LineEncoder, emit func(lines []byte) error) error {
+// mergeOpen adds the records of the open end to the merge.
+func (t *ScanStep) mergeOpen() error {
 	table := &Table{}
 	if _, err := t.scan.codec.Gather(table, t.open); err != nil {
 		return err
@@ -250,16 +253,9 @@ func (t *ScanStep) encodeOpen(to *LineEncoder, emit func(lines []byte) error) er
 		if err != nil {
 			return err
 		}
-		if err := to.view(v, indexes, emit); err != nil {
-			return err
-		}
+		t.scan.merge.add(&run{order: t.scan.head + int64(n), view: v, indexes: indexes})
 	}
 	return nil
-}
-
-// all reports whether q matches every record.
-func (q *query) all() bool {
-	return q.classes == 1<<classes-1 && len(q.elements) == 0 && q.since == -1<<63 && q.until == 1<<63-1
 }
 
 // gap returns the gap record r if q matches it, or nil.

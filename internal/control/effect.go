@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/keygate/keygate/internal/accesslog"
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/gateway"
 	"github.com/keygate/keygate/internal/id"
@@ -226,6 +227,9 @@ func (b *effectBuilder) add(r *gateway.Route) {
 		to = b.destinations(r, &t, &e, &change)
 	}
 	b.compare(to, &e, &change)
+	if len(change.LostMethods) > 0 && (limitedAfter(b.delta.table, to) || b.global) {
+		e.atMost = true // which of the requests that come to a limit have these methods is not recorded
+	}
 	if len(e.changes) == 0 && !b.global && e.taker == "" {
 		return
 	}
@@ -243,6 +247,11 @@ func (b *effectBuilder) add(r *gateway.Route) {
 	b.effect.routes = append(b.effect.routes, e)
 }
 
+// limitedAfter reports whether one of the routes of a table has a limit.
+func limitedAfter(table []gateway.Route, of []int) bool {
+	return slices.ContainsFunc(of, func(i int) bool { return !table[i].RateLimit.IsZero() })
+}
+
 // destinations returns the routes of the new table to which the requests of a removed route would come.
 func (b *effectBuilder) destinations(r *gateway.Route, t *gateway.Template, e *effectRoute, change *traffic.ChangedRoute) (to []int) {
 	d := b.tree.Find(t.Instance())
@@ -256,6 +265,7 @@ func (b *effectBuilder) destinations(r *gateway.Route, t *gateway.Template, e *e
 		b.steps += each
 	}
 	missing := 0
+	var lost []string
 	for _, method := range r.Methods {
 		i := -1
 		if d != nil {
@@ -263,6 +273,10 @@ func (b *effectBuilder) destinations(r *gateway.Route, t *gateway.Template, e *e
 		}
 		if i < 0 {
 			missing++
+			lost = append(lost, method)
+			if method == "GET" && !slices.Contains(r.Methods, "HEAD") && (d == nil || d.method(b.delta.table, "HEAD") < 0) {
+				lost = append(lost, "HEAD") // which uses the route of GET
+			}
 		} else if !slices.Contains(to, i) {
 			to = append(to, i)
 		}
@@ -270,8 +284,13 @@ func (b *effectBuilder) destinations(r *gateway.Route, t *gateway.Template, e *e
 	switch {
 	case missing == len(r.Methods):
 		e.changes, change.Lost = append(e.changes, EffectRemoved), true
-	case missing > 0: // which requests had these methods is not recorded
-		e.changes, change.Lost, e.atMost = append(e.changes, EffectMethods), true, true
+	case missing > 0:
+		e.changes = append(e.changes, EffectMethods)
+		for _, method := range lost {
+			known := accesslog.MethodOf(method)
+			e.atMost = e.atMost || known == accesslog.OtherMethod // all of these are counted together
+			change.LostMethods = append(change.LostMethods, traffic.MethodID(known))
+		}
 	}
 	e.atMost = e.atMost || len(to) > 1
 	return to
@@ -340,7 +359,7 @@ func (e *effect) result(counted *traffic.Effect) (*Effect, []string) {
 		listed[i] = true
 		one := RouteEffect{
 			RouteID: r.ID, Path: r.Path, Methods: r.Methods, Changes: changes, Requests: n.Requests, Keys: n.Keys,
-			Refused: n.Refused[traffic.After], RefusedBefore: n.Refused[traffic.Before], AtMost: r.atMost,
+			Refused: n.Refused[traffic.After], RefusedBefore: n.Refused[traffic.Before], AtMost: r.atMost || n.Unknown > 0,
 		}
 		out.Requests += one.Requests
 		out.Refused += one.Refused

@@ -82,11 +82,16 @@ routes:
 	for _, r := range h.routes(c, g.ID) {
 		for i := range 6 {
 			key := keys[i%3]
+			p.method = accesslog.GET
 			switch r.Path {
 			case "/unused":
 				continue
 			case "/open":
 				key = ""
+			case "/less":
+				if i > 3 {
+					p.method = accesslog.DELETE
+				}
 			}
 			p.end(r.ID, key, accesslog.Forwarded, 200)
 		}
@@ -94,14 +99,14 @@ routes:
 	r := must[*control.PushResult](h)(h.PushConfiguration(ctx(), c, g.ID, []byte(after), true, nil))
 	e := must[*control.Effect](h)(h.Effect(ctx(), c, r))
 	want := []string{
-		"/close auth 6/3/0 0", "/each rate_limit 6/3/0 0", "/gone removed 6/3/0 6", "/less methods 6/3/0 <=6",
+		"/close auth 6/3/0 0", "/each rate_limit 6/3/0 0", "/gone removed 6/3/0 6", "/less methods 6/3/0 2",
 		"/limit rate_limit 6/3/1 4", "/open auth 6/0/0 <=6",
 	}
 	if got := effects(e); !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
-	if e.Requests != 36 || e.Keys != 3 || e.Refused != 22 || e.RefusedBefore != 1 || !e.AtMost || e.LeftOut != 0 {
-		t.Errorf("got the sums %+v, want 36 requests of 3 keys, at most 22 refused, 1 before", e)
+	if e.Requests != 36 || e.Keys != 3 || e.Refused != 18 || e.RefusedBefore != 1 || !e.AtMost || e.LeftOut != 0 {
+		t.Errorf("got the sums %+v, want 36 requests of 3 keys, at most 18 refused, 1 before", e)
 	}
 	if last := r.Warnings[len(r.Warnings)-1]; !strings.Contains(last, "/same/me of /same/{id}") {
 		t.Errorf("got the warnings %q, want one that /same/me takes requests", r.Warnings)

@@ -1,6 +1,7 @@
 package control_test
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"slices"
@@ -32,6 +33,7 @@ type plane struct {
 	*accesslog.Shard
 	account, gateway [16]byte
 	clock            *clock
+	method           accesslog.Method // of the requests; GET if it is zero
 }
 
 // withPlane replaces the service by one with a data plane, and returns the data plane, whose
@@ -53,7 +55,7 @@ func (h *harness) withPlane(accountID, gatewayID string, l levels) *plane {
 
 // end emits the access record of a request that ends now.
 func (p *plane) end(route, key string, d accesslog.Result, status uint16) (requestID string) {
-	r := accesslog.Record{Account: p.account, Gateway: p.gateway, Request: id.NewFast(), Start: p.clock.now().UnixMicro(), Result: d, Status: status, Method: accesslog.GET}
+	r := accesslog.Record{Account: p.account, Gateway: p.gateway, Request: id.NewFast(), Start: p.clock.now().UnixMicro(), Result: d, Status: status, Method: cmp.Or(p.method, accesslog.GET)}
 	r.Route, _ = id.Parse(id.Route, route)
 	r.Key, _ = id.Parse(id.Key, key)
 	p.Emit(&r, "", "/orders")

@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/keygate/keygate/internal/accesslog"
-	"github.com/keygate/keygate/internal/admit"
 	"github.com/keygate/keygate/internal/http1"
 )
 
@@ -117,7 +116,7 @@ func (d *Detached) Emit(in, out int64) {
 // fill sets the fields that all records of the exchange have in common.
 func (x *Exchange) fill(r *accesslog.Record) {
 	x.Verdict.Record(r)
-	r.Start, r.Request, r.Method = x.start.Wall/1000, x.id, admit.MethodOf(x.Method)
+	r.Start, r.Request, r.Method = x.start.Wall/1000, x.id, accesslog.MethodOf(x.Method)
 	r.Major, r.Minor = x.Major, x.Minor
 	if caller := x.caller(); caller.IsValid() {
 		r.Client = caller.As16()

@@ -38,7 +38,7 @@ func (a *Arrivals) Add(c Caller, second int, n uint32) {
 	of[second] += n
 }
 
-// AddBody adds the arrivals of the body of a chunk with part Seconds.
+// AddBody adds the arrivals of the body of a chunk with part Seconds or Methods.
 func (a *Arrivals) AddBody(body []byte) error {
 	return arrivals(body, func(c *Caller) func(int, uint32) {
 		return func(second int, n uint32) { a.Add(*c, second, n) }
@@ -70,10 +70,12 @@ func arrivals(body []byte, of func(c *Caller) func(second int, n uint32)) error 
 	return r.err
 }
 
-// Chunks returns the arrivals as chunks with part Seconds. They are copies of c with their
+// Chunks returns the arrivals as chunks with part Seconds, or Methods if c has that. They are copies of c with their
 // own First, Last and Body.
 func (a *Arrivals) Chunks(c Chunk) []Chunk {
-	c.Part = Seconds
+	if c.Part != Methods {
+		c.Part = Seconds
+	}
 	callers := slices.SortedFunc(maps.Keys(a.counts), func(x, y Caller) int { return x.compare(&y) })
 	w := NewWriter(c)
 	var seconds []SecondCount

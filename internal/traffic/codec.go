@@ -66,7 +66,11 @@ func (w *Writer) Arrivals(c *Caller, seconds []SecondCount) {
 	w.begin(c.Gateway)
 	w.id(c.Gateway)
 	w.id(c.Route)
-	w.key(c.Key)
+	if w.like.Part == Methods { // there are few
+		w.id(c.Key)
+	} else {
+		w.key(c.Key)
+	}
 	w.number(int64(len(seconds)))
 	last := uint8(0)
 	for _, s := range seconds {

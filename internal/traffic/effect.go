@@ -52,6 +52,8 @@ type ChangedRoute struct {
 	Limits [sides][]int32
 	// Lost is set if the change would refuse every request before any limit is checked.
 	Lost bool
+	// LostMethods are the methods whose requests it would refuse like that, if these are not all; see MethodID.
+	LostMethods [][16]byte
 	// Keyless is set if after the change callers need no key, and so share one bucket.
 	Keyless bool
 }
@@ -71,6 +73,10 @@ type RouteEffect struct {
 	Keys     int64 // distinct ones
 	// Refused is how many of the requests each side refuses: as lost, or by a limit.
 	Refused [sides]int64
+	// Unknown is how many of Refused[After] had a method that was not recorded, by an earlier version.
+	Unknown int64
+
+	byMethod map[[16]byte]int64 // for a route with LostMethods
 }
 
 // Keys returns the number of distinct keys that used any of the routes, by their indexes, for which
@@ -121,10 +127,14 @@ func ReplayEffect(ctx context.Context, store ChunkReader, accountID string, c Ch
 	if err := r.read(ctx, store, q, r.count); err != nil {
 		return nil, err
 	}
-	for i := range c.Routes {
-		if c.Routes[i].Lost {
-			r.out.Routes[i].Refused[After] = r.out.Routes[i].Requests
+	if slices.ContainsFunc(c.Routes, func(route ChangedRoute) bool { return len(route.LostMethods) > 0 }) {
+		q.Part, q.Only = Methods, &c.Gateway
+		if err := r.read(ctx, store, q, r.countMethods); err != nil {
+			return nil, err
 		}
+	}
+	for i := range c.Routes {
+		r.out.Routes[i].lose(&c.Routes[i])
 	}
 	r.out.keys = len(r.ids)
 	return r.out, nil
@@ -282,6 +292,40 @@ func (r *effectReplay) count(_ context.Context, c *Chunk) error {
 		}
 		return nil
 	})
+}
+
+// countMethods adds the requests of a chunk of part Methods.
+func (r *effectReplay) countMethods(_ context.Context, c *Chunk) error {
+	return arrivals(c.Body, func(c *Caller) func(int, uint32) {
+		route, tracked := r.routes[c.Route]
+		if c.Gateway != r.Gateway || !tracked || len(r.Routes[route].LostMethods) == 0 {
+			return nil
+		}
+		to := &r.out.Routes[route]
+		if to.byMethod == nil {
+			to.byMethod = map[[16]byte]int64{}
+		}
+		return func(_ int, n uint32) { to.byMethod[c.Key] += int64(n) }
+	})
+}
+
+// lose adds the requests that the change refuses before any limit.
+func (e *RouteEffect) lose(c *ChangedRoute) {
+	switch {
+	case c.Lost:
+		e.Refused[After] = e.Requests
+	case len(c.LostMethods) > 0:
+		e.Unknown = e.Requests
+		for _, n := range e.byMethod {
+			e.Unknown -= n
+		}
+		e.Unknown = max(0, e.Unknown)
+		lost := e.Unknown
+		for _, method := range c.LostMethods {
+			lost += e.byMethod[method]
+		}
+		e.Refused[After] = min(e.Requests, e.Refused[After]+lost)
+	}
 }
 
 // play replays the points of the minute on both sides.

@@ -16,7 +16,19 @@ const (
 	Routes               // by gateway, route and status, with latencies
 	Keys                 // by gateway, route, key and status
 	Seconds              // requests that reached the limits, by gateway, route, key and second
+	Methods              // requests by gateway, route and method, in the form of Seconds: see MethodID
 )
+
+// MethodID returns what stands for a method in the place of a key in part Methods. Methods without a name of their own in
+// package accesslog are counted together.
+func MethodID(m accesslog.Method) (id [16]byte) {
+	name := m.String()
+	if name == "" {
+		name = "other"
+	}
+	copy(id[:], name)
+	return id
+}
 
 // Tier is the length of a chunk's interval: a minute, an hour or a day.
 type Tier uint8
@@ -60,16 +72,16 @@ type Chunk struct {
 	State     State
 	Start     int64 // Unix second of the start of the interval
 	// First and Last are the least and the greatest identifier that the entries are
-	// sorted by: the gateway in Gateways and Seconds, the route in Routes, the key in
+	// sorted by: the gateway in Gateways, Seconds and Methods, the route in Routes, the key in
 	// Keys.
 	First, Last [16]byte
 	Body        []byte
 }
 
-// Requests returns the number of requests that a chunk counts. It is 0 for part Seconds and
+// Requests returns the number of requests that a chunk counts. It is 0 for parts Seconds and Methods, and
 // for a damaged body.
 func (c *Chunk) Requests() (n int64) {
-	if c.Part == Seconds {
+	if c.Part >= Seconds {
 		return 0
 	}
 	if err := rows(c.Part, c.Body, func(e *row) error {

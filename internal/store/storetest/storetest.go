@@ -85,6 +85,7 @@ func Run(t *testing.T, open func(t *testing.T) store.Engine) {
 		{"AuditLogAcrossGroups", testAuditGroups},
 		{"AuditScan", testAuditScan},
 		{"AuditScanTrimmed", testAuditScanTrimmed},
+		{"AuditScanOrder", testAuditScanOrder},
 		{"AuditBlocks", testAuditBlocks},
 		{"AuditJoin", testAuditJoin},
 		{"AuditSealInterrupted", testAuditSealInterrupted},

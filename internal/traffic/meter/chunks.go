@@ -54,6 +54,7 @@ func (w *window) chunks() (made []traffic.Chunk) {
 		made = append(made, w.byKey(c, sorted[:n])...)
 		made = append(made, w.bySecond(c, sorted[:n])...)
 		made = append(made, w.measuredChunks(c, measured[:m])...)
+		made = append(made, w.byMethod(c, measured[:m])...)
 		sorted, measured = sorted[n:], measured[m:]
 	}
 	return made
@@ -105,6 +106,18 @@ func (w *window) bySecond(c traffic.Chunk, sorted []sortedCell) []traffic.Chunk 
 		to.Arrivals(&traffic.Caller{Gateway: cell.gateway, Route: cell.route, Key: cell.key}, seconds)
 	}
 	return to.Chunks()
+}
+
+// byMethod encodes the requests of routes by method. identities are sorted by route.
+func (w *window) byMethod(c traffic.Chunk, identities []identity) []traffic.Chunk {
+	c.Part = traffic.Methods
+	sum := traffic.NewArrivals()
+	for _, i := range identities {
+		for _, m := range w.byRoute[i].methods {
+			sum.Add(traffic.Caller{Gateway: i.gateway, Route: i.route, Key: traffic.MethodID(m.method)}, 0, m.count)
+		}
+	}
+	return sum.Chunks(c)
 }
 
 // measuredChunks encodes the counts and latencies by gateway and by route. identities are

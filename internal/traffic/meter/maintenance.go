@@ -86,7 +86,7 @@ type sum interface {
 }
 
 func newSum(p traffic.Part) sum {
-	if p == traffic.Seconds {
+	if p == traffic.Seconds || p == traffic.Methods {
 		return traffic.NewArrivals()
 	}
 	return traffic.NewMerger(p)
@@ -97,7 +97,7 @@ func newSum(p traffic.Part) sum {
 func (m *Meter) raiseOne(ctx context.Context, t traffic.Tier, s traffic.State, to merge, seqs []int64) error {
 	made := traffic.Chunk{AccountID: to.account, Part: to.part, Tier: t, State: traffic.Merged, Start: to.start}
 	switch {
-	case to.part == traffic.Seconds:
+	case to.part == traffic.Seconds || to.part == traffic.Methods:
 		made.State = traffic.Rolled
 	case s == traffic.Merged && t == traffic.Hours:
 		made.Tier, made.State = traffic.Days, traffic.Rolled
@@ -157,6 +157,7 @@ func (m *Meter) trim(ctx context.Context) error {
 		{traffic.Routes, traffic.Minutes, traffic.MinutesKept},
 		{traffic.Keys, traffic.Minutes, traffic.MinutesKept},
 		{traffic.Seconds, traffic.Minutes, traffic.SecondsKept},
+		{traffic.Methods, traffic.Minutes, traffic.SecondsKept},
 		{traffic.Gateways, traffic.Hours, traffic.HoursKept},
 		{traffic.Routes, traffic.Hours, traffic.HoursKept},
 		{traffic.Keys, traffic.Hours, traffic.HoursKept},

@@ -28,7 +28,25 @@ type cell struct {
 // measured is the latencies of the cells that differ only in their keys.
 type measured struct {
 	latency, upstream traffic.Sketch
-	traffic.Counts    // sum over these cells, set when they are encoded
+	traffic.Counts                  // sum over these cells, set when they are encoded
+	methods           []methodCount // of requests with a route; nearly always one
+}
+
+// methodCount is the number of requests with a method.
+type methodCount struct {
+	method accesslog.Method
+	count  uint32
+}
+
+// add counts a request.
+func (m *measured) add(method accesslog.Method) {
+	for i := range m.methods {
+		if m.methods[i].method == method {
+			m.methods[i].count++
+			return
+		}
+	}
+	m.methods = append(m.methods, methodCount{method, 1})
 }
 
 // arrival counts the requests that reached the limits in one second.
@@ -59,7 +77,7 @@ func (w *window) reset() {
 	for _, m := range w.byRoute {
 		m.latency.Reset()
 		m.upstream.Reset()
-		m.Counts = traffic.Counts{}
+		m.Counts, m.methods = traffic.Counts{}, m.methods[:0]
 		w.spare = append(w.spare, m)
 	}
 	clear(w.byRoute)
@@ -78,6 +96,9 @@ func (w *window) add(r *accesslog.Record) {
 	c.measured.latency.Add(r.Duration)
 	if r.Upstream >= 0 {
 		c.measured.upstream.Add(r.Upstream)
+	}
+	if r.Route != [16]byte{} {
+		c.measured.add(r.Method)
 	}
 	if cameToLimits(r) {
 		w.arrive(c, uint32(second%60))

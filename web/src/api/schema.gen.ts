@@ -85,7 +85,7 @@ export interface paths {
         };
         /**
          * List the audit log
-         * @description Returns audit records, newest first: each authentication with its outcome, for gateways and for this API, and each change made through this API. The log is complete up to the time of the call. With format, returns all matching records as they are at the time of the call, oldest first, in one response that may be of any length; it counts as one call of the rate limit. At most 2 such responses at a time for each account, and 8 in all; one more is a 429. A response that does not end properly is not complete.
+         * @description Returns audit records, newest first: each authentication with its outcome, for gateways and for this API, and each change made through this API. The log is complete up to the time of the call. With format, returns all matching records as they are at the time of the call, oldest first, in one response that may be of any length; it counts as one call of the rate limit. At most 2 such responses at a time for each account, and 8 in all; one more is a 429. A response that does not end properly is not complete. One that lacks the newest records, because the store did not take them, has the header X-Keygate-Incomplete with the reason.
          */
         get: operations["listAuditLog"];
         put?: never;
@@ -1309,7 +1309,7 @@ export interface components {
              * @example 203.0.113.7
              */
             client_ip: string;
-            /** @description Only in management records: the changed fields, each with its value before and after. A secret is shown as ***. */
+            /** @description Only in management records: the changed fields, each with its value before and after. A secret is shown as ***. In the place of a value of more than 4,096 bytes of JSON there is an object: omitted (true), bytes, and sha256 of its JSON with sorted keys and without white space. */
             diff?: {
                 [key: string]: unknown[] | null;
             };
@@ -1367,6 +1367,13 @@ export interface components {
         AuditEntryList: {
             /** @description One page of records, newest first. */
             data: components["schemas"]["AuditEntry"][];
+            /** @description true if the newest records are missing, because the store did not take them; otherwise absent. */
+            incomplete?: boolean;
+            /**
+             * @description Why records are missing; absent if none are.
+             * @example the newest records are missing, and are added as soon as the store takes them: the disk is full
+             */
+            incomplete_reason?: string;
             /** @description Cursor of the next page; null on the last page. */
             next_cursor: string | null;
         };
@@ -2425,6 +2432,13 @@ export interface components {
         LoggedRequestList: {
             /** @description One page of records, newest first. */
             data: components["schemas"]["LoggedRequest"][];
+            /** @description true if the newest records are missing, because the store did not take them; otherwise absent. */
+            incomplete?: boolean;
+            /**
+             * @description Why records are missing; absent if none are.
+             * @example the newest records are missing, and are added as soon as the store takes them: the disk is full
+             */
+            incomplete_reason?: string;
             /** @description Cursor of the next page; null on the last page. */
             next_cursor: string | null;
         };
@@ -3263,7 +3277,7 @@ export interface components {
         };
         RouteEffect: {
             /**
-             * @description Whether refused is an upper bound, because the recorded counts do not tell which requests would be refused: they have no methods, no paths below a template, and no keys of requests to public routes.
+             * @description Whether refused is an upper bound, because the recorded counts do not tell which requests would be refused: they have no methods with their limits, no paths below a template, and no keys of requests to public routes.
              * @example false
              */
             at_most: boolean;
@@ -3511,6 +3525,13 @@ export interface components {
         Top: {
             /** @description One row for each route, key or gateway, the greatest first. Those without any are left out. */
             data: components["schemas"]["TopRow"][];
+            /** @description true if the newest requests are missing, because the store did not take them; otherwise absent. */
+            incomplete?: boolean;
+            /**
+             * @description Why requests are missing; absent if none are.
+             * @example the newest records are missing, and are added as soon as the store takes them: the disk is full
+             */
+            incomplete_reason?: string;
         };
         TopRow: {
             /**
@@ -3593,6 +3614,13 @@ export interface components {
         Traffic: {
             /** @description One row for each interval and group, oldest first. An interval without requests has zeros. */
             data: components["schemas"]["TrafficRow"][];
+            /** @description true if the newest requests are missing, because the store did not take them; otherwise absent. */
+            incomplete?: boolean;
+            /**
+             * @description Why requests are missing; absent if none are.
+             * @example the newest records are missing, and are added as soon as the store takes them: the disk is full
+             */
+            incomplete_reason?: string;
         };
         TrafficRow: {
             /**
@@ -4462,7 +4490,13 @@ export interface operations {
     getAccountByID: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /**
+                 * @description One or more ETags, or *. If the record's ETag is among them, the response is a 304 without a body. What changes without a call, such as last_used_at, does not change the ETag.
+                 * @example "3"
+                 */
+                "If-None-Match"?: string;
+            };
             path: {
                 /**
                  * @description Identifier of the account.
@@ -4489,6 +4523,15 @@ export interface operations {
                 content: {
                     "application/json": components["schemas"]["Account"];
                 };
+            };
+            /** @description Not Modified */
+            304: {
+                headers: {
+                    ETag: components["headers"]["ETag"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
@@ -4923,7 +4966,13 @@ export interface operations {
     getGateway: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /**
+                 * @description One or more ETags, or *. If the record's ETag is among them, the response is a 304 without a body. What changes without a call, such as last_used_at, does not change the ETag.
+                 * @example "3"
+                 */
+                "If-None-Match"?: string;
+            };
             path: {
                 /**
                  * @description Identifier of the gateway.
@@ -4950,6 +4999,15 @@ export interface operations {
                 content: {
                     "application/json": components["schemas"]["Gateway"];
                 };
+            };
+            /** @description Not Modified */
+            304: {
+                headers: {
+                    ETag: components["headers"]["ETag"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
@@ -5285,7 +5343,13 @@ export interface operations {
     getRepository: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /**
+                 * @description One or more ETags, or *. If the record's ETag is among them, the response is a 304 without a body. What changes without a call, such as last_used_at, does not change the ETag.
+                 * @example "3"
+                 */
+                "If-None-Match"?: string;
+            };
             path: {
                 /**
                  * @description Identifier of the gateway.
@@ -5312,6 +5376,15 @@ export interface operations {
                 content: {
                     "application/json": components["schemas"]["Repository"];
                 };
+            };
+            /** @description Not Modified */
+            304: {
+                headers: {
+                    ETag: components["headers"]["ETag"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
@@ -5929,7 +6002,13 @@ export interface operations {
     getRoute: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /**
+                 * @description One or more ETags, or *. If the record's ETag is among them, the response is a 304 without a body. What changes without a call, such as last_used_at, does not change the ETag.
+                 * @example "3"
+                 */
+                "If-None-Match"?: string;
+            };
             path: {
                 /**
                  * @description Identifier of the gateway.
@@ -5961,6 +6040,15 @@ export interface operations {
                 content: {
                     "application/json": components["schemas"]["Route"];
                 };
+            };
+            /** @description Not Modified */
+            304: {
+                headers: {
+                    ETag: components["headers"]["ETag"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
@@ -6154,6 +6242,7 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
             412: components["responses"]["PreconditionFailed"];
             413: components["responses"]["RequestEntityTooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
@@ -6268,6 +6357,7 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
             412: components["responses"]["PreconditionFailed"];
             413: components["responses"]["RequestEntityTooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
@@ -6477,7 +6567,13 @@ export interface operations {
     getKey: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /**
+                 * @description One or more ETags, or *. If the record's ETag is among them, the response is a 304 without a body. What changes without a call, such as last_used_at, does not change the ETag.
+                 * @example "3"
+                 */
+                "If-None-Match"?: string;
+            };
             path: {
                 /**
                  * @description Identifier of the key.
@@ -6504,6 +6600,15 @@ export interface operations {
                 content: {
                     "application/json": components["schemas"]["Key"];
                 };
+            };
+            /** @description Not Modified */
+            304: {
+                headers: {
+                    ETag: components["headers"]["ETag"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
@@ -7532,7 +7637,13 @@ export interface operations {
     getWebhook: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /**
+                 * @description One or more ETags, or *. If the record's ETag is among them, the response is a 304 without a body. What changes without a call, such as last_used_at, does not change the ETag.
+                 * @example "3"
+                 */
+                "If-None-Match"?: string;
+            };
             path: {
                 /**
                  * @description Identifier of the endpoint.
@@ -7559,6 +7670,15 @@ export interface operations {
                 content: {
                     "application/json": components["schemas"]["Webhook"];
                 };
+            };
+            /** @description Not Modified */
+            304: {
+                headers: {
+                    ETag: components["headers"]["ETag"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
@@ -7671,6 +7791,7 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
             412: components["responses"]["PreconditionFailed"];
             413: components["responses"]["RequestEntityTooLarge"];
             415: components["responses"]["UnsupportedMediaType"];

@@ -1,1 +1,0 @@
-import{useGateway as e}from"./detail-Dp7YgBKQ.js";import{t}from"./routetable-CP64N43R.js";import{t as n}from"./jsx-runtime-DyZJNswf.js";var r=n();function i(){return(0,r.jsx)(t,{gatewayId:e().gatewayId})}export{i as default};
