@@ -115,7 +115,7 @@ func wantRejected(t *testing.T, documents []invalidDocument) {
 func TestInvalidDocumentsAreRejected(t *testing.T) {
 	wantRejected(t, []invalidDocument{
 		{"", "1, column 1", "", "empty"},
-		{"a: b: c\n", "1, column 5", "", "mapping values"},
+		{"a: b: c\n", "1, column 5", "", "must be in quotes"},
 		{"hello\n", "1, column 1", "", "not an OpenAPI document"},
 		{"[]", "1, column 1", "", "not an OpenAPI document"},
 		{"info: {}\npaths: {}\n", "1, column 1", "openapi", "the field openapi is missing"},
