@@ -113,6 +113,9 @@ func lookalike(r rune) string {
 // invisible. It returns "" if s has none. It is for texts that have to be ASCII.
 func Lookalike(s string) string {
 	for _, r := range s {
+		if r < utf8.RuneSelf {
+			continue
+		}
 		if hint := lookalike(r); hint != "" {
 			return hint
 		}

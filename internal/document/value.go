@@ -35,6 +35,8 @@ func (n *Node) remedy(want Kind) string {
 		return "write a space after the dash, as in - value"
 	case n.Kind == Mapping && want == Sequence && len(n.Nodes) > 0 && strings.HasPrefix(n.Nodes[0].Name, "-"):
 		return "write a space after the dash, as in - name: value"
+	case n.Kind == Mapping && want == Sequence && len(n.Nodes) == 0:
+		return "write [] for an empty one"
 	case n.Kind == Mapping && want == Sequence:
 		return "begin each item with a dash and a space"
 	case n.Kind == Mapping && want == String:

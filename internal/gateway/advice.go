@@ -17,8 +17,8 @@ func PathAdvice(path string) string {
 			return advice
 		}
 	}
-	if strings.ContainsFunc(path, func(r rune) bool { return document.Lookalike(string(r)) != "" }) {
-		return "has a character that is easily taken for another, and matches only paths that have it too: " + document.Lookalike(path)
+	if odd := document.Lookalike(path); odd != "" {
+		return "has a character that is easily taken for another, and matches only paths that have it too: " + odd
 	}
 	return ""
 }

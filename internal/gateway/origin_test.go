@@ -107,3 +107,27 @@ func TestWarningsOfRoutes(t *testing.T) {
 		t.Errorf("got:\n%s\nwant:\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 }
+
+// Guarantee: an upstream or a hostname that cannot be used is rejected with what to write.
+func TestRemediesOfAddresses(t *testing.T) {
+	for in, want := range map[string]string{
+		"ws://a.example":         "upgrades pass",
+		"grpc://a.example":       "h2c:// for gRPC",
+		" https://a.example":     "remove the space",
+		"https://bücher.example": "punycode",
+		"https://a.example/“x”":  "typographic quote",
+		"https://{host}":         "no variables",
+		"a.example:8080":         "must start with http://",
+		"https://a.example/b c":  "must be a URL",
+		"https://a.example?x=1":  "query",
+	} {
+		if _, err := gateway.ParseUpstreamURL(in); !strings.Contains(fault.MessageOf(err), want) {
+			t.Errorf("%q: got %q, want %q", in, fault.MessageOf(err), want)
+		}
+	}
+	for in, want := range map[string]string{"*.example.com": "a * is not supported", "https://a.example": "without a scheme", "a.example:80": "without a port", "bücher.example": "punycode"} {
+		if err := gateway.CheckHostname(in); !strings.Contains(fault.MessageOf(err), want) {
+			t.Errorf("%q: got %q, want %q", in, fault.MessageOf(err), want)
+		}
+	}
+}
