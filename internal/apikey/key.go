@@ -148,8 +148,8 @@ func printable(s string) bool {
 	return true
 }
 
-// endOfTime is the first instant that RFC 3339 cannot write.
-var endOfTime = time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC)
+// endOfTime returns the first instant that RFC 3339 cannot write.
+func endOfTime() time.Time { return time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC) }
 
 // ParseExpiry parses an expires_at: an RFC 3339 time, or a date, which means that the key
 // is valid through the last instant of that day in UTC (contract, section 2). It must be
@@ -162,14 +162,14 @@ func ParseExpiry(s string, now time.Time) (time.Time, error) {
 		if t, err = time.ParseInLocation(time.DateOnly, s, time.UTC); err != nil {
 			return time.Time{}, fault.Invalid("expires_at", "must be an RFC 3339 time such as 2027-01-31T12:00:00Z, or a date such as 2027-01-31")
 		}
-		if t = t.AddDate(0, 0, 1); t.Equal(endOfTime) { // RFC 3339 does not go further
+		if t = t.AddDate(0, 0, 1); t.Equal(endOfTime()) { // RFC 3339 does not go further
 			t = t.Add(-time.Microsecond)
 		}
 	}
 	if t = t.UTC().Truncate(time.Microsecond); !t.After(now) {
 		return time.Time{}, fault.Invalid("expires_at", "must be in the future")
 	}
-	if !t.Before(endOfTime) {
+	if !t.Before(endOfTime()) {
 		return time.Time{}, fault.Invalid("expires_at", "must be in the year 9999 in UTC at the latest: leave it out for a key that does not expire")
 	}
 	return t, nil

@@ -109,12 +109,12 @@ func (m *jsonMistake) explainWord(rest, before string) string {
 	case word != "" && isNumberLike(word):
 		m.at = start
 		return "this is not a number in JSON: write it in decimal digits, without zeros or a sign + in front, as in 16 or 0.5, or put a text in double quotes"
-	case jsonWords[word] != "":
+	case jsonWord(word) != "":
 		m.at = start
-		return fmt.Sprintf("%s is not a value in JSON: write %s", word, jsonWords[word])
+		return fmt.Sprintf("%s is not a value in JSON: write %s", word, jsonWord(word))
 	case m.inString && word != "" && inner == '{' && (strings.HasSuffix(before, "{") || strings.HasSuffix(before, ",")):
 		m.at = start
-		return fmt.Sprintf("a name needs double quotes: write \"%s\"", Short(word))
+		return "a name needs double quotes: write " + quote(word)
 	case start < m.at, word != "" && !strings.HasSuffix(before, `"`) && !endsValue(before):
 		m.at = start
 		return "this is not a value in JSON: put a text in double quotes" // it may be secret
@@ -143,11 +143,21 @@ func isNumberLike(word string) bool {
 	return digits != "" && digits[0] >= '0' && digits[0] <= '9'
 }
 
-// jsonWords are words of other languages with what they are in JSON.
-var jsonWords = map[string]string{
-	"True": "true", "TRUE": "true", "yes": "true", "on": "true", "False": "false", "FALSE": "false", "no": "false", "off": "false",
-	"None": "null", "nil": "null", "NULL": "null", "Null": "null", "undefined": "null, or leave the field out",
-	"NaN": "null, or a number", "Infinity": "null, or a number", "-Infinity": "null, or a number",
+// jsonWord returns what a word of another language is in JSON, or "".
+func jsonWord(word string) string {
+	switch word {
+	case "True", "TRUE", "yes", "on":
+		return "true"
+	case "False", "FALSE", "no", "off":
+		return "false"
+	case "None", "nil", "NULL", "Null":
+		return "null"
+	case "undefined":
+		return "null, or leave the field out"
+	case "NaN", "Infinity", "-Infinity":
+		return "null, or a number"
+	}
+	return ""
 }
 
 func endsValue(before string) bool {

@@ -19,8 +19,16 @@ func (n *Node) Mismatch(field string, want Kind, form string) error {
 	return n.Invalid(field, "must be %s, not %s", form, n.Kind)
 }
 
-// words are the words that YAML 1.1 and people take for booleans.
-var words = map[string]string{"yes": "true", "y": "true", "on": "true", "true": "true", "1": "true", "no": "false", "n": "false", "off": "false", "false": "false", "0": "false"}
+// boolOf returns the boolean that a word of YAML 1.1 or of people stands for, or "".
+func boolOf(word string) string {
+	switch strings.ToLower(word) {
+	case "yes", "y", "on", "true", "1":
+		return "true"
+	case "no", "n", "off", "false", "0":
+		return "false"
+	}
+	return ""
+}
 
 func (n *Node) remedy(want Kind) string {
 	text := strings.TrimSpace(n.Text)
@@ -43,8 +51,8 @@ func (n *Node) remedy(want Kind) string {
 		return "put a text that begins with { in quotes"
 	case want == String && (n.Kind == Number || n.Kind == Bool):
 		return "put it in quotes" // the text may be secret
-	case want == Bool && words[strings.ToLower(text)] != "":
-		return "write " + words[strings.ToLower(text)] + ", without quotes"
+	case want == Bool && boolOf(text) != "":
+		return "write " + boolOf(text) + ", without quotes"
 	case want == Number && n.Kind == String:
 		if _, ok := Integer(text); ok {
 			return "remove the quotes"
@@ -118,8 +126,8 @@ func (n *Node) Unknown(field, format string, args ...any) error {
 func (n *Node) HasLike(name string) bool {
 	for i := range n.Nodes {
 		plain := strings.TrimFunc(n.Nodes[i].Name, func(r rune) bool {
-			_, odd := lookalikes[r]
-			return odd || r == '-' || unicode.IsSpace(r)
+			kind, _ := alike(r)
+			return kind != "" || r == '-' || unicode.IsSpace(r)
 		})
 		if n.Nodes[i].Name != name && strings.EqualFold(plain, name) {
 			return true

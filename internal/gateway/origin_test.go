@@ -117,7 +117,7 @@ func TestRemediesOfAddresses(t *testing.T) {
 		"https://bücher.example": "punycode",
 		"https://a.example/“x”":  "typographic quote",
 		"https://{host}":         "no variables",
-		"a.example:8080":         "must start with http://",
+		"a.example:8080":         "before the host",
 		"https://a.example/b c":  "must be a URL",
 		"https://a.example?x=1":  "query",
 	} {

@@ -25,9 +25,6 @@ func (c CORS) Normal() CORS {
 	return c
 }
 
-// defaultPorts are the ports that browsers leave out of an origin.
-var defaultPorts = map[string]string{"http": "80", "https": "443"}
-
 // parseOrigin returns an origin in the form in which browsers send it (URL Standard, "serialization of
 // an origin"): in lower case, without the scheme's default port, a name of other letters in punycode, an
 // address in its canonical form. problem says why browsers never send s; it is "" if they do. "*"
@@ -37,7 +34,7 @@ func parseOrigin(s string) (normal, problem string) {
 		return s, ""
 	}
 	const form = `must be an origin such as https://app.example.com, or "*"`
-	scheme, host, ok := strings.Cut(s, "://")
+	scheme, _, ok := strings.Cut(s, "://")
 	u, err := url.Parse(s)
 	switch {
 	case s == "null":
@@ -55,7 +52,7 @@ func parseOrigin(s string) (normal, problem string) {
 	if scheme == "ws" || scheme == "wss" {
 		return "", form + ": pages have the scheme http or https, also those that open a WebSocket"
 	}
-	host, problem = originHost(u.Hostname())
+	host, problem := originHost(u.Hostname())
 	if problem != "" {
 		return "", form + ": " + problem
 	}
@@ -64,7 +61,7 @@ func parseOrigin(s string) (normal, problem string) {
 		if err != nil {
 			return "", form + ": the port must be between 0 and 65535"
 		}
-		if port = strconv.FormatUint(n, 10); port != defaultPorts[scheme] {
+		if port = strconv.FormatUint(n, 10); port != (map[string]string{"http": "80", "https": "443"})[scheme] {
 			host += ":" + port
 		}
 	}

@@ -85,6 +85,8 @@ func upstreamRemedy(s string) string {
 		return ": it must be ASCII, so write a host in its punycode form, such as xn--bcher-kva.example, and percent-encode a path"
 	case strings.ContainsAny(s, "{}"):
 		return ": it has no variables"
+	case !strings.Contains(s, "://"):
+		return ": write http:// or https:// before the host"
 	}
 	return ""
 }

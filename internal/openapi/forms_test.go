@@ -48,19 +48,20 @@ func TestFormsThatMeanSomethingElseAreWarnedOf(t *testing.T) {
 
 // Guarantee: a server whose URL would be read as a path, or is none, is rejected with what to write.
 func TestServersWithoutSchemeAreRejected(t *testing.T) {
-	for url, want := range map[string]string{
-		"api.example.com/v1":      "write https:// before a host",
-		"api.example.com":         "write https:// before a host",
-		"localhost/v1":            "write https:// before a host",
-		"localhost:8080/v1":       "write https:// before a host",
-		" https://a.example/v1":   "remove the space around it",
-		"“https://a.example/v1”":  "a typographic quote",
-		"https://a.example/v1/{v": "has a { without a }",
+	for _, c := range []struct{ url, want string }{
+		{"api.example.com/v1", "write https:// before a host"},
+		{"api.example.com", "write https:// before a host"},
+		{"localhost/v1", "write https:// before a host"},
+		{"localhost:8080/v1", "write https:// before a host"},
+		{"https://a.example/v1 ", "remove the space around it"},
+		{"“https://a.example/v1”", "a typographic quote"},
+		{"https://a.example/v1/{v", "has a { without a }"},
+		{" https://a.example/v1", "remove the space around it"},
 	} {
-		_, err := openapi.Parse([]byte("openapi: 3.1.0\nservers: [{url: '" + url + "'}]\npaths: {/a: {get: {}}}\n"))
+		_, err := openapi.Parse([]byte("openapi: 3.1.0\nservers: [{url: '" + c.url + "'}]\npaths: {/a: {get: {}}}\n"))
 		problems := fault.ProblemsOf(err)
-		if len(problems) != 1 || problems[0].Field != "servers[0].url" || problems[0].Line != 2 || !strings.Contains(problems[0].Message, want) {
-			t.Errorf("%q: got %+v, want one problem in line 2 with %q", url, problems, want)
+		if len(problems) != 1 || problems[0].Field != "servers[0].url" || problems[0].Line != 2 || !strings.Contains(problems[0].Message, c.want) {
+			t.Errorf("%q: got %+v, want one problem in line 2 with %q", c.url, problems, c.want)
 		}
 	}
 }

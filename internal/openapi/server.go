@@ -55,7 +55,7 @@ func readServer(n *document.Node, field string) (string, error) {
 		return "", err
 	}
 	u, err := url.Parse(text)
-	if err != nil || u.Opaque != "" || strings.ContainsAny(text, "{}") || isHostWithoutScheme(text) {
+	if err != nil || u.Opaque != "" || strings.ContainsAny(text, "{} \t") || isHostWithoutScheme(text) {
 		return "", at.Invalid(field+".url", "must be a URL such as https://api.example.com/v1%s", serverRemedy(text))
 	}
 	// A relative URL is relative to the URL of the document, which is unknown. Resolve it
