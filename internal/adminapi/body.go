@@ -56,7 +56,10 @@ func (c *call) readBody() error {
 	if int64(len(content)) > most {
 		return tooLarge
 	}
-	c.body = document.TrimMark(content) // documents skip it too, and the bytes of a hook are signed
+	c.body = content
+	if !c.op.document { // a document is kept byte for byte
+		c.body = document.TrimMark(content)
+	}
 	if len(c.body) == 0 {
 		return nil // an empty body needs no Content-Type
 	}

@@ -30,7 +30,11 @@ func TestValidFormsOfBodiesAreTaken(t *testing.T) {
 	if rotated.text("rotated_from") != key.text("key_id") {
 		t.Errorf("got %s, want a rotated key", rotated.raw)
 	}
-	s.do(request{method: "PUT", path: "/v1/gateways/" + gatewayID + "/spec", body: "\ufeff%YAML 1.2\n---\n" + petSpec, header: map[string]string{"Content-Type": "application/yaml"}}).want(200)
+	spec := "\ufeff%YAML 1.2\n---\n" + petSpec
+	s.do(request{method: "PUT", path: "/v1/gateways/" + gatewayID + "/spec", body: spec, header: map[string]string{"Content-Type": "application/yaml"}}).want(200)
+	if got := s.get("/v1/gateways/" + gatewayID + "/spec").want(200); got.raw != spec {
+		t.Errorf("got the document %q, want it byte for byte, with its mark", got.raw)
+	}
 }
 
 // Guarantee: the 400 of a body that is not JSON names the place, what is wrong there and the remedy. It
@@ -98,4 +102,22 @@ func TestAllMistakesOfOneRouteAreReported(t *testing.T) {
 		}
 	}
 	s.do(request{method: "PATCH", path: routes + "/" + first, body: `{"methods": ["GET", "HEAD"]}`}).want(200)
+}
+
+// Guarantee: a push, and its dry run, say which routes mean something else in another router's language.
+func TestPushesWarnOfRoutesOfOtherRouters(t *testing.T) {
+	s := start(t)
+	gatewayID := s.newGateway("")
+	yaml := map[string]string{"Content-Type": "application/yaml"}
+	for path, body := range map[string]string{
+		"config": "routes: [{path: '/a/:id', methods: [GET]}]\n",
+		"spec":   "openapi: 3.1.0\npaths: {'/a/:id': {get: {}}}\n",
+	} {
+		for _, query := range []string{"?dry_run=true", ""} {
+			got := s.do(request{method: "PUT", path: "/v1/gateways/" + gatewayID + "/" + path + query, body: body, header: yaml}).want(200)
+			if !strings.Contains(got.raw, "write {name} for a parameter") {
+				t.Errorf("%s%s: got %s, want a warning of /a/:id", path, query, got.raw)
+			}
+		}
+	}
 }

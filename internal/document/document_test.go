@@ -155,6 +155,10 @@ func TestHostileTextsAreBounded(t *testing.T) {
 		"line comments":      fill("a:\n", " - b # c\n", ""),
 		"questions":          fill("", "? a\n", ""),
 		"tags":               fill("- ", "!a ", ""),
+		"directives":         fill("", "%YAML 1.2\n", ""),
+		"conflicts":          fill("a: b: c\n", "=======\r", ""),
+		"open strings":       fill("{\"a\": [", "\"\\\"", "x"),
+		"typographic quotes": fill("{", "“", ""),
 		"folds":              fill("a: >\n", "  b\n\n", ""),
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -20,7 +20,11 @@ func readDirectives(text string) (string, error) {
 		switch plain := strings.TrimSpace(line); {
 		case strings.HasPrefix(line, "%"):
 			version := plainDirective.FindStringSubmatchIndex(line)
-			if message := badDirective(line, version); message != "" {
+			message := badDirective(line, version)
+			if message == "" && seen.Line > 0 {
+				message = "there is a second %YAML directive: remove one"
+			}
+			if message != "" {
 				return "", positionOf(text, at).Invalid("", "%s", message)
 			}
 			if seen = positionOf(text, at); line[version[2]:version[3]] == "1.2" {

@@ -61,6 +61,7 @@ func TestValidFormsAreTaken(t *testing.T) {
 func TestSlipsAreExplained(t *testing.T) {
 	for _, c := range []struct{ name, text, at, want string }{
 		{"YAML 1.3", "%YAML 1.3\n---\n" + slipFile, "1:1", "write %YAML 1.2"},
+		{"two directives", "%YAML 1.2\n%YAML 1.2\n---\n" + slipFile, "2:1", "a second %YAML directive"},
 		{"a directive without a document", "%YAML 1.2\n" + slipFile, "2:1", "begin with a line ---"},
 		{"a template", "{% if x %}\nroutes: []\n", "1:2", "template"},
 		{"a placeholder", slip("orders", "{{ name }}"), "2:10", "in quotes"},
