@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -99,6 +100,8 @@ type Request struct {
 	Body        []byte      // nil means no body
 	ContentType string      // of Body; empty means application/json
 	Header      http.Header // additional headers; may be nil
+
+	most int64 // bytes of the response; 0 means maxResponseBytes
 }
 
 // Response is the response to a successful call.
@@ -108,8 +111,16 @@ type Response struct {
 	Body   []byte
 }
 
-// maxResponseBytes limits how much of a response is read into memory.
-const maxResponseBytes = 256 << 20
+// What a Client reads of a response into memory, at most. A body beyond that is an error, since nothing
+// that a server sends is so large; only the bodies of OpenAuditExport have no limit.
+const (
+	maxErrorBytes    = 1 << 20   // of an error response
+	maxPageBytes     = 16 << 20  // of a page of a list
+	maxResponseBytes = 256 << 20 // of any other response, such as a document
+)
+
+// ErrTooLarge is the cause of the error of a response that is larger than a Client reads.
+var ErrTooLarge = errors.New("the response is too large")
 
 // Do sends a request with the client's key and returns the response. It adds an
 // Idempotency-Key to a POST that has none. It returns an *Error for a status of
@@ -159,14 +170,33 @@ func (c *Client) try(ctx context.Context, r *Request, idempotencyKey string) (*R
 		return nil, &UnreachableError{URL: c.base.String(), Err: withoutURL(err)}
 	}
 	defer res.Body.Close()
-	content, err := io.ReadAll(io.LimitReader(res.Body, maxResponseBytes))
-	if err != nil {
-		return nil, &UnreachableError{URL: c.base.String(), Err: err}
-	}
 	if res.StatusCode >= http.StatusMultipleChoices {
+		content, err := c.readBody(res.Body, r, maxErrorBytes)
+		if err != nil && !errors.Is(err, ErrTooLarge) { // whatever is that large is not an error of Keygate
+			return nil, err
+		}
 		return nil, errorOf(res, content)
 	}
+	content, err := c.readBody(res.Body, r, cmp.Or(r.most, maxResponseBytes))
+	if err != nil {
+		return nil, err
+	}
 	return &Response{res.StatusCode, res.Header, content}, nil
+}
+
+// readBody reads the body of the response to r, of at most so many bytes. Its error wraps ErrTooLarge if
+// there are more, and is an *UnreachableError if the body breaks off.
+func (c *Client) readBody(body io.Reader, r *Request, most int64) ([]byte, error) {
+	content, err := io.ReadAll(io.LimitReader(body, most+1))
+	switch {
+	case errors.As(err, new(*UnreachableError)):
+		return nil, err
+	case err != nil:
+		return nil, &UnreachableError{URL: c.base.String(), Err: err}
+	case int64(len(content)) > most:
+		return nil, fmt.Errorf("%s %s: %w: it has more than %d MiB; is %s the address of a Keygate server?", r.Method, r.Path, ErrTooLarge, most>>20, c.base)
+	}
+	return content, nil
 }
 
 // request returns the HTTP request of an attempt.

@@ -34,26 +34,28 @@ func (c *Client) ExportAuditLog(ctx context.Context, f AuditFilter) iter.Seq2[Au
 			return
 		}
 		defer body.Close()
-		records := json.NewDecoder(bufio.NewReaderSize(body, 64<<10))
-		for {
+		records := bufio.NewScanner(body)
+		records.Buffer(make([]byte, 64<<10), maxRecordBytes)
+		for records.Scan() {
 			var e AuditEntry
-			switch err := records.Decode(&e); {
-			case errors.Is(err, io.EOF):
-				return
-			case err != nil:
-				var unreachable *UnreachableError
-				if !errors.As(err, &unreachable) {
-					err = fmt.Errorf("decode an audit record: %w", err)
-				}
-				yield(AuditEntry{}, err)
+			if err := json.Unmarshal(records.Bytes(), &e); err != nil {
+				yield(AuditEntry{}, fmt.Errorf("decode an audit record: %w", err))
 				return
 			}
 			if !yield(e, nil) {
 				return
 			}
 		}
+		if err := records.Err(); errors.Is(err, bufio.ErrTooLong) {
+			yield(AuditEntry{}, fmt.Errorf("%w: an audit record has more than %d MiB", ErrTooLarge, maxRecordBytes>>20))
+		} else if err != nil {
+			yield(AuditEntry{}, err)
+		}
 	}
 }
+
+// maxRecordBytes limits a line of an export. The diff of a record has at most the size of the call's body.
+const maxRecordBytes = 16 << 20
 
 // OpenAuditExport begins an export of the records of the audit log that f matches, oldest first
 // (contract, section 7). format is FormatJSONL or FormatCSV. The caller must close the body, and
@@ -91,8 +93,8 @@ func (c *Client) open(ctx context.Context, r *Request) (io.ReadCloser, error) {
 		return body, nil
 	}
 	defer func() { _ = body.Close() }()
-	content, err := io.ReadAll(io.LimitReader(body, maxResponseBytes))
-	if err != nil {
+	content, err := c.readBody(body, r, maxErrorBytes)
+	if err != nil && !errors.Is(err, ErrTooLarge) {
 		return nil, err
 	}
 	return nil, errorOf(res, content)

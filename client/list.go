@@ -2,7 +2,9 @@ package client
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
+	"fmt"
 	"iter"
 	"net/http"
 	"net/url"
@@ -20,6 +22,10 @@ type page[T any] struct {
 // maxPage is the maximum number of records on a page.
 const maxPage = 100
 
+// ErrRepeatedCursor is the error of a list whose pages would never end: a next_cursor is one of a page that
+// was there before.
+var ErrRepeatedCursor = errors.New("the list does not end: its server, or a proxy before it, has sent the same next_cursor twice")
+
 // list iterates over all pages of a list. An error ends the iteration.
 func list[T any](ctx context.Context, c *Client, path string, query url.Values, pageSize int) iter.Seq2[T, error] {
 	if pageSize <= 0 || pageSize > maxPage {
@@ -31,8 +37,9 @@ func list[T any](ctx context.Context, c *Client, path string, query url.Values, 
 			q[name] = values
 		}
 		q.Set("limit", strconv.Itoa(pageSize))
+		seen := map[[sha256.Size]byte]bool{} // the cursors of all pages, which may be of any length
 		for {
-			p, err := call[page[T]](ctx, c, http.MethodGet, path+"?"+q.Encode(), nil)
+			p, err := do[page[T]](ctx, c, &Request{Method: http.MethodGet, Path: path + "?" + q.Encode(), most: maxPageBytes})
 			if err != nil && c.waitToRetry(ctx, err) {
 				continue
 			}
@@ -50,6 +57,13 @@ func list[T any](ctx context.Context, c *Client, path string, query url.Values, 
 			if p.NextCursor == nil {
 				return
 			}
+			digest := sha256.Sum256([]byte(*p.NextCursor))
+			if seen[digest] {
+				var zero T
+				yield(zero, fmt.Errorf("GET %s: %w", path, ErrRepeatedCursor))
+				return
+			}
+			seen[digest] = true
 			q.Set("cursor", *p.NextCursor)
 		}
 	}

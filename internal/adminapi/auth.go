@@ -133,7 +133,7 @@ func (c *call) refuseUnconfirmed() error {
 	c.unconfirmed = true
 	c.header.Del("Allow")
 	c.header.Set("Retry-After", "1")
-	return fault.New(fault.Unavailable, "this node cannot confirm its configuration at present: try again")
+	return fault.New(fault.Unavailable, "the database cannot be reached, so no key can be checked and nothing can be changed: try again; if it lasts, the log and /readyz of this node say more")
 }
 
 func (c *call) unauthorized(code fault.AuthCode, message string) error {

@@ -1,7 +1,6 @@
 package adminapi
 
 import (
-	"bytes"
 	"errors"
 	"io"
 	"maps"
@@ -13,6 +12,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/keygate/keygate/internal/document"
 	"github.com/keygate/keygate/internal/fault"
 )
 
@@ -57,7 +57,10 @@ func (c *call) readBody() error {
 		return tooLarge
 	}
 	c.body = content
-	if len(content) == 0 {
+	if !c.op.document { // a document is kept byte for byte
+		c.body = document.TrimMark(content)
+	}
+	if len(c.body) == 0 {
 		return nil // an empty body needs no Content-Type
 	}
 	return c.checkMediaType()
@@ -220,12 +223,4 @@ func (c *call) checkEmpty() error {
 		}
 	}
 	return fault.Join(problems...)
-}
-
-// lineAndColumn returns the line and column of the byte at offset, both starting
-// at 1. Columns count characters.
-func lineAndColumn(content []byte, offset int64) (line, column int) {
-	before := content[:min(int(offset), len(content))]
-	line = bytes.Count(before, []byte("\n")) + 1
-	return line, utf8.RuneCount(before[bytes.LastIndexByte(before, '\n')+1:]) + 1
 }

@@ -28,7 +28,7 @@ func TestInvalidBodiesAreRefused(t *testing.T) {
 		{"duplicate field", "POST", "/v1/keys", `{"name": "a", "name": "b", "scope": "read"}`, 400, "invalid_json", ""},
 		{"duplicate field in an object", "POST", "/v1/keys", `{"name": "a", "scope": "read", "metadata": {"a": "b", "a": "c"}}`, 400, "invalid_json", ""},
 		{"not UTF-8", "POST", "/v1/keys", "{\"name\": \"\xff\", \"scope\": \"read\"}", 400, "invalid_json", ""},
-		{"byte order mark", "POST", "/v1/keys", "\ufeff{}", 400, "invalid_json", ""},
+		{"byte order mark", "POST", "/v1/keys", "\ufeff{}", 422, "validation_failed", "name"},
 		{"too deep", "POST", "/v1/keys", strings.Repeat("[", 100000), 400, "invalid_json", ""},
 		{"an array", "POST", "/v1/keys", `[]`, 422, "validation_failed", ""},
 		{"null", "POST", "/v1/keys", `null`, 422, "validation_failed", ""},

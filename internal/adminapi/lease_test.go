@@ -1,6 +1,7 @@
 package adminapi_test
 
 import (
+	"strings"
 	"sync/atomic"
 	"testing"
 )
@@ -30,6 +31,9 @@ func TestNoKeyIsAcceptedWithoutLease(t *testing.T) {
 			r.refused(503, "unavailable", "")
 			if got := r.header.Get("Retry-After"); got != "1" {
 				t.Errorf("%s: got Retry-After %q, want 1", r.what, got)
+			}
+			if got := r.text("message"); !strings.Contains(got, "the database cannot be reached") { // the dashboard and the CLI show it
+				t.Errorf("%s: got %q, want it to say that the database is away", r.what, got)
 			}
 		}
 	}

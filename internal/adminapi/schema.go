@@ -15,6 +15,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/keygate/keygate/internal/document"
 	"github.com/keygate/keygate/internal/fault"
 )
 
@@ -27,25 +28,17 @@ func unmarshal(data []byte, v any) error { return json.Unmarshal(data, v) }
 func checkSyntax(body []byte) error {
 	dec := jsontext.NewDecoder(bytes.NewBuffer(body))
 	_, err := dec.ReadValue()
+	end := int(dec.InputOffset())
 	if err == nil {
 		if _, err = dec.ReadToken(); errors.Is(err, io.EOF) {
 			return nil
 		}
-		line, column := lineAndColumn(body, dec.InputOffset())
-		return fault.New(fault.InvalidJSON, "the request body has extra text after its JSON value, at line %d, column %d: send one JSON object", line, column)
-	}
-	var syntax *jsontext.SyntacticError
-	switch {
-	case errors.Is(err, io.EOF):
+		err = document.ErrTrailing
+	} else if errors.Is(err, io.EOF) {
 		return fault.New(fault.InvalidJSON, "the request body is empty: send a JSON object")
-	case errors.Is(err, jsontext.ErrDuplicateName):
-		return fault.New(fault.InvalidJSON, "the request body has the same field twice in one object: remove one")
-	case errors.As(err, &syntax):
-		line, column := lineAndColumn(body, syntax.ByteOffset)
-		return fault.New(fault.InvalidJSON, "the request body is not valid JSON, at line %d, column %d", line, column)
-	default:
-		return fault.New(fault.InvalidJSON, "the request body is not valid JSON")
 	}
+	at, message := document.ExplainJSON(string(body), end, err)
+	return fault.New(fault.InvalidJSON, "the request body is not valid JSON, at line %d, column %d: %s", at.Line, at.Column, message)
 }
 
 // errEnough ends the check of a body that has fault.MaxProblems problems.
@@ -54,7 +47,7 @@ var errEnough = errors.New("the body has more problems than a response lists")
 // checkedBody is a JSON body after checkBody.
 type checkedBody struct {
 	problems []fault.Problem // in the order of the body; the missing fields of an object follow its others
-	content  []byte          // the body with null in place of each value that cannot be decoded; nil if there are too many problems to go on
+	content  []byte          // the body with null in place of each value that cannot be decoded, and integers in digits; nil if there are too many problems to go on
 	order    map[string]int  // position of each field of the body itself
 }
 
@@ -73,23 +66,26 @@ func checkBody(schemas huma.Registry, schema *huma.Schema, body []byte) (checked
 	case err != nil:
 		return out, err
 	}
-	out.content = withNulls(body, c.unreadable)
+	out.content = replaced(body, c.replacements)
 	return out, nil
 }
 
-// span is the place of a value in a body.
-type span struct{ start, end int64 }
+// replacement is a value of a body with what is decoded in its place.
+type replacement struct {
+	start, end int64
+	by         string
+}
 
-// withNulls returns body with null in place of the given values, which are in ascending
-// order and do not overlap.
-func withNulls(body []byte, values []span) []byte {
+// replaced returns body with the given values replaced, which are in ascending order and do not
+// overlap.
+func replaced(body []byte, values []replacement) []byte {
 	if len(values) == 0 {
 		return body
 	}
 	var out []byte
 	from := int64(0)
 	for _, v := range values {
-		out = append(append(out, body[from:v.start]...), "null"...)
+		out = append(append(out, body[from:v.start]...), v.by...)
 		from = v.end
 	}
 	return append(out, body[from:]...)
@@ -99,11 +95,11 @@ func withNulls(body []byte, values []span) []byte {
 const nullType = "null"
 
 type bodyCheck struct {
-	schemas    huma.Registry
-	dec        *jsontext.Decoder
-	problems   []fault.Problem
-	unreadable []span
-	order      map[string]int
+	schemas      huma.Registry
+	dec          *jsontext.Decoder
+	problems     []fault.Problem
+	replacements []replacement
+	order        map[string]int
 }
 
 // report adds a problem. It fails if that was the last one that a response lists.
@@ -121,14 +117,14 @@ func (c *bodyCheck) skip(field, format string, args ...any) error {
 	if err != nil {
 		return err
 	}
-	c.leaveOut(v)
+	c.replace(v, nullType)
 	return c.report(field, format, args...)
 }
 
-// leaveOut makes null of v, the value that was read last.
-func (c *bodyCheck) leaveOut(v jsontext.Value) {
+// replace puts other JSON in the place of v, the value that was read last.
+func (c *bodyCheck) replace(v jsontext.Value, by string) {
 	end := c.dec.InputOffset()
-	c.unreadable = append(c.unreadable, span{end - int64(len(v)), end})
+	c.replacements = append(c.replacements, replacement{end - int64(len(v)), end, by})
 }
 
 func (c *bodyCheck) value(s *huma.Schema, field string) error {
@@ -301,11 +297,14 @@ func (c *bodyCheck) integer(s *huma.Schema, field string) error {
 	if err != nil {
 		return err
 	}
-	n, err := strconv.ParseInt(string(v), 10, 64)
-	if err == nil && (s.Minimum == nil || n >= int64(*s.Minimum)) && (s.Maximum == nil || n <= int64(*s.Maximum)) {
+	n, ok := document.Integer(string(v))
+	if ok && (s.Minimum == nil || n >= int64(*s.Minimum)) && (s.Maximum == nil || n <= int64(*s.Maximum)) {
+		if digits := strconv.FormatInt(n, 10); digits != string(v) { // the decoder takes no other form
+			c.replace(v, digits)
+		}
 		return nil
 	}
-	c.leaveOut(v)
+	c.replace(v, nullType)
 	return c.report(field, "must be %s", describeType(s))
 }
 

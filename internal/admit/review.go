@@ -18,7 +18,7 @@ type Lease interface {
 }
 
 // unconfirmed is the public message of a 503 on a node that does not hold its lease.
-const unconfirmed = "this node cannot confirm its configuration at present: try again"
+const unconfirmed = "this node cannot reach its database, and so cannot confirm its configuration: try again"
 
 // Review compares admitted requests with the configuration in force at one moment: once more before
 // a request goes upstream, and in each pass over long exchanges. It is for one goroutine. The zero

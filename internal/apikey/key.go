@@ -137,23 +137,29 @@ func printable(s string) bool {
 	return true
 }
 
+// endOfTime returns the first instant that RFC 3339 cannot write.
+func endOfTime() time.Time { return time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC) }
+
 // ParseExpiry parses an expires_at: an RFC 3339 time, or a date, which means that the key
 // is valid through the last instant of that day in UTC (contract, section 2). It must be
-// after now. The error is a validation error of the field "expires_at". The result is in
-// UTC and in whole microseconds, the precision of every store.
+// after now, and in the year 9999 at the latest: its last day ends at its last microsecond. The error
+// is a validation error of the field "expires_at". The result is in UTC and in whole microseconds, the
+// precision of every store.
 func ParseExpiry(s string, now time.Time) (time.Time, error) {
 	t, err := time.Parse(time.RFC3339Nano, s)
 	if err != nil {
 		if t, err = time.ParseInLocation(time.DateOnly, s, time.UTC); err != nil {
 			return time.Time{}, fault.Invalid("expires_at", "must be an RFC 3339 time such as 2027-01-31T12:00:00Z, or a date such as 2027-01-31")
 		}
-		t = t.AddDate(0, 0, 1)
+		if t = t.AddDate(0, 0, 1); t.Equal(endOfTime()) { // RFC 3339 does not go further
+			t = t.Add(-time.Microsecond)
+		}
 	}
 	if t = t.UTC().Truncate(time.Microsecond); !t.After(now) {
 		return time.Time{}, fault.Invalid("expires_at", "must be in the future")
 	}
-	if t.Year() > 9999 {
-		return time.Time{}, fault.Invalid("expires_at", "must be before the year 10000")
+	if !t.Before(endOfTime()) {
+		return time.Time{}, fault.Invalid("expires_at", "must be in the year 9999 in UTC at the latest: leave it out for a key that does not expire")
 	}
 	return t, nil
 }

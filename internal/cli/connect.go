@@ -13,6 +13,7 @@ import (
 	"sync"
 
 	"github.com/keygate/keygate/client"
+	"github.com/keygate/keygate/internal/document"
 )
 
 // The last place to look for a server and its key.
@@ -151,9 +152,21 @@ func (a *app) givenKey() (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("read the key: %w", err)
 	}
-	key := strings.TrimSpace(string(content))
-	if key == "" {
+	key, err := keyIn(a.keyFile, content)
+	switch {
+	case err != nil:
+		return "", err
+	case key == "":
 		return "", &noKeyError{a.keyFile + " is empty: it must hold an account-level key"}
+	}
+	return key, nil
+}
+
+// keyIn returns the key that a file has, without what editors put around it.
+func keyIn(name string, content []byte) (string, error) {
+	key := strings.TrimSpace(string(document.TrimMark(content)))
+	if strings.ContainsFunc(key, func(r rune) bool { return r <= ' ' || r >= 0x7f }) { // such as UTF-16, which PowerShell writes
+		return "", &noKeyError{name + " must hold one account-level key and nothing else, in ASCII or UTF-8: it has a character that no key has"}
 	}
 	return key, nil
 }
@@ -171,7 +184,10 @@ func readLocalKey(path string) (string, error) {
 	case err != nil:
 		return "", &noKeyError{fmt.Sprintf("cannot read ./%s: %v", localKey, err)}
 	}
-	key := strings.TrimSpace(string(content))
+	key, err := keyIn("./"+localKey, content)
+	if err != nil {
+		return "", err
+	}
 	if !strings.HasPrefix(key, "kga_") {
 		return "", &noKeyError{"./" + localKey + " does not hold an account-level key"}
 	}

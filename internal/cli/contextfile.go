@@ -11,6 +11,9 @@ import (
 	"slices"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/keygate/keygate/internal/document"
+	"github.com/keygate/keygate/internal/fault"
 )
 
 // contextFile is the file that "keygate login" writes: servers with their keys.
@@ -53,7 +56,10 @@ func (a *app) readContexts() (*contextFile, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := yaml.Unmarshal(content, f); err != nil {
+	if _, err := document.Parse(content); err != nil && !document.IsEmpty(err) {
+		return nil, fmt.Errorf("read the contexts in %s: %s", path, fault.MessageOf(err))
+	}
+	if err := yaml.Unmarshal(document.Plain(content), f); err != nil {
 		return nil, fmt.Errorf("read the contexts in %s: %w", path, err)
 	}
 	if f.Contexts == nil {

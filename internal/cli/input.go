@@ -16,20 +16,32 @@ import (
 	"github.com/keygate/keygate/client"
 )
 
-// maxInput is how many bytes are read from standard input. The server accepts at
+// maxInput is how many bytes are read from a file or standard input. The server accepts at
 // most 16 MiB.
 const maxInput = 64 << 20
 
 // readInput reads a file, or standard input for "-".
 func (a *app) readInput(name string) ([]byte, error) {
 	if name == "-" {
-		content, err := io.ReadAll(io.LimitReader(a.In, maxInput))
-		if err != nil {
-			return nil, fmt.Errorf("read standard input: %w", err)
-		}
-		return content, nil
+		return readBounded("standard input", a.In)
 	}
-	return os.ReadFile(name)
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }() // it was only read
+	return readBounded(name, f)
+}
+
+func readBounded(name string, from io.Reader) ([]byte, error) {
+	content, err := io.ReadAll(io.LimitReader(from, maxInput+1))
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("read %s: %w", name, err)
+	case len(content) > maxInput:
+		return nil, fmt.Errorf("%s has more than %d MiB, and the server takes at most 16 MiB: split it, or check that it is the right file", name, maxInput>>20)
+	}
+	return content, nil
 }
 
 // readLine reads one line from standard input. If that is a terminal, it prints the

@@ -229,13 +229,25 @@ func TestInvalidValueNamesItsSource(t *testing.T) {
 		{"unknown key", nil, nil, "log_level: info\n\nlisten: 1\n", []string{"keygate.yaml:3", "listen", "unknown setting"}},
 		{"dashed key", nil, nil, "log-level: info\n", []string{"keygate.yaml:1", "did you mean log_level?"}},
 		{"config in the file", nil, nil, "config: x\n", []string{"keygate.yaml:1", "unknown setting"}},
+		{"second document", nil, nil, "log_level: info\n---\nlog_level: warn\n", []string{"keygate.yaml: line 2, column 1", "second document"}},
+		{"tab", nil, nil, "tls_cert:\n\t- a.pem\n", []string{"keygate.yaml: line 2, column 1", "use spaces"}},
+		{"no space after the colon", nil, nil, "log_level: info\ndata_dir:/d\npprof: true\n", []string{"keygate.yaml: line 2", "a space after the colon"}},
+		{"UTF-16", nil, nil, "\xff\xfel\x00", []string{"keygate.yaml: line 1, column 1", "UTF-16"}},
+		{"Latin-1", nil, nil, "node_name: caf\xe9\n", []string{"keygate.yaml: line 1, column 15", "Latin-1"}},
+		{"key in capitals", nil, nil, "KEYGATE_LOG_LEVEL: info\n", []string{"keygate.yaml:1", "did you mean log_level?"}},
+		{"no-break space", nil, nil, "\u00a0log_level: info\n", []string{"keygate.yaml:1", "U+00A0"}},
+		{"yes", nil, nil, "pprof: yes\n", []string{"keygate.yaml:1", "must be true or false"}},
+		{"a directory of the shell", nil, nil, "data_dir: ~/keygate\n", []string{"keygate.yaml:1: data_dir", "no shell reads this"}},
+		{"a variable of the shell", []string{"--tls-cert", "a.pem,$HOME/b.pem"}, nil, "", []string{"--tls-cert", "no shell reads this"}},
+		{"access log on", []string{"--access-log", "on"}, nil, "", []string{"--access-log", "off, stdout or the path"}},
+		{"access log to standard error", nil, map[string]string{"KEYGATE_ACCESS_LOG": "stderr"}, "", []string{"KEYGATE_ACCESS_LOG", "off, stdout or the path"}},
 		{"key twice", nil, nil, "log_level: info\nlog_level: warn\n", []string{"log_level", "line"}},
 		{"no value", nil, nil, "log_level:\n", []string{"keygate.yaml:1", "no value"}},
 		{"list for a scalar", nil, nil, "log_level: [info]\n", []string{"keygate.yaml:1", "one plain value"}},
 		{"mapping for a list", nil, nil, "upstream_allow_network: {a: b}\n", []string{"keygate.yaml:1", "list"}},
 		{"not a mapping", nil, nil, "- a\n", []string{"keygate.yaml:1", "one setting per line"}},
-		{"a second document", nil, nil, "log_level: info\n---\n# more\nlog_level: warn\n", []string{"keygate.yaml:4", "second document", "---"}},
-		{"a document behind an empty one", nil, nil, "---\n---\nlog_level: warn\n", []string{"keygate.yaml:3", "second document"}},
+		{"a second document", nil, nil, "log_level: info\n---\n# more\nlog_level: warn\n", []string{"keygate.yaml: line 2, column 1", "second document", "---"}},
+		{"a document behind an empty one", nil, nil, "---\n---\nlog_level: warn\n", []string{"keygate.yaml: line 2, column 1", "second document"}},
 		{"not YAML", nil, nil, "a: [\n", []string{"keygate.yaml", "line"}},
 		{"bad value in file", nil, nil, "\ndrain_timeout: 30\n", []string{"keygate.yaml:2", "drain_timeout", "30s"}},
 		{"bad value in variable", nil, map[string]string{"KEYGATE_GATEWAY_ADDR": "8080"}, "", []string{"KEYGATE_GATEWAY_ADDR", "host:port"}},
@@ -409,6 +421,29 @@ func TestDatabaseURLIsNotShown(t *testing.T) {
 		}
 		if text := fmt.Sprintf("%v %+v %#v %v", c, *c, *c, c.Values()); strings.Contains(text, "hunter2") || !strings.Contains(text, tt.shown) {
 			t.Errorf("the settings are printed as %s, want %s in it and no password", text, tt.shown)
+		}
+	}
+}
+
+// Guarantee: a file is read whatever valid form of YAML its editor writes.
+func TestFormsOfTheFile(t *testing.T) {
+	for name, content := range map[string]string{
+		"YAML 1.2":  "%YAML 1.2\n---\nmax_connections: 100\n",
+		"a mark":    "\ufeffmax_connections: 100\n",
+		"CRLF":      "# all\r\nmax_connections: 100\r\n",
+		"CR":        "# all\rmax_connections: 100\r",
+		"a float":   "max_connections: 100.0\n",
+		"an alias":  "max_connections_per_address: &n 100\nmax_connections: *n\n",
+		"JSON":      `{"max_connections": 1e2}`,
+		"a comment": "max_connections: 100 # of all\n...\n",
+	} {
+		if c, err := load(t, nil, nil, content); err != nil || c.MaxConnections != 100 {
+			t.Errorf("%s: got %v, want max_connections 100", name, err)
+		}
+	}
+	for _, empty := range []string{"", "\n", "# nothing\n", "---\n", "null\n", "\ufeff"} {
+		if _, err := load(t, nil, nil, empty); err != nil {
+			t.Errorf("%q: got %v, want the defaults", empty, err)
 		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/keygate/keygate/internal/document"
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/ratelimit"
 )
@@ -37,8 +38,7 @@ func settings() []setting {
 			if s == "" {
 				return errors.New("must name a directory")
 			}
-			c.DataDir = s
-			return nil
+			return parsePath(&c.DataDir, s)
 		}},
 		{name: "gateway-addr", fallback: "127.0.0.1:8080", usage: "`address` of the data plane", parse: func(c *Config, s string) error {
 			return parseAddress(&c.GatewayAddr, s)
@@ -92,24 +92,19 @@ func settings() []setting {
 			return parseWord((*string)(&c.OnLimitStoreLoss), s, string(ratelimit.DivideOnLoss), string(ratelimit.RefuseOnLoss), string(ratelimit.AllowOnLoss))
 		}},
 		{name: "secret-key-file", usage: "`file` of the key that encrypts stored secrets (default <data-dir>/secret.key, created at the first start)", parse: func(c *Config, s string) error {
-			c.SecretKeyFile = s // "" is completed by Load
-			return nil
+			return parsePath(&c.SecretKeyFile, s) // "" is completed by Load
 		}},
 		{name: "tls-cert", isList: true, usage: "PEM `file` with a certificate chain of the data plane, or a directory of chains and keys; enables TLS, is reloaded when it changes, and may be repeated", parse: func(c *Config, s string) error {
-			c.TLSCert = s
-			return nil
+			return parsePath(&c.TLSCert, s)
 		}},
 		{name: "tls-key", isList: true, usage: "PEM `file` with the private key of --tls-cert; repeated in the same order", parse: func(c *Config, s string) error {
-			c.TLSKey = s
-			return nil
+			return parsePath(&c.TLSKey, s)
 		}},
 		{name: "admin-tls-cert", isList: true, usage: "PEM `file` with a certificate chain of the management API, or a directory of chains and keys; enables TLS, is reloaded when it changes, and may be repeated", parse: func(c *Config, s string) error {
-			c.AdminTLSCert = s
-			return nil
+			return parsePath(&c.AdminTLSCert, s)
 		}},
 		{name: "admin-tls-key", isList: true, usage: "PEM `file` with the private key of --admin-tls-cert; repeated in the same order", parse: func(c *Config, s string) error {
-			c.AdminTLSKey = s
-			return nil
+			return parsePath(&c.AdminTLSKey, s)
 		}},
 		{name: "trusted-proxies", isList: true, usage: "`CIDR` of proxies whose X-Forwarded-* headers and PROXY protocol are trusted; may be repeated", parse: func(c *Config, s string) error {
 			return parseNetworks(&c.TrustedProxies, s)
@@ -127,8 +122,7 @@ func settings() []setting {
 			return parseNetworks(&c.WebhookAllowNetwork, s)
 		}},
 		{name: "repository-allow-file", usage: "`directory` in which file:// repositories of the account default may be", parse: func(c *Config, s string) error {
-			c.RepositoryAllowFile = s
-			return nil
+			return parsePath(&c.RepositoryAllowFile, s)
 		}},
 		{name: "webhook-backoff", fallback: "10s,60s,6m,36m", isJoined: true, usage: "`waits` after failed attempts 1 to 4 of a webhook delivery, separated by commas", parse: func(c *Config, s string) error {
 			c.backoff = strings.ReplaceAll(s, " ", "")
@@ -147,11 +141,7 @@ func settings() []setting {
 			return parseDuration(&c.DrainTimeout, s)
 		}},
 		{name: "access-log", fallback: "off", usage: "where to write a line of JSON for each request of the data plane: off, stdout or a `file`, which is rotated at 100 MB", parse: func(c *Config, s string) error {
-			if s == "" {
-				return errors.New("must be off, stdout or the path of a file")
-			}
-			c.AccessLog = s
-			return nil
+			return parseAccessLog(&c.AccessLog, s)
 		}},
 		{name: "metrics-max-series", fallback: "20000", usage: "maximum `number` of lines of /metrics; beyond it the routes with the least traffic are counted together", parse: func(c *Config, s string) error {
 			return parseNumber(&c.MetricsMaxSeries, s, 1000, 50_000)
@@ -199,6 +189,31 @@ func parseAddress(to *string, s string) error {
 	}
 	*to = s
 	return nil
+}
+
+// parsePath accepts the path of a file or directory, or several joined by commas. It refuses what a
+// shell would have replaced, because nothing replaces it here.
+func parsePath(to *string, s string) error {
+	for part := range strings.SplitSeq(s, ",") {
+		part = strings.TrimSpace(part)
+		if part == "~" || strings.HasPrefix(part, "~/") || strings.HasPrefix(part, "$") {
+			return fmt.Errorf("%q begins with what a shell replaces, and no shell reads this: write the whole path (or ./ before the name of a file that begins so)", part)
+		}
+	}
+	*to = s
+	return nil
+}
+
+// parseAccessLog accepts off, stdout or a path. A word that is meant for one of the two is not the
+// name of a file.
+func parseAccessLog(to *string, s string) error {
+	switch strings.ToLower(s) {
+	case "", "stderr", "-", "on", "true", "yes", "false", "no", "none", "disabled", "enabled", "stdout", "off":
+		if s != "stdout" && s != "off" {
+			return fmt.Errorf("%q is not valid: must be off, stdout or the path of a file, such as ./access.log", s)
+		}
+	}
+	return parsePath(to, s)
 }
 
 func parseBool(to *bool, s string) error {
@@ -259,10 +274,10 @@ func parseNetworks(to *[]netip.Prefix, s string) error {
 	return nil
 }
 
-func parseNumber(to *int, s string, least, most uint64) error {
-	n, err := strconv.ParseUint(s, 10, 32)
-	if err != nil || n < least || n > most {
-		return fmt.Errorf("%q must be a number between %d and %d", s, least, most)
+func parseNumber(to *int, s string, least, most int64) error {
+	n, ok := document.Integer(s)
+	if !ok || n < least || n > most {
+		return fmt.Errorf("%q must be a number between %d and %d, in digits", s, least, most)
 	}
 	*to = int(n)
 	return nil

@@ -57,6 +57,7 @@ func (s *Service) readConfiguration(c *Caller, content []byte) (*document, error
 		return nil, d.located(err)
 	}
 	d.edit = *edit
+	d.warnings = func(string) []string { return config.Warnings() }
 	if config.Gateway.HasSecrets() {
 		config.Gateway = config.Gateway.WithoutSecrets()
 		d.section, d.content = config.Gateway, config.Encode()

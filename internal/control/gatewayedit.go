@@ -124,7 +124,8 @@ func putCORS(e *gatewayEdit, o Optional[gateway.CORS]) error {
 	}
 	var cors *gateway.CORS
 	if !o.Null {
-		cors = &o.Value
+		normal := o.Value.Normal()
+		cors = &normal
 		if err := cors.Validate(); err != nil {
 			return fault.Prefixed("cors", err)
 		}

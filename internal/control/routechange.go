@@ -1,6 +1,7 @@
 package control
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/keygate/keygate/internal/audit"
@@ -23,8 +24,8 @@ func (s *Service) UpdateRouteLimit(ctx context.Context, c *Caller, gatewayID, ro
 // keeps of a limit is as with UpdateRouteLimit; everything else comes from the document again.
 func (s *Service) UpdateRoute(ctx context.Context, c *Caller, gatewayID, routeID string, p RoutePatch, m Match) (*gateway.Route, error) {
 	edit, err := p.read()
-	if err != nil {
-		return nil, err
+	if err != nil || onlyChecks(ctx) {
+		return nil, cmp.Or(fault.Join(err, s.misfit(ctx, c, gatewayID, routeID, err, p)), errOnlyChecked)
 	}
 	unlock, err := s.tables.lock(ctx, c.Account.ID+gatewayID)
 	if err != nil {

@@ -89,8 +89,8 @@ func route(ctx context.Context, tx ReadTx, c *Caller, gatewayID, routeID string)
 // CreateRoute adds a route to the gateway. If another route already has one of its methods for the same
 // pattern, the error is fault.ValidationFailed.
 func (s *Service) CreateRoute(ctx context.Context, c *Caller, gatewayID string, in gateway.RouteSpec) (*gateway.Route, error) {
-	if err := checkRoute(&in); err != nil {
-		return nil, err
+	if err := checkRoute(&in); err != nil || onlyChecks(ctx) {
+		return nil, cmp.Or(fault.Join(err, s.misfit(ctx, c, gatewayID, "", err, RoutePatch{Path: given(in.Path), Methods: given(in.Methods)})), errOnlyChecked)
 	}
 	unlock, err := s.tables.lock(ctx, c.Account.ID+gatewayID)
 	if err != nil {
@@ -139,7 +139,59 @@ func checkRoute(in *gateway.RouteSpec) error {
 	if !in.RateLimit.IsZero() {
 		badLimit = fault.Prefixed("rate_limit", in.RateLimit.Validate())
 	}
-	return fault.Join(ofRoute(gateway.CheckTable([]gateway.RouteSpec{*in})), badLimit, badAuth)
+	return fault.Join(ofRoute(gateway.CheckTable([]gateway.RouteSpec{*in})), adviceOn(in), badLimit, badAuth)
+}
+
+// adviceOn refuses what a document would get a warning for: the response to a change of one route has
+// no place for one.
+func adviceOn(in *gateway.RouteSpec) error {
+	var problems []error
+	if advice := gateway.PathAdvice(in.Path); advice != "" {
+		problems = append(problems, fault.Invalid("path", "%s", advice))
+	}
+	for _, m := range in.Methods {
+		if advice := gateway.MethodAdvice(m); advice != "" {
+			problems = append(problems, fault.Invalid("methods", "%s", advice))
+		}
+	}
+	return fault.Join(problems...)
+}
+
+// given returns the Optional of a value.
+func given[T any](v T) Optional[T] { return Optional[T]{Present: true, Value: v} }
+
+// misfit returns what is wrong with the path and methods of a route beside the other routes of its
+// gateway, for a call that fails because of invalid, or for something else. Where invalid says that
+// they are wrong in themselves, there is nothing to compare. A route that is new has no identifier.
+func (s *Service) misfit(ctx context.Context, c *Caller, gatewayID, routeID string, invalid error, p RoutePatch) error {
+	for _, bad := range fault.ProblemsOf(invalid) {
+		if bad.Field == "path" || bad.Field == "methods" {
+			return nil
+		}
+	}
+	if !p.Path.Present && !p.Methods.Present {
+		return nil
+	}
+	// It adds to what is known. What else is in the way, such as a gateway that is not there, counts less.
+	bad, err := read(ctx, s, func(tx ReadTx) (error, error) {
+		in, before := gateway.RouteSpec{Path: p.Path.Value, Methods: sorted(p.Methods.Value)}, (*gateway.Route)(nil)
+		if _, err := tx.Gateway(ctx, c.Account.ID, gatewayID); err != nil {
+			return nil, err
+		}
+		if routeID != "" {
+			var err error
+			if before, err = tx.Route(ctx, gatewayID, routeID); err != nil {
+				return nil, err
+			}
+			set(&in.Path, !p.Path.Present, before.Path)
+			set(&in.Methods, !p.Methods.Present, before.Methods)
+		}
+		return fits(ctx, tx, gatewayID, before, in), nil
+	})
+	if err != nil || fault.CodeOf(bad) != fault.ValidationFailed {
+		return nil
+	}
+	return bad
 }
 
 // ofRoute returns what gateway.CheckTable found wrong with a route as one error.
@@ -154,7 +206,11 @@ func ofRoute(problems []gateway.RowProblem) error {
 // fits checks a valid route against the other routes of the gateway. before is the route as it
 // was, or nil if it is new.
 func (w *work) fits(ctx context.Context, gatewayID string, before *gateway.Route, in gateway.RouteSpec) error {
-	table, err := w.RouteTable(ctx, gatewayID)
+	return fits(ctx, w, gatewayID, before, in)
+}
+
+func fits(ctx context.Context, tx RouteReader, gatewayID string, before *gateway.Route, in gateway.RouteSpec) error {
+	table, err := tx.RouteTable(ctx, gatewayID)
 	if err != nil {
 		return err
 	}

@@ -139,6 +139,8 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.redirect(w, r)
 	case !ok:
 		refuse(w, r, fault.New(fault.NotFound, "there is nothing outside of the base path of this server: see --admin-base-path"))
+	case strings.Contains(inner.URL.EscapedPath(), "//") && !strings.HasPrefix(inner.URL.Path, "/v1/"):
+		refuse(w, r, fault.New(fault.NotFound, "the path has an empty segment, of which there is none: write one slash in the place of //"))
 	case inner.URL.Path == "/v1" || strings.HasPrefix(inner.URL.Path, "/v1/"):
 		h.api.ServeHTTP(w, inner)
 	case r.Method != http.MethodGet && r.Method != http.MethodHead:

@@ -8,9 +8,7 @@
 package document
 
 import (
-	"bytes"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/keygate/keygate/internal/fault"
 )
@@ -100,14 +98,14 @@ func (n *Node) Member(name string) *Node {
 // without a field, whose message has the position. One of them is that reading the document
 // would take more memory than Budget allows.
 func Parse(content []byte) (*Node, error) {
-	content = bytes.TrimPrefix(content, []byte("\ufeff"))
+	content = TrimMark(content)
 	text := string(content)
 	if err := checkEncoding(text); err != nil {
 		return nil, err
 	}
 	begin := strings.TrimLeft(text, " \t\r\n")
 	if begin == "" {
-		return nil, Position{1, 1}.Invalid("", "the document is empty")
+		return nil, emptyDocument()
 	}
 	if begin[0] != '{' && begin[0] != '[' {
 		return parseYAML(text)
@@ -123,34 +121,28 @@ func Parse(content []byte) (*Node, error) {
 	return n, err
 }
 
+func emptyDocument() error { return Position{1, 1}.Invalid("", "the document is empty") }
+
+// IsEmpty reports whether err is that of Parse for a document that has nothing but white space and
+// comments.
+func IsEmpty(err error) bool {
+	return err != nil && err.Error() == emptyDocument().Error()
+}
+
 // looksLikeJSON reports whether a text that starts with a bracket is meant as JSON rather than
 // as a YAML flow collection.
 func looksLikeJSON(s string) bool {
 	next := strings.TrimLeft(s[1:], " \t\r\n")
-	return next == "" || strings.IndexByte(`"{[]}`, next[0]) >= 0
+	return next == "" || strings.IndexByte(`"{[]}`, next[0]) >= 0 || strings.HasPrefix(next, "//") || strings.HasPrefix(next, "/*")
 }
 
 // checkEncoding rejects text that is not UTF-8.
 func checkEncoding(text string) error {
-	if strings.HasPrefix(text, "\xff\xfe") || strings.HasPrefix(text, "\xfe\xff") {
-		return Position{1, 1}.Invalid("", "the document must be UTF-8, not UTF-16")
+	at, message := encodingProblem(text)
+	if message == "" {
+		return nil
 	}
-	for i := 0; i < len(text); {
-		r, size := utf8.DecodeRuneInString(text[i:])
-		if r == utf8.RuneError && size == 1 {
-			return positionOf(text, i).Invalid("", "the document must be UTF-8: the byte 0x%02x is invalid here", text[i])
-		}
-		i += size
-	}
-	return nil
-}
-
-// positionOf returns the position of a byte offset.
-func positionOf(text string, offset int) Position {
-	before := text[:min(offset, len(text))]
-	line := 1 + strings.Count(before, "\n")
-	column := 1 + utf8.RuneCountInString(before[strings.LastIndexByte(before, '\n')+1:])
-	return Position{int32(line), int32(column)}
+	return positionOf(text, at).Invalid("", "%s", message)
 }
 
 // Short returns s, shortened if it is too long for a message.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
 )
@@ -26,11 +25,10 @@ func parseJSON(content []byte, text string) (*Node, error) {
 	if err := r.read(&root, 0); err != nil {
 		return nil, err
 	}
+	end := int(r.dec.InputOffset())
 	if _, err := r.dec.ReadToken(); !errors.Is(err, io.EOF) {
-		if err == nil {
-			return nil, positionOf(text, int(r.dec.InputOffset())-1).Invalid("", "there is text after the end of the JSON value")
-		}
-		return nil, r.failed(err)
+		at, message := ExplainJSON(text, end, ErrTrailing)
+		return nil, at.Invalid("", "%s", message)
 	}
 	return &root, nil
 }
@@ -236,30 +234,13 @@ func (r *jsonReader) readScalar() (string, Position, error) {
 // position returns the position of a byte offset, which must not be less than that of an
 // earlier call.
 func (r *jsonReader) position(offset int) Position {
-	passed := r.text[r.seen:offset]
-	if last := strings.LastIndexByte(passed, '\n'); last >= 0 {
-		r.at.Line += int32(strings.Count(passed, "\n"))
-		r.at.Column = 1
-		passed = passed[last+1:]
-	}
-	r.at.Column += int32(utf8.RuneCountInString(passed))
+	r.at = r.at.advance(r.text[r.seen:offset])
 	r.seen = offset
 	return r.at
 }
 
 // failed returns an error of the decoder as a validation error with its position.
 func (r *jsonReader) failed(err error) error {
-	var syntax *jsontext.SyntacticError
-	if !errors.As(err, &syntax) {
-		// The text ends where a value is expected.
-		return positionOf(r.text, len(r.text)).Invalid("", "the JSON text ends too early")
-	}
-	message := syntax.Err.Error()
-	switch {
-	case errors.Is(err, io.ErrUnexpectedEOF):
-		message = "the JSON text ends too early"
-	case errors.Is(err, jsontext.ErrDuplicateName):
-		message = "the name " + quote(syntax.JSONPointer.LastToken()) + " is a duplicate in this object"
-	}
-	return positionOf(r.text, int(syntax.ByteOffset)).Invalid("", "%s", message)
+	at, message := ExplainJSON(r.text, int(r.dec.InputOffset()), err)
+	return at.Invalid("", "%s", message)
 }

@@ -97,11 +97,11 @@ func TestPositionWithoutTheParsersFields(t *testing.T) {
 			if got, ok := stoppedAt(decoder); ok || got != (Position{}) {
 				t.Errorf("got %v, %t; want none", got, ok)
 			}
-			err := yamlProblem(decoder, "a: b\n", errors.New("yaml: line 3: did not find a key"))
+			err := yamlProblem(decoder, "a: b\n", 5, errors.New("yaml: line 3: did not find a key"))
 			if want := "line 3, column 1: did not find a key"; err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("got %v, want %q", err, want)
 			}
-			err = yamlProblem(decoder, "a: b\n", errors.New("yaml: did not find a key"))
+			err = yamlProblem(decoder, "a: b\n", 5, errors.New("yaml: did not find a key"))
 			if want := "line 1, column 1: did not find a key"; err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("got %v without a line, want %q", err, want)
 			}

@@ -16,6 +16,10 @@ import (
 // parseYAML parses YAML. The values are counted first, because the library builds a tree of
 // them.
 func parseYAML(text string) (*Node, error) {
+	text, err := readDirectives(text)
+	if err != nil {
+		return nil, err
+	}
 	m, err := countYAML(text)
 	if err != nil {
 		return nil, err
@@ -25,11 +29,11 @@ func parseYAML(text string) (*Node, error) {
 	root, second, err := decodeYAML(dec)
 	switch {
 	case errors.Is(err, io.EOF):
-		return nil, Position{1, 1}.Invalid("", "the document is empty")
+		return nil, emptyDocument()
 	case err != nil:
-		return nil, yamlProblem(dec, text[:len(text)-in.Len()], err)
+		return nil, yamlProblem(dec, text, len(text)-in.Len(), err)
 	case second != nil:
-		return nil, nodePosition(second).Invalid("", "there is a second document: only one is allowed")
+		return nil, nodePosition(second).Invalid("", "there is a second document, after a line ---: only one is allowed, so remove it or make it a file of its own")
 	}
 	r := &yamlReader{anchors: map[*yaml.Node]*anchored{}, memory: m}
 	var n Node
@@ -276,7 +280,7 @@ func (r *yamlReader) readMembers(n *Node, from *yaml.Node, depth int) error {
 			return err
 		}
 		if !names.add(child.Name) {
-			return child.NamePosition.Invalid("", "the name %s is a duplicate in this mapping", quote(child.Name))
+			return child.NamePosition.Invalid("", "the name %s is a duplicate in this mapping: remove one", quote(child.Name))
 		}
 		if err := r.read(child, value, depth+1); err != nil {
 			return err
@@ -301,7 +305,7 @@ func (r *yamlReader) readName(child *Node, key *yaml.Node) error {
 		return err
 	}
 	if child.Kind == Sequence || child.Kind == Mapping {
-		return child.Invalid("", "a name in a mapping must be a string, not %s", child.Kind)
+		return child.Invalid("", "a name in a mapping must be a string, not %s: put a value that begins with %s in quotes", child.Kind, map[Kind]string{Mapping: "{", Sequence: "["}[child.Kind])
 	}
 	*child = Node{Name: child.Text, NamePosition: child.Position}
 	return nil
@@ -346,22 +350,24 @@ func (s nameSet) add(name string) bool {
 }
 
 // yamlProblem returns err, with which the *yaml.Decoder dec failed, as a validation error
-// with its position. read is the text that dec had read by then.
-func yamlProblem(dec any, read string, err error) error {
-	for i, r := range read {
-		if _, size := utf8.DecodeRuneInString(read[i:]); r == utf8.RuneError && size == 1 {
+// with its position. dec had read the first bytes of text by then.
+func yamlProblem(dec any, text string, read int, err error) error {
+	for i, r := range text[:read] {
+		if _, size := utf8.DecodeRuneInString(text[i:]); r == utf8.RuneError && size == 1 {
 			break // dec had read half of a character
 		}
 		if !isPrintable(r) {
-			return positionOf(read, i).Invalid("", "the character U+%04X is not allowed in YAML", r)
+			return positionOf(text, i).Invalid("", "the character U+%04X is not allowed in YAML: remove it, or write \"\\x%02x\" in double quotes", r, r)
 		}
 	}
 	line, message := splitLine(strings.TrimPrefix(err.Error(), "yaml: "))
 	at, ok := stoppedAt(dec)
 	if !ok {
-		at = Position{line, 1}
+		return Position{line, 1}.Invalid("", "%s", Short(message))
 	}
-	return at.Invalid("", "%s", Short(message))
+	context, _ := markAt(reflect.ValueOf(dec), "parser", "parser", "context_mark")
+	at, message = explainYAML(text, at, context, message)
+	return at.Invalid("", "%s", message)
 }
 
 // stoppedAt returns the position at which decoder, a *yaml.Decoder, failed. The library's
@@ -375,12 +381,17 @@ func stoppedAt(decoder any) (at Position, ok bool) {
 	if !found {
 		return Position{}, false
 	}
-	mark := []string{"parser", "parser", "problem_mark"}
 	if problem == 0 { // not a syntax error but an alias without an anchor: the last event
-		mark = []string{"parser", "event", "start_mark"}
+		return markAt(root, "parser", "event", "start_mark")
 	}
-	line, hasLine := intField(root, append(mark, "line")...)
-	column, hasColumn := intField(root, append(mark, "column")...)
+	return markAt(root, "parser", "parser", "problem_mark")
+}
+
+// markAt returns the position that is at the end of a path of struct fields.
+func markAt(root reflect.Value, path ...string) (at Position, ok bool) {
+	path = path[:len(path):len(path)]
+	line, hasLine := intField(root, append(path, "line")...)
+	column, hasColumn := intField(root, append(path, "column")...)
 	if !hasLine || !hasColumn || min(line, column) < 0 || max(line, column) >= math.MaxInt32 {
 		return Position{}, false
 	}

@@ -59,9 +59,9 @@ func (d *Document) read(root *document.Node) error {
 			_, err := readText(m, m.Name)
 			return err
 		}
-		return m.NamePosition.Invalid(m.Name, "is not a field of a configuration file: use gateway or routes")
+		return m.Unknown(m.Name, "is not a field of a configuration file: use gateway or routes")
 	}, func() error {
-		if root.Member("routes") == nil {
+		if root.Member("routes") == nil && !root.HasLike("routes") {
 			return root.Invalid("routes", "is missing: write routes: [] for a gateway without routes")
 		}
 		return nil
@@ -72,7 +72,7 @@ func (d *Document) read(root *document.Node) error {
 // one error for all that they return.
 func eachMember(n *document.Node, field string, f func(m *document.Node) error, last ...func() error) error {
 	if n.Kind != document.Mapping {
-		return n.Invalid(field, "must be a mapping, not %s", n.Kind)
+		return n.Mismatch(field, document.Mapping, "")
 	}
 	var problems document.Problems
 	for i := range n.Nodes {
@@ -88,30 +88,32 @@ func eachMember(n *document.Node, field string, f func(m *document.Node) error, 
 
 func readText(n *document.Node, field string) (string, error) {
 	if n.Kind != document.String {
-		return "", n.Invalid(field, "must be a string, not %s", n.Kind)
+		return "", n.Mismatch(field, document.String, "")
 	}
 	return strings.Clone(n.Text), nil
 }
 
 func (d *Document) readRoutes(n *document.Node) error {
 	if n.Kind != document.Sequence {
-		return n.Invalid("routes", "must be a list, not %s", n.Kind)
+		return n.Mismatch("routes", document.Sequence, "")
 	}
 	var problems document.Problems
-	var rows []int // of d.Routes in the file
+	unread := map[string]bool{} // the fields without a value, whose problem is known
 	for i := range n.Nodes {
 		r, err := readRoute(&n.Nodes[i], fmt.Sprintf("routes[%d]", i))
-		if err == nil {
-			d.Routes, rows = append(d.Routes, r), append(rows, i)
-			continue
+		d.Routes = append(d.Routes, r)
+		for _, p := range fault.ProblemsOf(err) {
+			unread[strings.TrimRight(p.Field, "[]0123456789")], unread[p.Field] = true, true
 		}
 		if problems.Add(err); problems.Full() {
 			return problems.Err()
 		}
 	}
 	for _, bad := range CheckTable(d.Routes) {
-		i := rows[bad.Row]
-		problems.Add(withPosition(fault.Invalid(bad.Field, "%s", bad.Message), &n.Nodes[i], fmt.Sprintf("routes[%d]", i)))
+		field := fmt.Sprintf("routes[%d]", bad.Row)
+		if !unread[field] && !unread[field+"."+bad.Field] {
+			problems.Add(withPosition(fault.Invalid(bad.Field, "%s", bad.Message), &n.Nodes[bad.Row], field))
+		}
 	}
 	return problems.Err()
 }
@@ -120,7 +122,7 @@ func readRoute(n *document.Node, field string) (RouteSpec, error) {
 	r := RouteSpec{Auth: AuthKey}
 	missing := func(name string) func() error {
 		return func() error {
-			if n.Member(name) == nil {
+			if n.Member(name) == nil && !n.HasLike(name) {
 				return n.Invalid(field+"."+name, "is missing")
 			}
 			return nil
@@ -140,7 +142,7 @@ func readRoute(n *document.Node, field string) (RouteSpec, error) {
 		case "auth":
 			r.Auth, err = ReadAuth(m, at)
 		default:
-			err = m.NamePosition.Invalid(at, "is not a field of a route: use path, methods, rate_limit or auth")
+			err = m.Unknown(at, "is not a field of a route: use path, methods, rate_limit or auth")
 		}
 		return err
 	}, missing("path"), missing("methods"))
@@ -149,7 +151,7 @@ func readRoute(n *document.Node, field string) (RouteSpec, error) {
 
 func readMethods(n *document.Node, field string) ([]string, error) {
 	if n.Kind != document.Sequence {
-		return nil, n.Invalid(field, "must be a list such as [GET, POST], not %s", n.Kind)
+		return nil, n.Mismatch(field, document.Sequence, "a list such as [GET, POST]")
 	}
 	var problems document.Problems
 	methods := make([]string, len(n.Nodes))
@@ -187,7 +189,7 @@ func ReadLimit(n *document.Node, field string) (ratelimit.Config, error) {
 		rate := rates[m.Name]
 		switch {
 		case rate == nil && m.Name != "per":
-			return m.NamePosition.Invalid(at, "is not a field of a rate limit: use sustained, burst, daily or per")
+			return m.Unknown(at, "is not a field of a rate limit: use sustained, burst, daily or per")
 		case m.Kind == document.Null:
 			return nil
 		}
@@ -204,7 +206,14 @@ func ReadLimit(n *document.Node, field string) (ratelimit.Config, error) {
 		return withPosition(rate.UnmarshalText([]byte(text)), m, at)
 	})
 	if err != nil {
-		return ratelimit.Config{}, err
+		// What is there is checked nevertheless, so that all mistakes are reported.
+		if c.Sustained.IsZero() {
+			c.Sustained, _ = ratelimit.ParseRate("1/s")
+		}
+		var problems document.Problems
+		problems.Add(err)
+		problems.Add(withPosition(c.Validate(), n, field))
+		return ratelimit.Config{}, problems.Err()
 	}
 	return c, withPosition(c.Validate(), n, field)
 }

@@ -15,7 +15,7 @@ import (
 // that it stays one string whatever the variable contains. Nothing else changes, and lines keep
 // their numbers. Errors are as those of ParseDocument.
 func ResolveEnv(content []byte, lookup func(name string) (value string, ok bool)) ([]byte, error) {
-	text := strings.TrimPrefix(string(content), "\ufeff")
+	text := string(document.TrimMark(content))
 	if !strings.Contains(text, envMark) {
 		return content, nil
 	}
@@ -53,8 +53,9 @@ type edit struct {
 
 func lineStarts(text string) []int {
 	starts := []int{0}
-	for i := range len(text) {
-		if text[i] == '\n' {
+	for i := 0; i < len(text); i++ {
+		if n := document.LineBreak(text[i:]); n > 0 {
+			i += n - 1
 			starts = append(starts, i+1)
 		}
 	}
@@ -130,7 +131,10 @@ func skipProperties(text string, at int) int {
 // value. It is -1 if the scalar is not on one line.
 func scalarEnd(text string, at int, value string) int {
 	at = skipProperties(text, at)
-	line, _, _ := strings.Cut(text[at:], "\n")
+	line := text[at:]
+	if end := strings.IndexAny(line, "\r\n"); end >= 0 {
+		line = line[:end]
+	}
 	switch {
 	case line == "":
 		return -1

@@ -54,7 +54,7 @@ func TestInvalidVariablesAreRejected(t *testing.T) {
 		{"a: |\n  ${env:A}\n", "1, column 4", "a", "one line"},
 		{"a: b\n  ${env:A}\n", "1, column 4", "a", "one line"},
 		{"a: \"b\n  ${env:A}\"\n", "1, column 4", "a", "one line"},
-		{"a: [${env:A}]\n", "1, column 6", "", "did not find"},
+		{"a: [${env:A}]\n", "1, column 6", "", "in quotes"},
 	} {
 		_, err := gateway.ResolveEnv([]byte(c.text), environment("A", "x", "BAD", "\xff"))
 		wantProblem(t, c.text, err, c.position, c.field, c.message)

@@ -23,7 +23,11 @@ func withPosition(err error, n *document.Node, field string) error {
 		if p.Field != "" {
 			name += "." + p.Field
 		}
-		problems.Add(within(n, p.Field).Invalid(name, "%s", p.Message))
+		at := within(n, p.Field)
+		if odd := document.Lookalike(at.Text); odd != "" && name != "gateway.name" && !strings.Contains(p.Message, odd) { // a name may have any letters
+			p.Message += ": " + odd
+		}
+		problems.Add(at.Invalid(name, "%s", p.Message))
 	}
 	return problems.Err()
 }

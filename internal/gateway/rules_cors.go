@@ -2,9 +2,9 @@ package gateway
 
 import (
 	"fmt"
-	"net/url"
 	"strings"
 
+	"github.com/keygate/keygate/internal/document"
 	"github.com/keygate/keygate/internal/fault"
 )
 
@@ -23,14 +23,13 @@ func (c *CORS) Validate() error {
 		problems = append(problems, fault.Invalid("origins", `must contain at least one origin such as https://app.example.com, or "*" for all origins`))
 	}
 	for _, list := range []struct {
-		name  string
-		items []string
-		ok    func(string) bool
-		want  string
+		name    string
+		items   []string
+		problem func(string) string
 	}{
-		{"origins", c.Origins, isOrigin, `must be an origin such as https://app.example.com, or "*"`},
-		{"methods", c.Methods, isCORSMethod, "must be a method in upper case, such as GET"},
-		{"headers", c.Headers, isToken, "must be a header name"},
+		{"origins", c.Origins, originProblem},
+		{"methods", c.Methods, corsMethodProblem},
+		{"headers", c.Headers, corsHeaderProblem},
 	} {
 		if len(list.items) > maxCORSMembers {
 			problems = append(problems, fault.Invalid(list.name, "must not have more than %d items", maxCORSMembers))
@@ -39,8 +38,8 @@ func (c *CORS) Validate() error {
 		for i, item := range list.items {
 			if len(item) > maxCORSEntry {
 				problems = append(problems, fault.Invalid(fmt.Sprintf("%s[%d]", list.name, i), "must have at most %d bytes", maxCORSEntry))
-			} else if !list.ok(item) {
-				problems = append(problems, fault.Invalid(fmt.Sprintf("%s[%d]", list.name, i), "%s", list.want))
+			} else if problem := list.problem(item); problem != "" {
+				problems = append(problems, fault.Invalid(fmt.Sprintf("%s[%d]", list.name, i), "%s", problem))
 			}
 		}
 	}
@@ -53,15 +52,26 @@ func (c *CORS) Validate() error {
 	return fault.Join(problems...)
 }
 
-// isOrigin reports whether s is "*" or an origin as browsers send it: a scheme, a host and
-// optionally a port, in lower case.
-func isOrigin(s string) bool {
-	if s == "*" {
-		return true
-	}
-	u, err := url.Parse(s)
-	return err == nil && u.Scheme != "" && u.Host != "" && u.User == nil && s == u.Scheme+"://"+u.Host &&
-		s == strings.ToLower(s) && !strings.ContainsAny(s, "* ,?#")
+func originProblem(s string) string {
+	_, problem := parseOrigin(s)
+	return problem
 }
 
-func isCORSMethod(s string) bool { return isToken(s) && s == strings.ToUpper(s) }
+func corsMethodProblem(s string) string {
+	switch {
+	case s == "ANY" || s == "ALL":
+		return "must be a method in upper case, such as GET, or * for all: browsers never send " + s
+	case s == "CONNECT" || s == "TRACE" || s == "TRACK":
+		return "must not be " + s + ", which browsers never send"
+	case !isToken(s) || s != strings.ToUpper(s):
+		return "must be a method in upper case, such as GET" + hint(document.Lookalike(s))
+	}
+	return ""
+}
+
+func corsHeaderProblem(s string) string {
+	if !isToken(s) {
+		return "must be a header name" + hint(document.Lookalike(s))
+	}
+	return ""
+}

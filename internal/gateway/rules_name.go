@@ -77,7 +77,12 @@ func ParseHostname(s, domain string) (string, error) {
 		return "", fault.Invalid("hostname", "must consist of ASCII letters, digits, - and .: write a name in other letters in its punycode form, such as xn--bcher-kva.example for b\u00fccher.example")
 	}
 	name, domain := strings.ToLower(s), strings.ToLower(domain)
-	if !isDNSName(name) {
+	switch {
+	case strings.Contains(name, "*"):
+		return "", fault.Invalid("hostname", "must be one DNS name, such as api.example.com: a * is not supported")
+	case strings.Contains(name, "/"):
+		return "", fault.Invalid("hostname", "must be a DNS name alone, such as api.example.com, without a scheme or path")
+	case !isDNSName(name):
 		return "", fault.Invalid("hostname", "must be a DNS name without a port or trailing dot, such as api.example.com")
 	}
 	if isAddress(name) {

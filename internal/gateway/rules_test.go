@@ -166,7 +166,7 @@ func TestGatewayFields(t *testing.T) {
 		{gateway.CORS{Origins: []string{"*", "https://a/"}}, "origins[1]"},
 		{gateway.CORS{Origins: []string{"null"}}, "origins[0]"},
 		{gateway.CORS{Origins: []string{"https://*.example.com"}}, "origins[0]"},
-		{gateway.CORS{Origins: []string{"https://A.example"}}, "origins[0]"},
+		{gateway.CORS{Origins: []string{"https://a.example/x"}}, "origins[0]"},
 		{gateway.CORS{Origins: []string{"*"}, Methods: []string{"get"}}, "methods[0]"},
 		{gateway.CORS{Origins: []string{"*"}, Headers: []string{"a b"}}, "headers[0]"},
 		{gateway.CORS{Origins: []string{"*"}, MaxAge: -1}, "max_age"},

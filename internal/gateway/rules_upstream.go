@@ -6,7 +6,9 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
+	"github.com/keygate/keygate/internal/document"
 	"github.com/keygate/keygate/internal/fault"
 )
 
@@ -36,7 +38,7 @@ func ParseUpstreamURL(s string) (UpstreamURL, error) {
 	}
 	u, err := url.Parse(s)
 	if err != nil || u.Opaque != "" || strings.ContainsFunc(s, notInURL) || strings.ContainsFunc(u.Host, notInURL) {
-		return UpstreamURL{}, badUpstream("must be a URL such as https://orders.internal/base")
+		return UpstreamURL{}, badUpstream("must be a URL such as https://orders.internal/base" + upstreamRemedy(s))
 	}
 	up := UpstreamURL{Scheme: u.Scheme, Host: strings.ToLower(u.Hostname()), Port: u.Port(), Path: u.EscapedPath()}
 	switch up.Scheme {
@@ -44,6 +46,10 @@ func ParseUpstreamURL(s string) (UpstreamURL, error) {
 		up.Port = orDefault(up.Port, "80")
 	case "https":
 		up.Port = orDefault(up.Port, "443")
+	case "ws", "wss":
+		return UpstreamURL{}, badUpstream("must start with http:// or https:// for a service with WebSockets too: upgrades pass")
+	case "grpc", "grpcs":
+		return UpstreamURL{}, badUpstream("must start with h2c:// for gRPC without TLS, or https:// with it")
 	default:
 		return UpstreamURL{}, badUpstream("must start with http://, https:// or h2c://")
 	}
@@ -67,6 +73,23 @@ func ParseUpstreamURL(s string) (UpstreamURL, error) {
 // notInURL reports whether r is not allowed in a request line. net/url accepts some of
 // these characters in a path.
 func notInURL(r rune) bool { return r <= 0x20 || r >= 0x7f || strings.ContainsRune(`\"<>^`+"`{|}", r) }
+
+// upstreamRemedy says what to change in what is no URL.
+func upstreamRemedy(s string) string {
+	switch {
+	case strings.TrimSpace(s) != s:
+		return ": remove the space around it"
+	case document.Lookalike(s) != "":
+		return ": " + document.Lookalike(s)
+	case strings.ContainsFunc(s, func(r rune) bool { return r >= utf8.RuneSelf }):
+		return ": it must be ASCII, so write a host in its punycode form, such as xn--bcher-kva.example, and percent-encode a path"
+	case strings.ContainsAny(s, "{}"):
+		return ": it has no variables"
+	case !strings.Contains(s, "://"):
+		return ": write http:// or https:// before the host"
+	}
+	return ""
+}
 
 func badUpstream(message string) error { return fault.Invalid("upstream_url", "%s", message) }
 

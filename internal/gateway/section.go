@@ -197,7 +197,7 @@ func (s *Section) read(n *document.Node) error {
 	return eachMember(n, "gateway", func(m *document.Node) error {
 		i := slices.IndexFunc(rows, func(r setting) bool { return r.name == m.Name })
 		if i < 0 {
-			return m.NamePosition.Invalid("gateway."+m.Name, "is not a field of gateway in a configuration file: %s", "use "+strings.Join(SettingNames(), ", "))
+			return m.Unknown("gateway."+m.Name, "is not a field of gateway in a configuration file: %s", "use "+strings.Join(SettingNames(), ", "))
 		}
 		return rows[i].read(s, n, m)
 	})

@@ -34,7 +34,7 @@ func drawGateway(t *rapid.T, pairs ...certificatetest.Pair) *gateway.Gateway {
 	if some("cors") {
 		lists := rapid.SampledFrom([][]string{nil, {}, {"GET"}, {"X-A", "NO", "~", "#"}})
 		g.CORS = &gateway.CORS{
-			Origins: rapid.SliceOfN(rapid.SampledFrom([]string{"*", "https://app.example.com", "http://localhost:3000", "http://[::1]:80"}), 1, 3).Draw(t, "origins"),
+			Origins: rapid.SliceOfN(rapid.SampledFrom([]string{"*", "https://app.example.com", "http://localhost:3000", "http://[::1]:8080"}), 1, 3).Draw(t, "origins"),
 			Methods: lists.Draw(t, "methods"), Headers: lists.Draw(t, "headers"), MaxAge: rapid.IntRange(0, 86400).Draw(t, "max age"),
 		}
 	}
@@ -156,7 +156,7 @@ func TestInvalidSettingsAreRejected(t *testing.T) {
 		{"upstream_client_key: x", 24, "upstream_client_key", "private key in PEM"},
 		{"upstream_connect_timeout: 1ms", 29, "upstream_connect_timeout", "between 100ms and 1m"},
 		{"upstream_max_connections: 0", 29, "upstream_max_connections", "between 1 and 100000"},
-		{"upstream_max_connections: 1e3", 29, "upstream_max_connections", "whole number"},
+		{"upstream_max_connections: 1_000", 29, "upstream_max_connections", "whole number"},
 		{"max_body_bytes: 0x10", 19, "max_body_bytes", "whole number"},
 		{"max_body_bytes: -1", 19, "max_body_bytes", "at least 1"},
 		{"cors: {}", 9, "cors.origins", "at least one origin"},

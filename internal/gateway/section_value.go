@@ -95,7 +95,7 @@ func corsValue() valueType[CORS] {
 func readBool(n *document.Node, field string) (bool, error) {
 	switch {
 	case n.Kind != document.Bool:
-		return false, n.Invalid(field, "must be true or false, not %s", n.Kind)
+		return false, n.Mismatch(field, document.Bool, "true or false")
 	case strings.EqualFold(n.Text, "true"):
 		return true, nil
 	case strings.EqualFold(n.Text, "false"):
@@ -106,11 +106,11 @@ func readBool(n *document.Node, field string) (bool, error) {
 
 func readCount(n *document.Node, field string) (int64, error) {
 	if n.Kind != document.Number {
-		return 0, n.Invalid(field, "must be a number, not %s", n.Kind)
+		return 0, n.Mismatch(field, document.Number, "")
 	}
-	count, err := strconv.ParseInt(n.Text, 10, 64)
-	if err != nil || strconv.FormatInt(count, 10) != n.Text {
-		return 0, n.Invalid(field, "must be a whole number in digits, such as 1048576")
+	count, ok := document.Integer(n.Text)
+	if !ok {
+		return 0, n.Invalid(field, "must be a whole number in decimal digits, such as 1048576: %q is read in several ways, or is none", document.Short(n.Text))
 	}
 	return count, nil
 }
@@ -118,7 +118,7 @@ func readCount(n *document.Node, field string) (int64, error) {
 // readTexts reads a list of strings.
 func readTexts(n *document.Node, field string) ([]string, error) {
 	if n.Kind != document.Sequence {
-		return nil, n.Invalid(field, "must be a list, not %s", n.Kind)
+		return nil, n.Mismatch(field, document.Sequence, "")
 	}
 	var problems document.Problems
 	list := make([]string, len(n.Nodes))
@@ -148,7 +148,7 @@ func readCORS(n *document.Node, field string) (CORS, error) {
 		at := field + "." + m.Name
 		switch {
 		case !slices.Contains([]string{"origins", "methods", "headers", "max_age"}, m.Name):
-			return m.NamePosition.Invalid(at, "is not a field of cors: use origins, methods, headers or max_age")
+			return m.Unknown(at, "is not a field of cors: use origins, methods, headers or max_age")
 		case m.Kind == document.Null && m.Name != "origins":
 			return nil
 		case m.Name == "origins":
@@ -164,7 +164,7 @@ func readCORS(n *document.Node, field string) (CORS, error) {
 		}
 		return err
 	})
-	return c, err
+	return c.Normal(), err
 }
 
 // yamlList returns a flow sequence. It quotes what could end an item.

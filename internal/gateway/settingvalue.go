@@ -1,7 +1,6 @@
 package gateway
 
 import (
-	"strconv"
 	"strings"
 
 	"github.com/keygate/keygate/internal/document"
@@ -31,7 +30,7 @@ func valueOf(n *document.Node) any {
 	case document.Bool:
 		return strings.EqualFold(n.Text, "true")
 	case document.Number:
-		if v, err := strconv.ParseInt(n.Text, 10, 64); err == nil {
+		if v, ok := document.Integer(n.Text); ok {
 			return v
 		}
 	case document.Sequence:

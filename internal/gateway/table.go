@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/keygate/keygate/internal/document"
 	"github.com/keygate/keygate/internal/fault"
 )
 
@@ -163,25 +164,57 @@ func messageOf(err error) string {
 }
 
 // CheckMethods checks the methods of one route: at least one, all of which may be routed,
-// and no duplicates. The error is a validation error of the field "methods".
+// and no duplicates. The error is a validation error of the field "methods", whose message says all
+// that is wrong with them.
 func CheckMethods(methods []string) error {
 	if len(methods) == 0 {
 		return fault.Invalid("methods", "must contain at least one method")
 	}
+	var problems []string
 	for i, m := range methods {
-		switch {
-		case m == "CONNECT" || m == "TRACE":
-			return fault.Invalid("methods", "%s cannot be routed: Keygate always rejects it", m)
-		case !isMethod(m):
-			return fault.Invalid("methods", "%.40q is not a valid method: write it in upper case, such as GET", m)
+		problem := methodProblem(m)
+		if problem == "" && slices.Contains(methods[:min(i, maxCompared)], m) {
+			problem = m + " is listed twice"
 		}
-		for _, earlier := range methods[:i] {
-			if earlier == m {
-				return fault.Invalid("methods", "%s is listed twice", m)
-			}
+		if problem != "" && len(problems) < maxMethodProblems && !slices.Contains(problems, problem) {
+			problems = append(problems, problem)
 		}
 	}
-	return nil
+	if problems == nil {
+		return nil
+	}
+	return fault.Invalid("methods", "%s", strings.Join(problems, "; "))
+}
+
+// maxMethodProblems is how many invalid methods a message names.
+const maxMethodProblems = 8
+
+// methodProblem says why m is no method that may be routed, or returns "".
+func methodProblem(m string) string {
+	switch {
+	case m == "CONNECT" || m == "TRACE":
+		return m + " cannot be routed: Keygate always rejects it"
+	case m == "*":
+		return "* is not a method of requests, and would match none: list the methods, as in GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"
+	case !isMethod(m):
+		return fmt.Sprintf("%.40q is not a valid method: %s", m, methodForm(m))
+	}
+	return ""
+}
+
+// maxCompared bounds how many methods one is compared with. More of them are a problem in
+// themselves.
+const maxCompared = 2 * MaxMethods
+
+// methodForm says how to write what is not a valid method.
+func methodForm(m string) string {
+	switch {
+	case strings.ContainsAny(m, ", |/"):
+		return "write each method as an item of its own, such as GET"
+	case document.Lookalike(m) != "":
+		return document.Lookalike(m)
+	}
+	return "write it in upper case, such as GET"
 }
 
 // isMethod reports whether m is an upper-case letter followed by upper-case letters,

@@ -106,7 +106,7 @@ func (r *reader) readVersion() error {
 	}
 	// An unquoted 3.1 is a number in YAML; accept it.
 	if version.Kind != document.String && version.Kind != document.Number {
-		return version.Invalid("openapi", "must be a version such as 3.1.0, not %s", version.Kind)
+		return version.Mismatch("openapi", document.String, "a version such as 3.1.0")
 	}
 	minor, ok := parseVersion(version.Text)
 	if !ok {
@@ -133,8 +133,14 @@ func parseVersion(s string) (minor byte, ok bool) {
 	return rest[0], strings.Trim(number, "0123456789") == ""
 }
 
-// checkRoot rejects Keygate's extensions where they have no effect.
+// checkRoot rejects Keygate's extensions where they have no effect, and warns of the fields of
+// Swagger 2.0 that took the place of servers.
 func (r *reader) checkRoot() {
+	for _, name := range []string{"host", "basePath", "schemes", "server"} {
+		if m := r.root.Member(name); m != nil {
+			r.warn(m.NamePosition, name, "is not a field of OpenAPI 3 and has no effect: write the address in servers, as in servers: [{url: https://api.example.com/v1}]")
+		}
+	}
 	for _, name := range []string{"", "info", "paths", "components"} {
 		n, field := r.root, name
 		if name != "" {
@@ -155,7 +161,7 @@ func (r *reader) checkRoot() {
 // replace (contract, section 5).
 func readString(n *document.Node, field string) (string, error) {
 	if n.Kind != document.String {
-		return "", n.Invalid(field, "must be a string, not %s", n.Kind)
+		return "", n.Mismatch(field, document.String, "")
 	}
 	return n.Text, refuseEnv(n.Position, field, n.Text)
 }

@@ -115,7 +115,7 @@ func wantRejected(t *testing.T, documents []invalidDocument) {
 func TestInvalidDocumentsAreRejected(t *testing.T) {
 	wantRejected(t, []invalidDocument{
 		{"", "1, column 1", "", "empty"},
-		{"a: b: c\n", "1, column 5", "", "mapping values"},
+		{"a: b: c\n", "1, column 5", "", "must be in quotes"},
 		{"hello\n", "1, column 1", "", "not an OpenAPI document"},
 		{"[]", "1, column 1", "", "not an OpenAPI document"},
 		{"info: {}\npaths: {}\n", "1, column 1", "openapi", "the field openapi is missing"},
@@ -168,6 +168,9 @@ func TestInvalidExtensionsAreRejected(t *testing.T) {
 		{head + "  /a:\n    get: {x-keygate-auth: none}\n  /a?b:\n    get: {}\n", "7, column 5", "paths./a?b.get", "differ in x-keygate-auth"},
 		{head + "  /a:\n    get: {x-keygate-rate-limit: {burst: 5/s}}\n  /a#b:\n    get: {x-keygate-rate-limit: {burst: 6/s}}\n", "7, column 5", "paths./a#b.get", "without their query or fragment, but the two differ in x-keygate-rate-limit"},
 		{head + "  /a/{x}:\n    get: {x-keygate-rate-limit: {burst: 5/s}}\n  /a/{y}:\n    get: {x-keygate-rate-limit: {daily: 6/day}}\n", "7, column 5", "paths./a/{y}.get", "only in parameter names are the same path, but the two differ in x-keygate-rate-limit"},
+		{head + "  /a/{x}:\n    get: {x-keygate-rate-limit: {burst: 5/s}}\n  /a/{y}:\n    get: {}\n", "7, column 5", "paths./a/{y}.get", "differ in x-keygate-rate-limit"},
+		{head + "  /a/{x}:\n    get: {}\n  /a/{y}:\n    x-keygate-rate-limit: {burst: 5/s}\n    get: {}\n", "8, column 5", "paths./a/{y}.get", "differ in x-keygate-rate-limit"},
+		{head + "  /a:\n    get: {}\n  /a#b:\n    get: {x-keygate-rate-limit: {burst: 5/s}}\n", "7, column 5", "paths./a#b.get", "differ in x-keygate-rate-limit"},
 		{head + "  /a/{x}:\n    get: {}\n  /a/{y}:\n    get: {x-keygate-auth: none}\n", "7, column 5", "paths./a/{y}.get", "differ in x-keygate-auth"},
 		{`{"openapi": "3.1.0",` + "\n" + `"paths": {"/a": {"get": {"x-keygate-rate-limit": {"burst": 5}}}}}`, "2, column 60", "paths./a.get.x-keygate-rate-limit.burst", "must be a string"},
 	})

@@ -1,6 +1,7 @@
 package openapi
 
 import (
+	"net/url"
 	"strings"
 
 	"github.com/keygate/keygate/internal/document"
@@ -19,6 +20,7 @@ type origin struct {
 	field        string // of the operation
 	position     document.Position
 	policy       policy
+	bad          bool // the policy is invalid, and was reported
 }
 
 // pathItem is a path item, followed by the path items that it refers to. The first layer that
@@ -27,11 +29,14 @@ type pathItem struct {
 	key    *document.Node
 	field  string
 	layers []*document.Node
+	policy policy
+	bad    bool // the policy is invalid, and was reported
 
 	// path is that of the routes, without the base path. cut is true if the key goes on with a
 	// query or a fragment, of which the author was not warned yet.
-	path string
-	cut  bool
+	path    string
+	cut     bool
+	advised bool // the author was told what the path does not mean
 	// pattern is that of path, and full is the base path with path. Both are set with the first
 	// operation.
 	pattern, full string
@@ -45,7 +50,7 @@ func (r *reader) readPaths() {
 		r.stop(r.root.Invalid("paths", "is missing: there is nothing to route"))
 		return
 	case paths.Kind != document.Mapping:
-		r.stop(paths.Invalid("paths", "must be a mapping, not %s", paths.Kind))
+		r.stop(paths.Mismatch("paths", document.Mapping, ""))
 		return
 	}
 	for i := 0; i < len(paths.Nodes) && !r.done(); i++ {
@@ -68,16 +73,14 @@ func (r *reader) readPathItem(key *document.Node) {
 		return
 	}
 	own, ok := r.readPolicy(item.field, item.layers...)
-	if !ok {
-		return
-	}
+	item.policy, item.bad = own, !ok // the operations are read nevertheless, so that all mistakes are reported
 	seen := map[string]bool{}
 	for _, layer := range item.layers {
 		r.countMembers(item, layer)
 		for i := 0; i < len(layer.Nodes) && !r.done(); i++ {
 			if m := &layer.Nodes[i]; !seen[m.Name] {
 				seen[m.Name] = true
-				r.readItemMember(item, own, m)
+				r.readItemMember(item, m)
 			}
 		}
 	}
@@ -90,7 +93,7 @@ func newPathItem(key *document.Node) (*pathItem, error) {
 	case key.Name == "$ref":
 		return nil, key.NamePosition.Invalid(item.field, "OpenAPI allows no $ref for all paths, only for each of them: bundle the files into one document first, for example with \"npx @redocly/cli bundle\"")
 	case !strings.HasPrefix(key.Name, "/"):
-		return nil, key.NamePosition.Invalid(item.field, "a path must start with a slash")
+		return nil, badStart(key, item.field)
 	case len(key.Name) > gateway.MaxTemplate:
 		return nil, key.NamePosition.Invalid(item.field, "a path must have at most %d bytes", gateway.MaxTemplate)
 	}
@@ -100,10 +103,21 @@ func newPathItem(key *document.Node) (*pathItem, error) {
 	return item, refuseEnv(key.NamePosition, item.field, key.Name)
 }
 
+// badStart returns the error for a path without a slash at its start.
+func badStart(key *document.Node, field string) error {
+	hint := ""
+	if u, err := url.Parse(key.Name); err == nil && u.Host != "" {
+		hint = ": write the path alone, and the rest of the URL in servers"
+	} else if odd := document.Lookalike(key.Name); odd != "" {
+		hint = ": " + odd
+	}
+	return key.NamePosition.Invalid(field, "a path must start with a slash%s", hint)
+}
+
 // follow sets the layers of item.
 func (r *reader) follow(item *pathItem) error {
 	if item.key.Kind != document.Mapping {
-		return item.key.Invalid(item.field, "must be a mapping, not %s", item.key.Kind)
+		return item.key.Mismatch(item.field, document.Mapping, "")
 	}
 	seen := map[*document.Node]bool{}
 	for n := item.key; ; {
@@ -134,40 +148,53 @@ func (r *reader) countMembers(item *pathItem, n *document.Node) {
 	}
 }
 
-func (r *reader) readItemMember(item *pathItem, own policy, m *document.Node) {
+func (r *reader) readItemMember(item *pathItem, m *document.Node) {
 	field := item.field + "." + m.Name
 	switch m.Name {
 	case "get", "put", "post", "delete", "options", "head", "patch":
-		r.readOperation(item, own, m, strings.ToUpper(m.Name), field)
+		r.readOperation(item, m, strings.ToUpper(m.Name), field)
 	case "trace":
 		r.warn(m.NamePosition, field, "is ignored: Keygate always rejects TRACE")
 	case "query":
 		if r.minor >= '2' {
-			r.readOperation(item, own, m, "QUERY", field)
+			r.readOperation(item, m, "QUERY", field)
 			return
 		}
 		r.warn(m.NamePosition, field, "is ignored: the operation query requires OpenAPI 3.2")
 	case "additionalOperations":
 		if r.minor >= '2' {
-			r.readAdditional(item, own, m, field)
+			r.readAdditional(item, m, field)
 			return
 		}
 		r.warn(m.NamePosition, field, "is ignored: it requires OpenAPI 3.2")
 	case "servers":
 		r.warn(m.NamePosition, field, "is ignored: only the path of the document's first server is used")
 	case "$ref", "summary", "description", "parameters":
+	case "x-amazon-apigateway-any-method":
+		r.warn(m.NamePosition, field, "is ignored, so no method is routed by it: write an operation for each method, such as get, post, put, patch and delete")
 	default:
 		if !strings.HasPrefix(m.Name, "x-") {
-			r.warn(m.NamePosition, field, "is ignored: %s is not an operation of OpenAPI 3.%c", document.Short(m.Name), r.minor)
+			r.warn(m.NamePosition, field, "is ignored: %s is not an operation of OpenAPI 3.%c%s", document.Short(m.Name), r.minor, likelyOperation(m.Name))
 		}
 	}
 }
 
+// likelyOperation says which operation a name is meant for.
+func likelyOperation(name string) string {
+	switch plain := strings.ToLower(strings.TrimSpace(name)); plain {
+	case "get", "put", "post", "delete", "options", "head", "patch":
+		return ": write " + plain
+	case "any", "all", "*":
+		return ": write an operation for each method"
+	}
+	return ""
+}
+
 // readAdditional reads additionalOperations: operations with methods for which OpenAPI 3.2
 // has no field.
-func (r *reader) readAdditional(item *pathItem, own policy, m *document.Node, field string) {
+func (r *reader) readAdditional(item *pathItem, m *document.Node, field string) {
 	if m.Kind != document.Mapping {
-		r.problems.Add(m.Invalid(field, "must be a mapping, not %s", m.Kind))
+		r.problems.Add(m.Mismatch(field, document.Mapping, ""))
 		return
 	}
 	r.countMembers(item, m)
@@ -180,20 +207,17 @@ func (r *reader) readAdditional(item *pathItem, own policy, m *document.Node, fi
 		case "TRACE", "CONNECT":
 			r.warn(op.NamePosition, at, "is ignored: Keygate always rejects %s", strings.ToUpper(op.Name))
 		default:
-			r.readOperation(item, own, op, strings.Clone(op.Name), at)
+			r.readOperation(item, op, strings.Clone(op.Name), at)
 		}
 	}
 }
 
-func (r *reader) readOperation(item *pathItem, own policy, op *document.Node, method, field string) {
+func (r *reader) readOperation(item *pathItem, op *document.Node, method, field string) {
 	if op.Kind != document.Mapping {
-		r.problems.Add(op.Invalid(field, "must be a mapping, not %s", op.Kind))
+		r.problems.Add(op.Mismatch(field, document.Mapping, ""))
 		return
 	}
 	p, ok := r.readPolicy(field, op)
-	if !ok {
-		return
-	}
 	if servers := op.Member("servers"); servers != nil {
 		r.warn(servers.NamePosition, field+".servers", "is ignored: only the path of the document's first server is used")
 	}
@@ -208,7 +232,7 @@ func (r *reader) readOperation(item *pathItem, own policy, op *document.Node, me
 	}
 	from := origin{
 		itemField: item.field, itemPosition: item.key.NamePosition,
-		field: field, position: op.NamePosition, policy: p.or(own),
+		field: field, position: op.NamePosition, policy: p.or(item.policy), bad: !ok || item.bad,
 	}
 	if !r.parseTemplate(item) {
 		return
@@ -221,6 +245,16 @@ func (r *reader) readOperation(item *pathItem, own policy, op *document.Node, me
 	if item.cut {
 		item.cut = false
 		r.warn(item.key.NamePosition, item.field, "is matched without its query or fragment, which plays no part in routing")
+	}
+	if advice := gateway.PathAdvice(item.path); advice != "" && !item.advised {
+		item.advised = true
+		r.warn(item.key.NamePosition, item.field, "%s", advice)
+	}
+	if advice := gateway.MethodAdvice(method); advice != "" {
+		r.warn(op.NamePosition, field, "%s", advice)
+	}
+	if advice := gateway.LimitAdvice(from.policy.limit, from.policy.auth); advice != "" {
+		r.warn(op.NamePosition, field, "%s", advice)
 	}
 	r.taken[id] = len(r.origins)
 	r.origins = append(r.origins, from)
@@ -244,19 +278,19 @@ func (r *reader) parseTemplate(item *pathItem) bool {
 }
 
 // merge merges an operation into route i, whose path is the same but for a query, a fragment or
-// the names of parameters. A policy that one of the two has is the route's; contradicting
-// policies are an error, because one would have no effect.
+// the names of parameters. Policies that differ are an error, also if only one of the two has a limit:
+// whichever were the route's, the callers of one operation would meet a limit that its author did
+// not write, or none.
 func (r *reader) merge(i int, item *pathItem, from origin) {
 	reason := "paths that differ only in parameter names are the same path"
 	if item.full == r.doc.Routes[i].Path {
 		reason = "paths are matched without their query or fragment"
 	}
 	first := &r.origins[i]
-	if extension := first.policy.contradicts(from.policy); extension != "" {
+	if extension := first.policy.differs(from.policy); extension != "" && !first.bad && !from.bad {
 		r.problems.Add(from.position.Invalid(from.field, "is the same route as %s, because %s, but the two differ in %s: make them equal", document.Short(first.field), reason, extension))
 		return
 	}
-	first.policy = first.policy.or(from.policy)
 	both := document.Short(from.field) + " and " + document.Short(first.field)
 	r.warnAt(place{from.itemPosition.Line, both}, "are one route: "+reason)
 }

@@ -39,11 +39,11 @@ func (p policy) authOrKey() gateway.Auth {
 	return p.auth
 }
 
-// contradicts returns the extension in which p and o differ, or "". Without auth, a key is
-// required, so this counts as given.
-func (p policy) contradicts(o policy) (extension string) {
+// differs returns the extension in which p and o differ, or "". Without a limit, callers are not
+// limited, and without auth, a key is required, so both count as given.
+func (p policy) differs(o policy) (extension string) {
 	switch {
-	case !p.limit.IsZero() && !o.limit.IsZero() && p.limit != o.limit:
+	case p.limit != o.limit:
 		return limitExtension
 	case p.authOrKey() != o.authOrKey():
 		return authExtension
@@ -52,7 +52,9 @@ func (p policy) contradicts(o policy) (extension string) {
 }
 
 // isKeygate reports whether a name is, or is meant to be, one of the extensions.
-func isKeygate(name string) bool { return strings.HasPrefix(strings.ToLower(name), "x-keygate") }
+func isKeygate(name string) bool {
+	return strings.HasPrefix(strings.ReplaceAll(strings.ToLower(name), "_", "-"), "x-keygate")
+}
 
 // readPolicy reads the extensions from the layers of a path item, or from an operation. ok is
 // false if one is invalid. An unknown one is: it is probably a typo that would leave a route

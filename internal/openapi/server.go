@@ -3,6 +3,7 @@ package openapi
 import (
 	"net/url"
 	"strings"
+	"unicode"
 
 	"github.com/keygate/keygate/internal/document"
 	"github.com/keygate/keygate/internal/gateway"
@@ -15,7 +16,7 @@ func (r *reader) readServers() error {
 		return nil
 	}
 	if servers.Kind != document.Sequence {
-		return servers.Invalid("servers", "must be a list, not %s", servers.Kind)
+		return servers.Mismatch("servers", document.Sequence, "")
 	}
 	if len(servers.Nodes) == 0 {
 		return nil
@@ -25,6 +26,7 @@ func (r *reader) readServers() error {
 		return err
 	}
 	r.doc.BasePath = base
+	r.warnOfServer(&servers.Nodes[0], base)
 	for i := range servers.Nodes[1:] {
 		// A malformed server is ignored, because only the first is used.
 		if other, err := readServer(&servers.Nodes[1+i], ""); err == nil && other != base {
@@ -39,7 +41,7 @@ func (r *reader) readServers() error {
 // without a trailing slash.
 func readServer(n *document.Node, field string) (string, error) {
 	if n.Kind != document.Mapping {
-		return "", n.Invalid(field, "must be a mapping, not %s", n.Kind)
+		return "", n.Mismatch(field, document.Mapping, "")
 	}
 	at := n.Member("url")
 	if at == nil {
@@ -53,8 +55,8 @@ func readServer(n *document.Node, field string) (string, error) {
 		return "", err
 	}
 	u, err := url.Parse(text)
-	if err != nil || u.Opaque != "" || strings.ContainsAny(text, "{}") {
-		return "", at.Invalid(field+".url", "must be a URL such as https://api.example.com/v1")
+	if err != nil || u.Opaque != "" || strings.ContainsAny(text, "{} \t") || isHostWithoutScheme(text) {
+		return "", at.Invalid(field+".url", "must be a URL such as https://api.example.com/v1%s", serverRemedy(text))
 	}
 	// A relative URL is relative to the URL of the document, which is unknown. Resolve it
 	// from the root.
@@ -66,6 +68,58 @@ func readServer(n *document.Node, field string) (string, error) {
 		return "", at.Invalid(field+".url", "the path %q cannot be prepended to the paths of routes", document.Short(path))
 	}
 	return strings.Clone(path), nil // a slice would keep the whole document in memory
+}
+
+// isHostWithoutScheme reports whether a URL, which is a relative path as it is, begins like the name of
+// a host.
+func isHostWithoutScheme(text string) bool {
+	first, _, _ := strings.Cut(text, "/")
+	name := strings.Trim(first, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-.") == ""
+	labels := strings.Split(first, ".")
+	last := labels[len(labels)-1]
+	return name && len(labels) > 1 && labels[0] != "" && strings.ContainsFunc(last, unicode.IsLetter) && !strings.ContainsAny(last, "0123456789") || first == "localhost"
+}
+
+// serverRemedy says what to write in the place of what is no URL.
+func serverRemedy(text string) string {
+	switch {
+	case strings.TrimSpace(text) != text:
+		return ": remove the space around it"
+	case document.Lookalike(text) != "":
+		return ": " + document.Lookalike(text)
+	case !strings.Contains(text, "://") && text != "":
+		return ": write https:// before a host, or the path alone, as in /v1"
+	}
+	return ""
+}
+
+// warnOfServer warns of what the URL of the first server says and Keygate does not use.
+func (r *reader) warnOfServer(server *document.Node, base string) {
+	at := server.Member("url")
+	const field = "servers[0].url"
+	_, path, _ := strings.Cut(strings.TrimPrefix(at.Text, "//"), "://")
+	if !strings.Contains(at.Text, "://") {
+		path = strings.TrimPrefix(at.Text, "//")
+	}
+	if strings.Contains(at.Text, "//") {
+		_, path, _ = strings.Cut(path, "/")
+	}
+	if strings.ContainsAny(path, "?#") {
+		r.warn(at.Position, field, "has a query or a fragment, which is ignored: only its path is put before the paths of routes")
+	}
+	if path != "" && !strings.Contains(at.Text, "//") && path[0] != '/' && path[0] != '{' {
+		r.warn(at.Position, field, "is relative to the address of the document, which Keygate does not know: it is read as %q; write that, or the whole URL", base+"/")
+	}
+	variables := server.Member("variables")
+	if variables == nil {
+		return
+	}
+	for i := range variables.Nodes {
+		v := &variables.Nodes[i]
+		if values := v.Member("enum"); values != nil && len(values.Nodes) > 1 && strings.Contains(path, "{"+v.Name+"}") {
+			r.warn(at.Position, field, "has {%s} in its path, of which only the default is used: the routes are below %q alone", document.Short(v.Name), base+"/")
+		}
+	}
 }
 
 // replaceVariables replaces the server's variables in its URL by their defaults.

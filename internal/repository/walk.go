@@ -21,12 +21,13 @@ func readFile(ctx context.Context, t tree, commit, name string) (*File, error) {
 	if err != nil {
 		return nil, err
 	}
+	text := func(s string, n int) string { return printable(commitText(s, string(c.Encoding)), n) }
 	message, _, _ := strings.Cut(strings.TrimSpace(c.Message), "\n")
-	author := printable(c.Author.Name, 120)
+	author := text(c.Author.Name, 120)
 	if c.Author.Email != "" {
-		author = strings.TrimSpace(author + " <" + printable(c.Author.Email, 120) + ">")
+		author = strings.TrimSpace(author + " <" + text(c.Author.Email, 120) + ">")
 	}
-	f := &File{Commit: commit, Author: author, Message: printable(message, 254), Time: c.Committer.When.UTC()}
+	f := &File{Commit: commit, Author: author, Message: text(message, 254), Time: c.Committer.When.UTC()}
 	id := c.TreeHash.String()
 	parts := strings.Split(name, "/")
 	for i, part := range parts {

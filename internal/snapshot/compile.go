@@ -3,6 +3,7 @@ package snapshot
 import (
 	"fmt"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -137,13 +138,24 @@ func compileCORS(c *gateway.CORS) *CORS {
 	if c == nil {
 		return nil
 	}
-	out := &CORS{Methods: strings.Join(c.Methods, ", "), Headers: strings.Join(c.Headers, ", "), origins: make(map[string]bool, len(c.Origins))}
+	normal := c.Normal() // an earlier version stored origins as they were given
+	out := &CORS{Methods: strings.Join(c.Methods, ", "), Headers: corsHeaders(c.Headers), origins: make(map[string]bool, len(c.Origins))}
 	if c.MaxAge > 0 {
 		out.MaxAge = strconv.Itoa(c.MaxAge)
 	}
-	for _, o := range c.Origins {
+	for _, o := range normal.Origins {
 		out.Any = out.Any || o == "*"
 		out.origins[o] = true
 	}
 	return out
+}
+
+// corsHeaders returns the value of Access-Control-Allow-Headers. To browsers, * does not stand for
+// Authorization (Fetch Standard), which is how most callers send their key.
+func corsHeaders(headers []string) string {
+	all := strings.Join(headers, ", ")
+	if slices.Contains(headers, "*") && !slices.ContainsFunc(headers, func(h string) bool { return strings.EqualFold(h, "Authorization") }) {
+		all += ", Authorization"
+	}
+	return all
 }

@@ -172,7 +172,7 @@ func TestReferencesThatCannotBeFollowed(t *testing.T) {
 		{"a.yaml#/list", "does not lead to a path item: in api/a.yaml, line 3"},
 		{"a.yaml#/number", `api/a.yaml:4:16: paths./a.$ref: the reference "7" must be a string`},
 		{"a.yaml#x", "is not valid"},
-		{"bad.yaml", "line 1, column 5: mapping values"},
+		{"bad.yaml", "line 1, column 5: a value that has a colon"},
 		{"big.yaml", "more than 64 MiB in total"},
 		{"../outside.yaml", "leaves the directory of the document: name a directory that has both files with --ref-root"},
 		{"../../outside.yaml", "leaves the directory of the document"},

@@ -110,7 +110,7 @@ func parse(name string, content []byte) (*file, error) {
 		return f, nil
 	}
 	f.whole = new(yaml.Node)
-	if err := yaml.Unmarshal(content, f.whole); err != nil {
+	if err := yaml.Unmarshal(document.Plain(content), f.whole); err != nil {
 		return nil, err
 	}
 	f.node = f.whole.Content[0]
