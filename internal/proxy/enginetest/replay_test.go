@@ -107,7 +107,7 @@ func TestUnprocessedUploadsAreRepeated(t *testing.T) {
 		{"all but the end of 64 KiB", 65_530, 65_530, 1, refusedStream, 200},
 		{"GOAWAY before the body", 0, 100, 1, excluded, 200},
 		{"GOAWAY within the body", 50, 1000, 1, excluded, 200},
-		{"more than is kept", 64<<10 + 1, 500_000, 1, refusedStream, 502},
+		{"more than is kept", 64<<10 + 1, 65_600, 1, refusedStream, 502},
 		{"twice", 50, 100, 2, refusedStream, 502},
 		{"CANCEL", 50, 100, 1, canceled, 502},
 	} {
