@@ -283,7 +283,7 @@ func (c *conn) endHalf(x *exchange, intact bool) {
 	}
 	up := x.trip.conn
 	if intact && x.trip.reusable() {
-		up.Release()
+		x.trip.release()
 	} else {
 		up.Discard()
 	}

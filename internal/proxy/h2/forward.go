@@ -255,7 +255,7 @@ func (s *stream) settle(up *upstream.H1Conn, err error) error {
 		return err
 	case intact && s.trip.Reusable():
 		s.held = nil
-		up.Release()
+		s.trip.Release()
 	default:
 		s.discardConn()
 	}
