@@ -32,10 +32,19 @@ type H1Conn struct {
 	listed atomic.Bool  // is in a stack, or is about to be pushed
 	home   atomic.Int32 // index of the shard for its next Release
 
-	// peekFunc is peek, bound once: a closure for each call would be an allocation.
+	// peekFunc is peek, and lookFunc look, bound once: a closure for each call would be an allocation.
 	peekFunc func(fd uintptr)
+	lookFunc func(fd uintptr)
 	stale    bool // result of peek
+	unasked  bool // result of look
+	wrote    int  // for look
+
+	resting *time.Timer // of Rest; nil before the first
 }
+
+// restTime is how long a connection rests after a response without a body. A body that an upstream sends
+// nevertheless arrives within that time, unless it is sent on purpose or far away.
+const restTime = 5 * time.Millisecond
 
 func newH1Conn(p *H1Pool, conn *net.TCPConn, home int) (*H1Conn, error) {
 	raw, err := conn.SyscallConn()
@@ -43,7 +52,7 @@ func newH1Conn(p *H1Pool, conn *net.TCPConn, home int) (*H1Conn, error) {
 		return nil, err
 	}
 	c := &H1Conn{pool: p, conn: conn, raw: raw, end: p.owner.now() + lifetime(p.maxAge)}
-	c.peekFunc = c.peek
+	c.peekFunc, c.lookFunc = c.peek, c.look
 	c.home.Store(int32(home))
 	return c, nil
 }
@@ -100,6 +109,40 @@ func (c *H1Conn) peek(fd uintptr) {
 	if c.stale = !isQuiet(fd); c.pump != nil && (c.stale || c.more) {
 		c.stale = !c.settle(fd)
 	}
+}
+
+// Unasked reports whether bytes have arrived that are no response to the n bytes that were just
+// written, because the server had none of them when it sent those. It does not block. It is false
+// over TLS, whose own messages look the same from outside, and where the system cannot say.
+func (c *H1Conn) Unasked(n int) bool {
+	if c.tls != nil {
+		return false
+	}
+	c.wrote, c.unasked = n, false
+	_ = c.raw.Control(c.lookFunc) // closed: the next read says so
+	return c.unasked
+}
+
+func (c *H1Conn) look(fd uintptr) { c.unasked = hasUnasked(fd, c.wrote) }
+
+// Rest is Release after a response that has no body by its method or status. Some upstreams send one
+// nevertheless, which would be taken for the next response. The connection becomes idle only when
+// nothing has arrived for a while; until then nobody gets it, not even a waiter.
+func (c *H1Conn) Rest() {
+	if c.resting == nil {
+		c.resting = time.AfterFunc(c.pool.owner.rest, c.rested)
+		return
+	}
+	c.resting.Reset(c.pool.owner.rest)
+}
+
+// rested ends a rest.
+func (c *H1Conn) rested() {
+	if c.Stale() {
+		c.Discard()
+		return
+	}
+	c.Release()
 }
 
 // Release makes the connection idle, gives it to a waiter, or closes it if it has become too

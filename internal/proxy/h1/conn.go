@@ -131,11 +131,17 @@ func (c *conn) serve(prefix []byte) {
 		case stepClose:
 			return
 		}
-		if c.engine.drain.Begun() {
+		if c.drains() {
 			c.linger()
 			return
 		}
 	}
+}
+
+// drains reports whether the connection ends now, between two requests, because of a shutdown. One that waits for
+// its first request has proxy.FirstRequestGrace for it, which the sweeper ends.
+func (c *conn) drains() bool {
+	return c.engine.drain.Begun() && phaseOf(c.phase.word.Load()) != phaseNew
 }
 
 // recover ends this connection after a panic. Other connections go on.

@@ -295,7 +295,7 @@ func (c *conn) endHalf(x *exchange, intact bool) {
 	case x.binds:
 		c.bond.Keep(up)
 	default:
-		up.Release()
+		x.trip.release()
 	}
 	c.hint, x.trip.conn = up, nil
 }

@@ -82,7 +82,7 @@ func (c *conn) pause() (finished bool) {
 	if c.x != nil && !c.x.empty() {
 		return false
 	}
-	if c.engine.drain.Begun() {
+	if c.drains() {
 		c.step = stepLinger
 		return true
 	}
@@ -107,7 +107,7 @@ func (c *conn) runReader() step {
 				c.engine.release(x)
 				c.x = nil
 			}
-			if c.engine.drain.Begun() {
+			if c.drains() {
 				return stepLinger
 			}
 			n, err := c.nc.Read(first[:])

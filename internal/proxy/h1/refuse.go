@@ -104,9 +104,11 @@ func (x *exchange) neverAllowed() string {
 	return ""
 }
 
-// refuseBody rejects a request for an error in what was received of its body with the head.
+// refuseBody rejects a request for an error in what was received of its body with the head. The
+// connection is closed: where a chunked body ends, if it does at all, shows only when all of it was read.
 func (c *conn) refuseBody(x *exchange, err error) step {
 	if err == errBodyTooLarge { //nolint:errorlint // never wrapped
+		x.Verdict.Close = true
 		return c.refuse(x, proxy.BodyTooLarge(x.Verdict.Gateway.MaxBodyBytes))
 	}
 	return c.refuseSyntax(x, err)

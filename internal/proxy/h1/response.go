@@ -10,6 +10,9 @@ import (
 // errNoResponse reports an upstream that closed the connection instead of responding.
 var errNoResponse = fmt.Errorf("the upstream closed the connection without a response: %w", io.EOF)
 
+// errUnasked reports bytes that an upstream sent before it had any of the request.
+var errUnasked = fmt.Errorf("the upstream sent bytes before it had the request: %w", http1.ErrSyntax)
+
 // Receiver takes a response from a roundTrip: interim heads, the final head, data, and then
 // the end, unless the round trip fails. Heads are valid only during the call. An error of
 // TakeInterim, TakeData or TakeEnd means that the client cannot be reached; the round trip

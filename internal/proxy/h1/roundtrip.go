@@ -45,6 +45,7 @@ type tripState struct {
 	out   []byte // the first bytes to send, in buf or in a larger slice
 	sent  bool   // an attempt to send out was made
 	wrote bool   // and all of it was sent
+	early bool   // bytes had arrived before the upstream had any of it
 	got   bool   // a byte of a response has arrived
 
 	buf       *buffer
@@ -68,7 +69,7 @@ func (t *roundTrip) reset() {
 
 // restart prepares t to send the same request a second time.
 func (t *roundTrip) restart(isHead bool) {
-	t.err, t.lost, t.sent, t.wrote, t.got = nil, nil, false, false, false
+	t.err, t.lost, t.sent, t.wrote, t.early, t.got = nil, nil, false, false, false, false
 	t.reader.reset()
 	t.reader.isHead = isHead
 }
@@ -92,6 +93,9 @@ func (t *roundTrip) dropBuffer() {
 // within a callback for the client's socket it may block, because the goroutine belongs to
 // the connection.
 func (t *roundTrip) run() error {
+	if t.early {
+		return errUnasked
+	}
 	if t.conn.Blocks() {
 		return t.runBlocking()
 	}
@@ -116,7 +120,9 @@ func (t *roundTrip) run() error {
 // runBlocking is run with ordinary calls.
 func (t *roundTrip) runBlocking() error {
 	if !t.sent {
-		t.err = t.write()
+		if t.err = t.write(); t.early {
+			return errUnasked
+		}
 	}
 	for {
 		t.buffer()
@@ -139,14 +145,31 @@ func (t *roundTrip) runBlocking() error {
 func (t *roundTrip) write() error {
 	t.sent = true
 	_, err := t.conn.Write(t.out)
-	t.wrote = err == nil
-	t.dropBuffer()
+	t.written(err == nil)
 	return err
+}
+
+// written notes that out was written, if ok is set completely. Then it looks for bytes that are no
+// response to it. They are never passed on: the exchange fails, as if the upstream had closed a kept
+// connection.
+func (t *roundTrip) written(ok bool) {
+	t.wrote = ok
+	t.early = ok && t.conn.Unasked(len(t.out))
+	t.dropBuffer()
 }
 
 // reusable reports whether the connection can serve another request: the upstream got exactly the
 // request that the head declares, and its response is complete. An upload has ended.
 func (t *roundTrip) reusable() bool { return t.wrote && t.body.whole() && t.reader.reusable() }
+
+// release ends the use of a connection that can serve another request.
+func (t *roundTrip) release() {
+	if t.reader.body.in == http1.NoBody {
+		t.conn.Rest()
+		return
+	}
+	t.conn.Release()
+}
 
 // spliceBody moves most of what is left of a long body from socket to socket.
 func (t *roundTrip) spliceBody() error {
@@ -176,7 +199,11 @@ func (t *roundTrip) canSplice() bool {
 // upstream's connection becomes readable. It returns false to wait for the next time.
 func (t *roundTrip) readable(fd uintptr) (finished bool) {
 	if !t.sent {
-		if t.send(int(fd)) {
+		switch sent := t.send(int(fd)); {
+		case t.early:
+			t.err = errUnasked
+			return true
+		case sent:
 			return false
 		}
 		// The upstream has closed the connection, possibly after a response.
@@ -227,8 +254,7 @@ func (t *roundTrip) send(fd int) (ok bool) {
 			errno = syscall.EPIPE
 		}
 	}
-	t.dropBuffer()
-	if t.wrote = errno == 0; !t.wrote {
+	if t.written(errno == 0); !t.wrote {
 		t.err = errno
 	}
 	return t.wrote

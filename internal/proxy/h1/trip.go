@@ -177,6 +177,9 @@ func (t *Trip) Responding() bool { return t.trip.got }
 // whose calls have all succeeded.
 func (t *Trip) Reusable() bool { return t.trip.reusable() }
 
+// Release ends the use of the connection, which is Reusable. After that it is no longer the caller's.
+func (t *Trip) Release() { t.trip.release() }
+
 // Status returns the status of the response, whose head has arrived.
 func (t *Trip) Status() int { return t.trip.reader.resp.Status }
 

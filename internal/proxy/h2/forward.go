@@ -277,7 +277,7 @@ func (s *stream) release(up *upstream.H1Conn) {
 	if s.binds || s.onBond {
 		s.conn.bond.Keep(up)
 	} else {
-		up.Release()
+		s.trip.Release()
 	}
 }
 
