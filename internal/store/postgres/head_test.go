@@ -67,10 +67,10 @@ func TestMutationThatReadsHoldsUpNobody(t *testing.T) {
 // Guarantee: if what a mutation has read is changed before it commits, it is made again, and nothing of the first
 // attempt remains: what it returns, success or an error, is true in one state of the database.
 func TestMutationIsMadeAgain(t *testing.T) {
-	refused := errors.New("both accounts have the same name")
+	refused := errors.New("the versions differ")
 	for _, tc := range []struct {
 		name string
-		f    func(ctx context.Context, tx control.Tx, ids []string, between func() error) error
+		f    attempt
 		want error
 	}{
 		{"it writes", func(ctx context.Context, tx control.Tx, ids []string, between func() error) error {
@@ -102,26 +102,48 @@ func TestMutationIsMadeAgain(t *testing.T) {
 			}
 			return errors.Join(err, readErr)
 		}, refused},
+		{"it returns an error that is true no more", func(ctx context.Context, tx control.Tx, ids []string, between func() error) error {
+			before, err := tx.Account(ctx, ids[0])
+			err = errors.Join(err, between())
+			after, readErr := tx.Account(ctx, ids[0])
+			if err == nil && readErr == nil && before.Version != after.Version {
+				return refused // in no state of the database do they differ
+			}
+			return errors.Join(err, readErr)
+		}, nil},
 	} {
-		url := migrated(t)
-		db, other := openWith(t, Config{URL: url}), openWith(t, Config{URL: url})
-		ids := insertAccounts(t, db, "a", "b")
-		calls := 0
-		err := db.Update(t.Context(), func(tx control.Tx) error {
-			calls++
-			return tc.f(t.Context(), tx, ids, func() error {
-				if calls > 1 {
-					return nil
-				}
-				return other.Update(t.Context(), func(tx control.Tx) error {
-					_, err := rename(t.Context(), tx, ids[0], "between")
-					return err
-				})
+		t.Run(tc.name, func(t *testing.T) {
+			for _, mode := range modes() {
+				testMadeAgain(t, mode, tc.want, tc.f)
+			}
+		})
+	}
+}
+
+// attempt is the function of a mutation. It calls between to have an account renamed by another mutation, which
+// happens in the first attempt alone.
+type attempt func(ctx context.Context, tx control.Tx, ids []string, between func() error) error
+
+func testMadeAgain(t *testing.T, mode string, want error, f attempt) {
+	t.Helper()
+	url := migrated(t) + "&default_query_exec_mode=" + mode
+	db, other := openWith(t, Config{URL: url}), openWith(t, Config{URL: url})
+	ids := insertAccounts(t, db, "a", "b")
+	calls := 0
+	err := db.Update(t.Context(), func(tx control.Tx) error {
+		calls++
+		return f(t.Context(), tx, ids, func() error {
+			if calls > 1 {
+				return nil
+			}
+			return other.Update(t.Context(), func(tx control.Tx) error {
+				_, err := rename(t.Context(), tx, ids[0], "between")
+				return err
 			})
 		})
-		if !errors.Is(err, tc.want) || calls != 2 {
-			t.Errorf("%s: got %v after %d calls; want %v after 2", tc.name, err, calls, tc.want)
-		}
+	})
+	if !errors.Is(err, want) || calls != 2 {
+		t.Errorf("%s: got %v after %d calls; want %v after 2", mode, err, calls, want)
 	}
 }
 
@@ -232,5 +254,39 @@ func TestTriggersAreKnown(t *testing.T) {
 	})
 	if err != nil || found == 0 {
 		t.Errorf("found %d changes, error %v", found, err)
+	}
+}
+
+// Guarantee: a change that needs a table which somebody else has locked is 503 within seconds, and holds up no change
+// that does not need it.
+func TestForeignLock(t *testing.T) {
+	url := migrated(t)
+	db, other := openWith(t, Config{URL: url}), openWith(t, Config{URL: url})
+	foreign, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer foreign.Close(context.Background())
+	if _, err := foreign.PgConn().Exec(t.Context(), `BEGIN; LOCK TABLE keys`).ReadAll(); err != nil {
+		t.Fatal(err)
+	}
+	result := make(chan error, 1)
+	go func() {
+		result <- db.Update(t.Context(), func(tx control.Tx) error {
+			_, err := tx.Key(t.Context(), "acc_1", "key_1")
+			return err
+		})
+	}()
+	for blocked := false; !blocked && t.Context().Err() == nil; {
+		if err := foreign.QueryRow(t.Context(), `SELECT EXISTS (SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()), pg_stat_clear_snapshot()`).Scan(&blocked, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := change(t, other); err != nil {
+		t.Errorf("another change: %v", err)
+	}
+	var public *fault.Error
+	if err := <-result; !errors.As(err, &public) || public.Code != fault.Unavailable || public.Message != busyMessage {
+		t.Errorf("the change that needs the table: got %v, want 503 and that the database is busy", err)
 	}
 }
