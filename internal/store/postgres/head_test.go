@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/keygate/keygate/internal/account"
+	"github.com/keygate/keygate/internal/apikey"
 	"github.com/keygate/keygate/internal/control"
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/id"
@@ -288,5 +289,27 @@ func TestForeignLock(t *testing.T) {
 	var public *fault.Error
 	if err := <-result; !errors.As(err, &public) || public.Code != fault.Unavailable || public.Message != busyMessage {
 		t.Errorf("the change that needs the table: got %v, want 503 and that the database is busy", err)
+	}
+}
+
+// Guarantee: a mutation is not made again because a key that it has read was used meanwhile, as the calling key is.
+func TestUseOfAKeyDisturbsNoMutation(t *testing.T) {
+	url := migrated(t)
+	db, other := openWith(t, Config{URL: url}), openWith(t, Config{URL: url})
+	ids := insertAccounts(t, db, "a")
+	k := &apikey.Key{ID: id.New(id.Key), AccountID: ids[0], Level: apikey.GatewayLevel, Version: 1, CreatedAt: time.UnixMicro(1)}
+	if err := db.Update(t.Context(), func(tx control.Tx) error { return tx.InsertKey(t.Context(), k) }); err != nil {
+		t.Fatal(err)
+	}
+	calls := 0
+	err := db.Update(t.Context(), func(tx control.Tx) error {
+		calls++
+		_, err := tx.Key(t.Context(), ids[0], k.ID)
+		return errors.Join(err, other.Update(t.Context(), func(tx control.Tx) error {
+			return tx.TouchKeys(t.Context(), map[string]time.Time{k.ID: time.Now()})
+		}))
+	})
+	if err != nil || calls != 1 {
+		t.Errorf("got %v after %d calls, want 1", err, calls)
 	}
 }
