@@ -107,59 +107,73 @@ type slowFigures struct {
 const callersOfNode = 4
 
 // measureSlow measures changes that do not wait for other nodes, which would wait for the slow one.
-func (st *stage) measureSlow(ctx context.Context, f *slowFigures, w io.Writer) (err error) {
+func (st *stage) measureSlow(ctx context.Context, f *slowFigures, w io.Writer) error {
+	var callers [nodes][callersOfNode]*client.Client
+	for i, n := range st.cluster {
+		for k := range callers[i] {
+			api, err := n.manager(ctx)
+			if err != nil {
+				return err
+			}
+			callers[i][k] = api
+		}
+	}
 	st.delay.trip.Store(int64(st.o.slow))
 	defer st.delay.trip.Store(0)
-	if f.alone, _, err = st.changes(ctx, false); err != nil {
+	made, err := changes(ctx, callers[:nodes-1])
+	if err != nil {
 		return err
 	}
-	f.beside, f.slow, err = st.changes(ctx, true)
+	f.alone = made[0] + made[1]
+	if made, err = changes(ctx, callers[:]); err != nil {
+		return err
+	}
+	f.beside, f.slow = made[0]+made[1], made[2]
 	fmt.Fprintf(w, "changes a second with one node %v from the database: %.1f while it makes none, %.1f while it makes %.1f\n", st.o.slow, f.alone, f.beside, f.slow)
-	return err
-}
-
-// changes returns the changes a second of the fast nodes, and of the slow one.
-func (st *stage) changes(ctx context.Context, all bool) (fast, slow float64, err error) {
-	const during = 5 * time.Second
-	var made [nodes]atomic.Int64
-	var group sync.WaitGroup
-	errs := make(chan error, nodes*callersOfNode)
-	start := time.Now()
-	for i, n := range st.cluster {
-		if i == nodes-1 && !all {
-			break
-		}
-		for range callersOfNode {
-			group.Go(func() { errs <- n.change(ctx, &made[i], start.Add(during)) })
-		}
-	}
-	group.Wait()
-	close(errs)
-	for one := range errs {
-		err = errors.Join(err, one)
-	}
-	took := time.Since(start).Seconds()
-	return float64(made[0].Load()+made[1].Load()) / took, float64(made[2].Load()) / took, err
-}
-
-// change creates keys one after another until end. It uses a key of its own, since each may make 100 calls a second.
-func (s *server) change(ctx context.Context, made *atomic.Int64, end time.Time) error {
-	level := client.CreateKeyRequestLevelAccount
-	manager, err := s.Admin.CreateKey(ctx, client.CreateKeyRequest{Name: "manager", Scope: "admin", Level: &level})
-	if err != nil {
-		return err
-	}
-	api, err := s.Through(withoutWait{http.DefaultTransport}, manager.Secret)
-	if err != nil {
-		return err
-	}
-	for time.Now().Before(end) {
-		if _, err := api.CreateKey(ctx, client.CreateKeyRequest{Name: "k", Scope: "read"}); err != nil {
-			return err
-		}
-		made.Add(1)
-	}
 	return nil
+}
+
+// manager returns a client with a key of its own, since each may make 100 calls a second.
+func (s *server) manager(ctx context.Context) (*client.Client, error) {
+	level := client.CreateKeyRequestLevelAccount
+	k, err := s.Admin.CreateKey(ctx, client.CreateKeyRequest{Name: "manager", Scope: "admin", Level: &level})
+	if err != nil {
+		return nil, err
+	}
+	return s.Through(withoutWait{http.DefaultTransport}, k.Secret)
+}
+
+// changes lets all callers create keys, each one after another, and returns the keys a second of each node.
+func changes(ctx context.Context, callers [][callersOfNode]*client.Client) ([]float64, error) {
+	const during = 10 * time.Second
+	made := make([]atomic.Int64, len(callers))
+	errs := make(chan error, len(callers)*callersOfNode)
+	end := time.Now().Add(during)
+	for i := range callers {
+		for _, api := range callers[i] {
+			go func() { // it sends its error
+				for time.Now().Before(end) {
+					if _, err := api.CreateKey(ctx, client.CreateKeyRequest{Name: "k", Scope: "read"}); err != nil {
+						errs <- err
+						return
+					}
+					if time.Now().Before(end) {
+						made[i].Add(1)
+					}
+				}
+				errs <- nil
+			}()
+		}
+	}
+	var err error
+	for range cap(errs) {
+		err = errors.Join(err, <-errs)
+	}
+	rates := make([]float64, len(made))
+	for i := range made {
+		rates[i] = float64(made[i].Load()) / during.Seconds()
+	}
+	return rates, err
 }
 
 // withoutWait adds wait=false to every call.

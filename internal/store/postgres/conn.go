@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"net"
 	"sync/atomic"
 	"time"
 
@@ -73,6 +74,8 @@ func configure(c *pgx.ConnConfig) {
 	c.BuildContextWatcherHandler = func(p *pgconn.PgConn) ctxwatch.Handler {
 		return &pgconn.CancelRequestContextWatcherHandler{Conn: p, DeadlineDelay: cancelGrace}
 	}
+	// A connection that waits in a pool is found out if its path has failed.
+	c.DialFunc = (&net.Dialer{KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 5 * time.Second, Interval: time.Second, Count: 3}}).DialContext
 	c.OnNotice = keepWarning
 	c.Tracer = nil
 }

@@ -2,11 +2,12 @@
 //
 // # Transactions
 //
-// Update locks the only row of change_head before it reads anything. So mutations run one at a
-// time over all nodes, as they do in SQLite: what one has read cannot change before it commits,
-// and the numbers of the change log are dense and in the order of the commits. In one process
-// they wait in a queue of their own for that, without a connection. After the lock, a statement
-// sees everything that was committed before it (READ COMMITTED).
+// An Update reads without a lock and queues what it writes. Its last round trip locks the only row of
+// change_head, checks that every read would have the same result then, writes and commits (head.go). So mutations are
+// serial over all nodes, as they are in SQLite, and the numbers of the change log are dense and in the order of the
+// commits; and no round trip of a node passes while it holds the head. If a read has another result, the Update is
+// made again, and the third time takes the head first. A statement whose result is needed at once takes the head when
+// it is sent. The head is held for a quarter of the lease of the node at most.
 //
 // The queue of deliveries and records of traffic (write, record) do not take the head. They
 // must lock what they read, or change it by one statement.

@@ -52,14 +52,35 @@ func hashesOf(n int) string { return "$" + strconv.Itoa(n+2) + "::text[]" }
 
 // hashed returns the query with the hash of each row as one more column.
 func hashed(query string, n int) string {
-	return `SELECT q.*, hash_record_extended(q, ` + seedOf(n) + `)::text FROM (` + query + `) AS q`
+	return `SELECT q.*, hash_record_extended(` + rowOf(query) + `, ` + seedOf(n) + `)::text FROM (` + query + `) AS q`
+}
+
+// rowOf returns what of a row q of the query is compared: all of it, except for the last use of a key. That changes
+// while the key is used, as the calling key is, and no mutation depends on it.
+func rowOf(query string) string {
+	if strings.HasPrefix(query, keyColumns) {
+		return comparedKey()
+	}
+	return "q"
+}
+
+// comparedKey returns the row of a key without its last use.
+func comparedKey() string {
+	columns, _, _ := strings.Cut(strings.TrimPrefix(keyColumns, "SELECT "), " FROM ")
+	var compared []string
+	for column := range strings.SplitSeq(columns, ",") {
+		if column = strings.TrimSpace(column); column != "last_used_at" {
+			compared = append(compared, "q."+column)
+		}
+	}
+	return "ROW(" + strings.Join(compared, ", ") + ")"
 }
 
 // check returns a statement that fails unless the query has the same rows as when it was recorded.
 func (r *recorded) check(query string, seed int64) statement {
 	n := len(r.args)
 	return statement{what: "check a read", fails: errChanged, args: append(slices.Clone(r.args), seed, r.hashes), query: `SELECT 1 / (ARRAY(
-		SELECT hash_record_extended(q, ` + seedOf(n) + `)::text COLLATE "C" FROM (` + query + `) AS q ORDER BY 1) = ` + hashesOf(n) + `)::int`}
+		SELECT hash_record_extended(` + rowOf(query) + `, ` + seedOf(n) + `)::text COLLATE "C" FROM (` + query + `) AS q ORDER BY 1) = ` + hashesOf(n) + `)::int`}
 }
 
 // locking matches the end of a query that locks the rows that it reads.
@@ -136,6 +157,7 @@ func (t *readTx) record(ctx context.Context, query string, args []any, scan func
 // hashedRow is a row without its last column, which has its hash.
 type hashedRow struct{ pgx.Rows }
 
+// Scan implements pgx.Rows.
 func (r hashedRow) Scan(to ...any) error { return r.Rows.Scan(append(slices.Clip(to), nil)...) }
 
 // records reports whether the query is to run without the head, as record does.
@@ -229,7 +251,7 @@ func (t *readTx) OnCommit(accountID string, f func(p snapshot.Position, ofAccoun
 }
 
 // newSeed returns the seed of the hashes of a mutation: nobody who can choose a value can know it.
-func newSeed() int64 { return rand.Int64() } //nolint:gosec // it is seeded by the system's source
+func newSeed() int64 { return rand.Int64() }
 
 // setLimits are the limits of a transaction that writes, in milliseconds. The server ends it by itself if its process
 // is stopped or cannot be reached: also if only a part of a round trip has arrived, which the timeouts of statements

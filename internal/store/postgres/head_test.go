@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -14,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/keygate/keygate/internal/account"
+	"github.com/keygate/keygate/internal/apikey"
 	"github.com/keygate/keygate/internal/control"
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/id"
@@ -68,10 +68,10 @@ func TestMutationThatReadsHoldsUpNobody(t *testing.T) {
 // Guarantee: if what a mutation has read is changed before it commits, it is made again, and nothing of the first
 // attempt remains: what it returns, success or an error, is true in one state of the database.
 func TestMutationIsMadeAgain(t *testing.T) {
-	refused := errors.New("both accounts have the same name")
+	refused := errors.New("the versions differ")
 	for _, tc := range []struct {
 		name string
-		f    func(ctx context.Context, tx control.Tx, ids []string, between func() error) error
+		f    attempt
 		want error
 	}{
 		{"it writes", func(ctx context.Context, tx control.Tx, ids []string, between func() error) error {
@@ -103,26 +103,48 @@ func TestMutationIsMadeAgain(t *testing.T) {
 			}
 			return errors.Join(err, readErr)
 		}, refused},
+		{"it returns an error that is true no more", func(ctx context.Context, tx control.Tx, ids []string, between func() error) error {
+			before, err := tx.Account(ctx, ids[0])
+			err = errors.Join(err, between())
+			after, readErr := tx.Account(ctx, ids[0])
+			if err == nil && readErr == nil && before.Version != after.Version {
+				return refused // in no state of the database do they differ
+			}
+			return errors.Join(err, readErr)
+		}, nil},
 	} {
-		url := migrated(t)
-		db, other := openWith(t, Config{URL: url}), openWith(t, Config{URL: url})
-		ids := insertAccounts(t, db, "a", "b")
-		calls := 0
-		err := db.Update(t.Context(), func(tx control.Tx) error {
-			calls++
-			return tc.f(t.Context(), tx, ids, func() error {
-				if calls > 1 {
-					return nil
-				}
-				return other.Update(t.Context(), func(tx control.Tx) error {
-					_, err := rename(t.Context(), tx, ids[0], "between")
-					return err
-				})
+		t.Run(tc.name, func(t *testing.T) {
+			for _, mode := range modes() {
+				testMadeAgain(t, mode, tc.want, tc.f)
+			}
+		})
+	}
+}
+
+// attempt is the function of a mutation. It calls between to have an account renamed by another mutation, which
+// happens in the first attempt alone.
+type attempt func(ctx context.Context, tx control.Tx, ids []string, between func() error) error
+
+func testMadeAgain(t *testing.T, mode string, want error, f attempt) {
+	t.Helper()
+	url := migrated(t) + "&default_query_exec_mode=" + mode
+	db, other := openWith(t, Config{URL: url}), openWith(t, Config{URL: url})
+	ids := insertAccounts(t, db, "a", "b")
+	calls := 0
+	err := db.Update(t.Context(), func(tx control.Tx) error {
+		calls++
+		return f(t.Context(), tx, ids, func() error {
+			if calls > 1 {
+				return nil
+			}
+			return other.Update(t.Context(), func(tx control.Tx) error {
+				_, err := rename(t.Context(), tx, ids[0], "between")
+				return err
 			})
 		})
-		if !errors.Is(err, tc.want) || calls != 2 {
-			t.Errorf("%s: got %v after %d calls; want %v after 2", tc.name, err, calls, tc.want)
-		}
+	})
+	if !errors.Is(err, want) || calls != 2 {
+		t.Errorf("%s: got %v after %d calls; want %v after 2", mode, err, calls, want)
 	}
 }
 
@@ -236,31 +258,58 @@ func TestTriggersAreKnown(t *testing.T) {
 	}
 }
 
-// Guarantee: what triggers write is known, so that a mutation does not read it before its own statements are carried
-// out.
-func TestTriggeredNamesWhatTriggersWrite(t *testing.T) {
-	db := fresh(t)
-	found := 0
-	err := db.statement(t.Context(), db.readers, logTime, func(tx *readTx) error {
-		return tx.rows(t.Context(), "read triggers", `SELECT c.relname::text, pg_get_functiondef(t.tgfoid) FROM pg_trigger t
-			JOIN pg_class c ON c.oid = t.tgrelid WHERE NOT t.tgisinternal AND t.tgparentid = 0`, nil, func(r pgx.Rows) error {
-			var table, function string
-			if err := r.Scan(&table, &function); err != nil {
-				return err
-			}
-			_, body, _ := strings.Cut(function, "$function$")
-			for _, m := range written.FindAllStringSubmatch(body, -1) {
-				if found++; m[1] != "SET" && m[1] != table && !slices.Contains(triggered(table), m[1]) {
-					t.Errorf("a trigger of %s writes to %s, which triggered does not name", table, m[1])
-				}
-			}
-			return nil
-		})
-	})
+// Guarantee: a change that needs a table which somebody else has locked is 503 within seconds, and holds up no change
+// that does not need it.
+func TestForeignLock(t *testing.T) {
+	url := migrated(t)
+	db, other := openWith(t, Config{URL: url}), openWith(t, Config{URL: url})
+	foreign, err := pgx.Connect(t.Context(), url)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if found == 0 {
-		t.Error("no trigger that writes was found")
+	defer foreign.Close(context.Background())
+	if _, err := foreign.PgConn().Exec(t.Context(), `BEGIN; LOCK TABLE keys`).ReadAll(); err != nil {
+		t.Fatal(err)
+	}
+	result := make(chan error, 1)
+	go func() {
+		result <- db.Update(t.Context(), func(tx control.Tx) error {
+			_, err := tx.Key(t.Context(), "acc_1", "key_1")
+			return err
+		})
+	}()
+	for blocked := false; !blocked && t.Context().Err() == nil; {
+		if err := foreign.QueryRow(t.Context(), `SELECT EXISTS (SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()), pg_stat_clear_snapshot()`).Scan(&blocked, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := change(t, other); err != nil {
+		t.Errorf("another change: %v", err)
+	}
+	var public *fault.Error
+	if err := <-result; !errors.As(err, &public) || public.Code != fault.Unavailable || public.Message != busyMessage {
+		t.Errorf("the change that needs the table: got %v, want 503 and that the database is busy", err)
+	}
+}
+
+// Guarantee: a mutation is not made again because a key that it has read was used meanwhile, as the calling key is.
+func TestUseOfAKeyDisturbsNoMutation(t *testing.T) {
+	url := migrated(t)
+	db, other := openWith(t, Config{URL: url}), openWith(t, Config{URL: url})
+	ids := insertAccounts(t, db, "a")
+	k := &apikey.Key{ID: id.New(id.Key), AccountID: ids[0], Level: apikey.GatewayLevel, Version: 1, CreatedAt: time.UnixMicro(1)}
+	if err := db.Update(t.Context(), func(tx control.Tx) error { return tx.InsertKey(t.Context(), k) }); err != nil {
+		t.Fatal(err)
+	}
+	calls := 0
+	err := db.Update(t.Context(), func(tx control.Tx) error {
+		calls++
+		_, err := tx.Key(t.Context(), ids[0], k.ID)
+		return errors.Join(err, other.Update(t.Context(), func(tx control.Tx) error {
+			return tx.TouchKeys(t.Context(), map[string]time.Time{k.ID: time.Now()})
+		}))
+	})
+	if err != nil || calls != 1 {
+		t.Errorf("got %v after %d calls, want 1", err, calls)
 	}
 }

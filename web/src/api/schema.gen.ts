@@ -4327,7 +4327,7 @@ export interface components {
          */
         "X-Keygate-Acknowledged": string;
         /**
-         * @description Number of the newest change that the call has made or seen. Only with several nodes.
+         * @description Number of the newest change of the account that the call has made or seen. It never falls, and tells nothing of other accounts. Only with several nodes.
          * @example 4711
          */
         "X-Keygate-Change": number;
