@@ -138,7 +138,7 @@ func (w *work) shareRate(ctx context.Context, k *apikey.Key) error {
 
 // RevokeKey revokes a key. It is idempotent.
 func (s *Service) RevokeKey(ctx context.Context, c *Caller, keyID string, m Match) (*apikey.Key, error) {
-	return inTx(ctx, s, c, func(w *work) (*apikey.Key, error) {
+	return inTx(Urgent(ctx), s, c, func(w *work) (*apikey.Key, error) {
 		k, err := w.keyToChange(ctx, keyID, true, nil)
 		if err != nil {
 			return nil, err
@@ -153,7 +153,12 @@ func (s *Service) RevokeKey(ctx context.Context, c *Caller, keyID string, m Matc
 // revoke revokes a key and raises key.revoked. If the key has expired without an event, it raises
 // key.expired first. A revoked key is returned unchanged.
 func (w *work) revoke(ctx context.Context, before *apikey.Key) (*apikey.Key, error) {
-	state := before.EffectiveState(w.now)
+	return w.revokeAt(ctx, before, w.now)
+}
+
+// revokeAt is revoke for a key that is refused since the given time.
+func (w *work) revokeAt(ctx context.Context, before *apikey.Key, at time.Time) (*apikey.Key, error) {
+	state := before.EffectiveState(at)
 	if state == apikey.Revoked {
 		return before, nil
 	}
@@ -163,7 +168,7 @@ func (w *work) revoke(ctx context.Context, before *apikey.Key) (*apikey.Key, err
 			return nil, err
 		}
 	}
-	k.RevokedAt = w.now
+	k.RevokedAt = at
 	if err := w.storeKey(ctx, audit.KeyRevoke, before, &k); err != nil {
 		return nil, err
 	}

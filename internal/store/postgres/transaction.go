@@ -112,9 +112,11 @@ func (db *DB) try(ctx context.Context, begin string, f func(*tx) error) (again b
 			c.abandon()
 		}
 	}()
+	count := db.count(t)
 	if err := f(t); err != nil {
 		return db.afterFailure(t, cmp.Or(t.late, err))
 	}
+	defer count()()
 	if t.failed != nil {
 		return db.afterFailure(t, t.failed)
 	}
