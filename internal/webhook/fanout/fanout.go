@@ -131,8 +131,8 @@ type round struct {
 
 // step carries out one transaction of a round. It returns how long to wait before the next.
 func (s *Service) step(ctx context.Context, r *round) (wait time.Duration, err error) {
-	begun := time.Now()
-	account, written, err := s.cfg.Store.FanOut(ctx, r.after, s.cfg.Now(), Batch)
+	begun := s.cfg.Now()
+	account, written, err := s.cfg.Store.FanOut(ctx, r.after, begun, Batch)
 	switch {
 	case err != nil:
 		return retryStore, err
@@ -149,5 +149,5 @@ func (s *Service) step(ctx context.Context, r *round) (wait time.Duration, err e
 	}
 	r.wrote = true
 	s.cfg.Wake()
-	return min(time.Since(begun), mostRest), nil
+	return min(s.cfg.Now().Sub(begun), mostRest), nil
 }
