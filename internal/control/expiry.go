@@ -9,8 +9,8 @@ import (
 )
 
 // notifyBatchSize is how many keys one transaction of NotifyExpired handles: enough for 1,000
-// expiries a second, and few enough that other changes wait only briefly.
-const notifyBatchSize = 200
+// expiries a second, and few enough that other changes wait only for some 10 ms.
+const notifyBatchSize = 50
 
 // NotifyExpired raises key.expired for every key that has expired, and returns their number. Each
 // expiry is notified once, even with several nodes and restarts, because it is marked in the same

@@ -3,7 +3,6 @@ package control
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -126,61 +125,4 @@ func (s *Service) UpdateGateway(ctx context.Context, c *Caller, gatewayID string
 		}
 		return &g, w.changed(ctx, snapshot.SettingsChange, g.ID)
 	})
-}
-
-// DeleteGateway deletes a gateway with its routes and revisions, and revokes the keys that are
-// restricted to it, each with its event and audit record. If the account default has one gateway left,
-// that one becomes the default gateway. DeleteGateway returns the gateway as it was.
-func (s *Service) DeleteGateway(ctx context.Context, c *Caller, gatewayID string, m Match) (*gateway.Gateway, error) {
-	g, err := inTx(ctx, s, c, func(w *work) (*gateway.Gateway, error) {
-		g, err := s.gateway(ctx, w, c, gatewayID)
-		if err != nil {
-			return nil, err
-		}
-		if err := require(m, g.Version); err != nil {
-			return nil, err
-		}
-		if err := w.revokeKeysOf(ctx, g.ID); err != nil {
-			return nil, err
-		}
-		routes, err := w.RouteTable(ctx, g.ID)
-		if err != nil {
-			return nil, err
-		}
-		for i := range routes {
-			if err := w.audit(ctx, audit.RouteDelete, routes[i].ID, g.ID, routeDiff(&routes[i], nil)); err != nil {
-				return nil, err
-			}
-		}
-		if err := w.auditRepositoryOf(ctx, g.ID); err != nil {
-			return nil, err
-		}
-		if err := w.DeleteGateway(ctx, c.Account.ID, g.ID); err != nil {
-			return nil, err
-		}
-		if err := w.audit(ctx, audit.GatewayDelete, g.ID, g.ID, gatewayDiff(g, nil)); err != nil {
-			return nil, err
-		}
-		if err := w.changed(ctx, snapshot.GatewayChange, g.ID); err != nil {
-			return nil, err
-		}
-		return g, w.defaultToLast(ctx)
-	})
-	if err == nil && s.cfg.Repositories != nil {
-		s.cfg.Repositories.Changed(c.Account.ID, gatewayID)
-	}
-	return g, err
-}
-
-func (w *work) revokeKeysOf(ctx context.Context, gatewayID string) error {
-	keys, err := w.KeysOfGateway(ctx, w.caller.Account.ID, gatewayID)
-	if err != nil {
-		return fmt.Errorf("find the keys of gateway %s: %w", gatewayID, err)
-	}
-	for i := range keys {
-		if _, err := w.revoke(ctx, &keys[i]); err != nil {
-			return err
-		}
-	}
-	return nil
 }

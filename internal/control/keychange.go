@@ -143,7 +143,7 @@ func (w *work) shareRate(ctx context.Context, k *apikey.Key) error {
 
 // RevokeKey revokes a key. It is idempotent.
 func (s *Service) RevokeKey(ctx context.Context, c *Caller, keyID string, m Match) (*apikey.Key, error) {
-	return inTx(ctx, s, c, func(w *work) (*apikey.Key, error) {
+	return inTx(Urgent(ctx), s, c, func(w *work) (*apikey.Key, error) {
 		k, err := w.keyToChange(ctx, keyID, true, nil)
 		if err != nil {
 			return nil, err
@@ -158,7 +158,12 @@ func (s *Service) RevokeKey(ctx context.Context, c *Caller, keyID string, m Matc
 // revoke revokes a key and raises key.revoked. If the key has expired without an event, it raises
 // key.expired first. A revoked key is returned unchanged.
 func (w *work) revoke(ctx context.Context, before *apikey.Key) (*apikey.Key, error) {
-	state := before.State(w.now)
+	return w.revokeAt(ctx, before, w.now)
+}
+
+// revokeAt is revoke for a key that is refused since the given time.
+func (w *work) revokeAt(ctx context.Context, before *apikey.Key, at time.Time) (*apikey.Key, error) {
+	state := before.State(at)
 	if state == apikey.Revoked {
 		return before, nil
 	}
@@ -168,7 +173,7 @@ func (w *work) revoke(ctx context.Context, before *apikey.Key) (*apikey.Key, err
 			return nil, err
 		}
 	}
-	k.RevokedAt = w.now
+	k.RevokedAt = at
 	if err := w.storeKey(ctx, audit.KeyRevoke, before, &k); err != nil {
 		return nil, err
 	}

@@ -55,13 +55,14 @@ type MaintenanceConfig struct {
 
 // Maintenance does the periodic work on a store: it raises key.expired, fails the deliveries of
 // disabled and deleted endpoints, removes records after their retention and those of deleted
-// accounts, and indexes keys for searches. Several nodes over one store may each run one.
+// accounts, finishes the deletion of gateways, and indexes keys for searches. Several nodes over one store may each run one.
 type Maintenance struct {
 	cfg      MaintenanceConfig
 	expiry   loop
 	stranded loop
 	trim     loop
 	removal  loop
+	ending   loop
 	index    loop
 	group    service.Group
 }
@@ -92,13 +93,14 @@ func NewMaintenance(cfg MaintenanceConfig) (*Maintenance, error) {
 	m.stranded = loop{name: "failing deliveries of disabled or deleted endpoints", period: cfg.ExpiryPeriod, step: m.failStranded, log: log}
 	m.trim = loop{name: "removing old records", period: cfg.TrimPeriod, step: m.removeOld, log: log}
 	m.removal = loop{name: "removing the records of deleted accounts", period: cfg.ExpiryPeriod, step: m.removeAccounts, log: log}
+	m.ending = loop{name: "finishing the deletion of gateways", period: cfg.ExpiryPeriod, step: m.cfg.Service.FinishDeletions, log: log}
 	m.index = loop{name: "indexing keys for searches", period: cfg.ExpiryPeriod, step: m.indexKeys, log: log}
 	return m, nil
 }
 
 // Start starts the maintenance, which runs until Stop.
 func (m *Maintenance) Start(context.Context) error {
-	if err := m.group.Start(m.expiry.run, m.stranded.run, m.trim.run, m.removal.run, m.index.run); err != nil {
+	if err := m.group.Start(m.expiry.run, m.stranded.run, m.trim.run, m.removal.run, m.ending.run, m.index.run); err != nil {
 		return fmt.Errorf("start the maintenance: %w", err)
 	}
 	return nil

@@ -85,6 +85,9 @@ func (s *Service) UpdateAccount(ctx context.Context, c *Caller, accountID string
 	if err := p.validate(); err != nil {
 		return nil, err
 	}
+	if p.State.Value == string(account.Suspended) {
+		ctx = Urgent(ctx)
+	}
 	return inTx(ctx, s, c, func(w *work) (*account.Account, error) {
 		before, err := existing(ctx, w, accountID)
 		if err != nil {

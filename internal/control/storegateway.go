@@ -17,6 +17,10 @@ type GatewayReader interface {
 	DefaultGateway(ctx context.Context) (*gateway.Gateway, error)
 	// HostnameOwner returns the account whose gateway has the hostname; "" if none has.
 	HostnameOwner(ctx context.Context, hostname string) (accountID string, err error)
+	// EndedGateways returns up to limit deleted gateways of all accounts whose deletion is not finished, and EndedGateway
+	// one of them, nil if it is finished.
+	EndedGateways(ctx context.Context, limit int) ([]EndedGateway, error)
+	EndedGateway(ctx context.Context, gatewayID string) (*EndedGateway, error)
 	// GivenHostnames returns the hostnames that the account has given to its gateways,
 	// without those that Keygate generated.
 	GivenHostnames(ctx context.Context, accountID string) ([]string, error)
@@ -29,8 +33,17 @@ type GatewayStore interface {
 	GatewayReader
 	InsertGateway(ctx context.Context, g *gateway.Gateway) error
 	UpdateGateway(ctx context.Context, g *gateway.Gateway) error
+	// EndGateway notes that a gateway is being deleted. From then on, each key that is restricted to it is read as
+	// revoked at e.At, with the version that it gets when that is written, and no other method takes it for one that is
+	// not revoked, except for KeysToRevoke.
+	EndGateway(ctx context.Context, e *EndedGateway) error
+	// UpdateEndedGateway writes RoutesTo.
+	UpdateEndedGateway(ctx context.Context, e *EndedGateway) error
+	// FinishGateway removes what EndGateway noted. All keys that KeysToRevoke returned must be revoked.
+	FinishGateway(ctx context.Context, gatewayID string) error
 	// DeleteGateway removes the gateway with its repository, its routes and its revisions, which
-	// Trimmer.TrimRevisions and TrimTables remove from the disk.
+	// Trimmer.TrimRevisions and TrimTables remove from the disk. If the gateway has ended and is not finished, its
+	// routes stay for EndedRoutes.
 	DeleteGateway(ctx context.Context, accountID, gatewayID string) error
 }
 
@@ -40,6 +53,8 @@ type RouteReader interface {
 	Routes(ctx context.Context, gatewayID string, p Page) ([]gateway.Route, error)
 	// RouteTable returns all routes of a gateway, oldest first.
 	RouteTable(ctx context.Context, gatewayID string) ([]gateway.Route, error)
+	// EndedRoutes returns up to limit routes of a gateway that has ended, those behind e.RoutesTo, oldest first.
+	EndedRoutes(ctx context.Context, e *EndedGateway, limit int) ([]gateway.Route, error)
 	// CountRoutes returns the number of routes of all gateways of an account. Its cost does not
 	// depend on that number.
 	CountRoutes(ctx context.Context, accountID string) (int, error)

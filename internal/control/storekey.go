@@ -26,8 +26,9 @@ type KeyReader interface {
 	Key(ctx context.Context, accountID, keyID string) (*apikey.Key, error)
 	KeyByDigest(ctx context.Context, d apikey.Digest) (*apikey.Key, error)
 	Keys(ctx context.Context, accountID string, f KeyFilter, p Page) ([]apikey.Key, error)
-	// KeysOfGateway returns the keys restricted to the gateway that are not revoked.
-	KeysOfGateway(ctx context.Context, accountID, gatewayID string) ([]apikey.Key, error)
+	// KeysToRevoke returns up to limit keys that are restricted to a gateway which has ended, and that are not stored as
+	// revoked yet, as they are stored.
+	KeysToRevoke(ctx context.Context, gatewayID string, limit int) ([]apikey.Key, error)
 	// KeysOfBucket returns the keys that share a per-key bucket and are not revoked.
 	KeysOfBucket(ctx context.Context, accountID, bucketID string) ([]apikey.Key, error)
 	// SharedBuckets returns the per-key bucket of each of the account's keys that a

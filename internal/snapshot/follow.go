@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/keygate/keygate/internal/account"
 	"github.com/keygate/keygate/internal/apikey"
@@ -208,6 +209,11 @@ func (f *Follower) apply(ctx context.Context, changes []Change) error {
 				return err
 			}
 		default:
+			if c.Kind == GatewayChange {
+				if err := f.refuseKeysOf(ctx, c.ID); err != nil {
+					return err
+				}
+			}
 			if gatewayID, _ := c.Gateway(); gatewayID != "" {
 				f.pending.mark(c)
 			}
@@ -239,6 +245,41 @@ func (f *Follower) forgetKeys(accounts map[string]*account.Account) {
 	for _, k := range f.Current().keys.removeAll(func(k *Key) bool { return gone[k.AccountID()] }) {
 		f.releaseClass(k)
 	}
+}
+
+// refuseKeysOf removes the keys that are restricted to a gateway, if that was deleted: they are revoked since then, and
+// their own changes may follow much later.
+func (f *Follower) refuseKeysOf(ctx context.Context, gatewayID string) error {
+	if !f.hasKeysOf(gatewayID) {
+		return nil
+	}
+	exists, err := f.cfg.Source.HasGateway(ctx, gatewayID)
+	if err != nil {
+		return fmt.Errorf("find out whether gateway %s was deleted: %w", gatewayID, err)
+	}
+	if exists {
+		return nil
+	}
+	now := f.cfg.Now().Wall / 1000
+	for _, k := range f.Current().keys.removeAll(func(k *Key) bool { return k.GatewayID() == gatewayID }) {
+		f.revoked.add(&apikey.Key{ID: k.ID(), AccountID: k.AccountID(), Digest: k.digest, RevokedAt: time.UnixMicro(now)}, now)
+		f.releaseClass(k)
+	}
+	return nil
+}
+
+// hasKeysOf reports whether any key is restricted to a gateway. It looks through all classes only if the gateway is not
+// in force.
+func (f *Follower) hasKeysOf(gatewayID string) bool {
+	if g := f.Current().GatewayByID(gatewayID); g != nil {
+		return f.classes[classID{accountID: g.AccountID, gatewayID: gatewayID, level: apikey.GatewayLevel}] != nil
+	}
+	for name := range f.classes {
+		if name.gatewayID == gatewayID {
+			return true
+		}
+	}
+	return false
 }
 
 // readKey publishes one key as the source has it.

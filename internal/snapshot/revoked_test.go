@@ -84,3 +84,37 @@ func TestRevokedKeysAreBounded(t *testing.T) {
 		t.Errorf("got %d keys of the account that has few, want 3", got)
 	}
 }
+
+// Guarantee: when the deletion of a gateway is in force, so is the end of the keys that are restricted to it, although
+// their own changes may follow later. They stay known as revoked. Keys of others, and those of a gateway that was only
+// changed, are as before.
+func TestKeysEndWithTheirGateway(t *testing.T) {
+	h := newHarness(t)
+	g := h.gateway()
+	bound, _ := h.key()
+	bound.GatewayID = g.ID
+	free, _ := h.key()
+	for _, k := range []apikey.Key{bound, free} {
+		h.source.PutKey(k)
+	}
+	h.source.PutGateway(g)
+	h.catchUp()
+	accepted := func(when string, k apikey.Key, want bool) {
+		t.Helper()
+		if got := h.follower.Current().KeyByDigest(k.Digest) != nil; got != want {
+			t.Errorf("%s: the key %q is in force: %t, want %t", when, k.Name, got, want)
+		}
+	}
+	accepted("before", bound, true)
+	h.source.PutGateway(g)
+	h.catchUp()
+	accepted("after a change of the gateway", bound, true)
+	h.source.DeleteGateway(g.ID)
+	h.catchUp()
+	accepted("after the deletion", bound, false)
+	accepted("after the deletion", free, true)
+	keyID, _, ok := h.follower.RevokedKey(bound.Digest)
+	if !ok || id.Format(id.Key, keyID) != bound.ID {
+		t.Error("the key is not known as revoked")
+	}
+}

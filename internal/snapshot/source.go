@@ -27,6 +27,8 @@ type GatewaySource interface {
 	EachGateway(ctx context.Context, f func(*gateway.Gateway, []gateway.Route) error) error
 	// GatewayIDs returns the identifiers of all gateways.
 	GatewayIDs(ctx context.Context) ([]string, error)
+	// HasGateway reports whether there is a gateway.
+	HasGateway(ctx context.Context, gatewayID string) (bool, error)
 	GatewayByID(ctx context.Context, gatewayID string) (*gateway.Gateway, []gateway.Route, error)
 	// RouteCount returns the number of routes of a gateway, or 0 if there is no such gateway.
 	RouteCount(ctx context.Context, gatewayID string) (int, error)

@@ -250,6 +250,16 @@ func (s *Source) GatewayIDs(ctx context.Context) ([]string, error) {
 	return slices.Sorted(maps.Keys(s.gateways)), nil
 }
 
+// HasGateway implements snapshot.GatewaySource.
+func (s *Source) HasGateway(ctx context.Context, gatewayID string) (bool, error) {
+	if err := s.lock(ctx); err != nil {
+		return false, err
+	}
+	defer s.mu.Unlock()
+	_, found := s.gateways[gatewayID]
+	return found, nil
+}
+
 // RouteCount implements snapshot.GatewaySource.
 func (s *Source) RouteCount(ctx context.Context, gatewayID string) (int, error) {
 	if err := s.lock(ctx); err != nil {

@@ -90,8 +90,8 @@ func (t *tx) fanOutEvent(ctx context.Context, f *stored.FanOut, created sql.Null
 		}
 	}
 	at := now.UTC()
-	if event := instant(created.Int64); at.Before(event) {
-		at = event
+	if raised := instant(created.Int64); at.Before(raised) {
+		at = raised
 	}
 	deliveries := make([]webhook.Delivery, len(endpoints))
 	for i, endpoint := range endpoints {

@@ -186,7 +186,7 @@ func filledTables() []filledTable {
 	return []filledTable{
 		{name: "accounts"}, {name: "gateways"}, {name: "route_tables"}, {name: "route_pages"},
 		{name: "revisions"}, {name: "revision_parts"}, {name: "revisions_gone"}, {name: "revision_counts"},
-		{name: "account_counts"}, {name: "repositories"}, {name: "keys"}, {name: "sessions"}, {name: "answers"},
+		{name: "account_counts"}, {name: "repositories"}, {name: "ended_gateways"}, {name: "keys"}, {name: "sessions"}, {name: "answers"},
 		{name: "daily_counts"}, {name: "daily_claims"}, {name: "webhooks"}, {name: "fan_outs"}, {"former_subscriptions", map[string]string{"ended": "NULL"}}, {"events", map[string]string{"n": "rowid"}},
 		{"deliveries", map[string]string{"token": "NULL", "due_at": "next_at"}}, // no process holds a lease
 		{"attempts", map[string]string{"n": "n >> 3", "number": "n & 7"}},

@@ -15,8 +15,18 @@ import (
 	"github.com/keygate/keygate/internal/store/stored"
 )
 
-const keyColumns = `SELECT id, account_id, digest, prefix, level, word, resource, more_scopes, gateway_id, owner, bucket_id, rate_limit,
-	expires_at, last_used_at, created_at, revoked_at, expiry_told, rotated_from, rotated_to, version, name, metadata, ended FROM keys `
+// storedKeyColumns selects keys as they are stored. keyColumns selects them as they are: a key that is restricted to a
+// gateway which has ended is revoked since then, and has the version that it gets when that is written.
+const (
+	storedKeyColumns = keyStart + `revoked_at` + keyMiddle + `version` + keyEnd
+	keyColumns       = keyStart + `coalesce(revoked_at, (SELECT at FROM ended_gateways WHERE id = keys.gateway_id)) AS revoked_at` + keyMiddle +
+		`version + CASE WHEN revoked_at IS NULL AND EXISTS (SELECT 1 FROM ended_gateways WHERE id = keys.gateway_id) THEN 1 ELSE 0 END AS version` + keyEnd
+
+	keyStart = `SELECT id, account_id, digest, prefix, level, word, resource, more_scopes, gateway_id, owner, bucket_id, rate_limit,
+	expires_at, last_used_at, created_at, `
+	keyMiddle = `, expiry_told, rotated_from, rotated_to, `
+	keyEnd    = `, name, metadata, ended FROM keys `
+)
 
 func scanKey(r pgx.Rows) (apikey.Key, error) {
 	var (
@@ -52,8 +62,12 @@ func scanKey(r pgx.Rows) (apikey.Key, error) {
 
 // keys reads the keys that the rest of the query selects.
 func (t *readTx) keys(ctx context.Context, rest string, args ...any) ([]apikey.Key, error) {
+	return t.keysOf(ctx, keyColumns, rest, args...)
+}
+
+func (t *readTx) keysOf(ctx context.Context, columns, rest string, args ...any) ([]apikey.Key, error) {
 	var list []apikey.Key
-	err := t.rows(ctx, "read keys", keyColumns+rest, args, func(r pgx.Rows) error {
+	err := t.rows(ctx, "read keys", columns+rest, args, func(r pgx.Rows) error {
 		k, err := scanKey(r)
 		list = append(list, k)
 		return err
@@ -83,17 +97,12 @@ func (t *readTx) KeyByDigest(ctx context.Context, d apikey.Digest) (*apikey.Key,
 	return t.key(ctx, `WHERE digest = $1`, d[:])
 }
 
-// KeysOfGateway implements control.KeyReader.
-func (t *readTx) KeysOfGateway(ctx context.Context, accountID, gatewayID string) ([]apikey.Key, error) {
-	return t.keys(ctx, `WHERE gateway_id = $1 AND phase IN (0, 1) AND account_id = $2 ORDER BY id`, gatewayID, accountID)
-}
-
 // KeysOfBucket implements control.KeyReader.
 func (t *readTx) KeysOfBucket(ctx context.Context, accountID, bucketID string) ([]apikey.Key, error) {
 	return t.keys(ctx, `WHERE n IN (
 			SELECT n FROM keys WHERE id = $1 AND bucket_id IS NULL
 			UNION ALL SELECT n FROM keys WHERE bucket_id = $1
-		) AND account_id = $2 AND phase < 2 ORDER BY id`, bucketID, accountID)
+		) AND account_id = $2 AND phase < 2`+notEnded+` ORDER BY id`, bucketID, accountID)
 }
 
 // SharedBuckets implements control.KeyReader.
@@ -111,7 +120,7 @@ func (t *readTx) SharedBuckets(ctx context.Context, accountID string) (map[strin
 
 // KeysToNotify implements control.KeyReader.
 func (t *readTx) KeysToNotify(ctx context.Context, now time.Time, limit int) ([]apikey.Key, error) {
-	return t.keys(ctx, `WHERE phase = 0 AND phase < 2 AND expires_at <= $1 ORDER BY expires_at, id LIMIT $2`,
+	return t.keys(ctx, `WHERE phase = 0 AND phase < 2 AND expires_at <= $1`+notEnded+` ORDER BY expires_at, id LIMIT $2`,
 		micros(now), rowLimit(limit))
 }
 

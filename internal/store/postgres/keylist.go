@@ -23,9 +23,10 @@ func (t *readTx) Keys(ctx context.Context, accountID string, f control.KeyFilter
 	return t.listed(ctx, &q, q.listed())
 }
 
-// listed reads the keys whose identifiers the branches of a query return.
+// listed reads the keys whose identifiers the branches of a query return. They are read as an array first, so that the
+// planner does not take them for enough to read the whole table.
 func (t *readTx) listed(ctx context.Context, q *keyQuery, branches []string) ([]apikey.Key, error) {
-	return t.keys(ctx, `WHERE id IN (`+strings.Join(branches, " UNION ALL ")+`) ORDER BY id DESC LIMIT `+q.value(q.page.Limit), q.args...)
+	return t.keys(ctx, `WHERE id = ANY (ARRAY(`+strings.Join(branches, " UNION ALL ")+`)) ORDER BY id DESC LIMIT `+q.value(q.page.Limit), q.args...)
 }
 
 // keyQuery builds the query of one list. Every value is a parameter, so that there are few
@@ -63,12 +64,18 @@ func (q *keyQuery) phased(where string) []string {
 	for _, p := range stored.KeyParts(q.filter.State) {
 		branches = append(branches, q.branch("", where+q.part(p)))
 	}
+	if q.filter.State == apikey.Revoked {
+		branches = append(branches, q.branch("", where+q.ended()))
+	}
 	return branches
 }
 
 // part returns the condition of a part of the state.
 func (q *keyQuery) part(p stored.KeyPart) string {
 	phase := " AND phase = " + q.value(p.Phase)
+	if q.filter.State == apikey.Active || q.filter.State == apikey.Expired {
+		phase += notEnded
+	}
 	switch p.When {
 	case stored.LateUnexpired: // few: by the index on expiry
 		return phase + " AND phase < 2 AND expires_at > " + q.value(micros(q.filter.Now)) + " AND NOT ended"
@@ -81,6 +88,12 @@ func (q *keyQuery) part(p stored.KeyPart) string {
 	default:
 		return phase
 	}
+}
+
+// ended returns the condition of keys that are revoked because their gateway has ended, and are not stored as revoked
+// yet.
+func (q *keyQuery) ended() string {
+	return " AND phase IN (0, 1) AND gateway_id IN (SELECT id FROM ended_gateways WHERE account_id = " + q.value(q.account) + ")"
 }
 
 // branch returns a query for the identifiers of one page of the keys that are on the list for a

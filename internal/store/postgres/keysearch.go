@@ -47,6 +47,9 @@ func (q *keyQuery) state() string {
 	for _, p := range stored.KeyParts(q.filter.State) {
 		parts = append(parts, "true"+q.part(p))
 	}
+	if q.filter.State == apikey.Revoked {
+		parts = append(parts, "true"+q.ended())
+	}
 	return " AND (" + strings.Join(parts, " OR ") + ")"
 }
 

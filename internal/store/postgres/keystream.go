@@ -13,7 +13,8 @@ import (
 )
 
 // streamColumns selects what the data plane needs of each key.
-const streamColumns = `SELECT id, account_id, digest, level::bigint, word::bigint, resource, more_scopes, gateway_id, owner, bucket_id, rate_limit, expires_at, revoked_at, ended
+const streamColumns = `SELECT id, account_id, digest, level::bigint, word::bigint, resource, more_scopes, gateway_id, owner, bucket_id, rate_limit, expires_at,
+	coalesce(revoked_at, (SELECT at FROM ended_gateways WHERE id = keys.gateway_id)), ended
 	FROM keys WHERE phase < 2 OR revoked_at >= $1`
 
 // checkEvery is the number of keys after which a stream checks its context.

@@ -146,6 +146,17 @@ func (db *DB) GatewayIDs(ctx context.Context) ([]string, error) {
 	})
 }
 
+// HasGateway implements snapshot.GatewaySource. It reads on the connection of the change log, because keys wait for it.
+func (db *DB) HasGateway(ctx context.Context, gatewayID string) (found bool, err error) {
+	err = db.statement(ctx, db.changes, logTime, func(t *readTx) error {
+		return t.rows(ctx, "find a gateway", `SELECT 1 FROM gateways WHERE id = $1`, []any{gatewayID}, func(pgx.Rows) error {
+			found = true
+			return nil
+		})
+	})
+	return found, err
+}
+
 // RouteCount implements snapshot.GatewaySource.
 func (db *DB) RouteCount(ctx context.Context, gatewayID string) (n int, err error) {
 	err = db.view(ctx, db.source, func(t *readTx) error {

@@ -139,6 +139,7 @@ func (db *DB) try(ctx context.Context, k kind, f func(*tx) error) (again bool, e
 			c.abandon()
 		}
 	}()
+	count := db.count(t)
 	if err := f(t); err != nil {
 		if t.ahead && t.failed == nil && ctx.Err() == nil {
 			if untrue := t.verify(); untrue != nil {
@@ -147,6 +148,7 @@ func (db *DB) try(ctx context.Context, k kind, f func(*tx) error) (again bool, e
 		}
 		return db.afterFailure(t, cmp.Or(t.late, err))
 	}
+	defer count()()
 	if t.failed != nil {
 		return db.afterFailure(t, t.failed)
 	}

@@ -16,6 +16,7 @@ const (
 	pageWeight     = 4
 	trafficWeight  = 20
 	deliveryWeight = 8
+	keyWeight      = 4 // with its entries in the search index
 )
 
 // removal removes some of the records of a deleted account.
@@ -101,6 +102,22 @@ func (r *removal) gateways(ctx context.Context) error {
 		}
 	}
 	r.Removed(len(ids), 1)
+	return r.endedGateways(ctx)
+}
+
+// endedGateways removes those that were deleted before the account.
+func (r *removal) endedGateways(ctx context.Context) error {
+	ids, err := r.texts(ctx, "remove deleted gateways of a deleted account", `DELETE FROM ended_gateways WHERE id IN
+		(SELECT id FROM ended_gateways INDEXED BY ended_gateways_account WHERE account_id = ? LIMIT ?+0) RETURNING id`, r.accountID, r.Most(1))
+	if err != nil {
+		return err
+	}
+	for _, id := range ids {
+		if _, err := r.exec(ctx, "drop the route tables of a deleted account", `UPDATE route_tables SET state = 2 WHERE gateway_id = ?`, id); err != nil {
+			return err
+		}
+	}
+	r.Removed(len(ids), 1)
 	return nil
 }
 
@@ -115,7 +132,7 @@ func (r *removal) deliveries(ctx context.Context) error {
 func (r *removal) keys(ctx context.Context) error {
 	const responses = `DELETE FROM answers WHERE rowid IN (SELECT a.rowid
 		FROM (SELECT id FROM keys INDEXED BY keys_list WHERE account_id = ? LIMIT ?+0) k CROSS JOIN answers a ON a.key_id = k.id LIMIT ?+0)`
-	done, err := r.exec(ctx, "remove stored responses of a deleted account", responses, r.accountID, r.Most(1), r.Most(1))
+	done, err := r.exec(ctx, "remove stored responses of a deleted account", responses, r.accountID, r.Most(keyWeight), r.Most(1))
 	if err != nil {
 		return err
 	}
@@ -123,7 +140,7 @@ func (r *removal) keys(ctx context.Context) error {
 		return nil
 	}
 	n, err := r.exec(ctx, "remove keys of a deleted account", `DELETE FROM keys WHERE n IN
-		(SELECT n FROM keys INDEXED BY keys_list WHERE account_id = ? LIMIT ?+0)`, r.accountID, r.Most(1))
-	r.Removed(int(n), 1)
+		(SELECT n FROM keys INDEXED BY keys_list WHERE account_id = ? LIMIT ?+0)`, r.accountID, r.Most(keyWeight))
+	r.Removed(int(n), keyWeight)
 	return err
 }

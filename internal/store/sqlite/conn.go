@@ -5,12 +5,14 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	driver "modernc.org/sqlite"
 	result "modernc.org/sqlite/lib"
 
 	"github.com/keygate/keygate/internal/audit"
+	"github.com/keygate/keygate/internal/control"
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/store/stored"
 )
@@ -131,14 +133,18 @@ func (c *conn) rollback() {
 
 // pool is a fixed number of connections of one kind.
 type pool struct {
-	free   chan *conn
+	free chan *conn
+	// urgent hands every other connection that is given back to those who wait with an urgent operation
+	// (control.IsUrgent), as long as there are any: they pass the others, and do not keep them out.
+	urgent chan *conn
+	passed atomic.Bool // the last connection was handed to one of these
 	size   int
 	closed chan struct{}
 	use    use
 }
 
 func newPool(from *sql.DB, size int, codec *audit.Codec, pages *stored.PageCodec) *pool {
-	p := &pool{free: make(chan *conn, size), size: size, closed: make(chan struct{})}
+	p := &pool{free: make(chan *conn, size), urgent: make(chan *conn), size: size, closed: make(chan struct{})}
 	for range size {
 		p.free <- &conn{from: from, codec: codec, pages: pages}
 	}
@@ -157,26 +163,46 @@ func (p *pool) take(ctx context.Context) (*conn, error) {
 		return nil, fault.New(fault.Unavailable, closedMessage)
 	default:
 	}
+	urgent := p.urgent
+	if !control.IsUrgent(ctx) {
+		urgent = nil
+	}
+	var c *conn
 	select {
-	case c := <-p.free:
-		if err := c.open(context.WithoutCancel(ctx)); err != nil {
-			p.free <- c
-			return nil, err
-		}
-		c.since = time.Now()
-		p.use.waited.Add(int64(c.since.Sub(asked)))
-		return c, nil
+	case c = <-p.free:
+	case c = <-urgent:
 	case <-p.closed:
 		return nil, fault.New(fault.Unavailable, closedMessage)
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
+	if err := c.open(context.WithoutCancel(ctx)); err != nil {
+		p.hand(c)
+		return nil, err
+	}
+	c.since = time.Now()
+	p.use.waited.Add(int64(c.since.Sub(asked)))
+	return c, nil
 }
 
 // give returns a connection to the pool.
 func (p *pool) give(c *conn) {
 	p.use.times.Add(1)
 	p.use.held.Add(int64(time.Since(c.since)))
+	p.hand(c)
+}
+
+// hand makes a connection free.
+func (p *pool) hand(c *conn) {
+	if !p.passed.Load() {
+		select {
+		case p.urgent <- c:
+			p.passed.Store(true)
+			return
+		default:
+		}
+	}
+	p.passed.Store(false)
 	p.free <- c
 }
 

@@ -88,8 +88,8 @@ func (t *tx) fanOutEvent(ctx context.Context, f *stored.FanOut, created sql.Null
 		}
 	}
 	at := now.UTC()
-	if event := instant(created.Int64); at.Before(event) {
-		at = event
+	if raised := instant(created.Int64); at.Before(raised) {
+		at = raised
 	}
 	for _, endpoint := range endpoints {
 		d := webhook.Delivery{

@@ -139,7 +139,8 @@ func (t *tx) UpdateGateway(ctx context.Context, g *gateway.Gateway) error {
 // DeleteGateway implements control.GatewayStore.
 func (t *tx) DeleteGateway(ctx context.Context, accountID, gatewayID string) error {
 	own := `(SELECT id FROM gateways WHERE id = ? AND account_id = ?)`
-	if _, err := t.exec(ctx, "drop the route table", `UPDATE route_tables SET state = 2 WHERE id = (SELECT table_id FROM gateways WHERE id = ? AND account_id = ?)`, gatewayID, accountID); err != nil {
+	if _, err := t.exec(ctx, "drop the route table", `UPDATE route_tables SET state = CASE WHEN EXISTS (SELECT 1 FROM ended_gateways WHERE id = route_tables.gateway_id) THEN 3 ELSE 2 END
+		WHERE id = (SELECT table_id FROM gateways WHERE id = ? AND account_id = ?)`, gatewayID, accountID); err != nil {
 		return err
 	}
 	// There may be a million of them, so they are removed later.

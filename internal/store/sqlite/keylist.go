@@ -50,6 +50,9 @@ func (q *keyQuery) build() (string, []any) {
 			branches = append(branches, q.phased("keys_state", "account_id = ? AND level = ?", q.account, level)...)
 		}
 	}
+	if f.State == apikey.Revoked {
+		branches = append(branches, q.ended())
+	}
 	ids := strings.Join(branches, " UNION ALL ")
 	// The plus prevents SQLite from scanning all keys by id to avoid sorting one page.
 	return `WHERE n IN (` + ids + `) ORDER BY +id DESC LIMIT ?+0`, append(q.args, q.page.Limit)
@@ -113,5 +116,16 @@ func (q *keyQuery) terms(where string, args []any) string {
 		where += " AND gateway_id = ?"
 		q.args = append(q.args, f.GatewayID)
 	}
+	if f.State == apikey.Active || f.State == apikey.Expired {
+		where += notEnded
+	}
 	return where
+}
+
+// ended returns a query for one page of the keys that are revoked because their gateway has ended, and are not
+// stored as revoked yet.
+func (q *keyQuery) ended() string {
+	text, args := q.text()
+	return q.branch("keys_gateway", "gateway_id IN (SELECT id FROM ended_gateways INDEXED BY ended_gateways_account WHERE account_id IS ?) AND phase IN (0, 1)"+text,
+		append([]any{q.account}, args...))
 }

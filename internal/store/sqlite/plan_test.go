@@ -46,7 +46,11 @@ func TestKeyListPlans(t *testing.T) {
 							State: state, Level: level, GatewayID: gateway, Owner: owner, Query: query, Now: time.Now()}}
 						text, args := q.build()
 						texts[text] = true
-						checkPlan(t, c, 1, keyColumns+text, args)
+						sorts := 1
+						if state == apikey.Revoked {
+							sorts = 2 // also the keys of gateways that have ended, until these are stored as revoked
+						}
+						checkPlan(t, c, sorts, keyColumns+text, args)
 					}
 				}
 			}
@@ -68,7 +72,11 @@ func TestKeySearchPlans(t *testing.T) {
 		f.Now = time.Now()
 		q := keyQuery{account: "acct_1", page: control.Page{Limit: 25, After: "key_1"}, filter: f}
 		text, args := q.build()
-		checkPlan(t, c, 1, keyColumns+text, args)
+		sorts := 1
+		if f.State == apikey.Revoked {
+			sorts = 2
+		}
+		checkPlan(t, c, sorts, keyColumns+text, args)
 		plan := planOf(t, c, keyColumns+text, args)
 		for _, want := range []string{
 			"SCAN key_terms VIRTUAL TABLE INDEX", "SEARCH k USING INTEGER PRIMARY KEY (rowid=?)",

@@ -94,6 +94,17 @@ func (db *DB) GatewayIDs(ctx context.Context) ([]string, error) {
 	})
 }
 
+// HasGateway implements snapshot.GatewaySource.
+func (db *DB) HasGateway(ctx context.Context, gatewayID string) (found bool, err error) {
+	err = view(ctx, db.source, func(t *readTx) error {
+		return t.rows(ctx, "find a gateway", `SELECT 1 FROM gateways WHERE id = ?`, []any{gatewayID}, func(*sql.Rows) error {
+			found = true
+			return nil
+		})
+	})
+	return found, err
+}
+
 // RouteCount implements snapshot.GatewaySource.
 func (db *DB) RouteCount(ctx context.Context, gatewayID string) (n int, err error) {
 	err = view(ctx, db.source, func(t *readTx) error {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"time"
 
 	"github.com/keygate/keygate/internal/control"
 	"github.com/keygate/keygate/internal/fault"
@@ -77,6 +78,7 @@ func (db *DB) update(ctx context.Context, d durability, f func(*tx) error) error
 			return err
 		}
 	}
+	count := db.count(t)
 	if err := f(t); err != nil {
 		return err
 	}
@@ -86,6 +88,7 @@ func (db *DB) update(ctx context.Context, d durability, f func(*tx) error) error
 	if err := ctx.Err(); err != nil {
 		return err
 	}
+	defer count()()
 	if _, err := c.exec("COMMIT"); err != nil {
 		return db.fail(translate("commit", err))
 	}
@@ -95,6 +98,23 @@ func (db *DB) update(ctx context.Context, d durability, f func(*tx) error) error
 	}
 	db.checkpointer.committed()
 	return nil
+}
+
+// count begins to count what a transaction changes, for Config.Counted. The function that it returns is called before
+// COMMIT, and what that returns after it.
+func (db *DB) count(t *tx) func() func() {
+	if db.counted == nil {
+		return func() func() { return func() {} }
+	}
+	total := func() (n int64) {
+		_ = t.rows(context.Background(), "count changed rows", `SELECT total_changes()`, nil, func(r *sql.Rows) error { return r.Scan(&n) })
+		return n
+	}
+	begun, before := time.Now(), total()
+	return func() func() {
+		rows := total() - before
+		return func() { db.counted(rows, time.Since(begun)) }
+	}
 }
 
 // View implements control.Store.

@@ -10,6 +10,7 @@ import (
 
 // The states of a route table.
 const (
+	TableEnded   = 3 // of a deleted gateway whose routes are not all in the audit log
 	TableStaged  = 0 // being written, for a push that has not been committed
 	TableCurrent = 1
 	TableDropped = 2 // its pages are being removed

@@ -34,9 +34,6 @@ func testIsolation(h *harness) {
 	empty(h, "Gateways", func(ctx context.Context, tx control.ReadTx) ([]gateway.Gateway, error) {
 		return tx.Gateways(ctx, b.ID, page)
 	})
-	empty(h, "KeysOfGateway", func(ctx context.Context, tx control.ReadTx) ([]apikey.Key, error) {
-		return tx.KeysOfGateway(ctx, b.ID, g.ID)
-	})
 	empty(h, "KeysOfBucket", func(ctx context.Context, tx control.ReadTx) ([]apikey.Key, error) {
 		return tx.KeysOfBucket(ctx, b.ID, k.BucketID)
 	})

@@ -150,36 +150,6 @@ func sortedOf(keys ...*apikey.Key) []string {
 // revoke is a change for insertKey.
 func revoke(k *apikey.Key) { k.RevokedAt = epoch() }
 
-// Guarantee: KeysOfGateway returns the keys that are restricted to the gateway and not revoked,
-// including expired ones.
-func testKeysOfGateway(h *harness) {
-	a := h.insertAccount("a")
-	g, other := h.insertGateway(a), h.insertGateway(a)
-	of := func(gatewayID string, more func(*apikey.Key)) *apikey.Key {
-		return h.insertKey(a, func(k *apikey.Key) {
-			k.GatewayID = gatewayID
-			if more != nil {
-				more(k)
-			}
-		})
-	}
-	active := of(g.ID, nil)
-	expired := of(g.ID, func(k *apikey.Key) { k.ExpiresAt = epoch() })
-	notified := of(g.ID, func(k *apikey.Key) { k.ExpiresAt, k.ExpiryNotified = epoch(), epoch() })
-	of(g.ID, revoke)
-	of(other.ID, nil)
-	of("", nil)
-	got := get(h, func(ctx context.Context, tx control.ReadTx) ([]apikey.Key, error) {
-		return tx.KeysOfGateway(ctx, a.ID, g.ID)
-	})
-	same(h, "keys", sortedIDs(got), sortedOf(active, expired, notified))
-	for i := range got {
-		if got[i].ID == notified.ID {
-			same(h, "record", &got[i], notified)
-		}
-	}
-}
-
 // Guarantee: KeysOfBucket returns all keys of a chain of rotations that are not revoked, whether
 // or not the first one is.
 func testKeysOfBucket(h *harness) {

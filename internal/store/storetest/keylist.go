@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"time"
@@ -83,6 +84,17 @@ func testKeyList(h *harness) {
 		h.checkKeyList(t, a.ID, keys, drawKeyFilter(t, gateways))
 	})
 	h.run("changed since", check)
+	at := epoch().Add(-time.Minute)
+	h.update(func(ctx context.Context, tx control.Tx) error {
+		e := control.EndedGateway{ID: gateways[1], AccountID: a.ID, At: at}
+		return errors.Join(tx.EndGateway(ctx, &e), tx.DeleteGateway(ctx, a.ID, e.ID))
+	})
+	for _, k := range keys {
+		if k.GatewayID == gateways[1] && k.RevokedAt.IsZero() {
+			k.RevokedAt, k.Version = at, k.Version+1
+		}
+	}
+	h.run("of a gateway that has ended", check)
 }
 
 // keyNames and keyOwners return those of drawn keys.

@@ -51,7 +51,7 @@ func Run(t *testing.T, open func(t *testing.T) store.Engine) {
 		{"KeyUpdate", testKeyUpdate},
 		{"KeyRules", testKeyRules},
 		{"KeyTouch", testKeyTouch},
-		{"KeysOfGateway", testKeysOfGateway},
+		{"EndedGateway", testEndedGateway},
 		{"KeysOfBucket", testKeysOfBucket},
 		{"KeysToNotify", testKeysToNotify},
 		{"KeyList", testKeyList},

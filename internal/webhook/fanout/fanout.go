@@ -25,8 +25,8 @@ type Store interface {
 }
 
 const (
-	// batch is the most rows of a transaction. A delivery is in eight indexes of the store.
-	batch = 200
+	// Batch is the most rows of a transaction. A delivery is in eight indexes of the store.
+	Batch = 200
 	// mostRest is the longest pause after a transaction. It is as long as the transaction took, so that other
 	// changes have half of the time of the store.
 	mostRest = 50 * time.Millisecond
@@ -131,8 +131,8 @@ type round struct {
 
 // step carries out one transaction of a round. It returns how long to wait before the next.
 func (s *Service) step(ctx context.Context, r *round) (wait time.Duration, err error) {
-	begun := time.Now()
-	account, written, err := s.cfg.Store.FanOut(ctx, r.after, s.cfg.Now(), batch)
+	begun := s.cfg.Now()
+	account, written, err := s.cfg.Store.FanOut(ctx, r.after, begun, Batch)
 	switch {
 	case err != nil:
 		return retryStore, err
@@ -149,5 +149,5 @@ func (s *Service) step(ctx context.Context, r *round) (wait time.Duration, err e
 	}
 	r.wrote = true
 	s.cfg.Wake()
-	return min(time.Since(begun), mostRest), nil
+	return min(s.cfg.Now().Sub(begun), mostRest), nil
 }

@@ -91,7 +91,7 @@ func TestWakeAndPoll(t *testing.T) {
 			s.left["b"] = 1
 			s.calls = 0
 		})
-		time.Sleep(fanout.DefaultPoll)
+		<-time.After(fanout.DefaultPoll) // on the bubble's clock
 		synctest.Wait()
 		s.set(func() {
 			if s.left["b"] != 0 {
@@ -99,7 +99,7 @@ func TestWakeAndPoll(t *testing.T) {
 			}
 			s.calls = 0
 		})
-		time.Sleep(10 * fanout.DefaultPoll)
+		<-time.After(10 * fanout.DefaultPoll) // on the bubble's clock
 		synctest.Wait()
 		s.set(func() {
 			if s.calls > 11 {
@@ -117,14 +117,14 @@ func TestStoreFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &store{left: map[string]int{"a": 500}, err: errors.New("away")}
 		f := start(t, s, nil)
-		time.Sleep(10 * time.Second)
+		<-time.After(10 * time.Second) // on the bubble's clock
 		s.set(func() {
 			if s.calls > 11 {
 				t.Errorf("a store that fails was called %d times in 10 s", s.calls)
 			}
 			s.err = nil
 		})
-		time.Sleep(time.Second)
+		<-time.After(time.Second) // on the bubble's clock
 		synctest.Wait()
 		if err := f.Stop(t.Context()); err != nil {
 			t.Fatal(err)

@@ -1,0 +1,61 @@
+package control_test
+
+import (
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/keygate/keygate/internal/apikey"
+	"github.com/keygate/keygate/internal/control"
+	"github.com/keygate/keygate/internal/id"
+	"github.com/keygate/keygate/internal/store/sqlite/sqlitetest"
+	"github.com/keygate/keygate/internal/webhook"
+)
+
+// BenchmarkRevocationBesideCreations measures a revocation while 16 callers create keys as fast as they can, in an
+// account with 1,000 webhook endpoints.
+func BenchmarkRevocationBesideCreations(b *testing.B) {
+	h := openHarness(b, sqlitetest.Path(b))
+	defer h.close()
+	c := h.caller("acme", "admin")
+	for range 10 {
+		h.must(h.store.Update(ctx(), func(tx control.Tx) error {
+			for range 100 {
+				w := webhook.Webhook{ID: id.New(id.Webhook), AccountID: c.Account.ID, URL: "https://h.example", State: webhook.Active,
+					Events: webhook.EventTypes(), Secret: []byte("s"), SecretSince: h.clock.now(), CreatedAt: h.clock.now(), Version: 1}
+				if err := tx.InsertWebhook(ctx(), &w); err != nil {
+					return err
+				}
+			}
+			return nil
+		}))
+	}
+	create := func() *control.NewKey {
+		return must[*control.NewKey](h)(h.CreateKey(ctx(), c, control.KeyInput{Name: "k", Scope: "read"}))
+	}
+	var over atomic.Bool
+	var creating sync.WaitGroup
+	for range 16 {
+		creating.Go(func() {
+			for !over.Load() {
+				create()
+			}
+		})
+	}
+	var took []time.Duration
+	for b.Loop() {
+		b.StopTimer()
+		k := create()
+		b.StartTimer()
+		begun := time.Now()
+		must[*apikey.Key](h)(h.RevokeKey(ctx(), c, k.ID, nil))
+		took = append(took, time.Since(begun))
+	}
+	over.Store(true)
+	creating.Wait()
+	slices.Sort(took)
+	b.ReportMetric(float64(took[len(took)/2].Microseconds())/1000, "p50-ms")
+	b.ReportMetric(float64(took[len(took)*99/100].Microseconds())/1000, "p99-ms")
+}

@@ -1,0 +1,286 @@
+package control_test
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/keygate/keygate/internal/account"
+	"github.com/keygate/keygate/internal/apikey"
+	"github.com/keygate/keygate/internal/control"
+	"github.com/keygate/keygate/internal/event"
+	"github.com/keygate/keygate/internal/gateway"
+	"github.com/keygate/keygate/internal/id"
+	"github.com/keygate/keygate/internal/keygatetest/postgrestest"
+	"github.com/keygate/keygate/internal/store"
+	"github.com/keygate/keygate/internal/store/postgres"
+	"github.com/keygate/keygate/internal/store/sqlite"
+	"github.com/keygate/keygate/internal/store/sqlite/sqlitetest"
+	"github.com/keygate/keygate/internal/webhook"
+	"github.com/keygate/keygate/internal/webhook/fanout"
+)
+
+// mostRows is the most rows that one transaction may write, whatever a tenant asks for.
+const mostRows = 2000
+
+// rowCounter keeps the largest transaction, and the times, of each operation.
+type rowCounter struct {
+	mu    sync.Mutex
+	of    string // the operation; "" counts nothing
+	most  map[string]int64
+	times map[string][]time.Duration
+}
+
+func (c *rowCounter) count(rows int64, took time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.of != "" {
+		c.most[c.of], c.times[c.of] = max(c.most[c.of], rows), append(c.times[c.of], took)
+	}
+}
+
+func (c *rowCounter) set(of string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.of = of
+}
+
+// rowHarness is a service on one engine, with an account at its bounds.
+type rowHarness struct {
+	*harness
+	engine   store.Engine
+	counter  *rowCounter
+	operator *control.Caller
+	caller   *control.Caller
+	hooks    []string
+}
+
+// do runs an operation that is counted.
+func (h *rowHarness) do(of string, f func() error) {
+	h.tb.Helper()
+	h.counter.set(of)
+	err := f()
+	h.counter.set("")
+	if err != nil {
+		h.tb.Fatalf("%s: %v", of, err)
+	}
+}
+
+// setup stores the accounts and as many endpoints as an account may have, each subscribed to everything.
+func (h *rowHarness) setup() {
+	h.tb.Helper()
+	_, h.operator = h.account(account.Default)
+	h.caller = h.harness.caller("acme", "admin")
+	for range 10 {
+		h.must(h.engine.Update(ctx(), func(tx control.Tx) error {
+			for range 100 {
+				w := webhook.Webhook{ID: id.New(id.Webhook), AccountID: h.caller.Account.ID, URL: "https://h.example", State: webhook.Active,
+					Events: webhook.EventTypes(), Secret: []byte("s"), SecretSince: h.clock.now(), CreatedAt: h.clock.now(), Version: 1}
+				if err := tx.InsertWebhook(ctx(), &w); err != nil {
+					return err
+				}
+				h.hooks = append(h.hooks, w.ID)
+			}
+			return nil
+		}))
+	}
+}
+
+// index stores keys, and indexes them.
+func (h *rowHarness) index() {
+	for range 3 {
+		h.must(h.engine.Update(ctx(), func(tx control.Tx) error {
+			for range 500 {
+				keyID := id.New(id.Key)
+				k := apikey.Key{ID: keyID, AccountID: h.caller.Account.ID, Digest: apikey.DigestOf(keyID), Prefix: "kg_" + keyID[10:16], Name: "name of " + keyID,
+					Level: apikey.GatewayLevel, Scope: apikey.Scopes{{Word: apikey.Read}}, BucketID: keyID, CreatedAt: h.clock.now(), Version: 1}
+				if err := tx.InsertKey(ctx(), &k); err != nil {
+					return err
+				}
+			}
+			return nil
+		}))
+	}
+	h.maintain("index keys", func(tx control.ReadTx) (bool, error) {
+		n, err := tx.KeysToIndex(ctx(), 1)
+		return n == 0, err
+	})
+}
+
+// fanOut writes up to n pieces of the deliveries that wait.
+func (h *rowHarness) fanOut(n int) {
+	h.do("fan out", func() error {
+		for range n {
+			if accountID, _, err := h.engine.FanOut(ctx(), "", h.clock.now(), fanout.Batch); err != nil || accountID == "" {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// keys carries out the operations on keys.
+func (h *rowHarness) keys() {
+	var k *control.NewKey
+	create := func(in control.KeyInput) func() error {
+		return func() (err error) {
+			k, err = h.CreateKey(ctx(), h.caller, in)
+			return err
+		}
+	}
+	h.do("create key", create(control.KeyInput{Name: "k", Scope: "read", RateLimit: control.KeyLimitInput{Rate: "10/s"}}))
+	for range 20 {
+		h.do("rotate key", func() (err error) {
+			k, err = h.RotateKey(ctx(), h.caller, k.ID, 30, "", nil)
+			return err
+		})
+	}
+	h.do("change the rate of a chain of rotations", func() error {
+		return second(h.UpdateKey(ctx(), h.caller, k.ID, control.KeyPatch{RateLimit: value(control.KeyLimitInput{Rate: "20/s"})}, nil))
+	})
+	h.do("revoke key", func() error { return second(h.RevokeKey(ctx(), h.caller, k.ID, nil)) })
+	expires := h.clock.now().Add(time.Hour).Format(time.RFC3339Nano)
+	for range 130 {
+		h.do("create key", create(control.KeyInput{Name: "k", Scope: "read", ExpiresAt: expires}))
+	}
+	h.clock.advance(2 * time.Hour)
+	h.do("expire keys", func() error { return second(h.NotifyExpired(ctx())) })
+}
+
+// gateways carries out the operations on gateways.
+func (h *rowHarness) gateways() {
+	const keys, routes = 130, 3000
+	var g *gateway.Gateway
+	h.do("create gateway", func() (err error) {
+		g, err = h.CreateGateway(ctx(), h.caller, newGateway("https://h"), string(spec("/a")))
+		return err
+	})
+	push := func(paths ...string) error {
+		return second(h.PushSpec(ctx(), h.caller, g.ID, spec(paths...), false, nil))
+	}
+	h.do("push", func() error { return push(manyPaths(routes)...) })
+	h.do("push", func() error { return push("/b") })
+	h.do("roll back", func() error { return second(h.Rollback(ctx(), h.caller, g.ID, 2, false, nil)) })
+	h.keysOf(h.caller, g.ID, keys)
+	h.do("delete gateway", func() error { return second(h.DeleteGateway(ctx(), h.caller, g.ID, nil)) })
+	h.do("finish the deletion of gateways", func() error { return h.FinishDeletions(ctx()) })
+}
+
+// webhooks carries out the operations on endpoints that have deliveries.
+func (h *rowHarness) webhooks() {
+	for range 4 {
+		h.do("append events", func() error {
+			var events []event.Event
+			for range 100 {
+				events = append(events, must[event.Event](h.harness)(event.New(h.caller.Account.ID, event.GatewayUpstreamError, h.clock.now(), struct{}{})))
+			}
+			return h.engine.AppendEvents(ctx(), events)
+		})
+	}
+	h.must(h.engine.Update(ctx(), func(tx control.Tx) error { // many deliveries of one endpoint
+		events, err := tx.Events(ctx(), h.caller.Account.ID, control.EventFilter{}, control.Page{Limit: 450})
+		for i := range events {
+			err = cmp.Or(err, tx.InsertDelivery(ctx(), &webhook.Delivery{ID: id.New(id.Delivery), AccountID: h.caller.Account.ID, WebhookID: h.hooks[0], EventID: events[i].ID,
+				EventType: events[i].Type, State: webhook.Pending, Trigger: webhook.ByEvent, NextAttemptAt: h.clock.now(), CreatedAt: h.clock.now()}))
+		}
+		return err
+	}))
+	patch := func(state webhook.State) func() error {
+		return func() error {
+			return second(h.UpdateWebhook(ctx(), h.caller, h.hooks[0], control.WebhookPatch{State: value(string(state))}, nil))
+		}
+	}
+	h.do("disable webhook", patch(webhook.Disabled))
+	h.maintain("fail deliveries", func(tx control.ReadTx) (bool, error) {
+		ids, err := tx.StrandingWebhooks(ctx())
+		return len(ids) == 0, err
+	})
+	h.do("enable webhook", patch(webhook.Active))
+	h.do("recover", func() error { return second(h.RecoverWebhook(ctx(), h.caller, h.hooks[0], time.Time{})) })
+	h.do("delete webhook", func() error { return second(h.DeleteWebhook(ctx(), h.caller, h.hooks[0], nil)) })
+}
+
+// maintain runs the maintenance until a condition holds.
+func (h *rowHarness) maintain(of string, done func(control.ReadTx) (bool, error)) {
+	h.tb.Helper()
+	h.do(of, func() error {
+		m := must[*control.Maintenance](h.harness)(control.NewMaintenance(control.MaintenanceConfig{
+			Service: h.Service, Store: h.engine, Now: h.clock.now, ExpiryPeriod: 10 * time.Millisecond}))
+		h.must(m.Start(ctx()))
+		bounded, cancel := context.WithTimeout(ctx(), 2*time.Minute) // only a failing test reaches it
+		defer cancel()
+		tick := time.NewTicker(20 * time.Millisecond)
+		defer tick.Stop()
+		for over := false; !over; {
+			h.must(h.engine.View(bounded, func(tx control.ReadTx) (err error) {
+				over, err = done(tx)
+				return err
+			}))
+			<-tick.C
+		}
+		return m.Stop(bounded)
+	})
+}
+
+// accounts suspends and deletes the account, and removes what is old.
+func (h *rowHarness) accounts() {
+	state := func(s account.State) func() error {
+		return func() error {
+			return second(h.UpdateAccount(ctx(), h.operator, h.caller.Account.ID, control.AccountPatch{State: value(string(s))}, nil))
+		}
+	}
+	h.do("suspend account", state(account.Suspended))
+	h.clock.advance(8 * 24 * time.Hour)
+	h.maintain("remove old records", func(tx control.ReadTx) (bool, error) {
+		list, err := tx.Events(ctx(), h.caller.Account.ID, control.EventFilter{}, control.Page{Limit: 1})
+		return len(list) == 0, err
+	})
+	h.do("delete account", func() error { return second(h.DeleteAccount(ctx(), h.operator, h.caller.Account.ID, nil)) })
+	h.maintain("remove account", func(tx control.ReadTx) (bool, error) {
+		ids, err := tx.DeletedAccounts(ctx())
+		return len(ids) == 0, err
+	})
+}
+
+// Guarantee: no transaction writes more than 2,000 rows, whichever operation it is of and however much an account has.
+func TestRowsOfEveryTransaction(t *testing.T) {
+	for name, open := range map[string]func(t *testing.T, h *harness, c *rowCounter) store.Engine{
+		"sqlite": func(t *testing.T, h *harness, c *rowCounter) store.Engine {
+			return must[*sqlite.DB](h)(sqlite.Open(t.Context(), sqlite.Config{Path: sqlitetest.Path(t), Now: h.clock.now, Counted: c.count}))
+		},
+		"postgres": func(t *testing.T, h *harness, c *rowCounter) store.Engine {
+			return must[*postgres.DB](h)(postgres.Open(t.Context(), postgres.Config{
+				URL: postgrestest.Empty(t) + "&keygate.callers_time=on", Now: h.clock.now, Counted: c.count}))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := &rowCounter{most: map[string]int64{}, times: map[string][]time.Duration{}}
+			h := newHarness(t)
+			engine := open(t, h, c)
+			t.Cleanup(func() { h.must(engine.Close()) })
+			h.serve(engine)
+			r := &rowHarness{harness: h, engine: engine, counter: c}
+			r.setup()
+			r.index()
+			r.keys()
+			r.gateways()
+			r.webhooks()
+			r.fanOut(40)
+			r.accounts()
+			for of, most := range c.most {
+				times := c.times[of]
+				slices.Sort(times)
+				t.Logf("%-42s %4d rows at most, %4d transactions, p99 %v", of, most, len(times), times[len(times)*99/100].Round(100*time.Microsecond))
+				if most > mostRows {
+					t.Errorf("%s writes %d rows in a transaction; want at most %d", of, most, mostRows)
+				}
+			}
+			if len(c.most) < 20 {
+				t.Errorf("only %d operations were counted", len(c.most))
+			}
+		})
+	}
+}

@@ -1,0 +1,13 @@
+-- +goose Up
+
+-- Deleted gateways whose keys are not all revoked yet, or whose routes are not all in the audit log. Whatever reads
+-- keys takes those restricted to such a gateway for revoked when it was deleted.
+CREATE TABLE ended_gateways (
+    id         text   COLLATE "C" NOT NULL PRIMARY KEY,
+    account_id text   COLLATE "C" NOT NULL,
+    table_id   bigint NOT NULL,              -- of its routes; 0 for none
+    after      text   COLLATE "C" NOT NULL,  -- the route up to which they are in the audit log; '' for none
+    at         bigint NOT NULL,              -- when it was deleted
+    call       text   COLLATE "C" NOT NULL   -- that deleted it: JSON object
+);
+CREATE INDEX ended_gateways_account ON ended_gateways (account_id);
