@@ -26,20 +26,27 @@ func lateLimits(t *testing.T) (now Instant, day int64, limits []Limit) {
 	}
 }
 
+// checked returns the decision about limits, which have been checked at now. All pass.
+func checked(t *testing.T, now Instant, limits []Limit) *decision {
+	t.Helper()
+	d := &decision{moment: moment{Instant: now, day: dayOf(now.Wall)}, limiter: &Limiter{}, limits: limits, views: make([]view, len(limits))}
+	if f, i := d.check(); f != passes {
+		t.Fatalf("limit %d: %v", i, f)
+	}
+	return d
+}
+
 // Guarantee: a request that is refused after some of its limits were charged charges
 // nothing.
 func TestLateRefusalRefunds(t *testing.T) {
-	now, day, limits := lateLimits(t)
-	var views [3]view
-	if f, i := check(now, day, limits, views[:]); f != passes {
-		t.Fatalf("limit %d: %v", i, f)
-	}
+	now, _, limits := lateLimits(t)
+	d := checked(t, now, limits)
 	key, count := limits[0].Bucket.state.Load(), limits[1].Daily.load()
 	var s [3]Status
 	if r, _ := Decide(now, limits[2:], s[:]); r != Admitted {
 		t.Fatal(r)
 	}
-	if charge(now, day, limits, views[:]) {
+	if d.charge() {
 		t.Fatal("more than the global limit passed")
 	}
 	if got := limits[0].Bucket.state.Load(); got != key {
@@ -50,15 +57,13 @@ func TestLateRefusalRefunds(t *testing.T) {
 	}
 }
 
-// Guarantee: a late refund adds no credit. A bucket that was charged again keeps both
-// charges; a daily count is refunded by one.
-func TestLateRefundAddsNoCredit(t *testing.T) {
+// Guarantee: a late refund takes back one request, also from a bucket that was charged again.
+func TestLateRefundTakesBackOneRequest(t *testing.T) {
 	now, day, limits := lateLimits(t)
 	d := limits[1].Daily
 	l, store := d.limit.reserver, d.limit.reserver.store.(*memoryStore)
-	var views [3]view
-	check(now, day, limits, views[:])
-	if !charge(now, day, limits[:2], views[:]) {
+	late := checked(t, now, limits[:2])
+	if !late.charge() {
 		t.Fatal("refused")
 	}
 	var s [3]Status
@@ -68,9 +73,11 @@ func TestLateRefundAddsNoCredit(t *testing.T) {
 	l.enqueue(d)
 	l.serve(t.Context()) // and another range of the day
 
-	refund(day, limits[:2], views[:])
-	if used := limits[0].Params.used(limits[0].Bucket.state.Load(), 0); used != 2*limits[0].Params.cost {
-		t.Errorf("the key has %d requests charged, want 2", used/limits[0].Params.cost)
+	for i := range late.limits {
+		late.limits[i].refund(&late.moment, &late.views[i])
+	}
+	if used := limits[0].Params.used(limits[0].Bucket.state.Load(), 0); used != limits[0].Params.cost {
+		t.Errorf("the key has %d requests charged, want 1", used/limits[0].Params.cost)
 	}
 	if w := d.load(); w.used() != 0 || w.left() != 1 {
 		t.Errorf("the day has %d used and %d left, want 0 and 1", w.used(), w.left())
