@@ -7,7 +7,7 @@ import (
 
 // Races between the two steps of a decision: the state changes after check and before charge.
 
-// lateLimits returns a key's bucket, a daily cap of 100, and a global bucket of one
+// lateLimits returns a key's bucket, a daily cap of 1000, and a global bucket of one
 // request.
 func lateLimits(t *testing.T) (now Instant, day int64, limits []Limit) {
 	t.Helper()
@@ -16,7 +16,8 @@ func lateLimits(t *testing.T) (now Instant, day int64, limits []Limit) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := l.Daily("rt_1", perDay(100))
+	d := l.Daily("rt_1", perDay(1000))
+	d.wanted.Store(true) // as after a request
 	l.serve(t.Context())
 	wide, narrow := compile(perDay(1), 10), compile(perDay(1), 1)
 	return now, dayOf(now.Wall), []Limit{
@@ -79,12 +80,12 @@ func TestLateRefundTakesBackOneRequest(t *testing.T) {
 	if used := limits[0].Params.used(limits[0].Bucket.state.Load(), 0); used != limits[0].Params.cost {
 		t.Errorf("the key has %d requests charged, want 1", used/limits[0].Params.cost)
 	}
-	if w := d.load(); w.used() != 0 || w.left() != 1 {
-		t.Errorf("the day has %d used and %d left, want 0 and 1", w.used(), w.left())
+	if w := d.load(); w.used() != 0 || w.left() != 5 {
+		t.Errorf("the day has %d used and %d left, want 0 and 5", w.used(), w.left())
 	}
 	l.serve(t.Context())
-	if stored := store.used("rt_1", day); stored != 1 {
-		t.Errorf("a crash would lose %d of a cap of 100, want 1", stored)
+	if stored := store.used("rt_1", day); stored != 5 {
+		t.Errorf("a crash would lose %d of a cap of 1000, want 5", stored)
 	}
 }
 
@@ -137,7 +138,7 @@ func TestDroppedDailyIsStale(t *testing.T) {
 		t.Fatal(r)
 	}
 	l.Drop("rt_1")
-	back := l.Daily("rt_1", perDay(100))
+	back := l.Daily("rt_1", perDay(1000))
 	l.serve(t.Context())
 	if r, worst := Decide(now, limits[1:2], s[:]); r != Stale || worst != 0 {
 		t.Errorf("decision by a dropped cap: got %v, worst %d, want Stale, 0", r, worst)

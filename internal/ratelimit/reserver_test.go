@@ -164,9 +164,11 @@ func TestDailyCapOverTime(t *testing.T) {
 
 		<-time.After(time.Duration(dayLength - time.Now().UnixNano()%dayLength))
 		synctest.Wait()
-		var s [1]Status
-		if r, _ := Decide(Instant{Wall: time.Now().UnixNano()}, []Limit{{Daily: shared()}}, s[:]); r != Admitted {
-			t.Errorf("first request of the day: got %v, want Admitted from a range reserved in advance", r)
+		if used := store.used("rt_1", day+1); used != 0 {
+			t.Errorf("%d requests of the new day are reserved that nobody has sent", used)
+		}
+		if r, _, err := ask(t.Context(), l, shared); r != Admitted || err != nil {
+			t.Errorf("first request of the day: got %v, %v, want Admitted", r, err)
 		}
 		if r, s, err := ask(t.Context(), l, keyed); r != Admitted || s.Remaining != 999 || err != nil {
 			t.Errorf("first request of the key's day: got %v, %+v, %v, want Admitted with 999 left", r, s, err)

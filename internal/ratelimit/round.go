@@ -211,9 +211,6 @@ func (r *Reserver) load(ctx context.Context, today int64) error {
 		r.log.Warn("returning the unused part of the last day's limits failed", "error", err)
 	}
 	for k, limit := range behind {
-		if limit.one != nil && limit.one.load().used() > 0 {
-			r.enqueue(limit.one) // it was used yesterday, so expect use today
-		}
 		limit.startDay(today, known[k])
 	}
 	r.day, r.stale = today, false
