@@ -287,6 +287,25 @@ func TestFailingStoreIsTriedOnceASecond(t *testing.T) {
 	})
 }
 
+// Guarantee: a request waits a second at most for a store that does not answer.
+func TestWaitForAHangingStoreIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newMemoryStore()
+		l := startReserver(t, store)
+		release := make(chan struct{})
+		store.onSave = func([]DailyClaim) { <-release }
+		began := time.Now()
+		if err := l.Wait(t.Context(), l.Daily("rt_1", perDay(5))); fault.CodeOf(err) != fault.Unavailable || time.Since(began) != time.Second {
+			t.Errorf("after %v: got %v, want unavailable after 1 s", time.Since(began), err)
+		}
+		close(release)
+		synctest.Wait()
+		if _, s, err := ask(t.Context(), l, func() *Daily { return l.Daily("rt_1", perDay(5)) }); err != nil || s.Remaining != 4 {
+			t.Errorf("once the store answers: %d left, error %v, want 4 and none", s.Remaining, err)
+		}
+	})
+}
+
 // Guarantee: group commit: caps that ask for a range while the store is busy are saved
 // together.
 func TestOneSaveForAllWaiters(t *testing.T) {

@@ -132,7 +132,7 @@ func (r *Reserver) serve(ctx context.Context) bool {
 	err := r.reserve(ctx)
 	if err != nil {
 		r.log.Error("reserving daily limits failed; it is tried again once a second", "error", err)
-		current.err = &fault.Error{Code: fault.Unavailable, Message: "the daily limit cannot be counted at the moment: try again", Err: err}
+		current.err = &fault.Error{Code: fault.Unavailable, Message: notCounted, Err: err}
 	}
 	r.mu.Lock()
 	r.failing = current.err
