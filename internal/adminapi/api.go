@@ -106,7 +106,7 @@ func New(cfg Config) (*API, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	a := &API{cfg: cfg, limits: newCallLimits(), bounds: newBounds(), running: newInFlight(), exports: newExports(cfg.Now), hooks: newHookBounds(), signIns: newSignIns(), tails: newTailPlaces()}
+	a := &API{cfg: cfg, limits: newCallLimits(cfg.Clock), bounds: newBounds(), running: newInFlight(), exports: newExports(cfg.Now), hooks: newHookBounds(cfg.Clock), signIns: newSignIns(), tails: newTailPlaces()}
 	a.noSecret = rand.Text()
 	ops := a.operations()
 	doc, bodies := describe(ops)

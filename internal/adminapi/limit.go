@@ -20,25 +20,31 @@ const sweepInterval = int64(time.Minute)
 
 // callLimits holds the token bucket of each account-level key, or of each of other callers.
 type callLimits struct {
+	clock   func() ratelimit.Instant
+	limiter *ratelimit.Limiter
 	buckets *ratelimit.Buckets
 	swept   atomic.Int64 // time of the last sweep, in nanoseconds of the monotonic clock
 }
 
-func newCallLimits() *callLimits { return newLimits(callsSustained, callsBurst) }
+func newCallLimits(clock func() ratelimit.Instant) *callLimits {
+	return newLimits(clock, callsSustained, callsBurst)
+}
 
 // newLimits returns limits of the given rates, which must be valid; burst may be "".
-func newLimits(sustained, burst string) *callLimits {
+func newLimits(clock func() ratelimit.Instant, sustained, burst string) *callLimits {
 	c, err := ratelimit.ParseConfig(sustained, burst, "", "")
 	if err != nil {
 		panic(err) // the rates are constants
 	}
 	params := ratelimit.Compile(c)
-	return &callLimits{buckets: ratelimit.NewBuckets(&params)}
+	limiter := ratelimit.NewLimiter(func() int64 { return clock().Mono })
+	return &callLimits{clock: clock, limiter: limiter, buckets: ratelimit.NewBuckets(&params)}
 }
 
 // decide charges the key for one call, or not at all if charge is false, and
 // returns the status of its limit afterwards.
-func (l *callLimits) decide(now ratelimit.Instant, key [16]byte, charge bool) (s ratelimit.Status, refused bool) {
+func (l *callLimits) decide(key [16]byte, charge bool) (s ratelimit.Status, refused bool) {
+	now := l.clock()
 	if last := l.swept.Load(); now.Mono-last >= sweepInterval && l.swept.CompareAndSwap(last, now.Mono) {
 		l.buckets.Sweep(now)
 	}
@@ -47,10 +53,10 @@ func (l *callLimits) decide(now ratelimit.Instant, key [16]byte, charge bool) (s
 		params, bucket := l.buckets.Bucket(key)
 		limits := [1]ratelimit.Limit{{Scope: ratelimit.AccountScope, Params: params, Bucket: bucket}}
 		if !charge {
-			ratelimit.Peek(now, limits[:], status[:])
+			l.limiter.Peek(now, limits[:], status[:])
 			return status[0], false
 		}
-		if result, _ := ratelimit.Decide(now, limits[:], status[:]); result != ratelimit.Stale {
+		if result, _ := l.limiter.Decide(now, limits[:], status[:]); result != ratelimit.Stale {
 			return status[0], result == ratelimit.Refused
 		}
 	}
@@ -60,7 +66,7 @@ func (l *callLimits) decide(now ratelimit.Instant, key [16]byte, charge bool) (s
 // operation is not charged. Every response from here on has the rate limit
 // headers.
 func (c *call) charge() error {
-	status, refused := c.api.limits.decide(c.api.cfg.Clock(), bucketKey(c.principal.KeyID), c.op != nil)
+	status, refused := c.api.limits.decide(bucketKey(c.principal.KeyID), c.op != nil)
 	c.setLimitHeaders(status)
 	if c.op == nil {
 		return c.noSuchCall()

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/keygate/keygate/internal/fault"
+	"github.com/keygate/keygate/internal/ratelimit"
 	"github.com/keygate/keygate/internal/id"
 	"github.com/keygate/keygate/internal/repository"
 	"github.com/keygate/keygate/internal/turn"
@@ -37,10 +38,10 @@ type hookBounds struct {
 	refused, accepted *callLimits
 }
 
-func newHookBounds() *hookBounds {
+func newHookBounds(clock func() ratelimit.Instant) *hookBounds {
 	return &hookBounds{
 		bodies:  turn.New(turn.Config{PerAccount: hooksPerAddress, All: hooksInAll, Waiting: hooksWaiting, Wait: hookWait}),
-		refused: newLimits(hooksRefused, ""), accepted: newLimits(hooksAccepted, ""),
+		refused: newLimits(clock, hooksRefused, ""), accepted: newLimits(clock, hooksAccepted, ""),
 	}
 }
 
@@ -54,11 +55,11 @@ func hookHeaders() []string {
 func (c *call) admitHook() error {
 	bounds := c.api.hooks
 	address := c.addressKey()
-	if status, _ := bounds.refused.decide(c.api.cfg.Clock(), address, false); status.Remaining < 1 {
+	if status, _ := bounds.refused.decide(address, false); status.Remaining < 1 {
 		return c.tooManyHooks(status.RetryAfter, "too many hooks from this address could not be verified")
 	}
 	refuse := func() error {
-		bounds.refused.decide(c.api.cfg.Clock(), address, true)
+		bounds.refused.decide(address, true)
 		return errHook()
 	}
 	signed := false
@@ -84,7 +85,7 @@ func (c *call) admitHook() error {
 	}
 	c.hook = hook
 	gateway, _ := id.Parse(id.Gateway, c.params["gateway_id"])
-	if status, refused := bounds.accepted.decide(c.api.cfg.Clock(), gateway, true); refused {
+	if status, refused := bounds.accepted.decide(gateway, true); refused {
 		return c.tooManyHooks(status.RetryAfter, "too many hooks for this gateway")
 	}
 	return nil

@@ -12,20 +12,23 @@ import (
 	"github.com/keygate/keygate/internal/snapshot"
 )
 
-// Config configures an Admitter. Every field but Lease is required.
+// Config configures an Admitter. Every field but Mono and Lease is required.
 type Config struct {
 	Follower *snapshot.Follower
 	Reserver *ratelimit.Reserver
 	// Now reads the monotonic and the wall clock. It must be the same function as
 	// snapshot.Config.Now.
 	Now func() ratelimit.Instant
+	// Mono reads the monotonic clock of Now alone. Nil means that Now is read.
+	Mono func() int64
 	// Lease says whether this node may decide at all. Nil means that it always may.
 	Lease Lease
 }
 
 // Admitter decides requests. It is safe for concurrent use.
 type Admitter struct {
-	cfg Config
+	cfg     Config
+	limiter *ratelimit.Limiter
 }
 
 // New returns an Admitter. The only error is a missing field of cfg.
@@ -38,7 +41,10 @@ func New(cfg Config) (*Admitter, error) {
 	case cfg.Now == nil:
 		return nil, errors.New("admit: Config.Now is required")
 	}
-	return &Admitter{cfg: cfg}, nil
+	if cfg.Mono == nil {
+		cfg.Mono = func() int64 { return cfg.Now().Mono }
+	}
+	return &Admitter{cfg: cfg, limiter: ratelimit.NewLimiter(cfg.Mono)}, nil
 }
 
 // Decide makes the checks of contract 4.2, in their order, and fills v with the verdict on
@@ -46,7 +52,7 @@ func New(cfg Config) (*Admitter, error) {
 func (a *Admitter) Decide(req *Request, v *Verdict) {
 	v.reset()
 	v.Now = a.cfg.Now()
-	d := decision{req: req, verdict: v, follower: a.cfg.Follower, now: v.Now}
+	d := decision{req: req, verdict: v, follower: a.cfg.Follower, limiter: a.limiter, now: v.Now}
 	if code, reason := d.target.read(req); code != "" {
 		v.refuse(code, reason)
 		v.Close = true
@@ -100,6 +106,7 @@ type decision struct {
 	req      *Request
 	verdict  *Verdict
 	follower *snapshot.Follower
+	limiter  *ratelimit.Limiter
 	target   target
 	lost     bool // the lease is not held
 	now      ratelimit.Instant
@@ -328,7 +335,7 @@ func (d *decision) charge(g *snapshot.Gateway, r *snapshot.Route, path string) b
 	}
 	limits = append(limits, g.Global())
 	v.ticket.Attach(limits)
-	result, worst := ratelimit.Decide(d.now, limits, v.statuses[:])
+	result, worst := d.limiter.Decide(d.now, limits, v.statuses[:])
 	switch result {
 	case ratelimit.Stale:
 		return false
@@ -355,6 +362,6 @@ func (d *decision) charge(g *snapshot.Gateway, r *snapshot.Route, path string) b
 func (d *decision) peek(g *snapshot.Gateway) {
 	v := d.verdict
 	limits := append(d.room[:d.limit], g.Global())
-	v.worst = ratelimit.Peek(d.now, limits, v.statuses[:])
+	v.worst = d.limiter.Peek(d.now, limits, v.statuses[:])
 	v.statusCount = len(limits)
 }

@@ -17,9 +17,9 @@ type batch struct {
 }
 
 // add adds a claim of d: of used requests over all nodes, those of this node have passed, and ahead
-// more are to be reserved.
-func (b *batch) add(d *Daily, day, used, ahead int64) {
-	c := DailyClaim{LimitID: d.limit.id, Cap: d.cap(), Used: used - d.others, Lost: d.wasted, Ahead: ahead}
+// more are to be reserved, of which requests wait for needed.
+func (b *batch) add(d *Daily, day, used, ahead, needed int64) {
+	c := DailyClaim{LimitID: d.limit.id, Cap: d.cap(), Used: used - d.others, Lost: d.wasted, Ahead: ahead, Needed: needed}
 	if d.limit.keys != nil {
 		c.KeyID = id.Format(id.Key, d.key)
 	}
@@ -30,10 +30,12 @@ func (b *batch) add(d *Daily, day, used, ahead int64) {
 }
 
 // extend adds what the store must have before d may admit more: if half of the last range
-// is used, a whole range ahead. Without a range, it is one request while any call waits, so that a
-// crash loses no more. What d has beyond that, because the cap has shrunk or no call waits any longer,
-// it gives up.
+// was used by requests, a whole range ahead. Without a range, it is one request while any call waits, so that a
+// crash loses no more. Without a request nothing is reserved. What d has beyond that, because the cap has
+// shrunk or no call waits any longer, it gives up.
 func (b *batch) extend(d *Daily, today int64) {
+	needed := min(d.waiting.Load(), 1)
+	wanted := d.wanted.Swap(false) || needed > 0
 	for {
 		w := d.load()
 		if w == closedDaily || d.limit.day != today || !w.isOf(today) {
@@ -42,19 +44,19 @@ func (b *batch) extend(d *Daily, today int64) {
 		used, left := w.used(), w.left()
 		capacity := d.cap()
 		size := d.ahead(capacity, used)
-		ahead := max(0, min(cmp.Or(size, min(d.waiting.Load(), 1)), capacity-used))
+		ahead := max(0, min(cmp.Or(size, needed), capacity-used))
 		switch {
 		case left > ahead:
 			if !d.swap(w, packDaily(today, used, ahead)) {
 				continue
 			}
-		case left*2 > size:
+		case !wanted || left*2 > size:
 			ahead = left
 		}
 		// Requests that have passed since the last save make what a crash may lose less. Where a request was
 		// taken back, the store may have all that is needed, and d has not.
 		if refresh := d.refresh.Swap(false); refresh || ahead > left || used-d.others+ahead != d.saved || ahead > d.savedLost {
-			b.add(d, today, used, ahead)
+			b.add(d, today, used, ahead, needed)
 		}
 		return
 	}
@@ -81,7 +83,7 @@ func (b *batch) release(d *Daily, day int64, to dailyWord) {
 			continue
 		}
 		if known && (w.used()-d.others != d.saved || d.savedLost != 0) {
-			b.add(d, day, w.used(), 0)
+			b.add(d, day, w.used(), 0, 0)
 		}
 		return
 	}

@@ -63,3 +63,23 @@ func (p *Params) used(word uint64, mono int64) uint64 {
 	}
 	return 0
 }
+
+// refund takes back the charge in v at mono. A bucket that was charged again since may have been full
+// meanwhile without that charge, and then it gained nothing. So what it has gained since the charge, a
+// few nanoseconds' worth, is not given back.
+func (p *Params) refund(state *atomic.Uint64, v *view, mono int64) {
+	for {
+		word := state.Load()
+		back := v.word
+		if word != v.next {
+			gained := p.unitsAt(mono) - v.at
+			if word == closed || gained >= p.cost {
+				return
+			}
+			back = word - (p.cost - gained)
+		}
+		if state.CompareAndSwap(word, back) {
+			return
+		}
+	}
+}

@@ -47,6 +47,7 @@ type Daily struct {
 
 	lost    atomic.Int64 // requests of the day that others may have lost: processes that crashed, and nodes that hold them
 	waiting atomic.Int64 // calls of Reserver.Wait
+	wanted  atomic.Bool  // a request has used what was reserved, so that more may be
 	refresh atomic.Bool  // ask the store even if nothing has changed here
 	asked   atomic.Int64 // when the store was asked last, in Unix nanoseconds
 
@@ -86,6 +87,7 @@ func (d *Daily) charged(w dailyWord) {
 	size := d.rangeOf(capacity)
 	left := w.left()
 	if size > 0 && left*2 <= size && w.used()+left < capacity && left*2 <= d.ahead(capacity, w.used()) {
+		d.wanted.Store(true)
 		d.limit.reserver.enqueue(d)
 	}
 }
@@ -110,14 +112,10 @@ func (d *Daily) refund(day int64) {
 }
 
 // rangeOf returns the size of the ranges in which d's capacity is reserved, which is the most that the
-// next crash may lose: half of what is left of the day's budget. It is 0 when nothing is left. Then
-// one request is reserved at a time, while a call of Reserver.Wait asks for it.
+// next crash may lose: half of what is left of the day's budget. It is 0 where that is less than one request, as
+// for every cap below 200. Then one request is reserved at a time, while a call of Reserver.Wait asks for it.
 func (d *Daily) rangeOf(capacity int64) int64 {
-	left := budgetOf(capacity) - d.lost.Load()
-	if left <= 0 {
-		return 0
-	}
-	return max(1, left/2)
+	return max(0, budgetOf(capacity)-d.lost.Load()) / 2
 }
 
 // refused asks the store again, at most once a second, when the cap is used up with what other nodes

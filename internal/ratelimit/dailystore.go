@@ -25,6 +25,7 @@ type DailyClaim struct {
 	Used           int64 // requests that have passed on this node
 	Lost           int64 // how many of Used have not, because a range could not be given back
 	Ahead          int64 // requests that the node wants to reserve in addition
+	Needed         int64 // of Ahead, those for which requests wait: 0 or 1
 
 	// The answer.
 	Granted    int64 // of Ahead
@@ -37,10 +38,12 @@ type DailyFigures struct{ Used, Lost int64 }
 
 // Grant sets the answer to c, of which the store has the figures total, and those of the node itself
 // among them. It returns what they become. The store must let no other claim to the same cap
-// come between reading and writing them.
+// come between reading and writing them. Beyond what is needed, no more is granted than all nodes together may
+// lose, should all of them crash.
 func (c *DailyClaim) Grant(total, own DailyFigures) (newTotal, newOwn DailyFigures) {
 	c.OthersUsed, c.OthersLost = total.Used-own.Used, total.Lost-own.Lost
 	c.Granted = max(0, min(c.Ahead, c.Cap-c.OthersUsed-c.Used))
+	c.Granted = min(c.Granted, max(c.Needed, budgetOf(c.Cap)-c.OthersLost-c.Lost))
 	newOwn = DailyFigures{c.Used + c.Granted, c.Lost + c.Granted}
 	return DailyFigures{c.OthersUsed + newOwn.Used, c.OthersLost + newOwn.Lost}, newOwn
 }

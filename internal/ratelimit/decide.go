@@ -1,6 +1,9 @@
 package ratelimit
 
-import "sync/atomic"
+import (
+	"runtime"
+	"sync/atomic"
+)
 
 // MaxLimits is the largest number of limits in one decision.
 const MaxLimits = 5
@@ -17,8 +20,8 @@ const (
 	NeedsTicket                    // the limit store must decide about shared buckets: Ticket.Wait, then decide again with it
 )
 
-// Decide charges one request to all limits or to none. It fills statuses, which must be as
-// long as limits. It does not allocate. Pass at most MaxLimits limits, in the order of
+// Decide charges one request, which came at now, to all limits or to none. It fills statuses, which
+// must be as long as limits. It does not allocate. Pass at most MaxLimits limits, in the order of
 // their scopes, no two with the same bucket.
 //
 // worst is an index into limits. For Admitted, it is the limit with the fewest requests
@@ -27,19 +30,20 @@ const (
 // caused the result.
 //
 // Decide checks all limits before it charges any. If a limit refuses after others were
-// charged, because a concurrent decision took the last request, the others are refunded. A
-// bucket that has been charged again meanwhile keeps the charge, since a refund could admit
-// more than the limit.
-func Decide(now Instant, limits []Limit, status []Status) (r Result, worst int) {
+// charged, because a concurrent decision took the last request, the others are refunded.
+func (l *Limiter) Decide(now Instant, limits []Limit, status []Status) (r Result, worst int) {
 	var room [MaxLimits]view
-	views := room[:len(limits)]
-	day := dayOf(now.Wall)
+	d := decision{moment: moment{now, dayOf(now.Wall), l.mono}, limiter: l, limits: limits, views: room[:len(limits)]}
 	for {
-		f, i := check(now, day, limits, views)
+		f, i := d.check()
 		switch f {
 		case passes:
 		case refuses:
-			return Refused, fillRefused(now, day, limits, views, status)
+			if !d.isFinal() {
+				runtime.Gosched()
+				continue
+			}
+			return Refused, fillRefused(&d.moment, limits, d.views, status)
 		case isStale:
 			return Stale, i
 		case mustAsk:
@@ -47,46 +51,124 @@ func Decide(now Instant, limits []Limit, status []Status) (r Result, worst int) 
 		default:
 			return NeedsReservation, i
 		}
-		if charge(now, day, limits, views) {
+		if d.charge() {
 			break
 		}
 	}
 	for i := range limits {
-		limits[i].charged(now, &views[i])
+		limits[i].charged(&d.moment, &d.views[i])
 	}
-	return Admitted, fillStatuses(now, day, limits, views, status)
+	return Admitted, fillStatuses(&d.moment, limits, d.views, status)
 }
 
 // Peek fills statuses as Decide does, but charges nothing. worst is the limit with the
 // fewest requests left. A limit for which Decide would return Stale or NeedsReservation
 // counts as unused.
-func Peek(now Instant, limits []Limit, status []Status) (worst int) {
+func (l *Limiter) Peek(now Instant, limits []Limit, status []Status) (worst int) {
 	var room [MaxLimits]view
 	views := room[:len(limits)]
-	day := dayOf(now.Wall)
+	m := moment{now, dayOf(now.Wall), l.mono}
 	for i := range limits {
-		limits[i].peek(now, day, &views[i])
+		limits[i].peek(&m, &views[i])
 	}
-	return fillStatuses(now, day, limits, views, status)
+	return fillStatuses(&m, limits, views, status)
+}
+
+// Decide is Limiter.Decide at a time that stands still, as in a simulation.
+func Decide(now Instant, limits []Limit, status []Status) (r Result, worst int) {
+	return (&Limiter{}).Decide(now, limits, status)
+}
+
+// Peek is Limiter.Peek at a time that stands still.
+func Peek(now Instant, limits []Limit, status []Status) (worst int) {
+	return (&Limiter{}).Peek(now, limits, status)
+}
+
+// decision is the state of one call of Decide.
+type decision struct {
+	moment
+	limiter *Limiter
+	limits  []Limit
+	views   []view
+	held    uint // the limits that are locked, as bits
 }
 
 // view is what a decision has read of one limit.
 type view struct {
-	state  *atomic.Uint64 // what a charge changes; nil if the limit store has charged
-	params *Params        // of word and next, if they are the state of a bucket
-	word   uint64         // the state
-	next   uint64         // the state after a charge
-	at     uint64         // for a bucket, the units gained until now; for a daily cap, the cap
+	state   *atomic.Uint64 // what a charge changes; nil if the limit store has charged
+	params  *Params        // of word and next, if they are the state of a bucket
+	word    uint64         // the state
+	next    uint64         // the state after a charge
+	at      uint64         // for a bucket, the units gained until wall; for a daily cap, the cap
+	wall    int64          // the wall clock at that time, or 0 if that is the moment's
+	few     bool           // little is left of a daily cap, of its range, or of granted tokens
+	refuses bool
 }
 
 // check reads every limit and returns the greatest finding and its limit.
-func check(now Instant, day int64, limits []Limit, views []view) (worst finding, at int) {
-	for i := range limits {
-		if f := limits[i].check(now, day, &views[i]); f > worst {
+func (d *decision) check() (worst finding, at int) {
+	for i := range d.limits {
+		l, v := &d.limits[i], &d.views[i]
+		if l.isLocal() && l.read(&d.moment, v) && d.mono != nil {
+			return d.checkUsed()
+		}
+		f := l.check(&d.moment, v)
+		if v.refuses = f == refuses; f > worst {
 			worst, at = f, i
 		}
 	}
 	return worst, at
+}
+
+// checkUsed is check where some bucket of this node alone is not full. It reads the clock once, after the
+// states of all of them.
+func (d *decision) checkUsed() (worst finding, at int) {
+	for i := range d.limits {
+		if l := &d.limits[i]; l.isLocal() {
+			l.read(&d.moment, &d.views[i])
+		}
+	}
+	d.advance()
+	for i := range d.limits {
+		l, v := &d.limits[i], &d.views[i]
+		if l.isLocal() {
+			v.at = l.Params.unitsAt(d.Mono)
+		}
+		f := l.check(&d.moment, v)
+		if v.refuses = f == refuses; f > worst {
+			worst, at = f, i
+		}
+	}
+	return worst, at
+}
+
+// isFinal reports whether a refusal stands: some limit refuses that no other decision has charged and may
+// yet refund.
+func (d *decision) isFinal() bool {
+	if d.limiter.marks == nil {
+		return true
+	}
+	for i := range d.limits {
+		v := &d.views[i]
+		if !v.refuses {
+			continue
+		}
+		if v.state == nil {
+			return true // the limit store refuses
+		}
+		m := d.limiter.markOf(v)
+		before := m.Load()
+		if before == 0 {
+			return true
+		}
+		if isLocked(before) {
+			continue
+		}
+		if d.limits[i].reread(&d.moment, v) == refuses && m.Load() == before {
+			return true
+		}
+	}
+	return false
 }
 
 // check returns what the state v.word allows at v.at, and sets v.next.
@@ -114,28 +196,45 @@ func (d *Daily) check(day int64, v *view) finding {
 	case w.left() == 0:
 		return mustReserve
 	default:
-		v.next = uint64(w + oneUsed - oneLeft)
+		v.next, v.few = uint64(w+oneUsed-oneLeft), w.left() < scarce
 		return passes
 	}
 }
 
-// charge charges every limit as check planned. If a limit no longer allows it, charge
-// refunds the others and reports false.
-func charge(now Instant, day int64, limits []Limit, views []view) bool {
-	for i := range limits {
-		v := &views[i]
-		if v.state != nil && !v.state.CompareAndSwap(v.word, v.next) && !limits[i].retryCharge(now, day, v) {
-			refund(day, limits[:i], views)
+// charge charges every limit as check planned. If a limit no longer allows it, or another decision has
+// locked it, charge refunds the others and reports false.
+func (d *decision) charge() bool {
+	if d.limiter.marks != nil && !d.hold() {
+		runtime.Gosched()
+		return false
+	}
+	for i := range d.limits {
+		v := &d.views[i]
+		if v.state != nil && !v.state.CompareAndSwap(v.word, v.next) && !d.retryCharge(i) {
+			d.advance()
+			for j := range d.limits[:i] {
+				d.limits[j].refund(&d.moment, &d.views[j])
+			}
+			d.release()
 			return false
 		}
+	}
+	if d.held != 0 {
+		d.release()
 	}
 	return true
 }
 
-// retryCharge charges a limit that has changed since v was filled.
-func (l *Limit) retryCharge(now Instant, day int64, v *view) bool {
+// retryCharge charges a limit that has changed since it was checked.
+func (d *decision) retryCharge(i int) bool {
+	v := &d.views[i]
+	for j := range d.views { // which the time that passes leaves as they are
+		if o := &d.views[j]; o.wall == 0 {
+			o.wall = d.Wall
+		}
+	}
 	for {
-		if l.check(now, day, v) != passes {
+		if d.limits[i].reread(&d.moment, v) != passes || !d.isFree(v) {
 			return false
 		}
 		if v.state == nil || v.state.CompareAndSwap(v.word, v.next) {
@@ -152,11 +251,5 @@ func RefundDaily(now Instant, limits []Limit) {
 		if d := limits[i].Daily; d != nil {
 			d.refund(dayOf(now.Wall))
 		}
-	}
-}
-
-func refund(day int64, limits []Limit, views []view) {
-	for i := range limits {
-		limits[i].refund(day, &views[i])
 	}
 }

@@ -20,10 +20,12 @@
 //	Reserver ◄──► DailyStore
 //
 // Decide reads all the limits that apply to a request, then charges all of them or none.
-// It takes no lock, does not allocate and does not wait.
+// It does not allocate. It takes a lock, for nanoseconds, only where a limit that was charged may
+// have to be refunded because another one is nearly used up.
 //
 // Guarantees, whatever runs concurrently:
 //
+//   - Of requests that come together, none is refused while each of its limits has one left.
 //   - In every window w at most capacity + w×rate requests pass a bucket.
 //   - At most the cap pass a Daily in a UTC day, through crashes, restarts and steps of the
 //     wall clock.

@@ -7,7 +7,7 @@ import (
 
 // Races between the two steps of a decision: the state changes after check and before charge.
 
-// lateLimits returns a key's bucket, a daily cap of 100, and a global bucket of one
+// lateLimits returns a key's bucket, a daily cap of 1000, and a global bucket of one
 // request.
 func lateLimits(t *testing.T) (now Instant, day int64, limits []Limit) {
 	t.Helper()
@@ -16,7 +16,8 @@ func lateLimits(t *testing.T) (now Instant, day int64, limits []Limit) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := l.Daily("rt_1", perDay(100))
+	d := l.Daily("rt_1", perDay(1000))
+	d.wanted.Store(true) // as after a request
 	l.serve(t.Context())
 	wide, narrow := compile(perDay(1), 10), compile(perDay(1), 1)
 	return now, dayOf(now.Wall), []Limit{
@@ -26,20 +27,27 @@ func lateLimits(t *testing.T) (now Instant, day int64, limits []Limit) {
 	}
 }
 
+// checked returns the decision about limits, which have been checked at now. All pass.
+func checked(t *testing.T, now Instant, limits []Limit) *decision {
+	t.Helper()
+	d := &decision{moment: moment{Instant: now, day: dayOf(now.Wall)}, limiter: &Limiter{}, limits: limits, views: make([]view, len(limits))}
+	if f, i := d.check(); f != passes {
+		t.Fatalf("limit %d: %v", i, f)
+	}
+	return d
+}
+
 // Guarantee: a request that is refused after some of its limits were charged charges
 // nothing.
 func TestLateRefusalRefunds(t *testing.T) {
-	now, day, limits := lateLimits(t)
-	var views [3]view
-	if f, i := check(now, day, limits, views[:]); f != passes {
-		t.Fatalf("limit %d: %v", i, f)
-	}
+	now, _, limits := lateLimits(t)
+	d := checked(t, now, limits)
 	key, count := limits[0].Bucket.state.Load(), limits[1].Daily.load()
 	var s [3]Status
 	if r, _ := Decide(now, limits[2:], s[:]); r != Admitted {
 		t.Fatal(r)
 	}
-	if charge(now, day, limits, views[:]) {
+	if d.charge() {
 		t.Fatal("more than the global limit passed")
 	}
 	if got := limits[0].Bucket.state.Load(); got != key {
@@ -50,15 +58,13 @@ func TestLateRefusalRefunds(t *testing.T) {
 	}
 }
 
-// Guarantee: a late refund adds no credit. A bucket that was charged again keeps both
-// charges; a daily count is refunded by one.
-func TestLateRefundAddsNoCredit(t *testing.T) {
+// Guarantee: a late refund takes back one request, also from a bucket that was charged again.
+func TestLateRefundTakesBackOneRequest(t *testing.T) {
 	now, day, limits := lateLimits(t)
 	d := limits[1].Daily
 	l, store := d.limit.reserver, d.limit.reserver.store.(*memoryStore)
-	var views [3]view
-	check(now, day, limits, views[:])
-	if !charge(now, day, limits[:2], views[:]) {
+	late := checked(t, now, limits[:2])
+	if !late.charge() {
 		t.Fatal("refused")
 	}
 	var s [3]Status
@@ -68,16 +74,18 @@ func TestLateRefundAddsNoCredit(t *testing.T) {
 	l.enqueue(d)
 	l.serve(t.Context()) // and another range of the day
 
-	refund(day, limits[:2], views[:])
-	if used := limits[0].Params.used(limits[0].Bucket.state.Load(), 0); used != 2*limits[0].Params.cost {
-		t.Errorf("the key has %d requests charged, want 2", used/limits[0].Params.cost)
+	for i := range late.limits {
+		late.limits[i].refund(&late.moment, &late.views[i])
 	}
-	if w := d.load(); w.used() != 0 || w.left() != 1 {
-		t.Errorf("the day has %d used and %d left, want 0 and 1", w.used(), w.left())
+	if used := limits[0].Params.used(limits[0].Bucket.state.Load(), 0); used != limits[0].Params.cost {
+		t.Errorf("the key has %d requests charged, want 1", used/limits[0].Params.cost)
+	}
+	if w := d.load(); w.used() != 0 || w.left() != 5 {
+		t.Errorf("the day has %d used and %d left, want 0 and 5", w.used(), w.left())
 	}
 	l.serve(t.Context())
-	if stored := store.used("rt_1", day); stored != 1 {
-		t.Errorf("a crash would lose %d of a cap of 100, want 1", stored)
+	if stored := store.used("rt_1", day); stored != 5 {
+		t.Errorf("a crash would lose %d of a cap of 1000, want 5", stored)
 	}
 }
 
@@ -130,7 +138,7 @@ func TestDroppedDailyIsStale(t *testing.T) {
 		t.Fatal(r)
 	}
 	l.Drop("rt_1")
-	back := l.Daily("rt_1", perDay(100))
+	back := l.Daily("rt_1", perDay(1000))
 	l.serve(t.Context())
 	if r, worst := Decide(now, limits[1:2], s[:]); r != Stale || worst != 0 {
 		t.Errorf("decision by a dropped cap: got %v, worst %d, want Stale, 0", r, worst)

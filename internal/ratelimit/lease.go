@@ -67,25 +67,25 @@ type shadow struct {
 }
 
 // check reads the lease into v and returns what it allows.
-func (e *Lease) check(now Instant, t *Ticket, v *view) finding {
+func (e *Lease) check(m *moment, t *Ticket, v *view) finding {
 	if t != nil {
-		return t.check(e, now, v)
+		return t.check(e, m, v)
 	}
 	v.state, v.params, v.word = &e.tokens, nil, e.tokens.Load()
-	switch {
-	case v.word == closed:
+	if v.word == closed {
 		return isStale
-	case tokensAt(v.word, now.Mono) > 0:
-		v.next = v.word - 1
+	}
+	if n := tokensAt(v.word, m.Mono); n > 0 {
+		v.next, v.few = v.word-1, n < scarce
 		return passes
 	}
 	switch {
 	case e.divided.Load():
-		return e.checkShadow(now, v)
+		return e.checkShadow(m, v)
 	case e.sharing.Lost():
-		return e.checkLost(now, v)
+		return e.checkLost(m, v)
 	case e.sharing.cfg.Mode == Leased:
-		v.params, v.at, v.word = e.params, e.params.unitsAt(now.Mono), e.bucket.state.Load()
+		m.load(v, &e.bucket.state, e.params)
 		if f := e.params.check(v); f != passes {
 			return f // no node can be granted a token until one is regained
 		}
@@ -95,8 +95,8 @@ func (e *Lease) check(now Instant, t *Ticket, v *view) finding {
 }
 
 // checkLost is check for a request that the limit store does not decide in time.
-func (e *Lease) checkLost(now Instant, v *view) finding {
-	f := e.checkShadow(now, v)
+func (e *Lease) checkLost(m *moment, v *view) finding {
+	f := e.checkShadow(m, v)
 	switch {
 	case e.sharing.cfg.OnLoss == RefuseOnLoss && f != isStale:
 		v.state, v.params = nil, nil
@@ -107,12 +107,14 @@ func (e *Lease) checkLost(now Instant, v *view) finding {
 	return f
 }
 
-func (e *Lease) checkShadow(now Instant, v *view) finding {
-	s := e.shadowAt(now)
+func (e *Lease) checkShadow(m *moment, v *view) finding {
+	s := e.shadowAt(m.Instant)
 	if !e.divided.Load() {
-		e.inform(s, now)
+		m.advance() // past the last answer of the store
+		e.inform(s, m.Instant)
 	}
-	v.state, v.params, v.at, v.word = &s.state, s.params, s.params.unitsAt(now.Mono), s.state.Load()
+	v.state = &s.state
+	m.load(v, &s.state, s.params)
 	return s.params.check(v)
 }
 
@@ -176,26 +178,26 @@ func (e *Lease) shadowAt(now Instant) *shadow {
 }
 
 // peek reads into v what a status needs.
-func (e *Lease) peek(now Instant, v *view) {
+func (e *Lease) peek(m *moment, v *view) {
 	if !e.divided.Load() && (!e.sharing.Lost() || e.sharing.cfg.OnLoss == RefuseOnLoss) {
 		v.params = nil
 		return
 	}
-	if e.checkShadow(now, v); v.word == closed {
+	if e.checkShadow(m, v); v.word == closed {
 		v.word = 0
 	}
 	v.next = v.word
 }
 
 // fillStatus fills s with the level of the cluster as far as it is known here: what the store has
-// said, and the tokens that this node still holds.
-func (e *Lease) fillStatus(s *Status, now Instant) {
-	word, at := e.bucket.state.Load(), e.params.unitsAt(now.Mono)
-	if word == closed {
-		word = 0
+// said, and the given tokens that this node still holds.
+func (e *Lease) fillStatus(s *Status, m *moment, tokens leaseWord) {
+	var v view
+	if m.load(&v, &e.bucket.state, e.params); v.word == closed {
+		v.word = 0
 	}
-	used, held := max(word, at)-at, uint64(tokensAt(e.tokens.Load(), now.Mono))*e.params.cost
-	e.params.fillStatus(s, at+used-min(used, held), at, now.Wall)
+	used, held := max(v.word, v.at)-v.at, uint64(tokensAt(tokens, m.Mono))*e.params.cost
+	e.params.fillStatus(s, v.at+used-min(used, held), v.at, m.wallOf(&v))
 }
 
 // charged does what follows a decision that has charged the lease.
@@ -209,6 +211,24 @@ func (e *Lease) charged(now Instant, v *view) {
 	default:
 		if !e.divided.Load() {
 			e.sharing.owe(e, now.Mono)
+		}
+	}
+}
+
+// refund gives back the token in v as takeBack does, and also if none is left of those with which it
+// was granted.
+func (e *Lease) refund(now Instant, v *view) {
+	e.mu.Lock()
+	held := e.held
+	e.mu.Unlock()
+	for {
+		w := e.tokens.Load()
+		if w == closed || w>>tokenBits != v.word>>tokenBits {
+			e.takeBack(now)
+			return
+		}
+		if int64(w&maxTokens) >= held || e.tokens.CompareAndSwap(w, w+1) {
+			return
 		}
 	}
 }

@@ -65,7 +65,7 @@ func (s *bucketShard) eachLevel(now Instant, f func(k [16]byte, s Status)) (shar
 func (d *Dailies) StatusOf(now Instant, k [16]byte, capacity int64) Status {
 	day := dayOf(now.Wall)
 	status := Status{Scope: KeyDailyScope}
-	packDaily(day, d.used(k, day), 0).fillStatus(&status, uint64(capacity), now, day)
+	packDaily(day, d.used(k, day), 0).fillStatus(&status, uint64(capacity), now.Wall, day)
 	return status
 }
 
@@ -74,7 +74,7 @@ func (d *Dailies) EachLevel(now Instant, f func(k [16]byte, s Status)) {
 	day := dayOf(now.Wall)
 	emit := func(k [16]byte, used int64) {
 		status := Status{Scope: DailyScope}
-		packDaily(day, used, 0).fillStatus(&status, uint64(d.limit.capacity.Load()), now, day)
+		packDaily(day, used, 0).fillStatus(&status, uint64(d.limit.capacity.Load()), now.Wall, day)
 		f(k, status)
 	}
 	// A count that is evicted between the two loops is found by both rather than by

@@ -25,86 +25,110 @@ const (
 	isStale
 )
 
-// check reads the limit into v and returns what its state allows.
-func (l *Limit) check(now Instant, day int64, v *view) finding {
+// isLocal reports whether the limit is a bucket of this node alone.
+func (l *Limit) isLocal() bool { return l.Daily == nil && l.Bucket.lease == nil }
+
+// read reads the state of a bucket of this node alone into v, and reports whether some of it may be
+// used. Then the clock must be read again before the bucket is checked.
+func (l *Limit) read(m *moment, v *view) bool {
+	v.state, v.params, v.word = &l.Bucket.state, l.Params, l.Bucket.state.Load()
+	v.at, v.wall = l.Params.unitsAt(m.Mono), 0
+	return v.word > v.at
+}
+
+// reread reads a limit that has changed, and checks it.
+func (l *Limit) reread(m *moment, v *view) finding {
+	if l.isLocal() {
+		l.read(m, v)
+		m.advance()
+		v.at, v.wall = l.Params.unitsAt(m.Mono), m.Wall
+	}
+	return l.check(m, v)
+}
+
+// check returns what the state of the limit allows, which it first reads into v unless read has.
+func (l *Limit) check(m *moment, v *view) finding {
 	switch {
 	case l.Daily != nil:
-		v.state, v.at = &l.Daily.word, uint64(l.Daily.cap())
+		v.state, v.at, v.wall = &l.Daily.word, uint64(l.Daily.cap()), 0
 		v.word = v.state.Load()
-		return l.Daily.check(day, v)
+		return l.Daily.check(m.day, v)
 	case l.Bucket.lease != nil:
-		return l.Bucket.lease.check(now, l.ticket, v)
+		return l.Bucket.lease.check(m, l.ticket, v)
 	default:
-		v.state, v.params, v.at = &l.Bucket.state, l.Params, l.Params.unitsAt(now.Mono)
-		v.word = v.state.Load()
 		return l.Params.check(v)
 	}
 }
 
 // peek reads the limit into v without deciding. A limit that was replaced counts as unused.
-func (l *Limit) peek(now Instant, day int64, v *view) {
+func (l *Limit) peek(m *moment, v *view) {
 	switch {
 	case l.Daily != nil:
 		v.at = uint64(l.Daily.cap())
 		w := l.Daily.load()
-		if w == closedDaily || !w.isOf(day) {
-			w = packDaily(day, 0, 0)
+		if w == closedDaily || !w.isOf(m.day) {
+			w = packDaily(m.day, 0, 0)
 		}
 		v.next = uint64(w)
 	case l.Bucket.lease != nil:
-		l.Bucket.lease.peek(now, v)
+		l.Bucket.lease.peek(m, v)
 	default:
-		v.params, v.at = l.Params, l.Params.unitsAt(now.Mono)
-		if v.next = l.Bucket.state.Load(); v.next == closed {
+		m.load(v, &l.Bucket.state, l.Params)
+		if v.next = v.word; v.next == closed {
 			v.next = 0
 		}
 	}
 }
 
 // refund undoes the charge in v, because another limit refuses.
-func (l *Limit) refund(day int64, v *view) {
+func (l *Limit) refund(m *moment, v *view) {
 	switch {
 	case l.Daily != nil:
-		l.Daily.refund(day)
-	case v.state != nil:
-		v.state.CompareAndSwap(v.next, v.word)
+		l.Daily.refund(m.day)
+	case v.state == nil:
+	case v.params != nil:
+		v.params.refund(v.state, v, m.Mono)
+	default:
+		l.Bucket.lease.refund(m.Instant, v)
 	}
 }
 
 // charged does what follows a decision that has charged the limit.
-func (l *Limit) charged(now Instant, v *view) {
+func (l *Limit) charged(m *moment, v *view) {
 	switch {
 	case l.Daily != nil:
 		l.Daily.charged(dailyWord(v.next))
 	case l.Bucket.lease != nil:
-		l.Bucket.lease.charged(now, v)
+		l.Bucket.lease.charged(m.Instant, v)
 	}
 }
 
 // fillStatus fills the status of the limit in the state word, which is one of v's. v.params is nil
 // for a shared bucket whose level is that of the cluster.
-func (l *Limit) fillStatus(s *Status, now Instant, day int64, v *view, word uint64) {
+func (l *Limit) fillStatus(s *Status, m *moment, v *view, word uint64) {
 	s.Scope, s.Default, s.Refused, s.RetryAfter = l.Scope, l.Default, false, 0
 	switch {
 	case l.Daily != nil:
-		dailyWord(word).fillStatus(s, v.at, now, day)
+		dailyWord(word).fillStatus(s, v.at, m.wallOf(v), m.day)
 	case v.params != nil:
-		v.params.fillStatus(s, word, v.at, now.Wall)
+		v.params.fillStatus(s, word, v.at, m.wallOf(v))
+	case v.state != nil:
+		l.Bucket.lease.fillStatus(s, m, word)
 	default:
-		l.Bucket.lease.fillStatus(s, now)
+		l.Bucket.lease.fillStatus(s, m, l.Bucket.lease.tokens.Load())
 	}
 }
 
 // fillRefused fills the status of a limit when one of the request's limits refuses. It returns
 // the nanoseconds until this one would admit the request, or -1 if it does not refuse.
-func (l *Limit) fillRefused(s *Status, now Instant, day int64, v *view) (wait int64) {
-	l.fillStatus(s, now, day, v, v.word)
+func (l *Limit) fillRefused(s *Status, m *moment, v *view) (wait int64) {
+	l.fillStatus(s, m, v, v.word)
 	switch {
 	case l.Daily == nil && v.params != nil:
-		return v.params.fillRefused(s, v.word, v.at, now.Wall)
+		return v.params.fillRefused(s, v.word, v.at, m.wallOf(v))
 	case l.Daily != nil && s.Remaining == 0:
-		l.Daily.refused(now.Wall)
-		return (day+1)*dayLength - now.Wall
+		l.Daily.refused(m.Wall)
+		return max(0, (m.day+1)*dayLength-m.Wall)
 	default:
 		return -1
 	}

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/service"
 )
 
@@ -140,8 +141,8 @@ func (r *Reserver) Drop(limitID string) {
 
 // Wait returns when d, for which a decision returned NeedsReservation, can decide, so that
 // the caller may decide again. The error is that of ctx, or has the code fault.Unavailable
-// if the store fails or the Reserver has stopped. While the store fails, Wait does not wait for
-// the next attempt.
+// if the store fails, does not answer within a second, or the Reserver has stopped. While the store fails,
+// Wait does not wait for the next attempt.
 func (r *Reserver) Wait(ctx context.Context, d *Daily) (err error) {
 	d.waiting.Add(1)
 	defer func() {
@@ -149,7 +150,13 @@ func (r *Reserver) Wait(ctx context.Context, d *Daily) (err error) {
 			r.enqueue(d) // gives up what was reserved for this call
 		}
 	}()
+	var late <-chan time.Time
 	for !d.canDecide(dayOf(r.now().UnixNano())) {
+		if late == nil {
+			timer := time.NewTimer(dailyPatience)
+			defer timer.Stop()
+			late = timer.C
+		}
 		r.enqueue(d)
 		r.mu.Lock()
 		current, stopped, failing := r.round, r.stopped, r.failing
@@ -166,12 +173,19 @@ func (r *Reserver) Wait(ctx context.Context, d *Daily) (err error) {
 			if current.err != nil {
 				return current.err
 			}
+		case <-late:
+			return fault.New(fault.Unavailable, notCounted)
 		case <-ctx.Done():
 			return ctx.Err()
 		}
 	}
 	return nil
 }
+
+// dailyPatience is how long a request waits for the store of daily caps, as while a database hangs.
+const dailyPatience = time.Second
+
+const notCounted = "the daily limit cannot be counted at the moment: try again"
 
 // canDecide reports whether d can decide a request of today, or is closed.
 func (d *Daily) canDecide(today int64) bool {

@@ -60,6 +60,31 @@ func (m *reserverNodes) request(i int) bool {
 	return false
 }
 
+// Guarantee: a cap that nobody uses is not claimed: however many nodes start and are killed, nothing of it is
+// lost. A small cap is claimed one by one, so that nodes that were used once hold nothing either.
+func TestKilledNodesLoseNothingOfASmallCap(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		m := &reserverNodes{t: t, store: newMemoryStore(), now: time.Unix(0, startWall), limit: 5, nodes: make([]*Reserver, 3)}
+		ctx := context.Background()
+		start := func(i int) {
+			m.boot(i)
+			m.daily(i)
+			m.nodes[i].serve(ctx)
+		}
+		for i := range m.nodes {
+			start(i)
+		}
+		for passed := range m.limit {
+			for range rapid.IntRange(0, 4).Draw(t, "kills") {
+				start(rapid.IntRange(0, 2).Draw(t, "killed"))
+			}
+			if !m.request(rapid.IntRange(0, 2).Draw(t, "node")) {
+				t.Fatalf("refused after %d of %d", passed, m.limit)
+			}
+		}
+	})
+}
+
 // Guarantee: several nodes together never exceed a cap, through crashes, lost answers and failures of
 // the store. What all crashes of a day lose is a hundredth of the cap, or one request, and one for
 // each request that a failing store may have counted. Everything else can be used by any node, once
@@ -80,6 +105,7 @@ func TestNodesNeverExceedADailyCap(t *testing.T) {
 				}
 			},
 			"crash":     func(t *rapid.T) { m.boot(node.Draw(t, "node")) },
+			"start":     func(t *rapid.T) { i := node.Draw(t, "node"); m.boot(i); m.daily(i); m.nodes[i].serve(ctx) },
 			"reserve":   func(t *rapid.T) { m.nodes[node.Draw(t, "node")].serve(ctx) },
 			"give back": func(t *rapid.T) { m.nodes[node.Draw(t, "node")].giveBack(ctx) },
 			"store": func(t *rapid.T) {

@@ -164,9 +164,11 @@ func TestDailyCapOverTime(t *testing.T) {
 
 		<-time.After(time.Duration(dayLength - time.Now().UnixNano()%dayLength))
 		synctest.Wait()
-		var s [1]Status
-		if r, _ := Decide(Instant{Wall: time.Now().UnixNano()}, []Limit{{Daily: shared()}}, s[:]); r != Admitted {
-			t.Errorf("first request of the day: got %v, want Admitted from a range reserved in advance", r)
+		if used := store.used("rt_1", day+1); used != 0 {
+			t.Errorf("%d requests of the new day are reserved that nobody has sent", used)
+		}
+		if r, _, err := ask(t.Context(), l, shared); r != Admitted || err != nil {
+			t.Errorf("first request of the day: got %v, %v, want Admitted", r, err)
 		}
 		if r, s, err := ask(t.Context(), l, keyed); r != Admitted || s.Remaining != 999 || err != nil {
 			t.Errorf("first request of the key's day: got %v, %+v, %v, want Admitted with 999 left", r, s, err)
@@ -281,6 +283,25 @@ func TestFailingStoreIsTriedOnceASecond(t *testing.T) {
 		}
 		if lines := strings.Count(log.String(), "level=ERROR"); tries < 9 || tries > 11 || lines != tries || waited != 0 {
 			t.Errorf("in 10 s the store was tried %d times, %d lines were logged, and a request waited %v; want about 10, as many, and none", tries, lines, waited)
+		}
+	})
+}
+
+// Guarantee: a request waits a second at most for a store that does not answer.
+func TestWaitForAHangingStoreIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newMemoryStore()
+		l := startReserver(t, store)
+		release := make(chan struct{})
+		store.onSave = func([]DailyClaim) { <-release }
+		began := time.Now()
+		if err := l.Wait(t.Context(), l.Daily("rt_1", perDay(5))); fault.CodeOf(err) != fault.Unavailable || time.Since(began) != time.Second {
+			t.Errorf("after %v: got %v, want unavailable after 1 s", time.Since(began), err)
+		}
+		close(release)
+		synctest.Wait()
+		if _, s, err := ask(t.Context(), l, func() *Daily { return l.Daily("rt_1", perDay(5)) }); err != nil || s.Remaining != 4 {
+			t.Errorf("once the store answers: %d left, error %v, want 4 and none", s.Remaining, err)
 		}
 	})
 }

@@ -132,7 +132,7 @@ func (r *Reserver) serve(ctx context.Context) bool {
 	err := r.reserve(ctx)
 	if err != nil {
 		r.log.Error("reserving daily limits failed; it is tried again once a second", "error", err)
-		current.err = &fault.Error{Code: fault.Unavailable, Message: "the daily limit cannot be counted at the moment: try again", Err: err}
+		current.err = &fault.Error{Code: fault.Unavailable, Message: notCounted, Err: err}
 	}
 	r.mu.Lock()
 	r.failing = current.err
@@ -211,9 +211,6 @@ func (r *Reserver) load(ctx context.Context, today int64) error {
 		r.log.Warn("returning the unused part of the last day's limits failed", "error", err)
 	}
 	for k, limit := range behind {
-		if limit.one != nil && limit.one.load().used() > 0 {
-			r.enqueue(limit.one) // it was used yesterday, so expect use today
-		}
 		limit.startDay(today, known[k])
 	}
 	r.day, r.stale = today, false

@@ -60,11 +60,11 @@ type Status struct {
 
 // fillStatuses fills the statuses of limits in the state next. It returns the limit with
 // the fewest requests left (on a tie, the one that resets later), or -1 without limits.
-func fillStatuses(now Instant, day int64, limits []Limit, views []view, status []Status) (worst int) {
+func fillStatuses(m *moment, limits []Limit, views []view, status []Status) (worst int) {
 	worst = -1
 	for i := range limits {
 		s := &status[i]
-		limits[i].fillStatus(s, now, day, &views[i], views[i].next)
+		limits[i].fillStatus(s, m, &views[i], views[i].next)
 		if worst < 0 || s.Remaining < status[worst].Remaining ||
 			s.Remaining == status[worst].Remaining && s.ResetAt > status[worst].ResetAt {
 			worst = i
@@ -75,11 +75,11 @@ func fillStatuses(now Instant, day int64, limits []Limit, views []view, status [
 
 // fillRefused fills the statuses of limits in the state word, at least one of which
 // refuses. It returns the one for which the caller must wait longest.
-func fillRefused(now Instant, day int64, limits []Limit, views []view, status []Status) (worst int) {
+func fillRefused(m *moment, limits []Limit, views []view, status []Status) (worst int) {
 	longest := int64(-1)
 	for i := range limits {
 		s := &status[i]
-		wait := limits[i].fillRefused(s, now, day, &views[i])
+		wait := limits[i].fillRefused(s, m, &views[i])
 		if wait < 0 {
 			continue
 		}
@@ -130,9 +130,9 @@ func (s *Status) resetFar(wall, seconds int64) {
 }
 
 // fillStatus fills the status of a daily count in the state w, with a cap of capacity.
-func (w dailyWord) fillStatus(s *Status, capacity uint64, now Instant, day int64) {
+func (w dailyWord) fillStatus(s *Status, capacity uint64, wall, day int64) {
 	s.Limit, s.Window, s.policy = int64(capacity), dayLength/second, ""
 	s.Remaining = max(0, s.Limit-w.used())
 	s.ResetAt = (day + 1) * (dayLength / second)
-	s.ResetIn = ceilSeconds((day+1)*dayLength - now.Wall)
+	s.ResetIn = ceilSeconds(max(0, (day+1)*dayLength-wall)) // the decision may have ended after the day
 }

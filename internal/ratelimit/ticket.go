@@ -38,7 +38,7 @@ func Ask(now Instant, limits []Limit, before *Ticket) *Ticket {
 		if l.Bucket == nil || l.Bucket.lease == nil {
 			continue
 		}
-		if v := new(view); l.check(now, 0, v) == mustAsk {
+		if v := new(view); l.check(&moment{Instant: now}, v) == mustAsk {
 			set[n] = l.Bucket.lease
 			n++
 		}
@@ -99,26 +99,38 @@ func (t *Ticket) isPaid() bool {
 }
 
 // check is Lease.check with an answer.
-func (t *Ticket) check(e *Lease, now Instant, v *view) finding {
+func (t *Ticket) check(e *Lease, m *moment, v *view) finding {
 	r := t.trip
 	v.state, v.params = nil, nil
 	switch {
 	case e.tokens.Load() == closed:
 		return isStale
 	case t.isPaid():
+		t.fill(e, m, v)
 		return passes
 	case t.late:
-		return e.checkLost(now, v)
+		return e.checkLost(m, v)
 	case !r.answered() || r.err != nil || r.behind:
-		return e.check(now, nil, v)
+		return e.check(m, nil, v)
 	}
 	i := r.set.index(e)
-	v.params, v.at, v.word = e.params, e.params.unitsAt(r.mono), r.words[i]
+	v.params, v.at, v.word, v.wall = e.params, e.params.unitsAt(r.mono), r.words[i], m.Wall-(m.Mono-r.mono)
 	if f := e.params.check(v); f != passes {
 		return f
 	}
 	v.params = nil
 	return mustAsk
+}
+
+// fill sets v to the level of the paid bucket before and after the request. The store has said what it
+// is after all requests of the trip, and counts what it granted for later use as used.
+func (t *Ticket) fill(e *Lease, m *moment, v *view) {
+	r, p := t.trip, e.params
+	i := r.set.index(e)
+	v.params, v.at, v.wall = p, p.unitsAt(r.mono), m.Wall-(m.Mono-r.mono)
+	later := uint64(r.admitted-1-t.number+r.granted[i]) * p.cost
+	v.next = v.at + max(r.words[i]-v.at, later+p.cost) - later
+	v.word = v.next - p.cost
 }
 
 // takeBack adds a token that was paid for and not needed, if the node then holds no more than the

@@ -49,6 +49,7 @@ type trip struct {
 	// The answer, set before done is closed.
 	admitted int64             // of requests, the first ones
 	words    [MaxLimits]uint64 // states of the buckets
+	granted  [MaxLimits]int64  // tokens for later use, which words counts as used
 	mono     int64             // when the states were true
 	behind   bool              // the store knows newer parameters of a bucket
 	newer    int64             // the change that made them
@@ -356,7 +357,7 @@ func (s *Sharing) land(e *Lease, r *trip, i int, t *Take, now Instant) {
 	}
 	s.settle(e, t)
 	word := e.params.unitsAt(now.Mono) + e.params.usedUnits(t)
-	r.words[i] = word
+	r.words[i], r.granted[i] = word, t.Granted
 	e.hear(word)
 	e.taken, e.heard = e.taken+r.admitted, r.generation
 	if t.Left < 0 {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -41,6 +42,7 @@ type Store struct {
 	inspected atomic.Int64 // of these, those before the last inspection
 	next      atomic.Int64 // when the next inspection is due, in Unix nanoseconds
 	watch     watch
+	refused   atomic.Pointer[string] // the name of a bucket whose write the store has refused; nil for none
 }
 
 var _ ratelimit.LimitStore = (*Store)(nil)
@@ -79,7 +81,26 @@ func (s *Store) Check(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return s.inspect(ctx, c)
+	if err := s.inspect(ctx, c); err != nil {
+		return err
+	}
+	return s.tryRefused(ctx, c)
+}
+
+// tryRefused tries again what the store has refused, on a bucket of its own beside the one that it was about:
+// a store that is out of memory, or has become a replica, answers everything else.
+func (s *Store) tryRefused(ctx context.Context, c rueidis.Client) error {
+	name := s.refused.Load()
+	if name == nil {
+		return nil
+	}
+	account, _, _ := strings.Cut(*name, "}")
+	take := ratelimit.Take{Name: account + "}:probe", Capacity: 1, Count: 1, Per: time.Second.Microseconds(), Version: 1, Left: -1}
+	if err := s.ask(ctx, c, []ratelimit.Question{{Requests: 1, Takes: []ratelimit.Take{take}}}); err != nil {
+		return err
+	}
+	s.refused.CompareAndSwap(name, nil)
+	return nil
 }
 
 // Close closes the connections.
@@ -156,6 +177,9 @@ func (s *Store) Ask(ctx context.Context, questions []ratelimit.Question) error {
 		return err
 	}
 	err = s.ask(ctx, c, questions)
+	if isAnswer(err) {
+		s.noteRefused(questions)
+	}
 	if err != nil && ctx.Err() == nil && mayRepeat(err, questions) {
 		err = s.ask(ctx, c, questions)
 	}
@@ -163,10 +187,26 @@ func (s *Store) Ask(ctx context.Context, questions []ratelimit.Question) error {
 	return err
 }
 
+// noteRefused remembers a question that the store has not answered.
+func (s *Store) noteRefused(questions []ratelimit.Question) {
+	for i := range questions {
+		if q := &questions[i]; !q.Answered && len(q.Takes) > 0 {
+			s.refused.Store(&q.Takes[0].Name)
+			return
+		}
+	}
+}
+
+// isAnswer reports whether err is what a server has answered.
+func isAnswer(err error) bool {
+	var answer *rueidis.RedisError
+	return errors.As(err, &answer)
+}
+
 // mayRepeat reports whether questions may be asked again after err: the connection broke, and the
 // store recognizes each of them that it has answered.
 func mayRepeat(err error, questions []ratelimit.Question) bool {
-	if _, answered := rueidis.IsRedisErr(err); answered {
+	if isAnswer(err) {
 		return false
 	}
 	for i := range questions {

@@ -104,6 +104,39 @@ func TestStoreOutOfMemory(t *testing.T) {
 	if err := s.Ask(t.Context(), q); err == nil || q[0].Answered {
 		t.Errorf("error %v, answered %v; want an error", err, q[0].Answered)
 	}
+	if err := s.Check(t.Context()); err == nil {
+		t.Error("the store counts as usable although it refuses what it refused before")
+	}
+	c := *s.client.Load()
+	if err := c.Do(t.Context(), c.B().Arbitrary("CONFIG", "SET", "maxmemory", "100mb").Build()).Error(); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Check(t.Context()); err != nil {
+		t.Errorf("once it has memory: %v", err)
+	}
+}
+
+// Guarantee: a server that has become a replica, and answers but refuses writes, cannot be used until it is a
+// primary again.
+func TestDemotedStoreIsLost(t *testing.T) {
+	server := redistest.Start(t)
+	s := newStore(t, server, "node")
+	c := *s.client.Load()
+	demote := func(host, port string) {
+		t.Helper()
+		if err := c.Do(t.Context(), c.B().Arbitrary("REPLICAOF", host, port).Build()).Error(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	demote("127.0.0.1", "1")
+	q := []ratelimit.Question{{Requests: 1, Takes: []ratelimit.Take{perDay("{x}:demoted", 100)}}}
+	if err := s.Ask(t.Context(), q); err == nil || s.Check(t.Context()) == nil {
+		t.Errorf("a replica was asked (error %v) and counts as usable; want that it is lost", err)
+	}
+	demote("NO", "ONE")
+	if err := s.Check(t.Context()); err != nil {
+		t.Errorf("as a primary again: %v", err)
+	}
 }
 
 // Guarantee: a server that was restarted is noticed, counted and logged; the log and the errors never

@@ -1,0 +1,166 @@
+package ratelimit
+
+import (
+	"runtime"
+	"sync/atomic"
+	"unsafe"
+)
+
+// Limiter decides requests by a clock that it reads itself, so that decisions that come together
+// are exact: of these, none is refused while a request is left, and no two find the same number
+// left. It is safe for concurrent use.
+//
+// The instant at which a request came is older than the state of a bucket that another request has
+// just charged. By that instant the bucket would lack what it has gained since, and one request
+// fewer would fit. So a state that is not full is always read before the clock.
+type Limiter struct {
+	mono  func() int64     // the monotonic clock, as Instant.Mono; nil means that time stands still
+	marks *[markCount]mark // nil if decisions do not come together
+}
+
+// NewLimiter returns a Limiter whose monotonic clock is mono, which must be that of the instants
+// at which it decides.
+func NewLimiter(mono func() int64) *Limiter {
+	return &Limiter{mono: mono, marks: new([markCount]mark)}
+}
+
+// moment is the present of one decision, which advances.
+type moment struct {
+	Instant
+	day  int64 // the UTC day in which the request came
+	mono func() int64
+}
+
+// advance reads the monotonic clock.
+func (m *moment) advance() {
+	if m.mono == nil {
+		return
+	}
+	if passed := m.mono() - m.Mono; passed > 0 {
+		m.Mono += passed
+		m.Wall += passed
+	}
+}
+
+// wallOf returns the wall clock at which v is true.
+func (m *moment) wallOf(v *view) int64 {
+	if v.wall != 0 {
+		return v.wall
+	}
+	return m.Wall
+}
+
+// load reads the state of a bucket with the parameters p into v, and then the clock unless the bucket
+// has been full since before m. It reads no clock for a full bucket: that is full later too.
+func (m *moment) load(v *view, state *atomic.Uint64, p *Params) {
+	v.params, v.word = p, state.Load()
+	if v.at = p.unitsAt(m.Mono); v.word > v.at {
+		m.advance()
+		v.at = p.unitsAt(m.Mono)
+	}
+	v.wall = m.Wall
+}
+
+// A mark is a lock on limits, for the nanoseconds in which a decision has charged them and may yet take
+// that back, because another limit refuses. Other decisions would otherwise refuse a request, or
+// count one, for a request that is not charged in the end. A decision whose charges are all certain to
+// stand takes no lock, and looks at those of its limits.
+//
+//	bit  0     it is locked
+//	bits 1–63  how often it has been
+//
+// Limits share a mark by the address of their state.
+type mark = atomic.Uint64
+
+const markCount = 4096
+
+// scarce is with how few requests left a limit counts as one that may be used up between the check of
+// a decision and its charge.
+const scarce = 1 << 16
+
+func (l *Limiter) markOf(v *view) *mark {
+	address := uint64(uintptr(unsafe.Pointer(v.state))) //nolint:gosec // hashed, and never made a pointer again
+	return &l.marks[address*0x9e3779b97f4a7c15>>52]
+}
+
+func isLocked(mark uint64) bool { return mark&1 != 0 }
+
+// isScarce reports whether few requests are left of a limit that v lets pass.
+func (v *view) isScarce() bool {
+	switch {
+	case v.state == nil:
+		return false
+	case v.params != nil:
+		return (v.params.room-(max(v.word, v.at)-v.at))>>16 < v.params.cost
+	default: // a daily cap with what is reserved of it, or the tokens of a lease
+		return v.few
+	}
+}
+
+// hold locks the limits whose charge is not certain to stand: those before the last one that may be used
+// up. If another decision has locked any of the limits, hold locks none and reports false. The limiter
+// must have marks.
+func (d *decision) hold() bool {
+	last := len(d.views) - 1
+	for last >= 0 && !d.views[last].isScarce() {
+		last--
+	}
+	for i := range d.views {
+		v := &d.views[i]
+		if v.state == nil {
+			continue
+		}
+		m := d.limiter.markOf(v)
+		before := m.Load()
+		switch {
+		case isLocked(before):
+			if d.holds(m) {
+				continue
+			}
+		case i >= last:
+			continue
+		case m.CompareAndSwap(before, before+1):
+			d.held |= 1 << i
+			continue
+		}
+		d.release()
+		return false
+	}
+	return true
+}
+
+// holds reports whether the decision has locked m.
+func (d *decision) holds(m *mark) bool {
+	for i := range d.views {
+		if d.held>>i&1 != 0 && d.limiter.markOf(&d.views[i]) == m {
+			return true
+		}
+	}
+	return false
+}
+
+// release unlocks what hold has locked.
+func (d *decision) release() {
+	for i := range d.views {
+		if d.held>>i&1 != 0 {
+			d.limiter.markOf(&d.views[i]).Add(1)
+		}
+	}
+	d.held = 0
+}
+
+// isFree waits until no other decision has locked the limit of v. If this decision has locked others, it
+// does not wait, so that no two wait for each other, and reports false.
+func (d *decision) isFree(v *view) bool {
+	if d.limiter.marks == nil || v.state == nil {
+		return true
+	}
+	m := d.limiter.markOf(v)
+	for isLocked(m.Load()) && !d.holds(m) {
+		if d.held != 0 {
+			return false
+		}
+		runtime.Gosched()
+	}
+	return true
+}
