@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"github.com/keygate/keygate/internal/fault"
-	"github.com/keygate/keygate/internal/ratelimit"
 	"github.com/keygate/keygate/internal/id"
+	"github.com/keygate/keygate/internal/ratelimit"
 	"github.com/keygate/keygate/internal/repository"
 	"github.com/keygate/keygate/internal/turn"
 )
