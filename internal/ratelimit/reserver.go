@@ -150,13 +150,12 @@ func (r *Reserver) Wait(ctx context.Context, d *Daily) (err error) {
 			r.enqueue(d) // gives up what was reserved for this call
 		}
 	}()
-	var late <-chan time.Time
+	if d.canDecide(dayOf(r.now().UnixNano())) {
+		return nil
+	}
+	late := time.NewTimer(dailyTimeout)
+	defer late.Stop()
 	for !d.canDecide(dayOf(r.now().UnixNano())) {
-		if late == nil {
-			timer := time.NewTimer(dailyPatience)
-			defer timer.Stop()
-			late = timer.C
-		}
 		r.enqueue(d)
 		r.mu.Lock()
 		current, stopped, failing := r.round, r.stopped, r.failing
@@ -173,7 +172,7 @@ func (r *Reserver) Wait(ctx context.Context, d *Daily) (err error) {
 			if current.err != nil {
 				return current.err
 			}
-		case <-late:
+		case <-late.C:
 			return fault.New(fault.Unavailable, notCounted)
 		case <-ctx.Done():
 			return ctx.Err()
@@ -182,8 +181,8 @@ func (r *Reserver) Wait(ctx context.Context, d *Daily) (err error) {
 	return nil
 }
 
-// dailyPatience is how long a request waits for the store of daily caps, as while a database hangs.
-const dailyPatience = time.Second
+// dailyTimeout is how long a request waits for the store of daily caps, as while a database hangs.
+const dailyTimeout = time.Second
 
 const notCounted = "the daily limit cannot be counted at the moment: try again"
 

@@ -69,7 +69,8 @@ func TestResponseBeforeTheRequest(t *testing.T) {
 			}
 			arrived(conn)
 			trip := NewTrips(nil).NewTrip()
-			trip.trip.out = append(trip.trip.buffer().data[:0], "GET / HTTP/1.1\r\nHost: a\r\n\r\n"...)
+			trip.trip.out = trip.trip.buffer().data[:0]
+			trip.trip.out = append(trip.trip.out, "GET / HTTP/1.1\r\nHost: a\r\n\r\n"...)
 			trip.Begin(conn, nil, false) // nil: a part of a response would panic
 			if err := send(trip); !errors.Is(err, errUnasked) || trip.Responding() || trip.Reusable() {
 				t.Errorf("got error %v, responding %v, reusable %v; want %v", err, trip.Responding(), trip.Reusable(), errUnasked)
