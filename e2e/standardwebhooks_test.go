@@ -32,7 +32,7 @@ func TestStandardWebhooksLibraryVerifiesDeliveries(t *testing.T) {
 		if got, _ := created["standard_webhooks_secret"].(string); got != standard {
 			t.Errorf("got standard_webhooks_secret %q, want %q", got, standard)
 		}
-		id, _ := s.newKey(map[string]any{"name": "é <b> & \u2028 \"q\""})
+		id, _ := s.newKey(map[string]any{"name": "é <b> & \U0001f511 \"q\""})
 		if line := lines(); !strings.HasPrefix(line, "verified key.created evt_") || !strings.Contains(line, id) {
 			t.Errorf("got %q from the receiver, want a verified event of key %s", line, id)
 		}
