@@ -225,9 +225,13 @@ func (c *cluster) raise(accountID string, n int) {
 // sends.
 func (c *cluster) queued(r *receiver, accountID string) (other *client.Client) {
 	c.Helper()
+	before, _ := r.counts()
 	r.answer()
 	c.raise(accountID, 400)
-	waitFor(c.T, "the endpoint is quick", func() bool { return metric(c.T, c.nodes[0], "keygate_webhook_waiting") == 0 })
+	waitFor(c.T, "the endpoint is quick", func() bool {
+		sent, _ := r.counts()
+		return sent >= before+400 && metric(c.T, c.nodes[0], "keygate_webhook_waiting") == 0
+	})
 	r.hold()
 	c.raise(accountID, 400)
 	waitFor(c.T, "a node holds more than it sends", func() bool {

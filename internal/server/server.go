@@ -12,6 +12,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/keygate/keygate/internal/accesslog"
@@ -125,6 +126,10 @@ type Server struct {
 	adminPlaces  *edge.Places
 	ops          *http.Server
 	linger       proxy.Linger // of all listeners
+
+	stopOnce sync.Once
+	stopped  chan struct{} // closed when drainAndStop has returned
+	stopErr  error         // of it
 
 	shelved bool          // shelve was called
 	running service.Stack // everything started or opened, in this order

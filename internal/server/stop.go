@@ -29,7 +29,8 @@ const (
 // planes stop accepting connections. Requests under way are finished until ctx ends,
 // and cut off then, which is not an error. Then Stop writes everything that is in
 // memory and closes the store, within closeTimeout. Whatever hangs, Stop returns abandonAfter after
-// the deadline of ctx, if that is earlier: what is in memory is then in the spool, if there is one.
+// the deadline of ctx, if that is earlier: what is in memory is then in the spool, if there is one. A further call
+// waits for the first one to end, as long as its own ctx says, and returns nil.
 func (s *Server) Stop(ctx context.Context) error {
 	if s.readiness.Phase() != telemetry.Draining {
 		s.AnnounceStop()
@@ -40,11 +41,21 @@ func (s *Server) Stop(ctx context.Context) error {
 		defer late.Stop()
 		abandon = late.C
 	}
-	stopped := make(chan error, 1)
-	go func() { stopped <- s.drainAndStop(ctx) }()
+	first := false
+	s.stopOnce.Do(func() {
+		first = true
+		s.stopped = make(chan struct{})
+		go func() {
+			defer close(s.stopped)
+			s.stopErr = s.drainAndStop(ctx)
+		}()
+	})
 	var err error
 	select {
-	case err = <-stopped:
+	case <-s.stopped:
+		if first {
+			err = s.stopErr
+		}
 	case <-abandon: // as at the end of the drain, this is no error of the stop
 		s.log.Error("something does not end: the server stops without it")
 	}

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -17,10 +18,11 @@ const changesChannel = "keygate_changes"
 const probeTime = 2 * time.Second
 
 // Listener receives the notifications of changes, over a connection of its own. Its methods must not
-// overlap.
+// overlap, except Close.
 type Listener struct {
 	db   *DB // that sends the notification of Probe
 	pool *owned
+	mu   sync.Mutex    // held by the call that runs
 	conn *pgxpool.Conn // that listens, or nil
 }
 
@@ -38,15 +40,20 @@ func OpenListener(ctx context.Context, url string, db *DB) (*Listener, error) {
 	return &Listener{db: db, pool: p}, nil
 }
 
-// Close closes the connection. No call may run.
+// Close closes the connection. A call that still runs, because the server does not respond, ends with an error.
 func (l *Listener) Close() {
-	l.drop()
+	if l.mu.TryLock() {
+		l.drop()
+		l.mu.Unlock()
+	}
 	l.pool.Close()
 }
 
 // Wait returns when changes were committed, or a connection was just opened, so that some may have been
 // missed. If ctx ends first, the error is that of ctx.
 func (l *Listener) Wait(ctx context.Context) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	opened, err := l.listen(ctx)
 	if err != nil || opened {
 		return err
@@ -66,6 +73,8 @@ func (l *Listener) Wait(ctx context.Context) error {
 // Probe reports whether notifications arrive. They do not behind a pooler in transaction mode, which
 // says nothing about it.
 func (l *Listener) Probe(ctx context.Context) (bool, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	if _, err := l.listen(ctx); err != nil {
 		return false, err
 	}
