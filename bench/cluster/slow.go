@@ -81,7 +81,7 @@ func (d *delayer) pass(to, from net.Conn) {
 		}
 	})
 	for p := range pieces {
-		time.Sleep(time.Until(p.at.Add(time.Duration(d.trip.Load()) / 2)))
+		<-time.After(time.Until(p.at.Add(time.Duration(d.trip.Load()) / 2)))
 		_, _ = to.Write(p.text) // if that fails, the other side ends
 	}
 	_, _ = to.Close(), from.Close()
