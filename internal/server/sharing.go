@@ -72,6 +72,6 @@ func (s *Server) registerSharingMetrics() {
 	m.Counter("keygate_limit_store_late_total", "Requests that were decided without the limit store because it took longer than 50 ms.", func() float64 { return float64(stats().Late) })
 	m.Counter("keygate_limit_store_granted_total", "Requests that the limit store has granted to this node ahead of use.", func() float64 { return float64(stats().Granted) })
 	m.Counter("keygate_limit_store_losses_total", "How often the limit store was lost.", func() float64 { return float64(stats().Losses) })
-	m.Counter("keygate_limit_store_replaced_total", "How often a server of the limit store was restarted or has taken over.", func() float64 { return float64(s.limitStore.Stats().Replaced) })
+	m.Counter("keygate_limit_store_replaced_total", "How often a server of the limit store was restarted or has taken over, or the store was emptied.", func() float64 { return float64(s.limitStore.Stats().Replaced) })
 	m.Counter("keygate_limit_store_evicted_total", "Keys that the limit store has evicted.", func() float64 { return float64(s.limitStore.Stats().Evicted) })
 }

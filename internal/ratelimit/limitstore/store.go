@@ -183,6 +183,7 @@ func (s *Store) Ask(ctx context.Context, questions []ratelimit.Question) error {
 	if err != nil && ctx.Err() == nil && mayRepeat(err, questions) {
 		err = s.ask(ctx, c, questions)
 	}
+	s.noteLost(questions)
 	s.inspectIfDue(ctx, c)
 	return err
 }
