@@ -6,13 +6,16 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"sync/atomic"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/keygate/keygate/internal/audit"
+	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/store/state"
 	"github.com/keygate/keygate/internal/store/stored"
 )
@@ -147,14 +150,27 @@ func (db *DB) Stats() state.Stats {
 }
 
 // parseURL returns the settings of connections. The error does not repeat the URL, which has a
-// password.
+// password. A pool with the settings reads the certificates that the URL names at each connect, so that they can be
+// exchanged while the server runs.
 func parseURL(url string) (*pgxpool.Config, error) {
 	if url == "" {
 		return nil, errors.New("store/postgres: Config.URL is required")
 	}
 	settings, err := pgxpool.ParseConfig(url)
-	if err != nil {
-		return nil, errors.New("the database URL is not valid: it must have the form postgres://user:password@host:port/database")
+	var file *fs.PathError
+	switch {
+	case errors.As(err, &file):
+		return nil, fmt.Errorf("a file that the database URL names cannot be read: %w", file)
+	case err != nil:
+		return nil, errors.New("the database URL is not valid: it must have the form postgres://user:password@host:port/database, and files that it names must have PEM certificates and keys")
+	}
+	settings.BeforeConnect = func(_ context.Context, c *pgx.ConnConfig) error {
+		now, err := parseURL(url)
+		if err != nil {
+			return &fault.Error{Code: fault.Unavailable, Message: awayMessage, Err: err}
+		}
+		c.TLSConfig, c.Fallbacks = now.ConnConfig.TLSConfig, now.ConnConfig.Fallbacks
+		return nil
 	}
 	return settings, nil
 }
