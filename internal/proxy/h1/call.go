@@ -63,6 +63,7 @@ type callState struct {
 	isHead  bool // the method is HEAD
 	tunnels bool // the request asks for a WebSocket
 	confirm upstream.Confirmer
+	begun   bool // the receiver has an interim response or the head
 	headed  bool // the receiver has the head
 	lost    bool // the receiver cannot be reached
 	keeps   bool // in.replay may hold something
@@ -477,9 +478,6 @@ func (c *Call) Address() string { return c.in.stream.Address() }
 // Lost reports whether Run failed because of the Receiver.
 func (c *Call) Lost() bool { return c.lost }
 
-// Responding reports whether something of the response has arrived.
-func (c *Call) Responding() bool { return c.headed }
-
 // Again prepares to send the same request a second time. The call is closed.
 func (c *Call) Again() {
 	isHead, tunnels, confirm, head, body := c.isHead, c.tunnels, c.confirm, c.head, c.body
@@ -505,6 +503,10 @@ func (c *Call) Safe() bool {
 	defer a.mu.Unlock()
 	return a.err != nil && a.safe
 }
+
+// Stale reports whether Run failed because of a connection that had carried another request before, and
+// nothing of the response has arrived.
+func (c *Call) Stale() bool { return !c.begun && c.in.stream.Stale() }
 
 // Bare reports whether the response has ended with its head, so that it has neither a body
 // nor trailers.
@@ -533,6 +535,7 @@ func (c *Call) Run(to Receiver) error {
 		case len(a.interim) > 0:
 			r := a.interim[0]
 			a.interim = a.interim[1:]
+			c.begun = true
 			if err := c.pass(func() error { return to.TakeInterim(r.Text, &r.Response) }); err != nil {
 				return err
 			}
@@ -567,7 +570,7 @@ func (c *Call) pass(call func() error) error {
 
 // passHead passes the final head to the receiver. The lock is held, as for pass.
 func (c *Call) passHead(to Receiver) error {
-	c.headed = true
+	c.begun, c.headed = true, true
 	c.in.mu.Unlock()
 	defer c.in.mu.Lock()
 	r := &c.in.response // which is not written again
