@@ -85,7 +85,7 @@ func responseCases() []responseCase {
 		{name: "103", reply: reply{interim: [][]string{{"Link: </a.css>", "X-Request-Id: theirs", "Alt-Svc: h3", "Set-Cookie: keygate_session=1"}}, body: "hello"}, body: "=",
 			interim: []map[string]string{{"link": "</a.css>", "x-request-id": "", "alt-svc": "", "set-cookie": ""}}, fields: map[string]string{"link": ""}},
 		{name: "several 103s", reply: reply{interim: [][]string{{"Link: </a>"}, {"Link: </b>"}, {}}}, interim: []map[string]string{{"link": "</a>"}, {"link": "</b>"}, {"link": ""}}},
-		{name: "many 103s", reply: reply{interim: slices.Repeat([][]string{{"Link: </a>"}}, 16)}, interim: slices.Repeat([]map[string]string{{"link": "</a>"}}, 16)},
+		{name: "many 103s", reply: reply{interim: slices.Repeat([][]string{{"Link: </a>"}}, 64)}, interim: slices.Repeat([]map[string]string{{"link": "</a>"}}, 64)},
 		{name: "103 before 204", reply: reply{interim: [][]string{{"Link: </a>"}}, status: 204, framing: noFraming}, interim: []map[string]string{{"link": "</a>"}}},
 		{name: "103 before HEAD", method: "HEAD", reply: reply{interim: [][]string{{"Link: </a>"}}, framing: noFraming}, interim: []map[string]string{{"link": "</a>"}}},
 		{name: "a 100 that nobody awaits", reply: reply{http1: "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", http2: func(s *scripted, id uint32) {

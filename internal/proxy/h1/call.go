@@ -89,12 +89,16 @@ func (h *requestHead) add(name, value string, sensitive bool) {
 	h.fields = append(h.fields, headField{name: uint32(len(name)), value: uint32(len(value)), sensitive: sensitive})
 }
 
-// maxInterim bounds the interim responses of one exchange that wait to be passed on.
-const maxInterim = 16
+// maxInterim bounds the interim responses of one exchange that wait to be passed on, and maxInterimBytes
+// their heads, unless it is one.
+const (
+	maxInterim      = 64
+	maxInterimBytes = 64 << 10
+)
 
 // errInterim is the cause of a 502 for an upstream that sends too many interim responses over
 // HTTP/2.
-var errInterim = fmt.Errorf("more than %d interim responses at once: %w", maxInterim, http1.ErrSyntax)
+var errInterim = fmt.Errorf("more than %d interim responses at once, or %d KiB of them: %w", maxInterim, maxInterimBytes>>10, http1.ErrSyntax)
 
 // errInterrupted is the result of Run after Interrupt.
 var errInterrupted = errors.New("h1: the call was interrupted")
@@ -115,6 +119,7 @@ type arrivals struct {
 
 type arrivalsState struct {
 	interim     []*http2.Response
+	crowded     bool // there were more of them than may wait
 	headed      bool // response has arrived
 	bare        bool // and nothing follows it
 	ended       bool
@@ -147,8 +152,12 @@ func (a *arrivals) WriteHead(w *http2.Conn) {
 func (a *arrivals) TakeInterim(r *http2.Response) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if len(a.interim) == maxInterim {
-		a.err = errInterim
+	size := len(r.Text)
+	for _, waiting := range a.interim {
+		size += len(waiting.Text)
+	}
+	if len(a.interim) == maxInterim || len(a.interim) > 0 && size > maxInterimBytes {
+		a.err, a.crowded = errInterim, true
 		return
 	}
 	c := &http2.Response{}
@@ -539,6 +548,8 @@ func (c *Call) Run(to Receiver) error {
 			if err := c.pass(func() error { return to.TakeInterim(r.Text, &r.Response) }); err != nil {
 				return err
 			}
+		case a.crowded && !c.headed:
+			return errInterim
 		case a.headed && !c.headed:
 			if err := c.passHead(to); err != nil {
 				return err
