@@ -168,13 +168,7 @@ func (u *replying) start(t testing.TB) (url string) {
 			u.serveHTTP1(c, tcp)
 		}
 	})
-	switch {
-	case u.secure != nil:
-		return "https://" + addr
-	case u.isHTTP2:
-		return "h2c://" + addr
-	}
-	return "http://" + addr
+	return schemeOf(u.isHTTP2, u.secure) + "://" + addr
 }
 
 // reply returns the response to a request.
@@ -280,22 +274,10 @@ func (c *caller) exchange(method, target string, fields ...string) received {
 		c.http1.Send(method + " " + target + " HTTP/1.1\r\nHost: api.test\r\n" + lines(fields) + "\r\n")
 		return c.receiveHTTP1(method)
 	}
-	all := [][2]string{{":method", method}, {":scheme", "http"}, {":authority", "api.test"}, {":path", target}}
-	for name, rest := range eachPair(pairs(fields)) {
-		all = append(all, [2]string{name, rest})
-	}
 	c.last += 2
 	id := c.last - 1
-	c.http2.request(id, true, all)
+	c.http2.request(id, true, c.fieldsOf(method, target, fields))
 	return c.receiveHTTP2(id)
-}
-
-// eachPair yields the names and values of pairs.
-func eachPair(all []string) func(func(name, value string) bool) {
-	return func(yield func(name, value string) bool) {
-		for i := 0; i+1 < len(all) && yield(all[i], all[i+1]); i += 2 {
-		}
-	}
 }
 
 func (c *caller) receiveHTTP1(method string) (r received) {
@@ -394,20 +376,9 @@ func headOfFrame(f *http2.MetaHeadersFrame) head {
 func overAll(t *testing.T, replies []reply, test func(t *testing.T, up *replying, dial func() *caller)) {
 	t.Helper()
 	s := newSecrets()
-	for name, up := range map[string]*replying{
-		"HTTP/1.1":          {replies, false, nil},
-		"HTTP/1.1 over TLS": {replies, false, s.server("http/1.1")},
-		"h2c":               {replies, true, nil},
-		"HTTP/2 over TLS":   {replies, true, s.server("h2")},
-	} {
-		for _, isHTTP2 := range []bool{false, true} {
-			for _, secure := range []*tls.Config{nil, s.server("h2", "http/1.1")} {
-				t.Run(fmt.Sprintf("HTTP/2 %v, TLS %v, to %s", isHTTP2, secure != nil, name), func(t *testing.T) {
-					t.Parallel()
-					g := start(t, setup{upstream: up.start(t), ca: s.ca, secure: secure, limit: "1000000000/s"})
-					test(t, up, func() *caller { return g.caller(t, isHTTP2, s.pool) })
-				})
-			}
-		}
-	}
+	overKinds(t, s, func(t *testing.T, k kinds) {
+		up := &replying{replies, k.upstreamIsHTTP2, k.upstreamSecure}
+		g := start(t, setup{upstream: up.start(t), ca: s.ca, secure: k.secure, limit: "1000000000/s"})
+		test(t, up, func() *caller { return g.caller(t, k.isHTTP2, s.pool) })
+	})
 }

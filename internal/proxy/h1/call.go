@@ -554,6 +554,11 @@ func (c *Call) Run(to Receiver) error {
 			if err := c.passHead(to); err != nil {
 				return err
 			}
+			if !a.ended && a.err == nil { // the head must not wait for data
+				if err := c.passData(to); err != nil {
+					return err
+				}
+			}
 		case a.ended:
 			c.swap()
 			return nil
@@ -591,12 +596,12 @@ func (c *Call) passHead(to Receiver) error {
 	return to.TakeHead(r.Text, &r.Response, r.Framing(c.isHead))
 }
 
-// passData passes data of the body to the receiver, and lets the server send as much again.
+// passData passes the data that has arrived, if any, to the receiver, and lets the server send as much again.
 func (c *Call) passData(to Receiver) error {
 	c.swap()
 	buf, end := c.buffer()
 	err := c.pass(func() error { return to.TakeData(buf, front, end) })
-	if err == nil {
+	if err == nil && end > front {
 		c.in.stream.Consumed(end - front)
 	}
 	return err
