@@ -11,7 +11,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 
 	"golang.org/x/net/http2"
@@ -23,14 +22,15 @@ import (
 // served is a request at an upstream of either version of HTTP.
 type served interface {
 	method() string
-	number() int64                   // of the connection, from 1
+	target() string
 	body(n int) (string, bool)       // n bytes of the request's body; false if it ends, or is broken off
 	interim(status int)              // an interim response
 	respond(status int, body string) // a whole response
 	begin()                          // the head of a response without a length
 	data(s string)
 	end()
-	hangUp() // closes the connection
+	malformed() // the head of a response that is none
+	hangUp()    // closes the connection
 }
 
 // serving is an upstream that calls handle for each request.
@@ -38,21 +38,19 @@ type serving struct {
 	isHTTP2 bool
 	secure  *tls.Config // nil in clear
 	handle  func(r served)
-	conns   atomic.Int64
 }
 
 // start starts the upstream, and returns its URL.
 func (u *serving) start(t testing.TB) (url string) {
 	addr := upstreamtest.Serve(t, func(c *upstreamtest.Conn) {
-		n := u.conns.Add(1)
 		if u.secure != nil {
 			over := tls.Server(c.Conn, u.secure)
 			c = &upstreamtest.Conn{Conn: over, Reader: bufio.NewReader(over)}
 		}
 		if u.isHTTP2 {
-			u.serveHTTP2(c, n)
+			u.serveHTTP2(c)
 		} else {
-			u.serveHTTP1(c, n)
+			u.serveHTTP1(c)
 		}
 	})
 	return schemeOf(u.isHTTP2, u.secure) + "://" + addr
@@ -77,13 +75,13 @@ type servedHTTP1 struct {
 	ended bool   // the body has
 }
 
-func (u *serving) serveHTTP1(c *upstreamtest.Conn, n int64) {
+func (u *serving) serveHTTP1(c *upstreamtest.Conn) {
 	for {
 		text, err := c.ReadHead()
 		if err != nil {
 			return
 		}
-		r := &servedHTTP1{c: c, n: n, head: parse(text)}
+		r := &servedHTTP1{c: c, head: parse(text)}
 		u.handle(r)
 		if !r.ended && r.head.get("transfer-encoding") != "" {
 			_, _ = r.body(math.MaxInt)
@@ -92,7 +90,8 @@ func (u *serving) serveHTTP1(c *upstreamtest.Conn, n int64) {
 }
 
 func (r *servedHTTP1) method() string { return strings.Fields(r.head.line)[0] }
-func (r *servedHTTP1) number() int64  { return r.n }
+func (r *servedHTTP1) target() string { return strings.Fields(r.head.line)[1] }
+func (r *servedHTTP1) malformed()     { r.c.Send("HTTP/1.1 200 OK\r\nX A: 1\r\n\r\n") }
 
 func (r *servedHTTP1) body(n int) (string, bool) {
 	if r.head.get("transfer-encoding") == "" {
@@ -127,12 +126,11 @@ func (r *servedHTTP1) hangUp()       { _ = r.c.Conn.Close() }
 
 // servedHTTP2 is a served over HTTP/2.
 type servedHTTP2 struct {
-	s    *lockedFramer
-	n    int64
-	id   uint32
-	name string
-	in   io.Reader
-	feed *io.PipeWriter
+	s          *lockedFramer
+	id         uint32
+	name, path string
+	in         io.Reader
+	feed       *io.PipeWriter
 }
 
 // lockedFramer is a scripted that several requests use.
@@ -142,7 +140,7 @@ type lockedFramer struct {
 	conn net.Conn
 }
 
-func (u *serving) serveHTTP2(c *upstreamtest.Conn, n int64) {
+func (u *serving) serveHTTP2(c *upstreamtest.Conn) {
 	if _, err := io.ReadFull(c, make([]byte, len(http2.ClientPreface))); err != nil {
 		return
 	}
@@ -178,7 +176,7 @@ func (u *serving) serveHTTP2(c *upstreamtest.Conn, n int64) {
 			}
 		case *http2.MetaHeadersFrame:
 			in, feed := io.Pipe()
-			r := &servedHTTP2{s: s, n: n, id: id, name: f.PseudoValue("method"), in: in, feed: feed}
+			r := &servedHTTP2{s: s, id: id, name: f.PseudoValue("method"), path: f.PseudoValue("path"), in: in, feed: feed}
 			requests[id] = r
 			if f.StreamEnded() {
 				_ = feed.Close()
@@ -205,7 +203,8 @@ func (s *lockedFramer) do(f func()) {
 }
 
 func (r *servedHTTP2) method() string { return r.name }
-func (r *servedHTTP2) number() int64  { return r.n }
+func (r *servedHTTP2) target() string { return r.path }
+func (r *servedHTTP2) malformed()     { r.s.do(func() { r.s.head(r.id, true, "x-a", "1") }) }
 
 func (r *servedHTTP2) body(n int) (string, bool) {
 	b := make([]byte, n)
@@ -324,7 +323,6 @@ func (c *caller) nextData() string {
 // combination is a gateway with a client and an upstream of some versions of HTTP, with or without TLS.
 type combination struct {
 	*harness
-	up   *serving
 	dial func() *caller
 }
 
@@ -337,7 +335,7 @@ func overServing(t *testing.T, s setup, handle func(t *testing.T) func(r served)
 		s := s
 		s.upstream, s.ca, s.secure = up.start(t), certified.ca, k.secure
 		g := start(t, s)
-		test(t, combination{g, up, func() *caller { return g.caller(t, k.isHTTP2, certified.pool) }})
+		test(t, combination{g, func() *caller { return g.caller(t, k.isHTTP2, certified.pool) }})
 	})
 }
 
