@@ -235,7 +235,7 @@ func (r *servedHTTP2) hangUp() { _ = r.s.conn.Close() }
 
 // open sends the head of a request whose body follows. fields are lines.
 func (c *caller) open(method, target string, fields ...string) {
-	fields = append(fields, "Authorization: Bearer "+c.key)
+	fields = c.withKey(fields)
 	if c.http1 != nil {
 		c.http1.Send(method + " " + target + " HTTP/1.1\r\nHost: api.test\r\nTransfer-Encoding: chunked\r\n" + lines(fields) + "\r\n")
 		return

@@ -269,7 +269,7 @@ func (g *harness) caller(t *testing.T, isHTTP2 bool, pool *x509.CertPool) *calle
 // exchange makes a request without a body. fields are lines.
 func (c *caller) exchange(method, target string, fields ...string) received {
 	c.t.Helper()
-	fields = append(fields, "Authorization: Bearer "+c.key)
+	fields = c.withKey(fields)
 	if c.http1 != nil {
 		c.http1.Send(method + " " + target + " HTTP/1.1\r\nHost: api.test\r\n" + lines(fields) + "\r\n")
 		return c.receiveHTTP1(method)
@@ -381,4 +381,12 @@ func overAll(t *testing.T, replies []reply, test func(t *testing.T, up *replying
 		g := start(t, setup{upstream: up.start(t), ca: s.ca, secure: k.secure, limit: "1000000000/s"})
 		test(t, up, func() *caller { return g.caller(t, k.isHTTP2, s.pool) })
 	})
+}
+
+// withKey adds the key to the lines of a request, unless it is "".
+func (c *caller) withKey(fields []string) []string {
+	if c.key == "" {
+		return fields
+	}
+	return append(fields[:len(fields):len(fields)], "Authorization: Bearer "+c.key)
 }
