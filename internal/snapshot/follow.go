@@ -303,6 +303,7 @@ func (f *Follower) publishKey(table *keyTable, k *apikey.Key) error {
 		return f.putKey(table, k)
 	}
 	f.revoked.add(k, f.cfg.Now().Wall/1000)
+	f.ended.add(k)
 	if old := table.find(&k.Digest); old != nil {
 		f.removeKey(table, old)
 	}

@@ -262,7 +262,8 @@ func (h *harness) pass(limits []ratelimit.Limit, n int) int {
 }
 
 func (h *harness) routeLimits(gatewayID, path string, bucket [16]byte) []ratelimit.Limit {
-	return h.follower.Current().GatewayByID(gatewayID).FindNode(path).Route("GET").AppendLimits(nil, bucket)
+	limits, _ := h.follower.Current().GatewayByID(gatewayID).FindNode(path).Route("GET").AppendLimits(nil, bucket)
+	return limits
 }
 
 // limitsHarness has a gateway with a global limit and a route for each kind of limit.
