@@ -715,3 +715,26 @@ func TestDailyCapOfAKey(t *testing.T) {
 		t.Errorf("after a restart: got %d requests admitted, want 2", got)
 	}
 }
+
+// Guarantee: a key of a rotation that has expired has no say in the rate limit of the others: the store does not write
+// later changes of it to such keys.
+func TestExpiredKeysHaveNoSayInTheirRateLimit(t *testing.T) {
+	for _, expiredLast := range []bool{false, true} {
+		h := newHarness(t)
+		active, secret := h.key()
+		expired, _ := h.key()
+		active.BucketID, active.RateLimit = expired.ID, keyLimit(t, "2/h")
+		expired.RateLimit, expired.ExpiresAt = keyLimit(t, "10/h"), time.Unix(0, h.clock.Now().Wall)
+		first, last := expired, active
+		if expiredLast {
+			first, last = active, expired
+		}
+		h.source.PutKey(first)
+		h.catchUp()
+		h.source.PutKey(last)
+		h.catchUp()
+		if got := h.pass(h.follower.Current().FindKey(secret).AppendLimits(nil), 5); got != 2 {
+			t.Errorf("%d of 5 requests pass a limit of 2 (the expired key was read last: %v)", got, expiredLast)
+		}
+	}
+}
