@@ -12,6 +12,7 @@ import (
 	"github.com/keygate/keygate/internal/apikey"
 	"github.com/keygate/keygate/internal/control"
 	"github.com/keygate/keygate/internal/event"
+	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/gateway"
 	"github.com/keygate/keygate/internal/id"
 	"github.com/keygate/keygate/internal/keygatetest/postgrestest"
@@ -132,14 +133,19 @@ func (h *rowHarness) keys() {
 		}
 	}
 	h.do("create key", create(control.KeyInput{Name: "k", Scope: "read", RateLimit: control.KeyLimitInput{Rate: "10/s"}}))
-	for range 20 {
+	for range 199 {
 		h.do("rotate key", func() (err error) {
 			k, err = h.RotateKey(ctx(), h.caller, k.ID, 30, "", nil)
 			return err
 		})
 	}
+	_, err := h.RotateKey(ctx(), h.caller, k.ID, 30, "", nil)
+	h.wantCode(err, fault.Conflict, "")
 	h.do("change the rate of a chain of rotations", func() error {
 		return second(h.UpdateKey(ctx(), h.caller, k.ID, control.KeyPatch{RateLimit: value(control.KeyLimitInput{Rate: "20/s"})}, nil))
+	})
+	h.do("change the rate of a chain of rotations", func() error {
+		return second(h.UpdateKey(ctx(), h.caller, k.ID, control.KeyPatch{RateLimit: value(control.KeyLimitInput{Object: &control.KeyLimitObject{Daily: "5/day"}})}, nil))
 	})
 	h.do("revoke key", func() error { return second(h.RevokeKey(ctx(), h.caller, k.ID, nil)) })
 	expires := h.clock.now().Add(time.Hour).Format(time.RFC3339Nano)
