@@ -245,21 +245,26 @@ func (h *rowHarness) accounts() {
 	})
 }
 
+// engines are functions that open a store of each engine, which goes by the harness's clock.
+func engines() map[string]func(tb testing.TB, h *harness, counted func(rows int64, took time.Duration)) store.Engine {
+	return map[string]func(testing.TB, *harness, func(int64, time.Duration)) store.Engine{
+		"sqlite": func(tb testing.TB, h *harness, counted func(int64, time.Duration)) store.Engine {
+			return must[*sqlite.DB](h)(sqlite.Open(tb.Context(), sqlite.Config{Path: sqlitetest.Path(tb), Now: h.clock.now, Counted: counted}))
+		},
+		"postgres": func(tb testing.TB, h *harness, counted func(int64, time.Duration)) store.Engine {
+			return must[*postgres.DB](h)(postgres.Open(tb.Context(), postgres.Config{
+				URL: postgrestest.Empty(tb) + "&keygate.callers_time=on", Now: h.clock.now, Counted: counted}))
+		},
+	}
+}
+
 // Guarantee: no transaction writes more than 2,000 rows, whichever operation it is of and however much an account has.
 func TestRowsOfEveryTransaction(t *testing.T) {
-	for name, open := range map[string]func(t *testing.T, h *harness, c *rowCounter) store.Engine{
-		"sqlite": func(t *testing.T, h *harness, c *rowCounter) store.Engine {
-			return must[*sqlite.DB](h)(sqlite.Open(t.Context(), sqlite.Config{Path: sqlitetest.Path(t), Now: h.clock.now, Counted: c.count}))
-		},
-		"postgres": func(t *testing.T, h *harness, c *rowCounter) store.Engine {
-			return must[*postgres.DB](h)(postgres.Open(t.Context(), postgres.Config{
-				URL: postgrestest.Empty(t) + "&keygate.callers_time=on", Now: h.clock.now, Counted: c.count}))
-		},
-	} {
+	for name, open := range engines() {
 		t.Run(name, func(t *testing.T) {
 			c := &rowCounter{most: map[string]int64{}, times: map[string][]time.Duration{}}
 			h := newHarness(t)
-			engine := open(t, h, c)
+			engine := open(t, h, c.count)
 			t.Cleanup(func() { h.must(engine.Close()) })
 			h.serve(engine)
 			r := &rowHarness{harness: h, engine: engine, counter: c}

@@ -25,8 +25,10 @@ const (
 	searchers  = 4
 	followers  = 3
 	logReaders = 1
-	// mutators is how many mutations use writers at once: one reads while another one commits.
-	mutators = 2
+	// mutators is how many mutations use writers at once: one reads while another one commits. urgentMutators is how
+	// many more there may be that take rights away.
+	mutators       = 2
+	urgentMutators = 1
 )
 
 // Config configures a store. URL is required.
@@ -58,7 +60,7 @@ type DB struct {
 	random    io.Reader    // for marks
 	counted   func(rows int64, took time.Duration)
 	headTime  time.Duration // how long a mutation holds the head at most
-	mutations chan struct{} // held by each Update of this process that has a connection
+	gate      gate          // of mutations
 	writer    *pool
 	readers   *pool // for View
 	searchers *pool // for Search and reports
@@ -110,7 +112,7 @@ func open(ctx context.Context, cfg Config) (_ *DB, err error) {
 	if err := prepareSchema(ctx, settings.ConnConfig, &cfg); err != nil {
 		return nil, err
 	}
-	db := &DB{log: cfg.Log, pages: pages, random: cfg.Random, counted: cfg.Counted, headTime: cfg.LeaseTTL / 4, mutations: make(chan struct{}, mutators), now: func() int64 { return cfg.Now().UnixMicro() }}
+	db := &DB{log: cfg.Log, pages: pages, random: cfg.Random, counted: cfg.Counted, headTime: cfg.LeaseTTL / 4, gate: newGate(), now: func() int64 { return cfg.Now().UnixMicro() }}
 	settings.ConnConfig.DialFunc = db.wires.dialer(settings.ConnConfig.DialFunc)
 	var opened []*pool
 	defer func() {

@@ -79,12 +79,11 @@ func (db *DB) mutate(ctx context.Context, f func(t *tx) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	select {
-	case db.mutations <- struct{}{}:
-	case <-ctx.Done():
-		return ctx.Err()
+	leave, err := db.gate.enter(ctx)
+	if err != nil {
+		return err
 	}
-	defer func() { <-db.mutations }()
+	defer leave()
 	return db.update(ctx, headLast, f)
 }
 
