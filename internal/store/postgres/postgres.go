@@ -37,10 +37,9 @@ type Config struct {
 	Log *slog.Logger
 	// Now returns the time of entries in the change log. Nil means time.Now.
 	Now func() time.Time
-	// Counted is called after each write transaction that was committed, with the number of rows that it has inserted,
-	// changed and deleted, those of triggers included, and with the time from its begin to its end. It is for tests: to
-	// count takes statements of its own. Nil counts nothing.
-	Counted func(rows int64, took time.Duration)
+	// Counted is called after each write transaction that was committed. It is for tests: to count takes statements of its
+	// own. Nil counts nothing.
+	Counted func(state.Counted)
 	// Random is the source of the marks of changes. Nil means crypto/rand.
 	Random io.Reader
 	// KeepSchema leaves the schema as it is: an older one is an error.
@@ -58,7 +57,7 @@ type DB struct {
 	log       *slog.Logger
 	now       func() int64 // microseconds since 1970
 	random    io.Reader    // for marks
-	counted   func(rows int64, took time.Duration)
+	counted   func(state.Counted)
 	headTime  time.Duration // how long a mutation holds the head at most
 	gate      gate          // of mutations
 	writer    *pool
