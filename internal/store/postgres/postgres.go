@@ -28,8 +28,10 @@ const (
 	searchers  = 4
 	followers  = 3
 	logReaders = 1
-	// mutators is how many mutations use writers at once: one reads while another one commits.
-	mutators = 2
+	// mutators is how many mutations use writers at once: one reads while another one commits. urgentMutators is how
+	// many more there may be that take rights away.
+	mutators       = 2
+	urgentMutators = 1
 )
 
 // Config configures a store. URL is required.
@@ -38,10 +40,9 @@ type Config struct {
 	Log *slog.Logger
 	// Now returns the time of entries in the change log. Nil means time.Now.
 	Now func() time.Time
-	// Counted is called after each write transaction that was committed, with the number of rows that it has inserted,
-	// changed and deleted, those of triggers included, and with the time from its begin to its end. It is for tests: to
-	// count takes statements of its own. Nil counts nothing.
-	Counted func(rows int64, took time.Duration)
+	// Counted is called after each write transaction that was committed. It is for tests: to count takes statements of its
+	// own. Nil counts nothing.
+	Counted func(state.Counted)
 	// Random is the source of the marks of changes. Nil means crypto/rand.
 	Random io.Reader
 	// KeepSchema leaves the schema as it is: an older one is an error.
@@ -59,9 +60,9 @@ type DB struct {
 	log       *slog.Logger
 	now       func() int64 // microseconds since 1970
 	random    io.Reader    // for marks
-	counted   func(rows int64, took time.Duration)
+	counted   func(state.Counted)
 	headTime  time.Duration // how long a mutation holds the head at most
-	mutations chan struct{} // held by each Update of this process that has a connection
+	gate      gate          // of mutations
 	writer    *pool
 	readers   *pool // for View
 	searchers *pool // for Search and reports
@@ -113,7 +114,7 @@ func open(ctx context.Context, cfg Config) (_ *DB, err error) {
 	if err := prepareSchema(ctx, settings.ConnConfig, &cfg); err != nil {
 		return nil, err
 	}
-	db := &DB{log: cfg.Log, pages: pages, random: cfg.Random, counted: cfg.Counted, headTime: cfg.LeaseTTL / 4, mutations: make(chan struct{}, mutators), now: func() int64 { return cfg.Now().UnixMicro() }}
+	db := &DB{log: cfg.Log, pages: pages, random: cfg.Random, counted: cfg.Counted, headTime: cfg.LeaseTTL / 4, gate: newGate(), now: func() int64 { return cfg.Now().UnixMicro() }}
 	settings.ConnConfig.DialFunc = db.wires.dialer(settings.ConnConfig.DialFunc)
 	var opened []*pool
 	defer func() {
