@@ -77,12 +77,14 @@ type Sharing struct {
 	log   *slog.Logger
 	share atomic.Uint64 // a Share: its Index in the upper half, its Of in the lower
 	lost  atomic.Bool
+	told  told
 
 	queue atomic.Pointer[Lease] // the leases that ask for tokens, linked by next
 	wake  chan struct{}         // holds a token if there is work to do
 
 	mu       sync.Mutex
 	stopped  bool
+	loss     error             // why the store was lost last
 	pending  map[tripSet]*trip // trips that have not left
 	order    []*trip           // the same, the oldest first
 	indebted map[*Lease]bool   // leases that have something to report

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/keygate/keygate/internal/fault"
+	"github.com/keygate/keygate/internal/logpace"
 )
 
 const (
@@ -116,6 +117,7 @@ func (s *Sharing) run(ctx context.Context) {
 		case <-s.wake:
 		case <-timer.C:
 		}
+		s.tell()
 		next := time.Minute
 		if s.Lost() {
 			s.failPending(errLost())
@@ -128,8 +130,40 @@ func (s *Sharing) run(ctx context.Context) {
 		if !s.Lost() {
 			next, checked = s.depart(), 0
 		}
-		timer.Reset(next)
+		timer.Reset(min(next, s.tell()))
 	}
+}
+
+// told is what the log says about the store.
+type told struct {
+	lost   bool
+	losses int64
+	gate   logpace.Gate
+}
+
+// tell writes to the log whether the store is lost, unless it has said so. However often that changes, there are only a
+// few lines a minute, and the last one is true. It returns the time until it has more to say. Only run calls it.
+func (s *Sharing) tell() time.Duration {
+	s.mu.Lock()
+	lost, losses, err := s.Lost(), s.stats.losses.Load(), s.loss
+	s.mu.Unlock()
+	if lost == s.told.lost && losses == s.told.losses {
+		return time.Minute
+	}
+	if ok, wait := s.told.gate.Pass(time.Duration(s.cfg.Now().Mono)); !ok {
+		return wait
+	}
+	times := losses - s.told.losses
+	switch {
+	case lost:
+		s.log.Warn("the limit store is lost; it is tried again", "limits", string(s.cfg.OnLoss), "times", times, "error", err)
+	case times > 0:
+		s.log.Warn("the limit store was lost and is there again", "limits", string(s.cfg.OnLoss), "times", times, "error", err)
+	default:
+		s.log.Info("the limit store is there again")
+	}
+	s.told.lost, s.told.losses = lost, losses
+	return time.Minute
 }
 
 func errLost() error { return fault.New(fault.Unavailable, "the limit store is lost") }
@@ -149,10 +183,12 @@ func (s *Sharing) failPending(err error) {
 
 // lose notes that the store is lost.
 func (s *Sharing) lose(err error) {
+	s.mu.Lock()
 	if !s.lost.Swap(true) {
+		s.loss = err
 		s.stats.losses.Add(1)
-		s.log.Warn("the limit store is lost; it is tried again", "limits", string(s.cfg.OnLoss), "error", err)
 	}
+	s.mu.Unlock()
 	s.signal()
 }
 
@@ -170,7 +206,6 @@ func (s *Sharing) tryAgain() {
 	}
 	s.mu.Unlock()
 	s.lost.Store(false)
-	s.log.Info("the limit store is there again")
 }
 
 // depart sends the trips that are due. It returns when the next one will be.

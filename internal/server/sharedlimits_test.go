@@ -2,6 +2,7 @@ package server_test
 
 import (
 	"fmt"
+	"io"
 	"net/http"
 	"strings"
 	"testing"
@@ -9,12 +10,20 @@ import (
 
 	"github.com/keygate/keygate/client"
 	"github.com/keygate/keygate/internal/keygatetest"
+	"github.com/keygate/keygate/internal/keygatetest/logtest"
 	"github.com/keygate/keygate/internal/keygatetest/redistest"
+	"github.com/keygate/keygate/internal/logpace"
 )
 
 // startPair starts two servers with the same configuration, which share a limit store. Their routes
 // /{limit} are public and have that limit.
 func startPair(t *testing.T, redis *redistest.Server, limits map[string]string, args ...string) [2]*keygatetest.Server {
+	t.Helper()
+	return [2]*keygatetest.Server(startShared(t, redis, limits, nil, 2, args...))
+}
+
+// startShared starts n servers as startPair does, with a log, or nil.
+func startShared(t *testing.T, redis *redistest.Server, limits map[string]string, log io.Writer, n int, args ...string) []*keygatetest.Server {
 	t.Helper()
 	args = append([]string{"--redis-url", "redis://" + redis.Addr}, args...)
 	first := keygatetest.Start(t)
@@ -31,11 +40,11 @@ func startPair(t *testing.T, redis *redistest.Server, limits map[string]string, 
 		}
 	}
 	first.Stop()
-	var pair [2]*keygatetest.Server
-	for i := range pair {
-		pair[i] = keygatetest.StartWith(t, keygatetest.Options{Args: args, From: first.DataDir})
+	var servers []*keygatetest.Server
+	for range n {
+		servers = append(servers, keygatetest.StartWith(t, keygatetest.Options{Args: args, From: first.DataDir, Log: log}))
 	}
-	return pair
+	return servers
 }
 
 // count sends n requests to each server in turn, and returns how many had the status.
@@ -150,6 +159,41 @@ func TestLossOfTheLimitStore(t *testing.T) {
 				} else if time.Now().After(end) {
 					t.Fatalf("%d of 10 passed after the return, want all", passed)
 				}
+			}
+		})
+	}
+}
+
+// Guarantee: a limit store that answers and refuses writes, because it is out of memory or has become a replica, is
+// lost: requests are decided as --on-limit-store-loss says, /readyz says that the server is degraded for as long as
+// it lasts, and the log has few lines about it.
+func TestLimitStoreThatRefusesWrites(t *testing.T) {
+	for name, commands := range map[string][2]string{
+		"out of memory": {"CONFIG SET maxmemory 1", "CONFIG SET maxmemory 0"},
+		"demoted":       {"REPLICAOF 127.0.0.1 1", "REPLICAOF NO ONE"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			redis := redistest.Start(t)
+			log := &logtest.Recorder{}
+			s := startShared(t, redis, map[string]string{"/one": "1000/day"}, log, 1)[0]
+			pair := [2]*keygatetest.Server{s, s}
+			count(t, pair, 10, "/one", http.StatusOK)
+			redis.Do(commands[0])
+			if got, _ := count(t, pair, 20, "/one", http.StatusOK); got != 20 {
+				t.Errorf("%d of 20 requests passed, want all: the limit is divided", got)
+			}
+			awaitReady(t, s, "degraded: limit_store_away", true)
+			for range 20 { // it is tried again ten times a second
+				count(t, pair, 2, "/one", http.StatusOK)
+				if _, body := fetch(t, s.OpsURL()+"/readyz"); !strings.Contains(body, "degraded: limit_store_away") {
+					t.Fatalf("while writes are refused, /readyz says %q", body)
+				}
+				<-time.After(20 * time.Millisecond)
+			}
+			redis.Do(commands[1])
+			awaitReady(t, s, "degraded", false)
+			if lines := log.Count("the limit store"); lines == 0 || lines > logpace.Burst {
+				t.Errorf("%d lines about the limit store, want %d at most:\n%s", lines, logpace.Burst, log.String())
 			}
 		})
 	}

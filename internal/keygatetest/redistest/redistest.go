@@ -3,10 +3,12 @@
 package redistest
 
 import (
+	"bufio"
 	"context"
 	"fmt"
 	"net"
 	"os/exec"
+	"strings"
 	"testing"
 	"time"
 
@@ -105,6 +107,23 @@ func (s *Server) Kill() {
 	_ = s.process.Process.Kill()
 	_ = s.process.Wait()
 	s.process = nil
+}
+
+// Do sends a command that is answered with OK, such as CONFIG SET maxmemory 1.
+func (s *Server) Do(command string) {
+	s.t.Helper()
+	conn, err := net.Dial("tcp", s.Addr)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer conn.Close()
+	_ = conn.SetDeadline(time.Now().Add(30 * time.Second))
+	if _, err := fmt.Fprint(conn, command, "\r\n"); err != nil {
+		s.t.Fatal(err)
+	}
+	if answer, err := bufio.NewReader(conn).ReadString('\n'); err != nil || !strings.HasPrefix(answer, "+OK") {
+		s.t.Fatalf("%s: %q, %v", command, answer, err)
+	}
 }
 
 // Pause makes the server hang, as SIGSTOP does, until Resume.

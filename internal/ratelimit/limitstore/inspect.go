@@ -3,6 +3,7 @@ package limitstore
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"strconv"
 	"strings"
 	"sync"
@@ -11,12 +12,16 @@ import (
 
 	"github.com/redis/rueidis"
 
+	"github.com/keygate/keygate/internal/logpace"
 	"github.com/keygate/keygate/internal/ratelimit"
 )
 
 // inspectInterval is the time between two inspections of a store to which no new connection was
-// made.
-const inspectInterval = 5 * time.Second
+// made, and inspectAgain is the time until the next one after one that failed.
+const (
+	inspectInterval = 5 * time.Second
+	inspectAgain    = 500 * time.Millisecond
+)
 
 // watch is what is known of the servers of the store.
 type watch struct {
@@ -24,8 +29,18 @@ type watch struct {
 	runs     map[string]int64 // by the run_id of each primary, its evicted_keys
 	lost     int64            // the time of the store since which lost buckets tell of something new: each loss is counted once
 	emptied  atomic.Bool      // buckets are lost, and the next inspection finds out whether a server was replaced
+	urgent   atomic.Bool      // the next inspection is due
 	replaced atomic.Int64
 	evicted  int64
+
+	failures, restarts, losses, evictions logpace.Gate // for the lines about each
+}
+
+// tell writes a line to the log unless there were too many of its kind.
+func (s *Store) tell(g *logpace.Gate, level slog.Level, text string, args ...any) {
+	if ok, _ := g.Pass(s.cfg.Now().Sub(s.began)); ok {
+		s.cfg.Log.Log(context.Background(), level, text, args...)
+	}
 }
 
 // Stats counts what was noticed about the store.
@@ -60,6 +75,7 @@ func (s *Store) noteLost(questions []ratelimit.Question) {
 			if t.Birth >= w.lost {
 				w.lost = max(t.Born, t.Birth+1)
 				w.emptied.Store(true)
+				w.urgent.Store(true)
 			}
 			w.mu.Unlock()
 		}
@@ -70,11 +86,14 @@ func (s *Store) noteLost(questions []ratelimit.Question) {
 func (s *Store) inspectIfDue(ctx context.Context, c rueidis.Client) {
 	now, due := s.cfg.Now().UnixNano(), s.next.Load()
 	dials := s.dials.Load()
-	if dials == s.inspected.Load() && now < due && !s.watch.emptied.Load() || !s.next.CompareAndSwap(due, now+int64(inspectInterval)) {
+	if dials == s.inspected.Load() && now < due && !s.watch.urgent.Load() || !s.next.CompareAndSwap(due, now+int64(inspectInterval)) {
 		return
 	}
+	s.inspected.Store(dials) // one that fails is not repeated with each question
+	s.watch.urgent.Store(false)
 	if err := s.inspect(ctx, c); err != nil {
-		s.cfg.Log.Warn("inspecting the limit store failed", "error", err)
+		s.next.Store(now + int64(inspectAgain))
+		s.tell(&s.watch.failures, slog.LevelWarn, "inspecting the limit store failed", "error", err)
 	}
 }
 
@@ -126,11 +145,11 @@ func (w *watch) update(runs map[string]int64, clock int64, emptied bool, s *Stor
 		if w.runs != nil && !known {
 			replaced = true
 			w.replaced.Add(1)
-			s.cfg.Log.Warn("a server of the limit store was restarted or has taken over: nodes restore the levels that they know", "address", s.cfg.Address.String())
+			s.tell(&w.restarts, slog.LevelWarn, "a server of the limit store was restarted or has taken over: nodes restore the levels that they know", "address", s.cfg.Address.String(), "total", w.replaced.Load())
 		}
 		if known && evicted > before {
 			w.evicted += evicted - before
-			s.cfg.Log.Error("the limit store evicts keys, and with them what is used of limits: give it more memory and the policy noeviction", "keys", evicted-before)
+			s.tell(&w.evictions, slog.LevelError, "the limit store evicts keys, and with them what is used of limits: give it more memory and the policy noeviction", "keys", evicted-before, "total", w.evicted)
 		}
 	}
 	switch {
@@ -138,7 +157,7 @@ func (w *watch) update(runs map[string]int64, clock int64, emptied bool, s *Stor
 		w.lost = max(w.lost, clock) // what is missed later of what was made before is lost with the server
 	case emptied:
 		w.replaced.Add(1)
-		s.cfg.Log.Warn("the limit store was emptied, as by FLUSHALL: nodes restore the levels that they know", "address", s.cfg.Address.String())
+		s.tell(&w.losses, slog.LevelWarn, "the limit store was emptied, as by FLUSHALL: nodes restore the levels that they know", "address", s.cfg.Address.String(), "total", w.replaced.Load())
 	}
 	w.runs = runs
 }

@@ -32,6 +32,7 @@ type Store struct {
 	cfg    Config
 	prefix string // of keys; set before client
 	sha    string // of the script
+	began  time.Time
 
 	connecting sync.Mutex
 	client     atomic.Pointer[rueidis.Client]
@@ -74,7 +75,7 @@ func New(cfg Config) (*Store, error) {
 	if _, err := cfg.Address.tlsConfig(); err != nil {
 		return nil, fmt.Errorf("the address of the limit store: %w", err)
 	}
-	return &Store{cfg: cfg, sha: scriptSum()}, nil
+	return &Store{cfg: cfg, sha: scriptSum(), began: cfg.Now()}, nil
 }
 
 // Check connects to the store, if necessary, and returns why it cannot be used.

@@ -7,12 +7,14 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/keygate/keygate/internal/keygatetest/redistest"
+	"github.com/keygate/keygate/internal/logpace"
 	"github.com/keygate/keygate/internal/ratelimit"
 )
 
@@ -113,6 +115,44 @@ func TestStoreOutOfMemory(t *testing.T) {
 	}
 	if err := s.Check(t.Context()); err != nil {
 		t.Errorf("once it has memory: %v", err)
+	}
+}
+
+// Guarantee: a store that may not be used, such as one that may evict keys by now, is not inspected with every question,
+// but once for each connection and at an interval, and the log has a few lines about it.
+func TestFailedInspectionsAreFew(t *testing.T) {
+	server := redistest.Start(t)
+	s, log := openStore(t, server, "", nil)
+	if err := s.Check(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	c := *s.client.Load()
+	for _, step := range [][]string{{"CONFIG", "SET", "maxmemory-policy", "allkeys-lru"}, {"CONFIG", "RESETSTAT"}} {
+		if err := c.Do(t.Context(), c.B().Arbitrary(step...).Build()).Error(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	now := time.Now()
+	s.cfg.Now = func() time.Time { return now }
+	for range 40 { // two minutes, with many connections
+		now = now.Add(3 * time.Second)
+		for range 5 {
+			s.dials.Add(1)
+			one(t, s, 1, perDay("{x}:inspected", 1000))
+			one(t, s, 1, perDay("{x}:inspected", 1000))
+		}
+	}
+	stats, err := c.Do(t.Context(), c.B().Info().Section("commandstats").Build()).ToString()
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, calls, _ := strings.Cut(parseInfo(stats)["cmdstat_info"], "calls=")
+	calls, _, _ = strings.Cut(calls, ",")
+	if n, _ := strconv.Atoi(calls); n == 0 || n > int(s.dials.Load()) {
+		t.Errorf("%q inspections of %d connections by 400 questions, want one each at most", calls, s.dials.Load())
+	}
+	if lines := strings.Count(log.String(), "inspecting the limit store failed"); lines == 0 || lines > logpace.Burst+6 {
+		t.Errorf("%d lines in two minutes, want %d at most", lines, logpace.Burst+6)
 	}
 }
 
