@@ -57,8 +57,8 @@ func (s *Server) Serve(l net.Listener) error {
 	}
 }
 
-// acceptQueued accepts the connections that wait in a listener that takes no new ones and is going to be closed. On a
-// machine that is busy they may be there although acceptLast has passed.
+// acceptQueued accepts the connections that are queued in a listener that takes no new ones and is about to be closed. On a
+// busy machine some may still be queued after acceptLast.
 func (s *Server) acceptQueued(l net.Listener) {
 	tcp, ok := l.(*net.TCPListener)
 	if !ok || s.cfg.Inherited {

@@ -59,10 +59,10 @@ type Config struct {
 	// of HTTP, including the PROXY header and the TLS handshake. 0 means
 	// DefaultHeadTimeout.
 	HeadTimeout time.Duration
-	// Inherited says that the listeners are sockets that another process opened and keeps open: what waits in
-	// them is for the next server.
+	// Inherited says that the listeners are sockets that another process opened and keeps open: connections queued
+	// in them are left to the next server.
 	Inherited bool
-	// Linger closes connections in stages. Nil means one of its own.
+	// Linger closes connections in stages. Nil means a new Linger.
 	Linger *proxy.Linger
 	// Log receives errors of listeners and connections. Nil discards them.
 	Log *slog.Logger

@@ -7,10 +7,10 @@ import (
 	"github.com/keygate/keygate/internal/proxy"
 )
 
-// lingerBuffer is the size of the buffer into which is read what is discarded, in bytes.
+// lingerBuffer is the size of the buffer for discarded bytes.
 const lingerBuffer = 16 << 10
 
-// linger discards what a client still sends, whose connection was closed on this side.
+// linger discards what a client still sends after its connection was closed on this side.
 func linger(l *proxy.Linger, c net.Conn) {
 	began := time.Now()
 	l.Discard(make([]byte, lingerBuffer), func(b []byte) (int, error) {

@@ -195,7 +195,7 @@ func (c *placed) CloseWrite() error {
 	return tcp.CloseWrite()
 }
 
-// stillSends reports whether bytes of the client have arrived and were not read, or are to come.
+// stillSends reports whether bytes from the client are unread or still to come.
 func (c *placed) stillSends() bool {
 	c.places.mu.Lock()
 	unread := c.unread
@@ -214,7 +214,7 @@ func (c *placed) stillSends() bool {
 	return unread
 }
 
-// close ends a connection whose sending side is closed, when its client does, or after a while.
+// close ends a connection whose sending side is closed: when its client closes too, or after a while.
 func (c *placed) close(context.Context) {
 	defer c.places.remove(c)
 	defer func() { _ = c.Conn.Close() }()

@@ -16,7 +16,8 @@ type Request struct {
 	// Protocol is :protocol, which makes the request an extended CONNECT (RFC 8441), or empty.
 	// Such a request reads as a GET that asks for an upgrade to the protocol.
 	Protocol http1.Span
-	// LateType is the content-type of a head beyond the limits, if it comes behind them and is short.
+	// LateType is the content-type of a head that exceeds the limits, if it follows the field that
+	// exceeded them and is short.
 	LateType http1.Span
 }
 

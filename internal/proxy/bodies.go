@@ -10,17 +10,17 @@ import (
 
 // The bounds of Bodies, in bytes.
 const (
-	// MaxBodies is how much of request bodies is held in all, and MaxBodiesOfAddress how much of it for one
-	// client address, or one /64 network of IPv6.
+	// MaxBodies bounds the request bodies held in total, and MaxBodiesOfAddress those held for one client
+	// address, or one /64 network of IPv6.
 	MaxBodies          = 256 << 20
 	MaxBodiesOfAddress = 64 << 20
-	// freeBodies is how much an address may hold although MaxBodies is reached: others must not
-	// keep it from sending a request.
+	// freeBodies is what an address may hold even if MaxBodies is reached, so that other addresses
+	// cannot keep it from sending a request.
 	freeBodies = 64 << 10
 )
 
-// Bodies bounds the parts of request bodies that have arrived and wait to be forwarded: the upstream has no
-// connection free, or reads slowly. The zero value is ready for use. It is safe for concurrent use.
+// Bodies bounds the memory for request bodies that have arrived and wait to be forwarded, because the upstream
+// has no free connection or reads slowly. The zero value is ready for use. It is safe for concurrent use.
 type Bodies struct {
 	all atomic.Int64
 
@@ -28,22 +28,22 @@ type Bodies struct {
 	of map[netip.Addr]*addressBodies
 }
 
-// addressBodies is what is held for one address.
+// addressBodies counts the bytes held for one address.
 type addressBodies struct {
 	key   netip.Addr
 	held  atomic.Int64
-	conns int // that use it; guarded by Bodies.mu
+	conns int // connections of the address; guarded by Bodies.mu
 }
 
-// ConnBodies is what is held for one connection. Its methods must not be called concurrently.
+// ConnBodies counts the bytes held for one connection. Its methods must not be called concurrently.
 type ConnBodies struct {
 	bodies *Bodies
 	of     *addressBodies // nil for a trusted proxy, which has no bound of its own
 	held   int64
 }
 
-// Of returns what is held for a new connection of a client, or of a trusted proxy. The caller calls Done at
-// the end of the connection.
+// Of returns the counter for a new connection of a client or a trusted proxy. The caller must call Done when
+// the connection ends.
 func (b *Bodies) Of(client netip.Addr, trusted bool) *ConnBodies {
 	if trusted {
 		return &ConnBodies{bodies: b}
@@ -66,7 +66,7 @@ func (b *Bodies) Of(client netip.Addr, trusted bool) *ConnBodies {
 	return &ConnBodies{bodies: b, of: a}
 }
 
-// Done gives back all that is held.
+// Done gives back all bytes that the connection holds.
 func (c *ConnBodies) Done() {
 	c.Give(int(c.held))
 	if c.of == nil {
@@ -79,7 +79,7 @@ func (c *ConnBodies) Done() {
 	}
 }
 
-// Take notes that n more bytes are held. It reports false if they must not be.
+// Take adds n bytes. It reports false, and adds none, if that would exceed a bound.
 func (c *ConnBodies) Take(n int) bool {
 	all, ofAddress := c.bodies.all.Add(int64(n)), int64(MaxBodiesOfAddress)
 	if c.of != nil {
@@ -93,7 +93,7 @@ func (c *ConnBodies) Take(n int) bool {
 	return true
 }
 
-// Give notes that n bytes are not held any more.
+// Give gives back n bytes.
 func (c *ConnBodies) Give(n int) {
 	c.held -= int64(n)
 	c.bodies.all.Add(-int64(n))
@@ -102,7 +102,7 @@ func (c *ConnBodies) Give(n int) {
 	}
 }
 
-// TooManyBodies returns the 503 for a request whose body must not be held.
+// TooManyBodies returns the 503 for a request whose body exceeds the bounds.
 func TooManyBodies() *fault.Error {
-	return fault.New(fault.Unavailable, "too much of request bodies is waiting to be forwarded; try again")
+	return fault.New(fault.Unavailable, "too many bytes of request bodies are waiting to be forwarded; try again")
 }

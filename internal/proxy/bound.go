@@ -2,8 +2,8 @@ package proxy
 
 import "strings"
 
-// Binds reports whether credentials are of a scheme that authenticates a connection rather than a request:
-// NTLM and Negotiate. Upstreams take later requests of the same connection for those of the same user.
+// Binds reports whether credentials use a scheme that authenticates a connection rather than a request: NTLM or
+// Negotiate. Upstreams attribute later requests on the same connection to the same user.
 func Binds(authorization string) bool {
 	scheme, _, _ := strings.Cut(authorization, " ")
 	return strings.EqualFold(scheme, "NTLM") || strings.EqualFold(scheme, "Negotiate")

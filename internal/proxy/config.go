@@ -57,7 +57,7 @@ type Config struct {
 	// Tracer begins the trace of every request and writes traceparent for the upstream. Nil
 	// forwards the client's traceparent.
 	Tracer Tracer
-	// Linger closes connections in stages, and bounds that. Nil means one of its own.
+	// Linger closes connections in stages and bounds how many. Nil means a new Linger.
 	Linger *Linger
 	// Log receives panics and failures of upstreams. No key, header or query is ever
 	// logged. Nil discards them.

@@ -8,8 +8,8 @@ import (
 
 // How connections are closed in stages (contract, 4.4).
 const (
-	// LingerTime is how long what a client still sends is discarded, and LingerSilence how long of that it
-	// may send nothing.
+	// LingerTime is how long bytes from a client are discarded at most, and LingerSilence how long the client
+	// may be silent meanwhile.
 	LingerTime    = 5 * time.Second
 	LingerSilence = 2 * time.Second
 	// MaxLingering bounds the connections of a Linger.
@@ -20,14 +20,14 @@ const (
 
 // Linger closes connections in stages (RFC 9112, section 9.6): after the response its sending side is
 // closed, and what the client still sends is discarded for a while. Closing a connection at once while bytes arrive
-// resets it, and the client may lose the response that it has not read. One Linger bounds this for all
+// resets it, and the client may lose a response that it has not read yet. One Linger bounds the work for all
 // listeners of a process. The zero value is ready for use. It is safe for concurrent use.
 type Linger struct {
 	conns atomic.Int32
 
 	mu   sync.Mutex
 	at   time.Time // of free
-	free float64   // bytes that may be discarded at once; negative if more were
+	free float64   // bytes that may be discarded now; negative if more were discarded
 }
 
 // Discard calls read with b until it fails. read fails at the end of the stream, after LingerSilence without a

@@ -12,8 +12,8 @@ func (c *H1Conn) Hold() {
 // Ready reports whether a connection on hold can carry another request. If not, the owner discards it.
 func (c *H1Conn) Ready() bool { return !c.old() && !c.Stale() }
 
-// Overdue reports whether a connection on hold has been so for too long, is too old, or its pool has no use
-// for it any more. It may be called by others than the owner.
+// Overdue reports whether a connection on hold was held for too long, is too old, or is not needed by its pool any
+// more. Others than the owner may call it.
 func (c *H1Conn) Overdue() bool {
 	p := c.pool
 	return p.draining.Load() || c.old() || p.owner.tick.Load()-c.heldAt.Load() >= p.idle

@@ -23,7 +23,7 @@ type H1Conn struct {
 	raw  syscall.RawConn
 	h1Secure
 	last int64         // tick of the last Release
-	end  time.Duration // when it is not used for new requests any more, by Pools.now
+	end  time.Duration // the time, by Pools.now, from which it is not used for new requests
 
 	reused bool         // it has carried a request
 	unused bool         // it became idle without one
@@ -43,8 +43,8 @@ type H1Conn struct {
 	resting *time.Timer // of Rest; nil before the first
 }
 
-// restTime is how long a connection rests after a response without a body. A body that an upstream sends
-// nevertheless arrives within that time, unless it is sent on purpose or far away.
+// restTime is how long a connection rests after a response without a body. If an upstream sends a body by
+// mistake, it arrives within that time, unless the upstream is far away.
 const restTime = 5 * time.Millisecond
 
 func newH1Conn(p *H1Pool, conn *net.TCPConn, home int) (*H1Conn, error) {
@@ -112,23 +112,23 @@ func (c *H1Conn) peek(fd uintptr) {
 	}
 }
 
-// Unasked reports whether bytes have arrived that are no response to the n bytes that were just
-// written, because the server had none of them when it sent those. It does not block. It is false
-// over TLS, whose own messages look the same from outside, and where the system cannot say.
+// Unasked reports whether bytes have arrived that cannot be a response to the n bytes that were just
+// written, because the server sent them before it had received any of these. It does not block. It is
+// false over TLS, whose own messages look the same from outside, and on systems that cannot tell.
 func (c *H1Conn) Unasked(n int) bool {
 	if c.tls != nil {
 		return false
 	}
 	c.wrote, c.unasked = n, false
-	_ = c.raw.Control(c.lookFunc) // closed: the next read says so
+	_ = c.raw.Control(c.lookFunc) // if it is closed, the next read fails
 	return c.unasked
 }
 
 func (c *H1Conn) look(fd uintptr) { c.unasked = hasUnasked(fd, c.wrote) }
 
-// Rest is Release after a response that has no body by its method or status. Some upstreams send one
-// nevertheless, which would be taken for the next response. The connection becomes idle only when
-// nothing has arrived for a while; until then nobody gets it, not even a waiter.
+// Rest is Release after a response that has no body because of its method or status. Some upstreams
+// send a body anyway, which would be taken for the next response. So the connection becomes idle only
+// if nothing has arrived for restTime. Until then no request gets it, not even one that waits.
 func (c *H1Conn) Rest() {
 	if c.resting == nil {
 		c.resting = time.AfterFunc(c.pool.owner.rest, c.rested)

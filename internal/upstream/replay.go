@@ -20,7 +20,7 @@ const (
 // replays are the buffers of all Replays of a Pools.
 type replays struct {
 	used     atomic.Int64 // bytes of buffers in use
-	accounts sync.Map     // account to *atomic.Int64, its part of used
+	accounts sync.Map     // maps an account to an *atomic.Int64 with its share of used
 	small    sync.Pool    // of *[smallReplay]byte
 	large    sync.Pool    // of *[MaxReplay]byte
 }
@@ -49,8 +49,8 @@ func (r *replays) give(account *atomic.Int64, n int64) {
 	account.Add(-n)
 }
 
-// Replay keeps the first bytes of a request's body while it is sent, so that all of it can be sent
-// again. It gives up when there are more than MaxReplay, or when too many are kept for other requests.
+// Replay keeps a request's body while it is sent, so that it can be sent again. It gives up when the
+// body exceeds MaxReplay bytes, or when too many bytes are kept for other requests.
 // Its zero value keeps nothing. It is not safe for concurrent use.
 type Replay struct {
 	pool  *H2Pool // nil if nothing is kept
@@ -105,7 +105,7 @@ func (r *Replay) buffer() []byte {
 	return nil
 }
 
-// grow makes room for n bytes in all. It reports false if that is not possible.
+// grow makes room for n bytes in total. It reports false if that is not possible.
 func (r *Replay) grow(n int) bool {
 	all, account := &r.pool.owner.replays, r.pool.replays
 	switch {

@@ -7,8 +7,8 @@ import (
 )
 
 // hasUnasked reports whether bytes have arrived although the peer has acknowledged none of the n bytes
-// that were written last. Every segment that a peer sends after it has received something acknowledges
-// that, so a response never looks like this. It is called for each request: the descriptor is
+// that were written last. Every segment that a peer sends acknowledges what it has received before, so
+// a response never looks like this. It is called for each request: the descriptor is
 // non-blocking, and the first call, mostly the only one, bypasses the scheduler.
 func hasUnasked(fd uintptr, n int) bool {
 	var b [1]byte

@@ -142,8 +142,8 @@ func (d *Decoder) Next(f *Field) bool {
 	return false
 }
 
-// TooLarge reports whether Next has met a field beyond the Limits. If Next has not put that into its
-// argument, it is the first that Rest decodes.
+// TooLarge reports whether Next has met a field that exceeds the Limits. If Next has not stored that field
+// in its argument, Rest decodes it first.
 func (d *Decoder) TooLarge() bool { return d.tooLarge }
 
 // Rest decodes the next field whatever the Limits, or reports that there is none. Of a field whose name and

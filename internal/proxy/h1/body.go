@@ -194,7 +194,7 @@ func (e *encoder) finish(section []byte, fields []http1.Field) []byte {
 // framing on the upstream's.
 type recoder struct {
 	decoder
-	to *framing // nil if the data is only taken from its framing
+	to *framing // nil if the data is only extracted
 }
 
 // start begins a body. length is the one for http1.ByLength.

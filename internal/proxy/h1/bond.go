@@ -21,7 +21,7 @@ func (b *Bond) Has(p *upstream.H1Pool) bool {
 	return up != nil && up.Pool() == p
 }
 
-// Any reports whether there is a bound connection.
+// Any reports whether a connection is bound.
 func (b *Bond) Any() bool { return b.conn.Load() != nil }
 
 // Take returns the bound connection for a request, or nil if there is none of p that can be used. The
@@ -63,11 +63,11 @@ func (b *Bond) Broken() (broken bool) {
 	if up.Overdue() {
 		return true
 	}
-	_ = up.Raw().Control(func(fd uintptr) { broken = isClosed(fd) }) // closed: by its owner
+	_ = up.Raw().Control(func(fd uintptr) { broken = isClosed(fd) }) // fails if its owner has closed it
 	return broken
 }
 
-// BoundBy reports whether a response binds the connection that it has arrived over.
+// BoundBy reports whether a response binds the connection over which it has arrived.
 func BoundBy(head []byte, r *http1.Response) bool {
 	if r.Status != http1.StatusUnauthorized {
 		return false

@@ -364,7 +364,7 @@ func (c *Call) TryOpenLater(pool *upstream.H2Pool, body []byte, end bool) (sent 
 	return c.opened(pool, body, end), later
 }
 
-// opened notes that the stream was opened, and begins to keep the body if more of it is to come. It returns
+// opened records that the stream was opened, and starts keeping the body if more of it will follow. It returns
 // how much of the first part of the body was sent with the head.
 func (c *Call) opened(pool *upstream.H2Pool, body []byte, end bool) (sent int) {
 	c.open = true
@@ -383,7 +383,7 @@ func (c *Call) opened(pool *upstream.H2Pool, body []byte, end bool) (sent int) {
 	return sent
 }
 
-// count counts a part of the body. What follows the head of a tunnel is none.
+// count counts a part of the body. Data of a tunnel is not part of a body.
 func (c *Call) count(n int, end bool) error {
 	if c.tunnels {
 		return nil

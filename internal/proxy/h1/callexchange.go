@@ -148,8 +148,8 @@ func (c *conn) endCall(x *exchange) {
 	x.call.Close()
 }
 
-// mayCallAgain reports whether a request whose call failed may be sent a second time. If a part of
-// its body was forwarded by an upload, that has ended then.
+// mayCallAgain reports whether a request whose call failed may be sent a second time. If it may, an upload of its
+// body has ended.
 func (c *conn) mayCallAgain(x *exchange) bool {
 	switch {
 	case x.call.Lost() || c.phase.wasCut() != notCut:
@@ -160,8 +160,8 @@ func (c *conn) mayCallAgain(x *exchange) bool {
 	return x.call.Safe() || x.call.Stale() && proxy.Retryable(x.ask.Method, x.hasBody)
 }
 
-// resume ends the upload of a request that is sent a second time, and makes what it has sent the first
-// part of the body. It reports false if that was not kept, or if the upload failed because of the client.
+// resume ends the upload of a request that is to be sent a second time. What the upload has sent becomes the first
+// part of the body. It reports false if that part was not kept, or if the upload failed because of the client.
 func (c *conn) resume(x *exchange) bool {
 	c.endUpload(x)
 	part, kept := x.call.AppendSent(nil)

@@ -138,8 +138,8 @@ func (c *conn) serve(prefix []byte) {
 	}
 }
 
-// drains reports whether the connection ends now, between two requests, because of a shutdown. One that waits for
-// its first request has proxy.FirstRequestGrace for it, which the sweeper ends.
+// drains reports whether the connection ends now, between two requests, because of a shutdown. A connection that
+// waits for its first request has proxy.FirstRequestGrace to send it; the sweeper ends that.
 func (c *conn) drains() bool {
 	return c.engine.drain.Begun() && phaseOf(c.phase.word.Load()) != phaseNew
 }
@@ -308,8 +308,8 @@ func (c *conn) linger() {
 	})
 }
 
-// discards begins to wait for more of what is discarded until a time in the engine's milliseconds. It
-// reports false if that is over.
+// discards starts waiting for more bytes to discard, until end in the engine's milliseconds at the latest. It
+// reports false if discarding is over.
 func (c *conn) discards(end int64) bool {
 	return c.phase.enter(phaseDrain, min(c.engine.clock.In(proxy.LingerSilence), end)) == notCut
 }

@@ -46,8 +46,8 @@ type requestState struct {
 	timeout   time.Duration // for the head of the response, connecting included
 	deadline  int64         // of timeout, in the engine's milliseconds
 
-	binds bool // the upstream's connection is bound to the client's after the exchange
-	bound bool // it was before
+	binds bool // the upstream's connection will be bound to the client's after the exchange
+	bound bool // it was bound before
 
 	forwarded bool // the request was sent to the upstream, at least in part
 	streaming bool // the response's body is being relayed

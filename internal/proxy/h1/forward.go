@@ -53,7 +53,7 @@ func (c *conn) forward(x *exchange) step {
 	if c.engine.cfg.Tracer != nil {
 		x.writer.trace = x.tracing
 	}
-	// A connection of HTTP/2 has requests of many clients, and cannot be bound to one.
+	// An HTTP/2 connection carries requests of many clients, so it cannot be bound to one.
 	if x.binds = proxy.Binds(x.ask.Authorization); o.calls != nil && x.mode != modeUpgrade && !o.calls.OnlyHTTP1() &&
 		(o.pool == nil || !x.binds && !c.bond.Has(o.pool)) {
 		return c.forwardCall(x)
@@ -109,7 +109,7 @@ func (x *exchange) write() (whole bool, err error) {
 	return b.done, nil
 }
 
-// startBody begins to forward the request's body. to is nil if the upstream half frames it.
+// startBody starts forwarding the request's body. to is nil if the upstream half does the framing.
 func (x *exchange) startBody(to *framing) {
 	in := http1.ByLength
 	if x.req.Chunked() {

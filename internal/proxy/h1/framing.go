@@ -21,10 +21,10 @@ const (
 	bodyUpgrade                  // none: what follows an accepted upgrade is no body
 )
 
-// framing is the body of one request on its way to an upstream: what the head declares of it, and
-// what was sent. Whatever declares, frames or sends a part of the body goes through it, for clients
-// and upstreams of both versions of HTTP, so that the upstream gets exactly what it was told to
-// expect. Otherwise it would take the next request for the rest of this body, or this body for the
+// framing tracks the body of one request on its way to an upstream: what the head has declared and
+// what was sent. All code that declares, frames or sends a part of the body uses it, for clients and
+// upstreams of both versions of HTTP, so that the upstream gets exactly what the head has declared.
+// Otherwise the upstream would take the next request for the rest of this body, or this body for the
 // next request.
 //
 //	begin            chooses the declaration, from the head of the client's request
@@ -33,8 +33,8 @@ const (
 //	fits, count      counts it over HTTP/2, which has frames of its own
 //	whole            reports whether the upstream got what was declared
 //
-// A part that was not declared, and an end before the declared one, are errors. After an error
-// nothing more may be sent, and whole is false.
+// Data beyond the declared length, and an end before it, are errors. After an error nothing more may
+// be sent, and whole reports false.
 type framing struct {
 	framingState
 	encoder
@@ -42,8 +42,8 @@ type framing struct {
 
 type framingState struct {
 	kind   bodyKind
-	length int64 // bodyByLength: that of the body
-	left   int64 // and what is still to be sent of it
+	length int64 // bodyByLength: the length of the body
+	left   int64 // bodyByLength: how much of it is still to be sent
 	ended  bool  // the end was framed
 	wrong  bool  // an error was returned
 }
@@ -167,9 +167,9 @@ func (f *framing) finish(section []byte, trailers []http1.Field) ([]byte, error)
 	return f.encoder.finish(section, trailers), nil
 }
 
-// whole reports whether exactly what was declared was framed, so that the next bytes on the
-// connection are those of the next request. It never is after a request for an upgrade: the upstream
-// may expect the other protocol there.
+// whole reports whether exactly the declared body was framed, so that the next bytes on the connection
+// belong to the next request. It reports false for a request for an upgrade, after which the upstream
+// may expect the other protocol.
 func (f *framing) whole() bool {
 	switch f.kind {
 	case bodyByLength:

@@ -104,8 +104,8 @@ func (x *exchange) neverAllowed() string {
 	return ""
 }
 
-// refuseBody rejects a request for an error in what was received of its body with the head. The
-// connection is closed: where a chunked body ends, if it does at all, shows only when all of it was read.
+// refuseBody rejects a request because of an error in the part of its body that was received with the head. The
+// connection is closed, because the end of a chunked body, if it has one, is known only once all of it was read.
 func (c *conn) refuseBody(x *exchange, err error) step {
 	if err == errBodyTooLarge { //nolint:errorlint // never wrapped
 		x.Verdict.Close = true

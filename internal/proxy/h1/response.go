@@ -78,8 +78,7 @@ func (r *responseReader) reusable() bool {
 	return r.phase == readDone && !r.extra && r.keeps()
 }
 
-// keeps reports whether the head, which has arrived, lets the upstream's connection stay open after the
-// response.
+// keeps reports whether the upstream's connection may stay open after the response, judging by its head.
 func (r *responseReader) keeps() bool {
 	return r.body.in != http1.UntilClose && r.resp.KeepAlive()
 }

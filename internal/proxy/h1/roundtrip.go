@@ -149,8 +149,8 @@ func (t *roundTrip) write() error {
 	return err
 }
 
-// written notes that out was written, if ok is set completely. Then it looks for bytes that are no
-// response to it. They are never passed on: the exchange fails, as if the upstream had closed a kept
+// written records that out was written, completely if ok is set. It then checks for bytes that cannot be the
+// response. Such bytes are never passed on: the exchange fails as if the upstream had closed a kept
 // connection.
 func (t *roundTrip) written(ok bool) {
 	t.wrote = ok

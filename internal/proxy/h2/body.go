@@ -43,8 +43,8 @@ func (s *stream) data(b []byte, end bool) {
 	s.wake.Broadcast()
 }
 
-// miss stops the upload of a body if a part of it was dropped, because the response has ended: what is
-// left must not be taken for all of it. conn.mu is held.
+// miss stops the upload of a body of which a part was dropped because the response has ended, so that the
+// upstream does not take the rest for the whole body. conn.mu is held.
 func (s *stream) miss(dropped bool) {
 	s.stopped = s.stopped || dropped
 	s.wake.Broadcast()
@@ -91,7 +91,7 @@ func (s *stream) consumed() {
 	}
 }
 
-// give notes that n bytes of the body are not held any more. conn.mu is held.
+// give gives back n bytes of the body (proxy.Bodies). conn.mu is held.
 func (s *stream) give(n int) {
 	n = min(n, s.taken)
 	s.taken -= n
@@ -166,8 +166,8 @@ func (s *stream) nextPart() (last, ok bool) {
 	return s.ended, true
 }
 
-// refill lets the client send as much again as was forwarded, unless it was already forwarded to an
-// upstream that has not processed it. conn.mu is held.
+// refill gives the client window for n forwarded bytes, except for bytes that are forwarded a second time, for
+// which the client has got its window already. conn.mu is held.
 func (s *stream) refill(n int) {
 	again := min(int64(n), s.refilled)
 	s.refilled -= again

@@ -125,7 +125,7 @@ func (s lockedStream) TakeEnd(buf []byte, from, to int, section []byte, trailers
 // it speaks only HTTP/1.1.
 func (s *stream) forwardCall() error {
 	pool := s.origin.Pool()
-	// A connection of HTTP/2 has requests of many clients, and cannot be bound to one.
+	// An HTTP/2 connection carries requests of many clients, so it cannot be bound to one.
 	if s.origin.Multiplexed().OnlyHTTP1() || pool != nil && (s.binds || s.conn.bond.Has(pool)) {
 		return s.forwardSecure()
 	}
@@ -252,8 +252,8 @@ func (s *stream) mayCallAgain() bool {
 	return s.call.Safe() || s.whole && s.call.Stale() && proxy.Retryable(s.ask.Method, s.hasBody)
 }
 
-// resume makes everything that has arrived of the request's body the part to be sent with the head a
-// second time, after leave. It reports false if a part that was sent was not kept.
+// resume prepares, after leave, to send the request a second time: everything of its body that has arrived is sent
+// with the head. It reports false if a part that was already sent was not kept.
 func (s *stream) resume() bool {
 	c := s.conn
 	c.mu.Lock()

@@ -299,7 +299,7 @@ func (s *stream) endTrip(up upstream.HalfCloser, err error) (tunneled, intact bo
 	return tunneled, intact, err
 }
 
-// part makes the client's connection end with a connection that was bound to it.
+// part ends the client's connection if the upstream's connection was bound to it.
 func (s *stream) part() {
 	if c := s.conn; s.onBond {
 		c.mu.Lock()

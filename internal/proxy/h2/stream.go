@@ -27,7 +27,7 @@ const (
 	cutClientClosed     // the client's connection has ended
 	cutStalled          // the client has neither sent nor accepted bytes in time
 	cutBody             // the request's body is too large
-	cutCrowded          // too much of request bodies is held
+	cutCrowded          // the bounds of proxy.Bodies are reached
 	cutPanicked         // a goroutine of the stream panicked
 	cutShutdown         // the engine shuts down
 	cutAccess           // the request may not go on: stream.denied says why
@@ -78,8 +78,8 @@ type streamState struct {
 	cancel context.CancelCauseFunc
 	since  int64 // when forwarding began, in the engine's milliseconds; 0 before
 	sent   bool  // the request was sent to the upstream, at least in part
-	binds  bool  // held is bound to the client's connection after the exchange
-	onBond bool  // it was before
+	binds  bool  // held will be bound to the client's connection after the exchange
+	onBond bool  // held was bound to it before
 
 	admission admit.Admission // what the sweeper reviews, once attended is set
 	attended  bool
@@ -104,7 +104,7 @@ type streamState struct {
 	tail      bool  // trailers has its trailers
 	received  int64 // bytes that have arrived
 	forwarded int64 // bytes that were forwarded
-	refilled  int64 // bytes of those to be forwarded again for which the client has got its window back
+	refilled  int64 // bytes that are forwarded again and for which the client has got its window already
 	expects   bool  // the client waits for a 100
 	continued bool  // it got one
 	uploading bool  // a goroutine forwards the body

@@ -150,8 +150,8 @@ func (c *conn) sweep(review *admit.Review) {
 	}
 }
 
-// mustDrain reports whether the client is to open no more streams. One that has opened none yet is asked
-// once the shutdown has begun: its first request is on its way. c.mu is held.
+// mustDrain reports whether the client must be asked to open no more streams. A client that has opened none yet is
+// asked only once the shutdown has begun, because its first request may be on its way. c.mu is held.
 func (c *conn) mustDrain() bool {
 	d := &c.engine.drain
 	return d.Begun() || d.Announced() && c.proto.Opened()

@@ -1,9 +1,10 @@
-// Package fanout writes the deliveries of events that have more of them than the transaction of the event may write.
+// Package fanout writes the deliveries of events that have more deliveries than the transaction of the event may
+// write.
 //
-// The store notes each such event together with it, and which endpoints were subscribed to it at that moment. A
-// Service writes the deliveries later, some in each transaction, so that other changes wait for one of these at most.
-// The note is moved on in the transaction that writes the deliveries: each endpoint gets one, whatever crashes and
-// however many nodes work at it.
+// With each such event the store records which endpoints were subscribed to it at that moment. A Service writes the
+// deliveries later, in batches, so that other changes wait for at most one batch. The position within the event moves
+// on in the transaction that writes a batch, so each endpoint gets exactly one delivery, whatever crashes and however
+// many nodes work on it.
 package fanout
 
 import (
@@ -41,7 +42,7 @@ type Config struct {
 	Store Store
 	// Wake is called when there are new deliveries. It must not block. Nil does nothing.
 	Wake func()
-	// Poll is the time between two looks for events that other processes noted, or that an earlier one left. Zero
+	// Poll is how often the Service checks for events that other processes have recorded or left unfinished. Zero
 	// means DefaultPoll.
 	Poll time.Duration
 	Now  func() time.Time // nil means time.Now
@@ -83,8 +84,8 @@ func (s *Service) Start(context.Context) error {
 	return nil
 }
 
-// Stop waits for a running transaction. It returns an error if ctx ends first. What is left is fanned out by another
-// node or after the next start.
+// Stop waits for a running transaction. It returns an error if ctx ends first. Another node, or the next start, fans
+// out the rest.
 func (s *Service) Stop(ctx context.Context) error {
 	if err := s.group.Stop(ctx); err != nil {
 		return fmt.Errorf("stop fanning out events: %w", err)
@@ -125,7 +126,7 @@ func (s *Service) run(ctx context.Context) {
 
 // round is one transaction for each account that has events to fan out.
 type round struct {
-	after string // the account of the last transaction; "" at the begin
+	after string // the account of the last transaction; "" at the beginning
 	wrote bool   // one of them has written anything
 }
 

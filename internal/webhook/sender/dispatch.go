@@ -38,7 +38,7 @@ type dispatcher struct {
 	mu        sync.Mutex
 	endpoints map[string]*endpoint
 	tenants   map[string]*tenant
-	places    int // of all classes together
+	places    int // of all classes in total
 	pools     [classes]pool
 	// paused has the endpoints whose breakers were opened, those that resume first before
 	// the others.

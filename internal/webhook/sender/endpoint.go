@@ -65,8 +65,8 @@ type endpoint struct {
 	probe    *task // the one new delivery that is sent while half open
 }
 
-// due says which deliveries of an endpoint may be due, and since when the oldest of them has been, as
-// far as the sender knows.
+// due says which deliveries of an endpoint may be due, and when the oldest of them became due, as far
+// as the sender knows.
 type due struct {
 	fresh, begun bool
 	since        time.Time

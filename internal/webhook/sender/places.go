@@ -17,8 +17,8 @@ const (
 	// quick: the last attempt ended within quickTime, and so did trustAfter before it if
 	// one took longer.
 	quick
-	// untried: this sender has started no attempt yet, and the last one of others has not
-	// failed. Such an endpoint gets one place, for its first attempt.
+	// untried: this sender has not started an attempt yet, and the last attempt of other senders has
+	// not failed. Such an endpoint gets one place, for its first attempt.
 	untried
 	classes
 )
@@ -109,8 +109,8 @@ type tenant struct {
 	endpoints int // that the dispatcher knows
 	held      int
 	used      [classes]int // places
-	// waiting has the endpoints that wait for a claim: those of quick in FIFO order, of the
-	// others the one first whose deliveries have waited longest.
+	// waiting has the endpoints that wait for a claim: those of quick in FIFO order, those of the
+	// other classes in the order in which their oldest deliveries became due.
 	waiting [classes][]*endpoint
 	inTurn  [classes]bool // it is in the pool's turn
 }
