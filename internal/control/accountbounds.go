@@ -9,6 +9,7 @@ import (
 	"github.com/keygate/keygate/internal/apikey"
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/ratelimit"
+	"github.com/keygate/keygate/internal/webhook/fanout"
 )
 
 // The bounds for each account (docs/limits.md).
@@ -39,6 +40,9 @@ func (b *AccountBounds) revisionBytes() int64 {
 // trimWait is the time after which there may be room for a stored response or a revision again:
 // maintenance removes old ones at least this often.
 const trimWait = DefaultTrimPeriod
+
+// eventsWait is the time after which there may be room for an event again.
+const eventsWait = 5 * time.Second
 
 // roomForKey checks that the caller's account may have the key k besides those that it has. Otherwise the error is
 // fault.Conflict.
@@ -91,20 +95,33 @@ func (w *work) roomForResponse(ctx context.Context, bytes int) error {
 	if err != nil || room.Responses && room.ResponseBytes {
 		return err
 	}
-	return fullAccount(w.now, most,
+	return fullAccount(w.now, trimWait, most,
 		"too many responses to calls with an Idempotency-Key are kept for this account: each is kept for 24 hours, at most %d of them; retry later, or without the header", most)
 }
 
-// roomForRevision checks that one more revision may be stored for the account. Otherwise the error is
-// fault.RateLimitExceeded. An account may have twice as many bytes of revisions as are kept, because
+// roomForEvent checks that a call of the account may raise another event. Otherwise the error is
+// fault.RateLimitExceeded. What ends a key is never refused.
+func (s *Service) roomForEvent(c *Caller) error {
+	if s.cfg.EventsFull == nil || !s.cfg.EventsFull(c.Account.ID) {
+		return nil
+	}
+	return fullAccount(s.now(), eventsWait, fanout.MaxWaiting,
+		"the deliveries of this account's events are written more slowly than it raises events, and too many events wait: retry later, or subscribe fewer webhook endpoints to them")
+}
+
+// roomForRevision checks that one more revision may be stored for the account, and the event of it raised. Otherwise
+// the error is fault.RateLimitExceeded. An account may have twice as many bytes of revisions as are kept, because
 // maintenance removes them only once a minute.
 func (s *Service) roomForRevision(ctx context.Context, tx AccountReader, c *Caller) error {
+	if err := s.roomForEvent(c); err != nil {
+		return err
+	}
 	most := 2 * s.cfg.Bounds.revisionBytes()
 	room, err := tx.AccountRoom(ctx, c.Account.ID, AccountCounts{RevisionBytes: most})
 	if err != nil || room.RevisionBytes {
 		return err
 	}
-	return fullAccount(s.now(), most,
+	return fullAccount(s.now(), trimWait, most,
 		"the revisions of this account's gateways take more than %s: old ones are removed once a minute, so push again then; if that does not help, the newest ones alone take as much: delete gateways that are not used, or push smaller documents", inMiB(most))
 }
 
@@ -170,9 +187,9 @@ func sizeText(bytes int64) string {
 func inMiB(bytes int64) string { return fmt.Sprintf("%d MiB", bytes>>20) }
 
 // fullAccount returns the refusal of a call that would store more than an account may have, until
-// maintenance has removed something.
-func fullAccount(now time.Time, most int64, format string, args ...any) error {
+// something has been removed, as it may have been after wait.
+func fullAccount(now time.Time, wait time.Duration, most int64, format string, args ...any) error {
 	refusal := fault.New(fault.RateLimitExceeded, format, args...)
-	refusal.Limit = &fault.Limit{Limit: most, ResetAt: now.Add(trimWait + time.Second - 1).Unix(), Scope: ratelimit.AccountScope.String()}
+	refusal.Limit = &fault.Limit{Limit: most, ResetAt: now.Add(wait + time.Second - 1).Unix(), Scope: ratelimit.AccountScope.String()}
 	return refusal
 }

@@ -114,3 +114,38 @@ func TestResponsesOfAnAccountAreBounded(t *testing.T) {
 		})
 	}
 }
+
+// Guarantee: while too many events of an account wait for their deliveries to be written, its calls that would raise
+// another one are refused, and have no effect. What ends keys is not refused, nor are calls that raise no event, nor
+// other accounts.
+func TestCallsWaitForEventsToBeFannedOut(t *testing.T) {
+	h := newHarness(t)
+	caller, other := h.caller("acme", "admin"), h.caller("other", "admin")
+	full := ""
+	h.full = func(accountID string) bool { return accountID == full }
+	h.serve(h.db)
+	create := func(c *control.Caller) (*control.NewKey, error) {
+		return h.CreateKey(ctx(), c, control.KeyInput{Name: "k", Scope: "read"})
+	}
+	k := must[*control.NewKey](h)(create(caller))
+	g := h.gateway(caller)
+	h.push(caller, g.ID, spec("/a"))
+	h.push(caller, g.ID, spec("/b"))
+	full = caller.Account.ID
+	h.wantNoRecords(caller.Account.ID, func() {
+		_, err := create(caller)
+		h.wantFull(err)
+		_, err = h.RotateKey(ctx(), caller, k.ID, 1, "", nil)
+		h.wantFull(err)
+		_, err = h.PushSpec(ctx(), caller, g.ID, spec("/c"), false, nil)
+		h.wantFull(err)
+		_, err = h.Rollback(ctx(), caller, g.ID, 1, false, nil)
+		h.wantFull(err)
+	})
+	h.must(second(create(other)))
+	h.must(second(h.UpdateKey(ctx(), caller, k.ID, control.KeyPatch{Name: value("new")}, nil)))
+	h.must(second(h.RevokeKey(ctx(), caller, k.ID, nil)))
+	h.must(second(h.DeleteGateway(ctx(), caller, g.ID, nil)))
+	full = ""
+	h.must(second(create(caller)))
+}

@@ -49,6 +49,9 @@ type Config struct {
 	// Wake notifies the webhook sender that there may be new deliveries. It must not block.
 	// If it is nil, the sender finds them by polling.
 	Wake func()
+	// EventsFull reports whether so many events of an account wait for their deliveries to be written that its calls
+	// must raise no more. Nil means that none ever is.
+	EventsFull func(accountID string) bool
 	// AuditSync flushes the audit records of both planes to the store. If it is nil, lists
 	// contain only what is in the store.
 	AuditSync Syncer

@@ -96,6 +96,8 @@ type harness struct {
 	maxGateways int
 	// bounds is Config.Bounds from the next serve on.
 	bounds control.AccountBounds
+	// full is Config.EventsFull from the next serve on.
+	full func(accountID string) bool
 }
 
 const domain = "gw.localhost"
@@ -134,7 +136,7 @@ func (h *harness) serve(store control.Store) {
 	h.store = store
 	svc, err := control.New(control.Config{
 		Store: store, Publisher: h.pub, Sealer: h.box, Now: h.clock.now, Random: rand.Reader, GatewayDomain: domain, Wake: h.wake,
-		MaxAccountRoutes: h.maxRoutes, MaxAccountGateways: h.maxGateways, Bounds: h.bounds,
+		MaxAccountRoutes: h.maxRoutes, MaxAccountGateways: h.maxGateways, Bounds: h.bounds, EventsFull: h.full,
 		Repositories: noSyncer{},
 	})
 	h.must(err)

@@ -57,6 +57,9 @@ func (s *Service) CreateKey(ctx context.Context, c *Caller, in KeyInput) (*NewKe
 		if err := s.roomForKey(ctx, w, &k); err != nil {
 			return nil, err
 		}
+		if err := s.roomForEvent(c); err != nil {
+			return nil, err
+		}
 		made, err := s.insertKey(ctx, w, k)
 		if err != nil {
 			return nil, err

@@ -45,6 +45,9 @@ func (s *Service) RotateKey(ctx context.Context, c *Caller, keyID string, overla
 		if err := w.roomInChain(ctx, old); err != nil {
 			return nil, err
 		}
+		if err := s.roomForEvent(c); err != nil {
+			return nil, err
+		}
 		return s.rotate(ctx, w, old, overlapDays, expiry)
 	})
 }

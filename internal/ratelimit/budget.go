@@ -5,12 +5,12 @@ import (
 	"sync/atomic"
 )
 
-// Budget bounds the memory of the buckets of limits with per: key, of each account and of all
-// together. An account may use three times as much as is left, so that there is always something for
+// Budget bounds the memory of the buckets and daily counts of limits with per: key, of each account and of
+// all together. An account may use three times as much as is left, so that there is always something for
 // another one. It is safe for concurrent use.
 //
 // A bucket that is not full must stay, or its limit would admit more than it says. So what does not
-// fit is refused, and only Buckets.Sweep makes room.
+// fit is refused, and only Buckets.Sweep makes room, and the end of the day.
 type Budget struct {
 	max     int64
 	used    atomic.Int64
@@ -41,7 +41,7 @@ func (b *Budget) Of(accountID string) *AccountBudget {
 // Used returns how many bytes are in use.
 func (b *Budget) Used() int64 { return b.used.Load() }
 
-// Refused returns how often a bucket was refused.
+// Refused returns how often a bucket or count was refused.
 func (b *Budget) Refused() int64 { return b.refused.Load() }
 
 // Short receives a value when little is left, of all or for an account, so that Buckets.Sweep is due.

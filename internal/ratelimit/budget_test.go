@@ -3,6 +3,7 @@ package ratelimit
 import (
 	"runtime"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -123,4 +124,50 @@ func heap() int64 {
 	runtime.GC()
 	runtime.ReadMemStats(&m)
 	return int64(m.HeapAlloc)
+}
+
+// Guarantee: the daily counts of keys keep to the budget too: those in use, and those that are only remembered until
+// the day ends. Those that are counted stay exact.
+func TestDailyCountsKeepToTheirBudget(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) { // a fixed clock
+		const limit = 256 << 10
+		budget := NewBudget(limit)
+		l := startReserver(t, newMemoryStore())
+		dailies := l.Dailies("rt_1", perDay(2))
+		dailies.CountTowards(budget.Of("first"))
+		use := func(key int) (Result, error) {
+			r, _, err := ask(t.Context(), l, func() *Daily { return dailies.Daily(testKey(key)) })
+			return r, err
+		}
+		n := 0
+		for dailies.Daily(testKey(n)) != nil {
+			if r, err := use(n); r != Admitted || err != nil {
+				t.Fatalf("key %d: %v, %v", n, r, err)
+			}
+			if n++; n > limit/64 {
+				t.Fatal("the budget admits more counts than it has bytes")
+			}
+		}
+		if used := budget.Used(); used < limit/2 || used > limit {
+			t.Errorf("%d bytes of %d are in use", used, limit)
+		}
+		<-time.After(3 * time.Minute) // on the bubble's clock: the counts are evicted and remembered
+		synctest.Wait()
+		if used := budget.Used(); used != int64(n)*knownSize {
+			t.Errorf("%d bytes are in use for %d counts that are remembered, want %d", used, n, int64(n)*knownSize)
+		}
+		for key := range n {
+			if r, err := use(key); r != Admitted || err != nil {
+				t.Fatalf("the second request of key %d: %v, %v", key, r, err)
+			}
+			if r, err := use(key); r != Refused || err != nil {
+				t.Fatalf("the third request of key %d: %v, %v", key, r, err)
+			}
+		}
+		l.Drop("rt_1")
+		synctest.Wait()
+		if used := budget.Used(); used != 0 {
+			t.Errorf("%d bytes are in use after the limit was removed", used)
+		}
+	})
 }

@@ -3,6 +3,7 @@ package ratelimit
 import (
 	"sync"
 	"sync/atomic"
+	"unsafe"
 )
 
 // dailyLimit is one configured daily cap, with one count for all callers or one for each
@@ -18,6 +19,39 @@ type dailyLimit struct {
 	mu    sync.Mutex
 	day   int64                   // day for which the counts are known; -1 for none
 	known map[[16]byte]knownCount // counts of the keys that have no Daily
+
+	budget  *AccountBudget // what the counts of keys count towards; may be nil
+	counted int64          // the bytes of these
+}
+
+// The bytes of the count of a key with its slot, and of one that is known.
+const (
+	dailySize = int64(unsafe.Sizeof(node[Daily]{})) + 3*slotSize
+	knownSize = 5 * int64(unsafe.Sizeof(knownCount{})) / 2 // a map is half full on average
+)
+
+// count adds n bytes. The caller holds mu.
+func (limit *dailyLimit) count(n int64) {
+	limit.counted += n
+	limit.budget.add(n)
+}
+
+// countTowards sets the budget of the counts of keys, if there is none yet.
+func (limit *dailyLimit) countTowards(b *AccountBudget) {
+	limit.mu.Lock()
+	defer limit.mu.Unlock()
+	if limit.budget == nil {
+		limit.budget = b
+		b.add(limit.counted)
+	}
+}
+
+// uncount gives back what a dropped limit has counted.
+func (limit *dailyLimit) uncount() {
+	limit.mu.Lock()
+	defer limit.mu.Unlock()
+	limit.count(-limit.counted)
+	limit.budget = nil
 }
 
 // knownCount is a count as the store has it when nothing is reserved: how many requests have passed,
@@ -52,8 +86,11 @@ func newDailyLimit(l *Reserver, limitID string, perKey bool) *dailyLimit {
 	return &d.limit
 }
 
-// Daily returns the count of the key whose bucket is identified by k. It allocates only to
-// create the count.
+// CountTowards makes the memory of the counts count towards a budget. Only the first call has an effect.
+func (d *Dailies) CountTowards(b *AccountBudget) { d.limit.countTowards(b) }
+
+// Daily returns the count of the key whose bucket is identified by k. It is nil if the key has none of
+// the day and the budget has no room for it. Daily allocates only to create the count.
 func (d *Dailies) Daily(k [16]byte) *Daily {
 	h := hash(&k)
 	s := &d.shards[shardOf(h)]
@@ -98,7 +135,9 @@ func (d *Dailies) daily(s *dailyShard, h uint64, k [16]byte) *Daily {
 	}
 	n := &node[Daily]{key: k}
 	n.value.limit, n.value.key = &d.limit, k
-	d.limit.initialize(&n.value)
+	if !d.limit.initialize(&n.value) {
+		return nil
+	}
 	if x.full() {
 		larger := x.with(keepAll[Daily])
 		x = &larger
@@ -110,18 +149,26 @@ func (d *Dailies) daily(s *dailyShard, h uint64, k [16]byte) *Daily {
 	return &n.value
 }
 
-// initialize sets the word of a key's new count to the known count.
-func (limit *dailyLimit) initialize(d *Daily) {
+// initialize sets the word of a key's new count to the known count. It reports false if there is no room for
+// the count.
+func (limit *dailyLimit) initialize(d *Daily) bool {
 	limit.mu.Lock()
 	defer limit.mu.Unlock()
-	if limit.day >= 0 {
-		d.set(limit.day, limit.known[d.key])
+	known, ok := limit.known[d.key]
+	if !ok && !limit.budget.fits(dailySize) {
+		return false
 	}
+	limit.count(dailySize)
+	if limit.day >= 0 {
+		d.set(limit.day, known)
+	}
+	return true
 }
 
 // startDay makes counts the known counts of day, and sets every word to them.
 func (limit *dailyLimit) startDay(day int64, counts dailyCounts) {
 	limit.mu.Lock()
+	limit.count(int64(len(counts.keys)-len(limit.known)) * knownSize)
 	limit.day, limit.known = day, counts.keys
 	limit.mu.Unlock()
 	limit.each(func(d *Daily) {
@@ -193,7 +240,11 @@ func (limit *dailyLimit) evictOne(d *Daily, w dailyWord) bool {
 	if limit.day < 0 || !d.swap(w, closedDaily) {
 		return false
 	}
+	limit.count(-dailySize)
 	if used := w.used(); used > 0 && w.isOf(limit.day) {
+		if _, ok := limit.known[d.key]; !ok {
+			limit.count(knownSize)
+		}
 		limit.known[d.key] = knownCount{used, d.lost.Load(), used - d.others, d.wasted}
 	}
 	return true

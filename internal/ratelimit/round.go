@@ -155,6 +155,7 @@ func (r *Reserver) reserve(ctx context.Context) error {
 	var last batch
 	for _, limit := range dropped {
 		limit.each(func(d *Daily) { last.release(d, r.day, closedDaily) })
+		limit.uncount()
 	}
 	if err := last.save(ctx, r, nil); err != nil {
 		r.log.Warn("returning the unused part of a dropped daily limit failed", "error", err)

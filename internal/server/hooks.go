@@ -51,12 +51,12 @@ func (s *Server) openEvents() (sink, error) {
 	if s.fanOut != nil {
 		wake = s.fanOut.Wake
 	}
-	w, err := detect.New(detect.Config{Store: s.records, Routes: s.follower, Wake: wake, Log: s.log})
+	w, err := detect.New(detect.Config{Store: s.records, Routes: s.follower, Wake: wake, Full: s.backlog.FullForTraffic, Log: s.log})
 	if err != nil {
 		return nil, err
 	}
 	s.events = w
-	s.metrics.Counter("keygate_event_lost_total", "Exceeded limits and upstream errors that raised no event because too many were waiting.",
+	s.metrics.Counter("keygate_event_lost_total", "Exceeded limits and upstream errors that raised no event because too many were waiting, in memory or for their deliveries to be written.",
 		func() float64 { return float64(w.Lost()) })
 	return w, nil
 }

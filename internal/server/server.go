@@ -108,6 +108,7 @@ type Server struct {
 	guard      *netguard.Guard
 	sender     *sender.Sender
 	fanOut     *fanout.Service
+	backlog    *fanout.Backlog
 
 	clock       *ratelimit.Clock
 	retention   *retention.Clock
@@ -260,6 +261,12 @@ func (s *Server) openPlanes(ctx context.Context) error {
 		return fmt.Errorf("read the daily counts: %w", err)
 	}
 
+	if s.backlog, err = fanout.NewBacklog(db); err != nil {
+		return err
+	}
+	if err := s.running.Start(ctx, s.backlog); err != nil {
+		return err
+	}
 	if err := s.openSharing(s.clock); err != nil {
 		return err
 	}
@@ -335,7 +342,7 @@ func (s *Server) createFirstAccount(ctx context.Context, box *secret.Box) error 
 
 func (s *Server) buildAdmin(ctx context.Context, box *secret.Box) error {
 	ops, err := newControl(s.cfg.Settings, s.db, box, dependencies{
-		publisher: s.follower, now: s.clock.WallTime, wake: s.fanOut.Wake, audit: s.syncers(s.collector, s.auditLog),
+		publisher: s.follower, now: s.clock.WallTime, wake: s.fanOut.Wake, full: s.backlog.FullForCalls, audit: s.syncers(s.collector, s.auditLog),
 		heavy: s.heavy, repositories: &s.repositories, everywhere: s.node.everywhere(),
 		sources: control.Sources{AccessLog: s.collector, Traffic: trafficSource{s.meter, s}, Requests: requestSource{s.requestLog, s}, Levels: s.follower, Routes: s.follower},
 	}, s.log)

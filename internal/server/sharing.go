@@ -59,8 +59,8 @@ func (s *Server) trouble() string {
 // registerSharingMetrics registers the metrics of limits, and of shared ones.
 func (s *Server) registerSharingMetrics() {
 	m, stats, budget := s.metrics, s.sharing.Stats, s.follower.BucketBudget()
-	m.Gauge("keygate_key_buckets_bytes", "Memory of the buckets of limits with per: key.", func() float64 { return float64(budget.Used()) })
-	m.Counter("keygate_key_buckets_refused_total", "Requests refused because there was no room for a bucket of a limit with per: key.", func() float64 { return float64(budget.Refused()) })
+	m.Gauge("keygate_key_limits_bytes", "Memory of the buckets and daily counts of limits with per: key.", func() float64 { return float64(budget.Used()) })
+	m.Counter("keygate_key_limits_refused_total", "Requests refused because there was no room to count another key for a limit with per: key.", func() float64 { return float64(budget.Refused()) })
 	m.Labelled("keygate_shared_limits", "1 for the way in which nodes share rate limits, 0 for the others.", "mode", false, func() map[string]float64 {
 		now := map[string]float64{string(ratelimit.Leased): 0, string(ratelimit.Exact): 0, string(ratelimit.Divided): 0}
 		if mode := s.sharing.Mode(); mode != "" {

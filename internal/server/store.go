@@ -145,8 +145,9 @@ func hasDatabase(settings *config.Config) (bool, error) {
 // have only a publisher.
 type dependencies struct {
 	publisher control.Publisher
-	now       func() time.Time // nil means time.Now
-	wake      func()           // called when deliveries may be due
+	now       func() time.Time            // nil means time.Now
+	wake      func()                      // called when deliveries may be due
+	full      func(accountID string) bool // control.Config.EventsFull
 	audit     control.Syncer
 	sources   control.Sources
 	heavy     chan struct{} // control.Config.Heavy
@@ -165,7 +166,7 @@ func newControl(settings *config.Config, db store.Engine, box *secret.Box, aroun
 		Store: db, Publisher: around.publisher, Sealer: box, Now: around.now, Random: rand.Reader,
 		GatewayDomain: settings.GatewayDomain, DefaultGlobalLimit: settings.DefaultGlobalLimit, Log: log,
 		WebhookURLs: webhook.URLRule{AllowHTTP: settings.WebhookAllowHTTP, Allow: settings.WebhookAllowNetwork},
-		Wake:        around.wake, AuditSync: around.audit, Sources: around.sources, Heavy: around.heavy,
+		Wake:        around.wake, EventsFull: around.full, AuditSync: around.audit, Sources: around.sources, Heavy: around.heavy,
 		Repositories: around.repositories, Everywhere: around.everywhere,
 		Bounds: control.AccountBounds{ConfigurationBytes: settings.AccountConfigMaxBytes},
 	})

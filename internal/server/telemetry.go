@@ -11,10 +11,10 @@ import (
 	"github.com/keygate/keygate/internal/certificate"
 	"github.com/keygate/keygate/internal/ratelimit"
 	"github.com/keygate/keygate/internal/snapshot"
+	"github.com/keygate/keygate/internal/store"
 	"github.com/keygate/keygate/internal/store/state"
 	"github.com/keygate/keygate/internal/telemetry"
 	"github.com/keygate/keygate/internal/telemetry/trace"
-	"github.com/keygate/keygate/internal/webhook"
 )
 
 // routes looks up gateways and routes in a snapshot for the labels of metrics.
@@ -140,7 +140,7 @@ func (s *Server) registerServerMetrics() {
 		}
 		return free
 	})
-	m.Register(newBacklogMetrics(s.db.DeliveryBacklog))
+	m.Register(newBacklogMetrics(s.db))
 	s.registerCertificateMetrics()
 	s.registerSharingMetrics()
 }
@@ -148,15 +148,17 @@ func (s *Server) registerServerMetrics() {
 // backlogTimeout bounds the wait of a scrape for the store.
 const backlogTimeout = 250 * time.Millisecond
 
-// backlogMetrics are the metrics of pending deliveries. One scrape reads the store once.
+// backlogMetrics are the metrics of pending deliveries, and of events whose deliveries are to be written. One scrape
+// reads each of them once.
 type backlogMetrics struct {
-	read             func(ctx context.Context, now time.Time) (webhook.Backlog, error)
-	waiting, overdue *prometheus.Desc
+	store                    store.Engine
+	events, waiting, overdue *prometheus.Desc
 }
 
-func newBacklogMetrics(read func(context.Context, time.Time) (webhook.Backlog, error)) *backlogMetrics {
+func newBacklogMetrics(db store.Engine) *backlogMetrics {
 	return &backlogMetrics{
-		read:    read,
+		store:   db,
+		events:  prometheus.NewDesc("keygate_webhook_events_waiting", "Events whose deliveries are not all written yet.", nil, nil),
 		waiting: prometheus.NewDesc("keygate_webhook_waiting", "Pending webhook deliveries to active endpoints, due or not.", nil, nil),
 		overdue: prometheus.NewDesc("keygate_webhook_overdue_seconds", "Time since the oldest pending webhook delivery became due.", nil, nil),
 	}
@@ -164,6 +166,7 @@ func newBacklogMetrics(read func(context.Context, time.Time) (webhook.Backlog, e
 
 // Describe implements prometheus.Collector.
 func (m *backlogMetrics) Describe(to chan<- *prometheus.Desc) {
+	to <- m.events
 	to <- m.waiting
 	to <- m.overdue
 }
@@ -173,13 +176,20 @@ func (m *backlogMetrics) Collect(to chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(context.Background(), backlogTimeout)
 	defer cancel()
 	now := time.Now()
-	waiting, overdue := math.NaN(), math.NaN()
-	if b, err := m.read(ctx, now); err == nil {
+	events, waiting, overdue := math.NaN(), math.NaN(), math.NaN()
+	if of, err := m.store.FanOutBacklog(ctx); err == nil {
+		events = 0
+		for _, n := range of {
+			events += float64(n)
+		}
+	}
+	if b, err := m.store.DeliveryBacklog(ctx, now); err == nil {
 		waiting, overdue = float64(b.Waiting), 0
 		if !b.Due.IsZero() {
 			overdue = max(0, now.Sub(b.Due).Seconds())
 		}
 	}
+	to <- prometheus.MustNewConstMetric(m.events, prometheus.GaugeValue, events)
 	to <- prometheus.MustNewConstMetric(m.waiting, prometheus.GaugeValue, waiting)
 	to <- prometheus.MustNewConstMetric(m.overdue, prometheus.GaugeValue, overdue)
 }

@@ -119,6 +119,7 @@ func (f *Follower) adoptRoute(accountID string, r, was *Route, now ratelimit.Ins
 	}
 	if perKey {
 		l.dailies = f.cfg.Reserver.Dailies(r.ID(), config.Daily)
+		l.dailies.CountTowards(f.buckets.Of(accountID))
 	} else {
 		l.daily = f.cfg.Reserver.Daily(r.ID(), config.Daily)
 	}

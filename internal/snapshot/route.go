@@ -57,8 +57,8 @@ func (r *Route) lists(method string) bool {
 }
 
 // AppendLimits appends the limits of the route for the key with the given bucket
-// identifier. Callers without a key share the zero bucket. fits is false if the account's buckets of
-// limits with per: key leave no room for the key's: then AppendLimits leaves that limit out. It
+// identifier. Callers without a key share the zero bucket. fits is false if what the account
+// counts for limits with per: key leaves no room for the key: then AppendLimits leaves that limit out. It
 // allocates only for the first request of a key on a route with limits for each key.
 func (r *Route) AppendLimits(dst []ratelimit.Limit, bucket [16]byte) (_ []ratelimit.Limit, fits bool) {
 	l := r.limits
@@ -78,7 +78,11 @@ func (r *Route) AppendLimits(dst []ratelimit.Limit, bucket [16]byte) (_ []rateli
 	case l.daily != nil:
 		dst = append(dst, ratelimit.Limit{Scope: ratelimit.DailyScope, Daily: l.daily})
 	case l.dailies != nil:
-		dst = append(dst, ratelimit.Limit{Scope: ratelimit.DailyScope, Daily: l.dailies.Daily(bucket)})
+		d := l.dailies.Daily(bucket)
+		if d == nil {
+			return dst, false
+		}
+		dst = append(dst, ratelimit.Limit{Scope: ratelimit.DailyScope, Daily: d})
 	}
 	return dst, fits
 }

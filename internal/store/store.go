@@ -35,6 +35,7 @@ type Engine interface {
 	requestlog.Store
 	retention.Store
 	fanout.Store
+	fanout.Counter
 	DeliveryBacklog(ctx context.Context, now time.Time) (webhook.Backlog, error)
 
 	// Trouble returns why the store accepts no writes (state.DiskFull or state.Unavailable), or

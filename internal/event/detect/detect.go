@@ -59,9 +59,12 @@ const retryAfter = time.Second
 type Config struct {
 	Store  Store
 	Routes Routes
-	Wake   func()           // called after events were written; nil does nothing
-	Now    func() time.Time // nil is time.Now
-	Log    *slog.Logger     // nil discards
+	Wake   func() // called after events were written; nil does nothing
+	// Full reports whether so many events of an account wait for their deliveries to be written that no more may be
+	// raised. Nil means that none ever is.
+	Full func(accountID string) bool
+	Now  func() time.Time // nil is time.Now
+	Log  *slog.Logger     // nil discards
 }
 
 // Detector is an accesslog.Sink that creates events. It is safe for concurrent use.
@@ -119,6 +122,9 @@ func New(cfg Config) (*Detector, error) {
 	if cfg.Wake == nil {
 		cfg.Wake = func() {}
 	}
+	if cfg.Full == nil {
+		cfg.Full = func(string) bool { return false }
+	}
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
@@ -135,5 +141,5 @@ func New(cfg Config) (*Detector, error) {
 func (d *Detector) AddLost(events int) { d.lost.Add(uint64(events)) }
 
 // Lost returns the number of breaches and errors that made no event because there was no
-// memory for them.
+// memory for them, or because too many events of their account waited.
 func (d *Detector) Lost() uint64 { return d.lost.Load() }

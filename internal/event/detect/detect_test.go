@@ -36,6 +36,11 @@ type harness struct {
 	detector         *detect.Detector
 	account, gateway [16]byte
 	woken            atomic.Int64
+	full             atomic.Bool // too many events of the account wait
+}
+
+func (s *harness) isFull(accountID string) bool {
+	return s.full.Load() && accountID == id.Format(id.Account, s.account)
 }
 
 // memoryStore keeps events as a store does.
@@ -129,7 +134,7 @@ func open(t tb) *harness {
 func (s *harness) start() {
 	s.Helper()
 	var err error
-	if s.detector, err = detect.New(detect.Config{Store: s.store, Routes: s, Wake: func() { s.woken.Add(1) }}); err != nil {
+	if s.detector, err = detect.New(detect.Config{Store: s.store, Routes: s, Wake: func() { s.woken.Add(1) }, Full: s.isFull}); err != nil {
 		s.Fatal(err)
 	}
 	if err := s.detector.Start(context.Background()); err != nil {
@@ -486,6 +491,40 @@ func TestConcurrentTake(t *testing.T) {
 	if occurrences != takers*each || breaches != takers*each/event.SampleRate {
 		t.Errorf("got events for %d errors and %d breaches, want %d and %d", occurrences, breaches, takers*each, takers*each/event.SampleRate)
 	}
+}
+
+// Guarantee: while too many events of an account wait for their deliveries to be written, it gets no more. Its errors are
+// counted in a later event, and breaches that would have made one are lost and counted.
+func TestAccountWithTooManyEvents(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := open(t)
+		s.full.Store(true)
+		for range 5 {
+			s.detector.Take([]accesslog.Entry{s.failed(route(0), 503), s.limited(route(1), ratelimit.RouteScope)})
+			<-time.After(time.Second) // on the bubble's clock
+		}
+		if err := s.detector.Sync(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if n := len(s.events()); n != 0 {
+			t.Errorf("%d events of an account that has too many", n)
+		}
+		if lost := s.detector.Lost(); lost != 1 { // the first breach of 100
+			t.Errorf("%d breaches are lost, want 1", lost)
+		}
+		s.full.Store(false)
+		<-time.After(2 * time.Second) // on the bubble's clock
+		synctest.Wait()
+		if got := s.events(); len(got) != 1 || got[0].Data.Occurrences != 5 {
+			t.Errorf("got events %+v, want one of 5 errors", got)
+		}
+		s.full.Store(true)
+		s.detector.Take([]accesslog.Entry{s.failed(route(2), 503)})
+		s.stop()
+		if got := s.events(); len(got) != 2 || got[1].Data.Occurrences != 1 {
+			t.Errorf("got events %+v after the end, want the last error too", got)
+		}
+	})
 }
 
 func BenchmarkTakeNoEvent(b *testing.B) {

@@ -161,6 +161,10 @@ func (d *Detector) gather(last bool) ([]event.Event, error) {
 	}
 	n := min(len(d.queue), maxBatch)
 	for i := range d.queue[:n] {
+		if d.cfg.Full(d.queue[i].account) {
+			d.lost.Add(1)
+			continue
+		}
 		if err := add(d.queue[i].account, event.RateLimitExceeded, d.queue[i].data); err != nil {
 			return nil, err
 		}
@@ -173,6 +177,11 @@ func (d *Detector) gather(last bool) ([]event.Event, error) {
 		}
 		if g.data.Occurrences == 0 { // no errors for a second: the next one is a first error again
 			delete(d.groups, g.name)
+			continue
+		}
+		if !last && d.cfg.Full(g.account) { // its errors are counted in a later event
+			g.next = now.Add(minInterval)
+			d.notified = append(d.notified, g)
 			continue
 		}
 		data := g.data

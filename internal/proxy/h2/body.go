@@ -1,6 +1,8 @@
 package h2
 
 import (
+	"slices"
+
 	"github.com/keygate/keygate/internal/http1"
 	"github.com/keygate/keygate/internal/proxy"
 	"github.com/keygate/keygate/internal/upstream"
@@ -130,6 +132,9 @@ func (s *stream) upload(send func(last bool) error) {
 func (s *stream) sendOver(up *upstream.H1Conn, last bool) error {
 	if len(s.out) > 0 {
 		var err error
+		if cap(s.room) > keepBytes && len(s.out) < cap(s.room)/4 {
+			s.room = nil
+		}
 		if s.room, err = s.trip.SendData(up, s.room, s.out); err != nil {
 			return err
 		}
@@ -151,19 +156,41 @@ func (s *stream) nextPart() (last, ok bool) {
 		if s.readingAt == 0 && !s.tunnels && (!s.expects || s.received > 0) {
 			s.readingAt = c.engine.clock.Now()
 		}
+		if s.restsAt == 0 {
+			s.restsAt = c.engine.clock.Now()
+		}
 		s.wake.Wait()
 	}
-	s.readingAt = 0
+	s.readingAt, s.restsAt = 0, 0
 	if s.why != notCut || s.stopped {
 		return false, false
 	}
-	s.in, s.out = s.out[:0], s.in
+	s.in, s.out = s.out[:0], fitted(s.in)
 	if s.ended {
 		s.ending = true
 		s.forwarded += int64(len(s.out))
 		s.refill(len(s.out))
 	}
 	return s.ended, true
+}
+
+// shrink gives up the memory of an upload, which is not in proxy.Bodies once it was forwarded: that of a part that
+// is to come and, after restTime without one, all of it. conn.mu is held.
+func (s *stream) shrink(now int64) {
+	switch {
+	case s.restsAt != 0 && now-s.restsAt >= (restTime+tickTime).Milliseconds(): // the goroutine that forwards waits
+		s.in, s.out, s.room = nil, nil, nil
+	case len(s.in) == 0:
+		s.in = kept(s.in)
+	}
+}
+
+// fitted returns b in memory that is not much larger: a larger part was there before.
+func fitted(b []byte) []byte {
+	if cap(b) > keepBytes && len(b) < cap(b)/4 {
+		return slices.Clone(b)
+	}
+	return b
 }
 
 // refill gives the client window for n forwarded bytes, except for bytes that are forwarded a second time, for

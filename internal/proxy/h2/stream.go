@@ -90,6 +90,7 @@ type streamState struct {
 	uploadedAt int64 // when the upstream last took a part of the body
 	continueAt int64 // when a client that waits for a 100 gets one from the gateway
 	readingAt  int64 // since when the body is awaited from the client
+	restsAt    int64 // the same, also of a tunnel, and before a client that waits for a 100 has sent anything
 	writing    progress
 	lingerTill int64 // until when the rest of a refused body is discarded
 

@@ -28,6 +28,8 @@ const (
 	closedCheck = 5 * tickTime
 	// stallBytes is how much of a response a client must accept within proxy.StallTimeout.
 	stallBytes = 1 << 10
+	// restTime is how long an upload whose client sends nothing keeps its memory.
+	restTime = time.Second
 	// lingerStream is how long the rest of a refused request's body is discarded before its
 	// stream is reset.
 	lingerStream = 100 * time.Millisecond
@@ -188,6 +190,7 @@ func (s *stream) sweep(review *admit.Review, now int64) {
 		}
 		return
 	}
+	s.shrink(now)
 	if s.why != notCut || s.finished {
 		return
 	}

@@ -44,6 +44,22 @@ func (db *DB) FanOut(ctx context.Context, after string, now time.Time, limit int
 	return *found, written, err
 }
 
+// FanOutBacklog implements fanout.Counter.
+func (db *DB) FanOutBacklog(ctx context.Context) (map[string]int, error) {
+	of := map[string]int{}
+	err := db.statement(ctx, db.readers, readTime, func(t *readTx) error {
+		clear(of)
+		return t.rows(ctx, "count events to fan out", `SELECT account_id, count(*) FROM fan_outs GROUP BY account_id`, nil, func(r pgx.Rows) error {
+			var accountID string
+			var n int
+			err := r.Scan(&accountID, &n)
+			of[accountID] = n
+			return err
+		})
+	})
+	return of, err
+}
+
 // fanOut writes up to limit rows for events of an account, the oldest event first.
 func (t *tx) fanOut(ctx context.Context, accountID string, now time.Time, limit int) (written int, err error) {
 	for written < limit {

@@ -184,6 +184,12 @@ func testFanOutTurns(h *harness) {
 			return tx.AppendEvent(ctx, h.at(a, event.KeyCreated, epoch()))
 		})
 	}
+	waiting := func(of string, want map[string]int) {
+		h.Helper()
+		got, err := h.FanOutBacklog(h.Context())
+		same(h, "events to fan out "+of, []any{got, err}, []any{want, error(nil)})
+	}
+	waiting("before", map[string]int{first.ID: 1, second.ID: 1})
 	turn := func(after, want string) {
 		h.Helper()
 		got, _, err := h.FanOut(h.Context(), after, epoch().Add(-time.Hour), 10)
@@ -203,4 +209,5 @@ func testFanOutTurns(h *harness) {
 		return err
 	})
 	h.fanOut(10)
+	waiting("afterwards", map[string]int{})
 }

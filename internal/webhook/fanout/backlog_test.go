@@ -1,0 +1,109 @@
+package fanout_test
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/keygate/keygate/internal/webhook/fanout"
+)
+
+// counter is a Counter.
+type counter struct {
+	of    map[string]int
+	err   error
+	calls int
+}
+
+func (c *counter) FanOutBacklog(context.Context) (map[string]int, error) {
+	c.calls++
+	return c.of, c.err
+}
+
+// Guarantee: an account with 1,000 events to fan out may raise no more by calls, and with ten times as many none by
+// requests. If accounts have 20,000 together, none that has any may add to them, and one that has none may.
+func TestBacklogIsBounded(t *testing.T) {
+	many := map[string]int{"a": 999, "b": 1000, "c": 1001, "d": 10_000}
+	crowd := map[string]int{"a": 1, "b": 0}
+	for i := range 20 {
+		crowd["other"+strconv.Itoa(i)] = 999
+	}
+	for _, c := range []struct {
+		of             map[string]int
+		calls, traffic string // the accounts that are full
+	}{
+		{map[string]int{}, "", ""},
+		{many, "bcd", "d"},
+		{crowd, "", ""},
+		{map[string]int{"a": 1, "c": 20_000}, "ac", "c"},
+		{map[string]int{"a": 1, "c": 200_000}, "ac", "ac"},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			b, err := fanout.NewBacklog(&counter{of: c.of})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := b.Start(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			b.FullForCalls("a") // asks
+			synctest.Wait()
+			calls, traffic := "", ""
+			for _, account := range []string{"a", "b", "c", "d", "e"} {
+				if b.FullForCalls(account) {
+					calls += account
+				}
+				if b.FullForTraffic(account) {
+					traffic += account
+				}
+			}
+			if calls != c.calls || traffic != c.traffic {
+				t.Errorf("%v: full for calls are %q and for requests %q, want %q and %q", c.of, calls, traffic, c.calls, c.traffic)
+			}
+			if err := b.Stop(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+}
+
+// Guarantee: the backlog is counted at most once a second, and only while somebody asks. A count does not outlive a
+// store that fails.
+func TestBacklogIsCountedWhenAsked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &counter{of: map[string]int{"a": 5000}}
+		b, err := fanout.NewBacklog(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := b.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		<-time.After(time.Hour) // on the bubble's clock
+		if c.calls != 0 {
+			t.Errorf("%d counts that nobody asked for", c.calls)
+		}
+		for range 100 {
+			b.FullForCalls("a")
+			<-time.After(100 * time.Millisecond) // on the bubble's clock
+		}
+		synctest.Wait()
+		if c.calls < 9 || c.calls > 11 {
+			t.Errorf("%d counts in 10 s", c.calls)
+		}
+		if !b.FullForCalls("a") {
+			t.Error("an account with 5,000 events is not full")
+		}
+		c.err = errors.New("away")
+		<-time.After(10 * time.Second) // on the bubble's clock
+		if b.FullForCalls("a") {
+			t.Error("a count is in force although the store has failed for 10 s")
+		}
+		if err := b.Stop(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
