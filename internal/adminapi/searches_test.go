@@ -117,3 +117,50 @@ func TestFifthSearchOfAllWaits(t *testing.T) {
 		h.want(t, 5)
 	})
 }
+
+// Guarantee: an account reads the levels of its limits, which means to look at all keys, one call at a time, and all accounts
+// two; the others wait in turn, and one more than 16 of an account is a 429. Other calls do not wait for them, nor searches.
+func TestLimitsAreListedOneAtATime(t *testing.T) {
+	s := start(t)
+	keys := []string{s.admin, s.newAccount("b"), s.newAccount("c")}
+	var paths []string
+	for _, key := range keys {
+		gatewayID := s.do(request{method: "POST", path: "/v1/gateways", key: key, body: map[string]any{"name": "g", "upstream_url": "http://192.0.2.1"}}).want(201).text("gateway_id")
+		paths = append(paths, "/v1/gateways/"+gatewayID+"/limits")
+	}
+	synctest.Test(t, func(t *testing.T) {
+		begun, end := 0, make(chan struct{})
+		s.levels = func() {
+			begun++
+			<-end
+		}
+		want := func(n int) {
+			t.Helper()
+			if synctest.Wait(); begun != n {
+				t.Fatalf("got %d calls that have begun, want %d", begun, n)
+			}
+		}
+		done := []<-chan *httptest.ResponseRecorder{find(s, paths[0], keys[0])}
+		want(1)
+		for range 16 {
+			done = append(done, find(s, paths[0], keys[0]))
+			want(1)
+		}
+		checkRefusal(t, <-find(s, paths[0], keys[0]), 1)
+		for _, path := range []string{"/v1/gateways", "/v1/keys?q=a"} {
+			if w := <-find(s, path, keys[0]); w.Code != 200 {
+				t.Errorf("%s beside it: got %d, want 200", path, w.Code)
+			}
+		}
+		done = append(done, find(s, paths[1], keys[1]))
+		want(2)
+		done = append(done, find(s, paths[2], keys[2]))
+		want(2)
+		close(end)
+		for _, d := range done {
+			if w := <-d; w.Code != 200 {
+				t.Errorf("got %d %s, want 200", w.Code, w.Body)
+			}
+		}
+	})
+}
