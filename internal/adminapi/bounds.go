@@ -29,6 +29,12 @@ const (
 	searchWait         = 10 * time.Second
 	searchTime         = 10 * time.Second // of one search
 
+	// The levels of a gateway's limits are read from those of all keys and routes in memory.
+	levelsPerAccount = 1
+	levelsInAll      = 2
+	levelsWaiting    = 16 // of one account
+	levelsWait       = 10 * time.Second
+
 	callsPerAccount = 64
 	callsWaiting    = 64 // of one account
 	callWait        = 2 * time.Second
@@ -48,6 +54,7 @@ const (
 type bounds struct {
 	documents *turn.Places
 	searches  *turn.Places
+	levels    *turn.Places
 	calls     *turn.Places
 	memory    memory
 }
@@ -56,6 +63,7 @@ func newBounds() *bounds {
 	return &bounds{
 		documents: turn.New(turn.Config{PerAccount: documentsPerAccount, All: documentsInAll, Waiting: documentsWaiting, Wait: documentWait}),
 		searches:  turn.New(turn.Config{PerAccount: searchesPerAccount, All: searchesInAll, Waiting: searchesWaiting, Wait: searchWait}),
+		levels:    turn.New(turn.Config{PerAccount: levelsPerAccount, All: levelsInAll, Waiting: levelsWaiting, Wait: levelsWait}),
 		calls:     turn.New(turn.Config{PerAccount: callsPerAccount, Waiting: callsWaiting, Wait: callWait}),
 		memory:    memory{free: debug.FreeOSMemory},
 	}

@@ -120,6 +120,12 @@ func (a *API) limitOperations() []operation {
 
 func (a *API) listLimits(c *call) (response, error) {
 	return page(c, "limits", c.params["gateway_id"], func(p control.Page) ([]control.LimitLevel, error) {
+		release, err := c.take(a.bounds.levels, levelsPerAccount,
+			"too many calls of this account list limits: %d runs at a time, and this one waited for its turn in vain; retry after the seconds in the Retry-After header")
+		if err != nil {
+			return nil, err
+		}
+		defer release()
 		return a.cfg.Control.Limits(c.ctx, &c.caller, c.params["gateway_id"], p)
 	}, func(l *control.LimitLevel) (string, limitLevelRecord) {
 		return l.Cursor(), limitLevelRecord{

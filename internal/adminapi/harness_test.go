@@ -45,9 +45,24 @@ type server struct {
 	events  *events
 	shard   *accesslog.Shard          // takes the access records of the data plane
 	search  func(ctx context.Context) // called in each search of the store, if it is not nil
+	levels  func()                    // called when levels of limits are read, if it is not nil
 	logs    syncers                   // Sync returns when the records are in the store
 	close   func()
 	repos   *syncer
+}
+
+// readLevels calls the server's levels when levels of limits are read.
+type readLevels struct {
+	control.LevelSource
+	s *server
+}
+
+// Levels implements control.LevelSource.
+func (l readLevels) Levels(ctx context.Context, gatewayID string, f func(ratelimit.Level)) {
+	if l.s.levels != nil {
+		l.s.levels()
+	}
+	l.LevelSource.Levels(ctx, gatewayID, f)
 }
 
 // searchedStore calls the server's search in each search.
@@ -146,7 +161,7 @@ func (s *server) follow(cfg *control.Config, db *sqlite.DB, live *snapshot.Follo
 	s.shard, s.events = collector.Shard(), &events{next: auditLog}
 	s.logs = syncers{collector, auditLog}
 	cfg.AuditSync = s.logs
-	cfg.Sources = control.Sources{AccessLog: collector, Traffic: counts, Requests: requests, Levels: live, Routes: live}
+	cfg.Sources = control.Sources{AccessLog: collector, Traffic: counts, Requests: requests, Levels: readLevels{live, s}, Routes: live}
 }
 
 // syncers calls Sync of several, one after the other.

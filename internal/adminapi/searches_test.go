@@ -42,7 +42,7 @@ func find(s *server, path, key string) <-chan *httptest.ResponseRecorder {
 
 // Guarantee: an account has one search at a time. The others wait in turn; one that waits for longer
 // than 10 s, and one more than 16 of them, is a 429 that says when to try again. Searches for keys and
-// in the audit log share this turn. Neither lists without a search nor other accounts wait.
+// in the audit log share this turn; a list of keys with two conditions of which an index has one is a search. Neither lists without a search nor other accounts wait.
 func TestAccountHasOneSearchAtATime(t *testing.T) {
 	s := start(t)
 	tenant := s.newAccount("tenant")
@@ -50,16 +50,17 @@ func TestAccountHasOneSearchAtATime(t *testing.T) {
 		h := holdSearches(s)
 		done := []<-chan *httptest.ResponseRecorder{find(s, "/v1/keys?q=a", s.admin)}
 		h.want(t, 1)
-		for _, path := range []string{"/v1/audit-log", "/v1/keys?name=x"} {
+		for _, path := range []string{"/v1/audit-log", "/v1/keys?name=x", "/v1/keys?owner=ada&level=account", "/v1/keys?owner=ada&gateway_id=gw_x",
+			"/v1/keys?gateway_id=gw_x&level=account"} {
 			done = append(done, find(s, path, s.admin))
 			h.want(t, 1)
 		}
-		for _, path := range []string{"/v1/keys", "/v1/keys?owner=ada", "/v1/gateways"} {
+		for _, path := range []string{"/v1/keys", "/v1/keys?owner=ada", "/v1/keys?owner=ada&state=active", "/v1/keys?level=account", "/v1/gateways"} {
 			if w := <-find(s, path, s.admin); w.Code != 200 {
 				t.Errorf("%s beside a search: got %d, want 200", path, w.Code)
 			}
 		}
-		for range 14 {
+		for range 11 {
 			done = append(done, find(s, "/v1/keys?q=b", s.admin))
 		}
 		h.want(t, 1)
@@ -114,5 +115,52 @@ func TestFifthSearchOfAllWaits(t *testing.T) {
 			}
 		}
 		h.want(t, 5)
+	})
+}
+
+// Guarantee: an account reads the levels of its limits, which means to look at all keys, one call at a time, and all accounts
+// two; the others wait in turn, and one more than 16 of an account is a 429. Other calls do not wait for them, nor searches.
+func TestLimitsAreListedOneAtATime(t *testing.T) {
+	s := start(t)
+	keys := []string{s.admin, s.newAccount("b"), s.newAccount("c")}
+	var paths []string
+	for _, key := range keys {
+		gatewayID := s.do(request{method: "POST", path: "/v1/gateways", key: key, body: map[string]any{"name": "g", "upstream_url": "http://192.0.2.1"}}).want(201).text("gateway_id")
+		paths = append(paths, "/v1/gateways/"+gatewayID+"/limits")
+	}
+	synctest.Test(t, func(t *testing.T) {
+		begun, end := 0, make(chan struct{})
+		s.levels = func() {
+			begun++
+			<-end
+		}
+		want := func(n int) {
+			t.Helper()
+			if synctest.Wait(); begun != n {
+				t.Fatalf("got %d calls that have begun, want %d", begun, n)
+			}
+		}
+		done := []<-chan *httptest.ResponseRecorder{find(s, paths[0], keys[0])}
+		want(1)
+		for range 16 {
+			done = append(done, find(s, paths[0], keys[0]))
+			want(1)
+		}
+		checkRefusal(t, <-find(s, paths[0], keys[0]), 1)
+		for _, path := range []string{"/v1/gateways", "/v1/keys?q=a"} {
+			if w := <-find(s, path, keys[0]); w.Code != 200 {
+				t.Errorf("%s beside it: got %d, want 200", path, w.Code)
+			}
+		}
+		done = append(done, find(s, paths[1], keys[1]))
+		want(2)
+		done = append(done, find(s, paths[2], keys[2]))
+		want(2)
+		close(end)
+		for _, d := range done {
+			if w := <-d; w.Code != 200 {
+				t.Errorf("got %d %s, want 200", w.Code, w.Body)
+			}
+		}
 	})
 }

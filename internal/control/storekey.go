@@ -18,8 +18,17 @@ type KeyFilter struct {
 	Now       time.Time // separates active keys from expired ones
 }
 
-// Searches reports whether the filter selects keys by their names or prefixes.
-func (f *KeyFilter) Searches() bool { return f.Query != "" || f.Name != "" }
+// Searches reports whether finding the keys may mean to read many others: the filter selects them by their names or
+// prefixes, or has two conditions of which an index has one, so that all keys of an owner may be read.
+func (f *KeyFilter) Searches() bool {
+	indexed := 0
+	for _, of := range []string{f.Owner, f.GatewayID, string(f.Level)} {
+		if of != "" {
+			indexed++
+		}
+	}
+	return f.Query != "" || f.Name != "" || indexed > 1
+}
 
 // KeyReader finds keys.
 type KeyReader interface {

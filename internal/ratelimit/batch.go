@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/keygate/keygate/internal/id"
 )
@@ -17,6 +18,7 @@ type batch struct {
 	day     int64
 	claims  []DailyClaim
 	dailies []*Daily // in the order of claims
+	numbers []uint32 // Daily.claims of each
 }
 
 // add adds a claim of d: of used requests over all nodes, those of this node have passed, and ahead
@@ -30,6 +32,8 @@ func (b *batch) add(d *Daily, day, used, ahead, needed int64) {
 	b.day = day
 	b.claims = append(b.claims, c)
 	b.dailies = append(b.dailies, d)
+	d.claims++
+	b.numbers = append(b.numbers, d.claims)
 }
 
 // extend adds what the store must have before d may admit more: if half of the last range
@@ -92,22 +96,51 @@ func (b *batch) release(d *Daily, day int64, to dailyWord) {
 	}
 }
 
-// save writes the batch, in pieces of claimsAtOnce, and calls saved after each, unless it is nil. If a piece fails, the
-// store's counts of it are unknown, though no lower than before. These and the ones behind it are written again next time.
+// save writes the batch, in pieces of claimsAtOnce, and calls saved after each, unless it is nil. Between two pieces it
+// serves requests that wait for other caps. If a piece fails, the store's counts of it are unknown, though no lower than
+// before. These and the ones behind it are written again next time.
 func (b *batch) save(ctx context.Context, r *Reserver, saved func(claims []DailyClaim, of []*Daily)) error {
-	for from := 0; from < len(b.claims); from += claimsAtOnce {
-		to := min(from+claimsAtOnce, len(b.claims))
+	for from := 0; from < len(b.claims); {
+		if from > 0 {
+			r.serveWaiting(ctx)
+		}
+		to := b.gather(from, r.atOnce)
+		if to == from {
+			return nil
+		}
 		if err := r.claim(ctx, b.day, b.claims[from:to]); err != nil {
-			for _, d := range b.dailies[from:] {
-				d.saved, d.savedLost = -1, -1
-			}
+			b.forget(from)
 			return fmt.Errorf("save daily counts: %w", err)
 		}
 		if saved != nil {
 			saved(b.claims[from:to], b.dailies[from:to])
 		}
+		from = to
 	}
 	return nil
+}
+
+// forget notes that the store's counts from the given one on are unknown.
+func (b *batch) forget(from int) {
+	for _, d := range b.dailies[from:] {
+		d.saved, d.savedLost = -1, -1
+	}
+}
+
+// gather removes claims that have been replaced meanwhile from the next piece, and returns its end.
+func (b *batch) gather(from, atOnce int) (to int) {
+	to = from
+	at := from
+	for ; at < len(b.claims) && to-from < atOnce; at++ {
+		if b.dailies[at].claims == b.numbers[at] {
+			b.claims[to], b.dailies[to], b.numbers[to] = b.claims[at], b.dailies[at], b.numbers[at]
+			to++
+		}
+	}
+	if gone := at - to; gone > 0 {
+		b.claims, b.dailies, b.numbers = slices.Delete(b.claims, to, at), slices.Delete(b.dailies, to, at), slices.Delete(b.numbers, to, at)
+	}
+	return to
 }
 
 // open lets requests use what saved claims have reserved.

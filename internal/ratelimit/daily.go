@@ -55,6 +55,7 @@ type Daily struct {
 	wasted           int64     // of this node's used requests, those that have not passed: a range that could not be given back
 	others           int64     // of the used requests in word, those that other nodes have written
 	saved, savedLost int64     // Used and Lost of this node in the store for the day of word; -1 if unknown
+	claims           uint32    // number of claims that were made, so that only the last one is saved
 	seen             dailyWord // word at the last sweep
 	seenHeld         dailyWord // word when it was last looked at for an idle range
 }

@@ -58,6 +58,8 @@ type Reserver struct {
 	day     int64 // day for which the counts are known; -1 for none
 	stale   bool  // some limit's counts are not known yet
 	pending []*Daily
+	within  bool // serveWaiting runs
+	atOnce  int  // claimsAtOnce, unless a test sets it
 }
 
 type limitKey struct {
@@ -96,6 +98,7 @@ func NewReserver(cfg ReserverConfig) (*Reserver, error) {
 		limits: make(map[limitKey]*dailyLimit),
 		round:  &round{done: make(chan struct{})},
 		day:    -1,
+		atOnce: claimsAtOnce,
 	}, nil
 }
 

@@ -45,6 +45,7 @@ func (m *reserverModel) boot() {
 	if err != nil {
 		m.t.Fatal(err)
 	}
+	l.atOnce = 2 // pieces, with rounds between them
 	m.reserver = l
 }
 

@@ -26,6 +26,7 @@ func (m *reserverNodes) boot(i int) {
 	if err != nil {
 		m.t.Fatal(err)
 	}
+	r.atOnce = 1
 	m.nodes[i] = r
 }
 

@@ -343,20 +343,25 @@ func TestOneSaveForAllWaiters(t *testing.T) {
 // lowered and dropped, while counts that lie idle are given back, at midnight and at the end.
 func TestCallsOfTheStoreAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := newMemoryStore()
-		l := startReserver(t, store)
 		const keys = 1700
+		store := newMemoryStore()
+		var mu sync.Mutex
 		what, most, claims := "", 0, 0
 		store.onSave = func(list []DailyClaim) {
+			mu.Lock()
+			defer mu.Unlock()
 			most, claims = max(most, len(list)), claims+len(list)
 		}
 		check := func(want int) {
 			t.Helper()
+			mu.Lock()
+			defer mu.Unlock()
 			if most > 500 || claims < want {
 				t.Errorf("%s: %d counts were saved, up to %d in a call; want %d or more, up to 500", what, claims, most, want)
 			}
 			most, claims = 0, 0
 		}
+		l := startReserver(t, store)
 		use := func(limitID string, capacity int64) {
 			var wg sync.WaitGroup
 			for i := range keys {
@@ -403,6 +408,93 @@ func TestCallsOfTheStoreAreBounded(t *testing.T) {
 	})
 }
 
+// Guarantee: while the counts of many keys are saved, because their cap was lowered, dropped, or lies idle, a request that waits
+// for another cap is served after one call of the store; and so is one with one of these keys, exactly.
+func TestManyCountsDelayNoRequest(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(l *Reserver)
+		left   int64 // of the cap of a key that was used once; -1: the cap is gone
+	}{
+		"lowered": {func(l *Reserver) { l.Dailies("rt_1", perDay(1000)) }, 998},
+		"dropped": {func(l *Reserver) { l.Drop("rt_1") }, -1},
+		"idle":    {func(*Reserver) { time.Sleep(2*sweepEvery + time.Second) }, 99_998},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := newMemoryStore()
+				next := make(chan struct{}) // from the first large call of the store on, each waits for one value
+				var watched, held atomic.Bool
+				store.onSave = func(claims []DailyClaim) {
+					if held.Load() || watched.Load() && len(claims) == claimsAtOnce {
+						held.Store(true)
+						<-next
+					}
+				}
+				l := startReserver(t, store)
+				const keys = 3000
+				daily := func(capacity int64, i int) *Daily { return l.Dailies("rt_1", perDay(capacity)).Daily(testKey(i)) }
+				for i := range keys {
+					if r, _, err := ask(t.Context(), l, func() *Daily { return daily(100_000, i) }); r != Admitted || err != nil {
+						t.Fatal(r, err)
+					}
+				}
+				other := func() *Daily { return l.Daily("rt_other", perDay(5)) }
+				if _, _, err := ask(t.Context(), l, other); err != nil {
+					t.Fatal(err)
+				}
+				watched.Store(true)
+				test.change(l)
+				synctest.Wait()
+				if !held.Load() {
+					t.Fatal("nothing is being saved")
+				}
+				answers := make(chan int64, 2)
+				go func() {
+					_, s, err := ask(t.Context(), l, other)
+					if err != nil {
+						t.Error(err)
+					}
+					answers <- s.Remaining
+				}()
+				synctest.Wait()
+				next <- struct{}{} // the piece that is being saved
+				synctest.Wait()
+				next <- struct{}{} // the request
+				synctest.Wait()
+				select {
+				case left := <-answers:
+					if left != 3 {
+						t.Errorf("%d left, want 3", left)
+					}
+				default:
+					t.Error("the request was not served after two calls of the store")
+				}
+				if test.left >= 0 {
+					for i := 0; i < keys; i += 100 {
+						go func() { // some of them are saved already, and others are not
+							capacity := l.limits[limitKey{"rt_1", true}].capacity.Load()
+							r, s, err := ask(t.Context(), l, func() *Daily { return daily(capacity, i) })
+							if r != Admitted || err != nil || s.Remaining != test.left {
+								t.Errorf("key %d: %v, %d left, error %v; want %d left", i, r, s.Remaining, err, test.left)
+							}
+						}()
+					}
+				}
+				close(next)
+				synctest.Wait()
+				if err := l.Stop(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				for c, used := range store.counts {
+					if c.LimitID == "rt_1" && used != 1 && used != 2 {
+						t.Fatalf("the count of a key is %d", used)
+					}
+				}
+			})
+		})
+	}
+}
+
 // Guarantee: a new cap reads its own counts of the day, and not those of all others.
 func TestNewCapReadsItsOwnCounts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -416,6 +508,7 @@ func TestNewCapReadsItsOwnCounts(t *testing.T) {
 		if _, s, err := ask(t.Context(), l, func() *Daily { return l.Daily("rt_1", perDay(5)) }); err != nil || s.Remaining != 2 {
 			t.Errorf("%d left, error %v; want 2", s.Remaining, err)
 		}
+		synctest.Wait()
 		if store.loaded != 1 {
 			t.Errorf("%d counts were read for a cap that has one", store.loaded)
 		}
@@ -426,7 +519,6 @@ func TestNewCapReadsItsOwnCounts(t *testing.T) {
 func TestFailureInTheMiddleOfARound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newMemoryStore()
-		l := startReserver(t, store)
 		const keys, limit = 1100, 3
 		calls := 0
 		store.onSave = func(list []DailyClaim) {
@@ -437,6 +529,7 @@ func TestFailureInTheMiddleOfARound(t *testing.T) {
 			store.fail = calls == 2
 			store.mu.Unlock()
 		}
+		l := startReserver(t, store)
 		daily := func(i int) *Daily { return l.Dailies("rt_1", perDay(limit)).Daily(testKey(i)) }
 		passed := make([]int, keys)
 		for range limit + 2 {

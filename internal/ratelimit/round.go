@@ -127,25 +127,69 @@ func (r *Reserver) untilTick() time.Duration {
 
 // serve runs one round and wakes those who wait for it. It reports whether the round succeeded.
 func (r *Reserver) serve(ctx context.Context) bool {
+	end := r.begin()
+	err := r.reserve(ctx, func() { end(nil) })
+	end(err)
+	return err == nil
+}
+
+// begin begins a round, of which the result ends it: it wakes those who wait for it. When it is called again, it only
+// keeps the error.
+func (r *Reserver) begin() (end func(err error)) {
 	r.mu.Lock()
 	current := r.round
 	r.round = &round{done: make(chan struct{})}
 	r.mu.Unlock()
-
-	err := r.reserve(ctx)
-	if err != nil {
-		r.log.Error("reserving daily limits failed; it is tried again once a second", "error", err)
-		current.err = &fault.Error{Code: fault.Unavailable, Message: notCounted, Err: err}
+	ended := false
+	return func(err error) {
+		if err != nil {
+			r.log.Error("reserving daily limits failed; it is tried again once a second", "error", err)
+			err = &fault.Error{Code: fault.Unavailable, Message: notCounted, Err: err}
+		}
+		r.mu.Lock()
+		r.failing = err
+		r.mu.Unlock()
+		if !ended {
+			ended = true
+			current.err = err
+			close(current.done)
+		}
 	}
-	r.mu.Lock()
-	r.failing = current.err
-	r.mu.Unlock()
-	close(current.done)
-	return err == nil
 }
 
-// reserve serves every cap that has asked for a range.
-func (r *Reserver) reserve(ctx context.Context) error {
+// serveWaiting is a round within another one, which has more counts to save than one call of the store takes: for up to
+// claimsAtOnce caps for which requests wait. So no request waits because others use, or give up, the caps of many keys.
+func (r *Reserver) serveWaiting(ctx context.Context) {
+	r.mu.Lock()
+	stopped := r.stopped
+	r.mu.Unlock()
+	if r.within || stopped || r.stale || r.day != dayOf(r.now().UnixNano()) {
+		return
+	}
+	r.within = true
+	defer func() { r.within = false }()
+	var b batch
+	var later []*Daily
+	for _, d := range r.takeQueue(nil) {
+		if d.waiting.Load() > 0 && len(b.claims) < r.atOnce {
+			b.extend(d, r.day)
+		} else {
+			later = append(later, d)
+		}
+	}
+	for _, d := range later {
+		r.enqueue(d)
+	}
+	if len(b.claims) == 0 {
+		return
+	}
+	end := r.begin()
+	end(b.save(ctx, r, func(claims []DailyClaim, of []*Daily) { open(claims, of, r.day) }))
+}
+
+// reserve serves every cap that has asked for a range. If they are many, it calls served as soon as those are served for
+// which requests wait.
+func (r *Reserver) reserve(ctx context.Context, served func()) error {
 	r.mu.Lock()
 	dropped, resized := r.dropped, r.resized
 	r.dropped, r.resized = nil, nil
@@ -174,13 +218,26 @@ func (r *Reserver) reserve(ctx context.Context) error {
 		limit.each(r.enqueue)
 	}
 
-	var b batch
+	var first, rest batch
 	r.pending = r.takeQueue(r.pending[:0])
+	many := len(r.pending) > r.atOnce
 	for _, d := range r.pending {
-		b.extend(d, today)
+		if !many || d.waiting.Load() > 0 {
+			first.extend(d, today)
+		} else {
+			rest.extend(d, today)
+		}
 	}
 	clear(r.pending)
-	return b.save(ctx, r, func(claims []DailyClaim, of []*Daily) { open(claims, of, today) })
+	opened := func(claims []DailyClaim, of []*Daily) { open(claims, of, today) }
+	if err := first.save(ctx, r, opened); err != nil {
+		rest.forget(0)
+		return err
+	}
+	if len(rest.claims) > 0 {
+		served()
+	}
+	return rest.save(ctx, r, opened)
 }
 
 // load reads the counts of today and sets all limits to them that are still at another day.

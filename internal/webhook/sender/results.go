@@ -53,17 +53,21 @@ func (r *results) release(tasks ...*task) {
 	signal(r.ready)
 }
 
-// take removes and returns the oldest results, at most n, and all releases. Results
+// take removes and returns the oldest results and the oldest releases, at most n of each. Results
 // come before the releases that were added after them.
 func (r *results) take(n int) (batch []finished, released []*task) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	m := min(n, len(r.released))
 	n = min(n, len(r.finished))
 	batch, r.finished = r.finished[:n:n], r.finished[n:]
 	if len(r.finished) == 0 {
 		r.finished = nil
 	}
-	released, r.released = r.released, nil
+	released, r.released = r.released[:m:m], r.released[m:]
+	if len(r.released) == 0 {
+		r.released = nil
+	}
 	return batch, released
 }
 

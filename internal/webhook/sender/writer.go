@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// writeBatch is how many results are written in one transaction. It must not delay the
+// writeBatch is how many results are written, or leases are ended, in one transaction. It must not delay the
 // other writers of the store for long.
 const writeBatch = 128
 
