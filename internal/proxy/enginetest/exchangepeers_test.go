@@ -69,7 +69,6 @@ func schemeOf(isHTTP2 bool, secure *tls.Config) string {
 // servedHTTP1 is a served over HTTP/1.1.
 type servedHTTP1 struct {
 	c     *upstreamtest.Conn
-	n     int64
 	head  head
 	in    string // of the body
 	ended bool   // the body has
