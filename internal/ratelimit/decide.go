@@ -56,7 +56,7 @@ func (l *Limiter) Decide(now Instant, limits []Limit, status []Status) (r Result
 		}
 	}
 	for i := range limits {
-		limits[i].charged(&d.moment, &d.views[i])
+		limits[i].charged(&d.moment, &d.views[i], &status[i].charge)
 	}
 	return Admitted, fillStatuses(&d.moment, limits, d.views, status)
 }
@@ -95,14 +95,16 @@ type decision struct {
 
 // view is what a decision has read of one limit.
 type view struct {
-	state   *atomic.Uint64 // what a charge changes; nil if the limit store has charged
-	params  *Params        // of word and next, if they are the state of a bucket
-	word    uint64         // the state
-	next    uint64         // the state after a charge
-	at      uint64         // for a bucket, the units gained until wall; for a daily cap, the cap
-	wall    int64          // the wall clock at that time, or 0 if that is the moment's
-	few     bool           // little is left of a daily cap, of its range, or of granted tokens
-	refuses bool
+	state    *atomic.Uint64 // what a charge changes; nil if the limit store has charged
+	params   *Params        // of word and next, if they are the state of a bucket
+	word     uint64         // the state
+	next     uint64         // the state after a charge
+	at       uint64         // for a bucket, the units gained until wall; for a daily cap, the cap
+	bucket   *bucketState   // whose state is state; nil if that is not a bucket's
+	refunded uint64         // of bucket, while its state is word
+	wall     int64          // the wall clock at that time, or 0 if that is the moment's
+	few      bool           // little is left of a daily cap, of its range, or of granted tokens
+	refuses  bool
 }
 
 // check reads every limit and returns the greatest finding and its limit.
@@ -156,7 +158,7 @@ func (d *decision) isFinal() bool {
 		if v.state == nil {
 			return true // the limit store refuses
 		}
-		m := d.limiter.markOf(v)
+		m := d.limiter.markOf(v.state)
 		before := m.Load()
 		if before == 0 {
 			return true
@@ -210,12 +212,11 @@ func (d *decision) charge() bool {
 	}
 	for i := range d.limits {
 		v := &d.views[i]
+		if v.bucket != nil {
+			v.refunded = v.bucket.refunded()
+		}
 		if v.state != nil && !v.state.CompareAndSwap(v.word, v.next) && !d.retryCharge(i) {
-			d.advance()
-			for j := range d.limits[:i] {
-				d.limits[j].refund(&d.moment, &d.views[j])
-			}
-			d.release()
+			d.refund(i)
 			return false
 		}
 	}
@@ -237,19 +238,41 @@ func (d *decision) retryCharge(i int) bool {
 		if d.limits[i].reread(&d.moment, v) != passes || !d.isFree(v) {
 			return false
 		}
+		if v.bucket != nil {
+			v.refunded = v.bucket.refunded()
+		}
 		if v.state == nil || v.state.CompareAndSwap(v.word, v.next) {
 			return true
 		}
 	}
 }
 
-// RefundDaily takes back a request that Decide charged at now: it lowers the counts of daily caps. It
-// leaves buckets alone, which may have been charged again or have refilled since, so that a refund
-// could admit more than the limit.
-func RefundDaily(now Instant, limits []Limit) {
-	for i := range limits {
-		if d := limits[i].Daily; d != nil {
-			d.refund(dayOf(now.Wall))
+// refund takes back the charges of the first n limits, because the next one does not allow the request, and
+// unlocks what hold has locked.
+func (d *decision) refund(n int) {
+	var later [MaxLimits]bool // what has changed since, and is not locked
+	for i := range n {
+		v := &d.views[i]
+		switch {
+		case v.bucket == nil:
+			d.limits[i].refund(&d.moment, v)
+		case v.bucket.state.CompareAndSwap(v.next, v.word):
+		case d.limiter.marks == nil || d.holds(d.limiter.markOf(v.state)):
+			v.bucket.giveBack(&charge{params: v.params, word: v.next, refunded: v.refunded}, d.clock)
+		default:
+			later[i] = true
 		}
 	}
+	d.release()
+	for i := range n {
+		if v := &d.views[i]; later[i] {
+			d.limiter.giveBack(&charge{state: v.bucket, params: v.params, word: v.next, refunded: v.refunded})
+		}
+	}
+}
+
+// clock reads the monotonic clock.
+func (m *moment) clock() int64 {
+	m.advance()
+	return m.Mono
 }

@@ -74,9 +74,7 @@ func TestLateRefundTakesBackOneRequest(t *testing.T) {
 	l.enqueue(d)
 	l.serve(t.Context()) // and another range of the day
 
-	for i := range late.limits {
-		late.limits[i].refund(&late.moment, &late.views[i])
-	}
+	late.refund(2)
 	if used := limits[0].Params.used(limits[0].Bucket.state.Load(), 0); used != limits[0].Params.cost {
 		t.Errorf("the key has %d requests charged, want 1", used/limits[0].Params.cost)
 	}

@@ -49,21 +49,28 @@ type Lease struct {
 	queued atomic.Bool            // it is in the queue of those that ask for more
 	next   *Lease                 // in the queue
 
+	// origin is the answer of the store with which the oldest of the tokens was granted, or an earlier
+	// one. landings is odd while that or tokens are changed by an answer.
+	origin   atomic.Pointer[answer]
+	landings atomic.Uint64
+
 	mu     sync.Mutex
 	debt   debt
-	flying int   // trips that are on their way
-	sent   int64 // when the last one left, in nanoseconds of Instant.Mono; 0 for none
-	asked  int64 // when the last one left that asked for tokens ahead of use
-	held   int64 // tokens that the node had when that one returned
-	taken  int64 // tickets since it left
-	heard  int64 // generation of the store that gave the last answer
+	flying int     // trips that are on their way
+	sent   int64   // when the last one left, in nanoseconds of Instant.Mono; 0 for none
+	asked  int64   // when the last one left that asked for tokens ahead of use
+	held   int64   // tokens that the node had when that one returned
+	newest int64   // of these, those that it was granted by that one
+	last   *answer // of the last one that granted tokens
+	taken  int64   // tickets since it left
+	heard  int64   // generation of the store that gave the last answer
 }
 
 // shadow is the share of a limit that a node has.
 type shadow struct {
 	share  Share
 	params *Params
-	state  atomic.Uint64 // as of a Bucket
+	bucketState
 }
 
 // check reads the lease into v and returns what it allows.
@@ -71,7 +78,8 @@ func (e *Lease) check(m *moment, t *Ticket, v *view) finding {
 	if t != nil {
 		return t.check(e, m, v)
 	}
-	v.state, v.params, v.word = &e.tokens, nil, e.tokens.Load()
+	v.at = e.landings.Load()
+	v.state, v.bucket, v.params, v.word = &e.tokens, nil, nil, e.tokens.Load()
 	if v.word == closed {
 		return isStale
 	}
@@ -85,12 +93,12 @@ func (e *Lease) check(m *moment, t *Ticket, v *view) finding {
 	case e.sharing.Lost():
 		return e.checkLost(m, v)
 	case e.sharing.cfg.Mode == Leased:
-		m.load(v, &e.bucket.state, e.params)
+		m.load(v, &e.bucket.bucketState, e.params)
 		if f := e.params.check(v); f != passes {
 			return f // no node can be granted a token until one is regained
 		}
 	}
-	v.state, v.params = nil, nil
+	v.state, v.bucket, v.params = nil, nil, nil
 	return mustAsk
 }
 
@@ -99,7 +107,7 @@ func (e *Lease) checkLost(m *moment, v *view) finding {
 	f := e.checkShadow(m, v)
 	switch {
 	case e.sharing.cfg.OnLoss == RefuseOnLoss && f != isStale:
-		v.state, v.params = nil, nil
+		v.state, v.bucket, v.params = nil, nil, nil
 		return mustAsk // Ticket.Wait returns the error
 	case e.sharing.cfg.OnLoss == AllowOnLoss && f == refuses: // it counts as far as the share reaches
 		v.next, f = v.at+v.params.span, passes
@@ -114,7 +122,7 @@ func (e *Lease) checkShadow(m *moment, v *view) finding {
 		e.inform(s, m.Instant)
 	}
 	v.state = &s.state
-	m.load(v, &s.state, s.params)
+	m.load(v, &s.bucketState, s.params)
 	return s.params.check(v)
 }
 
@@ -193,42 +201,79 @@ func (e *Lease) peek(m *moment, v *view) {
 // said, and the given tokens that this node still holds.
 func (e *Lease) fillStatus(s *Status, m *moment, tokens leaseWord) {
 	var v view
-	if m.load(&v, &e.bucket.state, e.params); v.word == closed {
+	if m.load(&v, &e.bucket.bucketState, e.params); v.word == closed {
 		v.word = 0
 	}
 	used, held := max(v.word, v.at)-v.at, uint64(tokensAt(tokens, m.Mono))*e.params.cost
 	e.params.fillStatus(s, v.at+used-min(used, held), v.at, m.wallOf(&v))
 }
 
-// charged does what follows a decision that has charged the lease.
-func (e *Lease) charged(now Instant, v *view) {
+// charged does what follows a decision that has charged the lease, by the ticket t or without one, and
+// sets c to the charge.
+func (e *Lease) charged(now Instant, v *view, t *Ticket, c *charge) {
+	c.lease, c.state, c.answer = e, nil, nil
 	switch v.state {
 	case nil:
+		c.kind, c.answer = toStore, t.answerOf(e)
 	case &e.tokens:
+		c.kind, c.answer = toStore, e.origin.Load()
+		if v.at&1 != 0 || e.landings.Load() != v.at { // the token may be of an earlier answer
+			c.answer = nil
+		}
 		if tokensAt(v.next, now.Mono) <= e.half.Load() {
 			e.sharing.enqueue(e)
 		}
 	default:
+		c.kind = toShare
+		if v.next-max(v.word, v.at) == v.params.cost {
+			c.state, c.params, c.word, c.refunded = v.bucket, v.params, v.next, v.refunded
+		}
 		if !e.divided.Load() {
+			c.kind = toShareAndStore
 			e.sharing.owe(e, now.Mono)
 		}
 	}
 }
 
-// refund gives back the token in v as takeBack does, and also if none is left of those with which it
-// was granted.
-func (e *Lease) refund(now Instant, v *view) {
+// giveBack takes back the charge c of a request that was admitted and did not reach its upstream.
+func (e *Lease) giveBack(c *charge, l *Limiter) {
+	if c.kind == toStore {
+		e.payBack(c, l.mono())
+		return
+	}
+	if c.state != nil {
+		l.giveBack(c)
+	}
+	if c.kind == toShareAndStore {
+		e.mu.Lock()
+		e.debt.forgive()
+		e.mu.Unlock()
+	}
+}
+
+// payBack gives a token back that the limit store was charged for: to the tokens of this node, or to the store.
+func (e *Lease) payBack(c *charge, mono int64) {
+	if !e.keepToken(c.answer, mono) {
+		e.sharing.giveBack(e, c.answer, mono)
+	}
+}
+
+// keepToken adds a token that was paid for with the answer a, and not needed, and reports true, if the node
+// then holds no more than the store believes.
+func (e *Lease) keepToken(a *answer, mono int64) bool {
 	e.mu.Lock()
-	held := e.held
-	e.mu.Unlock()
+	defer e.mu.Unlock()
 	for {
 		w := e.tokens.Load()
-		if w == closed || w>>tokenBits != v.word>>tokenBits {
-			e.takeBack(now)
-			return
+		if w == closed || uint64(mono/int64(time.Millisecond)) >= w>>tokenBits || int64(w&maxTokens) >= e.held {
+			return false
 		}
-		if int64(w&maxTokens) >= held || e.tokens.CompareAndSwap(w, w+1) {
-			return
+		if a.isBefore(e.origin.Load()) { // it is the oldest now, and so it is spent first
+			e.origin.Store(a)
+			e.newest = 0
+		}
+		if e.tokens.CompareAndSwap(w, w+1) {
+			return true
 		}
 	}
 }
@@ -240,6 +285,7 @@ func (e *Lease) succeed(b *Bucket, p *Params, now Instant) *Lease {
 	defer e.mu.Unlock()
 	e.tokens.Store(closed)
 	c := &Lease{sharing: e.sharing, name: e.name, bucket: b, params: p, debt: e.debt}
+	c.debt.gifts, c.debt.sent = nil, nil // of a limit that was changed
 	c.divided.Store(e.divided.Load())
 	e.debt = debt{}
 	if old := e.shadow.Load(); old != nil {

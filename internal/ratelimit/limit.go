@@ -31,7 +31,7 @@ func (l *Limit) isLocal() bool { return l.Daily == nil && l.Bucket.lease == nil 
 // read reads the state of a bucket of this node alone into v, and reports whether some of it may be
 // used. Then the clock must be read again before the bucket is checked.
 func (l *Limit) read(m *moment, v *view) bool {
-	v.state, v.params, v.word = &l.Bucket.state, l.Params, l.Bucket.state.Load()
+	v.state, v.bucket, v.params, v.word = &l.Bucket.state, &l.Bucket.bucketState, l.Params, l.Bucket.state.Load()
 	v.at, v.wall = l.Params.unitsAt(m.Mono), 0
 	return v.word > v.at
 }
@@ -73,33 +73,34 @@ func (l *Limit) peek(m *moment, v *view) {
 	case l.Bucket.lease != nil:
 		l.Bucket.lease.peek(m, v)
 	default:
-		m.load(v, &l.Bucket.state, l.Params)
+		m.load(v, &l.Bucket.bucketState, l.Params)
 		if v.next = v.word; v.next == closed {
 			v.next = 0
 		}
 	}
 }
 
-// refund undoes the charge in v, because another limit refuses.
+// refund undoes the charge in v of another limit than a bucket, because yet another one refuses.
 func (l *Limit) refund(m *moment, v *view) {
 	switch {
 	case l.Daily != nil:
 		l.Daily.refund(m.day)
-	case v.state == nil:
-	case v.params != nil:
-		v.params.refund(v.state, v, m.Mono)
-	default:
-		l.Bucket.lease.refund(m.Instant, v)
+	case v.state != nil:
+		var c charge
+		l.Bucket.lease.charged(m.Instant, v, nil, &c)
+		l.Bucket.lease.payBack(&c, m.clock())
 	}
 }
 
-// charged does what follows a decision that has charged the limit.
-func (l *Limit) charged(m *moment, v *view) {
+// charged does what follows a decision that has charged the limit, and sets c to the charge.
+func (l *Limit) charged(m *moment, v *view, c *charge) {
 	switch {
 	case l.Daily != nil:
 		l.Daily.charged(dailyWord(v.next))
-	case l.Bucket.lease != nil:
-		l.Bucket.lease.charged(m.Instant, v)
+	case l.Bucket.lease == nil:
+		c.lease, c.state, c.params, c.word, c.refunded = nil, &l.Bucket.bucketState, v.params, v.next, v.refunded
+	default:
+		l.Bucket.lease.charged(m.Instant, v, l.ticket, c)
 	}
 }
 

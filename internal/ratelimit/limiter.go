@@ -52,8 +52,8 @@ func (m *moment) wallOf(v *view) int64 {
 
 // load reads the state of a bucket with the parameters p into v, and then the clock unless the bucket
 // has been full since before m. It reads no clock for a full bucket: that is full later too.
-func (m *moment) load(v *view, state *atomic.Uint64, p *Params) {
-	v.params, v.word = p, state.Load()
+func (m *moment) load(v *view, b *bucketState, p *Params) {
+	v.bucket, v.params, v.word = b, p, b.state.Load()
 	if v.at = p.unitsAt(m.Mono); v.word > v.at {
 		m.advance()
 		v.at = p.unitsAt(m.Mono)
@@ -78,8 +78,8 @@ const markCount = 4096
 // a decision and its charge.
 const scarce = 1 << 16
 
-func (l *Limiter) markOf(v *view) *mark {
-	address := uint64(uintptr(unsafe.Pointer(v.state))) //nolint:gosec // hashed, and never made a pointer again
+func (l *Limiter) markOf(state *atomic.Uint64) *mark {
+	address := uint64(uintptr(unsafe.Pointer(state))) //nolint:gosec // hashed, and never made a pointer again
 	return &l.marks[address*0x9e3779b97f4a7c15>>52]
 }
 
@@ -110,7 +110,7 @@ func (d *decision) hold() bool {
 		if v.state == nil {
 			continue
 		}
-		m := d.limiter.markOf(v)
+		m := d.limiter.markOf(v.state)
 		before := m.Load()
 		switch {
 		case isLocked(before):
@@ -132,7 +132,7 @@ func (d *decision) hold() bool {
 // holds reports whether the decision has locked m.
 func (d *decision) holds(m *mark) bool {
 	for i := range d.views {
-		if d.held>>i&1 != 0 && d.limiter.markOf(&d.views[i]) == m {
+		if d.held>>i&1 != 0 && d.limiter.markOf(d.views[i].state) == m {
 			return true
 		}
 	}
@@ -143,7 +143,7 @@ func (d *decision) holds(m *mark) bool {
 func (d *decision) release() {
 	for i := range d.views {
 		if d.held>>i&1 != 0 {
-			d.limiter.markOf(&d.views[i]).Add(1)
+			d.limiter.markOf(d.views[i].state).Add(1)
 		}
 	}
 	d.held = 0
@@ -155,7 +155,7 @@ func (d *decision) isFree(v *view) bool {
 	if d.limiter.marks == nil || v.state == nil {
 		return true
 	}
-	m := d.limiter.markOf(v)
+	m := d.limiter.markOf(v.state)
 	for isLocked(m.Load()) && !d.holds(m) {
 		if d.held != 0 {
 			return false

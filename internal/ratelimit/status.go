@@ -55,7 +55,8 @@ type Status struct {
 	ResetIn    int64 // seconds, rounded up, from the decision to that time
 	RetryAfter int64 // if Refused: ResetIn, at least 1
 
-	policy string // Limit and Window as in RateLimit-Policy, or "" if not precomputed
+	policy *Params // has Limit and Window as in RateLimit-Policy; nil if that is not precomputed
+	charge charge  // if the request was admitted, what was charged
 }
 
 // fillStatuses fills the statuses of limits in the state next. It returns the limit with
@@ -94,7 +95,7 @@ func fillRefused(m *moment, limits []Limit, views []view, status []Status) (wors
 // fillStatus fills the status of a bucket in the state word when at units are gained.
 func (p *Params) fillStatus(s *Status, word, at uint64, wall int64) {
 	used := max(word, at) - at
-	s.Limit, s.Window, s.policy = p.capacity, p.window, p.policy
+	s.Limit, s.Window, s.policy = p.capacity, p.window, p
 	s.Remaining = p.requests(p.span - min(used, p.span))
 	ns, near := p.until(used)
 	s.reset(wall, ns)
@@ -131,7 +132,7 @@ func (s *Status) resetFar(wall, seconds int64) {
 
 // fillStatus fills the status of a daily count in the state w, with a cap of capacity.
 func (w dailyWord) fillStatus(s *Status, capacity uint64, wall, day int64) {
-	s.Limit, s.Window, s.policy = int64(capacity), dayLength/second, ""
+	s.Limit, s.Window, s.policy = int64(capacity), dayLength/second, nil
 	s.Remaining = max(0, s.Limit-w.used())
 	s.ResetAt = (day + 1) * (dayLength / second)
 	s.ResetIn = ceilSeconds(max(0, (day+1)*dayLength-wall)) // the decision may have ended after the day

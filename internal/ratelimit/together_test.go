@@ -182,8 +182,7 @@ func TestRefusalWaitsForChargesThatMayBeTakenBack(t *testing.T) {
 	if f, _ := other.check(); f != refuses || other.isFinal() {
 		t.Error("a request is refused for a charge that may be taken back")
 	}
-	d.limits[0].refund(&d.moment, &d.views[0])
-	d.release()
+	d.refund(1)
 	if f, _ := other.check(); f != passes {
 		t.Errorf("after the refund: got finding %v, want that the request passes", f)
 	}

@@ -31,7 +31,7 @@ const (
 )
 
 // answerFields is the number of figures of a bucket in an answer.
-const answerFields = 6
+const answerFields = 9
 
 var (
 	errSuperseded = errors.New("the limit store has answered a later question already")
@@ -81,7 +81,7 @@ func (s *Store) ask(ctx context.Context, c rueidis.Client, questions []ratelimit
 
 // encode returns the keys and arguments of a question.
 func (s *Store) encode(q *ratelimit.Question) (keys, args []string) {
-	args = append(make([]string, 0, 2+12*len(q.Takes)), s.cfg.Node, strconv.FormatInt(q.Requests, 10))
+	args = append(make([]string, 0, 2+13*len(q.Takes)), s.cfg.Node, strconv.FormatInt(q.Requests, 10))
 	for i := range q.Takes {
 		t := &q.Takes[i]
 		force := int64(0)
@@ -94,8 +94,20 @@ func (s *Store) encode(q *ratelimit.Question) (keys, args []string) {
 		} {
 			args = append(args, strconv.FormatInt(n, 10))
 		}
+		args = append(args, encodeGifts(t.Gifts))
 	}
 	return keys, args
+}
+
+// encodeGifts returns the numbers of gifts, separated by spaces.
+func encodeGifts(gifts []ratelimit.Gift) string {
+	var text []byte
+	for _, g := range gifts {
+		for _, n := range [...]int64{g.Requests, g.Level, g.Part, g.Time} {
+			text = append(strconv.AppendInt(text, n, 10), ' ')
+		}
+	}
+	return string(text)
 }
 
 // decode sets the answer to q.
@@ -114,6 +126,7 @@ func decode(q *ratelimit.Question, r rueidis.RedisResult) error {
 			return errSuperseded
 		}
 		t.Behind, t.Granted, t.Charged, t.Used, t.Part, t.Newer = f[0] == stateBehind, f[1], f[2], f[3], f[4], f[5]
+		t.Level, t.LevelPart, t.Time = f[6], f[7], f[8]
 	}
 	q.Answered = true
 	return nil

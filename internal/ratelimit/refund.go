@@ -1,0 +1,168 @@
+package ratelimit
+
+import (
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+)
+
+// bucketState is what a token bucket has used, and what was given back to it. The zero value is that of a
+// full one.
+type bucketState struct {
+	// state is the value of Params.unitsAt at which the bucket will be full again: GCRA's
+	// theoretical arrival time. In the past, it means full.
+	state   atomic.Uint64
+	refunds atomic.Pointer[refunds] // nil if there were none
+}
+
+// refunds is what was given back to a bucket.
+type refunds struct {
+	total atomic.Uint64 // units that were ever taken off the state
+
+	mu sync.Mutex
+	// recent is the refunds since the bucket was last full, of the charges that were made last, in their order.
+	recent []refund
+}
+
+// refund is units that were given back of a charge. order grows with every charge: it is the state after it and
+// the total of refunds until then.
+type refund struct{ order, units uint64 }
+
+// maxRefunds bounds refunds.recent. Where requests that come together are given back in another order than they
+// came in, and there are more, less may be given back.
+const maxRefunds = 256
+
+// refunded returns the units that were ever given back.
+func (b *bucketState) refunded() uint64 {
+	if r := b.refunds.Load(); r != nil {
+		return r.total.Load()
+	}
+	return 0
+}
+
+// log returns the refunds of the bucket, to add some.
+func (b *bucketState) log() *refunds {
+	if b.refunds.Load() == nil {
+		b.refunds.CompareAndSwap(nil, new(refunds))
+	}
+	return b.refunds.Load()
+}
+
+// since returns the units that were given back since c, of charges before it. It counts some of later charges
+// if it does not know better.
+func (r *refunds) since(c *charge) uint64 {
+	units := r.total.Load() - c.refunded
+	for i := len(r.recent) - 1; i >= 0 && r.recent[i].order > c.word+c.refunded; i-- {
+		units -= r.recent[i].units
+	}
+	return units
+}
+
+// add adds a refund of c.
+func (r *refunds) add(c *charge, units uint64) {
+	r.total.Add(units)
+	order := c.word + c.refunded
+	if len(r.recent) == maxRefunds {
+		if r.recent[0].order > order {
+			return
+		}
+		r.recent = slices.Delete(r.recent, 0, 1)
+	}
+	i := len(r.recent)
+	for i > 0 && r.recent[i-1].order > order {
+		i--
+	}
+	r.recent = slices.Insert(r.recent, i, refund{order, units})
+}
+
+// charge is what a decision has charged to a limit, so that it can be given back.
+type charge struct {
+	kind     chargeKind
+	state    *bucketState // what was charged: of a bucket, or of a node's share
+	params   *Params      // of state
+	word     uint64       // state after the charge
+	refunded uint64       // bucketState.refunded at the charge
+	lease    *Lease       // of a bucket that nodes share
+	answer   *answer      // of the limit store, if that was charged; nil if it is not known
+}
+
+// chargeKind says where the charge of a bucket that nodes share was made.
+type chargeKind uint8
+
+const (
+	toShare         chargeKind = iota // to the node's share
+	toShareAndStore                   // to the node's share, and owed to the limit store
+	toStore                           // to the limit store, or to tokens that it has granted
+)
+
+// giveBack takes the charge back: as much of it as the bucket has gained by it. At the time that the clock at
+// shows, that is at most
+//
+//	c.word − time − what was given back since of charges before it
+//
+// Without the charge, the bucket could not have become emptier after it than full, and everything that
+// was charged since and not given back may have come at the end. With the charge, the bucket lacks as much more
+// as this says. So what is admitted and not given back never exceeds the limit.
+//
+// Other decisions must not charge the bucket between the change of its state and that of its refunds: the
+// caller has locked its mark.
+func (b *bucketState) giveBack(c *charge, at func() int64) {
+	log := b.log()
+	log.mu.Lock()
+	defer log.mu.Unlock()
+	for {
+		word := b.state.Load()
+		if word == closed {
+			return
+		}
+		now := c.params.unitsAt(at()) // after the word, so that no charge in between is overlooked
+		if word <= now {
+			log.recent = log.recent[:0]
+			return
+		}
+		others := log.since(c)
+		if c.word <= now || c.word-now <= others {
+			return
+		}
+		back := min(c.params.cost, c.word-now-others, word-now)
+		if b.state.CompareAndSwap(word, word-back) {
+			log.add(c, back)
+			return
+		}
+	}
+}
+
+// giveBack is bucketState.giveBack with the lock that it needs.
+func (l *Limiter) giveBack(c *charge) {
+	if l.marks == nil {
+		c.state.giveBack(c, l.mono)
+		return
+	}
+	m := l.markOf(&c.state.state)
+	for {
+		if before := m.Load(); !isLocked(before) && m.CompareAndSwap(before, before+1) {
+			break
+		}
+		runtime.Gosched()
+	}
+	c.state.giveBack(c, l.mono)
+	m.Add(1)
+}
+
+// GiveBack takes back a request that Decide admitted at came, with limits and status, so that it counts as
+// one that never came. What is admitted and not given back never exceeds a limit: if a bucket has not gained all
+// of the charge, because it would have been full without it, the rest is not given back.
+func (l *Limiter) GiveBack(came Instant, limits []Limit, status []Status) {
+	for i := range limits {
+		switch c := &status[i].charge; {
+		case limits[i].Scope != status[i].Scope: // the limits of a key were changed
+		case limits[i].Daily != nil:
+			limits[i].Daily.refund(dayOf(came.Wall))
+		case c.lease == nil:
+			l.giveBack(c)
+		default:
+			c.lease.giveBack(c, l)
+		}
+	}
+}
