@@ -31,7 +31,7 @@ type refund struct{ order, units uint64 }
 
 // maxRefunds bounds refunds.recent. Where requests that come together are given back in another order than they
 // came in, and there are more, less may be given back.
-const maxRefunds = 256
+const maxRefunds = 64
 
 // refunded returns the units that were ever given back.
 func (b *bucketState) refunded() uint64 {
@@ -118,7 +118,7 @@ func (b *bucketState) giveBack(c *charge, at func() int64) {
 		}
 		now := c.params.unitsAt(at()) // after the word, so that no charge in between is overlooked
 		if word <= now {
-			log.recent = log.recent[:0]
+			log.recent = nil
 			return
 		}
 		others := log.since(c)
@@ -127,7 +127,9 @@ func (b *bucketState) giveBack(c *charge, at func() int64) {
 		}
 		back := min(c.params.cost, c.word-now-others, word-now)
 		if b.state.CompareAndSwap(word, word-back) {
-			log.add(c, back)
+			if log.add(c, back); word-back <= now { // nothing is worth anything any more
+				log.recent = nil
+			}
 			return
 		}
 	}
