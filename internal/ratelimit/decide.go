@@ -32,8 +32,7 @@ const (
 // Decide checks all limits before it charges any. If a limit refuses after others were
 // charged, because a concurrent decision took the last request, the others are refunded.
 func (l *Limiter) Decide(now Instant, limits []Limit, status []Status) (r Result, worst int) {
-	var room [MaxLimits]view
-	d := decision{moment: moment{now, dayOf(now.Wall), l.mono}, limiter: l, limits: limits, views: room[:len(limits)]}
+	d := decision{moment: moment{now, dayOf(now.Wall), l.mono}, limiter: l, limits: limits, status: status[:len(limits)]}
 	for {
 		f, i := d.check()
 		switch f {
@@ -43,7 +42,7 @@ func (l *Limiter) Decide(now Instant, limits []Limit, status []Status) (r Result
 				runtime.Gosched()
 				continue
 			}
-			return Refused, fillRefused(&d.moment, limits, d.views, status)
+			return Refused, fillRefused(&d.moment, limits, status)
 		case isStale:
 			return Stale, i
 		case mustAsk:
@@ -52,26 +51,20 @@ func (l *Limiter) Decide(now Instant, limits []Limit, status []Status) (r Result
 			return NeedsReservation, i
 		}
 		if d.charge() {
-			break
+			return Admitted, fillCharged(&d.moment, limits, status)
 		}
 	}
-	for i := range limits {
-		limits[i].charged(&d.moment, &d.views[i], &status[i].charge)
-	}
-	return Admitted, fillStatuses(&d.moment, limits, d.views, status)
 }
 
 // Peek fills statuses as Decide does, but charges nothing. worst is the limit with the
 // fewest requests left. A limit for which Decide would return Stale or NeedsReservation
 // counts as unused.
 func (l *Limiter) Peek(now Instant, limits []Limit, status []Status) (worst int) {
-	var room [MaxLimits]view
-	views := room[:len(limits)]
 	m := moment{now, dayOf(now.Wall), l.mono}
 	for i := range limits {
-		limits[i].peek(&m, &views[i])
+		limits[i].peek(&m, &status[i].view)
 	}
-	return fillStatuses(&m, limits, views, status)
+	return fillStatuses(&m, limits, status)
 }
 
 // Decide is Limiter.Decide at a time that stands still, as in a simulation.
@@ -89,11 +82,11 @@ type decision struct {
 	moment
 	limiter *Limiter
 	limits  []Limit
-	views   []view
-	held    uint // the limits that are locked, as bits
+	status  []Status // of which only view is used before the decision is made
+	held    uint     // the limits that are locked, as bits
 }
 
-// view is what a decision has read of one limit.
+// view is what a decision has read of one limit, and what it has charged.
 type view struct {
 	state    *atomic.Uint64 // what a charge changes; nil if the limit store has charged
 	params   *Params        // of word and next, if they are the state of a bucket
@@ -103,6 +96,9 @@ type view struct {
 	bucket   *bucketState   // whose state is state; nil if that is not a bucket's
 	refunded uint64         // of bucket, while its state is word
 	wall     int64          // the wall clock at that time, or 0 if that is the moment's
+	lease    *Lease         // of a bucket that nodes share, once it is charged
+	answer   *answer        // of the limit store, if that was charged; nil if it is not known
+	kind     chargeKind     // of a lease
 	few      bool           // little is left of a daily cap, of its range, or of granted tokens
 	refuses  bool
 }
@@ -110,11 +106,16 @@ type view struct {
 // check reads every limit and returns the greatest finding and its limit.
 func (d *decision) check() (worst finding, at int) {
 	for i := range d.limits {
-		l, v := &d.limits[i], &d.views[i]
-		if l.isLocal() && l.read(&d.moment, v) && d.mono != nil {
-			return d.checkUsed()
+		l, v := &d.limits[i], &d.status[i].view
+		var f finding
+		if l.isLocal() {
+			if l.read(&d.moment, v) && d.mono != nil {
+				return d.checkUsed()
+			}
+			f = l.Params.check(v)
+		} else {
+			f = l.check(&d.moment, v)
 		}
-		f := l.check(&d.moment, v)
 		if v.refuses = f == refuses; f > worst {
 			worst, at = f, i
 		}
@@ -127,12 +128,12 @@ func (d *decision) check() (worst finding, at int) {
 func (d *decision) checkUsed() (worst finding, at int) {
 	for i := range d.limits {
 		if l := &d.limits[i]; l.isLocal() {
-			l.read(&d.moment, &d.views[i])
+			l.read(&d.moment, &d.status[i].view)
 		}
 	}
 	d.advance()
 	for i := range d.limits {
-		l, v := &d.limits[i], &d.views[i]
+		l, v := &d.limits[i], &d.status[i].view
 		if l.isLocal() {
 			v.at = l.Params.unitsAt(d.Mono)
 		}
@@ -151,7 +152,7 @@ func (d *decision) isFinal() bool {
 		return true
 	}
 	for i := range d.limits {
-		v := &d.views[i]
+		v := &d.status[i].view
 		if !v.refuses {
 			continue
 		}
@@ -211,7 +212,7 @@ func (d *decision) charge() bool {
 		return false
 	}
 	for i := range d.limits {
-		v := &d.views[i]
+		v := &d.status[i].view
 		if v.bucket != nil {
 			v.refunded = v.bucket.refunded()
 		}
@@ -228,9 +229,9 @@ func (d *decision) charge() bool {
 
 // retryCharge charges a limit that has changed since it was checked.
 func (d *decision) retryCharge(i int) bool {
-	v := &d.views[i]
-	for j := range d.views { // which the time that passes leaves as they are
-		if o := &d.views[j]; o.wall == 0 {
+	v := &d.status[i].view
+	for j := range d.status { // which the time that passes leaves as they are
+		if o := &d.status[j].view; o.wall == 0 {
 			o.wall = d.Wall
 		}
 	}
@@ -252,21 +253,21 @@ func (d *decision) retryCharge(i int) bool {
 func (d *decision) refund(n int) {
 	var later [MaxLimits]bool // what has changed since, and is not locked
 	for i := range n {
-		v := &d.views[i]
+		v := &d.status[i].view
 		switch {
 		case v.bucket == nil:
 			d.limits[i].refund(&d.moment, v)
 		case v.bucket.state.CompareAndSwap(v.next, v.word):
 		case d.limiter.marks == nil || d.holds(d.limiter.markOf(v.state)):
-			v.bucket.giveBack(&charge{params: v.params, word: v.next, refunded: v.refunded}, d.clock)
+			v.bucket.giveBack(v, d.clock)
 		default:
 			later[i] = true
 		}
 	}
 	d.release()
 	for i := range n {
-		if v := &d.views[i]; later[i] {
-			d.limiter.giveBack(&charge{state: v.bucket, params: v.params, word: v.next, refunded: v.refunded})
+		if v := &d.status[i].view; later[i] {
+			d.limiter.giveBack(v)
 		}
 	}
 }

@@ -30,7 +30,7 @@ func lateLimits(t *testing.T) (now Instant, day int64, limits []Limit) {
 // checked returns the decision about limits, which have been checked at now. All pass.
 func checked(t *testing.T, now Instant, limits []Limit) *decision {
 	t.Helper()
-	d := &decision{moment: moment{Instant: now, day: dayOf(now.Wall)}, limiter: &Limiter{}, limits: limits, views: make([]view, len(limits))}
+	d := &decision{moment: moment{Instant: now, day: dayOf(now.Wall)}, limiter: &Limiter{}, limits: limits, status: make([]Status, len(limits))}
 	if f, i := d.check(); f != passes {
 		t.Fatalf("limit %d: %v", i, f)
 	}

@@ -188,7 +188,7 @@ func (e *Lease) shadowAt(now Instant) *shadow {
 // peek reads into v what a status needs.
 func (e *Lease) peek(m *moment, v *view) {
 	if !e.divided.Load() && (!e.sharing.Lost() || e.sharing.cfg.OnLoss == RefuseOnLoss) {
-		v.params = nil
+		v.state, v.params = nil, nil
 		return
 	}
 	if e.checkShadow(m, v); v.word == closed {
@@ -208,53 +208,53 @@ func (e *Lease) fillStatus(s *Status, m *moment, tokens leaseWord) {
 	e.params.fillStatus(s, v.at+used-min(used, held), v.at, m.wallOf(&v))
 }
 
-// charged does what follows a decision that has charged the lease, by the ticket t or without one, and
-// sets c to the charge.
-func (e *Lease) charged(now Instant, v *view, t *Ticket, c *charge) {
-	c.lease, c.state, c.answer = e, nil, nil
+// charged does what follows a decision that has charged the lease, by the ticket t or without one.
+func (e *Lease) charged(now Instant, v *view, t *Ticket) {
+	v.lease, v.answer = e, nil
 	switch v.state {
 	case nil:
-		c.kind, c.answer = toStore, t.answerOf(e)
+		v.kind, v.answer = toStore, t.answerOf(e)
 	case &e.tokens:
-		c.kind, c.answer = toStore, e.origin.Load()
+		v.kind, v.answer = toStore, e.origin.Load()
 		if v.at&1 != 0 || e.landings.Load() != v.at { // the token may be of an earlier answer
-			c.answer = nil
+			v.answer = nil
 		}
 		if tokensAt(v.next, now.Mono) <= e.half.Load() {
 			e.sharing.enqueue(e)
 		}
 	default:
-		c.kind = toShare
-		if v.next-max(v.word, v.at) == v.params.cost {
-			c.state, c.params, c.word, c.refunded = v.bucket, v.params, v.next, v.refunded
+		v.kind = toShare
+		if v.next-max(v.word, v.at) != v.params.cost { // the share was used up
+			v.bucket = nil
 		}
 		if !e.divided.Load() {
-			c.kind = toShareAndStore
+			v.kind = toShareAndStore
 			e.sharing.owe(e, now.Mono)
 		}
 	}
 }
 
-// giveBack takes back the charge c of a request that was admitted and did not reach its upstream.
-func (e *Lease) giveBack(c *charge, l *Limiter) {
-	if c.kind == toStore {
-		e.payBack(c, l.mono())
+// giveBack takes back the charge in v of a request that was admitted and did not reach its upstream.
+func (e *Lease) giveBack(v *view, l *Limiter) {
+	if v.kind == toStore {
+		e.payBack(v.answer, l.mono())
 		return
 	}
-	if c.state != nil {
-		l.giveBack(c)
+	if v.bucket != nil {
+		l.giveBack(v)
 	}
-	if c.kind == toShareAndStore {
+	if v.kind == toShareAndStore {
 		e.mu.Lock()
 		e.debt.forgive()
 		e.mu.Unlock()
 	}
 }
 
-// payBack gives a token back that the limit store was charged for: to the tokens of this node, or to the store.
-func (e *Lease) payBack(c *charge, mono int64) {
-	if !e.keepToken(c.answer, mono) {
-		e.sharing.giveBack(e, c.answer, mono)
+// payBack gives a token back that the limit store has charged with the answer a: to the tokens of this node,
+// or to the store.
+func (e *Lease) payBack(a *answer, mono int64) {
+	if !e.keepToken(a, mono) {
+		e.sharing.giveBack(e, a, mono)
 	}
 }
 

@@ -50,7 +50,7 @@ func (l *Limit) reread(m *moment, v *view) finding {
 func (l *Limit) check(m *moment, v *view) finding {
 	switch {
 	case l.Daily != nil:
-		v.state, v.at, v.wall = &l.Daily.word, uint64(l.Daily.cap()), 0
+		v.state, v.bucket, v.params, v.at, v.wall = &l.Daily.word, nil, nil, uint64(l.Daily.cap()), 0
 		v.word = v.state.Load()
 		return l.Daily.check(m.day, v)
 	case l.Bucket.lease != nil:
@@ -64,7 +64,7 @@ func (l *Limit) check(m *moment, v *view) finding {
 func (l *Limit) peek(m *moment, v *view) {
 	switch {
 	case l.Daily != nil:
-		v.at = uint64(l.Daily.cap())
+		v.params, v.at, v.wall = nil, uint64(l.Daily.cap()), 0
 		w := l.Daily.load()
 		if w == closedDaily || !w.isOf(m.day) {
 			w = packDaily(m.day, 0, 0)
@@ -86,27 +86,27 @@ func (l *Limit) refund(m *moment, v *view) {
 	case l.Daily != nil:
 		l.Daily.refund(m.day)
 	case v.state != nil:
-		var c charge
-		l.Bucket.lease.charged(m.Instant, v, nil, &c)
-		l.Bucket.lease.payBack(&c, m.clock())
+		l.Bucket.lease.charged(m.Instant, v, nil)
+		l.Bucket.lease.payBack(v.answer, m.clock())
 	}
 }
 
-// charged does what follows a decision that has charged the limit, and sets c to the charge.
-func (l *Limit) charged(m *moment, v *view, c *charge) {
+// charged does what follows a decision that has charged the limit.
+func (l *Limit) charged(m *moment, v *view) {
 	switch {
 	case l.Daily != nil:
 		l.Daily.charged(dailyWord(v.next))
 	case l.Bucket.lease == nil:
-		c.lease, c.state, c.params, c.word, c.refunded = nil, &l.Bucket.bucketState, v.params, v.next, v.refunded
+		v.lease = nil
 	default:
-		l.Bucket.lease.charged(m.Instant, v, l.ticket, c)
+		l.Bucket.lease.charged(m.Instant, v, l.ticket)
 	}
 }
 
-// fillStatus fills the status of the limit in the state word, which is one of v's. v.params is nil
-// for a shared bucket whose level is that of the cluster.
-func (l *Limit) fillStatus(s *Status, m *moment, v *view, word uint64) {
+// fillStatus fills the status of the limit in the state word, which is one of those in its view. The params
+// there are nil for a shared bucket whose level is that of the cluster.
+func (l *Limit) fillStatus(s *Status, m *moment, word uint64) {
+	v := &s.view
 	s.Scope, s.Default, s.Refused, s.RetryAfter = l.Scope, l.Default, false, 0
 	switch {
 	case l.Daily != nil:
@@ -122,8 +122,9 @@ func (l *Limit) fillStatus(s *Status, m *moment, v *view, word uint64) {
 
 // fillRefused fills the status of a limit when one of the request's limits refuses. It returns
 // the nanoseconds until this one would admit the request, or -1 if it does not refuse.
-func (l *Limit) fillRefused(s *Status, m *moment, v *view) (wait int64) {
-	l.fillStatus(s, m, v, v.word)
+func (l *Limit) fillRefused(s *Status, m *moment) (wait int64) {
+	v := &s.view
+	l.fillStatus(s, m, v.word)
 	switch {
 	case l.Daily == nil && v.params != nil:
 		return v.params.fillRefused(s, v.word, v.at, m.wallOf(v))

@@ -101,12 +101,12 @@ func (v *view) isScarce() bool {
 // up. If another decision has locked any of the limits, hold locks none and reports false. The limiter
 // must have marks.
 func (d *decision) hold() bool {
-	last := len(d.views) - 1
-	for last >= 0 && !d.views[last].isScarce() {
+	last := len(d.status) - 1
+	for last >= 0 && !d.status[last].view.isScarce() {
 		last--
 	}
-	for i := range d.views {
-		v := &d.views[i]
+	for i := range d.status {
+		v := &d.status[i].view
 		if v.state == nil {
 			continue
 		}
@@ -131,8 +131,8 @@ func (d *decision) hold() bool {
 
 // holds reports whether the decision has locked m.
 func (d *decision) holds(m *mark) bool {
-	for i := range d.views {
-		if d.held>>i&1 != 0 && d.limiter.markOf(d.views[i].state) == m {
+	for i := range d.status {
+		if d.held>>i&1 != 0 && d.limiter.markOf(d.status[i].view.state) == m {
 			return true
 		}
 	}
@@ -141,9 +141,9 @@ func (d *decision) holds(m *mark) bool {
 
 // release unlocks what hold has locked.
 func (d *decision) release() {
-	for i := range d.views {
+	for i := range d.status {
 		if d.held>>i&1 != 0 {
-			d.limiter.markOf(d.views[i].state).Add(1)
+			d.limiter.markOf(d.status[i].view.state).Add(1)
 		}
 	}
 	d.held = 0

@@ -49,20 +49,20 @@ func (b *bucketState) log() *refunds {
 	return b.refunds.Load()
 }
 
-// since returns the units that were given back since c, of charges before it. It counts some of later charges
-// if it does not know better.
-func (r *refunds) since(c *charge) uint64 {
-	units := r.total.Load() - c.refunded
-	for i := len(r.recent) - 1; i >= 0 && r.recent[i].order > c.word+c.refunded; i-- {
+// since returns the units that were given back since the charge in v, of charges before it. It counts some of
+// later charges if it does not know better.
+func (r *refunds) since(v *view) uint64 {
+	units := r.total.Load() - v.refunded
+	for i := len(r.recent) - 1; i >= 0 && r.recent[i].order > v.next+v.refunded; i-- {
 		units -= r.recent[i].units
 	}
 	return units
 }
 
-// add adds a refund of c.
-func (r *refunds) add(c *charge, units uint64) {
+// add adds a refund of the charge in v.
+func (r *refunds) add(v *view, units uint64) {
 	r.total.Add(units)
-	order := c.word + c.refunded
+	order := v.next + v.refunded
 	if len(r.recent) == maxRefunds {
 		if r.recent[0].order > order {
 			return
@@ -76,17 +76,6 @@ func (r *refunds) add(c *charge, units uint64) {
 	r.recent = slices.Insert(r.recent, i, refund{order, units})
 }
 
-// charge is what a decision has charged to a limit, so that it can be given back.
-type charge struct {
-	kind     chargeKind
-	state    *bucketState // what was charged: of a bucket, or of a node's share
-	params   *Params      // of state
-	word     uint64       // state after the charge
-	refunded uint64       // bucketState.refunded at the charge
-	lease    *Lease       // of a bucket that nodes share
-	answer   *answer      // of the limit store, if that was charged; nil if it is not known
-}
-
 // chargeKind says where the charge of a bucket that nodes share was made.
 type chargeKind uint8
 
@@ -96,10 +85,10 @@ const (
 	toStore                           // to the limit store, or to tokens that it has granted
 )
 
-// giveBack takes the charge back: as much of it as the bucket has gained by it. At the time that the clock at
+// giveBack takes the charge in v back: as much of it as the bucket has gained by it. At the time that the clock at
 // shows, that is at most
 //
-//	c.word − time − what was given back since of charges before it
+//	v.next − time − what was given back since of charges before it
 //
 // Without the charge, the bucket could not have become emptier after it than full, and everything that
 // was charged since and not given back may have come at the end. With the charge, the bucket lacks as much more
@@ -107,7 +96,7 @@ const (
 //
 // Other decisions must not charge the bucket between the change of its state and that of its refunds: the
 // caller has locked its mark.
-func (b *bucketState) giveBack(c *charge, at func() int64) {
+func (b *bucketState) giveBack(v *view, at func() int64) {
 	log := b.log()
 	log.mu.Lock()
 	defer log.mu.Unlock()
@@ -116,18 +105,18 @@ func (b *bucketState) giveBack(c *charge, at func() int64) {
 		if word == closed {
 			return
 		}
-		now := c.params.unitsAt(at()) // after the word, so that no charge in between is overlooked
+		now := v.params.unitsAt(at()) // after the word, so that no charge in between is overlooked
 		if word <= now {
 			log.recent = nil
 			return
 		}
-		others := log.since(c)
-		if c.word <= now || c.word-now <= others {
+		others := log.since(v)
+		if v.next <= now || v.next-now <= others {
 			return
 		}
-		back := min(c.params.cost, c.word-now-others, word-now)
+		back := min(v.params.cost, v.next-now-others, word-now)
 		if b.state.CompareAndSwap(word, word-back) {
-			if log.add(c, back); word-back <= now { // nothing is worth anything any more
+			if log.add(v, back); word-back <= now { // nothing is worth anything any more
 				log.recent = nil
 			}
 			return
@@ -136,19 +125,19 @@ func (b *bucketState) giveBack(c *charge, at func() int64) {
 }
 
 // giveBack is bucketState.giveBack with the lock that it needs.
-func (l *Limiter) giveBack(c *charge) {
+func (l *Limiter) giveBack(v *view) {
 	if l.marks == nil {
-		c.state.giveBack(c, l.mono)
+		v.bucket.giveBack(v, l.mono)
 		return
 	}
-	m := l.markOf(&c.state.state)
+	m := l.markOf(&v.bucket.state)
 	for {
 		if before := m.Load(); !isLocked(before) && m.CompareAndSwap(before, before+1) {
 			break
 		}
 		runtime.Gosched()
 	}
-	c.state.giveBack(c, l.mono)
+	v.bucket.giveBack(v, l.mono)
 	m.Add(1)
 }
 
@@ -157,14 +146,14 @@ func (l *Limiter) giveBack(c *charge) {
 // of the charge, because it would have been full without it, the rest is not given back.
 func (l *Limiter) GiveBack(came Instant, limits []Limit, status []Status) {
 	for i := range limits {
-		switch c := &status[i].charge; {
+		switch v := &status[i].view; {
 		case limits[i].Scope != status[i].Scope: // the limits of a key were changed
 		case limits[i].Daily != nil:
 			limits[i].Daily.refund(dayOf(came.Wall))
-		case c.lease == nil:
-			l.giveBack(c)
+		case v.lease == nil:
+			l.giveBack(v)
 		default:
-			c.lease.giveBack(c, l)
+			v.lease.giveBack(v, l)
 		}
 	}
 }

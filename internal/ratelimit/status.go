@@ -56,31 +56,47 @@ type Status struct {
 	RetryAfter int64 // if Refused: ResetIn, at least 1
 
 	policy *Params // has Limit and Window as in RateLimit-Policy; nil if that is not precomputed
-	charge charge  // if the request was admitted, what was charged
+	view   view
 }
 
 // fillStatuses fills the statuses of limits in the state next. It returns the limit with
 // the fewest requests left (on a tie, the one that resets later), or -1 without limits.
-func fillStatuses(m *moment, limits []Limit, views []view, status []Status) (worst int) {
+func fillStatuses(m *moment, limits []Limit, status []Status) (worst int) {
 	worst = -1
 	for i := range limits {
-		s := &status[i]
-		limits[i].fillStatus(s, m, &views[i], views[i].next)
-		if worst < 0 || s.Remaining < status[worst].Remaining ||
-			s.Remaining == status[worst].Remaining && s.ResetAt > status[worst].ResetAt {
-			worst = i
-		}
+		limits[i].fillStatus(&status[i], m, status[i].view.next)
+		worst = worse(status, worst, i)
+	}
+	return worst
+}
+
+// fillCharged is fillStatuses for limits that were charged.
+func fillCharged(m *moment, limits []Limit, status []Status) (worst int) {
+	worst = -1
+	for i := range limits {
+		limits[i].charged(m, &status[i].view)
+		limits[i].fillStatus(&status[i], m, status[i].view.next)
+		worst = worse(status, worst, i)
+	}
+	return worst
+}
+
+// worse returns which of two limits has fewer requests left. worst may be -1.
+func worse(status []Status, worst, i int) int {
+	if worst < 0 || status[i].Remaining < status[worst].Remaining ||
+		status[i].Remaining == status[worst].Remaining && status[i].ResetAt > status[worst].ResetAt {
+		return i
 	}
 	return worst
 }
 
 // fillRefused fills the statuses of limits in the state word, at least one of which
 // refuses. It returns the one for which the caller must wait longest.
-func fillRefused(m *moment, limits []Limit, views []view, status []Status) (worst int) {
+func fillRefused(m *moment, limits []Limit, status []Status) (worst int) {
 	longest := int64(-1)
 	for i := range limits {
 		s := &status[i]
-		wait := limits[i].fillRefused(s, m, &views[i])
+		wait := limits[i].fillRefused(s, m)
 		if wait < 0 {
 			continue
 		}

@@ -86,7 +86,7 @@ func (t *Ticket) Return(now Instant) {
 		}
 		for _, e := range t.trip.set {
 			if e != nil {
-				e.payBack(&charge{answer: t.answerOf(e)}, now.Mono)
+				e.payBack(t.answerOf(e), now.Mono)
 			}
 		}
 	}
