@@ -20,9 +20,20 @@ type debt struct {
 
 // answer is what the store has said when it charged a request, and when.
 type answer struct {
-	level, part int64 // Take.Level and LevelPart
-	time        int64 // Take.Time
-	generation  int64 // of the store
+	level, part int64  // Take.Level and LevelPart
+	time        int64  // Take.Time
+	generation  int64  // of the store
+	lapses      uint64 // of a Lease's origin, the millisecond at which tokens lapse since it is that; else 0
+}
+
+// until returns a copy of a with the given lapses. Nil stays nil.
+func (a *answer) until(lapses uint64) *answer {
+	if a == nil {
+		return nil
+	}
+	b := *a
+	b.lapses = lapses
+	return &b
 }
 
 // isAfter reports whether a is of a later charge than b.
@@ -44,6 +55,7 @@ type gift struct {
 // give adds a request that the store has charged with the answer a. If there are too many gifts, some are
 // taken for older ones, which may be worth less.
 func (d *debt) give(a *answer) {
+	a = a.until(0)
 	for i := range d.gifts {
 		if d.gifts[i].answer == *a {
 			d.gifts[i].requests++

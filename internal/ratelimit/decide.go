@@ -38,7 +38,7 @@ func (l *Limiter) Decide(now Instant, limits []Limit, status []Status) (r Result
 		switch f {
 		case passes:
 		case refuses:
-			if !d.isFinal() {
+			if l.marks != nil && !d.isFinal() {
 				runtime.Gosched()
 				continue
 			}
@@ -88,12 +88,12 @@ type decision struct {
 
 // view is what a decision has read of one limit, and what it has charged.
 type view struct {
-	state    *atomic.Uint64 // what a charge changes; nil if the limit store has charged
+	state    *atomic.Uint64 // what a charge changes unless that is bucket; nil if the limit store has charged
 	params   *Params        // of word and next, if they are the state of a bucket
 	word     uint64         // the state
 	next     uint64         // the state after a charge
 	at       uint64         // for a bucket, the units gained until wall; for a daily cap, the cap
-	bucket   *bucketState   // whose state is state; nil if that is not a bucket's
+	bucket   *bucketState   // what a charge changes, or nil
 	refunded uint64         // of bucket, while its state is word
 	wall     int64          // the wall clock at that time, or 0 if that is the moment's
 	lease    *Lease         // of a bucket that nodes share, once it is charged
@@ -103,16 +103,24 @@ type view struct {
 	refuses  bool
 }
 
+// charges returns what a charge changes, or nil.
+func (v *view) charges() *atomic.Uint64 {
+	if v.bucket != nil {
+		return &v.bucket.state
+	}
+	return v.state
+}
+
 // check reads every limit and returns the greatest finding and its limit.
 func (d *decision) check() (worst finding, at int) {
 	for i := range d.limits {
 		l, v := &d.limits[i], &d.status[i].view
 		var f finding
 		if l.isLocal() {
-			if l.read(&d.moment, v) && d.mono != nil {
+			if l.read(d.Mono, v); v.word > v.at && d.mono != nil {
 				return d.checkUsed()
 			}
-			f = l.Params.check(v)
+			f = v.params.check(v)
 		} else {
 			f = l.check(&d.moment, v)
 		}
@@ -128,7 +136,7 @@ func (d *decision) check() (worst finding, at int) {
 func (d *decision) checkUsed() (worst finding, at int) {
 	for i := range d.limits {
 		if l := &d.limits[i]; l.isLocal() {
-			l.read(&d.moment, &d.status[i].view)
+			l.read(d.Mono, &d.status[i].view)
 		}
 	}
 	d.advance()
@@ -156,10 +164,11 @@ func (d *decision) isFinal() bool {
 		if !v.refuses {
 			continue
 		}
-		if v.state == nil {
+		state := v.charges()
+		if state == nil {
 			return true // the limit store refuses
 		}
-		m := d.limiter.markOf(v.state)
+		m := d.limiter.markOf(state)
 		before := m.Load()
 		if before == 0 {
 			return true
@@ -213,10 +222,11 @@ func (d *decision) charge() bool {
 	}
 	for i := range d.limits {
 		v := &d.status[i].view
-		if v.bucket != nil {
-			v.refunded = v.bucket.refunded()
+		state := v.state
+		if b := v.bucket; b != nil {
+			state, v.refunded = &b.state, b.refunded()
 		}
-		if v.state != nil && !v.state.CompareAndSwap(v.word, v.next) && !d.retryCharge(i) {
+		if state != nil && !state.CompareAndSwap(v.word, v.next) && !d.retryCharge(i) {
 			d.refund(i)
 			return false
 		}
@@ -242,7 +252,7 @@ func (d *decision) retryCharge(i int) bool {
 		if v.bucket != nil {
 			v.refunded = v.bucket.refunded()
 		}
-		if v.state == nil || v.state.CompareAndSwap(v.word, v.next) {
+		if state := v.charges(); state == nil || state.CompareAndSwap(v.word, v.next) {
 			return true
 		}
 	}
@@ -258,7 +268,7 @@ func (d *decision) refund(n int) {
 		case v.bucket == nil:
 			d.limits[i].refund(&d.moment, v)
 		case v.bucket.state.CompareAndSwap(v.next, v.word):
-		case d.limiter.marks == nil || d.holds(d.limiter.markOf(v.state)):
+		case d.limiter.marks == nil || d.holds(d.limiter.markOf(&v.bucket.state)):
 			v.bucket.giveBack(v, d.clock)
 		default:
 			later[i] = true

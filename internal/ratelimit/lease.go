@@ -49,10 +49,9 @@ type Lease struct {
 	queued atomic.Bool            // it is in the queue of those that ask for more
 	next   *Lease                 // in the queue
 
-	// origin is the answer of the store with which the oldest of the tokens was granted, or an earlier
-	// one. landings is odd while that or tokens are changed by an answer.
-	origin   atomic.Pointer[answer]
-	landings atomic.Uint64
+	// origin is the answer of the store with which the oldest of the tokens was granted, or an earlier one. It
+	// changes before tokens does.
+	origin atomic.Pointer[answer]
 
 	mu     sync.Mutex
 	debt   debt
@@ -78,7 +77,6 @@ func (e *Lease) check(m *moment, t *Ticket, v *view) finding {
 	if t != nil {
 		return t.check(e, m, v)
 	}
-	v.at = e.landings.Load()
 	v.state, v.bucket, v.params, v.word = &e.tokens, nil, nil, e.tokens.Load()
 	if v.word == closed {
 		return isStale
@@ -121,7 +119,6 @@ func (e *Lease) checkShadow(m *moment, v *view) finding {
 		m.advance() // past the last answer of the store
 		e.inform(s, m.Instant)
 	}
-	v.state = &s.state
 	m.load(v, &s.bucketState, s.params)
 	return s.params.check(v)
 }
@@ -188,7 +185,7 @@ func (e *Lease) shadowAt(now Instant) *shadow {
 // peek reads into v what a status needs.
 func (e *Lease) peek(m *moment, v *view) {
 	if !e.divided.Load() && (!e.sharing.Lost() || e.sharing.cfg.OnLoss == RefuseOnLoss) {
-		v.state, v.params = nil, nil
+		v.state, v.bucket, v.params = nil, nil, nil
 		return
 	}
 	if e.checkShadow(m, v); v.word == closed {
@@ -200,30 +197,37 @@ func (e *Lease) peek(m *moment, v *view) {
 // fillStatus fills s with the level of the cluster as far as it is known here: what the store has
 // said, and the given tokens that this node still holds.
 func (e *Lease) fillStatus(s *Status, m *moment, tokens leaseWord) {
-	var v view
-	if m.load(&v, &e.bucket.bucketState, e.params); v.word == closed {
-		v.word = 0
+	word := e.bucket.state.Load()
+	if word == closed {
+		word = 0
 	}
-	used, held := max(v.word, v.at)-v.at, uint64(tokensAt(tokens, m.Mono))*e.params.cost
-	e.params.fillStatus(s, v.at+used-min(used, held), v.at, m.wallOf(&v))
+	at := e.params.unitsAt(m.Mono)
+	if word > at {
+		m.advance()
+		at = e.params.unitsAt(m.Mono)
+	}
+	if held := uint64(tokensAt(tokens, m.Mono)) * e.params.cost; word > at {
+		word -= min(word-at, held)
+	}
+	e.params.fillStatus(s, word, at, m.Wall)
 }
 
 // charged does what follows a decision that has charged the lease, by the ticket t or without one.
 func (e *Lease) charged(now Instant, v *view, t *Ticket) {
-	v.lease, v.answer = e, nil
-	switch v.state {
-	case nil:
+	v.lease = e
+	switch {
+	case v.bucket == nil && v.state == nil:
 		v.kind, v.answer = toStore, t.answerOf(e)
-	case &e.tokens:
+	case v.bucket == nil:
 		v.kind, v.answer = toStore, e.origin.Load()
-		if v.at&1 != 0 || e.landings.Load() != v.at { // the token may be of an earlier answer
+		if a := v.answer; a != nil && a.lapses > v.word>>tokenBits { // of a later answer than the token, perhaps
 			v.answer = nil
 		}
-		if tokensAt(v.next, now.Mono) <= e.half.Load() {
+		if int64(v.next&maxTokens) <= e.half.Load() {
 			e.sharing.enqueue(e)
 		}
 	default:
-		v.kind = toShare
+		v.kind, v.answer = toShare, nil
 		if v.next-max(v.word, v.at) != v.params.cost { // the share was used up
 			v.bucket = nil
 		}
@@ -269,7 +273,7 @@ func (e *Lease) keepToken(a *answer, mono int64) bool {
 			return false
 		}
 		if a.isBefore(e.origin.Load()) { // it is the oldest now, and so it is spent first
-			e.origin.Store(a)
+			e.origin.Store(a.until(w >> tokenBits))
 			e.newest = 0
 		}
 		if e.tokens.CompareAndSwap(w, w+1) {

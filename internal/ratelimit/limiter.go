@@ -88,7 +88,7 @@ func isLocked(mark uint64) bool { return mark&1 != 0 }
 // isScarce reports whether few requests are left of a limit that v lets pass.
 func (v *view) isScarce() bool {
 	switch {
-	case v.state == nil:
+	case v.charges() == nil:
 		return false
 	case v.params != nil:
 		return (v.params.room-(max(v.word, v.at)-v.at))>>16 < v.params.cost
@@ -107,10 +107,11 @@ func (d *decision) hold() bool {
 	}
 	for i := range d.status {
 		v := &d.status[i].view
-		if v.state == nil {
+		state := v.charges()
+		if state == nil {
 			continue
 		}
-		m := d.limiter.markOf(v.state)
+		m := d.limiter.markOf(state)
 		before := m.Load()
 		switch {
 		case isLocked(before):
@@ -132,7 +133,7 @@ func (d *decision) hold() bool {
 // holds reports whether the decision has locked m.
 func (d *decision) holds(m *mark) bool {
 	for i := range d.status {
-		if d.held>>i&1 != 0 && d.limiter.markOf(d.status[i].view.state) == m {
+		if d.held>>i&1 != 0 && d.limiter.markOf(d.status[i].view.charges()) == m {
 			return true
 		}
 	}
@@ -143,7 +144,7 @@ func (d *decision) holds(m *mark) bool {
 func (d *decision) release() {
 	for i := range d.status {
 		if d.held>>i&1 != 0 {
-			d.limiter.markOf(d.status[i].view.state).Add(1)
+			d.limiter.markOf(d.status[i].view.charges()).Add(1)
 		}
 	}
 	d.held = 0
@@ -152,10 +153,11 @@ func (d *decision) release() {
 // isFree waits until no other decision has locked the limit of v. If this decision has locked others, it
 // does not wait, so that no two wait for each other, and reports false.
 func (d *decision) isFree(v *view) bool {
-	if d.limiter.marks == nil || v.state == nil {
+	state := v.charges()
+	if d.limiter.marks == nil || state == nil {
 		return true
 	}
-	m := d.limiter.markOf(v.state)
+	m := d.limiter.markOf(state)
 	for isLocked(m.Load()) && !d.holds(m) {
 		if d.held != 0 {
 			return false

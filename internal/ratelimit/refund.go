@@ -150,7 +150,7 @@ func (l *Limiter) GiveBack(came Instant, limits []Limit, status []Status) {
 		case limits[i].Scope != status[i].Scope: // the limits of a key were changed
 		case limits[i].Daily != nil:
 			limits[i].Daily.refund(dayOf(came.Wall))
-		case v.lease == nil:
+		case limits[i].isLocal():
 			l.giveBack(v)
 		default:
 			v.lease.giveBack(v, l)

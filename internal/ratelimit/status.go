@@ -74,8 +74,12 @@ func fillStatuses(m *moment, limits []Limit, status []Status) (worst int) {
 func fillCharged(m *moment, limits []Limit, status []Status) (worst int) {
 	worst = -1
 	for i := range limits {
-		limits[i].charged(m, &status[i].view)
-		limits[i].fillStatus(&status[i], m, status[i].view.next)
+		if l := &limits[i]; l.isLocal() {
+			l.fillLocal(&status[i], m, status[i].view.next)
+		} else {
+			l.charged(m, &status[i].view)
+			l.fillStatus(&status[i], m, status[i].view.next)
+		}
 		worst = worse(status, worst, i)
 	}
 	return worst
@@ -95,8 +99,14 @@ func worse(status []Status, worst, i int) int {
 func fillRefused(m *moment, limits []Limit, status []Status) (worst int) {
 	longest := int64(-1)
 	for i := range limits {
-		s := &status[i]
-		wait := limits[i].fillRefused(s, m)
+		s, l := &status[i], &limits[i]
+		var wait int64
+		s.Scope, s.Default, s.Refused, s.RetryAfter = l.Scope, l.Default, false, 0
+		if l.isLocal() {
+			wait = s.view.params.fillRefused(s, s.view.word, s.view.at, m.wallOf(&s.view))
+		} else {
+			wait = l.fillRefused(s, m)
+		}
 		if wait < 0 {
 			continue
 		}
@@ -120,13 +130,15 @@ func (p *Params) fillStatus(s *Status, word, at uint64, wall int64) {
 	}
 }
 
-// fillRefused sets the reset of a bucket that refuses to the time at which it will admit
+// fillRefused is fillStatus, but the reset of a bucket that refuses is the time at which it will admit
 // the request. It returns the nanoseconds until then, or -1 if the bucket does not refuse.
 func (p *Params) fillRefused(s *Status, word, at uint64, wall int64) (wait int64) {
 	used := max(word, at) - at
 	if used < p.room {
+		p.fillStatus(s, word, at, wall)
 		return -1
 	}
+	s.Limit, s.Window, s.policy, s.Remaining = p.capacity, p.window, p, 0
 	lack := used - p.span + p.cost
 	ns, near := p.until(lack)
 	if !near {

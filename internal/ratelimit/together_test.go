@@ -175,7 +175,7 @@ func TestRefusalWaitsForChargesThatMayBeTakenBack(t *testing.T) {
 	if !d.hold() {
 		t.Fatal("the key is locked")
 	}
-	if v := &d.status[0].view; !v.state.CompareAndSwap(v.word, v.next) { // the key is charged, the route not yet
+	if v := &d.status[0].view; !v.charges().CompareAndSwap(v.word, v.next) { // the key is charged, the route not yet
 		t.Fatal("the key cannot be charged")
 	}
 	other := decision{moment: d.moment, limiter: l, limits: both[:1], status: make([]Status, 1)}

@@ -359,7 +359,7 @@ func (s *Sharing) land(e *Lease, r *trip, i int, t *Take, now Instant) {
 	s.settle(e, t)
 	word := e.params.unitsAt(now.Mono) + e.params.usedUnits(t)
 	r.words[i], r.granted[i] = word, t.Granted
-	r.answers[i] = answer{t.Level, t.LevelPart, t.Time, r.generation}
+	r.answers[i] = answer{level: t.Level, part: t.LevelPart, time: t.Time, generation: r.generation}
 	e.hear(word)
 	e.taken, e.heard = e.taken+r.admitted, r.generation
 	if t.Left < 0 {
@@ -368,10 +368,8 @@ func (s *Sharing) land(e *Lease, r *trip, i int, t *Take, now Instant) {
 	s.stats.granted.Add(t.Granted)
 	e.held = t.Left + t.Granted
 	e.half.Store(e.held / 2)
-	e.landings.Add(1)
-	defer e.landings.Add(1)
-	e.grantedBy(&r.answers[i], tokensAt(e.tokens.Load(), s.cfg.Now().Mono), t.Granted)
 	lapses := now.Mono/int64(time.Millisecond) + grantLife
+	e.grantedBy(r.answers[i].until(uint64(lapses)), tokensAt(e.tokens.Load(), s.cfg.Now().Mono), t.Granted)
 	for {
 		w := e.tokens.Load()
 		if w == closed {
@@ -391,7 +389,7 @@ func (e *Lease) grantedBy(a *answer, left, granted int64) {
 	case left == 0:
 		e.origin.Store(a)
 	case left <= e.newest:
-		e.origin.Store(e.last)
+		e.origin.Store(e.last.until(a.lapses))
 	}
 	if granted > 0 || left == 0 {
 		e.last, e.newest = a, granted
