@@ -73,6 +73,10 @@ func (a *Admitter) Decide(req *Request, v *Verdict) {
 		// In this order: the snapshot is at least as new as the lease and the version say.
 		v.version = a.cfg.Follower.Version()
 		if d.decide(a.cfg.Follower.Current(), path) {
+			if v.ticket != nil && v.Action == Refuse {
+				v.ticket.Return(d.now)
+				v.ticket = nil
+			}
 			return
 		}
 		// A limit was changed during this decision. The snapshot with the new limit is
@@ -96,6 +100,7 @@ func (a *Admitter) Wait(ctx context.Context, v *Verdict) (err error) {
 		err = v.ticket.Wait(ctx)
 	}
 	if err != nil {
+		v.ticket.Return(a.cfg.Now())
 		v.ticket = nil
 	}
 	return err
@@ -352,7 +357,6 @@ func (d *decision) charge(g *snapshot.Gateway, r *snapshot.Route, path string) b
 		d.peek(g)
 		v.Action, v.daily = Wait, limits[worst].Daily
 	case ratelimit.Refused:
-		v.ticket.Return(d.now)
 		v.refuse(fault.RateLimitExceeded, "")
 		v.statusCount, v.worst = len(limits), worst
 	case ratelimit.Admitted:

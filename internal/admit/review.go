@@ -25,6 +25,7 @@ const unconfirmed = "this node cannot reach its database, and so cannot confirm 
 // value finds that everything may go on.
 type Review struct {
 	snapshot *snapshot.Snapshot
+	limiter  *ratelimit.Limiter
 	version  uint64 // of snapshot
 	lost     bool   // the lease is not held
 	now      func() ratelimit.Instant
@@ -41,7 +42,7 @@ func (a *Admitter) Unchanged(v *Verdict) bool {
 // Review begins a review by the configuration that is now in force.
 func (a *Admitter) Review() Review {
 	// In this order: what is loaded afterwards is at least as new as the lease and the version say.
-	r := Review{lost: !a.held(), version: a.cfg.Follower.Version(), now: a.cfg.Now}
+	r := Review{lost: !a.held(), limiter: a.limiter, version: a.cfg.Follower.Version(), now: a.cfg.Now}
 	r.snapshot = a.cfg.Follower.Current()
 	return r
 }
@@ -150,16 +151,15 @@ func (r *Review) Cut(a *Admission) accesslog.Result {
 }
 
 // Withdraw makes v, which admitted a request, the refusal that a result of Review.Result stands
-// for, at the review r. If the request has not gone upstream, unsent is set, and the
-// counts of daily caps are given back. Token buckets keep their charge: what they held since is not
-// known, so giving back could admit more than the limit.
+// for, at the review r. If the request has not gone upstream, unsent is set, and what it was charged is
+// given back.
 func (v *Verdict) Withdraw(result accesslog.Result, r *Review, unsent bool) {
 	if v.Action != Forward {
 		return
 	}
 	limits := v.limits()
 	if unsent {
-		ratelimit.RefundDaily(v.Now, limits)
+		v.giveBack(r.limiter, limits)
 	}
 	v.statusCount, v.worst, v.Action = 0, -1, Refuse
 	global := limits[len(limits)-1:]
@@ -187,8 +187,26 @@ func (v *Verdict) Withdraw(result accesslog.Result, r *Review, unsent bool) {
 		v.refuse(fault.Unavailable, unconfirmed)
 		v.unconfirmed, limits = true, global
 	}
-	v.worst = ratelimit.Peek(r.Now(), limits, v.statuses[:])
+	v.worst = r.limiter.Peek(r.Now(), limits, v.statuses[:])
 	v.statusCount = len(limits)
+}
+
+// GiveBack takes back what an admitted request was charged, because nothing of it has reached its upstream,
+// and sets its statuses to those of a response that charges nothing. The response is still the driver's.
+func (a *Admitter) GiveBack(v *Verdict) {
+	if v.Action != Forward || v.returned {
+		return
+	}
+	limits := v.limits()
+	v.giveBack(a.limiter, limits)
+	v.worst, v.statusCount = a.limiter.Peek(a.cfg.Now(), limits, v.statuses[:]), len(limits)
+}
+
+func (v *Verdict) giveBack(l *ratelimit.Limiter, limits []ratelimit.Limit) {
+	if !v.returned {
+		v.returned = true
+		l.GiveBack(v.Now, limits[:min(len(limits), v.statusCount)], v.statuses[:])
+	}
 }
 
 // limits returns the limits that were charged for an admitted request. The last one is the gateway's

@@ -63,6 +63,7 @@ type Verdict struct {
 
 	version     uint64 // of the configuration that was in force, or of an earlier one
 	unconfirmed bool   // the lease is not held
+	returned    bool   // what was charged has been given back
 
 	daily       *ratelimit.Daily  // the cap that Wait waits for; nil if it waits for ticket
 	ticket      *ratelimit.Ticket // the question to the limit store, and its answer; usually nil
@@ -87,7 +88,7 @@ func (v *Verdict) resetDecision() {
 	v.Gateway, v.Route, v.Key, v.KeyPrefix, v.Authenticated = nil, nil, nil, "", false
 	v.RevokedKey = [16]byte{}
 	v.Allow, v.AllowOrigin, v.VaryOrigin = "", "", false
-	v.version, v.unconfirmed = 0, false
+	v.version, v.unconfirmed, v.returned = 0, false, false
 	v.daily, v.statusCount, v.worst = nil, 0, -1
 }
 

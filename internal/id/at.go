@@ -2,21 +2,23 @@ package id
 
 import (
 	"encoding/binary"
+	"math/rand/v2"
+	"sync/atomic"
 	"time"
-
-	"github.com/google/uuid"
 )
+
+// order is the lower half of the last identifier of NewAt. It begins anywhere in the lower half of its
+// 62 bits and grows by 32 random bits with each identifier, so that it lasts for a billion of them.
+var order atomic.Uint64 //nolint:gochecknoglobals // as the generator that it extends
+
+func init() { order.Store(rand.Uint64() >> 3) } //nolint:gochecknoinits // processes must begin at different values
 
 // NewAt returns a new identifier of kind k for the time t. Identifiers sort by that time,
 // to the microsecond; those that one process creates for the same time sort in the order of
-// creation. It panics like New.
+// creation. The next one cannot be guessed from others: see NewFast.
 func NewAt(k Kind, t time.Time) string {
-	now := uuid.Must(uuid.NewV7()) // its first half grows with each call
-	order := binary.BigEndian.Uint64(now[:8])
-	order = order>>16<<12 | order&0xfff // milliseconds and a sequence, without the version
 	u := timeHalf(t)
-	// 44 bits of order wrap after 49 days; 18 random bits distinguish processes.
-	binary.BigEndian.PutUint64(u[8:], 2<<62|order<<20>>2|uint64(now[8]&3)<<16|uint64(now[9])<<8|uint64(now[10]))
+	binary.BigEndian.PutUint64(u[8:], 2<<62|order.Add(1+uint64(rand.Uint32()))&(1<<62-1))
 	return Format(k, u)
 }
 

@@ -1,6 +1,7 @@
 package id_test
 
 import (
+	"encoding/binary"
 	"testing"
 	"time"
 
@@ -45,4 +46,26 @@ func TestLowest(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Guarantee: an identifier does not tell the next one for the same time: that is not one of the few million
+// that follow.
+func TestNextIdentifierIsNotGuessed(t *testing.T) {
+	at := time.Date(2026, 3, 4, 5, 6, 7, 890123000, time.UTC)
+	near, last := 0, uint64(0)
+	const made = 10_000
+	for range made {
+		u, ok := id.Parse(id.Gateway, id.NewAt(id.Gateway, at))
+		if !ok {
+			t.Fatal("not an identifier")
+		}
+		next := binary.BigEndian.Uint64(u[8:])
+		if next-last < 1<<22 {
+			near++
+		}
+		last = next
+	}
+	if near > made/100 { // one in a thousand
+		t.Errorf("%d of %d identifiers are among the 4 million after the last one", near, made)
+	}
 }

@@ -20,6 +20,7 @@ type Decider interface {
 	Wait(ctx context.Context, v *admit.Verdict) error
 	Unchanged(v *admit.Verdict) bool
 	Review() admit.Review
+	GiveBack(v *admit.Verdict)
 }
 
 // Tracer makes requests part of traces (W3C Trace Context).

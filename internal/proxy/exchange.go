@@ -8,6 +8,7 @@ import (
 	"github.com/keygate/keygate/internal/accesslog"
 	"github.com/keygate/keygate/internal/admit"
 	"github.com/keygate/keygate/internal/fault"
+	"github.com/keygate/keygate/internal/http1"
 	"github.com/keygate/keygate/internal/id"
 	"github.com/keygate/keygate/internal/ratelimit"
 )
@@ -137,9 +138,14 @@ func (x *Exchange) HeadTimeout() time.Duration {
 func (x *Exchange) CallTimeout() (d time.Duration, ok bool) { return x.limit, x.limited }
 
 // Respond returns the status and body of the gateway's own response to a request that is
-// refused or has failed with err. It logs failures that the client did not cause.
-func (x *Exchange) Respond(err error) (status int, body []byte) {
+// refused or has failed with err. It logs failures that the client did not cause. unsent is set if no byte of
+// the request has reached an upstream: then what it was charged is given back, if the response charges
+// nothing (contract, 4.3).
+func (x *Exchange) Respond(err error, unsent bool) (status int, body []byte) {
 	status, body = fault.Response(err, x.RequestID())
+	if unsent && chargesNothing(status) {
+		x.cfg.Admit.GiveBack(&x.Verdict)
+	}
 	switch fault.CodeOf(err) {
 	case fault.UpstreamUnreachable, fault.UpstreamTimeout, fault.Unavailable, fault.Internal:
 		if x.Verdict.Unconfirmed() { // of which the node logs the beginning and the end
@@ -153,6 +159,12 @@ func (x *Exchange) Respond(err error) (status int, body []byte) {
 	}
 	x.Result = x.Verdict.ResultOf(err)
 	return status, body
+}
+
+// chargesNothing reports whether a response of the gateway itself with the status charges nothing, if the
+// request has not reached an upstream.
+func chargesNothing(status int) bool {
+	return status >= 400 && status <= 405 || status == http1.StatusBadGateway || status == http1.StatusServiceUnavailable
 }
 
 // LogBrokenOff logs that the upstream broke off a response that had begun.

@@ -3,7 +3,6 @@ package ratelimit
 import (
 	"math"
 	"math/bits"
-	"sync/atomic"
 )
 
 // closed is the state of a bucket that a change or a sweep has replaced.
@@ -12,11 +11,9 @@ const closed = math.MaxUint64
 // Bucket is the state of one token bucket. The zero value is full. The caller keeps the
 // Params that belong to it. It is safe for concurrent use.
 type Bucket struct {
-	// state is the value of Params.unitsAt at which the bucket will be full again: GCRA's
-	// theoretical arrival time. In the past, it means full.
 	// Of a bucket that nodes share, it is what the limit store has last said, with everything that
 	// nodes have been granted counted as used.
-	state atomic.Uint64
+	bucketState
 	lease *Lease // of a bucket that nodes share; else nil
 }
 
@@ -62,24 +59,4 @@ func (p *Params) used(word uint64, mono int64) uint64 {
 		return word - at
 	}
 	return 0
-}
-
-// refund takes back the charge in v at mono. A bucket that was charged again since may have been full
-// meanwhile without that charge, and then it gained nothing. So what it has gained since the charge, a
-// few nanoseconds' worth, is not given back.
-func (p *Params) refund(state *atomic.Uint64, v *view, mono int64) {
-	for {
-		word := state.Load()
-		back := v.word
-		if word != v.next {
-			gained := p.unitsAt(mono) - v.at
-			if word == closed || gained >= p.cost {
-				return
-			}
-			back = word - (p.cost - gained)
-		}
-		if state.CompareAndSwap(word, back) {
-			return
-		}
-	}
 }

@@ -1,7 +1,9 @@
 package ratelimit
 
+import "slices"
+
 // debt is what this node has admitted of a shared bucket without the limit store, and the store has
-// not charged yet. What is older than the time in which the bucket refills need not be charged: it
+// not charged yet; and the reverse, its gifts. What is older than the time in which the bucket refills need not be charged: it
 // would be regained. So the present part of that time and the parts before it are counted.
 type debt struct {
 	parts [debtParts + 1]int64 // a ring
@@ -11,6 +13,79 @@ type debt struct {
 	// reported is what a trip has reported whose answer is not known. It is repeated with the same
 	// number until it is, so that the store charges it once.
 	reported, number int64
+
+	gifts []gift // that are not reported yet; at most MaxGifts
+	sent  []gift // that were reported with number
+}
+
+// answer is what the store has said when it charged a request, and when.
+type answer struct {
+	level, part int64  // Take.Level and LevelPart
+	time        int64  // Take.Time
+	generation  int64  // of the store
+	lapses      uint64 // of a Lease's origin, the millisecond at which tokens lapse since it is that; else 0
+}
+
+// until returns a copy of a with the given lapses. Nil stays nil.
+func (a *answer) until(lapses uint64) *answer {
+	if a == nil {
+		return nil
+	}
+	b := *a
+	b.lapses = lapses
+	return &b
+}
+
+// isAfter reports whether a is of a later charge than b.
+func (a *answer) isAfter(b *answer) bool {
+	return a.time > b.time || a.time == b.time && a.level > b.level
+}
+
+// isBefore reports whether a may be earlier than b. Nil is an unknown one.
+func (a *answer) isBefore(b *answer) bool {
+	return b != nil && (a == nil || a.generation != b.generation || a.time < b.time)
+}
+
+// gift is requests that the store has charged, and that are given back to it.
+type gift struct {
+	requests int64
+	answer
+}
+
+// give adds a request that the store has charged with the answer a. If there are too many gifts, some are
+// taken for older ones, which may be worth less.
+func (d *debt) give(a *answer) {
+	a = a.until(0)
+	for i := range d.gifts {
+		if d.gifts[i].answer == *a {
+			d.gifts[i].requests++
+			return
+		}
+	}
+	if len(d.gifts) < MaxGifts {
+		i := len(d.gifts)
+		for i > 0 && d.gifts[i-1].isAfter(a) {
+			i--
+		}
+		d.gifts = slices.Insert(d.gifts, i, gift{1, *a})
+		return
+	}
+	last := &d.gifts[MaxGifts-1]
+	if last.generation != a.generation {
+		return
+	}
+	last.requests++
+	last.level, last.part, last.time = min(last.level, a.level), 0, min(last.time, a.time)
+}
+
+// forgive takes a request off what the store has not been told of: the oldest, which would be forgotten first.
+func (d *debt) forgive() {
+	for i := 1; i <= len(d.parts); i++ {
+		if part := &d.parts[(d.at+i)%len(d.parts)]; *part > 0 {
+			*part--
+			return
+		}
+	}
 }
 
 // debtParts is into how many parts the time in which a bucket refills is divided.
@@ -44,30 +119,39 @@ func (d *debt) sum() (n int64) {
 	return n
 }
 
-// report returns what the next trip must report, and the number of the report. A new one gets the
-// number that next returns, which must grow.
-func (d *debt) report(mono, window int64, next func() int64) (amount, number int64) {
+// report sets in t what the next trip, to the given generation of the store, must report, and the number of
+// the report. A new one gets the number that next returns, which must grow.
+func (d *debt) report(t *Take, mono, window, generation int64, next func() int64) {
 	d.roll(mono, window)
-	if d.reported == 0 && d.sum() > 0 {
+	if d.reported == 0 && len(d.sent) == 0 && (d.sum() > 0 || len(d.gifts) > 0) {
 		d.reported, d.parts, d.number = d.sum(), [debtParts + 1]int64{}, next()
+		d.sent, d.gifts = d.gifts, nil
 	}
-	if d.reported == 0 {
-		return 0, 0
+	if d.reported == 0 && len(d.sent) == 0 {
+		return
 	}
-	return d.reported, d.number
+	t.Debt, t.DebtNumber = d.reported, d.number
+	for i := range d.sent {
+		if g := &d.sent[i]; g.generation == generation { // else the store may have forgotten the charge
+			t.Gifts = append(t.Gifts, Gift{g.requests, g.level, g.part, g.time})
+		}
+	}
 }
 
 // settle takes the answer to the report with the given number: the store has charged some of it. The
 // rest did not fit the bucket and stays a debt.
 func (d *debt) settle(number, charged, mono, window int64) {
-	if number == d.number && d.reported > 0 {
-		rest := d.reported - charged
-		d.reported = 0
-		if rest > 0 {
-			d.add(rest, mono, window)
-		}
+	if number != d.number {
+		return
+	}
+	rest := d.reported - charged
+	d.reported, d.sent = 0, nil
+	if rest > 0 {
+		d.add(rest, mono, window)
 	}
 }
 
 // isZero reports whether there is nothing to report.
-func (d *debt) isZero() bool { return d.reported == 0 && d.sum() == 0 }
+func (d *debt) isZero() bool {
+	return d.reported == 0 && d.sum() == 0 && len(d.gifts) == 0 && len(d.sent) == 0
+}

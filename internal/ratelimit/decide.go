@@ -32,18 +32,17 @@ const (
 // Decide checks all limits before it charges any. If a limit refuses after others were
 // charged, because a concurrent decision took the last request, the others are refunded.
 func (l *Limiter) Decide(now Instant, limits []Limit, status []Status) (r Result, worst int) {
-	var room [MaxLimits]view
-	d := decision{moment: moment{now, dayOf(now.Wall), l.mono}, limiter: l, limits: limits, views: room[:len(limits)]}
+	d := decision{moment: moment{now, dayOf(now.Wall), l.mono}, limiter: l, limits: limits, status: status[:len(limits)]}
 	for {
 		f, i := d.check()
 		switch f {
 		case passes:
 		case refuses:
-			if !d.isFinal() {
+			if l.marks != nil && !d.isFinal() {
 				runtime.Gosched()
 				continue
 			}
-			return Refused, fillRefused(&d.moment, limits, d.views, status)
+			return Refused, fillRefused(&d.moment, limits, status)
 		case isStale:
 			return Stale, i
 		case mustAsk:
@@ -52,26 +51,20 @@ func (l *Limiter) Decide(now Instant, limits []Limit, status []Status) (r Result
 			return NeedsReservation, i
 		}
 		if d.charge() {
-			break
+			return Admitted, fillCharged(&d.moment, limits, status)
 		}
 	}
-	for i := range limits {
-		limits[i].charged(&d.moment, &d.views[i])
-	}
-	return Admitted, fillStatuses(&d.moment, limits, d.views, status)
 }
 
 // Peek fills statuses as Decide does, but charges nothing. worst is the limit with the
 // fewest requests left. A limit for which Decide would return Stale or NeedsReservation
 // counts as unused.
 func (l *Limiter) Peek(now Instant, limits []Limit, status []Status) (worst int) {
-	var room [MaxLimits]view
-	views := room[:len(limits)]
 	m := moment{now, dayOf(now.Wall), l.mono}
 	for i := range limits {
-		limits[i].peek(&m, &views[i])
+		limits[i].peek(&m, &status[i].view)
 	}
-	return fillStatuses(&m, limits, views, status)
+	return fillStatuses(&m, limits, status)
 }
 
 // Decide is Limiter.Decide at a time that stands still, as in a simulation.
@@ -89,30 +82,48 @@ type decision struct {
 	moment
 	limiter *Limiter
 	limits  []Limit
-	views   []view
-	held    uint // the limits that are locked, as bits
+	status  []Status // of which only view is used before the decision is made
+	held    uint     // the limits that are locked, as bits
 }
 
-// view is what a decision has read of one limit.
+// view is what a decision has read of one limit, and what it has charged.
 type view struct {
-	state   *atomic.Uint64 // what a charge changes; nil if the limit store has charged
-	params  *Params        // of word and next, if they are the state of a bucket
-	word    uint64         // the state
-	next    uint64         // the state after a charge
-	at      uint64         // for a bucket, the units gained until wall; for a daily cap, the cap
-	wall    int64          // the wall clock at that time, or 0 if that is the moment's
-	few     bool           // little is left of a daily cap, of its range, or of granted tokens
-	refuses bool
+	state    *atomic.Uint64 // what a charge changes unless that is bucket; nil if the limit store has charged
+	params   *Params        // of word and next, if they are the state of a bucket
+	word     uint64         // the state
+	next     uint64         // the state after a charge
+	at       uint64         // for a bucket, the units gained until wall; for a daily cap, the cap
+	bucket   *bucketState   // what a charge changes, or nil
+	refunded uint64         // of bucket, while its state is word
+	wall     int64          // the wall clock at that time, or 0 if that is the moment's
+	lease    *Lease         // of a bucket that nodes share, once it is charged
+	answer   *answer        // of the limit store, if that was charged; nil if it is not known
+	kind     chargeKind     // of a lease
+	few      bool           // little is left of a daily cap, of its range, or of granted tokens
+	refuses  bool
+}
+
+// charges returns what a charge changes, or nil.
+func (v *view) charges() *atomic.Uint64 {
+	if v.bucket != nil {
+		return &v.bucket.state
+	}
+	return v.state
 }
 
 // check reads every limit and returns the greatest finding and its limit.
 func (d *decision) check() (worst finding, at int) {
 	for i := range d.limits {
-		l, v := &d.limits[i], &d.views[i]
-		if l.isLocal() && l.read(&d.moment, v) && d.mono != nil {
-			return d.checkUsed()
+		l, v := &d.limits[i], &d.status[i].view
+		var f finding
+		if l.isLocal() {
+			if l.read(d.Mono, v); v.word > v.at && d.mono != nil {
+				return d.checkUsed()
+			}
+			f = v.params.check(v)
+		} else {
+			f = l.check(&d.moment, v)
 		}
-		f := l.check(&d.moment, v)
 		if v.refuses = f == refuses; f > worst {
 			worst, at = f, i
 		}
@@ -125,12 +136,12 @@ func (d *decision) check() (worst finding, at int) {
 func (d *decision) checkUsed() (worst finding, at int) {
 	for i := range d.limits {
 		if l := &d.limits[i]; l.isLocal() {
-			l.read(&d.moment, &d.views[i])
+			l.read(d.Mono, &d.status[i].view)
 		}
 	}
 	d.advance()
 	for i := range d.limits {
-		l, v := &d.limits[i], &d.views[i]
+		l, v := &d.limits[i], &d.status[i].view
 		if l.isLocal() {
 			v.at = l.Params.unitsAt(d.Mono)
 		}
@@ -149,14 +160,15 @@ func (d *decision) isFinal() bool {
 		return true
 	}
 	for i := range d.limits {
-		v := &d.views[i]
+		v := &d.status[i].view
 		if !v.refuses {
 			continue
 		}
-		if v.state == nil {
+		state := v.charges()
+		if state == nil {
 			return true // the limit store refuses
 		}
-		m := d.limiter.markOf(v)
+		m := d.limiter.markOf(state)
 		before := m.Load()
 		if before == 0 {
 			return true
@@ -209,13 +221,13 @@ func (d *decision) charge() bool {
 		return false
 	}
 	for i := range d.limits {
-		v := &d.views[i]
-		if v.state != nil && !v.state.CompareAndSwap(v.word, v.next) && !d.retryCharge(i) {
-			d.advance()
-			for j := range d.limits[:i] {
-				d.limits[j].refund(&d.moment, &d.views[j])
-			}
-			d.release()
+		v := &d.status[i].view
+		state := v.state
+		if b := v.bucket; b != nil {
+			state, v.refunded = &b.state, b.refunded()
+		}
+		if state != nil && !state.CompareAndSwap(v.word, v.next) && !d.retryCharge(i) {
+			d.refund(i)
 			return false
 		}
 	}
@@ -227,9 +239,9 @@ func (d *decision) charge() bool {
 
 // retryCharge charges a limit that has changed since it was checked.
 func (d *decision) retryCharge(i int) bool {
-	v := &d.views[i]
-	for j := range d.views { // which the time that passes leaves as they are
-		if o := &d.views[j]; o.wall == 0 {
+	v := &d.status[i].view
+	for j := range d.status { // which the time that passes leaves as they are
+		if o := &d.status[j].view; o.wall == 0 {
 			o.wall = d.Wall
 		}
 	}
@@ -237,19 +249,41 @@ func (d *decision) retryCharge(i int) bool {
 		if d.limits[i].reread(&d.moment, v) != passes || !d.isFree(v) {
 			return false
 		}
-		if v.state == nil || v.state.CompareAndSwap(v.word, v.next) {
+		if v.bucket != nil {
+			v.refunded = v.bucket.refunded()
+		}
+		if state := v.charges(); state == nil || state.CompareAndSwap(v.word, v.next) {
 			return true
 		}
 	}
 }
 
-// RefundDaily takes back a request that Decide charged at now: it lowers the counts of daily caps. It
-// leaves buckets alone, which may have been charged again or have refilled since, so that a refund
-// could admit more than the limit.
-func RefundDaily(now Instant, limits []Limit) {
-	for i := range limits {
-		if d := limits[i].Daily; d != nil {
-			d.refund(dayOf(now.Wall))
+// refund takes back the charges of the first n limits, because the next one does not allow the request, and
+// unlocks what hold has locked.
+func (d *decision) refund(n int) {
+	var later [MaxLimits]bool // what has changed since, and is not locked
+	for i := range n {
+		v := &d.status[i].view
+		switch {
+		case v.bucket == nil:
+			d.limits[i].refund(&d.moment, v)
+		case v.bucket.state.CompareAndSwap(v.next, v.word):
+		case d.limiter.marks == nil || d.holds(d.limiter.markOf(&v.bucket.state)):
+			v.bucket.giveBack(v, d.clock)
+		default:
+			later[i] = true
 		}
 	}
+	d.release()
+	for i := range n {
+		if v := &d.status[i].view; later[i] {
+			d.limiter.giveBack(v)
+		}
+	}
+}
+
+// clock reads the monotonic clock.
+func (m *moment) clock() int64 {
+	m.advance()
+	return m.Mono
 }

@@ -13,8 +13,8 @@ func AppendPolicy(dst []byte, statuses []Status) []byte {
 			continue
 		}
 		dst = appendName(dst, start, s.Scope)
-		if s.policy != "" {
-			dst = append(dst, s.policy...)
+		if s.policy != nil {
+			dst = append(dst, s.policy.policy...)
 		} else {
 			dst = appendPolicy(dst, s.Limit, s.Window)
 		}

@@ -30,7 +30,7 @@ func lateLimits(t *testing.T) (now Instant, day int64, limits []Limit) {
 // checked returns the decision about limits, which have been checked at now. All pass.
 func checked(t *testing.T, now Instant, limits []Limit) *decision {
 	t.Helper()
-	d := &decision{moment: moment{Instant: now, day: dayOf(now.Wall)}, limiter: &Limiter{}, limits: limits, views: make([]view, len(limits))}
+	d := &decision{moment: moment{Instant: now, day: dayOf(now.Wall)}, limiter: &Limiter{}, limits: limits, status: make([]Status, len(limits))}
 	if f, i := d.check(); f != passes {
 		t.Fatalf("limit %d: %v", i, f)
 	}
@@ -74,9 +74,7 @@ func TestLateRefundTakesBackOneRequest(t *testing.T) {
 	l.enqueue(d)
 	l.serve(t.Context()) // and another range of the day
 
-	for i := range late.limits {
-		late.limits[i].refund(&late.moment, &late.views[i])
-	}
+	late.refund(2)
 	if used := limits[0].Params.used(limits[0].Bucket.state.Load(), 0); used != limits[0].Params.cost {
 		t.Errorf("the key has %d requests charged, want 1", used/limits[0].Params.cost)
 	}

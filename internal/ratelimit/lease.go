@@ -49,22 +49,28 @@ type Lease struct {
 	queued atomic.Bool            // it is in the queue of those that ask for more
 	next   *Lease                 // in the queue
 
+	// origin is the answer of the store with which the oldest of the tokens was granted, or an earlier one. It
+	// changes before tokens does.
+	origin atomic.Pointer[answer]
+
 	mu     sync.Mutex
 	debt   debt
-	flying int   // trips that are on their way
-	sent   int64 // when the last one left, in nanoseconds of Instant.Mono; 0 for none
-	asked  int64 // when the last one left that asked for tokens ahead of use
-	held   int64 // tokens that the node had when that one returned
-	taken  int64 // tickets since it left
-	heard  int64 // generation of the store that gave the last answer
-	birth  int64 // of the bucket that it was about
+	flying int     // trips that are on their way
+	sent   int64   // when the last one left, in nanoseconds of Instant.Mono; 0 for none
+	asked  int64   // when the last one left that asked for tokens ahead of use
+	held   int64   // tokens that the node had when that one returned
+	newest int64   // of these, those that it was granted by that one
+	last   *answer // of the last one that granted tokens
+	taken  int64   // tickets since it left
+	heard  int64   // generation of the store that gave the last answer
+	birth  int64   // of the bucket that it was about
 }
 
 // shadow is the share of a limit that a node has.
 type shadow struct {
 	share  Share
 	params *Params
-	state  atomic.Uint64 // as of a Bucket
+	bucketState
 }
 
 // check reads the lease into v and returns what it allows.
@@ -72,7 +78,7 @@ func (e *Lease) check(m *moment, t *Ticket, v *view) finding {
 	if t != nil {
 		return t.check(e, m, v)
 	}
-	v.state, v.params, v.word = &e.tokens, nil, e.tokens.Load()
+	v.state, v.bucket, v.params, v.word = &e.tokens, nil, nil, e.tokens.Load()
 	if v.word == closed {
 		return isStale
 	}
@@ -86,12 +92,12 @@ func (e *Lease) check(m *moment, t *Ticket, v *view) finding {
 	case e.sharing.Lost():
 		return e.checkLost(m, v)
 	case e.sharing.cfg.Mode == Leased:
-		m.load(v, &e.bucket.state, e.params)
+		m.load(v, &e.bucket.bucketState, e.params)
 		if f := e.params.check(v); f != passes {
 			return f // no node can be granted a token until one is regained
 		}
 	}
-	v.state, v.params = nil, nil
+	v.state, v.bucket, v.params = nil, nil, nil
 	return mustAsk
 }
 
@@ -100,7 +106,7 @@ func (e *Lease) checkLost(m *moment, v *view) finding {
 	f := e.checkShadow(m, v)
 	switch {
 	case e.sharing.cfg.OnLoss == RefuseOnLoss && f != isStale:
-		v.state, v.params = nil, nil
+		v.state, v.bucket, v.params = nil, nil, nil
 		return mustAsk // Ticket.Wait returns the error
 	case e.sharing.cfg.OnLoss == AllowOnLoss && f == refuses: // it counts as far as the share reaches
 		v.next, f = v.at+v.params.span, passes
@@ -114,8 +120,7 @@ func (e *Lease) checkShadow(m *moment, v *view) finding {
 		m.advance() // past the last answer of the store
 		e.inform(s, m.Instant)
 	}
-	v.state = &s.state
-	m.load(v, &s.state, s.params)
+	m.load(v, &s.bucketState, s.params)
 	return s.params.check(v)
 }
 
@@ -181,7 +186,7 @@ func (e *Lease) shadowAt(now Instant) *shadow {
 // peek reads into v what a status needs.
 func (e *Lease) peek(m *moment, v *view) {
 	if !e.divided.Load() && (!e.sharing.Lost() || e.sharing.cfg.OnLoss == RefuseOnLoss) {
-		v.params = nil
+		v.state, v.bucket, v.params = nil, nil, nil
 		return
 	}
 	if e.checkShadow(m, v); v.word == closed {
@@ -193,43 +198,87 @@ func (e *Lease) peek(m *moment, v *view) {
 // fillStatus fills s with the level of the cluster as far as it is known here: what the store has
 // said, and the given tokens that this node still holds.
 func (e *Lease) fillStatus(s *Status, m *moment, tokens leaseWord) {
-	var v view
-	if m.load(&v, &e.bucket.state, e.params); v.word == closed {
-		v.word = 0
+	word := e.bucket.state.Load()
+	if word == closed {
+		word = 0
 	}
-	used, held := max(v.word, v.at)-v.at, uint64(tokensAt(tokens, m.Mono))*e.params.cost
-	e.params.fillStatus(s, v.at+used-min(used, held), v.at, m.wallOf(&v))
+	at := e.params.unitsAt(m.Mono)
+	if word > at {
+		m.advance()
+		at = e.params.unitsAt(m.Mono)
+	}
+	if held := uint64(tokensAt(tokens, m.Mono)) * e.params.cost; word > at {
+		word -= min(word-at, held)
+	}
+	e.params.fillStatus(s, word, at, m.Wall)
 }
 
-// charged does what follows a decision that has charged the lease.
-func (e *Lease) charged(now Instant, v *view) {
-	switch v.state {
-	case nil:
-	case &e.tokens:
-		if tokensAt(v.next, now.Mono) <= e.half.Load() {
+// charged does what follows a decision that has charged the lease, by the ticket t or without one.
+func (e *Lease) charged(now Instant, v *view, t *Ticket) {
+	v.lease = e
+	switch {
+	case v.bucket == nil && v.state == nil:
+		v.kind, v.answer = toStore, t.answerOf(e)
+	case v.bucket == nil:
+		v.kind, v.answer = toStore, e.origin.Load()
+		if a := v.answer; a != nil && a.lapses > v.word>>tokenBits { // of a later answer than the token, perhaps
+			v.answer = nil
+		}
+		if int64(v.next&maxTokens) <= e.half.Load() {
 			e.sharing.enqueue(e)
 		}
 	default:
+		v.kind, v.answer = toShare, nil
+		if v.next-max(v.word, v.at) != v.params.cost { // the share was used up
+			v.bucket = nil
+		}
 		if !e.divided.Load() {
+			v.kind = toShareAndStore
 			e.sharing.owe(e, now.Mono)
 		}
 	}
 }
 
-// refund gives back the token in v as takeBack does, and also if none is left of those with which it
-// was granted.
-func (e *Lease) refund(now Instant, v *view) {
+// giveBack takes back the charge in v of a request that was admitted and did not reach its upstream.
+func (e *Lease) giveBack(v *view, l *Limiter) {
+	if v.kind == toStore {
+		e.payBack(v.answer, l.mono())
+		return
+	}
+	if v.bucket != nil {
+		l.giveBack(v)
+	}
+	if v.kind == toShareAndStore {
+		e.mu.Lock()
+		e.debt.forgive()
+		e.mu.Unlock()
+	}
+}
+
+// payBack gives a token back that the limit store has charged with the answer a: to the tokens of this node,
+// or to the store.
+func (e *Lease) payBack(a *answer, mono int64) {
+	if !e.keepToken(a, mono) {
+		e.sharing.giveBack(e, a, mono)
+	}
+}
+
+// keepToken adds a token that was paid for with the answer a, and not needed, and reports true, if the node
+// then holds no more than the store believes.
+func (e *Lease) keepToken(a *answer, mono int64) bool {
 	e.mu.Lock()
-	held := e.held
-	e.mu.Unlock()
+	defer e.mu.Unlock()
 	for {
 		w := e.tokens.Load()
-		if w == closed || w>>tokenBits != v.word>>tokenBits {
-			e.takeBack(now)
-			return
+		if w == closed || uint64(mono/int64(time.Millisecond)) >= w>>tokenBits || int64(w&maxTokens) >= e.held {
+			return false
 		}
-		if int64(w&maxTokens) >= held || e.tokens.CompareAndSwap(w, w+1) {
-			return
+		if a.isBefore(e.origin.Load()) { // it is the oldest now, and so it is spent first
+			e.origin.Store(a.until(w >> tokenBits))
+			e.newest = 0
+		}
+		if e.tokens.CompareAndSwap(w, w+1) {
+			return true
 		}
 	}
 }
@@ -241,6 +290,7 @@ func (e *Lease) succeed(b *Bucket, p *Params, now Instant) *Lease {
 	defer e.mu.Unlock()
 	e.tokens.Store(closed)
 	c := &Lease{sharing: e.sharing, name: e.name, bucket: b, params: p, debt: e.debt}
+	c.debt.gifts, c.debt.sent = nil, nil // of a limit that was changed
 	c.divided.Store(e.divided.Load())
 	e.debt = debt{}
 	if old := e.shadow.Load(); old != nil {

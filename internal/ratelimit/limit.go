@@ -28,18 +28,17 @@ const (
 // isLocal reports whether the limit is a bucket of this node alone.
 func (l *Limit) isLocal() bool { return l.Daily == nil && l.Bucket.lease == nil }
 
-// read reads the state of a bucket of this node alone into v, and reports whether some of it may be
-// used. Then the clock must be read again before the bucket is checked.
-func (l *Limit) read(m *moment, v *view) bool {
-	v.state, v.params, v.word = &l.Bucket.state, l.Params, l.Bucket.state.Load()
-	v.at, v.wall = l.Params.unitsAt(m.Mono), 0
-	return v.word > v.at
+// read reads the state of a bucket of this node alone into v. If some of it may be used at mono, the
+// clock must be read again before the bucket is checked.
+func (l *Limit) read(mono int64, v *view) {
+	v.bucket, v.params, v.word = &l.Bucket.bucketState, l.Params, l.Bucket.state.Load()
+	v.at, v.wall = l.Params.unitsAt(mono), 0
 }
 
 // reread reads a limit that has changed, and checks it.
 func (l *Limit) reread(m *moment, v *view) finding {
 	if l.isLocal() {
-		l.read(m, v)
+		l.read(m.Mono, v)
 		m.advance()
 		v.at, v.wall = l.Params.unitsAt(m.Mono), m.Wall
 	}
@@ -50,13 +49,13 @@ func (l *Limit) reread(m *moment, v *view) finding {
 func (l *Limit) check(m *moment, v *view) finding {
 	switch {
 	case l.Daily != nil:
-		v.state, v.at, v.wall = &l.Daily.word, uint64(l.Daily.cap()), 0
+		v.state, v.bucket, v.params, v.at, v.wall = &l.Daily.word, nil, nil, uint64(l.Daily.cap()), 0
 		v.word = v.state.Load()
 		return l.Daily.check(m.day, v)
 	case l.Bucket.lease != nil:
 		return l.Bucket.lease.check(m, l.ticket, v)
 	default:
-		return l.Params.check(v)
+		return v.params.check(v)
 	}
 }
 
@@ -64,7 +63,7 @@ func (l *Limit) check(m *moment, v *view) finding {
 func (l *Limit) peek(m *moment, v *view) {
 	switch {
 	case l.Daily != nil:
-		v.at = uint64(l.Daily.cap())
+		v.params, v.at, v.wall = nil, uint64(l.Daily.cap()), 0
 		w := l.Daily.load()
 		if w == closedDaily || !w.isOf(m.day) {
 			w = packDaily(m.day, 0, 0)
@@ -73,23 +72,21 @@ func (l *Limit) peek(m *moment, v *view) {
 	case l.Bucket.lease != nil:
 		l.Bucket.lease.peek(m, v)
 	default:
-		m.load(v, &l.Bucket.state, l.Params)
+		m.load(v, &l.Bucket.bucketState, l.Params)
 		if v.next = v.word; v.next == closed {
 			v.next = 0
 		}
 	}
 }
 
-// refund undoes the charge in v, because another limit refuses.
+// refund undoes the charge in v of another limit than a bucket, because yet another one refuses.
 func (l *Limit) refund(m *moment, v *view) {
 	switch {
 	case l.Daily != nil:
 		l.Daily.refund(m.day)
-	case v.state == nil:
-	case v.params != nil:
-		v.params.refund(v.state, v, m.Mono)
-	default:
-		l.Bucket.lease.refund(m.Instant, v)
+	case v.charges() != nil:
+		l.Bucket.lease.charged(m.Instant, v, nil)
+		l.Bucket.lease.payBack(v.answer, m.clock())
 	}
 }
 
@@ -99,13 +96,20 @@ func (l *Limit) charged(m *moment, v *view) {
 	case l.Daily != nil:
 		l.Daily.charged(dailyWord(v.next))
 	case l.Bucket.lease != nil:
-		l.Bucket.lease.charged(m.Instant, v)
+		l.Bucket.lease.charged(m.Instant, v, l.ticket)
 	}
 }
 
-// fillStatus fills the status of the limit in the state word, which is one of v's. v.params is nil
-// for a shared bucket whose level is that of the cluster.
-func (l *Limit) fillStatus(s *Status, m *moment, v *view, word uint64) {
+// fillLocal is fillStatus for a bucket of this node alone.
+func (l *Limit) fillLocal(s *Status, m *moment, word uint64) {
+	s.Scope, s.Default, s.Refused, s.RetryAfter = l.Scope, l.Default, false, 0
+	s.view.params.fillStatus(s, word, s.view.at, m.wallOf(&s.view))
+}
+
+// fillStatus fills the status of the limit in the state word, which is one of those in its view. The params
+// there are nil for a shared bucket whose level is that of the cluster.
+func (l *Limit) fillStatus(s *Status, m *moment, word uint64) {
+	v := &s.view
 	s.Scope, s.Default, s.Refused, s.RetryAfter = l.Scope, l.Default, false, 0
 	switch {
 	case l.Daily != nil:
@@ -121,11 +125,13 @@ func (l *Limit) fillStatus(s *Status, m *moment, v *view, word uint64) {
 
 // fillRefused fills the status of a limit when one of the request's limits refuses. It returns
 // the nanoseconds until this one would admit the request, or -1 if it does not refuse.
-func (l *Limit) fillRefused(s *Status, m *moment, v *view) (wait int64) {
-	l.fillStatus(s, m, v, v.word)
-	switch {
-	case l.Daily == nil && v.params != nil:
+func (l *Limit) fillRefused(s *Status, m *moment) (wait int64) {
+	v := &s.view
+	if l.Daily == nil && v.params != nil {
 		return v.params.fillRefused(s, v.word, v.at, m.wallOf(v))
+	}
+	l.fillStatus(s, m, v.word)
+	switch {
 	case l.Daily != nil && s.Remaining == 0:
 		l.Daily.refused(m.Wall)
 		return max(0, (m.day+1)*dayLength-m.Wall)

@@ -52,8 +52,8 @@ func (m *moment) wallOf(v *view) int64 {
 
 // load reads the state of a bucket with the parameters p into v, and then the clock unless the bucket
 // has been full since before m. It reads no clock for a full bucket: that is full later too.
-func (m *moment) load(v *view, state *atomic.Uint64, p *Params) {
-	v.params, v.word = p, state.Load()
+func (m *moment) load(v *view, b *bucketState, p *Params) {
+	v.bucket, v.params, v.word = b, p, b.state.Load()
 	if v.at = p.unitsAt(m.Mono); v.word > v.at {
 		m.advance()
 		v.at = p.unitsAt(m.Mono)
@@ -78,8 +78,8 @@ const markCount = 4096
 // a decision and its charge.
 const scarce = 1 << 16
 
-func (l *Limiter) markOf(v *view) *mark {
-	address := uint64(uintptr(unsafe.Pointer(v.state))) //nolint:gosec // hashed, and never made a pointer again
+func (l *Limiter) markOf(state *atomic.Uint64) *mark {
+	address := uint64(uintptr(unsafe.Pointer(state))) //nolint:gosec // hashed, and never made a pointer again
 	return &l.marks[address*0x9e3779b97f4a7c15>>52]
 }
 
@@ -88,7 +88,7 @@ func isLocked(mark uint64) bool { return mark&1 != 0 }
 // isScarce reports whether few requests are left of a limit that v lets pass.
 func (v *view) isScarce() bool {
 	switch {
-	case v.state == nil:
+	case v.charges() == nil:
 		return false
 	case v.params != nil:
 		return (v.params.room-(max(v.word, v.at)-v.at))>>16 < v.params.cost
@@ -101,16 +101,17 @@ func (v *view) isScarce() bool {
 // up. If another decision has locked any of the limits, hold locks none and reports false. The limiter
 // must have marks.
 func (d *decision) hold() bool {
-	last := len(d.views) - 1
-	for last >= 0 && !d.views[last].isScarce() {
+	last := len(d.status) - 1
+	for last >= 0 && !d.status[last].view.isScarce() {
 		last--
 	}
-	for i := range d.views {
-		v := &d.views[i]
-		if v.state == nil {
+	for i := range d.status {
+		v := &d.status[i].view
+		state := v.charges()
+		if state == nil {
 			continue
 		}
-		m := d.limiter.markOf(v)
+		m := d.limiter.markOf(state)
 		before := m.Load()
 		switch {
 		case isLocked(before):
@@ -131,8 +132,8 @@ func (d *decision) hold() bool {
 
 // holds reports whether the decision has locked m.
 func (d *decision) holds(m *mark) bool {
-	for i := range d.views {
-		if d.held>>i&1 != 0 && d.limiter.markOf(&d.views[i]) == m {
+	for i := range d.status {
+		if d.held>>i&1 != 0 && d.limiter.markOf(d.status[i].view.charges()) == m {
 			return true
 		}
 	}
@@ -141,9 +142,9 @@ func (d *decision) holds(m *mark) bool {
 
 // release unlocks what hold has locked.
 func (d *decision) release() {
-	for i := range d.views {
+	for i := range d.status {
 		if d.held>>i&1 != 0 {
-			d.limiter.markOf(&d.views[i]).Add(1)
+			d.limiter.markOf(d.status[i].view.charges()).Add(1)
 		}
 	}
 	d.held = 0
@@ -152,10 +153,11 @@ func (d *decision) release() {
 // isFree waits until no other decision has locked the limit of v. If this decision has locked others, it
 // does not wait, so that no two wait for each other, and reports false.
 func (d *decision) isFree(v *view) bool {
-	if d.limiter.marks == nil || v.state == nil {
+	state := v.charges()
+	if d.limiter.marks == nil || state == nil {
 		return true
 	}
-	m := d.limiter.markOf(v)
+	m := d.limiter.markOf(state)
 	for isLocked(m.Load()) && !d.holds(m) {
 		if d.held != 0 {
 			return false

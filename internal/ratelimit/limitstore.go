@@ -36,26 +36,39 @@ type Take struct {
 	Version  int64 // the change of the configuration that has these parameters, or a later one
 	Force    bool  // Version is the newest of the configuration, whatever the store says
 
-	Number      int64 // of the question among those of the node, if the store must know it again; else 0
-	Outstanding int64 // the most tokens that all nodes together may hold unspent
-	Left        int64 // tokens that the node still holds; negative to change nothing
-	Ahead       int64 // tokens that the node asks for, for later use
-	Debt        int64 // requests that the node admitted without the store, and reports now
-	DebtNumber  int64 // of the report
-	Known       int64 // requests that are used at least, as the store once said of the bucket with the birth Birth
-	Birth       int64 // if the bucket has another birth now, or if this is AnyBirth, Known holds; 0 if Known is of no bucket
+	Number      int64  // of the question among those of the node, if the store must know it again; else 0
+	Outstanding int64  // the most tokens that all nodes together may hold unspent
+	Left        int64  // tokens that the node still holds; negative to change nothing
+	Ahead       int64  // tokens that the node asks for, for later use
+	Debt        int64  // requests that the node admitted without the store, and reports now
+	Gifts       []Gift // requests that the store has charged, and that are given back now; at most MaxGifts
+	DebtNumber  int64  // of the report of both
+	Known       int64  // requests that are used at least, as the store once said of the bucket with the birth Birth
+	Birth       int64  // if the bucket has another birth now, or if this is AnyBirth, Known holds; 0 if Known is of no bucket
 
 	Granted int64 // of Ahead
 	Charged int64 // of Debt; the rest did not fit the bucket
 	Used    int64 // requests that are used of the bucket: Used + Part/Per, with all that was granted
 	Part    int64
-	Behind  bool  // the store knows newer parameters; then nothing was done
-	Newer   int64 // their Version
-	Born    int64 // birth of the bucket, which tells it from one that the store had before it was emptied; 0 for none
+
+	// Level + LevelPart/Per is what is used and what was ever given back, in requests. It grows also when the
+	// bucket is made anew.
+	Level, LevelPart int64
+	Time             int64 // by the store's clock, in microseconds
+	Behind           bool  // the store knows newer parameters; then nothing was done
+	Newer            int64 // their Version
+	Born             int64 // birth of the bucket, which tells it from one that the store had before it was emptied; 0 for none
 }
 
 // AnyBirth is the Birth of a Take whose Known holds whichever bucket the store has.
 const AnyBirth = -1
+
+// Gift is requests that the store has charged and that are given back, because they did not reach
+// their upstreams. When it charged them, or earlier, its answer had the Level, LevelPart and Time.
+type Gift struct{ Requests, Level, Part, Time int64 }
+
+// MaxGifts bounds the gifts of a report.
+const MaxGifts = 256
 
 // take returns the question about a bucket with the parameters p.
 func (p *Params) take(name string, version int64) Take {

@@ -27,6 +27,8 @@ type memoryLimitStore struct {
 type memoryBucket struct {
 	take  Take
 	used  *big.Rat
+	back  *big.Rat
+	given []memoryGift
 	time  time.Time
 	born  int64
 	nodes map[string]*memoryNode
@@ -147,7 +149,7 @@ func (s *memoryLimitStore) answer(node string, q *Question) {
 		b := s.buckets[t.Name]
 		if b == nil {
 			s.births++
-			b = &memoryBucket{take: *t, used: new(big.Rat), time: now, born: s.births, nodes: map[string]*memoryNode{}}
+			b = &memoryBucket{take: *t, used: new(big.Rat), back: new(big.Rat).SetInt64(now.UnixMicro()), time: now, born: s.births, nodes: map[string]*memoryNode{}}
 			s.buckets[t.Name] = b
 		}
 		if !t.Force && b.take.Version > t.Version && b.take.Capacity != t.Capacity {
@@ -166,7 +168,10 @@ func (s *memoryLimitStore) answer(node string, q *Question) {
 			b.used.Set(known)
 		}
 		b.clamp()
-		if t.Debt > 0 && t.DebtNumber > n.debtNumber {
+		if (t.Debt > 0 || len(t.Gifts) > 0) && t.DebtNumber > n.debtNumber {
+			for _, g := range t.Gifts {
+				b.giveBack(g)
+			}
 			n.debtNumber, n.charged = t.DebtNumber, min(t.Debt, b.free())
 			b.charge(n.charged)
 		}
@@ -192,6 +197,11 @@ func (s *memoryLimitStore) answer(node string, q *Question) {
 		part := new(big.Rat).Sub(b.used, new(big.Rat).SetInt(whole))
 		part.Mul(part, new(big.Rat).SetInt64(t.Per))
 		up := new(big.Int).Add(part.Num(), new(big.Int).Sub(part.Denom(), big.NewInt(1)))
+		t.Time = b.time.UnixMicro()
+		level := new(big.Rat).Add(b.used, b.back)
+		t.Level = floorRat(level)
+		level.Sub(level, new(big.Rat).SetInt64(t.Level))
+		t.LevelPart = floorRat(level.Mul(level, new(big.Rat).SetInt64(t.Per)))
 		t.Used, t.Part = whole.Int64(), up.Div(up, part.Denom()).Int64()
 	}
 }
@@ -209,6 +219,34 @@ func (b *memoryBucket) clamp() {
 	}
 	if full := new(big.Rat).SetInt64(b.take.Capacity); b.used.Cmp(full) > 0 {
 		b.used.Set(full)
+	}
+}
+
+// memoryGift is what of a gift was given back.
+type memoryGift struct {
+	Gift
+	worth *big.Rat
+}
+
+func (b *memoryBucket) giveBack(g Gift) {
+	worth := big.NewRat(g.Part, b.take.Per)
+	worth.Add(worth, new(big.Rat).SetInt64(g.Level))
+	worth.Sub(worth, b.back)
+	for _, other := range b.given {
+		if other.Time > g.Time || other.Time == g.Time && other.Level > g.Level {
+			worth.Add(worth, other.worth)
+		}
+	}
+	worth.Sub(worth, big.NewRat((b.time.UnixMicro()-g.Time)*b.take.Count, b.take.Per))
+	for _, most := range []*big.Rat{new(big.Rat).SetInt64(g.Requests), b.used} {
+		if worth.Cmp(most) > 0 {
+			worth.Set(most)
+		}
+	}
+	if worth.Sign() > 0 {
+		b.used.Sub(b.used, worth)
+		b.back.Add(b.back, worth)
+		b.given = append(b.given, memoryGift{g, worth})
 	}
 }
 

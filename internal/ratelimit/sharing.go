@@ -257,6 +257,38 @@ func (s *Sharing) owe(e *Lease, mono int64) {
 	}
 }
 
+// giveBack gives back to the store a request that it has charged to e with the answer a, which may be nil.
+func (s *Sharing) giveBack(e *Lease, a *answer, mono int64) {
+	if a == nil {
+		return
+	}
+	e.mu.Lock()
+	if e.tokens.Load() == closed {
+		e.mu.Unlock()
+		return
+	}
+	e.debt.give(a)
+	e.mu.Unlock()
+	s.mu.Lock()
+	s.indebted[e] = true
+	s.mu.Unlock()
+	e.lower(mono)
+	if !s.Lost() {
+		s.enqueue(e)
+	}
+}
+
+// lower makes one request fewer used of what the store has said, until it says more.
+func (e *Lease) lower(mono int64) {
+	for {
+		word := e.bucket.state.Load()
+		used := e.params.used(word, mono)
+		if word == closed || used == 0 || e.bucket.state.CompareAndSwap(word, word-min(used, e.params.cost)) {
+			return
+		}
+	}
+}
+
 // succeeded notes that c takes over from e.
 func (s *Sharing) succeeded(e, c *Lease) {
 	s.mu.Lock()

@@ -55,31 +55,58 @@ type Status struct {
 	ResetIn    int64 // seconds, rounded up, from the decision to that time
 	RetryAfter int64 // if Refused: ResetIn, at least 1
 
-	policy string // Limit and Window as in RateLimit-Policy, or "" if not precomputed
+	policy *Params // has Limit and Window as in RateLimit-Policy; nil if that is not precomputed
+	view   view
 }
 
 // fillStatuses fills the statuses of limits in the state next. It returns the limit with
 // the fewest requests left (on a tie, the one that resets later), or -1 without limits.
-func fillStatuses(m *moment, limits []Limit, views []view, status []Status) (worst int) {
+func fillStatuses(m *moment, limits []Limit, status []Status) (worst int) {
 	worst = -1
 	for i := range limits {
-		s := &status[i]
-		limits[i].fillStatus(s, m, &views[i], views[i].next)
-		if worst < 0 || s.Remaining < status[worst].Remaining ||
-			s.Remaining == status[worst].Remaining && s.ResetAt > status[worst].ResetAt {
-			worst = i
+		limits[i].fillStatus(&status[i], m, status[i].view.next)
+		worst = worse(status, worst, i)
+	}
+	return worst
+}
+
+// fillCharged is fillStatuses for limits that were charged.
+func fillCharged(m *moment, limits []Limit, status []Status) (worst int) {
+	worst = -1
+	for i := range limits {
+		if l := &limits[i]; l.isLocal() {
+			l.fillLocal(&status[i], m, status[i].view.next)
+		} else {
+			l.charged(m, &status[i].view)
+			l.fillStatus(&status[i], m, status[i].view.next)
 		}
+		worst = worse(status, worst, i)
+	}
+	return worst
+}
+
+// worse returns which of two limits has fewer requests left. worst may be -1.
+func worse(status []Status, worst, i int) int {
+	if worst < 0 || status[i].Remaining < status[worst].Remaining ||
+		status[i].Remaining == status[worst].Remaining && status[i].ResetAt > status[worst].ResetAt {
+		return i
 	}
 	return worst
 }
 
 // fillRefused fills the statuses of limits in the state word, at least one of which
 // refuses. It returns the one for which the caller must wait longest.
-func fillRefused(m *moment, limits []Limit, views []view, status []Status) (worst int) {
+func fillRefused(m *moment, limits []Limit, status []Status) (worst int) {
 	longest := int64(-1)
 	for i := range limits {
-		s := &status[i]
-		wait := limits[i].fillRefused(s, m, &views[i])
+		s, l := &status[i], &limits[i]
+		var wait int64
+		s.Scope, s.Default, s.Refused, s.RetryAfter = l.Scope, l.Default, false, 0
+		if l.isLocal() {
+			wait = s.view.params.fillRefused(s, s.view.word, s.view.at, m.wallOf(&s.view))
+		} else {
+			wait = l.fillRefused(s, m)
+		}
 		if wait < 0 {
 			continue
 		}
@@ -94,7 +121,7 @@ func fillRefused(m *moment, limits []Limit, views []view, status []Status) (wors
 // fillStatus fills the status of a bucket in the state word when at units are gained.
 func (p *Params) fillStatus(s *Status, word, at uint64, wall int64) {
 	used := max(word, at) - at
-	s.Limit, s.Window, s.policy = p.capacity, p.window, p.policy
+	s.Limit, s.Window, s.policy = p.capacity, p.window, p
 	s.Remaining = p.requests(p.span - min(used, p.span))
 	ns, near := p.until(used)
 	s.reset(wall, ns)
@@ -103,13 +130,15 @@ func (p *Params) fillStatus(s *Status, word, at uint64, wall int64) {
 	}
 }
 
-// fillRefused sets the reset of a bucket that refuses to the time at which it will admit
+// fillRefused is fillStatus, but the reset of a bucket that refuses is the time at which it will admit
 // the request. It returns the nanoseconds until then, or -1 if the bucket does not refuse.
 func (p *Params) fillRefused(s *Status, word, at uint64, wall int64) (wait int64) {
 	used := max(word, at) - at
 	if used < p.room {
+		p.fillStatus(s, word, at, wall)
 		return -1
 	}
+	s.Limit, s.Window, s.policy, s.Remaining = p.capacity, p.window, p, 0
 	lack := used - p.span + p.cost
 	ns, near := p.until(lack)
 	if !near {
@@ -131,7 +160,7 @@ func (s *Status) resetFar(wall, seconds int64) {
 
 // fillStatus fills the status of a daily count in the state w, with a cap of capacity.
 func (w dailyWord) fillStatus(s *Status, capacity uint64, wall, day int64) {
-	s.Limit, s.Window, s.policy = int64(capacity), dayLength/second, ""
+	s.Limit, s.Window, s.policy = int64(capacity), dayLength/second, nil
 	s.Remaining = max(0, s.Limit-w.used())
 	s.ResetAt = (day + 1) * (dayLength / second)
 	s.ResetIn = ceilSeconds(max(0, (day+1)*dayLength-wall)) // the decision may have ended after the day

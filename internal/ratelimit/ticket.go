@@ -78,8 +78,7 @@ func (t *Ticket) Wait(ctx context.Context) error {
 	return t.sharing.wait(ctx, t)
 }
 
-// Return gives back what t has paid for, as far as that is certain not to exceed the limit,
-// because the request was refused by another limit.
+// Return gives back what t has paid for, because the request was not admitted after all.
 func (t *Ticket) Return(now Instant) {
 	for ; t != nil; t = t.paid {
 		if t.trip == nil || !t.isPaid() {
@@ -87,7 +86,7 @@ func (t *Ticket) Return(now Instant) {
 		}
 		for _, e := range t.trip.set {
 			if e != nil {
-				e.takeBack(now)
+				e.payBack(t.answerOf(e), now.Mono)
 			}
 		}
 	}
@@ -101,7 +100,7 @@ func (t *Ticket) isPaid() bool {
 // check is Lease.check with an answer.
 func (t *Ticket) check(e *Lease, m *moment, v *view) finding {
 	r := t.trip
-	v.state, v.params = nil, nil
+	v.state, v.bucket, v.params = nil, nil, nil
 	switch {
 	case e.tokens.Load() == closed:
 		return isStale
@@ -133,19 +132,14 @@ func (t *Ticket) fill(e *Lease, m *moment, v *view) {
 	v.word = v.next - p.cost
 }
 
-// takeBack adds a token that was paid for and not needed, if the node then holds no more than the
-// store believes.
-func (e *Lease) takeBack(now Instant) {
-	e.mu.Lock()
-	held := e.held
-	e.mu.Unlock()
-	for {
-		w := e.tokens.Load()
-		if n := tokensAt(w, now.Mono); n == 0 || n >= held {
-			return
-		}
-		if e.tokens.CompareAndSwap(w, w+1) {
-			return
+// answerOf returns the answer about e of the trip by which the request was paid for, or nil.
+func (t *Ticket) answerOf(e *Lease) *answer {
+	for ; t != nil; t = t.paid {
+		if t.isPaid() {
+			if i := t.trip.set.index(e); i >= 0 {
+				return &t.trip.answers[i]
+			}
 		}
 	}
+	return nil
 }

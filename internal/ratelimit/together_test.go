@@ -168,22 +168,21 @@ func TestRefusalWaitsForChargesThatMayBeTakenBack(t *testing.T) {
 	key, route := new(Bucket), new(Bucket)
 	l := NewLimiter(func() int64 { return 0 })
 	both := []Limit{{Scope: KeyScope, Params: &one, Bucket: key}, {Scope: RouteScope, Params: &narrow, Bucket: route}}
-	d := &decision{moment: moment{Instant: now, day: dayOf(now.Wall)}, limiter: l, limits: both, views: make([]view, 2)}
+	d := &decision{moment: moment{Instant: now, day: dayOf(now.Wall)}, limiter: l, limits: both, status: make([]Status, 2)}
 	if f, _ := d.check(); f != passes {
 		t.Fatal(f)
 	}
 	if !d.hold() {
 		t.Fatal("the key is locked")
 	}
-	if v := &d.views[0]; !v.state.CompareAndSwap(v.word, v.next) { // the key is charged, the route not yet
+	if v := &d.status[0].view; !v.charges().CompareAndSwap(v.word, v.next) { // the key is charged, the route not yet
 		t.Fatal("the key cannot be charged")
 	}
-	other := decision{moment: d.moment, limiter: l, limits: both[:1], views: make([]view, 1)}
+	other := decision{moment: d.moment, limiter: l, limits: both[:1], status: make([]Status, 1)}
 	if f, _ := other.check(); f != refuses || other.isFinal() {
 		t.Error("a request is refused for a charge that may be taken back")
 	}
-	d.limits[0].refund(&d.moment, &d.views[0])
-	d.release()
+	d.refund(1)
 	if f, _ := other.check(); f != passes {
 		t.Errorf("after the refund: got finding %v, want that the request passes", f)
 	}

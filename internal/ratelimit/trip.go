@@ -51,6 +51,7 @@ type trip struct {
 	admitted int64             // of requests, the first ones
 	words    [MaxLimits]uint64 // states of the buckets
 	granted  [MaxLimits]int64  // tokens for later use, which words counts as used
+	answers  [MaxLimits]answer // for giving requests back
 	mono     int64             // when the states were true
 	behind   bool              // the store knows newer parameters of a bucket
 	newer    int64             // the change that made them
@@ -308,7 +309,7 @@ func (s *Sharing) questions(trips []*trip, now Instant) []Question {
 			}
 			if !first[e] {
 				first[e] = true
-				t.Debt, t.DebtNumber = e.debt.report(now.Mono, e.params.window, s.nextNumber)
+				e.debt.report(&t, now.Mono, e.params.window, generation, s.nextNumber)
 				if s.cfg.Mode == Leased && !r.force {
 					e.askAhead(&t, r.requests, now.Mono)
 				}
@@ -394,6 +395,7 @@ func (s *Sharing) land(e *Lease, r *trip, i int, t *Take, now Instant) {
 	s.settle(e, t)
 	word := e.params.unitsAt(now.Mono) + e.params.usedUnits(t)
 	r.words[i], r.granted[i] = word, t.Granted
+	r.answers[i] = answer{level: t.Level, part: t.LevelPart, time: t.Time, generation: r.generation}
 	e.hear(word)
 	e.taken, e.heard = e.taken+r.admitted, r.generation
 	if t.Born != 0 {
@@ -406,6 +408,7 @@ func (s *Sharing) land(e *Lease, r *trip, i int, t *Take, now Instant) {
 	e.held = t.Left + t.Granted
 	e.half.Store(e.held / 2)
 	lapses := now.Mono/int64(time.Millisecond) + grantLife
+	e.grantedBy(r.answers[i].until(uint64(lapses)), tokensAt(e.tokens.Load(), s.cfg.Now().Mono), t.Granted)
 	for {
 		w := e.tokens.Load()
 		if w == closed {
@@ -418,11 +421,25 @@ func (s *Sharing) land(e *Lease, r *trip, i int, t *Take, now Instant) {
 	}
 }
 
+// grantedBy notes that the node, with left tokens, is granted more with the answer a. They are spent in the
+// order in which they were granted. The caller holds the lock.
+func (e *Lease) grantedBy(a *answer, left, granted int64) {
+	switch {
+	case left == 0:
+		e.origin.Store(a)
+	case left <= e.newest:
+		e.origin.Store(e.last.until(a.lapses))
+	}
+	if granted > 0 || left == 0 {
+		e.last, e.newest = a, granted
+	}
+}
+
 // settle takes the answer to a report. While something is left of a debt, it is reported again, and
 // the share has that much less for another loss of the store. The caller holds the lease's lock.
 func (s *Sharing) settle(e *Lease, t *Take) {
 	now := s.cfg.Now()
-	if t.Debt > 0 {
+	if t.DebtNumber > 0 {
 		e.debt.settle(t.DebtNumber, t.Charged, now.Mono, e.params.window)
 	}
 	if e.debt.isZero() {

@@ -155,7 +155,7 @@ func TestGRPCFailures(t *testing.T) {
 		refusal
 		setup setup
 	}{
-		{refusal{name: "429", status: 429, code: "8", message: "rate limit", limits: true}, setup{upstream: "h2c://127.0.0.1:9", limit: "1/h"}},
+		{refusal{name: "429", status: 429, code: "8", message: "rate limit", limits: true}, setup{upstream: "http://" + closing, limit: "1/h"}},
 		{refusal{name: "502", status: 502, code: "14", message: "could not be reached", limits: true}, setup{upstream: "http://" + closing}},
 		{refusal{name: "grpc-timeout", status: 504, code: "4", message: "in time", limits: true, more: [][2]string{{"grpc-timeout", "20m"}}}, setup{upstream: "http://" + silent, realClock: true}},
 		{refusal{name: "no time at all", status: 504, code: "4", message: "in time", limits: true, more: [][2]string{{"grpc-timeout", "0n"}}}, setup{upstream: "http://" + silent, realClock: true}},

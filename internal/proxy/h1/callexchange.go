@@ -107,6 +107,7 @@ func (c *conn) openCall(x *exchange) step {
 	x.sent, err = x.call.Open(ctx, start.Add(x.timeout), pool, x.part, end)
 	x.timeout = max(tickTime, x.timeout-time.Since(start))
 	why := c.phase.enter(phaseNone, 0)
+	x.forwarded = x.forwarded || err == nil
 	switch {
 	case err == nil && why == notCut:
 		x.MarkSent()

@@ -116,7 +116,7 @@ func (c *conn) refuseBody(x *exchange, err error) step {
 
 // refuse responds with the error body of err, without waiting for the request's body.
 func (c *conn) refuse(x *exchange, err error) step {
-	status, body := x.Respond(err)
+	status, body := x.Respond(err, !x.forwarded)
 	return c.respond(x, status, body)
 }
 

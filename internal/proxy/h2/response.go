@@ -303,7 +303,7 @@ func (s *stream) preflight() {
 // ends the stream, which is not the caller's any more. conn.mu is held.
 func (s *stream) refuse(err error) {
 	s.since = 0
-	status, body := s.Respond(err)
+	status, body := s.Respond(err, !s.sent)
 	if !proxy.IsGRPC(s.contentType()) {
 		s.respond(status, body)
 		return

@@ -31,7 +31,7 @@ const (
 )
 
 // answerFields is the number of figures of a bucket in an answer.
-const answerFields = 7
+const answerFields = 10
 
 var (
 	errSuperseded = errors.New("the limit store has answered a later question already")
@@ -94,8 +94,20 @@ func (s *Store) encode(q *ratelimit.Question) (keys, args []string) {
 		} {
 			args = append(args, strconv.FormatInt(n, 10))
 		}
+		args = append(args, encodeGifts(t.Gifts))
 	}
 	return keys, args
+}
+
+// encodeGifts returns the numbers of gifts, separated by spaces.
+func encodeGifts(gifts []ratelimit.Gift) string {
+	var text []byte
+	for _, g := range gifts {
+		for _, n := range [...]int64{g.Requests, g.Level, g.Part, g.Time} {
+			text = append(strconv.AppendInt(text, n, 10), ' ')
+		}
+	}
+	return string(text)
 }
 
 // decode sets the answer to q.
@@ -114,6 +126,7 @@ func decode(q *ratelimit.Question, r rueidis.RedisResult) error {
 			return errSuperseded
 		}
 		t.Behind, t.Granted, t.Charged, t.Used, t.Part, t.Newer, t.Born = f[0] == stateBehind, f[1], f[2], f[3], f[4], f[5], f[6]
+		t.Level, t.LevelPart, t.Time = f[7], f[8], f[9]
 	}
 	q.Answered = true
 	return nil

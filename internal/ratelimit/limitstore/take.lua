@@ -2,7 +2,7 @@
 -- or none, and then for later use. GCRA by the clock of the store. All arithmetic is exact: every
 -- number is a whole one below 2^53.
 --
--- ARGV: the node, the number of requests, and for each bucket 13 numbers:
+-- ARGV: the node, the number of requests, and for each bucket 13 numbers and a list:
 --    1 capacity    2 count      3 per        refill: count requests in per microseconds
 --    4 version     5 force      of these parameters; force: it is the newest
 --    6 number                   of the question, 0 if it never comes twice
@@ -11,20 +11,28 @@
 --   10 debt       11 debtnumber what it admitted without the store
 --   12 known     13 birth      what is used at least, as far as the node knows of the bucket with that birth
 --                              (0: of none); it holds if the bucket has another one, or with the birth -1
+--   14 gifts                   what is given back, reported with debtnumber as debt is: for each gift the number of
+--                              requests, and the level and the time as they were returned when these were
+--                              charged, or before
 --
 -- Returns: admitted, and for each bucket: state (0 done, 1 behind, 2 superseded), granted, charged of
--- the debt, used, part, version, birth (0 for none). What is used is used + part/per requests.
+-- the debt, used, part, version, birth (0 for none), level, lpart, time. What is used is used + part/per
+-- requests. The level, level + lpart/per, is what is used and what was ever given back; the latter begins with the
+-- time, so that a bucket that is made anew has a greater one.
 --
--- A bucket is a hash. The field s has version, capacity, count, per, time, used, part. For each
+-- A bucket is a hash. The field s has version, capacity, count, per, time, used, part, back, backpart (what was
+-- ever given back), and what of that was given back since the bucket was last full: for each charge its
+-- time, its level and lpart, and how much, in two numbers. For each
 -- node there is a field n<node> with: held, time, number, admitted, granted, debtnumber,
 -- charged. The field b has the birth, which is when the bucket was made: a node that knows an
 -- earlier one sees that the store was emptied. Before it stand two numbers that make a script that does
 -- not know the field take it for a node that holds nothing and is never forgotten.
 
-local FIELDS = 13
+local FIELDS = 14
 local NEVER = 9000000000000000
 local LIFE = 1100000       -- microseconds for which a grant counts as held: longer than a node may spend it
 local FORGET = 600000000   -- microseconds after which a node that is not seen is forgotten
+local RECENT = 64          -- of what was given back, so much is remembered
 local floor, fmod, format = math.floor, math.fmod, string.format
 
 local function whole(x) return format('%.0f', x) end
@@ -76,7 +84,39 @@ local function convert(b, a)
     if q >= a.per then b.used, q = b.used + 1, 0 end
     b.part = q
   end
+  if b.backpart > 0 and b.per ~= a.per then b.back, b.backpart, b.recent = b.back + 1, 0, {} end
   b.capacity, b.count, b.per = a.capacity, a.count, a.per
+end
+
+-- Takes n requests off what is used: as much as the bucket has gained by them. Without them it could not
+-- have become emptier, since time, than full, and everything used since may be new. So they are worth no more
+-- than what was used then, less what was regained since, and what was given back since of earlier ones.
+local function giveback(b, n, level, lpart, time)
+  if b.used == 0 and b.part == 0 then b.recent = {} end
+  local recent, at = b.recent, #b.recent - 4
+  local worth, part = level - b.back, lpart - b.backpart
+  while at > 0 and (recent[at] > time or (recent[at] == time and recent[at + 1] > level)) do
+    worth, part = worth + recent[at + 3], part + recent[at + 4]
+    at = at - 5
+  end
+  local dt = b.time - time
+  if dt < 0 then return end
+  local r = fmod(dt, b.per)
+  local q, rest = muldiv(r, b.count, b.per)
+  worth, part = worth - (dt - r) / b.per * b.count - q, part - rest
+  local carry = floor(part / b.per)
+  worth, part = worth + carry, part - carry * b.per
+  if worth < 0 then return end
+  if worth >= n then worth, part = n, 0 end
+  if worth > b.used or (worth == b.used and part > b.part) then worth, part = b.used, b.part end
+  b.used, b.part = b.used - worth, b.part - part
+  if b.part < 0 then b.used, b.part = b.used - 1, b.part + b.per end
+  b.back, b.backpart = b.back + worth, b.backpart + part
+  if b.backpart >= b.per then b.back, b.backpart = b.back + 1, b.backpart - b.per end
+  for j, x in ipairs({time, level, lpart, worth, part}) do table.insert(recent, at + 4 + j, x) end
+  if #recent > 5 * RECENT then
+    for j = 1, 5 do table.remove(recent, 1) end
+  end
 end
 
 local clock = redis.call('TIME')
@@ -86,10 +126,11 @@ local node, requests = 'n' .. ARGV[1], tonumber(ARGV[2])
 local function arguments(i)
   local at = 2 + (i - 1) * FIELDS
   local n = {}
-  for j = 1, FIELDS do n[j] = tonumber(ARGV[at + j]) end
+  for j = 1, FIELDS - 1 do n[j] = tonumber(ARGV[at + j]) end
   return {
     capacity = n[1], count = n[2], per = n[3], version = n[4], force = n[5] == 1, number = n[6],
     outstanding = n[7], left = n[8], ahead = n[9], debt = n[10], debtnumber = n[11], known = n[12], birth = n[13],
+    gifts = ARGV[at + FIELDS],
   }
 end
 
@@ -101,13 +142,15 @@ end
 
 -- Reads a bucket. Its nodes other than this one hold b.others tokens.
 local function read(key, a)
-  local b = {version = a.version, capacity = a.capacity, count = a.count, per = a.per, time = now, used = 0, part = 0, birth = 0,
+  local b = {version = a.version, capacity = a.capacity, count = a.count, per = a.per, time = now, used = 0, part = 0, birth = 0, back = now, backpart = 0, recent = {},
     others = 0, forgotten = {}, me = {held = 0, time = now, number = 0, admitted = 0, granted = 0, debtnumber = 0, charged = 0}}
   local all = redis.call('HGETALL', key)
   for i = 1, #all, 2 do
     local n = parse(all[i + 1])
     if all[i] == 's' then
       b.version, b.capacity, b.count, b.per, b.time, b.used, b.part = n[1], n[2], n[3], n[4], n[5], n[6], n[7]
+      b.back, b.backpart = n[8] or now, n[9] or 0
+      for j = 10, #n do b.recent[j - 9] = n[j] end
     elseif all[i] == 'b' then
       b.birth = n[3]
     elseif all[i] == node then
@@ -138,7 +181,10 @@ end
 local out = {0}
 local function answer(i, state, granted)
   local b = buckets[i]
-  for _, n in ipairs({state, granted, b.me.charged, b.used, b.part, b.version, b.birth}) do out[#out + 1] = n end
+  local level, lpart = b.used + b.back, b.part + b.backpart
+  if lpart >= b.per then level, lpart = level + 1, lpart - b.per end
+  if replay then level = 0 end -- what was charged before cannot be given back by what is used now
+  for _, n in ipairs({state, granted, b.me.charged, b.used, b.part, b.version, b.birth, level, lpart, b.time}) do out[#out + 1] = n end
 end
 
 if behind or superseded then
@@ -156,9 +202,14 @@ for i = 1, #KEYS do
   local unknown = a.birth < 0 or (a.birth > 0 and a.birth ~= b.birth)
   if unknown and a.known > b.used then b.used, b.part = a.known, 0 end
   clamp(b)
+  local report = (a.debt > 0 or a.gifts ~= '') and a.debtnumber > b.me.debtnumber
+  if report then
+    local gifts = parse(a.gifts)
+    for j = 1, #gifts, 4 do giveback(b, gifts[j], gifts[j + 1], gifts[j + 2], gifts[j + 3]) end
+  end
   b.free = b.capacity - b.used
   if b.part > 0 then b.free = b.free - 1 end
-  if a.debt > 0 and a.debtnumber > b.me.debtnumber then
+  if report then
     b.me.debtnumber, b.me.charged = a.debtnumber, math.min(a.debt, b.free)
     b.used, b.free = b.used + b.me.charged, b.free - b.me.charged
   end
@@ -184,12 +235,15 @@ for i = 1, #KEYS do
     admitted = b.me.admitted
   end
   out[1] = admitted
-  local fields = {'s', table.concat({whole(b.version), whole(b.capacity), whole(b.count), whole(b.per), whole(b.time), whole(b.used), whole(b.part)}, ' ')}
-  if a.left >= 0 or a.number > 0 or a.debt > 0 then
+  local s = {b.version, b.capacity, b.count, b.per, b.time, b.used, b.part, b.back, b.backpart, unpack(b.recent)}
+  for j = 1, #s do s[j] = whole(s[j]) end
+  local fields = {'s', table.concat(s, ' ')}
+  local reports = a.debt > 0 or a.gifts ~= ''
+  if a.left >= 0 or a.number > 0 or reports then
     fields[3] = node
     fields[4] = table.concat({whole(b.me.held), whole(now), whole(b.me.number), whole(b.me.admitted), whole(b.me.granted), whole(b.me.debtnumber), whole(b.me.charged)}, ' ')
   end
-  if requests > 0 or a.left >= 0 or a.debt > 0 then -- else it is only a look
+  if requests > 0 or a.left >= 0 or reports then -- else it is only a look
     if b.birth == 0 then
       b.birth = now
       fields[#fields + 1], fields[#fields + 2] = 'b', '0 ' .. whole(NEVER) .. ' ' .. whole(now)

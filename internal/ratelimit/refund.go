@@ -1,0 +1,159 @@
+package ratelimit
+
+import (
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+)
+
+// bucketState is what a token bucket has used, and what was given back to it. The zero value is that of a
+// full one.
+type bucketState struct {
+	// state is the value of Params.unitsAt at which the bucket will be full again: GCRA's
+	// theoretical arrival time. In the past, it means full.
+	state   atomic.Uint64
+	refunds atomic.Pointer[refunds] // nil if there were none
+}
+
+// refunds is what was given back to a bucket.
+type refunds struct {
+	total atomic.Uint64 // units that were ever taken off the state
+
+	mu sync.Mutex
+	// recent is the refunds since the bucket was last full, of the charges that were made last, in their order.
+	recent []refund
+}
+
+// refund is units that were given back of a charge. order grows with every charge: it is the state after it and
+// the total of refunds until then.
+type refund struct{ order, units uint64 }
+
+// maxRefunds bounds refunds.recent. Where requests that come together are given back in another order than they
+// came in, and there are more, less may be given back.
+const maxRefunds = 64
+
+// refunded returns the units that were ever given back.
+func (b *bucketState) refunded() uint64 {
+	if r := b.refunds.Load(); r != nil {
+		return r.total.Load()
+	}
+	return 0
+}
+
+// log returns the refunds of the bucket, to add some.
+func (b *bucketState) log() *refunds {
+	if b.refunds.Load() == nil {
+		b.refunds.CompareAndSwap(nil, new(refunds))
+	}
+	return b.refunds.Load()
+}
+
+// since returns the units that were given back since the charge in v, of charges before it. It counts some of
+// later charges if it does not know better.
+func (r *refunds) since(v *view) uint64 {
+	units := r.total.Load() - v.refunded
+	for i := len(r.recent) - 1; i >= 0 && r.recent[i].order > v.next+v.refunded; i-- {
+		units -= r.recent[i].units
+	}
+	return units
+}
+
+// add adds a refund of the charge in v.
+func (r *refunds) add(v *view, units uint64) {
+	r.total.Add(units)
+	order := v.next + v.refunded
+	if len(r.recent) == maxRefunds {
+		if r.recent[0].order > order {
+			return
+		}
+		r.recent = slices.Delete(r.recent, 0, 1)
+	}
+	i := len(r.recent)
+	for i > 0 && r.recent[i-1].order > order {
+		i--
+	}
+	r.recent = slices.Insert(r.recent, i, refund{order, units})
+}
+
+// chargeKind says where the charge of a bucket that nodes share was made.
+type chargeKind uint8
+
+const (
+	toShare         chargeKind = iota // to the node's share
+	toShareAndStore                   // to the node's share, and owed to the limit store
+	toStore                           // to the limit store, or to tokens that it has granted
+)
+
+// giveBack takes the charge in v back: as much of it as the bucket has gained by it. At the time that the clock at
+// shows, that is at most
+//
+//	v.next − time − what was given back since of charges before it
+//
+// Without the charge, the bucket could not have become emptier after it than full, and everything that
+// was charged since and not given back may have come at the end. With the charge, the bucket lacks as much more
+// as this says. So what is admitted and not given back never exceeds the limit.
+//
+// Other decisions must not charge the bucket between the change of its state and that of its refunds: the
+// caller has locked its mark.
+func (b *bucketState) giveBack(v *view, at func() int64) {
+	log := b.log()
+	log.mu.Lock()
+	defer log.mu.Unlock()
+	for {
+		word := b.state.Load()
+		if word == closed {
+			return
+		}
+		now := v.params.unitsAt(at()) // after the word, so that no charge in between is overlooked
+		if word <= now {
+			log.recent = nil
+			return
+		}
+		others := log.since(v)
+		if v.next <= now || v.next-now <= others {
+			return
+		}
+		back := min(v.params.cost, v.next-now-others, word-now)
+		if b.state.CompareAndSwap(word, word-back) {
+			if log.add(v, back); word-back <= now { // nothing is worth anything any more
+				log.recent = nil
+			}
+			return
+		}
+	}
+}
+
+// giveBack is bucketState.giveBack with the lock that it needs.
+func (l *Limiter) giveBack(v *view) {
+	if l.marks == nil {
+		v.bucket.giveBack(v, l.mono)
+		return
+	}
+	m := l.markOf(&v.bucket.state)
+	for {
+		if before := m.Load(); !isLocked(before) && m.CompareAndSwap(before, before+1) {
+			break
+		}
+		runtime.Gosched()
+	}
+	v.bucket.giveBack(v, l.mono)
+	m.Add(1)
+}
+
+// GiveBack takes back a request that Decide admitted at came, with limits and status, so that it counts as
+// one that never came. What is admitted and not given back never exceeds a limit: if a bucket has not gained all
+// of the charge, because it would have been full without it, the rest is not given back.
+func (l *Limiter) GiveBack(came Instant, limits []Limit, status []Status) {
+	for i := range limits {
+		switch v := &status[i].view; {
+		case limits[i].Scope != status[i].Scope: // the limits of a key were changed
+		case limits[i].Daily != nil:
+			limits[i].Daily.refund(dayOf(came.Wall))
+		case limits[i].isLocal():
+			l.giveBack(v)
+		default:
+			v.lease.giveBack(v, l)
+		}
+	}
+}
