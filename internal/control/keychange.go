@@ -110,24 +110,22 @@ func (s *Service) UpdateKey(ctx context.Context, c *Caller, keyID string, p KeyP
 				return nil, err
 			}
 		}
-		if err := w.storeKey(ctx, audit.KeyUpdate, before, &k); err != nil {
-			return nil, err
-		}
+		var partners []apikey.Key
 		if before.RateLimit != k.RateLimit {
-			if err := w.shareRate(ctx, &k); err != nil {
+			if partners, err = w.KeysOfBucket(ctx, k.AccountID, k.BucketID); err != nil {
 				return nil, err
 			}
 		}
-		return &k, nil
+		if err := w.storeKey(ctx, audit.KeyUpdate, before, &k); err != nil {
+			return nil, err
+		}
+		return &k, w.shareRate(ctx, &k, partners)
 	})
 }
 
-// shareRate sets the rate limit of the other keys of k's bucket to that of k.
-func (w *work) shareRate(ctx context.Context, k *apikey.Key) error {
-	partners, err := w.KeysOfBucket(ctx, k.AccountID, k.BucketID)
-	if err != nil {
-		return err
-	}
+// shareRate sets the rate limit of the other keys of k's bucket to that of k. partners are the keys of the bucket before k
+// was stored: a store would have to hold up others to read them after that.
+func (w *work) shareRate(ctx context.Context, k *apikey.Key, partners []apikey.Key) error {
 	for i := range partners {
 		if partners[i].ID == k.ID {
 			continue

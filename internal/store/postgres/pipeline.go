@@ -14,7 +14,7 @@ import (
 // maxQueued and maxQueuedBytes bound how many statements are queued, and the bytes of their texts and byte
 // strings: before there are more, the statements are sent. One that is larger by itself is queued alone.
 const (
-	maxQueued      = 100
+	maxQueued      = 1000
 	maxQueuedBytes = 1 << 20
 )
 
@@ -54,6 +54,7 @@ func (t *tx) enqueue(ctx context.Context, s statement) error {
 		}
 	}
 	t.queued, t.queuedBytes = append(t.queued, s), t.queuedBytes+size
+	t.touch(s.query)
 	return nil
 }
 
@@ -102,7 +103,7 @@ func (e *queuedError) fault() error {
 func (t *readTx) send(ctx context.Context, query string, args []any, scan func(pgx.Rows) error) (tag pgconn.CommandTag, err error) {
 	list := append(t.before(), t.queued...)
 	t.tripWithHead()
-	t.queued, t.queuedBytes = nil, 0
+	t.queued, t.queuedBytes, t.touched = nil, 0, nil
 	return t.sendOnly(ctx, list, query, args, scan)
 }
 
