@@ -410,6 +410,8 @@ type tx struct {
 	direct int          // deliveries of events that the transaction has written itself
 	heard  listening    // by the last event of the transaction
 
+	commitBy time.Time // zero for the usual time of COMMIT
+
 	counting *counting // nil without Config.Counted
 }
 
@@ -601,7 +603,7 @@ func (t *tx) commit() error {
 	defer cancel()
 	server := t.c.Conn.Conn().PgConn()
 	forgetWarnings(server)
-	tag, err := t.send(ctx, `COMMIT`, nil, func(pgx.Rows) error { return nil })
+	tag, err := t.send(ctx, endTransaction, nil, func(pgx.Rows) error { return nil })
 	return cmp.Or(err, committed(tag), confirmedBy(server))
 }
 
@@ -610,6 +612,9 @@ func (t *tx) commit() error {
 func (t *tx) commitTime() time.Duration {
 	if t.ahead || t.held {
 		return t.headTime
+	}
+	if !t.commitBy.IsZero() {
+		return time.Until(t.commitBy)
 	}
 	return writeTime
 }
