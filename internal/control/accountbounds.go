@@ -86,15 +86,23 @@ func keyBytes(k *apikey.Key) int64 {
 	return int64(n)
 }
 
-// roomForResponse checks that one more response, of a number of bytes, may be stored for the
-// calling account. Otherwise the error is fault.RateLimitExceeded.
-func (w *work) roomForResponse(ctx context.Context, bytes int) error {
-	most := int64(cmp.Or(w.bounds.Responses, MaxAccountResponses))
-	mostBytes := int64(cmp.Or(w.bounds.ResponseBytes, MaxAccountResponseBytes))
-	room, err := w.AccountRoom(ctx, w.caller.Account.ID, AccountCounts{Responses: most, ResponseBytes: mostBytes - int64(bytes) + 1})
+// roomForResponse checks that one more response may be stored for the calling account. Otherwise the error is
+// fault.RateLimitExceeded.
+func (w *work) roomForResponse(ctx context.Context) error {
+	most, mostBytes := w.bounds.responses()
+	room, err := w.AccountRoom(ctx, w.caller.Account.ID, AccountCounts{Responses: most, ResponseBytes: mostBytes})
 	if err != nil || room.Responses && room.ResponseBytes {
 		return err
 	}
+	return w.fullOfResponses(most)
+}
+
+// responses returns how many responses, and bytes of them, may be stored for an account.
+func (b *AccountBounds) responses() (most, mostBytes int64) {
+	return int64(cmp.Or(b.Responses, MaxAccountResponses)), int64(cmp.Or(b.ResponseBytes, MaxAccountResponseBytes))
+}
+
+func (w *work) fullOfResponses(most int64) error {
 	return fullAccount(w.now, trimWait, most,
 		"too many responses to calls with an Idempotency-Key are kept for this account: each is kept for 24 hours, at most %d of them; retry later, or without the header", most)
 }
@@ -129,21 +137,24 @@ func (s *Service) roomForRevision(ctx context.Context, tx AccountReader, c *Call
 // does. At the end of the transaction, an account that has become larger than it may is fault.Conflict. What an
 // account has beyond the bound already, from before, stays as it is.
 func (w *work) mayGrow(ctx context.Context) error {
-	if w.sized != nil {
+	if w.sized {
 		return nil
 	}
-	n, err := w.AccountCounts(ctx, w.caller.Account.ID)
-	w.sized = &n
-	return err
+	w.sized = true
+	return w.NoteConfiguration(ctx, w.caller.Account.ID)
 }
 
 // checkGrowth checks what mayGrow announced.
 func (w *work) checkGrowth(ctx context.Context) error {
-	if w.sized == nil {
+	if !w.sized {
 		return nil
 	}
+	fits, err := w.ConfigurationFits(ctx, w.caller.Account.ID, w.bounds.configurationBytes())
+	if err != nil || fits {
+		return err
+	}
 	n, err := w.AccountCounts(ctx, w.caller.Account.ID)
-	if err != nil || n.ConfigurationBytes() <= w.sized.ConfigurationBytes() {
+	if err != nil {
 		return err
 	}
 	return w.bounds.checkConfiguration(&n)
@@ -163,6 +174,10 @@ func (b *AccountBounds) checkConfiguration(n *AccountCounts) error {
 func (s *Service) roomForRoutes(ctx context.Context, tx AccountReader, c *Caller, more int64) error {
 	if more <= 0 {
 		return nil
+	}
+	room, err := tx.AccountRoom(ctx, c.Account.ID, AccountCounts{RouteBytes: s.cfg.Bounds.configurationBytes() - more + 1})
+	if err != nil || room.Configuration {
+		return err
 	}
 	n, err := tx.AccountCounts(ctx, c.Account.ID)
 	if err != nil {

@@ -92,6 +92,9 @@ func (s *Service) createAccount(ctx context.Context, a *account.Account, key str
 // new one if that is "".
 func (s *Service) insertAccount(ctx context.Context, w *work, a account.Account, secret string) (*NewAccount, error) {
 	a.ID, a.State, a.CreatedAt, a.Version = id.NewAt(id.Account, w.now), account.Active, w.now, 1
+	if _, err := w.operatorOf(ctx, &a); err != nil {
+		return nil, err
+	}
 	if err := w.InsertAccount(ctx, &a); err != nil {
 		return nil, err
 	}

@@ -2,6 +2,7 @@ package control
 
 import (
 	"context"
+	"slices"
 
 	"github.com/keygate/keygate/internal/audit"
 	"github.com/keygate/keygate/internal/fault"
@@ -61,16 +62,18 @@ func (w *work) clearDefault(ctx context.Context) error {
 	return w.setDefault(ctx, former, false)
 }
 
-// defaultToLast makes the gateway that is left the default gateway, after a deletion that left one.
-func (w *work) defaultToLast(ctx context.Context) error {
+// lastBeside returns the gateway of the account default that is left when another one is deleted, or nil if it is not
+// just one. It becomes the default gateway.
+func (w *work) lastBeside(ctx context.Context, gone *gateway.Gateway) (*gateway.Gateway, error) {
 	if !w.caller.Account.IsDefault() {
-		return nil
+		return nil, nil
 	}
-	left, err := w.Gateways(ctx, w.caller.Account.ID, Page{Limit: 2})
-	if err != nil || len(left) != 1 || left[0].Default {
-		return err
+	left, err := w.Gateways(ctx, w.caller.Account.ID, Page{Limit: 3})
+	left = slices.DeleteFunc(left, func(g gateway.Gateway) bool { return g.ID == gone.ID })
+	if err != nil || len(left) != 1 {
+		return nil, err
 	}
-	return w.setDefault(ctx, &left[0], true)
+	return &left[0], nil
 }
 
 // setDefault changes Default of a gateway that the call did not name.

@@ -64,6 +64,10 @@ func (s *Service) DeleteGateway(ctx context.Context, c *Caller, gatewayID string
 		if err := w.auditRepositoryOf(ctx, g.ID); err != nil {
 			return nil, err
 		}
+		last, err := w.lastBeside(ctx, g)
+		if err != nil {
+			return nil, err
+		}
 		if err := w.DeleteGateway(ctx, c.Account.ID, g.ID); err != nil {
 			return nil, err
 		}
@@ -73,7 +77,10 @@ func (s *Service) DeleteGateway(ctx context.Context, c *Caller, gatewayID string
 		if err := w.changed(ctx, snapshot.GatewayChange, g.ID); err != nil {
 			return nil, err
 		}
-		return g, w.defaultToLast(ctx)
+		if last != nil && !last.Default {
+			err = w.setDefault(ctx, last, true)
+		}
+		return g, err
 	})
 	if err != nil {
 		return nil, err

@@ -63,7 +63,7 @@ func (w *work) rejectRepeat(ctx context.Context) error {
 	if a != nil {
 		return fault.New(fault.Conflict, "another call with this Idempotency-Key has just completed: repeat the call to get its response")
 	}
-	return w.roomForResponse(ctx, 1)
+	return w.roomForResponse(ctx)
 }
 
 // encodedBefore returns ctx with the response of an operation whose result is known before its
@@ -92,7 +92,8 @@ func (w *work) storeResponse(ctx context.Context, result any) error {
 	if err != nil {
 		return fmt.Errorf("encode the response to store: %w", err)
 	}
-	if err := w.roomForResponse(ctx, len(body)); err != nil {
+	most, mostBytes := w.bounds.responses()
+	if err := w.RequireRoomForResponse(ctx, w.caller.Account.ID, most, mostBytes-int64(len(body))+1, w.fullOfResponses(most)); err != nil {
 		return err
 	}
 	return w.PutStoredResponse(ctx, &StoredResponse{

@@ -110,15 +110,19 @@ func (s *Service) UpdateKey(ctx context.Context, c *Caller, keyID string, p KeyP
 				return nil, err
 			}
 		}
+		var partners []apikey.Key
+		if before.RateLimit != k.RateLimit {
+			if partners, err = w.chain(ctx, &k); err != nil {
+				return nil, err
+			}
+			if len(partners) > maxChain {
+				return nil, fault.New(fault.Conflict, "the key shares its rate limit with more than %d other keys of its rotations: revoke those that are no longer needed first", maxChain-1)
+			}
+		}
 		if err := w.storeKey(ctx, audit.KeyUpdate, before, &k); err != nil {
 			return nil, err
 		}
-		if before.RateLimit != k.RateLimit {
-			if err := w.shareRate(ctx, &k); err != nil {
-				return nil, err
-			}
-		}
-		return &k, nil
+		return &k, w.shareRate(ctx, &k, partners)
 	})
 }
 
@@ -135,15 +139,9 @@ func (w *work) chain(ctx context.Context, k *apikey.Key) ([]apikey.Key, error) {
 	return w.KeysOfBucket(ctx, k.AccountID, k.BucketID, w.now.Add(-chainGrace), maxChain+1)
 }
 
-// shareRate sets the rate limit of the other keys of k's bucket to that of k.
-func (w *work) shareRate(ctx context.Context, k *apikey.Key) error {
-	partners, err := w.chain(ctx, k)
-	if err != nil {
-		return err
-	}
-	if len(partners) > maxChain {
-		return fault.New(fault.Conflict, "the key shares its rate limit with more than %d other keys of its rotations: revoke those that are no longer needed first", maxChain-1)
-	}
+// shareRate sets the rate limit of the other keys of k's bucket to that of k. partners are the keys of the bucket before k
+// was stored: a store would have to hold up others to read them after that.
+func (w *work) shareRate(ctx context.Context, k *apikey.Key, partners []apikey.Key) error {
 	for i := range partners {
 		if partners[i].ID == k.ID {
 			continue

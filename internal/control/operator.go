@@ -180,6 +180,9 @@ func (w *work) storeAccount(ctx context.Context, before, a *account.Account) err
 		return nil
 	}
 	a.Version = before.Version + 1
+	if _, err := w.operatorOf(ctx, a); err != nil {
+		return err
+	}
 	if err := w.UpdateAccount(ctx, a); err != nil {
 		return err
 	}
@@ -229,6 +232,9 @@ func (s *Service) DeleteAccount(ctx context.Context, c *Caller, accountID string
 			return nil, fault.New(fault.Conflict, "the account is active: suspend it first")
 		}
 		a := *before
+		if _, err := w.operatorOf(ctx, before); err != nil {
+			return nil, err
+		}
 		a.Name, a.State, a.Version = a.ID, account.Deleted, a.Version+1 // the name is free
 		if err := w.UpdateAccount(ctx, &a); err != nil {
 			return nil, err
@@ -259,19 +265,40 @@ func removeAccount(ctx context.Context, store Store, accountID string, transacti
 	return more, err
 }
 
+// operatorOf returns the account whose log has what the operator does with a; "" if there is none yet. What changes
+// accounts calls it before: to read one after that, a store would have to hold up others.
+func (w *work) operatorOf(ctx context.Context, a *account.Account) (string, error) {
+	if a.IsDefault() {
+		return a.ID, nil
+	}
+	if w.operatorID != nil {
+		return *w.operatorID, nil
+	}
+	operator, err := w.AccountByName(ctx, account.Default)
+	switch {
+	case err == nil:
+		w.operatorID = &operator.ID
+	case fault.CodeOf(err) == fault.NotFound:
+		w.operatorID = new(string)
+	default:
+		return "", fmt.Errorf("find the operator's audit log: %w", err)
+	}
+	return *w.operatorID, nil
+}
+
 // auditAccount writes the audit record of an operator's action on a: to the operator's log, and
 // to the account's own without the operator's key and address.
 func (w *work) auditAccount(ctx context.Context, action audit.Action, a *account.Account, diff audit.Diff) error {
 	r := w.auditRecord(action, a.ID, "", diff)
-	operator, err := w.AccountByName(ctx, account.Default)
-	switch {
-	case err == nil:
-		r.AccountID = operator.ID
+	operatorID, err := w.operatorOf(ctx, a)
+	if err != nil {
+		return err
+	}
+	if operatorID != "" {
+		r.AccountID = operatorID
 		if err := w.AppendAudit(ctx, r); err != nil || a.IsDefault() {
 			return err
 		}
-	case fault.CodeOf(err) != fault.NotFound:
-		return fmt.Errorf("find the operator's audit log: %w", err)
 	}
 	return w.AppendAudit(ctx, &audit.Record{
 		AccountID: a.ID, Time: r.Time, Kind: r.Kind, Outcome: r.Outcome, Action: action, Target: a.ID, Diff: diff,

@@ -61,6 +61,14 @@ type AccountStore interface {
 	InsertAccount(ctx context.Context, a *account.Account) error
 	// UpdateAccount writes all fields but ID and CreatedAt. The caller sets Version.
 	UpdateAccount(ctx context.Context, a *account.Account) error
+	// RequireRoomForResponse makes Update return refusal, by itself or by its function, unless the account has less than
+	// most stored responses and less than mostBytes of them, after what the transaction has written.
+	RequireRoomForResponse(ctx context.Context, accountID string, most, mostBytes int64, refusal error) error
+	// NoteConfiguration notes the size of the account's configuration, and ConfigurationFits reports whether it is at
+	// most most bytes, or not larger than noted. It may return true without a look; if that is wrong, Update calls its
+	// function again.
+	NoteConfiguration(ctx context.Context, accountID string) error
+	ConfigurationFits(ctx context.Context, accountID string, most int64) (bool, error)
 	// RemoveAccount removes about limit records of a deleted account, and writes the change
 	// log entries of its gateways. It leaves the audit log, which ends with its retention, and
 	// daily counts, which end within two days. more is false when there is nothing left; the

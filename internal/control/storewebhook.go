@@ -89,4 +89,6 @@ type DeliveryStore interface {
 	// disabled or deleted and are not leased at now. Their logs get an entry that says
 	// why no attempt was made. more reports whether there may be others.
 	FailStranded(ctx context.Context, webhookID string, now time.Time, limit int) (more bool, err error)
+	// Strand does the same for an endpoint that the transaction disables or deletes. w is what it becomes, or nil.
+	Strand(ctx context.Context, webhookID string, w *webhook.Webhook, now time.Time, limit int) error
 }

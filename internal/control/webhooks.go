@@ -168,7 +168,7 @@ func (s *Service) UpdateWebhook(ctx context.Context, c *Caller, webhookID string
 			return nil, err
 		}
 		if h.State == webhook.Disabled {
-			_, err = w.FailStranded(ctx, h.ID, w.now, strandedBatch)
+			err = w.Strand(ctx, h.ID, &h, w.now, strandedBatch)
 		}
 		return &h, err
 	})
@@ -209,7 +209,7 @@ func (s *Service) DeleteWebhook(ctx context.Context, c *Caller, webhookID string
 		if err := w.DeleteWebhook(ctx, c.Account.ID, h.ID); err != nil {
 			return nil, err
 		}
-		if _, err := w.FailStranded(ctx, h.ID, w.now, strandedBatch); err != nil {
+		if err := w.Strand(ctx, h.ID, nil, w.now, strandedBatch); err != nil {
 			return nil, err
 		}
 		if err := w.changed(ctx, snapshot.WebhookChange, h.ID); err != nil {

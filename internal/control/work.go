@@ -30,13 +30,14 @@ const (
 // change.
 type work struct {
 	Tx
-	caller  *Caller
-	bounds  *AccountBounds
-	key     *apikey.Key // the calling key, as of this transaction; nil for an offline command
-	now     time.Time
-	changes []snapshot.Change // that the data plane must apply
-	wake    bool              // there may be new deliveries
-	sized   *AccountCounts    // before a change that may make the configuration larger; see mayGrow
+	caller     *Caller
+	bounds     *AccountBounds
+	key        *apikey.Key // the calling key, as of this transaction; nil for an offline command
+	now        time.Time
+	changes    []snapshot.Change // that the data plane must apply
+	wake       bool              // there may be new deliveries
+	operatorID *string           // see operatorOf
+	sized      bool              // the size of the configuration is noted; see mayGrow
 }
 
 // inTx runs f in one transaction, which writes all of f's state, audit records, events and change log

@@ -29,3 +29,28 @@ func (t *readTx) AccountRoom(ctx context.Context, accountID string, most control
 		})
 	return room, err
 }
+
+// RequireRoomForResponse implements control.AccountStore.
+func (t *tx) RequireRoomForResponse(ctx context.Context, accountID string, most, mostBytes int64, refusal error) error {
+	return t.enqueue(ctx, statement{what: "look for room for a response", fails: refusal, args: []any{accountID, most, mostBytes},
+		query: `SELECT 1 / (NOT EXISTS (SELECT FROM account_counts WHERE account_id = $1 AND (responses >= $2 OR response_bytes >= $3)))::int`})
+}
+
+// NoteConfiguration implements control.AccountStore.
+func (t *tx) NoteConfiguration(ctx context.Context, accountID string) error {
+	return t.queue(ctx, "note the size of the configuration", `SELECT set_config('keygate.configuration',
+		coalesce((SELECT `+configurationBytes+` FROM account_counts WHERE account_id = $1), 0)::text, true)`, accountID)
+}
+
+// ConfigurationFits implements control.AccountStore.
+func (t *tx) ConfigurationFits(ctx context.Context, accountID string, most int64) (fits bool, err error) {
+	const what, condition = "look at the size of the configuration", `NOT EXISTS (SELECT FROM account_counts
+		WHERE account_id = $1 AND ` + configurationBytes + ` > greatest($2, current_setting('keygate.configuration', true)::bigint))`
+	if t.ahead && !t.sure {
+		return true, t.enqueue(ctx, statement{what: what, fails: errAssumed, query: `SELECT 1 / (` + condition + `)::int`, args: []any{accountID, most}})
+	}
+	err = t.row(ctx, what, `SELECT `+condition, []any{accountID, most}, func(r pgx.Rows) error { return r.Scan(&fits) })
+	return fits, err
+}
+
+const configurationBytes = `gateway_bytes + route_bytes + key_bytes + webhook_bytes`

@@ -24,6 +24,13 @@ type removal struct {
 	*tx
 	*stored.Budget
 	accountID string
+	some      bool // something was removed
+}
+
+// Removed counts rows of a weight.
+func (r *removal) Removed(rows, weight int) {
+	r.some = r.some || rows > 0
+	r.Budget.Removed(rows, weight)
 }
 
 // RemoveAccount implements control.AccountStore. Rows are removed before those that they
@@ -60,14 +67,14 @@ func (t *tx) RemoveAccount(ctx context.Context, accountID string, limit int) (mo
 		r.rowsOf("omitted requests", 1, `DELETE FROM requests_left_out WHERE (account_id, second) IN
 			(SELECT account_id, second FROM requests_left_out WHERE account_id = $1 LIMIT $2)`),
 	} {
-		if r.Spent() {
+		if r.Spent() || r.some && r.held { // each step takes a round trip
 			return true, nil
 		}
 		if err := step(ctx); err != nil {
 			return false, err
 		}
 	}
-	if r.Spent() {
+	if r.Spent() || r.some && r.held {
 		return true, nil
 	}
 	if err := t.queue(ctx, "remove the counts of an account", `DELETE FROM account_counts WHERE account_id = $1`, accountID); err != nil {
@@ -80,15 +87,23 @@ func (t *tx) RemoveAccount(ctx context.Context, accountID string, limit int) (mo
 // rowsOf returns a step that runs a DELETE with the account and a limit.
 func (r *removal) rowsOf(what string, weight int, query string) func(context.Context) error {
 	return func(ctx context.Context) error {
-		n, err := r.exec(ctx, "remove "+what+" of a deleted account", query, r.accountID, r.Most(weight))
+		n, err := r.delete(ctx, "remove "+what+" of a deleted account", query, r.accountID, r.Most(weight))
 		r.Removed(int(n), weight)
 		return err
 	}
 }
 
+// removeIDs runs a DELETE with the account and a limit that returns the identifiers.
+func (r *removal) removeIDs(ctx context.Context, what, query string) ([]string, error) {
+	if found, err := r.finds(ctx, what, query, r.accountID, r.Most(1)); err != nil || !found {
+		return nil, err
+	}
+	return r.texts(ctx, what, query, r.accountID, r.Most(1))
+}
+
 func (r *removal) gateways(ctx context.Context) error {
-	ids, err := r.texts(ctx, "remove gateways of a deleted account", `DELETE FROM gateways WHERE id IN
-		(SELECT id FROM gateways WHERE account_id = $1 LIMIT $2) RETURNING id`, r.accountID, r.Most(1))
+	ids, err := r.removeIDs(ctx, "remove gateways of a deleted account", `DELETE FROM gateways WHERE id IN
+		(SELECT id FROM gateways WHERE account_id = $1 LIMIT $2) RETURNING id`)
 	if err != nil {
 		return err
 	}
@@ -106,8 +121,8 @@ func (r *removal) gateways(ctx context.Context) error {
 
 // endedGateways removes those that were deleted before the account.
 func (r *removal) endedGateways(ctx context.Context) error {
-	ids, err := r.texts(ctx, "remove deleted gateways of a deleted account", `DELETE FROM ended_gateways WHERE id IN
-		(SELECT id FROM ended_gateways WHERE account_id = $1 LIMIT $2) RETURNING id`, r.accountID, r.Most(1))
+	ids, err := r.removeIDs(ctx, "remove deleted gateways of a deleted account", `DELETE FROM ended_gateways WHERE id IN
+		(SELECT id FROM ended_gateways WHERE account_id = $1 LIMIT $2) RETURNING id`)
 	if err != nil {
 		return err
 	}
@@ -131,14 +146,14 @@ func (r *removal) deliveries(ctx context.Context) error {
 func (r *removal) keys(ctx context.Context) error {
 	const responses = `DELETE FROM answers WHERE ctid = ANY (ARRAY(SELECT a.ctid
 		FROM (SELECT id FROM keys WHERE account_id = $1 ORDER BY id LIMIT $2) k JOIN answers a ON a.key_id = k.id LIMIT $3))`
-	done, err := r.exec(ctx, "remove stored responses of a deleted account", responses, r.accountID, r.Most(keyWeight), r.Most(1))
+	done, err := r.delete(ctx, "remove stored responses of a deleted account", responses, r.accountID, r.Most(keyWeight), r.Most(1))
 	if err != nil {
 		return err
 	}
 	if r.Removed(int(done), 1); r.Spent() {
 		return nil
 	}
-	n, err := r.exec(ctx, "remove keys of a deleted account", `DELETE FROM keys WHERE n IN
+	n, err := r.delete(ctx, "remove keys of a deleted account", `DELETE FROM keys WHERE n IN
 		(SELECT n FROM keys WHERE account_id = $1 ORDER BY id LIMIT $2)`, r.accountID, r.Most(keyWeight))
 	r.Removed(int(n), keyWeight)
 	return err

@@ -16,6 +16,13 @@ var _ ratelimit.DailyStore = (*DB)(nil)
 // already, reserve for the day, since its clock follows the database's with some delay.
 const dayTolerance = time.Second
 
+// reserveTime bounds a reservation, during which requests may wait for it, and loadTime the read of all counts. Beyond it
+// the connection is given up, which takes cancelGrace at most.
+const (
+	reserveTime = time.Second
+	loadTime    = 5 * time.Second
+)
+
 // DailyCounts implements control.DailyCountsReader.
 func (t *readTx) DailyCounts(ctx context.Context, node string, day int64, limitIDs ...string) ([]ratelimit.DailyCount, error) {
 	text, args := `SELECT c.limit_id, c.key_id, c.used, c.lost, coalesce(own.used, 0), coalesce(own.lost, 0)
@@ -110,7 +117,9 @@ func (t *tx) dailyFigures(ctx context.Context, query string, args ...any) (map[d
 
 // LoadDailyCounts implements ratelimit.DailyStore.
 func (db *DB) LoadDailyCounts(ctx context.Context, node string, day int64, limitIDs ...string) (counts []ratelimit.DailyCount, err error) {
-	err = db.view(ctx, db.source, func(t *readTx) error {
+	ctx, cancel := context.WithTimeout(ctx, loadTime)
+	defer cancel()
+	err = db.viewFor(ctx, db.source, beginView, loadTime, func(t *readTx) error {
 		counts, err = t.DailyCounts(ctx, node, day, limitIDs...)
 		return err
 	})
@@ -119,7 +128,11 @@ func (db *DB) LoadDailyCounts(ctx context.Context, node string, day int64, limit
 
 // ReserveDaily implements ratelimit.DailyStore. The clock is the database's.
 func (db *DB) ReserveDaily(ctx context.Context, node string, day int64, claims []ratelimit.DailyClaim) (now time.Time, err error) {
+	ctx, cancel := context.WithTimeout(ctx, reserveTime)
+	defer cancel()
 	err = db.write(ctx, func(t *tx) error {
+		t.end, _ = ctx.Deadline()
+		t.commitBy = t.end
 		err := t.row(ctx, "clock", `SELECT clock_timestamp()`, nil, func(r pgx.Rows) error { return r.Scan(&now) })
 		if err != nil {
 			return err

@@ -141,7 +141,11 @@ func (t *tx) removeDeliveries(ctx context.Context, query string, args ...any) (i
 		rows   []int64
 		events []string
 	)
-	err := t.rows(ctx, "remove deliveries", `DELETE FROM deliveries WHERE n IN (`+query+`) RETURNING n, event_id`, args, func(r pgx.Rows) error {
+	query = `DELETE FROM deliveries WHERE n IN (` + query + `) RETURNING n, event_id`
+	if found, err := t.finds(ctx, "look for deliveries", query, args...); err != nil || !found {
+		return 0, err
+	}
+	err := t.rows(ctx, "remove deliveries", query, args, func(r pgx.Rows) error {
 		var (
 			n     int64
 			event string

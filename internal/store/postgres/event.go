@@ -94,7 +94,23 @@ func (t *tx) eventListeners(ctx context.Context, e *event.Event) ([]string, erro
 	if e.Type == webhook.Test {
 		return nil, t.ready(ctx)
 	}
-	return t.listeners(ctx, e.AccountID, e.Type, stored.DirectDeliveries-t.direct+1)
+	limit := stored.DirectDeliveries - t.direct + 1
+	if h := &t.heard; h.accountID == e.AccountID && h.of == e.Type {
+		return h.endpoints[:min(len(h.endpoints), limit)], t.ready(ctx)
+	}
+	list, err := t.listeners(ctx, e.AccountID, e.Type, limit)
+	if err == nil {
+		t.heard = listening{e.AccountID, e.Type, list}
+	}
+	return list, err
+}
+
+// listening is the result of a call of listeners. A later one of the transaction has no larger limit. What changes
+// endpoints forgets it.
+type listening struct {
+	accountID string
+	of        event.Type
+	endpoints []string
 }
 
 // appendEvent stores an event with deliveries to the endpoints.
@@ -144,8 +160,12 @@ func (db *DB) AppendEvents(ctx context.Context, events []event.Event) error {
 // trimEvents removes up to limit events that were created before the given time. Events that
 // a delivery needs are only removed from the list. It returns the number of events.
 func (t *tx) trimEvents(ctx context.Context, before int64, limit int) (int64, error) {
+	found, err := t.finds(ctx, "trim events", `SELECT FROM events WHERE listed AND created_at < $1`, before)
+	if err != nil || !found {
+		return 0, err
+	}
 	var n int64
-	err := t.rows(ctx, "trim events", `WITH old AS (
+	err = t.rows(ctx, "trim events", `WITH old AS (
 			SELECT id, EXISTS (SELECT 1 FROM deliveries WHERE event_id = events.id) AS needed FROM events
 			WHERE listed AND created_at < $1 ORDER BY created_at LIMIT $2
 		), gone AS (DELETE FROM events USING old WHERE events.id = old.id AND NOT old.needed RETURNING 1),

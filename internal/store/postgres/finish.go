@@ -100,15 +100,21 @@ func (t *tx) FailStranded(ctx context.Context, webhookID string, now time.Time, 
 	return limit > 0 && n == limit, err
 }
 
-// FailWaiting implements sender.FinishTx. A delivery that is being finished or claimed is skipped.
-func (t *tx) FailWaiting(ctx context.Context, endpoint, reason string, now time.Time, limit int) (int, error) {
-	n, err := t.exec(ctx, "fail stranded deliveries", `WITH stranded AS MATERIALIZED (
+// Strand implements control.DeliveryStore. The transaction has locked the endpoint.
+func (t *tx) Strand(ctx context.Context, webhookID string, w *webhook.Webhook, now time.Time, limit int) error {
+	return t.queue(ctx, "fail stranded deliveries", failWaiting, webhookID, micros(now), rowLimit(limit), []byte(w.NotSent()))
+}
+
+const failWaiting = `WITH stranded AS MATERIALIZED (
 			SELECT n, attempts FROM deliveries WHERE webhook_id = $1 AND due_at IS NOT NULL AND (token IS NULL OR due_at <= queue_now($2))
 			LIMIT $3 FOR UPDATE SKIP LOCKED
 		), failed AS (
 			UPDATE deliveries d SET state = 3, next_at = NULL, due_at = NULL, token = NULL, finished_at = $2 FROM stranded s WHERE d.n = s.n
 		)
-		INSERT INTO attempts (n, number, started_at, duration, status, error) SELECT n, attempts + 1, $2, 0, 0, $4 FROM stranded`,
-		endpoint, micros(now), rowLimit(limit), []byte(reason))
+		INSERT INTO attempts (n, number, started_at, duration, status, error) SELECT n, attempts + 1, $2, 0, 0, $4 FROM stranded`
+
+// FailWaiting implements sender.FinishTx. A delivery that is being finished or claimed is skipped.
+func (t *tx) FailWaiting(ctx context.Context, endpoint, reason string, now time.Time, limit int) (int, error) {
+	n, err := t.exec(ctx, "fail stranded deliveries", failWaiting, endpoint, micros(now), rowLimit(limit), []byte(reason))
 	return int(n), err
 }

@@ -151,7 +151,7 @@ func (t *tx) DeleteGateway(ctx context.Context, accountID, gatewayID string) err
 	if err := t.queue(ctx, "delete repository", `DELETE FROM repositories WHERE gateway_id = `+own, gatewayID, accountID); err != nil {
 		return err
 	}
-	return t.must(ctx, "delete gateway", "gateway", `DELETE FROM gateways WHERE id = $1 AND account_id = $2`, gatewayID, accountID)
+	return t.queueOne(ctx, "delete gateway", "gateway", `changed AS (DELETE FROM gateways WHERE id = $1 AND account_id = $2 RETURNING 1)`, gatewayID, accountID)
 }
 
 // HostnameOwner implements control.GatewayReader.

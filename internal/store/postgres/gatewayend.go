@@ -53,13 +53,18 @@ func (t *tx) EndGateway(ctx context.Context, e *control.EndedGateway) error {
 	if err != nil {
 		return fmt.Errorf("encode the call that deletes gateway %s: %w", e.ID, err)
 	}
-	return t.must(ctx, "end gateway", "gateway", `INSERT INTO ended_gateways (id, account_id, table_id, after, at, call)
-		SELECT id, account_id, table_id, $1, $2, $3 FROM gateways WHERE id = $4 AND account_id = $5`, e.RoutesTo, micros(e.At), string(call), e.ID, e.AccountID)
+	v, err := t.tableOf(ctx, e.ID)
+	if err != nil {
+		return err
+	}
+	t.ending, t.endingTable = e.ID, v.Table
+	return t.queueOne(ctx, "end gateway", "gateway", `changed AS (INSERT INTO ended_gateways (id, account_id, table_id, after, at, call)
+		SELECT id, account_id, table_id, $1, $2, $3 FROM gateways WHERE id = $4 AND account_id = $5 RETURNING 1)`, e.RoutesTo, micros(e.At), string(call), e.ID, e.AccountID)
 }
 
 // UpdateEndedGateway implements control.GatewayStore.
 func (t *tx) UpdateEndedGateway(ctx context.Context, e *control.EndedGateway) error {
-	return t.must(ctx, "go on with a deleted gateway", "gateway", `UPDATE ended_gateways SET after = $1 WHERE id = $2`, e.RoutesTo, e.ID)
+	return t.queueOne(ctx, "go on with a deleted gateway", "gateway", `changed AS (UPDATE ended_gateways SET after = $1 WHERE id = $2 RETURNING 1)`, e.RoutesTo, e.ID)
 }
 
 // FinishGateway implements control.GatewayStore.
@@ -79,8 +84,11 @@ func (t *readTx) KeysToRevoke(ctx context.Context, gatewayID string, limit int) 
 // EndedRoutes implements control.RouteReader. It reads the page that has the route up to which the caller is, and those
 // behind it.
 func (t *readTx) EndedRoutes(ctx context.Context, e *control.EndedGateway, limit int) (list []gateway.Route, err error) {
-	const of = `SELECT content FROM route_pages WHERE table_id = (SELECT table_id FROM ended_gateways WHERE id = $1)`
-	page, err := t.pagesOf(ctx, e.ID, of+` AND first <= $2 ORDER BY first DESC LIMIT 1`, e.ID, e.RoutesTo)
+	of, table := `SELECT content FROM route_pages WHERE table_id = (SELECT table_id FROM ended_gateways WHERE id = $1)`, any(e.ID)
+	if t.ending == e.ID { // the row of ended_gateways may not be written yet
+		of, table = `SELECT content FROM route_pages WHERE table_id = $1`, t.endingTable
+	}
+	page, err := t.pagesOf(ctx, e.ID, of+` AND first <= $2 ORDER BY first DESC LIMIT 1`, table, e.RoutesTo)
 	for after := e.RoutesTo; err == nil && len(list) < limit; {
 		for i := range page {
 			if page[i].ID > e.RoutesTo && len(list) < limit {
@@ -88,7 +96,7 @@ func (t *readTx) EndedRoutes(ctx context.Context, e *control.EndedGateway, limit
 			}
 			after = max(after, page[i].ID)
 		}
-		if page, err = t.pagesOf(ctx, e.ID, of+` AND first > $2 ORDER BY first LIMIT 1`, e.ID, after); len(page) == 0 {
+		if page, err = t.pagesOf(ctx, e.ID, of+` AND first > $2 ORDER BY first LIMIT 1`, table, after); len(page) == 0 {
 			break
 		}
 	}

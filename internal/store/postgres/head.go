@@ -35,6 +35,10 @@ const (
 // errChanged is in the error of a mutation whose reads have other results now.
 var errChanged = errors.New("what the transaction has read was changed meanwhile")
 
+// errAssumed is in the error of a mutation that has assumed something which is not true, since it would have had to take
+// the head to find out. The next attempt does that.
+var errAssumed = errors.New("what the transaction has assumed is not true")
+
 // errOldFormat is in the error of a mutation that took the head last and that a node with a lease cannot read. The
 // next attempt says which.
 var errOldFormat = errors.New("a node reads only older formats of changes")
@@ -106,19 +110,30 @@ func triggered(table string) []string {
 
 // mayRead reports whether the query has the same result before the queued statements and after them.
 func (t *readTx) mayRead(query string) bool {
-	for i := range t.queued {
-		for _, m := range written.FindAllStringSubmatch(t.queued[i].query, -1) {
-			for _, table := range append(triggered(m[1]), m[1]) {
-				if mentions(query, table) {
-					return false
-				}
-			}
+	for table := range t.touched {
+		if mentions(query, table) {
+			return false
 		}
 	}
 	return true
 }
 
-// mentions reports whether the query has the word.
+// touch notes what a statement changes that is queued.
+func (t *readTx) touch(query string) {
+	if !t.ahead {
+		return
+	}
+	for _, m := range written.FindAllStringSubmatch(query, -1) {
+		if t.touched == nil {
+			t.touched = map[string]bool{}
+		}
+		for _, table := range append(triggered(m[1]), m[1]) {
+			t.touched[table] = true
+		}
+	}
+}
+
+// mentions reports whether the query has the word, and not as the name of a column behind a point.
 func mentions(query, word string) bool {
 	for rest := query; ; {
 		i := strings.Index(rest, word)
@@ -126,7 +141,7 @@ func mentions(query, word string) bool {
 			return false
 		}
 		end := i + len(word)
-		if (i == 0 || !isWord(rest[i-1])) && (end == len(rest) || !isWord(rest[end])) {
+		if (i == 0 || !isWord(rest[i-1]) && rest[i-1] != '.') && (end == len(rest) || !isWord(rest[end])) {
 			return true
 		}
 		rest = rest[end:]
@@ -151,6 +166,22 @@ func (t *readTx) record(ctx context.Context, query string, args []any, scan func
 	}
 	slices.Sort(r.hashes)
 	t.reads, t.readRows = append(t.reads, r), t.readRows+len(r.hashes)
+	return nil
+}
+
+// value reads what differs each time, such as the next value of a sequence. It is not read again under the head.
+func (t *readTx) value(ctx context.Context, what, query string, scan func(pgx.Rows) error) error {
+	if !t.ahead {
+		return t.rows(ctx, what, query, nil, scan)
+	}
+	if err := t.ready(ctx); err != nil {
+		return err
+	}
+	during, cancel := t.during()
+	defer cancel()
+	if _, err := t.sendOnly(during, nil, query, nil, scan); err != nil {
+		return t.fail(what, err)
+	}
 	return nil
 }
 

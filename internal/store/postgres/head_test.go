@@ -17,6 +17,7 @@ import (
 	"github.com/keygate/keygate/internal/control"
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/id"
+	"github.com/keygate/keygate/internal/keygatetest/cabletest"
 	"github.com/keygate/keygate/internal/snapshot"
 )
 
@@ -228,6 +229,48 @@ func TestHeadIsHeldBriefly(t *testing.T) {
 	if err := change(t, other); err != nil {
 		t.Error(err)
 	}
+}
+
+// Guarantee: between two round trips of a mutation that holds the head, the server waits for what is left of the quarter
+// of the lease, and not for all of it after each.
+func TestRestOfTheHeadTime(t *testing.T) {
+	db := openWith(t, Config{URL: migrated(t), LeaseTTL: 40 * time.Second})
+	err := db.mutate(t.Context(), func(tx *tx) error {
+		if _, err := tx.exec(t.Context(), "sleep", `SELECT pg_sleep(0.3)`); err != nil {
+			return err
+		}
+		var rest int
+		err := tx.c.QueryRow(t.Context(), `SELECT setting::int FROM pg_settings WHERE name = 'idle_in_transaction_session_timeout'`).Scan(&rest)
+		if err == nil && (rest <= 0 || rest > 9700) {
+			t.Errorf("the server waits for %d ms, want at most 9700", rest)
+		}
+		return err
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// Guarantee: a node that is cut off while it holds the head, because it needed the result of a statement, holds up a
+// change of another node so briefly that this succeeds.
+func TestCutOffWithTheHead(t *testing.T) {
+	url := migrated(t)
+	cable, far := cabletest.ForURL(t, url)
+	db, other := openWith(t, Config{URL: far, LeaseTTL: 2 * time.Second}), openWith(t, Config{URL: url})
+	err := db.mutate(t.Context(), func(tx *tx) error {
+		if _, err := tx.exec(t.Context(), "take the head", `SELECT 1`); err != nil {
+			return err
+		}
+		cable.Sever()
+		if err := change(t, other); err != nil {
+			t.Errorf("the change of another node: %v", err)
+		}
+		return nil
+	})
+	if err == nil {
+		t.Error("the node that was cut off has committed")
+	}
+	cable.Mend()
 }
 
 // Guarantee: a read is carried out ahead of statements that were queued before it only if these cannot change its

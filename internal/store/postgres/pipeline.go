@@ -14,7 +14,7 @@ import (
 // maxQueued and maxQueuedBytes bound how many statements are queued, and the bytes of their texts and byte
 // strings: before there are more, the statements are sent. One that is larger by itself is queued alone.
 const (
-	maxQueued      = 100
+	maxQueued      = 1000
 	maxQueuedBytes = 1 << 20
 )
 
@@ -24,6 +24,7 @@ type statement struct {
 	record string               // that it must change, or ""
 	fails  error                // that it fails with if it divides by zero, or nil
 	scan   func(pgx.Rows) error // of its rows, or nil
+	tag    *pgconn.CommandTag   // of the statement that send was called for; nil for a queued one
 	query  string
 	args   []any
 }
@@ -54,6 +55,7 @@ func (t *tx) enqueue(ctx context.Context, s statement) error {
 		}
 	}
 	t.queued, t.queuedBytes = append(t.queued, s), t.queuedBytes+size
+	t.touch(s.query)
 	return nil
 }
 
@@ -102,9 +104,22 @@ func (e *queuedError) fault() error {
 func (t *readTx) send(ctx context.Context, query string, args []any, scan func(pgx.Rows) error) (tag pgconn.CommandTag, err error) {
 	list := append(t.before(), t.queued...)
 	t.tripWithHead()
-	t.queued, t.queuedBytes = nil, 0
-	return t.sendOnly(ctx, list, query, args, scan)
+	t.queued, t.queuedBytes, t.touched = nil, 0, nil
+	if !t.held || query == endTransaction {
+		return t.sendOnly(ctx, list, query, args, scan)
+	}
+	// The server holds the head until the next round trip, for what is left of the time now.
+	list = append(list, statement{query: query, args: args, scan: scan, tag: &tag})
+	rest := t.goOn()
+	_, err = t.sendOnly(ctx, list, rest.query, rest.args, func(pgx.Rows) error { return nil })
+	if stateOf(err) == divisionByZero && tag.String() != "" {
+		err = &queuedError{&rest, err}
+	}
+	return tag, err
 }
+
+// endTransaction commits a transaction.
+const endTransaction = `COMMIT`
 
 // sendOnly sends a list of statements and then one more, as send does.
 func (t *readTx) sendOnly(ctx context.Context, list []statement, query string, args []any, scan func(pgx.Rows) error) (tag pgconn.CommandTag, err error) {
@@ -126,6 +141,9 @@ func (t *readTx) sendOnly(ctx context.Context, list []statement, query string, a
 	defer func() { err = cmp.Or(err, results.Close()) }()
 	for i := range list {
 		if err := list[i].read(results, cancel); err != nil {
+			if list[i].tag != nil {
+				return tag, err
+			}
 			return tag, &queuedError{&list[i], err}
 		}
 	}
@@ -146,7 +164,10 @@ func (s *statement) read(results pgx.BatchResults, cancel func()) error {
 	if err != nil {
 		return err
 	}
-	_, err = scanAll(rows, s.scan, cancel)
+	tag, err := scanAll(rows, s.scan, cancel)
+	if s.tag != nil {
+		*s.tag = tag
+	}
 	return err
 }
 

@@ -8,7 +8,6 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/keygate/keygate/internal/control"
-	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/gateway"
 )
 
@@ -70,7 +69,7 @@ func (t *readTx) Repositories(ctx context.Context, after string, limit int) ([]g
 
 // PutRepository implements control.RepositoryStore.
 func (t *tx) PutRepository(ctx context.Context, r *gateway.ConnectedRepository) error {
-	n, err := t.exec(ctx, "put repository", `INSERT INTO repositories (gateway_id, account_id, url, branch, path, kind, interval, credential,
+	return t.queueOne(ctx, "put repository", "gateway", `changed AS (INSERT INTO repositories (gateway_id, account_id, url, branch, path, kind, interval, credential,
 		known_hosts, host_key, hook_secret, status_provider, status_token, paused, last_commit, failed_commit, last_error, failure_kind,
 		failures, warning, notified, last_attempt_at, last_synced_at, next_sync_at, created_at, version)
 		SELECT id, account_id, $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24 FROM gateways WHERE id = $25 AND account_id = $26
@@ -80,20 +79,16 @@ func (t *tx) PutRepository(ctx context.Context, r *gateway.ConnectedRepository) 
 		paused = excluded.paused, last_commit = excluded.last_commit, failed_commit = excluded.failed_commit, last_error = excluded.last_error,
 		failure_kind = excluded.failure_kind, failures = excluded.failures, warning = excluded.warning, notified = excluded.notified,
 		last_attempt_at = excluded.last_attempt_at, last_synced_at = excluded.last_synced_at, next_sync_at = excluded.next_sync_at,
-		version = excluded.version`,
+		version = excluded.version RETURNING 1)`,
 		r.URL, r.Branch, r.Path, string(r.Kind), r.Interval, maybeBytes(r.Credential), r.KnownHosts, r.HostKey, maybeBytes(r.HookSecret),
 		r.StatusProvider, maybeBytes(r.StatusToken), r.Paused, r.LastCommit, r.FailedCommit, r.LastError, r.FailureKind, r.Failures,
 		r.Warning, strings.Join(r.Notified, " "), maybeMicros(r.LastAttemptAt), maybeMicros(r.LastSyncedAt), maybeMicros(r.NextSyncAt),
 		micros(r.CreatedAt), r.Version, r.GatewayID, r.AccountID)
-	if err == nil && n == 0 {
-		return fault.Missing("gateway")
-	}
-	return err
 }
 
 // DeleteRepository implements control.RepositoryStore.
 func (t *tx) DeleteRepository(ctx context.Context, accountID, gatewayID string) error {
-	return t.must(ctx, "delete repository", "repository of this gateway", `DELETE FROM repositories WHERE gateway_id = $1 AND account_id = $2`,
+	return t.queueOne(ctx, "delete repository", "repository of this gateway", `changed AS (DELETE FROM repositories WHERE gateway_id = $1 AND account_id = $2 RETURNING 1)`,
 		gatewayID, accountID)
 }
 

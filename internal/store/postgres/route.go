@@ -144,12 +144,7 @@ func (t *tx) ownTable(ctx context.Context, gatewayID string) (v control.TableVer
 	if v.Table, err = t.insertTable(ctx, gatewayID, "", stored.TableCurrent); err != nil {
 		return v, err
 	}
-	n, err := t.exec(ctx, "create a route table", `UPDATE gateways SET table_id = $1 WHERE id = $2`, v.Table, gatewayID)
-	if err == nil && n == 0 {
-		t.failed = fault.Missing("gateway")
-		return v, t.failed
-	}
-	return v, err
+	return v, t.queueOne(ctx, "create a route table", "gateway", `changed AS (UPDATE gateways SET table_id = $1 WHERE id = $2 RETURNING 1)`, v.Table, gatewayID)
 }
 
 // pageFor returns the page that a route belongs to.

@@ -81,9 +81,12 @@ func (db *DB) Discard(ctx context.Context, c control.Prepared) error {
 
 // insertTable adds a route table.
 func (t *tx) insertTable(ctx context.Context, gatewayID, revisionID string, state int) (n int64, err error) {
-	err = t.rows(ctx, "insert a route table", `INSERT INTO route_tables (gateway_id, revision_id, state, version, created_at) VALUES ($1, $2, $3, 1, $4) RETURNING id`,
-		[]any{gatewayID, revisionID, state, t.now()}, func(r pgx.Rows) error { return r.Scan(&n) })
-	return n, err
+	err = t.value(ctx, "number a route table", `SELECT nextval(pg_get_serial_sequence('route_tables', 'id'))`, func(r pgx.Rows) error { return r.Scan(&n) })
+	if err != nil {
+		return 0, err
+	}
+	return n, t.queue(ctx, "insert a route table", `INSERT INTO route_tables (id, gateway_id, revision_id, state, version, created_at) OVERRIDING SYSTEM VALUE VALUES ($1, $2, $3, $4, 1, $5)`,
+		n, gatewayID, revisionID, state, t.now())
 }
 
 func (t *tx) insertParts(ctx context.Context, revisionID string, parts []stored.RevisionPart) error {
@@ -120,16 +123,15 @@ func (t *tx) InsertPrepared(ctx context.Context, c control.Prepared) error {
 			return err
 		}
 	} else {
-		n, err := t.exec(ctx, "use a route table", `UPDATE route_tables SET state = $1, revision_id = '' WHERE id = $2 AND state = $3`, stored.TableCurrent, table, stored.TableStaged)
+		// It is not there if it was removed as one that a crash had left.
+		err := t.enqueue(ctx, statement{what: "use a route table", fails: fault.New(fault.Unavailable, "the push took too long: push again"),
+			query: `WITH changed AS (UPDATE route_tables SET state = $1, revision_id = '' WHERE id = $2 AND state = $3 RETURNING 1) SELECT 1 / count(*) FROM changed`,
+			args:  []any{stored.TableCurrent, table, stored.TableStaged}})
 		if err != nil {
 			return err
 		}
-		if n == 0 { // removed as one that a crash had left
-			t.failed = fault.New(fault.Unavailable, "the push took too long: push again")
-			return t.failed
-		}
 	}
-	return t.must(ctx, "use a route table", "gateway", `UPDATE gateways SET table_id = $1, route_count = $2, route_bytes = $3 WHERE id = $4`,
+	return t.queueOne(ctx, "use a route table", "gateway", `changed AS (UPDATE gateways SET table_id = $1, route_count = $2, route_bytes = $3 WHERE id = $4 RETURNING 1)`,
 		table, p.Routes, p.RouteBytes, p.Revision.GatewayID)
 }
 
@@ -138,8 +140,14 @@ func (t *tx) TrimTables(ctx context.Context, staged time.Time, limit int) (more 
 	if limit <= 0 {
 		return false, t.ready(ctx)
 	}
-	if err := t.queue(ctx, "find abandoned route tables", `UPDATE route_tables SET state = $1 WHERE state = $2 AND created_at < $3`, stored.TableDropped, stored.TableStaged, micros(staged)); err != nil {
+	abandoned, err := t.finds(ctx, "look for abandoned route tables", `SELECT FROM route_tables WHERE state = $1 AND created_at < $2`, stored.TableStaged, micros(staged))
+	if err != nil {
 		return false, err
+	}
+	if abandoned {
+		if err := t.queue(ctx, "find abandoned route tables", `UPDATE route_tables SET state = $1 WHERE state = $2 AND created_at < $3`, stored.TableDropped, stored.TableStaged, micros(staged)); err != nil {
+			return false, err
+		}
 	}
 	left := int64(limit)
 	for _, query := range []string{
@@ -149,7 +157,7 @@ func (t *tx) TrimTables(ctx context.Context, staged time.Time, limit int) (more 
 		`DELETE FROM route_tables WHERE id IN (SELECT id FROM route_tables WHERE state = 2 LIMIT $1)`,
 		`DELETE FROM revisions_gone WHERE id IN (SELECT id FROM revisions_gone LIMIT $1)`,
 	} {
-		n, err := t.exec(ctx, "remove route tables and revisions", query, left)
+		n, err := t.delete(ctx, "remove route tables and revisions", query, left)
 		if err != nil {
 			return false, err
 		}

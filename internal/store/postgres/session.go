@@ -60,7 +60,7 @@ func (t *tx) DeleteSession(ctx context.Context, digest [32]byte) error {
 
 // TrimSessions implements control.SessionStore.
 func (t *tx) TrimSessions(ctx context.Context, expired time.Time, limit int) (more bool, err error) {
-	n, err := t.exec(ctx, "trim sessions", `DELETE FROM sessions WHERE digest IN
+	n, err := t.delete(ctx, "trim sessions", `DELETE FROM sessions WHERE digest IN
 		(SELECT digest FROM sessions WHERE expires_at <= $1 LIMIT $2)`, micros(expired), limit)
 	return n == int64(limit), err
 }

@@ -101,9 +101,10 @@ func (db *DB) record(ctx context.Context, f func(t *tx) error) error {
 
 // update runs f in a transaction of the kind k, and again after a conflict.
 func (db *DB) update(ctx context.Context, k kind, f func(*tx) error) (err error) {
+	sure := false // the transaction assumes nothing
 	for attempt := 1; ; attempt++ {
 		var again bool
-		if again, err = db.try(ctx, k, f); err == nil {
+		if again, err = db.try(ctx, k, sure, f); err == nil {
 			db.wrote()
 			return nil
 		}
@@ -113,17 +114,18 @@ func (db *DB) update(ctx context.Context, k kind, f func(*tx) error) (err error)
 		if k == headLast && (attempt == aheadAttempts || errors.Is(err, errOldFormat)) {
 			k = headFirst
 		}
+		sure = sure || errors.Is(err, errAssumed)
 	}
 }
 
 // try runs one transaction. again says that it changed nothing and may succeed the next time.
-func (db *DB) try(ctx context.Context, k kind, f func(*tx) error) (again bool, err error) {
+func (db *DB) try(ctx context.Context, k kind, sure bool, f func(*tx) error) (again bool, err error) {
 	c, err := db.writer.take(ctx)
 	if err != nil {
 		return false, db.failUnlessOver(ctx, err)
 	}
 	defer db.writer.give(c)
-	t := &tx{readTx: readTx{c: c, limit: writeTime, mutation: mutation{headTime: db.headTime, seed: newSeed()}}, now: db.now, random: db.random}
+	t := &tx{readTx: readTx{c: c, limit: writeTime, mutation: mutation{headTime: db.headTime, seed: newSeed(), sure: sure}}, now: db.now, random: db.random}
 	if err := t.begin(ctx, db.begin(k), k); err != nil {
 		c.abandon()
 		if ctx.Err() != nil {
@@ -185,7 +187,7 @@ func (db *DB) failUnlessOver(ctx context.Context, err error) error {
 // afterFailure returns what try returns for err, the error of the function of a transaction, or
 // of one of its statements.
 func (db *DB) afterFailure(t *tx, err error) (again bool, _ error) {
-	if errors.Is(t.failed, errChanged) || errors.Is(t.failed, errOldFormat) {
+	if errors.Is(t.failed, errChanged) || errors.Is(t.failed, errOldFormat) || errors.Is(t.failed, errAssumed) {
 		return true, t.failed
 	}
 	if code := fault.CodeOf(t.failed); t.failed != nil && (code == fault.Unavailable || code == fault.Internal) {
@@ -365,6 +367,7 @@ type readTx struct {
 	late        error
 	queued      []statement // in a writing transaction
 	queuedBytes int
+	touched     map[string]bool // the tables that the queued statements change, of a mutation that does not hold the head
 	// limit bounds a statement; in a writing transaction, all statements until end.
 	limit time.Duration
 	end   time.Time // zero in a reading transaction
@@ -378,6 +381,7 @@ type readTx struct {
 type mutation struct {
 	ahead     bool // it does not hold the head yet
 	held      bool // it holds the head
+	sure      bool // it takes the head rather than assume something
 	headTime  time.Duration
 	number    int64   // of the newest change when it got the head
 	mark      []byte  // of that change
@@ -393,6 +397,9 @@ type mutation struct {
 	seed      int64  // of hashes
 	reads     []recorded
 	readRows  int // of all reads
+
+	ending      string // the gateway that EndGateway was called for
+	endingTable int64  // its route table
 }
 
 // tx also writes.
@@ -401,6 +408,9 @@ type tx struct {
 	now    func() int64 // microseconds since 1970
 	random io.Reader    // for marks
 	direct int          // deliveries of events that the transaction has written itself
+	heard  listening    // by the last event of the transaction
+
+	commitBy time.Time // zero for the usual time of COMMIT
 
 	counting *counting // nil without Config.Counted
 }
@@ -593,7 +603,7 @@ func (t *tx) commit() error {
 	defer cancel()
 	server := t.c.Conn.Conn().PgConn()
 	forgetWarnings(server)
-	tag, err := t.send(ctx, `COMMIT`, nil, func(pgx.Rows) error { return nil })
+	tag, err := t.send(ctx, endTransaction, nil, func(pgx.Rows) error { return nil })
 	return cmp.Or(err, committed(tag), confirmedBy(server))
 }
 
@@ -602,6 +612,9 @@ func (t *tx) commit() error {
 func (t *tx) commitTime() time.Duration {
 	if t.ahead || t.held {
 		return t.headTime
+	}
+	if !t.commitBy.IsZero() {
+		return time.Until(t.commitBy)
 	}
 	return writeTime
 }

@@ -2,10 +2,30 @@ package postgres
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 )
+
+// delete runs a DELETE and returns how many rows it has deleted. A mutation must hold the head to know that; so it looks first
+// whether there are any.
+func (t *tx) delete(ctx context.Context, what, query string, args ...any) (int64, error) {
+	if found, err := t.finds(ctx, what, query, args...); err != nil || !found {
+		return 0, err
+	}
+	return t.exec(ctx, what, query, args...)
+}
+
+// finds reports whether a DELETE would delete anything. If the transaction could delete without more ado, it returns true.
+func (t *tx) finds(ctx context.Context, what, query string, args ...any) (found bool, err error) {
+	if !t.ahead {
+		return true, nil
+	}
+	look, _, _ := strings.Cut(strings.Replace(query, "DELETE FROM", "SELECT FROM", 1), " RETURNING ")
+	err = t.row(ctx, what, `SELECT EXISTS (`+look+`)`, args, func(r pgx.Rows) error { return r.Scan(&found) })
+	return found, err
+}
 
 // Trim implements control.Trimmer.
 func (t *tx) Trim(ctx context.Context, responses, changes, events time.Time, day int64, limit int) (more bool, err error) {
@@ -20,7 +40,7 @@ func (t *tx) Trim(ctx context.Context, responses, changes, events time.Time, day
 		{"trim daily counts", `DELETE FROM daily_counts WHERE (day, limit_id, key_id) IN (SELECT day, limit_id, key_id FROM daily_counts WHERE day < $1 LIMIT $2)`, day},
 		{"trim daily claims", `DELETE FROM daily_claims WHERE (day, limit_id, key_id, node) IN (SELECT day, limit_id, key_id, node FROM daily_claims WHERE day < $1 LIMIT $2)`, day},
 	} {
-		n, err := t.exec(ctx, step.what, step.query, step.before, limit)
+		n, err := t.delete(ctx, step.what, step.query, step.before, limit)
 		if err != nil {
 			return false, err
 		}

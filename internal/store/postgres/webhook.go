@@ -86,15 +86,15 @@ func (t *readTx) HasWebhooks(ctx context.Context, accountID string, n int) (foun
 
 // listeners finds the active endpoints of an account that subscribe to an event type. It steps
 // through the different lists of types, of which there are few however many endpoints there
-// are.
-const listeners = `WITH RECURSIVE lists (events) AS (
-		(SELECT events FROM webhooks WHERE account_id = $1 AND active ORDER BY events LIMIT 1)
+// are. The column is always named with its table, because there is a table of this name too (mentions).
+const listeners = `WITH RECURSIVE lists (types) AS (
+		(SELECT w.events FROM webhooks w WHERE w.account_id = $1 AND w.active ORDER BY w.events LIMIT 1)
 		UNION ALL
-		SELECT (SELECT w.events FROM webhooks w WHERE w.account_id = $1 AND w.active AND w.events > lists.events ORDER BY w.events LIMIT 1)
-		FROM lists WHERE lists.events IS NOT NULL
+		SELECT (SELECT w.events FROM webhooks w WHERE w.account_id = $1 AND w.active AND w.events > lists.types ORDER BY w.events LIMIT 1)
+		FROM lists WHERE lists.types IS NOT NULL
 	)
-	SELECT w.id FROM lists JOIN webhooks w ON w.account_id = $1 AND w.active AND w.events = lists.events
-	WHERE strpos(' ' || lists.events || ' ', ' ' || $2 || ' ') > 0 LIMIT $3`
+	SELECT w.id FROM lists JOIN webhooks w ON w.account_id = $1 AND w.active AND w.events = lists.types
+	WHERE strpos(' ' || lists.types || ' ', ' ' || $2 || ' ') > 0 LIMIT $3`
 
 // listeners returns the identifiers of up to limit active endpoints that subscribe to an event type.
 func (t *readTx) listeners(ctx context.Context, accountID string, of event.Type, limit int) ([]string, error) {
@@ -109,6 +109,7 @@ func webhookValues(w *webhook.Webhook) []any {
 
 // InsertWebhook implements control.WebhookStore.
 func (t *tx) InsertWebhook(ctx context.Context, w *webhook.Webhook) error {
+	t.heard = listening{}
 	return t.queue(ctx, "insert webhook", `INSERT INTO webhooks (id, account_id, url, events, active, disabled_reason, secret, secret_since,
 		old_secret, old_until, failing_since, version, created_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)`,
 		append(webhookValues(w), micros(w.CreatedAt))...)
@@ -116,11 +117,13 @@ func (t *tx) InsertWebhook(ctx context.Context, w *webhook.Webhook) error {
 
 // UpdateWebhook implements control.WebhookStore.
 func (t *tx) UpdateWebhook(ctx context.Context, w *webhook.Webhook) error {
+	t.heard = listening{}
 	return t.queueOne(ctx, "update webhook", "webhook", `changed AS (UPDATE webhooks SET url = $3, events = $4, active = $5, disabled_reason = $6, secret = $7,
 		secret_since = $8, old_secret = $9, old_until = $10, failing_since = $11, version = $12 WHERE id = $1 AND account_id = $2 RETURNING 1)`, webhookValues(w)...)
 }
 
 // DeleteWebhook implements control.WebhookStore.
 func (t *tx) DeleteWebhook(ctx context.Context, accountID, webhookID string) error {
-	return t.must(ctx, "delete webhook", "webhook", `DELETE FROM webhooks WHERE id = $1 AND account_id = $2`, webhookID, accountID)
+	t.heard = listening{}
+	return t.queueOne(ctx, "delete webhook", "webhook", `changed AS (DELETE FROM webhooks WHERE id = $1 AND account_id = $2 RETURNING 1)`, webhookID, accountID)
 }

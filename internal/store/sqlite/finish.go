@@ -76,6 +76,12 @@ func (t *tx) FailStranded(ctx context.Context, webhookID string, now time.Time, 
 	return limit > 0 && n == limit, err
 }
 
+// Strand implements control.DeliveryStore.
+func (t *tx) Strand(ctx context.Context, webhookID string, w *webhook.Webhook, now time.Time, limit int) error {
+	_, err := t.FailWaiting(ctx, webhookID, w.NotSent(), now, limit)
+	return err
+}
+
 // FailWaiting implements sender.FinishTx.
 func (t *tx) FailWaiting(ctx context.Context, endpoint, reason string, now time.Time, limit int) (int, error) {
 	type stranded struct{ n, made int64 }

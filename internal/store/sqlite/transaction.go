@@ -171,6 +171,8 @@ type tx struct {
 	now    func() int64 // microseconds since 1970
 	wrote  bool         // whether a statement has changed a row
 	direct int          // deliveries of events that the transaction has written itself
+
+	configuration int64 // that NoteConfiguration has noted
 }
 
 // ready returns an error if no statement may run.
