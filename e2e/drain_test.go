@@ -28,10 +28,23 @@ func newKeptConn(addr string) (*keptConn, error) {
 	return &keptConn{c, bufio.NewReader(c)}, c.SetDeadline(time.Now().Add(testTimeout))
 }
 
+// head sends the head of a request with a body of the given size.
+func (c *keptConn) head(method, path, key string, size int) error {
+	_, err := fmt.Fprintf(c, "%s %s HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n",
+		method, path, key, size)
+	return err
+}
+
 // post sends a POST with a body, and returns the response.
 func (c *keptConn) post(path, key, body string) (*http.Response, error) {
-	if _, err := fmt.Fprintf(c, "POST %s HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s",
-		path, key, len(body), body); err != nil {
+	return c.send(http.MethodPost, path, key, body)
+}
+
+func (c *keptConn) send(method, path, key, body string) (*http.Response, error) {
+	if err := c.head(method, path, key, len(body)); err != nil {
+		return nil, err
+	}
+	if _, err := io.WriteString(c, body); err != nil {
 		return nil, err
 	}
 	resp, err := http.ReadResponse(c.reader, nil)
@@ -109,6 +122,40 @@ func TestRefusedUploadsGetTheirResponse(t *testing.T) {
 			t.Errorf("8 MB to %s: got %v, %v; want %d", test.path, resp, err, test.status)
 		}
 		_ = c.Close()
+	}
+}
+
+// Guarantee: contract, 4.4. A push of 8 MB that is refused with 429 before its body is read gets that response.
+func TestPushBeyondTheBoundGetsItsResponse(t *testing.T) {
+	t.Parallel()
+	s := startServer(t)
+	path := "/v1/gateways/" + s.newGateway(newEcho(t), nil) + "/spec"
+	body := strings.Repeat("x", 8<<20)
+	connect := func() *keptConn {
+		c, err := newKeptConn(s.admin)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	if !eventually(testTimeout, func() bool {
+		// Two pushes are read at once, and 16 wait for their turn, up to 10 s (docs/limits.md). These send no body.
+		for range 18 {
+			c := connect()
+			defer c.Close()
+			if err := c.head(http.MethodPut, path, s.key, len(body)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		c := connect()
+		defer c.Close()
+		resp, err := c.send(http.MethodPut, path, s.key, body)
+		if err != nil {
+			t.Fatalf("a push got no response: %v", err)
+		}
+		return resp.StatusCode == http.StatusTooManyRequests // else it was there before the others, or waited for too long
+	}) {
+		t.Error("no push got 429")
 	}
 }
 
