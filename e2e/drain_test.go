@@ -2,6 +2,8 @@ package e2e
 
 import (
 	"bufio"
+	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -12,6 +14,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/net/http2"
 )
 
 // keptConn is a connection of a client that sends one request after another.
@@ -28,10 +32,23 @@ func newKeptConn(addr string) (*keptConn, error) {
 	return &keptConn{c, bufio.NewReader(c)}, c.SetDeadline(time.Now().Add(testTimeout))
 }
 
+// head sends the head of a request with a body of the given size.
+func (c *keptConn) head(method, path, key string, size int) error {
+	_, err := fmt.Fprintf(c, "%s %s HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n",
+		method, path, key, size)
+	return err
+}
+
 // post sends a POST with a body, and returns the response.
 func (c *keptConn) post(path, key, body string) (*http.Response, error) {
-	if _, err := fmt.Fprintf(c, "POST %s HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s",
-		path, key, len(body), body); err != nil {
+	return c.send(http.MethodPost, path, key, body)
+}
+
+func (c *keptConn) send(method, path, key, body string) (*http.Response, error) {
+	if err := c.head(method, path, key, len(body)); err != nil {
+		return nil, err
+	}
+	if _, err := io.WriteString(c, body); err != nil {
 		return nil, err
 	}
 	resp, err := http.ReadResponse(c.reader, nil)
@@ -112,6 +129,40 @@ func TestRefusedUploadsGetTheirResponse(t *testing.T) {
 	}
 }
 
+// Guarantee: contract, 4.4. A push of 8 MB that is refused with 429 before its body is read gets that response.
+func TestPushBeyondTheBoundGetsItsResponse(t *testing.T) {
+	t.Parallel()
+	s := startServer(t)
+	path := "/v1/gateways/" + s.newGateway(newEcho(t), nil) + "/spec"
+	body := strings.Repeat("x", 8<<20)
+	connect := func() *keptConn {
+		c, err := newKeptConn(s.admin)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	if !eventually(testTimeout, func() bool {
+		// Two pushes are read at once, and 16 wait for their turn, up to 10 s (docs/limits.md). These send no body.
+		for range 18 {
+			c := connect()
+			defer c.Close()
+			if err := c.head(http.MethodPut, path, s.key, len(body)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		c := connect()
+		defer c.Close()
+		resp, err := c.send(http.MethodPut, path, s.key, body)
+		if err != nil {
+			t.Fatalf("a push got no response: %v", err)
+		}
+		return resp.StatusCode == http.StatusTooManyRequests // else it was there before the others, or waited for too long
+	}) {
+		t.Error("no push got 429")
+	}
+}
+
 // Guarantee: clients that send POSTs on kept connections all the time lose none when a stop is announced: each gets
 // all of its responses, the last of which says that the connection closes. A new connection is served too.
 func TestDrainLosesNoPost(t *testing.T) {
@@ -152,4 +203,126 @@ func TestDrainLosesNoPost(t *testing.T) {
 		clients.Go(client)
 	}
 	clients.Wait()
+}
+
+// poster sends POSTs over one connection after another. connect makes the next one; post sends one POST over it, and
+// says whether the connection may be used again.
+type poster interface {
+	connect(addr string) error
+	post(path, key, body string) (status int, again bool, err error)
+	close()
+}
+
+// h1Poster is a poster over HTTP/1.1.
+type h1Poster struct{ conn *keptConn }
+
+func (p *h1Poster) connect(addr string) (err error) {
+	p.conn, err = newKeptConn(addr)
+	return err
+}
+
+func (p *h1Poster) post(path, key, body string) (status int, again bool, err error) {
+	resp, err := p.conn.post(path, key, body)
+	if err != nil {
+		return 0, false, err
+	}
+	return resp.StatusCode, !resp.Close, nil
+}
+
+func (p *h1Poster) close() { _ = p.conn.Close() }
+
+// h2Poster is a poster over HTTP/2, whose streams are one after another.
+type h2Poster struct {
+	raw  net.Conn
+	conn *http2.ClientConn
+}
+
+func (p *h2Poster) connect(addr string) (err error) {
+	if p.raw, err = net.Dial("tcp", addr); err != nil {
+		return err
+	}
+	p.conn, err = (&http2.Transport{AllowHTTP: true}).NewClientConn(p.raw)
+	return err
+}
+
+func (p *h2Poster) post(path, key, body string) (status int, again bool, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://localhost"+path, strings.NewReader(body))
+	if err != nil {
+		return 0, false, err
+	}
+	req.Header.Set("Authorization", "Bearer "+key)
+	resp, err := p.conn.RoundTrip(req)
+	if err != nil && strings.Contains(err.Error(), "client conn not usable") { // GOAWAY was first: nothing was sent
+		return http.StatusOK, false, nil
+	}
+	if err != nil {
+		return 0, false, err
+	}
+	defer resp.Body.Close()
+	_, err = io.Copy(io.Discard, resp.Body)
+	return resp.StatusCode, p.conn.CanTakeNewRequest(), err
+}
+
+func (p *h2Poster) close() { _ = p.raw.Close() }
+
+// Guarantee: clients that connect again whenever a response, or GOAWAY, says that their connection ends, lose no POST
+// in a stop, up to the moment when they are refused a connection.
+func TestDrainLosesNoPostOfClientsThatConnectAgain(t *testing.T) {
+	t.Parallel()
+	for name, newPoster := range map[string]func() poster{
+		"HTTP/1.1": func() poster { return &h1Poster{} }, "HTTP/2": func() poster { return &h2Poster{} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := startServer(t, "--drain-delay", "500ms")
+			s.newGateway(newEcho(t), nil)
+			_, key := s.newKey(nil)
+			var clients sync.WaitGroup
+			var stopping atomic.Bool
+			var before, after, connections atomic.Int64
+			client := func() {
+				for {
+					p := newPoster()
+					if err := p.connect(s.gateway); err != nil {
+						if !stopping.Load() || !errors.Is(err, syscall.ECONNREFUSED) {
+							t.Errorf("no connection: %v", err)
+						}
+						return
+					}
+					connections.Add(1)
+					for again := true; again; {
+						status, more, err := p.post("/a", key, "hello")
+						if err != nil || status != http.StatusOK {
+							t.Errorf("a POST was lost: %d, %v", status, err)
+							p.close()
+							return
+						}
+						if again = more; stopping.Load() {
+							after.Add(1)
+						} else {
+							before.Add(1)
+						}
+					}
+					p.close()
+				}
+			}
+			for range 10 {
+				clients.Go(client)
+			}
+			if !eventually(testTimeout, func() bool { return before.Load() > 200 }) {
+				t.Errorf("only %d requests were served", before.Load())
+			}
+			stopping.Store(true)
+			if status := s.end(syscall.SIGTERM); status != 0 {
+				t.Errorf("the server ended with status %d, want 0", status)
+			}
+			clients.Wait()
+			if after.Load() == 0 {
+				t.Error("no request was served in the drain")
+			}
+			t.Logf("%d POSTs before the stop, %d in it, over %d connections", before.Load(), after.Load(), connections.Load())
+		})
+	}
 }

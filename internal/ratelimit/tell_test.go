@@ -33,8 +33,9 @@ func TestFlappingStoreIsToldInAFewLines(t *testing.T) {
 		limit := n.limit(1, Config{Sustained: perSecondRate(1000)})
 		away := func(down bool, lasts time.Duration) {
 			store.set(func() { store.down = down })
-			for end := time.Now().Add(lasts); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+			for end := time.Now().Add(lasts); time.Now().Before(end); {
 				_, _, _ = n.decide(limit)
+				<-time.After(10 * time.Millisecond)
 			}
 		}
 		last := func() string {

@@ -54,6 +54,7 @@ func listen(ctx context.Context, settings *config.Config, sockets map[string]net
 			continue
 		}
 		var lc net.ListenConfig
+		lc.SetMultipathTCP(false) // such a socket takes no filter, without which a stop resets new connections (package edge)
 		taken := func(err error) bool { return errors.Is(err, errAddressInUse) }
 		if err = retryWhile(waiting, taken, func() (err error) {
 			*one.to, err = lc.Listen(ctx, "tcp", one.addr)

@@ -169,8 +169,15 @@ func TestChangesWaitForTheLeaseOfANodeThatIsCutOff(t *testing.T) {
 	if before[0] != http.StatusOK {
 		t.Errorf("before its lease ended the node responded %d, want 200", before[0])
 	}
-	if got := last.Call("GET", "/v1/keys", c.operator, "").Status; got != http.StatusServiceUnavailable {
-		t.Errorf("its management API responded %d, want 503", got)
+	if got := last.Through("", "GET", "/orders", key, ""); got.Status != http.StatusServiceUnavailable || !strings.Contains(got.Body, "this node cannot reach its database") {
+		t.Errorf("the node that is cut off responded %d %s, want 503 that says so", got.Status, got.Body)
+	}
+	for name, got := range map[string]keygatetest.Response{
+		"a call": last.Call("GET", "/v1/keys", c.operator, ""), "signing in": last.Call("POST", "/v1/session", "", `{"key": "`+c.operator+`"}`, "Origin", last.AdminURL()),
+	} {
+		if got.Status != http.StatusServiceUnavailable || !strings.Contains(got.Body, "the database cannot be reached") {
+			t.Errorf("%s of its management API responded %d %s, want 503 that says so", name, got.Status, got.Body)
+		}
 	}
 	if status, body := fetch(t, last.OpsURL()+"/readyz"); status != http.StatusServiceUnavailable || !strings.Contains(body, "no lease") {
 		t.Errorf("its /readyz is %d %q, want 503", status, body)
