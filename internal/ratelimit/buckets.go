@@ -70,19 +70,19 @@ func (b *Buckets) Bucket(k [16]byte) (*Params, *Bucket) {
 	return b.bucket(s, h, k)
 }
 
-// droppedBucket is the bucket of every key after Drop: decisions with it return Stale.
-var droppedBucket = func() *Bucket {
+// droppedBucket returns the bucket of a key after Drop: decisions with it return Stale.
+func droppedBucket() *Bucket {
 	b := new(Bucket)
 	b.state.Store(closed)
 	return b
-}()
+}
 
 // bucket finds or creates the bucket of k, under the lock.
 func (b *Buckets) bucket(s *bucketShard, h uint64, k [16]byte) (*Params, *Bucket) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.dropped {
-		return b.params.Load(), droppedBucket
+		return b.params.Load(), droppedBucket()
 	}
 	g := s.current.Load()
 	if g != nil {
