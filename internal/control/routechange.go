@@ -32,16 +32,30 @@ func (s *Service) UpdateRoute(ctx context.Context, c *Caller, gatewayID, routeID
 		return nil, err
 	}
 	defer unlock()
-	return inTx(ctx, s, c, func(w *work) (*gateway.Route, error) {
+	var check func(tx ReadTx) error // nil if nothing of it changes
+	if p.Path.Present || p.Methods.Present {
+		check = func(tx ReadTx) error {
+			before, err := route(ctx, tx, c, gatewayID, routeID)
+			if err != nil {
+				return err
+			}
+			r := *before
+			_ = edit(&r) // the transaction says what is wrong with it
+			return fits(ctx, tx, gatewayID, before, specOf(&r))
+		}
+	}
+	return beside(ctx, s, c, gatewayID, check, func(w *work, bad func() (error, error)) (*gateway.Route, error) {
 		before, err := route(ctx, w, c, gatewayID, routeID)
 		if err != nil {
 			return nil, err
 		}
 		r := *before
 		invalid := edit(&r)
-		if p.Path.Present || p.Methods.Present {
-			invalid = fault.Join(w.fits(ctx, gatewayID, before, specOf(&r)), invalid)
+		misfit, err := bad()
+		if err != nil {
+			return nil, err
 		}
+		invalid = fault.Join(misfit, invalid)
 		if invalid != nil {
 			return nil, invalid
 		}

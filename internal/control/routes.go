@@ -3,6 +3,7 @@ package control
 import (
 	"cmp"
 	"context"
+	"errors"
 	"slices"
 	"strings"
 
@@ -97,11 +98,12 @@ func (s *Service) CreateRoute(ctx context.Context, c *Caller, gatewayID string, 
 		return nil, err
 	}
 	defer unlock()
-	return inTx(ctx, s, c, func(w *work) (*gateway.Route, error) {
+	check := func(tx ReadTx) error { return fits(ctx, tx, gatewayID, nil, in) }
+	return beside(ctx, s, c, gatewayID, check, func(w *work, bad func() (error, error)) (*gateway.Route, error) {
 		if _, err := w.Gateway(ctx, c.Account.ID, gatewayID); err != nil {
 			return nil, err
 		}
-		if err := w.fits(ctx, gatewayID, nil, in); err != nil {
+		if err := cmp.Or(bad()); err != nil {
 			return nil, err
 		}
 		if err := s.roomFor(ctx, w, c, 1, "path"); err != nil {
@@ -203,12 +205,75 @@ func ofRoute(problems []gateway.RowProblem) error {
 	return fault.Join(all...)
 }
 
-// fits checks a valid route against the other routes of the gateway. before is the route as it
-// was, or nil if it is new.
-func (w *work) fits(ctx context.Context, gatewayID string, before *gateway.Route, in gateway.RouteSpec) error {
-	return fits(ctx, w, gatewayID, before, in)
+// beside runs the transaction of a change of one route, which check compares with the others of its gateway. That is done
+// before the transaction, because all changes would wait: it takes a second for 100,000 routes. In the transaction, bad
+// returns what check has found; nothing if check is nil. If the routes have changed in between, all is done again, at last with check in the
+// transaction.
+func beside[T any](ctx context.Context, s *Service, c *Caller, gatewayID string, check func(tx ReadTx) error, f func(w *work, bad func() (found, err error)) (T, error)) (T, error) {
+	for attempt := 1; ; attempt++ {
+		var known *compared
+		if check != nil {
+			known = s.compare(ctx, c, gatewayID, check)
+		}
+		result, err := inTx(ctx, s, c, func(w *work) (T, error) {
+			return f(w, func() (found, err error) {
+				if check == nil {
+					return nil, nil
+				}
+				if known != nil {
+					switch version, err := w.TableVersion(ctx, gatewayID); {
+					case err != nil:
+						return nil, err
+					case version == known.version:
+						return known.found, nil
+					case attempt < pushAttempts:
+						return nil, errChangedMeanwhile
+					}
+				}
+				return invalidOr(check(w))
+			})
+		})
+		if !errors.Is(err, errChangedMeanwhile) || attempt == pushAttempts {
+			return result, err
+		}
+	}
 }
 
+// compared is what the comparison of a route with the others has found.
+type compared struct {
+	version TableVersion // of the others
+	found   error        // fault.ValidationFailed, or nil
+}
+
+// compare compares a route with the others of its gateway. It returns nil if it cannot; the transaction says why.
+func (s *Service) compare(ctx context.Context, c *Caller, gatewayID string, check func(tx ReadTx) error) *compared {
+	known, err := search(ctx, s, func(tx ReadTx) (*compared, error) {
+		if _, err := tx.Gateway(ctx, c.Account.ID, gatewayID); err != nil {
+			return nil, err
+		}
+		version, err := tx.TableVersion(ctx, gatewayID)
+		if err != nil {
+			return nil, err
+		}
+		found, err := invalidOr(check(tx))
+		return &compared{version, found}, err
+	})
+	if err != nil {
+		return nil
+	}
+	return known
+}
+
+// invalidOr returns err as found if it says that the input is invalid.
+func invalidOr(err error) (found, _ error) {
+	if fault.CodeOf(err) == fault.ValidationFailed {
+		return err, nil
+	}
+	return nil, err
+}
+
+// fits checks a valid route against the other routes of the gateway. before is the route as it
+// was, or nil if it is new.
 func fits(ctx context.Context, tx RouteReader, gatewayID string, before *gateway.Route, in gateway.RouteSpec) error {
 	table, err := tx.RouteTable(ctx, gatewayID)
 	if err != nil {

@@ -388,14 +388,14 @@ func TestCallsOfTheStoreAreBounded(t *testing.T) {
 		what = "idle counts"
 		use("rt_2", 100_000)
 		check(keys)
-		time.Sleep(3 * sweepEvery)
+		<-time.After(3 * sweepEvery)
 		synctest.Wait()
 		check(keys)
 		what = "midnight"
-		time.Sleep(time.Duration(dayLength-time.Now().UnixNano()%dayLength) - time.Second)
+		<-time.After(time.Duration(dayLength-time.Now().UnixNano()%dayLength) - time.Second)
 		use("rt_3", 100_000)
 		check(keys)
-		time.Sleep(2 * time.Second)
+		<-time.After(2 * time.Second)
 		synctest.Wait()
 		check(keys)
 		what = "the end"
@@ -417,7 +417,7 @@ func TestManyCountsDelayNoRequest(t *testing.T) {
 	}{
 		"lowered": {func(l *Reserver) { l.Dailies("rt_1", perDay(1000)) }, 998},
 		"dropped": {func(l *Reserver) { l.Drop("rt_1") }, -1},
-		"idle":    {func(*Reserver) { time.Sleep(2*sweepEvery + time.Second) }, 99_998},
+		"idle":    {func(*Reserver) { <-time.After(2*sweepEvery + time.Second) }, 99_998},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -542,7 +542,7 @@ func TestFailureInTheMiddleOfARound(t *testing.T) {
 				})
 			}
 			wg.Wait()
-			time.Sleep(2 * retryAfter)
+			<-time.After(2 * retryAfter)
 		}
 		for i, n := range passed {
 			if n != limit {
