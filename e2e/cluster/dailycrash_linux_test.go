@@ -98,7 +98,7 @@ func (f *cappedFleet) send(i int) {
 	for !f.stop.Load() {
 		if f.nodes[i].disturbed.Load()%2 == 1 { // it is down
 			f.restarted.Lock()
-			f.restarted.Unlock() //nolint:staticcheck // it is held until the node is ready
+			f.restarted.Unlock() //nolint:staticcheck,gocritic // it is held until the node is ready
 			continue
 		}
 		number := f.numbers.Add(1)

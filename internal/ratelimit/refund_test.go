@@ -178,7 +178,7 @@ func (n *clusterNode) requestAndFail(after time.Duration, limits ...Limit) Resul
 	came := n.clock()
 	r, status, err := n.decide(limits...)
 	if err == nil && r == Admitted {
-		time.Sleep(after)
+		<-time.After(after)
 		NewLimiter(func() int64 { return n.clock().Mono }).GiveBack(came, limits, status)
 	}
 	return r
@@ -202,7 +202,7 @@ func TestNodesGiveBack(t *testing.T) {
 					wait.Go(func() { c.nodes[i%2].requestAndFail(3*time.Millisecond, limits[i%2]) })
 				}
 				wait.Wait()
-				time.Sleep(200 * time.Millisecond) // for what is reported with the next question, twice
+				<-time.After(200 * time.Millisecond) // for what is reported with the next question, twice
 				passed := int64(0)
 				for range 2 * capacity {
 					if c.nodes[passed%2].request(limits[passed%2]) != Admitted {
@@ -237,7 +237,7 @@ func TestNodesThatGiveBackExceedNothing(t *testing.T) {
 					wait.Go(func() {
 						var each sync.WaitGroup
 						for end := time.Now().Add(3 * time.Second); time.Now().Before(end); {
-							time.Sleep(time.Duration(failing.ExpFloat64() * float64(time.Second) / float64(rate)))
+							<-time.After(time.Duration(failing.ExpFloat64() * float64(time.Second) / float64(rate)))
 							lasts := time.Duration(failing.ExpFloat64() * float64(30*time.Millisecond))
 							each.Go(func() { n.requestAndFail(lasts, l) })
 						}
