@@ -12,7 +12,7 @@ import (
 )
 
 // BenchmarkTransactions reports how long the transactions of each operation take in an account at its bounds, and how many
-// there were. It asserts nothing.
+// there were. It asserts nothing. Without -v the list is cut off.
 func BenchmarkTransactions(b *testing.B) {
 	for name, open := range engines() {
 		b.Run(name, func(b *testing.B) {
