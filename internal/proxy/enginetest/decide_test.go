@@ -37,7 +37,7 @@ func (d *waitingDecider) Wait(context.Context, *admit.Verdict) error {
 
 func (d *waitingDecider) Unchanged(*admit.Verdict) bool { return true }
 
-func (d *waitingDecider) Review() admit.Review { return admit.Review{} }
+func (d *waitingDecider) Review() admit.Review    { return admit.Review{} }
 func (d *waitingDecider) GiveBack(*admit.Verdict) {}
 
 // Guarantee: a decision that had to wait for a daily cap is made again afterwards; if

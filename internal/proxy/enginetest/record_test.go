@@ -297,7 +297,7 @@ type panickingDecider struct{ proxy.Decider }
 
 func (panickingDecider) Decide(*admit.Request, *admit.Verdict) { panic("panic in a test's decider") }
 
-func (panickingDecider) Review() admit.Review { return admit.Review{} }
+func (panickingDecider) Review() admit.Review    { return admit.Review{} }
 func (panickingDecider) GiveBack(*admit.Verdict) {}
 
 // Guarantee: a panic gives a 500 and the access record of it.

@@ -42,7 +42,7 @@ func (forwarder) Wait(context.Context, *admit.Verdict) error { return nil }
 
 func (forwarder) Unchanged(*admit.Verdict) bool { return true }
 
-func (forwarder) Review() admit.Review { return admit.Review{} }
+func (forwarder) Review() admit.Review    { return admit.Review{} }
 func (forwarder) GiveBack(*admit.Verdict) {}
 
 // readBodies is a handler that reads the request's body.
