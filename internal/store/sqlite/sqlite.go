@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"sync/atomic"
 	"time"
@@ -51,6 +52,8 @@ type Config struct {
 	// changed and deleted, those of triggers included, and with the time from its begin to its end. It is for tests: to
 	// count takes statements of its own. Nil counts nothing.
 	Counted func(rows int64, took time.Duration)
+
+	migrations fs.FS // nil means those of this binary; tests add made-up ones
 }
 
 // DB is an open store. It is safe for concurrent use.
@@ -96,6 +99,11 @@ func open(ctx context.Context, cfg Config) (_ *DB, err error) {
 	}
 	if cfg.Now == nil {
 		cfg.Now = time.Now
+	}
+	if cfg.migrations == nil {
+		if cfg.migrations, err = migrations(); err != nil {
+			return nil, err
+		}
 	}
 	if err := prepareFile(cfg.Path); err != nil {
 		return nil, unusableFile(err)
