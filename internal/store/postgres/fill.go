@@ -91,7 +91,7 @@ func Fill(ctx context.Context, cfg FillConfig) (done Filled, err error) {
 // nodes of an older version. before is whether it holds the installation already.
 func prepareTarget(ctx context.Context, url, installation string) (before bool, err error) {
 	err = withSchema(ctx, url, func(db *sql.DB) error {
-		v, err := versions(ctx, db)
+		v, err := ownVersions(ctx, db)
 		if err != nil || v.Current == 0 {
 			return err
 		}

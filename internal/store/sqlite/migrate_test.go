@@ -3,7 +3,6 @@ package sqlite
 import (
 	"bytes"
 	"database/sql"
-	"fmt"
 	"io/fs"
 	"log/slog"
 	"os"
@@ -11,9 +10,9 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/fstest"
 
 	"github.com/keygate/keygate/internal/control"
+	"github.com/keygate/keygate/internal/store/storetest"
 )
 
 // oldDatabase returns the path of a database of the first schema, with an account.
@@ -35,26 +34,12 @@ func nextSchema(t *testing.T) (_ fs.FS, number int64) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	all := fstest.MapFS{}
-	names, err := fs.Glob(files, "*.sql")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, name := range names {
-		text, err := fs.ReadFile(files, name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		all[name] = &fstest.MapFile{Data: text}
-	}
-	number = Newest(t) + 1
-	all[fmt.Sprintf("%05d_next.sql", number)] = &fstest.MapFile{Data: []byte("-- +goose Up\nUPDATE accounts SET name = name || ' of the next schema';\n")}
-	return all, number
+	return storetest.NextSchema(t, files, `UPDATE accounts SET name = name || ' of the next schema';`)
 }
 
 // Guarantee: a database with an earlier schema is migrated once, however many processes open it at the same time, and
 // keeps its rows.
-func TestMigrationByTwoProcesses(t *testing.T) {
+func TestMigrationBySeveralProcesses(t *testing.T) {
 	path := oldDatabase(t)
 	files, number := nextSchema(t)
 	var group sync.WaitGroup
