@@ -18,6 +18,9 @@ const (
 // sweepInterval is the time between removals of full buckets, in nanoseconds.
 const sweepInterval = int64(time.Minute)
 
+// sweepSoon is the time until the next removal if there is no room for a bucket.
+const sweepSoon = int64(time.Second)
+
 // callLimits holds the token bucket of each account-level key, or of each of other callers.
 type callLimits struct {
 	clock   func() ratelimit.Instant
@@ -27,30 +30,35 @@ type callLimits struct {
 }
 
 func newCallLimits(clock func() ratelimit.Instant) *callLimits {
-	return newLimits(clock, callsSustained, callsBurst)
+	return newLimits(clock, callsSustained, callsBurst, nil)
 }
 
-// newLimits returns limits of the given rates, which must be valid; burst may be "".
-func newLimits(clock func() ratelimit.Instant, sustained, burst string) *callLimits {
+// newLimits returns limits of the given rates, which must be valid; burst may be "". Their buckets count
+// towards budget, which may be nil.
+func newLimits(clock func() ratelimit.Instant, sustained, burst string, budget *ratelimit.AccountBudget) *callLimits {
 	c, err := ratelimit.ParseConfig(sustained, burst, "", "")
 	if err != nil {
 		panic(err) // the rates are constants
 	}
 	params := ratelimit.Compile(c)
 	limiter := ratelimit.NewLimiter(func() int64 { return clock().Mono })
-	return &callLimits{clock: clock, limiter: limiter, buckets: ratelimit.NewBuckets(&params)}
+	return &callLimits{clock: clock, limiter: limiter, buckets: ratelimit.NewBuckets(&params, budget)}
 }
 
 // decide charges the key for one call, or not at all if charge is false, and
-// returns the status of its limit afterwards.
+// returns the status of its limit afterwards. A key for whose bucket there is no room is refused.
 func (l *callLimits) decide(key [16]byte, charge bool) (s ratelimit.Status, refused bool) {
 	now := l.clock()
 	if last := l.swept.Load(); now.Mono-last >= sweepInterval && l.swept.CompareAndSwap(last, now.Mono) {
-		l.buckets.Sweep(now)
+		l.buckets.Sweep(now, nil)
 	}
 	var status [1]ratelimit.Status
 	for {
 		params, bucket := l.buckets.Bucket(key)
+		if bucket == nil {
+			l.swept.Store(min(l.swept.Load(), now.Mono-sweepInterval+sweepSoon))
+			return ratelimit.Status{Scope: ratelimit.AccountScope, RetryAfter: 1}, true
+		}
 		limits := [1]ratelimit.Limit{{Scope: ratelimit.AccountScope, Params: params, Bucket: bucket}}
 		if !charge {
 			l.limiter.Peek(now, limits[:], status[:])

@@ -30,6 +30,8 @@ const (
 
 	hooksRefused  = "60/min" // of one address
 	hooksAccepted = "60/min" // of one gateway
+
+	hooksMemory = 16 << 20 // bytes to count hooks by address and by gateway
 )
 
 // hookBounds holds the bounds of push hooks.
@@ -39,9 +41,10 @@ type hookBounds struct {
 }
 
 func newHookBounds(clock func() ratelimit.Instant) *hookBounds {
+	budget := ratelimit.NewBudget(hooksMemory)
 	return &hookBounds{
 		bodies:  turn.New(turn.Config{PerAccount: hooksPerAddress, All: hooksInAll, Waiting: hooksWaiting, Wait: hookWait}),
-		refused: newLimits(clock, hooksRefused, ""), accepted: newLimits(clock, hooksAccepted, ""),
+		refused: newLimits(clock, hooksRefused, "", budget.Of("addresses")), accepted: newLimits(clock, hooksAccepted, "", budget.Of("gateways")),
 	}
 }
 

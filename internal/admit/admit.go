@@ -326,10 +326,15 @@ func (d *decision) charge(g *snapshot.Gateway, r *snapshot.Route, path string) b
 	if v.Key != nil {
 		bucket = v.Key.BucketID()
 	}
-	limits := r.AppendLimits(d.room[:d.limit], bucket)
+	limits, fits := r.AppendLimits(d.room[:d.limit], bucket)
 	d.limit = len(limits)
 	if v.Key != nil && !v.Key.Allows(d.req.Method, path) {
 		v.forbid("the key's scope does not allow this method on this path")
+		d.peek(g)
+		return true
+	}
+	if !fits {
+		v.refuse(fault.Unavailable, "the limits with per: key of this account have as many keys in use as this node can count: try again later, or use fewer keys")
 		d.peek(g)
 		return true
 	}

@@ -158,7 +158,7 @@ func BenchmarkDecideParts(b *testing.B) {
 	part("key-look-up", func(*Request) { s.KeyByDigest(digests[next%len(digests)]); next++ })
 	key := s.KeyByDigest(digests[0])
 	user, _ := gw.Find("/user")
-	limits := user.Route("GET").AppendLimits(key.AppendLimits(nil), [16]byte{})
+	limits, _ := user.Route("GET").AppendLimits(key.AppendLimits(nil), [16]byte{})
 	limits = append(limits, gw.Global())
 	var statuses [ratelimit.MaxLimits]ratelimit.Status
 	at := g.clock.Now()

@@ -125,9 +125,6 @@ func (f field) String() string {
 
 // appendValue appends the value of a field, or nothing if it does not apply.
 func (v *Verdict) appendValue(f field, dst []byte) []byte {
-	if f == retryField && v.unconfirmed {
-		return append(dst, '1')
-	}
 	if f <= retryField {
 		return v.appendLimit(f, dst)
 	}

@@ -52,6 +52,12 @@ type harness struct {
 
 func newHarness(t testing.TB) *harness {
 	t.Helper()
+	return newHarnessWith(t, func(*snapshot.Config) {})
+}
+
+// newHarnessWith returns a harness whose follower is configured as edit says.
+func newHarnessWith(t testing.TB, edit func(*snapshot.Config)) *harness {
+	t.Helper()
 	h := &harness{
 		t: t, source: &snapshottest.Source{}, random: rand.NewChaCha8([32]byte{1}),
 		clock: &clock{now: ratelimit.Instant{Mono: int64(time.Hour), Wall: time.Date(2026, 8, 26, 12, 0, 0, 0, time.UTC).UnixNano()}},
@@ -70,7 +76,9 @@ func newHarness(t testing.TB) *harness {
 			t.Error(err)
 		}
 	})
-	h.follower, err = snapshot.New(snapshot.Config{Source: h.source, Reserver: reserver, Now: h.clock.Now})
+	cfg := snapshot.Config{Source: h.source, Reserver: reserver, Now: h.clock.Now}
+	edit(&cfg)
+	h.follower, err = snapshot.New(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}

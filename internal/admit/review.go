@@ -200,7 +200,7 @@ func (v *Verdict) limits() []ratelimit.Limit {
 		limits, bucket = v.Key.AppendLimits(limits), v.Key.BucketID()
 	}
 	if v.Route != nil {
-		limits = v.Route.AppendLimits(limits, bucket)
+		limits, _ = v.Route.AppendLimits(limits, bucket)
 	}
 	return append(limits, v.Gateway.Global())
 }

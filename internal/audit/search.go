@@ -24,7 +24,8 @@ type Chunk struct {
 type Open struct {
 	Chain   Chain
 	Chunks  []Chunk    // in the order in which they were written
-	Records []Record   // management records
+	Records []Record   // management records, the newest first
+	More    bool       // there are newer management records
 	Recent  []*Summary // of the blocks after the last complete group, in order
 }
 
@@ -35,7 +36,12 @@ type Part uint8
 const (
 	WithRecords   Part = 1 << iota // Chunks and Records
 	WithSummaries                  // Recent
+	OnlyOldest                     // of the management records, OldestRecords
 )
+
+// OldestRecords is how many management records a Source returns with OnlyOldest: an account that deletes gateways has
+// hundreds of thousands, and each transaction that seals some of them would read all.
+const OldestRecords = 2 * MaxRecords
 
 // Source is one account's log in a store, read in one transaction.
 type Source interface {

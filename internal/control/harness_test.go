@@ -90,8 +90,6 @@ type harness struct {
 	pub   *publisher
 	box   *secret.Box
 	wake  func()
-	// counted is sqlite.Config.Counted from the next open on.
-	counted func(rows int64, took time.Duration)
 	// maxRoutes is Config.MaxAccountRoutes from the next serve on.
 	maxRoutes int
 	// maxGateways is Config.MaxAccountGateways from the next serve on.
@@ -124,7 +122,7 @@ func openHarness(t tb, path string) *harness {
 
 func (h *harness) open() {
 	h.tb.Helper()
-	db, err := sqlite.Open(context.Background(), sqlite.Config{Path: h.path, Now: h.clock.now, Counted: h.counted})
+	db, err := sqlite.Open(context.Background(), sqlite.Config{Path: h.path, Now: h.clock.now})
 	h.must(err)
 	h.db = db
 	h.serve(db)

@@ -122,11 +122,27 @@ func (s *Service) UpdateKey(ctx context.Context, c *Caller, keyID string, p KeyP
 	})
 }
 
+// maxChain is the most keys that share a rate limit through rotations. A change of it writes 5 rows for each.
+const maxChain = 200
+
+// chainGrace is how long a key that has expired still gets each change of the rate limit that it shared. It
+// could be in use again, because the clock by which it expired was ahead.
+const chainGrace = 3 * 24 * time.Hour
+
+// chain returns the keys that share k's bucket and may be in use, at most one more than maxChain. A key that has
+// expired keeps the rate limit that it had then.
+func (w *work) chain(ctx context.Context, k *apikey.Key) ([]apikey.Key, error) {
+	return w.KeysOfBucket(ctx, k.AccountID, k.BucketID, w.now.Add(-chainGrace), maxChain+1)
+}
+
 // shareRate sets the rate limit of the other keys of k's bucket to that of k.
 func (w *work) shareRate(ctx context.Context, k *apikey.Key) error {
-	partners, err := w.KeysOfBucket(ctx, k.AccountID, k.BucketID)
+	partners, err := w.chain(ctx, k)
 	if err != nil {
 		return err
+	}
+	if len(partners) > maxChain {
+		return fault.New(fault.Conflict, "the key shares its rate limit with more than %d other keys of its rotations: revoke those that are no longer needed first", maxChain-1)
 	}
 	for i := range partners {
 		if partners[i].ID == k.ID {
@@ -139,6 +155,18 @@ func (w *work) shareRate(ctx context.Context, k *apikey.Key) error {
 		}
 	}
 	return nil
+}
+
+// roomInChain returns fault.Conflict if as many keys share k's bucket as may.
+func (w *work) roomInChain(ctx context.Context, k *apikey.Key) error {
+	if k.RotatedFrom == "" { // the first rotation
+		return nil
+	}
+	partners, err := w.chain(ctx, k)
+	if err == nil && len(partners) >= maxChain {
+		err = fault.New(fault.Conflict, "%d keys share one rate limit through rotations and are neither revoked nor expired for %d days, which is the most: revoke those that are no longer needed, or create a new key", maxChain, int(chainGrace.Hours()/24))
+	}
+	return err
 }
 
 // RevokeKey revokes a key. It is idempotent.

@@ -19,6 +19,7 @@ type modelKey struct {
 	rate, bucket       string
 	expires, revokedAt time.Time
 	rotatedTo          string
+	ended              bool // by a rotation without overlap
 }
 
 // keyModel is the model: the keys, and the events and audit records that their changes
@@ -107,7 +108,7 @@ func (m *keyModel) rotate(t *rapid.T) {
 	if k.expires.IsZero() || ends.Before(k.expires) {
 		k.expires = ends
 	}
-	k.rotatedTo = made.ID
+	k.rotatedTo, k.ended = made.ID, days == 0
 	m.keys = append(m.keys, next)
 	m.did("key.rotate", k.id, "key.rotated")
 	m.events = append(m.events, "key.created "+made.ID)
@@ -148,7 +149,7 @@ func (m *keyModel) patch(t *rapid.T) {
 	m.did("key.update", k.id)
 	if rate != k.rate {
 		for _, partner := range m.keys {
-			if partner.bucket == k.bucket && m.state(partner) != apikey.Revoked {
+			if partner.bucket == k.bucket && m.state(partner) != apikey.Revoked && !m.endedLongAgo(partner) {
 				if partner != k && partner.rate != rate {
 					m.did("key.update", partner.id)
 				}
@@ -156,6 +157,11 @@ func (m *keyModel) patch(t *rapid.T) {
 			}
 		}
 	}
+}
+
+// endedLongAgo reports whether a key does not get changes of its chain's rate limit any more.
+func (m *keyModel) endedLongAgo(k *modelKey) bool {
+	return k.ended || !k.expires.IsZero() && k.expires.Before(m.clock.now().Add(-3*24*time.Hour))
 }
 
 func (m *keyModel) revoke(t *rapid.T) {

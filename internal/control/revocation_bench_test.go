@@ -17,8 +17,20 @@ import (
 // BenchmarkRevocationBesideCreations measures a revocation while 16 callers create keys as fast as they can, in an
 // account with 1,000 webhook endpoints.
 func BenchmarkRevocationBesideCreations(b *testing.B) {
-	h := openHarness(b, sqlitetest.Path(b))
-	defer h.close()
+	for name, open := range engines() {
+		b.Run(name, func(b *testing.B) {
+			h := openHarness(b, sqlitetest.Path(b))
+			defer h.close()
+			engine := open(b, h, nil)
+			defer func() { h.must(engine.Close()) }()
+			h.serve(engine)
+			benchmarkRevocations(b, h)
+		})
+	}
+}
+
+func benchmarkRevocations(b *testing.B, h *harness) {
+	b.Helper()
 	c := h.caller("acme", "admin")
 	for range 10 {
 		h.must(h.store.Update(ctx(), func(tx control.Tx) error {

@@ -19,7 +19,7 @@ const maxOverlapDays = 365
 // RotateKey creates a key that replaces another. The old key stays active for overlapDays × 24 hours,
 // or until its own expiry if that is sooner; with 0 it expires at once. The new key expires at
 // expiresAt, or if that is "", when the old one would have. If the old key is revoked or expired, or
-// was rotated before, the error is fault.Conflict (contract, 3.2).
+// was rotated before, or maxChain keys share its rate limit, the error is fault.Conflict (contract, 3.2).
 func (s *Service) RotateKey(ctx context.Context, c *Caller, keyID string, overlapDays int, expiresAt string, m Match) (*NewKey, error) {
 	expiry, invalid := readRotation(overlapDays, expiresAt, s.now())
 	if onlyChecks(ctx) {
@@ -40,6 +40,9 @@ func (s *Service) RotateKey(ctx context.Context, c *Caller, keyID string, overla
 			return nil, fault.New(fault.Conflict, "the key was already rotated: rotate the key that replaced it")
 		}
 		if err := s.roomForKey(ctx, w, old); err != nil {
+			return nil, err
+		}
+		if err := w.roomInChain(ctx, old); err != nil {
 			return nil, err
 		}
 		return s.rotate(ctx, w, old, overlapDays, expiry)

@@ -29,8 +29,9 @@ type KeyReader interface {
 	// KeysToRevoke returns up to limit keys that are restricted to a gateway which has ended, and that are not stored as
 	// revoked yet, as they are stored.
 	KeysToRevoke(ctx context.Context, gatewayID string, limit int) ([]apikey.Key, error)
-	// KeysOfBucket returns the keys that share a per-key bucket and are not revoked.
-	KeysOfBucket(ctx context.Context, accountID, bucketID string) ([]apikey.Key, error)
+	// KeysOfBucket returns up to limit keys that share a per-key bucket, without those that were revoked,
+	// have expired before since, or were ended by a rotation without overlap.
+	KeysOfBucket(ctx context.Context, accountID, bucketID string, since time.Time, limit int) ([]apikey.Key, error)
 	// SharedBuckets returns the per-key bucket of each of the account's keys that a
 	// rotation created, in any state. It is the bucket of the first key that was rotated.
 	SharedBuckets(ctx context.Context, accountID string) (map[string]string, error)

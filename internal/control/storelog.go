@@ -78,8 +78,9 @@ type IdempotencyStore interface {
 
 // DailyCountsReader reads the counts of daily caps.
 type DailyCountsReader interface {
-	// DailyCounts returns all counts of a day, given as days since 1970 in UTC, as the node sees them.
-	DailyCounts(ctx context.Context, node string, day int64) ([]ratelimit.DailyCount, error)
+	// DailyCounts returns the counts of a day, given as days since 1970 in UTC, as the node sees them: those of
+	// some limits, or all if none is named.
+	DailyCounts(ctx context.Context, node string, day int64, limitIDs ...string) ([]ratelimit.DailyCount, error)
 }
 
 // DailyCounts reads and writes the counts of daily caps.

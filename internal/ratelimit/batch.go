@@ -8,8 +8,11 @@ import (
 	"github.com/keygate/keygate/internal/id"
 )
 
-// batch is the claims that one call of the store will make. It belongs to the Reserver's
-// goroutine.
+// claimsAtOnce is how many claims one call of the store makes. Each is up to two rows, and all changes of the
+// configuration wait for the store meanwhile. A cap with per: key may have a million.
+const claimsAtOnce = 500
+
+// batch is claims that the store will be given together. It belongs to the Reserver's goroutine.
 type batch struct {
 	day     int64
 	claims  []DailyClaim
@@ -89,25 +92,28 @@ func (b *batch) release(d *Daily, day int64, to dailyWord) {
 	}
 }
 
-// save writes the batch. If it fails, the store's counts are unknown, though no lower than
-// before. They are written again next time.
-func (b *batch) save(ctx context.Context, r *Reserver) error {
-	if len(b.claims) == 0 {
-		return nil
-	}
-	if err := r.claim(ctx, b.day, b.claims); err != nil {
-		for _, d := range b.dailies {
-			d.saved, d.savedLost = -1, -1
+// save writes the batch, in pieces of claimsAtOnce, and calls saved after each, unless it is nil. If a piece fails, the
+// store's counts of it are unknown, though no lower than before. These and the ones behind it are written again next time.
+func (b *batch) save(ctx context.Context, r *Reserver, saved func(claims []DailyClaim, of []*Daily)) error {
+	for from := 0; from < len(b.claims); from += claimsAtOnce {
+		to := min(from+claimsAtOnce, len(b.claims))
+		if err := r.claim(ctx, b.day, b.claims[from:to]); err != nil {
+			for _, d := range b.dailies[from:] {
+				d.saved, d.savedLost = -1, -1
+			}
+			return fmt.Errorf("save daily counts: %w", err)
 		}
-		return fmt.Errorf("save daily counts: %w", err)
+		if saved != nil {
+			saved(b.claims[from:to], b.dailies[from:to])
+		}
 	}
 	return nil
 }
 
-// open lets requests use what the saved batch has reserved.
-func (b *batch) open(today int64) {
-	for i, d := range b.dailies {
-		c := &b.claims[i]
+// open lets requests use what saved claims have reserved.
+func open(claims []DailyClaim, of []*Daily, today int64) {
+	for i, d := range of {
+		c := &claims[i]
 		d.saved, d.savedLost = c.Used+c.Granted, c.Granted
 		d.lost.Store(c.OthersLost + c.Lost)
 		for {

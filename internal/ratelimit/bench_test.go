@@ -93,7 +93,7 @@ func BenchmarkClock(b *testing.B) {
 
 func BenchmarkBucketOfKey(b *testing.B) {
 	p := CompileRate(Rate{Count: 100, Per: time.Second})
-	buckets := NewBuckets(&p)
+	buckets := NewBuckets(&p, nil)
 	const keys = 100_000
 	for i := range keys {
 		buckets.Bucket(testKey(i))

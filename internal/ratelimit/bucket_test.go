@@ -292,7 +292,7 @@ func TestConvertRace(t *testing.T) {
 // allocates.
 func TestDecideDoesNotAllocate(t *testing.T) {
 	p := compile(perSecond(1), 5)
-	buckets := NewBuckets(&p)
+	buckets := NewBuckets(&p, nil)
 	global := new(Bucket)
 	var s [2]Status
 	field := make([]byte, 0, 256)

@@ -3,21 +3,34 @@ package ratelimit
 import (
 	"sync"
 	"sync/atomic"
+	"unsafe"
 )
 
 // Buckets is a set of buckets of one limit, one for each key (per: key). A bucket is
 // created on first use and dropped by Sweep when it is full again. It is safe for
 // concurrent use.
 type Buckets struct {
-	sharing *Sharing // nil for buckets of this node alone
-	name    Name     // of each, except for its Key
+	sharing *Sharing               // nil for buckets of this node alone
+	name    Name                   // of each, except for its Key
+	budget  *AccountBudget         // what the buckets count towards; may be nil
+	params  atomic.Pointer[Params] // those in force
 	shards  [shards]bucketShard
 }
 
 type bucketShard struct {
-	mu      sync.Mutex // held to change the index, not to read it
-	current atomic.Pointer[generation]
+	mu      sync.Mutex                 // held to change the index, not to read it
+	current atomic.Pointer[generation] // nil without buckets: most routes of a large table are rarely used
+	counted int64                      // bytes that were counted towards the budget
+	dropped bool                       // by Drop
 }
+
+// The bytes of a bucket, of what it has besides if nodes share it, and of a shard's generation.
+const (
+	bucketSize     = int64(unsafe.Sizeof(node[Bucket]{}))
+	sharedSize     = int64(unsafe.Sizeof(Lease{}) + unsafe.Sizeof(shadow{}))
+	generationSize = int64(unsafe.Sizeof(generation{}))
+	slotSize       = int64(unsafe.Sizeof(uintptr(0)))
+)
 
 // generation is the buckets of one shard that have the same parameters.
 type generation struct {
@@ -29,56 +42,96 @@ type generation struct {
 	older *generation
 }
 
-// NewBuckets returns an empty set of buckets with the parameters p, of this node alone.
-func NewBuckets(p *Params) *Buckets { return (*Sharing)(nil).NewBuckets(Name{}, p) }
+// NewBuckets returns an empty set of buckets with the parameters p, of this node alone. They count
+// towards budget, which may be nil.
+func NewBuckets(p *Params, budget *AccountBudget) *Buckets {
+	return (*Sharing)(nil).NewBuckets(Name{}, p, budget)
+}
 
 // NewBuckets returns an empty set of buckets with the parameters p. Each has the given name, with
-// its key.
-func (s *Sharing) NewBuckets(n Name, p *Params) *Buckets {
-	b := &Buckets{sharing: s, name: n}
-	for i := range b.shards {
-		b.shards[i].current.Store(&generation{params: p, buckets: newIndex[Bucket](0)})
-	}
+// its key, and counts towards budget, which may be nil.
+func (s *Sharing) NewBuckets(n Name, p *Params, budget *AccountBudget) *Buckets {
+	b := &Buckets{sharing: s, name: n, budget: budget}
+	b.params.Store(p)
 	return b
 }
 
-// Bucket returns the bucket of the key whose bucket is identified by k, and its parameters.
-// It allocates only to create the bucket.
+// Bucket returns the bucket of the key whose bucket is identified by k, and its parameters. The bucket
+// is nil if the key has none and the budget has no room for it. Bucket allocates only to create the
+// bucket.
 func (b *Buckets) Bucket(k [16]byte) (*Params, *Bucket) {
 	h := hash(&k)
 	s := &b.shards[shardOf(h)]
-	g := s.current.Load()
-	if n := g.buckets.find(h, &k); n != nil && n.value.state.Load() != closed {
-		return g.params, &n.value
+	if g := s.current.Load(); g != nil {
+		if n := g.buckets.find(h, &k); n != nil && n.value.state.Load() != closed {
+			return g.params, &n.value
+		}
 	}
 	return b.bucket(s, h, k)
 }
+
+// droppedBucket is the bucket of every key after Drop: decisions with it return Stale.
+var droppedBucket = func() *Bucket {
+	b := new(Bucket)
+	b.state.Store(closed)
+	return b
+}()
 
 // bucket finds or creates the bucket of k, under the lock.
 func (b *Buckets) bucket(s *bucketShard, h uint64, k [16]byte) (*Params, *Bucket) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	g := s.current.Load()
-	if n := g.buckets.find(h, &k); n != nil {
-		return g.params, &n.value
+	if s.dropped {
+		return b.params.Load(), droppedBucket
 	}
-	n := &node[Bucket]{key: k}
-	for o := g.older; o != nil; o = o.older {
+	g := s.current.Load()
+	if g != nil {
+		if n := g.buckets.find(h, &k); n != nil {
+			return g.params, &n.value
+		}
+	} else {
+		g = &generation{params: b.params.Load(), buckets: newIndex[Bucket](0)}
+	}
+	n, found := &node[Bucket]{key: k}, false
+	for o := g.older; o != nil && !found; o = o.older {
 		before := o.buckets.find(h, &k)
 		if before == nil {
 			continue
 		}
 		if word := before.value.state.Swap(closed); word != closed {
 			n.value.inherit(&before.value, g, g.convert(o, word))
-			break
+			found = true
 		}
 	}
+	if !found && !b.budget.fits(b.sizeOfOne()) {
+		return nil, nil
+	}
+	s.current.Store(g)
+	defer b.count(s)
 	if b.sharing != nil && n.value.lease == nil {
 		name := b.name
 		name.Key = k
 		n.value.lease = b.sharing.newLease(name, &n.value, g.params)
 	}
 	return s.add(n).params, &n.value
+}
+
+// sizeOfOne returns the bytes of a bucket without its slot.
+func (b *Buckets) sizeOfOne() int64 {
+	if b.sharing != nil {
+		return bucketSize + sharedSize
+	}
+	return bucketSize
+}
+
+// count counts the bytes of s towards the budget. The caller holds the lock.
+func (b *Buckets) count(s *bucketShard) {
+	size := int64(0)
+	for g := s.current.Load(); g != nil; g = g.older {
+		size += generationSize + int64(len(g.buckets.slots))*slotSize + int64(g.buckets.count)*b.sizeOfOne()
+	}
+	b.budget.add(size - s.counted)
+	s.counted = size
 }
 
 // inherit makes b take over from before, which is closed, in the state word under g.
@@ -114,12 +167,33 @@ func (s *bucketShard) add(n *node[Bucket]) *generation {
 // Configure sets the parameters of all buckets to p from now on. Each bucket keeps what is
 // used of it, as Bucket.Convert does; the work is done at its next use or by Sweep.
 func (b *Buckets) Configure(p *Params, now Instant) {
+	b.params.Store(p) // before the shards: one that has no buckets yet gets its parameters from here
 	for i := range b.shards {
 		s := &b.shards[i]
 		s.mu.Lock()
-		if g := s.current.Load(); *g.params != *p {
+		if g := s.current.Load(); g != nil && *g.params != *p {
 			s.current.Store(&generation{params: p, since: now.Mono, buckets: newIndex[Bucket](0), older: g})
+			b.count(s)
 		}
+		s.mu.Unlock()
+	}
+}
+
+// Drop drops all buckets, of a limit that is not in force any more. Decisions that still use them
+// return Stale, so publish a configuration without the limit first.
+func (b *Buckets) Drop() {
+	for i := range b.shards {
+		s := &b.shards[i]
+		s.mu.Lock()
+		for g := s.current.Load(); g != nil; g = g.older {
+			g.buckets.each(func(n *node[Bucket]) {
+				n.value.state.Store(closed)
+				n.value.closeLease()
+			})
+		}
+		s.dropped = true
+		s.current.Store(nil)
+		b.count(s)
 		s.mu.Unlock()
 	}
 }
@@ -128,22 +202,31 @@ func (b *Buckets) Configure(p *Params, now Instant) {
 // it, so that a decision at a slightly earlier instant does not find a fuller one.
 const sweepGrace = second
 
-// Sweep drops every bucket that has been full for a second. Call it about once a minute. A
-// decision that uses a dropped bucket returns Stale.
-func (b *Buckets) Sweep(now Instant) {
+// Sweep drops every bucket that has been full for a second, and those of this node alone whose key has
+// ended: it was revoked so long ago that no decision still uses it. A bucket that nodes share stays
+// until it is full, as it does in the limit store. Call Sweep about once a minute. A decision that uses
+// a dropped bucket returns Stale.
+func (b *Buckets) Sweep(now Instant, ended map[[16]byte]bool) {
 	for i := range b.shards {
-		b.shards[i].sweep(now)
+		s := &b.shards[i]
+		s.mu.Lock()
+		s.sweep(now, ended)
+		b.count(s)
+		s.mu.Unlock()
 	}
 }
 
-func (s *bucketShard) sweep(now Instant) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+// sweep is called under the lock.
+func (s *bucketShard) sweep(now Instant, ended map[[16]byte]bool) {
 	g := s.current.Load()
+	if g == nil {
+		return
+	}
+	hasEnded := func(n *node[Bucket]) bool { return n.value.lease == nil && len(ended) > 0 && ended[n.key] }
 	for o := g.older; o != nil; o = o.older {
 		o.buckets.each(func(n *node[Bucket]) {
 			word := n.value.state.Swap(closed)
-			if word == closed {
+			if word == closed || hasEnded(n) {
 				return
 			}
 			if word = g.convert(o, word); g.params.used(word, now.Mono-sweepGrace) == 0 && n.value.idle(now.Mono) {
@@ -160,12 +243,22 @@ func (s *bucketShard) sweep(now Instant) {
 	dropped := 0
 	at := g.params.unitsAt(now.Mono - sweepGrace)
 	g.buckets.each(func(n *node[Bucket]) {
-		if word := n.value.state.Load(); word <= at && n.value.idle(now.Mono) && n.value.state.CompareAndSwap(word, closed) {
+		word := n.value.state.Load()
+		switch {
+		case word == closed:
+			dropped++
+		case hasEnded(n):
+			n.value.state.Store(closed)
+			dropped++
+		case word <= at && n.value.idle(now.Mono) && n.value.state.CompareAndSwap(word, closed):
 			n.value.closeLease()
 			dropped++
 		}
 	})
-	if dropped > 0 {
+	switch {
+	case dropped == g.buckets.count:
+		s.current.Store(nil)
+	case dropped > 0:
 		s.current.Store(&generation{params: g.params, since: g.since, buckets: g.buckets.with(isOpen)})
 	}
 }

@@ -29,7 +29,7 @@ func TestBucketsEqualSingleBuckets(t *testing.T) {
 			return &p
 		}
 		params := draw()
-		buckets := NewBuckets(params)
+		buckets := NewBuckets(params, nil)
 		single := map[int]*Bucket{}
 		mono := 10 * time.Second
 		t.Repeat(map[string]func(*rapid.T){
@@ -51,7 +51,7 @@ func TestBucketsEqualSingleBuckets(t *testing.T) {
 				mono += time.Duration(rapid.Int64Range(0, 20).Draw(t, "seconds")) * time.Second
 			},
 			"sweep": func(*rapid.T) {
-				buckets.Sweep(at(mono))
+				buckets.Sweep(at(mono), nil)
 				inUse, settling := 0, 0
 				for _, bucket := range single {
 					if word := bucket.state.Load(); params.used(word, int64(mono)) > 0 {
@@ -83,7 +83,7 @@ func TestBucketsEqualSingleBuckets(t *testing.T) {
 func TestBucketsConvertLazily(t *testing.T) {
 	p10, p20, p40 := compile(perDay(1), 10), compile(perDay(1), 20), compile(perDay(1), 40)
 	for _, sweep := range []bool{false, true} {
-		b := NewBuckets(&p10)
+		b := NewBuckets(&p10, nil)
 		var s [1]Status
 		p, bucket := b.Bucket(testKey(1))
 		for range 5 {
@@ -93,7 +93,7 @@ func TestBucketsConvertLazily(t *testing.T) {
 		b.Configure(&p40, at(0))
 		b.Configure(&p40, at(0))
 		if sweep {
-			b.Sweep(at(0))
+			b.Sweep(at(0), nil)
 		}
 		p, bucket = b.Bucket(testKey(1))
 		Decide(at(0), []Limit{{Params: p, Bucket: bucket}}, s[:])
@@ -119,7 +119,7 @@ func TestLateConversionIsExact(t *testing.T) {
 		{"what was beyond a lowered capacity is forgotten", []*Params{&few, &many}, 598},
 	} {
 		for _, sweep := range []bool{false, true} {
-			b := NewBuckets(&fast)
+			b := NewBuckets(&fast, nil)
 			var s [1]Status
 			p, bucket := b.Bucket(testKey(1))
 			for range 10 {
@@ -129,7 +129,7 @@ func TestLateConversionIsExact(t *testing.T) {
 				b.Configure(next, at(time.Duration(i+1)*time.Second))
 			}
 			if sweep {
-				b.Sweep(at(10 * time.Second))
+				b.Sweep(at(10*time.Second), nil)
 			}
 			var reported int64 = -1
 			b.EachLevel(at(10*time.Second), func(_ [16]byte, s Status) { reported = s.Remaining })
@@ -147,7 +147,7 @@ func TestLateConversionIsExact(t *testing.T) {
 func TestBucketsRace(t *testing.T) {
 	const capacity, keys = 3000, 20
 	p := [2]Params{compile(perDay(1), capacity), compile(perDay(2), capacity)}
-	b := NewBuckets(&p[0])
+	b := NewBuckets(&p[0], nil)
 	var passed [keys]atomic.Int64
 	var deciding sync.WaitGroup
 	stop := make(chan struct{})
@@ -158,7 +158,7 @@ func TestBucketsRace(t *testing.T) {
 			case <-stop:
 				return
 			default:
-				b.Sweep(at(0))
+				b.Sweep(at(0), nil)
 				b.Configure(&p[i%2], at(0))
 			}
 		}

@@ -50,8 +50,8 @@ func (c *DailyClaim) Grant(total, own DailyFigures) (newTotal, newOwn DailyFigur
 
 // DailyStore stores daily counts. A node is a process: it has a name that no other one ever had.
 type DailyStore interface {
-	// LoadDailyCounts returns the counts of a day.
-	LoadDailyCounts(ctx context.Context, node string, day int64) ([]DailyCount, error)
+	// LoadDailyCounts returns the counts of a day: those of some limits, or all if none is named.
+	LoadDailyCounts(ctx context.Context, node string, day int64, limitIDs ...string) ([]DailyCount, error)
 	// ReserveDaily writes what the node claims on the day, all of it or nothing, and sets the answers.
 	// An error may come after it was written. now is the store's clock, or zero if that is the node's.
 	// A store with a clock of its own returns an error for a day that is not the present one by

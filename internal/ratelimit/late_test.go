@@ -110,11 +110,11 @@ func TestReplacedBucketsAreStale(t *testing.T) {
 		replace func(b *Buckets)
 	}{
 		{"converted by use", func(b *Buckets) { b.Configure(&p10, at(0)); b.Bucket(testKey(1)) }},
-		{"converted by a sweep", func(b *Buckets) { b.Configure(&p10, at(0)); b.Sweep(at(0)) }},
-		{"dropped by a sweep", func(b *Buckets) { b.Sweep(at(time.Hour)) }},
-		{"dropped by a sweep after a change", func(b *Buckets) { b.Configure(&p10, at(0)); b.Sweep(at(time.Hour)) }},
+		{"converted by a sweep", func(b *Buckets) { b.Configure(&p10, at(0)); b.Sweep(at(0), nil) }},
+		{"dropped by a sweep", func(b *Buckets) { b.Sweep(at(time.Hour), nil) }},
+		{"dropped by a sweep after a change", func(b *Buckets) { b.Configure(&p10, at(0)); b.Sweep(at(time.Hour), nil) }},
 	} {
-		b := NewBuckets(&p5)
+		b := NewBuckets(&p5, nil)
 		params, bucket := b.Bucket(testKey(1))
 		limits := []Limit{{Params: params, Bucket: bucket}}
 		Decide(at(0), limits, s[:])

@@ -57,6 +57,7 @@ type Lease struct {
 	held   int64 // tokens that the node had when that one returned
 	taken  int64 // tickets since it left
 	heard  int64 // generation of the store that gave the last answer
+	birth  int64 // of the bucket that it was about
 }
 
 // shadow is the share of a limit that a node has.

@@ -20,6 +20,9 @@ func (b *Buckets) EachLevel(now Instant, f func(k [16]byte, s Status)) {
 	for i := range b.shards {
 		for _, k := range b.shards[i].eachLevel(now, f) {
 			p, one := b.Bucket(k)
+			if one == nil {
+				continue // it was full, and is dropped
+			}
 			if s := StatusOf(now, Limit{Scope: RouteScope, Params: p, Bucket: one}); s.ResetIn > 0 {
 				f(k, s)
 			}
@@ -31,6 +34,10 @@ func (b *Buckets) EachLevel(now Instant, f func(k [16]byte, s Status)) {
 func (s *bucketShard) eachLevel(now Instant, f func(k [16]byte, s Status)) (shared [][16]byte) {
 	s.mu.Lock()
 	g := s.current.Load()
+	if g == nil {
+		s.mu.Unlock()
+		return nil
+	}
 	all := []*generation{g}
 	for o := g.older; o != nil; o = o.older {
 		all = append(all, o)

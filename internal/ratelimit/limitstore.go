@@ -13,7 +13,7 @@ type LimitStore interface {
 	// Check connects to the store, if necessary, and returns why it cannot be used.
 	Check(ctx context.Context) error
 	// Generation grows when the store may have lost what it knew, such as when another server has
-	// taken over.
+	// taken over, or it was emptied.
 	Generation() int64
 }
 
@@ -42,7 +42,8 @@ type Take struct {
 	Ahead       int64 // tokens that the node asks for, for later use
 	Debt        int64 // requests that the node admitted without the store, and reports now
 	DebtNumber  int64 // of the report
-	Known       int64 // requests that are used at least, as the store once said, if it may have lost that
+	Known       int64 // requests that are used at least, as the store once said of the bucket with the birth Birth
+	Birth       int64 // if the bucket has another birth now, or if this is AnyBirth, Known holds; 0 if Known is of no bucket
 
 	Granted int64 // of Ahead
 	Charged int64 // of Debt; the rest did not fit the bucket
@@ -50,7 +51,11 @@ type Take struct {
 	Part    int64
 	Behind  bool  // the store knows newer parameters; then nothing was done
 	Newer   int64 // their Version
+	Born    int64 // birth of the bucket, which tells it from one that the store had before it was emptied; 0 for none
 }
+
+// AnyBirth is the Birth of a Take whose Known holds whichever bucket the store has.
+const AnyBirth = -1
 
 // take returns the question about a bucket with the parameters p.
 func (p *Params) take(name string, version int64) Take {

@@ -16,6 +16,7 @@ type memoryLimitStore struct {
 	buckets    map[string]*memoryBucket
 	generation int64
 	trips      int
+	births     int64
 
 	down  bool          // refuses every call
 	hangs bool          // never answers, and does nothing
@@ -27,6 +28,7 @@ type memoryBucket struct {
 	take  Take
 	used  *big.Rat
 	time  time.Time
+	born  int64
 	nodes map[string]*memoryNode
 }
 
@@ -39,12 +41,14 @@ func newMemoryLimitStore() *memoryLimitStore {
 	return &memoryLimitStore{buckets: map[string]*memoryBucket{}, delay: 500 * time.Microsecond}
 }
 
-// wipe makes the store empty, as after a restart.
-func (s *memoryLimitStore) wipe() {
+// wipe makes the store empty: as a restart does, or without that anything else tells it.
+func (s *memoryLimitStore) wipe(restart bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	clear(s.buckets)
-	s.generation++
+	if restart {
+		s.generation++
+	}
 }
 
 // set changes the faults.
@@ -142,7 +146,8 @@ func (s *memoryLimitStore) answer(node string, q *Question) {
 		t := &q.Takes[i]
 		b := s.buckets[t.Name]
 		if b == nil {
-			b = &memoryBucket{take: *t, used: new(big.Rat), time: now, nodes: map[string]*memoryNode{}}
+			s.births++
+			b = &memoryBucket{take: *t, used: new(big.Rat), time: now, born: s.births, nodes: map[string]*memoryNode{}}
 			s.buckets[t.Name] = b
 		}
 		if !t.Force && b.take.Version > t.Version && b.take.Capacity != t.Capacity {
@@ -155,7 +160,9 @@ func (s *memoryLimitStore) answer(node string, q *Question) {
 			b.nodes[node] = &memoryNode{}
 		}
 		n := b.nodes[node]
-		if known := new(big.Rat).SetInt64(t.Known); known.Cmp(b.used) > 0 {
+		t.Born = b.born
+		unknown := t.Birth == AnyBirth || t.Birth != 0 && t.Birth != b.born
+		if known := new(big.Rat).SetInt64(t.Known); unknown && known.Cmp(b.used) > 0 {
 			b.used.Set(known)
 		}
 		b.clamp()

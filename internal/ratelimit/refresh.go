@@ -60,6 +60,9 @@ func (b *Buckets) Buckets(yield func(*Bucket)) {
 		s.mu.Lock()
 		g := s.current.Load()
 		s.mu.Unlock()
+		if g == nil {
+			continue
+		}
 		g.buckets.each(func(n *node[Bucket]) { yield(&n.value) })
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/keygate/keygate/internal/fault"
+	"github.com/keygate/keygate/internal/id"
 )
 
 func startReserver(t *testing.T, store DailyStore) *Reserver {
@@ -334,6 +335,131 @@ func TestOneSaveForAllWaiters(t *testing.T) {
 		synctest.Wait()
 		if len(sizes) != 2 || sizes[0] != 1 || sizes[1] != 20 {
 			t.Errorf("saved in calls of %v, want 1 and 20", sizes)
+		}
+	})
+}
+
+// Guarantee: however many keys have used a cap, no call of the store has more than 500 counts: while the cap is used,
+// lowered and dropped, while counts that lie idle are given back, at midnight and at the end.
+func TestCallsOfTheStoreAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newMemoryStore()
+		l := startReserver(t, store)
+		const keys = 1700
+		what, most, claims := "", 0, 0
+		store.onSave = func(list []DailyClaim) {
+			most, claims = max(most, len(list)), claims+len(list)
+		}
+		check := func(want int) {
+			t.Helper()
+			if most > 500 || claims < want {
+				t.Errorf("%s: %d counts were saved, up to %d in a call; want %d or more, up to 500", what, claims, most, want)
+			}
+			most, claims = 0, 0
+		}
+		use := func(limitID string, capacity int64) {
+			var wg sync.WaitGroup
+			for i := range keys {
+				wg.Go(func() {
+					r, _, err := ask(t.Context(), l, func() *Daily { return l.Dailies(limitID, perDay(capacity)).Daily(testKey(i)) })
+					if r != Admitted || err != nil {
+						t.Errorf("%s: %v, error %v", what, r, err)
+					}
+				})
+			}
+			wg.Wait()
+		}
+		what = "the first requests of all keys at once"
+		use("rt_1", 100_000)
+		check(keys)
+		what = "a lower cap"
+		l.Dailies("rt_1", perDay(1000))
+		synctest.Wait()
+		check(keys)
+		what = "a dropped cap"
+		l.Drop("rt_1")
+		synctest.Wait()
+		check(keys)
+		what = "idle counts"
+		use("rt_2", 100_000)
+		check(keys)
+		time.Sleep(3 * sweepEvery)
+		synctest.Wait()
+		check(keys)
+		what = "midnight"
+		time.Sleep(time.Duration(dayLength-time.Now().UnixNano()%dayLength) - time.Second)
+		use("rt_3", 100_000)
+		check(keys)
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		check(keys)
+		what = "the end"
+		use("rt_4", 100_000)
+		check(keys)
+		if err := l.Stop(t.Context()); err != nil {
+			t.Error(err)
+		}
+		check(keys)
+	})
+}
+
+// Guarantee: a new cap reads its own counts of the day, and not those of all others.
+func TestNewCapReadsItsOwnCounts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newMemoryStore()
+		day := dayOf(time.Now().UnixNano())
+		for i := range 100 {
+			store.counts[DailyCount{LimitID: "rt_others", KeyID: id.Format(id.Key, testKey(i)), Day: day}] = 5
+		}
+		store.counts[DailyCount{LimitID: "rt_1", Day: day}] = 2
+		l := startReserver(t, store)
+		if _, s, err := ask(t.Context(), l, func() *Daily { return l.Daily("rt_1", perDay(5)) }); err != nil || s.Remaining != 2 {
+			t.Errorf("%d left, error %v; want 2", s.Remaining, err)
+		}
+		if store.loaded != 1 {
+			t.Errorf("%d counts were read for a cap that has one", store.loaded)
+		}
+	})
+}
+
+// Guarantee: if a call of the store fails, what the calls before it have saved is not reserved again.
+func TestFailureInTheMiddleOfARound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newMemoryStore()
+		l := startReserver(t, store)
+		const keys, limit = 1100, 3
+		calls := 0
+		store.onSave = func(list []DailyClaim) {
+			if len(list) > 1 {
+				calls++
+			}
+			store.mu.Lock()
+			store.fail = calls == 2
+			store.mu.Unlock()
+		}
+		daily := func(i int) *Daily { return l.Dailies("rt_1", perDay(limit)).Daily(testKey(i)) }
+		passed := make([]int, keys)
+		for range limit + 2 {
+			var wg sync.WaitGroup
+			for i := range keys {
+				wg.Go(func() {
+					if r, _, err := ask(t.Context(), l, func() *Daily { return daily(i) }); r == Admitted && err == nil {
+						passed[i]++
+					}
+				})
+			}
+			wg.Wait()
+			time.Sleep(2 * retryAfter)
+		}
+		for i, n := range passed {
+			if n != limit {
+				t.Fatalf("key %d: %d requests passed a cap of %d", i, n, limit)
+			}
+		}
+		for c, used := range store.counts {
+			if c.LimitID == "rt_1" && used > limit {
+				t.Fatalf("the count of %s is %d, beyond the cap of %d", c.KeyID, used, limit)
+			}
 		}
 	})
 }

@@ -14,6 +14,9 @@ const sweepEvery = time.Minute
 // idleAfter is how long a range may lie unused while there are other nodes.
 const idleAfter = 5 * time.Second
 
+// loadByName is the most limits whose counts are read by their names: the others of the day may be a million.
+const loadByName = 1000
+
 // retryAfter is how long the Reserver leaves the store alone after a failed round, so that
 // requests do not add to the trouble of a store whose disk is full.
 const retryAfter = time.Second
@@ -75,7 +78,7 @@ func (r *Reserver) Stop(ctx context.Context) error {
 	for _, limit := range limits {
 		limit.each(func(d *Daily) { unused.release(d, r.day, packDaily(r.day, 0, 0)) })
 	}
-	return unused.save(ctx, r)
+	return unused.save(ctx, r, nil)
 }
 
 func errStopped() error {
@@ -153,7 +156,7 @@ func (r *Reserver) reserve(ctx context.Context) error {
 	for _, limit := range dropped {
 		limit.each(func(d *Daily) { last.release(d, r.day, closedDaily) })
 	}
-	if err := last.save(ctx, r); err != nil {
+	if err := last.save(ctx, r, nil); err != nil {
 		r.log.Warn("returning the unused part of a dropped daily limit failed", "error", err)
 	}
 
@@ -176,11 +179,7 @@ func (r *Reserver) reserve(ctx context.Context) error {
 		b.extend(d, today)
 	}
 	clear(r.pending)
-	if err := b.save(ctx, r); err != nil {
-		return err
-	}
-	b.open(today)
-	return nil
+	return b.save(ctx, r, func(claims []DailyClaim, of []*Daily) { open(claims, of, today) })
 }
 
 // load reads the counts of today and sets all limits to them that are still at another day.
@@ -188,17 +187,21 @@ func (r *Reserver) load(ctx context.Context, today int64) error {
 	r.stale = true
 	r.mu.Lock()
 	behind := make(map[limitKey]*dailyLimit)
+	var ids []string
 	for k, limit := range r.limits {
 		if limit.day != today {
-			behind[k] = limit
+			behind[k], ids = limit, append(ids, k.id)
 		}
 	}
 	r.mu.Unlock()
+	if len(ids) > loadByName {
+		ids = nil // all
+	}
 
 	var counts []DailyCount
 	if len(behind) > 0 {
 		var err error
-		if counts, err = r.store.LoadDailyCounts(ctx, r.node, today); err != nil {
+		if counts, err = r.store.LoadDailyCounts(ctx, r.node, today, ids...); err != nil {
 			return fmt.Errorf("load daily counts: %w", err)
 		}
 	}
@@ -207,7 +210,7 @@ func (r *Reserver) load(ctx context.Context, today int64) error {
 	for _, limit := range behind { // the clock may be set back to the day that has ended
 		limit.each(func(d *Daily) { last.release(d, r.day, packDaily(r.day, 0, 0)) })
 	}
-	if err := last.save(ctx, r); err != nil {
+	if err := last.save(ctx, r, nil); err != nil {
 		r.log.Warn("returning the unused part of the last day's limits failed", "error", err)
 	}
 	for k, limit := range behind {
@@ -234,7 +237,7 @@ func (r *Reserver) sweep(ctx context.Context) {
 			d.seen = d.load()
 		}
 	}
-	if err := unused.save(ctx, r); err != nil {
+	if err := unused.save(ctx, r, nil); err != nil {
 		r.log.Warn("returning the unused part of idle daily limits failed", "error", err)
 	}
 }
@@ -258,7 +261,7 @@ func (r *Reserver) giveBack(ctx context.Context) {
 			d.seenHeld = d.load()
 		})
 	}
-	if err := unused.save(ctx, r); err != nil {
+	if err := unused.save(ctx, r, nil); err != nil {
 		r.log.Warn("returning the unused part of idle daily limits failed", "error", err)
 	}
 }

@@ -3,6 +3,7 @@ package ratelimit
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 )
@@ -17,6 +18,7 @@ type memoryStore struct {
 	half   bool                                   // a failing call saves nevertheless
 	saves  int
 	loads  int
+	loaded int                       // rows that the last load returned
 	onSave func(claims []DailyClaim) // called before a call saves, without the lock
 }
 
@@ -26,7 +28,7 @@ func newMemoryStore() *memoryStore {
 	return &memoryStore{counts: make(map[DailyCount]int64), lost: make(map[DailyCount]int64), own: make(map[string]map[DailyCount]DailyFigures)}
 }
 
-func (s *memoryStore) LoadDailyCounts(ctx context.Context, node string, day int64) ([]DailyCount, error) {
+func (s *memoryStore) LoadDailyCounts(ctx context.Context, node string, day int64, limitIDs ...string) ([]DailyCount, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.loads++
@@ -34,8 +36,9 @@ func (s *memoryStore) LoadDailyCounts(ctx context.Context, node string, day int6
 		return nil, errStore
 	}
 	var rows []DailyCount
+	defer func() { s.loaded = len(rows) }()
 	for c, used := range s.counts {
-		if c.Day == day {
+		if c.Day == day && (len(limitIDs) == 0 || slices.Contains(limitIDs, c.LimitID)) {
 			own := s.own[node][c]
 			c.Used, c.Lost, c.Own, c.OwnLost = used, s.lost[c], own.Used, own.Lost
 			rows = append(rows, c)

@@ -267,8 +267,9 @@ func (s *Sharing) questions(trips []*trip, now Instant) []Question {
 			e.mu.Lock()
 			e.flying++
 			e.sent = max(1, now.Mono)
+			t.Known, t.Birth = e.known(now.Mono), e.birth
 			if e.heard != generation {
-				t.Known = e.known(now.Mono)
+				t.Birth = AnyBirth
 			}
 			if !first[e] {
 				first[e] = true
@@ -360,6 +361,9 @@ func (s *Sharing) land(e *Lease, r *trip, i int, t *Take, now Instant) {
 	r.words[i], r.granted[i] = word, t.Granted
 	e.hear(word)
 	e.taken, e.heard = e.taken+r.admitted, r.generation
+	if t.Born != 0 {
+		e.birth = t.Born
+	}
 	if t.Left < 0 {
 		return
 	}

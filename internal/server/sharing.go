@@ -56,9 +56,11 @@ func (s *Server) trouble() string {
 	return cmp.Or(s.db.Trouble(), s.node.degraded(), s.sharing.Trouble())
 }
 
-// registerSharingMetrics registers the metrics of shared limits.
+// registerSharingMetrics registers the metrics of limits, and of shared ones.
 func (s *Server) registerSharingMetrics() {
-	m, stats := s.metrics, s.sharing.Stats
+	m, stats, budget := s.metrics, s.sharing.Stats, s.follower.BucketBudget()
+	m.Gauge("keygate_key_buckets_bytes", "Memory of the buckets of limits with per: key.", func() float64 { return float64(budget.Used()) })
+	m.Counter("keygate_key_buckets_refused_total", "Requests refused because there was no room for a bucket of a limit with per: key.", func() float64 { return float64(budget.Refused()) })
 	m.Labelled("keygate_shared_limits", "1 for the way in which nodes share rate limits, 0 for the others.", "mode", false, func() map[string]float64 {
 		now := map[string]float64{string(ratelimit.Leased): 0, string(ratelimit.Exact): 0, string(ratelimit.Divided): 0}
 		if mode := s.sharing.Mode(); mode != "" {
@@ -72,6 +74,6 @@ func (s *Server) registerSharingMetrics() {
 	m.Counter("keygate_limit_store_late_total", "Requests that were decided without the limit store because it took longer than 50 ms.", func() float64 { return float64(stats().Late) })
 	m.Counter("keygate_limit_store_granted_total", "Requests that the limit store has granted to this node ahead of use.", func() float64 { return float64(stats().Granted) })
 	m.Counter("keygate_limit_store_losses_total", "How often the limit store was lost.", func() float64 { return float64(stats().Losses) })
-	m.Counter("keygate_limit_store_replaced_total", "How often a server of the limit store was restarted or has taken over.", func() float64 { return float64(s.limitStore.Stats().Replaced) })
+	m.Counter("keygate_limit_store_replaced_total", "How often a server of the limit store was restarted or has taken over, or the store was emptied.", func() float64 { return float64(s.limitStore.Stats().Replaced) })
 	m.Counter("keygate_limit_store_evicted_total", "Keys that the limit store has evicted.", func() float64 { return float64(s.limitStore.Stats().Evicted) })
 }

@@ -80,7 +80,7 @@ func TestSuspensionKeepsLimits(t *testing.T) {
 	use := func() ratelimit.Result {
 		s := h.follower.Current()
 		k := s.FindKey(acme.key)
-		limits := s.GatewayByID(acme.gateway.ID).RouteByID(acme.route).AppendLimits(k.AppendLimits(nil), k.BucketID())
+		limits, _ := s.GatewayByID(acme.gateway.ID).RouteByID(acme.route).AppendLimits(k.AppendLimits(nil), k.BucketID())
 		result, _ := ratelimit.Decide(h.clock.Now(), limits, make([]ratelimit.Status, len(limits)))
 		return result
 	}

@@ -35,6 +35,12 @@ func (f *Follower) BoundRevoked(ofAccount, inAll int) { f.revoked = newRevokedKe
 // RevokedKeys returns the number of revoked keys that are held.
 func (f *Follower) RevokedKeys() int { return len(f.revoked.keys) }
 
+// SweepBuckets does what the service does every minute.
+func (f *Follower) SweepBuckets() { f.sweep(f.ended.turn()) }
+
+// BoundBuckets sets the bound of BucketBytes for limits that come into force from now on.
+func (f *Follower) BoundBuckets(limit int64) { f.buckets = ratelimit.NewBudget(limit) }
+
 // SweepRevoked does what the service does every minute.
 func (f *Follower) SweepRevoked() { f.revoked.sweep(f.cfg.Now().Wall / 1000) }
 

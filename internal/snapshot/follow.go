@@ -303,6 +303,7 @@ func (f *Follower) publishKey(table *keyTable, k *apikey.Key) error {
 		return f.putKey(table, k)
 	}
 	f.revoked.add(k, f.cfg.Now().Wall/1000)
+	f.ended.add(k)
 	if old := table.find(&k.Digest); old != nil {
 		f.removeKey(table, old)
 	}
@@ -360,7 +361,8 @@ func (f *Follower) removeKey(table *keyTable, k *Key) {
 
 // limitKey sets k's rate limit. After a rotation, k shares it with the other keys that have
 // its BucketID. If theirs differs, their bucket is converted, and they get the new limit as
-// well. The count of a daily cap belongs to the BucketID, and stays.
+// well. A key that has expired takes theirs: a change of the limit is not written to it. The count of a daily cap
+// belongs to the BucketID, and stays.
 func (f *Follower) limitKey(table *keyTable, k *Key, accountID string, config ratelimit.KeyLimit) {
 	if config.IsZero() {
 		return
@@ -377,7 +379,7 @@ func (f *Follower) limitKey(table *keyTable, k *Key, accountID string, config ra
 		return
 	}
 	was := partners[0].limit
-	if was.equal(next) {
+	if was.equal(next) || k.ExpiredAt(f.cfg.Now().Wall/1000) {
 		k.limit = was
 		return
 	}

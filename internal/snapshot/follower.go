@@ -45,6 +45,9 @@ type Config struct {
 	// have been missed; when it has returned, this node sends nothing more that it holds for what has
 	// changed. It must not block. Nil does nothing.
 	Recall func(Change)
+	// BucketBytes bounds the memory of the buckets of limits with per: key, of all accounts together
+	// (ratelimit.Budget). Zero means 512 MiB.
+	BucketBytes int64
 	// Heavy has a slot for each piece of work that may keep a processor busy for long, such as
 	// compiling a large table. If it is nil, half of the processors are slots, at least one.
 	Heavy chan struct{}
@@ -78,8 +81,16 @@ type Shared struct {
 // keyDailies identifies the daily counts of keys in the store. No route has this identifier.
 const keyDailies = "key"
 
-// sweepInterval is the time between two sweeps of the per-key buckets.
-const sweepInterval = time.Minute
+const (
+	// sweepInterval is the time between two sweeps of the per-key buckets. If their memory gets short, they
+	// follow each other faster: after shortInterval, and a time that is sweepRest times as long as the last
+	// one took.
+	sweepInterval = time.Minute
+	shortInterval = time.Second
+	sweepRest     = 20
+
+	defaultBucketBytes = 512 << 20
+)
 
 // Follower keeps the snapshot in force up to date with the store. It is safe for concurrent
 // use.
@@ -94,6 +105,8 @@ type Follower struct {
 	used          *usedList
 	former        formerPaths
 	revoked       *revokedKeys
+	ended         endedKeys
+	buckets       *ratelimit.Budget  // of limits with per: key
 	keyDailies    *ratelimit.Dailies // the daily caps of keys
 
 	rates   sharedRates
@@ -156,6 +169,7 @@ func New(cfg Config) (*Follower, error) {
 		defaultGlobal: ratelimit.CompileRate(cfg.DefaultGlobalLimit),
 		used:          newUsedList(),
 		revoked:       newRevokedKeys(maxRevokedOfAccount, maxRevoked),
+		buckets:       ratelimit.NewBudget(cmp.Or(cfg.BucketBytes, defaultBucketBytes)),
 		keyDailies:    cfg.Reserver.Dailies(keyDailies, ratelimit.Rate{Count: 1}), // each key has a cap of its own
 		pending:       pendingGateways{byID: map[string]*pendingGateway{}},
 		work:          make(chan struct{}, 1),
@@ -188,7 +202,7 @@ func (f *Follower) put(s *Snapshot) {
 // Start begins to catch up at every PollInterval, so that what another process writes is
 // soon in force, and to drop idle per-key buckets. Failures are logged and retried.
 func (f *Follower) Start(context.Context) error {
-	if err := f.group.Start(f.run, f.runWork); err != nil {
+	if err := f.group.Start(f.run, f.runWork, f.runSweep); err != nil {
 		return fmt.Errorf("start following the store: %w", err)
 	}
 	return nil
@@ -203,9 +217,8 @@ func (f *Follower) Stop(ctx context.Context) error {
 }
 
 func (f *Follower) run(ctx context.Context) {
-	poll, sweep := time.NewTimer(f.pollWait()), time.NewTicker(sweepInterval)
+	poll := time.NewTimer(f.pollWait())
 	defer poll.Stop()
-	defer sweep.Stop()
 	var hint <-chan struct{}
 	if f.cfg.Shared != nil {
 		hint = f.cfg.Shared.Hint
@@ -226,10 +239,6 @@ func (f *Follower) run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-sweep.C:
-			now := f.cfg.Now()
-			f.Current().sweep(now)
-			f.revoked.sweep(now.Wall / 1000)
 		case <-hint:
 			readAll()
 		case <-poll.C:
@@ -237,6 +246,41 @@ func (f *Follower) run(ctx context.Context) {
 		}
 	}
 }
+
+// runSweep drops the per-key buckets that are not needed.
+func (f *Follower) runSweep(ctx context.Context) {
+	minute := time.NewTicker(sweepInterval)
+	defer minute.Stop()
+	rest := time.NewTimer(0)
+	defer rest.Stop()
+	rested := false
+	for {
+		short := f.buckets.Short()
+		if !rested {
+			short = nil
+		}
+		var began time.Time
+		select {
+		case <-ctx.Done():
+			return
+		case <-rest.C:
+			rested = true
+			continue
+		case <-minute.C:
+			began = time.Now()
+			f.sweep(f.ended.turn())
+			f.revoked.sweep(f.cfg.Now().Wall / 1000)
+		case <-short:
+			began = time.Now()
+			f.sweep(nil)
+		}
+		rested = false
+		rest.Reset(max(shortInterval, sweepRest*time.Since(began)))
+	}
+}
+
+// sweep drops the per-key buckets that are full again or whose key has ended.
+func (f *Follower) sweep(ended map[[16]byte]bool) { f.Current().sweep(f.cfg.Now(), ended) }
 
 // runWork puts in force what run reads, in a goroutine of its own, so that no route table delays
 // the changes of keys that another process makes.
@@ -289,6 +333,9 @@ func (f *Follower) InForce() int64 { return f.inForce.Load() }
 // DrainUsed calls yield for each key that authenticated a request since the last call, with
 // the time of its last use. Calls must not overlap.
 func (f *Follower) DrainUsed(yield func(keyID string, at time.Time)) { f.used.drain(yield) }
+
+// BucketBudget returns the budget of the buckets of limits with per: key.
+func (f *Follower) BucketBudget() *ratelimit.Budget { return f.buckets }
 
 // lock locks f for reading the change log. The error is that of ctx.
 func (f *Follower) lock(ctx context.Context) error {

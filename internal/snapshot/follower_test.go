@@ -262,7 +262,8 @@ func (h *harness) pass(limits []ratelimit.Limit, n int) int {
 }
 
 func (h *harness) routeLimits(gatewayID, path string, bucket [16]byte) []ratelimit.Limit {
-	return h.follower.Current().GatewayByID(gatewayID).FindNode(path).Route("GET").AppendLimits(nil, bucket)
+	limits, _ := h.follower.Current().GatewayByID(gatewayID).FindNode(path).Route("GET").AppendLimits(nil, bucket)
+	return limits
 }
 
 // limitsHarness has a gateway with a global limit and a route for each kind of limit.
@@ -712,5 +713,28 @@ func TestDailyCapOfAKey(t *testing.T) {
 	again := newHarnessOn(t, h.source, h.clock)
 	if got := again.pass(again.follower.Current().FindKey(freshSecret).AppendLimits(nil), 5); got != 2 {
 		t.Errorf("after a restart: got %d requests admitted, want 2", got)
+	}
+}
+
+// Guarantee: a key of a rotation that has expired has no say in the rate limit of the others: the store does not write
+// later changes of it to such keys.
+func TestExpiredKeysHaveNoSayInTheirRateLimit(t *testing.T) {
+	for _, expiredLast := range []bool{false, true} {
+		h := newHarness(t)
+		active, secret := h.key()
+		expired, _ := h.key()
+		active.BucketID, active.RateLimit = expired.ID, keyLimit(t, "2/h")
+		expired.RateLimit, expired.ExpiresAt = keyLimit(t, "10/h"), time.Unix(0, h.clock.Now().Wall)
+		first, last := expired, active
+		if expiredLast {
+			first, last = active, expired
+		}
+		h.source.PutKey(first)
+		h.catchUp()
+		h.source.PutKey(last)
+		h.catchUp()
+		if got := h.pass(h.follower.Current().FindKey(secret).AppendLimits(nil), 5); got != 2 {
+			t.Errorf("%d of 5 requests pass a limit of 2 (the expired key was read last: %v)", got, expiredLast)
+		}
 	}
 }

@@ -47,7 +47,7 @@ func (h *levelsHarness) request(path string, keys ...heldKey) {
 	r := s.GatewayByID(h.g.ID).FindNode(path).Route("GET")
 	for _, held := range keys {
 		k := s.FindKey(held.secret)
-		limits := r.AppendLimits(k.AppendLimits(nil), k.BucketID())
+		limits, _ := r.AppendLimits(k.AppendLimits(nil), k.BucketID())
 		limits = append(limits, s.GatewayByID(h.g.ID).Global())
 		var statuses [ratelimit.MaxLimits]ratelimit.Status
 		for {

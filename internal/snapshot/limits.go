@@ -4,6 +4,7 @@ import (
 	"sync"
 	"unique"
 
+	"github.com/keygate/keygate/internal/apikey"
 	"github.com/keygate/keygate/internal/id"
 	"github.com/keygate/keygate/internal/ratelimit"
 )
@@ -107,7 +108,7 @@ func (f *Follower) adoptRoute(accountID string, r, was *Route, now ratelimit.Ins
 			l.buckets = old.buckets
 			l.buckets.Configure(p, now)
 		default:
-			l.buckets = f.cfg.Sharing.NewBuckets(name, p)
+			l.buckets = f.cfg.Sharing.NewBuckets(name, p, f.buckets.Of(accountID))
 		}
 	}
 	if config.Daily.IsZero() {
@@ -123,13 +124,59 @@ func (f *Follower) adoptRoute(accountID string, r, was *Route, now ratelimit.Ins
 	}
 }
 
-// sweep drops the per-key buckets that are full again.
-func (s *Snapshot) sweep(now ratelimit.Instant) {
+// dropBuckets drops the buckets of limits with per: key that are not in force any more. The configuration
+// without them must be published.
+func (c *routeChange) dropBuckets() {
+	if c.was == nil || c.was.limits == nil || c.was.limits.buckets == nil {
+		return
+	}
+	if c.now == nil || c.now.limits == nil || c.now.limits.buckets != c.was.limits.buckets {
+		c.was.limits.buckets.Drop()
+	}
+}
+
+// sweep drops the buckets of limits with per: key that are full again or whose key has ended.
+func (s *Snapshot) sweep(now ratelimit.Instant, ended map[[16]byte]bool) {
 	for _, g := range s.gateways {
 		for r := range g.routes.all() {
 			if r.limits != nil && r.limits.buckets != nil {
-				r.limits.buckets.Sweep(now)
+				r.limits.buckets.Sweep(now, ended)
 			}
 		}
 	}
+}
+
+// endedKeys collects the keys whose buckets nobody can use any more. It is safe for concurrent use.
+type endedKeys struct {
+	mu          sync.Mutex
+	now, before map[[16]byte]bool // since the last sweep of the minute, and in the minute before it
+}
+
+// maxEnded bounds the keys of a minute. The buckets of further ones stay until they are full.
+const maxEnded = 100_000
+
+// add notes that a key was revoked. A key of a rotation shares its bucket, so it is left out.
+func (e *endedKeys) add(k *apikey.Key) {
+	if k.RotatedTo != "" || k.BucketID != "" && k.BucketID != k.ID {
+		return
+	}
+	u, ok := id.Parse(id.Key, k.ID)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if ok && len(e.now) < maxEnded {
+		if e.now == nil {
+			e.now = map[[16]byte]bool{}
+		}
+		e.now[u] = true
+	}
+}
+
+// turn returns the keys that were revoked a minute ago or more. Call it once a minute: by then every
+// decision that began before has ended.
+func (e *endedKeys) turn() map[[16]byte]bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	ended := e.before
+	e.now, e.before = nil, e.now
+	return ended
 }

@@ -259,6 +259,7 @@ func (f *Follower) publish(accounts map[string]*account.Account, changed map[str
 	f.put(next)
 	for _, t := range changed {
 		for _, c := range t.changes {
+			c.dropBuckets()
 			if c.was != nil && c.was.limits.hasDaily() && (c.now == nil || !c.now.limits.hasDaily()) {
 				f.cfg.Reserver.Drop(c.was.ID())
 			}

@@ -57,18 +57,22 @@ func (r *Route) lists(method string) bool {
 }
 
 // AppendLimits appends the limits of the route for the key with the given bucket
-// identifier. Callers without a key share the zero bucket. It allocates only for the first
-// request of a key on a route with limits for each key.
-func (r *Route) AppendLimits(dst []ratelimit.Limit, bucket [16]byte) []ratelimit.Limit {
+// identifier. Callers without a key share the zero bucket. fits is false if the account's buckets of
+// limits with per: key leave no room for the key's: then AppendLimits leaves that limit out. It
+// allocates only for the first request of a key on a route with limits for each key.
+func (r *Route) AppendLimits(dst []ratelimit.Limit, bucket [16]byte) (_ []ratelimit.Limit, fits bool) {
 	l := r.limits
+	fits = true
 	switch {
 	case l == nil:
-		return dst
+		return dst, true
 	case l.bucket != nil:
 		dst = append(dst, ratelimit.Limit{Scope: ratelimit.RouteScope, Params: l.params, Bucket: l.bucket})
 	case l.buckets != nil:
 		p, b := l.buckets.Bucket(bucket)
-		dst = append(dst, ratelimit.Limit{Scope: ratelimit.RouteScope, Params: p, Bucket: b})
+		if fits = b != nil; fits {
+			dst = append(dst, ratelimit.Limit{Scope: ratelimit.RouteScope, Params: p, Bucket: b})
+		}
 	}
 	switch {
 	case l.daily != nil:
@@ -76,7 +80,7 @@ func (r *Route) AppendLimits(dst []ratelimit.Limit, bucket [16]byte) []ratelimit
 	case l.dailies != nil:
 		dst = append(dst, ratelimit.Limit{Scope: ratelimit.DailyScope, Daily: l.dailies.Daily(bucket)})
 	}
-	return dst
+	return dst, fits
 }
 
 // Node is a node of the route tree: the routes whose templates match the same paths. It is

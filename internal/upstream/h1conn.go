@@ -25,7 +25,8 @@ type H1Conn struct {
 	last int64         // tick of the last Release
 	end  time.Duration // when it is not used for new requests any more, by Pools.now
 
-	reused bool         // it has been idle, and taken again
+	reused bool         // it has carried a request
+	unused bool         // it became idle without one
 	heldAt atomic.Int64 // tick of the last Hold
 
 	state  atomic.Int32
@@ -198,6 +199,6 @@ func (c *H1Conn) take() bool {
 		c.close()
 		return false
 	}
-	c.reused = true
+	c.reused, c.unused = !c.unused, false
 	return true
 }

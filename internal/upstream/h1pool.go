@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -224,7 +225,7 @@ func (p *H1Pool) connect(ctx context.Context, deadline time.Time, secure bool) (
 	switch {
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
-	case errors.Is(err, context.DeadlineExceeded) && !deadline.IsZero() && !time.Now().Before(deadline):
+	case isTimeout(err) && !deadline.IsZero() && !time.Now().Before(deadline):
 		if ReasonOf(err) != accesslog.ConnectTimeout { // within the TLS handshake
 			err = fmt.Errorf("%w: %w", errConnectTimeout, err)
 		}
@@ -232,6 +233,12 @@ func (p *H1Pool) connect(ctx context.Context, deadline time.Time, secure bool) (
 	default:
 		return nil, Unreachable(err)
 	}
+}
+
+// isTimeout reports whether err is that of a wait that has reached its deadline. The net package's own error
+// comes if the deadline of the socket is noticed before that of the context.
+func isTimeout(err error) bool {
+	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded)
 }
 
 // dial makes a TCP connection, and does the TLS handshake if secure is set.

@@ -240,6 +240,7 @@ func (c *h2Conn) read() {
 	}
 	err = c.err
 	for s := c.first; s != nil; s = c.first {
+		s.stale = s.id > 1
 		c.fail(s, err, s.at >= c.sent)
 	}
 	c.mu.Unlock()

@@ -263,6 +263,7 @@ func (p *H2Pool) connect(ctx context.Context) (*h2Conn, error) {
 	c, err := p.greet(ctx, slot)
 	switch {
 	case errors.Is(err, ErrNoHTTP2):
+		slot.unused = true
 		slot.Release()
 		return nil, err
 	case err != nil:

@@ -72,6 +72,7 @@ type H2Stream struct {
 
 	// What follows is guarded by conn.mu.
 	open     bool
+	stale    bool // the connection failed, and had carried another stream before
 	head     bool // the final head has arrived
 	ended    bool // the response has ended
 	inNews   bool // is in conn.news
@@ -87,6 +88,14 @@ func (s *H2Stream) First() int { return s.first }
 
 // Address returns the server's network address.
 func (s *H2Stream) Address() string { return s.conn.slot.conn.RemoteAddr().String() }
+
+// Stale reports whether the exchange failed because its connection did, which had carried another
+// exchange before: perhaps the server had closed it before it got the request.
+func (s *H2Stream) Stale() bool {
+	s.conn.mu.Lock()
+	defer s.conn.mu.Unlock()
+	return s.stale
+}
 
 // Consumed lets the server send n more bytes of the body. The exchange calls it when it is
 // done with as many that TakeData has given it.

@@ -21,13 +21,15 @@ test('the live list is bounded, and says what was skipped while it was paused', 
   await page.getByRole('button', { name: 'Go on' }).click();
   await expect.poll(() => rows.count()).toBeGreaterThan(200);
   await expect(rows.filter({ hasText: /skipped/ }).first()).toBeVisible();
+  // However many were skipped, the newest is shown, and the list fills up to its bound and no further: the line that
+  // says what was skipped leaves it like any other.
   let sent = 520;
-  while ((await rows.count()) < 501) { // with the heads
+  const more = async () => {
     await send(sent, sent += 40);
-    await expect(page.getByRole('link', { name: `/missing/${sent - 1}`, exact: true }).or(rows.filter({ hasText: /skipped/ })).first()).toBeVisible();
-  }
-  await send(sent, sent + 40);
-  await expect(page.getByRole('link', { name: `/missing/${sent + 39}` })).toBeVisible();
+    await expect(page.getByRole('link', { name: `/missing/${sent - 1}` })).toBeVisible();
+  };
+  do await more(); while ((await rows.count()) < 501); // with the heads
+  await more();
   await expect(rows).toHaveCount(501);
   await page.getByRole('button', { name: 'Clear' }).click();
   await expect(rows).toHaveCount(0);

@@ -16,6 +16,10 @@ import (
 // wait only briefly for it.
 const sealBlocks = 8
 
+// sealManaged is the maximum number of management records that one transaction seals. Each is a row that it deletes, for
+// which changes of all accounts wait.
+const sealManaged = 1500
+
 // sealTexts is the size of texts, in bytes, from which a block is full: long paths and
 // diffs fill a block early.
 const sealTexts = 4 << 20
@@ -90,7 +94,7 @@ type sealing struct {
 func (s *sealing) run(accountID string) (more bool, err error) {
 	s.seal.AccountID = accountID
 	for s.chunks < len(s.open.Chunks) {
-		if len(s.seal.Blocks) == sealBlocks {
+		if s.full() {
 			return true, nil
 		}
 		t, whole, lost, err := s.gatherBlock()
@@ -114,7 +118,7 @@ func (s *sealing) run(accountID string) (more bool, err error) {
 	}
 	// Management records after the last chunk.
 	for len(s.managed) > 0 && (s.everything || len(s.managed) >= audit.MaxRecords) {
-		if len(s.seal.Blocks) == sealBlocks {
+		if s.full() {
 			return true, nil
 		}
 		s.table.Reset()
@@ -125,7 +129,12 @@ func (s *sealing) run(accountID string) (more bool, err error) {
 			return false, err
 		}
 	}
-	return false, nil
+	return s.everything && s.open.More, nil
+}
+
+// full reports whether the transaction has as much as it may.
+func (s *sealing) full() bool {
+	return len(s.seal.Blocks) == sealBlocks || len(s.seal.Managed) == sealManaged
 }
 
 // gatherBlock gathers chunks for one block, in order. whole is whether the block is full,
@@ -150,10 +159,10 @@ func (s *sealing) gatherBlock() (t *audit.Table, whole bool, lost int, err error
 	return t, whole, lost, nil
 }
 
-// addManaged moves management records up to the time last to the table, as far as it has
+// addManaged moves management records up to the time last to the table, as far as it and the transaction have
 // room.
 func (s *sealing) addManaged(t *audit.Table, last time.Time) error {
-	for n := len(s.managed) - 1; n >= 0 && t.Len() < audit.MaxRecords && t.Texts() <= 2*sealTexts; n-- {
+	for n := len(s.managed) - 1; n >= 0 && t.Len() < audit.MaxRecords && t.Texts() <= 2*sealTexts && len(s.seal.Managed) < sealManaged; n-- {
 		r := &s.managed[n]
 		if r.Time.After(last) {
 			return nil

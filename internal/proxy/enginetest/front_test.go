@@ -3,6 +3,7 @@ package enginetest_test
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"errors"
 	"io"
 	"log/slog"
@@ -16,6 +17,7 @@ import (
 	"github.com/keygate/keygate/internal/proxy"
 	"github.com/keygate/keygate/internal/proxy/h1"
 	"github.com/keygate/keygate/internal/proxy/h2"
+	"github.com/keygate/keygate/internal/tlspump"
 	"github.com/keygate/keygate/internal/upstream"
 )
 
@@ -24,6 +26,7 @@ type front struct {
 	engine     *h1.Engine
 	http2      *h2.Engine
 	trusted    bool
+	secure     *tls.Config // nil in clear
 	l          net.Listener
 	http2Conns chan net.Conn
 	closed     chan struct{}
@@ -50,7 +53,7 @@ func newFront(t testing.TB, decider proxy.Decider, pools *upstream.Pools, s setu
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &front{engine: e, http2: http2, trusted: s.trusted, l: l, http2Conns: make(chan net.Conn), closed: make(chan struct{})}
+	return &front{engine: e, http2: http2, trusted: s.trusted, secure: s.secure, l: l, http2Conns: make(chan net.Conn), closed: make(chan struct{})}
 }
 
 // slowClock returns a clock that advances by a millisecond each time it is read, so that
@@ -86,15 +89,35 @@ type prefixed struct {
 func (p prefixed) Read(b []byte) (int, error) { return p.Reader.Read(b) }
 
 func (f *front) dispatch(c net.Conn) {
+	info := h1.ConnInfo{Client: netip.MustParseAddrPort(c.RemoteAddr().String()), Trusted: f.trusted}
+	if f.secure != nil {
+		tcp := c.(*net.TCPConn)
+		over := tls.Server(tlspump.Wrap(tcp, tcp), f.secure)
+		switch {
+		case over.Handshake() != nil:
+			_ = tcp.Close()
+		case over.ConnectionState().NegotiatedProtocol == "h2":
+			f.passHTTP2(over)
+		default:
+			info.TLS = true
+			f.engine.ServeConn(over, info)
+		}
+		return
+	}
 	first := make([]byte, 3)
 	n, _ := io.ReadFull(c, first)
 	if string(first[:n]) != "PRI" {
-		info := h1.ConnInfo{Client: netip.MustParseAddrPort(c.RemoteAddr().String()), Trusted: f.trusted, Prefix: first[:n]}
+		info.Prefix = first[:n]
 		f.engine.ServeConn(c, info)
 		return
 	}
+	f.passHTTP2(prefixed{c, io.MultiReader(bytes.NewReader(first), c)})
+}
+
+// passHTTP2 hands a connection to the engine of HTTP/2.
+func (f *front) passHTTP2(c net.Conn) {
 	select {
-	case f.http2Conns <- prefixed{c, io.MultiReader(bytes.NewReader(first), c)}:
+	case f.http2Conns <- c:
 	case <-f.closed:
 		_ = c.Close()
 	}

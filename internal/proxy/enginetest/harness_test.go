@@ -3,6 +3,7 @@ package enginetest_test
 import (
 	"context"
 	"crypto/rand"
+	"crypto/tls"
 	"log/slog"
 	"net/netip"
 	"strings"
@@ -35,9 +36,10 @@ type setup struct {
 	headers         map[string]string
 	continueTimeout time.Duration // 0 means testTimeout
 	cors            *gateway.CORS
-	limit           string // the key's rate limit
-	trusted         bool   // the client is a trusted proxy
-	realClock       bool   // the engines use the real clock; otherwise no timeout of theirs expires
+	limit           string      // the key's rate limit
+	trusted         bool        // the client is a trusted proxy
+	secure          *tls.Config // of the clients' connections; nil in clear
+	realClock       bool        // the engines use the real clock; otherwise no timeout of theirs expires
 	mono            func() int64
 }
 

@@ -63,6 +63,7 @@ type callState struct {
 	isHead  bool // the method is HEAD
 	tunnels bool // the request asks for a WebSocket
 	confirm upstream.Confirmer
+	begun   bool // the receiver has an interim response or the head
 	headed  bool // the receiver has the head
 	lost    bool // the receiver cannot be reached
 	keeps   bool // in.replay may hold something
@@ -88,12 +89,16 @@ func (h *requestHead) add(name, value string, sensitive bool) {
 	h.fields = append(h.fields, headField{name: uint32(len(name)), value: uint32(len(value)), sensitive: sensitive})
 }
 
-// maxInterim bounds the interim responses of one exchange that wait to be passed on.
-const maxInterim = 16
+// maxInterim bounds the interim responses of one exchange that wait to be passed on, and maxInterimBytes
+// their heads, unless it is one.
+const (
+	maxInterim      = 64
+	maxInterimBytes = 64 << 10
+)
 
 // errInterim is the cause of a 502 for an upstream that sends too many interim responses over
 // HTTP/2.
-var errInterim = fmt.Errorf("more than %d interim responses at once: %w", maxInterim, http1.ErrSyntax)
+var errInterim = fmt.Errorf("more than %d interim responses at once, or %d KiB of them: %w", maxInterim, maxInterimBytes>>10, http1.ErrSyntax)
 
 // errInterrupted is the result of Run after Interrupt.
 var errInterrupted = errors.New("h1: the call was interrupted")
@@ -114,6 +119,7 @@ type arrivals struct {
 
 type arrivalsState struct {
 	interim     []*http2.Response
+	crowded     bool // there were more of them than may wait
 	headed      bool // response has arrived
 	bare        bool // and nothing follows it
 	ended       bool
@@ -146,8 +152,12 @@ func (a *arrivals) WriteHead(w *http2.Conn) {
 func (a *arrivals) TakeInterim(r *http2.Response) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if len(a.interim) == maxInterim {
-		a.err = errInterim
+	size := len(r.Text)
+	for _, waiting := range a.interim {
+		size += len(waiting.Text)
+	}
+	if len(a.interim) == maxInterim || len(a.interim) > 0 && size > maxInterimBytes {
+		a.err, a.crowded = errInterim, true
 		return
 	}
 	c := &http2.Response{}
@@ -477,9 +487,6 @@ func (c *Call) Address() string { return c.in.stream.Address() }
 // Lost reports whether Run failed because of the Receiver.
 func (c *Call) Lost() bool { return c.lost }
 
-// Responding reports whether something of the response has arrived.
-func (c *Call) Responding() bool { return c.headed }
-
 // Again prepares to send the same request a second time. The call is closed.
 func (c *Call) Again() {
 	isHead, tunnels, confirm, head, body := c.isHead, c.tunnels, c.confirm, c.head, c.body
@@ -505,6 +512,10 @@ func (c *Call) Safe() bool {
 	defer a.mu.Unlock()
 	return a.err != nil && a.safe
 }
+
+// Stale reports whether Run failed because of a connection that had carried another request before, and
+// nothing of the response has arrived.
+func (c *Call) Stale() bool { return !c.begun && c.in.stream.Stale() }
 
 // Bare reports whether the response has ended with its head, so that it has neither a body
 // nor trailers.
@@ -533,12 +544,20 @@ func (c *Call) Run(to Receiver) error {
 		case len(a.interim) > 0:
 			r := a.interim[0]
 			a.interim = a.interim[1:]
+			c.begun = true
 			if err := c.pass(func() error { return to.TakeInterim(r.Text, &r.Response) }); err != nil {
 				return err
 			}
+		case a.crowded && !c.headed:
+			return errInterim
 		case a.headed && !c.headed:
 			if err := c.passHead(to); err != nil {
 				return err
+			}
+			if !a.ended && a.err == nil { // the head must not wait for data
+				if err := c.passData(to); err != nil {
+					return err
+				}
 			}
 		case a.ended:
 			c.swap()
@@ -567,7 +586,7 @@ func (c *Call) pass(call func() error) error {
 
 // passHead passes the final head to the receiver. The lock is held, as for pass.
 func (c *Call) passHead(to Receiver) error {
-	c.headed = true
+	c.begun, c.headed = true, true
 	c.in.mu.Unlock()
 	defer c.in.mu.Lock()
 	r := &c.in.response // which is not written again
@@ -577,12 +596,12 @@ func (c *Call) passHead(to Receiver) error {
 	return to.TakeHead(r.Text, &r.Response, r.Framing(c.isHead))
 }
 
-// passData passes data of the body to the receiver, and lets the server send as much again.
+// passData passes the data that has arrived, if any, to the receiver, and lets the server send as much again.
 func (c *Call) passData(to Receiver) error {
 	c.swap()
 	buf, end := c.buffer()
 	err := c.pass(func() error { return to.TakeData(buf, front, end) })
-	if err == nil {
+	if err == nil && end > front {
 		c.in.stream.Consumed(end - front)
 	}
 	return err

@@ -79,7 +79,7 @@ func (c *conn) exchangeCall(x *exchange) step {
 		switch {
 		case err == nil:
 			return c.finish(x)
-		case again || !c.mayCallAgain(x, err):
+		case again || !c.mayCallAgain(x):
 			return c.fail(x, err)
 		}
 		if next := c.callAgain(x); next != stepReady {
@@ -148,16 +148,16 @@ func (c *conn) endCall(x *exchange) {
 	x.call.Close()
 }
 
-// mayCallAgain reports whether a request that failed with err may be sent a second time. If a part of
+// mayCallAgain reports whether a request whose call failed may be sent a second time. If a part of
 // its body was forwarded by an upload, that has ended then.
-func (c *conn) mayCallAgain(x *exchange, err error) bool {
+func (c *conn) mayCallAgain(x *exchange) bool {
 	switch {
-	case x.call.Lost() || x.call.Responding() || c.phase.wasCut() != notCut:
+	case x.call.Lost() || c.phase.wasCut() != notCut:
 		return false
 	case x.upload != nil:
 		return x.call.Safe() && c.resume(x)
 	}
-	return x.call.Safe() || proxy.Retryable(x.ask.Method, x.hasBody) && !errors.As(err, new(*upstream.ResetError))
+	return x.call.Safe() || x.call.Stale() && proxy.Retryable(x.ask.Method, x.hasBody)
 }
 
 // resume ends the upload of a request that is sent a second time, and makes what it has sent the first
@@ -219,6 +219,12 @@ func (x *exchange) moved() int64 {
 
 // lost reports whether the exchange failed because the client cannot be reached.
 func (x *exchange) lost() bool { return x.trip.lost != nil || x.calling && x.call.Lost() }
+
+// mayTrail reports whether trailers may follow a body of a declared length, as they may over HTTP/2, for a
+// client that accepts them. Over HTTP/1.1 they follow chunks only.
+func (x *exchange) mayTrail(body http1.Framing) bool {
+	return x.calling && body == http1.ByLength && x.response.trailers && !x.response.oldClient && !x.call.Bare()
+}
 
 // isBare reports whether the head of a response without a length is all of it.
 func (x *exchange) isBare(body http1.Framing) bool {

@@ -197,7 +197,11 @@ func (x *exchange) TakeHead(head []byte, r *http1.Response, body http1.Framing) 
 		return x.response.switched(head, r)
 	}
 	x.binds = x.binds || x.bound || BoundBy(head, r)
-	x.response.final(head, r, body, x.isBare(body))
+	bare := x.isBare(body)
+	if x.mayTrail(body) {
+		body = http1.ByChunks
+	}
+	x.response.final(head, r, body, bare)
 	return nil
 }
 

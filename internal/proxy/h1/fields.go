@@ -140,6 +140,17 @@ func mayTrail(name []byte, id http1.Name, response bool, withheld []string) bool
 // appendTrailerNames appends a Trailer field with those names in the head's Trailer field
 // that may be forwarded, if there are any.
 func appendTrailerNames(dst, buf []byte, fields []http1.Field, response bool, withheld []string) []byte {
+	start := len(dst)
+	dst = append(dst, "Trailer: "...)
+	empty := len(dst)
+	if dst = appendNames(dst, buf, fields, response, withheld); len(dst) == empty {
+		return dst[:start]
+	}
+	return append(dst, "\r\n"...)
+}
+
+// appendNames appends the value of the field of appendTrailerNames.
+func appendNames(dst, buf []byte, fields []http1.Field, response bool, withheld []string) []byte {
 	found := false
 	for i := range fields {
 		if fields[i].ID != http1.Trailer {
@@ -151,15 +162,10 @@ func appendTrailerNames(dst, buf []byte, fields []http1.Field, response bool, wi
 			}
 			if found {
 				dst = append(dst, ", "...)
-			} else {
-				dst, found = append(dst, "Trailer: "...), true
 			}
-			dst = append(dst, name...)
+			dst, found = append(dst, name...), true
 			return true
 		})
-	}
-	if found {
-		dst = append(dst, "\r\n"...)
 	}
 	return dst
 }

@@ -106,8 +106,8 @@ func (f *framing) addTo(h *requestHead, buf []byte, fields []http1.Field) {
 		var room [20]byte
 		h.add("content-length", proxy.Text(strconv.AppendInt(room[:0], f.length, 10)), false)
 	case bodyUnknown:
-		if line := appendTrailerNames(nil, buf, fields, false, f.withheld); len(line) > 0 {
-			h.add("trailer", proxy.Text(line[len("Trailer: "):len(line)-len("\r\n")]), false)
+		if names := appendNames(nil, buf, fields, false, f.withheld); len(names) > 0 {
+			h.add("trailer", proxy.Text(names), false)
 		}
 	}
 }

@@ -71,7 +71,11 @@ func (w *responseWriter) final(head []byte, r *http1.Response, body http1.Framin
 		w.keep = false
 	}
 	w.statusLine(head, r)
-	kept := w.appendFields(head, r, proxy.ResponseDrop(r.Status, w.verdict.AllowOrigin != ""))
+	drop := proxy.ResponseDrop(r.Status, w.verdict.AllowOrigin != "")
+	if chunked {
+		drop |= 1 << http1.ContentLength // that of a response over HTTP/2
+	}
+	kept := w.appendFields(head, r, drop)
 	if chunked {
 		w.room = append(w.room, "Transfer-Encoding: chunked\r\n"...)
 		if w.trailers {

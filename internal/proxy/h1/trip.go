@@ -213,6 +213,12 @@ func EachTrailer(section []byte, trailers []http1.Field, yield func(name, value 
 	}
 }
 
+// TrailerNames returns the names in the Trailer field of a response's head whose fields may be forwarded to
+// the client, as a list, or "".
+func TrailerNames(head []byte, fields []http1.Field) string {
+	return proxy.Text(appendNames(nil, head, fields, true, nil))
+}
+
 // EachResponseField calls yield with each field of a response's head that is forwarded to
 // the client, whose response carries the fields of drop itself. kept is the set of those
 // that have a Name.

@@ -183,7 +183,11 @@ func (s *stream) uploadEnded(complete bool) {
 	s.wake.Broadcast()
 }
 
-// isEmpty reports whether the head of a response says that no data follows.
-func isEmpty(r *http1.Response, body http1.Framing) bool {
-	return body == http1.NoBody || body == http1.ByLength && r.ContentLength() == 0
+// isEmpty reports whether nothing follows the head of a response: neither data nor trailers.
+func (s *stream) isEmpty(r *http1.Response, body http1.Framing) bool {
+	if s.calling && s.call.Bare() {
+		return true
+	}
+	trailers := s.calling && s.req.WantsTrailers() // which may follow a body of length 0
+	return body == http1.NoBody || body == http1.ByLength && r.ContentLength() == 0 && !trailers
 }

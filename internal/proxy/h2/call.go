@@ -142,7 +142,7 @@ func (s *stream) writeCall() {
 
 // afterCall goes on after the first exchange, which failed with err unless that is nil.
 func (s *stream) afterCall(err error) error {
-	if err != nil && s.mayCallAgain(err) {
+	if err != nil && s.mayCallAgain() {
 		address := s.call.Address()
 		s.leave()
 		if !s.resume() {
@@ -241,15 +241,15 @@ func (s *stream) sendPart(last bool) error {
 	return s.call.Send(s.out, last)
 }
 
-// mayCallAgain reports whether a request that failed with err may be sent a second time.
-func (s *stream) mayCallAgain(err error) bool {
+// mayCallAgain reports whether a request whose call failed may be sent a second time.
+func (s *stream) mayCallAgain() bool {
 	c := s.conn
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !s.calling || s.why != notCut || s.call.Lost() || s.call.Responding() {
+	if !s.calling || s.why != notCut || s.call.Lost() {
 		return false
 	}
-	return s.call.Safe() || s.whole && proxy.Retryable(s.ask.Method, s.hasBody) && !errors.As(err, new(*upstream.ResetError))
+	return s.call.Safe() || s.whole && s.call.Stale() && proxy.Retryable(s.ask.Method, s.hasBody)
 }
 
 // resume makes everything that has arrived of the request's body the part to be sent with the head a

@@ -18,11 +18,13 @@ func (s *stream) TakeInterim(head []byte, r *http1.Response) error {
 	c := s.conn
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	s.continueAt = 0
-	if s.continued && r.Status == http1.StatusContinue {
-		return nil // the client already has one
+	if r.Status == http1.StatusContinue {
+		s.continueAt = 0
+		if s.continued {
+			return nil // the client already has one
+		}
+		s.continued = true
 	}
-	s.continued = s.continued || r.Status == http1.StatusContinue
 	if s.why != notCut || !s.beginHead(r.Status) {
 		return errCut
 	}
@@ -76,7 +78,7 @@ func (s *stream) sendHead(head []byte, r *http1.Response, body http1.Framing) er
 	if s.why != notCut {
 		return errCut
 	}
-	empty := !accepted && (isEmpty(r, body) || s.calling && s.call.Bare())
+	empty := !accepted && s.isEmpty(r, body)
 	if empty {
 		s.emitForwarded(status, 0)
 	}
@@ -91,6 +93,11 @@ func (s *stream) sendHead(head []byte, r *http1.Response, body http1.Framing) er
 	})
 	if !kept.Has(http1.Date) {
 		c.proto.Field([]byte("date"), c.engine.clock.Date(), false)
+	}
+	if !empty && s.req.WantsTrailers() {
+		if names := h1.TrailerNames(head, r.Fields()); names != "" {
+			c.proto.FieldString("trailer", names, false)
+		}
 	}
 	s.ownFields()
 	c.proto.EndHead(empty)

@@ -87,5 +87,14 @@ func writeState(t failer, s *Store, name string, b state) {
 	}
 }
 
+// remove removes a bucket.
+func remove(t failer, s *Store, name string) {
+	t.Helper()
+	c := *s.client.Load()
+	if err := c.Do(context.Background(), c.B().Del().Key(s.prefix+name).Build()).Error(); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // dialer is Config.Dial.
 type dialer func(ctx context.Context, network, address string) (net.Conn, error)

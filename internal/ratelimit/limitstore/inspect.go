@@ -22,13 +22,15 @@ const inspectInterval = 5 * time.Second
 type watch struct {
 	mu       sync.Mutex
 	runs     map[string]int64 // by the run_id of each primary, its evicted_keys
+	lost     int64            // the time of the store since which lost buckets tell of something new: each loss is counted once
+	emptied  atomic.Bool      // buckets are lost, and the next inspection finds out whether a server was replaced
 	replaced atomic.Int64
 	evicted  int64
 }
 
 // Stats counts what was noticed about the store.
 type Stats struct {
-	Replaced int64 // servers that had been restarted or had taken over, so that buckets may be full again
+	Replaced int64 // how often a server had been restarted, had taken over or was emptied, so that buckets may be full again
 	Evicted  int64 // keys that the store has evicted
 }
 
@@ -45,11 +47,30 @@ func (s *Store) Stats() Stats {
 // Generation implements ratelimit.LimitStore.
 func (s *Store) Generation() int64 { return s.watch.replaced.Load() }
 
-// inspectIfDue inspects the store after a new connection was made, and now and then.
+// noteLost looks in the answers for buckets that the node knows and the store has no more.
+func (s *Store) noteLost(questions []ratelimit.Question) {
+	w := &s.watch
+	for i := range questions {
+		for j := range questions[i].Takes {
+			t := &questions[i].Takes[j]
+			if !questions[i].Answered || t.Birth <= 0 || t.Known == 0 || t.Born == 0 || t.Born == t.Birth {
+				continue
+			}
+			w.mu.Lock()
+			if t.Birth >= w.lost {
+				w.lost = max(t.Born, t.Birth+1)
+				w.emptied.Store(true)
+			}
+			w.mu.Unlock()
+		}
+	}
+}
+
+// inspectIfDue inspects the store after a new connection was made, when it has lost buckets, and now and then.
 func (s *Store) inspectIfDue(ctx context.Context, c rueidis.Client) {
 	now, due := s.cfg.Now().UnixNano(), s.next.Load()
 	dials := s.dials.Load()
-	if dials == s.inspected.Load() && now < due || !s.next.CompareAndSwap(due, now+int64(inspectInterval)) {
+	if dials == s.inspected.Load() && now < due && !s.watch.emptied.Load() || !s.next.CompareAndSwap(due, now+int64(inspectInterval)) {
 		return
 	}
 	if err := s.inspect(ctx, c); err != nil {
@@ -59,34 +80,51 @@ func (s *Store) inspectIfDue(ctx context.Context, c rueidis.Client) {
 
 // inspect reads which servers are the store's primaries and whether they keep every key.
 func (s *Store) inspect(ctx context.Context, c rueidis.Client) error {
-	dials := s.dials.Load()
-	runs := map[string]int64{}
+	dials, emptied := s.dials.Load(), s.watch.emptied.Swap(false)
+	runs, clock, err := s.primaries(ctx, c)
+	if err != nil {
+		if emptied {
+			s.watch.emptied.Store(true)
+		}
+		return err
+	}
+	s.watch.update(runs, clock, emptied, s)
+	s.inspected.Store(dials)
+	return nil
+}
+
+// primaries returns the evicted_keys of the primaries by their run_id, and the latest time of their clocks.
+func (s *Store) primaries(ctx context.Context, c rueidis.Client) (runs map[string]int64, clock int64, err error) {
+	runs = map[string]int64{}
 	for _, node := range c.Nodes() {
 		text, err := node.Do(ctx, node.B().Info().Build()).ToString()
 		if err != nil {
-			return fmt.Errorf("inspect the limit store: %w", err)
+			return nil, 0, fmt.Errorf("inspect the limit store: %w", err)
 		}
 		info := parseInfo(text)
 		if info["role"] == "slave" {
 			continue
 		}
 		if policy := info["maxmemory_policy"]; policy != "" && policy != "noeviction" {
-			return fmt.Errorf("%w: its maxmemory-policy is %s, so that it may forget limits: set it to noeviction", ratelimit.ErrUnsuitable, policy)
+			return nil, 0, fmt.Errorf("%w: its maxmemory-policy is %s, so that it may forget limits: set it to noeviction", ratelimit.ErrUnsuitable, policy)
 		}
 		runs[info["run_id"]], _ = strconv.ParseInt(info["evicted_keys"], 10, 64)
+		now, _ := strconv.ParseInt(info["server_time_usec"], 10, 64)
+		clock = max(clock, now)
 	}
-	s.watch.update(runs, s)
-	s.inspected.Store(dials)
-	return nil
+	return runs, clock, nil
 }
 
-// update compares the servers with those of the last inspection.
-func (w *watch) update(runs map[string]int64, s *Store) {
+// update compares the servers with those of the last inspection. clock is their time; emptied says that buckets
+// are lost.
+func (w *watch) update(runs map[string]int64, clock int64, emptied bool, s *Store) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	replaced := false
 	for run, evicted := range runs {
 		before, known := w.runs[run]
 		if w.runs != nil && !known {
+			replaced = true
 			w.replaced.Add(1)
 			s.cfg.Log.Warn("a server of the limit store was restarted or has taken over: nodes restore the levels that they know", "address", s.cfg.Address.String())
 		}
@@ -94,6 +132,13 @@ func (w *watch) update(runs map[string]int64, s *Store) {
 			w.evicted += evicted - before
 			s.cfg.Log.Error("the limit store evicts keys, and with them what is used of limits: give it more memory and the policy noeviction", "keys", evicted-before)
 		}
+	}
+	switch {
+	case replaced:
+		w.lost = max(w.lost, clock) // what is missed later of what was made before is lost with the server
+	case emptied:
+		w.replaced.Add(1)
+		s.cfg.Log.Warn("the limit store was emptied, as by FLUSHALL: nodes restore the levels that they know", "address", s.cfg.Address.String())
 	}
 	w.runs = runs
 }

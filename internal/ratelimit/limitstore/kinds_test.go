@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/keygate/keygate/internal/certificate/certificatetest"
 	"github.com/keygate/keygate/internal/keygatetest/porttest"
 	"github.com/keygate/keygate/internal/keygatetest/redistest"
 )
@@ -171,6 +172,63 @@ func TestStoreOverTLS(t *testing.T) {
 	}
 	if got := refusal(t, "rediss://"+redistest.Start(t).Addr, "hush"); !strings.Contains(got, "connect to rediss://") {
 		t.Errorf("over TLS to a server without it: %s", got)
+	}
+}
+
+// Guarantee: the certificates that the address names are read at each connect: when those of the server and the
+// client are exchanged, a store that runs goes on with the new ones. A file that cannot be used is named.
+func TestStoreReadsItsCertificatesAtEachConnect(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	file := func(name string) string { return filepath.Join(dir, name) }
+	ours, theirs := certificatetest.New(t, "client"), certificatetest.New(t, "server")
+	write := func(files map[string][]byte) {
+		for name, text := range files {
+			if err := os.WriteFile(file(name), text, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	atServer := func() {
+		write(map[string][]byte{"server.pem": theirs.Cert, "server.key": theirs.Key, "clients.pem": ours.Cert})
+	}
+	atClient := func() {
+		write(map[string][]byte{"roots.pem": theirs.Cert, "client.pem": ours.Cert, "client.key": ours.Key})
+	}
+	atServer()
+	atClient()
+	addr := porttest.Reserve(t)
+	_, port, _ := net.SplitHostPort(addr)
+	server := redistest.Start(t, "--tls-port", port, "--tls-cert-file", file("server.pem"), "--tls-key-file", file("server.key"),
+		"--tls-ca-cert-file", file("clients.pem"), "--tls-auth-clients", "yes")
+	address := "rediss://" + addr + "?sslrootcert=" + file("roots.pem")
+	if refusal(t, address, "hush") == "" {
+		t.Error("a client without a certificate is refused without a reason")
+	}
+	address += "&sslcert=" + file("client.pem") + "&sslkey=" + file("client.key")
+	s := openURL(t, address, "a")
+	if err := s.Check(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	ours, theirs = certificatetest.New(t, "client"), certificatetest.New(t, "server")
+	atServer()
+	server.Kill()
+	server.Restart()
+	for range 2 { // the first finds that the connection is gone
+		if err := s.Check(t.Context()); err == nil {
+			t.Fatal("a server whose certificate is not in the file is trusted")
+		}
+	}
+	atClient()
+	awaitStore(t, s)
+
+	write(map[string][]byte{"client.key": []byte("none")})
+	a, err := ParseAddress(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := New(Config{Address: a, Installation: func() string { return "test" }, Node: "b"}); err == nil || !strings.Contains(err.Error(), file("client.key")) {
+		t.Errorf("with a file that has no key: the error %v", err)
 	}
 }
 

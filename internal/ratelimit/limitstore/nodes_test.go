@@ -3,6 +3,8 @@ package limitstore
 import (
 	"context"
 	"fmt"
+	"io"
+	"log/slog"
 	"slices"
 	"sync"
 	"testing"
@@ -27,6 +29,7 @@ type nodeOptions struct {
 	share  ratelimit.Share
 	skew   time.Duration
 	dial   dialer
+	log    io.Writer // nil discards
 }
 
 // startNode starts a node whose clock is ahead by skew.
@@ -37,7 +40,11 @@ func startNode(t *testing.T, server *redistest.Server, name string, o nodeOption
 		t.Fatal(err)
 	}
 	n := &node{}
-	if n.store, err = New(Config{Address: a, Installation: func() string { return "test" }, Node: name, Dial: o.dial}); err != nil {
+	log := slog.DiscardHandler
+	if o.log != nil {
+		log = slog.NewTextHandler(o.log, nil)
+	}
+	if n.store, err = New(Config{Address: a, Installation: func() string { return "test" }, Node: name, Dial: o.dial, Log: slog.New(log)}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(n.store.Close)

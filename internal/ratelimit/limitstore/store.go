@@ -1,7 +1,6 @@
 package limitstore
 
 import (
-	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -55,7 +54,7 @@ const (
 )
 
 // New returns a Store that is not connected: Check connects it. The error is a field of cfg that is
-// missing.
+// missing, or a file of the address that cannot be used.
 func New(cfg Config) (*Store, error) {
 	switch {
 	case cfg.Address == nil:
@@ -71,6 +70,9 @@ func New(cfg Config) (*Store, error) {
 	}
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	if _, err := cfg.Address.tlsConfig(); err != nil {
+		return nil, fmt.Errorf("the address of the limit store: %w", err)
 	}
 	return &Store{cfg: cfg, sha: scriptSum()}, nil
 }
@@ -128,9 +130,13 @@ func (s *Store) connect() (rueidis.Client, error) {
 		return nil, errClosed
 	}
 	a := s.cfg.Address
+	secure, err := a.tlsConfig() // that there is one; dial reads the files again
+	if err != nil {
+		return nil, fmt.Errorf("connect to %s: %w", a, err)
+	}
 	c, err := rueidis.NewClient(rueidis.ClientOption{
-		InitAddress: a.hosts, Username: a.username, Password: a.password, SelectDB: a.database, TLSConfig: a.tlsConfig(),
-		Sentinel:           rueidis.SentinelOption{MasterSet: a.master, TLSConfig: a.tlsConfig(), Username: a.username, Password: a.password},
+		InitAddress: a.hosts, Username: a.username, Password: a.password, SelectDB: a.database, TLSConfig: secure,
+		Sentinel:           rueidis.SentinelOption{MasterSet: a.master, TLSConfig: secure, Username: a.username, Password: a.password},
 		Dialer:             net.Dialer{Timeout: dialTimeout, KeepAlive: 5 * time.Second},
 		DialCtxFn:          s.dial,
 		ConnWriteTimeout:   writeTimeout,
@@ -147,16 +153,18 @@ func (s *Store) connect() (rueidis.Client, error) {
 	return c, nil
 }
 
-// dial makes a connection and counts it.
-func (s *Store) dial(ctx context.Context, address string, _ *net.Dialer, config *tls.Config) (net.Conn, error) {
+// dial makes a connection and counts it. It reads the files for TLS, which may have been exchanged since the last one.
+func (s *Store) dial(ctx context.Context, address string, _ *net.Dialer, _ *tls.Config) (net.Conn, error) {
+	config, err := s.cfg.Address.tlsConfig()
+	if err != nil {
+		return nil, err
+	}
 	conn, err := s.cfg.Dial(ctx, "tcp", address)
 	if err != nil {
 		return nil, err
 	}
 	if config != nil {
-		config = config.Clone()
-		host, _, _ := net.SplitHostPort(address)
-		config.ServerName = cmp.Or(config.ServerName, host)
+		config.ServerName, _, _ = net.SplitHostPort(address)
 		secure := tls.Client(conn, config)
 		shaking, cancel := context.WithTimeout(ctx, handshakeTimeout) // a server without TLS waits for more
 		defer cancel()
@@ -183,6 +191,7 @@ func (s *Store) Ask(ctx context.Context, questions []ratelimit.Question) error {
 	if err != nil && ctx.Err() == nil && mayRepeat(err, questions) {
 		err = s.ask(ctx, c, questions)
 	}
+	s.noteLost(questions)
 	s.inspectIfDue(ctx, c)
 	return err
 }

@@ -25,7 +25,7 @@ type cutConn struct {
 
 func (c cutConn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
-	if bytes.Contains(p[:n], []byte("*7\r\n:")) && c.cut.CompareAndSwap(true, false) {
+	if bytes.Contains(p[:n], []byte("*8\r\n:")) && c.cut.CompareAndSwap(true, false) {
 		_ = c.Conn.Close()
 		return 0, io.ErrUnexpectedEOF
 	}

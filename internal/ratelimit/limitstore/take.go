@@ -31,7 +31,7 @@ const (
 )
 
 // answerFields is the number of figures of a bucket in an answer.
-const answerFields = 6
+const answerFields = 7
 
 var (
 	errSuperseded = errors.New("the limit store has answered a later question already")
@@ -81,7 +81,7 @@ func (s *Store) ask(ctx context.Context, c rueidis.Client, questions []ratelimit
 
 // encode returns the keys and arguments of a question.
 func (s *Store) encode(q *ratelimit.Question) (keys, args []string) {
-	args = append(make([]string, 0, 2+12*len(q.Takes)), s.cfg.Node, strconv.FormatInt(q.Requests, 10))
+	args = append(make([]string, 0, 2+13*len(q.Takes)), s.cfg.Node, strconv.FormatInt(q.Requests, 10))
 	for i := range q.Takes {
 		t := &q.Takes[i]
 		force := int64(0)
@@ -90,7 +90,7 @@ func (s *Store) encode(q *ratelimit.Question) (keys, args []string) {
 		}
 		keys = append(keys, s.prefix+t.Name)
 		for _, n := range [...]int64{
-			t.Capacity, t.Count, t.Per, t.Version, force, t.Number, t.Outstanding, t.Left, t.Ahead, t.Debt, t.DebtNumber, t.Known,
+			t.Capacity, t.Count, t.Per, t.Version, force, t.Number, t.Outstanding, t.Left, t.Ahead, t.Debt, t.DebtNumber, t.Known, t.Birth,
 		} {
 			args = append(args, strconv.FormatInt(n, 10))
 		}
@@ -113,7 +113,7 @@ func decode(q *ratelimit.Question, r rueidis.RedisResult) error {
 		if f[0] == stateSuperseded {
 			return errSuperseded
 		}
-		t.Behind, t.Granted, t.Charged, t.Used, t.Part, t.Newer = f[0] == stateBehind, f[1], f[2], f[3], f[4], f[5]
+		t.Behind, t.Granted, t.Charged, t.Used, t.Part, t.Newer, t.Born = f[0] == stateBehind, f[1], f[2], f[3], f[4], f[5], f[6]
 	}
 	q.Answered = true
 	return nil

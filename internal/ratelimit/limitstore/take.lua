@@ -2,23 +2,27 @@
 -- or none, and then for later use. GCRA by the clock of the store. All arithmetic is exact: every
 -- number is a whole one below 2^53.
 --
--- ARGV: the node, the number of requests, and for each bucket 12 numbers:
+-- ARGV: the node, the number of requests, and for each bucket 13 numbers:
 --    1 capacity    2 count      3 per        refill: count requests in per microseconds
 --    4 version     5 force      of these parameters; force: it is the newest
 --    6 number                   of the question, 0 if it never comes twice
 --    7 outstanding              the most that all nodes together may hold
 --    8 left        9 ahead      what the node holds (-1: do not ask), and wants in addition
 --   10 debt       11 debtnumber what it admitted without the store
---   12 known                   what is used at least, as far as the node knows
+--   12 known     13 birth      what is used at least, as far as the node knows of the bucket with that birth
+--                              (0: of none); it holds if the bucket has another one, or with the birth -1
 --
 -- Returns: admitted, and for each bucket: state (0 done, 1 behind, 2 superseded), granted, charged of
--- the debt, used, part, version. What is used is used + part/per requests.
+-- the debt, used, part, version, birth (0 for none). What is used is used + part/per requests.
 --
 -- A bucket is a hash. The field s has version, capacity, count, per, time, used, part. For each
 -- node there is a field n<node> with: held, time, number, admitted, granted, debtnumber,
--- charged.
+-- charged. The field b has the birth, which is when the bucket was made: a node that knows an
+-- earlier one sees that the store was emptied. Before it stand two numbers that make a script that does
+-- not know the field take it for a node that holds nothing and is never forgotten.
 
-local FIELDS = 12
+local FIELDS = 13
+local NEVER = 9000000000000000
 local LIFE = 1100000       -- microseconds for which a grant counts as held: longer than a node may spend it
 local FORGET = 600000000   -- microseconds after which a node that is not seen is forgotten
 local floor, fmod, format = math.floor, math.fmod, string.format
@@ -85,7 +89,7 @@ local function arguments(i)
   for j = 1, FIELDS do n[j] = tonumber(ARGV[at + j]) end
   return {
     capacity = n[1], count = n[2], per = n[3], version = n[4], force = n[5] == 1, number = n[6],
-    outstanding = n[7], left = n[8], ahead = n[9], debt = n[10], debtnumber = n[11], known = n[12],
+    outstanding = n[7], left = n[8], ahead = n[9], debt = n[10], debtnumber = n[11], known = n[12], birth = n[13],
   }
 end
 
@@ -97,13 +101,15 @@ end
 
 -- Reads a bucket. Its nodes other than this one hold b.others tokens.
 local function read(key, a)
-  local b = {version = a.version, capacity = a.capacity, count = a.count, per = a.per, time = now, used = 0, part = 0,
+  local b = {version = a.version, capacity = a.capacity, count = a.count, per = a.per, time = now, used = 0, part = 0, birth = 0,
     others = 0, forgotten = {}, me = {held = 0, time = now, number = 0, admitted = 0, granted = 0, debtnumber = 0, charged = 0}}
   local all = redis.call('HGETALL', key)
   for i = 1, #all, 2 do
     local n = parse(all[i + 1])
     if all[i] == 's' then
       b.version, b.capacity, b.count, b.per, b.time, b.used, b.part = n[1], n[2], n[3], n[4], n[5], n[6], n[7]
+    elseif all[i] == 'b' then
+      b.birth = n[3]
     elseif all[i] == node then
       b.me = {held = n[1], time = n[2], number = n[3], admitted = n[4], granted = n[5], debtnumber = n[6], charged = n[7]}
     elseif now - n[2] < LIFE then
@@ -132,7 +138,7 @@ end
 local out = {0}
 local function answer(i, state, granted)
   local b = buckets[i]
-  for _, n in ipairs({state, granted, b.me.charged, b.used, b.part, b.version}) do out[#out + 1] = n end
+  for _, n in ipairs({state, granted, b.me.charged, b.used, b.part, b.version, b.birth}) do out[#out + 1] = n end
 end
 
 if behind or superseded then
@@ -147,7 +153,8 @@ for i = 1, #KEYS do
   elapse(b, now)
   convert(b, a)
   if b.version < a.version or a.force then b.version = a.version end
-  if a.known > b.used then b.used, b.part = a.known, 0 end
+  local unknown = a.birth < 0 or (a.birth > 0 and a.birth ~= b.birth)
+  if unknown and a.known > b.used then b.used, b.part = a.known, 0 end
   clamp(b)
   b.free = b.capacity - b.used
   if b.part > 0 then b.free = b.free - 1 end
@@ -183,6 +190,10 @@ for i = 1, #KEYS do
     fields[4] = table.concat({whole(b.me.held), whole(now), whole(b.me.number), whole(b.me.admitted), whole(b.me.granted), whole(b.me.debtnumber), whole(b.me.charged)}, ' ')
   end
   if requests > 0 or a.left >= 0 or a.debt > 0 then -- else it is only a look
+    if b.birth == 0 then
+      b.birth = now
+      fields[#fields + 1], fields[#fields + 2] = 'b', '0 ' .. whole(NEVER) .. ' ' .. whole(now)
+    end
     redis.call('HSET', KEYS[i], unpack(fields))
     if #b.forgotten > 0 then redis.call('HDEL', KEYS[i], unpack(b.forgotten)) end
     -- When it is full again there is nothing to remember.

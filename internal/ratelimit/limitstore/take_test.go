@@ -3,6 +3,7 @@ package limitstore
 import (
 	"math/big"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -248,11 +249,53 @@ func TestScript(t *testing.T) {
 		take := perDay("{x}:emptied", 100)
 		var last ratelimit.Question
 		for i, known := range []int64{30, 31, 12} { // and one request each
-			take.Known = known
+			take.Known, take.Birth = known, ratelimit.AnyBirth
 			last = one(t, []*Store{s, other, s}[i], 1, take)
 		}
 		if used(&last.Takes[0]) != 33 {
 			t.Fatalf("%d are used, want 33", used(&last.Takes[0]))
+		}
+	})
+	t.Run("What a node knows of a bucket counts only if the store has another one now", func(t *testing.T) {
+		take := perDay("{x}:birth", 100)
+		take.Number = 1
+		take.Birth = one(t, s, 1, take).Takes[0].Born
+		take.Known, take.Number = 50, 2
+		if q := one(t, s, 1, take); used(&q.Takes[0]) != 2 || q.Takes[0].Born != take.Birth {
+			t.Fatalf("%d are used of the bucket with the birth %d, want 2 of %d", used(&q.Takes[0]), q.Takes[0].Born, take.Birth)
+		}
+		remove(t, s, take.Name)
+		take.Number = 3
+		if q := one(t, other, 0, take); used(&q.Takes[0]) != 50 || q.Takes[0].Born != 0 {
+			t.Fatalf("a look sees %d used of the bucket with the birth %d, want 50 of none", used(&q.Takes[0]), q.Takes[0].Born)
+		}
+		if q := one(t, other, 1, take); used(&q.Takes[0]) != 51 || q.Takes[0].Born <= take.Birth {
+			t.Fatalf("%d are used of the bucket with the birth %d, want 51 of a later one than %d", used(&q.Takes[0]), q.Takes[0].Born, take.Birth)
+		}
+		if q := one(t, s, 1, take); used(&q.Takes[0]) != 52 {
+			t.Fatalf("%d are used, want 52", used(&q.Takes[0]))
+		}
+	})
+	t.Run("A script that does not know births leaves them, and counts them as nothing", func(t *testing.T) {
+		take := perDay("{x}:older", 100)
+		take.Number, take.Left, take.Ahead, take.Outstanding = 1, 0, 3, 5
+		born := one(t, s, 1, take).Takes[0].Born
+		_, rest, ok := strings.Cut(takeScript, "    elseif all[i] == 'b' then\n      b.birth = n[3]\n")
+		begin, _, _ := strings.Cut(takeScript, "    elseif all[i] == 'b' then\n")
+		before, after, ok2 := strings.Cut(rest, "    if b.birth == 0 then\n")
+		_, after, ok3 := strings.Cut(after, "\n    end\n")
+		if !ok || !ok2 || !ok3 {
+			t.Fatal("the script has another form")
+		}
+		keys, args := other.encode(&ratelimit.Question{Requests: 1, Takes: []ratelimit.Take{take}})
+		c := *s.client.Load()
+		n, err := c.Do(t.Context(), c.B().Eval().Script(begin+before+after).Numkeys(1).Key(keys...).Arg(args...).Build()).AsIntSlice()
+		if err != nil || n[0] != 1 || n[2] != 2 {
+			t.Fatalf("the older script answers %v, %v; want 1 request and 2 tokens beside the 3 of the other node", n, err)
+		}
+		take.Number, take.Left = 2, 3
+		if q := one(t, s, 1, take); q.Takes[0].Born != born || used(&q.Takes[0]) != 8 {
+			t.Fatalf("then %d are used of the bucket with the birth %d, want 8 of %d", used(&q.Takes[0]), q.Takes[0].Born, born)
 		}
 	})
 	t.Run("An idle bucket expires when it is full again", func(t *testing.T) {

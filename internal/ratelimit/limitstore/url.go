@@ -2,10 +2,13 @@ package limitstore
 
 import (
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"net/url"
+	"os"
 	"strconv"
 	"strings"
 )
@@ -15,10 +18,14 @@ type Address struct {
 	hosts    []string // host:port; of the sentinels, if master is set
 	master   string   // name of the set that sentinels watch
 	tls      bool
+	files    tlsFiles
 	username string
 	password string
 	database int
 }
+
+// tlsFiles are the PEM files for TLS, each "" or a path. They are read at each connect.
+type tlsFiles struct{ roots, cert, key string }
 
 const (
 	defaultPort  = "6379"
@@ -33,6 +40,9 @@ const (
 //	redis://host:port,host:port                          a cluster; each host may have the scheme
 //	redis+sentinel://…@host:port,host:port/name[/database]  the server that sentinels name
 //
+// Over TLS, parameters may name files as those of PostgreSQL do: sslrootcert has the certificates to trust in place
+// of the system's, and sslcert and sslkey are what the client presents.
+//
 // The errors do not contain the text, which may hold a password.
 func ParseAddress(text string) (*Address, error) {
 	scheme, rest, found := strings.Cut(text, "://")
@@ -41,8 +51,14 @@ func ParseAddress(text string) (*Address, error) {
 	if base := strings.TrimSuffix(scheme, "+sentinel"); !found || base != "redis" && base != "rediss" {
 		return nil, errors.New("must begin with redis://, rediss:// or redis+sentinel://")
 	}
-	if strings.ContainsAny(rest, "?# ") {
-		return nil, errors.New("must have no parameters, fragment or spaces; write special characters of a password percent-encoded")
+	rest, query, parameters := strings.Cut(rest, "?")
+	if strings.ContainsAny(rest, "# ") || strings.Contains(query, "#") {
+		return nil, errors.New("must have no fragment or spaces; write special characters of a password percent-encoded")
+	}
+	if parameters {
+		if err := a.parseFiles(query); err != nil {
+			return nil, err
+		}
 	}
 	if i := strings.LastIndexByte(rest, '@'); i >= 0 {
 		user, password, _ := strings.Cut(rest[:i], ":")
@@ -76,6 +92,28 @@ func ParseAddress(text string) (*Address, error) {
 	return a, nil
 }
 
+// parseFiles parses the parameters. The errors do not contain them: a password with a question mark would be there.
+func (a *Address) parseFiles(query string) error {
+	values, err := url.ParseQuery(query)
+	if err != nil {
+		return errors.New("has parameters that are not percent-encoded correctly; write ? in a password as %3F")
+	}
+	for name, value := range values {
+		to := map[string]*string{"sslrootcert": &a.files.roots, "sslcert": &a.files.cert, "sslkey": &a.files.key}[name]
+		if to == nil || len(value) != 1 || value[0] == "" {
+			return errors.New("may have no other parameters than sslrootcert, sslcert and sslkey, each once with the path of a file; write ? in a password as %3F")
+		}
+		*to = value[0]
+	}
+	switch {
+	case !a.tls:
+		return errors.New("must begin with rediss:// if it has parameters: they are for TLS")
+	case (a.files.cert == "") != (a.files.key == ""):
+		return errors.New("must have sslcert and sslkey together")
+	}
+	return nil
+}
+
 // parseHosts parses host:port,host:port.
 func (a *Address) parseHosts(text string, sentinel bool) error {
 	port := defaultPort
@@ -97,14 +135,38 @@ func (a *Address) parseHosts(text string, sentinel bool) error {
 
 func (a *Address) isCluster() bool { return a.master == "" && len(a.hosts) > 1 }
 
-func (a *Address) tlsConfig() *tls.Config {
+// tlsConfig returns what connections need for TLS, or nil for none, as the files have it now.
+func (a *Address) tlsConfig() (*tls.Config, error) {
 	if !a.tls {
-		return nil
+		return nil, nil
 	}
-	return &tls.Config{MinVersion: tls.VersionTLS12}
+	c := &tls.Config{MinVersion: tls.VersionTLS12}
+	if a.files.roots != "" {
+		text, err := os.ReadFile(a.files.roots)
+		if err != nil {
+			return nil, fmt.Errorf("sslrootcert: %w", err)
+		}
+		c.RootCAs = x509.NewCertPool()
+		if !c.RootCAs.AppendCertsFromPEM(text) {
+			return nil, fmt.Errorf("sslrootcert: %s has no PEM certificate", a.files.roots)
+		}
+	}
+	if a.files.cert != "" {
+		pair, err := tls.LoadX509KeyPair(a.files.cert, a.files.key)
+		var file *fs.PathError
+		switch {
+		case errors.As(err, &file):
+			return nil, fmt.Errorf("sslcert and sslkey: %w", file)
+		case err != nil: // it is dropped: it may quote the private key
+			return nil, fmt.Errorf("sslcert and sslkey: %s and %s are not a PEM certificate and its key", a.files.cert, a.files.key)
+		}
+		// It is presented to a server that names other issuers too, as libpq does.
+		c.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &pair, nil }
+	}
+	return c, nil
 }
 
-// String returns the address with *** in the place of a password.
+// String returns the address with *** in the place of a password, and without parameters.
 func (a *Address) String() string {
 	s := "redis"
 	if a.tls {

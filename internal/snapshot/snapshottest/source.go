@@ -337,13 +337,13 @@ type dailyKey struct {
 }
 
 // LoadDailyCounts implements ratelimit.DailyStore.
-func (s *Source) LoadDailyCounts(ctx context.Context, node string, day int64) (counts []ratelimit.DailyCount, err error) {
+func (s *Source) LoadDailyCounts(ctx context.Context, node string, day int64, limitIDs ...string) (counts []ratelimit.DailyCount, err error) {
 	if err := s.lock(ctx); err != nil {
 		return nil, err
 	}
 	defer s.mu.Unlock()
 	for k, c := range s.daily {
-		if k.day == day {
+		if k.day == day && (len(limitIDs) == 0 || slices.Contains(limitIDs, k.limitID)) {
 			own := s.claims[claimKey{k, node}]
 			c.Own, c.OwnLost = own.Used, own.Lost
 			counts = append(counts, c)

@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
 
@@ -84,7 +85,7 @@ func (s auditSource) Open(ctx context.Context, parts audit.Part) (*audit.Open, e
 	}
 	o := &audit.Open{Chain: chain}
 	if parts&audit.WithRecords != 0 {
-		if err := s.records(ctx, o); err != nil {
+		if err := s.records(ctx, o, parts); err != nil {
 			return nil, err
 		}
 	}
@@ -96,7 +97,7 @@ func (s auditSource) Open(ctx context.Context, parts audit.Part) (*audit.Open, e
 	return o, nil
 }
 
-func (s auditSource) records(ctx context.Context, o *audit.Open) error {
+func (s auditSource) records(ctx context.Context, o *audit.Open, parts audit.Part) error {
 	err := s.t.rows(ctx, "read the unsealed end of the audit log", `SELECT id, records, first_time, content FROM audit_chunks
 		WHERE account_id = $1 ORDER BY position, id`, []any{s.account}, func(r pgx.Rows) error {
 		c := audit.Chunk{AccountID: s.account}
@@ -109,7 +110,15 @@ func (s auditSource) records(ctx context.Context, o *audit.Open) error {
 	if err != nil {
 		return err
 	}
-	o.Records, err = s.t.Audit(ctx, s.account, control.Page{Limit: openManaged})
+	if parts&audit.OnlyOldest == 0 {
+		o.Records, err = s.t.Audit(ctx, s.account, control.Page{Limit: openManaged})
+		return err
+	}
+	o.Records, err = s.t.auditRecords(ctx, s.account, `ORDER BY seq LIMIT $2`, audit.OldestRecords+1)
+	if o.More = len(o.Records) > audit.OldestRecords; o.More {
+		o.Records = o.Records[:audit.OldestRecords]
+	}
+	slices.Reverse(o.Records)
 	return err
 }
 
@@ -171,10 +180,10 @@ func (s auditSource) Block(ctx context.Context, number int64) (b *audit.Block, e
 	return b, err
 }
 
-// AuditOpen returns the unsealed end of an account's log.
+// AuditOpen returns the unsealed end of an account's log, with the oldest of its management records.
 func (db *DB) AuditOpen(ctx context.Context, accountID string) (o *audit.Open, err error) {
 	err = db.view(ctx, db.source, func(t *readTx) error {
-		o, err = auditSource{t, accountID}.Open(ctx, audit.WithRecords)
+		o, err = auditSource{t, accountID}.Open(ctx, audit.WithRecords|audit.OnlyOldest)
 		return err
 	})
 	return o, err

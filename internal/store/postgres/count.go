@@ -1,29 +1,46 @@
 package postgres
 
 import (
-	"context"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/keygate/keygate/internal/store/state"
 )
 
 // changedRows is the number of rows that the transactions of a connection have changed and that the server has not added
 // to its statistics yet, which it does between transactions only.
 const changedRows = `SELECT coalesce(sum(n_tup_ins + n_tup_upd + n_tup_del), 0)::bigint FROM pg_stat_xact_user_tables`
 
-// count begins to count what a transaction changes, for Config.Counted. The function that it returns is called before
-// COMMIT, and what that returns after it.
-func (db *DB) count(t *tx) func() func() {
-	if db.counted == nil {
-		return func() func() { return func() {} }
+// counting is what Config.Counted is told of a transaction.
+type counting struct {
+	begun         time.Time
+	before, after int64 // changedRows
+}
+
+// count begins to count what a transaction changes. What it asks is sent with the transaction's own statements, so it
+// takes no round trip.
+func (db *DB) count(t *tx) {
+	if db.counted != nil {
+		t.counting = &counting{begun: time.Now()}
+		t.queued = append(t.queued, countRows(&t.counting.before))
 	}
-	total := func() (n int64) {
-		_ = t.rows(context.Background(), "count changed rows", changedRows, nil, func(r pgx.Rows) error { return r.Scan(&n) })
-		return n
+}
+
+// countAll is called before COMMIT.
+func (t *tx) countAll() {
+	if t.counting != nil {
+		t.queued = append(t.queued, countRows(&t.counting.after))
 	}
-	begun, before := time.Now(), total()
-	return func() func() {
-		rows := total() - before
-		return func() { db.counted(rows, time.Since(begun)) }
+}
+
+// report is called after COMMIT.
+func (db *DB) report(t *tx) {
+	if c := t.counting; c != nil {
+		db.counted(state.Counted{Rows: c.after - c.before, Took: time.Since(c.begun), HeadTrips: t.headTrips})
 	}
+}
+
+func countRows(n *int64) statement {
+	return statement{what: "count changed rows", query: changedRows, scan: func(r pgx.Rows) error { return r.Scan(n) }}
 }

@@ -17,17 +17,20 @@ var _ ratelimit.DailyStore = (*DB)(nil)
 const dayTolerance = time.Second
 
 // DailyCounts implements control.DailyCountsReader.
-func (t *readTx) DailyCounts(ctx context.Context, node string, day int64) ([]ratelimit.DailyCount, error) {
-	var list []ratelimit.DailyCount
-	err := t.rows(ctx, "read daily counts", `SELECT c.limit_id, c.key_id, c.used, c.lost, coalesce(own.used, 0), coalesce(own.lost, 0)
+func (t *readTx) DailyCounts(ctx context.Context, node string, day int64, limitIDs ...string) ([]ratelimit.DailyCount, error) {
+	text, args := `SELECT c.limit_id, c.key_id, c.used, c.lost, coalesce(own.used, 0), coalesce(own.lost, 0)
 		FROM daily_counts c LEFT JOIN daily_claims own ON own.day = c.day AND own.limit_id = c.limit_id AND own.key_id = c.key_id AND own.node = $2
-		WHERE c.day = $1 ORDER BY c.limit_id, c.key_id`,
-		[]any{day, node}, func(r pgx.Rows) error {
-			c := ratelimit.DailyCount{Day: day}
-			err := r.Scan(&c.LimitID, &c.KeyID, &c.Used, &c.Lost, &c.Own, &c.OwnLost)
-			list = append(list, c)
-			return err
-		})
+		WHERE c.day = $1`, []any{day, node}
+	if len(limitIDs) > 0 {
+		text, args = text+` AND c.limit_id = ANY ($3)`, append(args, limitIDs)
+	}
+	var list []ratelimit.DailyCount
+	err := t.rows(ctx, "read daily counts", text+` ORDER BY c.limit_id, c.key_id`, args, func(r pgx.Rows) error {
+		c := ratelimit.DailyCount{Day: day}
+		err := r.Scan(&c.LimitID, &c.KeyID, &c.Used, &c.Lost, &c.Own, &c.OwnLost)
+		list = append(list, c)
+		return err
+	})
 	return list, err
 }
 
@@ -106,9 +109,9 @@ func (t *tx) dailyFigures(ctx context.Context, query string, args ...any) (map[d
 }
 
 // LoadDailyCounts implements ratelimit.DailyStore.
-func (db *DB) LoadDailyCounts(ctx context.Context, node string, day int64) (counts []ratelimit.DailyCount, err error) {
+func (db *DB) LoadDailyCounts(ctx context.Context, node string, day int64, limitIDs ...string) (counts []ratelimit.DailyCount, err error) {
 	err = db.view(ctx, db.source, func(t *readTx) error {
-		counts, err = t.DailyCounts(ctx, node, day)
+		counts, err = t.DailyCounts(ctx, node, day, limitIDs...)
 		return err
 	})
 	return counts, err

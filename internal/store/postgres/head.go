@@ -214,6 +214,13 @@ func (t *readTx) before() []statement {
 	return nil
 }
 
+// tripWithHead counts a round trip in which the transaction holds the head.
+func (t *readTx) tripWithHead() {
+	if t.held {
+		t.headTrips++
+	}
+}
+
 // goOn returns the statement that bounds the next ones by what is left of the time for which the head may be held.
 func (t *readTx) goOn() statement {
 	return statement{what: "go on holding the head", query: goOnHolding, args: []any{t.headTime.Milliseconds()}, fails: errHeldTooLong}

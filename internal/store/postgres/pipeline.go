@@ -101,6 +101,7 @@ func (e *queuedError) fault() error {
 // queuedError; those after it are not carried out.
 func (t *readTx) send(ctx context.Context, query string, args []any, scan func(pgx.Rows) error) (tag pgconn.CommandTag, err error) {
 	list := append(t.before(), t.queued...)
+	t.tripWithHead()
 	t.queued, t.queuedBytes = nil, 0
 	return t.sendOnly(ctx, list, query, args, scan)
 }

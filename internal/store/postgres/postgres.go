@@ -6,13 +6,16 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"sync/atomic"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/keygate/keygate/internal/audit"
+	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/store/state"
 	"github.com/keygate/keygate/internal/store/stored"
 )
@@ -25,8 +28,10 @@ const (
 	searchers  = 4
 	followers  = 3
 	logReaders = 1
-	// mutators is how many mutations use writers at once: one reads while another one commits.
-	mutators = 2
+	// mutators is how many mutations use writers at once: one reads while another one commits. urgentMutators is how
+	// many more there may be that take rights away.
+	mutators       = 2
+	urgentMutators = 1
 )
 
 // Config configures a store. URL is required.
@@ -35,10 +40,9 @@ type Config struct {
 	Log *slog.Logger
 	// Now returns the time of entries in the change log. Nil means time.Now.
 	Now func() time.Time
-	// Counted is called after each write transaction that was committed, with the number of rows that it has inserted,
-	// changed and deleted, those of triggers included, and with the time from its begin to its end. It is for tests: to
-	// count takes statements of its own. Nil counts nothing.
-	Counted func(rows int64, took time.Duration)
+	// Counted is called after each write transaction that was committed. It is for tests: to count takes statements of its
+	// own. Nil counts nothing.
+	Counted func(state.Counted)
 	// Random is the source of the marks of changes. Nil means crypto/rand.
 	Random io.Reader
 	// KeepSchema leaves the schema as it is: an older one is an error.
@@ -56,9 +60,9 @@ type DB struct {
 	log       *slog.Logger
 	now       func() int64 // microseconds since 1970
 	random    io.Reader    // for marks
-	counted   func(rows int64, took time.Duration)
+	counted   func(state.Counted)
 	headTime  time.Duration // how long a mutation holds the head at most
-	mutations chan struct{} // held by each Update of this process that has a connection
+	gate      gate          // of mutations
 	writer    *pool
 	readers   *pool // for View
 	searchers *pool // for Search and reports
@@ -110,7 +114,7 @@ func open(ctx context.Context, cfg Config) (_ *DB, err error) {
 	if err := prepareSchema(ctx, settings.ConnConfig, &cfg); err != nil {
 		return nil, err
 	}
-	db := &DB{log: cfg.Log, pages: pages, random: cfg.Random, counted: cfg.Counted, headTime: cfg.LeaseTTL / 4, mutations: make(chan struct{}, mutators), now: func() int64 { return cfg.Now().UnixMicro() }}
+	db := &DB{log: cfg.Log, pages: pages, random: cfg.Random, counted: cfg.Counted, headTime: cfg.LeaseTTL / 4, gate: newGate(), now: func() int64 { return cfg.Now().UnixMicro() }}
 	settings.ConnConfig.DialFunc = db.wires.dialer(settings.ConnConfig.DialFunc)
 	var opened []*pool
 	defer func() {
@@ -147,14 +151,27 @@ func (db *DB) Stats() state.Stats {
 }
 
 // parseURL returns the settings of connections. The error does not repeat the URL, which has a
-// password.
+// password. A pool with the settings reads the certificates that the URL names at each connect, so that they can be
+// exchanged while the server runs.
 func parseURL(url string) (*pgxpool.Config, error) {
 	if url == "" {
 		return nil, errors.New("store/postgres: Config.URL is required")
 	}
 	settings, err := pgxpool.ParseConfig(url)
-	if err != nil {
-		return nil, errors.New("the database URL is not valid: it must have the form postgres://user:password@host:port/database")
+	var file *fs.PathError
+	switch {
+	case errors.As(err, &file):
+		return nil, fmt.Errorf("a file that the database URL names cannot be read: %w", file)
+	case err != nil:
+		return nil, errors.New("the database URL is not valid: it must have the form postgres://user:password@host:port/database, and files that it names must have PEM certificates and keys")
+	}
+	settings.BeforeConnect = func(_ context.Context, c *pgx.ConnConfig) error {
+		now, err := parseURL(url)
+		if err != nil {
+			return &fault.Error{Code: fault.Unavailable, Message: awayMessage, Err: err}
+		}
+		c.TLSConfig, c.Fallbacks = now.ConnConfig.TLSConfig, now.ConnConfig.Fallbacks
+		return nil
 	}
 	return settings, nil
 }

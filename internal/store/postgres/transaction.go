@@ -79,12 +79,11 @@ func (db *DB) mutate(ctx context.Context, f func(t *tx) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	select {
-	case db.mutations <- struct{}{}:
-	case <-ctx.Done():
-		return ctx.Err()
+	leave, err := db.gate.enter(ctx)
+	if err != nil {
+		return err
 	}
-	defer func() { <-db.mutations }()
+	defer leave()
 	return db.update(ctx, headLast, f)
 }
 
@@ -139,7 +138,7 @@ func (db *DB) try(ctx context.Context, k kind, f func(*tx) error) (again bool, e
 			c.abandon()
 		}
 	}()
-	count := db.count(t)
+	db.count(t)
 	if err := f(t); err != nil {
 		if t.ahead && t.failed == nil && ctx.Err() == nil {
 			if untrue := t.verify(); untrue != nil {
@@ -148,7 +147,6 @@ func (db *DB) try(ctx context.Context, k kind, f func(*tx) error) (again bool, e
 		}
 		return db.afterFailure(t, cmp.Or(t.late, err))
 	}
-	defer count()()
 	if t.failed != nil {
 		return db.afterFailure(t, t.failed)
 	}
@@ -164,6 +162,7 @@ func (db *DB) try(ctx context.Context, k kind, f func(*tx) error) (again bool, e
 		}
 		return db.afterCommit(t, err)
 	}
+	db.report(t)
 	if t.onCommit == nil {
 		return false, nil
 	}
@@ -390,6 +389,7 @@ type mutation struct {
 	onCommit  func(p snapshot.Position, ofAccount int64)
 	accountID string // that onCommit asks for
 	ofAccount int64  // the number of its newest change
+	headTrips int    // state.Counted
 	seed      int64  // of hashes
 	reads     []recorded
 	readRows  int // of all reads
@@ -401,6 +401,8 @@ type tx struct {
 	now    func() int64 // microseconds since 1970
 	random io.Reader    // for marks
 	direct int          // deliveries of events that the transaction has written itself
+
+	counting *counting // nil without Config.Counted
 }
 
 // begin begins the transaction, and reads the head if the kind takes it first.
@@ -422,6 +424,7 @@ func (t *tx) begin(ctx context.Context, statements string, k kind) error {
 		if len(head) != 1 {
 			return errNoHead
 		}
+		t.tripWithHead()
 		return errors.Join(t.scanHead(head[0]), t.scanReader(results[n-1].Rows))
 	}
 	return nil
@@ -570,11 +573,13 @@ func (t *tx) must(ctx context.Context, what, record, query string, args ...any) 
 
 // commit commits the transaction. It sends what is queued with COMMIT.
 func (t *tx) commit() error {
+	t.countAll()
 	if t.accountID != "" {
 		t.queued = append(t.queued, statement{what: "number the change", query: accountChanges, args: []any{t.accountID},
 			scan: func(r pgx.Rows) error { return r.Scan(&t.ofAccount) }})
 	}
 	if len(t.queued) == 0 && !t.ahead {
+		t.tripWithHead()
 		return t.c.commit(t.commitTime())
 	}
 	if t.ahead && len(t.queued) > 0 {

@@ -21,11 +21,16 @@ func (t *readTx) Audit(ctx context.Context, accountID string, p control.Page) ([
 			return nil, fmt.Errorf("page after %q: %w", p.After, err)
 		}
 	}
+	return t.auditRecords(ctx, accountID, `AND seq < ? ORDER BY seq DESC LIMIT ?+0`, before, rowLimit(p.Limit))
+}
+
+// auditRecords returns management records of an account. rest is the end of the query.
+func (t *readTx) auditRecords(ctx context.Context, accountID, rest string, args ...any) ([]audit.Record, error) {
 	var list []audit.Record
 	err := t.rows(ctx, "read audit log", `SELECT account_id, seq, time, kind, outcome, key_prefix, key_id, gateway_id, method, path,
 		client_ip, request_id, action, target, actor_key_id, diff
-		FROM audit WHERE account_id = ? AND seq < ? ORDER BY seq DESC LIMIT ?+0`,
-		[]any{accountID, before, rowLimit(p.Limit)}, func(rows *sql.Rows) error {
+		FROM audit WHERE account_id = ? `+rest,
+		append([]any{accountID}, args...), func(rows *sql.Rows) error {
 			var (
 				r    audit.Record
 				at   int64

@@ -108,17 +108,21 @@ func (db *DB) SealAudit(ctx context.Context, s *audit.Seal) error {
 		if err := t.deleteChunks(ctx, s.AccountID, s.Chunks); err != nil {
 			return err
 		}
-		for _, seq := range s.Managed {
-			n, err := t.exec(ctx, "delete sealed audit record", `DELETE FROM audit WHERE account_id = ? AND seq = ?`, s.AccountID, seq)
-			if err == nil && n == 0 {
-				return fault.New(fault.Conflict, auditSealed)
-			}
-			if err != nil {
-				return err
-			}
-		}
-		return nil
+		return t.deleteSealed(ctx, s.AccountID, s.Managed)
 	})
+}
+
+// deleteSealed deletes management records that are in a block. If one of them does not exist, the error is fault.Conflict.
+func (t *tx) deleteSealed(ctx context.Context, accountID string, seqs []int64) error {
+	list, err := maybeJSON(seqs, len(seqs) == 0)
+	if err != nil || list == nil {
+		return err
+	}
+	n, err := t.exec(ctx, "delete sealed audit records", `DELETE FROM audit WHERE account_id = ? AND seq IN (SELECT value FROM json_each(?))`, accountID, list)
+	if err == nil && n != int64(len(seqs)) {
+		return fault.New(fault.Conflict, auditSealed)
+	}
+	return err
 }
 
 // insertBlock inserts a block and its summary, and returns their size in bytes.

@@ -96,11 +96,13 @@ func (t *readTx) KeyByDigest(ctx context.Context, d apikey.Digest) (*apikey.Key,
 }
 
 // KeysOfBucket implements control.KeyReader.
-func (t *readTx) KeysOfBucket(ctx context.Context, accountID, bucketID string) ([]apikey.Key, error) {
+func (t *readTx) KeysOfBucket(ctx context.Context, accountID, bucketID string, since time.Time, limit int) ([]apikey.Key, error) {
 	return t.keys(ctx, `WHERE n IN (
-			SELECT n FROM keys WHERE id = ? AND bucket_id IS NULL
-			UNION ALL SELECT n FROM keys INDEXED BY keys_bucket WHERE bucket_id = ?
-		) AND account_id = ? AND phase < 2`+notEnded+` ORDER BY id`, bucketID, bucketID, accountID)
+			SELECT n FROM keys WHERE id = ?1 AND bucket_id IS NULL
+			UNION ALL SELECT n FROM keys INDEXED BY keys_chain WHERE bucket_id = ?1 AND phase < 2 AND ended = 0 AND expires_at IS NULL
+			UNION ALL SELECT n FROM keys INDEXED BY keys_chain WHERE bucket_id = ?1 AND phase < 2 AND ended = 0 AND expires_at >= ?2
+		) AND account_id = ?3 AND phase < 2 AND ended = 0 AND (expires_at IS NULL OR expires_at >= ?2)`+notEnded+` ORDER BY id LIMIT ?4`,
+		bucketID, micros(since), accountID, rowLimit(limit))
 }
 
 // SharedBuckets implements control.KeyReader.

@@ -13,6 +13,7 @@ import (
 	driver "modernc.org/sqlite"
 
 	"github.com/keygate/keygate/internal/audit"
+	"github.com/keygate/keygate/internal/store/state"
 	"github.com/keygate/keygate/internal/store/stored"
 )
 
@@ -48,10 +49,9 @@ type Config struct {
 	BeforeWrite func() error
 	// Now returns the time of entries in the change log. Nil means time.Now.
 	Now func() time.Time
-	// Counted is called after each write transaction that was committed, with the number of rows that it has inserted,
-	// changed and deleted, those of triggers included, and with the time from its begin to its end. It is for tests: to
-	// count takes statements of its own. Nil counts nothing.
-	Counted func(rows int64, took time.Duration)
+	// Counted is called after each write transaction that was committed. It is for tests: to count takes statements of its
+	// own. Nil counts nothing.
+	Counted func(state.Counted)
 
 	migrations fs.FS // nil means those of this binary; tests add made-up ones
 }
@@ -67,7 +67,7 @@ type DB struct {
 	checkpointer *checkpointer
 	dbs          []*sql.DB
 	beforeWrite  func() error // Config.BeforeWrite
-	counted      func(rows int64, took time.Duration)
+	counted      func(state.Counted)
 
 	pages    *stored.PageCodec
 	path     string

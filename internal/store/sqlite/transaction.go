@@ -9,6 +9,7 @@ import (
 
 	"github.com/keygate/keygate/internal/control"
 	"github.com/keygate/keygate/internal/fault"
+	"github.com/keygate/keygate/internal/store/state"
 )
 
 var (
@@ -113,7 +114,7 @@ func (db *DB) count(t *tx) func() func() {
 	begun, before := time.Now(), total()
 	return func() func() {
 		rows := total() - before
-		return func() { db.counted(rows, time.Since(begun)) }
+		return func() { db.counted(state.Counted{Rows: rows, Took: time.Since(begun)}) }
 	}
 }
 

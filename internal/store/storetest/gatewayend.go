@@ -57,7 +57,7 @@ func testEndedGateway(h *harness) {
 			return tx.KeysToNotify(ctx, epoch().Add(time.Hour), 10)
 		})), 0)
 		same(h, "of the bucket "+when, len(get(h, func(ctx context.Context, tx control.ReadTx) ([]apikey.Key, error) {
-			return tx.KeysOfBucket(ctx, a.ID, active.BucketID)
+			return tx.KeysOfBucket(ctx, a.ID, active.BucketID, epoch(), 10)
 		})), 0)
 		streamed := 0
 		if err := h.EachKey(h.Context(), epoch(), func(k *apikey.Key) error {

@@ -35,7 +35,7 @@ func testIsolation(h *harness) {
 		return tx.Gateways(ctx, b.ID, page)
 	})
 	empty(h, "KeysOfBucket", func(ctx context.Context, tx control.ReadTx) ([]apikey.Key, error) {
-		return tx.KeysOfBucket(ctx, b.ID, k.BucketID)
+		return tx.KeysOfBucket(ctx, b.ID, k.BucketID, epoch(), 10)
 	})
 	empty(h, "Audit", func(ctx context.Context, tx control.ReadTx) ([]audit.Record, error) { return tx.Audit(ctx, b.ID, page) })
 	empty(h, "Events", func(ctx context.Context, tx control.ReadTx) ([]event.Event, error) {

@@ -150,30 +150,36 @@ func sortedOf(keys ...*apikey.Key) []string {
 // revoke is a change for insertKey.
 func revoke(k *apikey.Key) { k.RevokedAt = epoch() }
 
-// Guarantee: KeysOfBucket returns all keys of a chain of rotations that are not revoked, whether
-// or not the first one is.
+// Guarantee: KeysOfBucket returns the keys of a chain of rotations that are neither revoked, nor ended, nor
+// expired before a given time, whether or not the first one is, up to a limit.
 func testKeysOfBucket(h *harness) {
 	a := h.insertAccount("a")
 	first := h.insertKey(a, nil)
 	follow := func(k *apikey.Key) { k.BucketID = first.ID }
 	second, third := h.insertKey(a, follow), h.insertKey(a, follow)
 	revoked := h.insertKey(a, func(k *apikey.Key) { follow(k); revoke(k) })
+	expires := func(at time.Time, ended bool) *apikey.Key {
+		return h.insertKey(a, func(k *apikey.Key) { follow(k); k.ExpiresAt, k.Ended = at, ended })
+	}
+	expired, before, ended := expires(epoch(), false), expires(epoch().Add(-time.Microsecond), false), expires(epoch(), true)
 	h.insertKey(a, nil)
-	bucket := func(bucketID string) []string {
+	some := func(bucketID string, limit int) []string {
 		return sortedIDs(get(h, func(ctx context.Context, tx control.ReadTx) ([]apikey.Key, error) {
-			return tx.KeysOfBucket(ctx, a.ID, bucketID)
+			return tx.KeysOfBucket(ctx, a.ID, bucketID, epoch(), limit)
 		}))
 	}
-	same(h, "chain", bucket(first.ID), sortedOf(first, second, third))
+	bucket := func(bucketID string) []string { return some(bucketID, 10) }
+	same(h, "chain", bucket(first.ID), sortedOf(first, second, third, expired))
+	same(h, "some of it", len(some(first.ID, 2)), 2)
 	same(h, "by a follower's id", bucket(second.ID), sortedOf())
 	revoke(first)
 	h.update(func(ctx context.Context, tx control.Tx) error { return tx.UpdateKey(ctx, first) })
-	same(h, "without the first", bucket(first.ID), sortedOf(second, third))
+	same(h, "without the first", bucket(first.ID), sortedOf(second, third, expired))
 	b := h.insertAccount("b")
 	other := h.insertKey(b, func(k *apikey.Key) { k.BucketID = id.New(id.Key) })
 	same(h, "shared buckets", get(h, func(ctx context.Context, tx control.ReadTx) (map[string]string, error) {
 		return tx.SharedBuckets(ctx, a.ID)
-	}), map[string]string{second.ID: first.ID, third.ID: first.ID, revoked.ID: first.ID})
+	}), map[string]string{second.ID: first.ID, third.ID: first.ID, revoked.ID: first.ID, expired.ID: first.ID, before.ID: first.ID, ended.ID: first.ID})
 	same(h, "shared buckets of another account", get(h, func(ctx context.Context, tx control.ReadTx) (map[string]string, error) {
 		return tx.SharedBuckets(ctx, b.ID)
 	}), map[string]string{other.ID: other.BucketID})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -162,6 +163,21 @@ func testDailyCounts(h *harness) {
 	}
 	same(h, "of one key", counts("a", day)[ratelimit.DailyCount{LimitID: route, KeyID: key, Day: day, Used: 3, Own: 3}], true)
 	same(h, "yesterday", len(counts("a", day-1)), 0)
+	other := id.New(id.Route)
+	claim("a", day, ratelimit.DailyClaim{LimitID: other, Cap: 5, Used: 2})
+	for _, ids := range [][]string{{other}, {id.New(id.Route), route}, {route, other}, nil} {
+		list, err := h.LoadDailyCounts(h.Context(), "a", day, ids...)
+		if err != nil {
+			h.Fatal(err)
+		}
+		n := 0
+		for c := range counts("a", day) {
+			if len(ids) == 0 || slices.Contains(ids, c.LimitID) {
+				n++
+			}
+		}
+		same(h, "counts of some limits", len(list), n)
+	}
 }
 
 // Guarantee: claims of several nodes to the same caps at once never exceed a cap, and do not deadlock.

@@ -79,7 +79,7 @@ func (a *arrivals) simulate(t fataler, run func(traffic.What) *traffic.Simulated
 // limit applies the limit c to the requests with the limiter of the data plane.
 func (a *arrivals) limit(c ratelimit.Config) (refused int64, byKey map[[16]byte]int64) {
 	p := ratelimit.Compile(c)
-	shared, each := new(ratelimit.Bucket), ratelimit.NewBuckets(&p)
+	shared, each := new(ratelimit.Bucket), ratelimit.NewBuckets(&p, nil)
 	byKey = map[[16]byte]int64{}
 	for i, at := range a.at {
 		now := ratelimit.Instant{Mono: int64(23*time.Hour + at), Wall: a.begin.Add(at).UnixNano()}

@@ -79,6 +79,9 @@ CREATE INDEX keys_state   ON keys (account_id, level, phase, id);
 CREATE INDEX keys_gateway ON keys (gateway_id, phase, id) WHERE gateway_id IS NOT NULL;
 CREATE INDEX keys_owner   ON keys (account_id, owner, phase, id) WHERE owner IS NOT NULL;
 CREATE INDEX keys_bucket  ON keys (bucket_id) WHERE bucket_id IS NOT NULL;
+-- The keys of a chain of rotations that share its rate limit, which a change of that writes: those that ended long ago
+-- are passed over, however many there are.
+CREATE INDEX keys_chain   ON keys (bucket_id, expires_at) WHERE bucket_id IS NOT NULL AND phase < 2 AND ended = 0;
 CREATE INDEX keys_expiry  ON keys (phase, expires_at) WHERE phase < 2 AND expires_at IS NOT NULL;
 
 -- Management records that are in no block yet.

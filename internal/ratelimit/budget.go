@@ -1,0 +1,82 @@
+package ratelimit
+
+import (
+	"sync"
+	"sync/atomic"
+)
+
+// Budget bounds the memory of the buckets of limits with per: key, of each account and of all
+// together. An account may use three times as much as is left, so that there is always something for
+// another one. It is safe for concurrent use.
+//
+// A bucket that is not full must stay, or its limit would admit more than it says. So what does not
+// fit is refused, and only Buckets.Sweep makes room.
+type Budget struct {
+	max     int64
+	used    atomic.Int64
+	refused atomic.Int64
+	short   chan struct{}
+
+	mu       sync.Mutex
+	accounts map[string]*AccountBudget
+}
+
+// NewBudget returns a budget of limit bytes.
+func NewBudget(limit int64) *Budget {
+	return &Budget{max: limit, short: make(chan struct{}, 1), accounts: map[string]*AccountBudget{}}
+}
+
+// Of returns the budget of an account. Only operators make accounts, so none is ever forgotten.
+func (b *Budget) Of(accountID string) *AccountBudget {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	a := b.accounts[accountID]
+	if a == nil {
+		a = &AccountBudget{all: b}
+		b.accounts[accountID] = a
+	}
+	return a
+}
+
+// Used returns how many bytes are in use.
+func (b *Budget) Used() int64 { return b.used.Load() }
+
+// Refused returns how often a bucket was refused.
+func (b *Budget) Refused() int64 { return b.refused.Load() }
+
+// Short receives a value when little is left, of all or for an account, so that Buckets.Sweep is due.
+func (b *Budget) Short() <-chan struct{} { return b.short }
+
+// AccountBudget is what one account uses of a Budget. A nil one has no bound.
+type AccountBudget struct {
+	all  *Budget
+	used atomic.Int64
+}
+
+// fits reports whether there is room for n bytes more. Calls at the same time may all find the same
+// room.
+func (a *AccountBudget) fits(n int64) bool {
+	if a == nil {
+		return true
+	}
+	left, own := a.all.max-a.all.used.Load()-n, a.used.Load()+n
+	if left < a.all.max/4 || own > 2*left {
+		select {
+		case a.all.short <- struct{}{}:
+		default:
+		}
+	}
+	if own <= 3*left {
+		return true
+	}
+	a.all.refused.Add(1)
+	return false
+}
+
+// add counts n bytes, which may be negative.
+func (a *AccountBudget) add(n int64) {
+	if a != nil && n != 0 {
+		a.used.Add(n)
+		a.all.used.Add(n)
+	}
+}
