@@ -15,8 +15,7 @@ type Codec struct {
 }
 
 // The maximum sizes after decompression, in bytes. They bound the memory for damaged or
-// malicious content. The extras, the last column, may be as large as a whole block: blocks of earlier versions
-// have diffs of any size.
+// malicious content. The extras, the last column, may be as large as a whole block.
 const (
 	maxColumn  = 16 << 20
 	maxContent = 64 << 20

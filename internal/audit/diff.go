@@ -39,12 +39,8 @@ func EncodeDiff(d Diff) ([]byte, error) {
 	return b, nil
 }
 
-// DecodeDiff decodes what EncodeDiff returned, now or in an earlier version, which omitted nothing: values
-// that are too large are omitted here. It keeps numbers as they were written.
+// DecodeDiff decodes what EncodeDiff returned. It keeps numbers as they were written.
 func DecodeDiff(b []byte) (Diff, error) {
-	if len(b) > MaxDiffValue {
-		return decodeBounded(b)
-	}
 	var d Diff
 	if err := decodeExactly(b, &d); err != nil {
 		return nil, fmt.Errorf("decode the diff of an audit record: %w", err)

@@ -24,7 +24,7 @@ const (
 	// Of a gateway, the revisions of the last 400 days are kept, or the newest 1,000 if they are more.
 	revisionsKept   = 400 * 24 * time.Hour
 	newestRevisions = 1000
-	revisionBatch   = 50 // one may take a megabyte, if an earlier version stored it
+	revisionBatch   = 50
 
 	// A push takes seconds from its preparation to its transaction.
 	preparedKept = 10 * time.Minute

@@ -138,12 +138,11 @@ func compileCORS(c *gateway.CORS) *CORS {
 	if c == nil {
 		return nil
 	}
-	normal := c.Normal() // an earlier version stored origins as they were given
 	out := &CORS{Methods: strings.Join(c.Methods, ", "), Headers: corsHeaders(c.Headers), origins: make(map[string]bool, len(c.Origins))}
 	if c.MaxAge > 0 {
 		out.MaxAge = strconv.Itoa(c.MaxAge)
 	}
-	for _, o := range normal.Origins {
+	for _, o := range c.Origins {
 		out.Any = out.Any || o == "*"
 		out.origins[o] = true
 	}

@@ -106,8 +106,7 @@ func (db *DB) ReleaseAllDeliveries(ctx context.Context, name string) (released i
 
 // releaseEnded steps through the claimants that hold deliveries, by the first of their tokens, and
 // compares them with the leases of nodes. The rows are changed only if they still have the token that
-// was seen: a claim may have replaced it since, by a node that joined after this statement began. Tokens
-// without a claimant are of earlier versions.
+// was seen: a claim may have replaced it since, by a node that joined after this statement began.
 const releaseEnded = `WITH RECURSIVE claimants (name) AS (
 		(SELECT split_part(token, '/', 1) FROM deliveries WHERE token >= '0' ORDER BY token LIMIT 1)
 		UNION ALL

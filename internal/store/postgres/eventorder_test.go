@@ -2,9 +2,7 @@ package postgres
 
 import (
 	"context"
-	"database/sql"
 	"errors"
-	"log/slog"
 	"math/rand/v2"
 	"regexp"
 	"slices"
@@ -15,7 +13,6 @@ import (
 	"github.com/keygate/keygate/internal/control"
 	"github.com/keygate/keygate/internal/event"
 	"github.com/keygate/keygate/internal/id"
-	"github.com/keygate/keygate/internal/keygatetest/postgrestest"
 )
 
 // eventAt returns an event for the endpoint, by a clock that is wrong by skew.
@@ -155,47 +152,6 @@ func TestFollowerOfEventsMissesNone(t *testing.T) {
 	slices.Sort(committed)
 	if !slices.Equal(f.seen, committed) {
 		t.Errorf("saw %d events of %d, or some twice", len(f.seen), len(committed))
-	}
-}
-
-// Guarantee: events from before the migration stay in the order of their identifiers, below all that come after it,
-// and a client that has read some of them goes on where it was.
-func TestEventsFromBeforeTheirOrder(t *testing.T) {
-	url := postgrestest.Empty(t)
-	account := id.New(id.Account)
-	now := time.Now()
-	ids := []string{id.NewAt(id.Event, now), id.NewAt(id.Event, now.Add(time.Minute)), id.NewAt(id.Event, now.Add(time.Hour))}
-	MigrateTo(t, url, 5, func(db *sql.DB) error {
-		if _, err := db.ExecContext(t.Context(), `INSERT INTO accounts (id, name, plan, created_at) VALUES ($1, 'a', 'scale', 0)`, account); err != nil {
-			return err
-		}
-		for _, i := range []int{2, 0, 1} {
-			if _, err := db.ExecContext(t.Context(), `INSERT INTO events (id, account_id, type, created_at, payload, listed) VALUES ($1, $2, 'key.created', 0, '{}', true)`, ids[i], account); err != nil {
-				return err
-			}
-		}
-		return migrate(t.Context(), db, "test", slog.New(slog.DiscardHandler))
-	})
-	db := openWith(t, Config{URL: url})
-	late, err := event.New(account, event.KeyCreated, now.Add(-time.Hour), event.Key{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := db.AppendEvents(t.Context(), []event.Event{late}); err != nil {
-		t.Fatal(err)
-	}
-	for after, want := range map[string][]string{"": {late.ID, ids[2], ids[1], ids[0]}, ids[2]: {ids[1], ids[0]}, late.ID: {ids[2], ids[1], ids[0]}} {
-		var got []string
-		err := db.View(t.Context(), func(tx control.ReadTx) error {
-			list, err := tx.Events(t.Context(), account, control.EventFilter{}, control.Page{Limit: 9, After: after})
-			for _, e := range list {
-				got = append(got, e.ID)
-			}
-			return err
-		})
-		if err != nil || !slices.Equal(got, want) {
-			t.Errorf("after %q: got %v, %v, want %v", after, got, err, want)
-		}
 	}
 }
 

@@ -2,17 +2,16 @@ package postgres
 
 import (
 	"database/sql"
-	"io/fs"
 	"testing"
 
 	"github.com/pressly/goose/v3"
 )
 
-// MigrateTo migrates an empty database to a schema of the past, and calls insert, which may migrate it further.
+// MigrateTo migrates an empty database to a schema of a release, and calls insert.
 func MigrateTo(t *testing.T, url string, schema int64, insert func(*sql.DB) error) {
 	t.Helper()
 	err := withSchema(t.Context(), url, func(db *sql.DB) error {
-		files, err := fs.Sub(migrations, "migrations")
+		files, err := migrations()
 		if err != nil {
 			return err
 		}

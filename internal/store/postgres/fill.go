@@ -27,9 +27,6 @@ type Rows interface {
 	Number(ctx context.Context, query string) (int64, error)
 	// Rows returns the values of expressions for each row of a table: nil, int64, string or []byte.
 	Rows(ctx context.Context, table string, expressions []string) iter.Seq2[[]any, error]
-	// WholeRevisions returns parts of revisions that are in no row of revision_parts: the
-	// identifier of the revision, the kind, the number and the content.
-	WholeRevisions(ctx context.Context) iter.Seq2[[]any, error]
 }
 
 // FillConfig is what Fill works with. All fields are required.
@@ -94,7 +91,7 @@ func Fill(ctx context.Context, cfg FillConfig) (done Filled, err error) {
 // nodes of an older version. before is whether it holds the installation already.
 func prepareTarget(ctx context.Context, url, installation string) (before bool, err error) {
 	err = withSchema(ctx, url, func(db *sql.DB) error {
-		v, err := versions(ctx, db)
+		v, err := ownVersions(ctx, db)
 		if err != nil || v.Current == 0 {
 			return err
 		}
@@ -318,13 +315,6 @@ func (f *filler) copyTable(ctx context.Context, table string, from map[string]st
 	n, err := f.stream(ctx, table, columns, names, of, f.From.Rows(ctx, table, expressions))
 	if err != nil {
 		return err
-	}
-	if table == "revision_parts" {
-		more, err := f.stream(ctx, table, columns, names, of, f.From.WholeRevisions(ctx))
-		if err != nil {
-			return err
-		}
-		n, of = n+more, of+more
 	}
 	var stored int64
 	if err := f.tx.QueryRow(ctx, `SELECT count(*) FROM `+table).Scan(&stored); err != nil {

@@ -10,15 +10,14 @@ import (
 	"github.com/keygate/keygate/internal/keygatetest/postgrestest"
 )
 
-// Guarantee: a database that has an installation, or accounts, is not filled, and its schema stays as it is: the nodes
-// that use it may be older than this binary.
+// Guarantee: a database that has an installation, or accounts, is not filled, and its schema stays as it is.
 func TestFillChangesNoOtherInstallation(t *testing.T) {
 	for what, statement := range map[string]string{
 		"an installation": `INSERT INTO installation (id, canary) VALUES ('other', '')`,
 		"an account":      `INSERT INTO accounts (id, name, plan, created_at) VALUES ('acct_a', 'a', 'starter', 1)`,
 	} {
 		url := postgrestest.Empty(t)
-		MigrateTo(t, url, 4, func(db *sql.DB) error {
+		MigrateTo(t, url, 1, func(db *sql.DB) error {
 			_, err := db.ExecContext(t.Context(), statement)
 			return err
 		})
@@ -26,8 +25,8 @@ func TestFillChangesNoOtherInstallation(t *testing.T) {
 		if fault.CodeOf(err) != fault.Conflict || !strings.Contains(err.Error(), "the database is not empty") {
 			t.Errorf("with %s: got the error %v, want that the database is not empty", what, err)
 		}
-		if v, err := SchemaVersion(t.Context(), url); err != nil || v.Current != 4 {
-			t.Errorf("with %s: the schema is %d, error %v; want 4 as before", what, v.Current, err)
+		if v, err := SchemaVersion(t.Context(), url); err != nil || v.Current != 1 {
+			t.Errorf("with %s: the schema is %d, error %v; want 1 as before", what, v.Current, err)
 		}
 	}
 }

@@ -98,7 +98,7 @@ func Inspect(ctx context.Context, url, node string) (*Inspection, error) {
 		}
 	}
 	err = inSchema(cfg, func(db *sql.DB) error {
-		i.Schema, i.SchemaErr = versions(ctx, db)
+		i.Schema, i.SchemaErr = ownVersions(ctx, db)
 		return nil
 	})
 	if err == nil && i.SchemaErr == nil && i.Schema.Current > 0 {

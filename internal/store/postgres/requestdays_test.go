@@ -2,9 +2,6 @@ package postgres
 
 import (
 	"context"
-	"database/sql"
-	"fmt"
-	"log/slog"
 	"slices"
 	"testing"
 	"time"
@@ -12,7 +9,6 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/keygate/keygate/internal/accesslog"
 	"github.com/keygate/keygate/internal/id"
-	"github.com/keygate/keygate/internal/keygatetest/postgrestest"
 	"github.com/keygate/keygate/internal/requestlog"
 )
 
@@ -142,56 +138,5 @@ func TestNodesMakeTheSameDay(t *testing.T) {
 	list, err := db.RequestRecords(t.Context(), "acct_a", requestlog.Filter{}, 10, "")
 	if err != nil || len(list) != nodes {
 		t.Errorf("got %d requests, %v, want %d", len(list), err, nodes)
-	}
-}
-
-// Guarantee: the migration to partitions keeps the rows, also those of a clock that is ahead, and a node of the
-// version before can go on writing and trimming.
-func TestRequestDaysKeepRows(t *testing.T) {
-	t.Parallel()
-	url := postgrestest.Empty(t)
-	now := time.Now().UTC().Truncate(time.Microsecond)
-	old := []requestlog.Record{}
-	insert := func(db *sql.DB, at time.Time) {
-		r := requestlog.Record{AccountID: "acct_a", ID: id.NewAt(id.Request, at), Time: at}
-		for _, statement := range []string{
-			fmt.Sprintf(`INSERT INTO requests VALUES ('acct_a', '%s', %d, '', '', '', '', 'GET', '/', '', 401, 1, 0, 0, 0, 0, 0, 0, 0, '') ON CONFLICT DO NOTHING`, r.ID, micros(at)),
-			fmt.Sprintf(`INSERT INTO requests_left_out AS l VALUES ('acct_a', %d, 1) ON CONFLICT (account_id, second) DO UPDATE SET count = l.count + excluded.count`, at.Unix()),
-		} {
-			if _, err := db.ExecContext(t.Context(), statement); err != nil {
-				t.Fatal(err)
-			}
-		}
-		old = append(old, r)
-	}
-	MigrateTo(t, url, 4, func(db *sql.DB) error {
-		insert(db, now)
-		insert(db, now.Add(-20*time.Hour))
-		insert(db, now.Add(2*day))
-		if err := migrate(t.Context(), db, "test", slog.New(slog.DiscardHandler)); err != nil {
-			return err
-		}
-		insert(db, now.Add(time.Second))
-		insert(db, now.Add(4*day))
-		_, err := db.ExecContext(t.Context(), `DELETE FROM requests WHERE (account_id, id) IN
-			(SELECT account_id, id FROM requests WHERE time < 1 ORDER BY time LIMIT 10 FOR UPDATE SKIP LOCKED)`)
-		return err
-	})
-	db := openWith(t, Config{URL: url})
-	old = append(old, appendAt(t, db, now.Add(time.Minute)), appendAt(t, db, now.Add(-time.Hour)), appendAt(t, db, now.Add(3*day)))
-	for _, r := range old {
-		if !find(t, db, r) {
-			t.Errorf("the request of %s is not there", r.Time)
-		}
-	}
-	list, err := db.RequestRecords(t.Context(), "acct_a", requestlog.Filter{Since: now.Add(-day)}, 100, "")
-	if err != nil || len(list) != len(old) {
-		t.Errorf("got %d requests, %v, want %d", len(list), err, len(old))
-	}
-	if _, err := db.TrimRequests(t.Context(), now.Add(3*day), 1000); err != nil {
-		t.Fatal(err)
-	}
-	if list, err = db.RequestRecords(t.Context(), "acct_a", requestlog.Filter{}, 100, ""); err != nil || len(list) != 2 {
-		t.Errorf("got %d requests after the rows from before were dropped, %v, want 2", len(list), err)
 	}
 }

@@ -19,7 +19,16 @@ import (
 )
 
 //go:embed migrations/*.sql
-var migrations embed.FS
+var embedded embed.FS
+
+// migrations returns the migrations of this binary: files whose names begin with the number of the schema that they
+// lead to. One that takes locks of tables that nodes use, and each does after the first, begins with
+//
+//	SELECT set_config('lock_timeout', greatest(1, least(1000, (SELECT min(ttl) FROM nodes WHERE state = 'live') / 10000000))::text, true);
+//
+// since what runs meanwhile waits behind it while it waits for a lock: a tenth of the shortest lease at most, also
+// behind a pooler, which does not keep the settings of a session.
+func migrations() (fs.FS, error) { return fs.Sub(embedded, "migrations") }
 
 const (
 	// migrationLock is the key of the advisory lock of nodes that migrate, "keygate" in ASCII.
@@ -40,7 +49,7 @@ type Version struct{ Current, Newest int64 }
 // SchemaVersion returns the version of the schema in the database of a URL.
 func SchemaVersion(ctx context.Context, url string) (v Version, err error) {
 	err = withSchema(ctx, url, func(db *sql.DB) error {
-		v, err = versions(ctx, db)
+		v, err = ownVersions(ctx, db)
 		return err
 	})
 	return v, err
@@ -49,7 +58,11 @@ func SchemaVersion(ctx context.Context, url string) (v Version, err error) {
 // Migrate migrates the database of a URL to the newest schema. version is that of this binary, which errors of
 // binaries that are too old for the schema name.
 func Migrate(ctx context.Context, url, version string, log *slog.Logger) error {
-	return withSchema(ctx, url, func(db *sql.DB) error { return migrate(ctx, db, version, log) })
+	files, err := migrations()
+	if err != nil {
+		return err
+	}
+	return withSchema(ctx, url, func(db *sql.DB) error { return migrate(ctx, db, files, version, log) })
 }
 
 // withSchema calls f with a handle for the database of a URL.
@@ -71,8 +84,8 @@ func inSchema(settings *pgx.ConnConfig, f func(*sql.DB) error) (err error) {
 	// A pooler need not keep sessions.
 	settings.DefaultQueryExecMode = pgx.QueryExecModeExec
 	db := stdlib.OpenDB(*settings, stdlib.OptionAfterConnect(func(ctx context.Context, c *pgx.Conn) error {
-		// A pooler would hand the connection to other clients with this setting. Migrations from 00006 on
-		// limit by themselves how long they wait for a lock.
+		// A pooler would hand the connection to other clients with this setting. Migrations set it for their
+		// transaction too.
 		if isPooled, err := pooled(ctx, c); err != nil || isPooled {
 			return err
 		}
@@ -103,8 +116,12 @@ func lockTimeout(ctx context.Context, c *pgx.Conn) (time.Duration, error) {
 
 // prepareSchema migrates the database, or checks that its schema is the one of this binary.
 func prepareSchema(ctx context.Context, settings *pgx.ConnConfig, cfg *Config) error {
+	files, err := migrations()
+	if err != nil {
+		return err
+	}
 	return inSchema(settings, func(db *sql.DB) error {
-		v, err := versions(ctx, db)
+		v, err := versions(ctx, db, files)
 		switch {
 		case err != nil:
 			return err
@@ -113,14 +130,23 @@ func prepareSchema(ctx context.Context, settings *pgx.ConnConfig, cfg *Config) e
 		case cfg.KeepSchema:
 			return fault.New(fault.Unavailable, "the database has schema %d, and this version needs %d: run keygate migrate up, or start with --migrate=auto", v.Current, v.Newest)
 		}
-		return migrate(ctx, db, cfg.Version, cfg.Log)
+		return migrate(ctx, db, files, cfg.Version, cfg.Log)
 	})
 }
 
-// versions returns the versions of the schema. It is an error if the database does not support a binary as
-// old as this one, or is not Keygate's.
-func versions(ctx context.Context, db *sql.DB) (v Version, err error) {
-	names, err := fs.Glob(migrations, "migrations/*.sql")
+// ownVersions is versions with the migrations of this binary.
+func ownVersions(ctx context.Context, db *sql.DB) (Version, error) {
+	files, err := migrations()
+	if err != nil {
+		return Version{}, err
+	}
+	return versions(ctx, db, files)
+}
+
+// versions returns the versions of the schema. It is an error if the database does not support a binary as old as
+// one with these migrations, or is not Keygate's.
+func versions(ctx context.Context, db *sql.DB, files fs.FS) (v Version, err error) {
+	names, err := fs.Glob(files, "*.sql")
 	if err != nil {
 		return v, err
 	}
@@ -156,7 +182,7 @@ func versions(ctx context.Context, db *sql.DB) (v Version, err error) {
 
 // migrate migrates the schema, one node at a time: a transaction on a connection of its own holds
 // the lock, which ends with it however it ends.
-func migrate(ctx context.Context, db *sql.DB, version string, log *slog.Logger) (err error) {
+func migrate(ctx context.Context, db *sql.DB, files fs.FS, version string, log *slog.Logger) (err error) {
 	lock, err := db.BeginTx(ctx, nil)
 	if err != nil {
 		return err
@@ -171,12 +197,8 @@ func migrate(ctx context.Context, db *sql.DB, version string, log *slog.Logger) 
 			return err
 		}
 	}
-	before, err := versions(ctx, db)
+	before, err := versions(ctx, db, files)
 	if err != nil || before.Current >= before.Newest {
-		return err
-	}
-	files, err := fs.Sub(migrations, "migrations")
-	if err != nil {
 		return err
 	}
 	provider, err := goose.NewProvider(goose.DialectPostgres, db, files, goose.WithLogger(goose.NopLogger()), goose.WithDisableGlobalRegistry(true))
@@ -190,7 +212,7 @@ func migrate(ctx context.Context, db *sql.DB, version string, log *slog.Logger) 
 		log.Info("created the database", "schema", before.Newest)
 	}
 	for _, r := range results {
-		log.Log(ctx, level, "migrated the database", "migration", cmp.Or(r.Source.Path, fmt.Sprint(r.Source.Version)), "took", r.Duration)
+		log.Log(ctx, level, "migrated the database", "migration", r.Source.Path, "took", r.Duration)
 	}
 	return err
 }

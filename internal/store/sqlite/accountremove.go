@@ -11,7 +11,7 @@ import (
 
 // The weights of rows.
 const (
-	revisionWeight = 100 // of those that an earlier version wrote
+	revisionWeight = 4 // with what triggers write
 	partWeight     = 20
 	pageWeight     = 4
 	trafficWeight  = 20

@@ -3,12 +3,8 @@ package sqlite
 import (
 	"context"
 	"database/sql"
-	"fmt"
 	"iter"
 	"strings"
-
-	"github.com/keygate/keygate/internal/gateway"
-	"github.com/keygate/keygate/internal/store/stored"
 )
 
 // Dump is one state of the store, as the rows of its tables, for a copy to another engine. It must not be
@@ -67,54 +63,4 @@ func (d *Dump) Rows(ctx context.Context, table string, expressions []string) ite
 			yield(nil, err)
 		}
 	}
-}
-
-// WholeRevisions returns the revisions that an earlier version stored in one row, as their parts.
-func (d *Dump) WholeRevisions(ctx context.Context) iter.Seq2[[]any, error] {
-	return func(yield func([]any, error) bool) {
-		var ids []string
-		err := d.t.rows(ctx, "find revisions", `SELECT id FROM revisions WHERE length(content) > 0 ORDER BY id`, nil, func(r *sql.Rows) error {
-			var id string
-			err := r.Scan(&id)
-			ids = append(ids, id)
-			return err
-		})
-		for _, id := range ids {
-			var rev gateway.Revision
-			var content, routes []byte
-			if err == nil {
-				err = d.t.row(ctx, "revision", revisionColumns+`, content, routes FROM revisions WHERE id = ?`, []any{id}, func(r *sql.Rows) (err error) {
-					rev, err = scanRevision(r, &content, &routes)
-					return err
-				})
-			}
-			var p *stored.Prepared
-			if err == nil {
-				p, err = d.prepare(&rev, content, routes)
-			}
-			if err != nil {
-				yield(nil, fmt.Errorf("read revision %s: %w", id, err))
-				return
-			}
-			for _, part := range p.Parts {
-				if !yield([]any{id, int64(part.Kind), int64(part.N), part.Content}, nil) {
-					return
-				}
-			}
-		}
-		if err != nil {
-			yield(nil, err)
-		}
-	}
-}
-
-// prepare returns a revision in parts.
-func (d *Dump) prepare(r *gateway.Revision, content, routes []byte) (_ *stored.Prepared, err error) {
-	if r.Content, err = stored.Unpack(content); err != nil {
-		return nil, err
-	}
-	if r.Routes, err = decodeRoutes(routes); err != nil {
-		return nil, err
-	}
-	return d.t.c.pages.Prepare(r)
 }

@@ -2,7 +2,6 @@ package sqlite
 
 import (
 	"database/sql"
-	"io/fs"
 	"testing"
 	"time"
 
@@ -20,11 +19,11 @@ func At(t *testing.T, path string, schema int64, insert func(db *sql.DB, schema 
 		t.Fatal(err)
 	}
 	defer func() { _ = db.Close() }()
-	files, err := fs.Sub(migrations, "migrations")
+	files, err := migrations()
 	if err != nil {
 		t.Fatal(err)
 	}
-	provider, err := goose.NewProvider(goose.DialectSQLite3, db, files, goose.WithDisableGlobalRegistry(true), goose.WithGoMigrations(goMigrations()...))
+	provider, err := goose.NewProvider(goose.DialectSQLite3, db, files, goose.WithDisableGlobalRegistry(true))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,7 +38,11 @@ func At(t *testing.T, path string, schema int64, insert func(db *sql.DB, schema 
 // Newest returns the newest schema.
 func Newest(t *testing.T) int64 {
 	t.Helper()
-	n, err := newestSchema()
+	files, err := migrations()
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, err := newestSchema(files)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -59,7 +59,11 @@ func Inspect(ctx context.Context, path string) (s Schema, err error) {
 
 // readSchema returns the schema of a database.
 func readSchema(ctx context.Context, db rowReader) (s Schema, err error) {
-	if s.Newest, err = newestSchema(); err != nil {
+	files, err := migrations()
+	if err != nil {
+		return s, err
+	}
+	if s.Newest, err = newestSchema(files); err != nil {
 		return s, err
 	}
 	if s.Current, err = schemaVersion(ctx, db); err != nil {
@@ -83,9 +87,9 @@ func recordVersion(ctx context.Context, db *sql.DB, schema int64, version string
 	return err
 }
 
-// newestSchema returns the version of the newest migration.
-func newestSchema() (newest int64, err error) {
-	names, err := fs.Glob(migrations, "migrations/*.sql")
+// newestSchema returns the schema that the newest of the migrations leads to.
+func newestSchema(files fs.FS) (newest int64, err error) {
+	names, err := fs.Glob(files, "*.sql")
 	if err != nil {
 		return 0, err
 	}
@@ -95,9 +99,6 @@ func newestSchema() (newest int64, err error) {
 			return 0, err
 		}
 		newest = max(newest, n)
-	}
-	for _, m := range goMigrations() {
-		newest = max(newest, m.Version)
 	}
 	return newest, nil
 }

@@ -101,7 +101,7 @@ func (t *readTx) KeysOfBucket(ctx context.Context, accountID, bucketID string, s
 			SELECT n FROM keys WHERE id = ?1 AND bucket_id IS NULL
 			UNION ALL SELECT n FROM keys INDEXED BY keys_chain WHERE bucket_id = ?1 AND phase < 2 AND ended = 0 AND expires_at IS NULL
 			UNION ALL SELECT n FROM keys INDEXED BY keys_chain WHERE bucket_id = ?1 AND phase < 2 AND ended = 0 AND expires_at >= ?2
-		) AND account_id = ?3 AND phase < 2 AND ended = 0 AND (expires_at IS NULL OR expires_at >= ?2)`+notEnded+` ORDER BY id LIMIT ?4`,
+		) AND account_id = ?3 AND phase < 2 AND ended = 0 AND (expires_at IS NULL OR expires_at >= ?2)`+notEnded+` ORDER BY id LIMIT ?4+0`,
 		bucketID, micros(since), accountID, rowLimit(limit))
 }
 

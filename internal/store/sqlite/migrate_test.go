@@ -2,100 +2,167 @@ package sqlite
 
 import (
 	"bytes"
-	"context"
+	"database/sql"
 	"io/fs"
+	"log/slog"
+	"os"
 	"path/filepath"
+	"strings"
+	"sync"
 	"testing"
-	"testing/fstest"
-	"time"
 
-	"github.com/pressly/goose/v3"
-
-	"github.com/keygate/keygate/internal/account"
 	"github.com/keygate/keygate/internal/control"
-	"github.com/keygate/keygate/internal/event"
-	"github.com/keygate/keygate/internal/id"
-	"github.com/keygate/keygate/internal/webhook"
+	"github.com/keygate/keygate/internal/store/storetest"
 )
 
-// Guarantee: the migration of a database from before webhooks keeps its events, which are listed
-// and trimmed like new ones.
-func TestMigrationKeepsEvents(t *testing.T) {
-	ctx := context.Background()
+// oldDatabase returns the path of a database of the first schema, with an account.
+func oldDatabase(t *testing.T) string {
+	t.Helper()
 	path := filepath.Join(t.TempDir(), "keygate.db")
-	a := &account.Account{ID: id.New(id.Account), Name: "a", Plan: account.Starter, CreatedAt: time.Now()}
-	old, err := event.New(a.ID, event.KeyCreated, time.Now(), event.Key{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	writeFirstSchema(t, path, a, &old)
-	db, err := Open(ctx, Config{Path: path})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = db.Close() })
-	events := func() (list []event.Event) {
-		t.Helper()
-		err := db.View(ctx, func(tx control.ReadTx) (err error) {
-			list, err = tx.Events(ctx, a.ID, control.EventFilter{Type: event.KeyCreated}, control.Page{Limit: 10})
-			return err
-		})
-		if err != nil {
+	At(t, path, 1, func(db *sql.DB, _ int64) {
+		if _, err := db.ExecContext(t.Context(), `INSERT INTO accounts (id, name, plan, created_at) VALUES ('acct_a', 'a', 'starter', 1)`); err != nil {
 			t.Fatal(err)
 		}
-		return list
-	}
-	if list := events(); len(list) != 1 || !bytes.Equal(list[0].Payload, old.Payload) {
-		t.Errorf("got the events %+v, want the old one", list)
-	}
-	err = db.Update(ctx, func(tx control.Tx) error {
-		w := &webhook.Webhook{ID: id.New(id.Webhook), AccountID: a.ID, URL: "https://a.example", Events: []event.Type{event.KeyCreated},
-			State: webhook.Active, Secret: []byte("s"), Version: 1}
-		if err := tx.InsertWebhook(ctx, w); err != nil {
-			return err
-		}
-		_, err := tx.Trim(ctx, time.Now(), time.Now(), time.Now().Add(time.Hour), 0, 10)
-		return err
 	})
-	if err != nil || len(events()) != 0 {
-		t.Errorf("after trimming: got %d events (%v), want none", len(events()), err)
-	}
+	return path
 }
 
-// writeFirstSchema creates a database of the first schema with an account and an event.
-func writeFirstSchema(t *testing.T, path string, a *account.Account, e *event.Event) {
+// nextSchema returns the migrations of this binary and a made-up one, which renames the accounts.
+func nextSchema(t *testing.T) (_ fs.FS, number int64) {
 	t.Helper()
-	const first = "00001_first.sql"
-	text, err := fs.ReadFile(migrations, "migrations/"+first)
+	files, err := migrations()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := prepareFile(path); err != nil {
-		t.Fatal(err)
+	return storetest.NextSchema(t, files, `UPDATE accounts SET name = name || ' of the next schema';`)
+}
+
+// Guarantee: a database with an earlier schema is migrated once, however many processes open it at the same time, and
+// keeps its rows.
+func TestMigrationBySeveralProcesses(t *testing.T) {
+	path := oldDatabase(t)
+	files, number := nextSchema(t)
+	var group sync.WaitGroup
+	for range 3 {
+		group.Go(func() {
+			db, err := Open(t.Context(), Config{Path: path, migrations: files})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			if err := db.Close(); err != nil {
+				t.Error(err)
+			}
+		})
 	}
-	store := &DB{}
-	db, err := store.connect(Config{Path: path, BusyTimeout: time.Second}, true, 1)
+	group.Wait()
+	if s, err := Inspect(t.Context(), path); err != nil || s.Current != number {
+		t.Errorf("the database has the schema %d (%v), want %d", s.Current, err, number)
+	}
+	db, err := Open(t.Context(), Config{Path: path, migrations: files})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = db.Close() }()
-	provider, err := goose.NewProvider(goose.DialectSQLite3, db, fstest.MapFS{first: {Data: text}})
+	err = db.View(t.Context(), func(tx control.ReadTx) error {
+		a, err := tx.Account(t.Context(), "acct_a")
+		if err == nil && a.Name != "a of the next schema" {
+			t.Errorf("the account is named %q", a.Name)
+		}
+		return err
+	})
 	if err != nil {
-		t.Fatal(err)
+		t.Error(err)
 	}
-	if _, err := provider.Up(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	for _, s := range []struct {
-		query string
-		args  []any
-	}{
-		{`INSERT INTO accounts (id, name, plan, created_at) VALUES (?, ?, ?, ?)`, []any{a.ID, a.Name, string(a.Plan), micros(a.CreatedAt)}},
-		{`INSERT INTO events (id, account_id, type, created_at, payload) VALUES (?, ?, ?, ?, ?)`,
-			[]any{e.ID, e.AccountID, string(e.Type), micros(e.CreatedAt), e.Payload}},
-	} {
-		if _, err := db.ExecContext(t.Context(), s.query, s.args...); err != nil {
+}
+
+// Guarantee: before an existing database is migrated it is copied, which the log says. The copy has the old
+// schema and can be opened. A second start, a new
+// database, and a start with the setting off make none.
+func TestBackupBeforeMigrate(t *testing.T) {
+	path := oldDatabase(t)
+	// The part goes; the one before, and what somebody else has made, stay.
+	for _, name := range []string{path + ".before-upgrade", path + ".before-0", filepath.Join(filepath.Dir(path), ".keygate.db.before-1-5")} {
+		if err := os.WriteFile(name, nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
+	}
+	var log bytes.Buffer
+	files, _ := nextSchema(t)
+	open := func(path string, on bool) {
+		t.Helper()
+		db, err := Open(t.Context(), Config{Path: path, BackupBeforeMigrate: on, migrations: files, Log: slog.New(slog.NewTextHandler(&log, nil))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := db.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	open(path, true)
+	copies := func(path string) (names []string) {
+		t.Helper()
+		entries, err := os.ReadDir(filepath.Dir(path))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range entries {
+			if strings.Contains(e.Name(), ".before-") {
+				names = append(names, e.Name())
+			}
+		}
+		return names
+	}
+	if got := copies(path); len(got) != 3 || got[0] != "keygate.db.before-0" || got[1] != "keygate.db.before-1" || got[2] != "keygate.db.before-upgrade" || !strings.Contains(log.String(), "keygate.db.before-1 schema=1") {
+		t.Errorf("got the copies %v and the log\n%s\nwant those of the schemas 0 and 1", got, log.String())
+	}
+	if s, err := Inspect(t.Context(), path+".before-1"); err != nil || s.Current != 1 {
+		t.Errorf("the copy has the schema %d (%v), want 1", s.Current, err)
+	}
+	if err := os.Rename(path+".before-1", path+".old"); err != nil {
+		t.Fatal(err)
+	}
+	open(path, true)
+	if got := copies(path); len(got) != 2 {
+		t.Errorf("a start without a migration: got the copies %v", got)
+	}
+	open(path+".old", false)
+	open(filepath.Join(t.TempDir(), "keygate.db"), true)
+	if got := copies(path); len(got) != 2 {
+		t.Errorf("with the setting off: got the copies %v", got)
+	}
+}
+
+// Guarantee: a copy that cannot be made before a migration is an error that names the setting, and
+// the database is not changed.
+func TestBackupBeforeMigrateFails(t *testing.T) {
+	path := oldDatabase(t)
+	if err := os.MkdirAll(filepath.Join(path+".before-1", "in the way"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	files, _ := nextSchema(t)
+	if _, err := Open(t.Context(), Config{Path: path, BackupBeforeMigrate: true, migrations: files}); err == nil || !strings.Contains(err.Error(), "set --backup-before-migrate=false") {
+		t.Errorf("got the error %v, want one that names the setting", err)
+	}
+	if s, err := Inspect(t.Context(), path); err != nil || s.Current != 1 {
+		t.Errorf("the database has the schema %d (%v), want 1", s.Current, err)
+	}
+}
+
+// Guarantee: the newest two copies are kept, by their numbers; the newest alone may be of an upgrade that was
+// interrupted.
+func TestTwoCopiesAreKept(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "keygate.db")
+	for _, schema := range []string{"9", "10", "11"} {
+		if err := os.WriteFile(path+beforeMigration+schema, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := removeOldCopies(Config{Path: path, Log: slog.New(slog.DiscardHandler)}); err != nil {
+		t.Fatal(err)
+	}
+	left, err := filepath.Glob(path + beforeMigration + "*")
+	if err != nil || len(left) != 2 || left[0] != path+".before-10" || left[1] != path+".before-11" {
+		t.Errorf("got %v, %v, want the copies of the schemas 10 and 11", left, err)
 	}
 }

@@ -18,7 +18,7 @@ const (
 	// The two gateways of an account whose older revisions take the most.
 	largestHistories = `SELECT gateway_id, newest, older_bytes FROM revision_counts INDEXED BY revision_counts_older
 		WHERE account_id = ? AND older_bytes > 0 ORDER BY older_bytes DESC, gateway_id DESC LIMIT 2`
-	oldestRevisions = `SELECT number, created_at, bytes, length(content) + length(routes) FROM revisions WHERE gateway_id = ? AND number <= ? ORDER BY number LIMIT ?+0`
+	oldestRevisions = `SELECT number, created_at, bytes FROM revisions WHERE gateway_id = ? AND number <= ? ORDER BY number LIMIT ?+0`
 )
 
 // HasOldRevisions implements control.RevisionReader.
@@ -74,7 +74,7 @@ func (t *tx) LargestHistories(ctx context.Context, accountID string) (list []sto
 func (t *tx) OldestRevisions(ctx context.Context, gatewayID string, last int64, limit int) (list []stored.OldRevision, err error) {
 	err = t.rows(ctx, "find the oldest revisions", oldestRevisions, []any{gatewayID, last, limit}, func(rows *sql.Rows) error {
 		var r stored.OldRevision
-		err := rows.Scan(&r.Number, &r.CreatedAt, &r.Bytes, &r.Inline)
+		err := rows.Scan(&r.Number, &r.CreatedAt, &r.Bytes)
 		list = append(list, r)
 		return err
 	})

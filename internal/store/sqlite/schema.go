@@ -1,7 +1,6 @@
 package sqlite
 
 import (
-	"cmp"
 	"context"
 	"database/sql"
 	"embed"
@@ -16,13 +15,17 @@ import (
 )
 
 //go:embed migrations/*.sql
-var migrations embed.FS
+var embedded embed.FS
+
+// migrations returns the migrations of this binary: files whose names begin with the number of the schema that they
+// lead to.
+func migrations() (fs.FS, error) { return fs.Sub(embedded, "migrations") }
 
 // migrateAttempts is how often the migration is tried without progress. Another process may
 // migrate the same file at the same time; one of the two then fails, which is harmless.
 const migrateAttempts = 5
 
-// migrate migrates the schema to the current version and checks that the file can be
+// migrate migrates the schema to the newest schema of cfg.migrations and checks that the file can be
 // written. It does not change a file that is not a Keygate database or is newer than this
 // binary.
 //
@@ -35,16 +38,11 @@ func migrate(ctx context.Context, db *sql.DB, cfg Config) error {
 	if err := checkMode(ctx, db); err != nil {
 		return err
 	}
-	files, err := fs.Sub(migrations, "migrations")
+	provider, err := goose.NewProvider(goose.DialectSQLite3, db, cfg.migrations, goose.WithLogger(goose.NopLogger()), goose.WithDisableGlobalRegistry(true))
 	if err != nil {
 		return err
 	}
-	provider, err := goose.NewProvider(goose.DialectSQLite3, db, files,
-		goose.WithLogger(goose.NopLogger()), goose.WithDisableGlobalRegistry(true), goose.WithGoMigrations(goMigrations()...))
-	if err != nil {
-		return err
-	}
-	newest, err := newestSchema()
+	newest, err := newestSchema(cfg.migrations)
 	if err != nil {
 		return err
 	}
@@ -54,6 +52,7 @@ func migrate(ctx context.Context, db *sql.DB, cfg Config) error {
 		if err != nil {
 			return err
 		}
+		schema.Newest = newest
 		version := schema.Current
 		if version > last { // progress, perhaps by another process
 			attempt, last = 1, version
@@ -85,7 +84,7 @@ func migrate(ctx context.Context, db *sql.DB, cfg Config) error {
 			log.Info("created the database", "schema", newest)
 		}
 		for _, r := range results {
-			log.Log(ctx, level, "migrated the database", "migration", cmp.Or(r.Source.Path, fmt.Sprint(r.Source.Version)), "took", r.Duration)
+			log.Log(ctx, level, "migrated the database", "migration", r.Source.Path, "took", r.Duration)
 		}
 		if attempt == migrateAttempts {
 			return errors.Join(fmt.Errorf("the schema is still at version %d after %d attempts to migrate it to %d", version, migrateAttempts, newest), err)

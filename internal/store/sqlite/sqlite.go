@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"sync/atomic"
 	"time"
@@ -51,6 +52,8 @@ type Config struct {
 	// Counted is called after each write transaction that was committed. It is for tests: to count takes statements of its
 	// own. Nil counts nothing.
 	Counted func(state.Counted)
+
+	migrations fs.FS // nil means those of this binary; tests add made-up ones
 }
 
 // DB is an open store. It is safe for concurrent use.
@@ -96,6 +99,11 @@ func open(ctx context.Context, cfg Config) (_ *DB, err error) {
 	}
 	if cfg.Now == nil {
 		cfg.Now = time.Now
+	}
+	if cfg.migrations == nil {
+		if cfg.migrations, err = migrations(); err != nil {
+			return nil, err
+		}
 	}
 	if err := prepareFile(cfg.Path); err != nil {
 		return nil, unusableFile(err)

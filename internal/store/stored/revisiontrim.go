@@ -17,7 +17,6 @@ type History struct {
 // OldRevision is a revision that may be removed.
 type OldRevision struct {
 	Number, CreatedAt, Bytes int64
-	Inline                   int64 // bytes of its row; 0 if it is in parts
 }
 
 // Histories is what TrimRevisions needs of a transaction.
@@ -38,10 +37,6 @@ type Histories interface {
 	// DeleteRevisions removes the revisions of a gateway with numbers up to last.
 	DeleteRevisions(ctx context.Context, gatewayID string, last int64) error
 }
-
-// inlineBytes is how many bytes of revisions that an earlier version stored in their rows one
-// transaction removes.
-const inlineBytes = 1 << 20
 
 // TrimRevisions removes up to limit revisions that are not to be kept. more says that there may be
 // others.
@@ -121,12 +116,9 @@ func (t *revisionTrimmer) oldest(ctx context.Context, gatewayID string, last int
 	if err != nil {
 		return 0, err
 	}
-	n, inline := 0, int64(0)
-	for ; n < len(list); n++ {
-		inline += list[n].Inline
-		if n > 0 && inline > inlineBytes || !remove(list[n]) {
-			break
-		}
+	n := 0
+	for n < len(list) && remove(list[n]) {
+		n++
 	}
 	if n == 0 {
 		return 0, nil

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
-	"testing"
 	"time"
 
 	"github.com/keygate/keygate/internal/accesslog"
@@ -13,7 +12,6 @@ import (
 	auditwriter "github.com/keygate/keygate/internal/audit/writer"
 	"github.com/keygate/keygate/internal/control"
 	"github.com/keygate/keygate/internal/id"
-	"github.com/keygate/keygate/internal/store"
 )
 
 // largeDiff returns a diff with two values of 950 KB.
@@ -26,40 +24,17 @@ func largeDiff(n int) audit.Diff {
 
 // Guarantee: changes whose values are as large as a call can make them leave small records, which never keep
 // the log from being listed, exported, verified and sealed.
-func testAuditLargeDiffs(h *harness) { h.changesWithLargeDiffs("large", nil) }
-
-// OldLargeDiffs is the same for records that an earlier version stored, which have the whole values. replace stores
-// a diff in the place of those of all records of an account that are not sealed.
-func OldLargeDiffs(t *testing.T, e store.Engine, replace func(accountID, diff string)) {
-	h := &harness{T: t, Engine: e}
-	h.changesWithLargeDiffs("large before", replace)
-}
-
-func (h *harness) changesWithLargeDiffs(name string, replace func(accountID, diff string)) {
-	h.Helper()
-	changes := 40
-	if replace != nil { // each is read whole, which takes the race detector long
-		changes = 6
-	}
-	d := h.newAuditHarnessNamed(name, auditwriter.Config{})
-	for i := range changes {
+func testAuditLargeDiffs(h *harness) {
+	d := h.newAuditHarnessNamed("large", auditwriter.Config{})
+	for i := range 40 {
 		d.now = d.now.Add(time.Second)
 		d.take(d.entry(byte(i%9), 0, accesslog.Forwarded, fmt.Sprint("/", i)))
 		d.manageWith(1, id.New(id.Gateway), largeDiff(i))
 	}
 	d.sync()
-	if replace != nil {
-		old, err := json.Marshal(largeDiff(0))
-		if err != nil {
-			h.Fatal(err)
-		}
-		replace(d.account.ID, string(old))
-	}
 	for _, sealed := range []bool{false, true} {
 		if sealed {
-			if replace == nil { // else the size of the open end is a reason to seal it
-				d.now = d.now.Add(time.Hour)
-			}
+			d.now = d.now.Add(time.Hour)
 			d.must(d.Maintain(h.Context()))
 			same(h, "what is open", d.waiting(), 0)
 			d.sealed, d.open = ordered(d.open), nil
@@ -68,6 +43,29 @@ func (h *harness) changesWithLargeDiffs(name string, replace func(accountID, dif
 			d.checkDiffs(fmt.Sprintf("sealed %v, by %+v", sealed, f), f)
 		}
 	}
+	d.verify()
+}
+
+// Guarantee: the open end of an account's log is sealed early when its diffs take 4 MiB, and not before.
+func testAuditSealsEarly(h *harness) {
+	d := h.newAuditHarnessNamed("early", auditwriter.Config{})
+	diff := audit.Diff{}
+	for i := range 64 {
+		diff[fmt.Sprintf("setting_%d", i)] = [2]any{strings.Repeat("a", 2000), strings.Repeat("b", 2000)}
+	}
+	change := func(n int) {
+		for range n {
+			d.now = d.now.Add(time.Second)
+			d.manageWith(1, id.New(id.Gateway), diff) // some 256 KB
+		}
+		d.sync()
+		d.must(d.Maintain(h.Context()))
+	}
+	change(15)
+	same(h, "what is open below 4 MiB", d.waiting(), 15)
+	change(3)
+	same(h, "what is open beyond 4 MiB", d.waiting(), 0)
+	d.sealed, d.open = ordered(d.open), nil
 	d.verify()
 }
 

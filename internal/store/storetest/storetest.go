@@ -95,6 +95,7 @@ func Run(t *testing.T, open func(t *testing.T) store.Engine) {
 		{"AuditMaxBytes", testAuditMaxBytes},
 		{"AuditGap", testAuditGap},
 		{"AuditLargeDiffs", testAuditLargeDiffs},
+		{"AuditSealsEarly", testAuditSealsEarly},
 		{"AuditSecrets", testAuditSecrets},
 		{"AuditMaintenance", testAuditMaintenance},
 		{"AuditStartStop", testAuditStartStop},

@@ -440,7 +440,7 @@ func TestDeliveriesOfADeadSenderAreSentAgain(t *testing.T) {
 				h.tick = 15 * time.Second
 				h.raise(20)
 				now := time.Now()
-				taken, err := sendertest.ClaimAll(t.Context(), h.db, sender.Claim{Now: now, Token: "dead", Until: now.Add(sender.LeaseTime)}, 8)
+				taken, err := sendertest.ClaimAll(t.Context(), h.db, sender.Claim{Now: now, Token: sender.TokenOf(h.config().Name, "dead"), Until: now.Add(sender.LeaseTime)}, 8)
 				if err != nil || len(taken) != 8 {
 					t.Fatal(len(taken), err)
 				}
