@@ -228,8 +228,7 @@ func (c *Client) Rollback(ctx context.Context, gatewayID string, number int64, d
 	if dryRun {
 		path += "?dry_run=true"
 	}
-	r := &Request{Method: http.MethodPost, Path: path}
-	return do[Push](ctx, c, r.with(options))
+	return c.change(ctx, &Request{Method: http.MethodPost, Path: path}, options)
 }
 
 // Keys lists the keys of the account, newest first, without the full keys.
@@ -297,6 +296,14 @@ func (c *Client) push(ctx context.Context, path string, content []byte, dryRun b
 	if dryRun {
 		path += "?dry_run=" + strconv.FormatBool(dryRun)
 	}
-	r := &Request{Method: http.MethodPut, Path: path, Body: content, ContentType: contentType}
-	return do[Push](ctx, c, r.with(options))
+	return c.change(ctx, &Request{Method: http.MethodPut, Path: path, Body: content, ContentType: contentType}, options)
+}
+
+// change sends a push or a rollback.
+func (c *Client) change(ctx context.Context, r *Request, options []Option) (*Push, error) {
+	p, err := do[Push](ctx, c, r.with(options))
+	if err == nil && p.Effect != nil && p.Effect.IncompleteReason != nil {
+		c.incomplete(*p.Effect.IncompleteReason)
+	}
+	return p, err
 }

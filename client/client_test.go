@@ -435,7 +435,7 @@ func TestIncompleteListsAreReported(t *testing.T) {
 			w.Header().Set("X-Keygate-Incomplete", "export")
 			return
 		}
-		_, _ = fmt.Fprintf(w, `{"data": [], "next_cursor": null, "incomplete": true, "incomplete_reason": %q}`, r.URL.Path)
+		_, _ = fmt.Fprintf(w, `{"data": [], "next_cursor": null, "incomplete": true, "incomplete_reason": %q, "effect": {"incomplete_reason": %[1]q}}`, r.URL.Path)
 	}))
 	defer s.Close()
 	var got []string
@@ -449,11 +449,18 @@ func TestIncompleteListsAreReported(t *testing.T) {
 	_, errTraffic := c.Traffic(t.Context(), client.TrafficQuery{})
 	_, errTop := c.Top(t.Context(), client.TrafficQuery{}, "", 0)
 	body, errExport := c.OpenAuditExport(t.Context(), client.FormatCSV, client.AuditFilter{})
-	if err := errors.Join(errTraffic, errTop, errExport); err != nil {
+	_, errSimulate := c.SimulateLimit(t.Context(), "g", client.SimulateRequest{})
+	_, errPush := c.PushConfig(t.Context(), "g", nil, true, client.WithEffect())
+	_, errRollback := c.Rollback(t.Context(), "g", 1, true, client.WithEffect())
+	if err := errors.Join(errTraffic, errTop, errExport, errSimulate, errPush, errRollback); err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = body.Close() }()
-	if want := []string{"/v1/audit-log", "/v1/reports/traffic", "/v1/reports/top", "export"}; !slices.Equal(got, want) {
+	want := []string{
+		"/v1/audit-log", "/v1/reports/traffic", "/v1/reports/top", "export",
+		"/v1/gateways/g/limits/simulate", "/v1/gateways/g/config", "/v1/gateways/g/revisions/1/rollback",
+	}
+	if !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }

@@ -1141,6 +1141,15 @@ type Effect struct {
 	// Example: false
 	AtMost bool `json:"at_most"`
 
+	// true if the newest requests are missing, because the store did not take them;
+	// otherwise absent.
+	Incomplete *bool `json:"incomplete,omitempty"`
+
+	// IncompleteReason Why requests are missing; absent if none are.
+	//
+	// Example: the newest records are missing, and are added as soon as the store takes them: the disk is full
+	IncompleteReason *string `json:"incomplete_reason,omitempty"`
+
 	// Keys Distinct keys of these requests.
 	//
 	// Example: 3
@@ -2107,6 +2116,15 @@ type SimulatedKey struct {
 
 // Simulation is the schema Simulation of the OpenAPI document.
 type Simulation struct {
+	// true if the newest requests are missing, because the store did not take them;
+	// otherwise absent.
+	Incomplete *bool `json:"incomplete,omitempty"`
+
+	// IncompleteReason Why requests are missing; absent if none are.
+	//
+	// Example: the newest records are missing, and are added as soon as the store takes them: the disk is full
+	IncompleteReason *string `json:"incomplete_reason,omitempty"`
+
 	// Keys with at least one request that would have been refused, most refused first.
 	Keys []SimulatedKey `json:"keys"`
 

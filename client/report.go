@@ -164,7 +164,11 @@ func (c *Client) Limits(ctx context.Context, gatewayID string, o ListOptions) it
 // SimulateLimit returns what a limit would have refused of the requests of the last
 // 24 hours (contract, section 7). It changes nothing, and needs the scope write.
 func (c *Client) SimulateLimit(ctx context.Context, gatewayID string, in SimulateRequest) (*Simulation, error) {
-	return call[Simulation](ctx, c, http.MethodPost, gatewayPath(gatewayID)+"/limits/simulate", in)
+	s, err := call[Simulation](ctx, c, http.MethodPost, gatewayPath(gatewayID)+"/limits/simulate", in)
+	if err == nil && s.IncompleteReason != nil {
+		c.incomplete(*s.IncompleteReason)
+	}
+	return s, err
 }
 
 // instant formats a time for a query. It returns "" for the zero time.

@@ -145,7 +145,7 @@ func (c *call) withEffect(res response, r *control.PushResult) (response, error)
 		return response{}, err
 	}
 	record := presentPush(r)
-	record.Effect = presentEffect(e)
+	record.Effect = presentEffect(e, c.completeness.Missing)
 	res.body = record
 	return res, nil
 }

@@ -15,6 +15,9 @@ type effectRecord struct {
 	AtMost        bool                `json:"at_most" doc:"Whether refused is an upper bound, because the recorded counts do not tell more." example:"false"`
 	Routes        []routeEffectRecord `json:"routes" nullable:"false" doc:"Routes in force that had requests which the push concerns, at most 1000: those with the most requests that would be refused in addition first."`
 	RoutesLeftOut int                 `json:"routes_left_out" doc:"Number of routes beyond these." example:"0"`
+
+	Incomplete       bool   `json:"incomplete,omitempty" doc:"true if the newest requests are missing, because the store did not take them; otherwise absent."`
+	IncompleteReason string `json:"incomplete_reason,omitempty" doc:"Why requests are missing; absent if none are." example:"the newest records are missing, and are added as soon as the store takes them: the disk is full"`
 }
 
 type routeEffectRecord struct {
@@ -29,10 +32,11 @@ type routeEffectRecord struct {
 	AtMost        bool     `json:"at_most" doc:"Whether refused is an upper bound, because the recorded counts do not tell which requests would be refused: they have no methods with their limits, no paths below a template, and no keys of requests to public routes." example:"false"`
 }
 
-func presentEffect(e *control.Effect) *effectRecord {
+func presentEffect(e *control.Effect, missing string) *effectRecord {
 	out := &effectRecord{
 		Since: e.Since, Requests: e.Requests, Keys: e.Keys, Refused: e.Refused, RefusedBefore: e.RefusedBefore, AtMost: e.AtMost,
 		Routes: make([]routeEffectRecord, len(e.Routes)), RoutesLeftOut: e.LeftOut,
+		Incomplete: missing != "", IncompleteReason: missing,
 	}
 	for i := range e.Routes {
 		r := &e.Routes[i]

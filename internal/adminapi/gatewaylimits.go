@@ -94,6 +94,9 @@ type simulationRecord struct {
 	Requests int64                `json:"requests" doc:"Number of recorded requests of the last 24 hours that the limit would have applied to." example:"120000"`
 	Refused  int64                `json:"refused" doc:"Number of those requests that the limit would have refused." example:"340"`
 	Keys     []simulatedKeyRecord `json:"keys" nullable:"false" doc:"Keys with at least one request that would have been refused, most refused first."`
+
+	Incomplete       bool   `json:"incomplete,omitempty" doc:"true if the newest requests are missing, because the store did not take them; otherwise absent."`
+	IncompleteReason string `json:"incomplete_reason,omitempty" doc:"Why requests are missing; absent if none are." example:"the newest records are missing, and are added as soon as the store takes them: the disk is full"`
 }
 
 type simulatedKeyRecord struct {
@@ -147,7 +150,7 @@ func (a *API) simulateLimit(c *call) (response, error) {
 	if err != nil {
 		return response{}, err
 	}
-	present := func(s *control.Simulation) response { return ok(presentSimulation(s)) }
+	present := func(s *control.Simulation) response { return ok(presentSimulation(s, c.completeness.Missing)) }
 	s, err := searching(c, func() (*control.Simulation, error) {
 		return a.cfg.Control.SimulateLimit(withIdempotency(c, present), &c.caller, c.params["gateway_id"], control.SimulationInput{
 			RouteID: value(req.RouteID), KeyID: value(req.KeyID), Limit: limit,
@@ -159,8 +162,11 @@ func (a *API) simulateLimit(c *call) (response, error) {
 	return present(s), nil
 }
 
-func presentSimulation(s *control.Simulation) simulationRecord {
-	out := simulationRecord{Requests: s.Requests, Refused: s.Refused, Keys: make([]simulatedKeyRecord, len(s.Keys))}
+func presentSimulation(s *control.Simulation, missing string) simulationRecord {
+	out := simulationRecord{
+		Requests: s.Requests, Refused: s.Refused, Keys: make([]simulatedKeyRecord, len(s.Keys)),
+		Incomplete: missing != "", IncompleteReason: missing,
+	}
 	for i, k := range s.Keys {
 		out.Keys[i] = simulatedKeyRecord{KeyID: optionalText(k.KeyID), Refused: k.Refused, FirstAt: k.FirstAt.UTC()}
 	}

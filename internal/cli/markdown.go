@@ -84,6 +84,9 @@ func markdown(title string, all []comparison, rows int) string {
 		}
 		if e := p.Effect; e != nil {
 			fmt.Fprintf(&b, "**%s**\n\n", effectText(e))
+			if e.IncompleteReason != nil {
+				fmt.Fprintf(&b, "Incomplete: %s.\n\n", code(*e.IncompleteReason))
+			}
 			var affected [][]string
 			for i := range e.Routes {
 				r := &e.Routes[i]

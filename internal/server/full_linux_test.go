@@ -33,11 +33,22 @@ func TestFullDiskDegrades(t *testing.T) {
 	if got := f.ops(t, "/metrics"); !strings.Contains(got, `keygate_degraded{reason="`) || !strings.Contains(got, `"} 1`) {
 		t.Error("/metrics does not say that the server is degraded")
 	}
-	for path, missing := range map[string]bool{"/v1/reports/traffic": true, "/v1/reports/top": true, "/v1/audit-log": true, "/v1/requests": false} {
-		got := f.Call("GET", path, f.AdminKey, "")
+	gateway := "/v1/gateways/" + f.gateway
+	for _, c := range []struct {
+		method, path, body string
+		missing            bool
+	}{
+		{"GET", "/v1/reports/traffic", "", true},
+		{"GET", "/v1/reports/top", "", true},
+		{"GET", "/v1/audit-log", "", true},
+		{"GET", "/v1/requests", "", false},
+		{"POST", gateway + "/limits/simulate", `{"rate_limit":{"sustained":"1/h"}}`, true},
+		{"PUT", gateway + "/config?dry_run=true&effect=true", `{"routes":[]}`, true},
+	} {
+		got := f.Call(c.method, c.path, f.AdminKey, c.body)
 		said := strings.Contains(got.Body, `"incomplete":true,"incomplete_reason":"`) && strings.Contains(got.Body, "the disk of the database")
-		if got.Status != http.StatusOK || said != missing {
-			t.Errorf("%s: got %d %s on a full disk, want 200, and that it is incomplete because of the disk: %v", path, got.Status, got.Body, missing)
+		if got.Status != http.StatusOK || said != c.missing {
+			t.Errorf("%s %s: got %d %s on a full disk, want 200, and that it is incomplete because of the disk: %v", c.method, c.path, got.Status, got.Body, c.missing)
 		}
 	}
 	if got := f.Call("GET", "/v1/audit-log?format=jsonl", f.AdminKey, ""); !strings.Contains(got.Header.Get("X-Keygate-Incomplete"), "the disk of the database") {

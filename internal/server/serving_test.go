@@ -33,6 +33,7 @@ type serving struct {
 	*keygatetest.Server
 	log        lockedBuffer
 	key, keyID string
+	gateway    string // identifier
 }
 
 func startServing(t *testing.T, args ...string) *serving {
@@ -50,7 +51,7 @@ func startServing(t *testing.T, args ...string) *serving {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f.key, f.keyID = k.Secret, k.KeyID
+	f.key, f.keyID, f.gateway = k.Secret, k.KeyID, g.GatewayID
 	return f
 }
 

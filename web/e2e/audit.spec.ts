@@ -88,3 +88,18 @@ test('the changes of one request are all followed', async ({ page, keygate, watc
   await expect(page.getByRole('button', { name: 'key.revoke' })).toHaveCount(3);
   watch.check();
 });
+
+// Guarantee: a list that lacks the newest records, because the store did not take them, says so and why.
+test('a list that lacks the newest records says so', async ({ page, keygate }) => {
+  const reason = 'the newest records are missing, and are added as soon as the store takes them: the disk is full';
+  await page.route('**/v1/audit-log?*', async (route) => {
+    const response = await route.fetch();
+    await route.fulfill({ response, json: { ...(await response.json() as object), incomplete: true, incomplete_reason: reason } });
+  });
+  await signIn(page, keygate, 'audit');
+  await expect(page.getByRole('status').filter({ hasText: `Incomplete: ${reason}.` })).toBeVisible();
+  await page.unroute('**/v1/audit-log?*');
+  await page.reload();
+  await expect(page.getByRole('table', { name: 'Audit log' })).toBeVisible();
+  await expect(page.getByText('Incomplete:')).toHaveCount(0);
+});

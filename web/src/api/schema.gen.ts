@@ -1893,6 +1893,13 @@ export interface components {
              * @example false
              */
             at_most: boolean;
+            /** @description true if the newest requests are missing, because the store did not take them; otherwise absent. */
+            incomplete?: boolean;
+            /**
+             * @description Why requests are missing; absent if none are.
+             * @example the newest records are missing, and are added as soon as the store takes them: the disk is full
+             */
+            incomplete_reason?: string;
             /**
              * Format: int64
              * @description Distinct keys of these requests.
@@ -3443,6 +3450,13 @@ export interface components {
             refused: number;
         };
         Simulation: {
+            /** @description true if the newest requests are missing, because the store did not take them; otherwise absent. */
+            incomplete?: boolean;
+            /**
+             * @description Why requests are missing; absent if none are.
+             * @example the newest records are missing, and are added as soon as the store takes them: the disk is full
+             */
+            incomplete_reason?: string;
             /** @description Keys with at least one request that would have been refused, most refused first. */
             keys: components["schemas"]["SimulatedKey"][];
             /**

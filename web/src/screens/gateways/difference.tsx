@@ -77,6 +77,7 @@ function EffectOf({ effect }: { effect: Schemas['Effect'] }) {
           <code className="font-mono">{r.methods.join(' ')} {r.path}</code>: {r.at_most && 'at most '}{count(r.refused)} of {count(r.requests)} refused, {plural(r.keys, 'key')} <span className="text-muted">({r.changes.join(', ').replaceAll('_', ' ')})</span>
         </p>
       ))}
+      {effect.incomplete_reason && <p className="text-sm text-warn">Incomplete: {effect.incomplete_reason}.</p>}
       {Number(effect.routes_left_out) > 0 && <p className="text-sm text-muted">and {plural(effect.routes_left_out, 'more route')}</p>}
       {Number(effect.requests) > 0 && <p className="mt-1 text-sm"><Link to="/requests" className="link">Refused requests</Link></p>}
     </div>

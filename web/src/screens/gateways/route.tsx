@@ -136,6 +136,7 @@ function Simulation({ gatewayId, routeId, rate }: { gatewayId: string; routeId: 
       {!answer ? <p className="text-muted">Replaying the last 24 hours…</p> : (
         <>
           <p>Last 24 h: <b>{count(answer.refused)}</b> of {plural(answer.requests, 'request')} would have been refused{answer.keys.length > 0 && `, ${plural(answer.keys.length, 'key')}`}.</p>
+          {answer.incomplete_reason && <p className="text-sm text-warn">Incomplete: {answer.incomplete_reason}.</p>}
           {answer.keys.slice(0, 5).map((k) => (
             <p key={k.key_id ?? ''} className="text-sm text-muted">{k.key_id ? <Link to="/keys/$keyId" params={{ keyId: k.key_id }} className="link font-mono">{k.key_id}</Link> : 'without a key'}: {count(k.refused)} refused, first <Time at={k.first_at} /></p>
           ))}
