@@ -14,8 +14,6 @@ import (
 	"syscall"
 	"testing"
 	"time"
-
-	"golang.org/x/net/http2"
 )
 
 // keptConn is a connection of a client that sends one request after another.
@@ -144,15 +142,21 @@ func TestPushBeyondTheBoundGetsItsResponse(t *testing.T) {
 	}
 	if !eventually(testTimeout, func() bool {
 		// Two pushes are read at once, and 16 wait for their turn, up to 10 s (docs/limits.md). These send no body.
+		var conns []*keptConn
+		defer func() {
+			for _, c := range conns {
+				_ = c.Close()
+			}
+		}()
 		for range 18 {
 			c := connect()
-			defer c.Close()
+			conns = append(conns, c)
 			if err := c.head(http.MethodPut, path, s.key, len(body)); err != nil {
 				t.Fatal(err)
 			}
 		}
 		c := connect()
-		defer c.Close()
+		conns = append(conns, c)
 		resp, err := c.send(http.MethodPut, path, s.key, body)
 		if err != nil {
 			t.Fatalf("a push got no response: %v", err)
@@ -232,16 +236,12 @@ func (p *h1Poster) post(path, key, body string) (status int, again bool, err err
 func (p *h1Poster) close() { _ = p.conn.Close() }
 
 // h2Poster is a poster over HTTP/2, whose streams are one after another.
-type h2Poster struct {
-	raw  net.Conn
-	conn *http2.ClientConn
-}
+type h2Poster struct{ conn *http.ClientConn }
 
 func (p *h2Poster) connect(addr string) (err error) {
-	if p.raw, err = net.Dial("tcp", addr); err != nil {
-		return err
-	}
-	p.conn, err = (&http2.Transport{AllowHTTP: true}).NewClientConn(p.raw)
+	protocols := new(http.Protocols)
+	protocols.SetUnencryptedHTTP2(true)
+	p.conn, err = (&http.Transport{Protocols: protocols}).NewClientConn(context.Background(), "http", addr)
 	return err
 }
 
@@ -262,10 +262,10 @@ func (p *h2Poster) post(path, key, body string) (status int, again bool, err err
 	}
 	defer resp.Body.Close()
 	_, err = io.Copy(io.Discard, resp.Body)
-	return resp.StatusCode, p.conn.CanTakeNewRequest(), err
+	return resp.StatusCode, p.conn.Err() == nil, err
 }
 
-func (p *h2Poster) close() { _ = p.raw.Close() }
+func (p *h2Poster) close() { _ = p.conn.Close() }
 
 // Guarantee: clients that connect again whenever a response, or GOAWAY, says that their connection ends, lose no POST
 // in a stop, up to the moment when they are refused a connection.
