@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -129,15 +130,16 @@ func TestLimitsAreListedOneAtATime(t *testing.T) {
 		paths = append(paths, "/v1/gateways/"+gatewayID+"/limits")
 	}
 	synctest.Test(t, func(t *testing.T) {
-		begun, end := 0, make(chan struct{})
+		var begun atomic.Int64
+		end := make(chan struct{})
 		s.levels = func() {
-			begun++
+			begun.Add(1)
 			<-end
 		}
-		want := func(n int) {
+		want := func(n int64) {
 			t.Helper()
-			if synctest.Wait(); begun != n {
-				t.Fatalf("got %d calls that have begun, want %d", begun, n)
+			if synctest.Wait(); begun.Load() != n {
+				t.Fatalf("got %d calls that have begun, want %d", begun.Load(), n)
 			}
 		}
 		done := []<-chan *httptest.ResponseRecorder{find(s, paths[0], keys[0])}
