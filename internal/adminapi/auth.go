@@ -132,7 +132,6 @@ func (c *call) useKey(secret string) error {
 func (c *call) refuseUnconfirmed() error {
 	c.unconfirmed = true
 	c.header.Del("Allow")
-	c.header.Set("Retry-After", "1")
 	return fault.New(fault.Unavailable, "the database cannot be reached, so no key can be checked and nothing can be changed: try again; if it lasts, the log and /readyz of this node say more")
 }
 

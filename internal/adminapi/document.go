@@ -400,7 +400,7 @@ func failures(registry huma.Registry) map[string]*huma.Response {
 		{http.StatusUnprocessableEntity, "A field, query parameter or header is missing or invalid.", "validation_failed", "", "is required: add it", "name", nil},
 		{http.StatusTooManyRequests, "The rate limit of the calling key is exceeded.", "rate_limit_exceeded", "", "too many requests with this key", "", []string{"Retry-After"}},
 		{http.StatusInternalServerError, "An internal error occurred.", "internal", "", "an internal error occurred", "", nil},
-		{http.StatusServiceUnavailable, "The server is temporarily unable to handle the request.", "unavailable", "", "the store is not available", "", []string{"Retry-After"}},
+		{http.StatusServiceUnavailable, "The server is temporarily unable to handle the request.", "unavailable", "", "the store is not available", "", nil},
 	} {
 		example := map[string]any{"error": f.code, "message": f.text, "request_id": "req_01jz8y5c3te9b8r2m6q4v7x0ff"}
 		if f.auth != "" {

@@ -4161,7 +4161,6 @@ export interface components {
         /** @description The server is temporarily unable to handle the request. */
         ServiceUnavailable: {
             headers: {
-                "Retry-After": components["headers"]["Retry-After"];
                 "X-Request-Id": components["headers"]["X-Request-Id"];
                 [name: string]: unknown;
             };
