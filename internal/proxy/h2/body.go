@@ -25,7 +25,7 @@ func (s *stream) data(b []byte, end bool) {
 		return
 	}
 	s.received += int64(len(b))
-	s.readingAt = 0
+	s.readingAt, s.restsAt = 0, 0
 	if bound := s.bound(); bound > 0 && s.received > bound {
 		s.tooLarge = true
 		if s.since != 0 { // otherwise the goroutine refuses the request when it begins
@@ -177,10 +177,13 @@ func (s *stream) nextPart() (last, ok bool) {
 // shrink gives up the memory of an upload, which is not in proxy.Bodies once it was forwarded: that of a part that
 // is to come and, after restTime without one, all of it. conn.mu is held.
 func (s *stream) shrink(now int64) {
+	if len(s.in) > 0 { // not forwarded yet, though the goroutine that forwards may still be about to wake up
+		return
+	}
 	switch {
 	case s.restsAt != 0 && now-s.restsAt >= (restTime+tickTime).Milliseconds(): // the goroutine that forwards waits
 		s.in, s.out, s.room = nil, nil, nil
-	case len(s.in) == 0:
+	default:
 		s.in = kept(s.in)
 	}
 }

@@ -62,6 +62,19 @@ func TestRestingUploadsHoldNoMemory(t *testing.T) {
 				resting, _, _ := held()
 				return arrived.Load() == streams*size && resting == streams
 			})
+			a.engine.each(func(c *conn) { // a part arrives, and the sweep is before the goroutine that forwards
+				c.mu.Lock()
+				defer c.mu.Unlock()
+				for _, s := range c.streams {
+					if s.in = append(s.in, 'x'); s.restsAt != 0 {
+						s.shrink(s.restsAt + time.Hour.Milliseconds())
+					}
+					if len(s.in) != 1 {
+						t.Error("a part that was not forwarded yet is given up")
+					}
+					s.in = s.in[:0]
+				}
+			})
 			for at := time.Duration(0); at <= restTime+tickTime; at += tickTime {
 				a.tick()
 			}

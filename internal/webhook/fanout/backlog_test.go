@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strconv"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,13 +15,16 @@ import (
 // counter is a Counter.
 type counter struct {
 	of    map[string]int
-	err   error
-	calls int
+	away  atomic.Bool
+	calls atomic.Int64
 }
 
 func (c *counter) FanOutBacklog(context.Context) (map[string]int, error) {
-	c.calls++
-	return c.of, c.err
+	c.calls.Add(1)
+	if c.away.Load() {
+		return nil, errors.New("away")
+	}
+	return c.of, nil
 }
 
 // Guarantee: an account with 1,000 events to fan out may raise no more by calls, and with ten times as many none by
@@ -83,21 +87,21 @@ func TestBacklogIsCountedWhenAsked(t *testing.T) {
 			t.Fatal(err)
 		}
 		<-time.After(time.Hour) // on the bubble's clock
-		if c.calls != 0 {
-			t.Errorf("%d counts that nobody asked for", c.calls)
+		if n := c.calls.Load(); n != 0 {
+			t.Errorf("%d counts that nobody asked for", n)
 		}
 		for range 100 {
 			b.FullForCalls("a")
 			<-time.After(100 * time.Millisecond) // on the bubble's clock
 		}
 		synctest.Wait()
-		if c.calls < 9 || c.calls > 11 {
-			t.Errorf("%d counts in 10 s", c.calls)
+		if n := c.calls.Load(); n < 9 || n > 11 {
+			t.Errorf("%d counts in 10 s", n)
 		}
 		if !b.FullForCalls("a") {
 			t.Error("an account with 5,000 events is not full")
 		}
-		c.err = errors.New("away")
+		c.away.Store(true)
 		<-time.After(10 * time.Second) // on the bubble's clock
 		if b.FullForCalls("a") {
 			t.Error("a count is in force although the store has failed for 10 s")
