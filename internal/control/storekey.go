@@ -19,7 +19,8 @@ type KeyFilter struct {
 }
 
 // Searches reports whether finding the keys may mean to read many others: the filter selects them by their names or
-// prefixes, or has two conditions of which an index has one, so that all keys of an owner may be read.
+// prefixes, has two conditions of which an index has one, so that all keys of an owner may be read, or selects a state that
+// many keys have had for a moment and the index has not: revoked with their gateway, or expired together.
 func (f *KeyFilter) Searches() bool {
 	indexed := 0
 	for _, of := range []string{f.Owner, f.GatewayID, string(f.Level)} {
@@ -27,7 +28,7 @@ func (f *KeyFilter) Searches() bool {
 			indexed++
 		}
 	}
-	return f.Query != "" || f.Name != "" || indexed > 1
+	return f.Query != "" || f.Name != "" || indexed > 1 || f.State == apikey.Revoked || f.State == apikey.Expired
 }
 
 // KeyReader finds keys.

@@ -162,9 +162,9 @@ func (x *Exchange) Respond(err error, unsent bool) (status int, body []byte) {
 }
 
 // chargesNothing reports whether a response of the gateway itself with the status charges nothing, if the
-// request has not reached an upstream.
+// request was admitted and has not reached an upstream. A 400 then tells of a malformed body, which is charged.
 func chargesNothing(status int) bool {
-	return status >= 400 && status <= 405 || status == http1.StatusBadGateway || status == http1.StatusServiceUnavailable
+	return status == http1.StatusBadGateway || status == http1.StatusServiceUnavailable
 }
 
 // LogBrokenOff logs that the upstream broke off a response that had begun.

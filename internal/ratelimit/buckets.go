@@ -21,6 +21,7 @@ type bucketShard struct {
 	mu      sync.Mutex                 // held to change the index, not to read it
 	current atomic.Pointer[generation] // nil without buckets: most routes of a large table are rarely used
 	counted int64                      // bytes that were counted towards the budget
+	refunds int64                      // of these, those of what was given back, as the last sweep found them
 	dropped bool                       // by Drop
 }
 
@@ -126,7 +127,7 @@ func (b *Buckets) sizeOfOne() int64 {
 
 // count counts the bytes of s towards the budget. The caller holds the lock.
 func (b *Buckets) count(s *bucketShard) {
-	size := int64(0)
+	size := s.refunds
 	for g := s.current.Load(); g != nil; g = g.older {
 		size += generationSize + int64(len(g.buckets.slots))*slotSize + int64(g.buckets.count)*b.sizeOfOne()
 	}
@@ -191,7 +192,7 @@ func (b *Buckets) Drop() {
 				n.value.closeLease()
 			})
 		}
-		s.dropped = true
+		s.dropped, s.refunds = true, 0
 		s.current.Store(nil)
 		b.count(s)
 		s.mu.Unlock()
@@ -218,6 +219,7 @@ func (b *Buckets) Sweep(now Instant, ended map[[16]byte]bool) {
 
 // sweep is called under the lock.
 func (s *bucketShard) sweep(now Instant, ended map[[16]byte]bool) {
+	s.refunds = 0
 	g := s.current.Load()
 	if g == nil {
 		return
@@ -253,6 +255,8 @@ func (s *bucketShard) sweep(now Instant, ended map[[16]byte]bool) {
 		case word <= at && n.value.idle(now.Mono) && n.value.state.CompareAndSwap(word, closed):
 			n.value.closeLease()
 			dropped++
+		default:
+			s.refunds += n.value.refundBytes()
 		}
 	})
 	switch {
@@ -264,6 +268,17 @@ func (s *bucketShard) sweep(now Instant, ended map[[16]byte]bool) {
 }
 
 func isOpen(n *node[Bucket]) bool { return n.value.state.Load() != closed }
+
+// refundBytes returns the memory that what was given back takes, in the share of this node too.
+func (b *Bucket) refundBytes() int64 {
+	n := b.bucketState.refundBytes()
+	if b.lease != nil {
+		if s := b.lease.shadow.Load(); s != nil {
+			n += s.refundBytes()
+		}
+	}
+	return n
+}
 
 // idle reports whether the bucket has no lease, or one that has nothing to do.
 func (b *Bucket) idle(mono int64) bool { return b.lease == nil || b.lease.idle(mono) }

@@ -103,6 +103,45 @@ func TestBudgetCountsTheHeap(t *testing.T) {
 	}
 }
 
+// Guarantee: the budget counts what is remembered of requests that were given back, from the next sweep on, for as long as
+// that is remembered.
+func TestBudgetCountsWhatWasGivenBack(t *testing.T) {
+	p := compile(perDay(100), 100)
+	const keys = 2000
+	budget := NewBudget(1 << 30)
+	before := heap()
+	all := NewBuckets(&p, budget.Of("acct_1"))
+	l := NewLimiter(func() int64 { return at(0).Mono })
+	for k := range keys {
+		params, bucket := all.Bucket(testKey(k))
+		limits := []Limit{{Params: params, Bucket: bucket}}
+		for i := range 20 {
+			var s [1]Status
+			if r, _ := l.Decide(at(0), limits, s[:]); r != Admitted {
+				t.Fatal(r)
+			}
+			if i > 0 {
+				l.GiveBack(at(0), limits, s[:])
+			}
+		}
+	}
+	all.Sweep(at(0), nil)
+	took, counted := heap()-before, budget.Used()
+	if took > counted*5/4 || took < counted/2 {
+		t.Errorf("%d bytes are counted, the heap grew by %d", counted, took)
+	}
+	all.Sweep(at(25*time.Hour), nil)
+	if used := budget.Used(); used != 0 {
+		t.Errorf("%d bytes are in use when all buckets are full again", used)
+	}
+	all.Bucket(testKey(1))
+	all.Sweep(at(25*time.Hour), nil)
+	all.Drop()
+	if used := budget.Used(); used != 0 {
+		t.Errorf("%d bytes are in use when the limit is not in force", used)
+	}
+}
+
 // Guarantee: a limit with per: key that nobody uses takes little memory, since an account may have one
 // for each of its routes.
 func TestUnusedBucketsTakeLittle(t *testing.T) {

@@ -75,11 +75,20 @@ func (d *debt) give(a *answer) {
 		return
 	}
 	last.requests++
-	last.level, last.part, last.time = min(last.level, a.level), 0, min(last.time, a.time)
+	if last.isAfter(a) {
+		last.answer = *a
+	}
 }
 
-// forgive takes a request off what the store has not been told of: the oldest, which would be forgotten first.
-func (d *debt) forgive() {
+// owed says which request of a debt one is: when it was added, and the number of the last report before.
+type owed struct{ mono, number int64 }
+
+// forgive takes the request o off what the store has not been told of: as the oldest, which would be forgotten first. One
+// that was reported since, or is forgotten, stays: another request would not be counted in its place.
+func (d *debt) forgive(o owed, mono, window int64) {
+	if o.number != d.number || mono-o.mono > min(window, maxWindow)*second {
+		return
+	}
 	for i := 1; i <= len(d.parts); i++ {
 		if part := &d.parts[(d.at+i)%len(d.parts)]; *part > 0 {
 			*part--

@@ -99,6 +99,7 @@ type view struct {
 	lease    *Lease         // of a bucket that nodes share, once it is charged
 	answer   *answer        // of the limit store, if that was charged; nil if it is not known
 	kind     chargeKind     // of a lease
+	owed     owed           // if the kind is toShareAndStore
 	few      bool           // little is left of a daily cap, of its range, or of granted tokens
 	refuses  bool
 }

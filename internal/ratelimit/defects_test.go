@@ -29,11 +29,8 @@ func TestReturnedTokensStayWithinWhatTheNodeHolds(t *testing.T) {
 		if held == 0 {
 			t.Fatal("the node holds nothing: the test shows nothing")
 		}
-		paid := newTrip(tripSet{e})
-		paid.requests, paid.admitted = 1, 1
-		close(paid.done)
 		for range 1000 {
-			(&Ticket{sharing: n.sharing, trip: paid}).Return(n.clock())
+			e.payBack(&view{state: &e.tokens, word: e.tokens.Load()}, nil, n.clock().Mono)
 		}
 		spent := int64(0)
 		for now := n.clock(); ; spent++ {

@@ -234,7 +234,7 @@ func (e *Lease) charged(now Instant, v *view, t *Ticket) {
 		}
 		if !e.divided.Load() {
 			v.kind = toShareAndStore
-			e.sharing.owe(e, now.Mono)
+			v.owed = e.sharing.owe(e, now.Mono)
 		}
 	}
 }
@@ -242,7 +242,7 @@ func (e *Lease) charged(now Instant, v *view, t *Ticket) {
 // giveBack takes back the charge in v of a request that was admitted and did not reach its upstream.
 func (e *Lease) giveBack(v *view, l *Limiter) {
 	if v.kind == toStore {
-		e.payBack(v.answer, l.mono())
+		e.payBack(v, v.answer, l.mono())
 		return
 	}
 	if v.bucket != nil {
@@ -250,27 +250,28 @@ func (e *Lease) giveBack(v *view, l *Limiter) {
 	}
 	if v.kind == toShareAndStore {
 		e.mu.Lock()
-		e.debt.forgive()
-		e.mu.Unlock()
+		defer e.mu.Unlock()
+		e.debt.forgive(v.owed, l.mono(), e.params.window)
 	}
 }
 
 // payBack gives a token back that the limit store has charged with the answer a: to the tokens of this node,
-// or to the store.
-func (e *Lease) payBack(a *answer, mono int64) {
-	if !e.keepToken(a, mono) {
+// if v has spent one of them, or to the store.
+func (e *Lease) payBack(v *view, a *answer, mono int64) {
+	if v == nil || v.state == nil || !e.keepToken(v.word, a, mono) {
 		e.sharing.giveBack(e, a, mono)
 	}
 }
 
-// keepToken adds a token that was paid for with the answer a, and not needed, and reports true, if the node
-// then holds no more than the store believes.
-func (e *Lease) keepToken(a *answer, mono int64) bool {
+// keepToken puts back a token that was spent when the tokens were in the state spent, and reports true, unless the store
+// has been told since that it is gone, or is being told so. Then another token stands in its place, and what the bucket
+// has regained of its charge counts again: only the store knows what it is still worth.
+func (e *Lease) keepToken(spent leaseWord, a *answer, mono int64) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for {
 		w := e.tokens.Load()
-		if w == closed || uint64(mono/int64(time.Millisecond)) >= w>>tokenBits || int64(w&maxTokens) >= e.held {
+		if w == closed || uint64(mono/int64(time.Millisecond)) >= w>>tokenBits || w>>tokenBits != spent>>tokenBits || int64(w&maxTokens) >= e.held || e.flying > 0 {
 			return false
 		}
 		if a.isBefore(e.origin.Load()) { // it is the oldest now, and so it is spent first

@@ -86,7 +86,7 @@ func (l *Limit) refund(m *moment, v *view) {
 		l.Daily.refund(m.day)
 	case v.charges() != nil:
 		l.Bucket.lease.charged(m.Instant, v, nil)
-		l.Bucket.lease.payBack(v.answer, m.clock())
+		l.Bucket.lease.payBack(v, v.answer, m.clock())
 	}
 }
 

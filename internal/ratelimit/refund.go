@@ -5,6 +5,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"unsafe"
 )
 
 // bucketState is what a token bucket has used, and what was given back to it. The zero value is that of a
@@ -39,6 +40,17 @@ func (b *bucketState) refunded() uint64 {
 		return r.total.Load()
 	}
 	return 0
+}
+
+// refundBytes returns the memory that the refunds take.
+func (b *bucketState) refundBytes() int64 {
+	r := b.refunds.Load()
+	if r == nil {
+		return 0
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return int64(unsafe.Sizeof(*r)) + int64(cap(r.recent))*int64(unsafe.Sizeof(refund{}))
 }
 
 // log returns the refunds of the bucket, to add some.

@@ -1,6 +1,7 @@
 package ratelimit
 
 import (
+	"fmt"
 	"math/big"
 	"math/rand/v2"
 	"runtime"
@@ -250,5 +251,104 @@ func TestNodesThatGiveBackExceedNothing(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// Guarantee: neither do requests that hang, and are given back when what they were charged has long been regained.
+func TestGivingBackLateExceedsNothing(t *testing.T) {
+	const rate = 400
+	for _, mode := range []Mode{Leased, Exact} {
+		for _, hangs := range []time.Duration{30 * time.Millisecond, 300 * time.Millisecond, 3 * time.Second} {
+			t.Run(fmt.Sprint(mode, " ", hangs), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					c := startCluster(t, 2, mode, DivideOnLoss)
+					defer c.stop()
+					outstanding := int64(0)
+					var wait sync.WaitGroup
+					for i, n := range c.nodes {
+						l := n.limit(1, Config{Sustained: perSecondRate(rate)})
+						outstanding = l.Params.ahead()
+						// Until one fails, about the limit hangs. From then on others use it, with nothing refused.
+						wait.Go(func() {
+							var each sync.WaitGroup
+							for end := time.Now().Add(hangs); time.Now().Before(end); {
+								<-time.After(2 * time.Second / rate * 21 / 20)
+								each.Go(func() { n.requestAndFail(hangs, l) })
+							}
+							each.Wait()
+						})
+						wait.Go(func() {
+							<-time.After(hangs)
+							n.load(rand.New(rand.NewPCG(uint64(i), 3)), hangs+2*time.Second, time.Second/rate, l)
+						})
+					}
+					wait.Wait()
+					if over, where := c.excess(rate, float64(outstanding), rate); over > 0 {
+						t.Errorf("%d/s was exceeded by %.1f requests, %s", rate, over, where)
+					}
+				})
+			})
+		}
+	}
+}
+
+// Guarantee: a request that a node's share has counted, and that the store was told of before it is given back, stays
+// counted: no other request that the store has not been told of is forgotten in its place.
+func TestGivingBackForgetsNoOtherRequest(t *testing.T) {
+	for name, config := range map[string]Config{
+		"what was reported":        {Sustained: perDay(10)},
+		"what is forgotten anyway": {Sustained: perSecondRate(10)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := startCluster(t, 1, Leased, DivideOnLoss)
+				defer c.stop()
+				n := c.nodes[0]
+				l := n.limit(1, config)
+				lose := func(lost bool) { c.store.set(func() { c.store.down = lost }) }
+				lose(true)
+				came := n.clock()
+				r, hung, err := n.decide(l)
+				if r != Admitted || err != nil {
+					t.Fatal(r, err)
+				}
+				if config.Sustained.Per > time.Second {
+					lose(false)
+					<-time.After(time.Second)
+					lose(true)
+				}
+				<-time.After(2 * time.Second)
+				for range 3 {
+					if n.request(l) != Admitted {
+						t.Fatal("refused")
+					}
+				}
+				NewLimiter(func() int64 { return n.clock().Mono }).GiveBack(came, []Limit{l}, hung)
+				e := l.Bucket.lease
+				e.mu.Lock()
+				defer e.mu.Unlock()
+				if got := e.debt.sum(); got != 3 {
+					t.Errorf("the node owes %d requests, want 3", got)
+				}
+			})
+		})
+	}
+}
+
+// Guarantee: beyond the most gifts of a report, a request is given back as one of an older answer, of which all is true.
+func TestTooManyGiftsAreTakenForOlderOnes(t *testing.T) {
+	var d debt
+	for i := range int64(MaxGifts) {
+		d.give(&answer{level: 1000, time: 1000 * (i + 1)})
+	}
+	for _, a := range []answer{{level: 400, part: 5, time: 2_000_000}, {level: 3000, time: 255_500}} {
+		d.give(&a)
+	}
+	if len(d.gifts) != MaxGifts {
+		t.Fatalf("%d gifts, want %d", len(d.gifts), MaxGifts)
+	}
+	want := gift{3, answer{level: 3000, time: 255_500}}
+	if got := d.gifts[MaxGifts-1]; got != want {
+		t.Errorf("the last gift is %+v, want %+v", got, want)
 	}
 }

@@ -245,9 +245,10 @@ func (s *Sharing) signal() {
 }
 
 // owe counts a request that was admitted by e while the store was lost.
-func (s *Sharing) owe(e *Lease, mono int64) {
+func (s *Sharing) owe(e *Lease, mono int64) owed {
 	e.mu.Lock()
 	e.debt.add(1, mono, e.params.window)
+	o := owed{mono, e.debt.number}
 	e.mu.Unlock()
 	s.mu.Lock()
 	s.indebted[e] = true
@@ -255,6 +256,7 @@ func (s *Sharing) owe(e *Lease, mono int64) {
 	if !s.Lost() { // a request that was decided without the answer: report it soon
 		s.enqueue(e)
 	}
+	return o
 }
 
 // giveBack gives back to the store a request that it has charged to e with the answer a, which may be nil.

@@ -86,7 +86,7 @@ func (t *Ticket) Return(now Instant) {
 		}
 		for _, e := range t.trip.set {
 			if e != nil {
-				e.payBack(t.answerOf(e), now.Mono)
+				e.payBack(nil, t.answerOf(e), now.Mono)
 			}
 		}
 	}

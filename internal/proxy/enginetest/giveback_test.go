@@ -1,11 +1,13 @@
 package enginetest_test
 
 import (
+	"bufio"
 	"io"
 	"net"
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 )
 
 // closedPort returns an address at which nothing listens.
@@ -83,5 +85,34 @@ func TestUnsentRequestsAreGivenBack(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// Guarantee: contract 4.2, 8: a body that is found malformed after the limits have passed is charged, also if it is found
+// before anything went upstream.
+func TestMalformedBodiesAreCharged(t *testing.T) {
+	g := start(t, setup{upstream: "http://" + closedPort(t), limit: "2/h"})
+	for i, want := range []struct {
+		status int
+		left   string
+	}{{400, "1"}, {400, "0"}, {429, "0"}} {
+		conn, err := net.Dial("tcp", g.addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = conn.Close() })
+		_ = conn.SetDeadline(time.Now().Add(10 * time.Second))
+		_, err = io.WriteString(conn, "POST /items HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer "+g.key+"\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n")
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = resp.Body.Close()
+		if got := resp.Header.Get("X-Ratelimit-Remaining"); resp.StatusCode != want.status || got != want.left {
+			t.Errorf("request %d: got %d with %q left, want %d with %s", i, resp.StatusCode, got, want.status, want.left)
+		}
 	}
 }

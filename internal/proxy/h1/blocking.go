@@ -17,17 +17,20 @@ func (c *conn) block(x *exchange) step {
 	var next step
 	switch x.mode {
 	case modeCall:
-		if next = c.exchangeCall(x); next == stepBlock { // the upstream speaks only HTTP/1.1
+		if next = c.exchangeCall(x); next == stepBlock && x.mode == modeUpload { // the upstream speaks only HTTP/1.1
 			next = c.exchangeUpload(x)
 		}
 	case modeDrain:
-		next = c.drain(x)
+		next = stepBlock
 	case modeUpgrade:
 		if next = c.acquire(x); next == stepReady {
 			next = c.exchange(x)
 		}
 	default:
 		next = c.exchangeUpload(x)
+	}
+	if next == stepBlock { // the request was refused, and its body is still to come
+		next = c.drain(x)
 	}
 	if next == stepIdle {
 		if c.nextRequest(x); c.x != nil {

@@ -1,6 +1,7 @@
 package h1
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -63,4 +64,38 @@ func TestUnreachableUpstreamKeepsConnection(t *testing.T) {
 		c.send("POST /begun HTTP/1.1\r\nKEY\r\nContent-Length: 10\r\n\r\nhello")
 		wantIn(t, c.wantStatus("502"), "Connection: close")
 	})
+}
+
+// Guarantee: a body that arrives after the 502 of a request whose upstream could not be reached is neither a request nor
+// answered: each request gets one response, and the next one is read behind that body.
+func TestBodyAfterTheRefusalIsNoRequest(t *testing.T) {
+	t.Parallel()
+	const inner = "GET /smuggled HTTP/1.1\r\nKEY\r\n\r\n"
+	for _, scheme := range []string{"http", "h2c", "https"} {
+		t.Run(scheme, func(t *testing.T) {
+			t.Parallel()
+			drivers(t, func(t *testing.T, s setup) {
+				s.upstream = scheme + "://127.0.0.1:9" // a privileged port on which nothing listens
+				g := start(t, s)
+				c := g.dial(t)
+				body := strings.ReplaceAll(inner, "KEY", "Host: api.test\r\nAuthorization: Bearer "+c.key)
+				for _, framed := range [][2]string{
+					{fmt.Sprintf("Content-Length: %d", len(body)), body},
+					{"Transfer-Encoding: chunked", fmt.Sprintf("%x\r\n%s\r\n0\r\n\r\n", len(body), body)},
+				} {
+					c.send("POST /first HTTP/1.1\r\nKEY\r\n" + framed[0] + "\r\n\r\n")
+					c.want502()
+					c.send(framed[1] + "GET /second HTTP/1.1\r\nKEY\r\n\r\n")
+					c.want502()
+				}
+				var paths []string
+				for _, r := range g.records() {
+					paths = append(paths, string(r.Path))
+				}
+				if got := strings.Join(paths, " "); got != "/first /second /first /second" {
+					t.Errorf("the requests were %s, want /first /second twice", got)
+				}
+			})
+		})
+	}
 }
