@@ -90,7 +90,7 @@ func TestBodyAfterTheRefusalIsNoRequest(t *testing.T) {
 				}
 				var paths []string
 				for _, r := range g.records() {
-					paths = append(paths, string(r.Path))
+					paths = append(paths, r.Path)
 				}
 				if got := strings.Join(paths, " "); got != "/first /second /first /second" {
 					t.Errorf("the requests were %s, want /first /second twice", got)
