@@ -140,7 +140,7 @@ func calls(ctx context.Context, t *testing.T, conn *grpc.ClientConn) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i := range 200 { // each waits for its response, so buffering would block the stream
+	for i := range 50 { // each waits for its response, so buffering would block the stream
 		if err := stream.SendMsg(wrapperspb.String(strconv.Itoa(i))); err != nil {
 			t.Fatal(err)
 		}
