@@ -10,7 +10,6 @@ import (
 	"testing"
 
 	"golang.org/x/net/http2"
-	"golang.org/x/net/http2/hpack"
 
 	"github.com/keygate/keygate/internal/accesslog"
 	"github.com/keygate/keygate/internal/upstream/upstreamtest"
@@ -230,15 +229,13 @@ func TestWebSocketToHTTP2(t *testing.T) {
 	for _, takes := range []bool{true, false} {
 		methods := make(chan map[string]string, 1)
 		addr := upstreamtest.Serve(t, func(c *upstreamtest.Conn) {
-			if _, err := io.ReadFull(c.Conn, make([]byte, len(http2.ClientPreface))); err != nil {
-				return
-			}
-			s := &scripted{Framer: http2.NewFramer(c.Conn, c.Conn), block: &bytes.Buffer{}}
-			s.encoder, s.ReadMetaHeaders = hpack.NewEncoder(s.block), hpack.NewDecoder(4096, nil)
+			var settings []http2.Setting
 			if takes {
-				_ = s.WriteSettings(http2.Setting{ID: http2.SettingEnableConnectProtocol, Val: 1})
-			} else {
-				_ = s.WriteSettings()
+				settings = []http2.Setting{{ID: http2.SettingEnableConnectProtocol, Val: 1}}
+			}
+			s, ok := accept(c, settings...)
+			if !ok {
+				return
 			}
 			for {
 				frame, err := s.ReadFrame()

@@ -2,7 +2,6 @@ package enginetest_test
 
 import (
 	"bufio"
-	"bytes"
 	"crypto/tls"
 	"fmt"
 	"io"
@@ -14,7 +13,6 @@ import (
 	"testing"
 
 	"golang.org/x/net/http2"
-	"golang.org/x/net/http2/hpack"
 
 	"github.com/keygate/keygate/internal/upstream/upstreamtest"
 )
@@ -135,17 +133,16 @@ type servedHTTP2 struct {
 // lockedFramer is a scripted that several requests use.
 type lockedFramer struct {
 	mu sync.Mutex
-	scripted
+	*scripted
 	conn net.Conn
 }
 
 func (u *serving) serveHTTP2(c *upstreamtest.Conn) {
-	if _, err := io.ReadFull(c, make([]byte, len(http2.ClientPreface))); err != nil {
+	framer, ok := accept(c)
+	if !ok {
 		return
 	}
-	s := &lockedFramer{scripted: scripted{Framer: http2.NewFramer(c.Conn, c), block: &bytes.Buffer{}}, conn: c.Conn}
-	s.encoder, s.ReadMetaHeaders = hpack.NewEncoder(s.block), hpack.NewDecoder(4096, nil)
-	s.do(func() { _ = s.WriteSettings() })
+	s := &lockedFramer{scripted: framer, conn: c.Conn}
 	requests := map[uint32]*servedHTTP2{}
 	var running sync.WaitGroup
 	defer running.Wait()
@@ -160,15 +157,8 @@ func (u *serving) serveHTTP2(c *upstreamtest.Conn) {
 			return
 		}
 		id := frame.Header().StreamID
+		s.do(func() { s.acknowledge(frame) })
 		switch f := frame.(type) {
-		case *http2.SettingsFrame:
-			if !f.IsAck() {
-				s.do(func() { _ = s.WriteSettingsAck() })
-			}
-		case *http2.PingFrame:
-			if !f.IsAck() {
-				s.do(func() { _ = s.WritePing(true, f.Data) })
-			}
 		case *http2.RSTStreamFrame:
 			if r := requests[id]; r != nil {
 				_ = r.feed.CloseWithError(io.ErrUnexpectedEOF)

@@ -1,7 +1,6 @@
 package enginetest_test
 
 import (
-	"bytes"
 	"fmt"
 	"io"
 	"regexp"
@@ -11,7 +10,6 @@ import (
 	"testing"
 
 	"golang.org/x/net/http2"
-	"golang.org/x/net/http2/hpack"
 
 	"github.com/keygate/keygate/internal/upstream/upstreamtest"
 )
@@ -188,12 +186,10 @@ func (r *sent) response() string {
 
 // serveHTTP2 is the upstream over HTTP/2.
 func (p *framingPeers) serveHTTP2(c *upstreamtest.Conn) {
-	if _, err := io.ReadFull(c, make([]byte, len(http2.ClientPreface))); err != nil {
+	s, ok := accept(c, http2.Setting{ID: http2.SettingEnableConnectProtocol, Val: 1})
+	if !ok {
 		return
 	}
-	s := &scripted{Framer: http2.NewFramer(c.Conn, c), block: &bytes.Buffer{}}
-	s.encoder, s.ReadMetaHeaders = hpack.NewEncoder(s.block), hpack.NewDecoder(4096, nil)
-	_ = s.WriteSettings(http2.Setting{ID: http2.SettingEnableConnectProtocol, Val: 1})
 	streams := map[uint32]*framingStream{}
 	for {
 		frame, err := s.ReadFrame()
@@ -201,15 +197,8 @@ func (p *framingPeers) serveHTTP2(c *upstreamtest.Conn) {
 			return
 		}
 		id := frame.Header().StreamID
+		s.acknowledge(frame)
 		switch f := frame.(type) {
-		case *http2.SettingsFrame:
-			if !f.IsAck() {
-				_ = s.WriteSettingsAck()
-			}
-		case *http2.PingFrame:
-			if !f.IsAck() {
-				_ = s.WritePing(true, f.Data)
-			}
 		case *http2.RSTStreamFrame:
 			delete(streams, id)
 		case *http2.MetaHeadersFrame:

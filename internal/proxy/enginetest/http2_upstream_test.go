@@ -157,6 +157,30 @@ type scripted struct {
 	block   *bytes.Buffer
 }
 
+// accept reads the beginning of a connection and sends settings. ok is false if the connection has ended.
+func accept(c *upstreamtest.Conn, settings ...http2.Setting) (s *scripted, ok bool) {
+	if _, err := io.ReadFull(c, make([]byte, len(http2.ClientPreface))); err != nil {
+		return nil, false
+	}
+	s = &scripted{Framer: http2.NewFramer(c.Conn, c), block: &bytes.Buffer{}}
+	s.encoder, s.ReadMetaHeaders = hpack.NewEncoder(s.block), hpack.NewDecoder(4096, nil)
+	return s, s.WriteSettings(settings...) == nil
+}
+
+// acknowledge answers SETTINGS and PING.
+func (s *scripted) acknowledge(frame http2.Frame) {
+	switch f := frame.(type) {
+	case *http2.SettingsFrame:
+		if !f.IsAck() {
+			_ = s.WriteSettingsAck()
+		}
+	case *http2.PingFrame:
+		if !f.IsAck() {
+			_ = s.WritePing(true, f.Data)
+		}
+	}
+}
+
 func (s *scripted) head(stream uint32, end bool, fields ...string) {
 	s.block.Reset()
 	for i := 0; i < len(fields); i += 2 {
@@ -171,21 +195,17 @@ func scriptedUpstream(t testing.TB, onRequest func(s *scripted, conn int64, stre
 	var conns atomic.Int64
 	addr := upstreamtest.Serve(t, func(c *upstreamtest.Conn) {
 		conn := conns.Add(1) - 1
-		if _, err := io.ReadFull(c.Conn, make([]byte, len(http2.ClientPreface))); err != nil {
+		s, ok := accept(c)
+		if !ok {
 			return
 		}
-		s := &scripted{Framer: http2.NewFramer(c.Conn, c.Conn), block: &bytes.Buffer{}}
-		s.encoder = hpack.NewEncoder(s.block)
-		_ = s.WriteSettings()
 		bodies := map[uint32]string{}
 		for {
 			f, err := s.ReadFrame()
 			if err != nil {
 				return
 			}
-			if f, ok := f.(*http2.SettingsFrame); ok && !f.IsAck() {
-				_ = s.WriteSettingsAck()
-			}
+			s.acknowledge(f)
 			id := f.Header().StreamID
 			if f, ok := f.(*http2.DataFrame); ok {
 				bodies[id] += string(f.Data())

@@ -1,7 +1,6 @@
 package enginetest_test
 
 import (
-	"bytes"
 	"context"
 	"io"
 	"net/http"
@@ -11,7 +10,6 @@ import (
 	"testing"
 
 	"golang.org/x/net/http2"
-	"golang.org/x/net/http2/hpack"
 
 	"github.com/keygate/keygate/internal/accesslog"
 	"github.com/keygate/keygate/internal/upstream/upstreamtest"
@@ -34,12 +32,10 @@ func (u *refusingUpstream) start(t testing.TB) (url string) {
 }
 
 func (u *refusingUpstream) serve(c *upstreamtest.Conn) {
-	if _, err := io.ReadFull(c.Conn, make([]byte, len(http2.ClientPreface))); err != nil {
+	s, ok := accept(c)
+	if !ok {
 		return
 	}
-	s := &scripted{Framer: http2.NewFramer(c.Conn, c.Conn), block: &bytes.Buffer{}}
-	s.encoder = hpack.NewEncoder(s.block)
-	_ = s.WriteSettings()
 	bodies, refuses := map[uint32]string{}, map[uint32]bool{}
 	for {
 		frame, err := s.ReadFrame()
@@ -47,13 +43,9 @@ func (u *refusingUpstream) serve(c *upstreamtest.Conn) {
 			return
 		}
 		id := frame.Header().StreamID
+		s.acknowledge(frame)
 		switch f := frame.(type) {
-		case *http2.SettingsFrame:
-			if !f.IsAck() {
-				_ = s.WriteSettingsAck()
-			}
-			continue
-		case *http2.HeadersFrame:
+		case *http2.MetaHeadersFrame:
 			refuses[id] = u.begun.Add(1) <= u.times
 		case *http2.DataFrame:
 			if n := uint32(len(f.Data())); n > 0 {

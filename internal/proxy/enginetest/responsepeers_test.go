@@ -2,7 +2,6 @@ package enginetest_test
 
 import (
 	"bufio"
-	"bytes"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
@@ -16,7 +15,6 @@ import (
 	"time"
 
 	"golang.org/x/net/http2"
-	"golang.org/x/net/http2/hpack"
 
 	"github.com/keygate/keygate/internal/upstream/upstreamtest"
 )
@@ -200,27 +198,17 @@ func (u *replying) serveHTTP1(c *upstreamtest.Conn, tcp *net.TCPConn) {
 }
 
 func (u *replying) serveHTTP2(c *upstreamtest.Conn) {
-	if _, err := io.ReadFull(c, make([]byte, len(http2.ClientPreface))); err != nil {
+	s, ok := accept(c)
+	if !ok {
 		return
 	}
-	s := &scripted{Framer: http2.NewFramer(c.Conn, c), block: &bytes.Buffer{}}
-	s.encoder, s.ReadMetaHeaders = hpack.NewEncoder(s.block), hpack.NewDecoder(4096, nil)
-	_ = s.WriteSettings()
 	for {
 		frame, err := s.ReadFrame()
 		if err != nil {
 			return
 		}
-		switch f := frame.(type) {
-		case *http2.SettingsFrame:
-			if !f.IsAck() {
-				_ = s.WriteSettingsAck()
-			}
-		case *http2.PingFrame:
-			if !f.IsAck() {
-				_ = s.WritePing(true, f.Data)
-			}
-		case *http2.MetaHeadersFrame:
+		s.acknowledge(frame)
+		if f, ok := frame.(*http2.MetaHeadersFrame); ok {
 			u.reply(f.PseudoValue("path")).send(s, f.StreamID)
 		}
 	}
