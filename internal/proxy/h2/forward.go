@@ -292,6 +292,9 @@ func (s *stream) endTrip(up upstream.HalfCloser, err error) (tunneled, intact bo
 		}
 	}
 	intact = s.leave()
+	if err == nil && !tunneled {
+		err = s.trip.Torn()
+	}
 	if err != nil && !s.trip.Lost() {
 		err = upstream.At(up.RemoteAddr().String(), err)
 	}
