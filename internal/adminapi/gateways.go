@@ -93,7 +93,7 @@ func (a *API) createGateway(c *call) (response, error) {
 		in.Settings.CORS = setTo(&cors)
 	}
 	if in.Spec != "" || in.Config != "" {
-		if err := c.takeDocumentPlace(); err != nil {
+		if err := c.takeDocumentSlot(); err != nil {
 			return response{}, err
 		}
 	}
