@@ -7,8 +7,8 @@ import (
 
 	"github.com/keygate/keygate/internal/apikey"
 	"github.com/keygate/keygate/internal/control"
-	"github.com/keygate/keygate/internal/gateway"
 	"github.com/keygate/keygate/internal/fault"
+	"github.com/keygate/keygate/internal/gateway"
 )
 
 // Guarantee: no key can create, rotate, change or revoke a key with more permissions than its

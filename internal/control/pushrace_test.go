@@ -5,8 +5,8 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/keygate/keygate/internal/gateway"
 	"github.com/keygate/keygate/internal/fault"
+	"github.com/keygate/keygate/internal/gateway"
 )
 
 // Guarantee: pushes, changes of single routes and of settings of one gateway at the same time all succeed,
