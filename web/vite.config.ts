@@ -18,9 +18,7 @@ function fileName({ name, facadeModuleId, moduleIds }: { name: string; facadeMod
 export default defineConfig(({ command }) => ({
   base: command === 'build' ? base : '/',
   plugins: [react(), tailwindcss()],
-  experimental: {
-    renderBuiltUrl: (file, { hostType }) => (hostType === 'html' ? inPage(file) : { relative: true }),
-  },
+  experimental: { renderBuiltUrl: (file, { hostType }) => (hostType === 'html' ? inPage(file) : { relative: true }) },
   build: {
     outDir: '../internal/dashboard/dist',
     emptyOutDir: true,
@@ -29,12 +27,7 @@ export default defineConfig(({ command }) => ({
     assetsInlineLimit: 0,
     modulePreload: { polyfill: false },
     rolldownOptions: {
-      output: {
-        entryFileNames: fileName,
-        chunkFileNames: fileName,
-        assetFileNames: 'assets/[name].[ext]',
-        minifyInternalExports: false,
-      },
+      output: { entryFileNames: fileName, chunkFileNames: fileName, assetFileNames: 'assets/[name].[ext]', minifyInternalExports: false },
     },
   },
   server: { proxy: { '/v1': 'http://127.0.0.1:8081' } },

@@ -61,8 +61,15 @@ export function Shell() {
   if (!account) return <SignIn />;
   return (
     <div className="flex min-h-dvh">
-      <a href="#content" className="sr-only focus:not-sr-only focus:fixed focus:top-2 focus:left-2 focus:z-50 focus:rounded-md focus:bg-raised focus:px-3 focus:py-1.5">Skip to the content</a>
-      <nav ref={nav} aria-label="Main" className={`${menu ? 'fixed inset-y-0 left-0 z-40 flex w-56 shadow-xl' : 'hidden'} flex-col border-r border-line bg-surface md:sticky md:top-0 md:flex md:h-dvh md:shadow-none ${narrow ? 'md:w-13' : 'md:w-50'}`}>
+      <a
+        href="#content"
+        className="sr-only focus:not-sr-only focus:fixed focus:top-2 focus:left-2 focus:z-50 focus:rounded-md focus:bg-raised focus:px-3 focus:py-1.5">
+        Skip to the content
+      </a>
+      <nav
+        ref={nav}
+        aria-label="Main"
+        className={`${menu ? 'fixed inset-y-0 left-0 z-40 flex w-56 shadow-xl' : 'hidden'} flex-col border-r border-line bg-surface md:sticky md:top-0 md:flex md:h-dvh md:shadow-none ${narrow ? 'md:w-13' : 'md:w-50'}`}>
         <Link to="/" className="flex h-12 items-center gap-2 px-4 font-semibold" aria-label="Keygate: overview">
           <Icon name="gateway" className="size-5 text-accent" />
           <span className={narrow ? 'md:hidden' : ''}>Keygate</span>
@@ -70,7 +77,11 @@ export function Shell() {
         <ul className="flex flex-1 flex-col gap-0.5 px-2 py-1">
           {places.map((p) => (
             <li key={p.to}>
-              <Link to={p.to} activeOptions={{ exact: p.to === '/', includeSearch: false }} title={narrow ? p.label : undefined} aria-current={p.also?.some((a) => path === a || path.startsWith(`${a}/`)) ? 'true' : undefined}
+              <Link
+                to={p.to}
+                activeOptions={{ exact: p.to === '/', includeSearch: false }}
+                title={narrow ? p.label : undefined}
+                aria-current={p.also?.some((a) => path === a || path.startsWith(`${a}/`)) ? 'true' : undefined}
                 className="flex h-8 items-center gap-2.5 rounded-md px-2.5 text-muted hover:bg-hover hover:text-text aria-[current]:bg-accent-soft aria-[current]:font-medium aria-[current]:text-accent">
                 <Icon name={p.icon} />
                 <span className={narrow ? 'md:sr-only' : ''}>{p.label}</span>
@@ -80,42 +91,73 @@ export function Shell() {
         </ul>
         <div className="flex flex-col gap-1 border-t border-line p-2">
           <div className={`min-w-0 px-2.5 py-1 ${narrow ? 'md:hidden' : ''}`}>
-            <p className="truncate font-medium" title={account.name}>{account.name}</p>
-            <p className="truncate text-sm text-muted" title={`${account.key.name}: ${account.key.scope}`}>{account.key.name} · {account.key.scope}</p>
+            <p className="truncate font-medium" title={account.name}>
+              {account.name}
+            </p>
+            <p className="truncate text-sm text-muted" title={`${account.key.name}: ${account.key.scope}`}>
+              {account.key.name} · {account.key.scope}
+            </p>
           </div>
           <div className={`flex gap-1 ${narrow ? 'md:flex-col' : ''}`}>
             <ThemeButton />
             <IconButton icon="leave" label="Sign out" onClick={() => void signOut().catch(setStayed)} />
-            <IconButton icon={narrow ? 'right' : 'left'} label={narrow ? 'Widen the menu' : 'Narrow the menu'} onClick={toggleRail} className="ml-auto hidden md:inline-flex" />
+            <IconButton
+              icon={narrow ? 'right' : 'left'}
+              label={narrow ? 'Widen the menu' : 'Narrow the menu'}
+              onClick={toggleRail}
+              className="ml-auto hidden md:inline-flex"
+            />
           </div>
         </div>
       </nav>
-      {menu && <button type="button" aria-label="Close the menu" className="fixed inset-0 z-30 bg-text/30 md:hidden" onClick={() => setMenuAt(null)} />}
+      {menu && (
+        <button
+          type="button"
+          aria-label="Close the menu"
+          className="fixed inset-0 z-30 bg-text/30 md:hidden"
+          onClick={() => setMenuAt(null)}
+        />
+      )}
       <div className="flex min-w-0 flex-1 flex-col">
         <header className="sticky top-0 z-20 flex h-12 items-center gap-2 border-b border-line bg-bg px-3 md:px-6">
           <IconButton icon="menu" label="Open the menu" className="md:hidden" onClick={() => setMenuAt(path)} />
           <Crumbs />
-          <button type="button" onClick={() => setOpen('palette')} aria-label="Search or go to" aria-keyshortcuts="Control+K"
+          <button
+            type="button"
+            onClick={() => setOpen('palette')}
+            aria-label="Search or go to"
+            aria-keyshortcuts="Control+K"
             className={`${buttonClass('plain')} ml-auto font-normal text-muted`}>
-            <Icon name="search" /><span className="hidden sm:inline">Search or go to</span><kbd className="hidden rounded border border-line px-1 font-sans text-xs sm:inline">Ctrl K</kbd>
+            <Icon name="search" />
+            <span className="hidden sm:inline">Search or go to</span>
+            <kbd className="hidden rounded border border-line px-1 font-sans text-xs sm:inline">Ctrl K</kbd>
           </button>
           <IconButton icon="help" label="Keyboard shortcuts" onClick={() => setOpen('help')} className="hidden sm:inline-flex" />
         </header>
         {unreachable && (
-          <div role="alert" className="sticky top-12 z-20 flex items-center gap-2 border-b border-line bg-warn-soft px-4 py-2 text-warn md:px-6">
-            <Icon name="warn" />Keygate does not answer. This page tries again by itself and keeps what you have typed.
+          <div
+            role="alert"
+            className="sticky top-12 z-20 flex items-center gap-2 border-b border-line bg-warn-soft px-4 py-2 text-warn md:px-6">
+            <Icon name="warn" />
+            Keygate does not answer. This page tries again by itself and keeps what you have typed.
           </div>
         )}
         <Incomplete />
         <main id="content" tabIndex={-1} className="min-w-0 flex-1 outline-none">
-          <Suspense fallback={null}><Outlet /></Suspense>
+          <Suspense fallback={null}>
+            <Outlet />
+          </Suspense>
         </main>
       </div>
       <Suspense fallback={null}>
         {open === 'palette' && <Palette onClose={() => setOpen('')} />}
         {open === 'help' && <Help onClose={() => setOpen('')} />}
       </Suspense>
-      {stayed !== null && <Dialog title="You are still signed in" onClose={() => setStayed(null)}><Failure error={stayed} /></Dialog>}
+      {stayed !== null && (
+        <Dialog title="You are still signed in" onClose={() => setStayed(null)}>
+          <Failure error={stayed} />
+        </Dialog>
+      )}
       <Toasts />
       {ended && <SignIn over />}
     </div>
@@ -128,7 +170,8 @@ function Incomplete() {
   if (!reason) return null;
   return (
     <div role="status" className="flex items-center gap-2 border-b border-line bg-warn-soft px-4 py-2 text-warn md:px-6">
-      <Icon name="warn" />Incomplete: {reason}.
+      <Icon name="warn" />
+      Incomplete: {reason}.
     </div>
   );
 }
@@ -136,9 +179,7 @@ function Incomplete() {
 function ThemeButton() {
   const now = useTheme();
   const next: Theme = { system: 'light', light: 'dark', dark: 'system' }[now] as Theme;
-  return (
-    <IconButton icon="sun" label={`Theme: ${now}. Change to ${next}`} onClick={() => setTheme(next)} />
-  );
+  return <IconButton icon="sun" label={`Theme: ${now}. Change to ${next}`} onClick={() => setTheme(next)} />;
 }
 
 function Unreachable() {
@@ -146,7 +187,9 @@ function Unreachable() {
     <main className="flex min-h-dvh flex-col items-center justify-center gap-2 p-4 text-center">
       <Icon name="warn" className="size-6 text-warn" />
       <h1 className="text-lg font-semibold">Keygate does not answer</h1>
-      <p role="status" className="text-muted">This page tries again by itself.</p>
+      <p role="status" className="text-muted">
+        This page tries again by itself.
+      </p>
     </main>
   );
 }

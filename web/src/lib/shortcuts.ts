@@ -3,7 +3,14 @@ import { useEffect, useRef } from 'react';
 
 // The letters after "g" that go to a place.
 export const goTo: Record<string, string> = {
-  o: '/', g: '/gateways', r: '/routes', k: '/keys', q: '/requests', w: '/webhooks', a: '/audit', s: '/settings',
+  o: '/',
+  g: '/gateways',
+  r: '/routes',
+  k: '/keys',
+  q: '/requests',
+  w: '/webhooks',
+  a: '/audit',
+  s: '/settings',
 };
 
 const typing = (t: EventTarget | null) => t instanceof HTMLElement && t.matches('input, textarea, select, [contenteditable]');

@@ -18,7 +18,9 @@ export default function Help({ onClose }: { onClose: () => void }) {
       <dl className="grid grid-cols-[9rem_1fr] gap-y-2">
         {[...keys, ...go].map(([k, what]) => (
           <div key={k} className="contents">
-            <dt><kbd className="rounded border border-line px-1.5 py-0.5 font-sans text-sm">{k}</kbd></dt>
+            <dt>
+              <kbd className="rounded border border-line px-1.5 py-0.5 font-sans text-sm">{k}</kbd>
+            </dt>
             <dd>{what}</dd>
           </div>
         ))}
