@@ -109,6 +109,9 @@ test('the keyboard alone leads through the pages', async ({ page, keygate }) => 
   const last = await keygate.call('POST', '/v1/keys', { name: 'second', scope: 'read' });
   await signIn(page, keygate);
   await page.keyboard.press('g');
+  await page.keyboard.press('g');
+  await expect(page).toHaveURL(/\/gateways$/);
+  await page.keyboard.press('g');
   await page.keyboard.press('k');
   await expect(page).toHaveURL(/\/keys$/);
   await expect(page.getByRole('link', { name: 'second' })).toBeVisible();

@@ -2,28 +2,18 @@ import { Link, Outlet, useRouterState } from '@tanstack/react-router';
 import { lazy, Suspense, useEffect, useRef, useState } from 'react';
 import { useIncomplete } from './api/hooks';
 import { signOut, useAccount, useConnection } from './api/session';
-import { useShortcuts } from './lib/shortcuts';
 import { setTheme, type Theme, useTheme } from './lib/theme';
+import { menu } from './menu';
 import { SignIn } from './screens/signin';
+import { useShortcuts } from './shortcuts';
 import { buttonClass, Failure, IconButton } from './ui/basic';
 import { Crumbs } from './ui/crumbs';
 import { Dialog } from './ui/dialog';
-import { Icon, type IconName } from './ui/icon';
+import { Icon } from './ui/icon';
 import { Toasts } from './ui/toast';
 
 const Palette = lazy(() => import('./screens/palette'));
 const Help = lazy(() => import('./screens/help'));
-
-export const places: { to: string; label: string; icon: IconName; key: string; also?: string[] }[] = [
-  { to: '/', label: 'Overview', icon: 'overview', key: 'o' },
-  { to: '/gateways', label: 'Gateways', icon: 'gateway', key: 'g' },
-  { to: '/routes', label: 'Routes', icon: 'route', key: 'r' },
-  { to: '/keys', label: 'Keys', icon: 'key', key: 'k' },
-  { to: '/requests', label: 'Requests', icon: 'request', key: 'q' },
-  { to: '/webhooks', label: 'Webhooks', icon: 'webhook', key: 'w', also: ['/deliveries', '/events'] },
-  { to: '/audit', label: 'Audit log', icon: 'audit', key: 'a' },
-  { to: '/settings', label: 'Settings', icon: 'settings', key: 's' },
-];
 
 // Shell is what is around every screen. When the session ends, the sign-in form covers the screen, which
 // keeps what was typed.
@@ -33,23 +23,23 @@ export function Shell() {
   const [narrow, setNarrow] = useState(() => localStorage.getItem('keygate-rail') === 'narrow');
   const [open, setOpen] = useState<'' | 'palette' | 'help'>('');
   const path = useRouterState({ select: (s) => s.location.pathname });
-  const [menuAt, setMenuAt] = useState<string | null>(null); // the page on which the menu was opened
-  const menu = menuAt === path;
+  const [openAt, setOpenAt] = useState<string | null>(null); // the page on which the menu was opened, on narrow screens
+  const menuOpen = openAt === path;
   const [stayed, setStayed] = useState<unknown>(null); // why signing out has failed
   const nav = useRef<HTMLElement>(null);
   // The opened menu lies over the page: it takes the focus, and Esc closes it.
   useEffect(() => {
-    if (!menu) return;
+    if (!menuOpen) return;
     const before = document.activeElement;
     nav.current?.querySelector<HTMLElement>('li a')?.focus();
     const onKey = (e: KeyboardEvent) => {
       if (e.key !== 'Escape' || document.querySelector('dialog[open]')) return;
-      setMenuAt(null);
+      setOpenAt(null);
       if (before instanceof HTMLElement) before.focus();
     };
     document.addEventListener('keydown', onKey);
     return () => document.removeEventListener('keydown', onKey);
-  }, [menu]);
+  }, [menuOpen]);
   useShortcuts(ended ? null : { palette: () => setOpen('palette'), help: () => setOpen('help') });
 
   const toggleRail = () => {
@@ -69,13 +59,13 @@ export function Shell() {
       <nav
         ref={nav}
         aria-label="Main"
-        className={`${menu ? 'fixed inset-y-0 left-0 z-40 flex w-56 shadow-xl' : 'hidden'} flex-col border-r border-line bg-surface md:sticky md:top-0 md:flex md:h-dvh md:shadow-none ${narrow ? 'md:w-13' : 'md:w-50'}`}>
+        className={`${menuOpen ? 'fixed inset-y-0 left-0 z-40 flex w-56 shadow-xl' : 'hidden'} flex-col border-r border-line bg-surface md:sticky md:top-0 md:flex md:h-dvh md:shadow-none ${narrow ? 'md:w-13' : 'md:w-50'}`}>
         <Link to="/" className="flex h-12 items-center gap-2 px-4 font-semibold" aria-label="Keygate: overview">
           <Icon name="gateway" className="size-5 text-accent" />
           <span className={narrow ? 'md:hidden' : ''}>Keygate</span>
         </Link>
         <ul className="flex flex-1 flex-col gap-0.5 px-2 py-1">
-          {places.map((p) => (
+          {menu.map((p) => (
             <li key={p.to}>
               <Link
                 to={p.to}
@@ -110,17 +100,17 @@ export function Shell() {
           </div>
         </div>
       </nav>
-      {menu && (
+      {menuOpen && (
         <button
           type="button"
           aria-label="Close the menu"
           className="fixed inset-0 z-30 bg-text/30 md:hidden"
-          onClick={() => setMenuAt(null)}
+          onClick={() => setOpenAt(null)}
         />
       )}
       <div className="flex min-w-0 flex-1 flex-col">
         <header className="sticky top-0 z-20 flex h-12 items-center gap-2 border-b border-line bg-bg px-3 md:px-6">
-          <IconButton icon="menu" label="Open the menu" className="md:hidden" onClick={() => setMenuAt(path)} />
+          <IconButton icon="menu" label="Open the menu" className="md:hidden" onClick={() => setOpenAt(path)} />
           <Crumbs />
           <button
             type="button"

@@ -4,7 +4,7 @@ import { useList } from '../api/hooks';
 import { refusal, useAccount, type Word } from '../api/session';
 import { useDebounced } from '../lib/debounced';
 import { withoutSecret } from '../lib/secret';
-import { places } from '../shell';
+import { menu } from '../menu';
 import { Dialog } from '../ui/dialog';
 import { inputClass } from '../ui/form';
 import { Icon, type IconName } from '../ui/icon';
@@ -48,7 +48,7 @@ export default function Palette({ onClose }: { onClose: () => void }) {
   const word = text.trim().toLowerCase();
   const items: Item[] = [
     ...byIdentifier(text.trim()),
-    ...[...places.map((p): Item => ({ id: p.to, icon: p.icon, label: p.label, to: p.to })), ...actions]
+    ...[...menu.map((p): Item => ({ id: p.to, icon: p.icon, label: p.label, to: p.to })), ...actions]
       .filter((i) => i.label.toLowerCase().includes(word))
       .map((i) => ({ ...i, why: i.needs && refusal(scope, ...i.needs) })),
     ...(gateways.data?.data.data ?? [])

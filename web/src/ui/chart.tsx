@@ -1,20 +1,10 @@
 import { lazy, Suspense } from 'react';
 import { Skeleton } from './basic';
+import type { PlotProps } from './plot';
 
-export interface Series {
-  label: string;
-  color: string; // a custom property, such as "--chart-1"
-  values: (number | null)[];
-}
-
-export interface ChartProps {
+interface ChartProps extends Omit<PlotProps, 'height'> {
   label: string; // what the chart shows, for screen readers
-  times: number[]; // Unix times in seconds
-  series: Series[];
-  format: (value: number) => string;
   height?: number;
-  whole?: boolean; // the values are whole numbers
-  onZoom?: (since: number, until: number) => void; // an interval was brushed
 }
 
 const Plot = lazy(() => import('./plot'));

@@ -1,9 +1,23 @@
 import { useEffect, useRef } from 'react';
 import uPlot from 'uplot';
-import type { ChartProps } from './chart';
+
+interface Series {
+  label: string;
+  color: string; // a custom property, such as "--chart-1"
+  values: (number | null)[];
+}
+
+export interface PlotProps {
+  times: number[]; // Unix times in seconds
+  series: Series[];
+  format: (value: number) => string;
+  height: number; // in pixels
+  whole?: boolean; // the values are whole numbers
+  onZoom?: (since: number, until: number) => void; // an interval was brushed
+}
 
 // Plot draws a Chart with uPlot. It is a module of its own, which is loaded with the first chart.
-export default function Plot({ times, series, format, height = 180, onZoom, whole }: ChartProps) {
+export default function Plot({ times, series, format, height, onZoom, whole }: PlotProps) {
   const box = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot | null>(null);
   const zoom = useRef(onZoom);

@@ -1,6 +1,6 @@
 import { Link } from '@tanstack/react-router';
 
-const places = [
+const lists = [
   { to: '/webhooks', label: 'Endpoints' },
   { to: '/deliveries', label: 'Deliveries' },
   { to: '/events', label: 'Events' },
@@ -11,13 +11,13 @@ const places = [
 export function WebhookNav() {
   return (
     <nav aria-label="Webhooks" className="-mt-2 flex gap-4 border-b border-line">
-      {places.map((p) => (
+      {lists.map((l) => (
         <Link
-          key={p.to}
-          to={p.to}
+          key={l.to}
+          to={l.to}
           activeOptions={{ includeSearch: false, exact: true }}
           className="-mb-px border-b-2 border-transparent py-2 text-muted hover:text-text aria-[current]:border-accent aria-[current]:font-medium aria-[current]:text-text">
-          {p.label}
+          {l.label}
         </Link>
       ))}
     </nav>

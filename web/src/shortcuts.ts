@@ -1,17 +1,6 @@
 import { useNavigate } from '@tanstack/react-router';
 import { useEffect, useRef } from 'react';
-
-// The letters after "g" that go to a place.
-export const goTo: Record<string, string> = {
-  o: '/',
-  g: '/gateways',
-  r: '/routes',
-  k: '/keys',
-  q: '/requests',
-  w: '/webhooks',
-  a: '/audit',
-  s: '/settings',
-};
+import { menu } from './menu';
 
 const typing = (t: EventTarget | null) => t instanceof HTMLElement && t.matches('input, textarea, select, [contenteditable]');
 
@@ -23,7 +12,7 @@ export function useShortcuts(actions: { palette: () => void; help: () => void } 
     current.current = actions;
   });
   useEffect(() => {
-    let pressedG = 0;
+    let pressedG = -Infinity;
     const onKey = (e: KeyboardEvent) => {
       const a = current.current;
       if (!a) return;
@@ -33,7 +22,11 @@ export function useShortcuts(actions: { palette: () => void; help: () => void } 
         return;
       }
       if (e.ctrlKey || e.metaKey || e.altKey || typing(e.target) || document.querySelector('dialog[open]')) return;
-      if (e.key === '/') {
+      const item = e.timeStamp - pressedG < 1500 ? menu.find((i) => i.key === e.key) : undefined;
+      if (item) {
+        e.preventDefault();
+        void navigate({ to: item.to as '/' });
+      } else if (e.key === '/') {
         const box = document.querySelector<HTMLElement>('main [data-search]');
         e.preventDefault();
         if (box) box.focus();
@@ -44,11 +37,8 @@ export function useShortcuts(actions: { palette: () => void; help: () => void } 
       } else if (e.key === 'g') {
         pressedG = e.timeStamp;
         return;
-      } else if (pressedG && e.timeStamp - pressedG < 1500 && goTo[e.key]) {
-        e.preventDefault();
-        void navigate({ to: goTo[e.key] as '/' });
       }
-      pressedG = 0;
+      pressedG = -Infinity;
     };
     document.addEventListener('keydown', onKey);
     return () => document.removeEventListener('keydown', onKey);
