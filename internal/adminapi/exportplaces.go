@@ -62,7 +62,7 @@ func newExports(now func() time.Time) *exports {
 func (e *exports) enter(c *call) (*exportPlace, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	p := &exportPlace{exports: e, account: c.caller.Account.ID, conn: c.conn}
+	p := &exportPlace{exports: e, account: c.actor.Account.ID, conn: c.conn}
 	own := 0
 	for _, other := range e.places {
 		if other.account == p.account {

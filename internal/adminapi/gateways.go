@@ -55,7 +55,7 @@ func gatewayFilters() []queryParam {
 func (a *API) listGateways(c *call) (response, error) {
 	filter := control.GatewayFilter{Query: c.query.Get("q")}
 	return page(c, "gateways", url.Values{"q": {filter.Query}}.Encode(), func(p control.Page) ([]gateway.Gateway, error) {
-		list := func() ([]gateway.Gateway, error) { return a.cfg.Control.Gateways(c.ctx, &c.caller, filter, p) }
+		list := func() ([]gateway.Gateway, error) { return a.cfg.Control.Gateways(c.ctx, &c.actor, filter, p) }
 		if filter == (control.GatewayFilter{}) {
 			return list()
 		}
@@ -64,7 +64,7 @@ func (a *API) listGateways(c *call) (response, error) {
 }
 
 func (a *API) getGateway(c *call) (response, error) {
-	g, err := a.cfg.Control.Gateway(c.ctx, &c.caller, c.params["gateway_id"])
+	g, err := a.cfg.Control.Gateway(c.ctx, &c.actor, c.params["gateway_id"])
 	if err != nil {
 		return response{}, err
 	}
@@ -98,7 +98,7 @@ func (a *API) createGateway(c *call) (response, error) {
 		}
 	}
 	if c.query.Get("dry_run") == "true" {
-		p, err := a.cfg.Control.PlanGateway(c.ctx, &c.caller, in)
+		p, err := a.cfg.Control.PlanGateway(c.ctx, &c.actor, in)
 		if err != nil {
 			return response{}, err
 		}
@@ -107,7 +107,7 @@ func (a *API) createGateway(c *call) (response, error) {
 	present := func(g *gateway.Gateway) response {
 		return withETag(presentGateway(g), g.Version).created("/v1/gateways/" + g.ID)
 	}
-	g, err := a.cfg.Control.CreateGatewayFrom(withIdempotency(c, present), &c.caller, in)
+	g, err := a.cfg.Control.CreateGatewayFrom(withIdempotency(c, present), &c.actor, in)
 	if err != nil {
 		return response{}, err
 	}
@@ -153,7 +153,7 @@ func (a *API) updateGateway(c *call) (response, error) {
 	if p.CORS.Present && !p.CORS.Null {
 		p.CORS.Value = req.CORS.Value.cors()
 	}
-	g, err := a.cfg.Control.UpdateGateway(c.ctx, &c.caller, c.params["gateway_id"], p, c.match)
+	g, err := a.cfg.Control.UpdateGateway(c.ctx, &c.actor, c.params["gateway_id"], p, c.match)
 	if err != nil {
 		return response{}, err
 	}
@@ -161,7 +161,7 @@ func (a *API) updateGateway(c *call) (response, error) {
 }
 
 func (a *API) deleteGateway(c *call) (response, error) {
-	g, err := a.cfg.Control.DeleteGateway(c.ctx, &c.caller, c.params["gateway_id"], c.match)
+	g, err := a.cfg.Control.DeleteGateway(c.ctx, &c.actor, c.params["gateway_id"], c.match)
 	if err != nil {
 		return response{}, err
 	}

@@ -20,7 +20,7 @@ type NewGateway struct {
 }
 
 // CreateGateway is CreateGatewayFrom with an OpenAPI document; "" for none.
-func (s *Service) CreateGateway(ctx context.Context, c *Caller, p GatewayPatch, spec string) (*gateway.Gateway, error) {
+func (s *Service) CreateGateway(ctx context.Context, c *Actor, p GatewayPatch, spec string) (*gateway.Gateway, error) {
 	return s.CreateGatewayFrom(ctx, c, NewGateway{Settings: p, Spec: spec})
 }
 
@@ -28,7 +28,7 @@ func (s *Service) CreateGateway(ctx context.Context, c *Caller, p GatewayPatch, 
 // nothing is created. A hostname that is in use is fault.Conflict. If the gateway becomes the default
 // gateway, the former one loses that in the same transaction. Errors of the file name the field as
 // "config.gateway.name", those of a spec as "spec".
-func (s *Service) CreateGatewayFrom(ctx context.Context, c *Caller, in NewGateway) (*gateway.Gateway, error) {
+func (s *Service) CreateGatewayFrom(ctx context.Context, c *Actor, in NewGateway) (*gateway.Gateway, error) {
 	n, err := s.readCreation(ctx, c, in)
 	if err != nil {
 		return nil, err
@@ -53,7 +53,7 @@ func (s *Service) CreateGatewayFrom(ctx context.Context, c *Caller, in NewGatewa
 
 // PlanGateway returns what CreateGatewayFrom would create: the settings that differ from the defaults, and
 // the routes. It fails where CreateGatewayFrom would, and changes nothing.
-func (s *Service) PlanGateway(ctx context.Context, c *Caller, in NewGateway) (*PushResult, error) {
+func (s *Service) PlanGateway(ctx context.Context, c *Actor, in NewGateway) (*PushResult, error) {
 	n, err := s.readCreation(ctx, c, in)
 	if err != nil {
 		return nil, err
@@ -68,7 +68,7 @@ func (s *Service) PlanGateway(ctx context.Context, c *Caller, in NewGateway) (*P
 		}
 		defer release()
 	}
-	return read(ctx, s, func(tx ReadTx) (*PushResult, error) {
+	return read(ctx, s, c, func(tx ReadTx) (*PushResult, error) {
 		g, err := s.newGateway(ctx, tx, c, n)
 		if err != nil {
 			return nil, err
@@ -102,7 +102,10 @@ type creation struct {
 }
 
 // readCreation checks in, with all settings that do not depend on the store.
-func (s *Service) readCreation(ctx context.Context, c *Caller, in NewGateway) (*creation, error) {
+func (s *Service) readCreation(ctx context.Context, c *Actor, in NewGateway) (*creation, error) {
+	if err := c.check(); err != nil {
+		return nil, err
+	}
 	n := &creation{id: id.NewAt(id.Gateway, s.now())}
 	if in.Spec != "" && in.Config != "" {
 		return nil, fault.Invalid("config", "cannot be given together with spec: give one of them")
@@ -117,7 +120,7 @@ func (s *Service) readCreation(ctx context.Context, c *Caller, in NewGateway) (*
 }
 
 // readDocument reads the document of in, if there is one.
-func (s *Service) readDocument(ctx context.Context, c *Caller, in NewGateway, n *creation) error {
+func (s *Service) readDocument(ctx context.Context, c *Actor, in NewGateway, n *creation) error {
 	content := in.Spec + in.Config
 	if content == "" {
 		return nil
@@ -137,7 +140,7 @@ func (s *Service) readDocument(ctx context.Context, c *Caller, in NewGateway, n 
 
 // readSettings reads the settings of in, after its document. The name and the upstream URL are required,
 // in one of them.
-func (s *Service) readSettings(c *Caller, in NewGateway, n *creation) error {
+func (s *Service) readSettings(c *Actor, in NewGateway, n *creation) error {
 	settings := in.Settings
 	section := &gateway.Section{}
 	if n.doc != nil {
@@ -165,8 +168,8 @@ func (s *Service) readSettings(c *Caller, in NewGateway, n *creation) error {
 	return fault.Join(append(problems, err)...)
 }
 
-// blank returns a gateway of the caller with all settings at their defaults.
-func (n *creation) blank(c *Caller, now time.Time) *gateway.Gateway {
+// blank returns a gateway of the actor's account with all settings at their defaults.
+func (n *creation) blank(c *Actor, now time.Time) *gateway.Gateway {
 	return &gateway.Gateway{ID: n.id, AccountID: c.Account.ID, Timeout: gateway.DefaultTimeout, CreatedAt: now, Version: 1}
 }
 
@@ -187,7 +190,7 @@ func (n *creation) documentField() string {
 }
 
 // newGateway returns the gateway that n creates, if the account has room for it.
-func (s *Service) newGateway(ctx context.Context, tx ReadTx, c *Caller, n *creation) (*gateway.Gateway, error) {
+func (s *Service) newGateway(ctx context.Context, tx ReadTx, c *Actor, n *creation) (*gateway.Gateway, error) {
 	if err := s.roomForGateway(ctx, tx, c); err != nil {
 		return nil, err
 	}
@@ -209,12 +212,15 @@ func (s *Service) newGateway(ctx context.Context, tx ReadTx, c *Caller, n *creat
 }
 
 // prepareFirst has the store encode the first revision of a gateway that is about to be created.
-func (s *Service) prepareFirst(ctx context.Context, c *Caller, n *creation) (Prepared, error) {
-	err := s.cfg.Store.View(ctx, func(tx ReadTx) error {
+func (s *Service) prepareFirst(ctx context.Context, c *Actor, n *creation) (Prepared, error) {
+	author, err := read(ctx, s, c, func(tx ReadTx) (string, error) {
 		if err := s.roomFor(ctx, tx, c, n.doc.size(), n.documentField()); err != nil {
-			return err
+			return "", err
 		}
-		return s.roomForRevision(ctx, tx, c)
+		if err := s.roomForRevision(ctx, tx, c); err != nil {
+			return "", err
+		}
+		return authorOf(ctx, tx, c)
 	})
 	if err != nil {
 		return nil, err
@@ -224,17 +230,13 @@ func (s *Service) prepareFirst(ctx context.Context, c *Caller, n *creation) (Pre
 		return nil, err
 	}
 	defer release()
-	p := &plan{doc: n.doc, after: gateway.Gateway{ID: n.id, Revision: 1}, source: n.doc.source(c), now: s.now()}
-	p.author, err = read(ctx, s, func(tx ReadTx) (string, error) { return authorOf(ctx, tx, c) })
-	if err != nil {
-		return nil, err
-	}
+	p := &plan{doc: n.doc, after: gateway.Gateway{ID: n.id, Revision: 1}, source: n.doc.source(c), author: author, now: s.now()}
 	p.delta = deltaOf(nil, n.doc, n.id, p.now)
 	return s.cfg.Store.Prepare(ctx, p.revision())
 }
 
 // insertGateway runs the transaction of CreateGatewayFrom. revision is nil for a gateway without a document.
-func (s *Service) insertGateway(ctx context.Context, c *Caller, n *creation, revision Prepared) (*gateway.Gateway, error) {
+func (s *Service) insertGateway(ctx context.Context, c *Actor, n *creation, revision Prepared) (*gateway.Gateway, error) {
 	return inTx(ctx, s, c, func(w *work) (*gateway.Gateway, error) {
 		g, err := s.newGateway(ctx, w, c, n)
 		if err != nil {

@@ -46,7 +46,7 @@ func readSpec(content []byte) (*document, error) {
 // readConfiguration reads a configuration file. Its content is the file as received, unless that has
 // secrets: then it is the same configuration with *** in their place, because revisions are kept and
 // shown.
-func (s *Service) readConfiguration(c *Caller, content []byte) (*document, error) {
+func (s *Service) readConfiguration(c *Actor, content []byte) (*document, error) {
 	config, positions, err := gateway.LocateDocument(content)
 	if err != nil {
 		return nil, err
@@ -137,7 +137,7 @@ func (d *document) action() audit.Action {
 }
 
 // source returns the source that is recorded for the revision.
-func (d *document) source(c *Caller) gateway.Source {
+func (d *document) source(c *Actor) gateway.Source {
 	switch {
 	case d.rollback:
 		return gateway.Rollback

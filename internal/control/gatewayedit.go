@@ -76,7 +76,7 @@ func orDefault[T any](o Optional[T], value T) Optional[T] {
 
 // readPatch checks each setting by itself, and that the account may have the
 // hostname.
-func (s *Service) readPatch(c *Caller, p GatewayPatch) (*gatewayEdit, error) {
+func (s *Service) readPatch(c *Actor, p GatewayPatch) (*gatewayEdit, error) {
 	e := &gatewayEdit{open: s.cfg.Sealer.Open, fromFile: p.fromFile}
 	err := fault.Join(
 		put(e, orDefault(p.Name, ""), gateway.CheckName, func(g *gateway.Gateway) *string { return &g.Name }),
@@ -96,7 +96,7 @@ func (s *Service) readPatch(c *Caller, p GatewayPatch) (*gatewayEdit, error) {
 	return e, err
 }
 
-func (s *Service) putHostname(e *gatewayEdit, c *Caller, h Optional[string]) error {
+func (s *Service) putHostname(e *gatewayEdit, c *Actor, h Optional[string]) error {
 	if !h.Present {
 		return nil
 	}

@@ -18,7 +18,7 @@ import (
 )
 
 // Keys lists the account's keys that f selects, newest first. It sets f.Now.
-func (s *Service) Keys(ctx context.Context, c *Caller, f KeyFilter, p Page) ([]apikey.Key, error) {
+func (s *Service) Keys(ctx context.Context, c *Actor, f KeyFilter, p Page) ([]apikey.Key, error) {
 	switch f.State {
 	case "", apikey.Active, apikey.Expired, apikey.Revoked:
 	default:
@@ -30,24 +30,24 @@ func (s *Service) Keys(ctx context.Context, c *Caller, f KeyFilter, p Page) ([]a
 	f.Now = s.now()
 	list := func(tx ReadTx) ([]apikey.Key, error) { return tx.Keys(ctx, c.Account.ID, f, p) }
 	if f.Searches() {
-		return search(ctx, s, list)
+		return search(ctx, s, c, list)
 	}
-	return read(ctx, s, list)
+	return read(ctx, s, c, list)
 }
 
 // Key returns one key.
-func (s *Service) Key(ctx context.Context, c *Caller, keyID string) (*apikey.Key, error) {
-	return read(ctx, s, func(tx ReadTx) (*apikey.Key, error) {
+func (s *Service) Key(ctx context.Context, c *Actor, keyID string) (*apikey.Key, error) {
+	return read(ctx, s, c, func(tx ReadTx) (*apikey.Key, error) {
 		return tx.Key(ctx, c.Account.ID, keyID)
 	})
 }
 
 // CreateKey creates a key. If gateway_id does not name a gateway of the account, the error is
 // fault.ValidationFailed.
-func (s *Service) CreateKey(ctx context.Context, c *Caller, in KeyInput) (*NewKey, error) {
+func (s *Service) CreateKey(ctx context.Context, c *Actor, in KeyInput) (*NewKey, error) {
 	k, err := in.key(c, s.now())
 	if err != nil || onlyChecks(ctx) {
-		_, bad := read(ctx, s, func(tx ReadTx) (any, error) { return nil, checkGatewayOfKey(ctx, tx, c, in.GatewayID) })
+		_, bad := read(ctx, s, c, func(tx ReadTx) (any, error) { return nil, checkGatewayOfKey(ctx, tx, c, in.GatewayID) })
 		return nil, cmp.Or(fault.Join(err, bad), errOnlyChecked)
 	}
 	return inTx(ctx, s, c, func(w *work) (*NewKey, error) {
@@ -91,7 +91,7 @@ func (s *Service) scopeWarnings(k *apikey.Key) (warnings []string) {
 }
 
 // checkGatewayOfKey checks the gateway that a key is restricted to, "" for none.
-func checkGatewayOfKey(ctx context.Context, tx GatewayReader, c *Caller, gatewayID string) error {
+func checkGatewayOfKey(ctx context.Context, tx GatewayReader, c *Actor, gatewayID string) error {
 	if gatewayID == "" {
 		return nil
 	}
@@ -99,9 +99,9 @@ func checkGatewayOfKey(ctx context.Context, tx GatewayReader, c *Caller, gateway
 	return absent(err, "gateway_id", "there is no such gateway: create it first, or leave gateway_id out for all gateways")
 }
 
-// key validates in and returns the key that it describes. That the caller may not create such a key
+// key validates in and returns the key that it describes. That the actor may not create such a key
 // takes precedence over other errors, except an invalid level.
-func (in KeyInput) key(c *Caller, now time.Time) (k apikey.Key, err error) {
+func (in KeyInput) key(c *Actor, now time.Time) (k apikey.Key, err error) {
 	k = apikey.Key{
 		Name: in.Name, Level: apikey.Level(in.Level), Owner: in.Owner,
 		GatewayID: in.GatewayID, Metadata: maps.Clone(in.Metadata),
@@ -168,7 +168,7 @@ func (s *Service) issueAs(ctx context.Context, w *work, k apikey.Key, secret str
 	if k.ID == "" {
 		k.ID = id.NewAt(id.Key, w.now)
 	}
-	k.AccountID = w.caller.Account.ID
+	k.AccountID = w.actor.Account.ID
 	k.Digest = apikey.DigestOf(secret)
 	k.Prefix = apikey.PrefixOf(secret)
 	k.CreatedAt = w.now

@@ -18,19 +18,19 @@ import (
 
 // PushSpec replaces the gateway's whole route table by the operations of an OpenAPI document, as one
 // revision. With dryRun, it only returns what would change.
-func (s *Service) PushSpec(ctx context.Context, c *Caller, gatewayID string, content []byte, dryRun bool, m Match) (*PushResult, error) {
+func (s *Service) PushSpec(ctx context.Context, c *Actor, gatewayID string, content []byte, dryRun bool, m Match) (*PushResult, error) {
 	return s.pushDocument(ctx, c, gatewayID, len(content), func() (*document, error) { return readSpec(content) }, dryRun, m)
 }
 
 // PushConfiguration does the same as PushSpec with a configuration file, which may also change
 // settings of the gateway.
-func (s *Service) PushConfiguration(ctx context.Context, c *Caller, gatewayID string, content []byte, dryRun bool, m Match) (*PushResult, error) {
+func (s *Service) PushConfiguration(ctx context.Context, c *Actor, gatewayID string, content []byte, dryRun bool, m Match) (*PushResult, error) {
 	return s.pushDocument(ctx, c, gatewayID, len(content), func() (*document, error) { return s.readConfiguration(c, content) }, dryRun, m)
 }
 
 // Rollback creates a new revision with the content, routes and limits of the one with the given
 // number. With dryRun, it only returns what would change.
-func (s *Service) Rollback(ctx context.Context, c *Caller, gatewayID string, number int64, dryRun bool, m Match) (*PushResult, error) {
+func (s *Service) Rollback(ctx context.Context, c *Actor, gatewayID string, number int64, dryRun bool, m Match) (*PushResult, error) {
 	rev, err := s.Revision(ctx, c, gatewayID, number)
 	if err != nil {
 		return nil, err
@@ -39,7 +39,7 @@ func (s *Service) Rollback(ctx context.Context, c *Caller, gatewayID string, num
 }
 
 // pushDocument pushes the document that read returns, which has the given number of bytes.
-func (s *Service) pushDocument(ctx context.Context, c *Caller, gatewayID string, size int, read func() (*document, error), dryRun bool, m Match) (*PushResult, error) {
+func (s *Service) pushDocument(ctx context.Context, c *Actor, gatewayID string, size int, read func() (*document, error), dryRun bool, m Match) (*PushResult, error) {
 	release, err := s.heavy(ctx, size)
 	if err != nil {
 		return nil, err
@@ -75,7 +75,7 @@ const pushAttempts = 3
 
 // push pushes doc. It compares the tables and encodes the new one before its transaction, because
 // every other change waits for that.
-func (s *Service) push(ctx context.Context, c *Caller, gatewayID string, doc *document, dryRun bool, m Match) (*PushResult, error) {
+func (s *Service) push(ctx context.Context, c *Actor, gatewayID string, doc *document, dryRun bool, m Match) (*PushResult, error) {
 	if onlyChecks(ctx) {
 		return nil, errOnlyChecked
 	}
@@ -88,7 +88,7 @@ func (s *Service) push(ctx context.Context, c *Caller, gatewayID string, doc *do
 		r.plan = p
 		return r, nil
 	}
-	unlock, err := s.tables.lock(ctx, c.Account.ID+gatewayID)
+	unlock, err := s.lockTable(ctx, c, gatewayID)
 	if err != nil {
 		return nil, err
 	}
@@ -114,13 +114,13 @@ var errChangedMeanwhile = fault.New(fault.Conflict, "the gateway was changed whi
 
 // preparePush plans a push and, if store is set and there is something to change, has the store encode
 // the new table.
-func (s *Service) preparePush(ctx context.Context, c *Caller, gatewayID string, doc *document, m Match, store bool) (*plan, error) {
+func (s *Service) preparePush(ctx context.Context, c *Actor, gatewayID string, doc *document, m Match, store bool) (*plan, error) {
 	release, err := s.heavy(ctx, len(doc.content))
 	if err != nil {
 		return nil, err
 	}
 	defer release()
-	p, err := read(ctx, s, func(tx ReadTx) (*plan, error) { return s.plan(ctx, tx, c, gatewayID, doc, m) })
+	p, err := read(ctx, s, c, func(tx ReadTx) (*plan, error) { return s.plan(ctx, tx, c, gatewayID, doc, m) })
 	if err != nil || !store {
 		return p, err
 	}
@@ -132,7 +132,7 @@ func (s *Service) preparePush(ctx context.Context, c *Caller, gatewayID string, 
 }
 
 // applyPush runs the transaction of p.
-func (s *Service) applyPush(ctx context.Context, c *Caller, p *plan) (*PushResult, error) {
+func (s *Service) applyPush(ctx context.Context, c *Actor, p *plan) (*PushResult, error) {
 	result, err := inTx(ctx, s, c, func(w *work) (*PushResult, error) {
 		if p.doc.within != nil {
 			if err := p.doc.within(ctx, w); err != nil {
@@ -196,7 +196,7 @@ type plan struct {
 	prepared Prepared // nil until it is
 }
 
-func (s *Service) plan(ctx context.Context, tx ReadTx, c *Caller, gatewayID string, doc *document, m Match) (*plan, error) {
+func (s *Service) plan(ctx context.Context, tx ReadTx, c *Actor, gatewayID string, doc *document, m Match) (*plan, error) {
 	before, err := s.gateway(ctx, tx, c, gatewayID)
 	if err != nil {
 		return nil, err
@@ -255,7 +255,7 @@ func (s *Service) plan(ctx context.Context, tx ReadTx, c *Caller, gatewayID stri
 }
 
 // applySettings changes p.after as p's document says, and returns the settings that change.
-func (s *Service) applySettings(c *Caller, p *plan) ([]SettingChange, error) {
+func (s *Service) applySettings(c *Actor, p *plan) ([]SettingChange, error) {
 	edit := &p.doc.edit
 	if p.doc.rollback {
 		var section gateway.Section
@@ -376,8 +376,8 @@ func (p *plan) revision() *gateway.Revision {
 
 // authorOf returns the author of a push that comes from no commit: the owner of the calling key, or the
 // key's name.
-func authorOf(ctx context.Context, tx KeyReader, c *Caller) (string, error) {
-	if c.KeyID == "" {
+func authorOf(ctx context.Context, tx KeyReader, c *Actor) (string, error) {
+	if c.Kind != KeyActor {
 		return "", nil
 	}
 	k, err := tx.Key(ctx, c.Account.ID, c.KeyID)

@@ -85,15 +85,15 @@ type Repository struct {
 const maxStatusToken = 4096
 
 // GetRepository returns the repository that a gateway follows.
-func (s *Service) GetRepository(ctx context.Context, c *Caller, gatewayID string) (*Repository, error) {
-	return read(ctx, s, func(tx ReadTx) (*Repository, error) {
+func (s *Service) GetRepository(ctx context.Context, c *Actor, gatewayID string) (*Repository, error) {
+	return read(ctx, s, c, func(tx ReadTx) (*Repository, error) {
 		r, err := repository(ctx, tx, c, gatewayID)
 		return s.present(r), err
 	})
 }
 
-// repository returns the repository of a gateway of the caller's account.
-func repository(ctx context.Context, tx ReadTx, c *Caller, gatewayID string) (*gateway.ConnectedRepository, error) {
+// repository returns the repository of a gateway of the actor's account.
+func repository(ctx context.Context, tx ReadTx, c *Actor, gatewayID string) (*gateway.ConnectedRepository, error) {
 	if _, err := tx.Gateway(ctx, c.Account.ID, gatewayID); err != nil {
 		return nil, err
 	}
@@ -111,9 +111,12 @@ func (s *Service) present(r *gateway.ConnectedRepository) *Repository {
 // PutRepository connects a gateway with a repository, or replaces its settings, and begins a sync.
 // A new URL drops the credential, the token for commit statuses and the pinned host key, unless in
 // gives new ones. If the gateway gets a new hook secret, the result has it.
-func (s *Service) PutRepository(ctx context.Context, c *Caller, gatewayID string, in RepositoryInput, m Match) (*Repository, error) {
+func (s *Service) PutRepository(ctx context.Context, c *Actor, gatewayID string, in RepositoryInput, m Match) (*Repository, error) {
 	if s.cfg.Repositories == nil {
 		return nil, fault.New(fault.Unavailable, "this server does not sync repositories")
+	}
+	if err := c.check(); err != nil {
+		return nil, err
 	}
 	if err := s.checkRepository(c, &in); err != nil {
 		return nil, err
@@ -179,7 +182,7 @@ func requireRepository(m Match, before *gateway.ConnectedRepository) error {
 }
 
 // checkRepository checks what can be checked without the present record.
-func (s *Service) checkRepository(c *Caller, in *RepositoryInput) error {
+func (s *Service) checkRepository(c *Actor, in *RepositoryInput) error {
 	in.Interval = cmp.Or(in.Interval, gateway.DefaultRepositoryInterval)
 	source := RepositorySource{URL: in.URL, Branch: in.Branch, Path: in.Path, KnownHosts: in.KnownHosts, Operator: c.Account.IsDefault()}
 	var badCredential, badStatus, badKey error
@@ -289,7 +292,7 @@ func (e *repositoryEdit) apply(before *gateway.ConnectedRepository, in *Reposito
 
 // DeleteRepository ends that a gateway follows a repository. Its routes and revisions stay. It
 // returns the record as it was.
-func (s *Service) DeleteRepository(ctx context.Context, c *Caller, gatewayID string, m Match) (*Repository, error) {
+func (s *Service) DeleteRepository(ctx context.Context, c *Actor, gatewayID string, m Match) (*Repository, error) {
 	result, err := inTx(ctx, s, c, func(w *work) (*Repository, error) {
 		r, err := w.repositoryToChange(ctx, gatewayID, m)
 		if err != nil {
@@ -308,7 +311,7 @@ func (s *Service) DeleteRepository(ctx context.Context, c *Caller, gatewayID str
 
 // ResumeRepository ends a pause, and begins a sync, which pushes only what was committed since the
 // last one.
-func (s *Service) ResumeRepository(ctx context.Context, c *Caller, gatewayID string, m Match) (*Repository, error) {
+func (s *Service) ResumeRepository(ctx context.Context, c *Actor, gatewayID string, m Match) (*Repository, error) {
 	result, err := inTx(ctx, s, c, func(w *work) (*Repository, error) {
 		r, err := w.repositoryToChange(ctx, gatewayID, m)
 		if err != nil {
@@ -330,7 +333,7 @@ const repositorySyncWithin = 45 * time.Second
 
 // SyncRepository ends a pause and pushes the file of the newest commit, also if that was pushed
 // before. It returns the record when the sync has ended, whatever came of it, or after 45 seconds, which is less than clients wait.
-func (s *Service) SyncRepository(ctx context.Context, c *Caller, gatewayID string, m Match) (*Repository, error) {
+func (s *Service) SyncRepository(ctx context.Context, c *Actor, gatewayID string, m Match) (*Repository, error) {
 	if s.cfg.Repositories == nil {
 		return nil, fault.New(fault.Unavailable, "this server does not sync repositories")
 	}
@@ -363,7 +366,7 @@ func (s *Service) SyncRepository(ctx context.Context, c *Caller, gatewayID strin
 
 // auditRepositoryOf records the end of the repository of a gateway that is about to be deleted.
 func (w *work) auditRepositoryOf(ctx context.Context, gatewayID string) error {
-	r, err := w.Repository(ctx, w.caller.Account.ID, gatewayID)
+	r, err := w.Repository(ctx, w.actor.Account.ID, gatewayID)
 	if fault.CodeOf(err) == fault.NotFound {
 		return nil
 	}
@@ -375,7 +378,7 @@ func (w *work) auditRepositoryOf(ctx context.Context, gatewayID string) error {
 
 // repositoryToChange returns the repository of a gateway if its version satisfies m.
 func (w *work) repositoryToChange(ctx context.Context, gatewayID string, m Match) (*gateway.ConnectedRepository, error) {
-	r, err := repository(ctx, w, w.caller, gatewayID)
+	r, err := repository(ctx, w, w.actor, gatewayID)
 	if err != nil {
 		return nil, err
 	}
@@ -399,7 +402,7 @@ func (w *work) setPaused(ctx context.Context, r *gateway.ConnectedRepository, pa
 
 // pauseRepository pauses the sync of a gateway that follows a repository, because it was rolled back.
 func (w *work) pauseRepository(ctx context.Context, gatewayID string) error {
-	r, err := w.Repository(ctx, w.caller.Account.ID, gatewayID)
+	r, err := w.Repository(ctx, w.actor.Account.ID, gatewayID)
 	if fault.CodeOf(err) == fault.NotFound {
 		return nil
 	}
@@ -416,7 +419,7 @@ const (
 )
 
 // repositoryWarning returns the warning of a push to a gateway that follows a repository, or "".
-func repositoryWarning(ctx context.Context, tx RepositoryReader, c *Caller, gatewayID string, doc *document) (string, error) {
+func repositoryWarning(ctx context.Context, tx RepositoryReader, c *Actor, gatewayID string, doc *document) (string, error) {
 	r, err := tx.Repository(ctx, c.Account.ID, gatewayID)
 	switch {
 	case fault.CodeOf(err) == fault.NotFound:

@@ -12,7 +12,7 @@ import (
 
 // UpdateRouteLimit changes the fields in p of a route's limit. A limit without fields is
 // removed. A spec push keeps the limit that is set here, unless the spec has one.
-func (s *Service) UpdateRouteLimit(ctx context.Context, c *Caller, gatewayID, routeID string, p LimitPatch, m Match) (*gateway.Route, error) {
+func (s *Service) UpdateRouteLimit(ctx context.Context, c *Actor, gatewayID, routeID string, p LimitPatch, m Match) (*gateway.Route, error) {
 	if !p.RateLimit.Present {
 		return nil, fault.Invalid("rate_limit", "is required: give the fields to change, or null for no limit")
 	}
@@ -22,12 +22,12 @@ func (s *Service) UpdateRouteLimit(ctx context.Context, c *Caller, gatewayID, ro
 // UpdateRoute changes the fields in p of a route, which keeps its identifier, its source, and what was
 // used of its limits. Its path and methods must fit the other routes as those of a new one. What a push
 // keeps of a limit is as with UpdateRouteLimit; everything else comes from the document again.
-func (s *Service) UpdateRoute(ctx context.Context, c *Caller, gatewayID, routeID string, p RoutePatch, m Match) (*gateway.Route, error) {
+func (s *Service) UpdateRoute(ctx context.Context, c *Actor, gatewayID, routeID string, p RoutePatch, m Match) (*gateway.Route, error) {
 	edit, err := p.read()
 	if err != nil || onlyChecks(ctx) {
 		return nil, cmp.Or(fault.Join(err, s.misfit(ctx, c, gatewayID, routeID, err, p)), errOnlyChecked)
 	}
-	unlock, err := s.tables.lock(ctx, c.Account.ID+gatewayID)
+	unlock, err := s.lockTable(ctx, c, gatewayID)
 	if err != nil {
 		return nil, err
 	}

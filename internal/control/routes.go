@@ -14,8 +14,8 @@ import (
 )
 
 // Routes lists a gateway's routes, newest first.
-func (s *Service) Routes(ctx context.Context, c *Caller, gatewayID string, p Page) ([]gateway.Route, error) {
-	return read(ctx, s, func(tx ReadTx) ([]gateway.Route, error) {
+func (s *Service) Routes(ctx context.Context, c *Actor, gatewayID string, p Page) ([]gateway.Route, error) {
+	return read(ctx, s, c, func(tx ReadTx) ([]gateway.Route, error) {
 		if _, err := tx.Gateway(ctx, c.Account.ID, gatewayID); err != nil {
 			return nil, err
 		}
@@ -36,8 +36,8 @@ func (f *RouteFilter) matches(r *gateway.Route) bool {
 }
 
 // SearchRoutes is Routes for those that f selects. Its time grows with the number of routes.
-func (s *Service) SearchRoutes(ctx context.Context, c *Caller, gatewayID string, f RouteFilter, p Page) ([]gateway.Route, error) {
-	return search(ctx, s, func(tx ReadTx) ([]gateway.Route, error) {
+func (s *Service) SearchRoutes(ctx context.Context, c *Actor, gatewayID string, f RouteFilter, p Page) ([]gateway.Route, error) {
+	return search(ctx, s, c, func(tx ReadTx) ([]gateway.Route, error) {
 		if _, err := tx.Gateway(ctx, c.Account.ID, gatewayID); err != nil {
 			return nil, err
 		}
@@ -74,13 +74,13 @@ func selectPage[T any](p Page, list func(Page) ([]T, error), matches func(*T) bo
 }
 
 // Route returns one route.
-func (s *Service) Route(ctx context.Context, c *Caller, gatewayID, routeID string) (*gateway.Route, error) {
-	return read(ctx, s, func(tx ReadTx) (*gateway.Route, error) {
+func (s *Service) Route(ctx context.Context, c *Actor, gatewayID, routeID string) (*gateway.Route, error) {
+	return read(ctx, s, c, func(tx ReadTx) (*gateway.Route, error) {
 		return route(ctx, tx, c, gatewayID, routeID)
 	})
 }
 
-func route(ctx context.Context, tx ReadTx, c *Caller, gatewayID, routeID string) (*gateway.Route, error) {
+func route(ctx context.Context, tx ReadTx, c *Actor, gatewayID, routeID string) (*gateway.Route, error) {
 	if _, err := tx.Gateway(ctx, c.Account.ID, gatewayID); err != nil {
 		return nil, err
 	}
@@ -89,11 +89,11 @@ func route(ctx context.Context, tx ReadTx, c *Caller, gatewayID, routeID string)
 
 // CreateRoute adds a route to the gateway. If another route already has one of its methods for the same
 // pattern, the error is fault.ValidationFailed.
-func (s *Service) CreateRoute(ctx context.Context, c *Caller, gatewayID string, in gateway.RouteSpec) (*gateway.Route, error) {
+func (s *Service) CreateRoute(ctx context.Context, c *Actor, gatewayID string, in gateway.RouteSpec) (*gateway.Route, error) {
 	if err := checkRoute(&in); err != nil || onlyChecks(ctx) {
 		return nil, cmp.Or(fault.Join(err, s.misfit(ctx, c, gatewayID, "", err, RoutePatch{Path: given(in.Path), Methods: given(in.Methods)})), errOnlyChecked)
 	}
-	unlock, err := s.tables.lock(ctx, c.Account.ID+gatewayID)
+	unlock, err := s.lockTable(ctx, c, gatewayID)
 	if err != nil {
 		return nil, err
 	}
@@ -165,7 +165,7 @@ func given[T any](v T) Optional[T] { return Optional[T]{Present: true, Value: v}
 // misfit returns what is wrong with the path and methods of a route beside the other routes of its
 // gateway, for a call that fails because of invalid, or for something else. Where invalid says that
 // they are wrong in themselves, there is nothing to compare. A route that is new has no identifier.
-func (s *Service) misfit(ctx context.Context, c *Caller, gatewayID, routeID string, invalid error, p RoutePatch) error {
+func (s *Service) misfit(ctx context.Context, c *Actor, gatewayID, routeID string, invalid error, p RoutePatch) error {
 	for _, bad := range fault.ProblemsOf(invalid) {
 		if bad.Field == "path" || bad.Field == "methods" {
 			return nil
@@ -175,7 +175,7 @@ func (s *Service) misfit(ctx context.Context, c *Caller, gatewayID, routeID stri
 		return nil
 	}
 	// It adds to what is known. What else is in the way, such as a gateway that is not there, counts less.
-	bad, err := read(ctx, s, func(tx ReadTx) (error, error) {
+	bad, err := read(ctx, s, c, func(tx ReadTx) (error, error) {
 		in, before := gateway.RouteSpec{Path: p.Path.Value, Methods: sorted(p.Methods.Value)}, (*gateway.Route)(nil)
 		if _, err := tx.Gateway(ctx, c.Account.ID, gatewayID); err != nil {
 			return nil, err
@@ -209,7 +209,7 @@ func ofRoute(problems []gateway.RowProblem) error {
 // before the transaction, because all changes would wait: it takes a second for 100,000 routes. In the transaction, bad
 // returns what check has found; nothing if check is nil. If the routes have changed in between, all is done again, at last with check in the
 // transaction.
-func beside[T any](ctx context.Context, s *Service, c *Caller, gatewayID string, check func(tx ReadTx) error, f func(w *work, bad func() (found, err error)) (T, error)) (T, error) {
+func beside[T any](ctx context.Context, s *Service, c *Actor, gatewayID string, check func(tx ReadTx) error, f func(w *work, bad func() (found, err error)) (T, error)) (T, error) {
 	for attempt := 1; ; attempt++ {
 		var known *compared
 		if check != nil {
@@ -246,8 +246,8 @@ type compared struct {
 }
 
 // compare compares a route with the others of its gateway. It returns nil if it cannot; the transaction says why.
-func (s *Service) compare(ctx context.Context, c *Caller, gatewayID string, check func(tx ReadTx) error) *compared {
-	known, err := search(ctx, s, func(tx ReadTx) (*compared, error) {
+func (s *Service) compare(ctx context.Context, c *Actor, gatewayID string, check func(tx ReadTx) error) *compared {
+	known, err := search(ctx, s, c, func(tx ReadTx) (*compared, error) {
 		if _, err := tx.Gateway(ctx, c.Account.ID, gatewayID); err != nil {
 			return nil, err
 		}
@@ -291,9 +291,9 @@ func fits(ctx context.Context, tx RouteReader, gatewayID string, before *gateway
 	return ofRoute(gateway.CheckRoute(specs, in, path))
 }
 
-// roomFor checks that the caller's account may have that many more routes. The error is a validation
+// roomFor checks that the actor's account may have that many more routes. The error is a validation
 // error of the field.
-func (s *Service) roomFor(ctx context.Context, tx RouteReader, c *Caller, more int, field string) error {
+func (s *Service) roomFor(ctx context.Context, tx RouteReader, c *Actor, more int, field string) error {
 	if more <= 0 {
 		return nil
 	}
@@ -310,8 +310,8 @@ func specOf(r *gateway.Route) gateway.RouteSpec {
 }
 
 // DeleteRoute deletes a route and returns it as it was.
-func (s *Service) DeleteRoute(ctx context.Context, c *Caller, gatewayID, routeID string, m Match) (*gateway.Route, error) {
-	unlock, err := s.tables.lock(ctx, c.Account.ID+gatewayID)
+func (s *Service) DeleteRoute(ctx context.Context, c *Actor, gatewayID, routeID string, m Match) (*gateway.Route, error) {
+	unlock, err := s.lockTable(ctx, c, gatewayID)
 	if err != nil {
 		return nil, err
 	}

@@ -11,7 +11,7 @@ import (
 
 // readSection turns the section "gateway" of a configuration file into an edit. Errors name the
 // field as "gateway.name".
-func (s *Service) readSection(c *Caller, section *gateway.Section) (*gatewayEdit, error) {
+func (s *Service) readSection(c *Actor, section *gateway.Section) (*gatewayEdit, error) {
 	edit, err := s.readPatch(c, patchOf(section))
 	return edit, fault.Prefixed("gateway", err)
 }

@@ -34,15 +34,15 @@ type SimulatedKey struct {
 
 // SimulateLimit replays the recorded counts of the last 24 hours through a limit. If the route or key
 // does not exist, the error is fault.ValidationFailed.
-func (s *Service) SimulateLimit(ctx context.Context, c *Caller, gatewayID string, in SimulationInput) (*Simulation, error) {
+func (s *Service) SimulateLimit(ctx context.Context, c *Actor, gatewayID string, in SimulationInput) (*Simulation, error) {
 	if err := in.Limit.Validate(); err != nil {
 		return nil, fault.Prefixed("rate_limit", err)
 	}
-	what, err := read(ctx, s, func(tx ReadTx) (traffic.What, error) { return in.what(ctx, tx, c, gatewayID) })
+	what, err := read(ctx, s, c, func(tx ReadTx) (traffic.What, error) { return in.what(ctx, tx, c, gatewayID) })
 	if err != nil {
 		return nil, err
 	}
-	if err := s.complete(ctx, s.cfg.Sources.Traffic); err != nil {
+	if err := s.complete(ctx, c, s.cfg.Sources.Traffic); err != nil {
 		return nil, err
 	}
 	result, err := s.cfg.Sources.Traffic.Simulate(ctx, c.Account.ID, what)
@@ -60,7 +60,7 @@ func (s *Service) SimulateLimit(ctx context.Context, c *Caller, gatewayID string
 }
 
 // what resolves the route or key that the limit would apply to.
-func (in *SimulationInput) what(ctx context.Context, tx ReadTx, c *Caller, gatewayID string) (w traffic.What, err error) {
+func (in *SimulationInput) what(ctx context.Context, tx ReadTx, c *Actor, gatewayID string) (w traffic.What, err error) {
 	w.Limit = in.Limit
 	if _, err := tx.Gateway(ctx, c.Account.ID, gatewayID); err != nil {
 		return w, err
@@ -87,7 +87,7 @@ func (in *SimulationInput) what(ctx context.Context, tx ReadTx, c *Caller, gatew
 }
 
 // sharedBuckets returns the bucket of each of the account's keys that shares that of another key.
-func sharedBuckets(ctx context.Context, tx KeyReader, c *Caller) (map[[16]byte][16]byte, error) {
+func sharedBuckets(ctx context.Context, tx KeyReader, c *Actor) (map[[16]byte][16]byte, error) {
 	shared, err := tx.SharedBuckets(ctx, c.Account.ID)
 	if err != nil {
 		return nil, err

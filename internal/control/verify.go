@@ -16,13 +16,13 @@ import (
 //
 // An account-level key is not accepted for any gateway. Without a gateway, its path is one of the
 // management API.
-func (s *Service) VerifyKey(ctx context.Context, c *Caller, secret, gatewayID, method, path string) (*Verification, error) {
+func (s *Service) VerifyKey(ctx context.Context, c *Actor, secret, gatewayID, method, path string) (*Verification, error) {
 	q := keyCheck{secret: secret, gatewayID: gatewayID, method: method, path: path}
 	invalid := q.check()
 	if idempotencyOf(ctx) != nil {
 		return inTx(ctx, s, c, func(w *work) (*Verification, error) { return s.verify(ctx, w, c, q, invalid) })
 	}
-	return read(ctx, s, func(tx ReadTx) (*Verification, error) { return s.verify(ctx, tx, c, q, invalid) })
+	return read(ctx, s, c, func(tx ReadTx) (*Verification, error) { return s.verify(ctx, tx, c, q, invalid) })
 }
 
 // keyCheck is the arguments of VerifyKey.
@@ -68,7 +68,7 @@ func isMethodName(s string) bool {
 }
 
 // verify answers q, or returns what is wrong with it: invalid is what check returned.
-func (s *Service) verify(ctx context.Context, tx ReadTx, c *Caller, q keyCheck, invalid error) (*Verification, error) {
+func (s *Service) verify(ctx context.Context, tx ReadTx, c *Actor, q keyCheck, invalid error) (*Verification, error) {
 	if q.gatewayID != "" {
 		g, err := tx.Gateway(ctx, c.Account.ID, q.gatewayID)
 		invalid = fault.Join(invalid, absent(err, "gateway_id", "there is no such gateway"))
