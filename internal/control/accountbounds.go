@@ -109,8 +109,8 @@ func (w *work) fullOfResponses(most int64) error {
 
 // roomForEvent checks that a call of the account may raise another event. Otherwise the error is
 // fault.RateLimitExceeded. What ends a key is never refused.
-func (s *Service) roomForEvent(c *Actor) error {
-	if s.cfg.EventsFull == nil || !s.cfg.EventsFull(c.Account.ID) {
+func (s *Service) roomForEvent(actor *Actor) error {
+	if s.cfg.EventsFull == nil || !s.cfg.EventsFull(actor.Account.ID) {
 		return nil
 	}
 	return fullAccount(s.now(), eventsWait, fanout.MaxWaiting,
@@ -120,12 +120,12 @@ func (s *Service) roomForEvent(c *Actor) error {
 // roomForRevision checks that one more revision may be stored for the account, and the event of it raised. Otherwise
 // the error is fault.RateLimitExceeded. An account may have twice as many bytes of revisions as are kept, because
 // maintenance removes them only once a minute.
-func (s *Service) roomForRevision(ctx context.Context, tx AccountReader, c *Actor) error {
-	if err := s.roomForEvent(c); err != nil {
+func (s *Service) roomForRevision(ctx context.Context, tx AccountReader, actor *Actor) error {
+	if err := s.roomForEvent(actor); err != nil {
 		return err
 	}
 	most := 2 * s.cfg.Bounds.revisionBytes()
-	room, err := tx.AccountRoom(ctx, c.Account.ID, AccountCounts{RevisionBytes: most})
+	room, err := tx.AccountRoom(ctx, actor.Account.ID, AccountCounts{RevisionBytes: most})
 	if err != nil || room.RevisionBytes {
 		return err
 	}
@@ -171,15 +171,15 @@ func (b *AccountBounds) checkConfiguration(n *AccountCounts) error {
 }
 
 // roomForRoutes checks that the routes of the account may take that many more bytes.
-func (s *Service) roomForRoutes(ctx context.Context, tx AccountReader, c *Actor, more int64) error {
+func (s *Service) roomForRoutes(ctx context.Context, tx AccountReader, actor *Actor, more int64) error {
 	if more <= 0 {
 		return nil
 	}
-	room, err := tx.AccountRoom(ctx, c.Account.ID, AccountCounts{RouteBytes: s.cfg.Bounds.configurationBytes() - more + 1})
+	room, err := tx.AccountRoom(ctx, actor.Account.ID, AccountCounts{RouteBytes: s.cfg.Bounds.configurationBytes() - more + 1})
 	if err != nil || room.Configuration {
 		return err
 	}
-	n, err := tx.AccountCounts(ctx, c.Account.ID)
+	n, err := tx.AccountCounts(ctx, actor.Account.ID)
 	if err != nil {
 		return err
 	}

@@ -14,10 +14,10 @@ import (
 // removed have the identifiers that they had in from, the others those of to. Settings are those that
 // to sets, if it is a configuration file, and from does not (nil) or otherwise. Revisions that do not
 // exist, or are no longer kept, are fault.NotFound.
-func (s *Service) CompareRevisions(ctx context.Context, c *Actor, gatewayID string, from, to int64) (*PushResult, error) {
+func (s *Service) CompareRevisions(ctx context.Context, actor *Actor, gatewayID string, from, to int64) (*PushResult, error) {
 	before := &gateway.Revision{}
-	after, err := read(ctx, s, c, func(tx ReadTx) (*gateway.Revision, error) {
-		g, err := tx.Gateway(ctx, c.Account.ID, gatewayID)
+	after, err := read(ctx, s, actor, func(tx ReadTx) (*gateway.Revision, error) {
+		g, err := tx.Gateway(ctx, actor.Account.ID, gatewayID)
 		if err != nil {
 			return nil, err
 		}

@@ -43,10 +43,10 @@ const endedList = 100
 //
 // When it returns, all of the keys are refused and are shown as revoked. If they are many, or the routes are, their
 // events and audit records are still being written, some in each transaction; a crash only delays that.
-func (s *Service) DeleteGateway(ctx context.Context, c *Actor, gatewayID string, m Match) (*gateway.Gateway, error) {
+func (s *Service) DeleteGateway(ctx context.Context, actor *Actor, gatewayID string, m Match) (*gateway.Gateway, error) {
 	more := false
-	g, err := inTx(Urgent(ctx), s, c, func(w *work) (*gateway.Gateway, error) {
-		g, err := s.gateway(ctx, w, c, gatewayID)
+	g, err := inTx(Urgent(ctx), s, actor, func(w *work) (*gateway.Gateway, error) {
+		g, err := s.gateway(ctx, w, actor, gatewayID)
 		if err != nil {
 			return nil, err
 		}
@@ -54,7 +54,7 @@ func (s *Service) DeleteGateway(ctx context.Context, c *Actor, gatewayID string,
 			return nil, err
 		}
 		e := EndedGateway{ID: g.ID, AccountID: g.AccountID, At: w.now, Call: EndingCall{
-			Kind: c.Kind, KeyID: c.KeyID, KeyPrefix: c.KeyPrefix, Method: c.Method, Path: c.Path, ClientIP: c.ClientIP, RequestID: c.RequestID,
+			Kind: actor.Kind, KeyID: actor.KeyID, KeyPrefix: actor.KeyPrefix, Method: actor.Method, Path: actor.Path, ClientIP: actor.ClientIP, RequestID: actor.RequestID,
 		}}
 		if err := w.EndGateway(ctx, &e); err != nil {
 			return nil, err
@@ -69,7 +69,7 @@ func (s *Service) DeleteGateway(ctx context.Context, c *Actor, gatewayID string,
 		if err != nil {
 			return nil, err
 		}
-		if err := w.DeleteGateway(ctx, c.Account.ID, g.ID); err != nil {
+		if err := w.DeleteGateway(ctx, actor.Account.ID, g.ID); err != nil {
 			return nil, err
 		}
 		if err := w.audit(ctx, audit.GatewayDelete, g.ID, g.ID, gatewayDiff(g, nil)); err != nil {
@@ -87,7 +87,7 @@ func (s *Service) DeleteGateway(ctx context.Context, c *Actor, gatewayID string,
 		return nil, err
 	}
 	if s.cfg.Repositories != nil {
-		s.cfg.Repositories.Changed(c.Account.ID, gatewayID)
+		s.cfg.Repositories.Changed(actor.Account.ID, gatewayID)
 	}
 	if more {
 		if err := s.endGateway(ctx, gatewayID, endAtOnce); err != nil {

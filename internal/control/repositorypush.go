@@ -69,9 +69,9 @@ func activeAccount(ctx context.Context, tx AccountReader, accountID string) (*ac
 }
 
 // readKind reads a document of the given kind.
-func (s *Service) readKind(c *Actor, kind gateway.DocumentKind, content []byte) (*document, error) {
+func (s *Service) readKind(actor *Actor, kind gateway.DocumentKind, content []byte) (*document, error) {
 	if kind == gateway.ConfigDocument {
-		return s.readConfiguration(c, content)
+		return s.readConfiguration(actor, content)
 	}
 	return readSpec(content)
 }

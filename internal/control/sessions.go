@@ -56,18 +56,18 @@ type SessionStore interface {
 
 // SignIn creates a session of a key, which must be the actor. It returns the value of the cookie, which nothing
 // else shows, and when it expires.
-func (s *Service) SignIn(ctx context.Context, c *Actor) (value string, expiresAt time.Time, err error) {
+func (s *Service) SignIn(ctx context.Context, actor *Actor) (value string, expiresAt time.Time, err error) {
 	random := make([]byte, sessionBytes)
 	if _, err := io.ReadFull(s.cfg.Random, random); err != nil {
 		return "", time.Time{}, fmt.Errorf("create a session: %w", err)
 	}
 	value = base64.RawURLEncoding.EncodeToString(random)
-	made, err := inTx(ctx, s, c, func(w *work) (*Session, error) {
-		if c.Kind != KeyActor {
+	made, err := inTx(ctx, s, actor, func(w *work) (*Session, error) {
+		if actor.Kind != KeyActor {
 			return nil, fault.Denied("only a key can sign in")
 		}
 		session := &Session{
-			Digest: sha256.Sum256([]byte(value)), AccountID: c.Account.ID, KeyID: c.KeyID, CreatedAt: w.now, ExpiresAt: w.now.Add(SessionLifetime),
+			Digest: sha256.Sum256([]byte(value)), AccountID: actor.Account.ID, KeyID: actor.KeyID, CreatedAt: w.now, ExpiresAt: w.now.Add(SessionLifetime),
 		}
 		return session, w.InsertSession(ctx, session, SessionsPerKey, SessionsPerAccount)
 	})

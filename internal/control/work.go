@@ -44,8 +44,8 @@ type work struct {
 // log entry, inTx then waits until the data plane has applied it, even if the caller hangs up. With several
 // nodes it waits, also if nothing changed, until everything that the transaction has seen is in force on
 // all of them. f may run more than once, so it must not keep state outside of w.
-func inTx[T any](ctx context.Context, s *Service, c *Actor, f func(w *work) (T, error)) (T, error) {
-	return inTxOnly(ctx, s, c, func(w *work) (result T, err error) {
+func inTx[T any](ctx context.Context, s *Service, actor *Actor, f func(w *work) (T, error)) (T, error) {
+	return inTxOnly(ctx, s, actor, func(w *work) (result T, err error) {
 		if result, err = f(w); err == nil {
 			err = w.storeResponse(ctx, result)
 		}
@@ -67,12 +67,12 @@ func onlyChecks(ctx context.Context) bool { return ctx.Value(onlyCheckKey{}) != 
 var errOnlyChecked = errors.New("the input was only checked")
 
 // inTxOnly is inTx without storing a response, for the transactions of an operation before its last.
-func inTxOnly[T any](ctx context.Context, s *Service, c *Actor, f func(w *work) (T, error)) (T, error) {
+func inTxOnly[T any](ctx context.Context, s *Service, actor *Actor, f func(w *work) (T, error)) (T, error) {
 	var result T
 	if onlyChecks(ctx) {
 		return result, errOnlyChecked
 	}
-	if err := c.check(); err != nil {
+	if err := actor.check(); err != nil {
 		return result, err
 	}
 	var changes []snapshot.Change
@@ -80,9 +80,9 @@ func inTxOnly[T any](ctx context.Context, s *Service, c *Actor, f func(w *work) 
 	var head snapshot.Position
 	var number int64 // of the account's newest change
 	err := s.cfg.Store.Update(ctx, func(tx Tx) error {
-		w := &work{Tx: tx, actor: c, bounds: &s.cfg.Bounds, now: s.now()}
+		w := &work{Tx: tx, actor: actor, bounds: &s.cfg.Bounds, now: s.now()}
 		if shared, ok := tx.(CommitReporter); ok {
-			shared.OnCommit(c.Account.ID, func(p snapshot.Position, ofAccount int64) { head, number = p, ofAccount })
+			shared.OnCommit(actor.Account.ID, func(p snapshot.Position, ofAccount int64) { head, number = p, ofAccount })
 		}
 		err := w.admitActor(ctx)
 		if err != nil {
@@ -138,17 +138,17 @@ func notStored(ctx context.Context, err error) error {
 	return &fault.Error{Code: fault.Unavailable, Message: strings.TrimSuffix(public.Message, ".") + ". Nothing was changed", Err: err}
 }
 
-// read runs f over one consistent state of the store, for a call of c.
-func read[T any](ctx context.Context, s *Service, c *Actor, f func(tx ReadTx) (T, error)) (result T, err error) {
-	if err := c.check(); err != nil {
+// read runs f over one consistent state of the store, for a call of actor.
+func read[T any](ctx context.Context, s *Service, actor *Actor, f func(tx ReadTx) (T, error)) (result T, err error) {
+	if err := actor.check(); err != nil {
 		return result, err
 	}
 	return view(ctx, s, f)
 }
 
 // search is read for what may take long.
-func search[T any](ctx context.Context, s *Service, c *Actor, f func(tx ReadTx) (T, error)) (result T, err error) {
-	if err := c.check(); err != nil {
+func search[T any](ctx context.Context, s *Service, actor *Actor, f func(tx ReadTx) (T, error)) (result T, err error) {
+	if err := actor.check(); err != nil {
 		return result, err
 	}
 	return readIn(ctx, s.cfg.Store.Search, f)
