@@ -46,7 +46,7 @@ func (a *API) exportAuditLog(c *call, f audit.Filter) (response, error) {
 	if err != nil {
 		return response{}, err
 	}
-	export, err := a.cfg.Control.ExportAudit(c.ctx, &c.caller, f)
+	export, err := a.cfg.Control.ExportAudit(c.ctx, &c.actor, f)
 	if err != nil {
 		a.exports.leave(slot)
 		return response{}, err

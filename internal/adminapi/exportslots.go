@@ -62,7 +62,7 @@ func newExports(now func() time.Time) *exports {
 func (e *exports) enter(c *call) (*exportSlot, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	p := &exportSlot{exports: e, account: c.caller.Account.ID, conn: c.conn}
+	p := &exportSlot{exports: e, account: c.actor.Account.ID, conn: c.conn}
 	own := 0
 	for _, other := range e.slots {
 		if other.account == p.account {

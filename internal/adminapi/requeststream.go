@@ -48,7 +48,7 @@ func newTailSlots() *tailSlots {
 
 // enter takes a slot for a stream of the caller's account. If there is none, the error is a 429.
 func (p *tailSlots) enter(c *call) (*tailSlot, error) {
-	account := c.caller.Account.ID
+	account := c.actor.Account.ID
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.of[account] >= tailsOfAccount {
@@ -126,7 +126,7 @@ func (a *API) streamRequests(c *call) (response, error) {
 		return response{}, err
 	}
 	status, _ := strconv.Atoi(c.query.Get("status")) // checked by requestFilters; 0 if not given
-	tail, err := a.cfg.Control.FollowRequests(&c.caller, requestlog.Filter{
+	tail, err := a.cfg.Control.FollowRequests(&c.actor, requestlog.Filter{
 		GatewayID: c.query.Get("gateway_id"), RouteID: c.query.Get("route_id"), KeyID: c.query.Get("key_id"), Status: status,
 	})
 	if err != nil {

@@ -110,8 +110,8 @@ func (x *Exchange) fill(r *accesslog.Record) {
 	x.Verdict.Record(r)
 	r.Start, r.Request, r.Method = x.start.Wall/1000, x.id, accesslog.MethodOf(x.Method)
 	r.Major, r.Minor = x.Major, x.Minor
-	if caller := x.caller(); caller.IsValid() {
-		r.Client = caller.As16()
+	if client := x.clientAddr(); client.IsValid() {
+		r.Client = client.As16()
 	}
 	if t := x.cfg.Tracer; t != nil {
 		t.Begin(r, x.Traceparent)
@@ -135,12 +135,12 @@ func (x *Exchange) fillEnd(r *accesslog.Record, e End) {
 	}
 }
 
-// caller returns the client's address, from X-Forwarded-For if a trusted proxy sent it.
-func (x *Exchange) caller() netip.Addr {
+// clientAddr returns the client's address, from X-Forwarded-For if a trusted proxy sent it.
+func (x *Exchange) clientAddr() netip.Addr {
 	if !x.Client.Trusted {
 		return x.Client.Peer
 	}
-	return x.cfg.Trust.Caller(x.Client.Peer, x.ForwardedFor)
+	return x.cfg.Trust.ClientBehind(x.Client.Peer, x.ForwardedFor)
 }
 
 // AppendTraceparent appends the value of traceparent for the upstream, or nothing.
