@@ -111,20 +111,19 @@ func (l *keyLimit) equal(o *keyLimit) bool {
 	return l.daily == o.daily && (l.params == nil) == (o.params == nil) && (l.params == nil || *l.params == *o.params)
 }
 
-// AppendLimits appends the key's own limits. It allocates only for the first request of a key
+// AddLimits adds the key's own limits to c. It allocates only for the first request of a key
 // with a daily cap.
-func (k *Key) AppendLimits(dst []ratelimit.Limit) []ratelimit.Limit {
+func (k *Key) AddLimits(c *ratelimit.Charge) {
 	l := k.limit
 	if l == nil {
-		return dst
+		return
 	}
 	if l.bucket != nil {
-		dst = append(dst, ratelimit.Limit{Scope: ratelimit.KeyScope, Params: l.params, Bucket: l.bucket})
+		c.Add(ratelimit.Limit{Scope: ratelimit.KeyScope, Params: l.params, Bucket: l.bucket}, 1)
 	}
 	if l.daily > 0 {
-		dst = append(dst, ratelimit.Limit{Scope: ratelimit.KeyDailyScope, Daily: l.dailies.DailyOf(k.BucketID(), l.daily)})
+		c.Add(ratelimit.Limit{Scope: ratelimit.KeyDailyScope, Daily: l.dailies.DailyOf(k.BucketID(), l.daily)}, 1)
 	}
-	return dst
 }
 
 // ended is the expiry of a key that has ended by the store, so that no clock is asked.
