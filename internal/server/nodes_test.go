@@ -13,6 +13,7 @@ import (
 	"github.com/keygate/keygate/internal/apikey"
 	"github.com/keygate/keygate/internal/config"
 	"github.com/keygate/keygate/internal/keygatetest"
+	"github.com/keygate/keygate/internal/keygatetest/awaittest"
 	"github.com/keygate/keygate/internal/keygatetest/cabletest"
 	"github.com/keygate/keygate/internal/keygatetest/postgrestest"
 )
@@ -46,29 +47,31 @@ func startCluster(t *testing.T, nodes int, args ...string) *cluster {
 
 // again repeats a call that got a 503, as its message says. A machine with little time for the database may
 // be the cause.
-func again[T any](c *cluster, call func() (T, error)) T {
+func again[T any](c *cluster, call func() (T, error)) (v T) {
 	c.Helper()
-	for {
-		v, err := call()
+	awaittest.True(c, "the call is not refused with 503", func() bool {
+		var err error
+		v, err = call()
 		var refused *client.Error
 		if errors.As(err, &refused) && refused.Status == http.StatusServiceUnavailable {
-			continue
+			return false
 		}
 		if err != nil {
 			c.Fatal(err)
 		}
-		return v
-	}
+		return true
+	})
+	return v
 }
 
 // revoke revokes a key through a node.
-func (c *cluster) revoke(node *keygatetest.Server, keyID string) keygatetest.Response {
-	for {
-		got := node.Call("DELETE", "/v1/keys/"+keyID, c.operator, "")
-		if got.Status != http.StatusServiceUnavailable {
-			return got
-		}
-	}
+func (c *cluster) revoke(node *keygatetest.Server, keyID string) (got keygatetest.Response) {
+	c.Helper()
+	awaittest.True(c, "the revocation is not refused with 503", func() bool {
+		got = node.Call("DELETE", "/v1/keys/"+keyID, c.operator, "")
+		return got.Status != http.StatusServiceUnavailable
+	})
+	return got
 }
 
 func (c *cluster) start(name, url string, args ...string) *keygatetest.Server {
@@ -187,8 +190,7 @@ func TestChangesWaitForTheLeaseOfANodeThatIsCutOff(t *testing.T) {
 	}
 	c.cable.Mend()
 	c.cable.HangUp()
-	for last.Through("", "GET", "/orders", other, "").Status != http.StatusOK {
-	}
+	awaittest.True(t, "the node serves again", func() bool { return last.Through("", "GET", "/orders", other, "").Status == http.StatusOK })
 	if got := last.Through("", "GET", "/orders", key, "").Status; got != http.StatusUnauthorized {
 		t.Errorf("with the database again the node responded %d to the revoked key, want 401", got)
 	}
