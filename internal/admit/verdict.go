@@ -160,18 +160,7 @@ func (v *Verdict) message() string {
 		}
 		return v.Gateway.KeyMessage
 	case fault.RateLimitExceeded:
-		switch v.Charge.Worst().Scope {
-		case ratelimit.KeyScope:
-			return "the key's rate limit is exceeded: wait for the number of seconds in the Retry-After header, then try again"
-		case ratelimit.KeyDailyScope:
-			return "the key's daily limit is exceeded: wait for the number of seconds in the Retry-After header, then try again"
-		case ratelimit.DailyScope:
-			return "the route's daily limit is exceeded: wait for the number of seconds in the Retry-After header, then try again"
-		case ratelimit.GlobalScope:
-			return "the gateway's rate limit is exceeded: wait for the number of seconds in the Retry-After header, then try again"
-		default:
-			return "the route's rate limit is exceeded: wait for the number of seconds in the Retry-After header, then try again"
-		}
+		return v.Charge.Worst().Scope.Exceeded() + " is exceeded: wait for the number of seconds in the Retry-After header, then try again"
 	default:
 		return "the request is not valid"
 	}

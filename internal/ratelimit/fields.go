@@ -51,18 +51,5 @@ func appendName(dst []byte, start int, scope Scope) []byte {
 	if len(dst) > start {
 		dst = append(dst, ", "...)
 	}
-	switch scope { // constants, so that the compiler knows their lengths
-	case KeyScope:
-		return append(dst, `"key"`...)
-	case KeyDailyScope: // names must differ
-		return append(dst, `"key-daily"`...)
-	case RouteScope:
-		return append(dst, `"route"`...)
-	case DailyScope:
-		return append(dst, `"daily"`...)
-	case GlobalScope:
-		return append(dst, `"global"`...)
-	default:
-		return append(append(append(dst, '"'), scope.String()...), '"')
-	}
+	return append(dst, scope.row().item...)
 }

@@ -2,47 +2,6 @@ package ratelimit
 
 import "math"
 
-// Scope says what a limit applies to.
-type Scope uint8
-
-// The scopes, in the order in which limits are charged.
-const (
-	KeyScope Scope = iota
-	RouteScope
-	DailyScope
-	GlobalScope
-	AccountScope  // an account's limit on the management API
-	KeyDailyScope // charged after KeyScope; it has the last number because numbers are stored
-)
-
-// String returns the scope as in the property limit_scope: key, route, daily, global,
-// account.
-func (s Scope) String() string {
-	switch s {
-	case KeyScope, KeyDailyScope:
-		return "key"
-	case RouteScope:
-		return "route"
-	case DailyScope:
-		return "daily"
-	case GlobalScope:
-		return "global"
-	case AccountScope:
-		return "account"
-	default:
-		return "unknown"
-	}
-}
-
-// Reported returns the scope under which s is counted and reported: a key's own daily cap
-// counts as a limit of the key.
-func (s Scope) Reported() Scope {
-	if s == KeyDailyScope {
-		return KeyScope
-	}
-	return s
-}
-
 // Status is the status of a limit after a decision.
 type Status struct {
 	Scope      Scope

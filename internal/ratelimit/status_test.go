@@ -3,8 +3,6 @@ package ratelimit
 import (
 	"slices"
 	"testing"
-
-	"github.com/keygate/keygate/internal/fault"
 )
 
 // Guarantee: the reference of the error codes explains every scope of a limit, with the plane
@@ -16,7 +14,7 @@ func TestEveryScopeIsExplained(t *testing.T) {
 			scopes = append(scopes, s.String())
 		}
 	}
-	for _, e := range fault.LimitScopes() {
+	for _, e := range ScopeReference() {
 		explained = append(explained, e.Code)
 		if management := e.Code == AccountScope.String(); e.Meaning == "" || e.Remedy == "" || e.Management != management || e.Data == management {
 			t.Errorf("%s is not explained: %+v", e.Code, e)
