@@ -33,12 +33,18 @@ func (x *Exchange) Emit(e End) {
 	if x.ended {
 		return
 	}
-	x.ended = true
+	x.end()
 	if x.Client.Shard == nil {
 		return
 	}
 	x.fillEnd(&x.record, e)
 	x.emit(&x.record, x.detail)
+}
+
+// end is the one end of every exchange: what it was charged, and not given back before, stays.
+func (x *Exchange) end() {
+	x.ended = true
+	x.Verdict.Charge.Settle()
 }
 
 // emit emits a record with the texts of the exchange.
@@ -76,11 +82,11 @@ func (x *Exchange) EmitStarted() {
 // which outlives the exchange. It is nil if no records are kept.
 func (x *Exchange) Detach(status int) *Detached {
 	if x.Client.Shard == nil {
-		x.ended = true
+		x.end()
 		return nil
 	}
 	x.EmitStarted()
-	x.ended = true
+	x.end()
 	d := &Detached{cfg: x.cfg, shard: x.Client.Shard, start: x.start.Mono, owner: x.Verdict.Caller.Owner(), method: strings.Clone(x.Method), path: strings.Clone(x.Verdict.Path)}
 	x.fillEnd(&d.record, End{Result: accesslog.Forwarded, Status: status})
 	return d
