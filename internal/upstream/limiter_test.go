@@ -113,7 +113,7 @@ func counted(t *testing.T, scheme string, h http.Handler) (*counter, upstream.Or
 		s.StartTLS()
 	}
 	t.Cleanup(s.Close)
-	o := upstream.Origin{Scheme: scheme, Host: s.Listener.Addr().String(), Gateway: "gw_1"}
+	o := upstream.Origin{Scheme: scheme, Host: s.Listener.Addr().String(), Target: "gw_1"}
 	if s.TLS != nil {
 		o.Scheme, o.CA = "https", pemOf(s.Certificate())
 	}
@@ -281,8 +281,8 @@ func TestWaiterGivesUp(t *testing.T) {
 // limit does not wait for it. Without a limit they share connections.
 func TestLimitIsPerGateway(t *testing.T) {
 	base := request("GET", "http://h.test", "/").URL
-	of := func(gateway string, conns int) upstream.Origin {
-		return upstream.OriginOf(base, upstream.Origin{Gateway: gateway, MaxConns: conns})
+	of := func(target string, conns int) upstream.Origin {
+		return upstream.OriginOf(base, upstream.Origin{Target: target, MaxConns: conns})
 	}
 	if of("gw_1", 5) == of("gw_2", 5) {
 		t.Error("two gateways share one limit")
@@ -299,9 +299,9 @@ func TestChangedLimitClosesIdleConnections(t *testing.T) {
 		t.Run(scheme, func(t *testing.T) {
 			count, o := counted(t, scheme, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 			pools := newPools(t, upstream.Config{})
-			ask := func(gateway string, conns int) {
+			ask := func(target string, conns int) {
 				t.Helper()
-				o.Gateway, o.MaxConns = gateway, conns
+				o.Target, o.MaxConns = target, conns
 				if _, _, err := send(t, pools, o, request("GET", o.Scheme+"://"+o.Host, "/")); err != nil {
 					t.Fatal(err)
 				}

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/keygate/keygate/internal/proxy"
 	"github.com/keygate/keygate/internal/upstream/upstreamtest"
 )
 
@@ -20,7 +21,7 @@ func (g *harness) waitForHangUp() {
 	g.t.Helper()
 	for deadline := time.Now().Add(testTimeout); time.Now().Before(deadline); runtime.Gosched() {
 		found := false
-		g.engine.conns.each(func(c *conn) { found = found || c.control(isClosed) })
+		g.engine.conns.each(func(c *conn) { found = found || c.control(proxy.IsClosed) })
 		if found {
 			return
 		}
