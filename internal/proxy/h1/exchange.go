@@ -220,6 +220,9 @@ func (c *conn) finish(x *exchange) step {
 		return c.tunnel(x)
 	}
 	uploaded := c.endUpload(x)
+	if err := x.attempt.Torn(); err != nil {
+		return c.fail(x, err)
+	}
 	why := c.phase.enter(phaseIdle, c.engine.clock.In(idleTime))
 	x.noteCut(why)
 	c.dropCall(x)

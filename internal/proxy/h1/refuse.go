@@ -156,6 +156,7 @@ func (c *conn) fail(x *exchange, err error) step {
 	case errors.As(err, &denied): // at the second look
 		return c.refuse(x, x.Withdraw(denied.Result, !x.attempt.Sent()))
 	case errors.Is(uploadErr, message.ErrBodyTooLarge):
+		x.Verdict.Close = true // as in refuseBody
 		return c.refuse(x, proxy.BodyTooLarge(x.Verdict.Gateway.MaxBodyBytes))
 	case errors.Is(uploadErr, http1.ErrChunk), errors.Is(uploadErr, http1.ErrSyntax), errors.Is(uploadErr, http1.ErrHead):
 		x.Verdict.Close = true

@@ -248,6 +248,9 @@ func (s *stream) settle(err error) error {
 		}
 	}
 	intact := s.leave()
+	if err == nil && !tunneled {
+		err = a.Torn()
+	}
 	defer s.part()
 	if err != nil || tunneled {
 		return a.Fail(err)

@@ -77,8 +77,11 @@ func (r *ResponseReader) Reusable() bool {
 
 // Keeps reports whether the upstream's connection may stay open after the response, judging by its head.
 func (r *ResponseReader) Keeps() bool {
-	return r.body.in != http1.UntilClose && r.resp.KeepAlive()
+	return !r.UntilClose() && r.resp.KeepAlive()
 }
+
+// UntilClose reports whether the body ends with the connection.
+func (r *ResponseReader) UntilClose() bool { return r.body.in == http1.UntilClose }
 
 // Bodyless reports whether the response has no body because of its status or the request's method.
 func (r *ResponseReader) Bodyless() bool { return r.body.in == http1.NoBody }

@@ -460,6 +460,15 @@ func (a *Attempt) Tunnel() (rest []byte, ok bool) {
 // Tunnels reports whether the upstream has switched protocols.
 func (a *Attempt) Tunnels() bool { return !a.multiplexed && a.trip.reader.Phase == message.ReadTunnel }
 
+// Torn returns an error if the body of the response has ended with the connection and is not whole. The
+// upload of the request's body has ended.
+func (a *Attempt) Torn() error {
+	if !a.multiplexed && a.trip.torn() {
+		return message.ErrTruncated
+	}
+	return nil
+}
+
 // Release ends the use of the connection after Run has succeeded. intact is set if the whole request
 // was sent and the exchange was not cut off: only then may the connection carry another request. alone
 // is set if it cannot, and was or would be bound to the client's.

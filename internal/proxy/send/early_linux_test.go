@@ -4,12 +4,12 @@ import (
 	"errors"
 	"io"
 	"net"
-	"runtime"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/keygate/keygate/internal/keygatetest/awaittest"
 	"github.com/keygate/keygate/internal/netguard"
 	"github.com/keygate/keygate/internal/proxy/message"
 	"github.com/keygate/keygate/internal/upstream"
@@ -39,10 +39,9 @@ func connectTo(t *testing.T, handle func(c *upstreamtest.Conn)) *upstream.H1Conn
 }
 
 // arrived returns once something has arrived on a connection.
-func arrived(c *upstream.H1Conn) {
-	for !c.Stale() {
-		runtime.Gosched()
-	}
+func arrived(t *testing.T, c *upstream.H1Conn) {
+	t.Helper()
+	awaittest.True(t, "something has arrived on the connection", c.Stale)
 }
 
 // Guarantee: a response that was on the connection before the upstream had any of the request is never
@@ -70,7 +69,7 @@ func TestResponseBeforeTheRequest(t *testing.T) {
 					t.Fatalf("the upstream acknowledges everything: %v", err)
 				}
 			}
-			arrived(conn)
+			arrived(t, conn)
 			var trip Trip
 			trip.init(&message.Buffers{})
 			trip.out = append(trip.buffer().Data[:0], "GET / HTTP/1.1\r\nHost: a\r\n\r\n"...)
@@ -99,7 +98,7 @@ func TestFastResponseIsAsked(t *testing.T) {
 		if _, err := conn.Write([]byte(request)); err != nil {
 			t.Fatal(err)
 		}
-		arrived(conn)
+		arrived(t, conn)
 		if conn.Unasked(len(request)) {
 			t.Fatal("a response to the request counts as unasked")
 		}

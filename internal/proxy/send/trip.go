@@ -242,6 +242,10 @@ func (t *Trip) written(ok bool) {
 // request that the head declares, and its response is complete. An upload has ended.
 func (t *Trip) reusable() bool { return t.wrote && t.body.Whole() && t.reader.Reusable() }
 
+// torn reports whether a body that has ended with the connection is not whole, because the upstream has reset the
+// connection. Only a write may have found that out. An upload has ended.
+func (t *Trip) torn() bool { return t.reader.UntilClose() && t.conn.WasReset() }
+
 // release ends the use of a connection that can serve another request.
 func (t *Trip) release() {
 	if t.reader.Bodyless() {
@@ -328,11 +332,12 @@ func (t *Trip) send(fd int) (ok bool) {
 	n, errno := nowait.Send(fd, t.out)
 	if errno == nowait.Again {
 		errno = 0
-		if _, err := t.conn.Write(t.out[n:]); err != nil {
+		if _, err := t.conn.Write(t.out[n:]); err != nil { // which notes the error
 			errno = syscall.EPIPE
 		}
 	}
 	if t.written(errno == 0); !t.wrote {
+		t.conn.NoteWrite(errno)
 		t.err = errno
 	}
 	return t.wrote
