@@ -91,6 +91,27 @@ func TestCompiledUpstream(t *testing.T) {
 	}
 }
 
+// Guarantee: a gateway whose account may from now on reach only public addresses has another target, so
+// that no connection is used that was allowed to private ones. Otherwise a target stays the same.
+func TestRestrictedAccountChangesTarget(t *testing.T) {
+	h := newHarness(t)
+	g := h.gateway()
+	h.source.PutGateway(g)
+	h.catchUp()
+	target := func() *snapshot.Target { return h.follower.Current().GatewayByID(g.ID).Upstream.Target }
+	before := target()
+	h.source.PutGateway(h.gateway())
+	h.catchUp()
+	if target() != before || before.PublicOnly {
+		t.Errorf("after a change of another gateway: got target %+v, want %+v as before", target(), before)
+	}
+	h.source.DeleteAccount(g.AccountID)
+	h.catchUp()
+	if after := target(); after == before || !after.PublicOnly || before.PublicOnly {
+		t.Errorf("without the account that may reach private addresses: got target %+v, want another one that may not", after)
+	}
+}
+
 // Guarantee: a compiled CORS configuration has the header values, and allows the listed
 // origins only.
 func TestCompiledCORS(t *testing.T) {

@@ -3,6 +3,7 @@ package upstream_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -314,6 +315,34 @@ func TestChangedLimitClosesIdleConnections(t *testing.T) {
 			ask("gw_1", 3) // back to the old limit
 			ask("gw_1", 3)
 			count.await(t, 2)
+		})
+	}
+}
+
+// Guarantee: two targets with limits of their own keep their connections while requests go to both,
+// although one gateway has them.
+func TestTargetsDoNotDrainEachOther(t *testing.T) {
+	for _, scheme := range []string{"http", "https", "h2", "h2c"} {
+		t.Run(scheme, func(t *testing.T) {
+			pools := newPools(t, upstream.Config{})
+			var counts [2]*counter
+			var origins [2]upstream.Origin
+			for i := range origins {
+				counts[i], origins[i] = counted(t, scheme, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+				origins[i].Target, origins[i].MaxConns = fmt.Sprintf("gw_1/%d", i), 3
+			}
+			for range 5 {
+				for _, o := range origins {
+					if _, _, err := send(t, pools, o, request("GET", o.Scheme+"://"+o.Host, "/")); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			for i, count := range counts {
+				if _, all := count.figures(); all != 1 {
+					t.Errorf("target %d had %d connections for 5 requests in turn, want 1", i, all)
+				}
+			}
 		})
 	}
 }
