@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/keygate/keygate/client"
+	"github.com/keygate/keygate/internal/cli/terminal"
 	"github.com/keygate/keygate/internal/gateway"
 )
 
@@ -41,9 +42,9 @@ file:line:column: field: what is wrong. ${env:NAME} is replaced from your enviro
 				}
 			}
 			if files == 1 {
-				a.say("%s is valid: %s.", clean(name), numberOf(int64(routes), "route", "routes"))
+				a.Say("%s is valid: %s.", terminal.Clean(name), terminal.NumberOf(int64(routes), "route", "routes"))
 			} else {
-				a.say("%d files are valid: %d routes.", files, routes)
+				a.Say("%d files are valid: %d routes.", files, routes)
 			}
 			return nil
 		},

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/keygate/keygate/client"
+	"github.com/keygate/keygate/internal/cli/terminal"
 	"github.com/keygate/keygate/internal/fault"
 )
 
@@ -21,7 +22,7 @@ func (o *configRun) apply(c *cobra.Command, args []string) error {
 	if o.dryRun || !o.anyDifferent() {
 		return o.print(o.plan, o.dryRun)
 	}
-	asked := o.asks()
+	asked := o.Asks()
 	if asked {
 		if err := o.ask(c.Context()); err != nil {
 			return err
@@ -40,14 +41,14 @@ func (o *configRun) ask(ctx context.Context) error {
 		}
 	}
 	if o.set.dir != "" {
-		o.say("%s", o.totals(o.plan, proposed))
+		o.Say("%s", o.totals(o.plan, proposed))
 	}
 	if changes > 0 {
 		question := "Apply it? [y/N] "
 		if changes > 1 {
 			question = fmt.Sprintf("Apply all %d? [y/N] ", changes)
 		}
-		if err := o.answered(question, isYes); err != nil {
+		if err := o.Answered(question, terminal.IsYes); err != nil {
 			return err
 		}
 	}
@@ -55,7 +56,7 @@ func (o *configRun) ask(ctx context.Context) error {
 		if p.Action != deleteGateway {
 			continue
 		}
-		if err := o.confirm(func() (loss, error) { return lossOfGateway(ctx, o.api, p.GatewayID) }); err != nil {
+		if err := o.Confirm(func() (terminal.Loss, error) { return lossOfGateway(ctx, o.api, p.GatewayID) }); err != nil {
 			return err
 		}
 	}
@@ -77,7 +78,7 @@ func (o *configRun) ask(ctx context.Context) error {
 
 // applyAll applies the plan, and says what was done if that fails.
 func (o *configRun) applyAll(ctx context.Context, asked bool) error {
-	quiet := asked && o.forPeople() && o.width(o.Out) > 0 // the differences are on the screen already
+	quiet := asked && o.ForPeople() && o.Width(o.Out) > 0 // the differences are on the screen already
 	steps, step := 0, 0
 	for _, p := range o.plan {
 		if p.Action != keepGateway {
@@ -91,25 +92,25 @@ func (o *configRun) applyAll(ctx context.Context, asked bool) error {
 		step++
 		if err := o.applyOne(ctx, p); err != nil {
 			o.sayDone(i, err)
-			if i > 0 && !o.forPeople() {
+			if i > 0 && !o.ForPeople() {
 				if bad := o.print(o.plan[:i], false); bad != nil {
 					return bad
 				}
 			}
 			return o.about(p, err)
 		}
-		if o.forPeople() && !quiet {
+		if o.ForPeople() && !quiet {
 			o.write(o.Out, p, made)
 		}
 		if o.set.dir != "" || quiet || p.Action != updateGateway {
-			o.say("%s", clean(p.sentence(step, steps)))
+			o.Say("%s", terminal.Clean(p.sentence(step, steps)))
 		}
 	}
-	if !o.forPeople() {
+	if !o.ForPeople() {
 		return o.print(o.plan, false)
 	}
 	if o.set.dir != "" {
-		o.say("%s", o.totals(o.plan, made))
+		o.Say("%s", o.totals(o.plan, made))
 	}
 	return nil
 }
@@ -186,18 +187,18 @@ func (o *configRun) sayDone(failed int, err error) {
 	}
 	var unreachable *client.UnreachableError
 	if errors.As(err, &unreachable) {
-		o.say("%s", clean("It is not known whether this was carried out: "+o.plan[failed].stepName()+". See keygate config diff."))
+		o.Say("%s", terminal.Clean("It is not known whether this was carried out: "+o.plan[failed].stepName()+". See keygate config diff."))
 	}
 	if o.set.dir == "" {
 		return
 	}
 	if len(done) == 0 {
-		o.say("Applied before the failure: nothing.")
+		o.Say("Applied before the failure: nothing.")
 	} else {
-		o.say("%s", clean("Applied before the failure: "+shortList(done)+"."))
+		o.Say("%s", terminal.Clean("Applied before the failure: "+shortList(done)+"."))
 	}
 	if len(left) > 0 {
-		o.say("%s", clean("Not applied after the failure: "+shortList(left)+"."))
+		o.Say("%s", terminal.Clean("Not applied after the failure: "+shortList(left)+"."))
 	}
 }
 

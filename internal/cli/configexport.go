@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/keygate/keygate/client"
+	"github.com/keygate/keygate/internal/cli/terminal"
 	"github.com/keygate/keygate/internal/document"
 	"github.com/keygate/keygate/internal/fault"
 )
@@ -118,10 +119,10 @@ func (o *configExport) exportAll(ctx context.Context, dir string) error {
 		}
 		written++
 	}
-	if !o.forPeople() {
-		return o.printData(files)
+	if !o.ForPeople() {
+		return o.PrintData(files)
 	}
-	o.say("Exported %s to %s: %d written, %d unchanged.", numberOf(int64(len(files)), "gateway", "gateways"), clean(dir), written, len(files)-written)
+	o.Say("Exported %s to %s: %d written, %d unchanged.", terminal.NumberOf(int64(len(files)), "gateway", "gateways"), terminal.Clean(dir), written, len(files)-written)
 	return nil
 }
 
@@ -190,7 +191,7 @@ func (o *configExport) place(root *os.Root, dir string, files []*exported) (chan
 	}
 	for _, name := range slices.Sorted(maps.Keys(present)) {
 		if used[strings.ToLower(present[name])] == 0 {
-			o.say("%s", clean(fmt.Sprintf("warning: %s names the gateway %s, which does not exist: applying the directory would create it", filepath.Join(dir, present[name]), name)))
+			o.Say("%s", terminal.Clean(fmt.Sprintf("warning: %s names the gateway %s, which does not exist: applying the directory would create it", filepath.Join(dir, present[name]), name)))
 		}
 	}
 	return changed, nil
@@ -202,15 +203,15 @@ func (o *configExport) mayOverwrite(files []string) error {
 		return nil
 	}
 	for _, f := range files[:min(len(files), maxCandidates)] {
-		o.say("%s", clean(f+" exists and has other content."))
+		o.Say("%s", terminal.Clean(f+" exists and has other content."))
 	}
 	if len(files) > maxCandidates {
-		o.say("So do %d more files.", len(files)-maxCandidates)
+		o.Say("So do %d more files.", len(files)-maxCandidates)
 	}
-	if !o.asks() {
+	if !o.Asks() {
 		return fault.New(fault.Conflict, "nothing was written: give --force to overwrite files")
 	}
-	return o.answered("Overwrite? What differs in them is lost, such as ${env:NAME} and comments. [y/N] ", isYes)
+	return o.Answered("Overwrite? What differs in them is lost, such as ${env:NAME} and comments. [y/N] ", terminal.IsYes)
 }
 
 // namesInRoot returns the configuration files of a directory by the names of their gateways. Files

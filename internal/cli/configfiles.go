@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/keygate/keygate/internal/cli/terminal"
 	"github.com/keygate/keygate/internal/document"
 	"github.com/keygate/keygate/internal/gateway"
 )
@@ -249,7 +250,7 @@ func (f *failures) add(d *documentFile, err error) {
 	f.problems += len(lines)
 	if f.files > 1 {
 		for _, line := range lines {
-			f.say("%s", clean(d.name+": "+line))
+			f.Say("%s", terminal.Clean(d.name+": "+line))
 		}
 	}
 }

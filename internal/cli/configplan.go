@@ -103,7 +103,7 @@ func (o *configRun) findGateways() (all []client.Gateway, err error) {
 
 // allGateways lists the gateways of the account.
 func (a *app) allGateways(api *client.Client) (all []client.Gateway, err error) {
-	for g, err := range api.Gateways(a.ctx, client.ListOptions{}) {
+	for g, err := range api.Gateways(a.Context, client.ListOptions{}) {
 		if err != nil {
 			return nil, err
 		}

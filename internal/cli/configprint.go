@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/keygate/keygate/client"
+	"github.com/keygate/keygate/internal/cli/terminal"
 )
 
 // difference is the output of config diff and config apply for one gateway.
@@ -121,9 +122,9 @@ func hideIn(value any, hide func(string) string) any {
 // directory.
 func (o *configRun) print(plan []*planned, dryRun bool) error {
 	switch {
-	case o.output == formatMarkdown:
+	case o.Format == formatMarkdown:
 		return o.printMarkdown(plan)
-	case o.forPeople():
+	case o.ForPeople():
 		when := made
 		switch {
 		case dryRun && o.set.dir != "":
@@ -139,13 +140,13 @@ func (o *configRun) print(plan []*planned, dryRun bool) error {
 		}
 		return nil
 	case o.set.dir == "" && len(plan) > 0:
-		return o.printData(plan[0].difference)
+		return o.PrintData(plan[0].difference)
 	}
 	all := make([]difference, len(plan))
 	for i, p := range plan {
 		all[i] = p.difference
 	}
-	return o.printData(all)
+	return o.PrintData(all)
 }
 
 // printMarkdown prints the plan as a comment. Gateways that do not change are left out.
@@ -155,7 +156,7 @@ func (o *configRun) printMarkdown(plan []*planned) error {
 		if p.Action == keepGateway {
 			continue
 		}
-		c := comparison{title: "Gateway " + code(p.Name), settings: p.Gateway, push: p.Push}
+		c := comparison{title: "Gateway " + terminal.Code(p.Name), settings: p.Gateway, push: p.Push}
 		switch p.Action {
 		case createGateway:
 			c.title += ": to be created"
@@ -163,7 +164,7 @@ func (o *configRun) printMarkdown(plan []*planned) error {
 			c.title, c.push = c.title+": to be deleted", nil
 		}
 		if p.File != "" {
-			c.title += " (" + code(p.File) + ")"
+			c.title += " (" + terminal.Code(p.File) + ")"
 		}
 		all = append(all, c)
 	}
@@ -185,9 +186,9 @@ func (o *configRun) write(w io.Writer, p *planned, when tense) {
 	}
 	switch mark := map[action]string{createGateway: "+", deleteGateway: "-", updateGateway: "~", keepGateway: "="}[p.Action]; {
 	case p.Action == createGateway && p.GatewayID == "":
-		o.writeChange(w, mark, clean(head)+", which does not exist yet")
+		o.writeChange(w, mark, terminal.Clean(head)+", which does not exist yet")
 	case o.set.dir != "" || p.Action == createGateway:
-		o.writeChange(w, mark, clean(head))
+		o.writeChange(w, mark, terminal.Clean(head))
 	}
 	if p.Action == deleteGateway {
 		return
@@ -199,7 +200,7 @@ func (o *configRun) write(w io.Writer, p *planned, when tense) {
 // writeSettings writes a line for each setting that changes.
 func (a *app) writeSettings(w io.Writer, changes []client.SettingChange) {
 	for _, s := range changes {
-		a.writeChange(w, "~", fmt.Sprintf("gateway.%s: %s -> %s", s.Field, clean(settingText(s.Before)), clean(settingText(s.After))))
+		a.writeChange(w, "~", fmt.Sprintf("gateway.%s: %s -> %s", s.Field, terminal.Clean(settingText(s.Before)), terminal.Clean(settingText(s.After))))
 	}
 }
 

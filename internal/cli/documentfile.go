@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/keygate/keygate/client"
+	"github.com/keygate/keygate/internal/cli/terminal"
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/openapi/bundle"
 )
@@ -33,7 +34,7 @@ func newDocumentFile(name string, content []byte) *documentFile {
 
 // readDocument reads a document from a file, or from standard input for "-".
 func (a *app) readDocument(name string) (*documentFile, error) {
-	content, err := a.readInput(name)
+	content, err := a.ReadInput(name)
 	if err != nil {
 		return nil, fmt.Errorf("read the document: %w", err)
 	}
@@ -70,7 +71,7 @@ func (a *app) readSpec(name, refRoot string) (*documentFile, error) {
 	switch {
 	case errors.As(err, &bad):
 		for _, p := range bad.Problems {
-			a.say("%s", clean(text(p.Place)+": "+p.Field+": "+p.Message))
+			a.Say("%s", terminal.Clean(text(p.Place)+": "+p.Field+": "+p.Message))
 		}
 		return nil, d.invalid(len(bad.Problems), fault.New(fault.ValidationFailed, "%s", err))
 	case err != nil || b.Files == 0:
@@ -83,7 +84,7 @@ func (a *app) readSpec(name, refRoot string) (*documentFile, error) {
 		}
 		return fmt.Sprintf("%s with its files:%d:%d", d.name, line, column)
 	}
-	a.say("Files included in %s: %d. Lines in warnings are those of the whole document, see keygate spec get.", clean(d.name), b.Files)
+	a.Say("Files included in %s: %d. Lines in warnings are those of the whole document, see keygate spec get.", terminal.Clean(d.name), b.Files)
 	return d, nil
 }
 
@@ -147,7 +148,7 @@ func (a *app) mistakes(d *documentFile, err error) error {
 		return &mistakesError{d.secrets.hide(strings.Join(lines, "\n")), len(lines), err}
 	}
 	for _, p := range problems {
-		a.say("%s", clean(d.mistake(p)))
+		a.Say("%s", terminal.Clean(d.mistake(p)))
 	}
 	return d.invalid(len(problems), err)
 }

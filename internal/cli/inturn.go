@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/keygate/keygate/client"
+	"github.com/keygate/keygate/internal/cli/terminal"
 )
 
 // A push that the server has no place for is tried again (contract, section 5): each try waits for a
@@ -25,7 +26,7 @@ func inTurn[T any](ctx context.Context, a *app, call func() (*T, error)) (*T, er
 		if !errors.As(err, &busy) || busy.Status != http.StatusTooManyRequests || busy.RetryAfter <= 0 || busy.RetryAfter > longestPause || try == pushTries {
 			return r, err
 		}
-		a.say("The server is busy: trying again in %s (%s).", busy.RetryAfter, clean(busy.Message))
+		a.Say("The server is busy: trying again in %s (%s).", busy.RetryAfter, terminal.Clean(busy.Message))
 		pause := time.NewTimer(busy.RetryAfter)
 		select {
 		case <-pause.C:
