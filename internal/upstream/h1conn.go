@@ -27,6 +27,7 @@ type H1Conn struct {
 	last int64         // tick of the last Release
 	end  time.Duration // the time, by Pools.now, from which it is not used for new requests
 
+	reset  atomic.Bool  // a write has found that the server had reset the connection
 	reused bool         // it has carried a request
 	unused bool         // it became idle without one
 	heldAt atomic.Int64 // tick of the last Hold
