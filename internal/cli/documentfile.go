@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/keygate/keygate/client"
+	"github.com/keygate/keygate/client/apply"
 	"github.com/keygate/keygate/internal/cli/terminal"
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/openapi/bundle"
@@ -20,7 +21,7 @@ type documentFile struct {
 	// place returns where a position in content comes from, as file:line:column.
 	place func(line, column int) string
 	// secrets are not shown in messages.
-	secrets secrets
+	secrets apply.Secrets
 }
 
 func newDocumentFile(name string, content []byte) *documentFile {
@@ -145,7 +146,7 @@ func (a *app) mistakes(d *documentFile, err error) error {
 	}
 	if placed == 0 {
 		lines := messages(err)
-		return &mistakesError{d.secrets.hide(strings.Join(lines, "\n")), len(lines), err}
+		return &mistakesError{d.secrets.Hide(strings.Join(lines, "\n")), len(lines), err}
 	}
 	for _, p := range problems {
 		a.Say("%s", terminal.Clean(d.mistake(p)))
@@ -169,7 +170,7 @@ func (d *documentFile) mistake(p fault.Problem) string {
 	if p.Line == 0 {
 		return message
 	}
-	return d.place(p.Line, p.Column) + ": " + d.secrets.hide(message)
+	return d.place(p.Line, p.Column) + ": " + d.secrets.Hide(message)
 }
 
 func position(p *int64) int {

@@ -84,8 +84,3 @@ func (a *app) writeChange(w io.Writer, mark, text string) {
 	colour := map[string]terminal.Style{"+": terminal.Green, "-": terminal.Red, "~": terminal.Yellow}[mark]
 	fmt.Fprintln(w, colour.Paint(a.Colours(w), mark+" "+text))
 }
-
-// noChanges returns the result of a push that changes no route.
-func noChanges() *client.Push {
-	return &client.Push{Added: []client.RouteChange{}, Removed: []client.RouteChange{}, Changed: []client.RouteChange{}, Warnings: []string{}}
-}

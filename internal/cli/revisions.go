@@ -131,14 +131,11 @@ func (o *revisionGet) run(c *cobra.Command, args []string) error {
 	if o.gateway, err = o.gatewayID(api, o.gateway); err != nil {
 		return err
 	}
-	content, err := inTurn(c.Context(), o.app, func() (*[]byte, error) {
-		content, err := api.RevisionContent(c.Context(), o.gateway, n)
-		return &content, err
-	})
+	content, err := inTurn(c.Context(), o.app, func() ([]byte, error) { return api.RevisionContent(c.Context(), o.gateway, n) })
 	if err != nil {
 		return err
 	}
-	_, err = o.Out.Write(*content)
+	_, err = o.Out.Write(content)
 	return err
 }
 
