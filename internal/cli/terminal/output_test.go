@@ -1,4 +1,4 @@
-package cli
+package terminal
 
 import (
 	"bytes"
@@ -13,8 +13,8 @@ func TestCleanReplacesControlCharacters(t *testing.T) {
 	for in, want := range map[string]string{
 		"": "-", "plain": "plain", "ärger €": "ärger €", "a\x1b[2Jb": "a\uFFFD[2Jb", "a\nb\tc\r": "a\uFFFDb\uFFFDc\uFFFD", "\u202eabc": "\uFFFDabc",
 	} {
-		if got := clean(in); got != want {
-			t.Errorf("clean(%q) = %q, want %q", in, got, want)
+		if got := Clean(in); got != want {
+			t.Errorf("Clean(%q) = %q, want %q", in, got, want)
 		}
 	}
 }
@@ -28,8 +28,8 @@ func TestYAMLHasTheFieldsOfJSON(t *testing.T) {
 		"yaml": {"key_id: key_1", "name: a & b <c>", `owner: "true"`, "gateway_id: null", `n: "1"`},
 	} {
 		var b bytes.Buffer
-		a := &app{System: &System{Out: &b}, output: format}
-		if err := a.printRecord(record, nil); err != nil {
+		c := &Console{Out: &b, Format: format}
+		if err := c.PrintRecord(record, nil); err != nil {
 			t.Fatal(err)
 		}
 		for _, part := range want {

@@ -1,4 +1,4 @@
-package cli
+package terminal
 
 import (
 	"bufio"
@@ -10,40 +10,12 @@ import (
 	"strings"
 
 	"github.com/itchyny/gojq"
-	"github.com/spf13/cobra"
 )
 
-// readFilter compiles the expression of --jq, if it was given.
-func (a *app) readFilter(c *cobra.Command) error {
-	switch {
-	case !c.Flags().Changed("jq"):
-		return nil
-	case c.Flags().Changed("output") && a.output != formatJSON:
-		return usagef("--jq filters JSON: it cannot be used with -o %s", a.output)
-	case !printsRecords(c.CommandPath()):
-		return usagef("the output of %s is not JSON: --jq cannot be used with it", c.CommandPath())
-	}
-	a.output = formatJSON
-	code, err := compileFilter(a.jq)
-	a.jqCode = code
-	return err
-}
-
-// printsRecords reports whether -o applies to the command with this path.
-func printsRecords(path string) bool {
-	switch path {
-	case "keygate serve", "keygate demo", "keygate login", "keygate context use", "keygate context delete", "keygate config validate",
-		"keygate config export", "keygate spec get", "keygate audit-log export":
-		return false
-	default:
-		return !strings.HasPrefix(path, "keygate completion")
-	}
-}
-
-// compileFilter compiles a jq expression. The error shows where it is wrong.
-func compileFilter(expr string) (*gojq.Code, error) {
+// CompileFilter compiles a jq expression. The error shows where it is wrong.
+func CompileFilter(expr string) (*gojq.Code, error) {
 	if strings.TrimSpace(expr) == "" {
-		return nil, usagef("--jq is empty: give it an expression, such as .[].name")
+		return nil, fmt.Errorf("--jq is empty: give it an expression, such as .[].name")
 	}
 	query, err := gojq.Parse(expr)
 	var wrong *gojq.ParseError
@@ -67,33 +39,33 @@ func compileFilter(expr string) (*gojq.Code, error) {
 	return code, nil
 }
 
-// filterError returns a usage error that points at the byte at of an expression; -1 if the
+// filterError returns an error that points at the byte at of an expression; -1 if the
 // place is not known.
 func filterError(expr string, at int, err error) error {
 	if at < 0 {
-		return usagef("--jq: %s in %s", err, clean(expr))
+		return fmt.Errorf("--jq: %s in %s", err, Clean(expr))
 	}
 	start := strings.LastIndexByte(expr[:at], '\n') + 1
 	line, _, _ := strings.Cut(expr[start:], "\n")
-	column := textWidth(clean(expr[start:at]))
+	column := TextWidth(Clean(expr[start:at]))
 	if start == at {
-		column = 0 // clean shows nothing as a dash
+		column = 0 // Clean shows nothing as a dash
 	}
-	return usagef("--jq: %s at line %d, column %d:\n  %s\n  %s^",
-		err, strings.Count(expr[:at], "\n")+1, column+1, clean(line), strings.Repeat(" ", column))
+	return fmt.Errorf("--jq: %s at line %d, column %d:\n  %s\n  %s^",
+		err, strings.Count(expr[:at], "\n")+1, column+1, Clean(line), strings.Repeat(" ", column))
 }
 
 // printFiltered writes the results of --jq for data: strings as they are, everything else as
 // JSON. It writes them as they come, so their number is not bounded.
-func (a *app) printFiltered(data []byte) error {
+func (c *Console) printFiltered(data []byte) error {
 	dec := json.NewDecoder(bytes.NewReader(data))
 	dec.UseNumber() // keep large numbers exact
 	var input any
 	if err := dec.Decode(&input); err != nil {
 		return fmt.Errorf("--jq: %w", err)
 	}
-	w := bufio.NewWriter(a.Out)
-	for results := a.jqCode.RunWithContext(a.ctx, input); ; {
+	w := bufio.NewWriter(c.Out)
+	for results := c.Filter.RunWithContext(c.Context, input); ; {
 		v, more := results.Next()
 		if !more {
 			return w.Flush()
@@ -107,16 +79,16 @@ func (a *app) printFiltered(data []byte) error {
 			}
 			return errors.Join(w.Flush(), err)
 		}
-		if err := a.printResult(w, v); err != nil {
+		if err := c.printResult(w, v); err != nil {
 			return err
 		}
 	}
 }
 
 // printResult writes one result of --jq.
-func (a *app) printResult(w io.Writer, v any) error {
+func (c *Console) printResult(w io.Writer, v any) error {
 	if text, ok := v.(string); ok {
-		if a.width(a.Out) > 0 {
+		if c.Width(c.Out) > 0 {
 			text = cleanLines(text)
 		}
 		_, err := io.WriteString(w, text+"\n")
@@ -126,7 +98,7 @@ func (a *app) printResult(w io.Writer, v any) error {
 	if err != nil {
 		return fmt.Errorf("--jq: %w", err)
 	}
-	if a.width(a.Out) > 0 {
+	if c.Width(c.Out) > 0 {
 		var b bytes.Buffer
 		if err := json.Indent(&b, out, "", "  "); err != nil {
 			return fmt.Errorf("--jq: %w", err)
@@ -144,7 +116,7 @@ func cleanLines(s string) string {
 		parts := strings.Split(line, "\t")
 		for j, p := range parts {
 			if p != "" {
-				parts[j] = clean(p)
+				parts[j] = Clean(p)
 			}
 		}
 		lines[i] = strings.Join(parts, "\t")

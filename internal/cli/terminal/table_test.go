@@ -1,4 +1,4 @@
-package cli
+package terminal
 
 import (
 	"bytes"
@@ -7,14 +7,14 @@ import (
 	"time"
 )
 
-func tableText(t *testing.T, tab *table, rows ...[]string) string {
+func tableText(t *testing.T, tab *Table, rows ...[]string) string {
 	t.Helper()
 	var b bytes.Buffer
 	tab.out = &b
 	for _, r := range rows {
-		tab.row(r...)
+		tab.Row(r...)
 	}
-	if err := tab.flush(); err != nil {
+	if err := tab.Flush(); err != nil {
 		t.Fatal(err)
 	}
 	return b.String()
@@ -24,7 +24,7 @@ func tableText(t *testing.T, tab *table, rows ...[]string) string {
 // flexible ones, until it fits the terminal. Columns of rank 0 that are not flexible are
 // whole as long as there is room for them.
 func TestTableFitsItsWidth(t *testing.T) {
-	columns := []column{{name: "ID"}, {name: "NAME", flex: true}, {name: "A", rank: 1}, {name: "B", rank: 2}, {name: "EMPTY", rank: 1}}
+	columns := []Column{{Name: "ID"}, {Name: "NAME", Flex: true}, {Name: "A", Rank: 1}, {Name: "B", Rank: 2}, {Name: "EMPTY", Rank: 1}}
 	row := []string{"id_0123456789", strings.Repeat("n", 30), "aaaa", "bbbb", ""}
 	for width, want := range map[int]string{
 		0:  "id_0123456789  nnnnnnnnnnnnnnnnnnnnnnnnnnnnnn  aaaa  bbbb  -",
@@ -36,7 +36,7 @@ func TestTableFitsItsWidth(t *testing.T) {
 		20: "id_0123456789  nnnn…",
 		10: "id_012345…",
 	} {
-		got := tableText(t, &table{columns: columns, width: width}, row)
+		got := tableText(t, &Table{columns: columns, width: width}, row)
 		if got != want+"\n" {
 			t.Errorf("width %d: got\n%s\nwant\n%s", width, got, want)
 		}
@@ -45,13 +45,13 @@ func TestTableFitsItsWidth(t *testing.T) {
 
 // Guarantee: for every width, no line of a table is wider than the terminal.
 func TestNoLineIsWiderThanTheTerminal(t *testing.T) {
-	columns := []column{{name: "IDENTIFIER"}, {name: "NAME", flex: true}, {name: "STATE", state: true}, {name: "OWNER", rank: 3, flex: true}, {name: "LAST USED", rank: 1}}
+	columns := []Column{{Name: "IDENTIFIER"}, {Name: "NAME", Flex: true}, {Name: "STATE", State: true}, {Name: "OWNER", Rank: 3, Flex: true}, {Name: "LAST USED", Rank: 1}}
 	for width := 1; width < 100; width++ {
-		text := tableText(t, &table{columns: columns, width: width, headers: true},
+		text := tableText(t, &Table{columns: columns, width: width, headers: true},
 			[]string{"key_01j0000000000000000000000000", "日本語の名前の長いもの", "active", "owner", "3m ago"},
 			[]string{"key_01j0000000000000000000000001", "n", "revoked", "", ""})
 		for line := range strings.Lines(text) {
-			if n := textWidth(strings.TrimSuffix(line, "\n")); n > width {
+			if n := TextWidth(strings.TrimSuffix(line, "\n")); n > width {
 				t.Errorf("width %d: a line of %d cells: %q", width, n, line)
 			}
 		}
@@ -60,7 +60,7 @@ func TestNoLineIsWiderThanTheTerminal(t *testing.T) {
 
 // Guarantee: columns are aligned on the screen behind characters that are two cells wide.
 func TestColumnsAlignBehindWideCharacters(t *testing.T) {
-	got := tableText(t, &table{columns: []column{{name: "NAME"}, {name: "STATE"}}, headers: true}, []string{"東京", "active"}, []string{"ä", "active"})
+	got := tableText(t, &Table{columns: []Column{{Name: "NAME"}, {Name: "STATE"}}, headers: true}, []string{"東京", "active"}, []string{"ä", "active"})
 	want := "NAME  STATE\n東京  active\nä     active\n"
 	if got != want {
 		t.Errorf("got\n%swant\n%s", got, want)
@@ -70,7 +70,7 @@ func TestColumnsAlignBehindWideCharacters(t *testing.T) {
 // Guarantee: colours are around the text of cells, not their padding, and only states that
 // mean something have one.
 func TestColoursAreAroundTheText(t *testing.T) {
-	got := tableText(t, &table{columns: []column{{name: "STATE", state: true}, {name: "N"}}, headers: true, colours: true},
+	got := tableText(t, &Table{columns: []Column{{Name: "STATE", State: true}, {Name: "N"}}, headers: true, colours: true},
 		[]string{"active", "1"}, []string{"revoked", "2"}, []string{"strange", "3"})
 	want := "\x1b[1mSTATE\x1b[0m    \x1b[1mN\x1b[0m\n\x1b[32mactive\x1b[0m   1\n\x1b[31mrevoked\x1b[0m  2\nstrange  3\n"
 	if got != want {
@@ -80,7 +80,7 @@ func TestColoursAreAroundTheText(t *testing.T) {
 
 // Guarantee: rows that come later have the columns of the first ones.
 func TestLaterRowsKeepTheColumns(t *testing.T) {
-	tab := &table{columns: []column{{name: "A", least: 5}, {name: "B"}}, width: 12, stream: true}
+	tab := &Table{columns: []Column{{Name: "A", Least: 5}, {Name: "B"}}, width: 12, stream: true}
 	got := tableText(t, tab, []string{"a", "bbb"}) + tableText(t, tab, []string{"aa", "bbbbbbb"}) + tableText(t, tab, []string{"aaaaaaaa", "b"})
 	if want := "a      bbb\naa     bb…\naaaa…  b\n"; got != want {
 		t.Errorf("got\n%swant\n%s", got, want)
@@ -94,8 +94,8 @@ func TestRelativeTimes(t *testing.T) {
 		0: "now", -time.Second: "now", -30 * time.Second: "30s ago", 90 * time.Second: "in 90s", -3 * time.Minute: "3m ago",
 		-47 * time.Hour: "47h ago", 6 * day: "in 6d", -400 * day: "400d ago", 30 * 365 * day: "in 30y",
 	} {
-		if got := relative(d); got != want {
-			t.Errorf("relative(%v) = %q, want %q", d, got, want)
+		if got := Relative(d); got != want {
+			t.Errorf("Relative(%v) = %q, want %q", d, got, want)
 		}
 	}
 }
@@ -117,8 +117,8 @@ func TestFoldBreaksBetweenWords(t *testing.T) {
 		{"onetwothree", 4, 0, "onetwothree"},
 		{"a onetwothree b", 4, 0, "a\nonetwothree b"},
 	} {
-		if got := fold(c.text, c.width, c.indent); got != c.want {
-			t.Errorf("fold(%q, %d, %d) = %q, want %q", c.text, c.width, c.indent, got, c.want)
+		if got := Fold(c.text, c.width, c.indent); got != c.want {
+			t.Errorf("Fold(%q, %d, %d) = %q, want %q", c.text, c.width, c.indent, got, c.want)
 		}
 	}
 }

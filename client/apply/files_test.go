@@ -1,4 +1,4 @@
-package cli
+package apply
 
 import (
 	"fmt"
@@ -15,28 +15,28 @@ func TestDirectoriesAreBounded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := f.Truncate(maxConfigFile + 1); err != nil { // takes no space
+	if err := f.Truncate(maxFile + 1); err != nil { // takes no space
 		t.Fatal(err)
 	}
 	if err := f.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := readConfigDir(large); err == nil || !strings.Contains(err.Error(), "larger than 16 MiB") {
+	if _, err := readDir(large); err == nil || !strings.Contains(err.Error(), "larger than 16 MiB") {
 		t.Errorf("got error %v, want that the file is too large", err)
 	}
 	many := t.TempDir()
-	for i := range maxConfigFiles {
+	for i := range maxFiles {
 		if err := os.Link(emptyFile(t, many), filepath.Join(many, fmt.Sprintf("%05d.yaml", i))); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if files, err := readConfigDir(many); err != nil || len(files) != maxConfigFiles {
-		t.Errorf("got %d files and error %v, want %d", len(files), err, maxConfigFiles)
+	if files, err := readDir(many); err != nil || len(files) != maxFiles {
+		t.Errorf("got %d files and error %v, want %d", len(files), err, maxFiles)
 	}
 	if err := os.Link(emptyFile(t, many), filepath.Join(many, "one-more.yaml")); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := readConfigDir(many); err == nil || !strings.Contains(err.Error(), "more than 10000 files") {
+	if _, err := readDir(many); err == nil || !strings.Contains(err.Error(), "more than 10000 files") {
 		t.Errorf("got error %v, want that there are too many files", err)
 	}
 }
@@ -57,7 +57,7 @@ func emptyFile(t *testing.T, dir string) string {
 // Guarantee: the values of variables are replaced in messages whatever their case, the longest
 // first; short ones stay.
 func TestValuesOfVariablesAreHidden(t *testing.T) {
-	d := &documentFile{}
+	d := &File{}
 	lookup := d.remember(func(name string) (string, bool) {
 		value, ok := map[string]string{"TOKEN": "S3cret", "LONG": "s3cret-and-more", "ON": "on"}[name]
 		return value, ok
@@ -65,7 +65,7 @@ func TestValuesOfVariablesAreHidden(t *testing.T) {
 	for _, name := range []string{"TOKEN", "LONG", "ON", "MISSING"} {
 		lookup(name)
 	}
-	got := d.secrets.hide("on s3cret S3CRET-and-more s3cre")
+	got := d.Secrets.Hide("on s3cret S3CRET-and-more s3cre")
 	if want := "on ${env:TOKEN} ${env:LONG} s3cre"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}

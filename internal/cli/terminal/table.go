@@ -1,4 +1,4 @@
-package cli
+package terminal
 
 import (
 	"bufio"
@@ -8,13 +8,13 @@ import (
 	"github.com/mattn/go-runewidth"
 )
 
-// column is a column of a table.
-type column struct {
-	name  string
-	rank  int  // 0: always shown; else, the columns of the highest rank are left out first if a table is too wide
-	flex  bool // its cells may be shortened
-	state bool // its cells are states, shown in colours
-	least int  // width at least, in a table whose rows are written as they come
+// Column is a column of a table.
+type Column struct {
+	Name  string
+	Rank  int  // 0: always shown; else, the columns of the highest rank are left out first if a table is too wide
+	Flex  bool // its cells may be shortened
+	State bool // its cells are states, shown in colours
+	Least int  // width at least, in a table whose rows are written as they come
 }
 
 // Widths to which flexible columns are shortened: to comfort while other columns can be left
@@ -22,15 +22,15 @@ type column struct {
 const (
 	comfort = 16
 	tight   = 8
-	gap     = 2 // between columns
+	Gap     = 2 // between columns
 
 	unlimited = 1 << 30
 )
 
-// table writes rows as aligned columns. It fits the width of the terminal, if it has one.
-type table struct {
+// Table writes rows as aligned columns. It fits the width of the terminal, if it has one.
+type Table struct {
 	out     io.Writer
-	columns []column
+	columns []Column
 	headers bool
 	colours bool
 	width   int  // 0: unlimited
@@ -40,34 +40,41 @@ type table struct {
 	widths []int // of the columns; -1 for one that is left out; nil until the first flush
 }
 
-// newTable returns a table on standard output. Its head is left out if --no-headers is set.
-func (a *app) newTable(columns ...column) *table {
-	t := &table{out: a.Out, columns: columns, headers: !a.noHeaders, colours: a.colours(a.Out, a.colour)}
-	if a.fitted() {
-		t.width = a.System.width(a.Out)
+// NewTable returns a table on standard output. Its head is left out if --no-headers is set.
+func (c *Console) NewTable(columns ...Column) *Table {
+	t := &Table{out: c.Out, columns: columns, headers: !c.NoHeaders, colours: c.Colours(c.Out)}
+	if c.Fitted() {
+		t.width = c.Width(c.Out)
 	}
 	return t
 }
 
-func (t *table) row(cells ...string) {
+// NewStream returns a table whose rows are shown as they come.
+func (c *Console) NewStream(columns ...Column) *Table {
+	t := c.NewTable(columns...)
+	t.stream = true
+	return t
+}
+
+func (t *Table) Row(cells ...string) {
 	for i, c := range cells {
-		cells[i] = clean(c)
+		cells[i] = Clean(c)
 	}
 	t.rows = append(t.rows, cells)
 }
 
-// flush writes the rows. The first flush decides the widths of the columns, and writes the
+// Flush writes the rows. The first flush decides the widths of the columns, and writes the
 // head.
-func (t *table) flush() error {
+func (t *Table) Flush() error {
 	w := bufio.NewWriter(t.out)
 	if t.widths == nil {
 		t.layOut()
 		if t.headers {
 			names := make([]string, len(t.columns))
 			for i := range t.columns {
-				names[i] = t.columns[i].name
+				names[i] = t.columns[i].Name
 			}
-			t.line(w, names, func(int, string) style { return bold })
+			t.line(w, names, func(int, string) Style { return Bold })
 		}
 	}
 	for _, cells := range t.rows {
@@ -77,14 +84,14 @@ func (t *table) flush() error {
 	return w.Flush()
 }
 
-func (t *table) styleOf(i int, cell string) style {
-	if !t.columns[i].state {
+func (t *Table) styleOf(i int, cell string) Style {
+	if !t.columns[i].State {
 		return ""
 	}
 	return styleOfState(cell)
 }
 
-func (t *table) line(w io.Writer, cells []string, styleOf func(i int, cell string) style) {
+func (t *Table) line(w io.Writer, cells []string, styleOf func(i int, cell string) Style) {
 	var b strings.Builder
 	pad := 0
 	for i, cell := range cells {
@@ -96,26 +103,26 @@ func (t *table) line(w io.Writer, cells []string, styleOf func(i int, cell strin
 		if t.width > 0 {
 			text = shorten(cell, t.widths[i])
 		}
-		b.WriteString(styleOf(i, cell).paint(t.colours, text))
-		pad = max(0, t.widths[i]-textWidth(text)) + gap
+		b.WriteString(styleOf(i, cell).Paint(t.colours, text))
+		pad = max(0, t.widths[i]-TextWidth(text)) + Gap
 	}
 	_, _ = io.WriteString(w, strings.TrimRight(b.String(), " ")+"\n") // flush reports a failed write
 }
 
 // layOut decides the widths of the columns from the rows so far.
-func (t *table) layOut() {
+func (t *Table) layOut() {
 	natural := make([]int, len(t.columns))
 	empty := make([]bool, len(t.columns))
 	for i := range t.columns {
 		empty[i] = len(t.rows) > 0
 		if t.stream {
-			natural[i], empty[i] = t.columns[i].least, false
+			natural[i], empty[i] = t.columns[i].Least, false
 		}
 		if t.headers {
-			natural[i] = max(natural[i], textWidth(t.columns[i].name))
+			natural[i] = max(natural[i], TextWidth(t.columns[i].Name))
 		}
 		for _, cells := range t.rows {
-			natural[i] = max(natural[i], textWidth(cells[i]))
+			natural[i] = max(natural[i], TextWidth(cells[i]))
 			empty[i] = empty[i] && (cells[i] == "-" || cells[i] == " ")
 		}
 	}
@@ -133,26 +140,26 @@ func (t *table) layOut() {
 
 // excess returns by how much the table is too wide if its flexible columns are shortened
 // to the width flexible.
-func (t *table) excess(flexible int) int {
-	total := -gap
+func (t *Table) excess(flexible int) int {
+	total := -Gap
 	for i, w := range t.widths {
 		switch {
 		case w < 0:
 			continue
-		case t.columns[i].flex:
+		case t.columns[i].Flex:
 			w = min(w, flexible)
 		}
-		total += w + gap
+		total += w + Gap
 	}
 	return total - t.width
 }
 
 // leaveOut leaves out the least important of those columns that may be left out. It
 // returns false if there is none.
-func (t *table) leaveOut(may func(i int) bool) bool {
+func (t *Table) leaveOut(may func(i int) bool) bool {
 	least, rank := -1, 0
 	for i := range t.columns {
-		if r := t.columns[i].rank; t.widths[i] >= 0 && r > rank && may(i) {
+		if r := t.columns[i].Rank; t.widths[i] >= 0 && r > rank && may(i) {
 			least, rank = i, r
 		}
 	}
@@ -165,11 +172,11 @@ func (t *table) leaveOut(may func(i int) bool) bool {
 
 // shrink shortens flexible columns, the widest first, until the table fits or all have the
 // width to.
-func (t *table) shrink(to int) {
+func (t *Table) shrink(to int) {
 	for excess := t.excess(unlimited); excess > 0; excess-- {
 		widest := -1
 		for i, w := range t.widths {
-			if t.columns[i].flex && w > to && (widest < 0 || w > t.widths[widest]) {
+			if t.columns[i].Flex && w > to && (widest < 0 || w > t.widths[widest]) {
 				widest = i
 			}
 		}
@@ -181,7 +188,7 @@ func (t *table) shrink(to int) {
 }
 
 // clip shortens the last columns, whatever they hold, until the table fits.
-func (t *table) clip() {
+func (t *Table) clip() {
 	for i := len(t.widths) - 1; i >= 0; i-- {
 		excess := t.excess(unlimited)
 		if excess <= 0 {
@@ -203,11 +210,11 @@ func (t *table) clip() {
 // Asian characters are two wide.
 func measure() *runewidth.Condition { return &runewidth.Condition{StrictEmojiNeutral: true} }
 
-func textWidth(s string) int { return measure().StringWidth(s) }
+func TextWidth(s string) int { return measure().StringWidth(s) }
 
 // shorten returns s in at most width cells. Text that is left out is shown as an ellipsis.
 func shorten(s string, width int) string {
-	if textWidth(s) <= width {
+	if TextWidth(s) <= width {
 		return s
 	}
 	return measure().Truncate(s, width, "…")
