@@ -142,7 +142,7 @@ export const sections: { title: string; text?: string; fields: FieldSpec[] }[] =
   },
 ];
 
-export const labelOf = (name: string): string => sections.flatMap((s) => s.fields).find((f) => f.name === name)?.label ?? name;
+export const labels: Record<string, string> = Object.fromEntries(sections.flatMap((s) => s.fields).map((f) => [f.name, f.label]));
 
 // exact reads an integer of any size.
 const exact = (digits: string) => (Number.isSafeInteger(Number(digits)) ? Number(digits) : BigInt(digits));
