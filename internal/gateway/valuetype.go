@@ -12,6 +12,13 @@ import (
 	"github.com/keygate/keygate/internal/ratelimit"
 )
 
+// valueType is a type of values of a configuration file.
+type valueType[T any] struct {
+	read   func(n *document.Node, field string) (T, error)
+	encode func(b *bytes.Buffer, value T) // after "  name:", with the line break
+	schema schema
+}
+
 // scalar returns an encoder of values that fit on the line of their name.
 func scalar[T any](text func(T) string) func(*bytes.Buffer, T) {
 	return func(b *bytes.Buffer, value T) { b.WriteString(" " + text(value) + "\n") }

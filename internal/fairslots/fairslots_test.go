@@ -1,4 +1,4 @@
-package turn
+package fairslots
 
 import (
 	"context"
@@ -12,12 +12,12 @@ import (
 	"pgregory.net/rapid"
 )
 
-// crowd is a number of callers that takes places and gives them back, one step at a time.
+// crowd is a number of callers that takes slots and gives them back, one step at a time.
 type crowd struct {
-	places  *Places
+	slots   *Slots
 	held    map[string][]func() // by account
 	waiting map[string]int
-	order   []string // accounts, in the order in which waiters got a place
+	order   []string // accounts, in the order in which waiters got a slot
 	numbers map[string][]int
 	next    int
 	granted chan grant
@@ -30,23 +30,23 @@ type grant struct {
 }
 
 func newCrowd(cfg Config) *crowd {
-	return &crowd{places: New(cfg), held: map[string][]func(){}, waiting: map[string]int{}, numbers: map[string][]int{}, granted: make(chan grant)}
+	return &crowd{slots: New(cfg), held: map[string][]func(){}, waiting: map[string]int{}, numbers: map[string][]int{}, granted: make(chan grant)}
 }
 
-// take asks for a place in a goroutine of its own, and settles.
+// take asks for a slot in a goroutine of its own, and settles.
 func (c *crowd) take(account string) {
 	number := c.next
 	c.next++
 	c.waiting[account]++
 	go func() {
-		if release, err := c.places.Take(context.Background(), account); err == nil {
+		if release, err := c.slots.Take(context.Background(), account); err == nil {
 			c.granted <- grant{account, number, release}
 		}
 	}()
 	c.settle()
 }
 
-// settle takes note of the places that were given.
+// settle takes note of the slots that were given.
 func (c *crowd) settle() {
 	for {
 		synctest.Wait()
@@ -68,10 +68,10 @@ func (c *crowd) giveBack(account string) {
 	c.settle()
 }
 
-// Guarantee: whatever the accounts do, no bound is passed, nobody waits while a place is
-// free for their account, and within an account places are given in the order in which they
+// Guarantee: whatever the accounts do, no bound is passed, nobody waits while a slot is
+// free for their account, and within an account slots are given in the order in which they
 // were asked for.
-func TestNobodyWaitsForAFreePlace(t *testing.T) {
+func TestNobodyWaitsForAFreeSlot(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		cfg := Config{
 			PerAccount: rapid.IntRange(1, 3).Draw(r, "per account"), All: rapid.IntRange(0, 5).Draw(r, "all"),
@@ -100,8 +100,8 @@ func TestNobodyWaitsForAFreePlace(t *testing.T) {
 				}
 				c.check(r, cfg)
 			}
-			if len(c.places.accounts) > 0 || len(c.places.queue) > 0 || c.places.taken != 0 {
-				r.Errorf("got %d accounts, %d in the queue and %d places taken at the end, want none", len(c.places.accounts), len(c.places.queue), c.places.taken)
+			if len(c.slots.accounts) > 0 || len(c.slots.queue) > 0 || c.slots.taken != 0 {
+				r.Errorf("got %d accounts, %d in the queue and %d slots taken at the end, want none", len(c.slots.accounts), len(c.slots.queue), c.slots.taken)
 			}
 		})
 	})
@@ -113,25 +113,25 @@ func (c *crowd) check(r *rapid.T, cfg Config) {
 		all += len(held)
 	}
 	if cfg.All > 0 && all > cfg.All {
-		r.Errorf("got %d places held in all, want at most %d", all, cfg.All)
+		r.Errorf("got %d slots held in all, want at most %d", all, cfg.All)
 	}
 	for account, waiting := range c.waiting {
 		held := len(c.held[account])
 		if held > cfg.PerAccount {
-			r.Errorf("got %d places held by one account, want at most %d", held, cfg.PerAccount)
+			r.Errorf("got %d slots held by one account, want at most %d", held, cfg.PerAccount)
 		}
 		if waiting > 0 && held < cfg.PerAccount && (cfg.All == 0 || all < cfg.All) {
-			r.Errorf("account %s waits with %d places held, %d in all; want it to have one", account, held, all)
+			r.Errorf("account %s waits with %d slots held, %d in all; want it to have one", account, held, all)
 		}
 	}
 	for account, numbers := range c.numbers {
 		if !slices.IsSorted(numbers) {
-			r.Errorf("got places of account %s in the order %v, want that of asking", account, numbers)
+			r.Errorf("got slots of account %s in the order %v, want that of asking", account, numbers)
 		}
 	}
 }
 
-// Guarantee: accounts that wait for the last place get it in turn, however many wait for one
+// Guarantee: accounts that wait for the last slot get it in turn, however many wait for one
 // of them.
 func TestAccountsTakeTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -142,7 +142,7 @@ func TestAccountsTakeTurns(t *testing.T) {
 		c.take("a")
 		c.take("b")
 		c.take("a")
-		for c.places.taken > 0 {
+		for c.slots.taken > 0 {
 			for _, account := range []string{"greedy", "a", "b"} {
 				if len(c.held[account]) > 0 {
 					c.giveBack(account)
@@ -152,16 +152,16 @@ func TestAccountsTakeTurns(t *testing.T) {
 		}
 		want := []string{"greedy", "greedy", "greedy", "a", "b"}
 		if got := c.order[:5]; !slices.Equal(got, want) {
-			t.Errorf("got places in the order %v, want %v", got, want)
+			t.Errorf("got slots in the order %v, want %v", got, want)
 		}
 		if i := slices.Index(c.order[5:], "a"); i < 0 || i > 1 {
-			t.Errorf("got places in the order %v, want the second of a at most two after that of b", c.order)
+			t.Errorf("got slots in the order %v, want the second of a at most two after that of b", c.order)
 		}
 	})
 }
 
 // Guarantee: waiting ends after the configured time with ErrNone, or with the context; who
-// left is not given a place later.
+// left is not given a slot later.
 func TestWaitingEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := New(Config{PerAccount: 1, All: 8, Waiting: 2, Wait: 10 * time.Second})
@@ -194,12 +194,12 @@ func TestWaitersAreBounded(t *testing.T) {
 		c.take("a")
 		c.take("a")
 		start := time.Now()
-		if _, err := c.places.Take(t.Context(), "a"); !errors.Is(err, ErrNone) || time.Since(start) != 0 {
+		if _, err := c.slots.Take(t.Context(), "a"); !errors.Is(err, ErrNone) || time.Since(start) != 0 {
 			t.Errorf("got %v after %s, want ErrNone at once", err, time.Since(start))
 		}
 		c.take("b")
 		if len(c.held["b"]) != 1 {
-			t.Error("got no place for another account, want one")
+			t.Error("got no slot for another account, want one")
 		}
 		c.giveBack("b")
 		for range 3 {

@@ -1,4 +1,4 @@
-package edge
+package server
 
 import (
 	"context"
@@ -10,59 +10,62 @@ import (
 	"sync"
 	"time"
 
+	"github.com/keygate/keygate/internal/edge"
+	"github.com/keygate/keygate/internal/nowait"
 	"github.com/keygate/keygate/internal/proxy"
 	"github.com/keygate/keygate/internal/service"
 )
 
-// Places bounds the connections of a listener that is not the data plane's, such as that of
-// the management API. A connection has a place from Accept to Close, and is busy while a
-// request of it is being handled. If all places are taken, a new connection replaces the one
+// connSlots bounds the connections of a listener that is not the data plane's, such as that of
+// the management API. A connection has a slot from Accept to Close, and is busy while a
+// request of it is being handled. If all slots are taken, a new connection replaces the one
 // that has been idle for longest, of the address with the most idle ones, so that idle
 // connections never keep a request out. If no connection is idle, the new one is closed. At
-// most three quarters of the places can be busy for one address.
+// most three quarters of the slots can be busy for one address.
 //
 // A connection that is closed while its client still sends is closed in stages (proxy.Linger). It keeps its
-// place meanwhile, as an idle one.
+// slot meanwhile, as an idle one.
 //
 // It is safe for concurrent use.
-type Places struct {
+type connSlots struct {
 	max, perAddress int
 	name            string
 	linger          *proxy.Linger
 	log             *slog.Logger
-	refused         logThrottle
 	lingering       service.Group
 
 	mu   sync.Mutex
-	open map[*placed]struct{}
-	busy map[block]int // connections of each address, without zeros
+	open map[*slotConn]struct{}
+	busy map[edge.Block]int // connections of each address, without zeros
+
+	warned time.Time // when warn last wrote a line
 }
 
-// NewPlaces returns at most the given number of places for the listener that is called name
+// newConnSlots returns at most the given number of slots for the listener that is called name
 // in the log. A nil log discards messages.
-func NewPlaces(places int, name string, linger *proxy.Linger, log *slog.Logger) *Places {
+func newConnSlots(slots int, name string, linger *proxy.Linger, log *slog.Logger) *connSlots {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	return &Places{max: places, perAddress: max(1, places-places/4), name: name, linger: linger, log: log, open: map[*placed]struct{}{}, busy: map[block]int{}}
+	return &connSlots{max: slots, perAddress: max(1, slots-slots/4), name: name, linger: linger, log: log, open: map[*slotConn]struct{}{}, busy: map[edge.Block]int{}}
 }
 
 // Listener returns l with its connections bounded.
-func (p *Places) Listener(l net.Listener) net.Listener { return &placedListener{l, p} }
+func (p *connSlots) Listener(l net.Listener) net.Listener { return &slotListener{l, p} }
 
-// placedKey is the key of a connection in the context of its requests.
-type placedKey struct{}
+// slotKey is the key of a connection in the context of its requests.
+type slotKey struct{}
 
 // ConnContext is the http.Server.ConnContext that Handler needs.
-func (*Places) ConnContext(ctx context.Context, c net.Conn) context.Context {
+func (*connSlots) ConnContext(ctx context.Context, c net.Conn) context.Context {
 	if t, ok := c.(interface{ NetConn() net.Conn }); ok { // TLS
 		c = t.NetConn()
 	}
-	return context.WithValue(ctx, placedKey{}, c)
+	return context.WithValue(ctx, slotKey{}, c)
 }
 
 // Stop waits for connections that are being closed in stages. When ctx ends, it closes them.
-func (p *Places) Stop(ctx context.Context) {
+func (p *connSlots) Stop(ctx context.Context) {
 	if p.lingering.Stop(ctx) != nil {
 		_ = p.lingering.Stop(context.WithoutCancel(ctx)) // they are closed
 	}
@@ -70,9 +73,9 @@ func (p *Places) Stop(ctx context.Context) {
 
 // Handler returns h with connections counted as busy while h runs. Beyond the bound of one
 // address the connection is closed without a response.
-func (p *Places) Handler(h http.Handler) http.Handler {
+func (p *connSlots) Handler(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		c, ok := r.Context().Value(placedKey{}).(*placed)
+		c, ok := r.Context().Value(slotKey{}).(*slotConn)
 		if !ok {
 			h.ServeHTTP(w, r)
 			return
@@ -90,7 +93,7 @@ func (p *Places) Handler(h http.Handler) http.Handler {
 	})
 }
 
-func (p *Places) begin(c *placed) bool {
+func (p *connSlots) begin(c *slotConn) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if c.requests == 0 {
@@ -105,7 +108,7 @@ func (p *Places) begin(c *placed) bool {
 }
 
 // end ends what begin began. unread is set if a part of the request's body was not read.
-func (p *Places) end(c *placed, unread bool) {
+func (p *connSlots) end(c *slotConn, unread bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	c.unread = unread
@@ -118,14 +121,25 @@ func (p *Places) end(c *placed, unread bool) {
 	}
 }
 
-func (p *Places) warn(message string, args ...any) {
-	if p.refused.allow(time.Now()) {
+// warnInterval is the time between two lines that warn writes at least, since any connection could
+// cause them.
+const warnInterval = 10 * time.Second
+
+func (p *connSlots) warn(message string, args ...any) {
+	p.mu.Lock()
+	now := time.Now()
+	due := now.Sub(p.warned) >= warnInterval
+	if due {
+		p.warned = now
+	}
+	p.mu.Unlock()
+	if due {
 		p.log.Warn(message, append(args, "listener", p.name)...)
 	}
 }
 
-// add gives c a place, and returns the connection to close for it: nil, another, or c itself.
-func (p *Places) add(c *placed) (out *placed) {
+// add gives c a slot, and returns the connection to close for it: nil, another, or c itself.
+func (p *connSlots) add(c *slotConn) (out *slotConn) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if len(p.open) >= p.max {
@@ -140,14 +154,14 @@ func (p *Places) add(c *placed) (out *placed) {
 
 // longestIdle returns the connection that has been idle for longest, of the address with the
 // most idle ones, or nil if none is idle.
-func (p *Places) longestIdle() *placed {
-	idle := map[block]int{}
+func (p *connSlots) longestIdle() *slotConn {
+	idle := map[edge.Block]int{}
 	for c := range p.open {
 		if c.requests == 0 {
 			idle[c.block]++
 		}
 	}
-	var found *placed
+	var found *slotConn
 	for c := range p.open {
 		if c.requests > 0 {
 			continue
@@ -159,35 +173,35 @@ func (p *Places) longestIdle() *placed {
 	return found
 }
 
-func (p *Places) remove(c *placed) {
+func (p *connSlots) remove(c *slotConn) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.open, c)
 }
 
-// placed is a connection that has a place.
-type placed struct {
+// slotConn is a connection that has a slot.
+type slotConn struct {
 	net.Conn
-	places *Places
-	block  block
+	slots *connSlots
+	block edge.Block
 
-	requests int       // being handled; guarded by Places.mu, as is since
+	requests int       // being handled; guarded by connSlots.mu, as is since
 	since    time.Time // when it became idle
 	unread   bool      // the body of the last request was not read to its end
 }
 
-// Close closes the connection and frees its place, in the background if its client still sends.
-func (c *placed) Close() error {
-	if c.stillSends() && c.CloseWrite() == nil && c.places.lingering.Go(c.close) {
+// Close closes the connection and frees its slot, in the background if its client still sends.
+func (c *slotConn) Close() error {
+	if c.stillSends() && c.CloseWrite() == nil && c.slots.lingering.Go(c.close) {
 		return nil
 	}
 	err := c.Conn.Close()
-	c.places.remove(c)
+	c.slots.remove(c)
 	return err
 }
 
 // CloseWrite closes the sending side.
-func (c *placed) CloseWrite() error {
+func (c *slotConn) CloseWrite() error {
 	tcp, ok := c.Conn.(*net.TCPConn)
 	if !ok {
 		return errors.ErrUnsupported
@@ -196,10 +210,10 @@ func (c *placed) CloseWrite() error {
 }
 
 // stillSends reports whether bytes from the client are unread or still to come.
-func (c *placed) stillSends() bool {
-	c.places.mu.Lock()
+func (c *slotConn) stillSends() bool {
+	c.slots.mu.Lock()
 	unread := c.unread
-	c.places.mu.Unlock()
+	c.slots.mu.Unlock()
 	tcp, ok := c.Conn.(*net.TCPConn)
 	if unread || !ok {
 		return unread
@@ -207,19 +221,19 @@ func (c *placed) stillSends() bool {
 	if raw, err := tcp.SyscallConn(); err == nil {
 		_ = raw.Control(func(fd uintptr) { // it fails if the connection is closed already
 			var b [1]byte
-			n, err := peekNow(fd, b[:])
-			unread = n > 0 && err == nil
+			n, errno := nowait.Peek(int(fd), b[:])
+			unread = n > 0 && errno == 0
 		})
 	}
 	return unread
 }
 
 // close ends a connection whose sending side is closed: when its client closes too, or after a while.
-func (c *placed) close(context.Context) {
-	defer c.places.remove(c)
+func (c *slotConn) close(context.Context) {
+	defer c.slots.remove(c)
 	defer func() { _ = c.Conn.Close() }()
-	defer context.AfterFunc(c.places.lingering.Grace(), func() { _ = c.Conn.Close() })()
-	linger(c.places.linger, c.Conn)
+	defer context.AfterFunc(c.slots.lingering.Grace(), func() { _ = c.Conn.Close() })()
+	c.slots.linger.DiscardFrom(c.Conn)
 }
 
 // watchedBody is the body of a request. It notes whether it was read to its end.
@@ -235,25 +249,26 @@ func (b *watchedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-type placedListener struct {
+type slotListener struct {
 	net.Listener
-	places *Places
+	slots *connSlots
 }
 
-// Accept returns the next connection that has a place.
-func (l *placedListener) Accept() (net.Conn, error) {
+// Accept returns the next connection that has a slot.
+func (l *slotListener) Accept() (net.Conn, error) {
 	for {
 		nc, err := l.Listener.Accept()
 		if err != nil {
 			return nil, err
 		}
-		c := &placed{Conn: nc, places: l.places, block: blockOf(addrPort(nc.RemoteAddr()).Addr()), since: time.Now()}
-		out := l.places.add(c)
+		tcp, _ := nc.RemoteAddr().(*net.TCPAddr) // nil has an address as well: none
+		c := &slotConn{Conn: nc, slots: l.slots, block: edge.BlockOf(tcp.AddrPort().Addr()), since: time.Now()}
+		out := l.slots.add(c)
 		if out != nil {
 			_ = out.Conn.Close()
 		}
 		if out == c {
-			l.places.warn("too many requests at once: new connections are closed", "connections", l.places.max)
+			l.slots.warn("too many requests at once: new connections are closed", "connections", l.slots.max)
 			continue
 		}
 		return c, nil

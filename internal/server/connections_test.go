@@ -1,4 +1,4 @@
-package edge_test
+package server
 
 import (
 	"bufio"
@@ -14,26 +14,25 @@ import (
 	"time"
 
 	"github.com/keygate/keygate/internal/certificate/certificatetest"
-	"github.com/keygate/keygate/internal/edge"
 	"github.com/keygate/keygate/internal/proxy"
 )
 
-// placesServer is an HTTP server whose connections are bounded. Requests of /wait wait until
+// slotsServer is an HTTP server whose connections are bounded. Requests of /wait wait until
 // release is closed.
-type placesServer struct {
+type slotsServer struct {
 	addr    string
 	arrived chan struct{}
 	release chan struct{}
 }
 
-func startPlaces(t *testing.T, places int) *placesServer {
+func startSlots(t *testing.T, slots int) *slotsServer {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &placesServer{addr: l.Addr().String(), arrived: make(chan struct{}, 100), release: make(chan struct{})}
-	p := edge.NewPlaces(places, "test", &proxy.Linger{}, nil)
+	s := &slotsServer{addr: l.Addr().String(), arrived: make(chan struct{}, 100), release: make(chan struct{})}
+	p := newConnSlots(slots, "test", &proxy.Linger{}, nil)
 	server := &http.Server{ConnContext: p.ConnContext, ReadHeaderTimeout: time.Minute, Handler: p.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/wait" {
 			s.arrived <- struct{}{}
@@ -51,7 +50,7 @@ func startPlaces(t *testing.T, places int) *placesServer {
 	return s
 }
 
-func (s *placesServer) dial(t *testing.T) net.Conn {
+func (s *slotsServer) dial(t *testing.T) net.Conn {
 	t.Helper()
 	c, err := net.Dial("tcp", s.addr)
 	if err != nil {
@@ -63,7 +62,7 @@ func (s *placesServer) dial(t *testing.T) net.Conn {
 }
 
 // get sends a request that closes the connection and returns the response, or "" without one.
-func (s *placesServer) get(t *testing.T, path string) string {
+func (s *slotsServer) get(t *testing.T, path string) string {
 	t.Helper()
 	c := s.dial(t)
 	_, _ = io.WriteString(c, "GET "+path+" HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
@@ -75,7 +74,7 @@ func (s *placesServer) get(t *testing.T, path string) string {
 // of a bounded listener, and the one that is idle for longest gives way.
 func TestIdleConnectionsGiveWay(t *testing.T) {
 	t.Parallel()
-	s := startPlaces(t, 4)
+	s := startSlots(t, 4)
 	var idle []net.Conn
 	for range 10 {
 		c := s.dial(t)
@@ -95,10 +94,10 @@ func TestIdleConnectionsGiveWay(t *testing.T) {
 }
 
 // Guarantee: requests in progress are never cut off for new connections, and one address
-// cannot have more than three quarters of the places busy.
-func TestBusyConnectionsKeepTheirPlaces(t *testing.T) {
+// cannot have more than three quarters of the slots busy.
+func TestBusyConnectionsKeepTheirSlots(t *testing.T) {
 	t.Parallel()
-	s := startPlaces(t, 4)
+	s := startSlots(t, 4)
 	var waiting []net.Conn
 	for range 3 {
 		c := s.dial(t)
@@ -154,19 +153,19 @@ func TestResponseDuringAnUploadIsRead(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			p := edge.NewPlaces(10, "test", &proxy.Linger{}, nil)
+			p := newConnSlots(10, "test", &proxy.Linger{}, nil)
 			server := &http.Server{ConnContext: p.ConnContext, ReadHeaderTimeout: time.Minute, Handler: p.Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 				http.Error(w, "no", http.StatusUnauthorized)
 			}))}
-			placed, dial := p.Listener(l), func() (net.Conn, error) { return net.Dial("tcp", l.Addr().String()) }
+			bounded, dial := p.Listener(l), func() (net.Conn, error) { return net.Dial("tcp", l.Addr().String()) }
 			if secure {
-				placed = tls.NewListener(placed, &tls.Config{Certificates: []tls.Certificate{cert}})
+				bounded = tls.NewListener(bounded, &tls.Config{Certificates: []tls.Certificate{cert}})
 				dial = func() (net.Conn, error) {
 					return tls.Dial("tcp", l.Addr().String(), &tls.Config{RootCAs: pair.Pool(t), ServerName: "localhost"})
 				}
 			}
 			var serving sync.WaitGroup
-			serving.Go(func() { _ = server.Serve(placed) })
+			serving.Go(func() { _ = server.Serve(bounded) })
 			for range 5 {
 				c, err := dial()
 				if err != nil {

@@ -1,9 +1,9 @@
-// Package turn shares places out between accounts. A place is held by what must not happen
+// Package fairslots shares slots out between accounts. A slot is held by what must not happen
 // too often at once, for example the reading of a document. Each account has a number of
-// places at most, and so have all of them together. Who finds none free waits for a bounded
+// slots at most, and so have all of them together. Who finds none free waits for a bounded
 // time: first come, first served within an account, and in turn between accounts, so that
-// an account with many waiters never delays another one for which a place is free.
-package turn
+// an account with many waiters never delays another one for which a slot is free.
+package fairslots
 
 import (
 	"context"
@@ -13,42 +13,42 @@ import (
 	"time"
 )
 
-// ErrNone means that no place became free in time, or that too many wait for one already.
-var ErrNone = errors.New("no place is free")
+// ErrNone means that no slot became free in time, or that too many wait for one already.
+var ErrNone = errors.New("no slot is free")
 
-// Config says how many places there are.
+// Config says how many slots there are.
 type Config struct {
-	PerAccount int           // places of one account
-	All        int           // places of all accounts together; 0 means that only PerAccount counts
+	PerAccount int           // slots of one account
+	All        int           // slots of all accounts together; 0 means that only PerAccount counts
 	Waiting    int           // how many of one account may wait at once
 	Wait       time.Duration // how long each of them waits at most
 }
 
-// Places are places that accounts share. It is safe for concurrent use.
-type Places struct {
+// Slots are slots that accounts share. It is safe for concurrent use.
+type Slots struct {
 	cfg Config
 
 	mu       sync.Mutex
 	taken    int
-	accounts map[string]*share // those that hold a place or wait for one
+	accounts map[string]*share // those that hold a slot or wait for one
 	queue    []*share          // those that wait, in the order of their turns
 }
 
-// share is what one account has of the places.
+// share is what one account has of the slots.
 type share struct {
 	taken   int
 	waiting []*waiter // first come, first
 }
 
-type waiter struct{ granted chan struct{} } // closed when the place is given
+type waiter struct{ granted chan struct{} } // closed when the slot is given
 
-// New returns places that are all free.
-func New(cfg Config) *Places { return &Places{cfg: cfg, accounts: map[string]*share{}} }
+// New returns slots that are all free.
+func New(cfg Config) *Slots { return &Slots{cfg: cfg, accounts: map[string]*share{}} }
 
-// Take takes a place for an account, and waits for one if none is free. The caller must call
+// Take takes a slot for an account, and waits for one if none is free. The caller must call
 // release once; further calls of it do nothing. The error is ErrNone, or that of ctx if it
 // ends first.
-func (p *Places) Take(ctx context.Context, account string) (release func(), err error) {
+func (p *Slots) Take(ctx context.Context, account string) (release func(), err error) {
 	p.mu.Lock()
 	s := p.accounts[account]
 	if s == nil {
@@ -88,13 +88,13 @@ func (p *Places) Take(ctx context.Context, account string) (release func(), err 
 	return p.release(account, s), nil // given meanwhile
 }
 
-// isFree reports whether a place is free for s.
-func (p *Places) isFree(s *share) bool {
+// isFree reports whether a slot is free for s.
+func (p *Slots) isFree(s *share) bool {
 	return s.taken < p.cfg.PerAccount && (p.cfg.All == 0 || p.taken < p.cfg.All)
 }
 
-// release returns the function that gives back a place of s.
-func (p *Places) release(account string, s *share) func() {
+// release returns the function that gives back a slot of s.
+func (p *Slots) release(account string, s *share) func() {
 	return sync.OnceFunc(func() {
 		p.mu.Lock()
 		defer p.mu.Unlock()
@@ -105,8 +105,8 @@ func (p *Places) release(account string, s *share) func() {
 	})
 }
 
-// grant gives the free places to those whose turn it is.
-func (p *Places) grant() {
+// grant gives the free slots to those whose turn it is.
+func (p *Slots) grant() {
 	for i := 0; i < len(p.queue); {
 		s := p.queue[i]
 		if !p.isFree(s) {
@@ -124,8 +124,8 @@ func (p *Places) grant() {
 	}
 }
 
-// leave takes w out of the queue. It returns false if w was given a place already.
-func (p *Places) leave(account string, s *share, w *waiter) bool {
+// leave takes w out of the queue. It returns false if w was given a slot already.
+func (p *Slots) leave(account string, s *share, w *waiter) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	i := slices.Index(s.waiting, w)
@@ -141,7 +141,7 @@ func (p *Places) leave(account string, s *share, w *waiter) bool {
 }
 
 // forget removes the account of s if it has nothing here.
-func (p *Places) forget(account string, s *share) {
+func (p *Slots) forget(account string, s *share) {
 	if s.taken == 0 && len(s.waiting) == 0 {
 		delete(p.accounts, account)
 	}
