@@ -8,7 +8,7 @@ import { Conflict } from '../../ui/conflict';
 import { AreaField, CheckField, Submit, TextField } from '../../ui/form';
 import { toast } from '../../ui/toast';
 import { useGateway } from './detail';
-import { bodyOf, flagsOf, maskSecrets, type FieldName, type FieldSpec, labels, matches, sections, type Values, valuesOf } from './fields';
+import { bodyOf, type Field, flagsOf, isLong, labels, maskSecrets, matches, sections, type Values, valuesOf } from './fields';
 
 type Gateway = Schemas['Gateway'];
 
@@ -40,8 +40,8 @@ function Form({ first }: { first: Answer<Gateway> }) {
         await changed('/v1/gateways');
       },
     });
-  const errorOf = (name: FieldName) => form.error?.fields.find((f) => matches(name, f.field))?.message;
-  const touched = sections.flatMap((s) => s.fields).filter((f) => f.name in form.changes);
+  const errorOf = (f: Field) => form.error?.fields.find((e) => matches(f, e.field))?.message;
+  const touched = sections.flatMap((s) => s.fields).filter((f) => f.path in form.changes);
   const cli = ['keygate gateways update', id, ...flagsOf(form.changes, v)].join(' ');
   return (
     <form
@@ -56,12 +56,12 @@ function Form({ first }: { first: Answer<Gateway> }) {
           <div className="grid gap-4 sm:grid-cols-2">
             {s.fields.map((f) => (
               <Setting
-                key={f.name}
-                spec={f}
-                value={v[f.name]}
-                error={errorOf(f.name)}
-                onChange={(t) => form.set(f.name, t)}
-                locked={f.name === 'default' && form.base.default}
+                key={f.path}
+                field={f}
+                value={v[f.path] ?? ''}
+                error={errorOf(f)}
+                onChange={(t) => form.set(f.path, t)}
+                locked={f.path === 'default' && form.base.default}
               />
             ))}
           </div>
@@ -89,36 +89,36 @@ function Form({ first }: { first: Answer<Gateway> }) {
 }
 
 function Setting({
-  spec,
+  field,
   value,
   error,
   onChange,
   locked,
 }: {
-  spec: FieldSpec;
+  field: Field;
   value: string;
   error?: string;
   onChange: (v: string) => void;
   locked: boolean;
 }) {
-  if (spec.kind === 'check') {
+  if (field.kind === 'bool') {
     return (
       <CheckField
-        label={spec.label}
-        hint={locked ? 'Make another gateway the default to change this.' : spec.hint}
+        label={field.label}
+        hint={locked ? 'Make another gateway the default to change this.' : field.hint}
         checked={value === 'true'}
         disabled={locked}
         onChange={(on) => onChange(String(on))}
       />
     );
   }
-  if (spec.kind === 'area') {
+  if (isLong(field.kind)) {
     return (
       <div className="sm:col-span-2">
         <AreaField
-          label={spec.label}
-          hint={spec.hint}
-          placeholder={spec.placeholder}
+          label={field.label}
+          hint={field.hint}
+          placeholder={field.placeholder}
           rows={3}
           value={value}
           error={error}
@@ -129,10 +129,10 @@ function Setting({
   }
   return (
     <TextField
-      label={spec.label}
-      hint={spec.hint}
-      placeholder={spec.placeholder}
-      mono={spec.kind !== 'plain'}
+      label={field.label}
+      hint={field.hint}
+      placeholder={field.placeholder}
+      mono={!field.setting.plain}
       value={value}
       error={error}
       onChange={onChange}
