@@ -12,6 +12,7 @@ import (
 	"github.com/keygate/keygate/internal/apikey"
 	"github.com/keygate/keygate/internal/control"
 	"github.com/keygate/keygate/internal/fault"
+	"github.com/keygate/keygate/internal/gateway"
 	"github.com/keygate/keygate/internal/keygatetest/postgrestest"
 	"github.com/keygate/keygate/internal/secret"
 	"github.com/keygate/keygate/internal/snapshot"
@@ -96,7 +97,7 @@ func TestEverySuccessWaitsForAllNodes(t *testing.T) {
 		do      func(ctx context.Context) error
 	}{
 		{"create a gateway", true, func(ctx context.Context) error {
-			g, err := h.CreateGateway(ctx, h.caller, control.GatewayPatch{Name: text("g"), Upstream: control.UpstreamPatch{URL: text("https://example.com")}}, "")
+			g, err := h.CreateGateway(ctx, h.caller, gateway.Patch{Name: text("g"), UpstreamURL: text("https://example.com")}, "")
 			if err == nil {
 				gatewayID = g.ID
 			}

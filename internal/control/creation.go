@@ -14,13 +14,13 @@ import (
 
 // NewGateway is what a gateway is created from: settings, and at most one document.
 type NewGateway struct {
-	Settings GatewayPatch // applied to the defaults
-	Spec     string       // an OpenAPI document; "" for none
-	Config   string       // a configuration file, whose settings are applied after Settings; "" for none
+	Settings gateway.Patch // applied to the defaults
+	Spec     string        // an OpenAPI document; "" for none
+	Config   string        // a configuration file, whose settings are applied after Settings; "" for none
 }
 
 // CreateGateway is CreateGatewayFrom with an OpenAPI document; "" for none.
-func (s *Service) CreateGateway(ctx context.Context, c *Caller, p GatewayPatch, spec string) (*gateway.Gateway, error) {
+func (s *Service) CreateGateway(ctx context.Context, c *Caller, p gateway.Patch, spec string) (*gateway.Gateway, error) {
 	return s.CreateGatewayFrom(ctx, c, NewGateway{Settings: p, Spec: spec})
 }
 
@@ -139,7 +139,7 @@ func (s *Service) readDocument(ctx context.Context, c *Caller, in NewGateway, n 
 // in one of them.
 func (s *Service) readSettings(c *Caller, in NewGateway, n *creation) error {
 	settings := in.Settings
-	section := &gateway.Section{}
+	section := &gateway.Patch{}
 	if n.doc != nil {
 		section = &n.doc.section
 	}
@@ -148,7 +148,7 @@ func (s *Service) readSettings(c *Caller, in NewGateway, n *creation) error {
 		field  string
 		given  *Optional[string]
 		inFile bool
-	}{{"name", &settings.Name, section.Name.Present}, {"upstream_url", &settings.Upstream.URL, section.UpstreamURL.Present}} {
+	}{{"name", &settings.Name, section.Name.Present}, {"upstream_url", &settings.UpstreamURL, section.UpstreamURL.Present}} {
 		switch {
 		case required.given.Present || required.inFile:
 		case in.Config == "":
@@ -157,7 +157,7 @@ func (s *Service) readSettings(c *Caller, in NewGateway, n *creation) error {
 			problems = append(problems, fault.Invalid(required.field, "is required: give it here, or as gateway.%s in config", required.field))
 		}
 	}
-	edit, err := s.readPatch(c, settings)
+	edit, err := s.readPatch(c, &settings, false)
 	n.edits = []*gatewayEdit{edit}
 	if n.doc != nil && n.doc.kind == gateway.ConfigDocument {
 		n.edits = append(n.edits, &n.doc.edit)

@@ -23,7 +23,7 @@ func (h *harness) create(c *control.Caller, isDefault ...bool) *gateway.Gateway 
 }
 
 func (h *harness) setDefault(c *control.Caller, gatewayID string, isDefault bool, m control.Match) (*gateway.Gateway, error) {
-	return h.UpdateGateway(ctx(), c, gatewayID, control.GatewayPatch{Default: value(isDefault)}, m)
+	return h.UpdateGateway(ctx(), c, gatewayID, gateway.Patch{Default: value(isDefault)}, m)
 }
 
 // wantDefault fails unless the gateway is the default one of the account, or none is if it is "".
@@ -96,17 +96,17 @@ func TestDefaultGatewayMoves(t *testing.T) {
 func TestDefaultGatewayIsOnlyMovedByTrue(t *testing.T) {
 	h := newHarness(t)
 	c, tenant := h.caller("default", "admin"), h.caller("acme", "admin")
-	refused := func(c *control.Caller, p control.GatewayPatch) {
+	refused := func(c *control.Caller, p gateway.Patch) {
 		t.Helper()
-		p.Name, p.Upstream.URL = value("n"), value("https://h")
+		p.Name, p.UpstreamURL = value("n"), value("https://h")
 		_, err := h.CreateGateway(ctx(), c, p, "")
 		h.wantCode(err, fault.ValidationFailed, "default")
 	}
 	for _, isDefault := range []control.Optional[bool]{value(true), value(false)} {
-		refused(tenant, control.GatewayPatch{Default: isDefault})
+		refused(tenant, gateway.Patch{Default: isDefault})
 	}
-	refused(c, control.GatewayPatch{Default: value(false)}) // the first one is the default gateway
-	refused(c, control.GatewayPatch{Default: null[bool]()})
+	refused(c, gateway.Patch{Default: value(false)}) // the first one is the default gateway
+	refused(c, gateway.Patch{Default: null[bool]()})
 	foreign := h.create(tenant)
 	h.wantDefault(c, "")
 	first, second := h.create(c), h.create(c)

@@ -19,7 +19,7 @@ type document struct {
 
 	// What follows is of the section "gateway" of a configuration file.
 	edit      gatewayEdit
-	section   gateway.Section
+	section   gateway.Patch
 	positions gateway.Positions
 
 	// restored is the route table of an old revision, with limits. routes is then empty.
@@ -52,9 +52,9 @@ func (s *Service) readConfiguration(c *Caller, content []byte) (*document, error
 		return nil, err
 	}
 	d := &document{kind: gateway.ConfigDocument, content: content, routes: config.Routes, section: config.Gateway, positions: positions}
-	edit, err := s.readSection(c, &config.Gateway)
+	edit, err := s.readPatch(c, &config.Gateway, true)
 	if err != nil {
-		return nil, d.located(err)
+		return nil, d.located(fault.Prefixed("gateway", err))
 	}
 	d.edit = *edit
 	d.warnings = func(string) []string { return config.Warnings() }

@@ -32,14 +32,14 @@ func spec(paths ...string) []byte {
 
 func (h *harness) gateway(c *control.Caller) *gateway.Gateway {
 	h.tb.Helper()
-	return must[*gateway.Gateway](h)(h.CreateGateway(ctx(), c, control.GatewayPatch{
-		Name: value("orders"), Upstream: control.UpstreamPatch{URL: value("https://orders.internal/base")},
+	return must[*gateway.Gateway](h)(h.CreateGateway(ctx(), c, gateway.Patch{
+		Name: value("orders"), UpstreamURL: value("https://orders.internal/base"),
 	}, ""))
 }
 
 // newGateway is what a creation must give.
-func newGateway(upstreamURL string) control.GatewayPatch {
-	return control.GatewayPatch{Name: value("n"), Upstream: control.UpstreamPatch{URL: value(upstreamURL)}}
+func newGateway(upstreamURL string) gateway.Patch {
+	return gateway.Patch{Name: value("n"), UpstreamURL: value(upstreamURL)}
 }
 
 func (h *harness) route(c *control.Caller, gatewayID, path string, methods ...string) *gateway.Route {

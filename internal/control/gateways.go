@@ -81,8 +81,8 @@ func (s *Service) roomForGateway(ctx context.Context, tx GatewayReader, c *Calle
 
 // UpdateGateway changes the settings in p. If the origin of the upstream URL changes, the
 // upstream headers and the client certificate with its key are dropped, unless p gives new ones.
-func (s *Service) UpdateGateway(ctx context.Context, c *Caller, gatewayID string, p GatewayPatch, m Match) (*gateway.Gateway, error) {
-	edit, err := s.readPatch(c, p)
+func (s *Service) UpdateGateway(ctx context.Context, c *Caller, gatewayID string, p gateway.Patch, m Match) (*gateway.Gateway, error) {
+	edit, err := s.readPatch(c, &p, false)
 	if err != nil {
 		return nil, err
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/keygate/keygate/internal/apikey"
 	"github.com/keygate/keygate/internal/control"
 	"github.com/keygate/keygate/internal/fault"
+	"github.com/keygate/keygate/internal/gateway"
 )
 
 // Guarantee: no key can create, rotate, change or revoke a key with more permissions than its
@@ -130,7 +131,7 @@ func operations(h *harness, c *control.Caller) map[string]func(keyID, gatewayID,
 		"revoke":  func(k, _, _ string) error { return second(h.RevokeKey(ctx(), c, k, never)) },
 		"rotate":  func(k, _, _ string) error { return second(h.RotateKey(ctx(), c, k, 0, "", nil)) },
 		"gateway": func(_, g, _ string) error { return second(h.Gateway(ctx(), c, g)) },
-		"update":  func(_, g, _ string) error { return second(h.UpdateGateway(ctx(), c, g, control.GatewayPatch{}, never)) },
+		"update":  func(_, g, _ string) error { return second(h.UpdateGateway(ctx(), c, g, gateway.Patch{}, never)) },
 		"delete":  func(_, g, _ string) error { return second(h.DeleteGateway(ctx(), c, g, never)) },
 		"routes":  func(_, g, _ string) error { return second(h.Routes(ctx(), c, g, control.Page{Limit: 1})) },
 		"route":   func(_, g, r string) error { return second(h.Route(ctx(), c, g, r)) },

@@ -258,11 +258,11 @@ func (s *Service) plan(ctx context.Context, tx ReadTx, c *Caller, gatewayID stri
 func (s *Service) applySettings(c *Caller, p *plan) ([]SettingChange, error) {
 	edit := &p.doc.edit
 	if p.doc.rollback {
-		var section gateway.Section
+		var section gateway.Patch
 		section, p.warnings = restorable(p.doc.section, p.before)
 		var err error
-		if edit, err = s.readSection(c, &section); err != nil {
-			return nil, err
+		if edit, err = s.readPatch(c, &section, true); err != nil {
+			return nil, fault.Prefixed("gateway", err)
 		}
 	}
 	if err := edit.apply(&p.after); err != nil {

@@ -100,7 +100,7 @@ func (p *pushed) revise(n int) *control.PushResult {
 		p.caller.Source = gateway.Dashboard
 		return p.configure(p.caller, p.id, pushedConfig)
 	case 5:
-		must[*gateway.Gateway](p.harness)(p.UpdateGateway(ctx(), p.caller, p.id, control.GatewayPatch{Name: value("other")}, nil))
+		must[*gateway.Gateway](p.harness)(p.UpdateGateway(ctx(), p.caller, p.id, gateway.Patch{Name: value("other")}, nil))
 		return p.configure(p.caller, p.id, pushedConfig)
 	case 6:
 		return p.rollback(3)
@@ -312,7 +312,7 @@ func TestRollback(t *testing.T) {
 	p.wantCode(err, fault.NotFound, "")
 	p.revise(6)
 	p.wantLimits(pushedLimit, "7/s", "9/s")
-	must[*gateway.Gateway](p.harness)(p.UpdateGateway(ctx(), p.caller, p.id, control.GatewayPatch{Name: value("other")}, nil))
+	must[*gateway.Gateway](p.harness)(p.UpdateGateway(ctx(), p.caller, p.id, gateway.Patch{Name: value("other")}, nil))
 	p.revise(7)
 	if got := must[*gateway.Gateway](p.harness)(p.Gateway(ctx(), p.caller, p.id)); got.Name != "shop" {
 		t.Errorf("got name %q after the rollback to a configuration; want shop", got.Name)

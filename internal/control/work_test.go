@@ -15,6 +15,7 @@ import (
 	"github.com/keygate/keygate/internal/control"
 	"github.com/keygate/keygate/internal/event"
 	"github.com/keygate/keygate/internal/fault"
+	"github.com/keygate/keygate/internal/gateway"
 	"github.com/keygate/keygate/internal/snapshot"
 	"github.com/keygate/keygate/internal/store/sqlite/sqlitetest"
 )
@@ -102,7 +103,7 @@ func (h *harness) everyChange(caller *control.Caller) []change {
 			return second(h.CreateGateway(ctx, caller, newGateway("https://h"), emptySpec))
 		}},
 		{"update gateway", false, func(ctx context.Context) error {
-			return second(h.UpdateGateway(ctx, caller, g.ID, control.GatewayPatch{Name: value("n")}, nil))
+			return second(h.UpdateGateway(ctx, caller, g.ID, gateway.Patch{Name: value("n")}, nil))
 		}},
 		{"delete gateway", true, func(ctx context.Context) error { return second(h.DeleteGateway(ctx, caller, g.ID, nil)) }},
 		{"create route", false, func(ctx context.Context) error {
@@ -336,7 +337,7 @@ func TestMessageOfAChangeThatIsNotInForce(t *testing.T) {
 		}{
 			"key": {func() error { _, err := h.RevokeKey(ctx(), caller, k.ID, nil); return err }, "revoked or has a new expiry is still accepted"},
 			"gateway": {func() error {
-				_, err := h.UpdateGateway(ctx(), caller, g.ID, control.GatewayPatch{Name: value("new")}, nil)
+				_, err := h.UpdateGateway(ctx(), caller, g.ID, gateway.Patch{Name: value("new")}, nil)
 				return err
 			}, "the gateway works as before the call"},
 		} {

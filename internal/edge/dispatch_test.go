@@ -16,6 +16,7 @@ import (
 	"github.com/keygate/keygate/internal/certificate"
 	"github.com/keygate/keygate/internal/certificate/certificatetest"
 	"github.com/keygate/keygate/internal/edge"
+	"github.com/keygate/keygate/internal/keygatetest/awaittest"
 )
 
 // Guarantee: a connection that does not begin with the whole HTTP/2 preface goes to
@@ -154,7 +155,7 @@ func TestFailedHandshakesAreCounted(t *testing.T) {
 			t.Errorf("%s: the handshake succeeded, want an error", name)
 		}
 	}
-	waitUntil(t, "3 failed handshakes are counted", func() bool { return h.server.Stats().BadHandshakes == 3 })
+	awaittest.True(t, "3 failed handshakes are counted", func() bool { return h.server.Stats().BadHandshakes == 3 })
 }
 
 // Guarantee: TLS sessions are resumed.
@@ -278,5 +279,5 @@ func TestPanicEndsOneConnection(t *testing.T) {
 	c.send("panic\n")
 	c.wantClosed()
 	other.wantEcho("b")
-	waitUntil(t, "the panic is logged", func() bool { return h.log.Count("panic requested by the test") == 1 })
+	awaittest.True(t, "the panic is logged", func() bool { return h.log.Count("panic requested by the test") == 1 })
 }

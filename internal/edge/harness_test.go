@@ -19,6 +19,7 @@ import (
 
 	"github.com/keygate/keygate/internal/clientip"
 	"github.com/keygate/keygate/internal/edge"
+	"github.com/keygate/keygate/internal/keygatetest/awaittest"
 	"github.com/keygate/keygate/internal/keygatetest/leaktest"
 	"github.com/keygate/keygate/internal/keygatetest/logtest"
 	"github.com/keygate/keygate/internal/proxy/h1"
@@ -264,23 +265,10 @@ func (c *client) wantClosed() {
 	}
 }
 
-// waitUntil polls until holds returns true. It is for effects that a client cannot
-// observe on its connection.
-func waitUntil(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	tick := time.NewTicker(time.Millisecond)
-	defer tick.Stop()
-	for deadline := time.Now().Add(testTimeout); !holds(); <-tick.C {
-		if time.Now().After(deadline) {
-			t.Fatalf("timed out waiting until %s", what)
-		}
-	}
-}
-
 // wantOpen waits until the server counts n open connections.
 func (h *harness) wantOpen(n int64) {
 	h.t.Helper()
-	waitUntil(h.t, fmt.Sprintf("%d connections are open", n), func() bool { return h.server.Stats().Open == n })
+	awaittest.True(h.t, fmt.Sprintf("%d connections are open", n), func() bool { return h.server.Stats().Open == n })
 }
 
 func trust(networks ...string) *clientip.Trust {

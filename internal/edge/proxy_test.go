@@ -8,6 +8,7 @@ import (
 	"golang.org/x/net/http2"
 
 	"github.com/keygate/keygate/internal/edge"
+	"github.com/keygate/keygate/internal/keygatetest/awaittest"
 )
 
 const (
@@ -74,7 +75,7 @@ func TestMalformedProxyHeaderEndsConnection(t *testing.T) {
 		c.send(header + "GET\n")
 		c.wantClosed()
 	}
-	waitUntil(t, "all malformed headers are counted", func() bool { return h.server.Stats().BadProxyHeaders == int64(len(malformed)) })
+	awaittest.True(t, "all malformed headers are counted", func() bool { return h.server.Stats().BadProxyHeaders == int64(len(malformed)) })
 	h.wantLogged("malformed PROXY header", 1)
 }
 

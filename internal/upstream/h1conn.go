@@ -5,6 +5,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"github.com/keygate/keygate/internal/nowait"
 )
 
 // The states of an H1Conn.
@@ -111,6 +113,13 @@ func (c *H1Conn) peek(fd uintptr) {
 	if c.stale = !isQuiet(fd); c.pump != nil && (c.stale || c.more) {
 		c.stale = !c.settle(fd)
 	}
+}
+
+// isQuiet reports whether a connection has nothing to read, not even its end.
+func isQuiet(fd uintptr) bool {
+	var b [1]byte
+	_, errno := nowait.Peek(int(fd), b[:])
+	return errno == nowait.Again
 }
 
 // Unasked reports whether bytes have arrived that cannot be a response to the n bytes that were just

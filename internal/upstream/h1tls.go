@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/keygate/keygate/internal/nowait"
 	"github.com/keygate/keygate/internal/tlspump"
 )
 
@@ -30,14 +31,16 @@ func (c *H1Conn) Blocks() bool { return c.tls != nil && c.pump == nil }
 // without an error if nothing is there. The error is io.EOF at the end of the stream.
 func (c *H1Conn) Receive(fd uintptr, b []byte) (n int, err error) {
 	if c.tls == nil {
-		n, err = receiveNow(fd, b)
+		n, errno := nowait.Receive(int(fd), b)
 		switch {
-		case err == errNothingYet: //nolint:errorlint // it is not wrapped
+		case errno == nowait.Again:
 			return 0, nil
-		case n == 0 && err == nil:
+		case errno != 0:
+			return 0, errno
+		case n == 0:
 			return 0, io.EOF
 		}
-		return n, err
+		return n, nil
 	}
 	n, c.more, err = c.pump.ReadNow(c.tls, fd, b)
 	c.reply()

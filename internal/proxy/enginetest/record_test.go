@@ -14,6 +14,7 @@ import (
 	"github.com/keygate/keygate/internal/admit"
 	"github.com/keygate/keygate/internal/gateway"
 	"github.com/keygate/keygate/internal/id"
+	"github.com/keygate/keygate/internal/keygatetest/awaittest"
 	"github.com/keygate/keygate/internal/proxy"
 )
 
@@ -181,18 +182,13 @@ func (g *harness) recordsToEnd(t *testing.T) []accesslog.Entry {
 }
 
 // nextRecords waits for the next records.
-func (g *harness) nextRecords(t *testing.T) []accesslog.Entry {
+func (g *harness) nextRecords(t *testing.T) (entries []accesslog.Entry) {
 	t.Helper()
-	for {
-		if entries := g.records(); len(entries) > 0 {
-			return entries
-		}
-		select {
-		case <-t.Context().Done():
-			t.Fatal("no access record was emitted")
-		case <-time.After(10 * time.Millisecond):
-		}
-	}
+	awaittest.True(t, "an access record is emitted", func() bool {
+		entries = g.records()
+		return len(entries) > 0
+	})
+	return entries
 }
 
 // wantStart waits for the record of a request's start and returns it.

@@ -4,12 +4,12 @@ import (
 	"errors"
 	"io"
 	"net"
-	"runtime"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/keygate/keygate/internal/keygatetest/awaittest"
 	"github.com/keygate/keygate/internal/netguard"
 	"github.com/keygate/keygate/internal/upstream"
 	"github.com/keygate/keygate/internal/upstream/upstreamtest"
@@ -36,10 +36,9 @@ func connectTo(t *testing.T, handle func(c *upstreamtest.Conn)) *upstream.H1Conn
 }
 
 // arrived returns once something has arrived on a connection.
-func arrived(c *upstream.H1Conn) {
-	for !c.Stale() {
-		runtime.Gosched()
-	}
+func arrived(t *testing.T, c *upstream.H1Conn) {
+	t.Helper()
+	awaittest.True(t, "something has arrived on the connection", c.Stale)
 }
 
 // Guarantee: a response that was on the connection before the upstream had any of the request is never
@@ -67,7 +66,7 @@ func TestResponseBeforeTheRequest(t *testing.T) {
 					t.Fatalf("the upstream acknowledges everything: %v", err)
 				}
 			}
-			arrived(conn)
+			arrived(t, conn)
 			trip := NewTrips(nil).NewTrip()
 			trip.trip.out = trip.trip.buffer().data[:0]
 			trip.trip.out = append(trip.trip.out, "GET / HTTP/1.1\r\nHost: a\r\n\r\n"...)
@@ -96,7 +95,7 @@ func TestFastResponseIsAsked(t *testing.T) {
 		if _, err := conn.Write([]byte(request)); err != nil {
 			t.Fatal(err)
 		}
-		arrived(conn)
+		arrived(t, conn)
 		if conn.Unasked(len(request)) {
 			t.Fatal("a response to the request counts as unasked")
 		}

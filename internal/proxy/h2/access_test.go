@@ -22,6 +22,7 @@ import (
 	"github.com/keygate/keygate/internal/apikey"
 	"github.com/keygate/keygate/internal/gateway"
 	"github.com/keygate/keygate/internal/id"
+	"github.com/keygate/keygate/internal/keygatetest/awaittest"
 	"github.com/keygate/keygate/internal/netguard"
 	"github.com/keygate/keygate/internal/proxy"
 	"github.com/keygate/keygate/internal/ratelimit"
@@ -358,7 +359,7 @@ func TestRevokedWhileWaiting(t *testing.T) {
 				}
 				second <- response
 			}()
-			waitFor(t, "a request that waits", func() (waits bool) {
+			awaittest.True(t, "a request that waits", func() (waits bool) {
 				a.engine.each(func(c *conn) {
 					c.mu.Lock()
 					defer c.mu.Unlock()
@@ -446,14 +447,4 @@ func TestWaitingBodiesAreBounded(t *testing.T) {
 	other.Done()
 	close(release)
 	first.Wait()
-}
-
-// waitFor waits for a condition.
-func waitFor(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(testTimeout); !holds(); pause(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("timed out waiting for %s", what)
-		}
-	}
 }
