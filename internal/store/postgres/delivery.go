@@ -141,7 +141,7 @@ func (t *tx) removeDeliveries(ctx context.Context, query string, args ...any) (i
 		events  []string
 	)
 	query = `DELETE FROM deliveries WHERE n IN (` + query + `) RETURNING n, event_id`
-	if found, err := t.finds(ctx, "look for deliveries", query, args...); err != nil || !found {
+	if found, err := t.MayDelete(ctx, "look for deliveries", query, args...); err != nil || !found {
 		return 0, err
 	}
 	err := t.Query(ctx, "remove deliveries", query, args, func(r rows.Row) error {

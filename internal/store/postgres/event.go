@@ -97,7 +97,7 @@ func (t *tx) eventListeners(ctx context.Context, e *event.Event) ([]string, erro
 	if h := &t.heard; h.accountID == e.AccountID && h.of == e.Type {
 		return h.endpoints[:min(len(h.endpoints), limit)], t.Ready(ctx)
 	}
-	list, err := t.listeners(ctx, e.AccountID, e.Type, limit)
+	list, err := t.Listeners(ctx, e.AccountID, e.Type, limit)
 	if err == nil {
 		t.heard = listening{e.AccountID, e.Type, list}
 	}
@@ -156,10 +156,9 @@ func (db *DB) AppendEvents(ctx context.Context, events []event.Event) error {
 	})
 }
 
-// trimEvents removes up to limit events that were created before the given time. Events that
-// a delivery needs are only removed from the list. It returns the number of events.
-func (t *tx) trimEvents(ctx context.Context, before int64, limit int) (int64, error) {
-	found, err := t.finds(ctx, "trim events", `SELECT FROM events WHERE listed AND created_at < $1`, before)
+// TrimEvents implements rows.Tx.
+func (t *tx) TrimEvents(ctx context.Context, before int64, limit int) (int64, error) {
+	found, err := t.MayDelete(ctx, "trim events", `SELECT FROM events WHERE listed AND created_at < $1`, before)
 	if err != nil || !found {
 		return 0, err
 	}

@@ -89,11 +89,11 @@ func (db *DB) ReadableAccounts(ctx context.Context, bad func(accountID string, e
 func (db *DB) accounts(ctx context.Context, rest string, args []any, bad func(accountID string, err error)) (list []account.Account, err error) {
 	err = db.statement(ctx, db.changes, readTime, func(t *readTx) error {
 		list = nil // of an attempt whose connection was lost
-		return t.Query(ctx, "read accounts", accountColumns+rest, args, func(r rows.Row) error {
-			a, err := scanAccount(r)
+		return t.Query(ctx, "read accounts", rows.AccountColumns+rest, args, func(r rows.Row) error {
+			a, err := rows.ScanAccount(r)
 			if err != nil {
 				if a.ID == "" || resultOf(r).Err() != nil { // of the driver, which reads no further
-					return decoded(err)
+					return rows.Decoded(err)
 				}
 				bad(a.ID, &corrupted{err})
 				a.State = account.Suspended
@@ -109,7 +109,7 @@ func (db *DB) accounts(ctx context.Context, rest string, args []any, bad func(ac
 // the store.
 func (db *DB) EachGateway(ctx context.Context, f func(*gateway.Gateway, []gateway.Route) error) error {
 	return db.stream(ctx, db.source, func(t *readTx) error {
-		gateways, err := t.gateways(ctx, `ORDER BY id`)
+		gateways, err := t.SelectGateways(ctx, `ORDER BY id`)
 		if err != nil {
 			return ofRecord(err)
 		}
@@ -129,7 +129,7 @@ func (db *DB) EachGateway(ctx context.Context, f func(*gateway.Gateway, []gatewa
 // GatewayByID implements snapshot.GatewaySource.
 func (db *DB) GatewayByID(ctx context.Context, gatewayID string) (g *gateway.Gateway, routes []gateway.Route, err error) {
 	err = db.view(ctx, db.source, func(t *readTx) error {
-		if g, err = t.gateway(ctx, `WHERE id = $1`, gatewayID); err != nil {
+		if g, err = t.SelectGateway(ctx, `WHERE id = $1`, gatewayID); err != nil {
 			return err
 		}
 		routes, err = t.RouteTable(ctx, gatewayID)
@@ -160,7 +160,7 @@ func (db *DB) HasGateway(ctx context.Context, gatewayID string) (found bool, err
 func (db *DB) RouteCount(ctx context.Context, gatewayID string) (n int, err error) {
 	err = db.view(ctx, db.source, func(t *readTx) error {
 		return t.Query(ctx, "count routes", `SELECT route_count FROM gateways WHERE id = $1`, []any{gatewayID}, func(r rows.Row) error {
-			return decoded(r.Scan(&n))
+			return rows.Decoded(r.Scan(&n))
 		})
 	})
 	return n, ofRecord(err)
@@ -169,7 +169,7 @@ func (db *DB) RouteCount(ctx context.Context, gatewayID string) (n int, err erro
 // GatewayDelta implements snapshot.GatewaySource.
 func (db *DB) GatewayDelta(ctx context.Context, gatewayID string, routeIDs []string, after int64) (*snapshot.GatewayDelta, error) {
 	return read(ctx, db, func(t *readTx) (*snapshot.GatewayDelta, error) {
-		g, err := t.gateway(ctx, `WHERE id = $1`, gatewayID)
+		g, err := t.SelectGateway(ctx, `WHERE id = $1`, gatewayID)
 		if err != nil {
 			return nil, ofRecord(err)
 		}
@@ -222,5 +222,5 @@ func (t *readTx) newerChanges(ctx context.Context, d *snapshot.GatewayDelta, aft
 
 // KeyByID implements snapshot.KeySource.
 func (db *DB) KeyByID(ctx context.Context, keyID string) (*apikey.Key, error) {
-	return readOn(ctx, db, db.changes, func(t *readTx) (*apikey.Key, error) { return t.key(ctx, `WHERE id = $1`, keyID) })
+	return readOn(ctx, db, db.changes, func(t *readTx) (*apikey.Key, error) { return t.SelectKey(ctx, `WHERE id = $1`, keyID) })
 }

@@ -56,3 +56,12 @@ func Below(after string) string {
 
 // Limit returns n, or 0 if it is negative: SQLite takes a negative limit for no limit, and PostgreSQL takes none.
 func Limit(n int) int { return max(n, 0) }
+
+// borrowed is a byte string that is valid until the next row, and is not copied if the engine has it in memory.
+type borrowed []byte
+
+// Scan implements sql.Scanner.
+func (b *borrowed) Scan(v any) error {
+	*b, _ = v.([]byte)
+	return nil
+}

@@ -31,18 +31,39 @@ type Statements interface {
 	// QueueOne is Queue for a statement that changes one row. If it changes none, the transaction fails with
 	// fault.NotFound for record.
 	QueueOne(ctx context.Context, what, record, statement string, args ...any) error
+	// QueueOrFail is QueueOne for a transaction that fails with the given error.
+	QueueOrFail(ctx context.Context, what string, fails error, statement string, args ...any) error
 	// Exec runs a statement and returns how many rows it changed.
 	Exec(ctx context.Context, what, statement string, args ...any) (int64, error)
+	// MayDelete reports whether a DELETE would delete anything. It may return true without a look.
+	MayDelete(ctx context.Context, what, statement string, args ...any) (bool, error)
 	// Delete runs a DELETE and returns how many rows it deleted. The engine may look first whether there are any.
 	Delete(ctx context.Context, what, statement string, args ...any) (int64, error)
 	// Fail makes the transaction fail with err unless it has failed, and returns the error that it fails with.
 	Fail(err error) error
 }
 
+// Tx is what an engine gives a Writer: the statements of a transaction, and what it does in a way of its own.
+type Tx interface {
+	Statements
+	// Now returns the time in microseconds since 1970.
+	Now() int64
+	// InsertTable adds a route table and returns its number.
+	InsertTable(ctx context.Context, gatewayID, revisionID string, state int) (n int64, err error)
+	InsertPages(ctx context.Context, table int64, pages []stored.RoutePage) error
+	InsertParts(ctx context.Context, revisionID string, parts []stored.RevisionPart) error
+	// TrimEvents removes up to limit events that were created before the given time. Events that a delivery needs are
+	// only removed from the list. It returns the number of events.
+	TrimEvents(ctx context.Context, before int64, limit int) (int64, error)
+}
+
 // Reader reads the rows of a transaction. It implements parts of control.ReadTx.
 type Reader struct {
 	Queries
 	Pages *stored.PageCodec
+
+	ending      string // the gateway that EndGateway was called for
+	endingTable int64  // its route table
 }
 
 // QueryRow calls scan for the only row of the result. If there is none, the error is fault.NotFound for record.
@@ -84,7 +105,7 @@ func readOne[T any](ctx context.Context, t *Reader, record, query string, args [
 	err := t.QueryRow(ctx, record, query, args, func(r Row) error {
 		v, err := scan(r)
 		found = &v
-		return err
+		return Decoded(err)
 	})
 	if err != nil {
 		return nil, err
@@ -98,7 +119,16 @@ func readAll[T any](ctx context.Context, t *Reader, what, query string, args []a
 	err := t.Query(ctx, what, query, args, func(r Row) error {
 		v, err := scan(r)
 		list = append(list, v)
-		return err
+		return Decoded(err)
 	})
 	return list, err
 }
+
+// Writer writes the rows of a transaction. It implements parts of control.Tx.
+type Writer struct {
+	Tx
+	read *Reader
+}
+
+// NewWriter returns what writes in the transaction that read reads.
+func NewWriter(read *Reader, t Tx) Writer { return Writer{Tx: t, read: read} }

@@ -88,7 +88,7 @@ func (t *tx) AppendEvent(ctx context.Context, e *event.Event) error {
 	if err != nil || !listed {
 		return err
 	}
-	endpoints, err := t.listeners(ctx, e.AccountID, e.Type, stored.DirectDeliveries-t.direct+1)
+	endpoints, err := t.Listeners(ctx, e.AccountID, e.Type, stored.DirectDeliveries-t.direct+1)
 	if err != nil {
 		return err
 	}
@@ -121,9 +121,8 @@ func (db *DB) AppendEvents(ctx context.Context, events []event.Event) error {
 	})
 }
 
-// trimEvents removes up to limit events that were created before the given time. Events that
-// a delivery needs are only removed from the list. It returns the number of events.
-func (t *tx) trimEvents(ctx context.Context, before int64, limit int) (int64, error) {
+// TrimEvents implements rows.Tx.
+func (t *tx) TrimEvents(ctx context.Context, before int64, limit int) (int64, error) {
 	const old = ` WHERE rowid IN (SELECT rowid FROM events INDEXED BY events_age WHERE listed = 1 AND created_at < ? ORDER BY created_at LIMIT ?+0)`
 	gone, err := t.Exec(ctx, "trim events", `DELETE FROM events`+old+` AND NOT EXISTS (SELECT 1 FROM deliveries WHERE event_id = events.id)`, before, limit)
 	if err != nil {

@@ -50,7 +50,7 @@ func (db *DB) Changes(ctx context.Context, seq int64, limit int) (changes []snap
 // Accounts implements snapshot.Source.
 func (db *DB) Accounts(ctx context.Context) ([]account.Account, error) {
 	return read(ctx, db, func(t *readTx) ([]account.Account, error) {
-		return t.accounts(ctx, `WHERE state IN ('active', 'suspended') ORDER BY id`)
+		return t.SelectAccounts(ctx, `WHERE state IN ('active', 'suspended') ORDER BY id`)
 	})
 }
 
@@ -58,7 +58,7 @@ func (db *DB) Accounts(ctx context.Context) ([]account.Account, error) {
 // the store.
 func (db *DB) EachGateway(ctx context.Context, f func(*gateway.Gateway, []gateway.Route) error) error {
 	return view(ctx, db.source, func(t *readTx) error {
-		gateways, err := t.gateways(ctx, `ORDER BY id`)
+		gateways, err := t.SelectGateways(ctx, `ORDER BY id`)
 		if err != nil {
 			return err
 		}
@@ -78,7 +78,7 @@ func (db *DB) EachGateway(ctx context.Context, f func(*gateway.Gateway, []gatewa
 // GatewayByID implements snapshot.GatewaySource.
 func (db *DB) GatewayByID(ctx context.Context, gatewayID string) (g *gateway.Gateway, routes []gateway.Route, err error) {
 	err = view(ctx, db.source, func(t *readTx) error {
-		if g, err = t.gateway(ctx, `WHERE id = ?`, gatewayID); err != nil {
+		if g, err = t.SelectGateway(ctx, `WHERE id = ?`, gatewayID); err != nil {
 			return err
 		}
 		routes, err = t.RouteTable(ctx, gatewayID)
@@ -118,7 +118,7 @@ func (db *DB) RouteCount(ctx context.Context, gatewayID string) (n int, err erro
 // GatewayDelta implements snapshot.GatewaySource.
 func (db *DB) GatewayDelta(ctx context.Context, gatewayID string, routeIDs []string, after int64) (*snapshot.GatewayDelta, error) {
 	return read(ctx, db, func(t *readTx) (*snapshot.GatewayDelta, error) {
-		g, err := t.gateway(ctx, `WHERE id = ?`, gatewayID)
+		g, err := t.SelectGateway(ctx, `WHERE id = ?`, gatewayID)
 		if err != nil {
 			return nil, err
 		}
@@ -171,5 +171,5 @@ func (t *readTx) newerChanges(ctx context.Context, d *snapshot.GatewayDelta, aft
 
 // KeyByID implements snapshot.KeySource.
 func (db *DB) KeyByID(ctx context.Context, keyID string) (*apikey.Key, error) {
-	return read(ctx, db, func(t *readTx) (*apikey.Key, error) { return t.key(ctx, `WHERE id = ?`, keyID) })
+	return read(ctx, db, func(t *readTx) (*apikey.Key, error) { return t.SelectKey(ctx, `WHERE id = ?`, keyID) })
 }

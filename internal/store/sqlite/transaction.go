@@ -65,6 +65,7 @@ func (db *DB) update(ctx context.Context, d durability, f func(*tx) error) error
 	}
 	t := &tx{readTx: readTx{c: c}, now: db.now}
 	t.Reader = rows.Reader{Queries: &t.readTx, Pages: c.pages}
+	t.Writer = rows.NewWriter(&t.Reader, t)
 	committed := false
 	defer func() { // even if f panics
 		if code := fault.CodeOf(t.failed); t.failed != nil && (code == fault.Unavailable || code == fault.Internal) {
@@ -171,6 +172,7 @@ type readTx struct {
 // tx also writes.
 type tx struct {
 	readTx
+	rows.Writer
 	now    func() int64 // microseconds since 1970
 	wrote  bool         // whether a statement has changed a row
 	direct int          // deliveries of events that the transaction has written itself
@@ -178,7 +180,7 @@ type tx struct {
 	configuration int64 // that NoteConfiguration has noted
 }
 
-var _ rows.Statements = (*tx)(nil)
+var _ rows.Tx = (*tx)(nil)
 
 // Ready implements rows.Queries.
 func (t *readTx) Ready(ctx context.Context) error {
@@ -233,10 +235,27 @@ func (t *tx) QueueOne(ctx context.Context, what, record, statement string, args 
 	return err
 }
 
+// QueueOrFail implements rows.Statements.
+func (t *tx) QueueOrFail(ctx context.Context, what string, fails error, statement string, args ...any) error {
+	n, err := t.Exec(ctx, what, statement, args...)
+	if err == nil && n == 0 {
+		return t.Fail(fails)
+	}
+	return err
+}
+
+// MayDelete implements rows.Statements.
+func (t *tx) MayDelete(ctx context.Context, _, _ string, _ ...any) (bool, error) {
+	return true, t.Ready(ctx)
+}
+
 // Delete implements rows.Statements.
 func (t *tx) Delete(ctx context.Context, what, statement string, args ...any) (int64, error) {
 	return t.Exec(ctx, what, statement, args...)
 }
+
+// Now implements rows.Tx.
+func (t *tx) Now() int64 { return t.now() }
 
 // Fail implements rows.Statements.
 func (t *tx) Fail(err error) error {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/keygate/keygate/internal/account"
 	"github.com/keygate/keygate/internal/snapshot"
+	"github.com/keygate/keygate/internal/store/rows"
 	"github.com/keygate/keygate/internal/store/stored"
 )
 
@@ -80,7 +81,7 @@ func (t *tx) RemoveAccount(ctx context.Context, accountID string, limit int) (mo
 	if err := t.Queue(ctx, "remove the counts of an account", `DELETE FROM account_counts WHERE account_id = $1`, accountID); err != nil {
 		return false, err
 	}
-	err = t.Queue(ctx, "end the removal of an account", `UPDATE accounts SET state = $1 WHERE id = $2`, stateRemoved, accountID)
+	err = t.Queue(ctx, "end the removal of an account", `UPDATE accounts SET state = $1 WHERE id = $2`, rows.AccountRemoved, accountID)
 	return false, err
 }
 
@@ -95,7 +96,7 @@ func (r *removal) rowsOf(what string, weight int, query string) func(context.Con
 
 // removeIDs runs a DELETE with the account and a limit that returns the identifiers.
 func (r *removal) removeIDs(ctx context.Context, what, query string) ([]string, error) {
-	if found, err := r.finds(ctx, what, query, r.accountID, r.Most(1)); err != nil || !found {
+	if found, err := r.MayDelete(ctx, what, query, r.accountID, r.Most(1)); err != nil || !found {
 		return nil, err
 	}
 	return r.Texts(ctx, what, query, r.accountID, r.Most(1))
