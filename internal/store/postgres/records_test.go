@@ -159,7 +159,7 @@ func TestRecordPlans(t *testing.T) {
 		"all due":       {allDue, []any{"", 64, int64(1)}},
 		"claim":         {claim, []any{[]string{"wh_1"}, []int64{5}, []bool{false}, int64(1), "t", int64(1)}},
 		"listeners":     {rows.ListenersQuery, []any{"acct_1", "key.created", 17}},
-		"subscribed":    {subscribed, []any{"acct_1", "wh_1", int64(1), "key.created", 200}},
+		"subscribed":    {rows.SubscribedQuery, []any{"acct_1", "wh_1", int64(1), "key.created", 200}},
 		"release":       {`UPDATE deliveries SET token = NULL, due_at = next_at WHERE token >= $1 AND token < $2 AND starts_with(token, $1)`, []any{"a/", "a0"}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -3,8 +3,11 @@ package rows
 import (
 	"context"
 
+	"github.com/keygate/keygate/internal/event"
 	"github.com/keygate/keygate/internal/fault"
+	"github.com/keygate/keygate/internal/snapshot"
 	"github.com/keygate/keygate/internal/store/stored"
+	"github.com/keygate/keygate/internal/webhook"
 )
 
 // Row is one row of a result.
@@ -52,14 +55,32 @@ type Tx interface {
 	InsertTable(ctx context.Context, gatewayID, revisionID string, state int) (n int64, err error)
 	InsertPages(ctx context.Context, table int64, pages []stored.RoutePage) error
 	InsertParts(ctx context.Context, revisionID string, parts []stored.RevisionPart) error
+	// Held reports whether the transaction holds what others wait for, so that it should end soon.
+	Held() bool
+	AppendChange(ctx context.Context, k snapshot.ChangeKind, recordID string) (seq int64, err error)
+	InsertEvent(ctx context.Context, e *event.Event, listed bool) error
+	// InsertDeliveries adds deliveries of one event, all of the same state, trigger and times.
+	InsertDeliveries(ctx context.Context, list []webhook.Delivery) error
+	RemoveAttempts(ctx context.Context, deliveries []int64) error
+	// ForgetSubscriptions removes up to limit former subscriptions of an account that no fan-out needs, and returns how
+	// many.
+	ForgetSubscriptions(ctx context.Context, accountID string, limit int) (int64, error)
 	// TrimEvents removes up to limit events that were created before the given time. Events that a delivery needs are
 	// only removed from the list. It returns the number of events.
 	TrimEvents(ctx context.Context, before int64, limit int) (int64, error)
 }
 
+// ReadTx is what an engine gives a Reader: the queries of a transaction, and what it reads in a way of its own.
+type ReadTx interface {
+	Queries
+	// Attempts calls f for each attempt of deliveries, which are given by the numbers of their rows, in the order of the
+	// attempts.
+	Attempts(ctx context.Context, deliveries []int64, f func(delivery int64, a *webhook.Attempt)) error
+}
+
 // Reader reads the rows of a transaction. It implements parts of control.ReadTx.
 type Reader struct {
-	Queries
+	ReadTx
 	Pages *stored.PageCodec
 
 	ending      string // the gateway that EndGateway was called for
@@ -128,6 +149,9 @@ func readAll[T any](ctx context.Context, t *Reader, what, query string, args []a
 type Writer struct {
 	Tx
 	read *Reader
+
+	direct int       // deliveries of events that the transaction has written itself
+	heard  listening // by the last event of the transaction
 }
 
 // NewWriter returns what writes in the transaction that read reads.

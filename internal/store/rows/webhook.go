@@ -88,6 +88,7 @@ func webhookValues(w *webhook.Webhook) []any {
 
 // InsertWebhook implements control.WebhookStore.
 func (t *Writer) InsertWebhook(ctx context.Context, w *webhook.Webhook) error {
+	t.heard = listening{}
 	return t.Queue(ctx, "insert webhook", `INSERT INTO webhooks (id, account_id, url, events, active, disabled_reason, secret, secret_since,
 		old_secret, old_until, failing_since, version, created_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)`,
 		append(webhookValues(w), Micros(w.CreatedAt))...)
@@ -95,11 +96,13 @@ func (t *Writer) InsertWebhook(ctx context.Context, w *webhook.Webhook) error {
 
 // UpdateWebhook implements control.WebhookStore.
 func (t *Writer) UpdateWebhook(ctx context.Context, w *webhook.Webhook) error {
+	t.heard = listening{}
 	return t.QueueOne(ctx, "update webhook", "webhook", `UPDATE webhooks SET url = $3, events = $4, active = $5, disabled_reason = $6, secret = $7,
 		secret_since = $8, old_secret = $9, old_until = $10, failing_since = $11, version = $12 WHERE id = $1 AND account_id = $2`, webhookValues(w)...)
 }
 
 // DeleteWebhook implements control.WebhookStore.
 func (t *Writer) DeleteWebhook(ctx context.Context, accountID, webhookID string) error {
+	t.heard = listening{}
 	return t.QueueOne(ctx, "delete webhook", "webhook", `DELETE FROM webhooks WHERE id = $1 AND account_id = $2`, webhookID, accountID)
 }

@@ -106,10 +106,10 @@ func TestDeliveryPlans(t *testing.T) {
 				for _, state := range []webhook.DeliveryState{"", webhook.Pending, webhook.Failed} {
 					text, args := deliveryQuery("acct_1", control.DeliveryFilter{WebhookID: hook, State: state, EventType: of, Since: since}, control.Page{Limit: 25})
 					texts[text] = true
-					checkPlan(t, c, 2, deliveryColumns+text, args) // the branches' ends, and the page
+					checkPlan(t, c, 2, rows.DeliveryColumns+text, args) // the branches' ends, and the page
 					text, args = deliveryQuery("acct_1", control.DeliveryFilter{EventID: "evt_1", WebhookID: hook, State: state, EventType: of, Since: since}, control.Page{Limit: 25})
 					ofEvent[text] = true
-					checkPlan(t, c, 0, deliveryColumns+text, args)
+					checkPlan(t, c, 0, rows.DeliveryColumns+text, args)
 				}
 			}
 		}
@@ -123,7 +123,7 @@ func TestDeliveryPlans(t *testing.T) {
 	}) {
 		checkPlan(t, c, 0, used, []any{"acct_1", event.KeyCreated, 9})
 	}
-	checkPlan(t, c, 2, strings.NewReplacer("LIMIT ?+0", "LIMIT 9", "?", "'a'").Replace(subscribed), nil) // merges a page of both
+	checkPlan(t, c, 2, rows.ForSQLite(rows.SubscribedQuery), []any{"acct_1", "wh_1", 9, event.KeyCreated, 9}) // merges a page of both
 	for _, statement := range []string{
 		waiting + `SELECT id FROM waiting`,
 		strings.ReplaceAll(nextFanOut, "?", "'a'"),
@@ -160,7 +160,7 @@ func prepared(t *testing.T, f func(*tx) error) []string {
 	t.Helper()
 	c := freshReader(t)
 	made := &tx{readTx: readTx{c: c}}
-	made.Reader = rows.Reader{Queries: &made.readTx, Pages: c.pages}
+	made.Reader = rows.Reader{ReadTx: &made.readTx, Pages: c.pages}
 	made.Writer = rows.NewWriter(&made.Reader, made)
 	if err := f(made); err != nil {
 		t.Fatal(err)

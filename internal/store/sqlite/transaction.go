@@ -64,7 +64,7 @@ func (db *DB) update(ctx context.Context, d durability, f func(*tx) error) error
 		return db.fail(translate("begin", err))
 	}
 	t := &tx{readTx: readTx{c: c}, now: db.now}
-	t.Reader = rows.Reader{Queries: &t.readTx, Pages: c.pages}
+	t.Reader = rows.Reader{ReadTx: &t.readTx, Pages: c.pages}
 	t.Writer = rows.NewWriter(&t.Reader, t)
 	committed := false
 	defer func() { // even if f panics
@@ -149,7 +149,7 @@ func view(ctx context.Context, p *pool, f func(*readTx) error) error {
 		return translate("begin", err)
 	}
 	t := &readTx{c: c}
-	t.Reader = rows.Reader{Queries: t, Pages: c.pages}
+	t.Reader = rows.Reader{ReadTx: t, Pages: c.pages}
 	defer func() {
 		t.failed = errEnded
 		c.rollback()
@@ -173,9 +173,8 @@ type readTx struct {
 type tx struct {
 	readTx
 	rows.Writer
-	now    func() int64 // microseconds since 1970
-	wrote  bool         // whether a statement has changed a row
-	direct int          // deliveries of events that the transaction has written itself
+	now   func() int64 // microseconds since 1970
+	wrote bool         // whether a statement has changed a row
 
 	configuration int64 // that NoteConfiguration has noted
 }
@@ -253,6 +252,9 @@ func (t *tx) MayDelete(ctx context.Context, _, _ string, _ ...any) (bool, error)
 func (t *tx) Delete(ctx context.Context, what, statement string, args ...any) (int64, error) {
 	return t.Exec(ctx, what, statement, args...)
 }
+
+// Held implements rows.Tx.
+func (t *tx) Held() bool { return false }
 
 // Now implements rows.Tx.
 func (t *tx) Now() int64 { return t.now() }
