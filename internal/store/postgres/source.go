@@ -2,11 +2,9 @@ package postgres
 
 import (
 	"context"
-	"slices"
 
 	"github.com/keygate/keygate/internal/account"
 	"github.com/keygate/keygate/internal/apikey"
-	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/gateway"
 	"github.com/keygate/keygate/internal/snapshot"
 	"github.com/keygate/keygate/internal/store/rows"
@@ -31,7 +29,7 @@ func readOn[T any](ctx context.Context, db *DB, p *pool, f func(*readTx) (T, err
 // LastSeq implements snapshot.ChangeLog.
 func (db *DB) LastSeq(ctx context.Context) (int64, error) {
 	return read(ctx, db, func(t *readTx) (int64, error) {
-		_, last, err := t.changeBounds(ctx)
+		_, last, err := t.ChangeBounds(ctx)
 		return last, err
 	})
 }
@@ -109,20 +107,7 @@ func (db *DB) accounts(ctx context.Context, rest string, args []any, bad func(ac
 // the store.
 func (db *DB) EachGateway(ctx context.Context, f func(*gateway.Gateway, []gateway.Route) error) error {
 	return db.stream(ctx, db.source, func(t *readTx) error {
-		gateways, err := t.SelectGateways(ctx, `ORDER BY id`)
-		if err != nil {
-			return ofRecord(err)
-		}
-		for i := range gateways {
-			routes, err := t.RouteTable(ctx, gateways[i].ID)
-			if err != nil {
-				return ofRecord(err)
-			}
-			if err := f(&gateways[i], routes); err != nil {
-				return err
-			}
-		}
-		return nil
+		return t.EachGateway(ctx, f, ofRecord)
 	})
 }
 
@@ -169,54 +154,7 @@ func (db *DB) RouteCount(ctx context.Context, gatewayID string) (n int, err erro
 // GatewayDelta implements snapshot.GatewaySource.
 func (db *DB) GatewayDelta(ctx context.Context, gatewayID string, routeIDs []string, after int64) (*snapshot.GatewayDelta, error) {
 	return read(ctx, db, func(t *readTx) (*snapshot.GatewayDelta, error) {
-		g, err := t.SelectGateway(ctx, `WHERE id = $1`, gatewayID)
-		if err != nil {
-			return nil, ofRecord(err)
-		}
-		d := &snapshot.GatewayDelta{Gateway: g, RouteIDs: slices.Clone(routeIDs)}
-		if err := t.newerChanges(ctx, d, after); err != nil || d.Whole {
-			return d, err
-		}
-		for _, routeID := range d.RouteIDs {
-			r, err := t.Route(ctx, gatewayID, routeID)
-			if fault.CodeOf(err) == fault.NotFound {
-				continue
-			}
-			if err != nil {
-				return nil, ofRecord(err)
-			}
-			d.Routes = append(d.Routes, *r)
-		}
-		return d, nil
-	})
-}
-
-// newerChanges adds to d what the change log says of its gateway after an entry.
-func (t *readTx) newerChanges(ctx context.Context, d *snapshot.GatewayDelta, after int64) error {
-	trimmed, _, err := t.changeBounds(ctx)
-	if err != nil {
-		return err
-	}
-	d.Whole = after < trimmed
-	known := map[string]bool{}
-	for _, routeID := range d.RouteIDs {
-		known[routeID] = true
-	}
-	return t.Query(ctx, "read changes", `SELECT seq, kind, record_id FROM changes WHERE seq > $1 ORDER BY seq`, []any{after}, func(r rows.Row) error {
-		var c snapshot.Change
-		if err := r.Scan(&c.Seq, &c.Kind, &c.ID); err != nil {
-			return err
-		}
-		gatewayID, routeID := c.Gateway()
-		switch {
-		case gatewayID != d.Gateway.ID:
-		case c.Kind == snapshot.GatewayChange:
-			d.Whole = true
-		case routeID != "" && !known[routeID]:
-			known[routeID] = true
-			d.RouteIDs = append(d.RouteIDs, routeID)
-		}
-		return nil
+		return t.GatewayDelta(ctx, gatewayID, routeIDs, after, ofRecord)
 	})
 }
 

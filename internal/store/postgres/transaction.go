@@ -126,7 +126,7 @@ func (db *DB) try(ctx context.Context, k kind, sure bool, f func(*tx) error) (ag
 	}
 	defer db.writer.give(c)
 	t := &tx{readTx: readTx{c: c, limit: writeTime, mutation: mutation{headTime: db.headTime, seed: newSeed(), sure: sure}}, now: db.now, random: db.random}
-	t.Reader = rows.Reader{ReadTx: &t.readTx, Pages: c.pages}
+	t.Reader = rows.Reader{ReadTx: &t.readTx, Pages: c.pages, Codec: c.codec}
 	t.Writer = rows.NewWriter(&t.Reader, t)
 	if err := t.begin(ctx, db.begin(k), k); err != nil {
 		c.abandon()
@@ -382,7 +382,7 @@ type readTx struct {
 
 func newReadTx(c *conn, limit time.Duration) *readTx {
 	t := &readTx{c: c, limit: limit}
-	t.Reader = rows.Reader{ReadTx: t, Pages: c.pages}
+	t.Reader = rows.Reader{ReadTx: t, Pages: c.pages, Codec: c.codec}
 	return t
 }
 

@@ -62,6 +62,29 @@ type borrowed []byte
 
 // Scan implements sql.Scanner.
 func (b *borrowed) Scan(v any) error {
-	*b, _ = v.([]byte)
+	switch v := v.(type) {
+	case []byte:
+		*b = v
+	case string:
+		*b = []byte(v)
+	default:
+		*b = nil
+	}
+	return nil
+}
+
+// text is a text with any bytes, which PostgreSQL keeps as a byte string.
+type text string
+
+// Scan implements sql.Scanner.
+func (t *text) Scan(v any) error {
+	switch v := v.(type) {
+	case []byte:
+		*t = text(v)
+	case string:
+		*t = text(v)
+	default:
+		*t = ""
+	}
 	return nil
 }

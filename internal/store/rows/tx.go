@@ -3,6 +3,7 @@ package rows
 import (
 	"context"
 
+	"github.com/keygate/keygate/internal/audit"
 	"github.com/keygate/keygate/internal/event"
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/snapshot"
@@ -65,6 +66,11 @@ type Tx interface {
 	// ForgetSubscriptions removes up to limit former subscriptions of an account that no fan-out needs, and returns how
 	// many.
 	ForgetSubscriptions(ctx context.Context, accountID string, limit int) (int64, error)
+	// DeleteAuditChunks deletes the chunks with the given identifiers. If one of them does not exist, the error is
+	// fault.Conflict.
+	DeleteAuditChunks(ctx context.Context, accountID string, gone []int64) (last int64, err error)
+	// InsertSegments adds the segments of a group of audit blocks.
+	InsertSegments(ctx context.Context, accountID string, group int64, segments [][]byte) error
 	// TrimEvents removes up to limit events that were created before the given time. Events that a delivery needs are
 	// only removed from the list. It returns the number of events.
 	TrimEvents(ctx context.Context, before int64, limit int) (int64, error)
@@ -76,12 +82,17 @@ type ReadTx interface {
 	// Attempts calls f for each attempt of deliveries, which are given by the numbers of their rows, in the order of the
 	// attempts.
 	Attempts(ctx context.Context, deliveries []int64, f func(delivery int64, a *webhook.Attempt)) error
+	// AuditChunks returns the chunks of the unsealed end of an account's audit log, in their order.
+	AuditChunks(ctx context.Context, accountID string) ([]audit.Chunk, error)
+	// ChangeBounds returns the sequence numbers of the last trimmed and of the newest entry of the change log.
+	ChangeBounds(ctx context.Context) (trimmed, last int64, err error)
 }
 
 // Reader reads the rows of a transaction. It implements parts of control.ReadTx.
 type Reader struct {
 	ReadTx
 	Pages *stored.PageCodec
+	Codec *audit.Codec
 
 	ending      string // the gateway that EndGateway was called for
 	endingTable int64  // its route table

@@ -160,7 +160,7 @@ func prepared(t *testing.T, f func(*tx) error) []string {
 	t.Helper()
 	c := freshReader(t)
 	made := &tx{readTx: readTx{c: c}}
-	made.Reader = rows.Reader{ReadTx: &made.readTx, Pages: c.pages}
+	made.Reader = rows.Reader{ReadTx: &made.readTx, Pages: c.pages, Codec: c.codec}
 	made.Writer = rows.NewWriter(&made.Reader, made)
 	if err := f(made); err != nil {
 		t.Fatal(err)

@@ -64,7 +64,7 @@ func (db *DB) update(ctx context.Context, d durability, f func(*tx) error) error
 		return db.fail(translate("begin", err))
 	}
 	t := &tx{readTx: readTx{c: c}, now: db.now}
-	t.Reader = rows.Reader{ReadTx: &t.readTx, Pages: c.pages}
+	t.Reader = rows.Reader{ReadTx: &t.readTx, Pages: c.pages, Codec: c.codec}
 	t.Writer = rows.NewWriter(&t.Reader, t)
 	committed := false
 	defer func() { // even if f panics
@@ -149,7 +149,7 @@ func view(ctx context.Context, p *pool, f func(*readTx) error) error {
 		return translate("begin", err)
 	}
 	t := &readTx{c: c}
-	t.Reader = rows.Reader{ReadTx: t, Pages: c.pages}
+	t.Reader = rows.Reader{ReadTx: t, Pages: c.pages, Codec: c.codec}
 	defer func() {
 		t.failed = errEnded
 		c.rollback()
