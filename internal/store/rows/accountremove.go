@@ -1,4 +1,4 @@
-package postgres
+package rows
 
 import (
 	"context"
@@ -9,7 +9,7 @@ import (
 	"github.com/keygate/keygate/internal/store/stored"
 )
 
-// The weights of rows.
+// The weights of
 const (
 	revisionWeight = 4 // with what triggers write
 	partWeight     = 20
@@ -21,7 +21,7 @@ const (
 
 // removal removes some of the records of a deleted account.
 type removal struct {
-	*tx
+	*Writer
 	*stored.Budget
 	accountID string
 	some      bool // something was removed
@@ -35,52 +35,52 @@ func (r *removal) Removed(rows, weight int) {
 
 // RemoveAccount implements control.AccountStore. Rows are removed before those that they
 // refer to, and hostnames early, so that other gateways can have them.
-func (t *tx) RemoveAccount(ctx context.Context, accountID string, limit int) (more bool, err error) {
-	a, err := t.Account(ctx, accountID)
+func (t *Writer) RemoveAccount(ctx context.Context, accountID string, limit int) (more bool, err error) {
+	a, err := t.read.Account(ctx, accountID)
 	if err != nil {
 		return false, err
 	}
 	if a.State != account.Deleted {
 		return false, fmt.Errorf("remove account %s: it is %s", accountID, a.State)
 	}
-	r := removal{tx: t, Budget: stored.NewBudget(limit), accountID: accountID}
+	r := removal{Writer: t, Budget: stored.NewBudget(limit), accountID: accountID}
 	for _, step := range []func(context.Context) error{
 		r.rowsOf("routes", pageWeight, `DELETE FROM route_pages WHERE n IN
-			(SELECT p.n FROM gateways g JOIN route_pages p ON p.table_id = g.table_id WHERE g.account_id = $1 LIMIT $2)`),
-		r.rowsOf("parts of revisions", partWeight, `DELETE FROM revision_parts WHERE ctid = ANY (ARRAY(
-			SELECT p.ctid FROM gateways g JOIN revisions r ON r.gateway_id = g.id JOIN revision_parts p ON p.revision_id = r.id
+			(SELECT p.n FROM gateways g INDEXED BY gateways_list CROSS JOIN route_pages p ON p.table_id = g.table_id WHERE g.account_id = $1 LIMIT $2)`),
+		r.rowsOf("parts of revisions", partWeight, `DELETE FROM revision_parts WHERE rowid = ANY (ARRAY(
+			SELECT p.rowid FROM gateways g INDEXED BY gateways_list CROSS JOIN revisions r ON r.gateway_id = g.id CROSS JOIN revision_parts p ON p.revision_id = r.id
 			WHERE g.account_id = $1 LIMIT $2))`),
 		r.rowsOf("revisions", revisionWeight, `DELETE FROM revisions WHERE id IN
-			(SELECT r.id FROM gateways g JOIN revisions r ON r.gateway_id = g.id WHERE g.account_id = $1 LIMIT $2)`),
+			(SELECT r.id FROM gateways g INDEXED BY gateways_list CROSS JOIN revisions r ON r.gateway_id = g.id WHERE g.account_id = $1 LIMIT $2)`),
 		r.rowsOf("repositories", 1, `DELETE FROM repositories WHERE gateway_id IN
-			(SELECT gateway_id FROM repositories WHERE account_id = $1 LIMIT $2)`),
+			(SELECT gateway_id FROM repositories INDEXED BY repositories_account WHERE account_id = $1 LIMIT $2)`),
 		r.gateways,
-		r.rowsOf("fan-outs", 1, `DELETE FROM fan_outs WHERE n IN (SELECT n FROM fan_outs WHERE account_id = $1 LIMIT $2)`),
-		r.rowsOf("webhooks", 2, `DELETE FROM webhooks WHERE id IN (SELECT id FROM webhooks WHERE account_id = $1 LIMIT $2)`),
-		r.rowsOf("former subscriptions", 1, `DELETE FROM former_subscriptions WHERE n IN (SELECT n FROM former_subscriptions WHERE account_id = $1 LIMIT $2)`),
+		r.rowsOf("fan-outs", 1, `DELETE FROM fan_outs WHERE n IN (SELECT n FROM fan_outs INDEXED BY fan_outs_account WHERE account_id = $1 LIMIT $2)`),
+		r.rowsOf("webhooks", 2, `DELETE FROM webhooks WHERE id IN (SELECT id FROM webhooks INDEXED BY webhooks_list WHERE account_id = $1 LIMIT $2)`),
+		r.rowsOf("former subscriptions", 1, `DELETE FROM former_subscriptions WHERE n IN (SELECT n FROM former_subscriptions INDEXED BY former_subscriptions_list WHERE account_id = $1 LIMIT $2)`),
 		r.deliveries,
-		r.rowsOf("events", 1, `DELETE FROM events WHERE id IN (SELECT id FROM events WHERE listed AND account_id = $1 LIMIT $2)`),
-		r.rowsOf("sessions", 1, `DELETE FROM sessions WHERE digest IN (SELECT digest FROM sessions WHERE account_id = $1 LIMIT $2)`),
+		r.rowsOf("events", 1, `DELETE FROM events WHERE id IN (SELECT id FROM events INDEXED BY events_list WHERE listed = true AND account_id = $1 LIMIT $2)`),
+		r.rowsOf("sessions", 1, `DELETE FROM sessions WHERE digest IN (SELECT digest FROM sessions INDEXED BY sessions_account WHERE account_id = $1 LIMIT $2)`),
 		r.keys,
-		r.rowsOf("traffic", trafficWeight, `DELETE FROM traffic WHERE seq IN (SELECT seq FROM traffic WHERE account_id = $1 LIMIT $2)`),
+		r.rowsOf("traffic", trafficWeight, `DELETE FROM traffic WHERE seq IN (SELECT seq FROM traffic INDEXED BY traffic_read WHERE account_id = $1 LIMIT $2)`),
 		r.rowsOf("requests", 1, `DELETE FROM requests WHERE (account_id, id) IN (SELECT account_id, id FROM requests WHERE account_id = $1 LIMIT $2)`),
 		r.rowsOf("omitted requests", 1, `DELETE FROM requests_left_out WHERE (account_id, second) IN
 			(SELECT account_id, second FROM requests_left_out WHERE account_id = $1 LIMIT $2)`),
 	} {
-		if r.Spent() || r.some && r.held { // each step takes a round trip
+		if r.Spent() || r.some && r.Held() { // each step takes a round trip
 			return true, nil
 		}
 		if err := step(ctx); err != nil {
 			return false, err
 		}
 	}
-	if r.Spent() || r.some && r.held {
+	if r.Spent() || r.some && r.Held() {
 		return true, nil
 	}
 	if err := t.Queue(ctx, "remove the counts of an account", `DELETE FROM account_counts WHERE account_id = $1`, accountID); err != nil {
 		return false, err
 	}
-	err = t.Queue(ctx, "end the removal of an account", `UPDATE accounts SET state = $1 WHERE id = $2`, stateRemoved, accountID)
+	err = t.Queue(ctx, "end the removal of an account", `UPDATE accounts SET state = $1 WHERE id = $2`, AccountRemoved, accountID)
 	return false, err
 }
 
@@ -95,15 +95,15 @@ func (r *removal) rowsOf(what string, weight int, query string) func(context.Con
 
 // removeIDs runs a DELETE with the account and a limit that returns the identifiers.
 func (r *removal) removeIDs(ctx context.Context, what, query string) ([]string, error) {
-	if found, err := r.finds(ctx, what, query, r.accountID, r.Most(1)); err != nil || !found {
+	if found, err := r.MayDelete(ctx, what, query, r.accountID, r.Most(1)); err != nil || !found {
 		return nil, err
 	}
-	return r.Texts(ctx, what, query, r.accountID, r.Most(1))
+	return r.read.Texts(ctx, what, query, r.accountID, r.Most(1))
 }
 
 func (r *removal) gateways(ctx context.Context) error {
 	ids, err := r.removeIDs(ctx, "remove gateways of a deleted account", `DELETE FROM gateways WHERE id IN
-		(SELECT id FROM gateways WHERE account_id = $1 LIMIT $2) RETURNING id`)
+		(SELECT id FROM gateways INDEXED BY gateways_list WHERE account_id = $1 LIMIT $2) RETURNING id`)
 	if err != nil {
 		return err
 	}
@@ -122,7 +122,7 @@ func (r *removal) gateways(ctx context.Context) error {
 // endedGateways removes those that were deleted before the account.
 func (r *removal) endedGateways(ctx context.Context) error {
 	ids, err := r.removeIDs(ctx, "remove deleted gateways of a deleted account", `DELETE FROM ended_gateways WHERE id IN
-		(SELECT id FROM ended_gateways WHERE account_id = $1 LIMIT $2) RETURNING id`)
+		(SELECT id FROM ended_gateways INDEXED BY ended_gateways_account WHERE account_id = $1 LIMIT $2) RETURNING id`)
 	if err != nil {
 		return err
 	}
@@ -136,7 +136,7 @@ func (r *removal) endedGateways(ctx context.Context) error {
 }
 
 func (r *removal) deliveries(ctx context.Context) error {
-	n, err := r.removeDeliveries(ctx, `SELECT n FROM deliveries WHERE account_id = $1 LIMIT $2`,
+	n, err := r.removeDeliveries(ctx, `SELECT n FROM deliveries INDEXED BY deliveries_account WHERE account_id = $1 LIMIT $2`,
 		r.accountID, r.Most(deliveryWeight))
 	r.Removed(n, deliveryWeight)
 	return err
@@ -144,8 +144,8 @@ func (r *removal) deliveries(ctx context.Context) error {
 
 // keys also removes the responses that are stored for the keys, and those before.
 func (r *removal) keys(ctx context.Context) error {
-	const responses = `DELETE FROM answers WHERE ctid = ANY (ARRAY(SELECT a.ctid
-		FROM (SELECT id FROM keys WHERE account_id = $1 ORDER BY id LIMIT $2) k JOIN answers a ON a.key_id = k.id LIMIT $3))`
+	const responses = `DELETE FROM answers WHERE rowid = ANY (ARRAY(SELECT a.rowid
+		FROM (SELECT id FROM keys INDEXED BY keys_list WHERE account_id = $1 ORDER BY id LIMIT $2) k CROSS JOIN answers a ON a.key_id = k.id LIMIT $3))`
 	done, err := r.Delete(ctx, "remove stored responses of a deleted account", responses, r.accountID, r.Most(keyWeight), r.Most(1))
 	if err != nil {
 		return err
@@ -154,7 +154,7 @@ func (r *removal) keys(ctx context.Context) error {
 		return nil
 	}
 	n, err := r.Delete(ctx, "remove keys of a deleted account", `DELETE FROM keys WHERE n IN
-		(SELECT n FROM keys WHERE account_id = $1 ORDER BY id LIMIT $2)`, r.accountID, r.Most(keyWeight))
+		(SELECT n FROM keys INDEXED BY keys_list WHERE account_id = $1 ORDER BY id LIMIT $2)`, r.accountID, r.Most(keyWeight))
 	r.Removed(int(n), keyWeight)
 	return err
 }

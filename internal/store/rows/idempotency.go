@@ -1,4 +1,4 @@
-package postgres
+package rows
 
 import (
 	"context"
@@ -6,14 +6,14 @@ import (
 	"fmt"
 
 	"github.com/keygate/keygate/internal/control"
-	"github.com/keygate/keygate/internal/store/rows"
+	"github.com/keygate/keygate/internal/store/stored"
 )
 
 // StoredResponse implements control.IdempotencyReader.
-func (t *readTx) StoredResponse(ctx context.Context, keyID, key string) (*control.StoredResponse, error) {
+func (t *Reader) StoredResponse(ctx context.Context, keyID, key string) (*control.StoredResponse, error) {
 	a := control.StoredResponse{KeyID: keyID, Key: key}
 	err := t.QueryRow(ctx, "stored response", `SELECT fingerprint, status, header, body, created_at FROM answers WHERE key_id = $1 AND key = $2`,
-		[]any{keyID, key}, func(r rows.Row) error {
+		[]any{keyID, key}, func(r Row) error {
 			var (
 				fingerprint []byte
 				header      sql.NullString
@@ -25,8 +25,8 @@ func (t *readTx) StoredResponse(ctx context.Context, keyID, key string) (*contro
 			if copy(a.Fingerprint[:], fingerprint) != len(a.Fingerprint) {
 				return fmt.Errorf("the fingerprint of a stored response has %d bytes", len(fingerprint))
 			}
-			a.CreatedAt = rows.Instant(created)
-			return fromJSON(header, &a.Header)
+			a.CreatedAt = Instant(created)
+			return stored.FromJSON(header, &a.Header)
 		})
 	if err != nil {
 		return nil, err
@@ -35,8 +35,8 @@ func (t *readTx) StoredResponse(ctx context.Context, keyID, key string) (*contro
 }
 
 // PutStoredResponse implements control.IdempotencyStore. It replaces an older response.
-func (t *tx) PutStoredResponse(ctx context.Context, a *control.StoredResponse) error {
-	header, err := maybeJSON(a.Header, len(a.Header) == 0)
+func (t *Writer) PutStoredResponse(ctx context.Context, a *control.StoredResponse) error {
+	header, err := stored.MaybeJSON(a.Header, len(a.Header) == 0)
 	if err != nil {
 		return err
 	}
@@ -44,5 +44,5 @@ func (t *tx) PutStoredResponse(ctx context.Context, a *control.StoredResponse) e
 		VALUES ($1, $2, $3, $4, $5, $6, $7)
 		ON CONFLICT (key_id, key) DO UPDATE SET fingerprint = excluded.fingerprint, status = excluded.status,
 			header = excluded.header, body = excluded.body, created_at = excluded.created_at`,
-		a.KeyID, a.Key, a.Fingerprint[:], a.Status, header, a.Body, rows.Micros(a.CreatedAt))
+		a.KeyID, a.Key, a.Fingerprint[:], a.Status, header, a.Body, Micros(a.CreatedAt))
 }

@@ -1,43 +1,41 @@
-package postgres
+package rows
 
 import (
-	"cmp"
 	"context"
 
 	"github.com/keygate/keygate/internal/control"
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/gateway"
-	"github.com/keygate/keygate/internal/store/rows"
 	"github.com/keygate/keygate/internal/store/stored"
 )
 
 // tableOf returns the number and the version of a gateway's route table; 0 before its first route.
-func (t *readTx) tableOf(ctx context.Context, gatewayID string) (v control.TableVersion, err error) {
+func (t *Reader) tableOf(ctx context.Context, gatewayID string) (v control.TableVersion, err error) {
 	err = t.Query(ctx, "find the route table", `SELECT t.id, t.version FROM gateways g JOIN route_tables t ON t.id = g.table_id WHERE g.id = $1`,
-		[]any{gatewayID}, func(r rows.Row) error { return r.Scan(&v.Table, &v.Version) })
+		[]any{gatewayID}, func(r Row) error { return r.Scan(&v.Table, &v.Version) })
 	return v, err
 }
 
 // TableVersion implements control.RouteReader.
-func (t *readTx) TableVersion(ctx context.Context, gatewayID string) (control.TableVersion, error) {
+func (t *Reader) TableVersion(ctx context.Context, gatewayID string) (control.TableVersion, error) {
 	return t.tableOf(ctx, gatewayID)
 }
 
 // pagesOf decodes the pages that a query returns.
-func (t *readTx) pagesOf(ctx context.Context, gatewayID, query string, args ...any) (list []gateway.Route, err error) {
-	err = t.Query(ctx, "read routes", query, args, func(r rows.Row) error {
-		var content []byte
+func (t *Reader) pagesOf(ctx context.Context, gatewayID, query string, args ...any) (list []gateway.Route, err error) {
+	err = t.Query(ctx, "read routes", query, args, func(r Row) error {
+		var content borrowed
 		if err := r.Scan(&content); err != nil {
 			return err
 		}
 		list, err = t.Pages.Routes(list, gatewayID, content)
-		return decoded(err)
+		return Decoded(err)
 	})
 	return list, err
 }
 
 // Route implements control.RouteReader.
-func (t *readTx) Route(ctx context.Context, gatewayID, routeID string) (*gateway.Route, error) {
+func (t *Reader) Route(ctx context.Context, gatewayID, routeID string) (*gateway.Route, error) {
 	v, err := t.tableOf(ctx, gatewayID)
 	if err != nil {
 		return nil, err
@@ -53,14 +51,14 @@ func (t *readTx) Route(ctx context.Context, gatewayID, routeID string) (*gateway
 }
 
 // Routes implements control.RouteReader.
-func (t *readTx) Routes(ctx context.Context, gatewayID string, p control.Page) ([]gateway.Route, error) {
+func (t *Reader) Routes(ctx context.Context, gatewayID string, p control.Page) ([]gateway.Route, error) {
 	v, err := t.tableOf(ctx, gatewayID)
 	if err != nil {
 		return nil, err
 	}
 	var list []gateway.Route
-	want := rows.Limit(p.Limit)
-	for after := rows.Below(p.After); len(list) < want; {
+	want := Limit(p.Limit)
+	for after := Below(p.After); len(list) < want; {
 		page, err := t.pagesOf(ctx, gatewayID, `SELECT content FROM route_pages WHERE table_id = $1 AND first < $2 ORDER BY first DESC LIMIT 1`, v.Table, after)
 		if err != nil || len(page) == 0 {
 			return list, err
@@ -72,7 +70,7 @@ func (t *readTx) Routes(ctx context.Context, gatewayID string, p control.Page) (
 }
 
 // RouteTable implements control.RouteReader.
-func (t *readTx) RouteTable(ctx context.Context, gatewayID string) ([]gateway.Route, error) {
+func (t *Reader) RouteTable(ctx context.Context, gatewayID string) ([]gateway.Route, error) {
 	v, err := t.tableOf(ctx, gatewayID)
 	if err != nil {
 		return nil, err
@@ -81,14 +79,14 @@ func (t *readTx) RouteTable(ctx context.Context, gatewayID string) ([]gateway.Ro
 }
 
 // CountRoutes implements control.RouteReader.
-func (t *readTx) CountRoutes(ctx context.Context, accountID string) (n int, err error) {
-	err = t.QueryRow(ctx, "number of routes", `SELECT coalesce(sum(route_count), 0) FROM gateways WHERE account_id = $1`,
-		[]any{accountID}, func(r rows.Row) error { return r.Scan(&n) })
+func (t *Reader) CountRoutes(ctx context.Context, accountID string) (n int, err error) {
+	err = t.QueryRow(ctx, "number of routes", `SELECT coalesce(sum(route_count), 0) FROM gateways INDEXED BY gateways_routes WHERE account_id = $1`,
+		[]any{accountID}, func(r Row) error { return r.Scan(&n) })
 	return n, err
 }
 
 // InsertRoutes implements control.RouteStore.
-func (t *tx) InsertRoutes(ctx context.Context, routes []gateway.Route) error {
+func (t *Writer) InsertRoutes(ctx context.Context, routes []gateway.Route) error {
 	for _, list := range stored.ByGateway(routes) {
 		if err := t.editPages(ctx, list[0].GatewayID, stored.RouteIDs(list), stored.Inserting(list)); err != nil {
 			return err
@@ -98,7 +96,7 @@ func (t *tx) InsertRoutes(ctx context.Context, routes []gateway.Route) error {
 }
 
 // UpdateRoutes implements control.RouteStore.
-func (t *tx) UpdateRoutes(ctx context.Context, routes []gateway.Route) error {
+func (t *Writer) UpdateRoutes(ctx context.Context, routes []gateway.Route) error {
 	for _, list := range stored.ByGateway(routes) {
 		if err := t.editPages(ctx, list[0].GatewayID, stored.RouteIDs(list), stored.Replacing(list)); err != nil {
 			return err
@@ -108,13 +106,13 @@ func (t *tx) UpdateRoutes(ctx context.Context, routes []gateway.Route) error {
 }
 
 // DeleteRoutes implements control.RouteStore.
-func (t *tx) DeleteRoutes(ctx context.Context, gatewayID string, routeIDs []string) error {
+func (t *Writer) DeleteRoutes(ctx context.Context, gatewayID string, routeIDs []string) error {
 	return t.editPages(ctx, gatewayID, routeIDs, stored.Deleting(routeIDs))
 }
 
 // editPages edits the pages that routes belong to. If that fails, the transaction has failed: some
 // pages may be changed.
-func (t *tx) editPages(ctx context.Context, gatewayID string, ids []string, edit stored.Edit) error {
+func (t *Writer) editPages(ctx context.Context, gatewayID string, ids []string, edit stored.Edit) error {
 	if len(ids) == 0 {
 		return t.Ready(ctx)
 	}
@@ -126,8 +124,7 @@ func (t *tx) editPages(ctx context.Context, gatewayID string, ids []string, edit
 		func(routeID string) (stored.Page, error) { return t.pageFor(ctx, gatewayID, v.Table, routeID) }, edit,
 		func(p stored.Page) error { return t.putPage(ctx, v.Table, p) })
 	if err != nil {
-		t.failed = cmp.Or(t.failed, err)
-		return err
+		return t.Fail(err)
 	}
 	if err := t.Queue(ctx, "change the route table", `UPDATE route_tables SET version = version + 1 WHERE id = $1`, v.Table); err != nil || grown == 0 && bytes == 0 {
 		return err
@@ -136,24 +133,24 @@ func (t *tx) editPages(ctx context.Context, gatewayID string, ids []string, edit
 }
 
 // ownTable is tableOf for a gateway that gets an empty table if it has none.
-func (t *tx) ownTable(ctx context.Context, gatewayID string) (v control.TableVersion, err error) {
-	if v, err = t.tableOf(ctx, gatewayID); err != nil || v.Table != 0 {
+func (t *Writer) ownTable(ctx context.Context, gatewayID string) (v control.TableVersion, err error) {
+	if v, err = t.read.tableOf(ctx, gatewayID); err != nil || v.Table != 0 {
 		return v, err
 	}
-	if v.Table, err = t.insertTable(ctx, gatewayID, "", stored.TableCurrent); err != nil {
+	if v.Table, err = t.InsertTable(ctx, gatewayID, "", stored.TableCurrent); err != nil {
 		return v, err
 	}
 	return v, t.QueueOne(ctx, "create a route table", "gateway", `UPDATE gateways SET table_id = $1 WHERE id = $2`, v.Table, gatewayID)
 }
 
 // pageFor returns the page that a route belongs to.
-func (t *tx) pageFor(ctx context.Context, gatewayID string, table int64, routeID string) (p stored.Page, err error) {
-	scan := func(r rows.Row) error {
-		var content []byte
+func (t *Writer) pageFor(ctx context.Context, gatewayID string, table int64, routeID string) (p stored.Page, err error) {
+	scan := func(r Row) error {
+		var content borrowed
 		if err := r.Scan(&p.N, &p.First, &content); err != nil {
 			return err
 		}
-		p.Routes, err = t.Pages.Routes(nil, gatewayID, content)
+		p.Routes, err = t.read.Pages.Routes(nil, gatewayID, content)
 		return err
 	}
 	if err := t.Query(ctx, "read routes", `SELECT n, first, content FROM route_pages WHERE table_id = $1 AND first <= $2 ORDER BY first DESC LIMIT 1`, []any{table, routeID}, scan); err != nil {
@@ -165,28 +162,16 @@ func (t *tx) pageFor(ctx context.Context, gatewayID string, table int64, routeID
 		}
 	}
 	err = t.Query(ctx, "read routes", `SELECT first FROM route_pages WHERE table_id = $1 AND first > $2 ORDER BY first LIMIT 1`, []any{table, max(p.First, routeID)},
-		func(r rows.Row) error { return r.Scan(&p.Next) })
+		func(r Row) error { return r.Scan(&p.Next) })
 	return p, err
 }
 
 // putPage stores a page that was changed, as several if it has become large.
-func (t *tx) putPage(ctx context.Context, table int64, p stored.Page) error {
+func (t *Writer) putPage(ctx context.Context, table int64, p stored.Page) error {
 	if p.N != 0 {
 		if err := t.Queue(ctx, "change a page of routes", `DELETE FROM route_pages WHERE n = $1`, p.N); err != nil {
 			return err
 		}
 	}
-	return t.insertPages(ctx, table, t.Pages.Split(p.Routes))
-}
-
-func (t *tx) insertPages(ctx context.Context, table int64, pages []stored.RoutePage) error {
-	if len(pages) == 0 {
-		return t.Ready(ctx)
-	}
-	firsts, numbers, contents := make([]string, len(pages)), make([]int, len(pages)), make([][]byte, len(pages))
-	for i, p := range pages {
-		firsts[i], numbers[i], contents[i] = p.First, p.Routes, p.Content
-	}
-	return t.Queue(ctx, "insert pages of routes", `INSERT INTO route_pages (table_id, first, routes, content)
-		SELECT $1::bigint, p.first, p.routes, p.content FROM unnest($2::text[], $3::int[], $4::bytea[]) AS p (first, routes, content)`, table, firsts, numbers, contents)
+	return t.InsertPages(ctx, table, t.read.Pages.Split(p.Routes))
 }

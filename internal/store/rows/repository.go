@@ -1,4 +1,4 @@
-package postgres
+package rows
 
 import (
 	"context"
@@ -7,14 +7,13 @@ import (
 
 	"github.com/keygate/keygate/internal/control"
 	"github.com/keygate/keygate/internal/gateway"
-	"github.com/keygate/keygate/internal/store/rows"
 )
 
 const repositoryColumns = `SELECT gateway_id, account_id, url, branch, path, kind, interval, credential, known_hosts, host_key,
 	hook_secret, status_provider, status_token, paused, last_commit, failed_commit, last_error, failure_kind, failures, warning,
 	notified, last_attempt_at, last_synced_at, next_sync_at, created_at, version FROM repositories `
 
-func scanRepository(r rows.Row) (gateway.ConnectedRepository, error) {
+func scanRepository(r Row) (gateway.ConnectedRepository, error) {
 	var (
 		c                     gateway.ConnectedRepository
 		notified              string
@@ -27,47 +26,32 @@ func scanRepository(r rows.Row) (gateway.ConnectedRepository, error) {
 	for commit := range strings.FieldsSeq(notified) {
 		c.Notified = append(c.Notified, commit)
 	}
-	c.LastAttemptAt, c.LastSyncedAt, c.NextSyncAt = rows.MaybeInstant(attempt), rows.MaybeInstant(synced), rows.MaybeInstant(next)
-	c.CreatedAt = rows.Instant(created)
+	c.LastAttemptAt, c.LastSyncedAt, c.NextSyncAt = MaybeInstant(attempt), MaybeInstant(synced), MaybeInstant(next)
+	c.CreatedAt = Instant(created)
 	return c, err
 }
 
-func (t *readTx) repository(ctx context.Context, rest string, args ...any) (*gateway.ConnectedRepository, error) {
-	var c gateway.ConnectedRepository
-	err := t.QueryRow(ctx, "repository of this gateway", repositoryColumns+rest, args, func(r rows.Row) (err error) {
-		c, err = scanRepository(r)
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	return &c, nil
+func (t *Reader) repository(ctx context.Context, rest string, args ...any) (*gateway.ConnectedRepository, error) {
+	return readOne(ctx, t, "repository of this gateway", repositoryColumns+rest, args, scanRepository)
 }
 
 // Repository implements control.RepositoryReader.
-func (t *readTx) Repository(ctx context.Context, accountID, gatewayID string) (*gateway.ConnectedRepository, error) {
+func (t *Reader) Repository(ctx context.Context, accountID, gatewayID string) (*gateway.ConnectedRepository, error) {
 	return t.repository(ctx, `WHERE gateway_id = $1 AND account_id = $2`, gatewayID, accountID)
 }
 
 // RepositoryOf implements control.RepositoryReader.
-func (t *readTx) RepositoryOf(ctx context.Context, gatewayID string) (*gateway.ConnectedRepository, error) {
+func (t *Reader) RepositoryOf(ctx context.Context, gatewayID string) (*gateway.ConnectedRepository, error) {
 	return t.repository(ctx, `WHERE gateway_id = $1`, gatewayID)
 }
 
 // Repositories implements control.RepositoryReader.
-func (t *readTx) Repositories(ctx context.Context, after string, limit int) ([]gateway.ConnectedRepository, error) {
-	var list []gateway.ConnectedRepository
-	err := t.Query(ctx, "read repositories", repositoryColumns+`WHERE gateway_id > $1 ORDER BY gateway_id LIMIT $2`, []any{after, rows.Limit(limit)},
-		func(r rows.Row) error {
-			c, err := scanRepository(r)
-			list = append(list, c)
-			return err
-		})
-	return list, err
+func (t *Reader) Repositories(ctx context.Context, after string, limit int) ([]gateway.ConnectedRepository, error) {
+	return readAll(ctx, t, "read repositories", repositoryColumns+`WHERE gateway_id > $1 ORDER BY gateway_id LIMIT $2`, []any{after, Limit(limit)}, scanRepository)
 }
 
 // PutRepository implements control.RepositoryStore.
-func (t *tx) PutRepository(ctx context.Context, r *gateway.ConnectedRepository) error {
+func (t *Writer) PutRepository(ctx context.Context, r *gateway.ConnectedRepository) error {
 	return t.QueueOne(ctx, "put repository", "gateway", `INSERT INTO repositories (gateway_id, account_id, url, branch, path, kind, interval, credential,
 		known_hosts, host_key, hook_secret, status_provider, status_token, paused, last_commit, failed_commit, last_error, failure_kind,
 		failures, warning, notified, last_attempt_at, last_synced_at, next_sync_at, created_at, version)
@@ -81,19 +65,19 @@ func (t *tx) PutRepository(ctx context.Context, r *gateway.ConnectedRepository) 
 		version = excluded.version`,
 		r.URL, r.Branch, r.Path, string(r.Kind), r.Interval, maybeBytes(r.Credential), r.KnownHosts, r.HostKey, maybeBytes(r.HookSecret),
 		r.StatusProvider, maybeBytes(r.StatusToken), r.Paused, r.LastCommit, r.FailedCommit, r.LastError, r.FailureKind, r.Failures,
-		r.Warning, strings.Join(r.Notified, " "), rows.MaybeMicros(r.LastAttemptAt), rows.MaybeMicros(r.LastSyncedAt), rows.MaybeMicros(r.NextSyncAt),
-		rows.Micros(r.CreatedAt), r.Version, r.GatewayID, r.AccountID)
+		r.Warning, strings.Join(r.Notified, " "), MaybeMicros(r.LastAttemptAt), MaybeMicros(r.LastSyncedAt), MaybeMicros(r.NextSyncAt),
+		Micros(r.CreatedAt), r.Version, r.GatewayID, r.AccountID)
 }
 
 // DeleteRepository implements control.RepositoryStore.
-func (t *tx) DeleteRepository(ctx context.Context, accountID, gatewayID string) error {
+func (t *Writer) DeleteRepository(ctx context.Context, accountID, gatewayID string) error {
 	return t.QueueOne(ctx, "delete repository", "repository of this gateway", `DELETE FROM repositories WHERE gateway_id = $1 AND account_id = $2`,
 		gatewayID, accountID)
 }
 
 // SetRepositoryTimes implements control.RepositoryStore.
-func (t *tx) SetRepositoryTimes(ctx context.Context, times control.RepositoryTimes) error {
+func (t *Writer) SetRepositoryTimes(ctx context.Context, times control.RepositoryTimes) error {
 	return t.Queue(ctx, "set the times of a repository", `UPDATE repositories SET last_attempt_at = $1,
 		last_synced_at = coalesce($2, last_synced_at), next_sync_at = $3 WHERE gateway_id = $4 AND version = $5`,
-		rows.MaybeMicros(times.Attempt), rows.MaybeMicros(times.Synced), rows.MaybeMicros(times.Next), times.GatewayID, times.Version)
+		MaybeMicros(times.Attempt), MaybeMicros(times.Synced), MaybeMicros(times.Next), times.GatewayID, times.Version)
 }

@@ -1,4 +1,4 @@
-package postgres
+package rows
 
 import (
 	"context"
@@ -8,38 +8,38 @@ import (
 
 	"github.com/keygate/keygate/internal/control"
 	"github.com/keygate/keygate/internal/gateway"
-	"github.com/keygate/keygate/internal/store/rows"
 	"github.com/keygate/keygate/internal/store/stored"
 )
 
 const gatewayColumns = `SELECT id, account_id, name, upstream, hostname, host_given,
 	global_sustained, global_burst, timeout, cors, max_body_bytes, requests, revision, is_default, created_at, version FROM gateways `
 
-func scanGateway(r rows.Row) (gateway.Gateway, error) {
+func scanGateway(r Row) (gateway.Gateway, error) {
 	var (
-		g                gateway.Gateway
-		sustained, burst string
-		upstream         string
-		requests         string
-		cors             sql.NullString
-		created          int64
+		g gateway.Gateway
+		c struct { // one allocation
+			sustained, burst   string
+			upstream, requests string
+			cors               sql.NullString
+			created            int64
+		}
 	)
-	err := r.Scan(&g.ID, &g.AccountID, &g.Name, &upstream, &g.Hostname, &g.HostGiven,
-		&sustained, &burst, &g.Timeout, &cors, &g.MaxBodyBytes, &requests, &g.Revision, &g.Default, &created, &g.Version)
+	err := r.Scan(&g.ID, &g.AccountID, &g.Name, &c.upstream, &g.Hostname, &g.HostGiven,
+		&c.sustained, &c.burst, &g.Timeout, &c.cors, &g.MaxBodyBytes, &c.requests, &g.Revision, &g.Default, &c.created, &g.Version)
 	if err != nil {
 		return g, err
 	}
-	g.CreatedAt = rows.Instant(created)
-	if g.GlobalLimit, err = stored.Limit(sustained, burst, "", ""); err != nil {
+	g.CreatedAt = Instant(c.created)
+	if g.GlobalLimit, err = stored.Limit(c.sustained, c.burst, "", ""); err != nil {
 		return g, err
 	}
-	if err := json.Unmarshal([]byte(upstream), &g.Upstream); err != nil {
+	if err := json.Unmarshal([]byte(c.upstream), &g.Upstream); err != nil {
 		return g, fmt.Errorf("decode the upstream of gateway %s: %w", g.ID, err)
 	}
-	if err := json.Unmarshal([]byte(requests), &g.Requests); err != nil {
+	if err := json.Unmarshal([]byte(c.requests), &g.Requests); err != nil {
 		return g, fmt.Errorf("decode the settings of requests of gateway %s: %w", g.ID, err)
 	}
-	err = fromJSON(cors, &g.CORS)
+	err = stored.FromJSON(c.cors, &g.CORS)
 	return g, err
 }
 
@@ -53,7 +53,7 @@ func gatewayValues(g *gateway.Gateway) ([]any, error) {
 	if err != nil {
 		return nil, fmt.Errorf("encode the settings of requests of gateway %s: %w", g.ID, err)
 	}
-	cors, err := maybeJSON(g.CORS, g.CORS == nil)
+	cors, err := stored.MaybeJSON(g.CORS, g.CORS == nil)
 	if err != nil {
 		return nil, err
 	}
@@ -62,58 +62,39 @@ func gatewayValues(g *gateway.Gateway) ([]any, error) {
 		g.MaxBodyBytes, string(requests), g.Revision, g.Default, g.Version}, nil
 }
 
-func (t *readTx) gateways(ctx context.Context, rest string, args ...any) ([]gateway.Gateway, error) {
-	var list []gateway.Gateway
-	err := t.Query(ctx, "read gateways", gatewayColumns+rest, args, func(r rows.Row) error {
-		g, err := scanGateway(r)
-		list = append(list, g)
-		return decoded(err)
-	})
-	return list, err
+// SelectGateways reads the gateways that the rest of the query selects.
+func (t *Reader) SelectGateways(ctx context.Context, rest string, args ...any) ([]gateway.Gateway, error) {
+	return readAll(ctx, t, "read gateways", gatewayColumns+rest, args, scanGateway)
 }
 
-func (t *readTx) gateway(ctx context.Context, rest string, args ...any) (*gateway.Gateway, error) {
-	var g gateway.Gateway
-	err := t.QueryRow(ctx, "gateway", gatewayColumns+rest, args, func(r rows.Row) (err error) {
-		g, err = scanGateway(r)
-		return decoded(err)
-	})
-	if err != nil {
-		return nil, err
-	}
-	return &g, nil
+// SelectGateway reads the only gateway that the rest of the query selects.
+func (t *Reader) SelectGateway(ctx context.Context, rest string, args ...any) (*gateway.Gateway, error) {
+	return readOne(ctx, t, "gateway", gatewayColumns+rest, args, scanGateway)
 }
 
 // Gateway implements control.GatewayReader.
-func (t *readTx) Gateway(ctx context.Context, accountID, gatewayID string) (*gateway.Gateway, error) {
-	return t.gateway(ctx, `WHERE id = $1 AND account_id = $2`, gatewayID, accountID)
+func (t *Reader) Gateway(ctx context.Context, accountID, gatewayID string) (*gateway.Gateway, error) {
+	return t.SelectGateway(ctx, `WHERE id = $1 AND account_id = $2`, gatewayID, accountID)
 }
 
 // Gateways implements control.GatewayReader.
-func (t *readTx) Gateways(ctx context.Context, accountID string, p control.Page) ([]gateway.Gateway, error) {
-	return t.gateways(ctx, `WHERE account_id = $1 AND id < $2 ORDER BY id DESC LIMIT $3`,
-		accountID, rows.Below(p.After), rows.Limit(p.Limit))
+func (t *Reader) Gateways(ctx context.Context, accountID string, p control.Page) ([]gateway.Gateway, error) {
+	return t.SelectGateways(ctx, `INDEXED BY gateways_list WHERE account_id = $1 AND id < $2 ORDER BY id DESC LIMIT $3`,
+		accountID, Below(p.After), Limit(p.Limit))
 }
 
-// nthGateway finds whether an account has that many gateways more than its argument says.
-const nthGateway = `SELECT 1 FROM gateways WHERE account_id = $1 ORDER BY id LIMIT 1 OFFSET $2`
-
 // HasGateways implements control.GatewayReader. It reads n entries of an index.
-func (t *readTx) HasGateways(ctx context.Context, accountID string, n int) (found bool, err error) {
-	err = t.Query(ctx, "count gateways", nthGateway, []any{accountID, n - 1}, func(rows.Row) error {
-		found = true
-		return nil
-	})
-	return found, err
+func (t *Reader) HasGateways(ctx context.Context, accountID string, n int) (bool, error) {
+	return t.Exists(ctx, "count gateways", `SELECT 1 FROM gateways INDEXED BY gateways_list WHERE account_id = $1 ORDER BY id LIMIT 1 OFFSET $2`, accountID, n-1)
 }
 
 // DefaultGateway implements control.GatewayReader.
-func (t *readTx) DefaultGateway(ctx context.Context) (*gateway.Gateway, error) {
-	return t.gateway(ctx, `WHERE is_default`)
+func (t *Reader) DefaultGateway(ctx context.Context) (*gateway.Gateway, error) {
+	return t.SelectGateway(ctx, `WHERE is_default = true`)
 }
 
 // InsertGateway implements control.GatewayStore.
-func (t *tx) InsertGateway(ctx context.Context, g *gateway.Gateway) error {
+func (t *Writer) InsertGateway(ctx context.Context, g *gateway.Gateway) error {
 	values, err := gatewayValues(g)
 	if err != nil {
 		return err
@@ -121,11 +102,11 @@ func (t *tx) InsertGateway(ctx context.Context, g *gateway.Gateway) error {
 	return t.Queue(ctx, "insert gateway", `INSERT INTO gateways (name, upstream, hostname, host_given,
 		global_sustained, global_burst, timeout, cors, max_body_bytes, requests, revision, is_default, version,
 		id, account_id, created_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)`,
-		append(values, g.ID, g.AccountID, rows.Micros(g.CreatedAt))...)
+		append(values, g.ID, g.AccountID, Micros(g.CreatedAt))...)
 }
 
 // UpdateGateway implements control.GatewayStore.
-func (t *tx) UpdateGateway(ctx context.Context, g *gateway.Gateway) error {
+func (t *Writer) UpdateGateway(ctx context.Context, g *gateway.Gateway) error {
 	values, err := gatewayValues(g)
 	if err != nil {
 		return err
@@ -137,7 +118,7 @@ func (t *tx) UpdateGateway(ctx context.Context, g *gateway.Gateway) error {
 }
 
 // DeleteGateway implements control.GatewayStore.
-func (t *tx) DeleteGateway(ctx context.Context, accountID, gatewayID string) error {
+func (t *Writer) DeleteGateway(ctx context.Context, accountID, gatewayID string) error {
 	own := `(SELECT id FROM gateways WHERE id = $1 AND account_id = $2)`
 	if err := t.Queue(ctx, "drop the route table", `UPDATE route_tables SET state = CASE WHEN EXISTS (SELECT 1 FROM ended_gateways WHERE id = route_tables.gateway_id) THEN 3 ELSE 2 END
 		WHERE id = (SELECT table_id FROM gateways WHERE id = $1 AND account_id = $2)`, gatewayID, accountID); err != nil {
@@ -154,14 +135,14 @@ func (t *tx) DeleteGateway(ctx context.Context, accountID, gatewayID string) err
 }
 
 // HostnameOwner implements control.GatewayReader.
-func (t *readTx) HostnameOwner(ctx context.Context, hostname string) (accountID string, err error) {
-	err = t.Query(ctx, "find a hostname", `SELECT account_id FROM gateways WHERE hostname = $1`, []any{hostname}, func(r rows.Row) error {
+func (t *Reader) HostnameOwner(ctx context.Context, hostname string) (accountID string, err error) {
+	err = t.Query(ctx, "find a hostname", `SELECT account_id FROM gateways WHERE hostname = $1`, []any{hostname}, func(r Row) error {
 		return r.Scan(&accountID)
 	})
 	return accountID, err
 }
 
 // GivenHostnames implements control.GatewayReader.
-func (t *readTx) GivenHostnames(ctx context.Context, accountID string) ([]string, error) {
-	return t.Texts(ctx, "read given hostnames", `SELECT hostname FROM gateways WHERE account_id = $1 AND host_given ORDER BY id`, accountID)
+func (t *Reader) GivenHostnames(ctx context.Context, accountID string) ([]string, error) {
+	return t.Texts(ctx, "read given hostnames", `SELECT hostname FROM gateways INDEXED BY gateways_list WHERE account_id = $1 AND host_given = true ORDER BY id`, accountID)
 }

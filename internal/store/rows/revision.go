@@ -1,4 +1,4 @@
-package postgres
+package rows
 
 import (
 	"context"
@@ -6,7 +6,6 @@ import (
 	"math"
 
 	"github.com/keygate/keygate/internal/gateway"
-	"github.com/keygate/keygate/internal/store/rows"
 	"github.com/keygate/keygate/internal/store/stored"
 )
 
@@ -18,37 +17,32 @@ const revisionColumns = `SELECT id, gateway_id, number, source, kind, author, co
 
 const revisionPage = revisionColumns + ` FROM revisions WHERE gateway_id = ` + liveGateway + ` AND number < $2 ORDER BY number DESC LIMIT $3`
 
-func scanRevision(r rows.Row) (gateway.Revision, error) {
+func scanRevision(r Row) (gateway.Revision, error) {
 	var (
 		rev     gateway.Revision
 		created int64
 	)
 	err := r.Scan(&rev.ID, &rev.GatewayID, &rev.Number, &rev.Source, &rev.Kind, &rev.Author, &rev.Commit,
 		&created, &rev.Added, &rev.Removed, &rev.Changed)
-	rev.CreatedAt = rows.Instant(created)
+	rev.CreatedAt = Instant(created)
 	return rev, err
 }
 
 // Revision implements control.RevisionReader.
-func (t *readTx) Revision(ctx context.Context, gatewayID string, number int64) (*gateway.Revision, error) {
-	var rev gateway.Revision
-	err := t.QueryRow(ctx, "revision", revisionColumns+` FROM revisions WHERE gateway_id = `+liveGateway+` AND number = $2`,
-		[]any{gatewayID, number}, func(r rows.Row) (err error) {
-			rev, err = scanRevision(r)
-			return err
-		})
+func (t *Reader) Revision(ctx context.Context, gatewayID string, number int64) (*gateway.Revision, error) {
+	rev, err := readOne(ctx, t, "revision", revisionColumns+` FROM revisions WHERE gateway_id = `+liveGateway+` AND number = $2`, []any{gatewayID, number}, scanRevision)
 	if err != nil {
 		return nil, err
 	}
-	return &rev, t.readParts(ctx, &rev)
+	return rev, t.readParts(ctx, rev)
 }
 
 // readParts reads the content and routes of a revision.
-func (t *readTx) readParts(ctx context.Context, rev *gateway.Revision) error {
+func (t *Reader) readParts(ctx context.Context, rev *gateway.Revision) error {
 	var content []byte
-	err := t.Query(ctx, "read a revision", `SELECT kind, content FROM revision_parts WHERE revision_id = $1 ORDER BY kind, n`, []any{rev.ID}, func(r rows.Row) error {
+	err := t.Query(ctx, "read a revision", `SELECT kind, content FROM revision_parts WHERE revision_id = $1 ORDER BY kind, n`, []any{rev.ID}, func(r Row) error {
 		var kind int
-		var part []byte
+		var part borrowed
 		if err := r.Scan(&kind, &part); err != nil {
 			return err
 		}
@@ -70,23 +64,16 @@ func (t *readTx) readParts(ctx context.Context, rev *gateway.Revision) error {
 }
 
 // Revisions implements control.RevisionReader.
-func (t *readTx) Revisions(ctx context.Context, gatewayID string, limit int, before int64) ([]gateway.Revision, error) {
+func (t *Reader) Revisions(ctx context.Context, gatewayID string, limit int, before int64) ([]gateway.Revision, error) {
 	if before == 0 {
 		before = math.MaxInt64
 	}
-	var list []gateway.Revision
-	err := t.Query(ctx, "read revisions", revisionPage,
-		[]any{gatewayID, before, rows.Limit(limit)}, func(r rows.Row) error {
-			rev, err := scanRevision(r)
-			list = append(list, rev)
-			return err
-		})
-	return list, err
+	return readAll(ctx, t, "read revisions", revisionPage, []any{gatewayID, before, Limit(limit)}, scanRevision)
 }
 
 // InsertRevision implements control.RevisionStore.
-func (t *tx) InsertRevision(ctx context.Context, r *gateway.Revision) error {
-	p, err := t.Pages.Prepare(r)
+func (t *Writer) InsertRevision(ctx context.Context, r *gateway.Revision) error {
+	p, err := t.read.Pages.Prepare(r)
 	if err != nil {
 		return err
 	}
@@ -94,14 +81,14 @@ func (t *tx) InsertRevision(ctx context.Context, r *gateway.Revision) error {
 }
 
 // insertRevision adds a revision, and its parts unless they are stored already.
-func (t *tx) insertRevision(ctx context.Context, p *stored.Prepared) error {
+func (t *Writer) insertRevision(ctx context.Context, p *stored.Prepared) error {
 	r := &p.Revision
 	err := t.Queue(ctx, "insert revision", `INSERT INTO revisions (id, gateway_id, number, source, kind, author, commit_id,
 		created_at, added, removed, changed, bytes) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)`,
 		r.ID, r.GatewayID, r.Number, string(r.Source), string(r.Kind), r.Author, r.Commit,
-		rows.Micros(r.CreatedAt), r.Added, r.Removed, r.Changed, p.Bytes)
+		Micros(r.CreatedAt), r.Added, r.Removed, r.Changed, p.Bytes)
 	if err != nil {
 		return err
 	}
-	return t.insertParts(ctx, r.ID, p.Parts)
+	return t.InsertParts(ctx, r.ID, p.Parts)
 }
