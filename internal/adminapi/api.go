@@ -213,7 +213,7 @@ func (c *call) serve() (res response, err error) {
 	}()
 	release := func() {}
 	defer func() { release() }()
-	for _, check := range []func() error{c.find, c.admit, c.takeCallPlace, c.readBody, c.readSyntax, c.checkQuery} {
+	for _, check := range []func() error{c.find, c.admit, c.takeCallSlot, c.readBody, c.readSyntax, c.checkQuery} {
 		if err := check(); err != nil {
 			return response{}, err
 		}

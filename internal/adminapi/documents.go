@@ -81,7 +81,7 @@ func (a *API) documentOperations() []operation {
 }
 
 func (a *API) getSpec(c *call) (response, error) {
-	if err := c.takeDocumentPlace(); err != nil {
+	if err := c.takeDocumentSlot(); err != nil {
 		return response{}, err
 	}
 	r, err := a.cfg.Control.Spec(c.ctx, &c.caller, c.params["gateway_id"])
@@ -101,7 +101,7 @@ func documentOf(r *gateway.Revision) response {
 }
 
 func (a *API) getConfig(c *call) (response, error) {
-	if err := c.takeDocumentPlace(); err != nil {
+	if err := c.takeDocumentSlot(); err != nil {
 		return response{}, err
 	}
 	content, err := a.cfg.Control.Configuration(c.ctx, &c.caller, c.params["gateway_id"])
@@ -226,7 +226,7 @@ func (a *API) getRevisionContent(c *call) (response, error) {
 	if !found {
 		return response{}, fault.Missing("revision")
 	}
-	if err := c.takeDocumentPlace(); err != nil {
+	if err := c.takeDocumentSlot(); err != nil {
 		return response{}, err
 	}
 	r, err := a.cfg.Control.Revision(c.ctx, &c.caller, c.params["gateway_id"], n)
@@ -241,7 +241,7 @@ func (a *API) diffRevision(c *call) (response, error) {
 	if !found {
 		return response{}, fault.Missing("revision")
 	}
-	if err := c.takeDocumentPlace(); err != nil {
+	if err := c.takeDocumentSlot(); err != nil {
 		return response{}, err
 	}
 	from := to - 1
@@ -263,7 +263,7 @@ func (a *API) rollback(c *call) (response, error) {
 	if err := c.checkEffect(); err != nil {
 		return response{}, err
 	}
-	if err := c.takeDocumentPlace(); err != nil {
+	if err := c.takeDocumentSlot(); err != nil {
 		return response{}, err
 	}
 	present := func(p *control.PushResult) response { return ok(presentPush(p)) }

@@ -80,7 +80,7 @@ func (a *API) createGateway(c *call) (response, error) {
 		return response{}, err
 	}
 	if in.Spec != "" || in.Config != "" {
-		if err := c.takeDocumentPlace(); err != nil {
+		if err := c.takeDocumentSlot(); err != nil {
 			return response{}, err
 		}
 	}

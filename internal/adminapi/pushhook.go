@@ -12,11 +12,11 @@ import (
 	"strings"
 	"time"
 
+	"github.com/keygate/keygate/internal/fairslots"
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/id"
 	"github.com/keygate/keygate/internal/ratelimit"
 	"github.com/keygate/keygate/internal/repository"
-	"github.com/keygate/keygate/internal/turn"
 )
 
 // Bounds of push hooks (docs/limits.md). Before a hook is verified, its sender may be anyone: the
@@ -36,14 +36,14 @@ const (
 
 // hookBounds holds the bounds of push hooks.
 type hookBounds struct {
-	bodies            *turn.Places
+	bodies            *fairslots.Slots
 	refused, accepted *callLimits
 }
 
 func newHookBounds(clock func() ratelimit.Instant) *hookBounds {
 	budget := ratelimit.NewBudget(hooksMemory)
 	return &hookBounds{
-		bodies:  turn.New(turn.Config{PerAccount: hooksPerAddress, All: hooksInAll, Waiting: hooksWaiting, Wait: hookWait}),
+		bodies:  fairslots.New(fairslots.Config{PerAccount: hooksPerAddress, All: hooksInAll, Waiting: hooksWaiting, Wait: hookWait}),
 		refused: newLimits(clock, hooksRefused, "", budget.Of("addresses")), accepted: newLimits(clock, hooksAccepted, "", budget.Of("gateways")),
 	}
 }
@@ -94,14 +94,14 @@ func (c *call) admitHook() error {
 	return nil
 }
 
-// readHook reads the body, while the call has one of the places of its address.
+// readHook reads the body, while the call has one of the slots of its address.
 func (c *call) readHook(address [16]byte) error {
 	tooLarge := fault.New(fault.BodyTooLarge, "the request body must not exceed %d bytes", maxBody)
 	if c.request.ContentLength > maxBody {
 		return tooLarge
 	}
 	release, err := c.api.hooks.bodies.Take(c.ctx, string(address[:]))
-	if errors.Is(err, turn.ErrNone) {
+	if errors.Is(err, fairslots.ErrNone) {
 		return c.tooManyHooks(retryAfter, "too many hooks from this address are being read")
 	}
 	if err != nil {

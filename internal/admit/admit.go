@@ -5,6 +5,7 @@ import (
 	"errors"
 	"runtime"
 
+	"github.com/keygate/keygate/internal/accesslog"
 	"github.com/keygate/keygate/internal/apikey"
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/gateway"
@@ -54,7 +55,7 @@ func (a *Admitter) Decide(req *Request, v *Verdict) {
 	v.Now = a.cfg.Now()
 	d := decision{req: req, verdict: v, follower: a.cfg.Follower, limiter: a.limiter, now: v.Now}
 	if code, reason := d.target.read(req); code != "" {
-		v.refuse(code, reason)
+		v.refuse(accesslog.Malformed, code, reason)
 		v.Close = true
 		if code == fault.MethodNotAllowed {
 			v.Allow = allowedMethods
@@ -128,7 +129,7 @@ func (d *decision) decide(s *snapshot.Snapshot, path string) bool {
 	g := s.GatewayByHost(d.target.host)
 	if d.lost {
 		v.Gateway = g
-		v.refuse(fault.Unavailable, unconfirmed)
+		v.refuse(accesslog.Failed, fault.Unavailable, unconfirmed)
 		v.unconfirmed = true
 		if g != nil {
 			d.preflight(g) // so that scripts can read the response
@@ -137,12 +138,12 @@ func (d *decision) decide(s *snapshot.Snapshot, path string) bool {
 		return true
 	}
 	if d.target.encoded && (g == nil || !g.EncodedSlashes) {
-		v.refuse(fault.InvalidRequest, gateway.EncodedSlash)
+		v.refuse(accesslog.Malformed, fault.InvalidRequest, gateway.EncodedSlash)
 		v.Close = true
 		return true
 	}
 	if g == nil {
-		v.refuse(fault.GatewayNotFound, "")
+		v.refuse(accesslog.NoGateway, fault.GatewayNotFound, "")
 		if s.Withdrawn(d.target.host) {
 			v.reason = withdrawn
 		}
@@ -150,7 +151,7 @@ func (d *decision) decide(s *snapshot.Snapshot, path string) bool {
 	}
 	v.Gateway = g
 	if g.OutOfService {
-		v.refuse(fault.Unavailable, "this node cannot use the newest configuration of the gateway")
+		v.refuse(accesslog.Failed, fault.Unavailable, "this node cannot use the newest configuration of the gateway")
 		d.peek(g)
 		return true
 	}
@@ -167,7 +168,7 @@ func (d *decision) decide(s *snapshot.Snapshot, path string) bool {
 	searched := g.HasPublic() && m.find(g.FindOpen(path))
 	public := searched && m.public(d.req.Method)
 	if !single {
-		v.refuse(fault.InvalidRequest, "the request has more than one key: send one, in a header or in the parameter api_key")
+		v.refuse(accesslog.Malformed, fault.InvalidRequest, "the request has more than one key: send one, in a header or in the parameter api_key")
 		d.peek(g)
 		return true
 	}
@@ -182,21 +183,21 @@ func (d *decision) decide(s *snapshot.Snapshot, path string) bool {
 	}
 	switch {
 	case !searched:
-		v.refuse(fault.Unavailable, "the gateway's routes have so many alternatives for this path that the search for one was given up")
+		v.refuse(accesslog.Failed, fault.Unavailable, "the gateway's routes have so many alternatives for this path that the search for one was given up")
 		d.peek(g)
 		return true
 	case m.node == nil:
-		v.refuse(fault.RouteNotFound, "")
+		v.refuse(accesslog.NoRoute, fault.RouteNotFound, "")
 		d.peek(g)
 		return true
 	case route == nil:
-		v.refuse(fault.MethodNotAllowed, "")
+		v.refuse(accesslog.NoMethod, fault.MethodNotAllowed, "")
 		v.Allow = m.node.Allow()
 		d.peek(g)
 		return true
 	}
 	v.Route = route
-	return d.charge(g, route, path)
+	return d.charge(g, route, public, path)
 }
 
 // match is the node that a search found; nil if none matches.
@@ -282,17 +283,19 @@ func (d *decision) authenticate(s *snapshot.Snapshot, g *snapshot.Gateway, secre
 		d.findRevoked(secret, g)
 	}
 	if k == nil || k.AccountID() != g.AccountID {
-		return v.unauthorized(fault.KeyInvalid)
+		v.unauthorized(accesslog.KeyInvalid, fault.KeyInvalid)
+		return false
 	}
-	v.Key = k
+	v.Caller = &k.Caller
 	now := d.now.Wall / 1000
 	if k.ExpiredAt(now) {
-		return v.unauthorized(fault.KeyExpired)
+		v.unauthorized(accesslog.KeyExpired, fault.KeyExpired)
+		return false
 	}
 	k.MarkUsedAt(now)
 	d.limit = len(k.AppendLimits(d.room[:0]))
 	if only := k.GatewayID(); only != "" && only != g.ID {
-		v.forbid("the key is for another gateway")
+		v.forbid(accesslog.WrongGateway)
 		return false
 	}
 	return true
@@ -324,22 +327,18 @@ func (d *decision) findRevoked(secret string, g *snapshot.Gateway) {
 	}
 }
 
-// charge makes checks 6 and 7.
-func (d *decision) charge(g *snapshot.Gateway, r *snapshot.Route, path string) bool {
+// charge makes checks 6 and 7. The caller of a public route needs no scope.
+func (d *decision) charge(g *snapshot.Gateway, r *snapshot.Route, public bool, path string) bool {
 	v := d.verdict
-	var bucket [16]byte
-	if v.Key != nil {
-		bucket = v.Key.BucketID()
-	}
-	limits, fits := r.AppendLimits(d.room[:d.limit], bucket)
+	limits, fits := r.AppendLimits(d.room[:d.limit], v.Caller.BucketID())
 	d.limit = len(limits)
-	if v.Key != nil && !v.Key.Allows(d.req.Method, path) {
-		v.forbid("the key's scope does not allow this method on this path")
+	if !public && !v.Caller.Allows(d.req.Method, path) {
+		v.forbid(accesslog.WrongScope)
 		d.peek(g)
 		return true
 	}
 	if !fits {
-		v.refuse(fault.Unavailable, "the limits with per: key of this account have as many keys in use as this node can count: try again later, or use fewer keys")
+		v.refuse(accesslog.Failed, fault.Unavailable, "the limits with per: key of this account have as many keys in use as this node can count: try again later, or use fewer keys")
 		d.peek(g)
 		return true
 	}
@@ -357,7 +356,7 @@ func (d *decision) charge(g *snapshot.Gateway, r *snapshot.Route, path string) b
 		d.peek(g)
 		v.Action, v.daily = Wait, limits[worst].Daily
 	case ratelimit.Refused:
-		v.refuse(fault.RateLimitExceeded, "")
+		v.refuse(accesslog.Limited, fault.RateLimitExceeded, "")
 		v.statusCount, v.worst = len(limits), worst
 	case ratelimit.Admitted:
 		v.Action = Forward

@@ -62,21 +62,18 @@ func (r *Review) Now() ratelimit.Instant {
 // gateway alive.
 type Admission struct {
 	gatewayID, accountID string
-	key                  *snapshot.Key
+	caller               *snapshot.Caller
 	method, path         string // path is not normalized
 	seen                 uint64 // the version of the configuration by which it was last found to hold
-	expires              int64  // when the key expires, in microseconds since 1970; 0 means never
+	expires              int64  // when the caller's credential expires, in microseconds since 1970; 0 means never
 }
 
 // Admission returns what v, which admits a request with the method, depends on. It shares the
 // strings of v and method.
 func (v *Verdict) Admission(method string) Admission {
-	a := Admission{method: method, path: v.Path, key: v.Key, seen: v.version}
+	a := Admission{method: method, path: v.Path, caller: v.Caller, seen: v.version, expires: v.Caller.Expires()}
 	if g := v.Gateway; g != nil {
 		a.gatewayID, a.accountID = g.ID, g.AccountID
-	}
-	if v.Key != nil {
-		a.expires = v.Key.Expires()
 	}
 	return a
 }
@@ -89,7 +86,7 @@ func (a *Admission) Clone() *Admission {
 }
 
 // Unchanged reports whether nothing has changed since a was last found to hold: the lease is held,
-// the configuration is the same, and the key has not expired. It is cheap.
+// the configuration is the same, and the caller's credential has not expired. It is cheap.
 func (r *Review) Unchanged(a *Admission) bool {
 	return !r.lost && (r.version == a.seen || r.snapshot == nil) && (a.expires == 0 || r.Now().Wall/1000 < a.expires)
 }
@@ -106,38 +103,38 @@ func (r *Review) Result(a *Admission) accesslog.Result {
 	case r.snapshot.Serving(a.gatewayID, a.accountID) == nil:
 		return accesslog.NoGateway
 	}
-	result := r.resultOfKey(a)
+	result := r.resultOfCaller(a)
 	if result == accesslog.Forwarded {
 		a.seen = r.version
 	}
 	return result
 }
 
-// resultOfKey is Result for what depends on the key.
-func (r *Review) resultOfKey(a *Admission) accesslog.Result {
-	if a.key == nil { // the route is public
+// resultOfCaller is Result for what depends on the caller.
+func (r *Review) resultOfCaller(a *Admission) accesslog.Result {
+	if a.caller.Kind() == snapshot.Nobody { // the route is public
 		return accesslog.Forwarded
 	}
-	k := r.snapshot.Renewed(a.key)
-	if k == nil || k.AccountID() != a.accountID {
+	c := r.snapshot.Renewed(a.caller)
+	if c == nil || c.AccountID() != a.accountID {
 		return accesslog.KeyInvalid
 	}
-	a.expires = k.Expires()
-	if k.ExpiredAt(r.Now().Wall / 1000) {
+	a.expires = c.Expires()
+	if c.ExpiredAt(r.Now().Wall / 1000) {
 		return accesslog.KeyExpired
 	}
-	if only := k.GatewayID(); only != "" && only != a.gatewayID {
+	if only := c.GatewayID(); only != "" && only != a.gatewayID {
 		return accesslog.WrongGateway
 	}
 	var room [512]byte
-	if k != a.key && !k.Allows(a.method, gateway.NormalizePath(room[:0], a.path)) {
+	if c != a.caller && !c.Allows(a.method, gateway.NormalizePath(room[:0], a.path)) {
 		return accesslog.WrongScope
 	}
 	return accesslog.Forwarded
 }
 
 // Cut is Result for a long exchange, which ends only for a reason that the gateway's cut_streams
-// covers: what concerns its key. Whatever the setting, it ends with its gateway and with the lease.
+// covers: what concerns its caller. Whatever the setting, it ends with its gateway and with the lease.
 func (r *Review) Cut(a *Admission) accesslog.Result {
 	result := r.Result(a)
 	switch result {
@@ -165,26 +162,25 @@ func (v *Verdict) Withdraw(result accesslog.Result, r *Review, unsent bool) {
 	global := limits[len(limits)-1:]
 	switch result {
 	case accesslog.NoGateway:
-		v.refuse(fault.GatewayNotFound, "")
+		v.refuse(result, fault.GatewayNotFound, "")
 		if r.snapshot.GatewayByID(v.Gateway.ID) != nil {
 			v.reason = withdrawn
 		}
 		return
-	case accesslog.KeyInvalid, accesslog.KeyExpired:
+	case accesslog.KeyInvalid:
+		v.unauthorized(result, fault.KeyInvalid)
+		v.RevokedKey, v.Caller, limits = v.Caller.UUID(), nil, global
+	case accesslog.KeyExpired:
+		v.unauthorized(result, fault.KeyExpired)
 		limits = global
-		if v.unauthorized(fault.KeyInvalid); result == accesslog.KeyExpired {
-			v.Auth = fault.KeyExpired
-			break
-		}
-		v.RevokedKey, v.Key = v.Key.UUID(), nil
 	case accesslog.WrongGateway:
-		v.forbid("the key is for another gateway")
+		v.forbid(result)
 		v.Route = nil // as before check 5
-		limits = append(v.Key.AppendLimits(nil), global...)
+		limits = append(v.Caller.AppendLimits(nil), global...)
 	case accesslog.WrongScope:
-		v.forbid("the key's scope does not allow this method on this path")
+		v.forbid(result)
 	default:
-		v.refuse(fault.Unavailable, unconfirmed)
+		v.refuse(result, fault.Unavailable, unconfirmed)
 		v.unconfirmed, limits = true, global
 	}
 	v.worst = r.limiter.Peek(r.Now(), limits, v.statuses[:])
@@ -212,13 +208,9 @@ func (v *Verdict) giveBack(l *ratelimit.Limiter, limits []ratelimit.Limit) {
 // limits returns the limits that were charged for an admitted request. The last one is the gateway's
 // global limit.
 func (v *Verdict) limits() []ratelimit.Limit {
-	limits := make([]ratelimit.Limit, 0, ratelimit.MaxLimits)
-	var bucket [16]byte
-	if v.Key != nil {
-		limits, bucket = v.Key.AppendLimits(limits), v.Key.BucketID()
-	}
+	limits := v.Caller.AppendLimits(make([]ratelimit.Limit, 0, ratelimit.MaxLimits))
 	if v.Route != nil {
-		limits, _ = v.Route.AppendLimits(limits, bucket)
+		limits, _ = v.Route.AppendLimits(limits, v.Caller.BucketID())
 	}
 	return append(limits, v.Gateway.Global())
 }

@@ -1,6 +1,7 @@
 package admit
 
 import (
+	"github.com/keygate/keygate/internal/accesslog"
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/ratelimit"
 	"github.com/keygate/keygate/internal/snapshot"
@@ -34,7 +35,7 @@ type Verdict struct {
 
 	Gateway *snapshot.Gateway // nil if no gateway was found
 	Route   *snapshot.Route   // nil if none matched, or the key was not accepted
-	Key     *snapshot.Key     // nil without a key of the gateway's account, and on public routes
+	Caller  *snapshot.Caller  // nobody without a key of the gateway's account, and on public routes
 
 	// RevokedKey is the identifier of a key of the gateway's account that was revoked within
 	// the last 24 hours, or zero. Only records may show it, never the response.
@@ -57,8 +58,9 @@ type Verdict struct {
 	AllowOrigin string
 	VaryOrigin  bool
 
-	reason               string // message of a refusal, if it does not follow from the code
-	queryHead, queryTail string // together, the query to forward
+	refusal              accesslog.Result // of a refusal
+	reason               string           // message of a refusal, if it does not follow from the code
+	queryHead, queryTail string           // together, the query to forward
 	hasQuery             bool
 
 	version     uint64 // of the configuration that was in force, or of an earlier one
@@ -85,25 +87,31 @@ func (v *Verdict) reset() {
 // resetDecision clears what an attempt at the decision has set.
 func (v *Verdict) resetDecision() {
 	v.Action, v.Code, v.Auth, v.reason = Refuse, "", "", ""
-	v.Gateway, v.Route, v.Key, v.KeyPrefix, v.Authenticated = nil, nil, nil, "", false
+	v.Gateway, v.Route, v.Caller, v.KeyPrefix, v.Authenticated = nil, nil, nil, "", false
 	v.RevokedKey = [16]byte{}
 	v.Allow, v.AllowOrigin, v.VaryOrigin = "", "", false
 	v.version, v.unconfirmed, v.returned = 0, false, false
 	v.daily, v.statusCount, v.worst = nil, 0, -1
 }
 
-func (v *Verdict) refuse(code fault.Code, reason string) {
-	v.Action, v.Code, v.reason = Refuse, code, reason
+// refuse makes v a refusal. result is what the access record says of it, and reason its public message,
+// "" for that of the code.
+func (v *Verdict) refuse(result accesslog.Result, code fault.Code, reason string) {
+	v.Action, v.refusal, v.Code, v.reason = Refuse, result, code, reason
 }
 
-func (v *Verdict) unauthorized(code fault.AuthCode) bool {
-	v.refuse(fault.Unauthorized, "")
+func (v *Verdict) unauthorized(result accesslog.Result, code fault.AuthCode) {
+	v.refuse(result, fault.Unauthorized, "")
 	v.Auth = code
-	return false
 }
 
-func (v *Verdict) forbid(reason string) {
-	v.refuse(fault.Forbidden, reason)
+// forbid makes v the 403 for a caller whose key is for another gateway (accesslog.WrongGateway) or has
+// no scope for the request (accesslog.WrongScope).
+func (v *Verdict) forbid(result accesslog.Result) {
+	v.refuse(result, fault.Forbidden, "the key's scope does not allow this method on this path")
+	if result == accesslog.WrongGateway {
+		v.reason = "the key is for another gateway"
+	}
 	v.Auth = fault.ScopeInsufficient
 }
 

@@ -26,7 +26,7 @@ type conn struct {
 
 	hasSlot        bool  // holds one of MaxConnections
 	hasAddressSlot bool  // holds one of MaxConnectionsPerAddress, counted by block
-	block          block // of client, if hasAddressSlot
+	block          Block // of client, if hasAddressSlot
 	closeOnce      sync.Once
 }
 
@@ -55,7 +55,7 @@ func (c *conn) Close() error {
 // acquireAddressSlot takes one of the client address's slots. If none is free it
 // counts and logs the refusal and returns false.
 func (c *conn) acquireAddressSlot() bool {
-	b := blockOf(c.client.Addr())
+	b := BlockOf(c.client.Addr())
 	if !c.server.slots.acquireFor(b) {
 		c.server.logRefused(&c.server.counters.refusedAddress, "too many connections from one address: new ones are closed",
 			"address", c.client.Addr(), "max_connections_per_address", c.server.cfg.MaxConnectionsPerAddress)

@@ -11,6 +11,7 @@ import (
 	"github.com/keygate/keygate/internal/http1"
 	"github.com/keygate/keygate/internal/id"
 	"github.com/keygate/keygate/internal/ratelimit"
+	"github.com/keygate/keygate/internal/snapshot"
 )
 
 // requestIDLen is the length of a request's identifier as text.
@@ -187,8 +188,8 @@ func (x *Exchange) log(message string, err error) {
 	if v.Route != nil {
 		args = append(args, "route_id", v.Route.ID())
 	}
-	if v.Key != nil {
-		args = append(args, "key_id", v.Key.ID())
+	if v.Caller.Kind() == snapshot.KeyCaller {
+		args = append(args, "key_id", v.Caller.ID())
 	}
 	x.cfg.Log.Warn(message, args...)
 }

@@ -43,15 +43,7 @@ func (x *Exchange) Emit(e End) {
 
 // emit emits a record with the texts of the exchange.
 func (x *Exchange) emit(r *accesslog.Record, detail string) {
-	x.Client.Shard.EmitTexts(r, &accesslog.Texts{Method: x.Method, Path: x.Verdict.Path, Owner: x.owner(), Detail: detail})
-}
-
-// owner returns the owner of the request's key, or "".
-func (x *Exchange) owner() string {
-	if x.Verdict.Key == nil {
-		return ""
-	}
-	return x.Verdict.Key.Owner()
+	x.Client.Shard.EmitTexts(r, &accesslog.Texts{Method: x.Method, Path: x.Verdict.Path, Owner: x.Verdict.Caller.Owner(), Detail: detail})
 }
 
 // EmitNoResponse emits the record of a request that got no response: the client hung up,
@@ -89,7 +81,7 @@ func (x *Exchange) Detach(status int) *Detached {
 	}
 	x.EmitStarted()
 	x.ended = true
-	d := &Detached{cfg: x.cfg, shard: x.Client.Shard, start: x.start.Mono, owner: x.owner(), method: strings.Clone(x.Method), path: strings.Clone(x.Verdict.Path)}
+	d := &Detached{cfg: x.cfg, shard: x.Client.Shard, start: x.start.Mono, owner: x.Verdict.Caller.Owner(), method: strings.Clone(x.Method), path: strings.Clone(x.Verdict.Path)}
 	x.fillEnd(&d.record, End{Result: accesslog.Forwarded, Status: status})
 	return d
 }

@@ -180,7 +180,7 @@ func TestDeliveriesOfAKilledNodeGoOn(t *testing.T) {
 func TestNodeThatIsCutOffStopsSending(t *testing.T) {
 	const keys = 10
 	r := newReceiver(t)
-	c := startCluster(t, 1, "--webhook-allow-network", "127.0.0.0/8")
+	c := startCluster(t, 1, "--webhook-allow-network", "127.0.0.0/8", "--lease-ttl", "2s")
 	r.hook(t, c.nodes[0].Admin, keys)
 	awaittest.True(t, "the node sends", func() bool { sent, _ := r.counts(); return sent > 0 })
 	second := c.start("second", c.url, "--webhook-allow-network", "127.0.0.0/8")
@@ -249,7 +249,7 @@ func (c *cluster) queued(r *receiver, accountID string) (other *client.Client) {
 // Guarantee: when a call that disables, moves or deletes an endpoint returns from one node, no other node
 // starts to send to the endpoint as it was, although it held deliveries for it.
 func TestChangesOfEndpointsReachEverySender(t *testing.T) {
-	c := startCluster(t, 2, "--lease-ttl", "1m", "--webhook-allow-network", "127.0.0.0/8")
+	c := startCluster(t, 2, "--webhook-allow-network", "127.0.0.0/8")
 	api := c.nodes[0].Admin
 	me := must(api.Account(t.Context()))
 	elsewhere := newReceiver(t)

@@ -74,11 +74,13 @@ func (c *cluster) revoke(node *keygatetest.Server, keyID string) (got keygatetes
 	return got
 }
 
+// start starts a node. Its lease lasts a minute, so that no slow machine ends it, unless args say otherwise
+// because the test is about the end of a lease.
 func (c *cluster) start(name, url string, args ...string) *keygatetest.Server {
 	c.Helper()
 	log := &lockedBuffer{}
 	s := keygatetest.StartWith(c, keygatetest.Options{
-		Log: log, Args: append([]string{"--node-name", name, "--lease-ttl", "2s", "--database-url", url, "--secret-key-file", secretKey(c.T, 1)}, args...),
+		Log: log, Args: append([]string{"--node-name", name, "--lease-ttl", "1m", "--database-url", url, "--secret-key-file", secretKey(c.T, 1)}, args...),
 		Settings: map[string]string{config.AdminKeyVariable: c.operator},
 	})
 	c.nodes, c.logs = append(c.nodes, s), append(c.logs, log)
@@ -115,7 +117,7 @@ func (c *cluster) statuses(key string) (all []int) {
 // Guarantee: when a call that creates or revokes a key returns, every node accepts or refuses the key, also
 // if the call was a repetition; and the response tells the number of the change.
 func TestChangesAreInForceOnEveryNode(t *testing.T) {
-	c := startCluster(t, 3, "--lease-ttl", "1m")
+	c := startCluster(t, 3)
 	newKey := c.gateway()
 	for i := range 30 {
 		key, keyID := newKey()
@@ -199,9 +201,9 @@ func TestChangesWaitForTheLeaseOfANodeThatIsCutOff(t *testing.T) {
 // Guarantee: the operator sees the nodes and deletes those that are gone; nobody else does. A node that
 // stops gives its lease back, so that no change waits for it.
 func TestNodesAreShownToTheOperator(t *testing.T) {
-	c := startCluster(t, 2, "--lease-ttl", "1m")
-	c.start("gateways", c.url, "--lease-ttl", "1m", "--role", "gateway")
-	c.start("managers", c.url, "--lease-ttl", "1m", "--role", "control")
+	c := startCluster(t, 2)
+	c.start("gateways", c.url, "--role", "gateway")
+	c.start("managers", c.url, "--role", "control")
 	if c.nodes[2].Running().AdminAddr() != "" || c.nodes[3].Running().GatewayAddr() != "" {
 		t.Error("a node serves what its role leaves out")
 	}
@@ -244,7 +246,7 @@ func TestNodesAreShownToTheOperator(t *testing.T) {
 
 // Guarantee: with --on-database-loss=serve a node goes on without its lease, and says so.
 func TestNodeServesWithoutItsLeaseIfConfigured(t *testing.T) {
-	c := startCluster(t, 2, "--on-database-loss", "serve")
+	c := startCluster(t, 2, "--on-database-loss", "serve", "--lease-ttl", "2s")
 	newKey := c.gateway()
 	key, keyID := newKey()
 	c.cable.Sever()
@@ -270,7 +272,7 @@ func TestRevocationsUnderLoadDuringPartitions(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes some lease times")
 	}
-	c := startCluster(t, 3)
+	c := startCluster(t, 3, "--lease-ttl", "2s")
 	newKey := c.gateway()
 	stop := make(chan struct{})
 	var cutting sync.WaitGroup

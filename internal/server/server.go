@@ -124,7 +124,7 @@ type Server struct {
 	repositories repositories
 	gateway      *edge.Server
 	admin        *http.Server
-	adminPlaces  *edge.Places
+	adminSlots   *connSlots
 	ops          *http.Server
 	linger       proxy.Linger // of all listeners
 
@@ -417,9 +417,9 @@ func (s *Server) servePlanes(context.Context) error {
 		return nil
 	}
 	s.warnExposed()
-	places := s.bound(s.admin, s.descriptors.admin, "admin")
-	s.adminPlaces = places
-	s.serve("admin", func() error { return s.admin.Serve(s.secured(places.Listener(s.listeners.admin))) })
+	slots := s.bound(s.admin, s.descriptors.admin, "admin")
+	s.adminSlots = slots
+	s.serve("admin", func() error { return s.admin.Serve(s.secured(slots.Listener(s.listeners.admin))) })
 	return nil
 }
 
@@ -472,9 +472,9 @@ func (s *Server) load(ctx context.Context) error {
 	return s.follower.Load(ctx)
 }
 
-// bound makes the connections of a server bounded, if it serves the listener of the places.
-func (s *Server) bound(srv *http.Server, places int, name string) *edge.Places {
-	p := edge.NewPlaces(places, name, &s.linger, s.log)
+// bound makes the connections of a server bounded, if it serves the listener of the slots.
+func (s *Server) bound(srv *http.Server, slots int, name string) *connSlots {
+	p := newConnSlots(slots, name, &s.linger, s.log)
 	srv.Handler, srv.ConnContext = p.Handler(srv.Handler), p.ConnContext
 	return p
 }

@@ -190,6 +190,7 @@ func (u *upload) splice(n int64) bool {
 	rest := io.LimitedReader{R: u.c.tcp, N: n}
 	u.c.reading.enter(phaseReading, u.c.engine.clock.In(stallTime))
 	moved, err := u.c.engine.move(u.to.Plain(), &rest)
+	u.to.NoteWrite(err)
 	stalled := u.c.reading.enter(phaseNone, 0) != notCut
 	u.x.body.left -= moved
 	u.x.body.moved += moved

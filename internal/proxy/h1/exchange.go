@@ -266,6 +266,9 @@ func (c *conn) finish(x *exchange) step {
 		return c.tunnel(x)
 	}
 	uploaded := c.endUpload(x)
+	if !x.calling && x.trip.torn() {
+		return c.fail(x, errTruncated)
+	}
 	why := c.phase.enter(phaseIdle, c.engine.clock.In(idleTime))
 	x.noteCut(why)
 	c.endHalf(x, why == notCut && uploaded)

@@ -206,6 +206,7 @@ func (c *conn) fail(x *exchange, err error) step {
 	case why == cutAccess:
 		return c.refuse(x, x.Withdraw(c.denied, false))
 	case errors.Is(uploadErr, errBodyTooLarge):
+		x.Verdict.Close = true // as in refuseBody
 		return c.refuse(x, proxy.BodyTooLarge(x.Verdict.Gateway.MaxBodyBytes))
 	case errors.Is(uploadErr, http1.ErrChunk), errors.Is(uploadErr, http1.ErrSyntax), errors.Is(uploadErr, http1.ErrHead):
 		x.Verdict.Close = true

@@ -162,6 +162,10 @@ func (t *roundTrip) written(ok bool) {
 // request that the head declares, and its response is complete. An upload has ended.
 func (t *roundTrip) reusable() bool { return t.wrote && t.body.whole() && t.reader.reusable() }
 
+// torn reports whether a body that has ended with the connection is not whole, because the upstream has reset the
+// connection. Only a write may have found that out. An upload has ended.
+func (t *roundTrip) torn() bool { return t.reader.body.in == http1.UntilClose && t.conn.WasReset() }
+
 // release ends the use of a connection that can serve another request.
 func (t *roundTrip) release() {
 	if t.reader.body.in == http1.NoBody {
@@ -250,11 +254,12 @@ func (t *roundTrip) send(fd int) (ok bool) {
 	n, errno := nowait.Send(fd, t.out)
 	if errno == nowait.Again {
 		errno = 0
-		if _, err := t.conn.Write(t.out[n:]); err != nil {
+		if _, err := t.conn.Write(t.out[n:]); err != nil { // which notes the error
 			errno = syscall.EPIPE
 		}
 	}
 	if t.written(errno == 0); !t.wrote {
+		t.conn.NoteWrite(errno)
 		t.err = errno
 	}
 	return t.wrote

@@ -177,6 +177,15 @@ func (t *Trip) Responding() bool { return t.trip.got }
 // whose calls have all succeeded.
 func (t *Trip) Reusable() bool { return t.trip.reusable() }
 
+// Torn returns an error if the body of the response has ended with the connection and is not whole. An upload has
+// ended.
+func (t *Trip) Torn() error {
+	if t.trip.torn() {
+		return errTruncated
+	}
+	return nil
+}
+
 // Release ends the use of the connection, which is Reusable. After that it is no longer the caller's.
 func (t *Trip) Release() { t.trip.release() }
 

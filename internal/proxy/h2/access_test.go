@@ -383,6 +383,35 @@ func TestRevokedWhileWaiting(t *testing.T) {
 	}
 }
 
+// Guarantee: a request whose key is revoked right before it would be sent over an idle connection is refused, and
+// the connection serves the next request.
+func TestRevokedBeforeUseOfIdleConnection(t *testing.T) {
+	var requests atomic.Int32
+	a := newAccess(t, accessSetup{scheme: "http", maxConns: 1, handler: func(http.ResponseWriter, *http.Request) { requests.Add(1) }})
+	get := func(want int) {
+		t.Helper()
+		response, err := client(t).RoundTrip(a.request("GET", "/", nil, ""))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if body, err := io.ReadAll(response.Body); err != nil || response.StatusCode != want {
+			t.Errorf("got status %d, %s, error %v; want %d", response.StatusCode, body, err, want)
+		}
+	}
+	var forward func(*stream) error
+	a.engine.exchange = func(s *stream) error { return forward(s) }
+	forward = (*stream).forward
+	get(http.StatusOK)
+	forward = func(s *stream) error { a.revoke(); return s.forward() }
+	get(http.StatusUnauthorized)
+	a.apply(func() { a.key.RevokedAt = time.Time{}; a.source.PutKey(a.key) })
+	forward = (*stream).forward
+	get(http.StatusOK)
+	if got := requests.Load(); got != 2 {
+		t.Errorf("the service got %d requests, want 2", got)
+	}
+}
+
 // Guarantee: a request with a body that waits for a connection to the upstream is refused with 503 if its address
 // already has as much of bodies as it may hold, and holds nothing then.
 func TestWaitingBodiesAreBounded(t *testing.T) {

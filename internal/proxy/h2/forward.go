@@ -38,7 +38,11 @@ func (s *stream) forwardTrip(origin h1.Origin, hint *upstream.H1Conn, deadline t
 	}
 	if up != nil {
 		if denied := s.Confirm(waited); denied != nil {
-			s.release(up)
+			if s.onBond {
+				s.conn.bond.Keep(up)
+			} else {
+				up.Release()
+			}
 			return denied
 		}
 	} else {
@@ -262,7 +266,11 @@ func (s *stream) settle(up *upstream.H1Conn, err error) error {
 		return err
 	case intact && s.trip.Reusable():
 		s.held = nil
-		s.release(up)
+		if s.binds || s.onBond {
+			c.bond.Keep(up)
+		} else {
+			s.trip.Release()
+		}
 	default:
 		s.discardConn()
 	}
@@ -270,15 +278,6 @@ func (s *stream) settle(up *upstream.H1Conn, err error) error {
 	c.hint = up
 	c.mu.Unlock()
 	return s.trip.Finish()
-}
-
-// release ends the use of a connection that can carry another request.
-func (s *stream) release(up *upstream.H1Conn) {
-	if s.binds || s.onBond {
-		s.conn.bond.Keep(up)
-	} else {
-		s.trip.Release()
-	}
 }
 
 // endTrip ends the use of the upstream's connection after s.trip has run with the result err. If
@@ -293,6 +292,9 @@ func (s *stream) endTrip(up upstream.HalfCloser, err error) (tunneled, intact bo
 		}
 	}
 	intact = s.leave()
+	if err == nil && !tunneled {
+		err = s.trip.Torn()
+	}
 	if err != nil && !s.trip.Lost() {
 		err = upstream.At(up.RemoteAddr().String(), err)
 	}

@@ -4,10 +4,9 @@ import (
 	"context"
 	"database/sql"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/keygate/keygate/internal/account"
 	"github.com/keygate/keygate/internal/control"
+	"github.com/keygate/keygate/internal/store/rows"
 )
 
 // stateRemoved is the stored state of a deleted account whose records are removed, except for
@@ -16,7 +15,7 @@ const stateRemoved = "removed"
 
 const accountColumns = `SELECT id, name, plan, state, hosts, created_at, version FROM accounts `
 
-func scanAccount(r pgx.Rows) (account.Account, error) {
+func scanAccount(r rows.Row) (account.Account, error) {
 	var (
 		a       account.Account
 		hosts   sql.NullString
@@ -28,14 +27,14 @@ func scanAccount(r pgx.Rows) (account.Account, error) {
 	if a.State == stateRemoved {
 		a.State = account.Deleted
 	}
-	a.CreatedAt = instant(created)
+	a.CreatedAt = rows.Instant(created)
 	err := fromJSON(hosts, &a.Hosts)
 	return a, err
 }
 
 func (t *readTx) account(ctx context.Context, where string, arg string) (*account.Account, error) {
 	var a account.Account
-	err := t.row(ctx, "account", accountColumns+where, []any{arg}, func(r pgx.Rows) (err error) {
+	err := t.QueryRow(ctx, "account", accountColumns+where, []any{arg}, func(r rows.Row) (err error) {
 		a, err = scanAccount(r)
 		return err
 	})
@@ -60,18 +59,18 @@ func (t *readTx) AccountByName(ctx context.Context, name string) (*account.Accou
 func (t *readTx) Accounts(ctx context.Context, f control.AccountFilter, p control.Page) ([]account.Account, error) {
 	return t.accounts(ctx, `WHERE id < $1 AND state IN ('active', 'suspended') AND ($2 = '' OR state = $2) AND ($3 = '' OR plan = $3)
 		AND strpos(lower(name), lower($4 COLLATE "C")) > 0 ORDER BY id DESC LIMIT $5`,
-		below(p.After), string(f.State), string(f.Plan), f.Query, rowLimit(p.Limit))
+		rows.Below(p.After), string(f.State), string(f.Plan), f.Query, rows.Limit(p.Limit))
 }
 
 // DeletedAccounts implements control.AccountReader.
 func (t *readTx) DeletedAccounts(ctx context.Context) ([]string, error) {
-	return t.texts(ctx, "find deleted accounts", `SELECT id FROM accounts WHERE state = 'deleted' ORDER BY id`)
+	return t.Texts(ctx, "find deleted accounts", `SELECT id FROM accounts WHERE state = 'deleted' ORDER BY id`)
 }
 
 // accounts reads the accounts that the rest of the query selects.
 func (t *readTx) accounts(ctx context.Context, rest string, args ...any) ([]account.Account, error) {
 	var all []account.Account
-	err := t.rows(ctx, "list accounts", accountColumns+rest, args, func(r pgx.Rows) error {
+	err := t.Query(ctx, "list accounts", accountColumns+rest, args, func(r rows.Row) error {
 		a, err := scanAccount(r)
 		all = append(all, a)
 		return err
@@ -85,9 +84,9 @@ func (t *tx) InsertAccount(ctx context.Context, a *account.Account) error {
 	if err != nil {
 		return err
 	}
-	return t.queue(ctx, "insert account",
+	return t.Queue(ctx, "insert account",
 		`INSERT INTO accounts (id, name, plan, hosts, created_at) VALUES ($1, $2, $3, $4, $5)`,
-		a.ID, a.Name, string(a.Plan), hosts, micros(a.CreatedAt))
+		a.ID, a.Name, string(a.Plan), hosts, rows.Micros(a.CreatedAt))
 }
 
 // UpdateAccount implements control.AccountStore.
@@ -96,6 +95,6 @@ func (t *tx) UpdateAccount(ctx context.Context, a *account.Account) error {
 	if err != nil {
 		return err
 	}
-	return t.queueOne(ctx, "update account", "account", `changed AS (UPDATE accounts SET name = $1, plan = $2, state = $3, hosts = $4, version = $5 WHERE id = $6 RETURNING 1)`,
+	return t.QueueOne(ctx, "update account", "account", `UPDATE accounts SET name = $1, plan = $2, state = $3, hosts = $4, version = $5 WHERE id = $6`,
 		a.Name, string(a.Plan), string(a.State), hosts, a.Version, a.ID)
 }

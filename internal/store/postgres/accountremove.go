@@ -77,17 +77,17 @@ func (t *tx) RemoveAccount(ctx context.Context, accountID string, limit int) (mo
 	if r.Spent() || r.some && r.held {
 		return true, nil
 	}
-	if err := t.queue(ctx, "remove the counts of an account", `DELETE FROM account_counts WHERE account_id = $1`, accountID); err != nil {
+	if err := t.Queue(ctx, "remove the counts of an account", `DELETE FROM account_counts WHERE account_id = $1`, accountID); err != nil {
 		return false, err
 	}
-	err = t.queue(ctx, "end the removal of an account", `UPDATE accounts SET state = $1 WHERE id = $2`, stateRemoved, accountID)
+	err = t.Queue(ctx, "end the removal of an account", `UPDATE accounts SET state = $1 WHERE id = $2`, stateRemoved, accountID)
 	return false, err
 }
 
 // rowsOf returns a step that runs a DELETE with the account and a limit.
 func (r *removal) rowsOf(what string, weight int, query string) func(context.Context) error {
 	return func(ctx context.Context) error {
-		n, err := r.delete(ctx, "remove "+what+" of a deleted account", query, r.accountID, r.Most(weight))
+		n, err := r.Delete(ctx, "remove "+what+" of a deleted account", query, r.accountID, r.Most(weight))
 		r.Removed(int(n), weight)
 		return err
 	}
@@ -98,7 +98,7 @@ func (r *removal) removeIDs(ctx context.Context, what, query string) ([]string, 
 	if found, err := r.finds(ctx, what, query, r.accountID, r.Most(1)); err != nil || !found {
 		return nil, err
 	}
-	return r.texts(ctx, what, query, r.accountID, r.Most(1))
+	return r.Texts(ctx, what, query, r.accountID, r.Most(1))
 }
 
 func (r *removal) gateways(ctx context.Context) error {
@@ -108,7 +108,7 @@ func (r *removal) gateways(ctx context.Context) error {
 		return err
 	}
 	for _, id := range ids {
-		if err := r.queue(ctx, "drop the route tables of a deleted account", `UPDATE route_tables SET state = 2 WHERE gateway_id = $1`, id); err != nil {
+		if err := r.Queue(ctx, "drop the route tables of a deleted account", `UPDATE route_tables SET state = 2 WHERE gateway_id = $1`, id); err != nil {
 			return err
 		}
 		if _, err := r.AppendChange(ctx, snapshot.GatewayChange, id); err != nil {
@@ -127,7 +127,7 @@ func (r *removal) endedGateways(ctx context.Context) error {
 		return err
 	}
 	for _, id := range ids {
-		if err := r.queue(ctx, "drop the route tables of a deleted account", `UPDATE route_tables SET state = 2 WHERE gateway_id = $1`, id); err != nil {
+		if err := r.Queue(ctx, "drop the route tables of a deleted account", `UPDATE route_tables SET state = 2 WHERE gateway_id = $1`, id); err != nil {
 			return err
 		}
 	}
@@ -146,14 +146,14 @@ func (r *removal) deliveries(ctx context.Context) error {
 func (r *removal) keys(ctx context.Context) error {
 	const responses = `DELETE FROM answers WHERE ctid = ANY (ARRAY(SELECT a.ctid
 		FROM (SELECT id FROM keys WHERE account_id = $1 ORDER BY id LIMIT $2) k JOIN answers a ON a.key_id = k.id LIMIT $3))`
-	done, err := r.delete(ctx, "remove stored responses of a deleted account", responses, r.accountID, r.Most(keyWeight), r.Most(1))
+	done, err := r.Delete(ctx, "remove stored responses of a deleted account", responses, r.accountID, r.Most(keyWeight), r.Most(1))
 	if err != nil {
 		return err
 	}
 	if r.Removed(int(done), 1); r.Spent() {
 		return nil
 	}
-	n, err := r.delete(ctx, "remove keys of a deleted account", `DELETE FROM keys WHERE n IN
+	n, err := r.Delete(ctx, "remove keys of a deleted account", `DELETE FROM keys WHERE n IN
 		(SELECT n FROM keys WHERE account_id = $1 ORDER BY id LIMIT $2)`, r.accountID, r.Most(keyWeight))
 	r.Removed(int(n), keyWeight)
 	return err

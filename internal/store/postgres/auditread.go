@@ -5,10 +5,9 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/keygate/keygate/internal/audit"
 	"github.com/keygate/keygate/internal/control"
+	"github.com/keygate/keygate/internal/store/rows"
 )
 
 // AuditLog implements control.AuditReader.
@@ -21,7 +20,7 @@ func (t *readTx) AuditSource(accountID string) audit.Source { return auditSource
 
 const auditChainColumns = `SELECT account_id, number, digest, sealed_at, base, base_digest, base_sealed, cut_records, cut_first, cut_last FROM audit_chains `
 
-func scanChain(r pgx.Rows) (c audit.Chain, err error) {
+func scanChain(r rows.Row) (c audit.Chain, err error) {
 	var digest, baseDigest []byte
 	var sealed, baseSealed, cutFirst, cutLast int64
 	err = r.Scan(&c.AccountID, &c.Head.Number, &digest, &sealed, &c.Base.Number, &baseDigest, &baseSealed, &c.Cut.Records, &cutFirst, &cutLast)
@@ -29,13 +28,13 @@ func scanChain(r pgx.Rows) (c audit.Chain, err error) {
 		return c, err
 	}
 	copy(c.Head.Digest[:], digest)
-	c.Head.Time = instant(sealed)
+	c.Head.Time = rows.Instant(sealed)
 	if c.Base.Number > 0 {
 		copy(c.Base.Digest[:], baseDigest)
-		c.Base.Time = instant(baseSealed)
+		c.Base.Time = rows.Instant(baseSealed)
 	}
 	if c.Cut.Records > 0 {
-		c.Cut.First, c.Cut.Last = instant(cutFirst), instant(cutLast)
+		c.Cut.First, c.Cut.Last = rows.Instant(cutFirst), rows.Instant(cutLast)
 	}
 	return c, nil
 }
@@ -43,7 +42,7 @@ func scanChain(r pgx.Rows) (c audit.Chain, err error) {
 // AuditChain implements control.AuditReader.
 func (t *readTx) AuditChain(ctx context.Context, accountID string) (audit.Chain, error) {
 	c := audit.Chain{AccountID: accountID}
-	err := t.rows(ctx, "read audit chain", auditChainColumns+`WHERE account_id = $1`, []any{accountID}, func(r pgx.Rows) (err error) {
+	err := t.Query(ctx, "read audit chain", auditChainColumns+`WHERE account_id = $1`, []any{accountID}, func(r rows.Row) (err error) {
 		c, err = scanChain(r)
 		return err
 	})
@@ -53,9 +52,9 @@ func (t *readTx) AuditChain(ctx context.Context, accountID string) (audit.Chain,
 // AuditBlocks implements control.AuditReader.
 func (t *readTx) AuditBlocks(ctx context.Context, accountID string, after int64, limit int) ([]*audit.Block, error) {
 	var list []*audit.Block
-	err := t.rows(ctx, "read audit blocks", `SELECT number, previous, digest, first_time, last_time, sealed_at, records, content
+	err := t.Query(ctx, "read audit blocks", `SELECT number, previous, digest, first_time, last_time, sealed_at, records, content
 		FROM audit_blocks WHERE account_id = $1 AND number > $2 ORDER BY number LIMIT $3`,
-		[]any{accountID, after, rowLimit(limit)}, func(r pgx.Rows) error {
+		[]any{accountID, after, rows.Limit(limit)}, func(r rows.Row) error {
 			b := &audit.Block{AccountID: accountID}
 			var previous, digest []byte
 			var first, last, sealed int64
@@ -64,7 +63,7 @@ func (t *readTx) AuditBlocks(ctx context.Context, accountID string, after int64,
 			}
 			copy(b.Previous[:], previous)
 			copy(b.Digest[:], digest)
-			b.First, b.Last, b.Sealed = instant(first), instant(last), instant(sealed)
+			b.First, b.Last, b.Sealed = rows.Instant(first), rows.Instant(last), rows.Instant(sealed)
 			list = append(list, b)
 			return nil
 		})
@@ -98,12 +97,12 @@ func (s auditSource) Open(ctx context.Context, parts audit.Part) (*audit.Open, e
 }
 
 func (s auditSource) records(ctx context.Context, o *audit.Open, parts audit.Part) error {
-	err := s.t.rows(ctx, "read the unsealed end of the audit log", `SELECT id, records, first_time, content FROM audit_chunks
-		WHERE account_id = $1 ORDER BY position, id`, []any{s.account}, func(r pgx.Rows) error {
+	err := s.t.Query(ctx, "read the unsealed end of the audit log", `SELECT id, records, first_time, content FROM audit_chunks
+		WHERE account_id = $1 ORDER BY position, id`, []any{s.account}, func(r rows.Row) error {
 		c := audit.Chunk{AccountID: s.account}
 		var first int64
 		err := r.Scan(&c.ID, &c.Records, &first, &c.Content)
-		c.First = instant(first)
+		c.First = rows.Instant(first)
 		o.Chunks = append(o.Chunks, c)
 		return err
 	})
@@ -126,8 +125,8 @@ func (s auditSource) records(ctx context.Context, o *audit.Open, parts audit.Par
 const openManaged = 1 << 20
 
 func (s auditSource) summaries(ctx context.Context, o *audit.Open) error {
-	return s.t.rows(ctx, "read audit summaries", `SELECT summary FROM audit_summaries WHERE account_id = $1 ORDER BY number`,
-		[]any{s.account}, func(r pgx.Rows) error {
+	return s.t.Query(ctx, "read audit summaries", `SELECT summary FROM audit_summaries WHERE account_id = $1 ORDER BY number`,
+		[]any{s.account}, func(r rows.Row) error {
 			var b []byte
 			if err := r.Scan(&b); err != nil {
 				return err
@@ -141,8 +140,8 @@ func (s auditSource) summaries(ctx context.Context, o *audit.Open) error {
 // Groups implements audit.Source.
 func (s auditSource) Groups(ctx context.Context, before int64, limit int) ([]*audit.BlockGroup, error) {
 	var list []*audit.BlockGroup
-	err := s.t.rows(ctx, "read audit groups", `SELECT head FROM audit_groups WHERE account_id = $1 AND number < $2 ORDER BY number DESC LIMIT $3`,
-		[]any{s.account, before, rowLimit(limit)}, func(r pgx.Rows) error {
+	err := s.t.Query(ctx, "read audit groups", `SELECT head FROM audit_groups WHERE account_id = $1 AND number < $2 ORDER BY number DESC LIMIT $3`,
+		[]any{s.account, before, rows.Limit(limit)}, func(r rows.Row) error {
 			var b []byte
 			if err := r.Scan(&b); err != nil {
 				return err
@@ -156,8 +155,8 @@ func (s auditSource) Groups(ctx context.Context, before int64, limit int) ([]*au
 
 // Partitions implements audit.Source.
 func (s auditSource) Partitions(ctx context.Context, partition int, first, last int64, f func(group int64, bits []byte) error) error {
-	return s.t.rows(ctx, "read audit segments", `SELECT number, bits FROM audit_segments WHERE account_id = $1 AND segment = $2 AND number BETWEEN $3 AND $4`,
-		[]any{s.account, partition, first, last}, func(r pgx.Rows) error {
+	return s.t.Query(ctx, "read audit segments", `SELECT number, bits FROM audit_segments WHERE account_id = $1 AND segment = $2 AND number BETWEEN $3 AND $4`,
+		[]any{s.account, partition, first, last}, func(r rows.Row) error {
 			var group int64
 			var bits []byte
 			if err := r.Scan(&group, &bits); err != nil {
@@ -169,12 +168,12 @@ func (s auditSource) Partitions(ctx context.Context, partition int, first, last 
 
 // Block implements audit.Source.
 func (s auditSource) Block(ctx context.Context, number int64) (b *audit.Block, err error) {
-	err = s.t.rows(ctx, "read audit block", `SELECT first_time, last_time, records, content FROM audit_blocks WHERE account_id = $1 AND number = $2`,
-		[]any{s.account, number}, func(r pgx.Rows) error {
+	err = s.t.Query(ctx, "read audit block", `SELECT first_time, last_time, records, content FROM audit_blocks WHERE account_id = $1 AND number = $2`,
+		[]any{s.account, number}, func(r rows.Row) error {
 			b = &audit.Block{AccountID: s.account, Number: number}
 			var first, last int64
 			err := r.Scan(&first, &last, &b.Records, &b.Content)
-			b.First, b.Last = instant(first), instant(last)
+			b.First, b.Last = rows.Instant(first), rows.Instant(last)
 			return err
 		})
 	return b, err
@@ -192,14 +191,14 @@ func (db *DB) AuditOpen(ctx context.Context, accountID string) (o *audit.Open, e
 // AuditWaiting returns the size of the unsealed end of each account's log that has one.
 func (db *DB) AuditWaiting(ctx context.Context) (list []audit.Waiting, err error) {
 	err = db.view(ctx, db.source, func(t *readTx) error {
-		return t.rows(ctx, "count what is not sealed", `SELECT account_id, sum(chunks)::bigint, sum(records)::bigint, sum(managed)::bigint, sum(diffs)::bigint, min(oldest) FROM (
+		return t.Query(ctx, "count what is not sealed", `SELECT account_id, sum(chunks)::bigint, sum(records)::bigint, sum(managed)::bigint, sum(diffs)::bigint, min(oldest) FROM (
 				SELECT account_id, count(*) AS chunks, sum(records) AS records, 0 AS managed, 0 AS diffs, min(first_time) AS oldest FROM audit_chunks GROUP BY account_id
 				UNION ALL SELECT account_id, 0, 0, count(*), coalesce(sum(octet_length(diff)), 0), min(time) FROM audit GROUP BY account_id
-			) AS unsealed GROUP BY account_id`, nil, func(r pgx.Rows) error {
+			) AS unsealed GROUP BY account_id`, nil, func(r rows.Row) error {
 			var w audit.Waiting
 			var oldest int64
 			err := r.Scan(&w.AccountID, &w.Chunks, &w.Records, &w.Managed, &w.DiffBytes, &oldest)
-			w.Oldest = instant(oldest)
+			w.Oldest = rows.Instant(oldest)
 			list = append(list, w)
 			return err
 		})
@@ -213,7 +212,7 @@ func (db *DB) AuditWaiting(ctx context.Context) (list []audit.Waiting, err error
 // AuditChains returns the chain of each account that has one.
 func (db *DB) AuditChains(ctx context.Context) (list []audit.Chain, err error) {
 	err = db.view(ctx, db.source, func(t *readTx) error {
-		return t.rows(ctx, "list audit chains", auditChainColumns, nil, func(r pgx.Rows) error {
+		return t.Query(ctx, "list audit chains", auditChainColumns, nil, func(r rows.Row) error {
 			c, err := scanChain(r)
 			list = append(list, c)
 			return err

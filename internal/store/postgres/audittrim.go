@@ -4,9 +4,8 @@ import (
 	"context"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/keygate/keygate/internal/audit"
+	"github.com/keygate/keygate/internal/store/rows"
 )
 
 // TrimAudit implements writer.Keeper. It removes up to audit.TrimBlocks blocks from the beginning of
@@ -15,20 +14,20 @@ func (db *DB) TrimAudit(ctx context.Context, now time.Time, maxBytes int64) (*au
 	var starts []audit.LogStart
 	var bytes int64
 	err := db.view(ctx, db.source, func(t *readTx) error {
-		err := t.rows(ctx, "find the oldest audit blocks", `SELECT c.account_id, a.plan, b.number, b.last_time
+		err := t.Query(ctx, "find the oldest audit blocks", `SELECT c.account_id, a.plan, b.number, b.last_time
 			FROM audit_chains c JOIN audit_blocks b ON b.account_id = c.account_id AND b.number = c.base + 1 JOIN accounts a ON a.id = c.account_id
-			ORDER BY b.last_time`, nil, func(r pgx.Rows) error {
+			ORDER BY b.last_time`, nil, func(r rows.Row) error {
 			var s audit.LogStart
 			var last int64
 			err := r.Scan(&s.AccountID, &s.Plan, &s.Number, &last)
-			s.Last = instant(last)
+			s.Last = rows.Instant(last)
 			starts = append(starts, s)
 			return err
 		})
 		if err != nil {
 			return err
 		}
-		return t.rows(ctx, "measure the audit log", `SELECT coalesce(sum(bytes), 0)::bigint FROM audit_chains`, nil, func(r pgx.Rows) error { return r.Scan(&bytes) })
+		return t.Query(ctx, "measure the audit log", `SELECT coalesce(sum(bytes), 0)::bigint FROM audit_chains`, nil, func(r rows.Row) error { return r.Scan(&bytes) })
 	})
 	if err != nil {
 		return nil, err
@@ -52,13 +51,13 @@ func (db *DB) TrimAudit(ctx context.Context, now time.Time, maxBytes int64) (*au
 // chosen, it does nothing.
 func (t *tx) trimAudit(ctx context.Context, trim *audit.Trim) error {
 	base := int64(-1)
-	err := t.rows(ctx, "lock the audit chain", `SELECT base FROM audit_chains WHERE account_id = $1 FOR NO KEY UPDATE`, []any{trim.AccountID},
-		func(r pgx.Rows) error { return r.Scan(&base) })
+	err := t.Query(ctx, "lock the audit chain", `SELECT base FROM audit_chains WHERE account_id = $1 FOR NO KEY UPDATE`, []any{trim.AccountID},
+		func(r rows.Row) error { return r.Scan(&base) })
 	if err != nil || base+1 != trim.From {
 		return err
 	}
-	err = t.rows(ctx, "read the oldest audit blocks", `SELECT number, digest, first_time, last_time, sealed_at, records, bytes FROM audit_blocks
-		WHERE account_id = $1 AND number >= $2 ORDER BY number LIMIT $3`, []any{trim.AccountID, trim.From, audit.TrimBlocks}, func(r pgx.Rows) error {
+	err = t.Query(ctx, "read the oldest audit blocks", `SELECT number, digest, first_time, last_time, sealed_at, records, bytes FROM audit_blocks
+		WHERE account_id = $1 AND number >= $2 ORDER BY number LIMIT $3`, []any{trim.AccountID, trim.From, audit.TrimBlocks}, func(r rows.Row) error {
 		var b audit.OldBlock
 		var digest []byte
 		var first, last, sealed int64
@@ -66,7 +65,7 @@ func (t *tx) trimAudit(ctx context.Context, trim *audit.Trim) error {
 			return err
 		}
 		copy(b.Digest[:], digest)
-		b.First, b.Last, b.Sealed = instant(first), instant(last), instant(sealed)
+		b.First, b.Last, b.Sealed = rows.Instant(first), rows.Instant(last), rows.Instant(sealed)
 		trim.Take(&b)
 		return nil
 	})
@@ -76,20 +75,20 @@ func (t *tx) trimAudit(ctx context.Context, trim *audit.Trim) error {
 	if err := t.removeBlocks(ctx, trim.AccountID, trim.Base.Number); err != nil {
 		return err
 	}
-	err = t.queue(ctx, "move the base of the audit chain", `UPDATE audit_chains SET base = $1, base_digest = $2, base_sealed = $3, bytes = bytes - $4
-		WHERE account_id = $5`, trim.Base.Number, trim.Base.Digest[:], micros(trim.Base.Time), trim.Bytes, trim.AccountID)
+	err = t.Queue(ctx, "move the base of the audit chain", `UPDATE audit_chains SET base = $1, base_digest = $2, base_sealed = $3, bytes = bytes - $4
+		WHERE account_id = $5`, trim.Base.Number, trim.Base.Digest[:], rows.Micros(trim.Base.Time), trim.Bytes, trim.AccountID)
 	if err != nil {
 		return err
 	}
 	if !trim.Removed.Early {
 		// A gap before this time would be past its retention now too.
-		return t.queue(ctx, "forget the gap of the audit log", `UPDATE audit_chains SET cut_records = 0 WHERE account_id = $1 AND cut_last < $2`,
-			trim.AccountID, micros(trim.Before))
+		return t.Queue(ctx, "forget the gap of the audit log", `UPDATE audit_chains SET cut_records = 0 WHERE account_id = $1 AND cut_last < $2`,
+			trim.AccountID, rows.Micros(trim.Before))
 	}
-	return t.queue(ctx, "record the gap of the audit log", `UPDATE audit_chains SET
+	return t.Queue(ctx, "record the gap of the audit log", `UPDATE audit_chains SET
 		cut_first = CASE WHEN cut_records = 0 THEN $1 ELSE least(cut_first, $1) END,
 		cut_last = CASE WHEN cut_records = 0 THEN $2 ELSE greatest(cut_last, $2) END, cut_records = cut_records + $3
-		WHERE account_id = $4`, micros(trim.First), micros(trim.Last), trim.Removed.Records, trim.AccountID)
+		WHERE account_id = $4`, rows.Micros(trim.First), rows.Micros(trim.Last), trim.Removed.Records, trim.AccountID)
 }
 
 // removeBlocks removes an account's blocks up to through with their summaries, groups and
@@ -105,7 +104,7 @@ func (t *tx) removeBlocks(ctx context.Context, accountID string, through int64) 
 		{"remove audit groups", `DELETE FROM audit_groups WHERE account_id = $1 AND number < $2`, group},
 		{"remove audit segments", `DELETE FROM audit_segments WHERE account_id = $1 AND number < $2`, group},
 	} {
-		if err := t.queue(ctx, step.what, step.query, accountID, step.bound); err != nil {
+		if err := t.Queue(ctx, step.what, step.query, accountID, step.bound); err != nil {
 			return err
 		}
 	}

@@ -4,12 +4,11 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/keygate/keygate/internal/accesslog"
 	"github.com/keygate/keygate/internal/audit"
 	auditwriter "github.com/keygate/keygate/internal/audit/writer"
 	"github.com/keygate/keygate/internal/fault"
+	"github.com/keygate/keygate/internal/store/rows"
 )
 
 var (
@@ -48,9 +47,9 @@ func (t *tx) insertAuditChunks(ctx context.Context, chunks []audit.Chunk) error 
 	accounts, records, firsts, contents := make([]string, n), make([]int64, n), make([]int64, n), make([][]byte, n)
 	for i := range chunks {
 		c := &chunks[i]
-		accounts[i], records[i], firsts[i], contents[i] = c.AccountID, int64(c.Records), micros(c.First), c.Content
+		accounts[i], records[i], firsts[i], contents[i] = c.AccountID, int64(c.Records), rows.Micros(c.First), c.Content
 	}
-	return t.queue(ctx, "append audit chunks", `INSERT INTO audit_chunks (id, position, account_id, records, first_time, content)
+	return t.Queue(ctx, "append audit chunks", `INSERT INTO audit_chunks (id, position, account_id, records, first_time, content)
 		SELECT id, id, account_id, records, first_time, content FROM (
 			SELECT nextval('audit_chunks_id') AS id, c.* FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::bytea[])
 			WITH ORDINALITY AS c (account_id, records, first_time, content, place) ORDER BY place
@@ -67,8 +66,8 @@ func (db *DB) JoinAuditChunks(ctx context.Context, gone []int64, chunk audit.Chu
 		if err != nil {
 			return err
 		}
-		return t.queue(ctx, "join audit chunks", `INSERT INTO audit_chunks (id, position, account_id, records, first_time, content)
-			VALUES (nextval('audit_chunks_id'), $1, $2, $3, $4, $5)`, last, chunk.AccountID, chunk.Records, micros(chunk.First), chunk.Content)
+		return t.Queue(ctx, "join audit chunks", `INSERT INTO audit_chunks (id, position, account_id, records, first_time, content)
+			VALUES (nextval('audit_chunks_id'), $1, $2, $3, $4, $5)`, last, chunk.AccountID, chunk.Records, rows.Micros(chunk.First), chunk.Content)
 	})
 }
 
@@ -76,8 +75,8 @@ func (db *DB) JoinAuditChunks(ctx context.Context, gone []int64, chunk audit.Chu
 // last one. If one of them does not exist, the error is fault.Conflict.
 func (t *tx) deleteAuditChunks(ctx context.Context, accountID string, gone []int64) (last int64, err error) {
 	n := 0
-	err = t.rows(ctx, "delete audit chunks", `DELETE FROM audit_chunks WHERE id = ANY($1::bigint[]) AND account_id = $2 RETURNING position`,
-		[]any{gone, accountID}, func(r pgx.Rows) error {
+	err = t.Query(ctx, "delete audit chunks", `DELETE FROM audit_chunks WHERE id = ANY($1::bigint[]) AND account_id = $2 RETURNING position`,
+		[]any{gone, accountID}, func(r rows.Row) error {
 			var position int64
 			err := r.Scan(&position)
 			n, last = n+1, max(last, position)
@@ -110,7 +109,7 @@ func (db *DB) SealAudit(ctx context.Context, s *audit.Seal) error {
 		if _, err := t.deleteAuditChunks(ctx, s.AccountID, s.Chunks); err != nil {
 			return err
 		}
-		n, err := t.exec(ctx, "delete sealed audit records", `DELETE FROM audit WHERE account_id = $1 AND seq = ANY($2::bigint[])`, s.AccountID, s.Managed)
+		n, err := t.Exec(ctx, "delete sealed audit records", `DELETE FROM audit WHERE account_id = $1 AND seq = ANY($2::bigint[])`, s.AccountID, s.Managed)
 		if err == nil && n != int64(len(s.Managed)) {
 			return fault.New(fault.Conflict, auditSealed)
 		}
@@ -134,12 +133,12 @@ func (t *tx) moveAuditHead(ctx context.Context, s *audit.Seal) error {
 		bytes += blockSize(b, s.Summaries[i])
 	}
 	query := `UPDATE audit_chains SET number = $2, digest = $3, sealed_at = $4, bytes = bytes + $5 WHERE account_id = $1 AND number = $6 AND digest = $7`
-	args := []any{s.AccountID, head.Number, head.Digest[:], micros(head.Time), bytes, first.Number - 1, first.Previous[:]}
+	args := []any{s.AccountID, head.Number, head.Digest[:], rows.Micros(head.Time), bytes, first.Number - 1, first.Previous[:]}
 	if first.Number == 1 {
 		query = `INSERT INTO audit_chains (account_id, number, digest, sealed_at, bytes) VALUES ($1, $2, $3, $4, $5) ON CONFLICT DO NOTHING`
 		args = args[:5]
 	}
-	n, err := t.exec(ctx, "move the head of the audit chain", query, args...)
+	n, err := t.Exec(ctx, "move the head of the audit chain", query, args...)
 	if err == nil && n == 0 {
 		return fault.New(fault.Conflict, auditSealed)
 	}
@@ -153,20 +152,20 @@ func blockSize(b *audit.Block, s *audit.Summary) int64 {
 
 // insertBlock inserts a block and its summary.
 func (t *tx) insertBlock(ctx context.Context, b *audit.Block, s *audit.Summary) error {
-	err := t.queue(ctx, "insert audit block", `INSERT INTO audit_blocks (account_id, number, previous, digest, first_time, last_time, sealed_at,
+	err := t.Queue(ctx, "insert audit block", `INSERT INTO audit_blocks (account_id, number, previous, digest, first_time, last_time, sealed_at,
 		records, bytes, content) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)`, b.AccountID, b.Number, b.Previous[:], b.Digest[:],
-		micros(b.First), micros(b.Last), micros(b.Sealed), b.Records, blockSize(b, s), b.Content)
+		rows.Micros(b.First), rows.Micros(b.Last), rows.Micros(b.Sealed), b.Records, blockSize(b, s), b.Content)
 	if err != nil {
 		return err
 	}
-	return t.queue(ctx, "insert audit summary", `INSERT INTO audit_summaries (account_id, number, summary) VALUES ($1, $2, $3)`, b.AccountID, b.Number, s.Marshal())
+	return t.Queue(ctx, "insert audit summary", `INSERT INTO audit_summaries (account_id, number, summary) VALUES ($1, $2, $3)`, b.AccountID, b.Number, s.Marshal())
 }
 
 // foldAudit folds the summaries of the last GroupSize blocks up to through into a group.
 func (t *tx) foldAudit(ctx context.Context, accountID string, through int64) error {
 	var summaries []*audit.Summary
-	err := t.rows(ctx, "read audit summaries", `SELECT summary FROM audit_summaries WHERE account_id = $1 AND number > $2 AND number <= $3 ORDER BY number`,
-		[]any{accountID, through - audit.GroupSize, through}, func(r pgx.Rows) error {
+	err := t.Query(ctx, "read audit summaries", `SELECT summary FROM audit_summaries WHERE account_id = $1 AND number > $2 AND number <= $3 ORDER BY number`,
+		[]any{accountID, through - audit.GroupSize, through}, func(r rows.Row) error {
 			var b []byte
 			if err := r.Scan(&b); err != nil {
 				return err
@@ -186,14 +185,14 @@ func (t *tx) foldAudit(ctx context.Context, accountID string, through int64) err
 		return fmt.Errorf("fold the audit summaries up to block %d: %w", through, err)
 	}
 	group := audit.GroupOf(through)
-	if err := t.queue(ctx, "insert audit group", `INSERT INTO audit_groups (account_id, number, head) VALUES ($1, $2, $3)`, accountID, group, head); err != nil {
+	if err := t.Queue(ctx, "insert audit group", `INSERT INTO audit_groups (account_id, number, head) VALUES ($1, $2, $3)`, accountID, group, head); err != nil {
 		return err
 	}
-	err = t.queue(ctx, "insert audit segments", `INSERT INTO audit_segments (account_id, number, segment, bits)
+	err = t.Queue(ctx, "insert audit segments", `INSERT INTO audit_segments (account_id, number, segment, bits)
 		SELECT $1, $2, place - 1, bits FROM unnest($3::bytea[]) WITH ORDINALITY AS s (bits, place)`, accountID, group, segments)
 	if err != nil {
 		return err
 	}
-	return t.queue(ctx, "delete audit summaries", `DELETE FROM audit_summaries WHERE account_id = $1 AND number > $2 AND number <= $3`,
+	return t.Queue(ctx, "delete audit summaries", `DELETE FROM audit_summaries WHERE account_id = $1 AND number > $2 AND number <= $3`,
 		accountID, through-audit.GroupSize, through)
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/keygate/keygate/internal/accesslog"
+	"github.com/keygate/keygate/internal/store/rows"
 )
 
 // takeBatch notes that the transaction stores a batch of access records. isNew is false if the
@@ -12,9 +13,9 @@ import (
 // the writer, as one whose connection was lost may be, it waits for that.
 func (t *tx) takeBatch(ctx context.Context, b accesslog.BatchID) (isNew bool, err error) {
 	if b.Writer == "" {
-		return true, t.ready(ctx)
+		return true, t.Ready(ctx)
 	}
-	n, err := t.exec(ctx, "note batch", `INSERT INTO record_batches AS b (writer, number, at) VALUES ($1, $2, $3)
+	n, err := t.Exec(ctx, "note batch", `INSERT INTO record_batches AS b (writer, number, at) VALUES ($1, $2, $3)
 		ON CONFLICT (writer) DO UPDATE SET number = excluded.number, at = excluded.at WHERE b.number < excluded.number`, b.Writer, b.Number, t.now())
 	return n > 0, err
 }
@@ -26,6 +27,6 @@ const batchesKept = 29 * 24 * time.Hour
 // trimBatches forgets up to limit writers whose last batch was stored batchesKept before the given time.
 func (t *tx) trimBatches(ctx context.Context, before time.Time, limit int) (int64, error) {
 	before = before.Add(-batchesKept)
-	return t.exec(ctx, "forget writers of batches", `DELETE FROM record_batches WHERE writer IN
-		(SELECT writer FROM record_batches WHERE at < $1 ORDER BY at LIMIT $2 FOR UPDATE SKIP LOCKED)`, micros(before), limit)
+	return t.Exec(ctx, "forget writers of batches", `DELETE FROM record_batches WHERE writer IN
+		(SELECT writer FROM record_batches WHERE at < $1 ORDER BY at LIMIT $2 FOR UPDATE SKIP LOCKED)`, rows.Micros(before), limit)
 }

@@ -6,11 +6,10 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/keygate/keygate/internal/apikey"
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/snapshot"
+	"github.com/keygate/keygate/internal/store/rows"
 )
 
 // Changes implements control.ChangeLogReader. If seq is beyond the newest entry, as after a
@@ -20,8 +19,8 @@ func (t *readTx) Changes(ctx context.Context, seq int64, limit int) (list []snap
 	if err != nil || seq < first || seq > last {
 		return nil, false, err
 	}
-	err = t.rows(ctx, "read changes", `SELECT seq, kind, record_id FROM changes WHERE seq > $1 ORDER BY seq LIMIT $2`,
-		[]any{seq, rowLimit(limit)}, func(r pgx.Rows) error {
+	err = t.Query(ctx, "read changes", `SELECT seq, kind, record_id FROM changes WHERE seq > $1 ORDER BY seq LIMIT $2`,
+		[]any{seq, rows.Limit(limit)}, func(r rows.Row) error {
 			var c snapshot.Change
 			err := r.Scan(&c.Seq, &c.Kind, &c.ID)
 			list = append(list, c)
@@ -32,8 +31,8 @@ func (t *readTx) Changes(ctx context.Context, seq int64, limit int) (list []snap
 
 // changeBounds returns the sequence numbers of the last trimmed and of the newest entry.
 func (t *readTx) changeBounds(ctx context.Context) (trimmed, last int64, err error) {
-	err = t.row(ctx, "change log", `SELECT t.seq, h.number FROM changes_trimmed t, change_head h`,
-		nil, func(r pgx.Rows) error { return r.Scan(&trimmed, &last) })
+	err = t.QueryRow(ctx, "change log", `SELECT t.seq, h.number FROM changes_trimmed t, change_head h`,
+		nil, func(r rows.Row) error { return r.Scan(&trimmed, &last) })
 	return trimmed, last, err
 }
 
@@ -68,7 +67,7 @@ func (t *tx) appendChange(ctx context.Context, k snapshot.ChangeKind, recordID s
 	if _, err := io.ReadFull(t.random, mark[:]); err != nil {
 		return 0, fmt.Errorf("mark a change: %w", err)
 	}
-	err = t.queue(ctx, "append to the change log", `WITH head AS (UPDATE change_head SET number = number + 1, mark = $1, format = greatest(format, $6) RETURNING number, mark)
+	err = t.Queue(ctx, "append to the change log", `WITH head AS (UPDATE change_head SET number = number + 1, mark = $1, format = greatest(format, $6) RETURNING number, mark)
 		INSERT INTO changes (seq, mark, at, kind, record_id, revoked, format) SELECT number, mark, $2, $3, $4, $5, $6 FROM head`,
 		mark[:], t.now(), string(k), recordID, revoked, format)
 	if err != nil {

@@ -3,8 +3,7 @@ package postgres
 import (
 	"context"
 
-	"github.com/jackc/pgx/v5"
-
+	"github.com/keygate/keygate/internal/store/rows"
 	"github.com/keygate/keygate/internal/webhook/sender"
 )
 
@@ -49,11 +48,11 @@ func (db *DB) ClaimDeliveries(ctx context.Context, c sender.Claim) (jobs []sende
 	}
 	ids, most, skipNew := make([]string, len(c.Wants)), make([]int64, len(c.Wants)), make([]bool, len(c.Wants))
 	for i, w := range c.Wants {
-		ids[i], most[i], skipNew[i] = w.WebhookID, int64(rowLimit(w.Limit)), w.SkipNew
+		ids[i], most[i], skipNew[i] = w.WebhookID, int64(rows.Limit(w.Limit)), w.SkipNew
 	}
 	err = db.write(ctx, func(t *tx) error {
 		jobs = nil
-		return t.rows(ctx, "claim deliveries", claim, []any{ids, most, skipNew, micros(c.Now), c.Token, c.Until.Sub(c.Now).Microseconds()}, func(r pgx.Rows) error {
+		return t.Query(ctx, "claim deliveries", claim, []any{ids, most, skipNew, rows.Micros(c.Now), c.Token, c.Until.Sub(c.Now).Microseconds()}, func(r rows.Row) error {
 			var (
 				made, next int64
 				until      *int64
@@ -61,9 +60,9 @@ func (db *DB) ClaimDeliveries(ctx context.Context, c sender.Claim) (jobs []sende
 			j := sender.Job{Lease: sender.Lease{Token: c.Token}}
 			w := &j.Endpoint
 			err := r.Scan(&j.DeliveryID, &w.WebhookID, &j.EventID, &j.EventType, &j.Trigger, &made, &next, &j.Payload, &w.URL, &w.Secret, &w.OldSecret, &until)
-			j.Attempt, j.DueAt = int(made)+1, instant(next)
+			j.Attempt, j.DueAt = int(made)+1, rows.Instant(next)
 			if until != nil {
-				w.OldUntil = instant(*until)
+				w.OldUntil = rows.Instant(*until)
 			}
 			jobs = append(jobs, j)
 			return err
@@ -82,7 +81,7 @@ func (db *DB) ReleaseDeliveries(ctx context.Context, leases []sender.Lease) erro
 		ids[i], tokens[i] = l.DeliveryID, l.Token
 	}
 	return db.write(ctx, func(t *tx) error {
-		return t.queue(ctx, "release deliveries", `UPDATE deliveries d SET token = NULL, due_at = next_at
+		return t.Queue(ctx, "release deliveries", `UPDATE deliveries d SET token = NULL, due_at = next_at
 			FROM unnest($1::text[], $2::text[]) AS l (id, token) WHERE d.id = l.id COLLATE "C" AND d.token = l.token COLLATE "C"`, ids, tokens)
 	})
 }
@@ -96,8 +95,8 @@ func (db *DB) ReleaseAllDeliveries(ctx context.Context, name string) (released i
 	}
 	prefix := sender.TokenPrefix(name)
 	err = db.write(ctx, func(t *tx) error {
-		n, err := t.exec(ctx, "release deliveries", `UPDATE deliveries SET token = NULL, due_at = next_at
-			WHERE token >= $1 AND token < $2 AND starts_with(token, $1)`, prefix, prefix+aboveAll)
+		n, err := t.Exec(ctx, "release deliveries", `UPDATE deliveries SET token = NULL, due_at = next_at
+			WHERE token >= $1 AND token < $2 AND starts_with(token, $1)`, prefix, prefix+rows.Below(""))
 		released = int(n)
 		return err
 	})
@@ -121,7 +120,7 @@ const releaseEnded = `WITH RECURSIVE claimants (name) AS (
 // ReleaseEnded implements sender.Peers, for the claimants that lease.Row.Claimant names.
 func (db *DB) ReleaseEnded(ctx context.Context, limit int) (released int, err error) {
 	err = db.write(ctx, func(t *tx) error {
-		n, err := t.exec(ctx, "release the deliveries of ended leases", releaseEnded, rowLimit(limit))
+		n, err := t.Exec(ctx, "release the deliveries of ended leases", releaseEnded, rows.Limit(limit))
 		released = int(n)
 		return err
 	})

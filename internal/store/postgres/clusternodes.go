@@ -9,7 +9,7 @@ import (
 // ServingNodes implements cluster.NodeStore.
 func (db *DB) ServingNodes(ctx context.Context) (names []string, err error) {
 	err = db.view(ctx, db.source, func(t *readTx) error {
-		names, err = t.texts(ctx, "read the nodes", `SELECT name FROM nodes WHERE state = 'live' AND role <> 'control' ORDER BY name COLLATE "C"`)
+		names, err = t.Texts(ctx, "read the nodes", `SELECT name FROM nodes WHERE state = 'live' AND role <> 'control' ORDER BY name COLLATE "C"`)
 		return err
 	})
 	return names, err

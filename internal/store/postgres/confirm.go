@@ -11,6 +11,7 @@ import (
 	"github.com/keygate/keygate/internal/control"
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/snapshot"
+	"github.com/keygate/keygate/internal/store/rows"
 )
 
 // warningKey is the key of a connection's custom data that has the last warning.
@@ -75,8 +76,8 @@ const accountChanges = `SELECT coalesce((SELECT audit_seq + 1 FROM accounts WHER
 // Settle implements control.Store.
 func (db *DB) Settle(ctx context.Context, accountID string) (p snapshot.Position, ofAccount int64, err error) {
 	err = db.write(ctx, func(t *tx) error {
-		return t.row(ctx, "change log", `SELECT number, mark, (`+accountChanges+`) FROM change_head FOR KEY SHARE OF change_head`, []any{accountID},
-			func(r pgx.Rows) error { return r.Scan(&p.Number, fixed(p.Mark[:]), &ofAccount) })
+		return t.QueryRow(ctx, "change log", `SELECT number, mark, (`+accountChanges+`) FROM change_head FOR KEY SHARE OF change_head`, []any{accountID},
+			func(r rows.Row) error { return r.Scan(&p.Number, fixed(p.Mark[:]), &ofAccount) })
 	})
 	return p, ofAccount, err
 }

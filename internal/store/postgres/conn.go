@@ -32,16 +32,21 @@ const (
 // conn is a connection in use. One goroutine uses it at a time.
 type conn struct {
 	*pgxpool.Conn
-	codec *audit.Codec // for audit blocks
-	pages *stored.PageCodec
+	*means
 	since time.Time // when it was taken from the pool
+}
+
+// means is what all connections of a store share.
+type means struct {
+	codec   *audit.Codec // for audit blocks
+	pages   *stored.PageCodec
+	dialect dialect
 }
 
 // pool is the connections of one kind.
 type pool struct {
 	*pgxpool.Pool
-	codec  *audit.Codec
-	pages  *stored.PageCodec
+	*means
 	use    use
 	closed atomic.Bool
 }
@@ -53,7 +58,7 @@ func (p *pool) close() {
 }
 
 // newPool returns a pool of up to size connections. It opens them when they are needed.
-func newPool(ctx context.Context, settings *pgxpool.Config, size int32, codec *audit.Codec, pages *stored.PageCodec) (*pool, error) {
+func newPool(ctx context.Context, settings *pgxpool.Config, size int32, shared *means) (*pool, error) {
 	settings = settings.Copy()
 	settings.MaxConns, settings.MinConns, settings.MinIdleConns = size, 0, 0
 	settings.MaxConnLifetime, settings.MaxConnLifetimeJitter, settings.MaxConnIdleTime = connLifetime, connJitter, connIdle
@@ -62,7 +67,7 @@ func newPool(ctx context.Context, settings *pgxpool.Config, size int32, codec *a
 	if err != nil {
 		return nil, err
 	}
-	return &pool{Pool: p, codec: codec, pages: pages}, nil
+	return &pool{Pool: p, means: shared}, nil
 }
 
 // configure sets what all connections of Keygate have in common. A server that does not accept
@@ -72,7 +77,7 @@ func configure(c *pgx.ConnConfig) {
 	c.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsReadWrite
 	c.RuntimeParams["application_name"] = "keygate"
 	c.BuildContextWatcherHandler = func(p *pgconn.PgConn) ctxwatch.Handler {
-		return &pgconn.CancelRequestContextWatcherHandler{Conn: p, DeadlineDelay: cancelGrace}
+		return &canceler{conn: p, grace: cancelGrace}
 	}
 	// A connection that waits in a pool is found out if its path has failed.
 	c.DialFunc = (&net.Dialer{KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 5 * time.Second, Interval: time.Second, Count: 3}}).DialContext
@@ -99,7 +104,7 @@ func (p *pool) take(ctx context.Context) (*conn, error) {
 	}
 	now := time.Now()
 	p.use.waited.Add(int64(now.Sub(asked)))
-	return &conn{Conn: c, codec: p.codec, pages: p.pages, since: now}, nil
+	return &conn{Conn: c, means: p.means, since: now}, nil
 }
 
 // give returns a connection to the pool, which closes it if it is broken or in a transaction.

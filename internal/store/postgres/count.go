@@ -3,8 +3,7 @@ package postgres
 import (
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
+	"github.com/keygate/keygate/internal/store/rows"
 	"github.com/keygate/keygate/internal/store/state"
 )
 
@@ -42,5 +41,5 @@ func (db *DB) report(t *tx) {
 }
 
 func countRows(n *int64) statement {
-	return statement{what: "count changed rows", query: changedRows, scan: func(r pgx.Rows) error { return r.Scan(n) }}
+	return statement{what: "count changed rows", query: changedRows, scan: func(r rows.Row) error { return r.Scan(n) }}
 }

@@ -4,10 +4,9 @@ import (
 	"context"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/ratelimit"
+	"github.com/keygate/keygate/internal/store/rows"
 )
 
 var _ ratelimit.DailyStore = (*DB)(nil)
@@ -32,7 +31,7 @@ func (t *readTx) DailyCounts(ctx context.Context, node string, day int64, limitI
 		text, args = text+` AND c.limit_id = ANY ($3)`, append(args, limitIDs)
 	}
 	var list []ratelimit.DailyCount
-	err := t.rows(ctx, "read daily counts", text+` ORDER BY c.limit_id, c.key_id`, args, func(r pgx.Rows) error {
+	err := t.Query(ctx, "read daily counts", text+` ORDER BY c.limit_id, c.key_id`, args, func(r rows.Row) error {
 		c := ratelimit.DailyCount{Day: day}
 		err := r.Scan(&c.LimitID, &c.KeyID, &c.Used, &c.Lost, &c.Own, &c.OwnLost)
 		list = append(list, c)
@@ -59,13 +58,13 @@ func (c *dailyColumns) add(k dailyKey, f ratelimit.DailyFigures) {
 // anything is read, so that no claim to the same caps comes between.
 func (t *tx) ReserveDaily(ctx context.Context, node string, day int64, claims []ratelimit.DailyClaim) error {
 	if len(claims) == 0 {
-		return t.ready(ctx)
+		return t.Ready(ctx)
 	}
 	var ask dailyColumns
 	for i := range claims {
 		ask.add(dailyKey{claims[i].LimitID, claims[i].KeyID}, ratelimit.DailyFigures{})
 	}
-	err := t.queue(ctx, "add daily counts", `INSERT INTO daily_counts (day, limit_id, key_id, used, lost)
+	err := t.Queue(ctx, "add daily counts", `INSERT INTO daily_counts (day, limit_id, key_id, used, lost)
 		SELECT $1, c.limit_id, c.key_id, 0, 0 FROM unnest($2::text[], $3::text[]) AS c (limit_id, key_id) ORDER BY 2, 3
 		ON CONFLICT (day, limit_id, key_id) DO NOTHING`, day, ask.limitID, ask.keyID)
 	if err != nil {
@@ -91,13 +90,13 @@ func (t *tx) ReserveDaily(ctx context.Context, node string, day int64, claims []
 		newTotals.add(k, total)
 		newOwn.add(k, mine)
 	}
-	err = t.queue(ctx, "put daily counts", `UPDATE daily_counts d SET used = c.used, lost = c.lost
+	err = t.Queue(ctx, "put daily counts", `UPDATE daily_counts d SET used = c.used, lost = c.lost
 		FROM unnest($2::text[], $3::text[], $4::bigint[], $5::bigint[]) AS c (limit_id, key_id, used, lost)
 		WHERE d.day = $1 AND d.limit_id = c.limit_id AND d.key_id = c.key_id`, day, newTotals.limitID, newTotals.keyID, newTotals.used, newTotals.lost)
 	if err != nil {
 		return err
 	}
-	return t.queue(ctx, "put daily claims", `INSERT INTO daily_claims (day, node, limit_id, key_id, used, lost)
+	return t.Queue(ctx, "put daily claims", `INSERT INTO daily_claims (day, node, limit_id, key_id, used, lost)
 		SELECT $1, $2, c.* FROM unnest($3::text[], $4::text[], $5::bigint[], $6::bigint[]) AS c (limit_id, key_id, used, lost)
 		ON CONFLICT (day, limit_id, key_id, node) DO UPDATE SET used = excluded.used, lost = excluded.lost`,
 		day, node, newOwn.limitID, newOwn.keyID, newOwn.used, newOwn.lost)
@@ -105,7 +104,7 @@ func (t *tx) ReserveDaily(ctx context.Context, node string, day int64, claims []
 
 func (t *tx) dailyFigures(ctx context.Context, query string, args ...any) (map[dailyKey]ratelimit.DailyFigures, error) {
 	found := map[dailyKey]ratelimit.DailyFigures{}
-	err := t.rows(ctx, "read daily figures", query, args, func(r pgx.Rows) error {
+	err := t.Query(ctx, "read daily figures", query, args, func(r rows.Row) error {
 		var k dailyKey
 		var f ratelimit.DailyFigures
 		err := r.Scan(&k.limitID, &k.keyID, &f.Used, &f.Lost)
@@ -133,7 +132,7 @@ func (db *DB) ReserveDaily(ctx context.Context, node string, day int64, claims [
 	err = db.write(ctx, func(t *tx) error {
 		t.end, _ = ctx.Deadline()
 		t.commitBy = t.end
-		err := t.row(ctx, "clock", `SELECT clock_timestamp()`, nil, func(r pgx.Rows) error { return r.Scan(&now) })
+		err := t.QueryRow(ctx, "clock", `SELECT clock_timestamp()`, nil, func(r rows.Row) error { return r.Scan(&now) })
 		if err != nil {
 			return err
 		}

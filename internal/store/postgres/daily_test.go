@@ -25,7 +25,7 @@ func TestReservationGivesUp(t *testing.T) {
 		_ = db.write(t.Context(), func(tx *tx) error {
 			close(began)
 			<-silent
-			_, err := tx.exec(t.Context(), "wait", `SELECT 1`)
+			_, err := tx.Exec(t.Context(), "wait", `SELECT 1`)
 			return err
 		})
 		ended <- "the other transaction"

@@ -3,11 +3,10 @@ package postgres
 import (
 	"context"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/keygate/keygate/internal/control"
 	"github.com/keygate/keygate/internal/event"
 	"github.com/keygate/keygate/internal/id"
+	"github.com/keygate/keygate/internal/store/rows"
 	"github.com/keygate/keygate/internal/store/stored"
 	"github.com/keygate/keygate/internal/webhook"
 )
@@ -18,7 +17,7 @@ import (
 // in their order, until it has a page.
 func (t *readTx) Deliveries(ctx context.Context, accountID string, f control.DeliveryFilter, p control.Page) ([]webhook.Delivery, error) {
 	if p.Limit <= 0 || f.State != "" && stored.DeliveryState(f.State) < 0 {
-		return nil, t.ready(ctx)
+		return nil, t.Ready(ctx)
 	}
 	states := []int{stored.DeliveryPending, stored.DeliveryRetry, stored.DeliveryDelivered, stored.DeliveryFailed}
 	if f.State != "" {
@@ -28,7 +27,7 @@ func (t *readTx) Deliveries(ctx context.Context, accountID string, f control.Del
 	if f.EventType != "" {
 		types = []event.Type{f.EventType}
 	}
-	s := stored.SpanOf(id.Delivery, f.Since, f.Until, below(p.After))
+	s := stored.SpanOf(id.Delivery, f.Since, f.Until, rows.Below(p.After))
 	if f.EventID != "" {
 		return t.deliveries(ctx, `WHERE event_id = $1 AND id >= $2 AND id < $3 AND account_id = $4 AND state = ANY($5::integer[]) AND event_type = ANY($6::text[])
 			AND ($7 = '' OR webhook_id = $7) ORDER BY id DESC LIMIT $8`, f.EventID, s.From, s.Below, accountID, states, texts(types), f.WebhookID, p.Limit)
@@ -36,8 +35,8 @@ func (t *readTx) Deliveries(ctx context.Context, accountID string, f control.Del
 	column, owner := `account_id`, accountID
 	if f.WebhookID != "" { // all deliveries of an endpoint belong to its account
 		found := ""
-		err := t.rows(ctx, "read the owner of deliveries", `SELECT account_id FROM deliveries WHERE webhook_id = $1 LIMIT 1`,
-			[]any{f.WebhookID}, func(r pgx.Rows) error { return r.Scan(&found) })
+		err := t.Query(ctx, "read the owner of deliveries", `SELECT account_id FROM deliveries WHERE webhook_id = $1 LIMIT 1`,
+			[]any{f.WebhookID}, func(r rows.Row) error { return r.Scan(&found) })
 		if err != nil || found != accountID {
 			return nil, err
 		}

@@ -4,32 +4,31 @@ import (
 	"context"
 	"math"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/keygate/keygate/internal/control"
 	"github.com/keygate/keygate/internal/event"
 	"github.com/keygate/keygate/internal/id"
+	"github.com/keygate/keygate/internal/store/rows"
 	"github.com/keygate/keygate/internal/store/stored"
 	"github.com/keygate/keygate/internal/webhook"
 )
 
 const eventColumns = `SELECT id, account_id, type, created_at, payload FROM events `
 
-func scanEvent(r pgx.Rows) (event.Event, error) {
+func scanEvent(r rows.Row) (event.Event, error) {
 	var (
 		e       event.Event
 		created int64
 		payload []byte
 	)
 	err := r.Scan(&e.ID, &e.AccountID, &e.Type, &created, &payload)
-	e.CreatedAt, e.Payload = instant(created), payload
+	e.CreatedAt, e.Payload = rows.Instant(created), payload
 	return e, err
 }
 
 // Event implements control.EventReader.
 func (t *readTx) Event(ctx context.Context, accountID, eventID string) (*event.Event, error) {
 	var e event.Event
-	err := t.row(ctx, "event", eventColumns+`WHERE id = $1 AND account_id = $2 AND listed`, []any{eventID, accountID}, func(r pgx.Rows) (err error) {
+	err := t.QueryRow(ctx, "event", eventColumns+`WHERE id = $1 AND account_id = $2 AND listed`, []any{eventID, accountID}, func(r rows.Row) (err error) {
 		e, err = scanEvent(r)
 		return err
 	})
@@ -44,7 +43,7 @@ func (t *readTx) Events(ctx context.Context, accountID string, f control.EventFi
 	n, known := int64(math.MaxInt64), true
 	if p.After != "" && !f.HasTime() {
 		known = false
-		err := t.rows(ctx, "read the number of an event", `SELECT n FROM events WHERE id = $1 AND account_id = $2`, []any{p.After, accountID}, func(r pgx.Rows) error {
+		err := t.Query(ctx, "read the number of an event", `SELECT n FROM events WHERE id = $1 AND account_id = $2`, []any{p.After, accountID}, func(r rows.Row) error {
 			known = true
 			return r.Scan(&n)
 		})
@@ -54,7 +53,7 @@ func (t *readTx) Events(ctx context.Context, accountID string, f control.EventFi
 	}
 	text, args := eventQuery(accountID, f, p, n, known)
 	var list []event.Event
-	err := t.rows(ctx, "read events", text, args, func(r pgx.Rows) error {
+	err := t.Query(ctx, "read events", text, args, func(r rows.Row) error {
 		e, err := scanEvent(r)
 		list = append(list, e)
 		return err
@@ -67,9 +66,9 @@ func (t *readTx) Events(ctx context.Context, accountID string, f control.EventFi
 // its age behind it: they, and all lists of a time, are read in the order of the identifiers.
 func eventQuery(accountID string, f control.EventFilter, p control.Page, n int64, known bool) (text string, args []any) {
 	text, order := eventColumns+`WHERE listed AND account_id = $1 AND (n, id) < ($2, $3)`, ` ORDER BY n DESC, id DESC LIMIT $4`
-	args = []any{accountID, n, below(p.After), rowLimit(p.Limit)}
+	args = []any{accountID, n, rows.Below(p.After), rows.Limit(p.Limit)}
 	if f.HasTime() || !known {
-		s := stored.SpanOf(id.Event, f.Since, f.Until, below(p.After))
+		s := stored.SpanOf(id.Event, f.Since, f.Until, rows.Below(p.After))
 		text, order = eventColumns+`WHERE listed AND account_id = $1 AND id >= $2 AND id < $3`, ` ORDER BY id DESC LIMIT $4`
 		args[1], args[2] = s.From, s.Below
 	}
@@ -92,11 +91,11 @@ func (t *tx) AppendEvent(ctx context.Context, e *event.Event) error {
 // eventListeners returns the endpoints that get an event.
 func (t *tx) eventListeners(ctx context.Context, e *event.Event) ([]string, error) {
 	if e.Type == webhook.Test {
-		return nil, t.ready(ctx)
+		return nil, t.Ready(ctx)
 	}
 	limit := stored.DirectDeliveries - t.direct + 1
 	if h := &t.heard; h.accountID == e.AccountID && h.of == e.Type {
-		return h.endpoints[:min(len(h.endpoints), limit)], t.ready(ctx)
+		return h.endpoints[:min(len(h.endpoints), limit)], t.Ready(ctx)
 	}
 	list, err := t.listeners(ctx, e.AccountID, e.Type, limit)
 	if err == nil {
@@ -115,14 +114,14 @@ type listening struct {
 
 // appendEvent stores an event with deliveries to the endpoints.
 func (t *tx) appendEvent(ctx context.Context, e *event.Event, endpoints []string) error {
-	err := t.queue(ctx, "append event", `INSERT INTO events (id, account_id, type, created_at, payload, listed, n)
+	err := t.Queue(ctx, "append event", `INSERT INTO events (id, account_id, type, created_at, payload, listed, n)
 		VALUES ($1, $2, $3, $4, $5, $6, CASE WHEN $6 THEN next_event() ELSE 0 END)`,
-		e.ID, e.AccountID, string(e.Type), micros(e.CreatedAt), e.Payload, e.Type != webhook.Test)
+		e.ID, e.AccountID, string(e.Type), rows.Micros(e.CreatedAt), e.Payload, e.Type != webhook.Test)
 	if err != nil {
 		return err
 	}
 	if len(endpoints) > stored.DirectDeliveries-t.direct {
-		return t.queue(ctx, "note an event to fan out", `INSERT INTO fan_outs (event_id, account_id, type, after) VALUES ($1, $2, $3, '')`,
+		return t.Queue(ctx, "note an event to fan out", `INSERT INTO fan_outs (event_id, account_id, type, after) VALUES ($1, $2, $3, '')`,
 			e.ID, e.AccountID, string(e.Type))
 	}
 	t.direct += len(endpoints)
@@ -165,11 +164,11 @@ func (t *tx) trimEvents(ctx context.Context, before int64, limit int) (int64, er
 		return 0, err
 	}
 	var n int64
-	err = t.rows(ctx, "trim events", `WITH old AS (
+	err = t.Query(ctx, "trim events", `WITH old AS (
 			SELECT id, EXISTS (SELECT 1 FROM deliveries WHERE event_id = events.id) AS needed FROM events
 			WHERE listed AND created_at < $1 ORDER BY created_at LIMIT $2
 		), gone AS (DELETE FROM events USING old WHERE events.id = old.id AND NOT old.needed RETURNING 1),
 		hidden AS (UPDATE events SET listed = false FROM old WHERE events.id = old.id AND old.needed RETURNING 1)
-		SELECT (SELECT count(*) FROM gone) + (SELECT count(*) FROM hidden)`, []any{before, limit}, func(r pgx.Rows) error { return r.Scan(&n) })
+		SELECT (SELECT count(*) FROM gone) + (SELECT count(*) FROM hidden)`, []any{before, limit}, func(r rows.Row) error { return r.Scan(&n) })
 	return n, err
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/keygate/keygate/internal/control"
 	"github.com/keygate/keygate/internal/event"
 	"github.com/keygate/keygate/internal/id"
+	"github.com/keygate/keygate/internal/store/rows"
 )
 
 // eventAt returns an event for the endpoint, by a clock that is wrong by skew.
@@ -81,7 +82,7 @@ func TestFollowerOfEventsMissesNone(t *testing.T) {
 				return err
 			}
 		}
-		_, err := tx.exec(context.Background(), "be slow", `SELECT pg_sleep(random() * 0.004)`)
+		_, err := tx.Exec(context.Background(), "be slow", `SELECT pg_sleep(random() * 0.004)`)
 		return err
 	}
 	for i, db := range c.stores {
@@ -101,8 +102,8 @@ func TestFollowerOfEventsMissesNone(t *testing.T) {
 			func(events []event.Event) error { // of an older version
 				return db.write(c.Context(), func(tx *tx) error {
 					for _, e := range events {
-						_, err := tx.exec(c.Context(), "append", `INSERT INTO events (id, account_id, type, created_at, payload, listed) VALUES ($1, $2, $3, $4, $5, true)`,
-							e.ID, e.AccountID, string(e.Type), micros(e.CreatedAt), e.Payload)
+						_, err := tx.Exec(c.Context(), "append", `INSERT INTO events (id, account_id, type, created_at, payload, listed) VALUES ($1, $2, $3, $4, $5, true)`,
+							e.ID, e.AccountID, string(e.Type), rows.Micros(e.CreatedAt), e.Payload)
 						if err != nil {
 							return err
 						}

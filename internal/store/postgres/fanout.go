@@ -5,10 +5,9 @@ import (
 	"database/sql"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/keygate/keygate/internal/event"
 	"github.com/keygate/keygate/internal/id"
+	"github.com/keygate/keygate/internal/store/rows"
 	"github.com/keygate/keygate/internal/store/stored"
 	"github.com/keygate/keygate/internal/webhook"
 	"github.com/keygate/keygate/internal/webhook/fanout"
@@ -32,13 +31,13 @@ const nextFanOut = `SELECT least(
 func (db *DB) FanOut(ctx context.Context, after string, now time.Time, limit int) (accountID string, written int, err error) {
 	var found *string
 	err = db.statement(ctx, db.readers, readTime, func(t *readTx) error {
-		return t.rows(ctx, "find events to fan out", nextFanOut, []any{after}, func(r pgx.Rows) error { return r.Scan(&found) })
+		return t.Query(ctx, "find events to fan out", nextFanOut, []any{after}, func(r rows.Row) error { return r.Scan(&found) })
 	})
 	if err != nil || found == nil {
 		return "", 0, err
 	}
 	err = db.record(ctx, func(t *tx) (err error) {
-		written, err = t.fanOut(ctx, *found, now, rowLimit(limit))
+		written, err = t.fanOut(ctx, *found, now, rows.Limit(limit))
 		return err
 	})
 	return *found, written, err
@@ -49,7 +48,7 @@ func (db *DB) FanOutBacklog(ctx context.Context) (map[string]int, error) {
 	of := map[string]int{}
 	err := db.statement(ctx, db.readers, readTime, func(t *readTx) error {
 		clear(of)
-		return t.rows(ctx, "count events to fan out", `SELECT account_id, count(*) FROM fan_outs GROUP BY account_id`, nil, func(r pgx.Rows) error {
+		return t.Query(ctx, "count events to fan out", `SELECT account_id, count(*) FROM fan_outs GROUP BY account_id`, nil, func(r rows.Row) error {
 			var accountID string
 			var n int
 			err := r.Scan(&accountID, &n)
@@ -79,7 +78,7 @@ func (t *tx) fanOut(ctx context.Context, accountID string, now time.Time, limit 
 	if written >= limit {
 		return written, nil
 	}
-	n, err := t.exec(ctx, "forget former subscriptions", `DELETE FROM former_subscriptions WHERE n IN (
+	n, err := t.Exec(ctx, "forget former subscriptions", `DELETE FROM former_subscriptions WHERE n IN (
 			SELECT n FROM former_subscriptions WHERE account_id = $1 AND (ended IS NULL OR ended < clock_timestamp() - `+subscriptionKept+`)
 			AND NOT EXISTS (SELECT 1 FROM fan_outs f WHERE f.account_id = $1 AND f.n <= former_subscriptions.until) LIMIT $2 FOR UPDATE SKIP LOCKED)`,
 		accountID, limit-written)
@@ -89,8 +88,8 @@ func (t *tx) fanOut(ctx context.Context, accountID string, now time.Time, limit 
 // oldestFanOut returns the account's oldest event that is not fanned out and that no other transaction fans out, and
 // when it was created. The time is not valid if the event was removed since.
 func (t *tx) oldestFanOut(ctx context.Context, accountID string) (f *stored.FanOut, created sql.NullInt64, err error) {
-	err = t.rows(ctx, "read an event to fan out", `SELECT f.n, f.event_id, f.account_id, f.type, f.after, (SELECT created_at FROM events WHERE id = f.event_id)
-		FROM fan_outs f WHERE f.account_id = $1 ORDER BY f.n LIMIT 1 FOR UPDATE SKIP LOCKED`, []any{accountID}, func(r pgx.Rows) error {
+	err = t.Query(ctx, "read an event to fan out", `SELECT f.n, f.event_id, f.account_id, f.type, f.after, (SELECT created_at FROM events WHERE id = f.event_id)
+		FROM fan_outs f WHERE f.account_id = $1 ORDER BY f.n LIMIT 1 FOR UPDATE SKIP LOCKED`, []any{accountID}, func(r rows.Row) error {
 		f = &stored.FanOut{}
 		return r.Scan(&f.N, &f.EventID, &f.Account, &f.Type, &f.After, &created)
 	})
@@ -101,12 +100,12 @@ func (t *tx) oldestFanOut(ctx context.Context, accountID string) (f *stored.FanO
 func (t *tx) fanOutEvent(ctx context.Context, f *stored.FanOut, created sql.NullInt64, now time.Time, limit int) (written int, err error) {
 	var endpoints []string
 	if created.Valid {
-		if endpoints, err = t.texts(ctx, "read subscribed webhooks", subscribed, f.Account, f.After, f.N, f.Type, limit); err != nil {
+		if endpoints, err = t.Texts(ctx, "read subscribed webhooks", subscribed, f.Account, f.After, f.N, f.Type, limit); err != nil {
 			return 0, err
 		}
 	}
 	at := now.UTC()
-	if raised := instant(created.Int64); at.Before(raised) {
+	if raised := rows.Instant(created.Int64); at.Before(raised) {
 		at = raised
 	}
 	deliveries := make([]webhook.Delivery, len(endpoints))
@@ -120,9 +119,9 @@ func (t *tx) fanOutEvent(ctx context.Context, f *stored.FanOut, created sql.Null
 		return 0, err
 	}
 	if len(endpoints) < limit {
-		return len(endpoints) + 1, t.queue(ctx, "end a fan-out", `DELETE FROM fan_outs WHERE n = $1`, f.N)
+		return len(endpoints) + 1, t.Queue(ctx, "end a fan-out", `DELETE FROM fan_outs WHERE n = $1`, f.N)
 	}
-	return len(endpoints), t.queue(ctx, "continue a fan-out", `UPDATE fan_outs SET after = $1 WHERE n = $2`, endpoints[len(endpoints)-1], f.N)
+	return len(endpoints), t.Queue(ctx, "continue a fan-out", `UPDATE fan_outs SET after = $1 WHERE n = $2`, endpoints[len(endpoints)-1], f.N)
 }
 
 // subscribed finds the endpoints behind another one that were subscribed to a type when a fan-out began, in the

@@ -4,8 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
+	"github.com/keygate/keygate/internal/store/rows"
 	"github.com/keygate/keygate/internal/store/stored"
 	"github.com/keygate/keygate/internal/webhook"
 	"github.com/keygate/keygate/internal/webhook/sender"
@@ -50,15 +49,15 @@ func (t *tx) EndLeases(ctx context.Context, results []sender.Result) (endpoints 
 	for i := range results {
 		r, a := &results[i], &results[i].Attempt
 		ids[i], tokens[i], states[i] = r.DeliveryID, r.Token, stored.DeliveryState(r.State)
-		numbers[i], started[i], durations[i], codes[i], ends[i] = int64(a.Number), micros(a.StartedAt), int64(a.Duration), int64(a.Status), micros(a.Ended())
+		numbers[i], started[i], durations[i], codes[i], ends[i] = int64(a.Number), rows.Micros(a.StartedAt), int64(a.Duration), int64(a.Status), rows.Micros(a.Ended())
 		errs[i], responses[i] = []byte(a.Error), stored.Response(a)
 		if r.State != webhook.Delivered && r.State != webhook.Failed {
-			wait := micros(r.NextAttemptAt) - ends[i]
+			wait := rows.Micros(r.NextAttemptAt) - ends[i]
 			waits[i] = &wait
 		}
 	}
 	endpoints = make([]string, n)
-	err = t.rows(ctx, "finish deliveries", endLeases, []any{ids, tokens, states, numbers, started, durations, codes, ends, errs, responses, waits}, func(r pgx.Rows) error {
+	err = t.Query(ctx, "finish deliveries", endLeases, []any{ids, tokens, states, numbers, started, durations, codes, ends, errs, responses, waits}, func(r rows.Row) error {
 		var place int64
 		var endpoint string
 		err := r.Scan(&place, &endpoint)
@@ -71,7 +70,7 @@ func (t *tx) EndLeases(ctx context.Context, results []sender.Result) (endpoints 
 // LockWebhooks implements sender.FinishTx.
 func (t *tx) LockWebhooks(ctx context.Context, webhookIDs []string) ([]webhook.Webhook, error) {
 	if len(webhookIDs) == 0 {
-		return nil, t.ready(ctx)
+		return nil, t.Ready(ctx)
 	}
 	return t.webhooks(ctx, `WHERE id = ANY($1::text[]) ORDER BY id FOR NO KEY UPDATE`, webhookIDs)
 }
@@ -79,7 +78,7 @@ func (t *tx) LockWebhooks(ctx context.Context, webhookIDs []string) ([]webhook.W
 // StrandingWebhooks implements control.DeliveryReader.
 func (t *readTx) StrandingWebhooks(ctx context.Context) ([]string, error) {
 	const all = 1<<31 - 1
-	return t.texts(ctx, "find stranded deliveries", waiting+`SELECT waiting.id FROM waiting LEFT JOIN webhooks w ON w.id = waiting.id
+	return t.Texts(ctx, "find stranded deliveries", waiting+`SELECT waiting.id FROM waiting LEFT JOIN webhooks w ON w.id = waiting.id
 		WHERE waiting.id IS NOT NULL AND (w.id IS NULL OR NOT w.active)`, "", all)
 }
 
@@ -102,7 +101,7 @@ func (t *tx) FailStranded(ctx context.Context, webhookID string, now time.Time, 
 
 // Strand implements control.DeliveryStore. The transaction has locked the endpoint.
 func (t *tx) Strand(ctx context.Context, webhookID string, w *webhook.Webhook, now time.Time, limit int) error {
-	return t.queue(ctx, "fail stranded deliveries", failWaiting, webhookID, micros(now), rowLimit(limit), []byte(w.NotSent()))
+	return t.Queue(ctx, "fail stranded deliveries", failWaiting, webhookID, rows.Micros(now), rows.Limit(limit), []byte(w.NotSent()))
 }
 
 const failWaiting = `WITH stranded AS MATERIALIZED (
@@ -115,6 +114,6 @@ const failWaiting = `WITH stranded AS MATERIALIZED (
 
 // FailWaiting implements sender.FinishTx. A delivery that is being finished or claimed is skipped.
 func (t *tx) FailWaiting(ctx context.Context, endpoint, reason string, now time.Time, limit int) (int, error) {
-	n, err := t.exec(ctx, "fail stranded deliveries", failWaiting, endpoint, micros(now), rowLimit(limit), []byte(reason))
+	n, err := t.Exec(ctx, "fail stranded deliveries", failWaiting, endpoint, rows.Micros(now), rows.Limit(limit), []byte(reason))
 	return int(n), err
 }

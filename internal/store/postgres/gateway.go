@@ -6,17 +6,16 @@ import (
 	"encoding/json"
 	"fmt"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/keygate/keygate/internal/control"
 	"github.com/keygate/keygate/internal/gateway"
+	"github.com/keygate/keygate/internal/store/rows"
 	"github.com/keygate/keygate/internal/store/stored"
 )
 
 const gatewayColumns = `SELECT id, account_id, name, upstream, hostname, host_given,
 	global_sustained, global_burst, timeout, cors, max_body_bytes, requests, revision, is_default, created_at, version FROM gateways `
 
-func scanGateway(r pgx.Rows) (gateway.Gateway, error) {
+func scanGateway(r rows.Row) (gateway.Gateway, error) {
 	var (
 		g                gateway.Gateway
 		sustained, burst string
@@ -30,7 +29,7 @@ func scanGateway(r pgx.Rows) (gateway.Gateway, error) {
 	if err != nil {
 		return g, err
 	}
-	g.CreatedAt = instant(created)
+	g.CreatedAt = rows.Instant(created)
 	if g.GlobalLimit, err = stored.Limit(sustained, burst, "", ""); err != nil {
 		return g, err
 	}
@@ -65,7 +64,7 @@ func gatewayValues(g *gateway.Gateway) ([]any, error) {
 
 func (t *readTx) gateways(ctx context.Context, rest string, args ...any) ([]gateway.Gateway, error) {
 	var list []gateway.Gateway
-	err := t.rows(ctx, "read gateways", gatewayColumns+rest, args, func(r pgx.Rows) error {
+	err := t.Query(ctx, "read gateways", gatewayColumns+rest, args, func(r rows.Row) error {
 		g, err := scanGateway(r)
 		list = append(list, g)
 		return decoded(err)
@@ -75,7 +74,7 @@ func (t *readTx) gateways(ctx context.Context, rest string, args ...any) ([]gate
 
 func (t *readTx) gateway(ctx context.Context, rest string, args ...any) (*gateway.Gateway, error) {
 	var g gateway.Gateway
-	err := t.row(ctx, "gateway", gatewayColumns+rest, args, func(r pgx.Rows) (err error) {
+	err := t.QueryRow(ctx, "gateway", gatewayColumns+rest, args, func(r rows.Row) (err error) {
 		g, err = scanGateway(r)
 		return decoded(err)
 	})
@@ -93,7 +92,7 @@ func (t *readTx) Gateway(ctx context.Context, accountID, gatewayID string) (*gat
 // Gateways implements control.GatewayReader.
 func (t *readTx) Gateways(ctx context.Context, accountID string, p control.Page) ([]gateway.Gateway, error) {
 	return t.gateways(ctx, `WHERE account_id = $1 AND id < $2 ORDER BY id DESC LIMIT $3`,
-		accountID, below(p.After), rowLimit(p.Limit))
+		accountID, rows.Below(p.After), rows.Limit(p.Limit))
 }
 
 // nthGateway finds whether an account has that many gateways more than its argument says.
@@ -101,7 +100,7 @@ const nthGateway = `SELECT 1 FROM gateways WHERE account_id = $1 ORDER BY id LIM
 
 // HasGateways implements control.GatewayReader. It reads n entries of an index.
 func (t *readTx) HasGateways(ctx context.Context, accountID string, n int) (found bool, err error) {
-	err = t.rows(ctx, "count gateways", nthGateway, []any{accountID, n - 1}, func(pgx.Rows) error {
+	err = t.Query(ctx, "count gateways", nthGateway, []any{accountID, n - 1}, func(rows.Row) error {
 		found = true
 		return nil
 	})
@@ -119,10 +118,10 @@ func (t *tx) InsertGateway(ctx context.Context, g *gateway.Gateway) error {
 	if err != nil {
 		return err
 	}
-	return t.queue(ctx, "insert gateway", `INSERT INTO gateways (name, upstream, hostname, host_given,
+	return t.Queue(ctx, "insert gateway", `INSERT INTO gateways (name, upstream, hostname, host_given,
 		global_sustained, global_burst, timeout, cors, max_body_bytes, requests, revision, is_default, version,
 		id, account_id, created_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)`,
-		append(values, g.ID, g.AccountID, micros(g.CreatedAt))...)
+		append(values, g.ID, g.AccountID, rows.Micros(g.CreatedAt))...)
 }
 
 // UpdateGateway implements control.GatewayStore.
@@ -131,32 +130,32 @@ func (t *tx) UpdateGateway(ctx context.Context, g *gateway.Gateway) error {
 	if err != nil {
 		return err
 	}
-	return t.queueOne(ctx, "update gateway", "gateway", `changed AS (UPDATE gateways SET name = $1, upstream = $2, hostname = $3,
+	return t.QueueOne(ctx, "update gateway", "gateway", `UPDATE gateways SET name = $1, upstream = $2, hostname = $3,
 		host_given = $4, global_sustained = $5, global_burst = $6, timeout = $7, cors = $8,
-		max_body_bytes = $9, requests = $10, revision = $11, is_default = $12, version = $13 WHERE id = $14 AND account_id = $15 RETURNING 1)`,
+		max_body_bytes = $9, requests = $10, revision = $11, is_default = $12, version = $13 WHERE id = $14 AND account_id = $15`,
 		append(values, g.ID, g.AccountID)...)
 }
 
 // DeleteGateway implements control.GatewayStore.
 func (t *tx) DeleteGateway(ctx context.Context, accountID, gatewayID string) error {
 	own := `(SELECT id FROM gateways WHERE id = $1 AND account_id = $2)`
-	if err := t.queue(ctx, "drop the route table", `UPDATE route_tables SET state = CASE WHEN EXISTS (SELECT 1 FROM ended_gateways WHERE id = route_tables.gateway_id) THEN 3 ELSE 2 END
+	if err := t.Queue(ctx, "drop the route table", `UPDATE route_tables SET state = CASE WHEN EXISTS (SELECT 1 FROM ended_gateways WHERE id = route_tables.gateway_id) THEN 3 ELSE 2 END
 		WHERE id = (SELECT table_id FROM gateways WHERE id = $1 AND account_id = $2)`, gatewayID, accountID); err != nil {
 		return err
 	}
 	// There may be a million of them, so they are removed later.
-	if err := t.queue(ctx, "give up revisions", `UPDATE revision_counts SET gone = true WHERE gateway_id = `+own, gatewayID, accountID); err != nil {
+	if err := t.Queue(ctx, "give up revisions", `UPDATE revision_counts SET gone = true WHERE gateway_id = `+own, gatewayID, accountID); err != nil {
 		return err
 	}
-	if err := t.queue(ctx, "delete repository", `DELETE FROM repositories WHERE gateway_id = `+own, gatewayID, accountID); err != nil {
+	if err := t.Queue(ctx, "delete repository", `DELETE FROM repositories WHERE gateway_id = `+own, gatewayID, accountID); err != nil {
 		return err
 	}
-	return t.queueOne(ctx, "delete gateway", "gateway", `changed AS (DELETE FROM gateways WHERE id = $1 AND account_id = $2 RETURNING 1)`, gatewayID, accountID)
+	return t.QueueOne(ctx, "delete gateway", "gateway", `DELETE FROM gateways WHERE id = $1 AND account_id = $2`, gatewayID, accountID)
 }
 
 // HostnameOwner implements control.GatewayReader.
 func (t *readTx) HostnameOwner(ctx context.Context, hostname string) (accountID string, err error) {
-	err = t.rows(ctx, "find a hostname", `SELECT account_id FROM gateways WHERE hostname = $1`, []any{hostname}, func(r pgx.Rows) error {
+	err = t.Query(ctx, "find a hostname", `SELECT account_id FROM gateways WHERE hostname = $1`, []any{hostname}, func(r rows.Row) error {
 		return r.Scan(&accountID)
 	})
 	return accountID, err
@@ -164,5 +163,5 @@ func (t *readTx) HostnameOwner(ctx context.Context, hostname string) (accountID 
 
 // GivenHostnames implements control.GatewayReader.
 func (t *readTx) GivenHostnames(ctx context.Context, accountID string) ([]string, error) {
-	return t.texts(ctx, "read given hostnames", `SELECT hostname FROM gateways WHERE account_id = $1 AND host_given ORDER BY id`, accountID)
+	return t.Texts(ctx, "read given hostnames", `SELECT hostname FROM gateways WHERE account_id = $1 AND host_given ORDER BY id`, accountID)
 }

@@ -5,11 +5,10 @@ import (
 	"encoding/json"
 	"fmt"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/keygate/keygate/internal/apikey"
 	"github.com/keygate/keygate/internal/control"
 	"github.com/keygate/keygate/internal/gateway"
+	"github.com/keygate/keygate/internal/store/rows"
 	"github.com/keygate/keygate/internal/store/stored"
 )
 
@@ -19,14 +18,14 @@ const notEnded = ` AND (gateway_id IS NULL OR gateway_id NOT IN (SELECT id FROM 
 const endedColumns = `SELECT id, account_id, after, at, call FROM ended_gateways `
 
 func (t *readTx) endedGateways(ctx context.Context, rest string, args ...any) (list []control.EndedGateway, err error) {
-	err = t.rows(ctx, "read deleted gateways", endedColumns+rest, args, func(r pgx.Rows) error {
+	err = t.Query(ctx, "read deleted gateways", endedColumns+rest, args, func(r rows.Row) error {
 		var e control.EndedGateway
 		var at int64
 		var call string
 		if err := r.Scan(&e.ID, &e.AccountID, &e.RoutesTo, &at, &call); err != nil {
 			return err
 		}
-		e.At = instant(at)
+		e.At = rows.Instant(at)
 		list = append(list, e)
 		return json.Unmarshal([]byte(call), &list[len(list)-1].Call)
 	})
@@ -35,7 +34,7 @@ func (t *readTx) endedGateways(ctx context.Context, rest string, args ...any) (l
 
 // EndedGateways implements control.GatewayReader.
 func (t *readTx) EndedGateways(ctx context.Context, limit int) ([]control.EndedGateway, error) {
-	return t.endedGateways(ctx, `ORDER BY id LIMIT $1`, rowLimit(limit))
+	return t.endedGateways(ctx, `ORDER BY id LIMIT $1`, rows.Limit(limit))
 }
 
 // EndedGateway implements control.GatewayReader.
@@ -58,27 +57,27 @@ func (t *tx) EndGateway(ctx context.Context, e *control.EndedGateway) error {
 		return err
 	}
 	t.ending, t.endingTable = e.ID, v.Table
-	return t.queueOne(ctx, "end gateway", "gateway", `changed AS (INSERT INTO ended_gateways (id, account_id, table_id, after, at, call)
-		SELECT id, account_id, table_id, $1, $2, $3 FROM gateways WHERE id = $4 AND account_id = $5 RETURNING 1)`, e.RoutesTo, micros(e.At), string(call), e.ID, e.AccountID)
+	return t.QueueOne(ctx, "end gateway", "gateway", `INSERT INTO ended_gateways (id, account_id, table_id, after, at, call)
+		SELECT id, account_id, table_id, $1, $2, $3 FROM gateways WHERE id = $4 AND account_id = $5`, e.RoutesTo, rows.Micros(e.At), string(call), e.ID, e.AccountID)
 }
 
 // UpdateEndedGateway implements control.GatewayStore.
 func (t *tx) UpdateEndedGateway(ctx context.Context, e *control.EndedGateway) error {
-	return t.queueOne(ctx, "go on with a deleted gateway", "gateway", `changed AS (UPDATE ended_gateways SET after = $1 WHERE id = $2 RETURNING 1)`, e.RoutesTo, e.ID)
+	return t.QueueOne(ctx, "go on with a deleted gateway", "gateway", `UPDATE ended_gateways SET after = $1 WHERE id = $2`, e.RoutesTo, e.ID)
 }
 
 // FinishGateway implements control.GatewayStore.
 func (t *tx) FinishGateway(ctx context.Context, gatewayID string) error {
-	if err := t.queue(ctx, "drop the route table", `UPDATE route_tables SET state = $1 WHERE state = $2 AND id = (SELECT table_id FROM ended_gateways WHERE id = $3)`,
+	if err := t.Queue(ctx, "drop the route table", `UPDATE route_tables SET state = $1 WHERE state = $2 AND id = (SELECT table_id FROM ended_gateways WHERE id = $3)`,
 		stored.TableDropped, stored.TableEnded, gatewayID); err != nil {
 		return err
 	}
-	return t.queue(ctx, "finish a deleted gateway", `DELETE FROM ended_gateways WHERE id = $1`, gatewayID)
+	return t.Queue(ctx, "finish a deleted gateway", `DELETE FROM ended_gateways WHERE id = $1`, gatewayID)
 }
 
 // KeysToRevoke implements control.KeyReader.
 func (t *readTx) KeysToRevoke(ctx context.Context, gatewayID string, limit int) ([]apikey.Key, error) {
-	return t.keysOf(ctx, storedKeyColumns, `WHERE gateway_id = $1 AND phase IN (0, 1) ORDER BY phase, id LIMIT $2`, gatewayID, rowLimit(limit))
+	return t.keysOf(ctx, storedKeyColumns, `WHERE gateway_id = $1 AND phase IN (0, 1) ORDER BY phase, id LIMIT $2`, gatewayID, rows.Limit(limit))
 }
 
 // EndedRoutes implements control.RouteReader. It reads the page that has the route up to which the caller is, and those

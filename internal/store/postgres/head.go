@@ -15,6 +15,7 @@ import (
 
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/snapshot"
+	"github.com/keygate/keygate/internal/store/rows"
 )
 
 // A mutation reads without a lock and queues what it writes. Then one round trip takes the head of the change log,
@@ -153,13 +154,13 @@ func isWord(c byte) bool {
 }
 
 // record runs a query that writes nothing, without the head, and notes its result.
-func (t *readTx) record(ctx context.Context, query string, args []any, scan func(pgx.Rows) error) error {
+func (t *readTx) record(ctx context.Context, query string, args []any, scan func(rows.Row) error) error {
 	r := recorded{query: query, args: slices.Clone(args), hashes: []string{}}
 	read := hashed(locking.ReplaceAllString(query, ""), len(args))
-	_, err := t.sendOnly(ctx, nil, read, append(slices.Clone(args), t.seed), func(rows pgx.Rows) error {
-		raw := rows.RawValues()
+	_, err := t.sendOnly(ctx, nil, read, append(slices.Clone(args), t.seed), func(row rows.Row) error {
+		raw := resultOf(row).RawValues()
 		r.hashes = append(r.hashes, string(raw[len(raw)-1]))
-		return scan(hashedRow{rows})
+		return scan(hashedRow{resultOf(row)})
 	})
 	if err != nil {
 		return err
@@ -170,11 +171,11 @@ func (t *readTx) record(ctx context.Context, query string, args []any, scan func
 }
 
 // value reads what differs each time, such as the next value of a sequence. It is not read again under the head.
-func (t *readTx) value(ctx context.Context, what, query string, scan func(pgx.Rows) error) error {
+func (t *readTx) value(ctx context.Context, what, query string, scan func(rows.Row) error) error {
 	if !t.ahead {
-		return t.rows(ctx, what, query, nil, scan)
+		return t.Query(ctx, what, query, nil, scan)
 	}
-	if err := t.ready(ctx); err != nil {
+	if err := t.Ready(ctx); err != nil {
 		return err
 	}
 	during, cancel := t.during()
@@ -217,9 +218,9 @@ var errHeldTooLong = &fault.Error{Code: fault.Unavailable, Message: slowMessage,
 func (t *readTx) takeHead() []statement {
 	hold := strconv.FormatInt(t.headTime.Milliseconds(), 10)
 	list := []statement{
-		{what: "take the head of the change log", query: lockHead, scan: func(r pgx.Rows) error { return r.Scan(&t.number, &t.mark) }},
+		{what: "take the head of the change log", query: lockHead, scan: func(r rows.Row) error { return r.Scan(&t.number, &t.mark) }},
 		{what: "hold the head", query: holdHead, args: []any{hold}},
-		{what: "read the formats of the nodes", query: oldestReader, scan: func(r pgx.Rows) error {
+		{what: "read the formats of the nodes", query: oldestReader, scan: func(r rows.Row) error {
 			t.reader = &reader{}
 			return r.Scan(&t.reader.format, &t.reader.name, &t.reader.version)
 		}},
@@ -269,7 +270,7 @@ func (t *readTx) verify() error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), writeTime)
 	defer cancel()
-	_, err := t.sendOnly(ctx, list, `COMMIT`, nil, func(pgx.Rows) error { return nil })
+	_, err := t.sendOnly(ctx, list, `COMMIT`, nil, func(rows.Row) error { return nil })
 	return err
 }
 

@@ -216,7 +216,7 @@ func TestHeadIsHeldBriefly(t *testing.T) {
 	statements := 0
 	err := db.mutate(t.Context(), func(tx *tx) error {
 		for range 1000 {
-			if _, err := tx.exec(t.Context(), "sleep", `SELECT pg_sleep(0.02)`); err != nil {
+			if _, err := tx.Exec(t.Context(), "sleep", `SELECT pg_sleep(0.02)`); err != nil {
 				return err
 			}
 			statements++
@@ -236,7 +236,7 @@ func TestHeadIsHeldBriefly(t *testing.T) {
 func TestRestOfTheHeadTime(t *testing.T) {
 	db := openWith(t, Config{URL: migrated(t), LeaseTTL: 40 * time.Second})
 	err := db.mutate(t.Context(), func(tx *tx) error {
-		if _, err := tx.exec(t.Context(), "sleep", `SELECT pg_sleep(0.3)`); err != nil {
+		if _, err := tx.Exec(t.Context(), "sleep", `SELECT pg_sleep(0.3)`); err != nil {
 			return err
 		}
 		var rest int
@@ -258,7 +258,7 @@ func TestCutOffWithTheHead(t *testing.T) {
 	cable, far := cabletest.ForURL(t, url)
 	db, other := openWith(t, Config{URL: far, LeaseTTL: 2 * time.Second}), openWith(t, Config{URL: url})
 	err := db.mutate(t.Context(), func(tx *tx) error {
-		if _, err := tx.exec(t.Context(), "take the head", `SELECT 1`); err != nil {
+		if _, err := tx.Exec(t.Context(), "take the head", `SELECT 1`); err != nil {
 			return err
 		}
 		cable.Sever()

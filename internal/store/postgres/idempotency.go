@@ -5,16 +5,15 @@ import (
 	"database/sql"
 	"fmt"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/keygate/keygate/internal/control"
+	"github.com/keygate/keygate/internal/store/rows"
 )
 
 // StoredResponse implements control.IdempotencyReader.
 func (t *readTx) StoredResponse(ctx context.Context, keyID, key string) (*control.StoredResponse, error) {
 	a := control.StoredResponse{KeyID: keyID, Key: key}
-	err := t.row(ctx, "stored response", `SELECT fingerprint, status, header, body, created_at FROM answers WHERE key_id = $1 AND key = $2`,
-		[]any{keyID, key}, func(r pgx.Rows) error {
+	err := t.QueryRow(ctx, "stored response", `SELECT fingerprint, status, header, body, created_at FROM answers WHERE key_id = $1 AND key = $2`,
+		[]any{keyID, key}, func(r rows.Row) error {
 			var (
 				fingerprint []byte
 				header      sql.NullString
@@ -26,7 +25,7 @@ func (t *readTx) StoredResponse(ctx context.Context, keyID, key string) (*contro
 			if copy(a.Fingerprint[:], fingerprint) != len(a.Fingerprint) {
 				return fmt.Errorf("the fingerprint of a stored response has %d bytes", len(fingerprint))
 			}
-			a.CreatedAt = instant(created)
+			a.CreatedAt = rows.Instant(created)
 			return fromJSON(header, &a.Header)
 		})
 	if err != nil {
@@ -41,9 +40,9 @@ func (t *tx) PutStoredResponse(ctx context.Context, a *control.StoredResponse) e
 	if err != nil {
 		return err
 	}
-	return t.queue(ctx, "put stored response", `INSERT INTO answers (key_id, key, fingerprint, status, header, body, created_at)
+	return t.Queue(ctx, "put stored response", `INSERT INTO answers (key_id, key, fingerprint, status, header, body, created_at)
 		VALUES ($1, $2, $3, $4, $5, $6, $7)
 		ON CONFLICT (key_id, key) DO UPDATE SET fingerprint = excluded.fingerprint, status = excluded.status,
 			header = excluded.header, body = excluded.body, created_at = excluded.created_at`,
-		a.KeyID, a.Key, a.Fingerprint[:], a.Status, header, a.Body, micros(a.CreatedAt))
+		a.KeyID, a.Key, a.Fingerprint[:], a.Status, header, a.Body, rows.Micros(a.CreatedAt))
 }

@@ -3,7 +3,7 @@ package postgres
 import (
 	"context"
 
-	"github.com/jackc/pgx/v5"
+	"github.com/keygate/keygate/internal/store/rows"
 )
 
 // Installation is what belongs to all nodes together.
@@ -16,10 +16,10 @@ type Installation struct {
 // nodes at once, exactly one is.
 func (db *DB) Installation(ctx context.Context, own Installation) (i Installation, err error) {
 	err = db.write(ctx, func(t *tx) error {
-		if _, err := t.exec(ctx, "found the installation", `INSERT INTO installation (id, canary) VALUES ($1, $2) ON CONFLICT DO NOTHING`, own.ID, own.Canary); err != nil {
+		if _, err := t.Exec(ctx, "found the installation", `INSERT INTO installation (id, canary) VALUES ($1, $2) ON CONFLICT DO NOTHING`, own.ID, own.Canary); err != nil {
 			return err
 		}
-		return t.row(ctx, "installation", `SELECT id, canary FROM installation`, nil, func(r pgx.Rows) error { return r.Scan(&i.ID, &i.Canary) })
+		return t.QueryRow(ctx, "installation", `SELECT id, canary FROM installation`, nil, func(r rows.Row) error { return r.Scan(&i.ID, &i.Canary) })
 	})
 	return i, err
 }

@@ -8,10 +8,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/keygate/keygate/internal/apikey"
 	"github.com/keygate/keygate/internal/ratelimit"
+	"github.com/keygate/keygate/internal/store/rows"
 	"github.com/keygate/keygate/internal/store/stored"
 )
 
@@ -28,7 +27,7 @@ const (
 	keyEnd    = `, name, metadata, ended FROM keys `
 )
 
-func scanKey(r pgx.Rows) (apikey.Key, error) {
+func scanKey(r rows.Row) (apikey.Key, error) {
 	var (
 		k                                      apikey.Key
 		digest                                 []byte
@@ -51,8 +50,8 @@ func scanKey(r pgx.Rows) (apikey.Key, error) {
 	if k.BucketID = k.ID; bucket.Valid {
 		k.BucketID = bucket.String
 	}
-	k.CreatedAt, k.ExpiresAt, k.LastUsedAt = instant(created), maybeInstant(expires), maybeInstant(used)
-	k.RevokedAt, k.ExpiryNotified = maybeInstant(revokedAt), maybeInstant(expiryTold)
+	k.CreatedAt, k.ExpiresAt, k.LastUsedAt = rows.Instant(created), rows.MaybeInstant(expires), rows.MaybeInstant(used)
+	k.RevokedAt, k.ExpiryNotified = rows.MaybeInstant(revokedAt), rows.MaybeInstant(expiryTold)
 	if k.RateLimit, err = ratelimit.ParseKeyLimit(rate.String); err != nil {
 		return k, fmt.Errorf("stored rate of key %s: %w", k.ID, err)
 	}
@@ -67,7 +66,7 @@ func (t *readTx) keys(ctx context.Context, rest string, args ...any) ([]apikey.K
 
 func (t *readTx) keysOf(ctx context.Context, columns, rest string, args ...any) ([]apikey.Key, error) {
 	var list []apikey.Key
-	err := t.rows(ctx, "read keys", columns+rest, args, func(r pgx.Rows) error {
+	err := t.Query(ctx, "read keys", columns+rest, args, func(r rows.Row) error {
 		k, err := scanKey(r)
 		list = append(list, k)
 		return err
@@ -77,7 +76,7 @@ func (t *readTx) keysOf(ctx context.Context, columns, rest string, args ...any) 
 
 func (t *readTx) key(ctx context.Context, rest string, args ...any) (*apikey.Key, error) {
 	var k apikey.Key
-	err := t.row(ctx, "key", keyColumns+rest, args, func(r pgx.Rows) (err error) {
+	err := t.QueryRow(ctx, "key", keyColumns+rest, args, func(r rows.Row) (err error) {
 		k, err = scanKey(r)
 		return err
 	})
@@ -104,14 +103,14 @@ func (t *readTx) KeysOfBucket(ctx context.Context, accountID, bucketID string, s
 			UNION ALL SELECT n FROM keys WHERE bucket_id = $1 AND phase < 2 AND NOT ended AND expires_at IS NULL
 			UNION ALL SELECT n FROM keys WHERE bucket_id = $1 AND phase < 2 AND NOT ended AND expires_at >= $2
 		) AND account_id = $3 AND phase < 2 AND NOT ended AND (expires_at IS NULL OR expires_at >= $2)`+notEnded+` ORDER BY id LIMIT $4`,
-		bucketID, micros(since), accountID, rowLimit(limit))
+		bucketID, rows.Micros(since), accountID, rows.Limit(limit))
 }
 
 // SharedBuckets implements control.KeyReader.
 func (t *readTx) SharedBuckets(ctx context.Context, accountID string) (map[string]string, error) {
 	shared := map[string]string{}
-	err := t.rows(ctx, "read shared buckets", `SELECT id, bucket_id FROM keys WHERE bucket_id IS NOT NULL AND account_id = $1`,
-		[]any{accountID}, func(r pgx.Rows) error {
+	err := t.Query(ctx, "read shared buckets", `SELECT id, bucket_id FROM keys WHERE bucket_id IS NOT NULL AND account_id = $1`,
+		[]any{accountID}, func(r rows.Row) error {
 			var key, bucket string
 			err := r.Scan(&key, &bucket)
 			shared[key] = bucket
@@ -123,7 +122,7 @@ func (t *readTx) SharedBuckets(ctx context.Context, accountID string) (map[strin
 // KeysToNotify implements control.KeyReader.
 func (t *readTx) KeysToNotify(ctx context.Context, now time.Time, limit int) ([]apikey.Key, error) {
 	return t.keys(ctx, `WHERE phase = 0 AND phase < 2 AND expires_at <= $1`+notEnded+` ORDER BY expires_at, id LIMIT $2`,
-		micros(now), rowLimit(limit))
+		rows.Micros(now), rows.Limit(limit))
 }
 
 // keyValues returns the values that InsertKey and UpdateKey write, in their order.
@@ -138,7 +137,7 @@ func keyValues(k *apikey.Key) ([]any, error) {
 		first, more = k.Scope[0], k.Scope[1:]
 	}
 	return []any{stored.LevelNumber(k.Level), stored.PhaseOf(k), int64(first.Word), maybeText(first.Resource), maybeText(more.String()), maybeText(k.GatewayID), maybeText(k.Owner),
-		stored.KeyBucket(k), maybeText(k.RateLimit.String()), maybeMicros(k.ExpiresAt), maybeMicros(k.RevokedAt), maybeMicros(k.ExpiryNotified),
+		stored.KeyBucket(k), maybeText(k.RateLimit.String()), rows.MaybeMicros(k.ExpiresAt), rows.MaybeMicros(k.RevokedAt), rows.MaybeMicros(k.ExpiryNotified),
 		maybeText(k.RotatedFrom), maybeText(k.RotatedTo), k.Version, k.Name, metadata, k.Ended}, nil
 }
 
@@ -148,11 +147,11 @@ func (t *tx) InsertKey(ctx context.Context, k *apikey.Key) error {
 	if err != nil {
 		return err
 	}
-	return t.queue(ctx, "insert key", `INSERT INTO keys (level, phase, word, resource, more_scopes, gateway_id, owner,
+	return t.Queue(ctx, "insert key", `INSERT INTO keys (level, phase, word, resource, more_scopes, gateway_id, owner,
 		bucket_id, rate_limit, expires_at, revoked_at, expiry_told, rotated_from, rotated_to, version, name, metadata, ended,
 		id, account_id, digest, prefix, created_at, last_used_at)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24)`,
-		append(values, k.ID, k.AccountID, k.Digest[:], k.Prefix, micros(k.CreatedAt), maybeMicros(k.LastUsedAt))...)
+		append(values, k.ID, k.AccountID, k.Digest[:], k.Prefix, rows.Micros(k.CreatedAt), rows.MaybeMicros(k.LastUsedAt))...)
 }
 
 // UpdateKey implements control.KeyStore.
@@ -161,9 +160,9 @@ func (t *tx) UpdateKey(ctx context.Context, k *apikey.Key) error {
 	if err != nil {
 		return err
 	}
-	return t.queueOne(ctx, "update key", "key", `changed AS (UPDATE keys SET level = $1, phase = $2, word = $3, resource = $4, more_scopes = $5, gateway_id = $6, owner = $7,
+	return t.QueueOne(ctx, "update key", "key", `UPDATE keys SET level = $1, phase = $2, word = $3, resource = $4, more_scopes = $5, gateway_id = $6, owner = $7,
 		bucket_id = $8, rate_limit = $9, expires_at = $10, revoked_at = $11, expiry_told = $12, rotated_from = $13, rotated_to = $14,
-		version = $15, name = $16, metadata = $17, ended = $18 WHERE id = $19 AND account_id = $20 RETURNING 1)`,
+		version = $15, name = $16, metadata = $17, ended = $18 WHERE id = $19 AND account_id = $20`,
 		append(values, k.ID, k.AccountID)...)
 }
 
@@ -172,8 +171,8 @@ func (t *tx) TouchKeys(ctx context.Context, used map[string]time.Time) error {
 	ids := slices.Sorted(maps.Keys(used)) // in order, because neighbours share pages
 	times := make([]int64, len(ids))
 	for i, id := range ids {
-		times[i] = micros(used[id])
+		times[i] = rows.Micros(used[id])
 	}
-	return t.queue(ctx, "touch keys", `UPDATE keys k SET last_used_at = u.at FROM unnest($1::text[], $2::bigint[]) AS u (id, at)
+	return t.Queue(ctx, "touch keys", `UPDATE keys k SET last_used_at = u.at FROM unnest($1::text[], $2::bigint[]) AS u (id, at)
 		WHERE k.id = u.id AND (k.last_used_at IS NULL OR k.last_used_at < u.at)`, ids, times)
 }

@@ -4,10 +4,9 @@ import (
 	"context"
 	"errors"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/keygate/keygate/internal/apikey"
 	"github.com/keygate/keygate/internal/snapshot"
+	"github.com/keygate/keygate/internal/store/rows"
 )
 
 // SQLSTATE codes of records that the server itself cannot read.
@@ -23,12 +22,12 @@ func (db *DB) KeysByID(ctx context.Context, keyIDs []string, f func(keyID string
 		return nil
 	}
 	err := db.statement(ctx, db.changes, logTime, func(t *readTx) error {
-		return t.rows(ctx, "read keys", keyColumns+`WHERE id = ANY ($1)`, []any{keyIDs}, func(r pgx.Rows) error {
+		return t.Query(ctx, "read keys", keyColumns+`WHERE id = ANY ($1)`, []any{keyIDs}, func(r rows.Row) error {
 			k, err := scanKey(r)
 			switch {
 			case err == nil:
 				f(k.ID, &k, nil)
-			case k.ID == "" || r.Err() != nil: // of the driver, which reads no further
+			case k.ID == "" || resultOf(r).Err() != nil: // of the driver, which reads no further
 				return decoded(err)
 			default:
 				f(k.ID, nil, err)

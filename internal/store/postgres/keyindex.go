@@ -5,8 +5,7 @@ import (
 	"database/sql"
 	"hash/fnv"
 
-	"github.com/jackc/pgx/v5"
-
+	"github.com/keygate/keygate/internal/store/rows"
 	"github.com/keygate/keygate/internal/store/stored"
 )
 
@@ -28,14 +27,14 @@ func termHashes(terms []string) []int64 {
 
 // KeysToIndex implements control.KeyReader.
 func (t *readTx) KeysToIndex(ctx context.Context, limit int) (waiting int, err error) {
-	err = t.rows(ctx, "count keys to index", `SELECT count(*) FROM (SELECT 1 FROM keys_unindexed LIMIT $1) AS waiting`,
-		[]any{rowLimit(limit)}, func(r pgx.Rows) error { return r.Scan(&waiting) })
+	err = t.Query(ctx, "count keys to index", `SELECT count(*) FROM (SELECT 1 FROM keys_unindexed LIMIT $1) AS waiting`,
+		[]any{rows.Limit(limit)}, func(r rows.Row) error { return r.Scan(&waiting) })
 	return waiting, err
 }
 
 // IndexKeys implements control.KeyStore.
 func (t *tx) IndexKeys(ctx context.Context, limit int) (done int, err error) {
-	keys, err := t.keysToIndex(ctx, min(rowLimit(limit), stored.IndexRows))
+	keys, err := t.keysToIndex(ctx, min(rows.Limit(limit), stored.IndexRows))
 	if err != nil || len(keys) == 0 {
 		return 0, err
 	}
@@ -48,21 +47,21 @@ func (t *tx) IndexKeys(ctx context.Context, limit int) (done int, err error) {
 		terms = append(terms, termHashes(keys[i].Terms())...)
 		last[i] = len(terms)
 	}
-	err = t.queue(ctx, "index keys", `INSERT INTO key_terms (n, terms) SELECT k.n, ($4::bigint[])[k.first:k.last]
+	err = t.Queue(ctx, "index keys", `INSERT INTO key_terms (n, terms) SELECT k.n, ($4::bigint[])[k.first:k.last]
 		FROM unnest($1::bigint[], $2::int[], $3::int[]) AS k (n, first, last) ON CONFLICT (n) DO UPDATE SET terms = excluded.terms`, batch, first, last, terms)
 	if err != nil {
 		return 0, err
 	}
-	err = t.queue(ctx, "mark keys as indexed", `DELETE FROM keys_unindexed WHERE n = ANY ($1)`, batch)
+	err = t.Queue(ctx, "mark keys as indexed", `DELETE FROM keys_unindexed WHERE n = ANY ($1)`, batch)
 	return len(keys), err
 }
 
 // keysToIndex returns up to limit keys for one transaction.
 func (t *tx) keysToIndex(ctx context.Context, limit int) (keys []stored.IndexedKey, err error) {
 	size := 0
-	err = t.rows(ctx, "find keys to index", `SELECT k.n, k.id, k.account_id, k.name, k.prefix, k.level, k.phase, k.gateway_id, k.owner
+	err = t.Query(ctx, "find keys to index", `SELECT k.n, k.id, k.account_id, k.name, k.prefix, k.level, k.phase, k.gateway_id, k.owner
 		FROM (SELECT n FROM keys_unindexed ORDER BY n LIMIT $1) u JOIN keys k ON k.n = u.n ORDER BY k.n`,
-		[]any{limit}, func(r pgx.Rows) error {
+		[]any{limit}, func(r rows.Row) error {
 			var k stored.IndexedKey
 			var gateway, owner sql.NullString
 			if err := r.Scan(&k.N, &k.ID, &k.AccountID, &k.Name, &k.Prefix, &k.Level, &k.Phase, &gateway, &owner); err != nil {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/keygate/keygate/internal/apikey"
 	"github.com/keygate/keygate/internal/control"
+	"github.com/keygate/keygate/internal/store/rows"
 	"github.com/keygate/keygate/internal/store/stored"
 )
 
@@ -14,7 +15,7 @@ import (
 // one phase. The query reads each phase that the filter needs, newest first, and merges them.
 func (t *readTx) Keys(ctx context.Context, accountID string, f control.KeyFilter, p control.Page) ([]apikey.Key, error) {
 	if p.Limit <= 0 || len(stored.KeyParts(f.State)) == 0 || !stored.MayMatch(f.Query) || !stored.MayMatch(f.Name) {
-		return nil, t.ready(ctx)
+		return nil, t.Ready(ctx)
 	}
 	q := keyQuery{account: accountID, filter: f, page: p}
 	if f.Query != "" || f.Name != "" {
@@ -78,13 +79,13 @@ func (q *keyQuery) part(p stored.KeyPart) string {
 	}
 	switch p.When {
 	case stored.LateUnexpired: // few: by the index on expiry
-		return phase + " AND phase < 2 AND expires_at > " + q.value(micros(q.filter.Now)) + " AND NOT ended"
+		return phase + " AND phase < 2 AND expires_at > " + q.value(rows.Micros(q.filter.Now)) + " AND NOT ended"
 	case stored.LateEnded:
-		return phase + " AND phase < 2 AND expires_at > " + q.value(micros(q.filter.Now)) + " AND ended"
+		return phase + " AND phase < 2 AND expires_at > " + q.value(rows.Micros(q.filter.Now)) + " AND ended"
 	case stored.LateExpired, stored.Expired:
-		return phase + " AND phase < 2 AND expires_at <= " + q.value(micros(q.filter.Now))
+		return phase + " AND phase < 2 AND expires_at <= " + q.value(rows.Micros(q.filter.Now))
 	case stored.Unexpired:
-		return phase + " AND (expires_at IS NULL OR expires_at > " + q.value(micros(q.filter.Now)) + ")"
+		return phase + " AND (expires_at IS NULL OR expires_at > " + q.value(rows.Micros(q.filter.Now)) + ")"
 	default:
 		return phase
 	}
@@ -106,7 +107,7 @@ func (q *keyQuery) branch(from, where string) string {
 // and the texts.
 func (q *keyQuery) terms() string {
 	f := &q.filter
-	where := "keys.account_id = " + q.value(q.account) + " AND keys.id < " + q.value(below(q.page.After))
+	where := "keys.account_id = " + q.value(q.account) + " AND keys.id < " + q.value(rows.Below(q.page.After))
 	if f.Level != "" {
 		where += " AND level = " + q.value(stored.LevelNumber(f.Level))
 	}

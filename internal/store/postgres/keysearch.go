@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/keygate/keygate/internal/apikey"
+	"github.com/keygate/keygate/internal/store/rows"
 	"github.com/keygate/keygate/internal/store/stored"
 )
 
@@ -25,7 +26,7 @@ func (t *readTx) searchKeys(ctx context.Context, q keyQuery) ([]apikey.Key, erro
 
 // newest returns the branch of a search that reads the newest keys.
 func (q *keyQuery) newest() []string {
-	among := `(SELECT * FROM keys WHERE account_id = ` + q.value(q.account) + ` AND id < ` + q.value(below(q.page.After)) +
+	among := `(SELECT * FROM keys WHERE account_id = ` + q.value(q.account) + ` AND id < ` + q.value(rows.Below(q.page.After)) +
 		` ORDER BY id DESC LIMIT ` + q.value(newestSearched) + `) AS keys`
 	return []string{`(SELECT id FROM ` + among + ` WHERE ` + q.terms() + q.state() + q.text() + ` ORDER BY id DESC LIMIT ` + q.value(q.page.Limit) + `)`}
 }

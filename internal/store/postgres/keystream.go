@@ -6,9 +6,8 @@ import (
 	"encoding/binary"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/keygate/keygate/internal/apikey"
+	"github.com/keygate/keygate/internal/store/rows"
 	"github.com/keygate/keygate/internal/store/stored"
 )
 
@@ -36,7 +35,7 @@ func (db *DB) EachReadableKey(ctx context.Context, revokedSince time.Time, f fun
 	}
 	for after := ""; ; {
 		ids, err := readOn(ctx, db, db.changes, func(t *readTx) ([]string, error) {
-			return t.texts(ctx, "read keys", `SELECT id FROM keys WHERE id > $2 AND (phase < 2 OR revoked_at >= $1) ORDER BY id LIMIT 1000`, micros(revokedSince), after)
+			return t.Texts(ctx, "read keys", `SELECT id FROM keys WHERE id > $2 AND (phase < 2 OR revoked_at >= $1) ORDER BY id LIMIT 1000`, rows.Micros(revokedSince), after)
 		})
 		if err != nil || len(ids) == 0 {
 			return err
@@ -66,12 +65,12 @@ func (db *DB) eachKey(ctx context.Context, revokedSince time.Time, f func(*apike
 			n      int
 			failed error // error of f or ctx, not of the driver
 		)
-		err := t.rows(ctx, "stream keys", streamColumns, []any{micros(revokedSince)}, func(r pgx.Rows) error {
+		err := t.Query(ctx, "stream keys", streamColumns, []any{rows.Micros(revokedSince)}, func(r rows.Row) error {
 			if n++; n%checkEvery == 0 && ctx.Err() != nil {
 				failed = ctx.Err()
 				return failed
 			}
-			row := streamedRow(r.RawValues())
+			row := streamedRow(resultOf(r).RawValues())
 			k, err := d.Decode(row)
 			switch {
 			case err != nil && bad != nil:

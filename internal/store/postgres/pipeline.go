@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/keygate/keygate/internal/fault"
+	"github.com/keygate/keygate/internal/store/rows"
 )
 
 // maxQueued and maxQueuedBytes bound how many statements are queued, and the bytes of their texts and byte
@@ -23,34 +24,32 @@ type statement struct {
 	what   string               // it does, for errors
 	record string               // that it must change, or ""
 	fails  error                // that it fails with if it divides by zero, or nil
-	scan   func(pgx.Rows) error // of its rows, or nil
+	scan   func(rows.Row) error // of its rows, or nil
 	tag    *pgconn.CommandTag   // of the statement that send was called for; nil for a queued one
 	query  string
 	args   []any
 }
 
-// queue queues a statement of which nobody needs the result. It is sent with the next statement whose result is
-// needed, or with COMMIT, in one round trip, and statements are carried out in the order of the calls. args
-// must not change until then. If the statement fails, so does the transaction, with the statement's error. That
-// comes from a later call, so a statement whose error the caller looks at must not be queued.
-func (t *tx) queue(ctx context.Context, what, query string, args ...any) error {
-	return t.enqueue(ctx, statement{what: what, query: query, args: args})
+// Queue implements rows.Statements. The statement is sent with the next one whose result is needed, or with COMMIT, in one
+// round trip. If it fails, so does the transaction, with the statement's error. That comes from a later call, so a
+// statement whose error the caller looks at must not be queued.
+func (t *tx) Queue(ctx context.Context, what, query string, args ...any) error {
+	return t.enqueue(ctx, statement{what: what, query: t.c.dialect.of(query).alone, args: args})
 }
 
-// queueOne is queue for a statement that changes one row. If it changes none, the transaction fails with
-// fault.NotFound for record. The server has to find that out, since it may get COMMIT in the same round trip:
-// query is a list of common table expressions, of which the one with the name "changed" returns the row.
-func (t *tx) queueOne(ctx context.Context, what, record, query string, args ...any) error {
-	return t.enqueue(ctx, statement{what: what, record: record, query: `WITH ` + query + ` SELECT 1 / count(*) FROM changed`, args: args})
+// QueueOne implements rows.Statements. The server has to find out whether a row is changed, since it may get COMMIT in the
+// same round trip.
+func (t *tx) QueueOne(ctx context.Context, what, record, query string, args ...any) error {
+	return t.enqueue(ctx, statement{what: what, record: record, query: t.c.dialect.of(query).one, args: args})
 }
 
 func (t *tx) enqueue(ctx context.Context, s statement) error {
-	if err := t.ready(ctx); err != nil {
+	if err := t.Ready(ctx); err != nil {
 		return err
 	}
 	size := sizeOf(s.args)
 	if n := len(t.queued); n == maxQueued || n > 0 && t.queuedBytes+size > maxQueuedBytes {
-		if _, err := t.exec(ctx, "send statements", `SELECT 1`); err != nil {
+		if _, err := t.Exec(ctx, "send statements", `SELECT 1`); err != nil {
 			return err
 		}
 	}
@@ -87,7 +86,7 @@ func (e *queuedError) Unwrap() error { return e.err }
 
 // fault returns e with a public message.
 func (e *queuedError) fault() error {
-	if stateOf(e.err) == divisionByZero { // see queueOne
+	if stateOf(e.err) == divisionByZero { // see QueueOne
 		switch {
 		case e.of.fails != nil:
 			return e.of.fails
@@ -101,7 +100,7 @@ func (e *queuedError) fault() error {
 // send sends the queued statements and then one more, in one round trip, and calls scan for each row of the
 // result of that one. A mutation that does not hold the head takes it before. An error of a queued statement is a
 // queuedError; those after it are not carried out.
-func (t *readTx) send(ctx context.Context, query string, args []any, scan func(pgx.Rows) error) (tag pgconn.CommandTag, err error) {
+func (t *readTx) send(ctx context.Context, query string, args []any, scan func(rows.Row) error) (tag pgconn.CommandTag, err error) {
 	list := append(t.before(), t.queued...)
 	t.tripWithHead()
 	t.queued, t.queuedBytes, t.touched = nil, 0, nil
@@ -111,7 +110,7 @@ func (t *readTx) send(ctx context.Context, query string, args []any, scan func(p
 	// The server holds the head until the next round trip, for what is left of the time now.
 	list = append(list, statement{query: query, args: args, scan: scan, tag: &tag})
 	rest := t.goOn()
-	_, err = t.sendOnly(ctx, list, rest.query, rest.args, func(pgx.Rows) error { return nil })
+	_, err = t.sendOnly(ctx, list, rest.query, rest.args, func(rows.Row) error { return nil })
 	if stateOf(err) == divisionByZero && tag.String() != "" {
 		err = &queuedError{&rest, err}
 	}
@@ -122,15 +121,15 @@ func (t *readTx) send(ctx context.Context, query string, args []any, scan func(p
 const endTransaction = `COMMIT`
 
 // sendOnly sends a list of statements and then one more, as send does.
-func (t *readTx) sendOnly(ctx context.Context, list []statement, query string, args []any, scan func(pgx.Rows) error) (tag pgconn.CommandTag, err error) {
+func (t *readTx) sendOnly(ctx context.Context, list []statement, query string, args []any, scan func(rows.Row) error) (tag pgconn.CommandTag, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	if len(list) == 0 {
-		rows, err := t.c.Query(ctx, query, args...)
+		result, err := t.c.Query(ctx, query, args...)
 		if err != nil {
 			return tag, err
 		}
-		return scanAll(rows, scan, cancel)
+		return scanAll(result, scan, cancel)
 	}
 	b := &pgx.Batch{}
 	for i := range list {
@@ -147,11 +146,11 @@ func (t *readTx) sendOnly(ctx context.Context, list []statement, query string, a
 			return tag, &queuedError{&list[i], err}
 		}
 	}
-	rows, err := results.Query()
+	result, err := results.Query()
 	if err != nil {
 		return tag, err
 	}
-	return scanAll(rows, scan, cancel)
+	return scanAll(result, scan, cancel)
 }
 
 // read reads the result of the statement.
@@ -160,11 +159,11 @@ func (s *statement) read(results pgx.BatchResults, cancel func()) error {
 		_, err := results.Exec()
 		return err
 	}
-	rows, err := results.Query()
+	result, err := results.Query()
 	if err != nil {
 		return err
 	}
-	tag, err := scanAll(rows, s.scan, cancel)
+	tag, err := scanAll(result, s.scan, cancel)
 	if s.tag != nil {
 		*s.tag = tag
 	}
@@ -172,15 +171,21 @@ func (s *statement) read(results pgx.BatchResults, cancel func()) error {
 }
 
 // scanAll calls scan for each row. If that fails, it calls cancel: there may be a million rows left.
-func scanAll(rows pgx.Rows, scan func(pgx.Rows) error, cancel func()) (pgconn.CommandTag, error) {
-	defer rows.Close() // reads the rest
-	for rows.Next() {
-		if err := scan(rows); err != nil {
+func scanAll(result pgx.Rows, scan func(rows.Row) error, cancel func()) (pgconn.CommandTag, error) {
+	defer result.Close() // reads the rest
+	for result.Next() {
+		if err := scan(result); err != nil {
 			cancel()
 			return pgconn.CommandTag{}, err
 		}
 	}
-	return rows.CommandTag(), rows.Err()
+	return result.CommandTag(), result.Err()
+}
+
+// resultOf returns a row of a query as the driver has it.
+func resultOf(r rows.Row) pgx.Rows {
+	result, _ := r.(pgx.Rows)
+	return result
 }
 
 // fail notes that a statement failed with err, and returns the error with a public message. what says what the

@@ -23,7 +23,7 @@ import (
 func raise(t *testing.T, c control.Tx, state string) error {
 	t.Helper()
 	tx, _ := c.(*tx)
-	return tx.queue(t.Context(), "fail", `DO $$ BEGIN RAISE EXCEPTION 'no' USING ERRCODE = '`+state+`'; END $$`)
+	return tx.Queue(t.Context(), "fail", `DO $$ BEGIN RAISE EXCEPTION 'no' USING ERRCODE = '`+state+`'; END $$`)
 }
 
 // Guarantee: a transaction with a queued statement that fails stores nothing, and returns the error of that
@@ -133,7 +133,7 @@ func TestQueueIsBounded(t *testing.T) {
 			}
 		}
 		for range 10 {
-			if err := tx.queue(t.Context(), "send a large text", `SELECT length($1::bytea)`, body); err != nil {
+			if err := tx.Queue(t.Context(), "send a large text", `SELECT length($1::bytea)`, body); err != nil {
 				return err
 			}
 			if n := tx.queuedBytes; n > maxQueuedBytes {

@@ -7,10 +7,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/keygate/keygate/internal/apikey"
 	"github.com/keygate/keygate/internal/control"
+	"github.com/keygate/keygate/internal/store/rows"
 	"github.com/keygate/keygate/internal/store/stored"
 )
 
@@ -81,12 +80,12 @@ func explain(t *testing.T, db *DB, query string, args []any, mayScan bool) strin
 	var plan strings.Builder
 	err := db.write(t.Context(), func(r *tx) error {
 		// Scanning some thousand rows may be cheaper than the index.
-		if _, err := r.exec(t.Context(), "set", fmt.Sprintf(`SET LOCAL enable_seqscan = %t`, mayScan)); err != nil {
+		if _, err := r.Exec(t.Context(), "set", fmt.Sprintf(`SET LOCAL enable_seqscan = %t`, mayScan)); err != nil {
 			return err
 		}
-		return r.rows(t.Context(), "explain", `EXPLAIN `+query, args, func(rows pgx.Rows) error {
+		return r.Query(t.Context(), "explain", `EXPLAIN `+query, args, func(row rows.Row) error {
 			var line string
-			err := rows.Scan(&line)
+			err := row.Scan(&line)
 			fmt.Fprintln(&plan, line)
 			return err
 		})
@@ -104,7 +103,7 @@ func TestSearchBeyondTheNewestKeys(t *testing.T) {
 	db := fresh(t)
 	fillKeys(t, db, keys)
 	err := db.mutate(t.Context(), func(t2 *tx) error { // not indexed afterwards
-		_, err := t2.exec(t.Context(), "rename", `UPDATE keys SET name = 'RENAMED ' || name WHERE id = 'key_00000007'`)
+		_, err := t2.Exec(t.Context(), "rename", `UPDATE keys SET name = 'RENAMED ' || name WHERE id = 'key_00000007'`)
 		return err
 	})
 	if err != nil {

@@ -111,6 +111,7 @@ func open(ctx context.Context, cfg Config) (_ *DB, err error) {
 	if err != nil {
 		return nil, err
 	}
+	shared := &means{codec: codec, pages: pages}
 	if err := prepareSchema(ctx, settings.ConnConfig, &cfg); err != nil {
 		return nil, err
 	}
@@ -128,7 +129,7 @@ func open(ctx context.Context, cfg Config) (_ *DB, err error) {
 		to   **pool
 		size int32
 	}{{&db.writer, writers}, {&db.readers, readers}, {&db.searchers, searchers}, {&db.source, followers}, {&db.changes, logReaders}} {
-		if *p.to, err = newPool(ctx, settings, p.size, codec, pages); err != nil {
+		if *p.to, err = newPool(ctx, settings, p.size, shared); err != nil {
 			return nil, err
 		}
 		opened = append(opened, *p.to)

@@ -9,12 +9,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/keygate/keygate/internal/account"
 	"github.com/keygate/keygate/internal/cluster/lease"
 	"github.com/keygate/keygate/internal/event"
 	"github.com/keygate/keygate/internal/id"
+	"github.com/keygate/keygate/internal/store/rows"
 	"github.com/keygate/keygate/internal/webhook"
 	"github.com/keygate/keygate/internal/webhook/sender"
 	"github.com/keygate/keygate/internal/webhook/sender/sendertest"
@@ -83,7 +82,7 @@ func (c *nodes) fanOut() {
 func (c *nodes) numbers() (list []int64) {
 	c.Helper()
 	c.must(c.stores[0].view(c.Context(), c.stores[0].readers, func(t *readTx) error {
-		return t.rows(c.Context(), "read", `SELECT n FROM deliveries ORDER BY n`, nil, func(r pgx.Rows) error {
+		return t.Query(c.Context(), "read", `SELECT n FROM deliveries ORDER BY n`, nil, func(r rows.Row) error {
 			var n int64
 			err := r.Scan(&n)
 			list = append(list, n)
@@ -150,11 +149,11 @@ func waitForLock(t testing.TB, tx *tx) {
 	t.Helper()
 	for waiting := 0; waiting == 0; {
 		// Otherwise a transaction sees the activity of its first look.
-		if _, err := tx.exec(t.Context(), "look anew", `SELECT pg_stat_clear_snapshot()`); err != nil {
+		if _, err := tx.Exec(t.Context(), "look anew", `SELECT pg_stat_clear_snapshot()`); err != nil {
 			t.Fatal(err)
 		}
-		err := tx.row(t.Context(), "locks", `SELECT count(*) FROM pg_locks l JOIN pg_stat_activity a USING (pid) WHERE NOT l.granted AND a.datname = current_database()`,
-			nil, func(r pgx.Rows) error { return r.Scan(&waiting) })
+		err := tx.QueryRow(t.Context(), "locks", `SELECT count(*) FROM pg_locks l JOIN pg_stat_activity a USING (pid) WHERE NOT l.granted AND a.datname = current_database()`,
+			nil, func(r rows.Row) error { return r.Scan(&waiting) })
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -166,8 +165,8 @@ func waitForEnd(t testing.TB, db *DB, process uint32) {
 	t.Helper()
 	for running := true; running; {
 		err := db.search(t.Context(), func(r *readTx) error {
-			return r.row(t.Context(), "processes", `SELECT EXISTS (SELECT FROM pg_stat_activity WHERE pid = $1::bigint)`, []any{int64(process)},
-				func(rows pgx.Rows) error { return rows.Scan(&running) })
+			return r.QueryRow(t.Context(), "processes", `SELECT EXISTS (SELECT FROM pg_stat_activity WHERE pid = $1::bigint)`, []any{int64(process)},
+				func(row rows.Row) error { return row.Scan(&running) })
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -349,11 +348,11 @@ func TestClaimBesideAnUnfinishedOne(t *testing.T) {
 	died := c.stores[0].write(t.Context(), func(one *tx) error {
 		process = one.c.Conn.Conn().PgConn().PID()
 		args := []any{[]string{c.hook.ID}, []int64{3}, []bool{false}, int64(0), "t", int64(time.Minute / time.Microsecond)}
-		c.must(one.rows(t.Context(), "claim", claim, args, func(pgx.Rows) error { return nil }))
+		c.must(one.Query(t.Context(), "claim", claim, args, func(rows.Row) error { return nil }))
 		if got := take(10); got != 2 {
 			t.Errorf("the second claim got %d deliveries, want the 2 that the first has not", got)
 		}
-		_, err := one.exec(t.Context(), "die", `SELECT pg_terminate_backend(pg_backend_pid())`)
+		_, err := one.Exec(t.Context(), "die", `SELECT pg_terminate_backend(pg_backend_pid())`)
 		return err
 	})
 	if died == nil {
@@ -372,7 +371,7 @@ func TestReleaseOfEndedLeases(t *testing.T) {
 	c.must(c.stores[0].AppendEvents(t.Context(), c.newEvents(6)))
 	row := lease.Row{Boot: lease.Boot{1, 2, 3}, Epoch: 7}
 	c.must(c.stores[0].write(t.Context(), func(one *tx) error {
-		_, err := one.exec(t.Context(), "join", `INSERT INTO nodes (id, name, boot, epoch, granted, ttl, number, mark, state, role, version, limits, started_at, renewed)
+		_, err := one.Exec(t.Context(), "join", `INSERT INTO nodes (id, name, boot, epoch, granted, ttl, number, mark, state, role, version, limits, started_at, renewed)
 			VALUES ('node_1', 'a', $1, $2, 1, 1, 0, '\x0000000000000000', 'live', 'all', '', '', 0, now())`, row.Boot[:], row.Epoch)
 		return err
 	}))
@@ -392,7 +391,7 @@ func TestReleaseOfEndedLeases(t *testing.T) {
 		}
 	}
 	c.must(c.stores[0].write(t.Context(), func(one *tx) error {
-		_, err := one.exec(t.Context(), "end", `UPDATE nodes SET epoch = epoch + 1, state = 'expired'`)
+		_, err := one.Exec(t.Context(), "end", `UPDATE nodes SET epoch = epoch + 1, state = 'expired'`)
 		return err
 	}))
 	for _, want := range []int{1, 1, 0} {

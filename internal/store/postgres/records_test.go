@@ -7,13 +7,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/keygate/keygate/internal/accesslog"
 	"github.com/keygate/keygate/internal/audit"
 	auditwriter "github.com/keygate/keygate/internal/audit/writer"
 	"github.com/keygate/keygate/internal/id"
 	"github.com/keygate/keygate/internal/requestlog"
+	"github.com/keygate/keygate/internal/store/rows"
 	"github.com/keygate/keygate/internal/traffic"
 )
 
@@ -166,10 +165,10 @@ func TestRecordPlans(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var plan string
 			err := db.write(t.Context(), func(tx *tx) error {
-				if _, err := tx.exec(t.Context(), "prefer indexes", `SET LOCAL enable_seqscan = off`); err != nil {
+				if _, err := tx.Exec(t.Context(), "prefer indexes", `SET LOCAL enable_seqscan = off`); err != nil {
 					return err
 				}
-				return tx.rows(t.Context(), "explain", `EXPLAIN `+query.text, query.args, func(r pgx.Rows) error {
+				return tx.Query(t.Context(), "explain", `EXPLAIN `+query.text, query.args, func(r rows.Row) error {
 					var line string
 					err := r.Scan(&line)
 					plan += line + "\n"

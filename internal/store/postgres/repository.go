@@ -5,17 +5,16 @@ import (
 	"database/sql"
 	"strings"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/keygate/keygate/internal/control"
 	"github.com/keygate/keygate/internal/gateway"
+	"github.com/keygate/keygate/internal/store/rows"
 )
 
 const repositoryColumns = `SELECT gateway_id, account_id, url, branch, path, kind, interval, credential, known_hosts, host_key,
 	hook_secret, status_provider, status_token, paused, last_commit, failed_commit, last_error, failure_kind, failures, warning,
 	notified, last_attempt_at, last_synced_at, next_sync_at, created_at, version FROM repositories `
 
-func scanRepository(r pgx.Rows) (gateway.ConnectedRepository, error) {
+func scanRepository(r rows.Row) (gateway.ConnectedRepository, error) {
 	var (
 		c                     gateway.ConnectedRepository
 		notified              string
@@ -28,14 +27,14 @@ func scanRepository(r pgx.Rows) (gateway.ConnectedRepository, error) {
 	for commit := range strings.FieldsSeq(notified) {
 		c.Notified = append(c.Notified, commit)
 	}
-	c.LastAttemptAt, c.LastSyncedAt, c.NextSyncAt = maybeInstant(attempt), maybeInstant(synced), maybeInstant(next)
-	c.CreatedAt = instant(created)
+	c.LastAttemptAt, c.LastSyncedAt, c.NextSyncAt = rows.MaybeInstant(attempt), rows.MaybeInstant(synced), rows.MaybeInstant(next)
+	c.CreatedAt = rows.Instant(created)
 	return c, err
 }
 
 func (t *readTx) repository(ctx context.Context, rest string, args ...any) (*gateway.ConnectedRepository, error) {
 	var c gateway.ConnectedRepository
-	err := t.row(ctx, "repository of this gateway", repositoryColumns+rest, args, func(r pgx.Rows) (err error) {
+	err := t.QueryRow(ctx, "repository of this gateway", repositoryColumns+rest, args, func(r rows.Row) (err error) {
 		c, err = scanRepository(r)
 		return err
 	})
@@ -58,8 +57,8 @@ func (t *readTx) RepositoryOf(ctx context.Context, gatewayID string) (*gateway.C
 // Repositories implements control.RepositoryReader.
 func (t *readTx) Repositories(ctx context.Context, after string, limit int) ([]gateway.ConnectedRepository, error) {
 	var list []gateway.ConnectedRepository
-	err := t.rows(ctx, "read repositories", repositoryColumns+`WHERE gateway_id > $1 ORDER BY gateway_id LIMIT $2`, []any{after, rowLimit(limit)},
-		func(r pgx.Rows) error {
+	err := t.Query(ctx, "read repositories", repositoryColumns+`WHERE gateway_id > $1 ORDER BY gateway_id LIMIT $2`, []any{after, rows.Limit(limit)},
+		func(r rows.Row) error {
 			c, err := scanRepository(r)
 			list = append(list, c)
 			return err
@@ -69,7 +68,7 @@ func (t *readTx) Repositories(ctx context.Context, after string, limit int) ([]g
 
 // PutRepository implements control.RepositoryStore.
 func (t *tx) PutRepository(ctx context.Context, r *gateway.ConnectedRepository) error {
-	return t.queueOne(ctx, "put repository", "gateway", `changed AS (INSERT INTO repositories (gateway_id, account_id, url, branch, path, kind, interval, credential,
+	return t.QueueOne(ctx, "put repository", "gateway", `INSERT INTO repositories (gateway_id, account_id, url, branch, path, kind, interval, credential,
 		known_hosts, host_key, hook_secret, status_provider, status_token, paused, last_commit, failed_commit, last_error, failure_kind,
 		failures, warning, notified, last_attempt_at, last_synced_at, next_sync_at, created_at, version)
 		SELECT id, account_id, $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24 FROM gateways WHERE id = $25 AND account_id = $26
@@ -79,22 +78,22 @@ func (t *tx) PutRepository(ctx context.Context, r *gateway.ConnectedRepository) 
 		paused = excluded.paused, last_commit = excluded.last_commit, failed_commit = excluded.failed_commit, last_error = excluded.last_error,
 		failure_kind = excluded.failure_kind, failures = excluded.failures, warning = excluded.warning, notified = excluded.notified,
 		last_attempt_at = excluded.last_attempt_at, last_synced_at = excluded.last_synced_at, next_sync_at = excluded.next_sync_at,
-		version = excluded.version RETURNING 1)`,
+		version = excluded.version`,
 		r.URL, r.Branch, r.Path, string(r.Kind), r.Interval, maybeBytes(r.Credential), r.KnownHosts, r.HostKey, maybeBytes(r.HookSecret),
 		r.StatusProvider, maybeBytes(r.StatusToken), r.Paused, r.LastCommit, r.FailedCommit, r.LastError, r.FailureKind, r.Failures,
-		r.Warning, strings.Join(r.Notified, " "), maybeMicros(r.LastAttemptAt), maybeMicros(r.LastSyncedAt), maybeMicros(r.NextSyncAt),
-		micros(r.CreatedAt), r.Version, r.GatewayID, r.AccountID)
+		r.Warning, strings.Join(r.Notified, " "), rows.MaybeMicros(r.LastAttemptAt), rows.MaybeMicros(r.LastSyncedAt), rows.MaybeMicros(r.NextSyncAt),
+		rows.Micros(r.CreatedAt), r.Version, r.GatewayID, r.AccountID)
 }
 
 // DeleteRepository implements control.RepositoryStore.
 func (t *tx) DeleteRepository(ctx context.Context, accountID, gatewayID string) error {
-	return t.queueOne(ctx, "delete repository", "repository of this gateway", `changed AS (DELETE FROM repositories WHERE gateway_id = $1 AND account_id = $2 RETURNING 1)`,
+	return t.QueueOne(ctx, "delete repository", "repository of this gateway", `DELETE FROM repositories WHERE gateway_id = $1 AND account_id = $2`,
 		gatewayID, accountID)
 }
 
 // SetRepositoryTimes implements control.RepositoryStore.
 func (t *tx) SetRepositoryTimes(ctx context.Context, times control.RepositoryTimes) error {
-	return t.queue(ctx, "set the times of a repository", `UPDATE repositories SET last_attempt_at = $1,
+	return t.Queue(ctx, "set the times of a repository", `UPDATE repositories SET last_attempt_at = $1,
 		last_synced_at = coalesce($2, last_synced_at), next_sync_at = $3 WHERE gateway_id = $4 AND version = $5`,
-		maybeMicros(times.Attempt), maybeMicros(times.Synced), maybeMicros(times.Next), times.GatewayID, times.Version)
+		rows.MaybeMicros(times.Attempt), rows.MaybeMicros(times.Synced), rows.MaybeMicros(times.Next), times.GatewayID, times.Version)
 }

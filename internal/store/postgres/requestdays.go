@@ -6,9 +6,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/keygate/keygate/internal/requestlog"
+	"github.com/keygate/keygate/internal/store/rows"
 )
 
 // daysAhead is how many days before its beginning the partition of a day is made.
@@ -80,7 +79,7 @@ func daysOf(records []requestlog.Record, left []requestlog.LeftOut) map[int64]st
 // addDays makes the partitions of days that do not exist.
 func (t *tx) addDays(ctx context.Context, days map[int64]struct{}) error {
 	for day := range days {
-		if _, err := t.exec(ctx, "add a day to the request log", `SELECT add_request_days($1, $1)`, day); err != nil {
+		if _, err := t.Exec(ctx, "add a day to the request log", `SELECT add_request_days($1, $1)`, day); err != nil {
 			return err
 		}
 	}
@@ -91,7 +90,7 @@ func (t *tx) addDays(ctx context.Context, days map[int64]struct{}) error {
 func (db *DB) addDaysAhead(ctx context.Context) error {
 	today := dayOf(time.UnixMicro(db.now()).Unix())
 	return db.record(ctx, func(t *tx) error {
-		_, err := t.exec(ctx, "add days to the request log", `SELECT add_request_days($1, $2)`, today, today+daysAhead)
+		_, err := t.Exec(ctx, "add days to the request log", `SELECT add_request_days($1, $2)`, today, today+daysAhead)
 		return err
 	})
 }
@@ -103,7 +102,7 @@ func (db *DB) dropDays(ctx context.Context, before time.Time, limit int) (more b
 		return false, nil
 	}
 	err = db.record(ctx, func(t *tx) error {
-		return t.rows(ctx, "drop days of the request log", `SELECT drop_request_days($1, $2)`, []any{dayOf(before.Unix()), limit}, func(r pgx.Rows) error {
+		return t.Query(ctx, "drop days of the request log", `SELECT drop_request_days($1, $2)`, []any{dayOf(before.Unix()), limit}, func(r rows.Row) error {
 			var n int64
 			err := r.Scan(&n)
 			more = n == int64(limit)

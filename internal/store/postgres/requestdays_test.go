@@ -6,10 +6,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/keygate/keygate/internal/accesslog"
 	"github.com/keygate/keygate/internal/id"
 	"github.com/keygate/keygate/internal/requestlog"
+	"github.com/keygate/keygate/internal/store/rows"
 )
 
 const day = 24 * time.Hour
@@ -19,10 +19,10 @@ func partitions(t *testing.T, db *DB) (days []string) {
 	t.Helper()
 	both := map[string][]string{}
 	err := db.view(t.Context(), db.readers, func(r *readTx) error {
-		return r.rows(t.Context(), "list partitions", `SELECT p.relname, right(c.relname, 8) FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
-			JOIN pg_class p ON p.oid = i.inhparent WHERE p.relname IN ('requests', 'requests_left_out') ORDER BY 1, 2`, nil, func(rows pgx.Rows) error {
+		return r.Query(t.Context(), "list partitions", `SELECT p.relname, right(c.relname, 8) FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
+			JOIN pg_class p ON p.oid = i.inhparent WHERE p.relname IN ('requests', 'requests_left_out') ORDER BY 1, 2`, nil, func(row rows.Row) error {
 			var parent, suffix string
-			err := rows.Scan(&parent, &suffix)
+			err := row.Scan(&parent, &suffix)
 			both[parent] = append(both[parent], suffix)
 			return err
 		})
@@ -93,7 +93,7 @@ func TestDropWaitsForNobody(t *testing.T) {
 	appendAt(t, db, time.Now().Add(-9*day))
 	before := len(partitions(t, db))
 	err := db.view(t.Context(), db.readers, func(r *readTx) error {
-		if _, err := r.texts(t.Context(), "read requests", `SELECT id FROM requests`); err != nil {
+		if _, err := r.Texts(t.Context(), "read requests", `SELECT id FROM requests`); err != nil {
 			return err
 		}
 		more, err := db.TrimRequests(t.Context(), time.Now().Add(-2*day), 10)

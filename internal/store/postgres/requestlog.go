@@ -5,11 +5,10 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/keygate/keygate/internal/accesslog"
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/requestlog"
+	"github.com/keygate/keygate/internal/store/rows"
 	"github.com/keygate/keygate/internal/store/stored"
 )
 
@@ -70,12 +69,12 @@ func (t *tx) insertRequests(ctx context.Context, records []requestlog.Record) er
 		for n, v := range [...]string{r.KeyPrefix, r.Method, r.Path, r.Detail} {
 			bytes[n] = append(bytes[n], []byte(v))
 		}
-		for n, v := range [...]int64{micros(r.Time), int64(r.Status), int64(r.Duration), int64(r.Decision), int64(r.LimitScope), r.Limit, r.Remaining, r.PassesAt,
+		for n, v := range [...]int64{rows.Micros(r.Time), int64(r.Status), int64(r.Duration), int64(r.Decision), int64(r.LimitScope), r.Limit, r.Remaining, r.PassesAt,
 			int64(r.UpstreamStatus), int64(r.Reason)} {
 			numbers[n] = append(numbers[n], v)
 		}
 	}
-	_, err := t.exec(ctx, "insert requests", insertRequests, texts[0], texts[1], numbers[0], texts[2], texts[3], texts[4], bytes[0], bytes[1], bytes[2], texts[5],
+	_, err := t.Exec(ctx, "insert requests", insertRequests, texts[0], texts[1], numbers[0], texts[2], texts[3], texts[4], bytes[0], bytes[1], bytes[2], texts[5],
 		numbers[1], numbers[2], numbers[3], numbers[4], numbers[5], numbers[6], numbers[7], numbers[8], numbers[9], bytes[3])
 	return err
 }
@@ -89,7 +88,7 @@ func (t *tx) countLeftOut(ctx context.Context, left []requestlog.LeftOut) error 
 	for i, l := range left {
 		accounts[i], seconds[i], counts[i] = l.AccountID, l.Second, l.Count
 	}
-	_, err := t.exec(ctx, "count omitted requests", `INSERT INTO requests_left_out AS l (account_id, second, count)
+	_, err := t.Exec(ctx, "count omitted requests", `INSERT INTO requests_left_out AS l (account_id, second, count)
 		SELECT account_id, second, sum(count)::bigint FROM unnest($1::text[], $2::bigint[], $3::bigint[]) AS g (account_id, second, count)
 		GROUP BY account_id, second ORDER BY account_id, second
 		ON CONFLICT (account_id, second) DO UPDATE SET count = l.count + excluded.count`, accounts, seconds, counts)
@@ -100,21 +99,21 @@ const requestColumns = `SELECT r.account_id, r.id, r.time, r.gateway_id, r.route
 	r.status, r.duration, r.decision, r.limit_scope, r.limit_count, r.remaining, r.passes_at, r.upstream_status, r.reason, r.detail, coalesce(l.count, 0)
 	FROM requests r LEFT JOIN requests_left_out l ON l.account_id = r.account_id AND l.second = r.time / 1000000 `
 
-func scanRequest(r pgx.Rows) (requestlog.Record, error) {
+func scanRequest(r rows.Row) (requestlog.Record, error) {
 	var q requestlog.Record
 	var at, duration int64
 	var prefix, method, path, detail []byte
 	err := r.Scan(&q.AccountID, &q.ID, &at, &q.GatewayID, &q.RouteID, &q.KeyID, &prefix, &method, &path, &q.ClientIP,
 		&q.Status, &duration, &q.Decision, &q.LimitScope, &q.Limit, &q.Remaining, &q.PassesAt, &q.UpstreamStatus, &q.Reason, &detail, &q.LeftOut)
-	q.Time, q.Duration = instant(at), time.Duration(duration)
+	q.Time, q.Duration = rows.Instant(at), time.Duration(duration)
 	q.KeyPrefix, q.Method, q.Path, q.Detail = string(prefix), string(method), string(path), string(detail)
 	return q, err
 }
 
 // RequestRecords implements requestlog.Store.
 func (db *DB) RequestRecords(ctx context.Context, accountID string, f requestlog.Filter, limit int, after string) (list []requestlog.Record, err error) {
-	s := stored.RequestSpan(f.Since, f.Until, below(after))
-	where, args := `WHERE r.account_id = $1 AND r.id >= $2 AND r.id < $3`, []any{accountID, s.From, s.Below, rowLimit(limit)}
+	s := stored.RequestSpan(f.Since, f.Until, rows.Below(after))
+	where, args := `WHERE r.account_id = $1 AND r.id >= $2 AND r.id < $3`, []any{accountID, s.From, s.Below, rows.Limit(limit)}
 	and := func(condition string, value any) {
 		args = append(args, value)
 		where += fmt.Sprintf(` AND %s $%d`, condition, len(args))
@@ -134,13 +133,13 @@ func (db *DB) RequestRecords(ctx context.Context, accountID string, f requestlog
 		and(`r.status =`, f.Status)
 	}
 	if !f.Since.IsZero() {
-		and(`r.time >=`, micros(f.Since))
+		and(`r.time >=`, rows.Micros(f.Since))
 	}
 	if !f.Until.IsZero() {
-		and(`r.time <`, micros(f.Until))
+		and(`r.time <`, rows.Micros(f.Until))
 	}
 	err = db.search(ctx, func(t *readTx) error {
-		return t.rows(ctx, "list requests", requestColumns+where+` ORDER BY r.id DESC LIMIT $4`, args, func(r pgx.Rows) error {
+		return t.Query(ctx, "list requests", requestColumns+where+` ORDER BY r.id DESC LIMIT $4`, args, func(r rows.Row) error {
 			q, err := scanRequest(r)
 			list = append(list, q)
 			return err
@@ -153,7 +152,7 @@ func (db *DB) RequestRecords(ctx context.Context, accountID string, f requestlog
 func (db *DB) RequestRecord(ctx context.Context, accountID, requestID string) (*requestlog.Record, error) {
 	var found *requestlog.Record
 	err := db.view(ctx, db.readers, func(t *readTx) error {
-		return t.rows(ctx, "read request", requestColumns+`WHERE r.account_id = $1 AND r.id = $2`, []any{accountID, requestID}, func(r pgx.Rows) error {
+		return t.Query(ctx, "read request", requestColumns+`WHERE r.account_id = $1 AND r.id = $2`, []any{accountID, requestID}, func(r rows.Row) error {
 			q, err := scanRequest(r)
 			found = &q
 			return err
@@ -167,7 +166,7 @@ func (db *DB) RequestRecord(ctx context.Context, accountID, requestID string) (*
 
 // TrimRequests implements requestlog.Store. It removes whole days.
 func (db *DB) TrimRequests(ctx context.Context, before time.Time, limit int) (more bool, err error) {
-	limit = rowLimit(limit)
+	limit = rows.Limit(limit)
 	err = db.record(ctx, func(t *tx) error {
 		n, err := t.trimBatches(ctx, before, limit)
 		more = limit > 0 && n == int64(limit)

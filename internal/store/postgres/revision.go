@@ -5,9 +5,8 @@ import (
 	"fmt"
 	"math"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/keygate/keygate/internal/gateway"
+	"github.com/keygate/keygate/internal/store/rows"
 	"github.com/keygate/keygate/internal/store/stored"
 )
 
@@ -19,22 +18,22 @@ const revisionColumns = `SELECT id, gateway_id, number, source, kind, author, co
 
 const revisionPage = revisionColumns + ` FROM revisions WHERE gateway_id = ` + liveGateway + ` AND number < $2 ORDER BY number DESC LIMIT $3`
 
-func scanRevision(r pgx.Rows) (gateway.Revision, error) {
+func scanRevision(r rows.Row) (gateway.Revision, error) {
 	var (
 		rev     gateway.Revision
 		created int64
 	)
 	err := r.Scan(&rev.ID, &rev.GatewayID, &rev.Number, &rev.Source, &rev.Kind, &rev.Author, &rev.Commit,
 		&created, &rev.Added, &rev.Removed, &rev.Changed)
-	rev.CreatedAt = instant(created)
+	rev.CreatedAt = rows.Instant(created)
 	return rev, err
 }
 
 // Revision implements control.RevisionReader.
 func (t *readTx) Revision(ctx context.Context, gatewayID string, number int64) (*gateway.Revision, error) {
 	var rev gateway.Revision
-	err := t.row(ctx, "revision", revisionColumns+` FROM revisions WHERE gateway_id = `+liveGateway+` AND number = $2`,
-		[]any{gatewayID, number}, func(r pgx.Rows) (err error) {
+	err := t.QueryRow(ctx, "revision", revisionColumns+` FROM revisions WHERE gateway_id = `+liveGateway+` AND number = $2`,
+		[]any{gatewayID, number}, func(r rows.Row) (err error) {
 			rev, err = scanRevision(r)
 			return err
 		})
@@ -47,7 +46,7 @@ func (t *readTx) Revision(ctx context.Context, gatewayID string, number int64) (
 // readParts reads the content and routes of a revision.
 func (t *readTx) readParts(ctx context.Context, rev *gateway.Revision) error {
 	var content []byte
-	err := t.rows(ctx, "read a revision", `SELECT kind, content FROM revision_parts WHERE revision_id = $1 ORDER BY kind, n`, []any{rev.ID}, func(r pgx.Rows) error {
+	err := t.Query(ctx, "read a revision", `SELECT kind, content FROM revision_parts WHERE revision_id = $1 ORDER BY kind, n`, []any{rev.ID}, func(r rows.Row) error {
 		var kind int
 		var part []byte
 		if err := r.Scan(&kind, &part); err != nil {
@@ -58,7 +57,7 @@ func (t *readTx) readParts(ctx context.Context, rev *gateway.Revision) error {
 			return nil
 		}
 		var err error
-		rev.Routes, err = t.c.pages.Routes(rev.Routes, rev.GatewayID, part)
+		rev.Routes, err = t.Pages.Routes(rev.Routes, rev.GatewayID, part)
 		return err
 	})
 	if err != nil {
@@ -76,8 +75,8 @@ func (t *readTx) Revisions(ctx context.Context, gatewayID string, limit int, bef
 		before = math.MaxInt64
 	}
 	var list []gateway.Revision
-	err := t.rows(ctx, "read revisions", revisionPage,
-		[]any{gatewayID, before, rowLimit(limit)}, func(r pgx.Rows) error {
+	err := t.Query(ctx, "read revisions", revisionPage,
+		[]any{gatewayID, before, rows.Limit(limit)}, func(r rows.Row) error {
 			rev, err := scanRevision(r)
 			list = append(list, rev)
 			return err
@@ -87,7 +86,7 @@ func (t *readTx) Revisions(ctx context.Context, gatewayID string, limit int, bef
 
 // InsertRevision implements control.RevisionStore.
 func (t *tx) InsertRevision(ctx context.Context, r *gateway.Revision) error {
-	p, err := t.c.pages.Prepare(r)
+	p, err := t.Pages.Prepare(r)
 	if err != nil {
 		return err
 	}
@@ -97,10 +96,10 @@ func (t *tx) InsertRevision(ctx context.Context, r *gateway.Revision) error {
 // insertRevision adds a revision, and its parts unless they are stored already.
 func (t *tx) insertRevision(ctx context.Context, p *stored.Prepared) error {
 	r := &p.Revision
-	err := t.queue(ctx, "insert revision", `INSERT INTO revisions (id, gateway_id, number, source, kind, author, commit_id,
+	err := t.Queue(ctx, "insert revision", `INSERT INTO revisions (id, gateway_id, number, source, kind, author, commit_id,
 		created_at, added, removed, changed, bytes) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)`,
 		r.ID, r.GatewayID, r.Number, string(r.Source), string(r.Kind), r.Author, r.Commit,
-		micros(r.CreatedAt), r.Added, r.Removed, r.Changed, p.Bytes)
+		rows.Micros(r.CreatedAt), r.Added, r.Removed, r.Changed, p.Bytes)
 	if err != nil {
 		return err
 	}

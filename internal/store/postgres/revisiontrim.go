@@ -4,9 +4,8 @@ import (
 	"context"
 	"strings"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/keygate/keygate/internal/control"
+	"github.com/keygate/keygate/internal/store/rows"
 	"github.com/keygate/keygate/internal/store/stored"
 )
 
@@ -25,8 +24,8 @@ const (
 
 // HasOldRevisions implements control.RevisionReader.
 func (t *readTx) HasOldRevisions(ctx context.Context, k control.KeptRevisions) (has bool, err error) {
-	err = t.rows(ctx, "look for old revisions", `SELECT EXISTS (`+goneGateway+`) OR EXISTS (`+longHistory+`) OR EXISTS (`+strings.Replace(fullAccount, "$1", "$3", 1)+`)`,
-		[]any{k.Newest, micros(k.Since), k.AccountBytes}, func(r pgx.Rows) error { return r.Scan(&has) })
+	err = t.Query(ctx, "look for old revisions", `SELECT EXISTS (`+goneGateway+`) OR EXISTS (`+longHistory+`) OR EXISTS (`+strings.Replace(fullAccount, "$1", "$3", 1)+`)`,
+		[]any{k.Newest, rows.Micros(k.Since), k.AccountBytes}, func(r rows.Row) error { return r.Scan(&has) })
 	return has, err
 }
 
@@ -34,14 +33,14 @@ func (t *readTx) HasOldRevisions(ctx context.Context, k control.KeptRevisions) (
 // TrimTables.
 func (t *tx) TrimRevisions(ctx context.Context, k control.KeptRevisions, limit int) (more bool, err error) {
 	if limit <= 0 {
-		return false, t.ready(ctx)
+		return false, t.Ready(ctx)
 	}
 	return stored.TrimRevisions(ctx, t, k, limit)
 }
 
 // history returns the history that a query finds.
 func (t *tx) history(ctx context.Context, what, query string, args ...any) (h stored.History, err error) {
-	err = t.rows(ctx, what, query, args, func(r pgx.Rows) error { return r.Scan(&h.GatewayID, &h.Newest) })
+	err = t.Query(ctx, what, query, args, func(r rows.Row) error { return r.Scan(&h.GatewayID, &h.Newest) })
 	return h, err
 }
 
@@ -57,13 +56,13 @@ func (t *tx) LongHistory(ctx context.Context, newest int, before int64) (stored.
 
 // FullAccount implements stored.Histories.
 func (t *tx) FullAccount(ctx context.Context, most int64) (accountID string, bytes int64, err error) {
-	err = t.rows(ctx, "find an account with too many revisions", fullAccount, []any{most}, func(r pgx.Rows) error { return r.Scan(&accountID, &bytes) })
+	err = t.Query(ctx, "find an account with too many revisions", fullAccount, []any{most}, func(r rows.Row) error { return r.Scan(&accountID, &bytes) })
 	return accountID, bytes, err
 }
 
 // LargestHistories implements stored.Histories.
 func (t *tx) LargestHistories(ctx context.Context, accountID string) (list []stored.History, err error) {
-	err = t.rows(ctx, "find the gateway with the most revisions", largestHistories, []any{accountID}, func(r pgx.Rows) error {
+	err = t.Query(ctx, "find the gateway with the most revisions", largestHistories, []any{accountID}, func(r rows.Row) error {
 		var h stored.History
 		err := r.Scan(&h.GatewayID, &h.Newest, &h.OlderBytes)
 		list = append(list, h)
@@ -74,9 +73,9 @@ func (t *tx) LargestHistories(ctx context.Context, accountID string) (list []sto
 
 // OldestRevisions implements stored.Histories.
 func (t *tx) OldestRevisions(ctx context.Context, gatewayID string, last int64, limit int) (list []stored.OldRevision, err error) {
-	err = t.rows(ctx, "find the oldest revisions", oldestRevisions, []any{gatewayID, last, limit}, func(rows pgx.Rows) error {
+	err = t.Query(ctx, "find the oldest revisions", oldestRevisions, []any{gatewayID, last, limit}, func(row rows.Row) error {
 		var r stored.OldRevision
-		err := rows.Scan(&r.Number, &r.CreatedAt, &r.Bytes)
+		err := row.Scan(&r.Number, &r.CreatedAt, &r.Bytes)
 		list = append(list, r)
 		return err
 	})
@@ -85,5 +84,5 @@ func (t *tx) OldestRevisions(ctx context.Context, gatewayID string, last int64, 
 
 // DeleteRevisions implements stored.Histories.
 func (t *tx) DeleteRevisions(ctx context.Context, gatewayID string, last int64) error {
-	return t.queue(ctx, "remove revisions", `DELETE FROM revisions WHERE gateway_id = $1 AND number <= $2`, gatewayID, last)
+	return t.Queue(ctx, "remove revisions", `DELETE FROM revisions WHERE gateway_id = $1 AND number <= $2`, gatewayID, last)
 }

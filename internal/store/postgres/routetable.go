@@ -6,11 +6,10 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/keygate/keygate/internal/control"
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/gateway"
+	"github.com/keygate/keygate/internal/store/rows"
 	"github.com/keygate/keygate/internal/store/stored"
 )
 
@@ -75,29 +74,29 @@ func (db *DB) Discard(ctx context.Context, c control.Prepared) error {
 		return nil
 	}
 	return db.write(context.WithoutCancel(ctx), func(t *tx) error {
-		return t.queue(ctx, "discard a route table", `UPDATE route_tables SET state = $1 WHERE id = $2 AND state = $3`, stored.TableDropped, p.Table, stored.TableStaged)
+		return t.Queue(ctx, "discard a route table", `UPDATE route_tables SET state = $1 WHERE id = $2 AND state = $3`, stored.TableDropped, p.Table, stored.TableStaged)
 	})
 }
 
 // insertTable adds a route table.
 func (t *tx) insertTable(ctx context.Context, gatewayID, revisionID string, state int) (n int64, err error) {
-	err = t.value(ctx, "number a route table", `SELECT nextval(pg_get_serial_sequence('route_tables', 'id'))`, func(r pgx.Rows) error { return r.Scan(&n) })
+	err = t.value(ctx, "number a route table", `SELECT nextval(pg_get_serial_sequence('route_tables', 'id'))`, func(r rows.Row) error { return r.Scan(&n) })
 	if err != nil {
 		return 0, err
 	}
-	return n, t.queue(ctx, "insert a route table", `INSERT INTO route_tables (id, gateway_id, revision_id, state, version, created_at) OVERRIDING SYSTEM VALUE VALUES ($1, $2, $3, $4, 1, $5)`,
+	return n, t.Queue(ctx, "insert a route table", `INSERT INTO route_tables (id, gateway_id, revision_id, state, version, created_at) OVERRIDING SYSTEM VALUE VALUES ($1, $2, $3, $4, 1, $5)`,
 		n, gatewayID, revisionID, state, t.now())
 }
 
 func (t *tx) insertParts(ctx context.Context, revisionID string, parts []stored.RevisionPart) error {
 	if len(parts) == 0 {
-		return t.ready(ctx)
+		return t.Ready(ctx)
 	}
 	kinds, numbers, contents := make([]int, len(parts)), make([]int, len(parts)), make([][]byte, len(parts))
 	for i, p := range parts {
 		kinds[i], numbers[i], contents[i] = p.Kind, p.N, p.Content
 	}
-	return t.queue(ctx, "insert parts of a revision", `INSERT INTO revision_parts (revision_id, kind, n, content)
+	return t.Queue(ctx, "insert parts of a revision", `INSERT INTO revision_parts (revision_id, kind, n, content)
 		SELECT $1::text, p.kind, p.n, p.content FROM unnest($2::int[], $3::bigint[], $4::bytea[]) AS p (kind, n, content)`, revisionID, kinds, numbers, contents)
 }
 
@@ -110,7 +109,7 @@ func (t *tx) InsertPrepared(ctx context.Context, c control.Prepared) error {
 	if err := t.insertRevision(ctx, p); err != nil {
 		return err
 	}
-	if err := t.queue(ctx, "drop a route table", `UPDATE route_tables SET state = $1 WHERE id = (SELECT table_id FROM gateways WHERE id = $2)`, stored.TableDropped, p.Revision.GatewayID); err != nil {
+	if err := t.Queue(ctx, "drop a route table", `UPDATE route_tables SET state = $1 WHERE id = (SELECT table_id FROM gateways WHERE id = $2)`, stored.TableDropped, p.Revision.GatewayID); err != nil {
 		return err
 	}
 	table := p.Table
@@ -131,21 +130,21 @@ func (t *tx) InsertPrepared(ctx context.Context, c control.Prepared) error {
 			return err
 		}
 	}
-	return t.queueOne(ctx, "use a route table", "gateway", `changed AS (UPDATE gateways SET table_id = $1, route_count = $2, route_bytes = $3 WHERE id = $4 RETURNING 1)`,
+	return t.QueueOne(ctx, "use a route table", "gateway", `UPDATE gateways SET table_id = $1, route_count = $2, route_bytes = $3 WHERE id = $4`,
 		table, p.Routes, p.RouteBytes, p.Revision.GatewayID)
 }
 
 // TrimTables implements control.Trimmer.
 func (t *tx) TrimTables(ctx context.Context, staged time.Time, limit int) (more bool, err error) {
 	if limit <= 0 {
-		return false, t.ready(ctx)
+		return false, t.Ready(ctx)
 	}
-	abandoned, err := t.finds(ctx, "look for abandoned route tables", `SELECT FROM route_tables WHERE state = $1 AND created_at < $2`, stored.TableStaged, micros(staged))
+	abandoned, err := t.finds(ctx, "look for abandoned route tables", `SELECT FROM route_tables WHERE state = $1 AND created_at < $2`, stored.TableStaged, rows.Micros(staged))
 	if err != nil {
 		return false, err
 	}
 	if abandoned {
-		if err := t.queue(ctx, "find abandoned route tables", `UPDATE route_tables SET state = $1 WHERE state = $2 AND created_at < $3`, stored.TableDropped, stored.TableStaged, micros(staged)); err != nil {
+		if err := t.Queue(ctx, "find abandoned route tables", `UPDATE route_tables SET state = $1 WHERE state = $2 AND created_at < $3`, stored.TableDropped, stored.TableStaged, rows.Micros(staged)); err != nil {
 			return false, err
 		}
 	}
@@ -157,7 +156,7 @@ func (t *tx) TrimTables(ctx context.Context, staged time.Time, limit int) (more 
 		`DELETE FROM route_tables WHERE id IN (SELECT id FROM route_tables WHERE state = 2 LIMIT $1)`,
 		`DELETE FROM revisions_gone WHERE id IN (SELECT id FROM revisions_gone LIMIT $1)`,
 	} {
-		n, err := t.delete(ctx, "remove route tables and revisions", query, left)
+		n, err := t.Delete(ctx, "remove route tables and revisions", query, left)
 		if err != nil {
 			return false, err
 		}

@@ -32,7 +32,7 @@ func (c *nodes) joined(i int) held {
 	c.Helper()
 	row := lease.Row{Boot: lease.Boot{byte(i + 1)}, Epoch: 1}
 	c.must(c.stores[0].write(c.Context(), func(t *tx) error {
-		_, err := t.exec(c.Context(), "join", `INSERT INTO nodes (id, name, boot, epoch, granted, ttl, number, mark, state, role, version, limits, started_at, renewed)
+		_, err := t.Exec(c.Context(), "join", `INSERT INTO nodes (id, name, boot, epoch, granted, ttl, number, mark, state, role, version, limits, started_at, renewed)
 			VALUES ($1, $1, $2, $3, 1, 1, 0, '\x0000000000000000', 'live', 'all', '', '', 0, now())`, fmt.Sprint("node_", i), row.Boot[:], row.Epoch)
 		return err
 	}))

@@ -5,17 +5,16 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/keygate/keygate/internal/control"
+	"github.com/keygate/keygate/internal/store/rows"
 )
 
 // Session implements control.SessionReader.
 func (t *readTx) Session(ctx context.Context, digest [32]byte) (*control.Session, error) {
 	s := control.Session{Digest: digest}
-	err := t.row(ctx, "session", `SELECT s.account_id, s.key_id, s.created_at, s.expires_at, k.digest, k.prefix
+	err := t.QueryRow(ctx, "session", `SELECT s.account_id, s.key_id, s.created_at, s.expires_at, k.digest, k.prefix
 		FROM sessions s JOIN keys k ON k.id = s.key_id WHERE s.digest = $1`,
-		[]any{digest[:]}, func(r pgx.Rows) error {
+		[]any{digest[:]}, func(r rows.Row) error {
 			var (
 				created, expires int64
 				keyDigest        []byte
@@ -26,7 +25,7 @@ func (t *readTx) Session(ctx context.Context, digest [32]byte) (*control.Session
 			if copy(s.KeyDigest[:], keyDigest) != len(s.KeyDigest) {
 				return fmt.Errorf("the digest of key %s has %d bytes", s.KeyID, len(keyDigest))
 			}
-			s.CreatedAt, s.ExpiresAt = instant(created), instant(expires)
+			s.CreatedAt, s.ExpiresAt = rows.Instant(created), rows.Instant(expires)
 			return nil
 		})
 	if err != nil {
@@ -45,22 +44,22 @@ func (t *tx) InsertSession(ctx context.Context, s *control.Session, ofKey, ofAcc
 		{`DELETE FROM sessions WHERE digest IN (SELECT digest FROM sessions WHERE key_id = $1 ORDER BY created_at DESC OFFSET $2)`, s.KeyID, ofKey},
 		{`DELETE FROM sessions WHERE digest IN (SELECT digest FROM sessions WHERE account_id = $1 ORDER BY created_at DESC OFFSET $2)`, s.AccountID, ofAccount},
 	} {
-		if err := t.queue(ctx, "end the oldest sessions", bound.query, bound.id, bound.most-1); err != nil {
+		if err := t.Queue(ctx, "end the oldest sessions", bound.query, bound.id, bound.most-1); err != nil {
 			return err
 		}
 	}
-	return t.queue(ctx, "insert session", `INSERT INTO sessions (digest, account_id, key_id, created_at, expires_at) VALUES ($1, $2, $3, $4, $5)`,
-		s.Digest[:], s.AccountID, s.KeyID, micros(s.CreatedAt), micros(s.ExpiresAt))
+	return t.Queue(ctx, "insert session", `INSERT INTO sessions (digest, account_id, key_id, created_at, expires_at) VALUES ($1, $2, $3, $4, $5)`,
+		s.Digest[:], s.AccountID, s.KeyID, rows.Micros(s.CreatedAt), rows.Micros(s.ExpiresAt))
 }
 
 // DeleteSession implements control.SessionStore.
 func (t *tx) DeleteSession(ctx context.Context, digest [32]byte) error {
-	return t.queue(ctx, "delete session", `DELETE FROM sessions WHERE digest = $1`, digest[:])
+	return t.Queue(ctx, "delete session", `DELETE FROM sessions WHERE digest = $1`, digest[:])
 }
 
 // TrimSessions implements control.SessionStore.
 func (t *tx) TrimSessions(ctx context.Context, expired time.Time, limit int) (more bool, err error) {
-	n, err := t.delete(ctx, "trim sessions", `DELETE FROM sessions WHERE digest IN
-		(SELECT digest FROM sessions WHERE expires_at <= $1 LIMIT $2)`, micros(expired), limit)
+	n, err := t.Delete(ctx, "trim sessions", `DELETE FROM sessions WHERE digest IN
+		(SELECT digest FROM sessions WHERE expires_at <= $1 LIMIT $2)`, rows.Micros(expired), limit)
 	return n == int64(limit), err
 }

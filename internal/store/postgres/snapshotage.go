@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/jackc/pgx/v5"
+	"github.com/keygate/keygate/internal/store/rows"
 )
 
 // oldestSnapshot selects for how many microseconds the oldest transaction has run that keeps the server from
@@ -20,7 +20,7 @@ const oldestSnapshot = `SELECT coalesce(max(extract(epoch FROM clock_timestamp()
 // few seconds, so their table grows meanwhile and each read of it takes longer.
 func (db *DB) OldestSnapshot(ctx context.Context) (age time.Duration, err error) {
 	err = db.statement(ctx, db.readers, logTime, func(t *readTx) error {
-		return t.rows(ctx, "read the oldest snapshot", oldestSnapshot, nil, func(r pgx.Rows) error {
+		return t.Query(ctx, "read the oldest snapshot", oldestSnapshot, nil, func(r rows.Row) error {
 			var micros int64
 			err := r.Scan(&micros)
 			age = time.Duration(max(0, micros)) * time.Microsecond

@@ -4,13 +4,12 @@ import (
 	"context"
 	"slices"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/keygate/keygate/internal/account"
 	"github.com/keygate/keygate/internal/apikey"
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/gateway"
 	"github.com/keygate/keygate/internal/snapshot"
+	"github.com/keygate/keygate/internal/store/rows"
 )
 
 var _ snapshot.Source = (*DB)(nil)
@@ -66,7 +65,7 @@ func (db *DB) ReadableAccounts(ctx context.Context, bad func(accountID string, e
 		return list, err
 	}
 	ids, err := readOn(ctx, db, db.changes, func(t *readTx) ([]string, error) {
-		return t.texts(ctx, "read accounts", `SELECT id FROM accounts `+visibleAccounts+`ORDER BY id`)
+		return t.Texts(ctx, "read accounts", `SELECT id FROM accounts `+visibleAccounts+`ORDER BY id`)
 	})
 	if err != nil {
 		return nil, err
@@ -90,10 +89,10 @@ func (db *DB) ReadableAccounts(ctx context.Context, bad func(accountID string, e
 func (db *DB) accounts(ctx context.Context, rest string, args []any, bad func(accountID string, err error)) (list []account.Account, err error) {
 	err = db.statement(ctx, db.changes, readTime, func(t *readTx) error {
 		list = nil // of an attempt whose connection was lost
-		return t.rows(ctx, "read accounts", accountColumns+rest, args, func(r pgx.Rows) error {
+		return t.Query(ctx, "read accounts", accountColumns+rest, args, func(r rows.Row) error {
 			a, err := scanAccount(r)
 			if err != nil {
-				if a.ID == "" || r.Err() != nil { // of the driver, which reads no further
+				if a.ID == "" || resultOf(r).Err() != nil { // of the driver, which reads no further
 					return decoded(err)
 				}
 				bad(a.ID, &corrupted{err})
@@ -142,14 +141,14 @@ func (db *DB) GatewayByID(ctx context.Context, gatewayID string) (g *gateway.Gat
 // GatewayIDs implements snapshot.GatewaySource.
 func (db *DB) GatewayIDs(ctx context.Context) ([]string, error) {
 	return read(ctx, db, func(t *readTx) ([]string, error) {
-		return t.texts(ctx, "read gateways", `SELECT id FROM gateways ORDER BY id`)
+		return t.Texts(ctx, "read gateways", `SELECT id FROM gateways ORDER BY id`)
 	})
 }
 
 // HasGateway implements snapshot.GatewaySource. It reads on the connection of the change log, because keys wait for it.
 func (db *DB) HasGateway(ctx context.Context, gatewayID string) (found bool, err error) {
 	err = db.statement(ctx, db.changes, logTime, func(t *readTx) error {
-		return t.rows(ctx, "find a gateway", `SELECT 1 FROM gateways WHERE id = $1`, []any{gatewayID}, func(pgx.Rows) error {
+		return t.Query(ctx, "find a gateway", `SELECT 1 FROM gateways WHERE id = $1`, []any{gatewayID}, func(rows.Row) error {
 			found = true
 			return nil
 		})
@@ -160,7 +159,7 @@ func (db *DB) HasGateway(ctx context.Context, gatewayID string) (found bool, err
 // RouteCount implements snapshot.GatewaySource.
 func (db *DB) RouteCount(ctx context.Context, gatewayID string) (n int, err error) {
 	err = db.view(ctx, db.source, func(t *readTx) error {
-		return t.rows(ctx, "count routes", `SELECT route_count FROM gateways WHERE id = $1`, []any{gatewayID}, func(r pgx.Rows) error {
+		return t.Query(ctx, "count routes", `SELECT route_count FROM gateways WHERE id = $1`, []any{gatewayID}, func(r rows.Row) error {
 			return decoded(r.Scan(&n))
 		})
 	})
@@ -203,7 +202,7 @@ func (t *readTx) newerChanges(ctx context.Context, d *snapshot.GatewayDelta, aft
 	for _, routeID := range d.RouteIDs {
 		known[routeID] = true
 	}
-	return t.rows(ctx, "read changes", `SELECT seq, kind, record_id FROM changes WHERE seq > $1 ORDER BY seq`, []any{after}, func(r pgx.Rows) error {
+	return t.Query(ctx, "read changes", `SELECT seq, kind, record_id FROM changes WHERE seq > $1 ORDER BY seq`, []any{after}, func(r rows.Row) error {
 		var c snapshot.Change
 		if err := r.Scan(&c.Seq, &c.Kind, &c.ID); err != nil {
 			return err

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/jackc/pgx/v5"
+	"github.com/keygate/keygate/internal/store/rows"
 )
 
 // Guarantee: docs/limits.md lists every table of the database, with its bound.
@@ -36,10 +36,10 @@ func TestEveryTableHasABound(t *testing.T) {
 	db := fresh(t)
 	var tables []string
 	err = db.view(t.Context(), db.readers, func(r *readTx) error {
-		return r.rows(t.Context(), "list tables", `SELECT relname FROM pg_class WHERE relkind IN ('r', 'p') AND NOT relispartition
-			AND relnamespace = current_schema()::regnamespace AND relname <> 'goose_db_version' ORDER BY relname`, nil, func(rows pgx.Rows) error {
+		return r.Query(t.Context(), "list tables", `SELECT relname FROM pg_class WHERE relkind IN ('r', 'p') AND NOT relispartition
+			AND relnamespace = current_schema()::regnamespace AND relname <> 'goose_db_version' ORDER BY relname`, nil, func(row rows.Row) error {
 			var name string
-			err := rows.Scan(&name)
+			err := row.Scan(&name)
 			tables = append(tables, name)
 			return err
 		})
@@ -57,7 +57,7 @@ func TestEveryTableHasABound(t *testing.T) {
 func TestTextsCompareByBytes(t *testing.T) {
 	db := fresh(t)
 	err := db.view(t.Context(), db.readers, func(r *readTx) error {
-		list, err := r.texts(t.Context(), "list columns", `SELECT c.relname || '.' || a.attname FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid
+		list, err := r.Texts(t.Context(), "list columns", `SELECT c.relname || '.' || a.attname FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid
 			WHERE c.relkind IN ('r', 'p') AND c.relnamespace = current_schema()::regnamespace AND a.attnum > 0 AND c.relname <> 'goose_db_version'
 			AND a.attcollation NOT IN (0, (SELECT oid FROM pg_collation WHERE collname = 'C' AND collnamespace = 'pg_catalog'::regnamespace)) ORDER BY 1`)
 		if len(list) > 0 {

@@ -4,10 +4,9 @@ import (
 	"context"
 	"slices"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/keygate/keygate/internal/accesslog"
 	"github.com/keygate/keygate/internal/fault"
+	"github.com/keygate/keygate/internal/store/rows"
 	"github.com/keygate/keygate/internal/traffic"
 )
 
@@ -39,7 +38,7 @@ func (t *tx) insertChunks(ctx context.Context, chunks []traffic.Chunk) error {
 		accounts[i], starts[i], parts[i], tiers[i], states[i] = c.AccountID, c.Start, int64(c.Part), int64(c.Tier), int64(c.State)
 		firsts[i], lasts[i], bodies[i] = c.First[:], c.Last[:], c.Body
 	}
-	return t.queue(ctx, "insert traffic", `INSERT INTO traffic (account_id, part, tier, state, start, first, last, body)
+	return t.Queue(ctx, "insert traffic", `INSERT INTO traffic (account_id, part, tier, state, start, first, last, body)
 		SELECT account_id, part, tier, state, start, first, last, body
 		FROM unnest($1::text[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bytea[], $7::bytea[], $8::bytea[])
 		WITH ORDINALITY AS c (account_id, part, tier, state, start, first, last, body, place) ORDER BY place`,
@@ -71,7 +70,7 @@ func (t *readTx) findChunks(ctx context.Context, q *traffic.ChunkQuery) (seqs []
 	if q.Tier > 0 {
 		query += ` UNION ALL SELECT seq, start FROM traffic WHERE account_id = $1 AND part = $2 AND tier < $3 AND state < 2 AND start >= $4 AND start < $5` + only
 	}
-	err = t.rows(ctx, "find traffic", query+` ORDER BY start, seq`, args, func(r pgx.Rows) error {
+	err = t.Query(ctx, "find traffic", query+` ORDER BY start, seq`, args, func(r rows.Row) error {
 		var seq, start int64
 		err := r.Scan(&seq, &start)
 		seqs = append(seqs, seq)
@@ -86,8 +85,8 @@ const chunksAtOnce = 128
 // chunks calls f for each of the chunks that still exists, in their order.
 func (t *readTx) chunks(ctx context.Context, seqs []int64, f func(*traffic.Chunk) error) error {
 	for some := range slices.Chunk(seqs, chunksAtOnce) {
-		err := t.rows(ctx, "read traffic", `SELECT t.seq, t.account_id, t.part, t.tier, t.state, t.start, t.first, t.last, t.body
-			FROM unnest($1::bigint[]) WITH ORDINALITY AS q (seq, place) JOIN traffic t USING (seq) ORDER BY q.place`, []any{some}, func(r pgx.Rows) error {
+		err := t.Query(ctx, "read traffic", `SELECT t.seq, t.account_id, t.part, t.tier, t.state, t.start, t.first, t.last, t.body
+			FROM unnest($1::bigint[]) WITH ORDINALITY AS q (seq, place) JOIN traffic t USING (seq) ORDER BY q.place`, []any{some}, func(r rows.Row) error {
 			var c traffic.Chunk
 			var first, last []byte
 			if err := r.Scan(&c.Seq, &c.AccountID, &c.Part, &c.Tier, &c.State, &c.Start, &first, &last, &c.Body); err != nil {
@@ -112,9 +111,9 @@ func (db *DB) TrafficChunks(ctx context.Context, seqs []int64, f func(*traffic.C
 // TrafficBacklog implements traffic.Maintenance.
 func (db *DB) TrafficBacklog(ctx context.Context, tier traffic.Tier, s traffic.State, before int64, limit int) (list []traffic.Backlog, err error) {
 	err = db.view(ctx, db.readers, func(t *readTx) error {
-		return t.rows(ctx, "find traffic to merge", `SELECT account_id, part, start, array_agg(seq ORDER BY seq) FROM traffic
+		return t.Query(ctx, "find traffic to merge", `SELECT account_id, part, start, array_agg(seq ORDER BY seq) FROM traffic
 			WHERE tier = $1 AND state = $2 AND state < 2 AND start < $3 GROUP BY start, account_id, part ORDER BY start, account_id, part LIMIT $4`,
-			[]any{int64(tier), int64(s), before, rowLimit(limit)}, func(r pgx.Rows) error {
+			[]any{int64(tier), int64(s), before, rows.Limit(limit)}, func(r rows.Row) error {
 				b := traffic.Backlog{Tier: tier, State: s}
 				err := r.Scan(&b.AccountID, &b.Part, &b.Start, &b.Seqs)
 				list = append(list, b)
@@ -143,7 +142,7 @@ func (t *tx) replaceTraffic(ctx context.Context, query string, seqs []int64, to 
 	if len(seqs) == 0 {
 		return nil
 	}
-	n, err := t.exec(ctx, "replace traffic", query, seqs, int64(to))
+	n, err := t.Exec(ctx, "replace traffic", query, seqs, int64(to))
 	if err == nil && n != int64(len(seqs)) {
 		return fault.New(fault.Conflict, "another node has merged the traffic meanwhile")
 	}
@@ -153,9 +152,9 @@ func (t *tx) replaceTraffic(ctx context.Context, query string, seqs []int64, to 
 // TrimTraffic implements traffic.Maintenance.
 func (db *DB) TrimTraffic(ctx context.Context, p traffic.Part, tier traffic.Tier, before int64, limit int) (more bool, err error) {
 	err = db.record(ctx, func(t *tx) error {
-		n, err := t.exec(ctx, "trim traffic", `DELETE FROM traffic WHERE seq IN
+		n, err := t.Exec(ctx, "trim traffic", `DELETE FROM traffic WHERE seq IN
 			(SELECT seq FROM traffic WHERE state = 2 AND part = $1 AND tier = $2 AND start < $3 ORDER BY start LIMIT $4 FOR UPDATE SKIP LOCKED)`,
-			int64(p), int64(tier), before, rowLimit(limit))
+			int64(p), int64(tier), before, rows.Limit(limit))
 		more = limit > 0 && n == int64(limit)
 		return err
 	})

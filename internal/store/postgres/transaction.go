@@ -9,12 +9,12 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/keygate/keygate/internal/control"
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/snapshot"
+	"github.com/keygate/keygate/internal/store/rows"
 )
 
 // errEnded is returned by a transaction that is used after its function has returned.
@@ -126,6 +126,7 @@ func (db *DB) try(ctx context.Context, k kind, sure bool, f func(*tx) error) (ag
 	}
 	defer db.writer.give(c)
 	t := &tx{readTx: readTx{c: c, limit: writeTime, mutation: mutation{headTime: db.headTime, seed: newSeed(), sure: sure}}, now: db.now, random: db.random}
+	t.Reader = rows.Reader{Queries: &t.readTx, Pages: c.pages}
 	if err := t.begin(ctx, db.begin(k), k); err != nil {
 		c.abandon()
 		if ctx.Err() != nil {
@@ -297,7 +298,7 @@ func (db *DB) viewFor(ctx context.Context, p *pool, begin string, limit time.Dur
 			}
 			return err
 		}
-		t := &readTx{c: c, limit: limit}
+		t := newReadTx(c, limit)
 		if _, err = t.begin(ctx, begin); err == nil {
 			return db.run(t, p, f)
 		}
@@ -323,7 +324,7 @@ func (db *DB) statement(ctx context.Context, p *pool, limit time.Duration, f fun
 			}
 			return err
 		}
-		t := &readTx{c: c, limit: limit}
+		t := newReadTx(c, limit)
 		err = f(t)
 		failed := t.failed
 		t.failed = errEnded
@@ -358,6 +359,7 @@ func (db *DB) run(t *readTx, p *pool, f func(*readTx) error) error {
 
 // readTx reads within a transaction.
 type readTx struct {
+	rows.Reader
 	c *conn
 	// failed is the error of the first statement that failed. Every later call returns it,
 	// as the server would.
@@ -375,6 +377,12 @@ type readTx struct {
 	// their ends.
 	interrupt context.Context //nolint:containedctx // of the transaction, which does not outlive the call
 	mutation
+}
+
+func newReadTx(c *conn, limit time.Duration) *readTx {
+	t := &readTx{c: c, limit: limit}
+	t.Reader = rows.Reader{Queries: t, Pages: c.pages}
+	return t
 }
 
 // mutation is the state of a mutation.
@@ -484,8 +492,8 @@ type reader struct {
 	name, version string
 }
 
-// ready returns an error if no statement may run.
-func (t *readTx) ready(ctx context.Context) error {
+// Ready implements rows.Queries.
+func (t *readTx) Ready(ctx context.Context) error {
 	if t.failed != nil {
 		return t.failed
 	}
@@ -512,14 +520,14 @@ func (t *readTx) fault(what string, err error) error {
 	return translate(what, err)
 }
 
-// rows calls scan for each row of the result, which must not use the transaction. The statement
-// runs to its end even if ctx ends, except in a Search.
-func (t *readTx) rows(ctx context.Context, what, query string, args []any, scan func(pgx.Rows) error) error {
-	if err := t.ready(ctx); err != nil {
+// Query implements rows.Queries. The statement runs to its end even if ctx ends, except in a Search.
+func (t *readTx) Query(ctx context.Context, what, query string, args []any, scan func(rows.Row) error) error {
+	if err := t.Ready(ctx); err != nil {
 		return err
 	}
 	during, cancel := t.during()
 	defer cancel()
+	query = t.c.dialect.of(query).alone
 	var err error
 	if t.records(query) {
 		err = t.record(during, query, args, scan)
@@ -532,53 +540,24 @@ func (t *readTx) rows(ctx context.Context, what, query string, args []any, scan 
 	return nil
 }
 
-// row calls scan for the only row of the result. If there is none, the error is
-// fault.NotFound for what.
-func (t *readTx) row(ctx context.Context, what, query string, args []any, scan func(pgx.Rows) error) error {
-	found := false
-	err := t.rows(ctx, "read "+what, query, args, func(r pgx.Rows) error {
-		found = true
-		return scan(r)
-	})
-	if err == nil && !found {
-		return fault.Missing(what)
-	}
-	return err
-}
-
-// texts returns the only column of the result.
-func (t *readTx) texts(ctx context.Context, what, query string, args ...any) (list []string, err error) {
-	err = t.rows(ctx, what, query, args, func(r pgx.Rows) error {
-		var s string
-		err := r.Scan(&s)
-		list = append(list, s)
-		return err
-	})
-	return list, err
-}
-
-// exec runs a statement and returns how many rows it changed.
-func (t *tx) exec(ctx context.Context, what, query string, args ...any) (int64, error) {
-	if err := t.ready(ctx); err != nil {
+// Exec implements rows.Statements.
+func (t *tx) Exec(ctx context.Context, what, query string, args ...any) (int64, error) {
+	if err := t.Ready(ctx); err != nil {
 		return 0, err
 	}
 	during, cancel := t.during()
 	defer cancel()
-	tag, err := t.send(during, query, args, func(pgx.Rows) error { return nil })
+	tag, err := t.send(during, t.c.dialect.of(query).alone, args, func(rows.Row) error { return nil })
 	if err != nil {
 		return 0, t.fail(what, err)
 	}
 	return tag.RowsAffected(), nil
 }
 
-// must runs a statement that changes one row. If it changes none, the error is fault.NotFound
-// for record.
-func (t *tx) must(ctx context.Context, what, record, query string, args ...any) error {
-	n, err := t.exec(ctx, what, query, args...)
-	if err == nil && n == 0 {
-		return fault.Missing(record)
-	}
-	return err
+// Fail implements rows.Statements.
+func (t *tx) Fail(err error) error {
+	t.failed = cmp.Or(t.failed, err)
+	return t.failed
 }
 
 // commit commits the transaction. It sends what is queued with COMMIT.
@@ -586,7 +565,7 @@ func (t *tx) commit() error {
 	t.countAll()
 	if t.accountID != "" {
 		t.queued = append(t.queued, statement{what: "number the change", query: accountChanges, args: []any{t.accountID},
-			scan: func(r pgx.Rows) error { return r.Scan(&t.ofAccount) }})
+			scan: func(r rows.Row) error { return r.Scan(&t.ofAccount) }})
 	}
 	if len(t.queued) == 0 && !t.ahead {
 		t.tripWithHead()
@@ -603,7 +582,7 @@ func (t *tx) commit() error {
 	defer cancel()
 	server := t.c.Conn.Conn().PgConn()
 	forgetWarnings(server)
-	tag, err := t.send(ctx, endTransaction, nil, func(pgx.Rows) error { return nil })
+	tag, err := t.send(ctx, endTransaction, nil, func(rows.Row) error { return nil })
 	return cmp.Or(err, committed(tag), confirmedBy(server))
 }
 

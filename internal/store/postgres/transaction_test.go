@@ -12,6 +12,7 @@ import (
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/keygatetest/postgrestest"
 	"github.com/keygate/keygate/internal/snapshot"
+	"github.com/keygate/keygate/internal/store/rows"
 	"github.com/keygate/keygate/internal/store/state"
 )
 
@@ -58,7 +59,7 @@ func TestConflictIsRetried(t *testing.T) {
 		}
 		if calls++; calls < 3 {
 			tx, _ := c.(*tx)
-			_, err := tx.exec(t.Context(), "fail", `DO $$ BEGIN RAISE EXCEPTION 'a deadlock' USING ERRCODE = '40P01'; END $$`)
+			_, err := tx.Exec(t.Context(), "fail", `DO $$ BEGIN RAISE EXCEPTION 'a deadlock' USING ERRCODE = '40P01'; END $$`)
 			return err
 		}
 		return nil
@@ -121,7 +122,7 @@ func TestSearchStopsWithItsContext(t *testing.T) {
 	for range searchers + 1 {
 		ctx, cancel := context.WithCancel(t.Context())
 		err := db.search(ctx, func(t *readTx) error {
-			return t.rows(ctx, "count for ever", endless+`i FROM n`, nil, func(pgx.Rows) error {
+			return t.Query(ctx, "count for ever", endless+`i FROM n`, nil, func(rows.Row) error {
 				cancel() // in the first row, so that the statement is running
 				return nil
 			})

@@ -5,16 +5,16 @@ import (
 	"strings"
 	"time"
 
-	"github.com/jackc/pgx/v5"
+	"github.com/keygate/keygate/internal/store/rows"
 )
 
-// delete runs a DELETE and returns how many rows it has deleted. A mutation must hold the head to know that; so it looks first
+// Delete implements rows.Statements. A mutation must hold the head to know how many rows it has deleted; so it looks first
 // whether there are any.
-func (t *tx) delete(ctx context.Context, what, query string, args ...any) (int64, error) {
+func (t *tx) Delete(ctx context.Context, what, query string, args ...any) (int64, error) {
 	if found, err := t.finds(ctx, what, query, args...); err != nil || !found {
 		return 0, err
 	}
-	return t.exec(ctx, what, query, args...)
+	return t.Exec(ctx, what, query, args...)
 }
 
 // finds reports whether a DELETE would delete anything. If the transaction could delete without more ado, it returns true.
@@ -23,35 +23,35 @@ func (t *tx) finds(ctx context.Context, what, query string, args ...any) (found 
 		return true, nil
 	}
 	look, _, _ := strings.Cut(strings.Replace(query, "DELETE FROM", "SELECT FROM", 1), " RETURNING ")
-	err = t.row(ctx, what, `SELECT EXISTS (`+look+`)`, args, func(r pgx.Rows) error { return r.Scan(&found) })
+	err = t.QueryRow(ctx, what, `SELECT EXISTS (`+look+`)`, args, func(r rows.Row) error { return r.Scan(&found) })
 	return found, err
 }
 
 // Trim implements control.Trimmer.
 func (t *tx) Trim(ctx context.Context, responses, changes, events time.Time, day int64, limit int) (more bool, err error) {
 	if limit <= 0 {
-		return false, t.ready(ctx)
+		return false, t.Ready(ctx)
 	}
 	for _, step := range []struct {
 		what, query string
 		before      int64
 	}{
-		{"trim stored responses", `DELETE FROM answers WHERE ctid = ANY (ARRAY(SELECT ctid FROM answers WHERE created_at < $1 ORDER BY created_at LIMIT $2))`, micros(responses)},
+		{"trim stored responses", `DELETE FROM answers WHERE ctid = ANY (ARRAY(SELECT ctid FROM answers WHERE created_at < $1 ORDER BY created_at LIMIT $2))`, rows.Micros(responses)},
 		{"trim daily counts", `DELETE FROM daily_counts WHERE (day, limit_id, key_id) IN (SELECT day, limit_id, key_id FROM daily_counts WHERE day < $1 LIMIT $2)`, day},
 		{"trim daily claims", `DELETE FROM daily_claims WHERE (day, limit_id, key_id, node) IN (SELECT day, limit_id, key_id, node FROM daily_claims WHERE day < $1 LIMIT $2)`, day},
 	} {
-		n, err := t.delete(ctx, step.what, step.query, step.before, limit)
+		n, err := t.Delete(ctx, step.what, step.query, step.before, limit)
 		if err != nil {
 			return false, err
 		}
 		more = more || n == int64(limit)
 	}
-	trimmed, err := t.trimEvents(ctx, micros(events), limit)
+	trimmed, err := t.trimEvents(ctx, rows.Micros(events), limit)
 	if err != nil {
 		return false, err
 	}
 	more = more || trimmed >= int64(limit)
-	n, err := t.trimChanges(ctx, micros(changes), limit)
+	n, err := t.trimChanges(ctx, rows.Micros(changes), limit)
 	return more || n == limit, err
 }
 
@@ -60,7 +60,7 @@ func (t *tx) Trim(ctx context.Context, responses, changes, events time.Time, day
 // set back.
 func (t *tx) trimChanges(ctx context.Context, before int64, limit int) (int, error) {
 	n, last, old := 0, int64(0), true
-	err := t.rows(ctx, "find old changes", `SELECT seq, at FROM changes ORDER BY seq LIMIT $1`, []any{limit}, func(r pgx.Rows) error {
+	err := t.Query(ctx, "find old changes", `SELECT seq, at FROM changes ORDER BY seq LIMIT $1`, []any{limit}, func(r rows.Row) error {
 		var seq, at int64
 		if err := r.Scan(&seq, &at); err != nil {
 			return err
@@ -73,9 +73,9 @@ func (t *tx) trimChanges(ctx context.Context, before int64, limit int) (int, err
 	if err != nil || n == 0 {
 		return 0, err
 	}
-	if err := t.queue(ctx, "trim changes", `DELETE FROM changes WHERE seq <= $1`, last); err != nil {
+	if err := t.Queue(ctx, "trim changes", `DELETE FROM changes WHERE seq <= $1`, last); err != nil {
 		return 0, err
 	}
-	err = t.queue(ctx, "record trimmed changes", `UPDATE changes_trimmed SET seq = $1`, last)
+	err = t.Queue(ctx, "record trimmed changes", `UPDATE changes_trimmed SET seq = $1`, last)
 	return n, err
 }

@@ -66,7 +66,7 @@ func (db *DB) Probe(ctx context.Context) {
 		return
 	}
 	_ = db.record(ctx, func(t *tx) error { // update notes the error
-		_, err := t.exec(ctx, "probe the store", `UPDATE changes_trimmed SET seq = seq`)
+		_, err := t.Exec(ctx, "probe the store", `UPDATE changes_trimmed SET seq = seq`)
 		return err
 	})
 }

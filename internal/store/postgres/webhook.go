@@ -4,10 +4,9 @@ import (
 	"context"
 	"database/sql"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/keygate/keygate/internal/control"
 	"github.com/keygate/keygate/internal/event"
+	"github.com/keygate/keygate/internal/store/rows"
 	"github.com/keygate/keygate/internal/store/stored"
 	"github.com/keygate/keygate/internal/webhook"
 )
@@ -15,7 +14,7 @@ import (
 const webhookColumns = `SELECT id, account_id, url, events, active, disabled_reason, secret, secret_since, old_secret,
 	old_until, failing_since, created_at, version FROM webhooks `
 
-func scanWebhook(r pgx.Rows) (webhook.Webhook, error) {
+func scanWebhook(r rows.Row) (webhook.Webhook, error) {
 	var (
 		w                      webhook.Webhook
 		events                 string
@@ -30,15 +29,15 @@ func scanWebhook(r pgx.Rows) (webhook.Webhook, error) {
 	if active {
 		w.State = webhook.Active
 	}
-	w.SecretSince, w.OldUntil = instant(since), maybeInstant(oldUntil)
-	w.FailingSince, w.CreatedAt = maybeInstant(failingSince), instant(created)
+	w.SecretSince, w.OldUntil = rows.Instant(since), rows.MaybeInstant(oldUntil)
+	w.FailingSince, w.CreatedAt = rows.MaybeInstant(failingSince), rows.Instant(created)
 	return w, err
 }
 
 // webhooks reads the endpoints that the rest of the query selects.
 func (t *readTx) webhooks(ctx context.Context, rest string, args ...any) ([]webhook.Webhook, error) {
 	var list []webhook.Webhook
-	err := t.rows(ctx, "read webhooks", webhookColumns+rest, args, func(r pgx.Rows) error {
+	err := t.Query(ctx, "read webhooks", webhookColumns+rest, args, func(r rows.Row) error {
 		w, err := scanWebhook(r)
 		list = append(list, w)
 		return err
@@ -48,7 +47,7 @@ func (t *readTx) webhooks(ctx context.Context, rest string, args ...any) ([]webh
 
 func (t *readTx) webhook(ctx context.Context, rest string, args ...any) (*webhook.Webhook, error) {
 	var w webhook.Webhook
-	err := t.row(ctx, "webhook", webhookColumns+rest, args, func(r pgx.Rows) (err error) {
+	err := t.QueryRow(ctx, "webhook", webhookColumns+rest, args, func(r rows.Row) (err error) {
 		w, err = scanWebhook(r)
 		return err
 	})
@@ -71,13 +70,13 @@ func (t *tx) Webhook(ctx context.Context, accountID, webhookID string) (*webhook
 
 // Webhooks implements control.WebhookReader.
 func (t *readTx) Webhooks(ctx context.Context, accountID string, p control.Page) ([]webhook.Webhook, error) {
-	return t.webhooks(ctx, `WHERE account_id = $1 AND id < $2 ORDER BY id DESC LIMIT $3`, accountID, below(p.After), rowLimit(p.Limit))
+	return t.webhooks(ctx, `WHERE account_id = $1 AND id < $2 ORDER BY id DESC LIMIT $3`, accountID, rows.Below(p.After), rows.Limit(p.Limit))
 }
 
 // HasWebhooks implements control.WebhookReader. It reads n entries of an index.
 func (t *readTx) HasWebhooks(ctx context.Context, accountID string, n int) (found bool, err error) {
-	err = t.rows(ctx, "count webhooks", `SELECT 1 FROM webhooks WHERE account_id = $1 ORDER BY id LIMIT 1 OFFSET $2`, []any{accountID, rowLimit(n - 1)},
-		func(pgx.Rows) error {
+	err = t.Query(ctx, "count webhooks", `SELECT 1 FROM webhooks WHERE account_id = $1 ORDER BY id LIMIT 1 OFFSET $2`, []any{accountID, rows.Limit(n - 1)},
+		func(rows.Row) error {
 			found = true
 			return nil
 		})
@@ -98,32 +97,32 @@ const listeners = `WITH RECURSIVE lists (types) AS (
 
 // listeners returns the identifiers of up to limit active endpoints that subscribe to an event type.
 func (t *readTx) listeners(ctx context.Context, accountID string, of event.Type, limit int) ([]string, error) {
-	return t.texts(ctx, "read subscribed webhooks", listeners, accountID, string(of), limit)
+	return t.Texts(ctx, "read subscribed webhooks", listeners, accountID, string(of), limit)
 }
 
 // webhookValues returns the values that InsertWebhook and UpdateWebhook write, in their order.
 func webhookValues(w *webhook.Webhook) []any {
-	return []any{w.ID, w.AccountID, w.URL, stored.EventTypes(w.Events), w.State == webhook.Active, w.DisabledReason, w.Secret, micros(w.SecretSince),
-		w.OldSecret, maybeMicros(w.OldUntil), maybeMicros(w.FailingSince), w.Version}
+	return []any{w.ID, w.AccountID, w.URL, stored.EventTypes(w.Events), w.State == webhook.Active, w.DisabledReason, w.Secret, rows.Micros(w.SecretSince),
+		w.OldSecret, rows.MaybeMicros(w.OldUntil), rows.MaybeMicros(w.FailingSince), w.Version}
 }
 
 // InsertWebhook implements control.WebhookStore.
 func (t *tx) InsertWebhook(ctx context.Context, w *webhook.Webhook) error {
 	t.heard = listening{}
-	return t.queue(ctx, "insert webhook", `INSERT INTO webhooks (id, account_id, url, events, active, disabled_reason, secret, secret_since,
+	return t.Queue(ctx, "insert webhook", `INSERT INTO webhooks (id, account_id, url, events, active, disabled_reason, secret, secret_since,
 		old_secret, old_until, failing_since, version, created_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)`,
-		append(webhookValues(w), micros(w.CreatedAt))...)
+		append(webhookValues(w), rows.Micros(w.CreatedAt))...)
 }
 
 // UpdateWebhook implements control.WebhookStore.
 func (t *tx) UpdateWebhook(ctx context.Context, w *webhook.Webhook) error {
 	t.heard = listening{}
-	return t.queueOne(ctx, "update webhook", "webhook", `changed AS (UPDATE webhooks SET url = $3, events = $4, active = $5, disabled_reason = $6, secret = $7,
-		secret_since = $8, old_secret = $9, old_until = $10, failing_since = $11, version = $12 WHERE id = $1 AND account_id = $2 RETURNING 1)`, webhookValues(w)...)
+	return t.QueueOne(ctx, "update webhook", "webhook", `UPDATE webhooks SET url = $3, events = $4, active = $5, disabled_reason = $6, secret = $7,
+		secret_since = $8, old_secret = $9, old_until = $10, failing_since = $11, version = $12 WHERE id = $1 AND account_id = $2`, webhookValues(w)...)
 }
 
 // DeleteWebhook implements control.WebhookStore.
 func (t *tx) DeleteWebhook(ctx context.Context, accountID, webhookID string) error {
 	t.heard = listening{}
-	return t.queueOne(ctx, "delete webhook", "webhook", `changed AS (DELETE FROM webhooks WHERE id = $1 AND account_id = $2 RETURNING 1)`, webhookID, accountID)
+	return t.QueueOne(ctx, "delete webhook", "webhook", `DELETE FROM webhooks WHERE id = $1 AND account_id = $2`, webhookID, accountID)
 }

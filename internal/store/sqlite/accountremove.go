@@ -71,30 +71,30 @@ func (t *tx) RemoveAccount(ctx context.Context, accountID string, limit int) (mo
 	if r.Spent() {
 		return true, nil
 	}
-	if _, err := t.exec(ctx, "remove the counts of an account", `DELETE FROM account_counts WHERE account_id = ?`, accountID); err != nil {
+	if _, err := t.Exec(ctx, "remove the counts of an account", `DELETE FROM account_counts WHERE account_id = ?`, accountID); err != nil {
 		return false, err
 	}
-	_, err = t.exec(ctx, "end the removal of an account", `UPDATE accounts SET state = ? WHERE id = ?`, stateRemoved, accountID)
+	_, err = t.Exec(ctx, "end the removal of an account", `UPDATE accounts SET state = ? WHERE id = ?`, stateRemoved, accountID)
 	return false, err
 }
 
 // rowsOf returns a step that runs a DELETE with the account and a limit.
 func (r *removal) rowsOf(what string, weight int, query string) func(context.Context) error {
 	return func(ctx context.Context) error {
-		n, err := r.exec(ctx, "remove "+what+" of a deleted account", query, r.accountID, r.Most(weight))
+		n, err := r.Exec(ctx, "remove "+what+" of a deleted account", query, r.accountID, r.Most(weight))
 		r.Removed(int(n), weight)
 		return err
 	}
 }
 
 func (r *removal) gateways(ctx context.Context) error {
-	ids, err := r.texts(ctx, "remove gateways of a deleted account", `DELETE FROM gateways WHERE id IN
+	ids, err := r.Texts(ctx, "remove gateways of a deleted account", `DELETE FROM gateways WHERE id IN
 		(SELECT id FROM gateways INDEXED BY gateways_list WHERE account_id = ? LIMIT ?+0) RETURNING id`, r.accountID, r.Most(1))
 	if err != nil {
 		return err
 	}
 	for _, id := range ids {
-		if _, err := r.exec(ctx, "drop the route tables of a deleted account", `UPDATE route_tables SET state = 2 WHERE gateway_id = ?`, id); err != nil {
+		if _, err := r.Exec(ctx, "drop the route tables of a deleted account", `UPDATE route_tables SET state = 2 WHERE gateway_id = ?`, id); err != nil {
 			return err
 		}
 		if _, err := r.AppendChange(ctx, snapshot.GatewayChange, id); err != nil {
@@ -107,13 +107,13 @@ func (r *removal) gateways(ctx context.Context) error {
 
 // endedGateways removes those that were deleted before the account.
 func (r *removal) endedGateways(ctx context.Context) error {
-	ids, err := r.texts(ctx, "remove deleted gateways of a deleted account", `DELETE FROM ended_gateways WHERE id IN
+	ids, err := r.Texts(ctx, "remove deleted gateways of a deleted account", `DELETE FROM ended_gateways WHERE id IN
 		(SELECT id FROM ended_gateways INDEXED BY ended_gateways_account WHERE account_id = ? LIMIT ?+0) RETURNING id`, r.accountID, r.Most(1))
 	if err != nil {
 		return err
 	}
 	for _, id := range ids {
-		if _, err := r.exec(ctx, "drop the route tables of a deleted account", `UPDATE route_tables SET state = 2 WHERE gateway_id = ?`, id); err != nil {
+		if _, err := r.Exec(ctx, "drop the route tables of a deleted account", `UPDATE route_tables SET state = 2 WHERE gateway_id = ?`, id); err != nil {
 			return err
 		}
 	}
@@ -132,14 +132,14 @@ func (r *removal) deliveries(ctx context.Context) error {
 func (r *removal) keys(ctx context.Context) error {
 	const responses = `DELETE FROM answers WHERE rowid IN (SELECT a.rowid
 		FROM (SELECT id FROM keys INDEXED BY keys_list WHERE account_id = ? LIMIT ?+0) k CROSS JOIN answers a ON a.key_id = k.id LIMIT ?+0)`
-	done, err := r.exec(ctx, "remove stored responses of a deleted account", responses, r.accountID, r.Most(keyWeight), r.Most(1))
+	done, err := r.Exec(ctx, "remove stored responses of a deleted account", responses, r.accountID, r.Most(keyWeight), r.Most(1))
 	if err != nil {
 		return err
 	}
 	if r.Removed(int(done), 1); r.Spent() {
 		return nil
 	}
-	n, err := r.exec(ctx, "remove keys of a deleted account", `DELETE FROM keys WHERE n IN
+	n, err := r.Exec(ctx, "remove keys of a deleted account", `DELETE FROM keys WHERE n IN
 		(SELECT n FROM keys INDEXED BY keys_list WHERE account_id = ? LIMIT ?+0)`, r.accountID, r.Most(keyWeight))
 	r.Removed(int(n), keyWeight)
 	return err

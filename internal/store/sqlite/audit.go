@@ -10,6 +10,7 @@ import (
 	"github.com/keygate/keygate/internal/audit"
 	"github.com/keygate/keygate/internal/control"
 	"github.com/keygate/keygate/internal/fault"
+	"github.com/keygate/keygate/internal/store/rows"
 )
 
 // Audit implements control.AuditReader.
@@ -21,27 +22,27 @@ func (t *readTx) Audit(ctx context.Context, accountID string, p control.Page) ([
 			return nil, fmt.Errorf("page after %q: %w", p.After, err)
 		}
 	}
-	return t.auditRecords(ctx, accountID, `AND seq < ? ORDER BY seq DESC LIMIT ?+0`, before, rowLimit(p.Limit))
+	return t.auditRecords(ctx, accountID, `AND seq < ? ORDER BY seq DESC LIMIT ?+0`, before, rows.Limit(p.Limit))
 }
 
 // auditRecords returns management records of an account. rest is the end of the query.
 func (t *readTx) auditRecords(ctx context.Context, accountID, rest string, args ...any) ([]audit.Record, error) {
 	var list []audit.Record
-	err := t.rows(ctx, "read audit log", `SELECT account_id, seq, time, kind, outcome, key_prefix, key_id, gateway_id, method, path,
+	err := t.Query(ctx, "read audit log", `SELECT account_id, seq, time, kind, outcome, key_prefix, key_id, gateway_id, method, path,
 		client_ip, request_id, action, target, actor_key_id, diff
 		FROM audit WHERE account_id = ? `+rest,
-		append([]any{accountID}, args...), func(rows *sql.Rows) error {
+		append([]any{accountID}, args...), func(row rows.Row) error {
 			var (
 				r    audit.Record
 				at   int64
 				diff sql.NullString
 			)
-			err := rows.Scan(&r.AccountID, &r.Seq, &at, &r.Kind, &r.Outcome, &r.KeyPrefix, &r.KeyID, &r.GatewayID, &r.Method, &r.Path,
+			err := row.Scan(&r.AccountID, &r.Seq, &at, &r.Kind, &r.Outcome, &r.KeyPrefix, &r.KeyID, &r.GatewayID, &r.Method, &r.Path,
 				&r.ClientIP, &r.RequestID, &r.Action, &r.Target, &r.ActorKeyID, &diff)
 			if err != nil {
 				return err
 			}
-			r.Time = instant(at)
+			r.Time = rows.Instant(at)
 			if diff.Valid {
 				if r.Diff, err = audit.DecodeDiff([]byte(diff.String)); err != nil {
 					return fmt.Errorf("audit record %d of %s: %w", r.Seq, accountID, err)
@@ -64,18 +65,18 @@ func (t *tx) AppendAudit(ctx context.Context, r *audit.Record) error {
 		diff = sql.NullString{String: string(b), Valid: true}
 	}
 	var seq int64
-	err := t.rows(ctx, "number audit record", `UPDATE accounts SET audit_seq = audit_seq + 1 WHERE id = ? RETURNING audit_seq`,
-		[]any{r.AccountID}, func(rows *sql.Rows) error { return rows.Scan(&seq) })
+	err := t.Query(ctx, "number audit record", `UPDATE accounts SET audit_seq = audit_seq + 1 WHERE id = ? RETURNING audit_seq`,
+		[]any{r.AccountID}, func(row rows.Row) error { return row.Scan(&seq) })
 	if err != nil {
 		return err
 	}
 	if seq == 0 {
 		return fault.Missing("account")
 	}
-	_, err = t.exec(ctx, "append audit record", `INSERT INTO audit (account_id, seq, time, kind, outcome, key_prefix, key_id, gateway_id,
+	_, err = t.Exec(ctx, "append audit record", `INSERT INTO audit (account_id, seq, time, kind, outcome, key_prefix, key_id, gateway_id,
 		method, path, client_ip, request_id, action, target, actor_key_id, diff)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
-		r.AccountID, seq, micros(r.Time), string(r.Kind), string(r.Outcome), r.KeyPrefix, r.KeyID, r.GatewayID,
+		r.AccountID, seq, rows.Micros(r.Time), string(r.Kind), string(r.Outcome), r.KeyPrefix, r.KeyID, r.GatewayID,
 		r.Method, r.Path, r.ClientIP, r.RequestID, string(r.Action), r.Target, r.ActorKeyID, diff)
 	return err
 }

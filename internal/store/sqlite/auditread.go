@@ -9,6 +9,7 @@ import (
 
 	"github.com/keygate/keygate/internal/audit"
 	"github.com/keygate/keygate/internal/control"
+	"github.com/keygate/keygate/internal/store/rows"
 )
 
 // AuditLog implements control.AuditReader.
@@ -22,8 +23,8 @@ func (t *readTx) AuditSource(accountID string) audit.Source { return auditSource
 // AuditChain implements control.AuditReader.
 func (t *readTx) AuditChain(ctx context.Context, accountID string) (audit.Chain, error) {
 	c := audit.Chain{AccountID: accountID}
-	err := t.rows(ctx, "read audit chain", `SELECT number, digest, sealed_at, base, base_digest, base_sealed, cut_records, cut_first, cut_last
-		FROM audit_chains WHERE account_id = ?`, []any{accountID}, func(r *sql.Rows) error {
+	err := t.Query(ctx, "read audit chain", `SELECT number, digest, sealed_at, base, base_digest, base_sealed, cut_records, cut_first, cut_last
+		FROM audit_chains WHERE account_id = ?`, []any{accountID}, func(r rows.Row) error {
 		var digest, baseDigest []byte
 		var sealed, baseSealed, cutFirst, cutLast int64
 		err := r.Scan(&c.Head.Number, &digest, &sealed, &c.Base.Number, &baseDigest, &baseSealed, &c.Cut.Records, &cutFirst, &cutLast)
@@ -31,13 +32,13 @@ func (t *readTx) AuditChain(ctx context.Context, accountID string) (audit.Chain,
 			return err
 		}
 		copy(c.Head.Digest[:], digest)
-		c.Head.Time = instant(sealed)
+		c.Head.Time = rows.Instant(sealed)
 		if c.Base.Number > 0 {
 			copy(c.Base.Digest[:], baseDigest)
-			c.Base.Time = instant(baseSealed)
+			c.Base.Time = rows.Instant(baseSealed)
 		}
 		if c.Cut.Records > 0 {
-			c.Cut.First, c.Cut.Last = instant(cutFirst), instant(cutLast)
+			c.Cut.First, c.Cut.Last = rows.Instant(cutFirst), rows.Instant(cutLast)
 		}
 		return nil
 	})
@@ -47,9 +48,9 @@ func (t *readTx) AuditChain(ctx context.Context, accountID string) (audit.Chain,
 // AuditBlocks implements control.AuditReader.
 func (t *readTx) AuditBlocks(ctx context.Context, accountID string, after int64, limit int) ([]*audit.Block, error) {
 	var list []*audit.Block
-	err := t.rows(ctx, "read audit blocks", `SELECT number, previous, digest, first_time, last_time, sealed_at, records, content
+	err := t.Query(ctx, "read audit blocks", `SELECT number, previous, digest, first_time, last_time, sealed_at, records, content
 		FROM audit_blocks WHERE account_id = ? AND number > ? ORDER BY number LIMIT ?+0`,
-		[]any{accountID, after, rowLimit(limit)}, func(r *sql.Rows) error {
+		[]any{accountID, after, rows.Limit(limit)}, func(r rows.Row) error {
 			b := &audit.Block{AccountID: accountID}
 			var previous, digest []byte
 			var first, last, sealed int64
@@ -58,7 +59,7 @@ func (t *readTx) AuditBlocks(ctx context.Context, accountID string, after int64,
 			}
 			copy(b.Previous[:], previous)
 			copy(b.Digest[:], digest)
-			b.First, b.Last, b.Sealed = instant(first), instant(last), instant(sealed)
+			b.First, b.Last, b.Sealed = rows.Instant(first), rows.Instant(last), rows.Instant(sealed)
 			list = append(list, b)
 			return nil
 		})
@@ -92,12 +93,12 @@ func (s auditSource) Open(ctx context.Context, parts audit.Part) (*audit.Open, e
 }
 
 func (s auditSource) records(ctx context.Context, o *audit.Open, parts audit.Part) error {
-	err := s.t.rows(ctx, "read the unsealed end of the audit log", `SELECT id, records, first_time, content FROM audit_chunks INDEXED BY audit_chunks_account
-		WHERE account_id = ? ORDER BY id`, []any{s.account}, func(r *sql.Rows) error {
+	err := s.t.Query(ctx, "read the unsealed end of the audit log", `SELECT id, records, first_time, content FROM audit_chunks INDEXED BY audit_chunks_account
+		WHERE account_id = ? ORDER BY id`, []any{s.account}, func(r rows.Row) error {
 		c := audit.Chunk{AccountID: s.account}
 		var first int64
 		err := r.Scan(&c.ID, &c.Records, &first, &c.Content)
-		c.First = instant(first)
+		c.First = rows.Instant(first)
 		o.Chunks = append(o.Chunks, c)
 		return err
 	})
@@ -117,8 +118,8 @@ func (s auditSource) records(ctx context.Context, o *audit.Open, parts audit.Par
 }
 
 func (s auditSource) summaries(ctx context.Context, o *audit.Open) error {
-	return s.t.rows(ctx, "read audit summaries", `SELECT summary FROM audit_summaries WHERE account_id = ? ORDER BY number`,
-		[]any{s.account}, func(r *sql.Rows) error {
+	return s.t.Query(ctx, "read audit summaries", `SELECT summary FROM audit_summaries WHERE account_id = ? ORDER BY number`,
+		[]any{s.account}, func(r rows.Row) error {
 			var b sql.RawBytes
 			if err := r.Scan(&b); err != nil {
 				return err
@@ -135,8 +136,8 @@ const openManaged = 1 << 20
 // Groups implements audit.Source.
 func (s auditSource) Groups(ctx context.Context, before int64, limit int) ([]*audit.BlockGroup, error) {
 	var list []*audit.BlockGroup
-	err := s.t.rows(ctx, "read audit groups", `SELECT head FROM audit_groups WHERE account_id = ? AND number < ? ORDER BY number DESC LIMIT ?+0`,
-		[]any{s.account, before, rowLimit(limit)}, func(r *sql.Rows) error {
+	err := s.t.Query(ctx, "read audit groups", `SELECT head FROM audit_groups WHERE account_id = ? AND number < ? ORDER BY number DESC LIMIT ?+0`,
+		[]any{s.account, before, rows.Limit(limit)}, func(r rows.Row) error {
 			var b []byte
 			if err := r.Scan(&b); err != nil {
 				return err
@@ -150,8 +151,8 @@ func (s auditSource) Groups(ctx context.Context, before int64, limit int) ([]*au
 
 // Partitions implements audit.Source.
 func (s auditSource) Partitions(ctx context.Context, partition int, first, last int64, f func(group int64, bits []byte) error) error {
-	return s.t.rows(ctx, "read audit segments", `SELECT number, bits FROM audit_segments WHERE account_id = ? AND segment = ? AND number BETWEEN ? AND ?`,
-		[]any{s.account, partition, first, last}, func(r *sql.Rows) error {
+	return s.t.Query(ctx, "read audit segments", `SELECT number, bits FROM audit_segments WHERE account_id = ? AND segment = ? AND number BETWEEN ? AND ?`,
+		[]any{s.account, partition, first, last}, func(r rows.Row) error {
 			var group int64
 			var bits sql.RawBytes
 			if err := r.Scan(&group, &bits); err != nil {
@@ -163,12 +164,12 @@ func (s auditSource) Partitions(ctx context.Context, partition int, first, last 
 
 // Block implements audit.Source.
 func (s auditSource) Block(ctx context.Context, number int64) (b *audit.Block, err error) {
-	err = s.t.rows(ctx, "read audit block", `SELECT first_time, last_time, records, content FROM audit_blocks WHERE account_id = ? AND number = ?`,
-		[]any{s.account, number}, func(r *sql.Rows) error {
+	err = s.t.Query(ctx, "read audit block", `SELECT first_time, last_time, records, content FROM audit_blocks WHERE account_id = ? AND number = ?`,
+		[]any{s.account, number}, func(r rows.Row) error {
 			b = &audit.Block{AccountID: s.account, Number: number}
 			var first, last int64
 			err := r.Scan(&first, &last, &b.Records, &b.Content)
-			b.First, b.Last = instant(first), instant(last)
+			b.First, b.Last = rows.Instant(first), rows.Instant(last)
 			return err
 		})
 	return b, err
@@ -200,25 +201,25 @@ func (db *DB) AuditWaiting(ctx context.Context) ([]audit.Waiting, error) {
 		}
 	}
 	err := view(ctx, db.source, func(t *readTx) error {
-		err := t.rows(ctx, "count the unsealed audit chunks", `SELECT account_id, count(*), sum(records), min(first_time) FROM audit_chunks
-			GROUP BY account_id`, nil, func(r *sql.Rows) error {
+		err := t.Query(ctx, "count the unsealed audit chunks", `SELECT account_id, count(*), sum(records), min(first_time) FROM audit_chunks
+			GROUP BY account_id`, nil, func(r rows.Row) error {
 			var account string
 			var chunks, records int
 			var oldest int64
 			err := r.Scan(&account, &chunks, &records, &oldest)
-			add(account, instant(oldest), chunks, records, 0, 0)
+			add(account, rows.Instant(oldest), chunks, records, 0, 0)
 			return err
 		})
 		if err != nil {
 			return err
 		}
-		return t.rows(ctx, "count the unsealed audit records", `SELECT account_id, count(*), coalesce(sum(octet_length(diff)), 0), min(time)
-			FROM audit GROUP BY account_id`, nil, func(r *sql.Rows) error {
+		return t.Query(ctx, "count the unsealed audit records", `SELECT account_id, count(*), coalesce(sum(octet_length(diff)), 0), min(time)
+			FROM audit GROUP BY account_id`, nil, func(r rows.Row) error {
 			var account string
 			var managed int
 			var diffs, oldest int64
 			err := r.Scan(&account, &managed, &diffs, &oldest)
-			add(account, instant(oldest), 0, 0, managed, diffs)
+			add(account, rows.Instant(oldest), 0, 0, managed, diffs)
 			return err
 		})
 	})
@@ -237,7 +238,7 @@ func (db *DB) AuditChains(ctx context.Context) ([]audit.Chain, error) {
 	var list []audit.Chain
 	err := view(ctx, db.source, func(t *readTx) error {
 		var accounts []string
-		err := t.rows(ctx, "list audit chains", `SELECT account_id FROM audit_chains`, nil, func(r *sql.Rows) error {
+		err := t.Query(ctx, "list audit chains", `SELECT account_id FROM audit_chains`, nil, func(r rows.Row) error {
 			var a string
 			err := r.Scan(&a)
 			accounts = append(accounts, a)

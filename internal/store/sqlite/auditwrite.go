@@ -8,6 +8,7 @@ import (
 	"github.com/keygate/keygate/internal/accesslog"
 	"github.com/keygate/keygate/internal/audit"
 	"github.com/keygate/keygate/internal/fault"
+	"github.com/keygate/keygate/internal/store/rows"
 )
 
 // AppendAuditChunks adds chunks and management records to the unsealed ends of their
@@ -38,8 +39,8 @@ func (db *DB) AppendAuditChunks(ctx context.Context, batch accesslog.BatchID, ch
 
 // insertChunk inserts a chunk with the given identifier, or with the next one if id is 0.
 func (t *tx) insertChunk(ctx context.Context, id int64, c *audit.Chunk) error {
-	_, err := t.exec(ctx, "append audit chunk", `INSERT INTO audit_chunks (id, account_id, records, first_time, content) VALUES (?, ?, ?, ?, ?)`,
-		sql.NullInt64{Int64: id, Valid: id != 0}, c.AccountID, c.Records, micros(c.First), c.Content)
+	_, err := t.Exec(ctx, "append audit chunk", `INSERT INTO audit_chunks (id, account_id, records, first_time, content) VALUES (?, ?, ?, ?, ?)`,
+		sql.NullInt64{Int64: id, Valid: id != 0}, c.AccountID, c.Records, rows.Micros(c.First), c.Content)
 	return err
 }
 
@@ -62,7 +63,7 @@ func (t *tx) deleteChunks(ctx context.Context, accountID string, gone []int64) e
 	if err != nil || ids == nil {
 		return err
 	}
-	n, err := t.exec(ctx, "delete audit chunks", `DELETE FROM audit_chunks WHERE id IN (SELECT value FROM json_each(?)) AND account_id = ?`, ids, accountID)
+	n, err := t.Exec(ctx, "delete audit chunks", `DELETE FROM audit_chunks WHERE id IN (SELECT value FROM json_each(?)) AND account_id = ?`, ids, accountID)
 	if err == nil && n != int64(len(gone)) {
 		return fault.New(fault.Conflict, auditSealed)
 	}
@@ -99,9 +100,9 @@ func (db *DB) SealAudit(ctx context.Context, s *audit.Seal) error {
 				}
 			}
 		}
-		_, err = t.exec(ctx, "write audit chain", `INSERT INTO audit_chains (account_id, number, digest, sealed_at, bytes) VALUES (?, ?, ?, ?, ?)
+		_, err = t.Exec(ctx, "write audit chain", `INSERT INTO audit_chains (account_id, number, digest, sealed_at, bytes) VALUES (?, ?, ?, ?, ?)
 			ON CONFLICT (account_id) DO UPDATE SET number = excluded.number, digest = excluded.digest, sealed_at = excluded.sealed_at,
-			bytes = bytes + excluded.bytes`, s.AccountID, head.Number, head.Digest[:], micros(head.Time), bytes)
+			bytes = bytes + excluded.bytes`, s.AccountID, head.Number, head.Digest[:], rows.Micros(head.Time), bytes)
 		if err != nil {
 			return err
 		}
@@ -118,7 +119,7 @@ func (t *tx) deleteSealed(ctx context.Context, accountID string, seqs []int64) e
 	if err != nil || list == nil {
 		return err
 	}
-	n, err := t.exec(ctx, "delete sealed audit records", `DELETE FROM audit WHERE account_id = ? AND seq IN (SELECT value FROM json_each(?))`, accountID, list)
+	n, err := t.Exec(ctx, "delete sealed audit records", `DELETE FROM audit WHERE account_id = ? AND seq IN (SELECT value FROM json_each(?))`, accountID, list)
 	if err == nil && n != int64(len(seqs)) {
 		return fault.New(fault.Conflict, auditSealed)
 	}
@@ -129,21 +130,21 @@ func (t *tx) deleteSealed(ctx context.Context, accountID string, seqs []int64) e
 func (t *tx) insertBlock(ctx context.Context, b *audit.Block, s *audit.Summary) (int64, error) {
 	summary := s.Marshal()
 	bytes := int64(len(b.Content) + len(summary))
-	_, err := t.exec(ctx, "insert audit block", `INSERT INTO audit_blocks (account_id, number, previous, digest, first_time, last_time, sealed_at,
+	_, err := t.Exec(ctx, "insert audit block", `INSERT INTO audit_blocks (account_id, number, previous, digest, first_time, last_time, sealed_at,
 		records, bytes, content) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`, b.AccountID, b.Number, b.Previous[:], b.Digest[:],
-		micros(b.First), micros(b.Last), micros(b.Sealed), b.Records, bytes, b.Content)
+		rows.Micros(b.First), rows.Micros(b.Last), rows.Micros(b.Sealed), b.Records, bytes, b.Content)
 	if err != nil {
 		return 0, err
 	}
-	_, err = t.exec(ctx, "insert audit summary", `INSERT INTO audit_summaries (account_id, number, summary) VALUES (?, ?, ?)`, b.AccountID, b.Number, summary)
+	_, err = t.Exec(ctx, "insert audit summary", `INSERT INTO audit_summaries (account_id, number, summary) VALUES (?, ?, ?)`, b.AccountID, b.Number, summary)
 	return bytes, err
 }
 
 // foldAudit folds the summaries of the last GroupSize blocks up to through into a group.
 func (t *tx) foldAudit(ctx context.Context, accountID string, through int64) error {
 	var summaries []*audit.Summary
-	err := t.rows(ctx, "read audit summaries", `SELECT summary FROM audit_summaries WHERE account_id = ? AND number > ? AND number <= ? ORDER BY number`,
-		[]any{accountID, through - audit.GroupSize, through}, func(r *sql.Rows) error {
+	err := t.Query(ctx, "read audit summaries", `SELECT summary FROM audit_summaries WHERE account_id = ? AND number > ? AND number <= ? ORDER BY number`,
+		[]any{accountID, through - audit.GroupSize, through}, func(r rows.Row) error {
 			var b []byte
 			if err := r.Scan(&b); err != nil {
 				return err
@@ -163,17 +164,17 @@ func (t *tx) foldAudit(ctx context.Context, accountID string, through int64) err
 		return fmt.Errorf("fold the audit summaries up to block %d: %w", through, err)
 	}
 	group := audit.GroupOf(through)
-	if _, err := t.exec(ctx, "insert audit group", `INSERT INTO audit_groups (account_id, number, head) VALUES (?, ?, ?)`, accountID, group, head); err != nil {
+	if _, err := t.Exec(ctx, "insert audit group", `INSERT INTO audit_groups (account_id, number, head) VALUES (?, ?, ?)`, accountID, group, head); err != nil {
 		return err
 	}
 	for i, bits := range segments {
-		_, err := t.exec(ctx, "insert audit segment", `INSERT INTO audit_segments (account_id, number, segment, bits) VALUES (?, ?, ?, ?)`,
+		_, err := t.Exec(ctx, "insert audit segment", `INSERT INTO audit_segments (account_id, number, segment, bits) VALUES (?, ?, ?, ?)`,
 			accountID, group, i, bits)
 		if err != nil {
 			return err
 		}
 	}
-	_, err = t.exec(ctx, "delete audit summaries", `DELETE FROM audit_summaries WHERE account_id = ? AND number > ? AND number <= ?`,
+	_, err = t.Exec(ctx, "delete audit summaries", `DELETE FROM audit_summaries WHERE account_id = ? AND number > ? AND number <= ?`,
 		accountID, through-audit.GroupSize, through)
 	return err
 }

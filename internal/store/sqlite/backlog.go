@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"time"
 
+	"github.com/keygate/keygate/internal/store/rows"
 	"github.com/keygate/keygate/internal/webhook"
 )
 
@@ -12,14 +13,14 @@ import (
 // deliveries count as waiting but not as due. It reads one index entry for each delivery.
 func (db *DB) DeliveryBacklog(ctx context.Context, now time.Time) (b webhook.Backlog, err error) {
 	err = view(ctx, db.readers, func(t *readTx) error {
-		return t.rows(ctx, "count waiting deliveries", `SELECT count(*), min(iif(d.token IS NULL AND d.due_at <= ?, d.due_at, NULL))
+		return t.Query(ctx, "count waiting deliveries", `SELECT count(*), min(iif(d.token IS NULL AND d.due_at <= ?, d.due_at, NULL))
 			FROM accounts a CROSS JOIN webhooks w ON w.account_id = a.id CROSS JOIN deliveries d INDEXED BY deliveries_due ON d.webhook_id = w.id
-			WHERE a.state = 'active' AND w.active = 1 AND d.due_at IS NOT NULL`, []any{micros(now)}, func(r *sql.Rows) error {
+			WHERE a.state = 'active' AND w.active = 1 AND d.due_at IS NOT NULL`, []any{rows.Micros(now)}, func(r rows.Row) error {
 			var due sql.NullInt64
 			if err := r.Scan(&b.Waiting, &due); err != nil {
 				return err
 			}
-			b.Due = maybeInstant(due)
+			b.Due = rows.MaybeInstant(due)
 			return nil
 		})
 	})

@@ -2,32 +2,9 @@ package sqlite
 
 import (
 	"database/sql"
-	"time"
 
 	"github.com/keygate/keygate/internal/store/stored"
 )
-
-// micros returns a time as it is stored: in microseconds since 1970.
-func micros(t time.Time) int64 { return t.UnixMicro() }
-
-// instant returns the time of a stored number of microseconds.
-func instant(us int64) time.Time { return time.UnixMicro(us).UTC() }
-
-// maybeMicros is micros, but NULL for the zero time.
-func maybeMicros(t time.Time) any {
-	if t.IsZero() {
-		return nil
-	}
-	return t.UnixMicro()
-}
-
-// maybeInstant is instant, but the zero time for NULL.
-func maybeInstant(us sql.NullInt64) time.Time {
-	if !us.Valid {
-		return time.Time{}
-	}
-	return instant(us.Int64)
-}
 
 // maybeText returns s as it is stored, but NULL for "".
 func maybeText(s string) any {

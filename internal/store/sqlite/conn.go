@@ -14,6 +14,7 @@ import (
 	"github.com/keygate/keygate/internal/audit"
 	"github.com/keygate/keygate/internal/control"
 	"github.com/keygate/keygate/internal/fault"
+	"github.com/keygate/keygate/internal/store/rows"
 	"github.com/keygate/keygate/internal/store/stored"
 )
 
@@ -68,13 +69,13 @@ func (c *conn) synchronous(d durability) error {
 	return nil
 }
 
-// stmt returns the prepared statement for query. Queries are constants or built from a few
-// parts, so the map stays small.
+// stmt returns the prepared statement for query, which is rewritten as package rows says. Queries are constants or built
+// from a few parts, so the map stays small.
 func (c *conn) stmt(query string) (*sql.Stmt, error) {
 	if s := c.stmts[query]; s != nil {
 		return s, nil
 	}
-	s, err := c.sql.PrepareContext(context.Background(), query)
+	s, err := c.sql.PrepareContext(context.Background(), rows.ForSQLite(query))
 	if err != nil {
 		return nil, fmt.Errorf("prepare %.60q: %w", query, err)
 	}
@@ -97,26 +98,26 @@ func (c *conn) exec(query string, args ...any) (int64, error) {
 }
 
 // query calls scan for each row. The end of ctx interrupts the statement.
-func (c *conn) query(ctx context.Context, query string, args []any, scan func(*sql.Rows) error) (err error) {
+func (c *conn) query(ctx context.Context, query string, args []any, scan func(rows.Row) error) (err error) {
 	s, err := c.stmt(query) //nolint:sqlclosecheck // close closes the statements
 	if err != nil {
 		return err
 	}
-	rows, err := s.QueryContext(ctx, args...)
+	result, err := s.QueryContext(ctx, args...)
 	if err != nil {
 		return err
 	}
 	defer func() {
-		if closeErr := rows.Close(); err == nil {
+		if closeErr := result.Close(); err == nil {
 			err = closeErr
 		}
 	}()
-	for rows.Next() {
-		if err := scan(rows); err != nil {
+	for result.Next() {
+		if err := scan(result); err != nil {
 			return err
 		}
 	}
-	return rows.Err()
+	return result.Err()
 }
 
 // rollback rolls back the transaction, if there still is one: after some errors SQLite has

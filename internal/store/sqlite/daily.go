@@ -2,12 +2,12 @@ package sqlite
 
 import (
 	"context"
-	"database/sql"
 	"encoding/json"
 	"time"
 
 	"github.com/keygate/keygate/internal/control"
 	"github.com/keygate/keygate/internal/ratelimit"
+	"github.com/keygate/keygate/internal/store/rows"
 )
 
 var _ ratelimit.DailyStore = (*DB)(nil)
@@ -25,7 +25,7 @@ func (t *readTx) DailyCounts(ctx context.Context, node string, day int64, limitI
 		text, args = text+` AND c.limit_id IN (SELECT value FROM json_each(?))`, append(args, string(ids))
 	}
 	var list []ratelimit.DailyCount
-	err := t.rows(ctx, "read daily counts", text+` ORDER BY c.limit_id, c.key_id`, args, func(r *sql.Rows) error {
+	err := t.Query(ctx, "read daily counts", text+` ORDER BY c.limit_id, c.key_id`, args, func(r rows.Row) error {
 		c := ratelimit.DailyCount{Day: day}
 		err := r.Scan(&c.LimitID, &c.KeyID, &c.Used, &c.Lost, &c.Own, &c.OwnLost)
 		list = append(list, c)
@@ -38,7 +38,7 @@ func (t *readTx) DailyCounts(ctx context.Context, node string, day int64, limitI
 // long, for which changes wait.
 func (t *tx) ReserveDaily(ctx context.Context, node string, day int64, claims []ratelimit.DailyClaim) error {
 	if len(claims) == 0 {
-		return t.ready(ctx)
+		return t.Ready(ctx)
 	}
 	caps := make([][2]string, len(claims))
 	for i := range claims {
@@ -69,7 +69,7 @@ func (t *tx) ReserveDaily(ctx context.Context, node string, day int64, claims []
 	if err != nil {
 		return err
 	}
-	_, err = t.exec(ctx, "put daily counts", `INSERT INTO daily_counts (day, limit_id, key_id, used, lost)
+	_, err = t.Exec(ctx, "put daily counts", `INSERT INTO daily_counts (day, limit_id, key_id, used, lost)
 		SELECT ?, value ->> 0, value ->> 1, value ->> 2, value ->> 3 FROM json_each(?) WHERE true
 		ON CONFLICT (day, limit_id, key_id) DO UPDATE SET used = excluded.used, lost = excluded.lost`, day, string(rows))
 	if err != nil {
@@ -78,7 +78,7 @@ func (t *tx) ReserveDaily(ctx context.Context, node string, day int64, claims []
 	if rows, err = json.Marshal(newOwn); err != nil {
 		return err
 	}
-	_, err = t.exec(ctx, "put daily claims", `INSERT INTO daily_claims (day, limit_id, key_id, node, used, lost)
+	_, err = t.Exec(ctx, "put daily claims", `INSERT INTO daily_claims (day, limit_id, key_id, node, used, lost)
 		SELECT ?, value ->> 0, value ->> 1, ?, value ->> 2, value ->> 3 FROM json_each(?) WHERE true
 		ON CONFLICT (day, limit_id, key_id, node) DO UPDATE SET used = excluded.used, lost = excluded.lost`, day, node, string(rows))
 	return err
@@ -87,7 +87,7 @@ func (t *tx) ReserveDaily(ctx context.Context, node string, day int64, claims []
 // dailyFigures returns the figures of n caps that the query finds, by their index; zeros of the others.
 func (t *tx) dailyFigures(ctx context.Context, n int, query string, args ...any) ([]ratelimit.DailyFigures, error) {
 	found := make([]ratelimit.DailyFigures, n)
-	err := t.rows(ctx, "read daily figures", query, args, func(r *sql.Rows) error {
+	err := t.Query(ctx, "read daily figures", query, args, func(r rows.Row) error {
 		var i int
 		var f ratelimit.DailyFigures
 		err := r.Scan(&i, &f.Used, &f.Lost)

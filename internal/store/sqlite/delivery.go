@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"time"
 
+	"github.com/keygate/keygate/internal/store/rows"
 	"github.com/keygate/keygate/internal/store/stored"
 	"github.com/keygate/keygate/internal/webhook"
 )
@@ -21,7 +22,7 @@ type delivery struct {
 	webhook.Delivery
 }
 
-func scanDelivery(r *sql.Rows) (delivery, error) {
+func scanDelivery(r rows.Row) (delivery, error) {
 	var (
 		d              delivery
 		state, created int64
@@ -31,14 +32,14 @@ func scanDelivery(r *sql.Rows) (delivery, error) {
 	if err == nil {
 		d.State = stored.DeliveryStates()[state]
 	}
-	d.NextAttemptAt, d.CreatedAt = maybeInstant(next), instant(created)
+	d.NextAttemptAt, d.CreatedAt = rows.MaybeInstant(next), rows.Instant(created)
 	return d, err
 }
 
 // deliveries reads the deliveries that the rest of the query selects, with their attempts.
 func (t *readTx) deliveries(ctx context.Context, rest string, args ...any) ([]webhook.Delivery, error) {
 	var found []delivery
-	err := t.rows(ctx, "read deliveries", deliveryColumns+rest, args, func(r *sql.Rows) error {
+	err := t.Query(ctx, "read deliveries", deliveryColumns+rest, args, func(r rows.Row) error {
 		d, err := scanDelivery(r)
 		found = append(found, d)
 		return err
@@ -58,14 +59,14 @@ func (t *readTx) deliveries(ctx context.Context, rest string, args ...any) ([]we
 
 func (t *readTx) readAttempts(ctx context.Context, d *delivery) error {
 	first := d.n * attemptSlots
-	return t.rows(ctx, "read attempts", `SELECT n, started_at, duration, status, error, response FROM attempts WHERE n > ? AND n < ? ORDER BY n`,
-		[]any{first, first + attemptSlots}, func(r *sql.Rows) error {
+	return t.Query(ctx, "read attempts", `SELECT n, started_at, duration, status, error, response FROM attempts WHERE n > ? AND n < ? ORDER BY n`,
+		[]any{first, first + attemptSlots}, func(r rows.Row) error {
 			var (
 				a                    webhook.Attempt
 				n, started, duration int64
 			)
 			err := r.Scan(&n, &started, &duration, &a.Status, &a.Error, &a.Response)
-			a.Number, a.StartedAt, a.Duration = int(n-first), instant(started), time.Duration(duration)
+			a.Number, a.StartedAt, a.Duration = int(n-first), rows.Instant(started), time.Duration(duration)
 			d.Attempts = append(d.Attempts, a)
 			return err
 		})
@@ -74,7 +75,7 @@ func (t *readTx) readAttempts(ctx context.Context, d *delivery) error {
 // Delivery implements control.DeliveryReader.
 func (t *readTx) Delivery(ctx context.Context, accountID, deliveryID string) (*webhook.Delivery, error) {
 	var d delivery
-	err := t.row(ctx, "delivery", deliveryColumns+`WHERE id = ? AND account_id = ?`, []any{deliveryID, accountID}, func(r *sql.Rows) (err error) {
+	err := t.QueryRow(ctx, "delivery", deliveryColumns+`WHERE id = ? AND account_id = ?`, []any{deliveryID, accountID}, func(r rows.Row) (err error) {
 		d, err = scanDelivery(r)
 		return err
 	})
@@ -84,7 +85,7 @@ func (t *readTx) Delivery(ctx context.Context, accountID, deliveryID string) (*w
 	if err := t.readAttempts(ctx, &d); err != nil {
 		return nil, err
 	}
-	err = t.row(ctx, "event", `SELECT payload FROM events WHERE id = ?`, []any{d.EventID}, func(r *sql.Rows) error { return r.Scan(&d.Payload) })
+	err = t.QueryRow(ctx, "event", `SELECT payload FROM events WHERE id = ?`, []any{d.EventID}, func(r rows.Row) error { return r.Scan(&d.Payload) })
 	if err != nil {
 		return nil, err
 	}
@@ -94,12 +95,12 @@ func (t *readTx) Delivery(ctx context.Context, accountID, deliveryID string) (*w
 // DeliveriesToRecover implements control.DeliveryReader.
 func (t *readTx) DeliveriesToRecover(ctx context.Context, webhookID string, since time.Time, limit int) ([]webhook.Delivery, error) {
 	return t.deliveries(ctx, `INDEXED BY deliveries_failed WHERE webhook_id = ? AND state = 3 AND again = 0 AND finished_at >= ?
-		ORDER BY finished_at LIMIT ?+0`, webhookID, micros(since), rowLimit(limit))
+		ORDER BY finished_at LIMIT ?+0`, webhookID, rows.Micros(since), rows.Limit(limit))
 }
 
 // InsertDelivery implements control.DeliveryStore.
 func (t *tx) InsertDelivery(ctx context.Context, d *webhook.Delivery) error {
-	_, err := t.exec(ctx, "mark delivery as redelivered", `UPDATE deliveries SET again = 1 WHERE event_id = ? AND webhook_id = ? AND state = 3 AND again = 0`,
+	_, err := t.Exec(ctx, "mark delivery as redelivered", `UPDATE deliveries SET again = 1 WHERE event_id = ? AND webhook_id = ? AND state = 3 AND again = 0`,
 		d.EventID, d.WebhookID)
 	if err != nil {
 		return err
@@ -108,10 +109,10 @@ func (t *tx) InsertDelivery(ctx context.Context, d *webhook.Delivery) error {
 }
 
 func (t *tx) insertDelivery(ctx context.Context, d *webhook.Delivery) error {
-	_, err := t.exec(ctx, "insert delivery", `INSERT INTO deliveries (id, account_id, webhook_id, event_id, event_type, state, cause,
+	_, err := t.Exec(ctx, "insert delivery", `INSERT INTO deliveries (id, account_id, webhook_id, event_id, event_type, state, cause,
 		attempts, again, next_at, due_at, created_at) VALUES (?, ?, ?, ?, ?, ?, ?, 0, 0, ?, ?, ?)`,
 		d.ID, d.AccountID, d.WebhookID, d.EventID, string(d.EventType), stored.DeliveryState(d.State), string(d.Trigger),
-		micros(d.NextAttemptAt), micros(d.NextAttemptAt), micros(d.CreatedAt))
+		rows.Micros(d.NextAttemptAt), rows.Micros(d.NextAttemptAt), rows.Micros(d.CreatedAt))
 	return err
 }
 
@@ -121,8 +122,8 @@ func (t *tx) insertAttempt(ctx context.Context, n int64, a *webhook.Attempt) err
 	if kept := stored.Response(a); kept != nil {
 		response = kept
 	}
-	_, err := t.exec(ctx, "insert attempt", `INSERT INTO attempts (n, started_at, duration, status, error, response) VALUES (?, ?, ?, ?, ?, ?)`,
-		n*attemptSlots+int64(a.Number), micros(a.StartedAt), int64(a.Duration), a.Status, a.Error, response)
+	_, err := t.Exec(ctx, "insert attempt", `INSERT INTO attempts (n, started_at, duration, status, error, response) VALUES (?, ?, ?, ?, ?, ?)`,
+		n*attemptSlots+int64(a.Number), rows.Micros(a.StartedAt), int64(a.Duration), a.Status, a.Error, response)
 	return err
 }
 
@@ -132,7 +133,7 @@ func (t *tx) TrimDeliveries(ctx context.Context, delivered, failed time.Time, li
 		state  int
 		before time.Time
 	}{{stored.DeliveryDelivered, delivered}, {stored.DeliveryFailed, failed}} {
-		n, err := t.trimDeliveries(ctx, old.state, micros(old.before), rowLimit(limit))
+		n, err := t.trimDeliveries(ctx, old.state, rows.Micros(old.before), rows.Limit(limit))
 		if err != nil {
 			return false, err
 		}
@@ -152,26 +153,26 @@ func (t *tx) trimDeliveries(ctx context.Context, state int, before int64, limit 
 // deliveries.
 func (t *tx) removeDeliveries(ctx context.Context, query string, args ...any) (int, error) {
 	var (
-		rows   []int64
-		events []string
+		numbers []int64
+		events  []string
 	)
-	err := t.rows(ctx, "remove deliveries", `DELETE FROM deliveries WHERE n IN (`+query+`) RETURNING n, event_id`, args, func(r *sql.Rows) error {
+	err := t.Query(ctx, "remove deliveries", `DELETE FROM deliveries WHERE n IN (`+query+`) RETURNING n, event_id`, args, func(r rows.Row) error {
 		var (
 			n     int64
 			event string
 		)
 		err := r.Scan(&n, &event)
-		rows, events = append(rows, n), append(events, event)
+		numbers, events = append(numbers, n), append(events, event)
 		return err
 	})
-	if err != nil || len(rows) == 0 {
+	if err != nil || len(numbers) == 0 {
 		return 0, err
 	}
 	for _, rest := range []struct {
 		what, query string
 		of          any
 	}{
-		{"remove attempts", `DELETE FROM attempts WHERE n IN (SELECT 8 * d.value + slot.value FROM json_each(?) d, json_each('[1, 2, 3, 4, 5, 6, 7]') slot)`, rows},
+		{"remove attempts", `DELETE FROM attempts WHERE n IN (SELECT 8 * d.value + slot.value FROM json_each(?) d, json_each('[1, 2, 3, 4, 5, 6, 7]') slot)`, numbers},
 		{"remove hidden events", `DELETE FROM events WHERE id IN (SELECT value FROM json_each(?)) AND listed = 0
 			AND NOT EXISTS (SELECT 1 FROM deliveries WHERE event_id = events.id)`, events},
 	} {
@@ -179,9 +180,9 @@ func (t *tx) removeDeliveries(ctx context.Context, query string, args ...any) (i
 		if err != nil {
 			return 0, err
 		}
-		if _, err := t.exec(ctx, rest.what, rest.query, of); err != nil {
+		if _, err := t.Exec(ctx, rest.what, rest.query, of); err != nil {
 			return 0, err
 		}
 	}
-	return len(rows), nil
+	return len(numbers), nil
 }

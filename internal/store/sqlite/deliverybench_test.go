@@ -13,6 +13,7 @@ import (
 	"github.com/keygate/keygate/internal/control"
 	"github.com/keygate/keygate/internal/event"
 	"github.com/keygate/keygate/internal/id"
+	"github.com/keygate/keygate/internal/store/rows"
 	"github.com/keygate/keygate/internal/store/stored"
 	"github.com/keygate/keygate/internal/webhook"
 	"github.com/keygate/keygate/internal/webhook/sender"
@@ -88,8 +89,8 @@ func (m *mail) add(t *tx, i int, waits bool) error {
 	if err != nil {
 		return err
 	}
-	_, err = t.exec(ctx, "event", `INSERT INTO events (id, account_id, type, created_at, payload) VALUES (?, ?, ?, ?, ?)`,
-		e.ID, e.AccountID, string(e.Type), micros(at), e.Payload)
+	_, err = t.Exec(ctx, "event", `INSERT INTO events (id, account_id, type, created_at, payload) VALUES (?, ?, ?, ?, ?)`,
+		e.ID, e.AccountID, string(e.Type), rows.Micros(at), e.Payload)
 	if err != nil {
 		return err
 	}
@@ -102,9 +103,9 @@ func (m *mail) add(t *tx, i int, waits bool) error {
 	if i/100%10 == 9 {
 		state = stored.DeliveryFailed
 	}
-	_, err = t.exec(ctx, "delivery", `INSERT INTO deliveries (n, id, account_id, webhook_id, event_id, event_type, state, cause, attempts, again,
+	_, err = t.Exec(ctx, "delivery", `INSERT INTO deliveries (n, id, account_id, webhook_id, event_id, event_type, state, cause, attempts, again,
 		created_at, finished_at) VALUES (?, ?, ?, ?, ?, ?, ?, 'event', 1, 0, ?, ?)`,
-		i+1, d.ID, d.AccountID, d.WebhookID, d.EventID, string(d.EventType), state, micros(at), micros(at))
+		i+1, d.ID, d.AccountID, d.WebhookID, d.EventID, string(d.EventType), state, rows.Micros(at), rows.Micros(at))
 	if err != nil {
 		return err
 	}

@@ -2,12 +2,12 @@ package sqlite
 
 import (
 	"context"
-	"database/sql"
 	"strings"
 
 	"github.com/keygate/keygate/internal/control"
 	"github.com/keygate/keygate/internal/event"
 	"github.com/keygate/keygate/internal/id"
+	"github.com/keygate/keygate/internal/store/rows"
 	"github.com/keygate/keygate/internal/store/stored"
 	"github.com/keygate/keygate/internal/webhook"
 )
@@ -18,20 +18,20 @@ import (
 // in their order, until it has a page.
 func (t *readTx) Deliveries(ctx context.Context, accountID string, f control.DeliveryFilter, p control.Page) ([]webhook.Delivery, error) {
 	if p.Limit <= 0 || f.State != "" && stored.DeliveryState(f.State) < 0 {
-		return nil, t.ready(ctx)
+		return nil, t.Ready(ctx)
 	}
 	if f.EventID != "" { // all deliveries of an event have its account and type
 		owner, of := "", ""
-		err := t.rows(ctx, "read the event of deliveries", `SELECT account_id, event_type FROM deliveries INDEXED BY deliveries_of_event WHERE event_id = ? LIMIT 1`,
-			[]any{f.EventID}, func(r *sql.Rows) error { return r.Scan(&owner, &of) })
+		err := t.Query(ctx, "read the event of deliveries", `SELECT account_id, event_type FROM deliveries INDEXED BY deliveries_of_event WHERE event_id = ? LIMIT 1`,
+			[]any{f.EventID}, func(r rows.Row) error { return r.Scan(&owner, &of) })
 		if err != nil || owner != accountID || f.EventType != "" && of != string(f.EventType) {
 			return nil, err
 		}
 	}
 	if f.WebhookID != "" { // all deliveries of an endpoint belong to its account
 		owner := ""
-		err := t.rows(ctx, "read the owner of deliveries", `SELECT account_id FROM deliveries INDEXED BY deliveries_webhook WHERE webhook_id = ? LIMIT 1`,
-			[]any{f.WebhookID}, func(r *sql.Rows) error { return r.Scan(&owner) })
+		err := t.Query(ctx, "read the owner of deliveries", `SELECT account_id FROM deliveries INDEXED BY deliveries_webhook WHERE webhook_id = ? LIMIT 1`,
+			[]any{f.WebhookID}, func(r rows.Row) error { return r.Scan(&owner) })
 		if err != nil || owner != accountID {
 			return nil, err
 		}
@@ -41,7 +41,7 @@ func (t *readTx) Deliveries(ctx context.Context, accountID string, f control.Del
 }
 
 func deliveryQuery(accountID string, f control.DeliveryFilter, p control.Page) (text string, args []any) {
-	s := stored.SpanOf(id.Delivery, f.Since, f.Until, below(p.After))
+	s := stored.SpanOf(id.Delivery, f.Since, f.Until, rows.Below(p.After))
 	if f.EventID != "" {
 		where, args := ` WHERE event_id = ? AND id >= ? AND id < ?`, []any{f.EventID, s.From, s.Below}
 		if f.WebhookID != "" {

@@ -2,32 +2,32 @@ package sqlite
 
 import (
 	"context"
-	"database/sql"
 	"math"
 
 	"github.com/keygate/keygate/internal/control"
 	"github.com/keygate/keygate/internal/event"
 	"github.com/keygate/keygate/internal/id"
+	"github.com/keygate/keygate/internal/store/rows"
 	"github.com/keygate/keygate/internal/store/stored"
 	"github.com/keygate/keygate/internal/webhook"
 )
 
 const eventColumns = `SELECT id, account_id, type, created_at, payload FROM events `
 
-func scanEvent(r *sql.Rows) (event.Event, error) {
+func scanEvent(r rows.Row) (event.Event, error) {
 	var (
 		e       event.Event
 		created int64
 	)
 	err := r.Scan(&e.ID, &e.AccountID, &e.Type, &created, &e.Payload)
-	e.CreatedAt = instant(created)
+	e.CreatedAt = rows.Instant(created)
 	return e, err
 }
 
 // Event implements control.EventReader.
 func (t *readTx) Event(ctx context.Context, accountID, eventID string) (*event.Event, error) {
 	var e event.Event
-	err := t.row(ctx, "event", eventColumns+`WHERE id = ? AND account_id = ? AND listed = 1`, []any{eventID, accountID}, func(r *sql.Rows) (err error) {
+	err := t.QueryRow(ctx, "event", eventColumns+`WHERE id = ? AND account_id = ? AND listed = 1`, []any{eventID, accountID}, func(r rows.Row) (err error) {
 		e, err = scanEvent(r)
 		return err
 	})
@@ -42,7 +42,7 @@ func (t *readTx) Events(ctx context.Context, accountID string, f control.EventFi
 	number, known := int64(math.MaxInt64), true
 	if p.After != "" && !f.HasTime() {
 		known = false
-		err := t.rows(ctx, "read the number of an event", `SELECT rowid FROM events WHERE id = ? AND account_id = ?`, []any{p.After, accountID}, func(r *sql.Rows) error {
+		err := t.Query(ctx, "read the number of an event", `SELECT rowid FROM events WHERE id = ? AND account_id = ?`, []any{p.After, accountID}, func(r rows.Row) error {
 			known = true
 			return r.Scan(&number)
 		})
@@ -52,7 +52,7 @@ func (t *readTx) Events(ctx context.Context, accountID string, f control.EventFi
 	}
 	text, args := eventQuery(accountID, f, p, number, known)
 	var list []event.Event
-	err := t.rows(ctx, "read events", text, args, func(r *sql.Rows) error {
+	err := t.Query(ctx, "read events", text, args, func(r rows.Row) error {
 		e, err := scanEvent(r)
 		list = append(list, e)
 		return err
@@ -70,21 +70,21 @@ func eventQuery(accountID string, f control.EventFilter, p control.Page, number 
 	}
 	if known && !f.HasTime() { // an index ends with the rowid
 		return eventColumns + `INDEXED BY ` + index + `_order ` + where + ` AND rowid < ? ORDER BY rowid DESC LIMIT ?+0`,
-			append(args, number, rowLimit(p.Limit))
+			append(args, number, rows.Limit(p.Limit))
 	}
 	if f.Type == "" {
 		index += `_list`
 	}
-	s := stored.SpanOf(id.Event, f.Since, f.Until, below(p.After))
+	s := stored.SpanOf(id.Event, f.Since, f.Until, rows.Below(p.After))
 	return eventColumns + `INDEXED BY ` + index + ` ` + where + ` AND id >= ? AND id < ? ORDER BY id DESC LIMIT ?+0`,
-		append(args, s.From, s.Below, rowLimit(p.Limit))
+		append(args, s.From, s.Below, rows.Limit(p.Limit))
 }
 
 // AppendEvent implements control.EventStore.
 func (t *tx) AppendEvent(ctx context.Context, e *event.Event) error {
 	listed := e.Type != webhook.Test
-	_, err := t.exec(ctx, "append event", `INSERT INTO events (id, account_id, type, created_at, payload, listed) VALUES (?, ?, ?, ?, ?, ?)`,
-		e.ID, e.AccountID, string(e.Type), micros(e.CreatedAt), e.Payload, listed)
+	_, err := t.Exec(ctx, "append event", `INSERT INTO events (id, account_id, type, created_at, payload, listed) VALUES (?, ?, ?, ?, ?, ?)`,
+		e.ID, e.AccountID, string(e.Type), rows.Micros(e.CreatedAt), e.Payload, listed)
 	if err != nil || !listed {
 		return err
 	}
@@ -125,10 +125,10 @@ func (db *DB) AppendEvents(ctx context.Context, events []event.Event) error {
 // a delivery needs are only removed from the list. It returns the number of events.
 func (t *tx) trimEvents(ctx context.Context, before int64, limit int) (int64, error) {
 	const old = ` WHERE rowid IN (SELECT rowid FROM events INDEXED BY events_age WHERE listed = 1 AND created_at < ? ORDER BY created_at LIMIT ?+0)`
-	gone, err := t.exec(ctx, "trim events", `DELETE FROM events`+old+` AND NOT EXISTS (SELECT 1 FROM deliveries WHERE event_id = events.id)`, before, limit)
+	gone, err := t.Exec(ctx, "trim events", `DELETE FROM events`+old+` AND NOT EXISTS (SELECT 1 FROM deliveries WHERE event_id = events.id)`, before, limit)
 	if err != nil {
 		return 0, err
 	}
-	hidden, err := t.exec(ctx, "hide events", `UPDATE events SET listed = 0`+old+` AND EXISTS (SELECT 1 FROM deliveries WHERE event_id = events.id)`, before, limit)
+	hidden, err := t.Exec(ctx, "hide events", `UPDATE events SET listed = 0`+old+` AND EXISTS (SELECT 1 FROM deliveries WHERE event_id = events.id)`, before, limit)
 	return gone + hidden, err
 }

@@ -2,10 +2,10 @@ package sqlite
 
 import (
 	"context"
-	"database/sql"
 	"encoding/json"
 	"time"
 
+	"github.com/keygate/keygate/internal/store/rows"
 	"github.com/keygate/keygate/internal/store/stored"
 	"github.com/keygate/keygate/internal/webhook"
 	"github.com/keygate/keygate/internal/webhook/sender"
@@ -35,15 +35,15 @@ func (t *tx) EndLeases(ctx context.Context, results []sender.Result) (endpoints 
 
 // endLease records one result. It returns the endpoint, or "" if the lease has ended.
 func (t *tx) endLease(ctx context.Context, r *sender.Result) (endpoint string, err error) {
-	next, finished := maybeMicros(r.NextAttemptAt), any(nil)
+	next, finished := rows.MaybeMicros(r.NextAttemptAt), any(nil)
 	if r.State == webhook.Delivered || r.State == webhook.Failed {
-		next, finished = nil, micros(r.Attempt.Ended())
+		next, finished = nil, rows.Micros(r.Attempt.Ended())
 	}
 	var n int64
-	err = t.rows(ctx, "finish delivery", `UPDATE deliveries SET state = ?, attempts = ?, next_at = ?, due_at = ?, token = NULL, finished_at = ?
+	err = t.Query(ctx, "finish delivery", `UPDATE deliveries SET state = ?, attempts = ?, next_at = ?, due_at = ?, token = NULL, finished_at = ?
 		WHERE id = ? AND token = ? RETURNING n, webhook_id`,
-		[]any{stored.DeliveryState(r.State), r.Attempt.Number, next, next, finished, r.DeliveryID, r.Token}, func(rows *sql.Rows) error {
-			return rows.Scan(&n, &endpoint)
+		[]any{stored.DeliveryState(r.State), r.Attempt.Number, next, next, finished, r.DeliveryID, r.Token}, func(row rows.Row) error {
+			return row.Scan(&n, &endpoint)
 		})
 	if err != nil || endpoint == "" {
 		return "", err
@@ -62,7 +62,7 @@ func (t *tx) LockWebhooks(ctx context.Context, webhookIDs []string) ([]webhook.W
 
 // StrandingWebhooks implements control.DeliveryReader.
 func (t *readTx) StrandingWebhooks(ctx context.Context) ([]string, error) {
-	return t.texts(ctx, "find stranded deliveries", waiting+`SELECT waiting.id FROM waiting LEFT JOIN webhooks w ON w.id = waiting.id
+	return t.Texts(ctx, "find stranded deliveries", waiting+`SELECT waiting.id FROM waiting LEFT JOIN webhooks w ON w.id = waiting.id
 		WHERE waiting.id IS NOT NULL AND (w.id IS NULL OR w.active = 0)`)
 }
 
@@ -86,9 +86,9 @@ func (t *tx) Strand(ctx context.Context, webhookID string, w *webhook.Webhook, n
 func (t *tx) FailWaiting(ctx context.Context, endpoint, reason string, now time.Time, limit int) (int, error) {
 	type stranded struct{ n, made int64 }
 	var all []stranded
-	err := t.rows(ctx, "find stranded deliveries", `SELECT n, attempts FROM deliveries INDEXED BY deliveries_due
+	err := t.Query(ctx, "find stranded deliveries", `SELECT n, attempts FROM deliveries INDEXED BY deliveries_due
 		WHERE webhook_id = ? AND due_at IS NOT NULL AND (token IS NULL OR due_at <= ?) LIMIT ?+0`,
-		[]any{endpoint, micros(now), rowLimit(limit)}, func(r *sql.Rows) error {
+		[]any{endpoint, rows.Micros(now), rows.Limit(limit)}, func(r rows.Row) error {
 			var s stranded
 			err := r.Scan(&s.n, &s.made)
 			all = append(all, s)
@@ -98,8 +98,8 @@ func (t *tx) FailWaiting(ctx context.Context, endpoint, reason string, now time.
 		return 0, err
 	}
 	for _, s := range all {
-		_, err := t.exec(ctx, "fail delivery", `UPDATE deliveries SET state = 3, next_at = NULL, due_at = NULL, token = NULL, finished_at = ? WHERE n = ?`,
-			micros(now), s.n)
+		_, err := t.Exec(ctx, "fail delivery", `UPDATE deliveries SET state = 3, next_at = NULL, due_at = NULL, token = NULL, finished_at = ? WHERE n = ?`,
+			rows.Micros(now), s.n)
 		if err != nil {
 			return 0, err
 		}

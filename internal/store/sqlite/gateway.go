@@ -8,13 +8,14 @@ import (
 
 	"github.com/keygate/keygate/internal/control"
 	"github.com/keygate/keygate/internal/gateway"
+	"github.com/keygate/keygate/internal/store/rows"
 	"github.com/keygate/keygate/internal/store/stored"
 )
 
 const gatewayColumns = `SELECT id, account_id, name, upstream, hostname, host_given,
 	global_sustained, global_burst, timeout, cors, max_body_bytes, requests, revision, is_default, created_at, version FROM gateways `
 
-func scanGateway(r *sql.Rows) (gateway.Gateway, error) {
+func scanGateway(r rows.Row) (gateway.Gateway, error) {
 	var (
 		g                gateway.Gateway
 		sustained, burst string
@@ -28,7 +29,7 @@ func scanGateway(r *sql.Rows) (gateway.Gateway, error) {
 	if err != nil {
 		return g, err
 	}
-	g.CreatedAt = instant(created)
+	g.CreatedAt = rows.Instant(created)
 	if g.GlobalLimit, err = stored.Limit(sustained, burst, "", ""); err != nil {
 		return g, err
 	}
@@ -63,7 +64,7 @@ func gatewayValues(g *gateway.Gateway) ([]any, error) {
 
 func (t *readTx) gateways(ctx context.Context, rest string, args ...any) ([]gateway.Gateway, error) {
 	var list []gateway.Gateway
-	err := t.rows(ctx, "read gateways", gatewayColumns+rest, args, func(r *sql.Rows) error {
+	err := t.Query(ctx, "read gateways", gatewayColumns+rest, args, func(r rows.Row) error {
 		g, err := scanGateway(r)
 		list = append(list, g)
 		return err
@@ -73,7 +74,7 @@ func (t *readTx) gateways(ctx context.Context, rest string, args ...any) ([]gate
 
 func (t *readTx) gateway(ctx context.Context, rest string, args ...any) (*gateway.Gateway, error) {
 	var g gateway.Gateway
-	err := t.row(ctx, "gateway", gatewayColumns+rest, args, func(r *sql.Rows) (err error) {
+	err := t.QueryRow(ctx, "gateway", gatewayColumns+rest, args, func(r rows.Row) (err error) {
 		g, err = scanGateway(r)
 		return err
 	})
@@ -91,7 +92,7 @@ func (t *readTx) Gateway(ctx context.Context, accountID, gatewayID string) (*gat
 // Gateways implements control.GatewayReader.
 func (t *readTx) Gateways(ctx context.Context, accountID string, p control.Page) ([]gateway.Gateway, error) {
 	return t.gateways(ctx, `INDEXED BY gateways_list WHERE account_id = ? AND id < ? ORDER BY id DESC LIMIT ?+0`,
-		accountID, below(p.After), rowLimit(p.Limit))
+		accountID, rows.Below(p.After), rows.Limit(p.Limit))
 }
 
 // nthGateway finds whether an account has that many gateways more than its argument says.
@@ -99,7 +100,7 @@ const nthGateway = `SELECT 1 FROM gateways INDEXED BY gateways_list WHERE accoun
 
 // HasGateways implements control.GatewayReader. It reads n entries of an index.
 func (t *readTx) HasGateways(ctx context.Context, accountID string, n int) (found bool, err error) {
-	err = t.rows(ctx, "count gateways", nthGateway, []any{accountID, n - 1}, func(*sql.Rows) error {
+	err = t.Query(ctx, "count gateways", nthGateway, []any{accountID, n - 1}, func(rows.Row) error {
 		found = true
 		return nil
 	})
@@ -117,10 +118,10 @@ func (t *tx) InsertGateway(ctx context.Context, g *gateway.Gateway) error {
 	if err != nil {
 		return err
 	}
-	_, err = t.exec(ctx, "insert gateway", `INSERT INTO gateways (name, upstream, hostname, host_given,
+	_, err = t.Exec(ctx, "insert gateway", `INSERT INTO gateways (name, upstream, hostname, host_given,
 		global_sustained, global_burst, timeout, cors, max_body_bytes, requests, revision, is_default, version,
 		id, account_id, created_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
-		append(values, g.ID, g.AccountID, micros(g.CreatedAt))...)
+		append(values, g.ID, g.AccountID, rows.Micros(g.CreatedAt))...)
 	return err
 }
 
@@ -130,7 +131,7 @@ func (t *tx) UpdateGateway(ctx context.Context, g *gateway.Gateway) error {
 	if err != nil {
 		return err
 	}
-	return t.must(ctx, "update gateway", "gateway", `UPDATE gateways SET name = ?, upstream = ?, hostname = ?,
+	return t.QueueOne(ctx, "update gateway", "gateway", `UPDATE gateways SET name = ?, upstream = ?, hostname = ?,
 		host_given = ?, global_sustained = ?, global_burst = ?, timeout = ?, cors = ?,
 		max_body_bytes = ?, requests = ?, revision = ?, is_default = ?, version = ? WHERE id = ? AND account_id = ?`,
 		append(values, g.ID, g.AccountID)...)
@@ -139,23 +140,23 @@ func (t *tx) UpdateGateway(ctx context.Context, g *gateway.Gateway) error {
 // DeleteGateway implements control.GatewayStore.
 func (t *tx) DeleteGateway(ctx context.Context, accountID, gatewayID string) error {
 	own := `(SELECT id FROM gateways WHERE id = ? AND account_id = ?)`
-	if _, err := t.exec(ctx, "drop the route table", `UPDATE route_tables SET state = CASE WHEN EXISTS (SELECT 1 FROM ended_gateways WHERE id = route_tables.gateway_id) THEN 3 ELSE 2 END
+	if _, err := t.Exec(ctx, "drop the route table", `UPDATE route_tables SET state = CASE WHEN EXISTS (SELECT 1 FROM ended_gateways WHERE id = route_tables.gateway_id) THEN 3 ELSE 2 END
 		WHERE id = (SELECT table_id FROM gateways WHERE id = ? AND account_id = ?)`, gatewayID, accountID); err != nil {
 		return err
 	}
 	// There may be a million of them, so they are removed later.
-	if _, err := t.exec(ctx, "give up revisions", `UPDATE revision_counts SET gone = 1 WHERE gateway_id = `+own, gatewayID, accountID); err != nil {
+	if _, err := t.Exec(ctx, "give up revisions", `UPDATE revision_counts SET gone = 1 WHERE gateway_id = `+own, gatewayID, accountID); err != nil {
 		return err
 	}
-	if _, err := t.exec(ctx, "delete repository", `DELETE FROM repositories WHERE gateway_id = `+own, gatewayID, accountID); err != nil {
+	if _, err := t.Exec(ctx, "delete repository", `DELETE FROM repositories WHERE gateway_id = `+own, gatewayID, accountID); err != nil {
 		return err
 	}
-	return t.must(ctx, "delete gateway", "gateway", `DELETE FROM gateways WHERE id = ? AND account_id = ?`, gatewayID, accountID)
+	return t.QueueOne(ctx, "delete gateway", "gateway", `DELETE FROM gateways WHERE id = ? AND account_id = ?`, gatewayID, accountID)
 }
 
 // HostnameOwner implements control.GatewayReader.
 func (t *readTx) HostnameOwner(ctx context.Context, hostname string) (accountID string, err error) {
-	err = t.rows(ctx, "find a hostname", `SELECT account_id FROM gateways WHERE hostname = ?`, []any{hostname}, func(r *sql.Rows) error {
+	err = t.Query(ctx, "find a hostname", `SELECT account_id FROM gateways WHERE hostname = ?`, []any{hostname}, func(r rows.Row) error {
 		return r.Scan(&accountID)
 	})
 	return accountID, err
@@ -163,5 +164,5 @@ func (t *readTx) HostnameOwner(ctx context.Context, hostname string) (accountID 
 
 // GivenHostnames implements control.GatewayReader.
 func (t *readTx) GivenHostnames(ctx context.Context, accountID string) ([]string, error) {
-	return t.texts(ctx, "read given hostnames", `SELECT hostname FROM gateways INDEXED BY gateways_list WHERE account_id = ? AND host_given = 1 ORDER BY id`, accountID)
+	return t.Texts(ctx, "read given hostnames", `SELECT hostname FROM gateways INDEXED BY gateways_list WHERE account_id = ? AND host_given = 1 ORDER BY id`, accountID)
 }

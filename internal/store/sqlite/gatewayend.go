@@ -2,13 +2,13 @@ package sqlite
 
 import (
 	"context"
-	"database/sql"
 	"encoding/json"
 	"fmt"
 
 	"github.com/keygate/keygate/internal/apikey"
 	"github.com/keygate/keygate/internal/control"
 	"github.com/keygate/keygate/internal/gateway"
+	"github.com/keygate/keygate/internal/store/rows"
 	"github.com/keygate/keygate/internal/store/stored"
 )
 
@@ -18,14 +18,14 @@ const notEnded = ` AND (gateway_id IS NULL OR gateway_id NOT IN (SELECT id FROM 
 const endedColumns = `SELECT id, account_id, after, at, call FROM ended_gateways `
 
 func (t *readTx) endedGateways(ctx context.Context, rest string, args ...any) (list []control.EndedGateway, err error) {
-	err = t.rows(ctx, "read deleted gateways", endedColumns+rest, args, func(r *sql.Rows) error {
+	err = t.Query(ctx, "read deleted gateways", endedColumns+rest, args, func(r rows.Row) error {
 		var e control.EndedGateway
 		var at int64
 		var call string
 		if err := r.Scan(&e.ID, &e.AccountID, &e.RoutesTo, &at, &call); err != nil {
 			return err
 		}
-		e.At = instant(at)
+		e.At = rows.Instant(at)
 		list = append(list, e)
 		return json.Unmarshal([]byte(call), &list[len(list)-1].Call)
 	})
@@ -34,7 +34,7 @@ func (t *readTx) endedGateways(ctx context.Context, rest string, args ...any) (l
 
 // EndedGateways implements control.GatewayReader.
 func (t *readTx) EndedGateways(ctx context.Context, limit int) ([]control.EndedGateway, error) {
-	return t.endedGateways(ctx, `ORDER BY id LIMIT ?+0`, rowLimit(limit))
+	return t.endedGateways(ctx, `ORDER BY id LIMIT ?+0`, rows.Limit(limit))
 }
 
 // EndedGateway implements control.GatewayReader.
@@ -52,28 +52,28 @@ func (t *tx) EndGateway(ctx context.Context, e *control.EndedGateway) error {
 	if err != nil {
 		return fmt.Errorf("encode the call that deletes gateway %s: %w", e.ID, err)
 	}
-	return t.must(ctx, "end gateway", "gateway", `INSERT INTO ended_gateways (id, account_id, table_id, after, at, call)
-		SELECT id, account_id, table_id, ?, ?, ? FROM gateways WHERE id = ? AND account_id = ?`, e.RoutesTo, micros(e.At), string(call), e.ID, e.AccountID)
+	return t.QueueOne(ctx, "end gateway", "gateway", `INSERT INTO ended_gateways (id, account_id, table_id, after, at, call)
+		SELECT id, account_id, table_id, ?, ?, ? FROM gateways WHERE id = ? AND account_id = ?`, e.RoutesTo, rows.Micros(e.At), string(call), e.ID, e.AccountID)
 }
 
 // UpdateEndedGateway implements control.GatewayStore.
 func (t *tx) UpdateEndedGateway(ctx context.Context, e *control.EndedGateway) error {
-	return t.must(ctx, "go on with a deleted gateway", "gateway", `UPDATE ended_gateways SET after = ? WHERE id = ?`, e.RoutesTo, e.ID)
+	return t.QueueOne(ctx, "go on with a deleted gateway", "gateway", `UPDATE ended_gateways SET after = ? WHERE id = ?`, e.RoutesTo, e.ID)
 }
 
 // FinishGateway implements control.GatewayStore.
 func (t *tx) FinishGateway(ctx context.Context, gatewayID string) error {
-	if _, err := t.exec(ctx, "drop the route table", `UPDATE route_tables SET state = ? WHERE state = ? AND id = (SELECT table_id FROM ended_gateways WHERE id = ?)`,
+	if _, err := t.Exec(ctx, "drop the route table", `UPDATE route_tables SET state = ? WHERE state = ? AND id = (SELECT table_id FROM ended_gateways WHERE id = ?)`,
 		stored.TableDropped, stored.TableEnded, gatewayID); err != nil {
 		return err
 	}
-	_, err := t.exec(ctx, "finish a deleted gateway", `DELETE FROM ended_gateways WHERE id = ?`, gatewayID)
+	_, err := t.Exec(ctx, "finish a deleted gateway", `DELETE FROM ended_gateways WHERE id = ?`, gatewayID)
 	return err
 }
 
 // KeysToRevoke implements control.KeyReader.
 func (t *readTx) KeysToRevoke(ctx context.Context, gatewayID string, limit int) ([]apikey.Key, error) {
-	return t.keysOf(ctx, storedKeyColumns, `INDEXED BY keys_gateway WHERE gateway_id = ? AND phase IN (0, 1) ORDER BY phase, id LIMIT ?+0`, gatewayID, rowLimit(limit))
+	return t.keysOf(ctx, storedKeyColumns, `INDEXED BY keys_gateway WHERE gateway_id = ? AND phase IN (0, 1) ORDER BY phase, id LIMIT ?+0`, gatewayID, rows.Limit(limit))
 }
 
 // EndedRoutes implements control.RouteReader. It reads the page that has the route up to which the caller is, and those

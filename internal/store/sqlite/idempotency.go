@@ -6,13 +6,14 @@ import (
 	"fmt"
 
 	"github.com/keygate/keygate/internal/control"
+	"github.com/keygate/keygate/internal/store/rows"
 )
 
 // StoredResponse implements control.IdempotencyReader.
 func (t *readTx) StoredResponse(ctx context.Context, keyID, key string) (*control.StoredResponse, error) {
 	a := control.StoredResponse{KeyID: keyID, Key: key}
-	err := t.row(ctx, "stored response", `SELECT fingerprint, status, header, body, created_at FROM answers WHERE key_id = ? AND key = ?`,
-		[]any{keyID, key}, func(r *sql.Rows) error {
+	err := t.QueryRow(ctx, "stored response", `SELECT fingerprint, status, header, body, created_at FROM answers WHERE key_id = ? AND key = ?`,
+		[]any{keyID, key}, func(r rows.Row) error {
 			var (
 				fingerprint []byte
 				header      sql.NullString
@@ -24,7 +25,7 @@ func (t *readTx) StoredResponse(ctx context.Context, keyID, key string) (*contro
 			if copy(a.Fingerprint[:], fingerprint) != len(a.Fingerprint) {
 				return fmt.Errorf("the fingerprint of a stored response has %d bytes", len(fingerprint))
 			}
-			a.CreatedAt = instant(created)
+			a.CreatedAt = rows.Instant(created)
 			return fromJSON(header, &a.Header)
 		})
 	if err != nil {
@@ -39,10 +40,10 @@ func (t *tx) PutStoredResponse(ctx context.Context, a *control.StoredResponse) e
 	if err != nil {
 		return err
 	}
-	_, err = t.exec(ctx, "put stored response", `INSERT INTO answers (key_id, key, fingerprint, status, header, body, created_at)
+	_, err = t.Exec(ctx, "put stored response", `INSERT INTO answers (key_id, key, fingerprint, status, header, body, created_at)
 		VALUES (?, ?, ?, ?, ?, ?, ?)
 		ON CONFLICT (key_id, key) DO UPDATE SET fingerprint = excluded.fingerprint, status = excluded.status,
 			header = excluded.header, body = excluded.body, created_at = excluded.created_at`,
-		a.KeyID, a.Key, a.Fingerprint[:], a.Status, header, a.Body, micros(a.CreatedAt))
+		a.KeyID, a.Key, a.Fingerprint[:], a.Status, header, a.Body, rows.Micros(a.CreatedAt))
 	return err
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/keygate/keygate/internal/apikey"
 	"github.com/keygate/keygate/internal/ratelimit"
+	"github.com/keygate/keygate/internal/store/rows"
 	"github.com/keygate/keygate/internal/store/stored"
 )
 
@@ -26,7 +27,7 @@ const (
 	keyEnd    = `, name, metadata, ended FROM keys `
 )
 
-func scanKey(r *sql.Rows) (apikey.Key, error) {
+func scanKey(r rows.Row) (apikey.Key, error) {
 	var (
 		k                                      apikey.Key
 		digest                                 []byte
@@ -49,8 +50,8 @@ func scanKey(r *sql.Rows) (apikey.Key, error) {
 	if k.BucketID = k.ID; bucket.Valid {
 		k.BucketID = bucket.String
 	}
-	k.CreatedAt, k.ExpiresAt, k.LastUsedAt = instant(created), maybeInstant(expires), maybeInstant(used)
-	k.RevokedAt, k.ExpiryNotified = maybeInstant(revokedAt), maybeInstant(expiryTold)
+	k.CreatedAt, k.ExpiresAt, k.LastUsedAt = rows.Instant(created), rows.MaybeInstant(expires), rows.MaybeInstant(used)
+	k.RevokedAt, k.ExpiryNotified = rows.MaybeInstant(revokedAt), rows.MaybeInstant(expiryTold)
 	if k.RateLimit, err = ratelimit.ParseKeyLimit(rate.String); err != nil {
 		return k, fmt.Errorf("stored rate of key %s: %w", k.ID, err)
 	}
@@ -65,7 +66,7 @@ func (t *readTx) keys(ctx context.Context, rest string, args ...any) ([]apikey.K
 
 func (t *readTx) keysOf(ctx context.Context, columns, rest string, args ...any) ([]apikey.Key, error) {
 	var list []apikey.Key
-	err := t.rows(ctx, "read keys", columns+rest, args, func(r *sql.Rows) error {
+	err := t.Query(ctx, "read keys", columns+rest, args, func(r rows.Row) error {
 		k, err := scanKey(r)
 		list = append(list, k)
 		return err
@@ -75,7 +76,7 @@ func (t *readTx) keysOf(ctx context.Context, columns, rest string, args ...any) 
 
 func (t *readTx) key(ctx context.Context, rest string, args ...any) (*apikey.Key, error) {
 	var k apikey.Key
-	err := t.row(ctx, "key", keyColumns+rest, args, func(r *sql.Rows) (err error) {
+	err := t.QueryRow(ctx, "key", keyColumns+rest, args, func(r rows.Row) (err error) {
 		k, err = scanKey(r)
 		return err
 	})
@@ -102,14 +103,14 @@ func (t *readTx) KeysOfBucket(ctx context.Context, accountID, bucketID string, s
 			UNION ALL SELECT n FROM keys INDEXED BY keys_chain WHERE bucket_id = ?1 AND phase < 2 AND ended = 0 AND expires_at IS NULL
 			UNION ALL SELECT n FROM keys INDEXED BY keys_chain WHERE bucket_id = ?1 AND phase < 2 AND ended = 0 AND expires_at >= ?2
 		) AND account_id = ?3 AND phase < 2 AND ended = 0 AND (expires_at IS NULL OR expires_at >= ?2)`+notEnded+` ORDER BY id LIMIT ?4+0`,
-		bucketID, micros(since), accountID, rowLimit(limit))
+		bucketID, rows.Micros(since), accountID, rows.Limit(limit))
 }
 
 // SharedBuckets implements control.KeyReader.
 func (t *readTx) SharedBuckets(ctx context.Context, accountID string) (map[string]string, error) {
 	shared := map[string]string{}
-	err := t.rows(ctx, "read shared buckets", `SELECT id, bucket_id FROM keys INDEXED BY keys_bucket WHERE bucket_id IS NOT NULL AND account_id = ?`,
-		[]any{accountID}, func(r *sql.Rows) error {
+	err := t.Query(ctx, "read shared buckets", `SELECT id, bucket_id FROM keys INDEXED BY keys_bucket WHERE bucket_id IS NOT NULL AND account_id = ?`,
+		[]any{accountID}, func(r rows.Row) error {
 			var key, bucket string
 			err := r.Scan(&key, &bucket)
 			shared[key] = bucket
@@ -121,7 +122,7 @@ func (t *readTx) SharedBuckets(ctx context.Context, accountID string) (map[strin
 // KeysToNotify implements control.KeyReader.
 func (t *readTx) KeysToNotify(ctx context.Context, now time.Time, limit int) ([]apikey.Key, error) {
 	return t.keys(ctx, `INDEXED BY keys_expiry WHERE phase = 0 AND phase < 2 AND expires_at <= ?`+notEnded+` ORDER BY expires_at, id LIMIT ?+0`,
-		micros(now), rowLimit(limit))
+		rows.Micros(now), rows.Limit(limit))
 }
 
 // keyValues returns the values that InsertKey and UpdateKey write, in their order.
@@ -136,7 +137,7 @@ func keyValues(k *apikey.Key) ([]any, error) {
 		first, more = k.Scope[0], k.Scope[1:]
 	}
 	return []any{stored.LevelNumber(k.Level), stored.PhaseOf(k), int64(first.Word), maybeText(first.Resource), maybeText(more.String()), maybeText(k.GatewayID), maybeText(k.Owner),
-		stored.KeyBucket(k), maybeText(k.RateLimit.String()), maybeMicros(k.ExpiresAt), maybeMicros(k.RevokedAt), maybeMicros(k.ExpiryNotified),
+		stored.KeyBucket(k), maybeText(k.RateLimit.String()), rows.MaybeMicros(k.ExpiresAt), rows.MaybeMicros(k.RevokedAt), rows.MaybeMicros(k.ExpiryNotified),
 		maybeText(k.RotatedFrom), maybeText(k.RotatedTo), k.Version, k.Name, metadata, k.Ended}, nil
 }
 
@@ -146,11 +147,11 @@ func (t *tx) InsertKey(ctx context.Context, k *apikey.Key) error {
 	if err != nil {
 		return err
 	}
-	_, err = t.exec(ctx, "insert key", `INSERT INTO keys (level, phase, word, resource, more_scopes, gateway_id, owner,
+	_, err = t.Exec(ctx, "insert key", `INSERT INTO keys (level, phase, word, resource, more_scopes, gateway_id, owner,
 		bucket_id, rate_limit, expires_at, revoked_at, expiry_told, rotated_from, rotated_to, version, name, metadata, ended,
 		id, account_id, digest, prefix, created_at, last_used_at)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
-		append(values, k.ID, k.AccountID, k.Digest[:], k.Prefix, micros(k.CreatedAt), maybeMicros(k.LastUsedAt))...)
+		append(values, k.ID, k.AccountID, k.Digest[:], k.Prefix, rows.Micros(k.CreatedAt), rows.MaybeMicros(k.LastUsedAt))...)
 	return err
 }
 
@@ -160,7 +161,7 @@ func (t *tx) UpdateKey(ctx context.Context, k *apikey.Key) error {
 	if err != nil {
 		return err
 	}
-	return t.must(ctx, "update key", "key", `UPDATE keys SET level = ?, phase = ?, word = ?, resource = ?, more_scopes = ?, gateway_id = ?, owner = ?,
+	return t.QueueOne(ctx, "update key", "key", `UPDATE keys SET level = ?, phase = ?, word = ?, resource = ?, more_scopes = ?, gateway_id = ?, owner = ?,
 		bucket_id = ?, rate_limit = ?, expires_at = ?, revoked_at = ?, expiry_told = ?, rotated_from = ?, rotated_to = ?,
 		version = ?, name = ?, metadata = ?, ended = ? WHERE id = ? AND account_id = ?`,
 		append(values, k.ID, k.AccountID)...)
@@ -169,8 +170,8 @@ func (t *tx) UpdateKey(ctx context.Context, k *apikey.Key) error {
 // TouchKeys implements control.KeyStore.
 func (t *tx) TouchKeys(ctx context.Context, used map[string]time.Time) error {
 	for _, id := range slices.Sorted(maps.Keys(used)) { // in order, because neighbours share pages
-		at := micros(used[id])
-		_, err := t.exec(ctx, "touch key", `UPDATE keys SET last_used_at = ? WHERE id = ? AND (last_used_at IS NULL OR last_used_at < ?)`, at, id, at)
+		at := rows.Micros(used[id])
+		_, err := t.Exec(ctx, "touch key", `UPDATE keys SET last_used_at = ? WHERE id = ? AND (last_used_at IS NULL OR last_used_at < ?)`, at, id, at)
 		if err != nil {
 			return err
 		}

@@ -5,28 +5,29 @@ import (
 	"database/sql"
 	"strings"
 
+	"github.com/keygate/keygate/internal/store/rows"
 	"github.com/keygate/keygate/internal/store/stored"
 )
 
 // KeysToIndex implements control.KeyReader.
 func (t *readTx) KeysToIndex(ctx context.Context, limit int) (waiting int, err error) {
-	err = t.rows(ctx, "count keys to index", `SELECT count(*) FROM (SELECT 1 FROM keys_unindexed INDEXED BY keys_to_index WHERE backdated = 0 LIMIT ?+0)`,
-		[]any{rowLimit(limit)}, func(r *sql.Rows) error { return r.Scan(&waiting) })
+	err = t.Query(ctx, "count keys to index", `SELECT count(*) FROM (SELECT 1 FROM keys_unindexed INDEXED BY keys_to_index WHERE backdated = 0 LIMIT ?+0)`,
+		[]any{rows.Limit(limit)}, func(r rows.Row) error { return r.Scan(&waiting) })
 	return waiting, err
 }
 
 // IndexKeys implements control.KeyStore.
 func (t *tx) IndexKeys(ctx context.Context, limit int) (done int, err error) {
-	keys, err := t.keysToIndex(ctx, min(rowLimit(limit), stored.IndexRows))
+	keys, err := t.keysToIndex(ctx, min(rows.Limit(limit), stored.IndexRows))
 	if err != nil {
 		return 0, err
 	}
 	for i := range keys {
 		k := &keys[i]
-		if _, err := t.exec(ctx, "index key", `INSERT OR REPLACE INTO key_terms (rowid, terms) VALUES (?, ?)`, k.N, strings.Join(k.Terms(), " ")); err != nil {
+		if _, err := t.Exec(ctx, "index key", `INSERT OR REPLACE INTO key_terms (rowid, terms) VALUES (?, ?)`, k.N, strings.Join(k.Terms(), " ")); err != nil {
 			return 0, err
 		}
-		if _, err := t.exec(ctx, "mark key as indexed", `DELETE FROM keys_unindexed WHERE account_id = ? AND key_id = ?`, k.AccountID, k.ID); err != nil {
+		if _, err := t.Exec(ctx, "mark key as indexed", `DELETE FROM keys_unindexed WHERE account_id = ? AND key_id = ?`, k.AccountID, k.ID); err != nil {
 			return 0, err
 		}
 	}
@@ -37,9 +38,9 @@ func (t *tx) IndexKeys(ctx context.Context, limit int) (done int, err error) {
 // which is the cheapest to add.
 func (t *tx) keysToIndex(ctx context.Context, limit int) (keys []stored.IndexedKey, err error) {
 	size := 0
-	err = t.rows(ctx, "find keys to index", `SELECT k.n, k.id, k.account_id, k.name, k.prefix, k.level, k.phase, k.gateway_id, k.owner
+	err = t.Query(ctx, "find keys to index", `SELECT k.n, k.id, k.account_id, k.name, k.prefix, k.level, k.phase, k.gateway_id, k.owner
 		FROM keys_unindexed u INDEXED BY keys_to_index CROSS JOIN keys k ON k.n = u.n WHERE u.backdated = 0 ORDER BY u.n LIMIT ?+0`,
-		[]any{limit}, func(r *sql.Rows) error {
+		[]any{limit}, func(r rows.Row) error {
 			var k stored.IndexedKey
 			var gateway, owner sql.NullString
 			if err := r.Scan(&k.N, &k.ID, &k.AccountID, &k.Name, &k.Prefix, &k.Level, &k.Phase, &gateway, &owner); err != nil {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/keygate/keygate/internal/apikey"
 	"github.com/keygate/keygate/internal/control"
+	"github.com/keygate/keygate/internal/store/rows"
 	"github.com/keygate/keygate/internal/store/stored"
 )
 
@@ -15,7 +16,7 @@ import (
 // merges them.
 func (t *readTx) Keys(ctx context.Context, accountID string, f control.KeyFilter, p control.Page) ([]apikey.Key, error) {
 	if p.Limit <= 0 || len(stored.KeyParts(f.State)) == 0 || !stored.MayMatch(f.Query) {
-		return nil, t.ready(ctx)
+		return nil, t.Ready(ctx)
 	}
 	q := keyQuery{account: accountID, filter: f, page: p}
 	text, args := q.build()
@@ -61,7 +62,7 @@ func (q *keyQuery) build() (string, []any) {
 // phased returns a branch for each part of the state.
 func (q *keyQuery) phased(index, where string, args ...any) []string {
 	var branches []string
-	now := micros(q.filter.Now)
+	now := rows.Micros(q.filter.Now)
 	for _, p := range stored.KeyParts(q.filter.State) {
 		in := append(slices.Clone(args), p.Phase)
 		switch p.When {
@@ -98,7 +99,7 @@ func (q *keyQuery) late(where string, args []any) string {
 // applies cost next to nothing.
 func (q *keyQuery) terms(where string, args []any) string {
 	f := &q.filter
-	q.args = append(append(q.args, args...), below(q.page.After))
+	q.args = append(append(q.args, args...), rows.Below(q.page.After))
 	where += " AND id < ?"
 	if !strings.Contains(where, "account_id = ?") {
 		where += " AND account_id = ?"

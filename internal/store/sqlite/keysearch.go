@@ -3,6 +3,7 @@ package sqlite
 import (
 	"strings"
 
+	"github.com/keygate/keygate/internal/store/rows"
 	"github.com/keygate/keygate/internal/store/stored"
 )
 
@@ -11,7 +12,7 @@ import (
 // does not match their expiry yet.
 func (q *keyQuery) searched() []string {
 	var branches []string
-	now := micros(q.filter.Now)
+	now := rows.Micros(q.filter.Now)
 	text, args := q.text()
 	for _, p := range stored.KeyParts(q.filter.State) {
 		phase := p.Phase
@@ -60,7 +61,7 @@ func (q *keyQuery) text() (where string, args []any) {
 
 // found returns a query for one page of the keys that are in the index.
 func (q *keyQuery) found(phase int, where string, args []any) string {
-	q.args = append(q.args, q.match(phase), q.account, below(q.page.After))
+	q.args = append(q.args, q.match(phase), q.account, rows.Below(q.page.After))
 	text := `SELECT n FROM (SELECT k.n FROM key_terms CROSS JOIN keys k ON k.n = key_terms.rowid WHERE key_terms MATCH ?
 		AND key_terms.rowid <= (SELECT n FROM keys INDEXED BY keys_list WHERE account_id = ? AND id < ? ORDER BY id DESC LIMIT 1)
 		AND ` + q.terms("k.account_id = ?"+where, append([]any{q.account}, args...)) + ` ORDER BY key_terms.rowid DESC LIMIT ?+0)`
@@ -70,7 +71,7 @@ func (q *keyQuery) found(phase int, where string, args []any) string {
 
 // unfound returns a query for one page of the keys that are not in the index as they are now.
 func (q *keyQuery) unfound(where string, args []any) string {
-	q.args = append(q.args, q.account, below(q.page.After))
+	q.args = append(q.args, q.account, rows.Below(q.page.After))
 	text := `SELECT n FROM (SELECT k.n FROM keys_unindexed u CROSS JOIN keys k ON k.n = u.n WHERE u.account_id = ? AND u.key_id < ?
 		AND ` + q.terms("k.account_id = ?"+where, append([]any{q.account}, args...)) + ` ORDER BY u.key_id DESC LIMIT ?+0)`
 	q.args = append(q.args, q.page.Limit)

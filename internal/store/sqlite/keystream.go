@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/keygate/keygate/internal/apikey"
+	"github.com/keygate/keygate/internal/store/rows"
 	"github.com/keygate/keygate/internal/store/stored"
 )
 
@@ -34,7 +35,7 @@ func (db *DB) EachKey(ctx context.Context, revokedSince time.Time, f func(*apike
 			if !ok {
 				return fmt.Errorf("the driver's connection has the unexpected type %T", raw)
 			}
-			rows, err := c.QueryContext(context.Background(), streamColumns, []driver.NamedValue{{Ordinal: 1, Value: micros(revokedSince)}})
+			rows, err := c.QueryContext(context.Background(), streamColumns, []driver.NamedValue{{Ordinal: 1, Value: rows.Micros(revokedSince)}})
 			if err != nil {
 				return err
 			}

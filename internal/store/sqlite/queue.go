@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/keygate/keygate/internal/store/rows"
 	"github.com/keygate/keygate/internal/store/stored"
 	"github.com/keygate/keygate/internal/webhook"
 	"github.com/keygate/keygate/internal/webhook/sender"
@@ -42,7 +43,7 @@ func (db *DB) NewlyDue(ctx context.Context, mark sender.Mark, now time.Time) (fo
 	err = view(ctx, db.readers, func(t *readTx) error {
 		if mark == (sender.Mark{}) {
 			next = sender.Mark{DueAt: now}
-			return t.rows(ctx, "read newest delivery", `SELECT n FROM deliveries ORDER BY n DESC LIMIT 1`, nil, func(r *sql.Rows) error {
+			return t.Query(ctx, "read newest delivery", `SELECT n FROM deliveries ORDER BY n DESC LIMIT 1`, nil, func(r rows.Row) error {
 				return r.Scan(&next.Created)
 			})
 		}
@@ -51,7 +52,7 @@ func (db *DB) NewlyDue(ctx context.Context, mark sender.Mark, now time.Time) (fo
 		if err != nil {
 			return err
 		}
-		due, err := n.read(ctx, t, now, becameDue, micros(mark.DueAt), mark.DueFor, micros(now), newlyDue)
+		due, err := n.read(ctx, t, now, becameDue, rows.Micros(mark.DueAt), mark.DueFor, rows.Micros(now), newlyDue)
 		if err != nil {
 			return err
 		}
@@ -79,7 +80,7 @@ type newer struct {
 
 // read reads deliveries and returns their number.
 func (n *newer) read(ctx context.Context, t *readTx, now time.Time, query string, args ...any) (count int, err error) {
-	err = t.rows(ctx, "read newly due deliveries", query, args, func(r *sql.Rows) error {
+	err = t.Query(ctx, "read newly due deliveries", query, args, func(r rows.Row) error {
 		var (
 			number, state   int64
 			endpoint, cause string
@@ -92,9 +93,9 @@ func (n *newer) read(ctx context.Context, t *readTx, now time.Time, query string
 		if number > 0 {
 			n.next.Created = number
 		} else {
-			n.next.DueAt, n.next.DueFor = instant(due.Int64), endpoint
+			n.next.DueAt, n.next.DueFor = rows.Instant(due.Int64), endpoint
 		}
-		if !due.Valid || due.Int64 > micros(now) {
+		if !due.Valid || due.Int64 > rows.Micros(now) {
 			return nil // done, leased, or found when it becomes due
 		}
 		d := n.due[endpoint]
@@ -124,7 +125,7 @@ func (t *readTx) claimable(ctx context.Context, due map[string]*sender.Due) (fou
 		return nil, err
 	}
 	found = make([]sender.Due, 0, len(due))
-	err = t.rows(ctx, "read endpoints with due deliveries", claimable, []any{string(ids)}, func(r *sql.Rows) error {
+	err = t.Query(ctx, "read endpoints with due deliveries", claimable, []any{string(ids)}, func(r rows.Row) error {
 		var d sender.Due
 		if err := r.Scan(&d.WebhookID, &d.AccountID, &d.Failing); err != nil {
 			return err
@@ -156,7 +157,7 @@ const allDue = `WITH RECURSIVE waiting (id) AS (
 func (db *DB) AllDue(ctx context.Context, after string, n int, now time.Time) (found []sender.Due, last string, err error) {
 	err = view(ctx, db.readers, func(t *readTx) error {
 		due, steps := map[string]*sender.Due{}, 0
-		err := t.rows(ctx, "read waiting endpoints", allDue, []any{after, n, micros(now), micros(now), micros(now)}, func(r *sql.Rows) error {
+		err := t.Query(ctx, "read waiting endpoints", allDue, []any{after, n, rows.Micros(now), rows.Micros(now), rows.Micros(now)}, func(r rows.Row) error {
 			var d sender.Due
 			if err := r.Scan(&d.WebhookID, &d.New, &d.Begun); err != nil {
 				return err
@@ -253,18 +254,6 @@ func (t *readTx) candidates(ctx context.Context, c *sender.Claim) (found []candi
 	return found, nil
 }
 
-// texts returns the only column of the result.
-func (t *readTx) texts(ctx context.Context, what, query string, args ...any) ([]string, error) {
-	var list []string
-	err := t.rows(ctx, what, query, args, func(r *sql.Rows) error {
-		var s string
-		err := r.Scan(&s)
-		list = append(list, s)
-		return err
-	})
-	return list, err
-}
-
 // dueOf returns up to limit due deliveries of an endpoint, the one that has been due longest
 // first. With skipNew it returns only those that had an attempt or were requested one by one.
 func (t *readTx) dueOf(ctx context.Context, endpoint string, now time.Time, limit int, skipNew bool) ([]candidate, error) {
@@ -280,9 +269,9 @@ func (t *readTx) dueOf(ctx context.Context, endpoint string, now time.Time, limi
 	if skipNew {
 		text = retry + byHand
 	}
-	args := []any{endpoint, micros(now), limit, endpoint, micros(now), limit}
+	args := []any{endpoint, rows.Micros(now), limit, endpoint, rows.Micros(now), limit}
 	var list []candidate
-	err := t.rows(ctx, "read due deliveries", text, args, func(r *sql.Rows) error {
+	err := t.Query(ctx, "read due deliveries", text, args, func(r rows.Row) error {
 		var d candidate
 		err := r.Scan(&d.n, &d.due)
 		list = append(list, d)
@@ -294,11 +283,11 @@ func (t *readTx) dueOf(ctx context.Context, endpoint string, now time.Time, limi
 
 // readJob fills in the candidate's job. Without its event, the job stays empty.
 func (t *readTx) readJob(ctx context.Context, c *candidate) error {
-	return t.rows(ctx, "read due delivery", `SELECT d.id, d.webhook_id, d.event_id, d.event_type, d.cause, d.attempts, d.next_at, e.payload
-		FROM deliveries d JOIN events e ON e.id = d.event_id WHERE d.n = ?`, []any{c.n}, func(r *sql.Rows) error {
+	return t.Query(ctx, "read due delivery", `SELECT d.id, d.webhook_id, d.event_id, d.event_type, d.cause, d.attempts, d.next_at, e.payload
+		FROM deliveries d JOIN events e ON e.id = d.event_id WHERE d.n = ?`, []any{c.n}, func(r rows.Row) error {
 		var made, next int64
 		err := r.Scan(&c.job.DeliveryID, &c.job.Endpoint.WebhookID, &c.job.EventID, &c.job.EventType, &c.job.Trigger, &made, &next, &c.job.Payload)
-		c.job.Attempt, c.job.DueAt = int(made)+1, instant(next)
+		c.job.Attempt, c.job.DueAt = int(made)+1, rows.Instant(next)
 		return err
 	})
 }
@@ -323,8 +312,8 @@ func (t *tx) lease(ctx context.Context, found []candidate, c *sender.Claim) ([]s
 		if waits {
 			continue
 		}
-		taken, err := t.exec(ctx, "lease delivery", `UPDATE deliveries SET token = ?, due_at = ? WHERE n = ? AND due_at = ? AND id = ?`,
-			c.Token, micros(c.Until), d.n, d.due, d.job.DeliveryID)
+		taken, err := t.Exec(ctx, "lease delivery", `UPDATE deliveries SET token = ?, due_at = ? WHERE n = ? AND due_at = ? AND id = ?`,
+			c.Token, rows.Micros(c.Until), d.n, d.due, d.job.DeliveryID)
 		if err != nil {
 			return nil, err
 		}
@@ -359,7 +348,7 @@ func (t *readTx) endpoint(ctx context.Context, known map[string]*webhook.Webhook
 func (db *DB) ReleaseDeliveries(ctx context.Context, leases []sender.Lease) error {
 	return db.write(ctx, func(t *tx) error {
 		for _, l := range leases {
-			_, err := t.exec(ctx, "release delivery", `UPDATE deliveries SET token = NULL, due_at = next_at WHERE id = ? AND token = ?`, l.DeliveryID, l.Token)
+			_, err := t.Exec(ctx, "release delivery", `UPDATE deliveries SET token = NULL, due_at = next_at WHERE id = ? AND token = ?`, l.DeliveryID, l.Token)
 			if err != nil {
 				return err
 			}
@@ -372,7 +361,7 @@ func (db *DB) ReleaseDeliveries(ctx context.Context, leases []sender.Lease) erro
 func (db *DB) ReleaseAllDeliveries(ctx context.Context, name string) (released int, err error) {
 	err = db.write(ctx, func(t *tx) error {
 		prefix := sender.TokenPrefix(name)
-		n, err := t.exec(ctx, "release deliveries", `UPDATE deliveries SET token = NULL, due_at = next_at WHERE n IN (
+		n, err := t.Exec(ctx, "release deliveries", `UPDATE deliveries SET token = NULL, due_at = next_at WHERE n IN (
 			SELECT n FROM deliveries INDEXED BY deliveries_due WHERE due_at IS NOT NULL AND token IS NOT NULL
 			AND substr(token, 1, length(?)) = ?)`, prefix, prefix)
 		released = int(n)
@@ -390,10 +379,10 @@ const nextDue = `SELECT due_at FROM deliveries INDEXED BY deliveries_next CROSS 
 // NextDelivery implements sender.Queue.
 func (db *DB) NextDelivery(ctx context.Context, now time.Time) (next time.Time, err error) {
 	err = view(ctx, db.readers, func(t *readTx) error {
-		return t.rows(ctx, "read next due delivery", nextDue, []any{micros(now)}, func(r *sql.Rows) error {
+		return t.Query(ctx, "read next due delivery", nextDue, []any{rows.Micros(now)}, func(r rows.Row) error {
 			var at int64
 			err := r.Scan(&at)
-			next = instant(at)
+			next = rows.Instant(at)
 			return err
 		})
 	})

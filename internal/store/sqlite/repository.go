@@ -8,13 +8,14 @@ import (
 	"github.com/keygate/keygate/internal/control"
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/gateway"
+	"github.com/keygate/keygate/internal/store/rows"
 )
 
 const repositoryColumns = `SELECT gateway_id, account_id, url, branch, path, kind, interval, credential, known_hosts, host_key,
 	hook_secret, status_provider, status_token, paused, last_commit, failed_commit, last_error, failure_kind, failures, warning,
 	notified, last_attempt_at, last_synced_at, next_sync_at, created_at, version FROM repositories `
 
-func scanRepository(r *sql.Rows) (gateway.ConnectedRepository, error) {
+func scanRepository(r rows.Row) (gateway.ConnectedRepository, error) {
 	var (
 		c                     gateway.ConnectedRepository
 		notified              string
@@ -27,14 +28,14 @@ func scanRepository(r *sql.Rows) (gateway.ConnectedRepository, error) {
 	for commit := range strings.FieldsSeq(notified) {
 		c.Notified = append(c.Notified, commit)
 	}
-	c.LastAttemptAt, c.LastSyncedAt, c.NextSyncAt = maybeInstant(attempt), maybeInstant(synced), maybeInstant(next)
-	c.CreatedAt = instant(created)
+	c.LastAttemptAt, c.LastSyncedAt, c.NextSyncAt = rows.MaybeInstant(attempt), rows.MaybeInstant(synced), rows.MaybeInstant(next)
+	c.CreatedAt = rows.Instant(created)
 	return c, err
 }
 
 func (t *readTx) repository(ctx context.Context, rest string, args ...any) (*gateway.ConnectedRepository, error) {
 	var c gateway.ConnectedRepository
-	err := t.row(ctx, "repository of this gateway", repositoryColumns+rest, args, func(r *sql.Rows) (err error) {
+	err := t.QueryRow(ctx, "repository of this gateway", repositoryColumns+rest, args, func(r rows.Row) (err error) {
 		c, err = scanRepository(r)
 		return err
 	})
@@ -57,8 +58,8 @@ func (t *readTx) RepositoryOf(ctx context.Context, gatewayID string) (*gateway.C
 // Repositories implements control.RepositoryReader.
 func (t *readTx) Repositories(ctx context.Context, after string, limit int) ([]gateway.ConnectedRepository, error) {
 	var list []gateway.ConnectedRepository
-	err := t.rows(ctx, "read repositories", repositoryColumns+`WHERE gateway_id > ? ORDER BY gateway_id LIMIT ?+0`, []any{after, rowLimit(limit)},
-		func(r *sql.Rows) error {
+	err := t.Query(ctx, "read repositories", repositoryColumns+`WHERE gateway_id > ? ORDER BY gateway_id LIMIT ?+0`, []any{after, rows.Limit(limit)},
+		func(r rows.Row) error {
 			c, err := scanRepository(r)
 			list = append(list, c)
 			return err
@@ -68,7 +69,7 @@ func (t *readTx) Repositories(ctx context.Context, after string, limit int) ([]g
 
 // PutRepository implements control.RepositoryStore.
 func (t *tx) PutRepository(ctx context.Context, r *gateway.ConnectedRepository) error {
-	n, err := t.exec(ctx, "put repository", `INSERT INTO repositories (gateway_id, account_id, url, branch, path, kind, interval, credential,
+	n, err := t.Exec(ctx, "put repository", `INSERT INTO repositories (gateway_id, account_id, url, branch, path, kind, interval, credential,
 		known_hosts, host_key, hook_secret, status_provider, status_token, paused, last_commit, failed_commit, last_error, failure_kind,
 		failures, warning, notified, last_attempt_at, last_synced_at, next_sync_at, created_at, version)
 		SELECT id, account_id, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ? FROM gateways WHERE id = ? AND account_id = ?
@@ -81,8 +82,8 @@ func (t *tx) PutRepository(ctx context.Context, r *gateway.ConnectedRepository) 
 		version = excluded.version`,
 		r.URL, r.Branch, r.Path, string(r.Kind), r.Interval, maybeBytes(r.Credential), r.KnownHosts, r.HostKey, maybeBytes(r.HookSecret),
 		r.StatusProvider, maybeBytes(r.StatusToken), r.Paused, r.LastCommit, r.FailedCommit, r.LastError, r.FailureKind, r.Failures,
-		r.Warning, strings.Join(r.Notified, " "), maybeMicros(r.LastAttemptAt), maybeMicros(r.LastSyncedAt), maybeMicros(r.NextSyncAt),
-		micros(r.CreatedAt), r.Version, r.GatewayID, r.AccountID)
+		r.Warning, strings.Join(r.Notified, " "), rows.MaybeMicros(r.LastAttemptAt), rows.MaybeMicros(r.LastSyncedAt), rows.MaybeMicros(r.NextSyncAt),
+		rows.Micros(r.CreatedAt), r.Version, r.GatewayID, r.AccountID)
 	if err == nil && n == 0 {
 		return fault.Missing("gateway")
 	}
@@ -91,15 +92,15 @@ func (t *tx) PutRepository(ctx context.Context, r *gateway.ConnectedRepository) 
 
 // DeleteRepository implements control.RepositoryStore.
 func (t *tx) DeleteRepository(ctx context.Context, accountID, gatewayID string) error {
-	return t.must(ctx, "delete repository", "repository of this gateway", `DELETE FROM repositories WHERE gateway_id = ? AND account_id = ?`,
+	return t.QueueOne(ctx, "delete repository", "repository of this gateway", `DELETE FROM repositories WHERE gateway_id = ? AND account_id = ?`,
 		gatewayID, accountID)
 }
 
 // SetRepositoryTimes implements control.RepositoryStore.
 func (t *tx) SetRepositoryTimes(ctx context.Context, times control.RepositoryTimes) error {
-	_, err := t.exec(ctx, "set the times of a repository", `UPDATE repositories SET last_attempt_at = ?,
+	_, err := t.Exec(ctx, "set the times of a repository", `UPDATE repositories SET last_attempt_at = ?,
 		last_synced_at = coalesce(?, last_synced_at), next_sync_at = ? WHERE gateway_id = ? AND version = ?`,
-		maybeMicros(times.Attempt), maybeMicros(times.Synced), maybeMicros(times.Next), times.GatewayID, times.Version)
+		rows.MaybeMicros(times.Attempt), rows.MaybeMicros(times.Synced), rows.MaybeMicros(times.Next), times.GatewayID, times.Version)
 	return err
 }
 

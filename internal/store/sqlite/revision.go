@@ -7,6 +7,7 @@ import (
 	"math"
 
 	"github.com/keygate/keygate/internal/gateway"
+	"github.com/keygate/keygate/internal/store/rows"
 	"github.com/keygate/keygate/internal/store/stored"
 )
 
@@ -18,22 +19,22 @@ const revisionColumns = `SELECT id, gateway_id, number, source, kind, author, co
 
 const revisionPage = revisionColumns + ` FROM revisions WHERE gateway_id = ` + liveGateway + ` AND number < ? ORDER BY number DESC LIMIT ?+0`
 
-func scanRevision(r *sql.Rows) (gateway.Revision, error) {
+func scanRevision(r rows.Row) (gateway.Revision, error) {
 	var (
 		rev     gateway.Revision
 		created int64
 	)
 	err := r.Scan(&rev.ID, &rev.GatewayID, &rev.Number, &rev.Source, &rev.Kind, &rev.Author, &rev.Commit,
 		&created, &rev.Added, &rev.Removed, &rev.Changed)
-	rev.CreatedAt = instant(created)
+	rev.CreatedAt = rows.Instant(created)
 	return rev, err
 }
 
 // Revision implements control.RevisionReader.
 func (t *readTx) Revision(ctx context.Context, gatewayID string, number int64) (*gateway.Revision, error) {
 	var rev gateway.Revision
-	err := t.row(ctx, "revision", revisionColumns+` FROM revisions WHERE gateway_id = `+liveGateway+` AND number = ?`,
-		[]any{gatewayID, number}, func(r *sql.Rows) (err error) {
+	err := t.QueryRow(ctx, "revision", revisionColumns+` FROM revisions WHERE gateway_id = `+liveGateway+` AND number = ?`,
+		[]any{gatewayID, number}, func(r rows.Row) (err error) {
 			rev, err = scanRevision(r)
 			return err
 		})
@@ -46,7 +47,7 @@ func (t *readTx) Revision(ctx context.Context, gatewayID string, number int64) (
 // readParts reads the content and routes of a revision.
 func (t *readTx) readParts(ctx context.Context, rev *gateway.Revision) error {
 	var content []byte
-	err := t.rows(ctx, "read a revision", `SELECT kind, content FROM revision_parts WHERE revision_id = ? ORDER BY kind, n`, []any{rev.ID}, func(r *sql.Rows) error {
+	err := t.Query(ctx, "read a revision", `SELECT kind, content FROM revision_parts WHERE revision_id = ? ORDER BY kind, n`, []any{rev.ID}, func(r rows.Row) error {
 		var kind int
 		var part sql.RawBytes
 		if err := r.Scan(&kind, &part); err != nil {
@@ -57,7 +58,7 @@ func (t *readTx) readParts(ctx context.Context, rev *gateway.Revision) error {
 			return nil
 		}
 		var err error
-		rev.Routes, err = t.c.pages.Routes(rev.Routes, rev.GatewayID, part)
+		rev.Routes, err = t.Pages.Routes(rev.Routes, rev.GatewayID, part)
 		return err
 	})
 	if err != nil {
@@ -75,8 +76,8 @@ func (t *readTx) Revisions(ctx context.Context, gatewayID string, limit int, bef
 		before = math.MaxInt64
 	}
 	var list []gateway.Revision
-	err := t.rows(ctx, "read revisions", revisionPage,
-		[]any{gatewayID, before, rowLimit(limit)}, func(r *sql.Rows) error {
+	err := t.Query(ctx, "read revisions", revisionPage,
+		[]any{gatewayID, before, rows.Limit(limit)}, func(r rows.Row) error {
 			rev, err := scanRevision(r)
 			list = append(list, rev)
 			return err
@@ -86,7 +87,7 @@ func (t *readTx) Revisions(ctx context.Context, gatewayID string, limit int, bef
 
 // InsertRevision implements control.RevisionStore.
 func (t *tx) InsertRevision(ctx context.Context, r *gateway.Revision) error {
-	p, err := t.c.pages.Prepare(r)
+	p, err := t.Pages.Prepare(r)
 	if err != nil {
 		return err
 	}
@@ -96,10 +97,10 @@ func (t *tx) InsertRevision(ctx context.Context, r *gateway.Revision) error {
 // insertRevision adds a revision, and its parts unless they are stored already.
 func (t *tx) insertRevision(ctx context.Context, p *stored.Prepared) error {
 	r := &p.Revision
-	_, err := t.exec(ctx, "insert revision", `INSERT INTO revisions (id, gateway_id, number, source, kind, author, commit_id,
+	_, err := t.Exec(ctx, "insert revision", `INSERT INTO revisions (id, gateway_id, number, source, kind, author, commit_id,
 		created_at, added, removed, changed, bytes) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
 		r.ID, r.GatewayID, r.Number, string(r.Source), string(r.Kind), r.Author, r.Commit,
-		micros(r.CreatedAt), r.Added, r.Removed, r.Changed, p.Bytes)
+		rows.Micros(r.CreatedAt), r.Added, r.Removed, r.Changed, p.Bytes)
 	if err != nil {
 		return err
 	}

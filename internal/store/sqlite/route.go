@@ -8,13 +8,14 @@ import (
 	"github.com/keygate/keygate/internal/control"
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/gateway"
+	"github.com/keygate/keygate/internal/store/rows"
 	"github.com/keygate/keygate/internal/store/stored"
 )
 
 // tableOf returns the number and the version of a gateway's route table; 0 before its first route.
 func (t *readTx) tableOf(ctx context.Context, gatewayID string) (v control.TableVersion, err error) {
-	err = t.rows(ctx, "find the route table", `SELECT t.id, t.version FROM gateways g JOIN route_tables t ON t.id = g.table_id WHERE g.id = ?`,
-		[]any{gatewayID}, func(r *sql.Rows) error { return r.Scan(&v.Table, &v.Version) })
+	err = t.Query(ctx, "find the route table", `SELECT t.id, t.version FROM gateways g JOIN route_tables t ON t.id = g.table_id WHERE g.id = ?`,
+		[]any{gatewayID}, func(r rows.Row) error { return r.Scan(&v.Table, &v.Version) })
 	return v, err
 }
 
@@ -25,12 +26,12 @@ func (t *readTx) TableVersion(ctx context.Context, gatewayID string) (control.Ta
 
 // pagesOf decodes the pages that a query returns.
 func (t *readTx) pagesOf(ctx context.Context, gatewayID, query string, args ...any) (list []gateway.Route, err error) {
-	err = t.rows(ctx, "read routes", query, args, func(r *sql.Rows) error {
+	err = t.Query(ctx, "read routes", query, args, func(r rows.Row) error {
 		var content sql.RawBytes
 		if err := r.Scan(&content); err != nil {
 			return err
 		}
-		list, err = t.c.pages.Routes(list, gatewayID, content)
+		list, err = t.Pages.Routes(list, gatewayID, content)
 		return err
 	})
 	return list, err
@@ -59,8 +60,8 @@ func (t *readTx) Routes(ctx context.Context, gatewayID string, p control.Page) (
 		return nil, err
 	}
 	var list []gateway.Route
-	want := rowLimit(p.Limit)
-	for after := below(p.After); len(list) < want; {
+	want := rows.Limit(p.Limit)
+	for after := rows.Below(p.After); len(list) < want; {
 		page, err := t.pagesOf(ctx, gatewayID, `SELECT content FROM route_pages WHERE table_id = ? AND first < ? ORDER BY first DESC LIMIT 1`, v.Table, after)
 		if err != nil || len(page) == 0 {
 			return list, err
@@ -82,8 +83,8 @@ func (t *readTx) RouteTable(ctx context.Context, gatewayID string) ([]gateway.Ro
 
 // CountRoutes implements control.RouteReader.
 func (t *readTx) CountRoutes(ctx context.Context, accountID string) (n int, err error) {
-	err = t.row(ctx, "number of routes", `SELECT coalesce(sum(route_count), 0) FROM gateways INDEXED BY gateways_routes WHERE account_id = ?`,
-		[]any{accountID}, func(r *sql.Rows) error { return r.Scan(&n) })
+	err = t.QueryRow(ctx, "number of routes", `SELECT coalesce(sum(route_count), 0) FROM gateways INDEXED BY gateways_routes WHERE account_id = ?`,
+		[]any{accountID}, func(r rows.Row) error { return r.Scan(&n) })
 	return n, err
 }
 
@@ -116,7 +117,7 @@ func (t *tx) DeleteRoutes(ctx context.Context, gatewayID string, routeIDs []stri
 // pages may be changed.
 func (t *tx) editPages(ctx context.Context, gatewayID string, ids []string, edit stored.Edit) error {
 	if len(ids) == 0 {
-		return t.ready(ctx)
+		return t.Ready(ctx)
 	}
 	v, err := t.ownTable(ctx, gatewayID)
 	if err != nil {
@@ -129,10 +130,10 @@ func (t *tx) editPages(ctx context.Context, gatewayID string, ids []string, edit
 		t.failed = cmp.Or(t.failed, err)
 		return err
 	}
-	if _, err := t.exec(ctx, "change the route table", `UPDATE route_tables SET version = version + 1 WHERE id = ?`, v.Table); err != nil || grown == 0 && bytes == 0 {
+	if _, err := t.Exec(ctx, "change the route table", `UPDATE route_tables SET version = version + 1 WHERE id = ?`, v.Table); err != nil || grown == 0 && bytes == 0 {
 		return err
 	}
-	_, err = t.exec(ctx, "count routes", `UPDATE gateways SET route_count = route_count + ?, route_bytes = max(0, route_bytes + ?) WHERE id = ?`, grown, bytes, gatewayID)
+	_, err = t.Exec(ctx, "count routes", `UPDATE gateways SET route_count = route_count + ?, route_bytes = max(0, route_bytes + ?) WHERE id = ?`, grown, bytes, gatewayID)
 	return err
 }
 
@@ -144,7 +145,7 @@ func (t *tx) ownTable(ctx context.Context, gatewayID string) (v control.TableVer
 	if v.Table, err = t.insertTable(ctx, gatewayID, "", stored.TableCurrent); err != nil {
 		return v, err
 	}
-	n, err := t.exec(ctx, "create a route table", `UPDATE gateways SET table_id = ? WHERE id = ?`, v.Table, gatewayID)
+	n, err := t.Exec(ctx, "create a route table", `UPDATE gateways SET table_id = ? WHERE id = ?`, v.Table, gatewayID)
 	if err == nil && n == 0 {
 		t.failed = fault.Missing("gateway")
 		return v, t.failed
@@ -154,40 +155,40 @@ func (t *tx) ownTable(ctx context.Context, gatewayID string) (v control.TableVer
 
 // pageFor returns the page that a route belongs to.
 func (t *tx) pageFor(ctx context.Context, gatewayID string, table int64, routeID string) (p stored.Page, err error) {
-	scan := func(r *sql.Rows) error {
+	scan := func(r rows.Row) error {
 		var content sql.RawBytes
 		if err := r.Scan(&p.N, &p.First, &content); err != nil {
 			return err
 		}
-		p.Routes, err = t.c.pages.Routes(nil, gatewayID, content)
+		p.Routes, err = t.Pages.Routes(nil, gatewayID, content)
 		return err
 	}
-	if err := t.rows(ctx, "read routes", `SELECT n, first, content FROM route_pages WHERE table_id = ? AND first <= ? ORDER BY first DESC LIMIT 1`, []any{table, routeID}, scan); err != nil {
+	if err := t.Query(ctx, "read routes", `SELECT n, first, content FROM route_pages WHERE table_id = ? AND first <= ? ORDER BY first DESC LIMIT 1`, []any{table, routeID}, scan); err != nil {
 		return p, err
 	}
 	if p.N == 0 { // before the first page, if there is one
-		if err := t.rows(ctx, "read routes", `SELECT n, first, content FROM route_pages WHERE table_id = ? ORDER BY first LIMIT 1`, []any{table}, scan); err != nil || p.N == 0 {
+		if err := t.Query(ctx, "read routes", `SELECT n, first, content FROM route_pages WHERE table_id = ? ORDER BY first LIMIT 1`, []any{table}, scan); err != nil || p.N == 0 {
 			return p, err
 		}
 	}
-	err = t.rows(ctx, "read routes", `SELECT first FROM route_pages WHERE table_id = ? AND first > ? ORDER BY first LIMIT 1`, []any{table, max(p.First, routeID)},
-		func(r *sql.Rows) error { return r.Scan(&p.Next) })
+	err = t.Query(ctx, "read routes", `SELECT first FROM route_pages WHERE table_id = ? AND first > ? ORDER BY first LIMIT 1`, []any{table, max(p.First, routeID)},
+		func(r rows.Row) error { return r.Scan(&p.Next) })
 	return p, err
 }
 
 // putPage stores a page that was changed, as several if it has become large.
 func (t *tx) putPage(ctx context.Context, table int64, p stored.Page) error {
 	if p.N != 0 {
-		if _, err := t.exec(ctx, "change a page of routes", `DELETE FROM route_pages WHERE n = ?`, p.N); err != nil {
+		if _, err := t.Exec(ctx, "change a page of routes", `DELETE FROM route_pages WHERE n = ?`, p.N); err != nil {
 			return err
 		}
 	}
-	return t.insertPages(ctx, table, t.c.pages.Split(p.Routes))
+	return t.insertPages(ctx, table, t.Pages.Split(p.Routes))
 }
 
 func (t *tx) insertPages(ctx context.Context, table int64, pages []stored.RoutePage) error {
 	for _, p := range pages {
-		_, err := t.exec(ctx, "insert a page of routes", `INSERT INTO route_pages (table_id, first, routes, content) VALUES (?, ?, ?, ?)`,
+		_, err := t.Exec(ctx, "insert a page of routes", `INSERT INTO route_pages (table_id, first, routes, content) VALUES (?, ?, ?, ?)`,
 			table, p.First, p.Routes, p.Content)
 		if err != nil {
 			return err

@@ -2,7 +2,6 @@ package sqlite
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"os"
@@ -11,6 +10,7 @@ import (
 	"github.com/keygate/keygate/internal/control"
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/gateway"
+	"github.com/keygate/keygate/internal/store/rows"
 	"github.com/keygate/keygate/internal/store/stored"
 )
 
@@ -92,22 +92,22 @@ func (db *DB) Discard(ctx context.Context, c control.Prepared) error {
 		return nil
 	}
 	return db.write(context.WithoutCancel(ctx), func(t *tx) error {
-		_, err := t.exec(ctx, "discard a route table", `UPDATE route_tables SET state = ? WHERE id = ? AND state = ?`, stored.TableDropped, p.Table, stored.TableStaged)
+		_, err := t.Exec(ctx, "discard a route table", `UPDATE route_tables SET state = ? WHERE id = ? AND state = ?`, stored.TableDropped, p.Table, stored.TableStaged)
 		return err
 	})
 }
 
 // insertTable adds a route table.
 func (t *tx) insertTable(ctx context.Context, gatewayID, revisionID string, state int) (n int64, err error) {
-	err = t.rows(ctx, "insert a route table", `INSERT INTO route_tables (gateway_id, revision_id, state, version, created_at) VALUES (?, ?, ?, 1, ?) RETURNING id`,
-		[]any{gatewayID, revisionID, state, t.now()}, func(r *sql.Rows) error { return r.Scan(&n) })
+	err = t.Query(ctx, "insert a route table", `INSERT INTO route_tables (gateway_id, revision_id, state, version, created_at) VALUES (?, ?, ?, 1, ?) RETURNING id`,
+		[]any{gatewayID, revisionID, state, t.now()}, func(r rows.Row) error { return r.Scan(&n) })
 	t.wrote = t.wrote || err == nil
 	return n, err
 }
 
 func (t *tx) insertParts(ctx context.Context, revisionID string, parts []stored.RevisionPart) error {
 	for _, p := range parts {
-		_, err := t.exec(ctx, "insert a part of a revision", `INSERT INTO revision_parts (revision_id, kind, n, content) VALUES (?, ?, ?, ?)`,
+		_, err := t.Exec(ctx, "insert a part of a revision", `INSERT INTO revision_parts (revision_id, kind, n, content) VALUES (?, ?, ?, ?)`,
 			revisionID, p.Kind, p.N, p.Content)
 		if err != nil {
 			return err
@@ -125,7 +125,7 @@ func (t *tx) InsertPrepared(ctx context.Context, c control.Prepared) error {
 	if err := t.insertRevision(ctx, p); err != nil {
 		return err
 	}
-	if _, err := t.exec(ctx, "drop a route table", `UPDATE route_tables SET state = ? WHERE id = (SELECT table_id FROM gateways WHERE id = ?)`, stored.TableDropped, p.Revision.GatewayID); err != nil {
+	if _, err := t.Exec(ctx, "drop a route table", `UPDATE route_tables SET state = ? WHERE id = (SELECT table_id FROM gateways WHERE id = ?)`, stored.TableDropped, p.Revision.GatewayID); err != nil {
 		return err
 	}
 	table := p.Table
@@ -138,7 +138,7 @@ func (t *tx) InsertPrepared(ctx context.Context, c control.Prepared) error {
 			return err
 		}
 	} else {
-		n, err := t.exec(ctx, "use a route table", `UPDATE route_tables SET state = ?, revision_id = '' WHERE id = ? AND state = ?`, stored.TableCurrent, table, stored.TableStaged)
+		n, err := t.Exec(ctx, "use a route table", `UPDATE route_tables SET state = ?, revision_id = '' WHERE id = ? AND state = ?`, stored.TableCurrent, table, stored.TableStaged)
 		if err != nil {
 			return err
 		}
@@ -147,16 +147,16 @@ func (t *tx) InsertPrepared(ctx context.Context, c control.Prepared) error {
 			return t.failed
 		}
 	}
-	return t.must(ctx, "use a route table", "gateway", `UPDATE gateways SET table_id = ?, route_count = ?, route_bytes = ? WHERE id = ?`,
+	return t.QueueOne(ctx, "use a route table", "gateway", `UPDATE gateways SET table_id = ?, route_count = ?, route_bytes = ? WHERE id = ?`,
 		table, p.Routes, p.RouteBytes, p.Revision.GatewayID)
 }
 
 // TrimTables implements control.Trimmer.
 func (t *tx) TrimTables(ctx context.Context, staged time.Time, limit int) (more bool, err error) {
 	if limit <= 0 {
-		return false, t.ready(ctx)
+		return false, t.Ready(ctx)
 	}
-	if _, err := t.exec(ctx, "find abandoned route tables", `UPDATE route_tables SET state = ? WHERE state = ? AND created_at < ?`, stored.TableDropped, stored.TableStaged, micros(staged)); err != nil {
+	if _, err := t.Exec(ctx, "find abandoned route tables", `UPDATE route_tables SET state = ? WHERE state = ? AND created_at < ?`, stored.TableDropped, stored.TableStaged, rows.Micros(staged)); err != nil {
 		return false, err
 	}
 	left := int64(limit)
@@ -167,7 +167,7 @@ func (t *tx) TrimTables(ctx context.Context, staged time.Time, limit int) (more 
 		`DELETE FROM route_tables WHERE id IN (SELECT id FROM route_tables INDEXED BY route_tables_rest WHERE state = 2 LIMIT ?+0)`,
 		`DELETE FROM revisions_gone WHERE id IN (SELECT id FROM revisions_gone LIMIT ?+0)`,
 	} {
-		n, err := t.exec(ctx, "remove route tables and revisions", query, left)
+		n, err := t.Exec(ctx, "remove route tables and revisions", query, left)
 		if err != nil {
 			return false, err
 		}

@@ -2,7 +2,6 @@ package sqlite
 
 import (
 	"context"
-	"database/sql"
 	"slices"
 
 	"github.com/keygate/keygate/internal/account"
@@ -10,6 +9,7 @@ import (
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/gateway"
 	"github.com/keygate/keygate/internal/snapshot"
+	"github.com/keygate/keygate/internal/store/rows"
 )
 
 var _ snapshot.Source = (*DB)(nil)
@@ -90,14 +90,14 @@ func (db *DB) GatewayByID(ctx context.Context, gatewayID string) (g *gateway.Gat
 // GatewayIDs implements snapshot.GatewaySource.
 func (db *DB) GatewayIDs(ctx context.Context) ([]string, error) {
 	return read(ctx, db, func(t *readTx) ([]string, error) {
-		return t.texts(ctx, "read gateways", `SELECT id FROM gateways ORDER BY id`)
+		return t.Texts(ctx, "read gateways", `SELECT id FROM gateways ORDER BY id`)
 	})
 }
 
 // HasGateway implements snapshot.GatewaySource.
 func (db *DB) HasGateway(ctx context.Context, gatewayID string) (found bool, err error) {
 	err = view(ctx, db.source, func(t *readTx) error {
-		return t.rows(ctx, "find a gateway", `SELECT 1 FROM gateways WHERE id = ?`, []any{gatewayID}, func(*sql.Rows) error {
+		return t.Query(ctx, "find a gateway", `SELECT 1 FROM gateways WHERE id = ?`, []any{gatewayID}, func(rows.Row) error {
 			found = true
 			return nil
 		})
@@ -108,7 +108,7 @@ func (db *DB) HasGateway(ctx context.Context, gatewayID string) (found bool, err
 // RouteCount implements snapshot.GatewaySource.
 func (db *DB) RouteCount(ctx context.Context, gatewayID string) (n int, err error) {
 	err = view(ctx, db.source, func(t *readTx) error {
-		return t.rows(ctx, "count routes", `SELECT route_count FROM gateways WHERE id = ?`, []any{gatewayID}, func(r *sql.Rows) error {
+		return t.Query(ctx, "count routes", `SELECT route_count FROM gateways WHERE id = ?`, []any{gatewayID}, func(r rows.Row) error {
 			return r.Scan(&n)
 		})
 	})
@@ -151,7 +151,7 @@ func (t *readTx) newerChanges(ctx context.Context, d *snapshot.GatewayDelta, aft
 	for _, routeID := range d.RouteIDs {
 		known[routeID] = true
 	}
-	return t.rows(ctx, "read changes", `SELECT seq, kind, record_id FROM changes WHERE seq > ? ORDER BY seq`, []any{after}, func(r *sql.Rows) error {
+	return t.Query(ctx, "read changes", `SELECT seq, kind, record_id FROM changes WHERE seq > ? ORDER BY seq`, []any{after}, func(r rows.Row) error {
 		var c snapshot.Change
 		if err := r.Scan(&c.Seq, &c.Kind, &c.ID); err != nil {
 			return err

@@ -6,6 +6,7 @@ import (
 
 	"github.com/keygate/keygate/internal/accesslog"
 	"github.com/keygate/keygate/internal/fault"
+	"github.com/keygate/keygate/internal/store/rows"
 	"github.com/keygate/keygate/internal/traffic"
 )
 
@@ -27,7 +28,7 @@ func (db *DB) AppendTraffic(ctx context.Context, batch accesslog.BatchID, chunks
 func (t *tx) insertChunks(ctx context.Context, chunks []traffic.Chunk) error {
 	for i := range chunks {
 		c := &chunks[i]
-		_, err := t.exec(ctx, "insert traffic", `INSERT INTO traffic (account_id, part, tier, state, start, first, last, body) VALUES (?, ?, ?, ?, ?, ?, ?, ?)`,
+		_, err := t.Exec(ctx, "insert traffic", `INSERT INTO traffic (account_id, part, tier, state, start, first, last, body) VALUES (?, ?, ?, ?, ?, ?, ?, ?)`,
 			c.AccountID, int64(c.Part), int64(c.Tier), int64(c.State), c.Start, c.First[:], c.Last[:], c.Body)
 		if err != nil {
 			return err
@@ -52,7 +53,7 @@ func (db *DB) ReadTraffic(ctx context.Context, q traffic.ChunkQuery, f func(*tra
 // first.
 func (t *readTx) findChunks(ctx context.Context, q *traffic.ChunkQuery) (seqs []int64, err error) {
 	query, args := chunkQuery(q)
-	err = t.rows(ctx, "find traffic", query, args, func(r *sql.Rows) error {
+	err = t.Query(ctx, "find traffic", query, args, func(r rows.Row) error {
 		var seq, start int64
 		err := r.Scan(&seq, &start)
 		seqs = append(seqs, seq)
@@ -85,7 +86,7 @@ func chunkQuery(q *traffic.ChunkQuery) (query string, args []any) {
 func (t *readTx) chunks(ctx context.Context, seqs []int64, f func(*traffic.Chunk) error) error {
 	for _, seq := range seqs {
 		found, c := false, traffic.Chunk{Seq: seq}
-		err := t.rows(ctx, "read traffic", `SELECT account_id, part, tier, state, start, first, last, body FROM traffic WHERE seq = ?`, []any{seq}, func(r *sql.Rows) error {
+		err := t.Query(ctx, "read traffic", `SELECT account_id, part, tier, state, start, first, last, body FROM traffic WHERE seq = ?`, []any{seq}, func(r rows.Row) error {
 			found = true
 			var first, last sql.RawBytes
 			err := r.Scan(&c.AccountID, &c.Part, &c.Tier, &c.State, &c.Start, &first, &last, &c.Body)
@@ -114,8 +115,8 @@ func (db *DB) TrafficChunks(ctx context.Context, seqs []int64, f func(*traffic.C
 // TrafficBacklog implements traffic.Maintenance.
 func (db *DB) TrafficBacklog(ctx context.Context, tier traffic.Tier, s traffic.State, before int64, limit int) (list []traffic.Backlog, err error) {
 	err = view(ctx, db.readers, func(t *readTx) error {
-		return t.rows(ctx, "find traffic to merge", `SELECT account_id, part, start, seq FROM traffic WHERE tier = ? AND state = ? AND state < 2 AND start < ?
-			ORDER BY start, account_id, part, seq`, []any{int64(tier), int64(s), before}, func(r *sql.Rows) error {
+		return t.Query(ctx, "find traffic to merge", `SELECT account_id, part, start, seq FROM traffic WHERE tier = ? AND state = ? AND state < 2 AND start < ?
+			ORDER BY start, account_id, part, seq`, []any{int64(tier), int64(s), before}, func(r rows.Row) error {
 			b := traffic.Backlog{Tier: tier, State: s}
 			var seq int64
 			if err := r.Scan(&b.AccountID, &b.Part, &b.Start, &seq); err != nil {
@@ -152,7 +153,7 @@ func (db *DB) ReplaceTraffic(ctx context.Context, gone, moved []int64, to traffi
 
 // mustTraffic runs a statement that changes exactly one chunk.
 func (t *tx) mustTraffic(ctx context.Context, query string, args ...any) error {
-	n, err := t.exec(ctx, "replace traffic", query, args...)
+	n, err := t.Exec(ctx, "replace traffic", query, args...)
 	if err == nil && n != 1 {
 		return fault.New(fault.Conflict, "another node has merged the traffic meanwhile")
 	}
@@ -162,8 +163,8 @@ func (t *tx) mustTraffic(ctx context.Context, query string, args ...any) error {
 // TrimTraffic implements traffic.Maintenance.
 func (db *DB) TrimTraffic(ctx context.Context, p traffic.Part, tier traffic.Tier, before int64, limit int) (more bool, err error) {
 	err = db.record(ctx, func(t *tx) error {
-		n, err := t.exec(ctx, "trim traffic", `DELETE FROM traffic WHERE seq IN (SELECT seq FROM traffic WHERE state = 2 AND part = ? AND tier = ? AND start < ? ORDER BY start LIMIT ?+0)`,
-			int64(p), int64(tier), before, rowLimit(limit))
+		n, err := t.Exec(ctx, "trim traffic", `DELETE FROM traffic WHERE seq IN (SELECT seq FROM traffic WHERE state = 2 AND part = ? AND tier = ? AND start < ? ORDER BY start LIMIT ?+0)`,
+			int64(p), int64(tier), before, rows.Limit(limit))
 		more = limit > 0 && n == int64(limit)
 		return err
 	})

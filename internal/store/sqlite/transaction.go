@@ -3,12 +3,12 @@ package sqlite
 import (
 	"cmp"
 	"context"
-	"database/sql"
 	"errors"
 	"time"
 
 	"github.com/keygate/keygate/internal/control"
 	"github.com/keygate/keygate/internal/fault"
+	"github.com/keygate/keygate/internal/store/rows"
 	"github.com/keygate/keygate/internal/store/state"
 )
 
@@ -64,6 +64,7 @@ func (db *DB) update(ctx context.Context, d durability, f func(*tx) error) error
 		return db.fail(translate("begin", err))
 	}
 	t := &tx{readTx: readTx{c: c}, now: db.now}
+	t.Reader = rows.Reader{Queries: &t.readTx, Pages: c.pages}
 	committed := false
 	defer func() { // even if f panics
 		if code := fault.CodeOf(t.failed); t.failed != nil && (code == fault.Unavailable || code == fault.Internal) {
@@ -108,7 +109,7 @@ func (db *DB) count(t *tx) func() func() {
 		return func() func() { return func() {} }
 	}
 	total := func() (n int64) {
-		_ = t.rows(context.Background(), "count changed rows", `SELECT total_changes()`, nil, func(r *sql.Rows) error { return r.Scan(&n) })
+		_ = t.Query(context.Background(), "count changed rows", `SELECT total_changes()`, nil, func(r rows.Row) error { return r.Scan(&n) })
 		return n
 	}
 	begun, before := time.Now(), total()
@@ -147,6 +148,7 @@ func view(ctx context.Context, p *pool, f func(*readTx) error) error {
 		return translate("begin", err)
 	}
 	t := &readTx{c: c}
+	t.Reader = rows.Reader{Queries: t, Pages: c.pages}
 	defer func() {
 		t.failed = errEnded
 		c.rollback()
@@ -156,6 +158,7 @@ func view(ctx context.Context, p *pool, f func(*readTx) error) error {
 
 // readTx reads within a transaction.
 type readTx struct {
+	rows.Reader
 	c *conn
 	// failed is the error of the first statement that failed. Every later call returns it:
 	// SQLite may have rolled back, so that later statements would be committed one by one.
@@ -175,18 +178,20 @@ type tx struct {
 	configuration int64 // that NoteConfiguration has noted
 }
 
-// ready returns an error if no statement may run.
-func (t *readTx) ready(ctx context.Context) error {
+var _ rows.Statements = (*tx)(nil)
+
+// Ready implements rows.Queries.
+func (t *readTx) Ready(ctx context.Context) error {
 	if t.failed != nil {
 		return t.failed
 	}
 	return ctx.Err()
 }
 
-// rows calls scan for each row of the result. The statement runs to its end even if ctx ends,
+// Query implements rows.Queries. The statement runs to its end even if ctx ends,
 // because interrupting it could roll back the transaction, except in a Search.
-func (t *readTx) rows(ctx context.Context, what, query string, args []any, scan func(*sql.Rows) error) error {
-	if err := t.ready(ctx); err != nil {
+func (t *readTx) Query(ctx context.Context, what, query string, args []any, scan func(rows.Row) error) error {
+	if err := t.Ready(ctx); err != nil {
 		return err
 	}
 	during := t.interrupt
@@ -200,40 +205,41 @@ func (t *readTx) rows(ctx context.Context, what, query string, args []any, scan 
 	return nil
 }
 
-// row calls scan for the only row of the result. If there is none, the error is
-// fault.NotFound for what.
-func (t *readTx) row(ctx context.Context, what, query string, args []any, scan func(*sql.Rows) error) error {
-	found := false
-	err := t.rows(ctx, "read "+what, query, args, func(r *sql.Rows) error {
-		found = true
-		return scan(r)
-	})
-	if err == nil && !found {
-		return fault.Missing(what)
-	}
-	return err
-}
-
-// exec runs a statement and returns how many rows it changed.
-func (t *tx) exec(ctx context.Context, what, query string, args ...any) (int64, error) {
-	if err := t.ready(ctx); err != nil {
+// Exec implements rows.Statements.
+func (t *tx) Exec(ctx context.Context, what, statement string, args ...any) (int64, error) {
+	if err := t.Ready(ctx); err != nil {
 		return 0, err
 	}
-	n, err := t.c.exec(query, args...)
+	n, err := t.c.exec(statement, args...)
 	if err != nil {
-		t.failed = translate(what, err)
-		return 0, t.failed
+		return 0, t.Fail(translate(what, err))
 	}
 	t.wrote = t.wrote || n > 0
 	return n, nil
 }
 
-// must runs a statement that changes one row. If it changes none, the error is fault.NotFound
-// for record.
-func (t *tx) must(ctx context.Context, what, record, query string, args ...any) error {
-	n, err := t.exec(ctx, what, query, args...)
+// Queue implements rows.Statements. It runs the statement at once.
+func (t *tx) Queue(ctx context.Context, what, statement string, args ...any) error {
+	_, err := t.Exec(ctx, what, statement, args...)
+	return err
+}
+
+// QueueOne implements rows.Statements.
+func (t *tx) QueueOne(ctx context.Context, what, record, statement string, args ...any) error {
+	n, err := t.Exec(ctx, what, statement, args...)
 	if err == nil && n == 0 {
-		return fault.Missing(record)
+		return t.Fail(fault.Missing(record))
 	}
 	return err
+}
+
+// Delete implements rows.Statements.
+func (t *tx) Delete(ctx context.Context, what, statement string, args ...any) (int64, error) {
+	return t.Exec(ctx, what, statement, args...)
+}
+
+// Fail implements rows.Statements.
+func (t *tx) Fail(err error) error {
+	t.failed = cmp.Or(t.failed, err)
+	return t.failed
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/keygate/keygate/internal/control"
 	"github.com/keygate/keygate/internal/event"
+	"github.com/keygate/keygate/internal/store/rows"
 	"github.com/keygate/keygate/internal/store/stored"
 	"github.com/keygate/keygate/internal/webhook"
 )
@@ -13,7 +14,7 @@ import (
 const webhookColumns = `SELECT id, account_id, url, events, active, disabled_reason, secret, secret_since, old_secret,
 	old_until, failing_since, created_at, version FROM webhooks `
 
-func scanWebhook(r *sql.Rows) (webhook.Webhook, error) {
+func scanWebhook(r rows.Row) (webhook.Webhook, error) {
 	var (
 		w                      webhook.Webhook
 		events                 string
@@ -28,15 +29,15 @@ func scanWebhook(r *sql.Rows) (webhook.Webhook, error) {
 	if active {
 		w.State = webhook.Active
 	}
-	w.SecretSince, w.OldUntil = instant(since), maybeInstant(oldUntil)
-	w.FailingSince, w.CreatedAt = maybeInstant(failingSince), instant(created)
+	w.SecretSince, w.OldUntil = rows.Instant(since), rows.MaybeInstant(oldUntil)
+	w.FailingSince, w.CreatedAt = rows.MaybeInstant(failingSince), rows.Instant(created)
 	return w, err
 }
 
 // webhooks reads the endpoints that the rest of the query selects.
 func (t *readTx) webhooks(ctx context.Context, rest string, args ...any) ([]webhook.Webhook, error) {
 	var list []webhook.Webhook
-	err := t.rows(ctx, "read webhooks", webhookColumns+rest, args, func(r *sql.Rows) error {
+	err := t.Query(ctx, "read webhooks", webhookColumns+rest, args, func(r rows.Row) error {
 		w, err := scanWebhook(r)
 		list = append(list, w)
 		return err
@@ -47,7 +48,7 @@ func (t *readTx) webhooks(ctx context.Context, rest string, args ...any) ([]webh
 // Webhook implements control.WebhookReader.
 func (t *readTx) Webhook(ctx context.Context, accountID, webhookID string) (*webhook.Webhook, error) {
 	var w webhook.Webhook
-	err := t.row(ctx, "webhook", webhookColumns+`WHERE id = ? AND account_id = ?`, []any{webhookID, accountID}, func(r *sql.Rows) (err error) {
+	err := t.QueryRow(ctx, "webhook", webhookColumns+`WHERE id = ? AND account_id = ?`, []any{webhookID, accountID}, func(r rows.Row) (err error) {
 		w, err = scanWebhook(r)
 		return err
 	})
@@ -60,14 +61,14 @@ func (t *readTx) Webhook(ctx context.Context, accountID, webhookID string) (*web
 // Webhooks implements control.WebhookReader.
 func (t *readTx) Webhooks(ctx context.Context, accountID string, p control.Page) ([]webhook.Webhook, error) {
 	return t.webhooks(ctx, `INDEXED BY webhooks_list WHERE account_id = ? AND id < ? ORDER BY id DESC LIMIT ?+0`,
-		accountID, below(p.After), rowLimit(p.Limit))
+		accountID, rows.Below(p.After), rows.Limit(p.Limit))
 }
 
 const nthWebhook = `SELECT 1 FROM webhooks INDEXED BY webhooks_list WHERE account_id = ? ORDER BY id LIMIT 1 OFFSET ?`
 
 // HasWebhooks implements control.WebhookReader. It reads n entries of an index.
 func (t *readTx) HasWebhooks(ctx context.Context, accountID string, n int) (found bool, err error) {
-	err = t.rows(ctx, "count webhooks", nthWebhook, []any{accountID, n - 1}, func(*sql.Rows) error {
+	err = t.Query(ctx, "count webhooks", nthWebhook, []any{accountID, n - 1}, func(rows.Row) error {
 		found = true
 		return nil
 	})
@@ -88,7 +89,7 @@ const listeners = `WITH RECURSIVE lists (events) AS (
 
 // listeners returns the identifiers of up to limit active endpoints that subscribe to an event type.
 func (t *readTx) listeners(ctx context.Context, accountID string, of event.Type, limit int) ([]string, error) {
-	return t.texts(ctx, "read subscribed webhooks", listeners, accountID, accountID, accountID, string(of), limit)
+	return t.Texts(ctx, "read subscribed webhooks", listeners, accountID, accountID, accountID, string(of), limit)
 }
 
 // webhookValues returns the values that InsertWebhook and UpdateWebhook write, in their order.
@@ -97,26 +98,26 @@ func webhookValues(w *webhook.Webhook) []any {
 	if w.OldSecret != nil {
 		old = w.OldSecret
 	}
-	return []any{w.URL, stored.EventTypes(w.Events), w.State == webhook.Active, w.DisabledReason, w.Secret, micros(w.SecretSince), old,
-		maybeMicros(w.OldUntil), maybeMicros(w.FailingSince), w.Version}
+	return []any{w.URL, stored.EventTypes(w.Events), w.State == webhook.Active, w.DisabledReason, w.Secret, rows.Micros(w.SecretSince), old,
+		rows.MaybeMicros(w.OldUntil), rows.MaybeMicros(w.FailingSince), w.Version}
 }
 
 // InsertWebhook implements control.WebhookStore.
 func (t *tx) InsertWebhook(ctx context.Context, w *webhook.Webhook) error {
-	_, err := t.exec(ctx, "insert webhook", `INSERT INTO webhooks (url, events, active, disabled_reason, secret, secret_since,
+	_, err := t.Exec(ctx, "insert webhook", `INSERT INTO webhooks (url, events, active, disabled_reason, secret, secret_since,
 		old_secret, old_until, failing_since, version, id, account_id, created_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
-		append(webhookValues(w), w.ID, w.AccountID, micros(w.CreatedAt))...)
+		append(webhookValues(w), w.ID, w.AccountID, rows.Micros(w.CreatedAt))...)
 	return err
 }
 
 // UpdateWebhook implements control.WebhookStore.
 func (t *tx) UpdateWebhook(ctx context.Context, w *webhook.Webhook) error {
-	return t.must(ctx, "update webhook", "webhook", `UPDATE webhooks SET url = ?, events = ?, active = ?, disabled_reason = ?, secret = ?,
+	return t.QueueOne(ctx, "update webhook", "webhook", `UPDATE webhooks SET url = ?, events = ?, active = ?, disabled_reason = ?, secret = ?,
 		secret_since = ?, old_secret = ?, old_until = ?, failing_since = ?, version = ? WHERE id = ? AND account_id = ?`,
 		append(webhookValues(w), w.ID, w.AccountID)...)
 }
 
 // DeleteWebhook implements control.WebhookStore.
 func (t *tx) DeleteWebhook(ctx context.Context, accountID, webhookID string) error {
-	return t.must(ctx, "delete webhook", "webhook", `DELETE FROM webhooks WHERE id = ? AND account_id = ?`, webhookID, accountID)
+	return t.QueueOne(ctx, "delete webhook", "webhook", `DELETE FROM webhooks WHERE id = ? AND account_id = ?`, webhookID, accountID)
 }

@@ -3,8 +3,21 @@ import type { Schemas } from '../../api/client';
 import { bodyOf, flagsOf, maskSecrets, matches, valuesOf } from './fields';
 
 const record = {
-  gateway_id: 'gw_1', name: 'orders', default: false, upstream_url: 'http://127.0.0.1:1', hostname: 'o.localhost', global_rate_limit: { sustained: '10/s', burst: null },
-  timeout: '60s', upstream_headers: { 'X-A': '***' }, cors: null, max_body_bytes: null, revision: null, created_at: '2026-01-01T00:00:00Z', key_headers: ['Authorization'], allow_encoded_slashes: false, cut_streams: true,
+  gateway_id: 'gw_1',
+  name: 'orders',
+  default: false,
+  upstream_url: 'http://127.0.0.1:1',
+  hostname: 'o.localhost',
+  global_rate_limit: { sustained: '10/s', burst: null },
+  timeout: '60s',
+  upstream_headers: { 'X-A': '***' },
+  cors: null,
+  max_body_bytes: null,
+  revision: null,
+  created_at: '2026-01-01T00:00:00Z',
+  key_headers: ['Authorization'],
+  allow_encoded_slashes: false,
+  cut_streams: true,
 } as unknown as Schemas['Gateway'];
 const values = valuesOf(record);
 
@@ -42,5 +55,8 @@ test('a command line has one flag for each value, and no secret', () => {
   const changes = { cors_origins: 'https://a.example, https://b.example', upstream_headers: 'X-A: secret' };
   const flags = flagsOf(changes, { ...values, ...changes }).join(' ');
   expect(flags).toBe('--upstream-headers-file FILE --cors-origin https://a.example --cors-origin https://b.example');
-  expect(maskSecrets({ upstream_headers: { 'X-A': 'secret', 'X-B': '***' }, upstream_client_key: 'pem' })).toEqual({ upstream_headers: { 'X-A': '…', 'X-B': '***' }, upstream_client_key: '…' });
+  expect(maskSecrets({ upstream_headers: { 'X-A': 'secret', 'X-B': '***' }, upstream_client_key: 'pem' })).toEqual({
+    upstream_headers: { 'X-A': '…', 'X-B': '***' },
+    upstream_client_key: '…',
+  });
 });

@@ -12,7 +12,10 @@ test('the tail of requests', () => {
   const two = add(one, [{ skipped: 1 }, request(3)]);
   expect(names(two.lines)).toEqual(['req_3', '1 skipped', 'req_2', '7 skipped', 'req_1']);
   expect(new Set(two.lines.map((l) => ('skipped' in l ? l.id : l.request_id))).size).toBe(5);
-  const full = add(two, Array.from({ length: most }, (_, n) => request(100 + n)));
+  const full = add(
+    two,
+    Array.from({ length: most }, (_, n) => request(100 + n)),
+  );
   expect(full.lines).toHaveLength(most);
   expect(names(full.lines)[0]).toBe(`req_${100 + most - 1}`);
 });
@@ -50,7 +53,11 @@ test('what waits is bounded', () => {
   const waiting = new Waiting();
   for (let n = 0; n < 100_000; n++) waiting.push(n % 100 === 0 ? { skipped: 2 } : request(n));
   expect(waiting.length).toBe(most - 1);
-  expect(Object.values(waiting as unknown as Record<string, { size?: number; length?: number }>).every((v) => (v.size ?? v.length ?? 0) <= 4 * most)).toBe(true);
+  expect(
+    Object.values(waiting as unknown as Record<string, { size?: number; length?: number }>).every(
+      (v) => (v.size ?? v.length ?? 0) <= 4 * most,
+    ),
+  ).toBe(true);
   const { kept, skipped } = waiting.count();
   expect([kept < most, kept + skipped]).toEqual([true, 101_000]);
   waiting.push(request(99_999));

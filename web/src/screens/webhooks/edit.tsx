@@ -23,43 +23,84 @@ export function EditWebhook({ record, etag, onClose }: { record: Webhook; etag: 
   const [before] = useState(() => valuesOf(record)); // what the form began with
   const v = form.values;
   const body = { ...form.changes, ...(form.changes.url !== undefined && { url: v.url.trim() }) };
-  const submit = () => form.submit(async () => {
-    if (!form.dirty) {
+  const submit = () =>
+    form.submit(async () => {
+      if (!form.dirty) {
+        onClose();
+        return;
+      }
+      try {
+        await api.patch('/v1/webhooks/{webhook_id}', { path: { webhook_id: record.webhook_id }, body, ifMatch: version });
+      } catch (e) {
+        if (!(e instanceof ApiError) || e.status !== 412) throw e;
+        const answer = await api.get('/v1/webhooks/{webhook_id}', { path: { webhook_id: record.webhook_id } });
+        const theirs = valuesOf(answer.data);
+        setNewer({
+          answer,
+          differences: (Object.keys(theirs) as (keyof typeof theirs)[])
+            .filter((n) => JSON.stringify(theirs[n]) !== JSON.stringify(before[n]))
+            .map((n) => ({ name: labels[n] ?? n, theirs: show(theirs[n]), mine: n in form.changes ? show(v[n]) : undefined })),
+        });
+        return;
+      }
+      toast('The endpoint was saved');
+      await changed('/v1/webhooks');
       onClose();
-      return;
-    }
-    try {
-      await api.patch('/v1/webhooks/{webhook_id}', { path: { webhook_id: record.webhook_id }, body, ifMatch: version });
-    } catch (e) {
-      if (!(e instanceof ApiError) || e.status !== 412) throw e;
-      const answer = await api.get('/v1/webhooks/{webhook_id}', { path: { webhook_id: record.webhook_id } });
-      const theirs = valuesOf(answer.data);
-      setNewer({
-        answer,
-        differences: (Object.keys(theirs) as (keyof typeof theirs)[]).filter((n) => JSON.stringify(theirs[n]) !== JSON.stringify(before[n]))
-          .map((n) => ({ name: labels[n] ?? n, theirs: show(theirs[n]), mine: n in form.changes ? show(v[n]) : undefined })),
-      });
-      return;
-    }
-    toast('The endpoint was saved');
-    await changed('/v1/webhooks');
-    onClose();
-  });
-  const cli = ['keygate webhooks update', record.webhook_id, 'url' in body && `--endpoint-url ${quote(v.url)}`, 'events' in body && `--events ${v.events.join(',')}`,
-    'state' in body && `--state ${v.state}`].filter(Boolean).join(' ');
+    });
+  const cli = [
+    'keygate webhooks update',
+    record.webhook_id,
+    'url' in body && `--endpoint-url ${quote(v.url)}`,
+    'events' in body && `--events ${v.events.join(',')}`,
+    'state' in body && `--state ${v.state}`,
+  ]
+    .filter(Boolean)
+    .join(' ');
   return (
     <Dialog title="Edit the endpoint" wide onClose={onClose} mayClose={() => !form.busy}>
-      <form className="flex flex-col gap-4" onSubmit={(e) => { e.preventDefault(); if (!newer) void submit(); }}>
+      <form
+        className="flex flex-col gap-4"
+        onSubmit={(e) => {
+          e.preventDefault();
+          if (!newer) void submit();
+        }}>
         {newer && (
-          <Conflict differences={newer.differences}
-            onKeep={() => { setVersion(newer.answer.etag); setNewer(null); }}
-            onTake={() => { setVersion(newer.answer.etag); form.reset(valuesOf(newer.answer.data)); setNewer(null); }} />
+          <Conflict
+            differences={newer.differences}
+            onKeep={() => {
+              setVersion(newer.answer.etag);
+              setNewer(null);
+            }}
+            onTake={() => {
+              setVersion(newer.answer.etag);
+              form.reset(valuesOf(newer.answer.data));
+              setNewer(null);
+            }}
+          />
         )}
-        <TextField label="URL" autoFocus mono inputMode="url" value={v.url} onChange={(t) => form.set('url', t)} error={form.fieldError('url')} />
-        <SelectField label="State" value={v.state} onChange={(t) => form.set('state', t)} error={form.fieldError('state')}
-          options={[{ value: 'active', label: 'Active: receives events' }, { value: 'disabled', label: 'Disabled: receives nothing' }]} />
+        <TextField
+          label="URL"
+          autoFocus
+          mono
+          inputMode="url"
+          value={v.url}
+          onChange={(t) => form.set('url', t)}
+          error={form.fieldError('url')}
+        />
+        <SelectField
+          label="State"
+          value={v.state}
+          onChange={(t) => form.set('state', t)}
+          error={form.fieldError('state')}
+          options={[
+            { value: 'active', label: 'Active: receives events' },
+            { value: 'disabled', label: 'Disabled: receives nothing' },
+          ]}
+        />
         <EventsField value={v.events} onChange={(e) => form.set('events', e)} error={form.fieldError('events')} />
-        <div><AsCode command={{ cli, method: 'PATCH', path: `/v1/webhooks/${record.webhook_id}`, body }} /></div>
+        <div>
+          <AsCode command={{ cli, method: 'PATCH', path: `/v1/webhooks/${record.webhook_id}`, body }} />
+        </div>
         <Submit label="Save" busy={form.busy} error={form.error} onCancel={onClose} disabled={newer !== null} />
       </form>
     </Dialog>

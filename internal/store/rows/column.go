@@ -1,0 +1,58 @@
+package rows
+
+import (
+	"database/sql"
+	"time"
+)
+
+// Micros returns a time as it is stored: in microseconds since 1970.
+func Micros(t time.Time) int64 { return t.UnixMicro() }
+
+// Instant returns the time of a stored number of microseconds.
+func Instant(us int64) time.Time { return time.UnixMicro(us).UTC() }
+
+// MaybeMicros is Micros, but NULL for the zero time.
+func MaybeMicros(t time.Time) any {
+	if t.IsZero() {
+		return nil
+	}
+	return t.UnixMicro()
+}
+
+// MaybeInstant is Instant, but the zero time for NULL.
+func MaybeInstant(us sql.NullInt64) time.Time {
+	if !us.Valid {
+		return time.Time{}
+	}
+	return Instant(us.Int64)
+}
+
+// maybeText returns s as it is stored, but NULL for "".
+func maybeText(s string) any {
+	if s == "" {
+		return nil
+	}
+	return s
+}
+
+// maybeBytes returns b as it is stored, but NULL if it is empty.
+func maybeBytes(b []byte) any {
+	if len(b) == 0 {
+		return nil
+	}
+	return b
+}
+
+// aboveAll sorts after every identifier; identifiers are ASCII.
+const aboveAll = "\x7f"
+
+// Below returns the exclusive upper bound for the identifiers of the page after the given one.
+func Below(after string) string {
+	if after == "" {
+		return aboveAll
+	}
+	return after
+}
+
+// Limit returns n, or 0 if it is negative: SQLite takes a negative limit for no limit, and PostgreSQL takes none.
+func Limit(n int) int { return max(n, 0) }

@@ -1,0 +1,80 @@
+package rows
+
+import (
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+var (
+	parameter = regexp.MustCompile(`\$(\d+)`)
+	list      = regexp.MustCompile(`= ANY \((\$\d+)\)`)
+	limit     = regexp.MustCompile(`(LIMIT|OFFSET) (\$\d+)`)
+	cast      = regexp.MustCompile(`::[a-z]+(\[\])?`)
+	locked    = regexp.MustCompile(`\s+FOR (NO KEY )?UPDATE( OF \w+)?( SKIP LOCKED)?`)
+	indexed   = regexp.MustCompile(` INDEXED BY \w+`)
+	crossed   = regexp.MustCompile(`CROSS JOIN (\w+(?: \w+)? ON\b)`)
+	rowid     = regexp.MustCompile(`\browid\b`)
+)
+
+// ForSQLite returns a statement as SQLite takes it. A list that is an argument must be JSON.
+//
+// A limit is not a parameter alone: SQLite would plan with its value and prepare the statement again whenever one is
+// bound, which costs more than reading a page.
+func ForSQLite(statement string) string {
+	s := strings.NewReplacer("= true", "= 1", "= false", "= 0", "LIMIT ALL", "LIMIT -1", "greatest(", "max(", "least(", "min(", "strpos(", "instr(").Replace(statement)
+	s = cast.ReplaceAllString(locked.ReplaceAllString(s, ""), "")
+	s = limit.ReplaceAllString(list.ReplaceAllString(s, "IN (SELECT value FROM json_each($1))"), "$1 $2+0")
+	s = inRows(s)
+	if inOrder(s) {
+		return parameter.ReplaceAllString(s, "?")
+	}
+	return parameter.ReplaceAllString(s, "?$1")
+}
+
+// ForPostgreSQL returns a statement as PostgreSQL takes it.
+func ForPostgreSQL(statement string) string {
+	s := crossed.ReplaceAllString(indexed.ReplaceAllString(statement, ""), "JOIN $1")
+	return rowid.ReplaceAllString(s, "ctid")
+}
+
+// inOrder reports whether the statement has each parameter once, in the order of their numbers.
+func inOrder(statement string) bool {
+	for i, m := range parameter.FindAllStringSubmatch(statement, -1) {
+		if m[1] != strconv.Itoa(i+1) {
+			return false
+		}
+	}
+	return true
+}
+
+// inRows returns the statement with IN (…) in place of = ANY (ARRAY(…)).
+func inRows(statement string) string {
+	const begin = "= ANY (ARRAY("
+	var b strings.Builder
+	for {
+		before, rest, found := strings.Cut(statement, begin)
+		b.WriteString(before)
+		if !found {
+			return b.String()
+		}
+		end := closing(rest)
+		b.WriteString("IN (" + rest[:end])
+		statement = rest[end+1:] // without one of the two parentheses
+	}
+}
+
+// closing returns the index of the parenthesis that closes one before the text.
+func closing(text string) int {
+	for i, depth := 0, 1; i < len(text); i++ {
+		switch text[i] {
+		case '(':
+			depth++
+		case ')':
+			if depth--; depth == 0 {
+				return i
+			}
+		}
+	}
+	return len(text) - 1
+}

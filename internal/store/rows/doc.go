@@ -1,0 +1,19 @@
+// Package rows keeps the records of the store in rows: once for both engines, SQLite and PostgreSQL, over the
+// transaction that an engine gives it (Queries, Statements). What an engine does in a way of its own stays in its
+// package: transactions, the queue of deliveries, the change log, the search index, and statements over many rows.
+//
+// # Statements
+//
+// All statements are written in one dialect, and an engine rewrites each when it first uses it (ForSQLite,
+// ForPostgreSQL). The dialect is that of PostgreSQL, with these differences:
+//
+//   - A table may be followed by INDEXED BY, which PostgreSQL does not get: its planner chooses.
+//   - CROSS JOIN may have ON. SQLite then reads the tables in the order of the text, PostgreSQL as it likes.
+//   - A table without a short key is addressed by rowid, always as rowid = ANY (ARRAY(SELECT …)).
+//   - A condition on a boolean column is written as = true or = false, as the partial indexes of SQLite need it.
+//   - OFFSET without a limit is written as LIMIT ALL OFFSET.
+//   - A table in FROM that is a query has a name, and parts of a UNION that have an order are such tables.
+//   - A list is one parameter, and always written as = ANY ($1). Its type follows from the column.
+//   - A number that PostgreSQL does not know the type of has a cast, as in $1::bigint. SQLite does not get it.
+//   - Literal texts do not contain any of this.
+package rows
