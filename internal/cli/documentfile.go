@@ -59,7 +59,7 @@ func (a *app) readSpec(name, refRoot string) (*documentFile, error) {
 	}
 	base = filepath.ToSlash(base)
 	b, err := bundle.New(d.content, base, bundle.Dir(dir))
-	text := func(p bundle.Place) string {
+	text := func(p bundle.Position) string {
 		file := d.name
 		if p.File != base {
 			file = filepath.Join(dir, filepath.FromSlash(p.File))
@@ -70,7 +70,7 @@ func (a *app) readSpec(name, refRoot string) (*documentFile, error) {
 	switch {
 	case errors.As(err, &bad):
 		for _, p := range bad.Problems {
-			a.say("%s", clean(text(p.Place)+": "+p.Field+": "+p.Message))
+			a.say("%s", clean(text(p.Position)+": "+p.Field+": "+p.Message))
 		}
 		return nil, d.invalid(len(bad.Problems), fault.New(fault.ValidationFailed, "%s", err))
 	case err != nil || b.Files == 0:
@@ -78,7 +78,7 @@ func (a *app) readSpec(name, refRoot string) (*documentFile, error) {
 	}
 	d.content = b.Content
 	d.place = func(line, column int) string {
-		if p, ok := b.Place(line, column); ok {
+		if p, ok := b.Position(line, column); ok {
 			return text(p)
 		}
 		return fmt.Sprintf("%s with its files:%d:%d", d.name, line, column)
