@@ -171,8 +171,12 @@ func checkSetting(t *testing.T, s *server) {
 	shown("~ gateway.refuse_requests: true -> false", "config", "apply", "--gateway", id, file)
 	called(http.StatusOK)
 	shown(`"refuse_requests"`, "config", "schema")
-	log := s.call(http.StatusOK, "GET", "/v1/audit-log?action=gateway.update", nil).body
-	if want := `"refuse_requests":[false,true]`; !strings.Contains(string(log), want) {
-		t.Errorf("got audit records %s, want %s", log, want)
+	want := `"refuse_requests":[false,true]`
+	var log response
+	if !eventually(testTimeout, func() bool {
+		log = s.call(http.StatusOK, "GET", "/v1/audit-log?kind=management", nil)
+		return strings.Contains(string(log.body), want)
+	}) {
+		t.Errorf("got audit records %s, want %s", log.body, want)
 	}
 }
