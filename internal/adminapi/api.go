@@ -77,7 +77,7 @@ type API struct {
 	hooks   *hookBounds
 	exports *exports
 	signIns *signIns
-	tails   *tailPlaces
+	tails   *tailSlots
 
 	noSecret string // random: verifies hooks of gateways that do not exist, in vain
 
@@ -106,7 +106,7 @@ func New(cfg Config) (*API, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	a := &API{cfg: cfg, limits: newCallLimits(cfg.Clock), bounds: newBounds(), running: newInFlight(), exports: newExports(cfg.Now), hooks: newHookBounds(cfg.Clock), signIns: newSignIns(), tails: newTailPlaces()}
+	a := &API{cfg: cfg, limits: newCallLimits(cfg.Clock), bounds: newBounds(), running: newInFlight(), exports: newExports(cfg.Now), hooks: newHookBounds(cfg.Clock), signIns: newSignIns(), tails: newTailSlots()}
 	a.noSecret = rand.Text()
 	ops := a.operations()
 	doc, bodies := describe(ops)

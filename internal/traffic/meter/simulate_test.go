@@ -87,8 +87,9 @@ func (a *arrivals) limit(c ratelimit.Config) (refused int64, byKey map[[16]byte]
 		if c.Per == ratelimit.PerKey {
 			params, bucket = each.Bucket(a.keys[i])
 		}
-		var statuses [1]ratelimit.Status
-		if r, _ := ratelimit.Decide(now, []ratelimit.Limit{{Params: params, Bucket: bucket}}, statuses[:]); r == ratelimit.Refused {
+		var charge ratelimit.Charge
+		charge.Add(ratelimit.Limit{Params: params, Bucket: bucket}, 1)
+		if new(ratelimit.Limiter).Decide(now, &charge) == ratelimit.Refused {
 			refused++
 			byKey[a.keys[i]]++
 		}
