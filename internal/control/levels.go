@@ -28,8 +28,8 @@ func (l *LimitLevel) Cursor() string {
 
 // Limits lists the limits of a gateway: the global one, then those of routes, then those of keys that
 // are in use, the newest routes and keys first. Page.After is the LimitLevel.Cursor of the last one.
-func (s *Service) Limits(ctx context.Context, c *Caller, gatewayID string, p Page) ([]LimitLevel, error) {
-	if _, err := s.Gateway(ctx, c, gatewayID); err != nil {
+func (s *Service) Limits(ctx context.Context, actor *Actor, gatewayID string, p Page) ([]LimitLevel, error) {
+	if _, err := s.Gateway(ctx, actor, gatewayID); err != nil {
 		return nil, err
 	}
 	if s.cfg.Sources.Levels == nil {
