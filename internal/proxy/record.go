@@ -33,12 +33,18 @@ func (x *Exchange) Emit(e End) {
 	if x.ended {
 		return
 	}
-	x.ended = true
+	x.end()
 	if x.Client.Shard == nil {
 		return
 	}
 	x.fillEnd(&x.record, e)
 	x.emit(&x.record, x.target, x.detail)
+}
+
+// end is the one end of every exchange: what it was charged, and not given back before, stays.
+func (x *Exchange) end() {
+	x.ended = true
+	x.Verdict.Charge.Settle()
 }
 
 // emit emits a record with the texts of the exchange.
@@ -76,11 +82,11 @@ func (x *Exchange) EmitStarted() {
 // which outlives the exchange. It is nil if no records are kept.
 func (x *Exchange) Detach(status int) *Detached {
 	if x.Client.Shard == nil {
-		x.ended = true
+		x.end()
 		return nil
 	}
 	x.EmitStarted()
-	x.ended = true
+	x.end()
 	d := &Detached{cfg: x.cfg, shard: x.Client.Shard, start: x.start.Mono, owner: x.Verdict.Caller.Owner(), target: x.target, method: strings.Clone(x.Method), path: strings.Clone(x.Verdict.Path)}
 	x.fillEnd(&d.record, End{Result: accesslog.Forwarded, Status: status})
 	return d
@@ -110,8 +116,8 @@ func (x *Exchange) fill(r *accesslog.Record) {
 	x.Verdict.Record(r)
 	r.Start, r.Request, r.Method = x.start.Wall/1000, x.id, accesslog.MethodOf(x.Method)
 	r.Major, r.Minor = x.Major, x.Minor
-	if caller := x.caller(); caller.IsValid() {
-		r.Client = caller.As16()
+	if client := x.clientAddr(); client.IsValid() {
+		r.Client = client.As16()
 	}
 	if t := x.cfg.Tracer; t != nil {
 		t.Begin(r, x.Traceparent)
@@ -135,12 +141,12 @@ func (x *Exchange) fillEnd(r *accesslog.Record, e End) {
 	}
 }
 
-// caller returns the client's address, from X-Forwarded-For if a trusted proxy sent it.
-func (x *Exchange) caller() netip.Addr {
+// clientAddr returns the client's address, from X-Forwarded-For if a trusted proxy sent it.
+func (x *Exchange) clientAddr() netip.Addr {
 	if !x.Client.Trusted {
 		return x.Client.Peer
 	}
-	return x.cfg.Trust.Caller(x.Client.Peer, x.ForwardedFor)
+	return x.cfg.Trust.ClientBehind(x.Client.Peer, x.ForwardedFor)
 }
 
 // AppendTraceparent appends the value of traceparent for the upstream, or nothing.
