@@ -36,7 +36,7 @@ type upload struct {
 	c        *conn
 	x        *exchange        // its body and input belong to the upload while it runs
 	to       *upstream.H1Conn // the upstream, or nil
-	call     *send.Call       // the upstream over HTTP/2, or nil
+	call     *send.H2Try      // the upstream over HTTP/2, or nil
 	done     chan struct{}
 	complete atomic.Bool // all of it was written to the upstream's connection
 	ending   atomic.Bool // the last write has begun
@@ -79,7 +79,7 @@ func (u *upload) settle() {
 }
 
 func newUpload(x *exchange) *upload {
-	u := &upload{c: x.c, x: x, to: x.attempt.Conn(), call: x.attempt.Call(), done: make(chan struct{})}
+	u := &upload{c: x.c, x: x, to: x.attempt.Conn(), call: x.attempt.H2(), done: make(chan struct{})}
 	if before := x.upload; before != nil { // the request is sent a second time
 		u.settled, u.continued = before.continued || before.started.Load(), before.continued
 		u.started.Store(before.started.Load())
@@ -165,7 +165,7 @@ func (u *upload) splice(n int64) bool {
 	u.to.NoteWrite(err)
 	stalled := u.c.reading.enter(phaseNone, 0) != notCut
 	u.x.body.Skip(moved)
-	if wrong := u.x.attempt.Body().Count(int(moved), false); err == nil {
+	if wrong := u.x.attempt.Framing().Count(int(moved), false); err == nil {
 		err = wrong
 	}
 	if err == nil && rest.N > 0 || stalled {

@@ -88,7 +88,7 @@ func (s *stream) Write() (whole bool, err error) {
 		s.conn.mu.Unlock()
 		return true, nil
 	}
-	trip := a.Trip()
+	trip := a.H1()
 	if err := trip.AppendBody(s.out); err != nil || !s.whole || !s.hasBody {
 		return s.whole, err
 	}
@@ -189,7 +189,7 @@ func (s *stream) resume() bool {
 		return true // s.out has it
 	}
 	var kept bool
-	if s.out, kept = a.Call().AppendSent(s.out[:0]); !kept || s.why != notCut {
+	if s.out, kept = a.H2().AppendSent(s.out[:0]); !kept || s.why != notCut {
 		return false
 	}
 	s.out = append(s.out, s.in...)
@@ -208,7 +208,7 @@ func (s *stream) leave() (intact bool) {
 	defer c.mu.Unlock()
 	if s.calling { // what it has not sent is dropped
 		c.mu.Unlock()
-		s.attempt.Call().Close()
+		s.attempt.H2().Close()
 		c.mu.Lock()
 	}
 	if s.uploading && s.ending && s.why == notCut && s.wire != nil {

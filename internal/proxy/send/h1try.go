@@ -28,7 +28,7 @@ var errUnasked = fmt.Errorf("the upstream sent bytes before it had the request: 
 // past is a deadline in the past, which ends every pending call.
 var past = time.Unix(1, 0) //nolint:gochecknoglobals // a constant; Go has none of this type
 
-// Trip is an attempt over a connection to an HTTP/1.1 upstream. It writes the request, and passes the
+// H1Try is a try over a connection to an HTTP/1.1 upstream. It writes the request, and passes the
 // response to a message.Receiver as it arrives. It does not depend on the client's connection.
 //
 //	write, AppendBody…, EndBody   the request, as far as it is known
@@ -40,8 +40,8 @@ var past = time.Unix(1, 0) //nolint:gochecknoglobals // a constant; Go has none 
 //	release                       the connection can carry another request
 //	finish                        the end of the response
 //
-// A Trip serves one request after another, with reset between them.
-type Trip struct {
+// A H1Try serves one request after another, with reset between them.
+type H1Try struct {
 	tripState
 	body       message.Framing // of the request
 	reader     message.ResponseReader
@@ -54,7 +54,7 @@ type tripState struct {
 	conn  *upstream.H1Conn
 	to    message.Receiver
 	out   []byte // the first bytes to send, in buf or in a larger slice
-	sent  bool   // a try to send out was made
+	sent  bool   // sending out has begun
 	wrote bool   // and all of it was sent
 	early bool   // bytes had arrived before the upstream had any of it
 	got   bool   // a byte of a response has arrived
@@ -67,11 +67,11 @@ type tripState struct {
 	splice io.LimitedReader
 }
 
-// init prepares a Trip that takes its memory from b.
-func (t *Trip) init(b *message.Buffers) { t.buffers, t.onReadable = b, t.readable }
+// init prepares a H1Try that takes its memory from b.
+func (t *H1Try) init(b *message.Buffers) { t.buffers, t.onReadable = b, t.readable }
 
 // reset prepares t for the next request.
-func (t *Trip) reset() {
+func (t *H1Try) reset() {
 	t.dropBuffer()
 	t.tripState = tripState{}
 	t.body.Reset()
@@ -79,20 +79,20 @@ func (t *Trip) reset() {
 }
 
 // write writes the head of a request. A body without a length will be chunked.
-func (t *Trip) write(r *Request, to *Target) {
+func (t *H1Try) write(r *Request, to *Target) {
 	t.out = r.append(t.buffer().Data[:0], to, &t.body)
 }
 
 // AppendBody appends data of the body to what will be sent. The error reports a body that is not
 // what the head declares; the request must not be sent then.
-func (t *Trip) AppendBody(data []byte) (err error) {
+func (t *H1Try) AppendBody(data []byte) (err error) {
 	t.out, err = t.body.AppendData(t.out, data)
 	return err
 }
 
 // EndBody appends the end of the body with its trailers, which are spans of text. The error is as for
 // AppendBody.
-func (t *Trip) EndBody(text []byte, trailers []http1.Field) error {
+func (t *H1Try) EndBody(text []byte, trailers []http1.Field) error {
 	end, err := t.body.Finish(text, trailers)
 	t.out = append(t.out, end...)
 	return err
@@ -100,7 +100,7 @@ func (t *Trip) EndBody(text []byte, trailers []http1.Field) error {
 
 // appendReceived appends what was received of a body, as r recodes it. used is how much of received
 // belongs to the body.
-func (t *Trip) appendReceived(r *message.Recoder, received []byte) (used int, err error) {
+func (t *H1Try) appendReceived(r *message.Recoder, received []byte) (used int, err error) {
 	// The body is recoded after the head, with the room around it that this needs, and then
 	// moved up to the head.
 	const before, behind = 24, 8
@@ -120,7 +120,7 @@ func (t *Trip) appendReceived(r *message.Recoder, received []byte) (used int, er
 
 // begin prepares to exchange the request over a connection, and to pass the response to a receiver.
 // isHead is set for a HEAD request.
-func (t *Trip) begin(conn *upstream.H1Conn, to message.Receiver, isHead bool) {
+func (t *H1Try) begin(conn *upstream.H1Conn, to message.Receiver, isHead bool) {
 	t.err, t.lost, t.sent, t.wrote, t.early, t.got = nil, nil, false, false, false, false
 	t.reader.Reset()
 	t.reader.IsHead = isHead
@@ -128,14 +128,14 @@ func (t *Trip) begin(conn *upstream.H1Conn, to message.Receiver, isHead bool) {
 }
 
 // buffer returns the buffer. It takes one from the cache if there is none.
-func (t *Trip) buffer() *message.Buffer {
+func (t *H1Try) buffer() *message.Buffer {
 	if t.buf == nil {
 		t.buf, t.from, t.end = t.buffers.Get(), message.Front, message.Front
 	}
 	return t.buf
 }
 
-func (t *Trip) dropBuffer() {
+func (t *H1Try) dropBuffer() {
 	if t.buf != nil {
 		t.buffers.Put(t.buf)
 		t.buf, t.out = nil, nil
@@ -144,20 +144,20 @@ func (t *Trip) dropBuffer() {
 
 // SendData sends more data of the body. Another goroutine may call it while the response is read. room
 // is memory for it; the result has what was made of it. If the body is not what the head declares, the
-// attempt fails.
-func (t *Trip) SendData(room, data []byte) ([]byte, error) {
+// try fails.
+func (t *H1Try) SendData(room, data []byte) ([]byte, error) {
 	room, err := t.body.AppendData(room[:0], data)
 	return room, t.sendPart(room, err)
 }
 
 // SendEnd sends the end of the body, like SendData.
-func (t *Trip) SendEnd(text []byte, trailers []http1.Field) error {
+func (t *H1Try) SendEnd(text []byte, trailers []http1.Field) error {
 	end, err := t.body.Finish(text, trailers)
 	return t.sendPart(end, err)
 }
 
 // sendPart sends a part of the body, which was framed with the error err.
-func (t *Trip) sendPart(part []byte, err error) error {
+func (t *H1Try) sendPart(part []byte, err error) error {
 	if err != nil {
 		_ = t.conn.SetDeadline(past)
 		return err
@@ -171,7 +171,7 @@ func (t *Trip) sendPart(part []byte, err error) error {
 // run reads from the upstream until its response is complete, or a tunnel begins. Even
 // within a callback for the client's socket it may block, because the goroutine belongs to
 // the connection.
-func (t *Trip) run() error {
+func (t *H1Try) run() error {
 	if t.early {
 		return errUnasked
 	}
@@ -197,7 +197,7 @@ func (t *Trip) run() error {
 }
 
 // runBlocking is run with ordinary calls.
-func (t *Trip) runBlocking() error {
+func (t *H1Try) runBlocking() error {
 	if !t.sent {
 		if t.err = t.Send(); t.early {
 			return errUnasked
@@ -222,7 +222,7 @@ func (t *Trip) runBlocking() error {
 
 // Send sends what was written with ordinary calls. An error is not the end: the upstream may have
 // responded before it closed the connection.
-func (t *Trip) Send() error {
+func (t *H1Try) Send() error {
 	t.sent = true
 	_, err := t.conn.Write(t.out)
 	t.written(err == nil)
@@ -232,7 +232,7 @@ func (t *Trip) Send() error {
 // written records that out was written, completely if ok is set. It then checks for bytes that cannot be the
 // response. Such bytes are never passed on: the exchange fails as if the upstream had closed a kept
 // connection.
-func (t *Trip) written(ok bool) {
+func (t *H1Try) written(ok bool) {
 	t.wrote = ok
 	t.early = ok && t.conn.Unasked(len(t.out))
 	t.dropBuffer()
@@ -240,14 +240,14 @@ func (t *Trip) written(ok bool) {
 
 // reusable reports whether the connection can serve another request: the upstream got exactly the
 // request that the head declares, and its response is complete. An upload has ended.
-func (t *Trip) reusable() bool { return t.wrote && t.body.Whole() && t.reader.Reusable() }
+func (t *H1Try) reusable() bool { return t.wrote && t.body.Whole() && t.reader.Reusable() }
 
 // torn reports whether a body that has ended with the connection is not whole, because the upstream has reset the
 // connection. Only a write may have found that out. An upload has ended.
-func (t *Trip) torn() bool { return t.reader.UntilClose() && t.conn.WasReset() }
+func (t *H1Try) torn() bool { return t.reader.UntilClose() && t.conn.WasReset() }
 
 // release ends the use of a connection that can serve another request.
-func (t *Trip) release() {
+func (t *H1Try) release() {
 	if t.reader.Bodyless() {
 		t.conn.Rest()
 		return
@@ -256,7 +256,7 @@ func (t *Trip) release() {
 }
 
 // spliceBody moves most of what is left of a long body from socket to socket.
-func (t *Trip) spliceBody() error {
+func (t *H1Try) spliceBody() error {
 	body := t.reader.Body()
 	t.splice = io.LimitedReader{R: t.conn.Plain(), N: body.Left() - SpliceKeep}
 	n, err := t.to.Splice(&t.splice)
@@ -273,13 +273,13 @@ func (t *Trip) spliceBody() error {
 }
 
 // canSplice reports whether the rest of the body can go from socket to socket.
-func (t *Trip) canSplice() bool {
+func (t *H1Try) canSplice() bool {
 	return t.reader.Body().Left() >= SpliceFrom+SpliceKeep && t.conn.Plain() != nil && t.to.CanSplice()
 }
 
 // readable is called once at the start, when it sends the request, and then each time the
 // upstream's connection becomes readable. It returns false to wait for the next time.
-func (t *Trip) readable(fd uintptr) (finished bool) {
+func (t *H1Try) readable(fd uintptr) (finished bool) {
 	if !t.sent {
 		switch sent := t.send(int(fd)); {
 		case t.early:
@@ -313,7 +313,7 @@ func (t *Trip) readable(fd uintptr) (finished bool) {
 }
 
 // received takes n more bytes. It returns false if more must be read.
-func (t *Trip) received(n int) (finished bool) {
+func (t *H1Try) received(n int) (finished bool) {
 	if n <= 0 {
 		return false
 	}
@@ -323,7 +323,7 @@ func (t *Trip) received(n int) (finished bool) {
 }
 
 // send sends out.
-func (t *Trip) send(fd int) (ok bool) {
+func (t *H1Try) send(fd int) (ok bool) {
 	if t.conn.Plain() == nil {
 		t.err = t.Send()
 		return t.err == nil
@@ -345,7 +345,7 @@ func (t *Trip) send(fd int) (ok bool) {
 
 // room returns the free part of the buffer. It would be empty only if a body filled the
 // buffer, but by then all of the body has been relayed.
-func (t *Trip) room() []byte {
+func (t *H1Try) room() []byte {
 	limit := len(t.buf.Data) - message.TailRoom
 	if t.end == limit && t.from > message.Front {
 		t.end = message.Front + copy(t.buf.Data[message.Front:], t.buf.Data[t.from:t.end])
@@ -360,7 +360,7 @@ func (t *Trip) room() []byte {
 
 // closed handles the end of the upstream's connection. A body that ends with it is not whole if
 // somebody else may have ended it.
-func (t *Trip) closed() {
+func (t *H1Try) closed() {
 	switch err := t.reader.Closed(t.end > t.from, t.conn.CutShort()); {
 	case err == nil:
 		t.err = nil
@@ -370,7 +370,7 @@ func (t *Trip) closed() {
 }
 
 // relay passes the received bytes to the receiver. It returns false if more must be read.
-func (t *Trip) relay() (finished bool) {
+func (t *H1Try) relay() (finished bool) {
 	r := &t.reader
 	next, err := r.Step(t.buf.Data, t.from, t.end, t.to)
 	t.from = next
@@ -395,7 +395,7 @@ func (t *Trip) relay() (finished bool) {
 }
 
 // finish passes the end of the response to the receiver.
-func (t *Trip) finish() error {
+func (t *H1Try) finish() error {
 	err := t.reader.Finish(t.to)
 	t.dropBuffer()
 	return err

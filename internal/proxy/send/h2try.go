@@ -16,7 +16,7 @@ import (
 	"github.com/keygate/keygate/internal/upstream"
 )
 
-// Call is an attempt over an HTTP/2 connection, as Trip is over HTTP/1.1:
+// H2Try is a try over an HTTP/2 connection, as H1Try is over HTTP/1.1:
 //
 //	write                the head of the request
 //	tryOpen, Open        sends it, with the first part of the body
@@ -33,8 +33,8 @@ import (
 //	Waiter.Resume        otherwise, for Run, Close and Finish in a goroutine
 //
 // What arrives is kept until Run passes it on: heads, and at most http2.StreamWindow bytes of
-// data. A Call serves one request after another, with Reset between them.
-type Call struct {
+// data. A H2Try serves one request after another, with Reset between them.
+type H2Try struct {
 	callState
 	head requestHead
 	body message.Framing // of the request
@@ -49,8 +49,8 @@ type Waiter interface {
 	// response has arrived, or Run fails. It may be called by Interrupt, with the locks that
 	// its caller holds.
 	Resume()
-	// Relay says that the whole response has arrived and the call is closed. The reader of the
-	// upstream's connection calls it, and Flush of the result unless that is nil. The Call may
+	// Relay says that the whole response has arrived and the try is over. The reader of the
+	// upstream's connection calls it, and Flush of the result unless that is nil. The H2Try may
 	// serve the next request before Relay returns.
 	Relay() upstream.Flusher
 }
@@ -100,7 +100,7 @@ const (
 var errInterim = fmt.Errorf("more than %d interim responses at once, or %d KiB of them: %w", maxInterim, maxInterimBytes>>10, http1.ErrSyntax)
 
 // errInterrupted is the result of Run after Interrupt.
-var errInterrupted = errors.New("send: the call was interrupted")
+var errInterrupted = errors.New("send: the try was interrupted")
 
 // arrivals is what has arrived of a response. It implements upstream.H2Exchange.
 type arrivals struct {
@@ -128,7 +128,7 @@ type arrivalsState struct {
 	interrupted bool
 
 	waiter Waiter // instead of Run; nil once it was called
-	call   *Call  // of waiter
+	call   *H2Try // of waiter
 }
 
 func newArrivals() *arrivals {
@@ -217,7 +217,7 @@ func (a *arrivals) wake() Waiter {
 	return w
 }
 
-// CanSend implements upstream.H2Exchange. It is never called, because a Call does not use SendData.
+// CanSend implements upstream.H2Exchange. It is never called, because a H2Try does not use SendData.
 func (a *arrivals) CanSend() {}
 
 // Fail implements upstream.H2Exchange.
@@ -233,8 +233,8 @@ func (a *arrivals) Fail(err error, safe bool) {
 	}
 }
 
-// Reset clears all state of a request. The call is closed.
-func (c *Call) Reset() {
+// Reset clears all state of a request. The try is over.
+func (c *H2Try) Reset() {
 	if c.keeps {
 		c.in.mu.Lock()
 		c.in.replay.Drop()
@@ -268,7 +268,7 @@ func keep(b []byte, most int) []byte {
 }
 
 // write prepares the head of a request to a target with a pool of HTTP/2 connections.
-func (c *Call) write(r *Request, to *Target, confirm upstream.Confirmer) {
+func (c *H2Try) write(r *Request, to *Target, confirm upstream.Confirmer) {
 	h := &c.head
 	h.text, h.fields = h.text[:0], h.fields[:0]
 	method := proxy.Text(r.Head.Method.Of(r.Text))
@@ -298,7 +298,7 @@ func (c *Call) write(r *Request, to *Target, confirm upstream.Confirmer) {
 }
 
 // request returns the request to open a stream for, and prepares for its response.
-func (c *Call) request(body []byte, end bool) upstream.H2Request {
+func (c *H2Try) request(body []byte, end bool) upstream.H2Request {
 	if c.in == nil {
 		c.in = newArrivals()
 	}
@@ -309,7 +309,7 @@ func (c *Call) request(body []byte, end bool) upstream.H2Request {
 // tryOpen sends the head and body if that is possible at once. More of the body may follow unless
 // end is set. sent is how much of body was sent; the rest goes with Send. It leaves it to the caller
 // to send the request, by Flush of later, which is nil if that is not possible.
-func (c *Call) tryOpen(pool *upstream.H2Pool, body []byte, end bool) (sent int, later upstream.Flusher) {
+func (c *H2Try) tryOpen(pool *upstream.H2Pool, body []byte, end bool) (sent int, later upstream.Flusher) {
 	r := c.request(body, end)
 	if !c.tunnels && !c.body.Fits(len(body), end) {
 		return 0, nil // Open returns the error
@@ -323,7 +323,7 @@ func (c *Call) tryOpen(pool *upstream.H2Pool, body []byte, end bool) (sent int, 
 
 // opened records that the stream was opened, and starts keeping the body if more of it will follow. It returns
 // how much of the first part of the body was sent with the head.
-func (c *Call) opened(pool *upstream.H2Pool, body []byte, end bool) (sent int) {
+func (c *H2Try) opened(pool *upstream.H2Pool, body []byte, end bool) (sent int) {
 	c.open = true
 	a := c.in
 	sent = a.stream.First()
@@ -341,16 +341,16 @@ func (c *Call) opened(pool *upstream.H2Pool, body []byte, end bool) (sent int) {
 }
 
 // count counts a part of the body. Data of a tunnel is not part of a body.
-func (c *Call) count(n int, end bool) error {
+func (c *H2Try) count(n int, end bool) error {
 	if c.tunnels {
 		return nil
 	}
 	return c.body.Count(n, end)
 }
 
-// Await makes w the one that is called when Run can go on, of a call whose request was sent whole. It
+// Await makes w the one that is called when Run can go on, of a try whose request was sent whole. It
 // reports false if that is so now.
-func (c *Call) Await(w Waiter) bool {
+func (c *H2Try) Await(w Waiter) bool {
 	a := c.in
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -363,7 +363,7 @@ func (c *Call) Await(w Waiter) bool {
 
 // Open is tryOpen that sends the request at once and waits for a connection until the deadline or the end of ctx. The errors
 // are those of upstream.H2Pool.Open.
-func (c *Call) Open(ctx context.Context, deadline time.Time, pool *upstream.H2Pool, body []byte, end bool) (sent int, err error) {
+func (c *H2Try) Open(ctx context.Context, deadline time.Time, pool *upstream.H2Pool, body []byte, end bool) (sent int, err error) {
 	r := c.request(body, end)
 	if !c.tunnels && !c.body.Fits(len(body), end) {
 		return 0, message.ErrFraming
@@ -375,8 +375,8 @@ func (c *Call) Open(ctx context.Context, deadline time.Time, pool *upstream.H2Po
 }
 
 // Send sends more of the body, and its end if end is set. It blocks until the server has room for
-// all of it, and fails once the call is over. If the body is not what the head declares, Run fails, too.
-func (c *Call) Send(body []byte, end bool) error {
+// all of it, and fails once the try is over. If the body is not what the head declares, Run fails, too.
+func (c *H2Try) Send(body []byte, end bool) error {
 	if err := c.count(len(body), end); err != nil {
 		c.in.Fail(err, false)
 		return err
@@ -390,7 +390,7 @@ func (c *Call) Send(body []byte, end bool) error {
 }
 
 // SendTrailers ends the body with the trailers that may be forwarded, which are spans of text.
-func (c *Call) SendTrailers(text []byte, trailers []http1.Field) error {
+func (c *H2Try) SendTrailers(text []byte, trailers []http1.Field) error {
 	if !proxy.EachTrailer(text, trailers, false, c.withheld, func(*http1.Field) {}) {
 		return c.Send(nil, true)
 	}
@@ -408,7 +408,7 @@ func (c *Call) SendTrailers(text []byte, trailers []http1.Field) error {
 }
 
 // Interrupt makes Run return, from another goroutine.
-func (c *Call) Interrupt() {
+func (c *H2Try) Interrupt() {
 	a := c.in
 	a.mu.Lock()
 	a.interrupted = true
@@ -419,8 +419,8 @@ func (c *Call) Interrupt() {
 	}
 }
 
-// Close ends the call. After that, nothing of it is sent or received.
-func (c *Call) Close() {
+// Close ends the try. After that, nothing of it is sent or received.
+func (c *H2Try) Close() {
 	if !c.open {
 		return
 	}
@@ -429,13 +429,13 @@ func (c *Call) Close() {
 }
 
 // Address returns the network address of the server.
-func (c *Call) Address() string { return c.in.stream.Address() }
+func (c *H2Try) Address() string { return c.in.stream.Address() }
 
 // Lost reports whether Run failed because of the message.Receiver.
-func (c *Call) Lost() bool { return c.lost }
+func (c *H2Try) Lost() bool { return c.lost }
 
-// Again prepares to send the same request a second time. The call is closed.
-func (c *Call) Again() {
+// Again prepares to send the same request a second time. The try is over.
+func (c *H2Try) Again() {
 	state, head, body := callState{isHead: c.isHead, tunnels: c.tunnels, withheld: c.withheld, confirm: c.confirm, again: true}, c.head, c.body
 	c.head, c.body = requestHead{}, message.Framing{}
 	c.Reset()
@@ -443,9 +443,9 @@ func (c *Call) Again() {
 	c.body.Restart()
 }
 
-// AppendSent appends the part of the body that was given to Open and Send before the call failed. ok is
+// AppendSent appends the part of the body that was given to Open and Send before the try failed. ok is
 // false if it was not kept: it was too long, or the response had begun.
-func (c *Call) AppendSent(dst []byte) (_ []byte, ok bool) {
+func (c *H2Try) AppendSent(dst []byte) (_ []byte, ok bool) {
 	c.in.mu.Lock()
 	defer c.in.mu.Unlock()
 	sent, ok := c.in.replay.Bytes()
@@ -453,7 +453,7 @@ func (c *Call) AppendSent(dst []byte) (_ []byte, ok bool) {
 }
 
 // Safe reports whether the server has certainly not processed the request whose Run failed.
-func (c *Call) Safe() bool {
+func (c *H2Try) Safe() bool {
 	a := c.in
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -462,25 +462,25 @@ func (c *Call) Safe() bool {
 
 // Stale reports whether Run failed because of a connection that had carried another request before, and
 // nothing of the response has arrived.
-func (c *Call) Stale() bool { return !c.begun && c.in.stream.Stale() }
+func (c *H2Try) Stale() bool { return !c.begun && c.in.stream.Stale() }
 
 // Bare reports whether the response has ended with its head, so that it has neither a body
 // nor trailers.
-func (c *Call) Bare() bool { return c.in.bare }
+func (c *H2Try) Bare() bool { return c.in.bare }
 
 // Status returns the status of the response, whose head has arrived.
-func (c *Call) Status() int { return c.in.response.Status }
+func (c *H2Try) Status() int { return c.in.response.Status }
 
 // Arrived returns how many bytes of the response's body have arrived and were not passed on,
 // within Waiter.Relay.
-func (c *Call) Arrived() int { return len(c.in.data) - message.Front }
+func (c *H2Try) Arrived() int { return len(c.in.data) - message.Front }
 
 // Moved returns how many bytes of the response's body have arrived.
-func (c *Call) Moved() int64 { return c.moved }
+func (c *H2Try) Moved() int64 { return c.moved }
 
 // Run passes the response to a message.Receiver. It returns when the whole body has arrived; Finish
 // passes on its last part and the end. After an error, Lost says whose it is.
-func (c *Call) Run(to message.Receiver) error {
+func (c *H2Try) Run(to message.Receiver) error {
 	a := c.in
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -523,7 +523,7 @@ func (c *Call) Run(to message.Receiver) error {
 
 // pass calls the receiver with the lock of the arrivals released. If the call fails, the client
 // is lost.
-func (c *Call) pass(call func() error) error {
+func (c *H2Try) pass(call func() error) error {
 	c.in.mu.Unlock()
 	defer c.in.mu.Lock()
 	err := call()
@@ -532,7 +532,7 @@ func (c *Call) pass(call func() error) error {
 }
 
 // passHead passes the final head to the receiver. The lock is held, as for pass.
-func (c *Call) passHead(to message.Receiver) error {
+func (c *H2Try) passHead(to message.Receiver) error {
 	c.begun, c.headed = true, true
 	c.in.mu.Unlock()
 	defer c.in.mu.Lock()
@@ -544,7 +544,7 @@ func (c *Call) passHead(to message.Receiver) error {
 }
 
 // passData passes the data that has arrived, if any, to the receiver, and lets the server send as much again.
-func (c *Call) passData(to message.Receiver) error {
+func (c *H2Try) passData(to message.Receiver) error {
 	c.swap()
 	buf, end := c.buffer()
 	err := c.pass(func() error { return to.TakeData(buf, message.Front, end) })
@@ -555,7 +555,7 @@ func (c *Call) passData(to message.Receiver) error {
 }
 
 // swap takes the data that has arrived. The lock is held.
-func (c *Call) swap() {
+func (c *H2Try) swap() {
 	if c.data == nil {
 		c.data = make([]byte, message.Front, message.Front+1<<10)
 	}
@@ -565,14 +565,14 @@ func (c *Call) swap() {
 
 // buffer returns the data that was taken, buf[message.Front:end], with the room around it that a
 // message.Receiver needs.
-func (c *Call) buffer() (buf []byte, end int) {
+func (c *H2Try) buffer() (buf []byte, end int) {
 	end = len(c.data)
 	c.data = slices.Grow(c.data, message.TailRoom)
 	return c.data[:end+message.TailRoom], end
 }
 
 // Finish passes the last data and the end of the response to the message.Receiver.
-func (c *Call) Finish(to message.Receiver) error {
+func (c *H2Try) Finish(to message.Receiver) error {
 	buf, end := c.buffer()
 	if t := &c.in.trailers; c.in.trailed {
 		return to.TakeEnd(buf, message.Front, end, t.Text, t.Fields())
