@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/keygate/keygate/internal/proxy"
 	"github.com/keygate/keygate/internal/proxy/message"
 	"github.com/keygate/keygate/internal/proxy/send"
 	"github.com/keygate/keygate/internal/upstream"
@@ -227,7 +228,18 @@ func (c *conn) endUpload(x *exchange) (whole bool) {
 	if u.call != nil && !u.complete.Load() { // what it has not sent is dropped
 		u.call.Close()
 	}
-	if !u.complete.Load() && !u.ending.Load() {
+	switch {
+	case u.complete.Load():
+	case u.ending.Load():
+		if u.to == nil {
+			break
+		}
+		// The last part is on its way. An upstream that does not take it is not waited for.
+		to := u.to.NetConn()
+		_ = to.SetWriteDeadline(time.Now().Add(proxy.LastPartTime))
+		<-u.done
+		_ = to.SetWriteDeadline(time.Time{})
+	default:
 		u.stopped.Store(true)
 		if u.to != nil {
 			_ = u.to.SetDeadline(past)

@@ -10,10 +10,6 @@ import (
 	"github.com/keygate/keygate/internal/proxy/send"
 )
 
-// lastPartTime is how long the last part of a body may take to be sent once the response is
-// complete.
-const lastPartTime = time.Second
-
 // forward exchanges the request with the upstream.
 func (s *stream) forward() error {
 	if err := s.prepare(); err != nil {
@@ -217,7 +213,7 @@ func (s *stream) leave() (intact bool) {
 	}
 	if s.uploading && s.ending && s.why == notCut && s.wire != nil {
 		// The last part is on its way. An upstream that does not take it is not waited for.
-		_ = s.wire.SetWriteDeadline(time.Now().Add(lastPartTime))
+		_ = s.wire.SetWriteDeadline(time.Now().Add(proxy.LastPartTime))
 		for s.uploading {
 			s.wake.Wait()
 		}
