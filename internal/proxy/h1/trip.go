@@ -153,7 +153,7 @@ func (t *Trip) SendEnd(conn *upstream.H1Conn, text []byte, trailers []http1.Fiel
 // send sends a part of the body, which was framed with the error err.
 func (t *Trip) send(conn *upstream.H1Conn, part []byte, err error) error {
 	if err != nil {
-		_ = conn.SetDeadline(past)
+		conn.Interrupt()
 		return err
 	}
 	if len(part) > 0 {
