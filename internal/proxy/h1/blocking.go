@@ -207,7 +207,7 @@ func (u *upload) fail(err error) {
 		u.call.Interrupt()
 		return
 	}
-	_ = u.to.SetDeadline(past)
+	u.to.Interrupt()
 }
 
 func readError(err error) error {
@@ -242,7 +242,7 @@ func (c *conn) endUpload(x *exchange) (whole bool) {
 	default:
 		u.stopped.Store(true)
 		if u.to != nil {
-			_ = u.to.SetDeadline(past)
+			u.to.Interrupt()
 		}
 		_ = c.nc.SetReadDeadline(past)
 		<-u.done

@@ -207,7 +207,7 @@ func (c *conn) cutNow(word uint64, why cut) {
 		return
 	}
 	if up := c.upstream.Load(); up != nil {
-		_ = up.SetDeadline(past)
+		up.Interrupt()
 	}
 	c.interruptCall()
 	if cancel := c.cancel.Load(); cancel != nil {

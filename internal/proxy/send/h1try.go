@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"syscall"
-	"time"
 
 	"github.com/keygate/keygate/internal/http1"
 	"github.com/keygate/keygate/internal/nowait"
@@ -24,9 +23,6 @@ const (
 
 // errUnasked reports bytes that an upstream sent before it had any of the request.
 var errUnasked = fmt.Errorf("the upstream sent bytes before it had the request: %w", http1.ErrSyntax)
-
-// past is a deadline in the past, which ends every pending call.
-var past = time.Unix(1, 0) //nolint:gochecknoglobals // a constant; Go has none of this type
 
 // H1Try is a try over a connection to an HTTP/1.1 upstream. It writes the request, and passes the
 // response to a message.Receiver as it arrives. It does not depend on the client's connection.
@@ -159,7 +155,7 @@ func (t *H1Try) SendEnd(text []byte, trailers []http1.Field) error {
 // sendPart sends a part of the body, which was framed with the error err.
 func (t *H1Try) sendPart(part []byte, err error) error {
 	if err != nil {
-		_ = t.conn.SetDeadline(past)
+		t.conn.Interrupt()
 		return err
 	}
 	if len(part) > 0 {
