@@ -164,7 +164,7 @@ vulnerabilities: ## Look for known vulnerabilities of dependencies. Needs vuln.g
 	@GO="$(GO)" .ci/vulnerabilities $(MODULES)
 
 .PHONY: generate
-generate: ## Regenerate api/openapi.yaml, the client and docs/errors.md.
+generate: ## Regenerate api/openapi.yaml, the client, the dashboard's list of settings and docs/errors.md.
 	$(GO) run ./tools/openapi document > api/openapi.yaml.new
 	mv api/openapi.yaml.new api/openapi.yaml
 	$(GO) run ./tools/openapi client-document > client/openapi-3.0.yaml
@@ -172,13 +172,16 @@ generate: ## Regenerate api/openapi.yaml, the client and docs/errors.md.
 	rm client/openapi-3.0.yaml
 	$(GO) run ./tools/openapi comments < client/record.gen.go > client/record.gen.go.new
 	mv client/record.gen.go.new client/record.gen.go
+	$(GO) run ./tools/openapi client-patch > client/patch.gen.go.new
+	mv client/patch.gen.go.new client/patch.gen.go
+	$(GO) run ./tools/openapi form > web/src/api/settings.gen.ts
 	$(GO) run ./tools/openapi errors > docs/errors.md
 
 .PHONY: generated
 generated: ## Fail if generated files are out of date.
-	@before=$$(cat api/openapi.yaml client/*.gen.go docs/errors.md | sha256sum); \
+	@before=$$(cat api/openapi.yaml client/*.gen.go web/src/api/settings.gen.ts docs/errors.md | sha256sum); \
 	$(MAKE) --no-print-directory generate; \
-	after=$$(cat api/openapi.yaml client/*.gen.go docs/errors.md | sha256sum); \
+	after=$$(cat api/openapi.yaml client/*.gen.go web/src/api/settings.gen.ts docs/errors.md | sha256sum); \
 	if [ "$$before" != "$$after" ]; then echo "generated files were out of date: commit what make generate wrote"; exit 1; fi
 
 .PHONY: lint-api

@@ -22,3 +22,9 @@ func (c Change[T]) IsZero() bool { return !c.present }
 
 // MarshalJSON returns the new value, or null if the field is cleared.
 func (c Change[T]) MarshalJSON() ([]byte, error) { return json.Marshal(c.value) }
+
+// UnmarshalJSON sets the field to a value, or clears it for null.
+func (c *Change[T]) UnmarshalJSON(data []byte) error {
+	c.present = true
+	return json.Unmarshal(data, &c.value)
+}

@@ -38,7 +38,7 @@ func (c *call) readBody() error {
 		return tooLarge
 	}
 	if c.op.document || c.op.maxBody > maxBody && !(0 <= c.request.ContentLength && c.request.ContentLength <= maxBody) {
-		if err := c.takeDocumentPlace(); err != nil {
+		if err := c.takeDocumentSlot(); err != nil {
 			return err
 		}
 	}

@@ -9,13 +9,13 @@ import (
 	"sync"
 	"time"
 
+	"github.com/keygate/keygate/internal/fairslots"
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/ratelimit"
-	"github.com/keygate/keygate/internal/turn"
 )
 
 // What the calls of one account, and of all accounts, may hold in memory at once (contract,
-// section 5; docs/limits.md). A document is in memory only while its call has a place for it:
+// section 5; docs/limits.md). A document is in memory only while its call has a slot for it:
 // from before its body is read until the response is written.
 const (
 	documentsPerAccount = 2
@@ -39,32 +39,32 @@ const (
 	callsWaiting    = 64 // of one account
 	callWait        = 2 * time.Second
 
-	// retryAfter is the Retry-After of a call that found no place, in seconds.
+	// retryAfter is the Retry-After of a call that found no slot, in seconds.
 	retryAfter = 2
 )
 
-// A client keeps its place for a document only as long as it is fast enough: it has
+// A client keeps its slot for a document only as long as it is fast enough: it has
 // paceGrace, and then a second more for each paceBytes that it sends or receives.
 const (
 	paceGrace = 10 * time.Second
 	paceBytes = 128 << 10
 )
 
-// bounds holds the places of all accounts.
+// bounds holds the slots of all accounts.
 type bounds struct {
-	documents *turn.Places
-	searches  *turn.Places
-	levels    *turn.Places
-	calls     *turn.Places
+	documents *fairslots.Slots
+	searches  *fairslots.Slots
+	levels    *fairslots.Slots
+	calls     *fairslots.Slots
 	memory    memory
 }
 
 func newBounds() *bounds {
 	return &bounds{
-		documents: turn.New(turn.Config{PerAccount: documentsPerAccount, All: documentsInAll, Waiting: documentsWaiting, Wait: documentWait}),
-		searches:  turn.New(turn.Config{PerAccount: searchesPerAccount, All: searchesInAll, Waiting: searchesWaiting, Wait: searchWait}),
-		levels:    turn.New(turn.Config{PerAccount: levelsPerAccount, All: levelsInAll, Waiting: levelsWaiting, Wait: levelsWait}),
-		calls:     turn.New(turn.Config{PerAccount: callsPerAccount, Waiting: callsWaiting, Wait: callWait}),
+		documents: fairslots.New(fairslots.Config{PerAccount: documentsPerAccount, All: documentsInAll, Waiting: documentsWaiting, Wait: documentWait}),
+		searches:  fairslots.New(fairslots.Config{PerAccount: searchesPerAccount, All: searchesInAll, Waiting: searchesWaiting, Wait: searchWait}),
+		levels:    fairslots.New(fairslots.Config{PerAccount: levelsPerAccount, All: levelsInAll, Waiting: levelsWaiting, Wait: levelsWait}),
+		calls:     fairslots.New(fairslots.Config{PerAccount: callsPerAccount, Waiting: callsWaiting, Wait: callWait}),
 		memory:    memory{free: debug.FreeOSMemory},
 	}
 }
@@ -75,9 +75,9 @@ type held struct {
 	bytes          int // of the document, in the request or the response
 }
 
-// takeCallPlace takes a place among the calls of the account that run at once. It passes a
+// takeCallSlot takes a slot among the calls of the account that run at once. It passes a
 // call that needs no key.
-func (c *call) takeCallPlace() (err error) {
+func (c *call) takeCallSlot() (err error) {
 	if c.op.public {
 		return nil
 	}
@@ -86,8 +86,8 @@ func (c *call) takeCallPlace() (err error) {
 	return err
 }
 
-// takeDocumentPlace takes a place for reading a document, unless the call has one.
-func (c *call) takeDocumentPlace() (err error) {
+// takeDocumentSlot takes a slot for reading a document, unless the call has one.
+func (c *call) takeDocumentSlot() (err error) {
 	if c.held.document != nil {
 		return nil
 	}
@@ -96,9 +96,9 @@ func (c *call) takeDocumentPlace() (err error) {
 	return err
 }
 
-// TakeDocument takes a place for a document of an account that no call reads, such as one of a
+// TakeDocument takes a slot for a document of an account that no call reads, such as one of a
 // repository, and waits for its turn like calls. The caller must call release with the size of the
-// document in bytes. The error is turn.ErrNone, or that of ctx.
+// document in bytes. The error is fairslots.ErrNone, or that of ctx.
 func (a *API) TakeDocument(ctx context.Context, accountID string) (release func(bytes int), err error) {
 	giveBack, err := a.bounds.documents.Take(ctx, accountID)
 	if err != nil {
@@ -110,7 +110,7 @@ func (a *API) TakeDocument(ctx context.Context, accountID string) (release func(
 	}, nil
 }
 
-// searching runs read while the call has a place among the searches, with a context that ends after
+// searching runs read while the call has a slot among the searches, with a context that ends after
 // searchTime. A search is a read whose time grows with what the account has stored, or with the time
 // that a report covers.
 func searching[T any](c *call, read func() (T, error)) (T, error) {
@@ -133,11 +133,11 @@ func searching[T any](c *call, read func() (T, error)) (T, error) {
 	return found, err
 }
 
-// take takes one of the account's places. format describes a refusal; its argument is limit,
-// the number of these places.
-func (c *call) take(places *turn.Places, limit int64, format string) (release func(), err error) {
-	release, err = places.Take(c.ctx, c.principal.Account.ID)
-	if !errors.Is(err, turn.ErrNone) {
+// take takes one of the account's slots. format describes a refusal; its argument is limit,
+// the number of these slots.
+func (c *call) take(slots *fairslots.Slots, limit int64, format string) (release func(), err error) {
+	release, err = slots.Take(c.ctx, c.principal.Account.ID)
+	if !errors.Is(err, fairslots.ErrNone) {
 		return release, err
 	}
 	resetAt := c.api.cfg.Now().Add(retryAfter*time.Second + time.Second - 1).Unix()
@@ -176,7 +176,7 @@ func (c *call) letGo() {
 	}
 }
 
-// pacedBody is the body of a call that has a place for a document. A read fails when the client is
+// pacedBody is the body of a call that has a slot for a document. A read fails when the client is
 // too slow for it.
 type pacedBody struct {
 	call  *call
@@ -196,7 +196,7 @@ func (b *pacedBody) Read(p []byte) (int, error) {
 }
 
 // keepPace sets how long the client may take to receive a response of n bytes, if the call
-// has a place for a document.
+// has a slot for a document.
 func (c *call) keepPace(n int) {
 	if c.held.document == nil {
 		return

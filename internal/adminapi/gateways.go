@@ -8,7 +8,6 @@ import (
 	"github.com/keygate/keygate/internal/control"
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/gateway"
-	"github.com/keygate/keygate/internal/ratelimit"
 )
 
 func (a *API) gatewayOperations() []operation {
@@ -55,7 +54,7 @@ func gatewayFilters() []queryParam {
 func (a *API) listGateways(c *call) (response, error) {
 	filter := control.GatewayFilter{Query: c.query.Get("q")}
 	return page(c, "gateways", url.Values{"q": {filter.Query}}.Encode(), func(p control.Page) ([]gateway.Gateway, error) {
-		list := func() ([]gateway.Gateway, error) { return a.cfg.Control.Gateways(c.ctx, &c.caller, filter, p) }
+		list := func() ([]gateway.Gateway, error) { return a.cfg.Control.Gateways(c.ctx, &c.actor, filter, p) }
 		if filter == (control.GatewayFilter{}) {
 			return list()
 		}
@@ -64,7 +63,7 @@ func (a *API) listGateways(c *call) (response, error) {
 }
 
 func (a *API) getGateway(c *call) (response, error) {
-	g, err := a.cfg.Control.Gateway(c.ctx, &c.caller, c.params["gateway_id"])
+	g, err := a.cfg.Control.Gateway(c.ctx, &c.actor, c.params["gateway_id"])
 	if err != nil {
 		return response{}, err
 	}
@@ -72,33 +71,21 @@ func (a *API) getGateway(c *call) (response, error) {
 }
 
 func (a *API) createGateway(c *call) (response, error) {
-	var req createGatewayRequest
-	if err := c.decode(&req); err != nil {
+	var body gatewayBody
+	if err := c.decode(&body); err != nil {
 		return response{}, err
 	}
-	if req.Config == nil {
-		c.refuse(fault.Join(c.required("name", req.Name), c.required("upstream_url", req.UpstreamURL)))
-	}
-	in := control.NewGateway{Spec: value(req.Spec), Config: value(req.Config), Settings: control.GatewayPatch{
-		Name: setTo(req.Name), Hostname: setTo(req.Hostname), Timeout: setTo(req.Timeout), MaxBodyBytes: setTo(req.MaxBodyBytes),
-		Default:    setTo(req.Default),
-		KeyHeaders: req.KeyHeaders.Optional, AllowEncodedSlashes: req.AllowEncodedSlashes.Optional, CutStreams: req.CutStreams.Optional, Upstream: req.patch(),
-	}}
-	in.Settings.Upstream.URL = setTo(req.UpstreamURL)
-	if l := req.GlobalRateLimit; l != nil {
-		in.Settings.GlobalLimit = c.globalLimit(l)
-	}
-	if req.CORS != nil {
-		cors := req.CORS.cors()
-		in.Settings.CORS = setTo(&cors)
+	in, err := c.newGateway(body)
+	if err != nil {
+		return response{}, err
 	}
 	if in.Spec != "" || in.Config != "" {
-		if err := c.takeDocumentPlace(); err != nil {
+		if err := c.takeDocumentSlot(); err != nil {
 			return response{}, err
 		}
 	}
 	if c.query.Get("dry_run") == "true" {
-		p, err := a.cfg.Control.PlanGateway(c.ctx, &c.caller, in)
+		p, err := a.cfg.Control.PlanGateway(c.ctx, &c.actor, in)
 		if err != nil {
 			return response{}, err
 		}
@@ -107,53 +94,46 @@ func (a *API) createGateway(c *call) (response, error) {
 	present := func(g *gateway.Gateway) response {
 		return withETag(presentGateway(g), g.Version).created("/v1/gateways/" + g.ID)
 	}
-	g, err := a.cfg.Control.CreateGatewayFrom(withIdempotency(c, present), &c.caller, in)
+	g, err := a.cfg.Control.CreateGatewayFrom(withIdempotency(c, present), &c.actor, in)
 	if err != nil {
 		return response{}, err
 	}
 	return present(g), nil
 }
 
-// required returns the error of a field that is absent and was not refused already; nil otherwise.
-func (c *call) required(field string, v *string) error {
-	if _, given := c.order[field]; given || v != nil {
+// newGateway returns the creation that a body describes.
+func (c *call) newGateway(body gatewayBody) (in control.NewGateway, err error) {
+	if in.Spec, err = body.text("spec"); err != nil {
+		return in, err
+	}
+	if in.Config, err = body.text("config"); err != nil {
+		return in, err
+	}
+	if body["config"].Kind() != '"' {
+		c.refuse(fault.Join(c.required("name"), c.required("upstream_url")))
+	}
+	in.Settings, err = c.settings(body, true)
+	return in, err
+}
+
+// required returns the error of a field that is absent; nil otherwise.
+func (c *call) required(field string) error {
+	if _, given := c.order[field]; given {
 		return nil
 	}
 	return fault.Invalid(field, "is required: add it")
 }
 
-// globalLimit returns the limit to set. If it is invalid, globalLimit refuses the call.
-func (c *call) globalLimit(l *globalLimitInput) control.Optional[ratelimit.Config] {
-	limit, err := l.config()
-	if err != nil {
-		c.refuse(fault.Prefixed("global_rate_limit", err))
-		return control.Optional[ratelimit.Config]{}
-	}
-	return setTo(&limit)
-}
-
 func (a *API) updateGateway(c *call) (response, error) {
-	var req updateGatewayRequest
-	if err := c.decode(&req); err != nil {
+	var body gatewayBody
+	if err := c.decode(&body); err != nil {
 		return response{}, err
 	}
-	p := control.GatewayPatch{
-		Name: setTo(req.Name), Hostname: req.Hostname.Optional, Timeout: req.Timeout.Optional, MaxBodyBytes: req.MaxBodyBytes.Optional,
-		Default:    setTo(req.Default),
-		KeyHeaders: req.KeyHeaders.Optional, AllowEncodedSlashes: req.AllowEncodedSlashes.Optional, CutStreams: req.CutStreams.Optional, Upstream: req.patch(),
+	p, err := c.settings(body, false)
+	if err != nil {
+		return response{}, err
 	}
-	p.Upstream.URL = setTo(req.UpstreamURL)
-	switch l := &req.GlobalRateLimit; {
-	case l.Null:
-		p.GlobalLimit.Present, p.GlobalLimit.Null = true, true
-	case l.Present:
-		p.GlobalLimit = c.globalLimit(&l.Value)
-	}
-	p.CORS.Present, p.CORS.Null = req.CORS.Present, req.CORS.Null
-	if p.CORS.Present && !p.CORS.Null {
-		p.CORS.Value = req.CORS.Value.cors()
-	}
-	g, err := a.cfg.Control.UpdateGateway(c.ctx, &c.caller, c.params["gateway_id"], p, c.match)
+	g, err := a.cfg.Control.UpdateGateway(c.ctx, &c.actor, c.params["gateway_id"], p, c.match)
 	if err != nil {
 		return response{}, err
 	}
@@ -161,7 +141,7 @@ func (a *API) updateGateway(c *call) (response, error) {
 }
 
 func (a *API) deleteGateway(c *call) (response, error) {
-	g, err := a.cfg.Control.DeleteGateway(c.ctx, &c.caller, c.params["gateway_id"], c.match)
+	g, err := a.cfg.Control.DeleteGateway(c.ctx, &c.actor, c.params["gateway_id"], c.match)
 	if err != nil {
 		return response{}, err
 	}

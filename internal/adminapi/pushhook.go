@@ -12,11 +12,11 @@ import (
 	"strings"
 	"time"
 
+	"github.com/keygate/keygate/internal/fairslots"
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/id"
 	"github.com/keygate/keygate/internal/ratelimit"
 	"github.com/keygate/keygate/internal/repository"
-	"github.com/keygate/keygate/internal/turn"
 )
 
 // Bounds of push hooks (docs/limits.md). Before a hook is verified, its sender may be anyone: the
@@ -36,14 +36,14 @@ const (
 
 // hookBounds holds the bounds of push hooks.
 type hookBounds struct {
-	bodies            *turn.Places
+	bodies            *fairslots.Slots
 	refused, accepted *callLimits
 }
 
 func newHookBounds(clock func() ratelimit.Instant) *hookBounds {
 	budget := ratelimit.NewBudget(hooksMemory)
 	return &hookBounds{
-		bodies:  turn.New(turn.Config{PerAccount: hooksPerAddress, All: hooksInAll, Waiting: hooksWaiting, Wait: hookWait}),
+		bodies:  fairslots.New(fairslots.Config{PerAccount: hooksPerAddress, All: hooksInAll, Waiting: hooksWaiting, Wait: hookWait}),
 		refused: newLimits(clock, hooksRefused, "", budget.Of("addresses")), accepted: newLimits(clock, hooksAccepted, "", budget.Of("gateways")),
 	}
 }
@@ -58,11 +58,12 @@ func hookHeaders() []string {
 func (c *call) admitHook() error {
 	bounds := c.api.hooks
 	address := c.addressKey()
-	if status, _ := bounds.refused.decide(address, false); status.Remaining < 1 {
+	var charge ratelimit.Charge
+	if status, _ := bounds.refused.decide(&charge, address, false); status.Remaining < 1 {
 		return c.tooManyHooks(status.RetryAfter, "too many hooks from this address could not be verified")
 	}
 	refuse := func() error {
-		bounds.refused.decide(address, true)
+		bounds.refused.decide(&charge, address, true)
 		return errHook()
 	}
 	signed := false
@@ -88,20 +89,20 @@ func (c *call) admitHook() error {
 	}
 	c.hook = hook
 	gateway, _ := id.Parse(id.Gateway, c.params["gateway_id"])
-	if status, refused := bounds.accepted.decide(gateway, true); refused {
+	if status, refused := bounds.accepted.decide(&charge, gateway, true); refused {
 		return c.tooManyHooks(status.RetryAfter, "too many hooks for this gateway")
 	}
 	return nil
 }
 
-// readHook reads the body, while the call has one of the places of its address.
+// readHook reads the body, while the call has one of the slots of its address.
 func (c *call) readHook(address [16]byte) error {
 	tooLarge := fault.New(fault.BodyTooLarge, "the request body must not exceed %d bytes", maxBody)
 	if c.request.ContentLength > maxBody {
 		return tooLarge
 	}
 	release, err := c.api.hooks.bodies.Take(c.ctx, string(address[:]))
-	if errors.Is(err, turn.ErrNone) {
+	if errors.Is(err, fairslots.ErrNone) {
 		return c.tooManyHooks(retryAfter, "too many hooks from this address are being read")
 	}
 	if err != nil {

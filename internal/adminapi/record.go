@@ -17,46 +17,12 @@ import (
 // hidden is shown in place of a value that is stored encrypted.
 const hidden = "***"
 
-type gatewayRecord struct {
-	GatewayID           string            `json:"gateway_id" doc:"Identifier of the gateway." example:"gw_01jz8y5c3te9b8r2m6q4v7x0aa"`
-	Name                string            `json:"name" doc:"Display name." example:"orders"`
-	Default             bool              `json:"default" doc:"Whether this is the default gateway, which requests for unknown hosts reach."`
-	UpstreamURL         string            `json:"upstream_url" doc:"Base URL of the upstream service." example:"https://orders.internal"`
-	Hostname            string            `json:"hostname" doc:"Host name that selects the gateway." example:"api.example.com"`
-	GlobalRateLimit     *globalLimit      `json:"global_rate_limit" doc:"Rate limit across all routes; null for the installation's default."`
-	Timeout             string            `json:"timeout" doc:"Timeout for the upstream's response headers, as a Go duration." example:"60s"`
-	UpstreamHeaders     map[string]string `json:"upstream_headers" doc:"Headers set on every forwarded request. Each value is shown as ***."`
-	CORS                *corsRecord       `json:"cors" doc:"CORS settings; null if preflight requests are forwarded to the upstream."`
-	MaxBodyBytes        *int64            `json:"max_body_bytes" doc:"Maximum size of a request body, in bytes; null for unlimited." example:"1048576"`
-	KeyHeaders          []string          `json:"key_headers" nullable:"false" doc:"Request headers that may hold the key." example:"Authorization"`
-	AllowEncodedSlashes bool              `json:"allow_encoded_slashes" doc:"Whether %2F and %5C in a path are part of their segment." example:"false"`
-	CutStreams          bool              `json:"cut_streams" doc:"Whether long exchanges are cut when their key is revoked, expires, or no longer allows them." example:"true"`
-	Revision            *int64            `json:"revision" doc:"Number of the current revision; null before the first push." example:"3"`
-	CreatedAt           time.Time         `json:"created_at" doc:"When the gateway was created."`
-
-	UpstreamRecord
-}
-
-type globalLimit struct {
-	_         struct{} `nullable:"true"`
-	Sustained *string  `json:"sustained" doc:"Refill rate, <count>/<unit>." example:"6000/min"`
-	Burst     *string  `json:"burst" doc:"Bucket capacity, <count>/<unit>; null means the count of sustained." example:"200/s"`
-}
-
 type rateLimitRecord struct {
 	_         struct{} `nullable:"true"`
 	Sustained *string  `json:"sustained" doc:"Refill rate, <count>/<unit>." example:"600/min"`
 	Burst     *string  `json:"burst" doc:"Bucket capacity, <count>/<unit>." example:"50/s"`
 	Daily     *string  `json:"daily" doc:"Maximum number of requests in a UTC day, <count>/day." example:"100000/day"`
 	Per       *string  `json:"per" enum:"key" doc:"key if each key has its own bucket; null if all callers share one."`
-}
-
-type corsRecord struct {
-	_       struct{} `nullable:"true"`
-	Origins []string `json:"origins" nullable:"false" doc:"Allowed origins." example:"https://app.example.com"`
-	Methods []string `json:"methods" nullable:"false" doc:"Allowed methods." example:"GET,POST"`
-	Headers []string `json:"headers" nullable:"false" doc:"Allowed request headers." example:"Authorization"`
-	MaxAge  int      `json:"max_age" doc:"How long a browser may cache a preflight response, in seconds." example:"600"`
 }
 
 type routeRecord struct {
@@ -245,26 +211,6 @@ func orEmpty[T any](s []T) []T {
 }
 
 func rate(r ratelimit.Rate) *string { return optionalText(r.String()) }
-
-func presentGateway(g *gateway.Gateway) gatewayRecord {
-	r := gatewayRecord{
-		GatewayID: g.ID, Name: g.Name, Default: g.Default, UpstreamURL: g.Upstream.URL, Hostname: g.Hostname, Timeout: g.Timeout,
-		UpstreamHeaders: map[string]string{},
-		MaxBodyBytes:    optionalNumber(g.MaxBodyBytes), Revision: optionalNumber(g.Revision), CreatedAt: g.CreatedAt.UTC(),
-		KeyHeaders: g.Requests.AllKeyHeaders(), AllowEncodedSlashes: g.Requests.AllowEncodedSlashes, CutStreams: !g.Requests.KeepStreams,
-		UpstreamRecord: presentUpstream(&g.Upstream),
-	}
-	if !g.GlobalLimit.IsZero() {
-		r.GlobalRateLimit = &globalLimit{Sustained: rate(g.GlobalLimit.Sustained), Burst: rate(g.GlobalLimit.Burst)}
-	}
-	for name := range g.Upstream.Headers {
-		r.UpstreamHeaders[name] = hidden
-	}
-	if c := g.CORS; c != nil {
-		r.CORS = &corsRecord{Origins: orEmpty(c.Origins), Methods: orEmpty(c.Methods), Headers: orEmpty(c.Headers), MaxAge: c.MaxAge}
-	}
-	return r
-}
 
 func presentRoute(r *gateway.Route) routeRecord {
 	return routeRecord{

@@ -6,73 +6,12 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/keygate/keygate/internal/control"
-	"github.com/keygate/keygate/internal/gateway"
 	"github.com/keygate/keygate/internal/ratelimit"
 )
 
 // The request bodies. Their tags define the schemas of the OpenAPI document,
 // against which decode checks a body. When a record is created, null means the
 // same as an absent optional field; in a PATCH, null clears the field.
-
-type createGatewayRequest struct {
-	Name            *string           `json:"name,omitempty" minLength:"1" maxLength:"255" doc:"Display name. Required, unless config has it." example:"orders"`
-	UpstreamURL     *string           `json:"upstream_url,omitempty" minLength:"1" maxLength:"2048" doc:"Base URL of the upstream service. The scheme is http, https or h2c (cleartext HTTP/2); userinfo, a query and a fragment are not allowed. Required, unless config has it." example:"https://orders.internal"`
-	Spec            *string           `json:"spec,omitempty" nullable:"true" minLength:"1" doc:"OpenAPI 3.0, 3.1 or 3.2 document in YAML or JSON. It becomes revision 1."`
-	Config          *string           `json:"config,omitempty" nullable:"true" minLength:"1" doc:"Configuration file in YAML or JSON. It becomes revision 1. Its settings are applied after the other fields. It cannot be given together with spec." example:"routes: [{path: /orders, methods: [GET]}]"`
-	Hostname        *string           `json:"hostname,omitempty" nullable:"true" minLength:"1" maxLength:"253" doc:"Host name of the gateway. If absent, one is generated from the gateway's identifier." example:"api.example.com"`
-	GlobalRateLimit *globalLimitInput `json:"global_rate_limit,omitempty" doc:"Rate limit across all routes."`
-	Timeout         *string           `json:"timeout,omitempty" nullable:"true" minLength:"1" doc:"Timeout for the upstream's response headers, as a Go duration from 1s to 1h. Default: 60s." example:"30s"`
-	CORS            *corsInput        `json:"cors,omitempty" doc:"CORS settings. If set, the gateway answers preflight requests itself."`
-	MaxBodyBytes    *int64            `json:"max_body_bytes,omitempty" nullable:"true" minimum:"1" doc:"Maximum size of a request body, in bytes. Larger requests get a 413." example:"1048576"`
-	Default         *bool             `json:"default,omitempty" nullable:"true" doc:"true makes this the default gateway, which requests for unknown hosts reach, in place of the present one. The first gateway of the account default is it anyway. Other accounts cannot give this field."`
-
-	RequestsInput
-	UpstreamInput
-}
-
-type updateGatewayRequest struct {
-	Name            *string                    `json:"name,omitempty" minLength:"1" maxLength:"255" doc:"Display name." example:"orders"`
-	UpstreamURL     *string                    `json:"upstream_url,omitempty" minLength:"1" maxLength:"2048" doc:"Base URL of the upstream service. Changing its origin removes upstream_headers, the client certificate and its key." example:"https://orders.internal"`
-	Hostname        optional[string]           `json:"hostname,omitempty" minLength:"1" maxLength:"253" doc:"Host name of the gateway; null restores the generated one." example:"api.example.com"`
-	GlobalRateLimit optional[globalLimitInput] `json:"global_rate_limit,omitempty" doc:"Rate limit across all routes. Replaces the whole object; null restores the installation's default."`
-	Timeout         optional[string]           `json:"timeout,omitempty" minLength:"1" doc:"Timeout for the upstream's response headers; null restores the default, 60s." example:"30s"`
-	CORS            optional[corsInput]        `json:"cors,omitempty" doc:"CORS settings. Replaces the whole object; null removes them."`
-	MaxBodyBytes    optional[int64]            `json:"max_body_bytes,omitempty" minimum:"1" doc:"Maximum size of a request body, in bytes; null for unlimited." example:"1048576"`
-	Default         *bool                      `json:"default,omitempty" doc:"true makes this the default gateway, in place of the present one, which cannot be set to false. Only gateways of the account default can be it."`
-
-	RequestsInput
-	UpstreamInput
-}
-
-// RequestsInput is the part of a gateway's request body that says how it reads the requests
-// of its callers. It is exported because only exported fields are embedded in a schema.
-type RequestsInput struct {
-	KeyHeaders          optional[[]string] `json:"key_headers,omitempty" minItems:"1" maxItems:"4" doc:"Request headers that may hold the key; none of them reaches the upstream. Authorization holds it with the scheme Bearer, any other header as its whole value. A request may have only one of them. Null, the default, means Authorization alone; without it in the list, that header is forwarded." example:"X-API-Key"`
-	AllowEncodedSlashes optional[bool]     `json:"allow_encoded_slashes,omitempty" doc:"Whether %2F and %5C in a path are part of their segment, for routes and scopes alike, and forwarded as sent. Null, the default, means false: they are rejected with a 400." example:"false"`
-	CutStreams          optional[bool]     `json:"cut_streams,omitempty" doc:"Whether long exchanges (upgrades, streams, long bodies) are cut within 1 s when their key is revoked, expires, or no longer allows them. Null, the default, means true." example:"true"`
-}
-
-type globalLimitInput struct {
-	_         struct{} `nullable:"true"`
-	Sustained string   `json:"sustained" minLength:"1" doc:"Refill rate, <count>/<unit>." example:"6000/min"`
-	Burst     *string  `json:"burst,omitempty" nullable:"true" minLength:"1" doc:"Bucket capacity, <count>/<unit>. Default: the count of sustained." example:"200/s"`
-}
-
-func (g *globalLimitInput) config() (ratelimit.Config, error) {
-	return ratelimit.ParseConfig(g.Sustained, value(g.Burst), "", "")
-}
-
-type corsInput struct {
-	_       struct{} `nullable:"true"`
-	Origins []string `json:"origins" nullable:"false" minItems:"1" doc:"Allowed origins, or * for all." example:"https://app.example.com"`
-	Methods []string `json:"methods,omitempty" nullable:"true" doc:"Allowed methods." example:"GET,POST"`
-	Headers []string `json:"headers,omitempty" nullable:"true" doc:"Allowed request headers." example:"Authorization"`
-	MaxAge  *int     `json:"max_age,omitempty" nullable:"true" minimum:"0" maximum:"86400" doc:"How long a browser may cache a preflight response, in seconds." example:"600"`
-}
-
-func (c *corsInput) cors() gateway.CORS {
-	return gateway.CORS{Origins: c.Origins, Methods: c.Methods, Headers: c.Headers, MaxAge: value(c.MaxAge)}
-}
 
 type createRouteRequest struct {
 	Path      string          `json:"path" minLength:"1" maxLength:"2048" doc:"OpenAPI path template, or a path ending in /* that matches everything below it." example:"/orders/{id}"`

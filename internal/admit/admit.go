@@ -5,6 +5,7 @@ import (
 	"errors"
 	"runtime"
 
+	"github.com/keygate/keygate/internal/accesslog"
 	"github.com/keygate/keygate/internal/apikey"
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/gateway"
@@ -15,7 +16,6 @@ import (
 // Config configures an Admitter. Every field but Mono and Lease is required.
 type Config struct {
 	Follower *snapshot.Follower
-	Reserver *ratelimit.Reserver
 	// Now reads the monotonic and the wall clock. It must be the same function as
 	// snapshot.Config.Now.
 	Now func() ratelimit.Instant
@@ -36,8 +36,6 @@ func New(cfg Config) (*Admitter, error) {
 	switch {
 	case cfg.Follower == nil:
 		return nil, errors.New("admit: Config.Follower is required")
-	case cfg.Reserver == nil:
-		return nil, errors.New("admit: Config.Reserver is required")
 	case cfg.Now == nil:
 		return nil, errors.New("admit: Config.Now is required")
 	}
@@ -54,7 +52,7 @@ func (a *Admitter) Decide(req *Request, v *Verdict) {
 	v.Now = a.cfg.Now()
 	d := decision{req: req, verdict: v, follower: a.cfg.Follower, limiter: a.limiter, now: v.Now}
 	if code, reason := d.target.read(req); code != "" {
-		v.refuse(code, reason)
+		v.refuse(accesslog.Malformed, code, reason)
 		v.Close = true
 		if code == fault.MethodNotAllowed {
 			v.Allow = allowedMethods
@@ -73,9 +71,8 @@ func (a *Admitter) Decide(req *Request, v *Verdict) {
 		// In this order: the snapshot is at least as new as the lease and the version say.
 		v.version = a.cfg.Follower.Version()
 		if d.decide(a.cfg.Follower.Current(), path) {
-			if v.ticket != nil && v.Action == Refuse {
-				v.ticket.Return(d.now)
-				v.ticket = nil
+			if v.Action == Refuse {
+				a.limiter.Release(&v.Charge)
 			}
 			return
 		}
@@ -93,15 +90,10 @@ const allowedMethods = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"
 // Wait waits until the limits for which v has the action Wait can decide: until a daily cap has
 // something reserved, or the limit store has answered. The caller must then call Decide again. The
 // error is that of ctx, or has the code fault.Unavailable if the store cannot be reached.
-func (a *Admitter) Wait(ctx context.Context, v *Verdict) (err error) {
-	if v.daily != nil {
-		err = a.cfg.Reserver.Wait(ctx, v.daily)
-	} else {
-		err = v.ticket.Wait(ctx)
-	}
+func (a *Admitter) Wait(ctx context.Context, v *Verdict) error {
+	err := v.Charge.Wait(ctx)
 	if err != nil {
-		v.ticket.Return(a.cfg.Now())
-		v.ticket = nil
+		a.limiter.Release(&v.Charge)
 	}
 	return err
 }
@@ -115,9 +107,6 @@ type decision struct {
 	target   target
 	lost     bool // the lease is not held
 	now      ratelimit.Instant
-
-	room  [ratelimit.MaxLimits]ratelimit.Limit
-	limit int // number of limits in room that are known to apply
 }
 
 // decide makes the checks from the gateway on. It reports false if a limit was closed
@@ -128,7 +117,7 @@ func (d *decision) decide(s *snapshot.Snapshot, path string) bool {
 	g := s.GatewayByHost(d.target.host)
 	if d.lost {
 		v.Gateway = g
-		v.refuse(fault.Unavailable, unconfirmed)
+		v.refuse(accesslog.Failed, fault.Unavailable, unconfirmed)
 		v.unconfirmed = true
 		if g != nil {
 			d.preflight(g) // so that scripts can read the response
@@ -137,12 +126,12 @@ func (d *decision) decide(s *snapshot.Snapshot, path string) bool {
 		return true
 	}
 	if d.target.encoded && (g == nil || !g.EncodedSlashes) {
-		v.refuse(fault.InvalidRequest, gateway.EncodedSlash)
+		v.refuse(accesslog.Malformed, fault.InvalidRequest, gateway.EncodedSlash)
 		v.Close = true
 		return true
 	}
 	if g == nil {
-		v.refuse(fault.GatewayNotFound, "")
+		v.refuse(accesslog.NoGateway, fault.GatewayNotFound, "")
 		if s.Withdrawn(d.target.host) {
 			v.reason = withdrawn
 		}
@@ -150,7 +139,7 @@ func (d *decision) decide(s *snapshot.Snapshot, path string) bool {
 	}
 	v.Gateway = g
 	if g.OutOfService {
-		v.refuse(fault.Unavailable, "this node cannot use the newest configuration of the gateway")
+		v.refuse(accesslog.Failed, fault.Unavailable, "this node cannot use the newest configuration of the gateway")
 		d.peek(g)
 		return true
 	}
@@ -167,7 +156,7 @@ func (d *decision) decide(s *snapshot.Snapshot, path string) bool {
 	searched := g.HasPublic() && m.find(g.FindOpen(path))
 	public := searched && m.public(d.req.Method)
 	if !single {
-		v.refuse(fault.InvalidRequest, "the request has more than one key: send one, in a header or in the parameter api_key")
+		v.refuse(accesslog.Malformed, fault.InvalidRequest, "the request has more than one key: send one, in a header or in the parameter api_key")
 		d.peek(g)
 		return true
 	}
@@ -182,21 +171,21 @@ func (d *decision) decide(s *snapshot.Snapshot, path string) bool {
 	}
 	switch {
 	case !searched:
-		v.refuse(fault.Unavailable, "the gateway's routes have so many alternatives for this path that the search for one was given up")
+		v.refuse(accesslog.Failed, fault.Unavailable, "the gateway's routes have so many alternatives for this path that the search for one was given up")
 		d.peek(g)
 		return true
 	case m.node == nil:
-		v.refuse(fault.RouteNotFound, "")
+		v.refuse(accesslog.NoRoute, fault.RouteNotFound, "")
 		d.peek(g)
 		return true
 	case route == nil:
-		v.refuse(fault.MethodNotAllowed, "")
+		v.refuse(accesslog.NoMethod, fault.MethodNotAllowed, "")
 		v.Allow = m.node.Allow()
 		d.peek(g)
 		return true
 	}
 	v.Route = route
-	return d.charge(g, route, path)
+	return d.charge(g, route, public, path)
 }
 
 // match is the node that a search found; nil if none matches.
@@ -282,17 +271,19 @@ func (d *decision) authenticate(s *snapshot.Snapshot, g *snapshot.Gateway, secre
 		d.findRevoked(secret, g)
 	}
 	if k == nil || k.AccountID() != g.AccountID {
-		return v.unauthorized(fault.KeyInvalid)
+		v.unauthorized(accesslog.KeyInvalid, fault.KeyInvalid)
+		return false
 	}
-	v.Key = k
+	v.Caller = &k.Caller
 	now := d.now.Wall / 1000
 	if k.ExpiredAt(now) {
-		return v.unauthorized(fault.KeyExpired)
+		v.unauthorized(accesslog.KeyExpired, fault.KeyExpired)
+		return false
 	}
 	k.MarkUsedAt(now)
-	d.limit = len(k.AppendLimits(d.room[:0]))
+	k.AddLimits(&v.Charge)
 	if only := k.GatewayID(); only != "" && only != g.ID {
-		v.forbid("the key is for another gateway")
+		v.forbid(accesslog.WrongGateway)
 		return false
 	}
 	return true
@@ -324,53 +315,38 @@ func (d *decision) findRevoked(secret string, g *snapshot.Gateway) {
 	}
 }
 
-// charge makes checks 6 and 7.
-func (d *decision) charge(g *snapshot.Gateway, r *snapshot.Route, path string) bool {
+// charge makes checks 6 and 7. The caller of a public route needs no scope.
+func (d *decision) charge(g *snapshot.Gateway, r *snapshot.Route, public bool, path string) bool {
 	v := d.verdict
-	var bucket [16]byte
-	if v.Key != nil {
-		bucket = v.Key.BucketID()
-	}
-	limits, fits := r.AppendLimits(d.room[:d.limit], bucket)
-	d.limit = len(limits)
-	if v.Key != nil && !v.Key.Allows(d.req.Method, path) {
-		v.forbid("the key's scope does not allow this method on this path")
+	fits := r.AddLimits(&v.Charge, v.Caller.BucketID())
+	if !public && !v.Caller.Allows(d.req.Method, path) {
+		v.forbid(accesslog.WrongScope)
 		d.peek(g)
 		return true
 	}
 	if !fits {
-		v.refuse(fault.Unavailable, "the limits with per: key of this account have as many keys in use as this node can count: try again later, or use fewer keys")
+		v.refuse(accesslog.Failed, fault.Unavailable, "the limits with per: key of this account have as many keys in use as this node can count: try again later, or use fewer keys")
 		d.peek(g)
 		return true
 	}
-	limits = append(limits, g.Global())
-	v.ticket.Attach(limits)
-	result, worst := d.limiter.Decide(d.now, limits, v.statuses[:])
-	switch result {
+	g.AddLimit(&v.Charge)
+	switch d.limiter.Decide(d.now, &v.Charge) {
 	case ratelimit.Stale:
 		return false
-	case ratelimit.NeedsTicket:
-		v.ticket = ratelimit.Ask(d.now, limits, v.ticket)
-		d.peek(g)
-		v.Action, v.daily = Wait, nil
-	case ratelimit.NeedsReservation:
-		d.peek(g)
-		v.Action, v.daily = Wait, limits[worst].Daily
+	case ratelimit.NeedsReservation, ratelimit.NeedsTicket:
+		d.limiter.Peek(d.now, &v.Charge)
+		v.Action = Wait
 	case ratelimit.Refused:
-		v.refuse(fault.RateLimitExceeded, "")
-		v.statusCount, v.worst = len(limits), worst
+		v.refuse(accesslog.Limited, fault.RateLimitExceeded, "")
 	case ratelimit.Admitted:
 		v.Action = Forward
-		v.statusCount, v.worst = len(limits), worst
 	}
 	return true
 }
 
-// peek fills the statuses of a response that charges nothing: of the limits that are known
+// peek sets the statuses of a response that charges nothing: of the limits that are known
 // to apply so far, and of the gateway's global limit.
 func (d *decision) peek(g *snapshot.Gateway) {
-	v := d.verdict
-	limits := append(d.room[:d.limit], g.Global())
-	v.worst = d.limiter.Peek(d.now, limits, v.statuses[:])
-	v.statusCount = len(limits)
+	g.AddLimit(&d.verdict.Charge)
+	d.limiter.Peek(d.now, &d.verdict.Charge)
 }

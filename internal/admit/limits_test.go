@@ -12,6 +12,7 @@ import (
 	"github.com/keygate/keygate/internal/apikey"
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/gateway"
+	"github.com/keygate/keygate/internal/keygatetest/awaittest"
 	"github.com/keygate/keygate/internal/ratelimit"
 )
 
@@ -185,9 +186,7 @@ func TestDecideDuringChanges(t *testing.T) {
 			}
 		})
 	}
-	for passed.Load() == 0 && !t.Failed() {
-		runtime.Gosched() // until the limits are in use
-	}
+	awaittest.True(t, "the limits are in use", func() bool { return passed.Load() > 0 || t.Failed() })
 	for i := range 200 {
 		// The refill rates alternate; a change keeps what was used.
 		r.RateLimit = config(t, []string{"500/day", "1000/day"}[i%2], "1000/s", "", "")

@@ -182,11 +182,11 @@ func TestCredentials(t *testing.T) {
 			t.Errorf("%s: forwards %q, want %q", c.name, got, c.forwarded)
 		}
 		if strings.HasPrefix(c.target, "/open") {
-			if v.Key != nil || v.KeyPrefix != "" {
+			if v.Caller != nil || v.KeyPrefix != "" {
 				t.Errorf("%s: a key was read on a public route", c.name)
 			}
-		} else if v.Key.ID() != k.ID || v.KeyPrefix != k.Prefix {
-			t.Errorf("%s: got key %s, prefix %s, want %s, %s", c.name, v.Key.ID(), v.KeyPrefix, k.ID, k.Prefix)
+		} else if v.Caller.ID() != k.ID || v.KeyPrefix != k.Prefix {
+			t.Errorf("%s: got key %s, prefix %s, want %s, %s", c.name, v.Caller.ID(), v.KeyPrefix, k.ID, k.Prefix)
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/keygate/keygate/internal/accesslog"
 	"github.com/keygate/keygate/internal/fault"
+	"github.com/keygate/keygate/internal/snapshot"
 )
 
 // Record sets r to what the verdict says about the request: its time, account, gateway,
@@ -18,13 +19,12 @@ func (v *Verdict) Record(r *accesslog.Record) {
 	if v.Route != nil {
 		r.Route = v.Route.UUID
 	}
-	r.Key = v.RevokedKey
-	if v.Key != nil {
-		r.Key = v.Key.UUID()
+	if r.Key = v.RevokedKey; v.Caller.Kind() == snapshot.KeyCaller {
+		r.Key = v.Caller.UUID()
 	}
 	copy(r.Prefix[:], v.KeyPrefix)
 	if r.Result == accesslog.Limited {
-		s := &v.statuses[v.worst]
+		s := v.Charge.Worst()
 		r.Limit, r.Remaining, r.ResetAt, r.LimitScope = s.Limit, s.Remaining, s.ResetAt, uint8(s.Scope)
 	}
 }
@@ -39,31 +39,10 @@ func (v *Verdict) result() accesslog.Result {
 	case Wait:
 		return accesslog.Failed
 	}
-	switch v.Code {
-	case fault.Unauthorized:
-		if v.Auth == fault.KeyExpired {
-			return accesslog.KeyExpired
-		}
-		return accesslog.KeyInvalid
-	case fault.RateLimitExceeded:
-		return accesslog.Limited
-	case fault.Forbidden:
-		if v.Route == nil { // check 4 comes before the route is set
-			return accesslog.WrongGateway
-		}
-		return accesslog.WrongScope
-	case fault.GatewayNotFound:
-		return accesslog.NoGateway
-	case fault.RouteNotFound:
-		return accesslog.NoRoute
-	case fault.MethodNotAllowed:
-		if v.Gateway != nil {
-			return accesslog.NoMethod
-		}
-	case fault.Unavailable:
-		return accesslog.Failed
+	if v.Code == "" { // nothing was decided
+		return accesslog.Malformed
 	}
-	return accesslog.Malformed
+	return v.refusal
 }
 
 // ResultOf returns the result of a request to which the gateway responds with err: that of

@@ -62,21 +62,18 @@ func (r *Review) Now() ratelimit.Instant {
 // gateway alive.
 type Admission struct {
 	gatewayID, accountID string
-	key                  *snapshot.Key
+	caller               *snapshot.Caller
 	method, path         string // path is not normalized
 	seen                 uint64 // the version of the configuration by which it was last found to hold
-	expires              int64  // when the key expires, in microseconds since 1970; 0 means never
+	expires              int64  // when the caller's credential expires, in microseconds since 1970; 0 means never
 }
 
 // Admission returns what v, which admits a request with the method, depends on. It shares the
 // strings of v and method.
 func (v *Verdict) Admission(method string) Admission {
-	a := Admission{method: method, path: v.Path, key: v.Key, seen: v.version}
+	a := Admission{method: method, path: v.Path, caller: v.Caller, seen: v.version, expires: v.Caller.Expires()}
 	if g := v.Gateway; g != nil {
 		a.gatewayID, a.accountID = g.ID, g.AccountID
-	}
-	if v.Key != nil {
-		a.expires = v.Key.Expires()
 	}
 	return a
 }
@@ -89,7 +86,7 @@ func (a *Admission) Clone() *Admission {
 }
 
 // Unchanged reports whether nothing has changed since a was last found to hold: the lease is held,
-// the configuration is the same, and the key has not expired. It is cheap.
+// the configuration is the same, and the caller's credential has not expired. It is cheap.
 func (r *Review) Unchanged(a *Admission) bool {
 	return !r.lost && (r.version == a.seen || r.snapshot == nil) && (a.expires == 0 || r.Now().Wall/1000 < a.expires)
 }
@@ -106,38 +103,38 @@ func (r *Review) Result(a *Admission) accesslog.Result {
 	case r.snapshot.Serving(a.gatewayID, a.accountID) == nil:
 		return accesslog.NoGateway
 	}
-	result := r.resultOfKey(a)
+	result := r.resultOfCaller(a)
 	if result == accesslog.Forwarded {
 		a.seen = r.version
 	}
 	return result
 }
 
-// resultOfKey is Result for what depends on the key.
-func (r *Review) resultOfKey(a *Admission) accesslog.Result {
-	if a.key == nil { // the route is public
+// resultOfCaller is Result for what depends on the caller.
+func (r *Review) resultOfCaller(a *Admission) accesslog.Result {
+	if a.caller.Kind() == snapshot.Nobody { // the route is public
 		return accesslog.Forwarded
 	}
-	k := r.snapshot.Renewed(a.key)
-	if k == nil || k.AccountID() != a.accountID {
+	c := r.snapshot.Renewed(a.caller)
+	if c == nil || c.AccountID() != a.accountID {
 		return accesslog.KeyInvalid
 	}
-	a.expires = k.Expires()
-	if k.ExpiredAt(r.Now().Wall / 1000) {
+	a.expires = c.Expires()
+	if c.ExpiredAt(r.Now().Wall / 1000) {
 		return accesslog.KeyExpired
 	}
-	if only := k.GatewayID(); only != "" && only != a.gatewayID {
+	if only := c.GatewayID(); only != "" && only != a.gatewayID {
 		return accesslog.WrongGateway
 	}
 	var room [512]byte
-	if k != a.key && !k.Allows(a.method, gateway.NormalizePath(room[:0], a.path)) {
+	if c != a.caller && !c.Allows(a.method, gateway.NormalizePath(room[:0], a.path)) {
 		return accesslog.WrongScope
 	}
 	return accesslog.Forwarded
 }
 
 // Cut is Result for a long exchange, which ends only for a reason that the gateway's cut_streams
-// covers: what concerns its key. Whatever the setting, it ends with its gateway and with the lease.
+// covers: what concerns its caller. Whatever the setting, it ends with its gateway and with the lease.
 func (r *Review) Cut(a *Admission) accesslog.Result {
 	result := r.Result(a)
 	switch result {
@@ -157,68 +154,47 @@ func (v *Verdict) Withdraw(result accesslog.Result, r *Review, unsent bool) {
 	if v.Action != Forward {
 		return
 	}
-	limits := v.limits()
 	if unsent {
-		v.giveBack(r.limiter, limits)
+		r.limiter.Release(&v.Charge)
+	} else {
+		v.Charge.Settle()
 	}
-	v.statusCount, v.worst, v.Action = 0, -1, Refuse
-	global := limits[len(limits)-1:]
+	v.Action = Refuse
 	switch result {
 	case accesslog.NoGateway:
-		v.refuse(fault.GatewayNotFound, "")
+		v.Charge.Clear()
+		v.refuse(result, fault.GatewayNotFound, "")
 		if r.snapshot.GatewayByID(v.Gateway.ID) != nil {
 			v.reason = withdrawn
 		}
 		return
-	case accesslog.KeyInvalid, accesslog.KeyExpired:
-		limits = global
-		if v.unauthorized(fault.KeyInvalid); result == accesslog.KeyExpired {
-			v.Auth = fault.KeyExpired
-			break
-		}
-		v.RevokedKey, v.Key = v.Key.UUID(), nil
+	case accesslog.KeyInvalid:
+		v.unauthorized(result, fault.KeyInvalid)
+		v.Charge.Keep(ratelimit.GlobalScope)
+		v.RevokedKey, v.Caller = v.Caller.UUID(), nil
+	case accesslog.KeyExpired:
+		v.unauthorized(result, fault.KeyExpired)
+		v.Charge.Keep(ratelimit.GlobalScope)
 	case accesslog.WrongGateway:
-		v.forbid("the key is for another gateway")
+		v.forbid(result)
 		v.Route = nil // as before check 5
-		limits = append(v.Key.AppendLimits(nil), global...)
+		v.Charge.Keep(ratelimit.KeyScope, ratelimit.KeyDailyScope, ratelimit.GlobalScope)
 	case accesslog.WrongScope:
-		v.forbid("the key's scope does not allow this method on this path")
+		v.forbid(result)
 	default:
-		v.refuse(fault.Unavailable, unconfirmed)
-		v.unconfirmed, limits = true, global
+		v.refuse(result, fault.Unavailable, unconfirmed)
+		v.Charge.Keep(ratelimit.GlobalScope)
+		v.unconfirmed = true
 	}
-	v.worst = r.limiter.Peek(r.Now(), limits, v.statuses[:])
-	v.statusCount = len(limits)
+	r.limiter.Peek(r.Now(), &v.Charge)
 }
 
 // GiveBack takes back what an admitted request was charged, because nothing of it has reached its upstream,
 // and sets its statuses to those of a response that charges nothing. The response is still the driver's.
 func (a *Admitter) GiveBack(v *Verdict) {
-	if v.Action != Forward || v.returned {
+	if v.Action != Forward {
 		return
 	}
-	limits := v.limits()
-	v.giveBack(a.limiter, limits)
-	v.worst, v.statusCount = a.limiter.Peek(a.cfg.Now(), limits, v.statuses[:]), len(limits)
-}
-
-func (v *Verdict) giveBack(l *ratelimit.Limiter, limits []ratelimit.Limit) {
-	if !v.returned {
-		v.returned = true
-		l.GiveBack(v.Now, limits[:min(len(limits), v.statusCount)], v.statuses[:])
-	}
-}
-
-// limits returns the limits that were charged for an admitted request. The last one is the gateway's
-// global limit.
-func (v *Verdict) limits() []ratelimit.Limit {
-	limits := make([]ratelimit.Limit, 0, ratelimit.MaxLimits)
-	var bucket [16]byte
-	if v.Key != nil {
-		limits, bucket = v.Key.AppendLimits(limits), v.Key.BucketID()
-	}
-	if v.Route != nil {
-		limits, _ = v.Route.AppendLimits(limits, bucket)
-	}
-	return append(limits, v.Gateway.Global())
+	a.limiter.Release(&v.Charge)
+	a.limiter.Peek(a.cfg.Now(), &v.Charge)
 }

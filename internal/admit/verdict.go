@@ -1,6 +1,7 @@
 package admit
 
 import (
+	"github.com/keygate/keygate/internal/accesslog"
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/ratelimit"
 	"github.com/keygate/keygate/internal/snapshot"
@@ -34,7 +35,7 @@ type Verdict struct {
 
 	Gateway *snapshot.Gateway // nil if no gateway was found
 	Route   *snapshot.Route   // nil if none matched, or the key was not accepted
-	Key     *snapshot.Key     // nil without a key of the gateway's account, and on public routes
+	Caller  *snapshot.Caller  // nobody without a key of the gateway's account, and on public routes
 
 	// RevokedKey is the identifier of a key of the gateway's account that was revoked within
 	// the last 24 hours, or zero. Only records may show it, never the response.
@@ -48,6 +49,10 @@ type Verdict struct {
 	// format and checksum of a key. It is "" on public routes.
 	KeyPrefix string
 
+	// Charge is what the request is charged: the limits that are known to apply. It is taken if the action is
+	// Forward. Whoever ends the exchange settles it, unless Admitter.GiveBack has released it before.
+	Charge ratelimit.Charge
+
 	// Path is the path to forward, byte for byte.
 	Path string
 	// Allow is the value of the Allow header of a 405.
@@ -57,27 +62,17 @@ type Verdict struct {
 	AllowOrigin string
 	VaryOrigin  bool
 
-	reason               string // message of a refusal, if it does not follow from the code
-	queryHead, queryTail string // together, the query to forward
+	refusal              accesslog.Result // of a refusal
+	reason               string           // message of a refusal, if it does not follow from the code
+	queryHead, queryTail string           // together, the query to forward
 	hasQuery             bool
 
 	version     uint64 // of the configuration that was in force, or of an earlier one
 	unconfirmed bool   // the lease is not held
-	returned    bool   // what was charged has been given back
-
-	daily       *ratelimit.Daily  // the cap that Wait waits for; nil if it waits for ticket
-	ticket      *ratelimit.Ticket // the question to the limit store, and its answer; usually nil
-	statusCount int               // number of statuses
-	worst       int               // the index of the status in X-RateLimit-*
-	statuses    [ratelimit.MaxLimits]ratelimit.Status
 }
 
-// reset clears v, except for statuses, of which those beyond statusCount are never read. The answer
-// for which Wait has waited stays.
+// reset clears v, except for what Wait has got for the charge.
 func (v *Verdict) reset() {
-	if v.Action != Wait {
-		v.ticket = nil
-	}
 	v.resetDecision()
 	v.Close, v.Path, v.queryHead, v.queryTail, v.hasQuery = false, "", "", "", false
 }
@@ -85,25 +80,31 @@ func (v *Verdict) reset() {
 // resetDecision clears what an attempt at the decision has set.
 func (v *Verdict) resetDecision() {
 	v.Action, v.Code, v.Auth, v.reason = Refuse, "", "", ""
-	v.Gateway, v.Route, v.Key, v.KeyPrefix, v.Authenticated = nil, nil, nil, "", false
+	v.Gateway, v.Route, v.Caller, v.KeyPrefix, v.Authenticated = nil, nil, nil, "", false
 	v.RevokedKey = [16]byte{}
 	v.Allow, v.AllowOrigin, v.VaryOrigin = "", "", false
-	v.version, v.unconfirmed, v.returned = 0, false, false
-	v.daily, v.statusCount, v.worst = nil, 0, -1
+	v.version, v.unconfirmed = 0, false
+	v.Charge.Clear()
 }
 
-func (v *Verdict) refuse(code fault.Code, reason string) {
-	v.Action, v.Code, v.reason = Refuse, code, reason
+// refuse makes v a refusal. result is what the access record says of it, and reason its public message,
+// "" for that of the code.
+func (v *Verdict) refuse(result accesslog.Result, code fault.Code, reason string) {
+	v.Action, v.refusal, v.Code, v.reason = Refuse, result, code, reason
 }
 
-func (v *Verdict) unauthorized(code fault.AuthCode) bool {
-	v.refuse(fault.Unauthorized, "")
+func (v *Verdict) unauthorized(result accesslog.Result, code fault.AuthCode) {
+	v.refuse(result, fault.Unauthorized, "")
 	v.Auth = code
-	return false
 }
 
-func (v *Verdict) forbid(reason string) {
-	v.refuse(fault.Forbidden, reason)
+// forbid makes v the 403 for a caller whose key is for another gateway (accesslog.WrongGateway) or has
+// no scope for the request (accesslog.WrongScope).
+func (v *Verdict) forbid(result accesslog.Result) {
+	v.refuse(result, fault.Forbidden, "the key's scope does not allow this method on this path")
+	if result == accesslog.WrongGateway {
+		v.reason = "the key is for another gateway"
+	}
 	v.Auth = fault.ScopeInsufficient
 }
 
@@ -129,12 +130,6 @@ func (v *Verdict) AppendQuery(dst []byte) []byte {
 	return append(append(dst, v.queryHead...), v.queryTail...)
 }
 
-// Statuses returns the status of each limit after the decision. worst is the index of the
-// status in the X-RateLimit-* headers, or -1 if there are none.
-func (v *Verdict) Statuses() (all []ratelimit.Status, worst int) {
-	return v.statuses[:v.statusCount], v.worst
-}
-
 // Fault returns the error of a refusal, for fault.Response. It is nil for any other action.
 func (v *Verdict) Fault() *fault.Error {
 	if v.Action != Refuse || v.Code == "" {
@@ -142,7 +137,7 @@ func (v *Verdict) Fault() *fault.Error {
 	}
 	e := &fault.Error{Code: v.Code, Auth: v.Auth, Message: v.message()}
 	if v.Code == fault.RateLimitExceeded {
-		s := &v.statuses[v.worst]
+		s := v.Charge.Worst()
 		e.Limit = &fault.Limit{Limit: s.Limit, Remaining: 0, ResetAt: s.ResetAt, Scope: s.Scope.String()}
 	}
 	return e
@@ -173,18 +168,7 @@ func (v *Verdict) message() string {
 		}
 		return v.Gateway.KeyMessage
 	case fault.RateLimitExceeded:
-		switch v.statuses[v.worst].Scope {
-		case ratelimit.KeyScope:
-			return "the key's rate limit is exceeded: wait for the number of seconds in the Retry-After header, then try again"
-		case ratelimit.KeyDailyScope:
-			return "the key's daily limit is exceeded: wait for the number of seconds in the Retry-After header, then try again"
-		case ratelimit.DailyScope:
-			return "the route's daily limit is exceeded: wait for the number of seconds in the Retry-After header, then try again"
-		case ratelimit.GlobalScope:
-			return "the gateway's rate limit is exceeded: wait for the number of seconds in the Retry-After header, then try again"
-		default:
-			return "the route's rate limit is exceeded: wait for the number of seconds in the Retry-After header, then try again"
-		}
+		return v.Charge.Worst().Scope.Exceeded() + " is exceeded: wait for the number of seconds in the Retry-After header, then try again"
 	default:
 		return "the request is not valid"
 	}

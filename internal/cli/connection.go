@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/keygate/keygate/client"
+	"github.com/keygate/keygate/internal/cli/terminal"
 )
 
 // connectionFlags are the flags for the fields of a gateway that control its
@@ -53,7 +54,7 @@ func (o *connectionFlags) fill(a *app, in *client.CreateGatewayRequest) error {
 }
 
 func (o *connectionFlags) read(a *app, name string) (string, error) {
-	content, err := a.readInput(name)
+	content, err := a.ReadInput(name)
 	if err != nil {
 		return "", fmt.Errorf("read the client certificate and its key: %w", err)
 	}
@@ -90,15 +91,15 @@ func (o *connectionFlags) change(a *app, c *cobra.Command, p *client.GatewayPatc
 }
 
 // connectionFields returns those connection fields of a gateway that are set.
-func connectionFields(g *client.Gateway) (fields []field) {
-	for _, f := range []field{
+func connectionFields(g *client.Gateway) (fields []terminal.Field) {
+	for _, f := range []terminal.Field{
 		{"UPSTREAM CLIENT", subject(g.UpstreamClientCertificate)},
 		{"CONNECT TIMEOUT", limitPart("", g.UpstreamConnectTimeout)},
 		{"IDLE TIMEOUT", limitPart("", g.UpstreamIdleTimeout)},
 		{"MAX CONNECTION AGE", limitPart("", g.UpstreamMaxConnectionAge)},
 		{"MAX CONNECTIONS", number(g.UpstreamMaxConnections)},
 	} {
-		if f.value != "" {
+		if f[1] != "" {
 			fields = append(fields, f)
 		}
 	}
@@ -118,5 +119,5 @@ func subject(certificate *string) string {
 	if err != nil {
 		return "a certificate"
 	}
-	return c.Subject.String() + " until " + moment(&c.NotAfter)
+	return c.Subject.String() + " until " + terminal.Moment(&c.NotAfter)
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/keygate/keygate/client"
+	"github.com/keygate/keygate/internal/cli/terminal"
 )
 
 func newGateways(a *app) *cobra.Command {
@@ -88,7 +89,7 @@ func (g *gatewayFlags) cors() (*client.CorsInput, error) {
 func (g *gatewayFlags) upstreamHeaders(a *app) (map[string]string, error) {
 	lines := g.headers
 	if g.headersFile != "" {
-		content, err := a.readInput(g.headersFile)
+		content, err := a.ReadInput(g.headersFile)
 		if err != nil {
 			return nil, fmt.Errorf("read the upstream headers: %w", err)
 		}
@@ -212,8 +213,8 @@ func (o *gatewaysCreate) request(c *cobra.Command) (in client.CreateGatewayReque
 }
 
 func (a *app) printGateway(g *client.Gateway) error {
-	return a.printRecord(g, func() []field {
-		fields := []field{
+	return a.PrintRecord(g, func() []terminal.Field {
+		fields := []terminal.Field{
 			{"GATEWAY ID", g.GatewayID}, {"NAME", g.Name}, {"UPSTREAM URL", g.UpstreamURL}, {"HOSTNAME", g.Hostname},
 			{"DEFAULT", yesNo(g.Default)},
 			{"GLOBAL LIMIT", globalLimit(g.GlobalRateLimit)}, {"TIMEOUT", g.Timeout},
@@ -221,12 +222,12 @@ func (a *app) printGateway(g *client.Gateway) error {
 		}
 		fields = append(fields, connectionFields(g)...)
 		if g.Cors != nil {
-			fields = append(fields, field{"CORS ORIGINS", strings.Join(g.Cors.Origins, ", ")})
+			fields = append(fields, terminal.Field{"CORS ORIGINS", strings.Join(g.Cors.Origins, ", ")})
 		}
-		fields = append(fields, field{"KEY HEADERS", strings.Join(g.KeyHeaders, ", ")},
-			field{"ENCODED SLASHES", yesNo(g.AllowEncodedSlashes)}, field{"CUT STREAMS", yesNo(g.CutStreams)})
-		return append(fields, field{"MAX BODY BYTES", number(g.MaxBodyBytes)}, field{"REVISION", number(g.Revision)},
-			field{"CREATED", moment(&g.CreatedAt)})
+		fields = append(fields, terminal.Field{"KEY HEADERS", strings.Join(g.KeyHeaders, ", ")},
+			terminal.Field{"ENCODED SLASHES", yesNo(g.AllowEncodedSlashes)}, terminal.Field{"CUT STREAMS", yesNo(g.CutStreams)})
+		return append(fields, terminal.Field{"MAX BODY BYTES", number(g.MaxBodyBytes)}, terminal.Field{"REVISION", number(g.Revision)},
+			terminal.Field{"CREATED", terminal.Moment(&g.CreatedAt)})
 	})
 }
 
@@ -284,17 +285,17 @@ func newGatewaysList(a *app) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return printList(o.app, o.limit, api.SearchGateways(c.Context(), client.GatewayFilter{ListOptions: o.options, Query: o.query}), listing[client.Gateway]{
-			columns: []column{
-				{name: "GATEWAY ID"}, {name: "NAME", flex: true}, {name: "UPSTREAM URL", flex: true}, {name: "HOSTNAME", rank: 2, flex: true}, {name: "DEFAULT", rank: 1},
-				{name: "GLOBAL LIMIT", rank: 3, flex: true}, {name: "REVISION", rank: 5}, {name: "CREATED", rank: 4},
+		return terminal.PrintList(o.Console, o.limit, api.SearchGateways(c.Context(), client.GatewayFilter{ListOptions: o.options, Query: o.query}), terminal.Listing[client.Gateway]{
+			Columns: []terminal.Column{
+				{Name: "GATEWAY ID"}, {Name: "NAME", Flex: true}, {Name: "UPSTREAM URL", Flex: true}, {Name: "HOSTNAME", Rank: 2, Flex: true}, {Name: "DEFAULT", Rank: 1},
+				{Name: "GLOBAL LIMIT", Rank: 3, Flex: true}, {Name: "REVISION", Rank: 5}, {Name: "CREATED", Rank: 4},
 			},
-			row: func(g *client.Gateway) []string {
+			Row: func(g *client.Gateway) []string {
 				return []string{
-					g.GatewayID, g.Name, g.UpstreamURL, g.Hostname, yesNo(g.Default), globalLimit(g.GlobalRateLimit), number(g.Revision), o.when(&g.CreatedAt),
+					g.GatewayID, g.Name, g.UpstreamURL, g.Hostname, yesNo(g.Default), globalLimit(g.GlobalRateLimit), number(g.Revision), o.When(&g.CreatedAt),
 				}
 			},
-			empty: noneMatch(c, "gateways", "Create one: keygate gateways create --name NAME --upstream-url URL"),
+			Empty: noneMatch(c, "gateways", "Create one: keygate gateways create --name NAME --upstream-url URL"),
 		})
 	}}
 	c.Flags().StringVarP(&o.query, "query", "q", "", "only gateways whose name, hostname or upstream URL contains this `text`")
@@ -363,14 +364,14 @@ func newGatewaysDelete(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := o.confirm(func() (loss, error) { return lossOfGateway(c.Context(), api, id) }); err != nil {
+			if err := o.Confirm(func() (terminal.Loss, error) { return lossOfGateway(c.Context(), api, id) }); err != nil {
 				return err
 			}
 			g, err := api.DeleteGateway(c.Context(), id)
 			if err != nil {
 				return err
 			}
-			return o.destroyed("delete", gatewayLabel(g), func() error { return o.printGateway(g) })
+			return o.Destroyed("delete", gatewayLabel(g), func() error { return o.printGateway(g) })
 		},
 	}))
 }

@@ -25,14 +25,14 @@ func TestConfigurationOfAnAccountIsBounded(t *testing.T) {
 
 	h.bounds = control.AccountBounds{ConfigurationBytes: 1000}
 	h.serve(h.db)
-	cors := control.GatewayPatch{CORS: control.Optional[gateway.CORS]{Present: true, Value: gateway.CORS{Origins: []string{"https://" + long[:240], "https://" + long[:241], "https://" + long[:242]}}}}
+	cors := gateway.Patch{CORS: control.Optional[gateway.CORS]{Present: true, Value: gateway.CORS{Origins: []string{"https://" + long[:240], "https://" + long[:241], "https://" + long[:242]}}}}
 	var paths []string
 	for i := range 9 {
 		paths = append(paths, fmt.Sprintf("/%d/%s", i, long[:100]))
 	}
 	grow := map[string]func() error{
 		"gateway": func() error {
-			return second(h.CreateGateway(ctx(), caller, control.GatewayPatch{Name: text(long), Upstream: control.UpstreamPatch{URL: text("https://example.com/" + long)}}, ""))
+			return second(h.CreateGateway(ctx(), caller, gateway.Patch{Name: text(long), UpstreamURL: text("https://example.com/" + long)}, ""))
 		},
 		"settings": func() error { return second(h.UpdateGateway(ctx(), caller, g.ID, cors, nil)) },
 		"route": func() error {
@@ -68,7 +68,7 @@ func TestConfigurationOfAnAccountIsBounded(t *testing.T) {
 
 	h.bounds.ConfigurationBytes = 1
 	h.serve(h.db)
-	h.must(second(h.UpdateGateway(ctx(), caller, g.ID, control.GatewayPatch{Name: text("o")}, nil)))
+	h.must(second(h.UpdateGateway(ctx(), caller, g.ID, gateway.Patch{Name: text("o")}, nil)))
 	h.must(second(h.UpdateRoute(ctx(), caller, g.ID, route.ID, control.RoutePatch{Path: text("/b")}, nil)))
 	h.must(second(h.UpdateKey(ctx(), caller, key.ID, control.KeyPatch{Name: text(long), Owner: text("o")}, nil)))
 	h.must(second(h.CreateKey(ctx(), caller, control.KeyInput{Name: "without resource and owner", Scope: "read"})))

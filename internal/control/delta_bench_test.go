@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/keygate/keygate/internal/control"
+	"github.com/keygate/keygate/internal/gateway"
 	"github.com/keygate/keygate/internal/ratelimit"
 	"github.com/keygate/keygate/internal/snapshot"
 	"github.com/keygate/keygate/internal/store/sqlite/sqlitetest"
@@ -51,7 +52,7 @@ func BenchmarkSmallChange(b *testing.B) {
 		})
 		b.Run(fmt.Sprintf("name/routes=%d", routes), func(b *testing.B) {
 			for i := 0; b.Loop(); i++ {
-				_, err := h.UpdateGateway(ctx(), caller, g.ID, control.GatewayPatch{Name: value(fmt.Sprint("name", i))}, nil)
+				_, err := h.UpdateGateway(ctx(), caller, g.ID, gateway.Patch{Name: value(fmt.Sprint("name", i))}, nil)
 				h.must(err)
 			}
 		})

@@ -1,6 +1,7 @@
 package control
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"maps"
@@ -70,8 +71,16 @@ func routeFields(r *gateway.Route) fields {
 
 func gatewayDiff(before, after *gateway.Gateway) audit.Diff {
 	d := differ(gatewayFields(before), gatewayFields(after))
-	if before != nil && after != nil {
-		secretsDiff(d, &before.Upstream, &after.Upstream)
+	if before == nil || after == nil {
+		return d
+	}
+	// Masked, the old and the new value of a secret read the same.
+	secret := func(name string) { d[name] = [2]any{gatewayFields(before)[name], gatewayFields(after)[name]} }
+	if !maps.EqualFunc(before.Upstream.Headers, after.Upstream.Headers, bytes.Equal) {
+		secret("upstream_headers")
+	}
+	if !bytes.Equal(before.Upstream.TLS.ClientKey, after.Upstream.TLS.ClientKey) {
+		secret("upstream_client_key")
 	}
 	return d
 }
@@ -80,16 +89,35 @@ func gatewayFields(g *gateway.Gateway) fields {
 	if g == nil {
 		return nil
 	}
-	f := fields{
-		"name": g.Name, "hostname": g.Hostname, "default": g.Default, "timeout": g.Timeout, "global_rate_limit": limitOrNil(g.GlobalLimit),
-		"cors": nil, "max_body_bytes": numberOrNil(g.MaxBodyBytes), "revision": numberOrNil(g.Revision),
-		"key_headers": g.Requests.AllKeyHeaders(), "allow_encoded_slashes": g.Requests.AllowEncodedSlashes, "cut_streams": !g.Requests.KeepStreams,
+	f := fields{"revision": numberOrNil(g.Revision)}
+	for _, s := range gateway.Settings() {
+		f[s.Name] = settingOrNil(s.Kind, s.Value(g))
 	}
-	if g.CORS != nil {
-		f["cors"] = *g.CORS
-	}
-	upstreamFields(f, &g.Upstream)
 	return f
+}
+
+// settingOrNil returns the value of a setting of a gateway as the audit log has it.
+func settingOrNil(kind gateway.Kind, value any) any {
+	switch v := value.(type) {
+	case string:
+		if kind == gateway.KindCertificate {
+			return digestOrNil(v)
+		}
+		return orNil(v)
+	case int64:
+		return numberOrNil(v)
+	case ratelimit.Config:
+		return limitOrNil(v)
+	case gateway.CORS:
+		if len(v.Origins) == 0 {
+			return nil
+		}
+	case map[string]string:
+		if len(v) == 0 {
+			return nil
+		}
+	}
+	return value
 }
 
 // digestOrNil returns a digest of certificates, which are too long to show.

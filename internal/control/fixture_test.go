@@ -30,19 +30,19 @@ func spec(paths ...string) []byte {
 	return []byte(b.String())
 }
 
-func (h *harness) gateway(c *control.Caller) *gateway.Gateway {
+func (h *harness) gateway(c *control.Actor) *gateway.Gateway {
 	h.tb.Helper()
-	return must[*gateway.Gateway](h)(h.CreateGateway(ctx(), c, control.GatewayPatch{
-		Name: value("orders"), Upstream: control.UpstreamPatch{URL: value("https://orders.internal/base")},
+	return must[*gateway.Gateway](h)(h.CreateGateway(ctx(), c, gateway.Patch{
+		Name: value("orders"), UpstreamURL: value("https://orders.internal/base"),
 	}, ""))
 }
 
 // newGateway is what a creation must give.
-func newGateway(upstreamURL string) control.GatewayPatch {
-	return control.GatewayPatch{Name: value("n"), Upstream: control.UpstreamPatch{URL: value(upstreamURL)}}
+func newGateway(upstreamURL string) gateway.Patch {
+	return gateway.Patch{Name: value("n"), UpstreamURL: value(upstreamURL)}
 }
 
-func (h *harness) route(c *control.Caller, gatewayID, path string, methods ...string) *gateway.Route {
+func (h *harness) route(c *control.Actor, gatewayID, path string, methods ...string) *gateway.Route {
 	h.tb.Helper()
 	return must[*gateway.Route](h)(h.CreateRoute(ctx(), c, gatewayID, routeSpec(path, methods...)))
 }

@@ -40,32 +40,31 @@ func TestCreateGateway(t *testing.T) {
 type invalidSetting struct {
 	name    string
 	field   string // "" if any field may be named
-	patches []control.GatewayPatch
+	patches []gateway.Patch
 }
 
 func invalidSettings() []invalidSetting {
-	type settings = control.GatewayPatch
-	type upstream = control.UpstreamPatch
+	type settings = gateway.Patch
 	limit := func(sustained, burst, daily string) ratelimit.Config {
 		return ratelimit.Config{Sustained: rate(sustained), Burst: rate(burst), Daily: rate(daily)}
 	}
 	host := value(map[string]string{"Host": "x"})
 	return []invalidSetting{
 		{"name", "name", []settings{{Name: value("")}, {Name: null[string]()}}},
-		{"upstream URL", "upstream_url", []settings{{Upstream: upstream{URL: value("ftp://x")}}, {Upstream: upstream{URL: null[string]()}}}},
+		{"upstream URL", "upstream_url", []settings{{UpstreamURL: value("ftp://x")}, {UpstreamURL: null[string]()}}},
 		{"reserved or empty hostname", "hostname", []settings{{Hostname: value("x." + domain)}, {Hostname: value("")}}},
 		{"hostname of another account", "hostname", []settings{{Hostname: value("evil.example")}, {Hostname: value("acme.example")}}},
 		{"timeout", "timeout", []settings{{Timeout: value("2h")}, {Timeout: value("0s")}}},
 		{"largest body", "max_body_bytes", []settings{{MaxBodyBytes: value(int64(-1))}, {MaxBodyBytes: value(int64(0))}}},
-		{"CA", "upstream_ca", []settings{{Upstream: upstream{CA: value("x")}}, {Upstream: upstream{CA: value("")}}}},
-		{"client certificate", "upstream_client_certificate", []settings{{Upstream: upstream{ClientCertificate: value("x")}}, {Upstream: upstream{ClientCertificate: value("")}}}},
-		{"client key", "upstream_client_key", []settings{{Upstream: upstream{ClientKey: value("x")}}, {Upstream: upstream{ClientKey: value("***")}}}},
-		{"connect timeout", "upstream_connect_timeout", []settings{{Upstream: upstream{ConnectTimeout: value("99ms")}}, {Upstream: upstream{ConnectTimeout: value("")}}}},
-		{"idle timeout", "upstream_idle_timeout", []settings{{Upstream: upstream{IdleTimeout: value("61m")}}, {Upstream: upstream{IdleTimeout: value("0s")}}}},
-		{"age of connections", "upstream_max_connection_age", []settings{{Upstream: upstream{MaxConnectionAge: value("25h")}}, {Upstream: upstream{MaxConnectionAge: value("999ms")}}}},
-		{"connections", "upstream_max_connections", []settings{{Upstream: upstream{MaxConnections: value(int64(-1))}}, {Upstream: upstream{MaxConnections: value(int64(100_001))}}}},
+		{"CA", "upstream_ca", []settings{{UpstreamCA: value("x")}, {UpstreamCA: value("")}}},
+		{"client certificate", "upstream_client_certificate", []settings{{UpstreamClientCertificate: value("x")}, {UpstreamClientCertificate: value("")}}},
+		{"client key", "upstream_client_key", []settings{{UpstreamClientKey: value("x")}, {UpstreamClientKey: value("***")}}},
+		{"connect timeout", "upstream_connect_timeout", []settings{{UpstreamConnectTimeout: value("99ms")}, {UpstreamConnectTimeout: value("")}}},
+		{"idle timeout", "upstream_idle_timeout", []settings{{UpstreamIdleTimeout: value("61m")}, {UpstreamIdleTimeout: value("0s")}}},
+		{"age of connections", "upstream_max_connection_age", []settings{{UpstreamMaxConnectionAge: value("25h")}, {UpstreamMaxConnectionAge: value("999ms")}}},
+		{"connections", "upstream_max_connections", []settings{{UpstreamMaxConnections: value(int64(-1))}, {UpstreamMaxConnections: value(int64(100_001))}}},
 		{"CORS without origins", "cors.origins", []settings{{CORS: value(gateway.CORS{})}}},
-		{"reserved header", "upstream_headers.Host", []settings{{Upstream: upstream{Headers: host}}}},
+		{"reserved header", "upstream_headers.Host", []settings{{UpstreamHeaders: host}}},
 		{"global daily cap", "global_rate_limit.daily", []settings{{GlobalLimit: value(limit("5/s", "", "9/day"))}, {GlobalLimit: value(limit("", "", "9/day"))}}},
 		{"burst alone", "global_rate_limit.sustained", []settings{{GlobalLimit: value(limit("", "5/s", ""))}}},
 		{"malformed limit", "", []settings{{GlobalLimit: value(ratelimit.Config{Daily: rate("5/s")})}, {GlobalLimit: value(ratelimit.Config{})}}},
@@ -86,8 +85,8 @@ func TestInvalidGatewaySettingsAreRejected(t *testing.T) {
 					if !creation.Name.Present {
 						creation.Name = value("n")
 					}
-					if !creation.Upstream.URL.Present {
-						creation.Upstream.URL = value("https://h")
+					if !creation.UpstreamURL.Present {
+						creation.UpstreamURL = value("https://h")
 					}
 					_, err := h.CreateGateway(ctx(), caller, creation, "")
 					h.wantCode(err, fault.ValidationFailed, tc.field)
@@ -111,13 +110,13 @@ func TestRejectedGatewayCallsLeaveNothing(t *testing.T) {
 	caller := h.caller("acme", "admin")
 	g := h.gateway(caller)
 	h.wantNoRecords(caller.Account.ID, func() {
-		_, err := h.CreateGateway(ctx(), caller, control.GatewayPatch{}, "")
+		_, err := h.CreateGateway(ctx(), caller, gateway.Patch{}, "")
 		h.wantCode(err, fault.ValidationFailed, "name")
-		_, err = h.CreateGateway(ctx(), caller, control.GatewayPatch{Name: value("n")}, "")
+		_, err = h.CreateGateway(ctx(), caller, gateway.Patch{Name: value("n")}, "")
 		h.wantCode(err, fault.ValidationFailed, "upstream_url")
 		_, err = h.CreateGateway(ctx(), caller, newGateway("https://h"), "openapi: 3.1.0\npaths: [")
 		h.wantCode(err, fault.ValidationFailed, "spec")
-		_, err = h.UpdateGateway(ctx(), caller, g.ID, control.GatewayPatch{Name: value("x")}, version(2))
+		_, err = h.UpdateGateway(ctx(), caller, g.ID, gateway.Patch{Name: value("x")}, version(2))
 		h.wantCode(err, fault.PreconditionFailed, "")
 	})
 	if list := must[[]gateway.Gateway](h)(h.Gateways(ctx(), caller, control.GatewayFilter{}, control.Page{Limit: 9})); len(list) != 1 {
@@ -131,7 +130,7 @@ func TestHostnames(t *testing.T) {
 	h := newHarness(t)
 	caller := h.caller("acme", "admin")
 	_, operator := h.account("default")
-	named := func(hostname string) control.GatewayPatch {
+	named := func(hostname string) gateway.Patch {
 		p := newGateway("https://h")
 		p.Hostname = value(hostname)
 		return p
@@ -145,12 +144,12 @@ func TestHostnames(t *testing.T) {
 		h.wantCode(err, fault.Conflict, "hostname")
 	})
 	second := must[*gateway.Gateway](h)(h.CreateGateway(ctx(), operator, named("any.example"), ""))
-	taken := control.GatewayPatch{Hostname: value("api.acme.example")}
+	taken := gateway.Patch{Hostname: value("api.acme.example")}
 	_, err := h.UpdateGateway(ctx(), operator, second.ID, taken, never)
 	h.wantCode(err, fault.PreconditionFailed, "")
 	_, err = h.UpdateGateway(ctx(), operator, second.ID, taken, nil)
 	h.wantCode(err, fault.Conflict, "hostname")
-	g = must[*gateway.Gateway](h)(h.UpdateGateway(ctx(), caller, g.ID, control.GatewayPatch{Hostname: null[string]()}, nil))
+	g = must[*gateway.Gateway](h)(h.UpdateGateway(ctx(), caller, g.ID, gateway.Patch{Hostname: null[string]()}, nil))
 	if g.Hostname != gateway.DefaultHostname(g.ID, domain) || g.HostGiven {
 		t.Errorf("got hostname %q, given %t, after removing it; want the one made from the identifier", g.Hostname, g.HostGiven)
 	}
@@ -164,37 +163,37 @@ func TestUpstreamHeaders(t *testing.T) {
 	caller := h.caller("acme", "admin")
 	secret := value(map[string]string{"Authorization": "Bearer s3cret"})
 	creation := newGateway("https://h/a")
-	creation.Upstream.Headers = secret
+	creation.UpstreamHeaders = secret
 	g := must[*gateway.Gateway](h)(h.CreateGateway(ctx(), caller, creation, ""))
 	plain, err := h.box.Open(g.Upstream.Headers["Authorization"])
 	if err != nil || string(plain) != "Bearer s3cret" {
 		t.Fatalf("opened %q, %v; want the value as given", plain, err)
 	}
-	patch := func(p control.UpstreamPatch) *gateway.Gateway {
+	patch := func(p gateway.Patch) *gateway.Gateway {
 		t.Helper()
-		return must[*gateway.Gateway](h)(h.UpdateGateway(ctx(), caller, g.ID, control.GatewayPatch{Upstream: p}, nil))
+		return must[*gateway.Gateway](h)(h.UpdateGateway(ctx(), caller, g.ID, p, nil))
 	}
 	for _, same := range []string{"https://h/b", "https://H:443/"} {
-		if got := patch(control.UpstreamPatch{URL: value(same)}); len(got.Upstream.Headers) != 1 {
+		if got := patch(gateway.Patch{UpstreamURL: value(same)}); len(got.Upstream.Headers) != 1 {
 			t.Errorf("%s, of the same origin, dropped the headers", same)
 		}
 	}
 	for _, other := range []string{"http://h:443/", "https://h2/", "https://h:444/", "h2c://h:443"} {
-		patch(control.UpstreamPatch{URL: value("https://h"), Headers: secret})
-		if got := patch(control.UpstreamPatch{URL: value(other)}); len(got.Upstream.Headers) != 0 {
+		patch(gateway.Patch{UpstreamURL: value("https://h"), UpstreamHeaders: secret})
+		if got := patch(gateway.Patch{UpstreamURL: value(other)}); len(got.Upstream.Headers) != 0 {
 			t.Errorf("%s, of another origin, kept the headers", other)
 		}
 	}
-	if got := patch(control.UpstreamPatch{URL: value("https://h9"), Headers: value(map[string]string{"X-New": "s3cret"})}); len(got.Upstream.Headers) != 1 {
+	if got := patch(gateway.Patch{UpstreamURL: value("https://h9"), UpstreamHeaders: value(map[string]string{"X-New": "s3cret"})}); len(got.Upstream.Headers) != 1 {
 		t.Error("headers given with the new URL were dropped")
 	}
-	v := patch(control.UpstreamPatch{Headers: value(map[string]string{"X-New": "s3cret2"})}).Version
-	if got := patch(control.UpstreamPatch{Headers: null[map[string]string]()}); len(got.Upstream.Headers) != 0 || got.Version != v+1 {
+	v := patch(gateway.Patch{UpstreamHeaders: value(map[string]string{"X-New": "s3cret2"})}).Version
+	if got := patch(gateway.Patch{UpstreamHeaders: null[map[string]string]()}); len(got.Upstream.Headers) != 0 || got.Version != v+1 {
 		t.Errorf("after null: headers %v, version %d; want none, version %d", got.Upstream.Headers, got.Version, v+1)
 	}
 	h.wantNoRecords(caller.Account.ID, func() { // the same again changes nothing
-		must[*gateway.Gateway](h)(h.UpdateGateway(ctx(), caller, g.ID, control.GatewayPatch{
-			Name: value("n"), Upstream: control.UpstreamPatch{Headers: null[map[string]string]()},
+		must[*gateway.Gateway](h)(h.UpdateGateway(ctx(), caller, g.ID, gateway.Patch{
+			Name: value("n"), UpstreamHeaders: null[map[string]string](),
 		}, nil))
 	})
 	for _, r := range h.records(caller.Account.ID).audits {

@@ -12,12 +12,13 @@ import (
 	"github.com/keygate/keygate/internal/audit"
 	"github.com/keygate/keygate/internal/control"
 	"github.com/keygate/keygate/internal/fault"
+	"github.com/keygate/keygate/internal/keygatetest/awaittest"
 	"github.com/keygate/keygate/internal/snapshot"
 	"github.com/keygate/keygate/internal/webhook"
 )
 
 // operator returns the account default and a caller with one of its keys.
-func (h *harness) operator() *control.Caller {
+func (h *harness) operator() *control.Actor {
 	h.tb.Helper()
 	must[string](h)(h.FirstStart(ctx(), ""))
 	return h.caller(account.Default, "admin")
@@ -27,7 +28,7 @@ func state(s account.State) control.AccountPatch {
 	return control.AccountPatch{State: value(string(s))}
 }
 
-func (h *harness) patch(c *control.Caller, accountID string, p control.AccountPatch) *account.Account {
+func (h *harness) patch(c *control.Actor, accountID string, p control.AccountPatch) *account.Account {
 	h.tb.Helper()
 	return must[*account.Account](h)(h.UpdateAccount(ctx(), c, accountID, p, nil))
 }
@@ -223,16 +224,14 @@ func (h *harness) removeDeleted() {
 	m, err := control.NewMaintenance(control.MaintenanceConfig{Service: h.Service, Store: h.db, Now: h.clock.now, ExpiryPeriod: time.Millisecond})
 	h.must(err)
 	h.must(m.Start(ctx()))
-	pending := []string{""}
-	for deadline := time.Now().Add(30 * time.Second); len(pending) > 0; {
+	awaittest.True(h.tb, "no deleted account has records", func() bool {
+		var pending []string
 		h.must(h.db.View(ctx(), func(tx control.ReadTx) (err error) {
 			pending, err = tx.DeletedAccounts(ctx())
 			return err
 		}))
-		if time.Now().After(deadline) {
-			h.tb.Fatal("the maintenance did not remove the account")
-		}
-	}
+		return len(pending) == 0
+	})
 	h.must(m.Stop(ctx()))
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/keygate/keygate/internal/apikey"
 	"github.com/keygate/keygate/internal/control"
 	"github.com/keygate/keygate/internal/fault"
+	"github.com/keygate/keygate/internal/gateway"
 )
 
 // Guarantee: no key can create, rotate, change or revoke a key with more permissions than its
@@ -122,7 +123,7 @@ func TestAnotherAccountsRecordIsNotFound(t *testing.T) {
 }
 
 // operations returns every operation on a record, called by c.
-func operations(h *harness, c *control.Caller) map[string]func(keyID, gatewayID, routeID string) error {
+func operations(h *harness, c *control.Actor) map[string]func(keyID, gatewayID, routeID string) error {
 	doc := []byte("routes: []")
 	return map[string]func(k, g, r string) error{
 		"key":     func(k, _, _ string) error { return second(h.Key(ctx(), c, k)) },
@@ -130,7 +131,7 @@ func operations(h *harness, c *control.Caller) map[string]func(keyID, gatewayID,
 		"revoke":  func(k, _, _ string) error { return second(h.RevokeKey(ctx(), c, k, never)) },
 		"rotate":  func(k, _, _ string) error { return second(h.RotateKey(ctx(), c, k, 0, "", nil)) },
 		"gateway": func(_, g, _ string) error { return second(h.Gateway(ctx(), c, g)) },
-		"update":  func(_, g, _ string) error { return second(h.UpdateGateway(ctx(), c, g, control.GatewayPatch{}, never)) },
+		"update":  func(_, g, _ string) error { return second(h.UpdateGateway(ctx(), c, g, gateway.Patch{}, never)) },
 		"delete":  func(_, g, _ string) error { return second(h.DeleteGateway(ctx(), c, g, never)) },
 		"routes":  func(_, g, _ string) error { return second(h.Routes(ctx(), c, g, control.Page{Limit: 1})) },
 		"route":   func(_, g, r string) error { return second(h.Route(ctx(), c, g, r)) },
@@ -166,7 +167,7 @@ func TestCallerWithAKeyRevokedMeanwhile(t *testing.T) {
 	must[*apikey.Key](h)(h.UpdateKey(ctx(), owner, expired.KeyID, control.KeyPatch{ExpiresAt: value("2026-03-01T12:00:01Z")}, nil))
 	h.clock.advance(2e9)
 	h.wantNoRecords(a.ID, func() {
-		for caller, code := range map[*control.Caller]fault.AuthCode{revoked: fault.KeyInvalid, expired: fault.KeyExpired} {
+		for caller, code := range map[*control.Actor]fault.AuthCode{revoked: fault.KeyInvalid, expired: fault.KeyExpired} {
 			_, err := h.CreateKey(ctx(), caller, control.KeyInput{Name: "k", Scope: "read"})
 			h.wantCode(err, fault.Unauthorized, "")
 			if got := authOf(err); got != code {

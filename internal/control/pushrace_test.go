@@ -5,8 +5,8 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/keygate/keygate/internal/control"
 	"github.com/keygate/keygate/internal/fault"
+	"github.com/keygate/keygate/internal/gateway"
 )
 
 // Guarantee: pushes, changes of single routes and of settings of one gateway at the same time all succeed,
@@ -39,7 +39,7 @@ func TestPushesAndSingleChangesAtTheSameTime(t *testing.T) {
 	})
 	wg.Go(func() {
 		for n := range rounds {
-			_, err := h.UpdateGateway(ctx(), caller, g.ID, control.GatewayPatch{Name: value(fmt.Sprint("name", n))}, nil)
+			_, err := h.UpdateGateway(ctx(), caller, g.ID, gateway.Patch{Name: value(fmt.Sprint("name", n))}, nil)
 			h.check(err)
 		}
 	})

@@ -5,36 +5,13 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/gateway"
 )
-
-// readSection turns the section "gateway" of a configuration file into an edit. Errors name the
-// field as "gateway.name".
-func (s *Service) readSection(c *Caller, section *gateway.Section) (*gatewayEdit, error) {
-	edit, err := s.readPatch(c, patchOf(section))
-	return edit, fault.Prefixed("gateway", err)
-}
-
-// patchOf returns what a section changes.
-func patchOf(s *gateway.Section) GatewayPatch {
-	return GatewayPatch{
-		Name: s.Name, Hostname: s.Hostname, Default: s.Default, GlobalLimit: s.GlobalLimit, Timeout: s.Timeout,
-		CORS: s.CORS, MaxBodyBytes: s.MaxBodyBytes, KeyHeaders: s.KeyHeaders, AllowEncodedSlashes: s.AllowEncodedSlashes, CutStreams: s.CutStreams,
-		Upstream: UpstreamPatch{
-			URL: s.UpstreamURL, Headers: s.UpstreamHeaders, CA: s.UpstreamCA,
-			ClientCertificate: s.UpstreamClientCertificate, ClientKey: s.UpstreamClientKey,
-			ConnectTimeout: s.UpstreamConnectTimeout, IdleTimeout: s.UpstreamIdleTimeout,
-			MaxConnectionAge: s.UpstreamMaxConnectionAge, MaxConnections: s.UpstreamMaxConnections,
-		},
-		fromFile: true,
-	}
-}
 
 // restorable returns the part of the section of an old revision that a rollback of g can restore, and a
 // warning for each of the rest. A revision has no secrets, so those of g stay, as long as upstream_url
 // keeps its origin. default is left out: it is also about another gateway.
-func restorable(section gateway.Section, g *gateway.Gateway) (gateway.Section, []string) {
+func restorable(section gateway.Patch, g *gateway.Gateway) (gateway.Patch, []string) {
 	section.Default = gateway.Member[bool]{}
 	var warnings []string
 	headers, hasKey := g.Upstream.Headers, len(g.Upstream.TLS.ClientKey) > 0

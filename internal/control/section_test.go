@@ -19,20 +19,18 @@ import (
 )
 
 // settingsPatch draws a patch of any of the settings of a gateway.
-func settingsPatch(pair certificatetest.Pair) *rapid.Generator[control.GatewayPatch] {
-	return rapid.Custom(func(t *rapid.T) control.GatewayPatch {
+func settingsPatch(pair certificatetest.Pair) *rapid.Generator[gateway.Patch] {
+	return rapid.Custom(func(t *rapid.T) gateway.Patch {
 		text := func(label string, of ...string) control.Optional[string] {
 			s := rapid.SampledFrom(append(of, "")).Draw(t, label)
 			return control.Optional[string]{Present: s != "", Value: s}
 		}
 		some := func(label string) bool { return rapid.Bool().Draw(t, label) }
-		p := control.GatewayPatch{
+		p := gateway.Patch{
 			Name: text("name", "a: b", "null", " \"'"), Hostname: text("hostname", "drawn.acme.example"),
 			Timeout: text("timeout", "60s", "1m", "1.5s"), AllowEncodedSlashes: control.Optional[bool]{Present: true, Value: some("slashes")},
-			CutStreams: control.Optional[bool]{Present: true, Value: some("streams")},
-			Upstream: control.UpstreamPatch{
-				ConnectTimeout: text("connect", "100ms"), IdleTimeout: text("idle", "1h"), MaxConnectionAge: text("age", "24h"), CA: text("ca", string(pair.Cert)),
-			},
+			CutStreams:             control.Optional[bool]{Present: true, Value: some("streams")},
+			UpstreamConnectTimeout: text("connect", "100ms"), UpstreamIdleTimeout: text("idle", "1h"), UpstreamMaxConnectionAge: text("age", "24h"), UpstreamCA: text("ca", string(pair.Cert)),
 		}
 		if some("limited") {
 			p.GlobalLimit = value(ratelimit.Config{Sustained: rate("600/minute"), Burst: rate("5/s")})
@@ -44,16 +42,16 @@ func settingsPatch(pair certificatetest.Pair) *rapid.Generator[control.GatewayPa
 			p.MaxBodyBytes = value(int64(1 << 40))
 		}
 		if some("connections") {
-			p.Upstream.MaxConnections = value(int64(7))
+			p.UpstreamMaxConnections = value(int64(7))
 		}
 		if some("keys") {
 			p.KeyHeaders = value(rapid.SampledFrom([][]string{{"Authorization"}, {"X-API-Key", "y"}}).Draw(t, "key headers"))
 		}
 		if some("headers") {
-			p.Upstream.Headers = value(map[string]string{"X-Token": "s3cret: x", "a.b": ""})
+			p.UpstreamHeaders = value(map[string]string{"X-Token": "s3cret: x", "a.b": ""})
 		}
 		if some("certificate") {
-			p.Upstream.ClientCertificate, p.Upstream.ClientKey = value(string(pair.Cert)), value(string(pair.Key))
+			p.UpstreamClientCertificate, p.UpstreamClientKey = value(string(pair.Cert)), value(string(pair.Key))
 		}
 		return p
 	})
@@ -101,7 +99,7 @@ func TestAppliedExportWritesNothing(t *testing.T) {
 // configured is one gateway of the account acme, with a secret header and a route.
 type configured struct {
 	*harness
-	caller *control.Caller
+	caller *control.Actor
 	id     string
 }
 
@@ -326,7 +324,7 @@ func TestGatewayIsCreatedFromAFile(t *testing.T) {
 	h := newHarness(t)
 	caller := h.caller("acme", "admin")
 	const file = "gateway:\n  name: shop\n  upstream_url: https://shop.internal\n  hostname: shop.acme.example\n  upstream_headers: {X-Token: " + headerSecret + "}\nroutes:\n  - {path: /a, methods: [GET]}\n"
-	in := control.NewGateway{Settings: control.GatewayPatch{Timeout: value("30s"), Name: value("other")}, Config: file}
+	in := control.NewGateway{Settings: gateway.Patch{Timeout: value("30s"), Name: value("other")}, Config: file}
 	var dry *control.PushResult
 	h.wantNoRecords(caller.Account.ID, func() { dry = must[*control.PushResult](h)(h.PlanGateway(ctx(), caller, in)) })
 	const want = "[{name <nil> shop} {hostname <nil> shop.acme.example} {upstream_url <nil> https://shop.internal} {timeout <nil> 30s} {upstream_headers <nil> map[X-Token:***]}]"
@@ -372,7 +370,7 @@ func TestInvalidCreationsFromAFile(t *testing.T) {
 		{"no upstream", control.NewGateway{Config: "gateway: {name: a}\nroutes: []\n"}, fault.ValidationFailed, "upstream_url 0:0"},
 		{"neither", control.NewGateway{Config: "routes: []\n"}, fault.ValidationFailed, "name 0:0 upstream_url 0:0"},
 		{"a bad file", control.NewGateway{Config: "gateway: {nam: a}\nroutes: [5]\n"}, fault.ValidationFailed, "config.gateway.nam 1:11 config.routes[0] 2:10"},
-		{"a bad setting beside it", control.NewGateway{Config: "routes: 5\n", Settings: control.GatewayPatch{Timeout: value("1ms")}}, fault.ValidationFailed, "timeout 0:0 config.routes 1:9"},
+		{"a bad setting beside it", control.NewGateway{Config: "routes: 5\n", Settings: gateway.Patch{Timeout: value("1ms")}}, fault.ValidationFailed, "timeout 0:0 config.routes 1:9"},
 		{"a hostname", control.NewGateway{Config: "gateway: {name: a, upstream_url: 'http://a', hostname: a.other.example}\nroutes: []\n"}, fault.ValidationFailed, "config.gateway.hostname 1:56"},
 		{"a masked secret", control.NewGateway{Config: "gateway: {name: a, upstream_url: 'http://a', upstream_headers: {A: '***'}}\nroutes: []\n"}, fault.ValidationFailed, "config.gateway.upstream_headers.A 1:68"},
 		{"a certificate for http", control.NewGateway{Config: "gateway: {name: a, upstream_url: 'http://a', upstream_client_key: null, cors: {origins: []}}\nroutes: []\n"}, fault.ValidationFailed, "config.gateway.cors.origins 1:89"},

@@ -18,7 +18,7 @@ import (
 type clientPair struct {
 	*harness
 	t      *testing.T
-	caller *control.Caller
+	caller *control.Actor
 	g      *gateway.Gateway
 }
 
@@ -28,29 +28,29 @@ func newClientPair(t *testing.T, pair certificatetest.Pair) *clientPair {
 	h := newHarness(t)
 	c := &clientPair{harness: h, t: t, caller: h.caller("acme", "admin")}
 	creation := newGateway("https://h/a")
-	creation.Upstream.ClientCertificate, creation.Upstream.ClientKey = value(string(pair.Cert)), value(string(pair.Key))
+	creation.UpstreamClientCertificate, creation.UpstreamClientKey = value(string(pair.Cert)), value(string(pair.Key))
 	c.g = must[*gateway.Gateway](h)(h.CreateGateway(ctx(), c.caller, creation, ""))
 	return c
 }
 
-func pairPatch(p certificatetest.Pair) control.UpstreamPatch {
-	return control.UpstreamPatch{ClientCertificate: value(string(p.Cert)), ClientKey: value(string(p.Key))}
+func pairPatch(p certificatetest.Pair) gateway.Patch {
+	return gateway.Patch{UpstreamClientCertificate: value(string(p.Cert)), UpstreamClientKey: value(string(p.Key))}
 }
 
-func noPair() control.UpstreamPatch {
-	return control.UpstreamPatch{ClientCertificate: null[string](), ClientKey: null[string]()}
+func noPair() gateway.Patch {
+	return gateway.Patch{UpstreamClientCertificate: null[string](), UpstreamClientKey: null[string]()}
 }
 
-func (c *clientPair) patch(p control.UpstreamPatch) *gateway.Gateway {
+func (c *clientPair) patch(p gateway.Patch) *gateway.Gateway {
 	c.t.Helper()
-	return must[*gateway.Gateway](c.harness)(c.UpdateGateway(ctx(), c.caller, c.g.ID, control.GatewayPatch{Upstream: p}, nil))
+	return must[*gateway.Gateway](c.harness)(c.UpdateGateway(ctx(), c.caller, c.g.ID, p, nil))
 }
 
 // wantRejected fails unless p is rejected for the field and leaves no record.
-func (c *clientPair) wantRejected(p control.UpstreamPatch, field string) {
+func (c *clientPair) wantRejected(p gateway.Patch, field string) {
 	c.t.Helper()
 	c.wantNoRecords(c.caller.Account.ID, func() {
-		_, err := c.UpdateGateway(ctx(), c.caller, c.g.ID, control.GatewayPatch{Upstream: p}, nil)
+		_, err := c.UpdateGateway(ctx(), c.caller, c.g.ID, p, nil)
 		c.wantCode(err, fault.ValidationFailed, field)
 	})
 }
@@ -82,17 +82,17 @@ func TestClientCertificateAndKeyBelongTogether(t *testing.T) {
 	one, two := certificatetest.New(t, "one"), certificatetest.New(t, "two")
 	c := newClientPair(t, one)
 	c.wantPair(c.g, one)
-	c.wantPair(must[*gateway.Gateway](c.harness)(c.UpdateGateway(ctx(), c.caller, c.g.ID, control.GatewayPatch{Name: value("renamed")}, nil)), one)
+	c.wantPair(must[*gateway.Gateway](c.harness)(c.UpdateGateway(ctx(), c.caller, c.g.ID, gateway.Patch{Name: value("renamed")}, nil)), one)
 	// A renewed certificate for the stored key, followed by its issuers.
 	chain := certificatetest.Pair{Cert: append(append([]byte{}, one.Cert...), two.Cert...), Key: one.Key}
-	c.wantPair(c.patch(control.UpstreamPatch{ClientCertificate: value(string(chain.Cert))}), chain)
+	c.wantPair(c.patch(gateway.Patch{UpstreamClientCertificate: value(string(chain.Cert))}), chain)
 
-	c.wantRejected(control.UpstreamPatch{ClientCertificate: value(string(two.Cert))}, "upstream_client_key")
-	c.wantRejected(control.UpstreamPatch{ClientKey: value(string(two.Key))}, "upstream_client_key")
-	c.wantRejected(control.UpstreamPatch{ClientCertificate: null[string]()}, "upstream_client_certificate")
-	c.wantRejected(control.UpstreamPatch{ClientKey: null[string]()}, "upstream_client_key")
+	c.wantRejected(gateway.Patch{UpstreamClientCertificate: value(string(two.Cert))}, "upstream_client_key")
+	c.wantRejected(gateway.Patch{UpstreamClientKey: value(string(two.Key))}, "upstream_client_key")
+	c.wantRejected(gateway.Patch{UpstreamClientCertificate: null[string]()}, "upstream_client_certificate")
+	c.wantRejected(gateway.Patch{UpstreamClientKey: null[string]()}, "upstream_client_key")
 	creation := newGateway("https://h")
-	creation.Upstream.ClientCertificate = value(string(one.Cert))
+	creation.UpstreamClientCertificate = value(string(one.Cert))
 	_, err := c.CreateGateway(ctx(), c.caller, creation, "")
 	c.wantCode(err, fault.ValidationFailed, "upstream_client_key")
 
@@ -111,17 +111,17 @@ func TestClientCertificateAndKeyBelongTogether(t *testing.T) {
 func TestClientCertificateIsDroppedWithItsOrigin(t *testing.T) {
 	one, two := certificatetest.New(t, "one"), certificatetest.New(t, "two")
 	c := newClientPair(t, one)
-	c.wantPair(c.patch(control.UpstreamPatch{URL: value("https://H:443/b")}), one) // the same origin
+	c.wantPair(c.patch(gateway.Patch{UpstreamURL: value("https://H:443/b")}), one) // the same origin
 	for _, other := range []string{"http://h:443/", "https://h2/", "h2c://h:443"} {
-		c.patch(control.UpstreamPatch{URL: value("https://h")})
+		c.patch(gateway.Patch{UpstreamURL: value("https://h")})
 		c.patch(pairPatch(one))
-		c.wantNoPair(c.patch(control.UpstreamPatch{URL: value(other)}), other)
+		c.wantNoPair(c.patch(gateway.Patch{UpstreamURL: value(other)}), other)
 	}
 	moved := pairPatch(two)
-	moved.URL = value("https://h9")
+	moved.UpstreamURL = value("https://h9")
 	c.wantPair(c.patch(moved), two)
-	c.wantRejected(control.UpstreamPatch{URL: value("https://h10"), ClientCertificate: value(string(two.Cert))}, "upstream_client_key")
-	moved.URL = value("http://h9")
+	c.wantRejected(gateway.Patch{UpstreamURL: value("https://h10"), UpstreamClientCertificate: value(string(two.Cert))}, "upstream_client_key")
+	moved.UpstreamURL = value("http://h9")
 	c.wantRejected(moved, "upstream_client_certificate")
 }
 
@@ -152,8 +152,8 @@ func TestConnectionLimits(t *testing.T) {
 	h := newHarness(t)
 	caller := h.caller("acme", "admin")
 	creation := newGateway("http://h")
-	creation.Upstream.ConnectTimeout, creation.Upstream.IdleTimeout, creation.Upstream.MaxConnections = value("1500ms"), value("60s"), value(int64(7))
-	creation.Upstream.MaxConnectionAge = value("90s")
+	creation.UpstreamConnectTimeout, creation.UpstreamIdleTimeout, creation.UpstreamMaxConnections = value("1500ms"), value("60s"), value(int64(7))
+	creation.UpstreamMaxConnectionAge = value("90s")
 	g := must[*gateway.Gateway](h)(h.CreateGateway(ctx(), caller, creation, ""))
 	want := func(after string, connect, idle, age string, connections, version int64) {
 		t.Helper()
@@ -165,14 +165,14 @@ func TestConnectionLimits(t *testing.T) {
 				after, u.Timeouts, u.MaxConnections, g.Version, connect, idle, connections, version)
 		}
 	}
-	patch := func(p control.UpstreamPatch) {
+	patch := func(p gateway.Patch) {
 		t.Helper()
-		g = must[*gateway.Gateway](h)(h.UpdateGateway(ctx(), caller, g.ID, control.GatewayPatch{Upstream: p}, nil))
+		g = must[*gateway.Gateway](h)(h.UpdateGateway(ctx(), caller, g.ID, p, nil))
 	}
 	want("creation", "1500ms", "60s", "90s", 7, 1)
-	patch(control.UpstreamPatch{MaxConnections: value(int64(8)), MaxConnectionAge: value("24h"), IdleTimeout: null[string]()})
+	patch(gateway.Patch{UpstreamMaxConnections: value(int64(8)), UpstreamMaxConnectionAge: value("24h"), UpstreamIdleTimeout: null[string]()})
 	want("a change", "1500ms", "", "24h", 8, 2)
-	patch(control.UpstreamPatch{MaxConnections: null[int64](), MaxConnectionAge: null[string](), ConnectTimeout: null[string]()})
+	patch(gateway.Patch{UpstreamMaxConnections: null[int64](), UpstreamMaxConnectionAge: null[string](), UpstreamConnectTimeout: null[string]()})
 	want("null", "", "", "", 0, 3)
 
 	var diffs []string

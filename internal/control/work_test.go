@@ -15,6 +15,7 @@ import (
 	"github.com/keygate/keygate/internal/control"
 	"github.com/keygate/keygate/internal/event"
 	"github.com/keygate/keygate/internal/fault"
+	"github.com/keygate/keygate/internal/gateway"
 	"github.com/keygate/keygate/internal/snapshot"
 	"github.com/keygate/keygate/internal/store/sqlite/sqlitetest"
 )
@@ -82,7 +83,7 @@ type change struct {
 
 // everyChange returns every call that changes something, on a new gateway of the caller that
 // has routes, two revisions and a key.
-func (h *harness) everyChange(caller *control.Caller) []change {
+func (h *harness) everyChange(caller *control.Actor) []change {
 	h.tb.Helper()
 	g := h.gateway(caller)
 	r := h.route(caller, g.ID, "/a", "GET")
@@ -102,7 +103,7 @@ func (h *harness) everyChange(caller *control.Caller) []change {
 			return second(h.CreateGateway(ctx, caller, newGateway("https://h"), emptySpec))
 		}},
 		{"update gateway", false, func(ctx context.Context) error {
-			return second(h.UpdateGateway(ctx, caller, g.ID, control.GatewayPatch{Name: value("n")}, nil))
+			return second(h.UpdateGateway(ctx, caller, g.ID, gateway.Patch{Name: value("n")}, nil))
 		}},
 		{"delete gateway", true, func(ctx context.Context) error { return second(h.DeleteGateway(ctx, caller, g.ID, nil)) }},
 		{"create route", false, func(ctx context.Context) error {
@@ -137,7 +138,7 @@ func TestRolledBackChangesLeaveNothing(t *testing.T) {
 	h := newHarness(t)
 	caller := h.caller("acme", "admin")
 	changes := h.everyChange(caller)
-	caller.KeyID = "" // like an offline command, which presents no key
+	caller.Kind, caller.KeyID = control.OfflineActor, "" // a command presents no key
 	idempotency := &control.Idempotency{KeyID: "key_x", Key: "once", Encode: func(any) (int, map[string]string, []byte, error) { return 201, nil, []byte("{}"), nil }}
 	before := h.everything(caller)
 	for _, at := range []string{"audit", "event", "change", "response", "commit"} {
@@ -163,7 +164,7 @@ func TestRolledBackChangesLeaveNothing(t *testing.T) {
 }
 
 // everything returns the state of the account and all its records as text.
-func (h *harness) everything(c *control.Caller) []string {
+func (h *harness) everything(c *control.Actor) []string {
 	h.tb.Helper()
 	var all []string
 	h.must(h.db.View(ctx(), func(tx control.ReadTx) error {
@@ -336,7 +337,7 @@ func TestMessageOfAChangeThatIsNotInForce(t *testing.T) {
 		}{
 			"key": {func() error { _, err := h.RevokeKey(ctx(), caller, k.ID, nil); return err }, "revoked or has a new expiry is still accepted"},
 			"gateway": {func() error {
-				_, err := h.UpdateGateway(ctx(), caller, g.ID, control.GatewayPatch{Name: value("new")}, nil)
+				_, err := h.UpdateGateway(ctx(), caller, g.ID, gateway.Patch{Name: value("new")}, nil)
 				return err
 			}, "the gateway works as before the call"},
 		} {

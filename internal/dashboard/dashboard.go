@@ -26,13 +26,16 @@ import (
 	"github.com/keygate/keygate/internal/id"
 )
 
-// files is the built dashboard: index.html, and assets with a hash of their content in their names.
+// files is the built dashboard: index.html and its assets.
 //
 //go:embed all:dist
 var files embed.FS
 
-// placeholder is what stands for the base path in index.html.
-const placeholder = "/__base__/"
+// What stands in index.html for the base path, and for the hash of the build.
+const (
+	basePlaceholder  = "/__base__/"
+	buildPlaceholder = "__build__"
+)
 
 // Policy is the content security policy of every page and asset.
 const Policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
@@ -50,11 +53,13 @@ type Handler struct {
 	prefix string // the base path without a slash at its end
 	api    http.Handler
 	index  []byte
-	assets map[string]*asset // by name, without "assets/"
+	// Assets by the path below "assets/": the hash of the build, a slash and the name. So a page that an
+	// earlier version served gets none of this build: the files of two builds do not fit together.
+	assets map[string]*asset
 	icon   *asset
 }
 
-// asset is a file whose name changes with its content.
+// asset is a file that the page loads. It never changes at its path.
 type asset struct {
 	name, contentType, tag string
 	plain                  []byte
@@ -67,35 +72,39 @@ func New(cfg Config) (*Handler, error) {
 		return nil, errors.New("dashboard: Config.API is required")
 	}
 	h := &Handler{prefix: strings.TrimSuffix(cfg.BasePath, "/"), api: cfg.API, assets: map[string]*asset{}}
-	index, err := files.ReadFile("dist/index.html")
-	if err != nil {
-		return nil, fmt.Errorf("read the dashboard: %w", err)
-	}
-	h.index = bytes.ReplaceAll(index, []byte(placeholder), []byte(html.EscapeString(h.prefix+"/")))
 	entries, err := fs.ReadDir(files, "dist/assets")
 	if err != nil {
 		return nil, fmt.Errorf("read the dashboard: %w", err)
 	}
-	for _, e := range entries {
+	build := sha256.New()
+	assets := make([]*asset, len(entries))
+	for i, e := range entries {
 		content, err := files.ReadFile("dist/assets/" + e.Name())
 		if err != nil {
 			return nil, fmt.Errorf("read the dashboard: %w", err)
 		}
-		h.assets[e.Name()] = newAsset(e.Name(), content)
-		if strings.HasPrefix(e.Name(), "icon-") {
-			h.icon = h.assets[e.Name()]
-		}
+		sum := sha256.Sum256(content)
+		_, _ = fmt.Fprintf(build, "%s %x\n", e.Name(), sum)
+		assets[i] = newAsset(e.Name(), hex.EncodeToString(sum[:8]), content)
 	}
-	if h.icon == nil {
+	hash := hex.EncodeToString(build.Sum(nil)[:8])
+	for _, a := range assets {
+		h.assets[hash+"/"+a.name] = a
+	}
+	if h.icon = h.assets[hash+"/icon.svg"]; h.icon == nil {
 		return nil, errors.New("read the dashboard: it has no icon")
 	}
+	index, err := files.ReadFile("dist/index.html")
+	if err != nil {
+		return nil, fmt.Errorf("read the dashboard: %w", err)
+	}
+	h.index = []byte(strings.NewReplacer(basePlaceholder, html.EscapeString(h.prefix+"/"), buildPlaceholder, hash).Replace(string(index)))
 	return h, nil
 }
 
-func newAsset(name string, content []byte) *asset {
-	sum := sha256.Sum256(content)
+func newAsset(name, tag string, content []byte) *asset {
 	return &asset{
-		name: name, contentType: contentType(name), tag: hex.EncodeToString(sum[:8]), plain: content,
+		name: name, contentType: contentType(name), tag: tag, plain: content,
 		// Most servers never show the dashboard, so that nothing is compressed before it is asked for.
 		compressed: sync.OnceValue(func() []byte { return compress(content) }),
 	}

@@ -54,6 +54,8 @@ func TestPaths(t *testing.T) {
 		{"/", "GET", "/v10", 200, `content="/"`},
 		{"/", "GET", "/assets/gone-1234.js", 404, `"not_found"`},
 		{"/", "GET", "/assets/", 404, `"not_found"`},
+		{"/", "GET", "/assets/index.js", 404, `"not_found"`},
+		{"/", "GET", "/assets/__build__/index.js", 404, `"not_found"`},
 		{"/", "GET", "/assets/../index.html", 404, `"not_found"`},
 		{"/", "GET", "/favicon.ico", 200, "<svg"},
 		{"/", "GET", "/robots.txt", 404, `"not_found"`},
@@ -151,12 +153,29 @@ func TestAssets(t *testing.T) {
 // Guarantee: index.html has no script and no style of its own, and no placeholder is left.
 func TestIndex(t *testing.T) {
 	page := get(newHandler(t, "/kg"), "GET", "http://h/kg/").Body.String()
-	if strings.Contains(page, "__base__") {
-		t.Error("the page has a placeholder")
+	if strings.Contains(page, "__") {
+		t.Errorf("the page has a placeholder: %s", page)
 	}
 	for _, bad := range []string{`<script[^>]*>[^<]`, `<style`, `\sstyle=`, `\son\w+=`, `https?://`} {
 		if found := regexp.MustCompile(bad).FindString(page); found != "" {
 			t.Errorf("the page has %q", found)
+		}
+	}
+}
+
+// Guarantee: a page of another build gets no file of this one, although their names are the same, and
+// the refusal is not cached. Scripts name each other without the hash of the build.
+func TestOtherBuild(t *testing.T) {
+	h := newHandler(t, "/kg")
+	for asset, a := range h.assets {
+		hash, name, _ := strings.Cut(asset, "/")
+		other := strings.Repeat("0", len(hash))
+		w := get(h, "GET", "http://h/kg/assets/"+other+"/"+name)
+		if w.Code != http.StatusNotFound || w.Header().Get("Cache-Control") != "no-store" {
+			t.Errorf("%s of another build: got %d with Cache-Control %q, want 404 with no-store", name, w.Code, w.Header().Get("Cache-Control"))
+		}
+		if bytes.Contains(a.plain, []byte(hash)) || bytes.Contains(a.plain, []byte(buildPlaceholder)) {
+			t.Errorf("%s contains the hash of the build, or what stands for it", name)
 		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/keygate/keygate/internal/edge"
+	"github.com/keygate/keygate/internal/keygatetest/awaittest"
 )
 
 // Guarantee: a connection beyond a limit is closed at once and counted, the log
@@ -72,7 +73,7 @@ func TestServeRetriesAfterAcceptErrors(t *testing.T) {
 // Guarantee: a shutdown ends the backoff after an error of Accept.
 func TestShutdownEndsBackoff(t *testing.T) {
 	h := startOn(t, &failingListener{Listener: listen(t), failures: 1 << 30}, edge.Config{})
-	waitUntil(t, "the backoff has grown", func() bool { return h.server.Stats().AcceptErrors > 5 })
+	awaittest.True(t, "the backoff has grown", func() bool { return h.server.Stats().AcceptErrors > 5 })
 	h.close()
 }
 
@@ -89,7 +90,7 @@ func TestServeReportsClosedListener(t *testing.T) {
 }
 
 // Guarantee: a shutdown refuses new connections, closes those without a whole
-// first line at once, shuts down both drivers, and waits for running requests.
+// first line at once, shuts down both engines, and waits for running requests.
 func TestShutdownDrains(t *testing.T) {
 	arrived, release := make(chan struct{}), make(chan struct{})
 	h := start(t, edge.Config{HTTP2: newHTTP2Server(func(w http.ResponseWriter, _ *http.Request) {
@@ -210,7 +211,7 @@ func TestManyConnectionsReleaseTheirSlots(t *testing.T) {
 		})
 	}
 	all.Wait()
-	waitUntil(t, "1600 connections were accepted and none is open", func() bool {
+	awaittest.True(t, "1600 connections were accepted and none is open", func() bool {
 		s := h.server.Stats()
 		return s.Accepted == 1600 && s.Open == 0
 	})

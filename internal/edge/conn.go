@@ -26,7 +26,7 @@ type conn struct {
 
 	hasSlot        bool  // holds one of MaxConnections
 	hasAddressSlot bool  // holds one of MaxConnectionsPerAddress, counted by block
-	block          block // of client, if hasAddressSlot
+	block          Block // of client, if hasAddressSlot
 	closeOnce      sync.Once
 }
 
@@ -55,7 +55,7 @@ func (c *conn) Close() error {
 // acquireAddressSlot takes one of the client address's slots. If none is free it
 // counts and logs the refusal and returns false.
 func (c *conn) acquireAddressSlot() bool {
-	b := blockOf(c.client.Addr())
+	b := BlockOf(c.client.Addr())
 	if !c.server.slots.acquireFor(b) {
 		c.server.logRefused(&c.server.counters.refusedAddress, "too many connections from one address: new ones are closed",
 			"address", c.client.Addr(), "max_connections_per_address", c.server.cfg.MaxConnectionsPerAddress)
@@ -69,7 +69,7 @@ func (c *conn) acquireAddressSlot() bool {
 // has been counted and logged.
 var errAddressLimit = errors.New("edge: too many connections from one address")
 
-// serve finds out which protocol the connection speaks and hands it to the driver.
+// serve finds out which protocol the connection speaks and hands it to the engine.
 func (s *Server) serve(c *conn) {
 	handedOff := false // to HTTP2 or serveTLS, which closes the connection
 	defer func() {
@@ -110,9 +110,9 @@ func (s *Server) serveTLS(c *conn, stream net.Conn, info h1.ConnInfo) {
 	s.cfg.HTTP1.ServeConn(stream, info)
 }
 
-// end closes a connection, whether a driver has had it or not.
+// end closes a connection, whether an engine has had it or not.
 func (s *Server) end(c *conn) {
-	_ = c.Close() // the driver may have closed it
+	_ = c.Close() // the engine may have closed it
 	s.pending.remove(c)
 }
 
@@ -239,7 +239,7 @@ func (s *Server) logFailure(c *conn, err error) {
 }
 
 // Trusted reports whether the client of nc, a connection that a Server handed to
-// its HTTP2 driver, is a trusted proxy, so that its X-Forwarded-* fields are
+// its HTTP2 engine, is a trusted proxy, so that its X-Forwarded-* fields are
 // accepted.
 func Trusted(nc net.Conn) bool {
 	for {

@@ -19,6 +19,7 @@ import (
 
 	"github.com/keygate/keygate/internal/clientip"
 	"github.com/keygate/keygate/internal/edge"
+	"github.com/keygate/keygate/internal/keygatetest/awaittest"
 	"github.com/keygate/keygate/internal/keygatetest/leaktest"
 	"github.com/keygate/keygate/internal/keygatetest/logtest"
 	"github.com/keygate/keygate/internal/proxy/h1"
@@ -29,7 +30,7 @@ func TestMain(m *testing.M) { leaktest.Main(m) }
 // testTimeout bounds every wait of a test. Reaching it is a failure.
 const testTimeout = time.Minute
 
-// lineEcho is an HTTP1 driver that responds to each line with the type of the
+// lineEcho is an HTTP1 engine that responds to each line with the type of the
 // connection, its ConnInfo and the line itself. The line "panic" makes it panic.
 type lineEcho struct {
 	mu     sync.Mutex
@@ -84,10 +85,10 @@ func (l *lineEcho) Shutdown(context.Context) error {
 	return nil
 }
 
-// http2Server is an HTTP2 driver on net/http.
+// http2Server is an HTTP2 engine on net/http.
 type http2Server struct{ http.Server }
 
-// newHTTP2Server returns a driver with the handler h. Nil is a handler that
+// newHTTP2Server returns an engine with the handler h. Nil is a handler that
 // responds with the protocol, the client's address and whether it is trusted.
 func newHTTP2Server(h http.HandlerFunc) *http2Server {
 	type trusted struct{}
@@ -127,7 +128,7 @@ type harness struct {
 	log    *logtest.Recorder
 }
 
-// start starts a server. The drivers that cfg leaves nil are a lineEcho and an
+// start starts a server. The engines that cfg leaves nil are a lineEcho and an
 // http2Server.
 func start(t *testing.T, cfg edge.Config) *harness {
 	t.Helper()
@@ -264,23 +265,10 @@ func (c *client) wantClosed() {
 	}
 }
 
-// waitUntil polls until holds returns true. It is for effects that a client cannot
-// observe on its connection.
-func waitUntil(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	tick := time.NewTicker(time.Millisecond)
-	defer tick.Stop()
-	for deadline := time.Now().Add(testTimeout); !holds(); <-tick.C {
-		if time.Now().After(deadline) {
-			t.Fatalf("timed out waiting until %s", what)
-		}
-	}
-}
-
 // wantOpen waits until the server counts n open connections.
 func (h *harness) wantOpen(n int64) {
 	h.t.Helper()
-	waitUntil(h.t, fmt.Sprintf("%d connections are open", n), func() bool { return h.server.Stats().Open == n })
+	awaittest.True(h.t, fmt.Sprintf("%d connections are open", n), func() bool { return h.server.Stats().Open == n })
 }
 
 func trust(networks ...string) *clientip.Trust {

@@ -1,13 +1,11 @@
 package edge
 
 import (
-	"errors"
 	"io"
 	"net"
-)
 
-// errNothing is returned by peekNow if nothing has arrived.
-var errNothing = errors.New("nothing has arrived")
+	"github.com/keygate/keygate/internal/nowait"
+)
 
 // peek fills buf with the first bytes of c without consuming them. It returns once
 // enough reports that the bytes seen suffice, or buf is full. If c ends before its
@@ -19,12 +17,12 @@ func peek(c *net.TCPConn, buf []byte, enough func(seen []byte) bool) error {
 	}
 	var failed error
 	err = raw.Read(func(fd uintptr) bool {
-		n, err := peekNow(fd, buf)
+		n, errno := nowait.Peek(int(fd), buf)
 		switch {
-		case errors.Is(err, errNothing):
+		case errno == nowait.Again:
 			return false
-		case err != nil:
-			failed = err
+		case errno != 0:
+			failed = errno
 		case n == 0:
 			failed = io.EOF
 		case !enough(buf[:n]) && n < len(buf):

@@ -30,6 +30,6 @@ func (c *conn) rejectPlainHTTP() {
 	_, err := fmt.Fprintf(c.TCPConn, "HTTP/1.1 %d Bad Request\r\nContent-Type: application/json\r\nContent-Length: %d\r\nConnection: close\r\nX-Request-Id: %s\r\n\r\n%s",
 		status, len(body), request, body)
 	if err == nil && c.CloseWrite() == nil {
-		linger(c.server.cfg.Linger, c.TCPConn)
+		c.server.cfg.Linger.DiscardFrom(c.TCPConn)
 	}
 }

@@ -21,30 +21,31 @@ const shards = 64 // a power of two
 // shard holds the counts of some of the addresses.
 type shard struct {
 	mu     sync.Mutex
-	counts map[block]int64
+	counts map[Block]int64
 	_      [48]byte // keeps neighbours out of the same cache line
 }
 
-// block is the unit of the limit per address: one IPv4 address, or one IPv6 /64
+// Block is the unit of the limit per address: one IPv4 address, or one IPv6 /64
 // network, the least that a provider assigns to a customer.
-type block struct {
+type Block struct {
 	bits uint64 // the IPv4 address, or the first 64 bits of the IPv6 address
 	is4  bool
 }
 
-func blockOf(a netip.Addr) block {
+// BlockOf returns the block of an address.
+func BlockOf(a netip.Addr) Block {
 	if a = a.Unmap(); a.Is4() {
 		b := a.As4()
-		return block{uint64(binary.BigEndian.Uint32(b[:])), true}
+		return Block{uint64(binary.BigEndian.Uint32(b[:])), true}
 	}
 	b := a.As16()
-	return block{binary.BigEndian.Uint64(b[:]), false}
+	return Block{binary.BigEndian.Uint64(b[:]), false}
 }
 
 func newSlots(total, perAddress int) *slots {
 	s := &slots{max: int64(total), maxPerAddress: int64(perAddress)}
 	for i := range s.shards {
-		s.shards[i].counts = map[block]int64{}
+		s.shards[i].counts = map[Block]int64{}
 	}
 	return s
 }
@@ -62,7 +63,7 @@ func (s *slots) acquire() bool {
 func (s *slots) release() { s.open.Add(-1) }
 
 // acquireFor takes one of the slots of b. It returns false if none is free.
-func (s *slots) acquireFor(b block) bool {
+func (s *slots) acquireFor(b Block) bool {
 	sh := s.shard(b)
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
@@ -75,7 +76,7 @@ func (s *slots) acquireFor(b block) bool {
 }
 
 // releaseFor returns a slot that acquireFor took.
-func (s *slots) releaseFor(b block) {
+func (s *slots) releaseFor(b Block) {
 	sh := s.shard(b)
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
@@ -86,7 +87,7 @@ func (s *slots) releaseFor(b block) {
 	}
 }
 
-func (s *slots) shard(b block) *shard {
+func (s *slots) shard(b Block) *shard {
 	// The high bits of the product depend on all bits of the address.
 	return &s.shards[(b.bits*0x9e3779b97f4a7c15)>>58&(shards-1)]
 }

@@ -20,7 +20,7 @@ func TestBlockOf(t *testing.T) {
 		{"192.0.2.1", "::c000:201", false},
 		{"0.0.0.0", "::", false},
 	} {
-		a, b := blockOf(netip.MustParseAddr(tc.a)), blockOf(netip.MustParseAddr(tc.b))
+		a, b := BlockOf(netip.MustParseAddr(tc.a)), BlockOf(netip.MustParseAddr(tc.b))
 		if same := a == b; same != tc.same {
 			t.Errorf("%s and %s: got blocks %v and %v, want the same block: %v", tc.a, tc.b, a, b, tc.same)
 		}
@@ -34,7 +34,7 @@ func TestSlotsPerAddress(t *testing.T) {
 	used := map[*shard]bool{}
 	first := netip.MustParseAddr("10.0.0.0")
 	for a, i := first, 0; i < 1000; a, i = a.Next(), i+1 {
-		b := blockOf(a)
+		b := BlockOf(a)
 		used[s.shard(b)] = true
 		if !s.acquireFor(b) || s.acquireFor(b) {
 			t.Fatalf("%s: want exactly one slot", a)
@@ -44,7 +44,7 @@ func TestSlotsPerAddress(t *testing.T) {
 		t.Errorf("got %d shards in use, want all %d", len(used), shards)
 	}
 	for a, i := first, 0; i < 1000; a, i = a.Next(), i+1 {
-		s.releaseFor(blockOf(a))
+		s.releaseFor(BlockOf(a))
 	}
 	for i := range s.shards {
 		if n := len(s.shards[i].counts); n != 0 {
@@ -58,7 +58,7 @@ func BenchmarkSlots(b *testing.B) {
 	a := netip.MustParseAddr("192.0.2.1")
 	b.ReportAllocs()
 	for b.Loop() {
-		blk := blockOf(a)
+		blk := BlockOf(a)
 		if s.acquire() && s.acquireFor(blk) {
 			s.releaseFor(blk)
 			s.release()

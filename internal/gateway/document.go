@@ -13,7 +13,7 @@ import (
 // Document is a configuration file (specification, Rate limit configuration;
 // contract, section 5).
 type Document struct {
-	Gateway Section
+	Gateway Patch
 	Routes  []RouteSpec
 }
 

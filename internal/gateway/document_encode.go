@@ -15,8 +15,8 @@ import (
 // the file to the same gateway changes nothing.
 func Export(g *Gateway, routes []Route) *Document {
 	d := &Document{Routes: make([]RouteSpec, len(routes))}
-	for _, row := range settings() {
-		row.export(&d.Gateway, g)
+	for _, s := range Settings() {
+		s.values.export(&d.Gateway, g)
 	}
 	for i, r := range routes {
 		d.Routes[i] = RouteSpec{Path: r.Path, Methods: r.Methods, RateLimit: r.RateLimit, Auth: r.Auth}

@@ -41,7 +41,7 @@ routes:
 		t.Fatal(err)
 	}
 	want := &gateway.Document{
-		Gateway: gateway.Section{
+		Gateway: gateway.Patch{
 			Name:        gateway.Member[string]{Present: true, Value: "orders"},
 			UpstreamURL: gateway.Member[string]{Present: true, Value: "https://orders.internal"},
 			GlobalLimit: gateway.Member[ratelimit.Config]{Present: true, Value: limit(t, "6000/min", "", "", "")},

@@ -97,6 +97,9 @@ func ParseHostname(s, domain string) (string, error) {
 	return name, nil
 }
 
+// maxHostname is the maximum number of characters of a host name (RFC 1035).
+const maxHostname = 253
+
 // CheckHostname is ParseHostname where the gateway domain is not known. The server accepts fewer
 // names.
 func CheckHostname(s string) error {
@@ -106,7 +109,7 @@ func CheckHostname(s string) error {
 
 // isDNSName reports whether s, in lower case, is a valid hostname (RFC 1123).
 func isDNSName(s string) bool {
-	if len(s) == 0 || len(s) > 253 {
+	if len(s) == 0 || len(s) > maxHostname {
 		return false
 	}
 	for label := range strings.SplitSeq(s, ".") {

@@ -20,10 +20,13 @@ const SchemaID = "https://keygate.dev/schemas/configuration-file.json"
 // ParseDocument checks.
 func Schema() []byte {
 	gatewayFields := schema{}
-	for _, s := range settings() {
-		field := maps.Clone(s.schema)
-		field["description"] = s.doc
-		gatewayFields[s.name] = field
+	for _, s := range Settings() {
+		field := maps.Clone(s.values.schema())
+		if !s.NotNull {
+			field = orNull(field)
+		}
+		field["description"] = s.Doc.File
+		gatewayFields[s.Name] = field
 	}
 	content, err := json.MarshalIndent(schema{
 		"$schema":     "https://json-schema.org/draft/2020-12/schema",

@@ -26,6 +26,19 @@ type Upstream struct {
 	MaxConnectionAge string `json:"max_connection_age,omitempty"`
 }
 
+// setURL sets a URL that is valid. Credentials for one server are not sent to another: a new origin removes
+// the headers, and the client certificate with its key.
+func (u *Upstream) setURL(s string) {
+	if u.URL == s {
+		return
+	}
+	before, err := ParseUpstreamURL(u.URL)
+	if after, afterErr := ParseUpstreamURL(s); err != nil || afterErr != nil || before.Origin() != after.Origin() {
+		u.Headers, u.TLS.ClientCertificate, u.TLS.ClientKey = nil, "", nil
+	}
+	u.URL = s
+}
+
 // UpstreamTLS says how a gateway authenticates an https upstream, and itself to the
 // upstream.
 type UpstreamTLS struct {

@@ -8,8 +8,8 @@
 //	          ▼
 //	        fetch: read the file of the commit, push it ──► commit status
 //
-// Each step has places, shared out between accounts in turn, and a gateway is in one step at a time.
-// Half of the places are kept from accounts whose servers were slow lately, so that servers which
+// Each step has slots, shared out between accounts in turn, and a gateway is in one step at a time.
+// Half of the slots are kept from accounts whose servers were slow lately, so that servers which
 // hang hold up only each other. A sync that is asked for while one runs follows it.
 //
 // What comes of a sync is stored in the transaction of its push, or in one of its own, and only if

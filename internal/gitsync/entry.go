@@ -23,9 +23,9 @@ type phase int
 
 const (
 	idle    phase = iota // until its time
-	queued               // waits for a place of the first step
+	queued               // waits for a slot of the first step
 	polling              // holds one
-	reading              // waits for a place of the second step, or holds one
+	reading              // waits for a slot of the second step, or holds one
 )
 
 // entry is a gateway that follows a repository. It is guarded by Syncer.mu.

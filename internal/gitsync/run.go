@@ -11,10 +11,10 @@ import (
 
 	"github.com/keygate/keygate/internal/control"
 	"github.com/keygate/keygate/internal/event"
+	"github.com/keygate/keygate/internal/fairslots"
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/gateway"
 	"github.com/keygate/keygate/internal/repository"
-	"github.com/keygate/keygate/internal/turn"
 )
 
 // begin makes e's sync its running one.
@@ -38,7 +38,7 @@ type outcome struct {
 	failed  bool          // count a failure
 }
 
-// end ends a sync and gives back its place.
+// end ends a sync and gives back its slot.
 func (s *Syncer) end(r *run, st *stage, j *job, o outcome) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -178,7 +178,7 @@ func (s *Syncer) fetch(r *run) outcome {
 	if s.cfg.Document != nil {
 		release, err := s.cfg.Document(r.ctx, r.accountID)
 		if err != nil {
-			return s.noPlace(r, err)
+			return s.noSlot(r, err)
 		}
 		defer release(len(file.Content))
 	}
@@ -218,15 +218,15 @@ func (s *Syncer) pushContext(r *run) context.Context {
 	return s.group.Grace()
 }
 
-// noPlace ends a sync whose document found no place in memory.
-func (s *Syncer) noPlace(r *run, err error) outcome {
-	if !errors.Is(err, turn.ErrNone) {
-		return s.broken(r, "wait for a place for a document", err)
+// noSlot ends a sync whose document found no slot in memory.
+func (s *Syncer) noSlot(r *run, err error) outcome {
+	if !errors.Is(err, fairslots.ErrNone) {
+		return s.broken(r, "wait for a slot for a document", err)
 	}
 	s.mu.Lock()
 	r.want = max(r.want, r.depth)
 	s.mu.Unlock()
-	return outcome{wait: time.Duration(float64(placeRetry) * (1 + s.cfg.Random())), reached: true}
+	return outcome{wait: time.Duration(float64(slotRetry) * (1 + s.cfg.Random())), reached: true}
 }
 
 // refused ends a sync whose commit cannot be pushed: it is not tried again by itself.

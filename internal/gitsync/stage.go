@@ -6,16 +6,16 @@ import (
 	"time"
 )
 
-// stage is a step of syncs: its places, and those that wait for one. Accounts take turns, and within
-// an account it is first come, first served. Accounts that were slow have half of the places
+// stage is a step of syncs: its slots, and those that wait for one. Accounts take turns, and within
+// an account it is first come, first served. Accounts that were slow have half of the slots
 // together. It is guarded by Syncer.mu.
 type stage struct {
-	perAccount int // places of one account
-	all        int // places of all accounts
-	forSlow    int // places of all accounts that were slow
+	perAccount int // slots of one account
+	all        int // slots of all accounts
+	forSlow    int // slots of all accounts that were slow
 
 	taken int
-	lines map[string]*line     // of the accounts that hold a place or wait for one
+	lines map[string]*line     // of the accounts that hold a slot or wait for one
 	turns []*line              // with waiting jobs, in the order of their turns
 	slow  map[string]time.Time // until when an account counts as slow; of both stages
 }
@@ -27,14 +27,14 @@ type line struct {
 	waiting []*job
 }
 
-// job is a step that waits for a place or holds one.
+// job is a step that waits for a slot or holds one.
 type job struct {
 	account string
 	run     func(ctx context.Context)
-	since   time.Time // it has its place
+	since   time.Time // it has its slot
 }
 
-// An account that has held a place for slowAfter counts as slow for slowFor.
+// An account that has held a slot for slowAfter counts as slow for slowFor.
 const (
 	slowAfter = 20 * time.Second
 	slowFor   = time.Hour
@@ -61,7 +61,7 @@ func (s *stage) add(j *job, first bool) {
 	l.waiting = slices.Insert(l.waiting, at, j)
 }
 
-// next gives a place to the job whose turn it is, and returns it; nil if none may begin.
+// next gives a slot to the job whose turn it is, and returns it; nil if none may begin.
 func (s *stage) next() *job {
 	if s.taken >= s.all || len(s.turns) == 0 {
 		return nil
@@ -100,7 +100,7 @@ func (s *stage) isSlow(account string, now time.Time) bool {
 	return found
 }
 
-// done gives back the place of j.
+// done gives back the slot of j.
 func (s *stage) done(j *job) {
 	if now := time.Now(); now.Sub(j.since) >= slowAfter {
 		s.slow[j.account] = now.Add(slowFor)

@@ -17,7 +17,7 @@ import (
 	"github.com/keygate/keygate/internal/service"
 )
 
-// Places of the two steps (docs/limits.md).
+// Slots of the two steps (docs/limits.md).
 const (
 	pollsPerAccount   = 8
 	pollsInAll        = 32
@@ -36,8 +36,8 @@ const (
 	jitter = 0.1
 	// spread is the time after a start within which the syncs are spread that were due meanwhile.
 	spread = time.Minute
-	// placeRetry is the wait after a document found no place in memory.
-	placeRetry = 5 * time.Second
+	// slotRetry is the wait after a document found no slot in memory.
+	slotRetry = 5 * time.Second
 	// writeEvery is the time between two writes of the times of polls.
 	writeEvery = 5 * time.Second
 )
@@ -64,7 +64,7 @@ type Config struct {
 	// Report sets the status of a commit, in a bounded time: see repository.Client.SetStatus. Nil
 	// means that none is reported.
 	Report func(ctx context.Context, s repository.Status) error
-	// Document waits for a place in memory for a document of an account. The caller must call
+	// Document waits for a slot in memory for a document of an account. The caller must call
 	// release with its size in bytes. Nil means that there is always one.
 	Document func(ctx context.Context, accountID string) (release func(bytes int), err error)
 	// AllowFile is the directory in which file:// repositories of the account default may be; "" if
@@ -94,7 +94,7 @@ type Syncer struct {
 // Stats counts what a Syncer did since its start.
 type Stats struct {
 	Connected int // repositories
-	InFlight  int // syncs that hold a place
+	InFlight  int // syncs that hold a slot
 	Waiting   int // syncs that wait for one
 	Polls     int64
 	Fetches   int64
@@ -231,7 +231,7 @@ func (s *Syncer) watch(ctx context.Context) {
 	}
 }
 
-// enqueue makes e wait for a place of the first step.
+// enqueue makes e wait for a slot of the first step.
 func (s *Syncer) enqueue(e *entry, first bool) {
 	s.unschedule(e)
 	e.phase = queued
@@ -241,7 +241,7 @@ func (s *Syncer) enqueue(e *entry, first bool) {
 	s.dispatch(s.polls)
 }
 
-// dispatch begins the jobs of a stage for which there are places.
+// dispatch begins the jobs of a stage for which there are slots.
 func (s *Syncer) dispatch(st *stage) {
 	for j := st.next(); j != nil; j = st.next() {
 		if !s.group.Go(j.run) { // after Stop

@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"github.com/keygate/keygate/internal/control"
+	"github.com/keygate/keygate/internal/fairslots"
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/repository"
-	"github.com/keygate/keygate/internal/turn"
 )
 
 func away() error {
@@ -142,7 +142,7 @@ func TestBackoff(t *testing.T) {
 
 // Guarantee: at no time are there more than 8 polls and 4 fetches of an account, 32 and 8 of all,
 // and one step of a gateway; no account waits for another that hangs; and those that hang have no
-// more than half of the places.
+// more than half of the slots.
 func TestBoundsAndFairness(t *testing.T) {
 	virtual(t, func(w *world) {
 		for a := range 12 {
@@ -386,16 +386,16 @@ func TestStartSpreadsSyncs(t *testing.T) {
 	})
 }
 
-// Guarantee: a document that finds no place in memory is tried again soon, without an error; results
+// Guarantee: a document that finds no slot in memory is tried again soon, without an error; results
 // that cannot be stored are tried again too; Stop ends what runs and wakes who waits.
-func TestLackOfPlaceAndStop(t *testing.T) {
+func TestLackOfSlotAndStop(t *testing.T) {
 	virtual(t, func(w *world) {
 		w.connect("a", "g1")
 		var full, broken atomic.Bool
 		full.Store(true)
 		w.cfg.Document = func(context.Context, string) (func(int), error) {
 			if full.Load() {
-				return nil, turn.ErrNone
+				return nil, fairslots.ErrNone
 			}
 			return func(int) {}, nil
 		}

@@ -7,17 +7,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Works reports that Receive and Send work on this platform.
+// Works reports that Send works on this platform.
 const Works = true
 
-// Again is the error of a call that would have to wait.
-const Again = unix.EAGAIN
+// Receive reads what has arrived into b. n is 0 without an error at the end of the stream. If
+// nothing has arrived, the error is Again.
+func Receive(fd int, b []byte) (n int, err syscall.Errno) { return receive(fd, b, unix.MSG_DONTWAIT) }
 
-// Receive reads what has arrived into b. n is 0 without an error at the end of the stream.
-func Receive(fd int, b []byte) (n int, err syscall.Errno) {
+// Peek is Receive, but leaves the bytes in the socket.
+func Peek(fd int, b []byte) (n int, err syscall.Errno) {
+	return receive(fd, b, unix.MSG_DONTWAIT|unix.MSG_PEEK)
+}
+
+func receive(fd int, b []byte, flags uintptr) (n int, err syscall.Errno) {
 	for {
 		//nolint:gosec // recvfrom(2) takes an address
-		r, _, e := unix.RawSyscall6(unix.SYS_RECVFROM, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)), unix.MSG_DONTWAIT, 0, 0)
+		r, _, e := unix.RawSyscall6(unix.SYS_RECVFROM, uintptr(fd), uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)), flags, 0, 0)
 		switch e {
 		case 0:
 			return int(r), 0

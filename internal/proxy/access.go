@@ -25,10 +25,10 @@ func (e *AccessError) Error() string {
 
 // Confirm makes the second look: whether the request would still be admitted, its limits aside. It
 // is called directly before the first byte goes upstream, and before a retry. waited is set if time
-// may have passed since the decision: then the expiry of the key counts too. What it returns,
+// may have passed since the decision: then the expiry of the credential counts too. What it returns,
 // unless it is nil, is for Withdraw. Confirm changes nothing.
 func (x *Exchange) Confirm(waited bool) *AccessError {
-	if v := &x.Verdict; x.cfg.Admit.Unchanged(v) && (!waited || v.Key == nil || v.Key.Expires() == 0) {
+	if v := &x.Verdict; x.cfg.Admit.Unchanged(v) && (!waited || v.Caller.Expires() == 0) {
 		return nil
 	}
 	r := x.cfg.Admit.Review()

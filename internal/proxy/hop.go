@@ -6,6 +6,7 @@ import (
 
 	"github.com/keygate/keygate/internal/admit"
 	"github.com/keygate/keygate/internal/apikey"
+	"github.com/keygate/keygate/internal/snapshot"
 )
 
 // Hop describes one request to the upstream, for the fields that the gateway adds to the
@@ -57,11 +58,12 @@ func (h *Hop) Each(yield func(name, value string)) {
 	yield("Via", Text(append(b, h.Via...)))
 	g := h.Verdict.Gateway
 	yield("X-Keygate-Gateway-Id", g.ID)
-	if k := h.Verdict.Key; k != nil {
-		yield("X-Keygate-Key-Id", Text(k.AppendID(h.room[:0])))
-		if owner := k.Owner(); owner != "" {
-			yield("X-Keygate-Key-Owner", owner)
-		}
+	caller := h.Verdict.Caller
+	if caller.Kind() == snapshot.KeyCaller {
+		yield("X-Keygate-Key-Id", Text(caller.AppendID(h.room[:0])))
+	}
+	if owner := caller.Owner(); owner != "" {
+		yield("X-Keygate-Key-Owner", owner)
 	}
 	for i := range g.Upstream.Headers {
 		f := &g.Upstream.Headers[i]
@@ -99,7 +101,7 @@ func IsKey(authorization string, v *admit.Verdict) bool {
 	if !strings.EqualFold(scheme, "Bearer") && !strings.EqualFold(authorization, "Bearer") {
 		return false
 	}
-	return v.Key != nil && !v.Gateway.ForwardsAuthorization || strings.HasPrefix(credential, "kg_") || strings.HasPrefix(credential, "kga_")
+	return v.Caller != nil && !v.Gateway.ForwardsAuthorization || strings.HasPrefix(credential, "kg_") || strings.HasPrefix(credential, "kga_")
 }
 
 // MayUpgrade reports whether a request may ask the upstream to change to the protocols in

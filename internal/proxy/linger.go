@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"net"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -16,6 +17,8 @@ const (
 	MaxLingering = 1024
 	// LingerRate bounds what a Linger discards, in bytes a second.
 	LingerRate = 64 << 20
+
+	lingerBuffer = 16 << 10 // bytes that DiscardFrom reads at once
 )
 
 // Linger closes connections in stages (RFC 9112, section 9.6): after the response its sending side is
@@ -46,6 +49,17 @@ func (l *Linger) Discard(b []byte, read func(b []byte) (int, error)) {
 			<-time.After(wait)
 		}
 	}
+}
+
+// DiscardFrom is Discard for a connection that is read with ordinary calls.
+func (l *Linger) DiscardFrom(c net.Conn) {
+	began := time.Now()
+	l.Discard(make([]byte, lingerBuffer), func(b []byte) (int, error) {
+		if err := c.SetReadDeadline(LingerUntil(began)); err != nil {
+			return 0, err
+		}
+		return c.Read(b)
+	})
 }
 
 // spend notes that n bytes were discarded. It returns how long to wait for LingerRate to allow them.

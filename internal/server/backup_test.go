@@ -14,6 +14,7 @@ import (
 	"github.com/keygate/keygate/client"
 	"github.com/keygate/keygate/internal/config"
 	"github.com/keygate/keygate/internal/keygatetest"
+	"github.com/keygate/keygate/internal/keygatetest/awaittest"
 	"github.com/keygate/keygate/internal/server"
 )
 
@@ -73,7 +74,7 @@ func TestBackupUnderLoad(t *testing.T) {
 	f, revokedBefore := rich(t)
 	f.Restart()
 	load := startChanging(t, f)
-	waitFor(t, "keys were created and revoked", func() bool { _, revoked := load.answered(); return len(revoked) >= 5 })
+	awaittest.True(t, "keys were created and revoked", func() bool { _, revoked := load.answered(); return len(revoked) >= 5 })
 	created, revoked := load.answered()
 	file := filepath.Join(t.TempDir(), "copy.db")
 	done, err := server.Backup(t.Context(), settings(t, f.DataDir), file, server.BackupOptions{SecretKey: true})

@@ -19,6 +19,7 @@ import (
 	auditwriter "github.com/keygate/keygate/internal/audit/writer"
 	"github.com/keygate/keygate/internal/config"
 	"github.com/keygate/keygate/internal/keygatetest"
+	"github.com/keygate/keygate/internal/keygatetest/awaittest"
 	"github.com/keygate/keygate/internal/keygatetest/postgrestest"
 	"github.com/keygate/keygate/internal/server"
 	"github.com/keygate/keygate/internal/store/sqlite"
@@ -49,7 +50,7 @@ func rich(t *testing.T) (f *serving, revoked string) {
 	if got := f.Call("POST", "/v1/keys", f.AdminKey, `{"name":"once","scope":"read"}`, "Idempotency-Key", "one"); got.Status != http.StatusCreated {
 		t.Fatalf("creating a key got %d %s", got.Status, got.Body)
 	}
-	waitFor(t, "everything is delivered", func() bool { return delivered(t, f.Admin) == 22 })
+	awaittest.True(t, "everything is delivered", func() bool { return delivered(t, f.Admin) == 22 })
 	f.Stop()
 	db := must(sqlite.Open(t.Context(), sqlite.Config{Path: filepath.Join(f.DataDir, "keygate.db")}))
 	defer db.Close()
@@ -159,7 +160,7 @@ func TestCopyStore(t *testing.T) {
 	if got := moved.Call("GET", "/v1/events?limit=1", f.AdminKey, "").Body; !strings.Contains(got, made.KeyID) {
 		t.Errorf("the newest event is %s, want that of the new key", got)
 	}
-	waitFor(t, "the new event is delivered", func() bool { return delivered(t, moved.Admin) == 23 })
+	awaittest.True(t, "the new event is delivered", func() bool { return delivered(t, moved.Admin) == 23 })
 }
 
 // empty returns whether a database has no installation.

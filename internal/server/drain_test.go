@@ -14,6 +14,7 @@ import (
 
 	"github.com/keygate/keygate/client"
 	"github.com/keygate/keygate/internal/keygatetest"
+	"github.com/keygate/keygate/internal/keygatetest/awaittest"
 )
 
 // upgradingUpstream starts an upstream on http or https. It sends to started when a request
@@ -66,7 +67,7 @@ func TestDrainWaitsForUpgradedConnections(t *testing.T) {
 			<-started
 			stopped, opsURL := make(chan error, 1), s.OpsURL()
 			go func() {
-				ctx, cancel := context.WithTimeout(context.Background(), waitTimeout)
+				ctx, cancel := context.WithTimeout(context.Background(), awaittest.Timeout)
 				defer cancel()
 				stopped <- s.Running().Stop(ctx)
 			}()
@@ -112,7 +113,7 @@ func dial(t *testing.T, s *keygatetest.Server) *clientConn {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = c.Close() })
-	_ = c.SetDeadline(time.Now().Add(waitTimeout))
+	_ = c.SetDeadline(time.Now().Add(awaittest.Timeout))
 	return &clientConn{c, bufio.NewReader(c)}
 }
 

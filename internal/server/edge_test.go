@@ -19,6 +19,7 @@ import (
 	"github.com/keygate/keygate/internal/certificate/certificatetest"
 	"github.com/keygate/keygate/internal/control"
 	"github.com/keygate/keygate/internal/keygatetest"
+	"github.com/keygate/keygate/internal/keygatetest/awaittest"
 	"github.com/keygate/keygate/internal/server"
 	"github.com/keygate/keygate/internal/store/sqlite"
 )
@@ -90,7 +91,7 @@ func TestDataPlaneServesTLS(t *testing.T) {
 	}
 	two := certificatetest.New(t, "two.test")
 	two.Write(t, dir)
-	waitFor(t, "the new certificate is served", func() bool {
+	awaittest.True(t, "the new certificate is served", func() bool {
 		c, err := tls.Dial("tcp", s.Running().GatewayAddr(), &tls.Config{RootCAs: two.Pool(t), ServerName: "two.test"})
 		if err == nil {
 			_ = c.Close()
@@ -186,7 +187,7 @@ func TestUntrustedProxyHeaderIsMalformed(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	_ = c.SetDeadline(time.Now().Add(waitTimeout))
+	_ = c.SetDeadline(time.Now().Add(awaittest.Timeout))
 	_, _ = io.WriteString(c, "PROXY TCP4 198.51.100.7 127.0.0.1 1 2\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n")
 	res, err := http.ReadResponse(bufio.NewReader(c), nil)
 	if err != nil {
@@ -215,12 +216,12 @@ func TestConnectionLimitPerAddress(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_ = third.SetDeadline(time.Now().Add(waitTimeout))
+	_ = third.SetDeadline(time.Now().Add(awaittest.Timeout))
 	if n, err := third.Read(make([]byte, 1)); n > 0 || err == nil || os.IsTimeout(err) {
 		t.Errorf("third connection: got error %v, want it to be closed", err)
 	}
 	_ = third.Close()
-	waitFor(t, "2 connections are open, and 1 was refused", func() bool { // it counts as open until it is closed
+	awaittest.True(t, "2 connections are open, and 1 was refused", func() bool { // it counts as open until it is closed
 		status, metrics := fetch(t, s.OpsURL()+"/metrics")
 		return status == http.StatusOK && strings.Contains(metrics, "keygate_gateway_connections 2\n") &&
 			strings.Contains(metrics, "keygate_gateway_connections_refused_total 1\n")

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/keygate/keygate/internal/keygatetest/awaittest"
 	"github.com/keygate/keygate/internal/keygatetest/disktest"
 )
 
@@ -29,7 +30,7 @@ func TestFullDiskDegrades(t *testing.T) {
 		}
 	}()
 	f.request(t)
-	waitFor(t, "/readyz says degraded", func() bool { return strings.Contains(f.ops(t, "/readyz"), degraded) })
+	awaittest.True(t, "/readyz says degraded", func() bool { return strings.Contains(f.ops(t, "/readyz"), degraded) })
 	if got := f.ops(t, "/metrics"); !strings.Contains(got, `keygate_degraded{reason="`) || !strings.Contains(got, `"} 1`) {
 		t.Error("/metrics does not say that the server is degraded")
 	}
@@ -57,7 +58,7 @@ func TestFullDiskDegrades(t *testing.T) {
 	f.request(t)
 	release()
 	released = true
-	waitFor(t, "/readyz is ready alone", func() bool { return f.ops(t, "/readyz") == "ready\n" })
+	awaittest.True(t, "/readyz is ready alone", func() bool { return f.ops(t, "/readyz") == "ready\n" })
 	if got := f.Call("GET", "/v1/reports/traffic", f.AdminKey, ""); strings.Contains(got.Body, "incomplete") {
 		t.Errorf("got %s when there is space again, want a complete report", got.Body)
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/keygate/keygate/internal/config"
 	"github.com/keygate/keygate/internal/event"
 	"github.com/keygate/keygate/internal/keygatetest"
+	"github.com/keygate/keygate/internal/keygatetest/awaittest"
 	"github.com/keygate/keygate/internal/keygatetest/porttest"
 	"github.com/keygate/keygate/internal/keygatetest/postgrestest"
 	"github.com/keygate/keygate/internal/store/postgres"
@@ -160,12 +161,12 @@ func TestDeliveriesOfAKilledNodeGoOn(t *testing.T) {
 	flags := []string{"--webhook-allow-network", "127.0.0.0/8", "--lease-ttl", "2s", "--database-url", url, "--secret-key-file", secretKey(t, 1)}
 	api, kill := process(t, operator, append(flags, "--node-name", "killed")...)
 	r.hook(t, api, keys)
-	waitFor(t, "the first node sends", func() bool { sent, _ := r.counts(); return sent > 0 })
+	awaittest.True(t, "the first node sends", func() bool { sent, _ := r.counts(); return sent > 0 })
 	log := &lockedBuffer{}
 	second := keygatetest.StartWith(t, keygatetest.Options{Log: log, Args: append(flags, "--node-name", "second"), Settings: map[string]string{config.AdminKeyVariable: operator}})
 	kill()
 	r.answer()
-	waitFor(t, "everything is delivered", func() bool { return delivered(t, second.Admin) == keys })
+	awaittest.True(t, "everything is delivered", func() bool { return delivered(t, second.Admin) == keys })
 	if len(r.twice) > 0 {
 		t.Errorf("the deliveries %q were sent twice at the same time", r.twice)
 	}
@@ -179,15 +180,15 @@ func TestDeliveriesOfAKilledNodeGoOn(t *testing.T) {
 func TestNodeThatIsCutOffStopsSending(t *testing.T) {
 	const keys = 10
 	r := newReceiver(t)
-	c := startCluster(t, 1, "--webhook-allow-network", "127.0.0.0/8")
+	c := startCluster(t, 1, "--webhook-allow-network", "127.0.0.0/8", "--lease-ttl", "2s")
 	r.hook(t, c.nodes[0].Admin, keys)
-	waitFor(t, "the node sends", func() bool { sent, _ := r.counts(); return sent > 0 })
+	awaittest.True(t, "the node sends", func() bool { sent, _ := r.counts(); return sent > 0 })
 	second := c.start("second", c.url, "--webhook-allow-network", "127.0.0.0/8")
 	c.cable.Sever()
-	waitFor(t, "the second node takes over", func() bool { return metric(t, second, "keygate_webhook_taken_over_total") > 0 })
-	waitFor(t, "the second node sends", func() bool { _, open := r.counts(); return open > 0 })
+	awaittest.True(t, "the second node takes over", func() bool { return metric(t, second, "keygate_webhook_taken_over_total") > 0 })
+	awaittest.True(t, "the second node sends", func() bool { _, open := r.counts(); return open > 0 })
 	r.answer()
-	waitFor(t, "everything is delivered", func() bool { return delivered(t, second.Admin) == keys })
+	awaittest.True(t, "everything is delivered", func() bool { return delivered(t, second.Admin) == keys })
 	if len(r.twice) > 0 {
 		t.Errorf("the deliveries %q were sent twice at the same time", r.twice)
 	}
@@ -228,13 +229,13 @@ func (c *cluster) queued(r *receiver, accountID string) (other *client.Client) {
 	before, _ := r.counts()
 	r.answer()
 	c.raise(accountID, 400)
-	waitFor(c.T, "the endpoint is quick", func() bool {
+	awaittest.True(c.T, "the endpoint is quick", func() bool {
 		sent, _ := r.counts()
 		return sent >= before+400 && metric(c.T, c.nodes[0], "keygate_webhook_waiting") == 0
 	})
 	r.hold()
 	c.raise(accountID, 400)
-	waitFor(c.T, "a node holds more than it sends", func() bool {
+	awaittest.True(c.T, "a node holds more than it sends", func() bool {
 		for i, n := range c.nodes {
 			if metric(c.T, n, "keygate_webhook_held") > metric(c.T, n, "keygate_webhook_in_flight") {
 				other = c.nodes[1-i].Admin
@@ -248,7 +249,7 @@ func (c *cluster) queued(r *receiver, accountID string) (other *client.Client) {
 // Guarantee: when a call that disables, moves or deletes an endpoint returns from one node, no other node
 // starts to send to the endpoint as it was, although it held deliveries for it.
 func TestChangesOfEndpointsReachEverySender(t *testing.T) {
-	c := startCluster(t, 2, "--lease-ttl", "1m", "--webhook-allow-network", "127.0.0.0/8")
+	c := startCluster(t, 2, "--webhook-allow-network", "127.0.0.0/8")
 	api := c.nodes[0].Admin
 	me := must(api.Account(t.Context()))
 	elsewhere := newReceiver(t)
@@ -274,7 +275,7 @@ func TestChangesOfEndpointsReachEverySender(t *testing.T) {
 		}
 		sent, _ := r.counts()
 		r.answer()
-		waitFor(t, "nothing is held", func() bool {
+		awaittest.True(t, "nothing is held", func() bool {
 			return metric(t, c.nodes[0], "keygate_webhook_held") == 0 && metric(t, c.nodes[1], "keygate_webhook_held") == 0
 		})
 		if after, _ := r.counts(); after != sent {

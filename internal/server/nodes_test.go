@@ -13,6 +13,7 @@ import (
 	"github.com/keygate/keygate/internal/apikey"
 	"github.com/keygate/keygate/internal/config"
 	"github.com/keygate/keygate/internal/keygatetest"
+	"github.com/keygate/keygate/internal/keygatetest/awaittest"
 	"github.com/keygate/keygate/internal/keygatetest/cabletest"
 	"github.com/keygate/keygate/internal/keygatetest/postgrestest"
 )
@@ -46,36 +47,40 @@ func startCluster(t *testing.T, nodes int, args ...string) *cluster {
 
 // again repeats a call that got a 503, as its message says. A machine with little time for the database may
 // be the cause.
-func again[T any](c *cluster, call func() (T, error)) T {
+func again[T any](c *cluster, call func() (T, error)) (v T) {
 	c.Helper()
-	for {
-		v, err := call()
+	awaittest.True(c, "the call is not refused with 503", func() bool {
+		var err error
+		v, err = call()
 		var refused *client.Error
 		if errors.As(err, &refused) && refused.Status == http.StatusServiceUnavailable {
-			continue
+			return false
 		}
 		if err != nil {
 			c.Fatal(err)
 		}
-		return v
-	}
+		return true
+	})
+	return v
 }
 
 // revoke revokes a key through a node.
-func (c *cluster) revoke(node *keygatetest.Server, keyID string) keygatetest.Response {
-	for {
-		got := node.Call("DELETE", "/v1/keys/"+keyID, c.operator, "")
-		if got.Status != http.StatusServiceUnavailable {
-			return got
-		}
-	}
+func (c *cluster) revoke(node *keygatetest.Server, keyID string) (got keygatetest.Response) {
+	c.Helper()
+	awaittest.True(c, "the revocation is not refused with 503", func() bool {
+		got = node.Call("DELETE", "/v1/keys/"+keyID, c.operator, "")
+		return got.Status != http.StatusServiceUnavailable
+	})
+	return got
 }
 
+// start starts a node. Its lease lasts a minute, so that no slow machine ends it, unless args say otherwise
+// because the test is about the end of a lease.
 func (c *cluster) start(name, url string, args ...string) *keygatetest.Server {
 	c.Helper()
 	log := &lockedBuffer{}
 	s := keygatetest.StartWith(c, keygatetest.Options{
-		Log: log, Args: append([]string{"--node-name", name, "--lease-ttl", "2s", "--database-url", url, "--secret-key-file", secretKey(c.T, 1)}, args...),
+		Log: log, Args: append([]string{"--node-name", name, "--lease-ttl", "1m", "--database-url", url, "--secret-key-file", secretKey(c.T, 1)}, args...),
 		Settings: map[string]string{config.AdminKeyVariable: c.operator},
 	})
 	c.nodes, c.logs = append(c.nodes, s), append(c.logs, log)
@@ -112,7 +117,7 @@ func (c *cluster) statuses(key string) (all []int) {
 // Guarantee: when a call that creates or revokes a key returns, every node accepts or refuses the key, also
 // if the call was a repetition; and the response tells the number of the change.
 func TestChangesAreInForceOnEveryNode(t *testing.T) {
-	c := startCluster(t, 3, "--lease-ttl", "1m")
+	c := startCluster(t, 3)
 	newKey := c.gateway()
 	for i := range 30 {
 		key, keyID := newKey()
@@ -187,8 +192,7 @@ func TestChangesWaitForTheLeaseOfANodeThatIsCutOff(t *testing.T) {
 	}
 	c.cable.Mend()
 	c.cable.HangUp()
-	for last.Through("", "GET", "/orders", other, "").Status != http.StatusOK {
-	}
+	awaittest.True(t, "the node serves again", func() bool { return last.Through("", "GET", "/orders", other, "").Status == http.StatusOK })
 	if got := last.Through("", "GET", "/orders", key, "").Status; got != http.StatusUnauthorized {
 		t.Errorf("with the database again the node responded %d to the revoked key, want 401", got)
 	}
@@ -197,9 +201,9 @@ func TestChangesWaitForTheLeaseOfANodeThatIsCutOff(t *testing.T) {
 // Guarantee: the operator sees the nodes and deletes those that are gone; nobody else does. A node that
 // stops gives its lease back, so that no change waits for it.
 func TestNodesAreShownToTheOperator(t *testing.T) {
-	c := startCluster(t, 2, "--lease-ttl", "1m")
-	c.start("gateways", c.url, "--lease-ttl", "1m", "--role", "gateway")
-	c.start("managers", c.url, "--lease-ttl", "1m", "--role", "control")
+	c := startCluster(t, 2)
+	c.start("gateways", c.url, "--role", "gateway")
+	c.start("managers", c.url, "--role", "control")
 	if c.nodes[2].Running().AdminAddr() != "" || c.nodes[3].Running().GatewayAddr() != "" {
 		t.Error("a node serves what its role leaves out")
 	}
@@ -242,7 +246,7 @@ func TestNodesAreShownToTheOperator(t *testing.T) {
 
 // Guarantee: with --on-database-loss=serve a node goes on without its lease, and says so.
 func TestNodeServesWithoutItsLeaseIfConfigured(t *testing.T) {
-	c := startCluster(t, 2, "--on-database-loss", "serve")
+	c := startCluster(t, 2, "--on-database-loss", "serve", "--lease-ttl", "2s")
 	newKey := c.gateway()
 	key, keyID := newKey()
 	c.cable.Sever()
@@ -268,7 +272,7 @@ func TestRevocationsUnderLoadDuringPartitions(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes some lease times")
 	}
-	c := startCluster(t, 3)
+	c := startCluster(t, 3, "--lease-ttl", "2s")
 	newKey := c.gateway()
 	stop := make(chan struct{})
 	var cutting sync.WaitGroup

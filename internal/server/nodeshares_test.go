@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/keygate/keygate/client"
+	"github.com/keygate/keygate/internal/keygatetest/awaittest"
 )
 
 // admitted returns how many of n requests with a key pass, sent to the nodes in turn.
@@ -51,13 +52,11 @@ func TestNodesDivideLimits(t *testing.T) {
 	}
 	third.Stop()
 	c.nodes = c.nodes[:2]
-	for {
+	awaittest.True(t, "the two nodes have noticed that the third has left", func() bool {
 		got := c.admitted(c.limited(), 30)
 		if got > 10 {
 			t.Fatalf("after a node has left, %d requests were admitted, want at most 10", got)
 		}
-		if got == 10 { // the two have noticed
-			return
-		}
-	}
+		return got == 10
+	})
 }

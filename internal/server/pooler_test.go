@@ -66,7 +66,7 @@ func TestNodesBehindPgBouncer(t *testing.T) {
 			}
 			c := &cluster{T: t, url: url, operator: must(apikey.Generate(apikey.AccountLevel, rand.Reader))}
 			for i := range 2 {
-				c.start(fmt.Sprint("node-", i), url, append(args, "--lease-ttl", "1m")...)
+				c.start(fmt.Sprint("node-", i), url, args...)
 			}
 			newKey := c.gateway()
 			for i := range 4 {

@@ -19,6 +19,7 @@ import (
 
 	"github.com/keygate/keygate/client"
 	"github.com/keygate/keygate/internal/config"
+	"github.com/keygate/keygate/internal/keygatetest/awaittest"
 	"github.com/keygate/keygate/internal/keygatetest/cabletest"
 	"github.com/keygate/keygate/internal/keygatetest/porttest"
 	"github.com/keygate/keygate/internal/keygatetest/postgrestest"
@@ -71,7 +72,7 @@ func waitingStart(t *testing.T, c *config.Config) string {
 		}
 		ended <- err
 	}()
-	waitFor(t, "the server waits for its database", func() bool { return strings.Contains(log.String(), "waiting for the database") })
+	awaittest.True(t, "the server waits for its database", func() bool { return strings.Contains(log.String(), "waiting for the database") })
 	cancel()
 	return log.String() + (<-ended).Error()
 }
@@ -101,7 +102,7 @@ func TestStartWaitsForTheDatabase(t *testing.T) {
 		body, err := io.ReadAll(resp.Body)
 		return fmt.Sprint(resp.StatusCode, " ", string(body), err)
 	}
-	waitFor(t, "/readyz says what the server waits for", func() bool {
+	awaittest.True(t, "/readyz says what the server waits for", func() bool {
 		return strings.HasPrefix(page("/readyz"), "503 starting: waiting for the database: the database cannot be reached")
 	})
 	if got := page("/livez"); !strings.HasPrefix(got, "200") {
@@ -109,7 +110,7 @@ func TestStartWaitsForTheDatabase(t *testing.T) {
 	}
 	cable.Mend()
 	var r result
-	waitFor(t, "the server has started", func() bool {
+	awaittest.True(t, "the server has started", func() bool {
 		select {
 		case r = <-started:
 			return true
@@ -208,7 +209,7 @@ func TestNodesStartAtOnce(t *testing.T) {
 			continue
 		}
 		api := must(client.New(client.Config{URL: "http://" + s.AdminAddr(), Key: keys[0], Retries: -1}))
-		waitFor(t, "every server knows the key", func() bool {
+		awaittest.True(t, "every server knows the key", func() bool {
 			_, err := api.Account(t.Context())
 			return err == nil
 		})
@@ -282,7 +283,7 @@ func TestDatabaseAway(t *testing.T) {
 	for _, end := range []func(testing.TB){db.Stop, db.Crash} {
 		end(t)
 		f.request(t)
-		waitFor(t, "/readyz says degraded", func() bool {
+		awaittest.True(t, "/readyz says degraded", func() bool {
 			// Something must use the database for it to be missed.
 			got := f.Call("POST", "/v1/keys", f.AdminKey, `{"name":"k","scope":"read"}`)
 			if got.Status != http.StatusServiceUnavailable {
@@ -294,12 +295,12 @@ func TestDatabaseAway(t *testing.T) {
 			t.Errorf("a list got %d %s, want 503", got.Status, got.Body)
 		}
 		db.Start(t)
-		waitFor(t, "/readyz is ready alone", func() bool { return f.ops(t, "/readyz") == "ready\n" })
+		awaittest.True(t, "/readyz is ready alone", func() bool { return f.ops(t, "/readyz") == "ready\n" })
 		if got := f.Call("POST", "/v1/keys", f.AdminKey, `{"name":"k","scope":"read"}`); got.Status != http.StatusCreated {
 			t.Errorf("a change got %d %s, want 201", got.Status, got.Body)
 		}
 	}
-	waitFor(t, "all requests are counted", func() bool { return f.counted(t) == 3 })
+	awaittest.True(t, "all requests are counted", func() bool { return f.counted(t) == 3 })
 }
 
 // Guarantee: the password of the database is in no log line, setting, metric or error.
@@ -363,7 +364,7 @@ func TestOfflineCommandsOnADatabase(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, key := range []string{a.Key, k.Key} {
-		waitFor(t, "the server knows the key", func() bool { return f.Call("GET", "/v1/account", key, "").Status == http.StatusOK })
+		awaittest.True(t, "the server knows the key", func() bool { return f.Call("GET", "/v1/account", key, "").Status == http.StatusOK })
 	}
 	if _, err := server.VerifyAudit(t.Context(), c, log, "default", nil); err != nil {
 		t.Error(err)

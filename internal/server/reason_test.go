@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/keygate/keygate/internal/keygatetest"
+	"github.com/keygate/keygate/internal/keygatetest/awaittest"
 	"github.com/keygate/keygate/internal/keygatetest/porttest"
 	"github.com/keygate/keygate/internal/server"
 	"github.com/keygate/keygate/internal/upstream/upstreamtest"
@@ -142,7 +143,7 @@ func newTenant(t *testing.T, s *keygatetest.Server) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	waitFor(t, "the account's key is in force", func() bool { return s.Call("GET", "/v1/account", created.Key, "").Status == http.StatusOK })
+	awaittest.True(t, "the account's key is in force", func() bool { return s.Call("GET", "/v1/account", created.Key, "").Status == http.StatusOK })
 	return created.Key
 }
 

@@ -124,7 +124,7 @@ type Server struct {
 	repositories repositories
 	gateway      *edge.Server
 	admin        *http.Server
-	adminPlaces  *edge.Places
+	adminSlots   *connSlots
 	ops          *http.Server
 	linger       proxy.Linger // of all listeners
 
@@ -215,14 +215,14 @@ func (s *Server) claim(ctx context.Context) (err error) {
 // serveOps serves /livez, from now until everything else has stopped.
 func (s *Server) serveOps(context.Context) error {
 	s.ops = newHTTPServer(telemetry.OpsHandler(&s.readiness, s.metrics, s.cfg.Settings.Pprof), s.log)
-	places := s.bound(s.ops, s.descriptors.ops, "ops")
+	slots := s.bound(s.ops, s.descriptors.ops, "ops")
 	s.ops.WriteTimeout = 0 // a profile may take as long as the client asks
-	s.serve("ops", func() error { return s.ops.Serve(places.Listener(s.listeners.ops)) })
+	s.serve("ops", func() error { return s.ops.Serve(slots.Listener(s.listeners.ops)) })
 	s.running.Push(func(ctx context.Context) error {
 		err := s.ops.Close()
 		ended, cancel := context.WithCancel(ctx)
 		cancel() // nothing more is waited for
-		places.Stop(ended)
+		slots.Stop(ended)
 		return err
 	})
 	return nil
@@ -417,9 +417,9 @@ func (s *Server) servePlanes(context.Context) error {
 		return nil
 	}
 	s.warnExposed()
-	places := s.bound(s.admin, s.descriptors.admin, "admin")
-	s.adminPlaces = places
-	s.serve("admin", func() error { return s.admin.Serve(s.secured(places.Listener(s.listeners.admin))) })
+	slots := s.bound(s.admin, s.descriptors.admin, "admin")
+	s.adminSlots = slots
+	s.serve("admin", func() error { return s.admin.Serve(s.secured(slots.Listener(s.listeners.admin))) })
 	return nil
 }
 
@@ -472,9 +472,9 @@ func (s *Server) load(ctx context.Context) error {
 	return s.follower.Load(ctx)
 }
 
-// bound makes the connections of a server bounded, if it serves the listener of the places.
-func (s *Server) bound(srv *http.Server, places int, name string) *edge.Places {
-	p := edge.NewPlaces(places, name, &s.linger, s.log)
+// bound makes the connections of a server bounded, if it serves the listener of the slots.
+func (s *Server) bound(srv *http.Server, slots int, name string) *connSlots {
+	p := newConnSlots(slots, name, &s.linger, s.log)
 	srv.Handler, srv.ConnContext = p.Handler(srv.Handler), p.ConnContext
 	return p
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/keygate/keygate/client"
 	"github.com/keygate/keygate/internal/config"
 	"github.com/keygate/keygate/internal/keygatetest"
+	"github.com/keygate/keygate/internal/keygatetest/awaittest"
 	"github.com/keygate/keygate/internal/server"
 )
 
@@ -65,22 +66,6 @@ func refuses(url string) bool {
 		_ = c.Close()
 	}
 	return err != nil
-}
-
-// waitTimeout is how long a test waits for something that must happen. Only a test that
-// fails waits that long.
-const waitTimeout = 2 * time.Minute
-
-// waitFor polls until holds returns true. After waitTimeout it fails the test.
-func waitFor(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for deadline := time.Now().Add(waitTimeout); !holds(); <-tick.C {
-		if time.Now().After(deadline) {
-			t.Fatalf("timed out waiting: %s", what)
-		}
-	}
 }
 
 // slowUpstream starts an upstream that sends to started when a request has arrived, and
@@ -141,15 +126,15 @@ func TestDrainFinishesRequests(t *testing.T) {
 	<-started
 	stopped := make(chan error, 1)
 	go func() {
-		ctx, cancel := context.WithTimeout(context.Background(), waitTimeout)
+		ctx, cancel := context.WithTimeout(context.Background(), awaittest.Timeout)
 		defer cancel()
 		stopped <- s.Running().Stop(ctx)
 	}()
-	waitFor(t, "/readyz is 503", func() bool { return get(t, opsURL+"/readyz") == http.StatusServiceUnavailable })
+	awaittest.True(t, "/readyz is 503", func() bool { return get(t, opsURL+"/readyz") == http.StatusServiceUnavailable })
 	if got := get(t, opsURL+"/livez"); got != http.StatusOK {
 		t.Errorf("/livez during the drain: got status %d, want 200", got)
 	}
-	waitFor(t, "both planes refuse connections", func() bool { return refuses(gatewayURL) && refuses(adminURL) })
+	awaittest.True(t, "both planes refuse connections", func() bool { return refuses(gatewayURL) && refuses(adminURL) })
 	select {
 	case err := <-stopped:
 		t.Fatalf("the server stopped before the request ended: %v", err)
@@ -255,7 +240,7 @@ func TestSignalsStopTheServer(t *testing.T) {
 			signals <- syscall.SIGTERM
 			var err error
 			if tc.second {
-				waitFor(t, "draining", func() bool { return get(t, "http://"+s.OpsAddr()+"/readyz") == http.StatusServiceUnavailable })
+				awaittest.True(t, "draining", func() bool { return get(t, "http://"+s.OpsAddr()+"/readyz") == http.StatusServiceUnavailable })
 				err = signalAgain(signals, ended)
 			} else {
 				err = <-ended
@@ -275,7 +260,7 @@ func TestDrainDelayServesNewConnections(t *testing.T) {
 	upstream := keygatetest.NewUpstream(t)
 	publicGateway(t, api, upstream.URL)
 	signals <- syscall.SIGTERM
-	waitFor(t, "/readyz is 503", func() bool { return get(t, "http://"+s.OpsAddr()+"/readyz") == http.StatusServiceUnavailable })
+	awaittest.True(t, "/readyz is 503", func() bool { return get(t, "http://"+s.OpsAddr()+"/readyz") == http.StatusServiceUnavailable })
 	fresh := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	for plane, url := range map[string]string{"data plane": "http://" + s.GatewayAddr() + "/x", "management API": "http://" + s.AdminAddr() + "/v1/openapi.json"} {
 		res, err := fresh.Get(url)
@@ -349,7 +334,7 @@ func TestOfflineAccountIsSoonInForce(t *testing.T) {
 		t.Fatal(err)
 	}
 	api := s.Client(created.Key)
-	waitFor(t, "the account's key is in force", func() bool {
+	awaittest.True(t, "the account's key is in force", func() bool {
 		a, err := api.Account(t.Context())
 		return err == nil && a.AccountID == created.AccountID && a.Plan == client.AccountPlanStarter
 	})

@@ -10,6 +10,7 @@ import (
 
 	"github.com/keygate/keygate/client"
 	"github.com/keygate/keygate/internal/keygatetest"
+	"github.com/keygate/keygate/internal/keygatetest/awaittest"
 	"github.com/keygate/keygate/internal/keygatetest/logtest"
 	"github.com/keygate/keygate/internal/keygatetest/redistest"
 	"github.com/keygate/keygate/internal/logpace"
@@ -153,13 +154,10 @@ func TestLossOfTheLimitStore(t *testing.T) {
 			for _, s := range pair {
 				awaitReady(t, s, "limit_store_away", false)
 			}
-			for end := time.Now().Add(30 * time.Second); ; {
-				if passed, _ := count(t, pair, 10, "/one", http.StatusOK); passed == 10 {
-					break
-				} else if time.Now().After(end) {
-					t.Fatalf("%d of 10 passed after the return, want all", passed)
-				}
-			}
+			awaittest.True(t, "10 of 10 pass after the return", func() bool {
+				passed, _ := count(t, pair, 10, "/one", http.StatusOK)
+				return passed == 10
+			})
 		})
 	}
 }
@@ -202,19 +200,11 @@ func TestLimitStoreThatRefusesWrites(t *testing.T) {
 // awaitReady waits until /readyz, which must be 200, says the word or does not say it.
 func awaitReady(t *testing.T, s *keygatetest.Server, word string, says bool) {
 	t.Helper()
-	end := time.After(30 * time.Second)
-	for {
+	awaittest.True(t, fmt.Sprintf("whether /readyz says %q is %v", word, says), func() bool {
 		status, body := fetch(t, s.OpsURL()+"/readyz")
 		if status != http.StatusOK {
 			t.Fatalf("/readyz has the status %d, want 200", status)
 		}
-		if strings.Contains(body, word) == says {
-			return
-		}
-		select {
-		case <-end:
-			t.Fatalf("/readyz says %q", body)
-		case <-time.After(10 * time.Millisecond):
-		}
-	}
+		return strings.Contains(body, word) == says
+	})
 }

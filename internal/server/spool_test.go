@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/keygate/keygate/client"
+	"github.com/keygate/keygate/internal/keygatetest/awaittest"
 	"github.com/keygate/keygate/internal/keygatetest/cabletest"
 	"github.com/keygate/keygate/internal/keygatetest/postgrestest"
 	"github.com/keygate/keygate/internal/server"
@@ -61,29 +62,29 @@ func TestNothingIsLostWhilePostgresIsStopped(t *testing.T) {
 		return audited == sent && f.counted(t) == int64(sent)
 	}
 	request(3)
-	waitFor(t, "the records of a healthy node are complete", complete)
+	awaittest.True(t, "the records of a healthy node are complete", complete)
 
 	db.Stop(t)
 	request(4)
-	waitFor(t, "the records are in the spool", func() bool { return f.spooled(t) > 0 })
+	awaittest.True(t, "the records are in the spool", func() bool { return f.spooled(t) > 0 })
 	request(5)
 	if got := f.ops(t, "/readyz"); !strings.Contains(got, "degraded: store_unavailable") {
 		t.Errorf("/readyz: got %q, want it to say that the store is away", got)
 	}
 	db.Start(t)
-	waitFor(t, "the records are complete after an outage", complete)
-	waitFor(t, "the spool is empty", func() bool { return f.spooled(t) == 0 })
+	awaittest.True(t, "the records are complete after an outage", complete)
+	awaittest.True(t, "the spool is empty", func() bool { return f.spooled(t) == 0 })
 
 	db.Stop(t)
 	request(6)
-	waitFor(t, "the records are in the spool", func() bool { return f.spooled(t) > 0 })
+	awaittest.True(t, "the records are in the spool", func() bool { return f.spooled(t) > 0 })
 	_ = f.Running().Stop(t.Context()) // not all of it can be done without the database
 	if files, _ := filepath.Glob(filepath.Join(f.DataDir, "spool", "*", "audit-*")); len(files) == 0 {
 		t.Error("the stopped node has left no audit records in its spool")
 	}
 	db.Start(t)
 	f.Restart()
-	waitFor(t, "the records are complete after a restart of the node", complete)
+	awaittest.True(t, "the records are complete after a restart of the node", complete)
 	f.Stop()
 	if _, err := os.Stat(filepath.Join(f.DataDir, "spool")); !os.IsNotExist(err) {
 		t.Errorf("the directory of the empty spool is there: %v", err)
@@ -100,7 +101,7 @@ func TestStopWhilePostgresHangs(t *testing.T) {
 	cable, url := cabletest.ForURL(t, postgrestest.Start(t, postgrestest.Config{}).Database(t, ""))
 	f := startServing(t, "--database-url", url, "--secret-key-file", secretKey(t, 1), "--on-database-loss", "serve", "--lease-ttl", "2s")
 	f.request(t)
-	waitFor(t, "the record of a healthy node is stored", func() bool { return f.counted(t) == 1 })
+	awaittest.True(t, "the record of a healthy node is stored", func() bool { return f.counted(t) == 1 })
 	cable.Sever()
 	const sent = 500
 	for range sent {
@@ -115,8 +116,8 @@ func TestStopWhilePostgresHangs(t *testing.T) {
 	}
 	cable.Mend()
 	f.Restart()
-	waitFor(t, "all requests are in the traffic report", func() bool { return f.counted(t) == 1+sent })
-	waitFor(t, "all requests are in the audit log", func() bool {
+	awaittest.True(t, "all requests are in the traffic report", func() bool { return f.counted(t) == 1+sent })
+	awaittest.True(t, "all requests are in the audit log", func() bool {
 		audited := 0
 		for _, err := range f.Admin.AuditLog(t.Context(), client.AuditFilter{Kind: "authentication", KeyID: f.keyID}) {
 			if err != nil {

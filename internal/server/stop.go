@@ -95,8 +95,8 @@ func (s *Server) drain(ctx context.Context) error {
 		planes++
 		go func() {
 			err := shutdown(ctx, s.admin, s.log)
-			if s.adminPlaces != nil {
-				s.adminPlaces.Stop(ctx)
+			if s.adminSlots != nil {
+				s.adminSlots.Stop(ctx)
 			}
 			done <- err
 		}()

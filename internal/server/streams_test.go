@@ -20,6 +20,7 @@ import (
 
 	"github.com/keygate/keygate/client"
 	"github.com/keygate/keygate/internal/keygatetest"
+	"github.com/keygate/keygate/internal/keygatetest/awaittest"
 )
 
 // streamService serves exchanges that go on until they are cut: it sends "first", and then what it
@@ -318,14 +319,12 @@ func TestRevokedKeyCutsStreams(t *testing.T) {
 // wantReason waits for the log of requests to have one of the key, and checks its reason.
 func (s *streams) wantReason(t *testing.T, keyID, reason string) {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); <-time.After(20 * time.Millisecond) {
-		got := s.Call(http.MethodGet, "/v1/requests?key_id="+keyID, s.AdminKey, "")
-		if strings.Contains(got.Body, `"reason":"`+reason+`"`) {
-			return
-		}
-		if strings.Contains(got.Body, `"request_id"`) {
-			t.Fatalf("got %s, want the reason %s", got.Body, reason)
-		}
+	var got keygatetest.Response
+	awaittest.True(t, "the log of requests has one of the key", func() bool {
+		got = s.Call(http.MethodGet, "/v1/requests?key_id="+keyID, s.AdminKey, "")
+		return strings.Contains(got.Body, `"request_id"`)
+	})
+	if !strings.Contains(got.Body, `"reason":"`+reason+`"`) {
+		t.Fatalf("got %s, want the reason %s", got.Body, reason)
 	}
-	t.Fatalf("the log of requests has no request of the key: %s", s.Call(http.MethodGet, "/v1/requests", s.AdminKey, "").Body)
 }

@@ -18,6 +18,7 @@ import (
 
 	"github.com/keygate/keygate/client"
 	"github.com/keygate/keygate/internal/keygatetest"
+	"github.com/keygate/keygate/internal/keygatetest/awaittest"
 	"github.com/keygate/keygate/internal/keygatetest/logtest"
 	"github.com/keygate/keygate/internal/keygatetest/porttest"
 )
@@ -168,7 +169,7 @@ func TestRequestsContinueTheCallersTrace(t *testing.T) {
 			publicGateway(t, s.Admin, echoUpstream(t))
 			stacks := make([]byte, 1<<20)
 			// Goroutines of the previous server may be about to return.
-			waitFor(t, fmt.Sprintf("a goroutine for traces runs: %t", on), func() bool {
+			awaittest.True(t, fmt.Sprintf("a goroutine for traces runs: %t", on), func() bool {
 				return strings.Contains(string(stacks[:runtime.Stack(stacks, true)]), "telemetry/trace.") == on
 			})
 			var forwarded []string

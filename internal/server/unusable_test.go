@@ -10,6 +10,7 @@ import (
 
 	"github.com/keygate/keygate/client"
 	"github.com/keygate/keygate/internal/keygatetest"
+	"github.com/keygate/keygate/internal/keygatetest/awaittest"
 )
 
 // Guarantee: docs/metrics.md, keygate_unusable_keys, keygate_unusable_gateways and keygate_unusable_accounts. A node that
@@ -54,7 +55,7 @@ func TestMetricsOfUnusableRecords(t *testing.T) {
 	for i, r := range records {
 		set(t, db, r.table, r.column, r.id, before[i])
 	}
-	waitFor(t, "the repaired records are in force", func() bool { return unusable(t, node) == "0 0 0" })
+	awaittest.True(t, "the repaired records are in force", func() bool { return unusable(t, node) == "0 0 0" })
 }
 
 // set changes a column of a record behind the back of all nodes.

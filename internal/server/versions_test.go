@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/keygate/keygate/internal/cluster/lease"
+	"github.com/keygate/keygate/internal/keygatetest/awaittest"
 	"github.com/keygate/keygate/internal/snapshot"
 	"github.com/keygate/keygate/internal/store/postgres"
 )
@@ -52,10 +53,10 @@ func TestTwoVersionsSideBySide(t *testing.T) {
 
 	must(db.Exec(t.Context(), `WITH head AS (UPDATE change_head SET number = number + 1, mark = '\x0102030405060708', format = $1 RETURNING number, mark)
 		INSERT INTO changes (seq, mark, at, kind, record_id, format) SELECT number, mark, 0, 'tenant', 'x', $1 FROM head`, snapshot.ChangeFormat+1))
-	var ready string
-	for !strings.Contains(ready, "upgrade this node") && t.Context().Err() == nil {
-		_, ready = fetch(t, c.nodes[0].OpsURL()+"/readyz")
-	}
+	awaittest.True(t, "/readyz says what to do", func() bool {
+		_, ready := fetch(t, c.nodes[0].OpsURL()+"/readyz")
+		return strings.Contains(ready, "upgrade this node")
+	})
 	if status, body := create(); status != http.StatusServiceUnavailable {
 		t.Errorf("after a change of a newer version: got %d %s, want 503", status, body)
 	}

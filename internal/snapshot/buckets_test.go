@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/keygate/keygate/internal/keygatetest/awaittest"
 	"github.com/keygate/keygate/internal/ratelimit"
 	"github.com/keygate/keygate/internal/snapshot"
 )
@@ -22,9 +23,7 @@ func TestBucketsOfEndedKeysAreDropped(t *testing.T) {
 	h.catchUp()
 
 	use := func(bucket [16]byte) ratelimit.Result {
-		var s [1]ratelimit.Status
-		r, _ := ratelimit.Decide(h.clock.Now(), limitsOf(h, g.ID, "/orders", bucket), s[:])
-		return r
+		return new(ratelimit.Limiter).Decide(h.clock.Now(), limitsOf(h, g.ID, "/orders", bucket))
 	}
 	before := h.follower.BucketBudget().Used()
 	const keys = 500
@@ -74,13 +73,13 @@ func TestBucketsOfEndedKeysAreDropped(t *testing.T) {
 	}
 }
 
-func limitsOf(h *harness, gatewayID, path string, bucket [16]byte) []ratelimit.Limit {
+func limitsOf(h *harness, gatewayID, path string, bucket [16]byte) *ratelimit.Charge {
 	h.t.Helper()
-	limits, fits := routeOf(h, gatewayID, path).AppendLimits(nil, bucket)
-	if !fits {
+	var c ratelimit.Charge
+	if !routeOf(h, gatewayID, path).AddLimits(&c, bucket) {
 		h.t.Fatal("there is no room for a bucket")
 	}
-	return limits
+	return &c
 }
 
 func routeOf(h *harness, gatewayID, path string) *snapshot.Route {
@@ -108,23 +107,15 @@ func TestBucketsAreSweptWhenMemoryIsShort(t *testing.T) {
 		keys++
 		var bucket [16]byte
 		binary.BigEndian.PutUint32(bucket[:], keys)
-		limits, fits := routeOf(h, g.ID, "/orders").AppendLimits(nil, bucket)
+		var c ratelimit.Charge
+		fits := routeOf(h, g.ID, "/orders").AddLimits(&c, bucket)
 		if fits {
-			var s [1]ratelimit.Status
-			ratelimit.Decide(h.clock.Now(), limits, s[:])
+			new(ratelimit.Limiter).Decide(h.clock.Now(), &c)
 		}
 		return fits
 	}
 	for fits() {
 	}
 	h.clock.Advance(10 * time.Second)
-	tick, late := time.NewTicker(time.Millisecond), time.After(30*time.Second) // only a failing test reaches the end
-	defer tick.Stop()
-	for !fits() {
-		select {
-		case <-tick.C:
-		case <-late:
-			t.Fatal("full buckets made no room within 30 s")
-		}
-	}
+	awaittest.True(t, "full buckets have made room", fits)
 }

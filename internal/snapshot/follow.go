@@ -272,7 +272,7 @@ func (f *Follower) refuseKeysOf(ctx context.Context, gatewayID string) error {
 // in force.
 func (f *Follower) hasKeysOf(gatewayID string) bool {
 	if g := f.Current().GatewayByID(gatewayID); g != nil {
-		return f.classes[classID{accountID: g.AccountID, gatewayID: gatewayID, level: apikey.GatewayLevel}] != nil
+		return f.classes[classID{kind: KeyCaller, accountID: g.AccountID, gatewayID: gatewayID, level: apikey.GatewayLevel}] != nil
 	}
 	for name := range f.classes {
 		if name.gatewayID == gatewayID {
@@ -341,7 +341,7 @@ func (f *Follower) putKey(table *keyTable, k *apikey.Key) error {
 	}
 	c.scopes = f.sharedScopes(k.Scope)
 	f.limitKey(table, c, k.AccountID, k.RateLimit)
-	c.class = f.acquireClass(classID{accountID: k.AccountID, gatewayID: k.GatewayID, level: k.Level})
+	c.class = f.acquireClass(classID{kind: KeyCaller, accountID: k.AccountID, gatewayID: k.GatewayID, level: k.Level})
 	old := table.find(&c.digest)
 	if old != nil && old.same(c) {
 		f.releaseClass(c)
@@ -414,10 +414,10 @@ func (f *Follower) sharedScopes(s apikey.Scopes) *scopes {
 }
 
 // acquireClass returns the class with the given ID and counts one more key in it.
-func (f *Follower) acquireClass(name classID) *keyClass {
+func (f *Follower) acquireClass(name classID) *callerClass {
 	h := f.classes[name]
 	if h == nil {
-		h = &keyClass{classID: name, used: f.used}
+		h = &callerClass{classID: name, used: f.used}
 		f.classes[name] = h
 	}
 	h.keys++

@@ -127,7 +127,7 @@ type Follower struct {
 	applied appliedPoint
 	// The fields below are guarded by writing.
 	loaded  bool
-	classes map[classID]*keyClass
+	classes map[classID]*callerClass
 	scopes  map[string]*scopes // one copy for all keys with the same scopes
 	// unreadable are the identifiers of the keys whose records cannot be read.
 	unreadable map[string]struct{}
@@ -174,7 +174,7 @@ func New(cfg Config) (*Follower, error) {
 		pending:       pendingGateways{byID: map[string]*pendingGateway{}},
 		work:          make(chan struct{}, 1),
 		writing:       make(chan struct{}, 1),
-		classes:       map[classID]*keyClass{},
+		classes:       map[classID]*callerClass{},
 		scopes:        map[string]*scopes{},
 		failed:        map[string]bool{},
 		unreadable:    map[string]struct{}{},

@@ -35,7 +35,7 @@ func TestKeyTableAgainstMap(t *testing.T) {
 				table.remove(old)
 				delete(model, d)
 			} else {
-				k := &Key{digest: d, id: [16]byte(d[16:])}
+				k := &Key{Caller: Caller{digest: d, id: [16]byte(d[16:])}}
 				k.chain = &[16]byte{byte(rapid.IntRange(0, 3).Draw(t, "bucket"))}
 				if rapid.Bool().Draw(t, "rated") {
 					k.limit = &keyLimit{bucket: new(ratelimit.Bucket)}

@@ -98,8 +98,13 @@ func (s *Snapshot) Serving(gatewayID, accountID string) *Gateway {
 	return s.gateways[gatewayID]
 }
 
-// Renewed returns k as it is now, or nil if it is revoked.
-func (s *Snapshot) Renewed(k *Key) *Key { return s.keys.find(&k.digest) }
+// Renewed returns c, which is not nobody, as it is now, or nil if its credential is revoked.
+func (s *Snapshot) Renewed(c *Caller) *Caller {
+	if k := s.keys.find(&c.digest); k != nil {
+		return &k.Caller
+	}
+	return nil
+}
 
 // GatewayByID returns the gateway, also of a suspended account, or nil.
 func (s *Snapshot) GatewayByID(gatewayID string) *Gateway { return s.gateways[gatewayID] }

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/keygate/keygate/internal/keygatetest/awaittest"
 	"github.com/keygate/keygate/internal/keygatetest/dnstest"
 	"github.com/keygate/keygate/internal/netguard"
 )
@@ -154,12 +155,10 @@ func (m *moving) askPlain(t *testing.T, pools *Pools, hint **H1Conn) string {
 // awaitClosed waits until no connection to the first address is open.
 func (m *moving) awaitClosed(t *testing.T, pools *Pools) {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); m.open[0].Load() > 0; pools.sweep() {
-		if time.Now().After(deadline) {
-			t.Fatalf("%d connections to the old address are open, want none", m.open[0].Load())
-		}
-		<-time.After(time.Millisecond)
-	}
+	awaittest.True(t, "no connection to the old address is open", func() bool {
+		pools.sweep()
+		return m.open[0].Load() == 0
+	})
 }
 
 // Guarantee: contract 3.3, under steady traffic, requests reach the new address of a name

@@ -2,8 +2,8 @@ package upstream_test
 
 import (
 	"context"
+	"fmt"
 	"net/http"
-	"runtime"
 	"sync"
 	"testing"
 	"time"
@@ -11,6 +11,7 @@ import (
 	"github.com/keygate/keygate/internal/accesslog"
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/keygatetest/alonetest"
+	"github.com/keygate/keygate/internal/keygatetest/awaittest"
 	"github.com/keygate/keygate/internal/keygatetest/fdtest"
 	"github.com/keygate/keygate/internal/upstream"
 	"github.com/keygate/keygate/internal/upstream/upstreamtest"
@@ -19,15 +20,7 @@ import (
 // awaitSockets waits until this process has the given number of sockets.
 func awaitSockets(t *testing.T, want int) {
 	t.Helper()
-	for end := time.Now().Add(time.Minute); ; runtime.Gosched() {
-		got := fdtest.Count(t, "self").Sockets
-		if got == want {
-			return
-		}
-		if time.Now().After(end) {
-			t.Fatalf("the process has %d sockets, want %d", got, want)
-		}
-	}
+	awaittest.True(t, fmt.Sprint("the process has ", want, " sockets"), func() bool { return fdtest.Count(t, "self").Sockets == want })
 }
 
 // Guarantee: requests that wait for connections to an upstream that accepts none, or does not

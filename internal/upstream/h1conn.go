@@ -5,6 +5,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"github.com/keygate/keygate/internal/nowait"
 )
 
 // The states of an H1Conn.
@@ -25,6 +27,7 @@ type H1Conn struct {
 	last int64         // tick of the last Release
 	end  time.Duration // the time, by Pools.now, from which it is not used for new requests
 
+	reset  atomic.Bool  // a write has found that the server had reset the connection
 	reused bool         // it has carried a request
 	unused bool         // it became idle without one
 	heldAt atomic.Int64 // tick of the last Hold
@@ -110,6 +113,13 @@ func (c *H1Conn) peek(fd uintptr) {
 	if c.stale = !isQuiet(fd); c.pump != nil && (c.stale || c.more) {
 		c.stale = !c.settle(fd)
 	}
+}
+
+// isQuiet reports whether a connection has nothing to read, not even its end.
+func isQuiet(fd uintptr) bool {
+	var b [1]byte
+	_, errno := nowait.Peek(int(fd), b[:])
+	return errno == nowait.Again
 }
 
 // Unasked reports whether bytes have arrived that cannot be a response to the n bytes that were just

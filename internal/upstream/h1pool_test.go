@@ -3,6 +3,7 @@ package upstream
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/netip"
@@ -14,6 +15,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/keygate/keygate/internal/fault"
+	"github.com/keygate/keygate/internal/keygatetest/awaittest"
 	"github.com/keygate/keygate/internal/keygatetest/leaktest"
 	"github.com/keygate/keygate/internal/netguard"
 )
@@ -250,9 +252,7 @@ func TestPlainLimit(t *testing.T) {
 			}
 			served <- result{i, c}
 		}()
-		for pool.Stats().Waiting != i+1 {
-			<-time.After(time.Millisecond)
-		}
+		awaittest.True(t, fmt.Sprint(i+1, " callers wait"), func() bool { return pool.Stats().Waiting == i+1 })
 	}
 	if pool.Take(nil) != nil {
 		t.Error("Take overtook the waiters")
@@ -502,9 +502,7 @@ func TestPlainConcurrency(t *testing.T) {
 			}
 		})
 	}
-	for pool.Stats().Waiting != 32 {
-		<-time.After(time.Millisecond)
-	}
+	awaittest.True(t, "32 callers wait", func() bool { return pool.Stats().Waiting == 32 })
 	for _, c := range held {
 		c.Release()
 	}

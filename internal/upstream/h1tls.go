@@ -7,8 +7,10 @@ import (
 	"errors"
 	"io"
 	"os"
+	"syscall"
 	"time"
 
+	"github.com/keygate/keygate/internal/nowait"
 	"github.com/keygate/keygate/internal/tlspump"
 )
 
@@ -29,14 +31,16 @@ func (c *H1Conn) Blocks() bool { return c.tls != nil && c.pump == nil }
 // without an error if nothing is there. The error is io.EOF at the end of the stream.
 func (c *H1Conn) Receive(fd uintptr, b []byte) (n int, err error) {
 	if c.tls == nil {
-		n, err = receiveNow(fd, b)
+		n, errno := nowait.Receive(int(fd), b)
 		switch {
-		case err == errNothingYet: //nolint:errorlint // it is not wrapped
+		case errno == nowait.Again:
 			return 0, nil
-		case n == 0 && err == nil:
+		case errno != 0:
+			return 0, errno
+		case n == 0:
 			return 0, io.EOF
 		}
-		return n, err
+		return n, nil
 	}
 	n, c.more, err = c.pump.ReadNow(c.tls, fd, b)
 	c.reply()
@@ -59,7 +63,9 @@ func (c *H1Conn) CutShort() bool { return c.tls != nil && c.below.CutShort() }
 func (c *H1Conn) Write(b []byte) (n int, err error) {
 	switch {
 	case c.tls == nil:
-		return c.conn.Write(b)
+		n, err = c.conn.Write(b)
+		c.NoteWrite(err)
+		return n, err
 	case c.pump == nil:
 		return c.tls.Write(b)
 	}
@@ -73,6 +79,18 @@ func (c *H1Conn) Write(b []byte) (n int, err error) {
 	}
 	return n, err
 }
+
+// NoteWrite notes the error of a write to Plain. The system reports a reset only once: to the next read, unless a
+// write comes before it. That read then finds the end of the stream.
+func (c *H1Conn) NoteWrite(err error) {
+	if errors.Is(err, syscall.ECONNRESET) {
+		c.reset.Store(true)
+	}
+}
+
+// WasReset reports whether a write has found that the server had reset the connection before it ended the stream.
+// It is false over TLS, where CutShort tells.
+func (c *H1Conn) WasReset() bool { return c.reset.Load() }
 
 // settle takes messages of TLS that have arrived, within a callback of Raw. It reports false if
 // anything else has.

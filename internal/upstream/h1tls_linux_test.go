@@ -9,10 +9,10 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"runtime"
 	"testing"
 	"time"
 
+	"github.com/keygate/keygate/internal/keygatetest/awaittest"
 	"github.com/keygate/keygate/internal/keygatetest/cputest"
 	"github.com/keygate/keygate/internal/netguard"
 	"github.com/keygate/keygate/internal/tlspump/tlspumptest"
@@ -218,11 +218,7 @@ func TestEndOfSecureConnection(t *testing.T) {
 			}
 			end <- true
 			<-end
-			for deadline := time.Now().Add(time.Minute); !e.c.Stale(); runtime.Gosched() {
-				if time.Now().After(deadline) {
-					t.Fatal("the end of the connection was not noticed")
-				}
-			}
+			awaittest.True(t, "the end of the connection is noticed", e.c.Stale)
 			_, err := e.c.NetConn().Read(make([]byte, 1))
 			if !errors.Is(err, io.EOF) || e.c.CutShort() == proper {
 				t.Errorf("%s, proper %v: got error %v, cut short %v", tls.VersionName(version), proper, err, e.c.CutShort())

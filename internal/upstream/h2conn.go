@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/keygate/keygate/internal/http2"
+	"github.com/keygate/keygate/internal/nowait"
 )
 
 // h2ReadSize is the size of the buffer that a connection is read into.
@@ -265,12 +266,12 @@ func (c *h2Conn) readPlain() error {
 	var failed error
 	err := c.slot.raw.Read(func(fd uintptr) (done bool) {
 		for {
-			n, err := receiveNow(fd, c.buf)
+			n, errno := nowait.Receive(int(fd), c.buf)
 			switch {
-			case errors.Is(err, errNothingYet):
+			case errno == nowait.Again:
 				return false
-			case err != nil:
-				failed = err
+			case errno != 0:
+				failed = errno
 				return true
 			case n == 0:
 				failed = io.EOF

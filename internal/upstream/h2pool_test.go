@@ -19,6 +19,7 @@ import (
 	xhttp2 "golang.org/x/net/http2"
 
 	"github.com/keygate/keygate/internal/http2"
+	"github.com/keygate/keygate/internal/keygatetest/awaittest"
 	"github.com/keygate/keygate/internal/netguard"
 )
 
@@ -467,13 +468,13 @@ func awaitStats(t testing.TB, p *H2Pool, ok func(H2Stats) bool) {
 	await(t, func() bool { return ok(p.Stats()) }, func() any { return p.Stats() })
 }
 
+// await waits until ok returns true. If it does not, the test says in which state it stayed.
 func await(t testing.TB, ok func() bool, state func() any) {
 	t.Helper()
-	tick := time.NewTicker(time.Millisecond)
-	defer tick.Stop()
-	for deadline := time.Now().Add(time.Minute); !ok(); <-tick.C {
-		if time.Now().After(deadline) {
-			t.Fatalf("got stuck at %+v", state())
+	defer func() {
+		if t.Failed() {
+			t.Logf("the state is %+v", state())
 		}
-	}
+	}()
+	awaittest.True(t, "the pool reaches its state", ok)
 }

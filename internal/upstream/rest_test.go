@@ -2,9 +2,10 @@ package upstream
 
 import (
 	"context"
-	"runtime"
 	"testing"
 	"time"
+
+	"github.com/keygate/keygate/internal/keygatetest/awaittest"
 )
 
 // resting returns a connection that rests until the test ends its rest, and the upstream's end of it.
@@ -24,9 +25,7 @@ func resting(t *testing.T, cfg Config) (pool *H1Pool, c *H1Conn, send func(text 
 		if _, err := up.Write([]byte(text)); err != nil {
 			t.Fatal(err)
 		}
-		for !c.Stale() {
-			runtime.Gosched()
-		}
+		awaittest.True(t, "the text has arrived", c.Stale)
 	}
 }
 
@@ -57,9 +56,7 @@ func TestWaitForRest(t *testing.T) {
 		next, _ := pool.Acquire(context.Background(), time.Time{}, nil)
 		got <- next
 	}()
-	for !pool.queue.waiting() {
-		runtime.Gosched()
-	}
+	awaittest.True(t, "the other caller waits", pool.queue.waiting)
 	c.rested()
 	if next := <-got; next != c {
 		t.Error("the waiter did not get the connection that has rested")

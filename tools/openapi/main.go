@@ -3,6 +3,8 @@
 //
 //	openapi document          write the OpenAPI 3.1 document, api/openapi.yaml
 //	openapi client-document   write the OpenAPI 3.0 document that the client is generated from
+//	openapi client-patch      write the client's patch of a gateway, client/patch.gen.go
+//	openapi form              write what the dashboard's form of settings is made from, web/src/api/settings.gen.ts
 //	openapi errors            write the reference of the error codes, docs/errors.md
 //	openapi comments          copy the generated client from standard input, with better comments
 //
@@ -34,10 +36,14 @@ func run(args []string) error {
 	case len(args) == 1 && args[0] == "comments":
 		content, err := io.ReadAll(os.Stdin)
 		return write([]byte(rewriteComments(string(content))), err)
+	case len(args) == 1 && args[0] == "client-patch":
+		return write(clientPatch())
+	case len(args) == 1 && args[0] == "form":
+		return write(formGroups())
 	case len(args) == 1 && args[0] == "errors":
 		return write([]byte(errorReference()), nil)
 	default:
-		return errors.New("usage: openapi document | client-document | errors | comments")
+		return errors.New("usage: openapi document | client-document | client-patch | form | errors | comments")
 	}
 }
 

@@ -9,7 +9,12 @@ const task = JSON.parse(await text(process.stdin));
 const say = (figure) => process.stdout.write(`${JSON.stringify(figure)}\n`);
 const browser = await chromium.launch({
   executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium',
-  args: ['--no-sandbox', '--disable-dev-shm-usage', '--enable-precise-memory-info', '--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1, EXCLUDE localhost'],
+  args: [
+    '--no-sandbox',
+    '--disable-dev-shm-usage',
+    '--enable-precise-memory-info',
+    '--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1, EXCLUDE localhost',
+  ],
 });
 try {
   const context = await browser.newContext({ viewport: { width: 1280, height: 800 } });
@@ -44,10 +49,19 @@ function observe() {
     const main = document.querySelector('main');
     if (main?.querySelector('h1') && !main.querySelector('.skeleton, [aria-busy=true]')) {
       seen.painted = -1;
-      requestAnimationFrame(() => setTimeout(() => { seen.painted = performance.now(); }));
+      requestAnimationFrame(() =>
+        setTimeout(() => {
+          seen.painted = performance.now();
+        }),
+      );
     }
   };
-  new MutationObserver(look).observe(document, { childList: true, subtree: true, attributes: true, attributeFilter: ['class', 'aria-busy'] });
+  new MutationObserver(look).observe(document, {
+    childList: true,
+    subtree: true,
+    attributes: true,
+    attributeFilter: ['class', 'aria-busy'],
+  });
 }
 
 // open loads a screen from its address, as often as asked.
@@ -57,7 +71,9 @@ async function open(page, name, path) {
     await page.waitForFunction(() => globalThis.seen.painted > 0);
     await page.waitForTimeout(500); // what comes late may shift or block as well
     const seen = await page.evaluate(() => ({
-      ...globalThis.seen, first: performance.getEntriesByName('first-contentful-paint')[0]?.startTime ?? 0, rows: document.querySelectorAll('main tbody tr').length,
+      ...globalThis.seen,
+      first: performance.getEntriesByName('first-contentful-paint')[0]?.startTime ?? 0,
+      rows: document.querySelectorAll('main tbody tr').length,
     }));
     const blocking = seen.tasks.filter(([at]) => at >= seen.first).reduce((sum, [, took]) => sum + Math.max(0, took - 50), 0);
     say({ kind: 'screen', name, painted: seen.painted, shift: seen.shift, moved: seen.moved, blocking, rows: seen.rows });
@@ -68,7 +84,9 @@ async function open(page, name, path) {
 async function search(page, name, path) {
   await page.goto(task.url + path);
   await page.waitForFunction(() => globalThis.seen.painted > 0);
-  await page.evaluate(() => { globalThis.seen.tasks = []; });
+  await page.evaluate(() => {
+    globalThis.seen.tasks = [];
+  });
   const box = page.locator('[data-search]').first();
   await box.click();
   for (let round = 0; round < task.rounds; round++) {
@@ -96,6 +114,6 @@ async function stay(page) {
   };
   for (let tenth = 0; tenth <= 10; tenth++) {
     if (tenth > 0) await page.waitForTimeout(task.stay * 100);
-    await size(tenth * task.stay / 10);
+    await size((tenth * task.stay) / 10);
   }
 }

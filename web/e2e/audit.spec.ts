@@ -11,7 +11,10 @@ test('the audit log shows hostile names, paths and values as text', async ({ pag
     await keygate.request(path, undefined, { 'User-Agent': '<script>alert(1)</script>', Referer: 'javascript:alert(1)' });
   }
   let dialogs = 0;
-  page.on('dialog', (d) => { dialogs++; void d.dismiss(); });
+  page.on('dialog', (d) => {
+    dialogs++;
+    void d.dismiss();
+  });
   await signIn(page, keygate, 'audit');
   await page.setViewportSize({ width: 390, height: 800 });
   const table = page.getByRole('table', { name: 'Audit log' });
@@ -27,7 +30,8 @@ test('the audit log shows hostile names, paths and values as text', async ({ pag
   await page.goto(`${keygate.url}audit?kind=management`);
   const updates = page.getByRole('button', { name: 'key.update' });
   await expect(updates).toHaveCount(hostile.length);
-  for (let i = 0; i < hostile.length; i++) { // newest first
+  for (let i = 0; i < hostile.length; i++) {
+    // newest first
     await updates.nth(i).click();
     const changes = page.getByRole('table', { name: 'Changes' });
     await expect(changes.getByRole('row').filter({ hasText: 'name' })).toContainText(hostile[hostile.length - 1 - i]!);
@@ -48,9 +52,14 @@ test('every filter of the audit log changes the request and stays in the link', 
   await signIn(page, keygate, 'audit');
   const own = (await keygate.call('GET', '/v1/account')).key.key_id as string;
   for (const [typed, name, value] of [
-    ['kind:management', 'kind', 'management'], ['outcome:success', 'outcome', 'success'], [`gateway_id:${gateway.gateway_id}`, 'gateway_id', gateway.gateway_id],
-    [`key_prefix:${keygate.key.slice(0, 10)}`, 'key_prefix', keygate.key.slice(0, 10)], [`key_id:${own}`, 'key_id', own], [`actor:${own}`, 'actor', own],
-    ['since:2h', 'since', /^\d{4}-\d\d-\d\dT[\d:]+Z$/], ['until:2099-01-01T00:00:00Z', 'until', '2099-01-01T00:00:00Z'],
+    ['kind:management', 'kind', 'management'],
+    ['outcome:success', 'outcome', 'success'],
+    [`gateway_id:${gateway.gateway_id}`, 'gateway_id', gateway.gateway_id],
+    [`key_prefix:${keygate.key.slice(0, 10)}`, 'key_prefix', keygate.key.slice(0, 10)],
+    [`key_id:${own}`, 'key_id', own],
+    [`actor:${own}`, 'actor', own],
+    ['since:2h', 'since', /^\d{4}-\d\d-\d\dT[\d:]+Z$/],
+    ['until:2099-01-01T00:00:00Z', 'until', '2099-01-01T00:00:00Z'],
   ] as [string, string, string | RegExp][]) {
     const asked = page.waitForRequest((r) => r.url().includes('/v1/audit-log?') && new URL(r.url()).searchParams.has(name));
     await box.fill(typed);
@@ -63,7 +72,8 @@ test('every filter of the audit log changes the request and stays in the link', 
   await expect(page.getByRole('button', { name: 'gateway.create' })).toBeVisible();
   await expect(page.getByText('key.create')).toHaveCount(0); // of no gateway
   const link = await page.getByRole('link', { name: 'Export CSV' }).getAttribute('href');
-  for (const name of ['kind', 'outcome', 'gateway_id', 'key_prefix', 'key_id', 'actor', 'since', 'until']) expect(link).toContain(`${name}=`);
+  for (const name of ['kind', 'outcome', 'gateway_id', 'key_prefix', 'key_id', 'actor', 'since', 'until'])
+    expect(link).toContain(`${name}=`);
   // A whole key that is pasted becomes its prefix, and is in no address.
   await page.goto(`${keygate.url}audit`);
   const urls: string[] = [];
@@ -94,7 +104,7 @@ test('a list that lacks the newest records says so', async ({ page, keygate }) =
   const reason = 'the newest records are missing, and are added as soon as the store takes them: the disk is full';
   await page.route('**/v1/audit-log?*', async (route) => {
     const response = await route.fetch();
-    await route.fulfill({ response, json: { ...(await response.json() as object), incomplete: true, incomplete_reason: reason } });
+    await route.fulfill({ response, json: { ...((await response.json()) as object), incomplete: true, incomplete_reason: reason } });
   });
   await signIn(page, keygate, 'audit');
   await expect(page.getByRole('status').filter({ hasText: `Incomplete: ${reason}.` })).toBeVisible();

@@ -37,7 +37,11 @@ test('from an empty installation to the first call, without reading anything els
 
 test('a push is previewed with its difference and its effect, and a revision is restored', async ({ page, keygate, upstream, watch }) => {
   watch.allowed.add(422);
-  const gateway = await keygate.call('POST', '/v1/gateways', { name: 'orders', upstream_url: upstream.url, spec: spec({ '/orders': { get: {} }, '/customers': { get: {} } }) });
+  const gateway = await keygate.call('POST', '/v1/gateways', {
+    name: 'orders',
+    upstream_url: upstream.url,
+    spec: spec({ '/orders': { get: {} }, '/customers': { get: {} } }),
+  });
   const { key } = await keygate.call('POST', '/v1/keys', { name: 'app', scope: 'read' });
   for (let i = 0; i < 5; i++) expect(await keygate.request('/customers', key)).toBe(200);
   await signIn(page, keygate, `gateways/${gateway.gateway_id}/push`);
@@ -142,9 +146,13 @@ test('a repository form keeps what was typed while the server is away', async ({
 // Guarantee: what could not be read is never shown as nothing, least of all before a deletion.
 test('a gateway whose keys and traffic cannot be read does not say that there are none', async ({ page, keygate, watch }) => {
   watch.allowed.add(503);
-  const { gateway_id } = await keygate.call('POST', '/v1/gateways', { name: `long ${'x'.repeat(200)}`, upstream_url: 'http://127.0.0.1:1' });
+  const { gateway_id } = await keygate.call('POST', '/v1/gateways', {
+    name: `long ${'x'.repeat(200)}`,
+    upstream_url: 'http://127.0.0.1:1',
+  });
   await keygate.call('POST', '/v1/keys', { name: 'only here', scope: 'read', gateway_id });
-  const down = (route: import('@playwright/test').Route) => route.fulfill({ status: 503, contentType: 'application/json', body: '{"error":"unavailable","message":"down"}' });
+  const down = (route: import('@playwright/test').Route) =>
+    route.fulfill({ status: 503, contentType: 'application/json', body: '{"error":"unavailable","message":"down"}' });
   for (const url of ['**/v1/reports/traffic**', '**/v1/keys?**']) await page.route(url, down);
   await signIn(page, keygate, `gateways/${gateway_id}`);
   await expect(page.getByRole('list', { name: 'The way of a request' })).toContainText('Its keys are not known');
@@ -156,10 +164,13 @@ test('a gateway whose keys and traffic cannot be read does not say that there ar
 
 // Guarantee: what was previewed for one gateway is never pushed to another.
 test('a document that was previewed for one gateway is not there for the next', async ({ page, keygate }) => {
-  const create = (name: string) => keygate.call('POST', '/v1/gateways', { name, upstream_url: 'http://127.0.0.1:1', spec: spec({ '/a': { get: {} } }) });
+  const create = (name: string) =>
+    keygate.call('POST', '/v1/gateways', { name, upstream_url: 'http://127.0.0.1:1', spec: spec({ '/a': { get: {} } }) });
   const [one, two] = [await create('one'), await create('two')];
   await signIn(page, keygate, `gateways/${two.gateway_id}/push`);
-  await page.evaluate(() => { document.body.dataset.same = 'page'; });
+  await page.evaluate(() => {
+    document.body.dataset.same = 'page';
+  });
   await page.getByRole('link', { name: 'Gateways', exact: true }).first().click();
   await page.getByRole('link', { name: 'one' }).click();
   await page.getByRole('link', { name: 'Push', exact: true }).click();
@@ -167,10 +178,13 @@ test('a document that was previewed for one gateway is not there for the next', 
   await page.getByRole('button', { name: 'Preview' }).click();
   await expect(page.getByRole('heading', { name: 'What it changes in one' })).toBeVisible();
   await expect(page.getByRole('button', { name: 'Push', exact: true })).toBeVisible();
-  await page.evaluate(([from, to]) => {
-    history.pushState(null, '', location.href.replace(from!, to!));
-    dispatchEvent(new PopStateEvent('popstate'));
-  }, [one.gateway_id as string, two.gateway_id as string]);
+  await page.evaluate(
+    ([from, to]) => {
+      history.pushState(null, '', location.href.replace(from!, to!));
+      dispatchEvent(new PopStateEvent('popstate'));
+    },
+    [one.gateway_id as string, two.gateway_id as string],
+  );
   await expect(page.getByRole('heading', { level: 1, name: 'two' })).toBeVisible();
   expect(await page.evaluate(() => document.body.dataset.same)).toBe('page'); // the page was not loaded anew
   await expect(page.getByLabel('OpenAPI document or configuration file')).toHaveValue('');
@@ -178,9 +192,17 @@ test('a document that was previewed for one gateway is not there for the next', 
 });
 
 // Guarantee: what a rollback was shown to change is what it changes.
-test('revisions are compared while their numbers are typed, and a change under an open rollback is noticed', async ({ page, keygate, watch }) => {
+test('revisions are compared while their numbers are typed, and a change under an open rollback is noticed', async ({
+  page,
+  keygate,
+  watch,
+}) => {
   watch.allowed.add(412);
-  const { gateway_id } = await keygate.call('POST', '/v1/gateways', { name: 'orders', upstream_url: 'http://127.0.0.1:1', spec: spec({ '/r0': { get: {} } }) });
+  const { gateway_id } = await keygate.call('POST', '/v1/gateways', {
+    name: 'orders',
+    upstream_url: 'http://127.0.0.1:1',
+    spec: spec({ '/r0': { get: {} } }),
+  });
   const push = (n: number) => keygate.call('PUT', `/v1/gateways/${gateway_id}/spec`, JSON.parse(spec({ [`/r${n}`]: { get: {} } })));
   for (let n = 1; n < 30; n++) await push(n);
   await signIn(page, keygate, `gateways/${gateway_id}/revisions`);
@@ -210,7 +232,11 @@ test('revisions are compared while their numbers are typed, and a change under a
 test('the limit editor shows its exact command, and what another session has set', async ({ page, keygate, watch }) => {
   watch.allowed.add(412);
   watch.allowed.add(422); // of the simulation, if it asks before the limit is valid again
-  const { gateway_id } = await keygate.call('POST', '/v1/gateways', { name: 'orders', upstream_url: 'http://127.0.0.1:1', spec: spec({ '/a': { get: {} } }) });
+  const { gateway_id } = await keygate.call('POST', '/v1/gateways', {
+    name: 'orders',
+    upstream_url: 'http://127.0.0.1:1',
+    spec: spec({ '/a': { get: {} } }),
+  });
   const { data } = await keygate.call('GET', `/v1/gateways/${gateway_id}/routes`);
   const path = `/v1/gateways/${gateway_id}/routes/${data[0].route_id}`;
   await keygate.call('PATCH', path, { rate_limit: { sustained: '5/s', daily: '100/day' } });
@@ -220,7 +246,9 @@ test('the limit editor shows its exact command, and what another session has set
   await page.getByLabel('Daily cap').fill('');
   await page.getByRole('button', { name: 'As code' }).click();
   const code = page.getByRole('dialog', { name: 'The same as code' });
-  await expect(code.getByLabel('As CLI', { exact: true })).toHaveText(`keygate routes update --gateway ${gateway_id} ${data[0].route_id} --sustained '6/s'\\''; date' --daily ''`);
+  await expect(code.getByLabel('As CLI', { exact: true })).toHaveText(
+    `keygate routes update --gateway ${gateway_id} ${data[0].route_id} --sustained '6/s'\\''; date' --daily ''`,
+  );
   await code.getByRole('button', { name: 'Close' }).click();
   await page.getByLabel('Sustained').fill('6/s');
   await keygate.call('PATCH', path, { rate_limit: { sustained: '9/s' } });
@@ -231,16 +259,32 @@ test('the limit editor shows its exact command, and what another session has set
 // Guarantee: a long name, path or address cuts itself off, and every list fits its place.
 test('lists and headings with long text fit every width', async ({ page, keygate }) => {
   const long = 'w'.repeat(200);
-  const { gateway_id } = await keygate.call('POST', '/v1/gateways', { name: long, upstream_url: `http://127.0.0.1:1/${long}`, spec: spec({ [`/${long}/{id}`]: { get: {}, put: {} } }) });
+  const { gateway_id } = await keygate.call('POST', '/v1/gateways', {
+    name: long,
+    upstream_url: `http://127.0.0.1:1/${long}`,
+    spec: spec({ [`/${long}/{id}`]: { get: {}, put: {} } }),
+  });
   const { key_id } = await keygate.call('POST', '/v1/keys', { name: long, owner: long, scope: `read:${'s'.repeat(100)}`, gateway_id });
   await signIn(page, keygate, 'gateways');
-  for (const path of ['gateways', `gateways/${gateway_id}`, `gateways/${gateway_id}/routes`, `gateways/${gateway_id}/revisions`, `gateways/${gateway_id}/settings`, 'keys', `keys/${key_id}`]) {
+  for (const path of [
+    'gateways',
+    `gateways/${gateway_id}`,
+    `gateways/${gateway_id}/routes`,
+    `gateways/${gateway_id}/revisions`,
+    `gateways/${gateway_id}/settings`,
+    'keys',
+    `keys/${key_id}`,
+  ]) {
     for (const width of [1280, 768, 390]) {
       await page.setViewportSize({ width, height: 800 });
       await page.goto(keygate.url + path);
       await expect(page.locator('main .skeleton')).toHaveCount(0);
       await expect(page.locator('main').getByText(/w{20}/).filter({ visible: true }).first()).toBeVisible();
-      const wide = await page.evaluate(() => [document.documentElement, ...document.querySelectorAll<HTMLElement>('main .\\@container')].filter((e) => e.scrollWidth > e.clientWidth).map((e) => `${e.nodeName} ${e.scrollWidth} > ${e.clientWidth}`));
+      const wide = await page.evaluate(() =>
+        [document.documentElement, ...document.querySelectorAll<HTMLElement>('main .\\@container')]
+          .filter((e) => e.scrollWidth > e.clientWidth)
+          .map((e) => `${e.nodeName} ${e.scrollWidth} > ${e.clientWidth}`),
+      );
       expect.soft(wide, `${path} at ${width} px`).toEqual([]);
       const open = page.getByRole('navigation', { name: 'Pages of the gateway' }).locator('[aria-current]');
       if (path.startsWith('gateways/')) await expect(open).toBeInViewport({ ratio: 0.95 });
@@ -251,19 +295,63 @@ test('lists and headings with long text fit every width', async ({ page, keygate
 // Guarantee: what a commit, a document, an address or an upstream says is only text.
 test('markup of a gateway, its repository and its documents is shown as text', async ({ page, keygate, watch }) => {
   const markup = '<img src=x onerror="document.title=1">';
-  const { gateway_id } = await keygate.call('POST', '/v1/gateways', { name: markup, upstream_url: 'http://127.0.0.1:1/%3Cimg%3E', spec: spec({ '/a': { get: {} } }) });
+  const { gateway_id } = await keygate.call('POST', '/v1/gateways', {
+    name: markup,
+    upstream_url: 'http://127.0.0.1:1/%3Cimg%3E',
+    spec: spec({ '/a': { get: {} } }),
+  });
   const { key } = await keygate.call('POST', '/v1/keys', { name: markup, owner: markup, scope: 'read' });
-  await keygate.call('PUT', `/v1/gateways/${gateway_id}/repository`, { ...repository, branch: '<script>alert(1)</script>', path: '<img src=x onerror=alert(1)>.yaml' }).catch(() => keygate.call('PUT', `/v1/gateways/${gateway_id}/repository`, { ...repository, path: '<img src=x onerror=alert(1)>.yaml' }));
+  await keygate
+    .call('PUT', `/v1/gateways/${gateway_id}/repository`, {
+      ...repository,
+      branch: '<script>alert(1)</script>',
+      path: '<img src=x onerror=alert(1)>.yaml',
+    })
+    .catch(() =>
+      keygate.call('PUT', `/v1/gateways/${gateway_id}/repository`, { ...repository, path: '<img src=x onerror=alert(1)>.yaml' }),
+    );
   expect(await keygate.request('/a', key)).toBe(502);
-  const revision = { revision_id: 'rev_1', number: 1, source: 'repository', kind: 'spec', author: `${markup} <a@example.com>`, commit: markup.repeat(3), created_at: new Date().toISOString(), added: 1, removed: 0, changed: 0 };
+  const revision = {
+    revision_id: 'rev_1',
+    number: 1,
+    source: 'repository',
+    kind: 'spec',
+    author: `${markup} <a@example.com>`,
+    commit: markup.repeat(3),
+    created_at: new Date().toISOString(),
+    added: 1,
+    removed: 0,
+    changed: 0,
+  };
   await page.route('**/v1/gateways/*/revisions?**', (r) => r.fulfill({ json: { data: [revision], next_cursor: null } }));
-  await page.route('**/v1/**/diff?**', (r) => r.fulfill({ json: { added: [{ methods: ['GET'], path: `/${markup}` }], removed: [], changed: [{ methods: ['GET'], path: '/a', changes: [{ field: markup, before: markup, after: { x: markup } }] }], unchanged: 0, warnings: [markup, markup], revision: 1, gateway: null } }));
+  await page.route('**/v1/**/diff?**', (r) =>
+    r.fulfill({
+      json: {
+        added: [{ methods: ['GET'], path: `/${markup}` }],
+        removed: [],
+        changed: [{ methods: ['GET'], path: '/a', changes: [{ field: markup, before: markup, after: { x: markup } }] }],
+        unchanged: 0,
+        warnings: [markup, markup],
+        revision: 1,
+        gateway: null,
+      },
+    }),
+  );
   await page.route('**/v1/gateways/*/repository', async (r) => {
     const answer = await r.fetch();
-    await r.fulfill({ response: answer, json: { ...await answer.json(), state: 'error', last_error: `remote: ${markup}`, warnings: [markup] } });
+    await r.fulfill({
+      response: answer,
+      json: { ...(await answer.json()), state: 'error', last_error: `remote: ${markup}`, warnings: [markup] },
+    });
   });
   await signIn(page, keygate, 'gateways');
-  for (const path of ['gateways', `gateways/${gateway_id}`, `gateways/${gateway_id}/repository`, `gateways/${gateway_id}/revisions?from=0&to=1`, 'keys']) {
+  for (const path of [
+    'gateways',
+    `gateways/${gateway_id}`,
+    `gateways/${gateway_id}/repository`,
+    `gateways/${gateway_id}/revisions?from=0&to=1`,
+    'keys',
+  ]) {
     await page.goto(keygate.url + path);
     await expect(page.locator('main').getByText('<img').filter({ visible: true }).first()).toBeVisible();
     await expect(page.locator('main .skeleton')).toHaveCount(0);

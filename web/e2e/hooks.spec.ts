@@ -1,6 +1,10 @@
 import { expect, Keygate, signIn, test } from './keygate';
 
-const spec = JSON.stringify({ openapi: '3.1.0', info: { title: 'x', version: '1' }, paths: { '/orders': { get: {} }, '/broken': { get: {} } } });
+const spec = JSON.stringify({
+  openapi: '3.1.0',
+  info: { title: 'x', version: '1' },
+  paths: { '/orders': { get: {} }, '/broken': { get: {} } },
+});
 
 test('a failed webhook is found, understood and delivered again', async ({ page, upstream, watch }) => {
   void watch;
@@ -26,12 +30,19 @@ test('a failed webhook is found, understood and delivered again', async ({ page,
     await expect.poll(async () => (await keygate.call('GET', '/v1/webhook-deliveries?state=failed')).data.length).toBe(1);
     const [delivery] = (await keygate.call('GET', '/v1/webhook-deliveries?state=failed')).data;
     await page.goto(`${keygate.url}deliveries?state=failed`);
-    await page.getByRole('table').getByRole('link', { name: /key\.created/ }).first().click();
+    await page
+      .getByRole('table')
+      .getByRole('link', { name: /key\.created/ })
+      .first()
+      .click();
     await expect(page).toHaveURL(new RegExp(delivery.delivery_id));
     await expect(page.getByText('cannot write').first()).toBeVisible();
     await expect(page.locator('main script')).toHaveCount(0);
     broken = false;
-    await page.getByRole('button', { name: /^(Redeliver|Deliver again)/ }).first().click();
+    await page
+      .getByRole('button', { name: /^(Redeliver|Deliver again)/ })
+      .first()
+      .click();
     await expect.poll(async () => (await keygate.call('GET', '/v1/webhook-deliveries?state=delivered')).data.length).toBe(1);
     await expect(page.getByText(/Delivered/).first()).toBeVisible();
     const bodies = upstream.requests.map((r) => r.body);
@@ -80,4 +91,3 @@ test('the audit log finds who changed what, with the values before and after', a
   await keygate.call('DELETE', `/v1/keys/${key.key_id}`);
   await expect(page.getByRole('button', { name: 'key.revoke' })).toBeVisible();
 });
-

@@ -86,14 +86,33 @@ export class Keygate {
 
   // boot starts the process and returns when it is ready.
   async boot() {
-    const args = ['serve', '--data-dir', this.dir, '--admin-addr', this.admin, '--gateway-addr', this.gateway, '--ops-addr', this.ops,
-      '--webhook-allow-network', '127.0.0.0/8', ...(this.basePath === '/' ? [] : ['--admin-base-path', this.basePath]), ...this.flags];
+    const args = [
+      'serve',
+      '--data-dir',
+      this.dir,
+      '--admin-addr',
+      this.admin,
+      '--gateway-addr',
+      this.gateway,
+      '--ops-addr',
+      this.ops,
+      '--webhook-allow-network',
+      '127.0.0.0/8',
+      ...(this.basePath === '/' ? [] : ['--admin-base-path', this.basePath]),
+      ...this.flags,
+    ];
     const child = spawn(process.env.KEYGATE_BINARY!, args, { stdio: ['ignore', 'pipe', 'pipe'] });
     this.process = child;
     for (const stream of [child.stdout!, child.stderr!]) stream.on('data', (d: Buffer) => (this.output += d.toString()));
     for (let i = 0; i < 600; i++) {
       if (child.exitCode !== null) break;
-      if (await fetch(`http://${this.ops}/readyz`).then((r) => r.ok, () => false)) return;
+      if (
+        await fetch(`http://${this.ops}/readyz`).then(
+          (r) => r.ok,
+          () => false,
+        )
+      )
+        return;
       await new Promise((resolve) => setTimeout(resolve, 50));
     }
     throw new Error(`keygate did not become ready:\n${this.output}`);
@@ -116,7 +135,9 @@ export class Keygate {
   // call calls the management API with the first key and returns the body. Other answers than 2xx throw.
   async call(method: string, path: string, body?: unknown, key = this.key): Promise<Json> {
     const response = await fetch(`http://${this.admin}${this.basePath}${path.slice(1)}`, {
-      method, headers: { Authorization: `Bearer ${key}`, 'Content-Type': 'application/json' }, body: body === undefined ? undefined : JSON.stringify(body),
+      method,
+      headers: { Authorization: `Bearer ${key}`, 'Content-Type': 'application/json' },
+      body: body === undefined ? undefined : JSON.stringify(body),
     });
     const text = await response.text();
     if (!response.ok) throw new Error(`${method} ${path}: ${response.status} ${text}`);
@@ -125,7 +146,9 @@ export class Keygate {
 
   // request calls the default gateway, with a key if one is given, and returns the status.
   async request(path: string, key?: string, headers: Record<string, string> = {}): Promise<number> {
-    const response = await fetch(`http://${this.gateway}${path}`, { headers: { ...(key ? { Authorization: `Bearer ${key}` } : {}), ...headers } });
+    const response = await fetch(`http://${this.gateway}${path}`, {
+      headers: { ...(key ? { Authorization: `Bearer ${key}` } : {}), ...headers },
+    });
     await response.arrayBuffer();
     return response.status;
   }
@@ -205,6 +228,8 @@ export async function signIn(page: Page, keygate: Keygate, path = '', key = keyg
 
 // accessible fails for a violation that axe finds.
 export async function accessible(page: Page) {
-  const { violations } = await new AxeBuilder({ page }).withTags(['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice']).analyze();
+  const { violations } = await new AxeBuilder({ page })
+    .withTags(['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice'])
+    .analyze();
   expect.soft(violations.map((v) => `${v.id}: ${v.nodes.map((n) => n.target.join(' ')).join(', ')}`)).toEqual([]);
 }

@@ -5,7 +5,8 @@ import { expect, signIn, test } from './keygate';
 function writes(page: Page): string[] {
   const seen: string[] = [];
   page.on('request', (r) => {
-    if (r.method() !== 'GET' && !r.url().endsWith('/v1/session')) seen.push(`${r.method()} ${new URL(r.url()).pathname} ${r.postData() ?? ''}`);
+    if (r.method() !== 'GET' && !r.url().endsWith('/v1/session'))
+      seen.push(`${r.method()} ${new URL(r.url()).pathname} ${r.postData() ?? ''}`);
   });
   return seen;
 }
@@ -13,7 +14,9 @@ function writes(page: Page): string[] {
 test('a key is created, used, rotated and revoked', async ({ page, keygate, upstream, watch }) => {
   watch.allowed.add(422);
   await keygate.call('POST', '/v1/gateways', {
-    name: 'orders', upstream_url: upstream.url, spec: JSON.stringify({ openapi: '3.1.0', info: { title: 'x', version: '1' }, paths: { '/orders': { get: {} } } }),
+    name: 'orders',
+    upstream_url: upstream.url,
+    spec: JSON.stringify({ openapi: '3.1.0', info: { title: 'x', version: '1' }, paths: { '/orders': { get: {} } } }),
   });
   await signIn(page, keygate, 'keys');
   await page.getByRole('button', { name: 'Create a key' }).first().click();
@@ -38,7 +41,9 @@ test('a key is created, used, rotated and revoked', async ({ page, keygate, upst
   expect(await page.evaluate(() => navigator.clipboard.readText())).toBe(secret);
   await page.getByRole('button', { name: 'Done' }).click();
   await expect(page.getByRole('dialog')).toHaveCount(0);
-  expect(await page.evaluate(() => document.documentElement.outerHTML + JSON.stringify(history.state) + location.href)).not.toContain(secret);
+  expect(await page.evaluate(() => document.documentElement.outerHTML + JSON.stringify(history.state) + location.href)).not.toContain(
+    secret,
+  );
 
   await page.getByRole('link', { name: 'Mobile app' }).click();
   await expect(page.getByRole('heading', { name: /Mobile app/ })).toBeVisible();
@@ -67,8 +72,18 @@ test('a key is created, used, rotated and revoked', async ({ page, keygate, upst
 });
 
 test('a form that is saved unchanged sends nothing, and one that was touched sends only that', async ({ page, keygate }) => {
-  const key = await keygate.call('POST', '/v1/keys', { name: 'first', scope: 'read', owner: 'acme', rate_limit: { sustained: '10/s', daily: '100/day' }, metadata: { team: 'a' } });
-  const gateway = await keygate.call('POST', '/v1/gateways', { name: 'orders', upstream_url: 'http://127.0.0.1:1', global_rate_limit: { sustained: '10/s' } });
+  const key = await keygate.call('POST', '/v1/keys', {
+    name: 'first',
+    scope: 'read',
+    owner: 'acme',
+    rate_limit: { sustained: '10/s', daily: '100/day' },
+    metadata: { team: 'a' },
+  });
+  const gateway = await keygate.call('POST', '/v1/gateways', {
+    name: 'orders',
+    upstream_url: 'http://127.0.0.1:1',
+    global_rate_limit: { sustained: '10/s' },
+  });
   await signIn(page, keygate, `keys/${key.key_id}`);
   const sent = writes(page);
   await page.getByRole('button', { name: 'Edit' }).click();
@@ -106,8 +121,15 @@ test('a failure is never shown as a success', async ({ page, keygate, watch }) =
   watch.allowed.add(500);
   const key = await keygate.call('POST', '/v1/keys', { name: 'app', scope: 'read' });
   await signIn(page, keygate, `keys/${key.key_id}`);
-  await page.route('**/v1/keys/key_*', (route) => (route.request().method() === 'DELETE'
-    ? route.fulfill({ status: 500, contentType: 'application/json', body: '{"error":"internal","message":"it broke","request_id":"req_1"}' }) : route.continue()));
+  await page.route('**/v1/keys/key_*', (route) =>
+    route.request().method() === 'DELETE'
+      ? route.fulfill({
+          status: 500,
+          contentType: 'application/json',
+          body: '{"error":"internal","message":"it broke","request_id":"req_1"}',
+        })
+      : route.continue(),
+  );
   await page.getByRole('button', { name: 'Revoke' }).click();
   await page.getByRole('button', { name: 'Revoke the key' }).click();
   await expect(page.getByRole('dialog').getByRole('alert')).toContainText('it broke');
@@ -144,7 +166,15 @@ test('every control of the list changes the request, and a link shows the same',
 });
 
 test('names with markup, right-to-left text, emoji and 255 characters are shown as text', async ({ page, keygate, watch }) => {
-  const names = ['<img src=x onerror="document.title=1">', '"><script>alert(1)</script>', 'مفتاح الوصول', '🔑'.repeat(60), 'n'.repeat(255), '{{7*7}}${7*7}', 'javascript:alert(1)'];
+  const names = [
+    '<img src=x onerror="document.title=1">',
+    '"><script>alert(1)</script>',
+    'مفتاح الوصول',
+    '🔑'.repeat(60),
+    'n'.repeat(255),
+    '{{7*7}}${7*7}',
+    'javascript:alert(1)',
+  ];
   for (const name of names) await keygate.call('POST', '/v1/keys', { name, scope: 'read', metadata: { '<b>m</b>': name.slice(0, 200) } });
   const key = (await keygate.call('GET', '/v1/keys?limit=100')).data.find((k: { name: string }) => k.name === names[0]);
   await signIn(page, keygate, 'keys');
@@ -210,7 +240,9 @@ test('a copy that the browser refused does not count, and copying by hand does',
 
 test('the line of curl for a new key reaches the gateway', async ({ page, keygate, upstream }) => {
   await keygate.call('POST', '/v1/gateways', {
-    name: 'orders', upstream_url: upstream.url, spec: JSON.stringify({ openapi: '3.1.0', info: { title: 'x', version: '1' }, paths: { '/orders': { get: {} } } }),
+    name: 'orders',
+    upstream_url: upstream.url,
+    spec: JSON.stringify({ openapi: '3.1.0', info: { title: 'x', version: '1' }, paths: { '/orders': { get: {} } } }),
   });
   await signIn(page, keygate, 'keys?create=1');
   await page.getByLabel('Name', { exact: true }).fill('app');

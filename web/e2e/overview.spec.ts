@@ -3,7 +3,11 @@ import { expect, signIn, test } from './keygate';
 // Guarantee: a paused overview reads nothing more, neither in time nor when its window comes to the front; one
 // that goes on does.
 test('a paused overview reads nothing, also when its window comes to the front', async ({ page, keygate, upstream }) => {
-  await keygate.call('POST', '/v1/gateways', { name: 'orders', upstream_url: upstream.url, spec: '{"openapi":"3.1.0","info":{"title":"t","version":"1"},"paths":{"/orders":{"get":{}}}}' });
+  await keygate.call('POST', '/v1/gateways', {
+    name: 'orders',
+    upstream_url: upstream.url,
+    spec: '{"openapi":"3.1.0","info":{"title":"t","version":"1"},"paths":{"/orders":{"get":{}}}}',
+  });
   await keygate.call('POST', '/v1/gateways', { name: 'billing', upstream_url: upstream.url }); // so that there is a choice
   const { key } = await keygate.call('POST', '/v1/keys', { name: 'a', scope: 'read' });
   await keygate.request('/orders', key);
@@ -12,7 +16,9 @@ test('a paused overview reads nothing, also when its window comes to the front',
   await signIn(page, keygate);
   await expect(page.getByRole('heading', { name: 'Latest changes' })).toBeVisible();
   const read: string[] = [];
-  page.on('request', (r) => { if (r.url().includes('/v1/')) read.push(new URL(r.url()).pathname); });
+  page.on('request', (r) => {
+    if (r.url().includes('/v1/')) read.push(new URL(r.url()).pathname);
+  });
   // The page is looked at again after a minute. A call of the test itself marks the end of what that caused.
   const lookAgain = async () => {
     await page.clock.fastForward(600_000);

@@ -7,6 +7,9 @@ import { join } from 'node:path';
 export default function setup() {
   const dir = mkdtempSync(join(tmpdir(), 'keygate-ui-'));
   process.env.KEYGATE_BINARY = join(dir, 'keygate');
-  execFileSync('go', ['build', '-o', process.env.KEYGATE_BINARY, './cmd/keygate'], { cwd: join(import.meta.dirname, '..', '..'), stdio: 'inherit' });
+  execFileSync('go', ['build', '-o', process.env.KEYGATE_BINARY, './cmd/keygate'], {
+    cwd: join(import.meta.dirname, '..', '..'),
+    stdio: 'inherit',
+  });
   return () => rmSync(dir, { recursive: true, force: true });
 }

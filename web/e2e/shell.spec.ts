@@ -13,7 +13,9 @@ test('a wrong key is refused, a right one signs in, and signing out ends the ses
   await page.getByRole('button', { name: 'Sign in' }).click();
   await expect(page.getByRole('heading', { name: 'Welcome to Keygate' })).toBeVisible();
   // The key is nowhere in the page or in what the browser keeps.
-  const kept = await page.evaluate(() => document.documentElement.outerHTML + JSON.stringify({ ...localStorage, ...sessionStorage }) + document.cookie + location.href);
+  const kept = await page.evaluate(
+    () => document.documentElement.outerHTML + JSON.stringify({ ...localStorage, ...sessionStorage }) + document.cookie + location.href,
+  );
   expect(kept).not.toContain(keygate.key);
   const cookie = (await page.context().cookies()).find((c) => c.name === 'keygate_session');
   expect(cookie).toMatchObject({ httpOnly: true, sameSite: 'Strict', path: '/' });
@@ -107,6 +109,9 @@ test('the keyboard alone leads through the pages', async ({ page, keygate }) => 
   const last = await keygate.call('POST', '/v1/keys', { name: 'second', scope: 'read' });
   await signIn(page, keygate);
   await page.keyboard.press('g');
+  await page.keyboard.press('g');
+  await expect(page).toHaveURL(/\/gateways$/);
+  await page.keyboard.press('g');
   await page.keyboard.press('k');
   await expect(page).toHaveURL(/\/keys$/);
   await expect(page.getByRole('link', { name: 'second' })).toBeVisible();
@@ -138,7 +143,9 @@ test('no other page can frame the dashboard or call with its session', async ({ 
   await signIn(page, keygate);
   upstream.handler = (_request, _body, response) => {
     response.setHeader('Content-Type', 'text/html');
-    response.end(`<iframe src="${keygate.url}"></iframe><form method="post" action="${keygate.url}v1/keys" enctype="text/plain"><input name='{"name":"forged","scope":"admin","x":"' value='"}'><button>Go</button></form>`);
+    response.end(
+      `<iframe src="${keygate.url}"></iframe><form method="post" action="${keygate.url}v1/keys" enctype="text/plain"><input name='{"name":"forged","scope":"admin","x":"' value='"}'><button>Go</button></form>`,
+    );
   };
   await page.goto(upstream.url.replace('127.0.0.1', 'localhost'));
   await expect(page.frameLocator('iframe').locator('#root')).toHaveCount(0);
@@ -147,8 +154,15 @@ test('no other page can frame the dashboard or call with its session', async ({ 
   await page.waitForURL(/\/v1\/keys/);
   // From a page of the same site on another port, where the browser sends the cookie all the same.
   const cookie = (await page.context().cookies(keygate.url)).find((c) => c.name === 'keygate_session');
-  for (const headers of [{ Origin: upstream.url }, {}, { Origin: `http://${keygate.admin}`, 'Sec-Fetch-Site': 'same-site' }] as Record<string, string>[]) {
-    const response = await fetch(`${keygate.url}v1/keys`, { method: 'POST', headers: { ...headers, 'Content-Type': 'application/json', Cookie: `keygate_session=${cookie?.value}` }, body: '{"name":"forged","scope":"admin"}' });
+  for (const headers of [{ Origin: upstream.url }, {}, { Origin: `http://${keygate.admin}`, 'Sec-Fetch-Site': 'same-site' }] as Record<
+    string,
+    string
+  >[]) {
+    const response = await fetch(`${keygate.url}v1/keys`, {
+      method: 'POST',
+      headers: { ...headers, 'Content-Type': 'application/json', Cookie: `keygate_session=${cookie?.value}` },
+      body: '{"name":"forged","scope":"admin"}',
+    });
     expect(response.status, JSON.stringify(headers)).toBe(403);
   }
   expect((await keygate.call('GET', '/v1/keys')).data).toHaveLength(before.data.length);
@@ -159,7 +173,9 @@ test('no other page can frame the dashboard or call with its session', async ({ 
 // record of it.
 test('the sign-in form asks the server nothing before a key is given', async ({ page, keygate }) => {
   const calls: string[] = [];
-  page.on('request', (r) => { if (r.url().includes('/v1/')) calls.push(r.url()); });
+  page.on('request', (r) => {
+    if (r.url().includes('/v1/')) calls.push(r.url());
+  });
   const said: string[] = [];
   page.on('console', (m) => said.push(m.text()));
   await page.goto(`${keygate.url}keys`);
@@ -184,9 +200,20 @@ test('an ended session stays covered, is silent, and is shared by the pages of a
   await expect(ended).toBeVisible();
   await ended.getByLabel('Account-level key').fill('typed'); // the rest of the page is not reachable
   const calls: string[] = [];
-  page.on('request', (r) => { if (r.url().includes('/v1/')) calls.push(r.url()); });
-  await page.evaluate(() => { for (const t of [document, window]) t.dispatchEvent(new Event('visibilitychange')); });
-  expect(await page.evaluate(() => new Promise((resolve) => { requestAnimationFrame(() => resolve(document.hidden)); }))).toBe(false);
+  page.on('request', (r) => {
+    if (r.url().includes('/v1/')) calls.push(r.url());
+  });
+  await page.evaluate(() => {
+    for (const t of [document, window]) t.dispatchEvent(new Event('visibilitychange'));
+  });
+  expect(
+    await page.evaluate(
+      () =>
+        new Promise((resolve) => {
+          requestAnimationFrame(() => resolve(document.hidden));
+        }),
+    ),
+  ).toBe(false);
   expect(calls).toEqual([]);
   const other = await context.newPage();
   await signIn(other, keygate, 'settings');
@@ -199,7 +226,9 @@ test('an ended session stays covered, is silent, and is shared by the pages of a
 test('a failed sign-out is not shown as a success', async ({ page, keygate, watch }) => {
   watch.allowed.add(500);
   await signIn(page, keygate, 'keys');
-  await page.route('**/v1/session', (r) => (r.request().method() === 'DELETE' ? r.fulfill({ status: 500, json: { error: 'internal', message: 'broken' } }) : r.continue()));
+  await page.route('**/v1/session', (r) =>
+    r.request().method() === 'DELETE' ? r.fulfill({ status: 500, json: { error: 'internal', message: 'broken' } }) : r.continue(),
+  );
   await page.getByRole('button', { name: 'Sign out' }).click();
   await expect(page.getByRole('dialog', { name: 'You are still signed in' })).toContainText('broken');
 });
@@ -245,7 +274,11 @@ test('the palette scrolls to the chosen result and says what a scope forbids', a
   await expect(results.first()).toContainText('scope “read”');
   await page.keyboard.press('Enter');
   await expect(page.getByRole('dialog')).toBeVisible();
-  await page.route('**/v1/keys?*', (r) => new Promise((resolve) => { setTimeout(resolve, 500); }).then(() => r.continue()));
+  await page.route('**/v1/keys?*', (r) =>
+    new Promise((resolve) => {
+      setTimeout(resolve, 500);
+    }).then(() => r.continue()),
+  );
   await page.getByRole('combobox').fill('nobody-has-this');
   await expect(page.getByText('Searching…')).toBeVisible();
   await expect(page.getByText('Nothing found')).toBeVisible();

@@ -25,10 +25,11 @@ test('the live list is bounded, and says what was skipped while it was paused', 
   // says what was skipped leaves it like any other.
   let sent = 520;
   const more = async () => {
-    await send(sent, sent += 40);
+    await send(sent, (sent += 40));
     await expect(page.getByRole('link', { name: `/missing/${sent - 1}` })).toBeVisible();
   };
-  do await more(); while ((await rows.count()) < 501); // with the heads
+  do await more();
+  while ((await rows.count()) < 501); // with the heads
   await more();
   await expect(rows).toHaveCount(501);
   await page.getByRole('button', { name: 'Clear' }).click();
@@ -67,7 +68,9 @@ test('the live list ends with the session, and belongs to its account', async ({
   await expect(page.getByLabel('Account-level key')).toBeVisible();
   await expect(page.getByText('The session has ended, and the live list with it.')).toBeAttached();
   let asked = 0;
-  page.on('request', (r) => { if (r.url().includes('/v1/requests')) asked++; });
+  page.on('request', (r) => {
+    if (r.url().includes('/v1/requests')) asked++;
+  });
   await page.getByLabel('Account-level key').fill(other.key);
   expect(asked).toBe(0);
   await page.getByRole('button', { name: 'Sign in' }).click();

@@ -7,42 +7,171 @@ import { Missing, PageError } from './ui/missing';
 const root = createRootRoute({ component: Shell, notFoundComponent: Missing, errorComponent: PageError });
 const at = () => root;
 
-const overview = createRoute({ getParentRoute: at, path: '/', validateSearch: pick('range', 'since', 'until', 'gateway_id'), component: lazyRouteComponent(() => import('./screens/overview/overview')) });
+const overview = createRoute({
+  getParentRoute: at,
+  path: '/',
+  validateSearch: pick('range', 'since', 'until', 'gateway_id'),
+  component: lazyRouteComponent(() => import('./screens/overview/overview')),
+});
 
-const gateways = createRoute({ getParentRoute: at, path: '/gateways', validateSearch: pick('q', 'cursor'), component: lazyRouteComponent(() => import('./screens/gateways/list')) });
-const newGateway = createRoute({ getParentRoute: at, path: '/gateways/new', component: lazyRouteComponent(() => import('./screens/gateways/create')) });
-const gateway = createRoute({ getParentRoute: at, path: '/gateways/$gatewayId', component: lazyRouteComponent(() => import('./screens/gateways/detail')) });
-const gatewayFlow = createRoute({ getParentRoute: () => gateway, path: '/', component: lazyRouteComponent(() => import('./screens/gateways/flow')) });
-const gatewayRoutes = createRoute({ getParentRoute: () => gateway, path: '/routes', validateSearch: pick('q', 'method', 'cursor'), component: lazyRouteComponent(() => import('./screens/gateways/routes')) });
-const gatewayRoute = createRoute({ getParentRoute: () => gateway, path: '/routes/$routeId', component: lazyRouteComponent(() => import('./screens/gateways/route')) });
-const gatewayPush = createRoute({ getParentRoute: () => gateway, path: '/push', component: lazyRouteComponent(() => import('./screens/gateways/push')) });
-const gatewayRevisions = createRoute({ getParentRoute: () => gateway, path: '/revisions', validateSearch: pick('cursor', 'from', 'to'), component: lazyRouteComponent(() => import('./screens/gateways/revisions')) });
-const gatewayRepository = createRoute({ getParentRoute: () => gateway, path: '/repository', component: lazyRouteComponent(() => import('./screens/gateways/repository')) });
-const gatewaySettings = createRoute({ getParentRoute: () => gateway, path: '/settings', component: lazyRouteComponent(() => import('./screens/gateways/settings')) });
-const routes = createRoute({ getParentRoute: at, path: '/routes', validateSearch: pick('gateway_id', 'q', 'method', 'cursor'), component: lazyRouteComponent(() => import('./screens/gateways/allroutes')) });
+const gateways = createRoute({
+  getParentRoute: at,
+  path: '/gateways',
+  validateSearch: pick('q', 'cursor'),
+  component: lazyRouteComponent(() => import('./screens/gateways/list')),
+});
+const newGateway = createRoute({
+  getParentRoute: at,
+  path: '/gateways/new',
+  component: lazyRouteComponent(() => import('./screens/gateways/create')),
+});
+const gateway = createRoute({
+  getParentRoute: at,
+  path: '/gateways/$gatewayId',
+  component: lazyRouteComponent(() => import('./screens/gateways/detail')),
+});
+const gatewayFlow = createRoute({
+  getParentRoute: () => gateway,
+  path: '/',
+  component: lazyRouteComponent(() => import('./screens/gateways/flow')),
+});
+const gatewayRoutes = createRoute({
+  getParentRoute: () => gateway,
+  path: '/routes',
+  validateSearch: pick('q', 'method', 'cursor'),
+  component: lazyRouteComponent(() => import('./screens/gateways/routes')),
+});
+const gatewayRoute = createRoute({
+  getParentRoute: () => gateway,
+  path: '/routes/$routeId',
+  component: lazyRouteComponent(() => import('./screens/gateways/route')),
+});
+const gatewayPush = createRoute({
+  getParentRoute: () => gateway,
+  path: '/push',
+  component: lazyRouteComponent(() => import('./screens/gateways/push')),
+});
+const gatewayRevisions = createRoute({
+  getParentRoute: () => gateway,
+  path: '/revisions',
+  validateSearch: pick('cursor', 'from', 'to'),
+  component: lazyRouteComponent(() => import('./screens/gateways/revisions')),
+});
+const gatewayRepository = createRoute({
+  getParentRoute: () => gateway,
+  path: '/repository',
+  component: lazyRouteComponent(() => import('./screens/gateways/repository')),
+});
+const gatewaySettings = createRoute({
+  getParentRoute: () => gateway,
+  path: '/settings',
+  component: lazyRouteComponent(() => import('./screens/gateways/settings')),
+});
+const routes = createRoute({
+  getParentRoute: at,
+  path: '/routes',
+  validateSearch: pick('gateway_id', 'q', 'method', 'cursor'),
+  component: lazyRouteComponent(() => import('./screens/gateways/allroutes')),
+});
 
-const keys = createRoute({ getParentRoute: at, path: '/keys', validateSearch: pick('q', 'state', 'owner', 'gateway_id', 'level', 'name', 'cursor', 'create'), component: lazyRouteComponent(() => import('./screens/keys/list')) });
-const key = createRoute({ getParentRoute: at, path: '/keys/$keyId', validateSearch: pick('range'), component: lazyRouteComponent(() => import('./screens/keys/detail')) });
+const keys = createRoute({
+  getParentRoute: at,
+  path: '/keys',
+  validateSearch: pick('q', 'state', 'owner', 'gateway_id', 'level', 'name', 'cursor', 'create'),
+  component: lazyRouteComponent(() => import('./screens/keys/list')),
+});
+const key = createRoute({
+  getParentRoute: at,
+  path: '/keys/$keyId',
+  validateSearch: pick('range'),
+  component: lazyRouteComponent(() => import('./screens/keys/detail')),
+});
 
-const requests = createRoute({ getParentRoute: at, path: '/requests', validateSearch: pick('status', 'gateway_id', 'route_id', 'key_id', 'since', 'until', 'cursor', 'live'), component: lazyRouteComponent(() => import('./screens/requests/list')) });
-const request = createRoute({ getParentRoute: at, path: '/requests/$requestId', component: lazyRouteComponent(() => import('./screens/requests/detail')) });
+const requests = createRoute({
+  getParentRoute: at,
+  path: '/requests',
+  validateSearch: pick('status', 'gateway_id', 'route_id', 'key_id', 'since', 'until', 'cursor', 'live'),
+  component: lazyRouteComponent(() => import('./screens/requests/list')),
+});
+const request = createRoute({
+  getParentRoute: at,
+  path: '/requests/$requestId',
+  component: lazyRouteComponent(() => import('./screens/requests/detail')),
+});
 
-const webhooks = createRoute({ getParentRoute: at, path: '/webhooks', validateSearch: pick('cursor', 'create'), component: lazyRouteComponent(() => import('./screens/webhooks/list')) });
-const webhook = createRoute({ getParentRoute: at, path: '/webhooks/$webhookId', validateSearch: pick('event_id', 'state', 'event_type', 'since', 'until', 'cursor'), component: lazyRouteComponent(() => import('./screens/webhooks/detail')) });
-const deliveries = createRoute({ getParentRoute: at, path: '/deliveries', validateSearch: pick('webhook_id', 'event_id', 'state', 'event_type', 'since', 'until', 'cursor'), component: lazyRouteComponent(() => import('./screens/webhooks/deliveries')) });
-const delivery = createRoute({ getParentRoute: at, path: '/deliveries/$deliveryId', component: lazyRouteComponent(() => import('./screens/webhooks/delivery')) });
-const events = createRoute({ getParentRoute: at, path: '/events', validateSearch: pick('type', 'since', 'until', 'cursor'), component: lazyRouteComponent(() => import('./screens/webhooks/events')) });
-const catalogue = createRoute({ getParentRoute: at, path: '/events/catalogue', component: lazyRouteComponent(() => import('./screens/webhooks/types')) });
-const event = createRoute({ getParentRoute: at, path: '/events/$eventId', component: lazyRouteComponent(() => import('./screens/webhooks/event')) });
+const webhooks = createRoute({
+  getParentRoute: at,
+  path: '/webhooks',
+  validateSearch: pick('cursor', 'create'),
+  component: lazyRouteComponent(() => import('./screens/webhooks/list')),
+});
+const webhook = createRoute({
+  getParentRoute: at,
+  path: '/webhooks/$webhookId',
+  validateSearch: pick('event_id', 'state', 'event_type', 'since', 'until', 'cursor'),
+  component: lazyRouteComponent(() => import('./screens/webhooks/detail')),
+});
+const deliveries = createRoute({
+  getParentRoute: at,
+  path: '/deliveries',
+  validateSearch: pick('webhook_id', 'event_id', 'state', 'event_type', 'since', 'until', 'cursor'),
+  component: lazyRouteComponent(() => import('./screens/webhooks/deliveries')),
+});
+const delivery = createRoute({
+  getParentRoute: at,
+  path: '/deliveries/$deliveryId',
+  component: lazyRouteComponent(() => import('./screens/webhooks/delivery')),
+});
+const events = createRoute({
+  getParentRoute: at,
+  path: '/events',
+  validateSearch: pick('type', 'since', 'until', 'cursor'),
+  component: lazyRouteComponent(() => import('./screens/webhooks/events')),
+});
+const catalogue = createRoute({
+  getParentRoute: at,
+  path: '/events/catalogue',
+  component: lazyRouteComponent(() => import('./screens/webhooks/types')),
+});
+const event = createRoute({
+  getParentRoute: at,
+  path: '/events/$eventId',
+  component: lazyRouteComponent(() => import('./screens/webhooks/event')),
+});
 
-const audit = createRoute({ getParentRoute: at, path: '/audit', validateSearch: pick('kind', 'outcome', 'key_prefix', 'key_id', 'gateway_id', 'actor', 'since', 'until', 'cursor', 'follow'), component: lazyRouteComponent(() => import('./screens/audit/list')) });
-const settings = createRoute({ getParentRoute: at, path: '/settings', validateSearch: pick('q'), component: lazyRouteComponent(() => import('./screens/settings/settings')) });
+const audit = createRoute({
+  getParentRoute: at,
+  path: '/audit',
+  validateSearch: pick('kind', 'outcome', 'key_prefix', 'key_id', 'gateway_id', 'actor', 'since', 'until', 'cursor', 'follow'),
+  component: lazyRouteComponent(() => import('./screens/audit/list')),
+});
+const settings = createRoute({
+  getParentRoute: at,
+  path: '/settings',
+  validateSearch: pick('q'),
+  component: lazyRouteComponent(() => import('./screens/settings/settings')),
+});
 
 export const router = createRouter({
   routeTree: root.addChildren([
-    overview, gateways, newGateway,
+    overview,
+    gateways,
+    newGateway,
     gateway.addChildren([gatewayFlow, gatewayRoutes, gatewayRoute, gatewayPush, gatewayRevisions, gatewayRepository, gatewaySettings]),
-    routes, keys, key, requests, request, webhooks, webhook, deliveries, delivery, events, catalogue, event, audit, settings,
+    routes,
+    keys,
+    key,
+    requests,
+    request,
+    webhooks,
+    webhook,
+    deliveries,
+    delivery,
+    events,
+    catalogue,
+    event,
+    audit,
+    settings,
   ]),
   basepath: base.replace(/\/$/, '') || '/',
   parseSearch,

@@ -97,8 +97,14 @@ func (p *Pooler) start(t testing.TB, program, dir, mode string) error {
 		return err
 	}
 	t.Cleanup(func() {
-		_ = c.Process.Kill() // it keeps nothing
-		<-exited
+		select {
+		case <-exited:
+			text, _ := os.ReadFile(filepath.Join(dir, "log"))
+			t.Errorf("PgBouncer ended by itself: %v\n%s", c.ProcessState, text)
+		default:
+			_ = c.Process.Kill() // it keeps nothing
+			<-exited
+		}
 	})
 	return p.await(exited)
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/keygate/keygate/internal/admit"
 	"github.com/keygate/keygate/internal/gateway"
 	"github.com/keygate/keygate/internal/id"
+	"github.com/keygate/keygate/internal/keygatetest/awaittest"
 	"github.com/keygate/keygate/internal/proxy"
 )
 
@@ -145,6 +146,13 @@ func TestOneRecordForEachRequest(t *testing.T) {
 					entry.Method = 0 // only one of the engines knows it
 				}
 				c.want.check(t, entry)
+				attempts, target := uint8(0), ""
+				if c.want.upstream != 0 || c.path == "/nothing" { // the request went upstream
+					attempts, target = 1, upstream.URL
+				}
+				if entry.Attempts != attempts || entry.Target != target {
+					t.Errorf("got %d attempts, the last to %q; want %d, to %q", entry.Attempts, entry.Target, attempts, target)
+				}
 				if got := id.Format(id.Request, entry.Request); got != resp.Header.Get("X-Request-Id") {
 					t.Errorf("got record of request %s, want %s as in the response", got, resp.Header.Get("X-Request-Id"))
 				}
@@ -181,18 +189,13 @@ func (g *harness) recordsToEnd(t *testing.T) []accesslog.Entry {
 }
 
 // nextRecords waits for the next records.
-func (g *harness) nextRecords(t *testing.T) []accesslog.Entry {
+func (g *harness) nextRecords(t *testing.T) (entries []accesslog.Entry) {
 	t.Helper()
-	for {
-		if entries := g.records(); len(entries) > 0 {
-			return entries
-		}
-		select {
-		case <-t.Context().Done():
-			t.Fatal("no access record was emitted")
-		case <-time.After(10 * time.Millisecond):
-		}
-	}
+	awaittest.True(t, "an access record is emitted", func() bool {
+		entries = g.records()
+		return len(entries) > 0
+	})
+	return entries
 }
 
 // wantStart waits for the record of a request's start and returns it.

@@ -38,3 +38,27 @@ func TestRequestBehindATooLargeBody(t *testing.T) {
 		}
 	}
 }
+
+// Guarantee: the same holds if the upstream has the head already when the rest of the body arrives, together with
+// the next request.
+func TestRequestBehindATooLargeRestOfABody(t *testing.T) {
+	t.Parallel()
+	begun := make(chan bool, 1)
+	handler := func(_ http.ResponseWriter, r *http.Request) {
+		begun <- true
+		_, _ = io.Copy(io.Discard, r.Body)
+	}
+	for name, upstream := range map[string]string{"HTTP/1.1": plainUpstream(t, handler), "HTTP/2": h2cUpstream(t, handler)} {
+		g := start(t, setup{upstream: upstream, maxBody: 10})
+		for _, first := range []string{"", chunk("abcd")} {
+			c := g.dial(t)
+			c.Send("POST /public/a HTTP/1.1\r\nHost: api.test\r\nTransfer-Encoding: chunked\r\n\r\n" + first)
+			<-begun
+			c.Send(chunk("abcdefghijklmn") + "0\r\n\r\nGET /public/b HTTP/1.1\r\nHost: api.test\r\n\r\n")
+			if c.wantRefusal("413", "body_too_large").get("connection") != "close" {
+				t.Errorf("%s, %q first: the 413 does not say that the connection is closed", name, first)
+			}
+			_ = c.Close()
+		}
+	}
+}

@@ -12,20 +12,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/keygate/keygate/internal/proxy"
 	"github.com/keygate/keygate/internal/upstream/upstreamtest"
 )
 
 // waitForHangUp returns once the engine's end of the connection shows that the client hung up.
 func (g *harness) waitForHangUp() {
 	g.t.Helper()
-	for deadline := time.Now().Add(testTimeout); time.Now().Before(deadline); runtime.Gosched() {
-		found := false
-		g.engine.conns.each(func(c *conn) { found = found || c.control(isClosed) })
-		if found {
-			return
-		}
-	}
-	g.t.Fatal("timed out waiting for the client's hang-up")
+	g.awaitConn("the client has hung up", func(c *conn) bool { return c.control(proxy.IsClosed) })
 }
 
 // runUntilCutOff makes the upstream serve requests until they are cut off, with the start of a

@@ -5,7 +5,6 @@ import (
 	"io"
 	"maps"
 	"net/netip"
-	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -17,6 +16,7 @@ import (
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/gateway"
 	"github.com/keygate/keygate/internal/id"
+	"github.com/keygate/keygate/internal/keygatetest/awaittest"
 	"github.com/keygate/keygate/internal/proxy"
 	"github.com/keygate/keygate/internal/upstream/upstreamtest"
 )
@@ -157,7 +157,7 @@ func TestOneRecordForEachRequest(t *testing.T) {
 				client := g.dial(t)
 				client.send(c.request)
 				if !strings.Contains(c.request, "Expect") {
-					_ = below(client.Conn).CloseWrite()
+					_ = proxy.TCPOf(client.Conn).CloseWrite()
 				}
 				head := client.wantStatus(c.status)
 				if c.status == "103" {
@@ -292,11 +292,7 @@ func TestRecordOfTimeout(t *testing.T) {
 // waitForNoConnections waits until the engine has no connection.
 func (g *harness) waitForNoConnections() {
 	g.t.Helper()
-	for deadline := time.Now().Add(testTimeout); g.engine.Connections() > 0; runtime.Gosched() {
-		if time.Now().After(deadline) {
-			g.t.Fatal("timed out waiting until the engine has no connection")
-		}
-	}
+	awaittest.True(g.t, "the engine has no connection", func() bool { return g.engine.Connections() == 0 })
 }
 
 // endRecords returns the access records emitted since the last call, without those of the
@@ -311,18 +307,13 @@ func (g *harness) endRecords() (entries []accesslog.Entry) {
 }
 
 // nextRecords waits for the next access records.
-func (g *harness) nextRecords(t *testing.T) []accesslog.Entry {
+func (g *harness) nextRecords(t *testing.T) (entries []accesslog.Entry) {
 	t.Helper()
-	for {
-		if entries := g.records(); len(entries) > 0 {
-			return entries
-		}
-		select {
-		case <-t.Context().Done():
-			t.Fatal("no access record was emitted")
-		case <-time.After(10 * time.Millisecond):
-		}
-	}
+	awaittest.True(t, "an access record is emitted", func() bool {
+		entries = g.records()
+		return len(entries) > 0
+	})
+	return entries
 }
 
 // wantStart waits for the record of the start of a request to path and returns it.
@@ -399,7 +390,7 @@ func TestTunnelIsRecordedTwice(t *testing.T) {
 		started := g.wantStart(t, "/tunnel")
 		c.wantStatus("101")
 		c.send("back")
-		_ = below(c.Conn).CloseWrite()
+		_ = proxy.TCPOf(c.Conn).CloseWrite()
 		c.wantEnd("firstback")
 		ended := wantEnd(t, started, g.nextRecords(t))
 		wantRecord{accesslog.Forwarded, 101, 101, 4, 9, true, "GET", "/tunnel"}.check(t, ended)

@@ -4,12 +4,12 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/keygate/keygate/internal/keygatetest/awaittest"
 	"github.com/keygate/keygate/internal/upstream"
 	"github.com/keygate/keygate/internal/upstream/upstreamtest"
 )
@@ -49,14 +49,10 @@ func (g *harness) await(p phase) {
 // beside them.
 func (g *harness) awaitConn(what string, holds func(c *conn) bool) {
 	g.t.Helper()
-	for deadline := time.Now().Add(testTimeout); time.Now().Before(deadline); runtime.Gosched() {
-		found := false
+	awaittest.True(g.t, what, func() (found bool) {
 		g.engine.conns.each(func(c *conn) { found = found || holds(c) })
-		if found {
-			return
-		}
-	}
-	g.t.Fatalf("timed out waiting for %s", what)
+		return found
+	})
 }
 
 // Guarantee: the time that a request waits for a connection slot counts towards the
@@ -77,9 +73,10 @@ func TestWaitingForSlotCountsTowardsTimeout(t *testing.T) {
 		first.send("GET /first HTTP/1.1\r\nKEY\r\n\r\n")
 		<-heads
 		second.send("GET /second HTTP/1.1\r\nKEY\r\n\r\n")
-		for waiting := 0; waiting == 0; runtime.Gosched() {
-			g.pools.EachPlain(func(_ upstream.Origin, stats upstream.H1Stats) { waiting = stats.Waiting })
-		}
+		awaittest.True(t, "the second request waits for a connection", func() (waits bool) {
+			g.pools.EachPlain(func(_ upstream.Origin, stats upstream.H1Stats) { waits = stats.Waiting > 0 })
+			return waits
+		})
 		since := time.Now()
 		<-time.After(50 * time.Millisecond)
 		waited := time.Since(since)

@@ -7,12 +7,11 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"runtime"
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
+	"github.com/keygate/keygate/internal/keygatetest/awaittest"
 	"github.com/keygate/keygate/internal/tlspump/tlspumptest"
 	"github.com/keygate/keygate/internal/upstream/upstreamtest"
 )
@@ -212,11 +211,7 @@ func TestTLSClientEnds(t *testing.T) {
 			if err := end(c.Conn.(*tls.Conn)); err != nil {
 				t.Fatalf("%s: %v", name, err)
 			}
-			for deadline := time.Now().Add(testTimeout); g.engine.Connections() > 0; runtime.Gosched() {
-				if time.Now().After(deadline) {
-					t.Fatalf("%s: timed out waiting for the end of the connection", name)
-				}
-			}
+			awaittest.True(t, name+": the connection has ended", func() bool { return g.engine.Connections() == 0 })
 		}
 	})
 }

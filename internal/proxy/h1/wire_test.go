@@ -3,12 +3,12 @@ package h1
 import (
 	"context"
 	"io"
-	"runtime"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/keygate/keygate/internal/keygatetest/awaittest"
 	"github.com/keygate/keygate/internal/proxy"
 	"github.com/keygate/keygate/internal/upstream/upstreamtest"
 )
@@ -316,7 +316,7 @@ func TestUpgrade(t *testing.T) {
 		wantIn(t, c.wantStatus("101"), "Upgrade: echo", "Connection: Upgrade")
 		c.wantBytes("first")
 		c.send(" late")
-		_ = below(c.Conn).CloseWrite()
+		_ = proxy.TCPOf(c.Conn).CloseWrite()
 		c.wantEnd("[early late]")
 		c = g.dial(t)
 		c.send("GET /a HTTP/1.1\r\nKEY\r\nConnection: Upgrade, HTTP2-Settings\r\nHTTP2-Settings: x\r\nUpgrade: h2c\r\n\r\n")
@@ -632,9 +632,7 @@ func TestShutdownServesTheFirstRequest(t *testing.T) {
 		g.await(phaseNew)
 		done := make(chan error)
 		go func() { done <- g.engine.Shutdown(t.Context()) }()
-		for !g.engine.drain.Begun() {
-			runtime.Gosched()
-		}
+		awaittest.True(t, "the drain has begun", g.engine.drain.Begun)
 		pass(0)
 		pass(proxy.FirstRequestGrace / 2)
 		client.send("GET /a HTTP/1.1\r\nKEY\r\n\r\n")
@@ -649,9 +647,7 @@ func TestShutdownServesTheFirstRequest(t *testing.T) {
 		silent := g.dial(t)
 		g.await(phaseNew)
 		go func() { done <- g.engine.Shutdown(t.Context()) }()
-		for !g.engine.drain.Begun() {
-			runtime.Gosched()
-		}
+		awaittest.True(t, "the drain has begun", g.engine.drain.Begun)
 		pass(0)
 		pass(proxy.FirstRequestGrace)
 		if err := <-done; err != nil {

@@ -22,6 +22,7 @@ import (
 	"github.com/keygate/keygate/internal/apikey"
 	"github.com/keygate/keygate/internal/gateway"
 	"github.com/keygate/keygate/internal/id"
+	"github.com/keygate/keygate/internal/keygatetest/awaittest"
 	"github.com/keygate/keygate/internal/netguard"
 	"github.com/keygate/keygate/internal/proxy"
 	"github.com/keygate/keygate/internal/ratelimit"
@@ -96,7 +97,7 @@ func newAccess(t *testing.T, s accessSetup) *access {
 		t.Fatal(err)
 	}
 	a.apply(func() {})
-	admitter, err := admit.New(admit.Config{Follower: a.follower, Reserver: reserver, Now: now, Lease: a})
+	admitter, err := admit.New(admit.Config{Follower: a.follower, Now: now, Lease: a})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -358,7 +359,7 @@ func TestRevokedWhileWaiting(t *testing.T) {
 				}
 				second <- response
 			}()
-			waitFor(t, "a request that waits", func() (waits bool) {
+			awaittest.True(t, "a request that waits", func() (waits bool) {
 				a.engine.each(func(c *conn) {
 					c.mu.Lock()
 					defer c.mu.Unlock()
@@ -379,6 +380,35 @@ func TestRevokedWhileWaiting(t *testing.T) {
 				t.Errorf("the service got %d requests, want %d", got, most)
 			}
 		})
+	}
+}
+
+// Guarantee: a request whose key is revoked right before it would be sent over an idle connection is refused, and
+// the connection serves the next request.
+func TestRevokedBeforeUseOfIdleConnection(t *testing.T) {
+	var requests atomic.Int32
+	a := newAccess(t, accessSetup{scheme: "http", maxConns: 1, handler: func(http.ResponseWriter, *http.Request) { requests.Add(1) }})
+	get := func(want int) {
+		t.Helper()
+		response, err := client(t).RoundTrip(a.request("GET", "/", nil, ""))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if body, err := io.ReadAll(response.Body); err != nil || response.StatusCode != want {
+			t.Errorf("got status %d, %s, error %v; want %d", response.StatusCode, body, err, want)
+		}
+	}
+	var forward func(*stream) error
+	a.engine.exchange = func(s *stream) error { return forward(s) }
+	forward = (*stream).forward
+	get(http.StatusOK)
+	forward = func(s *stream) error { a.revoke(); return s.forward() }
+	get(http.StatusUnauthorized)
+	a.apply(func() { a.key.RevokedAt = time.Time{}; a.source.PutKey(a.key) })
+	forward = (*stream).forward
+	get(http.StatusOK)
+	if got := requests.Load(); got != 2 {
+		t.Errorf("the service got %d requests, want 2", got)
 	}
 }
 
@@ -417,14 +447,4 @@ func TestWaitingBodiesAreBounded(t *testing.T) {
 	other.Done()
 	close(release)
 	first.Wait()
-}
-
-// waitFor waits for a condition.
-func waitFor(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(testTimeout); !holds(); pause(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("timed out waiting for %s", what)
-		}
-	}
 }

@@ -7,6 +7,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/keygate/keygate/internal/keygatetest/awaittest"
 )
 
 // Guarantee: what an upload was forwarded from holds no memory beyond that of proxy.Bodies while its client sends no
@@ -58,7 +60,7 @@ func TestRestingUploadsHoldNoMemory(t *testing.T) {
 				})
 				return resting, memory, counted
 			}
-			waitFor(t, "the bodies", func() bool {
+			awaittest.True(t, "the bodies", func() bool {
 				resting, _, _ := held()
 				return arrived.Load() == streams*size && resting == streams
 			})

@@ -20,6 +20,7 @@ import (
 	"github.com/keygate/keygate/internal/certificate/certificatetest"
 	"github.com/keygate/keygate/internal/fault"
 	protocol "github.com/keygate/keygate/internal/http2"
+	"github.com/keygate/keygate/internal/keygatetest/awaittest"
 	"github.com/keygate/keygate/internal/proxy"
 	"github.com/keygate/keygate/internal/snapshot"
 	"github.com/keygate/keygate/internal/tlspump"
@@ -221,28 +222,20 @@ func (c *talker) bodies(streams int) map[uint32]*bytes.Buffer {
 // until waits for a condition of the engine's only connection.
 func until(t *testing.T, e *Engine, what string, holds func(c *conn) bool) {
 	t.Helper()
-	for deadline := time.Now().Add(testTimeout); time.Now().Before(deadline); runtime.Gosched() {
-		found := false
+	awaittest.True(t, what, func() (found bool) {
 		e.each(func(c *conn) {
 			c.mu.Lock()
 			defer c.mu.Unlock()
 			found = found || holds(c)
 		})
-		if found {
-			return
-		}
-	}
-	t.Fatalf("timed out waiting for %s", what)
+		return found
+	})
 }
 
 // gone waits until the engine has no connection.
 func gone(t *testing.T, e *Engine) {
 	t.Helper()
-	for deadline := time.Now().Add(testTimeout); e.Connections() > 0; runtime.Gosched() {
-		if time.Now().After(deadline) {
-			t.Fatal("timed out waiting for the end of the connection")
-		}
-	}
+	awaittest.True(t, "the engine has no connection", func() bool { return e.Connections() == 0 })
 }
 
 // pattern is a body in which every part differs from every other.

@@ -18,6 +18,7 @@ import (
 
 	"github.com/keygate/keygate/internal/accesslog"
 	protocol "github.com/keygate/keygate/internal/http2"
+	"github.com/keygate/keygate/internal/keygatetest/awaittest"
 	"github.com/keygate/keygate/internal/netguard"
 	"github.com/keygate/keygate/internal/proxy"
 	"github.com/keygate/keygate/internal/snapshot"
@@ -62,7 +63,7 @@ func newRelay(t *testing.T) *relay {
 		t.Fatal(err)
 	}
 	t.Cleanup(pools.Close)
-	gateway := &snapshot.Gateway{ID: "gw_1", Upstream: snapshot.Upstream{Base: &url.URL{Scheme: "h2c", Host: l.Addr().String(), Path: "/x"}, Timeout: time.Minute}}
+	gateway := &snapshot.Gateway{ID: "gw_1", Upstream: snapshot.Upstream{Target: &snapshot.Target{Base: &url.URL{Scheme: "h2c", Host: l.Addr().String(), Path: "/x"}}, Timeout: time.Minute}}
 	r.engine, err = New(Config{Config: proxy.Config{Admit: forwarder{gateway}, Pools: pools, Shard: r.collector.Shard}})
 	if err != nil {
 		t.Fatal(err)
@@ -87,21 +88,19 @@ func (r *relay) begin() (*talker, *callee) {
 func (r *relay) wants(statuses ...int) {
 	r.t.Helper()
 	statuses = append([]int{200}, statuses...)
-	for deadline := time.Now().Add(testTimeout); time.Now().Before(deadline); runtime.Gosched() {
+	var got []int
+	awaittest.True(r.t, fmt.Sprint(len(statuses), " records"), func() bool {
 		if err := r.collector.Sync(r.t.Context()); err != nil {
 			r.t.Fatal(err)
 		}
 		r.mu.Lock()
-		got := slices.Clone(r.statuses)
-		r.mu.Unlock()
-		if len(got) >= len(statuses) {
-			if !slices.Equal(got, statuses) {
-				r.t.Errorf("got records with status %d, want %d", got, statuses)
-			}
-			return
-		}
+		defer r.mu.Unlock()
+		got = slices.Clone(r.statuses)
+		return len(got) >= len(statuses)
+	})
+	if !slices.Equal(got, statuses) {
+		r.t.Errorf("got records with status %d, want %d", got, statuses)
 	}
-	r.t.Errorf("got fewer than %d records", len(statuses))
 }
 
 // callee is an upstream's side of a connection.

@@ -19,6 +19,7 @@ import (
 	"golang.org/x/net/http2"
 
 	protocol "github.com/keygate/keygate/internal/http2"
+	"github.com/keygate/keygate/internal/keygatetest/awaittest"
 	"github.com/keygate/keygate/internal/keygatetest/leaktest"
 	"github.com/keygate/keygate/internal/netguard"
 	"github.com/keygate/keygate/internal/proxy"
@@ -53,7 +54,7 @@ func startOver(t testing.TB, scheme string, handler http.HandlerFunc) (addr stri
 		t.Fatal(err)
 	}
 	t.Cleanup(pools.Close)
-	gateway := &snapshot.Gateway{ID: "gw_1", Upstream: snapshot.Upstream{Base: base, Timeout: time.Minute}}
+	gateway := &snapshot.Gateway{ID: "gw_1", Upstream: snapshot.Upstream{Target: &snapshot.Target{Base: base}, Timeout: time.Minute}}
 	e, err = New(Config{Config: proxy.Config{Admit: forwarder{gateway}, Pools: pools}})
 	if err != nil {
 		t.Fatal(err)
@@ -158,9 +159,7 @@ func storm(t *testing.T, scheme string) {
 	}
 	all.Wait()
 	tr.CloseIdleConnections()
-	for e.Connections() > 0 { // ends when the test's time does
-		<-time.After(time.Millisecond)
-	}
+	awaittest.True(t, "the engine has no connection", func() bool { return e.Connections() == 0 })
 }
 
 type giveUp context.CancelFunc

@@ -2,13 +2,13 @@ package limitstore
 
 import (
 	"bytes"
-	"context"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/keygate/keygate/internal/id"
+	"github.com/keygate/keygate/internal/keygatetest/awaittest"
 	"github.com/keygate/keygate/internal/keygatetest/redistest"
 	"github.com/keygate/keygate/internal/ratelimit"
 )
@@ -34,19 +34,13 @@ func (b *logBuffer) count(text string) int {
 // admits sends one request and reports whether it passed. It is sent again while the store does not answer in time.
 func (n *node) admits(t *testing.T, limit ratelimit.Limit) bool {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	defer cancel()
-	for {
-		r, err := n.decide(limit)
-		if err == nil {
-			return r == ratelimit.Admitted
-		}
-		select {
-		case <-time.After(20 * time.Millisecond):
-		case <-ctx.Done():
-			t.Fatal(err)
-		}
-	}
+	var r ratelimit.Result
+	awaittest.True(t, "the store decides in time", func() (decided bool) {
+		var err error
+		r, err = n.decide(limit)
+		return err == nil
+	})
+	return r == ratelimit.Admitted
 }
 
 // spend sends requests until one is refused, and returns how many passed.

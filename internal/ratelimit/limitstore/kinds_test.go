@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/keygate/keygate/internal/certificate/certificatetest"
+	"github.com/keygate/keygate/internal/keygatetest/awaittest"
 	"github.com/keygate/keygate/internal/keygatetest/porttest"
 	"github.com/keygate/keygate/internal/keygatetest/redistest"
 )
@@ -58,18 +59,7 @@ func checkShared(t *testing.T, url string) {
 // awaitStore waits until a store can be used.
 func awaitStore(t *testing.T, s *Store) {
 	t.Helper()
-	end := time.After(30 * time.Second)
-	for {
-		err := s.Check(t.Context())
-		if err == nil {
-			return
-		}
-		select {
-		case <-end:
-			t.Fatal(err)
-		case <-time.After(20 * time.Millisecond):
-		}
-	}
+	awaittest.True(t, "the store can be used", func() bool { return s.Check(t.Context()) == nil })
 }
 
 // refusal returns the error of a store that cannot be used. It must not contain the password.

@@ -11,9 +11,9 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/keygate/keygate/internal/certificate/certificatetest"
+	"github.com/keygate/keygate/internal/keygatetest/awaittest"
 	"github.com/keygate/keygate/internal/keygatetest/cabletest"
 )
 
@@ -127,18 +127,10 @@ func TestCertificatesAreReadAtEachConnect(t *testing.T) {
 		t.Fatal("a server whose certificate is not in the file is trusted")
 	}
 	write(theirs, ours)
-	end := time.After(30 * time.Second)
-	for {
+	awaittest.True(t, "the database can be read with exchanged certificates", func() bool {
 		_, err := db.OldestSnapshot(t.Context())
-		if err == nil {
-			break
-		}
-		select {
-		case <-end:
-			t.Fatalf("with exchanged certificates: %v", err)
-		case <-time.After(10 * time.Millisecond):
-		}
-	}
+		return err == nil
+	})
 
 	if err := os.Remove(files["sslrootcert"]); err != nil {
 		t.Fatal(err)

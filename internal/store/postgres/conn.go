@@ -77,7 +77,7 @@ func configure(c *pgx.ConnConfig) {
 	c.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsReadWrite
 	c.RuntimeParams["application_name"] = "keygate"
 	c.BuildContextWatcherHandler = func(p *pgconn.PgConn) ctxwatch.Handler {
-		return &pgconn.CancelRequestContextWatcherHandler{Conn: p, DeadlineDelay: cancelGrace}
+		return &canceler{conn: p, grace: cancelGrace}
 	}
 	// A connection that waits in a pool is found out if its path has failed.
 	c.DialFunc = (&net.Dialer{KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 5 * time.Second, Interval: time.Second, Count: 3}}).DialContext

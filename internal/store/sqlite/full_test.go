@@ -11,6 +11,7 @@ import (
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/gateway"
 	"github.com/keygate/keygate/internal/id"
+	"github.com/keygate/keygate/internal/keygatetest/awaittest"
 	"github.com/keygate/keygate/internal/store/state"
 )
 
@@ -86,12 +87,10 @@ func TestFullDatabase(t *testing.T) {
 			t.Fatal(err)
 		}
 		check(t, last+1)
-		for end := time.Now().Add(time.Minute); db.Trouble() != "" && time.Now().Before(end); {
+		awaittest.True(t, "with space the store is out of trouble", func() bool {
 			db.Probe(ctx)
-		}
-		if got := db.Trouble(); got != "" {
-			t.Errorf("with space the store stays in trouble because of %q", got)
-		}
+			return db.Trouble() == ""
+		})
 	})
 }
 

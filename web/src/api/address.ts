@@ -9,7 +9,8 @@ import { useAccount, useRefusal } from './session';
 export function useCallLine(): (gateway: Schemas['Gateway'] | undefined, key: string, path?: string) => string {
   const operator = useAccount()?.name === 'default';
   const refused = useRefusal('read', 'settings');
-  const settings = useRecord('/v1/settings', {}, { enabled: operator && !refused, staleTime: 300_000, retry: false }).data?.data.settings ?? [];
+  const settings =
+    useRecord('/v1/settings', {}, { enabled: operator && !refused, staleTime: 300_000, retry: false }).data?.data.settings ?? [];
   const setting = (name: string) => String(settings.find((s) => s.name === name)?.value ?? '');
   return (gateway, key, path = '/') => {
     const host = gateway?.hostname ?? 'GATEWAY';

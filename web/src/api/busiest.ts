@@ -11,7 +11,11 @@ const most = 100; // rows of a report
 // out is not known: it is a dash, as before the report is read.
 export function useBusiest(query: { group_by: 'gateway' | 'route'; gateway_id?: string }) {
   const unread = useRefusal('read', 'reports');
-  const report = useRecord('/v1/reports/top', { query: { ...query, interval: '1m', since: sinceOf('1h'), limit: most } }, { refetchInterval: 30_000, enabled: !unread });
+  const report = useRecord(
+    '/v1/reports/top',
+    { query: { ...query, interval: '1m', since: sinceOf('1h'), limit: most } },
+    { refetchInterval: 30_000, enabled: !unread },
+  );
   const rows = report.data?.data.data;
   return (id: string, figure: (row: Schemas['TopRow']) => number): string => {
     const row = rows?.find((r) => r.group === id);

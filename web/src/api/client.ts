@@ -130,8 +130,13 @@ function toError(response: Response, text: string): ApiError {
   const fields = body.errors ?? (body.field ? [{ field: body.field, message: body.message ?? '' }] : []);
   const retry = Number(response.headers.get('Retry-After'));
   return new ApiError(
-    response.status, body.error, body.message ?? body.error, body.code ?? undefined,
-    fields.map((f) => ({ field: f.field ?? '', message: f.message })), body.request_id, retry > 0 ? retry : undefined,
+    response.status,
+    body.error,
+    body.message ?? body.error,
+    body.code ?? undefined,
+    fields.map((f) => ({ field: f.field ?? '', message: f.message })),
+    body.request_id,
+    retry > 0 ? retry : undefined,
   );
 }
 

@@ -6,5 +6,10 @@ export function useGateways() {
   const refused = useRefusal('read', 'gateways');
   const query = useList('/v1/gateways', { query: { limit: 100 } }, { enabled: !refused, staleTime: 30_000 });
   const gateways = query.data?.data.data ?? [];
-  return { gateways, loaded: Boolean(query.data), more: Boolean(query.data?.data.next_cursor), nameOf: (id: string) => gateways.find((g) => g.gateway_id === id)?.name ?? id };
+  return {
+    gateways,
+    loaded: Boolean(query.data),
+    more: Boolean(query.data?.data.next_cursor),
+    nameOf: (id: string) => gateways.find((g) => g.gateway_id === id)?.name ?? id,
+  };
 }

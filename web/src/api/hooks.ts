@@ -9,7 +9,9 @@ let held = false;
 export function useHold(on: boolean) {
   useEffect(() => {
     held = on;
-    return () => { held = false; };
+    return () => {
+      held = false;
+    };
   }, [on]);
 }
 
@@ -49,7 +51,8 @@ export function useIncomplete() {
 function missing(): string {
   for (const q of queries.getQueryCache().findAll({ type: 'active' })) {
     const body: unknown = (q.state.data as Answer<unknown> | undefined)?.data;
-    if (typeof body === 'object' && body !== null && 'incomplete_reason' in body && typeof body.incomplete_reason === 'string') return body.incomplete_reason;
+    if (typeof body === 'object' && body !== null && 'incomplete_reason' in body && typeof body.incomplete_reason === 'string')
+      return body.incomplete_reason;
   }
   return '';
 }

@@ -6,9 +6,11 @@ const tokens = /"(?:[^"\\]|\\.)*"|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?/g;
 export function parse(text: string): unknown {
   if (!/\d{16}/.test(text)) return JSON.parse(text);
   const marked = text.replace(tokens, (token) =>
-    /^-?\d+$/.test(token) && !Number.isSafeInteger(Number(token)) ? `"${mark}${token}"` : token);
+    /^-?\d+$/.test(token) && !Number.isSafeInteger(Number(token)) ? `"${mark}${token}"` : token,
+  );
   return JSON.parse(marked, (_key, value: unknown) =>
-    typeof value === 'string' && value.startsWith(mark) ? BigInt(value.slice(mark.length)) : value);
+    typeof value === 'string' && value.startsWith(mark) ? BigInt(value.slice(mark.length)) : value,
+  );
 }
 
 // stringify is JSON.stringify for values that parse returned.

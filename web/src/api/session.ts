@@ -32,7 +32,11 @@ async function probe() {
   probing = true;
   for (let wait = 500; state.unreachable; wait = Math.min(wait * 1.5, 5_000)) {
     await new Promise((resolve) => setTimeout(resolve, wait));
-    if (state.ended) await fetch(base, { cache: 'no-store' }).then((r) => r.ok && set({ unreachable: false }), () => {});
+    if (state.ended)
+      await fetch(base, { cache: 'no-store' }).then(
+        (r) => r.ok && set({ unreachable: false }),
+        () => {},
+      );
     else await api.get('/v1/account').catch(() => {});
   }
   probing = false;
@@ -119,4 +123,7 @@ export function useRefusal(word: Word, path: string): string | null {
 // wordOf returns the greatest word of a scope. A key with it can only be issued by a key whose own scopes have that
 // word for keys: no key grants more than it has (contract, section 3).
 export const wordOf = (scope: string): Word =>
-  scope.split(' ').map((one) => one.split(':', 1)[0] as Word).reduce((a, b) => ((rank[b] ?? 0) > (rank[a] ?? 0) ? b : a), 'read');
+  scope
+    .split(' ')
+    .map((one) => one.split(':', 1)[0] as Word)
+    .reduce((a, b) => ((rank[b] ?? 0) > (rank[a] ?? 0) ? b : a), 'read');

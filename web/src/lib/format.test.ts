@@ -6,7 +6,8 @@ import { quote } from './shell';
 import { relative } from './time';
 
 test('integers beyond 2^53 stay exact', () => {
-  const text = '{"bytes_out":9007199254740993,"share":0.5,"n":-9223372036854775808,"name":"no 12345678901234567890 \\"9007199254740993\\"","e":1e300}';
+  const text =
+    '{"bytes_out":9007199254740993,"share":0.5,"n":-9223372036854775808,"name":"no 12345678901234567890 \\"9007199254740993\\"","e":1e300}';
   const value = parse(text) as Record<string, unknown>;
   expect(value.bytes_out).toBe(9007199254740993n);
   expect(stringify(value)).toBe(text.replace('1e300', '1e+300'));

@@ -19,7 +19,11 @@ export function limitText(limit: Schemas['Key']['rate_limit']): LimitText {
 
 // limitValue returns what a call takes for a limit: null for none, and the short form where it says all.
 export function limitValue({ sustained, burst, daily }: LimitText) {
-  const parts = { ...(sustained.trim() && { sustained: sustained.trim() }), ...(burst.trim() && { burst: burst.trim() }), ...(daily.trim() && { daily: daily.trim() }) };
+  const parts = {
+    ...(sustained.trim() && { sustained: sustained.trim() }),
+    ...(burst.trim() && { burst: burst.trim() }),
+    ...(daily.trim() && { daily: daily.trim() }),
+  };
   const names = Object.keys(parts);
   if (names.length === 0) return null;
   return names.length === 1 && parts.sustained ? parts.sustained : parts;
@@ -48,5 +52,7 @@ export function routeFlags(text: LimitText, per: string, before: LimitText = noL
 export function limitFlag(text: LimitText): string | null {
   const value = limitValue(text);
   if (value === null || typeof value === 'string') return value;
-  return Object.entries(value).map(([k, v]) => `${k}=${v}`).join(',');
+  return Object.entries(value)
+    .map(([k, v]) => `${k}=${v}`)
+    .join(',');
 }

@@ -16,13 +16,10 @@ export function setTheme(t: Theme) {
 
 // useTheme is the theme that is chosen, wherever it was chosen.
 export function useTheme(): Theme {
-  return useSyncExternalStore(
-    (f) => {
-      window.addEventListener('keygate-theme', f);
-      return () => window.removeEventListener('keygate-theme', f);
-    },
-    theme,
-  );
+  return useSyncExternalStore((f) => {
+    window.addEventListener('keygate-theme', f);
+    return () => window.removeEventListener('keygate-theme', f);
+  }, theme);
 }
 
 export function applyTheme() {

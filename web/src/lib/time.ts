@@ -4,9 +4,17 @@ export function relative(time: number, now: number): string {
   const size = Math.abs(seconds);
   if (size < 5) return 'now';
   const [value, unit] =
-    size < 60 ? [size, 's'] : size < 3600 ? [Math.floor(size / 60), 'min'] : size < 86_400 ? [Math.floor(size / 3600), 'h']
-    : size < 86_400 * 60 ? [Math.floor(size / 86_400), 'd'] : size < 86_400 * 730 ? [Math.floor(size / (86_400 * 30)), 'months']
-    : [Math.floor(size / (86_400 * 365)), 'years'];
+    size < 60
+      ? [size, 's']
+      : size < 3600
+        ? [Math.floor(size / 60), 'min']
+        : size < 86_400
+          ? [Math.floor(size / 3600), 'h']
+          : size < 86_400 * 60
+            ? [Math.floor(size / 86_400), 'd']
+            : size < 86_400 * 730
+              ? [Math.floor(size / (86_400 * 30)), 'months']
+              : [Math.floor(size / (86_400 * 365)), 'years'];
   const text = `${value} ${unit}`;
   return seconds < 0 ? `${text} ago` : `in ${text}`;
 }
@@ -16,7 +24,10 @@ const local = new Intl.DateTimeFormat('en-GB', { dateStyle: 'medium', timeStyle:
 // exact shows a time in the browser's zone and in UTC.
 export function exact(iso: string): string {
   const date = new Date(iso);
-  return `${local.format(date)} (${date.toISOString().replace('T', ' ').replace(/\.000Z$|Z$/, ' UTC')})`;
+  return `${local.format(date)} (${date
+    .toISOString()
+    .replace('T', ' ')
+    .replace(/\.000Z$|Z$/, ' UTC')})`;
 }
 
 export const ranges = { '15m': 15 * 60, '1h': 3600, '24h': 86_400, '7d': 7 * 86_400 } as const;

@@ -1,5 +1,4 @@
-import { goTo } from '../lib/shortcuts';
-import { places } from '../shell';
+import { menu } from '../menu';
 import { Dialog } from '../ui/dialog';
 
 const keys: [string, string][] = [
@@ -12,13 +11,15 @@ const keys: [string, string][] = [
 ];
 
 export default function Help({ onClose }: { onClose: () => void }) {
-  const go = Object.entries(goTo).map(([k, to]): [string, string] => [`g ${k}`, `Go to: ${places.find((p) => p.to === to)?.label}`]);
+  const go = menu.map((i): [string, string] => [`g ${i.key}`, `Go to: ${i.label}`]);
   return (
     <Dialog title="Keyboard shortcuts" onClose={onClose}>
       <dl className="grid grid-cols-[9rem_1fr] gap-y-2">
         {[...keys, ...go].map(([k, what]) => (
           <div key={k} className="contents">
-            <dt><kbd className="rounded border border-line px-1.5 py-0.5 font-sans text-sm">{k}</kbd></dt>
+            <dt>
+              <kbd className="rounded border border-line px-1.5 py-0.5 font-sans text-sm">{k}</kbd>
+            </dt>
             <dd>{what}</dd>
           </div>
         ))}

@@ -4,17 +4,33 @@ import { useList } from '../api/hooks';
 import { refusal, useAccount, type Word } from '../api/session';
 import { useDebounced } from '../lib/debounced';
 import { withoutSecret } from '../lib/secret';
-import { places } from '../shell';
+import { menu } from '../menu';
 import { Dialog } from '../ui/dialog';
 import { inputClass } from '../ui/form';
 import { Icon, type IconName } from '../ui/icon';
 
-interface Item { id: string; icon: IconName; label: string; note?: string; to: string; search?: Record<string, string>; needs?: [Word, string]; why?: string | null }
+interface Item {
+  id: string;
+  icon: IconName;
+  label: string;
+  note?: string;
+  to: string;
+  search?: Record<string, string>;
+  needs?: [Word, string];
+  why?: string | null;
+}
 
 const actions: Item[] = [
   { id: 'new-key', icon: 'plus', label: 'Create a key', to: '/keys', search: { create: '1' }, needs: ['write', 'keys'] },
   { id: 'new-gateway', icon: 'plus', label: 'Create a gateway', to: '/gateways/new', needs: ['write', 'gateways'] },
-  { id: 'new-webhook', icon: 'plus', label: 'Add a webhook endpoint', to: '/webhooks', search: { create: '1' }, needs: ['write', 'webhooks'] },
+  {
+    id: 'new-webhook',
+    icon: 'plus',
+    label: 'Add a webhook endpoint',
+    to: '/webhooks',
+    search: { create: '1' },
+    needs: ['write', 'webhooks'],
+  },
   { id: 'failed', icon: 'webhook', label: 'Failed deliveries', to: '/deliveries', search: { state: 'failed' } },
 ];
 
@@ -32,12 +48,20 @@ export default function Palette({ onClose }: { onClose: () => void }) {
   const word = text.trim().toLowerCase();
   const items: Item[] = [
     ...byIdentifier(text.trim()),
-    ...[...places.map((p): Item => ({ id: p.to, icon: p.icon, label: p.label, to: p.to })), ...actions].filter((i) => i.label.toLowerCase().includes(word))
+    ...[...menu.map((p): Item => ({ id: p.to, icon: p.icon, label: p.label, to: p.to })), ...actions]
+      .filter((i) => i.label.toLowerCase().includes(word))
       .map((i) => ({ ...i, why: i.needs && refusal(scope, ...i.needs) })),
-    ...(gateways.data?.data.data ?? []).filter((g) => word !== '' && g.name.toLowerCase().includes(word)).slice(0, 5)
+    ...(gateways.data?.data.data ?? [])
+      .filter((g) => word !== '' && g.name.toLowerCase().includes(word))
+      .slice(0, 5)
       .map((g): Item => ({ id: g.gateway_id, icon: 'gateway', label: g.name, note: g.upstream_url, to: `/gateways/${g.gateway_id}` })),
-    ...(asked.length > 1 && word !== '' ? (keys.data?.data.data ?? []) : [])
-      .map((k): Item => ({ id: k.key_id, icon: 'key', label: k.name, note: k.key_prefix, to: `/keys/${k.key_id}` })),
+    ...(asked.length > 1 && word !== '' ? (keys.data?.data.data ?? []) : []).map((k): Item => ({
+      id: k.key_id,
+      icon: 'key',
+      label: k.name,
+      note: k.key_prefix,
+      to: `/keys/${k.key_id}`,
+    })),
   ];
   const selected = Math.min(at, items.length - 1);
   const go = (i: Item | undefined) => {
@@ -52,31 +76,74 @@ export default function Palette({ onClose }: { onClose: () => void }) {
   const searching = mayRead('keys') && text.trim().length > 1 && (asked !== text.trim() || keys.isFetching);
   return (
     <Dialog title="Search or go to" onClose={onClose}>
-      <input autoFocus role="combobox" aria-expanded="true" aria-controls="palette" aria-activedescendant={items[selected] ? `p-${items[selected].id}` : undefined}
-        aria-label="Search for a page, gateway, key or identifier" value={text} autoComplete="off" spellCheck={false} className={inputClass}
-        onChange={(e) => { setText(withoutSecret(e.target.value)); setAt(0); }}
+      <input
+        autoFocus
+        role="combobox"
+        aria-expanded="true"
+        aria-controls="palette"
+        aria-activedescendant={items[selected] ? `p-${items[selected].id}` : undefined}
+        aria-label="Search for a page, gateway, key or identifier"
+        value={text}
+        autoComplete="off"
+        spellCheck={false}
+        className={inputClass}
+        onChange={(e) => {
+          setText(withoutSecret(e.target.value));
+          setAt(0);
+        }}
         onKeyDown={(e) => {
-          if (e.key === 'ArrowDown') { e.preventDefault(); setAt(Math.min(selected + 1, items.length - 1)); }
-          if (e.key === 'ArrowUp') { e.preventDefault(); setAt(Math.max(selected - 1, 0)); }
-          if (e.key === 'Enter') { e.preventDefault(); go(items[selected]); }
-        }} />
+          if (e.key === 'ArrowDown') {
+            e.preventDefault();
+            setAt(Math.min(selected + 1, items.length - 1));
+          }
+          if (e.key === 'ArrowUp') {
+            e.preventDefault();
+            setAt(Math.max(selected - 1, 0));
+          }
+          if (e.key === 'Enter') {
+            e.preventDefault();
+            go(items[selected]);
+          }
+        }}
+      />
       <ul ref={results} id="palette" role="listbox" aria-label="Results" className="mt-2 h-[min(20rem,calc(100dvh-12rem))] overflow-auto">
         {items.map((i, n) => (
-          <li key={i.id} id={`p-${i.id}`} role="option" aria-selected={n === selected} aria-disabled={i.why ? true : undefined} title={i.why ?? undefined} onClick={() => go(i)}
+          <li
+            key={i.id}
+            id={`p-${i.id}`}
+            role="option"
+            aria-selected={n === selected}
+            aria-disabled={i.why ? true : undefined}
+            title={i.why ?? undefined}
+            onClick={() => go(i)}
             className="flex h-9 cursor-pointer aria-disabled:cursor-not-allowed items-center gap-2.5 rounded-md px-2.5 hover:bg-hover aria-selected:bg-accent-soft aria-selected:text-accent">
-            <Icon name={i.icon} /><span className="truncate" title={i.why ? undefined : i.label}>{i.label}</span>
+            <Icon name={i.icon} />
+            <span className="truncate" title={i.why ? undefined : i.label}>
+              {i.label}
+            </span>
             {i.why && <span className="ml-auto truncate pl-3 text-sm text-muted">{i.why}</span>}
             {i.note && <span className="ml-auto truncate pl-3 font-mono text-sm text-muted">{i.note}</span>}
           </li>
         ))}
       </ul>
-      {items.length === 0 && <p role="status" className="text-muted">{searching ? 'Searching…' : 'Nothing found. Keys are found by name or prefix, other records by identifier.'}</p>}
+      {items.length === 0 && (
+        <p role="status" className="text-muted">
+          {searching ? 'Searching…' : 'Nothing found. Keys are found by name or prefix, other records by identifier.'}
+        </p>
+      )}
     </Dialog>
   );
 }
 
 function byIdentifier(text: string): Item[] {
-  const kinds: Record<string, [string, IconName]> = { gw: ['/gateways', 'gateway'], key: ['/keys', 'key'], req: ['/requests', 'request'], wh: ['/webhooks', 'webhook'], dlv: ['/deliveries', 'webhook'], evt: ['/events', 'webhook'] };
+  const kinds: Record<string, [string, IconName]> = {
+    gw: ['/gateways', 'gateway'],
+    key: ['/keys', 'key'],
+    req: ['/requests', 'request'],
+    wh: ['/webhooks', 'webhook'],
+    dlv: ['/deliveries', 'webhook'],
+    evt: ['/events', 'webhook'],
+  };
   const kind = /^(gw|key|req|wh|dlv|evt)_[0-9a-z]{26}$/.exec(text)?.[1];
   const found = kind && kinds[kind];
   return found ? [{ id: text, icon: found[1], label: `Open ${text}`, to: `${found[0]}/${text}` }] : [];

@@ -20,10 +20,14 @@ export function SignIn({ over }: { over?: boolean }) {
   return (
     <main className="flex min-h-dvh flex-col items-center justify-center p-4">
       <div className="flex w-full max-w-sm flex-col gap-5 rounded-lg border border-line bg-surface p-6">
-        <h1 className="flex items-center gap-2 text-xl font-semibold"><Icon name="gateway" className="size-6 text-accent" />Sign in to Keygate</h1>
+        <h1 className="flex items-center gap-2 text-xl font-semibold">
+          <Icon name="gateway" className="size-6 text-accent" />
+          Sign in to Keygate
+        </h1>
         <Form />
         <p className="text-sm text-muted">
-          The key of a new installation is in <code className="font-mono">keygate-data/admin.key</code> on the server. It is exchanged for a session of 12 hours and not kept in the browser.
+          The key of a new installation is in <code className="font-mono">keygate-data/admin.key</code> on the server. It is exchanged for a
+          session of 12 hours and not kept in the browser.
         </p>
       </div>
     </main>
@@ -54,11 +58,22 @@ function Form() {
     }
   };
   return (
-    <form className="flex flex-col gap-4" onSubmit={(e) => { e.preventDefault(); void submit(); }}>
+    <form
+      className="flex flex-col gap-4"
+      onSubmit={(e) => {
+        e.preventDefault();
+        void submit();
+      }}>
       <TextField label="Account-level key" type="password" mono value={key} onChange={setKey} placeholder="kga_…" autoFocus name="key" />
       {error && <Failure error={error} />}
-      {unreachable && !error && <p role="status" className="text-warn">Keygate does not answer; trying again.</p>}
-      <Button type="submit" kind="primary" busy={busy}>Sign in</Button>
+      {unreachable && !error && (
+        <p role="status" className="text-warn">
+          Keygate does not answer; trying again.
+        </p>
+      )}
+      <Button type="submit" kind="primary" busy={busy}>
+        Sign in
+      </Button>
     </form>
   );
 }

@@ -21,7 +21,9 @@ export function AsCode({ command, why }: { command: Command; why?: string | null
   const [open, setOpen] = useState(false);
   return (
     <>
-      <Button kind="quiet" size="sm" why={why} onClick={() => setOpen(true)}>As code</Button>
+      <Button kind="quiet" size="sm" why={why} onClick={() => setOpen(true)}>
+        As code
+      </Button>
       {open && (
         <Dialog title="The same as code" wide onClose={() => setOpen(false)}>
           <div className="flex flex-col gap-4">
@@ -45,7 +47,10 @@ function Form({ name, text }: { name: string; text: string }) {
 }
 
 export function curl({ method, path, body }: Command): string {
-  const lines = [`curl ${method === 'GET' ? '' : `-X ${method} `}${quote(location.origin + base + path.slice(1))}`, `-H "Authorization: Bearer $KEYGATE_API_KEY"`];
+  const lines = [
+    `curl ${method === 'GET' ? '' : `-X ${method} `}${quote(location.origin + base + path.slice(1))}`,
+    `-H "Authorization: Bearer $KEYGATE_API_KEY"`,
+  ];
   if (body !== undefined) lines.push("-H 'Content-Type: application/json'", `-d ${quote(stringify(body))}`);
   return lines.join(' \\\n  ');
 }

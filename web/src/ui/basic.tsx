@@ -29,25 +29,54 @@ interface ButtonProps extends Omit<ComponentProps<'button'>, 'disabled'> {
 }
 
 // Button says in why it is disabled. It stays in the order of focus, so that the reason can be read.
-export function Button({ kind = 'plain', size = 'md', icon, busy, why, disabled, className = '', children, onClick, type = 'button', ...rest }: ButtonProps) {
+export function Button({
+  kind = 'plain',
+  size = 'md',
+  icon,
+  busy,
+  why,
+  disabled,
+  className = '',
+  children,
+  onClick,
+  type = 'button',
+  ...rest
+}: ButtonProps) {
   const off = Boolean(why) || disabled || busy;
   const reason = useId();
   return (
     <>
-      <button type={type} aria-disabled={off || undefined} aria-busy={busy || undefined} aria-describedby={why ? reason : undefined}
-        title={why ?? undefined} className={`${buttonClass(kind, size)} ${off ? 'opacity-55' : ''} ${className}`}
-        onClick={(e) => { if (off) e.preventDefault(); else onClick?.(e); }} {...rest}>
+      <button
+        type={type}
+        aria-disabled={off || undefined}
+        aria-busy={busy || undefined}
+        aria-describedby={why ? reason : undefined}
+        title={why ?? undefined}
+        className={`${buttonClass(kind, size)} ${off ? 'opacity-55' : ''} ${className}`}
+        onClick={(e) => {
+          if (off) e.preventDefault();
+          else onClick?.(e);
+        }}
+        {...rest}>
         {icon && <Icon name={icon} />}
         {children}
       </button>
-      {why && <span id={reason} className="sr-only">{why}</span>}
+      {why && (
+        <span id={reason} className="sr-only">
+          {why}
+        </span>
+      )}
     </>
   );
 }
 
 export function IconButton({ icon, label, className = '', ...rest }: { icon: IconName; label: string } & ComponentProps<'button'>) {
   return (
-    <button type="button" aria-label={label} title={label} {...rest}
+    <button
+      type="button"
+      aria-label={label}
+      title={label}
+      {...rest}
       className={`inline-flex size-7 items-center justify-center rounded-md text-muted hover:bg-hover hover:text-text ${className}`}>
       <Icon name={icon} />
     </button>
@@ -55,8 +84,11 @@ export function IconButton({ icon, label, className = '', ...rest }: { icon: Ico
 }
 
 const tones = {
-  ok: 'bg-ok-soft text-ok', warn: 'bg-warn-soft text-warn', bad: 'bg-bad-soft text-bad',
-  info: 'bg-accent-soft text-accent', plain: 'bg-hover text-muted',
+  ok: 'bg-ok-soft text-ok',
+  warn: 'bg-warn-soft text-warn',
+  bad: 'bg-bad-soft text-bad',
+  info: 'bg-accent-soft text-accent',
+  plain: 'bg-hover text-muted',
 };
 const toneIcons: Record<keyof typeof tones, IconName | null> = { ok: 'check', warn: 'warn', bad: 'cross', info: 'clock', plain: null };
 export type Tone = keyof typeof tones;
@@ -82,7 +114,9 @@ export function useNow(): number {
   useEffect(() => {
     const tick = () => setNow(serverNow());
     tickers.add(tick);
-    return () => { tickers.delete(tick); };
+    return () => {
+      tickers.delete(tick);
+    };
   }, []);
   return now;
 }
@@ -91,12 +125,26 @@ export function useNow(): number {
 export function Time({ at, none = '–' }: { at: string | null | undefined; none?: string }) {
   const now = useNow();
   if (!at) return <span className="text-muted">{none}</span>;
-  return <time dateTime={at} title={exact(at)} className="whitespace-nowrap">{relative(Date.parse(at), now)}</time>;
+  return (
+    <time dateTime={at} title={exact(at)} className="whitespace-nowrap">
+      {relative(Date.parse(at), now)}
+    </time>
+  );
 }
 
 // CopyButton copies text, and says so for a moment. onCopied is called only if the browser copied it.
-export function CopyButton({ text, label, children, onCopied, className = '' }: {
-  text: string | (() => string); label: string; children?: ReactNode; onCopied?: () => void; className?: string;
+export function CopyButton({
+  text,
+  label,
+  children,
+  onCopied,
+  className = '',
+}: {
+  text: string | (() => string);
+  label: string;
+  children?: ReactNode;
+  onCopied?: () => void;
+  className?: string;
 }) {
   const [state, setState] = useState<'' | 'done' | 'failed'>('');
   useEffect(() => {
@@ -112,11 +160,21 @@ export function CopyButton({ text, label, children, onCopied, className = '' }: 
   };
   const icon = state === 'done' ? 'check' : state === 'failed' ? 'warn' : 'copy';
   return (
-    <button type="button" onClick={copy} aria-label={children ? undefined : label} title={label}
-      className={children ? `${buttonClass('plain')} ${className}` : `inline-flex size-5 shrink-0 items-center justify-center rounded text-muted hover:bg-hover hover:text-text ${className}`}>
+    <button
+      type="button"
+      onClick={copy}
+      aria-label={children ? undefined : label}
+      title={label}
+      className={
+        children
+          ? `${buttonClass('plain')} ${className}`
+          : `inline-flex size-5 shrink-0 items-center justify-center rounded text-muted hover:bg-hover hover:text-text ${className}`
+      }>
       <Icon name={icon} className={children ? '' : 'size-3.5'} />
       {children}
-      <span role="status" className="sr-only">{state === 'done' ? 'Copied' : state === 'failed' ? 'Copying failed' : ''}</span>
+      <span role="status" className="sr-only">
+        {state === 'done' ? 'Copied' : state === 'failed' ? 'Copying failed' : ''}
+      </span>
     </button>
   );
 }
@@ -145,7 +203,9 @@ async function toClipboard(text: string): Promise<boolean> {
 export function Id({ value, className = '' }: { value: string; className?: string }) {
   return (
     <span className={`inline-flex max-w-full items-center gap-1 ${className}`}>
-      <code className="truncate font-mono text-sm" title={value}>{value}</code>
+      <code className="truncate font-mono text-sm" title={value}>
+        {value}
+      </code>
       <CopyButton text={value} label={`Copy ${value}`} />
     </span>
   );
@@ -153,19 +213,46 @@ export function Id({ value, className = '' }: { value: string; className?: strin
 
 // Code is a block of text to copy. It scrolls by itself. What is copied is the text, or exact where the text
 // was made easier to read.
-export function Code({ text, label, exact: original, wrap, onCopied }: { text: string; label: string; exact?: string; wrap?: boolean; onCopied?: () => void }) {
+export function Code({
+  text,
+  label,
+  exact: original,
+  wrap,
+  onCopied,
+}: {
+  text: string;
+  label: string;
+  exact?: string;
+  wrap?: boolean;
+  onCopied?: () => void;
+}) {
   return (
     <div className="relative rounded-md border border-line bg-bg">
       {/* A scrolling region must take the focus, so that keys can scroll it. */}
-      <pre tabIndex={0} aria-label={label} className={`max-h-96 overflow-auto p-3 pr-10 font-mono text-sm ${wrap ? 'break-all whitespace-pre-wrap' : 'whitespace-pre'}`}>{text}</pre>
+      <pre
+        tabIndex={0}
+        aria-label={label}
+        className={`max-h-96 overflow-auto p-3 pr-10 font-mono text-sm ${wrap ? 'break-all whitespace-pre-wrap' : 'whitespace-pre'}`}>
+        {text}
+      </pre>
       <CopyButton text={original ?? text} label={`Copy: ${label}`} onCopied={onCopied} className="absolute top-2 right-2 bg-bg" />
     </div>
   );
 }
 
 // Panel is a bordered part of a page with a title.
-export function Panel({ title, actions, children, className = '', flush }: {
-  title?: ReactNode; actions?: ReactNode; children: ReactNode; className?: string; flush?: boolean;
+export function Panel({
+  title,
+  actions,
+  children,
+  className = '',
+  flush,
+}: {
+  title?: ReactNode;
+  actions?: ReactNode;
+  children: ReactNode;
+  className?: string;
+  flush?: boolean;
 }) {
   return (
     <section className={`min-w-0 rounded-lg border border-line bg-surface ${className}`}>
@@ -184,7 +271,9 @@ export function Panel({ title, actions, children, className = '', flush }: {
 export function Empty({ icon, title, children, action }: { icon: IconName; title: string; children?: ReactNode; action?: ReactNode }) {
   return (
     <div className="flex flex-col items-center gap-2 px-4 py-12 text-center">
-      <span className="mb-1 flex size-9 items-center justify-center rounded-lg border border-line text-muted"><Icon name={icon} /></span>
+      <span className="mb-1 flex size-9 items-center justify-center rounded-lg border border-line text-muted">
+        <Icon name={icon} />
+      </span>
       <p className="font-semibold">{title}</p>
       {children && <p className="max-w-md text-muted">{children}</p>}
       {action && <div className="mt-2 flex gap-2">{action}</div>}
@@ -204,16 +293,46 @@ export function Failure({ error, retry }: { error: unknown; retry?: () => void }
     <div role="alert" className="flex gap-2 rounded-md border border-bad bg-bad-soft px-3 py-2 text-text">
       <Icon name="warn" className="mt-0.5 text-bad" />
       <div className="min-w-0 flex-1 break-words">
-        <p>{many ? `${e.fields.length} problems. Nothing was changed.` : <>{subject && <><code className="font-mono text-sm">{subject}</code>: </>}{e?.message ?? String(error)}</>}</p>
+        <p>
+          {many ? (
+            `${e.fields.length} problems. Nothing was changed.`
+          ) : (
+            <>
+              {subject && (
+                <>
+                  <code className="font-mono text-sm">{subject}</code>:{' '}
+                </>
+              )}
+              {e?.message ?? String(error)}
+            </>
+          )}
+        </p>
         {listed.length > 0 && (
           <ul className="mt-1 list-disc pl-4">
-            {listed.map((f) => <li key={f.field + f.message}>{f.field && <><code className="font-mono text-sm break-all">{f.field}</code>: </>}{f.message}</li>)}
+            {listed.map((f) => (
+              <li key={f.field + f.message}>
+                {f.field && (
+                  <>
+                    <code className="font-mono text-sm break-all">{f.field}</code>:{' '}
+                  </>
+                )}
+                {f.message}
+              </li>
+            ))}
           </ul>
         )}
         {e?.retryAfter && <p className="text-sm text-muted">Try again in {e.retryAfter} s.</p>}
-        {e?.requestId && <p className="mt-1 text-sm text-muted">Request <Id value={e.requestId} /></p>}
+        {e?.requestId && (
+          <p className="mt-1 text-sm text-muted">
+            Request <Id value={e.requestId} />
+          </p>
+        )}
       </div>
-      {retry && <Button size="sm" onClick={retry}>Try again</Button>}
+      {retry && (
+        <Button size="sm" onClick={retry}>
+          Try again
+        </Button>
+      )}
     </div>
   );
 }

@@ -5,8 +5,20 @@ import { queries } from '../api/hooks';
 import type { Answer } from '../api/client';
 
 const words: Record<string, string> = {
-  gateways: 'Gateways', routes: 'Routes', keys: 'Keys', requests: 'Requests', webhooks: 'Webhooks', deliveries: 'Deliveries',
-  events: 'Events', catalogue: 'Catalogue', audit: 'Audit log', settings: 'Settings', new: 'New', push: 'Push', revisions: 'Revisions', repository: 'Repository',
+  gateways: 'Gateways',
+  routes: 'Routes',
+  keys: 'Keys',
+  requests: 'Requests',
+  webhooks: 'Webhooks',
+  deliveries: 'Deliveries',
+  events: 'Events',
+  catalogue: 'Catalogue',
+  audit: 'Audit log',
+  settings: 'Settings',
+  new: 'New',
+  push: 'Push',
+  revisions: 'Revisions',
+  repository: 'Repository',
 };
 
 // Crumbs shows where the page is, and sets the document's title.
@@ -16,19 +28,47 @@ export function Crumbs() {
   const path = (matches[matches.length - 1]?.pathname ?? '/').replace(/^\/|\/$/g, '');
   const parts = path === '' ? [] : path.split('/');
   const shown = parts.map((p, i) => ({ to: `/${parts.slice(0, i + 1).join('/')}`, label: words[p] ?? nameOf(decodeURIComponent(p)) }));
-  const title = shown.length ? `${shown.map((s) => s.label).toReversed().join(' · ')} · Keygate` : 'Overview · Keygate';
+  const title = shown.length
+    ? `${shown
+        .map((s) => s.label)
+        .toReversed()
+        .join(' · ')} · Keygate`
+    : 'Overview · Keygate';
   useEffect(() => {
     document.title = title;
   }, [title]);
   return (
     <nav aria-label="Breadcrumb" className="min-w-0">
       <ol className="flex min-w-0 items-center gap-1.5 text-muted">
-        {shown.length === 0 && <li aria-current="page" className="text-text">Overview</li>}
+        {shown.length === 0 && (
+          <li aria-current="page" className="text-text">
+            Overview
+          </li>
+        )}
         {/* A name that arrives replaces what is behind it: nothing is seen to move. */}
         {shown.map((s, i) => (
-          <li key={shown.slice(0, i).map((before) => before.label).join('/') + s.to} className={`flex ${words[parts[i]!] ? 'shrink-0' : 'min-w-0'} items-center gap-1.5 ${i < shown.length - 1 ? 'hidden sm:flex' : ''}`}>
-            {i > 0 && <span aria-hidden="true" className="hidden sm:inline">/</span>}
-            {i < shown.length - 1 ? <Link to={s.to} className="truncate hover:text-text">{s.label}</Link> : <span aria-current="page" className="truncate text-text">{s.label}</span>}
+          <li
+            key={
+              shown
+                .slice(0, i)
+                .map((before) => before.label)
+                .join('/') + s.to
+            }
+            className={`flex ${words[parts[i]!] ? 'shrink-0' : 'min-w-0'} items-center gap-1.5 ${i < shown.length - 1 ? 'hidden sm:flex' : ''}`}>
+            {i > 0 && (
+              <span aria-hidden="true" className="hidden sm:inline">
+                /
+              </span>
+            )}
+            {i < shown.length - 1 ? (
+              <Link to={s.to} className="truncate hover:text-text">
+                {s.label}
+              </Link>
+            ) : (
+              <span aria-current="page" className="truncate text-text">
+                {s.label}
+              </span>
+            )}
           </li>
         ))}
       </ol>

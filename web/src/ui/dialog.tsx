@@ -6,8 +6,20 @@ import { Submit, TextField } from './form';
 // Dialog is a modal <dialog>. It is open as long as it is rendered. mayClose is asked before Esc, the
 // cross or a click beside it close it; a dialog with stays cannot be closed at all. React passes the Esc of a
 // dialog within it on to this one, which stays open then.
-export function Dialog({ title, onClose, mayClose, children, wide, stays }: {
-  title: ReactNode; onClose: () => void; mayClose?: () => boolean; children: ReactNode; wide?: boolean; stays?: boolean;
+export function Dialog({
+  title,
+  onClose,
+  mayClose,
+  children,
+  wide,
+  stays,
+}: {
+  title: ReactNode;
+  onClose: () => void;
+  mayClose?: () => boolean;
+  children: ReactNode;
+  wide?: boolean;
+  stays?: boolean;
 }) {
   const ref = useRef<HTMLDialogElement>(null);
   const label = useId();
@@ -32,15 +44,28 @@ export function Dialog({ title, onClose, mayClose, children, wide, stays }: {
     close();
   };
   return (
-    <dialog ref={ref} aria-labelledby={label} onClose={(e) => { if (e.target === e.currentTarget) closed(); }}
-      onCancel={(e) => { if (e.target !== e.currentTarget || !e.cancelable) return; e.preventDefault(); close(); }}
+    <dialog
+      ref={ref}
+      aria-labelledby={label}
+      onClose={(e) => {
+        if (e.target === e.currentTarget) closed();
+      }}
+      onCancel={(e) => {
+        if (e.target !== e.currentTarget || !e.cancelable) return;
+        e.preventDefault();
+        close();
+      }}
       className={`max-h-[calc(100dvh-2rem)] w-[calc(100vw-2rem)] rounded-lg border border-line bg-raised text-text shadow-xl ${wide ? 'max-w-3xl' : 'max-w-lg'}`}>
       <div className="flex max-h-[calc(100dvh-2rem)] flex-col">
         <header className="flex items-center gap-2 border-b border-line py-2 pr-2 pl-4">
-          <h2 id={label} className="min-w-0 flex-1 truncate text-lg font-semibold">{title}</h2>
+          <h2 id={label} className="min-w-0 flex-1 truncate text-lg font-semibold">
+            {title}
+          </h2>
           {!stays && <IconButton icon="cross" label="Close" onClick={close} />}
         </header>
-        <div data-body className="overflow-y-auto p-4">{children}</div>
+        <div data-body className="overflow-y-auto p-4">
+          {children}
+        </div>
       </div>
     </dialog>
   );
@@ -54,8 +79,22 @@ function show(dialog: HTMLDialogElement) {
 
 // ConfirmDialog names what an action destroys. With typed, that text must be entered first. It closes
 // only after the server has confirmed. It cannot be done before it is ready.
-export function ConfirmDialog({ title, children, action, typed, ready = true, onClose, run }: {
-  title: ReactNode; children: ReactNode; action: string; typed?: string; ready?: boolean; onClose: () => void; run: () => Promise<void>;
+export function ConfirmDialog({
+  title,
+  children,
+  action,
+  typed,
+  ready = true,
+  onClose,
+  run,
+}: {
+  title: ReactNode;
+  children: ReactNode;
+  action: string;
+  typed?: string;
+  ready?: boolean;
+  onClose: () => void;
+  run: () => Promise<void>;
 }) {
   const [busy, setBusy] = useState(false);
   const [error, setError] = useState<unknown>(null);
@@ -74,9 +113,24 @@ export function ConfirmDialog({ title, children, action, typed, ready = true, on
   };
   return (
     <Dialog title={title} onClose={onClose} mayClose={() => !busy}>
-      <form className="flex flex-col gap-4" onSubmit={(e) => { e.preventDefault(); void submit(); }}>
+      <form
+        className="flex flex-col gap-4"
+        onSubmit={(e) => {
+          e.preventDefault();
+          void submit();
+        }}>
         <div className="flex flex-col gap-2 break-words">{children}</div>
-        {typed !== undefined && <TextField label={<>Enter <b>{typed}</b> to confirm</>} value={text} onChange={setText} />}
+        {typed !== undefined && (
+          <TextField
+            label={
+              <>
+                Enter <b>{typed}</b> to confirm
+              </>
+            }
+            value={text}
+            onChange={setText}
+          />
+        )}
         {error !== null && <Failure error={error} />}
         <Submit danger label={action} busy={busy} disabled={!ready || (typed !== undefined && text !== typed)} onCancel={onClose} />
       </form>

@@ -1,16 +1,8 @@
 import { useEffect, useId, useRef, useState } from 'react';
+import { beginsFilter, type Filter, parseFilter, suggest, whyRefused } from '../lib/filter';
 import { withoutSecret } from '../lib/secret';
 import { useUrl } from '../lib/url';
 import { Icon } from './icon';
-
-// A filter that can be typed as "name:value".
-export interface Filter {
-  name: string; // of the search parameter, and of the API's query parameter
-  label: string;
-  values?: { value: string; label: string }[]; // all that it can be, with those that other matches; otherwise any text
-  other?: RegExp; // further values that may be typed, such as the identifier of a record that is not in values
-  shown?: (value: string) => string; // how a chip shows a value
-}
 
 const none: Filter[] = [];
 
@@ -26,14 +18,15 @@ export function FilterBar({ filters = none, search = true, placeholder }: { filt
   const input = useRef<HTMLInputElement>(null);
   const sent = useRef(url.q ?? '');
   useEffect(() => {
-    if ((url.q ?? '') !== sent.current) { // the history was used
+    if ((url.q ?? '') !== sent.current) {
+      // the history was used
       sent.current = url.q ?? '';
       setText(sent.current);
     }
   }, [url.q]);
   useEffect(() => {
     const rest = text.trim();
-    if (!search || rest === sent.current || (/^(\w+):/.test(rest) && filters.some((f) => rest.startsWith(`${f.name}:`)))) return;
+    if (!search || rest === sent.current || beginsFilter(filters, rest)) return;
     const timer = setTimeout(() => {
       sent.current = rest;
       change({ q: rest || undefined }, true);
@@ -42,15 +35,10 @@ export function FilterBar({ filters = none, search = true, placeholder }: { filt
   }, [text, search, change, filters]);
 
   const accept = (typed: string): boolean => {
-    const match = /^(\w+):(?:"([^"]*)"|([^\s"]\S*))\s*$/.exec(typed.trim());
-    const filter = match && filters.find((f) => f.name === match[1] || f.label.toLowerCase() === match[1]?.toLowerCase());
-    const value = match?.[2] ?? match?.[3];
-    if (!filter || !value) return false;
-    // A value may also be given by its label, such as the name of a gateway.
-    const known = filter.values?.find((v) => v.value === value) ?? filter.values?.find((v) => v.label.toLowerCase() === value.toLowerCase());
-    if (filter.values && !known && !filter.other?.test(value)) return false;
-    sent.current = ''; // the filter has taken the place of the text
-    change({ [filter.name]: known?.value ?? value, q: undefined });
+    const filter = parseFilter(filters, typed);
+    if (!filter) return false;
+    sent.current = ''; // the filter has replaced the text
+    change({ [filter.name]: filter.value, q: undefined });
     setText('');
     return true;
   };
@@ -62,62 +50,117 @@ export function FilterBar({ filters = none, search = true, placeholder }: { filt
     if (v.endsWith(' ') && accept(v)) setOpen(false); // what it lies over has changed
   };
   const chips = filters.filter((f) => url[f.name]);
-  const word = text.trim().toLowerCase();
-  const suggestions = filters.flatMap((f) => {
-    if (url[f.name]) return [];
-    if (!f.values) return f.name.startsWith(word.split(':')[0] ?? '') && !word.includes(':') ? [{ text: `${f.name}:`, label: f.label, done: false }] : [];
-    return f.values
-      .filter((v) => [`${f.name}:${v.value}`, `${f.label}:${v.label}`, v.value, v.label].some((t) => t.toLowerCase().startsWith(word)))
-      .map((v) => ({ text: `${f.name}:${/\s/.test(v.value) ? `"${v.value}"` : v.value}`, label: `${f.label}: ${v.label}`, done: true }));
-  });
+  const suggestions = suggest(filters, url, text);
   return (
-    <div className="relative flex min-h-8 min-w-48 flex-1 flex-wrap items-center gap-1 rounded-md border border-line-strong bg-surface px-2 focus-within:outline-2 focus-within:outline-accent"
-      onBlur={(e) => { if (!e.currentTarget.contains(e.relatedTarget)) setOpen(false); }}>
+    <div
+      className="relative flex min-h-8 min-w-48 flex-1 flex-wrap items-center gap-1 rounded-md border border-line-strong bg-surface px-2 focus-within:outline-2 focus-within:outline-accent"
+      onBlur={(e) => {
+        if (!e.currentTarget.contains(e.relatedTarget)) setOpen(false);
+      }}>
       <Icon name={search ? 'search' : 'filter'} className="text-muted" />
       {chips.map((f) => {
         const value = url[f.name] ?? '';
         const shown = f.shown?.(value) ?? f.values?.find((v) => v.value === value)?.label ?? value;
         return (
           <span key={f.name} className="inline-flex h-6 max-w-60 items-center rounded bg-accent-soft text-sm text-accent">
-            <button type="button" className="min-w-0 truncate pl-2" title={`Edit ${f.label}: ${shown}`}
-              onClick={() => { change({ [f.name]: undefined }); setText(`${f.name}:${value}`); input.current?.focus(); }}>
-              {f.label}: <b className="font-semibold"><bdi>{shown}</bdi></b>
+            <button
+              type="button"
+              className="min-w-0 truncate pl-2"
+              title={`Edit ${f.label}: ${shown}`}
+              onClick={() => {
+                change({ [f.name]: undefined });
+                setText(`${f.name}:${value}`);
+                input.current?.focus();
+              }}>
+              {f.label}:{' '}
+              <b className="font-semibold">
+                <bdi>{shown}</bdi>
+              </b>
             </button>
-            <button type="button" aria-label={`Remove the filter ${f.label}`} className="px-1.5 py-1" onClick={() => change({ [f.name]: undefined })}>
+            <button
+              type="button"
+              aria-label={`Remove the filter ${f.label}`}
+              className="px-1.5 py-1"
+              onClick={() => change({ [f.name]: undefined })}>
               <Icon name="cross" className="size-3" />
             </button>
           </span>
         );
       })}
-      <input ref={input} data-search aria-label={placeholder ?? 'Search and filter'} placeholder={chips.length ? '' : (placeholder ?? 'Search and filter')}
-        aria-invalid={refused || undefined} aria-describedby={refused ? note : undefined}
-        value={text} autoComplete="off" spellCheck={false} onChange={(e) => onType(e.target.value)} onFocus={() => setOpen(true)}
+      <input
+        ref={input}
+        data-search
+        aria-label={placeholder ?? 'Search and filter'}
+        placeholder={chips.length ? '' : (placeholder ?? 'Search and filter')}
+        aria-invalid={refused || undefined}
+        aria-describedby={refused ? note : undefined}
+        value={text}
+        autoComplete="off"
+        spellCheck={false}
+        onChange={(e) => onType(e.target.value)}
+        onFocus={() => setOpen(true)}
         className="h-7 min-w-24 flex-1 bg-transparent px-1 outline-none"
         onKeyDown={(e) => {
-          if (e.key === 'Enter') { const [only] = suggestions; const taken = accept(text) || (!search && word !== '' && suggestions.length === 1 && only?.done === true && accept(only.text)); setOpen(false); setRefused(!taken && text.trim() !== '' && (!search || text.includes(':'))); }
-          else if (e.key === 'Escape') { if (open) { e.stopPropagation(); setOpen(false); } else setText(''); }
-          else if (e.key === 'Backspace' && text === '' && chips.length) change({ [chips[chips.length - 1]!.name]: undefined });
-          else if (e.key === 'ArrowDown') { e.preventDefault(); setOpen(true); e.currentTarget.parentElement?.querySelector<HTMLElement>('[data-suggestion]')?.focus(); }
-        }} />
-      {refused && <p id={note} role="alert" className="w-full pb-1 text-sm text-bad">{whyRefused(filters, text)}</p>}
+          if (e.key === 'Enter') {
+            const [only] = suggestions;
+            const taken =
+              accept(text) || (!search && text.trim() !== '' && suggestions.length === 1 && only?.done === true && accept(only.text));
+            setOpen(false);
+            setRefused(!taken && text.trim() !== '' && (!search || text.includes(':')));
+          } else if (e.key === 'Escape') {
+            if (open) {
+              e.stopPropagation();
+              setOpen(false);
+            } else setText('');
+          } else if (e.key === 'Backspace' && text === '' && chips.length) change({ [chips[chips.length - 1]!.name]: undefined });
+          else if (e.key === 'ArrowDown') {
+            e.preventDefault();
+            setOpen(true);
+            e.currentTarget.parentElement?.querySelector<HTMLElement>('[data-suggestion]')?.focus();
+          }
+        }}
+      />
+      {refused && (
+        <p id={note} role="alert" className="w-full pb-1 text-sm text-bad">
+          {whyRefused(filters, text)}
+        </p>
+      )}
       {open && suggestions.length > 0 && (
-        <ul aria-label="Filters" className="absolute top-full left-0 z-30 mt-1 max-h-72 w-72 max-w-full overflow-auto rounded-md border border-line bg-raised py-1 shadow-lg">
+        <ul
+          aria-label="Filters"
+          className="absolute top-full left-0 z-30 mt-1 max-h-72 w-72 max-w-full overflow-auto rounded-md border border-line bg-raised py-1 shadow-lg">
           {suggestions.slice(0, 20).map((s) => (
             <li key={s.text}>
-              <button type="button" data-suggestion className="flex h-7 w-full items-center justify-between gap-3 px-3 text-left hover:bg-hover focus:bg-hover"
+              <button
+                type="button"
+                data-suggestion
+                className="flex h-7 w-full items-center justify-between gap-3 px-3 text-left hover:bg-hover focus:bg-hover"
                 onKeyDown={(e) => {
-                  const to = e.key === 'ArrowDown' ? e.currentTarget.parentElement?.nextElementSibling : e.key === 'ArrowUp' ? e.currentTarget.parentElement?.previousElementSibling : undefined;
-                  if (e.key === 'Escape') { e.stopPropagation(); setOpen(false); input.current?.focus(); }
+                  const to =
+                    e.key === 'ArrowDown'
+                      ? e.currentTarget.parentElement?.nextElementSibling
+                      : e.key === 'ArrowUp'
+                        ? e.currentTarget.parentElement?.previousElementSibling
+                        : undefined;
+                  if (e.key === 'Escape') {
+                    e.stopPropagation();
+                    setOpen(false);
+                    input.current?.focus();
+                  }
                   if (to === undefined) return;
                   e.preventDefault();
                   (to?.querySelector<HTMLElement>('button') ?? input.current)?.focus();
                 }}
                 onClick={() => {
-                  if (s.done) accept(s.text); else setText(s.text);
+                  if (s.done) accept(s.text);
+                  else setText(s.text);
                   if (s.done) setOpen(false);
                   input.current?.focus();
                 }}>
-                <span className="min-w-0 truncate" title={s.label}>{s.label}</span>{s.text.length <= 30 && <code className="shrink-0 font-mono text-sm text-muted">{s.text}</code>}
+                <span className="min-w-0 truncate" title={s.label}>
+                  {s.label}
+                </span>
+                {s.text.length <= 30 && <code className="shrink-0 font-mono text-sm text-muted">{s.text}</code>}
               </button>
             </li>
           ))}
@@ -125,12 +168,4 @@ export function FilterBar({ filters = none, search = true, placeholder }: { filt
       )}
     </div>
   );
-}
-
-// whyRefused says what is wrong with what was typed as a filter.
-function whyRefused(filters: Filter[], text: string): string {
-  const [name = '', value] = text.trim().split(/:(.*)/s, 2);
-  const filter = filters.find((f) => f.name === name || f.label.toLowerCase() === name.toLowerCase());
-  if (!filter) return `The filters here are ${filters.map((f) => f.label.toLowerCase()).join(', ')}. Type one as name:value.`;
-  return value ? `${filter.label} cannot be “${value}”.` : `Type a value after ${name}:`;
 }

@@ -23,89 +23,148 @@ export function Field({ label, hint, error, optional, children }: FieldProps) {
         {label} {optional && <span className="font-normal text-muted">optional</span>}
       </label>
       {children({ id, 'aria-describedby': described, ...(error ? { 'aria-invalid': true } : {}) })}
-      {hint && <p id={`${id}h`} className="text-sm text-muted">{hint}</p>}
-      {error && <p id={`${id}e`} role="alert" className="text-sm text-bad">{error}</p>}
+      {hint && (
+        <p id={`${id}h`} className="text-sm text-muted">
+          {hint}
+        </p>
+      )}
+      {error && (
+        <p id={`${id}e`} role="alert" className="text-sm text-bad">
+          {error}
+        </p>
+      )}
     </div>
   );
 }
 
-type TextProps = Omit<FieldProps, 'children'> & Omit<ComponentProps<'input'>, 'onChange' | 'value'> & {
-  value: string;
-  onChange: (value: string) => void;
-  mono?: boolean;
-};
+type TextProps = Omit<FieldProps, 'children'> &
+  Omit<ComponentProps<'input'>, 'onChange' | 'value'> & { value: string; onChange: (value: string) => void; mono?: boolean };
 
 export function TextField({ label, hint, error, optional, onChange, mono, className = '', ...rest }: TextProps) {
   return (
     <Field label={label} hint={hint} error={error} optional={optional}>
       {(p) => (
-        <input {...p} {...rest} autoComplete="off" spellCheck={false} onChange={(e) => onChange(e.target.value)}
-          className={`${inputClass} ${mono ? 'font-mono' : ''} ${className}`} />
+        <input
+          {...p}
+          {...rest}
+          autoComplete="off"
+          spellCheck={false}
+          onChange={(e) => onChange(e.target.value)}
+          className={`${inputClass} ${mono ? 'font-mono' : ''} ${className}`}
+        />
       )}
     </Field>
   );
 }
 
-type AreaProps = Omit<FieldProps, 'children'> & Omit<ComponentProps<'textarea'>, 'onChange' | 'value'> & {
-  value: string;
-  onChange: (value: string) => void;
-};
+type AreaProps = Omit<FieldProps, 'children'> &
+  Omit<ComponentProps<'textarea'>, 'onChange' | 'value'> & { value: string; onChange: (value: string) => void };
 
 export function AreaField({ label, hint, error, optional, onChange, rows = 6, ...rest }: AreaProps) {
   return (
     <Field label={label} hint={hint} error={error} optional={optional}>
       {(p) => (
-        <textarea {...p} {...rest} rows={rows} spellCheck={false} onChange={(e) => onChange(e.target.value)}
-          className={`${inputClass} h-auto resize-y py-2 font-mono text-sm`} />
+        <textarea
+          {...p}
+          {...rest}
+          rows={rows}
+          spellCheck={false}
+          onChange={(e) => onChange(e.target.value)}
+          className={`${inputClass} h-auto resize-y py-2 font-mono text-sm`}
+        />
       )}
     </Field>
   );
 }
 
-type SelectProps = Omit<FieldProps, 'children'> & Omit<ComponentProps<'select'>, 'onChange' | 'value'> & {
-  value: string;
-  onChange: (value: string) => void;
-  options: { value: string; label: string }[];
-};
+type SelectProps = Omit<FieldProps, 'children'> &
+  Omit<ComponentProps<'select'>, 'onChange' | 'value'> & {
+    value: string;
+    onChange: (value: string) => void;
+    options: { value: string; label: string }[];
+  };
 
 export function SelectField({ label, hint, error, optional, onChange, options, ...rest }: SelectProps) {
   return (
     <Field label={label} hint={hint} error={error} optional={optional}>
       {(p) => (
         <select {...p} {...rest} onChange={(e) => onChange(e.target.value)} className={inputClass}>
-          {options.map((o) => <option key={o.value} value={o.value}>{o.label}</option>)}
+          {options.map((o) => (
+            <option key={o.value} value={o.value}>
+              {o.label}
+            </option>
+          ))}
         </select>
       )}
     </Field>
   );
 }
 
-export function CheckField({ label, hint, checked, onChange, disabled }: {
-  label: ReactNode; hint?: ReactNode; checked: boolean; onChange: (on: boolean) => void; disabled?: boolean;
+export function CheckField({
+  label,
+  hint,
+  checked,
+  onChange,
+  disabled,
+}: {
+  label: ReactNode;
+  hint?: ReactNode;
+  checked: boolean;
+  onChange: (on: boolean) => void;
+  disabled?: boolean;
 }) {
   const id = useId();
   return (
     <div className="flex gap-2">
-      <input id={id} type="checkbox" checked={checked} disabled={disabled} onChange={(e) => onChange(e.target.checked)}
-        aria-describedby={hint ? `${id}h` : undefined} className="mt-0.5 size-4 accent-(--accent)" />
+      <input
+        id={id}
+        type="checkbox"
+        checked={checked}
+        disabled={disabled}
+        onChange={(e) => onChange(e.target.checked)}
+        aria-describedby={hint ? `${id}h` : undefined}
+        className="mt-0.5 size-4 accent-(--accent)"
+      />
       <div>
-        <label htmlFor={id} className="font-medium">{label}</label>
-        {hint && <p id={`${id}h`} className="text-sm text-muted">{hint}</p>}
+        <label htmlFor={id} className="font-medium">
+          {label}
+        </label>
+        {hint && (
+          <p id={`${id}h`} className="text-sm text-muted">
+            {hint}
+          </p>
+        )}
       </div>
     </div>
   );
 }
 
 // Submit is the end of a form: its error and its buttons.
-export function Submit({ label, busy, error, disabled, why, onCancel, danger }: {
-  label: string; busy: boolean; error?: ApiError | null; disabled?: boolean; why?: string | null; onCancel?: () => void; danger?: boolean;
+export function Submit({
+  label,
+  busy,
+  error,
+  disabled,
+  why,
+  onCancel,
+  danger,
+}: {
+  label: string;
+  busy: boolean;
+  error?: ApiError | null;
+  disabled?: boolean;
+  why?: string | null;
+  onCancel?: () => void;
+  danger?: boolean;
 }) {
   return (
     <div className="flex flex-col gap-3">
       {error && <Failure error={error} />}
       <div className="flex justify-end gap-2">
         {onCancel && <Button onClick={onCancel}>Cancel</Button>}
-        <Button type="submit" kind={danger ? 'danger' : 'primary'} busy={busy} disabled={disabled} why={why}>{label}</Button>
+        <Button type="submit" kind={danger ? 'danger' : 'primary'} busy={busy} disabled={disabled} why={why}>
+          {label}
+        </Button>
       </div>
     </div>
   );

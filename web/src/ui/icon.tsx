@@ -27,7 +27,8 @@ const paths = {
   stop: 'M3.8 3.8l8.4 8.4M8 14A6 6 0 1 0 8 2a6 6 0 0 0 0 12Z',
   menu: 'M2.5 4.5h11M2.5 8h11M2.5 11.5h11',
   sun: 'M8 11a3 3 0 1 0 0-6 3 3 0 0 0 0 6Zm0-9.5V3m0 10v1.5M14.5 8H13M3 8H1.5m11.1-4.6-1 1M4.4 11.6l-1 1m9.2 0-1-1M4.4 4.4l-1-1',
-  branch: 'M4.5 5.5v5M4.5 5.5a1.5 1.5 0 1 0 0-3 1.5 1.5 0 0 0 0 3Zm0 8a1.5 1.5 0 1 0 0-3 1.5 1.5 0 0 0 0 3Zm7-6a1.5 1.5 0 1 0 0-3 1.5 1.5 0 0 0 0 3Zm0 0c0 2-2 2.5-5.5 3.5',
+  branch:
+    'M4.5 5.5v5M4.5 5.5a1.5 1.5 0 1 0 0-3 1.5 1.5 0 0 0 0 3Zm0 8a1.5 1.5 0 1 0 0-3 1.5 1.5 0 0 0 0 3Zm7-6a1.5 1.5 0 1 0 0-3 1.5 1.5 0 0 0 0 3Zm0 0c0 2-2 2.5-5.5 3.5',
   upload: 'M8 10.5v-8m0 0L5 5.5m3-3 3 3M2.5 10v3.5h11V10',
   refresh: 'M13 8a5 5 0 1 1-1.5-3.5M13 2.5v3h-3',
   filter: 'M2.5 3.5h11L9.5 8.5V13l-3-1.5v-3z',
@@ -37,8 +38,17 @@ export type IconName = keyof typeof paths;
 
 export function Icon({ name, className = '' }: { name: IconName; className?: string }) {
   return (
-    <svg aria-hidden="true" viewBox="0 0 16 16" width="16" height="16" fill="none" stroke="currentColor" strokeWidth="1.5"
-      strokeLinecap="round" strokeLinejoin="round" className={`shrink-0 ${className}`}>
+    <svg
+      aria-hidden="true"
+      viewBox="0 0 16 16"
+      width="16"
+      height="16"
+      fill="none"
+      stroke="currentColor"
+      strokeWidth="1.5"
+      strokeLinecap="round"
+      strokeLinejoin="round"
+      className={`shrink-0 ${className}`}>
       <path d={paths[name]} />
     </svg>
   );

@@ -2,18 +2,50 @@ import type { LimitText } from '../lib/limit';
 import { TextField } from './form';
 
 // LimitFields edits the parts of a rate limit.
-export function LimitFields({ value, onChange, error, daily = true }: {
-  value: LimitText; onChange: (v: LimitText) => void; error?: (part: string) => string | undefined; daily?: boolean;
+export function LimitFields({
+  value,
+  onChange,
+  error,
+  daily = true,
+}: {
+  value: LimitText;
+  onChange: (v: LimitText) => void;
+  error?: (part: string) => string | undefined;
+  daily?: boolean;
 }) {
   return (
     <div className={`grid gap-3 ${daily ? 'sm:grid-cols-3' : 'sm:grid-cols-2'}`}>
-      <TextField label="Sustained" optional mono placeholder="100/s" hint="Requests that pass steadily" value={value.sustained}
-        error={error?.('sustained')} onChange={(sustained) => onChange({ ...value, sustained })} />
-      <TextField label="Burst" optional mono placeholder="50/s" hint="How many may come at once" value={value.burst}
-        error={error?.('burst')} onChange={(burst) => onChange({ ...value, burst })} />
+      <TextField
+        label="Sustained"
+        optional
+        mono
+        placeholder="100/s"
+        hint="Requests that pass steadily"
+        value={value.sustained}
+        error={error?.('sustained')}
+        onChange={(sustained) => onChange({ ...value, sustained })}
+      />
+      <TextField
+        label="Burst"
+        optional
+        mono
+        placeholder="50/s"
+        hint="How many may come at once"
+        value={value.burst}
+        error={error?.('burst')}
+        onChange={(burst) => onChange({ ...value, burst })}
+      />
       {daily && (
-        <TextField label="Daily cap" optional mono placeholder="10000/day" hint="In a UTC day" value={value.daily}
-          error={error?.('daily')} onChange={(d) => onChange({ ...value, daily: d })} />
+        <TextField
+          label="Daily cap"
+          optional
+          mono
+          placeholder="10000/day"
+          hint="In a UTC day"
+          value={value.daily}
+          error={error?.('daily')}
+          onChange={(d) => onChange({ ...value, daily: d })}
+        />
       )}
     </div>
   );

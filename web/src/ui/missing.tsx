@@ -5,7 +5,14 @@ import { Button, buttonClass, Empty, Failure, Page } from './basic';
 export function Missing() {
   return (
     <Page title="Page not found">
-      <Empty icon="search" title="There is no such page" action={<Link to="/" className={buttonClass('primary')}>Go to the overview</Link>}>
+      <Empty
+        icon="search"
+        title="There is no such page"
+        action={
+          <Link to="/" className={buttonClass('primary')}>
+            Go to the overview
+          </Link>
+        }>
         The link may be old, or have a typing error.
       </Empty>
     </Page>
@@ -17,7 +24,15 @@ export function PageError({ error, reset }: { error: unknown; reset?: () => void
   return (
     <Page title="This page failed">
       <Failure error={error} />
-      <div><Button onClick={() => { reset?.(); location.reload(); }}>Load the page again</Button></div>
+      <div>
+        <Button
+          onClick={() => {
+            reset?.();
+            location.reload();
+          }}>
+          Load the page again
+        </Button>
+      </div>
     </Page>
   );
 }

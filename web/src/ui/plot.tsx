@@ -1,9 +1,23 @@
 import { useEffect, useRef } from 'react';
 import uPlot from 'uplot';
-import type { ChartProps } from './chart';
+
+interface Series {
+  label: string;
+  color: string; // a custom property, such as "--chart-1"
+  values: (number | null)[];
+}
+
+export interface PlotProps {
+  times: number[]; // Unix times in seconds
+  series: Series[];
+  format: (value: number) => string;
+  height: number; // in pixels
+  whole?: boolean; // the values are whole numbers
+  onZoom?: (since: number, until: number) => void; // an interval was brushed
+}
 
 // Plot draws a Chart with uPlot. It is a module of its own, which is loaded with the first chart.
-export default function Plot({ times, series, format, height = 180, onZoom, whole }: ChartProps) {
+export default function Plot({ times, series, format, height, onZoom, whole }: PlotProps) {
   const box = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot | null>(null);
   const zoom = useRef(onZoom);
@@ -25,26 +39,55 @@ export default function Plot({ times, series, format, height = 180, onZoom, whol
     const color = (name: string) => resolve(element, name);
     const draw = () => {
       plot.current?.destroy();
-      plot.current = new uPlot({
-        width: element.clientWidth,
-        height,
-        legend: { show: false },
-        cursor: { y: false, drag: { x: Boolean(zoom.current), y: false, setScale: false }, points: { size: 6 } },
-        scales: { y: { range: (_u, _min, max) => [0, whole ? Math.max(max * 1.1, 5) : max > 0 ? max * 1.1 : 1] } },
-        axes: [
-          { stroke: color('--muted'), grid: { show: false }, ticks: { stroke: color('--line'), size: 4 }, font: '11px system-ui', size: 28, space: 70, values: (_u, ticks, _axis, _space, step) => ticks.map((t) => tick(t, step)) },
-          { stroke: color('--muted'), grid: { stroke: color('--line'), width: 1 }, ticks: { show: false }, font: '11px system-ui', size: 56, values: (_u, ticks) => ticks.map((t) => show.current(t).replace(/\.0+(?=\s|$)/, '')) },
-        ],
-        series: [{}, ...lines.current.map((s) => ({ label: s.label, stroke: color(s.color), width: 1.5, points: { show: true, size: 5, filter: isolated } }))],
-        hooks: {
-          setSelect: [(u) => {
-            if (u.select.width < 4) return;
-            zoom.current?.(u.posToVal(u.select.left, 'x'), u.posToVal(u.select.left + u.select.width, 'x'));
-            u.setSelect({ left: 0, width: 0, top: 0, height: 0 }, false);
-          }],
+      plot.current = new uPlot(
+        {
+          width: element.clientWidth,
+          height,
+          legend: { show: false },
+          cursor: { y: false, drag: { x: Boolean(zoom.current), y: false, setScale: false }, points: { size: 6 } },
+          scales: { y: { range: (_u, _min, max) => [0, whole ? Math.max(max * 1.1, 5) : max > 0 ? max * 1.1 : 1] } },
+          axes: [
+            {
+              stroke: color('--muted'),
+              grid: { show: false },
+              ticks: { stroke: color('--line'), size: 4 },
+              font: '11px system-ui',
+              size: 28,
+              space: 70,
+              values: (_u, ticks, _axis, _space, step) => ticks.map((t) => tick(t, step)),
+            },
+            {
+              stroke: color('--muted'),
+              grid: { stroke: color('--line'), width: 1 },
+              ticks: { show: false },
+              font: '11px system-ui',
+              size: 56,
+              values: (_u, ticks) => ticks.map((t) => show.current(t).replace(/\.0+(?=\s|$)/, '')),
+            },
+          ],
+          series: [
+            {},
+            ...lines.current.map((s) => ({
+              label: s.label,
+              stroke: color(s.color),
+              width: 1.5,
+              points: { show: true, size: 5, filter: isolated },
+            })),
+          ],
+          hooks: {
+            setSelect: [
+              (u) => {
+                if (u.select.width < 4) return;
+                zoom.current?.(u.posToVal(u.select.left, 'x'), u.posToVal(u.select.left + u.select.width, 'x'));
+                u.setSelect({ left: 0, width: 0, top: 0, height: 0 }, false);
+              },
+            ],
+          },
+          plugins: [tooltip((v) => show.current(v))],
         },
-        plugins: [tooltip((v) => show.current(v))],
-      }, data.current, element);
+        data.current,
+        element,
+      );
     };
     draw();
     const resized = new ResizeObserver(() => {
@@ -101,7 +144,8 @@ function tooltip(format: (v: number) => string): uPlot.Plugin {
     hooks: {
       init: (u) => {
         box = document.createElement('div');
-        box.className = 'pointer-events-none absolute top-1 z-10 hidden rounded-md border border-line bg-raised px-2 py-1 text-sm whitespace-pre shadow-md';
+        box.className =
+          'pointer-events-none absolute top-1 z-10 hidden rounded-md border border-line bg-raised px-2 py-1 text-sm whitespace-pre shadow-md';
         u.over.append(box);
       },
       setCursor: (u) => {

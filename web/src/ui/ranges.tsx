@@ -7,8 +7,15 @@ export function Ranges({ value, onChange, options }: { value: Range | ''; onChan
   return (
     <div role="group" aria-label="Range" className="inline-flex rounded-md border border-line p-0.5">
       {options.map((r) => (
-        <button key={r} type="button" aria-pressed={r === value} aria-label={names[r]} onClick={() => onChange(r)}
-          className="h-6 rounded px-2 text-sm text-muted hover:text-text aria-pressed:bg-hover aria-pressed:font-medium aria-pressed:text-text">{r}</button>
+        <button
+          key={r}
+          type="button"
+          aria-pressed={r === value}
+          aria-label={names[r]}
+          onClick={() => onChange(r)}
+          className="h-6 rounded px-2 text-sm text-muted hover:text-text aria-pressed:bg-hover aria-pressed:font-medium aria-pressed:text-text">
+          {r}
+        </button>
       ))}
     </div>
   );

@@ -5,7 +5,14 @@ import { Icon } from './icon';
 
 // SecretDialog shows a secret the one time that it can be seen. Closing asks until it was copied. The
 // secret is in this component's properties only: the caller drops it in onClose.
-export function SecretDialog({ title, what, secret, forms = [], children, onClose }: {
+export function SecretDialog({
+  title,
+  what,
+  secret,
+  forms = [],
+  children,
+  onClose,
+}: {
   title: string;
   what: string; // "key", "signing secret"
   secret: string;
@@ -23,10 +30,17 @@ export function SecretDialog({ title, what, secret, forms = [], children, onClos
   return (
     <Dialog title={title} wide onClose={onClose} mayClose={mayClose}>
       <div className="flex flex-col gap-4">
-        <p className="flex items-center gap-2"><Icon name="warn" className="text-warn" />This is the only time that the {what} is shown. Copy it now.</p>
+        <p className="flex items-center gap-2">
+          <Icon name="warn" className="text-warn" />
+          This is the only time that the {what} is shown. Copy it now.
+        </p>
         <div className="flex flex-wrap items-center gap-2 rounded-md border border-line bg-bg p-2 pl-3">
-          <code data-secret onCopy={() => setCopied(true)} className="min-w-0 flex-1 font-mono break-all">{secret}</code>
-          <CopyButton text={secret} label={`Copy the ${what}`} onCopied={() => setCopied(true)}>Copy</CopyButton>
+          <code data-secret onCopy={() => setCopied(true)} className="min-w-0 flex-1 font-mono break-all">
+            {secret}
+          </code>
+          <CopyButton text={secret} label={`Copy the ${what}`} onCopied={() => setCopied(true)}>
+            Copy
+          </CopyButton>
         </div>
         {children}
         {forms.map((f) => (
@@ -34,13 +48,25 @@ export function SecretDialog({ title, what, secret, forms = [], children, onClos
             <summary className="px-3 py-2 font-medium">{f.name}</summary>
             <div className="flex flex-col gap-2 p-3 pt-0">
               <Code text={f.text} label={f.name} onCopied={() => setCopied(true)} />
-              <div><CopyButton text={f.text} label={`Copy: ${f.name}`} onCopied={() => setCopied(true)}>Copy {f.name.toLowerCase()}</CopyButton></div>
+              <div>
+                <CopyButton text={f.text} label={`Copy: ${f.name}`} onCopied={() => setCopied(true)}>
+                  Copy {f.name.toLowerCase()}
+                </CopyButton>
+              </div>
             </div>
           </details>
         ))}
-        {asked && !copied && <p role="alert" className="text-warn">You have not copied the {what}. It cannot be shown again: copy it, or close without it.</p>}
+        {asked && !copied && (
+          <p role="alert" className="text-warn">
+            You have not copied the {what}. It cannot be shown again: copy it, or close without it.
+          </p>
+        )}
         <div className="flex justify-end">
-          <Button kind={copied ? 'primary' : 'plain'} onClick={() => { if (mayClose()) onClose(); }}>
+          <Button
+            kind={copied ? 'primary' : 'plain'}
+            onClick={() => {
+              if (mayClose()) onClose();
+            }}>
             {asked && !copied ? 'Close without copying' : 'Done'}
           </Button>
         </div>

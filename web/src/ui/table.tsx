@@ -27,21 +27,32 @@ interface TableProps<T> {
 // Table is a plain table. Arrow keys, Home and End move between the first links or buttons of its rows.
 export function Table<T>({ label, columns, rows, rowKey, empty, skeletons = 8, selected }: TableProps<T>) {
   if (rows?.length === 0) return <>{empty}</>;
-  const cell = (c: Column<T>) => `px-3 first:pl-4 last:pr-4 ${c.number ? 'text-right whitespace-nowrap' : 'text-left'} ${c.className ?? ''}`;
+  const cell = (c: Column<T>) =>
+    `px-3 first:pl-4 last:pr-4 ${c.number ? 'text-right whitespace-nowrap' : 'text-left'} ${c.className ?? ''}`;
   if (!rows) return <Waiting label={label} rows={skeletons} columns={columns.length} />;
   return (
     <div className="@container relative overflow-x-auto">
       <table aria-label={label} className="w-full border-collapse" onKeyDown={moveRow}>
         <thead>
           <tr className="h-8 border-b border-line text-sm text-muted">
-            {columns.map((c, i) => <th key={i} scope="col" className={`font-medium whitespace-nowrap ${cell(c)}`}>{c.title}</th>)}
+            {columns.map((c, i) => (
+              <th key={i} scope="col" className={`font-medium whitespace-nowrap ${cell(c)}`}>
+                {c.title}
+              </th>
+            ))}
           </tr>
         </thead>
         <tbody>
           {rows.map((r) => (
-            <tr key={rowKey(r)} aria-current={selected === rowKey(r) || undefined}
+            <tr
+              key={rowKey(r)}
+              aria-current={selected === rowKey(r) || undefined}
               className="h-9 border-b border-line last:border-0 focus-within:bg-hover hover:bg-hover aria-[current]:bg-accent-soft">
-              {columns.map((c, i) => <td key={i} className={`py-1.5 align-middle ${cell(c)}`}>{c.cell(r)}</td>)}
+              {columns.map((c, i) => (
+                <td key={i} className={`py-1.5 align-middle ${cell(c)}`}>
+                  {c.cell(r)}
+                </td>
+              ))}
             </tr>
           ))}
         </tbody>
@@ -57,7 +68,11 @@ function Waiting({ label, rows, columns }: { label: string; rows: number; column
     <div role="status" aria-label={`${label}: loading`}>
       {Array.from({ length: rows + 1 }, (_, n) => (
         <div key={n} className={`flex items-center gap-6 border-b border-line px-4 last:border-0 ${n === 0 ? 'h-8' : 'h-9'}`}>
-          {Array.from({ length: Math.min(columns, 4) }, (__, i) => <span key={i} className="flex-1"><Skeleton className={n === 0 ? 'h-2.5 w-12' : 'h-3.5 w-24'} /></span>)}
+          {Array.from({ length: Math.min(columns, 4) }, (__, i) => (
+            <span key={i} className="flex-1">
+              <Skeleton className={n === 0 ? 'h-2.5 w-12' : 'h-3.5 w-24'} />
+            </span>
+          ))}
         </div>
       ))}
     </div>
@@ -87,7 +102,11 @@ export function PagedTable<T>({ query, ...table }: PagedProps<T>) {
   const router = useRouter();
   const canGoBack = useCanGoBack(); // not on a page that a copied link opened
   const page = query.data?.data;
-  const failure = query.error && <div className="p-4"><Failure error={query.error} retry={() => void query.refetch()} /></div>;
+  const failure = query.error && (
+    <div className="p-4">
+      <Failure error={query.error} retry={() => void query.refetch()} />
+    </div>
+  );
   if (failure && !page) return failure;
   const next = page?.next_cursor;
   return (
@@ -96,9 +115,19 @@ export function PagedTable<T>({ query, ...table }: PagedProps<T>) {
       <Table {...table} rows={page?.data} />
       {(cursor || next) && (
         <nav aria-label="Pages" className="flex items-center justify-end gap-2 border-t border-line px-4 py-2">
-          {cursor && <Button size="sm" icon="left" onClick={() => change({ cursor: undefined })}>First page</Button>}
-          {cursor && canGoBack && <Button size="sm" onClick={() => router.history.back()}>Back</Button>}
-          <Button size="sm" disabled={!next || query.isPlaceholderData} onClick={() => change({ cursor: next ?? undefined })}>Next page</Button>
+          {cursor && (
+            <Button size="sm" icon="left" onClick={() => change({ cursor: undefined })}>
+              First page
+            </Button>
+          )}
+          {cursor && canGoBack && (
+            <Button size="sm" onClick={() => router.history.back()}>
+              Back
+            </Button>
+          )}
+          <Button size="sm" disabled={!next || query.isPlaceholderData} onClick={() => change({ cursor: next ?? undefined })}>
+            Next page
+          </Button>
         </nav>
       )}
     </>

@@ -23,12 +23,18 @@ export function Outcome({ value }: { value: Entry['outcome'] }) {
 
 // RecordLink leads to the record that an identifier names, if it has a page.
 export function RecordLink({ id }: { id: string }) {
-  const pages: Record<string, '/keys/$keyId' | '/gateways/$gatewayId' | '/webhooks/$webhookId'> = { key: '/keys/$keyId', gw: '/gateways/$gatewayId', wh: '/webhooks/$webhookId' };
+  const pages: Record<string, '/keys/$keyId' | '/gateways/$gatewayId' | '/webhooks/$webhookId'> = {
+    key: '/keys/$keyId',
+    gw: '/gateways/$gatewayId',
+    wh: '/webhooks/$webhookId',
+  };
   const page = pages[id.slice(0, id.indexOf('_'))];
   if (!page) return <Id value={id} />;
   return (
     <span className="flex max-w-full items-center gap-1">
-      <Link to={page} params={{ keyId: id, gatewayId: id, webhookId: id } as never} className="link truncate font-mono text-sm" title={id}>{id}</Link>
+      <Link to={page} params={{ keyId: id, gatewayId: id, webhookId: id } as never} className="link truncate font-mono text-sm" title={id}>
+        {id}
+      </Link>
       <CopyButton text={id} label={`Copy ${id}`} />
     </span>
   );
@@ -40,27 +46,61 @@ export function EntryDialog({ entry, onClose }: { entry: Entry; onClose: () => v
   return (
     <Dialog title={entry.action ?? `${entry.method} ${entry.path}`} wide onClose={onClose}>
       <div className="flex flex-col gap-4">
-        <Details rows={[
-          ['Time', exact(entry.time)],
-          ['Outcome', <Outcome key="o" value={entry.outcome} />],
-          ['Request', <Id key="r" value={entry.request_id} />],
-          ['Method and path', <code key="m" className="font-mono text-sm break-all">{entry.method} {entry.path}</code>],
-          ['Client', entry.client_ip || '–'],
-          ['Key', entry.key_id ? <RecordLink key="k" id={entry.key_id} /> : (entry.key_prefix ?? '–')],
-          ...(entry.gateway_id ? [['Gateway', <RecordLink key="g" id={entry.gateway_id} />] as [string, React.ReactNode]] : []),
-          ...(entry.target ? [['Target', <RecordLink key="t" id={entry.target} />] as [string, React.ReactNode]] : []),
-          ...(entry.kind === 'management' && entry.action ? [['Actor', entry.actor_key_id ? <RecordLink key="a" id={entry.actor_key_id} /> : 'the server itself, or a command on its machine'] as [string, React.ReactNode]] : []),
-        ]} />
+        <Details
+          rows={[
+            ['Time', exact(entry.time)],
+            ['Outcome', <Outcome key="o" value={entry.outcome} />],
+            ['Request', <Id key="r" value={entry.request_id} />],
+            [
+              'Method and path',
+              <code key="m" className="font-mono text-sm break-all">
+                {entry.method} {entry.path}
+              </code>,
+            ],
+            ['Client', entry.client_ip || '–'],
+            ['Key', entry.key_id ? <RecordLink key="k" id={entry.key_id} /> : (entry.key_prefix ?? '–')],
+            ...(entry.gateway_id ? [['Gateway', <RecordLink key="g" id={entry.gateway_id} />] as [string, React.ReactNode]] : []),
+            ...(entry.target ? [['Target', <RecordLink key="t" id={entry.target} />] as [string, React.ReactNode]] : []),
+            ...(entry.kind === 'management' && entry.action
+              ? [
+                  [
+                    'Actor',
+                    entry.actor_key_id ? <RecordLink key="a" id={entry.actor_key_id} /> : 'the server itself, or a command on its machine',
+                  ] as [string, React.ReactNode],
+                ]
+              : []),
+          ]}
+        />
         {changes.length > 0 && (
           <div className="overflow-x-auto rounded-md border border-line" tabIndex={0} role="region" aria-label="Changes">
             <table aria-label="Changes" className="w-full table-fixed sm:table-auto">
-              <thead><tr className="border-b border-line text-left text-sm text-muted"><th scope="col" className="px-3 py-1.5 font-medium">Field</th><th scope="col" className="px-3 font-medium">Before</th><th scope="col" className="px-3 font-medium">After</th></tr></thead>
+              <thead>
+                <tr className="border-b border-line text-left text-sm text-muted">
+                  <th scope="col" className="px-3 py-1.5 font-medium">
+                    Field
+                  </th>
+                  <th scope="col" className="px-3 font-medium">
+                    Before
+                  </th>
+                  <th scope="col" className="px-3 font-medium">
+                    After
+                  </th>
+                </tr>
+              </thead>
               <tbody>
                 {changes.map(([field, pair]) => (
                   <tr key={field} className="border-b border-line align-top last:border-0">
-                    <th scope="row" className="px-3 py-1.5 text-left font-mono text-sm font-normal break-words">{field}</th>
-                    <td className={`px-3 py-1.5 font-mono text-sm break-all whitespace-pre-wrap ${pair?.[0] == null ? 'text-muted' : 'text-bad'}`}>{show(pair?.[0])}</td>
-                    <td className={`px-3 py-1.5 font-mono text-sm break-all whitespace-pre-wrap ${pair?.[1] == null ? 'text-muted' : 'text-ok'}`}>{show(pair?.[1])}</td>
+                    <th scope="row" className="px-3 py-1.5 text-left font-mono text-sm font-normal break-words">
+                      {field}
+                    </th>
+                    <td
+                      className={`px-3 py-1.5 font-mono text-sm break-all whitespace-pre-wrap ${pair?.[0] == null ? 'text-muted' : 'text-bad'}`}>
+                      {show(pair?.[0])}
+                    </td>
+                    <td
+                      className={`px-3 py-1.5 font-mono text-sm break-all whitespace-pre-wrap ${pair?.[1] == null ? 'text-muted' : 'text-ok'}`}>
+                      {show(pair?.[1])}
+                    </td>
                   </tr>
                 ))}
               </tbody>

@@ -45,7 +45,10 @@ export function useFollow(on: boolean, query: Record<string, string | undefined>
           const found: Entry[] = [];
           let cursor: string | undefined;
           for (let more = true; more;) {
-            const { data } = await api.get('/v1/audit-log', { query: { ...(JSON.parse(text) as Record<string, string>), limit: 100, cursor }, signal: stop.signal });
+            const { data } = await api.get('/v1/audit-log', {
+              query: { ...(JSON.parse(text) as Record<string, string>), limit: 100, cursor },
+              signal: stop.signal,
+            });
             found.push(...data.data);
             cursor = data.next_cursor ?? undefined;
             // At first, and once a record is met that is shown, the older ones do not matter.

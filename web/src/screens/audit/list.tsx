@@ -2,10 +2,11 @@ import { useState } from 'react';
 import { url as callUrl } from '../../api/client';
 import { useGateways } from '../../api/gateways';
 import { useList, useRecord } from '../../api/hooks';
+import type { Filter } from '../../lib/filter';
 import { showPoint, useSpan } from '../../lib/span';
 import { useUrl } from '../../lib/url';
 import { Button, buttonClass, Empty, Failure, Page, Panel, Time } from '../../ui/basic';
-import { type Filter, FilterBar } from '../../ui/filter';
+import { FilterBar } from '../../ui/filter';
 import { Icon } from '../../ui/icon';
 import { type Column, PagedTable, Table } from '../../ui/table';
 import { type Entry, EntryDialog, keyOf, Outcome } from './entry';
@@ -24,38 +25,94 @@ export default function Audit() {
   const query = useList('/v1/audit-log', { query: { ...filter, cursor: url.cursor, limit: 50 } }, { enabled: ready && !following });
   const follow = useFollow(ready && following, filter);
   const filters: Filter[] = [
-    { name: 'kind', label: 'Kind', values: [{ value: 'management', label: 'management' }, { value: 'authentication', label: 'authentication' }] },
-    { name: 'outcome', label: 'Outcome', values: ['success', 'key_invalid', 'key_expired', 'scope_insufficient'].map((v) => ({ value: v, label: v.replaceAll('_', ' ') })) },
+    {
+      name: 'kind',
+      label: 'Kind',
+      values: [
+        { value: 'management', label: 'management' },
+        { value: 'authentication', label: 'authentication' },
+      ],
+    },
+    {
+      name: 'outcome',
+      label: 'Outcome',
+      values: ['success', 'key_invalid', 'key_expired', 'scope_insufficient'].map((v) => ({ value: v, label: v.replaceAll('_', ' ') })),
+    },
     { name: 'gateway_id', label: 'Gateway', values: gateways.map((g) => ({ value: g.gateway_id, label: g.name })), shown: nameOf },
-    { name: 'key_prefix', label: 'Key prefix' }, { name: 'key_id', label: 'Key' }, { name: 'actor', label: 'Actor' }, { name: 'since', label: 'Since', shown: showPoint }, { name: 'until', label: 'Until', shown: showPoint },
+    { name: 'key_prefix', label: 'Key prefix' },
+    { name: 'key_id', label: 'Key' },
+    { name: 'actor', label: 'Actor' },
+    { name: 'since', label: 'Since', shown: showPoint },
+    { name: 'until', label: 'Until', shown: showPoint },
   ];
   const columns: Column<Entry>[] = [
     { title: 'When', cell: (e) => <Time at={e.time} /> },
     { title: 'Outcome', cell: (e) => <Outcome value={e.outcome} /> },
     {
-      title: 'What', className: 'w-full max-w-0',
-      cell: (e) => <button type="button" className="link block max-w-full truncate text-left font-mono text-sm" title={`${e.method} ${e.path}`} onClick={() => setOpen(e)}>{e.action ?? `${e.method} ${e.path}`}</button>,
+      title: 'What',
+      className: 'w-full max-w-0',
+      cell: (e) => (
+        <button
+          type="button"
+          className="link block max-w-full truncate text-left font-mono text-sm"
+          title={`${e.method} ${e.path}`}
+          onClick={() => setOpen(e)}>
+          {e.action ?? `${e.method} ${e.path}`}
+        </button>
+      ),
     },
-    { title: 'Target', className: 'max-w-48 hidden lg:table-cell', cell: (e) => <code className="block truncate font-mono text-sm text-muted" title={e.target ?? e.gateway_id ?? ''}>{e.target ?? (e.gateway_id ? nameOf(e.gateway_id) : '–')}</code> },
+    {
+      title: 'Target',
+      className: 'max-w-48 hidden lg:table-cell',
+      cell: (e) => (
+        <code className="block truncate font-mono text-sm text-muted" title={e.target ?? e.gateway_id ?? ''}>
+          {e.target ?? (e.gateway_id ? nameOf(e.gateway_id) : '–')}
+        </code>
+      ),
+    },
     { title: 'Key', className: 'hidden sm:table-cell', cell: (e) => <code className="font-mono text-sm">{e.key_prefix ?? '–'}</code> },
     { title: 'Client', className: 'hidden xl:table-cell', cell: (e) => <span className="text-muted">{e.client_ip || '–'}</span> },
   ];
-  const empty = <Empty icon="audit" title="No records match">The audit log has each request that showed a key or should have, and each change.</Empty>;
+  const empty = (
+    <Empty icon="audit" title="No records match">
+      The audit log has each request that showed a key or should have, and each change.
+    </Empty>
+  );
   const download = (format: 'jsonl' | 'csv') => callUrl('/v1/audit-log', {}, { ...filter, format });
   return (
-    <Page wide title="Audit log" actions={<>
-      <Button icon={following ? 'pause' : 'play'} aria-pressed={following} onClick={() => change({ follow: following ? undefined : '1' })}>{following ? 'Stop following' : 'Follow'}</Button>
-      <a href={download('csv')} download="audit-log.csv" className={buttonClass()}>Export CSV</a>
-      <a href={download('jsonl')} download="audit-log.jsonl" className={buttonClass()}>Export JSON Lines</a>
-    </>}>
+    <Page
+      wide
+      title="Audit log"
+      actions={
+        <>
+          <Button
+            icon={following ? 'pause' : 'play'}
+            aria-pressed={following}
+            onClick={() => change({ follow: following ? undefined : '1' })}>
+            {following ? 'Stop following' : 'Follow'}
+          </Button>
+          <a href={download('csv')} download="audit-log.csv" className={buttonClass()}>
+            Export CSV
+          </a>
+          <a href={download('jsonl')} download="audit-log.jsonl" className={buttonClass()}>
+            Export JSON Lines
+          </a>
+        </>
+      }>
       <Chain />
       <Panel flush title={<FilterBar search={false} filters={filters} placeholder="Filter the audit log" />}>
         {following ? (
           <>
-            {follow.error && <div className="p-4"><Failure error={follow.error} /></div>}
+            {follow.error && (
+              <div className="p-4">
+                <Failure error={follow.error} />
+              </div>
+            )}
             <Table label="Audit log" columns={lineColumns(columns)} rows={follow.lines} rowKey={(l) => l.key} empty={empty} />
           </>
-        ) : <PagedTable label="Audit log" query={query} columns={columns} rowKey={keyOf} empty={empty} />}
+        ) : (
+          <PagedTable label="Audit log" query={query} columns={columns} rowKey={keyOf} empty={empty} />
+        )}
       </Panel>
       {open && <EntryDialog entry={open} onClose={() => setOpen(null)} />}
     </Page>
@@ -66,7 +123,15 @@ export default function Audit() {
 function lineColumns(columns: Column<Entry>[]): Column<Line>[] {
   return columns.map((c, i) => ({
     ...c,
-    cell: (l: Line) => ('entry' in l ? c.cell(l.entry) : i === 2 ? <span className="flex items-center gap-1.5 text-warn"><Icon name="warn" />More than {l.skipped} entries came at once: earlier ones were skipped</span> : null),
+    cell: (l: Line) =>
+      'entry' in l ? (
+        c.cell(l.entry)
+      ) : i === 2 ? (
+        <span className="flex items-center gap-1.5 text-warn">
+          <Icon name="warn" />
+          More than {l.skipped} entries came at once: earlier ones were skipped
+        </span>
+      ) : null,
   }));
 }
 
@@ -76,10 +141,18 @@ function Chain() {
   if (!head) return <div className="h-5" />;
   return (
     <p className="flex flex-wrap items-center gap-x-2 text-muted">
-      <Icon name="check" className="text-ok" />Hash chain: block {head.number}
-      {head.time && <>, sealed <Time at={head.time} /></>}
-      {head.digest && <code className="max-w-64 truncate font-mono text-sm" title={head.digest}>{head.digest}</code>}
+      <Icon name="check" className="text-ok" />
+      Hash chain: block {head.number}
+      {head.time && (
+        <>
+          , sealed <Time at={head.time} />
+        </>
+      )}
+      {head.digest && (
+        <code className="max-w-64 truncate font-mono text-sm" title={head.digest}>
+          {head.digest}
+        </code>
+      )}
     </p>
   );
 }
-

@@ -11,11 +11,31 @@ export default function AllRoutes() {
   const { gateways, loaded } = useGateways();
   const chosen = url.gateway_id ?? (gateways.find((g) => g.default) ?? gateways[0])?.gateway_id;
   return (
-    <Page wide title="Routes" actions={gateways.length > 1 && (
-      <GatewaySelect aria-label="Gateway" value={chosen ?? ''} className="w-56!" onChange={(id) => change({ gateway_id: id })} />
-    )}>
-      {chosen ? <RouteTable key={chosen} gatewayId={chosen} /> : loaded && (
-        <Panel flush><Empty icon="gateway" title="No gateways yet" action={<Link to="/gateways/new" className={buttonClass('primary')}>Create a gateway</Link>}>Routes belong to a gateway.</Empty></Panel>
+    <Page
+      wide
+      title="Routes"
+      actions={
+        gateways.length > 1 && (
+          <GatewaySelect aria-label="Gateway" value={chosen ?? ''} className="w-56!" onChange={(id) => change({ gateway_id: id })} />
+        )
+      }>
+      {chosen ? (
+        <RouteTable key={chosen} gatewayId={chosen} />
+      ) : (
+        loaded && (
+          <Panel flush>
+            <Empty
+              icon="gateway"
+              title="No gateways yet"
+              action={
+                <Link to="/gateways/new" className={buttonClass('primary')}>
+                  Create a gateway
+                </Link>
+              }>
+              Routes belong to a gateway.
+            </Empty>
+          </Panel>
+        )
       )}
     </Page>
   );

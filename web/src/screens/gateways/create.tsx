@@ -25,30 +25,78 @@ export default function CreateGateway() {
   const [way, setWay] = useState('none');
   const v = form.values;
   const body = { name: v.name.trim(), upstream_url: v.upstream_url.trim(), ...(way === 'paste' && v.spec && { spec: v.spec }) };
-  const submit = () => form.submit(async () => {
-    if (way === 'paste' && !v.spec.trim()) throw new ApiError(0, 'missing', 'Give a document, or choose “No document”.', undefined, [{ field: 'spec', message: 'Give a document, or choose “No document”.' }]);
-    const { data } = await api.post('/v1/gateways', { body });
-    const made = data as Schemas['Gateway'];
-    await changed('/v1/gateways');
-    await navigate({ to: way === 'git' ? '/gateways/$gatewayId/repository' : '/gateways/$gatewayId', params: { gatewayId: made.gateway_id } });
-  });
+  const submit = () =>
+    form.submit(async () => {
+      if (way === 'paste' && !v.spec.trim())
+        throw new ApiError(0, 'missing', 'Give a document, or choose “No document”.', undefined, [
+          { field: 'spec', message: 'Give a document, or choose “No document”.' },
+        ]);
+      const { data } = await api.post('/v1/gateways', { body });
+      const made = data as Schemas['Gateway'];
+      await changed('/v1/gateways');
+      await navigate({
+        to: way === 'git' ? '/gateways/$gatewayId/repository' : '/gateways/$gatewayId',
+        params: { gatewayId: made.gateway_id },
+      });
+    });
   const specProblems = form.error?.fields.filter((f) => f.field === 'spec' || f.field.startsWith('spec.')) ?? [];
-  const cli = ['keygate gateways create', `--name ${quote(body.name || 'NAME')}`, `--upstream-url ${quote(body.upstream_url || 'URL')}`, way === 'paste' && '--spec openapi.yaml'].filter(Boolean).join(' ');
+  const cli = [
+    'keygate gateways create',
+    `--name ${quote(body.name || 'NAME')}`,
+    `--upstream-url ${quote(body.upstream_url || 'URL')}`,
+    way === 'paste' && '--spec openapi.yaml',
+  ]
+    .filter(Boolean)
+    .join(' ');
   return (
     <Page title="Create a gateway">
       {refused && <Failure error={refused} />}
       <Panel className="max-w-3xl">
-        <form className="flex flex-col gap-5" onSubmit={(e) => { e.preventDefault(); void submit(); }}>
+        <form
+          className="flex flex-col gap-5"
+          onSubmit={(e) => {
+            e.preventDefault();
+            void submit();
+          }}>
           <div className="grid gap-4 sm:grid-cols-2">
-            <TextField label="Name" required autoFocus value={v.name} onChange={(t) => form.set('name', t)} error={form.fieldError('name')} placeholder="orders" />
-            <TextField label="Upstream" required mono value={v.upstream_url} onChange={(t) => form.set('upstream_url', t)} error={form.fieldError('upstream_url')} placeholder="http://127.0.0.1:3000" hint="The address of your service: http, https or h2c" />
+            <TextField
+              label="Name"
+              required
+              autoFocus
+              value={v.name}
+              onChange={(t) => form.set('name', t)}
+              error={form.fieldError('name')}
+              placeholder="orders"
+            />
+            <TextField
+              label="Upstream"
+              required
+              mono
+              value={v.upstream_url}
+              onChange={(t) => form.set('upstream_url', t)}
+              error={form.fieldError('upstream_url')}
+              placeholder="http://127.0.0.1:3000"
+              hint="The address of your service: http, https or h2c"
+            />
           </div>
           <fieldset className="flex flex-col gap-2">
             <legend className="mb-1 font-medium">Routes</legend>
             <div className="grid gap-2 sm:grid-cols-3">
               {ways.map((w) => (
-                <label key={w.value} className={`flex cursor-pointer flex-col gap-1 rounded-md border p-3 focus-within:outline-2 focus-within:outline-offset-2 focus-within:outline-accent ${way === w.value ? 'border-accent bg-accent-soft' : 'border-line hover:bg-hover'}`}>
-                  <span className="flex items-center gap-2 font-medium"><input type="radio" name="way" value={w.value} checked={way === w.value} onChange={() => setWay(w.value)} className="accent-(--accent)" />{w.label}</span>
+                <label
+                  key={w.value}
+                  className={`flex cursor-pointer flex-col gap-1 rounded-md border p-3 focus-within:outline-2 focus-within:outline-offset-2 focus-within:outline-accent ${way === w.value ? 'border-accent bg-accent-soft' : 'border-line hover:bg-hover'}`}>
+                  <span className="flex items-center gap-2 font-medium">
+                    <input
+                      type="radio"
+                      name="way"
+                      value={w.value}
+                      checked={way === w.value}
+                      onChange={() => setWay(w.value)}
+                      className="accent-(--accent)"
+                    />
+                    {w.label}
+                  </span>
                   <span className="text-sm text-muted">{w.text}</span>
                 </label>
               ))}
@@ -56,15 +104,39 @@ export default function CreateGateway() {
           </fieldset>
           {way === 'paste' && (
             <>
-              <DocumentField label="OpenAPI document" value={v.spec} onChange={(t) => form.set('spec', t)} error={specProblems[0]?.message} />
-              {specProblems.length > 1 && <ul className="list-disc pl-5 text-bad">{specProblems.slice(1).map((p) => <li key={p.field + p.message}>{p.message}</li>)}</ul>}
+              <DocumentField
+                label="OpenAPI document"
+                value={v.spec}
+                onChange={(t) => form.set('spec', t)}
+                error={specProblems[0]?.message}
+              />
+              {specProblems.length > 1 && (
+                <ul className="list-disc pl-5 text-bad">
+                  {specProblems.slice(1).map((p) => (
+                    <li key={p.field + p.message}>{p.message}</li>
+                  ))}
+                </ul>
+              )}
             </>
           )}
-          <div><AsCode command={{ cli, method: 'POST', path: '/v1/gateways', body, file: `gateway:\n  name: ${JSON.stringify(body.name)}\n  upstream_url: ${JSON.stringify(body.upstream_url)}\n` }} /></div>
+          <div>
+            <AsCode
+              command={{
+                cli,
+                method: 'POST',
+                path: '/v1/gateways',
+                body,
+                file: `gateway:\n  name: ${JSON.stringify(body.name)}\n  upstream_url: ${JSON.stringify(body.upstream_url)}\n`,
+              }}
+            />
+          </div>
           <Submit label="Create the gateway" busy={form.busy} error={form.error} why={refused} />
         </form>
       </Panel>
-      <p className="flex items-center gap-2 text-muted"><Icon name="key" /><span>After this, create a key and make the first call: the page of the gateway leads there.</span></p>
+      <p className="flex items-center gap-2 text-muted">
+        <Icon name="key" />
+        <span>After this, create a key and make the first call: the page of the gateway leads there.</span>
+      </p>
     </Page>
   );
 }

@@ -32,15 +32,42 @@ export default function Gateway() {
     const [a, b] = [nav.getBoundingClientRect(), open.getBoundingClientRect()];
     if (b.left < a.left || b.right > a.right) nav.scrollLeft += b.left - a.left - (a.width - b.width) / 2;
   }, [page]);
-  if (query.error && !record) return <Page title="Gateway"><Failure error={query.error} retry={() => void query.refetch()} /></Page>;
+  if (query.error && !record)
+    return (
+      <Page title="Gateway">
+        <Failure error={query.error} retry={() => void query.refetch()} />
+      </Page>
+    );
   return (
-    <Page wide title={<span className="flex flex-wrap items-center gap-3">{record ? <span className="line-clamp-2 min-w-0 break-words" title={record.name}>{record.name}</span> : <Skeleton className="h-6 w-40" />}{record?.default && <Status tone="info" icon="check">Default</Status>}</span>}>
+    <Page
+      wide
+      title={
+        <span className="flex flex-wrap items-center gap-3">
+          {record ? (
+            <span className="line-clamp-2 min-w-0 break-words" title={record.name}>
+              {record.name}
+            </span>
+          ) : (
+            <Skeleton className="h-6 w-40" />
+          )}
+          {record?.default && (
+            <Status tone="info" icon="check">
+              Default
+            </Status>
+          )}
+        </span>
+      }>
       <nav ref={ways} aria-label="Pages of the gateway" className="-mt-2 overflow-x-auto border-b border-line">
         <ul className="flex gap-1">
           {tabs.map((t) => (
             <li key={t.to}>
-              <Link to={t.to} params={{ gatewayId }} activeOptions={{ exact: 'exact' in t, includeSearch: false }}
-                className="flex h-9 items-center border-b-2 border-transparent px-3 whitespace-nowrap text-muted -outline-offset-2 hover:text-text aria-[current]:border-accent aria-[current]:font-medium aria-[current]:text-text">{t.label}</Link>
+              <Link
+                to={t.to}
+                params={{ gatewayId }}
+                activeOptions={{ exact: 'exact' in t, includeSearch: false }}
+                className="flex h-9 items-center border-b-2 border-transparent px-3 whitespace-nowrap text-muted -outline-offset-2 hover:text-text aria-[current]:border-accent aria-[current]:font-medium aria-[current]:text-text">
+                {t.label}
+              </Link>
             </li>
           ))}
         </ul>

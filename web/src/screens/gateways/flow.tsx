@@ -19,8 +19,16 @@ export default function Flow() {
   const callLine = useCallLine();
   const [deleting, setDeleting] = useState(false);
   const refused = useRefusal('admin', `gateways/${gatewayId}`);
-  const report = useRecord('/v1/reports/traffic', { query: { gateway_id: gatewayId, since: sinceOf('1h'), interval: '1m' } }, { refetchInterval: 10_000 });
-  const levels = useList('/v1/gateways/{gateway_id}/limits', { path: { gateway_id: gatewayId }, query: { limit: 25 } }, { refetchInterval: 10_000 });
+  const report = useRecord(
+    '/v1/reports/traffic',
+    { query: { gateway_id: gatewayId, since: sinceOf('1h'), interval: '1m' } },
+    { refetchInterval: 10_000 },
+  );
+  const levels = useList(
+    '/v1/gateways/{gateway_id}/limits',
+    { path: { gateway_id: gatewayId }, query: { limit: 25 } },
+    { refetchInterval: 10_000 },
+  );
   const keys = useList('/v1/keys', { query: { gateway_id: gatewayId, state: 'active', limit: 100 } });
   const repository = useRecord('/v1/gateways/{gateway_id}/repository', { path: { gateway_id: gatewayId } }, { retry: false });
   const g = query.data?.data;
@@ -40,55 +48,144 @@ export default function Flow() {
     <>
       <ol aria-label="The way of a request" className="grid grid-cols-[minmax(0,1fr)] gap-3 lg:grid-cols-4">
         <Box icon="gateway" title="Host" last={false}>
-          <code className="block truncate font-mono text-sm" title={g.hostname}>{g.hostname}</code>
+          <code className="block truncate font-mono text-sm" title={g.hostname}>
+            {g.hostname}
+          </code>
           <p className="text-muted">{g.default ? 'and any other host name: it is the default' : 'Only calls of this host name reach it'}</p>
-          <Link to="/gateways/$gatewayId/routes" params={{ gatewayId }} className="link">Routes</Link>
+          <Link to="/gateways/$gatewayId/routes" params={{ gatewayId }} className="link">
+            Routes
+          </Link>
         </Box>
         <Box icon="key" title="Key" last={false}>
-          <p>{restricted === undefined ? 'Its keys are not known' : restricted > 0 ? `${plural(restricted, 'key')}${more} for this gateway only` : 'Keys for all gateways'}</p>
-          <p className="text-muted">{known(unauthorized > 0 ? `${count(unauthorized)} refused in the last hour` : 'Nothing refused in the last hour')}</p>
-          <Link to="/keys" search={{ gateway_id: gatewayId }} className="link">Keys of this gateway</Link>
-          {restricted === 0 && <Link to="/keys" search={{ create: '1' }} className="link">Create a key</Link>}
+          <p>
+            {restricted === undefined
+              ? 'Its keys are not known'
+              : restricted > 0
+                ? `${plural(restricted, 'key')}${more} for this gateway only`
+                : 'Keys for all gateways'}
+          </p>
+          <p className="text-muted">
+            {known(unauthorized > 0 ? `${count(unauthorized)} refused in the last hour` : 'Nothing refused in the last hour')}
+          </p>
+          <Link to="/keys" search={{ gateway_id: gatewayId }} className="link">
+            Keys of this gateway
+          </Link>
+          {restricted === 0 && (
+            <Link to="/keys" search={{ create: '1' }} className="link">
+              Create a key
+            </Link>
+          )}
         </Box>
         <Box icon="filter" title="Limits" last={false}>
-          <p>{g.global_rate_limit?.sustained ? `All requests: ${g.global_rate_limit.sustained}` : 'No limit of its own'}{global && <span className="text-muted"> · {short(global.remaining)} left now</span>}</p>
-          <p className="text-muted">{known(limited > 0 ? `${count(limited)} refused in the last hour` : 'Nothing refused in the last hour')}</p>
-          <Link to="/gateways/$gatewayId/settings" params={{ gatewayId }} className="link">Change the limit</Link>
+          <p>
+            {g.global_rate_limit?.sustained ? `All requests: ${g.global_rate_limit.sustained}` : 'No limit of its own'}
+            {global && <span className="text-muted"> · {short(global.remaining)} left now</span>}
+          </p>
+          <p className="text-muted">
+            {known(limited > 0 ? `${count(limited)} refused in the last hour` : 'Nothing refused in the last hour')}
+          </p>
+          <Link to="/gateways/$gatewayId/settings" params={{ gatewayId }} className="link">
+            Change the limit
+          </Link>
         </Box>
         <Box icon="external" title="Upstream" last>
-          <code className="block truncate font-mono text-sm" title={g.upstream_url}>{g.upstream_url}</code>
-          {errors > 0 ? <p><Status tone="bad">{percent(errors, total)} errors in the last hour</Status></p> : total > 0 ? <p><Status tone="ok">No errors in the last hour</Status></p> : <p className="text-muted">{known('No requests in the last hour')}</p>}
-          {errors > 0 && <Link to="/requests" search={{ gateway_id: gatewayId }} className="link">Why they failed</Link>}
+          <code className="block truncate font-mono text-sm" title={g.upstream_url}>
+            {g.upstream_url}
+          </code>
+          {errors > 0 ? (
+            <p>
+              <Status tone="bad">{percent(errors, total)} errors in the last hour</Status>
+            </p>
+          ) : total > 0 ? (
+            <p>
+              <Status tone="ok">No errors in the last hour</Status>
+            </p>
+          ) : (
+            <p className="text-muted">{known('No requests in the last hour')}</p>
+          )}
+          {errors > 0 && (
+            <Link to="/requests" search={{ gateway_id: gatewayId }} className="link">
+              Why they failed
+            </Link>
+          )}
         </Box>
       </ol>
       <div className="grid grid-cols-[minmax(0,1fr)] items-start gap-4 lg:grid-cols-[minmax(0,2fr)_minmax(0,1fr)]">
         <Panel title="Last hour">
-          {report.error ? <Failure error={report.error} /> : rows ? (
-            <Chart label="Requests of the gateway in the last hour" times={rows.map(startOf)} whole format={short} series={[
-              { label: 'Requests', color: '--chart-1', values: rows.map((r) => Number(r.requests)) },
-              { label: 'Refused', color: '--chart-2', values: rows.map(refusals) },
-              { label: 'Errors', color: '--chart-4', values: rows.map((r) => Number(r.status_5xx)) },
-            ]} />
+          {report.error ? (
+            <Failure error={report.error} />
+          ) : rows ? (
+            <Chart
+              label="Requests of the gateway in the last hour"
+              times={rows.map(startOf)}
+              whole
+              format={short}
+              series={[
+                { label: 'Requests', color: '--chart-1', values: rows.map((r) => Number(r.requests)) },
+                { label: 'Refused', color: '--chart-2', values: rows.map(refusals) },
+                { label: 'Errors', color: '--chart-4', values: rows.map((r) => Number(r.status_5xx)) },
+              ]}
+            />
           ) : null}
         </Panel>
         <div className="flex flex-col gap-4">
           <Panel title="Call it">
             <Code label="A call of this gateway" text={callLine(g, 'kg_…')} wrap />
-            <p className="mt-2 text-sm text-muted">Put your key in place of kg_…. Without the host name: add <code className="font-mono">Host: {g.hostname}</code>.</p>
+            <p className="mt-2 text-sm text-muted">
+              Put your key in place of kg_…. Without the host name: add <code className="font-mono">Host: {g.hostname}</code>.
+            </p>
           </Panel>
           <Panel title="About">
             <div className="flex flex-col gap-2">
               <Id value={g.gateway_id} />
-              <p className="flex items-center gap-2"><Icon name="branch" className="text-muted" />
-                {repository.data ? <Link to="/gateways/$gatewayId/repository" params={{ gatewayId }} className="link">{repository.data.data.state === 'error' ? 'Repository: the last sync failed' : `Follows ${repository.data.data.branch}`}</Link>
-                  : <span className="text-muted">{repository.error?.status === 404 ? 'No repository connected' : 'Its repository is not known'}</span>}</p>
-              <p className="text-muted">{g.revision ? <>Revision <Link to="/gateways/$gatewayId/revisions" params={{ gatewayId }} className="link">{g.revision}</Link></> : 'No revision yet'}</p>
-              <div className="mt-2"><Button icon="stop" why={refused} onClick={() => setDeleting(true)}>Delete the gateway</Button></div>
+              <p className="flex items-center gap-2">
+                <Icon name="branch" className="text-muted" />
+                {repository.data ? (
+                  <Link to="/gateways/$gatewayId/repository" params={{ gatewayId }} className="link">
+                    {repository.data.data.state === 'error' ? 'Repository: the last sync failed' : `Follows ${repository.data.data.branch}`}
+                  </Link>
+                ) : (
+                  <span className="text-muted">
+                    {repository.error?.status === 404 ? 'No repository connected' : 'Its repository is not known'}
+                  </span>
+                )}
+              </p>
+              <p className="text-muted">
+                {g.revision ? (
+                  <>
+                    Revision{' '}
+                    <Link to="/gateways/$gatewayId/revisions" params={{ gatewayId }} className="link">
+                      {g.revision}
+                    </Link>
+                  </>
+                ) : (
+                  'No revision yet'
+                )}
+              </p>
+              <div className="mt-2">
+                <Button icon="stop" why={refused} onClick={() => setDeleting(true)}>
+                  Delete the gateway
+                </Button>
+              </div>
             </div>
           </Panel>
         </div>
       </div>
-      {deleting && <DeleteGateway record={g} keys={restricted === undefined ? 'The keys for this gateway only are revoked; how many there are is not known.' : restricted === 0 ? 'No key is for this gateway only.' : restricted === 1 ? 'The 1 key for this gateway only is revoked.' : `The ${restricted}${more} keys for this gateway only are revoked.`} onClose={() => setDeleting(false)} />}
+      {deleting && (
+        <DeleteGateway
+          record={g}
+          keys={
+            restricted === undefined
+              ? 'The keys for this gateway only are revoked; how many there are is not known.'
+              : restricted === 0
+                ? 'No key is for this gateway only.'
+                : restricted === 1
+                  ? 'The 1 key for this gateway only is revoked.'
+                  : `The ${restricted}${more} keys for this gateway only are revoked.`
+          }
+          onClose={() => setDeleting(false)}
+        />
+      )}
     </>
   );
 }
@@ -96,7 +193,10 @@ export default function Flow() {
 function Box({ icon, title, last, children }: { icon: IconName; title: string; last: boolean; children: ReactNode }) {
   return (
     <li className="relative flex min-w-0 flex-col gap-1 rounded-lg border border-line bg-surface p-4">
-      <h2 className="flex items-center gap-2 font-semibold"><Icon name={icon} className="text-accent" />{title}</h2>
+      <h2 className="flex items-center gap-2 font-semibold">
+        <Icon name={icon} className="text-accent" />
+        {title}
+      </h2>
       {children}
       {!last && <Icon name="right" className="absolute top-1/2 -right-[14px] z-10 hidden -translate-y-1/2 text-muted lg:block" />}
     </li>
@@ -105,7 +205,9 @@ function Box({ icon, title, last, children }: { icon: IconName; title: string; l
 
 function DeleteGateway({ record, keys, onClose }: { record: Schemas['Gateway']; keys: string; onClose: () => void }) {
   const first = useList('/v1/gateways/{gateway_id}/routes', { path: { gateway_id: record.gateway_id }, query: { limit: 100 } }).data?.data;
-  const routes = first ? `its ${plural(first.data.length, 'route')}${first.next_cursor ? ' or more' : ''} and their limits` : 'its routes and their limits';
+  const routes = first
+    ? `its ${plural(first.data.length, 'route')}${first.next_cursor ? ' or more' : ''} and their limits`
+    : 'its routes and their limits';
   const navigate = useNavigate();
   const run = async () => {
     await api.delete('/v1/gateways/{gateway_id}', { path: { gateway_id: record.gateway_id } });
@@ -115,8 +217,12 @@ function DeleteGateway({ record, keys, onClose }: { record: Schemas['Gateway']; 
   };
   return (
     <ConfirmDialog title="Delete the gateway" action="Delete the gateway" typed={record.name} onClose={onClose} run={run}>
-      <p>This ends <b>{record.name}</b>: {routes}, its revisions, and its repository connection. {keys}</p>
-      <p>Requests to <code className="font-mono break-all">{record.hostname}</code> are refused at once. This cannot be undone.</p>
+      <p>
+        This ends <b>{record.name}</b>: {routes}, its revisions, and its repository connection. {keys}
+      </p>
+      <p>
+        Requests to <code className="font-mono break-all">{record.hostname}</code> are refused at once. This cannot be undone.
+      </p>
     </ConfirmDialog>
   );
 }

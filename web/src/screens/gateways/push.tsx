@@ -19,7 +19,8 @@ type Kind = 'spec' | 'config';
 const calls = { spec: '/v1/gateways/{gateway_id}/spec', config: '/v1/gateways/{gateway_id}/config' } as const;
 
 // kindOf guesses whether a document is a configuration file.
-const kindOf = (text: string): Kind => (/^\s*"?(openapi|swagger)"?\s*:/m.test(text) ? 'spec' : /^\s*"?gateway"?\s*:/m.test(text) ? 'config' : 'spec');
+const kindOf = (text: string): Kind =>
+  /^\s*"?(openapi|swagger)"?\s*:/m.test(text) ? 'spec' : /^\s*"?gateway"?\s*:/m.test(text) ? 'config' : 'spec';
 
 // PushPage shows what a document would change, and what that would have done to the last 24 hours, before
 // it is pushed.
@@ -66,21 +67,85 @@ export default function PushPage() {
     <div className="grid items-start gap-4 lg:grid-cols-2">
       <Panel title="Document">
         <div className="flex flex-col gap-4">
-          <DocumentField label="OpenAPI document or configuration file" value={text} onChange={setText} hint="A push replaces all routes of the gateway." />
-          <SelectField label="Kind" value={chosen} onChange={(k) => setChosen(k as Kind | '')}
-            options={[{ value: '', label: `As it looks: ${kindOf(text) === 'spec' ? 'OpenAPI document' : 'configuration file'}` }, { value: 'spec', label: 'OpenAPI document' }, { value: 'config', label: 'Configuration file' }]} />
+          <DocumentField
+            label="OpenAPI document or configuration file"
+            value={text}
+            onChange={setText}
+            hint="A push replaces all routes of the gateway."
+          />
+          <SelectField
+            label="Kind"
+            value={chosen}
+            onChange={(k) => setChosen(k as Kind | '')}
+            options={[
+              { value: '', label: `As it looks: ${kindOf(text) === 'spec' ? 'OpenAPI document' : 'configuration file'}` },
+              { value: 'spec', label: 'OpenAPI document' },
+              { value: 'config', label: 'Configuration file' },
+            ]}
+          />
           {error && <Failure error={error} />}
           <div className="flex flex-wrap items-center gap-2">
-            <AsCode command={{ cli: kind === 'spec' ? `keygate spec push --gateway ${gatewayId} openapi.yaml` : `keygate config apply --gateway ${gatewayId} keygate.yaml`, method: 'PUT', path: `/v1/gateways/${gatewayId}/${kind}` }} />
-            <span className="ml-auto"><Button kind={fresh ? 'plain' : 'primary'} why={refused} disabled={!text.trim()} busy={busy === 'preview'} onClick={() => void run('preview')}>Preview</Button></span>
+            <AsCode
+              command={{
+                cli:
+                  kind === 'spec'
+                    ? `keygate spec push --gateway ${gatewayId} openapi.yaml`
+                    : `keygate config apply --gateway ${gatewayId} keygate.yaml`,
+                method: 'PUT',
+                path: `/v1/gateways/${gatewayId}/${kind}`,
+              }}
+            />
+            <span className="ml-auto">
+              <Button
+                kind={fresh ? 'plain' : 'primary'}
+                why={refused}
+                disabled={!text.trim()}
+                busy={busy === 'preview'}
+                onClick={() => void run('preview')}>
+                Preview
+              </Button>
+            </span>
           </div>
         </div>
       </Panel>
-      <Panel title={`What it changes in ${name}`} actions={push && !idle && <Button kind="primary" icon="upload" why={refused} disabled={!fresh || busy !== ''} busy={busy === 'push'} onClick={() => void run('push')}>Push</Button>}>
-        {busy === 'preview' ? <div className="flex flex-col gap-2" role="status"><span className="sr-only">Comparing</span><Skeleton className="h-5 w-64" /><Skeleton className="h-24 w-full" /></div>
-          : busy === 'push' ? <p role="status" className="flex items-center gap-2"><Icon name="upload" />Pushing. A large document takes some seconds; leaving this page does not stop it.</p>
-          : push ? <>{!fresh && <p className="mb-3 text-warn">The document was edited after this preview: look at it again before you push.</p>}<Difference push={push} /></>
-          : <Empty icon="upload" title="Preview a document">You see the routes that it adds, removes and changes, and how many of the last day’s requests it would have refused, before anything is in force.</Empty>}
+      <Panel
+        title={`What it changes in ${name}`}
+        actions={
+          push &&
+          !idle && (
+            <Button
+              kind="primary"
+              icon="upload"
+              why={refused}
+              disabled={!fresh || busy !== ''}
+              busy={busy === 'push'}
+              onClick={() => void run('push')}>
+              Push
+            </Button>
+          )
+        }>
+        {busy === 'preview' ? (
+          <div className="flex flex-col gap-2" role="status">
+            <span className="sr-only">Comparing</span>
+            <Skeleton className="h-5 w-64" />
+            <Skeleton className="h-24 w-full" />
+          </div>
+        ) : busy === 'push' ? (
+          <p role="status" className="flex items-center gap-2">
+            <Icon name="upload" />
+            Pushing. A large document takes some seconds; leaving this page does not stop it.
+          </p>
+        ) : push ? (
+          <>
+            {!fresh && <p className="mb-3 text-warn">The document was edited after this preview: look at it again before you push.</p>}
+            <Difference push={push} />
+          </>
+        ) : (
+          <Empty icon="upload" title="Preview a document">
+            You see the routes that it adds, removes and changes, and how many of the last day’s requests it would have refused, before
+            anything is in force.
+          </Empty>
+        )}
       </Panel>
     </div>
   );

@@ -3,8 +3,8 @@ import { useEffect, useState } from 'react';
 import { api, type Answer, ApiError, type Schemas } from '../../api/client';
 import { changed, useList, useRecord } from '../../api/hooks';
 import { useRefusal } from '../../api/session';
+import { useEdit } from '../../lib/edit';
 import { count, plural, short } from '../../lib/format';
-import { useForm } from '../../lib/form';
 import { limitValue, type LimitText, noLimit, routeFlags, showLimit } from '../../lib/limit';
 import { refusals, sinceOf, startOf, sum } from '../../lib/traffic';
 import { AsCode } from '../../ui/ascode';
@@ -35,20 +35,30 @@ function RouteDetail({ gatewayId, routeId }: { gatewayId: string; routeId: strin
   return (
     <>
       <div className="flex flex-wrap items-center gap-2">
-        <h2 className="min-w-0 font-mono text-lg font-semibold break-all">{r.methods.join(' ')} {r.path}</h2>
+        <h2 className="min-w-0 font-mono text-lg font-semibold break-all">
+          {r.methods.join(' ')} {r.path}
+        </h2>
         {r.auth === 'none' && <Status tone="warn">Public</Status>}
-        <span className="ml-auto"><Button why={refused} icon="stop" onClick={() => setDeleting(true)}>Delete</Button></span>
+        <span className="ml-auto">
+          <Button why={refused} icon="stop" onClick={() => setDeleting(true)}>
+            Delete
+          </Button>
+        </span>
       </div>
       <div className="grid grid-cols-[minmax(0,1fr)] gap-4 lg:grid-cols-2">
         <LimitEditor key={routeId} first={query.data} />
         <Traffic record={r} />
         <Levels record={r} />
         <Panel title="Route">
-          <Details rows={[
-            ['Identifier', <Id key="id" value={r.route_id} />], ['Callers', r.auth === 'none' ? 'everybody' : 'need a key'],
-            ['Comes from', { api: 'a single change', spec: 'an OpenAPI document', config: 'a configuration file' }[r.source]],
-            ['Limit', showLimit(r.rate_limit)], ['Created', <Time key="c" at={r.created_at} />],
-          ]} />
+          <Details
+            rows={[
+              ['Identifier', <Id key="id" value={r.route_id} />],
+              ['Callers', r.auth === 'none' ? 'everybody' : 'need a key'],
+              ['Comes from', { api: 'a single change', spec: 'an OpenAPI document', config: 'a configuration file' }[r.source]],
+              ['Limit', showLimit(r.rate_limit)],
+              ['Created', <Time key="c" at={r.created_at} />],
+            ]}
+          />
         </Panel>
       </div>
       {deleting && <DeleteRoute record={r} onClose={() => setDeleting(false)} />}
@@ -56,52 +66,106 @@ function RouteDetail({ gatewayId, routeId }: { gatewayId: string; routeId: strin
   );
 }
 
-const textOf = (r: Route): LimitText => (r.rate_limit ? { sustained: r.rate_limit.sustained ?? '', burst: r.rate_limit.burst ?? '', daily: r.rate_limit.daily ?? '' } : noLimit);
-const limitWords = (l: Route['rate_limit']) => (l ? showLimit(l) : 'none');
-const valuesOf = (r: Route) => ({ limit: textOf(r), per: r.rate_limit?.per === 'key' ? 'key' : 'shared' });
+const textOf = (r: Route): LimitText =>
+  r.rate_limit ? { sustained: r.rate_limit.sustained ?? '', burst: r.rate_limit.burst ?? '', daily: r.rate_limit.daily ?? '' } : noLimit;
+// A limit is one field: it is sent as a whole.
+const valuesOf = (r: Route) => ({ rate_limit: { ...textOf(r), per: r.rate_limit?.per === 'key' ? 'key' : 'shared' } });
+type RouteLimit = ReturnType<typeof valuesOf>['rate_limit'];
+
+// rateOf returns what a call takes for a limit, or null for none.
+function rateOf(text: RouteLimit): Record<string, string> | null {
+  const limit = limitValue(text);
+  if (limit === null) return null;
+  return { ...(typeof limit === 'string' ? { sustained: limit } : limit), ...(text.per === 'key' && { per: 'key' }) };
+}
+
+const show = (text: RouteLimit) => {
+  const rate = rateOf(text);
+  return rate ? showLimit(rate as Route['rate_limit']) : 'none';
+};
 
 // LimitEditor changes the limit of a route, and says before what it would have refused.
 function LimitEditor({ first }: { first: Answer<Route> }) {
-  const [base, setBase] = useState(first);
-  const [newer, setNewer] = useState<Answer<Route> | null>(null);
-  const form = useForm(valuesOf(first.data));
   const id = { gateway_id: first.data.gateway_id, route_id: first.data.route_id };
-  const refused = useRefusal('write', `gateways/${id.gateway_id}/routes`);
-  const v = form.values;
-  const limit = limitValue(v.limit);
-  const rate = limit === null ? null : { ...(typeof limit === 'string' ? { sustained: limit } : limit), ...(v.per === 'key' && { per: 'key' }) };
-  const body = { rate_limit: rate };
-  const submit = () => form.submit(async () => {
-    if (!form.dirty) {
-      toast('There was nothing to save');
-      return;
-    }
-    try {
-      const answer = await api.patch('/v1/gateways/{gateway_id}/routes/{route_id}', { path: id, body, ifMatch: base.etag });
-      setBase(answer);
-      form.reset(valuesOf(answer.data));
-      toast('The limit was saved');
-      await changed('/v1/gateways');
-    } catch (e) {
-      if (!(e instanceof ApiError) || e.status !== 412) throw e;
-      setNewer(await api.get('/v1/gateways/{gateway_id}/routes/{route_id}', { path: id }));
-    }
+  const form = useEdit({
+    first,
+    valuesOf,
+    labels: { rate_limit: 'The limit' },
+    show,
+    read: () => api.get('/v1/gateways/{gateway_id}/routes/{route_id}', { path: id }),
   });
+  const refused = useRefusal('write', `gateways/${id.gateway_id}/routes`);
+  const limit = form.values.rate_limit;
+  const setLimit = (change: Partial<RouteLimit>) => form.set('rate_limit', { ...limit, ...change });
+  const rate = rateOf(limit);
+  const before = valuesOf(form.base).rate_limit;
+  const body = { rate_limit: rate };
+  const submit = () =>
+    form.save({
+      unchanged: () => toast('There was nothing to save'),
+      send: (ifMatch) => api.patch('/v1/gateways/{gateway_id}/routes/{route_id}', { path: id, body, ifMatch }),
+      saved: async (answer) => {
+        form.begin(answer);
+        toast('The limit was saved');
+        await changed('/v1/gateways');
+      },
+    });
   return (
     <Panel title="Rate limit">
-      <form className="flex flex-col gap-4" onSubmit={(e) => { e.preventDefault(); void submit(); }}>
-        {newer && (
-          <Conflict differences={showLimit(newer.data.rate_limit) === showLimit(base.data.rate_limit) ? [] : [{ name: 'The limit', theirs: limitWords(newer.data.rate_limit), mine: limitWords(rate as Route['rate_limit']) }]}
-            onKeep={() => { setBase(newer); setNewer(null); }} onTake={() => { setBase(newer); form.reset(valuesOf(newer.data)); setNewer(null); }} />
-        )}
-        <LimitFields value={v.limit} onChange={(l) => form.set('limit', l)} error={(part) => form.fieldError(`rate_limit.${part}`) ?? (part === 'sustained' ? form.error?.fields.find((f) => f.field === 'rate_limit')?.message : undefined)} />
-        <SelectField label="Counts" value={v.per} onChange={(t) => form.set('per', t)} options={[{ value: 'shared', label: 'All keys together' }, { value: 'key', label: 'Each key on its own' }]} />
+      <form
+        className="flex flex-col gap-4"
+        onSubmit={(e) => {
+          e.preventDefault();
+          void submit();
+        }}>
+        {form.conflict && <Conflict {...form.conflict} />}
+        <LimitFields
+          value={limit}
+          onChange={setLimit}
+          error={(part) =>
+            form.fieldError(`rate_limit.${part}`) ??
+            (part === 'sustained' ? form.error?.fields.find((f) => f.field === 'rate_limit')?.message : undefined)
+          }
+        />
+        <SelectField
+          label="Counts"
+          value={limit.per}
+          onChange={(per) => setLimit({ per })}
+          options={[
+            { value: 'shared', label: 'All keys together' },
+            { value: 'key', label: 'Each key on its own' },
+          ]}
+        />
         <Simulation gatewayId={id.gateway_id} routeId={id.route_id} rate={form.dirty ? rate : null} />
         <div className="flex flex-wrap items-center gap-2">
-          <AsCode command={{ cli: ['keygate routes update', `--gateway ${id.gateway_id}`, id.route_id, ...routeFlags(v.limit, v.per, textOf(base.data), valuesOf(base.data).per)].join(' '), method: 'PATCH', path: `/v1/gateways/${id.gateway_id}/routes/${id.route_id}`, body }} why={form.dirty ? null : 'Nothing has been changed yet.'} />
-          {(v.limit.sustained || v.limit.burst || v.limit.daily) && <Button size="sm" kind="quiet" onClick={() => form.set('limit', noLimit)}>Remove the limit</Button>}
+          <AsCode
+            command={{
+              cli: [
+                'keygate routes update',
+                `--gateway ${id.gateway_id}`,
+                id.route_id,
+                ...routeFlags(limit, limit.per, before, before.per),
+              ].join(' '),
+              method: 'PATCH',
+              path: `/v1/gateways/${id.gateway_id}/routes/${id.route_id}`,
+              body,
+            }}
+            why={form.dirty ? null : 'Nothing has been changed yet.'}
+          />
+          {(limit.sustained || limit.burst || limit.daily) && (
+            <Button size="sm" kind="quiet" onClick={() => setLimit(noLimit)}>
+              Remove the limit
+            </Button>
+          )}
         </div>
-        <Submit label="Save" busy={form.busy} error={form.error} why={refused} disabled={newer !== null} onCancel={form.dirty ? () => form.reset(valuesOf(base.data)) : undefined} />
+        <Submit
+          label="Save"
+          busy={form.busy}
+          error={form.error}
+          why={refused}
+          disabled={form.conflict !== null}
+          onCancel={form.dirty ? form.discard : undefined}
+        />
       </form>
     </Panel>
   );
@@ -120,8 +184,18 @@ function Simulation({ gatewayId, routeId, rate }: { gatewayId: string; routeId: 
     if (!asked || refused) return;
     const stop = new AbortController();
     const timer = setTimeout(() => {
-      api.post('/v1/gateways/{gateway_id}/limits/simulate', { path: { gateway_id: gatewayId }, body: { route_id: routeId, rate_limit: asked }, signal: stop.signal })
-        .then((a) => setAnswer(a.data), (e: unknown) => { if (e instanceof ApiError) setError(e); });
+      api
+        .post('/v1/gateways/{gateway_id}/limits/simulate', {
+          path: { gateway_id: gatewayId },
+          body: { route_id: routeId, rate_limit: asked },
+          signal: stop.signal,
+        })
+        .then(
+          (a) => setAnswer(a.data),
+          (e: unknown) => {
+            if (e instanceof ApiError) setError(e);
+          },
+        );
     }, 400);
     return () => {
       clearTimeout(timer);
@@ -130,15 +204,34 @@ function Simulation({ gatewayId, routeId, rate }: { gatewayId: string; routeId: 
   }, [text, gatewayId, routeId, refused]);
   if (!rate) return <p className="min-h-5 text-muted">Change the limit to see what it would have refused in the last 24 hours.</p>;
   if (refused) return <p className="min-h-5 text-muted">{refused}</p>;
-  if (error) return error.status === 422 ? <p className="min-h-5 text-muted">Enter a limit such as 100/s to see what it would have refused.</p> : <Failure error={error} />;
+  if (error)
+    return error.status === 422 ? (
+      <p className="min-h-5 text-muted">Enter a limit such as 100/s to see what it would have refused.</p>
+    ) : (
+      <Failure error={error} />
+    );
   return (
     <div role="status" className="flex min-h-5 flex-col gap-1">
-      {!answer ? <p className="text-muted">Replaying the last 24 hours…</p> : (
+      {!answer ? (
+        <p className="text-muted">Replaying the last 24 hours…</p>
+      ) : (
         <>
-          <p>Last 24 h: <b>{count(answer.refused)}</b> of {plural(answer.requests, 'request')} would have been refused{answer.keys.length > 0 && `, ${plural(answer.keys.length, 'key')}`}.</p>
+          <p>
+            Last 24 h: <b>{count(answer.refused)}</b> of {plural(answer.requests, 'request')} would have been refused
+            {answer.keys.length > 0 && `, ${plural(answer.keys.length, 'key')}`}.
+          </p>
           {answer.incomplete_reason && <p className="text-sm text-warn">Incomplete: {answer.incomplete_reason}.</p>}
           {answer.keys.slice(0, 5).map((k) => (
-            <p key={k.key_id ?? ''} className="text-sm text-muted">{k.key_id ? <Link to="/keys/$keyId" params={{ keyId: k.key_id }} className="link font-mono">{k.key_id}</Link> : 'without a key'}: {count(k.refused)} refused, first <Time at={k.first_at} /></p>
+            <p key={k.key_id ?? ''} className="text-sm text-muted">
+              {k.key_id ? (
+                <Link to="/keys/$keyId" params={{ keyId: k.key_id }} className="link font-mono">
+                  {k.key_id}
+                </Link>
+              ) : (
+                'without a key'
+              )}
+              : {count(k.refused)} refused, first <Time at={k.first_at} />
+            </p>
           ))}
         </>
       )}
@@ -147,18 +240,38 @@ function Simulation({ gatewayId, routeId, rate }: { gatewayId: string; routeId: 
 }
 
 function Traffic({ record }: { record: Route }) {
-  const query = useRecord('/v1/reports/traffic', { query: { route_id: record.route_id, gateway_id: record.gateway_id, since: sinceOf('24h'), interval: '1h' } }, { refetchInterval: 60_000 });
+  const query = useRecord(
+    '/v1/reports/traffic',
+    { query: { route_id: record.route_id, gateway_id: record.gateway_id, since: sinceOf('24h'), interval: '1h' } },
+    { refetchInterval: 60_000 },
+  );
   const rows = query.data?.data.data;
   return (
     <Panel title="Last 24 hours">
-      {query.error ? <Failure error={query.error} /> : !rows ? <Skeleton className="h-60 w-full" /> : (
+      {query.error ? (
+        <Failure error={query.error} />
+      ) : !rows ? (
+        <Skeleton className="h-60 w-full" />
+      ) : (
         <div className="flex flex-col gap-3">
-          <p className="text-muted">{plural(sum(rows, (r) => r.requests), 'request')}, {count(sum(rows, refusals))} refused, {count(sum(rows, (r) => r.status_5xx))} failed</p>
-          <Chart label="Requests of the route" times={rows.map(startOf)} whole format={short} series={[
-            { label: 'Requests', color: '--chart-1', values: rows.map((r) => Number(r.requests)) },
-            { label: 'Refused', color: '--chart-2', values: rows.map(refusals) },
-            { label: 'Errors', color: '--chart-4', values: rows.map((r) => Number(r.status_5xx)) },
-          ]} />
+          <p className="text-muted">
+            {plural(
+              sum(rows, (r) => r.requests),
+              'request',
+            )}
+            , {count(sum(rows, refusals))} refused, {count(sum(rows, (r) => r.status_5xx))} failed
+          </p>
+          <Chart
+            label="Requests of the route"
+            times={rows.map(startOf)}
+            whole
+            format={short}
+            series={[
+              { label: 'Requests', color: '--chart-1', values: rows.map((r) => Number(r.requests)) },
+              { label: 'Refused', color: '--chart-2', values: rows.map(refusals) },
+              { label: 'Errors', color: '--chart-4', values: rows.map((r) => Number(r.status_5xx)) },
+            ]}
+          />
         </div>
       )}
     </Panel>
@@ -169,18 +282,59 @@ const levelsRead = 100; // limits of the gateway
 
 // Levels lists the limits of the route that are in use, and which keys reach them.
 function Levels({ record }: { record: Route }) {
-  const query = useList('/v1/gateways/{gateway_id}/limits', { path: { gateway_id: record.gateway_id }, query: { limit: levelsRead } }, { refetchInterval: 5_000 });
+  const query = useList(
+    '/v1/gateways/{gateway_id}/limits',
+    { path: { gateway_id: record.gateway_id }, query: { limit: levelsRead } },
+    { refetchInterval: 5_000 },
+  );
   const partly = Boolean(query.data?.data.next_cursor);
   const rows = query.data?.data.data.filter((l) => l.route_id === record.route_id);
   return (
     <Panel flush title="Limits in use">
-      {query.error ? <div className="p-4"><Failure error={query.error} /></div> : (
-        <Table label="Limits in use" rows={rows} rowKey={(l) => `${l.limit_scope} ${l.key_id ?? ''}`} skeletons={3} empty={<Empty icon="filter" title={partly ? `None of the first ${levelsRead} limits in use is of this route` : 'No limit of this route is in use'}>{partly && 'The gateway has more of them, which are not shown here.'}</Empty>} columns={[
-          { title: 'Limit', cell: (l) => l.limit_scope },
-          { title: 'Key', className: 'max-w-48', cell: (l) => (l.key_id ? <Link to="/keys/$keyId" params={{ keyId: l.key_id }} className="link block truncate font-mono text-sm">{l.key_id}</Link> : <span className="text-muted">all</span>) },
-          { title: 'Left', number: true, cell: (l) => (Number(l.remaining) === 0 ? <Status tone="warn">0 of {count(l.limit)}</Status> : `${count(l.remaining)} of ${count(l.limit)}`) },
-          { title: 'Full again', number: true, cell: (l) => <Time at={new Date(Number(l.reset_at) * 1000).toISOString()} /> },
-        ]} />
+      {query.error ? (
+        <div className="p-4">
+          <Failure error={query.error} />
+        </div>
+      ) : (
+        <Table
+          label="Limits in use"
+          rows={rows}
+          rowKey={(l) => `${l.limit_scope} ${l.key_id ?? ''}`}
+          skeletons={3}
+          empty={
+            <Empty
+              icon="filter"
+              title={partly ? `None of the first ${levelsRead} limits in use is of this route` : 'No limit of this route is in use'}>
+              {partly && 'The gateway has more of them, which are not shown here.'}
+            </Empty>
+          }
+          columns={[
+            { title: 'Limit', cell: (l) => l.limit_scope },
+            {
+              title: 'Key',
+              className: 'max-w-48',
+              cell: (l) =>
+                l.key_id ? (
+                  <Link to="/keys/$keyId" params={{ keyId: l.key_id }} className="link block truncate font-mono text-sm">
+                    {l.key_id}
+                  </Link>
+                ) : (
+                  <span className="text-muted">all</span>
+                ),
+            },
+            {
+              title: 'Left',
+              number: true,
+              cell: (l) =>
+                Number(l.remaining) === 0 ? (
+                  <Status tone="warn">0 of {count(l.limit)}</Status>
+                ) : (
+                  `${count(l.remaining)} of ${count(l.limit)}`
+                ),
+            },
+            { title: 'Full again', number: true, cell: (l) => <Time at={new Date(Number(l.reset_at) * 1000).toISOString()} /> },
+          ]}
+        />
       )}
     </Panel>
   );
@@ -189,14 +343,28 @@ function Levels({ record }: { record: Route }) {
 function DeleteRoute({ record, onClose }: { record: Route; onClose: () => void }) {
   const navigate = useNavigate();
   return (
-    <ConfirmDialog title="Delete the route" action="Delete the route" onClose={onClose} run={async () => {
-      await api.delete('/v1/gateways/{gateway_id}/routes/{route_id}', { path: { gateway_id: record.gateway_id, route_id: record.route_id } });
-      toast(`Route ${record.path} is deleted`);
-      await navigate({ to: '/gateways/$gatewayId/routes', params: { gatewayId: record.gateway_id } });
-      await changed('/v1/gateways');
-    }}>
-      <p>Requests to <b className="break-all">{record.methods.join(' ')} {record.path}</b> that no other route takes are refused with 404 at once.</p>
-      {record.source !== 'api' && <p>It came from a {record.source === 'spec' ? 'document' : 'file'}: the next push of that brings it back.</p>}
+    <ConfirmDialog
+      title="Delete the route"
+      action="Delete the route"
+      onClose={onClose}
+      run={async () => {
+        await api.delete('/v1/gateways/{gateway_id}/routes/{route_id}', {
+          path: { gateway_id: record.gateway_id, route_id: record.route_id },
+        });
+        toast(`Route ${record.path} is deleted`);
+        await navigate({ to: '/gateways/$gatewayId/routes', params: { gatewayId: record.gateway_id } });
+        await changed('/v1/gateways');
+      }}>
+      <p>
+        Requests to{' '}
+        <b className="break-all">
+          {record.methods.join(' ')} {record.path}
+        </b>{' '}
+        that no other route takes are refused with 404 at once.
+      </p>
+      {record.source !== 'api' && (
+        <p>It came from a {record.source === 'spec' ? 'document' : 'file'}: the next push of that brings it back.</p>
+      )}
     </ConfirmDialog>
   );
 }

@@ -4,6 +4,7 @@ import { useBusiest } from '../../api/busiest';
 import { api, type Schemas } from '../../api/client';
 import { changed, useList } from '../../api/hooks';
 import { useRefusal } from '../../api/session';
+import type { Filter } from '../../lib/filter';
 import { count } from '../../lib/format';
 import { useForm } from '../../lib/form';
 import { limitValue, noLimit, routeFlags, showLimit } from '../../lib/limit';
@@ -13,7 +14,7 @@ import { useUrl } from '../../lib/url';
 import { AsCode } from '../../ui/ascode';
 import { Button, Empty, Panel, Status } from '../../ui/basic';
 import { Dialog } from '../../ui/dialog';
-import { type Filter, FilterBar } from '../../ui/filter';
+import { FilterBar } from '../../ui/filter';
 import { CheckField, SelectField, Submit, TextField } from '../../ui/form';
 import { LimitFields } from '../../ui/limit';
 import { type Column, PagedTable } from '../../ui/table';
@@ -36,23 +37,91 @@ export function RouteTable({ gatewayId }: { gatewayId: string }) {
   const levelOf = (r: Route) => levels.data?.data.data.find((l) => l.route_id === r.route_id && l.limit_scope !== 'daily');
   const filters: Filter[] = [{ name: 'method', label: 'Method', values: methodNames.map((m) => ({ value: m, label: m })) }];
   const columns: Column<Route>[] = [
-    { title: 'Methods', className: 'max-w-24 @2xl:max-w-40', cell: (r) => <code className="block truncate font-mono text-sm font-semibold" title={r.methods.join(', ')}>{r.methods.join(' ')}</code> },
-    { title: 'Path', className: 'w-full max-w-0', cell: (r) => <Link to="/gateways/$gatewayId/routes/$routeId" params={{ gatewayId: r.gateway_id, routeId: r.route_id }} className="link block truncate font-mono text-sm" title={r.path}>{r.path}</Link> },
-    { title: 'Auth', className: 'hidden @lg:table-cell', cell: (r) => (r.auth === 'none' ? <Status tone="warn">Public</Status> : <span className="text-muted">key</span>) },
-    { title: 'Limit', className: 'hidden @2xl:table-cell max-w-48', cell: (r) => <span className="block truncate" title={showLimit(r.rate_limit)}>{showLimit(r.rate_limit)}</span> },
-    { title: 'Left now', number: true, className: 'hidden @4xl:table-cell', cell: (r) => { const l = levelOf(r); return l ? `${count(l.remaining)} of ${count(l.limit)}` : '–'; } },
+    {
+      title: 'Methods',
+      className: 'max-w-24 @2xl:max-w-40',
+      cell: (r) => (
+        <code className="block truncate font-mono text-sm font-semibold" title={r.methods.join(', ')}>
+          {r.methods.join(' ')}
+        </code>
+      ),
+    },
+    {
+      title: 'Path',
+      className: 'w-full max-w-0',
+      cell: (r) => (
+        <Link
+          to="/gateways/$gatewayId/routes/$routeId"
+          params={{ gatewayId: r.gateway_id, routeId: r.route_id }}
+          className="link block truncate font-mono text-sm"
+          title={r.path}>
+          {r.path}
+        </Link>
+      ),
+    },
+    {
+      title: 'Auth',
+      className: 'hidden @lg:table-cell',
+      cell: (r) => (r.auth === 'none' ? <Status tone="warn">Public</Status> : <span className="text-muted">key</span>),
+    },
+    {
+      title: 'Limit',
+      className: 'hidden @2xl:table-cell max-w-48',
+      cell: (r) => (
+        <span className="block truncate" title={showLimit(r.rate_limit)}>
+          {showLimit(r.rate_limit)}
+        </span>
+      ),
+    },
+    {
+      title: 'Left now',
+      number: true,
+      className: 'hidden @4xl:table-cell',
+      cell: (r) => {
+        const l = levelOf(r);
+        return l ? `${count(l.remaining)} of ${count(l.limit)}` : '–';
+      },
+    },
     { title: 'Requests, 1 h', number: true, cell: (r) => lastHour(r.route_id, (t) => Number(t.requests)) },
     { title: 'Refused', number: true, className: 'hidden @lg:table-cell', cell: (r) => lastHour(r.route_id, (t) => refusals(t as never)) },
     { title: 'From', className: 'hidden @4xl:table-cell', cell: (r) => <span className="text-muted">{sources[r.source]}</span> },
   ];
-  const create = <Button icon="plus" why={refused} onClick={() => setCreating(true)}>Create a route</Button>;
+  const create = (
+    <Button icon="plus" why={refused} onClick={() => setCreating(true)}>
+      Create a route
+    </Button>
+  );
   return (
     <>
       <Panel flush title={<FilterBar filters={filters} placeholder="Search routes by path" />} actions={create}>
-        <PagedTable label="Routes" query={query} columns={columns} rowKey={(r) => r.route_id}
-          empty={q || method
-            ? <Empty icon="search" title="No route matches" action={<Button onClick={() => change({ q: undefined, method: undefined })}>Clear the filters</Button>} />
-            : <Empty icon="route" title="No routes" action={<><Link to="/gateways/$gatewayId/push" params={{ gatewayId }} className="link">Push an OpenAPI document</Link></>}>Without routes every request is 404. Push a document, or create routes one by one.</Empty>} />
+        <PagedTable
+          label="Routes"
+          query={query}
+          columns={columns}
+          rowKey={(r) => r.route_id}
+          empty={
+            q || method ? (
+              <Empty
+                icon="search"
+                title="No route matches"
+                action={<Button onClick={() => change({ q: undefined, method: undefined })}>Clear the filters</Button>}
+              />
+            ) : (
+              <Empty
+                icon="route"
+                title="No routes"
+                action={
+                  <>
+                    <Link to="/gateways/$gatewayId/push" params={{ gatewayId }} className="link">
+                      Push an OpenAPI document
+                    </Link>
+                  </>
+                }>
+                Without routes every request is 404. Push a document, or create routes one by one.
+              </Empty>
+            )
+          }
+        />
       </Panel>
       {creating && <CreateRoute gatewayId={gatewayId} onClose={() => setCreating(false)} />}
     </>
@@ -63,33 +132,82 @@ function CreateRoute({ gatewayId, onClose }: { gatewayId: string; onClose: () =>
   const form = useForm({ path: '', methods: ['GET'] as string[], auth: 'key', per: 'shared', limit: noLimit });
   const v = form.values;
   const limit = limitValue(v.limit);
-  const rate = limit === null ? null : { ...(typeof limit === 'string' ? { sustained: limit } : limit), ...(v.per === 'key' && { per: 'key' }) };
+  const rate =
+    limit === null ? null : { ...(typeof limit === 'string' ? { sustained: limit } : limit), ...(v.per === 'key' && { per: 'key' }) };
   const body = { path: v.path.trim(), methods: v.methods, ...(v.auth === 'none' && { auth: 'none' }), ...(rate && { rate_limit: rate }) };
-  const cli = ['keygate routes create', `--gateway ${gatewayId}`, `--path ${quote(body.path || 'PATH')}`, v.methods.length > 0 && `--method ${v.methods.join(',')}`, v.auth === 'none' && '--auth none', ...routeFlags(v.limit, v.per)].filter(Boolean).join(' ');
+  const cli = [
+    'keygate routes create',
+    `--gateway ${gatewayId}`,
+    `--path ${quote(body.path || 'PATH')}`,
+    v.methods.length > 0 && `--method ${v.methods.join(',')}`,
+    v.auth === 'none' && '--auth none',
+    ...routeFlags(v.limit, v.per),
+  ]
+    .filter(Boolean)
+    .join(' ');
   return (
     <Dialog title="Create a route" wide onClose={onClose} mayClose={() => !form.busy}>
-      <form className="flex flex-col gap-4" onSubmit={(e) => {
-        e.preventDefault();
-        void form.submit(async () => {
-          await api.post('/v1/gateways/{gateway_id}/routes', { path: { gateway_id: gatewayId }, body });
-          toast(`Route ${body.path} is created`);
-          await changed('/v1/gateways');
-          onClose();
-        });
-      }}>
-        <TextField label="Path" required mono value={v.path} onChange={(t) => form.set('path', t)} error={form.fieldError('path')} placeholder="/orders/{id}" />
+      <form
+        className="flex flex-col gap-4"
+        onSubmit={(e) => {
+          e.preventDefault();
+          void form.submit(async () => {
+            await api.post('/v1/gateways/{gateway_id}/routes', { path: { gateway_id: gatewayId }, body });
+            toast(`Route ${body.path} is created`);
+            await changed('/v1/gateways');
+            onClose();
+          });
+        }}>
+        <TextField
+          label="Path"
+          required
+          mono
+          value={v.path}
+          onChange={(t) => form.set('path', t)}
+          error={form.fieldError('path')}
+          placeholder="/orders/{id}"
+        />
         <fieldset className="flex flex-wrap gap-x-4 gap-y-2">
           <legend className="mb-1 font-medium">Methods</legend>
-          {methodNames.map((m) => <CheckField key={m} label={m} checked={v.methods.includes(m)} onChange={(on) => form.set('methods', on ? [...v.methods, m] : v.methods.filter((x) => x !== m))} />)}
-          {form.fieldError('methods') && <p role="alert" className="w-full text-sm text-bad">{form.fieldError('methods')}</p>}
+          {methodNames.map((m) => (
+            <CheckField
+              key={m}
+              label={m}
+              checked={v.methods.includes(m)}
+              onChange={(on) => form.set('methods', on ? [...v.methods, m] : v.methods.filter((x) => x !== m))}
+            />
+          ))}
+          {form.fieldError('methods') && (
+            <p role="alert" className="w-full text-sm text-bad">
+              {form.fieldError('methods')}
+            </p>
+          )}
         </fieldset>
         <div className="grid gap-4 sm:grid-cols-2">
-          <SelectField label="Callers" value={v.auth} onChange={(t) => form.set('auth', t)} options={[{ value: 'key', label: 'Need a key' }, { value: 'none', label: 'Everybody: a public route' }]} />
-          <SelectField label="Limit counts" value={v.per} onChange={(t) => form.set('per', t)} options={[{ value: 'shared', label: 'All keys together' }, { value: 'key', label: 'Each key on its own' }]} />
+          <SelectField
+            label="Callers"
+            value={v.auth}
+            onChange={(t) => form.set('auth', t)}
+            options={[
+              { value: 'key', label: 'Need a key' },
+              { value: 'none', label: 'Everybody: a public route' },
+            ]}
+          />
+          <SelectField
+            label="Limit counts"
+            value={v.per}
+            onChange={(t) => form.set('per', t)}
+            options={[
+              { value: 'shared', label: 'All keys together' },
+              { value: 'key', label: 'Each key on its own' },
+            ]}
+          />
         </div>
         <LimitFields value={v.limit} onChange={(l) => form.set('limit', l)} error={(part) => form.fieldError(`rate_limit.${part}`)} />
         <p className="text-sm text-muted">The next push of a document replaces all routes, this one too.</p>
-        <div><AsCode command={{ cli, method: 'POST', path: `/v1/gateways/${gatewayId}/routes`, body }} /></div>
+        <div>
+          <AsCode command={{ cli, method: 'POST', path: `/v1/gateways/${gatewayId}/routes`, body }} />
+        </div>
         <Submit label="Create the route" busy={form.busy} error={form.error} onCancel={onClose} />
       </form>
     </Dialog>

@@ -21,40 +21,108 @@ import { ScopeField } from './scope';
 // CreateKey asks for a new key, and then shows it the one time.
 export function CreateKey({ onClose }: { onClose: () => void }) {
   const notAdmin = useRefusal('admin', '');
-  const form = useForm({ name: '', level: 'gateway', scope: 'read', gateway_id: '', owner: '', expires_at: '', limit: noLimit, metadata: [] as Pair[] });
+  const form = useForm({
+    name: '',
+    level: 'gateway',
+    scope: 'read',
+    gateway_id: '',
+    owner: '',
+    expires_at: '',
+    limit: noLimit,
+    metadata: [] as Pair[],
+  });
   const [made, setMade] = useState<Schemas['NewKey'] | null>(null);
   const v = form.values;
   const account = v.level === 'account';
   const limit = account ? null : limitValue(v.limit);
   const metadata = toRecord(v.metadata);
   const body = {
-    name: v.name, scope: v.scope, ...(account && { level: 'account' }), ...(!account && v.gateway_id && { gateway_id: v.gateway_id }),
-    ...(v.owner && { owner: v.owner }), ...(v.expires_at && { expires_at: v.expires_at }), ...(limit !== null && { rate_limit: limit }),
+    name: v.name,
+    scope: v.scope,
+    ...(account && { level: 'account' }),
+    ...(!account && v.gateway_id && { gateway_id: v.gateway_id }),
+    ...(v.owner && { owner: v.owner }),
+    ...(v.expires_at && { expires_at: v.expires_at }),
+    ...(limit !== null && { rate_limit: limit }),
     ...(Object.keys(metadata).length > 0 && { metadata }),
   };
-  const cli = ['keygate keys create', `--name ${quote(v.name || 'NAME')}`, `--scope ${quote(v.scope)}`, account && '--level account', !account && v.gateway_id && `--gateway ${v.gateway_id}`,
-    v.owner && `--owner ${quote(v.owner)}`, v.expires_at && `--expires ${quote(v.expires_at)}`, limit !== null && `--rate-limit ${quote(limitFlag(v.limit) ?? '')}`,
-    ...Object.entries(metadata).map(([name, value]) => `--metadata ${quote(`${name}=${value}`)}`)].filter(Boolean).join(' ');
-  const submit = () => form.submit(async () => {
-    const { data } = await api.post('/v1/keys', { body });
-    setMade(data);
-    void changed('/v1/keys');
-  });
+  const cli = [
+    'keygate keys create',
+    `--name ${quote(v.name || 'NAME')}`,
+    `--scope ${quote(v.scope)}`,
+    account && '--level account',
+    !account && v.gateway_id && `--gateway ${v.gateway_id}`,
+    v.owner && `--owner ${quote(v.owner)}`,
+    v.expires_at && `--expires ${quote(v.expires_at)}`,
+    limit !== null && `--rate-limit ${quote(limitFlag(v.limit) ?? '')}`,
+    ...Object.entries(metadata).map(([name, value]) => `--metadata ${quote(`${name}=${value}`)}`),
+  ]
+    .filter(Boolean)
+    .join(' ');
+  const submit = () =>
+    form.submit(async () => {
+      const { data } = await api.post('/v1/keys', { body });
+      setMade(data);
+      void changed('/v1/keys');
+    });
 
   if (made) {
-    return <NewKeyDialog record={made} onClose={() => { setMade(null); onClose(); }} />;
+    return (
+      <NewKeyDialog
+        record={made}
+        onClose={() => {
+          setMade(null);
+          onClose();
+        }}
+      />
+    );
   }
   return (
     <Dialog title="Create a key" wide onClose={onClose} mayClose={() => !form.busy}>
-      <form className="flex flex-col gap-4" onSubmit={(e) => { e.preventDefault(); void submit(); }}>
+      <form
+        className="flex flex-col gap-4"
+        onSubmit={(e) => {
+          e.preventDefault();
+          void submit();
+        }}>
         <div className="grid gap-4 sm:grid-cols-2">
-          <TextField label="Name" autoFocus required maxLength={255} value={v.name} onChange={(t) => form.set('name', t)} error={form.fieldError('name')} placeholder="Mobile app" />
-          <TextField label="Owner" optional value={v.owner} onChange={(t) => form.set('owner', t)} error={form.fieldError('owner')} placeholder="customer-42" hint="Whose key it is" />
-          <SelectField label="For" value={v.level} onChange={(t) => form.set('level', t)} error={form.fieldError('level')}
-            options={[{ value: 'gateway', label: 'Calls through gateways' }, ...(notAdmin ? [] : [{ value: 'account', label: 'This management API' }])]}
-            hint={notAdmin ? 'Keys for the management API need the scope admin.' : undefined} />
+          <TextField
+            label="Name"
+            autoFocus
+            required
+            maxLength={255}
+            value={v.name}
+            onChange={(t) => form.set('name', t)}
+            error={form.fieldError('name')}
+            placeholder="Mobile app"
+          />
+          <TextField
+            label="Owner"
+            optional
+            value={v.owner}
+            onChange={(t) => form.set('owner', t)}
+            error={form.fieldError('owner')}
+            placeholder="customer-42"
+            hint="Whose key it is"
+          />
+          <SelectField
+            label="For"
+            value={v.level}
+            onChange={(t) => form.set('level', t)}
+            error={form.fieldError('level')}
+            options={[
+              { value: 'gateway', label: 'Calls through gateways' },
+              ...(notAdmin ? [] : [{ value: 'account', label: 'This management API' }]),
+            ]}
+            hint={notAdmin ? 'Keys for the management API need the scope admin.' : undefined}
+          />
           {!account && (
-            <GatewayField value={v.gateway_id} none="All gateways" onChange={(t) => form.set('gateway_id', t)} error={form.fieldError('gateway_id')} />
+            <GatewayField
+              value={v.gateway_id}
+              none="All gateways"
+              onChange={(t) => form.set('gateway_id', t)}
+              error={form.fieldError('gateway_id')}
+            />
           )}
         </div>
         <ScopeField value={v.scope} onChange={(t) => form.set('scope', t)} error={form.fieldError('scope')} account={account} />
@@ -62,7 +130,14 @@ export function CreateKey({ onClose }: { onClose: () => void }) {
         {!account && (
           <fieldset className="flex flex-col gap-2">
             <legend className="mb-2 font-semibold">Rate limit of this key</legend>
-            <LimitFields value={v.limit} onChange={(l) => form.set('limit', l)} error={(part) => form.fieldError(`rate_limit.${part}`) ?? (part === 'sustained' ? form.error?.fields.find((f) => f.field === 'rate_limit')?.message : undefined)} />
+            <LimitFields
+              value={v.limit}
+              onChange={(l) => form.set('limit', l)}
+              error={(part) =>
+                form.fieldError(`rate_limit.${part}`) ??
+                (part === 'sustained' ? form.error?.fields.find((f) => f.field === 'rate_limit')?.message : undefined)
+              }
+            />
           </fieldset>
         )}
         <Pairs label="Metadata" value={v.metadata} onChange={(m) => form.set('metadata', m)} error={form.fieldError('metadata')} />
@@ -83,15 +158,25 @@ export function NewKeyDialog({ record, onClose }: { record: Schemas['NewKey']; o
   const gateway = gateways.find((g) => (record.gateway_id ? g.gateway_id === record.gateway_id : g.default)) ?? gateways[0];
   const account = record.level === 'account';
   // A path that the scope covers, where it names one.
-  const path = record.scope.split(' ').some((one) => !one.includes(':')) ? '/' : `/${(record.scope.split(' ')[0]?.split(':')[1] ?? '').replace(/^\//, '')}`;
+  const path = record.scope.split(' ').some((one) => !one.includes(':'))
+    ? '/'
+    : `/${(record.scope.split(' ')[0]?.split(':')[1] ?? '').replace(/^\//, '')}`;
   const forms = [
-    { name: 'Curl', text: account ? `curl ${quote(`${location.origin}${base}v1/account`)} \\\n  -H ${quote(`Authorization: Bearer ${key}`)}` : callLine(gateway, key, path) },
+    {
+      name: 'Curl',
+      text: account
+        ? `curl ${quote(`${location.origin}${base}v1/account`)} \\\n  -H ${quote(`Authorization: Bearer ${key}`)}`
+        : callLine(gateway, key, path),
+    },
     { name: '.env', text: `KEYGATE_API_KEY=${key}` },
   ];
   return (
     <SecretDialog title={`Key “${record.name}”`} what="key" secret={key} forms={forms} onClose={onClose}>
       {record.warnings?.map((w) => (
-        <p key={w} className="flex gap-2 rounded-md bg-warn-soft px-3 py-2"><Icon name="warn" className="mt-0.5 text-warn" /><span className="min-w-0 break-words">{w}</span></p>
+        <p key={w} className="flex gap-2 rounded-md bg-warn-soft px-3 py-2">
+          <Icon name="warn" className="mt-0.5 text-warn" />
+          <span className="min-w-0 break-words">{w}</span>
+        </p>
       ))}
     </SecretDialog>
   );

@@ -26,40 +26,96 @@ function KeyDetail({ keyId }: { keyId: string }) {
   const record = query.data?.data;
   const path = `keys/${keyId}`;
   const whyNot = useRefusals(path, record);
-  if (query.error && !record) return <Page title="Key"><Failure error={query.error} retry={() => void query.refetch()} /></Page>;
-  if (!record) return <Page key="loading" title={<Skeleton className="h-6 w-48" />}><Panel><Skeleton className="h-60 w-full" /></Panel></Page>;
-  const gateway = record.level === 'account' ? 'none: it is for the management API' : record.gateway_id
-    ? <Link to="/gateways/$gatewayId" params={{ gatewayId: record.gateway_id }} className="link">{nameOf(record.gateway_id)}</Link> : 'all';
+  if (query.error && !record)
+    return (
+      <Page title="Key">
+        <Failure error={query.error} retry={() => void query.refetch()} />
+      </Page>
+    );
+  if (!record)
+    return (
+      <Page key="loading" title={<Skeleton className="h-6 w-48" />}>
+        <Panel>
+          <Skeleton className="h-60 w-full" />
+        </Panel>
+      </Page>
+    );
+  const gateway =
+    record.level === 'account' ? (
+      'none: it is for the management API'
+    ) : record.gateway_id ? (
+      <Link to="/gateways/$gatewayId" params={{ gatewayId: record.gateway_id }} className="link">
+        {nameOf(record.gateway_id)}
+      </Link>
+    ) : (
+      'all'
+    );
   return (
-    <Page title={<span className="flex flex-wrap items-center gap-3"><span className="line-clamp-2 min-w-0 break-words" title={record.name}>{record.name}</span><KeyState record={record} /></span>} actions={<>
-      <Button why={whyNot.write} onClick={() => setOpen('edit')}>Edit</Button>
-      <Button why={whyNot.rotate} icon="refresh" onClick={() => setOpen('rotate')}>Rotate</Button>
-      <Button why={whyNot.revoke} kind="danger" icon="stop" onClick={() => setOpen('revoke')}>Revoke</Button>
-    </>}>
+    <Page
+      title={
+        <span className="flex flex-wrap items-center gap-3">
+          <span className="line-clamp-2 min-w-0 break-words" title={record.name}>
+            {record.name}
+          </span>
+          <KeyState record={record} />
+        </span>
+      }
+      actions={
+        <>
+          <Button why={whyNot.write} onClick={() => setOpen('edit')}>
+            Edit
+          </Button>
+          <Button why={whyNot.rotate} icon="refresh" onClick={() => setOpen('rotate')}>
+            Rotate
+          </Button>
+          <Button why={whyNot.revoke} kind="danger" icon="stop" onClick={() => setOpen('revoke')}>
+            Revoke
+          </Button>
+        </>
+      }>
       {query.error && <Failure error={query.error} />}
       <Ending record={record} />
       <Rotation record={record} />
       <div className="grid grid-cols-[minmax(0,1fr)] gap-4 lg:grid-cols-[minmax(0,1fr)_minmax(0,2fr)]">
         <Panel title="Key">
-          <Details rows={[
-            ['Identifier', <Id key="id" value={record.key_id} />],
-            ['Prefix', <Id key="prefix" value={record.key_prefix} />],
-            ['Scope', <code key="scope" className="font-mono text-sm break-all">{record.scope}</code>],
-            ['Owner', record.owner ?? '–'],
-            ['Gateway', gateway],
-            ['Rate limit', showLimit(record.rate_limit)],
-            ['Expires', <Time key="expires" at={record.expires_at} none="never" />],
-            ['Last used', <Time key="used" at={record.last_used_at} none="never" />],
-            ['Created', <Time key="created" at={record.created_at} />],
-            ...(record.revoked_at ? [['Revoked', <Time key="revoked" at={record.revoked_at} />] as [string, React.ReactNode]] : []),
-            ...Object.entries(record.metadata).map(([k, v]): [React.ReactNode, React.ReactNode] => [<span key={k} className="break-words">{k}</span>, v]),
-          ]} />
+          <Details
+            rows={[
+              ['Identifier', <Id key="id" value={record.key_id} />],
+              ['Prefix', <Id key="prefix" value={record.key_prefix} />],
+              [
+                'Scope',
+                <code key="scope" className="font-mono text-sm break-all">
+                  {record.scope}
+                </code>,
+              ],
+              ['Owner', record.owner ?? '–'],
+              ['Gateway', gateway],
+              ['Rate limit', showLimit(record.rate_limit)],
+              ['Expires', <Time key="expires" at={record.expires_at} none="never" />],
+              ['Last used', <Time key="used" at={record.last_used_at} none="never" />],
+              ['Created', <Time key="created" at={record.created_at} />],
+              ...(record.revoked_at ? [['Revoked', <Time key="revoked" at={record.revoked_at} />] as [string, React.ReactNode]] : []),
+              ...Object.entries(record.metadata).map(([k, v]): [React.ReactNode, React.ReactNode] => [
+                <span key={k} className="break-words">
+                  {k}
+                </span>,
+                v,
+              ]),
+            ]}
+          />
         </Panel>
-        {record.level === 'gateway'
-          ? <KeyUsage keyId={keyId} />
-          : <Panel title="Use"><p className="mb-3 text-muted">What this key has done is in the audit log.</p><Link to="/audit" search={{ key_id: keyId }} className={buttonClass()}>Open the audit log</Link></Panel>}
+        {record.level === 'gateway' ? (
+          <KeyUsage keyId={keyId} />
+        ) : (
+          <Panel title="Use">
+            <p className="mb-3 text-muted">What this key has done is in the audit log.</p>
+            <Link to="/audit" search={{ key_id: keyId }} className={buttonClass()}>
+              Open the audit log
+            </Link>
+          </Panel>
+        )}
       </div>
-      {open === 'edit' && <EditKey record={record} etag={query.data?.etag ?? null} onClose={() => setOpen('')} />}
+      {open === 'edit' && query.data && <EditKey first={query.data} onClose={() => setOpen('')} />}
       {open === 'rotate' && <RotateKey record={record} onClose={() => setOpen('')} />}
       {open === 'revoke' && <RevokeKey record={record} onClose={() => setOpen('')} />}
     </Page>
@@ -74,7 +130,10 @@ function Ending({ record }: { record: Schemas['Key'] }) {
   return (
     <p className="flex gap-2 rounded-md border border-warn bg-warn-soft px-3 py-2">
       <Icon name="warn" className="mt-0.5 text-warn" />
-      <span className="min-w-0">This key expires <Time at={record.expires_at} />, and is refused from then on. Give it a later expiry, or rotate it with one for the new key.</span>
+      <span className="min-w-0">
+        This key expires <Time at={record.expires_at} />, and is refused from then on. Give it a later expiry, or rotate it with one for the
+        new key.
+      </span>
     </p>
   );
 }

@@ -1,11 +1,10 @@
-import { useState } from 'react';
-import { api, type Answer, ApiError, type Schemas } from '../../api/client';
+import { type Answer, api, type Schemas } from '../../api/client';
 import { changed } from '../../api/hooks';
-import { useForm } from '../../lib/form';
+import { useEdit } from '../../lib/edit';
 import { limitFlag, limitText, limitValue } from '../../lib/limit';
 import { quote } from '../../lib/shell';
 import { AsCode } from '../../ui/ascode';
-import { Conflict, type Difference } from '../../ui/conflict';
+import { Conflict } from '../../ui/conflict';
 import { Dialog } from '../../ui/dialog';
 import { Submit, TextField } from '../../ui/form';
 import { LimitFields } from '../../ui/limit';
@@ -16,13 +15,21 @@ import { ExpiryField } from './expiry';
 type Key = Schemas['Key'];
 
 const valuesOf = (k: Key) => ({
-  name: k.name, owner: k.owner ?? '', expires_at: k.expires_at ?? '', rate_limit: limitText(k.rate_limit), metadata: Object.entries(k.metadata) as Pair[],
+  name: k.name,
+  owner: k.owner ?? '',
+  expires_at: k.expires_at ?? '',
+  rate_limit: limitText(k.rate_limit),
+  metadata: Object.entries(k.metadata) as Pair[],
 });
-const labels: Record<string, string> = { name: 'Name', owner: 'Owner', expires_at: 'Expiry', rate_limit: 'Rate limit', metadata: 'Metadata' };
+const labels = { name: 'Name', owner: 'Owner', expires_at: 'Expiry', rate_limit: 'Rate limit', metadata: 'Metadata' };
 
 const show = (value: unknown): string => {
   if (value === '' || value === null) return 'empty';
-  return typeof value === 'string' ? value : Array.isArray(value) ? value.map((p) => (p as Pair).join('=')).join(', ') || 'empty' : (limitFlag(value as ReturnType<typeof limitText>) ?? 'none');
+  return typeof value === 'string'
+    ? value
+    : Array.isArray(value)
+      ? value.map((p) => (p as Pair).join('=')).join(', ') || 'empty'
+      : (limitFlag(value as ReturnType<typeof limitText>) ?? 'none');
 };
 
 // metadataFlags replaces all metadata; an empty flag removes it.
@@ -32,11 +39,10 @@ const metadataFlags = (metadata: Record<string, string>) => {
 };
 
 // EditKey sends only the fields that were touched, with the ETag of the record they began with.
-export function EditKey({ record, etag, onClose }: { record: Key; etag: string | null; onClose: () => void }) {
-  const [start, setStart] = useState(record); // the page reads the record again while the form is open
-  const form = useForm(valuesOf(start));
-  const [version, setVersion] = useState(etag);
-  const [newer, setNewer] = useState<{ answer: Answer<Key>; differences: Difference[] } | null>(null);
+export function EditKey({ first, onClose }: { first: Answer<Key>; onClose: () => void }) {
+  const record = first.data;
+  const path = { key_id: record.key_id };
+  const form = useEdit({ first, valuesOf, labels, show, read: () => api.get('/v1/keys/{key_id}', { path }) });
   const v = form.values;
   const body: Record<string, unknown> = {};
   for (const name of Object.keys(form.changes) as (keyof typeof v)[]) {
@@ -44,48 +50,56 @@ export function EditKey({ record, etag, onClose }: { record: Key; etag: string |
     else if (name === 'metadata') body[name] = toRecord(v.metadata);
     else body[name] = v[name] === '' && name !== 'name' ? null : v[name];
   }
-  const submit = () => form.submit(async () => {
-    if (!form.dirty) {
-      onClose();
-      return;
-    }
-    try {
-      await api.patch('/v1/keys/{key_id}', { path: { key_id: record.key_id }, body, ifMatch: version });
-    } catch (e) {
-      if (!(e instanceof ApiError) || e.status !== 412) throw e;
-      const answer = await api.get('/v1/keys/{key_id}', { path: { key_id: record.key_id } });
-      const theirs = valuesOf(answer.data);
-      const before = valuesOf(start);
-      setNewer({
-        answer,
-        differences: (Object.keys(theirs) as (keyof typeof theirs)[]).filter((n) => JSON.stringify(theirs[n]) !== JSON.stringify(before[n]))
-          .map((n) => ({ name: labels[n] ?? n, theirs: show(theirs[n]), mine: n in form.changes ? show(v[n]) : undefined })),
-      });
-      return;
-    }
-    toast(`Key “${v.name}” was saved`);
-    await changed('/v1/keys');
-    onClose();
-  });
-  const cli = ['keygate keys update', record.key_id, 'name' in body && `--name ${quote(v.name)}`, 'owner' in body && `--owner ${quote(v.owner)}`,
-    'expires_at' in body && `--expires ${quote(v.expires_at)}`, 'rate_limit' in body && `--rate-limit ${quote(limitFlag(v.rate_limit) ?? '')}`, ...('metadata' in body ? metadataFlags(toRecord(v.metadata)) : [])].filter(Boolean).join(' ');
+  const submit = () =>
+    form.save({
+      unchanged: onClose,
+      send: (ifMatch) => api.patch('/v1/keys/{key_id}', { path, body, ifMatch }),
+      saved: async () => {
+        toast(`Key “${v.name}” was saved`);
+        await changed('/v1/keys');
+        onClose();
+      },
+    });
+  const cli = [
+    'keygate keys update',
+    record.key_id,
+    'name' in body && `--name ${quote(v.name)}`,
+    'owner' in body && `--owner ${quote(v.owner)}`,
+    'expires_at' in body && `--expires ${quote(v.expires_at)}`,
+    'rate_limit' in body && `--rate-limit ${quote(limitFlag(v.rate_limit) ?? '')}`,
+    ...('metadata' in body ? metadataFlags(toRecord(v.metadata)) : []),
+  ]
+    .filter(Boolean)
+    .join(' ');
   return (
     <Dialog title={`Edit “${record.name}”`} wide onClose={onClose} mayClose={() => !form.busy}>
-      <form className="flex flex-col gap-4" onSubmit={(e) => { e.preventDefault(); void submit(); }}>
-        {newer && (
-          <Conflict differences={newer.differences}
-            onKeep={() => { setStart(newer.answer.data); setVersion(newer.answer.etag); setNewer(null); }}
-            onTake={() => { setStart(newer.answer.data); setVersion(newer.answer.etag); form.reset(valuesOf(newer.answer.data)); setNewer(null); }} />
-        )}
+      <form
+        className="flex flex-col gap-4"
+        onSubmit={(e) => {
+          e.preventDefault();
+          void submit();
+        }}>
+        {form.conflict && <Conflict {...form.conflict} />}
         <div className="grid gap-4 sm:grid-cols-2">
           <TextField label="Name" autoFocus value={v.name} onChange={(t) => form.set('name', t)} error={form.fieldError('name')} />
           <TextField label="Owner" optional value={v.owner} onChange={(t) => form.set('owner', t)} error={form.fieldError('owner')} />
         </div>
         <ExpiryField value={v.expires_at} onChange={(t) => form.set('expires_at', t)} error={form.fieldError('expires_at')} />
-        {record.level === 'gateway' && <LimitFields value={v.rate_limit} onChange={(l) => form.set('rate_limit', l)} error={(part) => form.fieldError(`rate_limit.${part}`)} />}
+        {record.level === 'gateway' && (
+          <LimitFields
+            value={v.rate_limit}
+            onChange={(l) => form.set('rate_limit', l)}
+            error={(part) => form.fieldError(`rate_limit.${part}`)}
+          />
+        )}
         <Pairs label="Metadata" value={v.metadata} onChange={(m) => form.set('metadata', m)} error={form.fieldError('metadata')} />
-        <div><AsCode command={{ cli, method: 'PATCH', path: `/v1/keys/${record.key_id}`, body }} why={form.dirty ? null : 'Nothing has been changed yet.'} /></div>
-        <Submit label="Save" busy={form.busy} error={form.error} onCancel={onClose} disabled={newer !== null} />
+        <div>
+          <AsCode
+            command={{ cli, method: 'PATCH', path: `/v1/keys/${record.key_id}`, body }}
+            why={form.dirty ? null : 'Nothing has been changed yet.'}
+          />
+        </div>
+        <Submit label="Save" busy={form.busy} error={form.error} onCancel={onClose} disabled={form.conflict !== null} />
       </form>
     </Dialog>
   );

@@ -7,9 +7,24 @@ export const week = 7 * 86_400_000;
 // KeyState shows the state of a key, and warns of an expiry within a week.
 export function KeyState({ record }: { record: Schemas['Key'] }) {
   const now = useNow();
-  if (record.state === 'revoked') return <Status tone="bad" icon="stop">Revoked</Status>;
-  if (record.state === 'expired') return <Status tone="plain" icon="clock">Expired</Status>;
+  if (record.state === 'revoked')
+    return (
+      <Status tone="bad" icon="stop">
+        Revoked
+      </Status>
+    );
+  if (record.state === 'expired')
+    return (
+      <Status tone="plain" icon="clock">
+        Expired
+      </Status>
+    );
   const ends = record.expires_at ? Date.parse(record.expires_at) : null;
-  if (ends !== null && ends - now < week) return <Status tone="warn" icon="clock">Expires {relative(ends, now)}</Status>;
+  if (ends !== null && ends - now < week)
+    return (
+      <Status tone="warn" icon="clock">
+        Expires {relative(ends, now)}
+      </Status>
+    );
   return <Status tone="ok">Active</Status>;
 }

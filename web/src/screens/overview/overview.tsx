@@ -34,7 +34,11 @@ export default function Overview() {
   useHold(still);
   const live = { refetchInterval: still ? (false as const) : refreshOf[range], staleTime: paused ? Infinity : 5_000 };
   const mayRead = (path: string) => refusal(scope, 'read', path) === null;
-  const report = useRecord('/v1/reports/traffic', { query: { ...period, interval } }, { ...live, enabled: mayRead('reports'), placeholderData: (old) => old });
+  const report = useRecord(
+    '/v1/reports/traffic',
+    { query: { ...period, interval } },
+    { ...live, enabled: mayRead('reports'), placeholderData: (old) => old },
+  );
   const rows = report.data?.data.data;
 
   if (loaded && gateways.length === 0) return <Start />;
@@ -42,33 +46,79 @@ export default function Overview() {
   const fresh = gateways.length === 1 && rows !== undefined && sum(rows, (r) => r.status_2xx) === 0;
   const zoom = (from: number, to: number) => {
     const step = to - from > 4 * 3600 ? 3600 : 60;
-    change({ since: new Date(Math.floor(from / step) * step * 1000).toISOString(), until: new Date(Math.ceil(to / step) * step * 1000).toISOString() });
+    change({
+      since: new Date(Math.floor(from / step) * step * 1000).toISOString(),
+      until: new Date(Math.ceil(to / step) * step * 1000).toISOString(),
+    });
   };
   return (
-    <Page title="Overview" actions={<>
-      {gateways.length !== 1 && (
-        <GatewaySelect aria-label="Gateway" value={url.gateway_id ?? ''} none="All gateways" onChange={(id) => change({ gateway_id: id || undefined })} className="w-44!" />
-      )}
-      {zoomed && <Button icon="cross" onClick={() => change({ since: undefined, until: undefined })}>End the zoom</Button>}
-      <Ranges value={zoomed ? '' : range} options={Object.keys(ranges) as Range[]} onChange={(r) => change({ range: r === '1h' ? undefined : r, since: undefined, until: undefined })} />
-      <Button icon={paused ? 'play' : 'pause'} aria-pressed={paused} onClick={() => setPaused(!paused)}>{paused ? 'Resume' : 'Pause'}</Button>
-    </>}>
+    <Page
+      title="Overview"
+      actions={
+        <>
+          {gateways.length !== 1 && (
+            <GatewaySelect
+              aria-label="Gateway"
+              value={url.gateway_id ?? ''}
+              none="All gateways"
+              onChange={(id) => change({ gateway_id: id || undefined })}
+              className="w-44!"
+            />
+          )}
+          {zoomed && (
+            <Button icon="cross" onClick={() => change({ since: undefined, until: undefined })}>
+              End the zoom
+            </Button>
+          )}
+          <Ranges
+            value={zoomed ? '' : range}
+            options={Object.keys(ranges) as Range[]}
+            onChange={(r) => change({ range: r === '1h' ? undefined : r, since: undefined, until: undefined })}
+          />
+          <Button icon={paused ? 'play' : 'pause'} aria-pressed={paused} onClick={() => setPaused(!paused)}>
+            {paused ? 'Resume' : 'Pause'}
+          </Button>
+        </>
+      }>
       {!mayRead('reports') && <Failure error={refusal(scope, 'read', 'reports')} />}
       {report.error && <Failure error={report.error} retry={() => void report.refetch()} />}
       {fresh && <StartSteps />}
       <Figures rows={rows} seconds={span / 1000} />
       <div className="grid grid-cols-[minmax(0,1fr)] gap-4 lg:grid-cols-2">
         <Panel title="Requests">
-          {rows ? <Chart label="Requests" times={rows.map(startOf)} whole format={short} onZoom={zoom} series={[
-            { label: 'Requests', color: '--chart-1', values: rows.map((r) => Number(r.requests)) },
-            { label: 'Refused', color: '--chart-2', values: rows.map(refusals) },
-            { label: 'Errors', color: '--chart-4', values: rows.map((r) => Number(r.status_5xx)) },
-          ]} /> : <ChartSkeleton />}
+          {rows ? (
+            <Chart
+              label="Requests"
+              times={rows.map(startOf)}
+              whole
+              format={short}
+              onZoom={zoom}
+              series={[
+                { label: 'Requests', color: '--chart-1', values: rows.map((r) => Number(r.requests)) },
+                { label: 'Refused', color: '--chart-2', values: rows.map(refusals) },
+                { label: 'Errors', color: '--chart-4', values: rows.map((r) => Number(r.status_5xx)) },
+              ]}
+            />
+          ) : (
+            <ChartSkeleton />
+          )}
         </Panel>
         <Panel title="Latency">
-          {rows ? <Chart label="Latency" times={rows.map(startOf)} format={milliseconds} onZoom={zoom} series={(['p50', 'p95', 'p99'] as const).map((p, i) => ({
-            label: p, color: `--chart-${i + 1}`, values: rows.map((r) => (Number(r.requests) > 0 && r.latency_ms ? Number(r.latency_ms[p]) : null)),
-          }))} /> : <ChartSkeleton />}
+          {rows ? (
+            <Chart
+              label="Latency"
+              times={rows.map(startOf)}
+              format={milliseconds}
+              onZoom={zoom}
+              series={(['p50', 'p95', 'p99'] as const).map((p, i) => ({
+                label: p,
+                color: `--chart-${i + 1}`,
+                values: rows.map((r) => (Number(r.requests) > 0 && r.latency_ms ? Number(r.latency_ms[p]) : null)),
+              }))}
+            />
+          ) : (
+            <ChartSkeleton />
+          )}
         </Panel>
         <Top by="route" period={period} live={live} />
         <Top by="key" period={period} live={live} />
@@ -114,20 +164,61 @@ function FailingWebhooks({ still }: { still: boolean }) {
   const retried = useList('/v1/webhook-deliveries', { query: { state: 'retry_scheduled', limit: 100 } }, every);
   const endpoints = hooks.data?.data.data;
   const of = (list: typeof failed, id: string) => list.data?.data.data.filter((d) => d.webhook_id === id).length ?? 0;
-  const rows = endpoints && failed.data && retried.data
-    ? endpoints.map((w) => ({ w, failed: of(failed, w.webhook_id), retried: of(retried, w.webhook_id) })).filter((r) => r.failed + r.retried > 0 || r.w.state === 'disabled')
-    : undefined;
+  const rows =
+    endpoints && failed.data && retried.data
+      ? endpoints
+          .map((w) => ({ w, failed: of(failed, w.webhook_id), retried: of(retried, w.webhook_id) }))
+          .filter((r) => r.failed + r.retried > 0 || r.w.state === 'disabled')
+      : undefined;
   const error = hooks.error ?? failed.error ?? retried.error;
   const number = (n: number) => (n >= 100 ? '100 or more' : count(n));
   return (
-    <Panel flush className="min-h-[368px]" title="Failing webhooks" actions={<Link to="/webhooks" className="link">All webhooks</Link>}>
-      {error ? <div className="p-4"><Failure error={error} /></div> : (
-        <Table label="Failing webhooks" rows={rows} rowKey={(r) => r.w.webhook_id} skeletons={2} empty={<Empty icon="check" title="No endpoint is failing" />} columns={[
-          { title: 'Endpoint', className: 'w-full max-w-0', cell: (r) => <Link to="/webhooks/$webhookId" params={{ webhookId: r.w.webhook_id }} className="link block truncate" title={r.w.url}>{r.w.url}</Link> },
-          { title: 'State', className: 'hidden sm:table-cell', cell: (r) => (r.w.state === 'disabled' ? <Status tone="bad" icon="stop">Disabled</Status> : <Status tone="warn">Failing</Status>) },
-          { title: 'Retrying', number: true, cell: (r) => number(r.retried) },
-          { title: 'Failed, 24 h', number: true, cell: (r) => number(r.failed) },
-        ]} />
+    <Panel
+      flush
+      className="min-h-[368px]"
+      title="Failing webhooks"
+      actions={
+        <Link to="/webhooks" className="link">
+          All webhooks
+        </Link>
+      }>
+      {error ? (
+        <div className="p-4">
+          <Failure error={error} />
+        </div>
+      ) : (
+        <Table
+          label="Failing webhooks"
+          rows={rows}
+          rowKey={(r) => r.w.webhook_id}
+          skeletons={2}
+          empty={<Empty icon="check" title="No endpoint is failing" />}
+          columns={[
+            {
+              title: 'Endpoint',
+              className: 'w-full max-w-0',
+              cell: (r) => (
+                <Link to="/webhooks/$webhookId" params={{ webhookId: r.w.webhook_id }} className="link block truncate" title={r.w.url}>
+                  {r.w.url}
+                </Link>
+              ),
+            },
+            {
+              title: 'State',
+              className: 'hidden sm:table-cell',
+              cell: (r) =>
+                r.w.state === 'disabled' ? (
+                  <Status tone="bad" icon="stop">
+                    Disabled
+                  </Status>
+                ) : (
+                  <Status tone="warn">Failing</Status>
+                ),
+            },
+            { title: 'Retrying', number: true, cell: (r) => number(r.retried) },
+            { title: 'Failed, 24 h', number: true, cell: (r) => number(r.failed) },
+          ]}
+        />
       )}
     </Panel>
   );
@@ -135,17 +226,52 @@ function FailingWebhooks({ still }: { still: boolean }) {
 
 // Changes lists the latest changes of the configuration.
 function Changes({ still }: { still: boolean }) {
-  const query = useList('/v1/audit-log', { query: { kind: 'management', outcome: 'success', limit: 25 } }, { refetchInterval: still ? false : 30_000 });
+  const query = useList(
+    '/v1/audit-log',
+    { query: { kind: 'management', outcome: 'success', limit: 25 } },
+    { refetchInterval: still ? false : 30_000 },
+  );
   const rows = query.data?.data.data.filter((r) => r.action).slice(0, 8);
   return (
-    <Panel flush className="min-h-[368px]" title="Latest changes" actions={<Link to="/audit" search={{ kind: 'management' }} className="link">Audit log</Link>}>
-      {query.error ? <div className="p-4"><Failure error={query.error} /></div> : (
-        <Table label="Latest changes" rows={rows} rowKey={(r) => r.request_id + r.time} skeletons={8} empty={<Empty icon="audit" title="No changes yet" />} columns={[
-          { title: 'Change', cell: (r) => <code className="font-mono text-sm">{r.action}</code> },
-          { title: 'Of', className: 'max-w-40 hidden sm:table-cell', cell: (r) => <code className="block truncate font-mono text-sm text-muted" title={r.target ?? ''}>{r.target}</code> },
-          { title: 'By', className: 'hidden xl:table-cell', cell: (r) => <code className="font-mono text-sm">{r.key_prefix ?? '–'}</code> },
-          { title: 'When', number: true, cell: (r) => <Time at={r.time} /> },
-        ]} />
+    <Panel
+      flush
+      className="min-h-[368px]"
+      title="Latest changes"
+      actions={
+        <Link to="/audit" search={{ kind: 'management' }} className="link">
+          Audit log
+        </Link>
+      }>
+      {query.error ? (
+        <div className="p-4">
+          <Failure error={query.error} />
+        </div>
+      ) : (
+        <Table
+          label="Latest changes"
+          rows={rows}
+          rowKey={(r) => r.request_id + r.time}
+          skeletons={8}
+          empty={<Empty icon="audit" title="No changes yet" />}
+          columns={[
+            { title: 'Change', cell: (r) => <code className="font-mono text-sm">{r.action}</code> },
+            {
+              title: 'Of',
+              className: 'max-w-40 hidden sm:table-cell',
+              cell: (r) => (
+                <code className="block truncate font-mono text-sm text-muted" title={r.target ?? ''}>
+                  {r.target}
+                </code>
+              ),
+            },
+            {
+              title: 'By',
+              className: 'hidden xl:table-cell',
+              cell: (r) => <code className="font-mono text-sm">{r.key_prefix ?? '–'}</code>,
+            },
+            { title: 'When', number: true, cell: (r) => <Time at={r.time} /> },
+          ]}
+        />
       )}
     </Panel>
   );

@@ -29,15 +29,29 @@ export function StartSteps() {
   const gateway = gateways.find((g) => g.default) ?? gateways[0];
   const steps = [
     {
-      title: 'Create a gateway', done: Boolean(gateway), text: 'It stands in front of an HTTP service. You need the address of that service, and its OpenAPI document if there is one.',
-      action: <Link to="/gateways/new" className={buttonClass('primary')}>Create a gateway</Link>,
+      title: 'Create a gateway',
+      done: Boolean(gateway),
+      text: 'It stands in front of an HTTP service. You need the address of that service, and its OpenAPI document if there is one.',
+      action: (
+        <Link to="/gateways/new" className={buttonClass('primary')}>
+          Create a gateway
+        </Link>
+      ),
     },
     {
-      title: 'Create a key', done: Boolean(key), text: 'Callers show it with each request. Its scope says what they may do.',
-      action: <Link to="/keys" search={{ create: '1' }} className={buttonClass(gateway ? 'primary' : 'plain')}>Create a key</Link>,
+      title: 'Create a key',
+      done: Boolean(key),
+      text: 'Callers show it with each request. Its scope says what they may do.',
+      action: (
+        <Link to="/keys" search={{ create: '1' }} className={buttonClass(gateway ? 'primary' : 'plain')}>
+          Create a key
+        </Link>
+      ),
     },
     {
-      title: 'Make the first call', done: false, text: 'Put your key in place of kg_…. This page turns into the overview when the call has arrived.',
+      title: 'Make the first call',
+      done: false,
+      text: 'Put your key in place of kg_…. This page turns into the overview when the call has arrived.',
       action: gateway && <Code label="The first call" text={callLine(gateway, 'kg_…')} />,
     },
   ];
@@ -47,8 +61,16 @@ export function StartSteps() {
       <ol className="flex flex-col gap-6">
         {steps.map((s, i) => (
           <li key={s.title} aria-current={i === next ? 'step' : undefined} className="flex gap-3">
-            <span className={`flex size-6 shrink-0 items-center justify-center rounded-full text-sm font-semibold ${s.done ? 'bg-ok-soft text-ok' : i === next ? 'bg-accent text-on-accent' : 'bg-hover text-muted'}`}>
-              {s.done ? <><Icon name="check" /><span className="sr-only">Done</span></> : i + 1}
+            <span
+              className={`flex size-6 shrink-0 items-center justify-center rounded-full text-sm font-semibold ${s.done ? 'bg-ok-soft text-ok' : i === next ? 'bg-accent text-on-accent' : 'bg-hover text-muted'}`}>
+              {s.done ? (
+                <>
+                  <Icon name="check" />
+                  <span className="sr-only">Done</span>
+                </>
+              ) : (
+                i + 1
+              )}
             </span>
             <div className="flex min-w-0 flex-1 flex-col items-start gap-2">
               <h2 className="text-lg font-semibold">{s.title}</h2>

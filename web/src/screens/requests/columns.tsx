@@ -7,12 +7,22 @@ import { explain, type LoggedRequest, short } from './explain';
 
 // What a status means here, by icon and word.
 const words: Record<number, [Tone, IconName, string]> = {
-  401: ['warn', 'key', 'Key'], 403: ['warn', 'stop', 'Scope'], 429: ['warn', 'clock', 'Limit'],
+  401: ['warn', 'key', 'Key'],
+  403: ['warn', 'stop', 'Scope'],
+  429: ['warn', 'clock', 'Limit'],
 };
 
 export function RequestStatus({ record }: { record: LoggedRequest }) {
-  const [tone, icon, word] = (record.decision.upstream_status === null && words[record.status]) || ['bad' as Tone, 'cross' as IconName, record.decision.check === 'internal' ? 'Keygate' : 'Upstream'];
-  return <Status tone={tone} icon={icon}>{record.status} <span className="@max-xl:sr-only">{word}</span></Status>;
+  const [tone, icon, word] = (record.decision.upstream_status === null && words[record.status]) || [
+    'bad' as Tone,
+    'cross' as IconName,
+    record.decision.check === 'internal' ? 'Keygate' : 'Upstream',
+  ];
+  return (
+    <Status tone={tone} icon={icon}>
+      {record.status} <span className="@max-xl:sr-only">{word}</span>
+    </Status>
+  );
 }
 
 // A Line is a request, or a number of requests that the live tail had to leave out.
@@ -27,34 +37,66 @@ export function requestColumns(nameOf: (gateway: string) => string): Column<Line
     { title: 'Time', cell: of((r) => <Time at={r.time} />) },
     { title: 'Status', cell: of((r) => <RequestStatus record={r} />) },
     {
-      title: 'Request', className: 'w-full max-w-0 @4xl:w-2/5',
-      cell: (r) => ('skipped' in r ? <span className="text-muted italic">{r.skipped > 0 ? `${plural(r.skipped, 'request')} skipped` : 'Further requests skipped'}</span> : (
-        <Link to="/requests/$requestId" params={{ requestId: r.request_id }} className="link block truncate font-mono text-sm" title={`${r.method} ${r.path}`}>
-          <span className="text-muted">{r.method}</span> <bdi>{r.path}</bdi>
-          <span className="block truncate font-sans text-muted @4xl:hidden">{short(r)}</span>
-        </Link>
+      title: 'Request',
+      className: 'w-full max-w-0 @4xl:w-2/5',
+      cell: (r) =>
+        'skipped' in r ? (
+          <span className="text-muted italic">
+            {r.skipped > 0 ? `${plural(r.skipped, 'request')} skipped` : 'Further requests skipped'}
+          </span>
+        ) : (
+          <Link
+            to="/requests/$requestId"
+            params={{ requestId: r.request_id }}
+            className="link block truncate font-mono text-sm"
+            title={`${r.method} ${r.path}`}>
+            <span className="text-muted">{r.method}</span> <bdi>{r.path}</bdi>
+            <span className="block truncate font-sans text-muted @4xl:hidden">{short(r)}</span>
+          </Link>
+        ),
+    },
+    {
+      title: 'Why',
+      className: 'w-3/5 max-w-0 hidden @4xl:table-cell',
+      cell: of((r) => (
+        <span className="block truncate" title={explain(r)}>
+          {short(r)}
+        </span>
       )),
     },
     {
-      title: 'Why', className: 'w-3/5 max-w-0 hidden @4xl:table-cell',
-      cell: of((r) => <span className="block truncate" title={explain(r)}>{short(r)}</span>),
+      title: 'Key',
+      className: 'hidden @2xl:table-cell',
+      cell: of((r) =>
+        r.key_id ? (
+          <Link to="/keys/$keyId" params={{ keyId: r.key_id }} className="link font-mono text-sm">
+            {r.key_prefix}
+          </Link>
+        ) : (
+          <span className="font-mono text-sm text-muted">{r.key_prefix ?? '–'}</span>
+        ),
+      ),
     },
     {
-      title: 'Key', className: 'hidden @2xl:table-cell',
-      cell: of((r) => (r.key_id
-        ? <Link to="/keys/$keyId" params={{ keyId: r.key_id }} className="link font-mono text-sm">{r.key_prefix}</Link>
-        : <span className="font-mono text-sm text-muted">{r.key_prefix ?? '–'}</span>)),
-    },
-    {
-      title: 'Gateway', className: 'max-w-40 hidden @7xl:table-cell',
-      cell: of((r) => (r.gateway_id
-        ? <Link to="/gateways/$gatewayId" params={{ gatewayId: r.gateway_id }} className="link block truncate" title={nameOf(r.gateway_id)}>{nameOf(r.gateway_id)}</Link>
-        : <span className="text-muted">–</span>)),
+      title: 'Gateway',
+      className: 'max-w-40 hidden @7xl:table-cell',
+      cell: of((r) =>
+        r.gateway_id ? (
+          <Link to="/gateways/$gatewayId" params={{ gatewayId: r.gateway_id }} className="link block truncate" title={nameOf(r.gateway_id)}>
+            {nameOf(r.gateway_id)}
+          </Link>
+        ) : (
+          <span className="text-muted">–</span>
+        ),
+      ),
     },
     { title: 'Duration', number: true, className: 'hidden @7xl:table-cell', cell: of((r) => milliseconds(Number(r.duration_ms))) },
     {
-      title: <span className="sr-only">Copy</span>, className: 'w-8 hidden @lg:table-cell',
-      cell: of((r) => <CopyButton text={() => explain(r, { gateway: r.gateway_id ? nameOf(r.gateway_id) : undefined })} label="Copy the explanation" />),
+      title: <span className="sr-only">Copy</span>,
+      className: 'w-8 hidden @lg:table-cell',
+      cell: of((r) => (
+        <CopyButton text={() => explain(r, { gateway: r.gateway_id ? nameOf(r.gateway_id) : undefined })} label="Copy the explanation" />
+      )),
     },
   ];
 }

@@ -16,61 +16,185 @@ export default function RequestDetail() {
   const r = query.data?.data;
   const noGateways = useRefusal('read', 'gateways');
   const noKeys = useRefusal('read', 'keys');
-  const route = useRecord('/v1/gateways/{gateway_id}/routes/{route_id}', { path: { gateway_id: r?.gateway_id ?? '', route_id: r?.route_id ?? '' } },
-    { enabled: Boolean(r?.gateway_id && r.route_id) && !noGateways, retry: false }).data?.data;
-  const key = useRecord('/v1/keys/{key_id}', { path: { key_id: r?.key_id ?? '' } }, { enabled: Boolean(r?.key_id) && !noKeys, retry: false }).data?.data;
+  const route = useRecord(
+    '/v1/gateways/{gateway_id}/routes/{route_id}',
+    { path: { gateway_id: r?.gateway_id ?? '', route_id: r?.route_id ?? '' } },
+    { enabled: Boolean(r?.gateway_id && r.route_id) && !noGateways, retry: false },
+  ).data?.data;
+  const key = useRecord(
+    '/v1/keys/{key_id}',
+    { path: { key_id: r?.key_id ?? '' } },
+    { enabled: Boolean(r?.key_id) && !noKeys, retry: false },
+  ).data?.data;
   if (query.error && !r) {
     return (
       <Page title="Request">
-        {query.error instanceof ApiError && query.error.status === 404
-          ? <Panel><Empty icon="request" title="This request cannot be explained" action={<Link to="/requests" className={buttonClass()}>All refused and failed requests</Link>}>Only requests of the last 24 hours that were refused (401, 403, 429) or failed (5xx) are kept.</Empty></Panel>
-          : <Failure error={query.error} retry={() => void query.refetch()} />}
+        {query.error instanceof ApiError && query.error.status === 404 ? (
+          <Panel>
+            <Empty
+              icon="request"
+              title="This request cannot be explained"
+              action={
+                <Link to="/requests" className={buttonClass()}>
+                  All refused and failed requests
+                </Link>
+              }>
+              Only requests of the last 24 hours that were refused (401, 403, 429) or failed (5xx) are kept.
+            </Empty>
+          </Panel>
+        ) : (
+          <Failure error={query.error} retry={() => void query.refetch()} />
+        )}
       </Page>
     );
   }
-  if (!r) return <Page key="loading" title={<Skeleton className="h-6 w-64" />}><Panel><Skeleton className="h-24 w-full" /></Panel><Panel><Skeleton className="h-60 w-full" /></Panel></Page>;
+  if (!r)
+    return (
+      <Page key="loading" title={<Skeleton className="h-6 w-64" />}>
+        <Panel>
+          <Skeleton className="h-24 w-full" />
+        </Panel>
+        <Panel>
+          <Skeleton className="h-60 w-full" />
+        </Panel>
+      </Page>
+    );
   const d = r.decision;
   const text = explain(r, { gateway: r.gateway_id ? nameOf(r.gateway_id) : undefined, route: route?.path });
   const decision: [ReactNode, ReactNode][] = [
     ['Decided by', d.check],
-    ['Code', <code key="code" className="font-mono text-sm">{d.code}</code>],
+    [
+      'Code',
+      <code key="code" className="font-mono text-sm">
+        {d.code}
+      </code>,
+    ],
     ['What the server says', d.message],
-    ...(d.limit_scope ? [
-      ['Limit', limitName(r, route?.path).replace(/^the /, '').replace(/^./, (c) => c.toUpperCase())],
-      ['Left then', d.remaining === null ? '–' : `${count(d.remaining)} of ${d.limit === null ? '–' : plural(d.limit, 'request')}`],
-      ['Would have passed', <Time key="passes" at={d.passes_at} />],
-    ] as [ReactNode, ReactNode][] : []),
+    ...(d.limit_scope
+      ? ([
+          [
+            'Limit',
+            limitName(r, route?.path)
+              .replace(/^the /, '')
+              .replace(/^./, (c) => c.toUpperCase()),
+          ],
+          ['Left then', d.remaining === null ? '–' : `${count(d.remaining)} of ${d.limit === null ? '–' : plural(d.limit, 'request')}`],
+          ['Would have passed', <Time key="passes" at={d.passes_at} />],
+        ] as [ReactNode, ReactNode][])
+      : []),
     ...(d.upstream_status !== null ? [['Status of the upstream', d.upstream_status] as [ReactNode, ReactNode]] : []),
-    ...(d.reason ? [['Reason', <code key="reason" className="font-mono text-sm">{d.reason}</code>] as [ReactNode, ReactNode]] : []),
-    ...(d.detail ? [['Detail for the operator', <code key="detail" className="font-mono text-sm break-all">{d.detail}</code>] as [ReactNode, ReactNode]] : []),
+    ...(d.reason
+      ? [
+          [
+            'Reason',
+            <code key="reason" className="font-mono text-sm">
+              {d.reason}
+            </code>,
+          ] as [ReactNode, ReactNode],
+        ]
+      : []),
+    ...(d.detail
+      ? [
+          [
+            'Detail for the operator',
+            <code key="detail" className="font-mono text-sm break-all">
+              {d.detail}
+            </code>,
+          ] as [ReactNode, ReactNode],
+        ]
+      : []),
   ];
   return (
-    <Page title={<span className="flex min-w-0 flex-wrap items-center gap-3"><span className="min-w-0 font-mono text-lg break-all">{r.method} {r.path}</span><RequestStatus record={r} /></span>}>
+    <Page
+      title={
+        <span className="flex min-w-0 flex-wrap items-center gap-3">
+          <span className="min-w-0 font-mono text-lg break-all">
+            {r.method} {r.path}
+          </span>
+          <RequestStatus record={r} />
+        </span>
+      }>
       {query.error && <Failure error={query.error} />}
-      <Panel title="Explanation" actions={<CopyButton text={text} label="Copy the explanation">Copy</CopyButton>}>
-        <p data-explanation className="max-w-[960px] text-lg break-words">{text}</p>
+      <Panel
+        title="Explanation"
+        actions={
+          <CopyButton text={text} label="Copy the explanation">
+            Copy
+          </CopyButton>
+        }>
+        <p data-explanation className="max-w-[960px] text-lg break-words">
+          {text}
+        </p>
       </Panel>
       <div className="grid grid-cols-[minmax(0,1fr)] gap-4 lg:grid-cols-2">
-        <Panel title="Decision"><Details rows={decision} /></Panel>
+        <Panel title="Decision">
+          <Details rows={decision} />
+        </Panel>
         <Panel title="Request">
-          <Details rows={[
-            ['Identifier', <Id key="id" value={r.request_id} />],
-            ['Time', <Time key="time" at={r.time} />],
-            ['Client', <Id key="client" value={r.client_ip} />],
-            ['Key', r.key_id ? <Link key="key" to="/keys/$keyId" params={{ keyId: r.key_id }} className="link"><bdi>{key?.name ?? r.key_prefix ?? r.key_id}</bdi></Link> : (r.key_prefix ?? 'none')],
-            ['Gateway', r.gateway_id ? <Link key="gateway" to="/gateways/$gatewayId" params={{ gatewayId: r.gateway_id }} className="link"><bdi>{nameOf(r.gateway_id)}</bdi></Link> : 'not known'],
-            ['Route', r.gateway_id && r.route_id
-              ? <Link key="route" to="/gateways/$gatewayId/routes/$routeId" params={{ gatewayId: r.gateway_id, routeId: r.route_id }} className="link font-mono text-sm">{route?.path ?? r.route_id}</Link>
-              : 'not known: no route matched, or the request was refused before'],
-            ['Duration', milliseconds(Number(r.duration_ms))],
-            ...(Number(r.left_out) > 0 ? [['Not in the list', `${plural(r.left_out, 'other request')} of the same second`] as [ReactNode, ReactNode]] : []),
-          ]} />
+          <Details
+            rows={[
+              ['Identifier', <Id key="id" value={r.request_id} />],
+              ['Time', <Time key="time" at={r.time} />],
+              ['Client', <Id key="client" value={r.client_ip} />],
+              [
+                'Key',
+                r.key_id ? (
+                  <Link key="key" to="/keys/$keyId" params={{ keyId: r.key_id }} className="link">
+                    <bdi>{key?.name ?? r.key_prefix ?? r.key_id}</bdi>
+                  </Link>
+                ) : (
+                  (r.key_prefix ?? 'none')
+                ),
+              ],
+              [
+                'Gateway',
+                r.gateway_id ? (
+                  <Link key="gateway" to="/gateways/$gatewayId" params={{ gatewayId: r.gateway_id }} className="link">
+                    <bdi>{nameOf(r.gateway_id)}</bdi>
+                  </Link>
+                ) : (
+                  'not known'
+                ),
+              ],
+              [
+                'Route',
+                r.gateway_id && r.route_id ? (
+                  <Link
+                    key="route"
+                    to="/gateways/$gatewayId/routes/$routeId"
+                    params={{ gatewayId: r.gateway_id, routeId: r.route_id }}
+                    className="link font-mono text-sm">
+                    {route?.path ?? r.route_id}
+                  </Link>
+                ) : (
+                  'not known: no route matched, or the request was refused before'
+                ),
+              ],
+              ['Duration', milliseconds(Number(r.duration_ms))],
+              ...(Number(r.left_out) > 0
+                ? [['Not in the list', `${plural(r.left_out, 'other request')} of the same second`] as [ReactNode, ReactNode]]
+                : []),
+            ]}
+          />
         </Panel>
       </div>
       <p className="flex flex-wrap gap-2">
-        {r.key_id && <Link to="/requests" search={{ key_id: r.key_id }} className={buttonClass()}>More with this key</Link>}
-        {r.gateway_id && r.route_id && <Link to="/requests" search={{ gateway_id: r.gateway_id, route_id: r.route_id }} className={buttonClass()}>More of this route</Link>}
-        <Link to="/audit" search={{ ...(r.gateway_id && { gateway_id: r.gateway_id }), ...(r.key_id && { key_id: r.key_id }) }} className={buttonClass()}>Audit log</Link>
+        {r.key_id && (
+          <Link to="/requests" search={{ key_id: r.key_id }} className={buttonClass()}>
+            More with this key
+          </Link>
+        )}
+        {r.gateway_id && r.route_id && (
+          <Link to="/requests" search={{ gateway_id: r.gateway_id, route_id: r.route_id }} className={buttonClass()}>
+            More of this route
+          </Link>
+        )}
+        <Link
+          to="/audit"
+          search={{ ...(r.gateway_id && { gateway_id: r.gateway_id }), ...(r.key_id && { key_id: r.key_id }) }}
+          className={buttonClass()}>
+          Audit log
+        </Link>
       </p>
     </Page>
   );

@@ -5,9 +5,20 @@ const none = { limit_scope: null, limit: null, remaining: null, passes_at: null,
 
 function request(status: number, decision: Partial<LoggedRequest['decision']>, rest: Partial<LoggedRequest> = {}): LoggedRequest {
   return {
-    request_id: 'req_1', time: '2026-03-01T12:00:00.5Z', status, method: 'GET', path: '/orders/17', client_ip: '203.0.113.7', duration_ms: 1,
-    gateway_id: 'gw_1', route_id: 'rt_1', key_id: null, key_prefix: null, left_out: 0,
-    decision: { check: '', code: '', message: 'said by the server', ...none, ...decision }, ...rest,
+    request_id: 'req_1',
+    time: '2026-03-01T12:00:00.5Z',
+    status,
+    method: 'GET',
+    path: '/orders/17',
+    client_ip: '203.0.113.7',
+    duration_ms: 1,
+    gateway_id: 'gw_1',
+    route_id: 'rt_1',
+    key_id: null,
+    key_prefix: null,
+    left_out: 0,
+    decision: { check: '', code: '', message: 'said by the server', ...none, ...decision },
+    ...rest,
   };
 }
 
@@ -18,24 +29,80 @@ const limited = { check: 'limit', code: 'rate_limit_exceeded', limit: 50, remain
 // would have passed, with all that support needs to find it again.
 describe('explain', () => {
   const cases: [string, LoggedRequest, string][] = [
-    ['missing key', request(401, { check: 'key', code: 'key_invalid' }), 'no key was sent, or what was sent does not have the form of a key'],
-    ['unknown key', request(401, { check: 'key', code: 'key_invalid' }, { key_prefix: 'kg_4tQx9Z' }), 'the key kg_4tQx9Z… is not valid here'],
+    [
+      'missing key',
+      request(401, { check: 'key', code: 'key_invalid' }),
+      'no key was sent, or what was sent does not have the form of a key',
+    ],
+    [
+      'unknown key',
+      request(401, { check: 'key', code: 'key_invalid' }, { key_prefix: 'kg_4tQx9Z' }),
+      'the key kg_4tQx9Z… is not valid here',
+    ],
     ['revoked key', request(401, { check: 'key', code: 'key_invalid' }, known), 'the key kg_4tQx9Z… had been revoked'],
     ['expired key', request(401, { check: 'key', code: 'key_expired' }, known), 'the key kg_4tQx9Z… had expired'],
-    ['another gateway', request(403, { check: 'gateway', code: 'scope_insufficient' }, known), 'the key kg_4tQx9Z… is restricted to another gateway'],
-    ['scope', request(403, { check: 'scope', code: 'scope_insufficient' }, { ...known, method: 'DELETE' }), 'the scope of the key kg_4tQx9Z… does not allow DELETE on this path'],
-    ['route limit', request(429, { ...limited, limit_scope: 'route' }), 'the limit of 50 requests for the route /orders/{id} was used up, with 0 left; the request would have passed at 2026-03-01 12:00:03 UTC, 3 s later'],
+    [
+      'another gateway',
+      request(403, { check: 'gateway', code: 'scope_insufficient' }, known),
+      'the key kg_4tQx9Z… is restricted to another gateway',
+    ],
+    [
+      'scope',
+      request(403, { check: 'scope', code: 'scope_insufficient' }, { ...known, method: 'DELETE' }),
+      'the scope of the key kg_4tQx9Z… does not allow DELETE on this path',
+    ],
+    [
+      'route limit',
+      request(429, { ...limited, limit_scope: 'route' }),
+      'the limit of 50 requests for the route /orders/{id} was used up, with 0 left; the request would have passed at 2026-03-01 12:00:03 UTC, 3 s later',
+    ],
     ['key limit', request(429, { ...limited, limit_scope: 'key', limit: 1 }), 'the limit of 1 request for the key was used up'],
-    ['daily limit', request(429, { ...limited, limit_scope: 'daily', limit: 10_000, passes_at: '2026-03-02T00:00:00Z' }), 'the daily limit of 10,000 requests for the route /orders/{id} was used up, with 0 left; the request would have passed at 2026-03-02 00:00:00 UTC, 12 h later'],
-    ["a key's daily limit", request(429, { ...limited, limit_scope: 'key', message: "the key's own daily limit of 50 was used up" }), 'the daily limit of 50 requests for the key was used up'],
+    [
+      'daily limit',
+      request(429, { ...limited, limit_scope: 'daily', limit: 10_000, passes_at: '2026-03-02T00:00:00Z' }),
+      'the daily limit of 10,000 requests for the route /orders/{id} was used up, with 0 left; the request would have passed at 2026-03-02 00:00:00 UTC, 12 h later',
+    ],
+    [
+      "a key's daily limit",
+      request(429, { ...limited, limit_scope: 'key', message: "the key's own daily limit of 50 was used up" }),
+      'the daily limit of 50 requests for the key was used up',
+    ],
     ['global limit', request(429, { ...limited, limit_scope: 'global' }), 'the limit of 50 requests for the whole gateway was used up'],
-    ['connection refused', request(502, { check: 'upstream', code: 'upstream_unreachable', reason: 'connection_refused' }), 'the service behind the gateway refused the connection'],
-    ['certificate', request(502, { check: 'upstream', code: 'upstream_unreachable', reason: 'certificate_rejected' }), 'the TLS certificate of the service behind the gateway was not accepted'],
-    ['unreachable', request(502, { check: 'upstream', code: 'upstream_unreachable' }), 'the service behind the gateway could not be reached'],
-    ['a reason added later', request(502, { check: 'upstream', code: 'upstream_unreachable', reason: 'new' }), 'the service behind the gateway could not be reached, or did not respond'],
-    ['timeout', request(504, { check: 'timeout', code: 'upstream_timeout', reason: 'timeout' }), 'the service behind the gateway did not respond in time'],
-    ['no connection', request(504, { check: 'timeout', code: 'upstream_timeout', reason: 'no_free_connection' }), 'all connections to the service behind the gateway were in use'],
-    ['upstream status', request(503, { check: 'upstream', code: 'upstream_status', upstream_status: 503 }), 'the service behind the gateway responded with status 503'],
+    [
+      'connection refused',
+      request(502, { check: 'upstream', code: 'upstream_unreachable', reason: 'connection_refused' }),
+      'the service behind the gateway refused the connection',
+    ],
+    [
+      'certificate',
+      request(502, { check: 'upstream', code: 'upstream_unreachable', reason: 'certificate_rejected' }),
+      'the TLS certificate of the service behind the gateway was not accepted',
+    ],
+    [
+      'unreachable',
+      request(502, { check: 'upstream', code: 'upstream_unreachable' }),
+      'the service behind the gateway could not be reached',
+    ],
+    [
+      'a reason added later',
+      request(502, { check: 'upstream', code: 'upstream_unreachable', reason: 'new' }),
+      'the service behind the gateway could not be reached, or did not respond',
+    ],
+    [
+      'timeout',
+      request(504, { check: 'timeout', code: 'upstream_timeout', reason: 'timeout' }),
+      'the service behind the gateway did not respond in time',
+    ],
+    [
+      'no connection',
+      request(504, { check: 'timeout', code: 'upstream_timeout', reason: 'no_free_connection' }),
+      'all connections to the service behind the gateway were in use',
+    ],
+    [
+      'upstream status',
+      request(503, { check: 'upstream', code: 'upstream_status', upstream_status: 503 }),
+      'the service behind the gateway responded with status 503',
+    ],
     ['Keygate failed', request(500, { check: 'internal', code: 'internal' }), 'the gateway itself failed'],
     ['unavailable', request(503, { check: 'internal', code: 'unavailable' }), 'the gateway could not handle requests at that time'],
     ['not found', request(404, { check: 'route', code: 'route_not_found' }), 'said by the server'],
@@ -52,14 +119,26 @@ describe('explain', () => {
   });
 
   test('addresses of upstreams are not in it', () => {
-    const r = request(502, { check: 'upstream', code: 'upstream_unreachable', reason: 'connection_refused', detail: 'dial tcp 10.0.0.7:8080: refused' });
+    const r = request(502, {
+      check: 'upstream',
+      code: 'upstream_unreachable',
+      reason: 'connection_refused',
+      detail: 'dial tcp 10.0.0.7:8080: refused',
+    });
     expect(explain(r)).not.toContain('10.0.0.7');
   });
 
   // Guarantee: the sentence never has a key, a signing secret or a token, wherever a client put it.
   test('secrets are not in it', () => {
     const secret = 'AbCdEfGhIjKlMnOpQrStUvWxYz0123456789AbCd';
-    for (const put of [`kg_${secret}`, `kga_${secret}`, `kg%5F${secret}`, `whsec_${secret}`, `eyJhbGciOi.${secret}.${secret}`, `x=kg_${secret}&y`]) {
+    for (const put of [
+      `kg_${secret}`,
+      `kga_${secret}`,
+      `kg%5F${secret}`,
+      `whsec_${secret}`,
+      `eyJhbGciOi.${secret}.${secret}`,
+      `x=kg_${secret}&y`,
+    ]) {
       const decision = { ...limited, limit_scope: 'route' as const };
       const text = explain(request(429, decision, { path: `/orders/${put}/x`, ...known }), { gateway: put, route: `/${put}` });
       expect(text).not.toContain(secret.slice(6));
@@ -67,11 +146,15 @@ describe('explain', () => {
       expect(text).toContain('(request req_1).');
       expect(explain(request(400, { check: 'other', code: 'new', message: `bad ${put}` }))).not.toContain(secret.slice(6));
     }
-    expect(explain(request(401, { check: 'key', code: 'key_invalid' }, { ...known, path: '/kg_orders/whsec/eyJ' }))).toContain(' /kg_orders/whsec/eyJ at ');
+    expect(explain(request(401, { check: 'key', code: 'key_invalid' }, { ...known, path: '/kg_orders/whsec/eyJ' }))).toContain(
+      ' /kg_orders/whsec/eyJ at ',
+    );
   });
 
   test('the limit of a key names the key', () => {
-    expect(explain(request(429, { ...limited, limit_scope: 'key' }, known))).toContain('the limit of 50 requests for the key kg_4tQx9Z… was used up');
+    expect(explain(request(429, { ...limited, limit_scope: 'key' }, known))).toContain(
+      'the limit of 50 requests for the key kg_4tQx9Z… was used up',
+    );
   });
 
   test('names and paths can neither break nor reorder it', () => {
@@ -80,7 +163,9 @@ describe('explain', () => {
   });
 
   test('exact integers beyond 2^53', () => {
-    expect(explain(request(429, { ...limited, limit_scope: 'key', limit: 9_007_199_254_740_993n as unknown as number }))).toContain('9,007,199,254,740,993 requests');
+    expect(explain(request(429, { ...limited, limit_scope: 'key', limit: 9_007_199_254_740_993n as unknown as number }))).toContain(
+      '9,007,199,254,740,993 requests',
+    );
   });
 });
 

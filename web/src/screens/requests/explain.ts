@@ -84,18 +84,20 @@ export function limitName(r: LoggedRequest, route?: string): string {
   const d = r.decision;
   const daily = d.limit_scope === 'daily' || d.message.startsWith("the key's own daily limit");
   const size = d.limit === null ? '' : ` of ${plural(d.limit, 'request')}`;
-  const whose = d.limit_scope === 'key' ? keyName(r) : d.limit_scope === 'global' ? 'the whole gateway' : `the route${route ? ` ${clean(route)}` : ''}`;
+  const whose =
+    d.limit_scope === 'key' ? keyName(r) : d.limit_scope === 'global' ? 'the whole gateway' : `the route${route ? ` ${clean(route)}` : ''}`;
   return `the ${daily ? 'daily ' : ''}limit${size} for ${whose}`;
 }
 
 // clean leaves out what would reorder or break the sentence, control characters and marks of direction, and what
 // may be a secret: the rest of a key, or of a signing secret, that a client put into a path or that is in a name.
 // The server leaves out whole keys; this also covers mistyped ones.
-const clean = (text: string): string => text
-  .replaceAll(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu, '')
-  .replaceAll(/(kga?(?:_|%5f)[0-9a-z]{6})[0-9a-z]{8,}/gi, '$1…')
-  .replaceAll(/(whsec(?:_|%5f))[^\s/”]{8,}/gi, '$1…')
-  .replaceAll(/\b(eyJ[\w-]{5})[\w.-]{20,}/g, '$1…');
+const clean = (text: string): string =>
+  text
+    .replaceAll(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu, '')
+    .replaceAll(/(kga?(?:_|%5f)[0-9a-z]{6})[0-9a-z]{8,}/gi, '$1…')
+    .replaceAll(/(whsec(?:_|%5f))[^\s/”]{8,}/gi, '$1…')
+    .replaceAll(/\b(eyJ[\w-]{5})[\w.-]{20,}/g, '$1…');
 
 function wait(from: string, to: string): string {
   const seconds = Math.ceil((Date.parse(to) - Date.parse(from)) / 1000);
@@ -113,6 +115,8 @@ function moment(iso: string): string {
 
 // short is the cause in a few words, for a row of a list.
 export function short(r: LoggedRequest): string {
-  const text = cause({ ...r, ...(r.decision.limit_scope && { key_prefix: null }) }, {}).replace(/; the request would have passed.*$/, '').replaceAll('the service behind the gateway', 'the upstream');
+  const text = cause({ ...r, ...(r.decision.limit_scope && { key_prefix: null }) }, {})
+    .replace(/; the request would have passed.*$/, '')
+    .replaceAll('the service behind the gateway', 'the upstream');
   return text.charAt(0).toUpperCase() + text.slice(1);
 }

@@ -80,7 +80,10 @@ const every = 2_000;
 
 // poller returns a function that reads what the list has got since the time from. It stands in for the stream
 // where a proxy cuts or holds back streams, and reads what came while there was none.
-export function poller(read: (since: string, cursor?: string) => Promise<{ data: LoggedRequest[]; next_cursor: string | null }>, from: number) {
+export function poller(
+  read: (since: string, cursor?: string) => Promise<{ data: LoggedRequest[]; next_cursor: string | null }>,
+  from: number,
+) {
   let seen = new Set<string>();
   return async (): Promise<(LoggedRequest | { skipped: number })[]> => {
     const since = new Date(from - overlap).toISOString();
@@ -132,7 +135,11 @@ export function useTail(query: Record<string, string | undefined>, paused: boole
     let wait = 1_000;
     let opened = false;
     let gone = false;
-    const list = (from: number) => poller(async (since, cursor) => (await api.get('/v1/requests', { query: { ...filters.current, since, cursor, limit: 100 } })).data, from);
+    const list = (from: number) =>
+      poller(
+        async (since, cursor) => (await api.get('/v1/requests', { query: { ...filters.current, since, cursor, limit: 100 } })).data,
+        from,
+      );
     let poll: ReturnType<typeof poller> | undefined;
     const read = async () => {
       poll ??= list(now.since ?? serverNow());
@@ -162,10 +169,14 @@ export function useTail(query: Record<string, string | undefined>, paused: boole
         wait = 1_000;
         opened = true;
         setState('open');
-        void catchUp().then(() => { if (!gone) now.since = null; });
+        void catchUp().then(() => {
+          if (!gone) now.since = null;
+        });
       });
       source.addEventListener('request', (e) => arrived.push(parse((e as MessageEvent<string>).data) as LoggedRequest));
-      source.addEventListener('skipped', (e) => arrived.push({ skipped: Number((parse((e as MessageEvent<string>).data) as { count: number | bigint }).count) }));
+      source.addEventListener('skipped', (e) =>
+        arrived.push({ skipped: Number((parse((e as MessageEvent<string>).data) as { count: number | bigint }).count) }),
+      );
       // The browser would try again at once and for ever; here the waits grow. An ordinary call finds out
       // whether the session has ended or the server is away, which the shell then says.
       source.addEventListener('error', () => {

@@ -9,7 +9,11 @@ import { Button, buttonClass, Details, Empty, Failure, Id, Page, Panel, Status, 
 import { FilterBar } from '../../ui/filter';
 import { Table } from '../../ui/table';
 
-const themes: { value: Theme; label: string }[] = [{ value: 'system', label: 'As the system' }, { value: 'light', label: 'Light' }, { value: 'dark', label: 'Dark' }];
+const themes: { value: Theme; label: string }[] = [
+  { value: 'system', label: 'As the system' },
+  { value: 'light', label: 'Light' },
+  { value: 'dark', label: 'Dark' },
+];
 
 // Settings shows the account, the session and every setting of the installation.
 export default function SettingsPage() {
@@ -23,28 +27,84 @@ export default function SettingsPage() {
       <div className="grid grid-cols-[minmax(0,1fr)] gap-4 lg:grid-cols-2">
         <Panel title="Account">
           {account && (
-            <Details rows={[
-              ['Name', account.name], ['Identifier', <Id key="id" value={account.account_id} />], ['Plan', account.plan],
-              ['State', account.state === 'active' ? <Status key="s" tone="ok">Active</Status> : <Status key="s" tone="bad" icon="stop">Suspended</Status>],
-              ['Audit log kept for', `${account.audit_retention_days} days`], ['Hosts', account.hosts.length ? account.hosts.join(', ') : 'all'],
-            ]} />
+            <Details
+              rows={[
+                ['Name', account.name],
+                ['Identifier', <Id key="id" value={account.account_id} />],
+                ['Plan', account.plan],
+                [
+                  'State',
+                  account.state === 'active' ? (
+                    <Status key="s" tone="ok">
+                      Active
+                    </Status>
+                  ) : (
+                    <Status key="s" tone="bad" icon="stop">
+                      Suspended
+                    </Status>
+                  ),
+                ],
+                ['Audit log kept for', `${account.audit_retention_days} days`],
+                ['Hosts', account.hosts.length ? account.hosts.join(', ') : 'all'],
+              ]}
+            />
           )}
         </Panel>
-        <Panel title="Session" actions={<Button size="sm" onClick={() => void signOut().catch(setFailed)}>Sign out</Button>}>
+        <Panel
+          title="Session"
+          actions={
+            <Button size="sm" onClick={() => void signOut().catch(setFailed)}>
+              Sign out
+            </Button>
+          }>
           {account && (
-            <Details rows={[
-              ['Signed in with', <Link key="k" to="/keys/$keyId" params={{ keyId: account.key.key_id }} className="link">{account.key.name}</Link>],
-              ['Scope', <code key="s" className="font-mono text-sm">{account.key.scope}</code>],
-              ['Ends', session.data ? <span key="e"><Time at={session.data.data.expires_at} />, or with the key</span> : 'After 12 hours, or with the key'],
-              ['Theme', (
-                <select key="t" aria-label="Theme" value={look} className="h-7 rounded-md border border-line-strong bg-surface px-2"
-                  onChange={(e) => setTheme(e.target.value as Theme)}>
-                  {themes.map((t) => <option key={t.value} value={t.value}>{t.label}</option>)}
-                </select>
-              )],
-            ]} />
+            <Details
+              rows={[
+                [
+                  'Signed in with',
+                  <Link key="k" to="/keys/$keyId" params={{ keyId: account.key.key_id }} className="link">
+                    {account.key.name}
+                  </Link>,
+                ],
+                [
+                  'Scope',
+                  <code key="s" className="font-mono text-sm">
+                    {account.key.scope}
+                  </code>,
+                ],
+                [
+                  'Ends',
+                  session.data ? (
+                    <span key="e">
+                      <Time at={session.data.data.expires_at} />, or with the key
+                    </span>
+                  ) : (
+                    'After 12 hours, or with the key'
+                  ),
+                ],
+                [
+                  'Theme',
+                  <select
+                    key="t"
+                    aria-label="Theme"
+                    value={look}
+                    className="h-7 rounded-md border border-line-strong bg-surface px-2"
+                    onChange={(e) => setTheme(e.target.value as Theme)}>
+                    {themes.map((t) => (
+                      <option key={t.value} value={t.value}>
+                        {t.label}
+                      </option>
+                    ))}
+                  </select>,
+                ],
+              ]}
+            />
           )}
-          <p className="mt-4"><Link to="/keys" search={{ level: 'account' }} className={buttonClass()}>Account-level keys</Link></p>
+          <p className="mt-4">
+            <Link to="/keys" search={{ level: 'account' }} className={buttonClass()}>
+              Account-level keys
+            </Link>
+          </p>
         </Panel>
       </div>
       <Installation />
@@ -59,22 +119,57 @@ function Installation() {
   const word = (q ?? '').toLowerCase();
   const rows = query.data?.data.settings.filter((s) => s.name.includes(word) || s.value.toLowerCase().includes(word));
   return (
-    <Panel flush title={<FilterBar placeholder="Search the settings of this server" />}
-      actions={query.data && <span className="text-muted">Keygate <code className="font-mono text-sm text-text">{query.data.data.version}</code></span>}>
+    <Panel
+      flush
+      title={<FilterBar placeholder="Search the settings of this server" />}
+      actions={
+        query.data && (
+          <span className="text-muted">
+            Keygate <code className="font-mono text-sm text-text">{query.data.data.version}</code>
+          </span>
+        )
+      }>
       {query.error ? (
-        <div className="p-4">{query.error.status === 403 ? <p className="text-muted">The settings of this server are shown to the account default only, to keys that may read them.</p> : <Failure error={query.error} retry={() => void query.refetch()} />}</div>
+        <div className="p-4">
+          {query.error.status === 403 ? (
+            <p className="text-muted">The settings of this server are shown to the account default only, to keys that may read them.</p>
+          ) : (
+            <Failure error={query.error} retry={() => void query.refetch()} />
+          )}
+        </div>
       ) : (
-        <Table<Schemas['Setting']> label="Settings of this server" rows={rows} rowKey={(s) => s.name} skeletons={12} empty={<Empty icon="settings" title="No setting matches" />} columns={[
-          { title: 'Setting', className: 'align-top', cell: (s) => <code className="font-mono text-sm sm:whitespace-nowrap">{s.name}</code> },
-          {
-            title: 'Value',
-            cell: (s) => <>
-              {s.value === '' ? <span className="text-muted">not set</span> : <code className="font-mono text-sm break-all">{s.value}</code>}
-              {s.source !== 'default' && <span className="block text-sm font-medium sm:hidden">from {s.source}</span>}
-            </>,
-          },
-          { title: 'From', className: 'hidden sm:table-cell', cell: (s) => <span className={s.source === 'default' ? 'text-muted' : 'font-medium'}>{s.source}</span> },
-        ]} />
+        <Table<Schemas['Setting']>
+          label="Settings of this server"
+          rows={rows}
+          rowKey={(s) => s.name}
+          skeletons={12}
+          empty={<Empty icon="settings" title="No setting matches" />}
+          columns={[
+            {
+              title: 'Setting',
+              className: 'align-top',
+              cell: (s) => <code className="font-mono text-sm sm:whitespace-nowrap">{s.name}</code>,
+            },
+            {
+              title: 'Value',
+              cell: (s) => (
+                <>
+                  {s.value === '' ? (
+                    <span className="text-muted">not set</span>
+                  ) : (
+                    <code className="font-mono text-sm break-all">{s.value}</code>
+                  )}
+                  {s.source !== 'default' && <span className="block text-sm font-medium sm:hidden">from {s.source}</span>}
+                </>
+              ),
+            },
+            {
+              title: 'From',
+              className: 'hidden sm:table-cell',
+              cell: (s) => <span className={s.source === 'default' ? 'text-muted' : 'font-medium'}>{s.source}</span>,
+            },
+          ]}
+        />
       )}
     </Panel>
   );

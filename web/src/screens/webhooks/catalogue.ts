@@ -10,26 +10,58 @@ export interface Entry {
 }
 
 const key: Schemas['KeyEvent'] = {
-  key_id: 'key_01jz8y5c3te9b8r2m6q4v7x0dd', key_prefix: 'kg_4tQx9Z', name: 'Mobile app', scope: 'read:orders', level: 'gateway',
-  owner: 'customer-42', gateway_id: 'gw_01jz8y5c3te9b8r2m6q4v7x0aa', expires_at: null,
+  key_id: 'key_01jz8y5c3te9b8r2m6q4v7x0dd',
+  key_prefix: 'kg_4tQx9Z',
+  name: 'Mobile app',
+  scope: 'read:orders',
+  level: 'gateway',
+  owner: 'customer-42',
+  gateway_id: 'gw_01jz8y5c3te9b8r2m6q4v7x0aa',
+  expires_at: null,
 };
 const rotated: Schemas['KeyRotatedEvent'] = {
-  key_id: 'key_01jz8y5c3te9b8r2m6q4v7x0dd', key_prefix: 'kg_4tQx9Z', overlap_days: 7, new_key_id: 'key_01jz8y5c3te9b8r2m6q4v7x0ee',
+  key_id: 'key_01jz8y5c3te9b8r2m6q4v7x0dd',
+  key_prefix: 'kg_4tQx9Z',
+  overlap_days: 7,
+  new_key_id: 'key_01jz8y5c3te9b8r2m6q4v7x0ee',
 };
 const limited: Schemas['RateLimitExceededEvent'] = {
-  gateway_id: 'gw_01jz8y5c3te9b8r2m6q4v7x0aa', route_id: 'rt_01jz8y5c3te9b8r2m6q4v7x0bb', key_id: 'key_01jz8y5c3te9b8r2m6q4v7x0dd', key_prefix: 'kg_4tQx9Z',
-  limit_scope: 'route', limit: 100, method: 'GET', path: '/orders/{id}', sample_rate: 100, breaches: 101,
+  gateway_id: 'gw_01jz8y5c3te9b8r2m6q4v7x0aa',
+  route_id: 'rt_01jz8y5c3te9b8r2m6q4v7x0bb',
+  key_id: 'key_01jz8y5c3te9b8r2m6q4v7x0dd',
+  key_prefix: 'kg_4tQx9Z',
+  limit_scope: 'route',
+  limit: 100,
+  method: 'GET',
+  path: '/orders/{id}',
+  sample_rate: 100,
+  breaches: 101,
 };
 const upstream: Schemas['UpstreamErrorEvent'] = {
-  gateway_id: 'gw_01jz8y5c3te9b8r2m6q4v7x0aa', route_id: 'rt_01jz8y5c3te9b8r2m6q4v7x0bb', status: 502, reason: 'unreachable', method: 'GET',
-  path: '/orders/{id}', request_id: 'req_01jz8y5c3te9b8r2m6q4v7x0ff', occurrences: 12,
+  gateway_id: 'gw_01jz8y5c3te9b8r2m6q4v7x0aa',
+  route_id: 'rt_01jz8y5c3te9b8r2m6q4v7x0bb',
+  status: 502,
+  reason: 'unreachable',
+  method: 'GET',
+  path: '/orders/{id}',
+  request_id: 'req_01jz8y5c3te9b8r2m6q4v7x0ff',
+  occurrences: 12,
 };
 const pushed: Schemas['SpecPushedEvent'] = {
-  gateway_id: 'gw_01jz8y5c3te9b8r2m6q4v7x0aa', revision: 4, source: 'repository', commit: '2f1c0e6a8d3b45978899aabbccddeeff00112233', author: 'Ada <ada@example.com>',
-  added: 2, removed: 0, changed: 1,
+  gateway_id: 'gw_01jz8y5c3te9b8r2m6q4v7x0aa',
+  revision: 4,
+  source: 'repository',
+  commit: '2f1c0e6a8d3b45978899aabbccddeeff00112233',
+  author: 'Ada <ada@example.com>',
+  added: 2,
+  removed: 0,
+  changed: 1,
 };
 const sync: Schemas['SyncFailedEvent'] = {
-  gateway_id: 'gw_01jz8y5c3te9b8r2m6q4v7x0aa', commit: '2f1c0e6a8d3b45978899aabbccddeeff00112233', branch: 'main', path: 'api/openapi.yaml',
+  gateway_id: 'gw_01jz8y5c3te9b8r2m6q4v7x0aa',
+  commit: '2f1c0e6a8d3b45978899aabbccddeeff00112233',
+  branch: 'main',
+  path: 'api/openapi.yaml',
   message: 'api/openapi.yaml:12:5: paths.orders: a path must start with a slash',
 };
 
@@ -38,16 +70,36 @@ export const catalogue: Record<Type, Entry> = {
   'key.created': { title: 'Key created', text: 'A key was created, by itself or in a rotation.', data: { ...key } },
   'key.rotated': { title: 'Key rotated', text: 'A key was rotated. The old key stays valid during the overlap.', data: { ...rotated } },
   'key.revoked': { title: 'Key revoked', text: 'A key was revoked. It is refused from now on.', data: { ...key } },
-  'key.expired': { title: 'Key expired', text: 'A key expired. It is refused from now on.', data: { ...key, expires_at: '2026-03-01T12:00:00Z' } },
-  'rate_limit.exceeded': { title: 'Rate limit exceeded', text: 'A request exceeded a rate limit. Raised for the 1st, 101st, 201st … such request of each gateway, route and limit.', data: { ...limited } },
-  'gateway.upstream_error': { title: 'Upstream error', text: 'An upstream returned a 5xx status, could not be reached or timed out. At most one a second for each route and status.', data: { ...upstream } },
+  'key.expired': {
+    title: 'Key expired',
+    text: 'A key expired. It is refused from now on.',
+    data: { ...key, expires_at: '2026-03-01T12:00:00Z' },
+  },
+  'rate_limit.exceeded': {
+    title: 'Rate limit exceeded',
+    text: 'A request exceeded a rate limit. Raised for the 1st, 101st, 201st … such request of each gateway, route and limit.',
+    data: { ...limited },
+  },
+  'gateway.upstream_error': {
+    title: 'Upstream error',
+    text: 'An upstream returned a 5xx status, could not be reached or timed out. At most one a second for each route and status.',
+    data: { ...upstream },
+  },
   'gateway.spec_pushed': { title: 'Routes changed', text: 'A push or rollback changed the routes of a gateway.', data: { ...pushed } },
-  'gateway.sync_failed': { title: 'Sync failed', text: 'A commit cannot be pushed, or the repository that a gateway follows cannot be read. Nothing has changed.', data: { ...sync } },
+  'gateway.sync_failed': {
+    title: 'Sync failed',
+    text: 'A commit cannot be pushed, or the repository that a gateway follows cannot be read. Nothing has changed.',
+    data: { ...sync },
+  },
 };
 
 export const eventTypes = Object.keys(catalogue) as Type[];
 
 // sample returns a whole event of a type, as a receiver gets it, but in lines.
 export function sample(type: Type): string {
-  return JSON.stringify({ id: 'evt_01jz8y5c3te9b8r2m6q4v7x0jj', type, created_at: '2026-03-01T12:00:00Z', data: catalogue[type].data }, null, 2);
+  return JSON.stringify(
+    { id: 'evt_01jz8y5c3te9b8r2m6q4v7x0jj', type, created_at: '2026-03-01T12:00:00Z', data: catalogue[type].data },
+    null,
+    2,
+  );
 }

@@ -3,5 +3,10 @@ import { DeliveryLog } from './log';
 import { WebhookNav } from './nav';
 
 export default function Deliveries() {
-  return <Page wide title="Webhooks"><WebhookNav /><DeliveryLog /></Page>;
+  return (
+    <Page wide title="Webhooks">
+      <WebhookNav />
+      <DeliveryLog />
+    </Page>
+  );
 }

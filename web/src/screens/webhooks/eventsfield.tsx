@@ -16,21 +16,46 @@ export function EventsField({ value, onChange, error }: { value: string[]; onCha
             return (
               <div key={type} className="border-b border-line px-3 py-2 last:border-0">
                 <div className="flex items-start gap-2">
-                  <input id={`event-${type}`} type="checkbox" checked={value.includes(type)} onChange={(e) => toggle(type, e.target.checked)}
-                    aria-describedby={`event-${type}-text`} className="mt-0.5 size-4 shrink-0 accent-(--accent)" />
+                  <input
+                    id={`event-${type}`}
+                    type="checkbox"
+                    checked={value.includes(type)}
+                    onChange={(e) => toggle(type, e.target.checked)}
+                    aria-describedby={`event-${type}-text`}
+                    className="mt-0.5 size-4 shrink-0 accent-(--accent)"
+                  />
                   <div className="min-w-0 flex-1">
-                    <label htmlFor={`event-${type}`} className="font-mono text-sm font-medium">{type}</label>
-                    <p id={`event-${type}-text`} className="text-sm text-muted">{catalogue[type].text}</p>
+                    <label htmlFor={`event-${type}`} className="font-mono text-sm font-medium">
+                      {type}
+                    </label>
+                    <p id={`event-${type}-text`} className="text-sm text-muted">
+                      {catalogue[type].text}
+                    </p>
                   </div>
-                  <Button size="sm" kind="quiet" aria-expanded={open} aria-label={`Sample of ${type}`} onClick={() => setShown(open ? '' : type)}>Sample</Button>
+                  <Button
+                    size="sm"
+                    kind="quiet"
+                    aria-expanded={open}
+                    aria-label={`Sample of ${type}`}
+                    onClick={() => setShown(open ? '' : type)}>
+                    Sample
+                  </Button>
                 </div>
-                {open && <div className="mt-2"><Code text={sample(type)} label={`Sample of ${type}`} /></div>}
+                {open && (
+                  <div className="mt-2">
+                    <Code text={sample(type)} label={`Sample of ${type}`} />
+                  </div>
+                )}
               </div>
             );
           })}
           <div className="flex gap-2 border-t border-line px-3 py-2">
-            <Button size="sm" onClick={() => onChange([...eventTypes])}>All</Button>
-            <Button size="sm" onClick={() => onChange([])}>None</Button>
+            <Button size="sm" onClick={() => onChange([...eventTypes])}>
+              All
+            </Button>
+            <Button size="sm" onClick={() => onChange([])}>
+              None
+            </Button>
           </div>
         </div>
       )}

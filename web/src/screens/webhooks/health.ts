@@ -31,7 +31,11 @@ export interface Known {
 export function useHealth(): Known & { of: (webhook: string) => Health } {
   const refused = useRefusal('read', 'webhook-deliveries');
   const since = dayAgo();
-  const failed = useRecord('/v1/webhook-deliveries', { query: { state: 'failed', since, limit: 100 } }, { enabled: !refused, refetchInterval: 15_000 }).data?.data;
+  const failed = useRecord(
+    '/v1/webhook-deliveries',
+    { query: { state: 'failed', since, limit: 100 } },
+    { enabled: !refused, refetchInterval: 15_000 },
+  ).data?.data;
   const newest = useRecord('/v1/webhook-deliveries', { query: { limit: 100 } }, { enabled: !refused, refetchInterval: 15_000 }).data?.data;
   return {
     loaded: Boolean(failed && newest),
@@ -49,8 +53,13 @@ export function useHealth(): Known & { of: (webhook: string) => Health } {
 export function useEndpointHealth(webhook_id: string): Known & { health: Health } {
   const refused = useRefusal('read', 'webhook-deliveries');
   const since = dayAgo();
-  const failed = useRecord('/v1/webhook-deliveries', { query: { webhook_id, state: 'failed', since, limit: 100 } }, { enabled: !refused, refetchInterval: 15_000 }).data?.data;
-  const newest = useRecord('/v1/webhook-deliveries', { query: { webhook_id, limit: 10 } }, { enabled: !refused, refetchInterval: 5_000 }).data?.data;
+  const failed = useRecord(
+    '/v1/webhook-deliveries',
+    { query: { webhook_id, state: 'failed', since, limit: 100 } },
+    { enabled: !refused, refetchInterval: 15_000 },
+  ).data?.data;
+  const newest = useRecord('/v1/webhook-deliveries', { query: { webhook_id, limit: 10 } }, { enabled: !refused, refetchInterval: 5_000 })
+    .data?.data;
   return {
     loaded: Boolean(failed && newest),
     refused,

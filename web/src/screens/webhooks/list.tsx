@@ -16,26 +16,50 @@ export default function Webhooks() {
   const query = useList('/v1/webhooks', { query: { cursor: url.cursor, limit: 25 } }, { refetchInterval: 15_000 });
   const refused = useRefusal('write', 'webhooks');
   const { of, ...known } = useHealth();
-  const create = <Button kind="primary" icon="plus" why={refused} onClick={() => change({ create: '1' })}>Create an endpoint</Button>;
+  const create = (
+    <Button kind="primary" icon="plus" why={refused} onClick={() => change({ create: '1' })}>
+      Create an endpoint
+    </Button>
+  );
   const columns: Column<Webhook>[] = [
     {
-      title: 'Endpoint', className: 'w-full max-w-0',
-      cell: (w) => <Link to="/webhooks/$webhookId" params={{ webhookId: w.webhook_id }} className="link block truncate font-medium" title={w.url}>{w.url}</Link>,
+      title: 'Endpoint',
+      className: 'w-full max-w-0',
+      cell: (w) => (
+        <Link to="/webhooks/$webhookId" params={{ webhookId: w.webhook_id }} className="link block truncate font-medium" title={w.url}>
+          {w.url}
+        </Link>
+      ),
     },
     {
-      title: 'State', className: 'max-w-64',
+      title: 'State',
+      className: 'max-w-64',
       cell: (w) => (
         <span className="flex min-w-0 items-center gap-2">
           <EndpointState record={w} />
-          {w.disabled_reason && <span className="hidden min-w-0 truncate text-muted @5xl:inline" title={w.disabled_reason}>{w.disabled_reason}</span>}
+          {w.disabled_reason && (
+            <span className="hidden min-w-0 truncate text-muted @5xl:inline" title={w.disabled_reason}>
+              {w.disabled_reason}
+            </span>
+          )}
         </span>
       ),
     },
-    { title: 'Last attempt', className: 'hidden @xl:table-cell', cell: (w) => <LastAttempt webhookId={w.webhook_id} health={of(w.webhook_id)} known={known} /> },
+    {
+      title: 'Last attempt',
+      className: 'hidden @xl:table-cell',
+      cell: (w) => <LastAttempt webhookId={w.webhook_id} health={of(w.webhook_id)} known={known} />,
+    },
     { title: 'Failed, 24 h', number: true, cell: (w) => <FailedLately webhookId={w.webhook_id} health={of(w.webhook_id)} known={known} /> },
     {
-      title: 'Events', number: true, className: 'hidden @3xl:table-cell',
-      cell: (w) => <span title={w.events.join(', ')}>{w.events.length === eventTypes.length ? 'all' : `${w.events.length} of ${eventTypes.length}`}</span>,
+      title: 'Events',
+      number: true,
+      className: 'hidden @3xl:table-cell',
+      cell: (w) => (
+        <span title={w.events.join(', ')}>
+          {w.events.length === eventTypes.length ? 'all' : `${w.events.length} of ${eventTypes.length}`}
+        </span>
+      ),
     },
     { title: 'Created', number: true, className: 'hidden @5xl:table-cell', cell: (w) => <Time at={w.created_at} /> },
   ];
@@ -43,8 +67,19 @@ export default function Webhooks() {
     <Page wide title="Webhooks" actions={create}>
       <WebhookNav />
       <Panel flush>
-        <PagedTable label="Endpoints" query={query} columns={columns} rowKey={(w) => w.webhook_id} skeletons={4}
-          empty={<Empty icon="webhook" title="No endpoints yet" action={create}>An endpoint is a URL of yours that receives events, such as a key that expired or an upstream that failed, each with a signature.</Empty>} />
+        <PagedTable
+          label="Endpoints"
+          query={query}
+          columns={columns}
+          rowKey={(w) => w.webhook_id}
+          skeletons={4}
+          empty={
+            <Empty icon="webhook" title="No endpoints yet" action={create}>
+              An endpoint is a URL of yours that receives events, such as a key that expired or an upstream that failed, each with a
+              signature.
+            </Empty>
+          }
+        />
       </Panel>
       {url.create && !refused && <CreateWebhook onClose={() => change({ create: undefined }, true)} />}
     </Page>

@@ -10,25 +10,44 @@ export type Attempt = Schemas['Attempt'];
 export type Webhook = Schemas['Webhook'];
 
 const states: Record<Delivery['state'], [Tone, IconName, string]> = {
-  pending: ['info', 'clock', 'Pending'], retry_scheduled: ['warn', 'refresh', 'Retrying'], delivered: ['ok', 'check', 'Delivered'], failed: ['bad', 'cross', 'Failed'],
+  pending: ['info', 'clock', 'Pending'],
+  retry_scheduled: ['warn', 'refresh', 'Retrying'],
+  delivered: ['ok', 'check', 'Delivered'],
+  failed: ['bad', 'cross', 'Failed'],
 };
 export const stateNames = Object.entries(states).map(([value, [, , label]]) => ({ value, label }));
 
 export function DeliveryState({ state }: { state: Delivery['state'] }) {
   const [tone, icon, word] = states[state];
-  return <Status tone={tone} icon={icon}>{word}</Status>;
+  return (
+    <Status tone={tone} icon={icon}>
+      {word}
+    </Status>
+  );
 }
 
 export function EndpointState({ record }: { record: Webhook }) {
-  return record.state === 'active' ? <Status tone="ok">Active</Status> : <Status tone="bad" icon="stop">Disabled</Status>;
+  return record.state === 'active' ? (
+    <Status tone="ok">Active</Status>
+  ) : (
+    <Status tone="bad" icon="stop">
+      Disabled
+    </Status>
+  );
 }
 
-export const triggers: Record<Delivery['trigger'], string> = { event: 'the event', manual: 'redelivered by hand', recover: 'recovery of failed deliveries', test: 'a test' };
+export const triggers: Record<Delivery['trigger'], string> = {
+  event: 'the event',
+  manual: 'redelivered by hand',
+  recover: 'recovery of failed deliveries',
+  test: 'a test',
+};
 
 export const succeeded = (a: Attempt): boolean => a.status !== null && a.status >= 200 && a.status < 300 && a.error === null;
 
 // outcome is the result of an attempt in a few words.
-export const outcome = (a: Attempt): string => [a.status === null ? null : `status ${a.status}`, a.error].filter(Boolean).join(', ') || 'no response';
+export const outcome = (a: Attempt): string =>
+  [a.status === null ? null : `status ${a.status}`, a.error].filter(Boolean).join(', ') || 'no response';
 
 // lasted is how long an attempt took, which the API gives in whole milliseconds.
 export function lasted(a: Attempt): string {
@@ -60,6 +79,17 @@ export function Countdown({ at }: { at: string | null }) {
   }, [at]);
   if (!at) return <span className="text-muted">–</span>;
   const seconds = Math.ceil((Date.parse(at) - now) / 1000);
-  const text = seconds <= 0 ? 'due' : seconds < 120 ? `in ${seconds} s` : seconds < 3600 ? `in ${Math.floor(seconds / 60)} min ${seconds % 60} s` : relative(Date.parse(at), now);
-  return <time dateTime={at} title={exact(at)} className="whitespace-nowrap">{text}</time>;
+  const text =
+    seconds <= 0
+      ? 'due'
+      : seconds < 120
+        ? `in ${seconds} s`
+        : seconds < 3600
+          ? `in ${Math.floor(seconds / 60)} min ${seconds % 60} s`
+          : relative(Date.parse(at), now);
+  return (
+    <time dateTime={at} title={exact(at)} className="whitespace-nowrap">
+      {text}
+    </time>
+  );
 }

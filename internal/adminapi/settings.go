@@ -1,0 +1,331 @@
+package adminapi
+
+import (
+	"bytes"
+	"encoding/json"
+	"reflect"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/keygate/keygate/internal/fault"
+	"github.com/keygate/keygate/internal/gateway"
+	"github.com/keygate/keygate/internal/ratelimit"
+)
+
+// The settings of a gateway in requests and in its record are loops over gateway.Settings. How they look
+// in JSON follows from their kind.
+
+// createGatewayRequest is the body of createGateway, beside the settings.
+type createGatewayRequest struct {
+	Spec   *string `json:"spec,omitempty" nullable:"true" minLength:"1" doc:"OpenAPI 3.0, 3.1 or 3.2 document in YAML or JSON. It becomes revision 1."`
+	Config *string `json:"config,omitempty" nullable:"true" minLength:"1" doc:"Configuration file in YAML or JSON. It becomes revision 1. Its settings are applied after the other fields. It cannot be given together with spec." example:"routes: [{path: /orders, methods: [GET]}]"`
+}
+
+// TransformSchema adds the settings to the schema. null means the same as an absent field, but those that a
+// creation requires have no null.
+func (createGatewayRequest) TransformSchema(r huma.Registry, schema *huma.Schema) *huma.Schema {
+	for _, s := range gateway.Settings() {
+		doc := s.Doc.Create
+		if doc == "" {
+			doc = s.Doc.Update
+		}
+		schema.Properties[s.Name] = inputSchema(r, &s, doc, !s.Required)
+	}
+	return schema
+}
+
+// updateGatewayRequest is the body of updateGateway, which has the settings alone.
+type updateGatewayRequest struct{}
+
+// TransformSchema adds the settings to the schema.
+func (updateGatewayRequest) TransformSchema(r huma.Registry, schema *huma.Schema) *huma.Schema {
+	schema.Properties = map[string]*huma.Schema{}
+	for _, s := range gateway.Settings() {
+		schema.Properties[s.Name] = inputSchema(r, &s, s.Doc.Update, !s.NotNull)
+	}
+	return schema
+}
+
+// inputSchema returns the schema of a setting in a request.
+func inputSchema(r huma.Registry, s *gateway.Setting, doc string, nullable bool) *huma.Schema {
+	tags := tagsOf("doc", doc, "example", s.Example)
+	most := ""
+	if s.Most > 0 {
+		most = strconv.FormatInt(s.Most, 10)
+	}
+	kind := reflect.TypeFor[string]()
+	switch s.Kind {
+	case gateway.KindBool:
+		kind = reflect.TypeFor[bool]()
+	case gateway.KindCount:
+		kind = reflect.TypeFor[int64]()
+		tags += tagsOf("minimum", "1", "maximum", most)
+	case gateway.KindList:
+		kind = reflect.TypeFor[[]string]()
+		tags += tagsOf("minItems", "1", "maxItems", most)
+	case gateway.KindHeaders:
+		kind = reflect.TypeFor[map[string]string]()
+		tags += tagsOf("maxProperties", most)
+	case gateway.KindLimit:
+		kind, nullable = reflect.TypeFor[globalLimitInput](), false // the object itself has null
+	case gateway.KindCORS:
+		kind, nullable = reflect.TypeFor[corsInput](), false
+	case gateway.KindText, gateway.KindDuration, gateway.KindCertificate, gateway.KindKey:
+		tags += tagsOf("minLength", "1", "maxLength", most)
+	}
+	tags += tagsOf("nullable", strconv.FormatBool(nullable))
+	return huma.SchemaFromField(r, reflect.StructField{Name: s.Name, Type: kind, Tag: tags}, "")
+}
+
+// tagsOf returns the tags of a struct field from their names and values. Those with an empty value are left
+// out.
+func tagsOf(pairs ...string) (tags reflect.StructTag) {
+	for pair := range slices.Chunk(pairs, 2) {
+		if pair[1] != "" {
+			tags += reflect.StructTag(pair[0] + ":" + strconv.Quote(pair[1]) + " ")
+		}
+	}
+	return tags
+}
+
+// gatewayBody is the body of a call that sets settings, by the names of the fields.
+type gatewayBody map[string]jsontext.Value
+
+// text returns a field that is a text; "" if it is absent or null.
+func (b gatewayBody) text(name string) (text string, err error) {
+	if value, given := b[name]; given {
+		err = unmarshal(value, &text)
+	}
+	return text, err
+}
+
+// settings returns what a body changes. null in a creation means the same as an absent field. If a value
+// is invalid by itself, settings refuses the call.
+func (c *call) settings(body gatewayBody, creates bool) (gateway.Patch, error) {
+	var p gateway.Patch
+	for _, s := range gateway.Settings() {
+		switch value, given := body[s.Name]; {
+		case !given:
+		case value.Kind() != 'n':
+			v, err := decodeSetting(&s, value)
+			switch {
+			case err == nil:
+				s.Put(&p, v)
+			case fault.CodeOf(err) != fault.ValidationFailed:
+				return p, err
+			default:
+				c.refuse(err)
+			}
+		case !creates && !s.NotNull:
+			s.Put(&p, nil)
+		}
+	}
+	return p, nil
+}
+
+// decodeSetting returns the value of a setting that is not null, in the type of its kind.
+func decodeSetting(s *gateway.Setting, content jsontext.Value) (any, error) {
+	switch s.Kind {
+	case gateway.KindBool:
+		return decoded[bool](content)
+	case gateway.KindCount:
+		return decoded[int64](content)
+	case gateway.KindList:
+		return decoded[[]string](content)
+	case gateway.KindHeaders:
+		return decoded[map[string]string](content)
+	case gateway.KindLimit:
+		in, err := decoded[globalLimitInput](content)
+		if err != nil {
+			return nil, err
+		}
+		limit, err := in.config()
+		return limit, fault.Prefixed(s.Name, err)
+	case gateway.KindCORS:
+		in, err := decoded[corsInput](content)
+		return in.cors(), err
+	case gateway.KindText, gateway.KindDuration, gateway.KindCertificate, gateway.KindKey:
+	}
+	return decoded[string](content)
+}
+
+func decoded[T any](content jsontext.Value) (v T, err error) {
+	err = unmarshal(content, &v)
+	return v, err
+}
+
+type globalLimitInput struct {
+	_         struct{} `nullable:"true"`
+	Sustained string   `json:"sustained" minLength:"1" doc:"Refill rate, <count>/<unit>." example:"6000/min"`
+	Burst     *string  `json:"burst,omitempty" nullable:"true" minLength:"1" doc:"Bucket capacity, <count>/<unit>. Default: the count of sustained." example:"200/s"`
+}
+
+func (g *globalLimitInput) config() (ratelimit.Config, error) {
+	return ratelimit.ParseConfig(g.Sustained, value(g.Burst), "", "")
+}
+
+type corsInput struct {
+	_       struct{} `nullable:"true"`
+	Origins []string `json:"origins" nullable:"false" minItems:"1" doc:"Allowed origins, or * for all." example:"https://app.example.com"`
+	Methods []string `json:"methods,omitempty" nullable:"true" doc:"Allowed methods." example:"GET,POST"`
+	Headers []string `json:"headers,omitempty" nullable:"true" doc:"Allowed request headers." example:"Authorization"`
+	MaxAge  *int     `json:"max_age,omitempty" nullable:"true" minimum:"0" maximum:"86400" doc:"How long a browser may cache a preflight response, in seconds." example:"600"`
+}
+
+func (c *corsInput) cors() gateway.CORS {
+	return gateway.CORS{Origins: c.Origins, Methods: c.Methods, Headers: c.Headers, MaxAge: value(c.MaxAge)}
+}
+
+// gatewayRecord is the record of a gateway: its settings, and these fields.
+type gatewayRecord struct {
+	GatewayID string    `json:"gateway_id" doc:"Identifier of the gateway." example:"gw_01jz8y5c3te9b8r2m6q4v7x0aa"`
+	Revision  *int64    `json:"revision" doc:"Number of the current revision; null before the first push." example:"3"`
+	CreatedAt time.Time `json:"created_at" doc:"When the gateway was created."`
+
+	settings []member
+}
+
+// member is a field of a JSON object.
+type member struct {
+	name  string
+	value any
+}
+
+type globalLimit struct {
+	_         struct{} `nullable:"true"`
+	Sustained *string  `json:"sustained" doc:"Refill rate, <count>/<unit>." example:"6000/min"`
+	Burst     *string  `json:"burst" doc:"Bucket capacity, <count>/<unit>; null means the count of sustained." example:"200/s"`
+}
+
+type corsRecord struct {
+	_       struct{} `nullable:"true"`
+	Origins []string `json:"origins" nullable:"false" doc:"Allowed origins." example:"https://app.example.com"`
+	Methods []string `json:"methods" nullable:"false" doc:"Allowed methods." example:"GET,POST"`
+	Headers []string `json:"headers" nullable:"false" doc:"Allowed request headers." example:"Authorization"`
+	MaxAge  int      `json:"max_age" doc:"How long a browser may cache a preflight response, in seconds." example:"600"`
+}
+
+// recordSettings returns the settings that the record has, in its order: those that are left out if they
+// are not set are the last.
+func recordSettings() []gateway.Setting {
+	all := slices.DeleteFunc(gateway.Settings(), func(s gateway.Setting) bool { return s.Doc.Record == "" })
+	rank := func(s gateway.Setting) int {
+		switch {
+		case s.Record.First:
+			return 0
+		case s.Record.OmitEmpty:
+			return 2
+		default:
+			return 1
+		}
+	}
+	slices.SortStableFunc(all, func(a, b gateway.Setting) int { return rank(a) - rank(b) })
+	return all
+}
+
+// TransformSchema adds the settings to the schema.
+func (gatewayRecord) TransformSchema(r huma.Registry, schema *huma.Schema) *huma.Schema {
+	required := []string{"gateway_id"}
+	for _, s := range recordSettings() {
+		schema.Properties[s.Name] = recordSchema(r, &s)
+		if !s.Record.OmitEmpty {
+			required = append(required, s.Name)
+		}
+	}
+	schema.Required = append(required, "revision", "created_at")
+	return schema
+}
+
+// recordSchema returns the schema of a setting in the record.
+func recordSchema(r huma.Registry, s *gateway.Setting) *huma.Schema {
+	example := s.Record.Example
+	if example == "" {
+		example = s.Example
+	}
+	kind, nullable := reflect.TypeFor[string](), false
+	switch s.Kind {
+	case gateway.KindBool:
+		kind = reflect.TypeFor[bool]()
+	case gateway.KindCount:
+		kind, nullable = reflect.TypeFor[int64](), !s.Record.OmitEmpty
+	case gateway.KindList:
+		kind = reflect.TypeFor[[]string]()
+	case gateway.KindHeaders:
+		kind = reflect.TypeFor[map[string]string]()
+	case gateway.KindLimit:
+		kind = reflect.TypeFor[globalLimit]()
+	case gateway.KindCORS:
+		kind = reflect.TypeFor[corsRecord]()
+	case gateway.KindText, gateway.KindDuration, gateway.KindCertificate, gateway.KindKey:
+	}
+	tags := tagsOf("doc", s.Doc.Record, "example", example, "nullable", strconv.FormatBool(nullable))
+	return huma.SchemaFromField(r, reflect.StructField{Name: s.Name, Type: kind, Tag: tags}, "")
+}
+
+func presentGateway(g *gateway.Gateway) gatewayRecord {
+	r := gatewayRecord{GatewayID: g.ID, Revision: optionalNumber(g.Revision), CreatedAt: g.CreatedAt.UTC()}
+	for _, s := range recordSettings() {
+		v := s.Value(g)
+		if !s.Record.OmitEmpty || !reflect.ValueOf(v).IsZero() {
+			r.settings = append(r.settings, member{s.Name, presentSetting(v)})
+		}
+	}
+	return r
+}
+
+// presentSetting returns a value of a setting as the record has it.
+func presentSetting(value any) any {
+	switch v := value.(type) {
+	case int64:
+		return optionalNumber(v)
+	case map[string]string:
+		if v == nil {
+			return map[string]string{}
+		}
+	case ratelimit.Config:
+		if v.IsZero() {
+			return nil
+		}
+		return &globalLimit{Sustained: rate(v.Sustained), Burst: rate(v.Burst)}
+	case gateway.CORS:
+		if len(v.Origins) == 0 {
+			return nil
+		}
+		return &corsRecord{Origins: orEmpty(v.Origins), Methods: orEmpty(v.Methods), Headers: orEmpty(v.Headers), MaxAge: v.MaxAge}
+	}
+	return value
+}
+
+// MarshalJSON returns the object, with the settings before the number of the revision, or at the end if they
+// may be absent.
+func (r gatewayRecord) MarshalJSON() ([]byte, error) {
+	always := len(r.settings)
+	for i, s := range recordSettings() {
+		if s.Record.OmitEmpty {
+			always = min(always, i)
+		}
+	}
+	return marshalMembers(slices.Concat(
+		[]member{{"gateway_id", r.GatewayID}}, r.settings[:always],
+		[]member{{"revision", r.Revision}, {"created_at", r.CreatedAt}}, r.settings[always:]))
+}
+
+// marshalMembers returns the JSON object with these fields in this order.
+func marshalMembers(members []member) ([]byte, error) {
+	var out bytes.Buffer
+	enc := json.NewEncoder(&out)
+	enc.SetEscapeHTML(false)
+	for i, m := range members {
+		out.WriteByte("{,"[min(i, 1)])
+		out.WriteString(strconv.Quote(m.name) + ":")
+		if err := enc.Encode(m.value); err != nil {
+			return nil, err
+		}
+	}
+	out.WriteByte('}')
+	return out.Bytes(), nil
+}

@@ -1,0 +1,1 @@
+import{useList as e,useRefusal as t}from"./index.js";function n(){let n=t(`read`,`gateways`),r=e(`/v1/gateways`,{query:{limit:100}},{enabled:!n,staleTime:3e4}),i=r.data?.data.data??[];return{gateways:i,loaded:!!r.data,more:!!r.data?.data.next_cursor,nameOf:e=>i.find(t=>t.gateway_id===e)?.name??e}}export{n as useGateways};

@@ -1,1 +1,0 @@
-import{l as e}from"./basic-C5v_Q7wW.js";import{t}from"./log-CGvPdDFd.js";import{t as n}from"./nav-CaDhAK0Y.js";import{t as r}from"./jsx-runtime-DyZJNswf.js";var i=r();function a(){return(0,i.jsxs)(e,{wide:!0,title:`Webhooks`,children:[(0,i.jsx)(n,{}),(0,i.jsx)(t,{})]})}export{a as default};

@@ -1,1 +1,0 @@
-import{T as e,v as t}from"./index-DkEcT1c6.js";function n(){let n=t(`read`,`gateways`),r=e(`/v1/gateways`,{query:{limit:100}},{enabled:!n,staleTime:3e4}),i=r.data?.data.data??[];return{gateways:i,loaded:!!r.data,more:!!r.data?.data.next_cursor,nameOf:e=>i.find(t=>t.gateway_id===e)?.name??e}}export{n as t};

@@ -1,0 +1,1 @@
+var e=/\b(kga?_[0-9A-Za-z]{6})[0-9A-Za-z]{20,}/g,t=t=>t.replace(e,`$1`);export{t as withoutSecret};

@@ -1,1 +1,0 @@
-import{useGateway as e}from"./detail-Cg5s1ZgU.js";import{t}from"./routetable-LhHRyTgm.js";import{t as n}from"./jsx-runtime-DyZJNswf.js";var r=n();function i(){return(0,r.jsx)(t,{gatewayId:e().gatewayId})}export{i as default};

@@ -1,0 +1,1 @@
+import{Page as e}from"./ui-basic.js";import{DeliveryLog as t}from"./screens-webhooks-log.js";import{WebhookNav as n}from"./screens-webhooks-nav.js";import{require_jsx_runtime as r}from"./jsx-runtime.js";var i=r();function a(){return(0,i.jsxs)(e,{wide:!0,title:`Webhooks`,children:[(0,i.jsx)(n,{}),(0,i.jsx)(t,{})]})}export{a as default};

@@ -1,1 +1,0 @@
-import{D as e,b as t,k as n}from"./index-DkEcT1c6.js";import{i as r,n as i}from"./jsx-runtime-DyZJNswf.js";var a=r(i(),1);function o(){let r=e({select:e=>e.location.searchStr}),i=(0,a.useMemo)(()=>t(r),[r]),o=n();return[i,(0,a.useCallback)((e,t=!1)=>{o({to:`.`,search:(t=>({...t,cursor:void 0,...e})),replace:t,resetScroll:!1})},[o])]}export{o as t};

@@ -1,0 +1,142 @@
+package snapshot
+
+import (
+	"time"
+
+	"github.com/keygate/keygate/internal/apikey"
+	"github.com/keygate/keygate/internal/id"
+	"github.com/keygate/keygate/internal/ratelimit"
+)
+
+// CallerKind says what kind of credential identifies a Caller.
+type CallerKind uint8
+
+// The kinds.
+const (
+	Nobody    CallerKind = iota // there is none: the kind of a nil Caller
+	KeyCaller                   // an API key
+)
+
+// Caller is who makes a request, as far as the data plane is concerned: what the credential is good
+// for, and what counts for it. A Caller is immutable. A nil Caller is nobody: the request is to a public
+// route, or its credential identifies no one.
+//
+// There may be a million keys, each with a Caller, so a Caller has no field that can be derived or shared.
+type Caller struct {
+	digest  apikey.Digest // of the credential
+	id      [16]byte
+	owner   string
+	chain   *[16]byte // identifier of the bucket, if it differs from id
+	scopes  *scopes   // shared by callers with the same scopes
+	class   *callerClass
+	limit   *keyLimit // shared by the keys of a rotation; nil without a rate limit
+	expires int64     // microseconds since 1970; 0 means never
+}
+
+// callerClass is what many callers have in common.
+type callerClass struct {
+	classID
+	used *usedList
+	keys int // number of keys in the class; guarded by the Follower's lock
+}
+
+type classID struct {
+	kind      CallerKind
+	accountID string
+	gatewayID string
+	level     apikey.Level
+}
+
+// scopes is the scopes of callers, in normal form. The first one, which is usually the only
+// one, is within the struct.
+type scopes struct {
+	first apikey.Scope
+	more  []apikey.Scope
+}
+
+// Kind returns the caller's kind.
+func (c *Caller) Kind() CallerKind {
+	if c == nil {
+		return Nobody
+	}
+	return c.class.kind
+}
+
+// ID returns the caller's identifier. It allocates; AppendID does not.
+func (c *Caller) ID() string { return id.Format(id.Key, c.id) }
+
+// AppendID appends the caller's identifier to dst.
+func (c *Caller) AppendID(dst []byte) []byte { return id.Append(dst, id.Key, c.id) }
+
+// UUID returns the 16 bytes that the caller's identifier encodes; zeros for nobody.
+func (c *Caller) UUID() [16]byte {
+	if c == nil {
+		return [16]byte{}
+	}
+	return c.id
+}
+
+// AccountID returns the identifier of the account that issued the credential.
+func (c *Caller) AccountID() string { return c.class.accountID }
+
+// GatewayID returns the gateway that the credential is restricted to, or "".
+func (c *Caller) GatewayID() string { return c.class.gatewayID }
+
+// Owner returns the owner, or "".
+func (c *Caller) Owner() string {
+	if c == nil {
+		return ""
+	}
+	return c.owner
+}
+
+// Scope returns the scopes in normal form, like the paths that they are compared with. It allocates;
+// Allows does not.
+func (c *Caller) Scope() apikey.Scopes {
+	return append(apikey.Scopes{c.scopes.first}, c.scopes.more...)
+}
+
+// Allows reports whether one of the scopes allows method on path, as apikey.Scope.Allows does. Nobody
+// is allowed nothing.
+func (c *Caller) Allows(method, path string) bool {
+	return c != nil && (c.scopes.first.Allows(method, path) || apikey.Scopes(c.scopes.more).Allows(method, path))
+}
+
+// Expires returns when the credential expires, in microseconds since 1970, or 0 if it never does. For a
+// key that the store has for expired, it is a time long past.
+func (c *Caller) Expires() int64 {
+	if c == nil {
+		return 0
+	}
+	return c.expires
+}
+
+// ExpiredAt reports whether the credential has expired at the time now, in microseconds since 1970.
+func (c *Caller) ExpiredAt(now int64) bool { return c.expires != 0 && now >= c.expires }
+
+// Expired is ExpiredAt for a time.Time.
+func (c *Caller) Expired(now time.Time) bool { return c.ExpiredAt(now.UnixMicro()) }
+
+// BucketID returns the identifier of the caller in limits that count each caller. The keys of a rotation
+// share it; that of nobody is zero.
+func (c *Caller) BucketID() [16]byte {
+	if c != nil && c.chain != nil {
+		return *c.chain
+	}
+	return c.UUID()
+}
+
+// AddLimits adds the caller's own limits to a charge. It allocates only for the first request of a caller with
+// a daily cap.
+func (c *Caller) AddLimits(charge *ratelimit.Charge) {
+	if c == nil || c.limit == nil {
+		return
+	}
+	l := c.limit
+	if l.bucket != nil {
+		charge.Add(ratelimit.Limit{Scope: ratelimit.KeyScope, Params: l.params, Bucket: l.bucket}, 1)
+	}
+	if l.daily > 0 {
+		charge.Add(ratelimit.Limit{Scope: ratelimit.KeyDailyScope, Daily: l.dailies.DailyOf(c.BucketID(), l.daily)}, 1)
+	}
+}

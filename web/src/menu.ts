@@ -1,0 +1,21 @@
+import type { IconName } from './ui/icon';
+
+interface MenuItem {
+  to: string;
+  label: string;
+  icon: IconName;
+  key: string; // goes there after "g"
+  also?: string[]; // paths of other screens that are part of it
+}
+
+// menu is the main menu, in its order.
+export const menu: MenuItem[] = [
+  { to: '/', label: 'Overview', icon: 'overview', key: 'o' },
+  { to: '/gateways', label: 'Gateways', icon: 'gateway', key: 'g' },
+  { to: '/routes', label: 'Routes', icon: 'route', key: 'r' },
+  { to: '/keys', label: 'Keys', icon: 'key', key: 'k' },
+  { to: '/requests', label: 'Requests', icon: 'request', key: 'q' },
+  { to: '/webhooks', label: 'Webhooks', icon: 'webhook', key: 'w', also: ['/deliveries', '/events'] },
+  { to: '/audit', label: 'Audit log', icon: 'audit', key: 'a' },
+  { to: '/settings', label: 'Settings', icon: 'settings', key: 's' },
+];
