@@ -13,7 +13,7 @@ func (t *readTx) AccountRoom(ctx context.Context, accountID string, most control
 			coalesce(c.response_bytes, 0) < $5, coalesce(c.revision_bytes, 0) < $6,
 			coalesce(c.gateway_bytes + c.route_bytes + c.key_bytes + c.webhook_bytes, 0) < $7
 		FROM (SELECT $1::text AS id) a LEFT JOIN account_counts c ON c.account_id = a.id`,
-		[]any{accountID, most.Keys, most.LiveKeys, most.Responses, most.ResponseBytes, most.RevisionBytes, most.ConfigurationBytes()}, func(r rows.Row) error {
+		[]any{accountID, most.Keys, most.LiveKeys, most.Responses, most.ResponseBytes, most.RevisionBytes, most.ConfigurationBytes()}, func(r *rows.Row) error {
 			return r.Scan(&room.Keys, &room.LiveKeys, &room.Responses, &room.ResponseBytes, &room.RevisionBytes, &room.Configuration)
 		})
 	return room, err
@@ -38,7 +38,7 @@ func (t *tx) ConfigurationFits(ctx context.Context, accountID string, most int64
 	if t.ahead && !t.sure {
 		return true, t.enqueue(ctx, statement{what: what, fails: errAssumed, query: `SELECT 1 / (` + condition + `)::int`, args: []any{accountID, most}})
 	}
-	err = t.QueryRow(ctx, what, `SELECT `+condition, []any{accountID, most}, func(r rows.Row) error { return r.Scan(&fits) })
+	err = t.QueryRow(ctx, what, `SELECT `+condition, []any{accountID, most}, func(r *rows.Row) error { return r.Scan(&fits) })
 	return fits, err
 }
 

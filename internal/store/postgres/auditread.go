@@ -10,7 +10,7 @@ import (
 // AuditChunks implements rows.ReadTx.
 func (t *readTx) AuditChunks(ctx context.Context, accountID string) (list []audit.Chunk, err error) {
 	err = t.Query(ctx, "read the unsealed end of the audit log", `SELECT id, records, first_time, content FROM audit_chunks
-		WHERE account_id = $1 ORDER BY position, id`, []any{accountID}, func(r rows.Row) error {
+		WHERE account_id = $1 ORDER BY position, id`, []any{accountID}, func(r *rows.Row) error {
 		c := audit.Chunk{AccountID: accountID}
 		var first int64
 		err := r.Scan(&c.ID, &c.Records, &first, &c.Content)

@@ -72,7 +72,7 @@ func (db *DB) JoinAuditChunks(ctx context.Context, gone []int64, chunk audit.Chu
 func (t *tx) DeleteAuditChunks(ctx context.Context, accountID string, gone []int64) (last int64, err error) {
 	n := 0
 	err = t.Query(ctx, "delete audit chunks", `DELETE FROM audit_chunks WHERE id = ANY($1::bigint[]) AND account_id = $2 RETURNING position`,
-		[]any{gone, accountID}, func(r rows.Row) error {
+		[]any{gone, accountID}, func(r *rows.Row) error {
 			var position int64
 			err := r.Scan(&position)
 			n, last = n+1, max(last, position)

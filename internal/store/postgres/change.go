@@ -15,7 +15,7 @@ import (
 // ChangeBounds implements rows.ReadTx.
 func (t *readTx) ChangeBounds(ctx context.Context) (trimmed, last int64, err error) {
 	err = t.QueryRow(ctx, "change log", `SELECT t.seq, h.number FROM changes_trimmed t, change_head h`,
-		nil, func(r rows.Row) error { return r.Scan(&trimmed, &last) })
+		nil, func(r *rows.Row) error { return r.Scan(&trimmed, &last) })
 	return trimmed, last, err
 }
 

@@ -22,6 +22,6 @@ func (t *tx) MayDelete(ctx context.Context, what, query string, args ...any) (fo
 		return true, nil
 	}
 	look, _, _ := strings.Cut(strings.Replace(query, "DELETE FROM", "SELECT FROM", 1), " RETURNING ")
-	err = t.QueryRow(ctx, what, `SELECT EXISTS (`+look+`)`, args, func(r rows.Row) error { return r.Scan(&found) })
+	err = t.QueryRow(ctx, what, `SELECT EXISTS (`+look+`)`, args, func(r *rows.Row) error { return r.Scan(&found) })
 	return found, err
 }

@@ -12,7 +12,7 @@ import (
 // Attempts implements rows.ReadTx.
 func (t *readTx) Attempts(ctx context.Context, deliveries []int64, f func(delivery int64, a *webhook.Attempt)) error {
 	return t.Query(ctx, "read attempts", `SELECT n, number, started_at, duration, status, error, response FROM attempts
-		WHERE n = ANY($1::bigint[]) ORDER BY n, number`, []any{deliveries}, func(r rows.Row) error {
+		WHERE n = ANY($1::bigint[]) ORDER BY n, number`, []any{deliveries}, func(r *rows.Row) error {
 		var (
 			a                    webhook.Attempt
 			n, started, duration int64

@@ -36,7 +36,7 @@ func (t *readTx) Deliveries(ctx context.Context, accountID string, f control.Del
 	if f.WebhookID != "" { // all deliveries of an endpoint belong to its account
 		found := ""
 		err := t.Query(ctx, "read the owner of deliveries", `SELECT account_id FROM deliveries WHERE webhook_id = $1 LIMIT 1`,
-			[]any{f.WebhookID}, func(r rows.Row) error { return r.Scan(&found) })
+			[]any{f.WebhookID}, func(r *rows.Row) error { return r.Scan(&found) })
 		if err != nil || found != accountID {
 			return nil, err
 		}

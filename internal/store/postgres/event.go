@@ -16,7 +16,7 @@ func (t *readTx) Events(ctx context.Context, accountID string, f control.EventFi
 	n, known := int64(math.MaxInt64), true
 	if p.After != "" && !f.HasTime() {
 		known = false
-		err := t.Query(ctx, "read the number of an event", `SELECT n FROM events WHERE id = $1 AND account_id = $2`, []any{p.After, accountID}, func(r rows.Row) error {
+		err := t.Query(ctx, "read the number of an event", `SELECT n FROM events WHERE id = $1 AND account_id = $2`, []any{p.After, accountID}, func(r *rows.Row) error {
 			known = true
 			return r.Scan(&n)
 		})
@@ -86,6 +86,6 @@ func (t *tx) TrimEvents(ctx context.Context, before int64, limit int) (int64, er
 			WHERE listed AND created_at < $1 ORDER BY created_at LIMIT $2
 		), gone AS (DELETE FROM events USING old WHERE events.id = old.id AND NOT old.needed RETURNING 1),
 		hidden AS (UPDATE events SET listed = false FROM old WHERE events.id = old.id AND old.needed RETURNING 1)
-		SELECT (SELECT count(*) FROM gone) + (SELECT count(*) FROM hidden)`, []any{before, limit}, func(r rows.Row) error { return r.Scan(&n) })
+		SELECT (SELECT count(*) FROM gone) + (SELECT count(*) FROM hidden)`, []any{before, limit}, func(r *rows.Row) error { return r.Scan(&n) })
 	return n, err
 }

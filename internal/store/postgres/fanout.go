@@ -26,7 +26,7 @@ const nextFanOut = `SELECT least(
 func (db *DB) FanOut(ctx context.Context, after string, now time.Time, limit int) (accountID string, written int, err error) {
 	var found *string
 	err = db.statement(ctx, db.readers, readTime, func(t *readTx) error {
-		return t.Query(ctx, "find events to fan out", nextFanOut, []any{after}, func(r rows.Row) error { return r.Scan(&found) })
+		return t.Query(ctx, "find events to fan out", nextFanOut, []any{after}, func(r *rows.Row) error { return r.Scan(&found) })
 	})
 	if err != nil || found == nil {
 		return "", 0, err
@@ -43,7 +43,7 @@ func (db *DB) FanOutBacklog(ctx context.Context) (map[string]int, error) {
 	of := map[string]int{}
 	err := db.statement(ctx, db.readers, readTime, func(t *readTx) error {
 		clear(of)
-		return t.Query(ctx, "count events to fan out", `SELECT account_id, count(*) FROM fan_outs GROUP BY account_id`, nil, func(r rows.Row) error {
+		return t.Query(ctx, "count events to fan out", `SELECT account_id, count(*) FROM fan_outs GROUP BY account_id`, nil, func(r *rows.Row) error {
 			var accountID string
 			var n int
 			err := r.Scan(&accountID, &n)

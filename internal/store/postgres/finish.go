@@ -57,7 +57,7 @@ func (t *tx) EndLeases(ctx context.Context, results []sender.Result) (endpoints 
 		}
 	}
 	endpoints = make([]string, n)
-	err = t.Query(ctx, "finish deliveries", endLeases, []any{ids, tokens, states, numbers, started, durations, codes, ends, errs, responses, waits}, func(r rows.Row) error {
+	err = t.Query(ctx, "finish deliveries", endLeases, []any{ids, tokens, states, numbers, started, durations, codes, ends, errs, responses, waits}, func(r *rows.Row) error {
 		var place int64
 		var endpoint string
 		err := r.Scan(&place, &endpoint)

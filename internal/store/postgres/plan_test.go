@@ -83,7 +83,7 @@ func explain(t *testing.T, db *DB, query string, args []any, mayScan bool) strin
 		if _, err := r.Exec(t.Context(), "set", fmt.Sprintf(`SET LOCAL enable_seqscan = %t`, mayScan)); err != nil {
 			return err
 		}
-		return r.Query(t.Context(), "explain", `EXPLAIN `+query, args, func(row rows.Row) error {
+		return r.Query(t.Context(), "explain", `EXPLAIN `+query, args, func(row *rows.Row) error {
 			var line string
 			err := row.Scan(&line)
 			fmt.Fprintln(&plan, line)

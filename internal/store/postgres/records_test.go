@@ -168,7 +168,7 @@ func TestRecordPlans(t *testing.T) {
 				if _, err := tx.Exec(t.Context(), "prefer indexes", `SET LOCAL enable_seqscan = off`); err != nil {
 					return err
 				}
-				return tx.Query(t.Context(), "explain", `EXPLAIN `+query.text, query.args, func(r rows.Row) error {
+				return tx.Query(t.Context(), "explain", `EXPLAIN `+query.text, query.args, func(r *rows.Row) error {
 					var line string
 					err := r.Scan(&line)
 					plan += line + "\n"

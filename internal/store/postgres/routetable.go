@@ -77,7 +77,7 @@ func (db *DB) Discard(ctx context.Context, c control.Prepared) error {
 
 // InsertTable implements rows.Tx.
 func (t *tx) InsertTable(ctx context.Context, gatewayID, revisionID string, state int) (n int64, err error) {
-	err = t.value(ctx, "number a route table", `SELECT nextval(pg_get_serial_sequence('route_tables', 'id'))`, func(r rows.Row) error { return r.Scan(&n) })
+	err = t.value(ctx, "number a route table", `SELECT nextval(pg_get_serial_sequence('route_tables', 'id'))`, func(r *rows.Row) error { return r.Scan(&n) })
 	if err != nil {
 		return 0, err
 	}

@@ -87,7 +87,7 @@ func (db *DB) ReadableAccounts(ctx context.Context, bad func(accountID string, e
 func (db *DB) accounts(ctx context.Context, rest string, args []any, bad func(accountID string, err error)) (list []account.Account, err error) {
 	err = db.statement(ctx, db.changes, readTime, func(t *readTx) error {
 		list = nil // of an attempt whose connection was lost
-		return t.Query(ctx, "read accounts", rows.AccountColumns+rest, args, func(r rows.Row) error {
+		return t.Query(ctx, "read accounts", rows.AccountColumns+rest, args, func(r *rows.Row) error {
 			a, err := rows.ScanAccount(r)
 			if err != nil {
 				if a.ID == "" || resultOf(r).Err() != nil { // of the driver, which reads no further
@@ -133,7 +133,7 @@ func (db *DB) GatewayIDs(ctx context.Context) ([]string, error) {
 // HasGateway implements snapshot.GatewaySource. It reads on the connection of the change log, because keys wait for it.
 func (db *DB) HasGateway(ctx context.Context, gatewayID string) (found bool, err error) {
 	err = db.statement(ctx, db.changes, logTime, func(t *readTx) error {
-		return t.Query(ctx, "find a gateway", `SELECT 1 FROM gateways WHERE id = $1`, []any{gatewayID}, func(rows.Row) error {
+		return t.Query(ctx, "find a gateway", `SELECT 1 FROM gateways WHERE id = $1`, []any{gatewayID}, func(*rows.Row) error {
 			found = true
 			return nil
 		})
@@ -144,7 +144,7 @@ func (db *DB) HasGateway(ctx context.Context, gatewayID string) (found bool, err
 // RouteCount implements snapshot.GatewaySource.
 func (db *DB) RouteCount(ctx context.Context, gatewayID string) (n int, err error) {
 	err = db.view(ctx, db.source, func(t *readTx) error {
-		return t.Query(ctx, "count routes", `SELECT route_count FROM gateways WHERE id = $1`, []any{gatewayID}, func(r rows.Row) error {
+		return t.Query(ctx, "count routes", `SELECT route_count FROM gateways WHERE id = $1`, []any{gatewayID}, func(r *rows.Row) error {
 			return rows.Decoded(r.Scan(&n))
 		})
 	})

@@ -518,7 +518,7 @@ func (t *readTx) fault(what string, err error) error {
 }
 
 // Query implements rows.Queries. The statement runs to its end even if ctx ends, except in a Search.
-func (t *readTx) Query(ctx context.Context, what, query string, args []any, scan func(rows.Row) error) error {
+func (t *readTx) Query(ctx context.Context, what, query string, args []any, scan func(*rows.Row) error) error {
 	if err := t.Ready(ctx); err != nil {
 		return err
 	}
@@ -544,7 +544,7 @@ func (t *tx) Exec(ctx context.Context, what, query string, args ...any) (int64, 
 	}
 	during, cancel := t.during()
 	defer cancel()
-	tag, err := t.send(during, t.c.dialect.of(query).alone, args, func(rows.Row) error { return nil })
+	tag, err := t.send(during, t.c.dialect.of(query).alone, args, func(*rows.Row) error { return nil })
 	if err != nil {
 		return 0, t.fail(what, err)
 	}
@@ -568,7 +568,7 @@ func (t *tx) commit() error {
 	t.countAll()
 	if t.accountID != "" {
 		t.queued = append(t.queued, statement{what: "number the change", query: accountChanges, args: []any{t.accountID},
-			scan: func(r rows.Row) error { return r.Scan(&t.ofAccount) }})
+			scan: func(r *rows.Row) error { return r.Scan(&t.ofAccount) }})
 	}
 	if len(t.queued) == 0 && !t.ahead {
 		t.tripWithHead()
@@ -585,7 +585,7 @@ func (t *tx) commit() error {
 	defer cancel()
 	server := t.c.Conn.Conn().PgConn()
 	forgetWarnings(server)
-	tag, err := t.send(ctx, endTransaction, nil, func(rows.Row) error { return nil })
+	tag, err := t.send(ctx, endTransaction, nil, func(*rows.Row) error { return nil })
 	return cmp.Or(err, committed(tag), confirmedBy(server))
 }
 

@@ -17,20 +17,22 @@ const AccountRemoved = "removed"
 const AccountColumns = `SELECT id, name, plan, state, hosts, created_at, version FROM accounts `
 
 // ScanAccount returns the account of a row. With an error that is not the engine's, it has an identifier.
-func ScanAccount(r Row) (account.Account, error) {
+func ScanAccount(r *Row) (account.Account, error) {
 	var (
-		a       account.Account
-		hosts   sql.NullString
-		created int64
+		a account.Account
+		c struct { // one allocation
+			hosts   sql.NullString
+			created int64
+		}
 	)
-	if err := r.Scan(&a.ID, &a.Name, &a.Plan, &a.State, &hosts, &created, &a.Version); err != nil {
+	if err := r.Scan(&a.ID, &a.Name, &a.Plan, &a.State, &c.hosts, &c.created, &a.Version); err != nil {
 		return a, err
 	}
 	if a.State == AccountRemoved {
 		a.State = account.Deleted
 	}
-	a.CreatedAt = Instant(created)
-	err := stored.FromJSON(hosts, &a.Hosts)
+	a.CreatedAt = Instant(c.created)
+	err := stored.FromJSON(c.hosts, &a.Hosts)
 	return a, err
 }
 

@@ -29,7 +29,7 @@ func (t *Reader) auditRecords(ctx context.Context, accountID, rest string, args 
 		FROM audit WHERE account_id = $1 `+rest, append([]any{accountID}, args...), scanAudit)
 }
 
-func scanAudit(row Row) (r audit.Record, err error) {
+func scanAudit(row *Row) (r audit.Record, err error) {
 	var at int64
 	var diff borrowed
 	err = row.Scan(&r.AccountID, &r.Seq, &at, &r.Kind, &r.Outcome, (*text)(&r.KeyPrefix), &r.KeyID, &r.GatewayID, (*text)(&r.Method), (*text)(&r.Path),

@@ -18,7 +18,7 @@ func (t *Reader) AuditSource(accountID string) audit.Source { return auditSource
 
 const auditChainColumns = `SELECT account_id, number, digest, sealed_at, base, base_digest, base_sealed, cut_records, cut_first, cut_last FROM audit_chains `
 
-func scanChain(r Row) (c audit.Chain, err error) {
+func scanChain(r *Row) (c audit.Chain, err error) {
 	var digest, baseDigest []byte
 	var sealed, baseSealed, cutFirst, cutLast int64
 	err = r.Scan(&c.AccountID, &c.Head.Number, &digest, &sealed, &c.Base.Number, &baseDigest, &baseSealed, &c.Cut.Records, &cutFirst, &cutLast)
@@ -40,7 +40,7 @@ func scanChain(r Row) (c audit.Chain, err error) {
 // AuditChain implements control.AuditReader.
 func (t *Reader) AuditChain(ctx context.Context, accountID string) (audit.Chain, error) {
 	c := audit.Chain{AccountID: accountID}
-	err := t.Query(ctx, "read audit chain", auditChainColumns+`WHERE account_id = $1`, []any{accountID}, func(r Row) (err error) {
+	err := t.Query(ctx, "read audit chain", auditChainColumns+`WHERE account_id = $1`, []any{accountID}, func(r *Row) (err error) {
 		c, err = scanChain(r)
 		return err
 	})
@@ -52,7 +52,7 @@ func (t *Reader) AuditBlocks(ctx context.Context, accountID string, after int64,
 	var list []*audit.Block
 	err := t.Query(ctx, "read audit blocks", `SELECT number, previous, digest, first_time, last_time, sealed_at, records, content
 		FROM audit_blocks WHERE account_id = $1 AND number > $2 ORDER BY number LIMIT $3`,
-		[]any{accountID, after, Limit(limit)}, func(r Row) error {
+		[]any{accountID, after, Limit(limit)}, func(r *Row) error {
 			b := &audit.Block{AccountID: accountID}
 			var previous, digest []byte
 			var first, last, sealed int64
@@ -116,7 +116,7 @@ const openManaged = 1 << 20
 
 func (s auditSource) summaries(ctx context.Context, o *audit.Open) error {
 	return s.t.Query(ctx, "read audit summaries", `SELECT summary FROM audit_summaries WHERE account_id = $1 ORDER BY number`,
-		[]any{s.account}, func(r Row) error {
+		[]any{s.account}, func(r *Row) error {
 			var b borrowed
 			if err := r.Scan(&b); err != nil {
 				return err
@@ -131,7 +131,7 @@ func (s auditSource) summaries(ctx context.Context, o *audit.Open) error {
 func (s auditSource) Groups(ctx context.Context, before int64, limit int) ([]*audit.BlockGroup, error) {
 	var list []*audit.BlockGroup
 	err := s.t.Query(ctx, "read audit groups", `SELECT head FROM audit_groups WHERE account_id = $1 AND number < $2 ORDER BY number DESC LIMIT $3`,
-		[]any{s.account, before, Limit(limit)}, func(r Row) error {
+		[]any{s.account, before, Limit(limit)}, func(r *Row) error {
 			var b []byte
 			if err := r.Scan(&b); err != nil {
 				return err
@@ -146,7 +146,7 @@ func (s auditSource) Groups(ctx context.Context, before int64, limit int) ([]*au
 // Partitions implements audit.Source.
 func (s auditSource) Partitions(ctx context.Context, partition int, first, last int64, f func(group int64, bits []byte) error) error {
 	return s.t.Query(ctx, "read audit segments", `SELECT number, bits FROM audit_segments WHERE account_id = $1 AND segment = $2 AND number BETWEEN $3 AND $4`,
-		[]any{s.account, partition, first, last}, func(r Row) error {
+		[]any{s.account, partition, first, last}, func(r *Row) error {
 			var group int64
 			var bits borrowed
 			if err := r.Scan(&group, &bits); err != nil {
@@ -159,7 +159,7 @@ func (s auditSource) Partitions(ctx context.Context, partition int, first, last 
 // Block implements audit.Source.
 func (s auditSource) Block(ctx context.Context, number int64) (b *audit.Block, err error) {
 	err = s.t.Query(ctx, "read audit block", `SELECT first_time, last_time, records, content FROM audit_blocks WHERE account_id = $1 AND number = $2`,
-		[]any{s.account, number}, func(r Row) error {
+		[]any{s.account, number}, func(r *Row) error {
 			b = &audit.Block{AccountID: s.account, Number: number}
 			var first, last int64
 			err := r.Scan(&first, &last, &b.Records, &b.Content)
@@ -174,7 +174,7 @@ func (t *Reader) AuditWaiting(ctx context.Context) ([]audit.Waiting, error) {
 	return readAll(ctx, t, "count what is not sealed", `SELECT account_id, sum(chunks)::bigint, sum(records)::bigint, sum(managed)::bigint, sum(diffs)::bigint, min(oldest) FROM (
 			SELECT account_id, count(*) AS chunks, sum(records) AS records, 0 AS managed, 0 AS diffs, min(first_time) AS oldest FROM audit_chunks GROUP BY account_id
 			UNION ALL SELECT account_id, 0, 0, count(*), coalesce(sum(octet_length(diff)), 0), min(time) FROM audit GROUP BY account_id
-		) AS unsealed GROUP BY account_id`, nil, func(r Row) (w audit.Waiting, err error) {
+		) AS unsealed GROUP BY account_id`, nil, func(r *Row) (w audit.Waiting, err error) {
 		var oldest int64
 		err = r.Scan(&w.AccountID, &w.Chunks, &w.Records, &w.Managed, &w.DiffBytes, &oldest)
 		w.Oldest = Instant(oldest)

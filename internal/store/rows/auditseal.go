@@ -86,7 +86,7 @@ func (t *Writer) insertBlock(ctx context.Context, b *audit.Block, summary []byte
 func (t *Writer) foldAudit(ctx context.Context, accountID string, through int64) error {
 	var summaries []*audit.Summary
 	err := t.Query(ctx, "read audit summaries", `SELECT summary FROM audit_summaries WHERE account_id = $1 AND number > $2 AND number <= $3 ORDER BY number`,
-		[]any{accountID, through - audit.GroupSize, through}, func(r Row) error {
+		[]any{accountID, through - audit.GroupSize, through}, func(r *Row) error {
 			var b []byte
 			if err := r.Scan(&b); err != nil {
 				return err

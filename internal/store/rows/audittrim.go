@@ -11,7 +11,7 @@ import (
 func (t *Reader) NextAuditTrim(ctx context.Context, now time.Time, maxBytes int64) (*audit.Trim, error) {
 	starts, err := readAll(ctx, t, "find the oldest audit blocks", `SELECT c.account_id, a.plan, b.number, b.last_time
 		FROM audit_chains c JOIN audit_blocks b ON b.account_id = c.account_id AND b.number = c.base + 1 JOIN accounts a ON a.id = c.account_id
-		ORDER BY b.last_time`, nil, func(r Row) (s audit.LogStart, err error) {
+		ORDER BY b.last_time`, nil, func(r *Row) (s audit.LogStart, err error) {
 		var last int64
 		err = r.Scan(&s.AccountID, &s.Plan, &s.Number, &last)
 		s.Last = Instant(last)
@@ -21,7 +21,7 @@ func (t *Reader) NextAuditTrim(ctx context.Context, now time.Time, maxBytes int6
 		return nil, err
 	}
 	var bytes int64
-	err = t.Query(ctx, "measure the audit log", `SELECT coalesce(sum(bytes), 0)::bigint FROM audit_chains`, nil, func(r Row) error { return r.Scan(&bytes) })
+	err = t.Query(ctx, "measure the audit log", `SELECT coalesce(sum(bytes), 0)::bigint FROM audit_chains`, nil, func(r *Row) error { return r.Scan(&bytes) })
 	if err != nil {
 		return nil, err
 	}
@@ -33,12 +33,12 @@ func (t *Reader) NextAuditTrim(ctx context.Context, now time.Time, maxBytes int6
 func (t *Writer) TrimAudit(ctx context.Context, trim *audit.Trim) error {
 	base := int64(-1)
 	err := t.Query(ctx, "lock the audit chain", `SELECT base FROM audit_chains WHERE account_id = $1 FOR NO KEY UPDATE`, []any{trim.AccountID},
-		func(r Row) error { return r.Scan(&base) })
+		func(r *Row) error { return r.Scan(&base) })
 	if err != nil || base+1 != trim.From {
 		return err
 	}
 	err = t.Query(ctx, "read the oldest audit blocks", `SELECT number, digest, first_time, last_time, sealed_at, records, bytes FROM audit_blocks
-		WHERE account_id = $1 AND number >= $2 ORDER BY number LIMIT $3`, []any{trim.AccountID, trim.From, audit.TrimBlocks}, func(r Row) error {
+		WHERE account_id = $1 AND number >= $2 ORDER BY number LIMIT $3`, []any{trim.AccountID, trim.From, audit.TrimBlocks}, func(r *Row) error {
 		var b audit.OldBlock
 		var digest []byte
 		var first, last, sealed int64

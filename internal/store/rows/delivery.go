@@ -19,17 +19,19 @@ type delivery struct {
 	webhook.Delivery
 }
 
-func scanDelivery(r Row) (delivery, error) {
+func scanDelivery(r *Row) (delivery, error) {
 	var (
-		d              delivery
-		state, created int64
-		next           sql.NullInt64
+		d delivery
+		c struct { // one allocation
+			state, created int64
+			next           sql.NullInt64
+		}
 	)
-	err := r.Scan(&d.n, &d.ID, &d.AccountID, &d.WebhookID, &d.EventID, &d.EventType, &state, &d.Trigger, &next, &created)
+	err := r.Scan(&d.n, &d.ID, &d.AccountID, &d.WebhookID, &d.EventID, &d.EventType, &c.state, &d.Trigger, &c.next, &c.created)
 	if err == nil {
-		d.State = stored.DeliveryStates()[state]
+		d.State = stored.DeliveryStates()[c.state]
 	}
-	d.NextAttemptAt, d.CreatedAt = MaybeInstant(next), Instant(created)
+	d.NextAttemptAt, d.CreatedAt = MaybeInstant(c.next), Instant(c.created)
 	return d, err
 }
 
@@ -37,7 +39,7 @@ func scanDelivery(r Row) (delivery, error) {
 func (t *Reader) SelectDeliveries(ctx context.Context, rest string, args ...any) ([]webhook.Delivery, error) {
 	var list []webhook.Delivery
 	var numbers []int64
-	err := t.Query(ctx, "read deliveries", DeliveryColumns+rest, args, func(r Row) error {
+	err := t.Query(ctx, "read deliveries", DeliveryColumns+rest, args, func(r *Row) error {
 		d, err := scanDelivery(r)
 		list, numbers = append(list, d.Delivery), append(numbers, d.n)
 		return err
@@ -63,7 +65,7 @@ func (t *Reader) Delivery(ctx context.Context, accountID, deliveryID string) (*w
 		return nil, fault.Missing("delivery")
 	}
 	d := &list[0]
-	err = t.QueryRow(ctx, "event", `SELECT payload FROM events WHERE id = $1`, []any{d.EventID}, func(r Row) error { return r.Scan(&d.Payload) })
+	err = t.QueryRow(ctx, "event", `SELECT payload FROM events WHERE id = $1`, []any{d.EventID}, func(r *Row) error { return r.Scan(&d.Payload) })
 	if err != nil {
 		return nil, err
 	}
@@ -114,7 +116,7 @@ func (t *Writer) removeDeliveries(ctx context.Context, query string, args ...any
 	if found, err := t.MayDelete(ctx, "look for deliveries", query, args...); err != nil || !found {
 		return 0, err
 	}
-	err := t.Query(ctx, "remove deliveries", query, args, func(r Row) error {
+	err := t.Query(ctx, "remove deliveries", query, args, func(r *Row) error {
 		var (
 			n     int64
 			event string

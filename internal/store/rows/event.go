@@ -12,7 +12,7 @@ import (
 // EventColumns selects events.
 const EventColumns = `SELECT id, account_id, type, created_at, payload FROM events `
 
-func scanEvent(r Row) (event.Event, error) {
+func scanEvent(r *Row) (event.Event, error) {
 	var (
 		e       event.Event
 		created int64

@@ -14,7 +14,7 @@ import (
 const gatewayColumns = `SELECT id, account_id, name, upstream, hostname, host_given,
 	global_sustained, global_burst, timeout, cors, max_body_bytes, requests, revision, is_default, created_at, version FROM gateways `
 
-func scanGateway(r Row) (gateway.Gateway, error) {
+func scanGateway(r *Row) (gateway.Gateway, error) {
 	var (
 		g gateway.Gateway
 		c struct { // one allocation
@@ -136,7 +136,7 @@ func (t *Writer) DeleteGateway(ctx context.Context, accountID, gatewayID string)
 
 // HostnameOwner implements control.GatewayReader.
 func (t *Reader) HostnameOwner(ctx context.Context, hostname string) (accountID string, err error) {
-	err = t.Query(ctx, "find a hostname", `SELECT account_id FROM gateways WHERE hostname = $1`, []any{hostname}, func(r Row) error {
+	err = t.Query(ctx, "find a hostname", `SELECT account_id FROM gateways WHERE hostname = $1`, []any{hostname}, func(r *Row) error {
 		return r.Scan(&accountID)
 	})
 	return accountID, err

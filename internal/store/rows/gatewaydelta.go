@@ -62,7 +62,7 @@ func (t *Reader) newerChanges(ctx context.Context, d *snapshot.GatewayDelta, aft
 	for _, routeID := range d.RouteIDs {
 		known[routeID] = true
 	}
-	return t.Query(ctx, "read changes", `SELECT seq, kind, record_id FROM changes WHERE seq > $1 ORDER BY seq`, []any{after}, func(r Row) error {
+	return t.Query(ctx, "read changes", `SELECT seq, kind, record_id FROM changes WHERE seq > $1 ORDER BY seq`, []any{after}, func(r *Row) error {
 		var c snapshot.Change
 		if err := r.Scan(&c.Seq, &c.Kind, &c.ID); err != nil {
 			return err
@@ -88,7 +88,7 @@ func (t *Reader) Changes(ctx context.Context, seq int64, limit int) (list []snap
 		return nil, false, err
 	}
 	err = t.Query(ctx, "read changes", `SELECT seq, kind, record_id FROM changes WHERE seq > $1 ORDER BY seq LIMIT $2`,
-		[]any{seq, Limit(limit)}, func(r Row) error {
+		[]any{seq, Limit(limit)}, func(r *Row) error {
 			var c snapshot.Change
 			err := r.Scan(&c.Seq, &c.Kind, &c.ID)
 			list = append(list, c)

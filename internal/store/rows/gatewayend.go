@@ -17,7 +17,7 @@ const NotEnded = ` AND (gateway_id IS NULL OR gateway_id NOT IN (SELECT id FROM 
 const endedColumns = `SELECT id, account_id, after, at, call FROM ended_gateways `
 
 func (t *Reader) endedGateways(ctx context.Context, rest string, args ...any) (list []control.EndedGateway, err error) {
-	err = t.Query(ctx, "read deleted gateways", endedColumns+rest, args, func(r Row) error {
+	err = t.Query(ctx, "read deleted gateways", endedColumns+rest, args, func(r *Row) error {
 		var e control.EndedGateway
 		var at int64
 		var call string

@@ -13,7 +13,7 @@ import (
 func (t *Reader) StoredResponse(ctx context.Context, keyID, key string) (*control.StoredResponse, error) {
 	a := control.StoredResponse{KeyID: keyID, Key: key}
 	err := t.QueryRow(ctx, "stored response", `SELECT fingerprint, status, header, body, created_at FROM answers WHERE key_id = $1 AND key = $2`,
-		[]any{keyID, key}, func(r Row) error {
+		[]any{keyID, key}, func(r *Row) error {
 			var (
 				fingerprint []byte
 				header      sql.NullString

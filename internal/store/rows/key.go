@@ -25,7 +25,7 @@ const (
 )
 
 // ScanKey returns the key of a row.
-func ScanKey(r Row) (apikey.Key, error) {
+func ScanKey(r *Row) (apikey.Key, error) {
 	var (
 		k apikey.Key
 		c struct { // one allocation
@@ -97,7 +97,7 @@ func (t *Reader) KeysOfBucket(ctx context.Context, accountID, bucketID string, s
 func (t *Reader) SharedBuckets(ctx context.Context, accountID string) (map[string]string, error) {
 	shared := map[string]string{}
 	err := t.Query(ctx, "read shared buckets", `SELECT id, bucket_id FROM keys INDEXED BY keys_bucket WHERE bucket_id IS NOT NULL AND account_id = $1`,
-		[]any{accountID}, func(r Row) error {
+		[]any{accountID}, func(r *Row) error {
 			var key, bucket string
 			err := r.Scan(&key, &bucket)
 			shared[key] = bucket

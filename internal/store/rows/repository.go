@@ -13,7 +13,7 @@ const repositoryColumns = `SELECT gateway_id, account_id, url, branch, path, kin
 	hook_secret, status_provider, status_token, paused, last_commit, failed_commit, last_error, failure_kind, failures, warning,
 	notified, last_attempt_at, last_synced_at, next_sync_at, created_at, version FROM repositories `
 
-func scanRepository(r Row) (gateway.ConnectedRepository, error) {
+func scanRepository(r *Row) (gateway.ConnectedRepository, error) {
 	var (
 		c                     gateway.ConnectedRepository
 		notified              string

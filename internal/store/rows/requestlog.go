@@ -14,7 +14,7 @@ const requestColumns = `SELECT r.account_id, r.id, r.time, r.gateway_id, r.route
 	r.status, r.duration, r.decision, r.limit_scope, r.limit_count, r.remaining, r.passes_at, r.upstream_status, r.reason, r.detail, coalesce(l.count, 0)
 	FROM requests r LEFT JOIN requests_left_out l ON l.account_id = r.account_id AND l.second = r.time / 1000000 `
 
-func scanRequest(r Row) (requestlog.Record, error) {
+func scanRequest(r *Row) (requestlog.Record, error) {
 	var q requestlog.Record
 	var at, duration int64
 	err := r.Scan(&q.AccountID, &q.ID, &at, &q.GatewayID, &q.RouteID, &q.KeyID, (*text)(&q.KeyPrefix), (*text)(&q.Method), (*text)(&q.Path), &q.ClientIP,

@@ -17,7 +17,7 @@ const revisionColumns = `SELECT id, gateway_id, number, source, kind, author, co
 
 const revisionPage = revisionColumns + ` FROM revisions WHERE gateway_id = ` + liveGateway + ` AND number < $2 ORDER BY number DESC LIMIT $3`
 
-func scanRevision(r Row) (gateway.Revision, error) {
+func scanRevision(r *Row) (gateway.Revision, error) {
 	var (
 		rev     gateway.Revision
 		created int64
@@ -40,7 +40,7 @@ func (t *Reader) Revision(ctx context.Context, gatewayID string, number int64) (
 // readParts reads the content and routes of a revision.
 func (t *Reader) readParts(ctx context.Context, rev *gateway.Revision) error {
 	var content []byte
-	err := t.Query(ctx, "read a revision", `SELECT kind, content FROM revision_parts WHERE revision_id = $1 ORDER BY kind, n`, []any{rev.ID}, func(r Row) error {
+	err := t.Query(ctx, "read a revision", `SELECT kind, content FROM revision_parts WHERE revision_id = $1 ORDER BY kind, n`, []any{rev.ID}, func(r *Row) error {
 		var kind int
 		var part borrowed
 		if err := r.Scan(&kind, &part); err != nil {

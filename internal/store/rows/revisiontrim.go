@@ -24,7 +24,7 @@ const (
 // HasOldRevisions implements control.RevisionReader.
 func (t *Reader) HasOldRevisions(ctx context.Context, k control.KeptRevisions) (has bool, err error) {
 	err = t.Query(ctx, "look for old revisions", `SELECT EXISTS (`+goneGateway+`) OR EXISTS (`+longHistory+`) OR EXISTS (`+strings.Replace(fullAccount, "$1", "$3", 1)+`)`,
-		[]any{k.Newest, Micros(k.Since), k.AccountBytes}, func(r Row) error { return r.Scan(&has) })
+		[]any{k.Newest, Micros(k.Since), k.AccountBytes}, func(r *Row) error { return r.Scan(&has) })
 	return has, err
 }
 
@@ -39,7 +39,7 @@ func (t *Writer) TrimRevisions(ctx context.Context, k control.KeptRevisions, lim
 
 // history returns the history that a query finds.
 func (t *Writer) history(ctx context.Context, what, query string, args ...any) (h stored.History, err error) {
-	err = t.Query(ctx, what, query, args, func(r Row) error { return r.Scan(&h.GatewayID, &h.Newest) })
+	err = t.Query(ctx, what, query, args, func(r *Row) error { return r.Scan(&h.GatewayID, &h.Newest) })
 	return h, err
 }
 
@@ -55,13 +55,13 @@ func (t *Writer) LongHistory(ctx context.Context, newest int, before int64) (sto
 
 // FullAccount implements stored.Histories.
 func (t *Writer) FullAccount(ctx context.Context, most int64) (accountID string, bytes int64, err error) {
-	err = t.Query(ctx, "find an account with too many revisions", fullAccount, []any{most}, func(r Row) error { return r.Scan(&accountID, &bytes) })
+	err = t.Query(ctx, "find an account with too many revisions", fullAccount, []any{most}, func(r *Row) error { return r.Scan(&accountID, &bytes) })
 	return accountID, bytes, err
 }
 
 // LargestHistories implements stored.Histories.
 func (t *Writer) LargestHistories(ctx context.Context, accountID string) (list []stored.History, err error) {
-	err = t.Query(ctx, "find the gateway with the most revisions", largestHistories, []any{accountID}, func(r Row) error {
+	err = t.Query(ctx, "find the gateway with the most revisions", largestHistories, []any{accountID}, func(r *Row) error {
 		var h stored.History
 		err := r.Scan(&h.GatewayID, &h.Newest, &h.OlderBytes)
 		list = append(list, h)
@@ -72,7 +72,7 @@ func (t *Writer) LargestHistories(ctx context.Context, accountID string) (list [
 
 // OldestRevisions implements stored.Histories.
 func (t *Writer) OldestRevisions(ctx context.Context, gatewayID string, last int64, limit int) (list []stored.OldRevision, err error) {
-	err = t.Query(ctx, "find the oldest revisions", oldestRevisions, []any{gatewayID, last, limit}, func(row Row) error {
+	err = t.Query(ctx, "find the oldest revisions", oldestRevisions, []any{gatewayID, last, limit}, func(row *Row) error {
 		var r stored.OldRevision
 		err := row.Scan(&r.Number, &r.CreatedAt, &r.Bytes)
 		list = append(list, r)

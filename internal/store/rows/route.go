@@ -12,7 +12,7 @@ import (
 // tableOf returns the number and the version of a gateway's route table; 0 before its first route.
 func (t *Reader) tableOf(ctx context.Context, gatewayID string) (v control.TableVersion, err error) {
 	err = t.Query(ctx, "find the route table", `SELECT t.id, t.version FROM gateways g JOIN route_tables t ON t.id = g.table_id WHERE g.id = $1`,
-		[]any{gatewayID}, func(r Row) error { return r.Scan(&v.Table, &v.Version) })
+		[]any{gatewayID}, func(r *Row) error { return r.Scan(&v.Table, &v.Version) })
 	return v, err
 }
 
@@ -23,7 +23,7 @@ func (t *Reader) TableVersion(ctx context.Context, gatewayID string) (control.Ta
 
 // pagesOf decodes the pages that a query returns.
 func (t *Reader) pagesOf(ctx context.Context, gatewayID, query string, args ...any) (list []gateway.Route, err error) {
-	err = t.Query(ctx, "read routes", query, args, func(r Row) error {
+	err = t.Query(ctx, "read routes", query, args, func(r *Row) error {
 		var content borrowed
 		if err := r.Scan(&content); err != nil {
 			return err
@@ -81,7 +81,7 @@ func (t *Reader) RouteTable(ctx context.Context, gatewayID string) ([]gateway.Ro
 // CountRoutes implements control.RouteReader.
 func (t *Reader) CountRoutes(ctx context.Context, accountID string) (n int, err error) {
 	err = t.QueryRow(ctx, "number of routes", `SELECT coalesce(sum(route_count), 0) FROM gateways INDEXED BY gateways_routes WHERE account_id = $1`,
-		[]any{accountID}, func(r Row) error { return r.Scan(&n) })
+		[]any{accountID}, func(r *Row) error { return r.Scan(&n) })
 	return n, err
 }
 
@@ -145,7 +145,7 @@ func (t *Writer) ownTable(ctx context.Context, gatewayID string) (v control.Tabl
 
 // pageFor returns the page that a route belongs to.
 func (t *Writer) pageFor(ctx context.Context, gatewayID string, table int64, routeID string) (p stored.Page, err error) {
-	scan := func(r Row) error {
+	scan := func(r *Row) error {
 		var content borrowed
 		if err := r.Scan(&p.N, &p.First, &content); err != nil {
 			return err
@@ -162,7 +162,7 @@ func (t *Writer) pageFor(ctx context.Context, gatewayID string, table int64, rou
 		}
 	}
 	err = t.Query(ctx, "read routes", `SELECT first FROM route_pages WHERE table_id = $1 AND first > $2 ORDER BY first LIMIT 1`, []any{table, max(p.First, routeID)},
-		func(r Row) error { return r.Scan(&p.Next) })
+		func(r *Row) error { return r.Scan(&p.Next) })
 	return p, err
 }
 

@@ -13,7 +13,7 @@ func (t *Reader) Session(ctx context.Context, digest [32]byte) (*control.Session
 	s := control.Session{Digest: digest}
 	err := t.QueryRow(ctx, "session", `SELECT s.account_id, s.key_id, s.created_at, s.expires_at, k.digest, k.prefix
 		FROM sessions s CROSS JOIN keys k ON k.id = s.key_id WHERE s.digest = $1`,
-		[]any{digest[:]}, func(r Row) error {
+		[]any{digest[:]}, func(r *Row) error {
 			var (
 				created, expires int64
 				keyDigest        []byte

@@ -38,7 +38,7 @@ func (t *Writer) Trim(ctx context.Context, responses, changes, events time.Time,
 // set back.
 func (t *Writer) trimChanges(ctx context.Context, before int64, limit int) (int, error) {
 	n, last, old := 0, int64(0), true
-	err := t.Query(ctx, "find old changes", `SELECT seq, at FROM changes ORDER BY seq LIMIT $1`, []any{limit}, func(r Row) error {
+	err := t.Query(ctx, "find old changes", `SELECT seq, at FROM changes ORDER BY seq LIMIT $1`, []any{limit}, func(r *Row) error {
 		var seq, at int64
 		if err := r.Scan(&seq, &at); err != nil {
 			return err

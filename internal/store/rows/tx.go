@@ -11,26 +11,20 @@ import (
 	"github.com/keygate/keygate/internal/webhook"
 )
 
-// Row is one row of a result.
-type Row interface {
-	// Scan copies the columns to what the pointers point to, as that of database/sql does.
-	Scan(to ...any) error
-}
-
 // Queries are the reads of a transaction. After the first error of a statement, every later call returns that error.
 type Queries interface {
 	// Ready returns an error if no statement may run.
 	Ready(ctx context.Context) error
 	// Query calls scan for each row of the result. scan must not use the transaction. what says what the query does, for
 	// errors.
-	Query(ctx context.Context, what, query string, args []any, scan func(Row) error) error
+	Query(ctx context.Context, what, query string, args []any, scan func(*Row) error) error
 }
 
-// Statements are the reads and the writes of a transaction.
+// Statements are the reads and the writes of a transaction. They do not keep the slice of the arguments.
 type Statements interface {
 	Queries
 	// Queue runs a statement of which nobody needs the result. The engine may send it later, together with others, in
-	// the order of the calls. args must not change until then. The error may come from a later call.
+	// the order of the calls. What args point to must not change until then. The error may come from a later call.
 	Queue(ctx context.Context, what, statement string, args ...any) error
 	// QueueOne is Queue for a statement that changes one row. If it changes none, the transaction fails with
 	// fault.NotFound for record.
@@ -99,9 +93,9 @@ type Reader struct {
 }
 
 // QueryRow calls scan for the only row of the result. If there is none, the error is fault.NotFound for record.
-func (t *Reader) QueryRow(ctx context.Context, record, query string, args []any, scan func(Row) error) error {
+func (t *Reader) QueryRow(ctx context.Context, record, query string, args []any, scan func(*Row) error) error {
 	found := false
-	err := t.Query(ctx, "read "+record, query, args, func(r Row) error {
+	err := t.Query(ctx, "read "+record, query, args, func(r *Row) error {
 		found = true
 		return scan(r)
 	})
@@ -113,7 +107,7 @@ func (t *Reader) QueryRow(ctx context.Context, record, query string, args []any,
 
 // Exists reports whether the query has a row.
 func (t *Reader) Exists(ctx context.Context, what, query string, args ...any) (found bool, err error) {
-	err = t.Query(ctx, what, query, args, func(Row) error {
+	err = t.Query(ctx, what, query, args, func(*Row) error {
 		found = true
 		return nil
 	})
@@ -122,7 +116,7 @@ func (t *Reader) Exists(ctx context.Context, what, query string, args ...any) (f
 
 // Texts returns the only column of the result.
 func (t *Reader) Texts(ctx context.Context, what, query string, args ...any) (list []string, err error) {
-	err = t.Query(ctx, what, query, args, func(r Row) error {
+	err = t.Query(ctx, what, query, args, func(r *Row) error {
 		var s string
 		err := r.Scan(&s)
 		list = append(list, s)
@@ -132,23 +126,26 @@ func (t *Reader) Texts(ctx context.Context, what, query string, args ...any) (li
 }
 
 // readOne returns the record of the only row of the result. If there is none, the error is fault.NotFound for record.
-func readOne[T any](ctx context.Context, t *Reader, record, query string, args []any, scan func(Row) (T, error)) (*T, error) {
+func readOne[T any](ctx context.Context, t *Reader, record, query string, args []any, scan func(*Row) (T, error)) (*T, error) {
 	var found *T
-	err := t.QueryRow(ctx, record, query, args, func(r Row) error {
+	err := t.Query(ctx, "read "+record, query, args, func(r *Row) error {
 		v, err := scan(r)
 		found = &v
 		return Decoded(err)
 	})
-	if err != nil {
+	switch {
+	case err != nil:
 		return nil, err
+	case found == nil:
+		return nil, fault.Missing(record)
 	}
 	return found, nil
 }
 
 // readAll returns the records of the rows of the result.
-func readAll[T any](ctx context.Context, t *Reader, what, query string, args []any, scan func(Row) (T, error)) ([]T, error) {
+func readAll[T any](ctx context.Context, t *Reader, what, query string, args []any, scan func(*Row) (T, error)) ([]T, error) {
 	var list []T
-	err := t.Query(ctx, what, query, args, func(r Row) error {
+	err := t.Query(ctx, what, query, args, func(r *Row) error {
 		v, err := scan(r)
 		list = append(list, v)
 		return Decoded(err)
@@ -161,9 +158,31 @@ type Writer struct {
 	Tx
 	read *Reader
 
+	args   []any     // of the present statement, so that it does not allocate for each
 	direct int       // deliveries of events that the transaction has written itself
 	heard  listening // by the last event of the transaction
 }
 
 // NewWriter returns what writes in the transaction that read reads.
 func NewWriter(read *Reader, t Tx) Writer { return Writer{Tx: t, read: read} }
+
+// of returns the arguments of a statement, which engines do not keep.
+func (t *Writer) of(args []any) []any {
+	t.args = append(t.args[:0], args...)
+	return t.args
+}
+
+// Queue implements Statements.
+func (t *Writer) Queue(ctx context.Context, what, statement string, args ...any) error {
+	return t.Tx.Queue(ctx, what, statement, t.of(args)...)
+}
+
+// QueueOne implements Statements.
+func (t *Writer) QueueOne(ctx context.Context, what, record, statement string, args ...any) error {
+	return t.Tx.QueueOne(ctx, what, record, statement, t.of(args)...)
+}
+
+// Delete implements Statements.
+func (t *Writer) Delete(ctx context.Context, what, statement string, args ...any) (int64, error) {
+	return t.Tx.Delete(ctx, what, statement, t.of(args)...)
+}

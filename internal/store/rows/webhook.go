@@ -13,23 +13,25 @@ import (
 const webhookColumns = `SELECT id, account_id, url, events, active, disabled_reason, secret, secret_since, old_secret,
 	old_until, failing_since, created_at, version FROM webhooks `
 
-func scanWebhook(r Row) (webhook.Webhook, error) {
+func scanWebhook(r *Row) (webhook.Webhook, error) {
 	var (
-		w                      webhook.Webhook
-		events                 string
-		active                 bool
-		since, created         int64
-		oldUntil, failingSince sql.NullInt64
+		w webhook.Webhook
+		c struct { // one allocation
+			events                 string
+			active                 bool
+			since, created         int64
+			oldUntil, failingSince sql.NullInt64
+		}
 	)
-	err := r.Scan(&w.ID, &w.AccountID, &w.URL, &events, &active, &w.DisabledReason, &w.Secret, &since, &w.OldSecret, &oldUntil,
-		&failingSince, &created, &w.Version)
-	w.Events = stored.ReadEventTypes(events)
+	err := r.Scan(&w.ID, &w.AccountID, &w.URL, &c.events, &c.active, &w.DisabledReason, &w.Secret, &c.since, &w.OldSecret, &c.oldUntil,
+		&c.failingSince, &c.created, &w.Version)
+	w.Events = stored.ReadEventTypes(c.events)
 	w.State = webhook.Disabled
-	if active {
+	if c.active {
 		w.State = webhook.Active
 	}
-	w.SecretSince, w.OldUntil = Instant(since), MaybeInstant(oldUntil)
-	w.FailingSince, w.CreatedAt = MaybeInstant(failingSince), Instant(created)
+	w.SecretSince, w.OldUntil = Instant(c.since), MaybeInstant(c.oldUntil)
+	w.FailingSince, w.CreatedAt = MaybeInstant(c.failingSince), Instant(c.created)
 	return w, err
 }
 

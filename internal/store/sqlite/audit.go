@@ -21,7 +21,7 @@ func (t *tx) AppendAudit(ctx context.Context, r *audit.Record) error {
 	}
 	var seq int64
 	err := t.Query(ctx, "number audit record", `UPDATE accounts SET audit_seq = audit_seq + 1 WHERE id = ? RETURNING audit_seq`,
-		[]any{r.AccountID}, func(row rows.Row) error { return row.Scan(&seq) })
+		[]any{r.AccountID}, func(row *rows.Row) error { return row.Scan(&seq) })
 	if err != nil {
 		return err
 	}

@@ -11,7 +11,7 @@ import (
 // ChangeBounds implements rows.ReadTx.
 func (t *readTx) ChangeBounds(ctx context.Context) (trimmed, last int64, err error) {
 	err = t.QueryRow(ctx, "change log", `SELECT seq, max(seq, coalesce((SELECT max(seq) FROM changes), 0)) FROM changes_trimmed`,
-		nil, func(r rows.Row) error { return r.Scan(&trimmed, &last) })
+		nil, func(r *rows.Row) error { return r.Scan(&trimmed, &last) })
 	return trimmed, last, err
 }
 
@@ -24,7 +24,7 @@ func (t *tx) AppendRevocation(ctx context.Context, keyID string, _ apikey.Digest
 // numbers follow the order of commits.
 func (t *tx) AppendChange(ctx context.Context, k snapshot.ChangeKind, recordID string) (seq int64, err error) {
 	err = t.Query(ctx, "append change", `INSERT INTO changes (at, kind, record_id) VALUES (?, ?, ?) RETURNING seq`,
-		[]any{t.now(), string(k), recordID}, func(r rows.Row) error { return r.Scan(&seq) })
+		[]any{t.now(), string(k), recordID}, func(r *rows.Row) error { return r.Scan(&seq) })
 	t.wrote = t.wrote || err == nil
 	return seq, err
 }

@@ -28,6 +28,7 @@ type conn struct {
 	sql   *sql.Conn // nil until opened
 	stmts map[string]*sql.Stmt
 	since time.Time  // when it was taken from the pool
+	row   *rows.Row  // that query uses; nil while it does
 	level durability // "" for the level that connections are opened with
 }
 
@@ -103,7 +104,7 @@ func (c *conn) exec(query string, args ...any) (int64, error) {
 }
 
 // query calls scan for each row. The end of ctx interrupts the statement.
-func (c *conn) query(ctx context.Context, query string, args []any, scan func(rows.Row) error) (err error) {
+func (c *conn) query(ctx context.Context, query string, args []any, scan func(*rows.Row) error) (err error) {
 	s, err := c.stmt(query) //nolint:sqlclosecheck // close closes the statements
 	if err != nil {
 		return err
@@ -120,8 +121,16 @@ func (c *conn) query(ctx context.Context, query string, args []any, scan func(ro
 			err = closeErr
 		}
 	}()
-	for result.Next() {
-		if err := scan(result); err != nil {
+	row := c.row
+	if c.row = nil; row == nil { // scan may run another query
+		row = &rows.Row{}
+	}
+	defer func() {
+		row.Release()
+		c.row = row
+	}()
+	for row.Result = result; result.Next(); {
+		if err := scan(row); err != nil {
 			return err
 		}
 	}

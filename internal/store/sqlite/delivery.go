@@ -18,7 +18,7 @@ func (t *readTx) Attempts(ctx context.Context, deliveries []int64, f func(delive
 	for _, delivery := range deliveries {
 		first := delivery * attemptSlots
 		err := t.Query(ctx, "read attempts", `SELECT n, started_at, duration, status, error, response FROM attempts WHERE n > ? AND n < ? ORDER BY n`,
-			[]any{first, first + attemptSlots}, func(r rows.Row) error {
+			[]any{first, first + attemptSlots}, func(r *rows.Row) error {
 				var (
 					a                    webhook.Attempt
 					n, started, duration int64

@@ -16,7 +16,7 @@ func (t *readTx) Events(ctx context.Context, accountID string, f control.EventFi
 	number, known := int64(math.MaxInt64), true
 	if p.After != "" && !f.HasTime() {
 		known = false
-		err := t.Query(ctx, "read the number of an event", `SELECT rowid FROM events WHERE id = ? AND account_id = ?`, []any{p.After, accountID}, func(r rows.Row) error {
+		err := t.Query(ctx, "read the number of an event", `SELECT rowid FROM events WHERE id = ? AND account_id = ?`, []any{p.After, accountID}, func(r *rows.Row) error {
 			known = true
 			return r.Scan(&number)
 		})

@@ -21,7 +21,7 @@ const nextFanOut = `SELECT min(id) FROM (
 // what it writes is on the disk is not waited for: the claim of a delivery waits for both.
 func (db *DB) FanOut(ctx context.Context, after string, now time.Time, limit int) (accountID string, written int, err error) {
 	err = view(ctx, db.readers, func(t *readTx) error {
-		return t.Query(ctx, "find events to fan out", nextFanOut, []any{after, after}, func(r rows.Row) error {
+		return t.Query(ctx, "find events to fan out", nextFanOut, []any{after, after}, func(r *rows.Row) error {
 			var found sql.NullString
 			err := r.Scan(&found)
 			accountID = found.String
@@ -43,7 +43,7 @@ func (db *DB) FanOutBacklog(ctx context.Context) (map[string]int, error) {
 	of := map[string]int{}
 	err := view(ctx, db.readers, func(t *readTx) error {
 		clear(of)
-		return t.Query(ctx, "count events to fan out", `SELECT account_id, count(*) FROM fan_outs INDEXED BY fan_outs_account GROUP BY account_id`, nil, func(r rows.Row) error {
+		return t.Query(ctx, "count events to fan out", `SELECT account_id, count(*) FROM fan_outs INDEXED BY fan_outs_account GROUP BY account_id`, nil, func(r *rows.Row) error {
 			var accountID string
 			var n int
 			err := r.Scan(&accountID, &n)

@@ -97,7 +97,7 @@ func (db *DB) Discard(ctx context.Context, c control.Prepared) error {
 // InsertTable implements rows.Tx.
 func (t *tx) InsertTable(ctx context.Context, gatewayID, revisionID string, state int) (n int64, err error) {
 	err = t.Query(ctx, "insert a route table", `INSERT INTO route_tables (gateway_id, revision_id, state, version, created_at) VALUES (?, ?, ?, 1, ?) RETURNING id`,
-		[]any{gatewayID, revisionID, state, t.now()}, func(r rows.Row) error { return r.Scan(&n) })
+		[]any{gatewayID, revisionID, state, t.now()}, func(r *rows.Row) error { return r.Scan(&n) })
 	t.wrote = t.wrote || err == nil
 	return n, err
 }

@@ -82,7 +82,7 @@ func (db *DB) GatewayIDs(ctx context.Context) ([]string, error) {
 // HasGateway implements snapshot.GatewaySource.
 func (db *DB) HasGateway(ctx context.Context, gatewayID string) (found bool, err error) {
 	err = view(ctx, db.source, func(t *readTx) error {
-		return t.Query(ctx, "find a gateway", `SELECT 1 FROM gateways WHERE id = ?`, []any{gatewayID}, func(rows.Row) error {
+		return t.Query(ctx, "find a gateway", `SELECT 1 FROM gateways WHERE id = ?`, []any{gatewayID}, func(*rows.Row) error {
 			found = true
 			return nil
 		})
@@ -93,7 +93,7 @@ func (db *DB) HasGateway(ctx context.Context, gatewayID string) (found bool, err
 // RouteCount implements snapshot.GatewaySource.
 func (db *DB) RouteCount(ctx context.Context, gatewayID string) (n int, err error) {
 	err = view(ctx, db.source, func(t *readTx) error {
-		return t.Query(ctx, "count routes", `SELECT route_count FROM gateways WHERE id = ?`, []any{gatewayID}, func(r rows.Row) error {
+		return t.Query(ctx, "count routes", `SELECT route_count FROM gateways WHERE id = ?`, []any{gatewayID}, func(r *rows.Row) error {
 			return r.Scan(&n)
 		})
 	})

@@ -110,7 +110,7 @@ func (db *DB) count(t *tx) func() func() {
 		return func() func() { return func() {} }
 	}
 	total := func() (n int64) {
-		_ = t.Query(context.Background(), "count changed rows", `SELECT total_changes()`, nil, func(r rows.Row) error { return r.Scan(&n) })
+		_ = t.Query(context.Background(), "count changed rows", `SELECT total_changes()`, nil, func(r *rows.Row) error { return r.Scan(&n) })
 		return n
 	}
 	begun, before := time.Now(), total()
@@ -191,7 +191,7 @@ func (t *readTx) Ready(ctx context.Context) error {
 
 // Query implements rows.Queries. The statement runs to its end even if ctx ends,
 // because interrupting it could roll back the transaction, except in a Search.
-func (t *readTx) Query(ctx context.Context, what, query string, args []any, scan func(rows.Row) error) error {
+func (t *readTx) Query(ctx context.Context, what, query string, args []any, scan func(*rows.Row) error) error {
 	if err := t.Ready(ctx); err != nil {
 		return err
 	}
