@@ -65,7 +65,7 @@ export default function RepositoryPage() {
     setBusy(false);
     await changed('/v1/gateways');
   };
-  // The dialogs stand at the same place whatever the last read gave, so that a read that fails closes none.
+  // The dialogs stand beside the content, whatever the last read gave, so that a read that fails closes none.
   const around = (content: React.ReactNode) => (
     <>
       {content}
