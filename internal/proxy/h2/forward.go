@@ -237,11 +237,10 @@ func (s *stream) leave() (intact bool) {
 // response sent. If the upstream has accepted a WebSocket, settle first relays that to its end.
 func (s *stream) settle(err error) error {
 	a := &s.attempt
-	rest, tunneled := []byte(nil), false
-	if err == nil {
-		if rest, tunneled = a.Tunnel(); tunneled {
-			err = s.tunnel(a.Conn().NetConn(), rest)
-		}
+	tunneled := err == nil && a.Tunnels()
+	if tunneled {
+		rest := a.Tunnel()
+		err = s.tunnel(a.Conn().NetConn(), rest)
 	}
 	intact := s.leave()
 	if err == nil && !tunneled {

@@ -157,7 +157,8 @@ func (a *Attempt) WriteReceived(r *message.Recoder, received []byte) (used int, 
 	if !a.multiplexed {
 		return a.trip.appendReceived(r, received)
 	}
-	room := append(a.trip.buffer().Data[:0], received...)
+	room := a.trip.buffer().Data[:0]
+	room = append(room, received...)
 	p, err := r.Step(room, 0, len(room))
 	if err != nil {
 		return 0, err
@@ -447,14 +448,9 @@ func (a *Attempt) Parts() bool {
 // upstream that was bound to it did.
 func (a *Attempt) Parted() bool { return a.parts }
 
-// Tunnel reports whether the upstream has switched protocols, and returns what has arrived of the
-// new one, which is valid until the attempt ends.
-func (a *Attempt) Tunnel() (rest []byte, ok bool) {
-	if !a.Tunnels() {
-		return nil, false
-	}
-	return a.trip.buf.Data[a.trip.from:a.trip.end], true
-}
+// Tunnel returns what has arrived of the protocol to which the upstream has switched. It is valid until
+// the attempt ends.
+func (a *Attempt) Tunnel() (rest []byte) { return a.trip.buf.Data[a.trip.from:a.trip.end] }
 
 // Tunnels reports whether the upstream has switched protocols.
 func (a *Attempt) Tunnels() bool { return !a.multiplexed && a.trip.reader.Phase == message.ReadTunnel }

@@ -72,7 +72,8 @@ func TestResponseBeforeTheRequest(t *testing.T) {
 			arrived(t, conn)
 			var trip H1Try
 			trip.init(&message.Buffers{})
-			trip.out = append(trip.buffer().Data[:0], "GET / HTTP/1.1\r\nHost: a\r\n\r\n"...)
+			trip.out = trip.buffer().Data[:0]
+			trip.out = append(trip.out, "GET / HTTP/1.1\r\nHost: a\r\n\r\n"...)
 			trip.begin(conn, nil, false) // nil: a part of a response would panic
 			if err := send(&trip); !errors.Is(err, errUnasked) || trip.got || trip.reusable() {
 				t.Errorf("got error %v, responding %v, reusable %v; want %v", err, trip.got, trip.reusable(), errUnasked)

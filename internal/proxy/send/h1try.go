@@ -13,10 +13,10 @@ import (
 	"github.com/keygate/keygate/internal/upstream"
 )
 
+// SpliceFrom is the smallest rest of a body, in bytes, that is worth moving from socket to socket. The last
+// SpliceKeep bytes are always received, so that the upstream's connection is free before a slow client has
+// them.
 const (
-	// SpliceFrom is the smallest rest of a body, in bytes, that is worth moving from socket
-	// to socket. The last SpliceKeep bytes are always received, so that the upstream's connection is
-	// free before a slow client has them.
 	SpliceFrom = 256 << 10
 	SpliceKeep = http1.MaxHead
 )
@@ -110,7 +110,8 @@ func (t *H1Try) appendReceived(r *message.Recoder, received []byte) (used int, e
 		return 0, err
 	}
 	n := copy(out[head:], out[p.From:p.To])
-	t.out = append(out[:head+n], p.End...)
+	out = append(out[:head+n], p.End...)
+	t.out = out
 	return p.Used - start, nil
 }
 
