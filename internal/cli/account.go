@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/keygate/keygate/internal/cli/terminal"
 	"github.com/keygate/keygate/internal/config"
 	"github.com/keygate/keygate/internal/server"
 	"github.com/keygate/keygate/internal/telemetry"
@@ -81,8 +82,8 @@ func (o *accountCreate) run(c *cobra.Command, _ []string) error {
 	if err != nil {
 		return err
 	}
-	err = o.printRecord(created, func() []field {
-		return []field{
+	err = o.PrintRecord(created, func() []terminal.Field {
+		return []terminal.Field{
 			{"ACCOUNT ID", created.AccountID}, {"NAME", created.Name}, {"PLAN", created.Plan}, {"HOSTS", strings.Join(created.Hosts, ", ")},
 			{"KEY ID", created.KeyID}, {"KEY", created.Key},
 		}
@@ -97,11 +98,11 @@ func (o *accountCreate) run(c *cobra.Command, _ []string) error {
 // remindToSave prints a reminder that a secret is shown only once, if it was shown to a
 // person, or if the format left it out.
 func (a *app) remindToSave(what string) {
-	switch a.output {
-	case formatTable, formatWide:
-		a.say("The %s is shown only once. Save it now.", what)
-	case formatID, formatName:
-		a.say("The %s was not printed and cannot be shown again. -o json prints it, too.", what)
+	switch a.Format {
+	case terminal.FormatTable, terminal.FormatWide:
+		a.Say("The %s is shown only once. Save it now.", what)
+	case terminal.FormatID, terminal.FormatName:
+		a.Say("The %s was not printed and cannot be shown again. -o json prints it, too.", what)
 	}
 }
 
@@ -142,8 +143,8 @@ func (o *accountKey) run(c *cobra.Command, _ []string) error {
 	if err != nil {
 		return err
 	}
-	err = o.printRecord(created, func() []field {
-		return []field{{"KEY ID", created.KeyID}, {"NAME", created.Name}, {"SCOPE", created.Scope}, {"KEY", created.Key}}
+	err = o.PrintRecord(created, func() []terminal.Field {
+		return []terminal.Field{{"KEY ID", created.KeyID}, {"NAME", created.Name}, {"SCOPE", created.Scope}, {"KEY", created.Key}}
 	})
 	if err != nil {
 		return err

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/keygate/keygate/client"
+	"github.com/keygate/keygate/internal/cli/terminal"
 )
 
 func newAccounts(a *app) *cobra.Command {
@@ -32,7 +33,7 @@ func (a *app) accountID(api *client.Client, ref string) (string, error) {
 	if isID(ref) {
 		return ref, nil
 	}
-	found, err := search("account", api.Accounts(a.ctx, client.AccountFilter{Query: ref}),
+	found, err := search("account", api.Accounts(a.Context, client.AccountFilter{Query: ref}),
 		func(one *client.Account) bool { return one.Name == ref },
 		func(one *client.Account) match { return match{one.AccountID, []string{one.Name}} })
 	if err != nil {
@@ -67,15 +68,15 @@ func (o *accountCommand) account(args []string) (string, *client.Client, error) 
 	return id, api, err
 }
 
-func accountFields(a *client.Account) []field {
-	return []field{
+func accountFields(a *client.Account) []terminal.Field {
+	return []terminal.Field{
 		{"ACCOUNT ID", a.AccountID}, {"NAME", a.Name}, {"PLAN", string(a.Plan)}, {"STATE", string(a.State)}, {"HOSTS", strings.Join(a.Hosts, ", ")},
-		{"AUDIT LOG KEPT", fmt.Sprintf("%d days", a.AuditRetentionDays)}, {"CREATED", moment(&a.CreatedAt)},
+		{"AUDIT LOG KEPT", fmt.Sprintf("%d days", a.AuditRetentionDays)}, {"CREATED", terminal.Moment(&a.CreatedAt)},
 	}
 }
 
 func (a *app) printAccount(one *client.Account) error {
-	return a.printRecord(one, func() []field { return accountFields(one) })
+	return a.PrintRecord(one, func() []terminal.Field { return accountFields(one) })
 }
 
 type accountsCreate struct {
@@ -113,8 +114,8 @@ func (o *accountsCreate) run(c *cobra.Command, _ []string) error {
 	if err != nil {
 		return err
 	}
-	err = o.printRecord(made, func() []field {
-		return append(accountFields(&made.Account), field{"KEY ID", made.KeyID}, field{"KEY", made.Secret})
+	err = o.PrintRecord(made, func() []terminal.Field {
+		return append(accountFields(&made.Account), terminal.Field{"KEY ID", made.KeyID}, terminal.Field{"KEY", made.Secret})
 	})
 	if err != nil {
 		return err
@@ -137,14 +138,14 @@ func newAccountsList(a *app) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return printList(a, limit, api.Accounts(c.Context(), filter), listing[client.Account]{
-			columns: []column{
-				{name: "ACCOUNT ID"}, {name: "NAME", flex: true}, {name: "PLAN"}, {name: "STATE"}, {name: "HOSTS", rank: 2, flex: true}, {name: "CREATED", rank: 1},
+		return terminal.PrintList(a.Console, limit, api.Accounts(c.Context(), filter), terminal.Listing[client.Account]{
+			Columns: []terminal.Column{
+				{Name: "ACCOUNT ID"}, {Name: "NAME", Flex: true}, {Name: "PLAN"}, {Name: "STATE"}, {Name: "HOSTS", Rank: 2, Flex: true}, {Name: "CREATED", Rank: 1},
 			},
-			row: func(one *client.Account) []string {
-				return []string{one.AccountID, one.Name, string(one.Plan), string(one.State), strings.Join(one.Hosts, ","), a.when(&one.CreatedAt)}
+			Row: func(one *client.Account) []string {
+				return []string{one.AccountID, one.Name, string(one.Plan), string(one.State), strings.Join(one.Hosts, ","), a.When(&one.CreatedAt)}
 			},
-			empty: noneMatch(c, "accounts", "Create one: keygate accounts create --name NAME --plan PLAN"),
+			Empty: noneMatch(c, "accounts", "Create one: keygate accounts create --name NAME --plan PLAN"),
 		})
 	}}
 	f := c.Flags()
@@ -240,13 +241,13 @@ func newAccountsDelete(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			err = o.confirm(func() (loss, error) {
+			err = o.Confirm(func() (terminal.Loss, error) {
 				one, err := api.AccountByID(c.Context(), id)
 				if err != nil {
-					return loss{}, err
+					return terminal.Loss{}, err
 				}
-				return loss{verb: "delete", what: accountLabel(one), name: one.Name,
-					with: []string{"all of its gateways, routes, keys, webhooks, events and reports"}}, nil
+				return terminal.Loss{Verb: "delete", What: accountLabel(one), Name: one.Name,
+					With: []string{"all of its gateways, routes, keys, webhooks, events and reports"}}, nil
 			})
 			if err != nil {
 				return err
@@ -255,7 +256,7 @@ func newAccountsDelete(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return o.destroyed("delete", accountLabel(one), func() error { return o.printAccount(one) })
+			return o.Destroyed("delete", accountLabel(one), func() error { return o.printAccount(one) })
 		},
 	}))
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/keygate/keygate/client"
+	"github.com/keygate/keygate/internal/cli/terminal"
 )
 
 type apiCall struct {
@@ -62,13 +63,13 @@ func (o *apiCall) run(c *cobra.Command, args []string) error {
 func (o *apiCall) print(body []byte) error {
 	isJSON := json.Valid(body)
 	switch {
-	case o.jqCode != nil && !isJSON:
+	case o.Filter != nil && !isJSON:
 		return errors.New("the response is not JSON: --jq cannot filter it")
-	case isJSON && !o.forPeople():
-		return o.printData(json.RawMessage(body))
-	case isJSON && o.width(o.Out) > 0:
-		o.output = formatJSON
-		return o.printData(json.RawMessage(body))
+	case isJSON && !o.ForPeople():
+		return o.PrintData(json.RawMessage(body))
+	case isJSON && o.Width(o.Out) > 0:
+		o.Format = terminal.FormatJSON
+		return o.PrintData(json.RawMessage(body))
 	default:
 		_, err := o.Out.Write(body)
 		return err
@@ -105,7 +106,7 @@ func (o *apiCall) request(c *cobra.Command, args []string) (*client.Request, err
 	if hasBody {
 		r.Body = []byte(o.data)
 		if o.input != "" {
-			content, err := o.readInput(o.input)
+			content, err := o.ReadInput(o.input)
 			if err != nil {
 				return nil, fmt.Errorf("read the body: %w", err)
 			}

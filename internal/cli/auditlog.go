@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/keygate/keygate/client"
+	"github.com/keygate/keygate/internal/cli/terminal"
 )
 
 // auditFlags are the filters of the audit log.
@@ -90,11 +91,11 @@ func (o *auditLog) run(c *cobra.Command, _ []string) error {
 		return err
 	}
 	records := api.AuditLog(c.Context(), o.filter)
-	if o.forPeople() {
+	if o.ForPeople() {
 		records = withoutRepeats(records)
 	}
-	return printList(o.app, limit, records, listing[client.AuditEntry]{
-		columns: auditColumns(), row: o.row, empty: noneMatch(c, "records", ""),
+	return terminal.PrintList(o.Console, limit, records, terminal.Listing[client.AuditEntry]{
+		Columns: auditColumns(), Row: o.row, Empty: noneMatch(c, "records", ""),
 	})
 }
 
@@ -133,11 +134,11 @@ func withoutRepeats(records iter.Seq2[client.AuditEntry, error]) iter.Seq2[clien
 	}
 }
 
-func auditColumns() []column {
-	return []column{
-		{name: "TIME"}, {name: "KIND", least: 14}, {name: "OUTCOME", state: true, least: 18}, {name: "KEY PREFIX", rank: 1, least: 10}, {name: "KEY ID", rank: 7, least: 30},
-		{name: "METHOD", least: 6}, {name: "PATH", flex: true, least: 24}, {name: "ACTION", rank: 2, least: 16}, {name: "TARGET", rank: 5, least: 30},
-		{name: "CLIENT", rank: 3, least: 15}, {name: "REQUEST ID", rank: 4},
+func auditColumns() []terminal.Column {
+	return []terminal.Column{
+		{Name: "TIME"}, {Name: "KIND", Least: 14}, {Name: "OUTCOME", State: true, Least: 18}, {Name: "KEY PREFIX", Rank: 1, Least: 10}, {Name: "KEY ID", Rank: 7, Least: 30},
+		{Name: "METHOD", Least: 6}, {Name: "PATH", Flex: true, Least: 24}, {Name: "ACTION", Rank: 2, Least: 16}, {Name: "TARGET", Rank: 5, Least: 30},
+		{Name: "CLIENT", Rank: 3, Least: 15}, {Name: "REQUEST ID", Rank: 4},
 	}
 }
 
@@ -155,12 +156,12 @@ func (o *auditLog) row(e *client.AuditEntry) []string {
 // time of day, since a relative time would soon be wrong.
 func (o *auditLog) time(t time.Time) string {
 	switch {
-	case !o.fitted():
+	case !o.Fitted():
 		return t.UTC().Format("2006-01-02T15:04:05.000Z")
 	case o.follow:
 		return t.UTC().Format("15:04:05Z")
 	default:
-		return o.when(&t)
+		return o.When(&t)
 	}
 }
 
@@ -182,8 +183,8 @@ removed.`,
 			if err != nil {
 				return err
 			}
-			return a.printRecord(h, func() []field {
-				return []field{{"NUMBER", strconv.FormatInt(h.Number, 10)}, {"DIGEST", str(h.Digest)}, {"TIME", moment(h.Time)}}
+			return a.PrintRecord(h, func() []terminal.Field {
+				return []terminal.Field{{"NUMBER", strconv.FormatInt(h.Number, 10)}, {"DIGEST", str(h.Digest)}, {"TIME", terminal.Moment(h.Time)}}
 			})
 		},
 	}
@@ -226,7 +227,7 @@ func (o *auditLog) runFollow(c *cobra.Command) error {
 		records: func(ctx context.Context) iter.Seq2[client.AuditEntry, error] { return api.AuditLog(ctx, o.filter) },
 		seen:    map[string]bool{},
 	}
-	if o.forPeople() {
+	if o.ForPeople() {
 		t.changes = recordedChanges{}
 	}
 	if own, err := api.Account(ctx); err == nil {
@@ -234,7 +235,7 @@ func (o *auditLog) runFollow(c *cobra.Command) error {
 	}
 	tick := time.NewTicker(followInterval)
 	defer tick.Stop()
-	rows := o.newStream(auditColumns()...)
+	rows := o.NewStream(auditColumns()...)
 	for started := false; ; started = true {
 		entries, err := t.next(ctx, started, first)
 		if ctx.Err() != nil {
@@ -255,16 +256,16 @@ func (o *auditLog) runFollow(c *cobra.Command) error {
 }
 
 // show prints records: rows of a table, or one record per line.
-func (o *auditLog) show(entries []client.AuditEntry, rows *table) error {
+func (o *auditLog) show(entries []client.AuditEntry, rows *terminal.Table) error {
 	for i := range entries {
-		if o.forPeople() {
-			rows.row(o.row(&entries[i])...)
-		} else if err := o.printLine(&entries[i]); err != nil {
+		if o.ForPeople() {
+			rows.Row(o.row(&entries[i])...)
+		} else if err := o.PrintLine(&entries[i]); err != nil {
 			return err
 		}
 	}
-	if o.forPeople() {
-		return rows.flush()
+	if o.ForPeople() {
+		return rows.Flush()
 	}
 	return nil
 }

@@ -7,11 +7,11 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/keygate/keygate/client"
+	"github.com/keygate/keygate/internal/cli/terminal"
 )
 
 // exportOverlap is how long before the last record a further export has to begin after one broke
@@ -31,7 +31,7 @@ func (o *auditExport) exportRecords(ctx context.Context, api *client.Client) (er
 		out = file
 	}
 	x := &exporter{out: out, limit: o.limit, header: o.format == client.FormatCSV}
-	if _, terminal := isTerminal(o.Err); terminal {
+	if _, terminal := terminal.IsTerminal(o.Err); terminal {
 		x.progress = o.Err
 	}
 	err = x.copy(ctx, api, o.format, o.filter)
@@ -54,7 +54,7 @@ func (o *auditExport) exportRecords(ctx context.Context, api *client.Client) (er
 		where = " (in " + part + ")"
 	}
 	return fmt.Errorf("%w\nThe export is not complete: it has %s records%s. Export the rest with --since %s",
-		err, thousands(x.records), where, x.last().Add(-exportOverlap).UTC().Format(time.RFC3339))
+		err, terminal.Thousands(x.records), where, x.last().Add(-exportOverlap).UTC().Format(time.RFC3339))
 }
 
 // createPart creates the file part, to be renamed to file.
@@ -171,7 +171,7 @@ func (x *exporter) show() {
 	x.shown = time.Now()
 	rate := float64(x.records) / x.shown.Sub(x.began).Seconds()
 	// A failed write to standard error cannot be reported.
-	_, _ = fmt.Fprintf(x.progress, "\r\x1b[K%s records, %d MB, %s a second", thousands(x.records), x.bytes>>20, thousands(int64(rate)))
+	_, _ = fmt.Fprintf(x.progress, "\r\x1b[K%s records, %d MB, %s a second", terminal.Thousands(x.records), x.bytes>>20, terminal.Thousands(int64(rate)))
 }
 
 // clear removes the progress from the terminal.
@@ -179,13 +179,4 @@ func (x *exporter) clear() {
 	if x.progress != nil && x.shown != x.began {
 		_, _ = io.WriteString(x.progress, "\r\x1b[K")
 	}
-}
-
-// thousands formats n with a comma between groups of three digits.
-func thousands(n int64) string {
-	s := strconv.FormatInt(n, 10)
-	for i := len(s) - 3; i > 0; i -= 3 {
-		s = s[:i] + "," + s[i:]
-	}
-	return s
 }

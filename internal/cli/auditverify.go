@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/keygate/keygate/internal/audit"
+	"github.com/keygate/keygate/internal/cli/terminal"
 	"github.com/keygate/keygate/internal/config"
 	"github.com/keygate/keygate/internal/server"
 )
@@ -57,20 +58,20 @@ func (o *auditVerify) run(c *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	return o.printRecord(verified(report), func() []field {
-		fields := []field{
+	return o.PrintRecord(verified(report), func() []terminal.Field {
+		fields := []terminal.Field{
 			{"RESULT", "the chain is intact"}, {"ACCOUNT", report.AccountID}, {"BLOCKS", strconv.FormatInt(report.Blocks, 10)},
 			{"RECORDS", strconv.FormatInt(report.Records, 10)}, {"FIRST RECORD", momentOf(report.First)}, {"LAST RECORD", momentOf(report.Last)},
 			{"HEAD", strconv.FormatInt(report.Head.Number, 10)}, {"DIGEST", digestOf(report.Head)},
 		}
 		if report.Base.Number > 0 {
-			fields = append(fields, field{"REMOVED BY RETENTION", "blocks up to " + strconv.FormatInt(report.Base.Number, 10)})
+			fields = append(fields, terminal.Field{"REMOVED BY RETENTION", "blocks up to " + strconv.FormatInt(report.Base.Number, 10)})
 		}
 		if given != nil {
-			fields = append(fields, field{"HEAD GIVEN", "block " + strconv.FormatInt(report.Given, 10)})
+			fields = append(fields, terminal.Field{"HEAD GIVEN", "block " + strconv.FormatInt(report.Given, 10)})
 		}
 		if n := report.Cut.Records; n > 0 {
-			fields = append(fields, field{"GAP", strconv.FormatInt(n, 10) + " records from " + momentOf(report.Cut.First) + " to " + momentOf(report.Cut.Last) +
+			fields = append(fields, terminal.Field{"GAP", strconv.FormatInt(n, 10) + " records from " + momentOf(report.Cut.First) + " to " + momentOf(report.Cut.Last) +
 				" were removed before their retention ended, because the log exceeded --audit-max-bytes"})
 		}
 		return fields
@@ -146,5 +147,5 @@ func momentOf(t time.Time) string {
 	if t.IsZero() {
 		return ""
 	}
-	return moment(&t)
+	return terminal.Moment(&t)
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/keygate/keygate/internal/cli/terminal"
 	"github.com/keygate/keygate/internal/config"
 	"github.com/keygate/keygate/internal/server"
 )
@@ -49,10 +50,10 @@ func (o *backup) run(c *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	return o.printRecord(done, func() []field {
-		fields := []field{{"FILE", done.File}, {"BYTES", strconv.FormatInt(done.Bytes, 10)}, {"SCHEMA", strconv.FormatInt(done.Schema, 10)}}
+	return o.PrintRecord(done, func() []terminal.Field {
+		fields := []terminal.Field{{"FILE", done.File}, {"BYTES", strconv.FormatInt(done.Bytes, 10)}, {"SCHEMA", strconv.FormatInt(done.Schema, 10)}}
 		if done.SecretKey != nil {
-			fields = append(fields, field{"SECRET KEY", *done.SecretKey})
+			fields = append(fields, terminal.Field{"SECRET KEY", *done.SecretKey})
 		}
 		return fields
 	})
@@ -93,14 +94,14 @@ they are revoked again.`,
 }
 
 func (o *storeCommand) printRestored(done *server.StoreRestore) error {
-	err := o.printRecord(done, func() []field {
-		return []field{
+	err := o.PrintRecord(done, func() []terminal.Field {
+		return []terminal.Field{
 			{"DATA DIRECTORY", done.DataDir}, {"BYTES", strconv.FormatInt(done.Bytes, 10)},
 			{"SCHEMA", strconv.FormatInt(done.Schema, 10)}, {"SECRET KEY", done.SecretKey},
 		}
 	})
 	if err == nil && done.SecretKey == server.KeyMissing {
-		o.say("The secret key is missing: put it back as %s, with mode 0600, before you start the server.", done.SecretKeyFile)
+		o.Say("The secret key is missing: put it back as %s, with mode 0600, before you start the server.", done.SecretKeyFile)
 	}
 	return err
 }

@@ -16,8 +16,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/itchyny/gojq"
 	"github.com/spf13/cobra"
+
+	"github.com/keygate/keygate/internal/cli/terminal"
 )
 
 // System is the environment that commands run in.
@@ -68,34 +69,31 @@ func buildVersion() string {
 
 // app holds what all commands share: the system and the persistent flags.
 type app struct {
-	*System
-	ctx     context.Context //nolint:containedctx // it lives for one command
-	url     string          // --url
-	keyFile string          // --api-key-file
-	output  string          // -o
-	printed string          // field of records that -o id or -o name prints
-	colour  string          // --color
-	context string          // --context
-	jq      string          // --jq
+	*terminal.Console
+	configDir string // System.ConfigDir
+	version   string // System.Version
+	url       string // --url
+	keyFile   string // --api-key-file
+	context   string // --context
+	jq        string // --jq
+}
 
-	jqCode *gojq.Code // the compiled --jq; nil without it
-
-	noHeaders bool // --no-headers
-	yes       bool // --yes
+func newApp(s *System) *app {
+	return &app{Console: &terminal.Console{In: s.In, Out: s.Out, Err: s.Err, Env: s.Env}, configDir: s.ConfigDir, version: s.Version}
 }
 
 // Run runs the command that args name and returns the exit status of the process
 // (contract, section 8). Errors are printed to s.Err.
 func Run(ctx context.Context, s *System, args []string) int {
-	root := newRoot(s)
+	a := newApp(s)
+	root := newRoot(a)
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
-	if err != nil && !errors.Is(err, errDifferent) && !errors.Is(err, errNotValid) && !errors.Is(err, errCancelled) && !errors.Is(err, errProblems) {
-		mode, _ := root.PersistentFlags().GetString("color") // "" only if there is no such flag
+	if err != nil && !errors.Is(err, errDifferent) && !errors.Is(err, errNotValid) && !errors.Is(err, terminal.ErrCancelled) && !errors.Is(err, errProblems) {
 		const name = "keygate:"
 		for _, m := range messages(err) {
-			folded := fold(name+" "+m, s.width(s.Err), len(name)+1)
-			fmt.Fprintln(s.Err, red.paint(s.colours(s.Err, mode), name)+strings.TrimPrefix(folded, name))
+			folded := terminal.Fold(name+" "+m, a.Width(a.Err), len(name)+1)
+			fmt.Fprintln(a.Err, terminal.Red.Paint(a.Colours(a.Err), name)+strings.TrimPrefix(folded, name))
 		}
 	}
 	return exitCode(err)
@@ -126,10 +124,9 @@ Exit status: 0 done, 1 failed, 2 wrong usage, 3 differences found,
 4 not authorised, 5 not found, 6 conflict or invalid, 7 server unreachable.`
 
 // Root returns the root command, from which manual pages and completions are made.
-func Root(s *System) *cobra.Command { return newRoot(s) }
+func Root(s *System) *cobra.Command { return newRoot(newApp(s)) }
 
-func newRoot(s *System) *cobra.Command {
-	a := &app{System: s}
+func newRoot(a *app) *cobra.Command {
 	root := &cobra.Command{
 		Use:           "keygate",
 		Short:         "Keygate puts API keys, rate limits and routes in front of an HTTP service",
@@ -141,9 +138,9 @@ func newRoot(s *System) *cobra.Command {
 
 		SuggestionsMinimumDistance: maxTypos,
 	}
-	root.SetIn(s.In)
-	root.SetOut(s.Out)
-	root.SetErr(s.Err)
+	root.SetIn(a.In)
+	root.SetOut(a.Out)
+	root.SetErr(a.Err)
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		if near := nearestFlag(c, err); near != "" {
 			return usagef("%s: did you mean --%s?\nSee %s --help.", err, near, c.CommandPath())
@@ -154,18 +151,18 @@ func newRoot(s *System) *cobra.Command {
 	flags.StringVar(&a.url, "url", "", "`address` of the management API")
 	flags.StringVar(&a.context, "context", "", "`name` of the context to use instead of the current one (default: KEYGATE_CONTEXT)")
 	flags.StringVar(&a.keyFile, "api-key-file", "", "`file` that holds an account-level key")
-	flags.StringVarP(&a.output, "output", "o", formatTable, "`format` of the output: table, wide (all columns), json, yaml, id or name")
+	flags.StringVarP(&a.Format, "output", "o", terminal.FormatTable, "`format` of the output: table, wide (all columns), json, yaml, id or name")
 	flags.StringVar(&a.jq, "jq", "", "filter JSON with a jq `expression`; strings are printed as they are")
-	flags.StringVar(&a.colour, "color", colourAuto, "`when` to use colours: auto (on terminals), always or never")
-	flags.BoolVar(&a.noHeaders, "no-headers", false, "leave out the column names of tables")
+	flags.StringVar(&a.Colour, "color", terminal.ColourAuto, "`when` to use colours: auto (on terminals), always or never")
+	flags.BoolVar(&a.NoHeaders, "no-headers", false, "leave out the column names of tables")
 	// cobra adds --version itself, but with -v, which people expect to mean verbose.
 	root.Flags().Bool("version", false, "print the version")
 	root.Version = versionOf(a).String()
 	root.SetHelpFunc(printHelp)
-	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages", fmt.Sprintf(".FlagUsagesWrapped %d", defaultWidth)))
+	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), ".FlagUsages", fmt.Sprintf(".FlagUsagesWrapped %d", terminal.DefaultWidth)))
 	root.SetVersionTemplate("{{.Version}}\n")
 	root.PersistentPreRunE = func(c *cobra.Command, args []string) error {
-		a.ctx = c.Context()
+		a.Context = c.Context()
 		if c.Name() == cobra.ShellCompRequestCmd || c.Name() == cobra.ShellCompNoDescRequestCmd {
 			return nil // the word to complete may be empty
 		}

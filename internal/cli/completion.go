@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/keygate/keygate/client"
+	"github.com/keygate/keygate/internal/cli/terminal"
 )
 
 // Bounds of a completion, which a person waits for.
@@ -73,7 +74,7 @@ func (a *app) completion(complete values) cobra.CompletionFunc {
 		}
 		ctx, cancel := context.WithTimeout(c.Context(), completionTimeout)
 		defer cancel()
-		a.ctx = ctx
+		a.Context = ctx
 		var fit []string
 		for _, v := range complete(a, c, typed) {
 			if strings.HasPrefix(v, typed) {
@@ -103,8 +104,8 @@ func separated(all ...string) values {
 func flagValues(c *cobra.Command, flag string) (v values, known bool) {
 	methods := []string{"GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"}
 	v, known = map[string]values{
-		"output":  fixed(formatTable, formatWide, formatJSON, formatYAML, formatID, formatName),
-		"color":   fixed(colourAuto, colourAlways, colourNever),
+		"output":  fixed(terminal.FormatTable, terminal.FormatWide, terminal.FormatJSON, terminal.FormatYAML, terminal.FormatID, terminal.FormatName),
+		"color":   fixed(terminal.ColourAuto, terminal.ColourAlways, terminal.ColourNever),
 		"context": contextNames, "gateway": gatewayNames, "key-id": keyNames, "actor": keyNames, "route-id": routeNames,
 		"webhook-id": webhookNames, "delivery-id": deliveryIDs, "event-id": eventIDs,
 		"scope":  fixed("read\tGET and HEAD", "write\tread, and the other methods except DELETE", "admin\teverything"),
@@ -175,7 +176,7 @@ func contextNames(a *app, _ *cobra.Command, _ string) (names []string) {
 }
 
 // described joins a value and its description.
-func described(value, about string) string { return value + "\t" + clean(about) }
+func described(value, about string) string { return value + "\t" + terminal.Clean(about) }
 
 // offer returns the names and then the identifiers of the first records of a list. A record
 // without a name, or with one that a shell would split, is offered by its identifier alone.
@@ -186,7 +187,7 @@ func offer[T any](records iter.Seq2[T, error], describe func(*T) (id, name, abou
 			break
 		}
 		id, name, about := describe(&r)
-		if name != "" && name == clean(name) && !strings.ContainsAny(name, " \t:'\"\\$`") {
+		if name != "" && name == terminal.Clean(name) && !strings.ContainsAny(name, " \t:'\"\\$`") {
 			names = append(names, described(name, id+" "+about))
 		}
 		ids = append(ids, described(id, strings.TrimSpace(name+" "+about)))
@@ -199,7 +200,7 @@ func gatewayNames(a *app, _ *cobra.Command, _ string) []string {
 	if err != nil {
 		return nil
 	}
-	return offer(api.Gateways(a.ctx, client.ListOptions{}), func(g *client.Gateway) (id, name, about string) {
+	return offer(api.Gateways(a.Context, client.ListOptions{}), func(g *client.Gateway) (id, name, about string) {
 		return g.GatewayID, g.Name, g.Hostname
 	})
 }
@@ -214,7 +215,7 @@ func keyNames(a *app, _ *cobra.Command, typed string) []string {
 	if beginning := min(len(typed), len("key_")); typed[:beginning] != "key_"[:beginning] {
 		filter.Query = typed // not an identifier
 	}
-	return offer(api.Keys(a.ctx, filter), func(k *client.Key) (id, name, about string) {
+	return offer(api.Keys(a.Context, filter), func(k *client.Key) (id, name, about string) {
 		return k.KeyID, k.Name, k.KeyPrefix + " " + k.Scope
 	})
 }
@@ -232,7 +233,7 @@ func routeNames(a *app, c *cobra.Command, _ string) []string {
 	if err != nil {
 		return nil
 	}
-	return offer(api.Routes(a.ctx, gateway, client.ListOptions{}), func(r *client.Route) (id, name, about string) {
+	return offer(api.Routes(a.Context, gateway, client.ListOptions{}), func(r *client.Route) (id, name, about string) {
 		return r.RouteID, r.Path, strings.Join(r.Methods, ",")
 	})
 }
@@ -242,7 +243,7 @@ func accountNames(a *app, _ *cobra.Command, _ string) []string {
 	if err != nil {
 		return nil
 	}
-	return offer(api.Accounts(a.ctx, client.AccountFilter{}), func(one *client.Account) (id, name, about string) {
+	return offer(api.Accounts(a.Context, client.AccountFilter{}), func(one *client.Account) (id, name, about string) {
 		return one.AccountID, one.Name, string(one.State)
 	})
 }
@@ -252,7 +253,7 @@ func webhookNames(a *app, _ *cobra.Command, _ string) []string {
 	if err != nil {
 		return nil
 	}
-	return offer(api.Webhooks(a.ctx, client.ListOptions{}), func(w *client.Webhook) (id, name, about string) {
+	return offer(api.Webhooks(a.Context, client.ListOptions{}), func(w *client.Webhook) (id, name, about string) {
 		return w.WebhookID, "", w.URL + " " + string(w.State)
 	})
 }
@@ -262,8 +263,8 @@ func deliveryIDs(a *app, _ *cobra.Command, _ string) []string {
 	if err != nil {
 		return nil
 	}
-	return offer(api.Deliveries(a.ctx, client.DeliveryFilter{}), func(d *client.Delivery) (id, name, about string) {
-		return d.DeliveryID, "", d.EventType + " " + string(d.State) + " " + moment(&d.CreatedAt)
+	return offer(api.Deliveries(a.Context, client.DeliveryFilter{}), func(d *client.Delivery) (id, name, about string) {
+		return d.DeliveryID, "", d.EventType + " " + string(d.State) + " " + terminal.Moment(&d.CreatedAt)
 	})
 }
 
@@ -272,8 +273,8 @@ func eventIDs(a *app, _ *cobra.Command, _ string) []string {
 	if err != nil {
 		return nil
 	}
-	return offer(api.Events(a.ctx, client.EventFilter{}), func(e *client.Event) (id, name, about string) {
-		return e.ID, "", e.Type + " " + moment(&e.CreatedAt)
+	return offer(api.Events(a.Context, client.EventFilter{}), func(e *client.Event) (id, name, about string) {
+		return e.ID, "", e.Type + " " + terminal.Moment(&e.CreatedAt)
 	})
 }
 
@@ -282,7 +283,7 @@ func requestIDs(a *app, _ *cobra.Command, _ string) []string {
 	if err != nil {
 		return nil
 	}
-	return offer(api.Requests(a.ctx, client.RequestFilter{}), func(r *client.LoggedRequest) (id, name, about string) {
+	return offer(api.Requests(a.Context, client.RequestFilter{}), func(r *client.LoggedRequest) (id, name, about string) {
 		return r.RequestID, "", why(&r.Decision) + " " + r.Method + " " + r.Path
 	})
 }

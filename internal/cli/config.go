@@ -1,11 +1,17 @@
 package cli
 
 import (
+	"cmp"
+	"errors"
+	"fmt"
 	"os"
+	"slices"
 
 	"github.com/spf13/cobra"
 
 	"github.com/keygate/keygate/client"
+	"github.com/keygate/keygate/client/apply"
+	"github.com/keygate/keygate/internal/cli/terminal"
 	"github.com/keygate/keygate/internal/gateway"
 )
 
@@ -30,20 +36,20 @@ file:line:column: field: what is wrong. ${env:NAME} is replaced from your enviro
 			if _, err := fileArgument(args); err != nil {
 				return err
 			}
-			sets, err := a.readConfigs(args)
+			sets, err := a.readConfigs(args...)
 			if err != nil {
 				return err
 			}
 			files, routes, name := 0, 0, ""
 			for _, set := range sets {
-				for _, f := range set.files {
-					name, files, routes = f.name, files+1, routes+len(f.config.Routes)
+				for _, f := range set.Files {
+					name, files, routes = f.Name, files+1, routes+f.Routes()
 				}
 			}
 			if files == 1 {
-				a.say("%s is valid: %s.", clean(name), numberOf(int64(routes), "route", "routes"))
+				a.Say("%s is valid: %s.", terminal.Clean(name), terminal.NumberOf(int64(routes), "route", "routes"))
 			} else {
-				a.say("%d files are valid: %d routes.", files, routes)
+				a.Say("%d files are valid: %d routes.", files, routes)
 			}
 			return nil
 		},
@@ -59,9 +65,10 @@ type configRun struct {
 	effect  bool
 	verbose bool
 
-	api  *client.Client
-	set  *configSet
-	plan []*planned
+	api         *client.Client
+	set         *apply.Set
+	applier     *apply.Applier
+	differences []*apply.Difference
 }
 
 // whichGateway is the part of help texts about the gateway that a file is for.
@@ -95,7 +102,7 @@ request.
 			if err := o.prepare(c, args); err != nil {
 				return err
 			}
-			if err := o.print(o.plan, true); err != nil {
+			if err := o.print(o.differences, true); err != nil {
 				return err
 			}
 			if o.anyDifferent() {
@@ -124,6 +131,110 @@ given; elsewhere they are applied at once.
 	})
 	c.Flags().BoolVar(&o.dryRun, "dry-run", false, "show what would change, but change nothing")
 	return a.confirmFlag(c)
+}
+
+// prepare reads and validates the files, finds their gateways, and asks the server what would
+// change. It prints what is wrong with all files. Nothing is changed.
+func (o *configRun) prepare(c *cobra.Command, args []string) error {
+	name, err := fileArgument(args)
+	if err != nil {
+		return err
+	}
+	sets, err := o.readConfigs(name)
+	if err != nil {
+		return err
+	}
+	o.set = sets[0]
+	switch {
+	case o.set.Dir != "" && o.gateway != "":
+		return usagef("--gateway cannot be used with a directory: its files name their gateways")
+	case o.set.Dir == "" && o.prune:
+		return usagef("--prune needs a directory: a gateway is deleted if no file of the directory names it")
+	}
+	if o.api, err = o.connect(); err != nil {
+		return err
+	}
+	cfg := apply.Config{Client: o.api, Prune: o.prune, Effect: o.effect, Busy: o.sayBusy}
+	if o.set.Dir == "" && (o.gateway != "" || o.set.Files[0].GatewayName() == "") {
+		if cfg.Gateway, err = o.gatewayID(o.api, o.gateway); err != nil {
+			return err
+		}
+	}
+	o.applier = apply.New(cfg)
+	o.differences, err = o.applier.Compare(c.Context(), o.set)
+	var wrong *apply.Errors
+	var failed *apply.FileError
+	switch {
+	case errors.As(err, &wrong):
+		return o.printErrors(wrong)
+	case errors.As(err, &failed):
+		return o.about(failed.Name, failed.Err)
+	}
+	return err
+}
+
+// readConfigs reads and validates configuration files. It prints all mistakes of all files.
+func (a *app) readConfigs(args ...string) ([]*apply.Set, error) {
+	sets, err := apply.Read(apply.Source{File: a.ReadInput, Env: a.Env}, args...)
+	var wrong *apply.Errors
+	if errors.As(err, &wrong) {
+		return nil, a.printErrors(wrong)
+	}
+	return sets, err
+}
+
+// printErrors prints what is wrong with files, and returns the error of the command: the first file
+// decides the exit status. An error without a position about the only file is not printed.
+func (a *app) printErrors(wrong *apply.Errors) error {
+	failed, problems := map[string]bool{}, 0
+	var first error
+	for _, one := range wrong.List {
+		err := one.Err
+		var ambiguous *apply.AmbiguousError
+		if errors.As(err, &ambiguous) {
+			err = ambiguousGateway(ambiguous)
+		}
+		err = a.mistakes(documentOf(one), err)
+		first, failed[one.Name] = cmp.Or(first, err), true
+		var printed *mistakesError
+		if errors.As(err, &printed) {
+			problems += printed.problems
+			continue
+		}
+		lines := messages(err)
+		problems += len(lines)
+		if wrong.Files > 1 {
+			for _, line := range lines {
+				a.Say("%s", terminal.Clean(one.Name+": "+line))
+			}
+		}
+	}
+	if wrong.Files == 1 {
+		return first
+	}
+	return &mistakesError{fmt.Sprintf("%d of %d files have problems: %d in all", len(failed), wrong.Files, problems), problems, first}
+}
+
+// documentOf returns the file of an error.
+func documentOf(e *apply.FileError) *documentFile {
+	d := newDocumentFile(e.Name, nil)
+	d.secrets = e.Secrets
+	return d
+}
+
+// ambiguousGateway returns the error for a name that several gateways have.
+func ambiguousGateway(e *apply.AmbiguousError) error {
+	var found []match
+	for i := range e.Gateways {
+		found = append(found, gatewayMatch(&e.Gateways[i]))
+	}
+	_, err := only("gateway", e.Name, found, "")
+	return err
+}
+
+// anyDifferent reports whether applying changes anything.
+func (o *configRun) anyDifferent() bool {
+	return slices.ContainsFunc(o.differences, func(d *apply.Difference) bool { return d.Action != apply.Keep })
 }
 
 // readText returns the content of a file as a string.

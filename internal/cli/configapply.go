@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"reflect"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/keygate/keygate/client"
-	"github.com/keygate/keygate/internal/fault"
+	"github.com/keygate/keygate/client/apply"
+	"github.com/keygate/keygate/internal/cli/terminal"
 )
 
 // apply runs config apply.
@@ -19,9 +19,9 @@ func (o *configRun) apply(c *cobra.Command, args []string) error {
 		return err
 	}
 	if o.dryRun || !o.anyDifferent() {
-		return o.print(o.plan, o.dryRun)
+		return o.print(o.differences, o.dryRun)
 	}
-	asked := o.asks()
+	asked := o.Asks()
 	if asked {
 		if err := o.ask(c.Context()); err != nil {
 			return err
@@ -34,150 +34,124 @@ func (o *configRun) apply(c *cobra.Command, args []string) error {
 // it asks for the name. Afterwards it checks that the differences are still those that it showed.
 func (o *configRun) ask(ctx context.Context) error {
 	changes := int64(0)
-	for _, p := range o.plan {
-		if o.write(o.Err, p, proposed); p.Action == createGateway || p.Action == updateGateway {
+	for _, d := range o.differences {
+		if o.write(o.Err, d, proposed); d.Action == apply.Create || d.Action == apply.Update {
 			changes++
 		}
 	}
-	if o.set.dir != "" {
-		o.say("%s", o.totals(o.plan, proposed))
+	if o.set.Dir != "" {
+		o.Say("%s", o.totals(o.differences, proposed))
 	}
 	if changes > 0 {
 		question := "Apply it? [y/N] "
 		if changes > 1 {
 			question = fmt.Sprintf("Apply all %d? [y/N] ", changes)
 		}
-		if err := o.answered(question, isYes); err != nil {
+		if err := o.Answered(question, terminal.IsYes); err != nil {
 			return err
 		}
 	}
-	for _, p := range o.plan {
-		if p.Action != deleteGateway {
+	for _, d := range o.differences {
+		if d.Action != apply.Delete {
 			continue
 		}
-		if err := o.confirm(func() (loss, error) { return lossOfGateway(ctx, o.api, p.GatewayID) }); err != nil {
+		if err := o.Confirm(func() (terminal.Loss, error) { return lossOfGateway(ctx, o.api, d.GatewayID) }); err != nil {
 			return err
 		}
 	}
-	for _, p := range o.plan {
-		if p.Action != updateGateway {
-			continue
-		}
-		again := &planned{file: p.file}
-		again.difference = difference{File: p.File, Action: p.Action, GatewayID: p.GatewayID}
-		if err := o.look(ctx, again); err != nil {
-			return o.about(p, err)
-		}
-		if again.etag != p.etag || !reflect.DeepEqual(again.difference, p.difference) {
-			return o.about(p, fault.New(fault.PreconditionFailed, "%s was changed while the question was open, and nothing was applied: run the command again", p.label()))
+	for _, d := range o.differences {
+		if err := o.applier.Changed(ctx, d); err != nil {
+			return o.about(stepName(d), err)
 		}
 	}
 	return nil
 }
 
-// applyAll applies the plan, and says what was done if that fails.
+// applyAll applies the differences, and says what was done if that fails.
 func (o *configRun) applyAll(ctx context.Context, asked bool) error {
-	quiet := asked && o.forPeople() && o.width(o.Out) > 0 // the differences are on the screen already
+	quiet := asked && o.ForPeople() && o.Width(o.Out) > 0 // the differences are on the screen already
 	steps, step := 0, 0
-	for _, p := range o.plan {
-		if p.Action != keepGateway {
+	for _, d := range o.differences {
+		if d.Action != apply.Keep {
 			steps++
 		}
 	}
-	for i, p := range o.plan {
-		if p.Action == keepGateway {
+	for i, d := range o.differences {
+		if d.Action == apply.Keep {
 			continue
 		}
 		step++
-		if err := o.applyOne(ctx, p); err != nil {
+		if err := o.applyOne(ctx, d); err != nil {
 			o.sayDone(i, err)
-			if i > 0 && !o.forPeople() {
-				if bad := o.print(o.plan[:i], false); bad != nil {
+			if i > 0 && !o.ForPeople() {
+				if bad := o.print(o.differences[:i], false); bad != nil {
 					return bad
 				}
 			}
-			return o.about(p, err)
+			return o.about(stepName(d), err)
 		}
-		if o.forPeople() && !quiet {
-			o.write(o.Out, p, made)
+		if o.ForPeople() && !quiet {
+			o.write(o.Out, d, made)
 		}
-		if o.set.dir != "" || quiet || p.Action != updateGateway {
-			o.say("%s", clean(p.sentence(step, steps)))
+		if o.set.Dir != "" || quiet || d.Action != apply.Update {
+			o.Say("%s", terminal.Clean(sentence(d, step, steps)))
 		}
 	}
-	if !o.forPeople() {
-		return o.print(o.plan, false)
+	if !o.ForPeople() {
+		return o.print(o.differences, false)
 	}
-	if o.set.dir != "" {
-		o.say("%s", o.totals(o.plan, made))
+	if o.set.Dir != "" {
+		o.Say("%s", o.totals(o.differences, made))
 	}
 	return nil
 }
 
-// sentence says that p was carried out.
-func (p *planned) sentence(step, steps int) string {
+// sentence says that d was carried out.
+func sentence(d *apply.Difference, step, steps int) string {
 	counter := ""
 	if steps > 1 {
 		counter = fmt.Sprintf(" (%d of %d)", step, steps)
 	}
 	revision := ""
-	if p.Revision != nil {
-		revision = fmt.Sprintf(", revision %d", *p.Revision)
+	if d.Revision != nil {
+		revision = fmt.Sprintf(", revision %d", *d.Revision)
 	}
-	switch p.Action {
-	case createGateway:
-		return fmt.Sprintf("Created %s%s from %s%s.", p.label(), revision, p.File, counter)
-	case deleteGateway:
-		return fmt.Sprintf("Deleted %s%s.", p.label(), counter)
+	switch d.Action {
+	case apply.Create:
+		return fmt.Sprintf("Created %s%s from %s%s.", d.Label(), revision, d.File, counter)
+	case apply.Delete:
+		return fmt.Sprintf("Deleted %s%s.", d.Label(), counter)
 	default:
-		return fmt.Sprintf("Applied %s to %s%s%s.", p.File, p.label(), revision, counter)
+		return fmt.Sprintf("Applied %s to %s%s%s.", d.File, d.Label(), revision, counter)
 	}
 }
 
-// applyOne carries out the plan for one gateway. It fails if the gateway was changed since then.
-func (o *configRun) applyOne(ctx context.Context, p *planned) error {
-	var err error
-	switch p.Action {
-	case createGateway:
-		err = o.create(ctx, p)
-	case deleteGateway:
-		_, err = inTurn(ctx, o.app, func() (*client.Gateway, error) {
-			return o.api.DeleteGateway(ctx, p.GatewayID, client.IfMatch(p.etag))
-		})
-	default:
-		var push *client.Push
-		push, err = inTurn(ctx, o.app, func() (*client.Push, error) {
-			return o.api.PushConfig(ctx, p.GatewayID, p.file.content, false, client.IfMatch(p.etag))
-		})
-		if err == nil {
-			p.Push = push
-		}
+// applyOne applies one difference, and prints what is wrong with its file.
+func (o *configRun) applyOne(ctx context.Context, d *apply.Difference) error {
+	err := o.applier.Apply(ctx, d)
+	var failed *apply.FileError
+	if errors.As(err, &failed) {
+		return o.mistakes(documentOf(failed), failed.Err)
 	}
-	if err == nil && p.file != nil {
-		p.hide()
-	}
-	if p.file != nil {
-		err = o.mistakes(p.file.documentFile, err)
-	}
-	return errChanged(p, err)
+	return err
 }
 
-// create creates a gateway from a file, with everything in it or not at all.
-func (o *configRun) create(ctx context.Context, p *planned) error {
-	g, err := inTurn(ctx, o.app, func() (*client.Gateway, error) { return o.api.CreateGatewayFromConfig(ctx, p.file.content) })
-	if err != nil {
+// about names the step that failed in an error, if there are several.
+func (o *configRun) about(step string, err error) error {
+	var printed *mistakesError
+	if o.set.Dir == "" || errors.As(err, &printed) {
 		return err
 	}
-	p.GatewayID, p.Revision = g.GatewayID, g.Revision
-	return nil
+	lines := messages(err)
+	return &mistakesError{step + ": " + strings.Join(lines, "\n"), len(lines), err}
 }
 
-// sayDone says which parts of the plan were carried out before the one with the index failed did.
+// sayDone says which differences were applied before the one with the index failed did.
 func (o *configRun) sayDone(failed int, err error) {
 	var done, left []string
-	for i, p := range o.plan {
-		switch name := p.stepName(); {
-		case p.Action == keepGateway:
+	for i, d := range o.differences {
+		switch name := stepName(d); {
+		case d.Action == apply.Keep:
 		case i < failed:
 			done = append(done, name)
 		case i > failed:
@@ -186,18 +160,18 @@ func (o *configRun) sayDone(failed int, err error) {
 	}
 	var unreachable *client.UnreachableError
 	if errors.As(err, &unreachable) {
-		o.say("%s", clean("It is not known whether this was carried out: "+o.plan[failed].stepName()+". See keygate config diff."))
+		o.Say("%s", terminal.Clean("It is not known whether this was carried out: "+stepName(o.differences[failed])+". See keygate config diff."))
 	}
-	if o.set.dir == "" {
+	if o.set.Dir == "" {
 		return
 	}
 	if len(done) == 0 {
-		o.say("Applied before the failure: nothing.")
+		o.Say("Applied before the failure: nothing.")
 	} else {
-		o.say("%s", clean("Applied before the failure: "+shortList(done)+"."))
+		o.Say("%s", terminal.Clean("Applied before the failure: "+shortList(done)+"."))
 	}
 	if len(left) > 0 {
-		o.say("%s", clean("Not applied after the failure: "+shortList(left)+"."))
+		o.Say("%s", terminal.Clean("Not applied after the failure: "+shortList(left)+"."))
 	}
 }
 
@@ -209,10 +183,10 @@ func shortList(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-// stepName names p in lists of what was carried out.
-func (p *planned) stepName() string {
-	if p.Action == deleteGateway {
-		return "deletion of " + p.label()
+// stepName names d in lists of what was carried out.
+func stepName(d *apply.Difference) string {
+	if d.Action == apply.Delete {
+		return "deletion of " + d.Label()
 	}
-	return p.File
+	return d.File
 }

@@ -7,24 +7,16 @@ import (
 	"strings"
 
 	"github.com/keygate/keygate/client"
+	"github.com/keygate/keygate/client/apply"
+	"github.com/keygate/keygate/internal/cli/terminal"
 )
 
-// difference is the output of config diff and config apply for one gateway.
-type difference struct {
-	File      string `json:"file,omitempty"` // "" for a gateway that is deleted
-	Action    action `json:"action"`
-	GatewayID string `json:"gateway_id,omitempty"` // "" for a gateway that does not exist yet
-	Name      string `json:"name"`
-	*client.Push
-	Gateway []client.SettingChange `json:"gateway"` // never nil, unlike that of Push
-}
-
 // settingsOf returns the settings that a push changes.
-func settingsOf(p *client.Push) []client.SettingChange {
-	if p.Gateway == nil {
+func settingsOf(d *client.Push) []client.SettingChange {
+	if d.Gateway == nil {
 		return []client.SettingChange{}
 	}
-	return *p.Gateway
+	return *d.Gateway
 }
 
 // settingText returns a setting on one line.
@@ -60,110 +52,49 @@ func limitText(limit map[string]any) string {
 	return strings.Join(parts, ", ")
 }
 
-// differs reports whether anything of an existing gateway changes.
-func (d *difference) differs() bool {
-	return len(d.Gateway)+len(d.Added)+len(d.Removed)+len(d.Changed) > 0
-}
-
-// label names the gateway in messages.
-func (d *difference) label() string {
-	if d.GatewayID == "" {
-		return "gateway " + d.Name
-	}
-	return "gateway " + withID(d.Name, d.GatewayID)
-}
-
-// hide replaces the values of environment variables in what is printed.
-func (p *planned) hide() {
-	hide := p.file.secrets.hide
-	if len(p.file.secrets) == 0 {
-		return
-	}
-	p.Name = hide(p.Name)
-	hideChanges(p.Gateway, hide)
-	for _, routes := range [][]client.RouteChange{p.Added, p.Removed, p.Changed} {
-		for i := range routes {
-			if routes[i].Path = hide(routes[i].Path); routes[i].Changes != nil {
-				hideChanges(*routes[i].Changes, hide)
-			}
-		}
-	}
-	for i := range p.Warnings {
-		p.Warnings[i] = hide(p.Warnings[i])
-	}
-}
-
-// hideChanges applies hide to the values of changes.
-func hideChanges(changes []client.SettingChange, hide func(string) string) {
-	for i := range changes {
-		changes[i].Before, changes[i].After = hideIn(changes[i].Before, hide), hideIn(changes[i].After, hide)
-	}
-}
-
-// hideIn returns a JSON value with hide applied to all of its strings.
-func hideIn(value any, hide func(string) string) any {
-	switch v := value.(type) {
-	case string:
-		return hide(v)
-	case []any:
-		for i := range v {
-			v[i] = hideIn(v[i], hide)
-		}
-	case map[string]any:
-		for name := range v {
-			v[name] = hideIn(v[name], hide)
-		}
-	}
-	return value
-}
-
-// print prints the plan for people, or for programs: an object for one file, an array for a
+// print prints differences for people, or for programs: an object for one file, an array for a
 // directory.
-func (o *configRun) print(plan []*planned, dryRun bool) error {
+func (o *configRun) print(list []*apply.Difference, dryRun bool) error {
 	switch {
-	case o.output == formatMarkdown:
-		return o.printMarkdown(plan)
-	case o.forPeople():
+	case o.Format == formatMarkdown:
+		return o.printMarkdown(list)
+	case o.ForPeople():
 		when := made
 		switch {
-		case dryRun && o.set.dir != "":
+		case dryRun && o.set.Dir != "":
 			when = proposed // the totals say that nothing was changed
 		case dryRun:
 			when = onlyPlan
 		}
-		for _, p := range plan {
-			o.write(o.Out, p, when)
+		for _, d := range list {
+			o.write(o.Out, d, when)
 		}
-		if o.set.dir != "" {
-			fmt.Fprintln(o.Out, o.totals(plan, when))
+		if o.set.Dir != "" {
+			fmt.Fprintln(o.Out, o.totals(list, when))
 		}
 		return nil
-	case o.set.dir == "" && len(plan) > 0:
-		return o.printData(plan[0].difference)
+	case o.set.Dir == "" && len(list) > 0:
+		return o.PrintData(list[0])
 	}
-	all := make([]difference, len(plan))
-	for i, p := range plan {
-		all[i] = p.difference
-	}
-	return o.printData(all)
+	return o.PrintData(list)
 }
 
-// printMarkdown prints the plan as a comment. Gateways that do not change are left out.
-func (o *configRun) printMarkdown(plan []*planned) error {
+// printMarkdown prints differences as a comment. Gateways that do not change are left out.
+func (o *configRun) printMarkdown(list []*apply.Difference) error {
 	var all []comparison
-	for _, p := range plan {
-		if p.Action == keepGateway {
+	for _, d := range list {
+		if d.Action == apply.Keep {
 			continue
 		}
-		c := comparison{title: "Gateway " + code(p.Name), settings: p.Gateway, push: p.Push}
-		switch p.Action {
-		case createGateway:
+		c := comparison{title: "Gateway " + terminal.Code(d.Name), settings: d.Gateway, push: d.Push}
+		switch d.Action {
+		case apply.Create:
 			c.title += ": to be created"
-		case deleteGateway:
+		case apply.Delete:
 			c.title, c.push = c.title+": to be deleted", nil
 		}
-		if p.File != "" {
-			c.title += " (" + code(p.File) + ")"
+		if d.File != "" {
+			c.title += " (" + terminal.Code(d.File) + ")"
 		}
 		all = append(all, c)
 	}
@@ -175,44 +106,44 @@ func (o *configRun) printMarkdown(plan []*planned) error {
 }
 
 // write writes what happens to a gateway. Of a directory, gateways that do not change are left out.
-func (o *configRun) write(w io.Writer, p *planned, when tense) {
-	if o.set.dir != "" && p.Action == keepGateway && !o.verbose {
+func (o *configRun) write(w io.Writer, d *apply.Difference, when tense) {
+	if o.set.Dir != "" && d.Action == apply.Keep && !o.verbose {
 		return
 	}
-	head := p.label()
-	if o.set.dir != "" && p.File != "" {
-		head += ", " + p.File
+	head := d.Label()
+	if o.set.Dir != "" && d.File != "" {
+		head += ", " + d.File
 	}
-	switch mark := map[action]string{createGateway: "+", deleteGateway: "-", updateGateway: "~", keepGateway: "="}[p.Action]; {
-	case p.Action == createGateway && p.GatewayID == "":
-		o.writeChange(w, mark, clean(head)+", which does not exist yet")
-	case o.set.dir != "" || p.Action == createGateway:
-		o.writeChange(w, mark, clean(head))
+	switch mark := map[apply.Action]string{apply.Create: "+", apply.Delete: "-", apply.Update: "~", apply.Keep: "="}[d.Action]; {
+	case d.Action == apply.Create && d.GatewayID == "":
+		o.writeChange(w, mark, terminal.Clean(head)+", which does not exist yet")
+	case o.set.Dir != "" || d.Action == apply.Create:
+		o.writeChange(w, mark, terminal.Clean(head))
 	}
-	if p.Action == deleteGateway {
+	if d.Action == apply.Delete {
 		return
 	}
-	o.writeSettings(w, p.Gateway)
-	o.writePush(w, p.Push, when, o.verbose)
+	o.writeSettings(w, d.Gateway)
+	o.writePush(w, d.Push, when, o.verbose)
 }
 
 // writeSettings writes a line for each setting that changes.
 func (a *app) writeSettings(w io.Writer, changes []client.SettingChange) {
 	for _, s := range changes {
-		a.writeChange(w, "~", fmt.Sprintf("gateway.%s: %s -> %s", s.Field, clean(settingText(s.Before)), clean(settingText(s.After))))
+		a.writeChange(w, "~", fmt.Sprintf("gateway.%s: %s -> %s", s.Field, terminal.Clean(settingText(s.Before)), terminal.Clean(settingText(s.After))))
 	}
 }
 
-// totals returns a sentence with the numbers of gateways of a plan.
-func (o *configRun) totals(plan []*planned, when tense) string {
-	n := map[action]int{}
-	for _, p := range plan {
-		n[p.Action]++
+// totals returns a sentence with the numbers of gateways that differ.
+func (o *configRun) totals(list []*apply.Difference, when tense) string {
+	n := map[apply.Action]int{}
+	for _, d := range list {
+		n[d.Action]++
 	}
 	verbs := [3]string{"created", "changed", "deleted"}
 	if when != made {
 		verbs = [3]string{"to create", "to change", "to delete"}
 	}
 	return fmt.Sprintf("Gateways: %d %s, %d %s, %d %s, %d without differences.",
-		n[createGateway], verbs[0], n[updateGateway], verbs[1], n[deleteGateway], verbs[2], n[keepGateway])
+		n[apply.Create], verbs[0], n[apply.Update], verbs[1], n[apply.Delete], verbs[2], n[apply.Keep])
 }

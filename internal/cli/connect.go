@@ -42,7 +42,7 @@ type connection struct {
 func (a *app) clientOf(access serverAccess) (*client.Client, error) {
 	var warned sync.Once
 	c, err := client.New(client.Config{
-		URL: access.URL, Key: access.Key, Source: "cli", UserAgent: "keygate-cli/" + a.Version,
+		URL: access.URL, Key: access.Key, Source: "cli", UserAgent: "keygate-cli/" + a.version,
 		Incomplete: func(reason string) {
 			warned.Do(func() { fmt.Fprintf(a.Err, "warning: the output is incomplete: %s\n", reason) })
 		},

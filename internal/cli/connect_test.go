@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/keygate/keygate/internal/cli/terminal"
 )
 
 const (
@@ -14,20 +16,19 @@ const (
 	keyB = "kga_BBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBBB"
 )
 
-// newApp returns an app in an empty current directory, with the given environment.
-func newApp(t *testing.T, env map[string]string) *app {
+// testApp returns an app in an empty current directory, with the given environment.
+func testApp(t *testing.T, env map[string]string) *app {
 	t.Helper()
 	t.Chdir(t.TempDir())
-	return &app{
-		System: &System{
-			In: strings.NewReader(""), Out: &bytes.Buffer{}, Err: &bytes.Buffer{}, ConfigDir: t.TempDir(), Version: "test",
-			Env: func(name string) (string, bool) {
-				v, ok := env[name]
-				return v, ok
-			},
+	a := newApp(&System{
+		In: strings.NewReader(""), Out: &bytes.Buffer{}, Err: &bytes.Buffer{}, ConfigDir: t.TempDir(), Version: "test",
+		Env: func(name string) (string, bool) {
+			v, ok := env[name]
+			return v, ok
 		},
-		output: "table",
-	}
+	})
+	a.Format = terminal.FormatTable
+	return a
 }
 
 func writeFile(t *testing.T, path, content string, mode os.FileMode) {
@@ -80,7 +81,7 @@ func TestKeyIsUsedOnlyWithTheAddressOfItsSource(t *testing.T) {
 		"white space around a key is ignored":   {flagURL: remote, flagKey: "  " + keyA + "\r\n", wantURL: remote, wantKey: keyA},
 	} {
 		t.Run(name, func(t *testing.T) {
-			a := newApp(t, map[string]string{"KEYGATE_URL": s.envURL, "KEYGATE_API_KEY": s.envKey})
+			a := testApp(t, map[string]string{"KEYGATE_URL": s.envURL, "KEYGATE_API_KEY": s.envKey})
 			a.url = s.flagURL
 			if s.flagKey != "" {
 				a.keyFile = "key.txt"
@@ -148,7 +149,7 @@ func unsafeFiles() map[string]func(t *testing.T, path string) {
 func TestFilesWithKeysMustBePrivate(t *testing.T) {
 	for name, create := range unsafeFiles() {
 		t.Run("admin.key is "+name, func(t *testing.T) {
-			a := newApp(t, nil)
+			a := testApp(t, nil)
 			create(t, localKey)
 			var noKey *noKeyError
 			if got, err := a.access(); !errors.As(err, &noKey) {
@@ -156,7 +157,7 @@ func TestFilesWithKeysMustBePrivate(t *testing.T) {
 			}
 		})
 		t.Run("the contexts are "+name, func(t *testing.T) {
-			a := newApp(t, nil)
+			a := testApp(t, nil)
 			path, err := a.contextPath()
 			if err != nil {
 				t.Fatal(err)
@@ -171,7 +172,7 @@ func TestFilesWithKeysMustBePrivate(t *testing.T) {
 
 // Guarantee: the content of an admin.key that holds no key is not shown.
 func TestContentThatIsNotAKeyIsNotShown(t *testing.T) {
-	a := newApp(t, nil)
+	a := testApp(t, nil)
 	writeFile(t, localKey, "some other secret\n", 0o600)
 	var noKey *noKeyError
 	if got, err := a.access(); !errors.As(err, &noKey) || strings.Contains(err.Error(), "other secret") {
@@ -182,7 +183,7 @@ func TestContentThatIsNotAKeyIsNotShown(t *testing.T) {
 // Guarantee: the contexts that login saves are readable only by their owner, and are
 // read back unchanged.
 func TestContextsArePrivateAndReadBack(t *testing.T) {
-	a := newApp(t, nil)
+	a := testApp(t, nil)
 	f := &contextFile{Current: "x: y", Contexts: map[string]serverAccess{"x: y": {URL: "http://127.0.0.1:1", Key: keyA}}}
 	if err := a.writeContexts(f); err != nil {
 		t.Fatal(err)

@@ -5,6 +5,8 @@ import (
 	"slices"
 
 	"github.com/spf13/cobra"
+
+	"github.com/keygate/keygate/internal/cli/terminal"
 )
 
 func newContext(a *app) *cobra.Command {
@@ -33,16 +35,16 @@ func newContextList(a *app) *cobra.Command {
 				}
 			}
 		}
-		return printList(a, 0, records, listing[contextRecord]{
-			columns: []column{{name: "CURRENT"}, {name: "NAME", flex: true}, {name: "URL", flex: true}, {name: "GATEWAY", rank: 1}},
-			row: func(r *contextRecord) []string {
+		return terminal.PrintList(a.Console, 0, records, terminal.Listing[contextRecord]{
+			Columns: []terminal.Column{{Name: "CURRENT"}, {Name: "NAME", Flex: true}, {Name: "URL", Flex: true}, {Name: "GATEWAY", Rank: 1}},
+			Row: func(r *contextRecord) []string {
 				mark := ""
 				if r.Current {
 					mark = "*"
 				}
 				return []string{mark, r.Name, r.URL, r.Gateway}
 			},
-			empty: "No contexts. Create one: keygate login --url URL",
+			Empty: "No contexts. Create one: keygate login --url URL",
 		})
 	}}
 }
@@ -57,7 +59,7 @@ func newContextUse(a *app) *cobra.Command {
 		if err := a.writeContexts(f); err != nil {
 			return err
 		}
-		a.say("The context %s is now the current one.", clean(name))
+		a.Say("The context %s is now the current one.", terminal.Clean(name))
 		return nil
 	}}
 }
@@ -100,7 +102,7 @@ func (a *app) setGateway(args []string, ref string) error {
 		if found, err = a.gatewayID(api, ref); err != nil {
 			return err
 		}
-		if _, err := api.Gateway(a.ctx, found); err != nil {
+		if _, err := api.Gateway(a.Context, found); err != nil {
 			return err
 		}
 	}
@@ -115,9 +117,9 @@ func (a *app) setGateway(args []string, ref string) error {
 		return err
 	}
 	if found == "" {
-		a.say("The context %s has no default gateway now.", clean(name))
+		a.Say("The context %s has no default gateway now.", terminal.Clean(name))
 	} else {
-		a.say("The default gateway of the context %s is now %s.", clean(name), found)
+		a.Say("The default gateway of the context %s is now %s.", terminal.Clean(name), found)
 	}
 	return nil
 }
@@ -128,8 +130,8 @@ func newContextDelete(a *app) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		err = a.confirm(func() (loss, error) {
-			return loss{verb: "delete", what: "context " + name, with: []string{"the key for " + f.Contexts[name].URL + " that is saved in it"}}, nil
+		err = a.Confirm(func() (terminal.Loss, error) {
+			return terminal.Loss{Verb: "delete", What: "context " + name, With: []string{"the key for " + f.Contexts[name].URL + " that is saved in it"}}, nil
 		})
 		if err != nil {
 			return err
@@ -142,7 +144,7 @@ func newContextDelete(a *app) *cobra.Command {
 		if err := a.writeContexts(f); err != nil {
 			return err
 		}
-		return a.destroyed("delete", "context "+name+was, func() error { return nil })
+		return a.Destroyed("delete", "context "+name+was, func() error { return nil })
 	}})
 }
 

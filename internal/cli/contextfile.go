@@ -35,10 +35,10 @@ func (f *contextFile) missing(name string) error {
 }
 
 func (a *app) contextPath() (string, error) {
-	if a.ConfigDir == "" {
+	if a.configDir == "" {
 		return "", errors.New("there is no configuration directory: set HOME or XDG_CONFIG_HOME")
 	}
-	return filepath.Join(a.ConfigDir, "keygate", "contexts.yaml"), nil
+	return filepath.Join(a.configDir, "keygate", "contexts.yaml"), nil
 }
 
 // readContexts reads the contexts. Without a file there are none. A file that

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/keygate/keygate/client"
+	"github.com/keygate/keygate/internal/cli/terminal"
 )
 
 // searchedGateways is the most gateways among which printWhereItAnswers looks for the default one.
@@ -12,15 +13,15 @@ const searchedGateways = 1000
 // printWhereItAnswers prints which requests reach the new gateway g, and which gateway those for
 // unknown hosts reach.
 func (a *app) printWhereItAnswers(ctx context.Context, api *client.Client, g *client.Gateway) {
-	name, host := clean(g.Name), clean(g.Hostname)
+	name, host := terminal.Clean(g.Name), terminal.Clean(g.Hostname)
 	if g.Default {
-		a.say("%s is the default gateway: it answers at %s and at every host that no other gateway has.", name, host)
+		a.Say("%s is the default gateway: it answers at %s and at every host that no other gateway has.", name, host)
 		return
 	}
-	a.say("%s answers at %s.", name, host)
+	a.Say("%s answers at %s.", name, host)
 	if d := defaultGateway(ctx, api); d != nil {
-		a.say("Unknown hosts reach the default gateway, %s (%s). To change that: keygate gateways update %s --default",
-			clean(d.Name), clean(d.GatewayID), clean(g.GatewayID))
+		a.Say("Unknown hosts reach the default gateway, %s (%s). To change that: keygate gateways update %s --default",
+			terminal.Clean(d.Name), terminal.Clean(d.GatewayID), terminal.Clean(g.GatewayID))
 	}
 }
 

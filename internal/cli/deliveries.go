@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/keygate/keygate/client"
+	"github.com/keygate/keygate/internal/cli/terminal"
 )
 
 func newDeliveries(a *app) *cobra.Command {
@@ -55,21 +56,21 @@ func (o *deliveriesList) run(c *cobra.Command, _ []string) error {
 			return err
 		}
 	}
-	return printList(o.app, o.limit, api.Deliveries(c.Context(), o.filter), listing[client.Delivery]{
-		columns: []column{
-			{name: "DELIVERY ID"}, {name: "EVENT TYPE", flex: true}, {name: "STATE", state: true}, {name: "ATTEMPTS", rank: 3},
-			{name: "LAST RESULT", rank: 2, flex: true}, {name: "NEXT ATTEMPT", rank: 4}, {name: "CREATED", rank: 1}, {name: "WEBHOOK ID", rank: 5},
+	return terminal.PrintList(o.Console, o.limit, api.Deliveries(c.Context(), o.filter), terminal.Listing[client.Delivery]{
+		Columns: []terminal.Column{
+			{Name: "DELIVERY ID"}, {Name: "EVENT TYPE", Flex: true}, {Name: "STATE", State: true}, {Name: "ATTEMPTS", Rank: 3},
+			{Name: "LAST RESULT", Rank: 2, Flex: true}, {Name: "NEXT ATTEMPT", Rank: 4}, {Name: "CREATED", Rank: 1}, {Name: "WEBHOOK ID", Rank: 5},
 		},
-		row: func(d *client.Delivery) []string {
+		Row: func(d *client.Delivery) []string {
 			last := ""
 			if n := len(d.Attempts); n > 0 {
 				last = attemptResult(&d.Attempts[n-1])
 			}
 			return []string{
-				d.DeliveryID, d.EventType, string(d.State), strconv.Itoa(len(d.Attempts)), last, o.when(d.NextAttemptAt), o.when(&d.CreatedAt), d.WebhookID,
+				d.DeliveryID, d.EventType, string(d.State), strconv.Itoa(len(d.Attempts)), last, o.When(d.NextAttemptAt), o.When(&d.CreatedAt), d.WebhookID,
 			}
 		},
-		empty: noneMatch(c, "deliveries", "Send one: keygate webhooks test WEBHOOK_ID"),
+		Empty: noneMatch(c, "deliveries", "Send one: keygate webhooks test WEBHOOK_ID"),
 	})
 }
 
@@ -106,15 +107,15 @@ func (o *deliveryCommand) delivery(args []string) (string, *client.Client, error
 	return id, api, err
 }
 
-func deliveryFields(d *client.Delivery) []field {
-	fields := []field{
+func deliveryFields(d *client.Delivery) []terminal.Field {
+	fields := []terminal.Field{
 		{"DELIVERY ID", d.DeliveryID}, {"WEBHOOK ID", d.WebhookID}, {"EVENT ID", d.EventID}, {"EVENT TYPE", d.EventType},
-		{"STATE", string(d.State)}, {"TRIGGER", string(d.Trigger)}, {"CREATED", moment(&d.CreatedAt)}, {"NEXT ATTEMPT", moment(d.NextAttemptAt)},
+		{"STATE", string(d.State)}, {"TRIGGER", string(d.Trigger)}, {"CREATED", terminal.Moment(&d.CreatedAt)}, {"NEXT ATTEMPT", terminal.Moment(d.NextAttemptAt)},
 	}
 	for i := range d.Attempts {
 		t := &d.Attempts[i]
 		took := (time.Duration(t.DurationMs) * time.Millisecond).String()
-		fields = append(fields, field{fmt.Sprintf("ATTEMPT %d", t.Number), moment(&t.StartedAt) + "  " + attemptResult(t) + " in " + took})
+		fields = append(fields, terminal.Field{fmt.Sprintf("ATTEMPT %d", t.Number), terminal.Moment(&t.StartedAt) + "  " + attemptResult(t) + " in " + took})
 	}
 	return fields
 }
@@ -130,15 +131,15 @@ func newDeliveriesGet(a *app) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return o.printRecord(d, func() []field {
+		return o.PrintRecord(d, func() []terminal.Field {
 			fields := deliveryFields(&d.Delivery)
 			if n := len(d.Attempts); n > 0 {
-				fields = append(fields, field{"LAST RESPONSE BODY", str(d.Attempts[n-1].ResponseBody)})
+				fields = append(fields, terminal.Field{"LAST RESPONSE BODY", str(d.Attempts[n-1].ResponseBody)})
 			}
 			for _, name := range sortedKeys(d.RequestHeaders) {
-				fields = append(fields, field{"HEADER " + clean(name), d.RequestHeaders[name]})
+				fields = append(fields, terminal.Field{"HEADER " + terminal.Clean(name), d.RequestHeaders[name]})
 			}
-			return append(fields, field{"PAYLOAD", d.Payload})
+			return append(fields, terminal.Field{"PAYLOAD", d.Payload})
 		})
 	}})
 }
@@ -154,6 +155,6 @@ func newDeliveriesRedeliver(a *app) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return o.printRecord(d, func() []field { return deliveryFields(d) })
+		return o.PrintRecord(d, func() []terminal.Field { return deliveryFields(d) })
 	}})
 }

@@ -100,7 +100,7 @@ func (o *demoRun) run(c *cobra.Command, _ []string) (err error) {
 	defer outliveReaders()()
 	output := telemetry.NewOutput(o.Err)
 	return server.Run(c.Context(), server.Config{
-		Settings: settings, Log: telemetry.NewLogger(output, settings.LogLevel, settings.LogFormat), LogLost: output.Lost, Version: o.Version, Env: o.Env,
+		Settings: settings, Log: telemetry.NewLogger(output, settings.LogLevel, settings.LogFormat), LogLost: output.Lost, Version: o.version, Env: o.Env,
 	}, signals, func(s *server.Server) error {
 		defer o.events.begin() // print early events after the output of prepare
 		return o.prepare(c.Context(), settings, s)
@@ -156,7 +156,7 @@ func (o *demoRun) prepare(ctx context.Context, settings *config.Config, s *serve
 	if err != nil {
 		return fmt.Errorf("read the admin key: %w", err)
 	}
-	api, err := client.New(client.Config{URL: admin, Key: strings.TrimSpace(string(key)), Source: "cli", UserAgent: "keygate-demo/" + o.Version})
+	api, err := client.New(client.Config{URL: admin, Key: strings.TrimSpace(string(key)), Source: "cli", UserAgent: "keygate-demo/" + o.version})
 	if err != nil {
 		return err
 	}

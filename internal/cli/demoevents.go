@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/keygate/keygate/client"
+	"github.com/keygate/keygate/internal/cli/terminal"
 )
 
 // demoHooks is the first path segment of the demo's webhook receiver, and demoBilling that of a
@@ -100,9 +101,9 @@ func (e *demoEvents) handle(ctx context.Context, d *receivedDelivery) (status in
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	fmt.Fprintf(e.out, "event %s %-22s %s", moment(&d.Event.CreatedAt), clean(d.Event.Type), clean(d.Event.ID))
+	fmt.Fprintf(e.out, "event %s %-22s %s", terminal.Moment(&d.Event.CreatedAt), terminal.Clean(d.Event.Type), terminal.Clean(d.Event.ID))
 	if e.data {
-		fmt.Fprint(e.out, "  ", clean(string(d.Event.Data)))
+		fmt.Fprint(e.out, "  ", terminal.Clean(string(d.Event.Data)))
 	}
 	fmt.Fprintln(e.out)
 	return http.StatusNoContent, nil

@@ -12,7 +12,7 @@ import (
 // Guarantee: docs/cli.md names every command.
 func TestGuideNamesEveryCommand(t *testing.T) {
 	guide := strings.ReplaceAll(readDoc(t, "cli.md"), `\|`, "|")
-	for _, noun := range newRoot(&System{}).Commands() {
+	for _, noun := range Root(&System{}).Commands() {
 		if !strings.Contains(guide, "`"+noun.Name()) {
 			t.Errorf("docs/cli.md lacks %s", noun.Name())
 		}

@@ -141,7 +141,7 @@ func TestSecurityFile(t *testing.T) {
 // Guarantee: no command of a page or of the demo's tour that may be pasted with others stops
 // to ask, which would take the next pasted line for the answer.
 func TestPastedCommandsDoNotAsk(t *testing.T) {
-	asks := commandsThatAsk(newRoot(&System{}))
+	asks := commandsThatAsk(Root(&System{}))
 	if len(asks) < 5 {
 		t.Fatalf("only %q ask", asks)
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/keygate/keygate/internal/cli/terminal"
 	"github.com/keygate/keygate/internal/config"
 	"github.com/keygate/keygate/internal/server"
 )
@@ -67,39 +68,39 @@ func (o *doctor) run(c *cobra.Command, _ []string) error {
 }
 
 func (o *doctor) print(d *diagnosis) error {
-	if !o.forPeople() {
-		return o.printData(d)
+	if !o.ForPeople() {
+		return o.PrintData(d)
 	}
-	colours, width, longest := o.colours(o.Out, o.colour), 0, 0
-	if o.fitted() {
-		width = o.width(o.Out)
+	colours, width, longest := o.Colours(o.Out), 0, 0
+	if o.Fitted() {
+		width = o.Width(o.Out)
 	}
 	for _, f := range d.Findings {
-		longest = max(longest, textWidth(f.Check))
+		longest = max(longest, terminal.TextWidth(f.Check))
 	}
 	var b strings.Builder
 	for _, f := range d.Findings {
 		status := fmt.Sprintf("%-7s", f.Status)
-		head := status + strings.Repeat(" ", gap) + f.Check + strings.Repeat(" ", longest-textWidth(f.Check)+gap)
-		line := strings.TrimPrefix(fold(head+clean(f.Message), width, textWidth(head)), status)
-		b.WriteString(styleOfFinding(f.Status).paint(colours, status) + line + "\n")
+		head := status + strings.Repeat(" ", terminal.Gap) + f.Check + strings.Repeat(" ", longest-terminal.TextWidth(f.Check)+terminal.Gap)
+		line := strings.TrimPrefix(terminal.Fold(head+terminal.Clean(f.Message), width, terminal.TextWidth(head)), status)
+		b.WriteString(styleOfFinding(f.Status).Paint(colours, status) + line + "\n")
 		if f.Remedy != "" {
-			head = strings.Repeat(" ", textWidth(head))
-			b.WriteString(fold(head+"→ "+clean(f.Remedy), width, textWidth(head)+2) + "\n")
+			head = strings.Repeat(" ", terminal.TextWidth(head))
+			b.WriteString(terminal.Fold(head+"→ "+terminal.Clean(f.Remedy), width, terminal.TextWidth(head)+2) + "\n")
 		}
 	}
-	fmt.Fprintf(&b, "\n%s, %s\n", numberOf(int64(d.Problems), "problem", "problems"), numberOf(int64(d.Warnings), "warning", "warnings"))
+	fmt.Fprintf(&b, "\n%s, %s\n", terminal.NumberOf(int64(d.Problems), "problem", "problems"), terminal.NumberOf(int64(d.Warnings), "warning", "warnings"))
 	_, err := fmt.Fprint(o.Out, b.String())
 	return err
 }
 
-func styleOfFinding(s server.FindingStatus) style {
+func styleOfFinding(s server.FindingStatus) terminal.Style {
 	switch s {
 	case server.FindingProblem:
-		return red
+		return terminal.Red
 	case server.FindingWarning:
-		return yellow
+		return terminal.Yellow
 	default:
-		return green
+		return terminal.Green
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"github.com/keygate/keygate/client"
+	"github.com/keygate/keygate/client/apply"
+	"github.com/keygate/keygate/internal/cli/terminal"
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/openapi/bundle"
 )
@@ -19,7 +21,7 @@ type documentFile struct {
 	// place returns where a position in content comes from, as file:line:column.
 	place func(line, column int) string
 	// secrets are not shown in messages.
-	secrets secrets
+	secrets apply.Secrets
 }
 
 func newDocumentFile(name string, content []byte) *documentFile {
@@ -33,7 +35,7 @@ func newDocumentFile(name string, content []byte) *documentFile {
 
 // readDocument reads a document from a file, or from standard input for "-".
 func (a *app) readDocument(name string) (*documentFile, error) {
-	content, err := a.readInput(name)
+	content, err := a.ReadInput(name)
 	if err != nil {
 		return nil, fmt.Errorf("read the document: %w", err)
 	}
@@ -70,7 +72,7 @@ func (a *app) readSpec(name, refRoot string) (*documentFile, error) {
 	switch {
 	case errors.As(err, &bad):
 		for _, p := range bad.Problems {
-			a.say("%s", clean(text(p.Position)+": "+p.Field+": "+p.Message))
+			a.Say("%s", terminal.Clean(text(p.Position)+": "+p.Field+": "+p.Message))
 		}
 		return nil, d.invalid(len(bad.Problems), fault.New(fault.ValidationFailed, "%s", err))
 	case err != nil || b.Files == 0:
@@ -83,7 +85,7 @@ func (a *app) readSpec(name, refRoot string) (*documentFile, error) {
 		}
 		return fmt.Sprintf("%s with its files:%d:%d", d.name, line, column)
 	}
-	a.say("Files included in %s: %d. Lines in warnings are those of the whole document, see keygate spec get.", clean(d.name), b.Files)
+	a.Say("Files included in %s: %d. Lines in warnings are those of the whole document, see keygate spec get.", terminal.Clean(d.name), b.Files)
 	return d, nil
 }
 
@@ -144,10 +146,10 @@ func (a *app) mistakes(d *documentFile, err error) error {
 	}
 	if placed == 0 {
 		lines := messages(err)
-		return &mistakesError{d.secrets.hide(strings.Join(lines, "\n")), len(lines), err}
+		return &mistakesError{d.secrets.Hide(strings.Join(lines, "\n")), len(lines), err}
 	}
 	for _, p := range problems {
-		a.say("%s", clean(d.mistake(p)))
+		a.Say("%s", terminal.Clean(d.mistake(p)))
 	}
 	return d.invalid(len(problems), err)
 }
@@ -168,7 +170,7 @@ func (d *documentFile) mistake(p fault.Problem) string {
 	if p.Line == 0 {
 		return message
 	}
-	return d.place(p.Line, p.Column) + ": " + d.secrets.hide(message)
+	return d.place(p.Line, p.Column) + ": " + d.secrets.Hide(message)
 }
 
 func position(p *int64) int {

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/keygate/keygate/client"
+	"github.com/keygate/keygate/internal/cli/terminal"
 )
 
 func effectFlag(f *pflag.FlagSet, to *bool) {
@@ -28,7 +29,7 @@ func effectText(e *client.Effect) string {
 		return "No request of the last 24 hours used a route that this affects."
 	}
 	return fmt.Sprintf("%s with %s in the last 24 hours used routes that this affects. %s",
-		numberOf(e.Requests, "request", "requests"), numberOf(e.Keys, "key", "keys"), refusedText(e.Refused, e.RefusedBefore, e.AtMost))
+		terminal.NumberOf(e.Requests, "request", "requests"), terminal.NumberOf(e.Keys, "key", "keys"), refusedText(e.Refused, e.RefusedBefore, e.AtMost))
 }
 
 // refusedText says how many requests would be refused.
@@ -46,21 +47,13 @@ func refusedText(refused, before int64, atMost bool) string {
 	return text + "."
 }
 
-// numberOf returns n with its noun.
-func numberOf(n int64, one, many string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return fmt.Sprintf("%d %s", n, many)
-}
-
 // effectOfRoute returns a route's methods and path, and what changes about it.
 func effectOfRoute(r *client.RouteEffect) (route, change string) {
 	var changes []string
 	for _, c := range r.Changes {
 		changes = append(changes, string(c))
 	}
-	return strings.Join(r.Methods, ",") + " " + clean(r.Path), strings.Join(changes, ", ")
+	return strings.Join(r.Methods, ",") + " " + terminal.Clean(r.Path), strings.Join(changes, ", ")
 }
 
 // upTo marks a number that is an upper bound.
@@ -76,7 +69,7 @@ func (a *app) writeEffect(w io.Writer, e *client.Effect, verbose bool) {
 	if e == nil {
 		return
 	}
-	fmt.Fprintln(w, yellow.paint(a.colours(w, a.colour) && e.Refused > e.RefusedBefore, "! "+effectText(e)))
+	fmt.Fprintln(w, terminal.Yellow.Paint(a.Colours(w) && e.Refused > e.RefusedBefore, "! "+effectText(e)))
 	if len(e.Routes) > maxRoutesShown && !verbose {
 		fmt.Fprintln(a.Err, "Add --verbose to list the affected routes.")
 		return
@@ -84,10 +77,10 @@ func (a *app) writeEffect(w io.Writer, e *client.Effect, verbose bool) {
 	for i := range e.Routes {
 		r := &e.Routes[i]
 		route, change := effectOfRoute(r)
-		fmt.Fprintf(w, "!   %s (%s): %s, %s. %s\n", route, change, numberOf(r.Requests, "request", "requests"), numberOf(r.Keys, "key", "keys"),
+		fmt.Fprintf(w, "!   %s (%s): %s, %s. %s\n", route, change, terminal.NumberOf(r.Requests, "request", "requests"), terminal.NumberOf(r.Keys, "key", "keys"),
 			refusedText(r.Refused, r.RefusedBefore, r.AtMost))
 	}
 	if e.RoutesLeftOut > 0 {
-		fmt.Fprintf(w, "!   and %s\n", numberOf(e.RoutesLeftOut, "more route", "more routes"))
+		fmt.Fprintf(w, "!   and %s\n", terminal.NumberOf(e.RoutesLeftOut, "more route", "more routes"))
 	}
 }

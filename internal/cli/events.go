@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/keygate/keygate/client"
+	"github.com/keygate/keygate/internal/cli/terminal"
 )
 
 func newEvents(a *app) *cobra.Command {
@@ -44,10 +45,10 @@ func (o *eventsList) run(c *cobra.Command, _ []string) error {
 	if err != nil {
 		return err
 	}
-	return printList(o.app, o.limit, api.Events(c.Context(), o.filter), listing[client.Event]{
-		columns: []column{{name: "EVENT ID"}, {name: "TYPE"}, {name: "CREATED", rank: 1}, {name: "DATA", rank: 2, flex: true}},
-		row:     func(e *client.Event) []string { return []string{e.ID, e.Type, o.when(&e.CreatedAt), string(e.Data)} },
-		empty:   noneMatch(c, "events", ""),
+	return terminal.PrintList(o.Console, o.limit, api.Events(c.Context(), o.filter), terminal.Listing[client.Event]{
+		Columns: []terminal.Column{{Name: "EVENT ID"}, {Name: "TYPE"}, {Name: "CREATED", Rank: 1}, {Name: "DATA", Rank: 2, Flex: true}},
+		Row:     func(e *client.Event) []string { return []string{e.ID, e.Type, o.When(&e.CreatedAt), string(e.Data)} },
+		Empty:   noneMatch(c, "events", ""),
 	})
 }
 
@@ -66,8 +67,8 @@ func newEventsGet(a *app) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return a.printRecord(e, func() []field {
-			return []field{{"EVENT ID", e.ID}, {"TYPE", e.Type}, {"CREATED", moment(&e.CreatedAt)}, {"DATA", string(e.Data)}}
+		return a.PrintRecord(e, func() []terminal.Field {
+			return []terminal.Field{{"EVENT ID", e.ID}, {"TYPE", e.Type}, {"CREATED", terminal.Moment(&e.CreatedAt)}, {"DATA", string(e.Data)}}
 		})
 	}}
 	c.Flags().StringVar(&flag, "event-id", "", "`id` of the event; also the first argument")

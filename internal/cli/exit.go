@@ -8,6 +8,7 @@ import (
 
 	"github.com/keygate/keygate/client"
 	"github.com/keygate/keygate/internal/audit"
+	"github.com/keygate/keygate/internal/cli/terminal"
 	"github.com/keygate/keygate/internal/config"
 	"github.com/keygate/keygate/internal/fault"
 )
@@ -47,7 +48,7 @@ func (e *noContextError) Error() string {
 	if len(e.known) == 0 {
 		return fmt.Sprintf("there is no context %q: keygate login creates one", e.name)
 	}
-	return fmt.Sprintf("there is no context %q, only %s", e.name, clean(strings.Join(e.known, ", ")))
+	return fmt.Sprintf("there is no context %q, only %s", e.name, terminal.Clean(strings.Join(e.known, ", ")))
 }
 
 // errDifferent reports that config diff found differences. They are on standard output.

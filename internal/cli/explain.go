@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/keygate/keygate/client"
+	"github.com/keygate/keygate/internal/cli/terminal"
 )
 
 type explain struct {
@@ -76,11 +77,11 @@ func (o *explain) run(c *cobra.Command, args []string) (err error) {
 	if err := o.identify(api, o.records()); err != nil {
 		return err
 	}
-	return printList(o.app, limit, api.Requests(c.Context(), o.filter), listing[client.LoggedRequest]{
-		columns: requestColumns(),
-		row:     func(r *client.LoggedRequest) []string { return requestRow(r, o.when(&r.Time)) },
-		empty:   noneMatch(c, "requests", "None was refused (429, 401, 403) or failed (5xx) in the last 24 hours."),
-		next:    "To see the reason in full: keygate explain REQUEST_ID",
+	return terminal.PrintList(o.Console, limit, api.Requests(c.Context(), o.filter), terminal.Listing[client.LoggedRequest]{
+		Columns: requestColumns(),
+		Row:     func(r *client.LoggedRequest) []string { return requestRow(r, o.When(&r.Time)) },
+		Empty:   noneMatch(c, "requests", "None was refused (429, 401, 403) or failed (5xx) in the last 24 hours."),
+		Next:    "To see the reason in full: keygate explain REQUEST_ID",
 	})
 }
 
@@ -89,10 +90,10 @@ func (o *explain) records() records {
 	return records{gateway: &o.filter.GatewayID, route: &o.filter.RouteID, key: &o.filter.KeyID}
 }
 
-func requestColumns() []column {
-	return []column{
-		{name: "TIME", rank: 1, least: 9}, {name: "STATUS"}, {name: "WHY", flex: true, least: 20}, {name: "KEY", rank: 3, least: 10}, {name: "METHOD", rank: 2, least: 6},
-		{name: "PATH", flex: true, least: 24}, {name: "CLIENT", rank: 4, least: 15}, {name: "REQUEST ID", least: 30},
+func requestColumns() []terminal.Column {
+	return []terminal.Column{
+		{Name: "TIME", Rank: 1, Least: 9}, {Name: "STATUS"}, {Name: "WHY", Flex: true, Least: 20}, {Name: "KEY", Rank: 3, Least: 10}, {Name: "METHOD", Rank: 2, Least: 6},
+		{Name: "PATH", Flex: true, Least: 24}, {Name: "CLIENT", Rank: 4, Least: 15}, {Name: "REQUEST ID", Least: 30},
 	}
 }
 
@@ -114,7 +115,7 @@ func (o *explain) runFollow(c *cobra.Command) error {
 	}
 	ctx, stop := o.untilSignal(c)
 	defer stop()
-	rows := o.newStream(requestColumns()...)
+	rows := o.NewStream(requestColumns()...)
 	for r, err := range api.FollowRequests(ctx, o.filter) {
 		if ctx.Err() != nil {
 			return nil //nolint:nilerr // Ctrl-C is the normal end
@@ -124,12 +125,12 @@ func (o *explain) runFollow(c *cobra.Command) error {
 		}
 		switch {
 		case r.Request == nil:
-			o.say("%s left out: more came than could be read, or than the log keeps.", amount(r.Skipped, "request is", "requests are"))
-		case o.forPeople():
-			rows.row(requestRow(r.Request, r.Request.Time.UTC().Format("15:04:05Z"))...)
-			err = rows.flush()
+			o.Say("%s left out: more came than could be read, or than the log keeps.", amount(r.Skipped, "request is", "requests are"))
+		case o.ForPeople():
+			rows.Row(requestRow(r.Request, r.Request.Time.UTC().Format("15:04:05Z"))...)
+			err = rows.Flush()
 		default:
-			err = o.printLine(r.Request)
+			err = o.PrintLine(r.Request)
 		}
 		if err != nil && ctx.Err() == nil {
 			return err
@@ -144,7 +145,7 @@ func (o *explain) runFollow(c *cobra.Command) error {
 // tableLimit returns the limit that applies: without --limit, 100 for a table and
 // none for JSON and YAML.
 func (a *app) tableLimit(c *cobra.Command, limit int) int {
-	if !a.forPeople() || c.Flags().Changed("limit") {
+	if !a.ForPeople() || c.Flags().Changed("limit") {
 		return limit
 	}
 	return 100
@@ -176,40 +177,40 @@ func (o *explain) one(c *cobra.Command, id string) error {
 	}
 	r, err := api.RequestByID(c.Context(), id)
 	if err != nil {
-		if client.IsNotFound(err) && o.forPeople() {
-			o.say("Only requests of the last 24 hours that were refused (429, 401, 403) or failed (5xx) can be explained.")
+		if client.IsNotFound(err) && o.ForPeople() {
+			o.Say("Only requests of the last 24 hours that were refused (429, 401, 403) or failed (5xx) can be explained.")
 		}
 		return err
 	}
-	return o.printRecord(r, func() []field { return o.explanation(c, api, r) })
+	return o.PrintRecord(r, func() []terminal.Field { return o.explanation(c, api, r) })
 }
 
-func (o *explain) explanation(c *cobra.Command, api *client.Client, r *client.LoggedRequest) []field {
+func (o *explain) explanation(c *cobra.Command, api *client.Client, r *client.LoggedRequest) []terminal.Field {
 	names := o.namesOf(c.Context(), api)
 	d := &r.Decision
-	fields := []field{
+	fields := []terminal.Field{
 		{"REQUEST ID", r.RequestID}, {"TIME", r.Time.UTC().Format(time.RFC3339Nano)},
 		{"CALL", r.Method + " " + r.Path}, {"CLIENT", r.ClientIP}, {"KEY PREFIX", str(r.KeyPrefix)},
 		{"KEY", withID(names.key(str(r.KeyID)), str(r.KeyID))},
 		{"GATEWAY", withID(names.gateway(str(r.GatewayID)), str(r.GatewayID))},
 		{"ROUTE", withID(names.route(str(r.GatewayID), str(r.RouteID)), str(r.RouteID))},
-		{"STATUS", strconv.FormatInt(r.Status, 10)}, {"DURATION", milliseconds(r.DurationMs)},
+		{"STATUS", strconv.FormatInt(r.Status, 10)}, {"DURATION", terminal.Milliseconds(r.DurationMs)},
 		{"DECIDED BY", why(d)}, {"WHY", d.Message},
 	}
 	if d.Limit != nil && d.Remaining != nil {
-		fields = append(fields, field{"LIMIT", fmt.Sprintf("%d of %d left", *d.Remaining, *d.Limit)})
+		fields = append(fields, terminal.Field{"LIMIT", fmt.Sprintf("%d of %d left", *d.Remaining, *d.Limit)})
 	}
 	if d.PassesAt != nil {
-		fields = append(fields, field{"WOULD PASS AT", moment(d.PassesAt)})
+		fields = append(fields, terminal.Field{"WOULD PASS AT", terminal.Moment(d.PassesAt)})
 	}
 	if d.UpstreamStatus != nil {
-		fields = append(fields, field{"UPSTREAM STATUS", strconv.FormatInt(*d.UpstreamStatus, 10)})
+		fields = append(fields, terminal.Field{"UPSTREAM STATUS", strconv.FormatInt(*d.UpstreamStatus, 10)})
 	}
 	if d.Detail != nil {
-		fields = append(fields, field{"DETAIL", *d.Detail})
+		fields = append(fields, terminal.Field{"DETAIL", *d.Detail})
 	}
 	if r.LeftOut > 0 {
-		fields = append(fields, field{"LEFT OUT", fmt.Sprintf("%d other requests of the same second", r.LeftOut)})
+		fields = append(fields, terminal.Field{"LEFT OUT", fmt.Sprintf("%d other requests of the same second", r.LeftOut)})
 	}
 	return fields
 }
@@ -220,18 +221,4 @@ func withID(name, id string) string {
 		return id
 	}
 	return name + " (" + id + ")"
-}
-
-// milliseconds formats a duration in milliseconds; 0, which is not measured, is "".
-func milliseconds(ms float64) string {
-	switch {
-	case ms == 0:
-		return ""
-	case ms >= 1000:
-		return strconv.FormatFloat(ms/1000, 'f', 2, 64) + " s"
-	case ms >= 100:
-		return strconv.FormatFloat(ms, 'f', 0, 64) + " ms"
-	default:
-		return strconv.FormatFloat(ms, 'f', 2, 64) + " ms"
-	}
 }

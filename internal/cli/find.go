@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/keygate/keygate/client"
+	"github.com/keygate/keygate/internal/cli/terminal"
 	"github.com/keygate/keygate/internal/id"
 )
 
@@ -71,7 +72,7 @@ func candidates(found []match) string {
 		}
 		line := "  " + m.id
 		for _, t := range m.tell {
-			line += "  " + clean(t)
+			line += "  " + terminal.Clean(t)
 		}
 		lines = append(lines, line)
 	}
@@ -123,7 +124,7 @@ func (a *app) gatewayID(api *client.Client, ref string) (string, error) {
 	if isID(ref) {
 		return ref, nil
 	}
-	found, err := search("gateway", api.Gateways(a.ctx, client.ListOptions{}),
+	found, err := search("gateway", api.Gateways(a.Context, client.ListOptions{}),
 		func(g *client.Gateway) bool { return g.Name == ref || strings.EqualFold(g.Hostname, ref) }, gatewayMatch)
 	if err != nil {
 		return "", err
@@ -149,7 +150,7 @@ func (a *app) defaultGateway(api *client.Client) (string, error) {
 		return used.Gateway, nil
 	}
 	var found []match
-	for g, err := range firstOf(maxCandidates+1, api.Gateways(a.ctx, client.ListOptions{})) {
+	for g, err := range firstOf(maxCandidates+1, api.Gateways(a.Context, client.ListOptions{})) {
 		if err != nil {
 			return "", err
 		}
@@ -180,7 +181,7 @@ func (a *app) routeID(api *client.Client, gatewayID, ref string) (string, error)
 		methods, path = "", ref
 	}
 	path = strings.TrimSpace(path)
-	found, err := search("route", api.Routes(a.ctx, gatewayID, client.ListOptions{}),
+	found, err := search("route", api.Routes(a.Context, gatewayID, client.ListOptions{}),
 		func(r *client.Route) bool { return r.Path == path && hasMethods(r.Methods, methods) }, routeMatch)
 	if err != nil {
 		return "", err
@@ -217,7 +218,7 @@ func (a *app) keyID(api *client.Client, ref string) (string, error) {
 		ref, filter = prefix, client.KeyFilter{Query: prefix}
 	}
 	for _, filter.State = range []string{"active", ""} {
-		found, err := search("key", firstOf(pageOfKeys, api.Keys(a.ctx, filter)),
+		found, err := search("key", firstOf(pageOfKeys, api.Keys(a.Context, filter)),
 			func(k *client.Key) bool { return k.Name == ref || k.KeyPrefix == ref }, keyMatch)
 		if err != nil {
 			return "", err
@@ -252,7 +253,7 @@ func (a *app) webhookID(api *client.Client, ref string) (string, error) {
 		return ref, nil
 	}
 	whole := strings.Contains(ref, "://")
-	found, err := search("endpoint", api.Webhooks(a.ctx, client.ListOptions{}), func(w *client.Webhook) bool {
+	found, err := search("endpoint", api.Webhooks(a.Context, client.ListOptions{}), func(w *client.Webhook) bool {
 		if whole {
 			return w.URL == ref
 		}

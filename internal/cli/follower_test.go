@@ -85,11 +85,11 @@ func TestFollowerShowsRecordsWithoutRequest(t *testing.T) {
 	}
 	for n := range 3 {
 		*log = append(*log, client.AuditEntry{
-			Time: time.Unix(1_800_000_400+int64(n), 0), Kind: "management", AuditAction: &client.AuditAction{Action: "audit.gap", Target: "acct_1"},
+			Time: time.Unix(1_800_000_400+int64(n), 0), Kind: "management", AuditAction: &client.AuditAction{Action: "audit.terminal.Gap", Target: "acct_1"},
 		})
 		shown, err := f.next(t.Context(), true, 10)
 		if err != nil || len(shown) != 1 || shown[0].AuditAction == nil {
-			t.Fatalf("gap %d: got %v, error %v; want the one new record", n, shown, err)
+			t.Fatalf("terminal.Gap %d: got %v, error %v; want the one new record", n, shown, err)
 		}
 	}
 	early := client.AuditEntry{Time: time.Unix(1_700_000_000, 0), Kind: "authentication", RequestID: "req_early"}

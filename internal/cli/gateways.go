@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/keygate/keygate/client"
+	"github.com/keygate/keygate/internal/cli/terminal"
 	"github.com/keygate/keygate/internal/gateway"
 )
 
@@ -97,9 +98,9 @@ func (a *app) printGateway(g *client.Gateway) error {
 	if err != nil {
 		return err
 	}
-	return a.printRecord(g, func() []field {
-		return slices.Concat([]field{{"GATEWAY ID", g.GatewayID}}, settings,
-			[]field{{"REVISION", number(g.Revision)}, {"CREATED", moment(&g.CreatedAt)}})
+	return a.PrintRecord(g, func() []terminal.Field {
+		return slices.Concat([]terminal.Field{{"GATEWAY ID", g.GatewayID}}, settings,
+			[]terminal.Field{{"REVISION", number(g.Revision)}, {"CREATED", terminal.Moment(&g.CreatedAt)}})
 	})
 }
 
@@ -157,17 +158,17 @@ func newGatewaysList(a *app) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return printList(o.app, o.limit, api.SearchGateways(c.Context(), client.GatewayFilter{ListOptions: o.options, Query: o.query}), listing[client.Gateway]{
-			columns: []column{
-				{name: "GATEWAY ID"}, {name: "NAME", flex: true}, {name: "UPSTREAM URL", flex: true}, {name: "HOSTNAME", rank: 2, flex: true}, {name: "DEFAULT", rank: 1},
-				{name: "GLOBAL LIMIT", rank: 3, flex: true}, {name: "REVISION", rank: 5}, {name: "CREATED", rank: 4},
+		return terminal.PrintList(o.Console, o.limit, api.SearchGateways(c.Context(), client.GatewayFilter{ListOptions: o.options, Query: o.query}), terminal.Listing[client.Gateway]{
+			Columns: []terminal.Column{
+				{Name: "GATEWAY ID"}, {Name: "NAME", Flex: true}, {Name: "UPSTREAM URL", Flex: true}, {Name: "HOSTNAME", Rank: 2, Flex: true}, {Name: "DEFAULT", Rank: 1},
+				{Name: "GLOBAL LIMIT", Rank: 3, Flex: true}, {Name: "REVISION", Rank: 5}, {Name: "CREATED", Rank: 4},
 			},
-			row: func(g *client.Gateway) []string {
+			Row: func(g *client.Gateway) []string {
 				return []string{
-					g.GatewayID, g.Name, g.UpstreamURL, g.Hostname, yesNo(g.Default), globalLimit(g.GlobalRateLimit), number(g.Revision), o.when(&g.CreatedAt),
+					g.GatewayID, g.Name, g.UpstreamURL, g.Hostname, yesNo(g.Default), globalLimit(g.GlobalRateLimit), number(g.Revision), o.When(&g.CreatedAt),
 				}
 			},
-			empty: noneMatch(c, "gateways", "Create one: keygate gateways create --name NAME --upstream-url URL"),
+			Empty: noneMatch(c, "gateways", "Create one: keygate gateways create --name NAME --upstream-url URL"),
 		})
 	}}
 	c.Flags().StringVarP(&o.query, "query", "q", "", "only gateways whose name, hostname or upstream URL contains this `text`")
@@ -236,14 +237,14 @@ func newGatewaysDelete(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := o.confirm(func() (loss, error) { return lossOfGateway(c.Context(), api, id) }); err != nil {
+			if err := o.Confirm(func() (terminal.Loss, error) { return lossOfGateway(c.Context(), api, id) }); err != nil {
 				return err
 			}
 			g, err := api.DeleteGateway(c.Context(), id)
 			if err != nil {
 				return err
 			}
-			return o.destroyed("delete", gatewayLabel(g), func() error { return o.printGateway(g) })
+			return o.Destroyed("delete", gatewayLabel(g), func() error { return o.printGateway(g) })
 		},
 	}))
 }

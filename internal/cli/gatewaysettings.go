@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/keygate/keygate/client"
+	"github.com/keygate/keygate/internal/cli/terminal"
 	"github.com/keygate/keygate/internal/gateway"
 )
 
@@ -127,7 +128,7 @@ func (a *app) fileOf(f *pflag.FlagSet, flag gateway.Flag) (any, error) {
 	case flag.File == "":
 		return readText(name)
 	}
-	content, err := a.readInput(name)
+	content, err := a.ReadInput(name)
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", flag.File, err)
 	}
@@ -141,7 +142,7 @@ func (a *app) headersOf(f *pflag.FlagSet, flag string) (map[string]string, error
 		return nil, err
 	}
 	if file := f.Lookup(headersFileFlag).Value.String(); file != "" {
-		content, err := a.readInput(file)
+		content, err := a.ReadInput(file)
 		if err != nil {
 			return nil, fmt.Errorf("read the upstream headers: %w", err)
 		}
@@ -209,7 +210,7 @@ func putSettings(settings map[string]any, request any) error {
 
 // settingFields returns the settings of a gateway that commands show: those that are set, or always have a
 // value.
-func settingFields(g *client.Gateway) ([]field, error) {
+func settingFields(g *client.Gateway) ([]terminal.Field, error) {
 	content, err := json.Marshal(g)
 	if err != nil {
 		return nil, err
@@ -223,10 +224,10 @@ func settingFields(g *client.Gateway) ([]field, error) {
 		return s.Flag.Column == "" || value == nil || s.Kind == gateway.KindCORS && bytes.Equal(value, []byte("null"))
 	})
 	slices.SortStableFunc(shown, func(a, b gateway.Setting) int { return a.Flag.Rank - b.Flag.Rank })
-	fields := make([]field, len(shown))
+	fields := make([]terminal.Field, len(shown))
 	for i, s := range shown {
-		fields[i].name = s.Flag.Column
-		if fields[i].value, err = settingValue(s.Kind, values[s.Name]); err != nil {
+		fields[i][0] = s.Flag.Column
+		if fields[i][1], err = settingValue(s.Kind, values[s.Name]); err != nil {
 			return nil, err
 		}
 	}
@@ -274,5 +275,5 @@ func subject(certificate string) string {
 	if err != nil {
 		return "a certificate"
 	}
-	return c.Subject.String() + " until " + moment(&c.NotAfter)
+	return c.Subject.String() + " until " + terminal.Moment(&c.NotAfter)
 }

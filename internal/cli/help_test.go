@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/spf13/cobra"
+
+	"github.com/keygate/keygate/internal/cli/terminal"
 )
 
 // Guarantee: no line of the help of any command is longer than 80 columns.
@@ -18,15 +20,15 @@ func TestHelpFits80Columns(t *testing.T) {
 			t.Fatal(err)
 		}
 		for line := range strings.Lines(b.String()) {
-			if n := textWidth(strings.TrimSuffix(line, "\n")); n > 80 {
-				t.Errorf("%s --help: %d columns: %s", c.CommandPath(), n, line)
+			if n := terminal.TextWidth(strings.TrimSuffix(line, "\n")); n > 80 {
+				t.Errorf("%s --help: %d Columns: %s", c.CommandPath(), n, line)
 			}
 		}
 		for _, sub := range c.Commands() {
 			visit(sub)
 		}
 	}
-	root := newRoot(&System{Env: func(string) (string, bool) { return "", false }})
+	root := Root(&System{Env: func(string) (string, bool) { return "", false }})
 	root.InitDefaultCompletionCmd()
 	visit(root)
 }

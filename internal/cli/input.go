@@ -1,61 +1,15 @@
 package cli
 
 import (
-	"bufio"
-	"fmt"
-	"io"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	"golang.org/x/term"
 
 	"github.com/keygate/keygate/client"
 )
-
-// maxInput is how many bytes are read from a file or standard input. The server accepts at
-// most 16 MiB.
-const maxInput = 64 << 20
-
-// readInput reads a file, or standard input for "-".
-func (a *app) readInput(name string) ([]byte, error) {
-	if name == "-" {
-		return readBounded("standard input", a.In)
-	}
-	f, err := os.Open(name)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = f.Close() }() // it was only read
-	return readBounded(name, f)
-}
-
-func readBounded(name string, from io.Reader) ([]byte, error) {
-	content, err := io.ReadAll(io.LimitReader(from, maxInput+1))
-	switch {
-	case err != nil:
-		return nil, fmt.Errorf("read %s: %w", name, err)
-	case len(content) > maxInput:
-		return nil, fmt.Errorf("%s has more than %d MiB, and the server takes at most 16 MiB: split it, or check that it is the right file", name, maxInput>>20)
-	}
-	return content, nil
-}
-
-// readLine reads one line from standard input. If that is a terminal, it prints the
-// prompt and turns off echo.
-func (a *app) readLine(prompt string) (string, error) {
-	fd, ok := isTerminal(a.In)
-	if !ok {
-		return bufio.NewReader(io.LimitReader(a.In, 4096)).ReadString('\n')
-	}
-	fmt.Fprint(a.Err, prompt)
-	line, err := term.ReadPassword(fd)
-	fmt.Fprintln(a.Err)
-	return string(line), err
-}
 
 // given returns a pointer to s, or nil if s is empty: then the flag was not given.
 func given(s string) *string {
@@ -137,3 +91,9 @@ func (a *app) list(o *client.ListOptions, limit int) (*client.Client, error) {
 }
 
 func sortedKeys(m map[string]string) []string { return slices.Sorted(maps.Keys(m)) }
+
+// confirmFlag adds --yes to a command that destroys.
+func (a *app) confirmFlag(c *cobra.Command) *cobra.Command {
+	c.Flags().BoolVarP(&a.Yes, "yes", "y", false, "do not ask for confirmation on a terminal")
+	return c
+}

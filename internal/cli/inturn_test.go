@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/keygate/keygate/client"
+	"github.com/keygate/keygate/internal/cli/terminal"
 )
 
 // Guarantee: a push that the server has no place for is tried again after its Retry-After, with a
@@ -31,7 +32,7 @@ func TestPushesWaitForTheirTurn(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var said bytes.Buffer
-				a := &app{System: &System{Err: &said}}
+				a := &app{Console: &terminal.Console{Err: &said}}
 				tries, start := 0, time.Now()
 				_, err := inTurn(t.Context(), a, func() (*client.Push, error) {
 					tries++

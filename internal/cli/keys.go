@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/keygate/keygate/client"
+	"github.com/keygate/keygate/internal/cli/terminal"
 )
 
 func newKeys(a *app) *cobra.Command {
@@ -86,13 +87,13 @@ func (o *keysCreate) run(c *cobra.Command, _ []string) error {
 // printNewKey prints a key with its string. It fails if the response has no string,
 // which is the case when a lost response was replayed.
 func (a *app) printNewKey(k *client.NewKey) error {
-	err := a.printRecord(k, func() []field {
+	err := a.PrintRecord(k, func() []terminal.Field {
 		fields := keyFields(&k.Key)
 		if k.OverlapEndsAt != nil {
-			fields = append(fields, field{"OVERLAP ENDS", moment(k.OverlapEndsAt)})
+			fields = append(fields, terminal.Field{"OVERLAP ENDS", terminal.Moment(k.OverlapEndsAt)})
 		}
 		if k.Secret != "" {
-			fields = append(fields, field{"KEY", k.Secret})
+			fields = append(fields, terminal.Field{"KEY", k.Secret})
 		}
 		return fields
 	})
@@ -107,19 +108,19 @@ func (a *app) printNewKey(k *client.NewKey) error {
 	return nil
 }
 
-func keyFields(k *client.Key) []field {
-	fields := []field{
+func keyFields(k *client.Key) []terminal.Field {
+	fields := []terminal.Field{
 		{"KEY ID", k.KeyID}, {"NAME", k.Name}, {"STATE", string(k.State)}, {"LEVEL", string(k.Level)}, {"SCOPE", k.Scope},
 		{"PREFIX", k.KeyPrefix}, {"OWNER", str(k.Owner)}, {"GATEWAY", str(k.GatewayID)}, {"RATE LIMIT", keyLimitText(k.RateLimit)},
-		{"CREATED", moment(&k.CreatedAt)}, {"EXPIRES", moment(k.ExpiresAt)}, {"LAST USED", moment(k.LastUsedAt)},
+		{"CREATED", terminal.Moment(&k.CreatedAt)}, {"EXPIRES", terminal.Moment(k.ExpiresAt)}, {"LAST USED", terminal.Moment(k.LastUsedAt)},
 	}
-	for _, more := range []field{{"REVOKED", moment(k.RevokedAt)}, {"ROTATED FROM", str(k.RotatedFrom)}, {"ROTATED TO", str(k.RotatedTo)}} {
-		if more.value != "" {
+	for _, more := range []terminal.Field{{"REVOKED", terminal.Moment(k.RevokedAt)}, {"ROTATED FROM", str(k.RotatedFrom)}, {"ROTATED TO", str(k.RotatedTo)}} {
+		if more[1] != "" {
 			fields = append(fields, more)
 		}
 	}
 	for _, name := range sortedKeys(k.Metadata) {
-		fields = append(fields, field{"METADATA " + clean(name), k.Metadata[name]})
+		fields = append(fields, terminal.Field{"METADATA " + terminal.Clean(name), k.Metadata[name]})
 	}
 	return fields
 }
@@ -154,18 +155,18 @@ func (o *keysList) run(c *cobra.Command, _ []string) error {
 	if err := o.identify(api, records{gateway: &o.filter.GatewayID}); err != nil {
 		return err
 	}
-	return printList(o.app, o.limit, api.Keys(c.Context(), o.filter), listing[client.Key]{
-		columns: []column{
-			{name: "KEY ID"}, {name: "NAME", flex: true}, {name: "STATE", state: true}, {name: "LEVEL", rank: 6}, {name: "SCOPE", flex: true},
-			{name: "PREFIX", rank: 5}, {name: "OWNER", rank: 4, flex: true}, {name: "RATE LIMIT", rank: 3}, {name: "EXPIRES", rank: 2}, {name: "LAST USED", rank: 1},
+	return terminal.PrintList(o.Console, o.limit, api.Keys(c.Context(), o.filter), terminal.Listing[client.Key]{
+		Columns: []terminal.Column{
+			{Name: "KEY ID"}, {Name: "NAME", Flex: true}, {Name: "STATE", State: true}, {Name: "LEVEL", Rank: 6}, {Name: "SCOPE", Flex: true},
+			{Name: "PREFIX", Rank: 5}, {Name: "OWNER", Rank: 4, Flex: true}, {Name: "RATE LIMIT", Rank: 3}, {Name: "EXPIRES", Rank: 2}, {Name: "LAST USED", Rank: 1},
 		},
-		row: func(k *client.Key) []string {
+		Row: func(k *client.Key) []string {
 			return []string{
 				k.KeyID, k.Name, string(k.State), string(k.Level), k.Scope, k.KeyPrefix, str(k.Owner), keyLimitText(k.RateLimit),
-				o.when(k.ExpiresAt), o.when(k.LastUsedAt),
+				o.When(k.ExpiresAt), o.When(k.LastUsedAt),
 			}
 		},
-		empty: noneMatch(c, "keys", "Create one: keygate keys create --name NAME --scope read"),
+		Empty: noneMatch(c, "keys", "Create one: keygate keys create --name NAME --scope read"),
 	})
 }
 
@@ -196,7 +197,7 @@ func (o *keyCommand) key(args []string) (string, *client.Client, error) {
 }
 
 func (a *app) printKey(k *client.Key) error {
-	return a.printRecord(k, func() []field { return keyFields(k) })
+	return a.PrintRecord(k, func() []terminal.Field { return keyFields(k) })
 }
 
 func newKeysGet(a *app) *cobra.Command {
@@ -221,14 +222,14 @@ func newKeysRevoke(a *app) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if err := o.confirm(func() (loss, error) { return lossOfKey(c.Context(), api, id) }); err != nil {
+		if err := o.Confirm(func() (terminal.Loss, error) { return lossOfKey(c.Context(), api, id) }); err != nil {
 			return err
 		}
 		k, err := api.RevokeKey(c.Context(), id)
 		if err != nil {
 			return err
 		}
-		return o.destroyed("revoke", keyLabel(k), func() error { return o.printKey(k) })
+		return o.Destroyed("revoke", keyLabel(k), func() error { return o.printKey(k) })
 	}}))
 }
 
@@ -373,8 +374,8 @@ func (o *keysVerify) run(c *cobra.Command, _ []string) error {
 	if err != nil {
 		return err
 	}
-	err = o.printRecord(v, func() []field {
-		return []field{
+	err = o.PrintRecord(v, func() []terminal.Field {
+		return []terminal.Field{
 			{"VALID", fmt.Sprint(v.Valid)}, {"CODE", str(v.Code)}, {"KEY ID", str(v.KeyID)}, {"OWNER", str(v.Owner)},
 			{"SCOPE", str(v.Scope)}, {"STATE", str(v.State)},
 		}
@@ -387,7 +388,7 @@ func (o *keysVerify) run(c *cobra.Command, _ []string) error {
 
 // readSecret reads a key as one line, without echo if it is typed.
 func (a *app) readSecret(prompt string) (string, error) {
-	line, err := a.readLine(prompt)
+	line, err := a.ReadLine(prompt)
 	if err != nil && !errors.Is(err, io.EOF) {
 		return "", fmt.Errorf("read the key: %w", err)
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/keygate/keygate/client"
+	"github.com/keygate/keygate/internal/cli/terminal"
 )
 
 func newLimits(a *app) *cobra.Command {
@@ -47,19 +48,19 @@ func (o *limitsShow) run(c *cobra.Command, args []string) error {
 		return err
 	}
 	names := o.namesOf(c.Context(), api)
-	return printList(o.app, o.limit, api.Limits(c.Context(), gateway, o.options), listing[client.LimitLevel]{
-		columns: []column{
-			{name: "LIMIT OF"}, {name: "ROUTE", flex: true}, {name: "KEY", flex: true}, {name: "LEFT"}, {name: "LIMIT"}, {name: " ", rank: 2},
-			{name: "FULL AT", rank: 1},
+	return terminal.PrintList(o.Console, o.limit, api.Limits(c.Context(), gateway, o.options), terminal.Listing[client.LimitLevel]{
+		Columns: []terminal.Column{
+			{Name: "LIMIT OF"}, {Name: "ROUTE", Flex: true}, {Name: "KEY", Flex: true}, {Name: "LEFT"}, {Name: "LIMIT"}, {Name: " ", Rank: 2},
+			{Name: "FULL AT", Rank: 1},
 		},
-		row: func(l *client.LimitLevel) []string {
+		Row: func(l *client.LimitLevel) []string {
 			full := time.Unix(l.ResetAt, 0)
 			return []string{
 				string(l.LimitScope), or(names.route(gateway, str(l.RouteID)), str(l.RouteID)), or(names.key(str(l.KeyID)), str(l.KeyID)),
-				strconv.FormatInt(l.Remaining, 10), strconv.FormatInt(l.Limit, 10), gauge(l.Remaining, l.Limit, 10), o.when(&full),
+				strconv.FormatInt(l.Remaining, 10), strconv.FormatInt(l.Limit, 10), terminal.Gauge(l.Remaining, l.Limit, 10), o.When(&full),
 			}
 		},
-		empty: "No limit of this gateway is in use: every one is full.",
+		Empty: "No limit of this gateway is in use: every one is full.",
 	})
 }
 
@@ -153,8 +154,8 @@ func (o *limitsSimulate) run(c *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	if !o.forPeople() {
-		return o.printData(s)
+	if !o.ForPeople() {
+		return o.PrintData(s)
 	}
 	return o.print(s, o.namesOf(c.Context(), api))
 }
@@ -169,9 +170,9 @@ func (o *limitsSimulate) print(s *client.Simulation, names *names) error {
 		return nil
 	}
 	fmt.Fprintln(o.Out)
-	t := o.newTable(column{name: "KEY ID"}, column{name: "NAME", flex: true}, column{name: "REFUSED"}, column{name: "FIRST AT", rank: 1})
+	t := o.NewTable(terminal.Column{Name: "KEY ID"}, terminal.Column{Name: "NAME", Flex: true}, terminal.Column{Name: "REFUSED"}, terminal.Column{Name: "FIRST AT", Rank: 1})
 	for _, k := range s.Keys {
-		t.row(or(str(k.KeyID), "no key"), names.key(str(k.KeyID)), strconv.FormatInt(k.Refused, 10), o.when(&k.FirstAt))
+		t.Row(or(str(k.KeyID), "no key"), names.key(str(k.KeyID)), strconv.FormatInt(k.Refused, 10), o.When(&k.FirstAt))
 	}
-	return t.flush()
+	return t.Flush()
 }

@@ -4,6 +4,8 @@ import (
 	"net/url"
 
 	"github.com/spf13/cobra"
+
+	"github.com/keygate/keygate/internal/cli/terminal"
 )
 
 type login struct {
@@ -78,7 +80,7 @@ func (o *login) run(c *cobra.Command, _ []string) error {
 	if err := o.writeContexts(contexts); err != nil {
 		return err
 	}
-	o.say("Logged in to %s as key %s (%s) of account %s. The current context is %s.",
-		address, clean(account.Key.Name), account.Key.Scope, clean(account.Name), clean(name))
+	o.Say("Logged in to %s as key %s (%s) of account %s. The current context is %s.",
+		address, terminal.Clean(account.Key.Name), account.Key.Scope, terminal.Clean(account.Name), terminal.Clean(name))
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/keygate/keygate/client"
+	"github.com/keygate/keygate/internal/cli/terminal"
 )
 
 // formatMarkdown is the format of -o for a comment on a pull request, which only comparisons have.
@@ -15,7 +16,6 @@ const formatMarkdown = "markdown"
 // Bounds of a comment.
 const (
 	maxComment = 65_000 // characters; GitHub takes 65,536
-	openRows   = 20     // of a table that is not folded
 )
 
 // hasMarkdown reports whether the command with a path can write Markdown.
@@ -56,7 +56,7 @@ func markdown(title string, all []comparison, rows int) string {
 		}
 		var changes [][]string
 		for _, s := range c.settings {
-			changes = append(changes, []string{"~", code("gateway." + s.Field), code(settingText(s.Before)) + " → " + code(settingText(s.After))})
+			changes = append(changes, []string{"~", terminal.Code("gateway." + s.Field), terminal.Code(settingText(s.Before)) + " → " + terminal.Code(settingText(s.After))})
 		}
 		if c.push == nil {
 			continue
@@ -67,17 +67,17 @@ func markdown(title string, all []comparison, rows int) string {
 			routes []client.RouteChange
 		}{{"+", p.Added}, {"−", p.Removed}, {"~", p.Changed}} {
 			for _, r := range part.routes {
-				changes = append(changes, []string{part.mark, code(strings.Join(r.Methods, ",") + " " + r.Path), routeChanges(r.Changes)})
+				changes = append(changes, []string{part.mark, terminal.Code(strings.Join(r.Methods, ",") + " " + r.Path), routeChanges(r.Changes)})
 			}
 		}
 		fmt.Fprintf(&b, "Routes: %d added, %d removed, %d changed, %d unchanged.\n\n", len(p.Added), len(p.Removed), len(p.Changed), p.Unchanged)
-		markdownTable(&b, []string{"", "What", "Change"}, changes, rows)
+		terminal.MarkdownTable(&b, []string{"", "What", "Change"}, changes, rows)
 		for i, warning := range p.Warnings {
-			if i == min(openRows, rows) {
+			if i == min(terminal.OpenRows, rows) {
 				fmt.Fprintf(&b, "- and %d more warnings\n", len(p.Warnings)-i)
 				break
 			}
-			fmt.Fprintf(&b, "- Warning: %s\n", code(warning))
+			fmt.Fprintf(&b, "- Warning: %s\n", terminal.Code(warning))
 		}
 		if len(p.Warnings) > 0 {
 			b.WriteByte('\n')
@@ -85,19 +85,19 @@ func markdown(title string, all []comparison, rows int) string {
 		if e := p.Effect; e != nil {
 			fmt.Fprintf(&b, "**%s**\n\n", effectText(e))
 			if e.IncompleteReason != nil {
-				fmt.Fprintf(&b, "Incomplete: %s.\n\n", code(*e.IncompleteReason))
+				fmt.Fprintf(&b, "Incomplete: %s.\n\n", terminal.Code(*e.IncompleteReason))
 			}
 			var affected [][]string
 			for i := range e.Routes {
 				r := &e.Routes[i]
 				route, change := effectOfRoute(r)
 				affected = append(affected, []string{
-					code(route), change, fmt.Sprint(r.Requests), fmt.Sprint(r.Keys), upTo(r.Refused, r.AtMost), fmt.Sprint(r.RefusedBefore),
+					terminal.Code(route), change, fmt.Sprint(r.Requests), fmt.Sprint(r.Keys), upTo(r.Refused, r.AtMost), fmt.Sprint(r.RefusedBefore),
 				})
 			}
-			markdownTable(&b, []string{"Route", "Change", "Requests", "Keys", "Refused", "Refused now"}, affected, rows)
+			terminal.MarkdownTable(&b, []string{"Route", "Change", "Requests", "Keys", "Refused", "Refused now"}, affected, rows)
 			if e.RoutesLeftOut > 0 {
-				fmt.Fprintf(&b, "%s more are affected.\n\n", numberOf(e.RoutesLeftOut, "route", "routes"))
+				fmt.Fprintf(&b, "%s more are affected.\n\n", terminal.NumberOf(e.RoutesLeftOut, "route", "routes"))
 			}
 		}
 	}
@@ -111,54 +111,7 @@ func routeChanges(changes *[]client.SettingChange) string {
 	}
 	var parts []string
 	for _, c := range *changes {
-		parts = append(parts, fmt.Sprintf("%s %s → %s", c.Field, code(settingText(c.Before)), code(settingText(c.After))))
+		parts = append(parts, fmt.Sprintf("%s %s → %s", c.Field, terminal.Code(settingText(c.Before)), terminal.Code(settingText(c.After))))
 	}
 	return strings.Join(parts, ", ")
-}
-
-// markdownTable writes a table of at most most rows, folded if it is long.
-func markdownTable(b *strings.Builder, head []string, rows [][]string, most int) {
-	if len(rows) == 0 {
-		return
-	}
-	shown := rows[:min(len(rows), most)]
-	folded := len(rows) > openRows
-	if folded {
-		fmt.Fprintf(b, "<details><summary>%d lines</summary>\n\n", len(rows))
-	}
-	if len(shown) > 0 {
-		fmt.Fprintf(b, "| %s |\n|%s\n", strings.Join(head, " | "), strings.Repeat("---|", len(head)))
-	}
-	for _, r := range shown {
-		fmt.Fprintf(b, "| %s |\n", strings.Join(r, " | "))
-	}
-	if left := len(rows) - len(shown); left > 0 {
-		fmt.Fprintf(b, "\n%d more lines are left out: keygate config diff shows them all.\n", left)
-	}
-	b.WriteByte('\n')
-	if folded {
-		b.WriteString("</details>\n\n")
-	}
-}
-
-// code returns a text as code in a cell of a table: as it is, on one line.
-func code(text string) string {
-	text = strings.ReplaceAll(clean(text), "|", `\|`)
-	if text == "" {
-		text = " "
-	}
-	longest, run := 0, 0
-	for _, r := range text {
-		if r != '`' {
-			run = 0
-			continue
-		}
-		run++
-		longest = max(longest, run)
-	}
-	fence := strings.Repeat("`", longest+1)
-	if longest > 0 {
-		return fence + " " + text + " " + fence
-	}
-	return fence + text + fence
 }

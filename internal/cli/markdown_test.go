@@ -6,6 +6,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/keygate/keygate/client"
+	"github.com/keygate/keygate/internal/cli/terminal"
 )
 
 // Guarantee: nothing that others choose is a link, a mention, HTML or another cell of a table in a
@@ -19,7 +20,7 @@ func TestMarkdownOfHostileTexts(t *testing.T) {
 		Effect: &client.Effect{Requests: 3, Keys: 1, Refused: 3, AtMost: true, Routes: []client.RouteEffect{{Path: hostile, Methods: []string{"GET"}, Requests: 3, Keys: 1, Refused: 3, AtMost: true}}},
 	}
 	var b strings.Builder
-	if err := writeMarkdown(&b, "Changes", []comparison{{title: code(hostile), settings: []client.SettingChange{{Field: "name", Before: hostile, After: hostile}}, push: p}}); err != nil {
+	if err := writeMarkdown(&b, "Changes", []comparison{{title: terminal.Code(hostile), settings: []client.SettingChange{{Field: "name", Before: hostile, After: hostile}}, push: p}}); err != nil {
 		t.Fatal(err)
 	}
 	const as = "``` "
@@ -48,7 +49,7 @@ func TestMarkdownOfHostileTexts(t *testing.T) {
 	}
 	for _, all := range [][]comparison{{{push: p}}, make([]comparison, 5000)} {
 		for i := range all {
-			all[i].title = code(hostile)
+			all[i].title = terminal.Code(hostile)
 		}
 		b.Reset()
 		if err := writeMarkdown(&b, "Changes", all); err != nil || utf8.RuneCountInString(b.String()) > 65_536 {

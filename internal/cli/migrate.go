@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/keygate/keygate/internal/cli/terminal"
 	"github.com/keygate/keygate/internal/config"
 	"github.com/keygate/keygate/internal/server"
 	"github.com/keygate/keygate/internal/telemetry"
@@ -29,7 +30,7 @@ func newMigrateUp(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := server.MigrateDatabase(c.Context(), settings, o.Version, telemetry.NewLogger(o.Err, settings.LogLevel, settings.LogFormat)); err != nil {
+			if err := server.MigrateDatabase(c.Context(), settings, o.version, telemetry.NewLogger(o.Err, settings.LogLevel, settings.LogFormat)); err != nil {
 				return err
 			}
 			return o.printSchema(c, settings)
@@ -67,7 +68,7 @@ func (o *storeCommand) printSchema(c *cobra.Command, settings *config.Config) er
 	if err != nil {
 		return err
 	}
-	return o.printRecord(schema{current, newest}, func() []field {
-		return []field{{"SCHEMA OF THE DATABASE", strconv.FormatInt(current, 10)}, {"SCHEMA OF THIS VERSION", strconv.FormatInt(newest, 10)}}
+	return o.PrintRecord(schema{current, newest}, func() []terminal.Field {
+		return []terminal.Field{{"SCHEMA OF THE DATABASE", strconv.FormatInt(current, 10)}, {"SCHEMA OF THIS VERSION", strconv.FormatInt(newest, 10)}}
 	})
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/keygate/keygate/client"
+	"github.com/keygate/keygate/internal/cli/terminal"
 )
 
 func newNodes(a *app) *cobra.Command {
@@ -24,7 +25,7 @@ func (a *app) nodeID(api *client.Client, ref string) (string, error) {
 	if isID(ref) {
 		return ref, nil
 	}
-	found, err := search("node", api.Nodes(a.ctx, client.ListOptions{}),
+	found, err := search("node", api.Nodes(a.Context, client.ListOptions{}),
 		func(one *client.Node) bool { return one.Name == ref },
 		func(one *client.Node) match { return match{one.NodeID, []string{one.Name}} })
 	if err != nil {
@@ -60,10 +61,10 @@ func (o *nodeCommand) node(args []string) (string, *client.Client, error) {
 }
 
 func (a *app) printNode(n *client.Node) error {
-	return a.printRecord(n, func() []field {
-		return []field{
+	return a.PrintRecord(n, func() []terminal.Field {
+		return []terminal.Field{
 			{"NODE ID", n.NodeID}, {"NAME", n.Name}, {"ROLE", string(n.Role)}, {"VERSION", n.Version}, {"STATE", string(n.State)},
-			{"APPLIED", strconv.FormatInt(n.Applied, 10)}, {"LAG", lagText(n.Lag)}, {"LIMITS", string(n.Limits)}, {"LEASE UNTIL", moment(n.LeaseUntil)}, {"STARTED", moment(&n.StartedAt)},
+			{"APPLIED", strconv.FormatInt(n.Applied, 10)}, {"LAG", lagText(n.Lag)}, {"LIMITS", string(n.Limits)}, {"LEASE UNTIL", terminal.Moment(n.LeaseUntil)}, {"STARTED", terminal.Moment(&n.StartedAt)},
 		}
 	})
 }
@@ -84,14 +85,14 @@ func newNodesList(a *app) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return printList(a, limit, api.Nodes(c.Context(), options), listing[client.Node]{
-			columns: []column{
-				{name: "NODE ID", rank: 2}, {name: "NAME", flex: true}, {name: "ROLE"}, {name: "STATE"}, {name: "APPLIED", rank: 1}, {name: "LAG"}, {name: "VERSION", rank: 1}, {name: "STARTED", rank: 1},
+		return terminal.PrintList(a.Console, limit, api.Nodes(c.Context(), options), terminal.Listing[client.Node]{
+			Columns: []terminal.Column{
+				{Name: "NODE ID", Rank: 2}, {Name: "NAME", Flex: true}, {Name: "ROLE"}, {Name: "STATE"}, {Name: "APPLIED", Rank: 1}, {Name: "LAG"}, {Name: "VERSION", Rank: 1}, {Name: "STARTED", Rank: 1},
 			},
-			row: func(n *client.Node) []string {
-				return []string{n.NodeID, n.Name, string(n.Role), string(n.State), strconv.FormatInt(n.Applied, 10), strconv.FormatInt(n.Lag, 10), n.Version, a.when(&n.StartedAt)}
+			Row: func(n *client.Node) []string {
+				return []string{n.NodeID, n.Name, string(n.Role), string(n.State), strconv.FormatInt(n.Applied, 10), strconv.FormatInt(n.Lag, 10), n.Version, a.When(&n.StartedAt)}
 			},
-			empty: "No nodes: this server shares its store with no others.",
+			Empty: "No nodes: this server shares its store with no others.",
 		})
 	}}
 	limitFlag(c.Flags(), &limit)
@@ -122,14 +123,14 @@ func newNodesDelete(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			err = o.confirm(func() (loss, error) {
+			err = o.Confirm(func() (terminal.Loss, error) {
 				n, err := api.Node(c.Context(), id)
 				if err != nil {
-					return loss{}, err
+					return terminal.Loss{}, err
 				}
-				l := loss{verb: "delete", what: nodeLabel(n), name: n.Name}
+				l := terminal.Loss{Verb: "delete", What: nodeLabel(n), Name: n.Name}
 				if n.State == client.NodeStateLive {
-					l.with = []string{"the certainty that it has every change, if it still runs"}
+					l.With = []string{"the certainty that it has every change, if it still runs"}
 				}
 				return l, nil
 			})
@@ -140,7 +141,7 @@ func newNodesDelete(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return o.destroyed("delete", nodeLabel(n), func() error { return o.printNode(n) })
+			return o.Destroyed("delete", nodeLabel(n), func() error { return o.printNode(n) })
 		},
 	}))
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/keygate/keygate/client"
+	"github.com/keygate/keygate/internal/cli/terminal"
 )
 
 // maxRoutesShown is how many routes a push lists without --verbose.
@@ -23,8 +24,8 @@ const (
 // printPush prints what a push changed, or in a dry run would change: first the numbers, then
 // the routes, unless they are many. Warnings go to standard error.
 func (a *app) printPush(p *client.Push, dryRun, verbose bool) error {
-	if !a.forPeople() {
-		return a.printData(p)
+	if !a.ForPeople() {
+		return a.PrintData(p)
 	}
 	when := made
 	if dryRun {
@@ -61,7 +62,7 @@ func (a *app) writeRoutes(w io.Writer, p *client.Push) {
 		routes []client.RouteChange
 	}{{"+", p.Added}, {"-", p.Removed}, {"~", p.Changed}} {
 		for _, r := range part.routes {
-			a.writeChange(w, part.mark, strings.Join(r.Methods, ",")+" "+clean(r.Path)+changesText(r.Changes))
+			a.writeChange(w, part.mark, strings.Join(r.Methods, ",")+" "+terminal.Clean(r.Path)+changesText(r.Changes))
 		}
 	}
 }
@@ -73,18 +74,13 @@ func changesText(changes *[]client.SettingChange) string {
 	}
 	var parts []string
 	for _, c := range *changes {
-		parts = append(parts, clean(fmt.Sprintf("%s %s -> %s", c.Field, settingText(c.Before), settingText(c.After))))
+		parts = append(parts, terminal.Clean(fmt.Sprintf("%s %s -> %s", c.Field, settingText(c.Before), settingText(c.After))))
 	}
 	return ": " + strings.Join(parts, ", ")
 }
 
 // writeChange writes a line about something that is added (+), removed (-) or changed (~).
 func (a *app) writeChange(w io.Writer, mark, text string) {
-	colour := map[string]style{"+": green, "-": red, "~": yellow}[mark]
-	fmt.Fprintln(w, colour.paint(a.colours(w, a.colour), mark+" "+text))
-}
-
-// noChanges returns the result of a push that changes no route.
-func noChanges() *client.Push {
-	return &client.Push{Added: []client.RouteChange{}, Removed: []client.RouteChange{}, Changed: []client.RouteChange{}, Warnings: []string{}}
+	colour := map[string]terminal.Style{"+": terminal.Green, "-": terminal.Red, "~": terminal.Yellow}[mark]
+	fmt.Fprintln(w, colour.Paint(a.Colours(w), mark+" "+text))
 }

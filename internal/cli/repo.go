@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/keygate/keygate/client"
+	"github.com/keygate/keygate/internal/cli/terminal"
 )
 
 func newRepo(a *app) *cobra.Command {
@@ -94,17 +95,17 @@ func (o *repoSet) run(c *cobra.Command, _ []string) error {
 	if err != nil {
 		return err
 	}
-	if err := o.printRecord(r, func() []field {
+	if err := o.PrintRecord(r, func() []terminal.Field {
 		fields := repositoryFields(&r.Repository)
 		if r.HookSecret != "" {
-			fields = append(fields, field{"HOOK SECRET", r.HookSecret})
+			fields = append(fields, terminal.Field{"HOOK SECRET", r.HookSecret})
 		}
 		return fields
 	}); err != nil {
 		return err
 	}
 	if r.HookSecret != "" {
-		o.say("For push hooks of the Git server: POST to /v1/hooks/git/%s of the management API, as JSON, signed with this secret.", clean(r.GatewayID))
+		o.Say("For push hooks of the Git server: POST to /v1/hooks/git/%s of the management API, as JSON, signed with this secret.", terminal.Clean(r.GatewayID))
 		o.remindToSave("hook secret")
 	}
 	return nil
@@ -136,7 +137,7 @@ func (o *repoSet) checkFlags() error {
 // readSecrets reads the files that flags name.
 func (o *repoSet) readSecrets(in *client.RepositoryInput) error {
 	read := func(file, what string) (string, error) {
-		content, err := o.readInput(file)
+		content, err := o.ReadInput(file)
 		if err != nil {
 			return "", fmt.Errorf("read the %s: %w", what, err)
 		}
@@ -215,30 +216,30 @@ func complete(ctx context.Context, api *client.Client, gatewayID string, in *cli
 	return nil
 }
 
-func repositoryFields(r *client.Repository) []field {
-	fields := []field{
+func repositoryFields(r *client.Repository) []terminal.Field {
+	fields := []terminal.Field{
 		{"GATEWAY ID", r.GatewayID}, {"URL", r.URL}, {"BRANCH", r.Branch}, {"PATH", r.Path}, {"KIND", string(r.Kind)},
 		{"INTERVAL", r.Interval}, {"CREDENTIAL", or(str(r.Credential), "none")},
 	}
 	if r.HostKey != nil {
-		fields = append(fields, field{"HOST KEY", *r.HostKey})
+		fields = append(fields, terminal.Field{"HOST KEY", *r.HostKey})
 	}
 	if r.CommitStatus != nil {
-		fields = append(fields, field{"COMMIT STATUS", string(r.CommitStatus.Provider)})
+		fields = append(fields, terminal.Field{"COMMIT STATUS", string(r.CommitStatus.Provider)})
 	}
-	fields = append(fields, field{"STATE", string(r.State)}, field{"LAST COMMIT", str(r.LastCommit)}, field{"LAST SYNCED", moment(r.LastSyncedAt)},
-		field{"LAST ATTEMPT", moment(r.LastAttemptAt)}, field{"NEXT SYNC", moment(r.NextSyncAt)})
+	fields = append(fields, terminal.Field{"STATE", string(r.State)}, terminal.Field{"LAST COMMIT", str(r.LastCommit)}, terminal.Field{"LAST SYNCED", terminal.Moment(r.LastSyncedAt)},
+		terminal.Field{"LAST ATTEMPT", terminal.Moment(r.LastAttemptAt)}, terminal.Field{"NEXT SYNC", terminal.Moment(r.NextSyncAt)})
 	if r.LastError != nil {
-		fields = append(fields, field{"LAST ERROR", *r.LastError})
+		fields = append(fields, terminal.Field{"LAST ERROR", *r.LastError})
 	}
 	for _, w := range r.Warnings {
-		fields = append(fields, field{"WARNING", w})
+		fields = append(fields, terminal.Field{"WARNING", w})
 	}
 	return fields
 }
 
 func (a *app) printRepository(r *client.Repository) error {
-	return a.printRecord(r, func() []field { return repositoryFields(r) })
+	return a.PrintRecord(r, func() []terminal.Field { return repositoryFields(r) })
 }
 
 // repoCommand returns a command on the repository of one gateway.
@@ -278,7 +279,7 @@ func newRepoSync(a *app) *cobra.Command {
 			return err
 		}
 		if r.LastError != nil {
-			return &syncError{clean(*r.LastError)}
+			return &syncError{terminal.Clean(*r.LastError)}
 		}
 		return nil
 	})
@@ -305,12 +306,12 @@ func newRepoResume(a *app) *cobra.Command {
 func newRepoRemove(a *app) *cobra.Command {
 	return a.confirmFlag(repoCommand(a, &cobra.Command{Use: "remove [GATEWAY_ID]", Short: "Stop following the repository; routes and revisions stay"},
 		func(ctx context.Context, o *gatewayCommand, api *client.Client, id string) error {
-			if err := o.confirm(func() (loss, error) {
+			if err := o.Confirm(func() (terminal.Loss, error) {
 				r, err := api.Repository(ctx, id)
 				if err != nil {
-					return loss{}, err
+					return terminal.Loss{}, err
 				}
-				return loss{verb: "remove", what: "repository " + withID(r.URL, r.GatewayID), with: []string{"its credential and its hook secret"}}, nil
+				return terminal.Loss{Verb: "remove", What: "repository " + withID(r.URL, r.GatewayID), With: []string{"its credential and its hook secret"}}, nil
 			}); err != nil {
 				return err
 			}
@@ -318,6 +319,6 @@ func newRepoRemove(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return o.destroyed("remove", "repository "+withID(r.URL, r.GatewayID), func() error { return o.printRepository(r) })
+			return o.Destroyed("remove", "repository "+withID(r.URL, r.GatewayID), func() error { return o.printRepository(r) })
 		}))
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/keygate/keygate/client"
+	"github.com/keygate/keygate/internal/cli/terminal"
 	"github.com/keygate/keygate/internal/fault"
 )
 
@@ -43,18 +44,18 @@ func (o *specRevisions) run(c *cobra.Command, args []string) error {
 	if o.gateway, err = o.gatewayID(api, o.gateway); err != nil {
 		return err
 	}
-	return printList(o.app, o.limit, api.Revisions(c.Context(), o.gateway, o.options), listing[client.Revision]{
-		columns: []column{
-			{name: "NUMBER"}, {name: "SOURCE", rank: 1}, {name: "KIND"}, {name: "AUTHOR", rank: 2, flex: true}, {name: "COMMIT", rank: 3}, {name: "CREATED"},
-			{name: "ADDED"}, {name: "REMOVED"}, {name: "CHANGED"},
+	return terminal.PrintList(o.Console, o.limit, api.Revisions(c.Context(), o.gateway, o.options), terminal.Listing[client.Revision]{
+		Columns: []terminal.Column{
+			{Name: "NUMBER"}, {Name: "SOURCE", Rank: 1}, {Name: "KIND"}, {Name: "AUTHOR", Rank: 2, Flex: true}, {Name: "COMMIT", Rank: 3}, {Name: "CREATED"},
+			{Name: "ADDED"}, {Name: "REMOVED"}, {Name: "CHANGED"},
 		},
-		row: func(r *client.Revision) []string {
+		Row: func(r *client.Revision) []string {
 			return []string{
-				strconv.FormatInt(r.Number, 10), string(r.Source), string(r.Kind), r.Author, shortCommit(r.Commit), o.when(&r.CreatedAt),
+				strconv.FormatInt(r.Number, 10), string(r.Source), string(r.Kind), r.Author, shortCommit(r.Commit), o.When(&r.CreatedAt),
 				fmt.Sprint(r.Added), fmt.Sprint(r.Removed), fmt.Sprint(r.Changed),
 			}
 		},
-		empty: "No revisions. Push an OpenAPI document: keygate spec push FILE",
+		Empty: "No revisions. Push an OpenAPI document: keygate spec push FILE",
 	})
 }
 
@@ -74,10 +75,10 @@ func (o *specRevisions) one(c *cobra.Command, arg string) error {
 	if err != nil {
 		return err
 	}
-	return o.printRecord(r, func() []field {
-		return []field{
+	return o.PrintRecord(r, func() []terminal.Field {
+		return []terminal.Field{
 			{"NUMBER", strconv.FormatInt(r.Number, 10)}, {"REVISION ID", r.RevisionID}, {"SOURCE", string(r.Source)}, {"KIND", string(r.Kind)},
-			{"AUTHOR", r.Author}, {"COMMIT", str(r.Commit)}, {"CREATED", moment(&r.CreatedAt)},
+			{"AUTHOR", r.Author}, {"COMMIT", str(r.Commit)}, {"CREATED", terminal.Moment(&r.CreatedAt)},
 			{"ADDED", fmt.Sprint(r.Added)}, {"REMOVED", fmt.Sprint(r.Removed)}, {"CHANGED", fmt.Sprint(r.Changed)},
 		}
 	})
@@ -130,14 +131,11 @@ func (o *revisionGet) run(c *cobra.Command, args []string) error {
 	if o.gateway, err = o.gatewayID(api, o.gateway); err != nil {
 		return err
 	}
-	content, err := inTurn(c.Context(), o.app, func() (*[]byte, error) {
-		content, err := api.RevisionContent(c.Context(), o.gateway, n)
-		return &content, err
-	})
+	content, err := inTurn(c.Context(), o.app, func() ([]byte, error) { return api.RevisionContent(c.Context(), o.gateway, n) })
 	if err != nil {
 		return err
 	}
-	_, err = o.Out.Write(*content)
+	_, err = o.Out.Write(content)
 	return err
 }
 
@@ -196,11 +194,11 @@ func (o *revisionDiff) run(c *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	if o.forPeople() {
+	if o.ForPeople() {
 		fmt.Fprintf(o.Out, "Revision %d to %d: ", numbers[0], numbers[1])
 		o.writePush(o.Out, p, proposed, o.verbose)
 		o.writeSettings(o.Out, settingsOf(p))
-	} else if err := o.printData(p); err != nil {
+	} else if err := o.PrintData(p); err != nil {
 		return err
 	}
 	if changesSomething(p) {
@@ -275,18 +273,18 @@ func (o *specRollback) run(c *cobra.Command, args []string) error {
 	if o.dryRun {
 		return o.done(rollback(true))
 	}
-	asked := o.asks()
+	asked := o.Asks()
 	if asked {
 		if err := o.ask(c, api, g, number, rollback); err != nil {
 			return err
 		}
 	}
 	p, err := rollback(false)
-	if err == nil && asked && o.forPeople() && o.width(o.Out) > 0 { // the changes are on the screen already
+	if err == nil && asked && o.ForPeople() && o.Width(o.Out) > 0 { // the changes are on the screen already
 		if p.Revision == nil {
-			o.say("Revision %d was in force already.", number)
+			o.Say("Revision %d was in force already.", number)
 		} else {
-			o.say("Rolled back to revision %d, as revision %d.", number, *p.Revision)
+			o.Say("Rolled back to revision %d, as revision %d.", number, *p.Revision)
 		}
 		return nil
 	}
@@ -333,15 +331,15 @@ func (o *specRollback) ask(c *cobra.Command, api *client.Client, g *client.Gatew
 	if g.Revision != nil {
 		from = fmt.Sprintf(" from revision %d", *g.Revision)
 	}
-	o.say("This rolls back %s%s to %s:", clean(gatewayLabel(g)), from, clean(o.describe(r)))
+	o.Say("This rolls back %s%s to %s:", terminal.Clean(gatewayLabel(g)), from, terminal.Clean(o.describe(r)))
 	o.writePush(o.Err, p, proposed, o.verbose)
 	o.writeSettings(o.Err, settingsOf(p))
-	return o.answered("Roll back? [y/N] ", isYes)
+	return o.Answered("Roll back? [y/N] ", terminal.IsYes)
 }
 
 // describe says which revision r is.
 func (o *specRollback) describe(r *client.Revision) string {
-	text := fmt.Sprintf("revision %d, %s (%s)", r.Number, moment(&r.CreatedAt), relative(time.Until(r.CreatedAt)))
+	text := fmt.Sprintf("revision %d, %s (%s)", r.Number, terminal.Moment(&r.CreatedAt), terminal.Relative(time.Until(r.CreatedAt)))
 	if r.Author != "" {
 		text += " by " + r.Author
 	}
@@ -356,7 +354,7 @@ func (o *specRollback) done(p *client.Push, err error) error {
 	if err != nil {
 		return changedMeanwhile(err)
 	}
-	if err := o.printPush(p, o.dryRun, o.verbose); err != nil || !o.forPeople() {
+	if err := o.printPush(p, o.dryRun, o.verbose); err != nil || !o.ForPeople() {
 		return err
 	}
 	o.writeSettings(o.Out, settingsOf(p))

@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/keygate/keygate/client"
+	"github.com/keygate/keygate/internal/cli/terminal"
 )
 
 func newRoutes(a *app) *cobra.Command {
@@ -48,10 +49,10 @@ func (o *routeCommand) route(args []string) (string, *client.Client, error) {
 }
 
 func (a *app) printRoute(r *client.Route) error {
-	return a.printRecord(r, func() []field {
-		return []field{
+	return a.PrintRecord(r, func() []terminal.Field {
+		return []terminal.Field{
 			{"ROUTE ID", r.RouteID}, {"GATEWAY", r.GatewayID}, {"PATH", r.Path}, {"METHODS", strings.Join(r.Methods, ", ")},
-			{"RATE LIMIT", routeLimit(r.RateLimit)}, {"AUTH", string(r.Auth)}, {"SOURCE", string(r.Source)}, {"CREATED", moment(&r.CreatedAt)},
+			{"RATE LIMIT", routeLimit(r.RateLimit)}, {"AUTH", string(r.Auth)}, {"SOURCE", string(r.Source)}, {"CREATED", terminal.Moment(&r.CreatedAt)},
 		}
 	})
 }
@@ -149,15 +150,15 @@ func newRoutesList(a *app) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return printList(o.app, o.limit, api.SearchRoutes(c.Context(), gateway, client.RouteFilter{ListOptions: o.options, Query: o.query, Method: strings.ToUpper(o.method)}), listing[client.Route]{
-			columns: []column{
-				{name: "ROUTE ID"}, {name: "METHODS", flex: true}, {name: "PATH", flex: true}, {name: "RATE LIMIT", rank: 1, flex: true},
-				{name: "AUTH", rank: 2}, {name: "SOURCE", rank: 3},
+		return terminal.PrintList(o.Console, o.limit, api.SearchRoutes(c.Context(), gateway, client.RouteFilter{ListOptions: o.options, Query: o.query, Method: strings.ToUpper(o.method)}), terminal.Listing[client.Route]{
+			Columns: []terminal.Column{
+				{Name: "ROUTE ID"}, {Name: "METHODS", Flex: true}, {Name: "PATH", Flex: true}, {Name: "RATE LIMIT", Rank: 1, Flex: true},
+				{Name: "AUTH", Rank: 2}, {Name: "SOURCE", Rank: 3},
 			},
-			row: func(r *client.Route) []string {
+			Row: func(r *client.Route) []string {
 				return []string{r.RouteID, strings.Join(r.Methods, ","), r.Path, routeLimit(r.RateLimit), string(r.Auth), string(r.Source)}
 			},
-			empty: "No routes. Push an OpenAPI document: keygate spec push FILE; or: keygate routes create --path PATH --method GET",
+			Empty: "No routes. Push an OpenAPI document: keygate spec push FILE; or: keygate routes create --path PATH --method GET",
 		})
 	}}
 	c.Flags().StringVar(&o.gateway, "gateway", "", defaultGatewayUsage+"; also the first argument")
@@ -189,14 +190,14 @@ func newRoutesDelete(a *app) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if err := o.confirm(func() (loss, error) { return lossOfRoute(c.Context(), api, o.gateway, id) }); err != nil {
+		if err := o.Confirm(func() (terminal.Loss, error) { return lossOfRoute(c.Context(), api, o.gateway, id) }); err != nil {
 			return err
 		}
 		r, err := api.DeleteRoute(c.Context(), o.gateway, id)
 		if err != nil {
 			return err
 		}
-		return o.destroyed("delete", routeLabel(r), func() error { return o.printRoute(r) })
+		return o.Destroyed("delete", routeLabel(r), func() error { return o.printRoute(r) })
 	}}, true))
 }
 

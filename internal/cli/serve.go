@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/keygate/keygate/internal/cli/terminal"
 	"github.com/keygate/keygate/internal/config"
 	"github.com/keygate/keygate/internal/memlimit"
 	"github.com/keygate/keygate/internal/server"
@@ -60,7 +61,7 @@ func (o *serve) run(c *cobra.Command, _ []string) error {
 	reload := make(chan os.Signal, 1)
 	signal.Notify(reload, syscall.SIGHUP)
 	defer signal.Stop(reload)
-	_, terminal := isTerminal(o.Out)
+	_, terminal := terminal.IsTerminal(o.Out)
 	output := telemetry.NewOutput(o.Err)
 	log := telemetry.NewLogger(output, settings.LogLevel, settings.LogFormat)
 	if _, set := o.Env("GOMEMLIMIT"); !set {
@@ -73,7 +74,7 @@ func (o *serve) run(c *cobra.Command, _ []string) error {
 	defer stop()
 	return server.Run(c.Context(), server.Config{
 		Settings: settings, Log: log, LogLost: output.Lost, Reload: reload, Sockets: sockets, Stopping: func() { systemd.Stopping(log) },
-		Out: o.Out, OutIsTerminal: terminal, Version: o.Version, Env: o.Env,
+		Out: o.Out, OutIsTerminal: terminal, Version: o.version, Env: o.Env,
 	}, signals, func(s *server.Server) error {
 		systemd.Ready(alive, s.OpsURL()+"/livez", log)
 		if terminal { // the log has the address as well

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/keygate/keygate/client"
+	"github.com/keygate/keygate/internal/cli/terminal"
 )
 
 func newSpec(a *app) *cobra.Command {
@@ -55,7 +56,7 @@ func (o *specPush) run(c *cobra.Command, args []string) error {
 		return err
 	case o.effect && !o.dryRun:
 		return usagef("--effect is for a dry run: give --dry-run too")
-	case o.output == formatMarkdown && !o.dryRun:
+	case o.Format == formatMarkdown && !o.dryRun:
 		return usagef("-o markdown is for a dry run: give --dry-run too")
 	}
 	d, err := o.readSpec(name, o.refRoot)
@@ -75,8 +76,8 @@ func (o *specPush) run(c *cobra.Command, args []string) error {
 	if err != nil {
 		return o.mistakes(d, err)
 	}
-	if o.output == formatMarkdown {
-		return writeMarkdown(o.Out, "Changes of "+code(d.name), []comparison{{push: p}})
+	if o.Format == formatMarkdown {
+		return writeMarkdown(o.Out, "Changes of "+terminal.Code(d.name), []comparison{{push: p}})
 	}
 	return o.printPush(p, o.dryRun, o.verbose)
 }
@@ -91,7 +92,7 @@ func fileArgument(args []string) (string, error) {
 // printWarnings prints what the server considers a likely mistake to standard error.
 func (a *app) printWarnings(warnings []string) {
 	for _, w := range warnings {
-		a.say("warning: %s", clean(w))
+		a.Say("warning: %s", terminal.Clean(w))
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/keygate/keygate/internal/cli/terminal"
 	"github.com/keygate/keygate/internal/config"
 	"github.com/keygate/keygate/internal/server"
 )
@@ -66,15 +67,15 @@ func (o *storeCopy) run(c *cobra.Command, _ []string) error {
 		return required("to", "")
 	}
 	p := progress{app: o.app, now: time.Now}
-	done, err := server.CopyStore(c.Context(), settings, o.Version, log, p.show)
+	done, err := server.CopyStore(c.Context(), settings, o.version, log, p.show)
 	if err != nil {
 		return err
 	}
-	return o.printRecord(done, func() []field {
+	return o.PrintRecord(done, func() []terminal.Field {
 		if done.Finished {
-			return []field{{"RESULT", "an earlier command had copied everything"}, {"MOVED FROM", done.From}, {"MOVED TO", done.To}}
+			return []terminal.Field{{"RESULT", "an earlier command had copied everything"}, {"MOVED FROM", done.From}, {"MOVED TO", done.To}}
 		}
-		return []field{
+		return []terminal.Field{
 			{"RESULT", "everything was copied and compared"}, {"MOVED FROM", done.From}, {"MOVED TO", done.To},
 			{"TABLES", strconv.FormatInt(done.Tables, 10)}, {"ROWS", strconv.FormatInt(done.Rows, 10)}, {"AUDIT CHAINS", strconv.FormatInt(done.Chains, 10)},
 		}

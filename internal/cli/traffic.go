@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/keygate/keygate/client"
+	"github.com/keygate/keygate/internal/cli/terminal"
 )
 
 type traffic struct {
@@ -85,8 +86,8 @@ func (o *traffic) run(c *cobra.Command, _ []string) (err error) {
 	if err != nil {
 		return err
 	}
-	if !o.forPeople() {
-		return o.printData(rows)
+	if !o.ForPeople() {
+		return o.PrintData(rows)
 	}
 	return o.print(rows, o.namesOf(c.Context(), api))
 }
@@ -100,25 +101,25 @@ func (o *traffic) print(rows []client.TrafficRow, names *names) error {
 	}
 	most := slices.MaxFunc(rows, func(x, y client.TrafficRow) int { return cmp.Compare(x.Requests, y.Requests) }).Requests
 	timed := o.query.GroupBy != "key"
-	t := o.newTable(o.columns(timed)...)
+	t := o.NewTable(o.columns(timed)...)
 	for i := range rows {
 		r := &rows[i]
 		cells := []string{o.start(r.Start)}
 		if o.query.GroupBy != "" {
 			cells = append(cells, o.group(r, names))
 		}
-		cells = append(cells, count(r.Requests), gauge(r.Requests, most, 16))
+		cells = append(cells, count(r.Requests), terminal.Gauge(r.Requests, most, 16))
 		for _, n := range []int64{r.Status2Xx, r.Status3Xx, r.Status4Xx, r.Status5Xx, r.Limited, r.Unauthorized, r.Forbidden, r.UpstreamErrors} {
 			cells = append(cells, count(n))
 		}
-		cells = append(cells, size(r.BytesIn), size(r.BytesOut))
+		cells = append(cells, terminal.Size(r.BytesIn), terminal.Size(r.BytesOut))
 		if timed {
 			l, u := latencies(r.LatencyMs), latencies(r.UpstreamLatencyMs)
-			cells = append(cells, milliseconds(l.P50), milliseconds(l.P90), milliseconds(l.P99), milliseconds(u.P50), milliseconds(u.P99))
+			cells = append(cells, terminal.Milliseconds(l.P50), terminal.Milliseconds(l.P90), terminal.Milliseconds(l.P99), terminal.Milliseconds(u.P50), terminal.Milliseconds(u.P99))
 		}
-		t.row(cells...)
+		t.Row(cells...)
 	}
-	return t.flush()
+	return t.Flush()
 }
 
 // printTop prints the groups with the greatest numbers.
@@ -130,45 +131,45 @@ func (o *traffic) printTop(c *cobra.Command, api *client.Client) error {
 	if err != nil {
 		return err
 	}
-	if !o.forPeople() {
-		return o.printData(rows)
+	if !o.ForPeople() {
+		return o.PrintData(rows)
 	}
 	if len(rows) == 0 {
 		fmt.Fprintln(o.Err, "There was nothing to list in that time.")
 		return nil
 	}
 	names := o.namesOf(c.Context(), api)
-	t := o.newTable(column{name: strings.ToUpper(o.query.GroupBy), flex: true}, column{name: "REQUESTS"}, column{name: "2XX", rank: 2}, column{name: "3XX", rank: 4},
-		column{name: "4XX"}, column{name: "5XX"}, column{name: "429"}, column{name: "401", rank: 1}, column{name: "403", rank: 1}, column{name: "IN", rank: 3}, column{name: "OUT", rank: 3})
+	t := o.NewTable(terminal.Column{Name: strings.ToUpper(o.query.GroupBy), Flex: true}, terminal.Column{Name: "REQUESTS"}, terminal.Column{Name: "2XX", Rank: 2}, terminal.Column{Name: "3XX", Rank: 4},
+		terminal.Column{Name: "4XX"}, terminal.Column{Name: "5XX"}, terminal.Column{Name: "429"}, terminal.Column{Name: "401", Rank: 1}, terminal.Column{Name: "403", Rank: 1}, terminal.Column{Name: "IN", Rank: 3}, terminal.Column{Name: "OUT", Rank: 3})
 	for i := range rows {
 		r := &rows[i]
-		t.row(o.group(&client.TrafficRow{Group: r.Group}, names), count(r.Requests), count(r.Status2Xx), count(r.Status3Xx), count(r.Status4Xx), count(r.Status5Xx),
-			count(r.Limited), count(r.Unauthorized), count(r.Forbidden), size(r.BytesIn), size(r.BytesOut))
+		t.Row(o.group(&client.TrafficRow{Group: r.Group}, names), count(r.Requests), count(r.Status2Xx), count(r.Status3Xx), count(r.Status4Xx), count(r.Status5Xx),
+			count(r.Limited), count(r.Unauthorized), count(r.Forbidden), terminal.Size(r.BytesIn), terminal.Size(r.BytesOut))
 	}
-	return t.flush()
+	return t.Flush()
 }
 
 // columns returns the columns of the report; timed adds latencies.
-func (o *traffic) columns(timed bool) []column {
-	columns := []column{{name: "START"}}
+func (o *traffic) columns(timed bool) []terminal.Column {
+	columns := []terminal.Column{{Name: "START"}}
 	if o.query.GroupBy != "" {
-		columns = append(columns, column{name: strings.ToUpper(o.query.GroupBy), flex: true})
+		columns = append(columns, terminal.Column{Name: strings.ToUpper(o.query.GroupBy), Flex: true})
 	}
 	columns = append(columns,
-		column{name: "REQUESTS"}, column{name: " ", rank: 3}, column{name: "2XX"}, column{name: "3XX", rank: 6}, column{name: "4XX"}, column{name: "5XX"},
-		column{name: "429", rank: 2}, column{name: "401", rank: 5}, column{name: "403", rank: 5}, column{name: "UPSTREAM ERRORS", rank: 8},
-		column{name: "IN", rank: 7}, column{name: "OUT", rank: 7})
+		terminal.Column{Name: "REQUESTS"}, terminal.Column{Name: " ", Rank: 3}, terminal.Column{Name: "2XX"}, terminal.Column{Name: "3XX", Rank: 6}, terminal.Column{Name: "4XX"}, terminal.Column{Name: "5XX"},
+		terminal.Column{Name: "429", Rank: 2}, terminal.Column{Name: "401", Rank: 5}, terminal.Column{Name: "403", Rank: 5}, terminal.Column{Name: "UPSTREAM ERRORS", Rank: 8},
+		terminal.Column{Name: "IN", Rank: 7}, terminal.Column{Name: "OUT", Rank: 7})
 	if timed {
-		columns = append(columns, column{name: "P50", rank: 4}, column{name: "P90", rank: 9}, column{name: "P99", rank: 1},
-			column{name: "UPSTREAM P50", rank: 11}, column{name: "UPSTREAM P99", rank: 10})
+		columns = append(columns, terminal.Column{Name: "P50", Rank: 4}, terminal.Column{Name: "P90", Rank: 9}, terminal.Column{Name: "P99", Rank: 1},
+			terminal.Column{Name: "UPSTREAM P50", Rank: 11}, terminal.Column{Name: "UPSTREAM P99", Rank: 10})
 	}
 	return columns
 }
 
 // start formats the start of an interval.
 func (o *traffic) start(t time.Time) string {
-	if !o.fitted() {
-		return moment(&t)
+	if !o.Fitted() {
+		return terminal.Moment(&t)
 	}
 	if o.query.Interval == "1d" {
 		return t.UTC().Format(time.DateOnly)
@@ -205,7 +206,7 @@ func (o *traffic) worthShowing(rows []client.TrafficRow) []client.TrafficRow {
 // terminal has the name alone.
 func (o *traffic) group(r *client.TrafficRow, names *names) string {
 	id, label := str(r.Group), withID
-	if o.fitted() {
+	if o.Fitted() {
 		label = func(name, id string) string { return or(name, id) }
 	}
 	switch o.query.GroupBy {
@@ -221,31 +222,3 @@ func (o *traffic) group(r *client.TrafficRow, names *names) string {
 }
 
 func count(n int64) string { return strconv.FormatInt(n, 10) }
-
-// gauge draws n out of most as a bar of up to width cells. Any n above zero is
-// visible.
-func gauge(n, most int64, width int) string {
-	if n <= 0 || most <= 0 {
-		return " " // an empty cell would be printed as a dash
-	}
-	eighths := max(1, int(float64(min(n, most))/float64(most)*float64(width*8)))
-	bar := strings.Repeat("█", eighths/8)
-	if rest := eighths % 8; rest > 0 {
-		bar += string([]rune("▏▎▍▌▋▊▉")[rest-1])
-	}
-	return bar
-}
-
-// size formats a number of bytes.
-func size(n int64) string {
-	switch {
-	case n >= 1<<30:
-		return fmt.Sprintf("%.1f GiB", float64(n)/(1<<30))
-	case n >= 1<<20:
-		return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
-	case n >= 1<<10:
-		return fmt.Sprintf("%.1f KiB", float64(n)/(1<<10))
-	default:
-		return strconv.FormatInt(n, 10) + " B"
-	}
-}

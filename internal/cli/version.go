@@ -22,7 +22,7 @@ type versionRecord struct {
 }
 
 func versionOf(a *app) versionRecord {
-	return versionRecord{Version: a.Version, Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH, SQLite: server.SQLiteVersion}
+	return versionRecord{Version: a.version, Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH, SQLite: server.SQLiteVersion}
 }
 
 func newVersion(a *app) *cobra.Command {
@@ -39,8 +39,8 @@ func newVersion(a *app) *cobra.Command {
 				}
 			}
 		}
-		if !a.forPeople() {
-			return a.printData(v)
+		if !a.ForPeople() {
+			return a.PrintData(v)
 		}
 		if _, err := fmt.Fprintln(a.Out, v); err != nil {
 			return err

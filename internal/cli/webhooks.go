@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/keygate/keygate/client"
+	"github.com/keygate/keygate/internal/cli/terminal"
 )
 
 func newWebhooks(a *app) *cobra.Command {
@@ -78,7 +79,7 @@ func (o *webhooksCreate) run(c *cobra.Command, args []string) error {
 // readSigningSecret reads a secret from a file, or from standard input for "-". It
 // removes one line end at the end, since editors add one.
 func (a *app) readSigningSecret(file string) (string, error) {
-	content, err := a.readInput(file)
+	content, err := a.ReadInput(file)
 	if err != nil {
 		return "", fmt.Errorf("read the signing secret: %w", err)
 	}
@@ -92,13 +93,13 @@ func (a *app) readSigningSecret(file string) (string, error) {
 // printNewWebhook prints an endpoint with its new secret. It fails if the response
 // has no secret, which is the case when a lost response was replayed.
 func (a *app) printNewWebhook(w *client.NewWebhook) error {
-	err := a.printRecord(w, func() []field {
+	err := a.PrintRecord(w, func() []terminal.Field {
 		fields := webhookFields(&w.Webhook)
 		if w.SigningSecret != "" {
-			fields = append(fields, field{"SIGNING SECRET", w.SigningSecret})
+			fields = append(fields, terminal.Field{"SIGNING SECRET", w.SigningSecret})
 		}
 		if w.StandardWebhooksSecret != "" {
-			fields = append(fields, field{"STANDARD WEBHOOKS SECRET", w.StandardWebhooksSecret})
+			fields = append(fields, terminal.Field{"STANDARD WEBHOOKS SECRET", w.StandardWebhooksSecret})
 		}
 		return fields
 	})
@@ -112,18 +113,18 @@ func (a *app) printNewWebhook(w *client.NewWebhook) error {
 	return nil
 }
 
-func webhookFields(w *client.Webhook) []field {
-	fields := []field{
+func webhookFields(w *client.Webhook) []terminal.Field {
+	fields := []terminal.Field{
 		{"WEBHOOK ID", w.WebhookID}, {"URL", w.URL}, {"EVENTS", strings.Join(w.Events, ", ")}, {"STATE", string(w.State)},
 	}
 	if w.DisabledReason != nil {
-		fields = append(fields, field{"DISABLED BECAUSE", *w.DisabledReason})
+		fields = append(fields, terminal.Field{"DISABLED BECAUSE", *w.DisabledReason})
 	}
-	return append(fields, field{"CREATED", moment(&w.CreatedAt)})
+	return append(fields, terminal.Field{"CREATED", terminal.Moment(&w.CreatedAt)})
 }
 
 func (a *app) printWebhook(w *client.Webhook) error {
-	return a.printRecord(w, func() []field { return webhookFields(w) })
+	return a.PrintRecord(w, func() []terminal.Field { return webhookFields(w) })
 }
 
 func newWebhooksList(a *app) *cobra.Command {
@@ -134,15 +135,15 @@ func newWebhooksList(a *app) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return printList(a, limit, api.Webhooks(c.Context(), options), listing[client.Webhook]{
-			columns: []column{
-				{name: "WEBHOOK ID"}, {name: "STATE", state: true}, {name: "URL", flex: true}, {name: "EVENTS", rank: 2, flex: true},
-				{name: "DISABLED BECAUSE", rank: 1, flex: true},
+		return terminal.PrintList(a.Console, limit, api.Webhooks(c.Context(), options), terminal.Listing[client.Webhook]{
+			Columns: []terminal.Column{
+				{Name: "WEBHOOK ID"}, {Name: "STATE", State: true}, {Name: "URL", Flex: true}, {Name: "EVENTS", Rank: 2, Flex: true},
+				{Name: "DISABLED BECAUSE", Rank: 1, Flex: true},
 			},
-			row: func(w *client.Webhook) []string {
+			Row: func(w *client.Webhook) []string {
 				return []string{w.WebhookID, string(w.State), w.URL, strings.Join(w.Events, ","), str(w.DisabledReason)}
 			},
-			empty: "No webhooks. Create one: keygate webhooks create URL --events key.created",
+			Empty: "No webhooks. Create one: keygate webhooks create URL --events key.created",
 		})
 	}}
 	limitFlag(c.Flags(), &limit)
@@ -197,14 +198,14 @@ func newWebhooksDelete(a *app) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if err := o.confirm(func() (loss, error) { return lossOfWebhook(c.Context(), api, id) }); err != nil {
+		if err := o.Confirm(func() (terminal.Loss, error) { return lossOfWebhook(c.Context(), api, id) }); err != nil {
 			return err
 		}
 		w, err := api.DeleteWebhook(c.Context(), id)
 		if err != nil {
 			return err
 		}
-		return o.destroyed("delete", webhookLabel(w), func() error { return o.printWebhook(w) })
+		return o.Destroyed("delete", webhookLabel(w), func() error { return o.printWebhook(w) })
 	}}))
 }
 
@@ -270,7 +271,7 @@ func newWebhooksTest(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return o.printRecord(map[string]string{"delivery_id": deliveryID}, func() []field { return []field{{"DELIVERY ID", deliveryID}} })
+			return o.PrintRecord(map[string]string{"delivery_id": deliveryID}, func() []terminal.Field { return []terminal.Field{{"DELIVERY ID", deliveryID}} })
 		},
 	})
 }
@@ -317,7 +318,7 @@ func newWebhooksRecover(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return o.printRecord(map[string]int{"deliveries": n}, func() []field { return []field{{"DELIVERIES", fmt.Sprint(n)}} })
+			return o.PrintRecord(map[string]int{"deliveries": n}, func() []terminal.Field { return []terminal.Field{{"DELIVERIES", fmt.Sprint(n)}} })
 		},
 	})
 	c.Flags().StringVar(&since, "since", "", "redeliver what failed at or after this `time`: 2027-01-31T12:00:00Z, 2027-01-31, or how long ago, such as 15m, 24h or 7d")

@@ -19,6 +19,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/keygate/keygate/client"
+	"github.com/keygate/keygate/internal/cli/terminal"
 )
 
 type webhooksListen struct {
@@ -29,8 +30,8 @@ type webhooksListen struct {
 	probed  chan struct{} // closed when the probe has arrived
 	probing sync.Once
 	forward *http.Client
-	print   sync.Mutex // keeps lines whole
-	rows    *table     // nil until the first delivery
+	print   sync.Mutex      // keeps lines whole
+	rows    *terminal.Table // nil until the first delivery
 }
 
 func newWebhooksListen(a *app) *cobra.Command {
@@ -88,7 +89,7 @@ func (o *webhooksListen) run(c *cobra.Command, _ []string) (err error) {
 	signals := notify()
 	defer signal.Stop(signals)
 	ctx, cancel := context.WithCancel(c.Context())
-	o.ctx = ctx
+	o.Context = ctx
 	here, err := startReceiver(c.Context(), receiverConfig{Name: "keygate-listen", Handle: o.handle, Refused: o.refused})
 	if err != nil {
 		cancel()
@@ -104,7 +105,7 @@ func (o *webhooksListen) run(c *cobra.Command, _ []string) (err error) {
 	if stopped, err := o.probe(c.Context(), api, here, w.WebhookID, signals); stopped || err != nil {
 		return err
 	}
-	o.say("Ready: receiving events at %s (%s). Press Ctrl-C to stop.", here.URL, w.WebhookID)
+	o.Say("Ready: receiving events at %s (%s). Press Ctrl-C to stop.", here.URL, w.WebhookID)
 	select {
 	case <-c.Context().Done():
 	case <-signals:
@@ -120,7 +121,7 @@ func mayDelete(ctx context.Context, api *client.Client) error {
 	}
 	scope := a.Key.Scope
 	if may := strings.Fields(scope); !slices.Contains(may, "admin") && !slices.Contains(may, "admin:webhooks") {
-		return &noKeyError{fmt.Sprintf("the key's scope is %s: deleting the temporary endpoint at the end requires admin or admin:webhooks", clean(scope))}
+		return &noKeyError{fmt.Sprintf("the key's scope is %s: deleting the temporary endpoint at the end requires admin or admin:webhooks", terminal.Clean(scope))}
 	}
 	return nil
 }
@@ -243,22 +244,22 @@ func (o *webhooksListen) send(ctx context.Context, d *receivedDelivery) (status 
 func (o *webhooksListen) show(d *receivedDelivery, note string) {
 	o.print.Lock()
 	defer o.print.Unlock()
-	if o.forPeople() {
+	if o.ForPeople() {
 		o.row(d, note)
 		return
 	}
 	if note != "" {
-		o.say("%s %s", clean(d.Event.ID), clean(note))
+		o.Say("%s %s", terminal.Clean(d.Event.ID), terminal.Clean(note))
 	}
 	switch {
-	case o.output == formatYAML:
+	case o.Format == terminal.FormatYAML:
 		fmt.Fprintln(o.Out, "---")
-		_ = o.printData(json.RawMessage(d.Payload))
-	case o.output == formatJSON && o.jqCode == nil:
+		_ = o.PrintData(json.RawMessage(d.Payload))
+	case o.Format == terminal.FormatJSON && o.Filter == nil:
 		fmt.Fprintf(o.Out, "%s\n", d.Payload)
 	default:
-		if err := o.printLine(json.RawMessage(d.Payload)); err != nil && o.ctx.Err() == nil {
-			o.say("%s %s", clean(d.Event.ID), clean(err.Error()))
+		if err := o.PrintLine(json.RawMessage(d.Payload)); err != nil && o.Context.Err() == nil {
+			o.Say("%s %s", terminal.Clean(d.Event.ID), terminal.Clean(err.Error()))
 		}
 	}
 }
@@ -266,27 +267,26 @@ func (o *webhooksListen) show(d *receivedDelivery, note string) {
 // row prints a delivery as a row of a table.
 func (o *webhooksListen) row(d *receivedDelivery, note string) {
 	if o.rows == nil {
-		columns := []column{{name: "TIME"}, {name: "EVENT TYPE", least: 22}, {name: "EVENT ID"}}
+		columns := []terminal.Column{{Name: "TIME"}, {Name: "EVENT TYPE", Least: 22}, {Name: "EVENT ID"}}
 		if o.forwardTo != "" {
-			columns = append(columns, column{name: "RESULT", least: 30, flex: true})
+			columns = append(columns, terminal.Column{Name: "RESULT", Least: 30, Flex: true})
 		}
-		o.rows = o.newTable(columns...)
-		o.rows.stream = true
+		o.rows = o.NewStream(columns...)
 	}
-	at := moment(&d.Event.CreatedAt)
-	if o.fitted() {
+	at := terminal.Moment(&d.Event.CreatedAt)
+	if o.Fitted() {
 		at = d.Event.CreatedAt.UTC().Format("15:04:05Z")
 	}
 	cells := []string{at, d.Event.Type, d.Event.ID}
 	if o.forwardTo != "" {
 		cells = append(cells, note)
 	}
-	o.rows.row(cells...)
-	_ = o.rows.flush()
+	o.rows.Row(cells...)
+	_ = o.rows.Flush()
 }
 
 func (o *webhooksListen) refused(err error) {
 	o.print.Lock()
 	defer o.print.Unlock()
-	o.say("Refused a delivery: %s", clean(err.Error()))
+	o.Say("Refused a delivery: %s", terminal.Clean(err.Error()))
 }

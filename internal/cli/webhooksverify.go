@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/keygate/keygate/client"
+	"github.com/keygate/keygate/internal/cli/terminal"
 )
 
 type webhooksVerify struct {
@@ -67,7 +68,7 @@ func (o *webhooksVerify) run(c *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	payload, err := o.readInput(file)
+	payload, err := o.ReadInput(file)
 	if err != nil {
 		return fmt.Errorf("read the body: %w", err)
 	}
@@ -80,10 +81,10 @@ func (o *webhooksVerify) run(c *cobra.Command, args []string) error {
 	if invalid != nil {
 		result.Reason = invalid.Error()
 	}
-	err = o.printRecord(result, func() []field {
-		fields := []field{{"VALID", fmt.Sprint(result.Valid)}}
+	err = o.PrintRecord(result, func() []terminal.Field {
+		fields := []terminal.Field{{"VALID", fmt.Sprint(result.Valid)}}
 		if result.Reason != "" {
-			fields = append(fields, field{"REASON", result.Reason})
+			fields = append(fields, terminal.Field{"REASON", result.Reason})
 		}
 		return fields
 	})
@@ -108,7 +109,7 @@ func (o *webhooksVerify) secret() (string, error) {
 	if o.secretFile != "" {
 		return o.readSigningSecret(o.secretFile)
 	}
-	line, err := o.readLine("Signing secret: ")
+	line, err := o.ReadLine("Signing secret: ")
 	if err != nil && !errors.Is(err, io.EOF) {
 		return "", fmt.Errorf("read the signing secret: %w", err)
 	}
@@ -136,7 +137,7 @@ func (o *webhooksVerify) readHeaders() (http.Header, error) {
 		}
 		return header, nil
 	}
-	content, err := o.readInput(o.headersFile)
+	content, err := o.ReadInput(o.headersFile)
 	if err != nil {
 		return nil, fmt.Errorf("read the headers: %w", err)
 	}

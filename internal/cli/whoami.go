@@ -1,6 +1,10 @@
 package cli
 
-import "github.com/spf13/cobra"
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/keygate/keygate/internal/cli/terminal"
+)
 
 // caller is the output of whoami. It never contains the key.
 type caller struct {
@@ -36,13 +40,13 @@ func newWhoami(a *app) *cobra.Command {
 				URL: used.URL, Source: used.source, Context: used.context, AccountID: account.AccountID, Account: account.Name,
 				Plan: string(account.Plan), KeyID: account.Key.KeyID, KeyName: account.Key.Name, Scope: account.Key.Scope, Gateway: used.Gateway,
 			}
-			return a.printRecord(w, func() []field {
-				fields := []field{
+			return a.PrintRecord(w, func() []terminal.Field {
+				fields := []terminal.Field{
 					{"SERVER", w.URL}, {"ACCOUNT", withID(w.Account, w.AccountID)}, {"PLAN", w.Plan},
 					{"KEY", withID(w.KeyName, w.KeyID)}, {"SCOPE", w.Scope}, {"KEY FROM", w.Source},
 				}
 				if w.Gateway != "" {
-					fields = append(fields, field{"GATEWAY", w.Gateway})
+					fields = append(fields, terminal.Field{"GATEWAY", w.Gateway})
 				}
 				return fields
 			})

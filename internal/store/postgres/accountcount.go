@@ -7,16 +7,6 @@ import (
 	"github.com/keygate/keygate/internal/store/rows"
 )
 
-// AccountCounts implements control.AccountReader. Triggers keep the counts.
-func (t *readTx) AccountCounts(ctx context.Context, accountID string) (n control.AccountCounts, err error) {
-	err = t.Query(ctx, "read the counts of an account", `SELECT keys, live_keys, responses, response_bytes, revision_bytes,
-		gateway_bytes, route_bytes, key_bytes, webhook_bytes FROM account_counts WHERE account_id = $1`,
-		[]any{accountID}, func(r rows.Row) error {
-			return r.Scan(&n.Keys, &n.LiveKeys, &n.Responses, &n.ResponseBytes, &n.RevisionBytes, &n.GatewayBytes, &n.RouteBytes, &n.KeyBytes, &n.WebhookBytes)
-		})
-	return n, err
-}
-
 // AccountRoom implements control.AccountReader. An account without a row has none of anything.
 func (t *readTx) AccountRoom(ctx context.Context, accountID string, most control.AccountCounts) (room control.AccountRoom, err error) {
 	err = t.QueryRow(ctx, "counts of the account", `SELECT coalesce(c.keys, 0) < $2, coalesce(c.live_keys, 0) < $3, coalesce(c.responses, 0) < $4,

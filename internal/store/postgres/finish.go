@@ -72,7 +72,7 @@ func (t *tx) LockWebhooks(ctx context.Context, webhookIDs []string) ([]webhook.W
 	if len(webhookIDs) == 0 {
 		return nil, t.Ready(ctx)
 	}
-	return t.webhooks(ctx, `WHERE id = ANY($1::text[]) ORDER BY id FOR NO KEY UPDATE`, webhookIDs)
+	return t.SelectWebhooks(ctx, `WHERE id = ANY($1::text[]) ORDER BY id FOR NO KEY UPDATE`, webhookIDs)
 }
 
 // StrandingWebhooks implements control.DeliveryReader.

@@ -63,7 +63,7 @@ func hashed(query string, n int) string {
 // rowOf returns what of a row q of the query is compared: all of it, except for the last use of a key. That changes
 // while the key is used, as the calling key is, and no mutation depends on it.
 func rowOf(query string) string {
-	if strings.HasPrefix(query, keyColumns) || strings.HasPrefix(query, storedKeyColumns) {
+	if strings.HasPrefix(query, rows.KeyColumns) || strings.HasPrefix(query, rows.StoredKeyColumns) {
 		return comparedKey()
 	}
 	return "q"
@@ -71,7 +71,7 @@ func rowOf(query string) string {
 
 // comparedKey returns the row of a key without its last use. Both queries of keys have columns of these names.
 func comparedKey() string {
-	columns, _, _ := strings.Cut(strings.TrimPrefix(storedKeyColumns, "SELECT "), " FROM ")
+	columns, _, _ := strings.Cut(strings.TrimPrefix(rows.StoredKeyColumns, "SELECT "), " FROM ")
 	var compared []string
 	for column := range strings.SplitSeq(columns, ",") {
 		if column = strings.TrimSpace(column); column != "last_used_at" {

@@ -43,6 +43,11 @@ func (t *tx) QueueOne(ctx context.Context, what, record, query string, args ...a
 	return t.enqueue(ctx, statement{what: what, record: record, query: t.c.dialect.of(query).one, args: args})
 }
 
+// QueueOrFail implements rows.Statements.
+func (t *tx) QueueOrFail(ctx context.Context, what string, fails error, query string, args ...any) error {
+	return t.enqueue(ctx, statement{what: what, fails: fails, query: t.c.dialect.of(query).one, args: args})
+}
+
 func (t *tx) enqueue(ctx context.Context, s statement) error {
 	if err := t.Ready(ctx); err != nil {
 		return err

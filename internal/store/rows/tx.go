@@ -3,8 +3,12 @@ package rows
 import (
 	"context"
 
+	"github.com/keygate/keygate/internal/audit"
+	"github.com/keygate/keygate/internal/event"
 	"github.com/keygate/keygate/internal/fault"
+	"github.com/keygate/keygate/internal/snapshot"
 	"github.com/keygate/keygate/internal/store/stored"
+	"github.com/keygate/keygate/internal/webhook"
 )
 
 // Row is one row of a result.
@@ -31,18 +35,67 @@ type Statements interface {
 	// QueueOne is Queue for a statement that changes one row. If it changes none, the transaction fails with
 	// fault.NotFound for record.
 	QueueOne(ctx context.Context, what, record, statement string, args ...any) error
+	// QueueOrFail is QueueOne for a transaction that fails with the given error.
+	QueueOrFail(ctx context.Context, what string, fails error, statement string, args ...any) error
 	// Exec runs a statement and returns how many rows it changed.
 	Exec(ctx context.Context, what, statement string, args ...any) (int64, error)
+	// MayDelete reports whether a DELETE would delete anything. It may return true without a look.
+	MayDelete(ctx context.Context, what, statement string, args ...any) (bool, error)
 	// Delete runs a DELETE and returns how many rows it deleted. The engine may look first whether there are any.
 	Delete(ctx context.Context, what, statement string, args ...any) (int64, error)
 	// Fail makes the transaction fail with err unless it has failed, and returns the error that it fails with.
 	Fail(err error) error
 }
 
+// Tx is what an engine gives a Writer: the statements of a transaction, and what it does in a way of its own.
+type Tx interface {
+	Statements
+	// Now returns the time in microseconds since 1970.
+	Now() int64
+	// InsertTable adds a route table and returns its number.
+	InsertTable(ctx context.Context, gatewayID, revisionID string, state int) (n int64, err error)
+	InsertPages(ctx context.Context, table int64, pages []stored.RoutePage) error
+	InsertParts(ctx context.Context, revisionID string, parts []stored.RevisionPart) error
+	// Held reports whether the transaction holds what others wait for, so that it should end soon.
+	Held() bool
+	AppendChange(ctx context.Context, k snapshot.ChangeKind, recordID string) (seq int64, err error)
+	InsertEvent(ctx context.Context, e *event.Event, listed bool) error
+	// InsertDeliveries adds deliveries of one event, all of the same state, trigger and times.
+	InsertDeliveries(ctx context.Context, list []webhook.Delivery) error
+	RemoveAttempts(ctx context.Context, deliveries []int64) error
+	// ForgetSubscriptions removes up to limit former subscriptions of an account that no fan-out needs, and returns how
+	// many.
+	ForgetSubscriptions(ctx context.Context, accountID string, limit int) (int64, error)
+	// DeleteAuditChunks deletes the chunks with the given identifiers. If one of them does not exist, the error is
+	// fault.Conflict.
+	DeleteAuditChunks(ctx context.Context, accountID string, gone []int64) (last int64, err error)
+	// InsertSegments adds the segments of a group of audit blocks.
+	InsertSegments(ctx context.Context, accountID string, group int64, segments [][]byte) error
+	// TrimEvents removes up to limit events that were created before the given time. Events that a delivery needs are
+	// only removed from the list. It returns the number of events.
+	TrimEvents(ctx context.Context, before int64, limit int) (int64, error)
+}
+
+// ReadTx is what an engine gives a Reader: the queries of a transaction, and what it reads in a way of its own.
+type ReadTx interface {
+	Queries
+	// Attempts calls f for each attempt of deliveries, which are given by the numbers of their rows, in the order of the
+	// attempts.
+	Attempts(ctx context.Context, deliveries []int64, f func(delivery int64, a *webhook.Attempt)) error
+	// AuditChunks returns the chunks of the unsealed end of an account's audit log, in their order.
+	AuditChunks(ctx context.Context, accountID string) ([]audit.Chunk, error)
+	// ChangeBounds returns the sequence numbers of the last trimmed and of the newest entry of the change log.
+	ChangeBounds(ctx context.Context) (trimmed, last int64, err error)
+}
+
 // Reader reads the rows of a transaction. It implements parts of control.ReadTx.
 type Reader struct {
-	Queries
+	ReadTx
 	Pages *stored.PageCodec
+	Codec *audit.Codec
+
+	ending      string // the gateway that EndGateway was called for
+	endingTable int64  // its route table
 }
 
 // QueryRow calls scan for the only row of the result. If there is none, the error is fault.NotFound for record.
@@ -84,7 +137,7 @@ func readOne[T any](ctx context.Context, t *Reader, record, query string, args [
 	err := t.QueryRow(ctx, record, query, args, func(r Row) error {
 		v, err := scan(r)
 		found = &v
-		return err
+		return Decoded(err)
 	})
 	if err != nil {
 		return nil, err
@@ -98,7 +151,19 @@ func readAll[T any](ctx context.Context, t *Reader, what, query string, args []a
 	err := t.Query(ctx, what, query, args, func(r Row) error {
 		v, err := scan(r)
 		list = append(list, v)
-		return err
+		return Decoded(err)
 	})
 	return list, err
 }
+
+// Writer writes the rows of a transaction. It implements parts of control.Tx.
+type Writer struct {
+	Tx
+	read *Reader
+
+	direct int       // deliveries of events that the transaction has written itself
+	heard  listening // by the last event of the transaction
+}
+
+// NewWriter returns what writes in the transaction that read reads.
+func NewWriter(read *Reader, t Tx) Writer { return Writer{Tx: t, read: read} }

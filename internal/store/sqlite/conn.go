@@ -3,8 +3,10 @@ package sqlite
 import (
 	"context"
 	"database/sql"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -90,6 +92,9 @@ func (c *conn) exec(query string, args ...any) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
+	if args, err = listsAsJSON(args); err != nil {
+		return 0, err
+	}
 	r, err := s.ExecContext(context.Background(), args...)
 	if err != nil {
 		return 0, err
@@ -101,6 +106,9 @@ func (c *conn) exec(query string, args ...any) (int64, error) {
 func (c *conn) query(ctx context.Context, query string, args []any, scan func(rows.Row) error) (err error) {
 	s, err := c.stmt(query) //nolint:sqlclosecheck // close closes the statements
 	if err != nil {
+		return err
+	}
+	if args, err = listsAsJSON(args); err != nil {
 		return err
 	}
 	result, err := s.QueryContext(ctx, args...)
@@ -118,6 +126,25 @@ func (c *conn) query(ctx context.Context, query string, args []any, scan func(ro
 		}
 	}
 	return result.Err()
+}
+
+// listsAsJSON returns arguments with lists as SQLite takes them (rows.ForSQLite).
+func listsAsJSON(args []any) ([]any, error) {
+	own := args
+	for i, a := range args {
+		switch a.(type) {
+		case []string, []int64:
+			text, err := json.Marshal(a)
+			if err != nil {
+				return nil, fmt.Errorf("encode a list: %w", err)
+			}
+			if &own[0] == &args[0] {
+				own = slices.Clone(args)
+			}
+			own[i] = string(text)
+		}
+	}
+	return own, nil
 }
 
 // rollback rolls back the transaction, if there still is one: after some errors SQLite has

@@ -37,7 +37,7 @@ func (t *readTx) Deliveries(ctx context.Context, accountID string, f control.Del
 		}
 	}
 	text, args := deliveryQuery(accountID, f, p)
-	return t.deliveries(ctx, text, args...)
+	return t.SelectDeliveries(ctx, text, args...)
 }
 
 func deliveryQuery(accountID string, f control.DeliveryFilter, p control.Page) (text string, args []any) {

@@ -57,7 +57,7 @@ func (t *tx) LockWebhooks(ctx context.Context, webhookIDs []string) ([]webhook.W
 	if err != nil {
 		return nil, err
 	}
-	return t.webhooks(ctx, `WHERE id IN (SELECT value FROM json_each(?))`, string(ids))
+	return t.SelectWebhooks(ctx, `WHERE id IN (SELECT value FROM json_each(?))`, string(ids))
 }
 
 // StrandingWebhooks implements control.DeliveryReader.

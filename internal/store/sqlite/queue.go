@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/keygate/keygate/internal/account"
 	"github.com/keygate/keygate/internal/store/rows"
 	"github.com/keygate/keygate/internal/store/stored"
 	"github.com/keygate/keygate/internal/webhook"
@@ -327,13 +328,27 @@ func (t *tx) lease(ctx context.Context, found []candidate, c *sender.Claim) ([]s
 	return jobs, nil
 }
 
+// suspended reports whether an account is not active, so that its endpoints wait. It reads
+// each account only once and keeps the answer in known.
+func (t *readTx) suspended(ctx context.Context, known map[string]bool, accountID string) (bool, error) {
+	if is, ok := known[accountID]; ok {
+		return is, nil
+	}
+	a, err := t.Account(ctx, accountID)
+	if err != nil {
+		return false, err
+	}
+	known[accountID] = a.State != account.Active
+	return known[accountID], nil
+}
+
 // endpoint returns an endpoint, nil if it was deleted. It reads each endpoint only once and
 // keeps it in known.
 func (t *readTx) endpoint(ctx context.Context, known map[string]*webhook.Webhook, webhookID string) (*webhook.Webhook, error) {
 	if w, ok := known[webhookID]; ok {
 		return w, nil
 	}
-	list, err := t.webhooks(ctx, `WHERE id = ?`, webhookID)
+	list, err := t.SelectWebhooks(ctx, `WHERE id = ?`, webhookID)
 	if err != nil {
 		return nil, err
 	}

@@ -1,0 +1,421 @@
+package apply
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"reflect"
+	"slices"
+
+	"github.com/keygate/keygate/client"
+	"github.com/keygate/keygate/internal/apikey"
+	"github.com/keygate/keygate/internal/fault"
+	"github.com/keygate/keygate/internal/gateway"
+)
+
+// Config configures an Applier.
+type Config struct {
+	Client *client.Client // required
+	// Gateway is the identifier of the gateway that a single file is for, whatever the file names; required
+	// if it names none. Not for a directory.
+	Gateway string
+	// Prune deletes the gateways that were applied from files before and that no file names. Only for a directory
+	// that has a file for every gateway.
+	Prune bool
+	// Effect also asks what the differences would have done to the requests of the last 24 hours.
+	Effect bool
+	// Busy, if not nil, is called when the server is busy, before each pause.
+	Busy func(*client.Error)
+}
+
+// Applier compares gateways with files, and applies the differences.
+type Applier struct{ cfg Config }
+
+// New returns an Applier.
+func New(cfg Config) *Applier { return &Applier{cfg} }
+
+// Action is what applying files does to a gateway.
+type Action string
+
+// The actions.
+const (
+	Create Action = "create"
+	Update Action = "update"
+	Delete Action = "delete"
+	Keep   Action = "none"
+)
+
+// Difference is what applying files does, or has done, to one gateway. Values of environment variables are
+// hidden.
+type Difference struct {
+	File      string `json:"file,omitempty"` // "" for a gateway that is deleted
+	Action    Action `json:"action"`
+	GatewayID string `json:"gateway_id,omitempty"` // "" for a gateway that does not exist yet
+	Name      string `json:"name"`
+	*client.Push
+	Gateway []client.SettingChange `json:"gateway"` // never nil, unlike that of Push
+
+	file *File  // nil for a gateway that is deleted
+	etag string // of the gateway; "" if it does not exist yet
+}
+
+// Label names the gateway in messages.
+func (d *Difference) Label() string {
+	if d.GatewayID == "" {
+		return "gateway " + d.Name
+	}
+	return label(d.Name, d.GatewayID)
+}
+
+func label(name, id string) string {
+	if name == "" || name == id {
+		return "gateway " + id
+	}
+	return "gateway " + name + " (" + id + ")"
+}
+
+// Compare returns what applying the set would change, in the order in which it can be applied; for a gateway
+// that would not change, the action is Keep. Deletions come last. It changes nothing. If the server refuses some
+// of the files, the error is an *Errors; if a call fails for another reason, it is a *FileError.
+func (a *Applier) Compare(ctx context.Context, set *Set) ([]*Difference, error) {
+	all, differences, err := a.find(ctx, set)
+	if err != nil {
+		return nil, err
+	}
+	if differences, err = order(differences, all); err != nil {
+		return nil, err
+	}
+	e := &Errors{Files: len(differences)}
+	for _, d := range differences {
+		err := d.explain(a.look(ctx, d))
+		if err != nil && !isAboutFile(err) {
+			return nil, &FileError{d.File, d.file.Secrets, err}
+		}
+		if err != nil {
+			e.add(d.file, err)
+		}
+	}
+	if err := e.err(); err != nil || !a.cfg.Prune {
+		return differences, err
+	}
+	deletions, err := a.deletions(ctx, differences, all)
+	return append(differences, deletions...), err
+}
+
+// find returns an update for each file whose gateway exists, and a creation for the others. all are the gateways
+// of the account, if it had to list them.
+func (a *Applier) find(ctx context.Context, set *Set) (all []client.Gateway, found []*Difference, err error) {
+	if a.cfg.Gateway != "" {
+		return nil, []*Difference{newDifference(set.Files[0], &client.Gateway{GatewayID: a.cfg.Gateway})}, nil
+	}
+	if all, err = a.gateways(ctx); err != nil {
+		return nil, nil, err
+	}
+	byName := gatewaysByName(all)
+	e := &Errors{Files: len(set.Files)}
+	for _, f := range set.Files {
+		switch name := f.GatewayName(); len(byName[name]) {
+		case 0:
+			found = append(found, newDifference(f, nil))
+		case 1:
+			found = append(found, newDifference(f, &byName[name][0]))
+		default:
+			e.add(f, &AmbiguousError{name, byName[name]})
+		}
+	}
+	return all, found, e.err()
+}
+
+// gateways lists the gateways of the account.
+func (a *Applier) gateways(ctx context.Context) (all []client.Gateway, err error) {
+	for g, err := range a.cfg.Client.Gateways(ctx, client.ListOptions{}) {
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, g)
+	}
+	return all, nil
+}
+
+func gatewaysByName(all []client.Gateway) map[string][]client.Gateway {
+	byName := map[string][]client.Gateway{}
+	for _, g := range all {
+		byName[g.Name] = append(byName[g.Name], g)
+	}
+	return byName
+}
+
+// newDifference returns the difference for a file, before it was compared. g is nil if its gateway does not
+// exist yet.
+func newDifference(f *File, g *client.Gateway) *Difference {
+	if g == nil {
+		return &Difference{file: f, File: f.Name, Action: Create, Name: f.GatewayName()}
+	}
+	return &Difference{file: f, File: f.Name, Action: Update, GatewayID: g.GatewayID, Name: g.Name}
+}
+
+// look asks the server what d changes. A gateway that does not change takes one call.
+func (a *Applier) look(ctx context.Context, d *Difference) error {
+	if d.Action == Create {
+		return a.lookNew(ctx, d)
+	}
+	if d.Name != "" {
+		if err := a.tryPush(ctx, d); err != nil || d.Action == Keep {
+			return err
+		}
+	}
+	_, err := client.WhileBusy(ctx, a.cfg.Busy, func() (_ *client.Gateway, err error) {
+		g, etag, err := a.cfg.Client.GatewayWithETag(ctx, d.GatewayID)
+		if err == nil {
+			d.Name, d.etag = g.Name, etag
+		}
+		return g, err
+	})
+	if err != nil {
+		return err
+	}
+	return a.tryPush(ctx, d, client.IfMatch(d.etag))
+}
+
+// tryPush has the server try the push of d.
+func (a *Applier) tryPush(ctx context.Context, d *Difference, options ...client.Option) error {
+	if a.cfg.Effect {
+		options = append(options, client.WithEffect())
+	}
+	push, err := client.WhileBusy(ctx, a.cfg.Busy, func() (*client.Push, error) {
+		return a.cfg.Client.PushConfig(ctx, d.GatewayID, d.file.content, true, options...)
+	})
+	if err != nil {
+		return err
+	}
+	if d.set(push); len(d.Gateway)+len(d.Added)+len(d.Removed)+len(d.Changed) == 0 {
+		d.Action = Keep
+	} else {
+		d.Action = Update
+	}
+	return nil
+}
+
+// lookNew asks the server what creating d's gateway would create.
+func (a *Applier) lookNew(ctx context.Context, d *Difference) error {
+	section := &d.file.config.Gateway
+	if !section.UpstreamURL.Present {
+		return d.file.at("gateway").Invalid("gateway.upstream_url", "is missing: there is no gateway %s, and a new one needs it", section.Name.Value)
+	}
+	push, err := client.WhileBusy(ctx, a.cfg.Busy, func() (*client.Push, error) {
+		return a.cfg.Client.PlanGatewayFromConfig(ctx, d.file.content)
+	})
+	if err == nil {
+		d.set(push)
+	}
+	return err
+}
+
+// set sets what a push of d changes, with secrets hidden.
+func (d *Difference) set(p *client.Push) {
+	d.Push, d.Gateway = p, []client.SettingChange{}
+	if p.Gateway != nil {
+		d.Gateway = *p.Gateway
+	}
+	d.hide()
+}
+
+// Changed returns an error if what d changes is not what it was when Compare returned it.
+func (a *Applier) Changed(ctx context.Context, d *Difference) error {
+	if d.Action != Update {
+		return nil
+	}
+	now := &Difference{file: d.file, File: d.File, Action: d.Action, GatewayID: d.GatewayID}
+	if err := a.look(ctx, now); err != nil {
+		return err
+	}
+	if !reflect.DeepEqual(now, d) {
+		return fault.New(fault.PreconditionFailed, "%s was changed while the question was open, and nothing was applied: run the command again", d.Label())
+	}
+	return nil
+}
+
+// deletions returns the deletion of each gateway that was applied from a file before and has no difference.
+// all are the gateways of the account.
+func (a *Applier) deletions(ctx context.Context, differences []*Difference, all []client.Gateway) (deletions []*Difference, err error) {
+	kept := map[string]bool{}
+	for _, d := range differences {
+		kept[d.GatewayID] = true
+	}
+	for i := range all {
+		g := &all[i]
+		if kept[g.GatewayID] || g.Revision == nil {
+			continue
+		}
+		d, err := client.WhileBusy(ctx, a.cfg.Busy, func() (*Difference, error) { return a.deletion(ctx, g.GatewayID) })
+		if client.IsNotFound(err) {
+			continue // it was deleted meanwhile
+		}
+		if err != nil {
+			return nil, fmt.Errorf("find out whether %s was applied from a file: %w", label(g.Name, g.GatewayID), err)
+		}
+		if d != nil {
+			deletions = append(deletions, d)
+		}
+	}
+	slices.SortStableFunc(deletions, func(x, y *Difference) int {
+		return cmp.Or(cmp.Compare(x.Name, y.Name), cmp.Compare(x.GatewayID, y.GatewayID))
+	})
+	return deletions, a.mayDelete(ctx, deletions)
+}
+
+// deletion returns the deletion of a gateway, or nil if it is not to be deleted.
+func (a *Applier) deletion(ctx context.Context, id string) (*Difference, error) {
+	revision, err := a.fromFile(ctx, id)
+	if err != nil || revision == 0 {
+		return nil, err
+	}
+	g, etag, err := a.cfg.Client.GatewayWithETag(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	if g.Revision == nil || *g.Revision != revision {
+		return nil, fault.New(fault.PreconditionFailed, "%s was changed meanwhile: run the command again", label(g.Name, id))
+	}
+	return &Difference{
+		Action: Delete, GatewayID: id, Name: g.Name, Gateway: []client.SettingChange{}, etag: etag,
+		Push: &client.Push{Added: []client.RouteChange{}, Removed: []client.RouteChange{}, Changed: []client.RouteChange{}, Warnings: []string{}},
+	}, nil
+}
+
+// fromFile returns the number of the newest revision of a gateway that was applied from a file, and 0
+// for any other. Its newest revision, rollbacks left out, is a configuration file that was applied
+// from the command line, and it has no repository. A gateway whose routes came from an OpenAPI document or from a
+// repository since then is not one.
+func (a *Applier) fromFile(ctx context.Context, id string) (newest int64, err error) {
+	for r, err := range a.cfg.Client.Revisions(ctx, id, client.ListOptions{PageSize: 10}) {
+		if err != nil {
+			return 0, err
+		}
+		newest = max(newest, r.Number)
+		if r.Source == client.RevisionSource(gateway.Rollback) {
+			continue
+		}
+		if r.Source != client.RevisionSource(gateway.CLI) || r.Kind != client.RevisionKind(gateway.ConfigDocument) {
+			return 0, nil
+		}
+		_, err := a.cfg.Client.Do(ctx, &client.Request{Method: http.MethodGet, Path: "/v1/gateways/" + id + "/repository"})
+		if client.IsNotFound(err) {
+			return newest, nil
+		}
+		return 0, err
+	}
+	return 0, nil
+}
+
+// mayDelete checks that the key may delete gateways, before anything is applied.
+func (a *Applier) mayDelete(ctx context.Context, list []*Difference) error {
+	if len(list) == 0 {
+		return nil
+	}
+	account, err := client.WhileBusy(ctx, a.cfg.Busy, func() (*client.CallingAccount, error) { return a.cfg.Client.Account(ctx) })
+	if err != nil {
+		return err
+	}
+	scopes, err := apikey.ParseScopes(account.Key.Scope)
+	if err != nil {
+		return nil //nolint:nilerr // a newer server has other scopes, and checks them itself
+	}
+	for _, d := range list {
+		if !scopes.Allows(http.MethodDelete, "/gateways/"+d.GatewayID) {
+			return fault.Denied("--prune would delete %s, for which a key needs the scope admin or admin:gateways; this one has %s", d.Label(), account.Key.Scope)
+		}
+	}
+	return nil
+}
+
+// Apply carries out a difference. It fails if the gateway was changed since Compare. Of an update it sets
+// the push that was made, and of a creation the identifier and the revision.
+func (a *Applier) Apply(ctx context.Context, d *Difference) error {
+	var err error
+	switch d.Action {
+	case Keep:
+	case Create: // with everything in it or not at all
+		var g *client.Gateway
+		g, err = client.WhileBusy(ctx, a.cfg.Busy, func() (*client.Gateway, error) {
+			return a.cfg.Client.CreateGatewayFromConfig(ctx, d.file.content)
+		})
+		if err == nil {
+			d.GatewayID, d.Revision = g.GatewayID, g.Revision
+		}
+	case Delete:
+		_, err = client.WhileBusy(ctx, a.cfg.Busy, func() (*client.Gateway, error) {
+			return a.cfg.Client.DeleteGateway(ctx, d.GatewayID, client.IfMatch(d.etag))
+		})
+	case Update:
+		var push *client.Push
+		push, err = client.WhileBusy(ctx, a.cfg.Busy, func() (*client.Push, error) {
+			return a.cfg.Client.PushConfig(ctx, d.GatewayID, d.file.content, false, client.IfMatch(d.etag))
+		})
+		if err == nil {
+			d.Push = push
+			d.hide()
+		}
+	}
+	if err != nil && d.file != nil {
+		err = &FileError{d.File, d.file.Secrets, d.explain(err)}
+	} else {
+		err = d.explain(err)
+	}
+	return err
+}
+
+// explain returns err, or what to do if err says that the gateway was changed since Compare.
+func (d *Difference) explain(err error) error {
+	var refused *client.Error
+	if errors.As(err, &refused) && refused.Status == http.StatusPreconditionFailed {
+		return fault.New(fault.PreconditionFailed, "%s was changed meanwhile: run the command again", label(d.Name, d.GatewayID))
+	}
+	return err
+}
+
+// hide replaces the values of environment variables in what is shown.
+func (d *Difference) hide() {
+	if d.file == nil || len(d.file.Secrets) == 0 {
+		return
+	}
+	hide := d.file.Secrets.Hide
+	d.Name = hide(d.Name)
+	hideChanges(d.Gateway, hide)
+	for _, routes := range [][]client.RouteChange{d.Added, d.Removed, d.Push.Changed} {
+		for i := range routes {
+			if routes[i].Path = hide(routes[i].Path); routes[i].Changes != nil {
+				hideChanges(*routes[i].Changes, hide)
+			}
+		}
+	}
+	for i := range d.Warnings {
+		d.Warnings[i] = hide(d.Warnings[i])
+	}
+}
+
+// hideChanges applies hide to the values of changes.
+func hideChanges(changes []client.SettingChange, hide func(string) string) {
+	for i := range changes {
+		changes[i].Before, changes[i].After = hideIn(changes[i].Before, hide), hideIn(changes[i].After, hide)
+	}
+}
+
+// hideIn returns a JSON value with hide applied to all of its strings.
+func hideIn(value any, hide func(string) string) any {
+	switch v := value.(type) {
+	case string:
+		return hide(v)
+	case []any:
+		for i := range v {
+			v[i] = hideIn(v[i], hide)
+		}
+	case map[string]any:
+		for name := range v {
+			v[name] = hideIn(v[name], hide)
+		}
+	}
+	return value
+}

@@ -1,0 +1,228 @@
+package apply
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/keygate/keygate/client"
+	"github.com/keygate/keygate/internal/document"
+	"github.com/keygate/keygate/internal/fault"
+)
+
+// Exported is the file of a gateway.
+type Exported struct {
+	File      string `json:"file"`
+	GatewayID string `json:"gateway_id"`
+	Name      string `json:"name"`
+	Written   bool   `json:"written"` // false if the file had this content
+
+	base    string // name of the file in the directory
+	content []byte
+}
+
+// Export is the files of all gateways of an account for a directory.
+type Export struct {
+	Files   []*Exported // by the names of their gateways
+	Changed []string    // files that exist with another content, which Write overwrites
+	// Strays are the files of the directory that name a gateway which does not exist, by the names: applying
+	// the directory would create it.
+	Strays []Stray
+
+	dir  string
+	root *os.Root
+}
+
+// Stray is a file that names a gateway which does not exist.
+type Stray struct{ File, Gateway string }
+
+// Export reads all gateways and chooses a file of a directory for each, which it creates if it is missing. A file is
+// named after its gateway, but one that names the gateway already is kept. It writes no file: Write does. The caller
+// must call Close. If several gateways have the same name, the error is an *AmbiguousError, since files
+// with that name could not be applied.
+func (a *Applier) Export(ctx context.Context, dir string) (*Export, error) {
+	files, err := a.export(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("create the directory: %w", err)
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, fmt.Errorf("open the directory: %w", err)
+	}
+	x := &Export{Files: files, dir: dir, root: root}
+	if err := x.chooseNames(); err != nil {
+		return nil, errors.Join(err, x.Close())
+	}
+	return x, nil
+}
+
+// Close frees the directory.
+func (x *Export) Close() error { return x.root.Close() }
+
+// Write writes the files that are new or have another content, each as a whole or not at all, and so that only
+// the user can read it. It returns how many it has written, also if it fails.
+func (x *Export) Write() (written int, err error) {
+	for _, f := range x.Files {
+		if !f.Written {
+			continue
+		}
+		if err := writeInRoot(x.root, f.base, f.content); err != nil {
+			return written, fmt.Errorf("write %s: %w; files written before: %d", f.File, err, written)
+		}
+		written++
+	}
+	return written, nil
+}
+
+// export reads all gateways, by name.
+func (a *Applier) export(ctx context.Context) ([]*Exported, error) {
+	all, err := a.gateways(ctx)
+	if err != nil {
+		return nil, err
+	}
+	byName := gatewaysByName(all)
+	files := []*Exported{}
+	for i := range all {
+		files = append(files, &Exported{GatewayID: all[i].GatewayID, Name: all[i].Name})
+	}
+	slices.SortFunc(files, func(x, y *Exported) int { return cmp.Compare(x.Name, y.Name) })
+	for _, f := range files {
+		if same := byName[f.Name]; len(same) > 1 {
+			return nil, &AmbiguousError{f.Name, same}
+		}
+		f.content, err = client.WhileBusy(ctx, a.cfg.Busy, func() ([]byte, error) { return a.cfg.Client.Config(ctx, f.GatewayID) })
+		if err != nil {
+			return nil, fmt.Errorf("export %s: %w", label(f.Name, f.GatewayID), err)
+		}
+	}
+	return files, nil
+}
+
+// chooseNames chooses the file of each gateway, and whether it is to be written.
+func (x *Export) chooseNames() error {
+	present, err := namesInRoot(x.root)
+	if err != nil {
+		return fmt.Errorf("read the directory: %w", err)
+	}
+	used := map[string]int{} // how many gateways want a file name, which may differ in case alone
+	for _, f := range x.Files {
+		if f.base = present[f.Name]; f.base == "" {
+			f.base = fileNameOf(f.Name) + ".yaml"
+		}
+		used[strings.ToLower(f.base)]++
+	}
+	for _, f := range x.Files {
+		if present[f.Name] == "" && used[strings.ToLower(f.base)] > 1 {
+			f.base = fileNameOf(f.Name) + "-" + f.GatewayID + ".yaml"
+		}
+		f.File = filepath.Join(x.dir, f.base)
+		if strings.EqualFold(filepath.Ext(f.base), ".json") {
+			return fault.New(fault.Conflict, "%s has the gateway %s in JSON, and an export is YAML: remove it first", f.File, f.Name)
+		}
+		before, err := readInRoot(x.root, f.base)
+		_, missing := x.root.Lstat(f.base)
+		switch {
+		case errors.Is(missing, fs.ErrNotExist):
+			f.Written = true
+		case err != nil || !bytes.Equal(before, f.content):
+			f.Written = true
+			x.Changed = append(x.Changed, f.File)
+		}
+		delete(present, f.Name)
+	}
+	for _, name := range slices.Sorted(maps.Keys(present)) {
+		if used[strings.ToLower(present[name])] == 0 {
+			x.Strays = append(x.Strays, Stray{filepath.Join(x.dir, present[name]), name})
+		}
+	}
+	return nil
+}
+
+// namesInRoot returns the configuration files of a directory by the names of their gateways. Files
+// that cannot be read or name none are left out.
+func namesInRoot(root *os.Root) (map[string]string, error) {
+	entries, err := fs.ReadDir(root.FS(), ".")
+	if err != nil {
+		return nil, err
+	}
+	names := map[string]string{}
+	for _, entry := range entries {
+		if entry.IsDir() || !isConfigName(entry.Name()) {
+			continue
+		}
+		content, err := readInRoot(root, entry.Name())
+		if err != nil {
+			continue
+		}
+		n, err := document.Parse(content)
+		if err != nil {
+			continue
+		}
+		if n = n.Member("gateway"); n != nil {
+			if n = n.Member("name"); n != nil && n.Kind == document.String {
+				names[n.Text] = entry.Name()
+			}
+		}
+	}
+	return names, nil
+}
+
+// longestFileName is how many bytes of a gateway's name its file has.
+const longestFileName = 100
+
+// fileNameOf returns the name of the file of a gateway, without its ending: its name, with a dash
+// for each run of what is not a letter, digit, dot, dash or underscore. It is one that all systems
+// take, and not hidden.
+func fileNameOf(gateway string) string {
+	var b strings.Builder
+	for _, r := range gateway {
+		switch {
+		case 'a' <= r && r <= 'z', 'A' <= r && r <= 'Z', '0' <= r && r <= '9', r == '.', r == '_':
+			b.WriteRune(r)
+		case !strings.HasSuffix(b.String(), "-"):
+			b.WriteByte('-')
+		}
+		if b.Len() == longestFileName {
+			break
+		}
+	}
+	name := strings.Trim(b.String(), ".-")
+	stem, _, _ := strings.Cut(strings.ToLower(name), ".")
+	switch reserved := strings.TrimRight(stem, "0123456789"); { // on Windows
+	case name == "":
+		return "gateway"
+	case stem == "con" || stem == "prn" || stem == "aux" || stem == "nul" || len(stem) == 4 && (reserved == "com" || reserved == "lpt"):
+		return "gateway-" + name
+	}
+	return name
+}
+
+// writeInRoot replaces a file below a directory, as a whole or not at all. Only the user can read
+// it.
+func writeInRoot(root *os.Root, name string, content []byte) error {
+	temporary := ".keygate-" + rand.Text()
+	f, err := root.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(content)
+	if err := errors.Join(err, f.Close()); err != nil {
+		return errors.Join(err, root.Remove(temporary))
+	}
+	if err := root.Rename(temporary, name); err != nil {
+		return errors.Join(err, root.Remove(temporary))
+	}
+	return nil
+}

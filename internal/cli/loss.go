@@ -1,0 +1,121 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/keygate/keygate/client"
+	"github.com/keygate/keygate/internal/cli/terminal"
+)
+
+// maxCounted bounds how many records are counted to tell what will be lost.
+const maxCounted = 1000
+
+// counted returns how many records there are, at most one more than maxCounted.
+func counted[T any](lists ...iter.Seq2[T, error]) (n int64, err error) {
+	for _, records := range lists {
+		for _, err := range records {
+			if err != nil {
+				return 0, err
+			}
+			if n++; n > maxCounted {
+				return n, nil
+			}
+		}
+	}
+	return n, nil
+}
+
+// amount returns n, which was counted up to maxCounted, with its noun.
+func amount(n int64, one, many string) string {
+	if n > maxCounted {
+		return fmt.Sprintf("more than %d %s", maxCounted, many)
+	}
+	return terminal.NumberOf(n, one, many)
+}
+
+// lastDay returns how many requests there were in the last 24 hours.
+func lastDay(ctx context.Context, api *client.Client, q client.TrafficQuery) (string, error) {
+	q.Interval, q.Since = "1h", time.Now().Add(-24*time.Hour)
+	rows, err := api.Traffic(ctx, q)
+	if err != nil {
+		return "", err
+	}
+	var n int64
+	for i := range rows {
+		n += rows[i].Requests
+	}
+	if n == 1 {
+		return "1 request in the last 24 hours", nil
+	}
+	return strconv.FormatInt(n, 10) + " requests in the last 24 hours", nil
+}
+
+// lossOfGateway returns what deleting a gateway destroys.
+func lossOfGateway(ctx context.Context, api *client.Client, id string) (terminal.Loss, error) {
+	g, err := api.Gateway(ctx, id)
+	if err != nil {
+		return terminal.Loss{}, err
+	}
+	routes, err := counted(api.Routes(ctx, g.GatewayID, client.ListOptions{}))
+	if err != nil {
+		return terminal.Loss{}, err
+	}
+	keys, err := counted(api.Keys(ctx, client.KeyFilter{GatewayID: g.GatewayID, State: "active"}))
+	if err != nil {
+		return terminal.Loss{}, err
+	}
+	requests, err := lastDay(ctx, api, client.TrafficQuery{GatewayID: g.GatewayID})
+	return terminal.Loss{
+		Verb: "delete", What: gatewayLabel(g), Name: g.Name,
+		With: []string{amount(routes, "route", "routes"), amount(keys, "key that is restricted to it and will be revoked", "keys that are restricted to it and will be revoked"), requests},
+	}, err
+}
+
+// lossOfRoute returns what deleting a route destroys.
+func lossOfRoute(ctx context.Context, api *client.Client, gatewayID, id string) (terminal.Loss, error) {
+	r, err := api.Route(ctx, gatewayID, id)
+	if err != nil {
+		return terminal.Loss{}, err
+	}
+	requests, err := lastDay(ctx, api, client.TrafficQuery{GatewayID: r.GatewayID, RouteID: r.RouteID})
+	return terminal.Loss{Verb: "delete", What: routeLabel(r), With: []string{requests}}, err
+}
+
+// lossOfKey returns what revoking a key destroys.
+func lossOfKey(ctx context.Context, api *client.Client, id string) (terminal.Loss, error) {
+	k, err := api.Key(ctx, id)
+	if err != nil {
+		return terminal.Loss{}, err
+	}
+	requests, err := lastDay(ctx, api, client.TrafficQuery{KeyID: k.KeyID})
+	l := terminal.Loss{Verb: "revoke", What: keyLabel(k), With: []string{requests}}
+	if owner := str(k.Owner); owner != "" {
+		l.With = []string{"its owner is " + owner, requests}
+	}
+	return l, err
+}
+
+// lossOfWebhook returns what deleting a webhook destroys.
+func lossOfWebhook(ctx context.Context, api *client.Client, id string) (terminal.Loss, error) {
+	w, err := api.Webhook(ctx, id)
+	if err != nil {
+		return terminal.Loss{}, err
+	}
+	n, err := counted(
+		api.Deliveries(ctx, client.DeliveryFilter{WebhookID: w.WebhookID, State: "pending"}),
+		api.Deliveries(ctx, client.DeliveryFilter{WebhookID: w.WebhookID, State: "retry_scheduled"}))
+	return terminal.Loss{Verb: "delete", What: webhookLabel(w), With: []string{amount(n, "pending delivery", "pending deliveries")}}, err
+}
+
+// The labels name records in sentences.
+func gatewayLabel(g *client.Gateway) string { return "gateway " + withID(g.Name, g.GatewayID) }
+func keyLabel(k *client.Key) string         { return "key " + withID(k.Name, k.KeyID) }
+func webhookLabel(w *client.Webhook) string { return "webhook " + withID(w.URL, w.WebhookID) }
+func routeLabel(r *client.Route) string {
+	return "route " + withID(strings.Join(r.Methods, ",")+" "+r.Path, r.RouteID)
+}

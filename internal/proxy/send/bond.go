@@ -1,0 +1,81 @@
+package send
+
+import (
+	"sync/atomic"
+
+	"github.com/keygate/keygate/internal/http1"
+	"github.com/keygate/keygate/internal/proxy"
+	"github.com/keygate/keygate/internal/upstream"
+)
+
+// Bond is the connection to an upstream that is bound to a client's connection, because requests of that
+// client have authenticated it (contract, 4.4): no request of another client uses it, and both close
+// together. A client's connection has at most one. Its zero value has none. It is safe for concurrent use.
+type Bond struct {
+	conn atomic.Pointer[upstream.H1Conn]
+}
+
+// Has reports whether the bound connection is one of p.
+func (b *Bond) Has(p *upstream.H1Pool) bool {
+	up := b.conn.Load()
+	return up != nil && up.Pool() == p
+}
+
+// Any reports whether a connection is bound.
+func (b *Bond) Any() bool { return b.conn.Load() != nil }
+
+// Take returns the bound connection for a request, or nil if there is none of p that can be used. The
+// connection is not bound any more until Keep.
+func (b *Bond) Take(p *upstream.H1Pool) *upstream.H1Conn {
+	up := b.conn.Load()
+	if up == nil || up.Pool() != p || !b.conn.CompareAndSwap(up, nil) {
+		return nil
+	}
+	if !up.Ready() {
+		up.Discard()
+		return nil
+	}
+	return up
+}
+
+// Keep binds a connection after a request, in place of another.
+func (b *Bond) Keep(up *upstream.H1Conn) {
+	up.Hold()
+	if before := b.conn.Swap(up); before != nil {
+		before.Discard()
+	}
+}
+
+// Close closes the bound connection.
+func (b *Bond) Close() {
+	if up := b.conn.Swap(nil); up != nil {
+		up.Discard()
+	}
+}
+
+// Broken reports whether the bound connection must end, and the client's with it: the upstream has closed
+// it, or it is overdue.
+func (b *Bond) Broken() (broken bool) {
+	up := b.conn.Load()
+	if up == nil {
+		return false
+	}
+	if up.Overdue() {
+		return true
+	}
+	_ = up.Raw().Control(func(fd uintptr) { broken = proxy.IsClosed(fd) }) // fails if its owner has closed it
+	return broken
+}
+
+// boundBy reports whether a response binds the connection over which it has arrived.
+func boundBy(head []byte, r *http1.Response) bool {
+	if r.Status != http1.StatusUnauthorized {
+		return false
+	}
+	for _, f := range r.Fields() {
+		if f.ID == http1.WWWAuthenticate && proxy.ChallengesToBind(proxy.Text(f.Value.Of(head))) {
+			return true
+		}
+	}
+	return false
+}
