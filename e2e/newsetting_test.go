@@ -17,10 +17,11 @@ type edit struct{ file, mark, text string }
 // maxSettingFiles is how many files a new boolean setting touches by hand at most. CONTRIBUTING.md lists them.
 const maxSettingFiles = 6
 
-// madeUpSetting adds the boolean setting refuse_requests, as "Adding a setting of a gateway" in CONTRIBUTING.md says.
-var madeUpSetting = []edit{
-	{"internal/gateway/settings.go", "\tCutStreams          Member[bool]\n", "\tRefuseRequests Member[bool]\n"},
-	{"internal/gateway/settings.go", "\t}, {\n\t\tName: \"cut_streams\",", `	}, {
+// madeUpSetting returns what adds the boolean setting refuse_requests, as "Adding a setting of a gateway" in CONTRIBUTING.md says.
+func madeUpSetting() []edit {
+	return []edit{
+		{"internal/gateway/settings.go", "\tCutStreams          Member[bool]\n", "\tRefuseRequests Member[bool]\n"},
+		{"internal/gateway/settings.go", "\t}, {\n\t\tName: \"cut_streams\",", `	}, {
 		Name: "refuse_requests", Kind: KindBool, Example: "true",
 		Doc: Doc{
 			File:   "Whether all requests are refused. Default: false.",
@@ -36,12 +37,12 @@ var madeUpSetting = []edit{
 			field:  func(g *Gateway) *bool { return &g.Requests.RefuseRequests },
 		},
 `},
-	{"internal/gateway/requests.go", "\tKeepStreams bool `", "\tRefuseRequests bool `json:\"refuse_requests,omitempty\"`\n"},
-	{"internal/snapshot/requests.go", "\tCutStreams bool\n", "\tRefuseRequests bool\n"},
-	{"internal/snapshot/requests.go", "\tg.EncodedSlashes, g.CutStreams = ", "\tg.RefuseRequests = r.RefuseRequests\n"},
-	{"internal/admit/admit.go", "g.OutOfService {", "g.RefuseRequests || "},
-	{"docs/configuration-file.md", "| `cut_streams` | ", "| `refuse_requests` | `true` or `false` | `false` |\n"},
-	{"internal/gateway/requests_test.go", "// Guarantee:", `// Guarantee: a gateway refuses requests only if a file says so.
+		{"internal/gateway/requests.go", "\tKeepStreams bool `", "\tRefuseRequests bool `json:\"refuse_requests,omitempty\"`\n"},
+		{"internal/snapshot/requests.go", "\tCutStreams bool\n", "\tRefuseRequests bool\n"},
+		{"internal/snapshot/requests.go", "\tg.EncodedSlashes, g.CutStreams = ", "\tg.RefuseRequests = r.RefuseRequests\n"},
+		{"internal/admit/admit.go", "g.OutOfService {", "g.RefuseRequests || "},
+		{"docs/configuration-file.md", "| `cut_streams` | ", "| `refuse_requests` | `true` or `false` | `false` |\n"},
+		{"internal/gateway/requests_test.go", "// Guarantee:", `// Guarantee: a gateway refuses requests only if a file says so.
 func TestRefuseRequests(t *testing.T) {
 	d, err := ParseDocument([]byte("gateway: {refuse_requests: true}\nroutes: []\n"))
 	if err != nil || !d.Gateway.RefuseRequests.Value {
@@ -50,6 +51,7 @@ func TestRefuseRequests(t *testing.T) {
 }
 
 `},
+	}
 }
 
 // Guarantee: a new boolean setting touches a few files by hand. The API and its document, the client, the
@@ -89,7 +91,7 @@ func sourcesWithSetting(t *testing.T) string {
 		}
 	}
 	var files []string
-	for _, e := range madeUpSetting {
+	for _, e := range madeUpSetting() {
 		path := filepath.Join(dir, e.file)
 		content, err := os.ReadFile(path)
 		if err != nil {
