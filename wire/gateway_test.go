@@ -129,7 +129,7 @@ func newAdmitter(t testing.TB, source *snapshottest.Source) *admit.Admitter {
 	if err := follower.Load(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	admitter, err := admit.New(admit.Config{Follower: follower, Reserver: reserver, Now: clock})
+	admitter, err := admit.New(admit.Config{Follower: follower, Now: clock})
 	if err != nil {
 		t.Fatal(err)
 	}

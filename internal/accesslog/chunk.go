@@ -14,7 +14,7 @@ const (
 	// has its own memory, so that a client that sends such paths does not use up the room
 	// for other records.
 	chunkEntries = 128
-	chunkText    = 21 << 10
+	chunkText    = 20_400
 	longPath     = 1 << 10
 )
 
@@ -27,7 +27,7 @@ type chunk struct {
 }
 
 // add appends an entry. It reports false if there is no room. It copies the texts, except
-// for a long path and the owner.
+// for a long path, the owner and the target.
 func (c *chunk) add(r *Record, t *Texts) bool {
 	long := len(t.Path) > longPath
 	need := len(t.Method) + len(t.Path) + len(t.Detail)
@@ -38,7 +38,7 @@ func (c *chunk) add(r *Record, t *Texts) bool {
 		return false
 	}
 	e := &c.entries[c.n]
-	e.Record, e.Owner = *r, t.Owner
+	e.Record, e.Owner, e.Target = *r, t.Owner, t.Target
 	e.MethodText = c.copyText(t.Method)
 	e.Detail = c.copyText(t.Detail)
 	if long {

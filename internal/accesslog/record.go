@@ -97,6 +97,7 @@ type Record struct {
 	LimitScope     uint8  // a ratelimit.Scope, for Limited
 	Method         Method
 	Part           Part
+	Attempts       uint8    // how often the request was sent to an upstream
 	Major, Minor   uint8    // the client's version of HTTP, as in 1 and 1, or 2 and 0; zeros if unknown
 	Authenticated  bool     // checks 3 and 4 (contract, 4.2) were made: the request is an authentication event
 	Prefix         [10]byte // key_prefix of a string with the format and checksum of a key, padded with zeros
@@ -108,6 +109,7 @@ type Entry struct {
 	MethodText string // for OtherMethod
 	Path       string // without the query, byte for byte; at most 16 KiB
 	Owner      string // of the key; "" if it has none
+	Target     string // the URL of the target to which the request was sent last; "" if it was not
 	// Detail is the text of the error behind Reason, at most 256 bytes. It may contain
 	// addresses, which only the operator may see, but no secrets.
 	Detail string

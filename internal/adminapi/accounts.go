@@ -27,12 +27,12 @@ func (a *API) accountOperations() []operation {
 }
 
 func (a *API) getAccount(c *call) (response, error) {
-	k, err := a.cfg.Control.Key(c.ctx, &c.caller, c.caller.KeyID)
+	k, err := a.cfg.Control.Key(c.ctx, &c.actor, c.actor.KeyID)
 	if err != nil {
 		return response{}, err
 	}
 	return ok(callingAccountRecord{
-		AccountRecord: presentAccount(c.caller.Account), Key: accountKeyRecord{KeyID: k.ID, Name: k.Name, Scope: k.Scope.String()},
+		AccountRecord: presentAccount(c.actor.Account), Key: accountKeyRecord{KeyID: k.ID, Name: k.Name, Scope: k.Scope.String()},
 	}), nil
 }
 

@@ -77,7 +77,7 @@ type API struct {
 	hooks   *hookBounds
 	exports *exports
 	signIns *signIns
-	tails   *tailPlaces
+	tails   *tailSlots
 
 	noSecret string // random: verifies hooks of gateways that do not exist, in vain
 
@@ -106,7 +106,7 @@ func New(cfg Config) (*API, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	a := &API{cfg: cfg, limits: newCallLimits(cfg.Clock), bounds: newBounds(), running: newInFlight(), exports: newExports(cfg.Now), hooks: newHookBounds(cfg.Clock), signIns: newSignIns(), tails: newTailPlaces()}
+	a := &API{cfg: cfg, limits: newCallLimits(cfg.Clock), bounds: newBounds(), running: newInFlight(), exports: newExports(cfg.Now), hooks: newHookBounds(cfg.Clock), signIns: newSignIns(), tails: newTailSlots()}
 	a.noSecret = rand.Text()
 	ops := a.operations()
 	doc, bodies := describe(ops)
@@ -128,7 +128,7 @@ type call struct {
 	header    http.Header // of the response
 	requestID string
 	now       time.Time
-	caller    control.Caller
+	actor     control.Actor
 	principal Principal
 	presented presentedKey
 	// unconfirmed is set if the node does not hold its lease.
@@ -223,7 +223,7 @@ func (c *call) serve() (res response, err error) {
 		var stored *response
 		stored, release, err = c.replay()
 		if err == nil && stored != nil {
-			err = c.api.cfg.Control.Confirm(c.ctx, c.caller.Account.ID)
+			err = c.api.cfg.Control.Confirm(c.ctx, c.actor.Account.ID)
 		}
 		if err != nil {
 			return response{}, err
@@ -304,18 +304,18 @@ func encode(body any) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// setCaller sets c.caller, which identifies the call to package control.
-func (c *call) setCaller() {
-	c.caller = control.Caller{
-		Account: c.principal.Account, KeyID: c.principal.KeyID, KeyPrefix: c.principal.KeyPrefix, Scope: c.principal.Scope,
+// setActor sets c.actor to the key of the call.
+func (c *call) setActor() {
+	c.actor = control.Actor{
+		Kind: control.KeyActor, Account: c.principal.Account, KeyID: c.principal.KeyID, KeyPrefix: c.principal.KeyPrefix, Scope: c.principal.Scope,
 		Source: gateway.API, Method: c.request.Method, Path: c.request.URL.EscapedPath(),
 		ClientIP: c.api.clientIP(c.request), RequestID: c.requestID,
 	}
 	switch c.request.Header.Get("X-Keygate-Source") {
 	case "cli":
-		c.caller.Source = gateway.CLI
+		c.actor.Source = gateway.CLI
 	case "dashboard":
-		c.caller.Source = gateway.Dashboard
+		c.actor.Source = gateway.Dashboard
 	}
 }
 

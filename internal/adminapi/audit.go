@@ -81,12 +81,12 @@ func (a *API) listAuditLog(c *call) (response, error) {
 		return a.exportAuditLog(c, f)
 	}
 	return page(c, "audit-log", c.cursorBinding(auditFilters()), func(p control.Page) ([]audit.Record, error) {
-		return searching(c, func() ([]audit.Record, error) { return a.cfg.Control.AuditLog(c.ctx, &c.caller, f, p) })
+		return searching(c, func() ([]audit.Record, error) { return a.cfg.Control.AuditLog(c.ctx, &c.actor, f, p) })
 	}, func(r *audit.Record) (string, auditEntryRecord) { return r.Cursor, presentAudit(r) })
 }
 
 func (a *API) getAuditHead(c *call) (response, error) {
-	h, err := a.cfg.Control.AuditHead(c.ctx, &c.caller)
+	h, err := a.cfg.Control.AuditHead(c.ctx, &c.actor)
 	if err != nil {
 		return response{}, err
 	}

@@ -42,21 +42,21 @@ func (a *API) exportAuditLog(c *call, f audit.Filter) (response, error) {
 	if c.query.Get("format") == string(audit.CSV) {
 		format, media = audit.CSV, csvType
 	}
-	place, err := a.exports.enter(c)
+	slot, err := a.exports.enter(c)
 	if err != nil {
 		return response{}, err
 	}
-	export, err := a.cfg.Control.ExportAudit(c.ctx, &c.caller, f)
+	export, err := a.cfg.Control.ExportAudit(c.ctx, &c.actor, f)
 	if err != nil {
-		a.exports.leave(place)
+		a.exports.leave(slot)
 		return response{}, err
 	}
 	res := response{status: 200, stream: &stream{
 		write: func(emit func([]byte) error) error {
 			return a.exports.write(c.ctx, export, audit.NewLineEncoder(format, appendAudit), emit)
 		},
-		place: place,
-		end:   func() { a.exports.leave(place) },
+		slot: slot,
+		end:  func() { a.exports.leave(slot) },
 	}}
 	if missing := c.completeness.Missing; missing != "" {
 		res = res.with(incompleteHeader, missing)

@@ -234,7 +234,7 @@ func TestExportsOfAnAccountAreBounded(t *testing.T) {
 }
 
 // Guarantee: all accounts together have at most 8 exports at a time. While 4 run, an account gets no
-// second one, so that few accounts cannot hold all places.
+// second one, so that few accounts cannot hold all slots.
 func TestExportsInAllAreBounded(t *testing.T) {
 	s := start(t)
 	var pipes []*pipe

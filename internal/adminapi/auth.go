@@ -83,7 +83,7 @@ func revoked(follower *snapshot.Follower, s *snapshot.Snapshot, digest apikey.Di
 	return Principal{Account: a, KeyID: id.Format(id.Key, keyID)}
 }
 
-// authenticate performs the 401 check and sets c.principal and c.caller. A key takes precedence
+// authenticate performs the 401 check and sets c.principal and c.actor. A key takes precedence
 // over a session.
 func (c *call) authenticate() error {
 	values := c.request.Header.Values("Authorization")
@@ -123,7 +123,7 @@ func (c *call) useKey(secret string) error {
 		return c.unauthorized(fault.KeyExpired, "the API key has expired: use another key")
 	}
 	c.principal = p
-	c.setCaller()
+	c.setActor()
 	return nil
 }
 

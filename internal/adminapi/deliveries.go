@@ -117,12 +117,12 @@ func (a *API) listDeliveries(c *call) (response, error) {
 		EventType: event.Type(c.query.Get("event_type")), Since: since, Until: until,
 	}
 	return page(c, "webhook-deliveries", c.cursorBinding(deliveryFilters()), func(p control.Page) ([]webhook.Delivery, error) {
-		return a.cfg.Control.Deliveries(c.ctx, &c.caller, filter, p)
+		return a.cfg.Control.Deliveries(c.ctx, &c.actor, filter, p)
 	}, func(d *webhook.Delivery) (string, DeliveryRecord) { return d.ID, presentDelivery(d) })
 }
 
 func (a *API) getDelivery(c *call) (response, error) {
-	d, err := a.cfg.Control.Delivery(c.ctx, &c.caller, c.params["delivery_id"])
+	d, err := a.cfg.Control.Delivery(c.ctx, &c.actor, c.params["delivery_id"])
 	if err != nil {
 		return response{}, err
 	}
@@ -133,7 +133,7 @@ func (a *API) redeliver(c *call) (response, error) {
 	present := func(d *webhook.Delivery) response {
 		return ok(presentDelivery(d)).created("/v1/webhook-deliveries/" + d.ID)
 	}
-	d, err := a.cfg.Control.Redeliver(withIdempotency(c, present), &c.caller, c.params["delivery_id"])
+	d, err := a.cfg.Control.Redeliver(withIdempotency(c, present), &c.actor, c.params["delivery_id"])
 	if err != nil {
 		return response{}, err
 	}

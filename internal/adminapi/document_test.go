@@ -13,6 +13,7 @@ import (
 
 	"github.com/keygate/keygate/internal/adminapi"
 	"github.com/keygate/keygate/internal/event"
+	"github.com/keygate/keygate/internal/ratelimit"
 	"github.com/keygate/keygate/internal/webhook"
 )
 
@@ -117,6 +118,30 @@ func TestOnlyRequestsForbidAdditionalProperties(t *testing.T) {
 				t.Errorf("%s: additional properties forbidden: %t, want %t", name, closed, request)
 			}
 		}
+	}
+}
+
+// Guarantee: a field limit_scope has the scopes of the table in package ratelimit: those of gateways, or that of the API.
+func TestLimitScopesAreThoseOfTheTable(t *testing.T) {
+	var gateways, management []any
+	for _, scope := range ratelimit.ScopeReference() {
+		if scope.Management {
+			management = append(management, scope.Code)
+		} else {
+			gateways = append(gateways, scope.Code)
+		}
+	}
+	found := 0
+	for name, s := range adminapi.Document().Components.Schemas.Map() {
+		if p := s.Properties["limit_scope"]; p != nil {
+			found++
+			if got := slices.DeleteFunc(slices.Clone(p.Enum), func(v any) bool { return v == nil }); !slices.Equal(got, gateways) && !slices.Equal(got, management) {
+				t.Errorf("%s has the scopes %v, want %v or %v", name, got, gateways, management)
+			}
+		}
+	}
+	if found < 4 {
+		t.Errorf("%d schemas have a field limit_scope, want at least 4", found)
 	}
 }
 

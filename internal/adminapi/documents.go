@@ -84,7 +84,7 @@ func (a *API) getSpec(c *call) (response, error) {
 	if err := c.takeDocumentSlot(); err != nil {
 		return response{}, err
 	}
-	r, err := a.cfg.Control.Spec(c.ctx, &c.caller, c.params["gateway_id"])
+	r, err := a.cfg.Control.Spec(c.ctx, &c.actor, c.params["gateway_id"])
 	if err != nil {
 		return response{}, err
 	}
@@ -104,7 +104,7 @@ func (a *API) getConfig(c *call) (response, error) {
 	if err := c.takeDocumentSlot(); err != nil {
 		return response{}, err
 	}
-	content, err := a.cfg.Control.Configuration(c.ctx, &c.caller, c.params["gateway_id"])
+	content, err := a.cfg.Control.Configuration(c.ctx, &c.actor, c.params["gateway_id"])
 	if err != nil {
 		return response{}, err
 	}
@@ -112,11 +112,11 @@ func (a *API) getConfig(c *call) (response, error) {
 }
 
 // push calls f, one of the two push operations of package control.
-func (c *call) push(f func(context.Context, *control.Caller, string, []byte, bool, control.Match) (*control.PushResult, error)) (response, error) {
+func (c *call) push(f func(context.Context, *control.Actor, string, []byte, bool, control.Match) (*control.PushResult, error)) (response, error) {
 	if err := c.checkEffect(); err != nil {
 		return response{}, err
 	}
-	result, err := f(c.ctx, &c.caller, c.params["gateway_id"], c.body, c.query.Get("dry_run") == "true", c.match)
+	result, err := f(c.ctx, &c.actor, c.params["gateway_id"], c.body, c.query.Get("dry_run") == "true", c.match)
 	if err != nil {
 		return response{}, err
 	}
@@ -140,7 +140,7 @@ func (c *call) withEffect(res response, r *control.PushResult) (response, error)
 	if !c.wantsEffect() {
 		return res, nil
 	}
-	e, err := searching(c, func() (*control.Effect, error) { return c.api.cfg.Control.Effect(c.ctx, &c.caller, r) })
+	e, err := searching(c, func() (*control.Effect, error) { return c.api.cfg.Control.Effect(c.ctx, &c.actor, r) })
 	if err != nil {
 		return response{}, err
 	}
@@ -203,7 +203,7 @@ func (a *API) listRevisions(c *call) (response, error) {
 				return nil, invalidCursor()
 			}
 		}
-		return a.cfg.Control.Revisions(c.ctx, &c.caller, c.params["gateway_id"], p.Limit, before)
+		return a.cfg.Control.Revisions(c.ctx, &c.actor, c.params["gateway_id"], p.Limit, before)
 	}, func(r *gateway.Revision) (string, revisionRecord) {
 		return strconv.FormatInt(r.Number, 10), presentRevision(r)
 	})
@@ -214,7 +214,7 @@ func (a *API) getRevision(c *call) (response, error) {
 	if !found {
 		return response{}, fault.Missing("revision")
 	}
-	r, err := a.cfg.Control.RevisionRecord(c.ctx, &c.caller, c.params["gateway_id"], n)
+	r, err := a.cfg.Control.RevisionRecord(c.ctx, &c.actor, c.params["gateway_id"], n)
 	if err != nil {
 		return response{}, err
 	}
@@ -229,7 +229,7 @@ func (a *API) getRevisionContent(c *call) (response, error) {
 	if err := c.takeDocumentSlot(); err != nil {
 		return response{}, err
 	}
-	r, err := a.cfg.Control.Revision(c.ctx, &c.caller, c.params["gateway_id"], n)
+	r, err := a.cfg.Control.Revision(c.ctx, &c.actor, c.params["gateway_id"], n)
 	if err != nil {
 		return response{}, err
 	}
@@ -248,7 +248,7 @@ func (a *API) diffRevision(c *call) (response, error) {
 	if v := c.query.Get("from"); v != "" {
 		from, _ = revisionNumber(v)
 	}
-	result, err := a.cfg.Control.CompareRevisions(c.ctx, &c.caller, c.params["gateway_id"], from, to)
+	result, err := a.cfg.Control.CompareRevisions(c.ctx, &c.actor, c.params["gateway_id"], from, to)
 	if err != nil {
 		return response{}, err
 	}
@@ -267,7 +267,7 @@ func (a *API) rollback(c *call) (response, error) {
 		return response{}, err
 	}
 	present := func(p *control.PushResult) response { return ok(presentPush(p)) }
-	result, err := a.cfg.Control.Rollback(withIdempotency(c, present), &c.caller, c.params["gateway_id"], n, c.query.Get("dry_run") == "true", c.match)
+	result, err := a.cfg.Control.Rollback(withIdempotency(c, present), &c.actor, c.params["gateway_id"], n, c.query.Get("dry_run") == "true", c.match)
 	if err != nil {
 		return response{}, err
 	}

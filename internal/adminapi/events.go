@@ -45,12 +45,12 @@ func (a *API) listEvents(c *call) (response, error) {
 	}
 	filter := control.EventFilter{Type: event.Type(c.query.Get("type")), Since: since, Until: until}
 	return page(c, "events", c.cursorBinding(eventFilters()), func(p control.Page) ([]event.Event, error) {
-		return a.cfg.Control.Events(c.ctx, &c.caller, filter, p)
+		return a.cfg.Control.Events(c.ctx, &c.actor, filter, p)
 	}, func(e *event.Event) (string, json.RawMessage) { return e.ID, e.Payload })
 }
 
 func (a *API) getEvent(c *call) (response, error) {
-	e, err := a.cfg.Control.Event(c.ctx, &c.caller, c.params["event_id"])
+	e, err := a.cfg.Control.Event(c.ctx, &c.actor, c.params["event_id"])
 	if err != nil {
 		return response{}, err
 	}

@@ -37,9 +37,9 @@ func (p *pacedClient) SetWriteDeadline(deadline time.Time) error {
 	return nil
 }
 
-// Guarantee: while all places for exports are taken, an account that has none gets that of a
+// Guarantee: while all slots for exports are taken, an account that has none gets that of a
 // client that reads less than 256 KiB a second and is 10 s behind, whose response is broken off.
-// One that reads as fast as that keeps its place, however long its export takes.
+// One that reads as fast as that keeps its slot, however long its export takes.
 func TestSlowExportGivesWay(t *testing.T) {
 	for _, test := range []struct {
 		name  string
@@ -73,7 +73,7 @@ func TestSlowExportGivesWay(t *testing.T) {
 			if end := <-ended; !aborted(end) {
 				t.Errorf("the slow export ended with %v, want it broken off", end)
 			}
-			s.do(other).want(200) // the place is free again, and counted once
+			s.do(other).want(200) // the slot is free again, and counted once
 			s.holdExport(other.key)
 			s.do(request{method: "GET", path: "/v1/audit-log?format=jsonl"}).refused(429, "rate_limit_exceeded", "")
 		})

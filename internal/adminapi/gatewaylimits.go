@@ -129,7 +129,7 @@ func (a *API) listLimits(c *call) (response, error) {
 			return nil, err
 		}
 		defer release()
-		return a.cfg.Control.Limits(c.ctx, &c.caller, c.params["gateway_id"], p)
+		return a.cfg.Control.Limits(c.ctx, &c.actor, c.params["gateway_id"], p)
 	}, func(l *control.LimitLevel) (string, limitLevelRecord) {
 		return l.Cursor(), limitLevelRecord{
 			LimitScope: l.Scope.String(), RouteID: optionalText(l.RouteID), KeyID: optionalText(l.KeyID), Limit: l.Limit, Remaining: l.Remaining, ResetAt: l.ResetAt,
@@ -152,7 +152,7 @@ func (a *API) simulateLimit(c *call) (response, error) {
 	}
 	present := func(s *control.Simulation) response { return ok(presentSimulation(s, c.completeness.Missing)) }
 	s, err := searching(c, func() (*control.Simulation, error) {
-		return a.cfg.Control.SimulateLimit(withIdempotency(c, present), &c.caller, c.params["gateway_id"], control.SimulationInput{
+		return a.cfg.Control.SimulateLimit(withIdempotency(c, present), &c.actor, c.params["gateway_id"], control.SimulationInput{
 			RouteID: value(req.RouteID), KeyID: value(req.KeyID), Limit: limit,
 		})
 	})

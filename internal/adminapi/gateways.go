@@ -54,7 +54,7 @@ func gatewayFilters() []queryParam {
 func (a *API) listGateways(c *call) (response, error) {
 	filter := control.GatewayFilter{Query: c.query.Get("q")}
 	return page(c, "gateways", url.Values{"q": {filter.Query}}.Encode(), func(p control.Page) ([]gateway.Gateway, error) {
-		list := func() ([]gateway.Gateway, error) { return a.cfg.Control.Gateways(c.ctx, &c.caller, filter, p) }
+		list := func() ([]gateway.Gateway, error) { return a.cfg.Control.Gateways(c.ctx, &c.actor, filter, p) }
 		if filter == (control.GatewayFilter{}) {
 			return list()
 		}
@@ -63,7 +63,7 @@ func (a *API) listGateways(c *call) (response, error) {
 }
 
 func (a *API) getGateway(c *call) (response, error) {
-	g, err := a.cfg.Control.Gateway(c.ctx, &c.caller, c.params["gateway_id"])
+	g, err := a.cfg.Control.Gateway(c.ctx, &c.actor, c.params["gateway_id"])
 	if err != nil {
 		return response{}, err
 	}
@@ -85,7 +85,7 @@ func (a *API) createGateway(c *call) (response, error) {
 		}
 	}
 	if c.query.Get("dry_run") == "true" {
-		p, err := a.cfg.Control.PlanGateway(c.ctx, &c.caller, in)
+		p, err := a.cfg.Control.PlanGateway(c.ctx, &c.actor, in)
 		if err != nil {
 			return response{}, err
 		}
@@ -94,7 +94,7 @@ func (a *API) createGateway(c *call) (response, error) {
 	present := func(g *gateway.Gateway) response {
 		return withETag(presentGateway(g), g.Version).created("/v1/gateways/" + g.ID)
 	}
-	g, err := a.cfg.Control.CreateGatewayFrom(withIdempotency(c, present), &c.caller, in)
+	g, err := a.cfg.Control.CreateGatewayFrom(withIdempotency(c, present), &c.actor, in)
 	if err != nil {
 		return response{}, err
 	}
@@ -133,7 +133,7 @@ func (a *API) updateGateway(c *call) (response, error) {
 	if err != nil {
 		return response{}, err
 	}
-	g, err := a.cfg.Control.UpdateGateway(c.ctx, &c.caller, c.params["gateway_id"], p, c.match)
+	g, err := a.cfg.Control.UpdateGateway(c.ctx, &c.actor, c.params["gateway_id"], p, c.match)
 	if err != nil {
 		return response{}, err
 	}
@@ -141,7 +141,7 @@ func (a *API) updateGateway(c *call) (response, error) {
 }
 
 func (a *API) deleteGateway(c *call) (response, error) {
-	g, err := a.cfg.Control.DeleteGateway(c.ctx, &c.caller, c.params["gateway_id"], c.match)
+	g, err := a.cfg.Control.DeleteGateway(c.ctx, &c.actor, c.params["gateway_id"], c.match)
 	if err != nil {
 		return response{}, err
 	}

@@ -17,12 +17,12 @@ func TestHooksOfManyAddresses(t *testing.T) {
 		binary.BigEndian.PutUint64(a[:], uint64(n))
 		return a
 	}
-	known := 0
+	known, charge := 0, new(ratelimit.Charge)
 	for ; ; known++ {
 		if known > hooksMemory/32 {
 			t.Fatalf("%d addresses are counted", known)
 		}
-		status, refused := bounds.refused.decide(address(known), true)
+		status, refused := bounds.refused.decide(charge, address(known), true)
 		if refused {
 			if status.RetryAfter < 1 {
 				t.Errorf("Retry-After: %d", status.RetryAfter)
@@ -33,14 +33,14 @@ func TestHooksOfManyAddresses(t *testing.T) {
 	if known < 100_000 {
 		t.Errorf("only %d addresses are counted", known)
 	}
-	if status, _ := bounds.refused.decide(address(0), false); status.Remaining != 59 {
+	if status, _ := bounds.refused.decide(charge, address(0), false); status.Remaining != 59 {
 		t.Errorf("an address that is counted has %d hooks left, want 59", status.Remaining)
 	}
-	if _, refused := bounds.accepted.decide(address(0), true); refused {
+	if _, refused := bounds.accepted.decide(charge, address(0), true); refused {
 		t.Error("a gateway has no room because addresses have none")
 	}
 	now.Mono += int64(3 * time.Second) // the one hook of each is forgiven after one, and dropped a second later
-	if _, refused := bounds.refused.decide(address(known), true); refused {
+	if _, refused := bounds.refused.decide(charge, address(known), true); refused {
 		t.Error("addresses that have sent nothing for a while make no room")
 	}
 }

@@ -80,7 +80,7 @@ func (a *API) listKeys(c *call) (response, error) {
 		}
 	}
 	return page(c, "keys", bound.Encode(), func(p control.Page) ([]apikey.Key, error) {
-		list := func() ([]apikey.Key, error) { return a.cfg.Control.Keys(c.ctx, &c.caller, filter, p) }
+		list := func() ([]apikey.Key, error) { return a.cfg.Control.Keys(c.ctx, &c.actor, filter, p) }
 		if !filter.Searches() {
 			return list()
 		}
@@ -89,7 +89,7 @@ func (a *API) listKeys(c *call) (response, error) {
 }
 
 func (a *API) getKey(c *call) (response, error) {
-	k, err := a.cfg.Control.Key(c.ctx, &c.caller, c.params["key_id"])
+	k, err := a.cfg.Control.Key(c.ctx, &c.actor, c.params["key_id"])
 	if err != nil {
 		return response{}, err
 	}
@@ -114,7 +114,7 @@ func (a *API) createKey(c *call) (response, error) {
 	if err := c.decode(&req); err != nil {
 		return response{}, err
 	}
-	k, err := a.cfg.Control.CreateKey(withIdempotency(c, presentNewKey), &c.caller, control.KeyInput{
+	k, err := a.cfg.Control.CreateKey(withIdempotency(c, presentNewKey), &c.actor, control.KeyInput{
 		Name: req.Name, Scope: req.Scope, ExpiresAt: value(req.ExpiresAt), GatewayID: value(req.GatewayID),
 		RateLimit: value(req.RateLimit).KeyLimitInput, Level: value(req.Level), Owner: value(req.Owner), Metadata: req.Metadata,
 	})
@@ -129,7 +129,7 @@ func (a *API) updateKey(c *call) (response, error) {
 	if err := c.decode(&req); err != nil {
 		return response{}, err
 	}
-	k, err := a.cfg.Control.UpdateKey(c.ctx, &c.caller, c.params["key_id"], control.KeyPatch{
+	k, err := a.cfg.Control.UpdateKey(c.ctx, &c.actor, c.params["key_id"], control.KeyPatch{
 		Name: setTo(req.Name), Owner: req.Owner.Optional,
 		RateLimit: control.Optional[control.KeyLimitInput]{Present: req.RateLimit.Present, Null: req.RateLimit.Null, Value: req.RateLimit.Value.KeyLimitInput},
 		Metadata:  req.Metadata.Optional, ExpiresAt: req.ExpiresAt.Optional,
@@ -141,7 +141,7 @@ func (a *API) updateKey(c *call) (response, error) {
 }
 
 func (a *API) revokeKey(c *call) (response, error) {
-	k, err := a.cfg.Control.RevokeKey(c.ctx, &c.caller, c.params["key_id"], c.match)
+	k, err := a.cfg.Control.RevokeKey(c.ctx, &c.actor, c.params["key_id"], c.match)
 	if err != nil {
 		return response{}, err
 	}
@@ -153,7 +153,7 @@ func (a *API) rotateKey(c *call) (response, error) {
 	if err := c.decode(&req); err != nil {
 		return response{}, err
 	}
-	k, err := a.cfg.Control.RotateKey(withIdempotency(c, presentNewKey), &c.caller, c.params["key_id"], req.OverlapDays, value(req.ExpiresAt), c.match)
+	k, err := a.cfg.Control.RotateKey(withIdempotency(c, presentNewKey), &c.actor, c.params["key_id"], req.OverlapDays, value(req.ExpiresAt), c.match)
 	if err != nil {
 		return response{}, err
 	}
@@ -166,7 +166,7 @@ func (a *API) verifyKey(c *call) (response, error) {
 		return response{}, err
 	}
 	present := func(v *control.Verification) response { return ok(presentVerification(v)) }
-	v, err := a.cfg.Control.VerifyKey(withIdempotency(c, present), &c.caller, req.Key, value(req.GatewayID), value(req.Method), value(req.Path))
+	v, err := a.cfg.Control.VerifyKey(withIdempotency(c, present), &c.actor, req.Key, value(req.GatewayID), value(req.Method), value(req.Path))
 	if err != nil {
 		return response{}, err
 	}

@@ -45,27 +45,27 @@ func newLimits(clock func() ratelimit.Instant, sustained, burst string, budget *
 	return &callLimits{clock: clock, limiter: limiter, buckets: ratelimit.NewBuckets(&params, budget)}
 }
 
-// decide charges the key for one call, or not at all if charge is false, and
-// returns the status of its limit afterwards. A key for whose bucket there is no room is refused.
-func (l *callLimits) decide(key [16]byte, charge bool) (s ratelimit.Status, refused bool) {
+// decide charges the key for one call, or not at all if take is false, and returns the status of its limit
+// afterwards, which c shows too. A key for whose bucket there is no room is refused.
+func (l *callLimits) decide(c *ratelimit.Charge, key [16]byte, take bool) (s ratelimit.Status, refused bool) {
 	now := l.clock()
 	if last := l.swept.Load(); now.Mono-last >= sweepInterval && l.swept.CompareAndSwap(last, now.Mono) {
 		l.buckets.Sweep(now, nil)
 	}
-	var status [1]ratelimit.Status
 	for {
 		params, bucket := l.buckets.Bucket(key)
 		if bucket == nil {
 			l.swept.Store(min(l.swept.Load(), now.Mono-sweepInterval+sweepSoon))
 			return ratelimit.Status{Scope: ratelimit.AccountScope, RetryAfter: 1}, true
 		}
-		limits := [1]ratelimit.Limit{{Scope: ratelimit.AccountScope, Params: params, Bucket: bucket}}
-		if !charge {
-			l.limiter.Peek(now, limits[:], status[:])
-			return status[0], false
+		c.Clear()
+		c.Add(ratelimit.Limit{Scope: ratelimit.AccountScope, Params: params, Bucket: bucket}, 1)
+		if !take {
+			l.limiter.Peek(now, c)
+			return *c.Worst(), false
 		}
-		if result, _ := l.limiter.Decide(now, limits[:], status[:]); result != ratelimit.Stale {
-			return status[0], result == ratelimit.Refused
+		if result := l.limiter.Decide(now, c); result != ratelimit.Stale {
+			return *c.Worst(), result == ratelimit.Refused
 		}
 	}
 }
@@ -74,8 +74,9 @@ func (l *callLimits) decide(key [16]byte, charge bool) (s ratelimit.Status, refu
 // operation is not charged. Every response from here on has the rate limit
 // headers.
 func (c *call) charge() error {
-	status, refused := c.api.limits.decide(bucketKey(c.principal.KeyID), c.op != nil)
-	c.setLimitHeaders(status)
+	var charge ratelimit.Charge
+	status, refused := c.api.limits.decide(&charge, bucketKey(c.principal.KeyID), c.op != nil)
+	c.setLimitHeaders(&charge)
 	if c.op == nil {
 		return c.noSuchCall()
 	}
@@ -90,14 +91,14 @@ func (c *call) charge() error {
 	}
 }
 
-func (c *call) setLimitHeaders(s ratelimit.Status) {
-	all := []ratelimit.Status{s}
+func (c *call) setLimitHeaders(charge *ratelimit.Charge) {
+	s := charge.Worst()
 	for name, value := range map[string]string{
 		"X-RateLimit-Limit":     strconv.FormatInt(s.Limit, 10),
 		"X-RateLimit-Remaining": strconv.FormatInt(s.Remaining, 10),
 		"X-RateLimit-Reset":     strconv.FormatInt(s.ResetAt, 10),
-		"RateLimit-Policy":      string(ratelimit.AppendPolicy(nil, all)),
-		"RateLimit":             string(ratelimit.AppendLimits(nil, all)),
+		"RateLimit-Policy":      string(charge.AppendPolicy(nil)),
+		"RateLimit":             string(charge.AppendLimits(nil)),
 	} {
 		// Set would change the names that the specification gives, as in
 		// X-Ratelimit-Limit.

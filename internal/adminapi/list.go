@@ -96,7 +96,7 @@ func page[T, R any](c *call, name, filters string, read func(control.Page) ([]T,
 	if v := c.query.Get("limit"); v != "" {
 		limit, _ = strconv.Atoi(v) // checked by pageParams
 	}
-	binding := name + "\x00" + c.caller.Account.ID + "\x00" + filters
+	binding := name + "\x00" + c.actor.Account.ID + "\x00" + filters
 	p := control.Page{Limit: limit + 1}
 	if v := c.query.Get("cursor"); v != "" {
 		after, valid := decodeCursor(binding, v)

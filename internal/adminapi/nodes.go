@@ -60,7 +60,7 @@ func (a *API) nodeOperations() []operation {
 			"work without changes that were answered, and then joins again. Returns the record as it was before." + onlyOperator,
 		success: http.StatusOK, result: record,
 		run: func(c *call) (response, error) {
-			n, err := a.cfg.Control.DeleteNode(c.ctx, &c.caller, c.params["node_id"])
+			n, err := a.cfg.Control.DeleteNode(c.ctx, &c.actor, c.params["node_id"])
 			if err != nil {
 				return response{}, err
 			}

@@ -135,7 +135,7 @@ func (a *API) createAccount(c *call) (response, error) {
 	if err := c.decode(&req); err != nil {
 		return response{}, err
 	}
-	made, err := a.cfg.Control.AddAccount(withIdempotency(c, presentNewAccount), &c.caller, control.AccountInput{Name: req.Name, Plan: req.Plan, Hosts: req.Hosts})
+	made, err := a.cfg.Control.AddAccount(withIdempotency(c, presentNewAccount), &c.actor, control.AccountInput{Name: req.Name, Plan: req.Plan, Hosts: req.Hosts})
 	if err != nil {
 		return response{}, err
 	}
@@ -155,7 +155,7 @@ func (a *API) updateAccount(c *call) (response, error) {
 	if err := c.decode(&req); err != nil {
 		return response{}, err
 	}
-	one, err := a.cfg.Control.UpdateAccount(c.ctx, &c.caller, c.params["account_id"], control.AccountPatch{
+	one, err := a.cfg.Control.UpdateAccount(c.ctx, &c.actor, c.params["account_id"], control.AccountPatch{
 		Name: setTo(req.Name), Plan: setTo(req.Plan), Hosts: req.Hosts.Optional, State: setTo(req.State),
 	}, c.match)
 	if err != nil {
@@ -165,7 +165,7 @@ func (a *API) updateAccount(c *call) (response, error) {
 }
 
 func (a *API) deleteAccount(c *call) (response, error) {
-	one, err := a.cfg.Control.DeleteAccount(c.ctx, &c.caller, c.params["account_id"], c.match)
+	one, err := a.cfg.Control.DeleteAccount(c.ctx, &c.actor, c.params["account_id"], c.match)
 	if err != nil {
 		return response{}, err
 	}

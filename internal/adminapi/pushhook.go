@@ -58,11 +58,12 @@ func hookHeaders() []string {
 func (c *call) admitHook() error {
 	bounds := c.api.hooks
 	address := c.addressKey()
-	if status, _ := bounds.refused.decide(address, false); status.Remaining < 1 {
+	var charge ratelimit.Charge
+	if status, _ := bounds.refused.decide(&charge, address, false); status.Remaining < 1 {
 		return c.tooManyHooks(status.RetryAfter, "too many hooks from this address could not be verified")
 	}
 	refuse := func() error {
-		bounds.refused.decide(address, true)
+		bounds.refused.decide(&charge, address, true)
 		return errHook()
 	}
 	signed := false
@@ -88,7 +89,7 @@ func (c *call) admitHook() error {
 	}
 	c.hook = hook
 	gateway, _ := id.Parse(id.Gateway, c.params["gateway_id"])
-	if status, refused := bounds.accepted.decide(gateway, true); refused {
+	if status, refused := bounds.accepted.decide(&charge, gateway, true); refused {
 		return c.tooManyHooks(status.RetryAfter, "too many hooks for this gateway")
 	}
 	return nil

@@ -178,7 +178,7 @@ func (a *API) repositoryOperations() []operation {
 }
 
 func (a *API) getRepository(c *call) (response, error) {
-	r, err := a.cfg.Control.GetRepository(c.ctx, &c.caller, c.params["gateway_id"])
+	r, err := a.cfg.Control.GetRepository(c.ctx, &c.actor, c.params["gateway_id"])
 	if err != nil {
 		return response{}, err
 	}
@@ -198,7 +198,7 @@ func (a *API) putRepository(c *call) (response, error) {
 	in.Credential.Value = control.RepositoryCredential(req.Credential.Value.object)
 	in.CommitStatus.Present, in.CommitStatus.Null = req.CommitStatus.Present, req.CommitStatus.Null
 	in.CommitStatus.Value = control.CommitStatus{Provider: req.CommitStatus.Value.Provider, Token: req.CommitStatus.Value.Token}
-	r, err := a.cfg.Control.PutRepository(c.ctx, &c.caller, c.params["gateway_id"], in, c.match)
+	r, err := a.cfg.Control.PutRepository(c.ctx, &c.actor, c.params["gateway_id"], in, c.match)
 	if err != nil {
 		return response{}, err
 	}
@@ -206,7 +206,7 @@ func (a *API) putRepository(c *call) (response, error) {
 }
 
 func (a *API) deleteRepository(c *call) (response, error) {
-	r, err := a.cfg.Control.DeleteRepository(c.ctx, &c.caller, c.params["gateway_id"], c.match)
+	r, err := a.cfg.Control.DeleteRepository(c.ctx, &c.actor, c.params["gateway_id"], c.match)
 	if err != nil {
 		return response{}, err
 	}
@@ -215,7 +215,7 @@ func (a *API) deleteRepository(c *call) (response, error) {
 
 func (a *API) syncRepository(c *call) (response, error) {
 	present := func(r *control.Repository) response { return withETag(presentRepository(r), r.Version) }
-	r, err := a.cfg.Control.SyncRepository(withIdempotency(c, present), &c.caller, c.params["gateway_id"], c.match)
+	r, err := a.cfg.Control.SyncRepository(withIdempotency(c, present), &c.actor, c.params["gateway_id"], c.match)
 	if err != nil {
 		return response{}, err
 	}
@@ -224,7 +224,7 @@ func (a *API) syncRepository(c *call) (response, error) {
 
 func (a *API) resumeRepository(c *call) (response, error) {
 	present := func(r *control.Repository) response { return withETag(presentRepository(r), r.Version) }
-	r, err := a.cfg.Control.ResumeRepository(withIdempotency(c, present), &c.caller, c.params["gateway_id"], c.match)
+	r, err := a.cfg.Control.ResumeRepository(withIdempotency(c, present), &c.actor, c.params["gateway_id"], c.match)
 	if err != nil {
 		return response{}, err
 	}

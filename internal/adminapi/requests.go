@@ -94,12 +94,12 @@ func (a *API) listRequests(c *call) (response, error) {
 		Status: status, Since: since, Until: until,
 	}
 	return page(c, "requests", c.cursorBinding(requestFilters()), func(p control.Page) ([]requestlog.Request, error) {
-		return searching(c, func() ([]requestlog.Request, error) { return a.cfg.Control.Requests(c.ctx, &c.caller, f, p) })
+		return searching(c, func() ([]requestlog.Request, error) { return a.cfg.Control.Requests(c.ctx, &c.actor, f, p) })
 	}, func(r *requestlog.Request) (string, loggedRequestRecord) { return r.ID, presentRequest(r) })
 }
 
 func (a *API) getRequest(c *call) (response, error) {
-	r, err := a.cfg.Control.Request(c.ctx, &c.caller, c.params["request_id"])
+	r, err := a.cfg.Control.Request(c.ctx, &c.actor, c.params["request_id"])
 	if err != nil {
 		return response{}, err
 	}

@@ -26,73 +26,73 @@ const (
 	heartbeat = 15 * time.Second
 )
 
-// tailPlaces bounds the streams that run at the same time. Accounts share the places: if all are taken, an
+// tailSlots bounds the streams that run at the same time. Accounts share the slots: if all are taken, an
 // account gets one of another account that has at least two more.
-type tailPlaces struct {
+type tailSlots struct {
 	mu      sync.Mutex
-	open    []*tailPlace   // the oldest first
+	open    []*tailSlot    // the oldest first
 	of      map[string]int // how many, by account
 	closing chan struct{}  // closed when the server shuts down
 	closed  bool
 }
 
-// tailPlace is the place of a stream.
-type tailPlace struct {
+// tailSlot is the slot of a stream.
+type tailSlot struct {
 	account string
 	lost    chan struct{} // closed when another account has it
 }
 
-func newTailPlaces() *tailPlaces {
-	return &tailPlaces{of: map[string]int{}, closing: make(chan struct{})}
+func newTailSlots() *tailSlots {
+	return &tailSlots{of: map[string]int{}, closing: make(chan struct{})}
 }
 
-// enter takes a place for a stream of the caller's account. If there is none, the error is a 429.
-func (p *tailPlaces) enter(c *call) (*tailPlace, error) {
-	account := c.caller.Account.ID
+// enter takes a slot for a stream of the caller's account. If there is none, the error is a 429.
+func (p *tailSlots) enter(c *call) (*tailSlot, error) {
+	account := c.actor.Account.ID
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.of[account] >= tailsOfAccount {
-		return nil, noPlace(c, tailsOfAccount, fmt.Sprintf("%d streams of this account are running, and that is the maximum", tailsOfAccount))
+		return nil, noSlot(c, tailsOfAccount, fmt.Sprintf("%d streams of this account are running, and that is the maximum", tailsOfAccount))
 	}
 	if len(p.open) >= tailsInAll {
 		other := p.newestOfMost()
 		if p.of[other.account] < p.of[account]+2 {
-			return nil, noPlace(c, tailsInAll, fmt.Sprintf("%d streams of all accounts are running, and that is the maximum", tailsInAll))
+			return nil, noSlot(c, tailsInAll, fmt.Sprintf("%d streams of all accounts are running, and that is the maximum", tailsInAll))
 		}
 		p.remove(other)
 		close(other.lost)
 	}
-	place := &tailPlace{account: account, lost: make(chan struct{})}
-	p.open = append(p.open, place)
+	slot := &tailSlot{account: account, lost: make(chan struct{})}
+	p.open = append(p.open, slot)
 	p.of[account]++
-	return place, nil
+	return slot, nil
 }
 
-// newestOfMost returns the newest place of an account that has the most. p.mu is held.
-func (p *tailPlaces) newestOfMost() (found *tailPlace) {
-	for _, place := range p.open {
-		if found == nil || p.of[place.account] >= p.of[found.account] {
-			found = place
+// newestOfMost returns the newest slot of an account that has the most. p.mu is held.
+func (p *tailSlots) newestOfMost() (found *tailSlot) {
+	for _, slot := range p.open {
+		if found == nil || p.of[slot.account] >= p.of[found.account] {
+			found = slot
 		}
 	}
 	return found
 }
 
-// leave gives a place back, unless another account has it.
-func (p *tailPlaces) leave(place *tailPlace) {
+// leave gives a slot back, unless another account has it.
+func (p *tailSlots) leave(slot *tailSlot) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.remove(place)
+	p.remove(slot)
 }
 
-func (p *tailPlaces) remove(place *tailPlace) {
-	i := slices.Index(p.open, place)
+func (p *tailSlots) remove(slot *tailSlot) {
+	i := slices.Index(p.open, slot)
 	if i < 0 {
 		return
 	}
 	p.open = slices.Delete(p.open, i, i+1)
-	if p.of[place.account]--; p.of[place.account] == 0 {
-		delete(p.of, place.account)
+	if p.of[slot.account]--; p.of[slot.account] == 0 {
+		delete(p.of, slot.account)
 	}
 }
 
@@ -121,37 +121,37 @@ func (a *API) streamRequests(c *call) (response, error) {
 	if c.invalid != nil {
 		return response{}, nil
 	}
-	place, err := a.tails.enter(c)
+	slot, err := a.tails.enter(c)
 	if err != nil {
 		return response{}, err
 	}
 	status, _ := strconv.Atoi(c.query.Get("status")) // checked by requestFilters; 0 if not given
-	tail, err := a.cfg.Control.FollowRequests(&c.caller, requestlog.Filter{
+	tail, err := a.cfg.Control.FollowRequests(&c.actor, requestlog.Filter{
 		GatewayID: c.query.Get("gateway_id"), RouteID: c.query.Get("route_id"), KeyID: c.query.Get("key_id"), Status: status,
 	})
 	if err != nil {
-		a.tails.leave(place)
+		a.tails.leave(slot)
 		return response{}, err
 	}
-	// A stream that waits holds no place among the calls of the account.
+	// A stream that waits holds no slot among the calls of the account.
 	if c.held.call != nil {
 		c.held.call()
 		c.held.call = nil
 	}
 	res := response{status: http.StatusOK, stream: &stream{
-		write: func(emit func([]byte) error) error { return a.follow(c, tail, place, emit) },
+		write: func(emit func([]byte) error) error { return a.follow(c, tail, slot, emit) },
 		live:  true,
 		end: func() {
 			tail.Close()
-			a.tails.leave(place)
+			a.tails.leave(slot)
 		},
 	}}
 	return res.with("Content-Type", eventType).with("X-Accel-Buffering", "no"), nil
 }
 
 // follow sends what arrives until the client leaves, the key or session of the call ends, another account gets its
-// place, or the server shuts down. The last three end the response as a whole one.
-func (a *API) follow(c *call, tail *control.RequestTail, place *tailPlace, emit func([]byte) error) error {
+// slot, or the server shuts down. The last three end the response as a whole one.
+func (a *API) follow(c *call, tail *control.RequestTail, slot *tailSlot, emit func([]byte) error) error {
 	check := time.NewTicker(recheckEvery)
 	defer check.Stop()
 	quiet := 0 // checks since the last piece
@@ -164,7 +164,7 @@ func (a *API) follow(c *call, tail *control.RequestTail, place *tailPlace, emit 
 			return context.Cause(c.ctx)
 		case <-a.tails.closing:
 			return nil
-		case <-place.lost:
+		case <-slot.lost:
 			return emit([]byte(": another account needs this place: too many streams are running\n\n"))
 		case <-check.C:
 			if c.recheck(a.cfg.Now()) != nil {

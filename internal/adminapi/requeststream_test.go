@@ -113,7 +113,7 @@ func TestStreamEndsWithItsKey(t *testing.T) {
 	}
 }
 
-// Guarantee: an account has at most 8 streams, and all together 64. They hold none of the places of the account's
+// Guarantee: an account has at most 8 streams, and all together 64. They hold none of the slots of the account's
 // calls. When all are taken, an account without streams gets some of those that have the most, whose newest end;
 // none takes more than an equal part that way.
 func TestStreamsAreBounded(t *testing.T) {

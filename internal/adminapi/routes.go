@@ -64,16 +64,16 @@ func (a *API) listRoutes(c *call) (response, error) {
 	bound := url.Values{"gateway_id": {c.params["gateway_id"]}, "q": {filter.Query}, "method": {filter.Method}}
 	return page(c, "routes", bound.Encode(), func(p control.Page) ([]gateway.Route, error) {
 		if filter == (control.RouteFilter{}) {
-			return a.cfg.Control.Routes(c.ctx, &c.caller, c.params["gateway_id"], p)
+			return a.cfg.Control.Routes(c.ctx, &c.actor, c.params["gateway_id"], p)
 		}
 		return searching(c, func() ([]gateway.Route, error) {
-			return a.cfg.Control.SearchRoutes(c.ctx, &c.caller, c.params["gateway_id"], filter, p)
+			return a.cfg.Control.SearchRoutes(c.ctx, &c.actor, c.params["gateway_id"], filter, p)
 		})
 	}, func(r *gateway.Route) (string, routeRecord) { return r.ID, presentRoute(r) })
 }
 
 func (a *API) getRoute(c *call) (response, error) {
-	r, err := a.cfg.Control.Route(c.ctx, &c.caller, c.params["gateway_id"], c.params["route_id"])
+	r, err := a.cfg.Control.Route(c.ctx, &c.actor, c.params["gateway_id"], c.params["route_id"])
 	if err != nil {
 		return response{}, err
 	}
@@ -97,7 +97,7 @@ func (a *API) createRoute(c *call) (response, error) {
 	present := func(r *gateway.Route) response {
 		return withETag(presentRoute(r), r.Version).created("/v1/gateways/" + r.GatewayID + "/routes/" + r.ID)
 	}
-	r, err := a.cfg.Control.CreateRoute(withIdempotency(c, present), &c.caller, c.params["gateway_id"], in)
+	r, err := a.cfg.Control.CreateRoute(withIdempotency(c, present), &c.actor, c.params["gateway_id"], in)
 	if err != nil {
 		return response{}, err
 	}
@@ -111,7 +111,7 @@ func (a *API) updateRouteLimit(c *call) (response, error) {
 	}
 	p := control.LimitPatch{RateLimit: limitPatch(&req.RateLimit)}
 	present := func(r *gateway.Route) response { return withETag(presentRoute(r), r.Version) }
-	r, err := a.cfg.Control.UpdateRouteLimit(withIdempotency(c, present), &c.caller, c.params["gateway_id"], c.params["route_id"], p, c.match)
+	r, err := a.cfg.Control.UpdateRouteLimit(withIdempotency(c, present), &c.actor, c.params["gateway_id"], c.params["route_id"], p, c.match)
 	if err != nil {
 		return response{}, err
 	}
@@ -123,7 +123,7 @@ func (a *API) updateRoute(c *call) (response, error) {
 	if err := c.decode(&req); err != nil {
 		return response{}, err
 	}
-	r, err := a.cfg.Control.UpdateRoute(c.ctx, &c.caller, c.params["gateway_id"], c.params["route_id"], control.RoutePatch{
+	r, err := a.cfg.Control.UpdateRoute(c.ctx, &c.actor, c.params["gateway_id"], c.params["route_id"], control.RoutePatch{
 		Path: setTo(req.Path), Methods: setTo(req.Methods), Auth: req.Auth.Optional, RateLimit: limitPatch(&req.RateLimit),
 	}, c.match)
 	if err != nil {
@@ -138,7 +138,7 @@ func limitPatch(p *optional[rateLimitPatch]) control.Optional[control.RateLimitP
 }
 
 func (a *API) deleteRoute(c *call) (response, error) {
-	r, err := a.cfg.Control.DeleteRoute(c.ctx, &c.caller, c.params["gateway_id"], c.params["route_id"], c.match)
+	r, err := a.cfg.Control.DeleteRoute(c.ctx, &c.actor, c.params["gateway_id"], c.params["route_id"], c.match)
 	if err != nil {
 		return response{}, err
 	}

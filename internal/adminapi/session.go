@@ -69,7 +69,7 @@ func (a *API) createSession(c *call) (response, error) {
 	if err := c.charge(); err != nil {
 		return response{}, err
 	}
-	value, expiresAt, err := a.cfg.Control.SignIn(c.ctx, &c.caller)
+	value, expiresAt, err := a.cfg.Control.SignIn(c.ctx, &c.actor)
 	if err != nil {
 		return response{}, err
 	}
@@ -112,12 +112,12 @@ func (a *API) deleteSession(c *call) (response, error) {
 
 // presentSession returns the record of the session of the calling key.
 func (c *call) presentSession(expiresAt time.Time) (sessionRecord, error) {
-	k, err := c.api.cfg.Control.Key(c.ctx, &c.caller, c.caller.KeyID)
+	k, err := c.api.cfg.Control.Key(c.ctx, &c.actor, c.actor.KeyID)
 	if err != nil {
 		return sessionRecord{}, err
 	}
 	return sessionRecord{
-		AccountID: c.caller.Account.ID, ExpiresAt: expiresAt,
+		AccountID: c.actor.Account.ID, ExpiresAt: expiresAt,
 		Key: accountKeyRecord{KeyID: k.ID, Name: k.Name, Scope: k.Scope.String()},
 	}, nil
 }
@@ -172,7 +172,7 @@ func (c *call) useSession(value string) error {
 	}
 	p.KeyPrefix = session.KeyPrefix
 	c.principal, c.keyDigest, c.session, c.sessionEnds = p, session.KeyDigest, value, session.ExpiresAt
-	c.setCaller()
+	c.setActor()
 	return nil
 }
 

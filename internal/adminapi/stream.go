@@ -22,8 +22,8 @@ const recheckEvery = time.Second
 // or instead of it.
 type stream struct {
 	write func(emit func(piece []byte) error) error
-	place *exportPlace // which it may lose to another account; nil for a stream that has none
-	live  bool         // each piece is sent at once, and write checks the key
+	slot  *exportSlot // which it may lose to another account; nil for a stream that has none
+	live  bool        // each piece is sent at once, and write checks the key
 	end   func()
 }
 
@@ -57,11 +57,11 @@ func (a *API) stream(w http.ResponseWriter, c *call, res response) {
 				return err
 			}
 		}
-		if err := res.stream.place.begin(a.cfg.Stall); err != nil {
+		if err := res.stream.slot.begin(a.cfg.Stall); err != nil {
 			return err
 		}
 		_, err := w.Write(piece)
-		return errors.Join(err, res.stream.place.done(len(piece)))
+		return errors.Join(err, res.stream.slot.done(len(piece)))
 	})
 	if err == nil {
 		_ = c.conn.SetWriteDeadline(time.Now().Add(a.cfg.Stall)) // for the last piece

@@ -149,7 +149,7 @@ func (a *API) reportTop(c *call) (response, error) {
 		limit, _ = strconv.Atoi(v) // checked by countParam
 	}
 	rows, err := searching(c, func() ([]traffic.Total, error) {
-		return a.cfg.Control.TopTraffic(c.ctx, &c.caller, q, traffic.Order(c.query.Get("order")), limit)
+		return a.cfg.Control.TopTraffic(c.ctx, &c.actor, q, traffic.Order(c.query.Get("order")), limit)
 	})
 	if err != nil {
 		return response{}, err
@@ -170,7 +170,7 @@ func (a *API) reportTraffic(c *call) (response, error) {
 	if err != nil {
 		return response{}, err
 	}
-	rows, err := searching(c, func() ([]traffic.Row, error) { return a.cfg.Control.Traffic(c.ctx, &c.caller, q) })
+	rows, err := searching(c, func() ([]traffic.Row, error) { return a.cfg.Control.Traffic(c.ctx, &c.actor, q) })
 	if err != nil {
 		return response{}, err
 	}

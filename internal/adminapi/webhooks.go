@@ -139,12 +139,12 @@ func (a *API) webhookOperations() []operation {
 
 func (a *API) listWebhooks(c *call) (response, error) {
 	return page(c, "webhooks", "", func(p control.Page) ([]webhook.Webhook, error) {
-		return a.cfg.Control.Webhooks(c.ctx, &c.caller, p)
+		return a.cfg.Control.Webhooks(c.ctx, &c.actor, p)
 	}, func(w *webhook.Webhook) (string, WebhookRecord) { return w.ID, presentWebhook(w) })
 }
 
 func (a *API) getWebhook(c *call) (response, error) {
-	w, err := a.cfg.Control.Webhook(c.ctx, &c.caller, c.params["webhook_id"])
+	w, err := a.cfg.Control.Webhook(c.ctx, &c.actor, c.params["webhook_id"])
 	if err != nil {
 		return response{}, err
 	}
@@ -157,7 +157,7 @@ func (a *API) createWebhook(c *call) (response, error) {
 		return response{}, err
 	}
 	present := func(w *control.NewWebhook) response { return presentNewWebhook(w).created("/v1/webhooks/" + w.ID) }
-	w, err := a.cfg.Control.CreateWebhook(withIdempotency(c, present), &c.caller, control.WebhookInput{
+	w, err := a.cfg.Control.CreateWebhook(withIdempotency(c, present), &c.actor, control.WebhookInput{
 		URL: req.URL, Events: req.Events, Secret: value(req.SigningSecret),
 	})
 	if err != nil {
@@ -171,7 +171,7 @@ func (a *API) updateWebhook(c *call) (response, error) {
 	if err := c.decode(&req); err != nil {
 		return response{}, err
 	}
-	w, err := a.cfg.Control.UpdateWebhook(c.ctx, &c.caller, c.params["webhook_id"], control.WebhookPatch{
+	w, err := a.cfg.Control.UpdateWebhook(c.ctx, &c.actor, c.params["webhook_id"], control.WebhookPatch{
 		URL: setTo(req.URL), Events: setTo(req.Events), State: setTo(req.State),
 	}, c.match)
 	if err != nil {
@@ -181,7 +181,7 @@ func (a *API) updateWebhook(c *call) (response, error) {
 }
 
 func (a *API) deleteWebhook(c *call) (response, error) {
-	w, err := a.cfg.Control.DeleteWebhook(c.ctx, &c.caller, c.params["webhook_id"], c.match)
+	w, err := a.cfg.Control.DeleteWebhook(c.ctx, &c.actor, c.params["webhook_id"], c.match)
 	if err != nil {
 		return response{}, err
 	}
@@ -197,7 +197,7 @@ func (a *API) rotateWebhookSecret(c *call) (response, error) {
 	if req.OverlapHours != nil {
 		hours = *req.OverlapHours
 	}
-	w, err := a.cfg.Control.RotateWebhookSecret(withIdempotency(c, presentNewWebhook), &c.caller, c.params["webhook_id"], hours, c.match)
+	w, err := a.cfg.Control.RotateWebhookSecret(withIdempotency(c, presentNewWebhook), &c.actor, c.params["webhook_id"], hours, c.match)
 	if err != nil {
 		return response{}, err
 	}
@@ -206,7 +206,7 @@ func (a *API) rotateWebhookSecret(c *call) (response, error) {
 
 func (a *API) testWebhook(c *call) (response, error) {
 	present := func(d *webhook.Delivery) response { return ok(webhookTestRecord{DeliveryID: d.ID}) }
-	d, err := a.cfg.Control.TestWebhook(withIdempotency(c, present), &c.caller, c.params["webhook_id"])
+	d, err := a.cfg.Control.TestWebhook(withIdempotency(c, present), &c.actor, c.params["webhook_id"])
 	if err != nil {
 		return response{}, err
 	}
@@ -223,7 +223,7 @@ func (a *API) recoverWebhook(c *call) (response, error) {
 		c.refuse(invalidTime("since"))
 	}
 	present := func(n int) response { return ok(webhookRecoveryRecord{Deliveries: n}) }
-	n, err := a.cfg.Control.RecoverWebhook(withIdempotency(c, present), &c.caller, c.params["webhook_id"], since)
+	n, err := a.cfg.Control.RecoverWebhook(withIdempotency(c, present), &c.actor, c.params["webhook_id"], since)
 	if err != nil {
 		return response{}, err
 	}

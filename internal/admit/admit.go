@@ -16,7 +16,6 @@ import (
 // Config configures an Admitter. Every field but Mono and Lease is required.
 type Config struct {
 	Follower *snapshot.Follower
-	Reserver *ratelimit.Reserver
 	// Now reads the monotonic and the wall clock. It must be the same function as
 	// snapshot.Config.Now.
 	Now func() ratelimit.Instant
@@ -37,8 +36,6 @@ func New(cfg Config) (*Admitter, error) {
 	switch {
 	case cfg.Follower == nil:
 		return nil, errors.New("admit: Config.Follower is required")
-	case cfg.Reserver == nil:
-		return nil, errors.New("admit: Config.Reserver is required")
 	case cfg.Now == nil:
 		return nil, errors.New("admit: Config.Now is required")
 	}
@@ -74,9 +71,8 @@ func (a *Admitter) Decide(req *Request, v *Verdict) {
 		// In this order: the snapshot is at least as new as the lease and the version say.
 		v.version = a.cfg.Follower.Version()
 		if d.decide(a.cfg.Follower.Current(), path) {
-			if v.ticket != nil && v.Action == Refuse {
-				v.ticket.Return(d.now)
-				v.ticket = nil
+			if v.Action == Refuse {
+				a.limiter.Release(&v.Charge)
 			}
 			return
 		}
@@ -94,15 +90,10 @@ const allowedMethods = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"
 // Wait waits until the limits for which v has the action Wait can decide: until a daily cap has
 // something reserved, or the limit store has answered. The caller must then call Decide again. The
 // error is that of ctx, or has the code fault.Unavailable if the store cannot be reached.
-func (a *Admitter) Wait(ctx context.Context, v *Verdict) (err error) {
-	if v.daily != nil {
-		err = a.cfg.Reserver.Wait(ctx, v.daily)
-	} else {
-		err = v.ticket.Wait(ctx)
-	}
+func (a *Admitter) Wait(ctx context.Context, v *Verdict) error {
+	err := v.Charge.Wait(ctx)
 	if err != nil {
-		v.ticket.Return(a.cfg.Now())
-		v.ticket = nil
+		a.limiter.Release(&v.Charge)
 	}
 	return err
 }
@@ -116,9 +107,6 @@ type decision struct {
 	target   target
 	lost     bool // the lease is not held
 	now      ratelimit.Instant
-
-	room  [ratelimit.MaxLimits]ratelimit.Limit
-	limit int // number of limits in room that are known to apply
 }
 
 // decide makes the checks from the gateway on. It reports false if a limit was closed
@@ -293,7 +281,7 @@ func (d *decision) authenticate(s *snapshot.Snapshot, g *snapshot.Gateway, secre
 		return false
 	}
 	k.MarkUsedAt(now)
-	d.limit = len(k.AppendLimits(d.room[:0]))
+	k.AddLimits(&v.Charge)
 	if only := k.GatewayID(); only != "" && only != g.ID {
 		v.forbid(accesslog.WrongGateway)
 		return false
@@ -330,8 +318,7 @@ func (d *decision) findRevoked(secret string, g *snapshot.Gateway) {
 // charge makes checks 6 and 7. The caller of a public route needs no scope.
 func (d *decision) charge(g *snapshot.Gateway, r *snapshot.Route, public bool, path string) bool {
 	v := d.verdict
-	limits, fits := r.AppendLimits(d.room[:d.limit], v.Caller.BucketID())
-	d.limit = len(limits)
+	fits := r.AddLimits(&v.Charge, v.Caller.BucketID())
 	if !public && !v.Caller.Allows(d.req.Method, path) {
 		v.forbid(accesslog.WrongScope)
 		d.peek(g)
@@ -342,34 +329,24 @@ func (d *decision) charge(g *snapshot.Gateway, r *snapshot.Route, public bool, p
 		d.peek(g)
 		return true
 	}
-	limits = append(limits, g.Global())
-	v.ticket.Attach(limits)
-	result, worst := d.limiter.Decide(d.now, limits, v.statuses[:])
-	switch result {
+	g.AddLimit(&v.Charge)
+	switch d.limiter.Decide(d.now, &v.Charge) {
 	case ratelimit.Stale:
 		return false
-	case ratelimit.NeedsTicket:
-		v.ticket = ratelimit.Ask(d.now, limits, v.ticket)
-		d.peek(g)
-		v.Action, v.daily = Wait, nil
-	case ratelimit.NeedsReservation:
-		d.peek(g)
-		v.Action, v.daily = Wait, limits[worst].Daily
+	case ratelimit.NeedsReservation, ratelimit.NeedsTicket:
+		d.limiter.Peek(d.now, &v.Charge)
+		v.Action = Wait
 	case ratelimit.Refused:
 		v.refuse(accesslog.Limited, fault.RateLimitExceeded, "")
-		v.statusCount, v.worst = len(limits), worst
 	case ratelimit.Admitted:
 		v.Action = Forward
-		v.statusCount, v.worst = len(limits), worst
 	}
 	return true
 }
 
-// peek fills the statuses of a response that charges nothing: of the limits that are known
+// peek sets the statuses of a response that charges nothing: of the limits that are known
 // to apply so far, and of the gateway's global limit.
 func (d *decision) peek(g *snapshot.Gateway) {
-	v := d.verdict
-	limits := append(d.room[:d.limit], g.Global())
-	v.worst = d.limiter.Peek(d.now, limits, v.statuses[:])
-	v.statusCount = len(limits)
+	g.AddLimit(&d.verdict.Charge)
+	d.limiter.Peek(d.now, &d.verdict.Charge)
 }

@@ -158,14 +158,17 @@ func BenchmarkDecideParts(b *testing.B) {
 	part("key-look-up", func(*Request) { s.KeyByDigest(digests[next%len(digests)]); next++ })
 	key := s.KeyByDigest(digests[0])
 	user, _ := gw.Find("/user")
-	limits, _ := user.Route("GET").AppendLimits(key.AppendLimits(nil), [16]byte{})
-	limits = append(limits, gw.Global())
-	var statuses [ratelimit.MaxLimits]ratelimit.Status
+	v, limiter := Verdict{Action: Forward}, ratelimit.Limiter{}
+	add := func() {
+		v.Charge.Clear()
+		key.AddLimits(&v.Charge)
+		user.Route("GET").AddLimits(&v.Charge, [16]byte{})
+		gw.AddLimit(&v.Charge)
+	}
+	part("add-limits", func(*Request) { add() })
+	add()
 	at := g.clock.Now()
-	part("four-limits", func(*Request) { at.Mono += 100; ratelimit.Decide(at, limits, statuses[:]) })
-	var v Verdict
-	v.Action, v.statusCount = Forward, len(limits)
-	v.worst = ratelimit.Peek(at, limits, v.statuses[:])
+	part("four-limits", func(*Request) { at.Mono += 100; limiter.Decide(at, &v.Charge) })
 	room := make([]byte, 0, 1024)
 	part("append-fields", func(*Request) { v.AppendFields(room) })
 	_ = now

@@ -26,8 +26,8 @@ func (v *Verdict) EachField(scratch []byte, yield func(name string, value []byte
 // only if dst lacks room.
 func (v *Verdict) AppendFields(dst []byte) []byte {
 	first := limitField
-	if v.statusCount > 0 {
-		dst = v.appendStatus(dst)
+	if worst := v.Charge.Worst(); worst != nil {
+		dst = v.appendStatus(dst, worst)
 		first = retryField
 	}
 	if v.Action == Forward && v.AllowOrigin == "" && !v.VaryOrigin {
@@ -48,19 +48,18 @@ func (v *Verdict) AppendFields(dst []byte) []byte {
 
 // appendStatus appends the lines of the fields up to limitsField, which almost every
 // response has.
-func (v *Verdict) appendStatus(dst []byte) []byte {
-	worst := &v.statuses[v.worst]
+func (v *Verdict) appendStatus(dst []byte, worst *ratelimit.Status) []byte {
 	dst = strconv.AppendInt(append(dst, "X-RateLimit-Limit: "...), worst.Limit, 10)
 	dst = strconv.AppendInt(append(dst, "\r\nX-RateLimit-Remaining: "...), worst.Remaining, 10)
 	dst = strconv.AppendInt(append(dst, "\r\nX-RateLimit-Reset: "...), worst.ResetAt, 10)
 	dst = append(dst, "\r\nRateLimit-Policy: "...)
 	value := len(dst)
-	dst = ratelimit.AppendPolicy(dst, v.statuses[:v.statusCount])
+	dst = v.Charge.AppendPolicy(dst)
 	if len(dst) == value {
 		return dst[:value-len("RateLimit-Policy: ")]
 	}
 	dst = append(dst, "\r\nRateLimit: "...)
-	dst = ratelimit.AppendLimits(dst, v.statuses[:v.statusCount])
+	dst = v.Charge.AppendLimits(dst)
 	return append(dst, "\r\n"...)
 }
 
@@ -155,10 +154,10 @@ func (v *Verdict) appendValue(f field, dst []byte) []byte {
 
 // appendLimit is appendValue for the rate limit fields.
 func (v *Verdict) appendLimit(f field, dst []byte) []byte {
-	if v.statusCount == 0 {
+	worst := v.Charge.Worst()
+	if worst == nil {
 		return dst
 	}
-	worst := &v.statuses[v.worst]
 	switch f {
 	case limitField:
 		return strconv.AppendInt(dst, worst.Limit, 10)
@@ -167,9 +166,9 @@ func (v *Verdict) appendLimit(f field, dst []byte) []byte {
 	case resetField:
 		return strconv.AppendInt(dst, worst.ResetAt, 10)
 	case policyField:
-		return ratelimit.AppendPolicy(dst, v.statuses[:v.statusCount])
+		return v.Charge.AppendPolicy(dst)
 	case limitsField:
-		return ratelimit.AppendLimits(dst, v.statuses[:v.statusCount])
+		return v.Charge.AppendLimits(dst)
 	default:
 		if v.Code != fault.RateLimitExceeded {
 			return dst

@@ -82,7 +82,7 @@ func newHarnessWith(t testing.TB, edit func(*snapshot.Config)) *harness {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h.admit, err = New(Config{Follower: h.follower, Reserver: reserver, Now: h.clock.Now})
+	h.admit, err = New(Config{Follower: h.follower, Now: h.clock.Now})
 	if err != nil {
 		t.Fatal(err)
 	}

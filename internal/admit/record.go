@@ -24,7 +24,7 @@ func (v *Verdict) Record(r *accesslog.Record) {
 	}
 	copy(r.Prefix[:], v.KeyPrefix)
 	if r.Result == accesslog.Limited {
-		s := &v.statuses[v.worst]
+		s := v.Charge.Worst()
 		r.Limit, r.Remaining, r.ResetAt, r.LimitScope = s.Limit, s.Remaining, s.ResetAt, uint8(s.Scope)
 	}
 }

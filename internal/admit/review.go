@@ -154,14 +154,15 @@ func (v *Verdict) Withdraw(result accesslog.Result, r *Review, unsent bool) {
 	if v.Action != Forward {
 		return
 	}
-	limits := v.limits()
 	if unsent {
-		v.giveBack(r.limiter, limits)
+		r.limiter.Release(&v.Charge)
+	} else {
+		v.Charge.Settle()
 	}
-	v.statusCount, v.worst, v.Action = 0, -1, Refuse
-	global := limits[len(limits)-1:]
+	v.Action = Refuse
 	switch result {
 	case accesslog.NoGateway:
+		v.Charge.Clear()
 		v.refuse(result, fault.GatewayNotFound, "")
 		if r.snapshot.GatewayByID(v.Gateway.ID) != nil {
 			v.reason = withdrawn
@@ -169,48 +170,31 @@ func (v *Verdict) Withdraw(result accesslog.Result, r *Review, unsent bool) {
 		return
 	case accesslog.KeyInvalid:
 		v.unauthorized(result, fault.KeyInvalid)
-		v.RevokedKey, v.Caller, limits = v.Caller.UUID(), nil, global
+		v.Charge.Keep(ratelimit.GlobalScope)
+		v.RevokedKey, v.Caller = v.Caller.UUID(), nil
 	case accesslog.KeyExpired:
 		v.unauthorized(result, fault.KeyExpired)
-		limits = global
+		v.Charge.Keep(ratelimit.GlobalScope)
 	case accesslog.WrongGateway:
 		v.forbid(result)
 		v.Route = nil // as before check 5
-		limits = append(v.Caller.AppendLimits(nil), global...)
+		v.Charge.Keep(ratelimit.KeyScope, ratelimit.KeyDailyScope, ratelimit.GlobalScope)
 	case accesslog.WrongScope:
 		v.forbid(result)
 	default:
 		v.refuse(result, fault.Unavailable, unconfirmed)
-		v.unconfirmed, limits = true, global
+		v.Charge.Keep(ratelimit.GlobalScope)
+		v.unconfirmed = true
 	}
-	v.worst = r.limiter.Peek(r.Now(), limits, v.statuses[:])
-	v.statusCount = len(limits)
+	r.limiter.Peek(r.Now(), &v.Charge)
 }
 
 // GiveBack takes back what an admitted request was charged, because nothing of it has reached its upstream,
 // and sets its statuses to those of a response that charges nothing. The response is still the driver's.
 func (a *Admitter) GiveBack(v *Verdict) {
-	if v.Action != Forward || v.returned {
+	if v.Action != Forward {
 		return
 	}
-	limits := v.limits()
-	v.giveBack(a.limiter, limits)
-	v.worst, v.statusCount = a.limiter.Peek(a.cfg.Now(), limits, v.statuses[:]), len(limits)
-}
-
-func (v *Verdict) giveBack(l *ratelimit.Limiter, limits []ratelimit.Limit) {
-	if !v.returned {
-		v.returned = true
-		l.GiveBack(v.Now, limits[:min(len(limits), v.statusCount)], v.statuses[:])
-	}
-}
-
-// limits returns the limits that were charged for an admitted request. The last one is the gateway's
-// global limit.
-func (v *Verdict) limits() []ratelimit.Limit {
-	limits := v.Caller.AppendLimits(make([]ratelimit.Limit, 0, ratelimit.MaxLimits))
-	if v.Route != nil {
-		limits, _ = v.Route.AppendLimits(limits, v.Caller.BucketID())
-	}
-	return append(limits, v.Gateway.Global())
+	a.limiter.Release(&v.Charge)
+	a.limiter.Peek(a.cfg.Now(), &v.Charge)
 }

@@ -49,6 +49,10 @@ type Verdict struct {
 	// format and checksum of a key. It is "" on public routes.
 	KeyPrefix string
 
+	// Charge is what the request is charged: the limits that are known to apply. It is taken if the action is
+	// Forward. Whoever ends the exchange settles it, unless Admitter.GiveBack has released it before.
+	Charge ratelimit.Charge
+
 	// Path is the path to forward, byte for byte.
 	Path string
 	// Allow is the value of the Allow header of a 405.
@@ -65,21 +69,10 @@ type Verdict struct {
 
 	version     uint64 // of the configuration that was in force, or of an earlier one
 	unconfirmed bool   // the lease is not held
-	returned    bool   // what was charged has been given back
-
-	daily       *ratelimit.Daily  // the cap that Wait waits for; nil if it waits for ticket
-	ticket      *ratelimit.Ticket // the question to the limit store, and its answer; usually nil
-	statusCount int               // number of statuses
-	worst       int               // the index of the status in X-RateLimit-*
-	statuses    [ratelimit.MaxLimits]ratelimit.Status
 }
 
-// reset clears v, except for statuses, of which those beyond statusCount are never read. The answer
-// for which Wait has waited stays.
+// reset clears v, except for what Wait has got for the charge.
 func (v *Verdict) reset() {
-	if v.Action != Wait {
-		v.ticket = nil
-	}
 	v.resetDecision()
 	v.Close, v.Path, v.queryHead, v.queryTail, v.hasQuery = false, "", "", "", false
 }
@@ -90,8 +83,8 @@ func (v *Verdict) resetDecision() {
 	v.Gateway, v.Route, v.Caller, v.KeyPrefix, v.Authenticated = nil, nil, nil, "", false
 	v.RevokedKey = [16]byte{}
 	v.Allow, v.AllowOrigin, v.VaryOrigin = "", "", false
-	v.version, v.unconfirmed, v.returned = 0, false, false
-	v.daily, v.statusCount, v.worst = nil, 0, -1
+	v.version, v.unconfirmed = 0, false
+	v.Charge.Clear()
 }
 
 // refuse makes v a refusal. result is what the access record says of it, and reason its public message,
@@ -137,12 +130,6 @@ func (v *Verdict) AppendQuery(dst []byte) []byte {
 	return append(append(dst, v.queryHead...), v.queryTail...)
 }
 
-// Statuses returns the status of each limit after the decision. worst is the index of the
-// status in the X-RateLimit-* headers, or -1 if there are none.
-func (v *Verdict) Statuses() (all []ratelimit.Status, worst int) {
-	return v.statuses[:v.statusCount], v.worst
-}
-
 // Fault returns the error of a refusal, for fault.Response. It is nil for any other action.
 func (v *Verdict) Fault() *fault.Error {
 	if v.Action != Refuse || v.Code == "" {
@@ -150,7 +137,7 @@ func (v *Verdict) Fault() *fault.Error {
 	}
 	e := &fault.Error{Code: v.Code, Auth: v.Auth, Message: v.message()}
 	if v.Code == fault.RateLimitExceeded {
-		s := &v.statuses[v.worst]
+		s := v.Charge.Worst()
 		e.Limit = &fault.Limit{Limit: s.Limit, Remaining: 0, ResetAt: s.ResetAt, Scope: s.Scope.String()}
 	}
 	return e
@@ -181,18 +168,7 @@ func (v *Verdict) message() string {
 		}
 		return v.Gateway.KeyMessage
 	case fault.RateLimitExceeded:
-		switch v.statuses[v.worst].Scope {
-		case ratelimit.KeyScope:
-			return "the key's rate limit is exceeded: wait for the number of seconds in the Retry-After header, then try again"
-		case ratelimit.KeyDailyScope:
-			return "the key's daily limit is exceeded: wait for the number of seconds in the Retry-After header, then try again"
-		case ratelimit.DailyScope:
-			return "the route's daily limit is exceeded: wait for the number of seconds in the Retry-After header, then try again"
-		case ratelimit.GlobalScope:
-			return "the gateway's rate limit is exceeded: wait for the number of seconds in the Retry-After header, then try again"
-		default:
-			return "the route's rate limit is exceeded: wait for the number of seconds in the Retry-After header, then try again"
-		}
+		return v.Charge.Worst().Scope.Exceeded() + " is exceeded: wait for the number of seconds in the Retry-After header, then try again"
 	default:
 		return "the request is not valid"
 	}

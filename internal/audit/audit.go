@@ -102,7 +102,7 @@ type Record struct {
 	RequestID  string
 	Action     Action // for Management, with the three below
 	Target     string // identifier of the changed record
-	ActorKeyID string // "" for an offline command
+	ActorKeyID string // "" if the actor is not a key
 	Diff       Diff
 }
 

@@ -71,10 +71,10 @@ func (t *Trust) ClientIP(peer netip.Addr, forwardedFor []string) netip.Addr {
 	return client
 }
 
-// Caller is ClientIP for a peer already known to be trusted. If t has no networks by
+// ClientBehind is ClientIP for a peer already known to be trusted. If t has no networks by
 // which to judge further proxies, the client's address is the last element of
 // forwardedFor, or peer if that element is not a valid address.
-func (t *Trust) Caller(peer netip.Addr, forwardedFor []string) netip.Addr {
+func (t *Trust) ClientBehind(peer netip.Addr, forwardedFor []string) netip.Addr {
 	if t != nil && len(t.networks) > 0 {
 		return t.ClientIP(peer, forwardedFor)
 	}

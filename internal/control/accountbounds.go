@@ -44,7 +44,7 @@ const trimWait = DefaultTrimPeriod
 // eventsWait is the time after which there may be room for an event again.
 const eventsWait = 5 * time.Second
 
-// roomForKey checks that the caller's account may have the key k besides those that it has. Otherwise the error is
+// roomForKey checks that the actor's account may have the key k besides those that it has. Otherwise the error is
 // fault.Conflict.
 func (s *Service) roomForKey(ctx context.Context, w *work, k *apikey.Key) error {
 	bytes := keyBytes(k)
@@ -52,12 +52,12 @@ func (s *Service) roomForKey(ctx context.Context, w *work, k *apikey.Key) error 
 		Keys: int64(cmp.Or(s.cfg.Bounds.Keys, MaxAccountKeys)), LiveKeys: int64(cmp.Or(s.cfg.Bounds.LiveKeys, MaxAccountLiveKeys)),
 		KeyBytes: s.cfg.Bounds.configurationBytes() - bytes + 1,
 	}
-	room, err := w.AccountRoom(ctx, w.caller.Account.ID, most)
+	room, err := w.AccountRoom(ctx, w.actor.Account.ID, most)
 	if err != nil {
 		return err
 	}
 	if bytes > 0 && !room.Configuration {
-		n, err := w.AccountCounts(ctx, w.caller.Account.ID)
+		n, err := w.AccountCounts(ctx, w.actor.Account.ID)
 		if err != nil {
 			return err
 		}
@@ -90,7 +90,7 @@ func keyBytes(k *apikey.Key) int64 {
 // fault.RateLimitExceeded.
 func (w *work) roomForResponse(ctx context.Context) error {
 	most, mostBytes := w.bounds.responses()
-	room, err := w.AccountRoom(ctx, w.caller.Account.ID, AccountCounts{Responses: most, ResponseBytes: mostBytes})
+	room, err := w.AccountRoom(ctx, w.actor.Account.ID, AccountCounts{Responses: most, ResponseBytes: mostBytes})
 	if err != nil || room.Responses && room.ResponseBytes {
 		return err
 	}
@@ -109,8 +109,8 @@ func (w *work) fullOfResponses(most int64) error {
 
 // roomForEvent checks that a call of the account may raise another event. Otherwise the error is
 // fault.RateLimitExceeded. What ends a key is never refused.
-func (s *Service) roomForEvent(c *Caller) error {
-	if s.cfg.EventsFull == nil || !s.cfg.EventsFull(c.Account.ID) {
+func (s *Service) roomForEvent(actor *Actor) error {
+	if s.cfg.EventsFull == nil || !s.cfg.EventsFull(actor.Account.ID) {
 		return nil
 	}
 	return fullAccount(s.now(), eventsWait, fanout.MaxWaiting,
@@ -120,12 +120,12 @@ func (s *Service) roomForEvent(c *Caller) error {
 // roomForRevision checks that one more revision may be stored for the account, and the event of it raised. Otherwise
 // the error is fault.RateLimitExceeded. An account may have twice as many bytes of revisions as are kept, because
 // maintenance removes them only once a minute.
-func (s *Service) roomForRevision(ctx context.Context, tx AccountReader, c *Caller) error {
-	if err := s.roomForEvent(c); err != nil {
+func (s *Service) roomForRevision(ctx context.Context, tx AccountReader, actor *Actor) error {
+	if err := s.roomForEvent(actor); err != nil {
 		return err
 	}
 	most := 2 * s.cfg.Bounds.revisionBytes()
-	room, err := tx.AccountRoom(ctx, c.Account.ID, AccountCounts{RevisionBytes: most})
+	room, err := tx.AccountRoom(ctx, actor.Account.ID, AccountCounts{RevisionBytes: most})
 	if err != nil || room.RevisionBytes {
 		return err
 	}
@@ -133,7 +133,7 @@ func (s *Service) roomForRevision(ctx context.Context, tx AccountReader, c *Call
 		"the revisions of this account's gateways take more than %s: old ones are removed once a minute, so push again then; if that does not help, the newest ones alone take as much: delete gateways that are not used, or push smaller documents", inMiB(most))
 }
 
-// mayGrow is called by an operation that may make the configuration of the caller's account larger, before it
+// mayGrow is called by an operation that may make the configuration of the actor's account larger, before it
 // does. At the end of the transaction, an account that has become larger than it may is fault.Conflict. What an
 // account has beyond the bound already, from before, stays as it is.
 func (w *work) mayGrow(ctx context.Context) error {
@@ -141,7 +141,7 @@ func (w *work) mayGrow(ctx context.Context) error {
 		return nil
 	}
 	w.sized = true
-	return w.NoteConfiguration(ctx, w.caller.Account.ID)
+	return w.NoteConfiguration(ctx, w.actor.Account.ID)
 }
 
 // checkGrowth checks what mayGrow announced.
@@ -149,11 +149,11 @@ func (w *work) checkGrowth(ctx context.Context) error {
 	if !w.sized {
 		return nil
 	}
-	fits, err := w.ConfigurationFits(ctx, w.caller.Account.ID, w.bounds.configurationBytes())
+	fits, err := w.ConfigurationFits(ctx, w.actor.Account.ID, w.bounds.configurationBytes())
 	if err != nil || fits {
 		return err
 	}
-	n, err := w.AccountCounts(ctx, w.caller.Account.ID)
+	n, err := w.AccountCounts(ctx, w.actor.Account.ID)
 	if err != nil {
 		return err
 	}
@@ -171,15 +171,15 @@ func (b *AccountBounds) checkConfiguration(n *AccountCounts) error {
 }
 
 // roomForRoutes checks that the routes of the account may take that many more bytes.
-func (s *Service) roomForRoutes(ctx context.Context, tx AccountReader, c *Caller, more int64) error {
+func (s *Service) roomForRoutes(ctx context.Context, tx AccountReader, actor *Actor, more int64) error {
 	if more <= 0 {
 		return nil
 	}
-	room, err := tx.AccountRoom(ctx, c.Account.ID, AccountCounts{RouteBytes: s.cfg.Bounds.configurationBytes() - more + 1})
+	room, err := tx.AccountRoom(ctx, actor.Account.ID, AccountCounts{RouteBytes: s.cfg.Bounds.configurationBytes() - more + 1})
 	if err != nil || room.Configuration {
 		return err
 	}
-	n, err := tx.AccountCounts(ctx, c.Account.ID)
+	n, err := tx.AccountCounts(ctx, actor.Account.ID)
 	if err != nil {
 		return err
 	}

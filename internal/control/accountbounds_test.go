@@ -14,7 +14,7 @@ import (
 
 // createKeys lets clients create a key each at the same time and returns the keys that they got. All
 // others must be refused with fault.Conflict.
-func (h *harness) createKeys(caller *control.Caller, clients int) (made []string) {
+func (h *harness) createKeys(caller *control.Actor, clients int) (made []string) {
 	h.tb.Helper()
 	var creating sync.WaitGroup
 	keys, errs := make([]*control.NewKey, clients), make([]error, clients)
@@ -84,7 +84,7 @@ func TestResponsesOfAnAccountAreBounded(t *testing.T) {
 			caller, other := h.caller("acme", "admin"), h.caller("other", "admin")
 			h.bounds = c.bounds
 			h.serve(h.db)
-			create := func(caller *control.Caller, key string) error {
+			create := func(caller *control.Actor, key string) error {
 				call := ctx()
 				if key != "" {
 					call = control.WithIdempotency(call, &control.Idempotency{KeyID: caller.KeyID, Key: key,
@@ -124,7 +124,7 @@ func TestCallsWaitForEventsToBeFannedOut(t *testing.T) {
 	full := ""
 	h.full = func(accountID string) bool { return accountID == full }
 	h.serve(h.db)
-	create := func(c *control.Caller) (*control.NewKey, error) {
+	create := func(c *control.Actor) (*control.NewKey, error) {
 		return h.CreateKey(ctx(), c, control.KeyInput{Name: "k", Scope: "read"})
 	}
 	k := must[*control.NewKey](h)(create(caller))

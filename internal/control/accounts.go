@@ -21,7 +21,7 @@ const firstKeyName = "admin"
 // a new one. If the account existed without a given key, it gets that key, and FirstStart
 // returns it too: an earlier first start may have been interrupted (contract, section 1).
 func (s *Service) FirstStart(ctx context.Context, given string) (secret string, err error) {
-	a, err := read(ctx, s, func(tx ReadTx) (*account.Account, error) {
+	a, err := view(ctx, s, func(tx ReadTx) (*account.Account, error) {
 		return tx.AccountByName(ctx, account.Default)
 	})
 	switch {
@@ -37,7 +37,7 @@ func (s *Service) FirstStart(ctx context.Context, given string) (secret string, 
 // several nodes share: exactly one of them creates it. The others, and later starts, get "" and
 // change nothing, so that a key which was revoked stays so.
 func (s *Service) FirstNode(ctx context.Context, given string) (secret string, err error) {
-	_, err = read(ctx, s, func(tx ReadTx) (*account.Account, error) {
+	_, err = view(ctx, s, func(tx ReadTx) (*account.Account, error) {
 		return tx.AccountByName(ctx, account.Default)
 	})
 	if fault.CodeOf(err) != fault.NotFound {
@@ -48,7 +48,7 @@ func (s *Service) FirstNode(ctx context.Context, given string) (secret string, e
 
 // createFirst creates the account default. The key is "" if another process was first.
 func (s *Service) createFirst(ctx context.Context, given string) (secret string, err error) {
-	_, key, err := s.createAccount(ctx, &account.Account{Name: account.Default, Plan: account.Platform}, given)
+	_, key, err := s.createAccount(ctx, SystemActor, &account.Account{Name: account.Default, Plan: account.Platform}, given)
 	if fault.CodeOf(err) == fault.Conflict {
 		return "", nil
 	}
@@ -60,7 +60,7 @@ func (s *Service) createFirst(ctx context.Context, given string) (secret string,
 
 // giveKey creates an admin key with the given string for a, unless the key exists.
 func (s *Service) giveKey(ctx context.Context, a *account.Account, given string) error {
-	_, err := inTx(ctx, s, offline(a), func(w *work) (*NewKey, error) {
+	_, err := inTx(ctx, s, trusted(SystemActor, a), func(w *work) (*NewKey, error) {
 		if _, err := w.KeyByDigest(ctx, apikey.DigestOf(given)); fault.CodeOf(err) != fault.NotFound {
 			return nil, err
 		}
@@ -73,15 +73,15 @@ func (s *Service) giveKey(ctx context.Context, a *account.Account, given string)
 // admin, for a command that opens the store itself. hosts are the patterns of the hostnames
 // that its gateways may use. A name that is in use is fault.Conflict.
 func (s *Service) CreateAccount(ctx context.Context, name string, plan account.Plan, hosts []string) (*account.Account, *NewKey, error) {
-	return s.createAccount(ctx, &account.Account{Name: name, Plan: plan, Hosts: lowered(hosts)}, "")
+	return s.createAccount(ctx, OfflineActor, &account.Account{Name: name, Plan: plan, Hosts: lowered(hosts)}, "")
 }
 
-// createAccount creates a. Its first key has the given string, or a new one if that is "".
-func (s *Service) createAccount(ctx context.Context, a *account.Account, key string) (*account.Account, *NewKey, error) {
+// createAccount creates a for an actor of the given kind. Its first key has the given string, or a new one if that is "".
+func (s *Service) createAccount(ctx context.Context, by ActorKind, a *account.Account, key string) (*account.Account, *NewKey, error) {
 	if err := a.Validate(); err != nil {
 		return nil, nil, err
 	}
-	made, err := inTx(ctx, s, offline(a), func(w *work) (*NewAccount, error) { return s.insertAccount(ctx, w, *a, key) })
+	made, err := inTx(ctx, s, trusted(by, a), func(w *work) (*NewAccount, error) { return s.insertAccount(ctx, w, *a, key) })
 	if err != nil {
 		return nil, nil, err
 	}
@@ -105,23 +105,23 @@ func (s *Service) insertAccount(ctx context.Context, w *work, a account.Account,
 		return nil, err
 	}
 	// The records of the key are the account's own, which must not see the operator's key.
-	caller := w.caller
-	w.caller = offline(&a)
+	actor := w.actor
+	w.actor = trusted(SystemActor, &a)
 	key, err := s.insertAdminKey(ctx, w, firstKeyName, secret)
-	w.caller = caller
+	w.actor = actor
 	return &NewAccount{Account: a, Key: key}, err
 }
 
 // CreateAccountKey creates an account-level key with the scope admin for the account with
 // the given name. If there is no such account, the error is fault.NotFound.
 func (s *Service) CreateAccountKey(ctx context.Context, accountName, keyName string) (*NewKey, error) {
-	a, err := read(ctx, s, func(tx ReadTx) (*account.Account, error) {
+	a, err := view(ctx, s, func(tx ReadTx) (*account.Account, error) {
 		return tx.AccountByName(ctx, accountName)
 	})
 	if err != nil {
 		return nil, err
 	}
-	return inTx(ctx, s, offline(a), func(w *work) (*NewKey, error) {
+	return inTx(ctx, s, trusted(OfflineActor, a), func(w *work) (*NewKey, error) {
 		return s.insertAdminKey(ctx, w, keyName, "")
 	})
 }
@@ -132,12 +132,6 @@ func (s *Service) insertAdminKey(ctx context.Context, w *work, name, secret stri
 		return nil, err
 	}
 	return s.insertKeyAs(ctx, w, k, secret)
-}
-
-// offline returns the caller of a command that opens the store itself. It may do anything,
-// like everyone with write access to the store's files.
-func offline(a *account.Account) *Caller {
-	return &Caller{Account: a, Scope: apikey.Scopes{{Word: apikey.Admin}}, Source: "cli"}
 }
 
 func lowered(list []string) []string {

@@ -14,18 +14,18 @@ import (
 // removed have the identifiers that they had in from, the others those of to. Settings are those that
 // to sets, if it is a configuration file, and from does not (nil) or otherwise. Revisions that do not
 // exist, or are no longer kept, are fault.NotFound.
-func (s *Service) CompareRevisions(ctx context.Context, c *Caller, gatewayID string, from, to int64) (*PushResult, error) {
-	before, after := &gateway.Revision{}, &gateway.Revision{}
-	err := s.cfg.Store.View(ctx, func(tx ReadTx) error {
-		g, err := tx.Gateway(ctx, c.Account.ID, gatewayID)
+func (s *Service) CompareRevisions(ctx context.Context, actor *Actor, gatewayID string, from, to int64) (*PushResult, error) {
+	before := &gateway.Revision{}
+	after, err := read(ctx, s, actor, func(tx ReadTx) (*gateway.Revision, error) {
+		g, err := tx.Gateway(ctx, actor.Account.ID, gatewayID)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		if after, err = s.revision(ctx, tx, g, to); err != nil || from == 0 {
-			return err
+		after, err := s.revision(ctx, tx, g, to)
+		if err == nil && from != 0 {
+			before, err = s.revision(ctx, tx, g, from)
 		}
-		before, err = s.revision(ctx, tx, g, from)
-		return err
+		return after, err
 	})
 	if err != nil {
 		return nil, err

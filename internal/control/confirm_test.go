@@ -40,7 +40,7 @@ type sharedHarness struct {
 	*everywhere
 	t      *testing.T
 	db     *postgres.DB
-	caller *control.Caller
+	caller *control.Actor
 }
 
 func newSharedHarness(t *testing.T) *sharedHarness {
@@ -70,7 +70,7 @@ func newSharedHarness(t *testing.T) *sharedHarness {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h.caller = &control.Caller{Account: a, Scope: admin}
+	h.caller = &control.Actor{Kind: control.OfflineActor, Account: a, Scope: admin}
 	return h
 }
 
@@ -151,7 +151,7 @@ func TestEverySuccessWaitsForAllNodes(t *testing.T) {
 // Guarantee: the number of a change tells an account nothing of the changes of others.
 func TestNumbersOfChangesAreOfTheAccount(t *testing.T) {
 	h := newSharedHarness(t)
-	change := func(c *control.Caller) int64 {
+	change := func(c *control.Actor) int64 {
 		t.Helper()
 		var receipt control.Receipt
 		if _, err := h.CreateKey(control.WithReceipt(t.Context(), &receipt), c, control.KeyInput{Name: "k", Scope: "admin"}); err != nil {
@@ -165,7 +165,7 @@ func TestNumbersOfChangesAreOfTheAccount(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 3 {
-		change(&control.Caller{Account: other, Scope: h.caller.Scope})
+		change(&control.Actor{Kind: control.OfflineActor, Account: other, Scope: h.caller.Scope})
 	}
 	if next := change(h.caller); next != first+1 {
 		t.Errorf("the numbers of two changes of an account are %d and %d, with others between them; want the next one", first, next)

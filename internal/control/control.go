@@ -13,7 +13,6 @@ import (
 	"runtime"
 	"time"
 
-	"github.com/keygate/keygate/internal/account"
 	"github.com/keygate/keygate/internal/apikey"
 	"github.com/keygate/keygate/internal/audit"
 	"github.com/keygate/keygate/internal/gateway"
@@ -77,20 +76,6 @@ type Config struct {
 	// and comparing a large document. The Follower takes the same slots. If it is nil, half of
 	// the processors are slots, at least one.
 	Heavy chan struct{}
-}
-
-// Caller identifies the caller of an operation and its request, for permissions and the audit
-// record.
-type Caller struct {
-	Account   *account.Account
-	KeyID     string // "" for an offline command
-	KeyPrefix string
-	Scope     apikey.Scopes
-	Source    gateway.Source // what a push by this caller is recorded as: API, CLI or Dashboard
-	Method    string
-	Path      string // without the query
-	ClientIP  string
-	RequestID string
 }
 
 // Match is the If-Match condition of a call: it reports whether the record may have this

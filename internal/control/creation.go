@@ -20,16 +20,16 @@ type NewGateway struct {
 }
 
 // CreateGateway is CreateGatewayFrom with an OpenAPI document; "" for none.
-func (s *Service) CreateGateway(ctx context.Context, c *Caller, p gateway.Patch, spec string) (*gateway.Gateway, error) {
-	return s.CreateGatewayFrom(ctx, c, NewGateway{Settings: p, Spec: spec})
+func (s *Service) CreateGateway(ctx context.Context, actor *Actor, p gateway.Patch, spec string) (*gateway.Gateway, error) {
+	return s.CreateGatewayFrom(ctx, actor, NewGateway{Settings: p, Spec: spec})
 }
 
 // CreateGatewayFrom creates a gateway. A document becomes revision 1, without an event; if it is invalid,
 // nothing is created. A hostname that is in use is fault.Conflict. If the gateway becomes the default
 // gateway, the former one loses that in the same transaction. Errors of the file name the field as
 // "config.gateway.name", those of a spec as "spec".
-func (s *Service) CreateGatewayFrom(ctx context.Context, c *Caller, in NewGateway) (*gateway.Gateway, error) {
-	n, err := s.readCreation(ctx, c, in)
+func (s *Service) CreateGatewayFrom(ctx context.Context, actor *Actor, in NewGateway) (*gateway.Gateway, error) {
+	n, err := s.readCreation(ctx, actor, in)
 	if err != nil {
 		return nil, err
 	}
@@ -38,11 +38,11 @@ func (s *Service) CreateGatewayFrom(ctx context.Context, c *Caller, in NewGatewa
 	}
 	var prepared Prepared
 	if n.doc != nil {
-		if prepared, err = s.prepareFirst(ctx, c, n); err != nil {
+		if prepared, err = s.prepareFirst(ctx, actor, n); err != nil {
 			return nil, err
 		}
 	}
-	g, err := s.insertGateway(ctx, c, n, prepared)
+	g, err := s.insertGateway(ctx, actor, n, prepared)
 	if err != nil && prepared != nil {
 		if bad := s.cfg.Store.Discard(ctx, prepared); bad != nil {
 			s.cfg.Log.WarnContext(ctx, "could not remove the routes of a gateway that was not created; they are removed later", "error", bad)
@@ -53,8 +53,8 @@ func (s *Service) CreateGatewayFrom(ctx context.Context, c *Caller, in NewGatewa
 
 // PlanGateway returns what CreateGatewayFrom would create: the settings that differ from the defaults, and
 // the routes. It fails where CreateGatewayFrom would, and changes nothing.
-func (s *Service) PlanGateway(ctx context.Context, c *Caller, in NewGateway) (*PushResult, error) {
-	n, err := s.readCreation(ctx, c, in)
+func (s *Service) PlanGateway(ctx context.Context, actor *Actor, in NewGateway) (*PushResult, error) {
+	n, err := s.readCreation(ctx, actor, in)
 	if err != nil {
 		return nil, err
 	}
@@ -68,8 +68,8 @@ func (s *Service) PlanGateway(ctx context.Context, c *Caller, in NewGateway) (*P
 		}
 		defer release()
 	}
-	return read(ctx, s, func(tx ReadTx) (*PushResult, error) {
-		g, err := s.newGateway(ctx, tx, c, n)
+	return read(ctx, s, actor, func(tx ReadTx) (*PushResult, error) {
+		g, err := s.newGateway(ctx, tx, actor, n)
 		if err != nil {
 			return nil, err
 		}
@@ -77,7 +77,7 @@ func (s *Service) PlanGateway(ctx context.Context, c *Caller, in NewGateway) (*P
 		if err != nil {
 			return nil, err
 		}
-		blank := n.blank(c, g.CreatedAt)
+		blank := n.blank(actor, g.CreatedAt)
 		s.setHostname(blank)
 		r := &PushResult{Added: []RouteChange{}, Removed: []RouteChange{}, Changed: []RouteChange{}, Warnings: slices.Concat([]string{}, warnings), Settings: settingChanges(blank, g)}
 		for i := range r.Settings {
@@ -102,22 +102,25 @@ type creation struct {
 }
 
 // readCreation checks in, with all settings that do not depend on the store.
-func (s *Service) readCreation(ctx context.Context, c *Caller, in NewGateway) (*creation, error) {
+func (s *Service) readCreation(ctx context.Context, actor *Actor, in NewGateway) (*creation, error) {
+	if err := actor.check(); err != nil {
+		return nil, err
+	}
 	n := &creation{id: id.NewAt(id.Gateway, s.now())}
 	if in.Spec != "" && in.Config != "" {
 		return nil, fault.Invalid("config", "cannot be given together with spec: give one of them")
 	}
-	if err := s.readDocument(ctx, c, in, n); err != nil && fault.ProblemsOf(err) == nil {
+	if err := s.readDocument(ctx, actor, in, n); err != nil && fault.ProblemsOf(err) == nil {
 		return nil, err
-	} else if problems := fault.Join(s.readSettings(c, in, n), err); problems != nil {
+	} else if problems := fault.Join(s.readSettings(actor, in, n), err); problems != nil {
 		return nil, problems
 	}
 	// Secrets and settings that depend on each other.
-	return n, n.apply(n.blank(c, s.now()))
+	return n, n.apply(n.blank(actor, s.now()))
 }
 
 // readDocument reads the document of in, if there is one.
-func (s *Service) readDocument(ctx context.Context, c *Caller, in NewGateway, n *creation) error {
+func (s *Service) readDocument(ctx context.Context, actor *Actor, in NewGateway, n *creation) error {
 	content := in.Spec + in.Config
 	if content == "" {
 		return nil
@@ -131,13 +134,13 @@ func (s *Service) readDocument(ctx context.Context, c *Caller, in NewGateway, n 
 		n.doc, err = readSpec([]byte(content))
 		return inField("spec", err)
 	}
-	n.doc, err = s.readConfiguration(c, []byte(content))
+	n.doc, err = s.readConfiguration(actor, []byte(content))
 	return fault.Prefixed("config", err)
 }
 
 // readSettings reads the settings of in, after its document. The name and the upstream URL are required,
 // in one of them.
-func (s *Service) readSettings(c *Caller, in NewGateway, n *creation) error {
+func (s *Service) readSettings(actor *Actor, in NewGateway, n *creation) error {
 	settings := in.Settings
 	section := &gateway.Patch{}
 	if n.doc != nil {
@@ -157,7 +160,7 @@ func (s *Service) readSettings(c *Caller, in NewGateway, n *creation) error {
 			problems = append(problems, fault.Invalid(required.field, "is required: give it here, or as gateway.%s in config", required.field))
 		}
 	}
-	edit, err := s.readPatch(c, &settings, false)
+	edit, err := s.readPatch(actor, &settings, false)
 	n.edits = []*gatewayEdit{edit}
 	if n.doc != nil && n.doc.kind == gateway.ConfigDocument {
 		n.edits = append(n.edits, &n.doc.edit)
@@ -165,9 +168,9 @@ func (s *Service) readSettings(c *Caller, in NewGateway, n *creation) error {
 	return fault.Join(append(problems, err)...)
 }
 
-// blank returns a gateway of the caller with all settings at their defaults.
-func (n *creation) blank(c *Caller, now time.Time) *gateway.Gateway {
-	return &gateway.Gateway{ID: n.id, AccountID: c.Account.ID, Timeout: gateway.DefaultTimeout, CreatedAt: now, Version: 1}
+// blank returns a gateway of the actor's account with all settings at their defaults.
+func (n *creation) blank(actor *Actor, now time.Time) *gateway.Gateway {
+	return &gateway.Gateway{ID: n.id, AccountID: actor.Account.ID, Timeout: gateway.DefaultTimeout, CreatedAt: now, Version: 1}
 }
 
 // apply applies the settings to g.
@@ -187,18 +190,18 @@ func (n *creation) documentField() string {
 }
 
 // newGateway returns the gateway that n creates, if the account has room for it.
-func (s *Service) newGateway(ctx context.Context, tx ReadTx, c *Caller, n *creation) (*gateway.Gateway, error) {
-	if err := s.roomForGateway(ctx, tx, c); err != nil {
+func (s *Service) newGateway(ctx context.Context, tx ReadTx, actor *Actor, n *creation) (*gateway.Gateway, error) {
+	if err := s.roomForGateway(ctx, tx, actor); err != nil {
 		return nil, err
 	}
 	if n.doc != nil {
-		if err := s.roomFor(ctx, tx, c, n.doc.size(), n.documentField()); err != nil {
+		if err := s.roomFor(ctx, tx, actor, n.doc.size(), n.documentField()); err != nil {
 			return nil, err
 		}
 	}
-	g := n.blank(c, s.now())
+	g := n.blank(actor, s.now())
 	var err error
-	if g.Default, err = isFirst(ctx, tx, c); err != nil {
+	if g.Default, err = isFirst(ctx, tx, actor); err != nil {
 		return nil, err
 	}
 	if err := n.apply(g); err != nil {
@@ -209,12 +212,15 @@ func (s *Service) newGateway(ctx context.Context, tx ReadTx, c *Caller, n *creat
 }
 
 // prepareFirst has the store encode the first revision of a gateway that is about to be created.
-func (s *Service) prepareFirst(ctx context.Context, c *Caller, n *creation) (Prepared, error) {
-	err := s.cfg.Store.View(ctx, func(tx ReadTx) error {
-		if err := s.roomFor(ctx, tx, c, n.doc.size(), n.documentField()); err != nil {
-			return err
+func (s *Service) prepareFirst(ctx context.Context, actor *Actor, n *creation) (Prepared, error) {
+	author, err := read(ctx, s, actor, func(tx ReadTx) (string, error) {
+		if err := s.roomFor(ctx, tx, actor, n.doc.size(), n.documentField()); err != nil {
+			return "", err
 		}
-		return s.roomForRevision(ctx, tx, c)
+		if err := s.roomForRevision(ctx, tx, actor); err != nil {
+			return "", err
+		}
+		return authorOf(ctx, tx, actor)
 	})
 	if err != nil {
 		return nil, err
@@ -224,19 +230,15 @@ func (s *Service) prepareFirst(ctx context.Context, c *Caller, n *creation) (Pre
 		return nil, err
 	}
 	defer release()
-	p := &plan{doc: n.doc, after: gateway.Gateway{ID: n.id, Revision: 1}, source: n.doc.source(c), now: s.now()}
-	p.author, err = read(ctx, s, func(tx ReadTx) (string, error) { return authorOf(ctx, tx, c) })
-	if err != nil {
-		return nil, err
-	}
+	p := &plan{doc: n.doc, after: gateway.Gateway{ID: n.id, Revision: 1}, source: n.doc.source(actor), author: author, now: s.now()}
 	p.delta = deltaOf(nil, n.doc, n.id, p.now)
 	return s.cfg.Store.Prepare(ctx, p.revision())
 }
 
 // insertGateway runs the transaction of CreateGatewayFrom. revision is nil for a gateway without a document.
-func (s *Service) insertGateway(ctx context.Context, c *Caller, n *creation, revision Prepared) (*gateway.Gateway, error) {
-	return inTx(ctx, s, c, func(w *work) (*gateway.Gateway, error) {
-		g, err := s.newGateway(ctx, w, c, n)
+func (s *Service) insertGateway(ctx context.Context, actor *Actor, n *creation, revision Prepared) (*gateway.Gateway, error) {
+	return inTx(ctx, s, actor, func(w *work) (*gateway.Gateway, error) {
+		g, err := s.newGateway(ctx, w, actor, n)
 		if err != nil {
 			return nil, err
 		}

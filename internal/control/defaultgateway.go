@@ -15,11 +15,11 @@ import (
 
 // putDefault reads the field default of a patch. Only the account default may give it, and true
 // moves the default gateway. false changes nothing, so the default gateway itself refuses it.
-func putDefault(e *gatewayEdit, c *Caller, o Optional[bool]) error {
+func putDefault(e *gatewayEdit, actor *Actor, o Optional[bool]) error {
 	switch {
 	case !o.Present:
 		return nil
-	case !c.Account.IsDefault():
+	case !actor.Account.IsDefault():
 		return fault.Invalid("default", "only a gateway of the operator's account can be the default gateway: leave out this field")
 	case o.Null:
 		return fault.Invalid("default", "must be true or absent")
@@ -40,13 +40,13 @@ func (e *gatewayEdit) applyDefault(g *gateway.Gateway) error {
 	return nil
 }
 
-// isFirst reports whether the next gateway of the caller becomes the default gateway because the
+// isFirst reports whether the next gateway of the actor's account becomes the default gateway because the
 // account default has none.
-func isFirst(ctx context.Context, tx GatewayReader, c *Caller) (bool, error) {
-	if !c.Account.IsDefault() {
+func isFirst(ctx context.Context, tx GatewayReader, actor *Actor) (bool, error) {
+	if !actor.Account.IsDefault() {
 		return false, nil
 	}
-	some, err := tx.Gateways(ctx, c.Account.ID, Page{Limit: 1})
+	some, err := tx.Gateways(ctx, actor.Account.ID, Page{Limit: 1})
 	return len(some) == 0, err
 }
 
@@ -65,10 +65,10 @@ func (w *work) clearDefault(ctx context.Context) error {
 // lastBeside returns the gateway of the account default that is left when another one is deleted, or nil if it is not
 // just one. It becomes the default gateway.
 func (w *work) lastBeside(ctx context.Context, gone *gateway.Gateway) (*gateway.Gateway, error) {
-	if !w.caller.Account.IsDefault() {
+	if !w.actor.Account.IsDefault() {
 		return nil, nil
 	}
-	left, err := w.Gateways(ctx, w.caller.Account.ID, Page{Limit: 3})
+	left, err := w.Gateways(ctx, w.actor.Account.ID, Page{Limit: 3})
 	left = slices.DeleteFunc(left, func(g gateway.Gateway) bool { return g.ID == gone.ID })
 	if err != nil || len(left) != 1 {
 		return nil, err

@@ -13,7 +13,7 @@ import (
 )
 
 // create creates a gateway of the caller, with the field default if it is given.
-func (h *harness) create(c *control.Caller, isDefault ...bool) *gateway.Gateway {
+func (h *harness) create(c *control.Actor, isDefault ...bool) *gateway.Gateway {
 	h.tb.Helper()
 	p := newGateway("https://h")
 	for _, v := range isDefault {
@@ -22,12 +22,12 @@ func (h *harness) create(c *control.Caller, isDefault ...bool) *gateway.Gateway 
 	return must[*gateway.Gateway](h)(h.CreateGateway(ctx(), c, p, ""))
 }
 
-func (h *harness) setDefault(c *control.Caller, gatewayID string, isDefault bool, m control.Match) (*gateway.Gateway, error) {
+func (h *harness) setDefault(c *control.Actor, gatewayID string, isDefault bool, m control.Match) (*gateway.Gateway, error) {
 	return h.UpdateGateway(ctx(), c, gatewayID, gateway.Patch{Default: value(isDefault)}, m)
 }
 
 // wantDefault fails unless the gateway is the default one of the account, or none is if it is "".
-func (h *harness) wantDefault(c *control.Caller, gatewayID string) {
+func (h *harness) wantDefault(c *control.Actor, gatewayID string) {
 	h.tb.Helper()
 	got := ""
 	for _, g := range must[[]gateway.Gateway](h)(h.Gateways(ctx(), c, control.GatewayFilter{}, control.Page{Limit: 100})) {
@@ -96,7 +96,7 @@ func TestDefaultGatewayMoves(t *testing.T) {
 func TestDefaultGatewayIsOnlyMovedByTrue(t *testing.T) {
 	h := newHarness(t)
 	c, tenant := h.caller("default", "admin"), h.caller("acme", "admin")
-	refused := func(c *control.Caller, p gateway.Patch) {
+	refused := func(c *control.Actor, p gateway.Patch) {
 		t.Helper()
 		p.Name, p.UpstreamURL = value("n"), value("https://h")
 		_, err := h.CreateGateway(ctx(), c, p, "")
@@ -178,7 +178,7 @@ func (m *defaultModel) remove(i int) {
 }
 
 // step takes one step of the kind, for the gateway with the index i, in the service and in m.
-func (m *defaultModel) step(h *harness, c *control.Caller, kind string, i int) {
+func (m *defaultModel) step(h *harness, c *control.Actor, kind string, i int) {
 	switch kind {
 	case "create":
 		if m.ids = append(m.ids, h.create(c).ID); len(m.ids) == 1 {

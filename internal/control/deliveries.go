@@ -25,34 +25,34 @@ type DeliveryDetail struct {
 const recoverBatch = 200
 
 // Events lists the account's events, newest first.
-func (s *Service) Events(ctx context.Context, c *Caller, f EventFilter, p Page) ([]event.Event, error) {
-	return read(ctx, s, func(tx ReadTx) ([]event.Event, error) {
-		return tx.Events(ctx, c.Account.ID, f, p)
+func (s *Service) Events(ctx context.Context, actor *Actor, f EventFilter, p Page) ([]event.Event, error) {
+	return read(ctx, s, actor, func(tx ReadTx) ([]event.Event, error) {
+		return tx.Events(ctx, actor.Account.ID, f, p)
 	})
 }
 
 // Event returns one event.
-func (s *Service) Event(ctx context.Context, c *Caller, eventID string) (*event.Event, error) {
-	return read(ctx, s, func(tx ReadTx) (*event.Event, error) {
-		return tx.Event(ctx, c.Account.ID, eventID)
+func (s *Service) Event(ctx context.Context, actor *Actor, eventID string) (*event.Event, error) {
+	return read(ctx, s, actor, func(tx ReadTx) (*event.Event, error) {
+		return tx.Event(ctx, actor.Account.ID, eventID)
 	})
 }
 
 // Deliveries lists the account's deliveries, newest first, without Payload.
-func (s *Service) Deliveries(ctx context.Context, c *Caller, f DeliveryFilter, p Page) ([]webhook.Delivery, error) {
-	return read(ctx, s, func(tx ReadTx) ([]webhook.Delivery, error) {
-		return tx.Deliveries(ctx, c.Account.ID, f, p)
+func (s *Service) Deliveries(ctx context.Context, actor *Actor, f DeliveryFilter, p Page) ([]webhook.Delivery, error) {
+	return read(ctx, s, actor, func(tx ReadTx) ([]webhook.Delivery, error) {
+		return tx.Deliveries(ctx, actor.Account.ID, f, p)
 	})
 }
 
 // Delivery returns one delivery with the request of its last attempt.
-func (s *Service) Delivery(ctx context.Context, c *Caller, deliveryID string) (*DeliveryDetail, error) {
-	return read(ctx, s, func(tx ReadTx) (*DeliveryDetail, error) {
-		d, err := tx.Delivery(ctx, c.Account.ID, deliveryID)
+func (s *Service) Delivery(ctx context.Context, actor *Actor, deliveryID string) (*DeliveryDetail, error) {
+	return read(ctx, s, actor, func(tx ReadTx) (*DeliveryDetail, error) {
+		d, err := tx.Delivery(ctx, actor.Account.ID, deliveryID)
 		if err != nil {
 			return nil, err
 		}
-		h, err := tx.Webhook(ctx, c.Account.ID, d.WebhookID)
+		h, err := tx.Webhook(ctx, actor.Account.ID, d.WebhookID)
 		if err != nil && fault.CodeOf(err) != fault.NotFound {
 			return nil, err
 		}
@@ -91,8 +91,8 @@ func (s *Service) requestHeader(d *webhook.Delivery, h *webhook.Webhook) (map[st
 
 // TestWebhook delivers an event of type webhook.test. If the endpoint is disabled, the error is
 // fault.Conflict.
-func (s *Service) TestWebhook(ctx context.Context, c *Caller, webhookID string) (*webhook.Delivery, error) {
-	return inTx(ctx, s, c, func(w *work) (*webhook.Delivery, error) {
+func (s *Service) TestWebhook(ctx context.Context, actor *Actor, webhookID string) (*webhook.Delivery, error) {
+	return inTx(ctx, s, actor, func(w *work) (*webhook.Delivery, error) {
 		h, err := w.webhookToSend(ctx, webhookID)
 		if err != nil {
 			return nil, err
@@ -114,7 +114,7 @@ func (s *Service) TestWebhook(ctx context.Context, c *Caller, webhookID string) 
 
 // webhookToSend returns the endpoint, or fault.Conflict if it is disabled.
 func (w *work) webhookToSend(ctx context.Context, webhookID string) (*webhook.Webhook, error) {
-	h, err := w.Webhook(ctx, w.caller.Account.ID, webhookID)
+	h, err := w.Webhook(ctx, w.actor.Account.ID, webhookID)
 	if err != nil {
 		return nil, err
 	}
@@ -127,7 +127,7 @@ func (w *work) webhookToSend(ctx context.Context, webhookID string) (*webhook.We
 // deliver adds a delivery of a stored event. It uses only e.ID and e.Type.
 func (w *work) deliver(ctx context.Context, webhookID string, e *event.Event, by webhook.Trigger) (*webhook.Delivery, error) {
 	d := &webhook.Delivery{
-		ID: id.NewAt(id.Delivery, w.now), AccountID: w.caller.Account.ID, WebhookID: webhookID, EventID: e.ID, EventType: e.Type,
+		ID: id.NewAt(id.Delivery, w.now), AccountID: w.actor.Account.ID, WebhookID: webhookID, EventID: e.ID, EventType: e.Type,
 		State: webhook.Pending, Trigger: by, NextAttemptAt: w.now, CreatedAt: w.now,
 	}
 	w.wake = true
@@ -136,9 +136,9 @@ func (w *work) deliver(ctx context.Context, webhookID string, e *event.Event, by
 
 // Redeliver adds a new delivery of the same event. If the delivery has not ended yet, or its
 // endpoint is disabled or deleted, the error is fault.Conflict.
-func (s *Service) Redeliver(ctx context.Context, c *Caller, deliveryID string) (*webhook.Delivery, error) {
-	return inTx(ctx, s, c, func(w *work) (*webhook.Delivery, error) {
-		old, err := w.Delivery(ctx, c.Account.ID, deliveryID)
+func (s *Service) Redeliver(ctx context.Context, actor *Actor, deliveryID string) (*webhook.Delivery, error) {
+	return inTx(ctx, s, actor, func(w *work) (*webhook.Delivery, error) {
+		old, err := w.Delivery(ctx, actor.Account.ID, deliveryID)
 		if err != nil {
 			return nil, err
 		}
@@ -163,10 +163,10 @@ func (s *Service) Redeliver(ctx context.Context, c *Caller, deliveryID string) (
 // RecoverWebhook delivers again the events whose deliveries failed at or after since and that
 // were not delivered again, and returns their number. Each batch is one transaction, so if it
 // fails midway, calling it again continues with the rest.
-func (s *Service) RecoverWebhook(ctx context.Context, c *Caller, webhookID string, since time.Time) (int, error) {
+func (s *Service) RecoverWebhook(ctx context.Context, actor *Actor, webhookID string, since time.Time) (int, error) {
 	before, more := 0, true
 	for more {
-		n, err := inTxOnly(ctx, s, c, func(w *work) (int, error) {
+		n, err := inTxOnly(ctx, s, actor, func(w *work) (int, error) {
 			list, err := w.toRecover(ctx, webhookID, since)
 			if more = err == nil && len(list) == recoverBatch; !more { // the last batch stores the response
 				return 0, err
@@ -178,7 +178,7 @@ func (s *Service) RecoverWebhook(ctx context.Context, c *Caller, webhookID strin
 		}
 		before += n
 	}
-	return inTx(ctx, s, c, func(w *work) (int, error) {
+	return inTx(ctx, s, actor, func(w *work) (int, error) {
 		list, err := w.toRecover(ctx, webhookID, since)
 		if err != nil {
 			return 0, err

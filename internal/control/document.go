@@ -46,13 +46,13 @@ func readSpec(content []byte) (*document, error) {
 // readConfiguration reads a configuration file. Its content is the file as received, unless that has
 // secrets: then it is the same configuration with *** in their place, because revisions are kept and
 // shown.
-func (s *Service) readConfiguration(c *Caller, content []byte) (*document, error) {
+func (s *Service) readConfiguration(actor *Actor, content []byte) (*document, error) {
 	config, positions, err := gateway.LocateDocument(content)
 	if err != nil {
 		return nil, err
 	}
 	d := &document{kind: gateway.ConfigDocument, content: content, routes: config.Routes, section: config.Gateway, positions: positions}
-	edit, err := s.readPatch(c, &config.Gateway, true)
+	edit, err := s.readPatch(actor, &config.Gateway, true)
 	if err != nil {
 		return nil, d.located(fault.Prefixed("gateway", err))
 	}
@@ -137,14 +137,14 @@ func (d *document) action() audit.Action {
 }
 
 // source returns the source that is recorded for the revision.
-func (d *document) source(c *Caller) gateway.Source {
+func (d *document) source(actor *Actor) gateway.Source {
 	switch {
 	case d.rollback:
 		return gateway.Rollback
-	case c.Source == "":
+	case actor.Source == "":
 		return gateway.API
 	default:
-		return c.Source
+		return actor.Source
 	}
 }
 

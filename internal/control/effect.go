@@ -64,7 +64,7 @@ const (
 // Effect returns what the push of which r is the dry run would have done to the requests of the last 24
 // hours, and adds a warning to r if it does not tell all. The error is fault.ValidationFailed with
 // the field effect if that takes too much memory.
-func (s *Service) Effect(ctx context.Context, c *Caller, r *PushResult) (*Effect, error) {
+func (s *Service) Effect(ctx context.Context, actor *Actor, r *PushResult) (*Effect, error) {
 	p := r.plan
 	if p == nil {
 		return nil, fault.Invalid("effect", "needs dry_run=true")
@@ -73,13 +73,13 @@ func (s *Service) Effect(ctx context.Context, c *Caller, r *PushResult) (*Effect
 	if err != nil {
 		return nil, err
 	}
-	if e.change.Buckets, err = read(ctx, s, func(tx ReadTx) (map[[16]byte][16]byte, error) { return sharedBuckets(ctx, tx, c) }); err != nil {
+	if e.change.Buckets, err = read(ctx, s, actor, func(tx ReadTx) (map[[16]byte][16]byte, error) { return sharedBuckets(ctx, tx, actor) }); err != nil {
 		return nil, err
 	}
-	if err := s.complete(ctx, s.cfg.Sources.Traffic); err != nil {
+	if err := s.complete(ctx, actor, s.cfg.Sources.Traffic); err != nil {
 		return nil, err
 	}
-	counted, err := s.cfg.Sources.Traffic.Effect(ctx, c.Account.ID, e.change)
+	counted, err := s.cfg.Sources.Traffic.Effect(ctx, actor.Account.ID, e.change)
 	if err != nil {
 		return nil, err
 	}

@@ -29,7 +29,7 @@ func (s *Service) NotifyExpired(ctx context.Context) (int, error) {
 // notifyBatch reads before it takes the store's write lock, because usually nothing has expired.
 func (s *Service) notifyBatch(ctx context.Context) (int, error) {
 	due := func(tx KeyReader) ([]apikey.Key, error) { return tx.KeysToNotify(ctx, s.now(), notifyBatchSize) }
-	keys, err := read(ctx, s, func(tx ReadTx) ([]apikey.Key, error) { return due(tx) })
+	keys, err := view(ctx, s, func(tx ReadTx) ([]apikey.Key, error) { return due(tx) })
 	if err != nil || len(keys) == 0 {
 		return 0, err
 	}

@@ -30,7 +30,7 @@ func spec(paths ...string) []byte {
 	return []byte(b.String())
 }
 
-func (h *harness) gateway(c *control.Caller) *gateway.Gateway {
+func (h *harness) gateway(c *control.Actor) *gateway.Gateway {
 	h.tb.Helper()
 	return must[*gateway.Gateway](h)(h.CreateGateway(ctx(), c, gateway.Patch{
 		Name: value("orders"), UpstreamURL: value("https://orders.internal/base"),
@@ -42,7 +42,7 @@ func newGateway(upstreamURL string) gateway.Patch {
 	return gateway.Patch{Name: value("n"), UpstreamURL: value(upstreamURL)}
 }
 
-func (h *harness) route(c *control.Caller, gatewayID, path string, methods ...string) *gateway.Route {
+func (h *harness) route(c *control.Actor, gatewayID, path string, methods ...string) *gateway.Route {
 	h.tb.Helper()
 	return must[*gateway.Route](h)(h.CreateRoute(ctx(), c, gatewayID, routeSpec(path, methods...)))
 }

@@ -25,25 +25,25 @@ func (e *gatewayEdit) put(set func(*gateway.Gateway)) {
 
 // readPatch checks each setting by itself, and that the account may have the hostname. In a file, ***
 // stands for a secret that the gateway has. A creation applies a patch to the defaults.
-func (s *Service) readPatch(c *Caller, p *gateway.Patch, fromFile bool) (*gatewayEdit, error) {
+func (s *Service) readPatch(actor *Actor, p *gateway.Patch, fromFile bool) (*gatewayEdit, error) {
 	e := &gatewayEdit{
 		open: s.cfg.Sealer.Open, fromFile: fromFile,
 		newClientPair: p.UpstreamClientCertificate.Present || p.UpstreamClientKey.Present,
 	}
 	var problems []error
 	for _, setting := range gateway.Settings() {
-		problems = append(problems, s.putSetting(e, c, p, &setting))
+		problems = append(problems, s.putSetting(e, actor, p, &setting))
 	}
 	return e, fault.Join(problems...)
 }
 
 // putSetting makes e set one setting, if p has it.
-func (s *Service) putSetting(e *gatewayEdit, c *Caller, p *gateway.Patch, setting *gateway.Setting) error {
+func (s *Service) putSetting(e *gatewayEdit, actor *Actor, p *gateway.Patch, setting *gateway.Setting) error {
 	switch setting.Name {
 	case "hostname":
-		return s.putHostname(e, c, p.Hostname)
+		return s.putHostname(e, actor, p.Hostname)
 	case "default":
-		return putDefault(e, c, p.Default)
+		return putDefault(e, actor, p.Default)
 	case "upstream_headers":
 		return s.putHeaders(e, p.UpstreamHeaders)
 	case "upstream_client_key":
@@ -56,7 +56,7 @@ func (s *Service) putSetting(e *gatewayEdit, c *Caller, p *gateway.Patch, settin
 	return err
 }
 
-func (s *Service) putHostname(e *gatewayEdit, c *Caller, h Optional[string]) error {
+func (s *Service) putHostname(e *gatewayEdit, actor *Actor, h Optional[string]) error {
 	if !h.Present {
 		return nil
 	}
@@ -66,7 +66,7 @@ func (s *Service) putHostname(e *gatewayEdit, c *Caller, h Optional[string]) err
 		if name, err = gateway.ParseHostname(h.Value, s.cfg.GatewayDomain); err != nil {
 			return err
 		}
-		if !c.Account.MayUse(name) {
+		if !actor.Account.MayUse(name) {
 			return fault.Invalid("hostname", "this account may not use %s: ask the operator to allow it", name)
 		}
 	}

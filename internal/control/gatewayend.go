@@ -22,6 +22,7 @@ type EndedGateway struct {
 
 // EndingCall is the call that deletes a gateway, for the audit records of what ends with it.
 type EndingCall struct {
+	Kind                                                ActorKind
 	KeyID, KeyPrefix, Method, Path, ClientIP, RequestID string
 }
 
@@ -42,10 +43,10 @@ const endedList = 100
 //
 // When it returns, all of the keys are refused and are shown as revoked. If they are many, or the routes are, their
 // events and audit records are still being written, some in each transaction; a crash only delays that.
-func (s *Service) DeleteGateway(ctx context.Context, c *Caller, gatewayID string, m Match) (*gateway.Gateway, error) {
+func (s *Service) DeleteGateway(ctx context.Context, actor *Actor, gatewayID string, m Match) (*gateway.Gateway, error) {
 	more := false
-	g, err := inTx(Urgent(ctx), s, c, func(w *work) (*gateway.Gateway, error) {
-		g, err := s.gateway(ctx, w, c, gatewayID)
+	g, err := inTx(Urgent(ctx), s, actor, func(w *work) (*gateway.Gateway, error) {
+		g, err := s.gateway(ctx, w, actor, gatewayID)
 		if err != nil {
 			return nil, err
 		}
@@ -53,7 +54,7 @@ func (s *Service) DeleteGateway(ctx context.Context, c *Caller, gatewayID string
 			return nil, err
 		}
 		e := EndedGateway{ID: g.ID, AccountID: g.AccountID, At: w.now, Call: EndingCall{
-			KeyID: c.KeyID, KeyPrefix: c.KeyPrefix, Method: c.Method, Path: c.Path, ClientIP: c.ClientIP, RequestID: c.RequestID,
+			Kind: actor.Kind, KeyID: actor.KeyID, KeyPrefix: actor.KeyPrefix, Method: actor.Method, Path: actor.Path, ClientIP: actor.ClientIP, RequestID: actor.RequestID,
 		}}
 		if err := w.EndGateway(ctx, &e); err != nil {
 			return nil, err
@@ -68,7 +69,7 @@ func (s *Service) DeleteGateway(ctx context.Context, c *Caller, gatewayID string
 		if err != nil {
 			return nil, err
 		}
-		if err := w.DeleteGateway(ctx, c.Account.ID, g.ID); err != nil {
+		if err := w.DeleteGateway(ctx, actor.Account.ID, g.ID); err != nil {
 			return nil, err
 		}
 		if err := w.audit(ctx, audit.GatewayDelete, g.ID, g.ID, gatewayDiff(g, nil)); err != nil {
@@ -86,7 +87,7 @@ func (s *Service) DeleteGateway(ctx context.Context, c *Caller, gatewayID string
 		return nil, err
 	}
 	if s.cfg.Repositories != nil {
-		s.cfg.Repositories.Changed(c.Account.ID, gatewayID)
+		s.cfg.Repositories.Changed(actor.Account.ID, gatewayID)
 	}
 	if more {
 		if err := s.endGateway(ctx, gatewayID, endAtOnce); err != nil {
@@ -136,7 +137,7 @@ func (s *Service) endGateway(ctx context.Context, gatewayID string, transactions
 			if more = e != nil; err != nil || !more {
 				return err
 			}
-			w := &work{Tx: tx, caller: e.caller(), bounds: &s.cfg.Bounds, now: s.now()}
+			w := &work{Tx: tx, actor: e.actor(), bounds: &s.cfg.Bounds, now: s.now()}
 			more, err = w.endSome(ctx, e)
 			return err
 		})
@@ -148,10 +149,10 @@ func (s *Service) endGateway(ctx context.Context, gatewayID string, transactions
 	return nil
 }
 
-// caller returns who deleted the gateway.
-func (e *EndedGateway) caller() *Caller {
-	return &Caller{
-		Account: &account.Account{ID: e.AccountID}, KeyID: e.Call.KeyID, KeyPrefix: e.Call.KeyPrefix,
+// actor returns who deleted the gateway.
+func (e *EndedGateway) actor() *Actor {
+	return &Actor{
+		Kind: e.Call.Kind, Account: &account.Account{ID: e.AccountID}, KeyID: e.Call.KeyID, KeyPrefix: e.Call.KeyPrefix,
 		Method: e.Call.Method, Path: e.Call.Path, ClientIP: e.Call.ClientIP, RequestID: e.Call.RequestID,
 	}
 }
@@ -159,7 +160,7 @@ func (e *EndedGateway) caller() *Caller {
 // FinishDeletions goes on with the deletion of gateways, in turn one transaction for each, until all are finished.
 func (s *Service) FinishDeletions(ctx context.Context) error {
 	for {
-		list, err := read(ctx, s, func(tx ReadTx) ([]EndedGateway, error) { return tx.EndedGateways(ctx, endedList) })
+		list, err := view(ctx, s, func(tx ReadTx) ([]EndedGateway, error) { return tx.EndedGateways(ctx, endedList) })
 		if err != nil || len(list) == 0 {
 			return err
 		}

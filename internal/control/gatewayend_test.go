@@ -26,7 +26,7 @@ func (s *someUpdates) Update(ctx context.Context, f func(control.Tx) error) erro
 }
 
 // keysOf creates keys that are restricted to a gateway.
-func (h *harness) keysOf(c *control.Caller, gatewayID string, n int) (keys []*control.NewKey) {
+func (h *harness) keysOf(c *control.Actor, gatewayID string, n int) (keys []*control.NewKey) {
 	h.tb.Helper()
 	for i := range n {
 		keys = append(keys, must[*control.NewKey](h)(h.CreateKey(ctx(), c, control.KeyInput{Name: fmt.Sprintf("k%d", i), Scope: "read", GatewayID: gatewayID})))

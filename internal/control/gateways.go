@@ -27,32 +27,32 @@ func (f *GatewayFilter) matches(g *gateway.Gateway) bool {
 
 // Gateways lists those gateways of the account that f selects, newest first. With a filter, its time grows
 // with the number of gateways.
-func (s *Service) Gateways(ctx context.Context, c *Caller, f GatewayFilter, p Page) ([]gateway.Gateway, error) {
+func (s *Service) Gateways(ctx context.Context, actor *Actor, f GatewayFilter, p Page) ([]gateway.Gateway, error) {
 	list := func(tx ReadTx, p Page) ([]gateway.Gateway, error) {
-		all, err := tx.Gateways(ctx, c.Account.ID, p)
+		all, err := tx.Gateways(ctx, actor.Account.ID, p)
 		for i := range all {
 			s.setHostname(&all[i])
 		}
 		return all, err
 	}
 	if f == (GatewayFilter{}) {
-		return read(ctx, s, func(tx ReadTx) ([]gateway.Gateway, error) { return list(tx, p) })
+		return read(ctx, s, actor, func(tx ReadTx) ([]gateway.Gateway, error) { return list(tx, p) })
 	}
-	return search(ctx, s, func(tx ReadTx) ([]gateway.Gateway, error) {
+	return search(ctx, s, actor, func(tx ReadTx) ([]gateway.Gateway, error) {
 		return selectPage(p, func(p Page) ([]gateway.Gateway, error) { return list(tx, p) },
 			f.matches, func(g *gateway.Gateway) string { return g.ID })
 	})
 }
 
 // Gateway returns one gateway.
-func (s *Service) Gateway(ctx context.Context, c *Caller, gatewayID string) (*gateway.Gateway, error) {
-	return read(ctx, s, func(tx ReadTx) (*gateway.Gateway, error) {
-		return s.gateway(ctx, tx, c, gatewayID)
+func (s *Service) Gateway(ctx context.Context, actor *Actor, gatewayID string) (*gateway.Gateway, error) {
+	return read(ctx, s, actor, func(tx ReadTx) (*gateway.Gateway, error) {
+		return s.gateway(ctx, tx, actor, gatewayID)
 	})
 }
 
-func (s *Service) gateway(ctx context.Context, tx GatewayReader, c *Caller, gatewayID string) (*gateway.Gateway, error) {
-	g, err := tx.Gateway(ctx, c.Account.ID, gatewayID)
+func (s *Service) gateway(ctx context.Context, tx GatewayReader, actor *Actor, gatewayID string) (*gateway.Gateway, error) {
+	g, err := tx.Gateway(ctx, actor.Account.ID, gatewayID)
 	if err != nil {
 		return nil, err
 	}
@@ -68,11 +68,11 @@ func (s *Service) setHostname(g *gateway.Gateway) {
 	}
 }
 
-// roomForGateway checks that the caller's account may have one more gateway. Otherwise the error is
+// roomForGateway checks that the actor's account may have one more gateway. Otherwise the error is
 // fault.Conflict.
-func (s *Service) roomForGateway(ctx context.Context, tx GatewayReader, c *Caller) error {
+func (s *Service) roomForGateway(ctx context.Context, tx GatewayReader, actor *Actor) error {
 	most := cmp.Or(s.cfg.MaxAccountGateways, gateway.MaxAccountGateways)
-	full, err := tx.HasGateways(ctx, c.Account.ID, most)
+	full, err := tx.HasGateways(ctx, actor.Account.ID, most)
 	if err != nil || !full {
 		return err
 	}
@@ -81,18 +81,18 @@ func (s *Service) roomForGateway(ctx context.Context, tx GatewayReader, c *Calle
 
 // UpdateGateway changes the settings in p. If the origin of the upstream URL changes, the
 // upstream headers and the client certificate with its key are dropped, unless p gives new ones.
-func (s *Service) UpdateGateway(ctx context.Context, c *Caller, gatewayID string, p gateway.Patch, m Match) (*gateway.Gateway, error) {
-	edit, err := s.readPatch(c, &p, false)
+func (s *Service) UpdateGateway(ctx context.Context, actor *Actor, gatewayID string, p gateway.Patch, m Match) (*gateway.Gateway, error) {
+	edit, err := s.readPatch(actor, &p, false)
 	if err != nil {
 		return nil, err
 	}
-	unlock, err := s.tables.lock(ctx, c.Account.ID+gatewayID)
+	unlock, err := s.lockTable(ctx, actor, gatewayID)
 	if err != nil {
 		return nil, err
 	}
 	defer unlock()
-	return inTx(ctx, s, c, func(w *work) (*gateway.Gateway, error) {
-		before, err := s.gateway(ctx, w, c, gatewayID)
+	return inTx(ctx, s, actor, func(w *work) (*gateway.Gateway, error) {
+		before, err := s.gateway(ctx, w, actor, gatewayID)
 		if err != nil {
 			return nil, err
 		}

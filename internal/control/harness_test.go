@@ -169,7 +169,7 @@ func (h *harness) wantCode(err error, code fault.Code, field string) {
 
 // caller returns the caller of a new account-level key with the scope. It creates the
 // account if it does not exist.
-func (h *harness) caller(name, scope string) *control.Caller {
+func (h *harness) caller(name, scope string) *control.Actor {
 	h.tb.Helper()
 	a, owner := h.account(name)
 	k := must[*control.NewKey](h)(h.CreateKey(ctx(), owner, control.KeyInput{Name: name + " " + scope, Scope: scope, Level: "account"}))
@@ -177,16 +177,16 @@ func (h *harness) caller(name, scope string) *control.Caller {
 }
 
 // callerOf returns the caller that presents the key.
-func callerOf(a *account.Account, k *control.NewKey) *control.Caller {
-	return &control.Caller{
-		Account: a, KeyID: k.ID, KeyPrefix: k.Prefix, Scope: k.Scope, Source: gateway.API,
+func callerOf(a *account.Account, k *control.NewKey) *control.Actor {
+	return &control.Actor{
+		Kind: control.KeyActor, Account: a, KeyID: k.ID, KeyPrefix: k.Prefix, Scope: k.Scope, Source: gateway.API,
 		Method: "POST", Path: "/v1/test", ClientIP: "192.0.2.1", RequestID: "req_test",
 	}
 }
 
 // account returns the account with that name, and a caller with the permissions of an
 // offline command. It creates the account if it does not exist.
-func (h *harness) account(name string) (*account.Account, *control.Caller) {
+func (h *harness) account(name string) (*account.Account, *control.Actor) {
 	h.tb.Helper()
 	var a *account.Account
 	err := h.store.View(ctx(), func(tx control.ReadTx) (err error) {
@@ -197,7 +197,7 @@ func (h *harness) account(name string) (*account.Account, *control.Caller) {
 		a, _, err = h.CreateAccount(ctx(), name, account.Starter, []string{"*." + name + ".example"})
 	}
 	h.must(err)
-	return a, &control.Caller{Account: a, Scope: apikey.Scopes{{Word: apikey.Admin}}}
+	return a, &control.Actor{Kind: control.OfflineActor, Account: a, Scope: apikey.Scopes{{Word: apikey.Admin}}}
 }
 
 func must[T any](h *harness) func(v T, err error) T {

@@ -16,7 +16,7 @@ const responsesKept = 24 * time.Hour
 // there is none or it is too old. If the key was used for another call, the error is
 // fault.ValidationFailed.
 func (s *Service) StoredResponse(ctx context.Context, keyID, key string, fingerprint [32]byte) (*StoredResponse, error) {
-	return read(ctx, s, func(tx ReadTx) (*StoredResponse, error) {
+	return view(ctx, s, func(tx ReadTx) (*StoredResponse, error) {
 		a, err := storedResponse(ctx, tx, keyID, key, s.now())
 		if a == nil || err != nil {
 			return nil, err
@@ -93,7 +93,7 @@ func (w *work) storeResponse(ctx context.Context, result any) error {
 		return fmt.Errorf("encode the response to store: %w", err)
 	}
 	most, mostBytes := w.bounds.responses()
-	if err := w.RequireRoomForResponse(ctx, w.caller.Account.ID, most, mostBytes-int64(len(body))+1, w.fullOfResponses(most)); err != nil {
+	if err := w.RequireRoomForResponse(ctx, w.actor.Account.ID, most, mostBytes-int64(len(body))+1, w.fullOfResponses(most)); err != nil {
 		return err
 	}
 	return w.PutStoredResponse(ctx, &StoredResponse{

@@ -81,12 +81,12 @@ func (e *keyEdit) apply(k *apikey.Key) {
 // UpdateKey changes the settings in p of a key. A new rate limit applies to all keys that
 // share its bucket. If the key is revoked or expired, or was rotated and would expire later than
 // before, the error is fault.Conflict.
-func (s *Service) UpdateKey(ctx context.Context, c *Caller, keyID string, p KeyPatch, m Match) (*apikey.Key, error) {
+func (s *Service) UpdateKey(ctx context.Context, actor *Actor, keyID string, p KeyPatch, m Match) (*apikey.Key, error) {
 	edit, invalid := p.read(s.now())
 	if onlyChecks(ctx) {
 		return nil, cmp.Or(invalid, errOnlyChecked)
 	}
-	return inTx(ctx, s, c, func(w *work) (*apikey.Key, error) {
+	return inTx(ctx, s, actor, func(w *work) (*apikey.Key, error) {
 		before, err := w.keyToChange(ctx, keyID, false, invalid)
 		if err != nil {
 			return nil, err
@@ -168,8 +168,8 @@ func (w *work) roomInChain(ctx context.Context, k *apikey.Key) error {
 }
 
 // RevokeKey revokes a key. It is idempotent.
-func (s *Service) RevokeKey(ctx context.Context, c *Caller, keyID string, m Match) (*apikey.Key, error) {
-	return inTx(Urgent(ctx), s, c, func(w *work) (*apikey.Key, error) {
+func (s *Service) RevokeKey(ctx context.Context, actor *Actor, keyID string, m Match) (*apikey.Key, error) {
+	return inTx(Urgent(ctx), s, actor, func(w *work) (*apikey.Key, error) {
 		k, err := w.keyToChange(ctx, keyID, true, nil)
 		if err != nil {
 			return nil, err
@@ -206,12 +206,12 @@ func (w *work) revokeAt(ctx context.Context, before *apikey.Key, at time.Time) (
 	return &k, w.raise(ctx, event.KeyRevoked, k.EventData())
 }
 
-// keyToChange returns the key if the caller may change it. Errors take precedence in this order: 403,
+// keyToChange returns the key if the actor may change it. Errors take precedence in this order: 403,
 // then invalid (422), then 404.
 func (w *work) keyToChange(ctx context.Context, keyID string, revoke bool, invalid error) (*apikey.Key, error) {
-	k, err := w.Key(ctx, w.caller.Account.ID, keyID)
+	k, err := w.Key(ctx, w.actor.Account.ID, keyID)
 	if err == nil {
-		if denied := w.caller.mayChange(k, revoke); denied != nil {
+		if denied := w.actor.mayChange(k, revoke); denied != nil {
 			return nil, denied
 		}
 	}

@@ -18,6 +18,14 @@ type keyedLock struct {
 
 func newKeyedLocks() *keyedLocks { return &keyedLocks{locks: map[string]*keyedLock{}} }
 
+// lockTable takes the lock of a gateway's routes and settings, for a call of actor.
+func (s *Service) lockTable(ctx context.Context, actor *Actor, gatewayID string) (unlock func(), err error) {
+	if err := actor.check(); err != nil {
+		return nil, err
+	}
+	return s.tables.lock(ctx, actor.Account.ID+gatewayID)
+}
+
 // lock takes the lock of name, first come, first served. The error is that of ctx. The caller must
 // call unlock once.
 func (k *keyedLocks) lock(ctx context.Context, name string) (unlock func(), err error) {

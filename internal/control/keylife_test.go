@@ -26,7 +26,7 @@ type modelKey struct {
 // must have written.
 type keyModel struct {
 	*harness
-	caller         *control.Caller
+	caller         *control.Actor
 	keys           []*modelKey
 	checks         int
 	events, audits []string

@@ -18,7 +18,7 @@ import (
 )
 
 // Keys lists the account's keys that f selects, newest first. It sets f.Now.
-func (s *Service) Keys(ctx context.Context, c *Caller, f KeyFilter, p Page) ([]apikey.Key, error) {
+func (s *Service) Keys(ctx context.Context, actor *Actor, f KeyFilter, p Page) ([]apikey.Key, error) {
 	switch f.State {
 	case "", apikey.Active, apikey.Expired, apikey.Revoked:
 	default:
@@ -28,36 +28,36 @@ func (s *Service) Keys(ctx context.Context, c *Caller, f KeyFilter, p Page) ([]a
 		return nil, badLevel()
 	}
 	f.Now = s.now()
-	list := func(tx ReadTx) ([]apikey.Key, error) { return tx.Keys(ctx, c.Account.ID, f, p) }
+	list := func(tx ReadTx) ([]apikey.Key, error) { return tx.Keys(ctx, actor.Account.ID, f, p) }
 	if f.Searches() {
-		return search(ctx, s, list)
+		return search(ctx, s, actor, list)
 	}
-	return read(ctx, s, list)
+	return read(ctx, s, actor, list)
 }
 
 // Key returns one key.
-func (s *Service) Key(ctx context.Context, c *Caller, keyID string) (*apikey.Key, error) {
-	return read(ctx, s, func(tx ReadTx) (*apikey.Key, error) {
-		return tx.Key(ctx, c.Account.ID, keyID)
+func (s *Service) Key(ctx context.Context, actor *Actor, keyID string) (*apikey.Key, error) {
+	return read(ctx, s, actor, func(tx ReadTx) (*apikey.Key, error) {
+		return tx.Key(ctx, actor.Account.ID, keyID)
 	})
 }
 
 // CreateKey creates a key. If gateway_id does not name a gateway of the account, the error is
 // fault.ValidationFailed.
-func (s *Service) CreateKey(ctx context.Context, c *Caller, in KeyInput) (*NewKey, error) {
-	k, err := in.key(c, s.now())
+func (s *Service) CreateKey(ctx context.Context, actor *Actor, in KeyInput) (*NewKey, error) {
+	k, err := in.key(actor, s.now())
 	if err != nil || onlyChecks(ctx) {
-		_, bad := read(ctx, s, func(tx ReadTx) (any, error) { return nil, checkGatewayOfKey(ctx, tx, c, in.GatewayID) })
+		_, bad := read(ctx, s, actor, func(tx ReadTx) (any, error) { return nil, checkGatewayOfKey(ctx, tx, actor, in.GatewayID) })
 		return nil, cmp.Or(fault.Join(err, bad), errOnlyChecked)
 	}
-	return inTx(ctx, s, c, func(w *work) (*NewKey, error) {
-		if err := checkGatewayOfKey(ctx, w, c, k.GatewayID); err != nil {
+	return inTx(ctx, s, actor, func(w *work) (*NewKey, error) {
+		if err := checkGatewayOfKey(ctx, w, actor, k.GatewayID); err != nil {
 			return nil, err
 		}
 		if err := s.roomForKey(ctx, w, &k); err != nil {
 			return nil, err
 		}
-		if err := s.roomForEvent(c); err != nil {
+		if err := s.roomForEvent(actor); err != nil {
 			return nil, err
 		}
 		made, err := s.insertKey(ctx, w, k)
@@ -91,17 +91,17 @@ func (s *Service) scopeWarnings(k *apikey.Key) (warnings []string) {
 }
 
 // checkGatewayOfKey checks the gateway that a key is restricted to, "" for none.
-func checkGatewayOfKey(ctx context.Context, tx GatewayReader, c *Caller, gatewayID string) error {
+func checkGatewayOfKey(ctx context.Context, tx GatewayReader, actor *Actor, gatewayID string) error {
 	if gatewayID == "" {
 		return nil
 	}
-	_, err := tx.Gateway(ctx, c.Account.ID, gatewayID)
+	_, err := tx.Gateway(ctx, actor.Account.ID, gatewayID)
 	return absent(err, "gateway_id", "there is no such gateway: create it first, or leave gateway_id out for all gateways")
 }
 
-// key validates in and returns the key that it describes. That the caller may not create such a key
+// key validates in and returns the key that it describes. That the actor may not create such a key
 // takes precedence over other errors, except an invalid level.
-func (in KeyInput) key(c *Caller, now time.Time) (k apikey.Key, err error) {
+func (in KeyInput) key(actor *Actor, now time.Time) (k apikey.Key, err error) {
 	k = apikey.Key{
 		Name: in.Name, Level: apikey.Level(in.Level), Owner: in.Owner,
 		GatewayID: in.GatewayID, Metadata: maps.Clone(in.Metadata),
@@ -113,7 +113,7 @@ func (in KeyInput) key(c *Caller, now time.Time) (k apikey.Key, err error) {
 	k.Scope, badScope = apikey.ParseScopes(in.Scope)
 	if !k.Level.Valid() {
 		invalidLevel = badLevel()
-	} else if denied := c.mayIssue(keysPath, k.Level, k.Scope); denied != nil {
+	} else if denied := actor.mayIssue(keysPath, k.Level, k.Scope); denied != nil {
 		return k, denied
 	}
 	k.RateLimit, badRate = in.RateLimit.parse()
@@ -168,7 +168,7 @@ func (s *Service) issueAs(ctx context.Context, w *work, k apikey.Key, secret str
 	if k.ID == "" {
 		k.ID = id.NewAt(id.Key, w.now)
 	}
-	k.AccountID = w.caller.Account.ID
+	k.AccountID = w.actor.Account.ID
 	k.Digest = apikey.DigestOf(secret)
 	k.Prefix = apikey.PrefixOf(secret)
 	k.CreatedAt = w.now

@@ -213,7 +213,7 @@ func TestNotifyExpired(t *testing.T) {
 // rotation is a key that was rotated with an overlap of seven days.
 type rotation struct {
 	*harness
-	caller *control.Caller
+	caller *control.Actor
 	old    *control.NewKey // as created
 	made   *control.NewKey
 	ends   time.Time // the end of the overlap
@@ -235,14 +235,14 @@ func rotated(t *testing.T) *rotation {
 }
 
 // fullKey creates a key with every setting.
-func (h *harness) fullKey(c *control.Caller) *control.NewKey {
+func (h *harness) fullKey(c *control.Actor) *control.NewKey {
 	h.tb.Helper()
 	return must[*control.NewKey](h)(h.CreateKey(ctx(), c, control.KeyInput{
 		Name: "k", Scope: "read:orders", ExpiresAt: "2026-12-31", GatewayID: h.gateway(c).ID, RateLimit: keyRate("5/s"), Owner: "o", Metadata: map[string]string{"a": "b"},
 	}))
 }
 
-func (h *harness) key(c *control.Caller, id string) *apikey.Key {
+func (h *harness) key(c *control.Actor, id string) *apikey.Key {
 	h.tb.Helper()
 	return must[*apikey.Key](h)(h.Key(ctx(), c, id))
 }
@@ -391,7 +391,7 @@ func TestRotateWithoutOverlap(t *testing.T) {
 // verified has keys to verify: active ones, one that is revoked and one that has expired.
 type verified struct {
 	*harness
-	caller        *control.Caller // with the scope read
+	caller        *control.Actor // with the scope read
 	g, elsewhere  *gateway.Gateway
 	bound         *control.NewKey // restricted to g
 	encoded       *control.NewKey // with an escape in its scope

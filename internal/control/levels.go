@@ -28,8 +28,8 @@ func (l *LimitLevel) Cursor() string {
 
 // Limits lists the limits of a gateway: the global one, then those of routes, then those of keys that
 // are in use, the newest routes and keys first. Page.After is the LimitLevel.Cursor of the last one.
-func (s *Service) Limits(ctx context.Context, c *Caller, gatewayID string, p Page) ([]LimitLevel, error) {
-	if _, err := s.Gateway(ctx, c, gatewayID); err != nil {
+func (s *Service) Limits(ctx context.Context, actor *Actor, gatewayID string, p Page) ([]LimitLevel, error) {
+	if _, err := s.Gateway(ctx, actor, gatewayID); err != nil {
 		return nil, err
 	}
 	if s.cfg.Sources.Levels == nil {
@@ -71,22 +71,7 @@ func (p *page) sorted() []ratelimit.Level {
 
 // compareLevels defines the order of the list of a gateway's limits.
 func compareLevels(a, b *ratelimit.Level) int {
-	return cmp.Or(cmp.Compare(rank(a.Scope), rank(b.Scope)), bytes.Compare(b.Route[:], a.Route[:]), bytes.Compare(b.Key[:], a.Key[:]))
-}
-
-func rank(s ratelimit.Scope) int {
-	switch s {
-	case ratelimit.GlobalScope:
-		return 0
-	case ratelimit.RouteScope:
-		return 1
-	case ratelimit.DailyScope:
-		return 2
-	case ratelimit.KeyScope:
-		return 3
-	default:
-		return 4
-	}
+	return cmp.Or(cmp.Compare(a.Scope.Rank(), b.Scope.Rank()), bytes.Compare(b.Route[:], a.Route[:]), bytes.Compare(b.Key[:], a.Key[:]))
 }
 
 // parseCursor parses a result of LimitLevel.Cursor.

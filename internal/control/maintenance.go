@@ -58,12 +58,12 @@ type MaintenanceConfig struct {
 // accounts, finishes the deletion of gateways, and indexes keys for searches. Several nodes over one store may each run one.
 type Maintenance struct {
 	cfg      MaintenanceConfig
-	expiry   loop
-	stranded loop
-	trim     loop
-	removal  loop
-	ending   loop
-	index    loop
+	expiry   periodic
+	stranded periodic
+	trim     periodic
+	removal  periodic
+	ending   periodic
+	index    periodic
 	group    service.Group
 }
 
@@ -89,12 +89,12 @@ func NewMaintenance(cfg MaintenanceConfig) (*Maintenance, error) {
 	}
 	m := &Maintenance{cfg: cfg}
 	log := logOr(cfg.Log)
-	m.expiry = loop{name: "raising key.expired", period: cfg.ExpiryPeriod, step: m.notifyExpired, log: log}
-	m.stranded = loop{name: "failing deliveries of disabled or deleted endpoints", period: cfg.ExpiryPeriod, step: m.failStranded, log: log}
-	m.trim = loop{name: "removing old records", period: cfg.TrimPeriod, step: m.removeOld, log: log}
-	m.removal = loop{name: "removing the records of deleted accounts", period: cfg.ExpiryPeriod, step: m.removeAccounts, log: log}
-	m.ending = loop{name: "finishing the deletion of gateways", period: cfg.ExpiryPeriod, step: m.cfg.Service.FinishDeletions, log: log}
-	m.index = loop{name: "indexing keys for searches", period: cfg.ExpiryPeriod, step: m.indexKeys, log: log}
+	m.expiry = periodic{name: "raising key.expired", period: cfg.ExpiryPeriod, step: m.notifyExpired, log: log}
+	m.stranded = periodic{name: "failing deliveries of disabled or deleted endpoints", period: cfg.ExpiryPeriod, step: m.failStranded, log: log}
+	m.trim = periodic{name: "removing old records", period: cfg.TrimPeriod, step: m.removeOld, log: log}
+	m.removal = periodic{name: "removing the records of deleted accounts", period: cfg.ExpiryPeriod, step: m.removeAccounts, log: log}
+	m.ending = periodic{name: "finishing the deletion of gateways", period: cfg.ExpiryPeriod, step: m.cfg.Service.FinishDeletions, log: log}
+	m.index = periodic{name: "indexing keys for searches", period: cfg.ExpiryPeriod, step: m.indexKeys, log: log}
 	return m, nil
 }
 

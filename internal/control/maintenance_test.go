@@ -76,7 +76,7 @@ func TestLastUseIsStored(t *testing.T) {
 	})
 }
 
-func (h *harness) lastUsed(c *control.Caller, keyID string) time.Time {
+func (h *harness) lastUsed(c *control.Actor, keyID string) time.Time {
 	h.tb.Helper()
 	k := must[*apikey.Key](h)(h.Key(ctx(), c, keyID))
 	if k.Version != 1 {

@@ -39,7 +39,7 @@ type NodeStore interface {
 
 // Nodes lists the nodes that share the store. It returns none if the store is not shared.
 func (s *Service) Nodes(ctx context.Context) ([]Node, error) {
-	return read(ctx, s, func(tx ReadTx) ([]Node, error) {
+	return view(ctx, s, func(tx ReadTx) ([]Node, error) {
 		nodes, ok := tx.(NodeReader)
 		if !ok {
 			return nil, nil
@@ -50,7 +50,7 @@ func (s *Service) Nodes(ctx context.Context) ([]Node, error) {
 
 // Node returns a node.
 func (s *Service) Node(ctx context.Context, nodeID string) (*Node, error) {
-	return read(ctx, s, func(tx ReadTx) (*Node, error) {
+	return view(ctx, s, func(tx ReadTx) (*Node, error) {
 		nodes, ok := tx.(NodeReader)
 		if !ok {
 			return nil, fault.Missing("node")
@@ -62,8 +62,8 @@ func (s *Service) Node(ctx context.Context, nodeID string) (*Node, error) {
 // DeleteNode declares a node dead that will not come back: no change waits for it any more. It returns the
 // node as it was. A node that runs nevertheless joins again, and may until then admit with the
 // configuration that it has.
-func (s *Service) DeleteNode(ctx context.Context, c *Caller, nodeID string) (*Node, error) {
-	return inTx(ctx, s, c, func(w *work) (*Node, error) {
+func (s *Service) DeleteNode(ctx context.Context, actor *Actor, nodeID string) (*Node, error) {
+	return inTx(ctx, s, actor, func(w *work) (*Node, error) {
 		nodes, ok := w.Tx.(NodeStore)
 		if !ok {
 			return nil, fault.Missing("node")

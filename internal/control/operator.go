@@ -47,12 +47,12 @@ const namedHostnames = 5
 
 // Accounts lists the accounts of the installation, newest first.
 func (s *Service) Accounts(ctx context.Context, f AccountFilter, p Page) ([]account.Account, error) {
-	return read(ctx, s, func(tx ReadTx) ([]account.Account, error) { return tx.Accounts(ctx, f, p) })
+	return view(ctx, s, func(tx ReadTx) ([]account.Account, error) { return tx.Accounts(ctx, f, p) })
 }
 
 // Account returns one account of the installation.
 func (s *Service) Account(ctx context.Context, accountID string) (*account.Account, error) {
-	return read(ctx, s, func(tx ReadTx) (*account.Account, error) { return existing(ctx, tx, accountID) })
+	return view(ctx, s, func(tx ReadTx) (*account.Account, error) { return existing(ctx, tx, accountID) })
 }
 
 // existing returns an account that is not deleted.
@@ -66,29 +66,29 @@ func existing(ctx context.Context, tx AccountReader, accountID string) (*account
 
 // AddAccount creates an account and its first key, an account-level key with the scope admin.
 // A name that is in use is fault.Conflict.
-func (s *Service) AddAccount(ctx context.Context, c *Caller, in AccountInput) (*NewAccount, error) {
-	if !c.isFullAdmin() {
+func (s *Service) AddAccount(ctx context.Context, actor *Actor, in AccountInput) (*NewAccount, error) {
+	if !actor.isFullAdmin() {
 		return nil, fault.Denied("creating an account issues a key with the scope admin, which requires the scope admin without a resource")
 	}
 	a := account.Account{Name: in.Name, Plan: account.Plan(in.Plan), Hosts: lowered(in.Hosts)}
 	if err := a.Validate(); err != nil {
 		return nil, err
 	}
-	return inTx(ctx, s, c, func(w *work) (*NewAccount, error) { return s.insertAccount(ctx, w, a, "") })
+	return inTx(ctx, s, actor, func(w *work) (*NewAccount, error) { return s.insertAccount(ctx, w, a, "") })
 }
 
 // UpdateAccount changes an account. When it returns, the keys and gateways of an account that
 // it suspended are refused, and those of an account that it resumed are accepted. If a gateway
 // has a hostname that no pattern of the new hosts allows, the error is fault.Conflict. The
 // account default keeps its name, its state and the right to every hostname.
-func (s *Service) UpdateAccount(ctx context.Context, c *Caller, accountID string, p AccountPatch, m Match) (*account.Account, error) {
+func (s *Service) UpdateAccount(ctx context.Context, actor *Actor, accountID string, p AccountPatch, m Match) (*account.Account, error) {
 	if err := p.validate(); err != nil {
 		return nil, err
 	}
 	if p.State.Value == string(account.Suspended) {
 		ctx = Urgent(ctx)
 	}
-	return inTx(ctx, s, c, func(w *work) (*account.Account, error) {
+	return inTx(ctx, s, actor, func(w *work) (*account.Account, error) {
 		before, err := existing(ctx, w, accountID)
 		if err != nil {
 			return nil, err
@@ -216,8 +216,8 @@ func (w *work) setState(ctx context.Context, a *account.Account, values [2]any) 
 // which ends with its retention. It returns the account as it was. An account that is not
 // suspended is fault.Conflict. If the account is large, records that are visible to nobody are
 // still being removed when the call returns; a crash or a restart only delays that.
-func (s *Service) DeleteAccount(ctx context.Context, c *Caller, accountID string, m Match) (*account.Account, error) {
-	deleted, err := inTx(ctx, s, c, func(w *work) (*account.Account, error) {
+func (s *Service) DeleteAccount(ctx context.Context, actor *Actor, accountID string, m Match) (*account.Account, error) {
+	deleted, err := inTx(ctx, s, actor, func(w *work) (*account.Account, error) {
 		before, err := existing(ctx, w, accountID)
 		if err != nil {
 			return nil, err

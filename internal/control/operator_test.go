@@ -18,7 +18,7 @@ import (
 )
 
 // operator returns the account default and a caller with one of its keys.
-func (h *harness) operator() *control.Caller {
+func (h *harness) operator() *control.Actor {
 	h.tb.Helper()
 	must[string](h)(h.FirstStart(ctx(), ""))
 	return h.caller(account.Default, "admin")
@@ -28,7 +28,7 @@ func state(s account.State) control.AccountPatch {
 	return control.AccountPatch{State: value(string(s))}
 }
 
-func (h *harness) patch(c *control.Caller, accountID string, p control.AccountPatch) *account.Account {
+func (h *harness) patch(c *control.Actor, accountID string, p control.AccountPatch) *account.Account {
 	h.tb.Helper()
 	return must[*account.Account](h)(h.UpdateAccount(ctx(), c, accountID, p, nil))
 }

@@ -13,31 +13,31 @@ import (
 // keysPath is the path of keys below /v1.
 const keysPath = "/keys"
 
-// mayChange returns nil if c may update k, or revoke it if revoke is set. An account-level key
+// mayChange returns nil if a may update k, or revoke it if revoke is set. An account-level key
 // requires the scope admin without a resource, but every key may revoke itself.
-func (c *Caller) mayChange(k *apikey.Key, revoke bool) error {
-	if k.Level != apikey.AccountLevel || c.isFullAdmin() || revoke && c.KeyID == k.ID {
+func (a *Actor) mayChange(k *apikey.Key, revoke bool) error {
+	if k.Level != apikey.AccountLevel || a.isFullAdmin() || revoke && a.KeyID == k.ID {
 		return nil
 	}
 	return fault.Denied("changing an account-level key requires the scope admin without a resource")
 }
 
-// mayIssue returns nil if c may issue a key with the level and scopes, by a call of path, which is the path
-// below /v1. Of the caller's scopes that cover path, the highest word counts: admin:webhooks does not let
+// mayIssue returns nil if a may issue a key with the level and scopes, by a call of path, which is the path
+// below /v1. Of its own scopes that cover path, the highest word counts: admin:webhooks does not let
 // write:keys issue keys with the scope admin.
-func (c *Caller) mayIssue(path string, level apikey.Level, scope apikey.Scopes) error {
+func (a *Actor) mayIssue(path string, level apikey.Level, scope apikey.Scopes) error {
 	if level == apikey.AccountLevel {
-		if c.isFullAdmin() {
+		if a.isFullAdmin() {
 			return nil
 		}
 		return fault.Denied("issuing an account-level key requires the scope admin without a resource")
 	}
-	if scope.Word() > c.Scope.WordOn(path) {
-		return fault.Denied("a key with the scope %s must not issue one with the scope %s: that requires the word %s for %s", c.Scope, scope, scope.Word(), path)
+	if scope.Word() > a.Scope.WordOn(path) {
+		return fault.Denied("a key with the scope %s must not issue one with the scope %s: that requires the word %s for %s", a.Scope, scope, scope.Word(), path)
 	}
 	return nil
 }
 
-func (c *Caller) isFullAdmin() bool {
-	return slices.Contains(c.Scope, apikey.Scope{Word: apikey.Admin})
+func (a *Actor) isFullAdmin() bool {
+	return slices.Contains(a.Scope, apikey.Scope{Word: apikey.Admin})
 }

@@ -123,7 +123,7 @@ func TestAnotherAccountsRecordIsNotFound(t *testing.T) {
 }
 
 // operations returns every operation on a record, called by c.
-func operations(h *harness, c *control.Caller) map[string]func(keyID, gatewayID, routeID string) error {
+func operations(h *harness, c *control.Actor) map[string]func(keyID, gatewayID, routeID string) error {
 	doc := []byte("routes: []")
 	return map[string]func(k, g, r string) error{
 		"key":     func(k, _, _ string) error { return second(h.Key(ctx(), c, k)) },
@@ -167,7 +167,7 @@ func TestCallerWithAKeyRevokedMeanwhile(t *testing.T) {
 	must[*apikey.Key](h)(h.UpdateKey(ctx(), owner, expired.KeyID, control.KeyPatch{ExpiresAt: value("2026-03-01T12:00:01Z")}, nil))
 	h.clock.advance(2e9)
 	h.wantNoRecords(a.ID, func() {
-		for caller, code := range map[*control.Caller]fault.AuthCode{revoked: fault.KeyInvalid, expired: fault.KeyExpired} {
+		for caller, code := range map[*control.Actor]fault.AuthCode{revoked: fault.KeyInvalid, expired: fault.KeyExpired} {
 			_, err := h.CreateKey(ctx(), caller, control.KeyInput{Name: "k", Scope: "read"})
 			h.wantCode(err, fault.Unauthorized, "")
 			if got := authOf(err); got != code {

@@ -18,28 +18,28 @@ import (
 
 // PushSpec replaces the gateway's whole route table by the operations of an OpenAPI document, as one
 // revision. With dryRun, it only returns what would change.
-func (s *Service) PushSpec(ctx context.Context, c *Caller, gatewayID string, content []byte, dryRun bool, m Match) (*PushResult, error) {
-	return s.pushDocument(ctx, c, gatewayID, len(content), func() (*document, error) { return readSpec(content) }, dryRun, m)
+func (s *Service) PushSpec(ctx context.Context, actor *Actor, gatewayID string, content []byte, dryRun bool, m Match) (*PushResult, error) {
+	return s.pushDocument(ctx, actor, gatewayID, len(content), func() (*document, error) { return readSpec(content) }, dryRun, m)
 }
 
 // PushConfiguration does the same as PushSpec with a configuration file, which may also change
 // settings of the gateway.
-func (s *Service) PushConfiguration(ctx context.Context, c *Caller, gatewayID string, content []byte, dryRun bool, m Match) (*PushResult, error) {
-	return s.pushDocument(ctx, c, gatewayID, len(content), func() (*document, error) { return s.readConfiguration(c, content) }, dryRun, m)
+func (s *Service) PushConfiguration(ctx context.Context, actor *Actor, gatewayID string, content []byte, dryRun bool, m Match) (*PushResult, error) {
+	return s.pushDocument(ctx, actor, gatewayID, len(content), func() (*document, error) { return s.readConfiguration(actor, content) }, dryRun, m)
 }
 
 // Rollback creates a new revision with the content, routes and limits of the one with the given
 // number. With dryRun, it only returns what would change.
-func (s *Service) Rollback(ctx context.Context, c *Caller, gatewayID string, number int64, dryRun bool, m Match) (*PushResult, error) {
-	rev, err := s.Revision(ctx, c, gatewayID, number)
+func (s *Service) Rollback(ctx context.Context, actor *Actor, gatewayID string, number int64, dryRun bool, m Match) (*PushResult, error) {
+	rev, err := s.Revision(ctx, actor, gatewayID, number)
 	if err != nil {
 		return nil, err
 	}
-	return s.pushDocument(ctx, c, gatewayID, len(rev.Content), func() (*document, error) { return readRevision(rev) }, dryRun, m)
+	return s.pushDocument(ctx, actor, gatewayID, len(rev.Content), func() (*document, error) { return readRevision(rev) }, dryRun, m)
 }
 
 // pushDocument pushes the document that read returns, which has the given number of bytes.
-func (s *Service) pushDocument(ctx context.Context, c *Caller, gatewayID string, size int, read func() (*document, error), dryRun bool, m Match) (*PushResult, error) {
+func (s *Service) pushDocument(ctx context.Context, actor *Actor, gatewayID string, size int, read func() (*document, error), dryRun bool, m Match) (*PushResult, error) {
 	release, err := s.heavy(ctx, size)
 	if err != nil {
 		return nil, err
@@ -49,7 +49,7 @@ func (s *Service) pushDocument(ctx context.Context, c *Caller, gatewayID string,
 	if err != nil {
 		return nil, err
 	}
-	return s.push(ctx, c, gatewayID, doc, dryRun, m)
+	return s.push(ctx, actor, gatewayID, doc, dryRun, m)
 }
 
 // heavyContent is the size of documents, in bytes, from which a push takes a slot of Config.Heavy.
@@ -75,12 +75,12 @@ const pushAttempts = 3
 
 // push pushes doc. It compares the tables and encodes the new one before its transaction, because
 // every other change waits for that.
-func (s *Service) push(ctx context.Context, c *Caller, gatewayID string, doc *document, dryRun bool, m Match) (*PushResult, error) {
+func (s *Service) push(ctx context.Context, actor *Actor, gatewayID string, doc *document, dryRun bool, m Match) (*PushResult, error) {
 	if onlyChecks(ctx) {
 		return nil, errOnlyChecked
 	}
 	if dryRun {
-		p, err := s.preparePush(ctx, c, gatewayID, doc, m, false)
+		p, err := s.preparePush(ctx, actor, gatewayID, doc, m, false)
 		if err != nil {
 			return nil, err
 		}
@@ -88,13 +88,13 @@ func (s *Service) push(ctx context.Context, c *Caller, gatewayID string, doc *do
 		r.plan = p
 		return r, nil
 	}
-	unlock, err := s.tables.lock(ctx, c.Account.ID+gatewayID)
+	unlock, err := s.lockTable(ctx, actor, gatewayID)
 	if err != nil {
 		return nil, err
 	}
 	defer unlock()
 	for attempt := 1; ; attempt++ {
-		p, err := s.preparePush(ctx, c, gatewayID, doc, m, true)
+		p, err := s.preparePush(ctx, actor, gatewayID, doc, m, true)
 		if err != nil {
 			return nil, err
 		}
@@ -102,7 +102,7 @@ func (s *Service) push(ctx context.Context, c *Caller, gatewayID string, doc *do
 		if err != nil {
 			return nil, err
 		}
-		result, err := s.applyPush(ctx, c, p)
+		result, err := s.applyPush(ctx, actor, p)
 		if !errors.Is(err, errChangedMeanwhile) || attempt == pushAttempts {
 			return result, err
 		}
@@ -114,13 +114,13 @@ var errChangedMeanwhile = fault.New(fault.Conflict, "the gateway was changed whi
 
 // preparePush plans a push and, if store is set and there is something to change, has the store encode
 // the new table.
-func (s *Service) preparePush(ctx context.Context, c *Caller, gatewayID string, doc *document, m Match, store bool) (*plan, error) {
+func (s *Service) preparePush(ctx context.Context, actor *Actor, gatewayID string, doc *document, m Match, store bool) (*plan, error) {
 	release, err := s.heavy(ctx, len(doc.content))
 	if err != nil {
 		return nil, err
 	}
 	defer release()
-	p, err := read(ctx, s, func(tx ReadTx) (*plan, error) { return s.plan(ctx, tx, c, gatewayID, doc, m) })
+	p, err := read(ctx, s, actor, func(tx ReadTx) (*plan, error) { return s.plan(ctx, tx, actor, gatewayID, doc, m) })
 	if err != nil || !store {
 		return p, err
 	}
@@ -132,8 +132,8 @@ func (s *Service) preparePush(ctx context.Context, c *Caller, gatewayID string, 
 }
 
 // applyPush runs the transaction of p.
-func (s *Service) applyPush(ctx context.Context, c *Caller, p *plan) (*PushResult, error) {
-	result, err := inTx(ctx, s, c, func(w *work) (*PushResult, error) {
+func (s *Service) applyPush(ctx context.Context, actor *Actor, p *plan) (*PushResult, error) {
+	result, err := inTx(ctx, s, actor, func(w *work) (*PushResult, error) {
 		if p.doc.within != nil {
 			if err := p.doc.within(ctx, w); err != nil {
 				return nil, err
@@ -144,7 +144,7 @@ func (s *Service) applyPush(ctx context.Context, c *Caller, p *plan) (*PushResul
 				return nil, err
 			}
 		}
-		now, err := w.Gateway(ctx, c.Account.ID, p.before.ID)
+		now, err := w.Gateway(ctx, actor.Account.ID, p.before.ID)
 		if err != nil {
 			return nil, err
 		}
@@ -159,7 +159,7 @@ func (s *Service) applyPush(ctx context.Context, c *Caller, p *plan) (*PushResul
 			return p.result(false), nil
 		}
 		// Another gateway of the account may have got routes meanwhile.
-		if err := s.roomFor(ctx, w, c, len(p.delta.table)-p.routes, p.doc.routesField()); err != nil {
+		if err := s.roomFor(ctx, w, actor, len(p.delta.table)-p.routes, p.doc.routesField()); err != nil {
 			return nil, err
 		}
 		return p.result(false), w.apply(ctx, p)
@@ -196,13 +196,13 @@ type plan struct {
 	prepared Prepared // nil until it is
 }
 
-func (s *Service) plan(ctx context.Context, tx ReadTx, c *Caller, gatewayID string, doc *document, m Match) (*plan, error) {
-	before, err := s.gateway(ctx, tx, c, gatewayID)
+func (s *Service) plan(ctx context.Context, tx ReadTx, actor *Actor, gatewayID string, doc *document, m Match) (*plan, error) {
+	before, err := s.gateway(ctx, tx, actor, gatewayID)
 	if err != nil {
 		return nil, err
 	}
-	p := &plan{doc: doc, before: before, after: *before, source: doc.source(c), now: s.now()}
-	if p.settings, err = s.applySettings(c, p); err != nil {
+	p := &plan{doc: doc, before: before, after: *before, source: doc.source(actor), now: s.now()}
+	if p.settings, err = s.applySettings(actor, p); err != nil {
 		return nil, err
 	}
 	if err := require(m, before.Version); err != nil {
@@ -221,7 +221,7 @@ func (s *Service) plan(ctx context.Context, tx ReadTx, c *Caller, gatewayID stri
 		return nil, err
 	}
 	if p.author = doc.author; doc.commit == "" {
-		if p.author, err = authorOf(ctx, tx, c); err != nil {
+		if p.author, err = authorOf(ctx, tx, actor); err != nil {
 			return nil, err
 		}
 	}
@@ -229,14 +229,14 @@ func (s *Service) plan(ctx context.Context, tx ReadTx, c *Caller, gatewayID stri
 		return nil, err
 	}
 	p.current, p.routes = table, len(table)
-	if p.follows, err = repositoryWarning(ctx, tx, c, gatewayID, doc); err != nil {
+	if p.follows, err = repositoryWarning(ctx, tx, actor, gatewayID, doc); err != nil {
 		return nil, err
 	}
 	p.delta = deltaOf(table, doc, gatewayID, p.now)
-	if err := s.roomFor(ctx, tx, c, len(p.delta.table)-len(table), doc.routesField()); err != nil {
+	if err := s.roomFor(ctx, tx, actor, len(p.delta.table)-len(table), doc.routesField()); err != nil {
 		return nil, err
 	}
-	if err := s.roomForRoutes(ctx, tx, c, gateway.RouteBytes(p.delta.table)-gateway.RouteBytes(table)); err != nil {
+	if err := s.roomForRoutes(ctx, tx, actor, gateway.RouteBytes(p.delta.table)-gateway.RouteBytes(table)); err != nil {
 		return nil, err
 	}
 	if p.delta.isEmpty() && len(p.settings) == 0 {
@@ -245,7 +245,7 @@ func (s *Service) plan(ctx context.Context, tx ReadTx, c *Caller, gatewayID stri
 		}
 	}
 	if !p.idle {
-		if err := s.roomForRevision(ctx, tx, c); err != nil {
+		if err := s.roomForRevision(ctx, tx, actor); err != nil {
 			return nil, err
 		}
 	}
@@ -255,13 +255,13 @@ func (s *Service) plan(ctx context.Context, tx ReadTx, c *Caller, gatewayID stri
 }
 
 // applySettings changes p.after as p's document says, and returns the settings that change.
-func (s *Service) applySettings(c *Caller, p *plan) ([]SettingChange, error) {
+func (s *Service) applySettings(actor *Actor, p *plan) ([]SettingChange, error) {
 	edit := &p.doc.edit
 	if p.doc.rollback {
 		var section gateway.Patch
 		section, p.warnings = restorable(p.doc.section, p.before)
 		var err error
-		if edit, err = s.readPatch(c, &section, true); err != nil {
+		if edit, err = s.readPatch(actor, &section, true); err != nil {
 			return nil, fault.Prefixed("gateway", err)
 		}
 	}
@@ -376,11 +376,11 @@ func (p *plan) revision() *gateway.Revision {
 
 // authorOf returns the author of a push that comes from no commit: the owner of the calling key, or the
 // key's name.
-func authorOf(ctx context.Context, tx KeyReader, c *Caller) (string, error) {
-	if c.KeyID == "" {
+func authorOf(ctx context.Context, tx KeyReader, actor *Actor) (string, error) {
+	if actor.Kind != KeyActor {
 		return "", nil
 	}
-	k, err := tx.Key(ctx, c.Account.ID, c.KeyID)
+	k, err := tx.Key(ctx, actor.Account.ID, actor.KeyID)
 	if fault.CodeOf(err) == fault.NotFound {
 		return "", nil // the transaction refuses it
 	}

@@ -27,17 +27,17 @@ func show(r *control.PushResult) string {
 	return fmt.Sprintf("%d: +[%s] -[%s] ~[%s] =%d", r.Revision, paths(r.Added), paths(r.Removed), paths(r.Changed), r.Unchanged)
 }
 
-func (h *harness) push(c *control.Caller, gatewayID string, doc []byte) *control.PushResult {
+func (h *harness) push(c *control.Actor, gatewayID string, doc []byte) *control.PushResult {
 	h.tb.Helper()
 	return must[*control.PushResult](h)(h.PushSpec(ctx(), c, gatewayID, doc, false, nil))
 }
 
-func (h *harness) configure(c *control.Caller, gatewayID, doc string) *control.PushResult {
+func (h *harness) configure(c *control.Actor, gatewayID, doc string) *control.PushResult {
 	h.tb.Helper()
 	return must[*control.PushResult](h)(h.PushConfiguration(ctx(), c, gatewayID, []byte(doc), false, nil))
 }
 
-func (h *harness) routes(c *control.Caller, gatewayID string) []gateway.Route {
+func (h *harness) routes(c *control.Actor, gatewayID string) []gateway.Route {
 	h.tb.Helper()
 	list := must[[]gateway.Route](h)(h.Routes(ctx(), c, gatewayID, control.Page{Limit: 1000}))
 	slices.Reverse(list)
@@ -45,7 +45,7 @@ func (h *harness) routes(c *control.Caller, gatewayID string) []gateway.Route {
 }
 
 // limitByAPI sets a route's sustained limit.
-func (h *harness) limitByAPI(c *control.Caller, gatewayID, routeID, sustained string) {
+func (h *harness) limitByAPI(c *control.Actor, gatewayID, routeID, sustained string) {
 	h.tb.Helper()
 	p := control.LimitPatch{RateLimit: value(control.RateLimitPatch{Sustained: value(sustained)})}
 	must[*gateway.Route](h)(h.UpdateRouteLimit(ctx(), c, gatewayID, routeID, p, nil))
@@ -54,7 +54,7 @@ func (h *harness) limitByAPI(c *control.Caller, gatewayID, routeID, sustained st
 // pushed is one gateway with documents pushed to it.
 type pushed struct {
 	*harness
-	caller *control.Caller
+	caller *control.Actor
 	id     string // of the gateway
 }
 
@@ -407,7 +407,7 @@ func TestPushReplacesAllRoutes(t *testing.T) {
 
 // wantTable compares the routes with doc, and the identifiers of those that are also in
 // before.
-func (h *harness) wantTable(c *control.Caller, gatewayID string, doc, before map[string]string) {
+func (h *harness) wantTable(c *control.Actor, gatewayID string, doc, before map[string]string) {
 	h.tb.Helper()
 	routes := h.routes(c, gatewayID)
 	if got := limitsOf(routes); fmt.Sprint(got) != fmt.Sprint(doc) {

@@ -85,19 +85,19 @@ type Repository struct {
 const maxStatusToken = 4096
 
 // GetRepository returns the repository that a gateway follows.
-func (s *Service) GetRepository(ctx context.Context, c *Caller, gatewayID string) (*Repository, error) {
-	return read(ctx, s, func(tx ReadTx) (*Repository, error) {
-		r, err := repository(ctx, tx, c, gatewayID)
+func (s *Service) GetRepository(ctx context.Context, actor *Actor, gatewayID string) (*Repository, error) {
+	return read(ctx, s, actor, func(tx ReadTx) (*Repository, error) {
+		r, err := repository(ctx, tx, actor, gatewayID)
 		return s.present(r), err
 	})
 }
 
-// repository returns the repository of a gateway of the caller's account.
-func repository(ctx context.Context, tx ReadTx, c *Caller, gatewayID string) (*gateway.ConnectedRepository, error) {
-	if _, err := tx.Gateway(ctx, c.Account.ID, gatewayID); err != nil {
+// repository returns the repository of a gateway of the actor's account.
+func repository(ctx context.Context, tx ReadTx, actor *Actor, gatewayID string) (*gateway.ConnectedRepository, error) {
+	if _, err := tx.Gateway(ctx, actor.Account.ID, gatewayID); err != nil {
 		return nil, err
 	}
-	return tx.Repository(ctx, c.Account.ID, gatewayID)
+	return tx.Repository(ctx, actor.Account.ID, gatewayID)
 }
 
 // present returns r as callers see it; nil for nil.
@@ -111,22 +111,25 @@ func (s *Service) present(r *gateway.ConnectedRepository) *Repository {
 // PutRepository connects a gateway with a repository, or replaces its settings, and begins a sync.
 // A new URL drops the credential, the token for commit statuses and the pinned host key, unless in
 // gives new ones. If the gateway gets a new hook secret, the result has it.
-func (s *Service) PutRepository(ctx context.Context, c *Caller, gatewayID string, in RepositoryInput, m Match) (*Repository, error) {
+func (s *Service) PutRepository(ctx context.Context, actor *Actor, gatewayID string, in RepositoryInput, m Match) (*Repository, error) {
 	if s.cfg.Repositories == nil {
 		return nil, fault.New(fault.Unavailable, "this server does not sync repositories")
 	}
-	if err := s.checkRepository(c, &in); err != nil {
+	if err := actor.check(); err != nil {
+		return nil, err
+	}
+	if err := s.checkRepository(actor, &in); err != nil {
 		return nil, err
 	}
 	edit, err := s.sealRepository(&in)
 	if err != nil {
 		return nil, err
 	}
-	result, err := inTx(ctx, s, c, func(w *work) (*Repository, error) {
-		before, err := repository(ctx, w, c, gatewayID)
+	result, err := inTx(ctx, s, actor, func(w *work) (*Repository, error) {
+		before, err := repository(ctx, w, actor, gatewayID)
 		isNew := fault.CodeOf(err) == fault.NotFound
 		if isNew {
-			if _, missing := w.Gateway(ctx, c.Account.ID, gatewayID); missing != nil {
+			if _, missing := w.Gateway(ctx, actor.Account.ID, gatewayID); missing != nil {
 				return nil, missing
 			}
 			before = nil
@@ -142,7 +145,7 @@ func (s *Service) PutRepository(ctx context.Context, c *Caller, gatewayID string
 		}
 		result := &Repository{Syncing: true}
 		if isNew {
-			after.GatewayID, after.AccountID, after.CreatedAt, after.Version = gatewayID, c.Account.ID, w.now, 1
+			after.GatewayID, after.AccountID, after.CreatedAt, after.Version = gatewayID, actor.Account.ID, w.now, 1
 		}
 		if isNew || in.NewHookSecret {
 			result.HookSecret = edit.hookSecret
@@ -162,7 +165,7 @@ func (s *Service) PutRepository(ctx context.Context, c *Caller, gatewayID string
 		return result, w.audit(ctx, audit.RepositorySet, gatewayID, gatewayID, diff)
 	})
 	if err == nil {
-		s.cfg.Repositories.Changed(c.Account.ID, gatewayID)
+		s.cfg.Repositories.Changed(actor.Account.ID, gatewayID)
 	}
 	return result, err
 }
@@ -179,9 +182,9 @@ func requireRepository(m Match, before *gateway.ConnectedRepository) error {
 }
 
 // checkRepository checks what can be checked without the present record.
-func (s *Service) checkRepository(c *Caller, in *RepositoryInput) error {
+func (s *Service) checkRepository(actor *Actor, in *RepositoryInput) error {
 	in.Interval = cmp.Or(in.Interval, gateway.DefaultRepositoryInterval)
-	source := RepositorySource{URL: in.URL, Branch: in.Branch, Path: in.Path, KnownHosts: in.KnownHosts, Operator: c.Account.IsDefault()}
+	source := RepositorySource{URL: in.URL, Branch: in.Branch, Path: in.Path, KnownHosts: in.KnownHosts, Operator: actor.Account.IsDefault()}
 	var badCredential, badStatus, badKey error
 	if in.Credential.Present && !in.Credential.Null && !in.Credential.Keep {
 		if source.Credential = in.Credential.Value; source.Credential == (RepositoryCredential{}) {
@@ -289,27 +292,27 @@ func (e *repositoryEdit) apply(before *gateway.ConnectedRepository, in *Reposito
 
 // DeleteRepository ends that a gateway follows a repository. Its routes and revisions stay. It
 // returns the record as it was.
-func (s *Service) DeleteRepository(ctx context.Context, c *Caller, gatewayID string, m Match) (*Repository, error) {
-	result, err := inTx(ctx, s, c, func(w *work) (*Repository, error) {
+func (s *Service) DeleteRepository(ctx context.Context, actor *Actor, gatewayID string, m Match) (*Repository, error) {
+	result, err := inTx(ctx, s, actor, func(w *work) (*Repository, error) {
 		r, err := w.repositoryToChange(ctx, gatewayID, m)
 		if err != nil {
 			return nil, err
 		}
-		if err := w.DeleteRepository(ctx, c.Account.ID, gatewayID); err != nil {
+		if err := w.DeleteRepository(ctx, actor.Account.ID, gatewayID); err != nil {
 			return nil, err
 		}
 		return &Repository{ConnectedRepository: *r}, w.audit(ctx, audit.RepositoryDelete, gatewayID, gatewayID, repositoryDiff(r, nil))
 	})
 	if err == nil && s.cfg.Repositories != nil {
-		s.cfg.Repositories.Changed(c.Account.ID, gatewayID)
+		s.cfg.Repositories.Changed(actor.Account.ID, gatewayID)
 	}
 	return result, err
 }
 
 // ResumeRepository ends a pause, and begins a sync, which pushes only what was committed since the
 // last one.
-func (s *Service) ResumeRepository(ctx context.Context, c *Caller, gatewayID string, m Match) (*Repository, error) {
-	result, err := inTx(ctx, s, c, func(w *work) (*Repository, error) {
+func (s *Service) ResumeRepository(ctx context.Context, actor *Actor, gatewayID string, m Match) (*Repository, error) {
+	result, err := inTx(ctx, s, actor, func(w *work) (*Repository, error) {
 		r, err := w.repositoryToChange(ctx, gatewayID, m)
 		if err != nil {
 			return nil, err
@@ -320,7 +323,7 @@ func (s *Service) ResumeRepository(ctx context.Context, c *Caller, gatewayID str
 		return s.present(r), nil
 	})
 	if err == nil && s.cfg.Repositories != nil {
-		s.cfg.Repositories.Wake(c.Account.ID, gatewayID)
+		s.cfg.Repositories.Wake(actor.Account.ID, gatewayID)
 	}
 	return result, err
 }
@@ -330,11 +333,11 @@ const repositorySyncWithin = 45 * time.Second
 
 // SyncRepository ends a pause and pushes the file of the newest commit, also if that was pushed
 // before. It returns the record when the sync has ended, whatever came of it, or after 45 seconds, which is less than clients wait.
-func (s *Service) SyncRepository(ctx context.Context, c *Caller, gatewayID string, m Match) (*Repository, error) {
+func (s *Service) SyncRepository(ctx context.Context, actor *Actor, gatewayID string, m Match) (*Repository, error) {
 	if s.cfg.Repositories == nil {
 		return nil, fault.New(fault.Unavailable, "this server does not sync repositories")
 	}
-	_, err := inTxOnly(ctx, s, c, func(w *work) (struct{}, error) {
+	_, err := inTxOnly(ctx, s, actor, func(w *work) (struct{}, error) {
 		r, err := w.repositoryToChange(ctx, gatewayID, m)
 		if err != nil {
 			return struct{}{}, err
@@ -349,21 +352,21 @@ func (s *Service) SyncRepository(ctx context.Context, c *Caller, gatewayID strin
 	}
 	wait, cancel := context.WithTimeout(ctx, repositorySyncWithin)
 	defer cancel()
-	if err := s.cfg.Repositories.Sync(wait, c.Account.ID, gatewayID); err != nil && ctx.Err() != nil {
+	if err := s.cfg.Repositories.Sync(wait, actor.Account.ID, gatewayID); err != nil && ctx.Err() != nil {
 		return nil, err // the caller hung up
 	}
 	if idempotencyOf(ctx) == nil {
-		return s.GetRepository(ctx, c, gatewayID)
+		return s.GetRepository(ctx, actor, gatewayID)
 	}
-	return inTx(ctx, s, c, func(w *work) (*Repository, error) {
-		r, err := repository(ctx, w, c, gatewayID)
+	return inTx(ctx, s, actor, func(w *work) (*Repository, error) {
+		r, err := repository(ctx, w, actor, gatewayID)
 		return s.present(r), err
 	})
 }
 
 // auditRepositoryOf records the end of the repository of a gateway that is about to be deleted.
 func (w *work) auditRepositoryOf(ctx context.Context, gatewayID string) error {
-	r, err := w.Repository(ctx, w.caller.Account.ID, gatewayID)
+	r, err := w.Repository(ctx, w.actor.Account.ID, gatewayID)
 	if fault.CodeOf(err) == fault.NotFound {
 		return nil
 	}
@@ -375,7 +378,7 @@ func (w *work) auditRepositoryOf(ctx context.Context, gatewayID string) error {
 
 // repositoryToChange returns the repository of a gateway if its version satisfies m.
 func (w *work) repositoryToChange(ctx context.Context, gatewayID string, m Match) (*gateway.ConnectedRepository, error) {
-	r, err := repository(ctx, w, w.caller, gatewayID)
+	r, err := repository(ctx, w, w.actor, gatewayID)
 	if err != nil {
 		return nil, err
 	}
@@ -399,7 +402,7 @@ func (w *work) setPaused(ctx context.Context, r *gateway.ConnectedRepository, pa
 
 // pauseRepository pauses the sync of a gateway that follows a repository, because it was rolled back.
 func (w *work) pauseRepository(ctx context.Context, gatewayID string) error {
-	r, err := w.Repository(ctx, w.caller.Account.ID, gatewayID)
+	r, err := w.Repository(ctx, w.actor.Account.ID, gatewayID)
 	if fault.CodeOf(err) == fault.NotFound {
 		return nil
 	}
@@ -416,8 +419,8 @@ const (
 )
 
 // repositoryWarning returns the warning of a push to a gateway that follows a repository, or "".
-func repositoryWarning(ctx context.Context, tx RepositoryReader, c *Caller, gatewayID string, doc *document) (string, error) {
-	r, err := tx.Repository(ctx, c.Account.ID, gatewayID)
+func repositoryWarning(ctx context.Context, tx RepositoryReader, actor *Actor, gatewayID string, doc *document) (string, error) {
+	r, err := tx.Repository(ctx, actor.Account.ID, gatewayID)
 	switch {
 	case fault.CodeOf(err) == fault.NotFound:
 		return "", nil

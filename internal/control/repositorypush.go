@@ -37,11 +37,11 @@ func (s *Service) PushRepository(ctx context.Context, p RepositoryPush) (*PushRe
 	if raw, err := hex.DecodeString(p.Commit); err != nil || len(raw) != 20 && len(raw) != 32 || p.Commit != strings.ToLower(p.Commit) {
 		return nil, fault.Invalid("commit", "must be the whole hash of a commit, in lower case")
 	}
-	a, err := read(ctx, s, func(tx ReadTx) (*account.Account, error) { return activeAccount(ctx, tx, p.AccountID) })
+	a, err := view(ctx, s, func(tx ReadTx) (*account.Account, error) { return activeAccount(ctx, tx, p.AccountID) })
 	if err != nil {
 		return nil, err
 	}
-	c := offline(a)
+	c := trusted(RepositoryActor, a)
 	c.Source = gateway.Repository
 	return s.pushDocument(ctx, c, p.GatewayID, len(p.Content), func() (*document, error) {
 		doc, err := s.readKind(c, p.Kind, p.Content)
@@ -69,9 +69,9 @@ func activeAccount(ctx context.Context, tx AccountReader, accountID string) (*ac
 }
 
 // readKind reads a document of the given kind.
-func (s *Service) readKind(c *Caller, kind gateway.DocumentKind, content []byte) (*document, error) {
+func (s *Service) readKind(actor *Actor, kind gateway.DocumentKind, content []byte) (*document, error) {
 	if kind == gateway.ConfigDocument {
-		return s.readConfiguration(c, content)
+		return s.readConfiguration(actor, content)
 	}
 	return readSpec(content)
 }

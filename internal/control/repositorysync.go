@@ -27,13 +27,13 @@ type RepositoryToSync struct {
 // ConnectedRepositories lists the repositories of all accounts by the identifiers of their gateways,
 // which follow after, up to limit. Credentials are still sealed.
 func (s *Service) ConnectedRepositories(ctx context.Context, after string, limit int) ([]gateway.ConnectedRepository, error) {
-	return read(ctx, s, func(tx ReadTx) ([]gateway.ConnectedRepository, error) { return tx.Repositories(ctx, after, limit) })
+	return view(ctx, s, func(tx ReadTx) ([]gateway.ConnectedRepository, error) { return tx.Repositories(ctx, after, limit) })
 }
 
 // RepositoryToSync returns the repository of a gateway of any account. If the gateway follows none,
 // the error is fault.NotFound.
 func (s *Service) RepositoryToSync(ctx context.Context, gatewayID string) (*RepositoryToSync, error) {
-	r, err := read(ctx, s, func(tx ReadTx) (*RepositoryToSync, error) {
+	r, err := view(ctx, s, func(tx ReadTx) (*RepositoryToSync, error) {
 		r, err := tx.RepositoryOf(ctx, gatewayID)
 		if err != nil {
 			return nil, err
@@ -77,7 +77,7 @@ type Commit struct {
 // synced, also if the push changes nothing. If the repository was changed meanwhile, the error is
 // ErrSuperseded.
 func (s *Service) PushCommit(ctx context.Context, p Commit) (*PushResult, error) {
-	r, err := read(ctx, s, func(tx ReadTx) (*gateway.ConnectedRepository, error) { return current(ctx, tx, p.GatewayID, p.Version) })
+	r, err := view(ctx, s, func(tx ReadTx) (*gateway.ConnectedRepository, error) { return current(ctx, tx, p.GatewayID, p.Version) })
 	if err != nil {
 		return nil, err
 	}
@@ -156,7 +156,7 @@ type PushHook struct {
 // FindPushHook returns what the push hooks of a gateway must be signed with. If the gateway does not
 // exist, its account is not active or it follows no repository, the error is fault.NotFound.
 func (s *Service) FindPushHook(ctx context.Context, gatewayID string) (*PushHook, error) {
-	h, err := read(ctx, s, func(tx ReadTx) (*PushHook, error) {
+	h, err := view(ctx, s, func(tx ReadTx) (*PushHook, error) {
 		r, err := tx.RepositoryOf(ctx, gatewayID)
 		if err != nil {
 			return nil, err

@@ -10,9 +10,9 @@ import (
 
 // Spec returns the current revision, whose Content is the OpenAPI document as received. If the
 // routes did not come from an OpenAPI document, the error is fault.NotFound.
-func (s *Service) Spec(ctx context.Context, c *Caller, gatewayID string) (*gateway.Revision, error) {
-	return read(ctx, s, func(tx ReadTx) (*gateway.Revision, error) {
-		g, err := tx.Gateway(ctx, c.Account.ID, gatewayID)
+func (s *Service) Spec(ctx context.Context, actor *Actor, gatewayID string) (*gateway.Revision, error) {
+	return read(ctx, s, actor, func(tx ReadTx) (*gateway.Revision, error) {
+		g, err := tx.Gateway(ctx, actor.Account.ID, gatewayID)
 		if err != nil {
 			return nil, err
 		}
@@ -33,9 +33,9 @@ func (s *Service) Spec(ctx context.Context, c *Caller, gatewayID string) (*gatew
 
 // Configuration returns the gateway and its current routes as a configuration file, wherever they
 // came from.
-func (s *Service) Configuration(ctx context.Context, c *Caller, gatewayID string) ([]byte, error) {
-	return read(ctx, s, func(tx ReadTx) ([]byte, error) {
-		g, err := s.gateway(ctx, tx, c, gatewayID)
+func (s *Service) Configuration(ctx context.Context, actor *Actor, gatewayID string) ([]byte, error) {
+	return read(ctx, s, actor, func(tx ReadTx) ([]byte, error) {
+		g, err := s.gateway(ctx, tx, actor, gatewayID)
 		if err != nil {
 			return nil, err
 		}
@@ -49,9 +49,9 @@ func (s *Service) Configuration(ctx context.Context, c *Caller, gatewayID string
 
 // Revisions lists up to limit revisions with numbers less than before, newest first, without Content
 // and Routes. before is 0 for the first page.
-func (s *Service) Revisions(ctx context.Context, c *Caller, gatewayID string, limit int, before int64) ([]gateway.Revision, error) {
-	return read(ctx, s, func(tx ReadTx) ([]gateway.Revision, error) {
-		if _, err := tx.Gateway(ctx, c.Account.ID, gatewayID); err != nil {
+func (s *Service) Revisions(ctx context.Context, actor *Actor, gatewayID string, limit int, before int64) ([]gateway.Revision, error) {
+	return read(ctx, s, actor, func(tx ReadTx) ([]gateway.Revision, error) {
+		if _, err := tx.Gateway(ctx, actor.Account.ID, gatewayID); err != nil {
 			return nil, err
 		}
 		return tx.Revisions(ctx, gatewayID, limit, before)
@@ -60,9 +60,9 @@ func (s *Service) Revisions(ctx context.Context, c *Caller, gatewayID string, li
 
 // Revision returns one revision, with its content and routes. If it was removed, the error is
 // fault.NotFound and says how long revisions are kept.
-func (s *Service) Revision(ctx context.Context, c *Caller, gatewayID string, number int64) (*gateway.Revision, error) {
-	return read(ctx, s, func(tx ReadTx) (*gateway.Revision, error) {
-		g, err := tx.Gateway(ctx, c.Account.ID, gatewayID)
+func (s *Service) Revision(ctx context.Context, actor *Actor, gatewayID string, number int64) (*gateway.Revision, error) {
+	return read(ctx, s, actor, func(tx ReadTx) (*gateway.Revision, error) {
+		g, err := tx.Gateway(ctx, actor.Account.ID, gatewayID)
 		if err != nil {
 			return nil, err
 		}
@@ -71,9 +71,9 @@ func (s *Service) Revision(ctx context.Context, c *Caller, gatewayID string, num
 }
 
 // RevisionRecord is Revision without content and routes, which may be large.
-func (s *Service) RevisionRecord(ctx context.Context, c *Caller, gatewayID string, number int64) (*gateway.Revision, error) {
-	return read(ctx, s, func(tx ReadTx) (*gateway.Revision, error) {
-		g, err := tx.Gateway(ctx, c.Account.ID, gatewayID)
+func (s *Service) RevisionRecord(ctx context.Context, actor *Actor, gatewayID string, number int64) (*gateway.Revision, error) {
+	return read(ctx, s, actor, func(tx ReadTx) (*gateway.Revision, error) {
+		g, err := tx.Gateway(ctx, actor.Account.ID, gatewayID)
 		if err != nil {
 			return nil, err
 		}

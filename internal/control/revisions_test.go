@@ -20,7 +20,7 @@ import (
 const day = 24 * time.Hour
 
 // addRevisions stores n revisions of a gateway without any, one a day until now.
-func (h *harness) addRevisions(c *control.Caller, gatewayID string, n int) {
+func (h *harness) addRevisions(c *control.Actor, gatewayID string, n int) {
 	h.tb.Helper()
 	now := h.clock.now()
 	h.must(h.db.Update(ctx(), func(tx control.Tx) error {
@@ -41,7 +41,7 @@ func (h *harness) addRevisions(c *control.Caller, gatewayID string, n int) {
 }
 
 // oldest returns the number of the oldest revision that is kept, found through pages of the list.
-func (h *harness) oldest(c *control.Caller, gatewayID string) (number int64) {
+func (h *harness) oldest(c *control.Actor, gatewayID string) (number int64) {
 	h.tb.Helper()
 	for {
 		list := must[[]gateway.Revision](h)(h.Revisions(ctx(), c, gatewayID, 100, number))

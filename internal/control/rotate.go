@@ -20,12 +20,12 @@ const maxOverlapDays = 365
 // or until its own expiry if that is sooner; with 0 it expires at once. The new key expires at
 // expiresAt, or if that is "", when the old one would have. If the old key is revoked or expired, or
 // was rotated before, or maxChain keys share its rate limit, the error is fault.Conflict (contract, 3.2).
-func (s *Service) RotateKey(ctx context.Context, c *Caller, keyID string, overlapDays int, expiresAt string, m Match) (*NewKey, error) {
+func (s *Service) RotateKey(ctx context.Context, actor *Actor, keyID string, overlapDays int, expiresAt string, m Match) (*NewKey, error) {
 	expiry, invalid := readRotation(overlapDays, expiresAt, s.now())
 	if onlyChecks(ctx) {
 		return nil, cmp.Or(invalid, errOnlyChecked)
 	}
-	return inTx(ctx, s, c, func(w *work) (*NewKey, error) {
+	return inTx(ctx, s, actor, func(w *work) (*NewKey, error) {
 		old, err := w.keyToRotate(ctx, keyID, invalid)
 		if err != nil {
 			return nil, err
@@ -45,7 +45,7 @@ func (s *Service) RotateKey(ctx context.Context, c *Caller, keyID string, overla
 		if err := w.roomInChain(ctx, old); err != nil {
 			return nil, err
 		}
-		if err := s.roomForEvent(c); err != nil {
+		if err := s.roomForEvent(actor); err != nil {
 			return nil, err
 		}
 		return s.rotate(ctx, w, old, overlapDays, expiry)
@@ -63,12 +63,12 @@ func readRotation(overlapDays int, expiresAt string, now time.Time) (expiry time
 	return expiry, fault.Join(badOverlap, badExpiry)
 }
 
-// keyToRotate returns the key if the caller may issue one like it. Errors take precedence as in
+// keyToRotate returns the key if the actor may issue one like it. Errors take precedence as in
 // keyToChange.
 func (w *work) keyToRotate(ctx context.Context, keyID string, invalid error) (*apikey.Key, error) {
-	k, err := w.Key(ctx, w.caller.Account.ID, keyID)
+	k, err := w.Key(ctx, w.actor.Account.ID, keyID)
 	if err == nil {
-		if denied := w.caller.mayIssue(keysPath+"/"+k.ID+"/rotate", k.Level, k.Scope); denied != nil {
+		if denied := w.actor.mayIssue(keysPath+"/"+k.ID+"/rotate", k.Level, k.Scope); denied != nil {
 			return nil, denied
 		}
 	}

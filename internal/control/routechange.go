@@ -12,22 +12,22 @@ import (
 
 // UpdateRouteLimit changes the fields in p of a route's limit. A limit without fields is
 // removed. A spec push keeps the limit that is set here, unless the spec has one.
-func (s *Service) UpdateRouteLimit(ctx context.Context, c *Caller, gatewayID, routeID string, p LimitPatch, m Match) (*gateway.Route, error) {
+func (s *Service) UpdateRouteLimit(ctx context.Context, actor *Actor, gatewayID, routeID string, p LimitPatch, m Match) (*gateway.Route, error) {
 	if !p.RateLimit.Present {
 		return nil, fault.Invalid("rate_limit", "is required: give the fields to change, or null for no limit")
 	}
-	return s.UpdateRoute(ctx, c, gatewayID, routeID, RoutePatch{RateLimit: p.RateLimit}, m)
+	return s.UpdateRoute(ctx, actor, gatewayID, routeID, RoutePatch{RateLimit: p.RateLimit}, m)
 }
 
 // UpdateRoute changes the fields in p of a route, which keeps its identifier, its source, and what was
 // used of its limits. Its path and methods must fit the other routes as those of a new one. What a push
 // keeps of a limit is as with UpdateRouteLimit; everything else comes from the document again.
-func (s *Service) UpdateRoute(ctx context.Context, c *Caller, gatewayID, routeID string, p RoutePatch, m Match) (*gateway.Route, error) {
+func (s *Service) UpdateRoute(ctx context.Context, actor *Actor, gatewayID, routeID string, p RoutePatch, m Match) (*gateway.Route, error) {
 	edit, err := p.read()
 	if err != nil || onlyChecks(ctx) {
-		return nil, cmp.Or(fault.Join(err, s.misfit(ctx, c, gatewayID, routeID, err, p)), errOnlyChecked)
+		return nil, cmp.Or(fault.Join(err, s.misfit(ctx, actor, gatewayID, routeID, err, p)), errOnlyChecked)
 	}
-	unlock, err := s.tables.lock(ctx, c.Account.ID+gatewayID)
+	unlock, err := s.lockTable(ctx, actor, gatewayID)
 	if err != nil {
 		return nil, err
 	}
@@ -35,7 +35,7 @@ func (s *Service) UpdateRoute(ctx context.Context, c *Caller, gatewayID, routeID
 	var check func(tx ReadTx) error // nil if nothing of it changes
 	if p.Path.Present || p.Methods.Present {
 		check = func(tx ReadTx) error {
-			before, err := route(ctx, tx, c, gatewayID, routeID)
+			before, err := route(ctx, tx, actor, gatewayID, routeID)
 			if err != nil {
 				return err
 			}
@@ -44,8 +44,8 @@ func (s *Service) UpdateRoute(ctx context.Context, c *Caller, gatewayID, routeID
 			return fits(ctx, tx, gatewayID, before, specOf(&r))
 		}
 	}
-	return beside(ctx, s, c, gatewayID, check, func(w *work, bad func() (error, error)) (*gateway.Route, error) {
-		before, err := route(ctx, w, c, gatewayID, routeID)
+	return beside(ctx, s, actor, gatewayID, check, func(w *work, bad func() (error, error)) (*gateway.Route, error) {
+		before, err := route(ctx, w, actor, gatewayID, routeID)
 		if err != nil {
 			return nil, err
 		}

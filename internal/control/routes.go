@@ -14,9 +14,9 @@ import (
 )
 
 // Routes lists a gateway's routes, newest first.
-func (s *Service) Routes(ctx context.Context, c *Caller, gatewayID string, p Page) ([]gateway.Route, error) {
-	return read(ctx, s, func(tx ReadTx) ([]gateway.Route, error) {
-		if _, err := tx.Gateway(ctx, c.Account.ID, gatewayID); err != nil {
+func (s *Service) Routes(ctx context.Context, actor *Actor, gatewayID string, p Page) ([]gateway.Route, error) {
+	return read(ctx, s, actor, func(tx ReadTx) ([]gateway.Route, error) {
+		if _, err := tx.Gateway(ctx, actor.Account.ID, gatewayID); err != nil {
 			return nil, err
 		}
 		return tx.Routes(ctx, gatewayID, p)
@@ -36,9 +36,9 @@ func (f *RouteFilter) matches(r *gateway.Route) bool {
 }
 
 // SearchRoutes is Routes for those that f selects. Its time grows with the number of routes.
-func (s *Service) SearchRoutes(ctx context.Context, c *Caller, gatewayID string, f RouteFilter, p Page) ([]gateway.Route, error) {
-	return search(ctx, s, func(tx ReadTx) ([]gateway.Route, error) {
-		if _, err := tx.Gateway(ctx, c.Account.ID, gatewayID); err != nil {
+func (s *Service) SearchRoutes(ctx context.Context, actor *Actor, gatewayID string, f RouteFilter, p Page) ([]gateway.Route, error) {
+	return search(ctx, s, actor, func(tx ReadTx) ([]gateway.Route, error) {
+		if _, err := tx.Gateway(ctx, actor.Account.ID, gatewayID); err != nil {
 			return nil, err
 		}
 		return selectPage(p, func(p Page) ([]gateway.Route, error) { return tx.Routes(ctx, gatewayID, p) },
@@ -74,14 +74,14 @@ func selectPage[T any](p Page, list func(Page) ([]T, error), matches func(*T) bo
 }
 
 // Route returns one route.
-func (s *Service) Route(ctx context.Context, c *Caller, gatewayID, routeID string) (*gateway.Route, error) {
-	return read(ctx, s, func(tx ReadTx) (*gateway.Route, error) {
-		return route(ctx, tx, c, gatewayID, routeID)
+func (s *Service) Route(ctx context.Context, actor *Actor, gatewayID, routeID string) (*gateway.Route, error) {
+	return read(ctx, s, actor, func(tx ReadTx) (*gateway.Route, error) {
+		return route(ctx, tx, actor, gatewayID, routeID)
 	})
 }
 
-func route(ctx context.Context, tx ReadTx, c *Caller, gatewayID, routeID string) (*gateway.Route, error) {
-	if _, err := tx.Gateway(ctx, c.Account.ID, gatewayID); err != nil {
+func route(ctx context.Context, tx ReadTx, actor *Actor, gatewayID, routeID string) (*gateway.Route, error) {
+	if _, err := tx.Gateway(ctx, actor.Account.ID, gatewayID); err != nil {
 		return nil, err
 	}
 	return tx.Route(ctx, gatewayID, routeID)
@@ -89,24 +89,24 @@ func route(ctx context.Context, tx ReadTx, c *Caller, gatewayID, routeID string)
 
 // CreateRoute adds a route to the gateway. If another route already has one of its methods for the same
 // pattern, the error is fault.ValidationFailed.
-func (s *Service) CreateRoute(ctx context.Context, c *Caller, gatewayID string, in gateway.RouteSpec) (*gateway.Route, error) {
+func (s *Service) CreateRoute(ctx context.Context, actor *Actor, gatewayID string, in gateway.RouteSpec) (*gateway.Route, error) {
 	if err := checkRoute(&in); err != nil || onlyChecks(ctx) {
-		return nil, cmp.Or(fault.Join(err, s.misfit(ctx, c, gatewayID, "", err, RoutePatch{Path: given(in.Path), Methods: given(in.Methods)})), errOnlyChecked)
+		return nil, cmp.Or(fault.Join(err, s.misfit(ctx, actor, gatewayID, "", err, RoutePatch{Path: given(in.Path), Methods: given(in.Methods)})), errOnlyChecked)
 	}
-	unlock, err := s.tables.lock(ctx, c.Account.ID+gatewayID)
+	unlock, err := s.lockTable(ctx, actor, gatewayID)
 	if err != nil {
 		return nil, err
 	}
 	defer unlock()
 	check := func(tx ReadTx) error { return fits(ctx, tx, gatewayID, nil, in) }
-	return beside(ctx, s, c, gatewayID, check, func(w *work, bad func() (error, error)) (*gateway.Route, error) {
-		if _, err := w.Gateway(ctx, c.Account.ID, gatewayID); err != nil {
+	return beside(ctx, s, actor, gatewayID, check, func(w *work, bad func() (error, error)) (*gateway.Route, error) {
+		if _, err := w.Gateway(ctx, actor.Account.ID, gatewayID); err != nil {
 			return nil, err
 		}
 		if err := cmp.Or(bad()); err != nil {
 			return nil, err
 		}
-		if err := s.roomFor(ctx, w, c, 1, "path"); err != nil {
+		if err := s.roomFor(ctx, w, actor, 1, "path"); err != nil {
 			return nil, err
 		}
 		if err := w.mayGrow(ctx); err != nil {
@@ -165,7 +165,7 @@ func given[T any](v T) Optional[T] { return Optional[T]{Present: true, Value: v}
 // misfit returns what is wrong with the path and methods of a route beside the other routes of its
 // gateway, for a call that fails because of invalid, or for something else. Where invalid says that
 // they are wrong in themselves, there is nothing to compare. A route that is new has no identifier.
-func (s *Service) misfit(ctx context.Context, c *Caller, gatewayID, routeID string, invalid error, p RoutePatch) error {
+func (s *Service) misfit(ctx context.Context, actor *Actor, gatewayID, routeID string, invalid error, p RoutePatch) error {
 	for _, bad := range fault.ProblemsOf(invalid) {
 		if bad.Field == "path" || bad.Field == "methods" {
 			return nil
@@ -175,9 +175,9 @@ func (s *Service) misfit(ctx context.Context, c *Caller, gatewayID, routeID stri
 		return nil
 	}
 	// It adds to what is known. What else is in the way, such as a gateway that is not there, counts less.
-	bad, err := read(ctx, s, func(tx ReadTx) (error, error) {
+	bad, err := read(ctx, s, actor, func(tx ReadTx) (error, error) {
 		in, before := gateway.RouteSpec{Path: p.Path.Value, Methods: sorted(p.Methods.Value)}, (*gateway.Route)(nil)
-		if _, err := tx.Gateway(ctx, c.Account.ID, gatewayID); err != nil {
+		if _, err := tx.Gateway(ctx, actor.Account.ID, gatewayID); err != nil {
 			return nil, err
 		}
 		if routeID != "" {
@@ -209,13 +209,13 @@ func ofRoute(problems []gateway.RowProblem) error {
 // before the transaction, because all changes would wait: it takes a second for 100,000 routes. In the transaction, bad
 // returns what check has found; nothing if check is nil. If the routes have changed in between, all is done again, at last with check in the
 // transaction.
-func beside[T any](ctx context.Context, s *Service, c *Caller, gatewayID string, check func(tx ReadTx) error, f func(w *work, bad func() (found, err error)) (T, error)) (T, error) {
+func beside[T any](ctx context.Context, s *Service, actor *Actor, gatewayID string, check func(tx ReadTx) error, f func(w *work, bad func() (found, err error)) (T, error)) (T, error) {
 	for attempt := 1; ; attempt++ {
 		var known *compared
 		if check != nil {
-			known = s.compare(ctx, c, gatewayID, check)
+			known = s.compare(ctx, actor, gatewayID, check)
 		}
-		result, err := inTx(ctx, s, c, func(w *work) (T, error) {
+		result, err := inTx(ctx, s, actor, func(w *work) (T, error) {
 			return f(w, func() (found, err error) {
 				if check == nil {
 					return nil, nil
@@ -246,9 +246,9 @@ type compared struct {
 }
 
 // compare compares a route with the others of its gateway. It returns nil if it cannot; the transaction says why.
-func (s *Service) compare(ctx context.Context, c *Caller, gatewayID string, check func(tx ReadTx) error) *compared {
-	known, err := search(ctx, s, func(tx ReadTx) (*compared, error) {
-		if _, err := tx.Gateway(ctx, c.Account.ID, gatewayID); err != nil {
+func (s *Service) compare(ctx context.Context, actor *Actor, gatewayID string, check func(tx ReadTx) error) *compared {
+	known, err := search(ctx, s, actor, func(tx ReadTx) (*compared, error) {
+		if _, err := tx.Gateway(ctx, actor.Account.ID, gatewayID); err != nil {
 			return nil, err
 		}
 		version, err := tx.TableVersion(ctx, gatewayID)
@@ -291,14 +291,14 @@ func fits(ctx context.Context, tx RouteReader, gatewayID string, before *gateway
 	return ofRoute(gateway.CheckRoute(specs, in, path))
 }
 
-// roomFor checks that the caller's account may have that many more routes. The error is a validation
+// roomFor checks that the actor's account may have that many more routes. The error is a validation
 // error of the field.
-func (s *Service) roomFor(ctx context.Context, tx RouteReader, c *Caller, more int, field string) error {
+func (s *Service) roomFor(ctx context.Context, tx RouteReader, actor *Actor, more int, field string) error {
 	if more <= 0 {
 		return nil
 	}
 	most := cmp.Or(s.cfg.MaxAccountRoutes, gateway.MaxAccountRoutes)
-	have, err := tx.CountRoutes(ctx, c.Account.ID)
+	have, err := tx.CountRoutes(ctx, actor.Account.ID)
 	if err != nil || have+more <= most {
 		return err
 	}
@@ -310,14 +310,14 @@ func specOf(r *gateway.Route) gateway.RouteSpec {
 }
 
 // DeleteRoute deletes a route and returns it as it was.
-func (s *Service) DeleteRoute(ctx context.Context, c *Caller, gatewayID, routeID string, m Match) (*gateway.Route, error) {
-	unlock, err := s.tables.lock(ctx, c.Account.ID+gatewayID)
+func (s *Service) DeleteRoute(ctx context.Context, actor *Actor, gatewayID, routeID string, m Match) (*gateway.Route, error) {
+	unlock, err := s.lockTable(ctx, actor, gatewayID)
 	if err != nil {
 		return nil, err
 	}
 	defer unlock()
-	return inTx(ctx, s, c, func(w *work) (*gateway.Route, error) {
-		r, err := route(ctx, w, c, gatewayID, routeID)
+	return inTx(ctx, s, actor, func(w *work) (*gateway.Route, error) {
+		r, err := route(ctx, w, actor, gatewayID, routeID)
 		if err != nil {
 			return nil, err
 		}

@@ -54,8 +54,8 @@ type rowHarness struct {
 	*harness
 	engine   store.Engine
 	counter  *rowCounter
-	operator *control.Caller
-	caller   *control.Caller
+	operator *control.Actor
+	caller   *control.Actor
 	hooks    []string
 }
 

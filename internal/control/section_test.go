@@ -99,7 +99,7 @@ func TestAppliedExportWritesNothing(t *testing.T) {
 // configured is one gateway of the account acme, with a secret header and a route.
 type configured struct {
 	*harness
-	caller *control.Caller
+	caller *control.Actor
 	id     string
 }
 

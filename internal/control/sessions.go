@@ -54,17 +54,20 @@ type SessionStore interface {
 	TrimSessions(ctx context.Context, expired time.Time, limit int) (more bool, err error)
 }
 
-// SignIn creates a session of the caller's key. It returns the value of the cookie, which nothing
+// SignIn creates a session of a key, which must be the actor. It returns the value of the cookie, which nothing
 // else shows, and when it expires.
-func (s *Service) SignIn(ctx context.Context, c *Caller) (value string, expiresAt time.Time, err error) {
+func (s *Service) SignIn(ctx context.Context, actor *Actor) (value string, expiresAt time.Time, err error) {
 	random := make([]byte, sessionBytes)
 	if _, err := io.ReadFull(s.cfg.Random, random); err != nil {
 		return "", time.Time{}, fmt.Errorf("create a session: %w", err)
 	}
 	value = base64.RawURLEncoding.EncodeToString(random)
-	made, err := inTx(ctx, s, c, func(w *work) (*Session, error) {
+	made, err := inTx(ctx, s, actor, func(w *work) (*Session, error) {
+		if actor.Kind != KeyActor {
+			return nil, fault.Denied("only a key can sign in")
+		}
 		session := &Session{
-			Digest: sha256.Sum256([]byte(value)), AccountID: c.Account.ID, KeyID: c.KeyID, CreatedAt: w.now, ExpiresAt: w.now.Add(SessionLifetime),
+			Digest: sha256.Sum256([]byte(value)), AccountID: actor.Account.ID, KeyID: actor.KeyID, CreatedAt: w.now, ExpiresAt: w.now.Add(SessionLifetime),
 		}
 		return session, w.InsertSession(ctx, session, SessionsPerKey, SessionsPerAccount)
 	})
@@ -77,7 +80,7 @@ func (s *Service) SignIn(ctx context.Context, c *Caller) (value string, expiresA
 // SignedIn returns the session with the given value of the cookie. If there is none, or it has
 // expired, the error is fault.NotFound. The caller must check the present state of its key.
 func (s *Service) SignedIn(ctx context.Context, value string) (*Session, error) {
-	session, err := read(ctx, s, func(tx ReadTx) (*Session, error) { return tx.Session(ctx, sha256.Sum256([]byte(value))) })
+	session, err := view(ctx, s, func(tx ReadTx) (*Session, error) { return tx.Session(ctx, sha256.Sum256([]byte(value))) })
 	if err == nil && !s.now().Before(session.ExpiresAt) {
 		return nil, fault.Missing("session")
 	}

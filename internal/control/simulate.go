@@ -34,18 +34,18 @@ type SimulatedKey struct {
 
 // SimulateLimit replays the recorded counts of the last 24 hours through a limit. If the route or key
 // does not exist, the error is fault.ValidationFailed.
-func (s *Service) SimulateLimit(ctx context.Context, c *Caller, gatewayID string, in SimulationInput) (*Simulation, error) {
+func (s *Service) SimulateLimit(ctx context.Context, actor *Actor, gatewayID string, in SimulationInput) (*Simulation, error) {
 	if err := in.Limit.Validate(); err != nil {
 		return nil, fault.Prefixed("rate_limit", err)
 	}
-	what, err := read(ctx, s, func(tx ReadTx) (traffic.What, error) { return in.what(ctx, tx, c, gatewayID) })
+	what, err := read(ctx, s, actor, func(tx ReadTx) (traffic.What, error) { return in.what(ctx, tx, actor, gatewayID) })
 	if err != nil {
 		return nil, err
 	}
-	if err := s.complete(ctx, s.cfg.Sources.Traffic); err != nil {
+	if err := s.complete(ctx, actor, s.cfg.Sources.Traffic); err != nil {
 		return nil, err
 	}
-	result, err := s.cfg.Sources.Traffic.Simulate(ctx, c.Account.ID, what)
+	result, err := s.cfg.Sources.Traffic.Simulate(ctx, actor.Account.ID, what)
 	if err != nil {
 		return nil, err
 	}
@@ -54,15 +54,15 @@ func (s *Service) SimulateLimit(ctx context.Context, c *Caller, gatewayID string
 		out.Keys[i] = SimulatedKey(k)
 	}
 	if idempotencyOf(ctx) != nil {
-		return inTx(ctx, s, c, func(*work) (*Simulation, error) { return out, nil })
+		return inTx(ctx, s, actor, func(*work) (*Simulation, error) { return out, nil })
 	}
 	return out, nil
 }
 
 // what resolves the route or key that the limit would apply to.
-func (in *SimulationInput) what(ctx context.Context, tx ReadTx, c *Caller, gatewayID string) (w traffic.What, err error) {
+func (in *SimulationInput) what(ctx context.Context, tx ReadTx, actor *Actor, gatewayID string) (w traffic.What, err error) {
 	w.Limit = in.Limit
-	if _, err := tx.Gateway(ctx, c.Account.ID, gatewayID); err != nil {
+	if _, err := tx.Gateway(ctx, actor.Account.ID, gatewayID); err != nil {
 		return w, err
 	}
 	w.Gateway, _ = id.Parse(id.Gateway, gatewayID)
@@ -73,7 +73,7 @@ func (in *SimulationInput) what(ctx context.Context, tx ReadTx, c *Caller, gatew
 		w.Route, _ = id.Parse(id.Route, in.RouteID)
 	}
 	if in.KeyID != "" {
-		k, err := tx.Key(ctx, c.Account.ID, in.KeyID)
+		k, err := tx.Key(ctx, actor.Account.ID, in.KeyID)
 		if err != nil {
 			return w, absent(err, "key_id", "there is no such key")
 		}
@@ -82,13 +82,13 @@ func (in *SimulationInput) what(ctx context.Context, tx ReadTx, c *Caller, gatew
 		}
 		w.Key, _ = id.Parse(id.Key, in.KeyID)
 	}
-	w.Buckets, err = sharedBuckets(ctx, tx, c)
+	w.Buckets, err = sharedBuckets(ctx, tx, actor)
 	return w, err
 }
 
 // sharedBuckets returns the bucket of each of the account's keys that shares that of another key.
-func sharedBuckets(ctx context.Context, tx KeyReader, c *Caller) (map[[16]byte][16]byte, error) {
-	shared, err := tx.SharedBuckets(ctx, c.Account.ID)
+func sharedBuckets(ctx context.Context, tx KeyReader, actor *Actor) (map[[16]byte][16]byte, error) {
+	shared, err := tx.SharedBuckets(ctx, actor.Account.ID)
 	if err != nil {
 		return nil, err
 	}

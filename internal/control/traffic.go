@@ -54,9 +54,12 @@ type RouteSource interface {
 	Unrouted(accountID, gatewayID string, resources []string) []string
 }
 
-// complete flushes the access records to source, so that what it reports is complete. A store
+// complete flushes the access records to source, so that what it reports to actor is complete. A store
 // that accepts no writes can still be read.
-func (s *Service) complete(ctx context.Context, source Syncer) error {
+func (s *Service) complete(ctx context.Context, actor *Actor, source Syncer) error {
+	if err := actor.check(); err != nil {
+		return err
+	}
 	if s.cfg.Sources.AccessLog == nil || source == nil {
 		return fault.New(fault.Unavailable, "this process has no data plane: send the call to the server")
 	}
@@ -69,88 +72,91 @@ func (s *Service) complete(ctx context.Context, source Syncer) error {
 
 // Traffic reports the account's traffic, complete up to now. A query outside the recorded time is
 // fault.ValidationFailed with the field since or interval.
-func (s *Service) Traffic(ctx context.Context, c *Caller, q traffic.Query) ([]traffic.Row, error) {
-	if err := s.complete(ctx, s.cfg.Sources.Traffic); err != nil {
+func (s *Service) Traffic(ctx context.Context, actor *Actor, q traffic.Query) ([]traffic.Row, error) {
+	if err := s.complete(ctx, actor, s.cfg.Sources.Traffic); err != nil {
 		return nil, err
 	}
-	return s.cfg.Sources.Traffic.Report(ctx, c.Account.ID, q)
+	return s.cfg.Sources.Traffic.Report(ctx, actor.Account.ID, q)
 }
 
 // TopTraffic reports the groups of q that had most of what by says, the greatest first. The errors are
 // those of Traffic.
-func (s *Service) TopTraffic(ctx context.Context, c *Caller, q traffic.Query, by traffic.Order, limit int) ([]traffic.Total, error) {
-	if err := s.complete(ctx, s.cfg.Sources.Traffic); err != nil {
+func (s *Service) TopTraffic(ctx context.Context, actor *Actor, q traffic.Query, by traffic.Order, limit int) ([]traffic.Total, error) {
+	if err := s.complete(ctx, actor, s.cfg.Sources.Traffic); err != nil {
 		return nil, err
 	}
-	return s.cfg.Sources.Traffic.Top(ctx, c.Account.ID, q, by, limit)
+	return s.cfg.Sources.Traffic.Top(ctx, actor.Account.ID, q, by, limit)
 }
 
 // Requests lists requests that were refused or failed, newest first.
-func (s *Service) Requests(ctx context.Context, c *Caller, f requestlog.Filter, p Page) ([]requestlog.Request, error) {
-	if err := s.complete(ctx, s.cfg.Sources.Requests); err != nil {
+func (s *Service) Requests(ctx context.Context, actor *Actor, f requestlog.Filter, p Page) ([]requestlog.Request, error) {
+	if err := s.complete(ctx, actor, s.cfg.Sources.Requests); err != nil {
 		return nil, err
 	}
-	list, err := s.cfg.Sources.Requests.Requests(ctx, c.Account.ID, f, p.Limit, p.After)
+	list, err := s.cfg.Sources.Requests.Requests(ctx, actor.Account.ID, f, p.Limit, p.After)
 	if err != nil {
 		return nil, err
 	}
-	return list, s.complement(ctx, c, list)
+	return list, s.complement(ctx, actor, list)
 }
 
 // RequestTail follows the requests of an account that were refused or failed.
 type RequestTail struct {
 	*writer.Tail
 	service *Service
-	caller  *Caller
+	actor   *Actor
 }
 
 // FollowRequests returns a tail of the requests that f matches and that are written from now on. Close it
 // after use.
-func (s *Service) FollowRequests(c *Caller, f requestlog.Filter) (*RequestTail, error) {
+func (s *Service) FollowRequests(actor *Actor, f requestlog.Filter) (*RequestTail, error) {
+	if err := actor.check(); err != nil {
+		return nil, err
+	}
 	if s.cfg.Sources.Requests == nil {
 		return nil, fault.New(fault.Unavailable, "this process has no data plane: send the call to the server")
 	}
-	return &RequestTail{s.cfg.Sources.Requests.Follow(c.Account.ID, f), s, c}, nil
+	return &RequestTail{s.cfg.Sources.Requests.Follow(actor.Account.ID, f), s, actor}, nil
 }
 
 // Take returns the requests that have arrived since the last call, oldest first, and how many before them
 // were skipped.
 func (t *RequestTail) Take(ctx context.Context) (list []requestlog.Request, skipped int64, err error) {
 	list, skipped = t.Tail.Take()
-	return list, skipped, t.service.complement(ctx, t.caller, list)
+	return list, skipped, t.service.complement(ctx, t.actor, list)
 }
 
 // Request returns one request that was refused or failed.
-func (s *Service) Request(ctx context.Context, c *Caller, requestID string) (*requestlog.Request, error) {
-	if err := s.complete(ctx, s.cfg.Sources.Requests); err != nil {
+func (s *Service) Request(ctx context.Context, actor *Actor, requestID string) (*requestlog.Request, error) {
+	if err := s.complete(ctx, actor, s.cfg.Sources.Requests); err != nil {
 		return nil, err
 	}
-	r, err := s.cfg.Sources.Requests.Request(ctx, c.Account.ID, requestID)
+	r, err := s.cfg.Sources.Requests.Request(ctx, actor.Account.ID, requestID)
 	if err != nil {
 		return nil, err
 	}
 	list := []requestlog.Request{*r}
-	err = s.complement(ctx, c, list)
+	err = s.complement(ctx, actor, list)
 	return &list[0], err
 }
 
 // complement hides from requests what only the operator may see, and adds what the log does not
 // have.
-func (s *Service) complement(ctx context.Context, c *Caller, list []requestlog.Request) error {
-	if !c.Account.IsDefault() {
+func (s *Service) complement(ctx context.Context, actor *Actor, list []requestlog.Request) error {
+	if !actor.Account.IsDefault() {
 		for i := range list {
 			list[i].Decision.Detail = ""
 		}
 	}
-	return s.dateKeys(ctx, c, list)
+	return s.dateKeys(ctx, actor, list)
 }
 
 // dateKeys adds to the messages about revoked and expired keys when that happened.
-func (s *Service) dateKeys(ctx context.Context, c *Caller, list []requestlog.Request) error {
+func (s *Service) dateKeys(ctx context.Context, actor *Actor, list []requestlog.Request) error {
 	if !slices.ContainsFunc(list, func(r requestlog.Request) bool { return r.EndedKey() != "" }) {
 		return nil
 	}
-	_, err := read(ctx, s, func(tx ReadTx) (ended map[string]*apikey.Key, _ error) {
+	_, err := read(ctx, s, actor, func(tx ReadTx) (ended map[string]*apikey.Key, _ error) {
 		ended = map[string]*apikey.Key{}
 		for i := range list {
 			r := &list[i]
@@ -161,7 +167,7 @@ func (s *Service) dateKeys(ctx context.Context, c *Caller, list []requestlog.Req
 			k, known := ended[keyID]
 			if !known {
 				var err error
-				if k, err = tx.Key(ctx, c.Account.ID, keyID); err != nil && fault.CodeOf(err) != fault.NotFound {
+				if k, err = tx.Key(ctx, actor.Account.ID, keyID); err != nil && fault.CodeOf(err) != fault.NotFound {
 					return nil, err
 				}
 				ended[keyID] = k

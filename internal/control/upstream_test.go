@@ -18,7 +18,7 @@ import (
 type clientPair struct {
 	*harness
 	t      *testing.T
-	caller *control.Caller
+	caller *control.Actor
 	g      *gateway.Gateway
 }
 

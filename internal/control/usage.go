@@ -31,10 +31,10 @@ type UsageConfig struct {
 
 // Usage writes the times at which keys were last used to the store, in batches.
 type Usage struct {
-	cfg     UsageConfig
-	loop    loop
-	group   service.Group
-	pending map[string]time.Time // drained but not yet written
+	cfg      UsageConfig
+	flushing periodic
+	group    service.Group
+	pending  map[string]time.Time // drained but not yet written
 }
 
 // NewUsage returns a Usage, which does nothing until Start.
@@ -49,13 +49,13 @@ func NewUsage(cfg UsageConfig) (*Usage, error) {
 		cfg.Period = DefaultUsagePeriod
 	}
 	u := &Usage{cfg: cfg, pending: map[string]time.Time{}}
-	u.loop = loop{name: "writing times of last use", period: cfg.Period, step: u.flush, log: logOr(cfg.Log)}
+	u.flushing = periodic{name: "writing times of last use", period: cfg.Period, step: u.flush, log: logOr(cfg.Log)}
 	return u, nil
 }
 
 // Start starts writing, until Stop.
 func (u *Usage) Start(context.Context) error {
-	if err := u.group.Start(u.loop.run); err != nil {
+	if err := u.group.Start(u.flushing.run); err != nil {
 		return fmt.Errorf("start writing the last use of keys: %w", err)
 	}
 	return nil

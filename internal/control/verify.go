@@ -16,13 +16,13 @@ import (
 //
 // An account-level key is not accepted for any gateway. Without a gateway, its path is one of the
 // management API.
-func (s *Service) VerifyKey(ctx context.Context, c *Caller, secret, gatewayID, method, path string) (*Verification, error) {
+func (s *Service) VerifyKey(ctx context.Context, actor *Actor, secret, gatewayID, method, path string) (*Verification, error) {
 	q := keyCheck{secret: secret, gatewayID: gatewayID, method: method, path: path}
 	invalid := q.check()
 	if idempotencyOf(ctx) != nil {
-		return inTx(ctx, s, c, func(w *work) (*Verification, error) { return s.verify(ctx, w, c, q, invalid) })
+		return inTx(ctx, s, actor, func(w *work) (*Verification, error) { return s.verify(ctx, w, actor, q, invalid) })
 	}
-	return read(ctx, s, func(tx ReadTx) (*Verification, error) { return s.verify(ctx, tx, c, q, invalid) })
+	return read(ctx, s, actor, func(tx ReadTx) (*Verification, error) { return s.verify(ctx, tx, actor, q, invalid) })
 }
 
 // keyCheck is the arguments of VerifyKey.
@@ -68,9 +68,9 @@ func isMethodName(s string) bool {
 }
 
 // verify answers q, or returns what is wrong with it: invalid is what check returned.
-func (s *Service) verify(ctx context.Context, tx ReadTx, c *Caller, q keyCheck, invalid error) (*Verification, error) {
+func (s *Service) verify(ctx context.Context, tx ReadTx, actor *Actor, q keyCheck, invalid error) (*Verification, error) {
 	if q.gatewayID != "" {
-		g, err := tx.Gateway(ctx, c.Account.ID, q.gatewayID)
+		g, err := tx.Gateway(ctx, actor.Account.ID, q.gatewayID)
 		invalid = fault.Join(invalid, absent(err, "gateway_id", "there is no such gateway"))
 		if err == nil && q.encodedSlash && !g.Requests.AllowEncodedSlashes {
 			invalid = fault.Join(invalid, fault.Invalid("path", "%s, which this gateway does not allow: see allow_encoded_slashes", gateway.EncodedSlash))
@@ -84,7 +84,7 @@ func (s *Service) verify(ctx context.Context, tx ReadTx, c *Caller, q keyCheck, 
 		return unknown, nil
 	}
 	k, err := tx.KeyByDigest(ctx, apikey.DigestOf(q.secret))
-	if fault.CodeOf(err) == fault.NotFound || err == nil && k.AccountID != c.Account.ID {
+	if fault.CodeOf(err) == fault.NotFound || err == nil && k.AccountID != actor.Account.ID {
 		return unknown, nil
 	}
 	if err != nil {

@@ -51,22 +51,22 @@ const maxWebhooks = 1000
 const strandedBatch = 100
 
 // Webhooks lists the account's endpoints, newest first.
-func (s *Service) Webhooks(ctx context.Context, c *Caller, p Page) ([]webhook.Webhook, error) {
-	return read(ctx, s, func(tx ReadTx) ([]webhook.Webhook, error) {
-		return tx.Webhooks(ctx, c.Account.ID, p)
+func (s *Service) Webhooks(ctx context.Context, actor *Actor, p Page) ([]webhook.Webhook, error) {
+	return read(ctx, s, actor, func(tx ReadTx) ([]webhook.Webhook, error) {
+		return tx.Webhooks(ctx, actor.Account.ID, p)
 	})
 }
 
 // Webhook returns one endpoint.
-func (s *Service) Webhook(ctx context.Context, c *Caller, webhookID string) (*webhook.Webhook, error) {
-	return read(ctx, s, func(tx ReadTx) (*webhook.Webhook, error) {
-		return tx.Webhook(ctx, c.Account.ID, webhookID)
+func (s *Service) Webhook(ctx context.Context, actor *Actor, webhookID string) (*webhook.Webhook, error) {
+	return read(ctx, s, actor, func(tx ReadTx) (*webhook.Webhook, error) {
+		return tx.Webhook(ctx, actor.Account.ID, webhookID)
 	})
 }
 
 // CreateWebhook registers an endpoint. If the account has as many as it may, the error is
 // fault.Conflict.
-func (s *Service) CreateWebhook(ctx context.Context, c *Caller, in WebhookInput) (*NewWebhook, error) {
+func (s *Service) CreateWebhook(ctx context.Context, actor *Actor, in WebhookInput) (*NewWebhook, error) {
 	events, badEvents := webhook.ParseEvents(in.Events)
 	secret, badSecret := webhook.ParseSecret(in.Secret)
 	if err := fault.Join(s.cfg.WebhookURLs.Check(in.URL), badEvents, badSecret); err != nil {
@@ -76,8 +76,8 @@ func (s *Service) CreateWebhook(ctx context.Context, c *Caller, in WebhookInput)
 	if err != nil {
 		return nil, fmt.Errorf("seal a signing secret: %w", err)
 	}
-	return inTx(ctx, s, c, func(w *work) (*NewWebhook, error) {
-		full, err := w.HasWebhooks(ctx, c.Account.ID, maxWebhooks)
+	return inTx(ctx, s, actor, func(w *work) (*NewWebhook, error) {
+		full, err := w.HasWebhooks(ctx, actor.Account.ID, maxWebhooks)
 		if err != nil {
 			return nil, err
 		}
@@ -88,7 +88,7 @@ func (s *Service) CreateWebhook(ctx context.Context, c *Caller, in WebhookInput)
 			return nil, err
 		}
 		h := webhook.Webhook{
-			ID: id.NewAt(id.Webhook, w.now), AccountID: c.Account.ID, URL: in.URL, Events: events, State: webhook.Active,
+			ID: id.NewAt(id.Webhook, w.now), AccountID: actor.Account.ID, URL: in.URL, Events: events, State: webhook.Active,
 			Secret: sealed, SecretSince: w.now, CreatedAt: w.now, Version: 1,
 		}
 		if err := w.InsertWebhook(ctx, &h); err != nil {
@@ -149,12 +149,12 @@ func (e *webhookEdit) apply(h *webhook.Webhook) {
 }
 
 // UpdateWebhook changes an endpoint. If this disables it, its pending deliveries fail.
-func (s *Service) UpdateWebhook(ctx context.Context, c *Caller, webhookID string, p WebhookPatch, m Match) (*webhook.Webhook, error) {
+func (s *Service) UpdateWebhook(ctx context.Context, actor *Actor, webhookID string, p WebhookPatch, m Match) (*webhook.Webhook, error) {
 	edit, err := s.readWebhookPatch(p)
 	if err != nil {
 		return nil, err
 	}
-	return inTx(ctx, s, c, func(w *work) (*webhook.Webhook, error) {
+	return inTx(ctx, s, actor, func(w *work) (*webhook.Webhook, error) {
 		before, err := w.webhookToChange(ctx, webhookID, m)
 		if err != nil {
 			return nil, err
@@ -176,7 +176,7 @@ func (s *Service) UpdateWebhook(ctx context.Context, c *Caller, webhookID string
 
 // webhookToChange returns the endpoint if its version satisfies m.
 func (w *work) webhookToChange(ctx context.Context, webhookID string, m Match) (*webhook.Webhook, error) {
-	h, err := w.Webhook(ctx, w.caller.Account.ID, webhookID)
+	h, err := w.Webhook(ctx, w.actor.Account.ID, webhookID)
 	if err != nil {
 		return nil, err
 	}
@@ -200,13 +200,13 @@ func (w *work) storeWebhook(ctx context.Context, a audit.Action, before, h *webh
 }
 
 // DeleteWebhook deletes an endpoint and fails its pending deliveries. It returns the endpoint as it was.
-func (s *Service) DeleteWebhook(ctx context.Context, c *Caller, webhookID string, m Match) (*webhook.Webhook, error) {
-	return inTx(ctx, s, c, func(w *work) (*webhook.Webhook, error) {
+func (s *Service) DeleteWebhook(ctx context.Context, actor *Actor, webhookID string, m Match) (*webhook.Webhook, error) {
+	return inTx(ctx, s, actor, func(w *work) (*webhook.Webhook, error) {
 		h, err := w.webhookToChange(ctx, webhookID, m)
 		if err != nil {
 			return nil, err
 		}
-		if err := w.DeleteWebhook(ctx, c.Account.ID, h.ID); err != nil {
+		if err := w.DeleteWebhook(ctx, actor.Account.ID, h.ID); err != nil {
 			return nil, err
 		}
 		if err := w.Strand(ctx, h.ID, nil, w.now, strandedBatch); err != nil {
@@ -220,7 +220,7 @@ func (s *Service) DeleteWebhook(ctx context.Context, c *Caller, webhookID string
 }
 
 // RotateWebhookSecret gives an endpoint a new secret. For overlapHours, the old secret signs too.
-func (s *Service) RotateWebhookSecret(ctx context.Context, c *Caller, webhookID string, overlapHours int, m Match) (*NewWebhook, error) {
+func (s *Service) RotateWebhookSecret(ctx context.Context, actor *Actor, webhookID string, overlapHours int, m Match) (*NewWebhook, error) {
 	if overlapHours < 0 || overlapHours > maxOverlapHours {
 		return nil, fault.Invalid("overlap_hours", "must be between 0 and %d", maxOverlapHours)
 	}
@@ -229,7 +229,7 @@ func (s *Service) RotateWebhookSecret(ctx context.Context, c *Caller, webhookID 
 	if err != nil {
 		return nil, fmt.Errorf("seal a signing secret: %w", err)
 	}
-	return inTx(ctx, s, c, func(w *work) (*NewWebhook, error) {
+	return inTx(ctx, s, actor, func(w *work) (*NewWebhook, error) {
 		before, err := w.webhookToChange(ctx, webhookID, m)
 		if err != nil {
 			return nil, err

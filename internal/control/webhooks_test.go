@@ -18,7 +18,7 @@ import (
 	"github.com/keygate/keygate/internal/webhook/sender/sendertest"
 )
 
-func (h *harness) endpoint(c *control.Caller, types ...string) *control.NewWebhook {
+func (h *harness) endpoint(c *control.Actor, types ...string) *control.NewWebhook {
 	h.tb.Helper()
 	return must[*control.NewWebhook](h)(h.CreateWebhook(ctx(), c, control.WebhookInput{URL: "https://hooks.example/a?b=c", Events: types}))
 }
@@ -47,7 +47,7 @@ func (h *harness) unseal(sealed []byte) string {
 
 // wantActions runs f, and fails unless f wrote audit records of exactly these actions, by c,
 // and no event.
-func (h *harness) wantActions(c *control.Caller, f func(), want ...audit.Action) {
+func (h *harness) wantActions(c *control.Actor, f func(), want ...audit.Action) {
 	h.tb.Helper()
 	before := h.logs(c.Account.ID)
 	f()
@@ -96,7 +96,7 @@ func TestCreateWebhook(t *testing.T) {
 }
 
 // insertWebhooks adds n endpoints to the store without the checks of CreateWebhook.
-func (h *harness) insertWebhooks(c *control.Caller, n int) {
+func (h *harness) insertWebhooks(c *control.Actor, n int) {
 	h.tb.Helper()
 	h.must(h.db.Update(ctx(), func(tx control.Tx) error {
 		for range n {

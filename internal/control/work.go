@@ -30,9 +30,8 @@ const (
 // change.
 type work struct {
 	Tx
-	caller     *Caller
+	actor      *Actor
 	bounds     *AccountBounds
-	key        *apikey.Key // the calling key, as of this transaction; nil for an offline command
 	now        time.Time
 	changes    []snapshot.Change // that the data plane must apply
 	wake       bool              // there may be new deliveries
@@ -45,8 +44,8 @@ type work struct {
 // log entry, inTx then waits until the data plane has applied it, even if the caller hangs up. With several
 // nodes it waits, also if nothing changed, until everything that the transaction has seen is in force on
 // all of them. f may run more than once, so it must not keep state outside of w.
-func inTx[T any](ctx context.Context, s *Service, c *Caller, f func(w *work) (T, error)) (T, error) {
-	return inTxOnly(ctx, s, c, func(w *work) (result T, err error) {
+func inTx[T any](ctx context.Context, s *Service, actor *Actor, f func(w *work) (T, error)) (T, error) {
+	return inTxOnly(ctx, s, actor, func(w *work) (result T, err error) {
 		if result, err = f(w); err == nil {
 			err = w.storeResponse(ctx, result)
 		}
@@ -68,21 +67,24 @@ func onlyChecks(ctx context.Context) bool { return ctx.Value(onlyCheckKey{}) != 
 var errOnlyChecked = errors.New("the input was only checked")
 
 // inTxOnly is inTx without storing a response, for the transactions of an operation before its last.
-func inTxOnly[T any](ctx context.Context, s *Service, c *Caller, f func(w *work) (T, error)) (T, error) {
+func inTxOnly[T any](ctx context.Context, s *Service, actor *Actor, f func(w *work) (T, error)) (T, error) {
 	var result T
 	if onlyChecks(ctx) {
 		return result, errOnlyChecked
+	}
+	if err := actor.check(); err != nil {
+		return result, err
 	}
 	var changes []snapshot.Change
 	var wake bool
 	var head snapshot.Position
 	var number int64 // of the account's newest change
 	err := s.cfg.Store.Update(ctx, func(tx Tx) error {
-		w := &work{Tx: tx, caller: c, bounds: &s.cfg.Bounds, now: s.now()}
+		w := &work{Tx: tx, actor: actor, bounds: &s.cfg.Bounds, now: s.now()}
 		if shared, ok := tx.(CommitReporter); ok {
-			shared.OnCommit(c.Account.ID, func(p snapshot.Position, ofAccount int64) { head, number = p, ofAccount })
+			shared.OnCommit(actor.Account.ID, func(p snapshot.Position, ofAccount int64) { head, number = p, ofAccount })
 		}
-		err := w.admitCaller(ctx)
+		err := w.admitActor(ctx)
 		if err != nil {
 			return err
 		}
@@ -136,14 +138,25 @@ func notStored(ctx context.Context, err error) error {
 	return &fault.Error{Code: fault.Unavailable, Message: strings.TrimSuffix(public.Message, ".") + ". Nothing was changed", Err: err}
 }
 
-// read runs f over one consistent state of the store.
-func read[T any](ctx context.Context, s *Service, f func(tx ReadTx) (T, error)) (T, error) {
-	return readIn(ctx, s.cfg.Store.View, f)
+// read runs f over one consistent state of the store, for a call of actor.
+func read[T any](ctx context.Context, s *Service, actor *Actor, f func(tx ReadTx) (T, error)) (result T, err error) {
+	if err := actor.check(); err != nil {
+		return result, err
+	}
+	return view(ctx, s, f)
 }
 
 // search is read for what may take long.
-func search[T any](ctx context.Context, s *Service, f func(tx ReadTx) (T, error)) (T, error) {
+func search[T any](ctx context.Context, s *Service, actor *Actor, f func(tx ReadTx) (T, error)) (result T, err error) {
+	if err := actor.check(); err != nil {
+		return result, err
+	}
 	return readIn(ctx, s.cfg.Store.Search, f)
+}
+
+// view is read for what has no actor.
+func view[T any](ctx context.Context, s *Service, f func(tx ReadTx) (T, error)) (T, error) {
+	return readIn(ctx, s.cfg.Store.View, f)
 }
 
 func readIn[T any](ctx context.Context, view func(context.Context, func(ReadTx) error) error, f func(tx ReadTx) (T, error)) (T, error) {
@@ -208,18 +221,18 @@ func notInForce(changes []snapshot.Change) string {
 		". Keygate tries again several times a second; do not repeat the call"
 }
 
-// admitCaller checks the calling key again. It may have been revoked after it was authenticated, or its
-// account suspended, and a key that it creates now would outlive it.
-func (w *work) admitCaller(ctx context.Context) error {
-	if w.caller.KeyID == "" {
+// admitActor looks at a calling key again. It may have been revoked after it was authenticated, or its account
+// suspended, and a key that it creates now would outlive it.
+func (w *work) admitActor(ctx context.Context) error {
+	if w.actor.Kind != KeyActor {
 		return nil
 	}
-	a, err := w.Account(ctx, w.caller.Account.ID)
+	a, err := w.Account(ctx, w.actor.Account.ID)
 	if err != nil && fault.CodeOf(err) != fault.NotFound {
 		return err
 	}
 	active := err == nil && a.State == account.Active
-	k, err := w.Key(ctx, w.caller.Account.ID, w.caller.KeyID)
+	k, err := w.Key(ctx, w.actor.Account.ID, w.actor.KeyID)
 	if err != nil && fault.CodeOf(err) != fault.NotFound {
 		return err
 	}
@@ -229,7 +242,6 @@ func (w *work) admitCaller(ctx context.Context) error {
 	if k.State(w.now) == apikey.Expired {
 		return &fault.Error{Code: fault.Unauthorized, Auth: fault.KeyExpired, Message: "the key has expired"}
 	}
-	w.key = k
 	return nil
 }
 
@@ -241,28 +253,28 @@ func (w *work) audit(ctx context.Context, a audit.Action, target, gatewayID stri
 
 func (w *work) auditRecord(a audit.Action, target, gatewayID string, diff audit.Diff) *audit.Record {
 	return &audit.Record{
-		AccountID:  w.caller.Account.ID,
+		AccountID:  w.actor.Account.ID,
 		Time:       w.now,
 		Kind:       audit.Management,
 		Outcome:    audit.Success,
-		KeyPrefix:  w.caller.KeyPrefix,
-		KeyID:      w.caller.KeyID,
+		KeyPrefix:  w.actor.KeyPrefix,
+		KeyID:      w.actor.KeyID,
 		GatewayID:  gatewayID,
-		Method:     w.caller.Method,
-		Path:       w.caller.Path,
-		ClientIP:   w.caller.ClientIP,
-		RequestID:  w.caller.RequestID,
+		Method:     w.actor.Method,
+		Path:       w.actor.Path,
+		ClientIP:   w.actor.ClientIP,
+		RequestID:  w.actor.RequestID,
 		Action:     a,
 		Target:     target,
-		ActorKeyID: w.caller.KeyID,
+		ActorKeyID: w.actor.KeyID,
 		Diff:       diff,
 	}
 }
 
-// raise stores an event of the caller's account.
+// raise stores an event of the actor's account.
 func (w *work) raise(ctx context.Context, t event.Type, data any) error {
 	w.wake = true
-	return raise(ctx, w.Tx, w.caller.Account.ID, t, w.now, data)
+	return raise(ctx, w.Tx, w.actor.Account.ID, t, w.now, data)
 }
 
 func raise(ctx context.Context, tx Tx, accountID string, t event.Type, at time.Time, data any) error {

@@ -83,7 +83,7 @@ type change struct {
 
 // everyChange returns every call that changes something, on a new gateway of the caller that
 // has routes, two revisions and a key.
-func (h *harness) everyChange(caller *control.Caller) []change {
+func (h *harness) everyChange(caller *control.Actor) []change {
 	h.tb.Helper()
 	g := h.gateway(caller)
 	r := h.route(caller, g.ID, "/a", "GET")
@@ -138,7 +138,7 @@ func TestRolledBackChangesLeaveNothing(t *testing.T) {
 	h := newHarness(t)
 	caller := h.caller("acme", "admin")
 	changes := h.everyChange(caller)
-	caller.KeyID = "" // like an offline command, which presents no key
+	caller.Kind, caller.KeyID = control.OfflineActor, "" // a command presents no key
 	idempotency := &control.Idempotency{KeyID: "key_x", Key: "once", Encode: func(any) (int, map[string]string, []byte, error) { return 201, nil, []byte("{}"), nil }}
 	before := h.everything(caller)
 	for _, at := range []string{"audit", "event", "change", "response", "commit"} {
@@ -164,7 +164,7 @@ func TestRolledBackChangesLeaveNothing(t *testing.T) {
 }
 
 // everything returns the state of the account and all its records as text.
-func (h *harness) everything(c *control.Caller) []string {
+func (h *harness) everything(c *control.Actor) []string {
 	h.tb.Helper()
 	var all []string
 	h.must(h.db.View(ctx(), func(tx control.ReadTx) error {

@@ -90,7 +90,7 @@ func TestServeReportsClosedListener(t *testing.T) {
 }
 
 // Guarantee: a shutdown refuses new connections, closes those without a whole
-// first line at once, shuts down both drivers, and waits for running requests.
+// first line at once, shuts down both engines, and waits for running requests.
 func TestShutdownDrains(t *testing.T) {
 	arrived, release := make(chan struct{}), make(chan struct{})
 	h := start(t, edge.Config{HTTP2: newHTTP2Server(func(w http.ResponseWriter, _ *http.Request) {

@@ -69,7 +69,7 @@ func (c *conn) acquireAddressSlot() bool {
 // has been counted and logged.
 var errAddressLimit = errors.New("edge: too many connections from one address")
 
-// serve finds out which protocol the connection speaks and hands it to the driver.
+// serve finds out which protocol the connection speaks and hands it to the engine.
 func (s *Server) serve(c *conn) {
 	handedOff := false // to HTTP2 or serveTLS, which closes the connection
 	defer func() {
@@ -110,9 +110,9 @@ func (s *Server) serveTLS(c *conn, stream net.Conn, info h1.ConnInfo) {
 	s.cfg.HTTP1.ServeConn(stream, info)
 }
 
-// end closes a connection, whether a driver has had it or not.
+// end closes a connection, whether an engine has had it or not.
 func (s *Server) end(c *conn) {
-	_ = c.Close() // the driver may have closed it
+	_ = c.Close() // the engine may have closed it
 	s.pending.remove(c)
 }
 
@@ -239,7 +239,7 @@ func (s *Server) logFailure(c *conn, err error) {
 }
 
 // Trusted reports whether the client of nc, a connection that a Server handed to
-// its HTTP2 driver, is a trusted proxy, so that its X-Forwarded-* fields are
+// its HTTP2 engine, is a trusted proxy, so that its X-Forwarded-* fields are
 // accepted.
 func Trusted(nc net.Conn) bool {
 	for {

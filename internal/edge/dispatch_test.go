@@ -20,7 +20,7 @@ import (
 )
 
 // Guarantee: a connection that does not begin with the whole HTTP/2 preface goes to
-// the HTTP/1.1 driver as a bare TCP connection, and no byte of it is lost.
+// the HTTP/1.1 engine as a bare TCP connection, and no byte of it is lost.
 func TestPlainConnectionsGoToHTTP1(t *testing.T) {
 	h := start(t, edge.Config{})
 	for _, first := range []string{
@@ -78,7 +78,7 @@ func wantBetween(t *testing.T, got, prefix, suffix string) {
 }
 
 // Guarantee: a connection that begins with the HTTP/2 preface goes to the HTTP/2
-// driver and counts as open until it ends.
+// engine and counts as open until it ends.
 func TestPriorKnowledgeGoesToHTTP2(t *testing.T) {
 	h := start(t, edge.Config{})
 	c := priorKnowledgeClient(t)
@@ -116,9 +116,9 @@ func newPair(t *testing.T) (pair *certificate.Set, files certificatetest.Pair, d
 	return pair, files, dir
 }
 
-// Guarantee: over TLS, ALPN chooses the driver; a client without ALPN gets
+// Guarantee: over TLS, ALPN chooses the engine; a client without ALPN gets
 // HTTP/1.1.
-func TestALPNChoosesDriver(t *testing.T) {
+func TestALPNChoosesEngine(t *testing.T) {
 	pair, files, _ := newPair(t)
 	h := start(t, edge.Config{TLS: pair.TLS("h2", "http/1.1", "http/1.0")})
 	for _, protocols := range [][]string{{"http/1.1"}, {"http/1.0"}, nil, {"http/1.1", "spdy/3"}} {

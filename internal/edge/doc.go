@@ -1,7 +1,7 @@
 // Package edge is the front of the data plane: its listeners, TLS, the PROXY
 // protocol and the limits on connections (contract, sections 1, 4.4 and 4.5). It
 // accepts connections, finds out which client and which protocol each one has,
-// and hands it to the driver for that protocol.
+// and hands it to the engine for that protocol.
 //
 //	accept ─► connection limits ─► PROXY header, from trusted proxies only
 //	        ─► TLS ─► ALPN "h2" ───────────────────────► HTTP2 (proxy/h2)

@@ -39,7 +39,7 @@ type HTTP2 interface {
 
 // Config configures a Server.
 type Config struct {
-	// HTTP1 and HTTP2 are the drivers. Both are required.
+	// HTTP1 and HTTP2 are the engines. Both are required.
 	HTTP1 HTTP1
 	HTTP2 HTTP2
 	// Trust holds the networks of the trusted proxies: only from them are PROXY
@@ -74,7 +74,7 @@ type Server struct {
 	cfg        Config
 	slots      *slots
 	counters   counters
-	pending    pendingConns // connections that have not reached a driver yet
+	pending    pendingConns // connections that have not reached an engine yet
 	http2Conns *handoff     // the listener that HTTP2 serves
 
 	mu        sync.Mutex
@@ -125,21 +125,21 @@ func (s *Server) Announce() {
 }
 
 // Shutdown drains the server. It closes the listeners, once the connections that have arrived there are accepted, waits for up to
-// proxy.FirstRequestGrace for connections that have not reached a driver, whose first request
+// proxy.FirstRequestGrace for connections that have not reached an engine, whose first request
 // may be on its way, and closes those that remain. Then it asks the others to end (GOAWAY over HTTP/2,
 // "Connection: close" over HTTP/1.1), and waits for them; upgraded connections
-// end last. The drivers cut off what still runs when ctx ends and log it;
+// end last. The engines cut off what still runs when ctx ends and log it;
 // Shutdown does not report that as an error.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.stopAccepting()
 	s.accepting.Wait()
 	s.pending.settle(ctx)
 	s.pending.closeAll()
-	var drivers sync.WaitGroup
+	var engines sync.WaitGroup
 	var err1, err2 error
-	drivers.Go(func() { err1 = s.cfg.HTTP1.Shutdown(ctx) })
-	drivers.Go(func() { err2 = s.cfg.HTTP2.Shutdown(ctx) })
-	drivers.Wait()
+	engines.Go(func() { err1 = s.cfg.HTTP1.Shutdown(ctx) })
+	engines.Go(func() { err2 = s.cfg.HTTP2.Shutdown(ctx) })
+	engines.Wait()
 	_ = s.http2Conns.Close() // it always succeeds
 	s.conns.Wait()
 	s.http2.Wait()
@@ -168,7 +168,7 @@ func (s *Server) stopAccepting() {
 // acceptLast is how long connections are accepted in a shutdown that were being made when it began.
 const acceptLast = 100 * time.Millisecond
 
-// pendingConns holds the connections that have not reached a driver yet, so that
+// pendingConns holds the connections that have not reached an engine yet, so that
 // Shutdown can close them.
 type pendingConns struct {
 	mu     sync.Mutex
@@ -201,7 +201,7 @@ func (p *pendingConns) remove(c *conn) {
 	}
 }
 
-// settle waits until a driver has every connection, but no longer than proxy.FirstRequestGrace, nor
+// settle waits until an engine has every connection, but no longer than proxy.FirstRequestGrace, nor
 // than ctx. No connection may be added meanwhile.
 func (p *pendingConns) settle(ctx context.Context) {
 	p.mu.Lock()

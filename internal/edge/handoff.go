@@ -27,7 +27,7 @@ func newHandoff() *handoff {
 	return &handoff{conns: make(chan delivery), done: make(chan struct{})}
 }
 
-// deliver blocks until Accept has returned the connection and is called again, by which time the driver
+// deliver blocks until Accept has returned the connection and is called again, by which time the engine
 // has it. It returns false if the listener is closed before Accept takes the connection, which is then
 // the caller's to close.
 func (h *handoff) deliver(c net.Conn) bool {

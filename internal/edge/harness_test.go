@@ -30,7 +30,7 @@ func TestMain(m *testing.M) { leaktest.Main(m) }
 // testTimeout bounds every wait of a test. Reaching it is a failure.
 const testTimeout = time.Minute
 
-// lineEcho is an HTTP1 driver that responds to each line with the type of the
+// lineEcho is an HTTP1 engine that responds to each line with the type of the
 // connection, its ConnInfo and the line itself. The line "panic" makes it panic.
 type lineEcho struct {
 	mu     sync.Mutex
@@ -85,10 +85,10 @@ func (l *lineEcho) Shutdown(context.Context) error {
 	return nil
 }
 
-// http2Server is an HTTP2 driver on net/http.
+// http2Server is an HTTP2 engine on net/http.
 type http2Server struct{ http.Server }
 
-// newHTTP2Server returns a driver with the handler h. Nil is a handler that
+// newHTTP2Server returns an engine with the handler h. Nil is a handler that
 // responds with the protocol, the client's address and whether it is trusted.
 func newHTTP2Server(h http.HandlerFunc) *http2Server {
 	type trusted struct{}
@@ -128,7 +128,7 @@ type harness struct {
 	log    *logtest.Recorder
 }
 
-// start starts a server. The drivers that cfg leaves nil are a lineEcho and an
+// start starts a server. The engines that cfg leaves nil are a lineEcho and an
 // http2Server.
 func start(t *testing.T, cfg edge.Config) *harness {
 	t.Helper()

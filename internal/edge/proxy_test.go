@@ -91,7 +91,7 @@ func TestUntrustedProxyHeaderIsIgnored(t *testing.T) {
 	c.wantLine(`192.0.2.1 trusted=false tls=false "GET\n"`)
 }
 
-// Guarantee: a PROXY header is accepted before a TLS handshake, and the driver
+// Guarantee: a PROXY header is accepted before a TLS handshake, and the engine
 // learns the client that it names.
 func TestProxyHeaderBeforeTLS(t *testing.T) {
 	pair, files, _ := newPair(t)
@@ -103,7 +103,7 @@ func TestProxyHeaderBeforeTLS(t *testing.T) {
 	c.wantLine(`*tls.Conn 192.0.2.1 trusted=false tls=true "GET\n"`)
 }
 
-// Guarantee: a PROXY header is accepted before the HTTP/2 preface, and the driver
+// Guarantee: a PROXY header is accepted before the HTTP/2 preface, and the engine
 // learns the client that it names.
 func TestProxyHeaderBeforeHTTP2(t *testing.T) {
 	h := start(t, edge.Config{Trust: trust("127.0.0.0/8")})

@@ -55,14 +55,3 @@ func AuthCodes() []Explanation {
 		{string(ScopeInsufficient), Forbidden.Status(), true, true, "The scope of the key does not allow the method on the path, or the key is restricted to another gateway. On the management API also: the call is only for the account `default`, or it creates or changes a key that the calling key has no right to.", "Use a key whose scope, gateway and account fit."},
 	}
 }
-
-// LimitScopes explains every value of Limit.Scope.
-func LimitScopes() []Explanation {
-	return []Explanation{
-		{"key", 0, true, false, "The rate limit of the key.", "Raise `rate_limit` of the key."},
-		{"route", 0, true, false, "The rate limit of the route.", "Raise `rate_limit` of the route."},
-		{"daily", 0, true, false, "The daily cap of the route. It starts again at midnight UTC.", "Raise `daily` of the route."},
-		{"global", 0, true, false, "The rate limit of the whole gateway.", "Raise `global_rate_limit` of the gateway."},
-		{"account", 0, false, true, "A limit of the management API: the calls of one key.", "Call less often."},
-	}
-}

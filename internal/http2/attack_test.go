@@ -12,7 +12,7 @@ import (
 
 // failAfter feeds frames to a server, all at the same time, until it ends the connection, and
 // returns how many it took. setup makes streams, and frame adds the frame with a number.
-func failAfter(t *testing.T, d *driver, s *script, limit int, frame func(s *script, i int)) int {
+func failAfter(t *testing.T, d *owner, s *script, limit int, frame func(s *script, i int)) int {
 	t.Helper()
 	for i := range limit {
 		frame(s, i)
@@ -25,9 +25,9 @@ func failAfter(t *testing.T, d *driver, s *script, limit int, frame func(s *scri
 	return limit
 }
 
-// ending returns a driver that ends exchanges when they are reset.
-func ending() *driver {
-	d := newDriver(Config{})
+// ending returns an owner that ends exchanges when they are reset.
+func ending() *owner {
+	d := newOwner(Config{})
 	d.onEvent = func(ev *Event) {
 		if ev.Kind == Reset {
 			d.Done(ev.Stream)
@@ -75,10 +75,10 @@ func TestRapidReset(t *testing.T) {
 	}
 }
 
-// Guarantee: a stream holds its place until the driver has ended the exchange: resets make
+// Guarantee: a stream holds its slot until the owner has ended the exchange: resets make
 // room for no further request, and those beyond MAX_CONCURRENT_STREAMS are refused.
 func TestResetsFreeNoPlaces(t *testing.T) {
-	d := newDriver(Config{}) // never calls Done
+	d := newOwner(Config{}) // never calls Done
 	s := newClient()
 	for i := range 160 {
 		s.get(uint32(2*i+1)).reset(uint32(2*i+1), Cancel)
@@ -118,7 +118,7 @@ func TestControlFloods(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			start := newClient().post(1)
-			d := newDriver(Config{})
+			d := newOwner(Config{})
 			d.feed(start.Bytes())
 			start.Reset()
 			d.now = int64(time.Minute)
@@ -126,7 +126,7 @@ func TestControlFloods(t *testing.T) {
 				t.Errorf("got the end after %d frames, error %v; want %s after 1001", n, d.Err(), calm)
 			}
 			start = newClient().post(1)
-			d = newDriver(Config{})
+			d = newOwner(Config{})
 			n := failAfter(t, d, start, 3000, func(s *script, i int) {
 				d.now += int64(time.Second) / 100
 				c.frame(s, i)
@@ -141,7 +141,7 @@ func TestControlFloods(t *testing.T) {
 // Guarantee: a client that receives a lot of data may reply to each frame with window updates
 // and a PING, however fast that is.
 func TestRepliesToDataDoNotCount(t *testing.T) {
-	d := newDriver(Config{})
+	d := newOwner(Config{})
 	s := newClient().get(1)
 	d.feed(s.Bytes())
 	for i := range 20000 {
@@ -159,7 +159,7 @@ func TestRepliesToDataDoNotCount(t *testing.T) {
 // Guarantee: a client may also reply late, to thousands of small frames that were in flight at the
 // same time.
 func TestLateRepliesToDataDoNotCount(t *testing.T) {
-	d := newDriver(Config{})
+	d := newOwner(Config{})
 	s := newClient().get(1)
 	d.feed(s.Bytes())
 	s.Reset()
@@ -194,7 +194,7 @@ func TestContinuationFlood(t *testing.T) {
 		{"bytes", piece, func(int) string { return piece }, 4},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			d := newDriver(Config{})
+			d := newOwner(Config{})
 			s := newClient().frame(FrameHeaders, 0, 1, c.first)
 			n := failAfter(t, d, s, 100, func(s *script, i int) { s.frame(FrameContinuation, 0, 1, c.payload(i)) })
 			if n != c.want || !strings.HasSuffix(d.trace(), calm) {
@@ -215,7 +215,7 @@ func TestContinuationFlood(t *testing.T) {
 // and the head holds no more memory than the limits allow.
 func TestHPACKBomb(t *testing.T) {
 	value := strings.Repeat("v", 4000)
-	d := newDriver(Config{})
+	d := newOwner(Config{})
 	s := newClient().head(1, FlagEndStream, append(get, "x-bomb: "+value)...)
 	bomb := s.encode(get...) + strings.Repeat("\xbe", 10000)
 	s.frame(FrameHeaders, FlagEndHeaders|FlagEndStream, 3, bomb).head(5, FlagEndStream, append(get, "x-bomb: "+value)...)
@@ -246,7 +246,7 @@ func TestHPACKBomb(t *testing.T) {
 // Guarantee: replies that nobody takes make a Conn Backlogged after 64 KiB, and it has few
 // bytes more than that for each one it was fed.
 func TestBacklog(t *testing.T) {
-	d := newDriver(Config{})
+	d := newOwner(Config{})
 	s := newClient()
 	var ev Event
 	for i := 0; !d.Backlogged(); i++ {
@@ -269,10 +269,10 @@ func TestBacklog(t *testing.T) {
 	}
 }
 
-// Guarantee: data that the driver has not consumed cannot exceed the window of a stream or of
+// Guarantee: data that the owner has not consumed cannot exceed the window of a stream or of
 // the connection, and 15 uploads that stall do not stop a 16th.
 func TestStalledUploads(t *testing.T) {
-	d := newDriver(Config{})
+	d := newOwner(Config{})
 	s := newClient()
 	upload := func(id uint32) {
 		s.post(id)
@@ -310,9 +310,9 @@ func TestStalledUploads(t *testing.T) {
 // whatever has happened meanwhile: SETTINGS, or data of another stream that used up the window of
 // the connection exactly.
 func TestWindowThatOpensIsAnnounced(t *testing.T) {
-	check := func(s *script, between func(d *driver), opened *script, want string) {
+	check := func(s *script, between func(d *owner), opened *script, want string) {
 		t.Helper()
-		d := newDriver(Config{})
+		d := newOwner(Config{})
 		d.feed(s.Bytes())
 		if n, ok := d.Data(1, make([]byte, 70_000), false); n == 70_000 || !ok {
 			t.Fatalf("got Data %d, %v; want less than all", n, ok)
@@ -327,11 +327,11 @@ func TestWindowThatOpensIsAnnounced(t *testing.T) {
 		}
 	}
 	small := newClient().frame(FrameSettings, 0, 0, setting(SettingInitialWindowSize, 3)).get(1)
-	check(small, func(d *driver) {
+	check(small, func(d *owner) {
 		d.feed(new(script).frame(FrameSettings, 0, 0, setting(SettingInitialWindowSize, 2)).Bytes())
 	}, new(script).frame(FrameWindowUpdate, 0, 1, u32(2)), "window 1")
 	larger := newClient().frame(FrameSettings, 0, 0, setting(SettingInitialWindowSize, 1<<20)).get(1).get(3)
-	check(larger, func(d *driver) {
+	check(larger, func(d *owner) {
 		d.feed(new(script).frame(FrameWindowUpdate, 0, 0, u32(10)).Bytes())
 		if n, ok := d.Data(3, make([]byte, 10), false); n != 10 || !ok {
 			t.Fatalf("got Data %d, %v; want 10", n, ok)
@@ -342,7 +342,7 @@ func TestWindowThatOpensIsAnnounced(t *testing.T) {
 
 // Guarantee: data of many streams that exceeds the window of the connection ends it.
 func TestConnectionWindow(t *testing.T) {
-	d := newDriver(Config{})
+	d := newOwner(Config{})
 	s := newClient()
 	n := failAfter(t, d, s, 20, func(s *script, i int) {
 		s.post(uint32(2*i + 1))
@@ -358,7 +358,7 @@ func TestConnectionWindow(t *testing.T) {
 
 // Guarantee: padding, and data on streams that were reset, cost a peer no window for good.
 func TestPaddingReturnsItsWindow(t *testing.T) {
-	d := newDriver(Config{})
+	d := newOwner(Config{})
 	s := newClient().post(1).post(3)
 	d.feed(s.Bytes())
 	d.Reset(3, NoError)
@@ -379,7 +379,7 @@ func TestPaddingReturnsItsWindow(t *testing.T) {
 
 // Guarantee: after a burst of streams a Conn does not keep the memory for them.
 func TestTableShrinks(t *testing.T) {
-	d := newDriver(Config{})
+	d := newOwner(Config{})
 	s := newClient()
 	for i := range MaxStreams {
 		s.get(uint32(2*i + 1))
@@ -398,7 +398,7 @@ func TestTableShrinks(t *testing.T) {
 
 // Guarantee: a SETTINGS frame full of settings costs as many frames as it has rows of 16.
 func TestManySettingsCountMore(t *testing.T) {
-	d := newDriver(Config{})
+	d := newOwner(Config{})
 	full := strings.Repeat(setting(SettingInitialWindowSize, 1), MaxFrame/settingLen)
 	n := failAfter(t, d, newClient(), 100, func(s *script, _ int) { s.frame(FrameSettings, 0, 0, full) })
 	if n > 10 || !strings.HasSuffix(d.trace(), calm) {
@@ -409,7 +409,7 @@ func TestManySettingsCountMore(t *testing.T) {
 // Guarantee: after GOAWAY, streams that the peer opens are ignored, without an answer, and
 // those before go on; their heads keep the table of HPACK in step.
 func TestGoAwayIgnoresNewStreams(t *testing.T) {
-	d := newDriver(Config{})
+	d := newOwner(Config{})
 	s := newClient().post(1)
 	d.feed(s.Bytes())
 	d.Drain()

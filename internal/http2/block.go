@@ -11,7 +11,7 @@ import (
 type blockState struct {
 	open   bool // it is not complete
 	whole  bool // it is complete, and padding follows
-	ready  bool // the driver may read it
+	ready  bool // the owner may read it
 	stream uint32
 	end    bool   // END_STREAM
 	bad    bool   // the stream depends on itself
@@ -215,7 +215,7 @@ func (c *Conn) skipBlock() {
 	_ = c.finishBlock(c.startBlock()) // it ends the connection
 }
 
-// dropHead skips a block that the driver has not read. A head must be read.
+// dropHead skips a block that the owner has not read. A head must be read.
 func (c *Conn) dropHead() {
 	if !c.block.ready {
 		return

@@ -20,7 +20,7 @@ type Config struct {
 	// server's limit as well. 0 is the constant MaxStreams, and the most.
 	MaxStreams int
 	// StreamWindow and ConnWindow are how many bytes of bodies a peer may send before the
-	// driver calls Consumed, on one stream and on all. 0 is the constant of the same name.
+	// owner calls Consumed, on one stream and on all. 0 is the constant of the same name.
 	// They are at least 65,535 bytes, which a peer may send before it has read any settings.
 	//
 	// As a client, a Conn renews the window of the connection by itself, so that a stream
@@ -48,7 +48,7 @@ func (c *Config) setDefaults() {
 	c.ConnWindow = min(max(c.ConnWindow, defaultWindow), MaxWindow)
 }
 
-// Conn is the protocol of one connection. It is not safe for concurrent use: a driver whose
+// Conn is the protocol of one connection. It is not safe for concurrent use: an owner whose
 // streams are served by several goroutines holds a lock around each call, and around the
 // calls from BeginHead to EndHead.
 type Conn struct {
@@ -109,7 +109,7 @@ func NewConn(cfg Config) *Conn {
 }
 
 // Err returns the error that has ended the connection, a *ConnError, or nil. The output then
-// ends with a GOAWAY frame; the driver sends it and closes the connection.
+// ends with a GOAWAY frame; the owner sends it and closes the connection.
 func (c *Conn) Err() error { return c.err }
 
 // Take returns the output, which is to be sent, and continues with the memory of spare.
@@ -146,7 +146,7 @@ func (c *Conn) Ended(id uint32) bool {
 }
 
 // Drain asks a client to open no more streams, with GOAWAY for the last possible stream. The
-// driver calls GoAway later, when the client has had time to read it; the reply to a Ping
+// owner calls GoAway later, when the client has had time to read it; the reply to a Ping
 // tells.
 func (c *Conn) Drain() {
 	if c.err == nil {

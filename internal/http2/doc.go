@@ -1,20 +1,22 @@
 // Package http2 is the protocol of an HTTP/2 connection (RFC 9113), for both of its ends,
 // without I/O: bytes in, events out. It starts no goroutines and reads no clock.
 //
-//	received bytes ─► Conn.Feed ─► Conn.Next ─► events ─► driver
+//	received bytes ─► Conn.Feed ─► Conn.Next ─► events ─► owner
 //	                                  │ replies             │ BeginHead, Field, EndHead,
 //	                                  ▼                     ▼ Data, Reset, Consumed, Done
 //	                                output ◄────────────────┘
 //	                                  └─► Conn.Take ─► bytes to send
 //
-// A [Conn] consumes all bytes that it is fed, however they are split, and keeps no more of
+// The owner of a [Conn] is what has the connection: the engine for clients, or the pool for upstreams.
+//
+// A Conn consumes all bytes that it is fed, however they are split, and keeps no more of
 // them than an incomplete header block. The data of bodies is passed through without a
 // copy. What the protocol asks for in reply (acknowledgements, window updates, resets, the
 // final GOAWAY) is in the output when Next returns.
 //
 // # Streams
 //
-// The state of a stream is kept from its first HEADERS frame until the driver calls Done:
+// The state of a stream is kept from its first HEADERS frame until the owner calls Done:
 //
 //	                HEADERS                      Done
 //	idle ──────────────────► open ─────────────────────────────► closed
@@ -23,7 +25,7 @@
 //	                          │  wasReset: RST_STREAM received      │
 //	                          └─ weReset: RST_STREAM sent ──────────┘
 //
-// So a stream holds its place among MAX_CONCURRENT_STREAMS until the exchange has ended,
+// So a stream holds its slot among MAX_CONCURRENT_STREAMS until the exchange has ended,
 // not until a reset, and a client gains nothing by resetting its requests.
 //
 // # Heads
@@ -47,6 +49,6 @@
 //
 // A peer cannot make a Conn hold more than a header block, a table of streams and two
 // dynamic tables of HPACK, and cannot make it work more than what it sends is worth: see
-// limits.go. It can make the output grow until the driver takes it; the driver must not
+// limits.go. It can make the output grow until the owner takes it; the owner must not
 // feed a Conn that is Backlogged.
 package http2

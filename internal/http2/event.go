@@ -5,18 +5,18 @@ type EventKind uint8
 
 // The kinds of events.
 const (
-	// Head: the head of a request, or of a response, has arrived on Stream. The driver must
+	// Head: the head of a request, or of a response, has arrived on Stream. The owner must
 	// call ReadRequest or ReadResponse before the next call of Next. End is set if no body
 	// follows.
 	Head EventKind = iota + 1
-	// Trailers: the trailers have arrived on Stream, which has ended. The driver may call
+	// Trailers: the trailers have arrived on Stream, which has ended. The owner may call
 	// ReadTrailers before the next call of Next.
 	Trailers
 	// Data: Data of the body has arrived on Stream. It is part of what was fed. End is set
 	// with the last, which may be empty.
 	Data
 	// Reset: Stream was reset with Code, by the peer, or if Local is set by this side for
-	// an error of the peer. The driver ends the exchange and calls Done.
+	// an error of the peer. The owner ends the exchange and calls Done.
 	Reset
 	// Window: the window of Stream, or of the connection if Stream is 0, was used up and is open
 	// again.

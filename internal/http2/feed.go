@@ -26,19 +26,19 @@ type input struct {
 	left     int    // bytes of the part of the frame that is being read
 	pad      int    // bytes of padding after it
 	begun    uint64 // frames that have begun, CONTINUATION aside
-	discard  bool   // the data is not for the driver
+	discard  bool   // the data is not for the owner
 	received peerSettings
 	small    [FrameHeaderLen]byte // the beginning of a part that was fed in pieces
 	n        int                  // length of small; in phasePreface, what was matched
 }
 
 // Feed passes the bytes that were received next. now is the time in nanoseconds of a
-// monotonic clock. The driver calls Next until it returns false; b must not change before
+// monotonic clock. The owner calls Next until it returns false; b must not change before
 // that, and nothing of it is kept after.
 func (c *Conn) Feed(now int64, b []byte) { c.now, c.in = now, b }
 
 // BetweenFrames reports whether the next byte begins a frame. The first byte of a frame makes
-// no event, so a driver may wait for it apart from the others.
+// no event, so an owner may wait for it apart from the others.
 func (c *Conn) BetweenFrames() bool { return c.phase == phaseHeader && c.n == 0 }
 
 // Next stores the next event in ev and reports whether there was one. There is none if all

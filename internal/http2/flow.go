@@ -58,7 +58,7 @@ func (c *Conn) beginData(ev *Event) {
 		c.giveBack(f.Length)
 		return
 	}
-	c.giveBack(f.Length - c.left) // padding, which the driver never gets
+	c.giveBack(f.Length - c.left) // padding, which the owner never gets
 }
 
 // checkData checks DATA against what is known of the body.
@@ -91,7 +91,7 @@ func (c *Conn) data(ev *Event) bool {
 		c.left, c.pad, c.phase = c.pad, 0, phaseSkip
 	}
 	if !c.discard {
-		// The driver may have reset the stream, or ended it, since the frame began.
+		// The owner may have reset the stream, or ended it, since the frame began.
 		if s := c.streams.find(c.frame.Stream); s != nil && !s.is(weReset|wasReset) {
 			c.pass(ev, s, b, last && c.frame.Flags&FlagEndStream != 0)
 			return true
@@ -103,7 +103,7 @@ func (c *Conn) data(ev *Event) bool {
 	return true
 }
 
-// pass gives data to the driver.
+// pass gives data to the owner.
 func (c *Conn) pass(ev *Event, s *stream, b []byte, end bool) {
 	if s.length >= 0 {
 		s.length -= int64(len(b))
@@ -137,7 +137,7 @@ func (c *Conn) renewStream(s *stream) {
 	s.credit = 0
 }
 
-// Consumed lets the peer send n more bytes on a stream, of which the driver has got at least
+// Consumed lets the peer send n more bytes on a stream, of which the owner has got at least
 // as many that it has not given back yet. It does nothing on a stream that is closed.
 func (c *Conn) Consumed(id uint32, n int) {
 	s := c.streams.find(id)

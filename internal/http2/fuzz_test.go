@@ -7,7 +7,7 @@ import (
 
 // fuzz compares what happens when an input comes whole and in pieces, and checks the bounds on
 // memory. setup prepares each Conn.
-func fuzz(t *testing.T, cfg Config, setup func(*driver), input []byte) {
+func fuzz(t *testing.T, cfg Config, setup func(*owner), input []byte) {
 	whole := play(cfg, setup, [][]byte{input})
 	checkBounds(t, whole, len(input))
 	r := rand.New(rand.NewPCG(uint64(len(input)), 13))
@@ -22,7 +22,7 @@ func fuzz(t *testing.T, cfg Config, setup func(*driver), input []byte) {
 
 // checkBounds fails if a Conn holds more than the limits allow, or has more output than an
 // input of n bytes is worth.
-func checkBounds(t *testing.T, d *driver, n int) {
+func checkBounds(t *testing.T, d *owner, n int) {
 	c := d.Conn
 	if held := cap(c.block.buf); held > 2*max(c.limits.block, keepBlock) {
 		t.Fatalf("got %d bytes held of a header block", held)
@@ -64,7 +64,7 @@ func FuzzClient(f *testing.F) {
 		f.Add(c.script.Bytes()[len(newServer().Bytes()):])
 	}
 	f.Fuzz(func(t *testing.T, input []byte) {
-		setup := func(d *driver) {
+		setup := func(d *owner) {
 			open(4)(d)
 			d.Take(nil) // the requests are no reply
 		}

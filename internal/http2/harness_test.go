@@ -86,8 +86,8 @@ func setting(id SettingID, v uint32) string {
 	return string(binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint16(nil, uint16(id)), v))
 }
 
-// driver feeds a Conn, reads the heads, and writes down what happens.
-type driver struct {
+// owner feeds a Conn, reads the heads, and writes down what happens.
+type owner struct {
 	*Conn
 	now   int64
 	lines []string
@@ -100,9 +100,9 @@ type driver struct {
 	out     []byte // all output so far
 }
 
-func newDriver(cfg Config) *driver { return &driver{Conn: NewConn(cfg)} }
+func newOwner(cfg Config) *owner { return &owner{Conn: NewConn(cfg)} }
 
-func (d *driver) feed(b []byte) {
+func (d *owner) feed(b []byte) {
 	var ev Event
 	d.Feed(d.now, b)
 	for d.Next(&ev) {
@@ -112,7 +112,7 @@ func (d *driver) feed(b []byte) {
 }
 
 // event writes down an event. Pieces of the data of one stream are one line.
-func (d *driver) event(ev *Event) {
+func (d *owner) event(ev *Event) {
 	line := ""
 	switch ev.Kind {
 	case Head:
@@ -157,7 +157,7 @@ func (d *driver) event(ev *Event) {
 }
 
 // data writes down data, with what has come before of the same stream.
-func (d *driver) data(ev *Event) {
+func (d *owner) data(ev *Event) {
 	if len(d.body) > 0 && d.bodyOf != ev.Stream {
 		d.endData("")
 	}
@@ -167,12 +167,12 @@ func (d *driver) data(ev *Event) {
 	}
 }
 
-func (d *driver) endData(suffix string) {
+func (d *owner) endData(suffix string) {
 	d.lines = append(d.lines, fmt.Sprintf("data %d %q%s", d.bodyOf, d.body, suffix))
 	d.body = d.body[:0]
 }
 
-func (d *driver) add(line string, ev *Event) {
+func (d *owner) add(line string, ev *Event) {
 	if len(d.body) > 0 {
 		d.endData("")
 	}
@@ -183,7 +183,7 @@ func (d *driver) add(line string, ev *Event) {
 }
 
 // readHead returns a head as one line.
-func (d *driver) readHead() (string, error) {
+func (d *owner) readHead() (string, error) {
 	if d.cfg.Role == Client {
 		var r Response
 		err := d.ReadResponse(&r)
@@ -204,7 +204,7 @@ func fieldLines(text []byte, fields []http1.Field) string {
 }
 
 // trace returns all that happened, and the error that ended the connection.
-func (d *driver) trace() string {
+func (d *owner) trace() string {
 	if len(d.body) > 0 {
 		d.endData("")
 	}
@@ -217,7 +217,7 @@ func (d *driver) trace() string {
 }
 
 // sent returns the frames of the output of one kind, as "stream:payload".
-func (d *driver) sent(kind FrameType) (frames []string) {
+func (d *owner) sent(kind FrameType) (frames []string) {
 	for _, f := range parseFrames(d.out) {
 		if f.Type == kind {
 			frames = append(frames, fmt.Sprintf("%d:%s", f.Stream, f.payload))
@@ -244,7 +244,7 @@ func parseFrames(b []byte) (frames []parsedFrame) {
 }
 
 // want compares lines of a trace. Each wanted line is the beginning of one.
-func (d *driver) want(t *testing.T, want ...string) {
+func (d *owner) want(t *testing.T, want ...string) {
 	t.Helper()
 	got := strings.Split(d.trace(), "\n")
 	same := len(got) == len(want)
@@ -277,8 +277,8 @@ func splits(r *rand.Rand, input []byte) (all [][][]byte) {
 
 // play feeds a script to a new Conn in the given pieces, each in memory that is destroyed
 // afterwards, and ends each exchange when it is reset.
-func play(cfg Config, setup func(*driver), pieces [][]byte) *driver {
-	d := newDriver(cfg)
+func play(cfg Config, setup func(*owner), pieces [][]byte) *owner {
+	d := newOwner(cfg)
 	if setup != nil {
 		setup(d)
 	}
@@ -302,7 +302,7 @@ func play(cfg Config, setup func(*driver), pieces [][]byte) *driver {
 }
 
 // playAll plays a script whole and in pieces, and fails if the traces differ.
-func playAll(t *testing.T, cfg Config, setup func(*driver), input []byte) *driver {
+func playAll(t *testing.T, cfg Config, setup func(*owner), input []byte) *owner {
 	t.Helper()
 	whole := play(cfg, setup, [][]byte{input})
 	r := rand.New(rand.NewPCG(uint64(len(input)), 11))

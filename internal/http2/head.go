@@ -34,7 +34,7 @@ type TrailerFields struct {
 }
 
 // errNotReady is the error of ReadRequest and the like if there is nothing to read: a mistake
-// of the driver.
+// of the owner.
 var errNotReady = errors.New("http2: there is no head to read")
 
 // headReader reads the fields of a header block.
@@ -98,8 +98,8 @@ func (c *Conn) start(r *headReader) (*hpack.Scratch, error) {
 	return c.startBlock(), nil
 }
 
-// finish ends the reading of a header block, which returned err. It returns what the driver
-// gets, and the stream, unless the driver has ended it.
+// finish ends the reading of a header block, which returned err. It returns what the owner
+// gets, and the stream, unless the owner has ended it.
 func (c *Conn) finish(scratch *hpack.Scratch, err error) (*stream, error) {
 	end := c.finishBlock(scratch)
 	s := c.streams.find(c.block.stream)
@@ -113,7 +113,7 @@ func (c *Conn) finish(scratch *hpack.Scratch, err error) (*stream, error) {
 }
 
 // reject resets the stream of a malformed message. That of a request is reset by Done, so that
-// the driver can respond (RFC 9113, 8.1.1).
+// the owner can respond (RFC 9113, 8.1.1).
 func (c *Conn) reject(s *stream) {
 	if s == nil || s.is(weReset) {
 		return

@@ -289,7 +289,7 @@ func TestSensitiveFields(t *testing.T) {
 	}
 }
 
-// Guarantee: a head or trailers that the driver does not read leave the connection usable: an
+// Guarantee: a head or trailers that the owner does not read leave the connection usable: an
 // unread head resets its stream, unread trailers nothing.
 func TestUnreadHeads(t *testing.T) {
 	c := NewConn(Config{})

@@ -33,7 +33,7 @@ const (
 	// not arrived (RFC 9113, 6.5.2 recommends servers to allow at least 100).
 	assumedStreams = 100
 	// maxFree bounds the credit for frames that reply to data. It is enough for all the data that
-	// a driver may have on its way in frames of a few bytes, even if the client replies to each
+	// an owner may have on its way in frames of a few bytes, even if the client replies to each
 	// frame twice.
 	maxFree = 1 << 15
 )

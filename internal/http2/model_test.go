@@ -17,7 +17,7 @@ type model struct {
 	t    *testing.T
 	r    *rand.Rand
 	seed uint64
-	d    *driver
+	d    *owner
 	s    *script
 
 	streams  map[uint32]*modelStream // all that were ever opened
@@ -37,11 +37,11 @@ type modelStream struct {
 	weEnded, weReset     bool // by the server
 	hasLength            bool
 	length, window, send int
-	got                  int // data that was passed to the driver and not given back
+	got                  int // data that was passed to the owner and not given back
 }
 
 func newModel(t *testing.T, seed uint64) *model {
-	m := &model{t: t, seed: seed, r: rand.New(rand.NewPCG(seed, 1)), d: newDriver(Config{MaxStreams: 4}), s: newClient(), streams: map[uint32]*modelStream{},
+	m := &model{t: t, seed: seed, r: rand.New(rand.NewPCG(seed, 1)), d: newOwner(Config{MaxStreams: 4}), s: newClient(), streams: map[uint32]*modelStream{},
 		window: ConnWindow, send: defaultWindow, initial: defaultWindow}
 	m.play("settings")
 	return m
@@ -134,7 +134,7 @@ func (m *model) stream() uint32 {
 	return pick(m.r, ids[max(0, len(ids)-10):])
 }
 
-// opened draws a stream on which the driver may act, or 0.
+// opened draws a stream on which the owner may act, or 0.
 func (m *model) opened() uint32 {
 	var ids []uint32
 	for id, s := range m.streams {
@@ -151,7 +151,7 @@ func (m *model) opened() uint32 {
 
 func (m *model) idle(id uint32) bool { return id%2 == 0 || id > m.last }
 
-// streamError returns what a stream error of the client looks like to the driver.
+// streamError returns what a stream error of the client looks like to the owner.
 func (m *model) streamError(id uint32, code Code) []string {
 	s := m.streams[id]
 	known := s.reset
@@ -503,7 +503,7 @@ func (m *model) check() {
 	}
 }
 
-// Guarantee: whatever a client sends, in whatever pieces, and whatever the driver does
+// Guarantee: whatever a client sends, in whatever pieces, and whatever the owner does
 // between, a Conn does what a model of RFC 9113 does, no window is ever exceeded and no
 // credit is lost.
 func TestServerBehavesAsTheModel(t *testing.T) {

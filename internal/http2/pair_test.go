@@ -138,7 +138,7 @@ func (e *end) consume(other *end) {
 }
 
 // Guarantee: a client and a server bring all requests and responses across whole, with many
-// streams at the same time, bodies larger than the windows, and drivers that consume slowly;
+// streams at the same time, bodies larger than the windows, and owners that consume slowly;
 // and neither ever waits for the other for good.
 func TestPair(t *testing.T) {
 	const requests = 150
@@ -166,7 +166,7 @@ func TestPair(t *testing.T) {
 // Guarantee: a client opens no more streams than the server and its own setting allow, and
 // none after GOAWAY.
 func TestStreamsOfAClient(t *testing.T) {
-	d := newDriver(Config{Role: Client})
+	d := newOwner(Config{Role: Client})
 	if n := d.Capacity(); n != assumedStreams {
 		t.Errorf("before the settings: got %d, want %d", n, assumedStreams)
 	}
@@ -205,7 +205,7 @@ func TestTableSizeFollowsTheSettings(t *testing.T) {
 	for i := range uint32(20) {
 		s.get(2*i + 1)
 	}
-	d := &driver{Conn: c}
+	d := &owner{Conn: c}
 	d.feed(s.Bytes())
 	d.out = d.out[:0]
 	theirs := hpack.NewDecoder(4096, nil)
@@ -245,7 +245,7 @@ func TestTableSizeFollowsTheSettings(t *testing.T) {
 // Guarantee: nothing can be sent on a stream after its end, its reset, or the end of the
 // connection.
 func TestNothingAfterTheEnd(t *testing.T) {
-	cannot := func(d *driver, id uint32) {
+	cannot := func(d *owner, id uint32) {
 		t.Helper()
 		before := d.Pending()
 		if d.BeginHead(id) {
@@ -258,7 +258,7 @@ func TestNothingAfterTheEnd(t *testing.T) {
 			t.Errorf("stream %d: got window %d and %d bytes more", id, d.Window(id), d.Pending()-before)
 		}
 	}
-	d := newDriver(Config{})
+	d := newOwner(Config{})
 	s := newClient().post(1).post(3).post(5).post(7)
 	d.feed(s.reset(3, Cancel).Bytes())
 	d.BeginHead(1)
@@ -288,20 +288,20 @@ func TestNothingAfterTheEnd(t *testing.T) {
 // Guarantee: a server that ends an exchange early asks for no more of the request, without
 // an error; one that has no response says so, and a client that gives up cancels.
 func TestDone(t *testing.T) {
-	respond := func(d *driver) {
+	respond := func(d *owner) {
 		d.BeginHead(1)
 		d.EndHead(true)
 	}
 	for _, c := range []struct {
 		name string
-		d    func() *driver
-		act  func(*driver)
+		d    func() *owner
+		act  func(*owner)
 		want []string
 	}{
-		{"response before the request's end", func() *driver { return play(Config{}, nil, [][]byte{newClient().post(1).Bytes()}) }, respond, []string{"1:" + u32(uint32(NoError))}},
-		{"response and request complete", func() *driver { return play(Config{}, nil, [][]byte{newClient().get(1).Bytes()}) }, respond, nil},
-		{"no response", func() *driver { return play(Config{}, nil, [][]byte{newClient().get(1).Bytes()}) }, func(*driver) {}, []string{"1:" + u32(uint32(Cancel))}},
-		{"client gives up", func() *driver { return play(Config{Role: Client}, open(1), [][]byte{newServer().Bytes()}) }, func(*driver) {}, []string{"1:" + u32(uint32(Cancel))}},
+		{"response before the request's end", func() *owner { return play(Config{}, nil, [][]byte{newClient().post(1).Bytes()}) }, respond, []string{"1:" + u32(uint32(NoError))}},
+		{"response and request complete", func() *owner { return play(Config{}, nil, [][]byte{newClient().get(1).Bytes()}) }, respond, nil},
+		{"no response", func() *owner { return play(Config{}, nil, [][]byte{newClient().get(1).Bytes()}) }, func(*owner) {}, []string{"1:" + u32(uint32(Cancel))}},
+		{"client gives up", func() *owner { return play(Config{Role: Client}, open(1), [][]byte{newServer().Bytes()}) }, func(*owner) {}, []string{"1:" + u32(uint32(Cancel))}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			d := c.d()
@@ -318,7 +318,7 @@ func TestDone(t *testing.T) {
 
 // Guarantee: the reply to a Ping, and the owner of a stream, come with the events.
 func TestPingAndOwner(t *testing.T) {
-	d := newDriver(Config{})
+	d := newOwner(Config{})
 	var owner any
 	d.onEvent = func(ev *Event) {
 		if ev.Kind == Head {

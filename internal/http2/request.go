@@ -9,8 +9,8 @@ import (
 // ReadRequest reads the head of the request that the last event has announced.
 //
 // The errors are http1.ErrHead and http1.ErrTarget for a head beyond the limits, where r has
-// the fields that were read before, and the driver responds with 431 or 414; a
-// MalformedError, after which the driver may respond with 400 and calls Done, which resets the
+// the fields that were read before, and the owner responds with 431 or 414; a
+// MalformedError, after which the owner may respond with 400 and calls Done, which resets the
 // stream; and the
 // one of Err.
 func (c *Conn) ReadRequest(r *Request) error {

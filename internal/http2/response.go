@@ -8,8 +8,8 @@ import (
 // one, after which another follows, or the final one. A body whose length is unknown reads
 // as chunked.
 //
-// The errors are http1.ErrHead for a head beyond the limits, which the driver ends with Done;
-// a MalformedError, after which the driver calls Done as well; and the one of Err.
+// The errors are http1.ErrHead for a head beyond the limits, which the owner ends with Done;
+// a MalformedError, after which the owner calls Done as well; and the one of Err.
 func (c *Conn) ReadResponse(r *Response) error {
 	var h headReader
 	scratch, err := c.start(&h)

@@ -151,7 +151,7 @@ func (c *Conn) Reset(id uint32, code Code) {
 	}
 }
 
-// Done ends the exchange of a stream and frees its place. A stream that has not ended is
+// Done ends the exchange of a stream and frees its slot. A stream that has not ended is
 // reset: with NO_ERROR if a server has sent its response, which asks the client to send no
 // more of its request (RFC 9113, 8.1), and with CANCEL otherwise.
 func (c *Conn) Done(id uint32) {
@@ -174,7 +174,7 @@ func (c *Conn) Done(id uint32) {
 	c.remove(s)
 }
 
-// remove frees the place of a stream, and gives back what its driver has not consumed.
+// remove frees the slot of a stream, and gives back what its owner has not consumed.
 func (c *Conn) remove(s *stream) {
 	if s.is(weReset) {
 		c.recent.add(s.id)

@@ -140,8 +140,8 @@ func TestPreface(t *testing.T) {
 }
 
 // open begins n requests of a client, streams 1, 3, ….
-func open(n int) func(*driver) {
-	return func(d *driver) {
+func open(n int) func(*owner) {
+	return func(d *owner) {
 		for range n {
 			if id, ok := d.Open(false); ok {
 				for _, f := range get {
@@ -201,7 +201,7 @@ func TestClientFollowsTheRFC(t *testing.T) {
 
 // Guarantee: the response to HEAD has no body, whatever its content-length says.
 func TestResponseToHead(t *testing.T) {
-	head := func(d *driver) {
+	head := func(d *owner) {
 		d.Open(true)
 		d.EndHead(true)
 	}

@@ -6,8 +6,8 @@ type stream struct {
 	flags streamFlags
 
 	recv   int32 // what the peer may still send, in bytes
-	held   int32 // what the driver has got and not given back by Consumed
-	credit int32 // what the driver has given back and the peer does not know yet
+	held   int32 // what the owner has got and not given back by Consumed
+	credit int32 // what the owner has given back and the peer does not know yet
 	send   int32 // what may still be sent; negative after the peer has lowered its setting
 	length int64 // what is left of content-length, or -1 if that is unknown
 	owner  any

@@ -292,7 +292,7 @@ func (r *reader) merge(i int, item *pathItem, from origin) {
 		return
 	}
 	both := document.Short(from.field) + " and " + document.Short(first.field)
-	r.warnAt(place{from.itemPosition.Line, both}, "are one route: "+reason)
+	r.warnAt(position{from.itemPosition.Line, both}, "are one route: "+reason)
 }
 
 // checkTable sets the policies of the routes and checks the routes together.

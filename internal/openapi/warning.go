@@ -12,29 +12,29 @@ const (
 	// maxWarnings is the maximum number of different warnings for a document. Further ones are
 	// counted.
 	maxWarnings = 50
-	// maxPlaces is the number of places that a warning names.
-	maxPlaces = 3
+	// maxPositions is the number of positions that a warning names.
+	maxPositions = 3
 )
 
-// warning is something about a document that its author may not expect, with the places where
+// warning is something about a document that its author may not expect, with the positions where
 // it is so.
 type warning struct {
-	message string
-	places  []place // the first of them
-	count   int
+	message   string
+	positions []position // the first of them
+	count     int
 }
 
-type place struct {
+type position struct {
 	line  int32
 	field string
 }
 
 // warn adds a warning about the field at p. Warnings with the same message are folded into one.
 func (r *reader) warn(p document.Position, field, format string, args ...any) {
-	r.warnAt(place{p.Line, document.Short(field)}, fmt.Sprintf(format, args...))
+	r.warnAt(position{p.Line, document.Short(field)}, fmt.Sprintf(format, args...))
 }
 
-func (r *reader) warnAt(at place, message string) {
+func (r *reader) warnAt(at position, message string) {
 	w := r.warned[message]
 	if w == nil {
 		if len(r.doc.warnings) == maxWarnings {
@@ -45,22 +45,22 @@ func (r *reader) warnAt(at place, message string) {
 		r.warned[message] = w
 		r.doc.warnings = append(r.doc.warnings, w)
 	}
-	if w.count++; len(w.places) < maxPlaces {
-		w.places = append(w.places, at)
+	if w.count++; len(w.positions) < maxPositions {
+		w.positions = append(w.positions, at)
 	}
 }
 
 func (w *warning) String() string {
-	first := w.places[0]
+	first := w.positions[0]
 	text := fmt.Sprintf("line %d: %s %s", first.line, first.field, w.message)
 	if w.count == 1 {
 		return text
 	}
-	next := make([]string, 0, maxPlaces)
-	for _, p := range w.places[1:] {
+	next := make([]string, 0, maxPositions)
+	for _, p := range w.positions[1:] {
 		next = append(next, fmt.Sprintf("line %d: %s", p.line, p.field))
 	}
-	if w.count > len(w.places) {
+	if w.count > len(w.positions) {
 		next = append(next, "…")
 	}
 	return fmt.Sprintf("%s (%d of these; next %s)", text, w.count, strings.Join(next, ", "))

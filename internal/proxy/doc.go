@@ -1,9 +1,9 @@
 // Package proxy holds what the data plane's drivers share: the rules of proxying, each
 // stated once, and the part of an exchange that does not depend on a protocol.
 //
-//	              ┌─ proxy/h1: HTTP/1.1 clients ─┐   ┌─ h1.Trip: HTTP/1.1 ─┐
-//	client ─► edge┤                              ├─► ┤                     ├─► upstream
-//	              └─ proxy/h2: HTTP/2 clients ───┘   └─ h1.Call: HTTP/2 ───┘
+//	              ┌─ proxy/h1: HTTP/1.1 clients ─┐   ┌─ send.Trip: HTTP/1.1 ─┐
+//	client ─► edge┤                              ├─► ┤                       ├─► upstream
+//	              └─ proxy/h2: HTTP/2 clients ───┘   └─ send.Call: HTTP/2 ───┘
 //
 // A driver reads a request, asks package admit for a verdict, and exchanges an admitted
 // request with the upstream. How bytes are read and written is up to the driver. What is
@@ -44,7 +44,7 @@
 //	4.2     the gateway's errors for gRPC calls            IsGRPC, GRPCStatus, GRPCMessage
 //	4.3     rate limit fields, CORS, Allow, Retry-After    admit.Verdict.EachField
 //	4.2     how long a gRPC call may take                  callTimeout; Exchange.HeadTimeout, CallTimeout
-//	4.4     which requests are retried                     Retryable
+//	4.4     which requests are retried                     Retryable, send.Attempt
 //	4.4     protocols to which a request may upgrade       MayUpgrade, Offered
 //	4.4     which connections a request may use            OriginOf
 //	4.4     max_body_bytes                                 CheckForward, and each driver as it counts
@@ -57,5 +57,5 @@
 // # Drivers
 //
 // The engines use the same table by http1.Name, take the gateway's fields from Hop.Each, and
-// share the upstream half of proxy/h1.
+// share the upstream half, which is package send.
 package proxy

@@ -46,6 +46,8 @@ type Exchange struct {
 	sent           int64 // when the request went to the upstream
 	head           int64 // when the head of its response arrived; 0 before
 	upstreamStatus int
+	attempts       uint8            // how often the request was sent
+	target         string           // the URL of the target to which it was sent last
 	reason         accesslog.Reason // why there is no response of the upstream
 	detail         string           // the text of that error
 	started        bool             // the record of the start was emitted
@@ -170,6 +172,13 @@ func chargesNothing(status int) bool {
 
 // LogBrokenOff logs that the upstream broke off a response that had begun.
 func (x *Exchange) LogBrokenOff(err error) { x.log("upstream broke off its response", err) }
+
+// MarkAttempt records that the request is sent to a target with that URL, which must not share the
+// memory of a request.
+func (x *Exchange) MarkAttempt(target string) {
+	x.attempts++
+	x.target = target
+}
 
 // Panicked logs a panic and returns the error for the client.
 func (x *Exchange) Panicked(p any) error {

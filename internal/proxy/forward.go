@@ -27,12 +27,11 @@ const (
 	StartedAfter = 150 * time.Millisecond
 )
 
-// OriginOf returns the origin of a gateway's upstream.
-func OriginOf(g *snapshot.Gateway) upstream.Origin {
-	u := &g.Upstream
-	return upstream.OriginOf(u.Base, upstream.Origin{
-		CA: u.CA, Client: u.Client, PublicOnly: u.PublicOnly, Account: g.AccountID, Gateway: g.ID,
-		ConnectTimeout: u.ConnectTimeout, IdleTimeout: u.IdleTimeout, MaxConnAge: u.MaxConnAge, MaxConns: u.MaxConns,
+// OriginOf returns the origin of a target.
+func OriginOf(t *snapshot.Target) upstream.Origin {
+	return upstream.OriginOf(t.Base, upstream.Origin{
+		CA: t.CA, Client: t.Client, PublicOnly: t.PublicOnly, Account: t.AccountID, Target: t.ID,
+		ConnectTimeout: t.ConnectTimeout, IdleTimeout: t.IdleTimeout, MaxConnAge: t.MaxConnAge, MaxConns: t.MaxConns,
 	})
 }
 

@@ -33,17 +33,23 @@ func (x *Exchange) Emit(e End) {
 	if x.ended {
 		return
 	}
-	x.ended = true
+	x.end()
 	if x.Client.Shard == nil {
 		return
 	}
 	x.fillEnd(&x.record, e)
-	x.emit(&x.record, x.detail)
+	x.emit(&x.record, x.target, x.detail)
+}
+
+// end is the one end of every exchange: what it was charged, and not given back before, stays.
+func (x *Exchange) end() {
+	x.ended = true
+	x.Verdict.Charge.Settle()
 }
 
 // emit emits a record with the texts of the exchange.
-func (x *Exchange) emit(r *accesslog.Record, detail string) {
-	x.Client.Shard.EmitTexts(r, &accesslog.Texts{Method: x.Method, Path: x.Verdict.Path, Owner: x.Verdict.Caller.Owner(), Detail: detail})
+func (x *Exchange) emit(r *accesslog.Record, target, detail string) {
+	x.Client.Shard.EmitTexts(r, &accesslog.Texts{Method: x.Method, Path: x.Verdict.Path, Owner: x.Verdict.Caller.Owner(), Target: target, Detail: detail})
 }
 
 // EmitNoResponse emits the record of a request that got no response: the client hung up,
@@ -69,30 +75,30 @@ func (x *Exchange) EmitStarted() {
 	var r accesslog.Record
 	x.fill(&r)
 	r.Part = accesslog.Started
-	x.emit(&r, "")
+	x.emit(&r, "", "")
 }
 
 // Detach emits the record of the start of a tunnel and returns the record of its end,
 // which outlives the exchange. It is nil if no records are kept.
 func (x *Exchange) Detach(status int) *Detached {
 	if x.Client.Shard == nil {
-		x.ended = true
+		x.end()
 		return nil
 	}
 	x.EmitStarted()
-	x.ended = true
-	d := &Detached{cfg: x.cfg, shard: x.Client.Shard, start: x.start.Mono, owner: x.Verdict.Caller.Owner(), method: strings.Clone(x.Method), path: strings.Clone(x.Verdict.Path)}
+	x.end()
+	d := &Detached{cfg: x.cfg, shard: x.Client.Shard, start: x.start.Mono, owner: x.Verdict.Caller.Owner(), target: x.target, method: strings.Clone(x.Method), path: strings.Clone(x.Verdict.Path)}
 	x.fillEnd(&d.record, End{Result: accesslog.Forwarded, Status: status})
 	return d
 }
 
 // Detached is the record of a tunnel.
 type Detached struct {
-	record              accesslog.Record
-	cfg                 *Config
-	shard               *accesslog.Shard
-	start               int64
-	method, path, owner string
+	record                      accesslog.Record
+	cfg                         *Config
+	shard                       *accesslog.Shard
+	start                       int64
+	method, path, owner, target string
 }
 
 // Emit emits the record of a tunnel that carried in bytes from the client and out bytes to
@@ -102,7 +108,7 @@ func (d *Detached) Emit(in, out int64) {
 		return
 	}
 	d.record.BytesIn, d.record.BytesOut, d.record.Duration = in, out, d.cfg.Mono()-d.start
-	d.shard.EmitTexts(&d.record, &accesslog.Texts{Method: d.method, Path: d.path, Owner: d.owner})
+	d.shard.EmitTexts(&d.record, &accesslog.Texts{Method: d.method, Path: d.path, Owner: d.owner, Target: d.target})
 }
 
 // fill sets the fields that all records of the exchange have in common.
@@ -110,8 +116,8 @@ func (x *Exchange) fill(r *accesslog.Record) {
 	x.Verdict.Record(r)
 	r.Start, r.Request, r.Method = x.start.Wall/1000, x.id, accesslog.MethodOf(x.Method)
 	r.Major, r.Minor = x.Major, x.Minor
-	if caller := x.caller(); caller.IsValid() {
-		r.Client = caller.As16()
+	if client := x.clientAddr(); client.IsValid() {
+		r.Client = client.As16()
 	}
 	if t := x.cfg.Tracer; t != nil {
 		t.Begin(r, x.Traceparent)
@@ -122,7 +128,7 @@ func (x *Exchange) fill(r *accesslog.Record) {
 func (x *Exchange) fillEnd(r *accesslog.Record, e End) {
 	x.fill(r)
 	r.Result, r.Status, r.BytesIn, r.BytesOut = e.Result, uint16(e.Status), e.BytesIn, e.BytesOut
-	r.Reason = x.reason
+	r.Reason, r.Attempts = x.reason, x.attempts
 	if e.At == 0 {
 		e.At = x.cfg.Mono()
 	}
@@ -135,12 +141,12 @@ func (x *Exchange) fillEnd(r *accesslog.Record, e End) {
 	}
 }
 
-// caller returns the client's address, from X-Forwarded-For if a trusted proxy sent it.
-func (x *Exchange) caller() netip.Addr {
+// clientAddr returns the client's address, from X-Forwarded-For if a trusted proxy sent it.
+func (x *Exchange) clientAddr() netip.Addr {
 	if !x.Client.Trusted {
 		return x.Client.Peer
 	}
-	return x.cfg.Trust.Caller(x.Client.Peer, x.ForwardedFor)
+	return x.cfg.Trust.ClientBehind(x.Client.Peer, x.ForwardedFor)
 }
 
 // AppendTraceparent appends the value of traceparent for the upstream, or nothing.

@@ -25,21 +25,21 @@ func BenchmarkDecideFourLimits(b *testing.B) {
 
 func BenchmarkDecideRefused(b *testing.B) {
 	p := Compile(Config{Sustained: Rate{Count: 1, Per: 24 * time.Hour}, Burst: Rate{Count: 1, Per: time.Second}})
-	limits := []Limit{{Scope: RouteScope, Params: &p, Bucket: new(Bucket)}}
-	var status [1]Status
+	c := chargeOf(Limit{Scope: RouteScope, Params: &p, Bucket: new(Bucket)})
+	var l Limiter
 	b.ReportAllocs()
 	for b.Loop() {
-		Decide(Instant{Mono: 1, Wall: startWall}, limits, status[:])
+		l.Decide(Instant{Mono: 1, Wall: startWall}, c)
 	}
 }
 
 func benchmarkDecide(b *testing.B, limits []Limit) {
-	var status [4]Status
-	now := Instant{Wall: startWall}
+	c, now := chargeOf(limits...), Instant{Wall: startWall}
+	var l Limiter
 	b.ReportAllocs()
 	for b.Loop() {
 		now.Mono += 20
-		if r, _ := Decide(now, limits, status[:]); r != Admitted {
+		if r := l.Decide(now, c); r != Admitted {
 			b.Fatalf("got %v, want Admitted", r)
 		}
 	}
@@ -75,10 +75,10 @@ func BenchmarkDecideContended(b *testing.B) {
 	clock := NewClock().Now
 	b.ReportAllocs()
 	b.RunParallel(func(pb *testing.PB) {
-		limits := []Limit{{Scope: GlobalScope, Params: &p, Bucket: bucket}}
-		var status [1]Status
+		c := chargeOf(Limit{Scope: GlobalScope, Params: &p, Bucket: bucket})
+		var l Limiter
 		for pb.Next() {
-			Decide(clock(), limits, status[:])
+			l.Decide(clock(), c)
 		}
 	})
 }
@@ -107,11 +107,11 @@ func BenchmarkBucketOfKey(b *testing.B) {
 }
 
 func BenchmarkAppendFields(b *testing.B) {
-	status := []Status{{Scope: KeyScope, Limit: 600, Remaining: 599, Window: 60, ResetIn: 1}, {Scope: RouteScope, Limit: 100, Remaining: 99, Window: 1, ResetIn: 1}}
+	c := showing(Status{Scope: KeyScope, Limit: 600, Remaining: 599, Window: 60, ResetIn: 1}, Status{Scope: RouteScope, Limit: 100, Remaining: 99, Window: 1, ResetIn: 1})
 	buf := make([]byte, 0, 256)
 	b.ReportAllocs()
 	for b.Loop() {
-		AppendLimits(AppendPolicy(buf, status), status)
+		c.AppendLimits(c.AppendPolicy(buf))
 	}
 }
 
@@ -133,7 +133,7 @@ func BenchmarkDecideLeased(b *testing.B) {
 	}
 	p := CompileRate(Rate{Count: MaxCount, Per: time.Second})
 	l := Limit{Scope: RouteScope, Params: &p, Bucket: s.NewBucket(Name{}, &p)}
-	var status [1]Status
+	c, limiter := chargeOf(l), Limiter{}
 	now := Instant{Wall: startWall}
 	b.ReportAllocs()
 	for b.Loop() {
@@ -141,7 +141,7 @@ func BenchmarkDecideLeased(b *testing.B) {
 		if l.Bucket.lease.tokens.Load()&maxTokens < 2 {
 			l.Bucket.lease.tokens.Store(packLease(maxTokens, 1<<30))
 		}
-		if r, _ := Decide(now, []Limit{l}, status[:]); r != Admitted {
+		if r := limiter.Decide(now, c); r != Admitted {
 			b.Fatalf("got %v, want Admitted", r)
 		}
 	}

@@ -55,7 +55,7 @@ func TestFiguresOfExtremes(t *testing.T) {
 			var s [1]Status
 			now := at(400 * 24 * time.Hour)
 			for n := range min(c.capacity, 100) {
-				if r, _ := Decide(now, limits, s[:]); r != Admitted || s[0].Remaining != c.capacity-n-1 {
+				if r, _ := decide(now, limits, s[:]); r != Admitted || s[0].Remaining != c.capacity-n-1 {
 					t.Fatalf("request %d: %v with %d left", n, r, s[0].Remaining)
 				}
 			}
@@ -63,15 +63,15 @@ func TestFiguresOfExtremes(t *testing.T) {
 			if rest := c.capacity - 100; rest > 0 {
 				bucket.state.Add(uint64(rest) * p.cost)
 			}
-			r, _ := Decide(now, limits, s[:])
+			r, _ := decide(now, limits, s[:])
 			if r != Refused || s[0].RetryAfter < 1 || s[0].ResetAt-startWall/second-int64(400*24*3600) > int64(c.next/time.Second)+2 {
 				t.Fatalf("request over capacity: got %v, %+v, want a refusal", r, s[0])
 			}
 			early, late := c.next-c.next/1_000_000-1, c.next+c.next/1_000_000+2
-			if r, _ := Decide(at(400*24*time.Hour+early), limits, s[:]); r != Refused && early > 0 {
+			if r, _ := decide(at(400*24*time.Hour+early), limits, s[:]); r != Refused && early > 0 {
 				t.Fatalf("after %v: admitted, want a refusal", early)
 			}
-			if r, _ := Decide(at(400*24*time.Hour+late), limits, s[:]); r != Admitted {
+			if r, _ := decide(at(400*24*time.Hour+late), limits, s[:]); r != Admitted {
 				t.Fatalf("after %v: refused, want it admitted", late)
 			}
 		})
@@ -85,7 +85,7 @@ func TestTimesBeyondTheHorizon(t *testing.T) {
 	limits := []Limit{{Params: &p, Bucket: new(Bucket)}}
 	var s [1]Status
 	for _, mono := range []int64{-1, -1 << 63, 0, horizon, horizon + 1, 1<<63 - 1} {
-		if r, _ := Decide(Instant{Mono: mono, Wall: startWall}, limits, s[:]); r != Admitted {
+		if r, _ := decide(Instant{Mono: mono, Wall: startWall}, limits, s[:]); r != Admitted {
 			t.Fatalf("at %d: got %v, want Admitted", mono, r)
 		}
 	}
@@ -108,7 +108,7 @@ func TestWindowBoundUnderConcurrency(t *testing.T) {
 				var s [1]Status
 				for range each {
 					now := clock()
-					if r, _ := Decide(now, limits, s[:]); r == Admitted {
+					if r, _ := decide(now, limits, s[:]); r == Admitted {
 						passed[w] = append(passed[w], now.Mono)
 					}
 				}
@@ -135,7 +135,7 @@ func TestAllOrNoneUnderConcurrency(t *testing.T) {
 			limits := []Limit{{Scope: KeyScope, Params: &wide, Bucket: keys[w]}, {Scope: GlobalScope, Params: &narrow, Bucket: global}}
 			var s [2]Status
 			for range each {
-				switch r, worst := Decide(at(0), limits, s[:]); {
+				switch r, worst := decide(at(0), limits, s[:]); {
 				case r == Admitted:
 					passed[w].Add(1)
 				case r != Refused || worst != 1 || s[0].Refused || !s[1].Refused:
@@ -171,14 +171,14 @@ func TestRefusalChargesNothing(t *testing.T) {
 		mono := time.Duration(0)
 		for range 50 {
 			mono += time.Duration(rapid.Int64Range(0, int64(time.Second)).Draw(t, "step"))
-			best := Peek(at(mono), limits, peeked[:])
+			best := peek(at(mono), limits, peeked[:])
 			for i := range peeked {
 				if peeked[i].Remaining < peeked[best].Remaining {
 					t.Fatalf("Peek returned limit %d, but limit %d has fewer requests left", best, i)
 				}
 			}
 			before := [3]uint64{buckets[0].state.Load(), buckets[1].state.Load(), buckets[2].state.Load()}
-			r, worst := Decide(at(mono), limits, s[:])
+			r, worst := decide(at(mono), limits, s[:])
 			if r == Refused {
 				for i := range buckets {
 					if buckets[i].state.Load() != before[i] {
@@ -200,7 +200,7 @@ func TestRefusalChargesNothing(t *testing.T) {
 					t.Fatalf("worst limit: got %+v, want a refusal", s[worst])
 				}
 				retry := mono + time.Duration(s[worst].RetryAfter)*time.Second
-				if again, _ := Decide(at(retry), limits, s[:]); again != Admitted {
+				if again, _ := decide(at(retry), limits, s[:]); again != Admitted {
 					t.Fatalf("after Retry-After: refused, want it admitted")
 				}
 				mono = retry
@@ -229,7 +229,7 @@ func TestConvertKeepsWhatWasUsed(t *testing.T) {
 		var s [1]Status
 		used := rapid.Int64Range(0, oldCap).Draw(t, "used")
 		for range used {
-			Decide(now, limits, s[:])
+			decide(now, limits, s[:])
 		}
 		next := bucket.Convert(&from, &to, now)
 		if from == to {
@@ -238,11 +238,11 @@ func TestConvertKeepsWhatWasUsed(t *testing.T) {
 			}
 			return
 		}
-		Peek(now, []Limit{{Params: &to, Bucket: next}}, s[:])
+		peek(now, []Limit{{Params: &to, Bucket: next}}, s[:])
 		if got, want := s[0].Remaining, max(0, newCap-used); got != want {
 			t.Fatalf("%d of %d used: %d of %d are left after the change, want %d", used, oldCap, got, newCap, want)
 		}
-		if r, _ := Decide(now, limits, s[:]); r != Stale {
+		if r, _ := decide(now, limits, s[:]); r != Stale {
 			t.Fatalf("decision by a closed bucket: got %v, want Stale", r)
 		}
 	})
@@ -266,7 +266,7 @@ func TestConvertRace(t *testing.T) {
 			var s [1]Status
 			for {
 				l := current.Load()
-				switch r, _ := Decide(at(0), []Limit{{Params: l.params, Bucket: l.bucket}}, s[:]); r {
+				switch r, _ := decide(at(0), []Limit{{Params: l.params, Bucket: l.bucket}}, s[:]); r {
 				case Admitted:
 					passed.Add(1)
 				case Refused:
@@ -294,14 +294,17 @@ func TestDecideDoesNotAllocate(t *testing.T) {
 	p := compile(perSecond(1), 5)
 	buckets := NewBuckets(&p, nil)
 	global := new(Bucket)
-	var s [2]Status
+	var c Charge
+	var l Limiter
 	field := make([]byte, 0, 256)
 	allocs := testing.AllocsPerRun(100, func() {
 		params, bucket := buckets.Bucket(testKey(1))
-		limits := [2]Limit{{Params: params, Bucket: bucket}, {Scope: GlobalScope, Params: params, Bucket: global}}
-		Decide(at(0), limits[:], s[:])
-		Peek(at(0), limits[:], s[:])
-		AppendLimits(AppendPolicy(field, s[:]), s[:])
+		c.Clear()
+		c.Add(Limit{Params: params, Bucket: bucket}, 1)
+		c.Add(Limit{Scope: GlobalScope, Params: params, Bucket: global}, 1)
+		l.Decide(at(0), &c)
+		l.Peek(at(0), &c)
+		c.AppendLimits(c.AppendPolicy(field))
 	})
 	if allocs != 0 {
 		t.Fatalf("%v allocations, want 0", allocs)

@@ -40,9 +40,8 @@ func TestBucketsEqualSingleBuckets(t *testing.T) {
 				}
 				p, bucket := buckets.Bucket(testKey(key))
 				var got, want [1]Status
-				r, _ := Decide(at(mono), []Limit{{Params: p, Bucket: bucket}}, got[:])
-				expected, _ := Decide(at(mono), []Limit{{Params: params, Bucket: single[key]}}, want[:])
-				got[0].view, got[0].policy = want[0].view, want[0].policy // they point to two buckets
+				r, _ := decide(at(mono), []Limit{{Params: p, Bucket: bucket}}, got[:])
+				expected, _ := decide(at(mono), []Limit{{Params: params, Bucket: single[key]}}, want[:])
 				// A full bucket that was dropped is full again, whatever its old phase.
 				if r != expected || got != want {
 					t.Fatalf("%v %+v, want %v %+v", r, got, expected, want)
@@ -88,7 +87,7 @@ func TestBucketsConvertLazily(t *testing.T) {
 		var s [1]Status
 		p, bucket := b.Bucket(testKey(1))
 		for range 5 {
-			Decide(at(0), []Limit{{Params: p, Bucket: bucket}}, s[:])
+			decide(at(0), []Limit{{Params: p, Bucket: bucket}}, s[:])
 		}
 		b.Configure(&p20, at(0))
 		b.Configure(&p40, at(0))
@@ -97,7 +96,7 @@ func TestBucketsConvertLazily(t *testing.T) {
 			b.Sweep(at(0), nil)
 		}
 		p, bucket = b.Bucket(testKey(1))
-		Decide(at(0), []Limit{{Params: p, Bucket: bucket}}, s[:])
+		decide(at(0), []Limit{{Params: p, Bucket: bucket}}, s[:])
 		if s[0].Limit != 40 || s[0].Remaining != 34 {
 			t.Errorf("6 used of 40: got %+v, want 34 left", s[0])
 		}
@@ -124,7 +123,7 @@ func TestLateConversionIsExact(t *testing.T) {
 			var s [1]Status
 			p, bucket := b.Bucket(testKey(1))
 			for range 10 {
-				Decide(at(0), []Limit{{Params: p, Bucket: bucket}}, s[:])
+				decide(at(0), []Limit{{Params: p, Bucket: bucket}}, s[:])
 			}
 			for i, next := range c.changes {
 				b.Configure(next, at(time.Duration(i+1)*time.Second))
@@ -135,7 +134,7 @@ func TestLateConversionIsExact(t *testing.T) {
 			var reported int64 = -1
 			b.EachLevel(at(10*time.Second), func(_ [16]byte, s Status) { reported = s.Remaining })
 			p, bucket = b.Bucket(testKey(1))
-			Peek(at(10*time.Second), []Limit{{Params: p, Bucket: bucket}}, s[:])
+			peek(at(10*time.Second), []Limit{{Params: p, Bucket: bucket}}, s[:])
 			if s[0].Remaining != c.want || reported != c.want {
 				t.Errorf("%s (sweep %v): %d left, %d reported, want %d", c.name, sweep, s[0].Remaining, reported, c.want)
 			}
@@ -171,7 +170,7 @@ func TestBucketsRace(t *testing.T) {
 				refused = 0
 				for k := range keys {
 					params, bucket := b.Bucket(testKey(k))
-					switch r, _ := Decide(at(0), []Limit{{Params: params, Bucket: bucket}}, s[:]); r {
+					switch r, _ := decide(at(0), []Limit{{Params: params, Bucket: bucket}}, s[:]); r {
 					case Admitted:
 						passed[k].Add(1)
 					case Refused:

@@ -22,7 +22,7 @@ func TestBucketsKeepToTheirBudget(t *testing.T) {
 				return i
 			}
 			var s [1]Status
-			if r, _ := Decide(at(0), []Limit{{Params: params, Bucket: bucket}}, s[:]); r != Admitted {
+			if r, _ := decide(at(0), []Limit{{Params: params, Bucket: bucket}}, s[:]); r != Admitted {
 				t.Fatalf("key %d: %v", i, r)
 			}
 		}
@@ -50,7 +50,7 @@ func TestBucketsKeepToTheirBudget(t *testing.T) {
 		if bucket == nil {
 			t.Fatalf("the bucket of key %d was dropped", i)
 		}
-		if r, _ := Decide(at(time.Second), []Limit{{Params: params, Bucket: bucket}}, s[:]); r != Refused {
+		if r, _ := decide(at(time.Second), []Limit{{Params: params, Bucket: bucket}}, s[:]); r != Refused {
 			t.Fatalf("key %d: %v, and its request of the day is used", i, r)
 		}
 	}
@@ -92,7 +92,7 @@ func TestBudgetCountsTheHeap(t *testing.T) {
 			for k := range keys {
 				params, bucket := all[i].Bucket(testKey(k))
 				var s [1]Status
-				Decide(at(0), []Limit{{Params: params, Bucket: bucket}}, s[:])
+				decide(at(0), []Limit{{Params: params, Bucket: bucket}}, s[:])
 			}
 		}
 		took, counted := heap()-before, budget.Used()
@@ -114,14 +114,13 @@ func TestBudgetCountsWhatWasGivenBack(t *testing.T) {
 	l := NewLimiter(func() int64 { return at(0).Mono })
 	for k := range keys {
 		params, bucket := all.Bucket(testKey(k))
-		limits := []Limit{{Params: params, Bucket: bucket}}
+		c := chargeOf(Limit{Params: params, Bucket: bucket})
 		for i := range 20 {
-			var s [1]Status
-			if r, _ := l.Decide(at(0), limits, s[:]); r != Admitted {
+			if r := l.Decide(at(0), c); r != Admitted {
 				t.Fatal(r)
 			}
 			if i > 0 {
-				l.GiveBack(at(0), limits, s[:])
+				l.Release(c)
 			}
 		}
 	}

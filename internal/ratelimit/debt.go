@@ -48,17 +48,17 @@ func (a *answer) isBefore(b *answer) bool {
 
 // gift is requests that the store has charged, and that are given back to it.
 type gift struct {
-	requests int64
+	amount int64
 	answer
 }
 
-// give adds a request that the store has charged with the answer a. If there are too many gifts, some are
+// give adds a request of the given amount that the store has charged with the answer a. If there are too many gifts, some are
 // taken for older ones, which may be worth less.
-func (d *debt) give(a *answer) {
+func (d *debt) give(amount int64, a *answer) {
 	a = a.until(0)
 	for i := range d.gifts {
 		if d.gifts[i].answer == *a {
-			d.gifts[i].requests++
+			d.gifts[i].amount += amount
 			return
 		}
 	}
@@ -67,14 +67,14 @@ func (d *debt) give(a *answer) {
 		for i > 0 && d.gifts[i-1].isAfter(a) {
 			i--
 		}
-		d.gifts = slices.Insert(d.gifts, i, gift{1, *a})
+		d.gifts = slices.Insert(d.gifts, i, gift{amount, *a})
 		return
 	}
 	last := &d.gifts[MaxGifts-1]
 	if last.generation != a.generation {
 		return
 	}
-	last.requests++
+	last.amount += amount
 	if last.isAfter(a) {
 		last.answer = *a
 	}
@@ -83,17 +83,16 @@ func (d *debt) give(a *answer) {
 // owed says which request of a debt one is: when it was added, and the number of the last report before.
 type owed struct{ mono, number int64 }
 
-// forgive takes the request o off what the store has not been told of: as the oldest, which would be forgotten first. One
-// that was reported since, or is forgotten, stays: another request would not be counted in its place.
-func (d *debt) forgive(o owed, mono, window int64) {
+// forgive takes the request o of the given amount off what the store has not been told of: as the oldest, which would
+// be forgotten first. A request that was reported since, or is forgotten, stays: others would not be counted in its place.
+func (d *debt) forgive(o owed, amount, mono, window int64) {
 	if o.number != d.number || mono-o.mono > min(window, maxWindow)*second {
 		return
 	}
-	for i := 1; i <= len(d.parts); i++ {
-		if part := &d.parts[(d.at+i)%len(d.parts)]; *part > 0 {
-			*part--
-			return
-		}
+	for i := 1; i <= len(d.parts) && amount > 0; i++ {
+		part := &d.parts[(d.at+i)%len(d.parts)]
+		n := min(amount, *part)
+		*part, amount = *part-n, amount-n
 	}
 }
 
@@ -142,7 +141,7 @@ func (d *debt) report(t *Take, mono, window, generation int64, next func() int64
 	t.Debt, t.DebtNumber = d.reported, d.number
 	for i := range d.sent {
 		if g := &d.sent[i]; g.generation == generation { // else the store may have forgotten the charge
-			t.Gifts = append(t.Gifts, Gift{g.requests, g.level, g.part, g.time})
+			t.Gifts = append(t.Gifts, Gift{g.amount, g.level, g.part, g.time})
 		}
 	}
 }

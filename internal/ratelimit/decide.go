@@ -5,9 +5,6 @@ import (
 	"sync/atomic"
 )
 
-// MaxLimits is the largest number of limits in one decision.
-const MaxLimits = 5
-
 // Result is the result of a decision.
 type Result uint8
 
@@ -16,23 +13,21 @@ const (
 	Admitted         Result = iota // every limit was charged
 	Refused                        // no limit was charged
 	Stale                          // a limit was replaced by a change: find it again, then decide again
-	NeedsReservation               // a daily cap has nothing reserved: Reserver.Wait for it, then decide again
-	NeedsTicket                    // the limit store must decide about shared buckets: Ticket.Wait, then decide again with it
+	NeedsReservation               // a daily cap has nothing reserved: Charge.Wait, then decide again
+	NeedsTicket                    // the limit store must decide about shared buckets: Charge.Wait, then decide again
 )
 
-// Decide charges one request, which came at now, to all limits or to none. It fills statuses, which
-// must be as long as limits. It does not allocate. Pass at most MaxLimits limits, in the order of
-// their scopes, no two with the same bucket.
-//
-// worst is an index into limits. For Admitted, it is the limit with the fewest requests
-// left (on a tie, the one that resets later), or -1 without limits. For Refused, it is the
-// refusing limit for which the caller must wait longest. For other results, it is the limit that
-// caused the result.
+// Decide takes c for a request that came at now: all of it, or nothing. For the results Admitted and Refused
+// it sets the statuses of c. It does not allocate.
 //
 // Decide checks all limits before it charges any. If a limit refuses after others were
-// charged, because a concurrent decision took the last request, the others are refunded.
-func (l *Limiter) Decide(now Instant, limits []Limit, status []Status) (r Result, worst int) {
-	d := decision{moment: moment{now, dayOf(now.Wall), l.mono}, limiter: l, limits: limits, status: status[:len(limits)]}
+// charged, because a concurrent decision took what was left, the others are refunded.
+func (l *Limiter) Decide(now Instant, c *Charge) Result {
+	d := decision{moment: moment{now, dayOf(now.Wall), l.mono}, limiter: l, entries: c.entries[:c.count]}
+	c.came, c.shown = now, 0
+	if c.ticket != nil {
+		c.ticket.attach(d.entries)
+	}
 	for {
 		f, i := d.check()
 		switch f {
@@ -42,52 +37,47 @@ func (l *Limiter) Decide(now Instant, limits []Limit, status []Status) (r Result
 				runtime.Gosched()
 				continue
 			}
-			return Refused, fillRefused(&d.moment, limits, status)
+			c.show(d.fillRefused())
+			return Refused
 		case isStale:
-			return Stale, i
+			c.worst = i
+			return Stale
 		case mustAsk:
-			return NeedsTicket, i
+			c.worst, c.awaits = i, nil
+			return NeedsTicket
 		default:
-			return NeedsReservation, i
+			c.worst, c.awaits = i, d.entries[i].Daily
+			return NeedsReservation
 		}
 		if d.charge() {
-			return Admitted, fillCharged(&d.moment, limits, status)
+			c.show(d.fillCharged())
+			c.taken, c.ticket = true, nil
+			return Admitted
 		}
 	}
 }
 
-// Peek fills statuses as Decide does, but charges nothing. worst is the limit with the
-// fewest requests left. A limit for which Decide would return Stale or NeedsReservation
-// counts as unused.
-func (l *Limiter) Peek(now Instant, limits []Limit, status []Status) (worst int) {
-	m := moment{now, dayOf(now.Wall), l.mono}
-	for i := range limits {
-		limits[i].peek(&m, &status[i].view)
+// Peek sets the statuses of c as Decide does, but charges nothing. A limit for which Decide would return Stale
+// or NeedsReservation counts as unused.
+func (l *Limiter) Peek(now Instant, c *Charge) {
+	d := decision{moment: moment{now, dayOf(now.Wall), l.mono}, limiter: l, entries: c.entries[:c.count]}
+	for i := range d.entries {
+		d.entries[i].peek(&d.moment)
 	}
-	return fillStatuses(&m, limits, status)
+	c.show(d.fillStatuses())
 }
 
-// Decide is Limiter.Decide at a time that stands still, as in a simulation.
-func Decide(now Instant, limits []Limit, status []Status) (r Result, worst int) {
-	return (&Limiter{}).Decide(now, limits, status)
-}
-
-// Peek is Limiter.Peek at a time that stands still.
-func Peek(now Instant, limits []Limit, status []Status) (worst int) {
-	return (&Limiter{}).Peek(now, limits, status)
-}
-
-// decision is the state of one call of Decide.
+// decision is the state of one call of Decide or Peek.
 type decision struct {
 	moment
 	limiter *Limiter
-	limits  []Limit
-	status  []Status // of which only view is used before the decision is made
-	held    uint     // the limits that are locked, as bits
+	entries []entry
+	held    uint // the limits that are locked, as bits
 }
 
 // view is what a decision has read of one limit, and what it has charged.
 type view struct {
+	amount   int64          // what is charged of a bucket
 	state    *atomic.Uint64 // what a charge changes unless that is bucket; nil if the limit store has charged
 	params   *Params        // of word and next, if they are the state of a bucket
 	word     uint64         // the state
@@ -96,7 +86,7 @@ type view struct {
 	bucket   *bucketState   // what a charge changes, or nil
 	refunded uint64         // of bucket, while its state is word
 	wall     int64          // the wall clock at that time, or 0 if that is the moment's
-	lease    *Lease         // of a bucket that nodes share, once it is charged
+	units    uint64         // what is charged of a bucket, in units of params
 	answer   *answer        // of the limit store, if that was charged; nil if it is not known
 	kind     chargeKind     // of a lease
 	owed     owed           // if the kind is toShareAndStore
@@ -114,18 +104,18 @@ func (v *view) charges() *atomic.Uint64 {
 
 // check reads every limit and returns the greatest finding and its limit.
 func (d *decision) check() (worst finding, at int) {
-	for i := range d.limits {
-		l, v := &d.limits[i], &d.status[i].view
+	for i := range d.entries {
+		e := &d.entries[i]
 		var f finding
-		if l.isLocal() {
-			if l.read(d.Mono, v); v.word > v.at && d.mono != nil {
+		if e.isLocal() {
+			if e.read(d.Mono); e.word > e.at && d.mono != nil {
 				return d.checkUsed()
 			}
-			f = v.params.check(v)
+			f = e.params.check(&e.view)
 		} else {
-			f = l.check(&d.moment, v)
+			f = e.check(&d.moment)
 		}
-		if v.refuses = f == refuses; f > worst {
+		if e.refuses = f == refuses; f > worst {
 			worst, at = f, i
 		}
 	}
@@ -135,19 +125,19 @@ func (d *decision) check() (worst finding, at int) {
 // checkUsed is check where some bucket of this node alone is not full. It reads the clock once, after the
 // states of all of them.
 func (d *decision) checkUsed() (worst finding, at int) {
-	for i := range d.limits {
-		if l := &d.limits[i]; l.isLocal() {
-			l.read(d.Mono, &d.status[i].view)
+	for i := range d.entries {
+		if e := &d.entries[i]; e.isLocal() {
+			e.read(d.Mono)
 		}
 	}
 	d.advance()
-	for i := range d.limits {
-		l, v := &d.limits[i], &d.status[i].view
-		if l.isLocal() {
-			v.at = l.Params.unitsAt(d.Mono)
+	for i := range d.entries {
+		e := &d.entries[i]
+		if e.isLocal() {
+			e.at = e.Params.unitsAt(d.Mono)
 		}
-		f := l.check(&d.moment, v)
-		if v.refuses = f == refuses; f > worst {
+		f := e.check(&d.moment)
+		if e.refuses = f == refuses; f > worst {
 			worst, at = f, i
 		}
 	}
@@ -160,12 +150,12 @@ func (d *decision) isFinal() bool {
 	if d.limiter.marks == nil {
 		return true
 	}
-	for i := range d.limits {
-		v := &d.status[i].view
-		if !v.refuses {
+	for i := range d.entries {
+		e := &d.entries[i]
+		if !e.refuses {
 			continue
 		}
-		state := v.charges()
+		state := e.charges()
 		if state == nil {
 			return true // the limit store refuses
 		}
@@ -177,7 +167,7 @@ func (d *decision) isFinal() bool {
 		if isLocked(before) {
 			continue
 		}
-		if d.limits[i].reread(&d.moment, v) == refuses && m.Load() == before {
+		if e.reread(&d.moment) == refuses && m.Load() == before {
 			return true
 		}
 	}
@@ -187,7 +177,8 @@ func (d *decision) isFinal() bool {
 // check returns what the state v.word allows at v.at, and sets v.next.
 func (p *Params) check(v *view) finding {
 	start := max(v.word, v.at)
-	if v.next = start + p.cost; start-v.at < p.room {
+	v.units = p.unitsOf(v.amount)
+	if v.next = start + v.units; p.fits(start-v.at, v.units) {
 		return passes
 	}
 	if v.word == closed {
@@ -221,13 +212,13 @@ func (d *decision) charge() bool {
 		runtime.Gosched()
 		return false
 	}
-	for i := range d.limits {
-		v := &d.status[i].view
-		state := v.state
-		if b := v.bucket; b != nil {
-			state, v.refunded = &b.state, b.refunded()
+	for i := range d.entries {
+		e := &d.entries[i]
+		state := e.state
+		if b := e.bucket; b != nil {
+			state, e.refunded = &b.state, b.refunded()
 		}
-		if state != nil && !state.CompareAndSwap(v.word, v.next) && !d.retryCharge(i) {
+		if state != nil && !state.CompareAndSwap(e.word, e.next) && !d.retryCharge(e) {
 			d.refund(i)
 			return false
 		}
@@ -239,21 +230,20 @@ func (d *decision) charge() bool {
 }
 
 // retryCharge charges a limit that has changed since it was checked.
-func (d *decision) retryCharge(i int) bool {
-	v := &d.status[i].view
-	for j := range d.status { // which the time that passes leaves as they are
-		if o := &d.status[j].view; o.wall == 0 {
+func (d *decision) retryCharge(e *entry) bool {
+	for i := range d.entries { // which the time that passes leaves as they are
+		if o := &d.entries[i]; o.wall == 0 {
 			o.wall = d.Wall
 		}
 	}
 	for {
-		if d.limits[i].reread(&d.moment, v) != passes || !d.isFree(v) {
+		if e.reread(&d.moment) != passes || !d.isFree(&e.view) {
 			return false
 		}
-		if v.bucket != nil {
-			v.refunded = v.bucket.refunded()
+		if e.bucket != nil {
+			e.refunded = e.bucket.refunded()
 		}
-		if state := v.charges(); state == nil || state.CompareAndSwap(v.word, v.next) {
+		if state := e.charges(); state == nil || state.CompareAndSwap(e.word, e.next) {
 			return true
 		}
 	}
@@ -262,23 +252,23 @@ func (d *decision) retryCharge(i int) bool {
 // refund takes back the charges of the first n limits, because the next one does not allow the request, and
 // unlocks what hold has locked.
 func (d *decision) refund(n int) {
-	var later [MaxLimits]bool // what has changed since, and is not locked
+	later := uint(0) // the limits that have changed since, and are not locked, as bits
 	for i := range n {
-		v := &d.status[i].view
+		e := &d.entries[i]
 		switch {
-		case v.bucket == nil:
-			d.limits[i].refund(&d.moment, v)
-		case v.bucket.state.CompareAndSwap(v.next, v.word):
-		case d.limiter.marks == nil || d.holds(d.limiter.markOf(&v.bucket.state)):
-			v.bucket.giveBack(v, d.clock)
+		case e.bucket == nil:
+			e.refund(&d.moment)
+		case e.bucket.state.CompareAndSwap(e.next, e.word):
+		case d.limiter.marks == nil || d.holds(d.limiter.markOf(&e.bucket.state)):
+			e.bucket.giveBack(&e.view, d.clock)
 		default:
-			later[i] = true
+			later |= 1 << i
 		}
 	}
 	d.release()
 	for i := range n {
-		if v := &d.status[i].view; later[i] {
-			d.limiter.giveBack(v)
+		if later>>i&1 != 0 {
+			d.limiter.giveBack(&d.entries[i].view)
 		}
 	}
 }

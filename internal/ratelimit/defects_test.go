@@ -30,11 +30,11 @@ func TestReturnedTokensStayWithinWhatTheNodeHolds(t *testing.T) {
 			t.Fatal("the node holds nothing: the test shows nothing")
 		}
 		for range 1000 {
-			e.payBack(&view{state: &e.tokens, word: e.tokens.Load()}, nil, n.clock().Mono)
+			e.payBack(&view{amount: 1, state: &e.tokens, word: e.tokens.Load()}, nil, n.clock().Mono)
 		}
 		spent := int64(0)
 		for now := n.clock(); ; spent++ {
-			if r, _ := Decide(now, []Limit{l}, make([]Status, 1)); r != Admitted {
+			if r, _ := decide(now, []Limit{l}, make([]Status, 1)); r != Admitted {
 				break
 			}
 		}

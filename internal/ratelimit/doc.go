@@ -13,20 +13,22 @@
 // Either exists once for all callers, or once for each key (Buckets, Dailies).
 //
 //	Config, Rate ──Compile──► Params ─┐
-//	                                  ├─► Limit ─┐
-//	Bucket, or Buckets for each key ──┘          ├──Decide──► Status ──► header fields
-//	Daily, or Dailies for each key ─────► Limit ─┘
+//	                                  ├─► Limit ─┐             ┌─► Status ──► header fields
+//	Bucket, or Buckets for each key ──┘          ├─► Charge ───┤ Decide
+//	Daily, or Dailies for each key ─────► Limit ─┘  of amounts └─► Settle, or Release
 //	  ▲ reserved ranges
 //	Reserver ◄──► DailyStore
 //
-// Decide reads all the limits that apply to a request, then charges all of them or none.
-// It does not allocate. It takes a lock, for nanoseconds, only where a limit that was charged may
-// have to be refunded because another one is nearly used up.
+// A Charge is what one request is charged: the limits that apply to it, each with an amount, which is 1 for
+// limits of requests. Limiter.Decide reads all the limits, then charges all of them or none. It does not
+// allocate. It takes a lock, for nanoseconds, only where a limit that was charged may have to be refunded
+// because another one is nearly used up. What it has taken is kept by Charge.Settle, or given back by
+// Limiter.Release.
 //
 // Guarantees, whatever runs concurrently:
 //
-//   - Of requests that come together, none is refused while each of its limits has one left.
-//   - In every window w at most capacity + w×rate requests pass a bucket.
+//   - Of requests that come together, none is refused while each of its limits has its amount left.
+//   - In every window w at most capacity + w×rate pass a bucket.
 //   - At most the cap pass a Daily in a UTC day, through crashes, restarts and steps of the
 //     wall clock.
 //   - No change of a limit, no sweep and no publication of a snapshot refills a bucket.

@@ -5,18 +5,18 @@ import "strconv"
 // AppendPolicy appends the value of the header field RateLimit-Policy, with one item for
 // each status except those of the default limit: "key";q=100;w=60, "route";q=50;w=1. It
 // appends nothing if there are no items.
-func AppendPolicy(dst []byte, statuses []Status) []byte {
+func (c *Charge) AppendPolicy(dst []byte) []byte {
 	start := len(dst)
-	for i := range statuses {
-		s := &statuses[i]
-		if s.Default {
+	for i := range c.shown {
+		e := &c.entries[i]
+		if e.Default {
 			continue
 		}
-		dst = appendName(dst, start, s.Scope)
-		if s.policy != nil {
-			dst = append(dst, s.policy.policy...)
+		dst = appendName(dst, start, e.Scope)
+		if e.Params != nil {
+			dst = append(dst, e.Params.policy...)
 		} else {
-			dst = appendPolicy(dst, s.Limit, s.Window)
+			dst = appendPolicy(dst, e.status.Limit, e.status.Window)
 		}
 	}
 	return dst
@@ -31,16 +31,16 @@ func appendPolicy(dst []byte, limit, window int64) []byte {
 
 // AppendLimits appends the value of the header field RateLimit in the same way:
 // "key";r=99;t=1, "route";r=49;t=1.
-func AppendLimits(dst []byte, statuses []Status) []byte {
+func (c *Charge) AppendLimits(dst []byte) []byte {
 	start := len(dst)
-	for i := range statuses {
-		s := &statuses[i]
-		if s.Default {
+	for i := range c.shown {
+		e := &c.entries[i]
+		if e.Default {
 			continue
 		}
-		dst = append(appendName(dst, start, s.Scope), ";r="...)
-		dst = strconv.AppendInt(dst, s.Remaining, 10)
-		dst = strconv.AppendInt(append(dst, ";t="...), s.ResetIn, 10)
+		dst = append(appendName(dst, start, e.Scope), ";r="...)
+		dst = strconv.AppendInt(dst, e.status.Remaining, 10)
+		dst = strconv.AppendInt(append(dst, ";t="...), e.status.ResetIn, 10)
 	}
 	return dst
 }
@@ -51,18 +51,5 @@ func appendName(dst []byte, start int, scope Scope) []byte {
 	if len(dst) > start {
 		dst = append(dst, ", "...)
 	}
-	switch scope { // constants, so that the compiler knows their lengths
-	case KeyScope:
-		return append(dst, `"key"`...)
-	case KeyDailyScope: // names must differ
-		return append(dst, `"key-daily"`...)
-	case RouteScope:
-		return append(dst, `"route"`...)
-	case DailyScope:
-		return append(dst, `"daily"`...)
-	case GlobalScope:
-		return append(dst, `"global"`...)
-	default:
-		return append(append(append(dst, '"'), scope.String()...), '"')
-	}
+	return append(dst, scope.row().item...)
 }

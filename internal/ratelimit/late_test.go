@@ -30,7 +30,7 @@ func lateLimits(t *testing.T) (now Instant, day int64, limits []Limit) {
 // checked returns the decision about limits, which have been checked at now. All pass.
 func checked(t *testing.T, now Instant, limits []Limit) *decision {
 	t.Helper()
-	d := &decision{moment: moment{Instant: now, day: dayOf(now.Wall)}, limiter: &Limiter{}, limits: limits, status: make([]Status, len(limits))}
+	d := &decision{moment: moment{Instant: now, day: dayOf(now.Wall)}, limiter: &Limiter{}, entries: entriesOf(limits...)}
 	if f, i := d.check(); f != passes {
 		t.Fatalf("limit %d: %v", i, f)
 	}
@@ -44,7 +44,7 @@ func TestLateRefusalRefunds(t *testing.T) {
 	d := checked(t, now, limits)
 	key, count := limits[0].Bucket.state.Load(), limits[1].Daily.load()
 	var s [3]Status
-	if r, _ := Decide(now, limits[2:], s[:]); r != Admitted {
+	if r, _ := decide(now, limits[2:], s[:]); r != Admitted {
 		t.Fatal(r)
 	}
 	if d.charge() {
@@ -68,7 +68,7 @@ func TestLateRefundTakesBackOneRequest(t *testing.T) {
 		t.Fatal("refused")
 	}
 	var s [3]Status
-	if r, _ := Decide(now, limits[:1], s[:]); r != Admitted { // another request of the key
+	if r, _ := decide(now, limits[:1], s[:]); r != Admitted { // another request of the key
 		t.Fatal(r)
 	}
 	l.enqueue(d)
@@ -115,9 +115,9 @@ func TestReplacedBucketsAreStale(t *testing.T) {
 		b := NewBuckets(&p5, nil)
 		params, bucket := b.Bucket(testKey(1))
 		limits := []Limit{{Params: params, Bucket: bucket}}
-		Decide(at(0), limits, s[:])
+		decide(at(0), limits, s[:])
 		c.replace(b)
-		if r, worst := Decide(at(time.Hour), limits, s[:]); r != Stale || worst != 0 {
+		if r, worst := decide(at(time.Hour), limits, s[:]); r != Stale || worst != 0 {
 			t.Errorf("%s: got %v, worst %d, want Stale, 0", c.name, r, worst)
 		}
 		if _, again := b.Bucket(testKey(1)); again == bucket {
@@ -132,13 +132,13 @@ func TestDroppedDailyIsStale(t *testing.T) {
 	now, _, limits := lateLimits(t)
 	l := limits[1].Daily.limit.reserver
 	var s [3]Status
-	if r, _ := Decide(now, limits, s[:]); r != Admitted {
+	if r, _ := decide(now, limits, s[:]); r != Admitted {
 		t.Fatal(r)
 	}
 	l.Drop("rt_1")
 	back := l.Daily("rt_1", perDay(1000))
 	l.serve(t.Context())
-	if r, worst := Decide(now, limits[1:2], s[:]); r != Stale || worst != 0 {
+	if r, worst := decide(now, limits[1:2], s[:]); r != Stale || worst != 0 {
 		t.Errorf("decision by a dropped cap: got %v, worst %d, want Stale, 0", r, worst)
 	}
 	if w := back.load(); w.used() != 1 {

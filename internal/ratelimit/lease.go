@@ -49,6 +49,8 @@ type Lease struct {
 	queued atomic.Bool            // it is in the queue of those that ask for more
 	next   *Lease                 // in the queue
 
+	pending []*trip // those that have not left, of which it is the first; guarded by Sharing.mu
+
 	// origin is the answer of the store with which the oldest of the tokens was granted, or an earlier one. It
 	// changes before tokens does.
 	origin atomic.Pointer[answer]
@@ -74,7 +76,7 @@ type shadow struct {
 }
 
 // check reads the lease into v and returns what it allows.
-func (e *Lease) check(m *moment, t *Ticket, v *view) finding {
+func (e *Lease) check(m *moment, t *ticket, v *view) finding {
 	if t != nil {
 		return t.check(e, m, v)
 	}
@@ -82,8 +84,8 @@ func (e *Lease) check(m *moment, t *Ticket, v *view) finding {
 	if v.word == closed {
 		return isStale
 	}
-	if n := tokensAt(v.word, m.Mono); n > 0 {
-		v.next, v.few = v.word-1, n < scarce
+	if n := tokensAt(v.word, m.Mono); n >= v.amount {
+		v.next, v.few = v.word-uint64(v.amount), n-v.amount < scarce
 		return passes
 	}
 	switch {
@@ -107,7 +109,7 @@ func (e *Lease) checkLost(m *moment, v *view) finding {
 	switch {
 	case e.sharing.cfg.OnLoss == RefuseOnLoss && f != isStale:
 		v.state, v.bucket, v.params = nil, nil, nil
-		return mustAsk // Ticket.Wait returns the error
+		return mustAsk // ticket.wait returns the error
 	case e.sharing.cfg.OnLoss == AllowOnLoss && f == refuses: // it counts as far as the share reaches
 		v.next, f = v.at+v.params.span, passes
 	}
@@ -214,8 +216,7 @@ func (e *Lease) fillStatus(s *Status, m *moment, tokens leaseWord) {
 }
 
 // charged does what follows a decision that has charged the lease, by the ticket t or without one.
-func (e *Lease) charged(now Instant, v *view, t *Ticket) {
-	v.lease = e
+func (e *Lease) charged(now Instant, v *view, t *ticket) {
 	switch {
 	case v.bucket == nil && v.state == nil:
 		v.kind, v.answer = toStore, t.answerOf(e)
@@ -229,12 +230,12 @@ func (e *Lease) charged(now Instant, v *view, t *Ticket) {
 		}
 	default:
 		v.kind, v.answer = toShare, nil
-		if v.next-max(v.word, v.at) != v.params.cost { // the share was used up
+		if v.next-max(v.word, v.at) != v.units { // the share was used up
 			v.bucket = nil
 		}
 		if !e.divided.Load() {
 			v.kind = toShareAndStore
-			v.owed = e.sharing.owe(e, now.Mono)
+			v.owed = e.sharing.owe(e, v.amount, now.Mono)
 		}
 	}
 }
@@ -251,34 +252,34 @@ func (e *Lease) giveBack(v *view, l *Limiter) {
 	if v.kind == toShareAndStore {
 		e.mu.Lock()
 		defer e.mu.Unlock()
-		e.debt.forgive(v.owed, l.mono(), e.params.window)
+		e.debt.forgive(v.owed, v.amount, l.mono(), e.params.window)
 	}
 }
 
-// payBack gives a token back that the limit store has charged with the answer a: to the tokens of this node,
-// if v has spent one of them, or to the store.
+// payBack gives back the tokens of the charge in v, which the limit store has charged with the answer a: to the
+// tokens of this node, if v has spent some of them, or to the store.
 func (e *Lease) payBack(v *view, a *answer, mono int64) {
-	if v == nil || v.state == nil || !e.keepToken(v.word, a, mono) {
-		e.sharing.giveBack(e, a, mono)
+	if v.state == nil || !e.keepTokens(v.word, v.amount, a, mono) {
+		e.sharing.giveBack(e, v.amount, a, mono)
 	}
 }
 
-// keepToken puts back a token that was spent when the tokens were in the state spent, and reports true, unless the store
-// has been told since that it is gone, or is being told so. Then another token stands in its place, and what the bucket
-// has regained of its charge counts again: only the store knows what it is still worth.
-func (e *Lease) keepToken(spent leaseWord, a *answer, mono int64) bool {
+// keepTokens puts back n tokens that were spent when the tokens were in the state spent, and reports true, unless the
+// store has been told since that they are gone, or is being told so. Then others have been granted since, and what the
+// bucket has regained of their charge counts again: only the store knows what they are still worth.
+func (e *Lease) keepTokens(spent leaseWord, n int64, a *answer, mono int64) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for {
 		w := e.tokens.Load()
-		if w == closed || uint64(mono/int64(time.Millisecond)) >= w>>tokenBits || w>>tokenBits != spent>>tokenBits || int64(w&maxTokens) >= e.held || e.flying > 0 {
+		if w == closed || uint64(mono/int64(time.Millisecond)) >= w>>tokenBits || w>>tokenBits != spent>>tokenBits || int64(w&maxTokens)+n > e.held || e.flying > 0 {
 			return false
 		}
 		if a.isBefore(e.origin.Load()) { // it is the oldest now, and so it is spent first
 			e.origin.Store(a.until(w >> tokenBits))
 			e.newest = 0
 		}
-		if e.tokens.CompareAndSwap(w, w+1) {
+		if e.tokens.CompareAndSwap(w, w+uint64(n)) {
 			return true
 		}
 	}

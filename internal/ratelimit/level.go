@@ -7,11 +7,12 @@ type Level struct {
 	Route, Key [16]byte
 }
 
-// StatusOf returns the status of one limit, as Peek does.
+// StatusOf returns the status of one limit, as Limiter.Peek does.
 func StatusOf(now Instant, l Limit) Status {
-	var status [1]Status
-	Peek(now, []Limit{l}, status[:])
-	return status[0]
+	var c Charge
+	c.Add(l, 1)
+	(&Limiter{}).Peek(now, &c)
+	return *c.Worst()
 }
 
 // EachLevel calls f for each bucket that is not full, in no particular order. It does not

@@ -9,7 +9,6 @@ type Limit struct {
 	Params  *Params
 	Bucket  *Bucket
 	Daily   *Daily
-	ticket  *Ticket // what the limit store has decided about a shared bucket; usually nil
 }
 
 // finding is the result of checking one limit. The greatest finding determines the
@@ -28,112 +27,116 @@ const (
 // isLocal reports whether the limit is a bucket of this node alone.
 func (l *Limit) isLocal() bool { return l.Daily == nil && l.Bucket.lease == nil }
 
-// read reads the state of a bucket of this node alone into v. If some of it may be used at mono, the
-// clock must be read again before the bucket is checked.
-func (l *Limit) read(mono int64, v *view) {
-	v.bucket, v.params, v.word = &l.Bucket.bucketState, l.Params, l.Bucket.state.Load()
-	v.at, v.wall = l.Params.unitsAt(mono), 0
+// read reads the state of a bucket of this node alone. If some of it may be used at mono, the clock must be
+// read again before the bucket is checked.
+func (e *entry) read(mono int64) {
+	e.bucket, e.params, e.word = &e.Bucket.bucketState, e.Params, e.Bucket.state.Load()
+	e.at, e.wall = e.Params.unitsAt(mono), 0
 }
 
 // reread reads a limit that has changed, and checks it.
-func (l *Limit) reread(m *moment, v *view) finding {
-	if l.isLocal() {
-		l.read(m.Mono, v)
+func (e *entry) reread(m *moment) finding {
+	if e.isLocal() {
+		e.read(m.Mono)
 		m.advance()
-		v.at, v.wall = l.Params.unitsAt(m.Mono), m.Wall
+		e.at, e.wall = e.Params.unitsAt(m.Mono), m.Wall
 	}
-	return l.check(m, v)
+	return e.check(m)
 }
 
-// check returns what the state of the limit allows, which it first reads into v unless read has.
-func (l *Limit) check(m *moment, v *view) finding {
+// check returns what the state of the limit allows, which it first reads unless read has.
+func (e *entry) check(m *moment) finding {
 	switch {
-	case l.Daily != nil:
-		v.state, v.bucket, v.params, v.at, v.wall = &l.Daily.word, nil, nil, uint64(l.Daily.cap()), 0
-		v.word = v.state.Load()
-		return l.Daily.check(m.day, v)
-	case l.Bucket.lease != nil:
-		return l.Bucket.lease.check(m, l.ticket, v)
+	case e.Daily != nil:
+		e.state, e.bucket, e.params, e.at, e.wall = &e.Daily.word, nil, nil, uint64(e.Daily.cap()), 0
+		e.word = e.state.Load()
+		return e.Daily.check(m.day, &e.view)
+	case e.Bucket.lease != nil:
+		return e.Bucket.lease.check(m, e.ticket, &e.view)
 	default:
-		return v.params.check(v)
+		return e.params.check(&e.view)
 	}
 }
 
-// peek reads the limit into v without deciding. A limit that was replaced counts as unused.
-func (l *Limit) peek(m *moment, v *view) {
+// peek reads the limit without deciding. A limit that was replaced counts as unused.
+func (e *entry) peek(m *moment) {
 	switch {
-	case l.Daily != nil:
-		v.params, v.at, v.wall = nil, uint64(l.Daily.cap()), 0
-		w := l.Daily.load()
+	case e.Daily != nil:
+		e.params, e.at, e.wall = nil, uint64(e.Daily.cap()), 0
+		w := e.Daily.load()
 		if w == closedDaily || !w.isOf(m.day) {
 			w = packDaily(m.day, 0, 0)
 		}
-		v.next = uint64(w)
-	case l.Bucket.lease != nil:
-		l.Bucket.lease.peek(m, v)
+		e.next = uint64(w)
+	case e.Bucket.lease != nil:
+		e.Bucket.lease.peek(m, &e.view)
 	default:
-		m.load(v, &l.Bucket.bucketState, l.Params)
-		if v.next = v.word; v.next == closed {
-			v.next = 0
+		m.load(&e.view, &e.Bucket.bucketState, e.Params)
+		if e.next = e.word; e.next == closed {
+			e.next = 0
 		}
 	}
 }
 
-// refund undoes the charge in v of another limit than a bucket, because yet another one refuses.
-func (l *Limit) refund(m *moment, v *view) {
+// refund undoes the charge of another limit than a bucket, because yet another one refuses.
+func (e *entry) refund(m *moment) {
 	switch {
-	case l.Daily != nil:
-		l.Daily.refund(m.day)
-	case v.charges() != nil:
-		l.Bucket.lease.charged(m.Instant, v, nil)
-		l.Bucket.lease.payBack(v, v.answer, m.clock())
+	case e.Daily != nil:
+		e.Daily.refund(m.day)
+	case e.charges() != nil:
+		e.Bucket.lease.charged(m.Instant, &e.view, nil)
+		e.Bucket.lease.payBack(&e.view, e.answer, m.clock())
 	}
 }
 
 // charged does what follows a decision that has charged the limit.
-func (l *Limit) charged(m *moment, v *view) {
+func (e *entry) charged(m *moment) {
 	switch {
-	case l.Daily != nil:
-		l.Daily.charged(dailyWord(v.next))
-	case l.Bucket.lease != nil:
-		l.Bucket.lease.charged(m.Instant, v, l.ticket)
+	case e.Daily != nil:
+		e.Daily.charged(dailyWord(e.next))
+	case e.Bucket.lease != nil:
+		e.Bucket.lease.charged(m.Instant, &e.view, e.ticket)
 	}
 }
 
+// begin begins the status: it is that of a limit that does not refuse.
+func (e *entry) begin() *Status {
+	s := &e.status
+	s.Scope, s.Default, s.Refused, s.RetryAfter = e.Scope, e.Default, false, 0
+	return s
+}
+
 // fillLocal is fillStatus for a bucket of this node alone.
-func (l *Limit) fillLocal(s *Status, m *moment, word uint64) {
-	s.Scope, s.Default, s.Refused, s.RetryAfter = l.Scope, l.Default, false, 0
-	s.view.params.fillStatus(s, word, s.view.at, m.wallOf(&s.view))
+func (e *entry) fillLocal(m *moment, word uint64) {
+	e.params.fillStatus(e.begin(), word, e.at, m.wallOf(&e.view))
 }
 
 // fillStatus fills the status of the limit in the state word, which is one of those in its view. The params
 // there are nil for a shared bucket whose level is that of the cluster.
-func (l *Limit) fillStatus(s *Status, m *moment, word uint64) {
-	v := &s.view
-	s.Scope, s.Default, s.Refused, s.RetryAfter = l.Scope, l.Default, false, 0
+func (e *entry) fillStatus(m *moment, word uint64) {
+	s := e.begin()
 	switch {
-	case l.Daily != nil:
-		dailyWord(word).fillStatus(s, v.at, m.wallOf(v), m.day)
-	case v.params != nil:
-		v.params.fillStatus(s, word, v.at, m.wallOf(v))
-	case v.state != nil:
-		l.Bucket.lease.fillStatus(s, m, word)
+	case e.Daily != nil:
+		dailyWord(word).fillStatus(s, e.at, m.wallOf(&e.view), m.day)
+	case e.params != nil:
+		e.params.fillStatus(s, word, e.at, m.wallOf(&e.view))
+	case e.state != nil:
+		e.Bucket.lease.fillStatus(s, m, word)
 	default:
-		l.Bucket.lease.fillStatus(s, m, l.Bucket.lease.tokens.Load())
+		e.Bucket.lease.fillStatus(s, m, e.Bucket.lease.tokens.Load())
 	}
 }
 
 // fillRefused fills the status of a limit when one of the request's limits refuses. It returns
 // the nanoseconds until this one would admit the request, or -1 if it does not refuse.
-func (l *Limit) fillRefused(s *Status, m *moment) (wait int64) {
-	v := &s.view
-	if l.Daily == nil && v.params != nil {
-		return v.params.fillRefused(s, v.word, v.at, m.wallOf(v))
+func (e *entry) fillRefused(m *moment) (wait int64) {
+	if e.Daily == nil && e.params != nil {
+		return e.params.fillRefused(e.begin(), e.word, e.at, e.params.unitsOf(e.amount), m.wallOf(&e.view))
 	}
-	l.fillStatus(s, m, v.word)
+	e.fillStatus(m, e.word)
 	switch {
-	case l.Daily != nil && s.Remaining == 0:
-		l.Daily.refused(m.Wall)
+	case e.Daily != nil && e.status.Remaining == 0:
+		e.Daily.refused(m.Wall)
 		return max(0, (m.day+1)*dayLength-m.Wall)
 	default:
 		return -1

@@ -91,7 +91,7 @@ func (v *view) isScarce() bool {
 	case v.charges() == nil:
 		return false
 	case v.params != nil:
-		return (v.params.room-(max(v.word, v.at)-v.at))>>16 < v.params.cost
+		return (v.params.span-v.units-(max(v.word, v.at)-v.at))>>16 < v.params.cost
 	default: // a daily cap with what is reserved of it, or the tokens of a lease
 		return v.few
 	}
@@ -101,13 +101,12 @@ func (v *view) isScarce() bool {
 // up. If another decision has locked any of the limits, hold locks none and reports false. The limiter
 // must have marks.
 func (d *decision) hold() bool {
-	last := len(d.status) - 1
-	for last >= 0 && !d.status[last].view.isScarce() {
+	last := len(d.entries) - 1
+	for last >= 0 && !d.entries[last].isScarce() {
 		last--
 	}
-	for i := range d.status {
-		v := &d.status[i].view
-		state := v.charges()
+	for i := range d.entries {
+		state := d.entries[i].charges()
 		if state == nil {
 			continue
 		}
@@ -132,8 +131,8 @@ func (d *decision) hold() bool {
 
 // holds reports whether the decision has locked m.
 func (d *decision) holds(m *mark) bool {
-	for i := range d.status {
-		if d.held>>i&1 != 0 && d.limiter.markOf(d.status[i].view.charges()) == m {
+	for i := range d.entries {
+		if d.held>>i&1 != 0 && d.limiter.markOf(d.entries[i].charges()) == m {
 			return true
 		}
 	}
@@ -142,9 +141,9 @@ func (d *decision) holds(m *mark) bool {
 
 // release unlocks what hold has locked.
 func (d *decision) release() {
-	for i := range d.status {
+	for i := range d.entries {
 		if d.held>>i&1 != 0 {
-			d.limiter.markOf(d.status[i].view.charges()).Add(1)
+			d.limiter.markOf(d.entries[i].charges()).Add(1)
 		}
 	}
 	d.held = 0

@@ -17,8 +17,8 @@ type LimitStore interface {
 	Generation() int64
 }
 
-// Question asks the limit store for requests that each need a token of every bucket named in Takes,
-// or of none. Admitted is how many of them may pass.
+// Question asks the limit store for requests that each need the Amount of every bucket named in Takes,
+// or nothing of any. Admitted is how many of them may pass.
 type Question struct {
 	Requests int64
 	Takes    []Take
@@ -30,6 +30,7 @@ type Question struct {
 // Take is what a question asks of one bucket: its parameters, and tokens for later use.
 type Take struct {
 	Name     string
+	Amount   int64 // what each request needs, at least 1
 	Capacity int64 // requests
 	Count    int64 // refill: Count requests in Per microseconds, in lowest terms
 	Per      int64
@@ -63,19 +64,19 @@ type Take struct {
 // AnyBirth is the Birth of a Take whose Known holds whichever bucket the store has.
 const AnyBirth = -1
 
-// Gift is requests that the store has charged and that are given back, because they did not reach
+// Gift is an amount that the store has charged and that is given back, because requests did not reach
 // their upstreams. When it charged them, or earlier, its answer had the Level, LevelPart and Time.
-type Gift struct{ Requests, Level, Part, Time int64 }
+type Gift struct{ Amount, Level, Part, Time int64 }
 
 // MaxGifts bounds the gifts of a report.
 const MaxGifts = 256
 
-// take returns the question about a bucket with the parameters p.
-func (p *Params) take(name string, version int64) Take {
+// take returns the question about a bucket with the parameters p, of which each request needs the amount.
+func (p *Params) take(name string, amount, version int64) Take {
 	const microsecond = 1000
 	g := gcd(p.n*microsecond, p.d)
 	return Take{
-		Name: name, Capacity: p.capacity, Count: int64(p.n * microsecond / g), Per: int64(p.d / g), Version: version,
+		Name: name, Amount: amount, Capacity: p.capacity, Count: int64(p.n * microsecond / g), Per: int64(p.d / g), Version: version,
 		Left: -1,
 	}
 }

@@ -176,12 +176,12 @@ func (s *memoryLimitStore) answer(node string, q *Question) {
 			b.charge(n.charged)
 		}
 		t.Charged = n.charged
-		q.Admitted = min(q.Admitted, b.free())
+		q.Admitted = min(q.Admitted, b.free()/t.Amount)
 	}
 	for i := range q.Takes {
 		t := &q.Takes[i]
 		b := s.buckets[t.Name]
-		b.charge(q.Admitted)
+		b.charge(q.Admitted * t.Amount)
 		if n := b.nodes[node]; t.Left >= 0 {
 			others := int64(0)
 			for name, other := range b.nodes {
@@ -238,7 +238,7 @@ func (b *memoryBucket) giveBack(g Gift) {
 		}
 	}
 	worth.Sub(worth, big.NewRat((b.time.UnixMicro()-g.Time)*b.take.Count, b.take.Per))
-	for _, most := range []*big.Rat{new(big.Rat).SetInt64(g.Requests), b.used} {
+	for _, most := range []*big.Rat{new(big.Rat).SetInt64(g.Amount), b.used} {
 		if worth.Cmp(most) > 0 {
 			worth.Set(most)
 		}

@@ -127,7 +127,7 @@ func TestDecisionEqualsModel(t *testing.T) {
 			if rapid.Float64Range(0, 1).Draw(t, "drain") < 0.1 { // most of what is left at once
 				n := min(floorRat(m.level), 300)
 				for range n {
-					if r, _ := Decide(now, limits, status[:]); r != Admitted {
+					if r, _ := decide(now, limits, status[:]); r != Admitted {
 						t.Fatalf("refused with %s left", m.level)
 					}
 					m.take()
@@ -140,7 +140,7 @@ func TestDecisionEqualsModel(t *testing.T) {
 
 func compareWithModel(t *rapid.T, now Instant, m *model, limits []Limit, status []Status) {
 	want := m.level.Cmp(one) >= 0
-	r, _ := Decide(now, limits, status)
+	r, _ := decide(now, limits, status)
 	s := status[0]
 	switch {
 	case want && (r != Admitted || s.Refused):
@@ -191,7 +191,7 @@ func TestDecisionNeverExceedsRate(t *testing.T) {
 		for range rapid.IntRange(1, 100).Draw(t, "requests") {
 			now.Mono += drawStep(t, refill, capacity)
 			m.advance(now.Mono)
-			r, _ := Decide(now, limits, status[:])
+			r, _ := decide(now, limits, status[:])
 			if r == Admitted {
 				m.take()
 				passed = append(passed, now.Mono)

@@ -36,7 +36,6 @@ type Params struct {
 	n, d     uint64 // the rate, in lowest terms: n requests in d nanoseconds; of the whole limit
 	cost     uint64 // units that a request costs
 	span     uint64 // capacity in units
-	room     uint64 // one more than the units that may be used before a request: span-cost+1, or 0 if none passes
 
 	gain      uint64 // units gained per nanosecond, times 2^(60+gainShift), rounded down
 	wait      uint64 // nanoseconds per unit, times 2^(64-waitShift), rounded down
@@ -94,7 +93,6 @@ func (p *Params) build(n, d uint64, capacity int64) {
 		p.fit(n, d, capacity)
 	}
 	p.span = uint64(capacity) * p.cost
-	p.room = p.span - p.cost + 1
 	p.perCost = inverse(p.cost)
 	p.far = 1<<(60-p.waitShift) - 1
 }
@@ -153,6 +151,19 @@ func (p *Params) gained(ns uint64) uint64 {
 	hi, _ := bits.Mul64(ns<<4, p.gain)
 	return hi >> (p.gainShift & 63)
 }
+
+// unitsOf returns the units that the amount costs, which is 1 to MaxAmount, but at most one request more than the
+// capacity. So they can be added to unitsAt.
+func (p *Params) unitsOf(amount int64) uint64 {
+	hi, lo := bits.Mul64(uint64(amount), p.cost)
+	if most := p.span + p.cost; hi > 0 || lo > most {
+		return most
+	}
+	return lo
+}
+
+// fits reports whether the bucket, of which some units are used, has the given ones left.
+func (p *Params) fits(used, units uint64) bool { return units <= p.span && used <= p.span-units }
 
 // requests returns how many whole requests the units pay for.
 func (p *Params) requests(units uint64) int64 {

@@ -32,7 +32,7 @@ func (s *Sharing) look(ctx context.Context, leases []*Lease) {
 	now, version := s.cfg.Now(), s.cfg.Version()
 	questions := make([]Question, len(leases))
 	for i, e := range leases {
-		questions[i].Takes = []Take{e.params.take(e.name.String(), version)}
+		questions[i].Takes = []Take{e.params.take(e.name.String(), 1, version)}
 	}
 	if s.cfg.Store.Ask(ctx, questions) != nil { // those that have an answer are of use nevertheless
 		s.log.Debug("the limit store did not tell all levels")

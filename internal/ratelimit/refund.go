@@ -126,7 +126,7 @@ func (b *bucketState) giveBack(v *view, at func() int64) {
 		if v.next <= now || v.next-now <= others {
 			return
 		}
-		back := min(v.params.cost, v.next-now-others, word-now)
+		back := min(v.units, v.next-now-others, word-now)
 		if b.state.CompareAndSwap(word, word-back) {
 			if log.add(v, back); word-back <= now { // nothing is worth anything any more
 				log.recent = nil
@@ -153,19 +153,27 @@ func (l *Limiter) giveBack(v *view) {
 	m.Add(1)
 }
 
-// GiveBack takes back a request that Decide admitted at came, with limits and status, so that it counts as
-// one that never came. What is admitted and not given back never exceeds a limit: if a bucket has not gained all
-// of the charge, because it would have been full without it, the rest is not given back.
-func (l *Limiter) GiveBack(came Instant, limits []Limit, status []Status) {
-	for i := range limits {
-		switch v := &status[i].view; {
-		case limits[i].Scope != status[i].Scope: // the limits of a key were changed
-		case limits[i].Daily != nil:
-			limits[i].Daily.refund(dayOf(came.Wall))
-		case limits[i].isLocal():
-			l.giveBack(v)
+// Release gives back what was taken of c, because nothing of the request has reached its upstream: it then counts
+// as one that never came. What is admitted and not given back never exceeds a limit: if a bucket has not gained
+// all of the charge, because it would have been full without it, the rest is not given back. Of a request that was
+// not admitted after all, Release gives back what the limit store has charged already.
+func (l *Limiter) Release(c *Charge) {
+	if c.ticket != nil {
+		c.ticket.giveBack(l.mono())
+		c.ticket = nil
+	}
+	if !c.taken {
+		return
+	}
+	c.taken = false
+	for i := range c.count {
+		switch e := &c.entries[i]; {
+		case e.Daily != nil:
+			e.Daily.refund(dayOf(c.came.Wall))
+		case e.isLocal():
+			l.giveBack(&e.view)
 		default:
-			v.lease.giveBack(v, l)
+			e.Bucket.lease.giveBack(&e.view, l)
 		}
 	}
 }

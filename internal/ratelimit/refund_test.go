@@ -17,7 +17,7 @@ import (
 // admission is a request that was admitted and may yet be given back.
 type admission struct {
 	came   Instant
-	status [1]Status
+	charge Charge
 }
 
 // replayKept fails the test if a bucket that admits the requests at times, and no others, refuses one of
@@ -49,7 +49,7 @@ func TestGivenBackRequestsNeverExceedTheLimit(t *testing.T) {
 		now := Instant{Mono: rapid.Int64Range(0, int64(time.Hour)).Draw(t, "start"), Wall: startWall}
 		start := now.Mono
 		l := NewLimiter(func() int64 { return now.Mono })
-		limits := []Limit{{Scope: RouteScope, Params: &p, Bucket: new(Bucket)}}
+		limit := Limit{Scope: RouteScope, Params: &p, Bucket: new(Bucket)}
 		var open []*admission
 		var kept []int64
 		keptAnd := func(more ...*admission) []int64 {
@@ -66,8 +66,8 @@ func TestGivenBackRequestsNeverExceedTheLimit(t *testing.T) {
 			now.Wall += step
 			switch i := rapid.IntRange(0, 9).Draw(t, "action"); {
 			case i < 5 || len(open) == 0:
-				a := &admission{came: now}
-				if r, _ := l.Decide(now, limits, a.status[:]); r == Admitted {
+				a := &admission{now, *chargeOf(limit)}
+				if l.Decide(now, &a.charge) == Admitted {
 					open = append(open, a)
 				}
 			default:
@@ -75,14 +75,14 @@ func TestGivenBackRequestsNeverExceedTheLimit(t *testing.T) {
 				if i == 9 {
 					kept = append(kept, open[n].came.Mono)
 				} else {
-					l.GiveBack(open[n].came, limits, open[n].status[:])
+					l.Release(&open[n].charge)
 				}
 				open = slices.Delete(open, n, n+1)
 			}
 			m := replayKept(t, refill, capacity, keptAnd(open...), start)
 			m.advance(now.Mono)
 			var s [1]Status
-			if l.Peek(now, limits, s[:]); s[0].Remaining > floorRat(m.level) {
+			if l.peek(now, []Limit{limit}, s[:]); s[0].Remaining > floorRat(m.level) {
 				t.Fatalf("%d are said to be left, but only %s are", s[0].Remaining, m.level.FloatString(9))
 			}
 		}
@@ -98,12 +98,12 @@ func TestEverythingIsGivenBack(t *testing.T) {
 		p := compile(refill, capacity)
 		now := at(time.Hour)
 		l := NewLimiter(func() int64 { return now.Mono })
-		limits := []Limit{{Scope: RouteScope, Params: &p, Bucket: new(Bucket)}}
+		limit := Limit{Scope: RouteScope, Params: &p, Bucket: new(Bucket)}
 		before := rapid.Int64Range(0, capacity).Draw(t, "before")
 		var open []*admission
 		for i := range capacity {
-			a := &admission{came: now}
-			if r, _ := l.Decide(now, limits, a.status[:]); r != Admitted {
+			a := &admission{now, *chargeOf(limit)}
+			if r := l.Decide(now, &a.charge); r != Admitted {
 				t.Fatalf("request %d: %v", i, r)
 			}
 			if i >= before {
@@ -115,7 +115,7 @@ func TestEverythingIsGivenBack(t *testing.T) {
 		for len(open) > kept {
 			n := rapid.IntRange(0, len(open)-1).Draw(t, "which")
 			now.Mono += rapid.Int64Range(0, int64(20*time.Millisecond)).Draw(t, "passes")
-			l.GiveBack(open[n].came, limits, open[n].status[:])
+			l.Release(&open[n].charge)
 			open = slices.Delete(open, n, n+1)
 		}
 		regained := new(big.Rat).Mul(newModel(refill, capacity).rate, new(big.Rat).SetInt64(now.Mono-from))
@@ -126,7 +126,7 @@ func TestEverythingIsGivenBack(t *testing.T) {
 		used.Add(used, new(big.Rat).SetInt64(int64(kept)))
 		want := floorRat(used.Sub(new(big.Rat).SetInt64(capacity), used))
 		var s [1]Status
-		if l.Peek(now, limits, s[:]); s[0].Remaining < want {
+		if l.peek(now, []Limit{limit}, s[:]); s[0].Remaining < want {
 			t.Fatalf("%d are left, want at least %d: %d were used, and %d of the rest are kept", s[0].Remaining, want, before, kept)
 		}
 	})
@@ -139,16 +139,15 @@ func TestGivingBackTogether(t *testing.T) {
 	l := NewLimiter(clock.Mono)
 	p := compile(perDay(8), 8)
 	for round := range *rounds / 10 {
-		limits := []Limit{{Scope: RouteScope, Params: &p, Bucket: new(Bucket)}}
+		limit := Limit{Scope: RouteScope, Params: &p, Bucket: new(Bucket)}
 		var done sync.WaitGroup
 		kept := make([]int, 4)
 		for w := range kept {
 			random := rand.New(rand.NewPCG(uint64(round), uint64(w)))
 			done.Go(func() {
 				for range 4 {
-					var a admission
-					a.came = clock.Now()
-					if r, _ := l.Decide(a.came, limits, a.status[:]); r != Admitted {
+					c := chargeOf(limit)
+					if l.Decide(clock.Now(), c) != Admitted {
 						runtime.Gosched()
 						continue
 					}
@@ -156,7 +155,7 @@ func TestGivingBackTogether(t *testing.T) {
 						kept[w]++
 						continue
 					}
-					l.GiveBack(a.came, limits, a.status[:])
+					l.Release(c)
 				}
 			})
 		}
@@ -164,7 +163,7 @@ func TestGivingBackTogether(t *testing.T) {
 		total := kept[0] + kept[1] + kept[2] + kept[3]
 		more := 0
 		for now := clock.Now(); ; more++ {
-			if r, _ := l.Decide(now, limits, make([]Status, 1)); r != Admitted {
+			if r, _ := l.decide(now, []Limit{limit}, make([]Status, 1)); r != Admitted {
 				break
 			}
 		}
@@ -176,11 +175,11 @@ func TestGivingBackTogether(t *testing.T) {
 
 // requestAndFail sends a request whose upstream cannot be reached: it is given back after some time.
 func (n *clusterNode) requestAndFail(after time.Duration, limits ...Limit) Result {
-	came := n.clock()
-	r, status, err := n.decide(limits...)
+	c := chargeOf(limits...)
+	r, err := n.take(c)
 	if err == nil && r == Admitted {
 		<-time.After(after)
-		NewLimiter(func() int64 { return n.clock().Mono }).GiveBack(came, limits, status)
+		n.limiter().Release(c)
 	}
 	return r
 }
@@ -307,8 +306,8 @@ func TestGivingBackForgetsNoOtherRequest(t *testing.T) {
 				l := n.limit(1, config)
 				lose := func(lost bool) { c.store.set(func() { c.store.down = lost }) }
 				lose(true)
-				came := n.clock()
-				r, hung, err := n.decide(l)
+				hung := chargeOf(l)
+				r, err := n.take(hung)
 				if r != Admitted || err != nil {
 					t.Fatal(r, err)
 				}
@@ -323,7 +322,7 @@ func TestGivingBackForgetsNoOtherRequest(t *testing.T) {
 						t.Fatal("refused")
 					}
 				}
-				NewLimiter(func() int64 { return n.clock().Mono }).GiveBack(came, []Limit{l}, hung)
+				n.limiter().Release(hung)
 				e := l.Bucket.lease
 				e.mu.Lock()
 				defer e.mu.Unlock()
@@ -339,10 +338,10 @@ func TestGivingBackForgetsNoOtherRequest(t *testing.T) {
 func TestTooManyGiftsAreTakenForOlderOnes(t *testing.T) {
 	var d debt
 	for i := range int64(MaxGifts) {
-		d.give(&answer{level: 1000, time: 1000 * (i + 1)})
+		d.give(1, &answer{level: 1000, time: 1000 * (i + 1)})
 	}
 	for _, a := range []answer{{level: 400, part: 5, time: 2_000_000}, {level: 3000, time: 255_500}} {
-		d.give(&a)
+		d.give(1, &a)
 	}
 	if len(d.gifts) != MaxGifts {
 		t.Fatalf("%d gifts, want %d", len(d.gifts), MaxGifts)

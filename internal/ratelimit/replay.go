@@ -60,18 +60,15 @@ func (r *Replay) Keys() int { return len(r.keys) }
 // decrease.
 func (r *Replay) Admit(now Instant, bucket [16]byte) bool {
 	s := r.of(bucket)
-	var room [2]Limit
-	var status [2]Status
-	limits := room[:0]
+	var c Charge
 	if r.config.HasBucket() {
-		limits = append(limits, Limit{Scope: RouteScope, Params: &r.params, Bucket: &s.bucket})
+		c.Add(Limit{Scope: RouteScope, Params: &r.params, Bucket: &s.bucket}, 1)
 	}
 	if s.daily != nil {
 		s.reserve(dayOf(now.Wall))
-		limits = append(limits, Limit{Scope: DailyScope, Daily: s.daily})
+		c.Add(Limit{Scope: DailyScope, Daily: s.daily}, 1)
 	}
-	result, _ := Decide(now, limits, status[:])
-	return result == Admitted
+	return (&Limiter{}).Decide(now, &c) == Admitted
 }
 
 // reserve does what a Reserver does: a new day starts at 0.
@@ -90,7 +87,7 @@ func (r *Replay) Wait(now Instant, bucket [16]byte) int64 {
 	s, wait := r.of(bucket), int64(0)
 	if r.config.HasBucket() {
 		var status Status
-		wait = max(wait, r.params.fillRefused(&status, s.bucket.state.Load(), r.params.unitsAt(now.Mono), now.Wall))
+		wait = max(wait, r.params.fillRefused(&status, s.bucket.state.Load(), r.params.unitsAt(now.Mono), r.params.cost, now.Wall))
 	}
 	if s.daily != nil {
 		day := dayOf(now.Wall)
@@ -146,11 +143,11 @@ func (p *Params) admitEvenly(word uint64, mono, n, within int64) (after uint64, 
 	start, gained, steps := max(word, first), last-first, uint64(n-1)
 	switch {
 	case gained+rounding+steps <= steps*p.cost:
-		return start + (steps+1)*p.cost, start+steps*p.cost-last+rounding < p.room
+		return start + (steps+1)*p.cost, p.fits(start+steps*p.cost-last+rounding, p.cost)
 	case gained > steps*(p.cost+rounding):
-		return max(word+(steps+1)*p.cost, last+p.cost), start-first < p.room
+		return max(word+(steps+1)*p.cost, last+p.cost), p.fits(start-first, p.cost)
 	case steps == 0:
-		return start + p.cost, start-first < p.room
+		return start + p.cost, p.fits(start-first, p.cost)
 	default:
 		return 0, false
 	}

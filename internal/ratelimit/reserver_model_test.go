@@ -80,7 +80,7 @@ func (m *reserverModel) request(key int) {
 	for range 10 {
 		limits := []Limit{{Scope: DailyScope, Daily: m.daily(key)}}
 		var s [1]Status
-		r, _ := Decide(Instant{Wall: m.now.UnixNano()}, limits, s[:])
+		r, _ := decide(Instant{Wall: m.now.UnixNano()}, limits, s[:])
 		switch r {
 		case Stale:
 			continue

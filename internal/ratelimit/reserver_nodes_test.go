@@ -37,7 +37,7 @@ func (m *reserverNodes) request(i int) bool {
 	for range 10 {
 		d := m.daily(i)
 		var s [1]Status
-		switch r, _ := Decide(Instant{Wall: m.now.UnixNano()}, []Limit{{Scope: DailyScope, Daily: d}}, s[:]); r {
+		switch r, _ := decide(Instant{Wall: m.now.UnixNano()}, []Limit{{Scope: DailyScope, Daily: d}}, s[:]); r {
 		case Admitted:
 			m.passed++
 			if m.passed > m.limit {

@@ -38,7 +38,7 @@ func ask(ctx context.Context, l *Reserver, find func() *Daily) (Result, Status, 
 	for {
 		limits := []Limit{{Scope: DailyScope, Daily: find()}}
 		var s [1]Status
-		switch r, _ := Decide(Instant{Wall: time.Now().UnixNano()}, limits, s[:]); r {
+		switch r, _ := decide(Instant{Wall: time.Now().UnixNano()}, limits, s[:]); r {
 		case NeedsReservation:
 			if err := l.Wait(ctx, limits[0].Daily); err != nil {
 				return r, s[0], err
@@ -112,7 +112,7 @@ func TestLateRefusalRefundsDailyCount(t *testing.T) {
 				limits := []Limit{{Scope: DailyScope, Daily: d}, {Scope: GlobalScope, Params: &p, Bucket: global}}
 				var s [2]Status
 				for range narrow {
-					if r, _ := Decide(now, limits, s[:]); r == Admitted {
+					if r, _ := decide(now, limits, s[:]); r == Admitted {
 						passed.Add(1)
 					}
 				}

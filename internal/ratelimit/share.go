@@ -28,7 +28,7 @@ func (p *Params) share(s Share) Params {
 	switch capacity {
 	case p.capacity:
 	case 0:
-		c.span, c.room = 0, 0
+		c.span = 0
 	default:
 		n, d := scale(p.n, p.d, uint64(capacity), uint64(p.capacity))
 		c.build(n, d, capacity)

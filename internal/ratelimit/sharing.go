@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -84,10 +85,9 @@ type Sharing struct {
 
 	mu       sync.Mutex
 	stopped  bool
-	loss     error             // why the store was lost last
-	pending  map[tripSet]*trip // trips that have not left
-	order    []*trip           // the same, the oldest first
-	indebted map[*Lease]bool   // leases that have something to report
+	loss     error           // why the store was lost last
+	pending  []*trip         // trips that have not left, the oldest first
+	indebted map[*Lease]bool // leases that have something to report
 	shares   map[shareKey]*Params
 
 	numbers  atomic.Int64  // the last number of a question or report
@@ -126,7 +126,7 @@ func NewSharing(cfg SharingConfig) (*Sharing, error) {
 	}
 	s := &Sharing{
 		cfg: cfg, log: cfg.Log, wake: make(chan struct{}, 1), catching: make(chan struct{}, 1),
-		pending: map[tripSet]*trip{}, indebted: map[*Lease]bool{}, shares: map[shareKey]*Params{},
+		indebted: map[*Lease]bool{}, shares: map[shareKey]*Params{},
 	}
 	s.Reshare()
 	return s, nil
@@ -244,10 +244,10 @@ func (s *Sharing) signal() {
 	}
 }
 
-// owe counts a request that was admitted by e while the store was lost.
-func (s *Sharing) owe(e *Lease, mono int64) owed {
+// owe counts a request of the given amount that was admitted by e while the store was lost.
+func (s *Sharing) owe(e *Lease, amount, mono int64) owed {
 	e.mu.Lock()
-	e.debt.add(1, mono, e.params.window)
+	e.debt.add(amount, mono, e.params.window)
 	o := owed{mono, e.debt.number}
 	e.mu.Unlock()
 	s.mu.Lock()
@@ -259,8 +259,8 @@ func (s *Sharing) owe(e *Lease, mono int64) owed {
 	return o
 }
 
-// giveBack gives back to the store a request that it has charged to e with the answer a, which may be nil.
-func (s *Sharing) giveBack(e *Lease, a *answer, mono int64) {
+// giveBack gives back to the store an amount that it has charged to e with the answer a, which may be nil.
+func (s *Sharing) giveBack(e *Lease, amount int64, a *answer, mono int64) {
 	if a == nil {
 		return
 	}
@@ -269,23 +269,24 @@ func (s *Sharing) giveBack(e *Lease, a *answer, mono int64) {
 		e.mu.Unlock()
 		return
 	}
-	e.debt.give(a)
+	e.debt.give(amount, a)
 	e.mu.Unlock()
 	s.mu.Lock()
 	s.indebted[e] = true
 	s.mu.Unlock()
-	e.lower(mono)
+	e.lower(amount, mono)
 	if !s.Lost() {
 		s.enqueue(e)
 	}
 }
 
-// lower makes one request fewer used of what the store has said, until it says more.
-func (e *Lease) lower(mono int64) {
+// lower makes what the store has said less by an amount, until it says more.
+func (e *Lease) lower(amount, mono int64) {
+	units := e.params.unitsOf(amount)
 	for {
 		word := e.bucket.state.Load()
 		used := e.params.used(word, mono)
-		if word == closed || used == 0 || e.bucket.state.CompareAndSwap(word, word-min(used, e.params.cost)) {
+		if word == closed || used == 0 || e.bucket.state.CompareAndSwap(word, word-min(used, units)) {
 			return
 		}
 	}
@@ -301,34 +302,40 @@ func (s *Sharing) succeeded(e, c *Lease) {
 	s.mu.Unlock()
 }
 
-// join returns the trip on which a request with the given leases goes, and its number there.
-func (s *Sharing) join(set tripSet) (*trip, int64) {
+// join returns the trip on which a request with the given legs goes, and its number there.
+func (s *Sharing) join(legs []leg) (*trip, int64) {
 	if s.cfg.Mode == Exact {
-		r := newTrip(set)
+		r := newTrip(legs)
 		r.requests = 1
 		return r, 0
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	r := s.pend(set)
+	r := s.pend(legs)
 	r.requests++
 	s.signal()
 	return r, r.requests - 1
 }
 
-// pend returns the trip of the set that has not left yet. The caller holds the lock.
-func (s *Sharing) pend(set tripSet) *trip {
-	r := s.pending[set]
-	if r == nil {
-		r = newTrip(set)
-		s.pending[set] = r
-		s.order = append(s.order, r)
+// pend returns the trip with the given legs that has not left yet. The caller holds the lock.
+func (s *Sharing) pend(legs []leg) *trip {
+	first := legs[0].lease
+	for _, r := range first.pending {
+		if slices.EqualFunc(r.legs, legs, func(a, b leg) bool { return a.lease == b.lease && a.amount == b.amount }) {
+			return r
+		}
 	}
+	r := newTrip(legs)
+	first.pending = append(first.pending, r)
+	s.pending = append(s.pending, r)
 	return r
 }
 
+// pendAlone makes a trip with the one leg e, on which no request goes unless one joins. The caller holds the lock.
+func (s *Sharing) pendAlone(e *Lease) { s.pend([]leg{{lease: e, amount: 1}}) }
+
 // wait waits for the answer to t.
-func (s *Sharing) wait(ctx context.Context, t *Ticket) error {
+func (s *Sharing) wait(ctx context.Context, t *ticket) error {
 	if s.Lost() {
 		return s.lostErr()
 	}
@@ -337,7 +344,7 @@ func (s *Sharing) wait(ctx context.Context, t *Ticket) error {
 		now, one := s.cfg.Now(), []*trip{t.trip}
 		s.travel(one, s.questions(one, now), now)
 	}
-	left := time.Duration(t.began + int64(patience) - s.cfg.Now().Mono)
+	left := time.Duration(t.began + int64(waitTimeout) - s.cfg.Now().Mono)
 	timer := time.NewTimer(max(0, left))
 	defer timer.Stop()
 	select {

@@ -83,26 +83,30 @@ func (n *clusterNode) limit(number byte, config Config) Limit {
 	return Limit{Scope: RouteScope, Params: &p, Bucket: n.sharing.NewBucket(Name{Account: "acct", Kind: id.Route, Owner: [16]byte{number}}, &p)}
 }
 
-// decide decides one request, as package admit does.
+// limiter returns a limiter by the clock of the node.
+func (n *clusterNode) limiter() *Limiter { return NewLimiter(func() int64 { return n.clock().Mono }) }
+
+// decide decides one request, which is charged 1 of each limit.
 func (n *clusterNode) decide(limits ...Limit) (Result, []Status, error) {
-	status := make([]Status, len(limits))
-	var ticket *Ticket
+	c, status := chargeOf(limits...), make([]Status, len(limits))
+	r, err := n.take(c)
+	c.copyTo(status)
+	return r, status, err
+}
+
+// take decides one request, as package admit does.
+func (n *clusterNode) take(c *Charge) (Result, error) {
 	for {
-		now := n.clock()
-		given := slices.Clone(limits)
-		ticket.Attach(given)
-		r, _ := Decide(now, given, status)
-		switch r {
+		switch r := new(Limiter).Decide(n.clock(), c); r {
 		case NeedsTicket:
-			ticket = Ask(now, given, ticket)
-			if err := ticket.Wait(context.Background()); err != nil {
-				return r, nil, err
+			if err := c.Wait(context.Background()); err != nil {
+				return r, err
 			}
 		case Refused:
-			ticket.Return(now)
-			return r, status, nil
+			n.limiter().Release(c)
+			return r, nil
 		default:
-			return r, status, nil
+			return r, nil
 		}
 	}
 }

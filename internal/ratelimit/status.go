@@ -2,47 +2,6 @@ package ratelimit
 
 import "math"
 
-// Scope says what a limit applies to.
-type Scope uint8
-
-// The scopes, in the order in which limits are charged.
-const (
-	KeyScope Scope = iota
-	RouteScope
-	DailyScope
-	GlobalScope
-	AccountScope  // an account's limit on the management API
-	KeyDailyScope // charged after KeyScope; it has the last number because numbers are stored
-)
-
-// String returns the scope as in the property limit_scope: key, route, daily, global,
-// account.
-func (s Scope) String() string {
-	switch s {
-	case KeyScope, KeyDailyScope:
-		return "key"
-	case RouteScope:
-		return "route"
-	case DailyScope:
-		return "daily"
-	case GlobalScope:
-		return "global"
-	case AccountScope:
-		return "account"
-	default:
-		return "unknown"
-	}
-}
-
-// Reported returns the scope under which s is counted and reported: a key's own daily cap
-// counts as a limit of the key.
-func (s Scope) Reported() Scope {
-	if s == KeyDailyScope {
-		return KeyScope
-	}
-	return s
-}
-
 // Status is the status of a limit after a decision.
 type Status struct {
 	Scope      Scope
@@ -54,41 +13,37 @@ type Status struct {
 	ResetAt    int64 // Unix time in seconds, rounded up, at which it is full again or, if Refused, would admit the request
 	ResetIn    int64 // seconds, rounded up, from the decision to that time
 	RetryAfter int64 // if Refused: ResetIn, at least 1
-
-	policy *Params // has Limit and Window as in RateLimit-Policy; nil if that is not precomputed
-	view   view
 }
 
 // fillStatuses fills the statuses of limits in the state next. It returns the limit with
-// the fewest requests left (on a tie, the one that resets later), or -1 without limits.
-func fillStatuses(m *moment, limits []Limit, status []Status) (worst int) {
-	worst = -1
-	for i := range limits {
-		limits[i].fillStatus(&status[i], m, status[i].view.next)
-		worst = worse(status, worst, i)
+// the fewest requests left (on a tie, the one that resets later), or 0 without limits.
+func (d *decision) fillStatuses() (worst int) {
+	for i := range d.entries {
+		e := &d.entries[i]
+		e.fillStatus(&d.moment, e.next)
+		worst = d.worse(worst, i)
 	}
 	return worst
 }
 
 // fillCharged is fillStatuses for limits that were charged.
-func fillCharged(m *moment, limits []Limit, status []Status) (worst int) {
-	worst = -1
-	for i := range limits {
-		if l := &limits[i]; l.isLocal() {
-			l.fillLocal(&status[i], m, status[i].view.next)
+func (d *decision) fillCharged() (worst int) {
+	for i := range d.entries {
+		if e := &d.entries[i]; e.isLocal() {
+			e.fillLocal(&d.moment, e.next)
 		} else {
-			l.charged(m, &status[i].view)
-			l.fillStatus(&status[i], m, status[i].view.next)
+			e.charged(&d.moment)
+			e.fillStatus(&d.moment, e.next)
 		}
-		worst = worse(status, worst, i)
+		worst = d.worse(worst, i)
 	}
 	return worst
 }
 
-// worse returns which of two limits has fewer requests left. worst may be -1.
-func worse(status []Status, worst, i int) int {
-	if worst < 0 || status[i].Remaining < status[worst].Remaining ||
-		status[i].Remaining == status[worst].Remaining && status[i].ResetAt > status[worst].ResetAt {
+// worse returns which of two limits has fewer requests left.
+func (d *decision) worse(worst, i int) int {
+	s, w := &d.entries[i].status, &d.entries[worst].status
+	if s.Remaining < w.Remaining || s.Remaining == w.Remaining && s.ResetAt > w.ResetAt {
 		return i
 	}
 	return worst
@@ -96,20 +51,15 @@ func worse(status []Status, worst, i int) int {
 
 // fillRefused fills the statuses of limits in the state word, at least one of which
 // refuses. It returns the one for which the caller must wait longest.
-func fillRefused(m *moment, limits []Limit, status []Status) (worst int) {
+func (d *decision) fillRefused() (worst int) {
 	longest := int64(-1)
-	for i := range limits {
-		s, l := &status[i], &limits[i]
-		var wait int64
-		s.Scope, s.Default, s.Refused, s.RetryAfter = l.Scope, l.Default, false, 0
-		if l.isLocal() {
-			wait = s.view.params.fillRefused(s, s.view.word, s.view.at, m.wallOf(&s.view))
-		} else {
-			wait = l.fillRefused(s, m)
-		}
+	for i := range d.entries {
+		e := &d.entries[i]
+		wait := e.fillRefused(&d.moment)
 		if wait < 0 {
 			continue
 		}
+		s := &e.status
 		s.Refused, s.Remaining, s.RetryAfter = true, 0, max(1, s.ResetIn)
 		if wait > longest {
 			longest, worst = wait, i
@@ -121,7 +71,7 @@ func fillRefused(m *moment, limits []Limit, status []Status) (worst int) {
 // fillStatus fills the status of a bucket in the state word when at units are gained.
 func (p *Params) fillStatus(s *Status, word, at uint64, wall int64) {
 	used := max(word, at) - at
-	s.Limit, s.Window, s.policy = p.capacity, p.window, p
+	s.Limit, s.Window = p.capacity, p.window
 	s.Remaining = p.requests(p.span - min(used, p.span))
 	ns, near := p.until(used)
 	s.reset(wall, ns)
@@ -130,16 +80,16 @@ func (p *Params) fillStatus(s *Status, word, at uint64, wall int64) {
 	}
 }
 
-// fillRefused is fillStatus, but the reset of a bucket that refuses is the time at which it will admit
-// the request. It returns the nanoseconds until then, or -1 if the bucket does not refuse.
-func (p *Params) fillRefused(s *Status, word, at uint64, wall int64) (wait int64) {
+// fillRefused is fillStatus, but the reset of a bucket that refuses a charge of units is the time at which it
+// will admit that. It returns the nanoseconds until then, or -1 if the bucket does not refuse.
+func (p *Params) fillRefused(s *Status, word, at, units uint64, wall int64) (wait int64) {
 	used := max(word, at) - at
-	if used < p.room {
+	if p.fits(used, units) {
 		p.fillStatus(s, word, at, wall)
 		return -1
 	}
-	s.Limit, s.Window, s.policy, s.Remaining = p.capacity, p.window, p, 0
-	lack := used - p.span + p.cost
+	s.Limit, s.Window, s.Remaining = p.capacity, p.window, 0
+	lack := used - p.span + units
 	ns, near := p.until(lack)
 	if !near {
 		s.resetFar(wall, p.untilFar(lack))
@@ -160,7 +110,7 @@ func (s *Status) resetFar(wall, seconds int64) {
 
 // fillStatus fills the status of a daily count in the state w, with a cap of capacity.
 func (w dailyWord) fillStatus(s *Status, capacity uint64, wall, day int64) {
-	s.Limit, s.Window, s.policy = int64(capacity), dayLength/second, nil
+	s.Limit, s.Window = int64(capacity), dayLength/second
 	s.Remaining = max(0, s.Limit-w.used())
 	s.ResetAt = (day + 1) * (dayLength / second)
 	s.ResetIn = ceilSeconds(max(0, (day+1)*dayLength-wall)) // the decision may have ended after the day

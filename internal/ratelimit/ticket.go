@@ -5,25 +5,23 @@ import (
 	"time"
 )
 
-// Ticket is one request's question to the limit store about the shared buckets that this node
-// cannot decide by itself, and its answer. A nil Ticket is one of a request that has not asked. It
-// is for one goroutine.
-type Ticket struct {
+// ticket is one request's question to the limit store about the shared buckets that this node
+// cannot decide by itself, and its answer. It is for one goroutine.
+type ticket struct {
 	sharing *Sharing
 	trip    *trip
 	number  int64   // among the requests of the trip
 	began   int64   // when the request began to wait, in nanoseconds of Instant.Mono
 	late    bool    // the answer did not come in time
-	paid    *Ticket // an earlier one that was paid
+	paid    *ticket // an earlier one that was paid
 }
 
-// patience is how long a request waits for the limit store.
-const patience = 50 * time.Millisecond
+// waitTimeout is how long a request waits for the limit store.
+const waitTimeout = 50 * time.Millisecond
 
-// Ask returns a ticket for those of limits, decided at now with the result NeedsTicket, that the
-// store must decide. before is the ticket with which that was decided, or nil.
-func Ask(now Instant, limits []Limit, before *Ticket) *Ticket {
-	t := &Ticket{}
+// ask makes the ticket of c one for those limits, found as by the last decision, that the store must decide.
+func (c *Charge) ask() {
+	t, before := &ticket{}, c.ticket
 	if before != nil {
 		if before.isPaid() {
 			t.paid = before
@@ -31,74 +29,70 @@ func Ask(now Instant, limits []Limit, before *Ticket) *Ticket {
 			t.paid, t.began = before.paid, before.began
 		}
 	}
-	var set tripSet
-	n := 0
-	for i := range limits {
-		l := &limits[i]
-		if l.Bucket == nil || l.Bucket.lease == nil {
+	c.ticket = t
+	var legs []leg
+	for i := range c.count {
+		e := &c.entries[i]
+		if e.Bucket == nil || e.Bucket.lease == nil {
 			continue
 		}
-		if v := new(view); l.check(&moment{Instant: now}, v) == mustAsk {
-			set[n] = l.Bucket.lease
-			n++
+		if v := (view{amount: e.amount}); e.Bucket.lease.check(&moment{Instant: c.came}, e.ticket, &v) == mustAsk {
+			legs = append(legs, leg{lease: e.Bucket.lease, amount: e.amount})
 		}
 	}
-	if n == 0 {
-		return t // it has been settled meanwhile
+	if len(legs) == 0 {
+		return // it has been settled meanwhile
 	}
-	t.sharing = set[0].sharing
+	t.sharing = legs[0].lease.sharing
 	if t.began == 0 {
-		t.began = now.Mono
+		t.began = c.came.Mono
 	}
-	t.trip, t.number = t.sharing.join(set)
-	return t
+	t.trip, t.number = t.sharing.join(legs)
 }
 
-// Attach makes limits be decided by the answer to t.
-func (t *Ticket) Attach(limits []Limit) {
+// attach makes limits be decided by the answer to t.
+func (t *ticket) attach(limits []entry) {
 	for ; t != nil; t = t.paid {
 		if t.trip == nil {
 			continue
 		}
 		for i := range limits {
-			if b := limits[i].Bucket; b != nil && b.lease != nil && limits[i].ticket == nil && t.trip.set.index(b.lease) >= 0 {
-				limits[i].ticket = t
+			if e := &limits[i]; e.ticket == nil && e.Bucket != nil && e.Bucket.lease != nil && t.trip.leg(e.Bucket.lease) != nil {
+				e.ticket = t
 			}
 		}
 	}
 }
 
-// Wait waits for the answer, for the bound that is set for the limit store. The caller must then
-// decide again with t. The error is that of ctx, or has the code fault.Unavailable if requests are
-// refused while the store is lost.
-func (t *Ticket) Wait(ctx context.Context) error {
+// wait waits for the answer, for the bound that is set for the limit store. The error is that of ctx, or has the
+// code fault.Unavailable if requests are refused while the store is lost.
+func (t *ticket) wait(ctx context.Context) error {
 	if t.trip == nil {
 		return ctx.Err()
 	}
 	return t.sharing.wait(ctx, t)
 }
 
-// Return gives back what t has paid for, because the request was not admitted after all.
-func (t *Ticket) Return(now Instant) {
+// giveBack gives back what t has paid for, because the request was not admitted after all.
+func (t *ticket) giveBack(mono int64) {
 	for ; t != nil; t = t.paid {
-		if t.trip == nil || !t.isPaid() {
+		if !t.isPaid() {
 			continue
 		}
-		for _, e := range t.trip.set {
-			if e != nil {
-				e.payBack(nil, t.answerOf(e), now.Mono)
-			}
+		for i := range t.trip.legs {
+			leg := &t.trip.legs[i]
+			t.sharing.giveBack(leg.lease, leg.amount, &leg.answer, mono)
 		}
 	}
 }
 
 // isPaid reports whether the store has charged the request.
-func (t *Ticket) isPaid() bool {
+func (t *ticket) isPaid() bool {
 	return t.trip != nil && !t.late && t.trip.answered() && t.trip.err == nil && t.number < t.trip.admitted
 }
 
 // check is Lease.check with an answer.
-func (t *Ticket) check(e *Lease, m *moment, v *view) finding {
+func (t *ticket) check(e *Lease, m *moment, v *view) finding {
 	r := t.trip
 	v.state, v.bucket, v.params = nil, nil, nil
 	switch {
@@ -112,8 +106,7 @@ func (t *Ticket) check(e *Lease, m *moment, v *view) finding {
 	case !r.answered() || r.err != nil || r.behind:
 		return e.check(m, nil, v)
 	}
-	i := r.set.index(e)
-	v.params, v.at, v.word, v.wall = e.params, e.params.unitsAt(r.mono), r.words[i], m.Wall-(m.Mono-r.mono)
+	v.params, v.at, v.word, v.wall = e.params, e.params.unitsAt(r.mono), r.leg(e).word, m.Wall-(m.Mono-r.mono)
 	if f := e.params.check(v); f != passes {
 		return f
 	}
@@ -123,21 +116,21 @@ func (t *Ticket) check(e *Lease, m *moment, v *view) finding {
 
 // fill sets v to the level of the paid bucket before and after the request. The store has said what it
 // is after all requests of the trip, and counts what it granted for later use as used.
-func (t *Ticket) fill(e *Lease, m *moment, v *view) {
+func (t *ticket) fill(e *Lease, m *moment, v *view) {
 	r, p := t.trip, e.params
-	i := r.set.index(e)
-	v.params, v.at, v.wall = p, p.unitsAt(r.mono), m.Wall-(m.Mono-r.mono)
-	later := uint64(r.admitted-1-t.number+r.granted[i]) * p.cost
-	v.next = v.at + max(r.words[i]-v.at, later+p.cost) - later
-	v.word = v.next - p.cost
+	leg := r.leg(e)
+	v.params, v.at, v.wall, v.units = p, p.unitsAt(r.mono), m.Wall-(m.Mono-r.mono), p.unitsOf(v.amount)
+	later := uint64((r.admitted-1-t.number)*leg.amount+leg.granted) * p.cost
+	v.next = v.at + max(leg.word-v.at, later+v.units) - later
+	v.word = v.next - v.units
 }
 
 // answerOf returns the answer about e of the trip by which the request was paid for, or nil.
-func (t *Ticket) answerOf(e *Lease) *answer {
+func (t *ticket) answerOf(e *Lease) *answer {
 	for ; t != nil; t = t.paid {
 		if t.isPaid() {
-			if i := t.trip.set.index(e); i >= 0 {
-				return &t.trip.answers[i]
+			if leg := t.trip.leg(e); leg != nil {
+				return &leg.answer
 			}
 		}
 	}

@@ -22,11 +22,11 @@ func TestEarlierInstantIsNotRefused(t *testing.T) {
 		l := NewLimiter(func() int64 { return int64(time.Second) + 50 })
 		var s [1]Status
 		for i, came := range []Instant{at(time.Second + 50), at(time.Second)} {
-			if r, _ := l.Decide(came, limits, s[:]); r != Admitted || s[0].Remaining != int64(1-i) {
+			if r, _ := l.decide(came, limits, s[:]); r != Admitted || s[0].Remaining != int64(1-i) {
 				t.Errorf("%s, request %d: got %v with %d left, want it admitted with %d", name, i, r, s[0].Remaining, 1-i)
 			}
 		}
-		if l.Peek(at(0), limits, s[:]); s[0].Remaining != 0 || s[0].ResetIn != 3600 {
+		if l.peek(at(0), limits, s[:]); s[0].Remaining != 0 || s[0].ResetIn != 3600 {
 			t.Errorf("%s: got %d left and a reset in %d s, want 0 and 3600", name, s[0].Remaining, s[0].ResetIn)
 		}
 	}
@@ -57,7 +57,7 @@ func newCrowd(callers int) *crowd {
 type request struct {
 	limits []Limit
 	result Result
-	status [MaxLimits]Status
+	status [maxLimits]Status
 }
 
 // come makes each caller send the request that has its number, at the same time as the others.
@@ -71,7 +71,7 @@ func (c *crowd) come(requests []request) {
 			<-start
 			for i := w; i < len(requests); i += c.callers {
 				q := &requests[i]
-				q.result, _ = c.limiter.Decide(c.clock.Now(), q.limits, q.status[:len(q.limits)])
+				q.result, _ = c.limiter.decide(c.clock.Now(), q.limits, q.status[:len(q.limits)])
 			}
 		})
 	}
@@ -168,17 +168,17 @@ func TestRefusalWaitsForChargesThatMayBeTakenBack(t *testing.T) {
 	key, route := new(Bucket), new(Bucket)
 	l := NewLimiter(func() int64 { return 0 })
 	both := []Limit{{Scope: KeyScope, Params: &one, Bucket: key}, {Scope: RouteScope, Params: &narrow, Bucket: route}}
-	d := &decision{moment: moment{Instant: now, day: dayOf(now.Wall)}, limiter: l, limits: both, status: make([]Status, 2)}
+	d := &decision{moment: moment{Instant: now, day: dayOf(now.Wall)}, limiter: l, entries: entriesOf(both...)}
 	if f, _ := d.check(); f != passes {
 		t.Fatal(f)
 	}
 	if !d.hold() {
 		t.Fatal("the key is locked")
 	}
-	if v := &d.status[0].view; !v.charges().CompareAndSwap(v.word, v.next) { // the key is charged, the route not yet
+	if v := &d.entries[0]; !v.charges().CompareAndSwap(v.word, v.next) { // the key is charged, the route not yet
 		t.Fatal("the key cannot be charged")
 	}
-	other := decision{moment: d.moment, limiter: l, limits: both[:1], status: make([]Status, 1)}
+	other := decision{moment: d.moment, limiter: l, entries: entriesOf(both[:1]...)}
 	if f, _ := other.check(); f != refuses || other.isFinal() {
 		t.Error("a request is refused for a charge that may be taken back")
 	}
@@ -187,10 +187,10 @@ func TestRefusalWaitsForChargesThatMayBeTakenBack(t *testing.T) {
 		t.Errorf("after the refund: got finding %v, want that the request passes", f)
 	}
 	var s [1]Status
-	if r, _ := l.Decide(now, both[:1], s[:]); r != Admitted {
+	if r, _ := l.decide(now, both[:1], s[:]); r != Admitted {
 		t.Errorf("after the refund: got %v, want Admitted", r)
 	}
-	if r, _ := l.Decide(now, both[:1], s[:]); r != Refused {
+	if r, _ := l.decide(now, both[:1], s[:]); r != Refused {
 		t.Errorf("the next request: got %v, want Refused", r)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/bits"
+	"slices"
 	"time"
 
 	"github.com/keygate/keygate/internal/fault"
@@ -27,34 +28,31 @@ const (
 	maxBatch = 1000
 )
 
-// tripSet is the leases that a trip asks about, in the order of the request's limits.
-type tripSet [MaxLimits]*Lease
+// leg is one bucket of a trip.
+type leg struct {
+	lease  *Lease
+	amount int64 // what each request is charged
 
-func (s *tripSet) index(e *Lease) int {
-	for i, one := range s {
-		if one == e {
-			return i
-		}
-	}
-	return -1
+	// The answer, set before trip.done is closed.
+	word    uint64 // state of the bucket
+	granted int64  // tokens for later use, which word counts as used
+	answer  answer // for giving requests back
 }
 
-// trip is one question to the limit store: may this many requests pass, each by all the buckets of
-// the set or by none?
+// trip is one question to the limit store: may this many requests pass, each by the buckets of all
+// legs or by none?
 type trip struct {
-	set      tripSet
+	legs     []leg // in the order of the request's limits
 	requests int64
 	force    bool
+	left     bool // it is not pending any more; guarded by Sharing.mu
 	done     chan struct{}
 
 	// The answer, set before done is closed.
-	admitted int64             // of requests, the first ones
-	words    [MaxLimits]uint64 // states of the buckets
-	granted  [MaxLimits]int64  // tokens for later use, which words counts as used
-	answers  [MaxLimits]answer // for giving requests back
-	mono     int64             // when the states were true
-	behind   bool              // the store knows newer parameters of a bucket
-	newer    int64             // the change that made them
+	admitted int64 // of requests, the first ones
+	mono     int64 // when the states were true
+	behind   bool  // the store knows newer parameters of a bucket
+	newer    int64 // the change that made them
 	err      error
 
 	generation int64 // of the store when the trip left
@@ -62,7 +60,17 @@ type trip struct {
 	settled bool // catchUp has dealt with behind; guarded by Sharing.catching
 }
 
-func newTrip(set tripSet) *trip { return &trip{set: set, done: make(chan struct{})} }
+func newTrip(legs []leg) *trip { return &trip{legs: legs, done: make(chan struct{})} }
+
+// leg returns the leg of e, or nil.
+func (r *trip) leg(e *Lease) *leg {
+	for i := range r.legs {
+		if r.legs[i].lease == e {
+			return &r.legs[i]
+		}
+	}
+	return nil
+}
 
 func (r *trip) answered() bool {
 	select {
@@ -172,9 +180,8 @@ func errLost() error { return fault.New(fault.Unavailable, "the limit store is l
 // failPending ends the wait of those whose trip has not left.
 func (s *Sharing) failPending(err error) {
 	s.mu.Lock()
-	failed := s.order
-	s.order = nil
-	clear(s.pending)
+	failed := slices.Clone(s.pending)
+	s.leave(failed)
 	s.mu.Unlock()
 	for _, r := range failed {
 		r.err = err
@@ -203,7 +210,7 @@ func (s *Sharing) tryAgain() {
 	}
 	s.mu.Lock()
 	for e := range s.indebted {
-		s.pend(tripSet{e})
+		s.pendAlone(e)
 	}
 	s.mu.Unlock()
 	s.lost.Store(false)
@@ -213,7 +220,7 @@ func (s *Sharing) tryAgain() {
 func (s *Sharing) depart() (next time.Duration) {
 	s.takeQueue()
 	s.mu.Lock()
-	waiting := append([]*trip(nil), s.order...)
+	waiting := slices.Clone(s.pending)
 	s.mu.Unlock()
 
 	now := s.cfg.Now()
@@ -231,17 +238,7 @@ func (s *Sharing) depart() (next time.Duration) {
 		return next
 	}
 	s.mu.Lock()
-	for _, r := range due {
-		delete(s.pending, r.set)
-	}
-	rest := s.order[:0]
-	for _, r := range s.order {
-		if s.pending[r.set] == r {
-			rest = append(rest, r)
-		}
-	}
-	clear(s.order[len(rest):])
-	s.order = rest
+	s.leave(due)
 	s.mu.Unlock()
 	questions := s.questions(due, now)
 	if !s.group.Go(func(context.Context) { s.travel(due, questions, now) }) {
@@ -250,13 +247,23 @@ func (s *Sharing) depart() (next time.Duration) {
 	return next
 }
 
+// leave makes trips not pending any more. The caller holds the lock.
+func (s *Sharing) leave(trips []*trip) {
+	for _, r := range trips {
+		r.left = true
+		first := r.legs[0].lease
+		first.pending = slices.DeleteFunc(first.pending, func(o *trip) bool { return o == r })
+	}
+	s.pending = slices.DeleteFunc(s.pending, func(r *trip) bool { return r.left })
+}
+
 // takeQueue makes a trip for each lease that asks for tokens.
 func (s *Sharing) takeQueue() {
 	for e := s.queue.Swap(nil); e != nil; {
 		next := e.next
 		e.queued.Store(false)
 		s.mu.Lock()
-		s.pend(tripSet{e})
+		s.pendAlone(e)
 		s.mu.Unlock()
 		e = next
 	}
@@ -266,10 +273,8 @@ func (s *Sharing) takeQueue() {
 // returned, or has left a short time ago. In the first case the return wakes the goroutine.
 func (r *trip) untilDue(mono int64) time.Duration {
 	var left time.Duration
-	for _, e := range r.set {
-		if e == nil {
-			break
-		}
+	for i := range r.legs {
+		e := r.legs[i].lease
 		e.mu.Lock()
 		if e.flying > 0 {
 			left = max(left, tripTimeout)
@@ -291,11 +296,9 @@ func (s *Sharing) questions(trips []*trip, now Instant) []Question {
 	for i, r := range trips {
 		q := &qs[i]
 		q.Requests, r.generation = r.requests, generation
-		for _, e := range r.set {
-			if e == nil {
-				break
-			}
-			t := e.params.take(e.name.String(), version)
+		for j := range r.legs {
+			e, amount := r.legs[j].lease, r.legs[j].amount
+			t := e.params.take(e.name.String(), amount, version)
 			t.Force = r.force
 			if s.cfg.Mode == Leased {
 				t.Number = s.nextNumber()
@@ -311,7 +314,7 @@ func (s *Sharing) questions(trips []*trip, now Instant) []Question {
 				first[e] = true
 				e.debt.report(&t, now.Mono, e.params.window, generation, s.nextNumber)
 				if s.cfg.Mode == Leased && !r.force {
-					e.askAhead(&t, r.requests, now.Mono)
+					e.askAhead(&t, r.requests*amount, now.Mono)
 				}
 			}
 			e.mu.Unlock()
@@ -368,7 +371,7 @@ func (s *Sharing) arrive(trips []*trip, questions []Question, now Instant, err e
 		}
 		r.mono, r.admitted = now.Mono, q.Admitted
 		for j := range q.Takes {
-			s.land(r.set[j], r, j, &q.Takes[j], now)
+			s.land(r, &r.legs[j], &q.Takes[j], now)
 		}
 	}
 	if lost && err != nil {
@@ -380,8 +383,9 @@ func (s *Sharing) arrive(trips []*trip, questions []Question, now Instant, err e
 	s.signal()
 }
 
-// land takes the answer t to r about its lease e, which is number i of the set.
-func (s *Sharing) land(e *Lease, r *trip, i int, t *Take, now Instant) {
+// land takes the answer t to r about one of its legs.
+func (s *Sharing) land(r *trip, l *leg, t *Take, now Instant) {
+	e := l.lease
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.flying--
@@ -394,10 +398,10 @@ func (s *Sharing) land(e *Lease, r *trip, i int, t *Take, now Instant) {
 	}
 	s.settle(e, t)
 	word := e.params.unitsAt(now.Mono) + e.params.usedUnits(t)
-	r.words[i], r.granted[i] = word, t.Granted
-	r.answers[i] = answer{level: t.Level, part: t.LevelPart, time: t.Time, generation: r.generation}
+	l.word, l.granted = word, t.Granted
+	l.answer = answer{level: t.Level, part: t.LevelPart, time: t.Time, generation: r.generation}
 	e.hear(word)
-	e.taken, e.heard = e.taken+r.admitted, r.generation
+	e.taken, e.heard = e.taken+r.admitted*l.amount, r.generation
 	if t.Born != 0 {
 		e.birth = t.Born
 	}
@@ -408,7 +412,7 @@ func (s *Sharing) land(e *Lease, r *trip, i int, t *Take, now Instant) {
 	e.held = t.Left + t.Granted
 	e.half.Store(e.held / 2)
 	lapses := now.Mono/int64(time.Millisecond) + grantLife
-	e.grantedBy(r.answers[i].until(uint64(lapses)), tokensAt(e.tokens.Load(), s.cfg.Now().Mono), t.Granted)
+	e.grantedBy(l.answer.until(uint64(lapses)), tokensAt(e.tokens.Load(), s.cfg.Now().Mono), t.Granted)
 	for {
 		w := e.tokens.Load()
 		if w == closed {
@@ -485,13 +489,13 @@ func (s *Sharing) catchUp(ctx context.Context, r *trip) error {
 		return &fault.Error{Code: fault.Unavailable, Message: "the configuration cannot be read at the moment: try again", Err: err}
 	}
 	r.settled = true
-	for _, e := range r.set {
-		if e != nil && e.tokens.Load() == closed { // it has new parameters now
+	for i := range r.legs {
+		if r.legs[i].lease.tokens.Load() == closed { // it has new parameters now
 			return nil
 		}
 	}
 	if s.cfg.Version() <= r.newer {
-		now, again := s.cfg.Now(), newTrip(r.set)
+		now, again := s.cfg.Now(), newTrip(slices.Clone(r.legs))
 		again.force = true
 		s.travel([]*trip{again}, s.questions([]*trip{again}, now), now)
 	}

@@ -190,16 +190,5 @@ func (r *Record) limited(d *Decision) {
 	d.Check, d.Code = "limit", string(fault.RateLimitExceeded)
 	d.LimitScope, d.Limit, d.Remaining = r.LimitScope.String(), r.Limit, r.Remaining
 	d.PassesAt = time.Unix(r.PassesAt, 0).UTC()
-	whose := "the route's limit"
-	switch r.LimitScope {
-	case ratelimit.KeyScope:
-		whose = "the key's own limit"
-	case ratelimit.KeyDailyScope:
-		whose = "the key's own daily limit"
-	case ratelimit.DailyScope:
-		whose = "the route's daily limit"
-	case ratelimit.GlobalScope:
-		whose = "the gateway's global limit"
-	}
-	d.Message = fmt.Sprintf("%s of %d was used up: %d left; the request would have passed at %s", whose, r.Limit, r.Remaining, d.PassesAt.Format(time.RFC3339))
+	d.Message = fmt.Sprintf("%s of %d was used up: %d left; the request would have passed at %s", r.LimitScope.UsedUp(), r.Limit, r.Remaining, d.PassesAt.Format(time.RFC3339))
 }

@@ -35,13 +35,13 @@ func (d descriptors) perAddress(maxConnections, maxPerAddress int) int {
 	return min(maxPerAddress, max(d.clients*3/4, 1))
 }
 
-const defaultAdminPlaces, defaultOpsPlaces = 512, 128
+const defaultAdminSlots, defaultOpsSlots = 512, 128
 
 // shareDescriptors shares out the descriptors that a process may open, for at most
 // maxConnections clients. limited is false if there is no limit. It fails if files is below
 // minFiles.
 func shareDescriptors(files uint64, limited bool, maxConnections int) (d descriptors, err error) {
-	d = descriptors{clients: maxConnections, admin: defaultAdminPlaces, ops: defaultOpsPlaces}
+	d = descriptors{clients: maxConnections, admin: defaultAdminSlots, ops: defaultOpsSlots}
 	if !limited || files > 1<<31 {
 		return d, nil
 	}
@@ -51,8 +51,8 @@ func shareDescriptors(files uint64, limited bool, maxConnections int) (d descrip
 			files, minFiles)
 	}
 	n := int(files)
-	d.admin = min(max(n/16, 16), defaultAdminPlaces)
-	d.ops = min(max(n/32, 8), defaultOpsPlaces)
+	d.admin = min(max(n/16, 16), defaultAdminSlots)
+	d.ops = min(max(n/32, 8), defaultOpsSlots)
 	d.hooks = min(max(n/16, 16), 2048)
 	d.pipes = min(max(n/64, 2), 512)
 	// A delivery in flight may look up a name, and half as many connections are kept idle.

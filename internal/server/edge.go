@@ -25,7 +25,7 @@ func (s *Server) buildGateway(clock *ratelimit.Clock) (err error) {
 		s.pools.Close()
 		return nil
 	})
-	admitter, err := admit.New(admit.Config{Follower: s.follower, Reserver: s.reserver, Now: clock.Now, Mono: clock.Mono, Lease: s.lease()})
+	admitter, err := admit.New(admit.Config{Follower: s.follower, Now: clock.Now, Mono: clock.Mono, Lease: s.lease()})
 	if err != nil {
 		return err
 	}

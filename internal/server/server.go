@@ -215,14 +215,14 @@ func (s *Server) claim(ctx context.Context) (err error) {
 // serveOps serves /livez, from now until everything else has stopped.
 func (s *Server) serveOps(context.Context) error {
 	s.ops = newHTTPServer(telemetry.OpsHandler(&s.readiness, s.metrics, s.cfg.Settings.Pprof), s.log)
-	places := s.bound(s.ops, s.descriptors.ops, "ops")
+	slots := s.bound(s.ops, s.descriptors.ops, "ops")
 	s.ops.WriteTimeout = 0 // a profile may take as long as the client asks
-	s.serve("ops", func() error { return s.ops.Serve(places.Listener(s.listeners.ops)) })
+	s.serve("ops", func() error { return s.ops.Serve(slots.Listener(s.listeners.ops)) })
 	s.running.Push(func(ctx context.Context) error {
 		err := s.ops.Close()
 		ended, cancel := context.WithCancel(ctx)
 		cancel() // nothing more is waited for
-		places.Stop(ended)
+		slots.Stop(ended)
 		return err
 	})
 	return nil

@@ -80,9 +80,10 @@ func TestSuspensionKeepsLimits(t *testing.T) {
 	use := func() ratelimit.Result {
 		s := h.follower.Current()
 		k := s.FindKey(acme.key)
-		limits, _ := s.GatewayByID(acme.gateway.ID).RouteByID(acme.route).AppendLimits(k.AppendLimits(nil), k.BucketID())
-		result, _ := ratelimit.Decide(h.clock.Now(), limits, make([]ratelimit.Status, len(limits)))
-		return result
+		var c ratelimit.Charge
+		k.AddLimits(&c)
+		s.GatewayByID(acme.gateway.ID).RouteByID(acme.route).AddLimits(&c, k.BucketID())
+		return new(ratelimit.Limiter).Decide(h.clock.Now(), &c)
 	}
 	for range 5 {
 		if got := use(); got != ratelimit.Admitted {

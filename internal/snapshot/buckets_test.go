@@ -23,9 +23,7 @@ func TestBucketsOfEndedKeysAreDropped(t *testing.T) {
 	h.catchUp()
 
 	use := func(bucket [16]byte) ratelimit.Result {
-		var s [1]ratelimit.Status
-		r, _ := ratelimit.Decide(h.clock.Now(), limitsOf(h, g.ID, "/orders", bucket), s[:])
-		return r
+		return new(ratelimit.Limiter).Decide(h.clock.Now(), limitsOf(h, g.ID, "/orders", bucket))
 	}
 	before := h.follower.BucketBudget().Used()
 	const keys = 500
@@ -75,13 +73,13 @@ func TestBucketsOfEndedKeysAreDropped(t *testing.T) {
 	}
 }
 
-func limitsOf(h *harness, gatewayID, path string, bucket [16]byte) []ratelimit.Limit {
+func limitsOf(h *harness, gatewayID, path string, bucket [16]byte) *ratelimit.Charge {
 	h.t.Helper()
-	limits, fits := routeOf(h, gatewayID, path).AppendLimits(nil, bucket)
-	if !fits {
+	var c ratelimit.Charge
+	if !routeOf(h, gatewayID, path).AddLimits(&c, bucket) {
 		h.t.Fatal("there is no room for a bucket")
 	}
-	return limits
+	return &c
 }
 
 func routeOf(h *harness, gatewayID, path string) *snapshot.Route {
@@ -109,10 +107,10 @@ func TestBucketsAreSweptWhenMemoryIsShort(t *testing.T) {
 		keys++
 		var bucket [16]byte
 		binary.BigEndian.PutUint32(bucket[:], keys)
-		limits, fits := routeOf(h, g.ID, "/orders").AppendLimits(nil, bucket)
+		var c ratelimit.Charge
+		fits := routeOf(h, g.ID, "/orders").AddLimits(&c, bucket)
 		if fits {
-			var s [1]ratelimit.Status
-			ratelimit.Decide(h.clock.Now(), limits, s[:])
+			new(ratelimit.Limiter).Decide(h.clock.Now(), &c)
 		}
 		return fits
 	}

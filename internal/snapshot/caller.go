@@ -126,18 +126,17 @@ func (c *Caller) BucketID() [16]byte {
 	return c.UUID()
 }
 
-// AppendLimits appends the caller's own limits. It allocates only for the first request of a caller with
+// AddLimits adds the caller's own limits to a charge. It allocates only for the first request of a caller with
 // a daily cap.
-func (c *Caller) AppendLimits(dst []ratelimit.Limit) []ratelimit.Limit {
+func (c *Caller) AddLimits(charge *ratelimit.Charge) {
 	if c == nil || c.limit == nil {
-		return dst
+		return
 	}
 	l := c.limit
 	if l.bucket != nil {
-		dst = append(dst, ratelimit.Limit{Scope: ratelimit.KeyScope, Params: l.params, Bucket: l.bucket})
+		charge.Add(ratelimit.Limit{Scope: ratelimit.KeyScope, Params: l.params, Bucket: l.bucket}, 1)
 	}
 	if l.daily > 0 {
-		dst = append(dst, ratelimit.Limit{Scope: ratelimit.KeyDailyScope, Daily: l.dailies.DailyOf(c.BucketID(), l.daily)})
+		charge.Add(ratelimit.Limit{Scope: ratelimit.KeyDailyScope, Daily: l.dailies.DailyOf(c.BucketID(), l.daily)}, 1)
 	}
-	return dst
 }

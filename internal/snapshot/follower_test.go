@@ -76,18 +76,39 @@ func TestCompiledUpstream(t *testing.T) {
 	h.source.PutGateway(foreign)
 	h.catchUp()
 	c := h.follower.Current().GatewayByID(g.ID)
-	if c.Upstream.Base.Path != "/base" || c.Upstream.Timeout != 5*time.Second || c.Upstream.PublicOnly || c.MaxBodyBytes != 1000 {
-		t.Errorf("got %+v, want path /base, timeout 5 s, any address, 1000 bytes", c.Upstream)
+	if c.Upstream.Target.Base.Path != "/base" || c.Upstream.Timeout != 5*time.Second || c.Upstream.Target.PublicOnly || c.MaxBodyBytes != 1000 {
+		t.Errorf("got %+v to %+v, want path /base, timeout 5 s, any address, 1000 bytes", c.Upstream, c.Upstream.Target)
 	}
 	want := []snapshot.Header{{Name: "X-A", Value: "A"}, {Name: "X-B", Value: "B"}}
 	if !slices.Equal(c.Upstream.Headers, want) {
 		t.Errorf("got headers %v, want %v", c.Upstream.Headers, want)
 	}
-	if u := c.Upstream; u.Client.Value() != [2]string{"chain", "KEY"} || u.ConnectTimeout != 500*time.Millisecond || u.IdleTimeout != time.Hour || u.MaxConnAge != 2*time.Minute || u.MaxConns != 7 {
+	if u := c.Upstream.Target; u.Client.Value() != [2]string{"chain", "KEY"} || u.ConnectTimeout != 500*time.Millisecond || u.IdleTimeout != time.Hour || u.MaxConnAge != 2*time.Minute || u.MaxConns != 7 {
 		t.Errorf("got connection settings %+v, want those of the record", u)
 	}
-	if !h.follower.Current().GatewayByID(foreign.ID).Upstream.PublicOnly {
+	if !h.follower.Current().GatewayByID(foreign.ID).Upstream.Target.PublicOnly {
 		t.Error("the gateway of an unknown account may reach private addresses, want public ones only")
+	}
+}
+
+// Guarantee: a gateway whose account may from now on reach only public addresses has another target, so
+// that no connection is used that was allowed to private ones. Otherwise a target stays the same.
+func TestRestrictedAccountChangesTarget(t *testing.T) {
+	h := newHarness(t)
+	g := h.gateway()
+	h.source.PutGateway(g)
+	h.catchUp()
+	target := func() *snapshot.Target { return h.follower.Current().GatewayByID(g.ID).Upstream.Target }
+	before := target()
+	h.source.PutGateway(h.gateway())
+	h.catchUp()
+	if target() != before || before.PublicOnly {
+		t.Errorf("after a change of another gateway: got target %+v, want %+v as before", target(), before)
+	}
+	h.source.DeleteAccount(g.AccountID)
+	h.catchUp()
+	if after := target(); after == before || !after.PublicOnly || before.PublicOnly {
+		t.Errorf("without the account that may reach private addresses: got target %+v, want another one that may not", after)
 	}
 }
 

@@ -65,8 +65,8 @@ func (g *Gateway) FindOpen(path string) (n *Node, ok bool) { return g.tree.Searc
 // HasPublic reports whether any route is public.
 func (g *Gateway) HasPublic() bool { return g.public > 0 }
 
-// Global returns the gateway's global limit, its own or the default.
-func (g *Gateway) Global() ratelimit.Limit { return g.global }
+// AddLimit adds the gateway's global limit, its own or the default, to c.
+func (g *Gateway) AddLimit(c *ratelimit.Charge) { c.Add(g.global, 1) }
 
 // KeyHeader is a header that may hold the key.
 type KeyHeader struct {

@@ -47,18 +47,19 @@ func (h *levelsHarness) request(path string, keys ...heldKey) {
 	r := s.GatewayByID(h.g.ID).FindNode(path).Route("GET")
 	for _, held := range keys {
 		k := s.FindKey(held.secret)
-		limits, _ := r.AppendLimits(k.AppendLimits(nil), k.BucketID())
-		limits = append(limits, s.GatewayByID(h.g.ID).Global())
-		var statuses [ratelimit.MaxLimits]ratelimit.Status
+		var c ratelimit.Charge
+		k.AddLimits(&c)
+		r.AddLimits(&c, k.BucketID())
+		s.GatewayByID(h.g.ID).AddLimit(&c)
 		for {
-			result, worst := ratelimit.Decide(h.clock.Now(), limits, statuses[:])
+			result := new(ratelimit.Limiter).Decide(h.clock.Now(), &c)
 			if result == ratelimit.Admitted {
 				break
 			}
 			if result != ratelimit.NeedsReservation {
 				h.t.Fatalf("got %v, want Admitted or NeedsReservation", result)
 			}
-			if err := h.reserver.Wait(context.Background(), limits[worst].Daily); err != nil {
+			if err := c.Wait(context.Background()); err != nil {
 				h.t.Fatal(err)
 			}
 		}

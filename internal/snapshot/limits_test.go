@@ -11,18 +11,18 @@ import (
 	"github.com/keygate/keygate/internal/ratelimit"
 )
 
-// pass returns how many of n requests the limits admit now.
-func (h *harness) pass(limits []ratelimit.Limit, n int) int {
+// pass returns how many of n requests that are charged c are admitted now.
+func (h *harness) pass(c *ratelimit.Charge, n int) int {
 	h.t.Helper()
 	passed := 0
-	statuses := make([]ratelimit.Status, len(limits))
+	var l ratelimit.Limiter
 	for range n {
-		r, worst := ratelimit.Decide(h.clock.Now(), limits, statuses)
+		r := l.Decide(h.clock.Now(), c)
 		for r == ratelimit.NeedsReservation {
-			if err := h.reserver.Wait(context.Background(), limits[worst].Daily); err != nil {
+			if err := c.Wait(context.Background()); err != nil {
 				h.t.Fatal(err)
 			}
-			r, worst = ratelimit.Decide(h.clock.Now(), limits, statuses)
+			r = l.Decide(h.clock.Now(), c)
 		}
 		switch r {
 		case ratelimit.Admitted:
@@ -34,9 +34,28 @@ func (h *harness) pass(limits []ratelimit.Limit, n int) int {
 	return passed
 }
 
-func (h *harness) routeLimits(gatewayID, path string, bucket [16]byte) []ratelimit.Limit {
-	limits, _ := h.follower.Current().GatewayByID(gatewayID).FindNode(path).Route("GET").AppendLimits(nil, bucket)
-	return limits
+// left returns the status of the limit of c that has the fewest requests left.
+func (h *harness) left(c *ratelimit.Charge) ratelimit.Status {
+	new(ratelimit.Limiter).Peek(h.clock.Now(), c)
+	return *c.Worst()
+}
+
+// shown returns the number of limits of c.
+func (h *harness) shown(c *ratelimit.Charge) int {
+	new(ratelimit.Limiter).Peek(h.clock.Now(), c)
+	return c.Shown()
+}
+
+func (h *harness) routeLimits(gatewayID, path string, bucket [16]byte) *ratelimit.Charge {
+	var c ratelimit.Charge
+	h.follower.Current().GatewayByID(gatewayID).FindNode(path).Route("GET").AddLimits(&c, bucket)
+	return &c
+}
+
+func (h *harness) keyLimits(secret string) *ratelimit.Charge {
+	var c ratelimit.Charge
+	h.follower.Current().FindKey(secret).AddLimits(&c)
+	return &c
 }
 
 // limitsHarness has a gateway with a global limit and a route for each kind of limit.
@@ -76,8 +95,10 @@ func (h *limitsHarness) put(more ...gateway.Route) {
 	h.catchUp()
 }
 
-func (h *limitsHarness) global() []ratelimit.Limit {
-	return []ratelimit.Limit{h.follower.Current().GatewayByID(h.g.ID).Global()}
+func (h *limitsHarness) global() *ratelimit.Charge {
+	var c ratelimit.Charge
+	h.follower.Current().GatewayByID(h.g.ID).AddLimit(&c)
+	return &c
 }
 
 // Guarantee: no publication refills a bucket or resets a daily count (contract, 4.3).
@@ -97,14 +118,12 @@ func TestPublicationsRefillNothing(t *testing.T) {
 	} {
 		publish()
 		for path, want := range map[string]int64{"/shared": 60, "/each": 60, "/daily": 30, "/daily-each": 30} {
-			var s [1]ratelimit.Status
-			if ratelimit.Peek(h.clock.Now(), h.routeLimits(h.g.ID, path, limitsKey), s[:]); s[0].Remaining != want {
-				t.Errorf("after %s: %s has %d left, want %d", name, path, s[0].Remaining, want)
+			if s := h.left(h.routeLimits(h.g.ID, path, limitsKey)); s.Remaining != want {
+				t.Errorf("after %s: %s has %d left, want %d", name, path, s.Remaining, want)
 			}
 		}
-		var s [1]ratelimit.Status
-		if ratelimit.Peek(h.clock.Now(), h.global(), s[:]); s[0].Remaining != 600 || s[0].Default {
-			t.Errorf("after %s: the global limit is %+v, want 600 left of the gateway's own", name, s[0])
+		if s := h.left(h.global()); s.Remaining != 600 || s.Default {
+			t.Errorf("after %s: the global limit is %+v, want 600 left of the gateway's own", name, s)
 		}
 	}
 }
@@ -129,7 +148,7 @@ func TestChangedLimitsKeepTheirLevel(t *testing.T) {
 	}
 	h.g.GlobalLimit = ratelimit.Config{}
 	h.put()
-	if d := h.global()[0]; !d.Default {
+	if !h.left(h.global()).Default {
 		t.Error("a gateway without a global limit does not have the default one")
 	}
 }
@@ -151,7 +170,7 @@ func TestDailyCapChangesItsKind(t *testing.T) {
 	r.RateLimit = ratelimit.Config{}
 	h.source.PutGateway(g, r)
 	h.catchUp()
-	if n := len(h.routeLimits(g.ID, "/d", [16]byte{})); n != 0 {
+	if n := h.shown(h.routeLimits(g.ID, "/d", [16]byte{})); n != 0 {
 		t.Errorf("%d limits after their removal, want 0", n)
 	}
 }
@@ -164,12 +183,12 @@ func TestRotatedKeysShareOneBucket(t *testing.T) {
 	old.RateLimit = ratelimit.RateOf(rate(t, "100/day"))
 	h.source.PutKey(old)
 	h.catchUp()
-	limits := func(secret string) []ratelimit.Limit {
-		list := h.follower.Current().FindKey(secret).AppendLimits(nil)
-		if len(list) != 1 {
-			t.Fatalf("got %d limits, want 1", len(list))
+	limits := func(secret string) *ratelimit.Charge {
+		c := h.keyLimits(secret)
+		if n := h.shown(c); n != 1 {
+			t.Fatalf("got %d limits, want 1", n)
 		}
-		return list
+		return c
 	}
 	h.pass(limits(oldSecret), 20)
 	fresh, freshSecret := h.key()
@@ -184,9 +203,8 @@ func TestRotatedKeysShareOneBucket(t *testing.T) {
 	fresh.RateLimit = ratelimit.RateOf(rate(t, "200/day"))
 	h.source.PutKey(fresh)
 	h.catchUp()
-	a, b := limits(oldSecret)[0], limits(freshSecret)[0]
-	if a.Bucket != b.Bucket || *a.Params != *b.Params {
-		t.Error("the keys have different limits")
+	if a, b := *limits(oldSecret).Worst(), *limits(freshSecret).Worst(); a != b || a.Limit != 200 {
+		t.Errorf("the keys have the limits %+v and %+v, want the same of 200", a, b)
 	}
 	old.RateLimit = fresh.RateLimit
 	h.source.PutKey(old)
@@ -221,9 +239,7 @@ func TestDailyCapOfAKey(t *testing.T) {
 	h.source.PutKey(old)
 	h.source.PutKey(fresh)
 	h.catchUp()
-	limits := func(secret string) []ratelimit.Limit {
-		return h.follower.Current().FindKey(secret).AppendLimits(nil)
-	}
+	limits := h.keyLimits
 	if got := h.pass(limits(oldSecret), 4) + h.pass(limits(freshSecret), 10); got != 10 {
 		t.Errorf("both keys admit %d requests, want 10", got)
 	}
@@ -248,7 +264,7 @@ func TestDailyCapOfAKey(t *testing.T) {
 		t.Fatal(err)
 	}
 	again := newHarnessOn(t, h.source, h.clock)
-	if got := again.pass(again.follower.Current().FindKey(freshSecret).AppendLimits(nil), 5); got != 2 {
+	if got := again.pass(again.keyLimits(freshSecret), 5); got != 2 {
 		t.Errorf("after a restart: got %d requests admitted, want 2", got)
 	}
 }
@@ -270,7 +286,7 @@ func TestExpiredKeysHaveNoSayInTheirRateLimit(t *testing.T) {
 		h.catchUp()
 		h.source.PutKey(last)
 		h.catchUp()
-		if got := h.pass(h.follower.Current().FindKey(secret).AppendLimits(nil), 5); got != 2 {
+		if got := h.pass(h.keyLimits(secret), 5); got != 2 {
 			t.Errorf("%d of 5 requests pass a limit of 2 (the expired key was read last: %v)", got, expiredLast)
 		}
 	}

@@ -240,9 +240,10 @@ func (f *Follower) publish(accounts map[string]*account.Account, changed map[str
 		}
 	}
 	for id, g := range gateways {
-		if only := publicOnly(accounts, g.AccountID); only != g.Upstream.PublicOnly {
-			other := *g
-			other.Upstream.PublicOnly = only
+		if only := publicOnly(accounts, g.AccountID); g.Upstream.Target != nil && only != g.Upstream.Target.PublicOnly {
+			other, target := *g, *g.Upstream.Target
+			target.PublicOnly = only
+			other.Upstream.Target = &target
 			gateways[id] = &other
 		}
 	}

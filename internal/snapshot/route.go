@@ -56,35 +56,35 @@ func (r *Route) lists(method string) bool {
 	return false
 }
 
-// AppendLimits appends the limits of the route for the key with the given bucket
-// identifier. Callers without a key share the zero bucket. fits is false if what the account
-// counts for limits with per: key leaves no room for the key: then AppendLimits leaves that limit out. It
-// allocates only for the first request of a key on a route with limits for each key.
-func (r *Route) AppendLimits(dst []ratelimit.Limit, bucket [16]byte) (_ []ratelimit.Limit, fits bool) {
+// AddLimits adds the limits of the route, for the key with the given bucket identifier, to c. Callers without a
+// key share the zero bucket. It reports false if what the account counts for limits with per: key leaves no room
+// for the key: then that limit is left out. It allocates only for the first request of a key on a route with
+// limits for each key.
+func (r *Route) AddLimits(c *ratelimit.Charge, bucket [16]byte) bool {
 	l := r.limits
-	fits = true
+	fits := true
 	switch {
 	case l == nil:
-		return dst, true
+		return true
 	case l.bucket != nil:
-		dst = append(dst, ratelimit.Limit{Scope: ratelimit.RouteScope, Params: l.params, Bucket: l.bucket})
+		c.Add(ratelimit.Limit{Scope: ratelimit.RouteScope, Params: l.params, Bucket: l.bucket}, 1)
 	case l.buckets != nil:
 		p, b := l.buckets.Bucket(bucket)
 		if fits = b != nil; fits {
-			dst = append(dst, ratelimit.Limit{Scope: ratelimit.RouteScope, Params: p, Bucket: b})
+			c.Add(ratelimit.Limit{Scope: ratelimit.RouteScope, Params: p, Bucket: b}, 1)
 		}
 	}
 	switch {
 	case l.daily != nil:
-		dst = append(dst, ratelimit.Limit{Scope: ratelimit.DailyScope, Daily: l.daily})
+		c.Add(ratelimit.Limit{Scope: ratelimit.DailyScope, Daily: l.daily}, 1)
 	case l.dailies != nil:
 		d := l.dailies.Daily(bucket)
 		if d == nil {
-			return dst, false
+			return false
 		}
-		dst = append(dst, ratelimit.Limit{Scope: ratelimit.DailyScope, Daily: d})
+		c.Add(ratelimit.Limit{Scope: ratelimit.DailyScope, Daily: d}, 1)
 	}
-	return dst, fits
+	return fits
 }
 
 // Node is a node of the route tree: the routes whose templates match the same paths. It is

@@ -15,10 +15,19 @@ import (
 
 // Upstream is where and how a gateway forwards requests.
 type Upstream struct {
-	URL     string   // as stored
-	Base    *url.URL // URL parsed; must not be changed
-	CA      string   // PEM certificates that replace the system's roots, or ""
+	Target  *Target
 	Timeout time.Duration
+	Headers []Header // set on every forwarded request; opened, sorted by name
+}
+
+// Target is where requests go and how connections to it are made. It is immutable: any other setting
+// makes another Target.
+type Target struct {
+	ID        string   // of the target; that of the gateway, which has one
+	AccountID string   // of the gateway
+	URL       string   // as stored
+	Base      *url.URL // URL parsed; must not be changed
+	CA        string   // PEM certificates that replace the system's roots, or ""
 	// Client is the client certificate with its chain, and its opened private key, both in
 	// PEM. The zero Handle means none.
 	Client unique.Handle[[2]string]
@@ -27,10 +36,7 @@ type Upstream struct {
 	IdleTimeout    time.Duration
 	MaxConnAge     time.Duration
 	MaxConns       int
-
-	Headers []Header // set on every forwarded request; opened, sorted by name
-	// PublicOnly is set if the gateway's account may reach only public addresses (contract,
-	// 4.6).
+	// PublicOnly is set if the account may reach only public addresses (contract, 4.6).
 	PublicOnly bool
 }
 
@@ -38,10 +44,10 @@ type Upstream struct {
 type Header struct{ Name, Value string }
 
 func (f *Follower) compileUpstream(g *gateway.Gateway) (Upstream, error) {
-	u := Upstream{URL: g.Upstream.URL, CA: g.Upstream.TLS.CA}
+	var u Upstream
 	var err error
-	if u.Base, err = url.Parse(g.Upstream.URL); err != nil {
-		return u, fmt.Errorf("read upstream_url: %w", err)
+	if u.Target, err = f.compileTarget(g); err != nil {
+		return u, err
 	}
 	if u.Timeout, err = time.ParseDuration(cmp.Or(g.Timeout, gateway.DefaultTimeout)); err != nil {
 		return u, fmt.Errorf("read timeout: %w", err)
@@ -54,30 +60,33 @@ func (f *Follower) compileUpstream(g *gateway.Gateway) (Upstream, error) {
 		u.Headers = append(u.Headers, Header{name, value})
 	}
 	slices.SortFunc(u.Headers, func(a, b Header) int { return strings.Compare(a.Name, b.Name) })
-	return u, f.compileConnection(&u, g)
+	return u, nil
 }
 
-func (f *Follower) compileConnection(u *Upstream, g *gateway.Gateway) error {
+func (f *Follower) compileTarget(g *gateway.Gateway) (*Target, error) {
+	t := &Target{ID: g.ID, AccountID: g.AccountID, URL: g.Upstream.URL, CA: g.Upstream.TLS.CA, MaxConns: int(g.Upstream.MaxConnections)}
 	var err error
-	if u.ConnectTimeout, err = optionalDuration(g.Upstream.Timeouts.Connect); err != nil {
-		return fmt.Errorf("read upstream_connect_timeout: %w", err)
+	if t.Base, err = url.Parse(t.URL); err != nil {
+		return nil, fmt.Errorf("read upstream_url: %w", err)
 	}
-	if u.IdleTimeout, err = optionalDuration(g.Upstream.Timeouts.Idle); err != nil {
-		return fmt.Errorf("read upstream_idle_timeout: %w", err)
+	if t.ConnectTimeout, err = optionalDuration(g.Upstream.Timeouts.Connect); err != nil {
+		return nil, fmt.Errorf("read upstream_connect_timeout: %w", err)
 	}
-	if u.MaxConnAge, err = optionalDuration(g.Upstream.MaxConnectionAge); err != nil {
-		return fmt.Errorf("read upstream_max_connection_age: %w", err)
+	if t.IdleTimeout, err = optionalDuration(g.Upstream.Timeouts.Idle); err != nil {
+		return nil, fmt.Errorf("read upstream_idle_timeout: %w", err)
 	}
-	u.MaxConns = int(g.Upstream.MaxConnections)
+	if t.MaxConnAge, err = optionalDuration(g.Upstream.MaxConnectionAge); err != nil {
+		return nil, fmt.Errorf("read upstream_max_connection_age: %w", err)
+	}
 	if g.Upstream.TLS.ClientCertificate == "" {
-		return nil
+		return t, nil
 	}
 	key, err := f.open(g.Upstream.TLS.ClientKey)
 	if err != nil {
-		return fmt.Errorf("decrypt upstream_client_key: %w", err)
+		return nil, fmt.Errorf("decrypt upstream_client_key: %w", err)
 	}
-	u.Client = unique.Make([2]string{g.Upstream.TLS.ClientCertificate, key})
-	return nil
+	t.Client = unique.Make([2]string{g.Upstream.TLS.ClientCertificate, key})
+	return t, nil
 }
 
 // open decrypts a sealed value from the store.

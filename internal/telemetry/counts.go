@@ -8,7 +8,7 @@ import (
 // counts is what is counted about requests. The zero value is empty.
 type counts struct {
 	statuses          [6]uint64 // by the first digit; 0 is for invalid ones
-	limited           [ratelimit.GlobalScope + 1]uint64
+	limited           [ratelimit.ReportedScopes]uint64
 	upstream          [upstreamReasons]uint64
 	bytesIn, bytesOut int64
 
@@ -85,7 +85,7 @@ const (
 	// histograms and keygate_route_info.
 	linesOfNew = 1 + 2 + 2*linesOfHistogram + 1
 	// mostLines is what a series has at most: every status, refusal and reason as well.
-	mostLines = linesOfNew - 1 + 6 + int(ratelimit.GlobalScope) + 1 + upstreamReasons
+	mostLines = linesOfNew - 1 + 6 + ratelimit.ReportedScopes + upstreamReasons
 )
 
 // countLines returns the number of lines that s has at the next scrape.

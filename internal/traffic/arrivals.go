@@ -7,29 +7,29 @@ import (
 	"slices"
 )
 
-// Caller is a key at a route. Key is zero on a public route.
-type Caller struct {
+// Flow is the requests of one key to one route. Key is zero on a public route.
+type Flow struct {
 	Gateway, Route, Key [16]byte
 }
 
-func (c *Caller) compare(o *Caller) int {
+func (c *Flow) compare(o *Flow) int {
 	return cmp.Or(bytes.Compare(c.Gateway[:], o.Gateway[:]), bytes.Compare(c.Route[:], o.Route[:]), bytes.Compare(c.Key[:], o.Key[:]))
 }
 
 // Arrivals counts the requests of one minute that reached the rate limits of their route,
-// by caller and second. Use NewArrivals to create one.
+// by flow and second. Use NewArrivals to create one.
 type Arrivals struct {
-	counts map[Caller]*[60]uint32
+	counts map[Flow]*[60]uint32
 }
 
 // NewArrivals returns Arrivals with no counts.
-func NewArrivals() *Arrivals { return &Arrivals{counts: map[Caller]*[60]uint32{}} }
+func NewArrivals() *Arrivals { return &Arrivals{counts: map[Flow]*[60]uint32{}} }
 
-// Len returns the number of callers.
+// Len returns the number of flows.
 func (a *Arrivals) Len() int { return len(a.counts) }
 
 // Add adds n requests in a second of the minute, from 0 to 59.
-func (a *Arrivals) Add(c Caller, second int, n uint32) {
+func (a *Arrivals) Add(c Flow, second int, n uint32) {
 	of := a.counts[c]
 	if of == nil {
 		of = new([60]uint32)
@@ -40,17 +40,17 @@ func (a *Arrivals) Add(c Caller, second int, n uint32) {
 
 // AddBody adds the arrivals of the body of a chunk with part Seconds or Methods.
 func (a *Arrivals) AddBody(body []byte) error {
-	return arrivals(body, func(c *Caller) func(int, uint32) {
+	return arrivals(body, func(c *Flow) func(int, uint32) {
 		return func(second int, n uint32) { a.Add(*c, second, n) }
 	})
 }
 
-// arrivals calls of for each caller of a body, and the function that of returns for each of
-// the caller's seconds, in order. If of returns nil, the caller is skipped.
-func arrivals(body []byte, of func(c *Caller) func(second int, n uint32)) error {
+// arrivals calls of for each flow of a body, and the function that of returns for each of
+// the flow's seconds, in order. If of returns nil, the flow is skipped.
+func arrivals(body []byte, of func(c *Flow) func(second int, n uint32)) error {
 	r := newReader(body)
 	for r.more() {
-		c := Caller{Gateway: r.id(), Route: r.id(), Key: r.id()}
+		c := Flow{Gateway: r.id(), Route: r.id(), Key: r.id()}
 		seconds := r.number()
 		if r.err != nil {
 			break
@@ -76,17 +76,17 @@ func (a *Arrivals) Chunks(c Chunk) []Chunk {
 	if c.Part != Methods {
 		c.Part = Seconds
 	}
-	callers := slices.SortedFunc(maps.Keys(a.counts), func(x, y Caller) int { return x.compare(&y) })
+	flows := slices.SortedFunc(maps.Keys(a.counts), func(x, y Flow) int { return x.compare(&y) })
 	w := NewWriter(c)
 	var seconds []SecondCount
-	for i := range callers {
+	for i := range flows {
 		seconds = seconds[:0]
-		for second, n := range a.counts[callers[i]] {
+		for second, n := range a.counts[flows[i]] {
 			if n > 0 {
 				seconds = append(seconds, SecondCount{uint8(second), n})
 			}
 		}
-		w.Arrivals(&callers[i], seconds)
+		w.Arrivals(&flows[i], seconds)
 	}
 	return w.Chunks()
 }

@@ -60,9 +60,9 @@ type SecondCount struct {
 	Count  uint32
 }
 
-// Arrivals adds the requests of a caller, ordered by second. Callers must be ordered by
-// gateway. A caller may be added more than once.
-func (w *Writer) Arrivals(c *Caller, seconds []SecondCount) {
+// Arrivals adds the requests of a flow, ordered by second. Flows must be ordered by
+// gateway. A flow may be added more than once.
+func (w *Writer) Arrivals(c *Flow, seconds []SecondCount) {
 	w.begin(c.Gateway)
 	w.id(c.Gateway)
 	w.id(c.Route)

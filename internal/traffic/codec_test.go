@@ -117,7 +117,7 @@ func TestLargeIntervalsAreSplit(t *testing.T) {
 	}
 }
 
-// Guarantee: merging the chunks of arrivals keeps the requests of each caller and second.
+// Guarantee: merging the chunks of arrivals keeps the requests of each flow and second.
 func TestMergedArrivalsKeepAllCounts(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		want, got := NewArrivals(), NewArrivals()
@@ -125,7 +125,7 @@ func TestMergedArrivalsKeepAllCounts(t *testing.T) {
 			some := NewArrivals()
 			for range rapid.IntRange(1, 50).Draw(t, "arrivals") {
 				small := rapid.IntRange(0, 5)
-				c := Caller{Gateway: identifier(small.Draw(t, "gateway")), Route: identifier(small.Draw(t, "route")), Key: identifier(small.Draw(t, "key"))}
+				c := Flow{Gateway: identifier(small.Draw(t, "gateway")), Route: identifier(small.Draw(t, "route")), Key: identifier(small.Draw(t, "key"))}
 				second, n := rapid.IntRange(0, 59).Draw(t, "second"), rapid.Uint32Range(1, 1<<20).Draw(t, "n")
 				some.Add(c, second, n)
 				want.Add(c, second, n)
@@ -137,11 +137,11 @@ func TestMergedArrivalsKeepAllCounts(t *testing.T) {
 			}
 		}
 		if got.Len() != want.Len() {
-			t.Fatalf("got %d callers, want %d", got.Len(), want.Len())
+			t.Fatalf("got %d flows, want %d", got.Len(), want.Len())
 		}
 		for c, seconds := range want.counts {
 			if *got.counts[c] != *seconds {
-				t.Fatalf("got the seconds %v of a caller, want %v", *got.counts[c], *seconds)
+				t.Fatalf("got the seconds %v of a flow, want %v", *got.counts[c], *seconds)
 			}
 		}
 	})
@@ -153,7 +153,7 @@ func FuzzBody(f *testing.F) {
 	m.Add(&Entry{Identity: Identity{Gateway: identifier(1), Route: identifier(2), Status: 200}, Counts: Counts{1, 2, 3, 4}, Latency: new(Sketch), Upstream: new(Sketch)})
 	f.Add(byte(Routes), m.Chunks(Chunk{})[0].Body)
 	a := NewArrivals()
-	a.Add(Caller{Gateway: identifier(1)}, 59, 7)
+	a.Add(Flow{Gateway: identifier(1)}, 59, 7)
 	f.Add(byte(Seconds), a.Chunks(Chunk{})[0].Body)
 	f.Add(byte(Keys), []byte{1, 0x80})
 	f.Fuzz(func(t *testing.T, part byte, body []byte) {

@@ -241,7 +241,7 @@ func (r *effectReplay) arrivals(ctx context.Context, c *Chunk) error {
 		r.minute = c.Start
 	}
 	var full error
-	err := arrivals(c.Body, func(c *Caller) func(int, uint32) {
+	err := arrivals(c.Body, func(c *Flow) func(int, uint32) {
 		route, tracked := r.routes[c.Route]
 		if c.Gateway != r.Gateway || !tracked || !r.isLimited(route) || full != nil {
 			return nil
@@ -296,7 +296,7 @@ func (r *effectReplay) count(_ context.Context, c *Chunk) error {
 
 // countMethods adds the requests of a chunk of part Methods.
 func (r *effectReplay) countMethods(_ context.Context, c *Chunk) error {
-	return arrivals(c.Body, func(c *Caller) func(int, uint32) {
+	return arrivals(c.Body, func(c *Flow) func(int, uint32) {
 		route, tracked := r.routes[c.Route]
 		if c.Gateway != r.Gateway || !tracked || len(r.Routes[route].LostMethods) == 0 {
 			return nil

@@ -16,7 +16,7 @@ import (
 type What struct {
 	// Gateway, and Route or Key if the limit is for one, select the requests that
 	// the limit applies to. Zero fields do not filter.
-	Caller
+	Flow
 	Limit ratelimit.Config
 	// Buckets has the bucket of each key that shares that of another key, for
 	// example after a rotation.
@@ -91,9 +91,9 @@ type point struct {
 	count  uint32
 }
 
-// of returns the function for a caller's requests, or nil if the limit does not apply to
+// of returns the function for a flow's requests, or nil if the limit does not apply to
 // them.
-func (r *replay) of(c *Caller) func(int, uint32) {
+func (r *replay) of(c *Flow) func(int, uint32) {
 	var none [16]byte
 	if c.Gateway != r.Gateway || r.Route != none && c.Route != r.Route {
 		return nil

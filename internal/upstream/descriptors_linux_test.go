@@ -41,7 +41,7 @@ func TestNoDescriptors(t *testing.T) {
 	pools := newPools(t, upstream.Config{Guard: netguard.New()})
 	for name, maxConns := range map[string]int{"no limit": 0, "limit": 1} {
 		t.Run(name, func(t *testing.T) {
-			o := upstream.Origin{Scheme: "http", Host: "127.0.0.1:9", MaxConns: maxConns, Gateway: name}
+			o := upstream.Origin{Scheme: "http", Host: "127.0.0.1:9", MaxConns: maxConns, Target: name}
 			plain, err := pools.Plain(o)
 			if err != nil {
 				t.Fatal(err)

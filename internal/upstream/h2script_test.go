@@ -455,7 +455,7 @@ func TestMultiplexedBudget(t *testing.T) {
 // connection of one version gives way to the other.
 func TestLimitIsSharedByVersions(t *testing.T) {
 	o := serve(t, "net/http TLS", 100, http.HandlerFunc(echo))
-	o.MaxConns, o.Gateway = 1, "g"
+	o.MaxConns, o.Target = 1, "g"
 	_, pool := newMultiplexed(t, Config{}, o)
 	for range 3 {
 		c := newCall("GET", "/").start(t, pool, true)
@@ -484,7 +484,7 @@ func TestMultiplexedDrain(t *testing.T) {
 		s.respond(first.Stream, "first")
 		s.all()
 	}, (*scripted).all)
-	o.MaxConns, o.Gateway = 2, "g"
+	o.MaxConns, o.Target = 2, "g"
 	pools, pool := newMultiplexed(t, Config{}, o)
 	a := newCall("GET", "/").start(t, pool, true)
 	changed := o
@@ -514,7 +514,7 @@ func TestMultiplexedDrain(t *testing.T) {
 // gateway's current connections alone.
 func TestDrainedPoolLeavesItsSuccessorAlone(t *testing.T) {
 	o := script(t, (*scripted).all)
-	o.MaxConns, o.Gateway = 1, "g"
+	o.MaxConns, o.Target = 1, "g"
 	pools, pool := newMultiplexed(t, Config{}, o)
 	changed := o
 	changed.MaxConns = 2

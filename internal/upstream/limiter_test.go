@@ -3,6 +3,7 @@ package upstream_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -113,7 +114,7 @@ func counted(t *testing.T, scheme string, h http.Handler) (*counter, upstream.Or
 		s.StartTLS()
 	}
 	t.Cleanup(s.Close)
-	o := upstream.Origin{Scheme: scheme, Host: s.Listener.Addr().String(), Gateway: "gw_1"}
+	o := upstream.Origin{Scheme: scheme, Host: s.Listener.Addr().String(), Target: "gw_1"}
 	if s.TLS != nil {
 		o.Scheme, o.CA = "https", pemOf(s.Certificate())
 	}
@@ -281,8 +282,8 @@ func TestWaiterGivesUp(t *testing.T) {
 // limit does not wait for it. Without a limit they share connections.
 func TestLimitIsPerGateway(t *testing.T) {
 	base := request("GET", "http://h.test", "/").URL
-	of := func(gateway string, conns int) upstream.Origin {
-		return upstream.OriginOf(base, upstream.Origin{Gateway: gateway, MaxConns: conns})
+	of := func(target string, conns int) upstream.Origin {
+		return upstream.OriginOf(base, upstream.Origin{Target: target, MaxConns: conns})
 	}
 	if of("gw_1", 5) == of("gw_2", 5) {
 		t.Error("two gateways share one limit")
@@ -299,9 +300,9 @@ func TestChangedLimitClosesIdleConnections(t *testing.T) {
 		t.Run(scheme, func(t *testing.T) {
 			count, o := counted(t, scheme, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 			pools := newPools(t, upstream.Config{})
-			ask := func(gateway string, conns int) {
+			ask := func(target string, conns int) {
 				t.Helper()
-				o.Gateway, o.MaxConns = gateway, conns
+				o.Target, o.MaxConns = target, conns
 				if _, _, err := send(t, pools, o, request("GET", o.Scheme+"://"+o.Host, "/")); err != nil {
 					t.Fatal(err)
 				}
@@ -314,6 +315,34 @@ func TestChangedLimitClosesIdleConnections(t *testing.T) {
 			ask("gw_1", 3) // back to the old limit
 			ask("gw_1", 3)
 			count.await(t, 2)
+		})
+	}
+}
+
+// Guarantee: two targets with limits of their own keep their connections while requests go to both,
+// although one gateway has them.
+func TestTargetsDoNotDrainEachOther(t *testing.T) {
+	for _, scheme := range []string{"http", "https", "h2", "h2c"} {
+		t.Run(scheme, func(t *testing.T) {
+			pools := newPools(t, upstream.Config{})
+			var counts [2]*counter
+			var origins [2]upstream.Origin
+			for i := range origins {
+				counts[i], origins[i] = counted(t, scheme, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+				origins[i].Target, origins[i].MaxConns = fmt.Sprintf("gw_1/%d", i), 3
+			}
+			for range 5 {
+				for _, o := range origins {
+					if _, _, err := send(t, pools, o, request("GET", o.Scheme+"://"+o.Host, "/")); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			for i, count := range counts {
+				if _, all := count.figures(); all != 1 {
+					t.Errorf("target %d had %d connections for 5 requests in turn, want 1", i, all)
+				}
+			}
 		})
 	}
 }

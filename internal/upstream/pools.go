@@ -65,17 +65,17 @@ type Origin struct {
 	IdleTimeout    time.Duration
 	MaxConnAge     time.Duration
 	MaxConns       int
-	// Gateway is the gateway whose connections MaxConns limits, so that gateways do not use
-	// up each other's connections. It is "" if MaxConns is zero: then gateways share
+	// Target names the target of a gateway whose connections MaxConns limits, so that targets do
+	// not use up each other's connections. It is "" if MaxConns is zero: then targets share
 	// connections.
-	Gateway string
+	Target string
 }
 
 // OriginOf returns o with the scheme and host of base, an upstream_url.
 func OriginOf(base *url.URL, o Origin) Origin {
 	o.Scheme, o.Host = base.Scheme, base.Host
 	if o.MaxConns == 0 {
-		o.Gateway = ""
+		o.Target = ""
 	}
 	return o
 }
@@ -120,21 +120,21 @@ func setDefault(d *time.Duration, to time.Duration) {
 // ContinueTimeout returns Config.ContinueTimeout or its default.
 func (p *Pools) ContinueTimeout() time.Duration { return p.cfg.ContinueTimeout }
 
-// drainPreviousOrigin drains the pools of by.Gateway's other origins, if the gateway has its own
-// limit, so that their connections do not count beside the new ones. The caller
-// holds p.making.
+// drainPreviousOrigin drains the pools of by.Target's other origins, if the target has its own
+// limit: those that it had before its settings changed, so that their connections do not count
+// beside the new ones. It leaves other targets of the gateway alone. The caller holds p.making.
 func (p *Pools) drainPreviousOrigin(by Origin) {
-	if by.Gateway == "" {
+	if by.Target == "" {
 		return
 	}
 	p.h1State.pools.Range(func(key, value any) bool {
-		if o := key.(Origin); o.Gateway == by.Gateway && o != by {
+		if o := key.(Origin); o.Target == by.Target && o != by {
 			p.forget(value.(*H1Pool))
 		}
 		return true
 	})
 	p.h2State.pools.Range(func(key, value any) bool {
-		if o := key.(Origin); o.Gateway == by.Gateway && o != by {
+		if o := key.(Origin); o.Target == by.Target && o != by {
 			p.forgetMultiplexed(value.(*H2Pool))
 		}
 		return true

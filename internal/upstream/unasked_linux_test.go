@@ -248,7 +248,7 @@ func TestUnaskedResponseReachesNobody(t *testing.T) {
 				t.Run(fmt.Sprintf("%s %s limit %d", name, mode, limit), func(t *testing.T) {
 					t.Parallel()
 					f := newForger(t, mode, 0, secure)
-					o := upstream.Origin{Scheme: "http", Host: f.addr, MaxConns: limit, Gateway: name}
+					o := upstream.Origin{Scheme: "http", Host: f.addr, MaxConns: limit, Target: name}
 					rounds := 60
 					if secure != nil {
 						o.Scheme, o.CA = "https", ca

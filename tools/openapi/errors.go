@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/keygate/keygate/internal/fault"
+	"github.com/keygate/keygate/internal/ratelimit"
 )
 
 // errorReference returns docs/errors.md.
@@ -12,7 +13,7 @@ func errorReference() string {
 	var b strings.Builder
 	b.WriteString(`# Errors
 
-<!-- Made by make generate from internal/fault. -->
+<!-- Made by make generate from internal/fault and internal/ratelimit. -->
 
 An error is JSON, from a gateway as from the management API. ` + "`error`" + ` is a code for programs,
 ` + "`message`" + ` says what to do, and ` + "`request_id`" + ` finds the request: ` + "`keygate explain REQUEST_ID`" + `
@@ -31,7 +32,7 @@ says why a gateway refused it.
 		fmt.Fprintf(&b, "| %d | `%s` | %s | %s |\n", e.Status, e.Code, e.Meaning, e.Remedy)
 	}
 	b.WriteString("\n## limit_scope\n\nA 429 has the `limit` that refused, `remaining`, `reset_at`, and its `limit_scope`.\n\n| `limit_scope` | From | Meaning | For more |\n|---|---|---|---|\n")
-	for _, e := range fault.LimitScopes() {
+	for _, e := range ratelimit.ScopeReference() {
 		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", e.Code, planes(e), e.Meaning, e.Remedy)
 	}
 	return b.String()

@@ -45,7 +45,7 @@ type huffman struct {
 	pairs  [1 << tableBits]pair
 	order  [eos + 1]uint16      // symbols by code
 	end    [longCode + 1]uint64 // the first 32 bits that are above the codes of a length
-	shift  [longCode + 1]int    // what to add to a code of a length for its place in order
+	shift  [longCode + 1]int    // what to add to a code of a length for its position in order
 }
 
 // pair is what the decoder reads from 12 bits at once.
@@ -59,10 +59,10 @@ var codes = makeHuffman() //nolint:gochecknoglobals // a table that is never wri
 
 func makeHuffman() *huffman {
 	h := new(huffman)
-	next, place := uint32(0), 0
+	next, position := uint32(0), 0
 	for length := shortCode; length <= longCode; length++ {
 		next <<= 1
-		h.shift[length] = place - int(next)
+		h.shift[length] = position - int(next)
 		for symbol := range len(codeLengths) {
 			if int(codeLengths[symbol]) != length {
 				continue
@@ -70,9 +70,9 @@ func makeHuffman() *huffman {
 			if symbol != eos {
 				h.code[symbol], h.length[symbol] = next, uint8(length)
 			}
-			h.order[place] = uint16(symbol)
+			h.order[position] = uint16(symbol)
 			next++
-			place++
+			position++
 		}
 		h.end[length] = uint64(next) << (32 - length)
 	}

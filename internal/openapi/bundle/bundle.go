@@ -32,20 +32,20 @@ type Bundle struct {
 	// the document byte for byte.
 	Files int
 
-	root   *file
-	owners map[*yaml.Node]*file // files of nodes that were put into the document
-	places map[place]Place      // from Content to the files; nil until Place is called
+	root      *file
+	owners    map[*yaml.Node]*file  // files of nodes that were put into the document
+	positions map[position]Position // from Content to the files; nil until Position is called
 }
 
-// Place is a position in a file.
-type Place struct {
+// Position is a position in a file.
+type Position struct {
 	File         string
 	Line, Column int
 }
 
 // Problem is a reference that cannot be followed.
 type Problem struct {
-	Place
+	Position
 	Field, Message string
 }
 
@@ -88,7 +88,7 @@ func New(content []byte, name string, files fs.FS) (*Bundle, error) {
 	}
 	b.bundle.Files = len(b.loader.files) - 1
 	if b.bundle.Content, err = encode(root); err != nil {
-		return nil, &Error{[]Problem{{Place: Place{name, 1, 1}, Field: "paths", Message: "cannot be merged with its files: " + err.Error()}}}
+		return nil, &Error{[]Problem{{Position: Position{name, 1, 1}, Field: "paths", Message: "cannot be merged with its files: " + err.Error()}}}
 	}
 	return b.bundle, nil
 }
@@ -138,9 +138,9 @@ func (b *bundler) item(entries []*yaml.Node, i int) {
 	}
 	if b.fill(own, layers); b.nodes > maxNodes {
 		b.problems = append(b.problems, Problem{
-			Place:   Place{b.bundle.root.name, entries[i].Line, entries[i].Column},
-			Field:   document.Short(field),
-			Message: fmt.Sprintf("the files make the document larger than %d values: split it between several gateways", maxNodes),
+			Position: Position{b.bundle.root.name, entries[i].Line, entries[i].Column},
+			Field:    document.Short(field),
+			Message:  fmt.Sprintf("the files make the document larger than %d values: split it between several gateways", maxNodes),
 		})
 	}
 }
@@ -224,8 +224,8 @@ func (b *bundler) follow(first layer) ([]layer, *Problem) {
 			return layers, nil
 		default:
 			return nil, &Problem{
-				Place:   Place{l.file.name, ref.value.Line, ref.value.Column},
-				Message: fmt.Sprintf("the reference %q %s", document.Short(ref.value.Value), message),
+				Position: Position{l.file.name, ref.value.Line, ref.value.Column},
+				Message:  fmt.Sprintf("the reference %q %s", document.Short(ref.value.Value), message),
 			}
 		}
 	}

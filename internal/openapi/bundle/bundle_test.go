@@ -128,9 +128,9 @@ func TestBundleLooksLikeItsDocument(t *testing.T) {
 	}
 }
 
-// Guarantee: a mistake that the server finds in a bundle has its place in the file that it
+// Guarantee: a mistake that the server finds in a bundle has its position in the file that it
 // comes from.
-func TestPlacesAreThoseOfTheFiles(t *testing.T) {
+func TestPositionsAreThoseOfTheFiles(t *testing.T) {
 	fsys := files("paths/u.yaml", "users:\n  get: {}\n  put: {x-keygate-auth: open}\n", "paths/o.json", "{\n \"post\": 7}")
 	for _, document := range []string{
 		"openapi: 3.1.0\npaths:\n  /u:\n    $ref: paths/u.yaml#/users\n  /o: {$ref: paths/o.json}\n  no-slash: {}\n",
@@ -143,7 +143,7 @@ func TestPlacesAreThoseOfTheFiles(t *testing.T) {
 		_, err = openapi.Parse(b.Content)
 		var got []string
 		for _, p := range fault.ProblemsOf(err) {
-			at, ok := b.Place(p.Line, p.Column)
+			at, ok := b.Position(p.Line, p.Column)
 			got = append(got, fmt.Sprintf("%s:%d:%d %t", at.File, at.Line, at.Column, ok))
 		}
 		want := "paths/u.yaml:3:25 true, paths/o.json:2:10 true, openapi.yaml:6:3 true"
@@ -156,7 +156,7 @@ func TestPlacesAreThoseOfTheFiles(t *testing.T) {
 	}
 }
 
-// Guarantee: a reference that cannot be followed is reported with the place of the reference,
+// Guarantee: a reference that cannot be followed is reported with the position of the reference,
 // and all of them at once.
 func TestReferencesThatCannotBeFollowed(t *testing.T) {
 	fsys := files(

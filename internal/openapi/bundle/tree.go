@@ -149,29 +149,29 @@ func writeText(out *bytes.Buffer, s string) {
 	out.Truncate(out.Len() - 1) // the encoder ends the line
 }
 
-// place is a position in a bundle.
-type place struct{ line, column int }
+// position is a position in a bundle.
+type position struct{ line, column int }
 
-// Place returns where the value or name at a position of Content comes from. It is the position
+// Position returns where the value or name at a position of Content comes from. It is the position
 // itself if the bundle has no other files. ok is false if nothing begins there.
-func (b *Bundle) Place(line, column int) (p Place, ok bool) {
-	if b.places == nil {
-		b.places = map[place]Place{}
+func (b *Bundle) Position(line, column int) (p Position, ok bool) {
+	if b.positions == nil {
+		b.positions = map[position]Position{}
 		var written yaml.Node
 		if b.root != nil && yaml.Unmarshal(b.Content, &written) == nil {
 			b.align(written.Content[0], b.root.node, b.root)
 		}
 	}
-	p, ok = b.places[place{line, column}]
+	p, ok = b.positions[position{line, column}]
 	return p, ok
 }
 
-// align records the places of a tree that was written from the tree from, in the file f.
+// align records the positions of a tree that was written from the tree from, in the file f.
 func (b *Bundle) align(written, from *yaml.Node, f *file) {
 	if owner := b.owners[from]; owner != nil {
 		f = owner
 	}
-	b.places[place{written.Line, written.Column}] = Place{f.name, from.Line, from.Column}
+	b.positions[position{written.Line, written.Column}] = Position{f.name, from.Line, from.Column}
 	for i := range min(len(written.Content), len(from.Content)) {
 		b.align(written.Content[i], from.Content[i], f)
 	}

@@ -110,7 +110,7 @@ func start(t testing.TB, s setup) *harness {
 	if err := follower.Load(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	admitter, err := admit.New(admit.Config{Follower: follower, Reserver: reserver, Now: clock.Now})
+	admitter, err := admit.New(admit.Config{Follower: follower, Now: clock.Now})
 	if err != nil {
 		t.Fatal(err)
 	}

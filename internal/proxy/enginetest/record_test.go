@@ -146,6 +146,13 @@ func TestOneRecordForEachRequest(t *testing.T) {
 					entry.Method = 0 // only one of the engines knows it
 				}
 				c.want.check(t, entry)
+				attempts, target := uint8(0), ""
+				if c.want.upstream != 0 || c.path == "/nothing" { // the request went upstream
+					attempts, target = 1, upstream.URL
+				}
+				if entry.Attempts != attempts || entry.Target != target {
+					t.Errorf("got %d attempts, the last to %q; want %d, to %q", entry.Attempts, entry.Target, attempts, target)
+				}
 				if got := id.Format(id.Request, entry.Request); got != resp.Header.Get("X-Request-Id") {
 					t.Errorf("got record of request %s, want %s as in the response", got, resp.Header.Get("X-Request-Id"))
 				}

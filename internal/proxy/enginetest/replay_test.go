@@ -119,8 +119,8 @@ func TestUnprocessedUploadsAreRepeated(t *testing.T) {
 				if got := receive(t, "the body", u.bodies); got != want {
 					t.Errorf("the upstream got a body of %d bytes, want the %d that were sent", len(got), len(want))
 				}
-				if r := final(t, g.records()); r.Result != accesslog.Forwarded || r.BytesIn != int64(len(want)) {
-					t.Errorf("got result %v, %d bytes in; want Forwarded and %d", r.Result, r.BytesIn, len(want))
+				if r := final(t, g.records()); r.Result != accesslog.Forwarded || r.BytesIn != int64(len(want)) || int64(r.Attempts) != c.times+1 {
+					t.Errorf("got result %v, %d bytes in, %d attempts; want Forwarded, %d and %d", r.Result, r.BytesIn, r.Attempts, len(want), c.times+1)
 				}
 			})
 		})

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/keygate/keygate/internal/accesslog"
 	"github.com/keygate/keygate/internal/admit"
 	"github.com/keygate/keygate/internal/keygatetest/cputest"
 	"github.com/keygate/keygate/internal/proxy"
@@ -59,13 +60,12 @@ func BenchmarkRecord(b *testing.B) {
 		b.Fatal(x.Verdict.Code)
 	}
 	verdict := x.Verdict
-	x.trip.reader.resp.Status = 200
 	b.ReportAllocs()
 	for n := 0; b.Loop(); n++ {
 		x.Exchange = proxy.Exchange{Client: c.client, Verdict: verdict, Method: "GET"}
 		x.Begin(&g.engine.cfg.Config, x.Verdict.Now)
 		x.MarkResponse(200)
-		x.emitForwarded()
+		x.Emit(x.endOf(accesslog.Forwarded, 200, 0))
 		if n%2000 == 0 {
 			g.records()
 		}

@@ -8,26 +8,16 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/keygate/keygate/internal/http1"
+	"github.com/keygate/keygate/internal/proxy/message"
+	"github.com/keygate/keygate/internal/proxy/send"
 	"github.com/keygate/keygate/internal/upstream"
 )
 
 // block serves what the pump cannot, with blocking reads and writes.
 func (c *conn) block(x *exchange) step {
-	var next step
-	switch x.mode {
-	case modeCall:
-		if next = c.exchangeCall(x); next == stepBlock && x.mode == modeUpload { // the upstream speaks only HTTP/1.1
-			next = c.exchangeUpload(x)
-		}
-	case modeDrain:
-		next = stepBlock
-	case modeUpgrade:
-		if next = c.acquire(x); next == stepReady {
-			next = c.exchange(x)
-		}
-	default:
-		next = c.exchangeUpload(x)
+	next := stepBlock
+	if !x.refused {
+		next = c.exchange(x)
 	}
 	if next == stepBlock { // the request was refused, and its body is still to come
 		next = c.drain(x)
@@ -45,7 +35,7 @@ type upload struct {
 	c        *conn
 	x        *exchange        // its body and input belong to the upload while it runs
 	to       *upstream.H1Conn // the upstream, or nil
-	call     *Call            // the upstream over HTTP/2, or nil
+	call     *send.Call       // the upstream over HTTP/2, or nil
 	done     chan struct{}
 	complete atomic.Bool // all of it was written to the upstream's connection
 	ending   atomic.Bool // the last write has begun
@@ -87,27 +77,8 @@ func (u *upload) settle() {
 	}
 }
 
-// exchangeUpload runs an exchange whose request body is still arriving. Another goroutine
-// forwards the body, and the response may begin before the body's end.
-func (c *conn) exchangeUpload(x *exchange) step {
-	if next := c.acquire(x); next != stepReady {
-		return next
-	}
-	c.begin(x)
-	if x.trip.write() != nil { // the upstream may have responded before it closed the connection
-		x.upload = newUpload(x)
-		close(x.upload.done)
-		return c.exchange(x)
-	}
-	c.startUpload(x)
-	return c.exchange(x)
-}
-
 func newUpload(x *exchange) *upload {
-	u := &upload{c: x.c, x: x, to: x.trip.conn, done: make(chan struct{})}
-	if x.calling {
-		u.call = x.call
-	}
+	u := &upload{c: x.c, x: x, to: x.attempt.Conn(), call: x.attempt.Call(), done: make(chan struct{})}
 	if before := x.upload; before != nil { // the request is sent a second time
 		u.settled, u.continued = before.continued || before.started.Load(), before.continued
 		u.started.Store(before.started.Load())
@@ -119,7 +90,7 @@ func newUpload(x *exchange) *upload {
 func (c *conn) startUpload(x *exchange) {
 	u := newUpload(x)
 	x.upload = u
-	if x.body.done {
+	if x.body.Done() {
 		u.ending.Store(true)
 	} else {
 		c.uploading.Store(true)
@@ -136,35 +107,35 @@ func (u *upload) run() {
 		u.c.reading.enter(phaseNone, 0)
 		if p := recover(); p != nil {
 			u.c.engine.cfg.Log.Error("upload panicked", "request_id", u.x.RequestID(), "panic", p)
-			u.fail(errTruncated)
+			u.fail(message.ErrTruncated)
 		}
 	}()
-	if rest := u.x.part[u.x.sent:]; u.call != nil && (len(rest) > 0 || u.x.body.done) && !u.send(rest, nil) {
+	if u.call != nil && (len(u.x.part) > 0 || u.x.body.Done()) && !u.send(u.x.part, nil) {
 		return
 	}
-	b := u.c.engine.pools.buffer()
-	defer u.c.engine.pools.release(b)
-	for !u.x.body.done {
-		if n := u.x.body.left - spliceKeep; u.x.body.in == http1.ByLength && n >= spliceFrom && u.c.plain && u.to != nil && u.to.Plain() != nil && u.started.Load() {
+	b := u.c.engine.buffers.Get()
+	defer u.c.engine.buffers.Put(b)
+	for !u.x.body.Done() {
+		if n := u.x.body.Left() - send.SpliceKeep; n >= send.SpliceFrom && u.c.plain && u.to != nil && u.to.Plain() != nil && u.started.Load() {
 			if !u.splice(n) {
 				return
 			}
 		}
-		n, err := u.read(b.area())
+		n, err := u.read(b.Area())
 		if n == 0 {
 			u.fail(readError(err))
 			return
 		}
-		p, err := u.x.body.step(b.data, front, front+n)
+		p, err := u.x.body.Step(b.Data, message.Front, message.Front+n)
 		if err != nil {
 			u.fail(err)
 			return
 		}
-		if u.x.body.done {
-			u.rest = append(u.rest, b.data[p.used:front+n]...)
+		if u.x.body.Done() {
+			u.rest = append(u.rest, b.Data[p.Used:message.Front+n]...)
 			u.ending.Store(true)
 		}
-		if !u.send(b.data[p.from:p.to], p.end) {
+		if !u.send(b.Data[p.From:p.To], p.End) {
 			return // the response, or the lack of one, decides what follows
 		}
 	}
@@ -192,13 +163,12 @@ func (u *upload) splice(n int64) bool {
 	moved, err := u.c.engine.move(u.to.Plain(), &rest)
 	u.to.NoteWrite(err)
 	stalled := u.c.reading.enter(phaseNone, 0) != notCut
-	u.x.body.left -= moved
-	u.x.body.moved += moved
-	if wrong := u.x.trip.body.count(int(moved), false); err == nil {
+	u.x.body.Skip(moved)
+	if wrong := u.x.attempt.Body().Count(int(moved), false); err == nil {
 		err = wrong
 	}
 	if err == nil && rest.N > 0 || stalled {
-		u.fail(errTruncated)
+		u.fail(message.ErrTruncated)
 		return false
 	}
 	return err == nil
@@ -209,12 +179,12 @@ func (u *upload) send(part, end []byte) bool {
 	if u.call == nil {
 		return u.write(part) && u.write(end)
 	}
-	section, trailers := u.x.body.trailerSection()
-	last := u.x.body.done && len(trailers) == 0
+	section, trailers := u.x.body.Trailers()
+	last := u.x.body.Done() && len(trailers) == 0
 	if (len(part) > 0 || last) && u.call.Send(part, last) != nil {
 		return false
 	}
-	return len(trailers) == 0 || u.call.SendTrailers(section, trailers, u.x.Verdict.Gateway.Withheld) == nil
+	return len(trailers) == 0 || u.call.SendTrailers(section, trailers) == nil
 }
 
 func (u *upload) write(b []byte) bool {
@@ -241,7 +211,7 @@ func (u *upload) fail(err error) {
 
 func readError(err error) error {
 	if err == nil || errors.Is(err, io.EOF) {
-		return errTruncated
+		return message.ErrTruncated
 	}
 	return err
 }

@@ -3,57 +3,58 @@ package h1
 import (
 	"github.com/keygate/keygate/internal/http1"
 	"github.com/keygate/keygate/internal/proxy"
+	"github.com/keygate/keygate/internal/proxy/message"
 )
 
 // bodyReader reads the body of a refused request with blocking calls, piece by piece.
 type bodyReader struct {
 	c   *conn
 	x   *exchange
-	rec decoder
-	b   *buffer
+	rec message.Decoder
+	b   *message.Buffer
 	// b[from:to] is the data of the last piece.
 	from, to int
 	asked    bool
 }
 
 func newBodyReader(c *conn, x *exchange) *bodyReader {
-	r := &bodyReader{c: c, x: x, b: c.engine.pools.buffer(), from: front, to: front}
+	r := &bodyReader{c: c, x: x, b: c.engine.buffers.Get(), from: message.Front, to: message.Front}
 	in := http1.ByLength
 	if x.req.Chunked() {
 		in = http1.ByChunks
 	}
-	r.rec.start(in, x.req.ContentLength())
+	r.rec.Start(in, x.req.ContentLength())
 	return r
 }
 
 // fill takes the bytes that were received with the head, then reads from the client.
 func (r *bodyReader) fill() error {
-	n := copy(r.b.area(), r.x.in[r.x.after:r.x.stop])
+	n := copy(r.b.Area(), r.x.in[r.x.after:r.x.stop])
 	received := n > 0
 	if !received {
 		var err error
 		if r.asked || !r.x.req.ExpectsContinue() {
 			r.c.reading.enter(phaseReading, r.c.engine.clock.In(stallTime))
 		}
-		n, err = r.c.nc.Read(r.b.area())
+		n, err = r.c.nc.Read(r.b.Area())
 		r.c.reading.enter(phaseNone, 0)
 		if n == 0 {
 			return readError(err)
 		}
 		r.asked = true
 	}
-	p, err := r.rec.decode(r.b.data, front, front+n)
+	p, err := r.rec.Decode(r.b.Data, message.Front, message.Front+n)
 	if err != nil {
 		return err
 	}
-	r.from, r.to = p.from, p.to
+	r.from, r.to = p.From, p.To
 	switch {
-	case received && r.rec.done:
-		r.x.after += p.used - front
+	case received && r.rec.Done():
+		r.x.after += p.Used - message.Front
 	case received:
 		r.x.after += n
-	case r.rec.done && p.used < front+n:
-		rest := r.b.data[p.used : front+n]
+	case r.rec.Done() && p.Used < message.Front+n:
+		rest := r.b.Data[p.Used : message.Front+n]
 		r.x.after = r.x.stop
 		r.x.add(rest)
 	}
@@ -61,7 +62,7 @@ func (r *bodyReader) fill() error {
 }
 
 func (r *bodyReader) free() {
-	r.c.engine.pools.release(r.b)
+	r.c.engine.buffers.Put(r.b)
 	r.b = nil
 }
 
@@ -71,7 +72,7 @@ func (c *conn) drain(x *exchange) step {
 	end := c.engine.clock.In(proxy.LingerTime)
 	body := newBodyReader(c, x)
 	defer body.free()
-	for total := 0; !body.rec.done; {
+	for total := 0; !body.rec.Done(); {
 		if !c.discards(end) || body.fill() != nil {
 			return stepClose
 		}

@@ -13,7 +13,8 @@ import (
 	"github.com/keygate/keygate/internal/admit"
 	"github.com/keygate/keygate/internal/nowait"
 	"github.com/keygate/keygate/internal/proxy"
-	"github.com/keygate/keygate/internal/snapshot"
+	"github.com/keygate/keygate/internal/proxy/message"
+	"github.com/keygate/keygate/internal/proxy/send"
 	"github.com/keygate/keygate/internal/tlspump"
 	"github.com/keygate/keygate/internal/upstream"
 )
@@ -48,10 +49,9 @@ type conn struct {
 	step       step                  // the result of onReadable
 
 	client proxy.Client
-	x      *exchange        // nil while nothing was received
-	hint   *upstream.H1Conn // the last connection to an upstream
-	bond   Bond
-	origin *origin // of the last request
+	x      *exchange // nil while nothing was received
+
+	affinity send.Affinity
 
 	phase         phaseClock
 	reading       phaseClock   // of the client's body
@@ -61,7 +61,7 @@ type conn struct {
 	upstream      atomic.Pointer[upstream.H1Conn]
 	cancel        atomic.Pointer[context.CancelCauseFunc]
 	callMu        sync.Mutex
-	call          *Call // of the exchange, while the sweeper may interrupt it
+	call          *send.Call // of the exchange, while the sweeper may interrupt it
 	sweeper       sweeper
 	denied        accesslog.Result // set by the sweeper ahead of cutAccess
 	tunneled      *admit.Admission // of the tunnel, set ahead of phaseTunnel; then the sweeper's
@@ -75,7 +75,7 @@ func newConn(e *Engine, nc net.Conn, info ConnInfo) *conn {
 	c.info.Prefix = nil
 	c.info.Client = unmapped(info.Client)
 	c.client = proxy.Client{Peer: c.info.Client.Addr(), Trusted: info.Trusted, Shard: e.cfg.NewShard()}
-	c.tcp = below(nc)
+	c.tcp = proxy.TCPOf(nc)
 	if c.tcp != nil {
 		if raw, err := c.tcp.SyscallConn(); err == nil {
 			c.raw = raw
@@ -91,20 +91,6 @@ func newConn(e *Engine, nc net.Conn, info ConnInfo) *conn {
 	// head.
 	c.phase.enter(phaseNew, e.clock.In(headTime))
 	return c
-}
-
-// below returns the TCP connection beneath nc, or nil.
-func below(nc net.Conn) *net.TCPConn {
-	for {
-		if tcp, ok := nc.(*net.TCPConn); ok {
-			return tcp
-		}
-		w, ok := nc.(interface{ NetConn() net.Conn })
-		if !ok {
-			return nil
-		}
-		nc = w.NetConn()
-	}
 }
 
 // serve runs until the connection has ended.
@@ -170,15 +156,13 @@ func (c *conn) panicked(p any) {
 // started.
 func (c *conn) endPanicked(x *exchange, err error) {
 	defer c.engine.recoverIn("the end of a connection")
-	if x.trip.conn != nil || x.calling {
+	if x.attempt.Open() {
 		c.endUpload(x)
-		x.trip.discard()
+		c.dropCall(x)
 	}
-	if x.calling {
-		c.endCall(x)
-	}
+	_ = x.attempt.Fail(nil)
 	if x.responded || x.Ended() {
-		x.Emit(x.endOf(accesslog.Failed, x.status(), x.moved()))
+		x.Emit(x.endOf(accesslog.Failed, x.attempt.Status(), x.attempt.Moved()))
 		c.abort(x.response.reset)
 		return
 	}
@@ -297,12 +281,12 @@ func (c *conn) linger() {
 	if !ok || half.CloseWrite() != nil {
 		return
 	}
-	b := c.engine.pools.buffer()
-	defer c.engine.pools.release(b)
+	b := c.engine.buffers.Get()
+	defer c.engine.buffers.Put(b)
 	end := c.engine.clock.In(proxy.LingerTime)
-	c.engine.cfg.Linger.Discard(b.data, func(b []byte) (int, error) {
+	c.engine.cfg.Linger.Discard(b.Data, func(b []byte) (int, error) {
 		if !c.discards(end) {
-			return 0, errTruncated
+			return 0, message.ErrTruncated
 		}
 		return c.nc.Read(b)
 	})
@@ -349,18 +333,27 @@ func (c *conn) causeOf(why cut) error {
 	return nil
 }
 
-// originOf returns the origin of a gateway's upstream, which is cached until another Base
-// is used. A changed gateway has another Base.
-func (c *conn) originOf(g *snapshot.Gateway) (*origin, error) {
-	if c.origin != nil && c.origin.base == g.Upstream.Base {
-		return c.origin, nil
+// setCall lets the sweeper interrupt a call. Nil prevents that, also while it does.
+func (c *conn) setCall(call *send.Call) {
+	c.callMu.Lock()
+	defer c.callMu.Unlock()
+	c.call = call
+}
+
+// dropCall ends what setCall has begun for a call of x.
+func (c *conn) dropCall(x *exchange) {
+	if x.attempt.Multiplexed() {
+		c.setCall(nil)
 	}
-	o, err := newOrigin(c.engine.cfg.Pools, g)
-	if err != nil {
-		return nil, err
+}
+
+// interruptCall ends what the call waits for, if there is one.
+func (c *conn) interruptCall() {
+	c.callMu.Lock()
+	defer c.callMu.Unlock()
+	if c.call != nil {
+		c.call.Interrupt()
 	}
-	c.origin = o
-	return o, nil
 }
 
 // closeAll closes the connection and releases its exchange.
@@ -369,7 +362,7 @@ func (c *conn) closeAll() {
 		_ = c.tcp.Close()
 	}
 	_ = c.nc.Close()
-	c.bond.Close()
+	c.affinity.Close()
 	if c.x != nil {
 		if c.x.known {
 			c.x.emitNoResponse(c.phase.enter(phaseNone, 0))

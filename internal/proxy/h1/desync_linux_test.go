@@ -7,13 +7,14 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/keygate/keygate/internal/proxy"
 	"github.com/keygate/keygate/internal/upstream/upstreamtest"
 )
 
 // received returns once the peer's kernel has all that was written to c, or has reset c.
 func received(t *testing.T, c *upstreamtest.Conn) {
 	t.Helper()
-	raw, err := below(c.Conn).SyscallConn()
+	raw, err := proxy.TCPOf(c.Conn).SyscallConn()
 	if err != nil {
 		t.Error(err)
 		return

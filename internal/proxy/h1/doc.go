@@ -3,24 +3,14 @@
 // proxying are those of package proxy.
 //
 //	client ─► http1.RequestParser ─► admit.Decide ─┬─► respond (refusals, preflights)
-//	                                               └─► requestWriter ─┐
-//	client ◄─ responseWriter ◄─ responseReader ◄──────────────────── upstream
-//	          └ client half ──┘ └ upstream half: roundTrip ──────────────────┘
-//
-// Over HTTP/2 the upstream half is a Call (call.go, callexchange.go) in place of requestWriter and
-// roundTrip.
+//	                                               └─► send.Attempt ─┐
+//	client ◄─ responseWriter ◄───────────────────── exchange ◄───────┘
 //
 // # Exchange
 //
-// An exchange is one request with its response. Its client half (exchange.go) belongs to
-// the client's connection. Its upstream half (roundtrip.go) depends only on a connection to
-// the upstream and a receiver of the response, so it can also serve a stream of another
-// engine. Exchanges are pooled; all state of one request is zeroed before the next.
-//
-// The types that rewrite messages do no I/O: requestWriter (request.go), responseReader
-// (response.go), responseWriter (response_writer.go) and recoder (body.go) turn bytes into
-// bytes. Their output does not depend on how the input is split. What the head of a request declares
-// of its body, and what of it is sent, both come from framing (framing.go).
+// An exchange is one request with its response. Its client half (exchange.go, forward.go) belongs to
+// the client's connection. Its upstream half is a send.Attempt. Exchanges are pooled; all state of
+// one request is zeroed before the next.
 //
 // # Connections
 //

@@ -7,6 +7,8 @@ import (
 	"github.com/keygate/keygate/internal/admit"
 	"github.com/keygate/keygate/internal/http1"
 	"github.com/keygate/keygate/internal/proxy"
+	"github.com/keygate/keygate/internal/proxy/message"
+	"github.com/keygate/keygate/internal/proxy/send"
 )
 
 // exchange is one request with its response, seen from the client's connection, and the
@@ -17,9 +19,8 @@ type exchange struct {
 	c *conn // nil in the pool
 	input
 	requestState
-	trip     roundTrip // the upstream half over HTTP/1.1
-	call     *Call     // that over HTTP/2; nil until the first one
-	body     recoder   // the request's body, on its way to the upstream
+	attempt  send.Attempt    // the upstream half
+	body     message.Recoder // the request's body, on its way to the upstream
 	response responseWriter
 
 	parser http1.RequestParser
@@ -36,48 +37,34 @@ type requestState struct {
 	known        bool   // the head was parsed
 	ask          admit.Request
 	forwardedFor [4]string // memory for ForwardedFor
-	mode         mode
+	refused      bool      // before its body arrived
 
-	writer requestWriter
-	exchangeCall
 	hasBody   bool // the request's body is forwarded
-	bodyTaken bool // the part of the body that was received with the head is in trip.out
+	bodyTaken bool // the part of the body that was received with the head was written to the attempt
 	upload    *upload
+	part      []byte        // what of Attempt.Part is left to be sent over HTTP/2
+	resumed   bool          // the request is sent a second time, after a part of its body was read from the client
 	timeout   time.Duration // for the head of the response, connecting included
 	deadline  int64         // of timeout, in the engine's milliseconds
+	why       cut           // why the exchange was ended before a try, or between two
 
-	binds bool // the upstream's connection will be bound to the client's after the exchange
-	bound bool // it was bound before
-
-	forwarded bool // the request was sent to the upstream, at least in part
 	streaming bool // the response's body is being relayed
 	responded bool // the final head, or data, was sent to the client
 }
 
-// mode says what must be served with blocking calls.
-type mode uint8
-
-const (
-	modeUpload  mode = iota // the body of the request is still arriving
-	modeUpgrade             // the request may become a tunnel
-	modeCall                // as modeUpload, over HTTP/2
-	modeDrain               // the request was refused before its body arrived
-)
-
 // exchange returns an exchange for c.
 func (e *Engine) exchange(c *conn) *exchange {
-	x, ok := e.pools.exchanges.Get().(*exchange)
+	x, ok := e.exchanges.Get().(*exchange)
 	if !ok {
-		x = newExchange(&e.pools)
+		x = newExchange(&e.buffers)
 	}
 	x.c = c
 	return x
 }
 
-func newExchange(p *pools) *exchange {
+func newExchange(b *message.Buffers) *exchange {
 	x := &exchange{}
-	x.trip.pools = p
-	x.trip.init()
+	x.attempt.Init(b)
 	x.input.reset()
 	x.closing = x.mustClose
 	x.tracing = x.AppendTraceparent
@@ -90,18 +77,14 @@ func (e *Engine) release(x *exchange) {
 	x.reset()
 	x.input.reset()
 	x.c = nil
-	e.pools.exchanges.Put(x)
+	e.exchanges.Put(x)
 }
 
 // reset prepares x for the next request and clears all state of the last one.
 func (x *exchange) reset() {
 	x.requestState = requestState{}
-	x.trip.reset()
-	if x.call != nil {
-		x.call.Close()
-		x.call.Reset()
-	}
-	x.body.start(http1.NoBody, 0, nil)
+	x.attempt.Reset()
+	x.body.Start(http1.NoBody, 0, nil)
 	x.response.begin(writerState{})
 	x.parser.Reset()
 }
@@ -120,55 +103,15 @@ func (c *conn) nextRequest(x *exchange) {
 
 // mustClose reports whether the connection cannot serve another request after this one.
 func (x *exchange) mustClose() bool {
-	return x.c.engine.drain.Announced() || x.upload != nil && !x.upload.ending.Load() || x.isBound() && !x.trip.reader.keeps()
+	return x.c.engine.drain.Announced() || x.upload != nil && !x.upload.ending.Load() || x.attempt.Parts()
 }
 
-// isBound reports whether the upstream's connection and the client's must close together.
-func (x *exchange) isBound() bool { return (x.binds || x.bound) && !x.calling }
-
-// exchange sends the request in x.trip.out, unless it was sent already, and relays the
-// response. In the pump it runs within onReadable.
+// exchange sends the request and relays the response. In the pump it runs within onReadable.
 func (c *conn) exchange(x *exchange) step {
-	retry := !x.trip.sent
-	if retry {
-		c.begin(x)
+	if err := x.attempt.Run(x); err != nil {
+		return c.fail(x, err)
 	}
-	for {
-		err := x.trip.run()
-		if err == nil {
-			return c.finish(x)
-		}
-		if !retry || x.bound || x.trip.got || !x.trip.conn.Reused() || !c.repeatable(x) || c.phase.wasCut() != notCut {
-			return c.fail(x, err)
-		}
-		retry = false
-		if next := c.reconnect(x); next != stepReady {
-			return next
-		}
-		c.begin(x)
-	}
-}
-
-// begin prepares both halves for the response, and lets the sweeper know that it is
-// awaited.
-func (c *conn) begin(x *exchange) {
-	x.trip.restart(x.ask.Method == "HEAD")
-	x.trip.to = x
-	x.forwarded, x.streaming, x.responded = true, false, false
-	w := writerState{
-		oldClient: x.req.Minor == 0, keep: x.req.KeepAlive(), trailers: x.req.WantsTrailers(),
-		verdict: &x.Verdict, id: x.RequestID(), date: c.engine.clock.Date(), closing: x.closing,
-	}
-	if x.mode == modeUpgrade {
-		w.asked = upgradeOf(&x.req, x.head)
-	}
-	x.response.begin(w)
-	c.upstream.Store(x.trip.conn)
-	c.uploadTimeout.Store(x.Verdict.Gateway.Upstream.Timeout.Milliseconds())
-	x.deadline = c.engine.clock.In(x.timeout)
-	if c.phase.enter(phaseExchange, x.deadline) != notCut {
-		x.response.keep = false // the connection was about to be closed
-	}
+	return c.finish(x)
 }
 
 // TakeInterim relays a 1xx response.
@@ -196,7 +139,7 @@ func (x *exchange) TakeHead(head []byte, r *http1.Response, body http1.Framing) 
 	if r.Status == 101 {
 		return x.response.switched(head, r)
 	}
-	x.binds = x.binds || x.bound || BoundBy(head, r)
+	x.attempt.NoteHead(head, r)
 	bare := x.isBare(body)
 	if x.mayTrail(body) {
 		body = http1.ByChunks
@@ -209,14 +152,14 @@ func (x *exchange) TakeHead(head []byte, r *http1.Response, body http1.Framing) 
 func (x *exchange) TakeData(buf []byte, from, to int) error {
 	x.responded = true
 	out := x.response.data(buf, from, to)
-	if err := x.deliver(&out); err != nil || x.trip.reader.phase == readTunnel {
+	if err := x.deliver(&out); err != nil || x.attempt.Tunnels() {
 		return err
 	}
 	if !x.streaming {
 		x.streaming = true
 		if why := x.c.phase.enter(phaseStream, 0); why != notCut {
 			x.noteCut(why)
-			return errTruncated
+			return message.ErrTruncated
 		}
 	}
 	return nil
@@ -260,24 +203,36 @@ func (c *conn) deliver(out *relayed) error {
 	return c.write(out.end)
 }
 
+// mayTrail reports whether trailers may follow a body of a declared length, as they may over HTTP/2, for a
+// client that accepts them. Over HTTP/1.1 they follow chunks only.
+func (x *exchange) mayTrail(body http1.Framing) bool {
+	return x.attempt.Multiplexed() && body == http1.ByLength && x.response.trailers && !x.response.oldClient && !x.attempt.Bare()
+}
+
+// isBare reports whether the head of a response without a length is all of it.
+func (x *exchange) isBare(body http1.Framing) bool {
+	return body == http1.ByChunks && x.attempt.Bare()
+}
+
 // finish ends an exchange whose response is complete, or which has become a tunnel.
 func (c *conn) finish(x *exchange) step {
-	if x.trip.reader.phase == readTunnel {
+	if x.attempt.Tunnels() {
 		return c.tunnel(x)
 	}
 	uploaded := c.endUpload(x)
-	if !x.calling && x.trip.torn() {
-		return c.fail(x, errTruncated)
+	if err := x.attempt.Torn(); err != nil {
+		return c.fail(x, err)
 	}
 	why := c.phase.enter(phaseIdle, c.engine.clock.In(idleTime))
 	x.noteCut(why)
-	c.endHalf(x, why == notCut && uploaded)
+	c.dropCall(x)
+	alone := x.attempt.Release(why == notCut && uploaded)
 	x.emitForwarded()
-	err := x.finishHalf()
+	err := x.attempt.Finish(x)
 	switch {
 	case err != nil || why == cutClientClosed:
 		return stepClose
-	case !uploaded || why != notCut || x.isBound() && !c.bond.Has(x.writer.origin.pool):
+	case !uploaded || why != notCut || alone:
 		return stepLinger
 	case x.response.keep:
 		return stepIdle
@@ -286,32 +241,4 @@ func (c *conn) finish(x *exchange) step {
 	default:
 		return stepLinger
 	}
-}
-
-// endHalf ends the use of the upstream's connection after a whole response. intact is set unless
-// the exchange was cut off, and the whole request was sent.
-func (c *conn) endHalf(x *exchange, intact bool) {
-	if x.calling {
-		c.endCall(x)
-		return
-	}
-	up := x.trip.conn
-	switch {
-	case !intact || !x.trip.reusable():
-		up.Discard()
-	case x.binds:
-		c.bond.Keep(up)
-	default:
-		x.trip.release()
-	}
-	c.hint, x.trip.conn = up, nil
-}
-
-// finishHalf relays the end of the response.
-func (x *exchange) finishHalf() error {
-	if !x.calling {
-		return x.trip.finish()
-	}
-	x.trip.dropBuffer()
-	return x.call.Finish(x)
 }

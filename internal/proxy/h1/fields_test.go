@@ -53,7 +53,7 @@ func TestLongConnectionListIsReadOnce(t *testing.T) {
 // Guarantee: what Connection names is removed, whatever the letter case and however long the
 // list, and Via, Host and Content-Length are not.
 func TestFieldsNamedByConnection(t *testing.T) {
-	for _, length := range []int{0, shortConnection - 100, shortConnection + 100, 100 << 10} {
+	for _, length := range []int{0, 156, 356, 100 << 10} { // on both sides of the 256 from which the list is indexed
 		t.Run(fmt.Sprintf("behind %d bytes", length), func(t *testing.T) {
 			list := strings.Repeat("x,", length/2) + " one\t, ,TWO,via,Content-length"
 			out, _ := edited(t, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\nONE: 1\r\nTwo: 2\r\nTwoo: 3\r\nVia: 1.1 u\r\nConnection: "+list+

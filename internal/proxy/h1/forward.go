@@ -1,224 +1,188 @@
 package h1
 
 import (
+	"context"
+	"errors"
 	"time"
 
 	"github.com/keygate/keygate/internal/http1"
 	"github.com/keygate/keygate/internal/proxy"
-	"github.com/keygate/keygate/internal/snapshot"
+	"github.com/keygate/keygate/internal/proxy/send"
 	"github.com/keygate/keygate/internal/upstream"
 )
 
-// newOrigin returns the origin of a gateway's upstream.
-func newOrigin(pools *upstream.Pools, g *snapshot.Gateway) (*origin, error) {
-	base := g.Upstream.Base
-	o := &origin{base: base, prefix: upstream.Prefix(base), path: upstream.Path(base)}
-	var err error
-	if base.Scheme == "http" {
-		o.pool, err = pools.Plain(proxy.OriginOf(g))
-	} else {
-		o.calls, err = pools.Multiplexed(proxy.OriginOf(g))
-	}
-	if err != nil {
-		return nil, proxy.Unreachable(err)
-	}
-	if o.calls != nil {
-		o.pool = o.calls.HTTP1()
-	}
-	return o, nil
-}
+// errCut is the error of waits that the sweeper has ended.
+var errCut = errors.New("h1: the exchange was ended")
 
 // forward sends an admitted request to its gateway's upstream, or leaves it to block.
 func (c *conn) forward(x *exchange) step {
-	g := x.Verdict.Gateway
-	if err := x.CheckForward(x, x.req.ContentLength(), loops(x.head, x.req.Fields(), c.engine.cfg.Via)); err != nil {
+	cfg := &c.engine.cfg
+	if err := x.CheckForward(x, x.req.ContentLength(), proxy.Loops(x.head, x.req.Fields(), cfg.Via)); err != nil {
 		return c.refuse(x, err)
 	}
 	x.timeout = x.HeadTimeout()
-	o, err := c.originOf(g)
-	if err != nil {
+	a := &x.attempt
+	if err := a.Pick(cfg.Pools, &c.affinity, &x.Exchange, x.ask.Authorization); err != nil {
 		return c.refuse(x, err)
 	}
-	x.mode = modeUpload
-	if o.pool != nil && x.req.Upgrade() && upgradeOf(&x.req, x.head) != nil {
-		x.mode = modeUpgrade
-	}
-	x.writer = requestWriter{
-		req: &x.req, buf: x.head, verdict: &x.Verdict, origin: o,
-		trusted: c.info.Trusted, upgrade: x.mode == modeUpgrade,
-		hop: proxy.Hop{
-			Verdict: &x.Verdict, RequestID: x.RequestID(), Client: c.client.Peer, TLS: c.info.TLS, Major: 1, Minor: x.req.Minor, Via: c.engine.cfg.Via,
+	a.Request = send.Request{
+		Head: &x.req, Text: x.head, Trusted: c.info.Trusted, Body: x.req.HasBody(),
+		Upgrade: a.SpeaksHTTP1() && x.req.Upgrade() && upgradeOf(&x.req, x.head) != nil,
+		Hop: proxy.Hop{
+			Verdict: &x.Verdict, RequestID: x.RequestID(), Client: c.client.Peer, TLS: c.info.TLS, Major: 1, Minor: x.req.Minor, Via: cfg.Via,
 		},
 	}
-	if c.engine.cfg.Tracer != nil {
-		x.writer.trace = x.tracing
+	if cfg.Tracer != nil {
+		a.Trace = x.tracing
 	}
-	// An HTTP/2 connection carries requests of many clients, so it cannot be bound to one.
-	if x.binds = proxy.Binds(x.ask.Authorization); o.calls != nil && x.mode != modeUpgrade && !o.calls.OnlyHTTP1() &&
-		(o.pool == nil || !x.binds && !c.bond.Has(o.pool)) {
-		return c.forwardCall(x)
-	}
-	return c.forwardTrip(x)
-}
-
-// forwardTrip sends an admitted request to an upstream over HTTP/1.1, or leaves it to block.
-func (c *conn) forwardTrip(x *exchange) step {
-	whole, err := x.write()
-	switch {
+	switch whole, err := a.Prepare(x); {
 	case err != nil:
 		return c.refuseBody(x, err)
-	case !whole || x.mode == modeUpgrade:
+	case !whole || a.Upgrade:
 		return stepBlock
-	}
-	if next := c.acquire(x); next != stepReady {
-		return next
 	}
 	return c.exchange(x)
 }
 
-// write writes the head, and what was received of the body, to x.trip.out. It reports
-// whether that is the whole request.
-func (x *exchange) write() (whole bool, err error) {
-	out := x.writer.append(x.trip.buffer().data[:0], &x.trip.body)
-	x.trip.out = out
-	if !x.req.HasBody() {
-		return true, nil
+// upgradeOf returns the protocols that the request may ask the upstream to change to, or
+// nil. A request that has a body or uses HTTP/1.0 is forwarded without its upgrade.
+func upgradeOf(req *http1.Request, buf []byte) []byte {
+	if !req.Upgrade() || req.Minor == 0 || req.HasBody() {
+		return nil
 	}
-	x.startBody(&x.trip.body)
-	b := &x.body
-	received := x.in[x.after:x.stop]
-	if len(received) == 0 {
-		return false, nil
+	protocols := proxy.AppendValues(nil, buf, req.Fields(), http1.Upgrade)
+	if !proxy.MayUpgrade(proxy.Text(protocols)) {
+		return nil
 	}
-	// The body is recoded after the head, with the room around it that this needs, and then
-	// moved up to the head.
-	const before, behind = 24, 8
-	head := len(out)
-	out = append(out, make([]byte, before)...)
-	out = append(out, received...)
-	out = append(out, make([]byte, behind)...)
-	start := head + before
-	p, err := b.step(out, start, start+len(received))
-	if err != nil {
-		return false, err
-	}
-	x.took(p.used - start)
-	n := copy(out[head:], out[p.from:p.to])
-	out = append(out[:head+n], p.end...)
-	x.trip.out = out
-	return b.done, nil
+	return protocols
 }
 
-// startBody starts forwarding the request's body. to is nil if the upstream half does the framing.
-func (x *exchange) startBody(to *framing) {
+// Write implements send.Client: it writes the head, and what was received of the body with it.
+func (x *exchange) Write() (whole bool, err error) {
+	if x.resumed { // the body begins in Attempt.Part, and its rest is not framed
+		return false, proxy.Unreachable(upstream.ErrNoHTTP2)
+	}
+	a := &x.attempt
+	a.WriteHead()
+	if a.End = !x.req.HasBody(); a.End {
+		return true, nil
+	}
+	x.startBody()
+	if received := x.in[x.after:x.stop]; len(received) > 0 {
+		used, err := a.WriteReceived(&x.body, received)
+		if err != nil {
+			return false, err
+		}
+		x.took(used)
+	}
+	a.End = x.body.Done() && !x.hasTail()
+	return x.body.Done(), nil
+}
+
+// startBody starts forwarding the request's body.
+func (x *exchange) startBody() {
 	in := http1.ByLength
 	if x.req.Chunked() {
 		in = http1.ByChunks
 	}
-	b := &x.body
 	x.hasBody, x.bodyTaken = true, false
 	x.after = x.start + x.req.End
-	b.start(in, x.req.ContentLength(), to)
+	x.body.Start(in, x.req.ContentLength(), x.attempt.Body())
 	if bound := x.Verdict.Gateway.MaxBodyBytes; bound > 0 {
-		b.room = bound
+		x.body.Limit(bound)
 	}
 }
 
 // took notes that n bytes of what was received belong to the body.
 func (x *exchange) took(n int) {
 	x.bodyTaken = true
-	if x.after += n; !x.body.done {
+	if x.after += n; !x.body.Done() {
 		x.after = x.stop
 	}
 }
 
-// acquire gets a connection to the upstream. It returns stepReady, or the next step if it
-// has none.
-func (c *conn) acquire(x *exchange) step {
-	o := x.writer.origin
-	if x.trip.conn = c.bond.Take(o.pool); x.trip.conn != nil {
-		x.bound = true
-		return c.confirm(x, x.waited)
-	}
-	x.trip.conn = o.pool.Take(c.hint)
-	if x.trip.conn != nil {
-		return c.confirm(x, x.waited)
-	}
+// hasTail reports whether the request has trailers, once its body has ended.
+func (x *exchange) hasTail() bool {
+	_, trailers := x.body.Trailers()
+	return len(trailers) > 0
+}
+
+// Wait implements send.Client.
+func (x *exchange) Wait(get func(ctx context.Context, until time.Time) error) error {
+	c := x.c
 	c.upstream.Store(nil)
 	c.phase.enter(phaseExchange, 0)
 	ctx, done := c.context()
 	defer done()
 	start := time.Now()
-	up, err := o.pool.Acquire(ctx, start.Add(x.timeout), nil)
+	err := get(ctx, start.Add(x.timeout))
 	x.timeout = max(tickTime, x.timeout-time.Since(start))
-	return c.acquired(x, up, err)
-}
-
-// acquired handles the result of acquiring a connection.
-func (c *conn) acquired(x *exchange, up *upstream.H1Conn, err error) step {
-	why := c.phase.enter(phaseNone, 0)
-	switch {
-	case err == nil && why == notCut:
-		x.trip.conn = up
-		x.MarkSent()
-		return c.confirm(x, true)
-	case err == nil:
-		up.Discard()
-		return c.endUnsent(x, why)
-	case why != notCut:
-		return c.endUnsent(x, why)
+	if x.why = c.phase.enter(phaseNone, 0); x.why != notCut {
+		return errCut
 	}
-	return c.refuse(x, err)
+	return err
 }
 
-// confirm makes the second look, directly before the request is sent over x.trip.conn. It returns
-// stepReady, or the next step if the request may not go on.
-func (c *conn) confirm(x *exchange, waited bool) step {
-	denied := x.Confirm(waited)
-	if denied == nil {
-		return stepReady
+// Start implements send.Client: it prepares both halves for the response, and lets the sweeper know
+// that it is awaited. If the rest of the body is still arriving, or an HTTP/2 upstream has no room
+// for all of it, another goroutine forwards it.
+func (x *exchange) Start(sent int) error {
+	c, a := x.c, &x.attempt
+	x.streaming, x.responded = false, false
+	w := writerState{
+		oldClient: x.req.Minor == 0, keep: x.req.KeepAlive(), trailers: x.req.WantsTrailers(),
+		verdict: &x.Verdict, id: x.RequestID(), date: c.engine.clock.Date(), closing: x.closing,
 	}
-	if x.bound {
-		c.bond.Keep(x.trip.conn)
-	} else {
-		x.trip.conn.Release()
+	if a.Upgrade {
+		w.asked = upgradeOf(&x.req, x.head)
 	}
-	x.trip.conn = nil
-	return c.refuse(x, x.Withdraw(denied.Result, !x.forwarded))
-}
-
-// endUnsent ends an exchange that the sweeper has ended while it waited for a connection.
-func (c *conn) endUnsent(x *exchange, why cut) step {
-	if why == cutAccess {
-		return c.refuse(x, x.Withdraw(c.denied, !x.forwarded))
+	x.response.begin(w)
+	if call := a.Call(); call != nil {
+		c.setCall(call)
 	}
-	return x.emitNoResponse(why) // the client hung up, or a shutdown cut it off
+	c.upstream.Store(a.Conn())
+	c.uploadTimeout.Store(x.Verdict.Gateway.Upstream.Timeout.Milliseconds())
+	x.deadline = c.engine.clock.In(x.timeout)
+	if c.phase.enter(phaseExchange, x.deadline) != notCut {
+		x.response.keep = false // the connection was about to be closed
+	}
+	if x.part = a.Part[sent:]; a.Multiplexed() && x.hasBody && (!x.body.Done() || len(x.part) > 0 || x.hasTail()) {
+		c.startUpload(x)
+	}
+	return nil
 }
 
-// repeatable reports whether the request may be sent a second time.
-func (c *conn) repeatable(x *exchange) bool {
-	return x.trip.lost == nil && proxy.Retryable(x.ask.Method, x.req.HasBody())
+// Upload implements send.Client.
+func (x *exchange) Upload(err error) {
+	if err != nil { // the upstream may have responded before it closed the connection
+		x.upload = newUpload(x)
+		close(x.upload.done)
+		return
+	}
+	x.c.startUpload(x)
 }
 
-// reconnect prepares to send the request a second time, over a new connection.
-func (c *conn) reconnect(x *exchange) step {
-	why := c.phase.enter(phaseExchange, 0)
+// Again implements send.Client. What an upload has sent over HTTP/2 becomes the first part of the body,
+// unless that was not kept, or the upload failed because of the client.
+func (x *exchange) Again(err error) error {
+	c, a := x.c, &x.attempt
+	if c.phase.wasCut() != notCut {
+		return err
+	}
+	if x.upload != nil {
+		c.endUpload(x)
+		part, kept := a.Call().AppendSent(nil)
+		if !kept || x.upload.err != nil {
+			return err
+		}
+		a.Part, a.End, x.bodyTaken, x.resumed = part, x.body.Done() && !x.hasTail(), true, true
+	}
+	x.why = c.phase.enter(phaseNone, 0)
 	c.upstream.Store(nil)
-	x.trip.discard()
-	if next := c.endedBetween(x, why); next != stepReady {
-		return next
+	c.dropCall(x)
+	x.timeout = max(tickTime, time.Duration(x.deadline-c.engine.clock.Now())*time.Millisecond)
+	if x.why != notCut {
+		return errCut
 	}
-	ctx, done := c.context()
-	defer done()
-	left := time.Duration(x.deadline-c.engine.clock.Now()) * time.Millisecond
-	up, err := x.writer.origin.pool.Connect(ctx, time.Now().Add(max(tickTime, left)))
-	x.timeout = max(tickTime, left)
-	if next := c.acquired(x, up, err); next != stepReady {
-		return next
-	}
-	_, err = x.write()
-	if err != nil {
-		return stepClose
-	}
-	return stepReady
+	return nil
 }

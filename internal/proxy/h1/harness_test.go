@@ -199,7 +199,7 @@ func start(t testing.TB, s setup) *harness {
 	if err := a.follower.Load(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	admitter, err := admit.New(admit.Config{Follower: a.follower, Reserver: reserver, Now: now, Lease: a})
+	admitter, err := admit.New(admit.Config{Follower: a.follower, Now: now, Lease: a})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,13 +12,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/keygate/keygate/internal/proxy"
 	"github.com/keygate/keygate/internal/upstream/upstreamtest"
 )
 
 // waitForHangUp returns once the engine's end of the connection shows that the client hung up.
 func (g *harness) waitForHangUp() {
 	g.t.Helper()
-	g.awaitConn("the client has hung up", func(c *conn) bool { return c.control(isClosed) })
+	g.awaitConn("the client has hung up", func(c *conn) bool { return c.control(proxy.IsClosed) })
 }
 
 // runUntilCutOff makes the upstream serve requests until they are cut off, with the start of a

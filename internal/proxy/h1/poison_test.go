@@ -13,25 +13,26 @@ import (
 
 	"github.com/keygate/keygate/internal/admit"
 	"github.com/keygate/keygate/internal/gateway"
+	"github.com/keygate/keygate/internal/proxy/message"
 	"github.com/keygate/keygate/internal/upstream/upstreamtest"
 )
 
 // roomOfExchanges lists the members that reset leaves unchanged: memory that is written
 // before it is read, and values that are made only once.
 var roomOfExchanges = map[string]bool{
-	".c": true, ".closing": true, ".tracing": true, ".trip.onReadable": true, ".trip.pools": true,
+	".c": true, ".closing": true, ".tracing": true, ".attempt.trip.onReadable": true, ".attempt.trip.buffers": true,
 	".input.in": true, ".input.own": true,
-	".call": true, // it has a Reset of its own
-	".req":  true, ".trip.reader.resp": true,
-	".trip.reader.body.section": true, ".trip.reader.body.partial": true,
-	".body.decoder.section": true, ".body.decoder.partial": true, ".trip.body.encoder.end": true,
+	".attempt.call": true, // it has a Reset of its own
+	".req":          true, ".attempt.trip.reader.resp": true,
+	".attempt.trip.reader.body.section": true, ".attempt.trip.reader.body.partial": true,
+	".body.Decoder.section": true, ".body.Decoder.partial": true, ".attempt.trip.body.encoder.end": true,
 	".response.body.end": true, ".response.room": true,
 }
 
 // madeOnce lists those members of roomOfExchanges that must not be overwritten.
 var madeOnce = map[string]bool{
-	".c": true, ".closing": true, ".tracing": true, ".trip.onReadable": true, ".trip.pools": true, ".input.in": true,
-	".call": true,
+	".c": true, ".closing": true, ".tracing": true, ".attempt.trip.onReadable": true, ".attempt.trip.buffers": true, ".input.in": true,
+	".attempt.call": true,
 }
 
 // eachMember calls f with every member of v, recursively, and its path. f returns whether
@@ -93,7 +94,7 @@ func poison(t *testing.T, x *exchange) {
 			switch v.Type() {
 			case reflect.TypeFor[error]():
 				v.Set(reflect.ValueOf(errors.New("poison")))
-			case reflect.TypeFor[Receiver]():
+			case reflect.TypeFor[message.Receiver]():
 				v.Set(reflect.ValueOf(&relay{}))
 			case reflect.TypeFor[admit.Header]():
 				v.Set(reflect.ValueOf(&exchange{}))
@@ -113,7 +114,7 @@ func poison(t *testing.T, x *exchange) {
 // including members that are added later.
 func TestReleaseForgetsEveryMember(t *testing.T) {
 	e := &Engine{}
-	x := newExchange(&e.pools)
+	x := newExchange(&e.buffers)
 	poison(t, x)
 	e.release(x)
 	got, want := make(map[string][]any), make(map[string][]any)
@@ -130,7 +131,7 @@ func TestReleaseForgetsEveryMember(t *testing.T) {
 		})
 	}
 	members(x, got)
-	members(newExchange(&e.pools), want)
+	members(newExchange(&e.buffers), want)
 	if len(want) < 100 {
 		t.Fatalf("only %d members were found", len(want))
 	}
@@ -194,9 +195,9 @@ func TestReusedExchangeShowsNoTrace(t *testing.T) {
 	e := start(t, s)
 	for name, script := range exchangesFor {
 		t.Run(name, func(t *testing.T) {
-			fresh := newExchange(&e.engine.pools)
+			fresh := newExchange(&e.engine.buffers)
 			want := talk(t, e, fresh, script, requests)
-			reused := newExchange(&e.engine.pools)
+			reused := newExchange(&e.engine.buffers)
 			poison(t, reused)
 			reused.reset()
 			reused.input.reset()

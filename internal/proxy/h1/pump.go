@@ -4,13 +4,14 @@ import (
 	"time"
 
 	"github.com/keygate/keygate/internal/nowait"
+	"github.com/keygate/keygate/internal/proxy"
 )
 
 // runPump reads the connection until it ends or must be served with ordinary calls.
 func (c *conn) runPump() step {
 	c.step = stepClose
 	err := c.raw.Read(c.onReadable)
-	if err != nil && c.x == nil && c.phase.wasCut() == cutShutdown && c.control(hasArrived) {
+	if err != nil && c.x == nil && c.phase.wasCut() == cutShutdown && c.control(proxy.HasArrived) {
 		// A request arrived before the connection was to be closed, perhaps at the same moment. Its client
 		// takes a connection that closes now for one that has lost the request.
 		c.phase.enter(phaseIdle, c.engine.clock.In(idleTime))

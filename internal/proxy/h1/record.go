@@ -20,12 +20,12 @@ func (x *exchange) bytesIn() int64 {
 	if !x.hasBody {
 		return 0
 	}
-	return x.body.moved
+	return x.body.Moved()
 }
 
 // emitForwarded emits the record of a request to which the upstream has responded.
 func (x *exchange) emitForwarded() {
-	x.Emit(x.endOf(accesslog.Forwarded, x.status(), x.moved()))
+	x.Emit(x.endOf(accesslog.Forwarded, x.attempt.Status(), x.attempt.Moved()))
 }
 
 // noteCut records why the sweeper has cut off a response that has begun.

@@ -157,7 +157,7 @@ func TestOneRecordForEachRequest(t *testing.T) {
 				client := g.dial(t)
 				client.send(c.request)
 				if !strings.Contains(c.request, "Expect") {
-					_ = below(client.Conn).CloseWrite()
+					_ = proxy.TCPOf(client.Conn).CloseWrite()
 				}
 				head := client.wantStatus(c.status)
 				if c.status == "103" {
@@ -390,7 +390,7 @@ func TestTunnelIsRecordedTwice(t *testing.T) {
 		started := g.wantStart(t, "/tunnel")
 		c.wantStatus("101")
 		c.send("back")
-		_ = below(c.Conn).CloseWrite()
+		_ = proxy.TCPOf(c.Conn).CloseWrite()
 		c.wantEnd("firstback")
 		ended := wantEnd(t, started, g.nextRecords(t))
 		wantRecord{accesslog.Forwarded, 101, 101, 4, 9, true, "GET", "/tunnel"}.check(t, ended)

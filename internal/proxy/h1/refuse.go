@@ -5,62 +5,11 @@ import (
 	"errors"
 	"strconv"
 
-	"github.com/keygate/keygate/internal/accesslog"
-	"github.com/keygate/keygate/internal/admit"
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/http1"
 	"github.com/keygate/keygate/internal/proxy"
-	"github.com/keygate/keygate/internal/upstream"
+	"github.com/keygate/keygate/internal/proxy/message"
 )
-
-// request decides a request whose head is complete, and acts on the verdict.
-func (c *conn) request(x *exchange) step {
-	x.known, x.Client = true, c.client
-	x.Major, x.Minor, x.ForwardedFor = 1, x.req.Minor, x.forwardedFor[:0]
-	x.ReadHead(&x.ask, &x.req, x.head, x)
-	c.engine.cfg.Admit.Decide(&x.ask, &x.Verdict)
-	x.Begin(&c.engine.cfg.Config, x.Verdict.Now)
-	if x.Verdict.Action == admit.Wait {
-		if next := c.awaitCap(x); next != stepReady {
-			return next
-		}
-	}
-	switch x.Verdict.Action {
-	case admit.Forward:
-		return c.forward(x)
-	case admit.Preflight:
-		x.Result = accesslog.Preflight
-		return c.respond(x, http1.StatusNoContent, nil)
-	default:
-		return c.refuse(x, x.Verdict.Fault())
-	}
-}
-
-// HeaderValue implements admit.Header.
-func (x *exchange) HeaderValue(name string) (value string, count int) {
-	return proxy.HeaderValue(x.req.Fields(), x.head, name)
-}
-
-// awaitCap repeats the decision until the count of the route's daily cap is known. It
-// returns stepReady once there is a verdict to act on.
-func (c *conn) awaitCap(x *exchange) step {
-	c.upstream.Store(nil)
-	c.phase.enter(phaseWait, 0)
-	ctx, done := c.context()
-	defer done()
-	for x.Verdict.Action == admit.Wait {
-		if err := c.engine.cfg.Admit.Wait(ctx, &x.Verdict); err != nil {
-			if ctx.Err() != nil {
-				return x.emitNoResponse(c.phase.enter(phaseNone, 0))
-			}
-			return c.refuse(x, err)
-		}
-		c.engine.cfg.Admit.Decide(&x.ask, &x.Verdict)
-	}
-	c.phase.enter(phaseNone, 0)
-	x.MarkSent()
-	return stepReady
-}
 
 // refuseSyntax rejects a malformed head or body. The connection is closed, since it is
 // unknown where the next request begins.
@@ -107,7 +56,7 @@ func (x *exchange) neverAllowed() string {
 // refuseBody rejects a request because of an error in the part of its body that was received with the head. The
 // connection is closed, because the end of a chunked body, if it has one, is known only once all of it was read.
 func (c *conn) refuseBody(x *exchange, err error) step {
-	if err == errBodyTooLarge { //nolint:errorlint // never wrapped
+	if err == message.ErrBodyTooLarge { //nolint:errorlint // never wrapped
 		x.Verdict.Close = true
 		return c.refuse(x, proxy.BodyTooLarge(x.Verdict.Gateway.MaxBodyBytes))
 	}
@@ -116,7 +65,7 @@ func (c *conn) refuseBody(x *exchange, err error) step {
 
 // refuse responds with the error body of err, without waiting for the request's body.
 func (c *conn) refuse(x *exchange, err error) step {
-	status, body := x.Respond(err, !x.forwarded)
+	status, body := x.Respond(err, !x.attempt.Sent())
 	return c.respond(x, status, body)
 }
 
@@ -129,12 +78,13 @@ func (c *conn) beginUndecided(x *exchange) {
 // respond sends a response of the gateway itself and discards the request's body.
 func (c *conn) respond(x *exchange, status int, body []byte) step {
 	received := int64(x.stop - x.after)
-	remains := x.known && x.req.HasBody() && !(x.upload != nil && x.upload.complete.Load()) && !(x.bodyTaken && x.body.done)
+	remains := x.known && x.req.HasBody() && !(x.upload != nil && x.upload.complete.Load()) && !(x.bodyTaken && x.body.Done())
 	length := x.req.ContentLength()
-	last := x.Verdict.Close || x.bound && !c.bond.Has(x.writer.origin.pool) || c.engine.drain.Announced() || !x.req.KeepAlive() ||
+	last := x.Verdict.Close || x.attempt.Parted() || c.engine.drain.Announced() || !x.req.KeepAlive() ||
 		remains && (x.upload != nil || x.bodyTaken || length > proxy.DrainBytes || x.req.ExpectsContinue() && received == 0)
 
-	out := appendStatusLine(x.trip.buffer().data[:0], status, http1.StatusText(status))
+	buf := c.engine.buffers.Get()
+	out := appendStatusLine(buf.Data[:0], status, http1.StatusText(status))
 	out = append(append(append(out, "Date: "...), c.engine.clock.Date()...), "\r\n"...)
 	if body != nil {
 		out = append(out, "Content-Type: application/json\r\nContent-Length: "...)
@@ -157,7 +107,7 @@ func (c *conn) respond(x *exchange, status int, body []byte) step {
 	out = append(out, body...)
 	x.Emit(x.endOf(x.Result, status, int64(len(body))))
 	err := c.write(out)
-	x.trip.dropBuffer()
+	c.engine.buffers.Put(buf)
 	why := c.phase.enter(phaseIdle, c.engine.clock.In(idleTime))
 	switch {
 	case err != nil || why == cutClientClosed:
@@ -170,42 +120,42 @@ func (c *conn) respond(x *exchange, status int, body []byte) step {
 		x.after += int(length)
 		return stepIdle
 	}
-	x.mode = modeDrain
+	x.refused = true
 	return stepBlock
 }
 
-// fail ends an exchange that failed because of its upstream or its client, or that the
-// sweeper has cut off.
+// fail ends an exchange that failed with err: because of its upstream, its client or the second look, or
+// because the sweeper has cut it off.
 func (c *conn) fail(x *exchange, err error) step {
 	c.endUpload(x)
 	why := c.phase.enter(phaseNone, 0)
-	switch up := x.trip.conn; {
-	case x.calling:
-		err = upstream.At(x.call.Address(), err)
-		c.endCall(x)
-	case up != nil:
-		err = upstream.At(up.Address(), err)
+	if x.why != notCut {
+		why, err = x.why, nil
 	}
-	x.trip.discard()
-	x.trip.dropBuffer()
+	c.dropCall(x)
+	lost, begun := x.attempt.Lost(), x.attempt.Open()
+	err = x.attempt.Fail(err)
 	var uploadErr error
 	if x.upload != nil {
 		uploadErr = x.upload.err
 	}
+	var denied *proxy.AccessError
 	switch {
 	case x.responded:
-		if uploadErr == nil && !x.lost() && (why == notCut || why == cutTimeout) {
+		if uploadErr == nil && !lost && (why == notCut || why == cutTimeout) {
 			x.LogBrokenOff(err)
 		}
 		x.noteCut(why)
 		x.emitForwarded()
 		return c.abort(x.response.reset)
-	case x.lost() || why == cutClientClosed || why == cutShutdown:
+	case lost || why == cutClientClosed || why == cutShutdown:
 		x.emitNoResponse(why)
 		return c.abort(x.response.reset)
 	case why == cutAccess:
-		return c.refuse(x, x.Withdraw(c.denied, false))
-	case errors.Is(uploadErr, errBodyTooLarge):
+		return c.refuse(x, x.Withdraw(c.denied, !x.attempt.Sent()))
+	case errors.As(err, &denied): // at the second look
+		return c.refuse(x, x.Withdraw(denied.Result, !x.attempt.Sent()))
+	case errors.Is(uploadErr, message.ErrBodyTooLarge):
 		x.Verdict.Close = true // as in refuseBody
 		return c.refuse(x, proxy.BodyTooLarge(x.Verdict.Gateway.MaxBodyBytes))
 	case errors.Is(uploadErr, http1.ErrChunk), errors.Is(uploadErr, http1.ErrSyntax), errors.Is(uploadErr, http1.ErrHead):
@@ -215,6 +165,8 @@ func (c *conn) fail(x *exchange, err error) step {
 		return x.emitNoResponse(why)
 	case why == cutTimeout:
 		return c.refuse(x, proxy.TimedOut(err))
+	case !begun && errors.As(err, new(*fault.Error)):
+		return c.refuse(x, err)
 	}
 	return c.refuse(x, proxy.Unreachable(err))
 }

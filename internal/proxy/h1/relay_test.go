@@ -8,12 +8,13 @@ import (
 
 	"github.com/keygate/keygate/internal/admit"
 	"github.com/keygate/keygate/internal/http1"
+	"github.com/keygate/keygate/internal/proxy/message"
 )
 
 // relay joins both halves of a response without I/O: it passes what the reader parses to
 // the writer, and collects the output in out.
 type relay struct {
-	responseReader
+	message.ResponseReader
 	writerState // what the response writer begins with
 	w           responseWriter
 	out         strings.Builder
@@ -56,30 +57,30 @@ func (r *relay) Splice(*io.LimitedReader) (int64, error) { panic("not reached") 
 func relayedBy(t *testing.T, r *relay, pieces []string) string {
 	t.Helper()
 	r.w.begin(r.writerState)
-	buf := newBuffer().data
-	from, to := front, front
+	buf := new(message.Buffers).Get().Data
+	from, to := message.Front, message.Front
 	finish := func(err error) string {
-		if r.phase == readDone && err == nil {
-			err = r.finish(r)
+		if r.Phase == message.ReadDone && err == nil {
+			err = r.Finish(r)
 		}
-		return fmt.Sprintf("%s\nstate %d reusable %v keep %v error %v", decoded(t, r.out.String(), r), r.phase, r.reusable(), r.w.keep, err)
+		return fmt.Sprintf("%s\nstate %d reusable %v keep %v error %v", decoded(t, r.out.String(), r), r.Phase, r.Reusable(), r.w.keep, err)
 	}
 	for _, piece := range pieces {
-		if r.phase == readDone || r.phase == readTunnel {
-			r.extra = true
+		if r.Phase == message.ReadDone || r.Phase == message.ReadTunnel {
+			r.Extra = true
 			break
 		}
 		to += copy(buf[to:], piece)
-		next, err := r.step(buf, from, to, r)
+		next, err := r.Step(buf, from, to, r)
 		if err != nil {
 			return finish(err)
 		}
 		if from = next; from == to {
-			from, to = front, front
+			from, to = message.Front, message.Front
 		}
 	}
-	if r.phase == readHead || r.phase == readBody {
-		return finish(r.closed(to > from, false))
+	if r.Phase == message.ReadHead || r.Phase == message.ReadBody {
+		return finish(r.Closed(to > from, false))
 	}
 	return finish(nil)
 }
@@ -131,7 +132,7 @@ func TestRelayInAllSplits(t *testing.T) {
 		{"interim", "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early\r\nLink: x\r\nConnection: y\r\n\r\n" + okResponse, nil,
 			[]string{"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early\r\nLink: x\r\n\r\nHTTP/1.1 200 OK\r\n"}, []string{"Connection"}},
 		{"interim, HTTP/1.0 client", "HTTP/1.1 100 Continue\r\n\r\n" + okResponse, func(r *relay) { r.oldClient = true }, []string{"HTTP/1.1 200 OK\r\n"}, []string{"100"}},
-		{"head", "HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n", func(r *relay) { r.isHead = true }, []string{"Content-Length: 99\r\n", "reusable true"}, nil},
+		{"head", "HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n", func(r *relay) { r.IsHead = true }, []string{"Content-Length: 99\r\n", "reusable true"}, nil},
 		{"no reason", "HTTP/1.1 204\r\nContent-Length: 0\r\n\r\n", nil, []string{"HTTP/1.1 204 \r\nDate"}, []string{"Content-Length"}},
 		{"upstream closes", "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok", nil, []string{"reusable false keep true"}, []string{"Connection"}},
 		{"closing", okResponse, func(r *relay) { r.closing = func() bool { return true } }, []string{"Connection: close\r\n", "keep false"}, nil},
@@ -147,7 +148,7 @@ func TestRelayInAllSplits(t *testing.T) {
 	} {
 		run := func(pieces ...string) string {
 			r := &relay{writerState: writerState{verdict: &admit.Verdict{}, id: "req_1", date: []byte("now"), keep: true, closing: func() bool { return false }}}
-			r.responseReader.reset()
+			r.ResponseReader.Reset()
 			if c.set != nil {
 				c.set(r)
 			}
@@ -175,33 +176,45 @@ func TestRelayInAllSplits(t *testing.T) {
 	}
 }
 
+// chunkedBody returns the framing of a chunked body.
+func chunkedBody(t *testing.T) *message.Framing {
+	t.Helper()
+	var r http1.Request
+	if done, err := new(http1.RequestParser).Parse([]byte("POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"), &r); !done || err != nil {
+		t.Fatalf("the head was not parsed: %v", err)
+	}
+	f := &message.Framing{}
+	f.Begin(&r, false, nil)
+	return f
+}
+
 // Guarantee: a chunked request body is re-encoded with the same result however it is
 // split, and its size limit holds to the byte.
 func TestRecoderInAllSplits(t *testing.T) {
 	t.Parallel()
 	const body = "5;a=b\r\nhello\r\nD\r\n, wonderful W\r\n0\r\nX-A: 1\r\nHost: no\r\nAuthorization: no\r\n\r\nNEXT"
 	run := func(bound int64, pieces ...string) string {
-		var r recoder
-		r.start(http1.ByChunks, 0, framingOf(t, "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n", false))
+		var r message.Recoder
+		r.Start(http1.ByChunks, 0, chunkedBody(t))
 		if bound > 0 {
-			r.room = bound
+			r.Limit(bound)
 		}
 		var out, rest strings.Builder
-		b := newBuffer().data
+		b := new(message.Buffers).Get().Data
 		for _, s := range pieces {
-			if r.done {
+			if r.Done() {
 				rest.WriteString(s)
 				continue
 			}
-			n := copy(b[front:], s)
-			p, err := r.step(b, front, front+n)
+			n := copy(b[message.Front:], s)
+			p, err := r.Step(b, message.Front, message.Front+n)
 			if err != nil {
 				return err.Error()
 			}
-			out.Write(b[p.from:p.to])
-			out.Write(p.end)
-			if r.done {
-				rest.Write(b[p.used : front+n])
+			out.Write(b[p.From:p.To])
+			out.Write(p.End)
+			if r.Done() {
+				rest.Write(b[p.Used : message.Front+n])
 			}
 		}
 		return decoded(t, "Transfer-Encoding: chunked\r\n\r\n"+out.String(), nil) + rest.String()
@@ -214,8 +227,8 @@ func TestRecoderInAllSplits(t *testing.T) {
 		if got := run(0, body[:i], body[i:]); got != whole {
 			t.Fatalf("split at %d: got %q, want %q", i, got, whole)
 		}
-		if got := run(17, body[:i], body[i:]); got != errBodyTooLarge.Error() {
-			t.Fatalf("split at %d with a limit of 17: got %q, want %q", i, got, errBodyTooLarge)
+		if got := run(17, body[:i], body[i:]); got != message.ErrBodyTooLarge.Error() {
+			t.Fatalf("split at %d with a limit of 17: got %q, want %q", i, got, message.ErrBodyTooLarge)
 		}
 		if got := run(18, body[:i], body[i:]); got != whole {
 			t.Fatalf("split at %d with a limit of 18: got %q, want %q", i, got, whole)

@@ -4,20 +4,17 @@ import (
 	"strconv"
 
 	"github.com/keygate/keygate/internal/admit"
-	"github.com/keygate/keygate/internal/cookie"
 	"github.com/keygate/keygate/internal/http1"
 	"github.com/keygate/keygate/internal/proxy"
+	"github.com/keygate/keygate/internal/proxy/message"
 )
-
-// keepRoom is the largest buffer for a head, in bytes, that is kept for the next exchange.
-const keepRoom = 8 << 10
 
 // responseWriter turns an upstream's response into the one for the client: it edits the
 // head, frames the body as the client understands it, and drops trailers that the client
 // does not accept. It does no I/O.
 type responseWriter struct {
 	writerState
-	body encoder
+	body message.Encoder
 	room []byte // memory for the edited head
 }
 
@@ -40,8 +37,8 @@ type writerState struct {
 // begin prepares w for a response.
 func (w *responseWriter) begin(s writerState) {
 	w.writerState = s
-	w.body.start(encoderState{})
-	if cap(w.room) > keepRoom {
+	w.body.Start(message.EncoderState{})
+	if cap(w.room) > message.KeepRoom {
 		w.room = nil
 	}
 	w.room = w.room[:0]
@@ -65,7 +62,7 @@ func (w *responseWriter) interim(head []byte, r *http1.Response) []byte {
 func (w *responseWriter) final(head []byte, r *http1.Response, body http1.Framing, bare bool) {
 	unframed := (body == http1.ByChunks || body == http1.UntilClose) && !bare
 	chunked := unframed && !w.oldClient
-	w.body.encoderState = encoderState{chunked: chunked, response: true, trailers: w.trailers}
+	w.body.Start(message.EncoderState{Chunked: chunked, Response: true, Trailers: w.trailers})
 	w.reset = unframed && w.oldClient
 	if w.closing() || w.reset {
 		w.keep = false
@@ -79,7 +76,7 @@ func (w *responseWriter) final(head []byte, r *http1.Response, body http1.Framin
 	if chunked {
 		w.room = append(w.room, "Transfer-Encoding: chunked\r\n"...)
 		if w.trailers {
-			w.room = appendTrailerNames(w.room, head, r.Fields(), true, nil)
+			w.room = proxy.AppendTrailerNames(w.room, head, r.Fields(), true, nil)
 		}
 	}
 	if bare {
@@ -99,7 +96,7 @@ func (w *responseWriter) final(head []byte, r *http1.Response, body http1.Framin
 
 // switched edits the head of a 101.
 func (w *responseWriter) switched(head []byte, r *http1.Response) error {
-	protocol := valueOf(head, r.Fields(), http1.Upgrade)
+	protocol := proxy.ValueOf(head, r.Fields(), http1.Upgrade)
 	if !proxy.Offered(proxy.Text(w.asked), proxy.Text(protocol)) {
 		return proxy.BadUpgrade()
 	}
@@ -121,26 +118,20 @@ func (w *responseWriter) statusLine(head []byte, r *http1.Response) {
 // those among them that have a Name.
 func (w *responseWriter) appendFields(head []byte, r *http1.Response, drop proxy.Fields) (kept proxy.Fields) {
 	fields := r.Fields()
-	named := namesOf(head, fields, r.Named())
-	run := runs{dst: w.room, buf: head, from: -1}
+	named := proxy.NamesOf(head, fields, r.Named())
+	run := proxy.RunsOf(w.room, head)
 	for i := range fields {
 		f := &fields[i]
-		if drop.Has(f.ID) || named.has(f) || setsSession(f, head) {
-			run.cut(f.Name.Start)
+		if drop.Has(f.ID) || named.Has(f) || proxy.SetsSession(f, head) {
+			run.Cut(f.Name.Start)
 			continue
 		}
 		kept |= 1 << f.ID
-		run.keep(f.Name.Start)
+		run.Keep(f.Name.Start)
 	}
-	run.cut(uint32(r.End - len("\r\n")))
-	w.room = run.dst
+	run.Cut(uint32(r.End - len("\r\n")))
+	w.room = run.Dst
 	return kept
-}
-
-// setsSession reports whether a field of a response's head sets the cookie of a browser's session on the
-// management API, which an upstream may not.
-func setsSession(f *http1.Field, head []byte) bool {
-	return f.ID == http1.SetCookie && cookie.SetsSession(proxy.Text(f.Value.Of(head)))
 }
 
 // finishHead completes the head with the gateway's fields.
@@ -154,32 +145,32 @@ func (w *responseWriter) finishHead() {
 // data returns what to send for data of the body, including the head if it has not been
 // sent.
 func (w *responseWriter) data(buf []byte, from, to int) relayed {
-	p := piece{from: from, to: to}
-	w.body.encode(buf, &p)
+	p := message.Piece{From: from, To: to}
+	w.body.Encode(buf, &p)
 	return w.merge(buf, p)
 }
 
 // end is like data, for the last data of the body.
 func (w *responseWriter) end(buf []byte, from, to int, section []byte, trailers []http1.Field) relayed {
-	p := piece{from: from, to: to, end: w.body.finish(section, trailers)}
-	w.body.encode(buf, &p)
+	p := message.Piece{From: from, To: to, End: w.body.Finish(section, trailers)}
+	w.body.Encode(buf, &p)
 	return w.merge(buf, p)
 }
 
 // merge joins head, data and end into one part if there is room for that.
-func (w *responseWriter) merge(buf []byte, p piece) relayed {
-	out := relayed{head: w.head, end: p.end}
+func (w *responseWriter) merge(buf []byte, p message.Piece) relayed {
+	out := relayed{head: w.head, end: p.End}
 	w.head = nil
-	if n := len(out.head); n > 0 && n <= p.from {
-		p.from -= n
-		copy(buf[p.from:], out.head)
+	if n := len(out.head); n > 0 && n <= p.From {
+		p.From -= n
+		copy(buf[p.From:], out.head)
 		out.head = nil
 	}
-	if n := len(out.end); n > 0 && n <= len(buf)-p.to {
-		p.to += copy(buf[p.to:], out.end)
+	if n := len(out.end); n > 0 && n <= len(buf)-p.To {
+		p.To += copy(buf[p.To:], out.end)
 		out.end = nil
 	}
-	out.body = buf[p.from:p.to]
+	out.body = buf[p.From:p.To]
 	return out
 }
 

@@ -5,21 +5,24 @@ import (
 	"net"
 	"net/netip"
 	"runtime/debug"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/keygate/keygate/internal/proxy"
+	"github.com/keygate/keygate/internal/proxy/message"
 	"github.com/keygate/keygate/internal/service"
 )
 
 // Engine serves HTTP/1.1 connections. It is safe for concurrent use.
 type Engine struct {
-	cfg   Config
-	pools pools
-	clock proxy.Clock
-	conns registry
-	drain proxy.Drain
-	pipes atomic.Int64 // in use, at most cfg.MaxPipes
+	cfg       Config
+	buffers   message.Buffers
+	exchanges sync.Pool // of *exchange
+	clock     proxy.Clock
+	conns     registry
+	drain     proxy.Drain
+	pipes     atomic.Int64 // in use, at most cfg.MaxPipes
 
 	wake    chan struct{} // makes the sweeper visit all connections at once
 	sweeper service.Group

@@ -116,12 +116,12 @@ func (s *sweeper) inspect(c *conn, review *admit.Review, now int64, check, drain
 			c.cutReading(word, cutShutdown)
 		case expired(word, now):
 			c.cutReading(word, cutTimeout)
-		case check && c.bond.Broken():
+		case check && c.affinity.Broken():
 			c.cutReading(word, cutClientClosed)
 		case s.visits < idleCheck:
 			// The end of the connection may have arrived with the last request, and is not
 			// signalled again.
-			if s.visits++; s.visits == idleCheck && c.control(isClosed) {
+			if s.visits++; s.visits == idleCheck && c.control(proxy.IsClosed) {
 				c.cutReading(word, cutClientClosed)
 			}
 		}
@@ -199,10 +199,10 @@ func (s *sweeper) exchange(c *conn, word uint64, now int64, check bool) {
 	case uploading:
 		// A client that has sent its whole body may have closed its sending side before
 		// the body was read.
-		if c.control(isReset) {
+		if c.control(proxy.IsReset) {
 			c.cutExchange(word, cutClientClosed)
 		}
-	case c.control(isClosed):
+	case c.control(proxy.IsClosed):
 		c.cutExchange(word, cutClientClosed)
 	}
 }
@@ -214,13 +214,13 @@ func (s *sweeper) stream(c *conn, word uint64, now int64, check bool) {
 		return
 	}
 	if c.uploading.Load() { // as in exchange
-		if c.control(isReset) {
+		if c.control(proxy.IsReset) {
 			c.cutExchange(word, cutClientClosed)
 		}
 		return
 	}
 	before := s.closed
-	if s.closed = c.control(isClosed); s.closed {
+	if s.closed = c.control(proxy.IsClosed); s.closed {
 		s.progress(c, now)
 		if before && s.movedAt != now {
 			c.cutExchange(word, cutClientClosed)
@@ -232,7 +232,7 @@ func (s *sweeper) stream(c *conn, word uint64, now int64, check bool) {
 func (s *sweeper) progress(c *conn, now int64) (unread, unsent int) {
 	var moved uint64
 	c.control(func(fd uintptr) bool {
-		moved, unread, unsent = traffic(fd)
+		moved, unread, unsent = proxy.Traffic(fd)
 		return true
 	})
 	if moved != s.moved || s.movedAt == 0 {

@@ -10,7 +10,9 @@ import (
 // tunnel copies bytes both ways after a 101, until both directions have ended or one of
 // them breaks.
 func (c *conn) tunnel(x *exchange) step {
-	up := x.trip.conn
+	rest, _ := x.attempt.Tunnel()
+	toClient := append([]byte(nil), rest...)
+	up := x.attempt.Detach()
 	back := up.NetConn()
 	defer up.Discard()
 	c.prepareTunnel(x)
@@ -19,10 +21,8 @@ func (c *conn) tunnel(x *exchange) step {
 		x.emitForwarded()
 		return stepClose
 	}
-	record := x.Detach(x.trip.reader.resp.Status)
-	toClient := append([]byte(nil), x.trip.buf.data[x.trip.from:x.trip.end]...)
+	record := x.Detach(x.attempt.Status())
 	toUpstream := append([]byte(nil), x.in[x.after:x.stop]...)
-	x.trip.conn = nil
 	c.engine.release(x)
 	c.x = nil
 

@@ -316,7 +316,7 @@ func TestUpgrade(t *testing.T) {
 		wantIn(t, c.wantStatus("101"), "Upgrade: echo", "Connection: Upgrade")
 		c.wantBytes("first")
 		c.send(" late")
-		_ = below(c.Conn).CloseWrite()
+		_ = proxy.TCPOf(c.Conn).CloseWrite()
 		c.wantEnd("[early late]")
 		c = g.dial(t)
 		c.send("GET /a HTTP/1.1\r\nKEY\r\nConnection: Upgrade, HTTP2-Settings\r\nHTTP2-Settings: x\r\nUpgrade: h2c\r\n\r\n")

@@ -97,7 +97,7 @@ func newAccess(t *testing.T, s accessSetup) *access {
 		t.Fatal(err)
 	}
 	a.apply(func() {})
-	admitter, err := admit.New(admit.Config{Follower: a.follower, Reserver: reserver, Now: now, Lease: a})
+	admitter, err := admit.New(admit.Config{Follower: a.follower, Now: now, Lease: a})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,7 +5,6 @@ import (
 
 	"github.com/keygate/keygate/internal/http1"
 	"github.com/keygate/keygate/internal/proxy"
-	"github.com/keygate/keygate/internal/upstream"
 )
 
 // data takes a part of the request's body. conn.mu is held.
@@ -129,21 +128,33 @@ func (s *stream) upload(send func(last bool) error) {
 }
 
 // sendOver sends a part of the body over HTTP/1.1.
-func (s *stream) sendOver(up *upstream.H1Conn, last bool) error {
+func (s *stream) sendOver(last bool) error {
+	trip := s.attempt.Trip()
 	if len(s.out) > 0 {
 		var err error
 		if cap(s.room) > keepBytes && len(s.out) < cap(s.room)/4 {
 			s.room = nil
 		}
-		if s.room, err = s.trip.SendData(up, s.room, s.out); err != nil {
+		if s.room, err = trip.SendData(s.room, s.out); err != nil {
 			return err
 		}
 	}
 	if !last {
 		return nil
 	}
-	text, fields := s.trailerFields()
-	return s.trip.SendEnd(up, text, fields)
+	return trip.SendEnd(s.trailerFields())
+}
+
+// sendPart sends a part of the body over HTTP/2.
+func (s *stream) sendPart(last bool) error {
+	call := s.attempt.Call()
+	if last && s.tail {
+		if err := call.Send(s.out, false); err != nil {
+			return err
+		}
+		return call.SendTrailers(s.trailerFields())
+	}
+	return call.Send(s.out, last)
 }
 
 // nextPart waits for a part of the body, which is then in out. last is set if it is the last
@@ -215,7 +226,7 @@ func (s *stream) uploadEnded(complete bool) {
 
 // isEmpty reports whether nothing follows the head of a response: neither data nor trailers.
 func (s *stream) isEmpty(r *http1.Response, body http1.Framing) bool {
-	if s.calling && s.call.Bare() {
+	if s.attempt.Bare() {
 		return true
 	}
 	trailers := s.calling && s.req.WantsTrailers() // which may follow a body of length 0

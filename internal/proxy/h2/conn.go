@@ -9,7 +9,7 @@ import (
 
 	"github.com/keygate/keygate/internal/http2"
 	"github.com/keygate/keygate/internal/proxy"
-	"github.com/keygate/keygate/internal/proxy/h1"
+	"github.com/keygate/keygate/internal/proxy/send"
 	"github.com/keygate/keygate/internal/tlspump"
 	"github.com/keygate/keygate/internal/upstream"
 )
@@ -54,9 +54,7 @@ type conn struct {
 	relayed  bool   // the reader of an upstream's connection will call Flush
 	spare    []byte // memory for the output
 	ended    cut    // why the connection has ended
-	origin   h1.Origin
-	hint     *upstream.H1Conn // the last connection to an upstream
-	bond     h1.Bond
+	affinity send.Affinity
 	parting  bool // the connection ends as in a drain
 
 	times connTimes
@@ -79,7 +77,7 @@ func newConn(e *Engine, nc net.Conn) *conn {
 // serve runs until the connection has ended and all of its streams with it.
 func (c *conn) serve() {
 	defer func() { _ = c.nc.Close() }()
-	defer c.bond.Close()
+	defer c.affinity.Close()
 	defer c.work.Wait()
 	defer c.end(cutClientClosed)
 	defer c.recoverIn("an HTTP/2 connection")

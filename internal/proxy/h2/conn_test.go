@@ -31,7 +31,7 @@ import (
 type forwarder struct{ gateway *snapshot.Gateway }
 
 func newForwarder() forwarder {
-	return forwarder{&snapshot.Gateway{ID: "gw_1", Upstream: snapshot.Upstream{Base: &url.URL{Scheme: "http", Host: "a.test"}}}}
+	return forwarder{&snapshot.Gateway{ID: "gw_1", Upstream: snapshot.Upstream{Target: &snapshot.Target{Base: &url.URL{Scheme: "http", Host: "a.test"}}}}}
 }
 
 func (f forwarder) Decide(_ *admit.Request, v *admit.Verdict) {

@@ -1,12 +1,11 @@
 // Package h2 is the HTTP/2 engine of the data plane for clients (contract, 4.1 to 4.5; RFC
 // 9113): it reads requests, asks package admit for a verdict on each, and exchanges them with
 // upstreams. The protocol of a connection is package http2; the rules of proxying are those
-// of package proxy; the upstream half of an exchange is that
-// of package h1.
+// of package proxy; the upstream half of an exchange is package send.
 //
 //	client ─► conn.receive ─► http2.Conn ─► stream ─► admit.Decide ─┬─► refuse
-//	                             │                                  ├─► h1.Trip ─► upstream
-//	client ◄── conn.flush ◄──────┘◄──── frames ◄────────────────────┴─► h1.Call ─► upstream
+//	                             │                                  ├─► send.Trip ─► upstream
+//	client ◄── conn.flush ◄──────┘◄──── frames ◄────────────────────┴─► send.Call ─► upstream
 //
 // # Goroutines and locks
 //

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/keygate/keygate/internal/proxy"
-	"github.com/keygate/keygate/internal/proxy/h1"
+	"github.com/keygate/keygate/internal/proxy/message"
 	"github.com/keygate/keygate/internal/service"
 )
 
@@ -28,18 +28,18 @@ type Config struct {
 
 // Engine serves HTTP/2 connections. It is safe for concurrent use.
 type Engine struct {
-	cfg     Config
-	trips   *h1.Trips
-	streams sync.Pool // of *stream
-	buffers sync.Pool // of *[readSize]byte
-	workers workers
-	clock   proxy.Clock
-	drain   proxy.Drain
-	bodies  proxy.Bodies
-	sweeper service.Group
-	flushes sync.WaitGroup // flushes that the sweeper has begun
-	serving sync.WaitGroup // connections
-	wake    chan struct{}  // makes the sweeper visit all connections at once
+	cfg      Config
+	streams  sync.Pool // of *stream
+	buffers  sync.Pool // of *[readSize]byte
+	messages message.Buffers
+	workers  workers
+	clock    proxy.Clock
+	drain    proxy.Drain
+	bodies   proxy.Bodies
+	sweeper  service.Group
+	flushes  sync.WaitGroup // flushes that the sweeper has begun
+	serving  sync.WaitGroup // connections
+	wake     chan struct{}  // makes the sweeper visit all connections at once
 
 	// exchange, unless it is nil, exchanges requests in place of the upstream: in tests whose time is
 	// virtual, and which therefore have no sockets.
@@ -57,7 +57,7 @@ func New(cfg Config) (*Engine, error) {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	e := &Engine{cfg: cfg, trips: h1.NewTrips(cfg.Pools), conns: map[*conn]struct{}{}, wake: make(chan struct{}, 1)}
+	e := &Engine{cfg: cfg, conns: map[*conn]struct{}{}, wake: make(chan struct{}, 1)}
 	e.workers.init()
 	e.clock.Start(e.cfg.Now())
 	return e, e.sweeper.Start(e.sweepAll)

@@ -2,12 +2,12 @@ package h2
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/keygate/keygate/internal/http1"
 	"github.com/keygate/keygate/internal/proxy"
-	"github.com/keygate/keygate/internal/proxy/h1"
-	"github.com/keygate/keygate/internal/upstream"
+	"github.com/keygate/keygate/internal/proxy/send"
 )
 
 // lastPartTime is how long the last part of a body may take to be sent once the response is
@@ -16,82 +16,46 @@ const lastPartTime = time.Second
 
 // forward exchanges the request with the upstream.
 func (s *stream) forward() error {
-	origin, hint, err := s.prepare()
-	if err != nil {
+	if err := s.prepare(); err != nil {
 		return err
 	}
-	deadline := time.Now().Add(s.HeadTimeout())
-	s.binds = proxy.Binds(s.ask.Authorization)
-	if origin.Multiplexed() != nil {
-		s.origin, s.until = origin, deadline
-		return s.forwardCall()
-	}
-	return s.forwardTrip(origin, hint, deadline, false)
+	return s.settle(s.attempt.Run(s))
 }
 
-// forwardTrip exchanges the request with the upstream over HTTP/1.1. waited is set if time may have
-// passed since the decision.
-func (s *stream) forwardTrip(origin h1.Origin, hint *upstream.H1Conn, deadline time.Time, waited bool) (err error) {
-	up := s.conn.bond.Take(origin.Pool())
-	if s.onBond = up != nil; up == nil {
-		up = origin.Pool().Take(hint)
-	}
-	if up != nil {
-		if denied := s.Confirm(waited); denied != nil {
-			if s.onBond {
-				s.conn.bond.Keep(up)
-			} else {
-				up.Release()
-			}
-			return denied
-		}
-	} else {
-		up, err = s.acquire(func(ctx context.Context) (*upstream.H1Conn, error) { return origin.Pool().Acquire(ctx, deadline, nil) })
-		if err != nil {
-			return err
-		}
-	}
-	s.held = up
-	// Only now: a request that waits for a connection holds no buffer.
-	if err := s.write(origin); err != nil {
-		s.discardConn()
+// prepare begins the attempt with what has arrived of the request. out then holds that part of the
+// body.
+func (s *stream) prepare() error {
+	if err := s.begin(); err != nil {
 		return err
 	}
-	err = s.exchange(up, deadline)
-	if err == nil || !s.mayRepeat(up) {
-		return s.settle(up, err)
+	cfg := &s.conn.engine.cfg
+	s.until = time.Now().Add(s.HeadTimeout())
+	s.attempt.Request = send.Request{
+		Head: &s.req.Request, Text: s.req.Text, Trusted: s.Client.Trusted, Body: s.hasBody,
+		Hop: proxy.Hop{
+			Verdict: &s.Verdict, RequestID: s.RequestID(), Client: s.Client.Peer, TLS: s.conn.tls != nil, Major: 2, Via: cfg.Via,
+		},
 	}
-	s.leave()
-	s.discardConn()
-	up, err = s.acquire(func(ctx context.Context) (*upstream.H1Conn, error) { return origin.Pool().Connect(ctx, deadline) })
-	if err != nil {
-		return err
+	if cfg.Tracer != nil {
+		s.attempt.Trace = s.AppendTraceparent
 	}
-	s.held = up
-	s.trip.Reset()
-	if err := s.write(origin); err != nil {
-		s.discardConn()
-		return err
+	if s.tunnels {
+		s.key = send.NewWebSocketKey()
+		s.attempt.WebSocketKey = s.key
 	}
-	return s.settle(up, s.exchange(up, deadline))
+	return nil
 }
 
-// prepare begins the exchange with what has arrived of the request. out then holds that part of
-// the body.
-func (s *stream) prepare() (o h1.Origin, hint *upstream.H1Conn, err error) {
+// begin is the part of prepare that needs conn.mu.
+func (s *stream) begin() error {
 	c := s.conn
-	g := s.Verdict.Gateway
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	origin := c.origin
 	if s.why != notCut { // the client has reset it at once: no connection is taken from others
-		return o, nil, errCut
+		return errCut
 	}
-	if c.origin.Base() != g.Upstream.Base {
-		if origin, err = c.engine.trips.Origin(g); err != nil {
-			return o, nil, err
-		}
-		c.origin = origin
+	if err := s.attempt.Pick(c.engine.cfg.Pools, &c.affinity, &s.Exchange, s.ask.Authorization); err != nil {
+		return err
 	}
 	s.since = c.engine.clock.Now()
 	if d, ok := s.CallTimeout(); ok {
@@ -103,48 +67,36 @@ func (s *stream) prepare() (o h1.Origin, hint *upstream.H1Conn, err error) {
 	}
 	s.whole = !s.hasBody || s.ended
 	s.uploadedAt = s.since
-	if s.tunnels && origin.Multiplexed() == nil {
-		s.whole, s.out = true, s.out[:0] // nothing follows the head before the upstream has accepted
-	} else {
-		s.in, s.out = s.out[:0], s.in
+	s.in, s.out = s.out[:0], s.in
+	switch {
+	case s.tooLarge:
+		return proxy.BodyTooLarge(s.Verdict.Gateway.MaxBodyBytes)
+	case s.crowded:
+		return proxy.TooManyBodies()
 	}
-	if s.tooLarge {
-		return o, nil, proxy.BodyTooLarge(g.MaxBodyBytes)
-	}
-	if s.crowded {
-		return o, nil, proxy.TooManyBodies()
-	}
-	return origin, c.hint, nil
+	return nil
 }
 
-// request describes the request to the upstream.
-func (s *stream) request(origin h1.Origin) h1.TripRequest {
-	e := s.conn.engine
-	r := h1.TripRequest{
-		Head: &s.req.Request, Text: s.req.Text, Origin: origin, Confirm: proxy.Confirmer{Exchange: &s.Exchange}, Trusted: s.Client.Trusted,
-		Hop: proxy.Hop{
-			Verdict: &s.Verdict, RequestID: s.RequestID(), Client: s.Client.Peer, TLS: s.conn.tls != nil, Major: 2, Via: e.cfg.Via,
-		},
+// Write implements send.Client.
+func (s *stream) Write() (whole bool, err error) {
+	a := &s.attempt
+	a.WriteHead()
+	if a.Multiplexed() {
+		a.Part, a.End = s.out, s.whole && !s.tail
+		return s.whole, nil
 	}
-	if e.cfg.Tracer != nil {
-		r.Trace = s.AppendTraceparent
+	if s.tunnels { // nothing follows the head before the upstream has accepted
+		s.conn.mu.Lock()
+		s.in, s.out = append(s.out, s.in...), s.in[:0]
+		s.whole = true
+		s.conn.mu.Unlock()
+		return true, nil
 	}
-	if s.tunnels {
-		s.key = h1.NewWebSocketKey()
-		r.WebSocketKey = s.key
+	trip := a.Trip()
+	if err := trip.AppendBody(s.out); err != nil || !s.whole || !s.hasBody {
+		return s.whole, err
 	}
-	return r
-}
-
-// write writes the request, as far as it has arrived.
-func (s *stream) write(origin h1.Origin) error {
-	r := s.request(origin)
-	s.trip.Write(&r)
-	if err := s.trip.AppendBody(s.out); err != nil || !s.whole || !s.hasBody || s.tunnels {
-		return err
-	}
-	text, fields := s.trailerFields()
-	return s.trip.EndBody(text, fields)
+	return true, trip.EndBody(s.trailerFields())
 }
 
 // trailerFields returns the trailers of the request.
@@ -155,71 +107,101 @@ func (s *stream) trailerFields() (text []byte, fields []http1.Field) {
 	return s.trailers.Text, s.trailers.Fields()
 }
 
-// acquire gets a connection to the upstream, and makes the second look. The error is errCut if the
-// stream was cut.
-func (s *stream) acquire(get func(ctx context.Context) (*upstream.H1Conn, error)) (*upstream.H1Conn, error) {
+// Wait implements send.Client.
+func (s *stream) Wait(get func(ctx context.Context, until time.Time) error) error {
 	ctx, done := s.context()
 	defer done()
-	up, err := get(ctx)
-	if err := s.waited(err); err != nil {
-		return nil, err
-	}
-	if denied := s.Confirm(true); denied != nil {
-		up.Release()
-		return nil, denied
-	}
-	return up, nil
-}
-
-// waited handles the result of waiting for a connection. The error is errCut if the stream was
-// cut.
-func (s *stream) waited(err error) error {
-	s.conn.mu.Lock()
-	defer s.conn.mu.Unlock()
-	switch {
-	case err == nil:
-		s.MarkSent()
-	case s.why != notCut:
+	err := get(ctx, s.until)
+	if err != nil && s.isCut() {
 		return errCut
 	}
 	return err
 }
 
-// exchange sends the request and reads the response. The connection is the caller's.
-func (s *stream) exchange(up *upstream.H1Conn, deadline time.Time) error {
-	c := s.conn
-	c.mu.Lock()
-	if s.why != notCut {
-		c.mu.Unlock()
-		return errCut
-	}
-	s.wire, s.sent = up.NetConn(), true
-	s.deadline = c.engine.clock.At(deadline)
-	if s.expects {
-		s.continueAt = c.engine.clock.In(c.engine.cfg.Pools.ContinueTimeout())
-	}
-	s.uploading = !s.whole
-	c.mu.Unlock()
-	s.trip.Begin(up, s, s.ask.Method == "HEAD")
-	switch {
-	case s.whole:
-		s.forwarded = int64(len(s.out)) // the end of the stream frees its part of the window
-	case s.trip.Send() == nil:
-		s.consumed()
-		c.work.Add(1)
-		go s.upload(func(last bool) error { return s.sendOver(up, last) })
-	default:
-		s.uploadEnded(false)
-	}
-	return s.trip.Run()
+// isCut reports whether the stream was cut.
+func (s *stream) isCut() bool {
+	s.conn.mu.Lock()
+	defer s.conn.mu.Unlock()
+	return s.why != notCut
 }
 
-// mayRepeat reports whether a request that failed may be sent a second time.
-func (s *stream) mayRepeat(up *upstream.H1Conn) bool {
+// Start implements send.Client. If not all of a body was sent over HTTP/2, another goroutine forwards
+// the rest.
+func (s *stream) Start(sent int) error {
 	c := s.conn
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return s.why == notCut && !s.onBond && up.Reused() && !s.trip.Responding() && !s.trip.Lost() && proxy.Retryable(s.ask.Method, s.hasBody && !s.tunnels)
+	s.calling = s.attempt.Multiplexed()
+	if s.why != notCut {
+		return errCut
+	}
+	s.deadline = c.engine.clock.At(s.until)
+	if s.expects {
+		s.continueAt = c.engine.clock.In(c.engine.cfg.Pools.ContinueTimeout())
+	}
+	if !s.calling {
+		s.wire = s.attempt.Conn().NetConn()
+		if s.uploading = !s.whole; s.whole {
+			s.forwarded = int64(len(s.out)) // the end of the stream frees its part of the window
+		}
+		return nil
+	}
+	s.forwarded = int64(sent)
+	if s.whole = s.whole && sent == len(s.out) && !s.tail; s.whole {
+		return nil // as above
+	}
+	s.give(sent)
+	s.refill(sent)
+	s.in = slices.Insert(s.in, 0, s.out[sent:]...)
+	s.out = s.out[:0]
+	s.uploading = true
+	c.work.Add(1)
+	go s.upload(s.sendPart)
+	return nil
+}
+
+// Upload implements send.Client.
+func (s *stream) Upload(err error) {
+	if err != nil { // the upstream may have responded before it closed the connection
+		s.uploadEnded(false)
+		return
+	}
+	s.consumed()
+	s.conn.work.Add(1)
+	go s.upload(s.sendOver)
+}
+
+// Again implements send.Client.
+func (s *stream) Again(err error) error {
+	if s.isCut() {
+		return err
+	}
+	s.leave()
+	if s.attempt.Multiplexed() && !s.resume() {
+		return err
+	}
+	return nil
+}
+
+// resume prepares, after leave, to send the request a second time over HTTP/2: everything of its body that has
+// arrived is sent with the head. It reports false if a part that was already sent was not kept.
+func (s *stream) resume() bool {
+	c, a := s.conn, &s.attempt
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if s.whole {
+		return true // s.out has it
+	}
+	var kept bool
+	if s.out, kept = a.Call().AppendSent(s.out[:0]); !kept || s.why != notCut {
+		return false
+	}
+	s.out = append(s.out, s.in...)
+	s.in = s.in[:0]
+	s.refilled, s.forwarded = s.forwarded, 0
+	s.whole, s.stopped, s.ending = s.ended, false, false
+	a.Part, a.End = s.out, s.whole && !s.tail
+	return true
 }
 
 // leave ends the use of the upstream's connection, so that no cut concerns it, and ends an
@@ -230,7 +212,7 @@ func (s *stream) leave() (intact bool) {
 	defer c.mu.Unlock()
 	if s.calling { // what it has not sent is dropped
 		c.mu.Unlock()
-		s.call.Close()
+		s.attempt.Call().Close()
 		c.mu.Lock()
 	}
 	if s.uploading && s.ending && s.why == notCut && s.wire != nil {
@@ -255,66 +237,40 @@ func (s *stream) leave() (intact bool) {
 	return s.why == notCut && !s.stopped && (s.whole || s.uploaded)
 }
 
-// settle ends an exchange: the connection is released, the record emitted, and the rest of
-// the response sent.
-func (s *stream) settle(up *upstream.H1Conn, err error) error {
-	c := s.conn
-	tunneled, intact, err := s.endTrip(up.NetConn(), err)
-	switch {
-	case err != nil || tunneled:
-		s.discardConn()
-		return err
-	case intact && s.trip.Reusable():
-		s.held = nil
-		if s.binds || s.onBond {
-			c.bond.Keep(up)
-		} else {
-			s.trip.Release()
-		}
-	default:
-		s.discardConn()
-	}
-	c.mu.Lock()
-	c.hint = up
-	c.mu.Unlock()
-	return s.trip.Finish()
-}
-
-// endTrip ends the use of the upstream's connection after s.trip has run with the result err. If
-// the upstream has accepted a WebSocket, endTrip first relays that to its end. intact is as for
-// leave. The error names the upstream's address unless the client was lost.
-func (s *stream) endTrip(up upstream.HalfCloser, err error) (tunneled, intact bool, _ error) {
+// settle ends an exchange whose attempt has ended with err: the record is emitted, and the rest of the
+// response sent. If the upstream has accepted a WebSocket, settle first relays that to its end.
+func (s *stream) settle(err error) error {
+	a := &s.attempt
+	rest, tunneled := []byte(nil), false
 	if err == nil {
-		var rest []byte
-		if rest, tunneled = s.trip.Tunnel(); tunneled {
-			err = s.tunnel(up, rest)
-			s.trip.DropBuffer()
+		if rest, tunneled = a.Tunnel(); tunneled {
+			err = s.tunnel(a.Conn().NetConn(), rest)
 		}
 	}
-	intact = s.leave()
+	intact := s.leave()
 	if err == nil && !tunneled {
-		err = s.trip.Torn()
+		err = a.Torn()
 	}
-	if err != nil && !s.trip.Lost() {
-		err = upstream.At(up.RemoteAddr().String(), err)
+	defer s.part()
+	if err != nil || tunneled {
+		return a.Fail(err)
 	}
-	return tunneled, intact, err
+	a.Release(intact)
+	return a.Finish(s)
 }
 
-// part ends the client's connection if the upstream's connection was bound to it.
+// abandon ends the attempt of a stream that has panicked.
+func (s *stream) abandon() {
+	s.leave()
+	_ = s.attempt.Fail(nil)
+	s.part()
+}
+
+// part ends the client's connection if the upstream's connection that was bound to it has ended.
 func (s *stream) part() {
-	if c := s.conn; s.onBond {
+	if c := s.conn; s.attempt.Parted() {
 		c.mu.Lock()
 		c.parting = true
 		c.mu.Unlock()
-	}
-}
-
-// discardConn closes the upstream's connection, if there is one.
-func (s *stream) discardConn() {
-	if s.held != nil {
-		s.held.Discard()
-		s.held = nil
-		s.part()
 	}
 }

@@ -10,10 +10,10 @@ import (
 	"github.com/keygate/keygate/internal/http1"
 	"github.com/keygate/keygate/internal/http2"
 	"github.com/keygate/keygate/internal/proxy"
-	"github.com/keygate/keygate/internal/proxy/h1"
+	"github.com/keygate/keygate/internal/proxy/send"
 )
 
-// TakeInterim implements h1.Receiver: it relays a 1xx response.
+// TakeInterim implements message.Receiver: it relays a 1xx response.
 func (s *stream) TakeInterim(head []byte, r *http1.Response) error {
 	c := s.conn
 	c.mu.Lock()
@@ -28,7 +28,7 @@ func (s *stream) TakeInterim(head []byte, r *http1.Response) error {
 	if s.why != notCut || !s.beginHead(r.Status) {
 		return errCut
 	}
-	h1.EachResponseField(head, r, proxy.ResponseDrop(r.Status, false), func(f *http1.Field) {
+	proxy.EachResponseField(head, r, proxy.ResponseDrop(r.Status, false), func(f *http1.Field) {
 		c.proto.Field(f.Name.Of(head), f.Value.Of(head), false)
 	})
 	c.proto.EndHead(false)
@@ -48,7 +48,7 @@ func (s *stream) beginHead(status int) bool {
 	return true
 }
 
-// TakeHead implements h1.Receiver: it sends the final head with the data or the end that
+// TakeHead implements message.Receiver: it sends the final head with the data or the end that
 // follows.
 func (s *stream) TakeHead(head []byte, r *http1.Response, body http1.Framing) error {
 	s.conn.mu.Lock()
@@ -62,7 +62,7 @@ func (s *stream) sendHead(head []byte, r *http1.Response, body http1.Framing) er
 	accepted := false
 	switch {
 	case status == http1.StatusSwitchingProtocols:
-		if !s.tunnels || !h1.AcceptsWebSocket(head, r, s.key) {
+		if !s.tunnels || !send.AcceptsWebSocket(head, r, s.key) {
 			return proxy.BadUpgrade()
 		}
 		status, accepted = http1.StatusOK, true // RFC 8441, 5
@@ -73,7 +73,7 @@ func (s *stream) sendHead(head []byte, r *http1.Response, body http1.Framing) er
 	}
 	c := s.conn
 	s.MarkResponse(r.Status)
-	s.binds = s.binds || h1.BoundBy(head, r)
+	s.attempt.NoteHead(head, r)
 	s.deadline, s.continueAt = 0, 0
 	if s.why != notCut {
 		return errCut
@@ -85,8 +85,8 @@ func (s *stream) sendHead(head []byte, r *http1.Response, body http1.Framing) er
 	if !s.beginHead(status) {
 		return errCut
 	}
-	kept := h1.EachResponseField(head, r, drop, func(f *http1.Field) {
-		if accepted && h1.IsWebSocketAccept(f.Name.Of(head)) {
+	kept := proxy.EachResponseField(head, r, drop, func(f *http1.Field) {
+		if accepted && send.IsWebSocketAccept(f.Name.Of(head)) {
 			return
 		}
 		c.proto.Field(f.Name.Of(head), f.Value.Of(head), false)
@@ -95,8 +95,8 @@ func (s *stream) sendHead(head []byte, r *http1.Response, body http1.Framing) er
 		c.proto.Field([]byte("date"), c.engine.clock.Date(), false)
 	}
 	if !empty && s.req.WantsTrailers() {
-		if names := h1.TrailerNames(head, r.Fields()); names != "" {
-			c.proto.FieldString("trailer", names, false)
+		if names := proxy.AppendTrailerList(nil, head, r.Fields(), true, nil); len(names) > 0 {
+			c.proto.Field([]byte("trailer"), names, false)
 		}
 	}
 	s.ownFields()
@@ -120,7 +120,7 @@ func (s *stream) ownFields() {
 	})
 }
 
-// TakeData implements h1.Receiver.
+// TakeData implements message.Receiver.
 func (s *stream) TakeData(buf []byte, from, to int) error {
 	c := s.conn
 	c.mu.Lock()
@@ -131,7 +131,7 @@ func (s *stream) TakeData(buf []byte, from, to int) error {
 	return err
 }
 
-// TakeEnd implements h1.Receiver.
+// TakeEnd implements message.Receiver.
 func (s *stream) TakeEnd(buf []byte, from, to int, section []byte, trailers []http1.Field) error {
 	s.conn.mu.Lock()
 	defer s.conn.mu.Unlock()
@@ -148,7 +148,7 @@ func (s *stream) sendEnd(data, section []byte, trailers []http1.Field, fits bool
 	s.emitForwarded(s.statusOut(), s.bytesOut())
 	some := false
 	if s.req.WantsTrailers() {
-		h1.EachTrailer(section, trailers, func(_, _ []byte) { some = true })
+		some = proxy.EachTrailer(section, trailers, true, nil, func(*http1.Field) {})
 	}
 	if fits {
 		if _, ok := c.proto.Data(s.id, data, !some); !ok {
@@ -161,17 +161,17 @@ func (s *stream) sendEnd(data, section []byte, trailers []http1.Field, fits bool
 		if !c.proto.BeginHead(s.id) {
 			return errCut
 		}
-		h1.EachTrailer(section, trailers, func(name, value []byte) { c.proto.Field(name, value, false) })
+		proxy.EachTrailer(section, trailers, true, nil, func(f *http1.Field) { c.proto.Field(f.Name.Of(section), f.Value.Of(section), false) })
 		c.proto.EndHead(true)
 	}
 	s.end()
 	return nil
 }
 
-// CanSplice implements h1.Receiver.
+// CanSplice implements message.Receiver.
 func (s *stream) CanSplice() bool { return false }
 
-// Splice implements h1.Receiver.
+// Splice implements message.Receiver.
 func (s *stream) Splice(*io.LimitedReader) (int64, error) { return 0, errors.ErrUnsupported }
 
 // send sends data of the response's body, as fast as the client accepts it. conn.mu is held,
@@ -249,7 +249,7 @@ func (s *stream) fail(err error) {
 		s.free()
 		return
 	case s.headed:
-		if why == notCut && !s.half.Lost() {
+		if why == notCut && !s.attempt.Lost() {
 			s.LogBrokenOff(err)
 		}
 		if why == cutAccess {
@@ -260,9 +260,9 @@ func (s *stream) fail(err error) {
 		s.free()
 		return
 	case why == cutAccess:
-		err = s.Withdraw(s.denied, !s.sent)
+		err = s.Withdraw(s.denied, !s.attempt.Sent())
 	case why == notCut && errors.As(err, &denied): // at the second look
-		err = s.Withdraw(denied.Result, !s.sent)
+		err = s.Withdraw(denied.Result, !s.attempt.Sent())
 	case why == cutBody:
 		err = proxy.BodyTooLarge(s.Verdict.Gateway.MaxBodyBytes)
 	case why == cutCrowded:
@@ -303,7 +303,7 @@ func (s *stream) preflight() {
 // ends the stream, which is not the caller's any more. conn.mu is held.
 func (s *stream) refuse(err error) {
 	s.since = 0
-	status, body := s.Respond(err, !s.sent)
+	status, body := s.Respond(err, !s.attempt.Sent())
 	if !proxy.IsGRPC(s.contentType()) {
 		s.respond(status, body)
 		return

@@ -12,8 +12,7 @@ import (
 	"github.com/keygate/keygate/internal/http1"
 	"github.com/keygate/keygate/internal/http2"
 	"github.com/keygate/keygate/internal/proxy"
-	"github.com/keygate/keygate/internal/proxy/h1"
-	"github.com/keygate/keygate/internal/upstream"
+	"github.com/keygate/keygate/internal/proxy/send"
 )
 
 // cut is why a stream, or a connection, was ended from outside.
@@ -43,8 +42,7 @@ var errCut = errors.New("h2: the stream was ended")
 // streamState, which is zeroed for the next.
 type stream struct {
 	streamState
-	trip     *h1.Trip // over HTTP/1.1
-	call     *h1.Call // over HTTP/2
+	attempt  send.Attempt // the upstream half
 	req      http2.Request
 	trailers http2.TrailerFields
 	wake     sync.Cond // its lock is conn.mu; signalled when something that the stream waits for has changed
@@ -65,21 +63,15 @@ type streamState struct {
 	// The memory of ForwardedFor.
 	forwardedFor [4]string
 
-	half    half // trip or call
 	stage   stage
-	origin  h1.Origin // from stageOpen on
-	until   time.Time // the end of HeadTimeout, from stageOpen on
-	calling bool      // call runs, and a cut must interrupt it
+	until   time.Time // the end of HeadTimeout, once the attempt is prepared
+	calling bool      // the attempt is over HTTP/2 and runs: a cut must interrupt it
 
 	why    cut
 	denied accesslog.Result // why a cutAccess
 	wire   net.Conn         // the upstream's connection, while a cut may end its use
-	held   *upstream.H1Conn // the connection of a pool, until it is released; used by the stream's goroutine only
 	cancel context.CancelCauseFunc
 	since  int64 // when forwarding began, in the engine's milliseconds; 0 before
-	sent   bool  // the request was sent to the upstream, at least in part
-	binds  bool  // held will be bound to the client's connection after the exchange
-	onBond bool  // held was bound to it before
 
 	admission admit.Admission // what the sweeper reviews, once attended is set
 	attended  bool
@@ -131,8 +123,7 @@ type stage uint8
 
 const (
 	stageServe stage = iota // at the beginning
-	stageOpen               // where it opens the call
-	stageRun                // where it awaits the response to the call
+	stageRun                // where it runs the attempt, which is prepared
 )
 
 // progress tells a client that accepts a response too slowly.
@@ -145,9 +136,9 @@ type progress struct {
 func (c *conn) newStream(id uint32) *stream {
 	s, ok := c.engine.streams.Get().(*stream)
 	if !ok {
-		s = &stream{trip: c.engine.trips.NewTrip(), call: c.engine.trips.NewCall()}
+		s = &stream{}
+		s.attempt.Init(&c.engine.messages)
 	}
-	s.half = s.trip
 	s.conn, s.id, s.index = c, id, len(c.streams)
 	s.wake.L = &c.mu
 	s.Client = c.client
@@ -172,8 +163,7 @@ func (s *stream) free() {
 	c.streams[last] = nil
 	c.streams = c.streams[:last]
 	c.times.ended(len(c.streams), c.engine.clock.Now())
-	s.trip.Reset()
-	s.call.Reset()
+	s.attempt.Reset()
 	s.streamState = streamState{}
 	s.in, s.out, s.room = kept(s.in), kept(s.out), kept(s.room)
 	s.req.Text, s.trailers.Text = kept(s.req.Text), kept(s.trailers.Text)
@@ -211,7 +201,7 @@ func (s *stream) cut(why cut) {
 		_ = s.wire.SetDeadline(past)
 	}
 	if s.calling {
-		s.call.Interrupt()
+		s.attempt.Call().Interrupt()
 	}
 	if s.cancel != nil {
 		s.cancel(s.cause())
@@ -367,16 +357,11 @@ func (s *stream) serve() (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = s.Panicked(p)
-			s.leave()
-			s.discardConn()
-			s.trip.DropBuffer()
+			s.abandon()
 		}
 	}()
-	switch s.stage {
-	case stageOpen:
-		return s.forwardCall()
-	case stageRun:
-		return s.afterCall(s.call.Run(s))
+	if s.stage == stageRun {
+		return s.settle(s.attempt.Run(s))
 	}
 	if err := s.awaitCap(); err != nil {
 		return err
@@ -402,7 +387,7 @@ func (s *stream) check() error {
 	if s.hasBody && !s.tunnels {
 		length = s.req.ContentLength()
 	}
-	return s.CheckForward(s, length, h1.Loops(s.req.Text, s.req.Fields(), s.conn.engine.cfg.Via))
+	return s.CheckForward(s, length, proxy.Loops(s.req.Text, s.req.Fields(), s.conn.engine.cfg.Via))
 }
 
 // awaitCap repeats the decision until the count of the route's daily cap is known.

@@ -10,7 +10,6 @@ import (
 	"github.com/keygate/keygate/internal/http1"
 	"github.com/keygate/keygate/internal/http2"
 	"github.com/keygate/keygate/internal/proxy"
-	"github.com/keygate/keygate/internal/proxy/h1"
 )
 
 // Timeouts (contract, 4.4 and 4.5). They are accurate to two ticks.
@@ -107,7 +106,7 @@ func (c *conn) sweep(review *admit.Review) {
 	now := c.engine.clock.Now()
 	over := func(since int64, d time.Duration) bool { return since != 0 && now-since >= (d+tickTime).Milliseconds() }
 	if since := c.times.writing.Load(); since != 0 {
-		if moved := h1.Acknowledged(c.nc); moved != c.times.moved {
+		if moved := proxy.Acknowledged(c.nc); moved != c.times.moved {
 			c.times.moved = moved
 			c.times.writing.CompareAndSwap(since, now)
 		} else if over(since, proxy.StallTimeout) {
@@ -116,8 +115,8 @@ func (c *conn) sweep(review *admit.Review) {
 		}
 	}
 	c.mu.Lock()
-	if c.bond.Broken() {
-		c.bond.Close()
+	if c.affinity.Broken() {
+		c.affinity.Close()
 		c.parting = true
 	}
 	for i := len(c.streams) - 1; i >= 0; i-- { // sweep may remove the stream
@@ -135,7 +134,7 @@ func (c *conn) sweep(review *admit.Review) {
 		c.drain(now)
 	case c.pump != nil && t.checked != t.heard && over(t.heard, closedCheck):
 		t.checked = t.heard
-		if h1.HasClosed(c.nc) {
+		if proxy.HasClosed(c.nc) {
 			c.endSoon()
 		}
 	case over(t.idle, proxy.IdleTimeout):

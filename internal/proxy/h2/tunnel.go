@@ -75,11 +75,11 @@ func (s *stream) endTunnel() error {
 }
 
 // bytesOut returns how many bytes of the response's body, or through its tunnel, have arrived.
-func (s *stream) bytesOut() int64 { return s.half.Moved() + s.tunneled }
+func (s *stream) bytesOut() int64 { return s.attempt.Moved() + s.tunneled }
 
 // statusOut returns the status that was sent to the client.
 func (s *stream) statusOut() int {
-	if status := s.half.Status(); status != http1.StatusSwitchingProtocols {
+	if status := s.attempt.Status(); status != http1.StatusSwitchingProtocols {
 		return status
 	}
 	return http1.StatusOK

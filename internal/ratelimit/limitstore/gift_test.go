@@ -25,7 +25,7 @@ func (g *giver) admitted(t failer, n int64) ratelimit.Gift {
 	t.Helper()
 	q := one(t, g.s, n, g.take)
 	a := &q.Takes[0]
-	return ratelimit.Gift{Requests: q.Admitted, Level: a.Level, Part: a.LevelPart, Time: a.Time}
+	return ratelimit.Gift{Amount: q.Admitted, Level: a.Level, Part: a.LevelPart, Time: a.Time}
 }
 
 // give reports gifts, and returns what the bucket then has used, rounded up.
@@ -77,7 +77,7 @@ func TestGifts(t *testing.T) {
 		g := node("more")
 		gift := g.admitted(t, 2)
 		g.admitted(t, 3)
-		gift.Requests = 9
+		gift.Amount = 9
 		if got := g.give(t, gift); got < 3 {
 			t.Errorf("%d are used, want the 3 of others at least", got)
 		}
@@ -123,7 +123,7 @@ func TestGiftsNeverExceedTheLimit(t *testing.T) {
 		for range rapid.IntRange(1, 25).Draw(t, "steps") {
 			if len(open) == 0 || rapid.Bool().Draw(t, "request") {
 				for range rapid.IntRange(1, 3).Draw(t, "requests") {
-					if gift := g.admitted(t, 1); gift.Requests > 0 {
+					if gift := g.admitted(t, 1); gift.Amount > 0 {
 						open = append(open, gift)
 					}
 				}

@@ -84,21 +84,19 @@ func (n *node) limit(number byte, c ratelimit.Config) ratelimit.Limit {
 
 // decide decides one request, as package admit does.
 func (n *node) decide(limits ...ratelimit.Limit) (ratelimit.Result, error) {
-	status := make([]ratelimit.Status, len(limits))
-	var ticket *ratelimit.Ticket
+	var c ratelimit.Charge
+	for _, l := range limits {
+		c.Add(l, 1)
+	}
+	limiter := ratelimit.NewLimiter(func() int64 { return n.clock().Mono })
 	for {
-		now := n.clock()
-		given := slices.Clone(limits)
-		ticket.Attach(given)
-		r, _ := ratelimit.Decide(now, given, status)
-		switch r {
+		switch r := new(ratelimit.Limiter).Decide(n.clock(), &c); r {
 		case ratelimit.NeedsTicket:
-			ticket = ratelimit.Ask(now, given, ticket)
-			if err := ticket.Wait(context.Background()); err != nil {
+			if err := c.Wait(context.Background()); err != nil {
 				return r, err
 			}
 		case ratelimit.Refused:
-			ticket.Return(now)
+			limiter.Release(&c)
 			return r, nil
 		default:
 			return r, nil

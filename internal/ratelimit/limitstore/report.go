@@ -121,7 +121,7 @@ func (s *Store) TryScript(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	take := ratelimit.Take{Name: "{doctor}:" + s.cfg.Node, Capacity: 1, Count: 1, Per: time.Second.Microseconds(), Version: 1, Left: -1}
+	take := ratelimit.Take{Name: "{doctor}:" + s.cfg.Node, Amount: 1, Capacity: 1, Count: 1, Per: time.Second.Microseconds(), Version: 1, Left: -1}
 	questions := []ratelimit.Question{{Requests: 1, Takes: []ratelimit.Take{take}}}
 	if err := s.ask(ctx, c, questions); err != nil {
 		return err

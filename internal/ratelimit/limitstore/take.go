@@ -81,7 +81,7 @@ func (s *Store) ask(ctx context.Context, c rueidis.Client, questions []ratelimit
 
 // encode returns the keys and arguments of a question.
 func (s *Store) encode(q *ratelimit.Question) (keys, args []string) {
-	args = append(make([]string, 0, 2+13*len(q.Takes)), s.cfg.Node, strconv.FormatInt(q.Requests, 10))
+	args = append(make([]string, 0, 2+15*len(q.Takes)), s.cfg.Node, strconv.FormatInt(q.Requests, 10))
 	for i := range q.Takes {
 		t := &q.Takes[i]
 		force := int64(0)
@@ -90,7 +90,7 @@ func (s *Store) encode(q *ratelimit.Question) (keys, args []string) {
 		}
 		keys = append(keys, s.prefix+t.Name)
 		for _, n := range [...]int64{
-			t.Capacity, t.Count, t.Per, t.Version, force, t.Number, t.Outstanding, t.Left, t.Ahead, t.Debt, t.DebtNumber, t.Known, t.Birth,
+			t.Capacity, t.Count, t.Per, t.Version, force, t.Number, t.Outstanding, t.Left, t.Ahead, t.Debt, t.DebtNumber, t.Known, t.Birth, t.Amount,
 		} {
 			args = append(args, strconv.FormatInt(n, 10))
 		}
@@ -103,7 +103,7 @@ func (s *Store) encode(q *ratelimit.Question) (keys, args []string) {
 func encodeGifts(gifts []ratelimit.Gift) string {
 	var text []byte
 	for _, g := range gifts {
-		for _, n := range [...]int64{g.Requests, g.Level, g.Part, g.Time} {
+		for _, n := range [...]int64{g.Amount, g.Level, g.Part, g.Time} {
 			text = append(strconv.AppendInt(text, n, 10), ' ')
 		}
 	}

@@ -1,8 +1,8 @@
--- Takes tokens of the buckets KEYS: for a number of requests that each need one of every bucket,
--- or none, and then for later use. GCRA by the clock of the store. All arithmetic is exact: every
+-- Takes tokens of the buckets KEYS: for a number of requests that each need some of every bucket,
+-- or none at all, and then for later use. GCRA by the clock of the store. All arithmetic is exact: every
 -- number is a whole one below 2^53.
 --
--- ARGV: the node, the number of requests, and for each bucket 13 numbers and a list:
+-- ARGV: the node, the number of requests, and for each bucket 14 numbers and a list:
 --    1 capacity    2 count      3 per        refill: count requests in per microseconds
 --    4 version     5 force      of these parameters; force: it is the newest
 --    6 number                   of the question, 0 if it never comes twice
@@ -11,9 +11,9 @@
 --   10 debt       11 debtnumber what it admitted without the store
 --   12 known     13 birth      what is used at least, as far as the node knows of the bucket with that birth
 --                              (0: of none); it holds if the bucket has another one, or with the birth -1
---   14 gifts                   what is given back, reported with debtnumber as debt is: for each gift the number of
---                              requests, and the level and the time as they were returned when these were
---                              charged, or before
+--   14 amount                  what each request needs
+--   15 gifts                   what is given back, reported with debtnumber as debt is: for each gift the amount,
+--                              and the level and the time as they were returned when it was charged, or before
 --
 -- Returns: admitted, and for each bucket: state (0 done, 1 behind, 2 superseded), granted, charged of
 -- the debt, used, part, version, birth (0 for none), level, lpart, time. What is used is used + part/per
@@ -28,7 +28,7 @@
 -- earlier one sees that the store was emptied. Before it stand two numbers that make a script that does
 -- not know the field take it for a node that holds nothing and is never forgotten.
 
-local FIELDS = 14
+local FIELDS = 15
 local NEVER = 9000000000000000
 local LIFE = 1100000       -- microseconds for which a grant counts as held: longer than a node may spend it
 local FORGET = 600000000   -- microseconds after which a node that is not seen is forgotten
@@ -129,7 +129,7 @@ local function arguments(i)
   for j = 1, FIELDS - 1 do n[j] = tonumber(ARGV[at + j]) end
   return {
     capacity = n[1], count = n[2], per = n[3], version = n[4], force = n[5] == 1, number = n[6],
-    outstanding = n[7], left = n[8], ahead = n[9], debt = n[10], debtnumber = n[11], known = n[12], birth = n[13],
+    outstanding = n[7], left = n[8], ahead = n[9], debt = n[10], debtnumber = n[11], known = n[12], birth = n[13], amount = n[14],
     gifts = ARGV[at + FIELDS],
   }
 end
@@ -213,7 +213,7 @@ for i = 1, #KEYS do
     b.me.debtnumber, b.me.charged = a.debtnumber, math.min(a.debt, b.free)
     b.used, b.free = b.used + b.me.charged, b.free - b.me.charged
   end
-  admitted = math.min(admitted, b.free)
+  admitted = math.min(admitted, floor(b.free / a.amount))
 end
 if replay then admitted = 0 end
 
@@ -221,9 +221,10 @@ for i = 1, #KEYS do
   local a, b = asked[i], buckets[i]
   local granted = 0
   if not replay then
-    b.used = b.used + admitted
+    local charged = admitted * a.amount
+    b.used = b.used + charged
     if a.left >= 0 then
-      granted = math.max(0, math.min(a.ahead, b.free - admitted, a.outstanding - b.others - a.left))
+      granted = math.max(0, math.min(a.ahead, b.free - charged, a.outstanding - b.others - a.left))
       b.used = b.used + granted
       b.me.held = a.left + granted
     end

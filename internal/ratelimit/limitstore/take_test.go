@@ -24,7 +24,7 @@ func drawTake(t *rapid.T, name string) ratelimit.Take {
 	n, d := big.NewInt(count), big.NewInt(per.Microseconds())
 	g := new(big.Int).GCD(nil, nil, n, d)
 	return ratelimit.Take{
-		Name: name, Capacity: capacity, Count: n.Div(n, g).Int64(), Per: d.Div(d, g).Int64(), Version: 1, Left: -1,
+		Name: name, Amount: 1, Capacity: capacity, Count: n.Div(n, g).Int64(), Per: d.Div(d, g).Int64(), Version: 1, Left: -1,
 	}
 }
 
@@ -100,6 +100,7 @@ func TestScriptIsExact(t *testing.T) {
 			if rapid.Bool().Draw(t, "ahead") {
 				ask.Left, ask.Ahead, ask.Outstanding = 0, rapid.Int64Range(0, take.Capacity).Draw(t, "wish"), take.Capacity/20
 			}
+			ask.Amount = rapid.OneOf(rapid.Just(int64(1)), rapid.Int64Range(1, take.Capacity+1), rapid.Just(int64(ratelimit.MaxAmount))).Draw(t, "amount")
 			requests := rapid.OneOf(rapid.Just(int64(1)), rapid.Int64Range(0, take.Capacity)).Draw(t, "requests")
 			q := one(t, s, requests, ask)
 			m.follow(t, s, ask, &q)
@@ -131,17 +132,17 @@ func (m *bucketModel) follow(t failer, s *Store, ask ratelimit.Take, q *ratelimi
 	}
 	m.charge(charged)
 	free := m.free()
-	if want := min(q.Requests, free); q.Admitted != want {
+	if want := min(q.Requests, free/ask.Amount); q.Admitted != want {
 		t.Fatalf("%d of %d requests passed, want %d", q.Admitted, q.Requests, want)
 	}
 	granted := int64(0)
 	if ask.Left >= 0 {
-		granted = min(ask.Ahead, ask.Outstanding, free-q.Admitted)
+		granted = min(ask.Ahead, ask.Outstanding, free-q.Admitted*ask.Amount)
 	}
 	if q.Takes[0].Granted != granted {
 		t.Fatalf("%d tokens granted, want %d", q.Takes[0].Granted, granted)
 	}
-	m.charge(q.Admitted + granted)
+	m.charge(q.Admitted*ask.Amount + granted)
 	got := new(big.Rat).SetFrac64(b.part, b.per)
 	if got.Add(got, new(big.Rat).SetInt64(b.used)); got.Cmp(m.used) != 0 {
 		t.Fatalf("%v requests are used, want %v", got, m.used)
@@ -153,12 +154,12 @@ func (m *bucketModel) follow(t failer, s *Store, ask ratelimit.Take, q *ratelimi
 
 func perSecond(name string, n int64) ratelimit.Take {
 	g := new(big.Int).GCD(nil, nil, big.NewInt(n), big.NewInt(1_000_000)).Int64()
-	return ratelimit.Take{Name: name, Capacity: n, Count: n / g, Per: 1_000_000 / g, Version: 1, Left: -1}
+	return ratelimit.Take{Name: name, Amount: 1, Capacity: n, Count: n / g, Per: 1_000_000 / g, Version: 1, Left: -1}
 }
 
 func perDay(name string, n int64) ratelimit.Take {
 	g := new(big.Int).GCD(nil, nil, big.NewInt(n), big.NewInt(86_400_000_000)).Int64()
-	return ratelimit.Take{Name: name, Capacity: n, Count: n / g, Per: 86_400_000_000 / g, Version: 1, Left: -1}
+	return ratelimit.Take{Name: name, Amount: 1, Capacity: n, Count: n / g, Per: 86_400_000_000 / g, Version: 1, Left: -1}
 }
 
 // used returns the requests that are used according to an answer, rounded up.

@@ -8,9 +8,9 @@ import (
 
 // gate bounds how many mutations of this process have a connection, and so how many of them wait for the head of the
 // change log, of which the server gives the lock to whoever has waited longest. An urgent one (control.IsUrgent) passes
-// those that wait here: it has a place of its own, besides its turn at the others, so neither kind keeps the other out.
+// those that wait here: it has a slot of its own, besides its turn at the others, so neither kind keeps the other out.
 type gate struct {
-	places chan struct{} // held by mutations of either kind
+	slots  chan struct{} // held by mutations of either kind
 	urgent chan struct{} // held by an urgent one
 }
 
@@ -18,7 +18,7 @@ func newGate() gate {
 	return gate{make(chan struct{}, mutators), make(chan struct{}, urgentMutators)}
 }
 
-// enter waits for a place until ctx ends. The caller must call leave.
+// enter waits for a slot until ctx ends. The caller must call leave.
 func (g *gate) enter(ctx context.Context) (leave func(), err error) {
 	urgent := g.urgent
 	if !control.IsUrgent(ctx) {
@@ -27,8 +27,8 @@ func (g *gate) enter(ctx context.Context) (leave func(), err error) {
 	select {
 	case urgent <- struct{}{}:
 		return func() { <-g.urgent }, nil
-	case g.places <- struct{}{}:
-		return func() { <-g.places }, nil
+	case g.slots <- struct{}{}:
+		return func() { <-g.slots }, nil
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}

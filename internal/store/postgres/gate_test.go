@@ -94,7 +94,7 @@ func TestWaitAtTheGateEnds(t *testing.T) {
 		for _, out := range leave {
 			out()
 		}
-		if len(g.places) != 0 || len(g.urgent) != 0 {
+		if len(g.slots) != 0 || len(g.urgent) != 0 {
 			t.Error("places are held by nobody")
 		}
 	})

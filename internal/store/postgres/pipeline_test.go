@@ -179,7 +179,7 @@ func TestRoundTripsOfRevocation(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	caller := &control.Caller{Account: a, KeyID: own.ID, KeyPrefix: own.Prefix, Scope: own.Scope}
+	caller := &control.Actor{Kind: control.KeyActor, Account: a, KeyID: own.ID, KeyPrefix: own.Prefix, Scope: own.Scope}
 	least := int64(math.MaxInt64)
 	for range 5 { // a connection prepares statements when it has them first, and is tested after a pause
 		k, err := s.CreateKey(t.Context(), caller, control.KeyInput{Name: "k", Scope: "read"})

@@ -225,7 +225,7 @@ func BenchmarkSimulate(b *testing.B) {
 	}
 	defer db.Close()
 	end := time.Date(2026, 5, 6, 0, 0, 0, 0, time.UTC)
-	of := traffic.Caller{Gateway: id.NewFast(), Route: id.NewFast()}
+	of := traffic.Flow{Gateway: id.NewFast(), Route: id.NewFast()}
 	minute := traffic.NewArrivals()
 	for range 10 {
 		of.Key = id.NewFast()
@@ -248,7 +248,7 @@ func BenchmarkSimulate(b *testing.B) {
 		b.Run(fmt.Sprintf("%d_a_second", limit), func(b *testing.B) {
 			before := cputest.Used(b)
 			for b.Loop() {
-				got, err := m.Simulate(ctx, account, traffic.What{Caller: of, Limit: ratelimit.Config{Sustained: ratelimit.Rate{Count: limit, Per: time.Second}}})
+				got, err := m.Simulate(ctx, account, traffic.What{Flow: of, Limit: ratelimit.Config{Sustained: ratelimit.Rate{Count: limit, Per: time.Second}}})
 				if err != nil || got.Requests != 86400*20_000 {
 					b.Fatalf("got %+v and the error %v, want %d requests", got, err, 86400*20_000)
 				}

@@ -103,7 +103,7 @@ func (w *window) bySecond(c traffic.Chunk, sorted []sortedCell) []traffic.Chunk 
 		if !inOrder {
 			slices.SortFunc(seconds, func(a, b traffic.SecondCount) int { return cmp.Compare(a.Second, b.Second) })
 		}
-		to.Arrivals(&traffic.Caller{Gateway: cell.gateway, Route: cell.route, Key: cell.key}, seconds)
+		to.Arrivals(&traffic.Flow{Gateway: cell.gateway, Route: cell.route, Key: cell.key}, seconds)
 	}
 	return to.Chunks()
 }
@@ -114,7 +114,7 @@ func (w *window) byMethod(c traffic.Chunk, identities []identity) []traffic.Chun
 	sum := traffic.NewArrivals()
 	for _, i := range identities {
 		for _, m := range w.byRoute[i].methods {
-			sum.Add(traffic.Caller{Gateway: i.gateway, Route: i.route, Key: traffic.MethodID(m.method)}, 0, m.count)
+			sum.Add(traffic.Flow{Gateway: i.gateway, Route: i.route, Key: traffic.MethodID(m.method)}, 0, m.count)
 		}
 	}
 	return sum.Chunks(c)

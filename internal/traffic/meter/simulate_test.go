@@ -62,7 +62,7 @@ func (a *arrivals) take(t fataler, store traffic.Store, c *clock) func(traffic.W
 // simulate simulates the limit c of the route, and checks that the sums agree.
 func (a *arrivals) simulate(t fataler, run func(traffic.What) *traffic.Simulated, c ratelimit.Config) *traffic.Simulated {
 	t.Helper()
-	got := run(traffic.What{Caller: traffic.Caller{Gateway: a.gateway, Route: a.route}, Limit: c})
+	got := run(traffic.What{Flow: traffic.Flow{Gateway: a.gateway, Route: a.route}, Limit: c})
 	refused := int64(0)
 	for _, k := range got.Keys {
 		refused += k.Refused
@@ -87,8 +87,9 @@ func (a *arrivals) limit(c ratelimit.Config) (refused int64, byKey map[[16]byte]
 		if c.Per == ratelimit.PerKey {
 			params, bucket = each.Bucket(a.keys[i])
 		}
-		var statuses [1]ratelimit.Status
-		if r, _ := ratelimit.Decide(now, []ratelimit.Limit{{Params: params, Bucket: bucket}}, statuses[:]); r == ratelimit.Refused {
+		var charge ratelimit.Charge
+		charge.Add(ratelimit.Limit{Params: params, Bucket: bucket}, 1)
+		if new(ratelimit.Limiter).Decide(now, &charge) == ratelimit.Refused {
 			refused++
 			byKey[a.keys[i]]++
 		}
@@ -227,26 +228,26 @@ func TestSimulationAppliesToItsRequests(t *testing.T) {
 	one := ratelimit.Rate{Count: 1, Per: 24 * time.Hour}
 	for _, test := range []struct {
 		name              string
-		of                traffic.Caller
+		of                traffic.Flow
 		limit             ratelimit.Config
 		requests, refused int64
 	}{
-		{"gateway", traffic.Caller{}, ratelimit.Config{Sustained: one}, 17, 16},
-		{"route", traffic.Caller{Route: identifier(1)}, ratelimit.Config{Sustained: one}, 5, 4},
-		{"route per key", traffic.Caller{Route: identifier(1)}, ratelimit.Config{Sustained: one, Per: ratelimit.PerKey}, 5, 4},
-		{"other route per key", traffic.Caller{Route: identifier(2)}, ratelimit.Config{Sustained: one, Per: ratelimit.PerKey}, 5, 3},
-		{"route's day", traffic.Caller{Route: identifier(2)}, ratelimit.Config{Daily: ratelimit.Rate{Count: 2, Per: 24 * time.Hour}}, 5, 3},
-		{"key", traffic.Caller{Key: young}, ratelimit.Config{Sustained: one}, 5, 4},
-		{"key without a partner", traffic.Caller{Key: other}, ratelimit.Config{Sustained: one}, 4, 3},
-		{"unused route", traffic.Caller{Route: identifier(77)}, ratelimit.Config{Sustained: one}, 0, 0},
+		{"gateway", traffic.Flow{}, ratelimit.Config{Sustained: one}, 17, 16},
+		{"route", traffic.Flow{Route: identifier(1)}, ratelimit.Config{Sustained: one}, 5, 4},
+		{"route per key", traffic.Flow{Route: identifier(1)}, ratelimit.Config{Sustained: one, Per: ratelimit.PerKey}, 5, 4},
+		{"other route per key", traffic.Flow{Route: identifier(2)}, ratelimit.Config{Sustained: one, Per: ratelimit.PerKey}, 5, 3},
+		{"route's day", traffic.Flow{Route: identifier(2)}, ratelimit.Config{Daily: ratelimit.Rate{Count: 2, Per: 24 * time.Hour}}, 5, 3},
+		{"key", traffic.Flow{Key: young}, ratelimit.Config{Sustained: one}, 5, 4},
+		{"key without a partner", traffic.Flow{Key: other}, ratelimit.Config{Sustained: one}, 4, 3},
+		{"unused route", traffic.Flow{Route: identifier(77)}, ratelimit.Config{Sustained: one}, 0, 0},
 	} {
 		test.of.Gateway = gateway
-		got, err := m.Simulate(t.Context(), id.Format(id.Account, account), traffic.What{Caller: test.of, Limit: test.limit, Buckets: map[[16]byte][16]byte{young: old}})
+		got, err := m.Simulate(t.Context(), id.Format(id.Account, account), traffic.What{Flow: test.of, Limit: test.limit, Buckets: map[[16]byte][16]byte{young: old}})
 		if err != nil || got.Requests != test.requests || got.Refused != test.refused {
 			t.Errorf("%s: got %+v and the error %v, want %d of %d refused", test.name, got, err, test.refused, test.requests)
 		}
 	}
-	got, err := m.Simulate(t.Context(), id.New(id.Account), traffic.What{Caller: traffic.Caller{Gateway: gateway}, Limit: ratelimit.Config{Sustained: one}})
+	got, err := m.Simulate(t.Context(), id.New(id.Account), traffic.What{Flow: traffic.Flow{Gateway: gateway}, Limit: ratelimit.Config{Sustained: one}})
 	if err != nil || got.Requests != 0 {
 		t.Errorf("another account: got %+v and the error %v, want no requests", got, err)
 	}

@@ -38,12 +38,12 @@ type dispatcher struct {
 	mu        sync.Mutex
 	endpoints map[string]*endpoint
 	tenants   map[string]*tenant
-	places    int // of all classes in total
+	slots     int // of all classes in total
 	pools     [classes]pool
 	// paused has the endpoints whose breakers were opened, those that resume first before
 	// the others.
 	paused resumptions
-	// starved has the endpoints with queued deliveries that wait for a place in flight, in
+	// starved has the endpoints with queued deliveries that wait for a slot in flight, in
 	// FIFO order.
 	starved  []*endpoint
 	held     int
@@ -55,10 +55,10 @@ type dispatcher struct {
 }
 
 func newDispatcher(cfg *Config, c *claimant, r *results, stats *counters) *dispatcher {
-	places := cmp.Or(cfg.MaxInFlight, maxInFlight)
+	slots := cmp.Or(cfg.MaxInFlight, maxInFlight)
 	return &dispatcher{
 		claimant: c, poll: cmp.Or(cfg.Poll, idlePoll), now: cfg.Now, waits: cfg.Backoff, results: r, stats: stats, wake: make(chan struct{}, 1),
-		endpoints: map[string]*endpoint{}, tenants: map[string]*tenant{}, places: places, pools: newPools(places), recalled: map[string]struct{}{},
+		endpoints: map[string]*endpoint{}, tenants: map[string]*tenant{}, slots: slots, pools: newPools(slots), recalled: map[string]struct{}{},
 	}
 }
 
@@ -142,7 +142,7 @@ func (d *dispatcher) recallLocked(webhookID string) {
 }
 
 // sendLocked starts queued deliveries of e while e's window and its account's share of the
-// places have room. If the share has none, e joins the starved endpoints.
+// slots have room. If the share has none, e joins the starved endpoints.
 func (d *dispatcher) sendLocked(e *endpoint) {
 	now := d.now()
 	for len(e.queue) > 0 && !d.stopped && e.inFlight < e.window {
@@ -161,7 +161,7 @@ func (d *dispatcher) sendLocked(e *endpoint) {
 	}
 }
 
-// takeLocked takes n places of a class for e, or gives them back if n is negative.
+// takeLocked takes n slots of a class for e, or gives them back if n is negative.
 func (d *dispatcher) takeLocked(e *endpoint, c class, n int) {
 	d.pools[c].used += n
 	e.tenant.used[c] += n
@@ -182,7 +182,7 @@ func (d *dispatcher) startLocked(t *task, c class) {
 		d.releaseLocked(t)
 		return
 	}
-	t.place = c
+	t.slot = c
 	if t.endpoint.class == untried {
 		t.endpoint.class = unproven
 	}
@@ -190,7 +190,7 @@ func (d *dispatcher) startLocked(t *task, c class) {
 	d.start(t)
 }
 
-// ended records the result of an attempt and starts other deliveries in its place.
+// ended records the result of an attempt and starts other deliveries in its slot.
 func (d *dispatcher) ended(f finished) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -198,7 +198,7 @@ func (d *dispatcher) ended(f finished) {
 	d.freeLocked(f.task)
 	before := e.class
 	if e.took(a.Duration, a.Succeeded()); e.class != before {
-		d.unlistLocked(e, before) // a place of its new class may be free
+		d.unlistLocked(e, before) // a slot of its new class may be free
 	}
 	switch {
 	case f.result.State == webhook.Delivered:
@@ -227,16 +227,16 @@ func (d *dispatcher) cutOff(t *task) {
 	d.refillLocked(t.endpoint)
 }
 
-// freeLocked frees the place of an attempt that has ended.
+// freeLocked frees the slot of an attempt that has ended.
 func (d *dispatcher) freeLocked(t *task) {
-	d.takeLocked(t.endpoint, t.place, -1)
+	d.takeLocked(t.endpoint, t.slot, -1)
 	t.endpoint.clearProbe(t)
 }
 
 // mostRefilled bounds the work after an attempt.
 const mostRefilled = 64
 
-// refillLocked starts deliveries in a place that an attempt of e has freed: of e first,
+// refillLocked starts deliveries in a slot that an attempt of e has freed: of e first,
 // then of the starved endpoints in their order.
 func (d *dispatcher) refillLocked(e *endpoint) {
 	d.sendLocked(e)

@@ -19,10 +19,10 @@ type dispatch struct {
 
 func newDispatch() *dispatch { return newDispatchOf(maxInFlight) }
 
-// newDispatchOf returns a dispatcher with the given number of places.
-func newDispatchOf(places int) *dispatch {
+// newDispatchOf returns a dispatcher with the given number of slots.
+func newDispatchOf(slots int) *dispatch {
 	const wait = time.Minute
-	cfg := &Config{Now: func() time.Time { return time.Unix(1767225600, 0) }, Backoff: [4]time.Duration{wait, wait, wait, wait}, MaxInFlight: places}
+	cfg := &Config{Now: func() time.Time { return time.Unix(1767225600, 0) }, Backoff: [4]time.Duration{wait, wait, wait, wait}, MaxInFlight: slots}
 	d := &dispatch{dispatcher: newDispatcher(cfg, &claimant{}, newResults(), &counters{}), waiting: map[string]int{}}
 	d.start = func(t *task) { d.started = append(d.started, t) }
 	return d
@@ -176,9 +176,9 @@ func (d *dispatch) isStarted(webhookID string) bool {
 // Guarantee: however many endpoints of an account hang, the first attempt of a new one starts at
 // once, and so do those of another account; then the new one is served like any that works.
 func TestFirstAttemptDoesNotWaitForHangingEndpoints(t *testing.T) {
-	for _, tc := range []struct{ places, hanging int }{{64, 12}, {1250, 12}, {1250, 600}, {2048, 600}, {2048, 900}} {
-		t.Run(fmt.Sprintf("%d of %d places", tc.hanging, tc.places), func(t *testing.T) {
-			d := newDispatchOf(tc.places)
+	for _, tc := range []struct{ slots, hanging int }{{64, 12}, {1250, 12}, {1250, 600}, {2048, 600}, {2048, 900}} {
+		t.Run(fmt.Sprintf("%d of %d places", tc.hanging, tc.slots), func(t *testing.T) {
+			d := newDispatchOf(tc.slots)
 			for i := range tc.hanging {
 				d.bring("acct_1", fmt.Sprint("wh_", i), 100)
 			}
@@ -202,7 +202,7 @@ func TestFirstAttemptDoesNotWaitForHangingEndpoints(t *testing.T) {
 	}
 }
 
-// Guarantee: of the endpoints of an account that hang, that one gets the next place whose oldest
+// Guarantee: of the endpoints of an account that hang, that one gets the next slot whose oldest
 // delivery has waited longest.
 func TestHangingEndpointsAreServedByAge(t *testing.T) {
 	d := newDispatchOf(64)

@@ -15,8 +15,8 @@
 //     became due since it last asked, now and then for all.
 //   - The dispatcher decides which deliveries to claim and which to send next. It keeps
 //     the state of each endpoint: its queue, how many deliveries may be in flight, and
-//     its circuit breaker. It shares the places in flight and the leases out between
-//     accounts, then endpoints (docs/adr/0010-webhook-places.md).
+//     its circuit breaker. It shares the slots in flight and the leases out between
+//     accounts, then endpoints (docs/adr/0010-webhook-slots.md).
 //   - An attempt is one HTTP request.
 //   - The results queue holds what the store must learn: results of attempts, and
 //     deliveries that the dispatcher hands back unsent.

@@ -48,7 +48,7 @@ type endpoint struct {
 	full   bool // the last claim returned as many deliveries as it allowed
 	listed bool // it is among those of its tenant that wait for a claim
 	gone   bool // it responded 410, which the store has not recorded yet
-	// starved: it is in the dispatcher's list of endpoints that wait for a place.
+	// starved: it is in the dispatcher's list of endpoints that wait for a slot.
 	starved bool
 	usedAt  time.Time
 

@@ -31,7 +31,7 @@ const (
 	MaxWindow          = maxWindow
 	MinWindow          = minWindow
 	MaxInFlight        = maxInFlight
-	UnprovenPlaces     = maxInFlight / 8
+	UnprovenSlots      = maxInFlight / 8
 	BreakAfterTimeouts = breakAfterTimeouts
 
 	BreakAfter = breakAfter

@@ -11,7 +11,7 @@ type task struct {
 	endpoint *endpoint
 	until    time.Time // when the lease expires
 	claimant string    // under which it was claimed
-	place    class     // whose place it has while in flight
+	slot     class     // whose slot it has while in flight
 }
 
 // finished is a task with the result of its attempt.

@@ -16,10 +16,10 @@ type crowd struct {
 	known map[string]string // accounts by endpoint
 }
 
-// Guarantee: whatever mix of endpoints works, hangs, is slow or fails: no account gets a place or a
-// lease beyond its share, those without any get one of the reserve, no place stays free that an
-// account waits for and may take, and every place and lease is given back.
-func TestPlacesAreShared(t *testing.T) {
+// Guarantee: whatever mix of endpoints works, hangs, is slow or fails: no account gets a slot or a
+// lease beyond its share, those without any get one of the reserve, no slot stays free that an
+// account waits for and may take, and every slot and lease is given back.
+func TestSlotsAreShared(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := &crowd{dispatch: newDispatch(), t: t, known: map[string]string{}}
 		c.start = func(task *task) {
@@ -52,21 +52,21 @@ func TestPlacesAreShared(t *testing.T) {
 	})
 }
 
-// checkShare checks that the account of a task that was started may have its place.
+// checkShare checks that the account of a task that was started may have its slot.
 func (c *crowd) checkShare(t *task) {
-	p, own := &c.pools[t.place], t.endpoint.tenant.used[t.place]
-	if t.place == untried {
-		if other := c.inFlight - p.used; p.used > p.size || own > 1 && own > untriedShare*(c.places-other-p.used) {
+	p, own := &c.pools[t.slot], t.endpoint.tenant.used[t.slot]
+	if t.slot == untried {
+		if other := c.inFlight - p.used; p.used > p.size || own > 1 && own > untriedShare*(c.slots-other-p.used) {
 			c.t.Fatalf("an account makes %d of %d first attempts, and %d places are taken", own, p.used, c.inFlight)
 		}
 		return
 	}
 	if p.used > p.size || own > 1 && 2*own > p.size-p.used-p.size/reserved {
-		c.t.Fatalf("an account has %d of %d places of class %d, and %d are free", own, p.size, t.place, p.size-p.used)
+		c.t.Fatalf("an account has %d of %d places of class %d, and %d are free", own, p.size, t.slot, p.size-p.used)
 	}
 }
 
-// check checks the sums, and that no account waits that may take a place.
+// check checks the sums, and that no account waits that may take a slot.
 func (c *crowd) check() {
 	var used, inFlight [classes]int
 	held := 0
@@ -81,14 +81,14 @@ func (c *crowd) check() {
 		}
 	}
 	for _, t := range c.started {
-		inFlight[t.place]++
+		inFlight[t.slot]++
 	}
 	for k, p := range c.pools {
 		if used[k] != p.used || inFlight[k] != p.used || p.used > p.size {
 			c.t.Fatalf("%d places of class %d of %d are taken, by %d deliveries and %d of the accounts", p.used, k, p.size, inFlight[k], used[k])
 		}
 	}
-	if held != c.held || held > maxHeld || c.inFlight != len(c.started) || c.inFlight > c.places {
+	if held != c.held || held > maxHeld || c.inFlight != len(c.started) || c.inFlight > c.slots {
 		c.t.Fatalf("%d are held, the accounts hold %d; %d in flight, and %d were started", c.held, held, c.inFlight, len(c.started))
 	}
 }
@@ -106,9 +106,9 @@ func (c *crowd) drain() {
 	}
 }
 
-// Guarantee: while any number of accounts up to an eighth of the places have as many as they may,
+// Guarantee: while any number of accounts up to an eighth of the slots have as many as they may,
 // an account without any gets one at once.
-func TestAccountWithoutPlacesGetsOne(t *testing.T) {
+func TestAccountWithoutSlotsGetsOne(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		size := rapid.IntRange(64, 2048).Draw(t, "places")
 		own := make([]int, rapid.IntRange(1, size/reserved-1).Draw(t, "accounts"))

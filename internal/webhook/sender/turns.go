@@ -14,7 +14,7 @@ const (
 	maxWants = 128
 )
 
-// wanted is a claim under way. The places and leases that it may need are taken until it has
+// wanted is a claim under way. The slots and leases that it may need are taken until it has
 // returned.
 type wanted struct {
 	Claim

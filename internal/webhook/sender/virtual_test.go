@@ -497,7 +497,7 @@ func TestHangingEndpointCausesFewClaims(t *testing.T) {
 
 // Guarantee: while many endpoints of several accounts hang, an endpoint of another account gets its
 // deliveries at once, from the first one on, and so does one of the same account whose last
-// attempt succeeded. No account has more than its share of the places, and the hanging endpoints
+// attempt succeeded. No account has more than its share of the slots, and the hanging endpoints
 // get all their attempts.
 func TestManyHangingEndpointsDelayNoOther(t *testing.T) {
 	const accounts, hanging, events = 3, 25, 20
@@ -530,8 +530,8 @@ func TestManyHangingEndpointsDelayNoOther(t *testing.T) {
 		}
 		s.Wake()
 		<-time.After(time.Second)
-		if n := s.Stats().InFlight; n < sender.UnprovenPlaces/2 || n > sender.MaxInFlight {
-			t.Errorf("got %d in flight, want %d to %d", n, sender.UnprovenPlaces/2, sender.MaxInFlight)
+		if n := s.Stats().InFlight; n < sender.UnprovenSlots/2 || n > sender.MaxInFlight {
+			t.Errorf("got %d in flight, want %d to %d", n, sender.UnprovenSlots/2, sender.MaxInFlight)
 		}
 		h.raise(events) // of the account with same
 		h.owner = alone

@@ -1,4 +1,4 @@
-package h1
+package send
 
 import (
 	"errors"
@@ -11,9 +11,12 @@ import (
 
 	"github.com/keygate/keygate/internal/keygatetest/awaittest"
 	"github.com/keygate/keygate/internal/netguard"
+	"github.com/keygate/keygate/internal/proxy/message"
 	"github.com/keygate/keygate/internal/upstream"
 	"github.com/keygate/keygate/internal/upstream/upstreamtest"
 )
+
+const okResponse = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
 // connectTo returns a connection to an upstream that handle serves.
 func connectTo(t *testing.T, handle func(c *upstreamtest.Conn)) *upstream.H1Conn {
@@ -46,8 +49,8 @@ func arrived(t *testing.T, c *upstream.H1Conn) {
 func TestResponseBeforeTheRequest(t *testing.T) {
 	t.Parallel()
 	for name, send := range map[string]func(trip *Trip) error{
-		"whole":           func(trip *Trip) error { return trip.Run() },
-		"ahead of a body": func(trip *Trip) error { return errors.Join(trip.Send(), trip.Run()) },
+		"whole":           func(trip *Trip) error { return trip.run() },
+		"ahead of a body": func(trip *Trip) error { return errors.Join(trip.Send(), trip.run()) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			over := make(chan bool)
@@ -67,12 +70,12 @@ func TestResponseBeforeTheRequest(t *testing.T) {
 				}
 			}
 			arrived(t, conn)
-			trip := NewTrips(nil).NewTrip()
-			trip.trip.out = trip.trip.buffer().data[:0]
-			trip.trip.out = append(trip.trip.out, "GET / HTTP/1.1\r\nHost: a\r\n\r\n"...)
-			trip.Begin(conn, nil, false) // nil: a part of a response would panic
-			if err := send(trip); !errors.Is(err, errUnasked) || trip.Responding() || trip.Reusable() {
-				t.Errorf("got error %v, responding %v, reusable %v; want %v", err, trip.Responding(), trip.Reusable(), errUnasked)
+			var trip Trip
+			trip.init(&message.Buffers{})
+			trip.out = append(trip.buffer().Data[:0], "GET / HTTP/1.1\r\nHost: a\r\n\r\n"...)
+			trip.begin(conn, nil, false) // nil: a part of a response would panic
+			if err := send(&trip); !errors.Is(err, errUnasked) || trip.got || trip.reusable() {
+				t.Errorf("got error %v, responding %v, reusable %v; want %v", err, trip.got, trip.reusable(), errUnasked)
 			}
 		})
 	}

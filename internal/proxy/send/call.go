@@ -1,4 +1,4 @@
-package h1
+package send
 
 import (
 	"context"
@@ -9,26 +9,25 @@ import (
 	"sync"
 	"time"
 
-	"github.com/keygate/keygate/internal/cookie"
 	"github.com/keygate/keygate/internal/http1"
 	"github.com/keygate/keygate/internal/http2"
 	"github.com/keygate/keygate/internal/proxy"
+	"github.com/keygate/keygate/internal/proxy/message"
 	"github.com/keygate/keygate/internal/upstream"
 )
 
-// Call is the upstream half of an exchange over an HTTP/2 connection, for the engines of both
-// versions of HTTP, as Trip is over HTTP/1.1:
+// Call is an attempt over an HTTP/2 connection, as Trip is over HTTP/1.1:
 //
-//	Write                the head of the request, with a connection pool of Origin.Multiplexed
-//	TryOpen, Open        sends it, with the first part of the body
+//	write                the head of the request
+//	tryOpen, Open        sends it, with the first part of the body
 //	Send, SendTrailers   the rest of the body, from another goroutine while Run runs
-//	Run                  passes the response to a Receiver, until all of it has arrived
+//	Run                  passes the response to a message.Receiver, until all of it has arrived
 //	Close                ends the stream
-//	Finish               the end of the response, for the Receiver
+//	Finish               the end of the response, for the message.Receiver
 //
 // An exchange whose request was sent whole needs no goroutine until it has something to do:
 //
-//	TryOpenLater         opens the stream; the request is sent together with others
+//	tryOpen              opens the stream; the request is sent together with others
 //	Await                returns at once
 //	Waiter.Relay         when the whole response has arrived: Run and Finish do not wait
 //	Waiter.Resume        otherwise, for Run, Close and Finish in a goroutine
@@ -37,11 +36,10 @@ import (
 // data. A Call serves one request after another, with Reset between them.
 type Call struct {
 	callState
-	writer requestWriter
-	head   requestHead
-	body   framing // of the request
-	in     *arrivals
-	data   []byte // what is being passed on, from front on
+	head requestHead
+	body message.Framing // of the request
+	in   *arrivals
+	data []byte // what is being passed on, from message.Front on
 }
 
 // Waiter is an exchange that awaits a response without a goroutine. After Await one of its
@@ -58,17 +56,18 @@ type Waiter interface {
 }
 
 type callState struct {
-	open    bool
-	stale   bool // a callback may still be using in
-	isHead  bool // the method is HEAD
-	tunnels bool // the request asks for a WebSocket
-	confirm upstream.Confirmer
-	begun   bool // the receiver has an interim response or the head
-	headed  bool // the receiver has the head
-	lost    bool // the receiver cannot be reached
-	keeps   bool // in.replay may hold something
-	again   bool // the request is sent a second time
-	moved   int64
+	open     bool
+	stale    bool     // a callback may still be using in
+	isHead   bool     // the method is HEAD
+	tunnels  bool     // the request asks for a WebSocket
+	withheld []string // Gateway.Withheld
+	confirm  upstream.Confirmer
+	begun    bool // the receiver has an interim response or the head
+	headed   bool // the receiver has the head
+	lost     bool // the receiver cannot be reached
+	keeps    bool // in.replay may hold something
+	again    bool // the request is sent a second time
+	moved    int64
 }
 
 // requestHead is a copy of a request's head. It is complete before the locks of a pool are taken,
@@ -101,7 +100,7 @@ const (
 var errInterim = fmt.Errorf("more than %d interim responses at once, or %d KiB of them: %w", maxInterim, maxInterimBytes>>10, http1.ErrSyntax)
 
 // errInterrupted is the result of Run after Interrupt.
-var errInterrupted = errors.New("h1: the call was interrupted")
+var errInterrupted = errors.New("send: the call was interrupted")
 
 // arrivals is what has arrived of a response. It implements upstream.H2Exchange.
 type arrivals struct {
@@ -114,7 +113,7 @@ type arrivals struct {
 	replay   upstream.Replay // what was sent of the request's body
 	response http2.Response
 	trailers http2.TrailerFields
-	data     []byte // from front on
+	data     []byte // from message.Front on
 }
 
 type arrivalsState struct {
@@ -133,7 +132,7 @@ type arrivalsState struct {
 }
 
 func newArrivals() *arrivals {
-	a := &arrivals{data: make([]byte, front, front+1<<10)}
+	a := &arrivals{data: make([]byte, message.Front, message.Front+1<<10)}
 	a.news.L = &a.mu
 	return a
 }
@@ -244,18 +243,18 @@ func (c *Call) Reset() {
 	if c.stale {
 		c.in = nil
 	}
-	c.callState, c.writer = callState{}, requestWriter{}
-	c.body.reset()
-	c.head.text, c.head.fields = keep(c.head.text, keepRoom), c.head.fields[:0]
-	c.data = keep(c.data, front+keepRoom)
+	c.callState = callState{}
+	c.body.Reset()
+	c.head.text, c.head.fields = keep(c.head.text, message.KeepRoom), c.head.fields[:0]
+	c.data = keep(c.data, message.Front+message.KeepRoom)
 	if a := c.in; a != nil {
 		a.arrivalsState = arrivalsState{}
 		a.head = nil
-		a.response.Text, a.trailers.Text = keep(a.response.Text, keepRoom), keep(a.trailers.Text, keepRoom)
-		if a.data = keep(a.data, front+keepRoom); a.data == nil {
+		a.response.Text, a.trailers.Text = keep(a.response.Text, message.KeepRoom), keep(a.trailers.Text, message.KeepRoom)
+		if a.data = keep(a.data, message.Front+message.KeepRoom); a.data == nil {
 			c.in = nil
 		} else {
-			a.data = a.data[:front]
+			a.data = a.data[:message.Front]
 		}
 	}
 }
@@ -268,18 +267,14 @@ func keep(b []byte, most int) []byte {
 	return b[:0]
 }
 
-// Write prepares the head of the request. Origin must have a pool of HTTP/2 connections.
-func (c *Call) Write(r *TripRequest) { c.write(r.writer(), r.Confirm) }
-
-func (c *Call) write(from requestWriter, confirm upstream.Confirmer) {
+// write prepares the head of a request to a target with a pool of HTTP/2 connections.
+func (c *Call) write(r *Request, to *Target, confirm upstream.Confirmer) {
 	h := &c.head
 	h.text, h.fields = h.text[:0], h.fields[:0]
-	c.writer = from
-	w := &c.writer
-	method := proxy.Text(w.req.Method.Of(w.buf))
-	c.isHead, c.tunnels, c.confirm = method == "HEAD", w.webSocketKey != "", confirm
+	method := proxy.Text(r.Head.Method.Of(r.Text))
+	c.isHead, c.tunnels, c.withheld, c.confirm = method == "HEAD", r.WebSocketKey != "", r.withheld(), confirm
 	scheme := "https"
-	if w.origin.base.Scheme == "h2c" {
+	if to.of.Base.Scheme == "h2c" {
 		scheme = "http"
 	}
 	if c.tunnels { // RFC 8441, 4
@@ -289,44 +284,16 @@ func (c *Call) write(from requestWriter, confirm upstream.Confirmer) {
 		h.add(":method", method, false)
 	}
 	h.add(":scheme", scheme, false)
-	h.add(":authority", w.origin.base.Host, false)
+	h.add(":authority", to.of.Base.Host, false)
 	h.text = append(h.text, ":path"...)
 	start := len(h.text)
-	h.text = w.verdict.AppendTarget(append(h.text, w.origin.path...))
+	h.text = r.Hop.Verdict.AppendTarget(append(h.text, to.path...))
 	h.fields = append(h.fields, headField{name: uint32(len(":path")), value: uint32(len(h.text) - start)})
-	w.writeFields(h)
-	c.body.begin(w.req, c.tunnels, w.verdict.Gateway.Withheld)
-	c.body.addTo(h, w.buf, w.req.Fields())
-}
-
-// writeFields adds the fields of the request, as append does for HTTP/1.1.
-func (w *requestWriter) writeFields(h *requestHead) {
-	var kept proxy.Fields
-	filter := w.filter()
-	fields := w.req.Fields()
-	for i := range fields {
-		f := &fields[i]
-		if filter.drops(f) {
-			continue
-		}
-		value := proxy.Text(f.Value.Of(w.buf))
-		if f.ID == http1.Cookie && cookie.HasSession(value) {
-			if value = proxy.Text(cookie.AppendOthers(nil, value)); value == "" {
-				continue
-			}
-		}
-		kept |= 1 << f.ID
-		h.add(proxy.Text(f.Name.Of(w.buf)), value, f.Sensitive)
-	}
-	w.completeHop(kept)
-	w.hop.Each(func(name, value string) { h.add(name, value, false) })
-	if w.traces() {
-		if value := w.trace(nil); len(value) > 0 {
-			h.add("traceparent", proxy.Text(value), false)
-		}
-	}
-	if w.req.WantsTrailers() {
-		h.add("te", "trailers", false)
+	r.addTo(h)
+	c.body.Begin(r.Head, c.tunnels, c.withheld)
+	var room [20]byte
+	if name, value := c.body.Declared(room[:0], r.Text, r.Head.Fields()); name != "" {
+		h.add(name, proxy.Text(value), false)
 	}
 }
 
@@ -339,22 +306,12 @@ func (c *Call) request(body []byte, end bool) upstream.H2Request {
 	return upstream.H2Request{Exchange: c.in, Confirm: c.confirm, Head: c.isHead, Body: body, End: end, Connect: c.tunnels}
 }
 
-// TryOpen sends the head and body if that is possible at once. More of the body may follow unless
-// end is set. sent is how much of body was sent; the rest goes with Send.
-func (c *Call) TryOpen(pool *upstream.H2Pool, body []byte, end bool) (sent int, ok bool) {
-	sent, later := c.TryOpenLater(pool, body, end)
-	if later == nil {
-		return 0, false
-	}
-	later.Flush()
-	return sent, true
-}
-
-// TryOpenLater is TryOpen that leaves it to the caller to send the request, by Flush of later.
-// It returns nil in place of false.
-func (c *Call) TryOpenLater(pool *upstream.H2Pool, body []byte, end bool) (sent int, later upstream.Flusher) {
+// tryOpen sends the head and body if that is possible at once. More of the body may follow unless
+// end is set. sent is how much of body was sent; the rest goes with Send. It leaves it to the caller
+// to send the request, by Flush of later, which is nil if that is not possible.
+func (c *Call) tryOpen(pool *upstream.H2Pool, body []byte, end bool) (sent int, later upstream.Flusher) {
 	r := c.request(body, end)
-	if !c.tunnels && !c.body.fits(len(body), end) {
+	if !c.tunnels && !c.body.Fits(len(body), end) {
 		return 0, nil // Open returns the error
 	}
 	later = pool.TryOpenLater(&c.in.stream, r)
@@ -388,7 +345,7 @@ func (c *Call) count(n int, end bool) error {
 	if c.tunnels {
 		return nil
 	}
-	return c.body.count(n, end)
+	return c.body.Count(n, end)
 }
 
 // Await makes w the one that is called when Run can go on, of a call whose request was sent whole. It
@@ -404,12 +361,12 @@ func (c *Call) Await(w Waiter) bool {
 	return true
 }
 
-// Open is TryOpen that waits for a connection until the deadline or the end of ctx. The errors
+// Open is tryOpen that sends the request at once and waits for a connection until the deadline or the end of ctx. The errors
 // are those of upstream.H2Pool.Open.
 func (c *Call) Open(ctx context.Context, deadline time.Time, pool *upstream.H2Pool, body []byte, end bool) (sent int, err error) {
 	r := c.request(body, end)
-	if !c.tunnels && !c.body.fits(len(body), end) {
-		return 0, errFraming
+	if !c.tunnels && !c.body.Fits(len(body), end) {
+		return 0, message.ErrFraming
 	}
 	if err := pool.Open(ctx, deadline, &c.in.stream, r); err != nil {
 		return 0, err
@@ -433,13 +390,8 @@ func (c *Call) Send(body []byte, end bool) error {
 }
 
 // SendTrailers ends the body with the trailers that may be forwarded, which are spans of text.
-func (c *Call) SendTrailers(text []byte, trailers []http1.Field, withheld []string) error {
-	some := false
-	for i := range trailers {
-		f := &trailers[i]
-		some = some || mayTrail(f.Name.Of(text), f.ID, false, withheld)
-	}
-	if !some {
+func (c *Call) SendTrailers(text []byte, trailers []http1.Field) error {
+	if !proxy.EachTrailer(text, trailers, false, c.withheld, func(*http1.Field) {}) {
 		return c.Send(nil, true)
 	}
 	if err := c.count(0, true); err != nil {
@@ -447,12 +399,7 @@ func (c *Call) SendTrailers(text []byte, trailers []http1.Field, withheld []stri
 		return err
 	}
 	ok := c.in.stream.SendTrailers(func(w *http2.Conn) {
-		for i := range trailers {
-			f := &trailers[i]
-			if name := f.Name.Of(text); mayTrail(name, f.ID, false, withheld) {
-				w.Field(name, f.Value.Of(text), f.Sensitive)
-			}
-		}
+		proxy.EachTrailer(text, trailers, false, c.withheld, func(f *http1.Field) { w.Field(f.Name.Of(text), f.Value.Of(text), f.Sensitive) })
 	})
 	if !ok {
 		return io.ErrClosedPipe
@@ -484,16 +431,16 @@ func (c *Call) Close() {
 // Address returns the network address of the server.
 func (c *Call) Address() string { return c.in.stream.Address() }
 
-// Lost reports whether Run failed because of the Receiver.
+// Lost reports whether Run failed because of the message.Receiver.
 func (c *Call) Lost() bool { return c.lost }
 
 // Again prepares to send the same request a second time. The call is closed.
 func (c *Call) Again() {
-	isHead, tunnels, confirm, head, body := c.isHead, c.tunnels, c.confirm, c.head, c.body
-	c.head, c.body = requestHead{}, framing{}
+	state, head, body := callState{isHead: c.isHead, tunnels: c.tunnels, withheld: c.withheld, confirm: c.confirm, again: true}, c.head, c.body
+	c.head, c.body = requestHead{}, message.Framing{}
 	c.Reset()
-	c.isHead, c.tunnels, c.confirm, c.head, c.body, c.again = isHead, tunnels, confirm, head, body, true
-	c.body.restart()
+	c.callState, c.head, c.body = state, head, body
+	c.body.Restart()
 }
 
 // AppendSent appends the part of the body that was given to Open and Send before the call failed. ok is
@@ -526,14 +473,14 @@ func (c *Call) Status() int { return c.in.response.Status }
 
 // Arrived returns how many bytes of the response's body have arrived and were not passed on,
 // within Waiter.Relay.
-func (c *Call) Arrived() int { return len(c.in.data) - front }
+func (c *Call) Arrived() int { return len(c.in.data) - message.Front }
 
 // Moved returns how many bytes of the response's body have arrived.
 func (c *Call) Moved() int64 { return c.moved }
 
-// Run passes the response to a Receiver. It returns when the whole body has arrived; Finish
+// Run passes the response to a message.Receiver. It returns when the whole body has arrived; Finish
 // passes on its last part and the end. After an error, Lost says whose it is.
-func (c *Call) Run(to Receiver) error {
+func (c *Call) Run(to message.Receiver) error {
 	a := c.in
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -562,7 +509,7 @@ func (c *Call) Run(to Receiver) error {
 		case a.ended:
 			c.swap()
 			return nil
-		case len(a.data) > front:
+		case len(a.data) > message.Front:
 			if err := c.passData(to); err != nil {
 				return err
 			}
@@ -585,7 +532,7 @@ func (c *Call) pass(call func() error) error {
 }
 
 // passHead passes the final head to the receiver. The lock is held, as for pass.
-func (c *Call) passHead(to Receiver) error {
+func (c *Call) passHead(to message.Receiver) error {
 	c.begun, c.headed = true, true
 	c.in.mu.Unlock()
 	defer c.in.mu.Lock()
@@ -597,12 +544,12 @@ func (c *Call) passHead(to Receiver) error {
 }
 
 // passData passes the data that has arrived, if any, to the receiver, and lets the server send as much again.
-func (c *Call) passData(to Receiver) error {
+func (c *Call) passData(to message.Receiver) error {
 	c.swap()
 	buf, end := c.buffer()
-	err := c.pass(func() error { return to.TakeData(buf, front, end) })
-	if err == nil && end > front {
-		c.in.stream.Consumed(end - front)
+	err := c.pass(func() error { return to.TakeData(buf, message.Front, end) })
+	if err == nil && end > message.Front {
+		c.in.stream.Consumed(end - message.Front)
 	}
 	return err
 }
@@ -610,25 +557,25 @@ func (c *Call) passData(to Receiver) error {
 // swap takes the data that has arrived. The lock is held.
 func (c *Call) swap() {
 	if c.data == nil {
-		c.data = make([]byte, front, front+1<<10)
+		c.data = make([]byte, message.Front, message.Front+1<<10)
 	}
-	c.data, c.in.data = c.in.data, c.data[:front]
-	c.moved += int64(len(c.data) - front)
+	c.data, c.in.data = c.in.data, c.data[:message.Front]
+	c.moved += int64(len(c.data) - message.Front)
 }
 
-// buffer returns the data that was taken, buf[front:end], with the room around it that a
-// Receiver needs.
+// buffer returns the data that was taken, buf[message.Front:end], with the room around it that a
+// message.Receiver needs.
 func (c *Call) buffer() (buf []byte, end int) {
 	end = len(c.data)
-	c.data = slices.Grow(c.data, tailRoom)
-	return c.data[:end+tailRoom], end
+	c.data = slices.Grow(c.data, message.TailRoom)
+	return c.data[:end+message.TailRoom], end
 }
 
-// Finish passes the last data and the end of the response to the Receiver.
-func (c *Call) Finish(to Receiver) error {
+// Finish passes the last data and the end of the response to the message.Receiver.
+func (c *Call) Finish(to message.Receiver) error {
 	buf, end := c.buffer()
 	if t := &c.in.trailers; c.in.trailed {
-		return to.TakeEnd(buf, front, end, t.Text, t.Fields())
+		return to.TakeEnd(buf, message.Front, end, t.Text, t.Fields())
 	}
-	return to.TakeEnd(buf, front, end, nil, nil)
+	return to.TakeEnd(buf, message.Front, end, nil, nil)
 }

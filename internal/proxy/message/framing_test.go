@@ -1,4 +1,4 @@
-package h1
+package message
 
 import (
 	"errors"
@@ -9,14 +9,14 @@ import (
 )
 
 // framingOf returns the framing of a request whose head, but for Host, is head.
-func framingOf(t *testing.T, head string, upgrade bool) *framing {
+func framingOf(t *testing.T, head string, upgrade bool) *Framing {
 	t.Helper()
 	var r http1.Request
 	if done, err := new(http1.RequestParser).Parse([]byte(head+"Host: a\r\n\r\n"), &r); !done || err != nil {
 		t.Fatalf("%q was not parsed: %v", head, err)
 	}
-	f := &framing{}
-	f.begin(&r, upgrade, nil)
+	f := &Framing{}
+	f.Begin(&r, upgrade, nil)
 	return f
 }
 
@@ -59,25 +59,25 @@ func TestFramingAgreesWithItsDeclaration(t *testing.T) {
 		{"an upgrade with a body", length, true, []string{"hello"}, "", 1, false},
 	} {
 		f := framingOf(t, c.head, c.upgrade)
-		if got := strings.TrimSuffix(string(f.appendTo(nil, nil, nil)), "\r\n"); got != c.declared {
+		if got := strings.TrimSuffix(string(f.AppendTo(nil, nil, nil)), "\r\n"); got != c.declared {
 			t.Errorf("%s: declared %q, want %q", c.name, got, c.declared)
 		}
 		for i, part := range c.parts {
 			var err error
 			if part == end {
-				_, err = f.finish(nil, nil)
+				_, err = f.Finish(nil, nil)
 			} else {
-				_, err = f.appendData(nil, []byte(part))
+				_, err = f.AppendData(nil, []byte(part))
 			}
-			if fails := c.wrong > 0 && i+1 >= c.wrong; errors.Is(err, errFraming) != fails {
+			if fails := c.wrong > 0 && i+1 >= c.wrong; errors.Is(err, ErrFraming) != fails {
 				t.Errorf("%s: part %d: got error %v", c.name, i+1, err)
 			}
 		}
-		if f.whole() != c.whole {
-			t.Errorf("%s: whole is %v, want %v", c.name, f.whole(), c.whole)
+		if f.Whole() != c.whole {
+			t.Errorf("%s: whole is %v, want %v", c.name, f.Whole(), c.whole)
 		}
-		if f.restart(); len(c.parts) == 0 && f.whole() != c.whole {
-			t.Errorf("%s: restarted, whole is %v, want %v", c.name, f.whole(), c.whole)
+		if f.Restart(); len(c.parts) == 0 && f.Whole() != c.whole {
+			t.Errorf("%s: restarted, whole is %v, want %v", c.name, f.Whole(), c.whole)
 		}
 	}
 }
@@ -94,9 +94,9 @@ func TestFramingIsDeclaredAlike(t *testing.T) {
 			if upgrade {
 				want = ""
 			}
-			var h requestHead
-			if framingOf(t, head, upgrade).addTo(&h, nil, nil); string(h.text) != want {
-				t.Errorf("%q, upgrade %v: got %q, want %q", head, upgrade, h.text, want)
+			name, value := framingOf(t, head, upgrade).Declared(nil, nil, nil)
+			if got := name + string(value); got != want {
+				t.Errorf("%q, upgrade %v: got %q, want %q", head, upgrade, got, want)
 			}
 		}
 	}

@@ -8,8 +8,8 @@ import (
 	"github.com/keygate/keygate/internal/service"
 )
 
-// loop repeats a step. A failed step is logged and retried a period later.
-type loop struct {
+// periodic repeats a step. A failed step is logged and retried a period later.
+type periodic struct {
 	name   string
 	period time.Duration
 	step   func(ctx context.Context) error
@@ -17,14 +17,14 @@ type loop struct {
 }
 
 // run runs the step immediately, and then again a period after each run, until ctx is canceled.
-func (l *loop) run(ctx context.Context) {
-	l.try(ctx)
-	service.Every(ctx, l.period, l.try)
+func (p *periodic) run(ctx context.Context) {
+	p.try(ctx)
+	service.Every(ctx, p.period, p.try)
 }
 
-func (l *loop) try(ctx context.Context) {
-	if err := l.step(ctx); err != nil && ctx.Err() == nil {
-		l.log.Warn("background work failed; retrying", "work", l.name, "error", err)
+func (p *periodic) try(ctx context.Context) {
+	if err := p.step(ctx); err != nil && ctx.Err() == nil {
+		p.log.Warn("background work failed; retrying", "work", p.name, "error", err)
 	}
 }
 

@@ -2,8 +2,8 @@ package sender
 
 import "time"
 
-// class says how long the attempts of an endpoint occupy a place in flight. Each class has
-// places of its own, so endpoints that hang never take those that quick endpoints need.
+// class says how long the attempts of an endpoint occupy a slot in flight. Each class has
+// slots of its own, so endpoints that hang never take those that quick endpoints need.
 type class int
 
 // The classes.
@@ -18,7 +18,7 @@ const (
 	// one took longer.
 	quick
 	// untried: this sender has not started an attempt yet, and the last attempt of other senders has
-	// not failed. Such an endpoint gets one place, for its first attempt.
+	// not failed. Such an endpoint gets one slot, for its first attempt.
 	untried
 	classes
 )
@@ -37,11 +37,11 @@ const (
 	maxHeld = 8192
 )
 
-// reserved is the part of the places of a class, and of the leases, that only accounts without
+// reserved is the part of the slots of a class, and of the leases, that only accounts without
 // any can take.
 const reserved = 8
 
-// room returns how many more an account may take that has own of size places, of which used are
+// room returns how many more an account may take that has own of size slots, of which used are
 // taken by all accounts together (dynamic thresholds, Choudhury and Hahne 1998). It has at most
 // half as many as it leaves free, apart from the reserve; so one account gets a third, and the
 // more accounts take some, the fewer each gets. An account without any gets one while any is
@@ -57,9 +57,9 @@ func room(size, used, own int) int {
 	return 0
 }
 
-// The places of first attempts are those that the other classes leave free: all but a quarter of
-// the places of each class may be lent to them. An endpoint has only one first attempt, so endpoints
-// that hang cannot keep these places from others; and an account may have untriedShare times as many
+// The slots of first attempts are those that the other classes leave free: all but a quarter of
+// the slots of each class may be lent to them. An endpoint has only one first attempt, so endpoints
+// that hang cannot keep these slots from others; and an account may have untriedShare times as many
 // as it leaves free, apart from a reserve.
 const (
 	unlent          = 4
@@ -67,7 +67,7 @@ const (
 	untriedReserved = 16
 )
 
-// pool is the places of a class.
+// pool is the slots of a class.
 type pool struct {
 	size, used int
 	// turn has the accounts with endpoints that wait for a claim, in the order in which
@@ -75,23 +75,23 @@ type pool struct {
 	turn []*tenant
 }
 
-// newPools shares places out between the classes: half to quick, three eighths to hanging and the
+// newPools shares slots out between the classes: half to quick, three eighths to hanging and the
 // rest to unproven. The size of untried is how many of these may be lent to it.
-func newPools(places int) (p [classes]pool) {
-	p[quick].size = places / 2
-	p[hanging].size = places * 3 / 8
-	p[unproven].size = places - p[quick].size - p[hanging].size
-	p[untried].size = places - p[quick].size/unlent - p[hanging].size/unlent - p[unproven].size/unlent
+func newPools(slots int) (p [classes]pool) {
+	p[quick].size = slots / 2
+	p[hanging].size = slots * 3 / 8
+	p[unproven].size = slots - p[quick].size - p[hanging].size
+	p[untried].size = slots - p[quick].size/unlent - p[hanging].size/unlent - p[unproven].size/unlent
 	return p
 }
 
-// roomLocked returns how many more places of a class an account may take.
+// roomLocked returns how many more slots of a class an account may take.
 func (d *dispatcher) roomLocked(t *tenant, c class) int {
 	p := &d.pools[c]
 	if c != untried {
-		return min(room(p.size, p.used, t.used[c]), d.places-d.inFlight)
+		return min(room(p.size, p.used, t.used[c]), d.slots-d.inFlight)
 	}
-	free, own := d.places-p.used, t.used[c]
+	free, own := d.slots-p.used, t.used[c]
 	for k := range d.pools {
 		if other := &d.pools[k]; class(k) != untried {
 			free -= max(other.used, other.size/unlent)
@@ -108,7 +108,7 @@ type tenant struct {
 	accountID string
 	endpoints int // that the dispatcher knows
 	held      int
-	used      [classes]int // places
+	used      [classes]int // slots
 	// waiting has the endpoints that wait for a claim: those of quick in FIFO order, those of the
 	// other classes in the order in which their oldest deliveries became due.
 	waiting [classes][]*endpoint

@@ -1,4 +1,4 @@
-package h1
+package send
 
 import (
 	"sync/atomic"
@@ -63,12 +63,12 @@ func (b *Bond) Broken() (broken bool) {
 	if up.Overdue() {
 		return true
 	}
-	_ = up.Raw().Control(func(fd uintptr) { broken = isClosed(fd) }) // fails if its owner has closed it
+	_ = up.Raw().Control(func(fd uintptr) { broken = proxy.IsClosed(fd) }) // fails if its owner has closed it
 	return broken
 }
 
-// BoundBy reports whether a response binds the connection over which it has arrived.
-func BoundBy(head []byte, r *http1.Response) bool {
+// boundBy reports whether a response binds the connection over which it has arrived.
+func boundBy(head []byte, r *http1.Response) bool {
 	if r.Status != http1.StatusUnauthorized {
 		return false
 	}

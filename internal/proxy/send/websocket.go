@@ -1,4 +1,4 @@
-package h1
+package send
 
 import (
 	"crypto/rand"
@@ -28,7 +28,7 @@ func AcceptsWebSocket(head []byte, r *http1.Response, key string) bool {
 	sum := sha1.Sum([]byte(key + fixed))                 //nolint:gosec // see above
 	value, n := proxy.HeaderValue(r.Fields(), head, webSocketAccept)
 	return n == 1 && value == base64.StdEncoding.EncodeToString(sum[:]) &&
-		proxy.Offered(webSocket, proxy.Text(valueOf(head, r.Fields(), http1.Upgrade)))
+		proxy.Offered(webSocket, proxy.Text(proxy.ValueOf(head, r.Fields(), http1.Upgrade)))
 }
 
 func isWebSocketKey(name []byte) bool { return http1.EqualFold(name, webSocketKey) }

@@ -21,31 +21,31 @@ const (
 	secondExports = exportsInAll / 2
 	// exportWait is how long a caller is told to wait for an export to end.
 	exportWait = 10 * time.Second
-	// slowRate is the number of bytes a second that a client must read to keep its place, and
+	// slowRate is the number of bytes a second that a client must read to keep its slot, and
 	// slowAfter how far it may fall behind that.
 	slowRate  = 256 << 10
 	slowAfter = 10 * time.Second
 )
 
-// errPlaceLost is the error of an export that lost its place.
-var errPlaceLost = errors.New("its client read slowly, and another account waited for its place")
+// errSlotLost is the error of an export that lost its slot.
+var errSlotLost = errors.New("its client read slowly, and another account waited for its slot")
 
 // exports bounds the exports that run at the same time, and their share of the processor. While
-// half of the places are taken, an account gets no second one. While all are, an account that
+// half of the slots are taken, an account gets no second one. While all are, an account that
 // has none gets that of the slowest client, if there is one that is behind by slowAfter.
 type exports struct {
 	now func() time.Time
 
-	mu     sync.Mutex
-	places []*exportPlace // of the exports that run
+	mu    sync.Mutex
+	slots []*exportSlot // of the exports that run
 
 	// turns has a token for each export that reads and encodes at a moment: half of the
 	// cores, at least one. An export that waits for its client has none.
 	turns chan struct{}
 }
 
-// exportPlace is the place of an export that runs. exports.mu guards its fields.
-type exportPlace struct {
+// exportSlot is the slot of an export that runs. exports.mu guards its fields.
+type exportSlot struct {
 	exports *exports
 	account string
 	conn    *http.ResponseController
@@ -58,26 +58,26 @@ func newExports(now func() time.Time) *exports {
 	return &exports{now: now, turns: make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2))}
 }
 
-// enter takes a place for an export of the caller's account. If there is none, the error is a 429.
-func (e *exports) enter(c *call) (*exportPlace, error) {
+// enter takes a slot for an export of the caller's account. If there is none, the error is a 429.
+func (e *exports) enter(c *call) (*exportSlot, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	p := &exportPlace{exports: e, account: c.caller.Account.ID, conn: c.conn}
+	p := &exportSlot{exports: e, account: c.actor.Account.ID, conn: c.conn}
 	own := 0
-	for _, other := range e.places {
+	for _, other := range e.slots {
 		if other.account == p.account {
 			own++
 		}
 	}
 	switch {
 	case own >= exportsOfAccount:
-		return nil, noPlace(c, exportsOfAccount, fmt.Sprintf("%d exports of this account are running, and that is the maximum", exportsOfAccount))
-	case own > 0 && len(e.places) >= secondExports:
-		return nil, noPlace(c, 1, fmt.Sprintf("an export of this account is running; a second one can run only while fewer than %d of all accounts do", secondExports))
-	case len(e.places) >= exportsInAll && !e.displace():
-		return nil, noPlace(c, exportsInAll, fmt.Sprintf("%d exports of all accounts are running, and that is the maximum", exportsInAll))
+		return nil, noSlot(c, exportsOfAccount, fmt.Sprintf("%d exports of this account are running, and that is the maximum", exportsOfAccount))
+	case own > 0 && len(e.slots) >= secondExports:
+		return nil, noSlot(c, 1, fmt.Sprintf("an export of this account is running; a second one can run only while fewer than %d of all accounts do", secondExports))
+	case len(e.slots) >= exportsInAll && !e.displace():
+		return nil, noSlot(c, exportsInAll, fmt.Sprintf("%d exports of all accounts are running, and that is the maximum", exportsInAll))
 	}
-	e.places = append(e.places, p)
+	e.slots = append(e.slots, p)
 	return p, nil
 }
 
@@ -85,7 +85,7 @@ func (e *exports) enter(c *call) (*exportPlace, error) {
 // caller holds e.mu.
 func (e *exports) displace() bool {
 	now, slowest, behind := e.now(), -1, slowAfter
-	for i, p := range e.places {
+	for i, p := range e.slots {
 		by := p.behind
 		if !p.reading.IsZero() {
 			by += now.Sub(p.reading)
@@ -97,48 +97,48 @@ func (e *exports) displace() bool {
 	if slowest < 0 {
 		return false
 	}
-	p := e.places[slowest]
+	p := e.slots[slowest]
 	p.lost = true
 	_ = p.conn.SetWriteDeadline(time.Unix(1, 0)) // ends a write that is blocked
-	e.places = slices.Delete(e.places, slowest, slowest+1)
+	e.slots = slices.Delete(e.slots, slowest, slowest+1)
 	return true
 }
 
-// leave gives a place back, unless it was lost.
-func (e *exports) leave(p *exportPlace) {
+// leave gives a slot back, unless it was lost.
+func (e *exports) leave(p *exportSlot) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.places = slices.DeleteFunc(e.places, func(other *exportPlace) bool { return other == p })
+	e.slots = slices.DeleteFunc(e.slots, func(other *exportSlot) bool { return other == p })
 }
 
 // begin begins to send a piece, which the client must read within stall. The error is
-// errPlaceLost if another account has the place.
-func (p *exportPlace) begin(stall time.Duration) error {
+// errSlotLost if another account has the slot.
+func (p *exportSlot) begin(stall time.Duration) error {
 	p.exports.mu.Lock()
 	defer p.exports.mu.Unlock()
 	if p.lost {
-		return errPlaceLost
+		return errSlotLost
 	}
 	p.reading = p.exports.now()
 	_ = p.conn.SetWriteDeadline(time.Now().Add(stall))
 	return nil
 }
 
-// done ends a piece of n bytes. The error is errPlaceLost if another account has the place.
-func (p *exportPlace) done(n int) error {
+// done ends a piece of n bytes. The error is errSlotLost if another account has the slot.
+func (p *exportSlot) done(n int) error {
 	p.exports.mu.Lock()
 	defer p.exports.mu.Unlock()
 	due := time.Duration(n) * time.Second / slowRate
 	p.behind = max(0, p.behind+p.exports.now().Sub(p.reading)-due)
 	p.reading = time.Time{}
 	if p.lost {
-		return errPlaceLost
+		return errSlotLost
 	}
 	return nil
 }
 
-// noPlace is the 429 of an export of which there are most already.
-func noPlace(c *call, most int64, why string) error {
+// noSlot is the 429 of an export of which there are most already.
+func noSlot(c *call, most int64, why string) error {
 	resetAt := c.now.Add(exportWait + time.Second - 1).Unix()
 	for name, value := range map[string]int64{"X-RateLimit-Limit": most, "X-RateLimit-Remaining": 0, "X-RateLimit-Reset": resetAt} {
 		c.header[name] = []string{strconv.FormatInt(value, 10)} // not Set: see setLimitHeaders

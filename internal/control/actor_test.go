@@ -1,0 +1,218 @@
+package control_test
+
+import (
+	"context"
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/keygate/keygate/internal/apikey"
+	"github.com/keygate/keygate/internal/audit"
+	"github.com/keygate/keygate/internal/control"
+	"github.com/keygate/keygate/internal/fault"
+	"github.com/keygate/keygate/internal/ratelimit"
+	"github.com/keygate/keygate/internal/requestlog"
+	"github.com/keygate/keygate/internal/traffic"
+)
+
+// Guarantee: every operation refuses an actor that is not known to be one: the zero Actor, one with everything but a
+// kind, one of an unknown kind, and a KeyActor without a key. It changes nothing.
+func TestUnknownActorsAreRefused(t *testing.T) {
+	h := newHarness(t)
+	known := h.caller("acme", "admin")
+	g := h.gateway(known)
+	r := h.route(known, g.ID, "/a", "GET")
+	dryRun := must[*control.PushResult](h)(h.PushSpec(ctx(), known, g.ID, spec("/b"), true, nil))
+	k := must[*control.NewKey](h)(h.CreateKey(ctx(), known, control.KeyInput{Name: "k", Scope: "read"}))
+	as := func(change func(*control.Actor)) *control.Actor {
+		c := *known
+		change(&c)
+		return &c
+	}
+	for name, c := range map[string]*control.Actor{
+		"zero":          {},
+		"no kind":       as(func(c *control.Actor) { c.Kind = "" }),
+		"unknown kind":  as(func(c *control.Actor) { c.Kind = "user" }),
+		"key of nobody": as(func(c *control.Actor) { c.KeyID = "" }),
+		"no account":    as(func(c *control.Actor) { c.Account = nil }),
+	} {
+		of := calls(h, c, target{keyID: k.ID, secret: k.Secret, gatewayID: g.ID, routeID: r.ID, dryRun: dryRun})
+		h.wantNoRecords(known.Account.ID, func() {
+			for operation, call := range of {
+				err := call(ctx())
+				if code := fault.CodeOf(err); code != fault.Unauthorized && (code != fault.Forbidden || name != "zero") { // it has no scope either
+					t.Errorf("%s by the actor %q: got error %v; want %s", operation, name, err, fault.Unauthorized)
+				}
+			}
+		})
+		service := reflect.TypeFor[*control.Service]()
+		for i := range service.NumMethod() {
+			m := service.Method(i)
+			for in := range m.Type.NumIn() {
+				if _, tested := of[m.Name]; m.Type.In(in) == reflect.TypeFor[*control.Actor]() && !tested {
+					t.Errorf("the operation %s has an actor and is not tested", m.Name)
+				}
+			}
+		}
+	}
+}
+
+// target is what calls are made on.
+type target struct {
+	keyID, secret, gatewayID, routeID string
+	dryRun                            *control.PushResult
+}
+
+// calls returns a valid call by c of every operation that has an actor.
+func calls(h *harness, c *control.Actor, on target) map[string]func(ctx context.Context) error {
+	p := control.Page{Limit: 1}
+	all := map[string]func(ctx context.Context) error{}
+	for _, some := range []map[string]func(ctx context.Context) error{
+		callsOnGateways(h, c, on), callsOnRoutes(h, c, on), callsOnRepositories(h, c, on), callsOnWebhooks(h, c), {
+			"AddAccount": func(ctx context.Context) error {
+				return second(h.AddAccount(ctx, c, control.AccountInput{Name: "new", Plan: "scale"}))
+			},
+			"UpdateAccount": func(ctx context.Context) error {
+				return second(h.UpdateAccount(ctx, c, "acc_x", control.AccountPatch{Name: value("n")}, nil))
+			},
+			"DeleteAccount": func(ctx context.Context) error { return second(h.DeleteAccount(ctx, c, "acc_x", nil)) },
+			"DeleteNode":    func(ctx context.Context) error { return second(h.DeleteNode(ctx, c, "node_x")) },
+			"SignIn": func(ctx context.Context) error {
+				_, _, err := h.SignIn(ctx, c)
+				return err
+			},
+			"Key":  func(ctx context.Context) error { return second(h.Key(ctx, c, on.keyID)) },
+			"Keys": func(ctx context.Context) error { return second(h.Keys(ctx, c, control.KeyFilter{}, p)) },
+			"CreateKey": func(ctx context.Context) error {
+				return second(h.CreateKey(ctx, c, control.KeyInput{Name: "n", Scope: "read", Level: string(apikey.GatewayLevel)}))
+			},
+			"UpdateKey": func(ctx context.Context) error {
+				return second(h.UpdateKey(ctx, c, on.keyID, control.KeyPatch{Name: value("n")}, nil))
+			},
+			"RotateKey":   func(ctx context.Context) error { return second(h.RotateKey(ctx, c, on.keyID, 1, "", nil)) },
+			"RevokeKey":   func(ctx context.Context) error { return second(h.RevokeKey(ctx, c, on.keyID, nil)) },
+			"VerifyKey":   func(ctx context.Context) error { return second(h.VerifyKey(ctx, c, on.secret, "", "", "")) },
+			"AuditLog":    func(ctx context.Context) error { return second(h.AuditLog(ctx, c, audit.Filter{}, p)) },
+			"AuditHead":   func(ctx context.Context) error { return second(h.AuditHead(ctx, c)) },
+			"AuditChain":  func(ctx context.Context) error { return second(h.AuditChain(ctx, c)) },
+			"AuditBlocks": func(ctx context.Context) error { return second(h.AuditBlocks(ctx, c, 0, 1)) },
+			"ExportAudit": func(ctx context.Context) error { return second(h.ExportAudit(ctx, c, audit.Filter{})) },
+			"Traffic":     func(ctx context.Context) error { return second(h.Traffic(ctx, c, traffic.Query{})) },
+			"TopTraffic": func(ctx context.Context) error {
+				return second(h.TopTraffic(ctx, c, traffic.Query{}, traffic.ByRequests, 1))
+			},
+			"Request":        func(ctx context.Context) error { return second(h.Request(ctx, c, "req_x")) },
+			"Requests":       func(ctx context.Context) error { return second(h.Requests(ctx, c, requestlog.Filter{}, p)) },
+			"FollowRequests": func(context.Context) error { return second(h.FollowRequests(c, requestlog.Filter{})) },
+		},
+	} {
+		for operation, call := range some {
+			all[operation] = call
+		}
+	}
+	return all
+}
+
+func callsOnGateways(h *harness, c *control.Actor, on target) map[string]func(ctx context.Context) error {
+	id := on.gatewayID
+	return map[string]func(ctx context.Context) error{
+		"Gateway": func(ctx context.Context) error { return second(h.Gateway(ctx, c, id)) },
+		"Gateways": func(ctx context.Context) error {
+			return second(h.Gateways(ctx, c, control.GatewayFilter{}, control.Page{Limit: 1}))
+		},
+		"CreateGateway": func(ctx context.Context) error {
+			return second(h.CreateGateway(ctx, c, newGateway("https://h"), emptySpec))
+		},
+		"CreateGatewayFrom": func(ctx context.Context) error {
+			return second(h.CreateGatewayFrom(ctx, c, control.NewGateway{Settings: newGateway("https://h")}))
+		},
+		"PlanGateway": func(ctx context.Context) error {
+			return second(h.PlanGateway(ctx, c, control.NewGateway{Settings: newGateway("https://h")}))
+		},
+		"UpdateGateway": func(ctx context.Context) error {
+			return second(h.UpdateGateway(ctx, c, id, newGateway("https://h"), nil))
+		},
+		"DeleteGateway": func(ctx context.Context) error { return second(h.DeleteGateway(ctx, c, id, nil)) },
+		"Limits":        func(ctx context.Context) error { return second(h.Limits(ctx, c, id, control.Page{Limit: 1})) },
+		"SimulateLimit": func(ctx context.Context) error {
+			limit := ratelimit.Config{Sustained: ratelimit.Rate{Count: 1, Per: time.Second}}
+			return second(h.SimulateLimit(ctx, c, id, control.SimulationInput{Limit: limit}))
+		},
+		"Spec":          func(ctx context.Context) error { return second(h.Spec(ctx, c, id)) },
+		"Configuration": func(ctx context.Context) error { return second(h.Configuration(ctx, c, id)) },
+		"PushSpec":      func(ctx context.Context) error { return second(h.PushSpec(ctx, c, id, spec("/c"), false, nil)) },
+		"PushConfiguration": func(ctx context.Context) error {
+			return second(h.PushConfiguration(ctx, c, id, []byte("routes: []"), false, nil))
+		},
+		"Effect":           func(ctx context.Context) error { return second(h.Effect(ctx, c, on.dryRun)) },
+		"Revision":         func(ctx context.Context) error { return second(h.Revision(ctx, c, id, 1)) },
+		"RevisionRecord":   func(ctx context.Context) error { return second(h.RevisionRecord(ctx, c, id, 1)) },
+		"Revisions":        func(ctx context.Context) error { return second(h.Revisions(ctx, c, id, 1, 0)) },
+		"CompareRevisions": func(ctx context.Context) error { return second(h.CompareRevisions(ctx, c, id, 1, 2)) },
+		"Rollback":         func(ctx context.Context) error { return second(h.Rollback(ctx, c, id, 1, false, nil)) },
+	}
+}
+
+func callsOnRoutes(h *harness, c *control.Actor, on target) map[string]func(ctx context.Context) error {
+	id, p := on.gatewayID, control.Page{Limit: 1}
+	return map[string]func(ctx context.Context) error{
+		"Route":        func(ctx context.Context) error { return second(h.Route(ctx, c, id, on.routeID)) },
+		"Routes":       func(ctx context.Context) error { return second(h.Routes(ctx, c, id, p)) },
+		"SearchRoutes": func(ctx context.Context) error { return second(h.SearchRoutes(ctx, c, id, control.RouteFilter{}, p)) },
+		"CreateRoute":  func(ctx context.Context) error { return second(h.CreateRoute(ctx, c, id, routeSpec("/z", "GET"))) },
+		"UpdateRoute": func(ctx context.Context) error {
+			return second(h.UpdateRoute(ctx, c, id, on.routeID, control.RoutePatch{Path: value("/y")}, nil))
+		},
+		"UpdateRouteLimit": func(ctx context.Context) error {
+			p := control.LimitPatch{RateLimit: value(control.RateLimitPatch{Sustained: value("5/s")})}
+			return second(h.UpdateRouteLimit(ctx, c, id, on.routeID, p, nil))
+		},
+		"DeleteRoute": func(ctx context.Context) error { return second(h.DeleteRoute(ctx, c, id, on.routeID, nil)) },
+	}
+}
+
+func callsOnRepositories(h *harness, c *control.Actor, on target) map[string]func(ctx context.Context) error {
+	id := on.gatewayID
+	return map[string]func(ctx context.Context) error{
+		"GetRepository":    func(ctx context.Context) error { return second(h.GetRepository(ctx, c, id)) },
+		"PutRepository":    func(ctx context.Context) error { return second(h.PutRepository(ctx, c, id, input(nil), nil)) },
+		"SyncRepository":   func(ctx context.Context) error { return second(h.SyncRepository(ctx, c, id, nil)) },
+		"ResumeRepository": func(ctx context.Context) error { return second(h.ResumeRepository(ctx, c, id, nil)) },
+		"DeleteRepository": func(ctx context.Context) error { return second(h.DeleteRepository(ctx, c, id, nil)) },
+	}
+}
+
+func callsOnWebhooks(h *harness, c *control.Actor) map[string]func(ctx context.Context) error {
+	p := control.Page{Limit: 1}
+	return map[string]func(ctx context.Context) error{
+		"Webhook":  func(ctx context.Context) error { return second(h.Webhook(ctx, c, "wh_x")) },
+		"Webhooks": func(ctx context.Context) error { return second(h.Webhooks(ctx, c, p)) },
+		"CreateWebhook": func(ctx context.Context) error {
+			return second(h.CreateWebhook(ctx, c, control.WebhookInput{URL: "https://hooks.example", Events: []string{"key.created"}}))
+		},
+		"UpdateWebhook": func(ctx context.Context) error {
+			return second(h.UpdateWebhook(ctx, c, "wh_x", control.WebhookPatch{State: value("active")}, nil))
+		},
+		"DeleteWebhook": func(ctx context.Context) error { return second(h.DeleteWebhook(ctx, c, "wh_x", nil)) },
+		"RotateWebhookSecret": func(ctx context.Context) error {
+			return second(h.RotateWebhookSecret(ctx, c, "wh_x", 1, nil))
+		},
+		"TestWebhook":    func(ctx context.Context) error { return second(h.TestWebhook(ctx, c, "wh_x")) },
+		"RecoverWebhook": func(ctx context.Context) error { return second(h.RecoverWebhook(ctx, c, "wh_x", h.clock.now())) },
+		"Event":          func(ctx context.Context) error { return second(h.Event(ctx, c, "evt_x")) },
+		"Events":         func(ctx context.Context) error { return second(h.Events(ctx, c, control.EventFilter{}, p)) },
+		"Delivery":       func(ctx context.Context) error { return second(h.Delivery(ctx, c, "dlv_x")) },
+		"Deliveries":     func(ctx context.Context) error { return second(h.Deliveries(ctx, c, control.DeliveryFilter{}, p)) },
+		"Redeliver":      func(ctx context.Context) error { return second(h.Redeliver(ctx, c, "dlv_x")) },
+	}
+}
+
+// Guarantee: only a key can sign in.
+func TestOnlyKeysSignIn(t *testing.T) {
+	h := newHarness(t)
+	_, offline := h.account("acme")
+	_, _, err := h.SignIn(ctx(), offline)
+	h.wantCode(err, fault.Forbidden, "")
+	_, _, err = h.SignIn(ctx(), h.caller("acme", "read"))
+	h.must(err)
+}

@@ -1,0 +1,545 @@
+package send
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/keygate/keygate/internal/http1"
+	"github.com/keygate/keygate/internal/proxy"
+	"github.com/keygate/keygate/internal/proxy/message"
+	"github.com/keygate/keygate/internal/upstream"
+)
+
+// maxTries is how often a request is sent at most.
+const maxTries = 2
+
+// Client is the client's half of an exchange, which an engine implements. All methods but those of
+// the Receiver are called by the goroutine that calls Attempt.Run.
+type Client interface {
+	message.Receiver
+	// Write writes the request, as far as it has arrived: with Attempt.WriteHead, and then the body
+	// over HTTP/1.1 to Attempt.Trip, over HTTP/2 to Attempt.Part. whole is set if that is all of it.
+	// Over HTTP/1.1 it is called again for a second try.
+	Write() (whole bool, err error)
+	// Wait calls get, which waits for a connection, with a context that ends when the exchange is
+	// cut off and with the end of the time for the head of the response. If the exchange was
+	// cut off, Wait returns an error, and otherwise that of get.
+	Wait(get func(ctx context.Context, until time.Time) error) error
+	// Start prepares for the response to a try. It is called before anything is sent over HTTP/1.1,
+	// and over HTTP/2 after the head and the first sent bytes of Attempt.Part were; then it starts to
+	// forward the rest of the body. An error ends the attempt.
+	Start(sent int) error
+	// Upload starts to forward the rest of the body over HTTP/1.1 after the first part of the request
+	// was sent, which failed with err unless that is nil.
+	Upload(err error)
+	// Again prepares to send the request a second time after a try that failed with err. It ends
+	// what Start and Upload have started. Over HTTP/2 it sets Attempt.Part to everything of the body
+	// that is to be sent again, and Attempt.End. Unless it returns nil, the attempt ends with the error.
+	Again(err error) error
+}
+
+// Attempt sends a request to a target of its gateway and passes on the response:
+//
+//	Pick      chooses the target
+//	Prepare   writes the request, for an engine that must know first whether it has arrived whole
+//	TryOpen   starts a try that needs no waiting, over HTTP/2
+//	Run       tries, a second time if the upstream has certainly not processed the request or if
+//	          that does no harm, until the response has arrived
+//	Release   ends the use of the connection after a whole response, and Finish passes on its end
+//	Fail      ends an attempt that failed
+//
+// An Attempt serves one request after another, with Reset between them.
+type Attempt struct {
+	attemptState
+	trip Trip
+	call *Call // nil until the first request over HTTP/2
+}
+
+// attemptState is the state of one request. Reset zeroes it.
+type attemptState struct {
+	Request
+	// Part is the first part of the body over HTTP/2, and End says that nothing follows it.
+	Part []byte
+	End  bool
+
+	exchange *proxy.Exchange
+	affinity *Affinity
+	target   *Target
+
+	tries       int
+	written     bool // the request was written for this try
+	whole       bool // as Client.Write has returned it
+	multiplexed bool // this try is over HTTP/2
+	waited      bool // time has passed since the decision
+	open        bool // this try has begun, and Run only receives the response
+	sent        bool // something of the request was sent, in this try or before
+	first       int  // how much of Part was sent with the head
+
+	conn  *upstream.H1Conn // of a try over HTTP/1.1, until it is released
+	bound bool             // it was bound to the client's connection before
+	binds bool             // it will be after the exchange
+	parts bool             // it was bound to the client's connection, and is closed
+}
+
+// Init prepares an Attempt that takes its memory from b.
+func (a *Attempt) Init(b *message.Buffers) { a.trip.init(b) }
+
+// Reset clears all state of a request.
+func (a *Attempt) Reset() {
+	a.attemptState = attemptState{}
+	a.trip.reset()
+	if a.call != nil {
+		a.call.Close()
+		a.call.Reset()
+	}
+}
+
+// Pick begins the attempt with the target for the request of x. authorization is the request's. The
+// error is the response to the client.
+func (a *Attempt) Pick(pools *upstream.Pools, affinity *Affinity, x *proxy.Exchange, authorization string) (err error) {
+	a.exchange, a.affinity, a.binds = x, affinity, proxy.Binds(authorization)
+	a.target, err = affinity.pick(pools, x.Verdict.Gateway)
+	return err
+}
+
+// SpeaksHTTP1 reports whether requests may go to the target over HTTP/1.1, as an upgrade must.
+func (a *Attempt) SpeaksHTTP1() bool { return a.target.pool != nil }
+
+// SpeaksHTTP2 reports whether requests may go to the target over HTTP/2.
+func (a *Attempt) SpeaksHTTP2() bool { return a.target.calls != nil }
+
+// Multiplexed reports whether the request goes to the target over HTTP/2. That is known once it is
+// written.
+func (a *Attempt) Multiplexed() bool { return a.multiplexed }
+
+// multiplexes reports whether the request should go over HTTP/2. Such a connection carries requests of
+// many clients, so it cannot be bound to one.
+func (a *Attempt) multiplexes() bool {
+	t := a.target
+	return t.calls != nil && !t.calls.OnlyHTTP1() && (t.pool == nil || !a.Upgrade && !a.binds && !a.affinity.Has(t.pool))
+}
+
+// Prepare writes the request for the first try and reports whether it has arrived whole. The error
+// is that of Client.Write.
+func (a *Attempt) Prepare(c Client) (whole bool, err error) {
+	a.multiplexed = a.multiplexes()
+	err = a.write(c)
+	return a.whole, err
+}
+
+func (a *Attempt) write(c Client) (err error) {
+	a.written = true
+	a.whole, err = c.Write()
+	return err
+}
+
+// WriteHead writes the head of the request.
+func (a *Attempt) WriteHead() {
+	if !a.multiplexed {
+		a.trip.write(&a.Request, a.target)
+		return
+	}
+	if a.call == nil {
+		a.call = &Call{}
+	}
+	a.call.write(&a.Request, a.target, proxy.Confirmer{Exchange: a.exchange})
+}
+
+// Body returns the framing of a body over HTTP/1.1, and nil over HTTP/2, which has its own.
+func (a *Attempt) Body() *message.Framing {
+	if a.multiplexed {
+		return nil
+	}
+	return &a.trip.body
+}
+
+// WriteReceived writes what was received of a body together with its head, as r recodes it to Body.
+// used is how much of received belongs to the body.
+func (a *Attempt) WriteReceived(r *message.Recoder, received []byte) (used int, err error) {
+	if !a.multiplexed {
+		return a.trip.appendReceived(r, received)
+	}
+	room := append(a.trip.buffer().Data[:0], received...)
+	p, err := r.Step(room, 0, len(room))
+	if err != nil {
+		return 0, err
+	}
+	a.Part = room[p.From:p.To]
+	return p.Used, nil
+}
+
+// TryOpen starts the first try if the target takes the request at once over HTTP/2, and leaves it to
+// the caller to send the request, by Flush of later. It returns nil if that is not possible, and does
+// not block. The caller calls Start of the client with sent, and then Await or Run.
+func (a *Attempt) TryOpen(c Client) (sent int, later upstream.Flusher, err error) {
+	if a.multiplexed = a.multiplexes(); !a.multiplexed {
+		return 0, nil, nil
+	}
+	if err := a.write(c); err != nil {
+		return 0, nil, err
+	}
+	if sent, later = a.call.tryOpen(a.target.calls, a.Part, a.End); later != nil {
+		a.started()
+		a.open = true
+	}
+	return sent, later, nil
+}
+
+// Await makes w the one that is called when Run can go on, after TryOpen of a whole request. It reports
+// false if that is so now.
+func (a *Attempt) Await(w Waiter) bool { return a.call.Await(w) }
+
+// Run sends the request, unless TryOpen did, and passes the response to c. It returns when the whole
+// body has arrived, or a tunnel begins. The error is one of c, the response to the client, a
+// *proxy.AccessError of the second look, or that of the connection; Lost says whether it
+// is c that cannot be reached.
+func (a *Attempt) Run(c Client) error {
+	for {
+		if !a.open {
+			if err := a.start(c); err != nil {
+				return err
+			}
+		}
+		err := a.receive(c)
+		if err == nil || !a.mayRepeat() {
+			return err
+		}
+		if err := c.Again(err); err != nil {
+			return err
+		}
+		a.repeat()
+	}
+}
+
+// start starts a try: over HTTP/2 if the target takes that, and otherwise over HTTP/1.1.
+func (a *Attempt) start(c Client) error {
+	if !a.written {
+		a.multiplexed = a.multiplexes()
+	}
+	if a.multiplexed {
+		switch err := a.startCall(c); {
+		case errors.Is(err, upstream.ErrNoConnect) && a.target.pool == nil:
+			return proxy.NoWebSocket()
+		case errors.Is(err, upstream.ErrNoHTTP2), errors.Is(err, upstream.ErrNoConnect): // most servers take a WebSocket only over HTTP/1.1
+			a.multiplexed, a.written, a.waited, a.Part = false, false, true, nil
+			a.trip.dropBuffer()
+		default:
+			return err
+		}
+	}
+	return a.startTrip(c)
+}
+
+// startCall starts a try over HTTP/2.
+func (a *Attempt) startCall(c Client) error {
+	if !a.written {
+		if err := a.write(c); err != nil {
+			return err
+		}
+	}
+	var later upstream.Flusher
+	if a.first, later = a.call.tryOpen(a.target.calls, a.Part, a.End); later != nil {
+		later.Flush()
+	} else if err := a.openCall(c); err != nil {
+		return err
+	}
+	a.started()
+	a.open = true
+	return c.Start(a.first)
+}
+
+// openCall opens the stream of a try over HTTP/2, and waits if necessary.
+func (a *Attempt) openCall(c Client) error {
+	opened := false
+	err := c.Wait(func(ctx context.Context, until time.Time) (err error) {
+		a.first, err = a.call.Open(ctx, until, a.target.calls, a.Part, a.End)
+		opened = err == nil
+		return err
+	})
+	if err != nil {
+		a.sent = a.sent || opened
+		a.call.Close()
+		return err
+	}
+	a.exchange.MarkSent()
+	return nil
+}
+
+// startTrip starts a try over HTTP/1.1.
+func (a *Attempt) startTrip(c Client) error {
+	if err := a.acquire(c); err != nil {
+		return err
+	}
+	// Only now: a request that waits for a connection holds no buffer, unless Prepare has written it.
+	if !a.written {
+		if err := a.write(c); err != nil {
+			return err
+		}
+	}
+	a.trip.begin(a.conn, c, a.exchange.Method == "HEAD")
+	a.open = true
+	if err := c.Start(0); err != nil {
+		return err
+	}
+	a.started()
+	if !a.whole {
+		c.Upload(a.trip.Send())
+	}
+	return nil
+}
+
+// acquire gets a connection for a try over HTTP/1.1, a new one for a second try, and makes the second
+// look.
+func (a *Attempt) acquire(c Client) error {
+	pool := a.target.pool
+	if a.tries == 0 {
+		if a.conn = a.affinity.Take(pool); a.conn != nil {
+			a.bound = true
+		} else {
+			a.conn = pool.Take(a.affinity.last.Load())
+		}
+		if a.conn != nil {
+			return a.confirm(a.waited)
+		}
+	}
+	err := c.Wait(func(ctx context.Context, until time.Time) (err error) {
+		if a.tries == 0 {
+			a.conn, err = pool.Acquire(ctx, until, nil)
+		} else {
+			a.conn, err = pool.Connect(ctx, until)
+		}
+		return err
+	})
+	if err != nil {
+		a.discard()
+		return err
+	}
+	a.exchange.MarkSent()
+	return a.confirm(true)
+}
+
+// confirm makes the second look, directly before the request is sent over conn.
+func (a *Attempt) confirm(waited bool) error {
+	denied := a.exchange.Confirm(waited)
+	if denied == nil {
+		return nil
+	}
+	if a.bound {
+		a.affinity.Keep(a.conn)
+	} else {
+		a.conn.Release()
+	}
+	a.conn = nil
+	return denied
+}
+
+// started notes that a try has begun to send.
+func (a *Attempt) started() {
+	a.tries++
+	a.sent = true
+	a.exchange.MarkAttempt(a.target.of.URL)
+}
+
+// receive passes on the response to a try.
+func (a *Attempt) receive(c Client) error {
+	if a.multiplexed {
+		return a.call.Run(c)
+	}
+	return a.trip.run()
+}
+
+// mayRepeat classifies the failure of a try. It reports whether the request may be sent again: the
+// server has certainly not processed it, or a connection that had carried another request failed
+// before the first byte of a response, and a repetition does no harm.
+func (a *Attempt) mayRepeat() bool {
+	method := a.exchange.Method
+	switch {
+	case a.tries == maxTries || a.Lost():
+		return false
+	case a.multiplexed:
+		return a.call.Safe() || a.call.Stale() && proxy.Retryable(method, a.Request.Body)
+	}
+	return !a.bound && !a.trip.got && a.conn.Reused() && proxy.Retryable(method, a.Request.Body && a.WebSocketKey == "")
+}
+
+// repeat prepares the next try.
+func (a *Attempt) repeat() {
+	a.open = false
+	if a.multiplexed {
+		a.call.Close()
+		a.call.Again()
+		return
+	}
+	a.discard()
+	a.trip.reset()
+	a.written = false
+}
+
+// Conn returns the connection of a try over HTTP/1.1, or nil.
+func (a *Attempt) Conn() *upstream.H1Conn { return a.conn }
+
+// Trip returns the try over HTTP/1.1, or nil over HTTP/2.
+func (a *Attempt) Trip() *Trip {
+	if a.multiplexed {
+		return nil
+	}
+	return &a.trip
+}
+
+// Call returns the try over HTTP/2, or nil over HTTP/1.1.
+func (a *Attempt) Call() *Call {
+	if !a.multiplexed {
+		return nil
+	}
+	return a.call
+}
+
+// Open reports whether a try has begun, and was not ended.
+func (a *Attempt) Open() bool { return a.open }
+
+// Sent reports whether something of the request was sent, in this try or in the one before.
+func (a *Attempt) Sent() bool { return a.sent }
+
+// called reports whether a try over HTTP/2 has begun.
+func (a *Attempt) called() bool { return a.multiplexed && a.tries > 0 }
+
+// Lost reports whether Run failed because of its client.
+func (a *Attempt) Lost() bool {
+	if a.called() {
+		return a.call.Lost()
+	}
+	return a.trip.lost != nil
+}
+
+// Status returns the status of the response, whose head has arrived.
+func (a *Attempt) Status() int {
+	if a.called() {
+		return a.call.Status()
+	}
+	return a.trip.reader.Response().Status
+}
+
+// Moved returns how many bytes of the response's body have arrived.
+func (a *Attempt) Moved() int64 {
+	if a.called() {
+		return a.call.Moved()
+	}
+	return a.trip.reader.Body().Moved()
+}
+
+// Bare reports whether the response over HTTP/2 has ended with its head, so that it has neither a body
+// nor trailers.
+func (a *Attempt) Bare() bool { return a.called() && a.call.Bare() }
+
+// NoteHead notes whether a response binds the connection to the client's. The client calls it with
+// the final head.
+func (a *Attempt) NoteHead(head []byte, r *http1.Response) {
+	a.binds = a.binds || a.bound || boundBy(head, r)
+}
+
+// Parts reports whether the client's connection must close, because that of the upstream that is bound
+// to it will: the response, whose head has arrived, does not keep it.
+func (a *Attempt) Parts() bool {
+	return !a.multiplexed && (a.binds || a.bound) && !a.trip.reader.Keeps()
+}
+
+// Parted reports whether the client's connection must close after the attempt, because that of the
+// upstream that was bound to it did.
+func (a *Attempt) Parted() bool { return a.parts }
+
+// Tunnel reports whether the upstream has switched protocols, and returns what has arrived of the
+// new one, which is valid until the attempt ends.
+func (a *Attempt) Tunnel() (rest []byte, ok bool) {
+	if !a.Tunnels() {
+		return nil, false
+	}
+	return a.trip.buf.Data[a.trip.from:a.trip.end], true
+}
+
+// Tunnels reports whether the upstream has switched protocols.
+func (a *Attempt) Tunnels() bool { return !a.multiplexed && a.trip.reader.Phase == message.ReadTunnel }
+
+// Torn returns an error if the body of the response has ended with the connection and is not whole. The
+// upload of the request's body has ended.
+func (a *Attempt) Torn() error {
+	if !a.multiplexed && a.trip.torn() {
+		return message.ErrTruncated
+	}
+	return nil
+}
+
+// Release ends the use of the connection after Run has succeeded. intact is set if the whole request
+// was sent and the exchange was not cut off: only then may the connection carry another request. alone
+// is set if it cannot, and was or would be bound to the client's.
+func (a *Attempt) Release(intact bool) (alone bool) {
+	if a.multiplexed {
+		a.call.Close()
+		return false
+	}
+	up, binds := a.conn, a.binds || a.bound
+	a.affinity.last.Store(up)
+	switch {
+	case !intact || !a.trip.reusable():
+		a.discard()
+		return binds
+	case binds:
+		a.affinity.Keep(up)
+	default:
+		a.trip.release()
+	}
+	a.conn, a.trip.conn = nil, nil
+	return false
+}
+
+// Finish passes the end of the response to the client. The connection may carry another request by
+// then.
+func (a *Attempt) Finish(to message.Receiver) error {
+	if a.multiplexed {
+		a.trip.dropBuffer()
+		return a.call.Finish(to)
+	}
+	return a.trip.finish()
+}
+
+// Relay passes a response that has arrived whole to a receiver, within Waiter.Relay.
+func (a *Attempt) Relay(to message.Receiver) error {
+	if err := a.call.Run(to); err != nil {
+		return err
+	}
+	return a.call.Finish(to)
+}
+
+// Fail ends an attempt that failed with err. It adds the upstream's address to the error, if a try has
+// begun and the client was not lost.
+func (a *Attempt) Fail(err error) error {
+	if err != nil && a.open && !a.Lost() {
+		if a.multiplexed {
+			err = upstream.At(a.call.Address(), err)
+		} else {
+			err = upstream.At(a.conn.Address(), err)
+		}
+	}
+	if a.multiplexed && a.call != nil {
+		a.call.Close()
+	}
+	a.discard()
+	a.trip.dropBuffer()
+	a.open = false
+	return err
+}
+
+// Detach gives the connection of a tunnel to the caller.
+func (a *Attempt) Detach() *upstream.H1Conn {
+	up := a.conn
+	a.conn, a.trip.conn = nil, nil
+	return up
+}
+
+// discard closes the connection, if there is one.
+func (a *Attempt) discard() {
+	if a.conn != nil {
+		a.conn.Discard()
+		a.conn, a.trip.conn, a.parts = nil, nil, a.bound
+	}
+}

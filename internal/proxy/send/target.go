@@ -1,0 +1,57 @@
+package send
+
+import (
+	"sync/atomic"
+
+	"github.com/keygate/keygate/internal/proxy"
+	"github.com/keygate/keygate/internal/snapshot"
+	"github.com/keygate/keygate/internal/upstream"
+)
+
+// Target is a target of a gateway with what requests to it need, computed once. It is immutable.
+type Target struct {
+	of     *snapshot.Target // what the rest was made from
+	pool   *upstream.H1Pool // for the schemes http and https, otherwise nil
+	calls  *upstream.H2Pool // for the schemes h2c and https, otherwise nil
+	prefix string           // upstream.Prefix of the URL
+	path   string           // of the URL, without its final slash
+}
+
+// newTarget returns the Target for of. The error is the response to the client.
+func newTarget(pools *upstream.Pools, of *snapshot.Target) (*Target, error) {
+	t := &Target{of: of, prefix: upstream.Prefix(of.Base), path: upstream.Path(of.Base)}
+	var err error
+	if of.Base.Scheme == "http" {
+		t.pool, err = pools.Plain(proxy.OriginOf(of))
+	} else {
+		t.calls, err = pools.Multiplexed(proxy.OriginOf(of))
+	}
+	if err != nil {
+		return nil, proxy.Unreachable(err)
+	}
+	if t.calls != nil {
+		t.pool = t.calls.HTTP1()
+	}
+	return t, nil
+}
+
+// Affinity is what a client's connection keeps from one request to the next: the target, the
+// connection to an upstream that was used last, and the one that is bound to the client's. Its zero
+// value has none. It is safe for concurrent use.
+type Affinity struct {
+	Bond
+	target atomic.Pointer[Target]
+	last   atomic.Pointer[upstream.H1Conn]
+}
+
+// pick returns the target for a request to a gateway. The error is the response to the client.
+func (a *Affinity) pick(pools *upstream.Pools, g *snapshot.Gateway) (*Target, error) {
+	if t := a.target.Load(); t != nil && t.of == g.Upstream.Target {
+		return t, nil
+	}
+	t, err := newTarget(pools, g.Upstream.Target)
+	if err == nil {
+		a.target.Store(t)
+	}
+	return t, err
+}

@@ -1,0 +1,96 @@
+package ratelimit
+
+import (
+	"context"
+	"slices"
+)
+
+// maxLimits is the largest number of limits of one charge: a bucket and a daily cap of the key, the same of
+// the route, and the global limit.
+const maxLimits = 5
+
+// MaxAmount is the largest amount that a limit is charged for one request. No bucket holds more.
+const MaxAmount = MaxCount
+
+// Charge is what one request is charged: limits, each with an amount. Limiter.Decide takes all of it or
+// nothing. What it took is kept by Settle or given back by Limiter.Release, whichever is called first: what
+// is called later has no effect.
+//
+// The zero value has no limits. A Charge is for one request after the other, and for one goroutine at a
+// time.
+type Charge struct {
+	entries [maxLimits]entry
+	count   int // of entries
+	shown   int // of the statuses, which are those of the first entries
+	worst   int // the index of Worst, if there is one
+	taken   bool
+
+	came   Instant // when Decide was called
+	ticket *ticket // what the limit store was asked, and has perhaps charged; nil if it was not, or all is taken
+	awaits *Daily  // the daily cap for which Wait waits; nil if it waits for the limit store
+}
+
+// entry is one limit of a charge.
+type entry struct {
+	Limit
+	view
+	status Status
+	ticket *ticket // what the limit store has decided about a shared bucket; usually nil
+}
+
+// Add adds a limit, which the request is charged the amount: 1 to MaxAmount of a bucket. A daily cap counts
+// requests, so it is charged 1 whatever the amount. Limits must be added in the order in which the statuses are
+// to be shown, no two with the same bucket.
+func (c *Charge) Add(l Limit, amount int64) {
+	e := &c.entries[c.count]
+	e.Limit, e.amount, e.ticket = l, amount, nil
+	c.count++
+}
+
+// Clear removes the limits, so that others can be added to decide about the same request again. What the limit
+// store has charged for it already is still used, or given back by Release.
+func (c *Charge) Clear() { c.count, c.shown, c.taken = 0, 0, false }
+
+// Keep removes the limits with other scopes than the given ones. Settle or release c before.
+func (c *Charge) Keep(scopes ...Scope) {
+	kept := c.entries[:0]
+	for _, e := range c.entries[:c.count] {
+		if slices.Contains(scopes, e.Scope) {
+			kept = append(kept, e)
+		}
+	}
+	c.count, c.shown = len(kept), 0
+}
+
+// Settle keeps what was taken.
+func (c *Charge) Settle() { c.taken = false }
+
+// Wait waits for what Decide lacked when it returned NeedsReservation or NeedsTicket. The caller must then
+// decide again. The error is that of ctx, or has the code fault.Unavailable if the store of the daily cap
+// fails, or if requests are refused while the limit store is lost.
+func (c *Charge) Wait(ctx context.Context) error {
+	if c.awaits != nil {
+		return c.awaits.limit.reserver.Wait(ctx, c.awaits)
+	}
+	c.ask()
+	return c.ticket.wait(ctx)
+}
+
+// Shown returns the number of statuses: that of the limits after Decide or Peek, and 0 before.
+func (c *Charge) Shown() int { return c.shown }
+
+// Status returns the status with the index i, below Shown.
+func (c *Charge) Status(i int) *Status { return &c.entries[i].status }
+
+// Worst returns the status for the fields X-RateLimit-*: of a refusal, that of the refusing limit for which the
+// caller must wait longest; otherwise that of the limit with the fewest requests left (on a tie, the one that
+// resets later). It is nil if no status is shown.
+func (c *Charge) Worst() *Status {
+	if c.shown == 0 {
+		return nil
+	}
+	return &c.entries[c.worst].status
+}
+
+// show sets the number of statuses, of which the one with the index worst is Worst.
+func (c *Charge) show(worst int) { c.shown, c.worst = c.count, worst }

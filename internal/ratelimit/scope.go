@@ -1,0 +1,85 @@
+package ratelimit
+
+import "github.com/keygate/keygate/internal/fault"
+
+// Scope says what a limit applies to. It is an index of the table scopes. The numbers are stored, so they
+// never change.
+type Scope uint8
+
+// The scopes.
+const (
+	KeyScope Scope = iota
+	RouteScope
+	DailyScope
+	GlobalScope
+	AccountScope // an account's limit on the management API
+	KeyDailyScope
+	unknownScope // and all numbers beyond
+)
+
+// ReportedScopes is the number of scopes that Scope.Reported returns for limits of gateways, which are below it.
+const ReportedScopes = int(GlobalScope) + 1
+
+// scopeRow is all that is said of a scope.
+type scopeRow struct {
+	name     string // in the property limit_scope, in metrics and events
+	item     string // in the fields RateLimit and RateLimit-Policy, where names differ
+	rank     int    // in lists of a gateway's limits
+	reported Scope
+
+	// What the limit is called, unless the scope is that of the management API.
+	exceeded string // in the message of a refusal
+	usedUp   string // in the explanation of a recorded request
+
+	// For the reference of errors, at the scope that is reported.
+	meaning, remedy string
+	management      bool // the management API refuses with it, and no gateway
+}
+
+// scopes has a row for each scope. A new one is a constant and a row here.
+//
+//nolint:gochecknoglobals // a table that is never written
+var scopes = [...]scopeRow{
+	KeyScope: {name: "key", item: `"key"`, exceeded: "the key's rate limit", usedUp: "the key's own limit", rank: 3, reported: KeyScope,
+		meaning: "The rate limit of the key.", remedy: "Raise `rate_limit` of the key."},
+	KeyDailyScope: {name: "key", item: `"key-daily"`, exceeded: "the key's daily limit", usedUp: "the key's own daily limit", rank: 4, reported: KeyScope},
+	RouteScope: {name: "route", item: `"route"`, exceeded: "the route's rate limit", usedUp: "the route's limit", rank: 1, reported: RouteScope,
+		meaning: "The rate limit of the route.", remedy: "Raise `rate_limit` of the route."},
+	DailyScope: {name: "daily", item: `"daily"`, exceeded: "the route's daily limit", usedUp: "the route's daily limit", rank: 2, reported: DailyScope,
+		meaning: "The daily cap of the route. It starts again at midnight UTC.", remedy: "Raise `daily` of the route."},
+	GlobalScope: {name: "global", item: `"global"`, exceeded: "the gateway's rate limit", usedUp: "the gateway's global limit", rank: 0, reported: GlobalScope,
+		meaning: "The rate limit of the whole gateway.", remedy: "Raise `global_rate_limit` of the gateway."},
+	AccountScope: {name: "account", item: `"account"`, rank: 5, reported: AccountScope,
+		meaning: "A limit of the management API: the calls of one key.", remedy: "Call less often.", management: true},
+	unknownScope: {name: "unknown", exceeded: "a rate limit", usedUp: "a limit", rank: 6, reported: unknownScope},
+}
+
+// row returns the row of any number.
+func (s Scope) row() *scopeRow { return &scopes[min(s, unknownScope)] }
+
+// String returns the scope as in the property limit_scope. A key's own daily cap has the scope of the key.
+func (s Scope) String() string { return s.row().name }
+
+// Reported returns the scope under which s is counted and reported: a key's own daily cap
+// counts as a limit of the key.
+func (s Scope) Reported() Scope { return s.row().reported }
+
+// Rank returns the position of limits with the scope in the list of its gateway's limits.
+func (s Scope) Rank() int { return s.row().rank }
+
+// Exceeded returns what a refusal calls the limit, such as "the key's rate limit".
+func (s Scope) Exceeded() string { return s.row().exceeded }
+
+// UsedUp returns what the explanation of a recorded request calls the limit, such as "the key's own limit".
+func (s Scope) UsedUp() string { return s.row().usedUp }
+
+// ScopeReference explains every value of limit_scope.
+func ScopeReference() []fault.Explanation {
+	var all []fault.Explanation
+	for scope := range unknownScope {
+		if s := scope.row(); s.reported == scope {
+			all = append(all, fault.Explanation{Code: s.name, Data: !s.management, Management: s.management, Meaning: s.meaning, Remedy: s.remedy})
+		}
+	}
+	return all
+}
