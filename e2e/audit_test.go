@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"net/http"
@@ -283,7 +284,7 @@ func TestKillLosesLittleOfTheAuditLog(t *testing.T) {
 // keygate runs a command of the binary and returns its output and exit status.
 func (s *server) keygate(args ...string) (output string, status int) {
 	s.t.Helper()
-	cmd := exec.Command(binary, args...)
+	cmd := exec.Command(cmp.Or(s.program, binary), args...)
 	cmd.Env = append(os.Environ(), "KEYGATE_URL=http://"+s.admin, "KEYGATE_API_KEY="+s.key)
 	out, err := cmd.CombinedOutput()
 	if cmd.ProcessState == nil {

@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -37,6 +38,7 @@ const testTimeout = 2 * time.Minute
 // server is a keygate process with its own data directory.
 type server struct {
 	t       *testing.T
+	program string // the binary that runs; "" means the one that TestMain built
 	dataDir string
 	flags   []string
 	files   int    // the limit of open files; 0 means that of the test
@@ -75,13 +77,24 @@ func startServer(t *testing.T, flags ...string) *server {
 	return startServerWithFiles(t, 0, flags...)
 }
 
+// startBinary is startServer of another binary.
+func startBinary(t *testing.T, program string) *server {
+	t.Helper()
+	return (&server{t: t, program: program}).startFirst()
+}
+
 // startServerWithFiles is startServer with a limit of open files.
 func startServerWithFiles(t *testing.T, files int, flags ...string) *server {
 	t.Helper()
-	s := &server{
-		t: t, dataDir: filepath.Join(t.TempDir(), "data"), flags: flags, files: files,
-		gateway: porttest.Reserve(t), admin: porttest.Reserve(t), ops: porttest.Reserve(t),
-	}
+	return (&server{t: t, flags: flags, files: files}).startFirst()
+}
+
+// startFirst starts the process on free ports, with a new data directory.
+func (s *server) startFirst() *server {
+	t := s.t
+	t.Helper()
+	s.dataDir = filepath.Join(t.TempDir(), "data")
+	s.gateway, s.admin, s.ops = porttest.Reserve(t), porttest.Reserve(t), porttest.Reserve(t)
 	s.start()
 	key, err := os.ReadFile(filepath.Join(s.dataDir, "admin.key"))
 	if err != nil {
@@ -103,10 +116,10 @@ func (s *server) start() {
 		"serve", "--data-dir", s.dataDir, "--gateway-addr", s.gateway,
 		"--admin-addr", s.admin, "--ops-addr", s.ops,
 	}, s.flags...)
-	s.cmd = exec.Command(binary, args...)
+	s.cmd = exec.Command(cmp.Or(s.program, binary), args...)
 	if s.files > 0 {
 		limit := fmt.Sprintf(`ulimit -n %d && exec "$0" "$@"`, s.files)
-		s.cmd = exec.Command("sh", append([]string{"-c", limit, binary}, args...)...)
+		s.cmd = exec.Command("sh", append([]string{"-c", limit, cmp.Or(s.program, binary)}, args...)...)
 	}
 	s.cmd.Env = append(os.Environ(), s.env...)
 	s.output = &syncBuffer{}

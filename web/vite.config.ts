@@ -31,5 +31,5 @@ export default defineConfig(({ command }) => ({
     },
   },
   server: { proxy: { '/v1': 'http://127.0.0.1:8081' } },
-  test: { environment: 'happy-dom', include: ['src/**/*.test.ts'] },
+  test: { environment: 'happy-dom', include: ['src/**/*.test.ts'], testTimeout: 60_000 },
 }));

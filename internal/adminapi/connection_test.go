@@ -24,7 +24,7 @@ func TestConnectionSettingsHideThePrivateKey(t *testing.T) {
 	}
 	created := s.post("/v1/gateways", body).want(201)
 	id := created.text("gateway_id")
-	all := gatewayFields + " upstream_client_certificate upstream_client_key upstream_connect_timeout upstream_idle_timeout upstream_max_connection_age upstream_max_connections"
+	all := gatewayFields() + " upstream_client_certificate upstream_client_key upstream_connect_timeout upstream_idle_timeout upstream_max_connection_age upstream_max_connections"
 	wantFields(t, created.json, all)
 	for name, want := range map[string]any{
 		"upstream_client_certificate": string(pair.Cert), "upstream_client_key": "***", "upstream_connect_timeout": "1500ms",
@@ -86,7 +86,7 @@ func TestConnectionSettingsHideThePrivateKey(t *testing.T) {
 	t.Run("null clears the settings", func(t *testing.T) {
 		cleared = patch(t, `{"upstream_client_certificate": null, "upstream_client_key": null, "upstream_connect_timeout": null,
 			"upstream_idle_timeout": null, "upstream_max_connection_age": null, "upstream_max_connections": null}`).want(200)
-		wantFields(t, cleared.json, gatewayFields)
+		wantFields(t, cleared.json, gatewayFields())
 		if cleared.header.Get("ETag") == created.header.Get("ETag") {
 			t.Error("the ETag did not change with the record")
 		}
@@ -97,7 +97,7 @@ func TestConnectionSettingsHideThePrivateKey(t *testing.T) {
 			"name": "b", "upstream_url": "https://orders.internal", "upstream_client_certificate": nil, "upstream_client_key": nil,
 			"upstream_connect_timeout": nil, "upstream_idle_timeout": nil, "upstream_max_connection_age": nil, "upstream_max_connections": nil,
 		}).want(201)
-		wantFields(t, nothing.json, gatewayFields)
+		wantFields(t, nothing.json, gatewayFields())
 	})
 	t.Run("no response contains the private key", func(t *testing.T) {
 		s := s.in(t)

@@ -6,12 +6,14 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/keygate/keygate/internal/cli"
+	"github.com/keygate/keygate/internal/gateway"
 	"github.com/keygate/keygate/internal/keygatetest"
 	"github.com/keygate/keygate/internal/keygatetest/porttest"
 	"github.com/keygate/keygate/internal/keygatetest/postgrestest"
@@ -54,6 +56,7 @@ func TestScripts(t *testing.T) {
 			for _, name := range []string{"KEYGATE_URL", "KEYGATE_API_KEY", "KEYGATE_CONTEXT", "KEYGATE_GATEWAY"} {
 				env.Setenv(name, "")
 			}
+			env.Setenv("SETTINGS", strings.Join(gateway.SettingNames(), ", "))
 			// The race detector sleeps before a process ends, so that others can still report a race: a second,
 			// for each of some thousand commands.
 			env.Setenv("GORACE", "atexit_sleep_ms=20")

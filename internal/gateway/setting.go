@@ -68,7 +68,8 @@ type Record struct {
 type Flag struct {
 	Name   string // without the dashes
 	Usage  string // the value's name is in backquotes
-	File   string // "" or, for the value that is read from the file that the flag names, what an error calls it
+	Whole  bool   // of a list: a comma is a part of a value; otherwise it separates values
+	File   string // of a file with the value, which may be - for standard input: what an error calls it
 	Column string // "" for a setting that keygate gateways get does not show
 	Rank   int    // in what it shows, lower ranks come first
 }

@@ -36,6 +36,10 @@ type Patch struct {
 	UpstreamMaxConnections    Member[int64]
 }
 
+// certificateAndKey is what errors of the command line call the files of upstream_client_certificate and
+// upstream_client_key.
+const certificateAndKey = "the client certificate and its key"
+
 // Settings returns the table of settings: everything of a gateway that a file and a call may set. The
 // order is that of an export, and the one in which settings are applied: a new upstream_url removes
 // credentials, and the settings after it may give new ones. A new setting is a member of Patch and a
@@ -207,7 +211,7 @@ func Settings() []Setting {
 			Patch:  "PEM; cleared only together with the key",
 		},
 		Record: Record{OmitEmpty: true},
-		Flag:   Flag{Name: "upstream-client-certificate", Usage: "`file` with the client certificate in PEM, followed by its intermediate certificates", Column: "UPSTREAM CLIENT"},
+		Flag:   Flag{Name: "upstream-client-certificate", Usage: "`file` with the client certificate in PEM, followed by its intermediate certificates", File: certificateAndKey, Column: "UPSTREAM CLIENT"},
 		Form:   Form{Group: "Connections to the upstream", Rank: 1, Label: "Client certificate", Hint: "PEM"},
 		values: access[string]{
 			file:   certificateValue(),
@@ -224,7 +228,7 @@ func Settings() []Setting {
 			Patch:  "PEM, without a passphrase",
 		},
 		Record: Record{OmitEmpty: true, Example: Masked},
-		Flag:   Flag{Name: "upstream-client-key", Usage: "`file` with the private key of the client certificate in PEM, or - for standard input"},
+		Flag:   Flag{Name: "upstream-client-key", Usage: "`file` with the private key of the client certificate in PEM, or - for standard input", File: certificateAndKey},
 		Form:   Form{Group: "Connections to the upstream", Rank: 1, Label: "Key of the client certificate", Hint: "PEM. *** keeps the one that is stored."},
 		values: access[string]{
 			file:   keyValue(),
@@ -318,7 +322,7 @@ func Settings() []Setting {
 		Form: Form{Group: "Browsers (CORS)"},
 		Parts: []Part{{
 			Name: "origins", Kind: KindList,
-			Flag: Flag{Name: "cors-origin", Usage: "`origin` from which browsers may call; may be repeated"},
+			Flag: Flag{Name: "cors-origin", Whole: true, Usage: "`origin` from which browsers may call; may be repeated"},
 			Form: Form{Label: "Origins", Hint: "Separated by commas.", Placeholder: "https://app.example.com"},
 		}, {
 			Name: "methods", Kind: KindList,

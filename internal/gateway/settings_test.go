@@ -87,16 +87,20 @@ const everySetting = `gateway:
     max_age: 600
   max_body_bytes: 1048576
   key_headers: [X-API-Key]
-  allow_encoded_slashes: true
-  cut_streams: false
-routes: []
+%sroutes: []
 `
 
-// withEverySetting returns a file that has every setting.
+// withEverySetting returns a file that has every setting, none of them at its default.
 func withEverySetting(t *testing.T) string {
 	t.Helper()
 	indented := "    " + strings.ReplaceAll(strings.TrimSpace(string(certificatetest.New(t, "ca").Cert)), "\n", "\n    ") + "\n"
-	return fmt.Sprintf(everySetting, indented, indented)
+	booleans := ""
+	for _, s := range gateway.Settings() {
+		if s.Kind == gateway.KindBool && s.Name != "default" {
+			booleans += fmt.Sprintf("  %s: %t\n", s.Name, s.Default() != true)
+		}
+	}
+	return fmt.Sprintf(everySetting, indented, indented, booleans)
 }
 
 // Guarantee: a file can give every setting, and is encoded as it was.

@@ -1,9 +1,9 @@
 // Package proxy holds what the data plane's drivers share: the rules of proxying, each
 // stated once, and the part of an exchange that does not depend on a protocol.
 //
-//	              ┌─ proxy/h1: HTTP/1.1 clients ─┐   ┌─ send.Trip: HTTP/1.1 ─┐
-//	client ─► edge┤                              ├─► ┤                       ├─► upstream
-//	              └─ proxy/h2: HTTP/2 clients ───┘   └─ send.Call: HTTP/2 ───┘
+//	              ┌─ proxy/h1: HTTP/1.1 clients ─┐   ┌─ send.H1Try: HTTP/1.1 ─┐
+//	client ─► edge┤                              ├─► ┤                        ├─► upstream
+//	              └─ proxy/h2: HTTP/2 clients ───┘   └─ send.H2Try: HTTP/2 ───┘
 //
 // A driver reads a request, asks package admit for a verdict, and exchanges an admitted
 // request with the upstream. How bytes are read and written is up to the driver. What is

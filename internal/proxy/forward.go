@@ -23,6 +23,8 @@ const (
 	// DrainBytes is how much of a refused request's body is read so that its
 	// connection can serve the next request.
 	DrainBytes = 64 << 10
+	// LastPartTime is how long the last part of a request's body may take to be sent once the response is complete.
+	LastPartTime = time.Second
 	// StartedAfter is how long a request runs before a record of its start is emitted.
 	StartedAfter = 150 * time.Millisecond
 )

@@ -35,7 +35,6 @@ type entry struct {
 	Limit
 	view
 	status Status
-	ticket *ticket // what the limit store has decided about a shared bucket; usually nil
 }
 
 // Add adds a limit, which the request is charged the amount: 1 to MaxAmount of a bucket. A daily cap counts
@@ -43,7 +42,7 @@ type entry struct {
 // to be shown, no two with the same bucket.
 func (c *Charge) Add(l Limit, amount int64) {
 	e := &c.entries[c.count]
-	e.Limit, e.amount, e.ticket = l, amount, nil
+	e.Limit, e.amount = l, amount
 	c.count++
 }
 

@@ -23,11 +23,8 @@ const (
 // Decide checks all limits before it charges any. If a limit refuses after others were
 // charged, because a concurrent decision took what was left, the others are refunded.
 func (l *Limiter) Decide(now Instant, c *Charge) Result {
-	d := decision{moment: moment{now, dayOf(now.Wall), l.mono}, limiter: l, entries: c.entries[:c.count]}
+	d := decision{moment: moment{now, dayOf(now.Wall), l.mono, c.ticket}, limiter: l, entries: c.entries[:c.count]}
 	c.came, c.shown = now, 0
-	if c.ticket != nil {
-		c.ticket.attach(d.entries)
-	}
 	for {
 		f, i := d.check()
 		switch f {
@@ -60,7 +57,7 @@ func (l *Limiter) Decide(now Instant, c *Charge) Result {
 // Peek sets the statuses of c as Decide does, but charges nothing. A limit for which Decide would return Stale
 // or NeedsReservation counts as unused.
 func (l *Limiter) Peek(now Instant, c *Charge) {
-	d := decision{moment: moment{now, dayOf(now.Wall), l.mono}, limiter: l, entries: c.entries[:c.count]}
+	d := decision{moment: moment{now, dayOf(now.Wall), l.mono, nil}, limiter: l, entries: c.entries[:c.count]}
 	for i := range d.entries {
 		d.entries[i].peek(&d.moment)
 	}
@@ -86,13 +83,15 @@ type view struct {
 	bucket   *bucketState   // what a charge changes, or nil
 	refunded uint64         // of bucket, while its state is word
 	wall     int64          // the wall clock at that time, or 0 if that is the moment's
-	units    uint64         // what is charged of a bucket, in units of params
 	answer   *answer        // of the limit store, if that was charged; nil if it is not known
-	kind     chargeKind     // of a lease
 	owed     owed           // if the kind is toShareAndStore
+	kind     chargeKind     // of a lease
 	few      bool           // little is left of a daily cap, of its range, or of granted tokens
 	refuses  bool
 }
+
+// units returns what is charged of a bucket, in units of v.params.
+func (v *view) units() uint64 { return v.params.unitsOf(v.amount) }
 
 // charges returns what a charge changes, or nil.
 func (v *view) charges() *atomic.Uint64 {
@@ -177,8 +176,8 @@ func (d *decision) isFinal() bool {
 // check returns what the state v.word allows at v.at, and sets v.next.
 func (p *Params) check(v *view) finding {
 	start := max(v.word, v.at)
-	v.units = p.unitsOf(v.amount)
-	if v.next = start + v.units; p.fits(start-v.at, v.units) {
+	units := p.unitsOf(v.amount)
+	if v.next = start + units; p.fits(start-v.at, units) {
 		return passes
 	}
 	if v.word == closed {

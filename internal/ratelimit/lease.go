@@ -230,7 +230,7 @@ func (e *Lease) charged(now Instant, v *view, t *ticket) {
 		}
 	default:
 		v.kind, v.answer = toShare, nil
-		if v.next-max(v.word, v.at) != v.units { // the share was used up
+		if v.next-max(v.word, v.at) != v.units() { // the share was used up
 			v.bucket = nil
 		}
 		if !e.divided.Load() {

@@ -52,7 +52,7 @@ func (e *entry) check(m *moment) finding {
 		e.word = e.state.Load()
 		return e.Daily.check(m.day, &e.view)
 	case e.Bucket.lease != nil:
-		return e.Bucket.lease.check(m, e.ticket, &e.view)
+		return e.Bucket.lease.check(m, m.ticket.of(e.Bucket.lease), &e.view)
 	default:
 		return e.params.check(&e.view)
 	}
@@ -95,7 +95,7 @@ func (e *entry) charged(m *moment) {
 	case e.Daily != nil:
 		e.Daily.charged(dailyWord(e.next))
 	case e.Bucket.lease != nil:
-		e.Bucket.lease.charged(m.Instant, &e.view, e.ticket)
+		e.Bucket.lease.charged(m.Instant, &e.view, m.ticket.of(e.Bucket.lease))
 	}
 }
 
@@ -131,7 +131,7 @@ func (e *entry) fillStatus(m *moment, word uint64) {
 // the nanoseconds until this one would admit the request, or -1 if it does not refuse.
 func (e *entry) fillRefused(m *moment) (wait int64) {
 	if e.Daily == nil && e.params != nil {
-		return e.params.fillRefused(e.begin(), e.word, e.at, e.params.unitsOf(e.amount), m.wallOf(&e.view))
+		return e.params.fillRefused(e.begin(), e.word, e.at, e.units(), m.wallOf(&e.view))
 	}
 	e.fillStatus(m, e.word)
 	switch {

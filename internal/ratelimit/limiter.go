@@ -27,8 +27,9 @@ func NewLimiter(mono func() int64) *Limiter {
 // moment is the present of one decision, which advances.
 type moment struct {
 	Instant
-	day  int64 // the UTC day in which the request came
-	mono func() int64
+	day    int64 // the UTC day in which the request came
+	mono   func() int64
+	ticket *ticket // what the limit store was asked for the request; usually nil
 }
 
 // advance reads the monotonic clock.
@@ -91,7 +92,7 @@ func (v *view) isScarce() bool {
 	case v.charges() == nil:
 		return false
 	case v.params != nil:
-		return (v.params.span-v.units-(max(v.word, v.at)-v.at))>>16 < v.params.cost
+		return (v.params.span-v.units()-(max(v.word, v.at)-v.at))>>16 < v.params.cost
 	default: // a daily cap with what is reserved of it, or the tokens of a lease
 		return v.few
 	}

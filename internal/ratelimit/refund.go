@@ -126,7 +126,7 @@ func (b *bucketState) giveBack(v *view, at func() int64) {
 		if v.next <= now || v.next-now <= others {
 			return
 		}
-		back := min(v.units, v.next-now-others, word-now)
+		back := min(v.units(), v.next-now-others, word-now)
 		if b.state.CompareAndSwap(word, word-back) {
 			if log.add(v, back); word-back <= now { // nothing is worth anything any more
 				log.recent = nil

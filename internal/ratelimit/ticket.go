@@ -36,7 +36,7 @@ func (c *Charge) ask() {
 		if e.Bucket == nil || e.Bucket.lease == nil {
 			continue
 		}
-		if v := (view{amount: e.amount}); e.Bucket.lease.check(&moment{Instant: c.came}, e.ticket, &v) == mustAsk {
+		if v := (view{amount: e.amount}); e.Bucket.lease.check(&moment{Instant: c.came}, before.of(e.Bucket.lease), &v) == mustAsk {
 			legs = append(legs, leg{lease: e.Bucket.lease, amount: e.amount})
 		}
 	}
@@ -50,18 +50,14 @@ func (c *Charge) ask() {
 	t.trip, t.number = t.sharing.join(legs)
 }
 
-// attach makes limits be decided by the answer to t.
-func (t *ticket) attach(limits []entry) {
+// of returns the last ticket, of t and those before, that asks about e, or nil.
+func (t *ticket) of(e *Lease) *ticket {
 	for ; t != nil; t = t.paid {
-		if t.trip == nil {
-			continue
-		}
-		for i := range limits {
-			if e := &limits[i]; e.ticket == nil && e.Bucket != nil && e.Bucket.lease != nil && t.trip.leg(e.Bucket.lease) != nil {
-				e.ticket = t
-			}
+		if t.trip != nil && t.trip.leg(e) != nil {
+			return t
 		}
 	}
+	return nil
 }
 
 // wait waits for the answer, for the bound that is set for the limit store. The error is that of ctx, or has the
@@ -119,10 +115,10 @@ func (t *ticket) check(e *Lease, m *moment, v *view) finding {
 func (t *ticket) fill(e *Lease, m *moment, v *view) {
 	r, p := t.trip, e.params
 	leg := r.leg(e)
-	v.params, v.at, v.wall, v.units = p, p.unitsAt(r.mono), m.Wall-(m.Mono-r.mono), p.unitsOf(v.amount)
+	v.params, v.at, v.wall = p, p.unitsAt(r.mono), m.Wall-(m.Mono-r.mono)
 	later := uint64((r.admitted-1-t.number)*leg.amount+leg.granted) * p.cost
-	v.next = v.at + max(leg.word-v.at, later+v.units) - later
-	v.word = v.next - v.units
+	v.next = v.at + max(leg.word-v.at, later+v.units()) - later
+	v.word = v.next - v.units()
 }
 
 // answerOf returns the answer about e of the trip by which the request was paid for, or nil.

@@ -15,6 +15,16 @@ func SetBounds(c *Client, pack, references, object int64) {
 	c.maxPack, c.maxReferences, c.maxObject = pack, references, object
 }
 
+// SetMaxBuilt makes the bound of the work for a pack smaller.
+func SetMaxBuilt(c *Client, n int64) { c.maxBuilt = n }
+
+// TakeSlots takes all slots for heavy packs.
+func TakeSlots(c *Client) {
+	for range cap(c.heavy) {
+		c.heavy <- struct{}{}
+	}
+}
+
 // SetStatusTimeout shortens the time of SetStatus.
 func SetStatusTimeout(c *Client, d time.Duration) { c.statusTimeout = d }
 

@@ -231,6 +231,80 @@ func TestPackedBombs(t *testing.T) {
 	}
 }
 
+// chainOf returns a pack of a commit of size zeros and n deltas, each of which copies the object before it.
+func chainOf(size, n int) []byte {
+	copies := binary.AppendUvarint(binary.AppendUvarint(nil, uint64(size)), uint64(size))
+	for at := 0; at < size; at += 0xffffff {
+		length := min(size-at, 0xffffff)
+		copies = append(copies, 0xff, byte(at), byte(at>>8), byte(at>>16), byte(at>>24), byte(length), byte(length>>8), byte(length>>16))
+	}
+	delta := packObject{kind: 6, content: copies}
+	objects := []packObject{{kind: 1, content: make([]byte, size)}}
+	for range n {
+		objects = append(objects, delta)
+	}
+	sizeOf := func(o packObject) int { return len(packOf(o)) - len(packOf()) }
+	for i, distance := 1, sizeOf(objects[0]); i <= n; i++ {
+		base := []byte{byte(distance & 0x7f)}
+		for rest := distance >> 7; rest > 0; rest >>= 7 {
+			rest--
+			base = append([]byte{byte(rest&0x7f) | 0x80}, base...)
+		}
+		objects[i].base = base
+		distance = sizeOf(objects[min(i, 2)])
+	}
+	return packOf(objects...)
+}
+
+// Guarantee: the work for a pack is bounded, also if each of its objects is a delta on the one before and too large to
+// be kept for the next.
+func TestChainOfLargeDeltas(t *testing.T) {
+	s := answers(t, capabilities("fetch=filter"), refs(reads(sent(chainOf(17<<20, 60)))))
+	c := client(t, repository.Config{Roots: s.roots})
+	repository.SetMaxBuilt(c, 100<<20)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	_, err := read(t, c, repository.Source{URL: s.URL + "/x.git"})
+	runtime.ReadMemStats(&after)
+	wantKind(t, err, repository.TooLarge, "too large together")
+	if grown := int64(after.TotalAlloc - before.TotalAlloc); grown > 300<<20 {
+		t.Errorf("%d MiB were allocated, want at most 300", grown>>20)
+	}
+}
+
+// Guarantee: a pack of more than a single object takes a slot, also from a server that says that it sends objects
+// alone. Others read single objects meanwhile.
+func TestHeavyPackOfAFilteringServer(t *testing.T) {
+	one := packObject{kind: 1, content: []byte("x")}
+	for name, c := range map[string]struct {
+		pack  []byte
+		waits bool
+	}{
+		"an object": {packOf(one), false},
+		"a delta":   {chainOf(1000, 1), true},
+		"many":      {packOf(slices.Repeat([]packObject{one}, 17)...), true},
+		"large":     {packOf(one, packObject{kind: 3, content: make([]byte, 65<<20)}), true},
+	} {
+		s := answers(t, capabilities("fetch=filter"), refs(reads(sent(c.pack))))
+		client := client(t, repository.Config{Roots: s.roots})
+		repository.TakeSlots(client)
+		source := repository.Source{URL: s.URL + "/x.git", Branch: "main", Path: "a"}
+		commit, _, err := client.Head(t.Context(), source)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		if c.waits {
+			ctx, cancel = context.WithTimeout(t.Context(), time.Second)
+		}
+		_, err = client.Read(ctx, source, commit)
+		if waited := ctx.Err() != nil; waited != c.waits || err == nil {
+			t.Errorf("%s: waited: %v, error %v; want an error, and to wait: %v", name, waited, err, c.waits)
+		}
+		cancel()
+	}
+}
+
 // Guarantee: the address is checked when connecting, also that of a redirect. A redirect is followed
 // over https alone and five times at most, and a credential does not go to another host or port.
 func TestRedirects(t *testing.T) {

@@ -20,10 +20,14 @@ type objectType = plumbing.ObjectType
 const (
 	maxObjects  = 500_000
 	maxInflated = 2 << 30  // bytes of all objects together, of which nearly all are only counted
-	maxResolved = 2 << 30  // bytes of the objects that are built from deltas, to find one
+	maxBuilt    = 2 << 30  // bytes that are inflated or copied to build objects
+	maxSteps    = 1 << 28  // entries that are looked at to find objects among deltas: seconds
 	maxObject   = 32 << 20 // bytes of an object that is held in memory, or of a delta
 	maxChain    = 4096     // deltas on top of each other
 	maxBases    = 64 << 20 // bytes of objects that are kept to build others from
+
+	lightObjects  = 16       // in a pack that needs no slot
+	lightInflated = 64 << 20 // bytes of all of them together
 )
 
 // pack is a pack on disk. Objects that are stored whole are known by their identifiers. Those that
@@ -35,11 +39,13 @@ type pack struct {
 	known   map[plumbing.Hash]int32 // by identifier, an index of entries
 	refs    map[int32]plumbing.Hash // of deltas whose base is not known yet, its identifier
 
-	maxObject int64
+	maxObject, maxBuilt int64
 
-	resolved int64          // bytes built so far
-	bases    map[int32]body // kept objects that others are built from
-	kept     int
+	heavy bool           // reading it needs a slot: it is more than an object that was asked for alone
+	built int64          // see maxBuilt
+	steps int            // see maxSteps
+	bases map[int32]body // kept objects that others are built from
+	kept  int
 }
 
 // packEntry is an object of a pack.
@@ -57,14 +63,14 @@ type body struct {
 	content []byte
 }
 
-// receivePack writes a pack to a file in dir. Objects of more than maxObject bytes are not built. The
-// caller must call index, and close at the end.
-func receivePack(dir string, maxObject int64, from io.Reader) (*pack, error) {
+// receivePack writes a pack to a file in dir. Objects of more than maxObject bytes are not built, and of maxBuilt
+// bytes altogether. The caller must call index, and close at the end.
+func receivePack(dir string, maxObject, maxBuilt int64, from io.Reader) (*pack, error) {
 	f, err := os.CreateTemp(dir, packPattern)
 	if err != nil {
 		return nil, fmt.Errorf("make a file for a pack: %w", err)
 	}
-	p := &pack{file: f, maxObject: maxObject, known: map[plumbing.Hash]int32{}, bases: map[int32]body{}}
+	p := &pack{file: f, maxObject: maxObject, maxBuilt: maxBuilt, known: map[plumbing.Hash]int32{}, bases: map[int32]body{}}
 	if _, err = io.Copy(f, from); err == nil {
 		_, err = f.Seek(0, io.SeekStart)
 	}
@@ -81,8 +87,9 @@ func (p *pack) close() {
 	_ = os.Remove(p.file.Name())
 }
 
-// index reads the pack once from its beginning to its end.
-func (p *pack) index(ctx context.Context) error {
+// index reads the pack once from its beginning to its end. Before it reads what may take long, it calls slot once
+// and sets heavy.
+func (p *pack) index(ctx context.Context, slot func() error) error {
 	_, n, err := p.scanner.Header()
 	if err != nil {
 		return errPack(err)
@@ -103,6 +110,11 @@ func (p *pack) index(ctx context.Context) error {
 		}
 		if inflated += h.Length; h.Length < 0 || inflated > maxInflated {
 			return problem(TooLarge, "the files of the commit are too large together: at most 2 GiB are read")
+		}
+		if !p.heavy && (n > lightObjects || inflated > lightInflated || h.Type.IsDelta()) {
+			if p.heavy = true; slot() != nil {
+				return ctx.Err()
+			}
 		}
 		e := packEntry{offset: h.Offset, base: noBase, kind: h.Type}
 		byOffset[h.Offset] = i
@@ -151,7 +163,7 @@ func (p *pack) object(ctx context.Context, kind objectType, id string) ([]byte, 
 	if !ok {
 		return nil, problem(Malformed, "the server did not send %s %s of the commit, or only in a form that is too large: try again", kind, id)
 	}
-	b, err := p.build(i)
+	b, err := p.build(ctx, i)
 	if err != nil {
 		return nil, err
 	}
@@ -177,10 +189,13 @@ func (p *pack) resolve(ctx context.Context, kind objectType, want plumbing.Hash)
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}
+			if p.steps++; p.steps > maxSteps {
+				return errSearch
+			}
 			if done[i] || !p.entries[i].kind.IsDelta() || p.kindOf(i) != kind {
 				continue
 			}
-			b, err := p.build(i)
+			b, err := p.build(ctx, i)
 			if errors.Is(err, errLarge) {
 				done[i] = true
 				continue
@@ -189,9 +204,6 @@ func (p *pack) resolve(ctx context.Context, kind objectType, want plumbing.Hash)
 				return err
 			}
 			done[i], progress = true, true
-			if p.resolved += int64(len(b.content)); p.resolved > maxResolved {
-				return problem(TooLarge, "the files of the commit are too large together to find the one that is wanted")
-			}
 			id := plumbing.ComputeHash(b.kind, b.content)
 			p.known[id] = i
 			p.keep(i, b)
@@ -214,6 +226,7 @@ func (p *pack) kindOf(i int32) objectType {
 		if e.base == noBase {
 			return plumbing.InvalidObject
 		}
+		p.steps++
 		i = e.base
 	}
 	return plumbing.InvalidObject
@@ -222,8 +235,19 @@ func (p *pack) kindOf(i int32) objectType {
 // errLarge is the error of an object that is too large to be held.
 var errLarge = &Error{Kind: TooLarge, Message: "the file is too large: at most 16 MiB are read"}
 
+// errSearch is the error of a pack in which an object cannot be found with a bounded effort.
+var errSearch = &Error{Kind: TooLarge, Message: "the files of the commit are too large together to find the one that is wanted"}
+
+// spend counts n bytes that are about to be inflated or copied.
+func (p *pack) spend(n int64) error {
+	if p.built += n; p.built > p.maxBuilt {
+		return errSearch
+	}
+	return nil
+}
+
 // build returns an object.
-func (p *pack) build(i int32) (body, error) {
+func (p *pack) build(ctx context.Context, i int32) (body, error) {
 	var chain []int32
 	var b body
 	for {
@@ -248,12 +272,19 @@ func (p *pack) build(i int32) (body, error) {
 		i = e.base
 	}
 	for _, at := range slices.Backward(chain) {
+		if ctx.Err() != nil {
+			return body{}, ctx.Err()
+		}
 		delta, err := p.read(&p.entries[at])
 		if err != nil {
 			return body{}, err
 		}
-		if size, ok := targetSize(delta); !ok || size > uint64(p.maxObject) {
+		size, ok := targetSize(delta)
+		if !ok || size > uint64(p.maxObject) {
 			return body{}, errLarge
+		}
+		if err := p.spend(int64(size)); err != nil {
+			return body{}, err
 		}
 		content, err := packfile.PatchDelta(b.content, delta)
 		if err != nil {
@@ -285,6 +316,9 @@ func (p *pack) read(e *packEntry) ([]byte, error) {
 	}
 	if h.Length > p.maxObject {
 		return nil, errLarge
+	}
+	if err := p.spend(h.Length); err != nil {
+		return nil, err
 	}
 	content := bytes.NewBuffer(make([]byte, 0, h.Length))
 	if _, _, err := p.scanner.NextObject(content); err != nil || int64(content.Len()) != h.Length {

@@ -233,7 +233,7 @@ func (r *remote) tryObject(ctx context.Context, kind objectType, id, commit stri
 			return nil, err
 		}
 		defer p.close()
-		return p.object(ctx, kind, id)
+		return r.find(ctx, p, kind, id)
 	}
 	if r.pack == nil {
 		p, err := r.fetch(ctx, commit, wholeCommit)
@@ -242,15 +242,22 @@ func (r *remote) tryObject(ctx context.Context, kind objectType, id, commit stri
 		}
 		r.pack = p
 	}
-	release, err := r.client.slot(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer release()
-	return r.pack.object(ctx, kind, id)
+	return r.find(ctx, r.pack, kind, id)
 }
 
-// slot takes a slot for reading the pack of a whole commit.
+// find returns an object of a pack, by its identifier.
+func (r *remote) find(ctx context.Context, p *pack, kind objectType, id string) ([]byte, error) {
+	if p.heavy {
+		release, err := r.client.slot(ctx)
+		if err != nil {
+			return nil, err
+		}
+		defer release()
+	}
+	return p.object(ctx, kind, id)
+}
+
+// slot takes a slot for reading a pack that is heavy.
 func (c *Client) slot(ctx context.Context) (release func(), err error) {
 	select {
 	case c.heavy <- struct{}{}:
@@ -304,28 +311,29 @@ func (r *remote) fetch(ctx context.Context, id string, kind objectType) (*pack, 
 	if err != nil {
 		return nil, noEOF(err)
 	}
-	p, err := receivePack(r.client.cfg.Dir, r.client.maxObject, &limited{r: &packReader{in, body}, left: r.client.maxPack, refusal: problem(TooLarge, "the commit is too large: the server sends more than the 256 MiB that are read")})
+	p, err := receivePack(r.client.cfg.Dir, r.client.maxObject, r.client.maxBuilt, &limited{r: &packReader{in, body}, left: r.client.maxPack, refusal: problem(TooLarge, "the commit is too large: the server sends more than the 256 MiB that are read")})
 	if err != nil {
 		return nil, err
 	}
-	if err := r.index(ctx, p, kind); err != nil {
+	if err := r.index(ctx, p); err != nil {
 		p.close()
 		return nil, err
 	}
 	return p, nil
 }
 
-// index indexes a pack. That of a whole commit takes a slot, because it may keep a processor busy for
-// seconds.
-func (r *remote) index(ctx context.Context, p *pack, kind objectType) error {
-	if kind == wholeCommit {
-		release, err := r.client.slot(ctx)
-		if err != nil {
-			return err
+// index indexes a pack. One of more than a single object takes a slot, whatever was asked for, because it may keep a
+// processor busy for seconds.
+func (r *remote) index(ctx context.Context, p *pack) error {
+	release := func() {}
+	defer func() { release() }()
+	return p.index(ctx, func() error {
+		free, err := r.client.slot(ctx)
+		if err == nil {
+			release = free
 		}
-		defer release()
-	}
-	return p.index(ctx)
+		return err
+	})
 }
 
 // packIn returns the pack in the response to fetch.

@@ -127,12 +127,13 @@ type Config struct {
 type Client struct {
 	cfg  Config
 	http *httpClients
-	// heavy has a slot for each pack of a whole commit that is read at once. Downloading takes none.
+	// heavy has a slot for each pack that is heavy and read at once. Downloading takes none.
 	heavy chan struct{}
 	local chan struct{} // a slot for each call that reads a directory
-	// Bytes that are read of a pack, of a list of references, and of an object.
-	maxPack, maxReferences, maxObject int64
-	statusTimeout, stallTime          time.Duration
+	// Bytes that are read of a pack, of a list of references, and of an object, and those that the objects of a pack
+	// are built from.
+	maxPack, maxReferences, maxObject, maxBuilt int64
+	statusTimeout, stallTime                    time.Duration
 }
 
 // The names of temporary files.
@@ -160,7 +161,7 @@ func New(cfg Config) (*Client, error) {
 			}
 		}
 	}
-	c := &Client{cfg: cfg, local: make(chan struct{}, maxLocal), heavy: make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2)), maxPack: MaxPack, maxReferences: maxReferences, maxObject: maxObject, statusTimeout: StatusTimeout, stallTime: stallTime}
+	c := &Client{cfg: cfg, local: make(chan struct{}, maxLocal), heavy: make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2)), maxPack: MaxPack, maxReferences: maxReferences, maxObject: maxObject, maxBuilt: maxBuilt, statusTimeout: StatusTimeout, stallTime: stallTime}
 	c.http = newHTTPClients(c)
 	return c, nil
 }

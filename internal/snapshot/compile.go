@@ -59,31 +59,6 @@ func (f *Follower) compileSettings(g *gateway.Gateway, read int64) (*Gateway, er
 // so that of two records, the one with the greater number is not older.
 func (f *Follower) nextRead() int64 { return f.reads.Add(1) }
 
-// compileRequests sets what follows from the settings of requests and from
-// Upstream.Headers.
-func (g *Gateway) compileRequests(r *gateway.Requests) {
-	g.EncodedSlashes, g.CutStreams = r.AllowEncodedSlashes, !r.KeepStreams
-	for i := range g.Upstream.Headers {
-		g.Withheld = append(g.Withheld, g.Upstream.Headers[i].Name)
-	}
-	headers := r.AllKeyHeaders()
-	g.ForwardsAuthorization = !gateway.HasAuthorization(headers)
-	ways := make([]string, len(headers))
-	for i, name := range headers {
-		isAuthorization := strings.EqualFold(name, gateway.Authorization)
-		if ways[i] = "in the header " + name; isAuthorization {
-			ways[i] = "as Authorization: Bearer <key>"
-		} else {
-			g.Withheld = append(g.Withheld, name)
-		}
-		g.KeyHeaders = append(g.KeyHeaders, KeyHeader{Name: name, Authorization: isAuthorization})
-	}
-	if len(headers) == 1 && !g.ForwardsAuthorization {
-		g.KeyHeaders = nil
-	}
-	g.KeyMessage = "the key is missing or not valid: send it " + strings.Join(ways, " or ")
-}
-
 // compileRoutes builds the route tree.
 func (g *Gateway) compileRoutes(routes []gateway.Route) error {
 	templates := make([]gateway.Template, len(routes))

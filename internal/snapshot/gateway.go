@@ -10,6 +10,7 @@ type Gateway struct {
 	ID        string
 	AccountID string
 	Upstream  Upstream
+	Requests
 	// UUID and AccountUUID are the bytes that ID and AccountID encode, or zeros if they are
 	// not valid identifiers.
 	UUID, AccountUUID [16]byte
@@ -17,22 +18,8 @@ type Gateway struct {
 	CORS *CORS
 	// MaxBodyBytes is the largest request body; 0 means no limit.
 	MaxBodyBytes int64
-	// EncodedSlashes is set if an encoded slash or backslash is a part of its segment.
-	EncodedSlashes bool
-	// CutStreams is set if long exchanges are cut when their key ends or no longer allows them.
-	CutStreams bool
 	// OutOfService is set if the gateway cannot be compiled, and is one of several nodes' (Shared).
 	OutOfService bool
-	// KeyHeaders are the headers that may hold the key; nil means Authorization alone.
-	KeyHeaders []KeyHeader
-	// KeyMessage is the public message of a 401 for a key that is missing or not valid.
-	KeyMessage string
-	// Withheld are the client's headers that are not forwarded, because the gateway sets
-	// them (Upstream.Headers) or they may hold the key. Authorization is not among them: see
-	// ForwardsAuthorization.
-	Withheld []string
-	// ForwardsAuthorization is set if Authorization is not one of the key headers.
-	ForwardsAuthorization bool
 
 	hostname  string
 	isDefault bool
@@ -67,14 +54,6 @@ func (g *Gateway) HasPublic() bool { return g.public > 0 }
 
 // AddLimit adds the gateway's global limit, its own or the default, to c.
 func (g *Gateway) AddLimit(c *ratelimit.Charge) { c.Add(g.global, 1) }
-
-// KeyHeader is a header that may hold the key.
-type KeyHeader struct {
-	Name string
-	// Authorization is set for the header of that name, whose scheme Bearer holds the key.
-	// Of any other header, the whole value is the key.
-	Authorization bool
-}
 
 // CORS is a gateway's compiled CORS configuration.
 type CORS struct {

@@ -136,8 +136,8 @@ func startOver(ctx context.Context, pool *H1Pool, req *http.Request, body []byte
 }
 
 func exchangeOver(ctx context.Context, c *H1Conn, req *http.Request, body []byte, deadline time.Time) (*Reply, error) {
-	_ = c.SetDeadline(deadline)
-	stop := context.AfterFunc(ctx, func() { _ = c.SetDeadline(time.Unix(1, 0)) })
+	_ = c.conn.SetDeadline(deadline)
+	stop := context.AfterFunc(ctx, func() { _ = c.conn.SetDeadline(time.Unix(1, 0)) })
 	var out bytes.Buffer
 	out.WriteString(req.Method + " " + cmp.Or(req.URL.Opaque, req.URL.RequestURI()) + " HTTP/1.1\r\nHost: " + req.Host + "\r\n")
 	_ = req.Header.Write(&out)
@@ -164,7 +164,7 @@ func exchangeOver(ctx context.Context, c *H1Conn, req *http.Request, body []byte
 			return "", nil
 		}
 		text, err := io.ReadAll(resp.Body)
-		if !stop() || err != nil || resp.Close || from.Buffered() > 0 || c.SetDeadline(time.Time{}) != nil {
+		if !stop() || err != nil || resp.Close || from.Buffered() > 0 || c.conn.SetDeadline(time.Time{}) != nil {
 			c.Discard()
 		} else {
 			c.Release()

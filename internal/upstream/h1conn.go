@@ -27,10 +27,11 @@ type H1Conn struct {
 	last int64         // tick of the last Release
 	end  time.Duration // the time, by Pools.now, from which it is not used for new requests
 
-	reset  atomic.Bool  // a write has found that the server had reset the connection
-	reused bool         // it has carried a request
-	unused bool         // it became idle without one
-	heldAt atomic.Int64 // tick of the last Hold
+	reset       atomic.Bool  // a write has found that the server had reset the connection
+	interrupted atomic.Bool  // see Interrupt
+	reused      bool         // it has carried a request
+	unused      bool         // it became idle without one
+	heldAt      atomic.Int64 // tick of the last Hold
 
 	state  atomic.Int32
 	listed atomic.Bool  // is in a stack, or is about to be pushed
@@ -86,8 +87,12 @@ func (c *H1Conn) Plain() *net.TCPConn {
 // Address returns the network address of the server.
 func (c *H1Conn) Address() string { return c.conn.RemoteAddr().String() }
 
-// SetDeadline bounds all calls that wait for the server.
-func (c *H1Conn) SetDeadline(t time.Time) error { return c.conn.SetDeadline(t) }
+// Interrupt makes all calls that wait for the server fail, and Receive, which may never have to wait for one that sends
+// without a pause. The connection cannot be used any more.
+func (c *H1Conn) Interrupt() {
+	c.interrupted.Store(true)
+	_ = c.conn.SetDeadline(time.Unix(1, 0))
+}
 
 // Raw returns the connection for the caller's own system calls.
 func (c *H1Conn) Raw() syscall.RawConn { return c.raw }

@@ -28,8 +28,12 @@ type h1Secure struct {
 func (c *H1Conn) Blocks() bool { return c.tls != nil && c.pump == nil }
 
 // Receive reads what has arrived into b, without blocking, within a callback of Raw. n is 0
-// without an error if nothing is there. The error is io.EOF at the end of the stream.
+// without an error if nothing is there. The error is io.EOF at the end of the stream, and
+// os.ErrDeadlineExceeded after Interrupt.
 func (c *H1Conn) Receive(fd uintptr, b []byte) (n int, err error) {
+	if c.interrupted.Load() {
+		return 0, os.ErrDeadlineExceeded
+	}
 	if c.tls == nil {
 		n, errno := nowait.Receive(int(fd), b)
 		switch {

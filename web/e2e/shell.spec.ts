@@ -283,3 +283,24 @@ test('the palette scrolls to the chosen result and says what a scope forbids', a
   await expect(page.getByText('Searching…')).toBeVisible();
   await expect(page.getByText('Nothing found')).toBeVisible();
 });
+
+// Guarantee: a page that an earlier version of the server gave gets no file of this version. It is loaded again by
+// itself when it needs one.
+test('a page of another build is loaded again', async ({ page, keygate, watch }) => {
+  await signIn(page, keygate);
+  watch.allowed.add(404);
+  let old = true;
+  const answers: number[] = [];
+  await page.route('**/assets/*/screens-settings-settings.js', async (route) => {
+    const address = route.request().url();
+    const response = await route.fetch({ url: old ? address.replace(/assets\/\w+/, 'assets/0123456789abcdef') : address });
+    answers.push(response.status());
+    await route.fulfill({ response });
+  });
+  page.on('load', () => {
+    old = false;
+  });
+  await page.getByRole('link', { name: 'Settings' }).click();
+  await expect(page.getByRole('table', { name: 'Settings of this server' })).toBeVisible();
+  expect([answers[0], answers.at(-1)]).toEqual([404, 200]);
+});

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/pem"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -228,6 +229,39 @@ func (g *harness) stream(fields [][2]string, body []byte) *http2.MetaHeadersFram
 		}
 		if head, ok := frame.(*http2.MetaHeadersFrame); ok {
 			return head
+		}
+	}
+}
+
+// Guarantee: interim responses that an HTTP/2 client does not read hold up their upstreams, so that they take little
+// memory, however many an upstream sends.
+func TestInterimResponsesThatAreNotRead(t *testing.T) {
+	t.Parallel()
+	const streams, most = 3, 24 << 20
+	results := make(chan int, streams)
+	addr := upstreamtest.Serve(t, func(c *upstreamtest.Conn) {
+		if _, err := c.ReadHead(); err != nil {
+			return
+		}
+		for n, sent := 0, 0; ; n++ {
+			// Each has another name and value, which compression does not shorten.
+			head := fmt.Sprintf("HTTP/1.1 103 Early Hints\r\nX-%d: %s\r\n\r\n", n, strings.Repeat(string(rune('a'+n%26)), 8000))
+			_ = c.Conn.SetWriteDeadline(time.Now().Add(time.Second))
+			k, err := io.WriteString(c.Conn, head)
+			if sent += k; err != nil || sent > most {
+				results <- sent
+				return
+			}
+		}
+	})
+	g := start(t, setup{upstream: "http://" + addr})
+	framer := g.dialHTTP2()
+	for n := range uint32(streams) {
+		framer.request(2*n+1, true, [][2]string{{":method", "GET"}, {":scheme", "http"}, {":authority", "api.test"}, {":path", "/public/a"}})
+	}
+	for range streams {
+		if sent := receive(t, "an upstream that is held up", results); sent > most {
+			t.Errorf("the upstream could send %d bytes of interim responses, which the client has not read", sent)
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/keygate/keygate/internal/proxy"
 	"github.com/keygate/keygate/internal/proxy/message"
 	"github.com/keygate/keygate/internal/proxy/send"
 	"github.com/keygate/keygate/internal/upstream"
@@ -35,7 +36,7 @@ type upload struct {
 	c        *conn
 	x        *exchange        // its body and input belong to the upload while it runs
 	to       *upstream.H1Conn // the upstream, or nil
-	call     *send.Call       // the upstream over HTTP/2, or nil
+	call     *send.H2Try      // the upstream over HTTP/2, or nil
 	done     chan struct{}
 	complete atomic.Bool // all of it was written to the upstream's connection
 	ending   atomic.Bool // the last write has begun
@@ -78,7 +79,7 @@ func (u *upload) settle() {
 }
 
 func newUpload(x *exchange) *upload {
-	u := &upload{c: x.c, x: x, to: x.attempt.Conn(), call: x.attempt.Call(), done: make(chan struct{})}
+	u := &upload{c: x.c, x: x, to: x.attempt.Conn(), call: x.attempt.H2(), done: make(chan struct{})}
 	if before := x.upload; before != nil { // the request is sent a second time
 		u.settled, u.continued = before.continued || before.started.Load(), before.continued
 		u.started.Store(before.started.Load())
@@ -164,7 +165,7 @@ func (u *upload) splice(n int64) bool {
 	u.to.NoteWrite(err)
 	stalled := u.c.reading.enter(phaseNone, 0) != notCut
 	u.x.body.Skip(moved)
-	if wrong := u.x.attempt.Body().Count(int(moved), false); err == nil {
+	if wrong := u.x.attempt.Framing().Count(int(moved), false); err == nil {
 		err = wrong
 	}
 	if err == nil && rest.N > 0 || stalled {
@@ -206,7 +207,7 @@ func (u *upload) fail(err error) {
 		u.call.Interrupt()
 		return
 	}
-	_ = u.to.SetDeadline(past)
+	u.to.Interrupt()
 }
 
 func readError(err error) error {
@@ -227,10 +228,21 @@ func (c *conn) endUpload(x *exchange) (whole bool) {
 	if u.call != nil && !u.complete.Load() { // what it has not sent is dropped
 		u.call.Close()
 	}
-	if !u.complete.Load() && !u.ending.Load() {
+	switch {
+	case u.complete.Load():
+	case u.ending.Load():
+		if u.to == nil {
+			break
+		}
+		// The last part is on its way. An upstream that does not take it is not waited for.
+		to := u.to.NetConn()
+		_ = to.SetWriteDeadline(time.Now().Add(proxy.LastPartTime))
+		<-u.done
+		_ = to.SetWriteDeadline(time.Time{})
+	default:
 		u.stopped.Store(true)
 		if u.to != nil {
-			_ = u.to.SetDeadline(past)
+			u.to.Interrupt()
 		}
 		_ = c.nc.SetReadDeadline(past)
 		<-u.done

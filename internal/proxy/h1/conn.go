@@ -61,7 +61,7 @@ type conn struct {
 	upstream      atomic.Pointer[upstream.H1Conn]
 	cancel        atomic.Pointer[context.CancelCauseFunc]
 	callMu        sync.Mutex
-	call          *send.Call // of the exchange, while the sweeper may interrupt it
+	call          *send.H2Try // of the exchange, while the sweeper may interrupt it
 	sweeper       sweeper
 	denied        accesslog.Result // set by the sweeper ahead of cutAccess
 	tunneled      *admit.Admission // of the tunnel, set ahead of phaseTunnel; then the sweeper's
@@ -207,7 +207,7 @@ func (c *conn) cutNow(word uint64, why cut) {
 		return
 	}
 	if up := c.upstream.Load(); up != nil {
-		_ = up.SetDeadline(past)
+		up.Interrupt()
 	}
 	c.interruptCall()
 	if cancel := c.cancel.Load(); cancel != nil {
@@ -334,7 +334,7 @@ func (c *conn) causeOf(why cut) error {
 }
 
 // setCall lets the sweeper interrupt a call. Nil prevents that, also while it does.
-func (c *conn) setCall(call *send.Call) {
+func (c *conn) setCall(call *send.H2Try) {
 	c.callMu.Lock()
 	defer c.callMu.Unlock()
 	c.call = call

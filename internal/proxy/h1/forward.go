@@ -87,7 +87,7 @@ func (x *exchange) startBody() {
 	}
 	x.hasBody, x.bodyTaken = true, false
 	x.after = x.start + x.req.End
-	x.body.Start(in, x.req.ContentLength(), x.attempt.Body())
+	x.body.Start(in, x.req.ContentLength(), x.attempt.Framing())
 	if bound := x.Verdict.Gateway.MaxBodyBytes; bound > 0 {
 		x.body.Limit(bound)
 	}
@@ -137,7 +137,7 @@ func (x *exchange) Start(sent int) error {
 		w.asked = upgradeOf(&x.req, x.head)
 	}
 	x.response.begin(w)
-	if call := a.Call(); call != nil {
+	if call := a.H2(); call != nil {
 		c.setCall(call)
 	}
 	c.upstream.Store(a.Conn())
@@ -171,7 +171,7 @@ func (x *exchange) Again(err error) error {
 	}
 	if x.upload != nil {
 		c.endUpload(x)
-		part, kept := a.Call().AppendSent(nil)
+		part, kept := a.H2().AppendSent(nil)
 		if !kept || x.upload.err != nil {
 			return err
 		}

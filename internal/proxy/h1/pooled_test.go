@@ -21,8 +21,8 @@ func TestPooledMemoryIsBounded(t *testing.T) {
 		if done, err := new(http1.TrailerParser).Parse(section, &trailers); !done || err != nil {
 			t.Fatalf("the trailers were not parsed: %v, %v", done, err)
 		}
-		*x.attempt.Body() = *chunkedBody(t)
-		x.body.Start(http1.ByChunks, 0, x.attempt.Body())
+		*x.attempt.Framing() = *chunkedBody(t)
+		x.body.Start(http1.ByChunks, 0, x.attempt.Framing())
 		if p, err := x.body.Step(body, 0, len(body)); err != nil || len(p.End) < long {
 			t.Fatalf("the end of the request's body has %d bytes, want the trailers: %v", len(p.End), err)
 		}

@@ -10,7 +10,7 @@ import (
 // tunnel copies bytes both ways after a 101, until both directions have ended or one of
 // them breaks.
 func (c *conn) tunnel(x *exchange) step {
-	rest, _ := x.attempt.Tunnel()
+	rest := x.attempt.Tunnel()
 	toClient := append([]byte(nil), rest...)
 	up := x.attempt.Detach()
 	back := up.NetConn()

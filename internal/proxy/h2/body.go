@@ -129,7 +129,7 @@ func (s *stream) upload(send func(last bool) error) {
 
 // sendOver sends a part of the body over HTTP/1.1.
 func (s *stream) sendOver(last bool) error {
-	trip := s.attempt.Trip()
+	trip := s.attempt.H1()
 	if len(s.out) > 0 {
 		var err error
 		if cap(s.room) > keepBytes && len(s.out) < cap(s.room)/4 {
@@ -147,7 +147,7 @@ func (s *stream) sendOver(last bool) error {
 
 // sendPart sends a part of the body over HTTP/2.
 func (s *stream) sendPart(last bool) error {
-	call := s.attempt.Call()
+	call := s.attempt.H2()
 	if last && s.tail {
 		if err := call.Send(s.out, false); err != nil {
 			return err

@@ -66,7 +66,7 @@ func (s *stream) Relay() upstream.Flusher {
 	c := s.conn
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	n := s.attempt.Call().Arrived()
+	n := s.attempt.H2().Arrived()
 	if s.why != notCut || c.proto.Pending()+n > maxOut || c.proto.Window(s.id) < n {
 		s.Resume()
 		return nil

@@ -4,8 +4,8 @@
 // of package proxy; the upstream half of an exchange is package send.
 //
 //	client ─► conn.receive ─► http2.Conn ─► stream ─► admit.Decide ─┬─► refuse
-//	                             │                                  ├─► send.Trip ─► upstream
-//	client ◄── conn.flush ◄──────┘◄──── frames ◄────────────────────┴─► send.Call ─► upstream
+//	                             │                                  ├─► send.H1Try ─► upstream
+//	client ◄── conn.flush ◄──────┘◄──── frames ◄────────────────────┴─► send.H2Try ─► upstream
 //
 // # Goroutines and locks
 //

@@ -10,10 +10,6 @@ import (
 	"github.com/keygate/keygate/internal/proxy/send"
 )
 
-// lastPartTime is how long the last part of a body may take to be sent once the response is
-// complete.
-const lastPartTime = time.Second
-
 // forward exchanges the request with the upstream.
 func (s *stream) forward() error {
 	if err := s.prepare(); err != nil {
@@ -92,7 +88,7 @@ func (s *stream) Write() (whole bool, err error) {
 		s.conn.mu.Unlock()
 		return true, nil
 	}
-	trip := a.Trip()
+	trip := a.H1()
 	if err := trip.AppendBody(s.out); err != nil || !s.whole || !s.hasBody {
 		return s.whole, err
 	}
@@ -193,7 +189,7 @@ func (s *stream) resume() bool {
 		return true // s.out has it
 	}
 	var kept bool
-	if s.out, kept = a.Call().AppendSent(s.out[:0]); !kept || s.why != notCut {
+	if s.out, kept = a.H2().AppendSent(s.out[:0]); !kept || s.why != notCut {
 		return false
 	}
 	s.out = append(s.out, s.in...)
@@ -212,12 +208,12 @@ func (s *stream) leave() (intact bool) {
 	defer c.mu.Unlock()
 	if s.calling { // what it has not sent is dropped
 		c.mu.Unlock()
-		s.attempt.Call().Close()
+		s.attempt.H2().Close()
 		c.mu.Lock()
 	}
 	if s.uploading && s.ending && s.why == notCut && s.wire != nil {
 		// The last part is on its way. An upstream that does not take it is not waited for.
-		_ = s.wire.SetWriteDeadline(time.Now().Add(lastPartTime))
+		_ = s.wire.SetWriteDeadline(time.Now().Add(proxy.LastPartTime))
 		for s.uploading {
 			s.wake.Wait()
 		}
@@ -241,11 +237,10 @@ func (s *stream) leave() (intact bool) {
 // response sent. If the upstream has accepted a WebSocket, settle first relays that to its end.
 func (s *stream) settle(err error) error {
 	a := &s.attempt
-	rest, tunneled := []byte(nil), false
-	if err == nil {
-		if rest, tunneled = a.Tunnel(); tunneled {
-			err = s.tunnel(a.Conn().NetConn(), rest)
-		}
+	tunneled := err == nil && a.Tunnels()
+	if tunneled {
+		rest := a.Tunnel()
+		err = s.tunnel(a.Conn().NetConn(), rest)
 	}
 	intact := s.leave()
 	if err == nil && !tunneled {

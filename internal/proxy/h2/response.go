@@ -13,7 +13,8 @@ import (
 	"github.com/keygate/keygate/internal/proxy/send"
 )
 
-// TakeInterim implements message.Receiver: it relays a 1xx response.
+// TakeInterim implements message.Receiver: it relays a 1xx response. An upstream may send any number of them, so it waits
+// until the client has taken most of what was sent before.
 func (s *stream) TakeInterim(head []byte, r *http1.Response) error {
 	c := s.conn
 	c.mu.Lock()
@@ -25,6 +26,7 @@ func (s *stream) TakeInterim(head []byte, r *http1.Response) error {
 		}
 		s.continued = true
 	}
+	s.awaitRoom()
 	if s.why != notCut || !s.beginHead(r.Status) {
 		return errCut
 	}
@@ -207,6 +209,23 @@ func (s *stream) send(b []byte, end bool) error {
 		if s.why == notCut && c.ended == notCut {
 			s.await()
 		}
+	}
+}
+
+// awaitRoom waits while there is too much that waits to be sent to the client. conn.mu is held, and released while it
+// waits.
+func (s *stream) awaitRoom() {
+	c := s.conn
+	defer func() { s.writing.since = 0 }()
+	for c.proto.Pending() >= maxOut && s.why == notCut && c.ended == notCut {
+		if !c.flushing {
+			c.flushLocked()
+			continue
+		}
+		if s.writing.since == 0 {
+			s.writing = progress{since: c.engine.clock.Now()}
+		}
+		c.room.Wait()
 	}
 }
 

@@ -201,7 +201,7 @@ func (s *stream) cut(why cut) {
 		_ = s.wire.SetDeadline(past)
 	}
 	if s.calling {
-		s.attempt.Call().Interrupt()
+		s.attempt.H2().Interrupt()
 	}
 	if s.cancel != nil {
 		s.cancel(s.cause())

@@ -36,6 +36,7 @@ type Receiver interface {
 // ReaderPhase is the part of a response that a ResponseReader is reading.
 type ReaderPhase uint8
 
+// The parts of a response.
 const (
 	ReadHead   ReaderPhase = iota // before the final head
 	ReadBody                      // in the body

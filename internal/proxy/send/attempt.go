@@ -19,7 +19,7 @@ const maxTries = 2
 type Client interface {
 	message.Receiver
 	// Write writes the request, as far as it has arrived: with Attempt.WriteHead, and then the body
-	// over HTTP/1.1 to Attempt.Trip, over HTTP/2 to Attempt.Part. whole is set if that is all of it.
+	// over HTTP/1.1 to Attempt.H1, over HTTP/2 to Attempt.Part. whole is set if that is all of it.
 	// Over HTTP/1.1 it is called again for a second try.
 	Write() (whole bool, err error)
 	// Wait calls get, which waits for a connection, with a context that ends when the exchange is
@@ -52,8 +52,8 @@ type Client interface {
 // An Attempt serves one request after another, with Reset between them.
 type Attempt struct {
 	attemptState
-	trip Trip
-	call *Call // nil until the first request over HTTP/2
+	trip H1Try
+	call *H2Try // nil until the first request over HTTP/2
 }
 
 // attemptState is the state of one request. Reset zeroes it.
@@ -106,9 +106,6 @@ func (a *Attempt) Pick(pools *upstream.Pools, affinity *Affinity, x *proxy.Excha
 // SpeaksHTTP1 reports whether requests may go to the target over HTTP/1.1, as an upgrade must.
 func (a *Attempt) SpeaksHTTP1() bool { return a.target.pool != nil }
 
-// SpeaksHTTP2 reports whether requests may go to the target over HTTP/2.
-func (a *Attempt) SpeaksHTTP2() bool { return a.target.calls != nil }
-
 // Multiplexed reports whether the request goes to the target over HTTP/2. That is known once it is
 // written.
 func (a *Attempt) Multiplexed() bool { return a.multiplexed }
@@ -141,26 +138,27 @@ func (a *Attempt) WriteHead() {
 		return
 	}
 	if a.call == nil {
-		a.call = &Call{}
+		a.call = &H2Try{}
 	}
 	a.call.write(&a.Request, a.target, proxy.Confirmer{Exchange: a.exchange})
 }
 
-// Body returns the framing of a body over HTTP/1.1, and nil over HTTP/2, which has its own.
-func (a *Attempt) Body() *message.Framing {
+// Framing returns the framing of the body over HTTP/1.1, and nil over HTTP/2, which has frames of its own.
+func (a *Attempt) Framing() *message.Framing {
 	if a.multiplexed {
 		return nil
 	}
 	return &a.trip.body
 }
 
-// WriteReceived writes what was received of a body together with its head, as r recodes it to Body.
+// WriteReceived writes what was received of a body together with its head, as r recodes it for Framing.
 // used is how much of received belongs to the body.
 func (a *Attempt) WriteReceived(r *message.Recoder, received []byte) (used int, err error) {
 	if !a.multiplexed {
 		return a.trip.appendReceived(r, received)
 	}
-	room := append(a.trip.buffer().Data[:0], received...)
+	room := a.trip.buffer().Data[:0]
+	room = append(room, received...)
 	p, err := r.Step(room, 0, len(room))
 	if err != nil {
 		return 0, err
@@ -192,8 +190,8 @@ func (a *Attempt) Await(w Waiter) bool { return a.call.Await(w) }
 
 // Run sends the request, unless TryOpen did, and passes the response to c. It returns when the whole
 // body has arrived, or a tunnel begins. The error is one of c, the response to the client, a
-// *proxy.AccessError of the second look, or that of the connection; Lost says whether it
-// is c that cannot be reached.
+// *proxy.AccessError of the second look, or that of the connection; Lost says whether the client
+// cannot be reached.
 func (a *Attempt) Run(c Client) error {
 	for {
 		if !a.open {
@@ -214,11 +212,11 @@ func (a *Attempt) Run(c Client) error {
 
 // start starts a try: over HTTP/2 if the target takes that, and otherwise over HTTP/1.1.
 func (a *Attempt) start(c Client) error {
-	if !a.written {
+	if !a.written && a.tries == 0 {
 		a.multiplexed = a.multiplexes()
 	}
 	if a.multiplexed {
-		switch err := a.startCall(c); {
+		switch err := a.startH2(c); {
 		case errors.Is(err, upstream.ErrNoConnect) && a.target.pool == nil:
 			return proxy.NoWebSocket()
 		case errors.Is(err, upstream.ErrNoHTTP2), errors.Is(err, upstream.ErrNoConnect): // most servers take a WebSocket only over HTTP/1.1
@@ -228,11 +226,11 @@ func (a *Attempt) start(c Client) error {
 			return err
 		}
 	}
-	return a.startTrip(c)
+	return a.startH1(c)
 }
 
-// startCall starts a try over HTTP/2.
-func (a *Attempt) startCall(c Client) error {
+// startH2 starts a try over HTTP/2.
+func (a *Attempt) startH2(c Client) error {
 	if !a.written {
 		if err := a.write(c); err != nil {
 			return err
@@ -241,7 +239,7 @@ func (a *Attempt) startCall(c Client) error {
 	var later upstream.Flusher
 	if a.first, later = a.call.tryOpen(a.target.calls, a.Part, a.End); later != nil {
 		later.Flush()
-	} else if err := a.openCall(c); err != nil {
+	} else if err := a.openH2(c); err != nil {
 		return err
 	}
 	a.started()
@@ -249,8 +247,8 @@ func (a *Attempt) startCall(c Client) error {
 	return c.Start(a.first)
 }
 
-// openCall opens the stream of a try over HTTP/2, and waits if necessary.
-func (a *Attempt) openCall(c Client) error {
+// openH2 opens the stream of a try over HTTP/2, and waits if necessary.
+func (a *Attempt) openH2(c Client) error {
 	opened := false
 	err := c.Wait(func(ctx context.Context, until time.Time) (err error) {
 		a.first, err = a.call.Open(ctx, until, a.target.calls, a.Part, a.End)
@@ -258,7 +256,9 @@ func (a *Attempt) openCall(c Client) error {
 		return err
 	})
 	if err != nil {
-		a.sent = a.sent || opened
+		if opened { // but the exchange was cut off
+			a.started()
+		}
 		a.call.Close()
 		return err
 	}
@@ -266,8 +266,8 @@ func (a *Attempt) openCall(c Client) error {
 	return nil
 }
 
-// startTrip starts a try over HTTP/1.1.
-func (a *Attempt) startTrip(c Client) error {
+// startH1 starts a try over HTTP/1.1.
+func (a *Attempt) startH1(c Client) error {
 	if err := a.acquire(c); err != nil {
 		return err
 	}
@@ -379,16 +379,16 @@ func (a *Attempt) repeat() {
 // Conn returns the connection of a try over HTTP/1.1, or nil.
 func (a *Attempt) Conn() *upstream.H1Conn { return a.conn }
 
-// Trip returns the try over HTTP/1.1, or nil over HTTP/2.
-func (a *Attempt) Trip() *Trip {
+// H1 returns the try over HTTP/1.1, or nil over HTTP/2.
+func (a *Attempt) H1() *H1Try {
 	if a.multiplexed {
 		return nil
 	}
 	return &a.trip
 }
 
-// Call returns the try over HTTP/2, or nil over HTTP/1.1.
-func (a *Attempt) Call() *Call {
+// H2 returns the try over HTTP/2, or nil over HTTP/1.1.
+func (a *Attempt) H2() *H2Try {
 	if !a.multiplexed {
 		return nil
 	}
@@ -448,14 +448,9 @@ func (a *Attempt) Parts() bool {
 // upstream that was bound to it did.
 func (a *Attempt) Parted() bool { return a.parts }
 
-// Tunnel reports whether the upstream has switched protocols, and returns what has arrived of the
-// new one, which is valid until the attempt ends.
-func (a *Attempt) Tunnel() (rest []byte, ok bool) {
-	if !a.Tunnels() {
-		return nil, false
-	}
-	return a.trip.buf.Data[a.trip.from:a.trip.end], true
-}
+// Tunnel returns what has arrived of the protocol to which the upstream has switched. It is valid until
+// the attempt ends.
+func (a *Attempt) Tunnel() (rest []byte) { return a.trip.buf.Data[a.trip.from:a.trip.end] }
 
 // Tunnels reports whether the upstream has switched protocols.
 func (a *Attempt) Tunnels() bool { return !a.multiplexed && a.trip.reader.Phase == message.ReadTunnel }

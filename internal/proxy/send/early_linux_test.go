@@ -48,9 +48,9 @@ func arrived(t *testing.T, c *upstream.H1Conn) {
 // passed on, whether the request is sent by itself or ahead of a body.
 func TestResponseBeforeTheRequest(t *testing.T) {
 	t.Parallel()
-	for name, send := range map[string]func(trip *Trip) error{
-		"whole":           func(trip *Trip) error { return trip.run() },
-		"ahead of a body": func(trip *Trip) error { return errors.Join(trip.Send(), trip.run()) },
+	for name, send := range map[string]func(trip *H1Try) error{
+		"whole":           func(trip *H1Try) error { return trip.run() },
+		"ahead of a body": func(trip *H1Try) error { return errors.Join(trip.Send(), trip.run()) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			over := make(chan bool)
@@ -70,9 +70,10 @@ func TestResponseBeforeTheRequest(t *testing.T) {
 				}
 			}
 			arrived(t, conn)
-			var trip Trip
+			var trip H1Try
 			trip.init(&message.Buffers{})
-			trip.out = append(trip.buffer().Data[:0], "GET / HTTP/1.1\r\nHost: a\r\n\r\n"...)
+			trip.out = trip.buffer().Data[:0]
+			trip.out = append(trip.out, "GET / HTTP/1.1\r\nHost: a\r\n\r\n"...)
 			trip.begin(conn, nil, false) // nil: a part of a response would panic
 			if err := send(&trip); !errors.Is(err, errUnasked) || trip.got || trip.reusable() {
 				t.Errorf("got error %v, responding %v, reusable %v; want %v", err, trip.got, trip.reusable(), errUnasked)

@@ -7,23 +7,13 @@ import (
 	"github.com/keygate/keygate/internal/store/rows"
 )
 
-// AccountCounts implements control.AccountReader. Triggers keep the counts.
-func (t *readTx) AccountCounts(ctx context.Context, accountID string) (n control.AccountCounts, err error) {
-	err = t.Query(ctx, "read the counts of an account", `SELECT keys, live_keys, responses, response_bytes, revision_bytes,
-		gateway_bytes, route_bytes, key_bytes, webhook_bytes FROM account_counts WHERE account_id = $1`,
-		[]any{accountID}, func(r rows.Row) error {
-			return r.Scan(&n.Keys, &n.LiveKeys, &n.Responses, &n.ResponseBytes, &n.RevisionBytes, &n.GatewayBytes, &n.RouteBytes, &n.KeyBytes, &n.WebhookBytes)
-		})
-	return n, err
-}
-
 // AccountRoom implements control.AccountReader. An account without a row has none of anything.
 func (t *readTx) AccountRoom(ctx context.Context, accountID string, most control.AccountCounts) (room control.AccountRoom, err error) {
 	err = t.QueryRow(ctx, "counts of the account", `SELECT coalesce(c.keys, 0) < $2, coalesce(c.live_keys, 0) < $3, coalesce(c.responses, 0) < $4,
 			coalesce(c.response_bytes, 0) < $5, coalesce(c.revision_bytes, 0) < $6,
 			coalesce(c.gateway_bytes + c.route_bytes + c.key_bytes + c.webhook_bytes, 0) < $7
 		FROM (SELECT $1::text AS id) a LEFT JOIN account_counts c ON c.account_id = a.id`,
-		[]any{accountID, most.Keys, most.LiveKeys, most.Responses, most.ResponseBytes, most.RevisionBytes, most.ConfigurationBytes()}, func(r rows.Row) error {
+		[]any{accountID, most.Keys, most.LiveKeys, most.Responses, most.ResponseBytes, most.RevisionBytes, most.ConfigurationBytes()}, func(r *rows.Row) error {
 			return r.Scan(&room.Keys, &room.LiveKeys, &room.Responses, &room.ResponseBytes, &room.RevisionBytes, &room.Configuration)
 		})
 	return room, err
@@ -48,7 +38,7 @@ func (t *tx) ConfigurationFits(ctx context.Context, accountID string, most int64
 	if t.ahead && !t.sure {
 		return true, t.enqueue(ctx, statement{what: what, fails: errAssumed, query: `SELECT 1 / (` + condition + `)::int`, args: []any{accountID, most}})
 	}
-	err = t.QueryRow(ctx, what, `SELECT `+condition, []any{accountID, most}, func(r rows.Row) error { return r.Scan(&fits) })
+	err = t.QueryRow(ctx, what, `SELECT `+condition, []any{accountID, most}, func(r *rows.Row) error { return r.Scan(&fits) })
 	return fits, err
 }
 

@@ -12,27 +12,10 @@ import (
 	"github.com/keygate/keygate/internal/store/rows"
 )
 
-// Changes implements control.ChangeLogReader. If seq is beyond the newest entry, as after a
-// backup was restored, complete is false too.
-func (t *readTx) Changes(ctx context.Context, seq int64, limit int) (list []snapshot.Change, complete bool, err error) {
-	first, last, err := t.changeBounds(ctx)
-	if err != nil || seq < first || seq > last {
-		return nil, false, err
-	}
-	err = t.Query(ctx, "read changes", `SELECT seq, kind, record_id FROM changes WHERE seq > $1 ORDER BY seq LIMIT $2`,
-		[]any{seq, rows.Limit(limit)}, func(r rows.Row) error {
-			var c snapshot.Change
-			err := r.Scan(&c.Seq, &c.Kind, &c.ID)
-			list = append(list, c)
-			return err
-		})
-	return list, err == nil, err
-}
-
-// changeBounds returns the sequence numbers of the last trimmed and of the newest entry.
-func (t *readTx) changeBounds(ctx context.Context) (trimmed, last int64, err error) {
+// ChangeBounds implements rows.ReadTx.
+func (t *readTx) ChangeBounds(ctx context.Context) (trimmed, last int64, err error) {
 	err = t.QueryRow(ctx, "change log", `SELECT t.seq, h.number FROM changes_trimmed t, change_head h`,
-		nil, func(r rows.Row) error { return r.Scan(&trimmed, &last) })
+		nil, func(r *rows.Row) error { return r.Scan(&trimmed, &last) })
 	return trimmed, last, err
 }
 

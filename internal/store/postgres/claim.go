@@ -52,7 +52,7 @@ func (db *DB) ClaimDeliveries(ctx context.Context, c sender.Claim) (jobs []sende
 	}
 	err = db.write(ctx, func(t *tx) error {
 		jobs = nil
-		return t.Query(ctx, "claim deliveries", claim, []any{ids, most, skipNew, rows.Micros(c.Now), c.Token, c.Until.Sub(c.Now).Microseconds()}, func(r rows.Row) error {
+		return t.Query(ctx, "claim deliveries", claim, []any{ids, most, skipNew, rows.Micros(c.Now), c.Token, c.Until.Sub(c.Now).Microseconds()}, func(r *rows.Row) error {
 			var (
 				made, next int64
 				until      *int64

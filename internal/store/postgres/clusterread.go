@@ -38,7 +38,7 @@ const logStatement = `SELECT k.known, c.seq, c.mark, c.kind, c.record_id, c.revo
 func (db *DB) ChangesAfter(ctx context.Context, p snapshot.Position, limit int) (list []snapshot.Change, known bool, err error) {
 	err = db.statement(ctx, db.changes, logTime, func(t *readTx) error {
 		list, known = nil, false
-		return t.Query(ctx, "read changes", logStatement, []any{p.Number, p.Mark[:], rows.Limit(limit)}, func(r rows.Row) error {
+		return t.Query(ctx, "read changes", logStatement, []any{p.Number, p.Mark[:], rows.Limit(limit)}, func(r *rows.Row) error {
 			var seq *int64
 			var format *int
 			var kind, recordID *string
@@ -62,14 +62,14 @@ func (db *DB) ChangesAfter(ctx context.Context, p snapshot.Position, limit int) 
 // Head implements control.HeadReader.
 func (t *readTx) Head(ctx context.Context) (p snapshot.Position, err error) {
 	if t.ahead {
-		if _, err := t.send(ctx, `SELECT 1`, nil, func(rows.Row) error { return nil }); err != nil {
+		if _, err := t.send(ctx, `SELECT 1`, nil, func(*rows.Row) error { return nil }); err != nil {
 			return p, t.fail("take the head of the change log", err)
 		}
 	}
 	if t.held {
 		return t.position()
 	}
-	err = t.QueryRow(ctx, "change log", `SELECT number, mark FROM change_head`, nil, func(r rows.Row) error { return r.Scan(&p.Number, fixed(p.Mark[:])) })
+	err = t.QueryRow(ctx, "change log", `SELECT number, mark FROM change_head`, nil, func(r *rows.Row) error { return r.Scan(&p.Number, fixed(p.Mark[:])) })
 	return p, err
 }
 
@@ -77,7 +77,7 @@ const nodeColumns = `n.id, n.name, n.role, n.version, n.limits, n.started_at, n.
 
 // Nodes implements control.NodeReader.
 func (t *readTx) Nodes(ctx context.Context) (list []control.Node, err error) {
-	err = t.Query(ctx, "list nodes", `SELECT `+nodeColumns+` FROM nodes n, change_head h ORDER BY n.name`, nil, func(r rows.Row) error {
+	err = t.Query(ctx, "list nodes", `SELECT `+nodeColumns+` FROM nodes n, change_head h ORDER BY n.name`, nil, func(r *rows.Row) error {
 		n, err := scanNode(r)
 		list = append(list, n)
 		return err
@@ -88,7 +88,7 @@ func (t *readTx) Nodes(ctx context.Context) (list []control.Node, err error) {
 // Node implements control.NodeReader.
 func (t *readTx) Node(ctx context.Context, nodeID string) (*control.Node, error) {
 	var n control.Node
-	err := t.QueryRow(ctx, "node", `SELECT `+nodeColumns+` FROM nodes n, change_head h WHERE n.id = $1`, []any{nodeID}, func(r rows.Row) (err error) {
+	err := t.QueryRow(ctx, "node", `SELECT `+nodeColumns+` FROM nodes n, change_head h WHERE n.id = $1`, []any{nodeID}, func(r *rows.Row) (err error) {
 		n, err = scanNode(r)
 		return err
 	})
@@ -104,7 +104,7 @@ func (t *tx) DeleteNode(ctx context.Context, nodeID string) error {
 	return err
 }
 
-func scanNode(r rows.Row) (n control.Node, err error) {
+func scanNode(r *rows.Row) (n control.Node, err error) {
 	var started, head, ttl, renewed int64
 	if err := r.Scan(&n.ID, &n.Name, &n.Role, &n.Version, &n.Limits, &started, &n.State, &n.Applied, &head, &ttl, &renewed); err != nil {
 		return n, fmt.Errorf("read a node: %w", err)

@@ -77,7 +77,7 @@ const accountChanges = `SELECT coalesce((SELECT audit_seq + 1 FROM accounts WHER
 func (db *DB) Settle(ctx context.Context, accountID string) (p snapshot.Position, ofAccount int64, err error) {
 	err = db.write(ctx, func(t *tx) error {
 		return t.QueryRow(ctx, "change log", `SELECT number, mark, (`+accountChanges+`) FROM change_head FOR KEY SHARE OF change_head`, []any{accountID},
-			func(r rows.Row) error { return r.Scan(&p.Number, fixed(p.Mark[:]), &ofAccount) })
+			func(r *rows.Row) error { return r.Scan(&p.Number, fixed(p.Mark[:]), &ofAccount) })
 	})
 	return p, ofAccount, err
 }

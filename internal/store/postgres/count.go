@@ -41,5 +41,5 @@ func (db *DB) report(t *tx) {
 }
 
 func countRows(n *int64) statement {
-	return statement{what: "count changed rows", query: changedRows, scan: func(r rows.Row) error { return r.Scan(n) }}
+	return statement{what: "count changed rows", query: changedRows, scan: func(r *rows.Row) error { return r.Scan(n) }}
 }

@@ -31,7 +31,7 @@ func (t *readTx) DailyCounts(ctx context.Context, node string, day int64, limitI
 		text, args = text+` AND c.limit_id = ANY ($3)`, append(args, limitIDs)
 	}
 	var list []ratelimit.DailyCount
-	err := t.Query(ctx, "read daily counts", text+` ORDER BY c.limit_id, c.key_id`, args, func(r rows.Row) error {
+	err := t.Query(ctx, "read daily counts", text+` ORDER BY c.limit_id, c.key_id`, args, func(r *rows.Row) error {
 		c := ratelimit.DailyCount{Day: day}
 		err := r.Scan(&c.LimitID, &c.KeyID, &c.Used, &c.Lost, &c.Own, &c.OwnLost)
 		list = append(list, c)
@@ -104,7 +104,7 @@ func (t *tx) ReserveDaily(ctx context.Context, node string, day int64, claims []
 
 func (t *tx) dailyFigures(ctx context.Context, query string, args ...any) (map[dailyKey]ratelimit.DailyFigures, error) {
 	found := map[dailyKey]ratelimit.DailyFigures{}
-	err := t.Query(ctx, "read daily figures", query, args, func(r rows.Row) error {
+	err := t.Query(ctx, "read daily figures", query, args, func(r *rows.Row) error {
 		var k dailyKey
 		var f ratelimit.DailyFigures
 		err := r.Scan(&k.limitID, &k.keyID, &f.Used, &f.Lost)
@@ -132,7 +132,7 @@ func (db *DB) ReserveDaily(ctx context.Context, node string, day int64, claims [
 	err = db.write(ctx, func(t *tx) error {
 		t.end, _ = ctx.Deadline()
 		t.commitBy = t.end
-		err := t.QueryRow(ctx, "clock", `SELECT clock_timestamp()`, nil, func(r rows.Row) error { return r.Scan(&now) })
+		err := t.QueryRow(ctx, "clock", `SELECT clock_timestamp()`, nil, func(r *rows.Row) error { return r.Scan(&now) })
 		if err != nil {
 			return err
 		}

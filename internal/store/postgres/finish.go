@@ -57,7 +57,7 @@ func (t *tx) EndLeases(ctx context.Context, results []sender.Result) (endpoints 
 		}
 	}
 	endpoints = make([]string, n)
-	err = t.Query(ctx, "finish deliveries", endLeases, []any{ids, tokens, states, numbers, started, durations, codes, ends, errs, responses, waits}, func(r rows.Row) error {
+	err = t.Query(ctx, "finish deliveries", endLeases, []any{ids, tokens, states, numbers, started, durations, codes, ends, errs, responses, waits}, func(r *rows.Row) error {
 		var place int64
 		var endpoint string
 		err := r.Scan(&place, &endpoint)
@@ -72,7 +72,7 @@ func (t *tx) LockWebhooks(ctx context.Context, webhookIDs []string) ([]webhook.W
 	if len(webhookIDs) == 0 {
 		return nil, t.Ready(ctx)
 	}
-	return t.webhooks(ctx, `WHERE id = ANY($1::text[]) ORDER BY id FOR NO KEY UPDATE`, webhookIDs)
+	return t.SelectWebhooks(ctx, `WHERE id = ANY($1::text[]) ORDER BY id FOR NO KEY UPDATE`, webhookIDs)
 }
 
 // StrandingWebhooks implements control.DeliveryReader.

@@ -63,7 +63,7 @@ func hashed(query string, n int) string {
 // rowOf returns what of a row q of the query is compared: all of it, except for the last use of a key. That changes
 // while the key is used, as the calling key is, and no mutation depends on it.
 func rowOf(query string) string {
-	if strings.HasPrefix(query, keyColumns) || strings.HasPrefix(query, storedKeyColumns) {
+	if strings.HasPrefix(query, rows.KeyColumns) || strings.HasPrefix(query, rows.StoredKeyColumns) {
 		return comparedKey()
 	}
 	return "q"
@@ -71,7 +71,7 @@ func rowOf(query string) string {
 
 // comparedKey returns the row of a key without its last use. Both queries of keys have columns of these names.
 func comparedKey() string {
-	columns, _, _ := strings.Cut(strings.TrimPrefix(storedKeyColumns, "SELECT "), " FROM ")
+	columns, _, _ := strings.Cut(strings.TrimPrefix(rows.StoredKeyColumns, "SELECT "), " FROM ")
 	var compared []string
 	for column := range strings.SplitSeq(columns, ",") {
 		if column = strings.TrimSpace(column); column != "last_used_at" {
@@ -154,13 +154,17 @@ func isWord(c byte) bool {
 }
 
 // record runs a query that writes nothing, without the head, and notes its result.
-func (t *readTx) record(ctx context.Context, query string, args []any, scan func(rows.Row) error) error {
+func (t *readTx) record(ctx context.Context, query string, args []any, scan func(*rows.Row) error) error {
 	r := recorded{query: query, args: slices.Clone(args), hashes: []string{}}
 	read := hashed(locking.ReplaceAllString(query, ""), len(args))
-	_, err := t.sendOnly(ctx, nil, read, append(slices.Clone(args), t.seed), func(row rows.Row) error {
+	var out rows.Row
+	_, err := t.sendOnly(ctx, nil, read, append(slices.Clone(args), t.seed), func(row *rows.Row) error {
+		if out.Result == nil {
+			out.Result = hashedRow{resultOf(row)}
+		}
 		raw := resultOf(row).RawValues()
 		r.hashes = append(r.hashes, string(raw[len(raw)-1]))
-		return scan(hashedRow{resultOf(row)})
+		return scan(&out)
 	})
 	if err != nil {
 		return err
@@ -171,7 +175,7 @@ func (t *readTx) record(ctx context.Context, query string, args []any, scan func
 }
 
 // value reads what differs each time, such as the next value of a sequence. It is not read again under the head.
-func (t *readTx) value(ctx context.Context, what, query string, scan func(rows.Row) error) error {
+func (t *readTx) value(ctx context.Context, what, query string, scan func(*rows.Row) error) error {
 	if !t.ahead {
 		return t.Query(ctx, what, query, nil, scan)
 	}
@@ -218,9 +222,9 @@ var errHeldTooLong = &fault.Error{Code: fault.Unavailable, Message: slowMessage,
 func (t *readTx) takeHead() []statement {
 	hold := strconv.FormatInt(t.headTime.Milliseconds(), 10)
 	list := []statement{
-		{what: "take the head of the change log", query: lockHead, scan: func(r rows.Row) error { return r.Scan(&t.number, &t.mark) }},
+		{what: "take the head of the change log", query: lockHead, scan: func(r *rows.Row) error { return r.Scan(&t.number, &t.mark) }},
 		{what: "hold the head", query: holdHead, args: []any{hold}},
-		{what: "read the formats of the nodes", query: oldestReader, scan: func(r rows.Row) error {
+		{what: "read the formats of the nodes", query: oldestReader, scan: func(r *rows.Row) error {
 			t.reader = &reader{}
 			return r.Scan(&t.reader.format, &t.reader.name, &t.reader.version)
 		}},
@@ -270,7 +274,7 @@ func (t *readTx) verify() error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), writeTime)
 	defer cancel()
-	_, err := t.sendOnly(ctx, list, `COMMIT`, nil, func(rows.Row) error { return nil })
+	_, err := t.sendOnly(ctx, list, `COMMIT`, nil, func(*rows.Row) error { return nil })
 	return err
 }
 

@@ -19,7 +19,7 @@ func (db *DB) Installation(ctx context.Context, own Installation) (i Installatio
 		if _, err := t.Exec(ctx, "found the installation", `INSERT INTO installation (id, canary) VALUES ($1, $2) ON CONFLICT DO NOTHING`, own.ID, own.Canary); err != nil {
 			return err
 		}
-		return t.QueryRow(ctx, "installation", `SELECT id, canary FROM installation`, nil, func(r rows.Row) error { return r.Scan(&i.ID, &i.Canary) })
+		return t.QueryRow(ctx, "installation", `SELECT id, canary FROM installation`, nil, func(r *rows.Row) error { return r.Scan(&i.ID, &i.Canary) })
 	})
 	return i, err
 }

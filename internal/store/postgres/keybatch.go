@@ -22,13 +22,13 @@ func (db *DB) KeysByID(ctx context.Context, keyIDs []string, f func(keyID string
 		return nil
 	}
 	err := db.statement(ctx, db.changes, logTime, func(t *readTx) error {
-		return t.Query(ctx, "read keys", keyColumns+`WHERE id = ANY ($1)`, []any{keyIDs}, func(r rows.Row) error {
-			k, err := scanKey(r)
+		return t.Query(ctx, "read keys", rows.KeyColumns+`WHERE id = ANY ($1)`, []any{keyIDs}, func(r *rows.Row) error {
+			k, err := rows.ScanKey(r)
 			switch {
 			case err == nil:
 				f(k.ID, &k, nil)
 			case k.ID == "" || resultOf(r).Err() != nil: // of the driver, which reads no further
-				return decoded(err)
+				return rows.Decoded(err)
 			default:
 				f(k.ID, nil, err)
 			}
@@ -58,24 +58,10 @@ func (e *corrupted) Error() string { return "the stored record is damaged: " + e
 // Is makes the error match snapshot.ErrDamaged.
 func (e *corrupted) Is(target error) bool { return target == snapshot.ErrDamaged }
 
-// undecodable is the error of a value that the server has read and Keygate cannot decode.
-type undecodable struct{ err error }
-
-func (e *undecodable) Error() string { return e.err.Error() }
-func (e *undecodable) Unwrap() error { return e.err }
-
-// decoded marks an error of decoding a row.
-func decoded(err error) error {
-	if err == nil {
-		return nil
-	}
-	return &undecodable{err}
-}
-
 // isDamage reports whether err is of a record that is damaged, and not of the database.
 func isDamage(err error) bool {
 	state := stateOf(err)
-	var u *undecodable
+	var u *rows.Undecodable
 	return state == dataCorrupted || state == indexCorrupted || errors.As(err, &u)
 }
 

@@ -28,7 +28,7 @@ func termHashes(terms []string) []int64 {
 // KeysToIndex implements control.KeyReader.
 func (t *readTx) KeysToIndex(ctx context.Context, limit int) (waiting int, err error) {
 	err = t.Query(ctx, "count keys to index", `SELECT count(*) FROM (SELECT 1 FROM keys_unindexed LIMIT $1) AS waiting`,
-		[]any{rows.Limit(limit)}, func(r rows.Row) error { return r.Scan(&waiting) })
+		[]any{rows.Limit(limit)}, func(r *rows.Row) error { return r.Scan(&waiting) })
 	return waiting, err
 }
 
@@ -61,7 +61,7 @@ func (t *tx) keysToIndex(ctx context.Context, limit int) (keys []stored.IndexedK
 	size := 0
 	err = t.Query(ctx, "find keys to index", `SELECT k.n, k.id, k.account_id, k.name, k.prefix, k.level, k.phase, k.gateway_id, k.owner
 		FROM (SELECT n FROM keys_unindexed ORDER BY n LIMIT $1) u JOIN keys k ON k.n = u.n ORDER BY k.n`,
-		[]any{limit}, func(r rows.Row) error {
+		[]any{limit}, func(r *rows.Row) error {
 			var k stored.IndexedKey
 			var gateway, owner sql.NullString
 			if err := r.Scan(&k.N, &k.ID, &k.AccountID, &k.Name, &k.Prefix, &k.Level, &k.Phase, &gateway, &owner); err != nil {

@@ -27,7 +27,7 @@ func (t *readTx) Keys(ctx context.Context, accountID string, f control.KeyFilter
 // listed reads the keys whose identifiers the branches of a query return. They are read as an array first, so that the
 // planner does not take them for enough to read the whole table.
 func (t *readTx) listed(ctx context.Context, q *keyQuery, branches []string) ([]apikey.Key, error) {
-	return t.keys(ctx, `WHERE id = ANY (ARRAY(`+strings.Join(branches, " UNION ALL ")+`)) ORDER BY id DESC LIMIT `+q.value(q.page.Limit), q.args...)
+	return t.SelectKeys(ctx, `WHERE id = ANY (ARRAY(`+strings.Join(branches, " UNION ALL ")+`)) ORDER BY id DESC LIMIT `+q.value(q.page.Limit), q.args...)
 }
 
 // keyQuery builds the query of one list. Every value is a parameter, so that there are few
@@ -75,7 +75,7 @@ func (q *keyQuery) phased(where string) []string {
 func (q *keyQuery) part(p stored.KeyPart) string {
 	phase := " AND phase = " + q.value(p.Phase)
 	if q.filter.State == apikey.Active || q.filter.State == apikey.Expired {
-		phase += notEnded
+		phase += rows.NotEnded
 	}
 	switch p.When {
 	case stored.LateUnexpired: // few: by the index on expiry

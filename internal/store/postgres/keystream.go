@@ -65,7 +65,7 @@ func (db *DB) eachKey(ctx context.Context, revokedSince time.Time, f func(*apike
 			n      int
 			failed error // error of f or ctx, not of the driver
 		)
-		err := t.Query(ctx, "stream keys", streamColumns, []any{rows.Micros(revokedSince)}, func(r rows.Row) error {
+		err := t.Query(ctx, "stream keys", streamColumns, []any{rows.Micros(revokedSince)}, func(r *rows.Row) error {
 			if n++; n%checkEvery == 0 && ctx.Err() != nil {
 				failed = ctx.Err()
 				return failed

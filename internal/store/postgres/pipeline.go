@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -21,11 +22,11 @@ const (
 
 // statement is a statement that is queued.
 type statement struct {
-	what   string               // it does, for errors
-	record string               // that it must change, or ""
-	fails  error                // that it fails with if it divides by zero, or nil
-	scan   func(rows.Row) error // of its rows, or nil
-	tag    *pgconn.CommandTag   // of the statement that send was called for; nil for a queued one
+	what   string                // it does, for errors
+	record string                // that it must change, or ""
+	fails  error                 // that it fails with if it divides by zero, or nil
+	scan   func(*rows.Row) error // of its rows, or nil
+	tag    *pgconn.CommandTag    // of the statement that send was called for; nil for a queued one
 	query  string
 	args   []any
 }
@@ -43,6 +44,11 @@ func (t *tx) QueueOne(ctx context.Context, what, record, query string, args ...a
 	return t.enqueue(ctx, statement{what: what, record: record, query: t.c.dialect.of(query).one, args: args})
 }
 
+// QueueOrFail implements rows.Statements.
+func (t *tx) QueueOrFail(ctx context.Context, what string, fails error, query string, args ...any) error {
+	return t.enqueue(ctx, statement{what: what, fails: fails, query: t.c.dialect.of(query).one, args: args})
+}
+
 func (t *tx) enqueue(ctx context.Context, s statement) error {
 	if err := t.Ready(ctx); err != nil {
 		return err
@@ -53,6 +59,7 @@ func (t *tx) enqueue(ctx context.Context, s statement) error {
 			return err
 		}
 	}
+	s.args = slices.Clone(s.args)
 	t.queued, t.queuedBytes = append(t.queued, s), t.queuedBytes+size
 	t.touch(s.query)
 	return nil
@@ -100,7 +107,7 @@ func (e *queuedError) fault() error {
 // send sends the queued statements and then one more, in one round trip, and calls scan for each row of the
 // result of that one. A mutation that does not hold the head takes it before. An error of a queued statement is a
 // queuedError; those after it are not carried out.
-func (t *readTx) send(ctx context.Context, query string, args []any, scan func(rows.Row) error) (tag pgconn.CommandTag, err error) {
+func (t *readTx) send(ctx context.Context, query string, args []any, scan func(*rows.Row) error) (tag pgconn.CommandTag, err error) {
 	list := append(t.before(), t.queued...)
 	t.tripWithHead()
 	t.queued, t.queuedBytes, t.touched = nil, 0, nil
@@ -110,7 +117,7 @@ func (t *readTx) send(ctx context.Context, query string, args []any, scan func(r
 	// The server holds the head until the next round trip, for what is left of the time now.
 	list = append(list, statement{query: query, args: args, scan: scan, tag: &tag})
 	rest := t.goOn()
-	_, err = t.sendOnly(ctx, list, rest.query, rest.args, func(rows.Row) error { return nil })
+	_, err = t.sendOnly(ctx, list, rest.query, rest.args, func(*rows.Row) error { return nil })
 	if stateOf(err) == divisionByZero && tag.String() != "" {
 		err = &queuedError{&rest, err}
 	}
@@ -121,7 +128,7 @@ func (t *readTx) send(ctx context.Context, query string, args []any, scan func(r
 const endTransaction = `COMMIT`
 
 // sendOnly sends a list of statements and then one more, as send does.
-func (t *readTx) sendOnly(ctx context.Context, list []statement, query string, args []any, scan func(rows.Row) error) (tag pgconn.CommandTag, err error) {
+func (t *readTx) sendOnly(ctx context.Context, list []statement, query string, args []any, scan func(*rows.Row) error) (tag pgconn.CommandTag, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	if len(list) == 0 {
@@ -171,10 +178,10 @@ func (s *statement) read(results pgx.BatchResults, cancel func()) error {
 }
 
 // scanAll calls scan for each row. If that fails, it calls cancel: there may be a million rows left.
-func scanAll(result pgx.Rows, scan func(rows.Row) error, cancel func()) (pgconn.CommandTag, error) {
+func scanAll(result pgx.Rows, scan func(*rows.Row) error, cancel func()) (pgconn.CommandTag, error) {
 	defer result.Close() // reads the rest
-	for result.Next() {
-		if err := scan(result); err != nil {
+	for row := (&rows.Row{Result: result}); result.Next(); {
+		if err := scan(row); err != nil {
 			cancel()
 			return pgconn.CommandTag{}, err
 		}
@@ -183,8 +190,8 @@ func scanAll(result pgx.Rows, scan func(rows.Row) error, cancel func()) (pgconn.
 }
 
 // resultOf returns a row of a query as the driver has it.
-func resultOf(r rows.Row) pgx.Rows {
-	result, _ := r.(pgx.Rows)
+func resultOf(r *rows.Row) pgx.Rows {
+	result, _ := r.Result.(pgx.Rows)
 	return result
 }
 

@@ -59,7 +59,7 @@ func TestKeyListPlans(t *testing.T) {
 						q        *keyQuery
 						branches []string
 					}{{&q, q.listed()}, {&q2, q2.searched()}} {
-						text := keyColumns + `WHERE id = ANY (ARRAY(` + strings.Join(one.branches, " UNION ALL ") + `)) ORDER BY id DESC LIMIT ` + one.q.value(25)
+						text := rows.KeyColumns + `WHERE id = ANY (ARRAY(` + strings.Join(one.branches, " UNION ALL ") + `)) ORDER BY id DESC LIMIT ` + one.q.value(25)
 						texts[text] = true
 						if plan := explain(t, db, text, one.q.args, one.q.filter.Query == ""); regexp.MustCompile(`Seq Scan on (keys|key_terms)\b`).MatchString(plan) {
 							t.Errorf("a list scans the table:\n%s\n%s", text, plan)
@@ -83,7 +83,7 @@ func explain(t *testing.T, db *DB, query string, args []any, mayScan bool) strin
 		if _, err := r.Exec(t.Context(), "set", fmt.Sprintf(`SET LOCAL enable_seqscan = %t`, mayScan)); err != nil {
 			return err
 		}
-		return r.Query(t.Context(), "explain", `EXPLAIN `+query, args, func(row rows.Row) error {
+		return r.Query(t.Context(), "explain", `EXPLAIN `+query, args, func(row *rows.Row) error {
 			var line string
 			err := row.Scan(&line)
 			fmt.Fprintln(&plan, line)

@@ -34,7 +34,7 @@ func (db *DB) NewlyDue(ctx context.Context, mark sender.Mark, now time.Time) (fo
 		}
 		if mark == (sender.Mark{}) {
 			next = sender.Mark{DueAt: rows.Instant(at)}
-			return t.Query(ctx, "read newest delivery", `SELECT n FROM delivery_head`, nil, func(r rows.Row) error { return r.Scan(&next.Created) })
+			return t.Query(ctx, "read newest delivery", `SELECT n FROM delivery_head`, nil, func(r *rows.Row) error { return r.Scan(&next.Created) })
 		}
 		n := newer{next: mark, due: map[string]*sender.Due{}, now: at}
 		created, err := n.read(ctx, t, newlyCreated, mark.Created, newlyDue)
@@ -63,7 +63,7 @@ const (
 
 // queueTime returns the present time of the queue.
 func (t *readTx) queueTime(ctx context.Context, now time.Time) (at int64, err error) {
-	err = t.QueryRow(ctx, "time", `SELECT queue_now($1)`, []any{rows.Micros(now)}, func(r rows.Row) error { return r.Scan(&at) })
+	err = t.QueryRow(ctx, "time", `SELECT queue_now($1)`, []any{rows.Micros(now)}, func(r *rows.Row) error { return r.Scan(&at) })
 	return at, err
 }
 
@@ -76,7 +76,7 @@ type newer struct {
 
 // read reads deliveries and returns their number.
 func (n *newer) read(ctx context.Context, t *readTx, query string, args ...any) (count int, err error) {
-	err = t.Query(ctx, "read newly due deliveries", query, args, func(r rows.Row) error {
+	err = t.Query(ctx, "read newly due deliveries", query, args, func(r *rows.Row) error {
 		var (
 			number, state   int64
 			endpoint, cause string
@@ -117,7 +117,7 @@ func (t *readTx) claimable(ctx context.Context, due map[string]*sender.Due) (fou
 	found = make([]sender.Due, 0, len(due))
 	err = t.Query(ctx, "read endpoints with due deliveries", `SELECT w.id, w.account_id, w.failing_since IS NOT NULL
 		FROM webhooks w JOIN accounts a ON a.id = w.account_id WHERE w.id = ANY($1::text[]) AND w.active AND a.state = 'active'`,
-		[]any{slices.Collect(maps.Keys(due))}, func(r rows.Row) error {
+		[]any{slices.Collect(maps.Keys(due))}, func(r *rows.Row) error {
 			var d sender.Due
 			if err := r.Scan(&d.WebhookID, &d.AccountID, &d.Failing); err != nil {
 				return err
@@ -149,7 +149,7 @@ const allDue = waiting + `SELECT id,
 func (db *DB) AllDue(ctx context.Context, after string, n int, now time.Time) (found []sender.Due, last string, err error) {
 	err = db.view(ctx, db.readers, func(t *readTx) error {
 		due, steps := map[string]*sender.Due{}, 0
-		err := t.Query(ctx, "read waiting endpoints", allDue, []any{after, n, rows.Micros(now)}, func(r rows.Row) error {
+		err := t.Query(ctx, "read waiting endpoints", allDue, []any{after, n, rows.Micros(now)}, func(r *rows.Row) error {
 			var d sender.Due
 			if err := r.Scan(&d.WebhookID, &d.New, &d.Begun); err != nil {
 				return err
@@ -178,7 +178,7 @@ func (db *DB) AllDue(ctx context.Context, after string, n int, now time.Time) (f
 func (db *DB) NextDelivery(ctx context.Context, now time.Time) (next time.Time, err error) {
 	err = db.view(ctx, db.readers, func(t *readTx) error {
 		return t.Query(ctx, "read next due delivery", `SELECT d.due_at - queue_now($1) FROM deliveries d JOIN webhooks w ON w.id = d.webhook_id
-			WHERE d.due_at > queue_now($1) AND w.active ORDER BY d.due_at LIMIT 1`, []any{rows.Micros(now)}, func(r rows.Row) error {
+			WHERE d.due_at > queue_now($1) AND w.active ORDER BY d.due_at LIMIT 1`, []any{rows.Micros(now)}, func(r *rows.Row) error {
 			var in int64
 			err := r.Scan(&in)
 			next = now.Add(time.Duration(in) * time.Microsecond)
@@ -194,7 +194,7 @@ func (db *DB) DeliveryBacklog(ctx context.Context, now time.Time) (b webhook.Bac
 	err = db.view(ctx, db.readers, func(t *readTx) error {
 		return t.Query(ctx, "count waiting deliveries", `SELECT count(*), queue_now($1) - min(d.due_at) FILTER (WHERE d.token IS NULL AND d.due_at <= queue_now($1))
 			FROM accounts a JOIN webhooks w ON w.account_id = a.id JOIN deliveries d ON d.webhook_id = w.id
-			WHERE a.state = 'active' AND w.active AND d.due_at IS NOT NULL`, []any{rows.Micros(now)}, func(r rows.Row) error {
+			WHERE a.state = 'active' AND w.active AND d.due_at IS NOT NULL`, []any{rows.Micros(now)}, func(r *rows.Row) error {
 			var since sql.NullInt64
 			err := r.Scan(&b.Waiting, &since)
 			if since.Valid {

@@ -82,7 +82,7 @@ func (c *nodes) fanOut() {
 func (c *nodes) numbers() (list []int64) {
 	c.Helper()
 	c.must(c.stores[0].view(c.Context(), c.stores[0].readers, func(t *readTx) error {
-		return t.Query(c.Context(), "read", `SELECT n FROM deliveries ORDER BY n`, nil, func(r rows.Row) error {
+		return t.Query(c.Context(), "read", `SELECT n FROM deliveries ORDER BY n`, nil, func(r *rows.Row) error {
 			var n int64
 			err := r.Scan(&n)
 			list = append(list, n)
@@ -153,7 +153,7 @@ func waitForLock(t testing.TB, tx *tx) {
 			t.Fatal(err)
 		}
 		err := tx.QueryRow(t.Context(), "locks", `SELECT count(*) FROM pg_locks l JOIN pg_stat_activity a USING (pid) WHERE NOT l.granted AND a.datname = current_database()`,
-			nil, func(r rows.Row) error { return r.Scan(&waiting) })
+			nil, func(r *rows.Row) error { return r.Scan(&waiting) })
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -166,7 +166,7 @@ func waitForEnd(t testing.TB, db *DB, process uint32) {
 	for running := true; running; {
 		err := db.search(t.Context(), func(r *readTx) error {
 			return r.QueryRow(t.Context(), "processes", `SELECT EXISTS (SELECT FROM pg_stat_activity WHERE pid = $1::bigint)`, []any{int64(process)},
-				func(row rows.Row) error { return row.Scan(&running) })
+				func(row *rows.Row) error { return row.Scan(&running) })
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -348,7 +348,7 @@ func TestClaimBesideAnUnfinishedOne(t *testing.T) {
 	died := c.stores[0].write(t.Context(), func(one *tx) error {
 		process = one.c.Conn.Conn().PgConn().PID()
 		args := []any{[]string{c.hook.ID}, []int64{3}, []bool{false}, int64(0), "t", int64(time.Minute / time.Microsecond)}
-		c.must(one.Query(t.Context(), "claim", claim, args, func(rows.Row) error { return nil }))
+		c.must(one.Query(t.Context(), "claim", claim, args, func(*rows.Row) error { return nil }))
 		if got := take(10); got != 2 {
 			t.Errorf("the second claim got %d deliveries, want the 2 that the first has not", got)
 		}

@@ -158,8 +158,8 @@ func TestRecordPlans(t *testing.T) {
 		"became due":    {becameDue, []any{int64(1), "wh_1", int64(2), 1000}},
 		"all due":       {allDue, []any{"", 64, int64(1)}},
 		"claim":         {claim, []any{[]string{"wh_1"}, []int64{5}, []bool{false}, int64(1), "t", int64(1)}},
-		"listeners":     {listeners, []any{"acct_1", "key.created", 17}},
-		"subscribed":    {subscribed, []any{"acct_1", "wh_1", int64(1), "key.created", 200}},
+		"listeners":     {rows.ListenersQuery, []any{"acct_1", "key.created", 17}},
+		"subscribed":    {rows.SubscribedQuery, []any{"acct_1", "wh_1", int64(1), "key.created", 200}},
 		"release":       {`UPDATE deliveries SET token = NULL, due_at = next_at WHERE token >= $1 AND token < $2 AND starts_with(token, $1)`, []any{"a/", "a0"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -168,7 +168,7 @@ func TestRecordPlans(t *testing.T) {
 				if _, err := tx.Exec(t.Context(), "prefer indexes", `SET LOCAL enable_seqscan = off`); err != nil {
 					return err
 				}
-				return tx.Query(t.Context(), "explain", `EXPLAIN `+query.text, query.args, func(r rows.Row) error {
+				return tx.Query(t.Context(), "explain", `EXPLAIN `+query.text, query.args, func(r *rows.Row) error {
 					var line string
 					err := r.Scan(&line)
 					plan += line + "\n"

@@ -102,7 +102,7 @@ func (db *DB) dropDays(ctx context.Context, before time.Time, limit int) (more b
 		return false, nil
 	}
 	err = db.record(ctx, func(t *tx) error {
-		return t.Query(ctx, "drop days of the request log", `SELECT drop_request_days($1, $2)`, []any{dayOf(before.Unix()), limit}, func(r rows.Row) error {
+		return t.Query(ctx, "drop days of the request log", `SELECT drop_request_days($1, $2)`, []any{dayOf(before.Unix()), limit}, func(r *rows.Row) error {
 			var n int64
 			err := r.Scan(&n)
 			more = n == int64(limit)

@@ -20,7 +20,7 @@ func partitions(t *testing.T, db *DB) (days []string) {
 	both := map[string][]string{}
 	err := db.view(t.Context(), db.readers, func(r *readTx) error {
 		return r.Query(t.Context(), "list partitions", `SELECT p.relname, right(c.relname, 8) FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
-			JOIN pg_class p ON p.oid = i.inhparent WHERE p.relname IN ('requests', 'requests_left_out') ORDER BY 1, 2`, nil, func(row rows.Row) error {
+			JOIN pg_class p ON p.oid = i.inhparent WHERE p.relname IN ('requests', 'requests_left_out') ORDER BY 1, 2`, nil, func(row *rows.Row) error {
 			var parent, suffix string
 			err := row.Scan(&parent, &suffix)
 			both[parent] = append(both[parent], suffix)

@@ -2,14 +2,11 @@ package postgres
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/keygate/keygate/internal/accesslog"
-	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/requestlog"
 	"github.com/keygate/keygate/internal/store/rows"
-	"github.com/keygate/keygate/internal/store/stored"
 )
 
 var _ requestlog.Store = (*DB)(nil)
@@ -95,72 +92,21 @@ func (t *tx) countLeftOut(ctx context.Context, left []requestlog.LeftOut) error 
 	return err
 }
 
-const requestColumns = `SELECT r.account_id, r.id, r.time, r.gateway_id, r.route_id, r.key_id, r.key_prefix, r.method, r.path, r.client_ip,
-	r.status, r.duration, r.decision, r.limit_scope, r.limit_count, r.remaining, r.passes_at, r.upstream_status, r.reason, r.detail, coalesce(l.count, 0)
-	FROM requests r LEFT JOIN requests_left_out l ON l.account_id = r.account_id AND l.second = r.time / 1000000 `
-
-func scanRequest(r rows.Row) (requestlog.Record, error) {
-	var q requestlog.Record
-	var at, duration int64
-	var prefix, method, path, detail []byte
-	err := r.Scan(&q.AccountID, &q.ID, &at, &q.GatewayID, &q.RouteID, &q.KeyID, &prefix, &method, &path, &q.ClientIP,
-		&q.Status, &duration, &q.Decision, &q.LimitScope, &q.Limit, &q.Remaining, &q.PassesAt, &q.UpstreamStatus, &q.Reason, &detail, &q.LeftOut)
-	q.Time, q.Duration = rows.Instant(at), time.Duration(duration)
-	q.KeyPrefix, q.Method, q.Path, q.Detail = string(prefix), string(method), string(path), string(detail)
-	return q, err
-}
-
 // RequestRecords implements requestlog.Store.
 func (db *DB) RequestRecords(ctx context.Context, accountID string, f requestlog.Filter, limit int, after string) (list []requestlog.Record, err error) {
-	s := stored.RequestSpan(f.Since, f.Until, rows.Below(after))
-	where, args := `WHERE r.account_id = $1 AND r.id >= $2 AND r.id < $3`, []any{accountID, s.From, s.Below, rows.Limit(limit)}
-	and := func(condition string, value any) {
-		args = append(args, value)
-		where += fmt.Sprintf(` AND %s $%d`, condition, len(args))
-	}
-	if f.KeyID != "" {
-		where += ` AND r.key_id <> ''`
-		and(`r.key_id =`, f.KeyID)
-	}
-	if f.RouteID != "" {
-		where += ` AND r.route_id <> ''`
-		and(`r.route_id =`, f.RouteID)
-	}
-	if f.GatewayID != "" {
-		and(`r.gateway_id =`, f.GatewayID)
-	}
-	if f.Status != 0 {
-		and(`r.status =`, f.Status)
-	}
-	if !f.Since.IsZero() {
-		and(`r.time >=`, rows.Micros(f.Since))
-	}
-	if !f.Until.IsZero() {
-		and(`r.time <`, rows.Micros(f.Until))
-	}
 	err = db.search(ctx, func(t *readTx) error {
-		return t.Query(ctx, "list requests", requestColumns+where+` ORDER BY r.id DESC LIMIT $4`, args, func(r rows.Row) error {
-			q, err := scanRequest(r)
-			list = append(list, q)
-			return err
-		})
+		list, err = t.RequestRecords(ctx, accountID, f, limit, after)
+		return err
 	})
 	return list, err
 }
 
 // RequestRecord implements requestlog.Store.
-func (db *DB) RequestRecord(ctx context.Context, accountID, requestID string) (*requestlog.Record, error) {
-	var found *requestlog.Record
-	err := db.view(ctx, db.readers, func(t *readTx) error {
-		return t.Query(ctx, "read request", requestColumns+`WHERE r.account_id = $1 AND r.id = $2`, []any{accountID, requestID}, func(r rows.Row) error {
-			q, err := scanRequest(r)
-			found = &q
-			return err
-		})
+func (db *DB) RequestRecord(ctx context.Context, accountID, requestID string) (found *requestlog.Record, err error) {
+	err = db.view(ctx, db.readers, func(t *readTx) error {
+		found, err = t.RequestRecord(ctx, accountID, requestID)
+		return err
 	})
-	if err == nil && found == nil {
-		return nil, fault.New(fault.NotFound, "no such request was refused or failed within the last 24 hours")
-	}
 	return found, err
 }
 

@@ -20,7 +20,7 @@ const oldestSnapshot = `SELECT coalesce(max(extract(epoch FROM clock_timestamp()
 // few seconds, so their table grows meanwhile and each read of it takes longer.
 func (db *DB) OldestSnapshot(ctx context.Context) (age time.Duration, err error) {
 	err = db.statement(ctx, db.readers, logTime, func(t *readTx) error {
-		return t.Query(ctx, "read the oldest snapshot", oldestSnapshot, nil, func(r rows.Row) error {
+		return t.Query(ctx, "read the oldest snapshot", oldestSnapshot, nil, func(r *rows.Row) error {
 			var micros int64
 			err := r.Scan(&micros)
 			age = time.Duration(max(0, micros)) * time.Microsecond

@@ -2,11 +2,9 @@ package postgres
 
 import (
 	"context"
-	"slices"
 
 	"github.com/keygate/keygate/internal/account"
 	"github.com/keygate/keygate/internal/apikey"
-	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/gateway"
 	"github.com/keygate/keygate/internal/snapshot"
 	"github.com/keygate/keygate/internal/store/rows"
@@ -31,7 +29,7 @@ func readOn[T any](ctx context.Context, db *DB, p *pool, f func(*readTx) (T, err
 // LastSeq implements snapshot.ChangeLog.
 func (db *DB) LastSeq(ctx context.Context) (int64, error) {
 	return read(ctx, db, func(t *readTx) (int64, error) {
-		_, last, err := t.changeBounds(ctx)
+		_, last, err := t.ChangeBounds(ctx)
 		return last, err
 	})
 }
@@ -89,11 +87,11 @@ func (db *DB) ReadableAccounts(ctx context.Context, bad func(accountID string, e
 func (db *DB) accounts(ctx context.Context, rest string, args []any, bad func(accountID string, err error)) (list []account.Account, err error) {
 	err = db.statement(ctx, db.changes, readTime, func(t *readTx) error {
 		list = nil // of an attempt whose connection was lost
-		return t.Query(ctx, "read accounts", accountColumns+rest, args, func(r rows.Row) error {
-			a, err := scanAccount(r)
+		return t.Query(ctx, "read accounts", rows.AccountColumns+rest, args, func(r *rows.Row) error {
+			a, err := rows.ScanAccount(r)
 			if err != nil {
 				if a.ID == "" || resultOf(r).Err() != nil { // of the driver, which reads no further
-					return decoded(err)
+					return rows.Decoded(err)
 				}
 				bad(a.ID, &corrupted{err})
 				a.State = account.Suspended
@@ -109,27 +107,14 @@ func (db *DB) accounts(ctx context.Context, rest string, args []any, bad func(ac
 // the store.
 func (db *DB) EachGateway(ctx context.Context, f func(*gateway.Gateway, []gateway.Route) error) error {
 	return db.stream(ctx, db.source, func(t *readTx) error {
-		gateways, err := t.gateways(ctx, `ORDER BY id`)
-		if err != nil {
-			return ofRecord(err)
-		}
-		for i := range gateways {
-			routes, err := t.RouteTable(ctx, gateways[i].ID)
-			if err != nil {
-				return ofRecord(err)
-			}
-			if err := f(&gateways[i], routes); err != nil {
-				return err
-			}
-		}
-		return nil
+		return t.EachGateway(ctx, f, ofRecord)
 	})
 }
 
 // GatewayByID implements snapshot.GatewaySource.
 func (db *DB) GatewayByID(ctx context.Context, gatewayID string) (g *gateway.Gateway, routes []gateway.Route, err error) {
 	err = db.view(ctx, db.source, func(t *readTx) error {
-		if g, err = t.gateway(ctx, `WHERE id = $1`, gatewayID); err != nil {
+		if g, err = t.SelectGateway(ctx, `WHERE id = $1`, gatewayID); err != nil {
 			return err
 		}
 		routes, err = t.RouteTable(ctx, gatewayID)
@@ -148,7 +133,7 @@ func (db *DB) GatewayIDs(ctx context.Context) ([]string, error) {
 // HasGateway implements snapshot.GatewaySource. It reads on the connection of the change log, because keys wait for it.
 func (db *DB) HasGateway(ctx context.Context, gatewayID string) (found bool, err error) {
 	err = db.statement(ctx, db.changes, logTime, func(t *readTx) error {
-		return t.Query(ctx, "find a gateway", `SELECT 1 FROM gateways WHERE id = $1`, []any{gatewayID}, func(rows.Row) error {
+		return t.Query(ctx, "find a gateway", `SELECT 1 FROM gateways WHERE id = $1`, []any{gatewayID}, func(*rows.Row) error {
 			found = true
 			return nil
 		})
@@ -159,8 +144,8 @@ func (db *DB) HasGateway(ctx context.Context, gatewayID string) (found bool, err
 // RouteCount implements snapshot.GatewaySource.
 func (db *DB) RouteCount(ctx context.Context, gatewayID string) (n int, err error) {
 	err = db.view(ctx, db.source, func(t *readTx) error {
-		return t.Query(ctx, "count routes", `SELECT route_count FROM gateways WHERE id = $1`, []any{gatewayID}, func(r rows.Row) error {
-			return decoded(r.Scan(&n))
+		return t.Query(ctx, "count routes", `SELECT route_count FROM gateways WHERE id = $1`, []any{gatewayID}, func(r *rows.Row) error {
+			return rows.Decoded(r.Scan(&n))
 		})
 	})
 	return n, ofRecord(err)
@@ -169,58 +154,11 @@ func (db *DB) RouteCount(ctx context.Context, gatewayID string) (n int, err erro
 // GatewayDelta implements snapshot.GatewaySource.
 func (db *DB) GatewayDelta(ctx context.Context, gatewayID string, routeIDs []string, after int64) (*snapshot.GatewayDelta, error) {
 	return read(ctx, db, func(t *readTx) (*snapshot.GatewayDelta, error) {
-		g, err := t.gateway(ctx, `WHERE id = $1`, gatewayID)
-		if err != nil {
-			return nil, ofRecord(err)
-		}
-		d := &snapshot.GatewayDelta{Gateway: g, RouteIDs: slices.Clone(routeIDs)}
-		if err := t.newerChanges(ctx, d, after); err != nil || d.Whole {
-			return d, err
-		}
-		for _, routeID := range d.RouteIDs {
-			r, err := t.Route(ctx, gatewayID, routeID)
-			if fault.CodeOf(err) == fault.NotFound {
-				continue
-			}
-			if err != nil {
-				return nil, ofRecord(err)
-			}
-			d.Routes = append(d.Routes, *r)
-		}
-		return d, nil
-	})
-}
-
-// newerChanges adds to d what the change log says of its gateway after an entry.
-func (t *readTx) newerChanges(ctx context.Context, d *snapshot.GatewayDelta, after int64) error {
-	trimmed, _, err := t.changeBounds(ctx)
-	if err != nil {
-		return err
-	}
-	d.Whole = after < trimmed
-	known := map[string]bool{}
-	for _, routeID := range d.RouteIDs {
-		known[routeID] = true
-	}
-	return t.Query(ctx, "read changes", `SELECT seq, kind, record_id FROM changes WHERE seq > $1 ORDER BY seq`, []any{after}, func(r rows.Row) error {
-		var c snapshot.Change
-		if err := r.Scan(&c.Seq, &c.Kind, &c.ID); err != nil {
-			return err
-		}
-		gatewayID, routeID := c.Gateway()
-		switch {
-		case gatewayID != d.Gateway.ID:
-		case c.Kind == snapshot.GatewayChange:
-			d.Whole = true
-		case routeID != "" && !known[routeID]:
-			known[routeID] = true
-			d.RouteIDs = append(d.RouteIDs, routeID)
-		}
-		return nil
+		return t.GatewayDelta(ctx, gatewayID, routeIDs, after, ofRecord)
 	})
 }
 
 // KeyByID implements snapshot.KeySource.
 func (db *DB) KeyByID(ctx context.Context, keyID string) (*apikey.Key, error) {
-	return readOn(ctx, db, db.changes, func(t *readTx) (*apikey.Key, error) { return t.key(ctx, `WHERE id = $1`, keyID) })
+	return readOn(ctx, db, db.changes, func(t *readTx) (*apikey.Key, error) { return t.SelectKey(ctx, `WHERE id = $1`, keyID) })
 }

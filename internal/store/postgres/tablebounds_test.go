@@ -37,7 +37,7 @@ func TestEveryTableHasABound(t *testing.T) {
 	var tables []string
 	err = db.view(t.Context(), db.readers, func(r *readTx) error {
 		return r.Query(t.Context(), "list tables", `SELECT relname FROM pg_class WHERE relkind IN ('r', 'p') AND NOT relispartition
-			AND relnamespace = current_schema()::regnamespace AND relname <> 'goose_db_version' ORDER BY relname`, nil, func(row rows.Row) error {
+			AND relnamespace = current_schema()::regnamespace AND relname <> 'goose_db_version' ORDER BY relname`, nil, func(row *rows.Row) error {
 			var name string
 			err := row.Scan(&name)
 			tables = append(tables, name)

@@ -70,7 +70,7 @@ func (t *readTx) findChunks(ctx context.Context, q *traffic.ChunkQuery) (seqs []
 	if q.Tier > 0 {
 		query += ` UNION ALL SELECT seq, start FROM traffic WHERE account_id = $1 AND part = $2 AND tier < $3 AND state < 2 AND start >= $4 AND start < $5` + only
 	}
-	err = t.Query(ctx, "find traffic", query+` ORDER BY start, seq`, args, func(r rows.Row) error {
+	err = t.Query(ctx, "find traffic", query+` ORDER BY start, seq`, args, func(r *rows.Row) error {
 		var seq, start int64
 		err := r.Scan(&seq, &start)
 		seqs = append(seqs, seq)
@@ -86,7 +86,7 @@ const chunksAtOnce = 128
 func (t *readTx) chunks(ctx context.Context, seqs []int64, f func(*traffic.Chunk) error) error {
 	for some := range slices.Chunk(seqs, chunksAtOnce) {
 		err := t.Query(ctx, "read traffic", `SELECT t.seq, t.account_id, t.part, t.tier, t.state, t.start, t.first, t.last, t.body
-			FROM unnest($1::bigint[]) WITH ORDINALITY AS q (seq, place) JOIN traffic t USING (seq) ORDER BY q.place`, []any{some}, func(r rows.Row) error {
+			FROM unnest($1::bigint[]) WITH ORDINALITY AS q (seq, place) JOIN traffic t USING (seq) ORDER BY q.place`, []any{some}, func(r *rows.Row) error {
 			var c traffic.Chunk
 			var first, last []byte
 			if err := r.Scan(&c.Seq, &c.AccountID, &c.Part, &c.Tier, &c.State, &c.Start, &first, &last, &c.Body); err != nil {
@@ -113,7 +113,7 @@ func (db *DB) TrafficBacklog(ctx context.Context, tier traffic.Tier, s traffic.S
 	err = db.view(ctx, db.readers, func(t *readTx) error {
 		return t.Query(ctx, "find traffic to merge", `SELECT account_id, part, start, array_agg(seq ORDER BY seq) FROM traffic
 			WHERE tier = $1 AND state = $2 AND state < 2 AND start < $3 GROUP BY start, account_id, part ORDER BY start, account_id, part LIMIT $4`,
-			[]any{int64(tier), int64(s), before, rows.Limit(limit)}, func(r rows.Row) error {
+			[]any{int64(tier), int64(s), before, rows.Limit(limit)}, func(r *rows.Row) error {
 				b := traffic.Backlog{Tier: tier, State: s}
 				err := r.Scan(&b.AccountID, &b.Part, &b.Start, &b.Seqs)
 				list = append(list, b)

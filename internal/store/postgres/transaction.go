@@ -126,7 +126,8 @@ func (db *DB) try(ctx context.Context, k kind, sure bool, f func(*tx) error) (ag
 	}
 	defer db.writer.give(c)
 	t := &tx{readTx: readTx{c: c, limit: writeTime, mutation: mutation{headTime: db.headTime, seed: newSeed(), sure: sure}}, now: db.now, random: db.random}
-	t.Reader = rows.Reader{Queries: &t.readTx, Pages: c.pages}
+	t.Reader = rows.Reader{ReadTx: &t.readTx, Pages: c.pages, Codec: c.codec}
+	t.Writer = rows.NewWriter(&t.Reader, t)
 	if err := t.begin(ctx, db.begin(k), k); err != nil {
 		c.abandon()
 		if ctx.Err() != nil {
@@ -381,7 +382,7 @@ type readTx struct {
 
 func newReadTx(c *conn, limit time.Duration) *readTx {
 	t := &readTx{c: c, limit: limit}
-	t.Reader = rows.Reader{Queries: t, Pages: c.pages}
+	t.Reader = rows.Reader{ReadTx: t, Pages: c.pages, Codec: c.codec}
 	return t
 }
 
@@ -405,18 +406,14 @@ type mutation struct {
 	seed      int64  // of hashes
 	reads     []recorded
 	readRows  int // of all reads
-
-	ending      string // the gateway that EndGateway was called for
-	endingTable int64  // its route table
 }
 
 // tx also writes.
 type tx struct {
 	readTx
+	rows.Writer
 	now    func() int64 // microseconds since 1970
 	random io.Reader    // for marks
-	direct int          // deliveries of events that the transaction has written itself
-	heard  listening    // by the last event of the transaction
 
 	commitBy time.Time // zero for the usual time of COMMIT
 
@@ -521,7 +518,7 @@ func (t *readTx) fault(what string, err error) error {
 }
 
 // Query implements rows.Queries. The statement runs to its end even if ctx ends, except in a Search.
-func (t *readTx) Query(ctx context.Context, what, query string, args []any, scan func(rows.Row) error) error {
+func (t *readTx) Query(ctx context.Context, what, query string, args []any, scan func(*rows.Row) error) error {
 	if err := t.Ready(ctx); err != nil {
 		return err
 	}
@@ -547,12 +544,18 @@ func (t *tx) Exec(ctx context.Context, what, query string, args ...any) (int64, 
 	}
 	during, cancel := t.during()
 	defer cancel()
-	tag, err := t.send(during, t.c.dialect.of(query).alone, args, func(rows.Row) error { return nil })
+	tag, err := t.send(during, t.c.dialect.of(query).alone, args, func(*rows.Row) error { return nil })
 	if err != nil {
 		return 0, t.fail(what, err)
 	}
 	return tag.RowsAffected(), nil
 }
+
+// Held implements rows.Tx.
+func (t *tx) Held() bool { return t.held }
+
+// Now implements rows.Tx.
+func (t *tx) Now() int64 { return t.now() }
 
 // Fail implements rows.Statements.
 func (t *tx) Fail(err error) error {
@@ -565,7 +568,7 @@ func (t *tx) commit() error {
 	t.countAll()
 	if t.accountID != "" {
 		t.queued = append(t.queued, statement{what: "number the change", query: accountChanges, args: []any{t.accountID},
-			scan: func(r rows.Row) error { return r.Scan(&t.ofAccount) }})
+			scan: func(r *rows.Row) error { return r.Scan(&t.ofAccount) }})
 	}
 	if len(t.queued) == 0 && !t.ahead {
 		t.tripWithHead()
@@ -582,7 +585,7 @@ func (t *tx) commit() error {
 	defer cancel()
 	server := t.c.Conn.Conn().PgConn()
 	forgetWarnings(server)
-	tag, err := t.send(ctx, endTransaction, nil, func(rows.Row) error { return nil })
+	tag, err := t.send(ctx, endTransaction, nil, func(*rows.Row) error { return nil })
 	return cmp.Or(err, committed(tag), confirmedBy(server))
 }
 

@@ -122,7 +122,7 @@ func TestSearchStopsWithItsContext(t *testing.T) {
 	for range searchers + 1 {
 		ctx, cancel := context.WithCancel(t.Context())
 		err := db.search(ctx, func(t *readTx) error {
-			return t.Query(ctx, "count for ever", endless+`i FROM n`, nil, func(rows.Row) error {
+			return t.Query(ctx, "count for ever", endless+`i FROM n`, nil, func(*rows.Row) error {
 				cancel() // in the first row, so that the statement is running
 				return nil
 			})

@@ -56,3 +56,35 @@ func Below(after string) string {
 
 // Limit returns n, or 0 if it is negative: SQLite takes a negative limit for no limit, and PostgreSQL takes none.
 func Limit(n int) int { return max(n, 0) }
+
+// borrowed is a byte string that is valid until the next row, and is not copied if the engine has it in memory.
+type borrowed []byte
+
+// Scan implements sql.Scanner.
+func (b *borrowed) Scan(v any) error {
+	switch v := v.(type) {
+	case []byte:
+		*b = v
+	case string:
+		*b = []byte(v)
+	default:
+		*b = nil
+	}
+	return nil
+}
+
+// text is a text with any bytes, which PostgreSQL keeps as a byte string.
+type text string
+
+// Scan implements sql.Scanner.
+func (t *text) Scan(v any) error {
+	switch v := v.(type) {
+	case []byte:
+		*t = text(v)
+	case string:
+		*t = text(v)
+	default:
+		*t = ""
+	}
+	return nil
+}

@@ -22,7 +22,7 @@ var (
 // A limit is not a parameter alone: SQLite would plan with its value and prepare the statement again whenever one is
 // bound, which costs more than reading a page.
 func ForSQLite(statement string) string {
-	s := strings.NewReplacer("= true", "= 1", "= false", "= 0", "LIMIT ALL", "LIMIT -1", "greatest(", "max(", "least(", "min(", "strpos(", "instr(").Replace(statement)
+	s := strings.NewReplacer("= true", "= 1", "= false", "= 0", "LIMIT ALL", "LIMIT -1", ` COLLATE "C"`, "", "greatest(", "max(", "least(", "min(", "strpos(", "instr(").Replace(statement)
 	s = cast.ReplaceAllString(locked.ReplaceAllString(s, ""), "")
 	s = limit.ReplaceAllString(list.ReplaceAllString(s, "IN (SELECT value FROM json_each($1))"), "$1 $2+0")
 	s = inRows(s)

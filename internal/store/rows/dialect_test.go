@@ -19,6 +19,7 @@ func TestDialects(t *testing.T) {
 		{"functions", `greatest(0, a), least(a, b), strpos(a, b)`, `max(0, a), min(a, b), instr(a, b)`, `greatest(0, a), least(a, b), strpos(a, b)`},
 		{"a list is JSON in SQLite", `WHERE a = $1 AND id = ANY ($2)`, `WHERE a = ? AND id IN (SELECT value FROM json_each(?))`, `WHERE a = $1 AND id = ANY ($2)`},
 		{"SQLite has no types", `sum(n)::bigint, $1::text[]`, `sum(n), ?`, `sum(n)::bigint, $1::text[]`},
+		{"SQLite compares bytes", `lower($1 COLLATE "C")`, `lower(?)`, `lower($1 COLLATE "C")`},
 		{"SQLite has no locks of rows", `LIMIT 1 FOR UPDATE SKIP LOCKED`, `LIMIT 1`, `LIMIT 1 FOR UPDATE SKIP LOCKED`},
 		{"locks within parentheses", `(SELECT 1 FOR NO KEY UPDATE) AS a`, `(SELECT 1) AS a`, `(SELECT 1 FOR NO KEY UPDATE) AS a`},
 		{

@@ -3,15 +3,13 @@ package rows
 import (
 	"context"
 
+	"github.com/keygate/keygate/internal/audit"
+	"github.com/keygate/keygate/internal/event"
 	"github.com/keygate/keygate/internal/fault"
+	"github.com/keygate/keygate/internal/snapshot"
 	"github.com/keygate/keygate/internal/store/stored"
+	"github.com/keygate/keygate/internal/webhook"
 )
-
-// Row is one row of a result.
-type Row interface {
-	// Scan copies the columns to what the pointers point to, as that of database/sql does.
-	Scan(to ...any) error
-}
 
 // Queries are the reads of a transaction. After the first error of a statement, every later call returns that error.
 type Queries interface {
@@ -19,36 +17,85 @@ type Queries interface {
 	Ready(ctx context.Context) error
 	// Query calls scan for each row of the result. scan must not use the transaction. what says what the query does, for
 	// errors.
-	Query(ctx context.Context, what, query string, args []any, scan func(Row) error) error
+	Query(ctx context.Context, what, query string, args []any, scan func(*Row) error) error
 }
 
-// Statements are the reads and the writes of a transaction.
+// Statements are the reads and the writes of a transaction. They do not keep the slice of the arguments.
 type Statements interface {
 	Queries
 	// Queue runs a statement of which nobody needs the result. The engine may send it later, together with others, in
-	// the order of the calls. args must not change until then. The error may come from a later call.
+	// the order of the calls. What args point to must not change until then. The error may come from a later call.
 	Queue(ctx context.Context, what, statement string, args ...any) error
 	// QueueOne is Queue for a statement that changes one row. If it changes none, the transaction fails with
 	// fault.NotFound for record.
 	QueueOne(ctx context.Context, what, record, statement string, args ...any) error
+	// QueueOrFail is QueueOne for a transaction that fails with the given error.
+	QueueOrFail(ctx context.Context, what string, fails error, statement string, args ...any) error
 	// Exec runs a statement and returns how many rows it changed.
 	Exec(ctx context.Context, what, statement string, args ...any) (int64, error)
+	// MayDelete reports whether a DELETE would delete anything. It may return true without a look.
+	MayDelete(ctx context.Context, what, statement string, args ...any) (bool, error)
 	// Delete runs a DELETE and returns how many rows it deleted. The engine may look first whether there are any.
 	Delete(ctx context.Context, what, statement string, args ...any) (int64, error)
 	// Fail makes the transaction fail with err unless it has failed, and returns the error that it fails with.
 	Fail(err error) error
 }
 
+// Tx is what an engine gives a Writer: the statements of a transaction, and what it does in a way of its own.
+type Tx interface {
+	Statements
+	// Now returns the time in microseconds since 1970.
+	Now() int64
+	// InsertTable adds a route table and returns its number.
+	InsertTable(ctx context.Context, gatewayID, revisionID string, state int) (n int64, err error)
+	InsertPages(ctx context.Context, table int64, pages []stored.RoutePage) error
+	InsertParts(ctx context.Context, revisionID string, parts []stored.RevisionPart) error
+	// Held reports whether the transaction holds what others wait for, so that it should end soon.
+	Held() bool
+	AppendChange(ctx context.Context, k snapshot.ChangeKind, recordID string) (seq int64, err error)
+	InsertEvent(ctx context.Context, e *event.Event, listed bool) error
+	// InsertDeliveries adds deliveries of one event, all of the same state, trigger and times.
+	InsertDeliveries(ctx context.Context, list []webhook.Delivery) error
+	RemoveAttempts(ctx context.Context, deliveries []int64) error
+	// ForgetSubscriptions removes up to limit former subscriptions of an account that no fan-out needs, and returns how
+	// many.
+	ForgetSubscriptions(ctx context.Context, accountID string, limit int) (int64, error)
+	// DeleteAuditChunks deletes the chunks with the given identifiers. If one of them does not exist, the error is
+	// fault.Conflict.
+	DeleteAuditChunks(ctx context.Context, accountID string, gone []int64) (last int64, err error)
+	// InsertSegments adds the segments of a group of audit blocks.
+	InsertSegments(ctx context.Context, accountID string, group int64, segments [][]byte) error
+	// TrimEvents removes up to limit events that were created before the given time. Events that a delivery needs are
+	// only removed from the list. It returns the number of events.
+	TrimEvents(ctx context.Context, before int64, limit int) (int64, error)
+}
+
+// ReadTx is what an engine gives a Reader: the queries of a transaction, and what it reads in a way of its own.
+type ReadTx interface {
+	Queries
+	// Attempts calls f for each attempt of deliveries, which are given by the numbers of their rows, in the order of the
+	// attempts.
+	Attempts(ctx context.Context, deliveries []int64, f func(delivery int64, a *webhook.Attempt)) error
+	// AuditChunks returns the chunks of the unsealed end of an account's audit log, in their order.
+	AuditChunks(ctx context.Context, accountID string) ([]audit.Chunk, error)
+	// ChangeBounds returns the sequence numbers of the last trimmed and of the newest entry of the change log.
+	ChangeBounds(ctx context.Context) (trimmed, last int64, err error)
+}
+
 // Reader reads the rows of a transaction. It implements parts of control.ReadTx.
 type Reader struct {
-	Queries
+	ReadTx
 	Pages *stored.PageCodec
+	Codec *audit.Codec
+
+	ending      string // the gateway that EndGateway was called for
+	endingTable int64  // its route table
 }
 
 // QueryRow calls scan for the only row of the result. If there is none, the error is fault.NotFound for record.
-func (t *Reader) QueryRow(ctx context.Context, record, query string, args []any, scan func(Row) error) error {
+func (t *Reader) QueryRow(ctx context.Context, record, query string, args []any, scan func(*Row) error) error {
 	found := false
-	err := t.Query(ctx, "read "+record, query, args, func(r Row) error {
+	err := t.Query(ctx, "read "+record, query, args, func(r *Row) error {
 		found = true
 		return scan(r)
 	})
@@ -60,7 +107,7 @@ func (t *Reader) QueryRow(ctx context.Context, record, query string, args []any,
 
 // Exists reports whether the query has a row.
 func (t *Reader) Exists(ctx context.Context, what, query string, args ...any) (found bool, err error) {
-	err = t.Query(ctx, what, query, args, func(Row) error {
+	err = t.Query(ctx, what, query, args, func(*Row) error {
 		found = true
 		return nil
 	})
@@ -69,7 +116,7 @@ func (t *Reader) Exists(ctx context.Context, what, query string, args ...any) (f
 
 // Texts returns the only column of the result.
 func (t *Reader) Texts(ctx context.Context, what, query string, args ...any) (list []string, err error) {
-	err = t.Query(ctx, what, query, args, func(r Row) error {
+	err = t.Query(ctx, what, query, args, func(r *Row) error {
 		var s string
 		err := r.Scan(&s)
 		list = append(list, s)
@@ -79,26 +126,63 @@ func (t *Reader) Texts(ctx context.Context, what, query string, args ...any) (li
 }
 
 // readOne returns the record of the only row of the result. If there is none, the error is fault.NotFound for record.
-func readOne[T any](ctx context.Context, t *Reader, record, query string, args []any, scan func(Row) (T, error)) (*T, error) {
+func readOne[T any](ctx context.Context, t *Reader, record, query string, args []any, scan func(*Row) (T, error)) (*T, error) {
 	var found *T
-	err := t.QueryRow(ctx, record, query, args, func(r Row) error {
+	err := t.Query(ctx, "read "+record, query, args, func(r *Row) error {
 		v, err := scan(r)
 		found = &v
-		return err
+		return Decoded(err)
 	})
-	if err != nil {
+	switch {
+	case err != nil:
 		return nil, err
+	case found == nil:
+		return nil, fault.Missing(record)
 	}
 	return found, nil
 }
 
 // readAll returns the records of the rows of the result.
-func readAll[T any](ctx context.Context, t *Reader, what, query string, args []any, scan func(Row) (T, error)) ([]T, error) {
+func readAll[T any](ctx context.Context, t *Reader, what, query string, args []any, scan func(*Row) (T, error)) ([]T, error) {
 	var list []T
-	err := t.Query(ctx, what, query, args, func(r Row) error {
+	err := t.Query(ctx, what, query, args, func(r *Row) error {
 		v, err := scan(r)
 		list = append(list, v)
-		return err
+		return Decoded(err)
 	})
 	return list, err
+}
+
+// Writer writes the rows of a transaction. It implements parts of control.Tx.
+type Writer struct {
+	Tx
+	read *Reader
+
+	args   []any     // of the present statement, so that it does not allocate for each
+	direct int       // deliveries of events that the transaction has written itself
+	heard  listening // by the last event of the transaction
+}
+
+// NewWriter returns what writes in the transaction that read reads.
+func NewWriter(read *Reader, t Tx) Writer { return Writer{Tx: t, read: read} }
+
+// of returns the arguments of a statement, which engines do not keep.
+func (t *Writer) of(args []any) []any {
+	t.args = append(t.args[:0], args...)
+	return t.args
+}
+
+// Queue implements Statements.
+func (t *Writer) Queue(ctx context.Context, what, statement string, args ...any) error {
+	return t.Tx.Queue(ctx, what, statement, t.of(args)...)
+}
+
+// QueueOne implements Statements.
+func (t *Writer) QueueOne(ctx context.Context, what, record, statement string, args ...any) error {
+	return t.Tx.QueueOne(ctx, what, record, statement, t.of(args)...)
+}
+
+// Delete implements Statements.
+func (t *Writer) Delete(ctx context.Context, what, statement string, args ...any) (int64, error) {
+	return t.Tx.Delete(ctx, what, statement, t.of(args)...)
 }

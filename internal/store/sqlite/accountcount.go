@@ -4,18 +4,7 @@ import (
 	"context"
 
 	"github.com/keygate/keygate/internal/control"
-	"github.com/keygate/keygate/internal/store/rows"
 )
-
-// AccountCounts implements control.AccountReader. Triggers keep the counts.
-func (t *readTx) AccountCounts(ctx context.Context, accountID string) (n control.AccountCounts, err error) {
-	err = t.Query(ctx, "read the counts of an account", `SELECT keys, live_keys, responses, response_bytes, revision_bytes,
-		gateway_bytes, route_bytes, key_bytes, webhook_bytes FROM account_counts WHERE account_id = ?`,
-		[]any{accountID}, func(r rows.Row) error {
-			return r.Scan(&n.Keys, &n.LiveKeys, &n.Responses, &n.ResponseBytes, &n.RevisionBytes, &n.GatewayBytes, &n.RouteBytes, &n.KeyBytes, &n.WebhookBytes)
-		})
-	return n, err
-}
 
 // AccountRoom implements control.AccountReader.
 func (t *readTx) AccountRoom(ctx context.Context, accountID string, most control.AccountCounts) (control.AccountRoom, error) {

@@ -5,98 +5,22 @@ import (
 	"time"
 
 	"github.com/keygate/keygate/internal/audit"
-	"github.com/keygate/keygate/internal/store/rows"
 )
 
 // TrimAudit implements writer.Keeper. It removes up to audit.TrimBlocks blocks from the beginning of
 // one account's log, in one transaction.
 func (db *DB) TrimAudit(ctx context.Context, now time.Time, maxBytes int64) (*audit.Trimmed, error) {
-	var starts []audit.LogStart
-	var bytes int64
-	err := view(ctx, db.source, func(t *readTx) error {
-		err := t.Query(ctx, "find the oldest audit blocks", `SELECT c.account_id, a.plan, b.number, b.last_time
-			FROM audit_chains c JOIN audit_blocks b ON b.account_id = c.account_id AND b.number = c.base + 1 JOIN accounts a ON a.id = c.account_id
-			ORDER BY b.last_time`, nil, func(r rows.Row) error {
-			var s audit.LogStart
-			var last int64
-			err := r.Scan(&s.AccountID, &s.Plan, &s.Number, &last)
-			s.Last = rows.Instant(last)
-			starts = append(starts, s)
-			return err
-		})
-		if err != nil {
-			return err
-		}
-		return t.Query(ctx, "measure the audit log", `SELECT coalesce(sum(bytes), 0) FROM audit_chains`, nil, func(r rows.Row) error { return r.Scan(&bytes) })
-	})
-	if err != nil {
+	next, err := read(ctx, db, func(t *readTx) (*audit.Trim, error) { return t.NextAuditTrim(ctx, now, maxBytes) })
+	if err != nil || next == nil {
 		return nil, err
 	}
-	trim := audit.NextTrim(starts, bytes, maxBytes, now)
-	if trim == nil {
-		return nil, nil
-	}
-	if err := db.record(ctx, func(t *tx) error { return t.trimAudit(ctx, trim) }); err != nil || trim.Removed.Blocks == 0 {
+	var trim audit.Trim
+	err = db.record(ctx, func(t *tx) error {
+		trim = *next // the transaction may run again
+		return t.TrimAudit(ctx, &trim)
+	})
+	if err != nil || trim.Removed.Blocks == 0 {
 		return nil, err
 	}
 	return &trim.Removed, nil
-}
-
-// trimAudit carries out a step of retention.
-func (t *tx) trimAudit(ctx context.Context, trim *audit.Trim) error {
-	err := t.Query(ctx, "read the oldest audit blocks", `SELECT number, digest, first_time, last_time, sealed_at, records, bytes FROM audit_blocks
-		WHERE account_id = ? AND number >= ? ORDER BY number LIMIT ?+0`, []any{trim.AccountID, trim.From, audit.TrimBlocks}, func(r rows.Row) error {
-		var b audit.OldBlock
-		var digest []byte
-		var first, last, sealed int64
-		if err := r.Scan(&b.Number, &digest, &first, &last, &sealed, &b.Records, &b.Bytes); err != nil {
-			return err
-		}
-		copy(b.Digest[:], digest)
-		b.First, b.Last, b.Sealed = rows.Instant(first), rows.Instant(last), rows.Instant(sealed)
-		trim.Take(&b)
-		return nil
-	})
-	if err != nil || trim.Removed.Blocks == 0 {
-		return err
-	}
-	if err := t.removeBlocks(ctx, trim.AccountID, trim.Base.Number); err != nil {
-		return err
-	}
-	_, err = t.Exec(ctx, "move the base of the audit chain", `UPDATE audit_chains SET base = ?, base_digest = ?, base_sealed = ?, bytes = bytes - ?
-		WHERE account_id = ?`, trim.Base.Number, trim.Base.Digest[:], rows.Micros(trim.Base.Time), trim.Bytes, trim.AccountID)
-	if err != nil {
-		return err
-	}
-	if !trim.Removed.Early {
-		// A gap before this time would be past its retention now too.
-		_, err = t.Exec(ctx, "forget the gap of the audit log", `UPDATE audit_chains SET cut_records = 0 WHERE account_id = ? AND cut_last < ?`,
-			trim.AccountID, rows.Micros(trim.Before))
-		return err
-	}
-	first, last := rows.Micros(trim.First), rows.Micros(trim.Last)
-	_, err = t.Exec(ctx, "record the gap of the audit log", `UPDATE audit_chains SET
-		cut_first = iif(cut_records = 0, ?, min(cut_first, ?)), cut_last = iif(cut_records = 0, ?, max(cut_last, ?)), cut_records = cut_records + ?
-		WHERE account_id = ?`, first, first, last, last, trim.Removed.Records, trim.AccountID)
-	return err
-}
-
-// removeBlocks removes an account's blocks up to through with their summaries, groups and
-// segments. A group is removed with its last block.
-func (t *tx) removeBlocks(ctx context.Context, accountID string, through int64) error {
-	group := audit.GroupOf(through + 1) // the first that remains
-	for _, step := range []struct {
-		what, query string
-		bound       int64
-	}{
-		{"remove audit blocks", `DELETE FROM audit_blocks WHERE account_id = ? AND number <= ?`, through},
-		{"remove audit summaries", `DELETE FROM audit_summaries WHERE account_id = ? AND number <= ?`, through},
-		{"remove audit groups", `DELETE FROM audit_groups WHERE account_id = ? AND number < ?`, group},
-		{"remove audit segments", `DELETE FROM audit_segments WHERE account_id = ? AND number < ?`, group},
-	} {
-		if _, err := t.Exec(ctx, step.what, step.query, accountID, step.bound); err != nil {
-			return err
-		}
-	}
-	return nil
 }

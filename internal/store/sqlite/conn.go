@@ -3,8 +3,10 @@ package sqlite
 import (
 	"context"
 	"database/sql"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -26,6 +28,7 @@ type conn struct {
 	sql   *sql.Conn // nil until opened
 	stmts map[string]*sql.Stmt
 	since time.Time  // when it was taken from the pool
+	row   *rows.Row  // that query uses; nil while it does
 	level durability // "" for the level that connections are opened with
 }
 
@@ -90,6 +93,9 @@ func (c *conn) exec(query string, args ...any) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
+	if args, err = listsAsJSON(args); err != nil {
+		return 0, err
+	}
 	r, err := s.ExecContext(context.Background(), args...)
 	if err != nil {
 		return 0, err
@@ -98,9 +104,12 @@ func (c *conn) exec(query string, args ...any) (int64, error) {
 }
 
 // query calls scan for each row. The end of ctx interrupts the statement.
-func (c *conn) query(ctx context.Context, query string, args []any, scan func(rows.Row) error) (err error) {
+func (c *conn) query(ctx context.Context, query string, args []any, scan func(*rows.Row) error) (err error) {
 	s, err := c.stmt(query) //nolint:sqlclosecheck // close closes the statements
 	if err != nil {
+		return err
+	}
+	if args, err = listsAsJSON(args); err != nil {
 		return err
 	}
 	result, err := s.QueryContext(ctx, args...)
@@ -112,12 +121,39 @@ func (c *conn) query(ctx context.Context, query string, args []any, scan func(ro
 			err = closeErr
 		}
 	}()
-	for result.Next() {
-		if err := scan(result); err != nil {
+	row := c.row
+	if c.row = nil; row == nil { // scan may run another query
+		row = &rows.Row{}
+	}
+	defer func() {
+		row.Release()
+		c.row = row
+	}()
+	for row.Result = result; result.Next(); {
+		if err := scan(row); err != nil {
 			return err
 		}
 	}
 	return result.Err()
+}
+
+// listsAsJSON returns arguments with lists as SQLite takes them (rows.ForSQLite).
+func listsAsJSON(args []any) ([]any, error) {
+	own := args
+	for i, a := range args {
+		switch a.(type) {
+		case []string, []int64:
+			text, err := json.Marshal(a)
+			if err != nil {
+				return nil, fmt.Errorf("encode a list: %w", err)
+			}
+			if &own[0] == &args[0] {
+				own = slices.Clone(args)
+			}
+			own[i] = string(text)
+		}
+	}
+	return own, nil
 }
 
 // rollback rolls back the transaction, if there still is one: after some errors SQLite has

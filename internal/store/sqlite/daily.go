@@ -25,7 +25,7 @@ func (t *readTx) DailyCounts(ctx context.Context, node string, day int64, limitI
 		text, args = text+` AND c.limit_id IN (SELECT value FROM json_each(?))`, append(args, string(ids))
 	}
 	var list []ratelimit.DailyCount
-	err := t.Query(ctx, "read daily counts", text+` ORDER BY c.limit_id, c.key_id`, args, func(r rows.Row) error {
+	err := t.Query(ctx, "read daily counts", text+` ORDER BY c.limit_id, c.key_id`, args, func(r *rows.Row) error {
 		c := ratelimit.DailyCount{Day: day}
 		err := r.Scan(&c.LimitID, &c.KeyID, &c.Used, &c.Lost, &c.Own, &c.OwnLost)
 		list = append(list, c)
@@ -87,7 +87,7 @@ func (t *tx) ReserveDaily(ctx context.Context, node string, day int64, claims []
 // dailyFigures returns the figures of n caps that the query finds, by their index; zeros of the others.
 func (t *tx) dailyFigures(ctx context.Context, n int, query string, args ...any) ([]ratelimit.DailyFigures, error) {
 	found := make([]ratelimit.DailyFigures, n)
-	err := t.Query(ctx, "read daily figures", query, args, func(r rows.Row) error {
+	err := t.Query(ctx, "read daily figures", query, args, func(r *rows.Row) error {
 		var i int
 		var f ratelimit.DailyFigures
 		err := r.Scan(&i, &f.Used, &f.Lost)

@@ -97,7 +97,7 @@ func (m *mail) add(t *tx, i int, waits bool) error {
 	d := webhook.Delivery{ID: id.NewAt(id.Delivery, at), AccountID: m.account.ID, WebhookID: m.hooks[i%10].ID, EventID: e.ID, EventType: e.Type,
 		State: webhook.Pending, Trigger: webhook.ByEvent, NextAttemptAt: at, CreatedAt: at}
 	if waits {
-		return t.insertDelivery(ctx, &d)
+		return t.InsertDeliveries(ctx, []webhook.Delivery{d})
 	}
 	state := stored.DeliveryDelivered
 	if i/100%10 == 9 {

@@ -23,7 +23,7 @@ func (t *readTx) Deliveries(ctx context.Context, accountID string, f control.Del
 	if f.EventID != "" { // all deliveries of an event have its account and type
 		owner, of := "", ""
 		err := t.Query(ctx, "read the event of deliveries", `SELECT account_id, event_type FROM deliveries INDEXED BY deliveries_of_event WHERE event_id = ? LIMIT 1`,
-			[]any{f.EventID}, func(r rows.Row) error { return r.Scan(&owner, &of) })
+			[]any{f.EventID}, func(r *rows.Row) error { return r.Scan(&owner, &of) })
 		if err != nil || owner != accountID || f.EventType != "" && of != string(f.EventType) {
 			return nil, err
 		}
@@ -31,13 +31,13 @@ func (t *readTx) Deliveries(ctx context.Context, accountID string, f control.Del
 	if f.WebhookID != "" { // all deliveries of an endpoint belong to its account
 		owner := ""
 		err := t.Query(ctx, "read the owner of deliveries", `SELECT account_id FROM deliveries INDEXED BY deliveries_webhook WHERE webhook_id = ? LIMIT 1`,
-			[]any{f.WebhookID}, func(r rows.Row) error { return r.Scan(&owner) })
+			[]any{f.WebhookID}, func(r *rows.Row) error { return r.Scan(&owner) })
 		if err != nil || owner != accountID {
 			return nil, err
 		}
 	}
 	text, args := deliveryQuery(accountID, f, p)
-	return t.deliveries(ctx, text, args...)
+	return t.SelectDeliveries(ctx, text, args...)
 }
 
 func deliveryQuery(accountID string, f control.DeliveryFilter, p control.Page) (text string, args []any) {

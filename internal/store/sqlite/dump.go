@@ -23,7 +23,7 @@ func (db *DB) Dump(ctx context.Context, f func(*Dump) error) error {
 
 // Tables returns the names of all tables, those of SQLite itself and of the search index included.
 func (d *Dump) Tables(ctx context.Context) (names []string, err error) {
-	err = d.t.Query(ctx, "list the tables", `SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name`, nil, func(r rows.Row) error {
+	err = d.t.Query(ctx, "list the tables", `SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name`, nil, func(r *rows.Row) error {
 		var name string
 		err := r.Scan(&name)
 		names = append(names, name)
@@ -34,7 +34,7 @@ func (d *Dump) Tables(ctx context.Context) (names []string, err error) {
 
 // Number returns the result of a query for one integer, 0 if it is NULL.
 func (d *Dump) Number(ctx context.Context, query string) (n int64, err error) {
-	err = d.t.Query(ctx, "read a number", query, nil, func(r rows.Row) error {
+	err = d.t.Query(ctx, "read a number", query, nil, func(r *rows.Row) error {
 		var v sql.NullInt64
 		err := r.Scan(&v)
 		n = v.Int64
@@ -52,7 +52,7 @@ func (d *Dump) Rows(ctx context.Context, table string, expressions []string) ite
 			to[i] = &values[i]
 		}
 		stopped := false
-		err := d.t.Query(ctx, "read the table "+table, `SELECT `+strings.Join(expressions, ", ")+` FROM "`+table+`"`, nil, func(r rows.Row) error {
+		err := d.t.Query(ctx, "read the table "+table, `SELECT `+strings.Join(expressions, ", ")+` FROM "`+table+`"`, nil, func(r *rows.Row) error {
 			if err := r.Scan(to...); err != nil {
 				return err
 			}

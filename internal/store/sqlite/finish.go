@@ -42,7 +42,7 @@ func (t *tx) endLease(ctx context.Context, r *sender.Result) (endpoint string, e
 	var n int64
 	err = t.Query(ctx, "finish delivery", `UPDATE deliveries SET state = ?, attempts = ?, next_at = ?, due_at = ?, token = NULL, finished_at = ?
 		WHERE id = ? AND token = ? RETURNING n, webhook_id`,
-		[]any{stored.DeliveryState(r.State), r.Attempt.Number, next, next, finished, r.DeliveryID, r.Token}, func(row rows.Row) error {
+		[]any{stored.DeliveryState(r.State), r.Attempt.Number, next, next, finished, r.DeliveryID, r.Token}, func(row *rows.Row) error {
 			return row.Scan(&n, &endpoint)
 		})
 	if err != nil || endpoint == "" {
@@ -57,7 +57,7 @@ func (t *tx) LockWebhooks(ctx context.Context, webhookIDs []string) ([]webhook.W
 	if err != nil {
 		return nil, err
 	}
-	return t.webhooks(ctx, `WHERE id IN (SELECT value FROM json_each(?))`, string(ids))
+	return t.SelectWebhooks(ctx, `WHERE id IN (SELECT value FROM json_each(?))`, string(ids))
 }
 
 // StrandingWebhooks implements control.DeliveryReader.
@@ -88,7 +88,7 @@ func (t *tx) FailWaiting(ctx context.Context, endpoint, reason string, now time.
 	var all []stranded
 	err := t.Query(ctx, "find stranded deliveries", `SELECT n, attempts FROM deliveries INDEXED BY deliveries_due
 		WHERE webhook_id = ? AND due_at IS NOT NULL AND (token IS NULL OR due_at <= ?) LIMIT ?+0`,
-		[]any{endpoint, rows.Micros(now), rows.Limit(limit)}, func(r rows.Row) error {
+		[]any{endpoint, rows.Micros(now), rows.Limit(limit)}, func(r *rows.Row) error {
 			var s stranded
 			err := r.Scan(&s.n, &s.made)
 			all = append(all, s)

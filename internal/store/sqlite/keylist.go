@@ -20,7 +20,7 @@ func (t *readTx) Keys(ctx context.Context, accountID string, f control.KeyFilter
 	}
 	q := keyQuery{account: accountID, filter: f, page: p}
 	text, args := q.build()
-	return t.keys(ctx, text, args...)
+	return t.SelectKeys(ctx, text, args...)
 }
 
 // keyQuery builds the query of one list. Every value is a parameter, so that there are few
@@ -118,7 +118,7 @@ func (q *keyQuery) terms(where string, args []any) string {
 		q.args = append(q.args, f.GatewayID)
 	}
 	if f.State == apikey.Active || f.State == apikey.Expired {
-		where += notEnded
+		where += rows.NotEnded
 	}
 	return where
 }

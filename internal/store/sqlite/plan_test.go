@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -12,6 +13,7 @@ import (
 	"github.com/keygate/keygate/internal/apikey"
 	"github.com/keygate/keygate/internal/control"
 	"github.com/keygate/keygate/internal/event"
+	"github.com/keygate/keygate/internal/store/rows"
 	"github.com/keygate/keygate/internal/traffic"
 	"github.com/keygate/keygate/internal/webhook"
 )
@@ -50,7 +52,7 @@ func TestKeyListPlans(t *testing.T) {
 						if state == apikey.Revoked {
 							sorts = 2 // also the keys of gateways that have ended, until these are stored as revoked
 						}
-						checkPlan(t, c, sorts, keyColumns+text, args)
+						checkPlan(t, c, sorts, rows.KeyColumns+text, args)
 					}
 				}
 			}
@@ -76,8 +78,8 @@ func TestKeySearchPlans(t *testing.T) {
 		if f.State == apikey.Revoked {
 			sorts = 2
 		}
-		checkPlan(t, c, sorts, keyColumns+text, args)
-		plan := planOf(t, c, keyColumns+text, args)
+		checkPlan(t, c, sorts, rows.KeyColumns+text, args)
+		plan := planOf(t, c, rows.KeyColumns+text, args)
 		for _, want := range []string{
 			"SCAN key_terms VIRTUAL TABLE INDEX", "SEARCH k USING INTEGER PRIMARY KEY (rowid=?)",
 			"SEARCH u USING PRIMARY KEY (account_id=? AND key_id<?)",
@@ -104,10 +106,10 @@ func TestDeliveryPlans(t *testing.T) {
 				for _, state := range []webhook.DeliveryState{"", webhook.Pending, webhook.Failed} {
 					text, args := deliveryQuery("acct_1", control.DeliveryFilter{WebhookID: hook, State: state, EventType: of, Since: since}, control.Page{Limit: 25})
 					texts[text] = true
-					checkPlan(t, c, 2, deliveryColumns+text, args) // the branches' ends, and the page
+					checkPlan(t, c, 2, rows.DeliveryColumns+text, args) // the branches' ends, and the page
 					text, args = deliveryQuery("acct_1", control.DeliveryFilter{EventID: "evt_1", WebhookID: hook, State: state, EventType: of, Since: since}, control.Page{Limit: 25})
 					ofEvent[text] = true
-					checkPlan(t, c, 0, deliveryColumns+text, args)
+					checkPlan(t, c, 0, rows.DeliveryColumns+text, args)
 				}
 			}
 		}
@@ -115,11 +117,14 @@ func TestDeliveryPlans(t *testing.T) {
 	if len(texts) > 16 || len(ofEvent) > 4 {
 		t.Errorf("got %d and %d different statements, want at most 16 and 4", len(texts), len(ofEvent))
 	}
-	checkPlan(t, c, 0, strings.NewReplacer("LIMIT ?+0", "LIMIT 9", "?", "'a'").Replace(listeners), nil)
-	checkPlan(t, c, 2, strings.NewReplacer("LIMIT ?+0", "LIMIT 9", "?", "'a'").Replace(subscribed), nil) // merges a page of both
+	for _, used := range prepared(t, func(tx *tx) error {
+		_, err := tx.Listeners(t.Context(), "acct_1", event.KeyCreated, 9)
+		return err
+	}) {
+		checkPlan(t, c, 0, used, []any{"acct_1", event.KeyCreated, 9})
+	}
+	checkPlan(t, c, 2, rows.ForSQLite(rows.SubscribedQuery), []any{"acct_1", "wh_1", 9, event.KeyCreated, 9}) // merges a page of both
 	for _, statement := range []string{
-		strings.NewReplacer("OFFSET ?", "OFFSET 9", "?", "'a'").Replace(nthWebhook),
-		strings.NewReplacer("OFFSET ?", "OFFSET 9", "?", "'a'").Replace(nthGateway),
 		waiting + `SELECT id FROM waiting`,
 		strings.ReplaceAll(nextFanOut, "?", "'a'"),
 		strings.NewReplacer("> ?", "> 1", "LIMIT ?+0", "LIMIT 9").Replace(newlyCreated),
@@ -136,6 +141,38 @@ func TestDeliveryPlans(t *testing.T) {
 	} {
 		checkPlan(t, c, 0, statement, nil)
 	}
+}
+
+// Guarantee: a bound on the number of endpoints or gateways reads an index.
+func TestCountPlans(t *testing.T) {
+	c := freshReader(t)
+	for _, used := range prepared(t, func(tx *tx) error {
+		_, first := tx.HasWebhooks(t.Context(), "acct_1", 9)
+		_, second := tx.HasGateways(t.Context(), "acct_1", 9)
+		return errors.Join(first, second)
+	}) {
+		checkPlan(t, c, 0, used, []any{"acct_1", 9})
+	}
+}
+
+// prepared returns the statements that f prepares on a new connection to an empty database.
+func prepared(t *testing.T, f func(*tx) error) []string {
+	t.Helper()
+	c := freshReader(t)
+	made := &tx{readTx: readTx{c: c}}
+	made.Reader = rows.Reader{ReadTx: &made.readTx, Pages: c.pages, Codec: c.codec}
+	made.Writer = rows.NewWriter(&made.Reader, made)
+	if err := f(made); err != nil {
+		t.Fatal(err)
+	}
+	if len(c.stmts) == 0 {
+		t.Fatal("no statement was prepared")
+	}
+	var list []string
+	for query := range c.stmts {
+		list = append(list, rows.ForSQLite(query))
+	}
+	return list
 }
 
 // checkPlan checks that the query scans no table and sorts at most maxSorts times.
@@ -230,9 +267,16 @@ func TestLimitsArePlannedOnce(t *testing.T) {
 // many revisions, gateways and accounts there are.
 func TestRevisionPlans(t *testing.T) {
 	c := freshReader(t)
-	for _, query := range []string{revisionPage, goneGateway, longHistory, fullAccount, largestHistories, oldestRevisions} {
-		query = strings.ReplaceAll(strings.ReplaceAll(query, "LIMIT ?+0", "LIMIT 9"), "?", "1")
-		for _, step := range planOf(t, c, query, nil) {
+	for _, query := range prepared(t, func(tx *tx) error {
+		_, list := tx.Revisions(t.Context(), "gw_1", 9, 0)
+		_, gone := tx.GoneHistory(t.Context())
+		_, long := tx.LongHistory(t.Context(), 9, 9)
+		_, _, full := tx.FullAccount(t.Context(), 9)
+		_, largest := tx.LargestHistories(t.Context(), "acct_1")
+		_, oldest := tx.OldestRevisions(t.Context(), "gw_1", 9, 9)
+		return errors.Join(list, gone, long, full, largest, oldest)
+	}) {
+		for _, step := range planOf(t, c, query, []any{1, 1, 1}[:strings.Count(query, "?")]) {
 			if strings.HasPrefix(step, "SCAN ") || strings.Contains(step, "TEMP B-TREE") {
 				t.Errorf("%s\nreads more than it returns: %s", query, step)
 			}

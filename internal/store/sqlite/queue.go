@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/keygate/keygate/internal/account"
 	"github.com/keygate/keygate/internal/store/rows"
 	"github.com/keygate/keygate/internal/store/stored"
 	"github.com/keygate/keygate/internal/webhook"
@@ -43,7 +44,7 @@ func (db *DB) NewlyDue(ctx context.Context, mark sender.Mark, now time.Time) (fo
 	err = view(ctx, db.readers, func(t *readTx) error {
 		if mark == (sender.Mark{}) {
 			next = sender.Mark{DueAt: now}
-			return t.Query(ctx, "read newest delivery", `SELECT n FROM deliveries ORDER BY n DESC LIMIT 1`, nil, func(r rows.Row) error {
+			return t.Query(ctx, "read newest delivery", `SELECT n FROM deliveries ORDER BY n DESC LIMIT 1`, nil, func(r *rows.Row) error {
 				return r.Scan(&next.Created)
 			})
 		}
@@ -80,7 +81,7 @@ type newer struct {
 
 // read reads deliveries and returns their number.
 func (n *newer) read(ctx context.Context, t *readTx, now time.Time, query string, args ...any) (count int, err error) {
-	err = t.Query(ctx, "read newly due deliveries", query, args, func(r rows.Row) error {
+	err = t.Query(ctx, "read newly due deliveries", query, args, func(r *rows.Row) error {
 		var (
 			number, state   int64
 			endpoint, cause string
@@ -125,7 +126,7 @@ func (t *readTx) claimable(ctx context.Context, due map[string]*sender.Due) (fou
 		return nil, err
 	}
 	found = make([]sender.Due, 0, len(due))
-	err = t.Query(ctx, "read endpoints with due deliveries", claimable, []any{string(ids)}, func(r rows.Row) error {
+	err = t.Query(ctx, "read endpoints with due deliveries", claimable, []any{string(ids)}, func(r *rows.Row) error {
 		var d sender.Due
 		if err := r.Scan(&d.WebhookID, &d.AccountID, &d.Failing); err != nil {
 			return err
@@ -157,7 +158,7 @@ const allDue = `WITH RECURSIVE waiting (id) AS (
 func (db *DB) AllDue(ctx context.Context, after string, n int, now time.Time) (found []sender.Due, last string, err error) {
 	err = view(ctx, db.readers, func(t *readTx) error {
 		due, steps := map[string]*sender.Due{}, 0
-		err := t.Query(ctx, "read waiting endpoints", allDue, []any{after, n, rows.Micros(now), rows.Micros(now), rows.Micros(now)}, func(r rows.Row) error {
+		err := t.Query(ctx, "read waiting endpoints", allDue, []any{after, n, rows.Micros(now), rows.Micros(now), rows.Micros(now)}, func(r *rows.Row) error {
 			var d sender.Due
 			if err := r.Scan(&d.WebhookID, &d.New, &d.Begun); err != nil {
 				return err
@@ -271,7 +272,7 @@ func (t *readTx) dueOf(ctx context.Context, endpoint string, now time.Time, limi
 	}
 	args := []any{endpoint, rows.Micros(now), limit, endpoint, rows.Micros(now), limit}
 	var list []candidate
-	err := t.Query(ctx, "read due deliveries", text, args, func(r rows.Row) error {
+	err := t.Query(ctx, "read due deliveries", text, args, func(r *rows.Row) error {
 		var d candidate
 		err := r.Scan(&d.n, &d.due)
 		list = append(list, d)
@@ -284,7 +285,7 @@ func (t *readTx) dueOf(ctx context.Context, endpoint string, now time.Time, limi
 // readJob fills in the candidate's job. Without its event, the job stays empty.
 func (t *readTx) readJob(ctx context.Context, c *candidate) error {
 	return t.Query(ctx, "read due delivery", `SELECT d.id, d.webhook_id, d.event_id, d.event_type, d.cause, d.attempts, d.next_at, e.payload
-		FROM deliveries d JOIN events e ON e.id = d.event_id WHERE d.n = ?`, []any{c.n}, func(r rows.Row) error {
+		FROM deliveries d JOIN events e ON e.id = d.event_id WHERE d.n = ?`, []any{c.n}, func(r *rows.Row) error {
 		var made, next int64
 		err := r.Scan(&c.job.DeliveryID, &c.job.Endpoint.WebhookID, &c.job.EventID, &c.job.EventType, &c.job.Trigger, &made, &next, &c.job.Payload)
 		c.job.Attempt, c.job.DueAt = int(made)+1, rows.Instant(next)
@@ -327,13 +328,27 @@ func (t *tx) lease(ctx context.Context, found []candidate, c *sender.Claim) ([]s
 	return jobs, nil
 }
 
+// suspended reports whether an account is not active, so that its endpoints wait. It reads
+// each account only once and keeps the answer in known.
+func (t *readTx) suspended(ctx context.Context, known map[string]bool, accountID string) (bool, error) {
+	if is, ok := known[accountID]; ok {
+		return is, nil
+	}
+	a, err := t.Account(ctx, accountID)
+	if err != nil {
+		return false, err
+	}
+	known[accountID] = a.State != account.Active
+	return known[accountID], nil
+}
+
 // endpoint returns an endpoint, nil if it was deleted. It reads each endpoint only once and
 // keeps it in known.
 func (t *readTx) endpoint(ctx context.Context, known map[string]*webhook.Webhook, webhookID string) (*webhook.Webhook, error) {
 	if w, ok := known[webhookID]; ok {
 		return w, nil
 	}
-	list, err := t.webhooks(ctx, `WHERE id = ?`, webhookID)
+	list, err := t.SelectWebhooks(ctx, `WHERE id = ?`, webhookID)
 	if err != nil {
 		return nil, err
 	}
@@ -379,7 +394,7 @@ const nextDue = `SELECT due_at FROM deliveries INDEXED BY deliveries_next CROSS 
 // NextDelivery implements sender.Queue.
 func (db *DB) NextDelivery(ctx context.Context, now time.Time) (next time.Time, err error) {
 	err = view(ctx, db.readers, func(t *readTx) error {
-		return t.Query(ctx, "read next due delivery", nextDue, []any{rows.Micros(now)}, func(r rows.Row) error {
+		return t.Query(ctx, "read next due delivery", nextDue, []any{rows.Micros(now)}, func(r *rows.Row) error {
 			var at int64
 			err := r.Scan(&at)
 			next = rows.Instant(at)

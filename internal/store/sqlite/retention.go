@@ -14,7 +14,7 @@ var _ retention.Store = (*DB)(nil)
 // LoadRetention implements retention.Store.
 func (db *DB) LoadRetention(ctx context.Context) (s retention.State, err error) {
 	err = view(ctx, db.source, func(t *readTx) error {
-		return t.Query(ctx, "read the clock of retention", `SELECT state FROM retention`, nil, func(r rows.Row) error {
+		return t.Query(ctx, "read the clock of retention", `SELECT state FROM retention`, nil, func(r *rows.Row) error {
 			var text []byte
 			if err := r.Scan(&text); err != nil {
 				return err

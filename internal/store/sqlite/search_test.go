@@ -68,7 +68,7 @@ func TestSearchStopsWithItsContext(t *testing.T) {
 	for range 2 * searchers {
 		ctx, cancel := context.WithCancel(t.Context())
 		err := db.search(ctx, func(t *readTx) error {
-			return t.Query(ctx, "count for ever", endless+`i FROM n`, nil, func(r rows.Row) error {
+			return t.Query(ctx, "count for ever", endless+`i FROM n`, nil, func(r *rows.Row) error {
 				cancel() // in the first row, so that the statement is running
 				return nil
 			})
@@ -79,7 +79,7 @@ func TestSearchStopsWithItsContext(t *testing.T) {
 		ctx, cancel = context.WithCancel(t.Context())
 		go cancel() // before the statement begins, or while it looks for its only row
 		err = db.search(ctx, func(t *readTx) error {
-			return t.Query(ctx, "count for ever", endless+`count(*) FROM n`, nil, func(rows.Row) error { return nil })
+			return t.Query(ctx, "count for ever", endless+`count(*) FROM n`, nil, func(*rows.Row) error { return nil })
 		})
 		if !errors.Is(err, context.Canceled) {
 			t.Fatalf("got %v, want the error of the context", err)

@@ -53,7 +53,7 @@ func (db *DB) ReadTraffic(ctx context.Context, q traffic.ChunkQuery, f func(*tra
 // first.
 func (t *readTx) findChunks(ctx context.Context, q *traffic.ChunkQuery) (seqs []int64, err error) {
 	query, args := chunkQuery(q)
-	err = t.Query(ctx, "find traffic", query, args, func(r rows.Row) error {
+	err = t.Query(ctx, "find traffic", query, args, func(r *rows.Row) error {
 		var seq, start int64
 		err := r.Scan(&seq, &start)
 		seqs = append(seqs, seq)
@@ -86,7 +86,7 @@ func chunkQuery(q *traffic.ChunkQuery) (query string, args []any) {
 func (t *readTx) chunks(ctx context.Context, seqs []int64, f func(*traffic.Chunk) error) error {
 	for _, seq := range seqs {
 		found, c := false, traffic.Chunk{Seq: seq}
-		err := t.Query(ctx, "read traffic", `SELECT account_id, part, tier, state, start, first, last, body FROM traffic WHERE seq = ?`, []any{seq}, func(r rows.Row) error {
+		err := t.Query(ctx, "read traffic", `SELECT account_id, part, tier, state, start, first, last, body FROM traffic WHERE seq = ?`, []any{seq}, func(r *rows.Row) error {
 			found = true
 			var first, last sql.RawBytes
 			err := r.Scan(&c.AccountID, &c.Part, &c.Tier, &c.State, &c.Start, &first, &last, &c.Body)
@@ -116,7 +116,7 @@ func (db *DB) TrafficChunks(ctx context.Context, seqs []int64, f func(*traffic.C
 func (db *DB) TrafficBacklog(ctx context.Context, tier traffic.Tier, s traffic.State, before int64, limit int) (list []traffic.Backlog, err error) {
 	err = view(ctx, db.readers, func(t *readTx) error {
 		return t.Query(ctx, "find traffic to merge", `SELECT account_id, part, start, seq FROM traffic WHERE tier = ? AND state = ? AND state < 2 AND start < ?
-			ORDER BY start, account_id, part, seq`, []any{int64(tier), int64(s), before}, func(r rows.Row) error {
+			ORDER BY start, account_id, part, seq`, []any{int64(tier), int64(s), before}, func(r *rows.Row) error {
 			b := traffic.Backlog{Tier: tier, State: s}
 			var seq int64
 			if err := r.Scan(&b.AccountID, &b.Part, &b.Start, &seq); err != nil {

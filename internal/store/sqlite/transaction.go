@@ -64,7 +64,8 @@ func (db *DB) update(ctx context.Context, d durability, f func(*tx) error) error
 		return db.fail(translate("begin", err))
 	}
 	t := &tx{readTx: readTx{c: c}, now: db.now}
-	t.Reader = rows.Reader{Queries: &t.readTx, Pages: c.pages}
+	t.Reader = rows.Reader{ReadTx: &t.readTx, Pages: c.pages, Codec: c.codec}
+	t.Writer = rows.NewWriter(&t.Reader, t)
 	committed := false
 	defer func() { // even if f panics
 		if code := fault.CodeOf(t.failed); t.failed != nil && (code == fault.Unavailable || code == fault.Internal) {
@@ -109,7 +110,7 @@ func (db *DB) count(t *tx) func() func() {
 		return func() func() { return func() {} }
 	}
 	total := func() (n int64) {
-		_ = t.Query(context.Background(), "count changed rows", `SELECT total_changes()`, nil, func(r rows.Row) error { return r.Scan(&n) })
+		_ = t.Query(context.Background(), "count changed rows", `SELECT total_changes()`, nil, func(r *rows.Row) error { return r.Scan(&n) })
 		return n
 	}
 	begun, before := time.Now(), total()
@@ -148,7 +149,7 @@ func view(ctx context.Context, p *pool, f func(*readTx) error) error {
 		return translate("begin", err)
 	}
 	t := &readTx{c: c}
-	t.Reader = rows.Reader{Queries: t, Pages: c.pages}
+	t.Reader = rows.Reader{ReadTx: t, Pages: c.pages, Codec: c.codec}
 	defer func() {
 		t.failed = errEnded
 		c.rollback()
@@ -171,14 +172,14 @@ type readTx struct {
 // tx also writes.
 type tx struct {
 	readTx
-	now    func() int64 // microseconds since 1970
-	wrote  bool         // whether a statement has changed a row
-	direct int          // deliveries of events that the transaction has written itself
+	rows.Writer
+	now   func() int64 // microseconds since 1970
+	wrote bool         // whether a statement has changed a row
 
 	configuration int64 // that NoteConfiguration has noted
 }
 
-var _ rows.Statements = (*tx)(nil)
+var _ rows.Tx = (*tx)(nil)
 
 // Ready implements rows.Queries.
 func (t *readTx) Ready(ctx context.Context) error {
@@ -190,7 +191,7 @@ func (t *readTx) Ready(ctx context.Context) error {
 
 // Query implements rows.Queries. The statement runs to its end even if ctx ends,
 // because interrupting it could roll back the transaction, except in a Search.
-func (t *readTx) Query(ctx context.Context, what, query string, args []any, scan func(rows.Row) error) error {
+func (t *readTx) Query(ctx context.Context, what, query string, args []any, scan func(*rows.Row) error) error {
 	if err := t.Ready(ctx); err != nil {
 		return err
 	}
@@ -233,10 +234,30 @@ func (t *tx) QueueOne(ctx context.Context, what, record, statement string, args 
 	return err
 }
 
+// QueueOrFail implements rows.Statements.
+func (t *tx) QueueOrFail(ctx context.Context, what string, fails error, statement string, args ...any) error {
+	n, err := t.Exec(ctx, what, statement, args...)
+	if err == nil && n == 0 {
+		return t.Fail(fails)
+	}
+	return err
+}
+
+// MayDelete implements rows.Statements.
+func (t *tx) MayDelete(ctx context.Context, _, _ string, _ ...any) (bool, error) {
+	return true, t.Ready(ctx)
+}
+
 // Delete implements rows.Statements.
 func (t *tx) Delete(ctx context.Context, what, statement string, args ...any) (int64, error) {
 	return t.Exec(ctx, what, statement, args...)
 }
+
+// Held implements rows.Tx.
+func (t *tx) Held() bool { return false }
+
+// Now implements rows.Tx.
+func (t *tx) Now() int64 { return t.now() }
 
 // Fail implements rows.Statements.
 func (t *tx) Fail(err error) error {

@@ -1,11 +1,6 @@
+import type { Difference } from '../lib/edit';
 import { Button } from './basic';
 import { Icon } from './icon';
-
-export interface Difference {
-  name: string;
-  theirs: string;
-  mine?: string;
-}
 
 // Conflict says what another session has changed since a form was opened. The form keeps what was typed.
 export function Conflict({ differences, onKeep, onTake }: { differences: Difference[]; onKeep: () => void; onTake: () => void }) {

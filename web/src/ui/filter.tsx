@@ -1,16 +1,8 @@
 import { useEffect, useId, useRef, useState } from 'react';
+import { beginsFilter, type Filter, parseFilter, suggest, whyRefused } from '../lib/filter';
 import { withoutSecret } from '../lib/secret';
 import { useUrl } from '../lib/url';
 import { Icon } from './icon';
-
-// A filter that can be typed as "name:value".
-export interface Filter {
-  name: string; // of the search parameter, and of the API's query parameter
-  label: string;
-  values?: { value: string; label: string }[]; // all that it can be, with those that other matches; otherwise any text
-  other?: RegExp; // further values that may be typed, such as the identifier of a record that is not in values
-  shown?: (value: string) => string; // how a chip shows a value
-}
 
 const none: Filter[] = [];
 
@@ -34,7 +26,7 @@ export function FilterBar({ filters = none, search = true, placeholder }: { filt
   }, [url.q]);
   useEffect(() => {
     const rest = text.trim();
-    if (!search || rest === sent.current || (/^(\w+):/.test(rest) && filters.some((f) => rest.startsWith(`${f.name}:`)))) return;
+    if (!search || rest === sent.current || beginsFilter(filters, rest)) return;
     const timer = setTimeout(() => {
       sent.current = rest;
       change({ q: rest || undefined }, true);
@@ -43,16 +35,10 @@ export function FilterBar({ filters = none, search = true, placeholder }: { filt
   }, [text, search, change, filters]);
 
   const accept = (typed: string): boolean => {
-    const match = /^(\w+):(?:"([^"]*)"|([^\s"]\S*))\s*$/.exec(typed.trim());
-    const filter = match && filters.find((f) => f.name === match[1] || f.label.toLowerCase() === match[1]?.toLowerCase());
-    const value = match?.[2] ?? match?.[3];
-    if (!filter || !value) return false;
-    // A value may also be given by its label, such as the name of a gateway.
-    const known =
-      filter.values?.find((v) => v.value === value) ?? filter.values?.find((v) => v.label.toLowerCase() === value.toLowerCase());
-    if (filter.values && !known && !filter.other?.test(value)) return false;
-    sent.current = ''; // the filter has taken the place of the text
-    change({ [filter.name]: known?.value ?? value, q: undefined });
+    const filter = parseFilter(filters, typed);
+    if (!filter) return false;
+    sent.current = ''; // the filter has replaced the text
+    change({ [filter.name]: filter.value, q: undefined });
     setText('');
     return true;
   };
@@ -64,17 +50,7 @@ export function FilterBar({ filters = none, search = true, placeholder }: { filt
     if (v.endsWith(' ') && accept(v)) setOpen(false); // what it lies over has changed
   };
   const chips = filters.filter((f) => url[f.name]);
-  const word = text.trim().toLowerCase();
-  const suggestions = filters.flatMap((f) => {
-    if (url[f.name]) return [];
-    if (!f.values)
-      return f.name.startsWith(word.split(':')[0] ?? '') && !word.includes(':')
-        ? [{ text: `${f.name}:`, label: f.label, done: false }]
-        : [];
-    return f.values
-      .filter((v) => [`${f.name}:${v.value}`, `${f.label}:${v.label}`, v.value, v.label].some((t) => t.toLowerCase().startsWith(word)))
-      .map((v) => ({ text: `${f.name}:${/\s/.test(v.value) ? `"${v.value}"` : v.value}`, label: `${f.label}: ${v.label}`, done: true }));
-  });
+  const suggestions = suggest(filters, url, text);
   return (
     <div
       className="relative flex min-h-8 min-w-48 flex-1 flex-wrap items-center gap-1 rounded-md border border-line-strong bg-surface px-2 focus-within:outline-2 focus-within:outline-accent"
@@ -127,7 +103,8 @@ export function FilterBar({ filters = none, search = true, placeholder }: { filt
         onKeyDown={(e) => {
           if (e.key === 'Enter') {
             const [only] = suggestions;
-            const taken = accept(text) || (!search && word !== '' && suggestions.length === 1 && only?.done === true && accept(only.text));
+            const taken =
+              accept(text) || (!search && text.trim() !== '' && suggestions.length === 1 && only?.done === true && accept(only.text));
             setOpen(false);
             setRefused(!taken && text.trim() !== '' && (!search || text.includes(':')));
           } else if (e.key === 'Escape') {
@@ -191,12 +168,4 @@ export function FilterBar({ filters = none, search = true, placeholder }: { filt
       )}
     </div>
   );
-}
-
-// whyRefused says what is wrong with what was typed as a filter.
-function whyRefused(filters: Filter[], text: string): string {
-  const [name = '', value] = text.trim().split(/:(.*)/s, 2);
-  const filter = filters.find((f) => f.name === name || f.label.toLowerCase() === name.toLowerCase());
-  if (!filter) return `The filters here are ${filters.map((f) => f.label.toLowerCase()).join(', ')}. Type one as name:value.`;
-  return value ? `${filter.label} cannot be “${value}”.` : `Type a value after ${name}:`;
 }

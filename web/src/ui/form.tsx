@@ -13,7 +13,7 @@ interface FieldProps {
   children: (props: { id: string; 'aria-describedby'?: string; 'aria-invalid'?: true }) => ReactNode;
 }
 
-// Field is a labelled input with a hint and an error. The error has a place of its own below.
+// Field is a labelled input with a hint and an error. The error stands below it.
 export function Field({ label, hint, error, optional, children }: FieldProps) {
   const id = useId();
   const described = [hint ? `${id}h` : '', error ? `${id}e` : ''].filter(Boolean).join(' ') || undefined;

@@ -6,7 +6,7 @@ const shown = 500; // rows that the page keeps
 const every = 2_000; // milliseconds
 const pages = 5; // at most, for one look: as many rows as are shown
 
-// A line of the followed log: a record, or a place where more came than could be read.
+// A line of the followed log: a record, or a note that more came than could be read.
 // skipped is how many records were read there; there were more.
 export type Line = { entry: Entry; key: string } | { skipped: number; key: string };
 

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import type { Schemas } from '../../api/client';
-import { bodyOf, flagsOf, maskSecrets, matches, valuesOf } from './fields';
+import { bodyOf, type Field, flagsOf, maskSecrets, matches, sections, valuesOf } from './fields';
 
 const record = {
   gateway_id: 'gw_1',
@@ -20,6 +20,7 @@ const record = {
   cut_streams: true,
 } as unknown as Schemas['Gateway'];
 const values = valuesOf(record);
+const field = (path: string): Field => sections.flatMap((s) => s.fields).find((f) => f.path === path)!;
 
 test('nothing touched sends nothing', () => expect(bodyOf({}, values)).toEqual({}));
 
@@ -27,7 +28,9 @@ test('a touched field is sent alone', () => expect(bodyOf({ timeout: '5s' }, { .
 
 test('a setting that is emptied is removed', () => {
   expect(bodyOf({ timeout: '' }, { ...values, timeout: '' })).toEqual({ timeout: null });
-  expect(bodyOf({ global_sustained: '' }, { ...values, global_sustained: '' })).toEqual({ global_rate_limit: null });
+  expect(bodyOf({ 'global_rate_limit.sustained': '' }, { ...values, 'global_rate_limit.sustained': '' })).toEqual({
+    global_rate_limit: null,
+  });
 });
 
 test('a stored header is kept beside a new one', () => {
@@ -36,15 +39,15 @@ test('a stored header is kept beside a new one', () => {
 });
 
 test('an error stands at its field', () => {
-  expect(matches('global_burst', 'global_rate_limit.burst')).toBe(true);
-  expect(matches('cors_origins', 'cors.origins[1]')).toBe(true);
-  expect(matches('upstream_headers', 'upstream_headers.X-B')).toBe(true);
-  expect(matches('name', 'hostname')).toBe(false);
+  expect(matches(field('global_rate_limit.burst'), 'global_rate_limit.burst')).toBe(true);
+  expect(matches(field('cors.origins'), 'cors.origins[1]')).toBe(true);
+  expect(matches(field('upstream_headers'), 'upstream_headers.X-B')).toBe(true);
+  expect(matches(field('name'), 'hostname')).toBe(false);
 });
 
 test('methods without an origin do not end CORS without a word', () => {
-  expect(bodyOf({ cors_methods: 'GET' }, { ...values, cors_methods: 'GET' })).toEqual({ cors: { origins: [], methods: ['GET'] } });
-  expect(bodyOf({ cors_origins: '' }, { ...values, cors_methods: 'GET' })).toEqual({ cors: null });
+  expect(bodyOf({ 'cors.methods': 'GET' }, { ...values, 'cors.methods': 'GET' })).toEqual({ cors: { origins: [], methods: ['GET'] } });
+  expect(bodyOf({ 'cors.origins': '' }, { ...values, 'cors.methods': 'GET' })).toEqual({ cors: null });
 });
 
 test('an integer beyond 2^53 stays exact', () => {
@@ -52,7 +55,7 @@ test('an integer beyond 2^53 stays exact', () => {
 });
 
 test('a command line has one flag for each value, and no secret', () => {
-  const changes = { cors_origins: 'https://a.example, https://b.example', upstream_headers: 'X-A: secret' };
+  const changes = { 'cors.origins': 'https://a.example, https://b.example', upstream_headers: 'X-A: secret' };
   const flags = flagsOf(changes, { ...values, ...changes }).join(' ');
   expect(flags).toBe('--upstream-headers-file FILE --cors-origin https://a.example --cors-origin https://b.example');
   expect(maskSecrets({ upstream_headers: { 'X-A': 'secret', 'X-B': '***' }, upstream_client_key: 'pem' })).toEqual({

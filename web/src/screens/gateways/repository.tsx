@@ -2,11 +2,11 @@ import { useState } from 'react';
 import { api, type Answer, ApiError, base, type Schemas } from '../../api/client';
 import { changed, useRecord } from '../../api/hooks';
 import { useRefusal } from '../../api/session';
-import { useForm } from '../../lib/form';
+import { useEdit } from '../../lib/edit';
 import { quote } from '../../lib/shell';
 import { AsCode } from '../../ui/ascode';
 import { Button, CopyButton, Details, Empty, Failure, Id, Panel, Skeleton, Status, Time } from '../../ui/basic';
-import { Conflict, type Difference } from '../../ui/conflict';
+import { Conflict } from '../../ui/conflict';
 import { ConfirmDialog, Dialog } from '../../ui/dialog';
 import { AreaField, CheckField, SelectField, Submit, TextField } from '../../ui/form';
 import { Icon } from '../../ui/icon';
@@ -65,7 +65,7 @@ export default function RepositoryPage() {
     setBusy(false);
     await changed('/v1/gateways');
   };
-  // The dialogs stand at the same place whatever the last read gave, so that a read that fails closes none.
+  // The dialogs stand beside the content, whatever the last read gave, so that a read that fails closes none.
   const around = (content: React.ReactNode) => (
     <>
       {content}
@@ -242,14 +242,7 @@ const valuesOf = (r?: Repository) => ({
 });
 
 // What another session can have changed, and what the form calls it. No secret is among them.
-const compared = {
-  url: 'Address',
-  branch: 'Branch',
-  path: 'File',
-  kind: 'Kind',
-  interval: 'Look every',
-  known_hosts: 'Known hosts',
-} as const;
+const labels = { url: 'Address', branch: 'Branch', path: 'File', kind: 'Kind', interval: 'Look every', known_hosts: 'Known hosts' };
 
 // Connect sends the whole configuration, as PUT takes it, with the ETag of the record that it began with: the
 // page reads the record again while the form is open. The credential is only in this form.
@@ -264,10 +257,14 @@ function Connect({
   onClose: () => void;
   onSecret: (s: string) => void;
 }) {
-  const [start, setStart] = useState(first);
-  const [newer, setNewer] = useState<{ answer: Answer<Repository>; differences: Difference[] } | null>(null);
-  const r = start?.data;
-  const form = useForm(valuesOf(r));
+  const path = { gateway_id: gatewayId };
+  const form = useEdit<Repository | undefined, ReturnType<typeof valuesOf>>({
+    first: first ?? { data: undefined, etag: null },
+    valuesOf,
+    labels,
+    read: () => api.get('/v1/gateways/{gateway_id}/repository', { path }),
+  });
+  const r = form.base;
   const v = form.values;
   const credential =
     v.way === 'token'
@@ -308,34 +305,15 @@ function Connect({
     .filter(Boolean)
     .join(' ');
   const submit = () =>
-    form.submit(async () => {
-      if (r && !form.dirty) {
+    form.save({
+      unchanged: onClose,
+      send: (ifMatch) => api.put('/v1/gateways/{gateway_id}/repository', { path, body, ifMatch }),
+      saved: async ({ data }) => {
+        await changed('/v1/gateways');
         onClose();
-        return;
-      }
-      let secret: string | undefined;
-      try {
-        const { data } = await api.put('/v1/gateways/{gateway_id}/repository', {
-          path: { gateway_id: gatewayId },
-          body,
-          ifMatch: start?.etag,
-        });
-        secret = (data as { hook_secret?: string }).hook_secret;
-      } catch (e) {
-        if (!r || !(e instanceof ApiError) || e.status !== 412) throw e;
-        const answer = await api.get('/v1/gateways/{gateway_id}/repository', { path: { gateway_id: gatewayId } });
-        const [before, theirs] = [valuesOf(r), valuesOf(answer.data)];
-        setNewer({
-          answer,
-          differences: (Object.keys(compared) as (keyof typeof compared)[])
-            .filter((n) => theirs[n] !== before[n])
-            .map((n) => ({ name: compared[n], theirs: theirs[n] || 'empty', mine: n in form.changes ? v[n] || 'empty' : undefined })),
-        });
-        return;
-      }
-      await changed('/v1/gateways');
-      onClose();
-      if (secret) onSecret(secret);
+        const secret = (data as { hook_secret?: string }).hook_secret;
+        if (secret) onSecret(secret);
+      },
     });
   const credentialError =
     form.error instanceof ApiError ? form.error.fields.find((f) => f.field.startsWith('credential'))?.message : undefined;
@@ -437,23 +415,8 @@ function Connect({
         <div>
           <AsCode command={{ cli, method: 'PUT', path: `/v1/gateways/${gatewayId}/repository`, body: shown }} />
         </div>
-        {newer && (
-          <Conflict
-            differences={newer.differences}
-            onKeep={() => {
-              setStart(newer.answer);
-              form.reset({ ...valuesOf(newer.answer.data) });
-              for (const [n, t] of Object.entries(form.changes)) form.set(n as keyof typeof v, t);
-              setNewer(null);
-            }}
-            onTake={() => {
-              setStart(newer.answer);
-              form.reset(valuesOf(newer.answer.data));
-              setNewer(null);
-            }}
-          />
-        )}
-        <Submit label={r ? 'Save' : 'Connect'} busy={form.busy} error={form.error} disabled={newer !== null} onCancel={onClose} />
+        {form.conflict && <Conflict {...form.conflict} />}
+        <Submit label={r ? 'Save' : 'Connect'} busy={form.busy} error={form.error} disabled={form.conflict !== null} onCancel={onClose} />
       </form>
     </Dialog>
   );

@@ -3,8 +3,8 @@ import { useEffect, useState } from 'react';
 import { api, type Answer, ApiError, type Schemas } from '../../api/client';
 import { changed, useList, useRecord } from '../../api/hooks';
 import { useRefusal } from '../../api/session';
+import { useEdit } from '../../lib/edit';
 import { count, plural, short } from '../../lib/format';
-import { useForm } from '../../lib/form';
 import { limitValue, type LimitText, noLimit, routeFlags, showLimit } from '../../lib/limit';
 import { refusals, sinceOf, startOf, sum } from '../../lib/traffic';
 import { AsCode } from '../../ui/ascode';
@@ -68,37 +68,47 @@ function RouteDetail({ gatewayId, routeId }: { gatewayId: string; routeId: strin
 
 const textOf = (r: Route): LimitText =>
   r.rate_limit ? { sustained: r.rate_limit.sustained ?? '', burst: r.rate_limit.burst ?? '', daily: r.rate_limit.daily ?? '' } : noLimit;
-const limitWords = (l: Route['rate_limit']) => (l ? showLimit(l) : 'none');
-const valuesOf = (r: Route) => ({ limit: textOf(r), per: r.rate_limit?.per === 'key' ? 'key' : 'shared' });
+// A limit is one field: it is sent as a whole.
+const valuesOf = (r: Route) => ({ rate_limit: { ...textOf(r), per: r.rate_limit?.per === 'key' ? 'key' : 'shared' } });
+type RouteLimit = ReturnType<typeof valuesOf>['rate_limit'];
+
+// rateOf returns what a call takes for a limit, or null for none.
+function rateOf(text: RouteLimit): Record<string, string> | null {
+  const limit = limitValue(text);
+  if (limit === null) return null;
+  return { ...(typeof limit === 'string' ? { sustained: limit } : limit), ...(text.per === 'key' && { per: 'key' }) };
+}
+
+const show = (text: RouteLimit) => {
+  const rate = rateOf(text);
+  return rate ? showLimit(rate as Route['rate_limit']) : 'none';
+};
 
 // LimitEditor changes the limit of a route, and says before what it would have refused.
 function LimitEditor({ first }: { first: Answer<Route> }) {
-  const [base, setBase] = useState(first);
-  const [newer, setNewer] = useState<Answer<Route> | null>(null);
-  const form = useForm(valuesOf(first.data));
   const id = { gateway_id: first.data.gateway_id, route_id: first.data.route_id };
+  const form = useEdit({
+    first,
+    valuesOf,
+    labels: { rate_limit: 'The limit' },
+    show,
+    read: () => api.get('/v1/gateways/{gateway_id}/routes/{route_id}', { path: id }),
+  });
   const refused = useRefusal('write', `gateways/${id.gateway_id}/routes`);
-  const v = form.values;
-  const limit = limitValue(v.limit);
-  const rate =
-    limit === null ? null : { ...(typeof limit === 'string' ? { sustained: limit } : limit), ...(v.per === 'key' && { per: 'key' }) };
+  const limit = form.values.rate_limit;
+  const setLimit = (change: Partial<RouteLimit>) => form.set('rate_limit', { ...limit, ...change });
+  const rate = rateOf(limit);
+  const before = valuesOf(form.base).rate_limit;
   const body = { rate_limit: rate };
   const submit = () =>
-    form.submit(async () => {
-      if (!form.dirty) {
-        toast('There was nothing to save');
-        return;
-      }
-      try {
-        const answer = await api.patch('/v1/gateways/{gateway_id}/routes/{route_id}', { path: id, body, ifMatch: base.etag });
-        setBase(answer);
-        form.reset(valuesOf(answer.data));
+    form.save({
+      unchanged: () => toast('There was nothing to save'),
+      send: (ifMatch) => api.patch('/v1/gateways/{gateway_id}/routes/{route_id}', { path: id, body, ifMatch }),
+      saved: async (answer) => {
+        form.begin(answer);
         toast('The limit was saved');
         await changed('/v1/gateways');
-      } catch (e) {
-        if (!(e instanceof ApiError) || e.status !== 412) throw e;
-        setNewer(await api.get('/v1/gateways/{gateway_id}/routes/{route_id}', { path: id }));
-      }
+      },
     });
   return (
     <Panel title="Rate limit">
@@ -108,27 +118,10 @@ function LimitEditor({ first }: { first: Answer<Route> }) {
           e.preventDefault();
           void submit();
         }}>
-        {newer && (
-          <Conflict
-            differences={
-              showLimit(newer.data.rate_limit) === showLimit(base.data.rate_limit)
-                ? []
-                : [{ name: 'The limit', theirs: limitWords(newer.data.rate_limit), mine: limitWords(rate as Route['rate_limit']) }]
-            }
-            onKeep={() => {
-              setBase(newer);
-              setNewer(null);
-            }}
-            onTake={() => {
-              setBase(newer);
-              form.reset(valuesOf(newer.data));
-              setNewer(null);
-            }}
-          />
-        )}
+        {form.conflict && <Conflict {...form.conflict} />}
         <LimitFields
-          value={v.limit}
-          onChange={(l) => form.set('limit', l)}
+          value={limit}
+          onChange={setLimit}
           error={(part) =>
             form.fieldError(`rate_limit.${part}`) ??
             (part === 'sustained' ? form.error?.fields.find((f) => f.field === 'rate_limit')?.message : undefined)
@@ -136,8 +129,8 @@ function LimitEditor({ first }: { first: Answer<Route> }) {
         />
         <SelectField
           label="Counts"
-          value={v.per}
-          onChange={(t) => form.set('per', t)}
+          value={limit.per}
+          onChange={(per) => setLimit({ per })}
           options={[
             { value: 'shared', label: 'All keys together' },
             { value: 'key', label: 'Each key on its own' },
@@ -151,7 +144,7 @@ function LimitEditor({ first }: { first: Answer<Route> }) {
                 'keygate routes update',
                 `--gateway ${id.gateway_id}`,
                 id.route_id,
-                ...routeFlags(v.limit, v.per, textOf(base.data), valuesOf(base.data).per),
+                ...routeFlags(limit, limit.per, before, before.per),
               ].join(' '),
               method: 'PATCH',
               path: `/v1/gateways/${id.gateway_id}/routes/${id.route_id}`,
@@ -159,8 +152,8 @@ function LimitEditor({ first }: { first: Answer<Route> }) {
             }}
             why={form.dirty ? null : 'Nothing has been changed yet.'}
           />
-          {(v.limit.sustained || v.limit.burst || v.limit.daily) && (
-            <Button size="sm" kind="quiet" onClick={() => form.set('limit', noLimit)}>
+          {(limit.sustained || limit.burst || limit.daily) && (
+            <Button size="sm" kind="quiet" onClick={() => setLimit(noLimit)}>
               Remove the limit
             </Button>
           )}
@@ -170,8 +163,8 @@ function LimitEditor({ first }: { first: Answer<Route> }) {
           busy={form.busy}
           error={form.error}
           why={refused}
-          disabled={newer !== null}
-          onCancel={form.dirty ? () => form.reset(valuesOf(base.data)) : undefined}
+          disabled={form.conflict !== null}
+          onCancel={form.dirty ? form.discard : undefined}
         />
       </form>
     </Panel>

@@ -115,7 +115,7 @@ function KeyDetail({ keyId }: { keyId: string }) {
           </Panel>
         )}
       </div>
-      {open === 'edit' && <EditKey record={record} etag={query.data?.etag ?? null} onClose={() => setOpen('')} />}
+      {open === 'edit' && query.data && <EditKey first={query.data} onClose={() => setOpen('')} />}
       {open === 'rotate' && <RotateKey record={record} onClose={() => setOpen('')} />}
       {open === 'revoke' && <RevokeKey record={record} onClose={() => setOpen('')} />}
     </Page>

@@ -1,11 +1,10 @@
-import { useState } from 'react';
-import { api, type Answer, ApiError, type Schemas } from '../../api/client';
+import { type Answer, api, type Schemas } from '../../api/client';
 import { changed } from '../../api/hooks';
-import { useForm } from '../../lib/form';
+import { useEdit } from '../../lib/edit';
 import { limitFlag, limitText, limitValue } from '../../lib/limit';
 import { quote } from '../../lib/shell';
 import { AsCode } from '../../ui/ascode';
-import { Conflict, type Difference } from '../../ui/conflict';
+import { Conflict } from '../../ui/conflict';
 import { Dialog } from '../../ui/dialog';
 import { Submit, TextField } from '../../ui/form';
 import { LimitFields } from '../../ui/limit';
@@ -22,13 +21,7 @@ const valuesOf = (k: Key) => ({
   rate_limit: limitText(k.rate_limit),
   metadata: Object.entries(k.metadata) as Pair[],
 });
-const labels: Record<string, string> = {
-  name: 'Name',
-  owner: 'Owner',
-  expires_at: 'Expiry',
-  rate_limit: 'Rate limit',
-  metadata: 'Metadata',
-};
+const labels = { name: 'Name', owner: 'Owner', expires_at: 'Expiry', rate_limit: 'Rate limit', metadata: 'Metadata' };
 
 const show = (value: unknown): string => {
   if (value === '' || value === null) return 'empty';
@@ -46,11 +39,10 @@ const metadataFlags = (metadata: Record<string, string>) => {
 };
 
 // EditKey sends only the fields that were touched, with the ETag of the record they began with.
-export function EditKey({ record, etag, onClose }: { record: Key; etag: string | null; onClose: () => void }) {
-  const [start, setStart] = useState(record); // the page reads the record again while the form is open
-  const form = useForm(valuesOf(start));
-  const [version, setVersion] = useState(etag);
-  const [newer, setNewer] = useState<{ answer: Answer<Key>; differences: Difference[] } | null>(null);
+export function EditKey({ first, onClose }: { first: Answer<Key>; onClose: () => void }) {
+  const record = first.data;
+  const path = { key_id: record.key_id };
+  const form = useEdit({ first, valuesOf, labels, show, read: () => api.get('/v1/keys/{key_id}', { path }) });
   const v = form.values;
   const body: Record<string, unknown> = {};
   for (const name of Object.keys(form.changes) as (keyof typeof v)[]) {
@@ -59,29 +51,14 @@ export function EditKey({ record, etag, onClose }: { record: Key; etag: string |
     else body[name] = v[name] === '' && name !== 'name' ? null : v[name];
   }
   const submit = () =>
-    form.submit(async () => {
-      if (!form.dirty) {
+    form.save({
+      unchanged: onClose,
+      send: (ifMatch) => api.patch('/v1/keys/{key_id}', { path, body, ifMatch }),
+      saved: async () => {
+        toast(`Key “${v.name}” was saved`);
+        await changed('/v1/keys');
         onClose();
-        return;
-      }
-      try {
-        await api.patch('/v1/keys/{key_id}', { path: { key_id: record.key_id }, body, ifMatch: version });
-      } catch (e) {
-        if (!(e instanceof ApiError) || e.status !== 412) throw e;
-        const answer = await api.get('/v1/keys/{key_id}', { path: { key_id: record.key_id } });
-        const theirs = valuesOf(answer.data);
-        const before = valuesOf(start);
-        setNewer({
-          answer,
-          differences: (Object.keys(theirs) as (keyof typeof theirs)[])
-            .filter((n) => JSON.stringify(theirs[n]) !== JSON.stringify(before[n]))
-            .map((n) => ({ name: labels[n] ?? n, theirs: show(theirs[n]), mine: n in form.changes ? show(v[n]) : undefined })),
-        });
-        return;
-      }
-      toast(`Key “${v.name}” was saved`);
-      await changed('/v1/keys');
-      onClose();
+      },
     });
   const cli = [
     'keygate keys update',
@@ -102,22 +79,7 @@ export function EditKey({ record, etag, onClose }: { record: Key; etag: string |
           e.preventDefault();
           void submit();
         }}>
-        {newer && (
-          <Conflict
-            differences={newer.differences}
-            onKeep={() => {
-              setStart(newer.answer.data);
-              setVersion(newer.answer.etag);
-              setNewer(null);
-            }}
-            onTake={() => {
-              setStart(newer.answer.data);
-              setVersion(newer.answer.etag);
-              form.reset(valuesOf(newer.answer.data));
-              setNewer(null);
-            }}
-          />
-        )}
+        {form.conflict && <Conflict {...form.conflict} />}
         <div className="grid gap-4 sm:grid-cols-2">
           <TextField label="Name" autoFocus value={v.name} onChange={(t) => form.set('name', t)} error={form.fieldError('name')} />
           <TextField label="Owner" optional value={v.owner} onChange={(t) => form.set('owner', t)} error={form.fieldError('owner')} />
@@ -137,7 +99,7 @@ export function EditKey({ record, etag, onClose }: { record: Key; etag: string |
             why={form.dirty ? null : 'Nothing has been changed yet.'}
           />
         </div>
-        <Submit label="Save" busy={form.busy} error={form.error} onCancel={onClose} disabled={newer !== null} />
+        <Submit label="Save" busy={form.busy} error={form.error} onCancel={onClose} disabled={form.conflict !== null} />
       </form>
     </Dialog>
   );

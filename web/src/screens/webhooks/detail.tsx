@@ -143,7 +143,7 @@ export default function WebhookDetail() {
       ) : (
         <DeliveryLog webhookId={webhookId} />
       )}
-      {open === 'edit' && <EditWebhook record={w} etag={query.data?.etag ?? null} onClose={close} />}
+      {open === 'edit' && query.data && <EditWebhook first={query.data} onClose={close} />}
       {open === 'rotate' && <RotateSecret record={w} onClose={close} />}
       {open === 'test' && <TestWebhook record={w} onClose={close} />}
       {open === 'recover' && <Recover record={w} onClose={close} />}

@@ -1,10 +1,9 @@
-import { useState } from 'react';
-import { type Answer, api, ApiError } from '../../api/client';
+import { type Answer, api } from '../../api/client';
 import { changed } from '../../api/hooks';
-import { useForm } from '../../lib/form';
+import { useEdit } from '../../lib/edit';
 import { quote } from '../../lib/shell';
 import { AsCode } from '../../ui/ascode';
-import { Conflict, type Difference } from '../../ui/conflict';
+import { Conflict } from '../../ui/conflict';
 import { Dialog } from '../../ui/dialog';
 import { SelectField, Submit, TextField } from '../../ui/form';
 import { toast } from '../../ui/toast';
@@ -12,44 +11,27 @@ import { EventsField } from './eventsfield';
 import type { Webhook } from './state';
 
 const valuesOf = (w: Webhook) => ({ url: w.url, events: w.events, state: w.state as string });
-const labels: Record<string, string> = { url: 'URL', events: 'Events', state: 'State' };
-const show = (value: unknown): string => (Array.isArray(value) ? value.join(', ') : String(value));
+const labels = { url: 'URL', events: 'Events', state: 'State' };
 
 // EditWebhook sends only the fields that were touched, with the ETag of the record they began with.
-export function EditWebhook({ record, etag, onClose }: { record: Webhook; etag: string | null; onClose: () => void }) {
-  const form = useForm(valuesOf(record));
-  const [version, setVersion] = useState(etag);
-  const [newer, setNewer] = useState<{ answer: Answer<Webhook>; differences: Difference[] } | null>(null);
-  const [before] = useState(() => valuesOf(record)); // what the form began with
+export function EditWebhook({ first, onClose }: { first: Answer<Webhook>; onClose: () => void }) {
+  const path = { webhook_id: first.data.webhook_id };
+  const form = useEdit({ first, valuesOf, labels, read: () => api.get('/v1/webhooks/{webhook_id}', { path }) });
   const v = form.values;
   const body = { ...form.changes, ...(form.changes.url !== undefined && { url: v.url.trim() }) };
   const submit = () =>
-    form.submit(async () => {
-      if (!form.dirty) {
+    form.save({
+      unchanged: onClose,
+      send: (ifMatch) => api.patch('/v1/webhooks/{webhook_id}', { path, body, ifMatch }),
+      saved: async () => {
+        toast('The endpoint was saved');
+        await changed('/v1/webhooks');
         onClose();
-        return;
-      }
-      try {
-        await api.patch('/v1/webhooks/{webhook_id}', { path: { webhook_id: record.webhook_id }, body, ifMatch: version });
-      } catch (e) {
-        if (!(e instanceof ApiError) || e.status !== 412) throw e;
-        const answer = await api.get('/v1/webhooks/{webhook_id}', { path: { webhook_id: record.webhook_id } });
-        const theirs = valuesOf(answer.data);
-        setNewer({
-          answer,
-          differences: (Object.keys(theirs) as (keyof typeof theirs)[])
-            .filter((n) => JSON.stringify(theirs[n]) !== JSON.stringify(before[n]))
-            .map((n) => ({ name: labels[n] ?? n, theirs: show(theirs[n]), mine: n in form.changes ? show(v[n]) : undefined })),
-        });
-        return;
-      }
-      toast('The endpoint was saved');
-      await changed('/v1/webhooks');
-      onClose();
+      },
     });
   const cli = [
     'keygate webhooks update',
-    record.webhook_id,
+    path.webhook_id,
     'url' in body && `--endpoint-url ${quote(v.url)}`,
     'events' in body && `--events ${v.events.join(',')}`,
     'state' in body && `--state ${v.state}`,
@@ -62,22 +44,9 @@ export function EditWebhook({ record, etag, onClose }: { record: Webhook; etag: 
         className="flex flex-col gap-4"
         onSubmit={(e) => {
           e.preventDefault();
-          if (!newer) void submit();
+          void submit();
         }}>
-        {newer && (
-          <Conflict
-            differences={newer.differences}
-            onKeep={() => {
-              setVersion(newer.answer.etag);
-              setNewer(null);
-            }}
-            onTake={() => {
-              setVersion(newer.answer.etag);
-              form.reset(valuesOf(newer.answer.data));
-              setNewer(null);
-            }}
-          />
-        )}
+        {form.conflict && <Conflict {...form.conflict} />}
         <TextField
           label="URL"
           autoFocus
@@ -99,9 +68,9 @@ export function EditWebhook({ record, etag, onClose }: { record: Webhook; etag: 
         />
         <EventsField value={v.events} onChange={(e) => form.set('events', e)} error={form.fieldError('events')} />
         <div>
-          <AsCode command={{ cli, method: 'PATCH', path: `/v1/webhooks/${record.webhook_id}`, body }} />
+          <AsCode command={{ cli, method: 'PATCH', path: `/v1/webhooks/${path.webhook_id}`, body }} />
         </div>
-        <Submit label="Save" busy={form.busy} error={form.error} onCancel={onClose} disabled={newer !== null} />
+        <Submit label="Save" busy={form.busy} error={form.error} onCancel={onClose} disabled={form.conflict !== null} />
       </form>
     </Dialog>
   );

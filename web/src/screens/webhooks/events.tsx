@@ -1,10 +1,11 @@
 import { Link } from '@tanstack/react-router';
 import type { Schemas } from '../../api/client';
 import { useList } from '../../api/hooks';
+import type { Filter } from '../../lib/filter';
 import { pointInTime, showPoint, useSpan } from '../../lib/span';
 import { useUrl } from '../../lib/url';
 import { Button, buttonClass, Empty, Page, Panel, Time } from '../../ui/basic';
-import { type Filter, FilterBar } from '../../ui/filter';
+import { FilterBar } from '../../ui/filter';
 import { Ranges } from '../../ui/ranges';
 import { type Column, PagedTable } from '../../ui/table';
 import { eventTypes } from './catalogue';

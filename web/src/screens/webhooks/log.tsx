@@ -1,11 +1,12 @@
 import { Link } from '@tanstack/react-router';
 import { useList } from '../../api/hooks';
 import { useRefusal } from '../../api/session';
+import type { Filter } from '../../lib/filter';
 import { plural } from '../../lib/format';
 import { pointInTime, showPoint, useSpan } from '../../lib/span';
 import { useUrl } from '../../lib/url';
 import { Button, Empty, Panel, Time } from '../../ui/basic';
-import { type Filter, FilterBar } from '../../ui/filter';
+import { FilterBar } from '../../ui/filter';
 import { Ranges } from '../../ui/ranges';
 import { type Column, PagedTable } from '../../ui/table';
 import { eventTypes } from './catalogue';

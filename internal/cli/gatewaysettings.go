@@ -1,0 +1,279 @@
+package cli
+
+import (
+	"bytes"
+	"crypto/x509"
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"github.com/keygate/keygate/client"
+	"github.com/keygate/keygate/internal/cli/terminal"
+	"github.com/keygate/keygate/internal/gateway"
+)
+
+// The flags of a gateway's settings, and what commands show of them, are loops over gateway.Settings. How
+// they look follows from the kind of the setting.
+
+// headersFileFlag is the flag for upstream_headers beside its own.
+const headersFileFlag = "upstream-headers-file"
+
+// settingFlags adds the flags of all settings.
+func settingFlags(f *pflag.FlagSet) {
+	for _, s := range gateway.Settings() {
+		settingFlag(f, s.Kind, s.Flag, s.Default() == true)
+		for _, p := range s.Parts {
+			settingFlag(f, p.Kind, p.Flag, false)
+		}
+	}
+	f.String(headersFileFlag, "", "`file` with such headers, one NAME=VALUE per line, or - for standard input; keeps secrets out of the process list")
+}
+
+func settingFlag(f *pflag.FlagSet, kind gateway.Kind, flag gateway.Flag, isTrue bool) {
+	switch kind {
+	case gateway.KindBool:
+		f.Bool(flag.Name, isTrue, flag.Usage)
+	case gateway.KindCount:
+		f.Int64(flag.Name, 0, flag.Usage)
+	case gateway.KindList:
+		if flag.Whole {
+			f.StringArray(flag.Name, nil, flag.Usage)
+		} else {
+			f.StringSlice(flag.Name, nil, flag.Usage)
+		}
+	case gateway.KindHeaders:
+		f.StringArray(flag.Name, nil, flag.Usage)
+	case gateway.KindLimit, gateway.KindCORS: // the flags are those of the parts
+	case gateway.KindText, gateway.KindDuration, gateway.KindCertificate, gateway.KindKey:
+		f.String(flag.Name, "", flag.Usage)
+	}
+}
+
+// settingsOf returns the settings whose flags were given, by their names: nil for a setting that is cleared.
+func (a *app) settingsOf(f *pflag.FlagSet) (map[string]any, error) {
+	given := map[string]any{}
+	for _, s := range gateway.Settings() {
+		flags := []string{s.Flag.Name}
+		if s.Kind == gateway.KindHeaders {
+			flags = append(flags, headersFileFlag)
+		}
+		for _, p := range s.Parts {
+			flags = append(flags, p.Flag.Name)
+		}
+		if !slices.ContainsFunc(flags, f.Changed) {
+			continue
+		}
+		value, err := a.settingOf(f, &s)
+		if err != nil {
+			return nil, err
+		}
+		given[s.Name] = value
+	}
+	return given, nil
+}
+
+// settingOf returns the value that the flags of a setting give; nil if it is empty, or 0 for a number.
+func (a *app) settingOf(f *pflag.FlagSet, s *gateway.Setting) (any, error) {
+	switch s.Kind {
+	case gateway.KindBool:
+		return f.GetBool(s.Flag.Name)
+	case gateway.KindCount:
+		n, err := f.GetInt64(s.Flag.Name)
+		return orNil(n, n == 0), err
+	case gateway.KindList:
+		list := listFlag(f, s.Flag)
+		return orNil(list, len(list) == 0), nil
+	case gateway.KindHeaders:
+		headers, err := a.headersOf(f, s.Flag.Name)
+		return orNil(headers, headers == nil), err
+	case gateway.KindLimit:
+		return limitOf(f, s.Parts)
+	case gateway.KindCORS:
+		return corsOf(f, s.Parts)
+	case gateway.KindCertificate, gateway.KindKey:
+		return a.fileOf(f, s.Flag)
+	case gateway.KindText, gateway.KindDuration:
+	}
+	text, err := f.GetString(s.Flag.Name)
+	return orNil(text, text == "" && !s.NotNull), err
+}
+
+// orNil returns v, or nil if it is empty.
+func orNil(v any, isEmpty bool) any {
+	if isEmpty {
+		return nil
+	}
+	return v
+}
+
+// listFlag returns the values of a flag that may be repeated.
+func listFlag(f *pflag.FlagSet, flag gateway.Flag) []string {
+	list, isList := f.Lookup(flag.Name).Value.(pflag.SliceValue)
+	if !isList {
+		return nil
+	}
+	return list.GetSlice()
+}
+
+// fileOf returns the content of the file that a flag names; nil if its value is empty.
+func (a *app) fileOf(f *pflag.FlagSet, flag gateway.Flag) (any, error) {
+	name, err := f.GetString(flag.Name)
+	switch {
+	case err != nil || name == "":
+		return nil, err
+	case flag.File == "":
+		return readText(name)
+	}
+	content, err := a.ReadInput(name)
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", flag.File, err)
+	}
+	return string(content), nil
+}
+
+// headersOf returns the headers given by flag and file; nil if there are none.
+func (a *app) headersOf(f *pflag.FlagSet, flag string) (map[string]string, error) {
+	lines, err := f.GetStringArray(flag)
+	if err != nil {
+		return nil, err
+	}
+	if file := f.Lookup(headersFileFlag).Value.String(); file != "" {
+		content, err := a.ReadInput(file)
+		if err != nil {
+			return nil, fmt.Errorf("read the upstream headers: %w", err)
+		}
+		for line := range strings.Lines(string(content)) {
+			if line = strings.TrimSpace(line); line != "" {
+				lines = append(lines, line)
+			}
+		}
+	}
+	if strings.Join(lines, "") == "" {
+		return nil, nil
+	}
+	return pairs(flag, lines)
+}
+
+// limitOf returns the limit that the flags of its parts, sustained and burst, give; nil for none.
+func limitOf(f *pflag.FlagSet, parts []gateway.Part) (any, error) {
+	sustained, burst := parts[0].Flag.Name, parts[1].Flag.Name
+	limit := client.GlobalLimitInput{Sustained: f.Lookup(sustained).Value.String(), Burst: given(f.Lookup(burst).Value.String())}
+	switch {
+	case limit.Sustained != "":
+		return limit, nil
+	case limit.Burst != nil:
+		return nil, usagef("--%s needs --%s", burst, sustained)
+	default:
+		return nil, nil
+	}
+}
+
+// corsOf returns the object that the flags of its parts give; nil if there are no origins, which are the
+// first part.
+func corsOf(f *pflag.FlagSet, parts []gateway.Part) (any, error) {
+	cors := map[string]any{}
+	for i, p := range parts {
+		if p.Kind == gateway.KindCount {
+			n, err := f.GetInt64(p.Flag.Name)
+			if err != nil {
+				return nil, err
+			}
+			if n != 0 {
+				cors[p.Name] = n
+			}
+		} else if list := listFlag(f, p.Flag); len(list) > 0 && (i > 0 || strings.Join(list, "") != "") {
+			cors[p.Name] = list
+		}
+	}
+	switch {
+	case cors["origins"] != nil:
+		return cors, nil
+	case len(cors) > 0:
+		return nil, usagef("--cors-method, --cors-header and --cors-max-age need --cors-origin")
+	default:
+		return nil, nil
+	}
+}
+
+// putSettings sets the fields of a request that settings name.
+func putSettings(settings map[string]any, request any) error {
+	content, err := json.Marshal(settings)
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(content, request)
+}
+
+// settingFields returns the settings of a gateway that commands show: those that are set, or always have a
+// value.
+func settingFields(g *client.Gateway) ([]terminal.Field, error) {
+	content, err := json.Marshal(g)
+	if err != nil {
+		return nil, err
+	}
+	var values map[string]json.RawMessage
+	if err := json.Unmarshal(content, &values); err != nil {
+		return nil, err
+	}
+	shown := slices.DeleteFunc(gateway.Settings(), func(s gateway.Setting) bool {
+		value := values[s.Name]
+		return s.Flag.Column == "" || value == nil || s.Kind == gateway.KindCORS && bytes.Equal(value, []byte("null"))
+	})
+	slices.SortStableFunc(shown, func(a, b gateway.Setting) int { return a.Flag.Rank - b.Flag.Rank })
+	fields := make([]terminal.Field, len(shown))
+	for i, s := range shown {
+		fields[i][0] = s.Flag.Column
+		if fields[i][1], err = settingValue(s.Kind, values[s.Name]); err != nil {
+			return nil, err
+		}
+	}
+	return fields, nil
+}
+
+// settingValue returns a setting of a record on one line.
+func settingValue(kind gateway.Kind, content json.RawMessage) (string, error) {
+	switch kind {
+	case gateway.KindBool:
+		return showAs(content, yesNo)
+	case gateway.KindCount:
+		return showAs(content, number)
+	case gateway.KindList:
+		return showAs(content, func(list []string) string { return strings.Join(list, ", ") })
+	case gateway.KindHeaders:
+		return showAs(content, func(headers map[string]string) string { return strings.Join(sortedKeys(headers), ", ") })
+	case gateway.KindCertificate:
+		return showAs(content, subject)
+	case gateway.KindLimit:
+		return showAs(content, globalLimit)
+	case gateway.KindCORS:
+		return showAs(content, func(c client.Cors) string { return strings.Join(c.Origins, ", ") })
+	case gateway.KindText, gateway.KindDuration, gateway.KindKey:
+	}
+	return showAs(content, strings.Clone)
+}
+
+// showAs returns what show makes of a value in JSON.
+func showAs[T any](content json.RawMessage, show func(T) string) (string, error) {
+	var v T
+	if err := json.Unmarshal(content, &v); err != nil {
+		return "", err
+	}
+	return show(v), nil
+}
+
+// subject returns the subject of a certificate and the end of its validity.
+func subject(certificate string) string {
+	block, _ := pem.Decode([]byte(certificate))
+	if block == nil {
+		return "a certificate"
+	}
+	c, err := x509.ParseCertificate(block.Bytes)
+	if err != nil {
+		return "a certificate"
+	}
+	return c.Subject.String() + " until " + terminal.Moment(&c.NotAfter)
+}

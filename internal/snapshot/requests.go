@@ -1,0 +1,58 @@
+package snapshot
+
+import (
+	"strings"
+
+	"github.com/keygate/keygate/internal/gateway"
+)
+
+// Requests says how a gateway reads the requests of its callers, and what ends them.
+type Requests struct {
+	// EncodedSlashes is set if an encoded slash or backslash is a part of its segment.
+	EncodedSlashes bool
+	// CutStreams is set if long exchanges are cut when their key ends or no longer allows them.
+	CutStreams bool
+	// KeyHeaders are the headers that may hold the key; nil means Authorization alone.
+	KeyHeaders []KeyHeader
+	// KeyMessage is the public message of a 401 for a key that is missing or not valid.
+	KeyMessage string
+	// Withheld are the client's headers that are not forwarded, because the gateway sets
+	// them (Upstream.Headers) or they may hold the key. Authorization is not among them: see
+	// ForwardsAuthorization.
+	Withheld []string
+	// ForwardsAuthorization is set if Authorization is not one of the key headers.
+	ForwardsAuthorization bool
+}
+
+// KeyHeader is a header that may hold the key.
+type KeyHeader struct {
+	Name string
+	// Authorization is set for the header of that name, whose scheme Bearer holds the key.
+	// Of any other header, the whole value is the key.
+	Authorization bool
+}
+
+// compileRequests sets what follows from the settings of requests and from
+// Upstream.Headers.
+func (g *Gateway) compileRequests(r *gateway.Requests) {
+	g.EncodedSlashes, g.CutStreams = r.AllowEncodedSlashes, !r.KeepStreams
+	for i := range g.Upstream.Headers {
+		g.Withheld = append(g.Withheld, g.Upstream.Headers[i].Name)
+	}
+	headers := r.AllKeyHeaders()
+	g.ForwardsAuthorization = !gateway.HasAuthorization(headers)
+	ways := make([]string, len(headers))
+	for i, name := range headers {
+		isAuthorization := strings.EqualFold(name, gateway.Authorization)
+		if ways[i] = "in the header " + name; isAuthorization {
+			ways[i] = "as Authorization: Bearer <key>"
+		} else {
+			g.Withheld = append(g.Withheld, name)
+		}
+		g.KeyHeaders = append(g.KeyHeaders, KeyHeader{Name: name, Authorization: isAuthorization})
+	}
+	if len(headers) == 1 && !g.ForwardsAuthorization {
+		g.KeyHeaders = nil
+	}
+	g.KeyMessage = "the key is missing or not valid: send it " + strings.Join(ways, " or ")
+}

@@ -1,0 +1,148 @@
+package rows
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"fmt"
+
+	"github.com/keygate/keygate/internal/control"
+	"github.com/keygate/keygate/internal/gateway"
+	"github.com/keygate/keygate/internal/store/stored"
+)
+
+const gatewayColumns = `SELECT id, account_id, name, upstream, hostname, host_given,
+	global_sustained, global_burst, timeout, cors, max_body_bytes, requests, revision, is_default, created_at, version FROM gateways `
+
+func scanGateway(r *Row) (gateway.Gateway, error) {
+	var (
+		g gateway.Gateway
+		c struct { // one allocation
+			sustained, burst   string
+			upstream, requests string
+			cors               sql.NullString
+			created            int64
+		}
+	)
+	err := r.Scan(&g.ID, &g.AccountID, &g.Name, &c.upstream, &g.Hostname, &g.HostGiven,
+		&c.sustained, &c.burst, &g.Timeout, &c.cors, &g.MaxBodyBytes, &c.requests, &g.Revision, &g.Default, &c.created, &g.Version)
+	if err != nil {
+		return g, err
+	}
+	g.CreatedAt = Instant(c.created)
+	if g.GlobalLimit, err = stored.Limit(c.sustained, c.burst, "", ""); err != nil {
+		return g, err
+	}
+	if err := json.Unmarshal([]byte(c.upstream), &g.Upstream); err != nil {
+		return g, fmt.Errorf("decode the upstream of gateway %s: %w", g.ID, err)
+	}
+	if err := json.Unmarshal([]byte(c.requests), &g.Requests); err != nil {
+		return g, fmt.Errorf("decode the settings of requests of gateway %s: %w", g.ID, err)
+	}
+	err = stored.FromJSON(c.cors, &g.CORS)
+	return g, err
+}
+
+// gatewayValues returns the values that InsertGateway and UpdateGateway write, in their order.
+func gatewayValues(g *gateway.Gateway) ([]any, error) {
+	upstream, err := json.Marshal(&g.Upstream)
+	if err != nil {
+		return nil, fmt.Errorf("encode the upstream of gateway %s: %w", g.ID, err)
+	}
+	requests, err := json.Marshal(&g.Requests)
+	if err != nil {
+		return nil, fmt.Errorf("encode the settings of requests of gateway %s: %w", g.ID, err)
+	}
+	cors, err := stored.MaybeJSON(g.CORS, g.CORS == nil)
+	if err != nil {
+		return nil, err
+	}
+	return []any{g.Name, string(upstream), g.Hostname, g.HostGiven,
+		g.GlobalLimit.Sustained.String(), g.GlobalLimit.Burst.String(), g.Timeout, cors,
+		g.MaxBodyBytes, string(requests), g.Revision, g.Default, g.Version}, nil
+}
+
+// SelectGateways reads the gateways that the rest of the query selects.
+func (t *Reader) SelectGateways(ctx context.Context, rest string, args ...any) ([]gateway.Gateway, error) {
+	return readAll(ctx, t, "read gateways", gatewayColumns+rest, args, scanGateway)
+}
+
+// SelectGateway reads the only gateway that the rest of the query selects.
+func (t *Reader) SelectGateway(ctx context.Context, rest string, args ...any) (*gateway.Gateway, error) {
+	return readOne(ctx, t, "gateway", gatewayColumns+rest, args, scanGateway)
+}
+
+// Gateway implements control.GatewayReader.
+func (t *Reader) Gateway(ctx context.Context, accountID, gatewayID string) (*gateway.Gateway, error) {
+	return t.SelectGateway(ctx, `WHERE id = $1 AND account_id = $2`, gatewayID, accountID)
+}
+
+// Gateways implements control.GatewayReader.
+func (t *Reader) Gateways(ctx context.Context, accountID string, p control.Page) ([]gateway.Gateway, error) {
+	return t.SelectGateways(ctx, `INDEXED BY gateways_list WHERE account_id = $1 AND id < $2 ORDER BY id DESC LIMIT $3`,
+		accountID, Below(p.After), Limit(p.Limit))
+}
+
+// HasGateways implements control.GatewayReader. It reads n entries of an index.
+func (t *Reader) HasGateways(ctx context.Context, accountID string, n int) (bool, error) {
+	return t.Exists(ctx, "count gateways", `SELECT 1 FROM gateways INDEXED BY gateways_list WHERE account_id = $1 ORDER BY id LIMIT 1 OFFSET $2`, accountID, n-1)
+}
+
+// DefaultGateway implements control.GatewayReader.
+func (t *Reader) DefaultGateway(ctx context.Context) (*gateway.Gateway, error) {
+	return t.SelectGateway(ctx, `WHERE is_default = true`)
+}
+
+// InsertGateway implements control.GatewayStore.
+func (t *Writer) InsertGateway(ctx context.Context, g *gateway.Gateway) error {
+	values, err := gatewayValues(g)
+	if err != nil {
+		return err
+	}
+	return t.Queue(ctx, "insert gateway", `INSERT INTO gateways (name, upstream, hostname, host_given,
+		global_sustained, global_burst, timeout, cors, max_body_bytes, requests, revision, is_default, version,
+		id, account_id, created_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)`,
+		append(values, g.ID, g.AccountID, Micros(g.CreatedAt))...)
+}
+
+// UpdateGateway implements control.GatewayStore.
+func (t *Writer) UpdateGateway(ctx context.Context, g *gateway.Gateway) error {
+	values, err := gatewayValues(g)
+	if err != nil {
+		return err
+	}
+	return t.QueueOne(ctx, "update gateway", "gateway", `UPDATE gateways SET name = $1, upstream = $2, hostname = $3,
+		host_given = $4, global_sustained = $5, global_burst = $6, timeout = $7, cors = $8,
+		max_body_bytes = $9, requests = $10, revision = $11, is_default = $12, version = $13 WHERE id = $14 AND account_id = $15`,
+		append(values, g.ID, g.AccountID)...)
+}
+
+// DeleteGateway implements control.GatewayStore.
+func (t *Writer) DeleteGateway(ctx context.Context, accountID, gatewayID string) error {
+	own := `(SELECT id FROM gateways WHERE id = $1 AND account_id = $2)`
+	if err := t.Queue(ctx, "drop the route table", `UPDATE route_tables SET state = CASE WHEN EXISTS (SELECT 1 FROM ended_gateways WHERE id = route_tables.gateway_id) THEN 3 ELSE 2 END
+		WHERE id = (SELECT table_id FROM gateways WHERE id = $1 AND account_id = $2)`, gatewayID, accountID); err != nil {
+		return err
+	}
+	// There may be a million of them, so they are removed later.
+	if err := t.Queue(ctx, "give up revisions", `UPDATE revision_counts SET gone = true WHERE gateway_id = `+own, gatewayID, accountID); err != nil {
+		return err
+	}
+	if err := t.Queue(ctx, "delete repository", `DELETE FROM repositories WHERE gateway_id = `+own, gatewayID, accountID); err != nil {
+		return err
+	}
+	return t.QueueOne(ctx, "delete gateway", "gateway", `DELETE FROM gateways WHERE id = $1 AND account_id = $2`, gatewayID, accountID)
+}
+
+// HostnameOwner implements control.GatewayReader.
+func (t *Reader) HostnameOwner(ctx context.Context, hostname string) (accountID string, err error) {
+	err = t.Query(ctx, "find a hostname", `SELECT account_id FROM gateways WHERE hostname = $1`, []any{hostname}, func(r *Row) error {
+		return r.Scan(&accountID)
+	})
+	return accountID, err
+}
+
+// GivenHostnames implements control.GatewayReader.
+func (t *Reader) GivenHostnames(ctx context.Context, accountID string) ([]string, error) {
+	return t.Texts(ctx, "read given hostnames", `SELECT hostname FROM gateways INDEXED BY gateways_list WHERE account_id = $1 AND host_given = true ORDER BY id`, accountID)
+}

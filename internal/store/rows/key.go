@@ -1,0 +1,154 @@
+package rows
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"time"
+
+	"github.com/keygate/keygate/internal/apikey"
+	"github.com/keygate/keygate/internal/ratelimit"
+	"github.com/keygate/keygate/internal/store/stored"
+)
+
+// StoredKeyColumns selects keys as they are stored. KeyColumns selects them as they are: a key that is restricted to a
+// gateway which has ended is revoked since then, and has the version that it gets when that is written.
+const (
+	StoredKeyColumns = keyStart + `revoked_at` + keyMiddle + `version` + keyEnd
+	KeyColumns       = keyStart + `coalesce(revoked_at, (SELECT at FROM ended_gateways WHERE id = keys.gateway_id)) AS revoked_at` + keyMiddle +
+		`version + CASE WHEN revoked_at IS NULL AND EXISTS (SELECT 1 FROM ended_gateways WHERE id = keys.gateway_id) THEN 1 ELSE 0 END AS version` + keyEnd
+
+	keyStart = `SELECT id, account_id, digest, prefix, level, word, resource, more_scopes, gateway_id, owner, bucket_id, rate_limit,
+	expires_at, last_used_at, created_at, `
+	keyMiddle = `, expiry_told, rotated_from, rotated_to, `
+	keyEnd    = `, name, metadata, ended FROM keys `
+)
+
+// ScanKey returns the key of a row.
+func ScanKey(r *Row) (apikey.Key, error) {
+	var (
+		k apikey.Key
+		c struct { // one allocation
+			digest                                 []byte
+			level, word, created                   int64
+			resource, more                         sql.NullString
+			gatewayID, owner, bucket               sql.NullString
+			rate, rotatedFrom, rotatedTo, metadata sql.NullString
+			expires, used, revokedAt, expiryTold   sql.NullInt64
+		}
+	)
+	err := r.Scan(&k.ID, &k.AccountID, &c.digest, &k.Prefix, &c.level, &c.word, &c.resource, &c.more, &c.gatewayID, &c.owner, &c.bucket, &c.rate,
+		&c.expires, &c.used, &c.created, &c.revokedAt, &c.expiryTold, &c.rotatedFrom, &c.rotatedTo, &k.Version, &k.Name, &c.metadata, &k.Ended)
+	if err != nil {
+		return k, err
+	}
+	if copy(k.Digest[:], c.digest) != len(k.Digest) {
+		return k, fmt.Errorf("digest of key %s has %d bytes", k.ID, len(c.digest))
+	}
+	k.Level, k.Scope = stored.LevelOf(c.level), stored.ScopesOf(c.word, c.resource.String, c.more.String)
+	k.GatewayID, k.Owner, k.RotatedFrom, k.RotatedTo = c.gatewayID.String, c.owner.String, c.rotatedFrom.String, c.rotatedTo.String
+	if k.BucketID = k.ID; c.bucket.Valid {
+		k.BucketID = c.bucket.String
+	}
+	k.CreatedAt, k.ExpiresAt, k.LastUsedAt = Instant(c.created), MaybeInstant(c.expires), MaybeInstant(c.used)
+	k.RevokedAt, k.ExpiryNotified = MaybeInstant(c.revokedAt), MaybeInstant(c.expiryTold)
+	if k.RateLimit, err = ratelimit.ParseKeyLimit(c.rate.String); err != nil {
+		return k, fmt.Errorf("stored rate of key %s: %w", k.ID, err)
+	}
+	err = stored.FromJSON(c.metadata, &k.Metadata)
+	return k, err
+}
+
+// SelectKeys reads the keys that the rest of the query selects.
+func (t *Reader) SelectKeys(ctx context.Context, rest string, args ...any) ([]apikey.Key, error) {
+	return t.keysOf(ctx, KeyColumns, rest, args...)
+}
+
+func (t *Reader) keysOf(ctx context.Context, columns, rest string, args ...any) ([]apikey.Key, error) {
+	return readAll(ctx, t, "read keys", columns+rest, args, ScanKey)
+}
+
+// SelectKey reads the only key that the rest of the query selects.
+func (t *Reader) SelectKey(ctx context.Context, rest string, args ...any) (*apikey.Key, error) {
+	return readOne(ctx, t, "key", KeyColumns+rest, args, ScanKey)
+}
+
+// Key implements control.KeyReader.
+func (t *Reader) Key(ctx context.Context, accountID, keyID string) (*apikey.Key, error) {
+	return t.SelectKey(ctx, `WHERE id = $1 AND account_id = $2`, keyID, accountID)
+}
+
+// KeyByDigest implements control.KeyReader.
+func (t *Reader) KeyByDigest(ctx context.Context, d apikey.Digest) (*apikey.Key, error) {
+	return t.SelectKey(ctx, `WHERE digest = $1`, d[:])
+}
+
+// KeysOfBucket implements control.KeyReader.
+func (t *Reader) KeysOfBucket(ctx context.Context, accountID, bucketID string, since time.Time, limit int) ([]apikey.Key, error) {
+	return t.SelectKeys(ctx, `WHERE n IN (
+			SELECT n FROM keys WHERE id = $1 AND bucket_id IS NULL
+			UNION ALL SELECT n FROM keys INDEXED BY keys_chain WHERE bucket_id = $1 AND phase < 2 AND ended = false AND expires_at IS NULL
+			UNION ALL SELECT n FROM keys INDEXED BY keys_chain WHERE bucket_id = $1 AND phase < 2 AND ended = false AND expires_at >= $2
+		) AND account_id = $3 AND phase < 2 AND ended = false AND (expires_at IS NULL OR expires_at >= $2)`+NotEnded+` ORDER BY id LIMIT $4`,
+		bucketID, Micros(since), accountID, Limit(limit))
+}
+
+// SharedBuckets implements control.KeyReader.
+func (t *Reader) SharedBuckets(ctx context.Context, accountID string) (map[string]string, error) {
+	shared := map[string]string{}
+	err := t.Query(ctx, "read shared buckets", `SELECT id, bucket_id FROM keys INDEXED BY keys_bucket WHERE bucket_id IS NOT NULL AND account_id = $1`,
+		[]any{accountID}, func(r *Row) error {
+			var key, bucket string
+			err := r.Scan(&key, &bucket)
+			shared[key] = bucket
+			return err
+		})
+	return shared, err
+}
+
+// KeysToNotify implements control.KeyReader.
+func (t *Reader) KeysToNotify(ctx context.Context, now time.Time, limit int) ([]apikey.Key, error) {
+	return t.SelectKeys(ctx, `INDEXED BY keys_expiry WHERE phase = 0 AND phase < 2 AND expires_at <= $1`+NotEnded+` ORDER BY expires_at, id LIMIT $2`,
+		Micros(now), Limit(limit))
+}
+
+// keyValues returns the values that InsertKey and UpdateKey write, in their order.
+func keyValues(k *apikey.Key) ([]any, error) {
+	metadata, err := stored.MaybeJSON(k.Metadata, len(k.Metadata) == 0)
+	if err != nil {
+		return nil, err
+	}
+	var first apikey.Scope
+	var more apikey.Scopes
+	if len(k.Scope) > 0 {
+		first, more = k.Scope[0], k.Scope[1:]
+	}
+	return []any{stored.LevelNumber(k.Level), stored.PhaseOf(k), int64(first.Word), maybeText(first.Resource), maybeText(more.String()), maybeText(k.GatewayID), maybeText(k.Owner),
+		stored.KeyBucket(k), maybeText(k.RateLimit.String()), MaybeMicros(k.ExpiresAt), MaybeMicros(k.RevokedAt), MaybeMicros(k.ExpiryNotified),
+		maybeText(k.RotatedFrom), maybeText(k.RotatedTo), k.Version, k.Name, metadata, k.Ended}, nil
+}
+
+// InsertKey implements control.KeyStore.
+func (t *Writer) InsertKey(ctx context.Context, k *apikey.Key) error {
+	values, err := keyValues(k)
+	if err != nil {
+		return err
+	}
+	return t.Queue(ctx, "insert key", `INSERT INTO keys (level, phase, word, resource, more_scopes, gateway_id, owner,
+		bucket_id, rate_limit, expires_at, revoked_at, expiry_told, rotated_from, rotated_to, version, name, metadata, ended,
+		id, account_id, digest, prefix, created_at, last_used_at)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24)`,
+		append(values, k.ID, k.AccountID, k.Digest[:], k.Prefix, Micros(k.CreatedAt), MaybeMicros(k.LastUsedAt))...)
+}
+
+// UpdateKey implements control.KeyStore.
+func (t *Writer) UpdateKey(ctx context.Context, k *apikey.Key) error {
+	values, err := keyValues(k)
+	if err != nil {
+		return err
+	}
+	return t.QueueOne(ctx, "update key", "key", `UPDATE keys SET level = $1, phase = $2, word = $3, resource = $4, more_scopes = $5, gateway_id = $6, owner = $7,
+		bucket_id = $8, rate_limit = $9, expires_at = $10, revoked_at = $11, expiry_told = $12, rotated_from = $13, rotated_to = $14,
+		version = $15, name = $16, metadata = $17, ended = $18 WHERE id = $19 AND account_id = $20`,
+		append(values, k.ID, k.AccountID)...)
+}

@@ -1,0 +1,76 @@
+import { useState } from 'react';
+import { type Answer, ApiError } from '../api/client';
+import { useForm } from './form';
+
+// A Difference is a field that another session has changed, as the form shows it.
+export interface Difference {
+  name: string;
+  theirs: string;
+  mine?: string; // absent if the field was not touched here
+}
+
+interface Editing<R, V> {
+  first: Answer<R>; // the record to edit
+  valuesOf: (record: R) => V;
+  labels: { [K in keyof V]?: string }; // of the fields to compare after a conflict
+  show?: (value: V[keyof V]) => string;
+  read: () => Promise<Answer<R>>; // reads the record that another session has changed
+}
+
+interface Saving<A> {
+  unchanged: () => void; // there is nothing to save
+  send: (etag: string | null) => Promise<A>;
+  saved: (answer: A) => Promise<void>;
+}
+
+const text = (value: unknown): string => (Array.isArray(value) ? value.join(', ') : String(value)) || 'empty';
+
+// differences returns the fields of labels that differ between before and theirs.
+export function differences<V extends Record<string, unknown>>(
+  labels: { [K in keyof V]?: string },
+  { before, theirs, changes }: { before: V; theirs: V; changes: Partial<V> },
+  show: (value: V[keyof V]) => string = text,
+): Difference[] {
+  return (Object.entries(labels) as [string, string][])
+    .filter(([n]) => JSON.stringify(theirs[n]) !== JSON.stringify(before[n]))
+    .map(([n, name]) => ({ name, theirs: show(theirs[n] as V[keyof V]), mine: n in changes ? show(changes[n] as V[keyof V]) : undefined }));
+}
+
+// useEdit is a form for a record. It is saved with the ETag of the record that it began with. If another
+// session has changed the record since (412), the form keeps what was typed, and conflict has the
+// properties of a Conflict, until the user has chosen.
+export function useEdit<R, V extends Record<string, unknown>>({ first, valuesOf, labels, show, read }: Editing<R, V>) {
+  const [base, setBase] = useState(first); // the page may read the record again while the form is open
+  const [newer, setNewer] = useState<Answer<R> | null>(null);
+  const form = useForm(valuesOf(first.data));
+  const { changes } = form;
+  // begin begins anew with a record, and forgets what was typed.
+  const begin = (answer: Answer<R>) => {
+    setBase(answer);
+    setNewer(null);
+    form.reset(valuesOf(answer.data));
+  };
+  const save = async <A>({ unchanged, send, saved }: Saving<A>) => {
+    if (newer) return;
+    await form.submit(async () => {
+      if (!form.dirty) return unchanged();
+      let answer: A;
+      try {
+        answer = await send(base.etag);
+      } catch (e) {
+        if (!(e instanceof ApiError) || e.status !== 412) throw e;
+        return setNewer(await read());
+      }
+      await saved(answer);
+    });
+  };
+  const conflict = newer && {
+    differences: differences(labels, { before: valuesOf(base.data), theirs: valuesOf(newer.data), changes }, show),
+    onKeep: () => {
+      begin(newer);
+      for (const n of Object.keys(changes) as (keyof V)[]) form.set(n, changes[n] as V[keyof V]);
+    },
+    onTake: () => begin(newer),
+  };
+  return { ...form, base: base.data, begin, discard: () => form.reset(valuesOf(base.data)), save, conflict };
+}
