@@ -1,8 +1,10 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 
@@ -42,41 +44,11 @@ func (a *app) accountID(api *client.Client, ref string) (string, error) {
 	return only("account", ref, found, "keygate accounts list shows the names")
 }
 
-// accountCommand is a command on one account.
-type accountCommand struct {
-	*app
-	id string
-}
-
-func (o *accountCommand) flag(c *cobra.Command) *cobra.Command {
-	c.Flags().StringVar(&o.id, "account", "", "`id` or name of the account; also the first argument")
-	c.Args = atMost(1)
-	return c
-}
-
-// account returns the identifier of the account, and a client.
-func (o *accountCommand) account(args []string) (string, *client.Client, error) {
-	ref, err := idOf("account", o.id, args)
-	if err != nil {
-		return "", nil, err
-	}
-	api, err := o.connect()
-	if err != nil {
-		return "", nil, err
-	}
-	id, err := o.accountID(api, ref)
-	return id, api, err
-}
-
 func accountFields(a *client.Account) []terminal.Field {
 	return []terminal.Field{
 		{"ACCOUNT ID", a.AccountID}, {"NAME", a.Name}, {"PLAN", string(a.Plan)}, {"STATE", string(a.State)}, {"HOSTS", strings.Join(a.Hosts, ", ")},
 		{"AUDIT LOG KEPT", fmt.Sprintf("%d days", a.AuditRetentionDays)}, {"CREATED", terminal.Moment(&a.CreatedAt)},
 	}
-}
-
-func (a *app) printAccount(one *client.Account) error {
-	return a.PrintRecord(one, func() []terminal.Field { return accountFields(one) })
 }
 
 type accountsCreate struct {
@@ -128,58 +100,42 @@ func (o *accountsCreate) run(c *cobra.Command, _ []string) error {
 }
 
 func newAccountsList(a *app) *cobra.Command {
-	var filter client.AccountFilter
-	var limit int
-	c := &cobra.Command{Use: "list", Short: "List accounts, newest first", Args: noArgs, RunE: func(c *cobra.Command, _ []string) error {
-		if err := noneEmpty(c); err != nil {
-			return err
-		}
-		api, err := a.list(&filter.ListOptions, limit)
-		if err != nil {
-			return err
-		}
-		return terminal.PrintList(a.Console, limit, api.Accounts(c.Context(), filter), terminal.Listing[client.Account]{
-			Columns: []terminal.Column{
-				{Name: "ACCOUNT ID"}, {Name: "NAME", Flex: true}, {Name: "PLAN"}, {Name: "STATE"}, {Name: "HOSTS", Rank: 2, Flex: true}, {Name: "CREATED", Rank: 1},
-			},
-			Row: func(one *client.Account) []string {
-				return []string{one.AccountID, one.Name, string(one.Plan), string(one.State), strings.Join(one.Hosts, ","), a.When(&one.CreatedAt)}
-			},
-			Empty: noneMatch(c, "accounts", "Create one: keygate accounts create --name NAME --plan PLAN"),
-		})
-	}}
+	filter := &client.AccountFilter{}
+	c := &cobra.Command{Use: "list", Short: "List accounts, newest first", Args: noArgs}
 	f := c.Flags()
 	f.StringVar(&filter.State, "state", "", "only accounts in this `state`: active or suspended")
 	f.StringVar(&filter.Plan, "plan", "", "only accounts with this `plan`: starter, platform or scale")
 	f.StringVarP(&filter.Query, "query", "q", "", "only accounts whose name contains this `text`")
-	limitFlag(f, &limit)
-	return c
+	return lists(a, c, lister[client.Account]{
+		options: &filter.ListOptions, check: emptyFlags,
+		find: func(ctx context.Context, api *client.Client) (iter.Seq2[client.Account, error], error) {
+			return api.Accounts(ctx, *filter), nil
+		},
+		columns: []terminal.Column{
+			{Name: "ACCOUNT ID"}, {Name: "NAME", Flex: true}, {Name: "PLAN"}, {Name: "STATE"}, {Name: "HOSTS", Rank: 2, Flex: true}, {Name: "CREATED", Rank: 1},
+		},
+		row: func(one *client.Account) []string {
+			return []string{one.AccountID, one.Name, string(one.Plan), string(one.State), strings.Join(one.Hosts, ","), a.When(&one.CreatedAt)}
+		},
+		empty: func(c *cobra.Command) string {
+			return noneMatch(c, "accounts", "Create one: keygate accounts create --name NAME --plan PLAN")
+		},
+	})
 }
 
 func newAccountsGet(a *app) *cobra.Command {
-	o := &accountCommand{app: a}
-	return o.flag(&cobra.Command{Use: "get ACCOUNT_ID", Short: "Show an account", RunE: func(c *cobra.Command, args []string) error {
-		id, api, err := o.account(args)
-		if err != nil {
-			return err
-		}
-		one, err := api.AccountByID(c.Context(), id)
-		if err != nil {
-			return err
-		}
-		return o.printAccount(one)
-	}})
+	return shows(oneAccount(a), &cobra.Command{Use: "get ACCOUNT_ID", Short: "Show an account"}, (*client.Client).AccountByID, accountFields)
 }
 
 type accountsUpdate struct {
-	accountCommand
+	*one
 	name, plan string
 	hosts      []string
 }
 
 func newAccountsUpdate(a *app) *cobra.Command {
-	o := &accountsUpdate{accountCommand: accountCommand{app: a}}
-	c := o.flag(&cobra.Command{
+	o := &accountsUpdate{one: oneAccount(a)}
+	c := o.add(&cobra.Command{
 		Use: "update ACCOUNT_ID", Short: "Change the name, plan or host patterns of an account",
 		Example: "  keygate accounts update acme --plan scale --host '*.acme.example' --host acme.example", RunE: o.run,
 	})
@@ -191,7 +147,7 @@ func newAccountsUpdate(a *app) *cobra.Command {
 }
 
 func (o *accountsUpdate) run(c *cobra.Command, args []string) error {
-	id, api, err := o.account(args)
+	id, api, err := o.open(args)
 	if err != nil {
 		return err
 	}
@@ -209,54 +165,34 @@ func (o *accountsUpdate) run(c *cobra.Command, args []string) error {
 	if p.Name.IsZero() && p.Plan.IsZero() && p.Hosts.IsZero() {
 		return usagef("nothing to change: give --name, --plan or --host")
 	}
-	one, err := api.UpdateAccount(c.Context(), id, p)
+	updated, err := api.UpdateAccount(c.Context(), id, p)
 	if err != nil {
 		return err
 	}
-	return o.printAccount(one)
+	return show(o.app, updated, accountFields)
 }
 
 // newAccountsState returns the command that sets the state of an account.
 func newAccountsState(a *app, verb, state, short string) *cobra.Command {
-	o := &accountCommand{app: a}
-	return o.flag(&cobra.Command{Use: verb + " ACCOUNT_ID", Short: short, RunE: func(c *cobra.Command, args []string) error {
-		id, api, err := o.account(args)
-		if err != nil {
-			return err
-		}
-		one, err := api.UpdateAccount(c.Context(), id, client.AccountPatch{State: client.Set(state)})
-		if err != nil {
-			return err
-		}
-		return o.printAccount(one)
-	}})
+	set := func(api *client.Client, ctx context.Context, id string) (*client.Account, error) {
+		return api.UpdateAccount(ctx, id, client.AccountPatch{State: client.Set(state)})
+	}
+	return shows(oneAccount(a), &cobra.Command{Use: verb + " ACCOUNT_ID", Short: short}, set, accountFields)
 }
 
 func newAccountsDelete(a *app) *cobra.Command {
-	o := &accountCommand{app: a}
-	return o.confirmFlag(o.flag(&cobra.Command{
-		Use: "delete ACCOUNT_ID", Short: "Delete a suspended account with everything of it but its audit log",
-		RunE: func(c *cobra.Command, args []string) error {
-			id, api, err := o.account(args)
-			if err != nil {
-				return err
-			}
-			err = o.Confirm(func() (terminal.Loss, error) {
-				one, err := api.AccountByID(c.Context(), id)
-				if err != nil {
-					return terminal.Loss{}, err
-				}
-				return terminal.Loss{Verb: "delete", What: accountLabel(one), Name: one.Name,
-					With: []string{"all of its gateways, routes, keys, webhooks, events and reports"}}, nil
-			})
-			if err != nil {
-				return err
-			}
-			one, err := api.DeleteAccount(c.Context(), id)
-			if err != nil {
-				return err
-			}
-			return o.Destroyed("delete", accountLabel(one), func() error { return o.printAccount(one) })
-		},
-	}))
+	return destroys(oneAccount(a), &cobra.Command{Use: "delete ACCOUNT_ID", Short: "Delete a suspended account with everything of it but its audit log"}, "delete",
+		destroyer[client.Account]{lossOfAccount, (*client.Client).DeleteAccount, accountLabel, accountFields})
+}
+
+// lossOfAccount returns what deleting an account destroys.
+func lossOfAccount(ctx context.Context, api *client.Client, id string) (terminal.Loss, error) {
+	one, err := api.AccountByID(ctx, id)
+	if err != nil {
+		return terminal.Loss{}, err
+	}
+	return terminal.Loss{
+		Verb: "delete", What: accountLabel(one), Name: one.Name,
+		With: []string{"all of its gateways, routes, keys, webhooks, events and reports"},
+	}, nil
 }

@@ -13,14 +13,14 @@ import (
 )
 
 type configExport struct {
-	gatewayCommand
+	*one
 	all   bool
 	force bool
 }
 
 func newConfigExport(a *app) *cobra.Command {
-	o := &configExport{gatewayCommand: gatewayCommand{app: a, optional: true}}
-	c := o.flag(&cobra.Command{
+	o := &configExport{one: defaultGatewayOr(a)}
+	c := o.add(&cobra.Command{
 		Use: "export --gateway ID | --all DIR", Short: "Export gateways with their routes as configuration files",
 		Long: `Print a gateway with its routes as a configuration file, or write a file for every gateway
 into a directory. Secrets are exported as ***; applied to the gateway that has the secret, it is
@@ -34,8 +34,8 @@ overwritten, whatever its name, but only after a question on a terminal or with 
 			case !o.all && o.force:
 				return usagef("--force is only used with --all")
 			case !o.all:
-				return o.one(c.Context(), args)
-			case o.id != "":
+				return o.exportOne(c.Context(), args)
+			case o.ref != "":
 				return usagef("give --gateway or --all, not both")
 			case len(args) == 0:
 				return usagef("no directory given: give the directory for the files, as in keygate config export --all gateways")
@@ -48,9 +48,9 @@ overwritten, whatever its name, but only after a question on a terminal or with 
 	return c
 }
 
-// one prints one gateway.
-func (o *configExport) one(ctx context.Context, args []string) error {
-	id, api, err := o.gateway(args)
+// exportOne prints one gateway.
+func (o *configExport) exportOne(ctx context.Context, args []string) error {
+	id, api, err := o.open(args)
 	if err != nil {
 		return err
 	}

@@ -1,7 +1,9 @@
 package cli
 
 import (
+	"context"
 	"fmt"
+	"iter"
 	"strconv"
 	"time"
 
@@ -16,61 +18,42 @@ func newDeliveries(a *app) *cobra.Command {
 		newDeliveriesList(a), newDeliveriesGet(a), newDeliveriesRedeliver(a))
 }
 
-type deliveriesList struct {
-	*app
-	filter client.DeliveryFilter
-	span   spanFlags
-	limit  int
-}
-
 func newDeliveriesList(a *app) *cobra.Command {
-	o := &deliveriesList{app: a}
+	filter, span := &client.DeliveryFilter{}, &spanFlags{}
 	c := &cobra.Command{
-		Use: "list", Short: "List deliveries, newest first", Args: noArgs, RunE: o.run,
+		Use: "list", Short: "List deliveries, newest first", Args: noArgs,
 		Example: "  keygate deliveries list --state failed --since 24h",
 	}
 	f := c.Flags()
-	f.StringVar(&o.filter.WebhookID, "webhook-id", "", "only deliveries to the endpoint with this `id`, URL or host")
-	f.StringVar(&o.filter.EventID, "event-id", "", "only deliveries of the event with this `id`")
-	f.StringVar(&o.filter.State, "state", "", "only deliveries in this `state`: pending, retry_scheduled, delivered or failed")
-	f.StringVar(&o.filter.EventType, "event-type", "", "only deliveries of events of this `type`")
-	o.span.add(f, "deliveries")
-	limitFlag(f, &o.limit)
-	return c
-}
-
-func (o *deliveriesList) run(c *cobra.Command, _ []string) error {
-	if err := noneEmpty(c); err != nil {
-		return err
-	}
-	var err error
-	if o.filter.Since, o.filter.Until, err = o.span.span(time.Now()); err != nil {
-		return err
-	}
-	api, err := o.list(&o.filter.ListOptions, o.limit)
-	if err != nil {
-		return err
-	}
-	if o.filter.WebhookID != "" {
-		if o.filter.WebhookID, err = o.webhookID(api, o.filter.WebhookID); err != nil {
-			return err
-		}
-	}
-	return terminal.PrintList(o.Console, o.limit, api.Deliveries(c.Context(), o.filter), terminal.Listing[client.Delivery]{
-		Columns: []terminal.Column{
+	f.StringVar(&filter.WebhookID, "webhook-id", "", "only deliveries to the endpoint with this `id`, URL or host")
+	f.StringVar(&filter.EventID, "event-id", "", "only deliveries of the event with this `id`")
+	f.StringVar(&filter.State, "state", "", "only deliveries in this `state`: pending, retry_scheduled, delivered or failed")
+	f.StringVar(&filter.EventType, "event-type", "", "only deliveries of events of this `type`")
+	span.add(f, "deliveries")
+	return lists(a, c, lister[client.Delivery]{
+		options: &filter.ListOptions, check: span.check(&filter.Since, &filter.Until),
+		find: func(ctx context.Context, api *client.Client) (_ iter.Seq2[client.Delivery, error], err error) {
+			if filter.WebhookID != "" {
+				filter.WebhookID, err = a.webhookID(api, filter.WebhookID)
+			}
+			return api.Deliveries(ctx, *filter), err
+		},
+		columns: []terminal.Column{
 			{Name: "DELIVERY ID"}, {Name: "EVENT TYPE", Flex: true}, {Name: "STATE", State: true}, {Name: "ATTEMPTS", Rank: 3},
 			{Name: "LAST RESULT", Rank: 2, Flex: true}, {Name: "NEXT ATTEMPT", Rank: 4}, {Name: "CREATED", Rank: 1}, {Name: "WEBHOOK ID", Rank: 5},
 		},
-		Row: func(d *client.Delivery) []string {
+		row: func(d *client.Delivery) []string {
 			last := ""
 			if n := len(d.Attempts); n > 0 {
 				last = attemptResult(&d.Attempts[n-1])
 			}
 			return []string{
-				d.DeliveryID, d.EventType, string(d.State), strconv.Itoa(len(d.Attempts)), last, o.When(d.NextAttemptAt), o.When(&d.CreatedAt), d.WebhookID,
+				d.DeliveryID, d.EventType, string(d.State), strconv.Itoa(len(d.Attempts)), last, a.When(d.NextAttemptAt), a.When(&d.CreatedAt), d.WebhookID,
 			}
 		},
-		Empty: noneMatch(c, "deliveries", "Send one: keygate webhooks test WEBHOOK_ID"),
+		empty: func(c *cobra.Command) string {
+			return noneMatch(c, "deliveries", "Send one: keygate webhooks test WEBHOOK_ID")
+		},
 	})
 }
 
@@ -83,28 +66,6 @@ func attemptResult(t *client.Attempt) string {
 		return strconv.FormatInt(*t.Status, 10)
 	}
 	return ""
-}
-
-// deliveryCommand is a command on one delivery.
-type deliveryCommand struct {
-	*app
-	id string
-}
-
-func (o *deliveryCommand) flag(c *cobra.Command) *cobra.Command {
-	c.Flags().StringVar(&o.id, "delivery-id", "", "`id` of the delivery; also the first argument")
-	c.Args = atMost(1)
-	return c
-}
-
-// delivery returns the identifier of the delivery, and a client.
-func (o *deliveryCommand) delivery(args []string) (string, *client.Client, error) {
-	id, err := idOf("delivery-id", o.id, args)
-	if err != nil {
-		return "", nil, err
-	}
-	api, err := o.connect()
-	return id, api, err
 }
 
 func deliveryFields(d *client.Delivery) []terminal.Field {
@@ -120,41 +81,24 @@ func deliveryFields(d *client.Delivery) []terminal.Field {
 	return fields
 }
 
+// deliveryDetails returns the fields of a delivery with its headers and payload.
+func deliveryDetails(d *client.DeliveryDetail) []terminal.Field {
+	fields := deliveryFields(&d.Delivery)
+	if n := len(d.Attempts); n > 0 {
+		fields = append(fields, terminal.Field{"LAST RESPONSE BODY", str(d.Attempts[n-1].ResponseBody)})
+	}
+	for _, name := range sortedKeys(d.RequestHeaders) {
+		fields = append(fields, terminal.Field{"HEADER " + terminal.Clean(name), d.RequestHeaders[name]})
+	}
+	return append(fields, terminal.Field{"PAYLOAD", d.Payload})
+}
+
 func newDeliveriesGet(a *app) *cobra.Command {
-	o := &deliveryCommand{app: a}
-	return o.flag(&cobra.Command{Use: "get DELIVERY_ID", Short: "Show a delivery with its attempts, headers and payload", RunE: func(c *cobra.Command, args []string) error {
-		id, api, err := o.delivery(args)
-		if err != nil {
-			return err
-		}
-		d, err := api.Delivery(c.Context(), id)
-		if err != nil {
-			return err
-		}
-		return o.PrintRecord(d, func() []terminal.Field {
-			fields := deliveryFields(&d.Delivery)
-			if n := len(d.Attempts); n > 0 {
-				fields = append(fields, terminal.Field{"LAST RESPONSE BODY", str(d.Attempts[n-1].ResponseBody)})
-			}
-			for _, name := range sortedKeys(d.RequestHeaders) {
-				fields = append(fields, terminal.Field{"HEADER " + terminal.Clean(name), d.RequestHeaders[name]})
-			}
-			return append(fields, terminal.Field{"PAYLOAD", d.Payload})
-		})
-	}})
+	return shows(oneOf(a, "delivery"), &cobra.Command{Use: "get DELIVERY_ID", Short: "Show a delivery with its attempts, headers and payload"},
+		(*client.Client).Delivery, deliveryDetails)
 }
 
 func newDeliveriesRedeliver(a *app) *cobra.Command {
-	o := &deliveryCommand{app: a}
-	return o.flag(&cobra.Command{Use: "redeliver DELIVERY_ID", Short: "Deliver an event to its endpoint again", RunE: func(c *cobra.Command, args []string) error {
-		id, api, err := o.delivery(args)
-		if err != nil {
-			return err
-		}
-		d, err := api.Redeliver(c.Context(), id)
-		if err != nil {
-			return err
-		}
-		return o.PrintRecord(d, func() []terminal.Field { return deliveryFields(d) })
-	}})
+	return shows(oneOf(a, "delivery"), &cobra.Command{Use: "redeliver DELIVERY_ID", Short: "Deliver an event to its endpoint again"},
+		(*client.Client).Redeliver, deliveryFields)
 }

@@ -18,8 +18,8 @@ import (
 type documentFile struct {
 	name    string // in messages
 	content []byte
-	// place returns where a position in content comes from, as file:line:column.
-	place func(line, column int) string
+	// source returns where a position in content comes from, as file:line:column.
+	source func(line, column int) string
 	// secrets are not shown in messages.
 	secrets apply.Secrets
 }
@@ -28,7 +28,7 @@ func newDocumentFile(name string, content []byte) *documentFile {
 	if name == "-" {
 		name = "standard input"
 	}
-	return &documentFile{name: name, content: content, place: func(line, column int) string {
+	return &documentFile{name: name, content: content, source: func(line, column int) string {
 		return fmt.Sprintf("%s:%d:%d", name, line, column)
 	}}
 }
@@ -79,7 +79,7 @@ func (a *app) readSpec(name, refRoot string) (*documentFile, error) {
 		return d, err
 	}
 	d.content = b.Content
-	d.place = func(line, column int) string {
+	d.source = func(line, column int) string {
 		if p, ok := b.Position(line, column); ok {
 			return text(p)
 		}
@@ -137,14 +137,14 @@ func (a *app) mistakes(d *documentFile, err error) error {
 			problems = append(problems, fault.Problem{Field: str(p.Field), Message: p.Message, Line: position(p.Line), Column: position(p.Column)})
 		}
 	}
-	placed := 0
+	positioned := 0
 	for _, p := range problems {
-		placed += min(p.Line, 1)
+		positioned += min(p.Line, 1)
 	}
-	if placed == 0 && (len(d.secrets) == 0 || refused == nil) {
+	if positioned == 0 && (len(d.secrets) == 0 || refused == nil) {
 		return err
 	}
-	if placed == 0 {
+	if positioned == 0 {
 		lines := messages(err)
 		return &mistakesError{d.secrets.Hide(strings.Join(lines, "\n")), len(lines), err}
 	}
@@ -170,7 +170,7 @@ func (d *documentFile) mistake(p fault.Problem) string {
 	if p.Line == 0 {
 		return message
 	}
-	return d.place(p.Line, p.Column) + ": " + d.secrets.Hide(message)
+	return d.source(p.Line, p.Column) + ": " + d.secrets.Hide(message)
 }
 
 func position(p *int64) int {

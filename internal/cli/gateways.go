@@ -1,7 +1,9 @@
 package cli
 
 import (
+	"context"
 	"errors"
+	"iter"
 	"maps"
 	"slices"
 	"strconv"
@@ -76,7 +78,7 @@ func (o *gatewaysCreate) run(c *cobra.Command, _ []string) error {
 	if err != nil {
 		return err
 	}
-	if err := o.printGateway(g); err != nil {
+	if err := show(o.app, g, gatewayFields); err != nil {
 		return err
 	}
 	o.printWhereItAnswers(c.Context(), api, g)
@@ -93,15 +95,14 @@ func (o *gatewaysCreate) request(c *cobra.Command) (in client.CreateGatewayReque
 	return in, putSettings(settings, &in)
 }
 
-func (a *app) printGateway(g *client.Gateway) error {
+// gatewayFields returns what a table shows of a gateway. Settings that cannot be shown are replaced by the error.
+func gatewayFields(g *client.Gateway) []terminal.Field {
 	settings, err := settingFields(g)
 	if err != nil {
-		return err
+		settings = []terminal.Field{{"SETTINGS", err.Error()}}
 	}
-	return a.PrintRecord(g, func() []terminal.Field {
-		return slices.Concat([]terminal.Field{{"GATEWAY ID", g.GatewayID}}, settings,
-			[]terminal.Field{{"REVISION", number(g.Revision)}, {"CREATED", terminal.Moment(&g.CreatedAt)}})
-	})
+	return slices.Concat([]terminal.Field{{"GATEWAY ID", g.GatewayID}}, settings,
+		[]terminal.Field{{"REVISION", number(g.Revision)}, {"CREATED", terminal.Moment(&g.CreatedAt)}})
 }
 
 func globalLimit(l *client.GlobalLimit) string {
@@ -144,118 +145,56 @@ func number(p *int64) string {
 	return strconv.FormatInt(*p, 10)
 }
 
-type gatewaysList struct {
-	*app
-	options client.ListOptions
-	query   string
-	limit   int
-}
-
 func newGatewaysList(a *app) *cobra.Command {
-	o := &gatewaysList{app: a}
-	c := &cobra.Command{Use: "list", Short: "List gateways, newest first", Args: noArgs, RunE: func(c *cobra.Command, _ []string) error {
-		api, err := o.list(&o.options, o.limit)
-		if err != nil {
-			return err
-		}
-		return terminal.PrintList(o.Console, o.limit, api.SearchGateways(c.Context(), client.GatewayFilter{ListOptions: o.options, Query: o.query}), terminal.Listing[client.Gateway]{
-			Columns: []terminal.Column{
-				{Name: "GATEWAY ID"}, {Name: "NAME", Flex: true}, {Name: "UPSTREAM URL", Flex: true}, {Name: "HOSTNAME", Rank: 2, Flex: true}, {Name: "DEFAULT", Rank: 1},
-				{Name: "GLOBAL LIMIT", Rank: 3, Flex: true}, {Name: "REVISION", Rank: 5}, {Name: "CREATED", Rank: 4},
-			},
-			Row: func(g *client.Gateway) []string {
-				return []string{
-					g.GatewayID, g.Name, g.UpstreamURL, g.Hostname, yesNo(g.Default), globalLimit(g.GlobalRateLimit), number(g.Revision), o.When(&g.CreatedAt),
-				}
-			},
-			Empty: noneMatch(c, "gateways", "Create one: keygate gateways create --name NAME --upstream-url URL"),
-		})
-	}}
-	c.Flags().StringVarP(&o.query, "query", "q", "", "only gateways whose name, hostname or upstream URL contains this `text`")
-	limitFlag(c.Flags(), &o.limit)
-	return c
+	filter := &client.GatewayFilter{}
+	c := &cobra.Command{Use: "list", Short: "List gateways, newest first", Args: noArgs}
+	c.Flags().StringVarP(&filter.Query, "query", "q", "", "only gateways whose name, hostname or upstream URL contains this `text`")
+	return lists(a, c, lister[client.Gateway]{
+		options: &filter.ListOptions,
+		find: func(ctx context.Context, api *client.Client) (iter.Seq2[client.Gateway, error], error) {
+			return api.SearchGateways(ctx, *filter), nil
+		},
+		columns: []terminal.Column{
+			{Name: "GATEWAY ID"}, {Name: "NAME", Flex: true}, {Name: "UPSTREAM URL", Flex: true}, {Name: "HOSTNAME", Rank: 2, Flex: true}, {Name: "DEFAULT", Rank: 1},
+			{Name: "GLOBAL LIMIT", Rank: 3, Flex: true}, {Name: "REVISION", Rank: 5}, {Name: "CREATED", Rank: 4},
+		},
+		row: func(g *client.Gateway) []string {
+			return []string{
+				g.GatewayID, g.Name, g.UpstreamURL, g.Hostname, yesNo(g.Default), globalLimit(g.GlobalRateLimit), number(g.Revision), a.When(&g.CreatedAt),
+			}
+		},
+		empty: func(c *cobra.Command) string {
+			return noneMatch(c, "gateways", "Create one: keygate gateways create --name NAME --upstream-url URL")
+		},
+	})
 }
 
 // defaultGatewayUsage is the help for a flag --gateway that may be left out.
 const defaultGatewayUsage = "`id`, name or hostname of the gateway (default: that of KEYGATE_GATEWAY or the context, or the only one)"
 
-// gatewayCommand is a command on one gateway.
-type gatewayCommand struct {
-	*app
-	id       string
-	optional bool // without an identifier, the command is for the default gateway
-}
-
-func (o *gatewayCommand) flag(c *cobra.Command) *cobra.Command {
-	usage := "`id`, name or hostname of the gateway; also the first argument"
-	if o.optional {
-		usage = defaultGatewayUsage + "; also the first argument"
-	}
-	c.Flags().StringVar(&o.id, "gateway", "", usage)
-	c.Args = atMost(1)
-	return c
-}
-
-func (o *gatewayCommand) gateway(args []string) (string, *client.Client, error) {
-	find := idOf
-	if o.optional {
-		find = optionalID
-	}
-	ref, err := find("gateway", o.id, args)
-	if err != nil {
-		return "", nil, err
-	}
-	api, err := o.connect()
-	if err != nil {
-		return "", nil, err
-	}
-	id, err := o.gatewayID(api, ref)
-	return id, api, err
-}
-
 func newGatewaysGet(a *app) *cobra.Command {
-	o := &gatewayCommand{app: a}
-	return o.flag(&cobra.Command{Use: "get GATEWAY_ID", Short: "Show a gateway", RunE: func(c *cobra.Command, args []string) error {
-		id, api, err := o.gateway(args)
-		if err != nil {
-			return err
-		}
-		g, err := api.Gateway(c.Context(), id)
-		if err != nil {
-			return err
-		}
-		return o.printGateway(g)
-	}})
+	return shows(oneGateway(a), &cobra.Command{Use: "get GATEWAY_ID", Short: "Show a gateway"},
+		(*client.Client).Gateway, gatewayFields)
 }
 
 func newGatewaysDelete(a *app) *cobra.Command {
-	o := &gatewayCommand{app: a}
-	return o.confirmFlag(o.flag(&cobra.Command{
-		Use: "delete GATEWAY_ID", Short: "Delete a gateway with its routes, and revoke the keys restricted to it",
-		RunE: func(c *cobra.Command, args []string) error {
-			id, api, err := o.gateway(args)
-			if err != nil {
-				return err
-			}
-			if err := o.Confirm(func() (terminal.Loss, error) { return lossOfGateway(c.Context(), api, id) }); err != nil {
-				return err
-			}
-			g, err := api.DeleteGateway(c.Context(), id)
-			if err != nil {
-				return err
-			}
-			return o.Destroyed("delete", gatewayLabel(g), func() error { return o.printGateway(g) })
-		},
-	}))
+	return destroys(oneGateway(a), &cobra.Command{Use: "delete GATEWAY_ID", Short: "Delete a gateway with its routes, and revoke the keys restricted to it"}, "delete",
+		destroyer[client.Gateway]{
+			lossOfGateway,
+			func(api *client.Client, ctx context.Context, id string) (*client.Gateway, error) {
+				return api.DeleteGateway(ctx, id)
+			},
+			gatewayLabel, gatewayFields,
+		})
 }
 
 type gatewaysUpdate struct {
-	gatewayCommand
+	*one
 }
 
 func newGatewaysUpdate(a *app) *cobra.Command {
-	o := &gatewaysUpdate{gatewayCommand: gatewayCommand{app: a}}
-	c := o.flag(&cobra.Command{
+	o := &gatewaysUpdate{one: oneGateway(a)}
+	c := o.add(&cobra.Command{
 		Use: "update GATEWAY_ID", Short: "Change a gateway; an empty value clears a field",
 		Example: "  keygate gateways update gw_01j… --global-rate-limit 6000/min --timeout ''", RunE: o.run,
 	})
@@ -275,7 +214,7 @@ func (o *gatewaysUpdate) run(c *cobra.Command, args []string) error {
 	if err := putSettings(settings, &p); err != nil {
 		return err
 	}
-	id, api, err := o.gateway(args)
+	id, api, err := o.open(args)
 	if err != nil {
 		return err
 	}
@@ -283,5 +222,5 @@ func (o *gatewaysUpdate) run(c *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	return o.printGateway(g)
+	return show(o.app, g, gatewayFields)
 }

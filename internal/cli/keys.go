@@ -1,9 +1,11 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -125,123 +127,55 @@ func keyFields(k *client.Key) []terminal.Field {
 	return fields
 }
 
-type keysList struct {
-	*app
-	filter client.KeyFilter
-	limit  int
-}
-
 func newKeysList(a *app) *cobra.Command {
-	o := &keysList{app: a}
-	c := &cobra.Command{Use: "list", Short: "List keys, newest first", Args: noArgs, RunE: o.run}
+	filter := &client.KeyFilter{}
+	c := &cobra.Command{Use: "list", Short: "List keys, newest first", Args: noArgs}
 	f := c.Flags()
-	f.StringVar(&o.filter.State, "state", "", "only keys in this `state`: active, expired or revoked")
-	f.StringVar(&o.filter.GatewayID, "gateway", "", "only keys restricted to the gateway with this `id`, name or hostname")
-	f.StringVar(&o.filter.Level, "level", "", "only keys of this `level`: gateway or account")
-	f.StringVar(&o.filter.Owner, "owner", "", "only keys of this `owner`")
-	f.StringVarP(&o.filter.Query, "query", "q", "", "only keys whose name contains this `text` or whose prefix begins with it")
-	limitFlag(f, &o.limit)
-	return c
-}
-
-func (o *keysList) run(c *cobra.Command, _ []string) error {
-	if err := noneEmpty(c); err != nil {
-		return err
-	}
-	api, err := o.list(&o.filter.ListOptions, o.limit)
-	if err != nil {
-		return err
-	}
-	if err := o.identify(api, records{gateway: &o.filter.GatewayID}); err != nil {
-		return err
-	}
-	return terminal.PrintList(o.Console, o.limit, api.Keys(c.Context(), o.filter), terminal.Listing[client.Key]{
-		Columns: []terminal.Column{
+	f.StringVar(&filter.State, "state", "", "only keys in this `state`: active, expired or revoked")
+	f.StringVar(&filter.GatewayID, "gateway", "", "only keys restricted to the gateway with this `id`, name or hostname")
+	f.StringVar(&filter.Level, "level", "", "only keys of this `level`: gateway or account")
+	f.StringVar(&filter.Owner, "owner", "", "only keys of this `owner`")
+	f.StringVarP(&filter.Query, "query", "q", "", "only keys whose name contains this `text` or whose prefix begins with it")
+	return lists(a, c, lister[client.Key]{
+		options: &filter.ListOptions, check: emptyFlags,
+		find: func(ctx context.Context, api *client.Client) (iter.Seq2[client.Key, error], error) {
+			err := a.identify(api, records{gateway: &filter.GatewayID})
+			return api.Keys(ctx, *filter), err
+		},
+		columns: []terminal.Column{
 			{Name: "KEY ID"}, {Name: "NAME", Flex: true}, {Name: "STATE", State: true}, {Name: "LEVEL", Rank: 6}, {Name: "SCOPE", Flex: true},
 			{Name: "PREFIX", Rank: 5}, {Name: "OWNER", Rank: 4, Flex: true}, {Name: "RATE LIMIT", Rank: 3}, {Name: "EXPIRES", Rank: 2}, {Name: "LAST USED", Rank: 1},
 		},
-		Row: func(k *client.Key) []string {
+		row: func(k *client.Key) []string {
 			return []string{
 				k.KeyID, k.Name, string(k.State), string(k.Level), k.Scope, k.KeyPrefix, str(k.Owner), keyLimitText(k.RateLimit),
-				o.When(k.ExpiresAt), o.When(k.LastUsedAt),
+				a.When(k.ExpiresAt), a.When(k.LastUsedAt),
 			}
 		},
-		Empty: noneMatch(c, "keys", "Create one: keygate keys create --name NAME --scope read"),
+		empty: func(c *cobra.Command) string {
+			return noneMatch(c, "keys", "Create one: keygate keys create --name NAME --scope read")
+		},
 	})
 }
 
-// keyCommand is a command on one key.
-type keyCommand struct {
-	*app
-	id string
-}
-
-func (o *keyCommand) flag(c *cobra.Command) *cobra.Command {
-	c.Flags().StringVar(&o.id, "key-id", "", "`id`, name or prefix of the key; also the first argument")
-	c.Args = atMost(1)
-	return c
-}
-
-// key returns the identifier of the key, and a client.
-func (o *keyCommand) key(args []string) (string, *client.Client, error) {
-	ref, err := idOf("key-id", o.id, args)
-	if err != nil {
-		return "", nil, err
-	}
-	api, err := o.connect()
-	if err != nil {
-		return "", nil, err
-	}
-	id, err := o.keyID(api, ref)
-	return id, api, err
-}
-
-func (a *app) printKey(k *client.Key) error {
-	return a.PrintRecord(k, func() []terminal.Field { return keyFields(k) })
-}
-
 func newKeysGet(a *app) *cobra.Command {
-	o := &keyCommand{app: a}
-	return o.flag(&cobra.Command{Use: "get KEY_ID", Short: "Show a key", RunE: func(c *cobra.Command, args []string) error {
-		id, api, err := o.key(args)
-		if err != nil {
-			return err
-		}
-		k, err := api.Key(c.Context(), id)
-		if err != nil {
-			return err
-		}
-		return o.printKey(k)
-	}})
+	return shows(oneKey(a), &cobra.Command{Use: "get KEY_ID", Short: "Show a key"}, (*client.Client).Key, keyFields)
 }
 
 func newKeysRevoke(a *app) *cobra.Command {
-	o := &keyCommand{app: a}
-	return o.confirmFlag(o.flag(&cobra.Command{Use: "revoke KEY_ID", Short: "Revoke a key", RunE: func(c *cobra.Command, args []string) error {
-		id, api, err := o.key(args)
-		if err != nil {
-			return err
-		}
-		if err := o.Confirm(func() (terminal.Loss, error) { return lossOfKey(c.Context(), api, id) }); err != nil {
-			return err
-		}
-		k, err := api.RevokeKey(c.Context(), id)
-		if err != nil {
-			return err
-		}
-		return o.Destroyed("revoke", keyLabel(k), func() error { return o.printKey(k) })
-	}}))
+	return destroys(oneKey(a), &cobra.Command{Use: "revoke KEY_ID", Short: "Revoke a key"}, "revoke",
+		destroyer[client.Key]{lossOfKey, (*client.Client).RevokeKey, keyLabel, keyFields})
 }
 
 type keysUpdate struct {
-	keyCommand
+	*one
 	name, owner, rateLimit, expires string
 	metadata                        []string
 }
 
 func newKeysUpdate(a *app) *cobra.Command {
-	o := &keysUpdate{keyCommand: keyCommand{app: a}}
-	c := o.flag(&cobra.Command{
+	o := &keysUpdate{one: oneKey(a)}
+	c := o.add(&cobra.Command{
 		Use: "update KEY_ID", Short: "Change a key; an empty value clears a field",
 		Example: "  keygate keys update key_01j… --rate-limit 500/min --owner ''", RunE: o.run,
 	})
@@ -284,7 +218,7 @@ func (o *keysUpdate) run(c *cobra.Command, args []string) error {
 	if p.Name.IsZero() && p.Owner.IsZero() && p.RateLimit.IsZero() && p.ExpiresAt.IsZero() && p.Metadata.IsZero() {
 		return usagef("nothing to change: give at least one of --name, --owner, --rate-limit, --expires and --metadata")
 	}
-	id, api, err := o.key(args)
+	id, api, err := o.open(args)
 	if err != nil {
 		return err
 	}
@@ -292,18 +226,18 @@ func (o *keysUpdate) run(c *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	return o.printKey(k)
+	return show(o.app, k, keyFields)
 }
 
 type keysRotate struct {
-	keyCommand
+	*one
 	overlapDays int64
 	expires     string
 }
 
 func newKeysRotate(a *app) *cobra.Command {
-	o := &keysRotate{keyCommand: keyCommand{app: a}}
-	c := o.flag(&cobra.Command{
+	o := &keysRotate{one: oneKey(a)}
+	c := o.add(&cobra.Command{
 		Use:     "rotate --key-id KEY_ID --overlap-days DAYS",
 		Short:   "Replace a key with a new one; the old key stays valid during the overlap",
 		Example: "  keygate keys rotate --key-id key_01j… --overlap-days 7", RunE: o.run,
@@ -320,7 +254,7 @@ func (o *keysRotate) run(c *cobra.Command, args []string) error {
 	if err := noneEmpty(c); err != nil {
 		return err
 	}
-	id, api, err := o.key(args)
+	id, api, err := o.open(args)
 	if err != nil {
 		return err
 	}

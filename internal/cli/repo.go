@@ -238,50 +238,33 @@ func repositoryFields(r *client.Repository) []terminal.Field {
 	return fields
 }
 
-func (a *app) printRepository(r *client.Repository) error {
-	return a.PrintRecord(r, func() []terminal.Field { return repositoryFields(r) })
-}
-
-// repoCommand returns a command on the repository of one gateway.
-func repoCommand(a *app, c *cobra.Command, run func(ctx context.Context, o *gatewayCommand, api *client.Client, gatewayID string) error) *cobra.Command {
-	o := &gatewayCommand{app: a, optional: true}
-	c.RunE = func(c *cobra.Command, args []string) error {
-		id, api, err := o.gateway(args)
-		if err != nil {
-			return err
-		}
-		return run(c.Context(), o, api, id)
-	}
-	return o.flag(c)
-}
-
 func newRepoGet(a *app) *cobra.Command {
-	return repoCommand(a, &cobra.Command{Use: "get [GATEWAY_ID]", Short: "Show the repository that a gateway follows, and its state"},
-		func(ctx context.Context, o *gatewayCommand, api *client.Client, id string) error {
-			r, err := api.Repository(ctx, id)
-			if err != nil {
-				return err
-			}
-			return o.printRepository(r)
-		})
+	return shows(defaultGatewayOr(a), &cobra.Command{Use: "get [GATEWAY_ID]", Short: "Show the repository that a gateway follows, and its state"},
+		(*client.Client).Repository, repositoryFields)
 }
 
 func newRepoSync(a *app) *cobra.Command {
-	return repoCommand(a, &cobra.Command{
+	o := defaultGatewayOr(a)
+	return o.add(&cobra.Command{
 		Use: "sync [GATEWAY_ID]", Short: "Push the newest commit now, and end a pause",
 		Long: "Push the file of the newest commit now, also if it was pushed before, and end a pause. The command waits for the result; its exit status is 6 for a commit that cannot be pushed or a repository that cannot be read.",
-	}, func(ctx context.Context, o *gatewayCommand, api *client.Client, id string) error {
-		r, err := api.SyncRepository(ctx, id)
-		if err != nil {
-			return err
-		}
-		if err := o.printRepository(r); err != nil {
-			return err
-		}
-		if r.LastError != nil {
-			return &syncError{terminal.Clean(*r.LastError)}
-		}
-		return nil
+		RunE: func(c *cobra.Command, args []string) error {
+			id, api, err := o.open(args)
+			if err != nil {
+				return err
+			}
+			r, err := api.SyncRepository(c.Context(), id)
+			if err != nil {
+				return err
+			}
+			if err := show(a, r, repositoryFields); err != nil {
+				return err
+			}
+			if r.LastError != nil {
+				return &syncError{terminal.Clean(*r.LastError)}
+			}
+			return nil
+		},
 	})
 }
 
@@ -291,34 +274,24 @@ type syncError struct{ message string }
 func (e *syncError) Error() string { return e.message }
 
 func newRepoResume(a *app) *cobra.Command {
-	return repoCommand(a, &cobra.Command{
+	return shows(defaultGatewayOr(a), &cobra.Command{
 		Use: "resume [GATEWAY_ID]", Short: "End the pause after a rollback; the next commit is pushed",
 		Long: "End the pause after a rollback. The next new commit is pushed; the one that was rolled back is not pushed again, unless you run keygate repo sync.",
-	}, func(ctx context.Context, o *gatewayCommand, api *client.Client, id string) error {
-		r, err := api.ResumeRepository(ctx, id)
-		if err != nil {
-			return err
-		}
-		return o.printRepository(r)
-	})
+	}, (*client.Client).ResumeRepository, repositoryFields)
 }
 
+func repositoryLabel(r *client.Repository) string { return "repository " + withID(r.URL, r.GatewayID) }
+
 func newRepoRemove(a *app) *cobra.Command {
-	return a.confirmFlag(repoCommand(a, &cobra.Command{Use: "remove [GATEWAY_ID]", Short: "Stop following the repository; routes and revisions stay"},
-		func(ctx context.Context, o *gatewayCommand, api *client.Client, id string) error {
-			if err := o.Confirm(func() (terminal.Loss, error) {
-				r, err := api.Repository(ctx, id)
-				if err != nil {
-					return terminal.Loss{}, err
-				}
-				return terminal.Loss{Verb: "remove", What: "repository " + withID(r.URL, r.GatewayID), With: []string{"its credential and its hook secret"}}, nil
-			}); err != nil {
-				return err
-			}
-			r, err := api.DeleteRepository(ctx, id)
-			if err != nil {
-				return err
-			}
-			return o.Destroyed("remove", "repository "+withID(r.URL, r.GatewayID), func() error { return o.printRepository(r) })
-		}))
+	return destroys(defaultGatewayOr(a), &cobra.Command{Use: "remove [GATEWAY_ID]", Short: "Stop following the repository; routes and revisions stay"}, "remove",
+		destroyer[client.Repository]{lossOfRepository, (*client.Client).DeleteRepository, repositoryLabel, repositoryFields})
+}
+
+// lossOfRepository returns what removing a repository destroys.
+func lossOfRepository(ctx context.Context, api *client.Client, id string) (terminal.Loss, error) {
+	r, err := api.Repository(ctx, id)
+	if err != nil {
+		return terminal.Loss{}, err
+	}
+	return terminal.Loss{Verb: "remove", What: repositoryLabel(r), With: []string{"its credential and its hook secret"}}, nil
 }

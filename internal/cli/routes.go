@@ -1,6 +1,8 @@
 package cli
 
 import (
+	"context"
+	"iter"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -14,47 +16,37 @@ func newRoutes(a *app) *cobra.Command {
 		newRoutesCreate(a), newRoutesList(a), newRoutesGet(a), newRoutesUpdate(a), newRoutesDelete(a))
 }
 
-// routeCommand is a command on the routes of a gateway.
+// routeCommand is a command on the routes of a gateway, or on one of them.
 type routeCommand struct {
-	*app
-	gateway, id string
+	*one
+	gateway string
 }
 
-// flags adds the flag for the gateway and, if one is true, the flag for the route.
-func (o *routeCommand) flags(c *cobra.Command, one bool) *cobra.Command {
-	c.Flags().StringVar(&o.gateway, "gateway", "", defaultGatewayUsage)
-	c.Args = noArgs
-	if one {
-		c.Flags().StringVar(&o.id, "route-id", "", "`id` of the route, or its path such as /orders or 'GET /orders'; also the first argument")
-		c.Args = atMost(1)
+func routesOf(a *app) *routeCommand {
+	o := &routeCommand{}
+	o.one = &one{
+		app: a, flag: "route-id", usage: "`id` of the route, or its path such as /orders or 'GET /orders'; also the first argument",
+		find: func(api *client.Client, ref string) (id string, err error) {
+			if o.gateway, err = a.gatewayID(api, o.gateway); err != nil {
+				return "", err
+			}
+			return a.routeID(api, o.gateway, ref)
+		},
 	}
+	return o
+}
+
+// gatewayFlag adds the flag for the gateway.
+func (o *routeCommand) gatewayFlag(c *cobra.Command) *cobra.Command {
+	c.Flags().StringVar(&o.gateway, "gateway", "", defaultGatewayUsage)
 	return c
 }
 
-// route returns the identifier of the route, and a client.
-func (o *routeCommand) route(args []string) (string, *client.Client, error) {
-	ref, err := idOf("route-id", o.id, args)
-	if err != nil {
-		return "", nil, err
+func routeFields(r *client.Route) []terminal.Field {
+	return []terminal.Field{
+		{"ROUTE ID", r.RouteID}, {"GATEWAY", r.GatewayID}, {"PATH", r.Path}, {"METHODS", strings.Join(r.Methods, ", ")},
+		{"RATE LIMIT", routeLimit(r.RateLimit)}, {"AUTH", string(r.Auth)}, {"SOURCE", string(r.Source)}, {"CREATED", terminal.Moment(&r.CreatedAt)},
 	}
-	api, err := o.connect()
-	if err != nil {
-		return "", nil, err
-	}
-	if o.gateway, err = o.gatewayID(api, o.gateway); err != nil {
-		return "", nil, err
-	}
-	id, err := o.routeID(api, o.gateway, ref)
-	return id, api, err
-}
-
-func (a *app) printRoute(r *client.Route) error {
-	return a.PrintRecord(r, func() []terminal.Field {
-		return []terminal.Field{
-			{"ROUTE ID", r.RouteID}, {"GATEWAY", r.GatewayID}, {"PATH", r.Path}, {"METHODS", strings.Join(r.Methods, ", ")},
-			{"RATE LIMIT", routeLimit(r.RateLimit)}, {"AUTH", string(r.Auth)}, {"SOURCE", string(r.Source)}, {"CREATED", terminal.Moment(&r.CreatedAt)},
-		}
-	})
 }
 
 func routeLimit(l *client.RateLimit) string {
@@ -69,17 +61,17 @@ func routeLimit(l *client.RateLimit) string {
 }
 
 type routesCreate struct {
-	routeCommand
+	*routeCommand
 	path, auth, sustained, burst, daily, per string
 	methods                                  []string
 }
 
 func newRoutesCreate(a *app) *cobra.Command {
-	o := &routesCreate{routeCommand: routeCommand{app: a}}
-	c := o.flags(&cobra.Command{
-		Use: "create --gateway ID --path PATH --method METHOD", Short: "Create a route",
+	o := &routesCreate{routeCommand: routesOf(a)}
+	c := o.gatewayFlag(&cobra.Command{
+		Use: "create --gateway ID --path PATH --method METHOD", Short: "Create a route", Args: noArgs,
 		Example: "  keygate routes create --gateway gw_01j… --path '/orders/{id}' --method GET,DELETE --sustained 600/min", RunE: o.run,
-	}, false)
+	})
 	f := c.Flags()
 	f.StringVar(&o.path, "path", "", "path `template`, such as /orders/{id}; one that ends in /* matches everything below")
 	f.StringSliceVar(&o.methods, "method", nil, "HTTP `methods`, separated by commas")
@@ -124,97 +116,72 @@ func (o *routesCreate) run(c *cobra.Command, _ []string) error {
 	if err != nil {
 		return err
 	}
-	return o.printRoute(r)
-}
-
-type routesList struct {
-	routeCommand
-	options client.ListOptions
-	query   string
-	method  string
-	limit   int
+	return show(o.app, r, routeFields)
 }
 
 func newRoutesList(a *app) *cobra.Command {
-	o := &routesList{routeCommand: routeCommand{app: a}}
-	c := &cobra.Command{Use: "list --gateway ID", Short: "List the routes of a gateway, newest first", Args: atMost(1), RunE: func(c *cobra.Command, args []string) error {
-		ref, err := optionalID("gateway", o.gateway, args)
-		if err != nil {
+	filter, gateway := &client.RouteFilter{}, ""
+	c := &cobra.Command{Use: "list --gateway ID", Short: "List the routes of a gateway, newest first", Args: atMost(1)}
+	c.Flags().StringVar(&gateway, "gateway", "", defaultGatewayUsage+"; also the first argument")
+	c.Flags().StringVarP(&filter.Query, "query", "q", "", "only routes whose path contains this `text`")
+	c.Flags().StringVar(&filter.Method, "method", "", "only routes with this `method`")
+	return lists(a, c, lister[client.Route]{
+		options: &filter.ListOptions,
+		check: func(_ *cobra.Command, args []string) (err error) {
+			gateway, err = optionalID("gateway", gateway, args)
 			return err
-		}
-		api, err := o.list(&o.options, o.limit)
-		if err != nil {
-			return err
-		}
-		gateway, err := o.gatewayID(api, ref)
-		if err != nil {
-			return err
-		}
-		return terminal.PrintList(o.Console, o.limit, api.SearchRoutes(c.Context(), gateway, client.RouteFilter{ListOptions: o.options, Query: o.query, Method: strings.ToUpper(o.method)}), terminal.Listing[client.Route]{
-			Columns: []terminal.Column{
-				{Name: "ROUTE ID"}, {Name: "METHODS", Flex: true}, {Name: "PATH", Flex: true}, {Name: "RATE LIMIT", Rank: 1, Flex: true},
-				{Name: "AUTH", Rank: 2}, {Name: "SOURCE", Rank: 3},
-			},
-			Row: func(r *client.Route) []string {
-				return []string{r.RouteID, strings.Join(r.Methods, ","), r.Path, routeLimit(r.RateLimit), string(r.Auth), string(r.Source)}
-			},
-			Empty: "No routes. Push an OpenAPI document: keygate spec push FILE; or: keygate routes create --path PATH --method GET",
-		})
-	}}
-	c.Flags().StringVar(&o.gateway, "gateway", "", defaultGatewayUsage+"; also the first argument")
-	c.Flags().StringVarP(&o.query, "query", "q", "", "only routes whose path contains this `text`")
-	c.Flags().StringVar(&o.method, "method", "", "only routes with this `method`")
-	limitFlag(c.Flags(), &o.limit)
-	return c
+		},
+		find: func(ctx context.Context, api *client.Client) (iter.Seq2[client.Route, error], error) {
+			id, err := a.gatewayID(api, gateway)
+			filter.Method = strings.ToUpper(filter.Method)
+			return api.SearchRoutes(ctx, id, *filter), err
+		},
+		columns: []terminal.Column{
+			{Name: "ROUTE ID"}, {Name: "METHODS", Flex: true}, {Name: "PATH", Flex: true}, {Name: "RATE LIMIT", Rank: 1, Flex: true},
+			{Name: "AUTH", Rank: 2}, {Name: "SOURCE", Rank: 3},
+		},
+		row: func(r *client.Route) []string {
+			return []string{r.RouteID, strings.Join(r.Methods, ","), r.Path, routeLimit(r.RateLimit), string(r.Auth), string(r.Source)}
+		},
+		empty: always("No routes. Push an OpenAPI document: keygate spec push FILE; or: keygate routes create --path PATH --method GET"),
+	})
 }
 
 func newRoutesGet(a *app) *cobra.Command {
-	o := &routeCommand{app: a}
-	return o.flags(&cobra.Command{Use: "get --gateway ID ROUTE_ID", Short: "Show a route", RunE: func(c *cobra.Command, args []string) error {
-		id, api, err := o.route(args)
-		if err != nil {
-			return err
-		}
-		r, err := api.Route(c.Context(), o.gateway, id)
-		if err != nil {
-			return err
-		}
-		return o.printRoute(r)
-	}}, true)
+	o := routesOf(a)
+	read := func(api *client.Client, ctx context.Context, id string) (*client.Route, error) {
+		return api.Route(ctx, o.gateway, id)
+	}
+	return o.gatewayFlag(shows(o.one, &cobra.Command{Use: "get --gateway ID ROUTE_ID", Short: "Show a route"}, read, routeFields))
 }
 
 func newRoutesDelete(a *app) *cobra.Command {
-	o := &routeCommand{app: a}
-	return o.confirmFlag(o.flags(&cobra.Command{Use: "delete --gateway ID ROUTE_ID", Short: "Delete a route", RunE: func(c *cobra.Command, args []string) error {
-		id, api, err := o.route(args)
-		if err != nil {
-			return err
-		}
-		if err := o.Confirm(func() (terminal.Loss, error) { return lossOfRoute(c.Context(), api, o.gateway, id) }); err != nil {
-			return err
-		}
-		r, err := api.DeleteRoute(c.Context(), o.gateway, id)
-		if err != nil {
-			return err
-		}
-		return o.Destroyed("delete", routeLabel(r), func() error { return o.printRoute(r) })
-	}}, true))
+	o := routesOf(a)
+	return o.gatewayFlag(destroys(o.one, &cobra.Command{Use: "delete --gateway ID ROUTE_ID", Short: "Delete a route"}, "delete", destroyer[client.Route]{
+		func(ctx context.Context, api *client.Client, id string) (terminal.Loss, error) {
+			return lossOfRoute(ctx, api, o.gateway, id)
+		},
+		func(api *client.Client, ctx context.Context, id string) (*client.Route, error) {
+			return api.DeleteRoute(ctx, o.gateway, id)
+		},
+		routeLabel, routeFields,
+	}))
 }
 
 type routesUpdate struct {
-	routeCommand
+	*routeCommand
 	path, auth, sustained, burst, daily, per string
 	methods                                  []string
 	noLimit                                  bool
 }
 
 func newRoutesUpdate(a *app) *cobra.Command {
-	o := &routesUpdate{routeCommand: routeCommand{app: a}}
-	c := o.flags(&cobra.Command{
+	o := &routesUpdate{routeCommand: routesOf(a)}
+	c := o.gatewayFlag(o.add(&cobra.Command{
 		Use: "update --gateway ID ROUTE_ID", Short: "Change a route; an empty value removes that part of its limit",
 		Example: "  keygate routes update --gateway gw_01j… rt_01j… --sustained 600/min --daily ''\n" +
 			"  keygate routes update /orders --path '/v2/orders' --method GET,POST", RunE: o.run,
-	}, true)
+	}))
 	f := c.Flags()
 	f.StringVar(&o.path, "path", "", "path `template`, such as /orders/{id}; one that ends in /* matches everything below")
 	f.StringSliceVar(&o.methods, "method", nil, "HTTP `methods`, separated by commas; they replace all of the route's")
@@ -232,7 +199,7 @@ func (o *routesUpdate) run(c *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	id, api, err := o.route(args)
+	id, api, err := o.open(args)
 	if err != nil {
 		return err
 	}
@@ -240,7 +207,7 @@ func (o *routesUpdate) run(c *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	return o.printRoute(r)
+	return show(o.app, r, routeFields)
 }
 
 // patch returns the changes that the flags ask for, at least one.

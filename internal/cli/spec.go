@@ -97,9 +97,9 @@ func (a *app) printWarnings(warnings []string) {
 }
 
 func newSpecGet(a *app) *cobra.Command {
-	o := &gatewayCommand{app: a, optional: true}
-	return o.flag(&cobra.Command{Use: "get --gateway ID", Short: "Print the document that was pushed last, byte for byte", RunE: func(c *cobra.Command, args []string) error {
-		id, api, err := o.gateway(args)
+	o := defaultGatewayOr(a)
+	return o.add(&cobra.Command{Use: "get --gateway ID", Short: "Print the document that was pushed last, byte for byte", RunE: func(c *cobra.Command, args []string) error {
+		id, api, err := o.open(args)
 		if err != nil {
 			return err
 		}

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )
 
@@ -23,6 +24,17 @@ func (o *spanFlags) span(now time.Time) (since, until time.Time, err error) {
 	}
 	until, err = parseTime("until", o.until, now)
 	return since, until, err
+}
+
+// check returns the check of a list with these flags. It sets the times that they give.
+func (o *spanFlags) check(since, until *time.Time) func(*cobra.Command, []string) error {
+	return func(c *cobra.Command, _ []string) (err error) {
+		if err := noneEmpty(c); err != nil {
+			return err
+		}
+		*since, *until, err = o.span(time.Now())
+		return err
+	}
 }
 
 // parseTime parses the value of a flag: a time, a date (midnight UTC), or a duration

@@ -1,8 +1,10 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"strings"
 	"time"
 
@@ -123,101 +125,42 @@ func webhookFields(w *client.Webhook) []terminal.Field {
 	return append(fields, terminal.Field{"CREATED", terminal.Moment(&w.CreatedAt)})
 }
 
-func (a *app) printWebhook(w *client.Webhook) error {
-	return a.PrintRecord(w, func() []terminal.Field { return webhookFields(w) })
-}
-
 func newWebhooksList(a *app) *cobra.Command {
 	var options client.ListOptions
-	var limit int
-	c := &cobra.Command{Use: "list", Short: "List endpoints, newest first", Args: noArgs, RunE: func(c *cobra.Command, _ []string) error {
-		api, err := a.list(&options, limit)
-		if err != nil {
-			return err
-		}
-		return terminal.PrintList(a.Console, limit, api.Webhooks(c.Context(), options), terminal.Listing[client.Webhook]{
-			Columns: []terminal.Column{
-				{Name: "WEBHOOK ID"}, {Name: "STATE", State: true}, {Name: "URL", Flex: true}, {Name: "EVENTS", Rank: 2, Flex: true},
-				{Name: "DISABLED BECAUSE", Rank: 1, Flex: true},
-			},
-			Row: func(w *client.Webhook) []string {
-				return []string{w.WebhookID, string(w.State), w.URL, strings.Join(w.Events, ","), str(w.DisabledReason)}
-			},
-			Empty: "No webhooks. Create one: keygate webhooks create URL --events key.created",
-		})
-	}}
-	limitFlag(c.Flags(), &limit)
-	return c
-}
-
-// webhookCommand is a command on one endpoint.
-type webhookCommand struct {
-	*app
-	id string
-}
-
-func (o *webhookCommand) flag(c *cobra.Command) *cobra.Command {
-	c.Flags().StringVar(&o.id, "webhook-id", "", "`id`, URL or host of the endpoint; also the first argument")
-	c.Args = atMost(1)
-	return c
-}
-
-// webhook returns the identifier of the endpoint, and a client.
-func (o *webhookCommand) webhook(args []string) (string, *client.Client, error) {
-	ref, err := idOf("webhook-id", o.id, args)
-	if err != nil {
-		return "", nil, err
-	}
-	api, err := o.connect()
-	if err != nil {
-		return "", nil, err
-	}
-	id, err := o.webhookID(api, ref)
-	return id, api, err
+	return lists(a, &cobra.Command{Use: "list", Short: "List endpoints, newest first", Args: noArgs}, lister[client.Webhook]{
+		options: &options,
+		find: func(ctx context.Context, api *client.Client) (iter.Seq2[client.Webhook, error], error) {
+			return api.Webhooks(ctx, options), nil
+		},
+		columns: []terminal.Column{
+			{Name: "WEBHOOK ID"}, {Name: "STATE", State: true}, {Name: "URL", Flex: true}, {Name: "EVENTS", Rank: 2, Flex: true},
+			{Name: "DISABLED BECAUSE", Rank: 1, Flex: true},
+		},
+		row: func(w *client.Webhook) []string {
+			return []string{w.WebhookID, string(w.State), w.URL, strings.Join(w.Events, ","), str(w.DisabledReason)}
+		},
+		empty: always("No webhooks. Create one: keygate webhooks create URL --events key.created"),
+	})
 }
 
 func newWebhooksGet(a *app) *cobra.Command {
-	o := &webhookCommand{app: a}
-	return o.flag(&cobra.Command{Use: "get WEBHOOK_ID", Short: "Show an endpoint", RunE: func(c *cobra.Command, args []string) error {
-		id, api, err := o.webhook(args)
-		if err != nil {
-			return err
-		}
-		w, err := api.Webhook(c.Context(), id)
-		if err != nil {
-			return err
-		}
-		return o.printWebhook(w)
-	}})
+	return shows(oneWebhook(a), &cobra.Command{Use: "get WEBHOOK_ID", Short: "Show an endpoint"}, (*client.Client).Webhook, webhookFields)
 }
 
 func newWebhooksDelete(a *app) *cobra.Command {
-	o := &webhookCommand{app: a}
-	return o.confirmFlag(o.flag(&cobra.Command{Use: "delete WEBHOOK_ID", Short: "Delete an endpoint; its pending deliveries fail", RunE: func(c *cobra.Command, args []string) error {
-		id, api, err := o.webhook(args)
-		if err != nil {
-			return err
-		}
-		if err := o.Confirm(func() (terminal.Loss, error) { return lossOfWebhook(c.Context(), api, id) }); err != nil {
-			return err
-		}
-		w, err := api.DeleteWebhook(c.Context(), id)
-		if err != nil {
-			return err
-		}
-		return o.Destroyed("delete", webhookLabel(w), func() error { return o.printWebhook(w) })
-	}}))
+	return destroys(oneWebhook(a), &cobra.Command{Use: "delete WEBHOOK_ID", Short: "Delete an endpoint; its pending deliveries fail"}, "delete",
+		destroyer[client.Webhook]{lossOfWebhook, (*client.Client).DeleteWebhook, webhookLabel, webhookFields})
 }
 
 type webhooksUpdate struct {
-	webhookCommand
+	*one
 	address, state string
 	events         []string
 }
 
 func newWebhooksUpdate(a *app) *cobra.Command {
-	o := &webhooksUpdate{webhookCommand: webhookCommand{app: a}}
-	c := o.flag(&cobra.Command{
+	o := &webhooksUpdate{one: oneWebhook(a)}
+	c := o.add(&cobra.Command{
 		Use: "update WEBHOOK_ID", Short: "Change an endpoint, or enable a disabled one",
 		Long:    "Change an endpoint, or enable a disabled one.\n\n" + eventTypes,
 		Example: "  keygate webhooks update wh_01j… --state active", RunE: o.run,
@@ -246,7 +189,7 @@ func (o *webhooksUpdate) run(c *cobra.Command, args []string) error {
 	if p.URL.IsZero() && p.Events.IsZero() && p.State.IsZero() {
 		return usagef("nothing to change: give at least one of --endpoint-url, --events and --state")
 	}
-	id, api, err := o.webhook(args)
+	id, api, err := o.open(args)
 	if err != nil {
 		return err
 	}
@@ -254,16 +197,16 @@ func (o *webhooksUpdate) run(c *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	return o.printWebhook(w)
+	return show(o.app, w, webhookFields)
 }
 
 func newWebhooksTest(a *app) *cobra.Command {
-	o := &webhookCommand{app: a}
-	return o.flag(&cobra.Command{
+	o := oneWebhook(a)
+	return o.add(&cobra.Command{
 		Use: "test WEBHOOK_ID", Short: "Send a test event (webhook.test) to an endpoint",
 		Example: "  keygate deliveries get $(keygate webhooks test wh_01j… -o json | jq -r .delivery_id)",
 		RunE: func(c *cobra.Command, args []string) error {
-			id, api, err := o.webhook(args)
+			id, api, err := o.open(args)
 			if err != nil {
 				return err
 			}
@@ -277,12 +220,12 @@ func newWebhooksTest(a *app) *cobra.Command {
 }
 
 func newWebhooksRotateSecret(a *app) *cobra.Command {
-	o := &webhookCommand{app: a}
+	o := oneWebhook(a)
 	var overlap int
-	c := o.flag(&cobra.Command{
+	c := o.add(&cobra.Command{
 		Use: "rotate-secret WEBHOOK_ID", Short: "Create a new signing secret; during the overlap the old one signs as well",
 		RunE: func(c *cobra.Command, args []string) error {
-			id, api, err := o.webhook(args)
+			id, api, err := o.open(args)
 			if err != nil {
 				return err
 			}
@@ -298,9 +241,9 @@ func newWebhooksRotateSecret(a *app) *cobra.Command {
 }
 
 func newWebhooksRecover(a *app) *cobra.Command {
-	o := &webhookCommand{app: a}
+	o := oneWebhook(a)
 	var since string
-	c := o.flag(&cobra.Command{
+	c := o.add(&cobra.Command{
 		Use: "recover WEBHOOK_ID --since TIME", Short: "Redeliver the deliveries that failed since a time",
 		Example: "  keygate webhooks recover wh_01j… --since 12h", RunE: func(c *cobra.Command, args []string) error {
 			if err := required("since", since); err != nil {
@@ -310,7 +253,7 @@ func newWebhooksRecover(a *app) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			id, api, err := o.webhook(args)
+			id, api, err := o.open(args)
 			if err != nil {
 				return err
 			}

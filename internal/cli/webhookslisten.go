@@ -19,6 +19,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/keygate/keygate/client"
+	"github.com/keygate/keygate/internal/cli/receiver"
 	"github.com/keygate/keygate/internal/cli/terminal"
 )
 
@@ -90,7 +91,7 @@ func (o *webhooksListen) run(c *cobra.Command, _ []string) (err error) {
 	defer signal.Stop(signals)
 	ctx, cancel := context.WithCancel(c.Context())
 	o.Context = ctx
-	here, err := startReceiver(c.Context(), receiverConfig{Name: "keygate-listen", Handle: o.handle, Refused: o.refused})
+	here, err := receiver.Start(c.Context(), receiver.Config{Name: "keygate-listen", Handle: o.handle, Refused: o.refused})
 	if err != nil {
 		cancel()
 		return err
@@ -127,7 +128,7 @@ func mayDelete(ctx context.Context, api *client.Client) error {
 }
 
 // register creates the endpoint, with the receiver's secret.
-func (o *webhooksListen) register(ctx context.Context, api *client.Client, here *receiver) (*client.NewWebhook, error) {
+func (o *webhooksListen) register(ctx context.Context, api *client.Client, here *receiver.Receiver) (*client.NewWebhook, error) {
 	w, err := api.CreateWebhook(ctx, client.CreateWebhookRequest{URL: here.URL, Events: o.events, SigningSecret: here.Secret})
 	var refused *client.Error
 	if errors.As(err, &refused) && refused.Field == "url" {
@@ -151,7 +152,7 @@ const probeInterval = 100 * time.Millisecond
 
 // probe has the server deliver a test event and waits for it, so that an endpoint
 // that the server cannot reach is reported at once.
-func (o *webhooksListen) probe(ctx context.Context, api *client.Client, here *receiver, webhookID string, signals <-chan os.Signal) (stopped bool, err error) {
+func (o *webhooksListen) probe(ctx context.Context, api *client.Client, here *receiver.Receiver, webhookID string, signals <-chan os.Signal) (stopped bool, err error) {
 	deliveryID, err := api.TestWebhook(ctx, webhookID)
 	if err != nil {
 		return false, err
@@ -194,7 +195,7 @@ const maxRelayed = 64 << 10
 
 // handle prints a delivery, forwards it and returns the response. The first test
 // event is the probe's; it is not printed or forwarded.
-func (o *webhooksListen) handle(ctx context.Context, d *receivedDelivery) (status int, body []byte) {
+func (o *webhooksListen) handle(ctx context.Context, d *receiver.Delivery) (status int, body []byte) {
 	probe := false
 	if d.Event.Type == "webhook.test" {
 		o.probing.Do(func() {
@@ -220,7 +221,7 @@ func (o *webhooksListen) handle(ctx context.Context, d *receivedDelivery) (statu
 }
 
 // send forwards a delivery with its headers.
-func (o *webhooksListen) send(ctx context.Context, d *receivedDelivery) (status int, body []byte, err error) {
+func (o *webhooksListen) send(ctx context.Context, d *receiver.Delivery) (status int, body []byte, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, o.forwardTo, bytes.NewReader(d.Payload))
 	if err != nil {
 		return 0, nil, err
@@ -241,7 +242,7 @@ func (o *webhooksListen) send(ctx context.Context, d *receivedDelivery) (status 
 
 // show prints one delivery: a row of a table, else the event itself. A failed write to
 // standard output does not end the command.
-func (o *webhooksListen) show(d *receivedDelivery, note string) {
+func (o *webhooksListen) show(d *receiver.Delivery, note string) {
 	o.print.Lock()
 	defer o.print.Unlock()
 	if o.ForPeople() {
@@ -265,7 +266,7 @@ func (o *webhooksListen) show(d *receivedDelivery, note string) {
 }
 
 // row prints a delivery as a row of a table.
-func (o *webhooksListen) row(d *receivedDelivery, note string) {
+func (o *webhooksListen) row(d *receiver.Delivery, note string) {
 	if o.rows == nil {
 		columns := []terminal.Column{{Name: "TIME"}, {Name: "EVENT TYPE", Least: 22}, {Name: "EVENT ID"}}
 		if o.forwardTo != "" {

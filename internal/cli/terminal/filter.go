@@ -43,7 +43,7 @@ func CompileFilter(expr string) (*gojq.Code, error) {
 // place is not known.
 func filterError(expr string, at int, err error) error {
 	if at < 0 {
-		return fmt.Errorf("--jq: %s in %s", err, Clean(expr))
+		return fmt.Errorf("--jq: %w in %s", err, Clean(expr))
 	}
 	start := strings.LastIndexByte(expr[:at], '\n') + 1
 	line, _, _ := strings.Cut(expr[start:], "\n")
@@ -51,7 +51,7 @@ func filterError(expr string, at int, err error) error {
 	if start == at {
 		column = 0 // Clean shows nothing as a dash
 	}
-	return fmt.Errorf("--jq: %s at line %d, column %d:\n  %s\n  %s^",
+	return fmt.Errorf("--jq: %w at line %d, column %d:\n  %s\n  %s^",
 		err, strings.Count(expr[:at], "\n")+1, column+1, Clean(line), strings.Repeat(" ", column))
 }
 

@@ -56,6 +56,7 @@ func (c *Console) NewStream(columns ...Column) *Table {
 	return t
 }
 
+// Row adds a row, which Flush writes: a cell for each column.
 func (t *Table) Row(cells ...string) {
 	for i, c := range cells {
 		cells[i] = Clean(c)
@@ -210,6 +211,7 @@ func (t *Table) clip() {
 // Asian characters are two wide.
 func measure() *runewidth.Condition { return &runewidth.Condition{StrictEmojiNeutral: true} }
 
+// TextWidth returns the number of columns of a terminal that s takes.
 func TextWidth(s string) int { return measure().StringWidth(s) }
 
 // shorten returns s in at most width cells. Text that is left out is shown as an ellipsis.

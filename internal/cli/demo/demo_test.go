@@ -1,4 +1,4 @@
-package cli
+package demo
 
 import (
 	"bytes"
@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/keygate/keygate/client"
+	"github.com/keygate/keygate/internal/cli/receiver"
 )
 
 // rows returns how many rows text takes on a terminal of 80 columns.
@@ -49,7 +50,7 @@ func TestDemoFitsATerminal(t *testing.T) {
 	events := newDemoEvents(&short, false)
 	events.begin()
 	for _, name := range []string{"key.created", "gateway.upstream_error"} { // the longest name
-		events.handle(context.Background(), &receivedDelivery{Event: client.Event{
+		events.handle(context.Background(), &receiver.Delivery{Event: client.Event{
 			Type: name, ID: "evt_01jz8y5c3te9b8r2m6q4v7x0aa", CreatedAt: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC),
 		}})
 	}

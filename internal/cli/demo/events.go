@@ -1,4 +1,4 @@
-package cli
+package demo
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/keygate/keygate/client"
+	"github.com/keygate/keygate/internal/cli/receiver"
 	"github.com/keygate/keygate/internal/cli/terminal"
 )
 
@@ -31,7 +32,7 @@ const billingRecovers = time.Minute
 
 // registerDemo registers the demo's receivers as endpoints; billing is nil without sample traffic. It
 // deletes those that an earlier demo may have left in the same data directory.
-func registerDemo(ctx context.Context, api *client.Client, hooks, billing *receiver) error {
+func registerDemo(ctx context.Context, api *client.Client, events []string, hooks, billing *receiver.Receiver) error {
 	for w, err := range api.Webhooks(ctx, client.ListOptions{}) {
 		if err != nil {
 			return err
@@ -43,9 +44,9 @@ func registerDemo(ctx context.Context, api *client.Client, hooks, billing *recei
 			return err
 		}
 	}
-	_, err := api.CreateWebhook(ctx, client.CreateWebhookRequest{URL: hooks.URL, Events: allEvents(), SigningSecret: hooks.Secret})
+	_, err := api.CreateWebhook(ctx, client.CreateWebhookRequest{URL: hooks.URL, Events: events, SigningSecret: hooks.Secret})
 	if err == nil && billing != nil {
-		events := []string{"key.created", "key.revoked", "rate_limit.exceeded", "gateway.upstream_error"}
+		events = []string{"key.created", "key.revoked", "rate_limit.exceeded", "gateway.upstream_error"}
 		_, err = api.CreateWebhook(ctx, client.CreateWebhookRequest{URL: billing.URL, Events: events, SigningSecret: billing.Secret})
 	}
 	return err
@@ -53,7 +54,7 @@ func registerDemo(ctx context.Context, api *client.Client, hooks, billing *recei
 
 // handleBilling is the handler of the second receiver. It cannot take errors of the upstream
 // until some time has passed, and takes refused requests with the second attempt.
-func handleBilling(_ context.Context, d *receivedDelivery) (status int, body []byte) {
+func handleBilling(_ context.Context, d *receiver.Delivery) (status int, body []byte) {
 	switch {
 	case d.Event.Type == "gateway.upstream_error" && time.Since(d.Event.CreatedAt) < billingRecovers:
 		return http.StatusInternalServerError, []byte(`{"message":"the billing database is read-only"}`)
@@ -89,7 +90,7 @@ func newDemoEvents(out io.Writer, data bool) *demoEvents {
 
 func (e *demoEvents) begin() { e.once.Do(func() { close(e.begun) }) }
 
-func (e *demoEvents) handle(ctx context.Context, d *receivedDelivery) (status int, body []byte) {
+func (e *demoEvents) handle(ctx context.Context, d *receiver.Delivery) (status int, body []byte) {
 	select {
 	case <-e.begun:
 	case <-ctx.Done():

@@ -1,4 +1,4 @@
-package cli
+package demo
 
 import (
 	_ "embed"
@@ -12,7 +12,7 @@ import (
 // sampleDocument is the OpenAPI document of the sample service. Apart from its
 // rate limits it says nothing about Keygate.
 //
-//go:embed demo-openapi.yaml
+//go:embed openapi.yaml
 var sampleDocument string
 
 // sampleOrder is a record of the sample service.

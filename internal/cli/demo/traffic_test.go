@@ -1,4 +1,4 @@
-package cli
+package demo
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/keygate/keygate/client"
+	"github.com/keygate/keygate/internal/cli/receiver"
 )
 
 // newTestTraffic returns sample traffic to url, whose choices are the same in every run.
@@ -103,7 +104,7 @@ func TestBillingReceiverRecovers(t *testing.T) {
 		{"gateway.upstream_error", time.Hour, http.StatusNoContent},
 		{"rate_limit.exceeded", time.Hour, http.StatusNoContent},
 	} {
-		d := &receivedDelivery{Event: client.Event{Type: c.event, CreatedAt: time.Now().Add(-c.age)}}
+		d := &receiver.Delivery{Event: client.Event{Type: c.event, CreatedAt: time.Now().Add(-c.age)}}
 		if got, _ := handleBilling(context.Background(), d); got != c.want {
 			t.Errorf("%s after %v: got %d, want %d", c.event, c.age, got, c.want)
 		}

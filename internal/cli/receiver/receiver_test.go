@@ -1,4 +1,4 @@
-package cli
+package receiver
 
 import (
 	"bytes"
@@ -35,9 +35,9 @@ func post(t *testing.T, url string, header map[string]string, body []byte) int {
 func TestReceiverPassesOnlySignedDeliveries(t *testing.T) {
 	var handled, refused atomic.Int32
 	payload := []byte(`{"id":"evt_1","type":"key.created","created_at":"2027-03-01T12:00:00Z","data":{"a":1}}`)
-	r, err := startReceiver(t.Context(), receiverConfig{
+	r, err := Start(t.Context(), Config{
 		Name: "test",
-		Handle: func(_ context.Context, d *receivedDelivery) (int, []byte) {
+		Handle: func(_ context.Context, d *Delivery) (int, []byte) {
 			if !bytes.Equal(d.Payload, payload) || d.Event.ID != "evt_1" || string(d.Event.Data) != `{"a":1}` {
 				t.Errorf("handler got %s (event %+v), want the payload as sent", d.Payload, d.Event)
 			}

@@ -1,4 +1,4 @@
-package cli
+package demo
 
 import (
 	"context"
@@ -220,7 +220,7 @@ func (t *demoTraffic) choose() *demoCall {
 			return &t.plan[i]
 		}
 	}
-	panic("cli: the weights of the sample traffic do not add up")
+	panic("demo: the weights of the sample traffic do not add up")
 }
 
 // wait returns how long to wait for the next call, so that calls come like those of independent

@@ -1,0 +1,168 @@
+package cli
+
+import (
+	"context"
+	"iter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/keygate/keygate/client"
+	"github.com/keygate/keygate/internal/cli/terminal"
+)
+
+// one is a command on one record, which a flag or the first argument names.
+type one struct {
+	*app
+	flag, usage string // of the flag
+	optional    bool   // find is called with "" if nothing is named
+	find        func(api *client.Client, ref string) (id string, err error)
+
+	ref string // value of the flag
+}
+
+func oneKey(a *app) *one {
+	return &one{app: a, flag: "key-id", usage: "`id`, name or prefix of the key; also the first argument", find: a.keyID}
+}
+
+func oneGateway(a *app) *one {
+	return &one{app: a, flag: "gateway", usage: "`id`, name or hostname of the gateway; also the first argument", find: a.gatewayID}
+}
+
+// defaultGatewayOr is oneGateway that is the default gateway if none is named.
+func defaultGatewayOr(a *app) *one {
+	return &one{app: a, flag: "gateway", usage: defaultGatewayUsage + "; also the first argument", optional: true, find: a.gatewayID}
+}
+
+func oneWebhook(a *app) *one {
+	return &one{app: a, flag: "webhook-id", usage: "`id`, URL or host of the endpoint; also the first argument", find: a.webhookID}
+}
+
+func oneAccount(a *app) *one {
+	return &one{app: a, flag: "account", usage: "`id` or name of the account; also the first argument", find: a.accountID}
+}
+
+func oneNode(a *app) *one {
+	return &one{app: a, flag: "node", usage: "`id` or name of the node; also the first argument", find: a.nodeID}
+}
+
+// oneOf is a command on a record that has no name: a delivery or an event.
+func oneOf(a *app, noun string) *one {
+	return &one{
+		app: a, flag: noun + "-id", usage: "`id` of the " + noun + "; also the first argument",
+		find: func(_ *client.Client, ref string) (string, error) { return ref, nil },
+	}
+}
+
+// add adds the flag to c, and lets it take the argument.
+func (o *one) add(c *cobra.Command) *cobra.Command {
+	c.Flags().StringVar(&o.ref, o.flag, "", o.usage)
+	c.Args = atMost(1)
+	return c
+}
+
+// open returns the identifier of the record, and a client.
+func (o *one) open(args []string) (id string, api *client.Client, err error) {
+	named := idOf
+	if o.optional {
+		named = optionalID
+	}
+	ref, err := named(o.flag, o.ref, args)
+	if err != nil {
+		return "", nil, err
+	}
+	if api, err = o.connect(); err != nil {
+		return "", nil, err
+	}
+	id, err = o.find(api, ref)
+	return id, api, err
+}
+
+// show prints a record.
+func show[T any](a *app, record *T, fields func(*T) []terminal.Field) error {
+	return a.PrintRecord(record, func() []terminal.Field { return fields(record) })
+}
+
+// shows makes c the command that makes a call for one record and prints what the server returns.
+func shows[T any](o *one, c *cobra.Command, call func(*client.Client, context.Context, string) (*T, error), fields func(*T) []terminal.Field) *cobra.Command {
+	c.RunE = func(c *cobra.Command, args []string) error {
+		id, api, err := o.open(args)
+		if err != nil {
+			return err
+		}
+		record, err := call(api, c.Context(), id)
+		if err != nil {
+			return err
+		}
+		return show(o.app, record, fields)
+	}
+	return o.add(c)
+}
+
+// destroyer is what a command that destroys a record needs.
+type destroyer[T any] struct {
+	loss   func(ctx context.Context, api *client.Client, id string) (terminal.Loss, error)
+	call   func(*client.Client, context.Context, string) (*T, error)
+	label  func(*T) string // names the record in sentences
+	fields func(*T) []terminal.Field
+}
+
+// destroys makes c the command that destroys one record, after a question on a terminal. The verb, such as
+// delete, says what it does.
+func destroys[T any](o *one, c *cobra.Command, verb string, d destroyer[T]) *cobra.Command {
+	c.RunE = func(c *cobra.Command, args []string) error {
+		id, api, err := o.open(args)
+		if err != nil {
+			return err
+		}
+		if err := o.Confirm(func() (terminal.Loss, error) { return d.loss(c.Context(), api, id) }); err != nil {
+			return err
+		}
+		record, err := d.call(api, c.Context(), id)
+		if err != nil {
+			return err
+		}
+		return o.Destroyed(verb, d.label(record), func() error { return show(o.app, record, d.fields) })
+	}
+	return o.confirmFlag(o.add(c))
+}
+
+// lister is what a command that lists records needs.
+type lister[T any] struct {
+	options *client.ListOptions
+	check   func(c *cobra.Command, args []string) error // of the flags and arguments, before a call; may be nil
+	find    func(ctx context.Context, api *client.Client) (iter.Seq2[T, error], error)
+	columns []terminal.Column
+	row     func(*T) []string
+	empty   func(c *cobra.Command) string // said if there are none
+}
+
+// lists makes c the command that lists records.
+func lists[T any](a *app, c *cobra.Command, l lister[T]) *cobra.Command {
+	var limit int
+	limitFlag(c.Flags(), &limit)
+	c.RunE = func(c *cobra.Command, args []string) error {
+		if l.check != nil {
+			if err := l.check(c, args); err != nil {
+				return err
+			}
+		}
+		api, err := a.list(l.options, limit)
+		if err != nil {
+			return err
+		}
+		records, err := l.find(c.Context(), api)
+		if err != nil {
+			return err
+		}
+		return terminal.PrintList(a.Console, limit, records, terminal.Listing[T]{Columns: l.columns, Row: l.row, Empty: l.empty(c)})
+	}
+	return c
+}
+
+// emptyFlags is the check that refuses flags with an empty value.
+func emptyFlags(c *cobra.Command, _ []string) error { return noneEmpty(c) }
+
+// always returns a text whatever the flags are.
+func always(text string) func(*cobra.Command) string {
+	return func(*cobra.Command) string { return text }
+}
