@@ -106,9 +106,9 @@ func (c *Client) CreateGatewayFromConfig(ctx context.Context, content []byte) (*
 	return call[Gateway](ctx, c, http.MethodPost, "/v1/gateways", fromConfig{string(content)})
 }
 
-// PlanGatewayFromConfig returns what CreateGatewayFromConfig would create, without creating it: the
+// PreviewGatewayFromConfig returns what CreateGatewayFromConfig would create, without creating it: the
 // routes, and in Gateway the settings that differ from the defaults.
-func (c *Client) PlanGatewayFromConfig(ctx context.Context, content []byte) (*Push, error) {
+func (c *Client) PreviewGatewayFromConfig(ctx context.Context, content []byte) (*Push, error) {
 	return call[Push](ctx, c, http.MethodPost, "/v1/gateways?dry_run=true", fromConfig{string(content)})
 }
 

@@ -546,23 +546,23 @@ func TestSigningSecretsStayHidden(t *testing.T) {
 	}) {
 		t.Fatalf("want 2 failed deliveries\n%s", s.output)
 	}
-	places := map[string][]byte{"the replay": replayed.body}
+	contents := map[string][]byte{"the replay": replayed.body}
 	for _, path := range []string{"/v1/webhooks", "/v1/webhooks/" + hook, "/v1/events", "/v1/webhook-deliveries", "/v1/audit-log", "/v1/settings"} {
-		places[path] = s.call(http.StatusOK, "GET", path, nil).body
+		contents[path] = s.call(http.StatusOK, "GET", path, nil).body
 	}
 	for _, d := range s.list("/v1/webhook-deliveries") {
 		id := d["delivery_id"].(string)
-		places[id] = s.call(http.StatusOK, "GET", "/v1/webhook-deliveries/"+id, nil).body
+		contents[id] = s.call(http.StatusOK, "GET", "/v1/webhook-deliveries/"+id, nil).body
 	}
 	if status := s.end(syscall.SIGTERM); status != 0 {
 		t.Errorf("got exit status %d, want 0", status)
 	}
-	places["the log"] = []byte(s.output.String())
-	maps.Copy(places, readFiles(t, s.dataDir))
-	if len(places["keygate.db"]) == 0 || !bytes.Contains(places["keygate.db"], []byte(hook)) {
+	contents["the log"] = []byte(s.output.String())
+	maps.Copy(contents, readFiles(t, s.dataDir))
+	if len(contents["keygate.db"]) == 0 || !bytes.Contains(contents["keygate.db"], []byte(hook)) {
 		t.Error("the store does not contain the endpoint: the test proves nothing about it")
 	}
-	for name, content := range places {
+	for name, content := range contents {
 		for _, secret := range secrets {
 			if bytes.Contains(content, []byte(secret)) {
 				t.Errorf("%s contains the secret %q", name, secret)

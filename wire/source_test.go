@@ -56,7 +56,7 @@ func newSource(t testing.TB, s setup, upstream string) (*snapshottest.Source, st
 		auth = gateway.AuthNone
 	}
 	methods := []string{"DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"}
-	acct := account.Account{ID: id.Format(id.Account, [16]byte{3}), Name: account.Default, Plan: account.Platform}
+	acct := account.Account{ID: id.Format(id.Account, [16]byte{3}), Name: account.Default, Tier: account.Platform}
 	stored := &snapshottest.Source{}
 	stored.PutAccount(acct)
 	stored.PutGateway(gateway.Gateway{

@@ -205,7 +205,7 @@ func (a *Applier) lookNew(ctx context.Context, d *Difference) error {
 		return d.file.at("gateway").Invalid("gateway.upstream_url", "is missing: there is no gateway %s, and a new one needs it", section.Name.Value)
 	}
 	push, err := client.WhileBusy(ctx, a.cfg.Busy, func() (*client.Push, error) {
-		return a.cfg.Client.PlanGatewayFromConfig(ctx, d.file.content)
+		return a.cfg.Client.PreviewGatewayFromConfig(ctx, d.file.content)
 	})
 	if err == nil {
 		d.set(push)

@@ -15,22 +15,22 @@ import (
 // Default is the name of the operator's account, created at the first start.
 const Default = "default"
 
-// Plan decides how long the audit log is kept.
-type Plan string
+// Tier, the plan of an account in the API, decides how long the audit log is kept.
+type Tier string
 
-// The plans (specification, Limits).
+// The tiers (specification, Limits).
 const (
-	Starter  Plan = "starter"
-	Platform Plan = "platform"
-	Scale    Plan = "scale"
+	Starter  Tier = "starter"
+	Platform Tier = "platform"
+	Scale    Tier = "scale"
 )
 
-// Valid reports whether p is one of the plans.
-func (p Plan) Valid() bool { return p == Starter || p == Platform || p == Scale }
+// Valid reports whether t is one of the tiers.
+func (t Tier) Valid() bool { return t == Starter || t == Platform || t == Scale }
 
 // AuditRetentionDays returns the number of days for which audit records are kept.
-func (p Plan) AuditRetentionDays() int {
-	if p == Starter {
+func (t Tier) AuditRetentionDays() int {
+	if t == Starter {
 		return 90
 	}
 	return 365
@@ -54,7 +54,7 @@ const MaxHosts = 100
 type Account struct {
 	ID        string
 	Name      string // unique in the installation
-	Plan      Plan
+	Tier      Tier
 	State     State
 	Hosts     []string // patterns of the hostnames that its gateways may use; ignored for Default
 	CreatedAt time.Time
@@ -66,7 +66,7 @@ func (a *Account) IsDefault() bool { return a.Name == Default }
 
 // Validate checks the fields that a user gives. The error names every invalid field.
 func (a *Account) Validate() error {
-	return fault.Join(a.validateName(), a.validatePlan(), a.validateHosts())
+	return fault.Join(a.validateName(), a.validateTier(), a.validateHosts())
 }
 
 func (a *Account) validateName() error {
@@ -79,8 +79,8 @@ func (a *Account) validateName() error {
 	return nil
 }
 
-func (a *Account) validatePlan() error {
-	if !a.Plan.Valid() {
+func (a *Account) validateTier() error {
+	if !a.Tier.Valid() {
 		return fault.Invalid("plan", "must be starter, platform or scale")
 	}
 	return nil

@@ -122,7 +122,7 @@ func TestThirdDocumentOfAnAccountWaits(t *testing.T) {
 	})
 }
 
-// checkRefusal checks a 429 for want of a place.
+// checkRefusal checks a 429 for want of a slot.
 func checkRefusal(t *testing.T, w *httptest.ResponseRecorder, limit float64) {
 	t.Helper()
 	var got struct {
@@ -202,7 +202,7 @@ func (p *pipes) Accept() (net.Conn, error) {
 func (p *pipes) Close() error   { close(p.done); return nil }
 func (p *pipes) Addr() net.Addr { return &net.TCPAddr{} }
 
-// Guarantee: a client that sends a document too slowly loses its place. One that sends 128 KiB a
+// Guarantee: a client that sends a document too slowly loses its slot. One that sends 128 KiB a
 // second keeps it.
 func TestSlowDocumentLosesItsPlace(t *testing.T) {
 	s := start(t)

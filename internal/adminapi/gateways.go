@@ -85,7 +85,7 @@ func (a *API) createGateway(c *call) (response, error) {
 		}
 	}
 	if c.query.Get("dry_run") == "true" {
-		p, err := a.cfg.Control.PlanGateway(c.ctx, &c.actor, in)
+		p, err := a.cfg.Control.PreviewGateway(c.ctx, &c.actor, in)
 		if err != nil {
 			return response{}, err
 		}

@@ -50,8 +50,8 @@ type newAccountRecord struct {
 
 func presentAccount(a *account.Account) AccountRecord {
 	return AccountRecord{
-		AccountID: a.ID, Name: a.Name, Plan: string(a.Plan), State: string(a.State), Hosts: orEmpty(a.Hosts),
-		AuditRetentionDays: a.Plan.AuditRetentionDays(), CreatedAt: a.CreatedAt.UTC(),
+		AccountID: a.ID, Name: a.Name, Plan: string(a.Tier), State: string(a.State), Hosts: orEmpty(a.Hosts),
+		AuditRetentionDays: a.Tier.AuditRetentionDays(), CreatedAt: a.CreatedAt.UTC(),
 	}
 }
 
@@ -118,7 +118,7 @@ func (a *API) operatorOperations() []operation {
 }
 
 func (a *API) listAccounts(c *call) (response, error) {
-	filter := control.AccountFilter{State: account.State(c.query.Get("state")), Plan: account.Plan(c.query.Get("plan")), Query: c.query.Get("q")}
+	filter := control.AccountFilter{State: account.State(c.query.Get("state")), Tier: account.Tier(c.query.Get("plan")), Query: c.query.Get("q")}
 	bound := url.Values{}
 	for _, p := range accountFilters() {
 		if v := c.query.Get(p.name); v != "" {
@@ -135,7 +135,7 @@ func (a *API) createAccount(c *call) (response, error) {
 	if err := c.decode(&req); err != nil {
 		return response{}, err
 	}
-	made, err := a.cfg.Control.AddAccount(withIdempotency(c, presentNewAccount), &c.actor, control.AccountInput{Name: req.Name, Plan: req.Plan, Hosts: req.Hosts})
+	made, err := a.cfg.Control.AddAccount(withIdempotency(c, presentNewAccount), &c.actor, control.AccountInput{Name: req.Name, Tier: req.Plan, Hosts: req.Hosts})
 	if err != nil {
 		return response{}, err
 	}
@@ -156,7 +156,7 @@ func (a *API) updateAccount(c *call) (response, error) {
 		return response{}, err
 	}
 	one, err := a.cfg.Control.UpdateAccount(c.ctx, &c.actor, c.params["account_id"], control.AccountPatch{
-		Name: setTo(req.Name), Plan: setTo(req.Plan), Hosts: req.Hosts.Optional, State: setTo(req.State),
+		Name: setTo(req.Name), Tier: setTo(req.Plan), Hosts: req.Hosts.Optional, State: setTo(req.State),
 	}, c.match)
 	if err != nil {
 		return response{}, err

@@ -236,7 +236,7 @@ func (gatewayRecord) TransformSchema(r huma.Registry, schema *huma.Schema) *huma
 			required = append(required, s.Name)
 		}
 	}
-	schema.Required = append(required, "revision", "created_at")
+	schema.Required = slices.Concat(required, []string{"revision", "created_at"})
 	return schema
 }
 

@@ -2,9 +2,9 @@
 // of the request and the snapshot in force it makes a verdict. It knows no HTTP library,
 // does no I/O and, for an admitted request, allocates nothing.
 //
-// A driver fills a Request from the head as received, calls Admitter.Decide, and does what
+// An engine fills a Request from the head as received, calls Admitter.Decide, and does what
 // Verdict.Action says. Every response carries the header fields of Verdict.EachField.
-// Decide checks method, target and authority; the driver checks the syntax of the header.
+// Decide checks method, target and authority; the engine checks the syntax of the header.
 //
 // Without a lease (Config.Lease), nothing is admitted. An admitted request is reviewed (Review)
 // directly before it goes upstream and for as long as its exchange lasts.

@@ -9,7 +9,7 @@ import (
 
 // EachField calls yield with each header field that the response must carry: the rate limit
 // fields (contract, 4.3) and, where they apply, Retry-After, WWW-Authenticate, Allow and
-// the CORS fields. The driver must drop the upstream's fields X-RateLimit-Limit,
+// the CORS fields. The engine must drop the upstream's fields X-RateLimit-Limit,
 // X-RateLimit-Remaining, X-RateLimit-Reset, RateLimit and RateLimit-Policy. It must add
 // Vary and Access-Control-Expose-Headers to the upstream's, not replace them. value is valid
 // until yield returns. It is stored

@@ -62,7 +62,7 @@ func newHarnessWith(t testing.TB, edit func(*snapshot.Config)) *harness {
 		t: t, source: &snapshottest.Source{}, random: rand.NewChaCha8([32]byte{1}),
 		clock: &clock{now: ratelimit.Instant{Mono: int64(time.Hour), Wall: time.Date(2026, 8, 26, 12, 0, 0, 0, time.UTC).UnixNano()}},
 	}
-	h.account = account.Account{ID: id.New(id.Account), Name: account.Default, Plan: account.Platform}
+	h.account = account.Account{ID: id.New(id.Account), Name: account.Default, Tier: account.Platform}
 	h.source.PutAccount(h.account)
 	reserver, err := ratelimit.NewReserver(ratelimit.ReserverConfig{Store: h.source, Now: h.clock.Wall})
 	if err != nil {

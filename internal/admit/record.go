@@ -9,7 +9,7 @@ import (
 )
 
 // Record sets r to what the verdict says about the request: its time, account, gateway,
-// route, key, and the result. If the request is to be forwarded, the driver must set the
+// route, key, and the result. If the request is to be forwarded, the engine must set the
 // final result. The status, bytes, times and client remain zero.
 func (v *Verdict) Record(r *accesslog.Record) {
 	*r = accesslog.Record{Start: v.Now.Wall / 1000, Upstream: -1, Result: v.result(), Authenticated: v.Authenticated}

@@ -190,7 +190,7 @@ func (v *Verdict) Withdraw(result accesslog.Result, r *Review, unsent bool) {
 }
 
 // GiveBack takes back what an admitted request was charged, because nothing of it has reached its upstream,
-// and sets its statuses to those of a response that charges nothing. The response is still the driver's.
+// and sets its statuses to those of a response that charges nothing. The response is still the engine's.
 func (a *Admitter) GiveBack(v *Verdict) {
 	if v.Action != Forward {
 		return

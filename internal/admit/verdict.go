@@ -7,7 +7,7 @@ import (
 	"github.com/keygate/keygate/internal/snapshot"
 )
 
-// Action is what a driver must do with the request.
+// Action is what an engine must do with the request.
 type Action uint8
 
 // The actions.

@@ -31,8 +31,8 @@ type Scan struct {
 
 	open    *Open       // at the beginning; nil once a step has it
 	head    int64       // number of the last block at the beginning
-	planned int64       // blocks up to this number are in todo, read, or without a match
-	todo    []scanBlock // the blocks to read; in the order in which they are read once all are planned
+	chosen  int64       // blocks up to this number are in todo, read, or without a match
+	todo    []scanBlock // the blocks to read; in the order in which they are read once all are chosen
 	merge   merge
 	cut     int64 // records that were removed early at the last step
 	started bool  // the first step was read
@@ -56,7 +56,7 @@ func (c *Codec) Scan(ctx context.Context, src Source, accountID string, f Filter
 		return nil, fmt.Errorf("scan the audit log of %s: %w", accountID, err)
 	}
 	return &Scan{
-		codec: c, account: accountID, query: newQuery(f), open: o, head: o.Chain.Head.Number, planned: o.Chain.Base.Number,
+		codec: c, account: accountID, query: newQuery(f), open: o, head: o.Chain.Head.Number, chosen: o.Chain.Base.Number,
 		merge: merge{horizon: math.MinInt64},
 	}, nil
 }
@@ -80,8 +80,8 @@ func (s *Scan) read(ctx context.Context, src Source) (*ScanStep, error) {
 	if step.gap, err = s.follow(ctx, src); err != nil {
 		return nil, err
 	}
-	if s.planned < s.head {
-		if err := s.plan(ctx, src); err != nil || s.planned < s.head {
+	if s.chosen < s.head {
+		if err := s.choose(ctx, src); err != nil || s.chosen < s.head {
 			return step, err
 		}
 	}
@@ -116,22 +116,22 @@ func (s *Scan) follow(ctx context.Context, src Source) (gap *Record, err error) 
 		return nil, errRemoved
 	}
 	base, cut := o.Chain.Base.Number, o.Chain.Cut
-	missed := base > s.planned || slices.ContainsFunc(s.todo, func(b scanBlock) bool { return b.number <= base })
+	missed := base > s.chosen || slices.ContainsFunc(s.todo, func(b scanBlock) bool { return b.number <= base })
 	if (!s.started || missed) && cut.Records > s.cut {
 		gap = s.query.gap(gapRecord(s.account, cut.Records, cut.First, cut.Last, reasonOutgrown))
 	}
 	s.started, s.cut = true, cut.Records
-	s.planned = max(s.planned, base)
+	s.chosen = max(s.chosen, base)
 	if missed {
 		s.todo = slices.DeleteFunc(s.todo, func(b scanBlock) bool { return b.number <= base })
 	}
 	return gap, nil
 }
 
-// plan finds which of the blocks of the next groups are to be read: those that by the index may have a match. Once
+// choose finds which of the blocks of the next groups are to be read: those that by the index may have a match. Once
 // it has all, it puts them in the order of their first records.
-func (s *Scan) plan(ctx context.Context, src Source) error {
-	from := GroupOf(s.planned + 1)
+func (s *Scan) choose(ctx context.Context, src Source) error {
+	from := GroupOf(s.chosen + 1)
 	through := min(s.head, (from+groupsAtOnce)*GroupSize)
 	groups, err := src.Groups(ctx, from+groupsAtOnce, groupsAtOnce)
 	if err != nil {
@@ -147,7 +147,7 @@ func (s *Scan) plan(ctx context.Context, src Source) error {
 		grouped[g.Number] = g
 	}
 	var single map[int64]*Summary // of the blocks without a group, once one was met
-	for number := s.planned + 1; number <= through; number++ {
+	for number := s.chosen + 1; number <= through; number++ {
 		group, at := GroupOf(number), (number-1)%GroupSize
 		if g := grouped[group]; g != nil {
 			if sets[group]&(1<<at) != 0 {
@@ -166,7 +166,7 @@ func (s *Scan) plan(ctx context.Context, src Source) error {
 			s.todo = append(s.todo, scanBlock{number, sum.First})
 		}
 	}
-	if s.planned = through; s.planned == s.head {
+	if s.chosen = through; s.chosen == s.head {
 		slices.SortFunc(s.todo, func(a, b scanBlock) int {
 			return cmp.Or(cmp.Compare(a.first, b.first), cmp.Compare(a.number, b.number))
 		})

@@ -13,7 +13,7 @@ const TrimBlocks = 32
 // LogStart is the first remaining block of an account's log.
 type LogStart struct {
 	AccountID string
-	Plan      account.Plan
+	Tier      account.Tier
 	Number    int64
 	Last      time.Time // of its records
 }
@@ -30,7 +30,7 @@ type OldBlock struct {
 type Trim struct {
 	AccountID string
 	From      int64     // the first block to remove
-	Before    time.Time // records before it are past the retention of the account's plan
+	Before    time.Time // records before it are past the retention of the account's tier
 	excess    int64     // bytes to remove early; 0 removes only what is past its retention
 	ended     bool
 
@@ -42,23 +42,23 @@ type Trim struct {
 
 // NextTrim returns the next step of retention at a time, or nil if nothing is to be removed. starts
 // are the starts of all logs, that with the oldest block first, and size is the size of all blocks.
-// Blocks that are past the retention of their plan go first. If there are none and the blocks take
-// more than maxBytes, the oldest go, whatever their plan.
+// Blocks that are past the retention of their tier go first. If there are none and the blocks take
+// more than maxBytes, the oldest go, whatever their tier.
 func NextTrim(starts []LogStart, size, maxBytes int64, now time.Time) *Trim {
 	for _, s := range starts {
-		if before := expiry(s.Plan, now); s.Last.Before(before) {
+		if before := expiry(s.Tier, now); s.Last.Before(before) {
 			return newTrim(s, before, 0)
 		}
 	}
 	if len(starts) > 0 && size > maxBytes {
-		return newTrim(starts[0], expiry(starts[0].Plan, now), size-maxBytes)
+		return newTrim(starts[0], expiry(starts[0].Tier, now), size-maxBytes)
 	}
 	return nil
 }
 
-// expiry returns the time before which the plan keeps no records.
-func expiry(p account.Plan, now time.Time) time.Time {
-	return now.Add(-time.Duration(p.AuditRetentionDays()) * 24 * time.Hour).Truncate(time.Microsecond)
+// expiry returns the time before which the tier keeps no records.
+func expiry(t account.Tier, now time.Time) time.Time {
+	return now.Add(-time.Duration(t.AuditRetentionDays()) * 24 * time.Hour).Truncate(time.Microsecond)
 }
 
 func newTrim(s LogStart, before time.Time, excess int64) *Trim {

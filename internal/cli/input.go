@@ -62,18 +62,6 @@ func (s changes) text(flag, value string) client.Change[string] {
 	}
 }
 
-// number returns the change of a field to the flag's value. 0 clears the field.
-func (s changes) number(flag string, value int64) client.Change[int64] {
-	switch {
-	case !s.flags.Changed(flag):
-		return client.Change[int64]{}
-	case value == 0:
-		return client.Clear[int64]()
-	default:
-		return client.Set(value)
-	}
-}
-
 // limitFlag adds --limit.
 func limitFlag(f *pflag.FlagSet, to *int) {
 	f.IntVar(to, "limit", 0, "show at most `n` records; 0 means all")

@@ -48,7 +48,7 @@ func (s *Service) FirstNode(ctx context.Context, given string) (secret string, e
 
 // createFirst creates the account default. The key is "" if another process was first.
 func (s *Service) createFirst(ctx context.Context, given string) (secret string, err error) {
-	_, key, err := s.createAccount(ctx, SystemActor, &account.Account{Name: account.Default, Plan: account.Platform}, given)
+	_, key, err := s.createAccount(ctx, SystemActor, &account.Account{Name: account.Default, Tier: account.Platform}, given)
 	if fault.CodeOf(err) == fault.Conflict {
 		return "", nil
 	}
@@ -72,8 +72,8 @@ func (s *Service) giveKey(ctx context.Context, a *account.Account, given string)
 // CreateAccount creates an account and its first key, an account-level key with the scope
 // admin, for a command that opens the store itself. hosts are the patterns of the hostnames
 // that its gateways may use. A name that is in use is fault.Conflict.
-func (s *Service) CreateAccount(ctx context.Context, name string, plan account.Plan, hosts []string) (*account.Account, *NewKey, error) {
-	return s.createAccount(ctx, OfflineActor, &account.Account{Name: name, Plan: plan, Hosts: lowered(hosts)}, "")
+func (s *Service) CreateAccount(ctx context.Context, name string, tier account.Tier, hosts []string) (*account.Account, *NewKey, error) {
+	return s.createAccount(ctx, OfflineActor, &account.Account{Name: name, Tier: tier, Hosts: lowered(hosts)}, "")
 }
 
 // createAccount creates a for an actor of the given kind. Its first key has the given string, or a new one if that is "".

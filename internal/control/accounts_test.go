@@ -21,8 +21,8 @@ func TestFirstStart(t *testing.T) {
 		t.Errorf("got first key %q; want an account-level key", secret)
 	}
 	a, caller := h.account(account.Default)
-	if a.Plan != account.Platform {
-		t.Errorf("got plan %s; want platform", a.Plan)
+	if a.Tier != account.Platform {
+		t.Errorf("got plan %s; want platform", a.Tier)
 	}
 	v := must[*control.Verification](h)(h.VerifyKey(ctx(), caller, secret, "", "DELETE", "/v1/keys/x"))
 	if !v.Valid || v.Key.Scope.String() != "admin" {
@@ -100,7 +100,7 @@ func TestCreateAccount(t *testing.T) {
 			if tc.host != "" {
 				hosts = []string{tc.host}
 			}
-			_, _, err := h.CreateAccount(ctx(), tc.name, account.Plan(tc.plan), hosts)
+			_, _, err := h.CreateAccount(ctx(), tc.name, account.Tier(tc.plan), hosts)
 			h.wantCode(err, tc.code, tc.field)
 		}
 		_, err := h.CreateAccountKey(ctx(), "none", "k")

@@ -70,7 +70,7 @@ func calls(h *harness, c *control.Actor, on target) map[string]func(ctx context.
 	for _, some := range []map[string]func(ctx context.Context) error{
 		callsOnGateways(h, c, on), callsOnRoutes(h, c, on), callsOnRepositories(h, c, on), callsOnWebhooks(h, c), {
 			"AddAccount": func(ctx context.Context) error {
-				return second(h.AddAccount(ctx, c, control.AccountInput{Name: "new", Plan: "scale"}))
+				return second(h.AddAccount(ctx, c, control.AccountInput{Name: "new", Tier: "scale"}))
 			},
 			"UpdateAccount": func(ctx context.Context) error {
 				return second(h.UpdateAccount(ctx, c, "acc_x", control.AccountPatch{Name: value("n")}, nil))
@@ -126,8 +126,8 @@ func callsOnGateways(h *harness, c *control.Actor, on target) map[string]func(ct
 		"CreateGatewayFrom": func(ctx context.Context) error {
 			return second(h.CreateGatewayFrom(ctx, c, control.NewGateway{Settings: newGateway("https://h")}))
 		},
-		"PlanGateway": func(ctx context.Context) error {
-			return second(h.PlanGateway(ctx, c, control.NewGateway{Settings: newGateway("https://h")}))
+		"PreviewGateway": func(ctx context.Context) error {
+			return second(h.PreviewGateway(ctx, c, control.NewGateway{Settings: newGateway("https://h")}))
 		},
 		"UpdateGateway": func(ctx context.Context) error {
 			return second(h.UpdateGateway(ctx, c, id, newGateway("https://h"), nil))

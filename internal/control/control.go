@@ -191,7 +191,7 @@ type PushResult struct {
 	// Settings are the settings of the gateway that changed, with secrets as ***.
 	Settings []SettingChange
 
-	plan *plan // of a dry run; see Service.Effect
+	push *pushChange // of a dry run; see Service.Effect
 }
 
 // SettingChange is a setting of a gateway or route before and after a push, as the audit log shows it: nil

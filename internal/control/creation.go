@@ -51,9 +51,9 @@ func (s *Service) CreateGatewayFrom(ctx context.Context, actor *Actor, in NewGat
 	return g, err
 }
 
-// PlanGateway returns what CreateGatewayFrom would create: the settings that differ from the defaults, and
+// PreviewGateway returns what CreateGatewayFrom would create: the settings that differ from the defaults, and
 // the routes. It fails where CreateGatewayFrom would, and changes nothing.
-func (s *Service) PlanGateway(ctx context.Context, actor *Actor, in NewGateway) (*PushResult, error) {
+func (s *Service) PreviewGateway(ctx context.Context, actor *Actor, in NewGateway) (*PushResult, error) {
 	n, err := s.readCreation(ctx, actor, in)
 	if err != nil {
 		return nil, err
@@ -230,7 +230,7 @@ func (s *Service) prepareFirst(ctx context.Context, actor *Actor, n *creation) (
 		return nil, err
 	}
 	defer release()
-	p := &plan{doc: n.doc, after: gateway.Gateway{ID: n.id, Revision: 1}, source: n.doc.source(actor), author: author, now: s.now()}
+	p := &pushChange{doc: n.doc, after: gateway.Gateway{ID: n.id, Revision: 1}, source: n.doc.source(actor), author: author, now: s.now()}
 	p.delta = deltaOf(nil, n.doc, n.id, p.now)
 	return s.cfg.Store.Prepare(ctx, p.revision())
 }

@@ -65,7 +65,7 @@ const (
 // hours, and adds a warning to r if it does not tell all. The error is fault.ValidationFailed with
 // the field effect if that takes too much memory.
 func (s *Service) Effect(ctx context.Context, actor *Actor, r *PushResult) (*Effect, error) {
-	p := r.plan
+	p := r.push
 	if p == nil {
 		return nil, fault.Invalid("effect", "needs dry_run=true")
 	}
@@ -88,13 +88,13 @@ func (s *Service) Effect(ctx context.Context, actor *Actor, r *PushResult) (*Eff
 	return out, nil
 }
 
-// effect is a plan in the form that package traffic replays.
+// effect is a pushChange in the form that package traffic replays.
 type effect struct {
 	change traffic.Change
 	routes []effectRoute // parallel to change.Routes
 }
 
-// effectRoute is what a plan does to the requests of a route.
+// effectRoute is what a push does to the requests of a route.
 type effectRoute struct {
 	*gateway.Route
 	changes []EffectChange
@@ -128,8 +128,8 @@ const (
 )
 
 // effectOf finds what becomes of the requests of each route of the table in force.
-func (s *Service) effectOf(p *plan) (*effect, error) {
-	b := &effectBuilder{plan: p, effect: &effect{}, steps: effectStepsAll, after: map[int]int32{}}
+func (s *Service) effectOf(p *pushChange) (*effect, error) {
+	b := &effectBuilder{pushChange: p, effect: &effect{}, steps: effectStepsAll, after: map[int]int32{}}
 	b.change.Gateway, _ = id.Parse(id.Gateway, p.before.ID)
 	b.change.Global[traffic.Before], b.change.Global[traffic.After] = s.globalLimit(p.before), s.globalLimit(&p.after)
 	b.global = b.change.Global[traffic.Before] != b.change.Global[traffic.After]
@@ -151,7 +151,7 @@ func (s *Service) globalLimit(g *gateway.Gateway) ratelimit.Config {
 }
 
 type effectBuilder struct {
-	*plan
+	*pushChange
 	*effect
 	global bool
 	steps  int // left
@@ -210,7 +210,7 @@ func (b *effectBuilder) index() error {
 	return nil
 }
 
-// add adds a route in force, if the plan concerns its requests.
+// add adds a route in force, if the push concerns its requests.
 func (b *effectBuilder) add(r *gateway.Route) {
 	t, err := gateway.ParseTemplate(r.Path)
 	if err != nil {

@@ -17,14 +17,14 @@ import (
 // AccountInput is the body of an account's creation.
 type AccountInput struct {
 	Name  string
-	Plan  string
+	Tier  string
 	Hosts []string
 }
 
 // AccountPatch is the body of an account's update.
 type AccountPatch struct {
 	Name  Optional[string]
-	Plan  Optional[string]
+	Tier  Optional[string]
 	Hosts Optional[[]string]
 	State Optional[string]
 }
@@ -70,7 +70,7 @@ func (s *Service) AddAccount(ctx context.Context, actor *Actor, in AccountInput)
 	if !actor.isFullAdmin() {
 		return nil, fault.Denied("creating an account issues a key with the scope admin, which requires the scope admin without a resource")
 	}
-	a := account.Account{Name: in.Name, Plan: account.Plan(in.Plan), Hosts: lowered(in.Hosts)}
+	a := account.Account{Name: in.Name, Tier: account.Tier(in.Tier), Hosts: lowered(in.Hosts)}
 	if err := a.Validate(); err != nil {
 		return nil, err
 	}
@@ -107,13 +107,13 @@ func (s *Service) UpdateAccount(ctx context.Context, actor *Actor, accountID str
 
 // validate checks the fields of p, none of which can be removed except hosts.
 func (p *AccountPatch) validate() error {
-	a := account.Account{Name: "x", Plan: account.Starter}
+	a := account.Account{Name: "x", Tier: account.Starter}
 	p.apply(&a)
 	errs := []error{a.Validate()}
 	for _, f := range []struct {
 		name string
 		null bool
-	}{{"name", p.Name.Null}, {"plan", p.Plan.Null}, {"state", p.State.Null}} {
+	}{{"name", p.Name.Null}, {"plan", p.Tier.Null}, {"state", p.State.Null}} {
 		if f.null {
 			errs = append(errs, fault.Invalid(f.name, "cannot be removed"))
 		}
@@ -128,8 +128,8 @@ func (p *AccountPatch) apply(a *account.Account) {
 	if p.Name.Present && !p.Name.Null {
 		a.Name = p.Name.Value
 	}
-	if p.Plan.Present && !p.Plan.Null {
-		a.Plan = account.Plan(p.Plan.Value)
+	if p.Tier.Present && !p.Tier.Null {
+		a.Tier = account.Tier(p.Tier.Value)
 	}
 	if p.State.Present && !p.State.Null {
 		a.State = account.State(p.State.Value)
@@ -313,7 +313,7 @@ func accountFields(a *account.Account) fields {
 	if a == nil {
 		return nil
 	}
-	f := fields{"name": a.Name, "plan": string(a.Plan), "state": string(a.State), "hosts": nil}
+	f := fields{"name": a.Name, "plan": string(a.Tier), "state": string(a.State), "hosts": nil}
 	if len(a.Hosts) > 0 {
 		f["hosts"] = a.Hosts
 	}

@@ -38,12 +38,12 @@ func (h *harness) patch(c *control.Actor, accountID string, p control.AccountPat
 func TestOperatorsActionsAreAudited(t *testing.T) {
 	h := newHarness(t)
 	op := h.operator()
-	made := must[*control.NewAccount](h)(h.AddAccount(ctx(), op, control.AccountInput{Name: "acme", Plan: "starter", Hosts: []string{"*.Acme.example"}}))
+	made := must[*control.NewAccount](h)(h.AddAccount(ctx(), op, control.AccountInput{Name: "acme", Tier: "starter", Hosts: []string{"*.Acme.example"}}))
 	if made.Key.AccountID != made.ID || made.Key.Scope.String() != "admin" || made.State != account.Active || made.Version != 1 || made.Hosts[0] != "*.acme.example" {
 		t.Errorf("got account %+v with key %+v; want an active one with an admin key and patterns in lower case", made.Account, made.Key.Key)
 	}
 	published := h.pub.count()
-	h.patch(op, made.ID, control.AccountPatch{Name: value("acme 2"), Plan: value("scale"), State: value("suspended")})
+	h.patch(op, made.ID, control.AccountPatch{Name: value("acme 2"), Tier: value("scale"), State: value("suspended")})
 	h.patch(op, made.ID, state(account.Suspended)) // changes nothing
 	h.patch(op, made.ID, state(account.Active))
 	h.patch(op, made.ID, state(account.Suspended))
@@ -96,7 +96,7 @@ func TestRejectedChangesOfAccounts(t *testing.T) {
 		"a name that is taken":      {acme.ID, control.AccountPatch{Name: value("default")}, nil, fault.Conflict, "name", ""},
 		"a name like an identifier": {acme.ID, control.AccountPatch{Name: value(acme.ID)}, nil, fault.ValidationFailed, "name", ""},
 		"no name":                   {acme.ID, control.AccountPatch{Name: null[string]()}, nil, fault.ValidationFailed, "name", ""},
-		"an unknown plan":           {acme.ID, control.AccountPatch{Plan: value("free")}, nil, fault.ValidationFailed, "plan", ""},
+		"an unknown plan":           {acme.ID, control.AccountPatch{Tier: value("free")}, nil, fault.ValidationFailed, "plan", ""},
 		"an unknown state":          {acme.ID, state("deleted"), nil, fault.ValidationFailed, "state", ""},
 		"a bad pattern":             {acme.ID, control.AccountPatch{Hosts: value([]string{"acme.example", "a b"})}, nil, fault.ValidationFailed, "hosts[1]", ""},
 		"a pattern that is in use":  {acme.ID, control.AccountPatch{Hosts: value([]string{"acme.example"})}, nil, fault.Conflict, "hosts", "api.acme.example"},
@@ -123,7 +123,7 @@ func TestRejectedChangesOfAccounts(t *testing.T) {
 		_, err := h.DeleteAccount(ctx(), op, id, m)
 		h.wantCode(err, fault.Conflict, "")
 	}
-	_, err := h.AddAccount(ctx(), h.caller(account.Default, "admin:accounts"), control.AccountInput{Name: "n", Plan: "scale"})
+	_, err := h.AddAccount(ctx(), h.caller(account.Default, "admin:accounts"), control.AccountInput{Name: "n", Tier: "scale"})
 	h.wantCode(err, fault.Forbidden, "")
 }
 
@@ -188,7 +188,7 @@ func TestDeleteAccount(t *testing.T) {
 	_, err = h.UpdateAccount(ctx(), op, tenant.Account.ID, state(account.Active), nil)
 	h.wantCode(err, fault.NotFound, "")
 	h.removeDeleted()
-	again := must[*control.NewAccount](h)(h.AddAccount(ctx(), op, control.AccountInput{Name: "acme", Plan: "scale", Hosts: []string{"*.acme.example"}}))
+	again := must[*control.NewAccount](h)(h.AddAccount(ctx(), op, control.AccountInput{Name: "acme", Tier: "scale", Hosts: []string{"*.acme.example"}}))
 	must[any](h)(h.CreateGateway(ctx(), callerOf(&again.Account, again.Key), p, ""))
 	for _, left := range []struct {
 		what string

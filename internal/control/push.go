@@ -69,7 +69,7 @@ func (s *Service) heavy(ctx context.Context, size int) (release func(), err erro
 	}
 }
 
-// pushAttempts is how often a push is planned. It is planned again only if another process changes
+// pushAttempts is how often a push is prepared. It is prepared again only if another process changes
 // the gateway meanwhile.
 const pushAttempts = 3
 
@@ -85,7 +85,7 @@ func (s *Service) push(ctx context.Context, actor *Actor, gatewayID string, doc 
 			return nil, err
 		}
 		r := p.result(true)
-		r.plan = p
+		r.push = p
 		return r, nil
 	}
 	unlock, err := s.lockTable(ctx, actor, gatewayID)
@@ -109,18 +109,18 @@ func (s *Service) push(ctx context.Context, actor *Actor, gatewayID string, doc 
 	}
 }
 
-// errChangedMeanwhile is the error of a transaction whose gateway was changed after its plan was made.
+// errChangedMeanwhile is the error of a transaction whose gateway was changed after the push was prepared.
 var errChangedMeanwhile = fault.New(fault.Conflict, "the gateway was changed while the push was prepared, and nothing of the push is stored: push again")
 
-// preparePush plans a push and, if store is set and there is something to change, has the store encode
+// preparePush finds out what a push changes and, if store is set and there is something to change, has the store encode
 // the new table.
-func (s *Service) preparePush(ctx context.Context, actor *Actor, gatewayID string, doc *document, m Match, store bool) (*plan, error) {
+func (s *Service) preparePush(ctx context.Context, actor *Actor, gatewayID string, doc *document, m Match, store bool) (*pushChange, error) {
 	release, err := s.heavy(ctx, len(doc.content))
 	if err != nil {
 		return nil, err
 	}
 	defer release()
-	p, err := read(ctx, s, actor, func(tx ReadTx) (*plan, error) { return s.plan(ctx, tx, actor, gatewayID, doc, m) })
+	p, err := read(ctx, s, actor, func(tx ReadTx) (*pushChange, error) { return s.changeOfPush(ctx, tx, actor, gatewayID, doc, m) })
 	if err != nil || !store {
 		return p, err
 	}
@@ -132,7 +132,7 @@ func (s *Service) preparePush(ctx context.Context, actor *Actor, gatewayID strin
 }
 
 // applyPush runs the transaction of p.
-func (s *Service) applyPush(ctx context.Context, actor *Actor, p *plan) (*PushResult, error) {
+func (s *Service) applyPush(ctx context.Context, actor *Actor, p *pushChange) (*PushResult, error) {
 	result, err := inTx(ctx, s, actor, func(w *work) (*PushResult, error) {
 		if p.doc.within != nil {
 			if err := p.doc.within(ctx, w); err != nil {
@@ -174,7 +174,7 @@ func (s *Service) applyPush(ctx context.Context, actor *Actor, p *plan) (*PushRe
 }
 
 // plan is what a push changes about a gateway.
-type plan struct {
+type pushChange struct {
 	doc     *document
 	before  *gateway.Gateway
 	after   gateway.Gateway
@@ -196,12 +196,12 @@ type plan struct {
 	prepared Prepared // nil until it is
 }
 
-func (s *Service) plan(ctx context.Context, tx ReadTx, actor *Actor, gatewayID string, doc *document, m Match) (*plan, error) {
+func (s *Service) changeOfPush(ctx context.Context, tx ReadTx, actor *Actor, gatewayID string, doc *document, m Match) (*pushChange, error) {
 	before, err := s.gateway(ctx, tx, actor, gatewayID)
 	if err != nil {
 		return nil, err
 	}
-	p := &plan{doc: doc, before: before, after: *before, source: doc.source(actor), now: s.now()}
+	p := &pushChange{doc: doc, before: before, after: *before, source: doc.source(actor), now: s.now()}
 	if p.settings, err = s.applySettings(actor, p); err != nil {
 		return nil, err
 	}
@@ -255,7 +255,7 @@ func (s *Service) plan(ctx context.Context, tx ReadTx, actor *Actor, gatewayID s
 }
 
 // applySettings changes p.after as p's document says, and returns the settings that change.
-func (s *Service) applySettings(actor *Actor, p *plan) ([]SettingChange, error) {
+func (s *Service) applySettings(actor *Actor, p *pushChange) ([]SettingChange, error) {
 	edit := &p.doc.edit
 	if p.doc.rollback {
 		var section gateway.Patch
@@ -289,7 +289,7 @@ func repeats(ctx context.Context, tx ReadTx, g *gateway.Gateway, doc *document) 
 	return current.Kind == doc.kind && bytes.Equal(current.Content, doc.content), nil
 }
 
-func (p *plan) result(dryRun bool) *PushResult {
+func (p *pushChange) result(dryRun bool) *PushResult {
 	if p == nil {
 		return nil
 	}
@@ -314,7 +314,7 @@ func (p *plan) result(dryRun bool) *PushResult {
 }
 
 // apply carries out p and stores its audit record and event.
-func (w *work) apply(ctx context.Context, p *plan) error {
+func (w *work) apply(ctx context.Context, p *pushChange) error {
 	g := &p.after
 	if err := w.mayGrow(ctx); err != nil {
 		return err
@@ -356,7 +356,7 @@ func (w *work) apply(ctx context.Context, p *plan) error {
 }
 
 // revision returns the revision that p creates.
-func (p *plan) revision() *gateway.Revision {
+func (p *pushChange) revision() *gateway.Revision {
 	return &gateway.Revision{
 		ID:        id.NewAt(id.Revision, p.now),
 		GatewayID: p.after.ID,

@@ -332,7 +332,7 @@ func TestGatewayIsCreatedFromAFile(t *testing.T) {
 	const file = "gateway:\n  name: shop\n  upstream_url: https://shop.internal\n  hostname: shop.acme.example\n  upstream_headers: {X-Token: " + headerSecret + "}\nroutes:\n  - {path: /a, methods: [GET]}\n"
 	in := control.NewGateway{Settings: gateway.Patch{Timeout: value("30s"), Name: value("other")}, Config: file}
 	var dry *control.PushResult
-	h.wantNoRecords(caller.Account.ID, func() { dry = must[*control.PushResult](h)(h.PlanGateway(ctx(), caller, in)) })
+	h.wantNoRecords(caller.Account.ID, func() { dry = must[*control.PushResult](h)(h.PreviewGateway(ctx(), caller, in)) })
 	const want = "[{name <nil> shop} {hostname <nil> shop.acme.example} {upstream_url <nil> https://shop.internal} {timeout <nil> 30s} {upstream_headers <nil> map[X-Token:***]}]"
 	if got := fmt.Sprint(dry.Settings); got != want || show(dry) != "0: +[GET /a] -[] ~[] =0" || dry.Added[0].RouteID != "" {
 		t.Errorf("got %s of %s; want %s and the route", show(dry), got, want)
@@ -385,7 +385,7 @@ func TestInvalidCreationsFromAFile(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			for what, call := range map[string]func() error{
 				"creation": func() error { return second(h.CreateGatewayFrom(ctx(), caller, tc.in)) },
-				"dry run":  func() error { return second(h.PlanGateway(ctx(), caller, tc.in)) },
+				"dry run":  func() error { return second(h.PreviewGateway(ctx(), caller, tc.in)) },
 			} {
 				var err error
 				h.wantNoRecords(caller.Account.ID, func() { err = call() })

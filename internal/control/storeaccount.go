@@ -9,7 +9,7 @@ import (
 // AccountFilter selects accounts for a list. Fields that are zero select every account.
 type AccountFilter struct {
 	State account.State
-	Plan  account.Plan
+	Tier  account.Tier
 	Query string // a part of the name, ignoring the case of ASCII letters
 }
 

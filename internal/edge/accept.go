@@ -28,7 +28,7 @@ func (s *Server) Serve(l net.Listener) error {
 	s.startHTTP2.Do(func() {
 		s.http2.Go(func() {
 			if err := s.cfg.HTTP2.Serve(s.http2Conns); err != nil {
-				s.cfg.Log.Error("HTTP/2 driver stopped", "error", err)
+				s.cfg.Log.Error("HTTP/2 engine stopped", "error", err)
 			}
 		})
 	})

@@ -115,9 +115,6 @@ type Member[T any] struct {
 	Value   T
 }
 
-// given returns a Member with the value v.
-func given[T any](v T) Member[T] { return Member[T]{Present: true, Value: v} }
-
 // values reads and writes the values of one setting: access for some type.
 type values interface {
 	read(s *Setting, p *Patch, section, m *document.Node) error

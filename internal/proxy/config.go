@@ -32,7 +32,7 @@ type Tracer interface {
 	Append(dst []byte, r *accesslog.Record, traceparent []byte) []byte
 }
 
-// Config is the configuration that all drivers of a data plane share.
+// Config is the configuration that all engines of a data plane share.
 type Config struct {
 	// Admit decides about requests. Required.
 	Admit Decider
@@ -40,7 +40,7 @@ type Config struct {
 	Pools *upstream.Pools
 	// Via is the pseudonym of this instance in the Via field. A request whose Via names it
 	// already is refused as a loop, so instances must have different pseudonyms, and all
-	// drivers of one instance the same. Empty means a random pseudonym.
+	// engines of one instance the same. Empty means a random pseudonym.
 	Via string
 	// NewRequestID returns the 16 bytes of a new request identifier for a time in
 	// milliseconds since 1970. Nil means UUIDv7s.

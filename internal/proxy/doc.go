@@ -1,18 +1,18 @@
-// Package proxy holds what the data plane's drivers share: the rules of proxying, each
+// Package proxy holds what the data plane's engines share: the rules of proxying, each
 // stated once, and the part of an exchange that does not depend on a protocol.
 //
 //	              ┌─ proxy/h1: HTTP/1.1 clients ─┐   ┌─ send.H1Try: HTTP/1.1 ─┐
 //	client ─► edge┤                              ├─► ┤                        ├─► upstream
 //	              └─ proxy/h2: HTTP/2 clients ───┘   └─ send.H2Try: HTTP/2 ───┘
 //
-// A driver reads a request, asks package admit for a verdict, and exchanges an admitted
-// request with the upstream. How bytes are read and written is up to the driver. What is
-// forwarded, replaced, refused, logged and recorded is the same for all drivers, and is
+// An engine reads a request, asks package admit for a verdict, and exchanges an admitted
+// request with the upstream. How bytes are read and written is up to the engine. What is
+// forwarded, replaced, refused, logged and recorded is the same for all engines, and is
 // defined here.
 //
 // # Exchange
 //
-// A driver keeps an [Exchange] for each request:
+// An engine keeps an [Exchange] for each request:
 //
 //	Decide ─► Begin ─┬─► Respond ─► Emit                        refused, or failed
 //	                 ├─► CheckForward ─► MarkSent ─► MarkResponse ─► Emit
@@ -47,14 +47,14 @@
 //	4.4     which requests are retried                     Retryable, send.Attempt
 //	4.4     protocols to which a request may upgrade       MayUpgrade, Offered
 //	4.4     which connections a request may use            OriginOf
-//	4.4     max_body_bytes                                 CheckForward, and each driver as it counts
+//	4.4     max_body_bytes                                 CheckForward, and each engine as it counts
 //	4.5     limits of a request's head                     http1.MaxHead, MaxFields, MaxTarget
 //	4.5     timeouts of heads, idle and stalled clients    HeadTimeout, IdleTimeout, StallTimeout
 //	7       access records: when, by whom, 499 and 503     record.go
 //	7       the reason of a 502 or 504                     upstream.ReasonOf, fault.go
 //	7       the log line of a failure                      Exchange.Respond, LogBrokenOff, Panicked
 //
-// # Drivers
+// # Engines
 //
 // The engines use the same table by http1.Name, take the gateway's fields from Hop.Each, and
 // share the upstream half, which is package send.

@@ -17,11 +17,11 @@ import (
 // requestIDLen is the length of a request's identifier as text.
 const requestIDLen = len(id.Request) + 1 + id.TextLen
 
-// Exchange is the part of a request with its response that does not depend on the driver:
-// the verdict, the identifier and the access record. A driver sets the exported fields,
+// Exchange is the part of a request with its response that does not depend on the engine:
+// the verdict, the identifier and the access record. An engine sets the exported fields,
 // calls Begin once the request was decided, and at the end calls Emit, EmitNoResponse or
 // Detach. The zero value is ready to use. An Exchange is not safe for concurrent use: a
-// driver that calls EmitStarted from another goroutine must keep that call from overlapping
+// engine that calls EmitStarted from another goroutine must keep that call from overlapping
 // with the one at the end.
 type Exchange struct {
 	// Verdict is the decision about the request.

@@ -105,7 +105,7 @@ func reasonOf(err error) (r accesslog.Reason, detail string) {
 	return r, ""
 }
 
-// Panicked returns the 500 for a request that made a driver panic.
+// Panicked returns the 500 for a request that made an engine panic.
 func Panicked() *fault.Error {
 	return fault.New(fault.Internal, "an internal error occurred; look for this request_id in the server's log")
 }

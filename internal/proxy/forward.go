@@ -8,7 +8,7 @@ import (
 	"github.com/keygate/keygate/internal/upstream"
 )
 
-// Bounds that all drivers share (contract, 4.4 and 4.5).
+// Bounds that all engines share (contract, 4.4 and 4.5).
 const (
 	// HeadTimeout bounds the receipt of a request's head.
 	HeadTimeout = 10 * time.Second

@@ -27,7 +27,7 @@ type End struct {
 }
 
 // Emit hands the access record of the exchange to its shard. Only the first call has an
-// effect. A driver calls it before the last byte of the response goes out, so that a client
+// effect. An engine calls it before the last byte of the response goes out, so that a client
 // that has the whole response finds the request in every report.
 func (x *Exchange) Emit(e End) {
 	if x.ended {

@@ -11,7 +11,7 @@ import (
 	"github.com/keygate/keygate/internal/server"
 )
 
-// Guarantee: the access log has a line for each request of the data plane, whichever driver
+// Guarantee: the access log has a line for each request of the data plane, whichever engine
 // served it, forwarded or refused. A shutdown writes the last one. It has no query.
 func TestAccessLog(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "access.log")

@@ -37,11 +37,11 @@ type NewAccountKey struct {
 func CreateAccount(ctx context.Context, settings *config.Config, log *slog.Logger, name, plan string, hosts []string) (*NewAccount, error) {
 	var created *NewAccount
 	err := offline(ctx, settings, log, func(ops *control.Service) error {
-		a, k, err := ops.CreateAccount(ctx, name, account.Plan(plan), hosts)
+		a, k, err := ops.CreateAccount(ctx, name, account.Tier(plan), hosts)
 		if err != nil {
 			return err
 		}
-		created = &NewAccount{AccountID: a.ID, Name: a.Name, Plan: string(a.Plan), Hosts: append([]string{}, a.Hosts...), CreatedAt: a.CreatedAt, KeyID: k.ID, Key: k.Secret}
+		created = &NewAccount{AccountID: a.ID, Name: a.Name, Plan: string(a.Tier), Hosts: append([]string{}, a.Hosts...), CreatedAt: a.CreatedAt, KeyID: k.ID, Key: k.Secret}
 		return nil
 	})
 	return created, err

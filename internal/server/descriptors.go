@@ -63,9 +63,9 @@ func shareDescriptors(files uint64, limited bool, maxConnections int) (d descrip
 	return d, nil
 }
 
-// planDescriptors sets how the descriptors of this process are shared out. Go has raised the
+// divideDescriptors sets how the descriptors of this process are shared out. Go has raised the
 // limit to the highest that the process may set. It warns if --max-connections is lowered.
-func (s *Server) planDescriptors(context.Context) (err error) {
+func (s *Server) divideDescriptors(context.Context) (err error) {
 	files, limited := maxFiles()
 	wanted := s.cfg.Settings.MaxConnections
 	if s.descriptors, err = shareDescriptors(files, limited, wanted); err != nil {

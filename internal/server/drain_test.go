@@ -46,7 +46,7 @@ func upgradingUpstream(t *testing.T, secure bool) (url string, ca *string, start
 }
 
 // Guarantee: a request in progress when the drain starts may still be upgraded, and the
-// drain waits for the upgraded connection, whichever driver connects to the upstream
+// drain waits for the upgraded connection, whichever engine connects to the upstream
 // (contract, section 4.4, end).
 func TestDrainWaitsForUpgradedConnections(t *testing.T) {
 	for name, secure := range map[string]bool{"http": false, "https": true} {

@@ -148,7 +148,7 @@ func newTenant(t *testing.T, s *keygatetest.Server) string {
 }
 
 // Guarantee: the request log says why an upstream could not be reached or did not respond,
-// whichever driver served the request. The operator also sees the address and the error,
+// whichever engine served the request. The operator also sees the address and the error,
 // and nobody sees what the upstream has sent.
 func TestReasonOfEachFailure(t *testing.T) {
 	s := keygatetest.Start(t)

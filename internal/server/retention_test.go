@@ -48,7 +48,7 @@ func newKept(t *testing.T) *kept {
 	var err error
 	k.db, err = sqlite.Open(t.Context(), sqlite.Config{Path: sqlitetest.Path(t), Now: k.now})
 	k.must(err)
-	a := account.Account{ID: id.New(id.Account), Name: "a", Plan: account.Starter, CreatedAt: k.now()}
+	a := account.Account{ID: id.New(id.Account), Name: "a", Tier: account.Starter, CreatedAt: k.now()}
 	k.must(k.db.Update(t.Context(), func(tx control.Tx) error { return tx.InsertAccount(t.Context(), &a) }))
 	k.account, _ = id.Parse(id.Account, a.ID)
 	clock, err := retention.New(retention.Config{Store: k.db, Now: k.now})

@@ -156,7 +156,7 @@ func Start(ctx context.Context, cfg Config) (_ *Server, err error) {
 	}()
 	began := time.Now()
 	for _, step := range []func(context.Context) error{
-		s.planDescriptors, s.readTraces, s.openCertificates, s.claim, s.openAccessLog, s.serveOps, s.openPlanes, s.startServices, s.servePlanes,
+		s.divideDescriptors, s.readTraces, s.openCertificates, s.claim, s.openAccessLog, s.serveOps, s.openPlanes, s.startServices, s.servePlanes,
 	} {
 		if err := step(ctx); err != nil {
 			return nil, err
@@ -372,7 +372,7 @@ func (s *Server) buildAdmin(ctx context.Context, box *secret.Box) error {
 }
 
 // settings returns the settings in force: the numbers of connections may be lowered from the
-// configured ones (planDescriptors).
+// configured ones (divideDescriptors).
 func (s *Server) settings() []adminapi.Setting {
 	var out []adminapi.Setting
 	configured := s.cfg.Settings

@@ -21,7 +21,7 @@ type tenant struct {
 
 func (h *harness) tenant() tenant {
 	h.t.Helper()
-	t := tenant{account: account.Account{ID: id.New(id.Account), Name: "acme", Plan: account.Starter, State: account.Active}, gateway: h.gateway()}
+	t := tenant{account: account.Account{ID: id.New(id.Account), Name: "acme", Tier: account.Starter, State: account.Active}, gateway: h.gateway()}
 	h.source.PutAccount(t.account)
 	t.gateway.AccountID, t.gateway.Hostname, t.gateway.HostGiven = t.account.ID, "api.acme.example", true
 	r := route("/a", config(h.t, "5/day", "", "", ""), "GET")

@@ -24,7 +24,7 @@ import (
 // case, port and final dot; other hosts reach the default gateway.
 func TestGatewayByHost(t *testing.T) {
 	h := newHarness(t)
-	other := account.Account{ID: id.New(id.Account), Name: "other", Plan: account.Starter}
+	other := account.Account{ID: id.New(id.Account), Name: "other", Tier: account.Starter}
 	h.source.PutAccount(other)
 	custom, generated := h.gateway(), h.gateway()
 	custom.AccountID, custom.Hostname, custom.HostGiven = other.ID, "api.other.example", true

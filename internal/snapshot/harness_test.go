@@ -60,7 +60,7 @@ type harness struct {
 func newHarness(t testing.TB) *harness {
 	t.Helper()
 	source := &snapshottest.Source{}
-	a := account.Account{ID: id.New(id.Account), Name: account.Default, Plan: account.Platform}
+	a := account.Account{ID: id.New(id.Account), Name: account.Default, Tier: account.Platform}
 	source.PutAccount(a)
 	h := newHarnessOn(t, source, newClock())
 	h.account = a

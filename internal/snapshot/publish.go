@@ -106,7 +106,7 @@ func (g *Gateway) changeRoutes(old *Gateway, d *GatewayDelta) (changes []routeCh
 	for i := range d.Routes {
 		changed[d.Routes[i].ID] = compileRoute(&d.Routes[i])
 	}
-	places := map[string]*place{} // by pattern
+	patternChanges := map[string]*patternChange{} // by pattern
 	for routeID, now := range changed {
 		was := old.routes.find(routeID)
 		if was == nil && now == nil {
@@ -114,11 +114,11 @@ func (g *Gateway) changeRoutes(old *Gateway, d *GatewayDelta) (changes []routeCh
 		}
 		changes = append(changes, routeChange{was, now})
 		g.countPublic(was, now)
-		if was != nil && !addPlace(places, was.Path, nil) || now != nil && !addPlace(places, now.Path, now) {
+		if was != nil && !addPatternChange(patternChanges, was.Path, nil) || now != nil && !addPatternChange(patternChanges, now.Path, now) {
 			return nil, false
 		}
 	}
-	for _, p := range places {
+	for _, p := range patternChanges {
 		n, ok := old.tree.Get(p.template).with(changed, p.routes)
 		switch {
 		case !ok:
@@ -133,23 +133,23 @@ func (g *Gateway) changeRoutes(old *Gateway, d *GatewayDelta) (changes []routeCh
 	return changes, true
 }
 
-// place is a pattern at which routes change, with those that are there afterwards and changed.
-type place struct {
+// patternChange is a pattern at which routes change, with those that are there afterwards and changed.
+type patternChange struct {
 	template gateway.Template
 	routes   []*Route
 }
 
-// addPlace adds the pattern of path, and r unless it is nil. It returns false if the path is not
+// addPatternChange adds the pattern of path, and r unless it is nil. It returns false if the path is not
 // valid.
-func addPlace(places map[string]*place, path string, r *Route) bool {
+func addPatternChange(patternChanges map[string]*patternChange, path string, r *Route) bool {
 	t, err := gateway.ParseTemplate(path)
 	if err != nil {
 		return false
 	}
-	p := places[t.Pattern()]
+	p := patternChanges[t.Pattern()]
 	if p == nil {
-		p = &place{template: t}
-		places[t.Pattern()] = p
+		p = &patternChange{template: t}
+		patternChanges[t.Pattern()] = p
 	}
 	if r != nil {
 		p.routes = append(p.routes, r)

@@ -21,11 +21,11 @@ type ChunkReader interface {
 // time, then by group, with zeros for intervals without requests. The error for an invalid
 // query is fault.ValidationFailed with the field since or interval.
 func Report(ctx context.Context, store ChunkReader, accountID string, q Query, now time.Time) ([]Row, error) {
-	p, err := newPlan(accountID, q, now)
+	p, err := newQuery(accountID, q, now)
 	if err != nil {
 		return nil, err
 	}
-	r := &report{plan: p, groups: map[group][]Row{}}
+	r := &report{query: p, groups: map[group][]Row{}}
 	r.known()
 	if !p.nothing {
 		if err := store.ReadTraffic(ctx, p.chunks, r.add); err != nil {
@@ -45,7 +45,7 @@ type group struct {
 // report builds a report. Chunks are ordered by time, so latencies are held only for the
 // sums of one interval.
 type report struct {
-	*plan
+	*query
 	groups map[group][]Row // a row for each interval
 	at     int             // index of the interval of sums
 	sums   map[group]*sum

@@ -37,7 +37,7 @@ const maxGroups = 250_000
 // rows is that of the first interval, and there are no latencies. The errors are those of Report, and
 // fault.ValidationFailed with the field since if there are more than 250,000 groups.
 func Top(ctx context.Context, store ChunkReader, accountID string, q Query, by Order, limit int, now time.Time) ([]Total, error) {
-	p, err := newPlan(accountID, q, now)
+	p, err := newQuery(accountID, q, now)
 	if err != nil || p.nothing {
 		return nil, err
 	}
@@ -76,7 +76,7 @@ type total struct {
 }
 
 // greatest returns the greatest rows in order. Equal ones are ordered by group.
-func (p *plan) greatest(totals map[group]*total, by Order, limit int) []Total {
+func (p *query) greatest(totals map[group]*total, by Order, limit int) []Total {
 	groups := make([]group, 0, len(totals))
 	for g, r := range totals {
 		if by.of(&r.Row) > 0 {
@@ -87,7 +87,7 @@ func (p *plan) greatest(totals map[group]*total, by Order, limit int) []Total {
 		return cmp.Or(cmp.Compare(by.of(&totals[b].Row), by.of(&totals[a].Row)), bytes.Compare(a.id[:], b.id[:]), cmp.Compare(a.status, b.status))
 	})
 	groups = groups[:min(limit, len(groups))]
-	r := &report{plan: p}
+	r := &report{query: p}
 	out := make([]Total, len(groups))
 	for i, g := range groups {
 		out[i].Row = totals[g].Row

@@ -28,18 +28,18 @@ type moving struct {
 	addr    atomic.Pointer[netip.Addr]
 }
 
-var places = [2]netip.Addr{netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("127.0.0.2")}
+var addrs = [2]netip.Addr{netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("127.0.0.2")}
 
 func newMoving(t *testing.T, scheme string) *moving {
 	t.Helper()
 	m := &moving{release: make(chan struct{})}
-	m.addr.Store(&places[0])
-	first, err := net.Listen("tcp", net.JoinHostPort(places[0].String(), "0"))
+	m.addr.Store(&addrs[0])
+	first, err := net.Listen("tcp", net.JoinHostPort(addrs[0].String(), "0"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	port := first.Addr().(*net.TCPAddr).Port
-	second, err := net.Listen("tcp", netip.AddrPortFrom(places[1], uint16(port)).String())
+	second, err := net.Listen("tcp", netip.AddrPortFrom(addrs[1], uint16(port)).String())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,7 +50,7 @@ func newMoving(t *testing.T, scheme string) *moving {
 				_ = http.NewResponseController(w).Flush()
 				<-m.release
 			}
-			_, _ = io.WriteString(w, places[i].String())
+			_, _ = io.WriteString(w, addrs[i].String())
 		}))
 		s.Config.ConnState = func(_ net.Conn, state http.ConnState) {
 			switch state {
@@ -177,20 +177,20 @@ func TestNameThatMovesIsFollowed(t *testing.T) {
 				}
 				return m.ask(t, pools)
 			}
-			if got := ask(); got != places[0].String() {
-				t.Fatalf("got a response of %s, want %s", got, places[0])
+			if got := ask(); got != addrs[0].String() {
+				t.Fatalf("got a response of %s, want %s", got, addrs[0])
 			}
-			m.addr.Store(&places[1])
-			if got := ask(); got != places[0].String() {
-				t.Fatalf("got a response of %s, want %s: a young connection was not kept", got, places[0])
+			m.addr.Store(&addrs[1])
+			if got := ask(); got != addrs[0].String() {
+				t.Fatalf("got a response of %s, want %s: a young connection was not kept", got, addrs[0])
 			}
 			for range age / tickTime {
 				pools.tick.Add(1)
 				ask()
 			}
 			for range 20 {
-				if got := ask(); got != places[1].String() {
-					t.Fatalf("after %s, got a response of %s, want %s, where the name has moved", age, got, places[1])
+				if got := ask(); got != addrs[1].String() {
+					t.Fatalf("after %s, got a response of %s, want %s, where the name has moved", age, got, addrs[1])
 				}
 			}
 			m.awaitClosed(t, pools)
@@ -206,15 +206,15 @@ func TestOldConnectionEndsItsExchanges(t *testing.T) {
 			m := newMoving(t, scheme)
 			pools := m.pools(t, time.Minute)
 			resp := m.send(t, pools, "/stream")
-			m.addr.Store(&places[1])
+			m.addr.Store(&addrs[1])
 			pools.tick.Add(int64(time.Minute / tickTime))
 			pools.sweep()
-			if got := m.ask(t, pools); got != places[1].String() {
-				t.Errorf("got a response of %s, want %s", got, places[1])
+			if got := m.ask(t, pools); got != addrs[1].String() {
+				t.Errorf("got a response of %s, want %s", got, addrs[1])
 			}
 			close(m.release)
-			if body, err := resp.Whole(); err != nil || body != places[0].String() {
-				t.Errorf("got %q, %v; want the whole response of %s", body, err, places[0])
+			if body, err := resp.Whole(); err != nil || body != addrs[0].String() {
+				t.Errorf("got %q, %v; want the whole response of %s", body, err, addrs[0])
 			}
 			m.awaitClosed(t, pools)
 		})

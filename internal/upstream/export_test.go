@@ -26,8 +26,8 @@ func (r *Reply) Whole() (string, error) { return r.body() }
 
 // Start sends a request over the pools of an origin as the engines do, and returns when the head of
 // the response has arrived.
-func Start(ctx context.Context, pools *Pools, o Origin, req *http.Request, patience time.Duration) (*Reply, error) {
-	deadline := time.Now().Add(patience)
+func Start(ctx context.Context, pools *Pools, o Origin, req *http.Request, timeout time.Duration) (*Reply, error) {
+	deadline := time.Now().Add(timeout)
 	upgrade := req.Header.Get("Upgrade") != ""
 	body := []byte(nil)
 	if req.Body != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/keygate/keygate/internal/netguard"
 )
 
-// ReasonOf returns why an exchange with an upstream failed with err, for the drivers of the
+// ReasonOf returns why an exchange with an upstream failed with err, for the engines of the
 // data plane. It is accesslog.NoReason if that is unknown.
 func ReasonOf(err error) accesslog.Reason {
 	for _, of := range [...]func(error) accesslog.Reason{reasonToConnect, reasonOfTLS, reasonOfResponse} {

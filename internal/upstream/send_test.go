@@ -82,11 +82,11 @@ func TestFailures(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			req := request("GET", c.origin.Scheme+"://"+c.origin.Host, "/")
-			patience := time.Minute
+			timeout := time.Minute
 			if c.code == fault.UpstreamTimeout {
-				patience = 200 * time.Millisecond
+				timeout = 200 * time.Millisecond
 			}
-			_, err := upstream.Start(t.Context(), pools, c.origin, req, patience)
+			_, err := upstream.Start(t.Context(), pools, c.origin, req, timeout)
 			var refused *netguard.RefusedError
 			if fault.CodeOf(err) != c.code || errors.As(err, &refused) != c.refused {
 				t.Errorf("got %v, want %s, refused by the guard %v", err, c.code, c.refused)

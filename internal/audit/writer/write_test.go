@@ -62,7 +62,7 @@ func newBusy(t *testing.T, accounts int) (*busy, [][16]byte) {
 	b := &busy{DB: db, t: t, now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
 	var all [][16]byte
 	for range accounts {
-		a := account.Account{ID: id.New(id.Account), Plan: account.Scale, CreatedAt: b.now}
+		a := account.Account{ID: id.New(id.Account), Tier: account.Scale, CreatedAt: b.now}
 		a.Name = a.ID
 		if err := db.Update(t.Context(), func(tx control.Tx) error { return tx.InsertAccount(t.Context(), &a) }); err != nil {
 			t.Fatal(err)

@@ -71,9 +71,9 @@ type demoCall struct {
 	first        int // how often it is made at the start
 }
 
-// newDemoPlan returns the calls of the sample traffic. None of them counts for the limit of GET /orders/{id},
+// newDemoScript returns the calls of the sample traffic. None of them counts for the limit of GET /orders/{id},
 // which the printed commands exceed.
-func newDemoPlan() []demoCall {
+func newDemoScript() []demoCall {
 	return []demoCall{
 		{caller: webShop, method: "GET", path: "/orders", weight: 200, first: 2},
 		{caller: webShop, method: "POST", path: "/orders", weight: 60, first: 1}, // at times beyond the limit of the route
@@ -103,7 +103,7 @@ type demoTraffic struct {
 	url       string // of the data plane
 	gatewayID string
 	host      string // the gateway's hostname
-	plan      []demoCall
+	script    []demoCall
 	callers   [callers]demoCaller
 	keyIDs    map[string]bool // the keys of callers
 	client    *http.Client
@@ -114,7 +114,7 @@ type demoTraffic struct {
 // newDemoTraffic issues the keys of the callers on the gateway g, whose data plane is at url.
 func newDemoTraffic(ctx context.Context, api *client.Client, g *client.Gateway, url string) (*demoTraffic, error) {
 	t := &demoTraffic{
-		url: url, gatewayID: g.GatewayID, host: g.Hostname, plan: newDemoPlan(), callers: demoCallers(), keyIDs: map[string]bool{},
+		url: url, gatewayID: g.GatewayID, host: g.Hostname, script: newDemoScript(), callers: demoCallers(), keyIDs: map[string]bool{},
 		client: &http.Client{
 			Timeout: demoCallTimeout,
 			Transport: &http.Transport{
@@ -169,7 +169,7 @@ func (t *demoTraffic) issue(ctx context.Context, api *client.Client, gatewayID s
 	return nil
 }
 
-// Start starts the traffic: first as often as the plan says, so that there is something of each
+// Start starts the traffic: first as often as the script says, so that there is something of each
 // kind at once, and then at random.
 func (t *demoTraffic) Start() error { return t.group.Start(t.run) }
 
@@ -199,25 +199,25 @@ func (t *demoTraffic) run(ctx context.Context) {
 
 // opening returns the calls of the start, in random order.
 func (t *demoTraffic) opening() (calls []*demoCall) {
-	for i := range t.plan {
-		for range t.plan[i].first {
-			calls = append(calls, &t.plan[i])
+	for i := range t.script {
+		for range t.script[i].first {
+			calls = append(calls, &t.script[i])
 		}
 	}
 	t.random.Shuffle(len(calls), func(i, j int) { calls[i], calls[j] = calls[j], calls[i] })
 	return calls
 }
 
-// choose returns a random call of the plan.
+// choose returns a random call of the script.
 func (t *demoTraffic) choose() *demoCall {
 	total := 0
-	for i := range t.plan {
-		total += t.plan[i].weight
+	for i := range t.script {
+		total += t.script[i].weight
 	}
 	n := t.random.IntN(total)
-	for i := range t.plan {
-		if n -= t.plan[i].weight; n < 0 {
-			return &t.plan[i]
+	for i := range t.script {
+		if n -= t.script[i].weight; n < 0 {
+			return &t.script[i]
 		}
 	}
 	panic("demo: the weights of the sample traffic do not add up")

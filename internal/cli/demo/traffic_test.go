@@ -16,13 +16,13 @@ import (
 
 // newTestTraffic returns sample traffic to url, whose choices are the same in every run.
 func newTestTraffic(url string) *demoTraffic {
-	return &demoTraffic{url: url, plan: newDemoPlan(), callers: demoCallers(), client: http.DefaultClient, random: rand.New(rand.NewPCG(1, 2))}
+	return &demoTraffic{url: url, script: newDemoScript(), callers: demoCallers(), client: http.DefaultClient, random: rand.New(rand.NewPCG(1, 2))}
 }
 
 // Guarantee: the sample traffic uses up nothing of the limit that the printed commands exceed, and
 // calls no route of the printed commands with the user's key.
 func TestTrafficLeavesTheToursLimitAlone(t *testing.T) {
-	for _, c := range newDemoPlan() {
+	for _, c := range newDemoScript() {
 		if strings.HasPrefix(c.path, "/orders/") || c.path == "/orders" && c.ids != 0 {
 			t.Errorf("the sample traffic calls %s %s", c.method, c.path)
 		}
@@ -38,8 +38,8 @@ func TestTrafficMakesEveryKindOfCall(t *testing.T) {
 	for range 20_000 {
 		later[traffic.choose()]++
 	}
-	for i := range traffic.plan {
-		if c := &traffic.plan[i]; first[c] != c.first || first[c] == 0 || later[c] == 0 {
+	for i := range traffic.script {
+		if c := &traffic.script[i]; first[c] != c.first || first[c] == 0 || later[c] == 0 {
 			t.Errorf("%s %s: made %d times at the start, want %d and not 0; %d times later", c.method, c.path, first[c], c.first, later[c])
 		}
 	}

@@ -174,7 +174,7 @@ func newSource(t testing.TB, s setup) (*snapshottest.Source, string) {
 		headers[name] = []byte(value)
 	}
 	methods := []string{"DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"}
-	acct := account.Account{ID: id.Format(id.Account, [16]byte{3}), Name: account.Default, Plan: account.Platform}
+	acct := account.Account{ID: id.Format(id.Account, [16]byte{3}), Name: account.Default, Tier: account.Platform}
 	stored := &snapshottest.Source{}
 	stored.PutAccount(acct)
 	stored.PutGateway(gateway.Gateway{

@@ -22,7 +22,7 @@ import (
 // revoked key, and the connection goes on.
 func TestRevokedWhileWaitingForConnection(t *testing.T) {
 	t.Parallel()
-	drivers(t, func(t *testing.T, s setup) {
+	modes(t, func(t *testing.T, s setup) {
 		s.maxConns, s.keepStreams = 1, true // so that the sweeper does not end the wait
 		release := make(chan bool)
 		url, heads := upstreamOf(t, func(h string, _ *upstreamtest.Conn) string {
@@ -68,7 +68,7 @@ func TestRevokedWhileWaitingForConnection(t *testing.T) {
 // Guarantee: a request is not sent a second time if its key was revoked after the first.
 func TestRevokedBeforeRetry(t *testing.T) {
 	t.Parallel()
-	drivers(t, func(t *testing.T, s setup) {
+	modes(t, func(t *testing.T, s setup) {
 		s.keepStreams = true
 		var g *harness
 		url, heads := upstreamOf(t, func(h string, _ *upstreamtest.Conn) string {
@@ -191,7 +191,7 @@ func (x *longExchange) underWay(g *harness, t *testing.T, begun chan string, pas
 // otherwise the client gets the refusal. The record says why.
 func TestLongExchangesAreCut(t *testing.T) {
 	t.Parallel()
-	drivers(t, func(t *testing.T, s setup) {
+	modes(t, func(t *testing.T, s setup) {
 		begun, ended := s.serveLong(t)
 		for _, x := range longExchanges {
 			for _, e := range ends {
@@ -224,7 +224,7 @@ func TestLongExchangesAreCut(t *testing.T) {
 // Guarantee: the bound of 1 s also holds if the key is revoked at once after the request was admitted.
 func TestCutFromTheStart(t *testing.T) {
 	t.Parallel()
-	drivers(t, func(t *testing.T, s setup) {
+	modes(t, func(t *testing.T, s setup) {
 		begun, ended := s.serveLong(t)
 		for _, x := range longExchanges {
 			t.Run(x.name, func(t *testing.T) {
@@ -251,7 +251,7 @@ func TestCutFromTheStart(t *testing.T) {
 // public route goes on in any case.
 func TestKeptStreamsGoOn(t *testing.T) {
 	t.Parallel()
-	drivers(t, func(t *testing.T, s setup) {
+	modes(t, func(t *testing.T, s setup) {
 		s.keepStreams = true
 		begun, ended := s.serveLong(t)
 		for _, x := range longExchanges {
@@ -283,7 +283,7 @@ func TestKeptStreamsGoOn(t *testing.T) {
 // Guarantee: an exchange shorter than proxy.ReviewAfter is never cut, whatever happens to its key.
 func TestShortExchangesAreNotCut(t *testing.T) {
 	t.Parallel()
-	drivers(t, func(t *testing.T, s setup) {
+	modes(t, func(t *testing.T, s setup) {
 		release := make(chan bool)
 		url, heads := upstreamOf(t, func(string, *upstreamtest.Conn) string {
 			<-release
@@ -311,7 +311,7 @@ func TestShortExchangesAreNotCut(t *testing.T) {
 // another key is disturbed.
 func TestStormOfRevocations(t *testing.T) {
 	t.Parallel()
-	drivers(t, func(t *testing.T, s setup) {
+	modes(t, func(t *testing.T, s setup) {
 		s.now = time.Now
 		begun, ended := s.serveLong(t)
 		g := start(t, s)

@@ -15,7 +15,7 @@ import (
 func TestBrokenOffUploadIs502(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("x", 300<<10)
-	drivers(t, func(t *testing.T, s setup) {
+	modes(t, func(t *testing.T, s setup) {
 		for _, c := range []struct {
 			name, head string
 			first      string // sent behind the head

@@ -176,8 +176,8 @@ func always(response string) func(string, *upstreamtest.Conn) string {
 	return func(string, *upstreamtest.Conn) string { return response }
 }
 
-// drivers runs f over the pump, in clear and over TLS, and over the blocking driver, in parallel.
-func drivers(t *testing.T, f func(t *testing.T, s setup)) {
+// modes runs f over the pump, in clear and over TLS, and over blocking reads and writes, in parallel.
+func modes(t *testing.T, f func(t *testing.T, s setup)) {
 	t.Run("pump", func(t *testing.T) {
 		t.Parallel()
 		f(t, setup{limit: "1000000/s"})

@@ -81,7 +81,7 @@ func upstreamThatForges(t *testing.T, sent chan bool) (url string) {
 // its method. That holds for a body that follows a response that has none, too.
 func TestUnsolicitedResponseReachesNobody(t *testing.T) {
 	t.Parallel()
-	drivers(t, func(t *testing.T, s setup) {
+	modes(t, func(t *testing.T, s setup) {
 		sent := make(chan bool)
 		s.upstream = upstreamThatForges(t, sent)
 		g := start(t, s)

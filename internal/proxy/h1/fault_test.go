@@ -27,7 +27,7 @@ func TestRandomAborts(t *testing.T) {
 		}
 	}()
 	t.Run("all", func(t *testing.T) {
-		drivers(t, func(t *testing.T, s setup) {
+		modes(t, func(t *testing.T, s setup) {
 			s.upstream = "http://" + upstreamtest.Serve(t, func(c *upstreamtest.Conn) {
 				random := rand.New(rand.NewPCG(uint64(c.Number), 1))
 				for {
@@ -105,7 +105,7 @@ func abuse(t *testing.T, g *harness, random *rand.Rand) {
 // Guarantee: a panic in one request is a 500, is logged, and ends that connection only.
 func TestPanicEndsOneConnection(t *testing.T) {
 	t.Parallel()
-	drivers(t, func(t *testing.T, s setup) {
+	modes(t, func(t *testing.T, s setup) {
 		s.upstream, _ = upstreamOf(t, always(okResponse))
 		good := start(t, s)
 		g := serve(t, panickingDecider{good.engine.cfg.Admit}, s)

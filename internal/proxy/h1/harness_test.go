@@ -339,7 +339,7 @@ func newSource(t testing.TB, s setup) (_ *snapshottest.Source, key, other string
 			Scope: apikey.Scopes{{Word: apikey.Admin}}, Owner: "Ann <ann@example.com>", RateLimit: ratelimit.RateOf(limit),
 		}
 	}
-	acct := account.Account{ID: accountID, Name: account.Default, Plan: account.Platform}
+	acct := account.Account{ID: accountID, Name: account.Default, Tier: account.Platform}
 	stored := &snapshottest.Source{}
 	stored.PutAccount(acct)
 	stored.PutGateway(gateway.Gateway{

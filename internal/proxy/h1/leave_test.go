@@ -67,7 +67,7 @@ func h2cUpstream(t testing.TB, handler http.HandlerFunc) string {
 func TestClientHangUpEndsUpstream(t *testing.T) {
 	t.Parallel()
 	const ticks = int(2 * time.Second / tickTime)
-	drivers(t, func(t *testing.T, s setup) {
+	modes(t, func(t *testing.T, s setup) {
 		for _, c := range []struct {
 			name, request string
 			phase         phase
@@ -147,7 +147,7 @@ func TestCutHoldsConnection(t *testing.T) {
 // timeout, and not earlier.
 func TestTimeoutIs504(t *testing.T) {
 	t.Parallel()
-	drivers(t, func(t *testing.T, s setup) {
+	modes(t, func(t *testing.T, s setup) {
 		s.timeout = "3s"
 		url, heads := upstreamOf(t, func(h string, up *upstreamtest.Conn) string {
 			if strings.HasPrefix(h, "GET /now") {

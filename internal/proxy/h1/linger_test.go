@@ -15,7 +15,7 @@ func TestRefusalDuringAnUploadIsRead(t *testing.T) {
 	const size = 8 << 20
 	chunk := "10000\r\n" + strings.Repeat("x", 1<<16) + "\r\n"
 	whole, chunked := "Content-Length: 8388608\r\n\r\n"+strings.Repeat("x", size), "Transfer-Encoding: chunked\r\n\r\n"+strings.Repeat(chunk, size>>16)+"0\r\n\r\n"
-	drivers(t, func(t *testing.T, s setup) {
+	modes(t, func(t *testing.T, s setup) {
 		s.maxBody = 1 << 20
 		s.upstream, _ = upstreamOf(t, func(_ string, u *upstreamtest.Conn) string {
 			_, _ = io.Copy(io.Discard, u.Reader) // until the gateway closes the connection

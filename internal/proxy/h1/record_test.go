@@ -111,7 +111,7 @@ func byPath(t *testing.T) (url string, heads chan string) {
 // received. It is emitted before the client has the whole response.
 func TestOneRecordForEachRequest(t *testing.T) {
 	t.Parallel()
-	drivers(t, func(t *testing.T, s setup) {
+	modes(t, func(t *testing.T, s setup) {
 		s.upstream, _ = byPath(t)
 		s.maxBody = 100_000
 		s.cors = &gateway.CORS{Origins: []string{"*"}}
@@ -184,7 +184,7 @@ func TestOneRecordForEachRequest(t *testing.T) {
 // previous one. It is emitted before the client has the whole response.
 func TestRecordsOfOneConnection(t *testing.T) {
 	t.Parallel()
-	drivers(t, func(t *testing.T, s setup) {
+	modes(t, func(t *testing.T, s setup) {
 		s.upstream, _ = byPath(t)
 		g := start(t, s)
 		c := g.dial(t)
@@ -225,7 +225,7 @@ func TestRecordsOfOneConnection(t *testing.T) {
 // recorded with status 499; one that hangs up after the response is not.
 func TestRecordsOfClientsThatHangUp(t *testing.T) {
 	t.Parallel()
-	drivers(t, func(t *testing.T, s setup) {
+	modes(t, func(t *testing.T, s setup) {
 		var heads chan string
 		s.upstream, heads = byPath(t)
 		g := start(t, s)
@@ -270,7 +270,7 @@ func TestRecordsOfClientsThatHangUp(t *testing.T) {
 // Guarantee: a request whose upstream does not respond in time is recorded as timed out.
 func TestRecordOfTimeout(t *testing.T) {
 	t.Parallel()
-	drivers(t, func(t *testing.T, s setup) {
+	modes(t, func(t *testing.T, s setup) {
 		var heads chan string
 		s.upstream, heads = byPath(t)
 		g := start(t, s)
@@ -341,7 +341,7 @@ func wantEnd(t *testing.T, started accesslog.Entry, entries []accesslog.Entry) a
 // response or receives it, and once at its end, with all of its bytes.
 func TestLongRequestIsRecordedTwice(t *testing.T) {
 	t.Parallel()
-	drivers(t, func(t *testing.T, s setup) {
+	modes(t, func(t *testing.T, s setup) {
 		release := make(chan bool)
 		s.now = time.Now
 		s.upstream, _ = upstreamOf(t, func(h string, c *upstreamtest.Conn) string {
@@ -376,7 +376,7 @@ func TestLongRequestIsRecordedTwice(t *testing.T) {
 // directions.
 func TestTunnelIsRecordedTwice(t *testing.T) {
 	t.Parallel()
-	drivers(t, func(t *testing.T, s setup) {
+	modes(t, func(t *testing.T, s setup) {
 		s.now = time.Now
 		s.upstream, _ = upstreamOf(t, func(_ string, c *upstreamtest.Conn) string {
 			c.Send("HTTP/1.1 101 Switching\r\nUpgrade: echo\r\nConnection: Upgrade\r\n\r\nfirst")
@@ -401,7 +401,7 @@ func TestTunnelIsRecordedTwice(t *testing.T) {
 // response had started, otherwise with the bytes of the response that were sent.
 func TestRecordsOfRequestsCutOffByDrain(t *testing.T) {
 	t.Parallel()
-	drivers(t, func(t *testing.T, s setup) {
+	modes(t, func(t *testing.T, s setup) {
 		var arrived sync.WaitGroup
 		arrived.Add(3)
 		s.upstream, _ = upstreamOf(t, func(h string, c *upstreamtest.Conn) string {
@@ -460,7 +460,7 @@ func (waitingDecider) Wait(context.Context, *admit.Verdict) error {
 // access record.
 func TestRecordsOfFailures(t *testing.T) {
 	t.Parallel()
-	drivers(t, func(t *testing.T, s setup) {
+	modes(t, func(t *testing.T, s setup) {
 		s.upstream, _ = byPath(t)
 		good := start(t, s)
 		for _, c := range []struct {
@@ -492,7 +492,7 @@ func TestRecordsOfFailures(t *testing.T) {
 // trusted proxy it is the peer's.
 func TestClientOfRecord(t *testing.T) {
 	t.Parallel()
-	drivers(t, func(t *testing.T, s setup) {
+	modes(t, func(t *testing.T, s setup) {
 		s.upstream, _ = byPath(t)
 		for _, trusted := range []bool{false, true} {
 			for _, trust := range []*clientip.Trust{nil, clientip.NewTrust([]netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("192.0.2.0/24")})} {

@@ -15,7 +15,7 @@ import (
 // once at its end, and each recorded start has its Ended.
 func TestStartRecordedAtAnyMoment(t *testing.T) {
 	t.Parallel()
-	drivers(t, func(t *testing.T, s setup) {
+	modes(t, func(t *testing.T, s setup) {
 		s.upstream, _ = byPath(t)
 		g := start(t, s)
 		g.byHand()
@@ -74,7 +74,7 @@ func (tracer) Append(dst []byte, r *accesslog.Record, traceparent []byte) []byte
 // client's, whatever the client sends, and the record has the trace.
 func TestTracer(t *testing.T) {
 	t.Parallel()
-	drivers(t, func(t *testing.T, s setup) {
+	modes(t, func(t *testing.T, s setup) {
 		var heads chan string
 		s.upstream, heads = upstreamOf(t, always(okResponse))
 		s.tracer = tracer{}
@@ -102,7 +102,7 @@ func TestTracer(t *testing.T) {
 // recorded start has its Ended.
 func TestRecordsUnderAborts(t *testing.T) {
 	t.Parallel()
-	drivers(t, func(t *testing.T, s setup) {
+	modes(t, func(t *testing.T, s setup) {
 		s.upstream, _ = byPath(t)
 		g := start(t, s)
 		var all sync.WaitGroup

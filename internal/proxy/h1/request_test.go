@@ -10,7 +10,7 @@ import (
 // in any spelling, and the key. The gateway's own fields follow.
 func TestRequestFields(t *testing.T) {
 	t.Parallel()
-	drivers(t, func(t *testing.T, s setup) {
+	modes(t, func(t *testing.T, s setup) {
 		var heads chan string
 		s.upstream, heads = upstreamOf(t, always(okResponse))
 		s.upstream += "/base/"

@@ -59,7 +59,7 @@ func (g *harness) awaitConn(what string, holds func(c *conn) bool) {
 // gateway's timeout.
 func TestWaitingForSlotCountsTowardsTimeout(t *testing.T) {
 	t.Parallel()
-	drivers(t, func(t *testing.T, s setup) {
+	modes(t, func(t *testing.T, s setup) {
 		const timeout = 10 * time.Minute
 		s.timeout, s.maxConns = timeout.String(), 1
 		release := make(chan bool)
@@ -139,7 +139,7 @@ func (g *harness) waitForCut(t *testing.T, pass func(time.Duration), p phase, li
 // and not while bytes move.
 func TestDeadlines(t *testing.T) {
 	t.Parallel()
-	drivers(t, func(t *testing.T, s setup) {
+	modes(t, func(t *testing.T, s setup) {
 		s.timeout = "10m"
 		s.upstream, _ = upstreamOf(t, func(h string, c *upstreamtest.Conn) string {
 			if strings.HasPrefix(h, "POST") {

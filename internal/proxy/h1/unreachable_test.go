@@ -22,7 +22,7 @@ func (c *client) want502() {
 // next request, even if the failed one had a body: no byte is read twice or skipped.
 func TestFailedRequestKeepsItsBoundary(t *testing.T) {
 	t.Parallel()
-	drivers(t, func(t *testing.T, s setup) {
+	modes(t, func(t *testing.T, s setup) {
 		s.upstream = "http://" + upstreamtest.Serve(t, func(c *upstreamtest.Conn) { _, _ = c.ReadHead() })
 		g := start(t, s)
 		c := g.dial(t)
@@ -42,7 +42,7 @@ func TestFailedRequestKeepsItsBoundary(t *testing.T) {
 // read.
 func TestUnreachableUpstreamKeepsConnection(t *testing.T) {
 	t.Parallel()
-	drivers(t, func(t *testing.T, s setup) {
+	modes(t, func(t *testing.T, s setup) {
 		s.upstream = "http://127.0.0.1:9" // a privileged port on which nothing listens
 		g := start(t, s)
 		c := g.dial(t)
@@ -74,7 +74,7 @@ func TestBodyAfterTheRefusalIsNoRequest(t *testing.T) {
 	for _, scheme := range []string{"http", "h2c", "https"} {
 		t.Run(scheme, func(t *testing.T) {
 			t.Parallel()
-			drivers(t, func(t *testing.T, s setup) {
+			modes(t, func(t *testing.T, s setup) {
 				s.upstream = scheme + "://127.0.0.1:9" // a privileged port on which nothing listens
 				g := start(t, s)
 				c := g.dial(t)

@@ -17,7 +17,7 @@ import (
 // connection, and the connection ends after a request with Connection: close.
 func TestKeepAliveAndPipelining(t *testing.T) {
 	t.Parallel()
-	drivers(t, func(t *testing.T, s setup) {
+	modes(t, func(t *testing.T, s setup) {
 		conns := 0
 		s.upstream, _ = upstreamOf(t, func(h string, c *upstreamtest.Conn) string {
 			conns = max(conns, c.Number)
@@ -79,7 +79,7 @@ func (c *client) chunkedBody() string {
 // without extensions, and only permitted trailers pass, to a client that accepts them.
 func TestBodiesAndTrailers(t *testing.T) {
 	t.Parallel()
-	drivers(t, func(t *testing.T, s setup) {
+	modes(t, func(t *testing.T, s setup) {
 		var got chan string
 		s.upstream, got = bodies(t)
 		g := start(t, s)
@@ -122,7 +122,7 @@ func TestBodiesAndTrailers(t *testing.T) {
 // body without a length, and a reset one that was broken off.
 func TestHTTP10Client(t *testing.T) {
 	t.Parallel()
-	drivers(t, func(t *testing.T, s setup) {
+	modes(t, func(t *testing.T, s setup) {
 		seen := make(chan bool)
 		s.upstream, _ = upstreamOf(t, func(h string, c *upstreamtest.Conn) string {
 			if strings.HasPrefix(h, "GET /broken") {
@@ -153,7 +153,7 @@ func TestHTTP10Client(t *testing.T) {
 // their fields say, and the connections are reused.
 func TestResponsesWithoutBody(t *testing.T) {
 	t.Parallel()
-	drivers(t, func(t *testing.T, s setup) {
+	modes(t, func(t *testing.T, s setup) {
 		s.upstream, _ = upstreamOf(t, func(h string, _ *upstreamtest.Conn) string {
 			line, _, _ := strings.Cut(h, " HTTP")
 			switch line {
@@ -179,7 +179,7 @@ func TestResponsesWithoutBody(t *testing.T) {
 // response without a 100.
 func TestExpect(t *testing.T) {
 	t.Parallel()
-	drivers(t, func(t *testing.T, s setup) {
+	modes(t, func(t *testing.T, s setup) {
 		s.upstream, _ = upstreamOf(t, func(h string, c *upstreamtest.Conn) string {
 			if !strings.Contains(h, "Expect: 100-continue") {
 				return "HTTP/1.1 500 no expect\r\nContent-Length: 0\r\n\r\n"
@@ -206,7 +206,7 @@ func TestExpect(t *testing.T) {
 // reach the client.
 func TestLate100IsDropped(t *testing.T) {
 	t.Parallel()
-	drivers(t, func(t *testing.T, s setup) {
+	modes(t, func(t *testing.T, s setup) {
 		s.continueTimeout = time.Nanosecond
 		goOn := make(chan bool)
 		s.upstream, _ = upstreamOf(t, func(_ string, c *upstreamtest.Conn) string {
@@ -231,7 +231,7 @@ func TestLate100IsDropped(t *testing.T) {
 // response follows.
 func TestContinueTimeout(t *testing.T) {
 	t.Parallel()
-	drivers(t, func(t *testing.T, s setup) {
+	modes(t, func(t *testing.T, s setup) {
 		s.continueTimeout = 50 * time.Millisecond
 		s.upstream, _ = upstreamOf(t, func(_ string, c *upstreamtest.Conn) string {
 			b := make([]byte, 4)
@@ -254,7 +254,7 @@ func TestContinueTimeout(t *testing.T) {
 // head.
 func TestTraceAndConnectAre405(t *testing.T) {
 	t.Parallel()
-	drivers(t, func(t *testing.T, s setup) {
+	modes(t, func(t *testing.T, s setup) {
 		s.upstream, _ = upstreamOf(t, always(okResponse))
 		g := start(t, s)
 		for _, request := range []string{
@@ -272,7 +272,7 @@ func TestTraceAndConnectAre405(t *testing.T) {
 // Guarantee: framing fields in a trailer section are dropped and have no effect.
 func TestFramingFieldsInTrailersAreDropped(t *testing.T) {
 	t.Parallel()
-	drivers(t, func(t *testing.T, s setup) {
+	modes(t, func(t *testing.T, s setup) {
 		got := make(chan string, 1)
 		s.upstream, _ = upstreamOf(t, func(_ string, c *upstreamtest.Conn) string {
 			all := ""
@@ -300,7 +300,7 @@ func TestFramingFieldsInTrailersAreDropped(t *testing.T) {
 // separately; a 101 that was not requested is a 502.
 func TestUpgrade(t *testing.T) {
 	t.Parallel()
-	drivers(t, func(t *testing.T, s setup) {
+	modes(t, func(t *testing.T, s setup) {
 		s.upstream, _ = upstreamOf(t, func(h string, c *upstreamtest.Conn) string {
 			if !strings.Contains(h, "Upgrade: echo") {
 				return "HTTP/1.1 101 Switching\r\nUpgrade: echo\r\nConnection: Upgrade\r\n\r\n"
@@ -328,7 +328,7 @@ func TestUpgrade(t *testing.T) {
 // piece passes at once.
 func TestBodiesPassInBothDirections(t *testing.T) {
 	t.Parallel()
-	drivers(t, func(t *testing.T, s setup) {
+	modes(t, func(t *testing.T, s setup) {
 		s.upstream, _ = upstreamOf(t, func(_ string, c *upstreamtest.Conn) string {
 			c.Send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
 			for {
@@ -362,7 +362,7 @@ func TestBodiesPassInBothDirections(t *testing.T) {
 // are served, and the connection is reused.
 func TestBufferExactlyFull(t *testing.T) {
 	t.Parallel()
-	drivers(t, func(t *testing.T, s setup) {
+	modes(t, func(t *testing.T, s setup) {
 		s.upstream, _ = upstreamOf(t, func(h string, c *upstreamtest.Conn) string {
 			_, after, _ := strings.Cut(h, "Content-Length: ")
 			n, _, _ := strings.Cut(after, "\r\n")
@@ -392,7 +392,7 @@ func TestBufferExactlyFull(t *testing.T) {
 func TestLargeBodies(t *testing.T) {
 	t.Parallel()
 	const size = 8 << 20
-	drivers(t, func(t *testing.T, s setup) {
+	modes(t, func(t *testing.T, s setup) {
 		s.upstream, _ = upstreamOf(t, func(h string, c *upstreamtest.Conn) string {
 			if strings.HasPrefix(h, "PUT") {
 				n, _ := io.CopyN(io.Discard, c, size)
@@ -431,7 +431,7 @@ func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
 // the connection ends, and nothing reaches the upstream.
 func TestMalformedRequests(t *testing.T) {
 	t.Parallel()
-	drivers(t, func(t *testing.T, s setup) {
+	modes(t, func(t *testing.T, s setup) {
 		var heads chan string
 		s.upstream, heads = upstreamOf(t, always(okResponse))
 		g := start(t, s)
@@ -472,7 +472,7 @@ func TestMalformedRequests(t *testing.T) {
 // arrives in both cases.
 func TestRefusalDoesNotWaitForBody(t *testing.T) {
 	t.Parallel()
-	drivers(t, func(t *testing.T, s setup) {
+	modes(t, func(t *testing.T, s setup) {
 		s.upstream, _ = upstreamOf(t, always(okResponse))
 		g := start(t, s)
 		t.Run("small", func(t *testing.T) {
@@ -499,7 +499,7 @@ func TestRefusalDoesNotWaitForBody(t *testing.T) {
 // its size or it exceeds the limit as it arrives.
 func TestMaxBody(t *testing.T) {
 	t.Parallel()
-	drivers(t, func(t *testing.T, s setup) {
+	modes(t, func(t *testing.T, s setup) {
 		s.upstream, _ = upstreamOf(t, func(h string, c *upstreamtest.Conn) string {
 			if strings.Contains(h, "chunked") {
 				_, _ = io.Copy(io.Discard, c)
@@ -522,7 +522,7 @@ func TestMaxBody(t *testing.T) {
 // the first byte of a response, and not otherwise.
 func TestRetryAfterStaleConnection(t *testing.T) {
 	t.Parallel()
-	drivers(t, func(t *testing.T, s setup) {
+	modes(t, func(t *testing.T, s setup) {
 		s.upstream = "http://" + upstreamtest.Serve(t, func(c *upstreamtest.Conn) {
 			for {
 				h, err := c.ReadHead()
@@ -548,7 +548,7 @@ func TestRetryAfterStaleConnection(t *testing.T) {
 // and one without a valid head is a 502.
 func TestBrokenResponses(t *testing.T) {
 	t.Parallel()
-	drivers(t, func(t *testing.T, s setup) {
+	modes(t, func(t *testing.T, s setup) {
 		s.upstream, _ = upstreamOf(t, func(h string, c *upstreamtest.Conn) string {
 			switch {
 			case strings.HasPrefix(h, "GET /length"):
@@ -595,7 +595,7 @@ func TestLoopIs502(t *testing.T) {
 // response says that the connection closes.
 func TestAnnouncedShutdown(t *testing.T) {
 	t.Parallel()
-	drivers(t, func(t *testing.T, s setup) {
+	modes(t, func(t *testing.T, s setup) {
 		s.upstream, _ = upstreamOf(t, func(string, *upstreamtest.Conn) string { return okResponse })
 		g := start(t, s)
 		kept, refused := g.dial(t), g.dial(t)
@@ -624,7 +624,7 @@ func TestAnnouncedShutdown(t *testing.T) {
 // connection: the client could not know. A connection on which nothing comes ends soon.
 func TestShutdownServesTheFirstRequest(t *testing.T) {
 	t.Parallel()
-	drivers(t, func(t *testing.T, s setup) {
+	modes(t, func(t *testing.T, s setup) {
 		s.upstream, _ = upstreamOf(t, func(string, *upstreamtest.Conn) string { return okResponse })
 		g := start(t, s)
 		pass := g.byHand()
@@ -663,7 +663,7 @@ func TestShutdownServesTheFirstRequest(t *testing.T) {
 // Connection: close, and cuts off what still runs when its context ends.
 func TestShutdown(t *testing.T) {
 	t.Parallel()
-	drivers(t, func(t *testing.T, s setup) {
+	modes(t, func(t *testing.T, s setup) {
 		release, never := make(chan bool), make(chan bool)
 		defer close(never)
 		var heads chan string

@@ -127,7 +127,7 @@ func (a *access) store(s accessSetup, upstreamURL string) {
 	if a.secret, err = apikey.Generate(apikey.GatewayLevel, rand.Reader); err != nil {
 		a.t.Fatal(err)
 	}
-	acct := account.Account{ID: id.New(id.Account), Name: account.Default, Plan: account.Platform}
+	acct := account.Account{ID: id.New(id.Account), Name: account.Default, Tier: account.Platform}
 	a.source.PutAccount(acct)
 	gw := gateway.Gateway{ID: id.New(id.Gateway), AccountID: acct.ID, Default: true, Timeout: "10m"}
 	gw.Upstream.URL, gw.Upstream.MaxConnections, gw.Requests.KeepStreams = upstreamURL, s.maxConns, s.keep

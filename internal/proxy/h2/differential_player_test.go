@@ -51,8 +51,8 @@ type player struct {
 	writing sync.Mutex
 }
 
-// patience is how long a script may take. A script takes milliseconds.
-const patience = time.Minute
+// timeout is how long a script may take. A script takes milliseconds.
+const timeout = time.Minute
 
 // play plays a script to a server and returns what was seen of it.
 func play(t testing.TB, to *target, s *script) *player {
@@ -63,7 +63,7 @@ func play(t testing.TB, to *target, s *script) *player {
 		t.Fatal(err)
 	}
 	defer func() { _ = conn.Close() }()
-	_ = conn.SetDeadline(time.Now().Add(patience))
+	_ = conn.SetDeadline(time.Now().Add(timeout))
 	p := &player{s: s, conn: conn, streams: map[uint32]*seen{}, window: 65535, send: map[uint32]int{0: 65535}, initial: 65535}
 	p.changed.L = &p.mu
 	p.framer = http2.NewFramer(nil, conn)

@@ -28,7 +28,7 @@ func (c *canceler) HandleCancel(context.Context) {
 	_ = c.conn.Conn().SetDeadline(deadline)
 	ended := make(chan struct{})
 	c.ended = ended
-	go func() {
+	go func() { //nolint:gosec // the caller's context has ended; the deadline bounds this
 		defer close(ended)
 		asking, cancel := context.WithDeadline(context.Background(), deadline)
 		defer cancel()

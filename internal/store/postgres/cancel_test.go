@@ -17,7 +17,7 @@ import (
 )
 
 // cancelCode is in every request to cancel, after its length.
-var cancelCode = []byte{0, 0, 0, 16, 0x04, 0xd2, 0x16, 0x2e} //nolint:gochecknoglobals // a constant
+var cancelCode = []byte{0, 0, 0, 16, 0x04, 0xd2, 0x16, 0x2e}
 
 // Guarantee: a request to cancel is not broken off because its statement has ended meanwhile. PgBouncer 1.18 ends
 // when a client does that, with the connections of all nodes.

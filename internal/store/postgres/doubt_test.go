@@ -192,7 +192,7 @@ func testLostCommit(t *testing.T, mode string) {
 	db, other := openWith(t, Config{URL: through}), openWith(t, Config{URL: direct})
 	insert := func(name string) error {
 		return db.Update(t.Context(), func(tx control.Tx) error {
-			return tx.InsertAccount(t.Context(), &account.Account{ID: id.New(id.Account), Name: name, Plan: account.Scale})
+			return tx.InsertAccount(t.Context(), &account.Account{ID: id.New(id.Account), Name: name, Tier: account.Scale})
 		})
 	}
 	stored := func(name string) bool {

@@ -25,16 +25,16 @@ func (db *DB) FinishDeliveries(ctx context.Context, results []sender.Result) (la
 // attempt, by the queue's clock.
 const endLeases = `WITH result AS MATERIALIZED (
 		SELECT * FROM unnest($1::text[], $2::text[], $3::integer[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[], $8::bigint[], $9::bytea[], $10::bytea[], $11::bigint[])
-		WITH ORDINALITY AS r (id, token, state, number, started_at, duration, status, ended, error, response, wait, place)
+		WITH ORDINALITY AS r (id, token, state, number, started_at, duration, status, ended, error, response, wait, ordinal)
 	), ended AS (
 		UPDATE deliveries d SET state = r.state, attempts = r.number, next_at = queue_now(r.ended) + r.wait, due_at = queue_now(r.ended) + r.wait, token = NULL,
 			finished_at = CASE WHEN r.wait IS NULL THEN r.ended END
-		FROM result r WHERE d.id = r.id COLLATE "C" AND d.token = r.token COLLATE "C" RETURNING d.n, d.webhook_id, r.place
+		FROM result r WHERE d.id = r.id COLLATE "C" AND d.token = r.token COLLATE "C" RETURNING d.n, d.webhook_id, r.ordinal
 	), made AS (
 		INSERT INTO attempts (n, number, started_at, duration, status, error, response)
-		SELECT e.n, r.number, r.started_at, r.duration, r.status, r.error, r.response FROM ended e JOIN result r USING (place)
+		SELECT e.n, r.number, r.started_at, r.duration, r.status, r.error, r.response FROM ended e JOIN result r USING (ordinal)
 	)
-	SELECT place, webhook_id FROM ended`
+	SELECT ordinal, webhook_id FROM ended`
 
 // EndLeases implements sender.FinishTx.
 func (t *tx) EndLeases(ctx context.Context, results []sender.Result) (endpoints []string, err error) {
@@ -58,10 +58,10 @@ func (t *tx) EndLeases(ctx context.Context, results []sender.Result) (endpoints 
 	}
 	endpoints = make([]string, n)
 	err = t.Query(ctx, "finish deliveries", endLeases, []any{ids, tokens, states, numbers, started, durations, codes, ends, errs, responses, waits}, func(r *rows.Row) error {
-		var place int64
+		var ordinal int64
 		var endpoint string
-		err := r.Scan(&place, &endpoint)
-		endpoints[place-1] = endpoint
+		err := r.Scan(&ordinal, &endpoint)
+		endpoints[ordinal-1] = endpoint
 		return err
 	})
 	return endpoints, err

@@ -35,7 +35,7 @@ func rename(ctx context.Context, tx control.Tx, accountID, name string) (int64, 
 func insertAccounts(t *testing.T, db *DB, names ...string) (ids []string) {
 	t.Helper()
 	for _, name := range names {
-		a := &account.Account{ID: id.New(id.Account), Name: name, Plan: account.Scale}
+		a := &account.Account{ID: id.New(id.Account), Name: name, Tier: account.Scale}
 		if err := db.Update(t.Context(), func(tx control.Tx) error { return tx.InsertAccount(t.Context(), a) }); err != nil {
 			t.Fatal(err)
 		}

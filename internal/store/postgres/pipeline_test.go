@@ -34,7 +34,7 @@ func TestQueuedStatementFails(t *testing.T) {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
 			db := openWith(t, Config{URL: migrated(t) + "&default_query_exec_mode=" + mode})
-			a := &account.Account{ID: id.New(id.Account), Name: "a", Plan: account.Scale}
+			a := &account.Account{ID: id.New(id.Account), Name: "a", Tier: account.Scale}
 			if err := db.Update(t.Context(), func(tx control.Tx) error { return tx.InsertAccount(t.Context(), a) }); err != nil {
 				t.Fatal(err)
 			}

@@ -39,7 +39,7 @@ func newNodes(t testing.TB, n int) *nodes {
 	c.hook = webhook.Webhook{ID: id.New(id.Webhook), AccountID: c.account, URL: "https://receiver.example/", Events: []event.Type{event.KeyCreated},
 		State: webhook.Active, Secret: []byte("sealed"), SecretSince: now, CreatedAt: now, Version: 1}
 	c.must(c.stores[0].mutate(t.Context(), func(tx *tx) error {
-		err := tx.InsertAccount(t.Context(), &account.Account{ID: c.account, Name: "a", Plan: account.Scale, CreatedAt: now})
+		err := tx.InsertAccount(t.Context(), &account.Account{ID: c.account, Name: "a", Tier: account.Scale, CreatedAt: now})
 		if err != nil {
 			return err
 		}

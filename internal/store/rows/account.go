@@ -25,7 +25,7 @@ func ScanAccount(r *Row) (account.Account, error) {
 			created int64
 		}
 	)
-	if err := r.Scan(&a.ID, &a.Name, &a.Plan, &a.State, &c.hosts, &c.created, &a.Version); err != nil {
+	if err := r.Scan(&a.ID, &a.Name, &a.Tier, &a.State, &c.hosts, &c.created, &a.Version); err != nil {
 		return a, err
 	}
 	if a.State == AccountRemoved {
@@ -55,7 +55,7 @@ func (t *Reader) AccountByName(ctx context.Context, name string) (*account.Accou
 func (t *Reader) Accounts(ctx context.Context, f control.AccountFilter, p control.Page) ([]account.Account, error) {
 	return t.SelectAccounts(ctx, `WHERE id < $1 AND state IN ('active', 'suspended') AND ($2 = '' OR state = $2) AND ($3 = '' OR plan = $3)
 		AND strpos(lower(name), lower($4 COLLATE "C")) > 0 ORDER BY id DESC LIMIT $5`,
-		Below(p.After), string(f.State), string(f.Plan), f.Query, Limit(p.Limit))
+		Below(p.After), string(f.State), string(f.Tier), f.Query, Limit(p.Limit))
 }
 
 // DeletedAccounts implements control.AccountReader.
@@ -76,7 +76,7 @@ func (t *Writer) InsertAccount(ctx context.Context, a *account.Account) error {
 	}
 	return t.Queue(ctx, "insert account",
 		`INSERT INTO accounts (id, name, plan, hosts, created_at) VALUES ($1, $2, $3, $4, $5)`,
-		a.ID, a.Name, string(a.Plan), hosts, Micros(a.CreatedAt))
+		a.ID, a.Name, string(a.Tier), hosts, Micros(a.CreatedAt))
 }
 
 // UpdateAccount implements control.AccountStore.
@@ -86,5 +86,5 @@ func (t *Writer) UpdateAccount(ctx context.Context, a *account.Account) error {
 		return err
 	}
 	return t.QueueOne(ctx, "update account", "account", `UPDATE accounts SET name = $1, plan = $2, state = $3, hosts = $4, version = $5 WHERE id = $6`,
-		a.Name, string(a.Plan), string(a.State), hosts, a.Version, a.ID)
+		a.Name, string(a.Tier), string(a.State), hosts, a.Version, a.ID)
 }

@@ -13,7 +13,7 @@ func (t *Reader) NextAuditTrim(ctx context.Context, now time.Time, maxBytes int6
 		FROM audit_chains c JOIN audit_blocks b ON b.account_id = c.account_id AND b.number = c.base + 1 JOIN accounts a ON a.id = c.account_id
 		ORDER BY b.last_time`, nil, func(r *Row) (s audit.LogStart, err error) {
 		var last int64
-		err = r.Scan(&s.AccountID, &s.Plan, &s.Number, &last)
+		err = r.Scan(&s.AccountID, &s.Tier, &s.Number, &last)
 		s.Last = Instant(last)
 		return s, err
 	})

@@ -110,7 +110,7 @@ func newHarness(t testing.TB, maxBytes int64) *harness {
 	})
 	h := &harness{TB: t, db: &unreliable{Engine: db}, account: id.New(id.Account), log: &countingHandler{lines: map[string]int{}}}
 	h.must(db.Update(t.Context(), func(tx control.Tx) error {
-		return tx.InsertAccount(t.Context(), &account.Account{ID: h.account, Name: "a", Plan: account.Scale, State: account.Active, CreatedAt: time.Now(), Version: 1})
+		return tx.InsertAccount(t.Context(), &account.Account{ID: h.account, Name: "a", Tier: account.Scale, State: account.Active, CreatedAt: time.Now(), Version: 1})
 	}))
 	h.cfg = spooled.Config{
 		Store: h.db, Dir: filepath.Join(t.TempDir(), "spool"), Installation: "one", MaxBytes: maxBytes, Log: slog.New(h.log),

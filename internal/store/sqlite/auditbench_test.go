@@ -33,7 +33,7 @@ func newLibrary(b *testing.B) *library {
 	path := filepath.Join(b.TempDir(), "keygate.db")
 	l := &library{db: open(b, path), account: id.New(id.Account), start: time.Date(2027, 3, 1, 0, 0, 0, 0, time.UTC)}
 	ctx := b.Context()
-	a := account.Account{ID: l.account, Name: "library", Plan: account.Scale, CreatedAt: l.start}
+	a := account.Account{ID: l.account, Name: "library", Tier: account.Scale, CreatedAt: l.start}
 	if err := l.db.Update(ctx, func(tx control.Tx) error { return tx.InsertAccount(ctx, &a) }); err != nil {
 		b.Fatal(err)
 	}

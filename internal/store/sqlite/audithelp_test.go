@@ -27,7 +27,7 @@ type auditHarness struct {
 func newAuditHarness(t *testing.T, maxHeld int) *auditHarness {
 	t.Helper()
 	h := &auditHarness{DB: fresh(t), t: t, account: id.New(id.Account), now: time.Date(2027, 3, 1, 12, 0, 0, 0, time.UTC)}
-	a := account.Account{ID: h.account, Name: "a", Plan: account.Scale, CreatedAt: h.now}
+	a := account.Account{ID: h.account, Name: "a", Tier: account.Scale, CreatedAt: h.now}
 	h.must(h.Update(t.Context(), func(tx control.Tx) error { return tx.InsertAccount(t.Context(), &a) }))
 	var err error
 	h.writer, err = auditwriter.New(auditwriter.Config{

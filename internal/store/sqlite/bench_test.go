@@ -60,7 +60,7 @@ func (s *stock) index(tb testing.TB) (longest time.Duration) {
 func (s *stock) fill(tb testing.TB, keys, batch int) {
 	tb.Helper()
 	ctx := tb.Context()
-	s.account = account.Account{ID: id.New(id.Account), Name: "bench", Plan: account.Scale, CreatedAt: time.Now()}
+	s.account = account.Account{ID: id.New(id.Account), Name: "bench", Tier: account.Scale, CreatedAt: time.Now()}
 	s.update(tb, func(tx control.Tx) error {
 		if err := tx.InsertAccount(ctx, &s.account); err != nil {
 			return err

@@ -73,7 +73,7 @@ func TestKilledProcessLosesNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := account.Account{ID: id.New(id.Account), Name: "crash", Plan: account.Scale, CreatedAt: time.Now()}
+	a := account.Account{ID: id.New(id.Account), Name: "crash", Tier: account.Scale, CreatedAt: time.Now()}
 	if err := db.Update(t.Context(), func(tx control.Tx) error { return tx.InsertAccount(t.Context(), &a) }); err != nil {
 		t.Fatal(err)
 	}

@@ -79,7 +79,7 @@ func onlyGateway(ctx context.Context, db *sqlite.DB) (g *gateway.Gateway, routes
 func TestKilledPushLeavesOneTable(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "keygate.db")
 	db := openStore(t, path)
-	a := account.Account{ID: id.New(id.Account), Name: "crash", Plan: account.Scale, CreatedAt: time.Now()}
+	a := account.Account{ID: id.New(id.Account), Name: "crash", Tier: account.Scale, CreatedAt: time.Now()}
 	g := gateway.Gateway{ID: id.New(id.Gateway), AccountID: a.ID, Name: "g", Hostname: "g.example", Timeout: "5s", CreatedAt: time.Now(), Version: 1}
 	err := db.Update(t.Context(), func(tx control.Tx) error {
 		if err := tx.InsertAccount(t.Context(), &a); err != nil {

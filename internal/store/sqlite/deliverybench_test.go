@@ -37,7 +37,7 @@ func newMail(b *testing.B, deliveries, waiting int) *mail {
 	}
 	b.Cleanup(func() { _ = db.Close() })
 	m := &mail{db: db, begin: time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)}
-	m.account = account.Account{ID: id.New(id.Account), Name: "bench", Plan: account.Scale, CreatedAt: m.begin}
+	m.account = account.Account{ID: id.New(id.Account), Name: "bench", Tier: account.Scale, CreatedAt: m.begin}
 	m.update(b, func(ctx context.Context, tx control.Tx) error {
 		if err := tx.InsertAccount(ctx, &m.account); err != nil {
 			return err

@@ -19,7 +19,7 @@ import (
 func TestAcknowledgedChangesAreSynced(t *testing.T) {
 	ctx := t.Context()
 	db := fresh(t)
-	a := account.Account{ID: id.New(id.Account), Name: "a", Plan: account.Scale, CreatedAt: time.Now()}
+	a := account.Account{ID: id.New(id.Account), Name: "a", Tier: account.Scale, CreatedAt: time.Now()}
 	insert := func(ctx context.Context) error {
 		a.ID, a.Name = id.New(id.Account), id.New("name")
 		return db.Update(ctx, func(tx control.Tx) error { return tx.InsertAccount(ctx, &a) })

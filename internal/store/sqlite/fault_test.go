@@ -74,7 +74,7 @@ func made(t *testing.T) string {
 }
 
 func tryAccount(ctx context.Context, db *sqlite.DB, name string) error {
-	a := account.Account{ID: id.New(id.Account), Name: name, Plan: account.Scale, CreatedAt: time.Now()}
+	a := account.Account{ID: id.New(id.Account), Name: name, Tier: account.Scale, CreatedAt: time.Now()}
 	return db.Update(ctx, func(tx control.Tx) error { return tx.InsertAccount(ctx, &a) })
 }
 

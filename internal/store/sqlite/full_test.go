@@ -20,7 +20,7 @@ import (
 func TestFullDatabase(t *testing.T) {
 	ctx := t.Context()
 	db := fresh(t)
-	a := account.Account{ID: id.New(id.Account), Name: "a", Plan: account.Scale, CreatedAt: time.Now()}
+	a := account.Account{ID: id.New(id.Account), Name: "a", Tier: account.Scale, CreatedAt: time.Now()}
 	g := gateway.Gateway{ID: id.New(id.Gateway), AccountID: a.ID, Hostname: "a.localhost", CreatedAt: time.Now()}
 	update := func(f func(tx control.Tx) error) error { return db.Update(ctx, f) }
 	if err := update(func(tx control.Tx) error { return errors.Join(tx.InsertAccount(ctx, &a), tx.InsertGateway(ctx, &g)) }); err != nil {

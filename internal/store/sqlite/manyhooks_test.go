@@ -61,7 +61,7 @@ func BenchmarkManyEndpoints(b *testing.B) {
 	}
 	b.Cleanup(func() { _ = db.Close() })
 	now := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
-	m := &mail{db: db, begin: now, account: account.Account{ID: id.New(id.Account), Name: "bench", Plan: account.Scale, CreatedAt: now}}
+	m := &mail{db: db, begin: now, account: account.Account{ID: id.New(id.Account), Name: "bench", Tier: account.Scale, CreatedAt: now}}
 	m.update(b, func(ctx context.Context, tx control.Tx) error { return tx.InsertAccount(ctx, &m.account) })
 	const endpoints = 10_000
 	m.register(b, endpoints)

@@ -17,7 +17,7 @@ func revised(b *testing.B, n int) (*stock, *gateway.Gateway) {
 	b.Helper()
 	s := &stock{db: open(b, filepath.Join(b.TempDir(), "keygate.db"))}
 	now := time.Now()
-	a := account.Account{ID: id.New(id.Account), Name: "acme", Plan: account.Scale, State: account.Active, CreatedAt: now, Version: 1}
+	a := account.Account{ID: id.New(id.Account), Name: "acme", Tier: account.Scale, State: account.Active, CreatedAt: now, Version: 1}
 	g := gateway.Gateway{ID: id.New(id.Gateway), AccountID: a.ID, Name: "g", Hostname: "g.example", Timeout: "60s", CreatedAt: now, Version: 1}
 	s.update(b, func(tx control.Tx) error {
 		if err := tx.InsertAccount(b.Context(), &a); err != nil {

@@ -12,7 +12,7 @@ import (
 // Guarantee: an account is returned as it was inserted, by identifier and by name, and its
 // name is unique.
 func testAccount(h *harness) {
-	a := &account.Account{ID: id.New(id.Account), Name: "Ärger & <Söhne> 🦊", Plan: account.Starter,
+	a := &account.Account{ID: id.New(id.Account), Name: "Ärger & <Söhne> 🦊", Tier: account.Starter,
 		Hosts: []string{"*.example.com", "api.example.org"}, State: account.Active, CreatedAt: epoch(), Version: 1}
 	h.update(func(ctx context.Context, tx control.Tx) error {
 		if err := tx.InsertAccount(ctx, a); err != nil {
@@ -35,9 +35,9 @@ func testAccount(h *harness) {
 	missing(h, "another name", func(ctx context.Context, tx control.ReadTx) (*account.Account, error) {
 		return tx.AccountByName(ctx, "nobody")
 	})
-	twin := &account.Account{ID: id.New(id.Account), Name: a.Name, Plan: account.Scale, CreatedAt: epoch()}
+	twin := &account.Account{ID: id.New(id.Account), Name: a.Name, Tier: account.Scale, CreatedAt: epoch()}
 	h.conflict("name", func(ctx context.Context, tx control.Tx) error { return tx.InsertAccount(ctx, twin) })
 	h.rejected(fault.Conflict, func(ctx context.Context, tx control.Tx) error {
-		return tx.InsertAccount(ctx, &account.Account{ID: a.ID, Name: "other", Plan: account.Scale, CreatedAt: epoch()})
+		return tx.InsertAccount(ctx, &account.Account{ID: a.ID, Name: "other", Tier: account.Scale, CreatedAt: epoch()})
 	})
 }

@@ -39,14 +39,14 @@ func (h *harness) setState(a *account.Account, s account.State) {
 // accounts, whose names are free. An update writes every field.
 func testAccounts(h *harness) {
 	a, b, c := h.insertAccount("Acme"), h.insertAccount("beta"), h.insertAccount("acme 2")
-	a.Name, a.Plan, a.Hosts, a.Version = "ACME", account.Scale, []string{"x.example"}, 7
+	a.Name, a.Tier, a.Hosts, a.Version = "ACME", account.Scale, []string{"x.example"}, 7
 	h.setState(a, account.Suspended)
 	same(h, "updated", get(h, func(ctx context.Context, tx control.ReadTx) (*account.Account, error) { return tx.Account(ctx, a.ID) }), a)
 	all := control.Page{Limit: 10}
 	same(h, "all", h.accounts(control.AccountFilter{}, all), "acme 2 beta ACME")
 	same(h, "a page", h.accounts(control.AccountFilter{}, control.Page{Limit: 1, After: c.ID}), "beta")
 	same(h, "state", h.accounts(control.AccountFilter{State: account.Suspended}, all), "ACME")
-	same(h, "plan", h.accounts(control.AccountFilter{Plan: account.Platform}, all), "acme 2 beta")
+	same(h, "plan", h.accounts(control.AccountFilter{Tier: account.Platform}, all), "acme 2 beta")
 	same(h, "text", h.accounts(control.AccountFilter{Query: "Acme"}, all), "acme 2 ACME")
 	same(h, "wildcards are text", h.accounts(control.AccountFilter{Query: "%"}, all), "")
 	h.conflict("name", func(ctx context.Context, tx control.Tx) error {

@@ -267,7 +267,7 @@ func testAuditClockStep(h *harness) {
 // Guarantee: retention removes a block from the beginning of the log when all its records are
 // older than the plan's retention, and keeps the digest at which the remaining log begins.
 func testAuditRetention(h *harness) {
-	starter := &account.Account{ID: id.New(id.Account), Name: "starter", Plan: account.Starter, CreatedAt: epoch()}
+	starter := &account.Account{ID: id.New(id.Account), Name: "starter", Tier: account.Starter, CreatedAt: epoch()}
 	h.update(func(ctx context.Context, tx control.Tx) error { return tx.InsertAccount(ctx, starter) })
 	d := h.newAuditHarnessOf(starter, auditwriter.Config{})
 	other := h.newAuditHarnessNamed("platform", auditwriter.Config{})

@@ -47,7 +47,7 @@ type bench struct {
 }
 
 func newBench(b *testing.B, e store.Engine) *bench {
-	m := &bench{B: b, Engine: e, account: account.Account{ID: id.New(id.Account), Name: "bench", Plan: account.Scale, CreatedAt: time.Now()}}
+	m := &bench{B: b, Engine: e, account: account.Account{ID: id.New(id.Account), Name: "bench", Tier: account.Scale, CreatedAt: time.Now()}}
 	m.must(e.Update(b.Context(), func(tx control.Tx) error { return tx.InsertAccount(b.Context(), &m.account) }))
 	return m
 }

@@ -44,7 +44,7 @@ func rate(s string) ratelimit.Rate {
 // insertAccount inserts an account.
 func (h *harness) insertAccount(name string) *account.Account {
 	h.Helper()
-	a := &account.Account{ID: id.New(id.Account), Name: name, Plan: account.Platform, State: account.Active, CreatedAt: epoch(), Version: 1}
+	a := &account.Account{ID: id.New(id.Account), Name: name, Tier: account.Platform, State: account.Active, CreatedAt: epoch(), Version: 1}
 	h.update(func(ctx context.Context, tx control.Tx) error { return tx.InsertAccount(ctx, a) })
 	return a
 }

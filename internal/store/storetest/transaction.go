@@ -27,7 +27,7 @@ type everything struct {
 }
 
 func (e *everything) write(ctx context.Context, h *harness, tx control.Tx, a *account.Account, g *gateway.Gateway, k *apikey.Key) error {
-	e.account = &account.Account{ID: id.New(id.Account), Name: "rolled back", Plan: account.Scale, CreatedAt: epoch()}
+	e.account = &account.Account{ID: id.New(id.Account), Name: "rolled back", Tier: account.Scale, CreatedAt: epoch()}
 	e.gateway, e.key = newGateway(e.account), newKey(e.account)
 	changedGateway, changedKey := *g, *k
 	changedGateway.Name, changedKey.Name = "changed", "changed"
@@ -113,7 +113,7 @@ func testRollback(h *harness) {
 			return err
 		}
 		// The caller ignores that a statement failed, which the store may find out with the next read.
-		err := tx.InsertAccount(ctx, &account.Account{ID: id.New(id.Account), Name: "a", Plan: account.Scale, CreatedAt: epoch()})
+		err := tx.InsertAccount(ctx, &account.Account{ID: id.New(id.Account), Name: "a", Tier: account.Scale, CreatedAt: epoch()})
 		if _, readErr := tx.Account(ctx, a.ID); err == nil && readErr == nil {
 			h.Error("a taken name was accepted")
 		}

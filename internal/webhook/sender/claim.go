@@ -91,7 +91,7 @@ func (s *Sender) find(ctx context.Context, f *finder) error {
 	now, look := s.dispatcher.dueToLook()
 	if look {
 		if err := s.look(ctx, f, now); err != nil {
-			s.dispatcher.planLook(now)
+			s.dispatcher.lookBy(now)
 			return err
 		}
 	}
@@ -115,12 +115,12 @@ func (s *Sender) look(ctx context.Context, f *finder, now time.Time) error {
 	f.mark = next
 	s.dispatcher.found(found)
 	if more {
-		s.dispatcher.planLook(now)
+		s.dispatcher.lookBy(now)
 		return nil
 	}
 	at, err := s.cfg.Queue.NextDelivery(ctx, now)
 	if err == nil && !at.IsZero() {
-		s.dispatcher.planLook(at)
+		s.dispatcher.lookBy(at)
 	}
 	return err
 }
@@ -134,7 +134,7 @@ func (s *Sender) scan(ctx context.Context, f *finder, now time.Time) error {
 			return err
 		}
 		if f.mark == (Mark{}) {
-			s.dispatcher.planLook(now)
+			s.dispatcher.lookBy(now)
 		}
 		if mark.Created < f.mark.Created || mark.DueAt.Before(f.mark.DueAt) || f.mark == (Mark{}) {
 			f.mark = mark // the newest deliveries were removed, or the clock was set back

@@ -290,7 +290,7 @@ func (d *dispatcher) recorded(batch []finished) {
 			e.add(due{begun: true, since: r.NextAttemptAt}) // a look may have passed this time already
 			d.listLocked(e, now)
 		} else if r.NextAttemptAt.Before(d.lookAt) {
-			d.lookAt = r.NextAttemptAt // the planned one would be too late
+			d.lookAt = r.NextAttemptAt // the one that is due would be too late
 			d.askForClaim()
 		}
 	}

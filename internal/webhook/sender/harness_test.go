@@ -73,7 +73,7 @@ func newHarness(t *testing.T) *harness {
 	}
 	h := &harness{t: t, dir: dir, db: db, box: box, owner: id.New(id.Account), backoff: noRetry, timeout: 3 * time.Minute, tick: 20 * time.Millisecond}
 	h.update(func(tx control.Tx) error {
-		return tx.InsertAccount(t.Context(), &account.Account{ID: h.owner, Name: "one", Plan: account.Platform, CreatedAt: time.Now()})
+		return tx.InsertAccount(t.Context(), &account.Account{ID: h.owner, Name: "one", Tier: account.Platform, CreatedAt: time.Now()})
 	})
 	return h
 }

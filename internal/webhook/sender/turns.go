@@ -250,7 +250,7 @@ func (d *dispatcher) nextWork() time.Duration {
 	return max(0, next.Sub(d.now()))
 }
 
-// dueToLook reports whether to look for due deliveries now, and if so, plans the next look.
+// dueToLook reports whether to look for due deliveries now, and if so, sets the time of the next look.
 func (d *dispatcher) dueToLook() (now time.Time, ok bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -262,8 +262,8 @@ func (d *dispatcher) dueToLook() (now time.Time, ok bool) {
 	return now, true
 }
 
-// planLook makes the next look happen at the given time or earlier.
-func (d *dispatcher) planLook(at time.Time) {
+// lookBy makes the next look happen at the given time or earlier.
+func (d *dispatcher) lookBy(at time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if at.Before(d.lookAt) {

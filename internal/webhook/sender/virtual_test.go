@@ -565,7 +565,7 @@ func (h *harness) account(name string) (accountID string) {
 	h.t.Helper()
 	h.owner = id.New(id.Account)
 	h.update(func(tx control.Tx) error {
-		return tx.InsertAccount(h.t.Context(), &account.Account{ID: h.owner, Name: name, Plan: account.Platform, CreatedAt: time.Now()})
+		return tx.InsertAccount(h.t.Context(), &account.Account{ID: h.owner, Name: name, Tier: account.Platform, CreatedAt: time.Now()})
 	})
 	return h.owner
 }

@@ -19,7 +19,7 @@ const (
 const maxRows = 50_000
 
 // plan is a validated query.
-type plan struct {
+type query struct {
 	Query
 	chunks    ChunkQuery
 	length    int64 // seconds of an interval
@@ -32,7 +32,7 @@ type plan struct {
 // newPlan validates q. The default Interval is a minute, the default Until is now, and the
 // default Since is 60 minutes, 24 hours or 30 days before Until. The report has every
 // interval that overlaps the time between them.
-func newPlan(accountID string, q Query, now time.Time) (*plan, error) {
+func newQuery(accountID string, q Query, now time.Time) (*query, error) {
 	if q.Interval == 0 {
 		q.Interval = Minute
 	}
@@ -55,7 +55,7 @@ func newPlan(accountID string, q Query, now time.Time) (*plan, error) {
 	if !q.Since.Before(q.Until) {
 		return nil, fault.Invalid("since", "must be before until")
 	}
-	p := &plan{Query: q, length: tier.Length()}
+	p := &query{Query: q, length: tier.Length()}
 	from := floor(q.Since.Unix(), p.length)
 	// One interval more, since now has passed on since the client computed since.
 	if oldest := floor(now.Add(-keep).Unix(), p.length); from < oldest-p.length {
@@ -73,7 +73,7 @@ func newPlan(accountID string, q Query, now time.Time) (*plan, error) {
 }
 
 // choosePart chooses the smallest part that has the data of the query.
-func (p *plan) choosePart() {
+func (p *query) choosePart() {
 	var only *[16]byte
 	switch {
 	case p.KeyID != "" || p.Group == ByKey:
@@ -107,14 +107,14 @@ func (q *Query) filter() (f Identity, nothing bool) {
 }
 
 // passes reports whether the filter matches an entry.
-func (p *plan) passes(i *Identity) bool {
+func (p *query) passes(i *Identity) bool {
 	return (p.GatewayID == "" || i.Gateway == p.filter.Gateway) &&
 		(p.RouteID == "" || i.Route == p.filter.Route) &&
 		(p.KeyID == "" || i.Key == p.filter.Key)
 }
 
 // group returns the group of an entry.
-func (p *plan) group(i *Identity) (g group) {
+func (p *query) group(i *Identity) (g group) {
 	switch p.Group {
 	case ByGateway:
 		g.id = i.Gateway
