@@ -60,16 +60,16 @@ func TestFollowRequestsFails(t *testing.T) {
 			w.WriteHeader(tc.status)
 			_, _ = io.WriteString(w, tc.body)
 		})
-		loops := 0
+		times := 0
 		for r, err := range c.FollowRequests(t.Context(), client.RequestFilter{}) {
-			loops++
+			times++
 			var refused *client.Error
 			if err == nil || r.Request != nil || errors.As(err, &refused) != (tc.status != http.StatusOK) {
 				t.Errorf("status %d: got %+v and the error %v", tc.status, r, err)
 			}
 		}
-		if loops != 1 {
-			t.Errorf("status %d: the loop ran %d times, want 1", tc.status, loops)
+		if times != 1 {
+			t.Errorf("status %d: the loop ran %d times, want 1", tc.status, times)
 		}
 	}
 }

@@ -204,7 +204,7 @@ func (p *pipes) Addr() net.Addr { return &net.TCPAddr{} }
 
 // Guarantee: a client that sends a document too slowly loses its slot. One that sends 128 KiB a
 // second keeps it.
-func TestSlowDocumentLosesItsPlace(t *testing.T) {
+func TestSlowDocumentLosesItsSlot(t *testing.T) {
 	s := start(t)
 	for name, c := range map[string]struct {
 		chunks int // of 128 KiB, one a second

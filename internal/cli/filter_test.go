@@ -27,7 +27,7 @@ func TestEachRecordOfAGrowingListIsFiltered(t *testing.T) {
 }
 
 // Guarantee: a mistake in an expression is a usage error that shows its position.
-func TestMistakesInExpressionsHaveAPlace(t *testing.T) {
+func TestMistakesInExpressionsHaveAPosition(t *testing.T) {
 	for expr, want := range map[string]string{
 		".[":             "line 1, column 3",
 		".a |\n  bad(":   "line 2, column 7",

@@ -77,7 +77,7 @@ func TestRapidReset(t *testing.T) {
 
 // Guarantee: a stream holds its slot until the owner has ended the exchange: resets make
 // room for no further request, and those beyond MAX_CONCURRENT_STREAMS are refused.
-func TestResetsFreeNoPlaces(t *testing.T) {
+func TestResetsFreeNoSlots(t *testing.T) {
 	d := newOwner(Config{}) // never calls Done
 	s := newClient()
 	for i := range 160 {

@@ -19,8 +19,8 @@ type Output struct {
 	broken bool // the last line was written in part; only used by whoever took the element of free
 }
 
-// outputPatience is how long a logger waits for a line to be taken.
-const outputPatience = 250 * time.Millisecond
+// outputTimeout is how long a logger waits for a line to be taken.
+const outputTimeout = 250 * time.Millisecond
 
 // NewOutput returns an Output that writes to w.
 func NewOutput(w io.Writer) *Output {
@@ -69,7 +69,7 @@ func (o *Output) Write(p []byte) (int, error) {
 
 // wait waits for an event, and reports whether it came in time.
 func (o *Output) wait(event <-chan struct{}) bool {
-	late := time.NewTimer(outputPatience)
+	late := time.NewTimer(outputTimeout)
 	defer late.Stop()
 	select {
 	case <-event:

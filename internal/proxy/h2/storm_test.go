@@ -241,7 +241,7 @@ func TestRapidReset(t *testing.T) {
 
 // Guarantee: a client that opens a stream as soon as it has the end of another is never refused,
 // even if it always has as many as are allowed.
-func TestPlaceIsFreeWithEndOfResponse(t *testing.T) {
+func TestSlotIsFreeWithEndOfResponse(t *testing.T) {
 	for _, scheme := range []string{"http", "h2c"} {
 		for _, status := range []int{http.StatusOK, http.StatusNoContent} {
 			t.Run(fmt.Sprint(scheme, " ", status), func(t *testing.T) {
