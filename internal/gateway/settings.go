@@ -179,7 +179,7 @@ func Settings() []Setting {
 		Flag: Flag{Name: "upstream-header", Usage: "header to set on every forwarded request, as `NAME=VALUE`; may be repeated", Column: "UPSTREAM HEADERS"},
 		Form: Form{
 			Group: "Upstream", Label: "Headers", Placeholder: "X-Api-Token: secret",
-			Hint: "Set on every forwarded request, one “Name: value” in a line, at most 16. *** keeps a value that is stored.",
+			Hint: "Set on every forwarded request, one “Name: value” in a line, at most 16. A change replaces all of them: write the value again where *** is shown.",
 		},
 		values: access[map[string]string]{
 			file:   headersValue(),
@@ -229,7 +229,7 @@ func Settings() []Setting {
 		},
 		Record: Record{OmitEmpty: true, Example: Masked},
 		Flag:   Flag{Name: "upstream-client-key", Usage: "`file` with the private key of the client certificate in PEM, or - for standard input", File: certificateAndKey},
-		Form:   Form{Group: "Connections to the upstream", Rank: 1, Label: "Key of the client certificate", Hint: "PEM. *** keeps the one that is stored."},
+		Form:   Form{Group: "Connections to the upstream", Rank: 1, Label: "Key of the client certificate", Hint: "PEM. The one that is stored is shown as ***."},
 		values: access[string]{
 			file:   keyValue(),
 			member: func(p *Patch) *Member[string] { return &p.UpstreamClientKey },

@@ -115,7 +115,7 @@ export const groups: Group[] = [
         "kind": "headers",
         "flag": "upstream-header",
         "label": "Headers",
-        "hint": "Set on every forwarded request, one “Name: value” in a line, at most 16. *** keeps a value that is stored.",
+        "hint": "Set on every forwarded request, one “Name: value” in a line, at most 16. A change replaces all of them: write the value again where *** is shown.",
         "placeholder": "X-Api-Token: secret",
         "secret": true,
         "maximum": 16
@@ -257,7 +257,7 @@ export const groups: Group[] = [
         "kind": "key",
         "flag": "upstream-client-key",
         "label": "Key of the client certificate",
-        "hint": "PEM. *** keeps the one that is stored.",
+        "hint": "PEM. The one that is stored is shown as ***.",
         "secret": true
       }
     ]
