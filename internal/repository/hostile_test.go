@@ -267,8 +267,8 @@ func TestChainOfLargeDeltas(t *testing.T) {
 	_, err := read(t, c, repository.Source{URL: s.URL + "/x.git"})
 	runtime.ReadMemStats(&after)
 	wantKind(t, err, repository.TooLarge, "too large together")
-	if grown := int64(after.TotalAlloc - before.TotalAlloc); grown > 300<<20 {
-		t.Errorf("%d MiB were allocated, want at most 300", grown>>20)
+	if grown := int64(after.TotalAlloc - before.TotalAlloc); grown > 500<<20 {
+		t.Errorf("%d MiB were allocated, want at most 500: all of them are 1,020", grown>>20)
 	}
 }
 

@@ -56,6 +56,7 @@ type accessSetup struct {
 	keep     bool  // cut_streams: false
 	maxConns int64 // upstream_max_connections
 	handler  http.HandlerFunc
+	exchange func(*stream) error // in place of (*stream).forward, unless nil
 }
 
 // Held implements admit.Lease.
@@ -114,6 +115,7 @@ func newAccess(t *testing.T, s accessSetup) *access {
 	if err != nil {
 		t.Fatal(err)
 	}
+	a.engine.exchange = s.exchange
 	a.addr = listen(t, a.engine)
 	_ = a.engine.sweeper.Stop(context.Background()) // has no bound, so no error
 	a.now = a.engine.clock.Now()
@@ -387,7 +389,16 @@ func TestRevokedWhileWaiting(t *testing.T) {
 // the connection serves the next request.
 func TestRevokedBeforeUseOfIdleConnection(t *testing.T) {
 	var requests atomic.Int32
-	a := newAccess(t, accessSetup{scheme: "http", maxConns: 1, handler: func(http.ResponseWriter, *http.Request) { requests.Add(1) }})
+	var revoke atomic.Pointer[func()] // called right before a request is forwarded, unless nil
+	a := newAccess(t, accessSetup{
+		scheme: "http", maxConns: 1, handler: func(http.ResponseWriter, *http.Request) { requests.Add(1) },
+		exchange: func(s *stream) error {
+			if f := revoke.Load(); f != nil {
+				(*f)()
+			}
+			return s.forward()
+		},
+	})
 	get := func(want int) {
 		t.Helper()
 		response, err := client(t).RoundTrip(a.request("GET", "/", nil, ""))
@@ -398,14 +409,14 @@ func TestRevokedBeforeUseOfIdleConnection(t *testing.T) {
 			t.Errorf("got status %d, %s, error %v; want %d", response.StatusCode, body, err, want)
 		}
 	}
-	var forward func(*stream) error
-	a.engine.exchange = func(s *stream) error { return forward(s) }
-	forward = (*stream).forward
 	get(http.StatusOK)
-	forward = func(s *stream) error { a.revoke(); return s.forward() }
+	revoked := make(chan bool, 1)
+	revokeNow := func() { a.revoke(); revoked <- true }
+	revoke.Store(&revokeNow)
 	get(http.StatusUnauthorized)
+	<-revoked
 	a.apply(func() { a.key.RevokedAt = time.Time{}; a.source.PutKey(a.key) })
-	forward = (*stream).forward
+	revoke.Store(nil)
 	get(http.StatusOK)
 	if got := requests.Load(); got != 2 {
 		t.Errorf("the service got %d requests, want 2", got)
