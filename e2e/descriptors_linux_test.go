@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/keygate/keygate/internal/keygatetest/fdtest"
+	"github.com/keygate/keygate/internal/keygatetest/proctest"
 )
 
 // idle opens n connections to addr and leaves them open, each with the start of a head.
@@ -82,7 +82,7 @@ func TestFewDescriptors(t *testing.T) {
 		t.Errorf("%d of 5 events arrived", len(receiver.all()))
 	}
 	s.call(http.StatusOK, "GET", "/v1/audit-log", nil)
-	if open := fdtest.Count(t, strconv.Itoa(s.cmd.Process.Pid)).Total(); open > files-32 {
+	if open := proctest.CountDescriptors(t, strconv.Itoa(s.cmd.Process.Pid)).Total(); open > files-32 {
 		t.Errorf("the server has %d of %d descriptors open, want a reserve", open, files)
 	}
 	if strings.Contains(s.output.String(), "too many open files") {

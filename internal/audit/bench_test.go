@@ -8,7 +8,7 @@ import (
 
 	"github.com/keygate/keygate/internal/audit"
 	"github.com/keygate/keygate/internal/id"
-	"github.com/keygate/keygate/internal/keygatetest/cputest"
+	"github.com/keygate/keygate/internal/keygatetest/proctest"
 )
 
 // mixed generates the traffic of a busy installation: 2,000 requests a second with 1,000
@@ -62,7 +62,7 @@ func (m *mixed) fill(t *audit.Table, n int) {
 
 // perRecord reports the processor time since start for each of n records.
 func perRecord(b *testing.B, start time.Duration, n int) {
-	b.ReportMetric(float64(cputest.Used(b)-start)/float64(b.N)/float64(n), "cpu-ns/record")
+	b.ReportMetric(float64(proctest.CPUTime(b)-start)/float64(b.N)/float64(n), "cpu-ns/record")
 }
 
 // BenchmarkTake, BenchmarkChunks and BenchmarkSeal measure the three steps of a record from
@@ -76,7 +76,7 @@ func BenchmarkTake(b *testing.B) {
 	}
 	var table audit.Table
 	b.ReportAllocs()
-	start := cputest.Used(b)
+	start := proctest.CPUTime(b)
 	for b.Loop() {
 		table.Reset()
 		for i := range events {
@@ -95,14 +95,14 @@ func BenchmarkSort(b *testing.B) {
 		m.next(&events[(i%shards)*len(events)/shards+i/shards])
 	}
 	var table audit.Table
-	start, filling := cputest.Used(b), time.Duration(0)
+	start, filling := proctest.CPUTime(b), time.Duration(0)
 	for b.Loop() {
 		table.Reset()
-		before := cputest.Used(b)
+		before := proctest.CPUTime(b)
 		for i := range events {
 			table.AddEvent(&events[i])
 		}
-		filling += cputest.Used(b) - before
+		filling += proctest.CPUTime(b) - before
 		table.Sort()
 	}
 	perRecord(b, start+filling, len(events))
@@ -112,7 +112,7 @@ func BenchmarkChunks(b *testing.B) {
 	var table audit.Table
 	newMixed().fill(&table, audit.RunRecords)
 	b.ReportAllocs()
-	start, size := cputest.Used(b), 0
+	start, size := proctest.CPUTime(b), 0
 	for b.Loop() {
 		table.Sort()
 		chunks, err := table.Chunks("")
@@ -139,7 +139,7 @@ func BenchmarkSeal(b *testing.B) {
 	b.ReportAllocs()
 	size := 0
 	var t audit.Table
-	start := cputest.Used(b)
+	start := proctest.CPUTime(b)
 	for b.Loop() {
 		t.Reset()
 		if _, err := c.Gather(&t, &audit.Open{Chunks: chunks}); err != nil {

@@ -13,7 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/keygate/keygate/internal/id"
-	"github.com/keygate/keygate/internal/keygatetest/cputest"
+	"github.com/keygate/keygate/internal/keygatetest/proctest"
 )
 
 // plainRecord is a record as the list of the management API has it, if it has no more fields than
@@ -159,7 +159,7 @@ func BenchmarkLines(b *testing.B) {
 			step := &ScanStep{scan: &Scan{codec: c, query: newQuery(Filter{})}, blocks: slices.Repeat([]*Block{{Content: content}}, 1)}
 			to, size := NewLineEncoder(format, plainRecord), 0
 			b.ReportAllocs()
-			start := cputest.Used(b)
+			start := proctest.CPUTime(b)
 			for b.Loop() {
 				size = 0
 				err := step.Encode(to, func(lines []byte) error {
@@ -170,7 +170,7 @@ func BenchmarkLines(b *testing.B) {
 					b.Fatal(err)
 				}
 			}
-			b.ReportMetric(float64(cputest.Used(b)-start)/float64(b.N)/MaxRecords, "cpu-ns/record")
+			b.ReportMetric(float64(proctest.CPUTime(b)-start)/float64(b.N)/MaxRecords, "cpu-ns/record")
 			b.ReportMetric(float64(size)/MaxRecords, "bytes/record")
 		})
 	}

@@ -17,11 +17,11 @@ import (
 	"github.com/keygate/keygate/internal/keygatetest"
 	"github.com/keygate/keygate/internal/keygatetest/porttest"
 	"github.com/keygate/keygate/internal/keygatetest/postgrestest"
-	"github.com/keygate/keygate/internal/keygatetest/signaltest"
+	"github.com/keygate/keygate/internal/keygatetest/proctest"
 )
 
 func TestMain(m *testing.M) {
-	signaltest.Restore() // scripts send SIGHUP and SIGINT
+	proctest.RestoreSignals() // scripts send SIGHUP and SIGINT
 	testscript.Main(m, map[string]func(){
 		"keygate": func() { os.Exit(cli.Run(context.Background(), cli.OS(), os.Args[1:])) },
 	})

@@ -6,7 +6,7 @@ import (
 	"runtime"
 	"testing"
 
-	"github.com/keygate/keygate/internal/keygatetest/cputest"
+	"github.com/keygate/keygate/internal/keygatetest/proctest"
 	"github.com/keygate/keygate/internal/proxy"
 )
 
@@ -26,7 +26,7 @@ func BenchmarkPassBulk(b *testing.B) {
 			go func() { _, _ = pass(to, from) }()
 			chunk := make([]byte, 1<<20)
 			b.SetBytes(int64(len(chunk)))
-			before := cputest.Used(b)
+			before := proctest.CPUTime(b)
 			go func() {
 				for range b.N {
 					_, _ = in.Write(chunk)
@@ -38,7 +38,7 @@ func BenchmarkPassBulk(b *testing.B) {
 					b.Fatal(err)
 				}
 			}
-			b.ReportMetric(float64((cputest.Used(b)-before).Microseconds())/float64(b.N), "cpu-µs/MiB")
+			b.ReportMetric(float64((proctest.CPUTime(b)-before).Microseconds())/float64(b.N), "cpu-µs/MiB")
 		})
 	}
 }

@@ -5,7 +5,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/keygate/keygate/internal/keygatetest/cputest"
+	"github.com/keygate/keygate/internal/keygatetest/proctest"
 	"github.com/keygate/keygate/internal/repository"
 )
 
@@ -33,13 +33,13 @@ func BenchmarkPoll(b *testing.B) {
 			if _, err := head(b, client, src); err != nil {
 				b.Fatal(err)
 			}
-			before := cputest.Used(b)
+			before := proctest.CPUTime(b)
 			for b.Loop() {
 				if _, err := head(b, client, src); err != nil {
 					b.Fatal(err)
 				}
 			}
-			b.ReportMetric(float64(cputest.Used(b)-before)/float64(b.N)/1e6, "CPU-ms/poll")
+			b.ReportMetric(float64(proctest.CPUTime(b)-before)/float64(b.N)/1e6, "CPU-ms/poll")
 		})
 	}
 }

@@ -6,14 +6,14 @@ import (
 	"testing"
 
 	"github.com/keygate/keygate/internal/keygatetest/awaittest"
-	"github.com/keygate/keygate/internal/keygatetest/disktest"
+	"github.com/keygate/keygate/internal/keygatetest/proctest"
 )
 
 // Guarantee: on a full disk requests are served, reports can be read, /readyz is 200 and says
 // degraded, and a metric says so; all of that ends when there is space again, and nothing is
 // lost (contract, sections 1 and 7).
 func TestFullDiskDegrades(t *testing.T) {
-	if !disktest.Alone(t) {
+	if !proctest.Alone(t) {
 		return
 	}
 	f := startServing(t)
@@ -22,7 +22,7 @@ func TestFullDiskDegrades(t *testing.T) {
 	if got := f.ops(t, "/readyz"); got != "ready\n" {
 		t.Errorf("/readyz: got %q before the disk is full, want ready alone", got)
 	}
-	release := disktest.LimitFileSize(t, 1)
+	release := proctest.LimitFileSize(t, 1)
 	released := false
 	defer func() {
 		if !released {
@@ -69,11 +69,11 @@ func TestFullDiskDegrades(t *testing.T) {
 
 // Guarantee: a server that stops while the disk is full says how many records it has lost.
 func TestStopSaysWhatIsLost(t *testing.T) {
-	if !disktest.Alone(t) {
+	if !proctest.Alone(t) {
 		return
 	}
 	f := startServing(t)
-	release := disktest.LimitFileSize(t, 1)
+	release := proctest.LimitFileSize(t, 1)
 	for range 7 {
 		f.request(t)
 	}

@@ -4,19 +4,19 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/keygate/keygate/internal/keygatetest/disktest"
+	"github.com/keygate/keygate/internal/keygatetest/proctest"
 	"github.com/keygate/keygate/internal/spool"
 )
 
 // Guarantee: a frame that the disk has no space for is refused, and the queue goes on as if it had not been
 // there.
 func TestFullDisk(t *testing.T) {
-	if !disktest.Alone(t) {
+	if !proctest.Alone(t) {
 		return
 	}
 	h := newHarness(t, 1<<20)
 	h.add("a", 1)
-	release := disktest.LimitFileSize(t, uint64(h.Bytes())+30)
+	release := proctest.LimitFileSize(t, uint64(h.Bytes())+30)
 	err := h.Append(spool.Frame{Records: 1, Payload: []byte(strings.Repeat("x", 100))})
 	release()
 	if err == nil {

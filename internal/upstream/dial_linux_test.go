@@ -10,9 +10,8 @@ import (
 
 	"github.com/keygate/keygate/internal/accesslog"
 	"github.com/keygate/keygate/internal/fault"
-	"github.com/keygate/keygate/internal/keygatetest/alonetest"
 	"github.com/keygate/keygate/internal/keygatetest/awaittest"
-	"github.com/keygate/keygate/internal/keygatetest/fdtest"
+	"github.com/keygate/keygate/internal/keygatetest/proctest"
 	"github.com/keygate/keygate/internal/upstream"
 	"github.com/keygate/keygate/internal/upstream/upstreamtest"
 )
@@ -20,14 +19,14 @@ import (
 // awaitSockets waits until this process has the given number of sockets.
 func awaitSockets(t *testing.T, want int) {
 	t.Helper()
-	awaittest.True(t, fmt.Sprint("the process has ", want, " sockets"), func() bool { return fdtest.Count(t, "self").Sockets == want })
+	awaittest.True(t, fmt.Sprint("the process has ", want, " sockets"), func() bool { return proctest.CountDescriptors(t, "self").Sockets == want })
 }
 
 // Guarantee: requests that wait for connections to an upstream that accepts none, or does not
 // complete the TLS handshake, hold at most 128 descriptors for each pool, however many they
 // are, and none once their clients have left.
 func TestAbandonedDialsHoldNothing(t *testing.T) {
-	if !alonetest.Alone(t) {
+	if !proctest.Alone(t) {
 		return
 	}
 	silent := upstreamtest.Serve(t, func(c *upstreamtest.Conn) { _, _ = c.Discard(1 << 30) })
@@ -42,7 +41,7 @@ func TestAbandonedDialsHoldNothing(t *testing.T) {
 		t.Run(tc.scheme, func(t *testing.T) {
 			pools := newPools(t, upstream.Config{})
 			o := upstream.Origin{Scheme: tc.scheme, Host: tc.host}
-			before := fdtest.Count(t, "self").Sockets
+			before := proctest.CountDescriptors(t, "self").Sockets
 			const requests = 600
 			dials := 128
 			if tc.scheme == "h2c" {

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/keygate/keygate/internal/keygatetest/awaittest"
-	"github.com/keygate/keygate/internal/keygatetest/cputest"
+	"github.com/keygate/keygate/internal/keygatetest/proctest"
 	"github.com/keygate/keygate/internal/netguard"
 	"github.com/keygate/keygate/internal/tlspump/tlspumptest"
 	"github.com/keygate/keygate/internal/upstream/upstreamtest"
@@ -121,13 +121,13 @@ func BenchmarkH1Conn(b *testing.B) {
 		defer c.Discard()
 		e := newExchanger(c)
 		b.ReportAllocs()
-		before := cputest.Used(b)
+		before := proctest.CPUTime(b)
 		for b.Loop() {
 			if err := e.again(pool); err != nil {
 				b.Fatal(err)
 			}
 		}
-		b.ReportMetric(float64(cputest.Used(b)-before)/float64(b.N), "cpu-ns/op")
+		b.ReportMetric(float64(proctest.CPUTime(b)-before)/float64(b.N), "cpu-ns/op")
 	}
 	b.Run("http", func(b *testing.B) {
 		addr := upstreamtest.Serve(b, func(c *upstreamtest.Conn) {

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/keygate/keygate/internal/http2"
-	"github.com/keygate/keygate/internal/keygatetest/cputest"
+	"github.com/keygate/keygate/internal/keygatetest/proctest"
 )
 
 // storm sends requests of all kinds at once, and gives many of them up. It returns how many
@@ -264,7 +264,7 @@ func each(b *testing.B, at int, prepare func() (exchange func())) {
 	prepare()()
 	b.ReportAllocs()
 	b.ResetTimer()
-	before := cputest.Used(b)
+	before := proctest.CPUTime(b)
 	var left atomic.Int64
 	left.Store(int64(b.N))
 	var done sync.WaitGroup
@@ -277,5 +277,5 @@ func each(b *testing.B, at int, prepare func() (exchange func())) {
 		})
 	}
 	done.Wait()
-	b.ReportMetric(float64(cputest.Used(b)-before)/float64(b.N), "cpu-ns/op")
+	b.ReportMetric(float64(proctest.CPUTime(b)-before)/float64(b.N), "cpu-ns/op")
 }

@@ -9,18 +9,18 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/keygate/keygate/internal/keygatetest/disktest"
+	"github.com/keygate/keygate/internal/keygatetest/proctest"
 )
 
 // Guarantee: a file on a full disk keeps only whole lines. The lines that it cannot take are
 // counted as lost, and it grows again once there is room.
 func TestFullFile(t *testing.T) {
-	if !disktest.Alone(t) {
+	if !proctest.Alone(t) {
 		return
 	}
 	path := filepath.Join(t.TempDir(), "access.log")
 	w := newWriter(t, Config{Path: path})
-	release := disktest.LimitFileSize(t, 1000)
+	release := proctest.LimitFileSize(t, 1000)
 	w.Take(numbered(0, 10))
 	w.flush()
 	w.Take(numbered(10, 10))

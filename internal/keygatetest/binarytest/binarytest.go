@@ -10,13 +10,13 @@ import (
 
 	// Imported so that a change of the binary's code invalidates cached test results.
 	_ "github.com/keygate/keygate/internal/cli"
-	"github.com/keygate/keygate/internal/keygatetest/signaltest"
+	"github.com/keygate/keygate/internal/keygatetest/proctest"
 )
 
 // Run builds keygate in a temporary directory, stores its path in binary, runs the tests of m and returns
 // the status with which their TestMain must exit. If keygate cannot be built, it says why and returns 1.
 func Run(m *testing.M, binary *string) int {
-	signaltest.Restore()
+	proctest.RestoreSignals()
 	dir, err := os.MkdirTemp("", "keygate-binary-")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/keygate/keygate/internal/keygatetest/cputest"
+	"github.com/keygate/keygate/internal/keygatetest/proctest"
 	"github.com/keygate/keygate/internal/upstream/upstreamtest"
 )
 
@@ -31,7 +31,7 @@ func BenchmarkForward(b *testing.B) {
 			request := "GET /a HTTP/1.1\r\nHost: api.test\r\nAuthorization: Bearer " + g.key + "\r\n\r\n"
 			b.ReportAllocs()
 			b.SetParallelism(16)
-			before := cputest.Used(b)
+			before := proctest.CPUTime(b)
 			b.RunParallel(func(pb *testing.PB) {
 				conn, err := net.Dial("tcp", g.addr)
 				if err != nil {
@@ -54,7 +54,7 @@ func BenchmarkForward(b *testing.B) {
 					}
 				}
 			})
-			b.ReportMetric(float64(cputest.Used(b)-before)/float64(b.N), "cpu-ns/op")
+			b.ReportMetric(float64(proctest.CPUTime(b)-before)/float64(b.N), "cpu-ns/op")
 		})
 	}
 }

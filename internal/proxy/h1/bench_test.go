@@ -8,7 +8,7 @@ import (
 
 	"github.com/keygate/keygate/internal/accesslog"
 	"github.com/keygate/keygate/internal/admit"
-	"github.com/keygate/keygate/internal/keygatetest/cputest"
+	"github.com/keygate/keygate/internal/keygatetest/proctest"
 	"github.com/keygate/keygate/internal/proxy"
 	"github.com/keygate/keygate/internal/upstream/upstreamtest"
 )
@@ -23,7 +23,7 @@ func BenchmarkExchange(b *testing.B) {
 	request := []byte("GET /a/b?c=d HTTP/1.1\r\nHost: api.test\r\nUser-Agent: bench\r\nAccept: */*\r\nAuthorization: Bearer " + g.key + "\r\n\r\n")
 	b.ReportAllocs()
 	b.SetParallelism(16)
-	before := cputest.Used(b)
+	before := proctest.CPUTime(b)
 	b.RunParallel(func(pb *testing.PB) {
 		conn, err := net.Dial("tcp", g.addr)
 		if err != nil {
@@ -44,7 +44,7 @@ func BenchmarkExchange(b *testing.B) {
 			}
 		}
 	})
-	b.ReportMetric(float64(cputest.Used(b)-before)/float64(b.N), "cpu-ns/op")
+	b.ReportMetric(float64(proctest.CPUTime(b)-before)/float64(b.N), "cpu-ns/op")
 }
 
 // BenchmarkRecord measures what the access record adds to a request: the record is filled and

@@ -5,15 +5,14 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/keygate/keygate/internal/keygatetest/alonetest"
-	"github.com/keygate/keygate/internal/keygatetest/fdtest"
+	"github.com/keygate/keygate/internal/keygatetest/proctest"
 	"github.com/keygate/keygate/internal/proxy"
 	"github.com/keygate/keygate/internal/upstream/upstreamtest"
 )
 
 // Guarantee: an idle tunnel holds two file descriptors, its two connections, and no pipe.
 func TestIdleTunnelHoldsTwoDescriptors(t *testing.T) {
-	if !alonetest.Alone(t) {
+	if !proctest.Alone(t) {
 		return
 	}
 	s := setup{limit: "1000000/s"}
@@ -32,11 +31,11 @@ func TestIdleTunnelHoldsTwoDescriptors(t *testing.T) {
 	}
 	open() // what only the first connection opens does not count
 	const tunnels = 100
-	before := fdtest.Count(t, "self")
+	before := proctest.CountDescriptors(t, "self")
 	for range tunnels {
 		open()
 	}
-	after := fdtest.Count(t, "self")
+	after := proctest.CountDescriptors(t, "self")
 	// The client and the upstream in this process have a socket each as well.
 	if got, want := after.Sockets-before.Sockets, (2+2)*tunnels; got != want {
 		t.Errorf("%d tunnels have %d sockets, want %d", tunnels, got, want)
@@ -49,7 +48,7 @@ func TestIdleTunnelHoldsTwoDescriptors(t *testing.T) {
 // Guarantee: long bodies hold at most Config.MaxPipes pipes, however many of them stall, and
 // those that get none pass all the same.
 func TestStalledBodiesHoldFewPipes(t *testing.T) {
-	if !alonetest.Alone(t) {
+	if !proctest.Alone(t) {
 		return
 	}
 	const bodies, size, maxPipes = 12, 2 << 20, 3
@@ -62,7 +61,7 @@ func TestStalledBodiesHoldFewPipes(t *testing.T) {
 		return strings.Repeat("b", size/2)
 	})
 	g := start(t, s)
-	before := fdtest.Count(t, "self")
+	before := proctest.CountDescriptors(t, "self")
 	var clients []*client
 	for range bodies {
 		c := g.dial(t)
@@ -72,7 +71,7 @@ func TestStalledBodiesHoldFewPipes(t *testing.T) {
 		clients = append(clients, c)
 	}
 	// A pipe that was given back may serve the next body or stay open until it is collected.
-	if got := fdtest.Count(t, "self").Pipes - before.Pipes; got == 0 || got > 2*maxPipes {
+	if got := proctest.CountDescriptors(t, "self").Pipes - before.Pipes; got == 0 || got > 2*maxPipes {
 		t.Errorf("%d stalled bodies hold %d ends of pipes, want 1 to %d", bodies, got, 2*maxPipes)
 	}
 	close(release)

@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/net/http2"
 
-	"github.com/keygate/keygate/internal/keygatetest/cputest"
+	"github.com/keygate/keygate/internal/keygatetest/proctest"
 	"github.com/keygate/keygate/internal/netguard"
 	"github.com/keygate/keygate/internal/proxy"
 	"github.com/keygate/keygate/internal/snapshot"
@@ -137,11 +137,11 @@ func BenchmarkRequest(b *testing.B) {
 		b.Run(shape, func(b *testing.B) {
 			r := newRequester(b, shape)
 			b.ReportAllocs()
-			before := cputest.Used(b)
+			before := proctest.CPUTime(b)
 			for b.Loop() {
 				r.next()
 			}
-			b.ReportMetric(float64(cputest.Used(b)-before)/float64(b.N), "cpu-ns/op")
+			b.ReportMetric(float64(proctest.CPUTime(b)-before)/float64(b.N), "cpu-ns/op")
 		})
 	}
 }

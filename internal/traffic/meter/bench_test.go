@@ -9,7 +9,7 @@ import (
 
 	"github.com/keygate/keygate/internal/accesslog"
 	"github.com/keygate/keygate/internal/id"
-	"github.com/keygate/keygate/internal/keygatetest/cputest"
+	"github.com/keygate/keygate/internal/keygatetest/proctest"
 	"github.com/keygate/keygate/internal/ratelimit"
 	"github.com/keygate/keygate/internal/store/sqlite"
 	"github.com/keygate/keygate/internal/traffic"
@@ -62,7 +62,7 @@ func BenchmarkTake(b *testing.B) {
 			}
 			b.ReportAllocs()
 			b.ResetTimer()
-			before := cputest.Used(b)
+			before := proctest.CPUTime(b)
 			for i := 0; i < b.N; i += 128 {
 				at := i / 128
 				if at%len(batches) == 0 {
@@ -70,7 +70,7 @@ func BenchmarkTake(b *testing.B) {
 				}
 				m.Take(batches[at%len(batches)])
 			}
-			b.ReportMetric(float64(cputest.Used(b)-before)/float64(b.N), "cpu-ns/record")
+			b.ReportMetric(float64(proctest.CPUTime(b)-before)/float64(b.N), "cpu-ns/record")
 		})
 	}
 }
@@ -99,11 +99,11 @@ func BenchmarkFlush(b *testing.B) {
 			m.Take(batch)
 		}
 		b.StartTimer()
-		before := cputest.Used(b)
+		before := proctest.CPUTime(b)
 		if err := m.Sync(context.Background()); err != nil {
 			b.Fatal(err)
 		}
-		spent += cputest.Used(b) - before
+		spent += proctest.CPUTime(b) - before
 	}
 	b.ReportMetric(float64(spent)/float64(b.N)/float64(len(batches)*128), "cpu-ns/record")
 }
@@ -141,14 +141,14 @@ func BenchmarkReport(b *testing.B) {
 			}
 			test.q.Until = end
 			b.ReportAllocs()
-			before := cputest.Used(b)
+			before := proctest.CPUTime(b)
 			for b.Loop() {
 				rows, err := m.Report(ctx, account, test.q)
 				if err != nil || len(rows) < 24 || rows[0].Requests == 0 && rows[len(rows)-1].Requests == 0 {
 					b.Fatalf("got %d rows and the error %v, want at least 24 rows with requests", len(rows), err)
 				}
 			}
-			b.ReportMetric(float64(cputest.Used(b)-before)/float64(b.N)/1e6, "cpu-ms/report")
+			b.ReportMetric(float64(proctest.CPUTime(b)-before)/float64(b.N)/1e6, "cpu-ms/report")
 		})
 	}
 }
@@ -171,14 +171,14 @@ func BenchmarkTop(b *testing.B) {
 		b.Run("a_day_by_"+string(by), func(b *testing.B) {
 			q := traffic.Query{Interval: traffic.Hour, Group: by, Since: end.Add(-24 * time.Hour), Until: end}
 			b.ReportAllocs()
-			before := cputest.Used(b)
+			before := proctest.CPUTime(b)
 			for b.Loop() {
 				rows, err := m.Top(ctx, account, q, traffic.ByRequests, 10)
 				if err != nil || len(rows) != 10 {
 					b.Fatalf("got %d rows and the error %v, want 10", len(rows), err)
 				}
 			}
-			b.ReportMetric(float64(cputest.Used(b)-before)/float64(b.N)/1e6, "cpu-ms/report")
+			b.ReportMetric(float64(proctest.CPUTime(b)-before)/float64(b.N)/1e6, "cpu-ms/report")
 		})
 	}
 }
@@ -246,14 +246,14 @@ func BenchmarkSimulate(b *testing.B) {
 	of.Key = [16]byte{}
 	for _, limit := range []int64{100_000, 1000} {
 		b.Run(fmt.Sprintf("%d_a_second", limit), func(b *testing.B) {
-			before := cputest.Used(b)
+			before := proctest.CPUTime(b)
 			for b.Loop() {
 				got, err := m.Simulate(ctx, account, traffic.What{Flow: of, Limit: ratelimit.Config{Sustained: ratelimit.Rate{Count: limit, Per: time.Second}}})
 				if err != nil || got.Requests != 86400*20_000 {
 					b.Fatalf("got %+v and the error %v, want %d requests", got, err, 86400*20_000)
 				}
 			}
-			b.ReportMetric(float64(cputest.Used(b)-before)/float64(b.N)/1e6, "cpu-ms/day")
+			b.ReportMetric(float64(proctest.CPUTime(b)-before)/float64(b.N)/1e6, "cpu-ms/day")
 		})
 	}
 }

@@ -1,6 +1,6 @@
 //go:build unix
 
-package signaltest_test
+package proctest_test
 
 import (
 	"os/exec"
@@ -8,7 +8,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/keygate/keygate/internal/keygatetest/signaltest"
+	"github.com/keygate/keygate/internal/keygatetest/proctest"
 )
 
 // Guarantee: a process that a test starts is ended by a signal, although the tests were started with that
@@ -19,7 +19,7 @@ func TestChildrenDoNotInheritIgnoredSignals(t *testing.T) {
 		signal.Ignore(sig)
 		t.Cleanup(func() { signal.Reset(sig) })
 	}
-	signaltest.Restore()
+	proctest.RestoreSignals()
 	for name, sig := range signals {
 		if err := syscall.Kill(syscall.Getpid(), sig); err != nil {
 			t.Fatal(err)

@@ -1,4 +1,4 @@
-package fdtest
+package proctest
 
 import (
 	"os"
@@ -7,18 +7,16 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/keygate/keygate/internal/keygatetest/alonetest"
 )
 
-// Open is the number of open file descriptors of a process.
-type Open struct{ Sockets, Pipes, Others int }
+// Descriptors is the number of open file descriptors of a process.
+type Descriptors struct{ Sockets, Pipes, Others int }
 
 // Total returns the number of all of them.
-func (o Open) Total() int { return o.Sockets + o.Pipes + o.Others }
+func (d Descriptors) Total() int { return d.Sockets + d.Pipes + d.Others }
 
-// Count returns the open file descriptors of a process, named as in /proc: "self" is this one.
-func Count(t testing.TB, process string) (open Open) {
+// CountDescriptors returns the open file descriptors of a process, named as in /proc: "self" is this one.
+func CountDescriptors(t testing.TB, process string) (open Descriptors) {
 	t.Helper()
 	dir := "/proc/" + process + "/fd"
 	entries, err := os.ReadDir(dir)
@@ -39,12 +37,11 @@ func Count(t testing.TB, process string) (open Open) {
 	return open
 }
 
-// Limit sets the limit of open files of this process. The test must have called
-// alonetest.Alone.
-func Limit(t testing.TB, files uint64) {
+// LimitDescriptors sets the limit of open files of this process. The test must have called Alone.
+func LimitDescriptors(t testing.TB, files uint64) {
 	t.Helper()
-	if !alonetest.Is(t) {
-		t.Fatal("Limit without alonetest.Alone")
+	if !IsAlone(t) {
+		t.Fatal("LimitDescriptors without Alone")
 	}
 	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: files, Max: files}); err != nil {
 		t.Fatal(err)

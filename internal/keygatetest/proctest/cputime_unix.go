@@ -1,6 +1,6 @@
 //go:build unix
 
-package cputest
+package proctest
 
 import (
 	"time"
@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func used() (time.Duration, error) {
+func cpuTime() (time.Duration, error) {
 	var u unix.Rusage
 	err := unix.Getrusage(unix.RUSAGE_SELF, &u)
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano()), err

@@ -1,4 +1,4 @@
-package cputest
+package proctest
 
 import (
 	"time"
@@ -6,7 +6,7 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-func used() (time.Duration, error) {
+func cpuTime() (time.Duration, error) {
 	var created, exited, kernel, user windows.Filetime
 	err := windows.GetProcessTimes(windows.CurrentProcess(), &created, &exited, &kernel, &user)
 	return since(kernel) + since(user), err

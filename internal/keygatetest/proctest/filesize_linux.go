@@ -1,27 +1,17 @@
-package disktest
+package proctest
 
 import (
 	"os/signal"
 	"testing"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/keygate/keygate/internal/keygatetest/alonetest"
 )
 
-// Alone reports whether the test may call LimitFileSize, and if not, runs it in a process of
-// its own, for which Alone returns true. The limit holds for a whole process: the test binary
-// itself writes files too, for go test.
-func Alone(t *testing.T) bool {
-	t.Helper()
-	return alonetest.Alone(t)
-}
-
-// LimitFileSize limits the size of files that this process writes, until release is called.
-// The test must have called Alone.
+// LimitFileSize limits the size of files that this process writes, as if the disk were full, until release is
+// called. The test must have called Alone: the test binary writes files too, for go test.
 func LimitFileSize(t *testing.T, bytes uint64) (release func()) {
 	t.Helper()
-	if !alonetest.Is(t) {
+	if !IsAlone(t) {
 		t.Fatal("LimitFileSize without Alone")
 	}
 	signal.Ignore(unix.SIGXFSZ)

@@ -1,6 +1,6 @@
-// Package alonetest runs a test in a process of its own: one that changes or counts what
-// belongs to the whole process, such as a resource limit or the open files.
-package alonetest
+// Package proctest is about the process of a test: its processor time, descriptors, limits and signals, and tests
+// that need a process of their own for what they count or change.
+package proctest
 
 import (
 	"os"
@@ -10,13 +10,13 @@ import (
 )
 
 // environment names the test that this process runs alone.
-const environment = "KEYGATE_ALONETEST"
+const environment = "KEYGATE_ALONE"
 
 // Alone reports whether this process runs only this test. If not, Alone runs the test in a
 // process of its own, for which it returns true, and fails this one with it.
 func Alone(t testing.TB) bool {
 	t.Helper()
-	if Is(t) {
+	if IsAlone(t) {
 		return true
 	}
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.v", "-test.run=^"+regexp.QuoteMeta(t.Name())+"$")
@@ -27,5 +27,5 @@ func Alone(t testing.TB) bool {
 	return false
 }
 
-// Is reports whether this process runs only this test.
-func Is(t testing.TB) bool { return os.Getenv(environment) == t.Name() }
+// IsAlone reports whether this process runs only this test.
+func IsAlone(t testing.TB) bool { return os.Getenv(environment) == t.Name() }

@@ -1,2 +1,0 @@
-// Package fdtest counts and limits the file descriptors of a process, on Linux.
-package fdtest
