@@ -15,7 +15,7 @@ import (
 // Default is the name of the operator's account, created at the first start.
 const Default = "default"
 
-// Tier, the plan of an account in the API, decides how long the audit log is kept.
+// Tier is what the API calls the plan of an account. It decides how long the audit log is kept.
 type Tier string
 
 // The tiers (specification, Limits).
