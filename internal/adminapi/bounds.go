@@ -98,7 +98,7 @@ func (c *call) takeDocumentSlot() (err error) {
 
 // TakeDocument takes a slot for a document of an account that no call reads, such as one of a
 // repository, and waits for its turn like calls. The caller must call release with the size of the
-// document in bytes. The error is fairslots.ErrNone, or that of ctx.
+// document in bytes. The error is fairslots.ErrNone, or ctx.Err().
 func (a *API) TakeDocument(ctx context.Context, accountID string) (release func(bytes int), err error) {
 	giveBack, err := a.bounds.documents.Take(ctx, accountID)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 
 // Notifications are what the store notifies of.
 type Notifications interface {
-	// Wait returns when there may be a change. If ctx ends first, the error is that of ctx.
+	// Wait returns when there may be a change. If ctx ends first, the error is ctx.Err().
 	Wait(ctx context.Context) error
 	// Probe reports whether notifications arrive at all.
 	Probe(ctx context.Context) (bool, error)

@@ -177,7 +177,7 @@ func (c *Config) UseDataDir(dir string) {
 }
 
 // UseWebhookBackoff changes the waits after failed attempts of a delivery, unless they were set
-// explicitly. The waits are as in the setting; its error is that they are not valid.
+// explicitly. waits is written as in the setting. The error says that it is not valid.
 func (c *Config) UseWebhookBackoff(waits string) error {
 	if c.origins["webhook-backoff"].Kind != Default {
 		return nil

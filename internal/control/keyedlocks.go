@@ -26,7 +26,7 @@ func (s *Service) lockTable(ctx context.Context, actor *Actor, gatewayID string)
 	return s.tables.lock(ctx, actor.Account.ID+gatewayID)
 }
 
-// lock takes the lock of name, first come, first served. The error is that of ctx. The caller must
+// lock takes the lock of name, first come, first served. The error is ctx.Err(). The caller must
 // call unlock once.
 func (k *keyedLocks) lock(ctx context.Context, name string) (unlock func(), err error) {
 	k.mu.Lock()

@@ -205,10 +205,10 @@ func ofRoute(problems []gateway.RowProblem) error {
 	return fault.Join(all...)
 }
 
-// beside runs the transaction of a change of one route, which check compares with the others of its gateway. That is done
-// before the transaction, because all changes would wait: it takes a second for 100,000 routes. In the transaction, bad
-// returns what check has found; nothing if check is nil. If the routes have changed in between, all is done again, at last with check in the
-// transaction.
+// beside changes one route in a transaction, f. check compares the route with the others of its gateway. That takes a
+// second for 100,000 routes, so it runs before the transaction, for which all other changes wait. f gets its result from
+// bad, which returns nothing if check is nil. If the routes have changed meanwhile, beside begins again; the last time,
+// check runs in the transaction.
 func beside[T any](ctx context.Context, s *Service, actor *Actor, gatewayID string, check func(tx ReadTx) error, f func(w *work, bad func() (found, err error)) (T, error)) (T, error) {
 	for attempt := 1; ; attempt++ {
 		var known *compared

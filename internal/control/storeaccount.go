@@ -50,7 +50,8 @@ func (n *AccountCounts) ConfigurationBytes() int64 {
 	return n.GatewayBytes + n.RouteBytes + n.KeyBytes + n.WebhookBytes
 }
 
-// AccountRoom says of each of AccountCounts whether it is less than a bound; Configuration is ConfigurationBytes.
+// AccountRoom says for each number of AccountCounts whether it is below its bound. Configuration says so for
+// ConfigurationBytes.
 type AccountRoom struct{ Keys, LiveKeys, Responses, ResponseBytes, RevisionBytes, Configuration bool }
 
 // AccountStore finds and changes accounts. A name that is in use is fault.Conflict with the

@@ -46,7 +46,7 @@ type waiter struct{ granted chan struct{} } // closed when the slot is given
 func New(cfg Config) *Slots { return &Slots{cfg: cfg, accounts: map[string]*share{}} }
 
 // Take takes a slot for an account, and waits for one if none is free. The caller must call
-// release once; further calls of it do nothing. The error is ErrNone, or that of ctx if it
+// release once; further calls of it do nothing. The error is ErrNone, or ctx.Err() if it
 // ends first.
 func (p *Slots) Take(ctx context.Context, account string) (release func(), err error) {
 	p.mu.Lock()

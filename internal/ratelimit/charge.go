@@ -65,7 +65,7 @@ func (c *Charge) Keep(scopes ...Scope) {
 func (c *Charge) Settle() { c.taken = false }
 
 // Wait waits for what Decide lacked when it returned NeedsReservation or NeedsTicket. The caller must then
-// decide again. The error is that of ctx, or has the code fault.Unavailable if the store of the daily cap
+// decide again. The error is ctx.Err(), or has the code fault.Unavailable if the store of the daily cap
 // fails, or if requests are refused while the limit store is lost.
 func (c *Charge) Wait(ctx context.Context) error {
 	if c.awaits != nil {

@@ -83,8 +83,8 @@ func (d *debt) give(amount int64, a *answer) {
 // owed says which request of a debt one is: when it was added, and the number of the last report before.
 type owed struct{ mono, number int64 }
 
-// forgive takes the request o of the given amount off what the store has not been told of: as the oldest, which would
-// be forgotten first. A request that was reported since, or is forgotten, stays: others would not be counted in its place.
+// forgive takes the amount of the request o off the debt: off its oldest part, which would be forgotten first. It does
+// nothing if o was reported since, or is forgotten: it would take off what others owe.
 func (d *debt) forgive(o owed, amount, mono, window int64) {
 	if o.number != d.number || mono-o.mono > min(window, maxWindow)*second {
 		return
@@ -96,7 +96,7 @@ func (d *debt) forgive(o owed, amount, mono, window int64) {
 	}
 }
 
-// debtParts is into how many parts the time in which a bucket refills is divided.
+// debtParts is the number of parts into which the time in which a bucket refills is divided.
 const debtParts = 8
 
 // maxWindow bounds the time for which a debt is kept, in seconds.

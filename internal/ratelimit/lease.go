@@ -256,8 +256,8 @@ func (e *Lease) giveBack(v *view, l *Limiter) {
 	}
 }
 
-// payBack gives back the tokens of the charge in v, which the limit store has charged with the answer a: to the
-// tokens of this node, if v has spent some of them, or to the store.
+// payBack gives back the tokens that v was charged, for which the limit store gave the answer a. They go to this node's
+// tokens if v has spent some of these, and otherwise to the store.
 func (e *Lease) payBack(v *view, a *answer, mono int64) {
 	if v.state == nil || !e.keepTokens(v.word, v.amount, a, mono) {
 		e.sharing.giveBack(e, v.amount, a, mono)

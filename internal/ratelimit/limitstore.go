@@ -61,7 +61,7 @@ type Take struct {
 	Born             int64 // birth of the bucket, which tells it from one that the store had before it was emptied; 0 for none
 }
 
-// AnyBirth is the Birth of a Take whose Known holds whichever bucket the store has.
+// AnyBirth is the Birth of a Take whose Known holds for every bucket that the store may have.
 const AnyBirth = -1
 
 // Gift is an amount that the store has charged and that is given back, because requests did not reach

@@ -77,7 +77,7 @@ func (s nodeStore) wait(ctx context.Context) error {
 
 var errLimitStore = errors.New("the limit store is down")
 
-// wait lets the time of the delay pass, or that of ctx if the store hangs.
+// wait lets the time of the delay pass, or ctx.Err() if the store hangs.
 func (s *memoryLimitStore) wait(ctx context.Context) error {
 	s.mu.Lock()
 	delay, hangs, down := s.delay, s.hangs, s.down

@@ -143,7 +143,7 @@ func (r *Reserver) Drop(limitID string) {
 }
 
 // Wait returns when d, for which a decision returned NeedsReservation, can decide, so that
-// the caller may decide again. The error is that of ctx, or has the code fault.Unavailable
+// the caller may decide again. The error is ctx.Err(), or has the code fault.Unavailable
 // if the store fails, does not answer within a second, or the Reserver has stopped. While the store fails,
 // Wait does not wait for the next attempt.
 func (r *Reserver) Wait(ctx context.Context, d *Daily) (err error) {

@@ -60,7 +60,7 @@ func (t *ticket) of(e *Lease) *ticket {
 	return nil
 }
 
-// wait waits for the answer, for the bound that is set for the limit store. The error is that of ctx, or has the
+// wait waits for the answer, for the bound that is set for the limit store. The error is ctx.Err(), or has the
 // code fault.Unavailable if requests are refused while the store is lost.
 func (t *ticket) wait(ctx context.Context) error {
 	if t.trip == nil {

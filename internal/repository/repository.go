@@ -170,7 +170,7 @@ func New(cfg Config) (*Client, error) {
 func (c *Client) Close() { c.http.close() }
 
 // Head returns the newest commit of the branch, and the server's host key (see File.HostKey).
-// The error is an *Error, or that of ctx.
+// The error is an *Error, or ctx.Err().
 func (c *Client) Head(ctx context.Context, s Source) (commit, hostKey string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, HeadTimeout)
 	defer cancel()
@@ -195,7 +195,7 @@ func (c *Client) Head(ctx context.Context, s Source) (commit, hostKey string, er
 }
 
 // Read returns the file as of the commit, which must be one that Head has returned. The error is
-// an *Error, or that of ctx.
+// an *Error, or ctx.Err().
 func (c *Client) Read(ctx context.Context, s Source, commit string) (*File, error) {
 	ctx, cancel := context.WithTimeout(ctx, ReadTimeout)
 	defer cancel()

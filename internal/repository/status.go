@@ -36,7 +36,7 @@ type Status struct {
 
 // SetStatus sets the status of a commit, over https, at the server of the repository's URL: that of
 // an ssh URL is asked on port 443. It follows no redirect. The error is an *Error without the
-// token, or that of ctx. It takes at most StatusTimeout.
+// token, or ctx.Err(). It takes at most StatusTimeout.
 func (c *Client) SetStatus(ctx context.Context, s Status) error {
 	ctx, cancel := context.WithTimeout(ctx, c.statusTimeout)
 	defer cancel()

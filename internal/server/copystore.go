@@ -86,7 +86,7 @@ func refuseMoved(dir string) error {
 }
 
 // CopyStore copies the SQLite store in the data directory of settings to their database, which must be empty, and
-// marks the directory as moved. version is that of this binary. It needs the directory's lock and the secret key. The copy is one transaction, so
+// marks the directory as moved. version is the version of this binary. It needs the directory's lock and the secret key. The copy is one transaction, so
 // a call that is ended before its end has changed nothing and can be repeated. progress is called for each table, again
 // and again; done and of are numbers of rows.
 func CopyStore(ctx context.Context, settings *config.Config, version string, log *slog.Logger, progress func(table string, done, of int64)) (_ *StoreCopy, err error) {

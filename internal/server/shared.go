@@ -76,7 +76,7 @@ func opensCanary(box *secret.Box, sealed []byte) error {
 	return nil
 }
 
-// MigrateDatabase migrates the schema of the PostgreSQL database. version is that of this binary.
+// MigrateDatabase migrates the schema of the PostgreSQL database. version is the version of this binary.
 func MigrateDatabase(ctx context.Context, settings *config.Config, version string, log *slog.Logger) error {
 	if err := needShared(settings); err != nil {
 		return err

@@ -337,7 +337,7 @@ func (f *Follower) DrainUsed(yield func(keyID string, at time.Time)) { f.used.dr
 // BucketBudget returns the budget of the buckets of limits with per: key.
 func (f *Follower) BucketBudget() *ratelimit.Budget { return f.buckets }
 
-// lock locks f for reading the change log. The error is that of ctx.
+// lock locks f for reading the change log. The error is ctx.Err().
 func (f *Follower) lock(ctx context.Context) error {
 	select {
 	case f.writing <- struct{}{}:

@@ -194,13 +194,14 @@ func (f *Follower) noteUnreadable(keyID string, err error) (first bool) {
 	return true
 }
 
-// isUnreadable reports whether err is of a record that one of several nodes cannot read. An error that does not say
-// so is of the store.
+// isUnreadable reports whether err means that this node, which is one of several, cannot read a record. Otherwise the
+// store has failed.
 func (f *Follower) isUnreadable(err error) bool {
 	return f.cfg.Shared != nil && errors.Is(err, ErrDamaged)
 }
 
-// storedAccounts is Source.Accounts. One of several nodes takes those that it cannot read for suspended.
+// storedAccounts is Source.Accounts. A node that is one of several takes accounts that it cannot read for
+// suspended.
 func (f *Follower) storedAccounts(ctx context.Context) ([]account.Account, error) {
 	if f.cfg.Shared == nil {
 		return f.cfg.Source.Accounts(ctx)

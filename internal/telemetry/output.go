@@ -41,9 +41,8 @@ func (o *Output) Fd() uintptr {
 	return ^uintptr(0)
 }
 
-// Write writes a line, which p is. It returns when the line is written or lost, or when the output has
-// not taken it for a quarter of a second; it is then the last one until the output takes it. It never
-// returns an error.
+// Write writes the line p. It returns when the line is written or lost, or after a quarter of a second in
+// which the output has not taken it; further lines are lost until it does. It never returns an error.
 func (o *Output) Write(p []byte) (int, error) {
 	if o.stuck.Load() {
 		select {

@@ -105,7 +105,7 @@ func (p *H1Pool) Take(hint *H1Conn) *H1Conn {
 // connections is reached, it waits in the FIFO queue. It gives up at the deadline, unless
 // that is zero, and when ctx ends.
 //
-// The error is that of ctx, or a *fault.Error with the code UpstreamUnreachable if the
+// The error is ctx.Err(), or a *fault.Error with the code UpstreamUnreachable if the
 // connection failed, or UpstreamTimeout if it was neither established nor refused by the
 // deadline, or no slot became free by then.
 func (p *H1Pool) Acquire(ctx context.Context, deadline time.Time, hint *H1Conn) (*H1Conn, error) {

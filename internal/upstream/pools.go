@@ -60,7 +60,7 @@ type Origin struct {
 	Account string
 
 	// These override the fields of Config unless they are zero. ConnectTimeout also bounds
-	// the TLS handshake, as a second period of the same length.
+	// the TLS handshake, which has as long again.
 	ConnectTimeout time.Duration
 	IdleTimeout    time.Duration
 	MaxConnAge     time.Duration

@@ -33,7 +33,7 @@ type Pooler struct {
 	server *Server
 }
 
-// URL returns the URL of a database of the server through the pooler. url is that of the server.
+// URL returns the URL of a database of the server through the pooler. url leads to the server itself.
 func (p *Pooler) URL(url string) string { return strings.Replace(url, p.server.Addr, p.Addr, 1) }
 
 // Pooler starts a PgBouncer in front of the server, and ends it with the test. mode is its pool_mode: "session",

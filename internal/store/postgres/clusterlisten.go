@@ -50,7 +50,7 @@ func (l *Listener) Close() {
 }
 
 // Wait returns when changes were committed, or a connection was just opened, so that some may have been
-// missed. If ctx ends first, the error is that of ctx.
+// missed. If ctx ends first, the error is ctx.Err().
 func (l *Listener) Wait(ctx context.Context) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -47,10 +47,10 @@ type Config struct {
 	Random io.Reader
 	// KeepSchema leaves the schema as it is: an older one is an error.
 	KeepSchema bool
-	// LeaseTTL is that of this node. A mutation holds the head of the change log for a quarter of it at most.
+	// LeaseTTL is how long the lease of this node lasts. A mutation holds the head of the change log for a quarter of it at most.
 	// 0 means 10s.
 	LeaseTTL time.Duration
-	// Version is that of this binary, which errors of binaries that are too old for the schema name.
+	// Version is the version of this binary. The error of a binary that is too old for the schema names it.
 	// "" is unknown.
 	Version string
 }

@@ -11,8 +11,8 @@ import (
 
 var _ requestlog.Store = (*DB)(nil)
 
-// AppendRequests implements requestlog.Store. It first makes the partitions of days that are missing, as those of a
-// clock that is ahead are, or of records that have waited since before retention dropped their day.
+// AppendRequests implements requestlog.Store. It first makes the partitions that are missing. A day has none
+// if the clock is ahead, or if retention has dropped it while its records waited.
 func (db *DB) AppendRequests(ctx context.Context, batch accesslog.BatchID, records []requestlog.Record, left []requestlog.LeftOut) error {
 	days := daysOf(records, left)
 	err := db.appendRequests(ctx, batch, days, records, left)

@@ -55,7 +55,7 @@ func SchemaVersion(ctx context.Context, url string) (v Version, err error) {
 	return v, err
 }
 
-// Migrate migrates the database of a URL to the newest schema. version is that of this binary, which errors of
+// Migrate migrates the database of a URL to the newest schema. version is the version of this binary, which errors of
 // binaries that are too old for the schema name.
 func Migrate(ctx context.Context, url, version string, log *slog.Logger) error {
 	files, err := migrations()

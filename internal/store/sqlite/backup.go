@@ -225,8 +225,8 @@ func replaceFile(from, to string) error {
 	return errors.Join(dir.Sync(), dir.Close())
 }
 
-// beforeMigration is what the name of a copy from before a migration has after the name of the
-// database, followed by the version of the schema.
+// beforeMigration is in the name of a copy that was made before a migration: between the name of the database and
+// the version of its schema.
 const beforeMigration = ".before-"
 
 // backupBeforeMigrate copies the database of a schema before it is migrated.

@@ -106,7 +106,7 @@ func (db *DB) LoadDailyCounts(ctx context.Context, node string, day int64, limit
 	return counts, err
 }
 
-// ReserveDaily implements ratelimit.DailyStore. The clock is that of the node.
+// ReserveDaily implements ratelimit.DailyStore. It goes by the clock of the node.
 func (db *DB) ReserveDaily(ctx context.Context, node string, day int64, claims []ratelimit.DailyClaim) (time.Time, error) {
 	return time.Time{}, db.Update(ctx, func(t control.Tx) error { return t.ReserveDaily(ctx, node, day, claims) })
 }
