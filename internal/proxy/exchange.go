@@ -140,6 +140,12 @@ func (x *Exchange) HeadTimeout() time.Duration {
 // false if there is no such limit.
 func (x *Exchange) CallTimeout() (d time.Duration, ok bool) { return x.limit, x.limited }
 
+// Late reports whether the grpc-timeout of a gRPC call has passed. The service measures it too, and may end the call
+// before the engine does: that is a timeout then, and no failure of the service.
+func (x *Exchange) Late() bool {
+	return x.limited && x.cfg.Mono()-x.start.Mono >= x.limit.Nanoseconds()
+}
+
 // Respond returns the status and body of the gateway's own response to a request that is
 // refused or has failed with err. It logs failures that the client did not cause. unsent is set if no byte of
 // the request has reached an upstream: then what it was charged is given back, if the response charges

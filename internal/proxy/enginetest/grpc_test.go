@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/net/http2"
 
@@ -160,6 +161,8 @@ func TestGRPCFailures(t *testing.T) {
 		{refusal{name: "grpc-timeout", status: 504, code: "4", message: "in time", limits: true, more: [][2]string{{"grpc-timeout", "20m"}}}, setup{upstream: "http://" + silent, realClock: true}},
 		{refusal{name: "no time at all", status: 504, code: "4", message: "in time", limits: true, more: [][2]string{{"grpc-timeout", "0n"}}}, setup{upstream: "http://" + silent, realClock: true}},
 		{refusal{name: "grpc-timeout, h2c", status: 504, code: "4", message: "in time", limits: true, more: [][2]string{{"grpc-timeout", "20000u"}}}, setup{upstream: h2cUpstream(t, waiting), realClock: true}},
+		{refusal{name: "ended by the service after its time", status: 504, code: "4", message: "in time", limits: true, more: [][2]string{{"grpc-timeout", "20m"}}}, setup{upstream: h2cUpstream(t, abort(25*time.Millisecond))}},
+		{refusal{name: "ended by the service before", status: 502, code: "14", message: "could not be reached", limits: true, more: [][2]string{{"grpc-timeout", "1H"}}}, setup{upstream: h2cUpstream(t, abort(0))}},
 		{refusal{name: "504", status: 504, code: "4", message: "in time", limits: true}, setup{upstream: "http://" + silent, timeout: "1s", realClock: true}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -172,6 +175,14 @@ func TestGRPCFailures(t *testing.T) {
 			}
 			g.checkRefusal(t, c.refusal, true)
 		})
+	}
+}
+
+// abort returns the handler of an upstream that resets the stream after some time.
+func abort(after time.Duration) http.HandlerFunc {
+	return func(http.ResponseWriter, *http.Request) {
+		<-time.After(after)
+		panic(http.ErrAbortHandler)
 	}
 }
 

@@ -286,7 +286,7 @@ func (s *stream) fail(err error) {
 		err = proxy.BodyTooLarge(s.Verdict.Gateway.MaxBodyBytes)
 	case why == cutCrowded:
 		err = proxy.TooManyBodies()
-	case why == cutTimeout, why == cutDeadline:
+	case why == cutTimeout, why == cutDeadline, why == notCut && s.failedLate(err):
 		err = proxy.TimedOut(err)
 	case why == cutPanicked:
 		err = proxy.Panicked()
@@ -300,6 +300,12 @@ func (s *stream) fail(err error) {
 	}
 	s.why = notCut // the response goes out
 	s.refuse(err)
+}
+
+// failedLate reports whether err is the failure of an upstream that ended a gRPC call after its time.
+func (s *stream) failedLate(err error) bool {
+	code := fault.CodeOf(err)
+	return s.Late() && (code == fault.UpstreamUnreachable || code == fault.Internal) // Internal: it has no code yet
 }
 
 // codeOf returns the code with which a stream is reset.
