@@ -10,15 +10,25 @@ import { test as base, expect, type Page } from '@playwright/test';
 
 export { expect };
 
+// The next port to try. Systems give ports from 32768 on to connections that ask for any, so that a port below is not
+// taken between the moment that it was found free and the start of the server.
+let nextPort = 20_000 + (process.pid % 1_000) * 10;
+
 // freePort returns a port of 127.0.0.1 that nothing listens on.
 async function freePort(): Promise<number> {
-  const s = createListener();
-  s.listen(0, '127.0.0.1');
-  await once(s, 'listening');
-  const { port } = s.address() as AddressInfo;
-  s.close();
-  await once(s, 'close');
-  return port;
+  for (;;) {
+    const port = nextPort++;
+    const s = createListener();
+    s.listen(port, '127.0.0.1');
+    const free = await once(s, 'listening').then(
+      () => true,
+      () => false, // another program listens there
+    );
+    if (!free) continue;
+    s.close();
+    await once(s, 'close');
+    return port;
+  }
 }
 
 type Handler = (request: IncomingMessage, body: string, response: ServerResponse) => void;

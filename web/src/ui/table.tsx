@@ -94,10 +94,11 @@ function moveRow(e: KeyboardEvent<HTMLTableElement>) {
 
 interface PagedProps<T> extends Omit<TableProps<T>, 'rows'> {
   query: UseQueryResult<Answer<{ data: T[]; next_cursor: string | null }>>;
+  ready?: boolean; // false: the rows wait for something else that they show
 }
 
 // PagedTable shows one page of a list and the way to the others. The page is in the URL (cursor).
-export function PagedTable<T>({ query, ...table }: PagedProps<T>) {
+export function PagedTable<T>({ query, ready = true, ...table }: PagedProps<T>) {
   const [{ cursor }, change] = useUrl<'cursor'>();
   const router = useRouter();
   const canGoBack = useCanGoBack(); // not on a page that a copied link opened
@@ -112,7 +113,7 @@ export function PagedTable<T>({ query, ...table }: PagedProps<T>) {
   return (
     <>
       {failure}
-      <Table {...table} rows={page?.data} />
+      <Table {...table} rows={ready ? page?.data : undefined} />
       {(cursor || next) && (
         <nav aria-label="Pages" className="flex items-center justify-end gap-2 border-t border-line px-4 py-2">
           {cursor && (

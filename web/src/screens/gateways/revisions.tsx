@@ -37,6 +37,7 @@ export default function Revisions() {
           label="Revisions"
           skeletons={3}
           query={query}
+          ready={!gateway.isPending} // the gateway says which revision is in force
           rowKey={(r: Revision) => r.revision_id}
           columns={[
             {
