@@ -186,7 +186,8 @@ type gatewayRecord struct {
 	Revision  *int64    `json:"revision" doc:"Number of the current revision; null before the first push." example:"3"`
 	CreatedAt time.Time `json:"created_at" doc:"When the gateway was created."`
 
-	settings []member
+	settings []member // those that the record always has
+	optional []member // those that are absent if they are not set
 }
 
 // member is a field of a JSON object.
@@ -269,9 +270,11 @@ func recordSchema(r huma.Registry, s *gateway.Setting) *huma.Schema {
 func presentGateway(g *gateway.Gateway) gatewayRecord {
 	r := gatewayRecord{GatewayID: g.ID, Revision: optionalNumber(g.Revision), CreatedAt: g.CreatedAt.UTC()}
 	for _, s := range recordSettings() {
-		v := s.Value(g)
-		if !s.Record.OmitEmpty || !reflect.ValueOf(v).IsZero() {
+		switch v := s.Value(g); {
+		case !s.Record.OmitEmpty:
 			r.settings = append(r.settings, member{s.Name, presentSetting(v)})
+		case !reflect.ValueOf(v).IsZero():
+			r.optional = append(r.optional, member{s.Name, presentSetting(v)})
 		}
 	}
 	return r
@@ -303,15 +306,9 @@ func presentSetting(value any) any {
 // MarshalJSON returns the object, with the settings before the number of the revision, or at the end if they
 // may be absent.
 func (r gatewayRecord) MarshalJSON() ([]byte, error) {
-	always := len(r.settings)
-	for i, s := range recordSettings() {
-		if s.Record.OmitEmpty {
-			always = min(always, i)
-		}
-	}
 	return marshalMembers(slices.Concat(
-		[]member{{"gateway_id", r.GatewayID}}, r.settings[:always],
-		[]member{{"revision", r.Revision}, {"created_at", r.CreatedAt}}, r.settings[always:]))
+		[]member{{"gateway_id", r.GatewayID}}, r.settings,
+		[]member{{"revision", r.Revision}, {"created_at", r.CreatedAt}}, r.optional))
 }
 
 // marshalMembers returns the JSON object with these fields in this order.

@@ -128,8 +128,8 @@ func (s *Scan) follow(ctx context.Context, src Source) (gap *Record, err error) 
 	return gap, nil
 }
 
-// choose finds which of the blocks of the next groups are to be read: those that by the index may have a match. Once
-// it has all, it puts them in the order of their first records.
+// choose chooses the blocks of the next groups that must be read, because the index does not exclude a match. Once it
+// has chosen all, it puts them in the order of their first records.
 func (s *Scan) choose(ctx context.Context, src Source) error {
 	from := GroupOf(s.chosen + 1)
 	through := min(s.head, (from+groupsAtOnce)*GroupSize)

@@ -62,9 +62,9 @@ func compareSettings(before, after *gateway.Revision) ([]SettingChange, error) {
 		if values[i], err = gateway.SettingValues(r.Content); err != nil {
 			return nil, fmt.Errorf("read the settings of revision %d of %s: %w", r.Number, r.GatewayID, err)
 		}
-		for _, name := range []string{"upstream_ca", "upstream_client_certificate"} {
-			if text, isText := values[i][name].(string); isText {
-				values[i][name] = digestOrNil(text)
+		for _, setting := range gateway.Settings() {
+			if text, isText := values[i][setting.Name].(string); isText && setting.Kind == gateway.KindCertificate {
+				values[i][setting.Name] = digestOrNil(text)
 			}
 		}
 	}

@@ -31,7 +31,7 @@ import (
 //go:embed all:dist
 var files embed.FS
 
-// What stands in index.html for the base path, and for the hash of the build.
+// The placeholders of index.html for the base path and for the hash of the build.
 const (
 	basePlaceholder  = "/__base__/"
 	buildPlaceholder = "__build__"

@@ -203,10 +203,9 @@ func (a access[T]) change(s *Setting, p *Patch) (func(*Gateway), error) {
 	}
 	v := a.normal
 	if !m.Null || s.NotNull {
-		if v = m.Value; a.check != nil {
-			if err := a.check(v); err != nil {
-				return nil, err
-			}
+		v = m.Value
+		if err := a.valid(v); err != nil {
+			return nil, err
 		}
 	}
 	if a.field != nil {

@@ -45,8 +45,8 @@ func (a *Arrivals) AddBody(body []byte) error {
 	})
 }
 
-// arrivals calls of for each flow of a body, and the function that of returns for each of
-// the flow's seconds, in order. If of returns nil, the flow is skipped.
+// arrivals calls of for each flow of a body. It skips the flow if of returns nil, and otherwise calls the returned
+// function for each second of the flow, in order.
 func arrivals(body []byte, of func(c *Flow) func(second int, n uint32)) error {
 	r := newReader(body)
 	for r.more() {

@@ -25,8 +25,8 @@ func Reflow(text string) string {
 	return b.String()
 }
 
-// Wrap breaks lines that are longer than 80 columns: those of examples so that a shell
-// joins them again, and others below the text that they explain.
+// Wrap breaks lines that are longer than 80 columns. It breaks an example so that a shell joins its lines again, and
+// goes on with any other line below the text that it explains.
 func Wrap(text string) string {
 	item := regexp.MustCompile(`^ +([0-9]+\. |[a-z-]+ +)?`)
 	var b strings.Builder

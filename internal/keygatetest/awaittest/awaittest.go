@@ -18,22 +18,11 @@ type TB interface {
 // it waited for what, which names the condition ("32 requests wait").
 func True(t TB, what string, holds func() bool) {
 	t.Helper()
-	if !within(Timeout, holds) {
-		t.Fatalf("waited %v for this: %s", Timeout, what)
-	}
-}
-
-// within calls holds until it returns true or the time is up, and reports whether it returned true.
-func within(timeout time.Duration, holds func() bool) bool {
-	if holds() {
-		return true
-	}
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
-	for deadline := time.Now().Add(timeout); time.Now().Before(deadline); <-tick.C {
-		if holds() {
-			return true
+	for deadline := time.Now().Add(Timeout); !holds(); <-tick.C {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited %v for this: %s", Timeout, what)
 		}
 	}
-	return holds()
 }
