@@ -75,6 +75,16 @@ func (r *sent) regular() bool {
 	return !r.aborts && (r.declared < 0 || r.declared == r.size) && r.size <= framingBodyLimit && !(r.upgrade && (r.accepts || r.overH2))
 }
 
+// breaksOff reports whether the client sends less of the body than it declares. One that aborts sends
+// half of it, which may be all that it has declared.
+func (r *sent) breaksOff() bool {
+	sends := r.size
+	if r.aborts {
+		sends /= 2
+	}
+	return r.declared > sends || r.declared < 0 && r.aborts
+}
+
 // framingBodyLimit is the max_body_bytes of FuzzFraming.
 const framingBodyLimit = 10_000
 

@@ -162,7 +162,7 @@ func (p *framingPeers) wantWhole(r sent, got string) {
 	switch {
 	case got != want:
 		p.wrong("the body of request %d ended after %d bytes with %.80q, want %d and %.80q", r.number, len(got), got, len(want), want)
-	case r.aborts, r.declared > r.size:
+	case r.breaksOff():
 		p.wrong("the body of request %d ended although its client broke it off", r.number)
 	}
 }
