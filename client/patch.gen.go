@@ -19,9 +19,11 @@ type GatewayPatch struct {
 	UpstreamIdleTimeout       Change[string]            `json:"upstream_idle_timeout,omitzero"`       // Go duration, 1s to 1h; default: 90s
 	UpstreamMaxConnectionAge  Change[string]            `json:"upstream_max_connection_age,omitzero"` // Go duration, 1s to 24h; default: 5m
 	UpstreamMaxConnections    Change[int64]             `json:"upstream_max_connections,omitzero"`    // 1 to 100000; default: unlimited
+	UpstreamHost              Change[string]            `json:"upstream_host,omitzero"`               // target, preserve or a name; default: target
 	CORS                      Change[CorsInput]         `json:"cors,omitzero"`                        // replaced as a whole; default: none
 	MaxBodyBytes              Change[int64]             `json:"max_body_bytes,omitzero"`              // at least 1; default: unlimited
 	KeyHeaders                Change[[]string]          `json:"key_headers,omitzero"`                 // 1 to 4; default: Authorization
 	AllowEncodedSlashes       Change[bool]              `json:"allow_encoded_slashes,omitzero"`       // default: false
 	CutStreams                Change[bool]              `json:"cut_streams,omitzero"`                 // default: true
+	ErrorFormat               Change[string]            `json:"error_format,omitzero"`                // keygate, openai or problem; default: keygate
 }

@@ -87,6 +87,27 @@ func (e CreateAccountRequestPlan) Valid() bool {
 	}
 }
 
+// Values of CreateGatewayRequestErrorFormat.
+const (
+	CreateGatewayRequestErrorFormatKeygate CreateGatewayRequestErrorFormat = "keygate"
+	CreateGatewayRequestErrorFormatOpenai  CreateGatewayRequestErrorFormat = "openai"
+	CreateGatewayRequestErrorFormatProblem CreateGatewayRequestErrorFormat = "problem"
+)
+
+// Valid reports whether e is one of the constants of its type.
+func (e CreateGatewayRequestErrorFormat) Valid() bool {
+	switch e {
+	case CreateGatewayRequestErrorFormatKeygate:
+		return true
+	case CreateGatewayRequestErrorFormatOpenai:
+		return true
+	case CreateGatewayRequestErrorFormatProblem:
+		return true
+	default:
+		return false
+	}
+}
+
 // Values of CreateKeyRequestLevel.
 const (
 	CreateKeyRequestLevelAccount CreateKeyRequestLevel = "account"
@@ -189,6 +210,27 @@ func (e DeliveryTrigger) Valid() bool {
 	case DeliveryTriggerRecover:
 		return true
 	case DeliveryTriggerTest:
+		return true
+	default:
+		return false
+	}
+}
+
+// Values of GatewayErrorFormat.
+const (
+	GatewayErrorFormatKeygate GatewayErrorFormat = "keygate"
+	GatewayErrorFormatOpenai  GatewayErrorFormat = "openai"
+	GatewayErrorFormatProblem GatewayErrorFormat = "problem"
+)
+
+// Valid reports whether e is one of the constants of its type.
+func (e GatewayErrorFormat) Valid() bool {
+	switch e {
+	case GatewayErrorFormatKeygate:
+		return true
+	case GatewayErrorFormatOpenai:
+		return true
+	case GatewayErrorFormatProblem:
 		return true
 	default:
 		return false
@@ -891,8 +933,13 @@ type CreateGatewayRequest struct {
 	// true makes this the default gateway, which requests for unknown hosts reach, in place
 	// of the present one. The first gateway of the account default is it anyway. Other
 	// accounts cannot give this field.
-	Default         *bool             `json:"default,omitempty"`
-	GlobalRateLimit *GlobalLimitInput `json:"global_rate_limit,omitempty"`
+	Default *bool `json:"default,omitempty"`
+
+	// ErrorFormat Form of the gateway's own errors: keygate, openai as the clients of OpenAI read them, or problem (RFC 9457). Statuses and headers are the same. Null, the default, means keygate.
+	//
+	// Example: openai
+	ErrorFormat     *CreateGatewayRequestErrorFormat `json:"error_format,omitempty"`
+	GlobalRateLimit *GlobalLimitInput                `json:"global_rate_limit,omitempty"`
 
 	// Hostname Host name of the gateway. If absent, one is generated from the gateway's identifier.
 	//
@@ -945,6 +992,11 @@ type CreateGatewayRequest struct {
 	// Their values are encrypted at rest and never returned.
 	UpstreamHeaders *map[string]string `json:"upstream_headers,omitempty"`
 
+	// UpstreamHost Host header that the upstream gets: target for that of upstream_url, preserve for the client's, which signed requests (SigV4) need, or a name. With target or a name, Location, Content-Location and Refresh that name the upstream's own origin come back with the client's. Null, the default, means target.
+	//
+	// Example: preserve
+	UpstreamHost *string `json:"upstream_host,omitempty"`
+
 	// UpstreamIdleTimeout How long an idle connection to the upstream stays open, as a Go duration from 1s to 1h; null restores the default, 90s.
 	//
 	// Example: 30s
@@ -965,6 +1017,10 @@ type CreateGatewayRequest struct {
 	// Example: https://orders.internal
 	UpstreamURL string `json:"upstream_url"`
 }
+
+// CreateGatewayRequestErrorFormat Form of the gateway's own errors: keygate, openai as the clients of OpenAI read them, or problem (RFC 9457). Statuses and headers are the same. Null, the default, means keygate.
+// Example: openai
+type CreateGatewayRequestErrorFormat string
 
 // CreateKeyRequest is the schema CreateKeyRequest of the OpenAPI document.
 type CreateKeyRequest struct {
@@ -1202,6 +1258,11 @@ type Gateway struct {
 	// Whether this is the default gateway, which requests for unknown hosts reach.
 	Default bool `json:"default"`
 
+	// ErrorFormat Form of the gateway's own errors.
+	//
+	// Example: keygate
+	ErrorFormat GatewayErrorFormat `json:"error_format"`
+
 	// GatewayID Identifier of the gateway.
 	//
 	// Example: gw_01jz8y5c3te9b8r2m6q4v7x0aa
@@ -1254,6 +1315,11 @@ type Gateway struct {
 	// Headers set on every forwarded request. Each value is shown as ***.
 	UpstreamHeaders map[string]string `json:"upstream_headers"`
 
+	// UpstreamHost Host header that the upstream gets: target for that of upstream_url, preserve for the client's, or a name.
+	//
+	// Example: target
+	UpstreamHost string `json:"upstream_host"`
+
 	// UpstreamIdleTimeout How long an idle connection to the upstream stays open, as a Go duration. Absent for the default, 90s.
 	//
 	// Example: 30s
@@ -1274,6 +1340,10 @@ type Gateway struct {
 	// Example: https://orders.internal
 	UpstreamURL string `json:"upstream_url"`
 }
+
+// GatewayErrorFormat Form of the gateway's own errors.
+// Example: keygate
+type GatewayErrorFormat string
 
 // GlobalLimit is the schema GlobalLimit of the OpenAPI document.
 type GlobalLimit struct {

@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -75,7 +76,9 @@ func inputSchema(r huma.Registry, s *gateway.Setting, doc string, nullable bool)
 	case gateway.KindCORS:
 		kind, nullable = reflect.TypeFor[corsInput](), false
 	case gateway.KindText, gateway.KindDuration, gateway.KindCertificate, gateway.KindKey:
-		tags += tagsOf("minLength", "1", "maxLength", most)
+		if tags += tagsOf("enum", strings.Join(s.Choices, ",")); s.Choices == nil {
+			tags += tagsOf("minLength", "1", "maxLength", most)
+		}
 	}
 	tags += tagsOf("nullable", strconv.FormatBool(nullable))
 	return huma.SchemaFromField(r, reflect.StructField{Name: s.Name, Type: kind, Tag: tags}, "")
@@ -263,7 +266,7 @@ func recordSchema(r huma.Registry, s *gateway.Setting) *huma.Schema {
 		kind = reflect.TypeFor[corsRecord]()
 	case gateway.KindText, gateway.KindDuration, gateway.KindCertificate, gateway.KindKey:
 	}
-	tags := tagsOf("doc", s.Doc.Record, "example", example, "nullable", strconv.FormatBool(nullable))
+	tags := tagsOf("doc", s.Doc.Record, "example", example, "enum", strings.Join(s.Choices, ","), "nullable", strconv.FormatBool(nullable))
 	return huma.SchemaFromField(r, reflect.StructField{Name: s.Name, Type: kind, Tag: tags}, "")
 }
 

@@ -50,7 +50,7 @@ func (t *target) read(req *Request) (code fault.Code, reason string) {
 		}
 		t.host, rest = authority, after
 	}
-	if !validAuthority(t.host) {
+	if !ValidAuthority(t.host) {
 		return fault.InvalidRequest, "the request has no valid host"
 	}
 	t.path, t.query, t.hasQuery = strings.Cut(rest, "?")
@@ -83,9 +83,9 @@ func cutAbsolute(s string) (authority, rest string, ok bool) {
 	return s, "", true
 }
 
-// validAuthority reports whether s is a host with an optional port (RFC 3986, 3.2.2 and
+// ValidAuthority reports whether s is a host with an optional port (RFC 3986, 3.2.2 and
 // 3.2.3), without userinfo.
-func validAuthority(s string) bool {
+func ValidAuthority(s string) bool {
 	var name, port string
 	if strings.HasPrefix(s, "[") {
 		end := strings.IndexByte(s, ']')

@@ -13,6 +13,7 @@ import (
 
 	"github.com/keygate/keygate/client"
 	"github.com/keygate/keygate/internal/cli/terminal"
+	"github.com/keygate/keygate/internal/gateway"
 )
 
 // Bounds of a completion, which a person waits for.
@@ -117,7 +118,13 @@ func flagValues(c *cobra.Command, flag string) (v values, known bool) {
 		"auth": fixed("key\ta key is required", "none\ta public route"), "per": fixed("key\teach key has its own limit"),
 		"method": separated(methods...), "cors-method": separated(methods...), "format": fixed("jsonl", "csv"),
 		"state": statesOf(c), "log-level": fixed("debug", "info", "warn", "error"), "log-format": fixed("json", "text"),
+		"upstream-host": fixed("target\tthat of the URL", "preserve\tthe client's"),
 	}[flag]
+	for _, s := range gateway.Settings() {
+		if s.Flag.Name == flag && s.Choices != nil {
+			return fixed(s.Choices...), true
+		}
+	}
 	return v, known
 }
 

@@ -263,8 +263,13 @@ func CodeOf(err error) Code {
 // body is the JSON error body of the data plane and the management API (specification,
 // Errors).
 type body struct {
-	Error      Code      `json:"error"`
-	Message    string    `json:"message"`
+	Error   Code   `json:"error"`
+	Message string `json:"message"`
+	members
+}
+
+// members are what a body says beside the code and the message.
+type members struct {
 	Field      string    `json:"field,omitempty"`
 	Errors     []Problem `json:"errors,omitempty"`
 	Code       AuthCode  `json:"code,omitempty"`
@@ -273,6 +278,17 @@ type body struct {
 	ResetAt    *int64    `json:"reset_at,omitempty"`
 	LimitScope string    `json:"limit_scope,omitempty"`
 	RequestID  string    `json:"request_id"`
+}
+
+func membersOf(e *Error, requestID string) members {
+	m := members{Field: e.Field, Code: e.Auth, RequestID: requestID}
+	if e.Code == ValidationFailed {
+		m.Errors = e.problems()
+	}
+	if e.Limit != nil {
+		m.Limit, m.Remaining, m.ResetAt, m.LimitScope = &e.Limit.Limit, &e.Limit.Remaining, &e.Limit.ResetAt, e.Limit.Scope
+	}
+	return m
 }
 
 // public returns the error that a client may see for err.
@@ -288,24 +304,16 @@ func public(err error) *Error {
 func MessageOf(err error) string { return public(err).Message }
 
 // Response returns the HTTP status and JSON body, a line, for err (specification, Errors; contract,
-// section 2). It is the only place where an error becomes a response. If err wraps no
+// section 2). It and Format.Response are the only places where an error becomes a response. If err wraps no
 // *Error, the response is a 500 without detail.
 func Response(err error, requestID string) (status int, response []byte) {
 	e := public(err)
-	b := body{Error: e.Code, Message: e.Message, Field: e.Field, Code: e.Auth, RequestID: requestID}
-	if e.Code == ValidationFailed {
-		b.Errors = e.problems()
-	}
-	if e.Limit != nil {
-		b.Limit, b.Remaining, b.ResetAt = &e.Limit.Limit, &e.Limit.Remaining, &e.Limit.ResetAt
-		b.LimitScope = e.Limit.Scope
-	}
-	return e.Code.Status(), encode(b)
+	return e.Code.Status(), encode(body{Error: e.Code, Message: e.Message, members: membersOf(e, requestID)})
 }
 
 // encode marshals b without HTML escapes, and ends the line, since people see it on a
-// terminal. It cannot fail: body contains only strings and numbers.
-func encode(b body) []byte {
+// terminal. It cannot fail: b contains only strings and numbers.
+func encode(b any) []byte {
 	var out bytes.Buffer
 	e := json.NewEncoder(&out)
 	e.SetEscapeHTML(false)

@@ -74,3 +74,41 @@ func TestJoinIsBounded(t *testing.T) {
 		t.Fatalf("got %d problems, want %d that begin with the error's own", len(e.Problems), fault.MaxProblems)
 	}
 }
+
+// Guarantee: contract 3.3, error_format: the other forms say the same, as OpenAI's clients and RFC 9457 have it.
+func TestFormats(t *testing.T) {
+	limited := &fault.Error{Code: fault.RateLimitExceeded, Message: "slow down", Limit: &fault.Limit{Limit: 5, ResetAt: 9, Scope: "key"}}
+	for _, c := range []struct {
+		format fault.Format
+		err    error
+		status int
+		body   string
+	}{
+		{fault.FormatKeygate, limited, 429, `{"error":"rate_limit_exceeded","message":"slow down","limit":5,"remaining":0,"reset_at":9,"limit_scope":"key","request_id":"req_1"}`},
+		{fault.FormatOpenAI, limited, 429, `{"error":{"message":"slow down","type":"rate_limit_error","code":"rate_limit_exceeded","param":null}}`},
+		{fault.FormatOpenAI, &fault.Error{Code: fault.Unauthorized, Auth: fault.KeyExpired, Message: "m"}, 401, `{"error":{"message":"m","type":"authentication_error","code":"key_expired","param":null}}`},
+		{fault.FormatOpenAI, fault.Denied("m"), 403, `{"error":{"message":"m","type":"permission_error","code":"scope_insufficient","param":null}}`},
+		{fault.FormatOpenAI, fault.New(fault.RouteNotFound, "m"), 404, `{"error":{"message":"m","type":"invalid_request_error","code":"route_not_found","param":null}}`},
+		{fault.FormatOpenAI, fault.Invalid("a", "m"), 422, `{"error":{"message":"m","type":"invalid_request_error","code":"validation_failed","param":"a"}}`},
+		{fault.FormatOpenAI, fault.New(fault.UpstreamTimeout, "m"), 504, `{"error":{"message":"m","type":"server_error","code":"upstream_timeout","param":null}}`},
+		{
+			fault.FormatProblem, limited, 429,
+			`{"type":"about:blank","title":"Too Many Requests","status":429,"detail":"slow down","error":"rate_limit_exceeded","limit":5,"remaining":0,"reset_at":9,"limit_scope":"key","request_id":"req_1"}`,
+		},
+		{
+			fault.FormatProblem, fault.Denied("m"), 403,
+			`{"type":"about:blank","title":"Forbidden","status":403,"detail":"m","error":"forbidden","code":"scope_insufficient","request_id":"req_1"}`,
+		},
+	} {
+		status, body := c.format.Response(c.err, "req_1")
+		if status != c.status || string(body) != c.body+"\n" {
+			t.Errorf("%s, %v:\n got %d %s\nwant %d %s", c.format, c.err, status, body, c.status, c.body)
+		}
+	}
+	secret := fmt.Errorf("insert key: %w", errors.New("SQLITE_CORRUPT at /var/lib/x"))
+	for _, f := range fault.Formats() {
+		if _, body := fault.Format(f).Response(secret, "req_1"); strings.Contains(string(body), "SQLITE") {
+			t.Errorf("%s: got %s, want a body without internal text", f, body)
+		}
+	}
+}

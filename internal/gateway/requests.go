@@ -22,6 +22,18 @@ type Requests struct {
 	// KeepStreams is the opposite of cut_streams, whose default is true: long exchanges go on
 	// when their key is revoked, expires or no longer allows them.
 	KeepStreams bool `json:"keep_streams,omitempty"`
+
+	// ErrorFormat is the fault.Format of the gateway's own errors; "" means fault.Keygate.
+	ErrorFormat string `json:"error_format,omitempty"`
+}
+
+// CheckErrorFormat checks the form of a gateway's own errors (contract, 3.3). The error is a validation error of
+// the field "error_format".
+func CheckErrorFormat(s string) error {
+	if formats := fault.Formats(); !slices.Contains(formats, s) {
+		return fault.Invalid("error_format", "must be one of %s", strings.Join(formats, ", "))
+	}
+	return nil
 }
 
 // MaxKeyHeaders is how many headers of a gateway may hold the key.

@@ -14,10 +14,11 @@ import (
 type Setting struct {
 	Name     string // in the API and in configuration files
 	Kind     Kind
-	NotNull  bool   // null is rejected; otherwise it restores the default
-	Required bool   // by a creation
-	Most     int64  // greatest number, or characters of a text, or entries of a list or map; 0 for no bound
-	Example  string // of the API's request, as in JSON without quotes; a list is separated by commas
+	NotNull  bool     // null is rejected; otherwise it restores the default
+	Required bool     // by a creation
+	Most     int64    // greatest number, or characters of a text, or entries of a list or map; 0 for no bound
+	Choices  []string // of KindText: the only values, the default first; nil for no such list
+	Example  string   // of the API's request, as in JSON without quotes; a list is separated by commas
 
 	Doc    Doc
 	Record Record

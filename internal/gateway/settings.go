@@ -34,6 +34,8 @@ type Patch struct {
 	UpstreamIdleTimeout       Member[string]
 	UpstreamMaxConnectionAge  Member[string]
 	UpstreamMaxConnections    Member[int64]
+	UpstreamHost              Member[string]
+	ErrorFormat               Member[string]
 }
 
 // certificateAndKey is what errors of the command line call the files of upstream_client_certificate and
@@ -310,6 +312,29 @@ func Settings() []Setting {
 			check:  CheckUpstreamMaxConnections,
 		},
 	}, {
+		Name: "upstream_host", Kind: KindText, Most: maxUpstreamHost, Example: "preserve",
+		Doc: Doc{
+			File:   "Host that the upstream gets: target for that of upstream_url, preserve for the client's, or a name. Default: target.",
+			Update: "Host header that the upstream gets: target for that of upstream_url, preserve for the client's, which signed requests (SigV4) need, or a name. With target or a name, Location, Content-Location and Refresh that name the upstream's own origin come back with the client's. Null, the default, means target.",
+			Record: "Host header that the upstream gets: target for that of upstream_url, preserve for the client's, or a name.",
+			Patch:  "target, preserve or a name; default: target",
+		},
+		Record: Record{Example: TargetHost},
+		Flag:   Flag{Name: "upstream-host", Usage: "`host` that the upstream gets: target for that of its URL, preserve for the client's, or a name", Column: "UPSTREAM HOST"},
+		Form:   Form{Group: "Upstream", Label: "Host", Hint: "What the service gets as Host: target for that of its address, preserve for the client's, or a name.", Placeholder: TargetHost},
+		values: access[string]{
+			file:   textValue(1, maxUpstreamHost),
+			member: func(p *Patch) *Member[string] { return &p.UpstreamHost },
+			get:    func(g *Gateway) string { return cmp.Or(g.Upstream.Host, TargetHost) },
+			set: func(g *Gateway, v string) {
+				if g.Upstream.Host = v; v == TargetHost {
+					g.Upstream.Host = ""
+				}
+			},
+			normal: TargetHost,
+			check:  CheckUpstreamHost,
+		},
+	}, {
 		Name: "cors", Kind: KindCORS,
 		Doc: Doc{
 			File:   "CORS settings. If set, the gateway answers preflight requests itself. Replaces all of them.",
@@ -423,6 +448,29 @@ func Settings() []Setting {
 			get:    func(g *Gateway) bool { return !g.Requests.KeepStreams },
 			set:    func(g *Gateway, v bool) { g.Requests.KeepStreams = !v },
 			normal: true,
+		},
+	}, {
+		Name: "error_format", Kind: KindText, Choices: fault.Formats(), Example: string(fault.FormatOpenAI),
+		Doc: Doc{
+			File:   "Form of the gateway's own errors: keygate, openai or problem (RFC 9457). Default: keygate.",
+			Update: "Form of the gateway's own errors: keygate, openai as the clients of OpenAI read them, or problem (RFC 9457). Statuses and headers are the same. Null, the default, means keygate.",
+			Record: "Form of the gateway's own errors.",
+			Patch:  "keygate, openai or problem; default: keygate",
+		},
+		Record: Record{Example: string(fault.FormatKeygate)},
+		Flag:   Flag{Name: "error-format", Usage: "`form` of the gateway's own errors: keygate, openai, or problem (RFC 9457)", Column: "ERROR FORMAT"},
+		Form:   Form{Group: "Addressing", Label: "Form of errors", Hint: "Of the gateway's own errors. OpenAI's clients read openai; problem is RFC 9457."},
+		values: access[string]{
+			file:   choiceValue(fault.Formats()),
+			member: func(p *Patch) *Member[string] { return &p.ErrorFormat },
+			get:    func(g *Gateway) string { return cmp.Or(g.Requests.ErrorFormat, string(fault.FormatKeygate)) },
+			set: func(g *Gateway, v string) {
+				if g.Requests.ErrorFormat = v; v == string(fault.FormatKeygate) {
+					g.Requests.ErrorFormat = ""
+				}
+			},
+			normal: string(fault.FormatKeygate),
+			check:  CheckErrorFormat,
 		},
 	}}
 }

@@ -80,6 +80,7 @@ const everySetting = `gateway:
   upstream_idle_timeout: 30s
   upstream_max_connection_age: 1m
   upstream_max_connections: 200
+  upstream_host: preserve
   cors:
     origins: [https://app.example.com]
     methods: [GET]
@@ -87,7 +88,8 @@ const everySetting = `gateway:
     max_age: 600
   max_body_bytes: 1048576
   key_headers: [X-API-Key]
-%sroutes: []
+%s  error_format: openai
+routes: []
 `
 
 // withEverySetting returns a file that has every setting, none of them at its default.

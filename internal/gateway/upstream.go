@@ -1,6 +1,8 @@
 package gateway
 
 import (
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/keygate/keygate/internal/fault"
@@ -11,6 +13,9 @@ import (
 // change one. CONTRIBUTING.md lists the files that a new setting touches.
 type Upstream struct {
 	URL string `json:"url"` // as given; http, https or h2c
+
+	// Host is the Host that the service gets: "" for that of URL, PreserveHost for the client's, or a name.
+	Host string `json:"host,omitempty"`
 
 	// Headers are set on every forwarded request. The values are sealed with the
 	// installation's secret key.
@@ -55,6 +60,26 @@ type UpstreamTLS struct {
 type UpstreamTimeouts struct {
 	Connect string `json:"connect,omitempty"`
 	Idle    string `json:"idle,omitempty"`
+}
+
+// TargetHost and PreserveHost are the values of upstream_host that are no names.
+const (
+	TargetHost   = "target"
+	PreserveHost = "preserve"
+)
+
+// maxUpstreamHost is the length of the longest upstream_host.
+const maxUpstreamHost = maxHostname + 6 // ":65535"
+
+// CheckUpstreamHost checks the Host that the upstream gets (contract, 3.3): TargetHost, PreserveHost, or a
+// hostname with an optional port. The error is a validation error of the field "upstream_host".
+func CheckUpstreamHost(s string) error {
+	name, port, hasPort := strings.Cut(s, ":")
+	number, err := strconv.ParseUint(port, 10, 16)
+	if !isDNSName(strings.ToLower(name)) || hasPort && (err != nil || number == 0) {
+		return fault.Invalid("upstream_host", "must be target, preserve, or a hostname with an optional port, such as api.example.com")
+	}
+	return nil
 }
 
 // MaxUpstreamConnections is the largest value of Upstream.MaxConnections.

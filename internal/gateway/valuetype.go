@@ -29,6 +29,11 @@ func textValue(least, most int) valueType[string] {
 	return valueType[string]{readText, scalar(yamlString), schema{"type": "string", "minLength": least, "maxLength": most}}
 }
 
+// choiceValue is one of several strings.
+func choiceValue(choices []string) valueType[string] {
+	return valueType[string]{readText, scalar(yamlString), schema{"type": "string", "enum": choices}}
+}
+
 // durationValue is a Go duration.
 func durationValue() valueType[string] {
 	return valueType[string]{readText, scalar(yamlDuration), schema{"type": "string", "minLength": 2, "examples": []any{"30s"}}}

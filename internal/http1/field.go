@@ -50,6 +50,9 @@ const (
 	SetCookie
 	AltSvc
 	WWWAuthenticate
+	Location
+	ContentLocation
+	Refresh
 )
 
 // NameOf returns the Name of a field name, and Other for an empty one.
@@ -100,11 +103,15 @@ func classify(b []byte) Name {
 		switch first {
 		case 'a':
 			return nameIf(b, "alt-svc", AltSvc)
+		case 'r':
+			return nameIf(b, "refresh", Refresh)
 		case 't':
 			return nameIf(b, "trailer", Trailer)
 		case 'u':
 			return nameIf(b, "upgrade", Upgrade)
 		}
+	case 8:
+		return nameIf(b, "location", Location)
 	case 9:
 		switch {
 		case first == 'f':
@@ -138,8 +145,10 @@ func classify(b []byte) Name {
 		switch {
 		case first == 'p':
 			return nameIf(b, "proxy-connection", ProxyConnection)
-		case first == 'c':
+		case first == 'c' && b[1]|0x20 == 'f':
 			return dashedIf(b, "cf-connecting-ip", ClientAddress)
+		case first == 'c':
+			return nameIf(b, "content-location", ContentLocation)
 		case first == 'r' && hasDashedPrefix(b, "ratelimit-policy"):
 			return RateLimit
 		case first == 'w':

@@ -30,7 +30,7 @@
 //	4.2     which key an Authorization value holds, and
 //	        that it does not reach the upstream            IsKey
 //	4.2     api_key is removed from the query              admit.Verdict.AppendTarget
-//	4.2     path of upstream_url before the target         upstream.Prefix
+//	4.2     path of upstream_url before the target         upstream.Path
 //	4.2     fields that are not forwarded, in requests,
 //	        responses and trailers                         the table in fields.go: RequestDrop,
 //	                                                       ResponseDrop, MayTrail

@@ -151,7 +151,7 @@ func (x *Exchange) Late() bool {
 // the request has reached an upstream: then what it was charged is given back, if the response charges
 // nothing (contract, 4.3).
 func (x *Exchange) Respond(err error, unsent bool) (status int, body []byte) {
-	status, body = fault.Response(err, x.RequestID())
+	status, body = x.errorFormat().Response(err, x.RequestID())
 	if unsent && chargesNothing(status) {
 		x.cfg.Admit.GiveBack(&x.Verdict)
 	}
@@ -168,6 +168,16 @@ func (x *Exchange) Respond(err error, unsent bool) (status int, body []byte) {
 	}
 	x.Result = x.Verdict.ResultOf(err)
 	return status, body
+}
+
+// ErrorType returns the media type of the bodies of Respond.
+func (x *Exchange) ErrorType() string { return x.errorFormat().ContentType() }
+
+func (x *Exchange) errorFormat() fault.Format {
+	if x.Verdict.Gateway == nil {
+		return fault.FormatKeygate
+	}
+	return x.Verdict.Gateway.ErrorFormat
 }
 
 // chargesNothing reports whether a response of the gateway itself with the status charges nothing, if the

@@ -1,8 +1,10 @@
 package snapshot
 
 import (
+	"cmp"
 	"strings"
 
+	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/gateway"
 )
 
@@ -16,6 +18,8 @@ type Requests struct {
 	KeyHeaders []KeyHeader
 	// KeyMessage is the public message of a 401 for a key that is missing or not valid.
 	KeyMessage string
+	// ErrorFormat is the form of the gateway's own errors.
+	ErrorFormat fault.Format
 	// Withheld are the client's headers that are not forwarded, because the gateway sets
 	// them (Upstream.Headers) or they may hold the key. Authorization is not among them: see
 	// ForwardsAuthorization.
@@ -36,6 +40,7 @@ type KeyHeader struct {
 // Upstream.Headers.
 func (g *Gateway) compileRequests(r *gateway.Requests) {
 	g.EncodedSlashes, g.CutStreams = r.AllowEncodedSlashes, !r.KeepStreams
+	g.ErrorFormat = cmp.Or(fault.Format(r.ErrorFormat), fault.FormatKeygate)
 	for i := range g.Upstream.Headers {
 		g.Withheld = append(g.Withheld, g.Upstream.Headers[i].Name)
 	}

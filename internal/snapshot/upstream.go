@@ -27,6 +27,7 @@ type Target struct {
 	AccountID string   // of the gateway
 	URL       string   // as stored
 	Base      *url.URL // URL parsed; must not be changed
+	Host      string   // the Host that the upstream gets; "" for the client's
 	CA        string   // PEM certificates that replace the system's roots, or ""
 	// Client is the client certificate with its chain, and its opened private key, both in
 	// PEM. The zero Handle means none.
@@ -68,6 +69,12 @@ func (f *Follower) compileTarget(g *gateway.Gateway) (*Target, error) {
 	var err error
 	if t.Base, err = url.Parse(t.URL); err != nil {
 		return nil, fmt.Errorf("read upstream_url: %w", err)
+	}
+	switch t.Host = g.Upstream.Host; t.Host {
+	case "":
+		t.Host = t.Base.Host
+	case gateway.PreserveHost:
+		t.Host = ""
 	}
 	if t.ConnectTimeout, err = optionalDuration(g.Upstream.Timeouts.Connect); err != nil {
 		return nil, fmt.Errorf("read upstream_connect_timeout: %w", err)

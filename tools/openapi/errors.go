@@ -19,6 +19,11 @@ An error is JSON, from a gateway as from the management API. ` + "`error`" + ` i
 ` + "`message`" + ` says what to do, and ` + "`request_id`" + ` finds the request: ` + "`keygate explain REQUEST_ID`" + `
 says why a gateway refused it.
 
+A gateway's ` + "`error_format`" + ` gives its own errors another form, with the same statuses and headers:
+` + "`openai`" + ` has ` + "`{\"error\": {\"message\", \"type\", \"code\", \"param\"}}`" + `, where ` + "`code`" + ` is the ` + "`code`" + ` or
+` + "`error`" + ` of this page; ` + "`problem`" + ` is RFC 9457 (` + "`application/problem+json`" + `), with ` + "`detail`" + ` for the message and
+the other fields of this page.
+
 ## error
 
 | Status | ` + "`error`" + ` | From | Meaning | What to do |

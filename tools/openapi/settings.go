@@ -32,6 +32,7 @@ export interface Part {
 export interface Setting extends Part {
   notNull?: true; // the API rejects null
   plain?: true; // in the font of prose
+  choices?: string[]; // of kind text: the only values, the default first
   secret?: true; // stored encrypted, and shown as ***
   default?: true; // of kind bool; absent means false
   minimum?: number; // of kind count
@@ -63,6 +64,7 @@ type formSetting struct {
 	formPart
 	NotNull bool       `json:"notNull,omitempty"`
 	Plain   bool       `json:"plain,omitempty"`
+	Choices []string   `json:"choices,omitempty"`
 	Secret  bool       `json:"secret,omitempty"`
 	Default bool       `json:"default,omitempty"`
 	Minimum int64      `json:"minimum,omitempty"`
@@ -101,7 +103,7 @@ func formGroups() ([]byte, error) {
 
 func formSettingOf(s *gateway.Setting) formSetting {
 	f := formSetting{
-		formPart: formPartOf(s.Name, s.Kind, s.Flag, s.Form), NotNull: s.NotNull, Plain: s.Form.Plain,
+		formPart: formPartOf(s.Name, s.Kind, s.Flag, s.Form), NotNull: s.NotNull, Plain: s.Form.Plain, Choices: s.Choices,
 		Secret: s.Kind.IsSecret(), Maximum: s.Most, Default: s.Default() == true,
 	}
 	if s.Kind == gateway.KindCount {

@@ -15,6 +15,7 @@ import (
 	"github.com/keygate/keygate/internal/account"
 	"github.com/keygate/keygate/internal/admit"
 	"github.com/keygate/keygate/internal/apikey"
+	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/gateway"
 	"github.com/keygate/keygate/internal/id"
 	"github.com/keygate/keygate/internal/keygatetest/logtest"
@@ -36,10 +37,12 @@ type setup struct {
 	headers         map[string]string
 	continueTimeout time.Duration // 0 means testTimeout
 	cors            *gateway.CORS
-	limit           string      // the key's rate limit
-	trusted         bool        // the client is a trusted proxy
-	secure          *tls.Config // of the clients' connections; nil in clear
-	realClock       bool        // the engines use the real clock; otherwise no timeout of theirs expires
+	host            string       // upstream_host, as stored; "" means target
+	errors          fault.Format // "" means FormatKeygate
+	limit           string       // the key's rate limit
+	trusted         bool         // the client is a trusted proxy
+	secure          *tls.Config  // of the clients' connections; nil in clear
+	realClock       bool         // the engines use the real clock; otherwise no timeout of theirs expires
 	mono            func() int64
 }
 
@@ -179,7 +182,8 @@ func newSource(t testing.TB, s setup) (*snapshottest.Source, string) {
 	stored.PutAccount(acct)
 	stored.PutGateway(gateway.Gateway{
 		ID: gatewayID, AccountID: acct.ID, Name: "test", Hostname: "gw.localhost", Default: true,
-		Upstream: gateway.Upstream{URL: s.upstream, Headers: headers, TLS: gateway.UpstreamTLS{CA: s.ca}},
+		Upstream: gateway.Upstream{URL: s.upstream, Headers: headers, TLS: gateway.UpstreamTLS{CA: s.ca}, Host: s.host},
+		Requests: gateway.Requests{ErrorFormat: string(s.errors)},
 		Timeout:  s.timeout, MaxBodyBytes: s.maxBody, CORS: s.cors,
 	},
 		gateway.Route{ID: id.Format(id.Route, [16]byte{4}), GatewayID: gatewayID, Path: "/*", Methods: methods, Auth: gateway.AuthKey},

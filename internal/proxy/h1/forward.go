@@ -131,7 +131,7 @@ func (x *exchange) Start(sent int) error {
 	x.streaming, x.responded = false, false
 	w := writerState{
 		oldClient: x.req.Minor == 0, keep: x.req.KeepAlive(), trailers: x.req.WantsTrailers(),
-		verdict: &x.Verdict, id: x.RequestID(), date: c.engine.clock.Date(), closing: x.closing,
+		verdict: &x.Verdict, links: a.Links(), id: x.RequestID(), date: c.engine.clock.Date(), closing: x.closing,
 	}
 	if a.Upgrade {
 		w.asked = upgradeOf(&x.req, x.head)

@@ -87,7 +87,7 @@ func (c *conn) respond(x *exchange, status int, body []byte) step {
 	out := appendStatusLine(buf.Data[:0], status, http1.StatusText(status))
 	out = append(append(append(out, "Date: "...), c.engine.clock.Date()...), "\r\n"...)
 	if body != nil {
-		out = append(out, "Content-Type: application/json\r\nContent-Length: "...)
+		out = append(append(append(out, "Content-Type: "...), x.ErrorType()...), "\r\nContent-Length: "...)
 		out = append(strconv.AppendInt(out, int64(len(body)), 10), "\r\n"...)
 	}
 	switch {

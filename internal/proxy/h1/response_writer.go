@@ -7,6 +7,7 @@ import (
 	"github.com/keygate/keygate/internal/http1"
 	"github.com/keygate/keygate/internal/proxy"
 	"github.com/keygate/keygate/internal/proxy/message"
+	"github.com/keygate/keygate/internal/proxy/send"
 )
 
 // responseWriter turns an upstream's response into the one for the client: it edits the
@@ -25,6 +26,7 @@ type writerState struct {
 	trailers  bool   // the client accepts trailers
 	asked     []byte // the protocols to which the client wants to change
 	verdict   *admit.Verdict
+	links     send.Links
 	id        string
 	date      []byte
 	closing   func() bool // called for the final head: reports whether the connection must close after the response
@@ -127,6 +129,12 @@ func (w *responseWriter) appendFields(head []byte, r *http1.Response, drop proxy
 			continue
 		}
 		kept |= 1 << f.ID
+		if value, changed := w.links.Readdress(f, head); changed {
+			run.Cut(f.Name.Start)
+			run.Dst = append(append(run.Dst, head[f.Name.Start:f.Value.Start]...), value...)
+			run.Dst = append(run.Dst, "\r\n"...)
+			continue
+		}
 		run.Keep(f.Name.Start)
 	}
 	run.Cut(uint32(r.End - len("\r\n")))

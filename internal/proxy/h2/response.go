@@ -31,11 +31,20 @@ func (s *stream) TakeInterim(head []byte, r *http1.Response) error {
 		return errCut
 	}
 	proxy.EachResponseField(head, r, proxy.ResponseDrop(r.Status, false), func(f *http1.Field) {
-		c.proto.Field(f.Name.Of(head), f.Value.Of(head), false)
+		s.pass(f, head)
 	})
 	c.proto.EndHead(false)
 	c.flushLocked()
 	return nil
+}
+
+// pass passes on a field of the upstream's response. conn.mu is held.
+func (s *stream) pass(f *http1.Field, head []byte) {
+	value, changed := s.attempt.Links().Readdress(f, head)
+	if !changed {
+		value = f.Value.Of(head)
+	}
+	s.conn.proto.Field(f.Name.Of(head), value, false)
 }
 
 // beginHead begins the head of a response. It reports false if the client has reset the
@@ -91,7 +100,7 @@ func (s *stream) sendHead(head []byte, r *http1.Response, body http1.Framing) er
 		if accepted && send.IsWebSocketAccept(f.Name.Of(head)) {
 			return
 		}
-		c.proto.Field(f.Name.Of(head), f.Value.Of(head), false)
+		s.pass(f, head)
 	})
 	if !kept.Has(http1.Date) {
 		c.proto.Field([]byte("date"), c.engine.clock.Date(), false)
@@ -366,7 +375,7 @@ func (s *stream) respond(status int, body []byte) {
 	if s.beginHead(status) {
 		proto.Field([]byte("date"), s.conn.engine.clock.Date(), false)
 		if body != nil {
-			proto.FieldString("content-type", "application/json", false)
+			proto.FieldString("content-type", s.ErrorType(), false)
 			proto.FieldString("content-length", strconv.Itoa(len(body)), false)
 		}
 		s.ownFields()

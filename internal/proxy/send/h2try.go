@@ -273,18 +273,14 @@ func (c *H2Try) write(r *Request, to *Target, confirm upstream.Confirmer) {
 	h.text, h.fields = h.text[:0], h.fields[:0]
 	method := proxy.Text(r.Head.Method.Of(r.Text))
 	c.isHead, c.tunnels, c.withheld, c.confirm = method == "HEAD", r.WebSocketKey != "", r.withheld(), confirm
-	scheme := "https"
-	if to.of.Base.Scheme == "h2c" {
-		scheme = "http"
-	}
 	if c.tunnels { // RFC 8441, 4
 		h.add(":method", "CONNECT", false)
 		h.add(":protocol", webSocket, false)
 	} else {
 		h.add(":method", method, false)
 	}
-	h.add(":scheme", scheme, false)
-	h.add(":authority", to.of.Base.Host, false)
+	h.add(":scheme", upstream.Scheme(to.of.Base), false)
+	h.add(":authority", r.hostFor(to), false)
 	h.text = append(h.text, ":path"...)
 	start := len(h.text)
 	h.text = r.Hop.Verdict.AppendTarget(append(h.text, to.path...))

@@ -2,11 +2,13 @@ package send
 
 import (
 	"bytes"
+	"strings"
 
 	"github.com/keygate/keygate/internal/cookie"
 	"github.com/keygate/keygate/internal/http1"
 	"github.com/keygate/keygate/internal/proxy"
 	"github.com/keygate/keygate/internal/proxy/message"
+	"github.com/keygate/keygate/internal/upstream"
 )
 
 // Request is a request to an upstream, as far as its head goes.
@@ -41,15 +43,28 @@ func (r *Request) append(dst []byte, to *Target, body *message.Framing) []byte {
 		body.DeclareEmpty(r.Head.Method.Of(r.Text))
 	}
 	dst = append(dst, r.Head.Method.Of(r.Text)...)
-	dst = append(append(dst, ' '), to.prefix...)
-	dst = r.Hop.Verdict.AppendTarget(dst)
+	dst = append(dst, ' ')
+	host := r.hostFor(to)
+	if strings.HasPrefix(to.path, "//") {
+		// The path would be read as an authority. The absolute form means the same, and every server must
+		// accept it.
+		dst = append(append(append(dst, upstream.Scheme(to.of.Base)...), "://"...), host...)
+	}
+	dst = r.Hop.Verdict.AppendTarget(append(dst, to.path...))
 	dst = append(dst, " HTTP/1.1\r\nHost: "...)
-	dst = append(dst, to.of.Base.Host...)
-	dst = append(dst, "\r\n"...)
+	dst = append(append(dst, host...), "\r\n"...)
 	dst, kept := r.appendCallers(dst)
 	dst = r.appendConnection(r.appendOwn(dst, kept))
 	dst = body.AppendTo(dst, r.Text, r.Head.Fields())
 	return append(dst, "\r\n"...)
+}
+
+// hostFor returns the Host that a target gets.
+func (r *Request) hostFor(to *Target) string {
+	if to.of.Host == "" {
+		return proxy.Text(r.authority())
+	}
+	return to.of.Host
 }
 
 // appendCallers appends the client's fields that are forwarded. kept is the set of those

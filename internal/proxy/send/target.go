@@ -10,16 +10,19 @@ import (
 
 // Target is a target of a gateway with what requests to it need, computed once. It is immutable.
 type Target struct {
-	of     *snapshot.Target // what the rest was made from
-	pool   *upstream.H1Pool // for the schemes http and https, otherwise nil
-	calls  *upstream.H2Pool // for the schemes h2c and https, otherwise nil
-	prefix string           // upstream.Prefix of the URL
-	path   string           // of the URL, without its final slash
+	of    *snapshot.Target // what the rest was made from
+	pool  *upstream.H1Pool // for the schemes http and https, otherwise nil
+	calls *upstream.H2Pool // for the schemes h2c and https, otherwise nil
+	path  string           // of the URL, without its final slash
+	self  origin           // by which the upstream knows itself; none if it gets the client's Host
 }
 
 // newTarget returns the Target for of. The error is the response to the client.
 func newTarget(pools *upstream.Pools, of *snapshot.Target) (*Target, error) {
-	t := &Target{of: of, prefix: upstream.Prefix(of.Base), path: upstream.Path(of.Base)}
+	t := &Target{of: of, path: upstream.Path(of.Base)}
+	if of.Host != "" {
+		t.self = originOf(upstream.Scheme(of.Base), of.Host)
+	}
 	var err error
 	if of.Base.Scheme == "http" {
 		t.pool, err = pools.Plain(proxy.OriginOf(of))

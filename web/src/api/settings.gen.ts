@@ -21,6 +21,7 @@ export interface Part {
 export interface Setting extends Part {
   notNull?: true; // the API rejects null
   plain?: true; // in the font of prose
+  choices?: string[]; // of kind text: the only values, the default first
   secret?: true; // stored encrypted, and shown as ***
   default?: true; // of kind bool; absent means false
   minimum?: number; // of kind count
@@ -87,6 +88,18 @@ export const groups: Group[] = [
         "label": "Cut streams",
         "hint": "Upgrades, streams and long bodies end within 1 s when their key is revoked, expires or no longer allows them.",
         "default": true
+      },
+      {
+        "name": "error_format",
+        "kind": "text",
+        "flag": "error-format",
+        "label": "Form of errors",
+        "hint": "Of the gateway's own errors. OpenAI's clients read openai; problem is RFC 9457.",
+        "choices": [
+          "keygate",
+          "openai",
+          "problem"
+        ]
       }
     ]
   },
@@ -119,6 +132,15 @@ export const groups: Group[] = [
         "placeholder": "X-Api-Token: secret",
         "secret": true,
         "maximum": 16
+      },
+      {
+        "name": "upstream_host",
+        "kind": "text",
+        "flag": "upstream-host",
+        "label": "Host",
+        "hint": "What the service gets as Host: target for that of its address, preserve for the client's, or a name.",
+        "placeholder": "target",
+        "maximum": 259
       },
       {
         "name": "max_body_bytes",

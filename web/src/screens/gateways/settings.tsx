@@ -5,7 +5,7 @@ import { useEdit } from '../../lib/edit';
 import { AsCode } from '../../ui/ascode';
 import { Failure, Panel, Skeleton } from '../../ui/basic';
 import { Conflict } from '../../ui/conflict';
-import { AreaField, CheckField, Submit, TextField } from '../../ui/form';
+import { AreaField, CheckField, SelectField, Submit, TextField } from '../../ui/form';
 import { toast } from '../../ui/toast';
 import { useGateway } from './detail';
 import { bodyOf, type Field, flagsOf, isLong, labels, maskSecrets, matches, sections, type Values, valuesOf } from './fields';
@@ -109,6 +109,18 @@ function Setting({
         checked={value === 'true'}
         disabled={locked}
         onChange={(on) => onChange(String(on))}
+      />
+    );
+  }
+  if (field.setting.choices) {
+    return (
+      <SelectField
+        label={field.label}
+        hint={field.hint}
+        value={value}
+        error={error}
+        onChange={onChange}
+        options={field.setting.choices.map((c) => ({ value: c, label: c }))}
       />
     );
   }
