@@ -55,7 +55,7 @@ type Difference struct {
 	GatewayID string `json:"gateway_id,omitempty"` // "" for a gateway that does not exist yet
 	Name      string `json:"name"`
 	*client.Push
-	Gateway []client.SettingChange `json:"gateway"` // never nil, unlike that of Push
+	Gateway []client.SettingChange `json:"gateway"` // never nil; in a Push it may be
 
 	file *File  // nil for a gateway that is deleted
 	etag string // of the gateway; "" if it does not exist yet

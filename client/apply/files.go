@@ -200,7 +200,7 @@ func readInRoot(root *os.Root, name string) ([]byte, error) {
 }
 
 // checkNames checks that no two files are for the same gateway, have the same hostname or are both for
-// the default gateway. Those of a directory must name their gateway.
+// the default gateway. Each file of a directory must name its gateway.
 func (s *Set) checkNames(e *Errors) {
 	first := map[[2]string]*File{} // by field and value
 	for _, file := range s.Files {

@@ -43,8 +43,8 @@ type Config struct {
 	// ClientIP returns the client address for audit records, given the address
 	// of the peer and the values of X-Forwarded-For. Nil means the peer.
 	ClientIP func(peer netip.Addr, forwardedFor []string) netip.Addr
-	// Trusted reports whether the address of a peer is that of a trusted proxy. Nil means
-	// that none is.
+	// Trusted reports whether the address of a peer belongs to a trusted proxy. Nil means that none
+	// is.
 	Trusted func(peer netip.Addr) bool
 	// BasePath is the path below which browsers reach the API, and the Path of the cookie of
 	// sessions without TLS. "" means /.
@@ -145,7 +145,7 @@ type call struct {
 	hook    *control.PushHook // of a push hook that was verified
 	match   control.Match
 	receipt *control.Receipt // of a mutation
-	// completeness is that of a list or report of what was recorded.
+	// completeness says how complete a list or report of records is.
 	completeness control.Completeness
 	idem         *control.Idempotency // nil unless the response is stored for replays
 	held         held
@@ -244,7 +244,7 @@ func (c *call) serve() (res response, err error) {
 	return res, err
 }
 
-// admit performs the 401, 404 (path), 405, 429 and 403 checks, and those of a hook. It passes
+// admit performs the 401, 404 (path), 405, 429 and 403 checks, and the checks of a hook. It passes
 // a call that needs no key.
 func (c *call) admit() error {
 	if c.op != nil && c.op.hook {

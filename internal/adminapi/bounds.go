@@ -29,7 +29,7 @@ const (
 	searchWait         = 10 * time.Second
 	searchTime         = 10 * time.Second // of one search
 
-	// The levels of a gateway's limits are read from those of all keys and routes in memory.
+	// The levels of a gateway's limits are found by reading all keys and routes in memory.
 	levelsPerAccount = 1
 	levelsInAll      = 2
 	levelsWaiting    = 16 // of one account

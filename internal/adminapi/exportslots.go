@@ -31,8 +31,8 @@ const (
 var errSlotLost = errors.New("its client read slowly, and another account waited for its slot")
 
 // exports bounds the exports that run at the same time, and their share of the processor. While
-// half of the slots are taken, an account gets no second one. While all are, an account that
-// has none gets that of the slowest client, if there is one that is behind by slowAfter.
+// half of the slots are taken, an account gets no second one. While all are taken, an account
+// without a slot gets the slot of the slowest client, if that client is behind by slowAfter.
 type exports struct {
 	now func() time.Time
 

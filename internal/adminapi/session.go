@@ -203,7 +203,7 @@ func (c *call) checkOrigin(optional bool) error {
 	return nil
 }
 
-// withPort returns a host in lower case with its port, or with that of the scheme.
+// withPort returns a host in lower case with its port, or with the default port of the scheme.
 func withPort(host, scheme string) string {
 	host = strings.ToLower(host)
 	if i := strings.LastIndexByte(host, ':'); i >= 0 && strings.IndexByte(host[i:], ']') < 0 {
@@ -215,8 +215,8 @@ func withPort(host, scheme string) string {
 	return host + ":80"
 }
 
-// secure reports whether the client's connection has TLS: that of the listener, or of a trusted
-// proxy that says so.
+// secure reports whether the client's connection has TLS, either with the listener or, as a trusted
+// proxy says, with that proxy.
 func (c *call) secure() bool {
 	return c.request.TLS != nil || strings.EqualFold(c.fromProxy("X-Forwarded-Proto"), "https")
 }

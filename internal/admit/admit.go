@@ -89,7 +89,7 @@ const allowedMethods = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"
 
 // Wait waits until the limits for which v has the action Wait can decide: until a daily cap has
 // something reserved, or the limit store has answered. The caller must then call Decide again. The
-// error is that of ctx, or has the code fault.Unavailable if the store cannot be reached.
+// error is ctx.Err(), or has the code fault.Unavailable if the store cannot be reached.
 func (a *Admitter) Wait(ctx context.Context, v *Verdict) error {
 	err := v.Charge.Wait(ctx)
 	if err != nil {
@@ -220,9 +220,9 @@ func (d *decision) preflight(g *snapshot.Gateway) bool {
 	return d.req.Method == "OPTIONS" && d.req.Origin != "" && d.req.PreflightMethod != ""
 }
 
-// credential returns the key string of the request, "" if there is none: that of the key
-// header that is present, else that of the parameter api_key. single is false if there are
-// two key headers, or two of the same name, or two parameters.
+// credential returns the key string of the request, from the key header that is present, else from
+// the parameter api_key; "" if there is none. single is false if there are two key headers, or two
+// of the same name, or two parameters.
 func (d *decision) credential(g *snapshot.Gateway) (secret string, single bool) {
 	found := false
 	switch {

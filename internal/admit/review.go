@@ -50,7 +50,7 @@ func (a *Admitter) Review() Review {
 // held reports whether the lease is held. Without one, it always is.
 func (a *Admitter) held() bool { return a.cfg.Lease == nil || a.cfg.Lease.Held() }
 
-// Now returns the time of the review, which is that of the first call.
+// Now returns the time of the review: the time of the first call.
 func (r *Review) Now() ratelimit.Instant {
 	if !r.read && r.now != nil {
 		r.read, r.at = true, r.now()
@@ -190,7 +190,7 @@ func (v *Verdict) Withdraw(result accesslog.Result, r *Review, unsent bool) {
 }
 
 // GiveBack takes back what an admitted request was charged, because nothing of it has reached its upstream,
-// and sets its statuses to those of a response that charges nothing. The response is still the engine's.
+// and sets its statuses as for a response that charges nothing. The response is still the engine's.
 func (a *Admitter) GiveBack(v *Verdict) {
 	if v.Action != Forward {
 		return

@@ -9,8 +9,8 @@ import (
 )
 
 // cursor is the position in a list after which the next page begins. A list has the
-// records of the open end, newest first, then those of the blocks, the last block first,
-// each from its end.
+// records of the open end, newest first, then the records of the blocks, the last block first, each
+// from its end.
 //
 // Records of the open end may be sealed before the next page is read. Therefore the
 // position of such a record is its key: of the open end, and of the blocks sealed since

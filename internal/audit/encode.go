@@ -26,7 +26,7 @@ const version = 1
 //	callers      the same
 //	clients      the same
 //	paths        the same
-//	milliseconds of the request identifiers, minus those of the times, in byte planes
+//	milliseconds of the request identifiers, minus the milliseconds of the times, in byte planes
 //	random       the 74 random bits of each identifier that is a UUIDv7, in 10 bytes
 //	extras       the remaining fields of the records that have any
 //

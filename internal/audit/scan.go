@@ -61,8 +61,8 @@ func (c *Codec) Scan(ctx context.Context, src Source, accountID string, f Filter
 	}, nil
 }
 
-// Read reads the next step, or returns nil at the end. src may be of another transaction than
-// that of the step before.
+// Read reads the next step, or returns nil at the end. src may belong to another transaction than
+// at the step before.
 func (s *Scan) Read(ctx context.Context, src Source) (*ScanStep, error) {
 	step, err := s.read(ctx, src)
 	if err != nil {

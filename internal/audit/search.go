@@ -369,7 +369,7 @@ func (v *View) key(i int) (key, error) {
 	return key{time: v.times[i], seq: r.Seq, request: r.RequestID}, err
 }
 
-// cutIndex is the index of the gap record for the cut: below that of the first record of
+// cutIndex is the index of the gap record for the cut. It is below the index of the first record of
 // the oldest block.
 const cutIndex = -1
 

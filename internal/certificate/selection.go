@@ -157,7 +157,7 @@ func (p *pair) names() []string {
 	return names
 }
 
-// claim gives p those of names that it has and no other pair holds.
+// claim gives p its names that no other pair holds.
 func (n *selection) claim(p *pair, names []string) {
 	own := p.names()
 	for _, name := range names {

@@ -43,8 +43,8 @@ func (a *app) readDocument(name string) (*documentFile, error) {
 }
 
 // readSpec reads an OpenAPI document and puts the files that its path items refer to into it.
-// They must be below the directory refRoot, or, if that is "", below that of the document. That
-// of standard input is the working directory.
+// They must be below the directory refRoot, or, if that is "", below the directory of the document,
+// which for standard input is the working directory.
 func (a *app) readSpec(name, refRoot string) (*documentFile, error) {
 	d, err := a.readDocument(name)
 	if err != nil {

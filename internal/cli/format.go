@@ -14,8 +14,8 @@ import (
 // records have no such field.
 type identity struct{ id, name string }
 
-// identityOf returns the identity of the records of the command with this path. A command
-// that is not listed has that of its group.
+// identityOf returns the identity of the records of the command with this path. A command that is
+// not listed has the identity of its group.
 func identityOf(path string) identity {
 	switch path {
 	case "keygate account create", "keygate accounts":

@@ -75,7 +75,7 @@ type Member struct {
 	tooOld atomic.Pointer[string] // why this version cannot hold a lease, or nil
 }
 
-// NewMember returns a Member. The error is that of Random.
+// NewMember returns a Member. The error comes from Random.
 func NewMember(cfg MemberConfig) (*Member, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)

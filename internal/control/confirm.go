@@ -68,8 +68,8 @@ func (s *Service) Confirm(ctx context.Context, accountID string) error {
 	return s.confirm(ctx, head, number)
 }
 
-// confirm waits until the changes up to p, which are committed, are in force on every node. number is that of the
-// account's newest change. It ends with ctx: the changes stand whether or not anybody waits.
+// confirm waits until the changes up to p, which are committed, are in force on every node. number is the number
+// of the account's newest change. It ends with ctx: the changes stand whether or not anybody waits.
 func (s *Service) confirm(ctx context.Context, p snapshot.Position, number int64) error {
 	if s.cfg.Everywhere == nil {
 		return nil

@@ -26,8 +26,8 @@ func (s *Service) CreateGateway(ctx context.Context, actor *Actor, p gateway.Pat
 
 // CreateGatewayFrom creates a gateway. A document becomes revision 1, without an event; if it is invalid,
 // nothing is created. A hostname that is in use is fault.Conflict. If the gateway becomes the default
-// gateway, the former one loses that in the same transaction. Errors of the file name the field as
-// "config.gateway.name", those of a spec as "spec".
+// gateway, the former default gateway stops being it in the same transaction. Errors of the file name the
+// field as "config.gateway.name", errors of a spec as "spec".
 func (s *Service) CreateGatewayFrom(ctx context.Context, actor *Actor, in NewGateway) (*gateway.Gateway, error) {
 	n, err := s.readCreation(ctx, actor, in)
 	if err != nil {

@@ -20,7 +20,7 @@ import (
 const MaxEffectRoutes = 1000
 
 // Effect is what a push would have done to the requests of the last 24 hours (contract, section 5).
-// Its sums are those of all routes whose requests the push concerns.
+// Its sums are over all routes whose requests the push concerns.
 type Effect struct {
 	Since         time.Time // whole minutes; requests from then on count
 	Requests      int64

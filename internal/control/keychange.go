@@ -139,8 +139,8 @@ func (w *work) chain(ctx context.Context, k *apikey.Key) ([]apikey.Key, error) {
 	return w.KeysOfBucket(ctx, k.AccountID, k.BucketID, w.now.Add(-chainGrace), maxChain+1)
 }
 
-// shareRate sets the rate limit of the other keys of k's bucket to that of k. partners are the keys of the bucket before k
-// was stored: a store would have to hold up others to read them after that.
+// shareRate gives the other keys of k's bucket the rate limit of k. partners are the keys of the bucket before k was
+// stored: a store would have to hold up others to read them after that.
 func (w *work) shareRate(ctx context.Context, k *apikey.Key, partners []apikey.Key) error {
 	for i := range partners {
 		if partners[i].ID == k.ID {

@@ -54,8 +54,8 @@ type MaintenanceConfig struct {
 }
 
 // Maintenance does the periodic work on a store: it raises key.expired, fails the deliveries of
-// disabled and deleted endpoints, removes records after their retention and those of deleted
-// accounts, finishes the deletion of gateways, and indexes keys for searches. Several nodes over one store may each run one.
+// disabled and deleted endpoints, removes records after their retention and all records of deleted accounts, finishes
+// the deletion of gateways, and indexes keys for searches. Several nodes over one store may each run one.
 type Maintenance struct {
 	cfg      MaintenanceConfig
 	expiry   periodic

@@ -77,10 +77,10 @@ func (s *Service) AddAccount(ctx context.Context, actor *Actor, in AccountInput)
 	return inTx(ctx, s, actor, func(w *work) (*NewAccount, error) { return s.insertAccount(ctx, w, a, "") })
 }
 
-// UpdateAccount changes an account. When it returns, the keys and gateways of an account that
-// it suspended are refused, and those of an account that it resumed are accepted. If a gateway
-// has a hostname that no pattern of the new hosts allows, the error is fault.Conflict. The
-// account default keeps its name, its state and the right to every hostname.
+// UpdateAccount changes an account. When it returns, the keys and gateways of an account that it
+// suspended are refused; if it resumed the account, they are accepted. If a gateway has a hostname
+// that no pattern of the new hosts allows, the error is fault.Conflict. The account default keeps
+// its name, its state and the right to every hostname.
 func (s *Service) UpdateAccount(ctx context.Context, actor *Actor, accountID string, p AccountPatch, m Match) (*account.Account, error) {
 	if err := p.validate(); err != nil {
 		return nil, err

@@ -20,8 +20,8 @@ func (s *Service) UpdateRouteLimit(ctx context.Context, actor *Actor, gatewayID,
 }
 
 // UpdateRoute changes the fields in p of a route, which keeps its identifier, its source, and what was
-// used of its limits. Its path and methods must fit the other routes as those of a new one. What a push
-// keeps of a limit is as with UpdateRouteLimit; everything else comes from the document again.
+// used of its limits. Its path and methods must fit the other routes, as if the route were new. What a
+// push keeps of a limit is as with UpdateRouteLimit; everything else comes from the document again.
 func (s *Service) UpdateRoute(ctx context.Context, actor *Actor, gatewayID, routeID string, p RoutePatch, m Match) (*gateway.Route, error) {
 	edit, err := p.read()
 	if err != nil || onlyChecks(ctx) {

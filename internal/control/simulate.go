@@ -86,7 +86,7 @@ func (in *SimulationInput) what(ctx context.Context, tx ReadTx, actor *Actor, ga
 	return w, err
 }
 
-// sharedBuckets returns the bucket of each of the account's keys that shares that of another key.
+// sharedBuckets returns, by key, the bucket of each of the account's keys that shares its bucket with another key.
 func sharedBuckets(ctx context.Context, tx KeyReader, actor *Actor) (map[[16]byte][16]byte, error) {
 	shared, err := tx.SharedBuckets(ctx, actor.Account.ID)
 	if err != nil {

@@ -25,8 +25,8 @@ type AccountReader interface {
 	// AccountCounts returns how many records an account has of the kinds that are counted. Its
 	// cost does not depend on these numbers.
 	AccountCounts(ctx context.Context, accountID string) (AccountCounts, error)
-	// AccountRoom returns which of the counts are less than those of most. An Update that asks so is not made again
-	// because another one changes a count and it stays below.
+	// AccountRoom returns which of the account's counts are below the counts in most. An Update that asks this way
+	// is not repeated when another one changes a count that stays below its bound.
 	AccountRoom(ctx context.Context, accountID string, most AccountCounts) (AccountRoom, error)
 }
 

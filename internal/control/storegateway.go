@@ -27,8 +27,8 @@ type GatewayReader interface {
 }
 
 // GatewayStore finds and changes gateways. A hostname that is in use, by any account, is
-// fault.Conflict with the field "hostname". The caller sets Version, and
-// clears Default of one gateway before it sets that of another.
+// fault.Conflict with the field "hostname". The caller sets Version, and clears Default of one
+// gateway before it sets Default of another.
 type GatewayStore interface {
 	GatewayReader
 	InsertGateway(ctx context.Context, g *gateway.Gateway) error

@@ -78,8 +78,8 @@ type IdempotencyStore interface {
 
 // DailyCountsReader reads the counts of daily caps.
 type DailyCountsReader interface {
-	// DailyCounts returns the counts of a day, given as days since 1970 in UTC, as the node sees them: those of
-	// some limits, or all if none is named.
+	// DailyCounts returns the counts of a day, given as days since 1970 in UTC, as the node sees them: of the
+	// named limits, or of all limits if none is named.
 	DailyCounts(ctx context.Context, node string, day int64, limitIDs ...string) ([]ratelimit.DailyCount, error)
 }
 
@@ -99,10 +99,10 @@ type Trimmer interface {
 	// rows of each. What a delivery needs of an event stays until its last delivery is
 	// removed.
 	Trim(ctx context.Context, responses, changes, events time.Time, day int64, limit int) (more bool, err error)
-	// TrimRevisions removes about limit revisions that are not kept: those of deleted gateways;
-	// then, of each gateway, those that are neither among its newest nor created since k.Since, the
-	// oldest first, up to one that is kept; then, of accounts whose revisions take too many bytes, the
-	// oldest of the gateway whose revisions without the newest take the most.
+	// TrimRevisions removes about limit revisions that are not kept, in this order: all of deleted
+	// gateways; of each gateway, the oldest, up to the first that is among its newest or was created
+	// since k.Since; and of accounts whose revisions take too many bytes, the oldest of the gateway
+	// whose revisions, apart from its newest, take the most.
 	TrimRevisions(ctx context.Context, k KeptRevisions, limit int) (more bool, err error)
 	// TrimTables removes route tables that were replaced, or that Prepare stored before staged
 	// and no transaction used, and what is left of removed revisions: at most limit rows.

@@ -64,7 +64,7 @@ type DeliveryFilter struct {
 	Since, Until time.Time
 }
 
-// DeliveryReader finds deliveries. Filters by time work as those of EventReader.
+// DeliveryReader finds deliveries. Filters by time work as in EventReader.
 type DeliveryReader interface {
 	// Delivery returns one delivery with its Payload.
 	Delivery(ctx context.Context, accountID, deliveryID string) (*webhook.Delivery, error)

@@ -118,8 +118,8 @@ func inTxOnly[T any](ctx context.Context, s *Service, actor *Actor, f func(w *wo
 	return result, nil
 }
 
-// giveNumbers gives those of changes numbers that have none yet, because the store has several nodes: that of the newest,
-// or if it is not known, one that the change log does not reach.
+// giveNumbers gives a number to each of changes that has none yet, because the store has several nodes: the number of
+// the newest change or, if that is not known, a number that the change log does not reach.
 func giveNumbers(changes []snapshot.Change, newest int64) {
 	for i := range changes {
 		if changes[i].Seq == 0 {

@@ -4,8 +4,8 @@ package cookie
 
 import "strings"
 
-// The names of the cookie. Secure is that of listeners with TLS: browsers accept a name with this
-// prefix only over TLS, for the whole host, and from the host itself.
+// The names of the cookie. Secure is the name at listeners with TLS: browsers accept a name with
+// this prefix only over TLS, for the whole host, and from the host itself.
 const (
 	Session = "keygate_session"
 	Secure  = "__Host-" + Session

@@ -123,7 +123,7 @@ func Parse(content []byte) (*Node, error) {
 
 func emptyDocument() error { return Position{1, 1}.Invalid("", "the document is empty") }
 
-// IsEmpty reports whether err is that of Parse for a document that has nothing but white space and
+// IsEmpty reports whether err says that Parse got a document of nothing but white space and
 // comments.
 func IsEmpty(err error) bool {
 	return err != nil && err.Error() == emptyDocument().Error()

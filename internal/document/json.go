@@ -231,8 +231,7 @@ func (r *jsonReader) readScalar() (string, Position, error) {
 	return string(plain), at, nil
 }
 
-// position returns the position of a byte offset, which must not be less than that of an
-// earlier call.
+// position returns the position of a byte offset, which must not be less than in an earlier call.
 func (r *jsonReader) position(offset int) Position {
 	r.at = r.at.advance(r.text[r.seen:offset])
 	r.seen = offset

@@ -370,11 +370,11 @@ func yamlProblem(dec any, text string, read int, err error) error {
 	return at.Invalid("", "%s", message)
 }
 
-// stoppedAt returns the position at which decoder, a *yaml.Decoder, failed. The library's
-// errors have only a line, and often that of the collection around the mistake. Its parser
-// has the exact position, in unexported fields that stoppedAt reads by reflection. If a
-// version of the library has other fields, ok is false and stoppedAt does not panic;
-// TestInvalidTextsAreRejected then fails.
+// stoppedAt returns the position at which decoder, a *yaml.Decoder, failed. The library's errors
+// have only a line, which is often the line of the collection around the mistake. Its parser has
+// the exact position, in unexported fields that stoppedAt reads by reflection. If a version of the
+// library has other fields, ok is false and stoppedAt does not panic; TestInvalidTextsAreRejected
+// then fails.
 func stoppedAt(decoder any) (at Position, ok bool) {
 	root := reflect.ValueOf(decoder)
 	problem, found := intField(root, "parser", "parser", "error")

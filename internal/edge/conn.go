@@ -204,8 +204,8 @@ func (c *conn) startsHTTP2() (whole bool, err error) {
 	return whole, err
 }
 
-// handshakeError is the error of a failed TLS handshake, proxyHeaderError that of
-// a malformed or incomplete PROXY header.
+// handshakeError is the error of a failed TLS handshake, proxyHeaderError the error of a malformed
+// or incomplete PROXY header.
 type (
 	handshakeError   struct{ error }
 	proxyHeaderError struct{ error }

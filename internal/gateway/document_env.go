@@ -13,7 +13,7 @@ import (
 // ResolveEnv replaces each ${env:NAME} in the values of a configuration file by the result of
 // lookup for NAME (contract, section 5). A value with a replacement is written in quotes, so
 // that it stays one string whatever the variable contains. Nothing else changes, and lines keep
-// their numbers. Errors are as those of ParseDocument.
+// their numbers. Errors are as from ParseDocument.
 func ResolveEnv(content []byte, lookup func(name string) (value string, ok bool)) ([]byte, error) {
 	text := string(document.TrimMark(content))
 	if !strings.Contains(text, envMark) {

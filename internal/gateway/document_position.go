@@ -9,9 +9,9 @@ import (
 	"github.com/keygate/keygate/internal/fault"
 )
 
-// withPosition adds a position to each problem of a validation error of the content of n: that
-// of the value that it names, or of the nearest one around it. It also puts field before the
-// problem's field.
+// withPosition adds a position to each problem of a validation error of the content of n: the
+// position of the value that the problem names, or of the nearest value around it. It also puts
+// field before the problem's field.
 func withPosition(err error, n *document.Node, field string) error {
 	list := fault.ProblemsOf(err)
 	if list == nil {

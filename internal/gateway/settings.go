@@ -41,7 +41,7 @@ type Patch struct {
 const certificateAndKey = "the client certificate and its key"
 
 // Settings returns the table of settings: everything of a gateway that a file and a call may set. The
-// order is that of an export, and the one in which settings are applied: a new upstream_url removes
+// table has the order of an export, in which settings are also applied: a new upstream_url removes
 // credentials, and the settings after it may give new ones. A new setting is a member of Patch and a
 // row here.
 func Settings() []Setting {

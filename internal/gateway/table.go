@@ -100,8 +100,8 @@ func (c *tableCheck) add(row int, field, format string, args ...any) {
 	c.problems = append(c.problems, RowProblem{row, field, fmt.Sprintf(format, args...)})
 }
 
-// row checks a route beside those of the rows before it; bounded says whether its path must keep the
-// bounds.
+// row checks a route, alone and against the routes of earlier rows; bounded says whether its path
+// must keep the bounds.
 func (c *tableCheck) row(i int, bounded bool) {
 	r := &c.routes[i]
 	before := len(c.problems)

@@ -70,8 +70,8 @@ func (t *Tree[V]) Search(path string, steps int) (v *V, ok bool) {
 	return v, v != nil || s.steps >= 0
 }
 
-// search is the state of one search. Positions in the path are those of the slash before the
-// next segment, or its length after the last.
+// search is the state of one search. A position in the path is the index of the slash before the
+// next segment, or the length of the path after the last.
 type search struct {
 	path  string
 	seed  maphash.Seed

@@ -81,8 +81,8 @@ func (t *Tree[V]) Texts(template Template) (greatest int) {
 	return greatest
 }
 
-// walk returns the node whose segments are those of the chain, or nil. It calls each, unless
-// that is nil, for the branches on the way.
+// walk returns the node with the segments of the chain, or nil. It calls each, unless each is nil,
+// for the branches on the way.
 func (t *Tree[V]) walk(chain string, each func(*branches[V])) *node[V] {
 	e := editor[V]{seed: t.seed}
 	n := t.root
@@ -105,8 +105,8 @@ func (t *Tree[V]) walk(chain string, each func(*branches[V])) *node[V] {
 	return n
 }
 
-// chain returns the template's segments as those of a node, and whether a wildcard follows
-// them. The text is shared with the template.
+// chain returns the template's segments as a node has them, and whether a wildcard follows them.
+// The text is shared with the template.
 func (t *Template) chain() (body string, wild bool) {
 	if t.normal == "" {
 		return t.normal, false

@@ -14,7 +14,7 @@ type table[V any] struct {
 	subs  []*table[V] // 1<<tableBits tables by the next bits of the hash, if there are many
 }
 
-// edge leads to a child. The hash is that of the first segment of its chain.
+// edge leads to a child. hash is the hash of the first segment of the child's chain.
 type edge[V any] struct {
 	hash uint32
 	to   *node[V]

@@ -2,9 +2,9 @@ package http1
 
 import "slices"
 
-// Assembler builds a head from fields that did not arrive as HTTP/1.1 text, such as those
-// of HTTP/2. The head has the form that the parsers give it: spans into a text whose field
-// lines stand one after the other and end with an empty line.
+// Assembler builds a head from fields that did not arrive as HTTP/1.1 text, such as fields of
+// HTTP/2. The head has the form that the parsers give it: spans into a text whose field lines stand
+// one after the other and end with an empty line.
 //
 // The caller puts what comes before the fields at the beginning of the text, and has checked
 // that names are tokens and values field text without white space around them.
@@ -41,7 +41,7 @@ func (t *Trailers) Assemble(text []byte, n int) Assembler {
 	return Assembler{Text: text, fields: &t.fields, max: len(text) + n, trailers: true}
 }
 
-// Add adds a field, whose ID is that of its name. The errors are those of the parsers.
+// Add adds a field with the ID of its name. The errors are the same as from the parsers.
 func (a *Assembler) Add(name, value []byte, id Name, sensitive bool) error {
 	if len(name)+len(value)+len(": \r\n")+len(emptyLine) > a.max-len(a.Text) {
 		return ErrHead

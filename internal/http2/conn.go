@@ -13,7 +13,7 @@ const (
 	Client             // towards upstreams
 )
 
-// Config configures a Conn. Its zero value is that of a server.
+// Config configures a Conn. Its zero value is for a server.
 type Config struct {
 	Role Role
 	// MaxStreams is the maximum number of streams at the same time; a client keeps to the

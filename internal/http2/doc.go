@@ -42,8 +42,8 @@
 //	a body without        Chunked: its length is unknown
 //	content-length
 //
-// The text has the field lines one after the other and ends with an empty line, as that of
-// a head that was received over HTTP/1.1, so runs of fields can be copied from it.
+// The text has the field lines one after the other and ends with an empty line, as a head over
+// HTTP/1.1 does, so runs of fields can be copied from it.
 //
 // # Bounds
 //

@@ -112,8 +112,8 @@ func (c *Conn) finish(scratch *hpack.Scratch, err error) (*stream, error) {
 	return s, err
 }
 
-// reject resets the stream of a malformed message. That of a request is reset by Done, so that
-// the owner can respond (RFC 9113, 8.1.1).
+// reject resets the stream of a malformed message. The stream of a request is reset by Done, so
+// that the owner can respond first (RFC 9113, 8.1.1).
 func (c *Conn) reject(s *stream) {
 	if s == nil || s.is(weReset) {
 		return

@@ -45,7 +45,7 @@ type limits struct {
 	hpack         hpack.Limits
 }
 
-// The bounds on text are those of package http1. hpack counts 32 bytes more for a field, and
+// The bounds on text are the same as in package http1. hpack counts 32 bytes more for a field, and
 // must not stop a head that is within the bounds.
 func limitsOf(r Role) limits {
 	const overhead = 32

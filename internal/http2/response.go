@@ -95,8 +95,8 @@ func (r *Response) frameBody(s *stream) error {
 	return nil
 }
 
-// ReadTrailers reads the trailers that the last event has announced. The errors are those of
-// ReadResponse; after http1.ErrHead, t has the fields that were read before.
+// ReadTrailers reads the trailers that the last event has announced. The errors are the same as
+// from ReadResponse; after http1.ErrHead, t has the fields that were read before.
 func (c *Conn) ReadTrailers(t *TrailerFields) error {
 	var h headReader
 	scratch, err := c.start(&h)

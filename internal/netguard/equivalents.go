@@ -30,9 +30,9 @@ func equivalents(addr netip.Addr) []netip.Addr {
 	return out
 }
 
-// appendRisky appends those of addrs that must not be reached: loopback, link-local and
-// metadata addresses. The bits of the address do not show whether it really embeds one of
-// addrs, so the others are no reason to allow or refuse it.
+// appendRisky appends the addresses of addrs that must not be reached: loopback, link-local and
+// metadata addresses. The bits of the address do not show whether it really embeds one of addrs, so
+// the others are no reason to allow or refuse it.
 func appendRisky(out []netip.Addr, addrs ...netip.Addr) []netip.Addr {
 	for _, a := range addrs {
 		if a.IsLoopback() || a.IsLinkLocalUnicast() || isMetadata(a) {

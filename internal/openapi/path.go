@@ -9,7 +9,7 @@ import (
 	"github.com/keygate/keygate/internal/gateway"
 )
 
-// operation identifies a route: pattern is that of its path (gateway.Template), without the
+// operation identifies a route. pattern is the pattern of its path (gateway.Template), without the
 // base path.
 type operation struct{ pattern, method string }
 
@@ -32,13 +32,13 @@ type pathItem struct {
 	policy policy
 	bad    bool // the policy is invalid, and was reported
 
-	// path is that of the routes, without the base path. cut is true if the key goes on with a
+	// path is the path of the routes, without the base path. cut is true if the key goes on with a
 	// query or a fragment, of which the author was not warned yet.
 	path    string
 	cut     bool
 	advised bool // the author was told what the path does not mean
-	// pattern is that of path, and full is the base path with path. Both are set with the first
-	// operation.
+	// pattern is the pattern of path, and full is the base path with path. Both are set with the
+	// first operation.
 	pattern, full string
 }
 

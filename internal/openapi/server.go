@@ -9,7 +9,7 @@ import (
 	"github.com/keygate/keygate/internal/gateway"
 )
 
-// readServers sets the base path to that of the first server.
+// readServers sets the base path to the path of the first server's URL.
 func (r *reader) readServers() error {
 	servers := r.root.Member("servers")
 	if servers == nil {

@@ -21,8 +21,8 @@ type batch struct {
 	numbers []uint32 // Daily.claims of each
 }
 
-// add adds a claim of d: of used requests over all nodes, those of this node have passed, and ahead
-// more are to be reserved, of which requests wait for needed.
+// add adds a claim of d. used requests have passed at all nodes, d.others of them at other nodes.
+// ahead more are to be reserved; requests wait for needed of them.
 func (b *batch) add(d *Daily, day, used, ahead, needed int64) {
 	c := DailyClaim{LimitID: d.limit.id, Cap: d.cap(), Used: used - d.others, Lost: d.wasted, Ahead: ahead, Needed: needed}
 	if d.limit.keys != nil {

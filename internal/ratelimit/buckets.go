@@ -21,7 +21,7 @@ type bucketShard struct {
 	mu      sync.Mutex                 // held to change the index, not to read it
 	current atomic.Pointer[generation] // nil without buckets: most routes of a large table are rarely used
 	counted int64                      // bytes that were counted towards the budget
-	refunds int64                      // of these, those of what was given back, as the last sweep found them
+	refunds int64                      // bytes for what was given back, as the last sweep found them
 	dropped bool                       // by Drop
 }
 
@@ -203,10 +203,10 @@ func (b *Buckets) Drop() {
 // it, so that a decision at a slightly earlier instant does not find a fuller one.
 const sweepGrace = second
 
-// Sweep drops every bucket that has been full for a second, and those of this node alone whose key has
-// ended: it was revoked so long ago that no decision still uses it. A bucket that nodes share stays
-// until it is full, as it does in the limit store. Call Sweep about once a minute. A decision that uses
-// a dropped bucket returns Stale.
+// Sweep drops every bucket that has been full for a second, and every bucket of this node alone whose
+// key has ended: the key was revoked so long ago that no decision still uses it. A bucket that nodes
+// share stays until it is full, as it does in the limit store. Call Sweep about once a minute. A
+// decision that uses a dropped bucket returns Stale.
 func (b *Buckets) Sweep(now Instant, ended map[[16]byte]bool) {
 	for i := range b.shards {
 		s := &b.shards[i]

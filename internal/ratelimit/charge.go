@@ -21,7 +21,7 @@ const MaxAmount = MaxCount
 type Charge struct {
 	entries [maxLimits]entry
 	count   int // of entries
-	shown   int // of the statuses, which are those of the first entries
+	shown   int // number of statuses, which belong to the first entries
 	worst   int // the index of Worst, if there is one
 	taken   bool
 
@@ -75,15 +75,15 @@ func (c *Charge) Wait(ctx context.Context) error {
 	return c.ticket.wait(ctx)
 }
 
-// Shown returns the number of statuses: that of the limits after Decide or Peek, and 0 before.
+// Shown returns the number of statuses: the number of limits after Decide or Peek, and 0 before.
 func (c *Charge) Shown() int { return c.shown }
 
 // Status returns the status with the index i, below Shown.
 func (c *Charge) Status(i int) *Status { return &c.entries[i].status }
 
-// Worst returns the status for the fields X-RateLimit-*: of a refusal, that of the refusing limit for which the
-// caller must wait longest; otherwise that of the limit with the fewest requests left (on a tie, the one that
-// resets later). It is nil if no status is shown.
+// Worst returns the status for the fields X-RateLimit-*. After a refusal, this is the status of the refusing
+// limit for which the caller must wait longest; otherwise it is the status of the limit with the fewest
+// requests left (on a tie, the limit that resets later). It is nil if no status is shown.
 func (c *Charge) Worst() *Status {
 	if c.shown == 0 {
 		return nil

@@ -39,7 +39,7 @@ func (c *Clock) Now() Instant {
 	return c.read(int64(now.Sub(c.epoch)), now.UnixNano())
 }
 
-// read returns the reading for those of the machine's clocks, which were taken together.
+// read returns the reading for wall and mono, which were read from the machine's clocks at the same moment.
 func (c *Clock) read(mono, wall int64) Instant {
 	holds := mono + c.offset.Load()
 	if c.steered.Load() {
@@ -63,9 +63,9 @@ func (c *Clock) read(mono, wall int64) Instant {
 	return Instant{Mono: mono, Wall: wall}
 }
 
-// Steer makes the wall clock follow another one, such as that of a database that several nodes share,
-// which has shown now at some time within the last took. However late the response with now is, the clock
-// follows it by no more than is certain.
+// Steer makes the wall clock follow another clock, such as the clock of a database that several nodes
+// share. That clock has shown now at some time within the last took. However late the response with now
+// is, the wall clock moves no further than is certain.
 func (c *Clock) Steer(now time.Time, took time.Duration) {
 	at := c.Now()
 	least := now.UnixNano() - at.Wall // if now was shown just before the call

@@ -100,7 +100,7 @@ func (d *Dailies) Daily(k [16]byte) *Daily {
 	return d.daily(s, h, k)
 }
 
-// DailyOf is Daily for a key with a cap of its own, which replaces that of the limit.
+// DailyOf is Daily for a key with a cap of its own, which replaces the cap of the limit.
 func (d *Dailies) DailyOf(k [16]byte, capacity int64) *Daily {
 	one := d.Daily(k)
 	if one.own.Load() != capacity && one.own.Swap(capacity) != 0 {

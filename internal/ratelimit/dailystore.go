@@ -36,10 +36,10 @@ type DailyClaim struct {
 // DailyFigures is what the store has of a cap, in all or of one node.
 type DailyFigures struct{ Used, Lost int64 }
 
-// Grant sets the answer to c, of which the store has the figures total, and those of the node itself
-// among them. It returns what they become. The store must let no other claim to the same cap
-// come between reading and writing them. Beyond what is needed, no more is granted than all nodes together may
-// lose, should all of them crash.
+// Grant sets the answer to the claim c. The store has the figures total for its cap, which include the node's
+// own figures. Grant returns what both become. The store must let no other claim to the same cap come between
+// reading and writing them. Beyond what is needed, no more is granted than all nodes together may lose, should
+// all of them crash.
 func (c *DailyClaim) Grant(total, own DailyFigures) (newTotal, newOwn DailyFigures) {
 	c.OthersUsed, c.OthersLost = total.Used-own.Used, total.Lost-own.Lost
 	c.Granted = max(0, min(c.Ahead, c.Cap-c.OthersUsed-c.Used))
@@ -50,7 +50,7 @@ func (c *DailyClaim) Grant(total, own DailyFigures) (newTotal, newOwn DailyFigur
 
 // DailyStore stores daily counts. A node is a process: it has a name that no other one ever had.
 type DailyStore interface {
-	// LoadDailyCounts returns the counts of a day: those of some limits, or all if none is named.
+	// LoadDailyCounts returns the counts of a day: of the named limits, or of all limits if none is named.
 	LoadDailyCounts(ctx context.Context, node string, day int64, limitIDs ...string) ([]DailyCount, error)
 	// ReserveDaily writes what the node claims on the day, all of it or nothing, and sets the answers.
 	// An error may come after it was written. now is the store's clock, or zero if that is the node's.

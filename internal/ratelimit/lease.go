@@ -286,7 +286,7 @@ func (e *Lease) keepTokens(spent leaseWord, n int64, a *answer, mono int64) bool
 }
 
 // succeed closes e and returns the lease of the bucket that takes over, with the parameters p. It
-// has no tokens: those of a changed limit are dropped. The share keeps what was used.
+// has no tokens: the tokens of a changed limit are dropped. The share keeps what was used.
 func (e *Lease) succeed(b *Bucket, p *Params, now Instant) *Lease {
 	e.mu.Lock()
 	defer e.mu.Unlock()

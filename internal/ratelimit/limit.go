@@ -99,7 +99,7 @@ func (e *entry) charged(m *moment) {
 	}
 }
 
-// begin begins the status: it is that of a limit that does not refuse.
+// begin sets the status of a limit that does not refuse.
 func (e *entry) begin() *Status {
 	s := &e.status
 	s.Scope, s.Default, s.Refused, s.RetryAfter = e.Scope, e.Default, false, 0
@@ -111,8 +111,8 @@ func (e *entry) fillLocal(m *moment, word uint64) {
 	e.params.fillStatus(e.begin(), word, e.at, m.wallOf(&e.view))
 }
 
-// fillStatus fills the status of the limit in the state word, which is one of those in its view. The params
-// there are nil for a shared bucket whose level is that of the cluster.
+// fillStatus fills the status of the limit in the state word, which is one of those in its view. params is
+// nil in the view of a shared bucket whose level is the cluster's.
 func (e *entry) fillStatus(m *moment, word uint64) {
 	s := e.begin()
 	switch {

@@ -18,8 +18,8 @@ type Limiter struct {
 	marks *[markCount]mark // nil if decisions do not come together
 }
 
-// NewLimiter returns a Limiter whose monotonic clock is mono, which must be that of the instants
-// at which it decides.
+// NewLimiter returns a Limiter whose monotonic clock is mono. The instants at which it decides must
+// be read from the same clock.
 func NewLimiter(mono func() int64) *Limiter {
 	return &Limiter{mono: mono, marks: new([markCount]mark)}
 }
@@ -65,7 +65,7 @@ func (m *moment) load(v *view, b *bucketState, p *Params) {
 // A mark is a lock on limits, for the nanoseconds in which a decision has charged them and may yet take
 // that back, because another limit refuses. Other decisions would otherwise refuse a request, or
 // count one, for a request that is not charged in the end. A decision whose charges are all certain to
-// stand takes no lock, and looks at those of its limits.
+// stand takes no lock, and only looks at the marks of its limits.
 //
 //	bit  0     it is locked
 //	bits 1–63  how often it has been

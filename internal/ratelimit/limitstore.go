@@ -37,7 +37,7 @@ type Take struct {
 	Version  int64 // the change of the configuration that has these parameters, or a later one
 	Force    bool  // Version is the newest of the configuration, whatever the store says
 
-	Number      int64  // of the question among those of the node, if the store must know it again; else 0
+	Number      int64  // number of the question among the node's questions, if the store must recognize it; else 0
 	Outstanding int64  // the most tokens that all nodes together may hold unspent
 	Left        int64  // tokens that the node still holds; negative to change nothing
 	Ahead       int64  // tokens that the node asks for, for later use

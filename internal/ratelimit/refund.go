@@ -8,8 +8,8 @@ import (
 	"unsafe"
 )
 
-// bucketState is what a token bucket has used, and what was given back to it. The zero value is that of a
-// full one.
+// bucketState is what a token bucket has used, and what was given back to it. The zero value is a full
+// bucket.
 type bucketState struct {
 	// state is the value of Params.unitsAt at which the bucket will be full again: GCRA's
 	// theoretical arrival time. In the past, it means full.
@@ -106,7 +106,7 @@ const (
 // was charged since and not given back may have come at the end. With the charge, the bucket lacks as much more
 // as this says. So what is admitted and not given back never exceeds the limit.
 //
-// Other decisions must not charge the bucket between the change of its state and that of its refunds: the
+// Other decisions must not charge the bucket between the changes of its state and of its refunds: the
 // caller has locked its mark.
 func (b *bucketState) giveBack(v *view, at func() int64) {
 	log := b.log()

@@ -27,7 +27,7 @@ type scopeRow struct {
 	rank     int    // in lists of a gateway's limits
 	reported Scope
 
-	// What the limit is called, unless the scope is that of the management API.
+	// What the limit is called, except in the scope of the management API.
 	exceeded string // in the message of a refusal
 	usedUp   string // in the explanation of a recorded request
 

@@ -71,8 +71,8 @@ type SharingConfig struct {
 	Log *slog.Logger
 }
 
-// Sharing makes the token buckets of this node parts of those of all nodes. It is safe for
-// concurrent use. A nil *Sharing makes buckets of this node alone.
+// Sharing makes the token buckets of this node parts of buckets that all nodes share. It is safe
+// for concurrent use. A nil *Sharing makes buckets of this node alone.
 type Sharing struct {
 	cfg   SharingConfig
 	log   *slog.Logger

@@ -91,7 +91,7 @@ func (p *paced) causeOf(err error) error {
 	return err
 }
 
-// isSlow reports whether err is that of a server without pace.
+// isSlow reports whether err says that a server was too slow.
 func isSlow(err error) bool { return errors.Is(err, errStalled) || errors.Is(err, errUnprepared) }
 
 // Close implements io.Closer. It gives the request up.

@@ -69,8 +69,8 @@ const (
 type Config struct {
 	Store  Store
 	Keeper Keeper
-	// OperatorID is the ID of the account default, which gets the records that
-	// belong to no account, such as those of unknown keys.
+	// OperatorID is the ID of the account default, which gets the records that belong to no
+	// account, such as records of unknown keys.
 	OperatorID string
 	// MaxBytes is the maximum size of the blocks of all accounts, in bytes. 0 means
 	// DefaultMaxBytes.

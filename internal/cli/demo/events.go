@@ -15,8 +15,8 @@ import (
 	"github.com/keygate/keygate/internal/cli/terminal"
 )
 
-// demoHooks is the first path segment of the demo's webhook receiver, and demoBilling that of a
-// second one, which fails at times.
+// demoHooks is the first path segment of the demo's webhook receiver, and demoBilling the first
+// path segment of a second receiver, which fails at times.
 const (
 	demoHooks   = "keygate-demo"
 	demoBilling = "keygate-demo-billing"
@@ -73,8 +73,8 @@ type demoEventData struct {
 	Revision  int    `json:"revision"`
 }
 
-// demoEvents prints each event that arrives on a line, except those of the sample traffic. Deliveries
-// block until begin is called.
+// demoEvents prints each event that arrives on a line, except events of the sample traffic.
+// Deliveries block until begin is called.
 type demoEvents struct {
 	out   io.Writer
 	data  bool                        // print the events' data too

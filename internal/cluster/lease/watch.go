@@ -10,7 +10,7 @@ type View struct {
 	// granted it, and lost it in a failover.
 	Settled bool
 	Rows    []Row
-	// Unknown are those of the positions that were asked about which the change log does not contain.
+	// Unknown are the positions, of all that were asked about, that the change log does not contain.
 	Unknown []Position
 }
 
@@ -30,8 +30,8 @@ type sighting struct {
 	at Instant
 }
 
-// NewWatch returns a Watch that has seen nothing. ttl is that of this node's own lease, and clock reads
-// its clock.
+// NewWatch returns a Watch that has seen nothing. ttl is the TTL of this node's own lease, and clock
+// reads this node's clock.
 func NewWatch(ttl time.Duration, clock func() Instant) *Watch {
 	return &Watch{ttl: ttl, clock: clock, seen: map[string]sighting{}}
 }
@@ -97,7 +97,8 @@ func (w *Watch) Settled() bool {
 
 // Confirmed reports whether the last read, which must have begun after the change was committed, shows
 // that no node admits without the change at p: every lease that has not ended is of a node that has
-// applied it. have is the number of these nodes, and of that of all with a lease.
+// applied it. have is the number of nodes that have applied the change, and of is the number of nodes
+// with a lease.
 func (w *Watch) Confirmed(p Position) (have, of int, ok bool) {
 	if w.view == nil {
 		return 0, 0, false

@@ -43,9 +43,9 @@ const (
 )
 
 // NewEncoder returns an encoder with an empty dynamic table of TableSize, the size that
-// holds until the other side's settings say otherwise. The values of Authorization,
-// Proxy-Authorization, Set-Cookie and short ones of Cookie are secrets, and those of the
-// names given here in lower case, which must not be changed.
+// holds until the other side's settings say otherwise. Secrets are the values of Authorization,
+// Proxy-Authorization and Set-Cookie, short values of Cookie, and the values of secrets: names in
+// lower case, which the caller must not change.
 func NewEncoder(secrets []string) *Encoder {
 	return &Encoder{table: table{max: TableSize}, secrets: secrets}
 }
@@ -59,8 +59,8 @@ func (e *Encoder) SetTableSize(n uint32) {
 		return
 	case size > e.table.max && e.update:
 		// The next block has to say that the table was smaller in the meantime (RFC 7541,
-		// 4.2). It says 0: the decoder of x/net, and with it those of many Go programs,
-		// accepts a second update only if the table is empty.
+		// 4.2). It says 0, because the decoder of x/net, which many Go programs use, accepts a
+		// second update only if the table is empty.
 		e.table.evict(0)
 		e.emptied = true
 	}

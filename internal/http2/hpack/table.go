@@ -3,11 +3,10 @@ package hpack
 // table is a dynamic table (RFC 7541, 2.3.2). Its zero value is empty and has a maximum
 // size of 0.
 //
-// Names and values stand one after the other in buf, in the order in which they were
-// added, so those of the entries that are left are always one run of bytes. When that run
-// reaches the end of buf it is moved to the beginning. Adding an entry thus allocates
-// only until buf and ring have reached their full lengths: twice the TableSize, and one
-// entry for each 32 bytes of it.
+// Names and values stand one after the other in buf, in the order in which they were added, so the
+// entries that are left are always one run of bytes. When that run reaches the end of buf it is
+// moved to the beginning. Adding an entry thus allocates only until buf and ring have reached their
+// full lengths: twice the TableSize, and one entry for each 32 bytes of it.
 type table struct {
 	buf        []byte
 	start, end int     // the run: buf[start:end]

@@ -1,6 +1,6 @@
 // Package h1 is the HTTP/1.1 engine of the data plane (contract, 4.1 to 4.5): it reads
 // requests, asks package admit for a verdict on each, and exchanges them with upstreams. The rules of
-// proxying are those of package proxy.
+// proxying are in package proxy.
 //
 //	client ─► http1.RequestParser ─► admit.Decide ─┬─► respond (refusals, preflights)
 //	                                               └─► send.Attempt ─┐

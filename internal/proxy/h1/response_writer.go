@@ -70,7 +70,7 @@ func (w *responseWriter) final(head []byte, r *http1.Response, body http1.Framin
 	w.statusLine(head, r)
 	drop := proxy.ResponseDrop(r.Status, w.verdict.AllowOrigin != "")
 	if chunked {
-		drop |= 1 << http1.ContentLength // that of a response over HTTP/2
+		drop |= 1 << http1.ContentLength // of a response over HTTP/2
 	}
 	kept := w.appendFields(head, r, drop)
 	if chunked {

@@ -185,8 +185,8 @@ func (s *stream) nextPart() (last, ok bool) {
 	return s.ended, true
 }
 
-// shrink gives up the memory of an upload, which is not in proxy.Bodies once it was forwarded: that of a part that
-// is to come and, after restTime without one, all of it. conn.mu is held.
+// shrink gives up memory of an upload, which is not in proxy.Bodies once it was forwarded: the memory for the next
+// part and, after restTime without a part, all of it. conn.mu is held.
 func (s *stream) shrink(now int64) {
 	if len(s.in) > 0 { // not forwarded yet, though the goroutine that forwards may still be about to wake up
 		return

@@ -1,7 +1,7 @@
 // Package h2 is the HTTP/2 engine of the data plane for clients (contract, 4.1 to 4.5; RFC
 // 9113): it reads requests, asks package admit for a verdict on each, and exchanges them with
-// upstreams. The protocol of a connection is package http2; the rules of proxying are those
-// of package proxy; the upstream half of an exchange is package send.
+// upstreams. The protocol of a connection is package http2; the rules of proxying are in package
+// proxy; the upstream half of an exchange is package send.
 //
 //	client ─► conn.receive ─► http2.Conn ─► stream ─► admit.Decide ─┬─► refuse
 //	                             │                                  ├─► send.H1Try ─► upstream

@@ -85,8 +85,8 @@ func (f *Framing) DeclareEmpty(method []byte) {
 	}
 }
 
-// AppendTo appends the fields that declare the body over HTTP/1.1. fields are those of the client's
-// request, spans of buf.
+// AppendTo appends the fields that declare the body over HTTP/1.1. fields are the fields of the
+// client's request, spans of buf.
 func (f *Framing) AppendTo(dst, buf []byte, fields []http1.Field) []byte {
 	switch f.kind {
 	case bodyByLength:

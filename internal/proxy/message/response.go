@@ -17,9 +17,8 @@ var errNoResponse = fmt.Errorf("the upstream closed the connection without a res
 type Receiver interface {
 	// TakeInterim takes the head of a 1xx response other than 101.
 	TakeInterim(head []byte, r *http1.Response) error
-	// TakeHead takes the final head, or that of a 101. A call of TakeData, perhaps with no
-	// data, or of TakeEnd follows at once. An error means that the response cannot be
-	// relayed.
+	// TakeHead takes the final head, or the head of a 101. A call of TakeData, perhaps with no
+	// data, or of TakeEnd follows at once. An error means that the response cannot be relayed.
 	TakeHead(head []byte, r *http1.Response, body http1.Framing) error
 	// TakeData takes the data buf[from:to] of the body. The receiver may use 20 bytes
 	// before it and TailRoom after it, and Front bytes before it if a head has just been

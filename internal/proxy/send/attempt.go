@@ -14,8 +14,8 @@ import (
 // maxTries is how often a request is sent at most.
 const maxTries = 2
 
-// Client is the client's half of an exchange, which an engine implements. All methods but those of
-// the Receiver are called by the goroutine that calls Attempt.Run.
+// Client is the client's half of an exchange, which an engine implements. The goroutine that calls
+// Attempt.Run calls all methods except the Receiver's.
 type Client interface {
 	message.Receiver
 	// Write writes the request, as far as it has arrived: with Attempt.WriteHead, and then the body
@@ -23,8 +23,8 @@ type Client interface {
 	// Over HTTP/1.1 it is called again for a second try.
 	Write() (whole bool, err error)
 	// Wait calls get, which waits for a connection, with a context that ends when the exchange is
-	// cut off and with the end of the time for the head of the response. If the exchange was
-	// cut off, Wait returns an error, and otherwise that of get.
+	// cut off and with the end of the time for the head of the response. If the exchange was cut
+	// off, Wait returns an error, and otherwise the error of get.
 	Wait(get func(ctx context.Context, until time.Time) error) error
 	// Start prepares for the response to a try. It is called before anything is sent over HTTP/1.1,
 	// and over HTTP/2 after the head and the first sent bytes of Attempt.Part were; then it starts to
@@ -118,7 +118,7 @@ func (a *Attempt) multiplexes() bool {
 }
 
 // Prepare writes the request for the first try and reports whether it has arrived whole. The error
-// is that of Client.Write.
+// is what Client.Write returned.
 func (a *Attempt) Prepare(c Client) (whole bool, err error) {
 	a.multiplexed = a.multiplexes()
 	err = a.write(c)
@@ -189,8 +189,8 @@ func (a *Attempt) TryOpen(c Client) (sent int, later upstream.Flusher, err error
 func (a *Attempt) Await(w Waiter) bool { return a.call.Await(w) }
 
 // Run sends the request, unless TryOpen did, and passes the response to c. It returns when the whole
-// body has arrived, or a tunnel begins. The error is one of c, the response to the client, a
-// *proxy.AccessError of the second look, or that of the connection; Lost says whether the client
+// body has arrived, or a tunnel begins. The error comes from c, from the response to the client,
+// from the second look (a *proxy.AccessError) or from the connection. Lost says whether the client
 // cannot be reached.
 func (a *Attempt) Run(c Client) error {
 	for {
@@ -438,14 +438,14 @@ func (a *Attempt) NoteHead(head []byte, r *http1.Response) {
 	a.binds = a.binds || a.bound || boundBy(head, r)
 }
 
-// Parts reports whether the client's connection must close, because that of the upstream that is bound
-// to it will: the response, whose head has arrived, does not keep it.
+// Parts reports whether the client's connection must close, because the upstream connection that is
+// bound to it will close: the response, whose head has arrived, does not keep it.
 func (a *Attempt) Parts() bool {
 	return !a.multiplexed && (a.binds || a.bound) && !a.trip.reader.Keeps()
 }
 
-// Parted reports whether the client's connection must close after the attempt, because that of the
-// upstream that was bound to it did.
+// Parted reports whether the client's connection must close after the attempt, because the upstream
+// connection that was bound to it did.
 func (a *Attempt) Parted() bool { return a.parts }
 
 // Tunnel returns what has arrived of the protocol to which the upstream has switched. It is valid until

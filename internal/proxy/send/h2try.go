@@ -77,7 +77,7 @@ type requestHead struct {
 	fields []headField
 }
 
-// headField is a field of a requestHead; its name and value follow those of the one before.
+// headField is a field of a requestHead; its name and value follow the field before it.
 type headField struct {
 	name, value uint32 // lengths
 	sensitive   bool
@@ -361,8 +361,8 @@ func (c *H2Try) Await(w Waiter) bool {
 	return true
 }
 
-// Open is tryOpen that sends the request at once and waits for a connection until the deadline or the end of ctx. The errors
-// are those of upstream.H2Pool.Open.
+// Open is tryOpen that sends the request at once and waits for a connection until the deadline or the end of ctx. The
+// errors are the same as from upstream.H2Pool.Open.
 func (c *H2Try) Open(ctx context.Context, deadline time.Time, pool *upstream.H2Pool, body []byte, end bool) (sent int, err error) {
 	r := c.request(body, end)
 	if !c.tunnels && !c.body.Fits(len(body), end) {

@@ -158,8 +158,8 @@ func (r *Request) appendConnection(dst []byte) []byte {
 	return dst
 }
 
-// authority returns the host that the client addressed: that of an absolute target,
-// otherwise that of Host.
+// authority returns the host that the client addressed: the host in an absolute target, otherwise
+// the value of Host.
 func (r *Request) authority() []byte {
 	target := r.Head.Target.Of(r.Text)
 	if len(target) > 0 && target[0] != '/' {

@@ -134,8 +134,8 @@ func (s *Store) primaries(ctx context.Context, c rueidis.Client) (runs map[strin
 	return runs, clock, nil
 }
 
-// update compares the servers with those of the last inspection. clock is their time; emptied says that buckets
-// are lost.
+// update compares the servers with the servers of the last inspection. clock is their time; emptied says that
+// buckets are lost.
 func (w *watch) update(runs map[string]int64, clock int64, emptied bool, s *Store) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
