@@ -44,7 +44,7 @@ type GatewayDelta struct {
 	// RouteIDs and Routes are then not set.
 	Whole    bool
 	RouteIDs []string        // the routes that may have changed, each once
-	Routes   []gateway.Route // those of them that exist
+	Routes   []gateway.Route // as far as they exist
 }
 
 // KeySource reads keys of all accounts. The fields ID, AccountID, Digest, Level, Scope,
