@@ -230,8 +230,8 @@ func (s *Set) checkNames(e *Errors) {
 	}
 }
 
-// at returns the position of the member that a path of names leads to, or of the last one on the
-// way that the file has.
+// at returns the position of the member at the end of a path of names, or of the last member on the
+// path that the file has.
 func (f *File) at(path ...string) document.Position {
 	n, err := document.Parse(f.content)
 	if err != nil { // it was parsed before

@@ -79,7 +79,7 @@ type API struct {
 	signIns *signIns
 	tails   *tailSlots
 
-	noSecret string // random: verifies hooks of gateways that do not exist, in vain
+	noSecret string // random; hooks of gateways that do not exist are verified with it, and fail
 
 	documentJSON []byte
 	documentYAML func() ([]byte, error) // encodes the document on the first call
@@ -150,7 +150,7 @@ type call struct {
 	idem         *control.Idempotency // nil unless the response is stored for replays
 	held         held
 
-	invalid error          // what was found wrong with the request, after which nothing is changed; see refuse
+	invalid error          // what is wrong with the request, which then changes nothing; see refuse
 	order   map[string]int // position of each field of the JSON body
 }
 
@@ -268,7 +268,7 @@ func (c *call) admit() error {
 }
 
 // fail writes an error response. The cause of a 500 or 503 appears only in the
-// log. A key that the caller sent in the wrong place, and that an error quotes, appears in
+// log. If an error quotes a key that the caller sent in the wrong place, the key appears in
 // neither.
 func (a *API) fail(w http.ResponseWriter, c *call, err error) {
 	if code := fault.CodeOf(err); code == fault.Internal || code == fault.Unavailable {
@@ -319,8 +319,8 @@ func (c *call) setActor() {
 	}
 }
 
-// clientIP returns the client's address, or RemoteAddr as it is if it is not an
-// address with a port.
+// clientIP returns the client's address, or RemoteAddr unchanged if RemoteAddr is not an address
+// with a port.
 func (a *API) clientIP(r *http.Request) string {
 	peer, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil {

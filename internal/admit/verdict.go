@@ -49,8 +49,8 @@ type Verdict struct {
 	// format and checksum of a key. It is "" on public routes.
 	KeyPrefix string
 
-	// Charge is what the request is charged: the limits that are known to apply. It is taken if the action is
-	// Forward. Whoever ends the exchange settles it, unless Admitter.GiveBack has released it before.
+	// Charge is what the request is charged: the limits that are known to apply. If the action is Forward, it
+	// has been taken. The end of the exchange settles it, unless Admitter.GiveBack has released it before.
 	Charge ratelimit.Charge
 
 	// Path is the path to forward, byte for byte.

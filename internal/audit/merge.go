@@ -10,8 +10,8 @@ import (
 const maxMerged = 64
 
 // A merge orders the records of blocks by time. Blocks overlap: requests are recorded when they end, and by several
-// nodes. Blocks come in the order of their first records, so what is older than the first record of the next block
-// can be encoded.
+// nodes. Blocks come in the order of their first records, so records that are older than the first record of the
+// next block can be encoded.
 type merge struct {
 	runs    runs
 	horizon int64 // no later block has a record before this time

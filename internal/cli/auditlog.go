@@ -153,7 +153,7 @@ func (o *auditLog) row(e *client.AuditEntry) []string {
 }
 
 // time formats the time of a record. Rows that stay on the screen of a terminal have the
-// time of day, since a relative time would soon be wrong.
+// time of day, since a time relative to now would soon be wrong.
 func (o *auditLog) time(t time.Time) string {
 	switch {
 	case !o.Fitted():

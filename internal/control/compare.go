@@ -50,8 +50,8 @@ func (s *Service) CompareRevisions(ctx context.Context, actor *Actor, gatewayID 
 	}, nil
 }
 
-// compareSettings returns the settings that after sets, and before does not or otherwise. One that a file
-// does not set stays as it is when the file is pushed.
+// compareSettings returns the settings of after that before does not set or sets differently. A setting
+// that a file does not set stays as it is when the file is pushed.
 func compareSettings(before, after *gateway.Revision) ([]SettingChange, error) {
 	var values [2]map[string]any
 	for i, r := range []*gateway.Revision{before, after} {

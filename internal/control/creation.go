@@ -52,7 +52,7 @@ func (s *Service) CreateGatewayFrom(ctx context.Context, actor *Actor, in NewGat
 }
 
 // PreviewGateway returns what CreateGatewayFrom would create: the settings that differ from the defaults, and
-// the routes. It fails where CreateGatewayFrom would, and changes nothing.
+// the routes. It fails if CreateGatewayFrom would, and changes nothing.
 func (s *Service) PreviewGateway(ctx context.Context, actor *Actor, in NewGateway) (*PushResult, error) {
 	n, err := s.readCreation(ctx, actor, in)
 	if err != nil {
@@ -269,8 +269,8 @@ func (s *Service) insertGateway(ctx context.Context, actor *Actor, n *creation, 
 }
 
 // checkHostname checks that g may get its hostname, if it did not have it before. If another account has
-// it, the error is fault.Conflict. If another gateway of the account has it, that may give it up first, so
-// checkHostname returns a warning; the transaction that sets the hostname refuses it.
+// it, the error is fault.Conflict. If another gateway of the account has it, that gateway may give it up
+// first, so checkHostname only returns a warning. The transaction that sets the hostname refuses it.
 func checkHostname(ctx context.Context, tx GatewayReader, before string, g *gateway.Gateway, field string) ([]string, error) {
 	if g.Hostname == before {
 		return nil, nil

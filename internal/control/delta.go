@@ -71,7 +71,7 @@ func (d *delta) update(was *gateway.Route, r gateway.Route, keepsLimit bool) gat
 		after.Version++
 		d.changed, d.replaced = append(d.changed, after), append(d.replaced, was)
 	case after.Source != before.Source || after.LimitByAPI != before.LimitByAPI:
-		// Unchanged for callers: it only comes from another kind of document now.
+		// For its callers the route is unchanged: it only comes from another kind of document now.
 		after.Version++
 		d.unchanged++
 	default:

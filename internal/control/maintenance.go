@@ -199,7 +199,7 @@ func (m *Maintenance) removeAccounts(ctx context.Context) error {
 	return err
 }
 
-// Many keys to index, as after an upgrade, are a matter of a minute; then the log says how far it is.
+// Indexing many keys, as after an upgrade, takes a minute; meanwhile the log shows the progress.
 const (
 	indexBatch  = 1000 // keys for one transaction, unless the store takes fewer
 	manyToIndex = 50_000

@@ -98,7 +98,7 @@ func newDemoScript() []demoCall {
 }
 
 // demoTraffic calls the demo's gateway until it is stopped, one call at a time, so that reports and
-// the dashboard have something to show. What comes of a call does not matter to it.
+// the dashboard have something to show. It ignores the result of a call.
 type demoTraffic struct {
 	url       string // of the data plane
 	gatewayID string
@@ -169,11 +169,11 @@ func (t *demoTraffic) issue(ctx context.Context, api *client.Client, gatewayID s
 	return nil
 }
 
-// Start starts the traffic: first as often as the script says, so that there is something of each
-// kind at once, and then at random.
+// Start starts the traffic: first each call as often as the script says, so that there is something
+// of each kind at once, and then calls at random.
 func (t *demoTraffic) Start() error { return t.group.Start(t.run) }
 
-// Stop ends the traffic. It waits for the call in progress, which it breaks off.
+// Stop ends the traffic. It breaks off the call in progress, and waits for its end.
 func (t *demoTraffic) Stop(ctx context.Context) error {
 	defer t.client.CloseIdleConnections()
 	return t.group.Stop(ctx)
