@@ -191,8 +191,8 @@ func parseAddress(to *string, s string) error {
 	return nil
 }
 
-// parsePath accepts the path of a file or directory, or several joined by commas. It refuses what
-// only a shell replaces, such as ~.
+// parsePath accepts the path of a file or directory, or several joined by commas. It refuses a
+// beginning that a shell would have replaced, such as ~/, because nothing replaces it here.
 func parsePath(to *string, s string) error {
 	for part := range strings.SplitSeq(s, ",") {
 		part = strings.TrimSpace(part)
@@ -204,8 +204,8 @@ func parsePath(to *string, s string) error {
 	return nil
 }
 
-// parseAccessLog accepts off, stdout or a path. It refuses a misspelling of off or stdout as the
-// name of a file.
+// parseAccessLog accepts off, stdout or a path. A word that is probably meant as off or stdout is
+// refused, not taken for the name of a file.
 func parseAccessLog(to *string, s string) error {
 	switch strings.ToLower(s) {
 	case "", "stderr", "-", "on", "true", "yes", "false", "no", "none", "disabled", "enabled", "stdout", "off":

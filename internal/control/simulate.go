@@ -22,7 +22,7 @@ type SimulationInput struct {
 type Simulation struct {
 	Requests int64
 	Refused  int64
-	Keys     []SimulatedKey // those with refused requests, the most refused first
+	Keys     []SimulatedKey // keys with refused requests, the most refused first
 }
 
 // SimulatedKey is the requests of one key that a simulated limit would have refused.
@@ -100,7 +100,7 @@ func sharedBuckets(ctx context.Context, tx KeyReader, actor *Actor) (map[[16]byt
 	return buckets, nil
 }
 
-// absent turns the fault.NotFound for a record that a body names into a validation error.
+// absent turns a fault.NotFound for a record that the body names into a validation error.
 func absent(err error, field, message string) error {
 	if fault.CodeOf(err) == fault.NotFound {
 		return fault.Invalid(field, "%s", message)

@@ -79,8 +79,8 @@ func (s *Service) Traffic(ctx context.Context, actor *Actor, q traffic.Query) ([
 	return s.cfg.Sources.Traffic.Report(ctx, actor.Account.ID, q)
 }
 
-// TopTraffic reports the groups of q that had most of what by says, the greatest first. The errors are
-// the same as from Traffic.
+// TopTraffic reports the groups of q with the greatest numbers of the kind by, the greatest first. The
+// errors are the same as from Traffic.
 func (s *Service) TopTraffic(ctx context.Context, actor *Actor, q traffic.Query, by traffic.Order, limit int) ([]traffic.Total, error) {
 	if err := s.complete(ctx, actor, s.cfg.Sources.Traffic); err != nil {
 		return nil, err

@@ -15,7 +15,7 @@ const (
 func HasSession(value string) bool { return strings.Contains(value, Session) }
 
 // SetsSession reports whether the value of a Set-Cookie field sets the cookie of a session. A browser sends a
-// cookie without a name as its value alone, so the name may also be in that.
+// cookie without a name as its value alone, so the value may hold the name too.
 func SetsSession(value string) bool {
 	if !HasSession(value) {
 		return false

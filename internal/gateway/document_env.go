@@ -128,7 +128,7 @@ func skipProperties(text string, at int) int {
 }
 
 // scalarEnd returns the offset of the end of the scalar at an offset, which has the given
-// value. It is -1 if the scalar is not on one line.
+// value. It returns -1 if the scalar is not on one line.
 func scalarEnd(text string, at int, value string) int {
 	at = skipProperties(text, at)
 	line := text[at:]

@@ -25,7 +25,7 @@ type Patch struct {
 	AllowEncodedSlashes Member[bool]
 	CutStreams          Member[bool]
 
-	// In a file, a value or key may be Masked, which stands for the one that the gateway has.
+	// In a file, a value or key may be Masked, which stands for the value or key that the gateway has.
 	UpstreamHeaders           Member[map[string]string] // replaces the whole map
 	UpstreamClientKey         Member[string]
 	UpstreamCA                Member[string]

@@ -6,8 +6,8 @@ import "slices"
 // HTTP/2. The head has the form that the parsers give it: spans into a text whose field lines stand
 // one after the other and end with an empty line.
 //
-// The caller puts what comes before the fields at the beginning of the text, and has checked
-// that names are tokens and values field text without white space around them.
+// The caller puts the part before the fields at the beginning of the text. It has checked that
+// names are tokens, and values field text without white space around them.
 type Assembler struct {
 	Text []byte // so far
 
@@ -61,8 +61,8 @@ func (a *Assembler) Add(name, value []byte, id Name, sensitive bool) error {
 	return a.fields.interpret(id, value)
 }
 
-// AddCookie adds a field Cookie, or the value to the one that there is: HTTP/1.1 allows no
-// second one (RFC 9113, 8.2.3).
+// AddCookie adds a field Cookie, or adds the value to the existing one, because HTTP/1.1 allows
+// only one (RFC 9113, 8.2.3).
 func (a *Assembler) AddCookie(name, value []byte, sensitive bool) error {
 	if a.cookie == 0 {
 		err := a.Add(name, value, Cookie, sensitive)
@@ -84,8 +84,8 @@ func (a *Assembler) AddCookie(name, value []byte, sensitive bool) error {
 	return nil
 }
 
-// moveToEnd makes a field the last one. It is called at most once for each field, because
-// another must have been added behind the one that is moved.
+// moveToEnd makes a field the last one. It is called at most once for each added field, because it
+// moves a field only after another was added behind it.
 func (a *Assembler) moveToEnd(i int) {
 	list := a.fields.Fields()
 	field := list[i]

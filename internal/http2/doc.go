@@ -7,7 +7,7 @@
 //	                                output ◄────────────────┘
 //	                                  └─► Conn.Take ─► bytes to send
 //
-// The owner of a [Conn] is what has the connection: the engine for clients, or the pool for upstreams.
+// The owner of a [Conn] is the code that has the connection: the engine for clients, or the pool for upstreams.
 //
 // A Conn consumes all bytes that it is fed, however they are split, and keeps no more of
 // them than an incomplete header block. The data of bodies is passed through without a
@@ -48,7 +48,7 @@
 // # Bounds
 //
 // A peer cannot make a Conn hold more than a header block, a table of streams and two
-// dynamic tables of HPACK, and cannot make it work more than what it sends is worth: see
-// limits.go. It can make the output grow until the owner takes it; the owner must not
-// feed a Conn that is Backlogged.
+// dynamic tables of HPACK, and cannot cause more work than is due for what it sends: see limits.go.
+// It can make the output grow until the owner takes it; the owner must not feed a Conn that is
+// Backlogged.
 package http2

@@ -93,7 +93,7 @@ func serverRemedy(text string) string {
 	return ""
 }
 
-// warnOfServer warns of what the URL of the first server says and Keygate does not use.
+// warnOfServer warns of parts of the first server's URL that Keygate does not use.
 func (r *reader) warnOfServer(server *document.Node, base string) {
 	at := server.Member("url")
 	const field = "servers[0].url"

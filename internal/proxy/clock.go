@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// Tick is how often an engine's sweeper reads the clock and looks for what has exceeded its time.
+// Tick is how often an engine's sweeper reads the clock and looks for connections and exchanges that have
+// exceeded their time.
 const Tick = 200 * time.Millisecond
 
 // timeFormat is the format of the Date field (RFC 9110, 5.6.7).

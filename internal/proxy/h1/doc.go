@@ -24,8 +24,8 @@
 //
 // # Time
 //
-// No request sets a timer, except one whose client waits for a 100. Each connection
-// publishes its current phase and deadline (phase.go). One goroutine, the sweeper
-// (sweep.go), ends phases that exceed their deadline, notices clients that have hung up,
-// emits the start record of long requests, and ends those whose key or gateway has ended.
+// A request sets no timer, unless its client waits for a 100. Each connection publishes its current
+// phase and deadline (phase.go). One goroutine, the sweeper (sweep.go), ends phases that exceed
+// their deadline, notices clients that have hung up, emits the start record of long requests, and
+// ends those whose key or gateway has ended.
 package h1

@@ -47,7 +47,7 @@ func (s *stream) begin() error {
 	c := s.conn
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if s.why != notCut { // the client has reset it at once: no connection is taken from others
+	if s.why != notCut { // the client has reset it at once, so no connection is taken from others
 		return errCut
 	}
 	if err := s.attempt.Pick(c.engine.cfg.Pools, &c.affinity, &s.Exchange, s.ask.Authorization); err != nil {
@@ -179,8 +179,8 @@ func (s *stream) Again(err error) error {
 	return nil
 }
 
-// resume prepares, after leave, to send the request a second time over HTTP/2: everything of its body that has
-// arrived is sent with the head. It reports false if a part that was already sent was not kept.
+// resume prepares, after leave, to send the request a second time over HTTP/2, with everything of its body
+// that has arrived. It reports false if a part that was sent was not kept.
 func (s *stream) resume() bool {
 	c, a := s.conn, &s.attempt
 	c.mu.Lock()
