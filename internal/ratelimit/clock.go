@@ -13,14 +13,14 @@ type Instant struct {
 
 // Clock reads the monotonic and the wall clock. It is safe for concurrent use.
 //
-// A wall clock that is ahead for some seconds must not end keys or days. So the clock goes on from where
-// it was, by the monotonic clock, until a step ahead has lasted for confirmStep; steps back are followed
-// at once. After Steer it follows the clock of a database in the same way, and this machine's wall clock
-// not any more.
+// A wall clock that is ahead for some seconds must not end keys or days. So after a step ahead the clock
+// goes on by the monotonic clock until the step has lasted for confirmStep; it follows steps back at
+// once. After Steer it follows the clock of a database in the same way, and no longer this machine's
+// wall clock.
 type Clock struct {
 	epoch   time.Time
-	offset  atomic.Int64 // of the wall clock that holds, from the monotonic clock, in nanoseconds
-	ahead   atomic.Int64 // since when on the monotonic clock the machine's wall clock is ahead of that; 0 if it is not
+	offset  atomic.Int64 // of the wall clock in use from the monotonic clock, in nanoseconds
+	ahead   atomic.Int64 // since when, on the monotonic clock, the machine's wall clock is ahead of the wall clock in use; 0 if it is not ahead
 	steered atomic.Bool
 }
 

@@ -17,13 +17,13 @@ const (
 	unknownScope // and all numbers beyond
 )
 
-// ReportedScopes is the number of scopes that Scope.Reported returns for limits of gateways, which are below it.
+// ReportedScopes is above every scope that Scope.Reported returns for limits of gateways.
 const ReportedScopes = int(GlobalScope) + 1
 
 // scopeRow is all that is said of a scope.
 type scopeRow struct {
 	name     string // in the property limit_scope, in metrics and events
-	item     string // in the fields RateLimit and RateLimit-Policy, where names differ
+	item     string // name in the fields RateLimit and RateLimit-Policy, where it must be unique
 	rank     int    // in lists of a gateway's limits
 	reported Scope
 
@@ -33,10 +33,10 @@ type scopeRow struct {
 
 	// For the reference of errors, at the scope that is reported.
 	meaning, remedy string
-	management      bool // the management API refuses with it, and no gateway
+	management      bool // only the management API refuses with it
 }
 
-// scopes has a row for each scope. A new one is a constant and a row here.
+// scopes has a row for each scope. A new scope is a constant and a row here.
 //
 //nolint:gochecknoglobals // a table that is never written
 var scopes = [...]scopeRow{

@@ -212,7 +212,7 @@ func (s *stream) leave() (intact bool) {
 		c.mu.Lock()
 	}
 	if s.uploading && s.ending && s.why == notCut && s.wire != nil {
-		// The last part is on its way. An upstream that does not take it is not waited for.
+		// The last part is on its way. If the upstream does not take it, leave does not wait.
 		_ = s.wire.SetWriteDeadline(time.Now().Add(proxy.LastPartTime))
 		for s.uploading {
 			s.wake.Wait()
@@ -233,8 +233,8 @@ func (s *stream) leave() (intact bool) {
 	return s.why == notCut && !s.stopped && (s.whole || s.uploaded)
 }
 
-// settle ends an exchange whose attempt has ended with err: the record is emitted, and the rest of the
-// response sent. If the upstream has accepted a WebSocket, settle first relays that to its end.
+// settle ends an exchange whose attempt has ended with err: it emits the record, and sends the rest of
+// the response. If the upstream has accepted a WebSocket, settle first relays it to its end.
 func (s *stream) settle(err error) error {
 	a := &s.attempt
 	tunneled := err == nil && a.Tunnels()
