@@ -86,8 +86,8 @@ func (o *keysCreate) run(c *cobra.Command, _ []string) error {
 	return o.printNewKey(k)
 }
 
-// printNewKey prints a key with its string. It fails if the response has no string,
-// which is the case when a lost response was replayed.
+// printNewKey prints a key with its string. It fails if the response has no string, as when a lost
+// response was replayed.
 func (a *app) printNewKey(k *client.NewKey) error {
 	err := a.PrintRecord(k, func() []terminal.Field {
 		fields := keyFields(&k.Key)

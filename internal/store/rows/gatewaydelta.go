@@ -33,7 +33,7 @@ func (t *Reader) GatewayDelta(ctx context.Context, gatewayID string, routeIDs []
 	return d, nil
 }
 
-// EachGateway calls f for each gateway with its routes. ofRecord is that of GatewayDelta.
+// EachGateway calls f for each gateway with its routes. ofRecord is as in GatewayDelta.
 func (t *Reader) EachGateway(ctx context.Context, f func(*gateway.Gateway, []gateway.Route) error, ofRecord func(error) error) error {
 	gateways, err := t.SelectGateways(ctx, `ORDER BY id`)
 	if err != nil {
