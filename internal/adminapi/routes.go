@@ -1,6 +1,7 @@
 package adminapi
 
 import (
+	"cmp"
 	"net/http"
 	"net/url"
 	"reflect"
@@ -80,9 +81,7 @@ func (a *API) getRoute(c *call) (response, error) {
 
 func (a *API) createRoute(c *call, req createRouteRequest) (response, error) {
 	in := gateway.RouteSpec{Path: req.Path, Methods: req.Methods, Auth: gateway.Auth(value(req.Auth))}
-	if in.Auth == "" {
-		in.Auth = gateway.AuthKey
-	}
+	in.Auth = cmp.Or(in.Auth, gateway.AuthKey)
 	if req.RateLimit != nil {
 		var err error
 		in.RateLimit, err = req.RateLimit.config()
