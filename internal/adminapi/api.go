@@ -99,13 +99,9 @@ func New(cfg Config) (*API, error) {
 	if cfg.Clock == nil {
 		cfg.Clock = ratelimit.NewClock().Now
 	}
-	if cfg.Stall == 0 {
-		cfg.Stall = DefaultStall
-	}
+	cfg.Stall = cmp.Or(cfg.Stall, DefaultStall)
 	cfg.BasePath = cmp.Or(cfg.BasePath, "/")
-	if cfg.Log == nil {
-		cfg.Log = slog.New(slog.DiscardHandler)
-	}
+	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
 	a := &API{cfg: cfg, limits: newCallLimits(cfg.Clock), bounds: newBounds(), running: newInFlight(), exports: newExports(cfg.Now), hooks: newHookBounds(cfg.Clock), signIns: newSignIns(), tails: newTailSlots()}
 	a.noSecret = rand.Text()
 	ops := a.operations()
