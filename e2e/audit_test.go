@@ -19,6 +19,7 @@ import (
 
 	"github.com/keygate/keygate/client"
 	"github.com/keygate/keygate/e2e/tally"
+	"github.com/keygate/keygate/internal/keygatetest/awaittest"
 )
 
 // auditCounts returns the number of authentication records of gateways, by outcome.
@@ -199,8 +200,8 @@ func (l *killLoad) runAndKill(t *testing.T) {
 	group.Go(func() { l.makeChanges(t, running) })
 	select {
 	case <-l.enough:
-	case <-time.After(testTimeout):
-		t.Fatalf("too few calls within %v", testTimeout)
+	case <-time.After(awaittest.Timeout):
+		t.Fatalf("too few calls within %v", awaittest.Timeout)
 	}
 	l.killed = time.Now()
 	l.s.end(syscall.SIGKILL)
@@ -373,7 +374,7 @@ func sealBlocks(t *testing.T, s *server) *client.AuditHead {
 	scenario := newScenario(t, s)
 	var head *client.AuditHead
 	stop := startCalls(t, s, scenario.Calls)
-	if !eventually(testTimeout, func() bool {
+	if !awaittest.Holds(func() bool {
 		h, err := s.adminAPI().AuditHead(t.Context())
 		head = h
 		return err == nil && h.Number >= 3
