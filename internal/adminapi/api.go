@@ -81,8 +81,7 @@ type API struct {
 
 	noSecret string // random; hooks of gateways that do not exist are verified with it, and fail
 
-	documentJSON []byte
-	documentYAML func() ([]byte, error) // encodes the document on the first call
+	documentJSON, documentYAML func() ([]byte, error) // each encodes the document on the first call
 }
 
 // New returns an API. It fails if a required field of cfg is missing.
@@ -107,10 +106,7 @@ func New(cfg Config) (*API, error) {
 	ops := a.operations()
 	doc, bodies := describe(ops)
 	a.paths, a.bodies, a.schemas = groupByPath(ops), bodies, doc.Components.Schemas
-	var err error
-	if a.documentJSON, err = json.Marshal(doc); err != nil {
-		return nil, fmt.Errorf("encode the OpenAPI document: %w", err)
-	}
+	a.documentJSON = sync.OnceValues(func() ([]byte, error) { return json.Marshal(doc) })
 	a.documentYAML = sync.OnceValues(func() ([]byte, error) { return YAML(doc) })
 	return a, nil
 }
