@@ -45,7 +45,7 @@ type Affinity struct {
 }
 
 // pick returns the target for a request to a gateway. The error is the response to the client.
-func (a *Affinity) pick(pools *upstream.Pools, g *snapshot.Gateway) (*Target, error) {
+func (a *Affinity) pick(pools *upstream.Pools, g *snapshot.Settings) (*Target, error) {
 	if t := a.target.Load(); t != nil && t.of == g.Upstream.Target {
 		return t, nil
 	}
