@@ -38,7 +38,7 @@ type KeyHeader struct {
 
 // compileRequests sets what follows from the settings of requests and from
 // Upstream.Headers.
-func (g *Gateway) compileRequests(r *gateway.Requests) {
+func (g *Settings) compileRequests(r *gateway.Requests) {
 	g.EncodedSlashes, g.CutStreams = r.AllowEncodedSlashes, !r.KeepStreams
 	g.ErrorFormat = cmp.Or(fault.Format(r.ErrorFormat), fault.FormatKeygate)
 	for i := range g.Upstream.Headers {
