@@ -26,4 +26,5 @@ type GatewayPatch struct {
 	AllowEncodedSlashes       Change[bool]              `json:"allow_encoded_slashes,omitzero"`       // default: false
 	CutStreams                Change[bool]              `json:"cut_streams,omitzero"`                 // default: true
 	ErrorFormat               Change[string]            `json:"error_format,omitzero"`                // keygate, openai or problem; default: keygate
+	AllowDuplicate            bool                      `json:"allow_duplicate,omitzero"`             // allow a name that another gateway of the account has
 }

@@ -919,6 +919,11 @@ type CreateAccountRequestPlan string
 
 // CreateGatewayRequest is the schema CreateGatewayRequest of the OpenAPI document.
 type CreateGatewayRequest struct {
+	// AllowDuplicate Allow a name that another gateway of the account has. Otherwise it is a 409.
+	//
+	// Example: true
+	AllowDuplicate *bool `json:"allow_duplicate,omitempty"`
+
 	// AllowEncodedSlashes Whether %2F and %5C in a path are part of their segment, for routes and scopes alike, and forwarded as sent. Null, the default, means false: they are rejected with a 400.
 	//
 	// Example: false

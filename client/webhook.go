@@ -15,14 +15,17 @@ type CreateWebhookRequest struct {
 	Events []string `json:"events"` // event types, as in key.created; at least one
 	// SigningSecret has 16 to 128 bytes. If it is "", the server generates one.
 	SigningSecret string `json:"signing_secret,omitempty"`
+	// AllowDuplicate allows a URL that another endpoint of the account has.
+	AllowDuplicate bool `json:"allow_duplicate,omitempty"`
 }
 
 // WebhookPatch is the body of UpdateWebhook. Fields without a Change are unchanged. No field can be
 // cleared.
 type WebhookPatch struct {
-	URL    Change[string]   `json:"url,omitzero"`
-	Events Change[[]string] `json:"events,omitzero"` // replaced as a whole
-	State  Change[string]   `json:"state,omitzero"`  // active or disabled
+	URL            Change[string]   `json:"url,omitzero"`
+	Events         Change[[]string] `json:"events,omitzero"`          // replaced as a whole
+	State          Change[string]   `json:"state,omitzero"`           // active or disabled
+	AllowDuplicate bool             `json:"allow_duplicate,omitzero"` // allow a URL that another endpoint of the account has
 }
 
 // NewWebhook is an endpoint with a new secret. No other call returns the secret.

@@ -451,3 +451,28 @@ func TestOnlyTheOperatorReadsSettings(t *testing.T) {
 		t.Errorf("got %s, want plan starter and 90 days of retention", r.raw)
 	}
 }
+
+// Guarantee: contract 3. A second gateway with a name, or a second endpoint with a URL, is a 409 that names the field
+// and the first one, unless allow_duplicate is set.
+func TestDuplicatesAreRefused(t *testing.T) {
+	s := start(t)
+	for _, c := range []struct {
+		path, field string
+		body        map[string]any
+	}{
+		{"/v1/gateways", "name", map[string]any{"name": "a", "upstream_url": "http://127.0.0.1:9"}},
+		{"/v1/webhooks", "url", map[string]any{"url": "https://hooks.example.com", "events": []string{"key.created"}}},
+	} {
+		created := s.post(c.path, c.body).want(201)
+		id := strings.TrimPrefix(created.header.Get("Location"), c.path+"/")
+		if r := s.post(c.path, c.body).refused(409, "conflict", c.field); !strings.Contains(r.text("message"), id) {
+			t.Errorf("got %s, want it to name %s", r.raw, id)
+		}
+		c.body["allow_duplicate"] = false
+		s.post(c.path, c.body).refused(409, "conflict", c.field)
+		c.body["allow_duplicate"] = "yes"
+		s.post(c.path, c.body).refused(422, "validation_failed", "allow_duplicate")
+		c.body["allow_duplicate"] = true
+		s.post(c.path, c.body).want(201)
+	}
+}

@@ -24,7 +24,7 @@ func (a *API) gatewayOperations() []operation {
 		description: "Creates a gateway in front of an upstream service. A spec or configuration file given here becomes revision 1 and raises no event; either all of it is created or nothing. With dry_run=true, the response is a 200 with what would be created, in the form of a push. Requests for the gateway carry its hostname; those for unknown hosts reach the default gateway.",
 		query:       []queryParam{dryRunParam()},
 		body:        reflect.TypeFor[createGatewayRequest](), maxBody: maxDocument, replayable: true,
-		success: http.StatusCreated, result: record, hasETag: true, hasLocation: true, dryRun: reflect.TypeFor[pushRecord](),
+		success: http.StatusCreated, result: record, hasETag: true, hasLocation: true, dryRun: reflect.TypeFor[pushRecord](), errors: []int{http.StatusConflict},
 		run: takes(a.createGateway),
 	}, {
 		id: "getGateway", method: http.MethodGet, path: "/v1/gateways/{gateway_id}", tag: "Gateways",
@@ -95,6 +95,9 @@ func (c *call) newGateway(body gatewayBody) (in control.NewGateway, err error) {
 	if in.Config, err = body.text("config"); err != nil {
 		return in, err
 	}
+	if in.AllowDuplicate, err = body.allowsDuplicate(); err != nil {
+		return in, err
+	}
 	if body["config"].Kind() != '"' {
 		c.refuse(fault.Join(c.required("name"), c.required("upstream_url")))
 	}
@@ -111,8 +114,12 @@ func (c *call) required(field string) error {
 }
 
 func (a *API) updateGateway(c *call, body gatewayBody) (response, error) {
-	p, err := c.settings(body, false)
-	if err != nil {
+	var p control.GatewayUpdate
+	var err error
+	if p.Patch, err = c.settings(body, false); err != nil {
+		return response{}, err
+	}
+	if p.AllowDuplicate, err = body.allowsDuplicate(); err != nil {
 		return response{}, err
 	}
 	return respond(gatewayResponse)(a.cfg.Control.UpdateGateway(c.ctx, &c.actor, c.params["gateway_id"], p, c.match))

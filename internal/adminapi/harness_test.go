@@ -371,7 +371,7 @@ func (r *response) data() []map[string]any {
 func (s *server) newGateway(key string) string {
 	s.t.Helper()
 	return s.do(request{method: "POST", path: "/v1/gateways", key: key, body: map[string]any{
-		"name": "orders", "upstream_url": "http://127.0.0.1:9",
+		"name": "orders", "upstream_url": "http://127.0.0.1:9", "allow_duplicate": true,
 	}}).want(201).text("gateway_id")
 }
 

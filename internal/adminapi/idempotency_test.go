@@ -31,7 +31,7 @@ func TestRepeatedPostIsReplayed(t *testing.T) {
 	hook := s.newWebhook(nil).text("webhook_id")
 	calls := []replayedCall{
 		{"create an endpoint", "/v1/webhooks", map[string]any{"url": "https://hooks.example.com", "events": []string{"key.created"}}, "signing_secret"},
-		{"create an endpoint with a given secret", "/v1/webhooks", map[string]any{"url": "https://hooks.example.com", "events": []string{"key.created"}, "signing_secret": "sixteen bytes or so"}, "signing_secret standard_webhooks_secret"},
+		{"create an endpoint with a given secret", "/v1/webhooks", map[string]any{"url": "https://hooks.example.com/given", "events": []string{"key.created"}, "signing_secret": "sixteen bytes or so"}, "signing_secret standard_webhooks_secret"},
 		{"rotate a secret", "/v1/webhooks/" + hook + "/rotate-secret", nil, "signing_secret"},
 		{"test an endpoint", "/v1/webhooks/" + hook + "/test", nil, ""},
 		{"recover", "/v1/webhooks/" + hook + "/recover", map[string]any{"since": "2027-03-01"}, ""},

@@ -1,6 +1,7 @@
 package adminapi_test
 
 import (
+	"fmt"
 	"reflect"
 	"testing"
 )
@@ -67,7 +68,7 @@ func TestVerifyOfAnEncodedSlash(t *testing.T) {
 	s := start(t)
 	gatewayWith := func(slashes bool) string {
 		return s.post("/v1/gateways", map[string]any{
-			"name": "a", "upstream_url": "https://orders.internal", "allow_encoded_slashes": slashes,
+			"name": fmt.Sprint(slashes), "upstream_url": "https://orders.internal", "allow_encoded_slashes": slashes,
 		}).want(201).json["gateway_id"].(string)
 	}
 	on, off := gatewayWith(true), gatewayWith(false)

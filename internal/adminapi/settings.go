@@ -23,8 +23,9 @@ import (
 
 // createGatewayRequest is the body of createGateway, beside the settings.
 type createGatewayRequest struct {
-	Spec   *string `json:"spec,omitempty" nullable:"true" minLength:"1" doc:"OpenAPI 3.0, 3.1 or 3.2 document in YAML or JSON. It becomes revision 1."`
-	Config *string `json:"config,omitempty" nullable:"true" minLength:"1" doc:"Configuration file in YAML or JSON. It becomes revision 1. Its settings are applied after the other fields. It cannot be given together with spec." example:"routes: [{path: /orders, methods: [GET]}]"`
+	Spec           *string `json:"spec,omitempty" nullable:"true" minLength:"1" doc:"OpenAPI 3.0, 3.1 or 3.2 document in YAML or JSON. It becomes revision 1."`
+	AllowDuplicate *bool   `json:"allow_duplicate,omitempty" nullable:"true" doc:"Allow a name that another gateway of the account has. Otherwise it is a 409." example:"true"`
+	Config         *string `json:"config,omitempty" nullable:"true" minLength:"1" doc:"Configuration file in YAML or JSON. It becomes revision 1. Its settings are applied after the other fields. It cannot be given together with spec." example:"routes: [{path: /orders, methods: [GET]}]"`
 }
 
 // TransformSchema adds the settings to the schema. null means the same as an absent field; fields that a
@@ -37,12 +38,13 @@ func (createGatewayRequest) TransformSchema(r huma.Registry, schema *huma.Schema
 	return schema
 }
 
-// updateGatewayRequest is the body of updateGateway, which has the settings alone.
-type updateGatewayRequest struct{}
+// updateGatewayRequest is the body of updateGateway, beside the settings.
+type updateGatewayRequest struct {
+	AllowDuplicate *bool `json:"allow_duplicate,omitempty" nullable:"true" doc:"Allow a new name that another gateway of the account has. Otherwise it is a 409." example:"true"`
+}
 
 // TransformSchema adds the settings to the schema.
 func (updateGatewayRequest) TransformSchema(r huma.Registry, schema *huma.Schema) *huma.Schema {
-	schema.Properties = map[string]*huma.Schema{}
 	for _, s := range gateway.Settings() {
 		schema.Properties[s.Name] = inputSchema(r, &s, s.Doc.Update, !s.NotNull)
 	}
@@ -102,6 +104,14 @@ func (b gatewayBody) text(name string) (text string, err error) {
 		err = unmarshal(value, &text)
 	}
 	return text, err
+}
+
+// allowsDuplicate returns the field allow_duplicate.
+func (b gatewayBody) allowsDuplicate() (allowed bool, err error) {
+	if value, given := b["allow_duplicate"]; given {
+		err = unmarshal(value, &allowed)
+	}
+	return allowed, err
 }
 
 // settings returns what a body changes. null in a creation means the same as an absent field. If a value

@@ -22,7 +22,7 @@ const (
 // newWebhook creates an endpoint for key.created with the given additional fields.
 func (s *server) newWebhook(fields map[string]any) *response {
 	s.t.Helper()
-	body := map[string]any{"url": "https://hooks.example.com/in", "events": []string{"key.created"}}
+	body := map[string]any{"url": "https://hooks.example.com/in", "events": []string{"key.created"}, "allow_duplicate": true}
 	for k, v := range fields {
 		body[k] = v
 	}

@@ -23,8 +23,9 @@ func newGateways(a *app) *cobra.Command {
 
 type gatewaysCreate struct {
 	*app
-	spec    string
-	refRoot string
+	spec           string
+	refRoot        string
+	allowDuplicate bool
 }
 
 func newGatewaysCreate(a *app) *cobra.Command {
@@ -39,6 +40,7 @@ func newGatewaysCreate(a *app) *cobra.Command {
 	settingFlags(c.Flags())
 	c.Flags().StringVar(&o.spec, "spec", "", "`file` with the OpenAPI document to create the routes from, or - for standard input")
 	refRootFlag(c.Flags(), &o.refRoot)
+	c.Flags().BoolVar(&o.allowDuplicate, "allow-duplicate", false, "allow a name that another gateway has")
 	return c
 }
 
@@ -92,6 +94,9 @@ func (o *gatewaysCreate) request(c *cobra.Command) (in client.CreateGatewayReque
 		return in, err
 	}
 	maps.DeleteFunc(settings, func(_ string, value any) bool { return value == nil })
+	if o.allowDuplicate {
+		in.AllowDuplicate = &o.allowDuplicate
+	}
 	return in, putSettings(settings, &in)
 }
 
@@ -206,6 +211,7 @@ func newGatewaysUpdate(a *app) *cobra.Command {
 		},
 	}
 	settingFlags(c.Flags())
+	c.Flags().BoolVar(&p.AllowDuplicate, "allow-duplicate", false, "allow a new name that another gateway has")
 	return shows(oneGateway(a), c, func(api *client.Client, ctx context.Context, id string) (*client.Gateway, error) {
 		return api.UpdateGateway(ctx, id, p)
 	}, gatewayFields)

@@ -97,7 +97,7 @@ func TestEverySuccessWaitsForAllNodes(t *testing.T) {
 		do      func(ctx context.Context) error
 	}{
 		{"create a gateway", true, func(ctx context.Context) error {
-			g, err := h.CreateGateway(ctx, h.caller, gateway.Patch{Name: text("g"), UpstreamURL: text("https://example.com")}, "")
+			g, err := h.CreateGatewayFrom(ctx, h.caller, control.NewGateway{Settings: gateway.Patch{Name: text("g"), UpstreamURL: text("https://example.com")}})
 			if err == nil {
 				gatewayID = g.ID
 			}

@@ -2,6 +2,7 @@ package control
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
@@ -17,15 +18,13 @@ type NewGateway struct {
 	Settings gateway.Patch // applied to the defaults
 	Spec     string        // an OpenAPI document; "" for none
 	Config   string        // a configuration file, whose settings are applied after Settings; "" for none
-}
-
-// CreateGateway is CreateGatewayFrom with an OpenAPI document; "" for none.
-func (s *Service) CreateGateway(ctx context.Context, actor *Actor, p gateway.Patch, spec string) (*gateway.Gateway, error) {
-	return s.CreateGatewayFrom(ctx, actor, NewGateway{Settings: p, Spec: spec})
+	// AllowDuplicate allows a name that another gateway of the account has.
+	AllowDuplicate bool
 }
 
 // CreateGatewayFrom creates a gateway. A document becomes revision 1, without an event; if it is invalid,
-// nothing is created. A hostname that is in use is fault.Conflict. If the gateway becomes the default
+// nothing is created. A hostname that is in use is fault.Conflict, and so is a name that another gateway of the
+// account has, unless in allows it. If the gateway becomes the default
 // gateway, the former default gateway stops being it in the same transaction. Errors of the file name the
 // field as "config.gateway.name", errors of a spec as "spec".
 func (s *Service) CreateGatewayFrom(ctx context.Context, actor *Actor, in NewGateway) (*gateway.Gateway, error) {
@@ -96,9 +95,10 @@ func (s *Service) PreviewGateway(ctx context.Context, actor *Actor, in NewGatewa
 
 // creation is a NewGateway whose parts were each checked by themselves.
 type creation struct {
-	id    string
-	edits []*gatewayEdit // in this order
-	doc   *document      // nil for none
+	id         string
+	edits      []*gatewayEdit // in this order
+	doc        *document      // nil for none
+	sharesName bool
 }
 
 // readCreation checks in, with all settings that do not depend on the store.
@@ -106,7 +106,7 @@ func (s *Service) readCreation(ctx context.Context, actor *Actor, in NewGateway)
 	if err := actor.check(); err != nil {
 		return nil, err
 	}
-	n := &creation{id: id.NewAt(id.Gateway, s.now())}
+	n := &creation{id: id.NewAt(id.Gateway, s.now()), sharesName: in.AllowDuplicate}
 	if in.Spec != "" && in.Config != "" {
 		return nil, fault.Invalid("config", "cannot be given together with spec: give one of them")
 	}
@@ -208,7 +208,8 @@ func (s *Service) newGateway(ctx context.Context, tx ReadTx, actor *Actor, n *cr
 		return nil, err
 	}
 	s.setHostname(g)
-	return g, nil
+	g.SharesName = n.sharesName
+	return g, checkName(ctx, tx, "", g, "name")
 }
 
 // prepareFirst has the store encode the first revision of a gateway that is about to be created.
@@ -266,6 +267,22 @@ func (s *Service) insertGateway(ctx context.Context, actor *Actor, n *creation, 
 		}
 		return g, w.changed(ctx, snapshot.GatewayChange, g.ID)
 	})
+}
+
+// checkName checks that g may get its name, if it did not have it before: unless g shares its name, no other
+// gateway of the account may have it. Otherwise the error is fault.Conflict.
+func checkName(ctx context.Context, tx GatewayReader, before string, g *gateway.Gateway, field string) error {
+	if g.Name == before || g.SharesName {
+		return nil
+	}
+	other, err := tx.GatewayNamed(ctx, g.AccountID, g.Name, g.ID)
+	if err != nil || other == "" {
+		return err
+	}
+	return &fault.Error{
+		Code: fault.Conflict, Field: field,
+		Message: fmt.Sprintf("the gateway %s already has the name %q: choose another one, or set allow_duplicate to have it twice", other, g.Name),
+	}
 }
 
 // checkHostname checks that g may get its hostname, if it did not have it before. If another account has

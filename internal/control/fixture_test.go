@@ -1,6 +1,7 @@
 package control_test
 
 import (
+	"context"
 	"errors"
 	"strings"
 
@@ -35,6 +36,16 @@ func (h *harness) gateway(c *control.Actor) *gateway.Gateway {
 	return must[*gateway.Gateway](h)(h.CreateGateway(ctx(), c, gateway.Patch{
 		Name: value("orders"), UpstreamURL: value("https://orders.internal/base"),
 	}, ""))
+}
+
+// CreateGateway creates a gateway, whose name another one may have.
+func (h *harness) CreateGateway(ctx context.Context, c *control.Actor, p gateway.Patch, spec string) (*gateway.Gateway, error) {
+	return h.CreateGatewayFrom(ctx, c, control.NewGateway{Settings: p, Spec: spec, AllowDuplicate: true})
+}
+
+// UpdateGateway changes a gateway, which may get a name that another one has.
+func (h *harness) UpdateGateway(ctx context.Context, c *control.Actor, gatewayID string, p gateway.Patch, m control.Match) (*gateway.Gateway, error) {
+	return h.Service.UpdateGateway(ctx, c, gatewayID, control.GatewayUpdate{Patch: p, AllowDuplicate: true}, m)
 }
 
 // newGateway is what a creation must give.

@@ -79,10 +79,17 @@ func (s *Service) roomForGateway(ctx context.Context, tx GatewayReader, actor *A
 	return fault.New(fault.Conflict, "the account has %d gateways, which is the most that it may have: delete one first", most)
 }
 
+// GatewayUpdate is what an update changes.
+type GatewayUpdate struct {
+	gateway.Patch
+	// AllowDuplicate allows a name that another gateway of the account has.
+	AllowDuplicate bool
+}
+
 // UpdateGateway changes the settings in p. If the origin of the upstream URL changes, the
 // upstream headers and the client certificate with its key are dropped, unless p gives new ones.
-func (s *Service) UpdateGateway(ctx context.Context, actor *Actor, gatewayID string, p gateway.Patch, m Match) (*gateway.Gateway, error) {
-	edit, err := s.readPatch(actor, &p, false)
+func (s *Service) UpdateGateway(ctx context.Context, actor *Actor, gatewayID string, p GatewayUpdate, m Match) (*gateway.Gateway, error) {
+	edit, err := s.readPatch(actor, &p.Patch, false)
 	if err != nil {
 		return nil, err
 	}
@@ -107,6 +114,12 @@ func (s *Service) UpdateGateway(ctx context.Context, actor *Actor, gatewayID str
 		diff := gatewayDiff(before, &g)
 		if len(diff) == 0 {
 			return &g, nil
+		}
+		if g.Name != before.Name {
+			g.SharesName = p.AllowDuplicate
+		}
+		if err := checkName(ctx, w, before.Name, &g, "name"); err != nil {
+			return nil, err
 		}
 		if err := w.mayGrow(ctx); err != nil {
 			return nil, err

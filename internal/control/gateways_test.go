@@ -3,6 +3,7 @@ package control_test
 import (
 	"fmt"
 	"reflect"
+	"strings"
 	"sync"
 	"testing"
 
@@ -25,7 +26,7 @@ func TestCreateGateway(t *testing.T) {
 		t.Errorf("got audit records %q, events %q, changes %q; want one audit record and one change", audits, events, changes)
 	}
 	want := &gateway.Gateway{
-		ID: g.ID, AccountID: caller.Account.ID, Name: "orders", Upstream: gateway.Upstream{URL: "https://orders.internal/base"},
+		ID: g.ID, AccountID: caller.Account.ID, Name: "orders", SharesName: true, Upstream: gateway.Upstream{URL: "https://orders.internal/base"},
 		Hostname: gateway.DefaultHostname(g.ID, domain), Timeout: "60s", CreatedAt: h.clock.now(), Version: 1,
 	}
 	if !reflect.DeepEqual(g, want) {
@@ -276,5 +277,65 @@ func TestGatewaysOfAnAccountAreBounded(t *testing.T) {
 	h.wantCode(err, fault.Conflict, "")
 	if list := must[[]gateway.Gateway](h)(h.Gateways(ctx(), caller, control.GatewayFilter{}, control.Page{Limit: 10})); len(list) != most {
 		t.Errorf("got %d gateways; want the %d from before", len(list), most)
+	}
+}
+
+// Guarantee: contract 3, /v1/gateways. In an account, a second gateway of a name is a conflict that names the first,
+// whether it is created, previewed, renamed or named by a file; unless the call allows it. Of creations at the same
+// time one succeeds. What has a name twice goes on to work.
+func TestNamesOfGatewaysAreUnique(t *testing.T) {
+	h := newHarness(t)
+	caller, other := h.caller("acme", "admin"), h.caller("other", "admin")
+	in := control.NewGateway{Settings: newGateway("https://orders.internal")}
+	create := func(c *control.Actor, in control.NewGateway) (*gateway.Gateway, error) {
+		return h.CreateGatewayFrom(ctx(), c, in)
+	}
+	first := must[*gateway.Gateway](h)(create(caller, in))
+	must[*gateway.Gateway](h)(create(other, in))
+	named := func(what, field string, err error) {
+		t.Helper()
+		if h.wantCode(err, fault.Conflict, field); !strings.Contains(fault.MessageOf(err), first.ID) {
+			t.Errorf("%s: got %q; want it to name %s", what, fault.MessageOf(err), first.ID)
+		}
+	}
+	named("creation", "name", second(create(caller, in)))
+	named("preview", "name", second(h.PreviewGateway(ctx(), caller, in)))
+
+	free := in
+	free.Settings.Name = value("free")
+	g := must[*gateway.Gateway](h)(create(caller, free))
+	rename := control.GatewayUpdate{Patch: gateway.Patch{Name: value("n")}}
+	update := func(p control.GatewayUpdate) (*gateway.Gateway, error) {
+		return h.Service.UpdateGateway(ctx(), caller, g.ID, p, nil)
+	}
+	named("renaming", "name", second(update(rename)))
+	named("a file", "gateway.name", second(h.PushConfiguration(ctx(), caller, g.ID, []byte("gateway: {name: n}\nroutes: []\n"), false, nil)))
+
+	rename.AllowDuplicate = true
+	must[*gateway.Gateway](h)(update(rename))
+	must[*gateway.Gateway](h)(update(control.GatewayUpdate{Patch: gateway.Patch{Name: value("n"), Timeout: value("7s")}}))
+	must[*control.PushResult](h)(h.PushConfiguration(ctx(), caller, g.ID, []byte("gateway: {name: n, timeout: 8s}\nroutes: []\n"), false, nil))
+	in.AllowDuplicate = true
+	must[*gateway.Gateway](h)(create(caller, in))
+
+	const clients = 8
+	var creating sync.WaitGroup
+	var errs [clients]error
+	racing := control.NewGateway{Settings: newGateway("https://orders.internal")}
+	racing.Settings.Name = value("race")
+	for i := range clients {
+		creating.Go(func() { errs[i] = second(create(caller, racing)) })
+	}
+	creating.Wait()
+	created := 0
+	for _, err := range errs {
+		if err == nil {
+			created++
+		} else {
+			h.wantCode(err, fault.Conflict, "name")
+		}
+	}
+	if created != 1 {
+		t.Errorf("got %d gateways from creations at the same time; want 1", created)
 	}
 }

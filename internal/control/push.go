@@ -208,6 +208,12 @@ func (s *Service) changeOfPush(ctx context.Context, tx ReadTx, actor *Actor, gat
 	if err := require(m, before.Version); err != nil {
 		return nil, err
 	}
+	if p.after.Name != before.Name {
+		p.after.SharesName = false
+	}
+	if err := checkName(ctx, tx, before.Name, &p.after, "gateway.name"); err != nil {
+		return nil, err
+	}
 	warnings, err := checkHostname(ctx, tx, before.Hostname, &p.after, "gateway.hostname")
 	if err != nil {
 		return nil, err

@@ -78,7 +78,7 @@ func (h *rowHarness) setup() {
 	for range 10 {
 		h.must(h.engine.Update(ctx(), func(tx control.Tx) error {
 			for range 100 {
-				w := webhook.Webhook{ID: id.New(id.Webhook), AccountID: h.caller.Account.ID, URL: "https://h.example", State: webhook.Active,
+				w := webhook.Webhook{ID: id.New(id.Webhook), AccountID: h.caller.Account.ID, URL: "https://h.example", SharesURL: true, State: webhook.Active,
 					Events: webhook.EventTypes(), Secret: []byte("s"), SecretSince: h.clock.now(), CreatedAt: h.clock.now(), Version: 1}
 				if err := tx.InsertWebhook(ctx(), &w); err != nil {
 					return err

@@ -17,6 +17,8 @@ type GatewayReader interface {
 	DefaultGateway(ctx context.Context) (*gateway.Gateway, error)
 	// HostnameOwner returns the account whose gateway has the hostname; "" if none has.
 	HostnameOwner(ctx context.Context, hostname string) (accountID string, err error)
+	// GatewayNamed returns a gateway of the account that has the name, other than exceptID; "" if none has.
+	GatewayNamed(ctx context.Context, accountID, name, exceptID string) (gatewayID string, err error)
 	// EndedGateways returns up to limit deleted gateways of all accounts whose deletion is not finished, and
 	// EndedGateway returns one of them, or nil if its deletion is finished.
 	EndedGateways(ctx context.Context, limit int) ([]EndedGateway, error)
@@ -27,7 +29,8 @@ type GatewayReader interface {
 }
 
 // GatewayStore finds and changes gateways. A hostname that is in use, by any account, is
-// fault.Conflict with the field "hostname". The caller sets Version, and clears Default of one
+// fault.Conflict with the field "hostname", and so is, with the field "name", a name that another gateway of the
+// account has, if neither has SharesName set. The caller sets Version, and clears Default of one
 // gateway before it sets Default of another.
 type GatewayStore interface {
 	GatewayReader

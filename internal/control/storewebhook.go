@@ -14,9 +14,12 @@ type WebhookReader interface {
 	Webhooks(ctx context.Context, accountID string, p Page) ([]webhook.Webhook, error)
 	// HasWebhooks reports whether the account has at least n endpoints, whatever their state.
 	HasWebhooks(ctx context.Context, accountID string, n int) (bool, error)
+	// WebhookAt returns an endpoint of the account that has the URL, other than exceptID; "" if none has.
+	WebhookAt(ctx context.Context, accountID, url, exceptID string) (webhookID string, err error)
 }
 
-// WebhookStore finds and changes webhook endpoints. The caller sets Version.
+// WebhookStore finds and changes webhook endpoints. A URL that another endpoint of the account has is
+// fault.Conflict with the field "url", if neither has SharesURL set. The caller sets Version.
 type WebhookStore interface {
 	WebhookReader
 	InsertWebhook(ctx context.Context, w *webhook.Webhook) error

@@ -19,6 +19,8 @@ type WebhookInput struct {
 	URL    string
 	Events []string
 	Secret string
+	// AllowDuplicate allows a URL that another endpoint of the account has.
+	AllowDuplicate bool
 }
 
 // WebhookPatch is the body of an endpoint's update.
@@ -26,6 +28,8 @@ type WebhookPatch struct {
 	URL    Optional[string]
 	Events Optional[[]string]
 	State  Optional[string]
+	// AllowDuplicate allows a URL that another endpoint of the account has.
+	AllowDuplicate bool
 }
 
 // NewWebhook is an endpoint with its secret, which is returned only once. StandardSecret is the secret
@@ -89,7 +93,10 @@ func (s *Service) CreateWebhook(ctx context.Context, actor *Actor, in WebhookInp
 		}
 		h := webhook.Webhook{
 			ID: id.NewAt(id.Webhook, w.now), AccountID: actor.Account.ID, URL: in.URL, Events: events, State: webhook.Active,
-			Secret: sealed, SecretSince: w.now, CreatedAt: w.now, Version: 1,
+			Secret: sealed, SecretSince: w.now, CreatedAt: w.now, Version: 1, SharesURL: in.AllowDuplicate,
+		}
+		if err := w.checkURL(ctx, "", &h); err != nil {
+			return nil, err
 		}
 		if err := w.InsertWebhook(ctx, &h); err != nil {
 			return nil, err
@@ -164,6 +171,12 @@ func (s *Service) UpdateWebhook(ctx context.Context, actor *Actor, webhookID str
 		}
 		h := *before
 		edit.apply(&h)
+		if h.URL != before.URL {
+			h.SharesURL = p.AllowDuplicate
+		}
+		if err := w.checkURL(ctx, before.URL, &h); err != nil {
+			return nil, err
+		}
 		if err := w.storeWebhook(ctx, audit.WebhookUpdate, before, &h); err != nil {
 			return nil, err
 		}
@@ -172,6 +185,22 @@ func (s *Service) UpdateWebhook(ctx context.Context, actor *Actor, webhookID str
 		}
 		return &h, err
 	})
+}
+
+// checkURL checks that h may get its URL, if it did not have it before: unless h shares its URL, no other endpoint
+// of the account may have it. Otherwise the error is fault.Conflict.
+func (w *work) checkURL(ctx context.Context, before string, h *webhook.Webhook) error {
+	if h.URL == before || h.SharesURL {
+		return nil
+	}
+	other, err := w.WebhookAt(ctx, h.AccountID, h.URL, h.ID)
+	if err != nil || other == "" {
+		return err
+	}
+	return &fault.Error{
+		Code: fault.Conflict, Field: "url",
+		Message: fmt.Sprintf("the endpoint %s already has this URL: change its events, or set allow_duplicate to have the URL twice", other),
+	}
 }
 
 // webhookToChange returns the endpoint if its version satisfies m.

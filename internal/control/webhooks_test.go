@@ -20,7 +20,7 @@ import (
 
 func (h *harness) endpoint(c *control.Actor, types ...string) *control.NewWebhook {
 	h.tb.Helper()
-	return must[*control.NewWebhook](h)(h.CreateWebhook(ctx(), c, control.WebhookInput{URL: "https://hooks.example/a?b=c", Events: types}))
+	return must[*control.NewWebhook](h)(h.CreateWebhook(ctx(), c, control.WebhookInput{URL: "https://hooks.example/a?b=c", Events: types, AllowDuplicate: true}))
 }
 
 // deliver makes one attempt of every delivery that is due, and records the status.
@@ -101,7 +101,7 @@ func (h *harness) insertWebhooks(c *control.Actor, n int) {
 	h.must(h.db.Update(ctx(), func(tx control.Tx) error {
 		for range n {
 			w := webhook.Webhook{ID: id.New(id.Webhook), AccountID: c.Account.ID, URL: "https://hooks.example", Events: []event.Type{event.KeyRevoked},
-				State: webhook.Disabled, Secret: []byte("sealed"), SecretSince: h.clock.now(), CreatedAt: h.clock.now(), Version: 1}
+				State: webhook.Disabled, SharesURL: true, Secret: []byte("sealed"), SecretSince: h.clock.now(), CreatedAt: h.clock.now(), Version: 1}
 			if err := tx.InsertWebhook(ctx(), &w); err != nil {
 				return err
 			}
@@ -118,7 +118,7 @@ func TestAccountHasAtMost1000Webhooks(t *testing.T) {
 	h := newHarness(t)
 	c, other := h.caller("acme", "admin"), h.caller("other", "write")
 	h.insertWebhooks(c, most-2)
-	in := control.WebhookInput{URL: "https://hooks.example", Events: []string{"key.created"}}
+	in := control.WebhookInput{URL: "https://hooks.example", Events: []string{"key.created"}, AllowDuplicate: true}
 	var (
 		creating sync.WaitGroup
 		errs     [clients]error
@@ -370,4 +370,34 @@ func TestWebhooksOfAnotherAccount(t *testing.T) {
 	if list := must[[]webhook.Delivery](h)(h.Deliveries(ctx(), b, control.DeliveryFilter{WebhookID: made.ID}, control.Page{Limit: 10})); len(list) != 0 {
 		t.Errorf("got deliveries %+v of another account; want none", list)
 	}
+}
+
+// Guarantee: contract 3, /v1/webhooks. In an account, a second endpoint with a URL is a conflict that names the first,
+// unless the call allows it.
+func TestURLsOfWebhooksAreUnique(t *testing.T) {
+	h := newHarness(t)
+	caller, other := h.caller("acme", "admin"), h.caller("other", "admin")
+	in := control.WebhookInput{URL: "https://hooks.example/a", Events: []string{"key.created"}}
+	create := func(c *control.Actor, in control.WebhookInput) (*control.NewWebhook, error) {
+		return h.CreateWebhook(ctx(), c, in)
+	}
+	first := must[*control.NewWebhook](h)(create(caller, in))
+	must[*control.NewWebhook](h)(create(other, in))
+	named := func(what string, err error) {
+		t.Helper()
+		if h.wantCode(err, fault.Conflict, "url"); !strings.Contains(fault.MessageOf(err), first.ID) {
+			t.Errorf("%s: got %q; want it to name %s", what, fault.MessageOf(err), first.ID)
+		}
+	}
+	named("creation", second(create(caller, in)))
+	free := in
+	free.URL = "https://hooks.example/b"
+	w := must[*control.NewWebhook](h)(create(caller, free))
+	move := control.WebhookPatch{URL: value(in.URL)}
+	named("moving", second(h.UpdateWebhook(ctx(), caller, w.ID, move, nil)))
+	move.AllowDuplicate = true
+	must[*webhook.Webhook](h)(h.UpdateWebhook(ctx(), caller, w.ID, move, nil))
+	must[*webhook.Webhook](h)(h.UpdateWebhook(ctx(), caller, w.ID, control.WebhookPatch{URL: value(in.URL), State: value("disabled")}, nil))
+	in.AllowDuplicate = true
+	must[*control.NewWebhook](h)(create(caller, in))
 }

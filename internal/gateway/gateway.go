@@ -19,6 +19,7 @@ type Gateway struct {
 	ID          string
 	AccountID   string
 	Name        string
+	SharesName  bool // another gateway of the account may have the name
 	Upstream    Upstream
 	Hostname    string // lower case; DefaultHostname unless HostGiven
 	HostGiven   bool

@@ -22,6 +22,7 @@ type Webhook struct {
 	ID             string
 	AccountID      string
 	URL            string
+	SharesURL      bool         // another endpoint of the account may have the URL
 	Events         []event.Type // not empty
 	State          State
 	DisabledReason string // "" unless Disabled

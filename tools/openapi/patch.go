@@ -22,7 +22,7 @@ type GatewayPatch struct {
 	for _, s := range gateway.Settings() {
 		fmt.Fprintf(&b, "\t%s Change[%s] `json:\"%s,omitzero\"` // %s\n", goName(s.Name), clientType(s.Kind), s.Name, s.Doc.Patch)
 	}
-	b.WriteString("}\n")
+	b.WriteString("\tAllowDuplicate bool `json:\"allow_duplicate,omitzero\"` // allow a name that another gateway of the account has\n}\n")
 	return format.Source([]byte(b.String()))
 }
 

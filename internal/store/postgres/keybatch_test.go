@@ -138,8 +138,8 @@ func TestOneBadAccountStopsNoOther(t *testing.T) {
 func TestBadGatewayIsTold(t *testing.T) {
 	db := fresh(t)
 	if _, err := db.writer.Exec(t.Context(), `INSERT INTO accounts (id, name, plan, created_at) VALUES ('acct_1', 'a', 'scale', 0);
-		INSERT INTO gateways (id, account_id, name, upstream, hostname, host_given, global_sustained, global_burst, timeout, max_body_bytes, requests, revision, is_default, created_at, version)
-		SELECT 'gw_' || n, 'acct_1', 'g', CASE n WHEN 1 THEN '{' ELSE '{}' END, 'h' || n, true, '', '', '5s', 0, '{}', 0, false, 0, 1 FROM generate_series(1, 3) n`); err != nil {
+		INSERT INTO gateways (id, account_id, name, shares_name, upstream, hostname, host_given, global_sustained, global_burst, timeout, max_body_bytes, requests, revision, is_default, created_at, version)
+		SELECT 'gw_' || n, 'acct_1', 'g', true, CASE n WHEN 1 THEN '{' ELSE '{}' END, 'h' || n, true, '', '', '5s', 0, '{}', 0, false, 0, 1 FROM generate_series(1, 3) n`); err != nil {
 		t.Fatal(err)
 	}
 	damage(t, db, "gateways", "name", "gw_2")

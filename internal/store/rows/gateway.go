@@ -11,7 +11,7 @@ import (
 	"github.com/keygate/keygate/internal/store/stored"
 )
 
-const gatewayColumns = `SELECT id, account_id, name, upstream, hostname, host_given,
+const gatewayColumns = `SELECT id, account_id, name, shares_name, upstream, hostname, host_given,
 	global_sustained, global_burst, timeout, cors, max_body_bytes, requests, revision, is_default, created_at, version FROM gateways `
 
 func scanGateway(r *Row) (gateway.Gateway, error) {
@@ -24,7 +24,7 @@ func scanGateway(r *Row) (gateway.Gateway, error) {
 			created            int64
 		}
 	)
-	err := r.Scan(&g.ID, &g.AccountID, &g.Name, &c.upstream, &g.Hostname, &g.HostGiven,
+	err := r.Scan(&g.ID, &g.AccountID, &g.Name, &g.SharesName, &c.upstream, &g.Hostname, &g.HostGiven,
 		&c.sustained, &c.burst, &g.Timeout, &c.cors, &g.MaxBodyBytes, &c.requests, &g.Revision, &g.Default, &c.created, &g.Version)
 	if err != nil {
 		return g, err
@@ -57,7 +57,7 @@ func gatewayValues(g *gateway.Gateway) ([]any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return []any{g.Name, string(upstream), g.Hostname, g.HostGiven,
+	return []any{g.Name, g.SharesName, string(upstream), g.Hostname, g.HostGiven,
 		g.GlobalLimit.Sustained.String(), g.GlobalLimit.Burst.String(), g.Timeout, cors,
 		g.MaxBodyBytes, string(requests), g.Revision, g.Default, g.Version}, nil
 }
@@ -99,9 +99,9 @@ func (t *Writer) InsertGateway(ctx context.Context, g *gateway.Gateway) error {
 	if err != nil {
 		return err
 	}
-	return t.Queue(ctx, "insert gateway", `INSERT INTO gateways (name, upstream, hostname, host_given,
+	return t.Queue(ctx, "insert gateway", `INSERT INTO gateways (name, shares_name, upstream, hostname, host_given,
 		global_sustained, global_burst, timeout, cors, max_body_bytes, requests, revision, is_default, version,
-		id, account_id, created_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)`,
+		id, account_id, created_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)`,
 		append(values, g.ID, g.AccountID, Micros(g.CreatedAt))...)
 }
 
@@ -111,9 +111,9 @@ func (t *Writer) UpdateGateway(ctx context.Context, g *gateway.Gateway) error {
 	if err != nil {
 		return err
 	}
-	return t.QueueOne(ctx, "update gateway", "gateway", `UPDATE gateways SET name = $1, upstream = $2, hostname = $3,
-		host_given = $4, global_sustained = $5, global_burst = $6, timeout = $7, cors = $8,
-		max_body_bytes = $9, requests = $10, revision = $11, is_default = $12, version = $13 WHERE id = $14 AND account_id = $15`,
+	return t.QueueOne(ctx, "update gateway", "gateway", `UPDATE gateways SET name = $1, shares_name = $2, upstream = $3, hostname = $4,
+		host_given = $5, global_sustained = $6, global_burst = $7, timeout = $8, cors = $9,
+		max_body_bytes = $10, requests = $11, revision = $12, is_default = $13, version = $14 WHERE id = $15 AND account_id = $16`,
 		append(values, g.ID, g.AccountID)...)
 }
 
@@ -136,10 +136,12 @@ func (t *Writer) DeleteGateway(ctx context.Context, accountID, gatewayID string)
 
 // HostnameOwner implements control.GatewayReader.
 func (t *Reader) HostnameOwner(ctx context.Context, hostname string) (accountID string, err error) {
-	err = t.Query(ctx, "find a hostname", `SELECT account_id FROM gateways WHERE hostname = $1`, []any{hostname}, func(r *Row) error {
-		return r.Scan(&accountID)
-	})
-	return accountID, err
+	return t.text(ctx, "find a hostname", `SELECT account_id FROM gateways WHERE hostname = $1`, hostname)
+}
+
+// GatewayNamed implements control.GatewayReader.
+func (t *Reader) GatewayNamed(ctx context.Context, accountID, name, exceptID string) (gatewayID string, err error) {
+	return t.text(ctx, "find a gateway by its name", `SELECT id FROM gateways INDEXED BY gateways_names WHERE account_id = $1 AND name = $2 AND id <> $3 ORDER BY id LIMIT 1`, accountID, name, exceptID)
 }
 
 // GivenHostnames implements control.GatewayReader.

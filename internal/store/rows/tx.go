@@ -131,6 +131,12 @@ func (t *Reader) Texts(ctx context.Context, what, query string, args ...any) (li
 	return list, err
 }
 
+// text returns the only column of the only row of the result; "" if there is none.
+func (t *Reader) text(ctx context.Context, what, query string, args ...any) (text string, err error) {
+	err = t.Query(ctx, what, query, args, func(r *Row) error { return r.Scan(&text) })
+	return text, err
+}
+
 // readOne returns the record of the only row of the result. If there is none, the error is fault.NotFound for record.
 func readOne[T any](ctx context.Context, t *Reader, record, query string, args []any, scan func(*Row) (T, error)) (*T, error) {
 	var found *T

@@ -10,7 +10,7 @@ import (
 	"github.com/keygate/keygate/internal/webhook"
 )
 
-const webhookColumns = `SELECT id, account_id, url, events, active, disabled_reason, secret, secret_since, old_secret,
+const webhookColumns = `SELECT id, account_id, url, shares_url, events, active, disabled_reason, secret, secret_since, old_secret,
 	old_until, failing_since, created_at, version FROM webhooks `
 
 func scanWebhook(r *Row) (webhook.Webhook, error) {
@@ -23,7 +23,7 @@ func scanWebhook(r *Row) (webhook.Webhook, error) {
 			oldUntil, failingSince sql.NullInt64
 		}
 	)
-	err := r.Scan(&w.ID, &w.AccountID, &w.URL, &c.events, &c.active, &w.DisabledReason, &w.Secret, &c.since, &w.OldSecret, &c.oldUntil,
+	err := r.Scan(&w.ID, &w.AccountID, &w.URL, &w.SharesURL, &c.events, &c.active, &w.DisabledReason, &w.Secret, &c.since, &w.OldSecret, &c.oldUntil,
 		&c.failingSince, &c.created, &w.Version)
 	w.Events = stored.ReadEventTypes(c.events)
 	w.State = webhook.Disabled
@@ -65,6 +65,11 @@ func (t *Reader) HasWebhooks(ctx context.Context, accountID string, n int) (bool
 	return t.Exists(ctx, "count webhooks", `SELECT 1 FROM webhooks INDEXED BY webhooks_list WHERE account_id = $1 ORDER BY id LIMIT 1 OFFSET $2`, accountID, Limit(n-1))
 }
 
+// WebhookAt implements control.WebhookReader.
+func (t *Reader) WebhookAt(ctx context.Context, accountID, url, exceptID string) (webhookID string, err error) {
+	return t.text(ctx, "find a webhook by its URL", `SELECT id FROM webhooks INDEXED BY webhooks_urls WHERE account_id = $1 AND url = $2 AND id <> $3 ORDER BY id LIMIT 1`, accountID, url, exceptID)
+}
+
 // ListenersQuery finds the active endpoints of an account that subscribe to an event type. It steps
 // through the different lists of types, of which there are few however many endpoints there
 // are. The column is always named with its table, because there is a table of this name too (mentions).
@@ -84,23 +89,23 @@ func (t *Reader) Listeners(ctx context.Context, accountID string, of event.Type,
 
 // webhookValues returns the values that InsertWebhook and UpdateWebhook write, in their order.
 func webhookValues(w *webhook.Webhook) []any {
-	return []any{w.ID, w.AccountID, w.URL, stored.EventTypes(w.Events), w.State == webhook.Active, w.DisabledReason, w.Secret, Micros(w.SecretSince),
+	return []any{w.ID, w.AccountID, w.URL, w.SharesURL, stored.EventTypes(w.Events), w.State == webhook.Active, w.DisabledReason, w.Secret, Micros(w.SecretSince),
 		w.OldSecret, MaybeMicros(w.OldUntil), MaybeMicros(w.FailingSince), w.Version}
 }
 
 // InsertWebhook implements control.WebhookStore.
 func (t *Writer) InsertWebhook(ctx context.Context, w *webhook.Webhook) error {
 	t.heard = listening{}
-	return t.Queue(ctx, "insert webhook", `INSERT INTO webhooks (id, account_id, url, events, active, disabled_reason, secret, secret_since,
-		old_secret, old_until, failing_since, version, created_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)`,
+	return t.Queue(ctx, "insert webhook", `INSERT INTO webhooks (id, account_id, url, shares_url, events, active, disabled_reason, secret, secret_since,
+		old_secret, old_until, failing_since, version, created_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)`,
 		append(webhookValues(w), Micros(w.CreatedAt))...)
 }
 
 // UpdateWebhook implements control.WebhookStore.
 func (t *Writer) UpdateWebhook(ctx context.Context, w *webhook.Webhook) error {
 	t.heard = listening{}
-	return t.QueueOne(ctx, "update webhook", "webhook", `UPDATE webhooks SET url = $3, events = $4, active = $5, disabled_reason = $6, secret = $7,
-		secret_since = $8, old_secret = $9, old_until = $10, failing_since = $11, version = $12 WHERE id = $1 AND account_id = $2`, webhookValues(w)...)
+	return t.QueueOne(ctx, "update webhook", "webhook", `UPDATE webhooks SET url = $3, shares_url = $4, events = $5, active = $6, disabled_reason = $7, secret = $8,
+		secret_since = $9, old_secret = $10, old_until = $11, failing_since = $12, version = $13 WHERE id = $1 AND account_id = $2`, webhookValues(w)...)
 }
 
 // DeleteWebhook implements control.WebhookStore.

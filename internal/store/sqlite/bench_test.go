@@ -66,7 +66,7 @@ func (s *stock) fill(tb testing.TB, keys, batch int) {
 			return err
 		}
 		for i := range 10 {
-			g := gateway.Gateway{ID: id.New(id.Gateway), AccountID: s.account.ID, Name: "bench", Upstream: gateway.Upstream{URL: "http://127.0.0.1:1"},
+			g := gateway.Gateway{ID: id.New(id.Gateway), AccountID: s.account.ID, Name: "bench", SharesName: true, Upstream: gateway.Upstream{URL: "http://127.0.0.1:1"},
 				Hostname: fmt.Sprintf("g%d.localhost", i), Timeout: gateway.DefaultTimeout, CreatedAt: time.Now(), Version: 1}
 			if err := tx.InsertGateway(ctx, &g); err != nil {
 				return err

@@ -43,7 +43,7 @@ func newMail(b *testing.B, deliveries, waiting int) *mail {
 			return err
 		}
 		for i := range 10 {
-			w := webhook.Webhook{ID: id.New(id.Webhook), AccountID: m.account.ID, URL: "https://receiver.example", State: webhook.Active,
+			w := webhook.Webhook{ID: id.New(id.Webhook), AccountID: m.account.ID, URL: "https://receiver.example", SharesURL: true, State: webhook.Active,
 				Events: []event.Type{webhook.EventTypes()[i%7]}, Secret: []byte("sealed"), SecretSince: m.begin, CreatedAt: m.begin, Version: 1}
 			if err := tx.InsertWebhook(ctx, &w); err != nil {
 				return err

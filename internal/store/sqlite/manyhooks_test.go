@@ -19,7 +19,7 @@ func (m *mail) register(tb testing.TB, n int) {
 	tb.Helper()
 	m.update(tb, func(ctx context.Context, tx control.Tx) error {
 		for range n {
-			w := webhook.Webhook{ID: id.New(id.Webhook), AccountID: m.account.ID, URL: "https://receiver.example", State: webhook.Active,
+			w := webhook.Webhook{ID: id.New(id.Webhook), AccountID: m.account.ID, URL: "https://receiver.example", SharesURL: true, State: webhook.Active,
 				Events: []event.Type{event.KeyRevoked}, Secret: []byte("sealed"), SecretSince: m.begin, CreatedAt: m.begin, Version: 1}
 			if err := tx.InsertWebhook(ctx, &w); err != nil {
 				return err

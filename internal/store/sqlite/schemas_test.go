@@ -52,8 +52,8 @@ func newPast(t *testing.T, schema int64) *past {
 		if n == 1 {
 			exec(`INSERT INTO accounts (id, name, plan, created_at) VALUES (?, 'default', 'platform', 1)`, p.account)
 			pets := id.New(id.Gateway)
-			exec(`INSERT INTO gateways (id, account_id, name, upstream, hostname, host_given, global_sustained, global_burst, timeout, max_body_bytes, requests, revision, is_default, created_at, version)
-				VALUES (?, ?, 'pets', ?, 'pets.example', 1, '', '', '5s', 0, '{}', 0, 0, 1, 1)`, pets, p.account, `{"url":"`+p.upstream.URL+`"}`)
+			exec(`INSERT INTO gateways (id, account_id, name, shares_name, upstream, hostname, host_given, global_sustained, global_burst, timeout, max_body_bytes, requests, revision, is_default, created_at, version)
+				VALUES (?, ?, 'pets', 0, ?, 'pets.example', 1, '', '', '5s', 0, '{}', 0, 0, 1, 1)`, pets, p.account, `{"url":"`+p.upstream.URL+`"}`)
 			codec, err := stored.NewPageCodec()
 			if err != nil {
 				t.Fatal(err)
@@ -74,8 +74,8 @@ func newPast(t *testing.T, schema int64) *past {
 			if err != nil {
 				t.Fatal(err)
 			}
-			exec(`INSERT INTO webhooks (id, account_id, url, events, active, disabled_reason, secret, secret_since, created_at, version)
-				VALUES (?, ?, 'https://127.0.0.1:1/', 'key.revoked', 1, '', ?, 1, 1, 1)`, p.webhook, p.account, sealed)
+			exec(`INSERT INTO webhooks (id, account_id, url, shares_url, events, active, disabled_reason, secret, secret_since, created_at, version)
+				VALUES (?, ?, 'https://127.0.0.1:1/', 0, 'key.revoked', 1, '', ?, 1, 1, 1)`, p.webhook, p.account, sealed)
 		}
 	})
 	if err := os.WriteFile(filepath.Join(p.dir, "admin.key"), []byte(p.admin+"\n"), 0o600); err != nil {

@@ -52,7 +52,7 @@ func (h *harness) insertAccount(name string) *account.Account {
 func newGateway(a *account.Account) *gateway.Gateway {
 	gatewayID := id.New(id.Gateway)
 	return &gateway.Gateway{
-		ID: gatewayID, AccountID: a.ID, Name: "orders", Upstream: gateway.Upstream{URL: "https://orders.internal/v1"},
+		ID: gatewayID, AccountID: a.ID, Name: "orders", SharesName: true, Upstream: gateway.Upstream{URL: "https://orders.internal/v1"},
 		Hostname: strings.ReplaceAll(gatewayID, "_", "-") + ".localhost", Timeout: "60s", CreatedAt: epoch(), Version: 1,
 	}
 }

@@ -101,6 +101,27 @@ func testGatewayRules(h *harness) {
 	h.conflict("hostname", func(ctx context.Context, tx control.Tx) error { return tx.UpdateGateway(ctx, &moved) })
 	same(h, "after the conflict", h.gateway(b.ID, other.ID), other)
 
+	// A name is unique in an account, but for gateways that share theirs.
+	named := func(owner *account.Account, shares bool) *gateway.Gateway {
+		g := newGateway(owner)
+		g.Name, g.SharesName = "sole", shares
+		return g
+	}
+	first := named(a, false)
+	for _, g := range []*gateway.Gateway{first, named(b, false), named(a, true), named(a, true)} {
+		h.update(func(ctx context.Context, tx control.Tx) error { return tx.InsertGateway(ctx, g) })
+	}
+	h.conflict("name", func(ctx context.Context, tx control.Tx) error { return tx.InsertGateway(ctx, named(a, false)) })
+	renamed := *g
+	renamed.Name, renamed.SharesName = "sole", false
+	h.conflict("name", func(ctx context.Context, tx control.Tx) error { return tx.UpdateGateway(ctx, &renamed) })
+	for name, want := range map[string]bool{"sole": true, "free": false, "orders": true} {
+		found := get(h, func(ctx context.Context, tx control.ReadTx) (string, error) { return tx.GatewayNamed(ctx, a.ID, name, first.ID) })
+		if (found != "") != want || found == first.ID {
+			h.Errorf("got %q for the name %s; want another gateway of the account: %v", found, name, want)
+		}
+	}
+
 	gone := newGateway(a)
 	h.rejected(fault.NotFound, func(ctx context.Context, tx control.Tx) error { return tx.UpdateGateway(ctx, gone) })
 	h.rejected(fault.NotFound, func(ctx context.Context, tx control.Tx) error { return tx.DeleteGateway(ctx, a.ID, gone.ID) })

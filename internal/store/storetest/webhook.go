@@ -17,7 +17,7 @@ import (
 )
 
 func newWebhook(a *account.Account, types ...event.Type) *webhook.Webhook {
-	return &webhook.Webhook{ID: id.New(id.Webhook), AccountID: a.ID, URL: "https://receiver.example/hook", Events: types, State: webhook.Active,
+	return &webhook.Webhook{ID: id.New(id.Webhook), AccountID: a.ID, URL: "https://receiver.example/hook", SharesURL: true, Events: types, State: webhook.Active,
 		Secret: []byte("sealed"), SecretSince: epoch(), CreatedAt: epoch(), Version: 1}
 }
 
@@ -115,6 +115,24 @@ func testWebhookRules(h *harness) {
 	h.update(func(ctx context.Context, tx control.Tx) error { return tx.DeleteWebhook(ctx, a.ID, w.ID) })
 	h.rejected(fault.NotFound, func(ctx context.Context, tx control.Tx) error { return tx.DeleteWebhook(ctx, a.ID, w.ID) })
 	h.rejected(fault.NotFound, func(ctx context.Context, tx control.Tx) error { return tx.UpdateWebhook(ctx, w) })
+
+	// A URL is unique in an account, but for endpoints that share theirs.
+	at := func(owner *account.Account, shares bool) *webhook.Webhook {
+		w := newWebhook(owner, event.KeyCreated)
+		w.URL, w.SharesURL = "https://receiver.example/sole", shares
+		return w
+	}
+	first := at(a, false)
+	for _, w := range []*webhook.Webhook{first, at(b, false), at(a, true)} {
+		h.update(func(ctx context.Context, tx control.Tx) error { return tx.InsertWebhook(ctx, w) })
+	}
+	h.conflict("url", func(ctx context.Context, tx control.Tx) error { return tx.InsertWebhook(ctx, at(a, false)) })
+	for url, want := range map[string]bool{first.URL: true, "https://receiver.example/free": false} {
+		found := get(h, func(ctx context.Context, tx control.ReadTx) (string, error) { return tx.WebhookAt(ctx, a.ID, url, first.ID) })
+		if (found != "") != want || found == first.ID {
+			h.Errorf("got %q at %s; want another endpoint of the account: %v", found, url, want)
+		}
+	}
 	missing(h, "a deleted one", func(ctx context.Context, tx control.ReadTx) (*webhook.Webhook, error) {
 		return tx.Webhook(ctx, a.ID, w.ID)
 	})

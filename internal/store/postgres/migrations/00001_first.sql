@@ -64,6 +64,7 @@ CREATE TABLE gateways (
     id               text    COLLATE "C" NOT NULL CONSTRAINT "gateways.id" PRIMARY KEY,
     account_id       text    COLLATE "C" NOT NULL REFERENCES accounts (id),
     name             text    COLLATE "C" NOT NULL,
+    shares_name      boolean NOT NULL,             -- another gateway of the account may have the name
     upstream         text    COLLATE "C" NOT NULL, -- JSON object
     hostname         text    COLLATE "C" NOT NULL CONSTRAINT "gateways.hostname" UNIQUE,
     host_given       boolean NOT NULL,
@@ -83,6 +84,8 @@ CREATE TABLE gateways (
 );
 CREATE INDEX gateways_list ON gateways (account_id, id);
 CREATE INDEX gateways_routes ON gateways (account_id, route_count);
+CREATE INDEX gateways_names ON gateways (account_id, name);
+CREATE UNIQUE INDEX "gateways.name" ON gateways (account_id, name) WHERE NOT shares_name;
 CREATE UNIQUE INDEX "gateways.is_default" ON gateways (is_default) WHERE is_default;
 
 CREATE TABLE route_tables (
@@ -483,6 +486,7 @@ CREATE TABLE webhooks (
     id              text    COLLATE "C" NOT NULL CONSTRAINT "webhooks.id" PRIMARY KEY,
     account_id      text    COLLATE "C" NOT NULL REFERENCES accounts (id),
     url             text    COLLATE "C" NOT NULL,
+    shares_url      boolean NOT NULL,             -- another endpoint of the account may have the URL
     events          text    COLLATE "C" NOT NULL, -- separated by spaces
     active          boolean NOT NULL,
     disabled_reason text    COLLATE "C" NOT NULL,
@@ -496,6 +500,8 @@ CREATE TABLE webhooks (
     since           bigint  NOT NULL DEFAULT 0    -- the last number of fan_outs given out when the present subscription began
 );
 CREATE INDEX webhooks_list ON webhooks (account_id, id);
+CREATE INDEX webhooks_urls ON webhooks (account_id, url);
+CREATE UNIQUE INDEX "webhooks.url" ON webhooks (account_id, url) WHERE NOT shares_url;
 -- An event steps through the lists of types that there are, and not through all endpoints of its
 -- account.
 CREATE INDEX webhooks_listeners ON webhooks (account_id, events, id) WHERE active;

@@ -25,6 +25,7 @@ CREATE TABLE gateways (
     id               TEXT    NOT NULL PRIMARY KEY,
     account_id       TEXT    NOT NULL REFERENCES accounts (id),
     name             TEXT    NOT NULL,
+    shares_name      INTEGER NOT NULL,           -- another gateway of the account may have the name
     upstream         TEXT    NOT NULL,           -- JSON object
     hostname         TEXT    NOT NULL UNIQUE,
     host_given       INTEGER NOT NULL,
@@ -44,6 +45,8 @@ CREATE TABLE gateways (
 ) STRICT;
 CREATE INDEX gateways_list ON gateways (account_id, id);
 CREATE INDEX gateways_routes ON gateways (account_id, route_count);
+CREATE INDEX gateways_names ON gateways (account_id, name);
+CREATE UNIQUE INDEX gateways_own_name ON gateways (account_id, name) WHERE shares_name = 0;
 CREATE UNIQUE INDEX gateways_default ON gateways (is_default) WHERE is_default = 1;
 
 CREATE TABLE keys (
@@ -445,6 +448,7 @@ CREATE TABLE webhooks (
     id              TEXT    NOT NULL PRIMARY KEY,
     account_id      TEXT    NOT NULL REFERENCES accounts (id),
     url             TEXT    NOT NULL,
+    shares_url      INTEGER NOT NULL,       -- another endpoint of the account may have the URL
     events          TEXT    NOT NULL,       -- separated by spaces
     active          INTEGER NOT NULL,
     disabled_reason TEXT    NOT NULL,
@@ -458,6 +462,8 @@ CREATE TABLE webhooks (
     since           INTEGER NOT NULL DEFAULT 0 -- the newest fan_outs.n when the present subscription began
 ) STRICT;
 CREATE INDEX webhooks_list ON webhooks (account_id, id);
+CREATE INDEX webhooks_urls ON webhooks (account_id, url);
+CREATE UNIQUE INDEX webhooks_own_url ON webhooks (account_id, url) WHERE shares_url = 0;
 -- Who asked for what: an event steps through the lists of types that there are, and
 -- not through all endpoints of its account.
 CREATE INDEX webhooks_listeners ON webhooks (account_id, events, id) WHERE active = 1;
