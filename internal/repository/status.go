@@ -18,7 +18,7 @@ import (
 const StatusTimeout = 10 * time.Second
 
 const (
-	// statusContext is the name under which a server keeps the status: a later one replaces it.
+	// statusContext is the name under which a server keeps the status. A later status with the name replaces it.
 	statusContext     = "keygate"
 	maxStatusText     = 140 // characters, of GitHub; the others allow more
 	maxStatusResponse = 64 << 10
@@ -27,7 +27,7 @@ const (
 // Status is the status of a commit, which a server shows beside it.
 type Status struct {
 	Source   Source // whose URL names the server and the repository; Public applies too
-	Provider string // github, gitlab or gitea, which Forgejo has too
+	Provider string // github, gitlab or gitea; gitea also for Forgejo
 	Token    string // may set statuses of commits
 	Commit   string // 40 hexadecimal digits
 	OK       bool

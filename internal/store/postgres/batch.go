@@ -9,8 +9,8 @@ import (
 )
 
 // takeBatch notes that the transaction stores a batch of access records. isNew is false if the
-// batch, or a later one of its writer, is stored already. If another transaction is storing one of
-// the writer, as one whose connection was lost may be, it waits for that.
+// batch, or a later batch of the same writer, is stored already. If another transaction is storing
+// a batch of the writer, for example because its connection was lost, takeBatch waits for it.
 func (t *tx) takeBatch(ctx context.Context, b accesslog.BatchID) (isNew bool, err error) {
 	if b.Writer == "" {
 		return true, t.Ready(ctx)
@@ -21,7 +21,8 @@ func (t *tx) takeBatch(ctx context.Context, b accesslog.BatchID) (isNew bool, er
 }
 
 // batchesKept is how long the last batch of a writer is known beyond the time that SQLite knows it. A node
-// that could not reach the database for so long may have in its spool a batch that the database has.
+// that could not reach the database for so long may have a batch in its spool that the database already
+// has.
 const batchesKept = 29 * 24 * time.Hour
 
 // trimBatches forgets up to limit writers whose last batch was stored batchesKept before the given time.

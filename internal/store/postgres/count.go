@@ -17,8 +17,8 @@ type counting struct {
 	before, after int64 // changedRows
 }
 
-// count begins to count what a transaction changes. What it asks is sent with the transaction's own statements, so it
-// takes no round trip.
+// count begins to count the rows that a transaction changes. Its query is sent with the transaction's own statements,
+// so it takes no round trip.
 func (db *DB) count(t *tx) {
 	if db.counted != nil {
 		t.counting = &counting{begun: time.Now()}

@@ -93,7 +93,7 @@ func (r *removal) rowsOf(what string, weight int, query string) func(context.Con
 	}
 }
 
-// removeIDs runs a DELETE with the account and a limit that returns the identifiers.
+// removeIDs runs a DELETE, with the account and a limit, that returns the identifiers.
 func (r *removal) removeIDs(ctx context.Context, what, query string) ([]string, error) {
 	if found, err := r.MayDelete(ctx, what, query, r.accountID, r.Most(1)); err != nil || !found {
 		return nil, err
@@ -142,7 +142,7 @@ func (r *removal) deliveries(ctx context.Context) error {
 	return err
 }
 
-// keys also removes the responses that are stored for the keys, and those before.
+// keys removes keys, and before them the responses that are stored for them.
 func (r *removal) keys(ctx context.Context) error {
 	const responses = `DELETE FROM answers WHERE rowid = ANY (ARRAY(SELECT a.rowid
 		FROM (SELECT id FROM keys INDEXED BY keys_list WHERE account_id = $1 ORDER BY id LIMIT $2) k CROSS JOIN answers a ON a.key_id = k.id LIMIT $3))`

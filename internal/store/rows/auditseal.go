@@ -12,9 +12,9 @@ import (
 const AuditSealed = "the end of the audit log was sealed or joined by another process"
 
 // SealAudit moves records from the unsealed end of an account's log to its chain. If the blocks do not continue the chain,
-// the error is fault.Conflict. Moving the head of the chain, from the block that the first one names to the last one, is
-// the first statement: it locks the head's row, so of two nodes that continue the same block one waits, and then changes
-// no row.
+// the error is fault.Conflict. The first statement moves the head of the chain, from the predecessor of the first block
+// to the last block. It locks the head's row, so if two nodes continue the same block, one waits, and then changes no
+// row.
 func (t *Writer) SealAudit(ctx context.Context, s *audit.Seal) error {
 	summaries := make([][]byte, len(s.Summaries))
 	for i, summary := range s.Summaries {

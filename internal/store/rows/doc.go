@@ -1,5 +1,5 @@
 // Package rows keeps the records of the store in rows: once for both engines, SQLite and PostgreSQL, over the
-// transaction that an engine gives it (Queries, Statements). What an engine does in a way of its own stays in its
+// transaction that an engine gives it (Queries, Statements). Parts that an engine does in its own way stay in its
 // package: transactions, the queue of deliveries, the change log, the search index, and statements over many rows.
 //
 // # Statements

@@ -49,8 +49,8 @@ type Config struct {
 	BeforeWrite func() error
 	// Now returns the time of entries in the change log. Nil means time.Now.
 	Now func() time.Time
-	// Counted is called after each write transaction that was committed. It is for tests: to count takes statements of its
-	// own. Nil counts nothing.
+	// Counted is called after each write transaction that was committed. It is for tests, because counting takes
+	// additional statements. Nil counts nothing.
 	Counted func(state.Counted)
 
 	migrations fs.FS // nil means this binary's; tests add made-up ones
