@@ -71,12 +71,8 @@ func New(cfg Config) (*Client, error) {
 	if strings.TrimFunc(cfg.Key, func(r rune) bool { return r > ' ' && r < 0x7f }) != "" {
 		return nil, errors.New("the API key contains a character that is not allowed in a key: give only the key, without spaces or line breaks")
 	}
-	if cfg.UserAgent == "" {
-		cfg.UserAgent = "keygate-go"
-	}
-	if cfg.Timeout == 0 {
-		cfg.Timeout = 60 * time.Second
-	}
+	cfg.UserAgent = cmp.Or(cfg.UserAgent, "keygate-go")
+	cfg.Timeout = cmp.Or(cfg.Timeout, 60*time.Second)
 	switch {
 	case cfg.Retries == 0:
 		cfg.Retries = 2
@@ -213,10 +209,7 @@ func (c *Client) request(ctx context.Context, r *Request, idempotencyKey string)
 		req.Header[http.CanonicalHeaderKey(name)] = values
 	}
 	if r.Body != nil {
-		contentType := r.ContentType
-		if contentType == "" {
-			contentType = "application/json"
-		}
+		contentType := cmp.Or(r.ContentType, "application/json")
 		req.Header.Set("Content-Type", contentType)
 	}
 	if c.cfg.Key != "" {

@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/keygate/keygate/internal/keygatetest/awaittest"
 	"github.com/keygate/keygate/internal/keygatetest/porttest"
 )
 
@@ -151,7 +152,7 @@ func (p *podman) start(t *testing.T, image, name string, flags ...string) *conta
 	}
 	p.must(t, append(append(append(args, p.limits...), flags...), image)...)
 	var problem string
-	healthy := eventually(testTimeout, func() bool {
+	healthy := awaittest.Holds(func() bool {
 		out, err := p.run("healthcheck", "run", name)
 		problem = out
 		return err == nil || p.must(t, "inspect", "--format={{.State.Running}}", name) != "true"
@@ -178,7 +179,7 @@ func (c *container) wantStatus(want int, key string) {
 // stop stops the container, which must end in order before it would be killed.
 func (c *container) stop() {
 	c.t.Helper()
-	c.p.must(c.t, "stop", "--time="+strconv.Itoa(int(testTimeout.Seconds())), c.name)
+	c.p.must(c.t, "stop", "--time="+strconv.Itoa(int(awaittest.Timeout.Seconds())), c.name)
 	if got := c.p.must(c.t, "inspect", "--format={{.State.ExitCode}}", c.name); got != "0" {
 		c.t.Errorf("the container ended with status %s, want 0\n%s", got, c.p.must(c.t, "logs", c.name))
 	}

@@ -81,8 +81,7 @@ type API struct {
 
 	noSecret string // random; hooks of gateways that do not exist are verified with it, and fail
 
-	documentJSON []byte
-	documentYAML func() ([]byte, error) // encodes the document on the first call
+	documentJSON, documentYAML func() ([]byte, error) // each encodes the document on the first call
 }
 
 // New returns an API. It fails if a required field of cfg is missing.
@@ -99,22 +98,15 @@ func New(cfg Config) (*API, error) {
 	if cfg.Clock == nil {
 		cfg.Clock = ratelimit.NewClock().Now
 	}
-	if cfg.Stall == 0 {
-		cfg.Stall = DefaultStall
-	}
+	cfg.Stall = cmp.Or(cfg.Stall, DefaultStall)
 	cfg.BasePath = cmp.Or(cfg.BasePath, "/")
-	if cfg.Log == nil {
-		cfg.Log = slog.New(slog.DiscardHandler)
-	}
+	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
 	a := &API{cfg: cfg, limits: newCallLimits(cfg.Clock), bounds: newBounds(), running: newInFlight(), exports: newExports(cfg.Now), hooks: newHookBounds(cfg.Clock), signIns: newSignIns(), tails: newTailSlots()}
 	a.noSecret = rand.Text()
 	ops := a.operations()
 	doc, bodies := describe(ops)
 	a.paths, a.bodies, a.schemas = groupByPath(ops), bodies, doc.Components.Schemas
-	var err error
-	if a.documentJSON, err = json.Marshal(doc); err != nil {
-		return nil, fmt.Errorf("encode the OpenAPI document: %w", err)
-	}
+	a.documentJSON = sync.OnceValues(func() ([]byte, error) { return json.Marshal(doc) })
 	a.documentYAML = sync.OnceValues(func() ([]byte, error) { return YAML(doc) })
 	return a, nil
 }

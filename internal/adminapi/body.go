@@ -1,6 +1,7 @@
 package adminapi
 
 import (
+	"cmp"
 	"errors"
 	"io"
 	"maps"
@@ -29,10 +30,7 @@ func (c *call) readBody() error {
 		}
 		return c.checkHookType()
 	}
-	most := c.op.maxBody
-	if most == 0 {
-		most = maxBody
-	}
+	most := cmp.Or(c.op.maxBody, maxBody)
 	tooLarge := fault.New(fault.BodyTooLarge, "the request body must not exceed %d bytes", most)
 	if c.request.ContentLength > most {
 		return tooLarge

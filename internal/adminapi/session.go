@@ -86,10 +86,7 @@ func (a *API) getSession(c *call) (response, error) {
 		return response{}, noSession()
 	}
 	record, err := c.presentSession(c.sessionEnds)
-	if err != nil {
-		return response{}, err
-	}
-	return ok(record), nil
+	return ok(record), err
 }
 
 func noSession() error {

@@ -2,6 +2,7 @@ package adminapi
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"reflect"
 	"slices"
@@ -29,10 +30,7 @@ type createGatewayRequest struct {
 // creation requires cannot be null.
 func (createGatewayRequest) TransformSchema(r huma.Registry, schema *huma.Schema) *huma.Schema {
 	for _, s := range gateway.Settings() {
-		doc := s.Doc.Create
-		if doc == "" {
-			doc = s.Doc.Update
-		}
+		doc := cmp.Or(s.Doc.Create, s.Doc.Update)
 		schema.Properties[s.Name] = inputSchema(r, &s, doc, !s.Required)
 	}
 	return schema
@@ -243,10 +241,7 @@ func (gatewayRecord) TransformSchema(r huma.Registry, schema *huma.Schema) *huma
 
 // recordSchema returns the schema of a setting in the record.
 func recordSchema(r huma.Registry, s *gateway.Setting) *huma.Schema {
-	example := s.Record.Example
-	if example == "" {
-		example = s.Example
-	}
+	example := cmp.Or(s.Record.Example, s.Example)
 	kind, nullable := reflect.TypeFor[string](), false
 	switch s.Kind {
 	case gateway.KindBool:

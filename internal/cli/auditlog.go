@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"iter"
 	"slices"
@@ -210,10 +211,7 @@ func (o *auditLog) runFollow(c *cobra.Command) error {
 	if o.span.until != "" {
 		return usagef("--follow cannot be used with --until")
 	}
-	first := o.limit
-	if first == 0 {
-		first = followAtStart
-	}
+	first := cmp.Or(o.limit, followAtStart)
 	api, err := o.list(&o.filter.ListOptions, followOverlap)
 	if err != nil {
 		return err

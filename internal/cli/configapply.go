@@ -51,11 +51,12 @@ func (o *configRun) ask(ctx context.Context) error {
 			return err
 		}
 	}
+	gateway := gatewayDestroyer()
 	for _, d := range o.differences {
 		if d.Action != apply.Delete {
 			continue
 		}
-		if err := o.Confirm(func() (terminal.Loss, error) { return lossOfGateway(ctx, o.api, d.GatewayID) }); err != nil {
+		if err := o.Confirm(func() (terminal.Loss, error) { return gateway.loss(ctx, o.api, d.GatewayID) }); err != nil {
 			return err
 		}
 	}

@@ -3,6 +3,7 @@ package cli
 import (
 	"fmt"
 	"iter"
+	"slices"
 	"strings"
 	"time"
 
@@ -48,6 +49,18 @@ func isID(s string) bool {
 	default:
 		return false
 	}
+}
+
+// named returns the identifier of the record of a list that has a name, or ref if that is an identifier.
+func named[T any](noun, ref, remedy string, records iter.Seq2[T, error], matches func(*T) bool, describe func(*T) match) (string, error) {
+	if isID(ref) {
+		return ref, nil
+	}
+	found, err := search(noun, records, matches, describe)
+	if err != nil {
+		return "", err
+	}
+	return only(noun, ref, found, remedy)
 }
 
 // only returns the identifier of the only match.
@@ -121,15 +134,18 @@ func (a *app) gatewayID(api *client.Client, ref string) (string, error) {
 	if ref == "" {
 		return a.defaultGateway(api)
 	}
-	if isID(ref) {
-		return ref, nil
-	}
-	found, err := search("gateway", api.Gateways(a.Context, client.ListOptions{}),
+	return named("gateway", ref, "keygate gateways list shows the names and hostnames", api.Gateways(a.Context, client.ListOptions{}),
 		func(g *client.Gateway) bool { return g.Name == ref || strings.EqualFold(g.Hostname, ref) }, gatewayMatch)
+}
+
+// connectFor returns a client, and replaces the name of a gateway by its identifier, as gatewayID does.
+func (a *app) connectFor(gateway *string) (*client.Client, error) {
+	api, err := a.connect()
 	if err != nil {
-		return "", err
+		return nil, err
 	}
-	return only("gateway", ref, found, "keygate gateways list shows the names and hostnames")
+	*gateway, err = a.gatewayID(api, *gateway)
+	return api, err
 }
 
 // defaultGateway returns the gateway of the environment, else of the context, else the only
@@ -173,20 +189,14 @@ func (a *app) defaultGateway(api *client.Client) (string, error) {
 // routeID returns the identifier of the route of a gateway with an identifier, a path, or
 // methods and a path such as "GET /orders".
 func (a *app) routeID(api *client.Client, gatewayID, ref string) (string, error) {
-	if isID(ref) {
-		return ref, nil
-	}
 	methods, path, ok := strings.Cut(ref, " ")
 	if !ok {
 		methods, path = "", ref
 	}
 	path = strings.TrimSpace(path)
-	found, err := search("route", api.Routes(a.Context, gatewayID, client.ListOptions{}),
+	return named("route", ref, `give a path, or a method and a path such as "GET /orders"; keygate routes list shows them`,
+		api.Routes(a.Context, gatewayID, client.ListOptions{}),
 		func(r *client.Route) bool { return r.Path == path && hasMethods(r.Methods, methods) }, routeMatch)
-	if err != nil {
-		return "", err
-	}
-	return only("route", ref, found, `give a path, or a method and a path such as "GET /orders"; keygate routes list shows them`)
 }
 
 // hasMethods reports whether a route has all of the methods in a list with commas.
@@ -195,11 +205,7 @@ func hasMethods(of []string, methods string) bool {
 		return true
 	}
 	for m := range strings.SplitSeq(methods, ",") {
-		has := false
-		for _, one := range of {
-			has = has || strings.EqualFold(one, m)
-		}
-		if !has {
+		if !slices.ContainsFunc(of, func(one string) bool { return strings.EqualFold(one, m) }) {
 			return false
 		}
 	}
@@ -249,11 +255,8 @@ func notAlphanumeric(r rune) bool {
 
 // webhookID returns the identifier of the endpoint with an identifier, URL or host.
 func (a *app) webhookID(api *client.Client, ref string) (string, error) {
-	if isID(ref) {
-		return ref, nil
-	}
 	whole := strings.Contains(ref, "://")
-	found, err := search("endpoint", api.Webhooks(a.Context, client.ListOptions{}), func(w *client.Webhook) bool {
+	return named("endpoint", ref, "keygate webhooks list shows the URLs", api.Webhooks(a.Context, client.ListOptions{}), func(w *client.Webhook) bool {
 		if whole {
 			return w.URL == ref
 		}
@@ -262,10 +265,6 @@ func (a *app) webhookID(api *client.Client, ref string) (string, error) {
 		name, _, _ := strings.Cut(host, ":")
 		return strings.EqualFold(host, ref) || strings.EqualFold(name, ref)
 	}, webhookMatch)
-	if err != nil {
-		return "", err
-	}
-	return only("endpoint", ref, found, "keygate webhooks list shows the URLs")
 }
 
 // records are the records that the filters of a command name. A filter that is not given is "".

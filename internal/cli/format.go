@@ -124,6 +124,11 @@ func noneMatch(c *cobra.Command, what, next string, except ...string) string {
 	return strings.TrimSpace("No " + what + ". " + next)
 }
 
+// filled returns the fields that have a value.
+func filled(fields ...terminal.Field) []terminal.Field {
+	return slices.DeleteFunc(fields, func(f terminal.Field) bool { return f[1] == "" })
+}
+
 // str returns *p as a string, or "" if p is nil.
 func str[T ~string](p *T) string {
 	if p == nil {

@@ -6,6 +6,7 @@
 package control
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -222,9 +223,7 @@ func New(cfg Config) (*Service, error) {
 			return nil, fmt.Errorf("control: Config.%s is required", required.name)
 		}
 	}
-	if cfg.Log == nil {
-		cfg.Log = slog.New(slog.DiscardHandler)
-	}
+	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
 	if cfg.Wake == nil {
 		cfg.Wake = func() {}
 	}

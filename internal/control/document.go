@@ -1,6 +1,7 @@
 package control
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -158,9 +159,7 @@ func (d *document) table() []gateway.Route {
 	}
 	table := make([]gateway.Route, len(d.routes))
 	for i, r := range d.routes {
-		if r.Auth == "" {
-			r.Auth = gateway.AuthKey
-		}
+		r.Auth = cmp.Or(r.Auth, gateway.AuthKey)
 		table[i] = gateway.Route{Path: r.Path, Methods: sorted(r.Methods), RateLimit: r.RateLimit, Auth: r.Auth, Source: source}
 	}
 	return table

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -44,9 +45,7 @@ type connSlots struct {
 // newConnSlots returns the given number of slots for the listener that is called name in the log. A
 // nil log discards messages.
 func newConnSlots(slots int, name string, linger *proxy.Linger, log *slog.Logger) *connSlots {
-	if log == nil {
-		log = slog.New(slog.DiscardHandler)
-	}
+	log = cmp.Or(log, slog.New(slog.DiscardHandler))
 	return &connSlots{max: slots, perAddress: max(1, slots-slots/4), name: name, linger: linger, log: log, open: map[*slotConn]struct{}{}, busy: map[edge.Block]int{}}
 }
 

@@ -142,9 +142,7 @@ func (r *Requests) add(t *tenant, key seriesKey) *series {
 	s := &series{key: key, since: r.cfg.Now(), gateway: text(id.Gateway, key.gateway), route: text(id.Route, key.route)}
 	if key.other {
 		s.route = otherLabel
-		if s.gateway == "" {
-			s.gateway = otherLabel
-		}
+		s.gateway = cmp.Or(s.gateway, otherLabel)
 	}
 	r.series[key] = s
 	if t != nil {

@@ -1,6 +1,7 @@
 package telemetry
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -108,9 +109,7 @@ func NewRequests(cfg RequestsConfig) (*Requests, error) {
 	if cfg.Routes == nil {
 		return nil, errors.New("telemetry: RequestsConfig.Routes is required")
 	}
-	if cfg.MaxLines == 0 {
-		cfg.MaxLines = DefaultLines
-	}
+	cfg.MaxLines = cmp.Or(cfg.MaxLines, DefaultLines)
 	if cfg.MaxLines < LeastLines || cfg.MaxLines > MostLines {
 		return nil, fmt.Errorf("telemetry: RequestsConfig.MaxLines must be between %d and %d", LeastLines, MostLines)
 	}

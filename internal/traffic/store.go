@@ -1,6 +1,7 @@
 package traffic
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/keygate/keygate/internal/accesslog"
@@ -22,10 +23,7 @@ const (
 // MethodID returns what stands for a method in the place of a key in part Methods. Methods without a name of their own in
 // package accesslog are counted together.
 func MethodID(m accesslog.Method) (id [16]byte) {
-	name := m.String()
-	if name == "" {
-		name = "other"
-	}
+	name := cmp.Or(m.String(), "other")
 	copy(id[:], name)
 	return id
 }

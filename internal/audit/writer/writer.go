@@ -12,6 +12,7 @@
 package writer
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -159,24 +160,16 @@ func New(cfg Config) (*Writer, error) {
 	if cfg.Store == nil || cfg.Keeper == nil {
 		return nil, errors.New("audit/writer: Config.Store and Config.Keeper are required")
 	}
-	if cfg.MaxBytes == 0 {
-		cfg.MaxBytes = DefaultMaxBytes
-	}
-	if cfg.Period == 0 {
-		cfg.Period = DefaultPeriod
-	}
-	if cfg.MaxHeld == 0 {
-		cfg.MaxHeld = DefaultMaxHeld
-	}
+	cfg.MaxBytes = cmp.Or(cfg.MaxBytes, DefaultMaxBytes)
+	cfg.Period = cmp.Or(cfg.Period, DefaultPeriod)
+	cfg.MaxHeld = cmp.Or(cfg.MaxHeld, DefaultMaxHeld)
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
 	if cfg.Retention == nil {
 		cfg.Retention = cfg.Now
 	}
-	if cfg.Log == nil {
-		cfg.Log = slog.New(slog.DiscardHandler)
-	}
+	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
 	codec, err := audit.NewCodec()
 	if err != nil {
 		return nil, err

@@ -8,6 +8,7 @@
 package fanout
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -64,15 +65,11 @@ func New(cfg Config) (*Service, error) {
 	if cfg.Wake == nil {
 		cfg.Wake = func() {}
 	}
-	if cfg.Poll == 0 {
-		cfg.Poll = DefaultPoll
-	}
+	cfg.Poll = cmp.Or(cfg.Poll, DefaultPoll)
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	if cfg.Log == nil {
-		cfg.Log = slog.New(slog.DiscardHandler)
-	}
+	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
 	return &Service{cfg: cfg, wake: make(chan struct{}, 1)}, nil
 }
 
