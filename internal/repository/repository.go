@@ -130,8 +130,8 @@ type Client struct {
 	// heavy has the slots for heavy packs that are read at the same time. Downloading a pack takes no slot.
 	heavy chan struct{}
 	local chan struct{} // a slot for each call that reads a directory
-	// The maximum numbers of bytes: of a pack, of a list of references, of an object, and of everything from which
-	// the objects of a pack are built.
+	// The most bytes of a pack, of a list of references, of an object, and of everything from which the objects of
+	// a pack are built.
 	maxPack, maxReferences, maxObject, maxBuilt int64
 	statusTimeout, stallTime                    time.Duration
 }

@@ -52,7 +52,7 @@ type recorded struct {
 	hashes []string // of the rows of the result
 }
 
-// The number of parameters that hashed and check add to a query.
+// The parameters that hashed and check add to a query, which has n itself.
 func seedOf(n int) string   { return "$" + strconv.Itoa(n+1) + "::bigint" }
 func hashesOf(n int) string { return "$" + strconv.Itoa(n+2) + "::text[]" }
 

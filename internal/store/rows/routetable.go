@@ -70,7 +70,7 @@ func (t *Writer) TrimTables(ctx context.Context, staged time.Time, limit int) (m
 			return false, err
 		}
 		if left -= n; left <= 0 {
-			return true, nil // what the next statement removes may still be referred to
+			return true, nil // rows that the next statement removes may still be referred to
 		}
 	}
 	return false, nil

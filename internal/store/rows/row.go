@@ -9,7 +9,7 @@ type Result interface {
 // Row is the present row of a result. A connection uses it for one query after the other.
 type Row struct {
 	Result
-	to []any // that Result gets, so that Scan does not allocate for each row
+	to []any // arguments for Result, so that Scan does not allocate for each row
 }
 
 // Scan implements Result.

@@ -9,7 +9,7 @@ import (
 )
 
 // takeBatch notes that the transaction stores a batch of access records. isNew is false if the
-// batch, or a later one of its writer, is stored already.
+// batch, or a later batch of the same writer, is stored already.
 func (t *tx) takeBatch(ctx context.Context, b accesslog.BatchID) (isNew bool, err error) {
 	if b.Writer == "" {
 		return true, t.Ready(ctx)
