@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// simChange is a committed change. Its id says what it does, and survives in no number.
+// simChange is a committed change. Its id identifies the change even if its number is used again.
 type simChange struct {
 	Position
 	id int
