@@ -116,10 +116,10 @@ func (d *decision) decide(s *snapshot.Snapshot, path string) bool {
 	v := d.verdict
 	g := s.GatewayByHost(d.target.host)
 	if d.lost {
-		v.Gateway = g
 		v.refuse(accesslog.Failed, fault.Unavailable, unconfirmed)
 		v.unconfirmed = true
 		if g != nil {
+			v.Gateway = g.Settings
 			d.preflight(g) // so that scripts can read the response
 			d.peek(g)
 		}
@@ -137,7 +137,7 @@ func (d *decision) decide(s *snapshot.Snapshot, path string) bool {
 		}
 		return true
 	}
-	v.Gateway = g
+	v.Gateway = g.Settings
 	if g.OutOfService {
 		v.refuse(accesslog.Failed, fault.Unavailable, "this node cannot use the newest configuration of the gateway")
 		d.peek(g)
@@ -184,7 +184,7 @@ func (d *decision) decide(s *snapshot.Snapshot, path string) bool {
 		d.peek(g)
 		return true
 	}
-	v.Route = route
+	v.Route = route.UUID
 	return d.charge(g, route, public, path)
 }
 
@@ -217,7 +217,11 @@ func (d *decision) preflight(g *snapshot.Gateway) bool {
 		return false
 	}
 	v.AllowOrigin, v.VaryOrigin = g.CORS.AllowOrigin(d.req.Origin), !g.CORS.Any
-	return d.req.Method == "OPTIONS" && d.req.Origin != "" && d.req.PreflightMethod != ""
+	if d.req.Method != "OPTIONS" || d.req.Origin == "" || d.req.PreflightMethod == "" {
+		return false
+	}
+	v.preflight = g.CORS
+	return true
 }
 
 // credential returns the key string of the request, from the key header that is present, else from

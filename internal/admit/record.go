@@ -16,9 +16,7 @@ func (v *Verdict) Record(r *accesslog.Record) {
 	if g := v.Gateway; g != nil {
 		r.Account, r.Gateway = g.AccountUUID, g.UUID
 	}
-	if v.Route != nil {
-		r.Route = v.Route.UUID
-	}
+	r.Route = v.Route
 	if r.Key = v.RevokedKey; v.Caller.Kind() == snapshot.KeyCaller {
 		r.Key = v.Caller.UUID()
 	}

@@ -178,7 +178,7 @@ func (v *Verdict) Withdraw(result accesslog.Result, r *Review, unsent bool) {
 		v.Charge.Keep(ratelimit.GlobalScope)
 	case accesslog.WrongGateway:
 		v.forbid(result)
-		v.Route = nil // as before check 5
+		v.Route = [16]byte{} // as before check 5
 		v.Charge.Keep(ratelimit.KeyScope, ratelimit.KeyDailyScope, ratelimit.GlobalScope)
 	case accesslog.WrongScope:
 		v.forbid(result)

@@ -33,9 +33,9 @@ type Verdict struct {
 	// was malformed.
 	Close bool
 
-	Gateway *snapshot.Gateway // nil if no gateway was found
-	Route   *snapshot.Route   // nil if none matched, or the key was not accepted
-	Caller  *snapshot.Caller  // nobody without a key of the gateway's account, and on public routes
+	Gateway *snapshot.Settings // nil if no gateway was found
+	Route   [16]byte           // UUID of the route; zeros if none matched, or the key was not accepted
+	Caller  *snapshot.Caller   // nobody without a key of the gateway's account, and on public routes
 
 	// RevokedKey is the identifier of a key of the gateway's account that was revoked within
 	// the last 24 hours, or zero. Only records may show it, never the response.
@@ -62,6 +62,7 @@ type Verdict struct {
 	AllowOrigin string
 	VaryOrigin  bool
 
+	preflight            *snapshot.CORS   // what a response to a preflight says
 	refusal              accesslog.Result // of a refusal
 	reason               string           // message of a refusal, if it does not follow from the code
 	queryHead, queryTail string           // together, the query to forward
@@ -80,9 +81,9 @@ func (v *Verdict) reset() {
 // resetDecision clears what an attempt at the decision has set.
 func (v *Verdict) resetDecision() {
 	v.Action, v.Code, v.Auth, v.reason = Refuse, "", "", ""
-	v.Gateway, v.Route, v.Caller, v.KeyPrefix, v.Authenticated = nil, nil, nil, "", false
+	v.Gateway, v.Route, v.Caller, v.KeyPrefix, v.Authenticated = nil, [16]byte{}, nil, "", false
 	v.RevokedKey = [16]byte{}
-	v.Allow, v.AllowOrigin, v.VaryOrigin = "", "", false
+	v.Allow, v.AllowOrigin, v.VaryOrigin, v.preflight = "", "", false, nil
 	v.version, v.unconfirmed = 0, false
 	v.Charge.Clear()
 }

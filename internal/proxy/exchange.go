@@ -201,8 +201,8 @@ func (x *Exchange) log(message string, err error) {
 	if v.Gateway != nil {
 		args = append(args, "gateway_id", v.Gateway.ID)
 	}
-	if v.Route != nil {
-		args = append(args, "route_id", v.Route.ID())
+	if v.Route != ([16]byte{}) {
+		args = append(args, "route_id", id.Format(id.Route, v.Route))
 	}
 	if v.Caller.Kind() == snapshot.KeyCaller {
 		args = append(args, "key_id", v.Caller.ID())

@@ -34,7 +34,7 @@ func (f *Follower) compile(g *gateway.Gateway, routes []gateway.Route, read int6
 // compileSettings returns the compiled form of a gateway without its routes.
 func (f *Follower) compileSettings(g *gateway.Gateway, read int64) (*Gateway, error) {
 	c := &Gateway{
-		ID: g.ID, AccountID: g.AccountID, MaxBodyBytes: g.MaxBodyBytes, CORS: compileCORS(g.CORS),
+		Settings: &Settings{ID: g.ID, AccountID: g.AccountID, MaxBodyBytes: g.MaxBodyBytes}, CORS: compileCORS(g.CORS),
 		hostname: strings.ToLower(g.Hostname), isDefault: g.Default, read: read,
 	}
 	if !g.HostGiven {

@@ -242,9 +242,9 @@ func (f *Follower) publish(accounts map[string]*account.Account, changed map[str
 	}
 	for id, g := range gateways {
 		if only := publicOnly(accounts, g.AccountID); g.Upstream.Target != nil && only != g.Upstream.Target.PublicOnly {
-			other, target := *g, *g.Upstream.Target
+			other, settings, target := *g, *g.Settings, *g.Upstream.Target
 			target.PublicOnly = only
-			other.Upstream.Target = &target
+			settings.Upstream.Target, other.Settings = &target, &settings
 			gateways[id] = &other
 		}
 	}

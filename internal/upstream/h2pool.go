@@ -98,6 +98,9 @@ func (p *Pools) Multiplexed(o Origin) (*H2Pool, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := p.makeRoom(&o); err != nil {
+		return nil, err
+	}
 	if !p.startSweeping() {
 		pool.draining.Store(true)
 		pool.own.draining.Store(true)

@@ -19,7 +19,7 @@ const (
 	stallTime  = proxy.StallTimeout
 	checkAfter = 400 * time.Millisecond // how long an exchange runs before its client is checked
 	checkEvery = 2                      // ticks between two checks of a client
-	idleCheck  = 5                      // ticks after which an idle client is checked, once
+	idleCheck  = 5                      // ticks after which an idle client rests and is checked, once
 )
 
 // registry holds the connections of an engine.
@@ -121,8 +121,11 @@ func (s *sweeper) inspect(c *conn, review *admit.Review, now int64, check, drain
 		case s.visits < idleCheck:
 			// The end of the connection may have arrived with the last request, and is not
 			// signalled again.
-			if s.visits++; s.visits == idleCheck && c.control(proxy.IsClosed) {
-				c.cutReading(word, cutClientClosed)
+			if s.visits++; s.visits == idleCheck {
+				c.affinity.Rest()
+				if c.control(proxy.IsClosed) {
+					c.cutReading(word, cutClientClosed)
+				}
 			}
 		}
 	case phaseHead, phaseDrain:

@@ -28,10 +28,10 @@ import (
 )
 
 // forwarder is a Decider that admits every request, for a gateway.
-type forwarder struct{ gateway *snapshot.Gateway }
+type forwarder struct{ gateway *snapshot.Settings }
 
 func newForwarder() forwarder {
-	return forwarder{&snapshot.Gateway{ID: "gw_1", Upstream: snapshot.Upstream{Target: &snapshot.Target{Base: &url.URL{Scheme: "http", Host: "a.test"}}}}}
+	return forwarder{&snapshot.Settings{ID: "gw_1", Upstream: snapshot.Upstream{Target: &snapshot.Target{Base: &url.URL{Scheme: "http", Host: "a.test"}}}}}
 }
 
 func (f forwarder) Decide(_ *admit.Request, v *admit.Verdict) {

@@ -27,7 +27,8 @@ const (
 	closedCheck = 5 * tickTime
 	// stallBytes is how much of a response a client must accept within proxy.StallTimeout.
 	stallBytes = 1 << 10
-	// restTime is how long an upload whose client sends nothing keeps its memory.
+	// restTime is how long an upload whose client sends nothing keeps its memory, and a client without
+	// a stream its send.Affinity.
 	restTime = time.Second
 	// lingerStream is how long the rest of a refused request's body is discarded before its
 	// stream is reset.
@@ -125,6 +126,9 @@ func (c *conn) sweep(review *admit.Review) {
 	t := &c.times
 	if len(c.streams) == 0 && !c.flushing {
 		c.shrink()
+	}
+	if over(t.idle, restTime) {
+		c.affinity.Rest()
 	}
 	switch {
 	case c.ended != notCut:

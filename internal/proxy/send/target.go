@@ -44,8 +44,15 @@ type Affinity struct {
 	last   atomic.Pointer[upstream.H1Conn]
 }
 
+// Rest forgets the target and the connection that was used last. An idle client would keep settings of the gateway in
+// memory that it does not have any more.
+func (a *Affinity) Rest() {
+	a.target.Store(nil)
+	a.last.Store(nil)
+}
+
 // pick returns the target for a request to a gateway. The error is the response to the client.
-func (a *Affinity) pick(pools *upstream.Pools, g *snapshot.Gateway) (*Target, error) {
+func (a *Affinity) pick(pools *upstream.Pools, g *snapshot.Settings) (*Target, error) {
 	if t := a.target.Load(); t != nil && t.of == g.Upstream.Target {
 		return t, nil
 	}

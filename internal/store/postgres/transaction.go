@@ -105,7 +105,7 @@ func (db *DB) update(ctx context.Context, k kind, f func(*tx) error) (err error)
 	for attempt := 1; ; attempt++ {
 		var again bool
 		if again, err = db.try(ctx, k, sure, f); err == nil {
-			db.wrote()
+			db.Wrote()
 			return nil
 		}
 		if attempt == attempts || !again || ctx.Err() != nil {

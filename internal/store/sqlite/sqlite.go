@@ -7,12 +7,12 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"sync/atomic"
 	"time"
 
 	driver "modernc.org/sqlite"
 
 	"github.com/keygate/keygate/internal/audit"
+	"github.com/keygate/keygate/internal/store/rows"
 	"github.com/keygate/keygate/internal/store/state"
 	"github.com/keygate/keygate/internal/store/stored"
 )
@@ -59,6 +59,7 @@ type Config struct {
 
 // DB is an open store. It is safe for concurrent use.
 type DB struct {
+	*rows.Store
 	log          *slog.Logger
 	now          func() int64 // microseconds since 1970
 	writer       *pool        // of one connection
@@ -72,8 +73,6 @@ type DB struct {
 
 	pages    *stored.PageCodec
 	path     string
-	failures atomic.Int64 // write transactions that failed in the database
-	trouble  atomic.Pointer[trouble]
 }
 
 // Open opens the store in the file cfg.Path, creates the file if it does not exist, and
@@ -118,6 +117,7 @@ func open(ctx context.Context, cfg Config) (_ *DB, err error) {
 		return nil, err
 	}
 	db := &DB{log: cfg.Log, pages: pages, path: cfg.Path, beforeWrite: cfg.BeforeWrite, counted: cfg.Counted, now: func() int64 { return cfg.Now().UnixMicro() }}
+	db.Store = rows.NewStore(db.engine())
 	writer, err := db.connect(cfg, true, 1)
 	if err != nil {
 		return nil, err
