@@ -43,7 +43,7 @@ func newMemoryLimitStore() *memoryLimitStore {
 	return &memoryLimitStore{buckets: map[string]*memoryBucket{}, delay: 500 * time.Microsecond}
 }
 
-// wipe makes the store empty: as a restart does, or without that anything else tells it.
+// wipe empties the store: as a restart does, or so that nothing but the lost buckets shows it.
 func (s *memoryLimitStore) wipe(restart bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

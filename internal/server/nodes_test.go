@@ -18,7 +18,7 @@ import (
 	"github.com/keygate/keygate/internal/keygatetest/postgrestest"
 )
 
-// cluster is several servers on one database, and a cable between the last and its database.
+// cluster is several servers on one database, and a cable between the last server and the database.
 type cluster struct {
 	*testing.T
 	url      string
@@ -28,7 +28,7 @@ type cluster struct {
 	cable    *cabletest.Cable
 }
 
-// startCluster starts nodes with the given flags. The last one reaches the database over a cable.
+// startCluster starts nodes with the given flags. The last node reaches the database over a cable.
 func startCluster(t *testing.T, nodes int, args ...string) *cluster {
 	t.Helper()
 	c := &cluster{T: t, url: postgrestest.Empty(t), operator: must(apikey.Generate(apikey.AccountLevel, rand.Reader))}

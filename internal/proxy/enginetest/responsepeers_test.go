@@ -189,7 +189,7 @@ func (u *replying) serveHTTP1(c *upstreamtest.Conn, tcp *net.TCPConn) {
 		case r.stays:
 		case r.breaks && r.framing == byClose:
 			_ = tcp.SetLinger(0)
-			_ = tcp.Close() // not the connection over it, which would say that it ends
+			_ = tcp.Close() // not the connection above it, which would announce its end
 			return
 		case r.breaks, r.framing == byClose, r.http1 != "":
 			return

@@ -54,7 +54,7 @@ func (n *node) spend(t *testing.T, limit ratelimit.Limit) (passed int) {
 
 // Guarantee: FLUSHALL, after which the server has the same run_id, is noticed at the first question of a node about a
 // limit that it knows: the limit goes on from its level, and the loss is counted and logged once by each node,
-// however many buckets it knows. So is each later one, and a restart is counted once too.
+// however many buckets it knows. So is each later loss, and a restart is counted once too.
 func TestFlushIsNoticed(t *testing.T) {
 	for _, mode := range []ratelimit.Mode{ratelimit.Leased, ratelimit.Exact} {
 		t.Run(string(mode), func(t *testing.T) {
