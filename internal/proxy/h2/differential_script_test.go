@@ -230,7 +230,7 @@ func (s *script) request(r request) *request {
 	switch r.do {
 	case "hold":
 		method = "POST"
-	case "broken": // a response to HEAD would be whole, and its connection used again before it is closed
+	case "broken": // otherwise a response to HEAD would be whole, and its connection reused before it is closed
 		method = "GET"
 	}
 	switch {

@@ -15,8 +15,8 @@ import (
 	"github.com/keygate/keygate/internal/webhook/sender/sendertest"
 )
 
-// observed is a queue that reports the results of its sender, and makes it wait with its
-// second claim until the other sender has deliveries too.
+// observed is a queue that reports the results of its sender, and delays the sender's second claim
+// until the other sender has deliveries too.
 type observed struct {
 	sender.Queue
 	note  func(results []sender.Result, late int)
