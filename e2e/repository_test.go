@@ -189,7 +189,7 @@ func TestGatewayFollowsARepository(t *testing.T) {
 		s.pushHook(http.StatusOK, id, secret, `{}`)
 		s.restart(signal) // perhaps in the middle of the sync
 		if round == 0 {
-			s.syncRepository(id) // the other is due by itself
+			s.syncRepository(id) // the other sync is due without a request
 		}
 		s.wantRoutes(id, "/forced", fmt.Sprintf("/round%d", round))
 	}

@@ -18,7 +18,7 @@ type fault struct {
 	run  func(l *load, n *node) // with a node that the seed chose
 }
 
-// faults are in the order of the seed that leaves it as it is.
+// faults are in the order of a seed that does not shuffle them.
 var faults = []fault{
 	{"a node cannot reach the database", func(l *load, n *node) { l.cut(n.database, (*cabletest.Cable).Sever, l.revocations) }},
 	{"the database refuses a node", func(l *load, n *node) { l.cut(n.database, (*cabletest.Cable).Refuse, l.revocations) }},

@@ -32,7 +32,7 @@ func (s *syncer) note(what string) {
 	s.asked = append(s.asked, what)
 }
 
-// take returns what was asked for since the last call.
+// take returns the calls since its last call.
 func (s *syncer) take() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -77,7 +77,7 @@ func (f *followedLog) await(what string, found func(e *client.AuditEntry) bool) 
 	f.t.Fatalf("it ended before %s was shown: error %v, standard error %q", what, f.lines.Err(), f.stderr.String())
 }
 
-// awaitRequest reads records until the one of a request.
+// awaitRequest reads records up to the record of a request.
 func (f *followedLog) awaitRequest(id string) {
 	f.t.Helper()
 	f.await(id, func(e *client.AuditEntry) bool { return e.RequestID == id })

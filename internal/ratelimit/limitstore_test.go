@@ -10,7 +10,7 @@ import (
 )
 
 // memoryLimitStore is a LimitStore in memory, with exact arithmetic and faults. Package limitstore
-// compares the real one with the same arithmetic.
+// compares the real store with the same arithmetic.
 type memoryLimitStore struct {
 	mu         sync.Mutex
 	buckets    map[string]*memoryBucket

@@ -414,7 +414,7 @@ func TestCallsOfTheStoreAreBounded(t *testing.T) {
 func TestManyCountsDelayNoRequest(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(l *Reserver)
-		left   int64 // of the cap of a key that was used once; -1: the cap is gone
+		left   int64 // requests left of the cap of a key that was used once; -1: the cap is removed
 	}{
 		"lowered": {func(l *Reserver) { l.Dailies("rt_1", perDay(1000)) }, 998},
 		"dropped": {func(l *Reserver) { l.Drop("rt_1") }, -1},

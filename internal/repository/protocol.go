@@ -26,7 +26,7 @@ type conn interface {
 	close()
 }
 
-// capabilities is what matters of what a server with version 2 can do.
+// capabilities are the capabilities of a server with version 2 that matter here.
 type capabilities struct {
 	filter bool
 }
@@ -39,7 +39,7 @@ type remote struct {
 	assumed bool // v2 and caps come from an earlier conn
 	caps    capabilities
 
-	// Of an older version: what its references say.
+	// For an older version: what its references say.
 	old      bool
 	oldHead  string // commit of the branch that head asked for
 	oldNames map[string]bool

@@ -250,7 +250,7 @@ func (c *Client) knownHostsCheck(text string, at *location) (check func(ssh.Publ
 	if err != nil {
 		return nil, nil, problem(Invalid, "known_hosts has a line that is not valid")
 	}
-	// An address is looked up besides the name; this one is in no file.
+	// An address is looked up in addition to the name; this address is in no file.
 	nowhere := &net.TCPAddr{IP: net.IPv4zero}
 	ask := func(key ssh.PublicKey) error { return callback(at.host, nowhere, key) }
 	var known *knownhosts.KeyError

@@ -102,7 +102,7 @@ func checkStatus(code int) error {
 	return problem(Unreachable, "the server responds to a commit status with status %d: check the provider of commit_status", code)
 }
 
-// statusBody is what a server is told.
+// statusBody is the body of the request to the server.
 func statusBody(s *Status) map[string]string {
 	state, name := "success", "context"
 	if s.Provider == "gitlab" {

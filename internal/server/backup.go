@@ -157,7 +157,7 @@ func Restore(ctx context.Context, settings *config.Config, file string) (*StoreR
 	} else if !info.Mode().IsRegular() {
 		return nil, fmt.Errorf("%s is not a regular file: name a file that keygate backup has made", file)
 	}
-	// A directory is not made for what cannot be restored.
+	// No directory is created for a backup that cannot be restored.
 	if _, err := sqlite.Inspect(ctx, file); err != nil {
 		return nil, err
 	}

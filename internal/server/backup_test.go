@@ -56,7 +56,7 @@ func startChanging(t *testing.T, f *serving) *changing {
 	return c
 }
 
-// answered returns what was answered until now.
+// answered returns the changes that were answered until now.
 func (c *changing) answered() (created map[string]string, revoked []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -149,7 +149,7 @@ func CopyStore(ctx context.Context, settings *config.Config, version string, log
 	return &StoreCopy{From: dir, To: to, Tables: filled.Tables, Rows: filled.Rows, Chains: filled.Chains, Finished: filled.Before}, nil
 }
 
-// copyError adds to an error of a copy what to do about it.
+// copyError adds what to do about it to the error of a copy.
 func copyError(err error, dir string, interrupted bool) error {
 	advice := fmt.Sprintf("nothing was copied: the store in %s is as before, and the command can be repeated", dir)
 	switch {

@@ -133,7 +133,7 @@ func (n *node) share() ratelimit.Share {
 // count returns how many nodes share the limits, this one included.
 func (n *node) count() int { return max(1, n.share().Of) }
 
-// everywhere returns what waits for the other nodes, or nil.
+// everywhere returns the control.Everywhere that waits for the other nodes, or nil.
 func (n *node) everywhere() control.Everywhere {
 	if n == nil {
 		return nil

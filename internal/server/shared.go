@@ -34,7 +34,7 @@ func openShared(ctx context.Context, settings *config.Config, version string, lo
 }
 
 func openPostgres(ctx context.Context, settings *config.Config, version string, log *slog.Logger) (*postgres.DB, error) {
-	// Whether the database can be reached at all is what Open says.
+	// Open reports whether the database can be reached at all.
 	if way, err := postgres.CheckPooler(ctx, string(settings.DatabaseURL)); err != nil && way.Pooled {
 		return nil, err
 	}

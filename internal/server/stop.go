@@ -78,7 +78,7 @@ func (s *Server) drainAndStop(ctx context.Context) error {
 	}
 	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
 	defer cancel()
-	defer context.AfterFunc(closing, s.cutStore)() // what still waits for it then waits in vain
+	defer context.AfterFunc(closing, s.cutStore)() // callers that still wait for it then wait in vain
 	s.shelve(closing)
 	return errors.Join(drained, s.stopRunning(closing))
 }

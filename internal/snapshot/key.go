@@ -24,7 +24,7 @@ func (k *Key) Level() apikey.Level { return k.class.level }
 
 // keyLimit is the rate limit of a key, which the other keys of its rotation share.
 type keyLimit struct {
-	params  *ratelimit.Params // of bucket; nil if it has none
+	params  *ratelimit.Params // of bucket; nil without a limit
 	bucket  *ratelimit.Bucket
 	daily   int64 // cap; 0 for none
 	dailies *ratelimit.Dailies

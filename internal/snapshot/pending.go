@@ -118,7 +118,7 @@ func (q *pendingGateways) finish(p *pendingGateway, marks int64, err error) {
 	p.done, p.err = marks, err
 }
 
-// putBack returns what take returned and could not be read.
+// putBack puts work back that take returned and that could not be read.
 func (q *pendingGateways) putBack(p *pendingGateway, todo gatewayTodo) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -79,7 +79,7 @@ func (f *Follower) lastPosition(ctx context.Context) (Position, error) {
 	return Position{Number: seq}, err
 }
 
-// nextChanges returns the changes that follow what was read.
+// nextChanges returns the changes after the last one that was read.
 func (f *Follower) nextChanges(ctx context.Context) (changes []Change, complete bool, err error) {
 	if f.cfg.Shared == nil {
 		return f.cfg.Source.Changes(ctx, f.seq.Load(), changeBatch)

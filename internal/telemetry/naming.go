@@ -118,7 +118,7 @@ func (r *Requests) find(at route) (s *series, own bool) {
 	return r.rest(), false
 }
 
-// rest returns the series of all gateways that have none of their own.
+// rest returns the series of all gateways without a series of their own.
 func (r *Requests) rest() *series {
 	key := seriesKey{other: true}
 	if s := r.series[key]; s != nil {

@@ -58,7 +58,7 @@ type Requests struct {
 	mu         sync.Mutex // guards everything below; Take waits for it
 
 	series   map[seriesKey]*series // those that count
-	leaving  map[seriesKey]*series // those that only remain to be scraped
+	leaving  map[seriesKey]*series // series that only remain to be scraped
 	accounts map[[16]byte]*tenant
 	lines    int // of series and leaving
 	room     int // largest value of lines while waiting routes get names

@@ -194,7 +194,7 @@ func (c *Conn) Write(b []byte) (int, error) {
 	}
 	c.sending.Lock()
 	defer c.sending.Unlock()
-	if _, err := c.send(true); err != nil { // what was collected before comes first
+	if _, err := c.send(true); err != nil { // earlier collected bytes come first
 		return 0, err
 	}
 	n, err := c.Conn.Write(b)

@@ -46,18 +46,18 @@ type output struct {
 	unblocked sync.Cond // when the reader may go on
 
 	// Positions in all that is sent, before encryption.
-	taken int64 // what was taken from http
-	sent  int64 // what the socket may have got
+	taken int64 // output that was taken from http
+	sent  int64 // the part that the socket may have got
 
 	spare []byte // memory for the output
 	batch []byte // what was taken last
 	rest  []byte // rest of a batch for the socket, which a goroutine finishes
 
-	wanting  []*H2Stream // those that have data to send, in FIFO order
+	wanting  []*H2Stream // streams that have data to send, in FIFO order
 	offering bool        // a goroutine calls CanSend
 	offered  *H2Stream   // whose CanSend runs
 
-	// Of trySend, which only the one who sends calls.
+	// Used by trySend, which only the sender calls.
 	data   []byte
 	n      int
 	failed error
@@ -135,7 +135,7 @@ func (c *h2Conn) shrink() {
 	}
 }
 
-// small returns b, or nil if it is larger than what is kept.
+// small returns b, or nil if it is larger than a kept buffer may be.
 func small(b []byte) []byte {
 	if cap(b) > keepOutput {
 		return nil

@@ -68,7 +68,7 @@ type H2Stream struct {
 
 	first int // bytes of H2Request.Body that were sent
 
-	// What follows is guarded by conn.mu.
+	// The fields below are guarded by conn.mu.
 	open     bool
 	stale    bool // the connection failed, and had carried another stream before
 	head     bool // the final head has arrived

@@ -58,7 +58,7 @@ func (s *simStore) copy() *simStore {
 	}
 }
 
-// settle records that one lease was waited out on a server.
+// settle records that the time of a lease has passed on a server.
 func (s *simStore) settle(server string, reply func(any)) {
 	s.step(func() {
 		if server == strconv.Itoa(s.server) {

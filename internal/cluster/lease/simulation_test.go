@@ -31,7 +31,7 @@ type scenario struct {
 	lag      bool
 	// tail is how much longer one message in ten takes.
 	tail float64
-	// late is how long after the others the last node joins.
+	// late is how long after the other nodes the last node joins.
 	late time.Duration
 }
 

@@ -114,7 +114,7 @@ func (v *Views) settle(ctx context.Context) error {
 	return v.fault("wait for a replica", err)
 }
 
-// SettleServer records that one lease was waited out on a server.
+// SettleServer records that the time of a lease has passed on a server.
 func (v *Views) SettleServer(ctx context.Context, name string) error {
 	err := confirmed(ctx, v.pool.Pool, func(c *pgx.Conn) error {
 		_, err := c.Exec(ctx, `INSERT INTO settled_servers VALUES ($1) ON CONFLICT DO NOTHING`, name)

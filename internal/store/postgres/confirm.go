@@ -26,7 +26,7 @@ func keepWarning(c *pgconn.PgConn, n *pgconn.Notice) {
 	}
 }
 
-// forgetWarnings is called before what confirmedBy looks at.
+// forgetWarnings is called before the statements that confirmedBy checks.
 func forgetWarnings(c *pgconn.PgConn) { delete(c.CustomData(), warningKey) }
 
 // confirmedBy returns an unconfirmedError if the server has sent a warning since forgetWarnings.

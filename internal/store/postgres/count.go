@@ -11,7 +11,7 @@ import (
 // to its statistics yet, which it does between transactions only.
 const changedRows = `SELECT coalesce(sum(n_tup_ins + n_tup_upd + n_tup_del), 0)::bigint FROM pg_stat_xact_user_tables`
 
-// counting is what Config.Counted is told of a transaction.
+// counting collects what Config.Counted gets about a transaction.
 type counting struct {
 	begun         time.Time
 	before, after int64 // changedRows

@@ -29,7 +29,7 @@ type Rows interface {
 	Rows(ctx context.Context, table string, expressions []string) iter.Seq2[[]any, error]
 }
 
-// FillConfig is what Fill works with. All fields are required.
+// FillConfig configures Fill. All fields are required.
 type FillConfig struct {
 	URL          string
 	Version      string // of this binary
@@ -234,7 +234,7 @@ func (f *filler) check(ctx context.Context) error {
 	return nil
 }
 
-// counted are the tables whose triggers keep what is copied itself.
+// counted are the tables whose triggers must not count, because the counts are copied.
 const counted = `gateways webhooks keys answers revisions`
 
 func (f *filler) copyAll(ctx context.Context) error {

@@ -92,7 +92,7 @@ func (r *recorded) check(query string, seed int64) statement {
 // locking matches the end of a query that locks the rows that it reads.
 var locking = regexp.MustCompile(`\s+FOR (NO KEY )?UPDATE( OF \w+)?\s*$`)
 
-// written matches what a statement writes to.
+// written matches the table that a statement writes to.
 var written = regexp.MustCompile(`\b(?:INSERT INTO|UPDATE|DELETE FROM)\s+(\w+)`)
 
 // triggered are the tables that triggers change when a table is changed.
@@ -120,7 +120,7 @@ func (t *readTx) mayRead(query string) bool {
 	return true
 }
 
-// touch notes what a statement changes that is queued.
+// touch notes which tables a queued statement changes.
 func (t *readTx) touch(query string) {
 	if !t.ahead {
 		return

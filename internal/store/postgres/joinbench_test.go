@@ -38,7 +38,7 @@ func benchJoin(b *testing.B, keys int) {
 			b.Fatal(err)
 		}
 	}
-	if err := server.Admin(b.Context(), `CHECKPOINT`); err != nil { // else the changes wait for what was just made
+	if err := server.Admin(b.Context(), `CHECKPOINT`); err != nil { // otherwise the changes wait for the rows that were just inserted
 		b.Fatal(err)
 	}
 	f := newFollower(b, db)

@@ -11,7 +11,7 @@ import (
 
 // The weights of
 const (
-	revisionWeight = 4 // with what triggers write
+	revisionWeight = 4 // including rows that triggers write
 	partWeight     = 20
 	pageWeight     = 4
 	trafficWeight  = 20
@@ -119,7 +119,7 @@ func (r *removal) gateways(ctx context.Context) error {
 	return r.endedGateways(ctx)
 }
 
-// endedGateways removes those that were deleted before the account.
+// endedGateways removes gateways that were deleted before the account.
 func (r *removal) endedGateways(ctx context.Context) error {
 	ids, err := r.removeIDs(ctx, "remove deleted gateways of a deleted account", `DELETE FROM ended_gateways WHERE id IN
 		(SELECT id FROM ended_gateways INDEXED BY ended_gateways_account WHERE account_id = $1 LIMIT $2) RETURNING id`)

@@ -18,7 +18,7 @@ func (r *Row) Scan(to ...any) error {
 	return r.Result.Scan(r.to...)
 }
 
-// Release forgets the result and what the last row was copied to.
+// Release drops the references to the result and to the variables of the last Scan.
 func (r *Row) Release() {
 	r.Result = nil
 	clear(r.to)

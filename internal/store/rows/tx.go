@@ -173,7 +173,7 @@ type Writer struct {
 	heard  listening // by the last event of the transaction
 }
 
-// NewWriter returns what writes in the transaction that read reads.
+// NewWriter returns a Writer in the transaction that read reads.
 func NewWriter(read *Reader, t Tx) Writer { return Writer{Tx: t, read: read} }
 
 // of returns the arguments of a statement, which engines do not keep.

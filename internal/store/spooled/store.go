@@ -152,7 +152,7 @@ func (s *Store) Stop(ctx context.Context) error {
 
 // drainAndFlush writes the spool to the store, as far as the store takes it, and syncs the rest to the disk.
 func (s *Store) drainAndFlush(ctx context.Context) {
-	_ = s.Sync(ctx) // tried again; what is the matter was logged
+	_ = s.Sync(ctx) // tried again; the reason was logged
 	if err := s.Flush(); err != nil {
 		s.cfg.Log.Error("syncing the spool failed; a power failure may lose records", "error", err)
 	}

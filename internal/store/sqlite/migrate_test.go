@@ -80,7 +80,7 @@ func TestMigrationBySeveralProcesses(t *testing.T) {
 // schema and can be opened. A second start, a new database, and a start with the setting off make no copy.
 func TestBackupBeforeMigrate(t *testing.T) {
 	path := oldDatabase(t)
-	// The part goes; the one before, and what somebody else has made, stay.
+	// The part is removed; the previous copy, and other files, stay.
 	for _, name := range []string{path + ".before-upgrade", path + ".before-0", filepath.Join(filepath.Dir(path), ".keygate.db.before-1-5")} {
 		if err := os.WriteFile(name, nil, 0o600); err != nil {
 			t.Fatal(err)

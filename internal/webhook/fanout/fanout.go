@@ -124,7 +124,7 @@ func (s *Service) run(ctx context.Context) {
 // round is one transaction for each account that has events to fan out.
 type round struct {
 	after string // the account of the last transaction; "" at the beginning
-	wrote bool   // one of them has written anything
+	wrote bool   // a transaction of the round has written something
 }
 
 // step carries out one transaction of a round. It returns how long to wait before the next.

@@ -31,7 +31,7 @@ type dispatcher struct {
 	// start makes an attempt in a new goroutine and reports it to ended or
 	// cutOff. It does not block.
 	start   func(*task)
-	results *results      // takes what is handed back
+	results *results      // takes deliveries that are handed back
 	wake    chan struct{} // asks for a claim
 	stats   *counters
 
@@ -289,7 +289,7 @@ func (d *dispatcher) recorded(batch []finished) {
 			e.add(due{begun: true, since: r.NextAttemptAt}) // a look may have passed this time already
 			d.listLocked(e, now)
 		} else if r.NextAttemptAt.Before(d.lookAt) {
-			d.lookAt = r.NextAttemptAt // the one that is due would be too late
+			d.lookAt = r.NextAttemptAt // the one that is already due would be too late
 			d.askForClaim()
 		}
 	}

@@ -21,7 +21,7 @@ type observed struct {
 	sender.Queue
 	note  func(results []sender.Result, late int)
 	has   chan struct{} // closed when this sender has its first deliveries
-	other chan struct{} // has of the other sender
+	other chan struct{} // deliveries of the other sender
 }
 
 func (w *observed) ClaimDeliveries(ctx context.Context, c sender.Claim) ([]sender.Job, error) {

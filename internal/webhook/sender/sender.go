@@ -38,7 +38,7 @@ type Config struct {
 	// Node is the lease of this node among the nodes that share the queue. The sender claims and
 	// sends only under it. Nil means that the node needs none.
 	Node NodeLease
-	// Peers, if set, releases what nodes held whose lease has ended.
+	// Peers, if set, releases the deliveries of nodes whose leases have ended.
 	Peers Peers
 	// Poll is the time between two looks for deliveries that other processes created: SharedPoll if
 	// there are other processes. Zero means 5 seconds.
