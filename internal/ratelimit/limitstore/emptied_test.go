@@ -87,8 +87,8 @@ func TestFlushIsNoticed(t *testing.T) {
 				}
 			}
 			for j := range limits[0] {
-				// 58, 4, 10 and 4 have passed. What the other node was granted since a node has heard of the level
-				// was lost with the store.
+				// 58, 4, 10 and 4 have passed. The store lost what the other node was granted since a node last
+				// heard of the level.
 				if passed := nodes[0].spend(t, limits[0][j]) + nodes[1].spend(t, limits[1][j]); passed > 24+2 {
 					t.Errorf("limit %d: %d passed after 76 of 100, of which FLUSHALL has hidden 72", j, passed)
 				}
