@@ -43,8 +43,8 @@ func (v *Verdict) result() accesslog.Result {
 	return v.refusal
 }
 
-// ResultOf returns the result of a request to which the gateway responds with err: that of
-// the verdict or of what followed it.
+// ResultOf returns the result of a request to which the gateway responds with err, which comes from
+// the verdict or from what followed it.
 func (v *Verdict) ResultOf(err error) accesslog.Result {
 	if v.Action == Refuse && v.Code != "" {
 		return v.result()

@@ -49,8 +49,8 @@ type Verdict struct {
 	// format and checksum of a key. It is "" on public routes.
 	KeyPrefix string
 
-	// Charge is what the request is charged: the limits that are known to apply. It is taken if the action is
-	// Forward. Whoever ends the exchange settles it, unless Admitter.GiveBack has released it before.
+	// Charge is what the request is charged: the limits that are known to apply. If the action is Forward, it
+	// has been taken. The end of the exchange settles it, unless Admitter.GiveBack has released it before.
 	Charge ratelimit.Charge
 
 	// Path is the path to forward, byte for byte.
@@ -88,8 +88,8 @@ func (v *Verdict) resetDecision() {
 	v.Charge.Clear()
 }
 
-// refuse makes v a refusal. result is what the access record says of it, and reason its public message,
-// "" for that of the code.
+// refuse makes v a refusal. result is what the access record says of it, and reason its public message;
+// "" stands for the message of the code.
 func (v *Verdict) refuse(result accesslog.Result, code fault.Code, reason string) {
 	v.Action, v.refusal, v.Code, v.reason = Refuse, result, code, reason
 }
@@ -115,7 +115,7 @@ func (v *Verdict) Unconfirmed() bool { return v.unconfirmed }
 // HasQuery reports whether the target to forward has a "?".
 func (v *Verdict) HasQuery() bool { return v.hasQuery }
 
-// AppendTarget appends the path and query to forward: those of the request without api_key
+// AppendTarget appends the path and query to forward, which are the request's without api_key
 // parameters.
 func (v *Verdict) AppendTarget(dst []byte) []byte {
 	dst = append(dst, v.Path...)

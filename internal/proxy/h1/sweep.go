@@ -99,7 +99,7 @@ type sweeper struct {
 	moved   uint64 // bytes that the client has sent and acknowledged
 	movedAt int64
 
-	admission *admit.Admission // of the exchange whose phase has the mark held
+	admission *admit.Admission // of the exchange whose phase is marked as held
 	begun     int64            // when it was decided, by the clock of the review
 }
 
@@ -111,7 +111,7 @@ func (s *sweeper) inspect(c *conn, review *admit.Review, now int64, check, drain
 	switch phaseOf(word) {
 	case phaseNew, phaseIdle:
 		switch {
-		// The first request may be on its way. For a further one the client cannot rely on the connection.
+		// The first request may be on its way. For a further request the client cannot rely on the connection.
 		case draining && (phaseOf(word) == phaseIdle || now-s.since >= proxy.FirstRequestGrace.Milliseconds()):
 			c.cutReading(word, cutShutdown)
 		case expired(word, now):
@@ -146,8 +146,8 @@ func (s *sweeper) inspect(c *conn, review *admit.Review, now int64, check, drain
 	}
 }
 
-// attend emits the start record of a long request, and from then on ends it if it may not go on. It
-// returns the word that c.phase has afterwards, unless the phase was ended.
+// attend emits the start record of a long request, and from then on ends the request if it may not
+// go on. It returns the word that c.phase has afterwards, unless the phase was ended.
 func (s *sweeper) attend(c *conn, review *admit.Review, word uint64, now int64) uint64 {
 	if cut(word>>8) != notCut {
 		return word

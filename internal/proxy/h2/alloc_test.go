@@ -131,7 +131,7 @@ func TestAllocations(t *testing.T) {
 
 // BenchmarkRequest measures one small request after another over a cleartext connection, with an
 // upstream of either version of HTTP. Client and upstream run in the same process and allocate
-// nothing; the time is that of all three.
+// nothing; the time includes client and upstream.
 func BenchmarkRequest(b *testing.B) {
 	for _, shape := range shapes {
 		b.Run(shape, func(b *testing.B) {

@@ -30,8 +30,8 @@ import (
 // small is the size of the buffers of sockets that are soon full, in bytes.
 const small = 32 << 10
 
-// secured is a listener whose connections are as those of package edge, with buffers that are
-// soon full. They are plain TCP if config is nil.
+// secured is a listener whose connections are like package edge's, with buffers that are soon full.
+// They are plain TCP if config is nil.
 type secured struct {
 	net.Listener
 	config *tls.Config

@@ -40,9 +40,9 @@ const (
 // used with conn.mu held.
 type connTimes struct {
 	writing   atomic.Int64 // since when a write has made no progress; 0 if there is none
-	moved     uint64       // what the client had acknowledged while a write was in progress; the sweeper's
+	moved     uint64       // what the client had acknowledged while a write was in progress; only the sweeper uses it
 	heard     int64        // when something was last received
-	checked   int64        // heard, as of the last check whether the client has closed its side
+	checked   int64        // value of heard at the last check whether the client has closed its side
 	idle      int64        // since when there is no stream; 0 if there is one
 	begun     uint64       // which head is incomplete
 	head      int64        // since when a head is incomplete; 0 if none is
@@ -155,15 +155,16 @@ func (c *conn) sweep(review *admit.Review) {
 	}
 }
 
-// mustDrain reports whether the client must be asked to open no more streams. A client that has opened none yet is
-// asked only once the shutdown has begun, because its first request may be on its way. c.mu is held.
+// mustDrain reports whether the client must be asked to open no more streams. A client that has not opened a
+// stream yet is asked only once the shutdown has begun, because its first request may be on its way. c.mu is held.
 func (c *conn) mustDrain() bool {
 	d := &c.engine.drain
 	return d.Begun() || d.Announced() && c.proto.Opened()
 }
 
-// drain ends the connection once its streams have ended: GOAWAY for the last possible stream,
-// and when the client has read it, for those that it has opened. c.mu is held.
+// drain ends the connection once its streams have ended: it sends GOAWAY for the last possible
+// stream, and, when the client has read it, for the last stream that the client has opened. c.mu is
+// held.
 func (c *conn) drain(now int64) {
 	t := &c.times
 	switch {

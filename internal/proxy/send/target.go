@@ -8,7 +8,7 @@ import (
 	"github.com/keygate/keygate/internal/upstream"
 )
 
-// Target is a target of a gateway with what requests to it need, computed once. It is immutable.
+// Target is a target of a gateway with everything that requests to it need, computed once. It is immutable.
 type Target struct {
 	of     *snapshot.Target // what the rest was made from
 	pool   *upstream.H1Pool // for the schemes http and https, otherwise nil
@@ -36,8 +36,8 @@ func newTarget(pools *upstream.Pools, of *snapshot.Target) (*Target, error) {
 }
 
 // Affinity is what a client's connection keeps from one request to the next: the target, the
-// connection to an upstream that was used last, and the one that is bound to the client's. Its zero
-// value has none. It is safe for concurrent use.
+// connection to an upstream that was used last, and the connection that is bound to the client's.
+// Its zero value has none. It is safe for concurrent use.
 type Affinity struct {
 	Bond
 	target atomic.Pointer[Target]
