@@ -141,9 +141,34 @@ func TestBackoff(t *testing.T) {
 	})
 }
 
+<<<<<<< HEAD
 // Guarantee: at no time are there more than 8 polls and 4 fetches of an account, 32 and 8 of all
 // accounts, or more than one step of a gateway. No account waits for another that hangs, and
 // accounts that hang have no more than half of the slots.
+=======
+// Guarantee: however many repositories an account has, the times of their polls are stored in short transactions, and
+// none is left out.
+func TestTimesOfManyPollsAreStoredInPieces(t *testing.T) {
+	const repositories = 6000 // 500 polls in each period of writing
+	virtual(t, func(w *world) {
+		for n := range repositories {
+			w.settled("a", fmt.Sprintf("g%04d", n))
+			w.commit(fmt.Sprintf("g%04d", n), "c1")
+		}
+		w.start()
+		w.sleep(70 * time.Second)
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if w.polls < repositories || w.batch > 200 {
+			t.Errorf("%d times were stored, at most %d at once; want at least %d, at most 200 at once", w.polls, w.batch, repositories)
+		}
+	})
+}
+
+// Guarantee: at no time are there more than 8 polls and 4 fetches of an account, 32 and 8 of all,
+// and one step of a gateway; no account waits for another that hangs; and those that hang have no
+// more than half of the slots.
+>>>>>>> attack5
 func TestBoundsAndFairness(t *testing.T) {
 	virtual(t, func(w *world) {
 		for a := range 12 {

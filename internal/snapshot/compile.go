@@ -61,24 +61,24 @@ func (f *Follower) nextRead() int64 { return f.reads.Add(1) }
 
 // compileRoutes builds the route tree.
 func (g *Gateway) compileRoutes(routes []gateway.Route) error {
-	templates := make([]gateway.Template, len(routes))
+	templates, compiled := make([]gateway.Template, len(routes)), make([]*Route, len(routes))
 	for i := range routes {
 		if i%yieldEvery == 0 {
 			runtime.Gosched()
 		}
+		compiled[i] = compileRoute(&routes[i])
 		var err error
-		if templates[i], err = gateway.ParseTemplate(routes[i].Path); err != nil {
+		if templates[i], err = gateway.ParseTemplate(compiled[i].Path); err != nil {
 			return fmt.Errorf("route %s: %w", routes[i].ID, err)
 		}
 	}
 	tree := gateway.NewTreeBuilder[Node]()
 	var several []*Node
 	g.routes = newRouteTable(len(routes))
-	for i := range routes {
+	for i, r := range compiled {
 		if i%yieldEvery == 0 {
 			runtime.Gosched()
 		}
-		r := compileRoute(&routes[i])
 		g.routes.add(r)
 		g.countPublic(nil, r)
 		n := tree.Get(templates[i])

@@ -20,8 +20,10 @@ type Route struct {
 	Public bool     // auth: none
 }
 
+// compileRoute returns the compiled form of a route. It shares no memory with s, whose strings may be parts of a page of
+// routes.
 func compileRoute(s *gateway.Route) *Route {
-	r := &Route{Path: s.Path, methods: unique.Make(strings.Join(s.Methods, " ")), Public: s.Auth == gateway.AuthNone}
+	r := &Route{Path: strings.Clone(s.Path), methods: unique.Make(strings.Join(s.Methods, " ")), Public: s.Auth == gateway.AuthNone}
 	r.UUID, _ = id.Parse(id.Route, s.ID)
 	if !s.RateLimit.IsZero() {
 		r.limits = &routeLimits{config: unique.Make(s.RateLimit)}

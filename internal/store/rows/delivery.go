@@ -78,14 +78,23 @@ func (t *Reader) DeliveriesToRecover(ctx context.Context, webhookID string, sinc
 		webhookID, Micros(since), Limit(limit))
 }
 
+// mostRedelivered is how many failed deliveries InsertDelivery marks.
+const mostRedelivered = 5
+
 // InsertDelivery implements control.DeliveryStore.
 func (t *Writer) InsertDelivery(ctx context.Context, d *webhook.Delivery) error {
-	err := t.Queue(ctx, "mark delivery as redelivered", `UPDATE deliveries SET again = true WHERE event_id = $1 AND webhook_id = $2 AND state = 3 AND again = false`,
-		d.EventID, d.WebhookID)
+	err := t.Queue(ctx, "mark deliveries of an event as redelivered", `UPDATE deliveries SET again = true WHERE n IN
+		(SELECT n FROM deliveries WHERE event_id = $1 AND webhook_id = $2 AND state = 3 AND again = false LIMIT $3)`,
+		d.EventID, d.WebhookID, mostRedelivered)
 	if err != nil {
 		return err
 	}
 	return t.InsertDeliveries(ctx, []webhook.Delivery{*d})
+}
+
+// MarkRedelivered implements control.DeliveryStore.
+func (t *Writer) MarkRedelivered(ctx context.Context, deliveryIDs []string) error {
+	return t.Queue(ctx, "mark deliveries as redelivered", `UPDATE deliveries SET again = true WHERE id = ANY ($1) AND state = 3 AND again = false`, deliveryIDs)
 }
 
 // TrimDeliveries implements control.Trimmer.

@@ -134,7 +134,7 @@ func TestDeliveryPlans(t *testing.T) {
 		strings.ReplaceAll(nextDue, "?", "1"),
 		`SELECT n, due_at FROM deliveries INDEXED BY deliveries_due WHERE webhook_id = 'w' AND state = 0 AND due_at <= 1 ORDER BY due_at LIMIT 9`,
 		`DELETE FROM events WHERE id = 'e' AND listed = 0 AND NOT EXISTS (SELECT 1 FROM deliveries WHERE event_id = events.id)`,
-		`UPDATE deliveries SET again = 1 WHERE event_id = 'e' AND webhook_id = 'w' AND state = 3 AND again = 0`,
+		`UPDATE deliveries SET again = 1 WHERE n IN (SELECT n FROM deliveries WHERE event_id = 'e' AND webhook_id = 'w' AND state = 3 AND again = 0 LIMIT 5)`,
 		`UPDATE deliveries SET token = NULL, due_at = next_at WHERE id = 'd' AND token = 't'`,
 		`SELECT 1 FROM deliveries INDEXED BY deliveries_due WHERE webhook_id = 'w' AND due_at IS NOT NULL AND (token IS NULL OR due_at <= 1) LIMIT 9`,
 		`SELECT n FROM attempts WHERE n > 8 AND n < 16 ORDER BY n`,

@@ -484,7 +484,6 @@ CREATE TABLE deliveries (
 -- Lists, newest first, by merging one branch for each state and type.
 CREATE INDEX deliveries_account ON deliveries (account_id, state, event_type, id);
 CREATE INDEX deliveries_webhook ON deliveries (webhook_id, state, event_type, id);
-CREATE INDEX deliveries_event   ON deliveries (event_id, webhook_id);
 -- The deliveries of one event, newest first: its endpoints', and every redelivery.
 CREATE INDEX deliveries_of_event ON deliveries (event_id, id);
 CREATE INDEX deliveries_due     ON deliveries (webhook_id, state, due_at, token) WHERE due_at IS NOT NULL;
@@ -494,6 +493,7 @@ CREATE INDEX deliveries_hand    ON deliveries (webhook_id, due_at) WHERE due_at 
 CREATE INDEX deliveries_next ON deliveries (due_at, webhook_id) WHERE due_at IS NOT NULL;
 CREATE INDEX deliveries_age     ON deliveries (state, finished_at) WHERE finished_at IS NOT NULL;
 CREATE INDEX deliveries_failed  ON deliveries (webhook_id, finished_at) WHERE state = 3 AND again = 0;
+CREATE INDEX deliveries_again   ON deliveries (event_id, webhook_id) WHERE state = 3 AND again = 0;
 
 CREATE TABLE attempts (
     n          INTEGER NOT NULL PRIMARY KEY, -- 8 * deliveries.n + the attempt's number
