@@ -141,11 +141,6 @@ func TestBackoff(t *testing.T) {
 	})
 }
 
-<<<<<<< HEAD
-// Guarantee: at no time are there more than 8 polls and 4 fetches of an account, 32 and 8 of all
-// accounts, or more than one step of a gateway. No account waits for another that hangs, and
-// accounts that hang have no more than half of the slots.
-=======
 // Guarantee: however many repositories an account has, the times of their polls are stored in short transactions, and
 // none is left out.
 func TestTimesOfManyPollsAreStoredInPieces(t *testing.T) {
@@ -165,10 +160,9 @@ func TestTimesOfManyPollsAreStoredInPieces(t *testing.T) {
 	})
 }
 
-// Guarantee: at no time are there more than 8 polls and 4 fetches of an account, 32 and 8 of all,
-// and one step of a gateway; no account waits for another that hangs; and those that hang have no
-// more than half of the slots.
->>>>>>> attack5
+// Guarantee: at no time are there more than 8 polls and 4 fetches of an account, 32 and 8 of all
+// accounts, or more than one step of a gateway. No account waits for another that hangs, and
+// accounts that hang have no more than half of the slots.
 func TestBoundsAndFairness(t *testing.T) {
 	virtual(t, func(w *world) {
 		for a := range 12 {
