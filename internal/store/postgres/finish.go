@@ -10,17 +10,6 @@ import (
 	"github.com/keygate/keygate/internal/webhook/sender"
 )
 
-var _ sender.FinishTx = (*tx)(nil)
-
-// FinishDeliveries implements sender.Queue.
-func (db *DB) FinishDeliveries(ctx context.Context, results []sender.Result) (late int, err error) {
-	err = db.write(ctx, func(t *tx) (err error) {
-		late, err = sender.Finish(ctx, t, results)
-		return err
-	})
-	return late, err
-}
-
 // endLeases records results with their attempts. A retry is due at its distance from the end of the
 // attempt, by the queue's clock.
 const endLeases = `WITH result AS MATERIALIZED (
@@ -65,38 +54,6 @@ func (t *tx) EndLeases(ctx context.Context, results []sender.Result) (endpoints 
 		return err
 	})
 	return endpoints, err
-}
-
-// LockWebhooks implements sender.FinishTx.
-func (t *tx) LockWebhooks(ctx context.Context, webhookIDs []string) ([]webhook.Webhook, error) {
-	if len(webhookIDs) == 0 {
-		return nil, t.Ready(ctx)
-	}
-	return t.SelectWebhooks(ctx, `WHERE id = ANY($1::text[]) ORDER BY id FOR NO KEY UPDATE`, webhookIDs)
-}
-
-// StrandingWebhooks implements control.DeliveryReader.
-func (t *readTx) StrandingWebhooks(ctx context.Context) ([]string, error) {
-	const all = 1<<31 - 1
-	return t.Texts(ctx, "find stranded deliveries", waiting+`SELECT waiting.id FROM waiting LEFT JOIN webhooks w ON w.id = waiting.id
-		WHERE waiting.id IS NOT NULL AND (w.id IS NULL OR NOT w.active)`, "", all)
-}
-
-// FailStranded implements control.DeliveryStore.
-func (t *tx) FailStranded(ctx context.Context, webhookID string, now time.Time, limit int) (more bool, err error) {
-	found, err := t.LockWebhooks(ctx, []string{webhookID})
-	if err != nil {
-		return false, err
-	}
-	var w *webhook.Webhook
-	if len(found) > 0 {
-		w = &found[0]
-	}
-	if w != nil && w.State == webhook.Active {
-		return false, nil
-	}
-	n, err := t.FailWaiting(ctx, webhookID, w.NotSent(), now, limit)
-	return limit > 0 && n == limit, err
 }
 
 // Strand implements control.DeliveryStore. The transaction has locked the endpoint.

@@ -15,6 +15,7 @@
 //   - A table in FROM that is a query has a name, and parts of a UNION that have an order are such tables.
 //   - A list is one parameter, and always written as = ANY ($1). Its type follows from the column.
 //   - A number that PostgreSQL does not know the type of has a cast, as in $1::bigint. SQLite does not get it.
+//   - queue_now is the time of the queue of deliveries. SQLite, which has one node, takes the time that it is given.
 //   - unnest is that of columns which QueueEach gets, each a parameter with a cast. SQLite runs the statement for each row,
 //     so of an ordinality it knows only the order.
 //   - Literal texts do not contain any of this.

@@ -9,10 +9,46 @@ import (
 	"github.com/keygate/keygate/internal/id"
 	"github.com/keygate/keygate/internal/store/stored"
 	"github.com/keygate/keygate/internal/webhook"
+	"github.com/keygate/keygate/internal/webhook/fanout"
 )
 
-// FanOut writes up to limit rows for events of an account, the oldest event first.
-func (t *Writer) FanOut(ctx context.Context, accountID string, now time.Time, limit int) (written int, err error) {
+var _ fanout.Store = (*Store)(nil)
+
+// FanOut implements fanout.Store. It reads before it begins a transaction, because usually there is nothing to do. That
+// what it writes is durable is not waited for: the claim of a delivery waits for both.
+func (s *Store) FanOut(ctx context.Context, after string, now time.Time, limit int) (accountID string, written int, err error) {
+	var found sql.NullString
+	err = s.engine.Read(ctx, OneOfThem, func(t *Reader) (err error) {
+		found, err = t.NextFanOut(ctx, after)
+		return err
+	})
+	if err != nil || !found.Valid {
+		return "", 0, err
+	}
+	err = s.engine.Write(ctx, OfTraffic, func(t *Writer) (err error) {
+		written, err = t.fanOut(ctx, found.String, now, Limit(limit))
+		return err
+	})
+	return found.String, written, err
+}
+
+// FanOutBacklog implements fanout.Counter.
+func (s *Store) FanOutBacklog(ctx context.Context) (of map[string]int, err error) {
+	err = s.engine.Read(ctx, OneOfThem, func(t *Reader) error {
+		of = map[string]int{}
+		return t.Query(ctx, "count events to fan out", `SELECT account_id, count(*) FROM fan_outs INDEXED BY fan_outs_account GROUP BY account_id`, nil, func(r *Row) error {
+			var accountID string
+			var n int
+			err := r.Scan(&accountID, &n)
+			of[accountID] = n
+			return err
+		})
+	})
+	return of, err
+}
+
+// fanOut writes up to limit rows for events of an account, the oldest event first.
+func (t *Writer) fanOut(ctx context.Context, accountID string, now time.Time, limit int) (written int, err error) {
 	for written < limit {
 		f, created, err := t.oldestFanOut(ctx, accountID)
 		if err != nil {

@@ -41,6 +41,9 @@ type Engine struct {
 	// Staged is called after each transaction of a large push, with its number from 0.
 	Staged func(ctx context.Context, n int)
 	Pages  *stored.PageCodec
+	// ClaimAtOnce is about how many deliveries one transaction leases, so that a claim of thousands does not delay other
+	// writers for long.
+	ClaimAtOnce int
 }
 
 // Store is the part of a store that runs transactions of its own. An engine embeds it. It is safe for concurrent use.

@@ -124,13 +124,14 @@ func TestDeliveryPlans(t *testing.T) {
 		checkPlan(t, c, 0, used, []any{"acct_1", event.KeyCreated, 9})
 	}
 	checkPlan(t, c, 2, rows.ForSQLite(rows.SubscribedQuery), []any{"acct_1", "wh_1", 9, event.KeyCreated, 9}) // merges a page of both
+	for query, args := range map[string][]any{
+		rows.NewlyCreatedQuery: {1, 9}, rows.BecameDueQuery: {1, "a", 1, 9}, rows.AllDueQuery: {"a", 9, 1}, rows.NextDueQuery: {1},
+		rows.CandidatesQuery: {"w", 1, 9, 9, 9},
+	} {
+		checkPlan(t, c, 0, rows.ForSQLite(query), args)
+	}
 	for _, statement := range []string{
-		waiting + `SELECT id FROM waiting`,
 		strings.ReplaceAll(nextFanOut, "?", "'a'"),
-		strings.NewReplacer("> ?", "> 1", "LIMIT ?+0", "LIMIT 9").Replace(newlyCreated),
-		strings.NewReplacer("(?, ?)", "(1, 'a')", "<= ?", "<= 1", "LIMIT ?+0", "LIMIT 9").Replace(becameDue),
-		strings.NewReplacer("LIMIT ?+0", "LIMIT 9", "> ?", "> 'a'", "<= ?", "<= 1").Replace(allDue),
-		strings.ReplaceAll(nextDue, "?", "1"),
 		`SELECT n, due_at FROM deliveries INDEXED BY deliveries_due WHERE webhook_id = 'w' AND state = 0 AND due_at <= 1 ORDER BY due_at LIMIT 9`,
 		`DELETE FROM events WHERE id = 'e' AND listed = 0 AND NOT EXISTS (SELECT 1 FROM deliveries WHERE event_id = events.id)`,
 		`UPDATE deliveries SET again = 1 WHERE event_id = 'e' AND webhook_id = 'w' AND state = 3 AND again = 0`,

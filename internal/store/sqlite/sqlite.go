@@ -70,8 +70,8 @@ type DB struct {
 	beforeWrite  func() error // Config.BeforeWrite
 	counted      func(state.Counted)
 
-	pages    *stored.PageCodec
-	path     string
+	pages *stored.PageCodec
+	path  string
 }
 
 // Open opens the store in the file cfg.Path, creates the file if it does not exist, and

@@ -27,12 +27,6 @@ func DeliveryState(s webhook.DeliveryState) int { return slices.Index(DeliverySt
 // DeliveryTypes returns the event types that a delivery may have.
 func DeliveryTypes() []event.Type { return append(webhook.EventTypes(), webhook.Test) }
 
-// IsBegun reports whether a due delivery is one of those that sender.Due.Begun stands for, by its
-// stored state and trigger.
-func IsBegun(state int64, t webhook.Trigger) bool {
-	return state != DeliveryPending || t == webhook.ByHand || t == webhook.ByTest
-}
-
 // Response returns the part of an attempt's response that is kept, nil if there was none.
 func Response(a *webhook.Attempt) []byte {
 	if a.Response == nil {
