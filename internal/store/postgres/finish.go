@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/keygate/keygate/internal/store/rows"
-	"github.com/keygate/keygate/internal/store/stored"
 	"github.com/keygate/keygate/internal/webhook"
 	"github.com/keygate/keygate/internal/webhook/sender"
 )
@@ -37,9 +36,9 @@ func (t *tx) EndLeases(ctx context.Context, results []sender.Result) (endpoints 
 	)
 	for i := range results {
 		r, a := &results[i], &results[i].Attempt
-		ids[i], tokens[i], states[i] = r.DeliveryID, r.Token, stored.DeliveryState(r.State)
+		ids[i], tokens[i], states[i] = r.DeliveryID, r.Token, rows.DeliveryState(r.State)
 		numbers[i], started[i], durations[i], codes[i], ends[i] = int64(a.Number), rows.Micros(a.StartedAt), int64(a.Duration), int64(a.Status), rows.Micros(a.Ended())
-		errs[i], responses[i] = []byte(a.Error), stored.Response(a)
+		errs[i], responses[i] = []byte(a.Error), rows.Response(a)
 		if r.State != webhook.Delivered && r.State != webhook.Failed {
 			wait := rows.Micros(r.NextAttemptAt) - ends[i]
 			waits[i] = &wait

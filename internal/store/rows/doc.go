@@ -1,6 +1,12 @@
 // Package rows keeps the records of the store in rows: once for both engines, SQLite and PostgreSQL, over the
-// transaction that an engine gives it (Queries, Statements). What an engine does in a way of its own stays in its
-// package: transactions, the queue of deliveries, the change log, the search index, and statements over many rows.
+// transactions that an engine gives it (Engine, Queries, Statements). What an engine does in a way of its own stays in its
+// package: how transactions begin and end, the change log, the search index, daily counts, and how leases of deliveries
+// end.
+//
+// # Stored form
+//
+// How values are encoded that no query looks into, and by which numbers and terms queries find the others, is what
+// databases hold: a change must still read what earlier versions wrote.
 //
 // # Statements
 //

@@ -7,7 +7,6 @@ import (
 
 	"github.com/keygate/keygate/internal/event"
 	"github.com/keygate/keygate/internal/id"
-	"github.com/keygate/keygate/internal/store/stored"
 	"github.com/keygate/keygate/internal/webhook"
 	"github.com/keygate/keygate/internal/webhook/fanout"
 )
@@ -72,17 +71,17 @@ func (t *Writer) fanOut(ctx context.Context, accountID string, now time.Time, li
 
 // oldestFanOut returns the account's oldest event that is not fanned out and that no other transaction fans out, and
 // when it was created. The time is not valid if the event was removed since.
-func (t *Writer) oldestFanOut(ctx context.Context, accountID string) (f *stored.FanOut, created sql.NullInt64, err error) {
+func (t *Writer) oldestFanOut(ctx context.Context, accountID string) (f *FanOut, created sql.NullInt64, err error) {
 	err = t.Query(ctx, "read an event to fan out", `SELECT f.n, f.event_id, f.account_id, f.type, f.after, (SELECT created_at FROM events WHERE id = f.event_id)
 		FROM fan_outs f INDEXED BY fan_outs_account WHERE f.account_id = $1 ORDER BY f.n LIMIT 1 FOR UPDATE SKIP LOCKED`, []any{accountID}, func(r *Row) error {
-		f = &stored.FanOut{}
+		f = &FanOut{}
 		return r.Scan(&f.N, &f.EventID, &f.Account, &f.Type, &f.After, &created)
 	})
 	return f, created, err
 }
 
 // fanOutEvent writes up to limit rows, of which the last one may be the end of f.
-func (t *Writer) fanOutEvent(ctx context.Context, f *stored.FanOut, created sql.NullInt64, now time.Time, limit int) (written int, err error) {
+func (t *Writer) fanOutEvent(ctx context.Context, f *FanOut, created sql.NullInt64, now time.Time, limit int) (written int, err error) {
 	var endpoints []string
 	if created.Valid {
 		if endpoints, err = t.read.Texts(ctx, "read subscribed webhooks", SubscribedQuery, f.Account, f.After, f.N, f.Type, limit); err != nil {
@@ -116,3 +115,17 @@ const SubscribedQuery = `SELECT id FROM (SELECT id FROM webhooks INDEXED BY webh
 		UNION SELECT id FROM (SELECT webhook_id AS id FROM former_subscriptions INDEXED BY former_subscriptions_list WHERE account_id = $1 AND webhook_id > $2
 			AND since < $3 AND until >= $3 AND strpos(' ' || events || ' ', ' ' || $4 || ' ') > 0 ORDER BY webhook_id LIMIT $5) AS former
 		ORDER BY id LIMIT $5`
+
+// DirectDeliveries is how many deliveries a transaction writes itself for all the events that it raises. An event
+// with more of them is fanned out later (webhook/fanout), so that the size of a transaction does not depend on the
+// number of endpoints.
+const DirectDeliveries = 16
+
+// FanOut is an event whose deliveries are not all written yet.
+type FanOut struct {
+	N       int64 // position of the event
+	EventID string
+	Account string
+	Type    string
+	After   string // the endpoint up to which deliveries are written; "" for none
+}

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/keygate/keygate/internal/store/stored"
 	"github.com/keygate/keygate/internal/webhook"
 	"github.com/keygate/keygate/internal/webhook/sender"
 )
@@ -104,7 +103,7 @@ func (n *newer) read(ctx context.Context, t *Reader, query string, args ...any) 
 // isBegun reports whether a due delivery is one of those that sender.Due.Begun stands for, by its
 // stored state and trigger.
 func isBegun(state int64, t webhook.Trigger) bool {
-	return state != stored.DeliveryPending || t == webhook.ByHand || t == webhook.ByTest
+	return state != DeliveryPending || t == webhook.ByHand || t == webhook.ByTest
 }
 
 // claimable returns those endpoints that are active and whose account is active. It asks for all of

@@ -9,7 +9,6 @@ import (
 	"github.com/keygate/keygate/internal/event"
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/snapshot"
-	"github.com/keygate/keygate/internal/store/stored"
 	"github.com/keygate/keygate/internal/traffic"
 	"github.com/keygate/keygate/internal/webhook"
 	"github.com/keygate/keygate/internal/webhook/sender"
@@ -102,7 +101,7 @@ type ReadTx interface {
 // Reader reads the rows of a transaction. It implements parts of control.ReadTx.
 type Reader struct {
 	ReadTx
-	Pages *stored.PageCodec
+	Pages *PageCodec
 	Codec *audit.Codec
 
 	ending      string // the gateway that EndGateway was called for

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/keygate/keygate/internal/store/rows"
-	"github.com/keygate/keygate/internal/store/stored"
 	"github.com/keygate/keygate/internal/webhook"
 	"github.com/keygate/keygate/internal/webhook/sender"
 )
@@ -30,7 +29,7 @@ func (t *tx) endLease(ctx context.Context, r *sender.Result) (endpoint string, e
 	var n int64
 	err = t.Query(ctx, "finish delivery", `UPDATE deliveries SET state = ?, attempts = ?, next_at = ?, due_at = ?, token = NULL, finished_at = ?
 		WHERE id = ? AND token = ? RETURNING n, webhook_id`,
-		[]any{stored.DeliveryState(r.State), r.Attempt.Number, next, next, finished, r.DeliveryID, r.Token}, func(row *rows.Row) error {
+		[]any{rows.DeliveryState(r.State), r.Attempt.Number, next, next, finished, r.DeliveryID, r.Token}, func(row *rows.Row) error {
 			return row.Scan(&n, &endpoint)
 		})
 	if err != nil || endpoint == "" {
