@@ -12,8 +12,8 @@ var (
 	_ sender.Peers     = (*DB)(nil)
 )
 
-// ReleaseAllDeliveries implements sender.Exclusive. Leases of other nodes stay: those of a node that
-// has died end by themselves, and what they hold is due then. Senders without a name may be of
+// ReleaseAllDeliveries implements sender.Exclusive. Leases of other nodes stay: if a node has died,
+// its leases end by themselves, and the deliveries are due then. Senders without a name may be of
 // several nodes, so it ends none of theirs.
 func (db *DB) ReleaseAllDeliveries(ctx context.Context, name string) (released int, err error) {
 	if name == "" {

@@ -50,7 +50,7 @@ const CandidatesQuery = `SELECT d.n, queue_now($2) - d.due_at, d.state, w.active
 	)) CROSS JOIN events e ON e.id = d.event_id WHERE w.id = $1`
 
 // Claim leases the deliveries that the claim chooses among those of its endpoints. The leases end by the queue's clock:
-// that of a node may differ, and a node may have been stopped since it read its clock.
+// a node's clock may differ, and a node may have been stopped since it read its clock.
 func (t *Writer) Claim(ctx context.Context, c *sender.Claim) (jobs []sender.Job, err error) {
 	n := len(c.Wants)
 	ids, retries, firsts, byHand := make([]string, n), make([]int64, n), make([]int64, n), make([]int64, n)

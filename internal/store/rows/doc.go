@@ -11,7 +11,7 @@
 // # Statements
 //
 // All statements are written in one dialect, and an engine rewrites each when it first uses it (ForSQLite,
-// ForPostgreSQL). The dialect is that of PostgreSQL, with these differences:
+// ForPostgreSQL). The dialect is PostgreSQL's, with these differences:
 //
 //   - A table may be followed by INDEXED BY, which PostgreSQL does not get: its planner chooses.
 //   - CROSS JOIN may have ON. SQLite then reads the tables in the order of the text, PostgreSQL as it likes.

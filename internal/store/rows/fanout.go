@@ -13,8 +13,8 @@ import (
 
 var _ fanout.Store = (*Store)(nil)
 
-// FanOut implements fanout.Store. It reads before it begins a transaction, because usually there is nothing to do. That
-// what it writes is durable is not waited for: the claim of a delivery waits for both.
+// FanOut implements fanout.Store. It reads before it begins a transaction, because usually there is nothing to do. It
+// is not Durable: the transaction that claims a delivery is, and waits for both.
 func (s *Store) FanOut(ctx context.Context, after string, now time.Time, limit int) (accountID string, written int, err error) {
 	var found sql.NullString
 	err = s.engine.Read(ctx, OneOfThem, func(t *Reader) (err error) {

@@ -169,8 +169,8 @@ func (s *Store) AllDue(ctx context.Context, after string, n int, now time.Time) 
 }
 
 // NextDueQuery finds in how many microseconds the next delivery becomes due. Deliveries of disabled or deleted
-// endpoints are failed soon, so there are few to skip. That of a suspended account is not worth a search: it only makes
-// one claim come early.
+// endpoints are failed soon, so there are few to skip. A delivery of a suspended account is not worth a search: it
+// only makes one claim come early.
 const NextDueQuery = `SELECT d.due_at - queue_now($1) FROM deliveries d INDEXED BY deliveries_next CROSS JOIN webhooks w ON w.id = d.webhook_id
 	WHERE d.due_at > queue_now($1) AND w.active = true ORDER BY d.due_at LIMIT 1`
 

@@ -40,8 +40,8 @@ type Config struct {
 	// file whose name is Path, ".before-" and the version of its schema. Copies of other versions
 	// are removed then. Without space for the copy, Open fails.
 	BackupBeforeMigrate bool
-	// Version is that of this binary, which a database keeps so that older binaries can name it. "" if
-	// unknown.
+	// Version is the version of this binary, which a database keeps so that older binaries can name
+	// it. "" if unknown.
 	Version string
 	// BeforeWrite is called at the begin of each write transaction, when no other process can write. An
 	// error of it ends the transaction, which has changed nothing. Nil means that every transaction goes on.
@@ -52,7 +52,7 @@ type Config struct {
 	// own. Nil counts nothing.
 	Counted func(state.Counted)
 
-	migrations fs.FS // nil means those of this binary; tests add made-up ones
+	migrations fs.FS // nil means this binary's; tests add made-up ones
 }
 
 // DB is an open store. It is safe for concurrent use.
