@@ -13,8 +13,8 @@ import (
 
 	"github.com/keygate/keygate/internal/audit"
 	"github.com/keygate/keygate/internal/fault"
+	"github.com/keygate/keygate/internal/store/rows"
 	"github.com/keygate/keygate/internal/store/state"
-	"github.com/keygate/keygate/internal/store/stored"
 )
 
 const (
@@ -39,7 +39,7 @@ type conn struct {
 // means is what all connections of a store share.
 type means struct {
 	codec   *audit.Codec // for audit blocks
-	pages   *stored.PageCodec
+	pages   *rows.PageCodec
 	dialect dialect
 }
 

@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"errors"
+	"math"
 
 	"github.com/keygate/keygate/internal/control"
 	"github.com/keygate/keygate/internal/fault"
@@ -60,9 +61,10 @@ func (db *DB) engine() rows.Engine {
 			}
 			return db.update(ctx, k, func(t *tx) error { return f(&t.Writer) })
 		},
-		OfRecord: ofRecord,
-		Staged:   func(context.Context, int) {},
-		Pages:    db.pages,
+		OfRecord:    ofRecord,
+		Staged:      func(context.Context, int) {},
+		Pages:       db.pages,
+		ClaimAtOnce: math.MaxInt, // others do not wait for it
 	}
 }
 

@@ -8,7 +8,6 @@ import (
 	"github.com/keygate/keygate/internal/event"
 	"github.com/keygate/keygate/internal/id"
 	"github.com/keygate/keygate/internal/store/rows"
-	"github.com/keygate/keygate/internal/store/stored"
 )
 
 // Events implements control.EventReader.
@@ -36,7 +35,7 @@ func eventQuery(accountID string, f control.EventFilter, p control.Page, n int64
 	text, order := rows.EventColumns+`WHERE listed AND account_id = $1 AND (n, id) < ($2, $3)`, ` ORDER BY n DESC, id DESC LIMIT $4`
 	args = []any{accountID, n, rows.Below(p.After), rows.Limit(p.Limit)}
 	if f.HasTime() || !known {
-		s := stored.SpanOf(id.Event, f.Since, f.Until, rows.Below(p.After))
+		s := rows.SpanOf(id.Event, f.Since, f.Until, rows.Below(p.After))
 		text, order = rows.EventColumns+`WHERE listed AND account_id = $1 AND id >= $2 AND id < $3`, ` ORDER BY id DESC LIMIT $4`
 		args[1], args[2] = s.From, s.Below
 	}

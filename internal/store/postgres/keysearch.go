@@ -6,7 +6,6 @@ import (
 
 	"github.com/keygate/keygate/internal/apikey"
 	"github.com/keygate/keygate/internal/store/rows"
-	"github.com/keygate/keygate/internal/store/stored"
 )
 
 // newestSearched is how many of the newest keys of a list a search reads before it asks the index.
@@ -45,7 +44,7 @@ func (q *keyQuery) state() string {
 		return ""
 	}
 	var parts []string
-	for _, p := range stored.KeyParts(q.filter.State) {
+	for _, p := range rows.KeyParts(q.filter.State) {
 		parts = append(parts, "true"+q.part(p))
 	}
 	if q.filter.State == apikey.Revoked {
@@ -62,7 +61,7 @@ func (q *keyQuery) text() (where string) {
 		where = " AND name = " + q.value(f.Name)
 	}
 	if f.Query != "" {
-		where += ` AND (strpos(lower(name), ` + q.value(stored.LowerASCII(f.Query)) + `) > 0 OR starts_with(prefix, ` + q.value(f.Query) + `))`
+		where += ` AND (strpos(lower(name), ` + q.value(rows.LowerASCII(f.Query)) + `) > 0 OR starts_with(prefix, ` + q.value(f.Query) + `))`
 	}
 	return where
 }
@@ -70,7 +69,7 @@ func (q *keyQuery) text() (where string) {
 // match returns the condition of the index. It may select keys that the rest of the filter does
 // not. The state is left out, because it would not narrow the search: there are few states.
 func (q *keyQuery) match() string {
-	f, terms := &q.filter, stored.NewKeyTerms(q.account)
+	f, terms := &q.filter, rows.NewKeyTerms(q.account)
 	var all []string
 	if f.Owner != "" {
 		all = append(all, terms.Owner(f.Owner))

@@ -53,6 +53,19 @@ func (t *tx) QueueEach(ctx context.Context, what, query string, args ...any) err
 	return t.Queue(ctx, what, query, args...)
 }
 
+// QueryEach implements rows.Statements. It sends all in one round trip.
+func (t *tx) QueryEach(ctx context.Context, what, query string, args []any, scan func(*rows.Row) error) error {
+	query = t.c.dialect.of(query).alone
+	err := rows.EachRow(args, func(args []any) error {
+		return t.enqueue(ctx, statement{what: what, query: query, args: args, scan: scan})
+	})
+	if err != nil {
+		return err
+	}
+	_, err = t.Exec(ctx, "send queries", `SELECT 1`)
+	return err
+}
+
 // QueueOne implements rows.Statements. The server has to find out whether a row is changed, since it may get COMMIT in the
 // same round trip.
 func (t *tx) QueueOne(ctx context.Context, what, record, query string, args ...any) error {

@@ -17,7 +17,6 @@ import (
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/store/rows"
 	"github.com/keygate/keygate/internal/store/state"
-	"github.com/keygate/keygate/internal/store/stored"
 )
 
 // The numbers of connections of one node, by what they are used for. Searches have their own,
@@ -69,7 +68,7 @@ type DB struct {
 	searchers *pool // for Search and reports
 	source    *pool // for snapshot.GatewaySource and ratelimit.DailyStore
 	changes   *pool // for the change log, and the keys and accounts that it names
-	pages     *stored.PageCodec
+	pages     *rows.PageCodec
 	days      requestDays
 	wires     wires
 }
@@ -106,7 +105,7 @@ func open(ctx context.Context, cfg Config) (_ *DB, err error) {
 	if err != nil {
 		return nil, err
 	}
-	pages, err := stored.NewPageCodec()
+	pages, err := rows.NewPageCodec()
 	if err != nil {
 		return nil, err
 	}

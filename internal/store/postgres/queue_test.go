@@ -348,12 +348,16 @@ func TestClaimBesideAnUnfinishedOne(t *testing.T) {
 	var process uint32
 	died := c.stores[0].write(t.Context(), func(one *tx) error {
 		process = one.c.Conn.Conn().PgConn().PID()
-		args := []any{[]string{c.hook.ID}, []int64{3}, []bool{false}, int64(0), "t", int64(time.Minute / time.Microsecond)}
-		c.must(one.Query(t.Context(), "claim", claim, args, func(*rows.Row) error { return nil }))
+		now := time.Now()
+		jobs, err := one.Claim(t.Context(), &sender.Claim{Now: now, Until: now.Add(time.Minute), Token: "t", Wants: []sender.Want{{WebhookID: c.hook.ID, Limit: 3}}})
+		c.must(err)
+		if len(jobs) != 3 {
+			t.Errorf("the first claim got %d deliveries, want 3", len(jobs))
+		}
 		if got := take(10); got != 2 {
 			t.Errorf("the second claim got %d deliveries, want the 2 that the first has not", got)
 		}
-		_, err := one.Exec(t.Context(), "die", `SELECT pg_terminate_backend(pg_backend_pid())`)
+		_, err = one.Exec(t.Context(), "die", `SELECT pg_terminate_backend(pg_backend_pid())`)
 		return err
 	})
 	if died == nil {

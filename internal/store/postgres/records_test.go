@@ -154,10 +154,10 @@ func TestRecordPlans(t *testing.T) {
 		text string
 		args []any
 	}{
-		"newly created": {newlyCreated, []any{int64(1), 1000}},
-		"became due":    {becameDue, []any{int64(1), "wh_1", int64(2), 1000}},
-		"all due":       {allDue, []any{"", 64, int64(1)}},
-		"claim":         {claim, []any{[]string{"wh_1"}, []int64{5}, []bool{false}, int64(1), "t", int64(1)}},
+		"newly created": {rows.NewlyCreatedQuery, []any{int64(1), 1000}},
+		"became due":    {rows.BecameDueQuery, []any{int64(1), "wh_1", int64(2), 1000}},
+		"all due":       {rows.AllDueQuery, []any{"", 64, int64(1)}},
+		"claim":         {rows.CandidatesQuery, []any{"wh_1", int64(1), int64(5), int64(5), int64(5)}},
 		"listeners":     {rows.ListenersQuery, []any{"acct_1", "key.created", 17}},
 		"subscribed":    {rows.SubscribedQuery, []any{"acct_1", "wh_1", int64(1), "key.created", 200}},
 		"release":       {`UPDATE deliveries SET token = NULL, due_at = next_at WHERE token >= $1 AND token < $2 AND starts_with(token, $1)`, []any{"a/", "a0"}},

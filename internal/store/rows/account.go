@@ -6,7 +6,6 @@ import (
 
 	"github.com/keygate/keygate/internal/account"
 	"github.com/keygate/keygate/internal/control"
-	"github.com/keygate/keygate/internal/store/stored"
 )
 
 // AccountRemoved is the stored state of a deleted account whose records are removed, except for the
@@ -32,7 +31,7 @@ func ScanAccount(r *Row) (account.Account, error) {
 		a.State = account.Deleted
 	}
 	a.CreatedAt = Instant(c.created)
-	err := stored.FromJSON(c.hosts, &a.Hosts)
+	err := fromJSON(c.hosts, &a.Hosts)
 	return a, err
 }
 
@@ -70,7 +69,7 @@ func (t *Reader) SelectAccounts(ctx context.Context, rest string, args ...any) (
 
 // InsertAccount implements control.AccountStore.
 func (t *Writer) InsertAccount(ctx context.Context, a *account.Account) error {
-	hosts, err := stored.MaybeJSON(a.Hosts, len(a.Hosts) == 0)
+	hosts, err := maybeJSON(a.Hosts, len(a.Hosts) == 0)
 	if err != nil {
 		return err
 	}
@@ -81,7 +80,7 @@ func (t *Writer) InsertAccount(ctx context.Context, a *account.Account) error {
 
 // UpdateAccount implements control.AccountStore.
 func (t *Writer) UpdateAccount(ctx context.Context, a *account.Account) error {
-	hosts, err := stored.MaybeJSON(a.Hosts, len(a.Hosts) == 0)
+	hosts, err := maybeJSON(a.Hosts, len(a.Hosts) == 0)
 	if err != nil {
 		return err
 	}

@@ -6,7 +6,6 @@ import (
 
 	"github.com/keygate/keygate/internal/account"
 	"github.com/keygate/keygate/internal/snapshot"
-	"github.com/keygate/keygate/internal/store/stored"
 )
 
 // The weights of
@@ -22,7 +21,7 @@ const (
 // removal removes some of the records of a deleted account.
 type removal struct {
 	*Writer
-	*stored.Budget
+	*Budget
 	accountID string
 	some      bool // something was removed
 }
@@ -43,7 +42,7 @@ func (t *Writer) RemoveAccount(ctx context.Context, accountID string, limit int)
 	if a.State != account.Deleted {
 		return false, fmt.Errorf("remove account %s: it is %s", accountID, a.State)
 	}
-	r := removal{Writer: t, Budget: stored.NewBudget(limit), accountID: accountID}
+	r := removal{Writer: t, Budget: newBudget(limit), accountID: accountID}
 	for _, step := range []func(context.Context) error{
 		r.rowsOf("routes", pageWeight, `DELETE FROM route_pages WHERE n IN
 			(SELECT p.n FROM gateways g INDEXED BY gateways_list CROSS JOIN route_pages p ON p.table_id = g.table_id WHERE g.account_id = $1 LIMIT $2)`),

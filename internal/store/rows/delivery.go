@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/keygate/keygate/internal/fault"
-	"github.com/keygate/keygate/internal/store/stored"
 	"github.com/keygate/keygate/internal/webhook"
 )
 
@@ -29,7 +28,7 @@ func scanDelivery(r *Row) (delivery, error) {
 	)
 	err := r.Scan(&d.n, &d.ID, &d.AccountID, &d.WebhookID, &d.EventID, &d.EventType, &c.state, &d.Trigger, &c.next, &c.created)
 	if err == nil {
-		d.State = stored.DeliveryStates()[c.state]
+		d.State = deliveryStates()[c.state]
 	}
 	d.NextAttemptAt, d.CreatedAt = MaybeInstant(c.next), Instant(c.created)
 	return d, err
@@ -102,7 +101,7 @@ func (t *Writer) TrimDeliveries(ctx context.Context, delivered, failed time.Time
 	for _, old := range []struct {
 		state  int
 		before time.Time
-	}{{stored.DeliveryDelivered, delivered}, {stored.DeliveryFailed, failed}} {
+	}{{DeliveryDelivered, delivered}, {DeliveryFailed, failed}} {
 		n, err := t.removeDeliveries(ctx, `SELECT n FROM deliveries INDEXED BY deliveries_age WHERE state = $1 AND finished_at < $2 ORDER BY finished_at LIMIT $3`,
 			old.state, Micros(old.before), Limit(limit))
 		if err != nil {

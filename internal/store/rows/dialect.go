@@ -14,6 +14,7 @@ var (
 	locked    = regexp.MustCompile(`\s+FOR (NO KEY )?UPDATE( OF \w+)?( SKIP LOCKED)?`)
 	indexed   = regexp.MustCompile(` INDEXED BY \w+`)
 	crossed   = regexp.MustCompile(`CROSS JOIN (\w+(?: \w+)? ON\b)`)
+	queueNow  = regexp.MustCompile(`queue_now\((\$\d+)\)`)
 	unnested  = regexp.MustCompile(`unnest\(([^()]*)\)\s+(WITH ORDINALITY\s+)?AS (\w+) \(([^()]*)\)`)
 	rowid     = regexp.MustCompile(`\browid\b`)
 )
@@ -25,6 +26,7 @@ var (
 func ForSQLite(statement string) string {
 	s := strings.NewReplacer("= true", "= 1", "= false", "= 0", "LIMIT ALL", "LIMIT -1", ` COLLATE "C"`, "", "greatest(", "max(", "least(", "min(", "strpos(", "instr(").Replace(statement)
 	s = cast.ReplaceAllString(locked.ReplaceAllString(s, ""), "")
+	s = queueNow.ReplaceAllString(s, "$1")
 	s = unnested.ReplaceAllStringFunc(s, oneRow)
 	s = limit.ReplaceAllString(list.ReplaceAllString(s, "IN (SELECT value FROM json_each($1))"), "$1 $2+0")
 	s = inRows(s)

@@ -8,7 +8,6 @@ import (
 	"github.com/keygate/keygate/internal/apikey"
 	"github.com/keygate/keygate/internal/control"
 	"github.com/keygate/keygate/internal/gateway"
-	"github.com/keygate/keygate/internal/store/stored"
 )
 
 // NotEnded selects keys that are not restricted to a gateway that has ended.
@@ -68,7 +67,7 @@ func (t *Writer) UpdateEndedGateway(ctx context.Context, e *control.EndedGateway
 // FinishGateway implements control.GatewayStore.
 func (t *Writer) FinishGateway(ctx context.Context, gatewayID string) error {
 	if err := t.Queue(ctx, "drop the route table", `UPDATE route_tables SET state = $1 WHERE state = $2 AND id = (SELECT table_id FROM ended_gateways WHERE id = $3)`,
-		stored.TableDropped, stored.TableEnded, gatewayID); err != nil {
+		tableDropped, tableEnded, gatewayID); err != nil {
 		return err
 	}
 	return t.Queue(ctx, "finish a deleted gateway", `DELETE FROM ended_gateways WHERE id = $1`, gatewayID)

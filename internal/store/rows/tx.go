@@ -2,14 +2,16 @@ package rows
 
 import (
 	"context"
+	"database/sql"
+	"time"
 
 	"github.com/keygate/keygate/internal/audit"
 	"github.com/keygate/keygate/internal/event"
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/snapshot"
-	"github.com/keygate/keygate/internal/store/stored"
 	"github.com/keygate/keygate/internal/traffic"
 	"github.com/keygate/keygate/internal/webhook"
+	"github.com/keygate/keygate/internal/webhook/sender"
 )
 
 // Queries are the reads of a transaction. After the first error of a statement, every later call returns that error.
@@ -31,8 +33,10 @@ type Statements interface {
 	// QueueEach is Queue for each row of the columns among args (CountRows), which the statement unnests. Columns have equal
 	// lengths.
 	QueueEach(ctx context.Context, what, statement string, args ...any) error
-	// QueueOne does the same as Queue for a statement that changes one row. If it changes none, the
-	// transaction fails with fault.NotFound for record.
+	// QueryEach runs a query for each row of the columns among args. The engine may send all of them at once.
+	QueryEach(ctx context.Context, what, query string, args []any, scan func(*Row) error) error
+	// QueueOne is Queue for a statement that changes one row. If it changes none, the transaction fails with
+	// fault.NotFound for record.
 	QueueOne(ctx context.Context, what, record, statement string, args ...any) error
 	// QueueOrFail does the same as QueueOne, but the transaction fails with the given error.
 	QueueOrFail(ctx context.Context, what string, fails error, statement string, args ...any) error
@@ -61,6 +65,9 @@ type Tx interface {
 	InsertEvent(ctx context.Context, e *event.Event, listed bool) error
 	// InsertDeliveries adds deliveries of one event, all of the same state, trigger and times.
 	InsertDeliveries(ctx context.Context, list []webhook.Delivery) error
+	// EndLeases and FailWaiting are those of sender.FinishTx.
+	EndLeases(ctx context.Context, results []sender.Result) (endpoints []string, err error)
+	FailWaiting(ctx context.Context, webhookID, reason string, now time.Time, limit int) (int, error)
 	RemoveAttempts(ctx context.Context, deliveries []int64) error
 	// ForgetSubscriptions removes up to limit former subscriptions of an account that no fan-out needs, and returns how
 	// many.
@@ -86,6 +93,9 @@ type ReadTx interface {
 	Attempts(ctx context.Context, deliveries []int64, f func(delivery int64, a *webhook.Attempt)) error
 	// AuditChunks returns the chunks of the unsealed end of an account's audit log, in their order.
 	AuditChunks(ctx context.Context, accountID string) ([]audit.Chunk, error)
+	// NextFanOut returns the first account behind another one that has events to fan out, or former subscriptions that may
+	// not be needed any more. It is not valid if there is none.
+	NextFanOut(ctx context.Context, after string) (accountID sql.NullString, err error)
 	// TrafficChunks calls f for each of the chunks that still exists, in their order.
 	TrafficChunks(ctx context.Context, seqs []int64, f func(*traffic.Chunk) error) error
 	// ChangeBounds returns the sequence numbers of the last trimmed and of the newest entry of the change log.
@@ -95,7 +105,7 @@ type ReadTx interface {
 // Reader reads the rows of a transaction. It implements parts of control.ReadTx.
 type Reader struct {
 	ReadTx
-	Pages *stored.PageCodec
+	Pages *PageCodec
 	Codec *audit.Codec
 
 	ending      string // the gateway that EndGateway was called for

@@ -6,7 +6,6 @@ import (
 
 	"github.com/keygate/keygate/internal/control"
 	"github.com/keygate/keygate/internal/event"
-	"github.com/keygate/keygate/internal/store/stored"
 	"github.com/keygate/keygate/internal/webhook"
 )
 
@@ -25,7 +24,7 @@ func scanWebhook(r *Row) (webhook.Webhook, error) {
 	)
 	err := r.Scan(&w.ID, &w.AccountID, &w.URL, &c.events, &c.active, &w.DisabledReason, &w.Secret, &c.since, &w.OldSecret, &c.oldUntil,
 		&c.failingSince, &c.created, &w.Version)
-	w.Events = stored.ReadEventTypes(c.events)
+	w.Events = readEventTypes(c.events)
 	w.State = webhook.Disabled
 	if c.active {
 		w.State = webhook.Active
@@ -84,7 +83,7 @@ func (t *Reader) Listeners(ctx context.Context, accountID string, of event.Type,
 
 // webhookValues returns the values that InsertWebhook and UpdateWebhook write, in their order.
 func webhookValues(w *webhook.Webhook) []any {
-	return []any{w.ID, w.AccountID, w.URL, stored.EventTypes(w.Events), w.State == webhook.Active, w.DisabledReason, w.Secret, Micros(w.SecretSince),
+	return []any{w.ID, w.AccountID, w.URL, eventTypes(w.Events), w.State == webhook.Active, w.DisabledReason, w.Secret, Micros(w.SecretSince),
 		w.OldSecret, MaybeMicros(w.OldUntil), MaybeMicros(w.FailingSince), w.Version}
 }
 

@@ -17,14 +17,13 @@ import (
 	"github.com/keygate/keygate/internal/control"
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/store/rows"
-	"github.com/keygate/keygate/internal/store/stored"
 )
 
 // conn is a connection with its prepared statements. One goroutine uses it at a time.
 type conn struct {
 	from  *sql.DB
 	codec *audit.Codec // for audit blocks
-	pages *stored.PageCodec
+	pages *rows.PageCodec
 	sql   *sql.Conn // nil until opened
 	stmts map[string]*sql.Stmt
 	since time.Time  // when it was taken from the pool
@@ -180,7 +179,7 @@ type pool struct {
 	use    use
 }
 
-func newPool(from *sql.DB, size int, codec *audit.Codec, pages *stored.PageCodec) *pool {
+func newPool(from *sql.DB, size int, codec *audit.Codec, pages *rows.PageCodec) *pool {
 	p := &pool{free: make(chan *conn, size), urgent: make(chan *conn), size: size, closed: make(chan struct{})}
 	for range size {
 		p.free <- &conn{from: from, codec: codec, pages: pages}

@@ -14,7 +14,6 @@ import (
 	"github.com/keygate/keygate/internal/event"
 	"github.com/keygate/keygate/internal/id"
 	"github.com/keygate/keygate/internal/store/rows"
-	"github.com/keygate/keygate/internal/store/stored"
 	"github.com/keygate/keygate/internal/webhook"
 	"github.com/keygate/keygate/internal/webhook/sender"
 )
@@ -99,9 +98,9 @@ func (m *mail) add(t *tx, i int, waits bool) error {
 	if waits {
 		return t.InsertDeliveries(ctx, []webhook.Delivery{d})
 	}
-	state := stored.DeliveryDelivered
+	state := rows.DeliveryDelivered
 	if i/100%10 == 9 {
-		state = stored.DeliveryFailed
+		state = rows.DeliveryFailed
 	}
 	_, err = t.Exec(ctx, "delivery", `INSERT INTO deliveries (n, id, account_id, webhook_id, event_id, event_type, state, cause, attempts, again,
 		created_at, finished_at) VALUES (?, ?, ?, ?, ?, ?, ?, 'event', 1, 0, ?, ?)`,

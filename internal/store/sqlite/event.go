@@ -8,7 +8,6 @@ import (
 	"github.com/keygate/keygate/internal/event"
 	"github.com/keygate/keygate/internal/id"
 	"github.com/keygate/keygate/internal/store/rows"
-	"github.com/keygate/keygate/internal/store/stored"
 )
 
 // Events implements control.EventReader.
@@ -44,7 +43,7 @@ func eventQuery(accountID string, f control.EventFilter, p control.Page, number 
 	if f.Type == "" {
 		index += `_list`
 	}
-	s := stored.SpanOf(id.Event, f.Since, f.Until, rows.Below(p.After))
+	s := rows.SpanOf(id.Event, f.Since, f.Until, rows.Below(p.After))
 	return rows.EventColumns + `INDEXED BY ` + index + ` ` + where + ` AND id >= ? AND id < ? ORDER BY id DESC LIMIT ?+0`,
 		append(args, s.From, s.Below, rows.Limit(p.Limit))
 }

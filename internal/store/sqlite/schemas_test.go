@@ -16,8 +16,8 @@ import (
 	"github.com/keygate/keygate/internal/id"
 	"github.com/keygate/keygate/internal/keygatetest"
 	"github.com/keygate/keygate/internal/secret"
+	"github.com/keygate/keygate/internal/store/rows"
 	"github.com/keygate/keygate/internal/store/sqlite"
-	"github.com/keygate/keygate/internal/store/stored"
 )
 
 // past is the records of a data directory with a schema of the past.
@@ -54,7 +54,7 @@ func newPast(t *testing.T, schema int64) *past {
 			pets := id.New(id.Gateway)
 			exec(`INSERT INTO gateways (id, account_id, name, upstream, hostname, host_given, global_sustained, global_burst, timeout, max_body_bytes, requests, revision, is_default, created_at, version)
 				VALUES (?, ?, 'pets', ?, 'pets.example', 1, '', '', '5s', 0, '{}', 0, 0, 1, 1)`, pets, p.account, `{"url":"`+p.upstream.URL+`"}`)
-			codec, err := stored.NewPageCodec()
+			codec, err := rows.NewPageCodec()
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -14,7 +14,6 @@ import (
 	"github.com/keygate/keygate/internal/audit"
 	"github.com/keygate/keygate/internal/store/rows"
 	"github.com/keygate/keygate/internal/store/state"
-	"github.com/keygate/keygate/internal/store/stored"
 )
 
 // DefaultBusyTimeout is how long a write waits for other processes by default.
@@ -71,7 +70,7 @@ type DB struct {
 	beforeWrite  func() error // Config.BeforeWrite
 	counted      func(state.Counted)
 
-	pages *stored.PageCodec
+	pages *rows.PageCodec
 	path  string
 }
 
@@ -112,7 +111,7 @@ func open(ctx context.Context, cfg Config) (_ *DB, err error) {
 	if err != nil {
 		return nil, err
 	}
-	pages, err := stored.NewPageCodec()
+	pages, err := rows.NewPageCodec()
 	if err != nil {
 		return nil, err
 	}

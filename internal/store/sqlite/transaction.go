@@ -230,6 +230,11 @@ func (t *tx) QueueEach(ctx context.Context, what, statement string, args ...any)
 	return rows.EachRow(args, func(args []any) error { return t.Queue(ctx, what, statement, args...) })
 }
 
+// QueryEach implements rows.Statements.
+func (t *tx) QueryEach(ctx context.Context, what, query string, args []any, scan func(*rows.Row) error) error {
+	return rows.EachRow(args, func(args []any) error { return t.Query(ctx, what, query, args, scan) })
+}
+
 // QueueOne implements rows.Statements.
 func (t *tx) QueueOne(ctx context.Context, what, record, statement string, args ...any) error {
 	n, err := t.Exec(ctx, what, statement, args...)

@@ -11,7 +11,7 @@ import (
 	"github.com/keygate/keygate/internal/account"
 	"github.com/keygate/keygate/internal/control"
 	"github.com/keygate/keygate/internal/event"
-	"github.com/keygate/keygate/internal/store/stored"
+	"github.com/keygate/keygate/internal/store/rows"
 	"github.com/keygate/keygate/internal/webhook"
 )
 
@@ -121,7 +121,7 @@ func (m *fanOutModel) check(t *rapid.T) {
 func testFanOutModel(h *harness) {
 	rapid.Check(h, func(t *rapid.T) {
 		m := &fanOutModel{h: h, account: h.insertAccount(newWebhook(&account.Account{}).ID), want: map[string][]string{}}
-		m.hooks = h.insertWebhooks(stored.DirectDeliveries+3, m.account, event.KeyCreated, event.KeyRevoked)
+		m.hooks = h.insertWebhooks(rows.DirectDeliveries+3, m.account, event.KeyCreated, event.KeyRevoked)
 		steps := []func(*rapid.T){m.raise, m.raise, m.create, m.change, m.change, m.remove, m.piece}
 		for range rapid.IntRange(3, 15).Draw(t, "steps") {
 			if len(m.hooks) < 5 {

@@ -1,12 +1,12 @@
-package stored
+package rows
 
 // Budget is how much one transaction may still remove. Some rows are large: a revision holds a
 // document of up to 16 MiB. Such rows have a weight, and one transaction removes only its limit
 // divided by the weight.
 type Budget struct{ left int }
 
-// NewBudget returns a budget of so many rows with the weight 1.
-func NewBudget(limit int) *Budget { return &Budget{max(limit, 0)} }
+// newBudget returns a budget of so many rows with the weight 1.
+func newBudget(limit int) *Budget { return &Budget{max(limit, 0)} }
 
 // Spent reports whether nothing more may be removed.
 func (b *Budget) Spent() bool { return b.left <= 0 }
