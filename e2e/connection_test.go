@@ -156,9 +156,9 @@ func (g *certificateGateway) changeUnderLoad(one, two *certificatetest.Pair) {
 	load.Wait()
 }
 
-// Guarantee: an upstream that requires a client certificate gets that of the gateway,
-// over HTTP/1.1 and HTTP/2 on both sides, and no earlier one once a change has
-// returned, under load and after a restart. A gateway without a certificate gets a 502.
+// Guarantee: an upstream that requires a client certificate gets the gateway's, over HTTP/1.1 and
+// HTTP/2 on both sides. Once a change of it has returned, no earlier certificate is presented,
+// under load and after a restart. A gateway without a certificate gets a 502.
 func TestClientCertificateReachesTheUpstream(t *testing.T) {
 	for name, http2 := range map[string]bool{"over HTTP/1.1": false, "over HTTP/2": true} {
 		t.Run(name, func(t *testing.T) {

@@ -38,7 +38,7 @@ type server struct {
 	program string // the binary that runs; "" means the one that TestMain built
 	dataDir string
 	flags   []string
-	files   int    // the limit of open files; 0 means that of the test
+	files   int    // the limit of open files; 0 means the test's limit
 	gateway string // host:port of the data plane
 	admin   string
 	ops     string

@@ -122,20 +122,12 @@ func (a *API) listDeliveries(c *call) (response, error) {
 }
 
 func (a *API) getDelivery(c *call) (response, error) {
-	d, err := a.cfg.Control.Delivery(c.ctx, &c.actor, c.params["delivery_id"])
-	if err != nil {
-		return response{}, err
-	}
-	return ok(presentDetail(d)), nil
+	return show(presentDetail)(a.cfg.Control.Delivery(c.ctx, &c.actor, c.params["delivery_id"]))
 }
 
 func (a *API) redeliver(c *call) (response, error) {
 	present := func(d *webhook.Delivery) response {
 		return ok(presentDelivery(d)).created("/v1/webhook-deliveries/" + d.ID)
 	}
-	d, err := a.cfg.Control.Redeliver(withIdempotency(c, present), &c.actor, c.params["delivery_id"])
-	if err != nil {
-		return response{}, err
-	}
-	return present(d), nil
+	return respond(present)(a.cfg.Control.Redeliver(withIdempotency(c, present), &c.actor, c.params["delivery_id"]))
 }

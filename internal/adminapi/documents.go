@@ -84,11 +84,7 @@ func (a *API) getSpec(c *call) (response, error) {
 	if err := c.takeDocumentSlot(); err != nil {
 		return response{}, err
 	}
-	r, err := a.cfg.Control.Spec(c.ctx, &c.actor, c.params["gateway_id"])
-	if err != nil {
-		return response{}, err
-	}
-	return documentOf(r), nil
+	return respond(documentOf)(a.cfg.Control.Spec(c.ctx, &c.actor, c.params["gateway_id"]))
 }
 
 // documentOf returns the document of a revision as it was pushed.
@@ -160,12 +156,12 @@ func (a *API) revisionOperations() []operation {
 		id: "getRevision", method: http.MethodGet, path: "/v1/gateways/{gateway_id}/revisions/{number}", tag: "Revisions",
 		summary: "Get a revision", description: "Returns one revision. One that is no longer kept is a 404 that says how long revisions are kept.",
 		success: http.StatusOK, result: reflect.TypeFor[revisionRecord](),
-		run: a.getRevision,
+		run: ofRevision(a.getRevision),
 	}, {
 		id: "getRevisionContent", method: http.MethodGet, path: "/v1/gateways/{gateway_id}/revisions/{number}/content", tag: "Revisions",
 		summary: "Get the document of a revision", description: "Returns the OpenAPI document or configuration file of a revision, with *** in the place of secrets.",
 		success: http.StatusOK, media: []string{yamlType, jsonType},
-		run: a.getRevisionContent,
+		run: ofRevision(a.getRevisionContent),
 	}, {
 		id: "diffRevision", method: http.MethodGet, path: "/v1/gateways/{gateway_id}/revisions/{number}/diff", tag: "Revisions",
 		summary: "Compare two revisions",
@@ -182,7 +178,7 @@ func (a *API) revisionOperations() []operation {
 			},
 		}},
 		success: http.StatusOK, result: reflect.TypeFor[pushRecord](),
-		run: a.diffRevision,
+		run: ofRevision(a.diffRevision),
 	}, {
 		id: "rollbackRevision", method: http.MethodPost, path: "/v1/gateways/{gateway_id}/revisions/{number}/rollback", tag: "Revisions",
 		summary: "Roll back to a revision",
@@ -190,7 +186,7 @@ func (a *API) revisionOperations() []operation {
 			"If-Match takes the ETag of the gateway.",
 		query:      []queryParam{dryRunParam(), effectParam()},
 		replayable: true, ifMatch: true, success: http.StatusOK, result: reflect.TypeFor[pushRecord](),
-		run: a.rollback,
+		run: ofRevision(a.rollback),
 	}}
 }
 
@@ -209,38 +205,29 @@ func (a *API) listRevisions(c *call) (response, error) {
 	})
 }
 
-func (a *API) getRevision(c *call) (response, error) {
-	n, found := revisionNumber(c.params["number"])
-	if !found {
-		return response{}, fault.Missing("revision")
+// ofRevision returns the run function of a call for the revision that its path names.
+func ofRevision(run func(c *call, number int64) (response, error)) func(c *call) (response, error) {
+	return func(c *call) (response, error) {
+		n, valid := revisionNumber(c.params["number"])
+		if !valid {
+			return response{}, fault.Missing("revision")
+		}
+		return run(c, n)
 	}
-	r, err := a.cfg.Control.RevisionRecord(c.ctx, &c.actor, c.params["gateway_id"], n)
-	if err != nil {
-		return response{}, err
-	}
-	return ok(presentRevision(r)), nil
 }
 
-func (a *API) getRevisionContent(c *call) (response, error) {
-	n, found := revisionNumber(c.params["number"])
-	if !found {
-		return response{}, fault.Missing("revision")
-	}
+func (a *API) getRevision(c *call, n int64) (response, error) {
+	return show(presentRevision)(a.cfg.Control.RevisionRecord(c.ctx, &c.actor, c.params["gateway_id"], n))
+}
+
+func (a *API) getRevisionContent(c *call, n int64) (response, error) {
 	if err := c.takeDocumentSlot(); err != nil {
 		return response{}, err
 	}
-	r, err := a.cfg.Control.Revision(c.ctx, &c.actor, c.params["gateway_id"], n)
-	if err != nil {
-		return response{}, err
-	}
-	return documentOf(r), nil
+	return respond(documentOf)(a.cfg.Control.Revision(c.ctx, &c.actor, c.params["gateway_id"], n))
 }
 
-func (a *API) diffRevision(c *call) (response, error) {
-	to, found := revisionNumber(c.params["number"])
-	if !found {
-		return response{}, fault.Missing("revision")
-	}
+func (a *API) diffRevision(c *call, to int64) (response, error) {
 	if err := c.takeDocumentSlot(); err != nil {
 		return response{}, err
 	}
@@ -248,18 +235,10 @@ func (a *API) diffRevision(c *call) (response, error) {
 	if v := c.query.Get("from"); v != "" {
 		from, _ = revisionNumber(v)
 	}
-	result, err := a.cfg.Control.CompareRevisions(c.ctx, &c.actor, c.params["gateway_id"], from, to)
-	if err != nil {
-		return response{}, err
-	}
-	return ok(presentPush(result)), nil
+	return show(presentPush)(a.cfg.Control.CompareRevisions(c.ctx, &c.actor, c.params["gateway_id"], from, to))
 }
 
-func (a *API) rollback(c *call) (response, error) {
-	n, found := revisionNumber(c.params["number"])
-	if !found {
-		return response{}, fault.Missing("revision")
-	}
+func (a *API) rollback(c *call, n int64) (response, error) {
 	if err := c.checkEffect(); err != nil {
 		return response{}, err
 	}

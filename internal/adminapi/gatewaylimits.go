@@ -117,7 +117,7 @@ func (a *API) limitOperations() []operation {
 		description: "Applies a rate limit to the recorded requests of the last 24 hours, with the algorithm of the gateway itself, and returns what it would have refused. Changes nothing.",
 		body:        reflect.TypeFor[simulateRequest](), replayable: true,
 		success: http.StatusOK, result: reflect.TypeFor[simulationRecord](),
-		run: a.simulateLimit,
+		run: takes(a.simulateLimit),
 	}}
 }
 
@@ -137,11 +137,7 @@ func (a *API) listLimits(c *call) (response, error) {
 	})
 }
 
-func (a *API) simulateLimit(c *call) (response, error) {
-	var req simulateRequest
-	if err := c.decode(&req); err != nil {
-		return response{}, err
-	}
+func (a *API) simulateLimit(c *call, req simulateRequest) (response, error) {
 	if c.invalid != nil { // which form the limit must have depends on the other fields
 		_, err := req.RateLimit.parse()
 		return response{}, fault.Prefixed("rate_limit", err)
@@ -151,15 +147,11 @@ func (a *API) simulateLimit(c *call) (response, error) {
 		return response{}, err
 	}
 	present := func(s *control.Simulation) response { return ok(presentSimulation(s, c.completeness.Missing)) }
-	s, err := searching(c, func() (*control.Simulation, error) {
+	return respond(present)(searching(c, func() (*control.Simulation, error) {
 		return a.cfg.Control.SimulateLimit(withIdempotency(c, present), &c.actor, c.params["gateway_id"], control.SimulationInput{
 			RouteID: value(req.RouteID), KeyID: value(req.KeyID), Limit: limit,
 		})
-	})
-	if err != nil {
-		return response{}, err
-	}
-	return present(s), nil
+	}))
 }
 
 func presentSimulation(s *control.Simulation, missing string) simulationRecord {

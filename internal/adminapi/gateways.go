@@ -25,7 +25,7 @@ func (a *API) gatewayOperations() []operation {
 		query:       []queryParam{dryRunParam()},
 		body:        reflect.TypeFor[createGatewayRequest](), maxBody: maxDocument, replayable: true,
 		success: http.StatusCreated, result: record, hasETag: true, hasLocation: true, dryRun: reflect.TypeFor[pushRecord](),
-		run: a.createGateway,
+		run: takes(a.createGateway),
 	}, {
 		id: "getGateway", method: http.MethodGet, path: "/v1/gateways/{gateway_id}", tag: "Gateways",
 		summary: "Get a gateway", description: "Returns one gateway.",
@@ -36,7 +36,7 @@ func (a *API) gatewayOperations() []operation {
 		summary: "Update a gateway", description: "Changes the given fields; null clears an optional field.",
 		body: reflect.TypeFor[updateGatewayRequest](), ifMatch: true,
 		success: http.StatusOK, result: record, hasETag: true, errors: []int{http.StatusConflict},
-		run: a.updateGateway,
+		run: takes(a.updateGateway),
 	}, {
 		id: "deleteGateway", method: http.MethodDelete, path: "/v1/gateways/{gateway_id}", tag: "Gateways",
 		summary: "Delete a gateway", description: "Deletes the gateway and its routes, and revokes the keys restricted to it. After the default gateway was deleted there is none until one is set, or a single one is left. Returns the record as it was before.",
@@ -62,19 +62,13 @@ func (a *API) listGateways(c *call) (response, error) {
 	}, func(g *gateway.Gateway) (string, gatewayRecord) { return g.ID, presentGateway(g) })
 }
 
+func gatewayResponse(g *gateway.Gateway) response { return withETag(presentGateway(g), g.Version) }
+
 func (a *API) getGateway(c *call) (response, error) {
-	g, err := a.cfg.Control.Gateway(c.ctx, &c.actor, c.params["gateway_id"])
-	if err != nil {
-		return response{}, err
-	}
-	return withETag(presentGateway(g), g.Version), nil
+	return respond(gatewayResponse)(a.cfg.Control.Gateway(c.ctx, &c.actor, c.params["gateway_id"]))
 }
 
-func (a *API) createGateway(c *call) (response, error) {
-	var body gatewayBody
-	if err := c.decode(&body); err != nil {
-		return response{}, err
-	}
+func (a *API) createGateway(c *call, body gatewayBody) (response, error) {
 	in, err := c.newGateway(body)
 	if err != nil {
 		return response{}, err
@@ -85,20 +79,12 @@ func (a *API) createGateway(c *call) (response, error) {
 		}
 	}
 	if c.query.Get("dry_run") == "true" {
-		p, err := a.cfg.Control.PreviewGateway(c.ctx, &c.actor, in)
-		if err != nil {
-			return response{}, err
-		}
-		return ok(presentPush(p)), nil
+		return show(presentPush)(a.cfg.Control.PreviewGateway(c.ctx, &c.actor, in))
 	}
 	present := func(g *gateway.Gateway) response {
-		return withETag(presentGateway(g), g.Version).created("/v1/gateways/" + g.ID)
+		return gatewayResponse(g).created("/v1/gateways/" + g.ID)
 	}
-	g, err := a.cfg.Control.CreateGatewayFrom(withIdempotency(c, present), &c.actor, in)
-	if err != nil {
-		return response{}, err
-	}
-	return present(g), nil
+	return respond(present)(a.cfg.Control.CreateGatewayFrom(withIdempotency(c, present), &c.actor, in))
 }
 
 // newGateway returns the creation that a body describes.
@@ -124,26 +110,14 @@ func (c *call) required(field string) error {
 	return fault.Invalid(field, "is required: add it")
 }
 
-func (a *API) updateGateway(c *call) (response, error) {
-	var body gatewayBody
-	if err := c.decode(&body); err != nil {
-		return response{}, err
-	}
+func (a *API) updateGateway(c *call, body gatewayBody) (response, error) {
 	p, err := c.settings(body, false)
 	if err != nil {
 		return response{}, err
 	}
-	g, err := a.cfg.Control.UpdateGateway(c.ctx, &c.actor, c.params["gateway_id"], p, c.match)
-	if err != nil {
-		return response{}, err
-	}
-	return withETag(presentGateway(g), g.Version), nil
+	return respond(gatewayResponse)(a.cfg.Control.UpdateGateway(c.ctx, &c.actor, c.params["gateway_id"], p, c.match))
 }
 
 func (a *API) deleteGateway(c *call) (response, error) {
-	g, err := a.cfg.Control.DeleteGateway(c.ctx, &c.actor, c.params["gateway_id"], c.match)
-	if err != nil {
-		return response{}, err
-	}
-	return ok(presentGateway(g)), nil
+	return show(presentGateway)(a.cfg.Control.DeleteGateway(c.ctx, &c.actor, c.params["gateway_id"], c.match))
 }

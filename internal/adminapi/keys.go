@@ -2,7 +2,6 @@ package adminapi
 
 import (
 	"net/http"
-	"net/url"
 	"reflect"
 
 	"github.com/keygate/keygate/internal/apikey"
@@ -33,14 +32,14 @@ func (a *API) keyOperations() []operation {
 		description: "Creates an API key. Only this response contains the full key; if you lose it, revoke the key and create a new one. The new key cannot have more rights than the calling key. A scope that is not well formed is a 422 whose message has the right form.",
 		body:        reflect.TypeFor[createKeyRequest](), replayable: true,
 		success: http.StatusCreated, result: created, hasETag: true, hasLocation: true,
-		run: a.createKey,
+		run: takes(a.createKey),
 	}, {
 		id: "verifyKey", method: http.MethodPost, path: "/v1/keys/verify", tag: "Keys",
 		summary:     "Verify a key",
 		description: "Checks whether a gateway-level key would be accepted for a request. Charges no rate limit. Needs the scope read.",
 		body:        reflect.TypeFor[verifyKeyRequest](), readScope: true, replayable: true,
 		success: http.StatusOK, result: reflect.TypeFor[verificationRecord](),
-		run: a.verifyKey,
+		run: takes(a.verifyKey),
 	}, {
 		id: "getKey", method: http.MethodGet, path: "/v1/keys/{key_id}", tag: "Keys",
 		summary: "Get a key", description: "Returns one key, without the full key.",
@@ -51,7 +50,7 @@ func (a *API) keyOperations() []operation {
 		summary: "Update a key", description: "Changes the given fields; null clears an optional field. A revoked or expired key cannot be changed (409).",
 		body: reflect.TypeFor[updateKeyRequest](), ifMatch: true,
 		success: http.StatusOK, result: record, hasETag: true, errors: []int{http.StatusConflict},
-		run: a.updateKey,
+		run: takes(a.updateKey),
 	}, {
 		id: "revokeKey", method: http.MethodDelete, path: "/v1/keys/{key_id}", tag: "Keys",
 		summary:     "Revoke a key",
@@ -64,7 +63,7 @@ func (a *API) keyOperations() []operation {
 		description: "Creates a new key that replaces an old one. The old key stays valid during the overlap, and both share one rate limit. Only this response contains the full new key.",
 		body:        reflect.TypeFor[rotateKeyRequest](), replayable: true, ifMatch: true,
 		success: http.StatusCreated, result: created, hasETag: true, hasLocation: true,
-		run: a.rotateKey,
+		run: takes(a.rotateKey),
 	}}
 }
 
@@ -73,13 +72,7 @@ func (a *API) listKeys(c *call) (response, error) {
 		State: apikey.State(c.query.Get("state")), GatewayID: c.query.Get("gateway_id"), Level: apikey.Level(c.query.Get("level")),
 		Owner: c.query.Get("owner"), Name: c.query.Get("name"), Query: c.query.Get("q"), Now: c.now,
 	}
-	bound := url.Values{}
-	for _, p := range keyFilters() {
-		if v := c.query.Get(p.name); v != "" {
-			bound.Set(p.name, v)
-		}
-	}
-	return page(c, "keys", bound.Encode(), func(p control.Page) ([]apikey.Key, error) {
+	return page(c, "keys", c.cursorBinding(keyFilters()), func(p control.Page) ([]apikey.Key, error) {
 		list := func() ([]apikey.Key, error) { return a.cfg.Control.Keys(c.ctx, &c.actor, filter, p) }
 		if !filter.Searches() {
 			return list()
@@ -88,17 +81,16 @@ func (a *API) listKeys(c *call) (response, error) {
 	}, func(k *apikey.Key) (string, KeyRecord) { return k.ID, presentKey(k, c.now) })
 }
 
-func (a *API) getKey(c *call) (response, error) {
-	k, err := a.cfg.Control.Key(c.ctx, &c.actor, c.params["key_id"])
-	if err != nil {
-		return response{}, err
-	}
-	return withETag(presentKey(k, c.now), k.Version), nil
+func (c *call) keyResponse(k *apikey.Key) response {
+	return withETag(presentKey(k, c.now), k.Version)
 }
 
-// presentNewKey returns the response with a new key, and the one for replays. The
-// state in the record is that at the key's creation, which may be slightly later
-// than the start of the call.
+func (a *API) getKey(c *call) (response, error) {
+	return respond(c.keyResponse)(a.cfg.Control.Key(c.ctx, &c.actor, c.params["key_id"]))
+}
+
+// presentNewKey returns the response with a new key, and the response for replays. The record has
+// the state at the key's creation, which may be slightly later than the start of the call.
 func presentNewKey(k *control.NewKey) response {
 	r := newKeyRecord{KeyRecord: presentKey(&k.Key, k.CreatedAt), Key: k.Secret, OverlapEndsAt: optionalTime(k.OverlapEndsAt), Warnings: orEmpty(k.Warnings)}
 	replay := r
@@ -109,66 +101,30 @@ func presentNewKey(k *control.NewKey) response {
 	return res
 }
 
-func (a *API) createKey(c *call) (response, error) {
-	var req createKeyRequest
-	if err := c.decode(&req); err != nil {
-		return response{}, err
-	}
-	k, err := a.cfg.Control.CreateKey(withIdempotency(c, presentNewKey), &c.actor, control.KeyInput{
+func (a *API) createKey(c *call, req createKeyRequest) (response, error) {
+	return respond(presentNewKey)(a.cfg.Control.CreateKey(withIdempotency(c, presentNewKey), &c.actor, control.KeyInput{
 		Name: req.Name, Scope: req.Scope, ExpiresAt: value(req.ExpiresAt), GatewayID: value(req.GatewayID),
 		RateLimit: value(req.RateLimit).KeyLimitInput, Level: value(req.Level), Owner: value(req.Owner), Metadata: req.Metadata,
-	})
-	if err != nil {
-		return response{}, err
-	}
-	return presentNewKey(k), nil
+	}))
 }
 
-func (a *API) updateKey(c *call) (response, error) {
-	var req updateKeyRequest
-	if err := c.decode(&req); err != nil {
-		return response{}, err
-	}
-	k, err := a.cfg.Control.UpdateKey(c.ctx, &c.actor, c.params["key_id"], control.KeyPatch{
+func (a *API) updateKey(c *call, req updateKeyRequest) (response, error) {
+	return respond(c.keyResponse)(a.cfg.Control.UpdateKey(c.ctx, &c.actor, c.params["key_id"], control.KeyPatch{
 		Name: setTo(req.Name), Owner: req.Owner.Optional,
 		RateLimit: control.Optional[control.KeyLimitInput]{Present: req.RateLimit.Present, Null: req.RateLimit.Null, Value: req.RateLimit.Value.KeyLimitInput},
 		Metadata:  req.Metadata.Optional, ExpiresAt: req.ExpiresAt.Optional,
-	}, c.match)
-	if err != nil {
-		return response{}, err
-	}
-	return withETag(presentKey(k, c.now), k.Version), nil
+	}, c.match))
 }
 
 func (a *API) revokeKey(c *call) (response, error) {
-	k, err := a.cfg.Control.RevokeKey(c.ctx, &c.actor, c.params["key_id"], c.match)
-	if err != nil {
-		return response{}, err
-	}
-	return withETag(presentKey(k, c.now), k.Version), nil
+	return respond(c.keyResponse)(a.cfg.Control.RevokeKey(c.ctx, &c.actor, c.params["key_id"], c.match))
 }
 
-func (a *API) rotateKey(c *call) (response, error) {
-	var req rotateKeyRequest
-	if err := c.decode(&req); err != nil {
-		return response{}, err
-	}
-	k, err := a.cfg.Control.RotateKey(withIdempotency(c, presentNewKey), &c.actor, c.params["key_id"], req.OverlapDays, value(req.ExpiresAt), c.match)
-	if err != nil {
-		return response{}, err
-	}
-	return presentNewKey(k), nil
+func (a *API) rotateKey(c *call, req rotateKeyRequest) (response, error) {
+	return respond(presentNewKey)(a.cfg.Control.RotateKey(withIdempotency(c, presentNewKey), &c.actor, c.params["key_id"], req.OverlapDays, value(req.ExpiresAt), c.match))
 }
 
-func (a *API) verifyKey(c *call) (response, error) {
-	var req verifyKeyRequest
-	if err := c.decode(&req); err != nil {
-		return response{}, err
-	}
+func (a *API) verifyKey(c *call, req verifyKeyRequest) (response, error) {
 	present := func(v *control.Verification) response { return ok(presentVerification(v)) }
-	v, err := a.cfg.Control.VerifyKey(withIdempotency(c, present), &c.actor, req.Key, value(req.GatewayID), value(req.Method), value(req.Path))
-	if err != nil {
-		return response{}, err
-	}
-	return present(v), nil
+	return respond(present)(a.cfg.Control.VerifyKey(withIdempotency(c, present), &c.actor, req.Key, value(req.GatewayID), value(req.Method), value(req.Path)))
 }

@@ -47,11 +47,7 @@ func (a *API) nodeOperations() []operation {
 		summary: "Get a node", description: "Returns one node." + onlyOperator,
 		success: http.StatusOK, result: record,
 		run: func(c *call) (response, error) {
-			n, err := a.cfg.Control.Node(c.ctx, c.params["node_id"])
-			if err != nil {
-				return response{}, err
-			}
-			return ok(presentNode(n)), nil
+			return show(presentNode)(a.cfg.Control.Node(c.ctx, c.params["node_id"]))
 		},
 	}, {
 		id: "deleteNode", method: http.MethodDelete, path: "/v1/nodes/{node_id}", tag: "Nodes", operatorOnly: true,
@@ -60,11 +56,7 @@ func (a *API) nodeOperations() []operation {
 			"work without changes that were answered, and then joins again. Returns the record as it was before." + onlyOperator,
 		success: http.StatusOK, result: record,
 		run: func(c *call) (response, error) {
-			n, err := a.cfg.Control.DeleteNode(c.ctx, &c.actor, c.params["node_id"])
-			if err != nil {
-				return response{}, err
-			}
-			return ok(presentNode(n)), nil
+			return show(presentNode)(a.cfg.Control.DeleteNode(c.ctx, &c.actor, c.params["node_id"]))
 		},
 	}}
 }

@@ -30,7 +30,7 @@ type operation struct {
 	replayable   bool         // stores its response under an Idempotency-Key
 	success      int          // status of a successful response
 	result       reflect.Type // type of the JSON response; nil if media is set
-	dryRun       reflect.Type // type of the JSON response, with status 200, to a dry run; nil if it is as any other
+	dryRun       reflect.Type // type of the JSON response to a dry run, with status 200; nil if it is the same as without
 	media        []string     // media types of a response that is not a JSON record
 	hasETag      bool         // the response has an ETag
 	hasLocation  bool         // the response has a Location
@@ -53,6 +53,33 @@ type response struct {
 	raw    []byte  // sent as it is in place of body; header has its Content-Type
 	stream *stream // sent piece by piece in place of body; header has its Content-Type
 	replay any     // stored for replays in place of a body that holds a secret; nil if body holds none
+}
+
+// takes returns the run function of a call with a JSON body of the type T: run gets the body, decoded.
+func takes[T any](run func(c *call, body T) (response, error)) func(c *call) (response, error) {
+	return func(c *call) (response, error) {
+		var body T
+		if err := c.decode(&body); err != nil {
+			return response{}, err
+		}
+		return run(c, body)
+	}
+}
+
+// respond returns what ends a call: of the result of its operation it makes the response with present, and it
+// passes on the operation's error.
+func respond[T any](present func(T) response) func(result T, err error) (response, error) {
+	return func(result T, err error) (response, error) {
+		if err != nil {
+			return response{}, err
+		}
+		return present(result), nil
+	}
+}
+
+// show is respond for a response that has nothing but the record that present returns.
+func show[T, R any](present func(T) R) func(result T, err error) (response, error) {
+	return respond(func(result T) response { return ok(present(result)) })
 }
 
 func ok(body any) response { return response{status: http.StatusOK, body: body} }

@@ -2,7 +2,6 @@ package adminapi
 
 import (
 	"net/http"
-	"net/url"
 	"reflect"
 	"time"
 
@@ -55,7 +54,7 @@ func presentAccount(a *account.Account) AccountRecord {
 	}
 }
 
-// presentNewAccount returns the response with a new account and its key, and the one for
+// presentNewAccount returns the response with a new account and its key, and the response for
 // replays.
 func presentNewAccount(a *control.NewAccount) response {
 	r := newAccountRecord{AccountRecord: presentAccount(&a.Account), KeyID: a.Key.ID, Key: a.Key.Secret}
@@ -92,7 +91,7 @@ func (a *API) operatorOperations() []operation {
 			"As the call issues such a key, it needs the scope admin without a resource." + onlyOperator,
 		body: reflect.TypeFor[createAccountRequest](), replayable: true,
 		success: http.StatusCreated, result: reflect.TypeFor[newAccountRecord](), hasETag: true, hasLocation: true, errors: []int{http.StatusConflict},
-		run: a.createAccount,
+		run: takes(a.createAccount),
 	}, {
 		id: "getAccountByID", method: http.MethodGet, path: "/v1/accounts/{account_id}", tag: "Accounts", operatorOnly: true,
 		summary: "Get one of the accounts", description: "Returns one account of the installation." + onlyOperator,
@@ -106,7 +105,7 @@ func (a *API) operatorOperations() []operation {
 			"The account default can be neither renamed nor suspended (409)." + onlyOperator,
 		body: reflect.TypeFor[updateAccountRequest](), ifMatch: true,
 		success: http.StatusOK, result: record, hasETag: true, errors: []int{http.StatusConflict},
-		run: a.updateAccount,
+		run: takes(a.updateAccount),
 	}, {
 		id: "deleteAccount", method: http.MethodDelete, path: "/v1/accounts/{account_id}", tag: "Accounts", operatorOnly: true,
 		summary: "Delete a suspended account",
@@ -119,55 +118,29 @@ func (a *API) operatorOperations() []operation {
 
 func (a *API) listAccounts(c *call) (response, error) {
 	filter := control.AccountFilter{State: account.State(c.query.Get("state")), Tier: account.Tier(c.query.Get("plan")), Query: c.query.Get("q")}
-	bound := url.Values{}
-	for _, p := range accountFilters() {
-		if v := c.query.Get(p.name); v != "" {
-			bound.Set(p.name, v)
-		}
-	}
-	return page(c, "accounts", bound.Encode(), func(p control.Page) ([]account.Account, error) {
+	return page(c, "accounts", c.cursorBinding(accountFilters()), func(p control.Page) ([]account.Account, error) {
 		return a.cfg.Control.Accounts(c.ctx, filter, p)
 	}, func(one *account.Account) (string, AccountRecord) { return one.ID, presentAccount(one) })
 }
 
-func (a *API) createAccount(c *call) (response, error) {
-	var req createAccountRequest
-	if err := c.decode(&req); err != nil {
-		return response{}, err
-	}
-	made, err := a.cfg.Control.AddAccount(withIdempotency(c, presentNewAccount), &c.actor, control.AccountInput{Name: req.Name, Tier: req.Plan, Hosts: req.Hosts})
-	if err != nil {
-		return response{}, err
-	}
-	return presentNewAccount(made), nil
+func (a *API) createAccount(c *call, req createAccountRequest) (response, error) {
+	return respond(presentNewAccount)(a.cfg.Control.AddAccount(withIdempotency(c, presentNewAccount), &c.actor, control.AccountInput{Name: req.Name, Tier: req.Plan, Hosts: req.Hosts}))
+}
+
+func accountResponse(one *account.Account) response {
+	return withETag(presentAccount(one), one.Version)
 }
 
 func (a *API) getAccountByID(c *call) (response, error) {
-	one, err := a.cfg.Control.Account(c.ctx, c.params["account_id"])
-	if err != nil {
-		return response{}, err
-	}
-	return withETag(presentAccount(one), one.Version), nil
+	return respond(accountResponse)(a.cfg.Control.Account(c.ctx, c.params["account_id"]))
 }
 
-func (a *API) updateAccount(c *call) (response, error) {
-	var req updateAccountRequest
-	if err := c.decode(&req); err != nil {
-		return response{}, err
-	}
-	one, err := a.cfg.Control.UpdateAccount(c.ctx, &c.actor, c.params["account_id"], control.AccountPatch{
+func (a *API) updateAccount(c *call, req updateAccountRequest) (response, error) {
+	return respond(accountResponse)(a.cfg.Control.UpdateAccount(c.ctx, &c.actor, c.params["account_id"], control.AccountPatch{
 		Name: setTo(req.Name), Tier: setTo(req.Plan), Hosts: req.Hosts.Optional, State: setTo(req.State),
-	}, c.match)
-	if err != nil {
-		return response{}, err
-	}
-	return withETag(presentAccount(one), one.Version), nil
+	}, c.match))
 }
 
 func (a *API) deleteAccount(c *call) (response, error) {
-	one, err := a.cfg.Control.DeleteAccount(c.ctx, &c.actor, c.params["account_id"], c.match)
-	if err != nil {
-		return response{}, err
-	}
-	return ok(presentAccount(one)), nil
+	return show(presentAccount)(a.cfg.Control.DeleteAccount(c.ctx, &c.actor, c.params["account_id"], c.match))
 }

@@ -147,7 +147,7 @@ func (a *API) repositoryOperations() []operation {
 			"Each new commit is pushed like a document of its kind; one that is not valid changes nothing.",
 		body: reflect.TypeFor[putRepositoryRequest](), ifMatch: true,
 		success: http.StatusOK, result: reflect.TypeFor[putRepositoryRecord](), hasETag: true,
-		run: a.putRepository,
+		run: takes(a.putRepository),
 	}, {
 		id: "deleteRepository", method: http.MethodDelete, path: path, tag: "Repositories",
 		summary: "Disconnect the repository", description: "Ends that the gateway follows the repository. Its routes and revisions stay. Returns the record as it was before.",
@@ -177,19 +177,15 @@ func (a *API) repositoryOperations() []operation {
 	}}
 }
 
-func (a *API) getRepository(c *call) (response, error) {
-	r, err := a.cfg.Control.GetRepository(c.ctx, &c.actor, c.params["gateway_id"])
-	if err != nil {
-		return response{}, err
-	}
-	return withETag(presentRepository(r), r.Version), nil
+func repositoryResponse(r *control.Repository) response {
+	return withETag(presentRepository(r), r.Version)
 }
 
-func (a *API) putRepository(c *call) (response, error) {
-	var req putRepositoryRequest
-	if err := c.decode(&req); err != nil {
-		return response{}, err
-	}
+func (a *API) getRepository(c *call) (response, error) {
+	return respond(repositoryResponse)(a.cfg.Control.GetRepository(c.ctx, &c.actor, c.params["gateway_id"]))
+}
+
+func (a *API) putRepository(c *call, req putRepositoryRequest) (response, error) {
 	in := control.RepositoryInput{
 		URL: req.URL, Branch: req.Branch, Path: req.Path, Kind: req.Kind, Interval: value(req.Interval), KnownHosts: value(req.KnownHosts),
 		HostKey: req.HostKey.Optional, NewHookSecret: req.HookSecret != nil,
@@ -206,29 +202,15 @@ func (a *API) putRepository(c *call) (response, error) {
 }
 
 func (a *API) deleteRepository(c *call) (response, error) {
-	r, err := a.cfg.Control.DeleteRepository(c.ctx, &c.actor, c.params["gateway_id"], c.match)
-	if err != nil {
-		return response{}, err
-	}
-	return ok(presentRepository(r)), nil
+	return show(presentRepository)(a.cfg.Control.DeleteRepository(c.ctx, &c.actor, c.params["gateway_id"], c.match))
 }
 
 func (a *API) syncRepository(c *call) (response, error) {
-	present := func(r *control.Repository) response { return withETag(presentRepository(r), r.Version) }
-	r, err := a.cfg.Control.SyncRepository(withIdempotency(c, present), &c.actor, c.params["gateway_id"], c.match)
-	if err != nil {
-		return response{}, err
-	}
-	return present(r), nil
+	return respond(repositoryResponse)(a.cfg.Control.SyncRepository(withIdempotency(c, repositoryResponse), &c.actor, c.params["gateway_id"], c.match))
 }
 
 func (a *API) resumeRepository(c *call) (response, error) {
-	present := func(r *control.Repository) response { return withETag(presentRepository(r), r.Version) }
-	r, err := a.cfg.Control.ResumeRepository(withIdempotency(c, present), &c.actor, c.params["gateway_id"], c.match)
-	if err != nil {
-		return response{}, err
-	}
-	return present(r), nil
+	return respond(repositoryResponse)(a.cfg.Control.ResumeRepository(withIdempotency(c, repositoryResponse), &c.actor, c.params["gateway_id"], c.match))
 }
 
 // receivePushHook begins the sync that a hook asks for. c.admitHook has verified it.

@@ -99,11 +99,7 @@ func (a *API) listRequests(c *call) (response, error) {
 }
 
 func (a *API) getRequest(c *call) (response, error) {
-	r, err := a.cfg.Control.Request(c.ctx, &c.actor, c.params["request_id"])
-	if err != nil {
-		return response{}, err
-	}
-	return ok(presentRequest(r)), nil
+	return show(presentRequest)(a.cfg.Control.Request(c.ctx, &c.actor, c.params["request_id"]))
 }
 
 func presentRequest(r *requestlog.Request) loggedRequestRecord {

@@ -1,6 +1,7 @@
 package adminapi
 
 import (
+	"cmp"
 	"net/http"
 	"net/url"
 	"reflect"
@@ -22,7 +23,7 @@ func (a *API) routeOperations() []operation {
 		summary: "Create a route", description: "Creates one route without a push. The next push of a document replaces all routes of the gateway, including this one.",
 		body: reflect.TypeFor[createRouteRequest](), replayable: true,
 		success: http.StatusCreated, result: record, hasETag: true, hasLocation: true,
-		run: a.createRoute,
+		run: takes(a.createRoute),
 	}, {
 		id: "getRoute", method: http.MethodGet, path: "/v1/gateways/{gateway_id}/routes/{route_id}", tag: "Routes",
 		summary: "Get a route", description: "Returns one route.",
@@ -34,7 +35,7 @@ func (a *API) routeOperations() []operation {
 		description: "Changes the rate limit of one route without a push. An absent field is unchanged; null removes it.",
 		body:        reflect.TypeFor[updateRouteRequest](), ifMatch: true, replayable: true,
 		success: http.StatusOK, result: record, hasETag: true,
-		run: a.updateRouteLimit,
+		run: takes(a.updateRouteLimit),
 	}, {
 		id: "updateRoute", method: http.MethodPatch, path: "/v1/gateways/{gateway_id}/routes/{route_id}", tag: "Routes",
 		summary: "Update a route",
@@ -43,7 +44,7 @@ func (a *API) routeOperations() []operation {
 			"including this one; it keeps the identifier of a route with the same path and methods.",
 		body: reflect.TypeFor[patchRouteRequest](), ifMatch: true,
 		success: http.StatusOK, result: record, hasETag: true, errors: []int{http.StatusConflict},
-		run: a.updateRoute,
+		run: takes(a.updateRoute),
 	}, {
 		id: "deleteRoute", method: http.MethodDelete, path: "/v1/gateways/{gateway_id}/routes/{route_id}", tag: "Routes",
 		summary: "Delete a route", description: "Deletes the route. Returns the record as it was before.",
@@ -72,64 +73,35 @@ func (a *API) listRoutes(c *call) (response, error) {
 	}, func(r *gateway.Route) (string, routeRecord) { return r.ID, presentRoute(r) })
 }
 
+func routeResponse(r *gateway.Route) response { return withETag(presentRoute(r), r.Version) }
+
 func (a *API) getRoute(c *call) (response, error) {
-	r, err := a.cfg.Control.Route(c.ctx, &c.actor, c.params["gateway_id"], c.params["route_id"])
-	if err != nil {
-		return response{}, err
-	}
-	return withETag(presentRoute(r), r.Version), nil
+	return respond(routeResponse)(a.cfg.Control.Route(c.ctx, &c.actor, c.params["gateway_id"], c.params["route_id"]))
 }
 
-func (a *API) createRoute(c *call) (response, error) {
-	var req createRouteRequest
-	if err := c.decode(&req); err != nil {
-		return response{}, err
-	}
+func (a *API) createRoute(c *call, req createRouteRequest) (response, error) {
 	in := gateway.RouteSpec{Path: req.Path, Methods: req.Methods, Auth: gateway.Auth(value(req.Auth))}
-	if in.Auth == "" {
-		in.Auth = gateway.AuthKey
-	}
+	in.Auth = cmp.Or(in.Auth, gateway.AuthKey)
 	if req.RateLimit != nil {
 		var err error
 		in.RateLimit, err = req.RateLimit.config()
 		c.refuse(fault.Prefixed("rate_limit", err))
 	}
 	present := func(r *gateway.Route) response {
-		return withETag(presentRoute(r), r.Version).created("/v1/gateways/" + r.GatewayID + "/routes/" + r.ID)
+		return routeResponse(r).created("/v1/gateways/" + r.GatewayID + "/routes/" + r.ID)
 	}
-	r, err := a.cfg.Control.CreateRoute(withIdempotency(c, present), &c.actor, c.params["gateway_id"], in)
-	if err != nil {
-		return response{}, err
-	}
-	return present(r), nil
+	return respond(present)(a.cfg.Control.CreateRoute(withIdempotency(c, present), &c.actor, c.params["gateway_id"], in))
 }
 
-func (a *API) updateRouteLimit(c *call) (response, error) {
-	var req updateRouteRequest
-	if err := c.decode(&req); err != nil {
-		return response{}, err
-	}
+func (a *API) updateRouteLimit(c *call, req updateRouteRequest) (response, error) {
 	p := control.LimitPatch{RateLimit: limitPatch(&req.RateLimit)}
-	present := func(r *gateway.Route) response { return withETag(presentRoute(r), r.Version) }
-	r, err := a.cfg.Control.UpdateRouteLimit(withIdempotency(c, present), &c.actor, c.params["gateway_id"], c.params["route_id"], p, c.match)
-	if err != nil {
-		return response{}, err
-	}
-	return present(r), nil
+	return respond(routeResponse)(a.cfg.Control.UpdateRouteLimit(withIdempotency(c, routeResponse), &c.actor, c.params["gateway_id"], c.params["route_id"], p, c.match))
 }
 
-func (a *API) updateRoute(c *call) (response, error) {
-	var req patchRouteRequest
-	if err := c.decode(&req); err != nil {
-		return response{}, err
-	}
-	r, err := a.cfg.Control.UpdateRoute(c.ctx, &c.actor, c.params["gateway_id"], c.params["route_id"], control.RoutePatch{
+func (a *API) updateRoute(c *call, req patchRouteRequest) (response, error) {
+	return respond(routeResponse)(a.cfg.Control.UpdateRoute(c.ctx, &c.actor, c.params["gateway_id"], c.params["route_id"], control.RoutePatch{
 		Path: setTo(req.Path), Methods: setTo(req.Methods), Auth: req.Auth.Optional, RateLimit: limitPatch(&req.RateLimit),
-	}, c.match)
-	if err != nil {
-		return response{}, err
-	}
-	return withETag(presentRoute(r), r.Version), nil
+	}, c.match))
 }
 
 // limitPatch converts the field rate_limit of an update of a route.
@@ -138,9 +110,5 @@ func limitPatch(p *optional[rateLimitPatch]) control.Optional[control.RateLimitP
 }
 
 func (a *API) deleteRoute(c *call) (response, error) {
-	r, err := a.cfg.Control.DeleteRoute(c.ctx, &c.actor, c.params["gateway_id"], c.params["route_id"], c.match)
-	if err != nil {
-		return response{}, err
-	}
-	return ok(presentRoute(r)), nil
+	return show(presentRoute)(a.cfg.Control.DeleteRoute(c.ctx, &c.actor, c.params["gateway_id"], c.params["route_id"], c.match))
 }

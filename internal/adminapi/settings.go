@@ -2,6 +2,7 @@ package adminapi
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"reflect"
 	"slices"
@@ -25,14 +26,11 @@ type createGatewayRequest struct {
 	Config *string `json:"config,omitempty" nullable:"true" minLength:"1" doc:"Configuration file in YAML or JSON. It becomes revision 1. Its settings are applied after the other fields. It cannot be given together with spec." example:"routes: [{path: /orders, methods: [GET]}]"`
 }
 
-// TransformSchema adds the settings to the schema. null means the same as an absent field, but those that a
-// creation requires have no null.
+// TransformSchema adds the settings to the schema. null means the same as an absent field; fields that a
+// creation requires cannot be null.
 func (createGatewayRequest) TransformSchema(r huma.Registry, schema *huma.Schema) *huma.Schema {
 	for _, s := range gateway.Settings() {
-		doc := s.Doc.Create
-		if doc == "" {
-			doc = s.Doc.Update
-		}
+		doc := cmp.Or(s.Doc.Create, s.Doc.Update)
 		schema.Properties[s.Name] = inputSchema(r, &s, doc, !s.Required)
 	}
 	return schema
@@ -104,7 +102,7 @@ func (b gatewayBody) text(name string) (text string, err error) {
 }
 
 // settings returns what a body changes. null in a creation means the same as an absent field. If a value
-// is invalid by itself, settings refuses the call.
+// is invalid on its own, settings refuses the call.
 func (c *call) settings(body gatewayBody, creates bool) (gateway.Patch, error) {
 	var p gateway.Patch
 	for _, s := range gateway.Settings() {
@@ -210,8 +208,8 @@ type corsRecord struct {
 	MaxAge  int      `json:"max_age" doc:"How long a browser may cache a preflight response, in seconds." example:"600"`
 }
 
-// recordSettings returns the settings that the record has, in its order: those that are left out if they
-// are not set are the last.
+// recordSettings returns the settings that the record has, in its order: settings that are left out when
+// they are not set come last.
 func recordSettings() []gateway.Setting {
 	all := slices.DeleteFunc(gateway.Settings(), func(s gateway.Setting) bool { return s.Doc.Record == "" })
 	rank := func(s gateway.Setting) int {
@@ -243,10 +241,7 @@ func (gatewayRecord) TransformSchema(r huma.Registry, schema *huma.Schema) *huma
 
 // recordSchema returns the schema of a setting in the record.
 func recordSchema(r huma.Registry, s *gateway.Setting) *huma.Schema {
-	example := s.Record.Example
-	if example == "" {
-		example = s.Example
-	}
+	example := cmp.Or(s.Record.Example, s.Example)
 	kind, nullable := reflect.TypeFor[string](), false
 	switch s.Kind {
 	case gateway.KindBool:

@@ -186,10 +186,7 @@ func (c *call) trafficQuery() (traffic.Query, error) {
 	if err != nil {
 		return traffic.Query{}, err
 	}
-	name := c.query.Get("interval")
-	if name == "" {
-		name = "1h"
-	}
+	name := cmp.Or(c.query.Get("interval"), "1h")
 	interval := intervals()[name]
 	if until.IsZero() {
 		// until is exclusive, and requests that ended just before this call count.

@@ -71,8 +71,8 @@ func presentWebhook(w *webhook.Webhook) WebhookRecord {
 	return r
 }
 
-// presentNewWebhook returns the response with an endpoint's new secret, and the one
-// for replays.
+// presentNewWebhook returns the response with an endpoint's new secret, and the response for
+// replays.
 func presentNewWebhook(w *control.NewWebhook) response {
 	r := newWebhookRecord{WebhookRecord: presentWebhook(&w.Webhook), SigningSecret: w.Secret, StandardWebhooksSecret: w.StandardSecret}
 	replay := r
@@ -97,7 +97,7 @@ func (a *API) webhookOperations() []operation {
 			"Loopback, private, link-local and metadata addresses are refused unless the operator allows their network.",
 		body: reflect.TypeFor[createWebhookRequest](), replayable: true,
 		success: http.StatusCreated, result: created, hasETag: true, hasLocation: true,
-		run: a.createWebhook,
+		run: takes(a.createWebhook),
 	}, {
 		id: "getWebhook", method: http.MethodGet, path: "/v1/webhooks/{webhook_id}", tag: "Webhooks",
 		summary: "Get a webhook endpoint", description: "Returns one endpoint, without its secret.",
@@ -108,7 +108,7 @@ func (a *API) webhookOperations() []operation {
 		summary: "Update a webhook endpoint", description: "Changes the given fields. Setting state to active enables a disabled endpoint.",
 		body: reflect.TypeFor[updateWebhookRequest](), ifMatch: true,
 		success: http.StatusOK, result: record, hasETag: true, errors: []int{http.StatusConflict},
-		run: a.updateWebhook,
+		run: takes(a.updateWebhook),
 	}, {
 		id: "deleteWebhook", method: http.MethodDelete, path: "/v1/webhooks/{webhook_id}", tag: "Webhooks",
 		summary: "Delete a webhook endpoint", description: "Deletes the endpoint. Deliveries that have not yet succeeded fail. Returns the record as it was before.",
@@ -121,7 +121,7 @@ func (a *API) webhookOperations() []operation {
 			"the new one in X-Service-Signature, the old one in X-Service-Signature-Previous, and both in webhook-signature.",
 		body: reflect.TypeFor[rotateSecretRequest](), bodyOptional: true, replayable: true, ifMatch: true,
 		success: http.StatusOK, result: created, hasETag: true,
-		run: a.rotateWebhookSecret,
+		run: takes(a.rotateWebhookSecret),
 	}, {
 		id: "testWebhook", method: http.MethodPost, path: "/v1/webhooks/{webhook_id}/test", tag: "Webhooks",
 		summary: "Test a webhook endpoint", description: "Delivers an event of type webhook.test, which appears in no list of events.",
@@ -133,7 +133,7 @@ func (a *API) webhookOperations() []operation {
 		description: "Starts a new delivery of each event whose delivery to the endpoint failed at or after the given time and that was not redelivered afterwards.",
 		body:        reflect.TypeFor[recoverRequest](), replayable: true,
 		success: http.StatusOK, result: reflect.TypeFor[webhookRecoveryRecord](),
-		run: a.recoverWebhook,
+		run: takes(a.recoverWebhook),
 	}}
 }
 
@@ -143,89 +143,47 @@ func (a *API) listWebhooks(c *call) (response, error) {
 	}, func(w *webhook.Webhook) (string, WebhookRecord) { return w.ID, presentWebhook(w) })
 }
 
+func webhookResponse(w *webhook.Webhook) response { return withETag(presentWebhook(w), w.Version) }
+
 func (a *API) getWebhook(c *call) (response, error) {
-	w, err := a.cfg.Control.Webhook(c.ctx, &c.actor, c.params["webhook_id"])
-	if err != nil {
-		return response{}, err
-	}
-	return withETag(presentWebhook(w), w.Version), nil
+	return respond(webhookResponse)(a.cfg.Control.Webhook(c.ctx, &c.actor, c.params["webhook_id"]))
 }
 
-func (a *API) createWebhook(c *call) (response, error) {
-	var req createWebhookRequest
-	if err := c.decode(&req); err != nil {
-		return response{}, err
-	}
+func (a *API) createWebhook(c *call, req createWebhookRequest) (response, error) {
 	present := func(w *control.NewWebhook) response { return presentNewWebhook(w).created("/v1/webhooks/" + w.ID) }
-	w, err := a.cfg.Control.CreateWebhook(withIdempotency(c, present), &c.actor, control.WebhookInput{
+	return respond(present)(a.cfg.Control.CreateWebhook(withIdempotency(c, present), &c.actor, control.WebhookInput{
 		URL: req.URL, Events: req.Events, Secret: value(req.SigningSecret),
-	})
-	if err != nil {
-		return response{}, err
-	}
-	return present(w), nil
+	}))
 }
 
-func (a *API) updateWebhook(c *call) (response, error) {
-	var req updateWebhookRequest
-	if err := c.decode(&req); err != nil {
-		return response{}, err
-	}
-	w, err := a.cfg.Control.UpdateWebhook(c.ctx, &c.actor, c.params["webhook_id"], control.WebhookPatch{
+func (a *API) updateWebhook(c *call, req updateWebhookRequest) (response, error) {
+	return respond(webhookResponse)(a.cfg.Control.UpdateWebhook(c.ctx, &c.actor, c.params["webhook_id"], control.WebhookPatch{
 		URL: setTo(req.URL), Events: setTo(req.Events), State: setTo(req.State),
-	}, c.match)
-	if err != nil {
-		return response{}, err
-	}
-	return withETag(presentWebhook(w), w.Version), nil
+	}, c.match))
 }
 
 func (a *API) deleteWebhook(c *call) (response, error) {
-	w, err := a.cfg.Control.DeleteWebhook(c.ctx, &c.actor, c.params["webhook_id"], c.match)
-	if err != nil {
-		return response{}, err
-	}
-	return ok(presentWebhook(w)), nil
+	return show(presentWebhook)(a.cfg.Control.DeleteWebhook(c.ctx, &c.actor, c.params["webhook_id"], c.match))
 }
 
-func (a *API) rotateWebhookSecret(c *call) (response, error) {
-	var req rotateSecretRequest
-	if err := c.decode(&req); err != nil {
-		return response{}, err
-	}
+func (a *API) rotateWebhookSecret(c *call, req rotateSecretRequest) (response, error) {
 	hours := defaultOverlapHours
 	if req.OverlapHours != nil {
 		hours = *req.OverlapHours
 	}
-	w, err := a.cfg.Control.RotateWebhookSecret(withIdempotency(c, presentNewWebhook), &c.actor, c.params["webhook_id"], hours, c.match)
-	if err != nil {
-		return response{}, err
-	}
-	return presentNewWebhook(w), nil
+	return respond(presentNewWebhook)(a.cfg.Control.RotateWebhookSecret(withIdempotency(c, presentNewWebhook), &c.actor, c.params["webhook_id"], hours, c.match))
 }
 
 func (a *API) testWebhook(c *call) (response, error) {
 	present := func(d *webhook.Delivery) response { return ok(webhookTestRecord{DeliveryID: d.ID}) }
-	d, err := a.cfg.Control.TestWebhook(withIdempotency(c, present), &c.actor, c.params["webhook_id"])
-	if err != nil {
-		return response{}, err
-	}
-	return present(d), nil
+	return respond(present)(a.cfg.Control.TestWebhook(withIdempotency(c, present), &c.actor, c.params["webhook_id"]))
 }
 
-func (a *API) recoverWebhook(c *call) (response, error) {
-	var req recoverRequest
-	if err := c.decode(&req); err != nil {
-		return response{}, err
-	}
+func (a *API) recoverWebhook(c *call, req recoverRequest) (response, error) {
 	since, err := parseTime(req.Since)
 	if err != nil {
 		c.refuse(invalidTime("since"))
 	}
 	present := func(n int) response { return ok(webhookRecoveryRecord{Deliveries: n}) }
-	n, err := a.cfg.Control.RecoverWebhook(withIdempotency(c, present), &c.actor, c.params["webhook_id"], since)
-	if err != nil {
-		return response{}, err
-	}
-	return present(n), nil
+	return respond(present)(a.cfg.Control.RecoverWebhook(withIdempotency(c, present), &c.actor, c.params["webhook_id"], since))
 }

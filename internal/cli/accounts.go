@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/keygate/keygate/client"
 	"github.com/keygate/keygate/internal/cli/terminal"
@@ -20,7 +21,7 @@ func newAccounts(a *app) *cobra.Command {
 		newAccountsState(a, "suspend", "suspended", "Suspend an account: its keys and gateways are refused at once, its webhooks wait"),
 		newAccountsState(a, "resume", "active", "Resume a suspended account"),
 		newAccountsDelete(a))
-	c.Aliases = nil // the singular is the command that works without a server
+	c.Aliases = nil // the command in the singular works without a server
 	c.Long = `Manage all accounts of a server. It needs a key of the account default, the operator's.
 
 To create accounts and keys directly in the store on this machine, without a key, see
@@ -32,16 +33,9 @@ func accountLabel(a *client.Account) string { return "account " + withID(a.Name,
 
 // accountID returns the identifier of the account with an identifier or name.
 func (a *app) accountID(api *client.Client, ref string) (string, error) {
-	if isID(ref) {
-		return ref, nil
-	}
-	found, err := search("account", api.Accounts(a.Context, client.AccountFilter{Query: ref}),
+	return named("account", ref, "keygate accounts list shows the names", api.Accounts(a.Context, client.AccountFilter{Query: ref}),
 		func(one *client.Account) bool { return one.Name == ref },
 		func(one *client.Account) match { return match{one.AccountID, []string{one.Name}} })
-	if err != nil {
-		return "", err
-	}
-	return only("account", ref, found, "keygate accounts list shows the names")
 }
 
 func accountFields(a *client.Account) []terminal.Field {
@@ -128,31 +122,31 @@ func newAccountsGet(a *app) *cobra.Command {
 }
 
 type accountsUpdate struct {
-	*one
 	name, plan string
 	hosts      []string
 }
 
 func newAccountsUpdate(a *app) *cobra.Command {
-	o := &accountsUpdate{one: oneAccount(a)}
-	c := o.add(&cobra.Command{
+	o := &accountsUpdate{}
+	c := &cobra.Command{
 		Use: "update ACCOUNT_ID", Short: "Change the name, plan or host patterns of an account",
-		Example: "  keygate accounts update acme --plan scale --host '*.acme.example' --host acme.example", RunE: o.run,
-	})
+		Example: "  keygate accounts update acme --plan scale --host '*.acme.example' --host acme.example",
+	}
 	f := c.Flags()
 	f.StringVar(&o.name, "name", "", "`name` of the account")
 	f.StringVar(&o.plan, "plan", "", "`plan`: starter, platform or scale")
 	f.StringArrayVar(&o.hosts, "host", nil, "`pattern` of the hostnames that its gateways may take; may be repeated, replaces all; '' removes them")
-	return c
+	return shows(oneAccount(a), c, func(api *client.Client, ctx context.Context, id string) (*client.Account, error) {
+		p, err := o.patch(f)
+		if err != nil {
+			return nil, err
+		}
+		return api.UpdateAccount(ctx, id, p)
+	}, accountFields)
 }
 
-func (o *accountsUpdate) run(c *cobra.Command, args []string) error {
-	id, api, err := o.open(args)
-	if err != nil {
-		return err
-	}
-	var p client.AccountPatch
-	f := c.Flags()
+// patch returns the changes that the flags ask for, at least one.
+func (o *accountsUpdate) patch(f *pflag.FlagSet) (p client.AccountPatch, err error) {
 	if f.Changed("name") {
 		p.Name = client.Set(o.name)
 	}
@@ -163,13 +157,9 @@ func (o *accountsUpdate) run(c *cobra.Command, args []string) error {
 		p.Hosts = client.Set(slices.DeleteFunc(o.hosts, func(h string) bool { return h == "" }))
 	}
 	if p.Name.IsZero() && p.Plan.IsZero() && p.Hosts.IsZero() {
-		return usagef("nothing to change: give --name, --plan or --host")
+		err = usagef("nothing to change: give --name, --plan or --host")
 	}
-	updated, err := api.UpdateAccount(c.Context(), id, p)
-	if err != nil {
-		return err
-	}
-	return show(o.app, updated, accountFields)
+	return p, err
 }
 
 // newAccountsState returns the command that sets the state of an account.
@@ -181,18 +171,10 @@ func newAccountsState(a *app, verb, state, short string) *cobra.Command {
 }
 
 func newAccountsDelete(a *app) *cobra.Command {
-	return destroys(oneAccount(a), &cobra.Command{Use: "delete ACCOUNT_ID", Short: "Delete a suspended account with everything of it but its audit log"}, "delete",
-		destroyer[client.Account]{lossOfAccount, (*client.Client).DeleteAccount, accountLabel, accountFields})
+	return destroys(oneAccount(a), &cobra.Command{Use: "delete ACCOUNT_ID", Short: "Delete a suspended account with everything of it but its audit log"},
+		destroyer[client.Account]{"delete", (*client.Client).AccountByID, lostWithAccount, (*client.Client).DeleteAccount, accountLabel, accountFields})
 }
 
-// lossOfAccount returns what deleting an account destroys.
-func lossOfAccount(ctx context.Context, api *client.Client, id string) (terminal.Loss, error) {
-	one, err := api.AccountByID(ctx, id)
-	if err != nil {
-		return terminal.Loss{}, err
-	}
-	return terminal.Loss{
-		Verb: "delete", What: accountLabel(one), Name: one.Name,
-		With: []string{"all of its gateways, routes, keys, webhooks, events and reports"},
-	}, nil
+func lostWithAccount(_ context.Context, _ *client.Client, one *client.Account) (lost, error) {
+	return lost{[]string{"all of its gateways, routes, keys, webhooks, events and reports"}, one.Name}, nil
 }

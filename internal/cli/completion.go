@@ -21,13 +21,27 @@ const (
 	maxCompletions    = 100 // records that are offered
 )
 
-// values returns what may stand where a person wants completion, each followed by a tab and
-// a description if it has one.
+// values returns the possible values at the position to complete, each followed by a tab and a
+// description if it has one.
 type values func(a *app, c *cobra.Command, typed string) []string
 
+// serverValues is values from a server.
+type serverValues func(a *app, api *client.Client, c *cobra.Command, typed string) []string
+
+// fromServer returns the values of the server that the command calls, if any.
+func fromServer(v serverValues) values {
+	return func(a *app, c *cobra.Command, typed string) []string {
+		api, err := a.connect()
+		if err != nil {
+			return nil
+		}
+		return v(a, api, c, typed)
+	}
+}
+
 // addCompletion adds the completion of values to the flags and arguments of c and of the
-// commands below it. Values from the server are left out without a message if it does not
-// return them in time.
+// commands below it. If the server does not return its values in time, they are left out without a
+// message.
 func (a *app) addCompletion(c *cobra.Command) {
 	add := func(f *pflag.Flag) {
 		complete, known := flagValues(c, f.Name)
@@ -106,8 +120,8 @@ func flagValues(c *cobra.Command, flag string) (v values, known bool) {
 	v, known = map[string]values{
 		"output":  fixed(terminal.FormatTable, terminal.FormatWide, terminal.FormatJSON, terminal.FormatYAML, terminal.FormatID, terminal.FormatName),
 		"color":   fixed(terminal.ColourAuto, terminal.ColourAlways, terminal.ColourNever),
-		"context": contextNames, "gateway": gatewayNames, "key-id": keyNames, "actor": keyNames, "route-id": routeNames,
-		"webhook-id": webhookNames, "delivery-id": deliveryIDs, "event-id": eventIDs,
+		"context": contextNames, "gateway": fromServer(gatewayNames), "key-id": fromServer(keyNames), "actor": fromServer(keyNames),
+		"route-id": fromServer(routeNames), "webhook-id": fromServer(webhookNames), "delivery-id": fromServer(deliveryIDs), "event-id": fromServer(eventIDs),
 		"scope":  fixed("read\tGET and HEAD", "write\tread, and the other methods except DELETE", "admin\teverything"),
 		"level":  fixed("gateway\tfor calls through gateways", "account\tfor the management API"),
 		"plan":   fixed("starter", "platform", "scale"),
@@ -149,16 +163,16 @@ func argumentValues(c *cobra.Command) values {
 	path := strings.TrimPrefix(c.CommandPath(), "keygate ")
 	switch path {
 	case "routes list", "limits show", "limits simulate", "config export", "spec get":
-		return gatewayNames
+		return fromServer(gatewayNames)
 	case "context use", "context set", "context delete":
 		return contextNames
 	}
-	for placeholder, v := range map[string]values{
+	for placeholder, v := range map[string]serverValues{
 		"ACCOUNT_ID": accountNames, "GATEWAY_ID": gatewayNames, "KEY_ID": keyNames, "ROUTE_ID": routeNames, "WEBHOOK_ID": webhookNames,
 		"DELIVERY_ID": deliveryIDs, "EVENT_ID": eventIDs, "REQUEST_ID": requestIDs,
 	} {
 		if _, argument, _ := strings.Cut(c.Use, " "); strings.HasSuffix(strings.Trim(argument, "[]"), placeholder) {
-			return v
+			return fromServer(v)
 		}
 	}
 	return nil
@@ -178,8 +192,8 @@ func contextNames(a *app, _ *cobra.Command, _ string) (names []string) {
 // described joins a value and its description.
 func described(value, about string) string { return value + "\t" + terminal.Clean(about) }
 
-// offer returns the names and then the identifiers of the first records of a list. A record
-// without a name, or with one that a shell would split, is offered by its identifier alone.
+// offer returns the names and then the identifiers of the first records of a list. A record without
+// a name, or with a name that a shell would split, is offered by its identifier alone.
 func offer[T any](records iter.Seq2[T, error], describe func(*T) (id, name, about string)) (names []string) {
 	var ids []string
 	for r, err := range firstOf(maxCompletions, records) {
@@ -195,22 +209,14 @@ func offer[T any](records iter.Seq2[T, error], describe func(*T) (id, name, abou
 	return append(names, ids...)
 }
 
-func gatewayNames(a *app, _ *cobra.Command, _ string) []string {
-	api, err := a.connect()
-	if err != nil {
-		return nil
-	}
+func gatewayNames(a *app, api *client.Client, _ *cobra.Command, _ string) []string {
 	return offer(api.Gateways(a.Context, client.ListOptions{}), func(g *client.Gateway) (id, name, about string) {
 		return g.GatewayID, g.Name, g.Hostname
 	})
 }
 
 // keyNames offers the active keys, since others can hardly be used for anything.
-func keyNames(a *app, _ *cobra.Command, typed string) []string {
-	api, err := a.connect()
-	if err != nil {
-		return nil
-	}
+func keyNames(a *app, api *client.Client, _ *cobra.Command, typed string) []string {
 	filter := client.KeyFilter{State: "active"}
 	if beginning := min(len(typed), len("key_")); typed[:beginning] != "key_"[:beginning] {
 		filter.Query = typed // not an identifier
@@ -220,11 +226,7 @@ func keyNames(a *app, _ *cobra.Command, typed string) []string {
 	})
 }
 
-func routeNames(a *app, c *cobra.Command, _ string) []string {
-	api, err := a.connect()
-	if err != nil {
-		return nil
-	}
+func routeNames(a *app, api *client.Client, c *cobra.Command, _ string) []string {
 	given := ""
 	if f := c.Flags().Lookup("gateway"); f != nil {
 		given = f.Value.String()
@@ -238,51 +240,31 @@ func routeNames(a *app, c *cobra.Command, _ string) []string {
 	})
 }
 
-func accountNames(a *app, _ *cobra.Command, _ string) []string {
-	api, err := a.connect()
-	if err != nil {
-		return nil
-	}
+func accountNames(a *app, api *client.Client, _ *cobra.Command, _ string) []string {
 	return offer(api.Accounts(a.Context, client.AccountFilter{}), func(one *client.Account) (id, name, about string) {
 		return one.AccountID, one.Name, string(one.State)
 	})
 }
 
-func webhookNames(a *app, _ *cobra.Command, _ string) []string {
-	api, err := a.connect()
-	if err != nil {
-		return nil
-	}
+func webhookNames(a *app, api *client.Client, _ *cobra.Command, _ string) []string {
 	return offer(api.Webhooks(a.Context, client.ListOptions{}), func(w *client.Webhook) (id, name, about string) {
 		return w.WebhookID, "", w.URL + " " + string(w.State)
 	})
 }
 
-func deliveryIDs(a *app, _ *cobra.Command, _ string) []string {
-	api, err := a.connect()
-	if err != nil {
-		return nil
-	}
+func deliveryIDs(a *app, api *client.Client, _ *cobra.Command, _ string) []string {
 	return offer(api.Deliveries(a.Context, client.DeliveryFilter{}), func(d *client.Delivery) (id, name, about string) {
 		return d.DeliveryID, "", d.EventType + " " + string(d.State) + " " + terminal.Moment(&d.CreatedAt)
 	})
 }
 
-func eventIDs(a *app, _ *cobra.Command, _ string) []string {
-	api, err := a.connect()
-	if err != nil {
-		return nil
-	}
+func eventIDs(a *app, api *client.Client, _ *cobra.Command, _ string) []string {
 	return offer(api.Events(a.Context, client.EventFilter{}), func(e *client.Event) (id, name, about string) {
 		return e.ID, "", e.Type + " " + terminal.Moment(&e.CreatedAt)
 	})
 }
 
-func requestIDs(a *app, _ *cobra.Command, _ string) []string {
-	api, err := a.connect()
-	if err != nil {
-		return nil
-	}
+func requestIDs(a *app, api *client.Client, _ *cobra.Command, _ string) []string {
 	return offer(api.Requests(a.Context, client.RequestFilter{}), func(r *client.LoggedRequest) (id, name, about string) {
 		return r.RequestID, "", why(&r.Decision) + " " + r.Method + " " + r.Path
 	})

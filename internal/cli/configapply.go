@@ -31,7 +31,7 @@ func (o *configRun) apply(c *cobra.Command, args []string) error {
 }
 
 // ask shows the differences and asks whether to apply them; for each gateway that is to be deleted
-// it asks for the name. Afterwards it checks that the differences are still those that it showed.
+// it asks for the name. Afterwards it checks that the differences are still the same.
 func (o *configRun) ask(ctx context.Context) error {
 	changes := int64(0)
 	for _, d := range o.differences {
@@ -51,11 +51,12 @@ func (o *configRun) ask(ctx context.Context) error {
 			return err
 		}
 	}
+	gateway := gatewayDestroyer()
 	for _, d := range o.differences {
 		if d.Action != apply.Delete {
 			continue
 		}
-		if err := o.Confirm(func() (terminal.Loss, error) { return lossOfGateway(ctx, o.api, d.GatewayID) }); err != nil {
+		if err := o.Confirm(func() (terminal.Loss, error) { return gateway.loss(ctx, o.api, d.GatewayID) }); err != nil {
 			return err
 		}
 	}
@@ -146,7 +147,7 @@ func (o *configRun) about(step string, err error) error {
 	return &mistakesError{step + ": " + strings.Join(lines, "\n"), len(lines), err}
 }
 
-// sayDone says which differences were applied before the one with the index failed did.
+// sayDone says which differences were applied before the difference with the index failed.
 func (o *configRun) sayDone(failed int, err error) {
 	var done, left []string
 	for i, d := range o.differences {

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -72,22 +73,17 @@ func (a *app) access() (connection, error) {
 		return connection{}, err
 	}
 	if key != "" {
-		if address == "" {
-			address = localURL
-		}
 		source := "the environment variable KEYGATE_API_KEY"
 		if a.keyFile != "" {
 			source = "the file " + a.keyFile
 		}
-		return connection{serverAccess{URL: address, Key: key}, source, ""}, nil
+		return connection{serverAccess{URL: cmp.Or(address, localURL), Key: key}, source, ""}, nil
 	}
 	current, err := a.currentContext(address)
 	if err != nil || current.Key != "" {
 		return current, err
 	}
-	if address == "" {
-		address = localURL
-	}
+	address = cmp.Or(address, localURL)
 	if !isLoopback(address) {
 		return connection{}, &noKeyError{fmt.Sprintf("there is no key for %s: give --api-key-file or set KEYGATE_API_KEY with the address, or run keygate login --url %s", address, address)}
 	}

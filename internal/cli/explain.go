@@ -197,22 +197,17 @@ func (o *explain) explanation(c *cobra.Command, api *client.Client, r *client.Lo
 		{"STATUS", strconv.FormatInt(r.Status, 10)}, {"DURATION", terminal.Milliseconds(r.DurationMs)},
 		{"DECIDED BY", why(d)}, {"WHY", d.Message},
 	}
+	limit, leftOut := "", ""
 	if d.Limit != nil && d.Remaining != nil {
-		fields = append(fields, terminal.Field{"LIMIT", fmt.Sprintf("%d of %d left", *d.Remaining, *d.Limit)})
-	}
-	if d.PassesAt != nil {
-		fields = append(fields, terminal.Field{"WOULD PASS AT", terminal.Moment(d.PassesAt)})
-	}
-	if d.UpstreamStatus != nil {
-		fields = append(fields, terminal.Field{"UPSTREAM STATUS", strconv.FormatInt(*d.UpstreamStatus, 10)})
-	}
-	if d.Detail != nil {
-		fields = append(fields, terminal.Field{"DETAIL", *d.Detail})
+		limit = fmt.Sprintf("%d of %d left", *d.Remaining, *d.Limit)
 	}
 	if r.LeftOut > 0 {
-		fields = append(fields, terminal.Field{"LEFT OUT", fmt.Sprintf("%d other requests of the same second", r.LeftOut)})
+		leftOut = fmt.Sprintf("%d other requests of the same second", r.LeftOut)
 	}
-	return fields
+	return append(fields, filled([]terminal.Field{
+		{"LIMIT", limit}, {"WOULD PASS AT", terminal.Moment(d.PassesAt)}, {"UPSTREAM STATUS", number(d.UpstreamStatus)},
+		{"DETAIL", str(d.Detail)}, {"LEFT OUT", leftOut},
+	}...)...)
 }
 
 // withID joins a name and the identifier that it belongs to.

@@ -3,6 +3,7 @@ package cli
 import (
 	"fmt"
 	"iter"
+	"slices"
 	"strings"
 	"time"
 
@@ -11,8 +12,8 @@ import (
 	"github.com/keygate/keygate/internal/id"
 )
 
-// Wherever a command takes an identifier, it takes a name as well: the functions of this
-// file find the identifier of what a person calls by a name.
+// Wherever a command takes an identifier, it takes a name as well. The functions of this file find
+// the identifier for a name.
 
 // notFoundError reports that a name selects no record.
 type notFoundError struct{ text string }
@@ -24,8 +25,8 @@ type ambiguousError struct{ text string }
 
 func (e *ambiguousError) Error() string { return e.text }
 
-// match is a record that a name selects: its identifier, its name, and what else tells it
-// apart from others.
+// match is a record that a name selects: its identifier, its name, and what else distinguishes it
+// from others.
 type match struct {
 	id   string
 	tell []string
@@ -48,6 +49,18 @@ func isID(s string) bool {
 	default:
 		return false
 	}
+}
+
+// named returns the identifier of the record of a list that has a name, or ref if that is an identifier.
+func named[T any](noun, ref, remedy string, records iter.Seq2[T, error], matches func(*T) bool, describe func(*T) match) (string, error) {
+	if isID(ref) {
+		return ref, nil
+	}
+	found, err := search(noun, records, matches, describe)
+	if err != nil {
+		return "", err
+	}
+	return only(noun, ref, found, remedy)
 }
 
 // only returns the identifier of the only match.
@@ -115,21 +128,24 @@ func keyMatch(k *client.Key) match {
 	return m
 }
 
-// gatewayID returns the identifier of the gateway with an identifier, name or hostname. For
-// "" that is the default gateway of the command line.
+// gatewayID returns the identifier of the gateway with an identifier, name or hostname. For "" it
+// is the default gateway of the command line.
 func (a *app) gatewayID(api *client.Client, ref string) (string, error) {
 	if ref == "" {
 		return a.defaultGateway(api)
 	}
-	if isID(ref) {
-		return ref, nil
-	}
-	found, err := search("gateway", api.Gateways(a.Context, client.ListOptions{}),
+	return named("gateway", ref, "keygate gateways list shows the names and hostnames", api.Gateways(a.Context, client.ListOptions{}),
 		func(g *client.Gateway) bool { return g.Name == ref || strings.EqualFold(g.Hostname, ref) }, gatewayMatch)
+}
+
+// connectFor returns a client, and replaces the name of a gateway by its identifier, as gatewayID does.
+func (a *app) connectFor(gateway *string) (*client.Client, error) {
+	api, err := a.connect()
 	if err != nil {
-		return "", err
+		return nil, err
 	}
-	return only("gateway", ref, found, "keygate gateways list shows the names and hostnames")
+	*gateway, err = a.gatewayID(api, *gateway)
+	return api, err
 }
 
 // defaultGateway returns the gateway of the environment, else of the context, else the only
@@ -173,20 +189,14 @@ func (a *app) defaultGateway(api *client.Client) (string, error) {
 // routeID returns the identifier of the route of a gateway with an identifier, a path, or
 // methods and a path such as "GET /orders".
 func (a *app) routeID(api *client.Client, gatewayID, ref string) (string, error) {
-	if isID(ref) {
-		return ref, nil
-	}
 	methods, path, ok := strings.Cut(ref, " ")
 	if !ok {
 		methods, path = "", ref
 	}
 	path = strings.TrimSpace(path)
-	found, err := search("route", api.Routes(a.Context, gatewayID, client.ListOptions{}),
+	return named("route", ref, `give a path, or a method and a path such as "GET /orders"; keygate routes list shows them`,
+		api.Routes(a.Context, gatewayID, client.ListOptions{}),
 		func(r *client.Route) bool { return r.Path == path && hasMethods(r.Methods, methods) }, routeMatch)
-	if err != nil {
-		return "", err
-	}
-	return only("route", ref, found, `give a path, or a method and a path such as "GET /orders"; keygate routes list shows them`)
 }
 
 // hasMethods reports whether a route has all of the methods in a list with commas.
@@ -195,11 +205,7 @@ func hasMethods(of []string, methods string) bool {
 		return true
 	}
 	for m := range strings.SplitSeq(methods, ",") {
-		has := false
-		for _, one := range of {
-			has = has || strings.EqualFold(one, m)
-		}
-		if !has {
+		if !slices.ContainsFunc(of, func(one string) bool { return strings.EqualFold(one, m) }) {
 			return false
 		}
 	}
@@ -207,8 +213,8 @@ func hasMethods(of []string, methods string) bool {
 }
 
 // keyID returns the identifier of the key with an identifier, name or prefix. An active key
-// takes precedence over expired and revoked keys of the same name. The calls do not grow
-// with the number of keys.
+// takes precedence over expired and revoked keys of the same name. The number of calls does not
+// grow with the number of keys.
 func (a *app) keyID(api *client.Client, ref string) (string, error) {
 	if isID(ref) {
 		return ref, nil
@@ -230,8 +236,8 @@ func (a *app) keyID(api *client.Client, ref string) (string, error) {
 	return only("key", ref, nil, "give the whole name, or the prefix; keygate keys list -q TEXT finds names by a part")
 }
 
-// keyPrefix returns the prefix of a key if ref is one, or a whole key: that is never sent to
-// the server as a name.
+// keyPrefix returns the prefix of a key if ref is a prefix or a whole key. A whole key is never
+// sent to the server as a name.
 func keyPrefix(ref string) (string, bool) {
 	const random = 6 // characters of a prefix after its tag
 	for _, tag := range []string{"kga_", "kg_"} {
@@ -249,11 +255,8 @@ func notAlphanumeric(r rune) bool {
 
 // webhookID returns the identifier of the endpoint with an identifier, URL or host.
 func (a *app) webhookID(api *client.Client, ref string) (string, error) {
-	if isID(ref) {
-		return ref, nil
-	}
 	whole := strings.Contains(ref, "://")
-	found, err := search("endpoint", api.Webhooks(a.Context, client.ListOptions{}), func(w *client.Webhook) bool {
+	return named("endpoint", ref, "keygate webhooks list shows the URLs", api.Webhooks(a.Context, client.ListOptions{}), func(w *client.Webhook) bool {
 		if whole {
 			return w.URL == ref
 		}
@@ -262,14 +265,9 @@ func (a *app) webhookID(api *client.Client, ref string) (string, error) {
 		name, _, _ := strings.Cut(host, ":")
 		return strings.EqualFold(host, ref) || strings.EqualFold(name, ref)
 	}, webhookMatch)
-	if err != nil {
-		return "", err
-	}
-	return only("endpoint", ref, found, "keygate webhooks list shows the URLs")
 }
 
-// records are the records that the filters of a command name. Those that are not given are
-// empty.
+// records are the records that the filters of a command name. A filter that is not given is "".
 type records struct{ gateway, route, key, actor *string }
 
 // identify replaces the names in r by identifiers. No filter has a default.

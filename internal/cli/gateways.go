@@ -178,49 +178,35 @@ func newGatewaysGet(a *app) *cobra.Command {
 }
 
 func newGatewaysDelete(a *app) *cobra.Command {
-	return destroys(oneGateway(a), &cobra.Command{Use: "delete GATEWAY_ID", Short: "Delete a gateway with its routes, and revoke the keys restricted to it"}, "delete",
-		destroyer[client.Gateway]{
-			lossOfGateway,
-			func(api *client.Client, ctx context.Context, id string) (*client.Gateway, error) {
-				return api.DeleteGateway(ctx, id)
-			},
-			gatewayLabel, gatewayFields,
-		})
+	c := &cobra.Command{Use: "delete GATEWAY_ID", Short: "Delete a gateway with its routes, and revoke the keys restricted to it"}
+	return destroys(oneGateway(a), c, gatewayDestroyer())
 }
 
-type gatewaysUpdate struct {
-	*one
+func gatewayDestroyer() destroyer[client.Gateway] {
+	remove := func(api *client.Client, ctx context.Context, id string) (*client.Gateway, error) {
+		return api.DeleteGateway(ctx, id)
+	}
+	return destroyer[client.Gateway]{"delete", (*client.Client).Gateway, lostWithGateway, remove, gatewayLabel, gatewayFields}
 }
 
 func newGatewaysUpdate(a *app) *cobra.Command {
-	o := &gatewaysUpdate{one: oneGateway(a)}
-	c := o.add(&cobra.Command{
-		Use: "update GATEWAY_ID", Short: "Change a gateway; an empty value clears a field",
-		Example: "  keygate gateways update gw_01j… --global-rate-limit 6000/min --timeout ''", RunE: o.run,
-	})
-	settingFlags(c.Flags())
-	return c
-}
-
-func (o *gatewaysUpdate) run(c *cobra.Command, args []string) error {
-	settings, err := o.settingsOf(c.Flags())
-	if err != nil {
-		return err
-	}
-	if len(settings) == 0 {
-		return usagef("nothing to change: give at least one flag of %s --help", c.CommandPath())
-	}
 	var p client.GatewayPatch
-	if err := putSettings(settings, &p); err != nil {
-		return err
+	c := &cobra.Command{
+		Use: "update GATEWAY_ID", Short: "Change a gateway; an empty value clears a field",
+		Example: "  keygate gateways update gw_01j… --global-rate-limit 6000/min --timeout ''",
+		PreRunE: func(c *cobra.Command, _ []string) error {
+			settings, err := a.settingsOf(c.Flags())
+			if err != nil {
+				return err
+			}
+			if len(settings) == 0 {
+				return usagef("nothing to change: give at least one flag of %s --help", c.CommandPath())
+			}
+			return putSettings(settings, &p)
+		},
 	}
-	id, api, err := o.open(args)
-	if err != nil {
-		return err
-	}
-	g, err := api.UpdateGateway(c.Context(), id, p)
-	if err != nil {
-		return err
-	}
-	return show(o.app, g, gatewayFields)
+	settingFlags(c.Flags())
+	return shows(oneGateway(a), c, func(api *client.Client, ctx context.Context, id string) (*client.Gateway, error) {
+		return api.UpdateGateway(ctx, id, p)
+	}, gatewayFields)
 }

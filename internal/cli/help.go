@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"io"
 	"strings"
 
@@ -11,7 +12,7 @@ import (
 
 // printHelp prints the help of a command in lines of at most 80 columns.
 func printHelp(c *cobra.Command, _ []string) {
-	text := strings.TrimSpace(or(c.Long, c.Short))
+	text := strings.TrimSpace(cmp.Or(c.Long, c.Short))
 	// A failed write to standard output or error cannot be reported.
 	_, _ = io.WriteString(c.OutOrStdout(), terminal.Wrap(terminal.Reflow(text)+"\n\n"+c.UsageString()))
 }

@@ -12,7 +12,7 @@ import (
 )
 
 // given returns a pointer to s, or nil if s is empty: then the flag was not given.
-func given(s string) *string {
+func given[T ~string](s T) *T {
 	if s == "" {
 		return nil
 	}

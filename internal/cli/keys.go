@@ -59,10 +59,7 @@ func (o *keysCreate) run(c *cobra.Command, _ []string) error {
 	}
 	in := client.CreateKeyRequest{
 		Name: o.name, Scope: o.scope, ExpiresAt: given(o.expires), RateLimit: limit, Owner: given(o.owner),
-	}
-	if o.level != "" {
-		level := client.CreateKeyRequestLevel(o.level)
-		in.Level = &level
+		Level: given(client.CreateKeyRequestLevel(o.level)),
 	}
 	if len(o.metadata) > 0 {
 		m, err := pairs("metadata", o.metadata)
@@ -86,18 +83,11 @@ func (o *keysCreate) run(c *cobra.Command, _ []string) error {
 	return o.printNewKey(k)
 }
 
-// printNewKey prints a key with its string. It fails if the response has no string,
-// which is the case when a lost response was replayed.
+// printNewKey prints a key with its string. It fails if the response has no string, as when a lost
+// response was replayed.
 func (a *app) printNewKey(k *client.NewKey) error {
 	err := a.PrintRecord(k, func() []terminal.Field {
-		fields := keyFields(&k.Key)
-		if k.OverlapEndsAt != nil {
-			fields = append(fields, terminal.Field{"OVERLAP ENDS", terminal.Moment(k.OverlapEndsAt)})
-		}
-		if k.Secret != "" {
-			fields = append(fields, terminal.Field{"KEY", k.Secret})
-		}
-		return fields
+		return append(keyFields(&k.Key), filled(terminal.Field{"OVERLAP ENDS", terminal.Moment(k.OverlapEndsAt)}, terminal.Field{"KEY", k.Secret})...)
 	})
 	if err != nil {
 		return err
@@ -116,11 +106,8 @@ func keyFields(k *client.Key) []terminal.Field {
 		{"PREFIX", k.KeyPrefix}, {"OWNER", str(k.Owner)}, {"GATEWAY", str(k.GatewayID)}, {"RATE LIMIT", keyLimitText(k.RateLimit)},
 		{"CREATED", terminal.Moment(&k.CreatedAt)}, {"EXPIRES", terminal.Moment(k.ExpiresAt)}, {"LAST USED", terminal.Moment(k.LastUsedAt)},
 	}
-	for _, more := range []terminal.Field{{"REVOKED", terminal.Moment(k.RevokedAt)}, {"ROTATED FROM", str(k.RotatedFrom)}, {"ROTATED TO", str(k.RotatedTo)}} {
-		if more[1] != "" {
-			fields = append(fields, more)
-		}
-	}
+	fields = append(fields, filled(terminal.Field{"REVOKED", terminal.Moment(k.RevokedAt)},
+		terminal.Field{"ROTATED FROM", str(k.RotatedFrom)}, terminal.Field{"ROTATED TO", str(k.RotatedTo)})...)
 	for _, name := range sortedKeys(k.Metadata) {
 		fields = append(fields, terminal.Field{"METADATA " + terminal.Clean(name), k.Metadata[name]})
 	}
@@ -163,36 +150,37 @@ func newKeysGet(a *app) *cobra.Command {
 }
 
 func newKeysRevoke(a *app) *cobra.Command {
-	return destroys(oneKey(a), &cobra.Command{Use: "revoke KEY_ID", Short: "Revoke a key"}, "revoke",
-		destroyer[client.Key]{lossOfKey, (*client.Client).RevokeKey, keyLabel, keyFields})
+	return destroys(oneKey(a), &cobra.Command{Use: "revoke KEY_ID", Short: "Revoke a key"},
+		destroyer[client.Key]{"revoke", (*client.Client).Key, lostWithKey, (*client.Client).RevokeKey, keyLabel, keyFields})
 }
 
 type keysUpdate struct {
-	*one
 	name, owner, rateLimit, expires string
 	metadata                        []string
+	patch                           client.KeyPatch
 }
 
 func newKeysUpdate(a *app) *cobra.Command {
-	o := &keysUpdate{one: oneKey(a)}
-	c := o.add(&cobra.Command{
+	o := &keysUpdate{}
+	c := &cobra.Command{
 		Use: "update KEY_ID", Short: "Change a key; an empty value clears a field",
-		Example: "  keygate keys update key_01j… --rate-limit 500/min --owner ''", RunE: o.run,
-	})
+		Example: "  keygate keys update key_01j… --rate-limit 500/min --owner ''", PreRunE: o.read,
+	}
 	f := c.Flags()
 	f.StringVar(&o.name, "name", "", "display `name`")
 	f.StringVar(&o.owner, "owner", "", "free `text` that says whose key it is")
 	f.StringVar(&o.rateLimit, "rate-limit", "", keyLimitHelp)
 	f.StringVar(&o.expires, "expires", "", "last `date` on which the key is valid, or a time")
 	f.StringArrayVar(&o.metadata, "metadata", nil, "metadata, as `NAME=VALUE`, which replaces all existing metadata; may be repeated")
-	return c
+	return shows(oneKey(a), c, func(api *client.Client, ctx context.Context, id string) (*client.Key, error) {
+		return api.UpdateKey(ctx, id, o.patch)
+	}, keyFields)
 }
 
-func (o *keysUpdate) run(c *cobra.Command, args []string) error {
-	set := changesOf(c)
-	p := client.KeyPatch{
-		Owner: set.text("owner", o.owner), ExpiresAt: set.text("expires", o.expires),
-	}
+// read makes the patch that the flags ask for.
+func (o *keysUpdate) read(c *cobra.Command, _ []string) error {
+	set, p := changesOf(c), &o.patch
+	p.Owner, p.ExpiresAt = set.text("owner", o.owner), set.text("expires", o.expires)
 	if c.Flags().Changed("rate-limit") {
 		limit, err := keyLimit(o.rateLimit)
 		if err != nil {
@@ -218,51 +206,33 @@ func (o *keysUpdate) run(c *cobra.Command, args []string) error {
 	if p.Name.IsZero() && p.Owner.IsZero() && p.RateLimit.IsZero() && p.ExpiresAt.IsZero() && p.Metadata.IsZero() {
 		return usagef("nothing to change: give at least one of --name, --owner, --rate-limit, --expires and --metadata")
 	}
-	id, api, err := o.open(args)
-	if err != nil {
-		return err
-	}
-	k, err := api.UpdateKey(c.Context(), id, p)
-	if err != nil {
-		return err
-	}
-	return show(o.app, k, keyFields)
-}
-
-type keysRotate struct {
-	*one
-	overlapDays int64
-	expires     string
+	return nil
 }
 
 func newKeysRotate(a *app) *cobra.Command {
-	o := &keysRotate{one: oneKey(a)}
-	c := o.add(&cobra.Command{
+	o := oneKey(a)
+	var overlapDays int64
+	var expires string
+	c := &cobra.Command{
 		Use:     "rotate --key-id KEY_ID --overlap-days DAYS",
 		Short:   "Replace a key with a new one; the old key stays valid during the overlap",
-		Example: "  keygate keys rotate --key-id key_01j… --overlap-days 7", RunE: o.run,
+		Example: "  keygate keys rotate --key-id key_01j… --overlap-days 7",
+		PreRunE: func(c *cobra.Command, _ []string) error {
+			if !c.Flags().Changed("overlap-days") {
+				return required("overlap-days", "")
+			}
+			return noneEmpty(c)
+		},
+	}
+	c.Flags().Int64Var(&overlapDays, "overlap-days", 0, "number of `days` for which both keys are valid; 0 expires the old key at once")
+	c.Flags().StringVar(&expires, "expires", "", "last `date` on which the new key is valid, or a time (default: the expiry of the old key)")
+	return o.runs(c, func(ctx context.Context, api *client.Client, id string) error {
+		k, err := api.RotateKey(ctx, id, client.RotateKeyRequest{OverlapDays: overlapDays, ExpiresAt: given(expires)})
+		if err != nil {
+			return err
+		}
+		return o.printNewKey(k)
 	})
-	c.Flags().Int64Var(&o.overlapDays, "overlap-days", 0, "number of `days` for which both keys are valid; 0 expires the old key at once")
-	c.Flags().StringVar(&o.expires, "expires", "", "last `date` on which the new key is valid, or a time (default: the expiry of the old key)")
-	return c
-}
-
-func (o *keysRotate) run(c *cobra.Command, args []string) error {
-	if !c.Flags().Changed("overlap-days") {
-		return required("overlap-days", "")
-	}
-	if err := noneEmpty(c); err != nil {
-		return err
-	}
-	id, api, err := o.open(args)
-	if err != nil {
-		return err
-	}
-	k, err := api.RotateKey(c.Context(), id, client.RotateKeyRequest{OverlapDays: o.overlapDays, ExpiresAt: given(o.expires)})
-	if err != nil {
-		return err
-	}
-	return o.printNewKey(k)
 }
 
 type keysVerify struct {

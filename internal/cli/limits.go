@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"time"
@@ -56,22 +57,12 @@ func (o *limitsShow) run(c *cobra.Command, args []string) error {
 		Row: func(l *client.LimitLevel) []string {
 			full := time.Unix(l.ResetAt, 0)
 			return []string{
-				string(l.LimitScope), or(names.route(gateway, str(l.RouteID)), str(l.RouteID)), or(names.key(str(l.KeyID)), str(l.KeyID)),
+				string(l.LimitScope), cmp.Or(names.route(gateway, str(l.RouteID)), str(l.RouteID)), cmp.Or(names.key(str(l.KeyID)), str(l.KeyID)),
 				strconv.FormatInt(l.Remaining, 10), strconv.FormatInt(l.Limit, 10), terminal.Gauge(l.Remaining, l.Limit, 10), o.When(&full),
 			}
 		},
 		Empty: "No limit of this gateway is in use: every one is full.",
 	})
-}
-
-// or returns the first text that is not empty.
-func or(texts ...string) string {
-	for _, t := range texts {
-		if t != "" {
-			return t
-		}
-	}
-	return ""
 }
 
 type limitsSimulate struct {
@@ -131,12 +122,9 @@ func (o *limitsSimulate) run(c *cobra.Command, args []string) error {
 	case parts == "":
 		return usagef("no limit given: give --sustained, --burst or --daily, or --rate-limit with --key-id")
 	default:
-		limit := client.RateLimitInput{Sustained: given(o.sustained), Burst: given(o.burst), Daily: given(o.daily)}
-		if o.per != "" {
-			per := client.RateLimitInputPer(o.per)
-			limit.Per = &per
+		in.RateLimit = client.RateLimitInput{
+			Sustained: given(o.sustained), Burst: given(o.burst), Daily: given(o.daily), Per: given(client.RateLimitInputPer(o.per)),
 		}
-		in.RateLimit = limit
 	}
 	api, err := o.connect()
 	if err != nil {
@@ -172,7 +160,7 @@ func (o *limitsSimulate) print(s *client.Simulation, names *names) error {
 	fmt.Fprintln(o.Out)
 	t := o.NewTable(terminal.Column{Name: "KEY ID"}, terminal.Column{Name: "NAME", Flex: true}, terminal.Column{Name: "REFUSED"}, terminal.Column{Name: "FIRST AT", Rank: 1})
 	for _, k := range s.Keys {
-		t.Row(or(str(k.KeyID), "no key"), names.key(str(k.KeyID)), strconv.FormatInt(k.Refused, 10), o.When(&k.FirstAt))
+		t.Row(cmp.Or(str(k.KeyID), "no key"), names.key(str(k.KeyID)), strconv.FormatInt(k.Refused, 10), o.When(&k.FirstAt))
 	}
 	return t.Flush()
 }

@@ -55,61 +55,47 @@ func lastDay(ctx context.Context, api *client.Client, q client.TrafficQuery) (st
 	return strconv.FormatInt(n, 10) + " requests in the last 24 hours", nil
 }
 
-// lossOfGateway returns what deleting a gateway destroys.
-func lossOfGateway(ctx context.Context, api *client.Client, id string) (terminal.Loss, error) {
-	g, err := api.Gateway(ctx, id)
-	if err != nil {
-		return terminal.Loss{}, err
-	}
+// lost is what a command that destroys a record says of it before.
+type lost struct {
+	records []string // what is lost with it
+	name    string   // to be typed to confirm; "" if y is enough
+}
+
+func lostWithGateway(ctx context.Context, api *client.Client, g *client.Gateway) (l lost, err error) {
 	routes, err := counted(api.Routes(ctx, g.GatewayID, client.ListOptions{}))
 	if err != nil {
-		return terminal.Loss{}, err
+		return l, err
 	}
 	keys, err := counted(api.Keys(ctx, client.KeyFilter{GatewayID: g.GatewayID, State: "active"}))
 	if err != nil {
-		return terminal.Loss{}, err
+		return l, err
 	}
 	requests, err := lastDay(ctx, api, client.TrafficQuery{GatewayID: g.GatewayID})
-	return terminal.Loss{
-		Verb: "delete", What: gatewayLabel(g), Name: g.Name,
-		With: []string{amount(routes, "route", "routes"), amount(keys, "key that is restricted to it and will be revoked", "keys that are restricted to it and will be revoked"), requests},
-	}, err
+	return lost{[]string{
+		amount(routes, "route", "routes"),
+		amount(keys, "key that is restricted to it and will be revoked", "keys that are restricted to it and will be revoked"), requests,
+	}, g.Name}, err
 }
 
-// lossOfRoute returns what deleting a route destroys.
-func lossOfRoute(ctx context.Context, api *client.Client, gatewayID, id string) (terminal.Loss, error) {
-	r, err := api.Route(ctx, gatewayID, id)
-	if err != nil {
-		return terminal.Loss{}, err
-	}
+func lostWithRoute(ctx context.Context, api *client.Client, r *client.Route) (lost, error) {
 	requests, err := lastDay(ctx, api, client.TrafficQuery{GatewayID: r.GatewayID, RouteID: r.RouteID})
-	return terminal.Loss{Verb: "delete", What: routeLabel(r), With: []string{requests}}, err
+	return lost{records: []string{requests}}, err
 }
 
-// lossOfKey returns what revoking a key destroys.
-func lossOfKey(ctx context.Context, api *client.Client, id string) (terminal.Loss, error) {
-	k, err := api.Key(ctx, id)
-	if err != nil {
-		return terminal.Loss{}, err
-	}
+func lostWithKey(ctx context.Context, api *client.Client, k *client.Key) (l lost, err error) {
 	requests, err := lastDay(ctx, api, client.TrafficQuery{KeyID: k.KeyID})
-	l := terminal.Loss{Verb: "revoke", What: keyLabel(k), With: []string{requests}}
 	if owner := str(k.Owner); owner != "" {
-		l.With = []string{"its owner is " + owner, requests}
+		l.records = []string{"its owner is " + owner}
 	}
+	l.records = append(l.records, requests)
 	return l, err
 }
 
-// lossOfWebhook returns what deleting a webhook destroys.
-func lossOfWebhook(ctx context.Context, api *client.Client, id string) (terminal.Loss, error) {
-	w, err := api.Webhook(ctx, id)
-	if err != nil {
-		return terminal.Loss{}, err
-	}
+func lostWithWebhook(ctx context.Context, api *client.Client, w *client.Webhook) (lost, error) {
 	n, err := counted(
 		api.Deliveries(ctx, client.DeliveryFilter{WebhookID: w.WebhookID, State: "pending"}),
 		api.Deliveries(ctx, client.DeliveryFilter{WebhookID: w.WebhookID, State: "retry_scheduled"}))
-	return terminal.Loss{Verb: "delete", What: webhookLabel(w), With: []string{amount(n, "pending delivery", "pending deliveries")}}, err
+	return lost{records: []string{amount(n, "pending delivery", "pending deliveries")}}, err
 }
 
 // The labels name records in sentences.

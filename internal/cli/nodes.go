@@ -24,16 +24,9 @@ func nodeLabel(n *client.Node) string { return "node " + withID(n.Name, n.NodeID
 
 // nodeID returns the identifier of the node with an identifier or name.
 func (a *app) nodeID(api *client.Client, ref string) (string, error) {
-	if isID(ref) {
-		return ref, nil
-	}
-	found, err := search("node", api.Nodes(a.Context, client.ListOptions{}),
+	return named("node", ref, "keygate nodes list shows the names", api.Nodes(a.Context, client.ListOptions{}),
 		func(one *client.Node) bool { return one.Name == ref },
 		func(one *client.Node) match { return match{one.NodeID, []string{one.Name}} })
-	if err != nil {
-		return "", err
-	}
-	return only("node", ref, found, "keygate nodes list shows the names")
 }
 
 func nodeFields(n *client.Node) []terminal.Field {
@@ -73,19 +66,14 @@ func newNodesGet(a *app) *cobra.Command {
 }
 
 func newNodesDelete(a *app) *cobra.Command {
-	return destroys(oneNode(a), &cobra.Command{Use: "delete NODE_ID", Short: "Declare a node dead that will not come back, so that no change waits for it"}, "delete",
-		destroyer[client.Node]{lossOfNode, (*client.Client).DeleteNode, nodeLabel, nodeFields})
+	return destroys(oneNode(a), &cobra.Command{Use: "delete NODE_ID", Short: "Declare a node dead that will not come back, so that no change waits for it"},
+		destroyer[client.Node]{"delete", (*client.Client).Node, lostWithNode, (*client.Client).DeleteNode, nodeLabel, nodeFields})
 }
 
-// lossOfNode returns what deleting a node destroys.
-func lossOfNode(ctx context.Context, api *client.Client, id string) (terminal.Loss, error) {
-	n, err := api.Node(ctx, id)
-	if err != nil {
-		return terminal.Loss{}, err
-	}
-	l := terminal.Loss{Verb: "delete", What: nodeLabel(n), Name: n.Name}
+func lostWithNode(_ context.Context, _ *client.Client, n *client.Node) (lost, error) {
+	l := lost{name: n.Name}
 	if n.State == client.NodeStateLive {
-		l.With = []string{"the certainty that it has every change, if it still runs"}
+		l.records = []string{"the certainty that it has every change, if it still runs"}
 	}
 	return l, nil
 }

@@ -28,7 +28,7 @@ func oneGateway(a *app) *one {
 	return &one{app: a, flag: "gateway", usage: "`id`, name or hostname of the gateway; also the first argument", find: a.gatewayID}
 }
 
-// defaultGatewayOr is oneGateway that is the default gateway if none is named.
+// defaultGatewayOr is oneGateway with the default gateway if none is named.
 func defaultGatewayOr(a *app) *one {
 	return &one{app: a, flag: "gateway", usage: defaultGatewayUsage + "; also the first argument", optional: true, find: a.gatewayID}
 }
@@ -77,6 +77,18 @@ func (o *one) open(args []string) (id string, api *client.Client, err error) {
 	return id, api, err
 }
 
+// runs makes c the command that does f with one record.
+func (o *one) runs(c *cobra.Command, f func(ctx context.Context, api *client.Client, id string) error) *cobra.Command {
+	c.RunE = func(c *cobra.Command, args []string) error {
+		id, api, err := o.open(args)
+		if err != nil {
+			return err
+		}
+		return f(c.Context(), api, id)
+	}
+	return o.add(c)
+}
+
 // show prints a record.
 func show[T any](a *app, record *T, fields func(*T) []terminal.Field) error {
 	return a.PrintRecord(record, func() []terminal.Field { return fields(record) })
@@ -84,46 +96,47 @@ func show[T any](a *app, record *T, fields func(*T) []terminal.Field) error {
 
 // shows makes c the command that makes a call for one record and prints what the server returns.
 func shows[T any](o *one, c *cobra.Command, call func(*client.Client, context.Context, string) (*T, error), fields func(*T) []terminal.Field) *cobra.Command {
-	c.RunE = func(c *cobra.Command, args []string) error {
-		id, api, err := o.open(args)
-		if err != nil {
-			return err
-		}
-		record, err := call(api, c.Context(), id)
+	return o.runs(c, func(ctx context.Context, api *client.Client, id string) error {
+		record, err := call(api, ctx, id)
 		if err != nil {
 			return err
 		}
 		return show(o.app, record, fields)
-	}
-	return o.add(c)
+	})
 }
 
 // destroyer is what a command that destroys a record needs.
 type destroyer[T any] struct {
-	loss   func(ctx context.Context, api *client.Client, id string) (terminal.Loss, error)
+	verb   string // such as delete
+	read   func(*client.Client, context.Context, string) (*T, error)
+	lost   func(context.Context, *client.Client, *T) (lost, error)
 	call   func(*client.Client, context.Context, string) (*T, error)
 	label  func(*T) string // names the record in sentences
 	fields func(*T) []terminal.Field
 }
 
-// destroys makes c the command that destroys one record, after a question on a terminal. The verb, such as
-// delete, says what it does.
-func destroys[T any](o *one, c *cobra.Command, verb string, d destroyer[T]) *cobra.Command {
-	c.RunE = func(c *cobra.Command, args []string) error {
-		id, api, err := o.open(args)
-		if err != nil {
-			return err
-		}
-		if err := o.Confirm(func() (terminal.Loss, error) { return d.loss(c.Context(), api, id) }); err != nil {
-			return err
-		}
-		record, err := d.call(api, c.Context(), id)
-		if err != nil {
-			return err
-		}
-		return o.Destroyed(verb, d.label(record), func() error { return show(o.app, record, d.fields) })
+// loss returns what the command is about to destroy.
+func (d *destroyer[T]) loss(ctx context.Context, api *client.Client, id string) (terminal.Loss, error) {
+	record, err := d.read(api, ctx, id)
+	if err != nil {
+		return terminal.Loss{}, err
 	}
-	return o.confirmFlag(o.add(c))
+	with, err := d.lost(ctx, api, record)
+	return terminal.Loss{Verb: d.verb, What: d.label(record), With: with.records, Name: with.name}, err
+}
+
+// destroys makes c the command that destroys one record, after a question on a terminal.
+func destroys[T any](o *one, c *cobra.Command, d destroyer[T]) *cobra.Command {
+	return o.confirmFlag(o.runs(c, func(ctx context.Context, api *client.Client, id string) error {
+		if err := o.Confirm(func() (terminal.Loss, error) { return d.loss(ctx, api, id) }); err != nil {
+			return err
+		}
+		record, err := d.call(api, ctx, id)
+		if err != nil {
+			return err
+		}
+		return o.Destroyed(d.verb, d.label(record), func() error { return show(o.app, record, d.fields) })
+	}))
 }
 
 // lister is what a command that lists records needs.

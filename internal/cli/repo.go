@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -80,27 +81,19 @@ func (o *repoSet) run(c *cobra.Command, _ []string) error {
 	if err := o.readSecrets(&in); err != nil {
 		return err
 	}
-	api, err := o.connect()
+	api, err := o.connectFor(&o.gateway)
 	if err != nil {
 		return err
 	}
-	id, err := o.gatewayID(api, o.gateway)
-	if err != nil {
+	if err := complete(c.Context(), api, o.gateway, &in); err != nil {
 		return err
 	}
-	if err := complete(c.Context(), api, id, &in); err != nil {
-		return err
-	}
-	r, err := api.PutRepository(c.Context(), id, in)
+	r, err := api.PutRepository(c.Context(), o.gateway, in)
 	if err != nil {
 		return err
 	}
 	if err := o.PrintRecord(r, func() []terminal.Field {
-		fields := repositoryFields(&r.Repository)
-		if r.HookSecret != "" {
-			fields = append(fields, terminal.Field{"HOOK SECRET", r.HookSecret})
-		}
-		return fields
+		return append(repositoryFields(&r.Repository), filled(terminal.Field{"HOOK SECRET", r.HookSecret})...)
 	}); err != nil {
 		return err
 	}
@@ -203,15 +196,15 @@ func complete(ctx context.Context, api *client.Client, gatewayID string, in *cli
 		if err := errors.Join(required("repository", in.URL), required("path", in.Path)); err != nil {
 			return usagef("%s", err)
 		}
-		in.Branch, in.Kind = or(in.Branch, "main"), or(in.Kind, "spec")
+		in.Branch, in.Kind = cmp.Or(in.Branch, "main"), cmp.Or(in.Kind, "spec")
 		return nil
 	case err != nil:
 		return err
 	}
-	in.URL, in.Branch, in.Path = or(in.URL, present.URL), or(in.Branch, present.Branch), or(in.Path, present.Path)
-	in.Kind, in.Interval = or(in.Kind, string(present.Kind)), or(in.Interval, present.Interval)
+	in.URL, in.Branch, in.Path = cmp.Or(in.URL, present.URL), cmp.Or(in.Branch, present.Branch), cmp.Or(in.Path, present.Path)
+	in.Kind, in.Interval = cmp.Or(in.Kind, string(present.Kind)), cmp.Or(in.Interval, present.Interval)
 	if in.URL == present.URL {
-		in.KnownHosts = or(in.KnownHosts, str(present.KnownHosts))
+		in.KnownHosts = cmp.Or(in.KnownHosts, str(present.KnownHosts))
 	}
 	return nil
 }
@@ -219,19 +212,15 @@ func complete(ctx context.Context, api *client.Client, gatewayID string, in *cli
 func repositoryFields(r *client.Repository) []terminal.Field {
 	fields := []terminal.Field{
 		{"GATEWAY ID", r.GatewayID}, {"URL", r.URL}, {"BRANCH", r.Branch}, {"PATH", r.Path}, {"KIND", string(r.Kind)},
-		{"INTERVAL", r.Interval}, {"CREDENTIAL", or(str(r.Credential), "none")},
+		{"INTERVAL", r.Interval}, {"CREDENTIAL", cmp.Or(str(r.Credential), "none")},
 	}
-	if r.HostKey != nil {
-		fields = append(fields, terminal.Field{"HOST KEY", *r.HostKey})
-	}
+	fields = append(fields, filled(terminal.Field{"HOST KEY", str(r.HostKey)})...)
 	if r.CommitStatus != nil {
 		fields = append(fields, terminal.Field{"COMMIT STATUS", string(r.CommitStatus.Provider)})
 	}
 	fields = append(fields, terminal.Field{"STATE", string(r.State)}, terminal.Field{"LAST COMMIT", str(r.LastCommit)}, terminal.Field{"LAST SYNCED", terminal.Moment(r.LastSyncedAt)},
 		terminal.Field{"LAST ATTEMPT", terminal.Moment(r.LastAttemptAt)}, terminal.Field{"NEXT SYNC", terminal.Moment(r.NextSyncAt)})
-	if r.LastError != nil {
-		fields = append(fields, terminal.Field{"LAST ERROR", *r.LastError})
-	}
+	fields = append(fields, filled(terminal.Field{"LAST ERROR", str(r.LastError)})...)
 	for _, w := range r.Warnings {
 		fields = append(fields, terminal.Field{"WARNING", w})
 	}
@@ -245,26 +234,22 @@ func newRepoGet(a *app) *cobra.Command {
 
 func newRepoSync(a *app) *cobra.Command {
 	o := defaultGatewayOr(a)
-	return o.add(&cobra.Command{
+	c := &cobra.Command{
 		Use: "sync [GATEWAY_ID]", Short: "Push the newest commit now, and end a pause",
 		Long: "Push the file of the newest commit now, also if it was pushed before, and end a pause. The command waits for the result; its exit status is 6 for a commit that cannot be pushed or a repository that cannot be read.",
-		RunE: func(c *cobra.Command, args []string) error {
-			id, api, err := o.open(args)
-			if err != nil {
-				return err
-			}
-			r, err := api.SyncRepository(c.Context(), id)
-			if err != nil {
-				return err
-			}
-			if err := show(a, r, repositoryFields); err != nil {
-				return err
-			}
-			if r.LastError != nil {
-				return &syncError{terminal.Clean(*r.LastError)}
-			}
-			return nil
-		},
+	}
+	return o.runs(c, func(ctx context.Context, api *client.Client, id string) error {
+		r, err := api.SyncRepository(ctx, id)
+		if err != nil {
+			return err
+		}
+		if err := show(a, r, repositoryFields); err != nil {
+			return err
+		}
+		if r.LastError != nil {
+			return &syncError{terminal.Clean(*r.LastError)}
+		}
+		return nil
 	})
 }
 
@@ -283,15 +268,10 @@ func newRepoResume(a *app) *cobra.Command {
 func repositoryLabel(r *client.Repository) string { return "repository " + withID(r.URL, r.GatewayID) }
 
 func newRepoRemove(a *app) *cobra.Command {
-	return destroys(defaultGatewayOr(a), &cobra.Command{Use: "remove [GATEWAY_ID]", Short: "Stop following the repository; routes and revisions stay"}, "remove",
-		destroyer[client.Repository]{lossOfRepository, (*client.Client).DeleteRepository, repositoryLabel, repositoryFields})
+	return destroys(defaultGatewayOr(a), &cobra.Command{Use: "remove [GATEWAY_ID]", Short: "Stop following the repository; routes and revisions stay"},
+		destroyer[client.Repository]{"remove", (*client.Client).Repository, lostWithRepository, (*client.Client).DeleteRepository, repositoryLabel, repositoryFields})
 }
 
-// lossOfRepository returns what removing a repository destroys.
-func lossOfRepository(ctx context.Context, api *client.Client, id string) (terminal.Loss, error) {
-	r, err := api.Repository(ctx, id)
-	if err != nil {
-		return terminal.Loss{}, err
-	}
-	return terminal.Loss{Verb: "remove", What: repositoryLabel(r), With: []string{"its credential and its hook secret"}}, nil
+func lostWithRepository(context.Context, *client.Client, *client.Repository) (lost, error) {
+	return lost{records: []string{"its credential and its hook secret"}}, nil
 }

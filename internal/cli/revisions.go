@@ -64,11 +64,8 @@ func (o *specRevisions) one(c *cobra.Command, arg string) error {
 	if err != nil {
 		return err
 	}
-	api, err := o.connect()
+	api, err := o.connectFor(&o.gateway)
 	if err != nil {
-		return err
-	}
-	if o.gateway, err = o.gatewayID(api, o.gateway); err != nil {
 		return err
 	}
 	r, err := api.Revision(c.Context(), o.gateway, n)
@@ -124,11 +121,8 @@ func (o *revisionGet) run(c *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	api, err := o.connect()
+	api, err := o.connectFor(&o.gateway)
 	if err != nil {
-		return err
-	}
-	if o.gateway, err = o.gatewayID(api, o.gateway); err != nil {
 		return err
 	}
 	content, err := inTurn(c.Context(), o.app, func() ([]byte, error) { return api.RevisionContent(c.Context(), o.gateway, n) })
@@ -171,11 +165,8 @@ func (o *revisionDiff) run(c *cobra.Command, args []string) error {
 		}
 		numbers[i] = n
 	}
-	api, err := o.connect()
+	api, err := o.connectFor(&o.gateway)
 	if err != nil {
-		return err
-	}
-	if o.gateway, err = o.gatewayID(api, o.gateway); err != nil {
 		return err
 	}
 	if len(numbers) == 1 {
@@ -249,11 +240,8 @@ func (o *specRollback) run(c *cobra.Command, args []string) error {
 	if o.effect && !o.dryRun {
 		return usagef("--effect is for a dry run: give --dry-run too")
 	}
-	api, err := o.connect()
+	api, err := o.connectFor(&o.gateway)
 	if err != nil {
-		return err
-	}
-	if o.gateway, err = o.gatewayID(api, o.gateway); err != nil {
 		return err
 	}
 	g, etag, err := api.GatewayWithETag(c.Context(), o.gateway)

@@ -36,6 +36,10 @@ func routesOf(a *app) *routeCommand {
 	return o
 }
 
+func (o *routeCommand) read(api *client.Client, ctx context.Context, id string) (*client.Route, error) {
+	return api.Route(ctx, o.gateway, id)
+}
+
 // gatewayFlag adds the flag for the gateway.
 func (o *routeCommand) gatewayFlag(c *cobra.Command) *cobra.Command {
 	c.Flags().StringVar(&o.gateway, "gateway", "", defaultGatewayUsage)
@@ -93,23 +97,14 @@ func (o *routesCreate) run(c *cobra.Command, _ []string) error {
 	if err := noneEmpty(c); err != nil {
 		return err
 	}
-	in := client.CreateRouteRequest{Path: o.path, Methods: o.methods}
-	if o.auth != "" {
-		auth := client.CreateRouteRequestAuth(o.auth)
-		in.Auth = &auth
-	}
+	in := client.CreateRouteRequest{Path: o.path, Methods: o.methods, Auth: given(client.CreateRouteRequestAuth(o.auth))}
 	if o.sustained+o.burst+o.daily+o.per != "" {
-		in.RateLimit = &client.RateLimitInput{Sustained: given(o.sustained), Burst: given(o.burst), Daily: given(o.daily)}
-		if o.per != "" {
-			per := client.RateLimitInputPer(o.per)
-			in.RateLimit.Per = &per
+		in.RateLimit = &client.RateLimitInput{
+			Sustained: given(o.sustained), Burst: given(o.burst), Daily: given(o.daily), Per: given(client.RateLimitInputPer(o.per)),
 		}
 	}
-	api, err := o.connect()
+	api, err := o.connectFor(&o.gateway)
 	if err != nil {
-		return err
-	}
-	if o.gateway, err = o.gatewayID(api, o.gateway); err != nil {
 		return err
 	}
 	r, err := api.CreateRoute(c.Context(), o.gateway, in)
@@ -149,18 +144,13 @@ func newRoutesList(a *app) *cobra.Command {
 
 func newRoutesGet(a *app) *cobra.Command {
 	o := routesOf(a)
-	read := func(api *client.Client, ctx context.Context, id string) (*client.Route, error) {
-		return api.Route(ctx, o.gateway, id)
-	}
-	return o.gatewayFlag(shows(o.one, &cobra.Command{Use: "get --gateway ID ROUTE_ID", Short: "Show a route"}, read, routeFields))
+	return o.gatewayFlag(shows(o.one, &cobra.Command{Use: "get --gateway ID ROUTE_ID", Short: "Show a route"}, o.read, routeFields))
 }
 
 func newRoutesDelete(a *app) *cobra.Command {
 	o := routesOf(a)
-	return o.gatewayFlag(destroys(o.one, &cobra.Command{Use: "delete --gateway ID ROUTE_ID", Short: "Delete a route"}, "delete", destroyer[client.Route]{
-		func(ctx context.Context, api *client.Client, id string) (terminal.Loss, error) {
-			return lossOfRoute(ctx, api, o.gateway, id)
-		},
+	return o.gatewayFlag(destroys(o.one, &cobra.Command{Use: "delete --gateway ID ROUTE_ID", Short: "Delete a route"}, destroyer[client.Route]{
+		"delete", o.read, lostWithRoute,
 		func(api *client.Client, ctx context.Context, id string) (*client.Route, error) {
 			return api.DeleteRoute(ctx, o.gateway, id)
 		},
@@ -173,15 +163,16 @@ type routesUpdate struct {
 	path, auth, sustained, burst, daily, per string
 	methods                                  []string
 	noLimit                                  bool
+	patch                                    client.RoutePatch
 }
 
 func newRoutesUpdate(a *app) *cobra.Command {
 	o := &routesUpdate{routeCommand: routesOf(a)}
-	c := o.gatewayFlag(o.add(&cobra.Command{
+	c := o.gatewayFlag(&cobra.Command{
 		Use: "update --gateway ID ROUTE_ID", Short: "Change a route; an empty value removes that part of its limit",
 		Example: "  keygate routes update --gateway gw_01j… rt_01j… --sustained 600/min --daily ''\n" +
-			"  keygate routes update /orders --path '/v2/orders' --method GET,POST", RunE: o.run,
-	}))
+			"  keygate routes update /orders --path '/v2/orders' --method GET,POST", PreRunE: o.readPatch,
+	})
 	f := c.Flags()
 	f.StringVar(&o.path, "path", "", "path `template`, such as /orders/{id}; one that ends in /* matches everything below")
 	f.StringSliceVar(&o.methods, "method", nil, "HTTP `methods`, separated by commas; they replace all of the route's")
@@ -191,32 +182,19 @@ func newRoutesUpdate(a *app) *cobra.Command {
 	f.StringVar(&o.daily, "daily", "", "cap per UTC day, such as `100000/day`")
 	f.StringVar(&o.per, "per", "", "`key` gives each key its own limit")
 	f.BoolVar(&o.noLimit, "no-limit", false, "remove the limit")
-	return c
+	return shows(o.one, c, func(api *client.Client, ctx context.Context, id string) (*client.Route, error) {
+		return api.UpdateRoute(ctx, o.gateway, id, o.patch)
+	}, routeFields)
 }
 
-func (o *routesUpdate) run(c *cobra.Command, args []string) error {
-	p, err := o.patch(changesOf(c))
-	if err != nil {
-		return err
-	}
-	id, api, err := o.open(args)
-	if err != nil {
-		return err
-	}
-	r, err := api.UpdateRoute(c.Context(), o.gateway, id, p)
-	if err != nil {
-		return err
-	}
-	return show(o.app, r, routeFields)
-}
-
-// patch returns the changes that the flags ask for, at least one.
-func (o *routesUpdate) patch(set changes) (p client.RoutePatch, err error) {
+// readPatch makes the patch that the flags ask for.
+func (o *routesUpdate) readPatch(c *cobra.Command, _ []string) error {
+	set, p := changesOf(c), &o.patch
 	switch {
 	case set.flags.Changed("path") && o.path == "":
-		return p, usagef("--path is empty: give it a value or omit it")
+		return usagef("--path is empty: give it a value or omit it")
 	case set.flags.Changed("method") && len(o.methods) == 0:
-		return p, usagef("--method is empty: give it a value or omit it")
+		return usagef("--method is empty: give it a value or omit it")
 	}
 	p.Path, p.Auth = set.text("path", o.path), set.text("auth", o.auth)
 	if len(o.methods) > 0 {
@@ -229,13 +207,13 @@ func (o *routesUpdate) patch(set changes) (p client.RoutePatch, err error) {
 	changed := limit != (client.RateLimitPatch{})
 	switch {
 	case o.noLimit && changed:
-		return p, usagef("--no-limit cannot be used with the other flags of the limit")
+		return usagef("--no-limit cannot be used with the other flags of the limit")
 	case o.noLimit:
 		p.RateLimit = client.Clear[client.RateLimitPatch]()
 	case changed:
 		p.RateLimit = client.Set(limit)
 	case p.Path == (client.Change[string]{}) && p.Auth == (client.Change[string]{}) && len(o.methods) == 0:
-		return p, usagef("nothing to change: give at least one of --path, --method, --auth, --sustained, --burst, --daily, --per and --no-limit")
+		return usagef("nothing to change: give at least one of --path, --method, --auth, --sustained, --burst, --daily, --per and --no-limit")
 	}
-	return p, nil
+	return nil
 }

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -63,11 +64,8 @@ func (o *specPush) run(c *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	api, err := o.connect()
+	api, err := o.connectFor(&o.gateway)
 	if err != nil {
-		return err
-	}
-	if o.gateway, err = o.gatewayID(api, o.gateway); err != nil {
 		return err
 	}
 	p, err := inTurn(c.Context(), o.app, func() (*client.Push, error) {
@@ -98,16 +96,13 @@ func (a *app) printWarnings(warnings []string) {
 
 func newSpecGet(a *app) *cobra.Command {
 	o := defaultGatewayOr(a)
-	return o.add(&cobra.Command{Use: "get --gateway ID", Short: "Print the document that was pushed last, byte for byte", RunE: func(c *cobra.Command, args []string) error {
-		id, api, err := o.open(args)
-		if err != nil {
-			return err
-		}
-		content, err := api.Spec(c.Context(), id)
+	c := &cobra.Command{Use: "get --gateway ID", Short: "Print the document that was pushed last, byte for byte"}
+	return o.runs(c, func(ctx context.Context, api *client.Client, id string) error {
+		content, err := api.Spec(ctx, id)
 		if err != nil {
 			return err
 		}
 		_, err = o.Out.Write(content)
 		return err
-	}})
+	})
 }

@@ -202,20 +202,20 @@ func (o *traffic) worthShowing(rows []client.TrafficRow) []client.TrafficRow {
 	return rows
 }
 
-// group returns the group of a row, with its name if it has one. A table that fits a
-// terminal has the name alone.
+// group returns the group of a row, with its name if it has one. In a table that fits a terminal it
+// is the name alone.
 func (o *traffic) group(r *client.TrafficRow, names *names) string {
 	id, label := str(r.Group), withID
 	if o.Fitted() {
-		label = func(name, id string) string { return or(name, id) }
+		label = func(name, id string) string { return cmp.Or(name, id) }
 	}
 	switch o.query.GroupBy {
 	case "gateway":
 		return label(names.gateway(id), id)
 	case "route":
-		return or(label(names.route(o.query.GatewayID, id), id), "no route")
+		return cmp.Or(label(names.route(o.query.GatewayID, id), id), "no route")
 	case "key":
-		return or(label(names.key(id), id), "no key")
+		return cmp.Or(label(names.key(id), id), "no key")
 	default:
 		return id
 	}

@@ -92,18 +92,12 @@ func (a *app) readSigningSecret(file string) (string, error) {
 	return secret, nil
 }
 
-// printNewWebhook prints an endpoint with its new secret. It fails if the response
-// has no secret, which is the case when a lost response was replayed.
+// printNewWebhook prints an endpoint with its new secret. It fails if the response has no secret,
+// as when a lost response was replayed.
 func (a *app) printNewWebhook(w *client.NewWebhook) error {
 	err := a.PrintRecord(w, func() []terminal.Field {
-		fields := webhookFields(&w.Webhook)
-		if w.SigningSecret != "" {
-			fields = append(fields, terminal.Field{"SIGNING SECRET", w.SigningSecret})
-		}
-		if w.StandardWebhooksSecret != "" {
-			fields = append(fields, terminal.Field{"STANDARD WEBHOOKS SECRET", w.StandardWebhooksSecret})
-		}
-		return fields
+		return append(webhookFields(&w.Webhook), filled(
+			terminal.Field{"SIGNING SECRET", w.SigningSecret}, terminal.Field{"STANDARD WEBHOOKS SECRET", w.StandardWebhooksSecret})...)
 	})
 	if err != nil {
 		return err
@@ -119,10 +113,7 @@ func webhookFields(w *client.Webhook) []terminal.Field {
 	fields := []terminal.Field{
 		{"WEBHOOK ID", w.WebhookID}, {"URL", w.URL}, {"EVENTS", strings.Join(w.Events, ", ")}, {"STATE", string(w.State)},
 	}
-	if w.DisabledReason != nil {
-		fields = append(fields, terminal.Field{"DISABLED BECAUSE", *w.DisabledReason})
-	}
-	return append(fields, terminal.Field{"CREATED", terminal.Moment(&w.CreatedAt)})
+	return append(fields, filled(terminal.Field{"DISABLED BECAUSE", str(w.DisabledReason)}, terminal.Field{"CREATED", terminal.Moment(&w.CreatedAt)})...)
 }
 
 func newWebhooksList(a *app) *cobra.Command {
@@ -148,35 +139,38 @@ func newWebhooksGet(a *app) *cobra.Command {
 }
 
 func newWebhooksDelete(a *app) *cobra.Command {
-	return destroys(oneWebhook(a), &cobra.Command{Use: "delete WEBHOOK_ID", Short: "Delete an endpoint; its pending deliveries fail"}, "delete",
-		destroyer[client.Webhook]{lossOfWebhook, (*client.Client).DeleteWebhook, webhookLabel, webhookFields})
+	return destroys(oneWebhook(a), &cobra.Command{Use: "delete WEBHOOK_ID", Short: "Delete an endpoint; its pending deliveries fail"},
+		destroyer[client.Webhook]{"delete", (*client.Client).Webhook, lostWithWebhook, (*client.Client).DeleteWebhook, webhookLabel, webhookFields})
 }
 
 type webhooksUpdate struct {
-	*one
 	address, state string
 	events         []string
+	patch          client.WebhookPatch
 }
 
 func newWebhooksUpdate(a *app) *cobra.Command {
-	o := &webhooksUpdate{one: oneWebhook(a)}
-	c := o.add(&cobra.Command{
+	o := &webhooksUpdate{}
+	c := &cobra.Command{
 		Use: "update WEBHOOK_ID", Short: "Change an endpoint, or enable a disabled one",
 		Long:    "Change an endpoint, or enable a disabled one.\n\n" + eventTypes,
-		Example: "  keygate webhooks update wh_01j… --state active", RunE: o.run,
-	})
+		Example: "  keygate webhooks update wh_01j… --state active", PreRunE: o.read,
+	}
 	f := c.Flags()
 	f.StringVar(&o.address, "endpoint-url", "", "`url` that receives the deliveries")
 	f.StringSliceVar(&o.events, "events", nil, "`types` of the events to deliver, which replace all existing ones; separated by commas")
 	f.StringVar(&o.state, "state", "", "new `state`: active or disabled")
-	return c
+	return shows(oneWebhook(a), c, func(api *client.Client, ctx context.Context, id string) (*client.Webhook, error) {
+		return api.UpdateWebhook(ctx, id, o.patch)
+	}, webhookFields)
 }
 
-func (o *webhooksUpdate) run(c *cobra.Command, args []string) error {
+// read makes the patch that the flags ask for.
+func (o *webhooksUpdate) read(c *cobra.Command, _ []string) error {
 	if err := noneEmpty(c); err != nil {
 		return err
 	}
-	var p client.WebhookPatch
+	p := &o.patch
 	if o.address != "" {
 		p.URL = client.Set(o.address)
 	}
@@ -189,81 +183,59 @@ func (o *webhooksUpdate) run(c *cobra.Command, args []string) error {
 	if p.URL.IsZero() && p.Events.IsZero() && p.State.IsZero() {
 		return usagef("nothing to change: give at least one of --endpoint-url, --events and --state")
 	}
-	id, api, err := o.open(args)
-	if err != nil {
-		return err
-	}
-	w, err := api.UpdateWebhook(c.Context(), id, p)
-	if err != nil {
-		return err
-	}
-	return show(o.app, w, webhookFields)
+	return nil
 }
 
 func newWebhooksTest(a *app) *cobra.Command {
 	o := oneWebhook(a)
-	return o.add(&cobra.Command{
+	c := &cobra.Command{
 		Use: "test WEBHOOK_ID", Short: "Send a test event (webhook.test) to an endpoint",
 		Example: "  keygate deliveries get $(keygate webhooks test wh_01j… -o json | jq -r .delivery_id)",
-		RunE: func(c *cobra.Command, args []string) error {
-			id, api, err := o.open(args)
-			if err != nil {
-				return err
-			}
-			deliveryID, err := api.TestWebhook(c.Context(), id)
-			if err != nil {
-				return err
-			}
-			return o.PrintRecord(map[string]string{"delivery_id": deliveryID}, func() []terminal.Field { return []terminal.Field{{"DELIVERY ID", deliveryID}} })
-		},
+	}
+	return o.runs(c, func(ctx context.Context, api *client.Client, id string) error {
+		deliveryID, err := api.TestWebhook(ctx, id)
+		if err != nil {
+			return err
+		}
+		return o.PrintRecord(map[string]string{"delivery_id": deliveryID}, func() []terminal.Field { return []terminal.Field{{"DELIVERY ID", deliveryID}} })
 	})
 }
 
 func newWebhooksRotateSecret(a *app) *cobra.Command {
 	o := oneWebhook(a)
 	var overlap int
-	c := o.add(&cobra.Command{
-		Use: "rotate-secret WEBHOOK_ID", Short: "Create a new signing secret; during the overlap the old one signs as well",
-		RunE: func(c *cobra.Command, args []string) error {
-			id, api, err := o.open(args)
-			if err != nil {
-				return err
-			}
-			w, err := api.RotateWebhookSecret(c.Context(), id, overlap)
-			if err != nil {
-				return err
-			}
-			return o.printNewWebhook(w)
-		},
-	})
+	c := &cobra.Command{Use: "rotate-secret WEBHOOK_ID", Short: "Create a new signing secret; during the overlap the old one signs as well"}
 	c.Flags().IntVar(&overlap, "overlap-hours", 24, "number of `hours` for which both secrets sign, 0 to 168")
-	return c
+	return o.runs(c, func(ctx context.Context, api *client.Client, id string) error {
+		w, err := api.RotateWebhookSecret(ctx, id, overlap)
+		if err != nil {
+			return err
+		}
+		return o.printNewWebhook(w)
+	})
 }
 
 func newWebhooksRecover(a *app) *cobra.Command {
 	o := oneWebhook(a)
 	var since string
-	c := o.add(&cobra.Command{
+	var from time.Time
+	c := &cobra.Command{
 		Use: "recover WEBHOOK_ID --since TIME", Short: "Redeliver the deliveries that failed since a time",
-		Example: "  keygate webhooks recover wh_01j… --since 12h", RunE: func(c *cobra.Command, args []string) error {
+		Example: "  keygate webhooks recover wh_01j… --since 12h",
+		PreRunE: func(*cobra.Command, []string) (err error) {
 			if err := required("since", since); err != nil {
 				return err
 			}
-			from, err := parseTime("since", since, time.Now())
-			if err != nil {
-				return err
-			}
-			id, api, err := o.open(args)
-			if err != nil {
-				return err
-			}
-			n, err := api.RecoverWebhook(c.Context(), id, from)
-			if err != nil {
-				return err
-			}
-			return o.PrintRecord(map[string]int{"deliveries": n}, func() []terminal.Field { return []terminal.Field{{"DELIVERIES", fmt.Sprint(n)}} })
+			from, err = parseTime("since", since, time.Now())
+			return err
 		},
-	})
+	}
 	c.Flags().StringVar(&since, "since", "", "redeliver what failed at or after this `time`: 2027-01-31T12:00:00Z, 2027-01-31, or how long ago, such as 15m, 24h or 7d")
-	return c
+	return o.runs(c, func(ctx context.Context, api *client.Client, id string) error {
+		n, err := api.RecoverWebhook(ctx, id, from)
+		if err != nil {
+			return err
+		}
+		return o.PrintRecord(map[string]int{"deliveries": n}, func() []terminal.Field { return []terminal.Field{{"DELIVERIES", fmt.Sprint(n)}} })
+	})
 }

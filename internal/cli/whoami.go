@@ -41,14 +41,10 @@ func newWhoami(a *app) *cobra.Command {
 				Plan: string(account.Plan), KeyID: account.Key.KeyID, KeyName: account.Key.Name, Scope: account.Key.Scope, Gateway: used.Gateway,
 			}
 			return a.PrintRecord(w, func() []terminal.Field {
-				fields := []terminal.Field{
+				return append([]terminal.Field{
 					{"SERVER", w.URL}, {"ACCOUNT", withID(w.Account, w.AccountID)}, {"PLAN", w.Plan},
 					{"KEY", withID(w.KeyName, w.KeyID)}, {"SCOPE", w.Scope}, {"KEY FROM", w.Source},
-				}
-				if w.Gateway != "" {
-					fields = append(fields, terminal.Field{"GATEWAY", w.Gateway})
-				}
-				return fields
+				}, filled(terminal.Field{"GATEWAY", w.Gateway})...)
 			})
 		},
 	}

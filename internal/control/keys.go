@@ -99,16 +99,14 @@ func checkGatewayOfKey(ctx context.Context, tx GatewayReader, actor *Actor, gate
 	return absent(err, "gateway_id", "there is no such gateway: create it first, or leave gateway_id out for all gateways")
 }
 
-// key validates in and returns the key that it describes. That the actor may not create such a key
-// takes precedence over other errors, except an invalid level.
+// key validates in and returns the key that it describes. If the actor may not create such a key,
+// that error takes precedence over all others except an invalid level.
 func (in KeyInput) key(actor *Actor, now time.Time) (k apikey.Key, err error) {
 	k = apikey.Key{
 		Name: in.Name, Level: apikey.Level(in.Level), Owner: in.Owner,
 		GatewayID: in.GatewayID, Metadata: maps.Clone(in.Metadata),
 	}
-	if k.Level == "" {
-		k.Level = apikey.GatewayLevel
-	}
+	k.Level = cmp.Or(k.Level, apikey.GatewayLevel)
 	var invalidLevel, badScope, badRate, badExpiry error
 	k.Scope, badScope = apikey.ParseScopes(in.Scope)
 	if !k.Level.Valid() {
@@ -173,9 +171,7 @@ func (s *Service) issueAs(ctx context.Context, w *work, k apikey.Key, secret str
 	k.Prefix = apikey.PrefixOf(secret)
 	k.CreatedAt = w.now
 	k.Version = 1
-	if k.BucketID == "" {
-		k.BucketID = k.ID
-	}
+	k.BucketID = cmp.Or(k.BucketID, k.ID)
 	if err := w.InsertKey(ctx, &k); err != nil {
 		return nil, err
 	}

@@ -1,6 +1,7 @@
 package control
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -54,17 +55,12 @@ type MaintenanceConfig struct {
 }
 
 // Maintenance does the periodic work on a store: it raises key.expired, fails the deliveries of
-// disabled and deleted endpoints, removes records after their retention and those of deleted
-// accounts, finishes the deletion of gateways, and indexes keys for searches. Several nodes over one store may each run one.
+// disabled and deleted endpoints, removes records after their retention and all records of deleted accounts, finishes
+// the deletion of gateways, and indexes keys for searches. Several nodes over one store may each run one.
 type Maintenance struct {
-	cfg      MaintenanceConfig
-	expiry   periodic
-	stranded periodic
-	trim     periodic
-	removal  periodic
-	ending   periodic
-	index    periodic
-	group    service.Group
+	cfg   MaintenanceConfig
+	work  []periodic
+	group service.Group
 }
 
 // NewMaintenance returns a Maintenance, which does nothing until Start.
@@ -81,26 +77,28 @@ func NewMaintenance(cfg MaintenanceConfig) (*Maintenance, error) {
 	if cfg.Retention == nil {
 		cfg.Retention = cfg.Now
 	}
-	if cfg.ExpiryPeriod == 0 {
-		cfg.ExpiryPeriod = DefaultExpiryPeriod
-	}
-	if cfg.TrimPeriod == 0 {
-		cfg.TrimPeriod = DefaultTrimPeriod
-	}
+	cfg.ExpiryPeriod = cmp.Or(cfg.ExpiryPeriod, DefaultExpiryPeriod)
+	cfg.TrimPeriod = cmp.Or(cfg.TrimPeriod, DefaultTrimPeriod)
+	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
 	m := &Maintenance{cfg: cfg}
-	log := logOr(cfg.Log)
-	m.expiry = periodic{name: "raising key.expired", period: cfg.ExpiryPeriod, step: m.notifyExpired, log: log}
-	m.stranded = periodic{name: "failing deliveries of disabled or deleted endpoints", period: cfg.ExpiryPeriod, step: m.failStranded, log: log}
-	m.trim = periodic{name: "removing old records", period: cfg.TrimPeriod, step: m.removeOld, log: log}
-	m.removal = periodic{name: "removing the records of deleted accounts", period: cfg.ExpiryPeriod, step: m.removeAccounts, log: log}
-	m.ending = periodic{name: "finishing the deletion of gateways", period: cfg.ExpiryPeriod, step: m.cfg.Service.FinishDeletions, log: log}
-	m.index = periodic{name: "indexing keys for searches", period: cfg.ExpiryPeriod, step: m.indexKeys, log: log}
+	m.work = []periodic{
+		{name: "raising key.expired", period: cfg.ExpiryPeriod, step: m.notifyExpired, log: cfg.Log},
+		{name: "failing deliveries of disabled or deleted endpoints", period: cfg.ExpiryPeriod, step: m.failStranded, log: cfg.Log},
+		{name: "removing old records", period: cfg.TrimPeriod, step: m.removeOld, log: cfg.Log},
+		{name: "removing the records of deleted accounts", period: cfg.ExpiryPeriod, step: m.removeAccounts, log: cfg.Log},
+		{name: "finishing the deletion of gateways", period: cfg.ExpiryPeriod, step: m.cfg.Service.FinishDeletions, log: cfg.Log},
+		{name: "indexing keys for searches", period: cfg.ExpiryPeriod, step: m.indexKeys, log: cfg.Log},
+	}
 	return m, nil
 }
 
 // Start starts the maintenance, which runs until Stop.
 func (m *Maintenance) Start(context.Context) error {
-	if err := m.group.Start(m.expiry.run, m.stranded.run, m.trim.run, m.removal.run, m.ending.run, m.index.run); err != nil {
+	var runs []func(context.Context)
+	for i := range m.work {
+		runs = append(runs, m.work[i].run)
+	}
+	if err := m.group.Start(runs...); err != nil {
 		return fmt.Errorf("start the maintenance: %w", err)
 	}
 	return nil
@@ -140,11 +138,7 @@ func (m *Maintenance) repeat(ctx context.Context, f func(tx Tx, now time.Time) (
 }
 
 func (m *Maintenance) failStranded(ctx context.Context) error {
-	var ids []string
-	err := m.cfg.Store.View(ctx, func(tx ReadTx) (err error) { // usually there is none
-		ids, err = tx.StrandingWebhooks(ctx)
-		return err
-	})
+	ids, err := readIn(ctx, m.cfg.Store.View, func(tx ReadTx) ([]string, error) { return tx.StrandingWebhooks(ctx) }) // usually none
 	for _, webhookID := range ids {
 		err = errors.Join(err, m.repeat(ctx, func(tx Tx, now time.Time) (bool, error) {
 			return tx.FailStranded(ctx, webhookID, now, strandedBatch)
@@ -174,11 +168,7 @@ func (m *Maintenance) removeOld(ctx context.Context) error {
 // removeRevisions reads before it takes the store's write lock, because usually there is nothing to do.
 func (m *Maintenance) removeRevisions(ctx context.Context, now time.Time) error {
 	kept := KeptRevisions{Newest: newestRevisions, Since: now.Add(-revisionsKept), AccountBytes: m.cfg.Service.cfg.Bounds.revisionBytes()}
-	var some bool
-	err := m.cfg.Store.View(ctx, func(tx ReadTx) (err error) {
-		some, err = tx.HasOldRevisions(ctx, kept)
-		return err
-	})
+	some, err := readIn(ctx, m.cfg.Store.View, func(tx ReadTx) (bool, error) { return tx.HasOldRevisions(ctx, kept) })
 	if err != nil || !some {
 		return err
 	}
@@ -186,11 +176,7 @@ func (m *Maintenance) removeRevisions(ctx context.Context, now time.Time) error 
 }
 
 func (m *Maintenance) removeAccounts(ctx context.Context) error {
-	var ids []string
-	err := m.cfg.Store.View(ctx, func(tx ReadTx) (err error) { // usually there is none
-		ids, err = tx.DeletedAccounts(ctx)
-		return err
-	})
+	ids, err := readIn(ctx, m.cfg.Store.View, func(tx ReadTx) ([]string, error) { return tx.DeletedAccounts(ctx) }) // usually none
 	for _, accountID := range ids {
 		for more := true; more && err == nil; {
 			more, err = removeAccount(ctx, m.cfg.Store, accountID, 1)
@@ -199,7 +185,7 @@ func (m *Maintenance) removeAccounts(ctx context.Context) error {
 	return err
 }
 
-// Many keys to index, as after an upgrade, are a matter of a minute; then the log says how far it is.
+// Indexing many keys, as after an upgrade, takes a minute; meanwhile the log shows the progress.
 const (
 	indexBatch  = 1000 // keys for one transaction, unless the store takes fewer
 	manyToIndex = 50_000
@@ -208,11 +194,10 @@ const (
 
 // indexKeys reads before it takes the store's write lock, because usually nothing has changed.
 func (m *Maintenance) indexKeys(ctx context.Context) error {
-	waiting, err := m.keysToIndex(ctx, manyToIndex)
+	waiting, err := readIn(ctx, m.cfg.Store.View, func(tx ReadTx) (int, error) { return tx.KeysToIndex(ctx, manyToIndex) })
 	if err != nil || waiting == 0 {
 		return err
 	}
-	log := logOr(m.cfg.Log)
 	many := waiting == manyToIndex
 	start := m.cfg.Now()
 	indexed, reported := 0, start
@@ -226,19 +211,11 @@ func (m *Maintenance) indexKeys(ctx context.Context) error {
 		}
 		if now := m.cfg.Now(); many && now.Sub(reported) >= indexReport {
 			reported = now
-			log.Info("indexing keys for searches; searches are slower until this is done", "indexed", indexed)
+			m.cfg.Log.Info("indexing keys for searches; searches are slower until this is done", "indexed", indexed)
 		}
 	}
 	if many {
-		log.Info("indexed keys for searches", "indexed", indexed, "took", m.cfg.Now().Sub(start))
+		m.cfg.Log.Info("indexed keys for searches", "indexed", indexed, "took", m.cfg.Now().Sub(start))
 	}
 	return nil
-}
-
-func (m *Maintenance) keysToIndex(ctx context.Context, limit int) (waiting int, err error) {
-	err = m.cfg.Store.View(ctx, func(tx ReadTx) error {
-		waiting, err = tx.KeysToIndex(ctx, limit)
-		return err
-	})
-	return waiting, err
 }

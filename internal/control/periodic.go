@@ -27,10 +27,3 @@ func (p *periodic) try(ctx context.Context) {
 		p.log.Warn("background work failed; retrying", "work", p.name, "error", err)
 	}
 }
-
-func logOr(log *slog.Logger) *slog.Logger {
-	if log == nil {
-		return slog.New(slog.DiscardHandler)
-	}
-	return log
-}

@@ -1,6 +1,7 @@
 package control
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -45,11 +46,10 @@ func NewUsage(cfg UsageConfig) (*Usage, error) {
 	if cfg.Drain == nil {
 		return nil, errors.New("control: UsageConfig.Drain is required")
 	}
-	if cfg.Period == 0 {
-		cfg.Period = DefaultUsagePeriod
-	}
+	cfg.Period = cmp.Or(cfg.Period, DefaultUsagePeriod)
+	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
 	u := &Usage{cfg: cfg, pending: map[string]time.Time{}}
-	u.flushing = periodic{name: "writing times of last use", period: cfg.Period, step: u.flush, log: logOr(cfg.Log)}
+	u.flushing = periodic{name: "writing times of last use", period: cfg.Period, step: u.flush, log: cfg.Log}
 	return u, nil
 }
 

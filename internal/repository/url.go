@@ -1,6 +1,7 @@
 package repository
 
 import (
+	"cmp"
 	"net"
 	"net/url"
 	"os"
@@ -271,9 +272,7 @@ func (at *location) checkUser() error {
 	if at.scheme != "ssh" {
 		return nil
 	}
-	if at.user == "" {
-		at.user = "git"
-	}
+	at.user = cmp.Or(at.user, "git")
 	if strings.HasPrefix(at.user, "-") || strings.HasPrefix(at.name, "-") || strings.HasPrefix(at.path, "-") {
 		return urlError("must not have a part that begins with -")
 	}

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -16,12 +17,12 @@ import (
 	"github.com/keygate/keygate/internal/service"
 )
 
-// connSlots bounds the connections of a listener that is not the data plane's, such as that of
-// the management API. A connection has a slot from Accept to Close, and is busy while a
-// request of it is being handled. If all slots are taken, a new connection replaces the one
-// that has been idle for longest, of the address with the most idle ones, so that idle
-// connections never keep a request out. If no connection is idle, the new one is closed. At
-// most three quarters of the slots can be busy for one address.
+// connSlots bounds the connections of a listener outside the data plane, such as the listener of
+// the management API. A connection has a slot from Accept to Close, and is busy while a request of
+// it is being handled. If all slots are taken, a new connection replaces the one that has been idle
+// for longest, of the address with the most idle ones, so that idle connections never keep a
+// request out. If no connection is idle, the new one is closed. At most three quarters of the slots
+// can be busy for one address.
 //
 // A connection that is closed while its client still sends is closed in stages (proxy.Linger). It keeps its
 // slot meanwhile, as an idle one.
@@ -44,9 +45,7 @@ type connSlots struct {
 // newConnSlots returns at most the given number of slots for the listener that is called name
 // in the log. A nil log discards messages.
 func newConnSlots(slots int, name string, linger *proxy.Linger, log *slog.Logger) *connSlots {
-	if log == nil {
-		log = slog.New(slog.DiscardHandler)
-	}
+	log = cmp.Or(log, slog.New(slog.DiscardHandler))
 	return &connSlots{max: slots, perAddress: max(1, slots-slots/4), name: name, linger: linger, log: log, open: map[*slotConn]struct{}{}, busy: map[edge.Block]int{}}
 }
 

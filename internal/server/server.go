@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -141,9 +142,7 @@ type Server struct {
 // Start builds a server and starts it. When it returns nil, the server is ready. If a
 // step fails, Start stops everything that it started.
 func Start(ctx context.Context, cfg Config) (_ *Server, err error) {
-	if cfg.Log == nil {
-		cfg.Log = slog.New(slog.DiscardHandler)
-	}
+	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
 	if cfg.Out == nil {
 		cfg.Out = io.Discard
 	}

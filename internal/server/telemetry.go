@@ -92,7 +92,7 @@ func (s *Server) openTraces() (_ sink, err error) {
 	return t, nil
 }
 
-// registerMetrics registers the metrics of requests and those of the server.
+// registerMetrics registers the metrics of requests and of the server.
 func (s *Server) registerMetrics() {
 	s.metrics.Register(s.requests)
 	s.registerServerMetrics()

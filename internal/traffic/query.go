@@ -1,13 +1,14 @@
 package traffic
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/id"
 )
 
-// The retention of the counts of each tier, and of those of single seconds.
+// The retention of the counts of each tier, and of the counts of single seconds.
 const (
 	MinutesKept = 48 * time.Hour
 	HoursKept   = 35 * 24 * time.Hour
@@ -33,9 +34,7 @@ type query struct {
 // default Since is 60 minutes, 24 hours or 30 days before Until. The report has every
 // interval that overlaps the time between them.
 func newQuery(accountID string, q Query, now time.Time) (*query, error) {
-	if q.Interval == 0 {
-		q.Interval = Minute
-	}
+	q.Interval = cmp.Or(q.Interval, Minute)
 	tier, back, keep := Minutes, time.Hour, MinutesKept
 	switch q.Interval {
 	case Minute:

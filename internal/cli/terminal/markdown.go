@@ -1,6 +1,7 @@
 package terminal
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 )
@@ -36,9 +37,7 @@ func MarkdownTable(b *strings.Builder, head []string, rows [][]string, most int)
 // Code returns a text as code in a cell of a table: as it is, on one line.
 func Code(text string) string {
 	text = strings.ReplaceAll(Clean(text), "|", `\|`)
-	if text == "" {
-		text = " "
-	}
+	text = cmp.Or(text, " ")
 	longest, run := 0, 0
 	for _, r := range text {
 		if r != '`' {

@@ -112,7 +112,7 @@ func (n *node) decide(limits ...ratelimit.Limit) (ratelimit.Result, error) {
 // passing is when a request passed: at some moment between two.
 type passing struct{ after, before time.Time }
 
-// passings are those of all nodes.
+// passings are the requests that passed at all nodes.
 type passings struct {
 	mu  sync.Mutex
 	all []passing

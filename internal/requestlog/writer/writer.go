@@ -3,6 +3,7 @@
 package writer
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -86,15 +87,9 @@ func New(cfg Config) (*Writer, error) {
 	if cfg.Retention == nil {
 		cfg.Retention = cfg.Now
 	}
-	if cfg.Period == 0 {
-		cfg.Period = DefaultPeriod
-	}
-	if cfg.PerSecond == 0 {
-		cfg.PerSecond = DefaultPerSecond
-	}
-	if cfg.Log == nil {
-		cfg.Log = slog.New(slog.DiscardHandler)
-	}
+	cfg.Period = cmp.Or(cfg.Period, DefaultPeriod)
+	cfg.PerSecond = cmp.Or(cfg.PerSecond, DefaultPerSecond)
+	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
 	return &Writer{cfg: cfg, left: map[second]int64{}, kept: map[second]int{}, writing: make(chan struct{}, 1), batches: accesslog.NewBatches()}, nil
 }
 

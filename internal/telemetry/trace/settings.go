@@ -1,6 +1,7 @@
 package trace
 
 import (
+	"cmp"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -232,9 +233,7 @@ func (e environment) attributes() ([][2]string, error) {
 			out[0] = p
 		}
 	}
-	if out[0][1] == "" {
-		out[0][1] = defaultService
-	}
+	out[0][1] = cmp.Or(out[0][1], defaultService)
 	return out, nil
 }
 

@@ -1,6 +1,7 @@
 package trace
 
 import (
+	"cmp"
 	"errors"
 	"log/slog"
 	"strings"
@@ -55,9 +56,7 @@ func New(cfg Config) (*Tracer, error) {
 	if cfg.Settings == nil {
 		return nil, errors.New("telemetry/trace: Config.Settings is required")
 	}
-	if cfg.Log == nil {
-		cfg.Log = slog.New(slog.DiscardHandler)
-	}
+	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
 	t := &Tracer{
 		cfg: cfg, settings: cfg.Settings,
 		batchReady: make(chan struct{}, 1), sync: make(chan chan struct{}),

@@ -11,6 +11,7 @@
 package meter
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -87,12 +88,8 @@ func New(cfg Config) (*Meter, error) {
 	if cfg.Retention == nil {
 		cfg.Retention = cfg.Now
 	}
-	if cfg.Period == 0 {
-		cfg.Period = DefaultPeriod
-	}
-	if cfg.Log == nil {
-		cfg.Log = slog.New(slog.DiscardHandler)
-	}
+	cfg.Period = cmp.Or(cfg.Period, DefaultPeriod)
+	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
 	return &Meter{
 		cfg: cfg, active: newWindow(), spare: newWindow(), flushing: make(chan struct{}, 1), batches: accesslog.NewBatches(),
 		reporting: make(chan struct{}, 2), simulating: make(chan struct{}, 1), wake: make(chan struct{}, 1),

@@ -8,6 +8,7 @@
 package fanout
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -49,7 +50,7 @@ type Config struct {
 	Log  *slog.Logger     // nil discards
 }
 
-// Service fans out events, those of each account in turn. It is safe for concurrent use.
+// Service fans out events, one account after the other. It is safe for concurrent use.
 type Service struct {
 	cfg   Config
 	wake  chan struct{}
@@ -64,15 +65,11 @@ func New(cfg Config) (*Service, error) {
 	if cfg.Wake == nil {
 		cfg.Wake = func() {}
 	}
-	if cfg.Poll == 0 {
-		cfg.Poll = DefaultPoll
-	}
+	cfg.Poll = cmp.Or(cfg.Poll, DefaultPoll)
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	if cfg.Log == nil {
-		cfg.Log = slog.New(slog.DiscardHandler)
-	}
+	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
 	return &Service{cfg: cfg, wake: make(chan struct{}, 1)}, nil
 }
 

@@ -118,9 +118,7 @@ func New(cfg Config) (*Sender, error) {
 	if err != nil {
 		return nil, fmt.Errorf("webhook/sender: Config.Backoff: %w", err)
 	}
-	if cfg.MaxInFlight == 0 {
-		cfg.MaxInFlight = maxInFlight
-	}
+	cfg.MaxInFlight = cmp.Or(cfg.MaxInFlight, maxInFlight)
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
