@@ -204,7 +204,7 @@ func exchangeOnce(t *testing.T, addr, method string, sent <-chan struct{}) (out 
 			sentSecond = true
 			select {
 			case <-sent:
-			case <-time.After(testTimeout):
+			case <-time.After(awaittest.Timeout):
 				t.Errorf("got response %q before the upstream had sent its own", s.in)
 			}
 			s.send("GET /second HTTP/1.1\r\nHost: " + hostname + "\r\nConnection: close\r\n\r\n")
