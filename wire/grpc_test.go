@@ -23,8 +23,8 @@ import (
 	"github.com/keygate/keygate/internal/keygatetest/awaittest"
 )
 
-// talk returns a gRPC service. One returns its text, or an error for the text "fail"; Both
-// returns each text as it arrives.
+// talk returns a gRPC service. Its method One returns its text, or an error for the text "fail";
+// its method Both returns each text as it arrives.
 func talk() *grpc.ServiceDesc {
 	return &grpc.ServiceDesc{
 		ServiceName: "wire.Talk",

@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Received waits until the peer's kernel has all that was written to c, a TCP connection, or c is broken.
+// Received waits until the peer's kernel has everything that was written to c, a TCP connection, or c is broken.
 func Received(t testing.TB, c net.Conn) {
 	t.Helper()
 	raw, err := c.(*net.TCPConn).SyscallConn()
