@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/keygate/keygate/internal/keygatetest/awaittest"
 )
 
 // writeUpload writes a body of n bytes to a file.
@@ -34,7 +36,7 @@ func bearer(key string) string { return "authorization: Bearer " + key }
 // succeed and print nothing else.
 func run(t *testing.T, name string, args ...string) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
+	ctx, cancel := context.WithTimeout(t.Context(), awaittest.Timeout)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, name, args...)
 	var stderr bytes.Buffer

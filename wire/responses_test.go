@@ -14,12 +14,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/keygate/keygate/internal/keygatetest/awaittest"
 	"github.com/keygate/keygate/internal/keygatetest/vectortest"
 )
 
 // vectorUpstream is an upstream that responds once with the bytes set by respondOnce, and
 // with a short response, recognizable by its body, to all other requests.
 type vectorUpstream struct {
+	t    testing.TB
 	addr string
 
 	mu     sync.Mutex
@@ -34,7 +36,7 @@ const secondBody = "the response to the second request"
 func newVectorUpstream(t testing.TB) *vectorUpstream {
 	t.Helper()
 	back := newRawUpstream(t)
-	v := &vectorUpstream{addr: back.addr}
+	v := &vectorUpstream{t: t, addr: back.addr}
 	var running sync.WaitGroup
 	done := make(chan struct{})
 	var open []net.Conn
@@ -100,7 +102,7 @@ func (v *vectorUpstream) serve(conn net.Conn) {
 			}
 		}
 		if !broken {
-			waitSent(conn)
+			awaittest.Received(v.t, conn)
 		}
 		close(sent)
 		if broken || closes {
@@ -202,7 +204,7 @@ func exchangeOnce(t *testing.T, addr, method string, sent <-chan struct{}) (out 
 			sentSecond = true
 			select {
 			case <-sent:
-			case <-time.After(testTimeout):
+			case <-time.After(awaittest.Timeout):
 				t.Errorf("got response %q before the upstream had sent its own", s.in)
 			}
 			s.send("GET /second HTTP/1.1\r\nHost: " + hostname + "\r\nConnection: close\r\n\r\n")

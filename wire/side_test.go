@@ -8,6 +8,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/keygate/keygate/internal/keygatetest/awaittest"
 )
 
 // side is the test's end of a connection, as a client or as an upstream. It sends in order
@@ -93,7 +95,7 @@ func (s *side) more() bool {
 	if s.err != nil {
 		return false
 	}
-	_ = s.conn.SetReadDeadline(time.Now().Add(testTimeout))
+	_ = s.conn.SetReadDeadline(time.Now().Add(awaittest.Timeout))
 	piece := make([]byte, 32<<10)
 	n, err := s.conn.Read(piece)
 	s.in = append(s.in, piece[:n]...)
@@ -103,7 +105,7 @@ func (s *side) more() bool {
 	return n > 0 || err == nil
 }
 
-// timedOut reports whether receiving ended because nothing came within testTimeout.
+// timedOut reports whether receiving ended because nothing came within awaittest.Timeout.
 func (s *side) timedOut() bool {
 	var timeout net.Error
 	return errors.As(s.err, &timeout) && timeout.Timeout()

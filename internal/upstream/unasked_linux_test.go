@@ -17,30 +17,10 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
+	"github.com/keygate/keygate/internal/keygatetest/awaittest"
 	"github.com/keygate/keygate/internal/upstream"
 	"github.com/keygate/keygate/internal/upstream/upstreamtest"
 )
-
-// received returns once the peer's kernel has everything that was written to c, or has reset c.
-func received(t *testing.T, c net.Conn) {
-	t.Helper()
-	raw, err := c.(*net.TCPConn).SyscallConn()
-	if err != nil {
-		t.Error(err)
-		return
-	}
-	for done := false; !done; runtime.Gosched() {
-		if raw.Control(func(fd uintptr) {
-			unsent, err := unix.IoctlGetInt(int(fd), unix.SIOCOUTQ)
-			info, failed := unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO)
-			done = err != nil || failed != nil || unsent == 0 || info.State == unix.BPF_TCP_CLOSE
-		}) != nil {
-			return
-		}
-	}
-}
 
 // forgedResponse is a response that an upstream sends without a request.
 const forgedResponse = "HTTP/1.1 200 OK\r\nX-For: forged\r\nContent-Length: 6\r\n\r\nforged"
@@ -147,7 +127,7 @@ func (f *forger) forge(c *upstreamtest.Conn, tcp net.Conn, under *partial, respo
 		<-f.asked
 		under.first = f.first
 		c.Send(forgedResponse)
-		received(f.t, tcp)
+		awaittest.Received(f.t, tcp)
 		f.written <- true
 	case "any":
 		f.racing.Store(1)
@@ -156,7 +136,7 @@ func (f *forger) forge(c *upstreamtest.Conn, tcp net.Conn, under *partial, respo
 			runtime.Gosched()
 		}
 		c.Send(forgedResponse)
-		received(f.t, tcp)
+		awaittest.Received(f.t, tcp)
 		f.racing.Store(2)
 	}
 	head, err := c.ReadHead()
