@@ -71,7 +71,7 @@ type Meter struct {
 	reporting  chan struct{}
 	simulating chan struct{}
 
-	wake  chan struct{} // holds a token if a flush is to begin early
+	wake  service.Signal // holds a token if a flush is to begin early
 	group service.Group
 }
 
@@ -92,7 +92,7 @@ func New(cfg Config) (*Meter, error) {
 	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
 	return &Meter{
 		cfg: cfg, active: newWindow(), spare: newWindow(), flushing: make(chan struct{}, 1), batches: accesslog.NewBatches(),
-		reporting: make(chan struct{}, 2), simulating: make(chan struct{}, 1), wake: make(chan struct{}, 1),
+		reporting: make(chan struct{}, 2), simulating: make(chan struct{}, 1), wake: service.NewSignal(),
 	}, nil
 }
 
@@ -114,10 +114,7 @@ func (m *Meter) Take(batch []accesslog.Entry) {
 	full := len(w.cells) >= flushCells || len(w.arrivals) >= flushArrivals
 	m.mu.Unlock()
 	if full {
-		select {
-		case m.wake <- struct{}{}:
-		default:
-		}
+		m.wake.Notify()
 	}
 }
 
