@@ -15,10 +15,7 @@ import (
 
 // Routes lists a gateway's routes, newest first.
 func (s *Service) Routes(ctx context.Context, actor *Actor, gatewayID string, p Page) ([]gateway.Route, error) {
-	return read(ctx, s, actor, func(tx ReadTx) ([]gateway.Route, error) {
-		if _, err := tx.Gateway(ctx, actor.Account.ID, gatewayID); err != nil {
-			return nil, err
-		}
+	return readOf(ctx, s, actor, gatewayID, func(tx ReadTx, _ *gateway.Gateway) ([]gateway.Route, error) {
 		return tx.Routes(ctx, gatewayID, p)
 	})
 }
@@ -175,11 +172,8 @@ func (s *Service) misfit(ctx context.Context, actor *Actor, gatewayID, routeID s
 		return nil
 	}
 	// It adds to what is known. What else is in the way, such as a gateway that is not there, counts less.
-	bad, err := read(ctx, s, actor, func(tx ReadTx) (error, error) {
+	bad, err := readOf(ctx, s, actor, gatewayID, func(tx ReadTx, _ *gateway.Gateway) (error, error) {
 		in, before := gateway.RouteSpec{Path: p.Path.Value, Methods: sorted(p.Methods.Value)}, (*gateway.Route)(nil)
-		if _, err := tx.Gateway(ctx, actor.Account.ID, gatewayID); err != nil {
-			return nil, err
-		}
 		if routeID != "" {
 			var err error
 			if before, err = tx.Route(ctx, gatewayID, routeID); err != nil {
