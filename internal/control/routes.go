@@ -90,11 +90,6 @@ func (s *Service) CreateRoute(ctx context.Context, actor *Actor, gatewayID strin
 	if err := checkRoute(&in); err != nil || onlyChecks(ctx) {
 		return nil, cmp.Or(fault.Join(err, s.misfit(ctx, actor, gatewayID, "", err, RoutePatch{Path: given(in.Path), Methods: given(in.Methods)})), errOnlyChecked)
 	}
-	unlock, err := s.lockTable(ctx, actor, gatewayID)
-	if err != nil {
-		return nil, err
-	}
-	defer unlock()
 	check := func(tx ReadTx) error { return fits(ctx, tx, gatewayID, nil, in) }
 	return beside(ctx, s, actor, gatewayID, check, func(w *work, bad func() (error, error)) (*gateway.Route, error) {
 		if _, err := w.Gateway(ctx, actor.Account.ID, gatewayID); err != nil {
@@ -199,11 +194,16 @@ func ofRoute(problems []gateway.RowProblem) error {
 	return fault.Join(all...)
 }
 
-// beside changes one route in a transaction, f. check compares the route with the others of its gateway. That takes a
-// second for 100,000 routes, so it runs before the transaction, for which all other changes wait. f gets its result from
-// bad, which returns nothing if check is nil. If the routes have changed meanwhile, beside begins again; the last time,
-// check runs in the transaction.
-func beside[T any](ctx context.Context, s *Service, actor *Actor, gatewayID string, check func(tx ReadTx) error, f func(w *work, bad func() (found, err error)) (T, error)) (T, error) {
+// beside changes one route in a transaction, f, under the lock of the table. check compares the route with the
+// others of its gateway. That takes a second for 100,000 routes, so it runs before the transaction, for which all
+// other changes wait. f gets its result from bad, which returns nothing if check is nil. If the routes have
+// changed meanwhile, beside begins again; the last time, check runs in the transaction.
+func beside[T any](ctx context.Context, s *Service, actor *Actor, gatewayID string, check func(tx ReadTx) error, f func(w *work, bad func() (found, err error)) (T, error)) (result T, err error) {
+	unlock, err := s.lockTable(ctx, actor, gatewayID)
+	if err != nil {
+		return result, err
+	}
+	defer unlock()
 	for attempt := 1; ; attempt++ {
 		var known *compared
 		if check != nil {
