@@ -54,15 +54,14 @@ func (c *Client) CreateAccount(ctx context.Context, in CreateAccountRequest) (*N
 }
 
 // UpdateAccount changes an account and returns it. When it has suspended an account, the keys
-// of the account are refused everywhere. Hosts that a hostname of one of its gateways does
-// not match are an *Error with status 409.
+// of the account are refused everywhere. If a gateway of the account has a hostname that the new
+// Hosts do not match, the error is an *Error with status 409.
 func (c *Client) UpdateAccount(ctx context.Context, accountID string, p AccountPatch) (*Account, error) {
 	return call[Account](ctx, c, http.MethodPatch, accountPath(accountID), p)
 }
 
-// DeleteAccount deletes a suspended account with everything of it but its audit log. It
-// returns the record as it was before. For an active account it returns an *Error with
-// status 409.
+// DeleteAccount deletes a suspended account and everything in it except its audit log. It returns
+// the record as it was before. For an active account it returns an *Error with status 409.
 func (c *Client) DeleteAccount(ctx context.Context, accountID string) (*Account, error) {
 	return call[Account](ctx, c, http.MethodDelete, accountPath(accountID), nil)
 }

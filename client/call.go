@@ -158,8 +158,7 @@ func (c *Client) UpdateRoute(ctx context.Context, gatewayID, routeID string, p R
 	return call[Route](ctx, c, http.MethodPatch, routePath(gatewayID, routeID), p)
 }
 
-// UpdateRouteLimit is UpdateRoute for nothing but p.RateLimit, which is required (contract,
-// section 4.3).
+// UpdateRouteLimit changes p.RateLimit alone, which is required (contract, section 4.3).
 func (c *Client) UpdateRouteLimit(ctx context.Context, gatewayID, routeID string, p RoutePatch) (*Route, error) {
 	return call[Route](ctx, c, http.MethodPost, routePath(gatewayID, routeID), p)
 }

@@ -36,8 +36,8 @@ type Config struct {
 	// made, for a GET, and for a POST, which has an Idempotency-Key. Zero means 2;
 	// a negative number means no retries.
 	Retries int
-	// Incomplete is called with the reason if a list or report lacks the newest
-	// records, because the server's store did not take them. Nil means that it is not.
+	// Incomplete is called with the reason if a list or report lacks the newest records, because
+	// the server's store did not take them. It may be nil.
 	Incomplete func(reason string)
 	// HTTPClient sends the requests. Its Timeout and CheckRedirect are ignored.
 	// Nil means a client with default settings.
@@ -107,8 +107,8 @@ type Response struct {
 	Body   []byte
 }
 
-// What a Client reads of a response into memory, at most. A body beyond that is an error, since nothing
-// that a server sends is so large; only the bodies of OpenAuditExport have no limit.
+// The most bytes of a response that a Client reads into memory. A larger body is an error, since the
+// server sends none so large; only the bodies of OpenAuditExport have no limit.
 const (
 	maxErrorBytes    = 1 << 20   // of an error response
 	maxPageBytes     = 16 << 20  // of a page of a list

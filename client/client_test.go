@@ -349,7 +349,7 @@ func TestClientCoversTheDocument(t *testing.T) {
 		break
 	}
 	discard(c.SimulateLimit(ctx, "{gateway_id}", client.SimulateRequest{}))
-	// Those of browsers, of Git servers and of tools.
+	// The calls of browsers, of Git servers and of tools.
 	for _, one := range []client.Request{
 		{Method: http.MethodPost, Path: "/v1/session"}, {Method: http.MethodGet, Path: "/v1/session"}, {Method: http.MethodDelete, Path: "/v1/session"},
 		{Method: http.MethodPost, Path: "/v1/hooks/git/{gateway_id}"},

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// KeyRateLimit is the rate limit of a key. It has either only a Rate, or at least one of the
-// other fields; the server keeps the form in which it was given (contract, section 3.1).
+// KeyRateLimit is the rate limit of a key. It has either a Rate alone, or at least one of the other
+// fields. The server keeps the form that it was given (contract, section 3.1).
 type KeyRateLimit struct {
 	Rate string `json:"-"` // the refill rate and the capacity, <count>/<unit>
 

@@ -23,8 +23,8 @@ type page[T any] struct {
 // maxPage is the maximum number of records on a page.
 const maxPage = 100
 
-// ErrRepeatedCursor is the error of a list whose pages would never end: a next_cursor is one of a page that
-// was there before.
+// ErrRepeatedCursor is the error of a list whose pages would never end: a next_cursor leads back to an
+// earlier page.
 var ErrRepeatedCursor = errors.New("the list does not end: its server, or a proxy before it, has sent the same next_cursor twice")
 
 // list iterates over all pages of a list. An error ends the iteration.

@@ -20,8 +20,8 @@ func (c *Client) Node(ctx context.Context, nodeID string) (*Node, error) {
 	return call[Node](ctx, c, http.MethodGet, nodePath(nodeID), nil)
 }
 
-// DeleteNode declares a node dead that will not come back, so that no change waits for its lease to end. It
-// returns the record as it was before. It is for keys of the account default.
+// DeleteNode declares that a node is dead and will not come back, so that no change waits for its lease to
+// end. It returns the record as it was before. It is for keys of the account default.
 func (c *Client) DeleteNode(ctx context.Context, nodeID string) (*Node, error) {
 	return call[Node](ctx, c, http.MethodDelete, nodePath(nodeID), nil)
 }

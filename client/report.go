@@ -51,8 +51,8 @@ type AuditFilter struct {
 // restrict it to matching requests.
 type TrafficQuery struct {
 	GatewayID, RouteID, KeyID string
-	// Since is inclusive, Until exclusive. The default of Until is now; that of
-	// Since is 60 intervals of 1m, 24 of 1h or 30 of 1d before Until.
+	// Since is inclusive, Until exclusive. Until is now by default, and Since 60 intervals of 1m,
+	// 24 of 1h or 30 of 1d before Until.
 	Since, Until time.Time
 	Interval     string // 1m, 1h or 1d; "" means 1h
 	GroupBy      string // gateway, route, key or status; "" means one row for each interval

@@ -38,7 +38,7 @@ type CommitStatusInput struct {
 // PutRepository is a repository as PutRepository returns it.
 type PutRepository struct {
 	Repository
-	// HookSecret signs push hooks. It is "" unless the gateway has just been connected, or
+	// HookSecret signs push hooks. It is set only if the gateway has just been connected, or if
 	// HookSecret of the input was auto. No other call returns it.
 	HookSecret string `json:"hook_secret,omitempty"`
 }
@@ -56,15 +56,15 @@ func (c *Client) PutRepository(ctx context.Context, gatewayID string, in Reposit
 	return call[PutRepository](ctx, c, http.MethodPut, repositoryPath(gatewayID), in)
 }
 
-// DeleteRepository ends that a gateway follows a repository. Its routes and revisions stay. It
+// DeleteRepository makes a gateway stop following its repository. Its routes and revisions stay. It
 // returns the record as it was before.
 func (c *Client) DeleteRepository(ctx context.Context, gatewayID string) (*Repository, error) {
 	return call[Repository](ctx, c, http.MethodDelete, repositoryPath(gatewayID), nil)
 }
 
-// SyncRepository pushes the file of the newest commit, also if it was pushed before, and ends a
-// pause. It returns when the sync has ended, or after 45 seconds; State and LastError say what came
-// of it.
+// SyncRepository pushes the file of the newest commit, even if it was pushed before, and ends a
+// pause. It returns when the sync has ended, or after 45 seconds. State and LastError have the
+// result.
 func (c *Client) SyncRepository(ctx context.Context, gatewayID string) (*Repository, error) {
 	return call[Repository](ctx, c, http.MethodPost, repositoryPath(gatewayID)+"/sync", nil)
 }

@@ -16,7 +16,7 @@ const (
 
 // WhileBusy calls a function again while the server has no slot for the document that the call sends or reads: while
 // the response is 429 with a Retry-After of at most 10 s, and five times at most. wait, which may be nil, is called before
-// each pause. The error is that of the last try, or ctx.Err() if it ends during a pause.
+// each pause. The error is what the last try returned, or ctx.Err() if ctx ends during a pause.
 func WhileBusy[T any](ctx context.Context, wait func(*Error), call func() (T, error)) (T, error) {
 	for try := 1; ; try++ {
 		r, err := call()

@@ -17,8 +17,8 @@ type CreateWebhookRequest struct {
 	SigningSecret string `json:"signing_secret,omitempty"`
 }
 
-// WebhookPatch is the body of UpdateWebhook. Fields without a Change are unchanged;
-// none can be cleared.
+// WebhookPatch is the body of UpdateWebhook. Fields without a Change are unchanged. No field can be
+// cleared.
 type WebhookPatch struct {
 	URL    Change[string]   `json:"url,omitzero"`
 	Events Change[[]string] `json:"events,omitzero"` // replaced as a whole

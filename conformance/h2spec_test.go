@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// specCases is the number of cases of h2spec v2.2.1, without and with those of its strict mode.
+// specCases is the number of cases of h2spec v2.2.1, without and with its strict mode.
 const (
 	specCases  = 145
 	specStrict = 146

@@ -6,6 +6,8 @@ import (
 	"regexp"
 	"testing"
 	"time"
+
+	"github.com/keygate/keygate/internal/keygatetest/awaittest"
 )
 
 var keyForm = regexp.MustCompile(`kga_[0-9A-Za-z]{36}`)
@@ -61,7 +63,7 @@ func TestAccountsAreIsolated(t *testing.T) {
 // awaitKey waits until a GET of path with the key of an account succeeds.
 func (s *server) awaitKey(key, path string) {
 	s.t.Helper()
-	if !eventually(testTimeout, func() bool {
+	if !awaittest.Holds(func() bool {
 		a, err := s.try(key, "GET", path, nil)
 		return err == nil && a.status == http.StatusOK
 	}) {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/keygate/keygate/client"
 	"github.com/keygate/keygate/e2e/tally"
+	"github.com/keygate/keygate/internal/keygatetest/awaittest"
 	"github.com/keygate/keygate/internal/keygatetest/porttest"
 )
 
@@ -149,7 +150,7 @@ func awaitTraffic(t *testing.T, s *server, requests int64) {
 	api := s.adminAPI()
 	var sums tally.Sums
 	var err error
-	if !eventually(testTimeout, func() bool {
+	if !awaittest.Holds(func() bool {
 		sums, err = tally.Report(context.Background(), api, time.Now().Add(-time.Hour), "1m", "")
 		return err == nil && sums[""].Requests >= requests
 	}) {

@@ -19,6 +19,7 @@ import (
 
 	"github.com/keygate/keygate/client"
 	"github.com/keygate/keygate/e2e/tally"
+	"github.com/keygate/keygate/internal/keygatetest/awaittest"
 )
 
 // auditCounts returns the number of authentication records of gateways, by outcome.
@@ -199,8 +200,8 @@ func (l *killLoad) runAndKill(t *testing.T) {
 	group.Go(func() { l.makeChanges(t, running) })
 	select {
 	case <-l.enough:
-	case <-time.After(testTimeout):
-		t.Fatalf("too few calls within %v", testTimeout)
+	case <-time.After(awaittest.Timeout):
+		t.Fatalf("too few calls within %v", awaittest.Timeout)
 	}
 	l.killed = time.Now()
 	l.s.end(syscall.SIGKILL)
@@ -275,6 +276,9 @@ func TestKillLosesLittleOfTheAuditLog(t *testing.T) {
 		}
 		t.Logf("round %d: %d of %d data-plane records lost, %d of them older than the bound %v, with a delay of the machine of %v, a gap between responses of %v and a change of %v; %d changes",
 			round, lost, len(l.called), old, bound, l.lateHere, l.gap, l.change, len(l.changed))
+	}
+	if over > 0 {
+		awaittest.Late(t, "in %d of %d kills the machine may have stalled, which excuses the records that were lost", over, rounds)
 	}
 	if over > rounds/2 {
 		t.Errorf("%d of %d kills lost records older than the bound, want at most half", over, rounds)
@@ -373,7 +377,7 @@ func sealBlocks(t *testing.T, s *server) *client.AuditHead {
 	scenario := newScenario(t, s)
 	var head *client.AuditHead
 	stop := startCalls(t, s, scenario.Calls)
-	if !eventually(testTimeout, func() bool {
+	if !awaittest.Holds(func() bool {
 		h, err := s.adminAPI().AuditHead(t.Context())
 		head = h
 		return err == nil && h.Number >= 3

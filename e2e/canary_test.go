@@ -24,6 +24,7 @@ import (
 
 	"github.com/keygate/keygate/e2e/tally"
 	"github.com/keygate/keygate/internal/certificate/certificatetest"
+	"github.com/keygate/keygate/internal/keygatetest/awaittest"
 )
 
 // traceCollector records spans like an OpenTelemetry collector.
@@ -83,7 +84,7 @@ func TestNoKeyInAnySink(t *testing.T) {
 		})
 	}
 	stop := startCalls(t, s, calls)
-	if !eventually(testTimeout, func() bool {
+	if !awaittest.Holds(func() bool {
 		h, err := s.adminAPI().AuditHead(t.Context())
 		return err == nil && h.Number > 0
 	}) {
@@ -216,7 +217,7 @@ func collectSinks(t *testing.T, s *server, traces *traceCollector, secrets map[s
 	if !bytes.Contains(sinks["audit-log export"], []byte(secrets["good"][:9])) {
 		t.Error("the audit log does not have the prefix of a key: the test proves too little")
 	}
-	if !eventually(testTimeout, func() bool { return len(traces.content()) > 1000 }) {
+	if !awaittest.Holds(func() bool { return len(traces.content()) > 1000 }) {
 		t.Error("no traces were exported: the test proves too little")
 	}
 	if status := s.end(syscall.SIGTERM); status != 0 {

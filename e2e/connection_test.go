@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	"github.com/keygate/keygate/internal/certificate/certificatetest"
+	"github.com/keygate/keygate/internal/keygatetest/awaittest"
 )
 
 // clientsByProtocol returns a client for HTTP/1.1 and one for HTTP/2, by protocol.
@@ -35,7 +36,7 @@ func clientsByProtocol(t *testing.T) map[string]*http.Client {
 
 // get sends a GET to the data plane and returns the status and body.
 func (s *server) get(c *http.Client, key, path string) (int, string, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), awaittest.Timeout)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+s.gateway+path, http.NoBody)
 	if err != nil {
@@ -147,7 +148,7 @@ func (g *certificateGateway) changeUnderLoad(one, two *certificatetest.Pair) {
 		current.Store(&name)
 		g.want(http.StatusOK, name)
 		since := served.Load()
-		if !eventually(testTimeout, func() bool { return served.Load() >= since+20 }) {
+		if !awaittest.Holds(func() bool { return served.Load() >= since+20 }) {
 			g.t.Error("fewer than 20 requests after a change: the test proves too little")
 		}
 	}
@@ -155,9 +156,9 @@ func (g *certificateGateway) changeUnderLoad(one, two *certificatetest.Pair) {
 	load.Wait()
 }
 
-// Guarantee: an upstream that requires a client certificate gets that of the gateway,
-// over HTTP/1.1 and HTTP/2 on both sides, and no earlier one once a change has
-// returned, under load and after a restart. A gateway without a certificate gets a 502.
+// Guarantee: an upstream that requires a client certificate gets the gateway's, over HTTP/1.1 and
+// HTTP/2 on both sides. Once a change of it has returned, no earlier certificate is presented,
+// under load and after a restart. A gateway without a certificate gets a 502.
 func TestClientCertificateReachesTheUpstream(t *testing.T) {
 	for name, http2 := range map[string]bool{"over HTTP/1.1": false, "over HTTP/2": true} {
 		t.Run(name, func(t *testing.T) {
@@ -237,7 +238,7 @@ func TestConnectionsToTheUpstreamAreBounded(t *testing.T) {
 			}
 		})
 	}
-	if !eventually(testTimeout, func() bool { return up.running.Load() == bound }) {
+	if !awaittest.Holds(func() bool { return up.running.Load() == bound }) {
 		t.Fatalf("%d connections are in use, want %d", up.running.Load(), bound)
 	}
 	s.call(http.StatusOK, "PATCH", "/v1/gateways/"+id, map[string]any{"timeout": "1s"})

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/keygate/keygate/internal/keygatetest/awaittest"
 	"github.com/keygate/keygate/internal/keygatetest/proctest"
 )
 
@@ -64,7 +65,7 @@ func TestFewDescriptors(t *testing.T) {
 	}
 	request()
 	for _, path := range []string{"/livez", "/readyz", "/metrics"} {
-		probe := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: testTimeout}
+		probe := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: awaittest.Timeout}
 		resp, err := probe.Get("http://" + s.ops + path)
 		if err != nil {
 			t.Fatalf("%s: %v\n%s", path, err, s.output)
@@ -78,7 +79,7 @@ func TestFewDescriptors(t *testing.T) {
 	for range 5 {
 		s.newKey(nil)
 	}
-	if !eventually(testTimeout, func() bool { return len(receiver.all()) >= 5 }) {
+	if !awaittest.Holds(func() bool { return len(receiver.all()) >= 5 }) {
 		t.Errorf("%d of 5 events arrived", len(receiver.all()))
 	}
 	s.call(http.StatusOK, "GET", "/v1/audit-log", nil)

@@ -205,7 +205,7 @@ func runGuide(t *testing.T, page string) {
 	if len(blocks) == 0 {
 		t.Fatal("the page has no commands: remove it from the list")
 	}
-	ports := map[string]string{} // from those of the page
+	ports := map[string]string{} // from the page's ports
 	portFor := func(port string) string {
 		if ports[port] == "" {
 			_, ports[port], _ = net.SplitHostPort(porttest.Reserve(t))

@@ -14,6 +14,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/keygate/keygate/internal/keygatetest/awaittest"
 )
 
 // keptConn is a connection of a client that sends one request after another.
@@ -27,7 +29,7 @@ func newKeptConn(addr string) (*keptConn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &keptConn{c, bufio.NewReader(c)}, c.SetDeadline(time.Now().Add(testTimeout))
+	return &keptConn{c, bufio.NewReader(c)}, c.SetDeadline(time.Now().Add(awaittest.Timeout))
 }
 
 // head sends the head of a request with a body of the given size.
@@ -92,7 +94,7 @@ func TestKeptConnectionsDuringTheDrainDelay(t *testing.T) {
 	if err := s.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	if !eventually(testTimeout, func() bool { return strings.Contains(s.output.String(), "shutting down") }) {
+	if !awaittest.Holds(func() bool { return strings.Contains(s.output.String(), "shutting down") }) {
 		t.Fatalf("SIGTERM begins no drain\n%s", s.output)
 	}
 	for _, k := range all {
@@ -140,7 +142,7 @@ func TestPushBeyondTheBoundGetsItsResponse(t *testing.T) {
 		}
 		return c
 	}
-	if !eventually(testTimeout, func() bool {
+	if !awaittest.Holds(func() bool {
 		// Two pushes are read at once, and 16 wait for their turn, up to 10 s (docs/limits.md). These send no body.
 		var conns []*keptConn
 		defer func() {
@@ -196,7 +198,7 @@ func TestDrainLosesNoPost(t *testing.T) {
 	for range 20 {
 		clients.Go(client)
 	}
-	if !eventually(testTimeout, func() bool { return served.Load() > 500 }) {
+	if !awaittest.Holds(func() bool { return served.Load() > 500 }) {
 		t.Errorf("only %d requests were served", served.Load())
 	}
 	if err := s.cmd.Process.Signal(syscall.SIGTERM); err != nil {
@@ -246,7 +248,7 @@ func (p *h2Poster) connect(addr string) (err error) {
 }
 
 func (p *h2Poster) post(path, key, body string) (status int, again bool, err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), awaittest.Timeout)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://localhost"+path, strings.NewReader(body))
 	if err != nil {
@@ -311,7 +313,7 @@ func TestDrainLosesNoPostOfClientsThatConnectAgain(t *testing.T) {
 			for range 10 {
 				clients.Go(client)
 			}
-			if !eventually(testTimeout, func() bool { return before.Load() > 200 }) {
+			if !awaittest.Holds(func() bool { return before.Load() > 200 }) {
 				t.Errorf("only %d requests were served", before.Load())
 			}
 			stopping.Store(true)

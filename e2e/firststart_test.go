@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/keygate/keygate/internal/keygatetest/awaittest"
 	"github.com/keygate/keygate/internal/keygatetest/porttest"
 )
 
@@ -25,7 +26,7 @@ func TestKilledFirstStartIsCompleted(t *testing.T) {
 			if err := first.Start(); err != nil {
 				t.Fatal(err)
 			}
-			appeared := eventually(testTimeout, func() bool {
+			appeared := awaittest.Holds(func() bool {
 				_, err := os.Stat(filepath.Join(s.dataDir, file))
 				_, endErr := os.Stat(filepath.Join(s.dataDir, "admin.key")) // the marker is gone soon after
 				return err == nil || endErr == nil

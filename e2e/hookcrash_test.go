@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/keygate/keygate/internal/keygatetest/awaittest"
 )
 
 // slowReceiver is a webhook receiver that takes 10 ms for each request and records the
@@ -136,7 +138,7 @@ func TestKillLosesNoDelivery(t *testing.T) {
 		killAt := p.count.Load() + 10 + moments.Int64N(events/rounds-20)
 		stopped := make(chan struct{})
 		go func() { creator.create(until); close(stopped) }()
-		if !eventually(testTimeout, func() bool { return p.count.Load() >= killAt }) {
+		if !awaittest.Holds(func() bool { return p.count.Load() >= killAt }) {
 			t.Fatalf("got %d requests, want %d\n%s", p.count.Load(), killAt, s.output)
 		}
 		s.end(syscall.SIGKILL)
@@ -151,7 +153,7 @@ func TestKillLosesNoDelivery(t *testing.T) {
 	if len(want) < events {
 		t.Fatalf("got %d events, want at least %d", len(want), events)
 	}
-	if !eventually(testTimeout, func() bool { return p.missing(want) == 0 }) {
+	if !awaittest.Holds(func() bool { return p.missing(want) == 0 }) {
 		t.Fatalf("%d of %d events were not delivered\n%s", p.missing(want), len(want), s.output)
 	}
 	p.mu.Lock()

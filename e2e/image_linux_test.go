@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/keygate/keygate/internal/keygatetest/awaittest"
 	"github.com/keygate/keygate/internal/keygatetest/porttest"
 )
 
@@ -78,7 +79,7 @@ func (p *podman) describes(t *testing.T, image string) {
 		"{{json .Config.Entrypoint}}":               `["/keygate"]`,
 		"{{json .Config.Cmd}}":                      `["serve"]`,
 		"{{index .Config.Env 1}}":                   "KEYGATE_DATA_DIR=/data",
-		"{{slice .Config.Env 2}}":                   "[KEYGATE_GATEWAY_ADDR=:8080 KEYGATE_OPS_ADDR=:8082]", // not that of the management API
+		"{{slice .Config.Env 2}}":                   "[KEYGATE_GATEWAY_ADDR=:8080 KEYGATE_OPS_ADDR=:8082]", // not the address of the management API
 		`{{index .Labels "` + label + `title"}}`:    "Keygate",
 		`{{index .Labels "` + label + `licenses"}}`: "Apache-2.0",
 		`{{index .Labels "` + label + `version"}}`:  image[strings.LastIndexByte(image, ':')+1:],
@@ -102,7 +103,7 @@ const label = "org.opencontainers.image."
 // refuses starts a container with a setting that has no valid value.
 func (p *podman) refuses(t *testing.T, image string) {
 	args := append([]string{"run", "--name=wrong", "--network=host", "--read-only", "--env=KEYGATE_GATEWAY_ADDR=nowhere"}, p.limits...)
-	_, _ = p.run(append(args, image)...) // its status is that of the container
+	_, _ = p.run(append(args, image)...) // its status is the container's
 	if got := p.must(t, "inspect", "--format={{.State.ExitCode}}", "wrong"); got != "1" && got != "2" {
 		t.Errorf("the container ended with %s, want 1 or 2", got)
 	}
@@ -151,7 +152,7 @@ func (p *podman) start(t *testing.T, image, name string, flags ...string) *conta
 	}
 	p.must(t, append(append(append(args, p.limits...), flags...), image)...)
 	var problem string
-	healthy := eventually(testTimeout, func() bool {
+	healthy := awaittest.Holds(func() bool {
 		out, err := p.run("healthcheck", "run", name)
 		problem = out
 		return err == nil || p.must(t, "inspect", "--format={{.State.Running}}", name) != "true"
@@ -178,14 +179,14 @@ func (c *container) wantStatus(want int, key string) {
 // stop stops the container, which must end in order before it would be killed.
 func (c *container) stop() {
 	c.t.Helper()
-	c.p.must(c.t, "stop", "--time="+strconv.Itoa(int(testTimeout.Seconds())), c.name)
+	c.p.must(c.t, "stop", "--time="+strconv.Itoa(int(awaittest.Timeout.Seconds())), c.name)
 	if got := c.p.must(c.t, "inspect", "--format={{.State.ExitCode}}", c.name); got != "0" {
 		c.t.Errorf("the container ended with status %s, want 0\n%s", got, c.p.must(c.t, "logs", c.name))
 	}
 }
 
-// isConfined checks that the process has no right beyond those of its user, and that what it wrote is only
-// for that user.
+// isConfined checks that the process has no right beyond its user's, and that what it wrote is only for
+// that user.
 func (c *container) isConfined(uid, gid string) {
 	c.t.Helper()
 	content, err := os.ReadFile("/proc/" + c.p.must(c.t, "inspect", "--format={{.State.Pid}}", c.name) + "/status")

@@ -7,6 +7,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/keygate/keygate/internal/keygatetest/awaittest"
 )
 
 // modelKey is the expected state of a key.
@@ -44,7 +46,7 @@ func (m *lifeModel) call(want int, method, path string, body any) response {
 	m.t.Helper()
 	var a response
 	var err error
-	ok := eventually(testTimeout, func() bool {
+	ok := awaittest.Holds(func() bool {
 		a, err = m.s.try(m.admin(), method, path, body)
 		return err != nil || a.status != http.StatusTooManyRequests
 	})
@@ -120,7 +122,7 @@ func (m *lifeModel) create() {
 func (m *lifeModel) rotate(k *modelKey) {
 	m.t.Helper()
 	now := time.Now()
-	if k.expiredAt(now.Add(testTimeout)) && !k.expiredAt(now) && !k.revoked && k.rotatedTo == "" {
+	if k.expiredAt(now.Add(awaittest.Timeout)) && !k.expiredAt(now) && !k.revoked && k.rotatedTo == "" {
 		return
 	}
 	days := m.random.IntN(3)

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/keygate/keygate/internal/keygatetest/awaittest"
 )
 
 // edit is a change of a source file: text goes in front of the mark, which the file has once.
@@ -175,7 +177,7 @@ func checkSetting(t *testing.T, s *server) {
 	shown(`"refuse_requests"`, "config", "schema")
 	want := `"refuse_requests":[false,true]`
 	var log response
-	if !eventually(testTimeout, func() bool {
+	if !awaittest.Holds(func() bool {
 		log = s.call(http.StatusOK, "GET", "/v1/audit-log?kind=management", nil)
 		return strings.Contains(string(log.body), want)
 	}) {

@@ -19,8 +19,8 @@ import (
 type podman struct {
 	dir string // storage, configuration, archives
 	env []string
-	// limits are flags of podman run. By default podman raises the limits of the container above those of a
-	// test without the right to do so.
+	// limits are flags of podman run. By default podman raises the container's limits above the test's
+	// limits, without the right to do so.
 	limits []string
 }
 

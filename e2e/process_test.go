@@ -20,6 +20,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/keygate/keygate/internal/keygatetest/awaittest"
 	"github.com/keygate/keygate/internal/keygatetest/binarytest"
 	"github.com/keygate/keygate/internal/keygatetest/porttest"
 )
@@ -31,17 +32,13 @@ func TestMain(m *testing.M) {
 	os.Exit(binarytest.Run(m, &binary))
 }
 
-// testTimeout is how long a test waits for something that must happen. It only
-// limits how long a failing test takes.
-const testTimeout = 2 * time.Minute
-
 // server is a keygate process with its own data directory.
 type server struct {
 	t       *testing.T
 	program string // the binary that runs; "" means the one that TestMain built
 	dataDir string
 	flags   []string
-	files   int    // the limit of open files; 0 means that of the test
+	files   int    // the limit of open files; 0 means the test's limit
 	gateway string // host:port of the data plane
 	admin   string
 	ops     string
@@ -133,7 +130,7 @@ func (s *server) start() {
 	exited := make(chan error, 1)
 	s.exited = exited
 	go func(cmd *exec.Cmd) { exited <- cmd.Wait() }(s.cmd)
-	ready := eventually(testTimeout, func() bool {
+	ready := awaittest.Holds(func() bool {
 		select {
 		case err := <-exited:
 			exited <- err
@@ -154,7 +151,7 @@ func (s *server) start() {
 	default:
 	}
 	if !ready {
-		s.t.Fatalf("keygate was not ready after %v\n%s", testTimeout, s.output)
+		s.t.Fatalf("keygate was not ready after %v\n%s", awaittest.Timeout, s.output)
 	}
 }
 
@@ -174,9 +171,9 @@ func (s *server) end(sig syscall.Signal) int {
 			return exit.ExitCode()
 		}
 		return 0
-	case <-time.After(testTimeout):
+	case <-time.After(awaittest.Timeout):
 		_ = s.cmd.Process.Kill()
-		s.t.Fatalf("keygate did not exit within %v after %v\n%s", testTimeout, sig, s.output)
+		s.t.Fatalf("keygate did not exit within %v after %v\n%s", awaittest.Timeout, sig, s.output)
 		return -1
 	}
 }
@@ -186,23 +183,6 @@ func (s *server) restart(sig syscall.Signal) {
 	s.t.Helper()
 	s.end(sig)
 	s.start()
-}
-
-// eventually calls cond every 5 ms until it returns true or the time is up, and
-// reports whether it returned true.
-func eventually(within time.Duration, cond func() bool) bool {
-	deadline := time.Now().Add(within)
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		if cond() {
-			return true
-		}
-		if time.Now().After(deadline) {
-			return false
-		}
-		<-tick.C
-	}
 }
 
 // response is an HTTP response with its whole body.
@@ -250,7 +230,7 @@ func (s *server) try(key, method, path string, body any, headers ...string) (res
 		}
 		r = bytes.NewReader(j)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), awaittest.Timeout)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, method, "http://"+s.admin+path, r)
 	if err != nil {
@@ -353,7 +333,7 @@ func (s *server) send(method, target, key string, headers ...string) (response, 
 		}
 		req.Header.Add(name, value)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), awaittest.Timeout)
 	defer cancel()
 	resp, err := planeClient.Do(req.WithContext(ctx))
 	if err != nil {

@@ -15,6 +15,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/keygate/keygate/internal/keygatetest/awaittest"
 )
 
 // gitRepo is a Git repository in a directory, with a work tree.
@@ -96,7 +98,7 @@ func (s *server) syncRepository(gatewayID string) map[string]any {
 func (s *server) wantRoutes(gatewayID string, paths ...string) {
 	s.t.Helper()
 	var got []string
-	if !eventually(testTimeout, func() bool {
+	if !awaittest.Holds(func() bool {
 		list, err := s.try(s.key, "GET", "/v1/gateways/"+gatewayID+"/routes?limit=100", nil)
 		if err != nil || list.status != http.StatusOK { // too many calls, for a moment
 			return false

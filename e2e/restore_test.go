@@ -11,6 +11,7 @@ import (
 
 	"github.com/keygate/keygate/client"
 	auditwriter "github.com/keygate/keygate/internal/audit/writer"
+	"github.com/keygate/keygate/internal/keygatetest/awaittest"
 	"github.com/keygate/keygate/internal/store/sqlite"
 )
 
@@ -49,7 +50,7 @@ func (m *changeModel) acknowledged() map[string]keyState {
 func (m *changeModel) await(t *testing.T, n, revoked int) map[string]keyState {
 	t.Helper()
 	var all map[string]keyState
-	if !eventually(testTimeout, func() bool {
+	if !awaittest.Holds(func() bool {
 		all = m.acknowledged()
 		ended := 0
 		for _, k := range all {

@@ -5,6 +5,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+
+	"github.com/keygate/keygate/internal/keygatetest/awaittest"
 )
 
 // Guarantee: once the DELETE of a key has returned, every request that starts
@@ -42,7 +44,7 @@ func TestRevokedKeyIsRefusedFromTheMomentTheCallReturns(t *testing.T) {
 				}
 			})
 		}
-		eventually(testTimeout, func() bool { return admitted.Load() >= 20 })
+		awaittest.Holds(func() bool { return admitted.Load() >= 20 })
 		s.call(http.StatusOK, "DELETE", "/v1/keys/"+id, nil)
 		revoked.Store(true)
 		callers.Wait()

@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/keygate/keygate/internal/keygatetest/awaittest"
 	"github.com/keygate/keygate/internal/keygatetest/needtest"
 	"github.com/keygate/keygate/internal/keygatetest/porttest"
 	"github.com/keygate/keygate/internal/keygatetest/redistest"
@@ -60,7 +61,7 @@ func startCluster(t *testing.T) *cluster {
 	}
 	go func() { c.exited <- c.script.Wait() }()
 	t.Cleanup(func() { c.end(syscall.SIGTERM) })
-	if !eventually(testTimeout, func() bool { return len(c.exited) > 0 || strings.Contains(c.output.String(), "Ctrl-C stops") }) || len(c.exited) > 0 {
+	if !awaittest.Holds(func() bool { return len(c.exited) > 0 || strings.Contains(c.output.String(), "Ctrl-C stops") }) || len(c.exited) > 0 {
 		t.Fatalf("the nodes did not start\n%s", c.output)
 	}
 	text := c.output.String()
@@ -92,7 +93,7 @@ func (c *cluster) end(signal syscall.Signal) int {
 	_ = c.script.Process.Signal(signal)
 	select {
 	case <-c.exited:
-	case <-time.After(testTimeout):
+	case <-time.After(awaittest.Timeout):
 		c.t.Errorf("the script did not end\n%s", c.output)
 		_ = c.script.Process.Kill()
 		<-c.exited
@@ -158,7 +159,7 @@ func (c *cluster) want(when string, want int, key string, nodes ...int) {
 func (c *cluster) awaitUnready(node int) {
 	c.t.Helper()
 	got := 0
-	if !eventually(testTimeout, func() bool {
+	if !awaittest.Holds(func() bool {
 		got = status("http://"+c.addrs[3*node+2]+"/readyz", "")
 		return got == http.StatusServiceUnavailable
 	}) {

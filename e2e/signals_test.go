@@ -12,6 +12,7 @@ import (
 
 	"github.com/keygate/keygate/e2e/tally"
 	"github.com/keygate/keygate/internal/certificate/certificatetest"
+	"github.com/keygate/keygate/internal/keygatetest/awaittest"
 	"github.com/keygate/keygate/internal/keygatetest/porttest"
 )
 
@@ -36,7 +37,7 @@ func TestReaderOfTheLogGoesAway(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"keygate_access_log_lost_total", "keygate_log_lost_total"} {
-		if !eventually(testTimeout, func() bool {
+		if !awaittest.Holds(func() bool {
 			s.mustSend(http.StatusNotFound, "GET", "/nothing", "")
 			return tally.Lost(s.metrics())[name] > 0
 		}) {
@@ -85,7 +86,7 @@ func TestHangupReloads(t *testing.T) {
 	if err := s.cmd.Process.Signal(syscall.SIGHUP); err != nil {
 		t.Fatal(err)
 	}
-	if !eventually(testTimeout, func() bool {
+	if !awaittest.Holds(func() bool {
 		_, err := os.Stat(log)
 		return err == nil && strings.Contains(s.output.String(), "renewed.example")
 	}) {

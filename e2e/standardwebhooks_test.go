@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/keygate/keygate/internal/keygatetest/awaittest"
 )
 
 // Guarantee: a receiver that uses only a Standard Webhooks library, here the one for
@@ -74,7 +76,7 @@ func nodeReceiver(t *testing.T, secret string) func() string {
 		select {
 		case line := <-lines:
 			return line
-		case <-time.After(testTimeout):
+		case <-time.After(awaittest.Timeout):
 			t.Fatal("no output from the receiver: make deps installs the library that it needs")
 			return ""
 		}

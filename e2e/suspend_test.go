@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+
+	"github.com/keygate/keygate/internal/keygatetest/awaittest"
 )
 
 // accountWithGateway creates an account with a gateway for host, through the API.
@@ -29,7 +31,7 @@ func (s *server) setAccountState(accountID, state string) {
 
 // getHost sends a GET of a host to the data plane and returns the status and the error code.
 func (s *server) getHost(c *http.Client, host, key string) (status int, code string, err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), awaittest.Timeout)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+s.gateway+"/x", http.NoBody)
 	if err != nil {
@@ -84,7 +86,7 @@ func TestSuspendedAccountIsRefusedFromTheMomentTheCallReturns(t *testing.T) {
 				}
 			})
 		}
-		eventually(testTimeout, func() bool { return admitted.Load() >= 20 })
+		awaittest.Holds(func() bool { return admitted.Load() >= 20 })
 		s.setAccountState(accountID, "suspended")
 		suspended.Store(true)
 		if a := s.callAs(admin, http.StatusUnauthorized, "GET", "/v1/account", nil); a.json(t)["code"] != "key_invalid" {
@@ -116,7 +118,7 @@ func TestSuspensionSurvivesAKillAndDeliveriesWait(t *testing.T) {
 	hook, _ := s.newWebhook(ours.URL, "key.created")
 	s.callAs(admin, http.StatusCreated, "POST", "/v1/webhooks", map[string]any{"url": theirs.URL, "events": []string{"key.created"}})
 	s.callAs(admin, http.StatusCreated, "POST", "/v1/keys", map[string]any{"name": "k", "scope": "read"})
-	if !eventually(testTimeout, func() bool { return len(theirs.all()) > 0 }) {
+	if !awaittest.Holds(func() bool { return len(theirs.all()) > 0 }) {
 		t.Fatal("the first attempt was not made")
 	}
 	s.setAccountState(accountID, "suspended")
@@ -125,7 +127,7 @@ func TestSuspensionSurvivesAKillAndDeliveriesWait(t *testing.T) {
 	before := len(theirs.all())
 	second := s.offline("account", "key", "--account", "acme", "--name", "second")
 	s.newKey(nil) // due later than the waiting delivery
-	if !eventually(testTimeout, func() bool { return len(ours.all()) >= 2 }) {
+	if !awaittest.Holds(func() bool { return len(ours.all()) >= 2 }) {
 		t.Fatal("the other account's delivery was not attempted again")
 	}
 	ours.respondWith(http.StatusOK)
@@ -142,7 +144,7 @@ func TestSuspensionSurvivesAKillAndDeliveriesWait(t *testing.T) {
 	s.setAccountState(accountID, "active")
 	s.awaitKey(second, "/v1/keys")
 	s.mustSend(http.StatusOK, "GET", "/x", key, "Host: "+host)
-	if !eventually(testTimeout, func() bool { return len(theirs.all()) > before }) {
+	if !awaittest.Holds(func() bool { return len(theirs.all()) > before }) {
 		t.Error("the waiting delivery was not attempted after the account was resumed")
 	}
 }

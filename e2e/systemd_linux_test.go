@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/keygate/keygate/internal/keygatetest/awaittest"
 )
 
 // underSystemd makes a command that starts keygate with sockets that were opened before, as systemd does.
@@ -62,7 +64,7 @@ func TestRestartUnderSystemdLosesNothing(t *testing.T) {
 	t.Cleanup(func() { _ = notices.Close() })
 	await := func(want string) {
 		t.Helper()
-		if err := notices.SetReadDeadline(time.Now().Add(testTimeout)); err != nil {
+		if err := notices.SetReadDeadline(time.Now().Add(awaittest.Timeout)); err != nil {
 			t.Fatal(err)
 		}
 		for buf := make([]byte, 1024); ; {
@@ -101,7 +103,7 @@ func TestRestartUnderSystemdLosesNothing(t *testing.T) {
 	done := make(chan struct{})
 	var clients sync.WaitGroup
 	for range 4 {
-		client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: testTimeout}
+		client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: awaittest.Timeout}
 		clients.Go(func() {
 			for {
 				select {

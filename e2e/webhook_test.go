@@ -21,6 +21,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/keygate/keygate/internal/keygatetest/awaittest"
 )
 
 // webhookFlags returns flags that allow receivers on this machine and make retries
@@ -187,7 +189,7 @@ func TestEveryEventArrives(t *testing.T) {
 	raiseEveryEvent(t, s, up.URL)
 
 	seen := map[string]*receivedDelivery{}
-	if !eventually(testTimeout, func() bool {
+	if !awaittest.Holds(func() bool {
 		all := b.all()
 		for i := range all {
 			typ, _ := all[i].event(t)
@@ -212,7 +214,7 @@ func TestEveryEventArrives(t *testing.T) {
 func (s *server) awaitDelivery(webhookID, state string) map[string]any {
 	s.t.Helper()
 	var d map[string]any
-	if !eventually(testTimeout, func() bool {
+	if !awaittest.Holds(func() bool {
 		d = s.list("/v1/webhook-deliveries?webhook_id=" + webhookID)[0]
 		return d["state"] == state
 	}) {
@@ -256,7 +258,7 @@ func TestFailedDeliveryCanBeRecovered(t *testing.T) {
 	b.respondWith(http.StatusGone)
 	s.newKey(nil)
 	var w map[string]any
-	if !eventually(testTimeout, func() bool {
+	if !awaittest.Holds(func() bool {
 		w = s.call(http.StatusOK, "GET", "/v1/webhooks/"+hook, nil).json(t)
 		return w["state"] == "disabled"
 	}) {
@@ -288,7 +290,7 @@ func TestBothSecretsSignDuringTheOverlap(t *testing.T) {
 		t.Helper()
 		id := s.call(http.StatusOK, "POST", "/v1/webhooks/"+hook+"/test", nil).field(t, "delivery_id")
 		var arrived *receivedDelivery
-		if !eventually(testTimeout, func() bool {
+		if !awaittest.Holds(func() bool {
 			all := b.all()
 			at := slices.IndexFunc(all, func(p receivedDelivery) bool { return p.header.Get("X-Service-Delivery") == id })
 			if at >= 0 {
@@ -336,7 +338,7 @@ func TestReceiverAddressesAreRestricted(t *testing.T) {
 		hook, _ := s.newWebhook(url, "key.created")
 		id := s.call(http.StatusOK, "POST", "/v1/webhooks/"+hook+"/test", nil).field(t, "delivery_id")
 		var d map[string]any
-		if !eventually(testTimeout, func() bool {
+		if !awaittest.Holds(func() bool {
 			d = s.call(http.StatusOK, "GET", "/v1/webhook-deliveries/"+id, nil).json(t)
 			return d["state"] == "failed"
 		}) {
@@ -394,7 +396,7 @@ func TestHangingReceiverDoesNotDelayTheStop(t *testing.T) {
 		if again != first {
 			t.Errorf("got event %s after the start, want %s again", again, first)
 		}
-	case <-time.After(testTimeout):
+	case <-time.After(awaittest.Timeout):
 		t.Errorf("no delivery after the start\n%s", s.output)
 	}
 }
@@ -458,7 +460,7 @@ func TestEventsOfAnOutageAddUp(t *testing.T) {
 	_, key := s.newKey(nil)
 	const first, second = 4000, 800
 	s.sendMany(first, key, http.StatusInternalServerError)
-	if !eventually(testTimeout, func() bool { n, _ := s.upstreamErrors(); return n >= first }) {
+	if !awaittest.Holds(func() bool { n, _ := s.upstreamErrors(); return n >= first }) {
 		n, _ := s.upstreamErrors()
 		t.Fatalf("the events count %v errors, want %d\n%s", n, first, s.output)
 	}
@@ -485,7 +487,7 @@ func TestEveryHundredthBreachRaisesAnEvent(t *testing.T) {
 	}
 	s.sendMany(240, limited, http.StatusTooManyRequests)
 	var breaches []float64
-	eventually(testTimeout, func() bool {
+	awaittest.Holds(func() bool {
 		breaches = nil
 		for _, e := range s.list("/v1/events?type=rate_limit.exceeded") {
 			breaches = append(breaches, e["data"].(map[string]any)["breaches"].(float64))
@@ -535,7 +537,7 @@ func TestSigningSecretsStayHidden(t *testing.T) {
 	}
 	s.call(http.StatusUnprocessableEntity, "POST", "/v1/webhooks", map[string]any{"url": "nonsense", "events": []string{"key.created"}, "signing_secret": secrets[0]})
 	s.newKey(nil)
-	if !eventually(testTimeout, func() bool {
+	if !awaittest.Holds(func() bool {
 		failed := 0
 		for _, d := range s.list("/v1/webhook-deliveries") {
 			if d["state"] == "failed" {

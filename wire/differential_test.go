@@ -51,7 +51,7 @@ func FuzzDifferential(f *testing.F) {
 	f.Fuzz(func(t *testing.T, input []byte) { r.compare(t, input) })
 }
 
-// Guarantee: that of FuzzDifferential, for requests with mistakes on which parsers are known
+// Guarantee: the same as of FuzzDifferential, for requests with mistakes on which parsers are known
 // to differ.
 func TestDifferential(t *testing.T) {
 	t.Parallel()

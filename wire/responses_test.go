@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/keygate/keygate/internal/http1/vectortest"
+	"github.com/keygate/keygate/internal/keygatetest/vectortest"
 )
 
 // vectorUpstream is an upstream that responds once with the bytes set by respondOnce, and

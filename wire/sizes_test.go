@@ -37,8 +37,8 @@ func TestHeadSizes(t *testing.T) {
 	s.close()
 }
 
-// Guarantee: bodies of sizes around those of buffers pass whole, in both directions and
-// framings, one after the other on one connection.
+// Guarantee: bodies whose sizes are close to the sizes of buffers pass whole, in both directions
+// and framings, one after the other on one connection.
 func TestBodySizes(t *testing.T) {
 	t.Parallel()
 	up := httptest.NewServer(http.HandlerFunc(mirror))

@@ -6,7 +6,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/keygate/keygate/internal/http1/vectortest"
+	"github.com/keygate/keygate/internal/keygatetest/vectortest"
 )
 
 // worker is a data plane with a recording upstream, for use by one goroutine.

@@ -73,7 +73,7 @@ func (s series) values(f figure) (all []float64) {
 	return all
 }
 
-// ratios returns the ratios of a figure to that of the series to, round by round.
+// ratios divides a figure by the same figure of the series to, round by round.
 func (s series) ratios(f figure, to series) (all []float64) {
 	for round := range min(len(s), len(to)) {
 		if s[round] != nil && to[round] != nil && to[round][f] != 0 {
@@ -83,7 +83,7 @@ func (s series) ratios(f figure, to series) (all []float64) {
 	return all
 }
 
-// differences returns by how much a figure exceeds that of the series to, round by round.
+// differences subtracts from a figure the same figure of the series to, round by round.
 func (s series) differences(f figure, to series) (all []float64) {
 	for round := range min(len(s), len(to)) {
 		if s[round] != nil && to[round] != nil {

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Guarantee: the quantiles are those of the requests in h2load's log, and a failed
-// request is an error.
+// Guarantee: the quantiles are computed from the requests in h2load's log, and a failed request is
+// an error.
 func TestReadH2load(t *testing.T) {
 	var log strings.Builder
 	for i := range 100 {

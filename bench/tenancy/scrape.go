@@ -166,7 +166,7 @@ func (c caller) call(ctx context.Context, hc *http.Client, address, path string,
 	return nil
 }
 
-// scraped is what several scrapes in a row took. lines and size are those of the last.
+// scraped is what several scrapes in a row took. lines and size describe the last scrape.
 type scraped struct {
 	lines, size int
 	cpu         time.Duration // of one

@@ -18,8 +18,8 @@ import (
 // Config configures an Applier.
 type Config struct {
 	Client *client.Client // required
-	// Gateway is the identifier of the gateway that a single file is for, whatever the file names; required
-	// if it names none. Not for a directory.
+	// Gateway is the identifier of the gateway that a single file is for, whatever gateway the file names.
+	// It is required if the file names none, and not allowed for a directory.
 	Gateway string
 	// Prune deletes the gateways that were applied from files before and that no file names. Only for a directory
 	// that has a file for every gateway.
@@ -55,7 +55,7 @@ type Difference struct {
 	GatewayID string `json:"gateway_id,omitempty"` // "" for a gateway that does not exist yet
 	Name      string `json:"name"`
 	*client.Push
-	Gateway []client.SettingChange `json:"gateway"` // never nil, unlike that of Push
+	Gateway []client.SettingChange `json:"gateway"` // never nil; in a Push it may be
 
 	file *File  // nil for a gateway that is deleted
 	etag string // of the gateway; "" if it does not exist yet
@@ -222,7 +222,7 @@ func (d *Difference) set(p *client.Push) {
 	d.hide()
 }
 
-// Changed returns an error if what d changes is not what it was when Compare returned it.
+// Changed returns an error if d would change something else now than when Compare returned it.
 func (a *Applier) Changed(ctx context.Context, d *Difference) error {
 	if d.Action != Update {
 		return nil
@@ -285,10 +285,9 @@ func (a *Applier) deletion(ctx context.Context, id string) (*Difference, error) 
 	}, nil
 }
 
-// fromFile returns the number of the newest revision of a gateway that was applied from a file, and 0
-// for any other. Its newest revision, rollbacks left out, is a configuration file that was applied
-// from the command line, and it has no repository. A gateway whose routes came from an OpenAPI document or from a
-// repository since then is not one.
+// fromFile returns the number of a gateway's newest revision if the gateway was applied from a file, else 0. Such
+// a gateway has no repository, and its newest revision that is not a rollback came from a configuration file on
+// the command line, not from an OpenAPI document or a repository.
 func (a *Applier) fromFile(ctx context.Context, id string) (newest int64, err error) {
 	for r, err := range a.cfg.Client.Revisions(ctx, id, client.ListOptions{PageSize: 10}) {
 		if err != nil {
@@ -331,8 +330,8 @@ func (a *Applier) mayDelete(ctx context.Context, list []*Difference) error {
 	return nil
 }
 
-// Apply carries out a difference. It fails if the gateway was changed since Compare. Of an update it sets
-// the push that was made, and of a creation the identifier and the revision.
+// Apply carries out a difference. It fails if the gateway was changed since Compare. For an update it
+// sets the push that was made, for a creation the identifier and the revision.
 func (a *Applier) Apply(ctx context.Context, d *Difference) error {
 	var err error
 	switch d.Action {

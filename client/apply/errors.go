@@ -24,7 +24,7 @@ func (e *FileError) Unwrap() error { return e.Err }
 
 // Errors is what is wrong with some of the files that were read or compared.
 type Errors struct {
-	Files int // how many files there are, with those that are right
+	Files int // number of files, including the valid ones
 	List  []*FileError
 }
 
@@ -66,7 +66,7 @@ func (e *AmbiguousError) Error() string {
 	return text
 }
 
-// isAboutFile reports whether an error is about one file, so that others may be tried.
+// isAboutFile reports whether an error is about one file alone, so that other files may be tried.
 func isAboutFile(err error) bool {
 	var refused *client.Error
 	var local *fault.Error

@@ -34,8 +34,8 @@ type Exported struct {
 type Export struct {
 	Files   []*Exported // by the names of their gateways
 	Changed []string    // files that exist with another content, which Write overwrites
-	// Strays are the files of the directory that name a gateway which does not exist, by the names: applying
-	// the directory would create it.
+	// Strays are the files of the directory that name a gateway which does not exist, by these names.
+	// Applying the directory would create the gateways.
 	Strays []Stray
 
 	dir  string
@@ -45,9 +45,9 @@ type Export struct {
 // Stray is a file that names a gateway which does not exist.
 type Stray struct{ File, Gateway string }
 
-// Export reads all gateways and chooses a file of a directory for each, which it creates if it is missing. A file is
-// named after its gateway, but one that names the gateway already is kept. It writes no file: Write does. The caller
-// must call Close. If several gateways have the same name, the error is an *AmbiguousError, since files
+// Export reads all gateways and chooses a file of a directory for each, which it creates if it is missing. A new
+// file is named after its gateway; a file that names the gateway already is kept. Export writes no file: Write does.
+// The caller must call Close. If several gateways have the same name, the error is an *AmbiguousError, since files
 // with that name could not be applied.
 func (a *Applier) Export(ctx context.Context, dir string) (*Export, error) {
 	files, err := a.export(ctx)
@@ -71,8 +71,8 @@ func (a *Applier) Export(ctx context.Context, dir string) (*Export, error) {
 // Close frees the directory.
 func (x *Export) Close() error { return x.root.Close() }
 
-// Write writes the files that are new or have another content, each as a whole or not at all, and so that only
-// the user can read it. It returns how many it has written, also if it fails.
+// Write writes the files that are new or whose content has changed, each as a whole or not at all. Only the
+// user can read them. It returns how many it has written, also if it fails.
 func (x *Export) Write() (written int, err error) {
 	for _, f := range x.Files {
 		if !f.Written {
@@ -116,7 +116,7 @@ func (x *Export) chooseNames() error {
 	if err != nil {
 		return fmt.Errorf("read the directory: %w", err)
 	}
-	used := map[string]int{} // how many gateways want a file name, which may differ in case alone
+	used := map[string]int{} // number of gateways by file name, ignoring case
 	for _, f := range x.Files {
 		if f.base = present[f.Name]; f.base == "" {
 			f.base = fileNameOf(f.Name) + ".yaml"
@@ -183,8 +183,8 @@ func namesInRoot(root *os.Root) (map[string]string, error) {
 const longestFileName = 100
 
 // fileNameOf returns the name of the file of a gateway, without its ending: its name, with a dash
-// for each run of what is not a letter, digit, dot, dash or underscore. It is one that all systems
-// take, and not hidden.
+// for each run of what is not a letter, digit, dot, dash or underscore. Every system accepts the
+// name, and it is not hidden.
 func fileNameOf(gateway string) string {
 	var b strings.Builder
 	for _, r := range gateway {

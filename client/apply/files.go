@@ -200,7 +200,7 @@ func readInRoot(root *os.Root, name string) ([]byte, error) {
 }
 
 // checkNames checks that no two files are for the same gateway, have the same hostname or are both for
-// the default gateway. Those of a directory must name their gateway.
+// the default gateway. Each file of a directory must name its gateway.
 func (s *Set) checkNames(e *Errors) {
 	first := map[[2]string]*File{} // by field and value
 	for _, file := range s.Files {
@@ -230,8 +230,8 @@ func (s *Set) checkNames(e *Errors) {
 	}
 }
 
-// at returns the position of the member that a path of names leads to, or of the last one on the
-// way that the file has.
+// at returns the position of the member at the end of a path of names, or of the last member on the
+// path that the file has.
 func (f *File) at(path ...string) document.Position {
 	n, err := document.Parse(f.content)
 	if err != nil { // it was parsed before

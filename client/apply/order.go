@@ -8,10 +8,10 @@ import (
 	"github.com/keygate/keygate/internal/fault"
 )
 
-// order puts differences into an order in which they can be applied: a file that gives a
-// hostname up comes before the one that takes it, and the file that moves the default gateway
-// comes last, because that changes another gateway too. Otherwise the order is kept. A
-// hostname that stays with another gateway of all is an error.
+// order puts differences into an order in which they can be applied: a file that gives a hostname
+// up comes before the file that takes it, and the file that moves the default gateway comes last,
+// because that changes another gateway too. Otherwise the order is kept. It is an error if a file
+// takes a hostname that stays with another gateway in all.
 func order(differences []*Difference, all []client.Gateway) ([]*Difference, error) {
 	owners := map[string]*client.Gateway{} // of hostnames
 	byID := map[string]*client.Gateway{}
@@ -64,7 +64,7 @@ func (d *Difference) hostname() string {
 	return ""
 }
 
-// sorter sorts files so that each comes after the one that before has for it.
+// sorter sorts files so that each comes after its entry in before.
 type sorter struct {
 	before map[*Difference]*Difference
 	state  map[*Difference]int // 1 while the files before it are added, 2 once it is added

@@ -9,8 +9,8 @@ import (
 // Secrets are the values of environment variables in a file, which are not shown to people.
 type Secrets map[string]string // from the values to ${env:NAME}
 
-// shortestSecret is how many bytes a value has at least to be replaced in messages: shorter ones
-// would be found in unrelated text.
+// shortestSecret is the least number of bytes of a value that is replaced in messages. Shorter
+// values would be found in unrelated text.
 const shortestSecret = 4
 
 // remember returns a function that looks a variable up as lookup does, and has Hide replace its

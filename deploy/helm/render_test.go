@@ -26,7 +26,7 @@ type object = map[string]any
 
 // release is what a chart is rendered for.
 type release struct {
-	values object // over those of values.yaml
+	values object // replace values of values.yaml
 	// existing has what lookup finds, by KIND/NAME.
 	existing map[string]object
 	upgrade  bool
@@ -128,8 +128,8 @@ func render(t testing.TB, r release) (map[string]string, error) {
 	return rendered, nil
 }
 
-// functions returns the functions that Helm gives to templates: those of sprig without the environment, and
-// Helm's own, as far as this chart may use them.
+// functions returns the functions that Helm gives to templates, as far as this chart may use them: sprig's,
+// except for the environment, and Helm's own.
 func functions(set *template.Template, r release) template.FuncMap {
 	all := sprig.TxtFuncMap()
 	delete(all, "env")

@@ -20,6 +20,7 @@ import (
 
 	"github.com/keygate/keygate/client"
 	"github.com/keygate/keygate/internal/apikey"
+	"github.com/keygate/keygate/internal/keygatetest/awaittest"
 	"github.com/keygate/keygate/internal/keygatetest/postgrestest"
 )
 
@@ -126,7 +127,7 @@ func (f *cappedFleet) send(i int) {
 func (f *cappedFleet) crash(n *node, after int64) {
 	f.Helper()
 	from := f.arrivals.Load()
-	if !eventually(func() bool { return f.arrivals.Load() >= from+after }) {
+	if !awaittest.Holds(func() bool { return f.arrivals.Load() >= from+after }) {
 		f.Fatalf("%d more requests arrived, want %d of the %d", f.arrivals.Load()-from, after, f.cap)
 	}
 	f.restarted.Lock()
@@ -147,6 +148,7 @@ func (f *cappedFleet) crash(n *node, after int64) {
 func (f *cappedFleet) run(seed uint64, crashes int) {
 	f.Helper()
 	f.Logf("the seed is %d", seed)
+	awaittest.Left(24*time.Hour, time.Minute)
 	day := time.Now().UTC().YearDay()
 	random := mathrand.New(mathrand.NewPCG(seed, 1))
 	var clients sync.WaitGroup
@@ -160,7 +162,7 @@ func (f *cappedFleet) run(seed uint64, crashes int) {
 		most := max(1, (f.cap-f.arrivals.Load())/int64(crashes)/2)
 		f.crash(f.nodes[random.IntN(len(f.nodes))], random.Int64N(most))
 	}
-	usedUp := eventually(func() bool {
+	usedUp := awaittest.Holds(func() bool {
 		for i := range f.refusals {
 			if f.refusals[i].Load() < 200 {
 				return false
@@ -172,7 +174,7 @@ func (f *cappedFleet) run(seed uint64, crashes int) {
 	clients.Wait()
 	arrived, least := f.arrivals.Load(), f.least()
 	if time.Now().UTC().YearDay() != day {
-		f.Log("a new UTC day began during the test: the counts prove nothing")
+		awaittest.Late(f, "a new UTC day began, and the counts prove nothing")
 		return
 	}
 	f.Logf("%d requests of a cap of %d passed, at least %d had to", arrived, f.cap, least)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/keygate/keygate/client"
+	"github.com/keygate/keygate/internal/keygatetest/awaittest"
 	"github.com/keygate/keygate/internal/keygatetest/cabletest"
 )
 
@@ -95,8 +96,8 @@ func (l *load) responses() { l.await("responses", l.answers.Load, 150) }
 func (l *load) await(what string, count func() int64, by int64) {
 	l.f.Helper()
 	before := count()
-	if !eventually(func() bool { return count() >= before+by || l.f.Failed() }) {
-		l.f.Fatalf("only %d of %d %s after %v\n%s", count()-before, by, what, testTimeout, l.outputs())
+	if !awaittest.Holds(func() bool { return count() >= before+by || l.f.Failed() }) {
+		l.f.Fatalf("only %d of %d %s after %v\n%s", count()-before, by, what, awaittest.Timeout, l.outputs())
 	}
 }
 
@@ -195,7 +196,7 @@ func (l *load) finish() {
 	for _, k := range l.revoked {
 		ids = append(ids, k.id)
 	}
-	if !eventually(func() bool { return f.received.missing(ids) == 0 }) {
+	if !awaittest.Holds(func() bool { return f.received.missing(ids) == 0 }) {
 		f.Errorf("%d of %d events of revocations were not delivered", f.received.missing(ids), len(ids))
 	}
 	l.checkTraffic()

@@ -17,6 +17,7 @@ import (
 
 	"github.com/keygate/keygate/client"
 	"github.com/keygate/keygate/internal/apikey"
+	"github.com/keygate/keygate/internal/keygatetest/awaittest"
 	"github.com/keygate/keygate/internal/keygatetest/cabletest"
 	"github.com/keygate/keygate/internal/keygatetest/postgrestest"
 	"github.com/keygate/keygate/internal/keygatetest/redistest"
@@ -188,7 +189,7 @@ func refused(err error, statuses ...int) bool {
 // test, in the database.
 func (f *fleet) verifyAudit() {
 	f.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), awaittest.Timeout)
 	defer cancel()
 	if out, err := command(ctx, []string{"KEYGATE_DATABASE_URL=" + f.url}, "audit-log", "verify"); err != nil {
 		f.Errorf("audit-log verify: %v\n%s", err, out)

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/keygate/keygate/client"
+	"github.com/keygate/keygate/internal/keygatetest/awaittest"
 	"github.com/keygate/keygate/internal/keygatetest/cabletest"
 	"github.com/keygate/keygate/internal/keygatetest/porttest"
 )
@@ -105,7 +106,7 @@ func (n *node) start() {
 func (n *node) awaitReady() {
 	n.t.Helper()
 	var last error
-	if !eventually(func() bool {
+	if !awaittest.Holds(func() bool {
 		select {
 		case err := <-n.exited:
 			n.exited <- err
@@ -151,7 +152,7 @@ func (n *node) end(sig syscall.Signal) {
 	_ = n.cmd.Process.Signal(sig)
 	select {
 	case <-n.exited:
-	case <-time.After(testTimeout):
+	case <-time.After(awaittest.Timeout):
 		_ = n.cmd.Process.Kill()
 		<-n.exited
 		n.t.Errorf("%s did not exit\n%s", n.name, &n.output)

@@ -111,7 +111,7 @@ func figures(r client.TrafficRow) []int64 {
 	}
 }
 
-// add adds the counts of a row, times sign, to those of its group.
+// add adds the counts of a row, times sign, to the counts of its group.
 func (s Sums) add(group string, r client.TrafficRow, sign int64) {
 	sum := s[group]
 	for _, f := range []struct {

@@ -10,9 +10,8 @@ const (
 	// MaxDetail is the number of bytes of a detail that an entry keeps.
 	MaxDetail = 256
 
-	// A chunk has room for this many entries, and for texts of usual length. A longer path
-	// has its own memory, so that a client that sends such paths does not use up the room
-	// for other records.
+	// A chunk has room for this many entries, and for texts of usual length. A longer path has its
+	// own memory, so that a client with long paths does not use up the room for other records.
 	chunkEntries = 128
 	chunkText    = 20_400
 	longPath     = 1 << 10

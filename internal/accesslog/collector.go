@@ -153,8 +153,8 @@ func (c *Collector) Stop(ctx context.Context) error {
 	return nil
 }
 
-// Sync returns when every sink has taken every record that was emitted before the call. The
-// error is ctx's.
+// Sync returns when every sink has taken every record that was emitted before the call. The error
+// is ctx.Err().
 func (c *Collector) Sync(ctx context.Context) error {
 	select {
 	case c.drainLock <- struct{}{}:
@@ -174,7 +174,7 @@ func (c *Collector) drain() {
 			taking = append(taking, chunk)
 		}
 	}
-	// After the shards: a chunk that became full before its shard was read is in c.full.
+	// Read after the shards, because c.full then has each chunk that became full before its shard was read.
 	c.mu.Lock()
 	taking = append(taking, c.full...)
 	clear(c.full)

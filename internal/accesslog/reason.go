@@ -1,9 +1,8 @@
 package accesslog
 
-// Reason is why an upstream could not be reached or did not respond, for the results
-// Unreachable, TimedOut and Failed, or why a request that was admitted could not go on, for any
-// result. The request log stores its number, so a new reason is
-// added at the end.
+// Reason is why an upstream could not be reached or did not respond (for the results Unreachable,
+// TimedOut and Failed), or why an admitted request was ended (for any result). The request log
+// stores its number, so a new reason is added at the end.
 type Reason uint8
 
 // The reasons.
@@ -32,7 +31,7 @@ const (
 	LeaseLost                         // the node could not confirm its configuration
 )
 
-// IsAccess reports whether r is why a request that was admitted could not go on.
+// IsAccess reports whether r is a reason for which an admitted request was ended.
 func (r Reason) IsAccess() bool { return KeyWasRevoked <= r && r <= LeaseLost }
 
 // String returns the name of the reason, or "" for NoReason.

@@ -19,7 +19,7 @@ const (
 	Unreachable                // 502 by the gateway
 	TimedOut                   // 504 by the gateway
 	Preflight                  // the gateway's response to a CORS preflight
-	Malformed                  // 400, 413, 414, 431, 505, or a method that is never allowed
+	Malformed                  // 400, 413, 414, 431 or 505, or the 405 for a method that is never allowed
 	NoGateway                  // 404 gateway_not_found: the record belongs to no account
 	KeyInvalid                 // 401
 	KeyExpired                 // 401
@@ -52,16 +52,15 @@ const (
 // Part says which part of a request a record covers.
 type Part uint8
 
-// The parts. A short request has one record, Whole. An admitted request that takes longer
-// (a slow upstream, a stream, a tunnel) has two: Started, within 800 ms, for sinks that
-// must report its authentication at once, and Ended.
+// The parts. A short request has one record, Whole. An admitted request that takes longer (a slow
+// upstream, a stream, a tunnel) has two records: Started, within 800 ms, for sinks that must report
+// its authentication at once, and Ended.
 const (
 	Whole Part = iota
 	// Started has no status, bytes or duration yet. A sink that counts requests must
 	// ignore it: the Ended of the same Request follows.
 	Started
-	// Ended is like Whole, except that its authentication was already reported with
-	// Started.
+	// Ended is like Whole, except that Started has already reported its authentication.
 	Ended
 )
 
@@ -72,9 +71,9 @@ type Record struct {
 	Duration int64 // nanoseconds from Start until the last byte of the response was ready to be sent
 	Upstream int64 // nanoseconds from sending the request to the head of the upstream's response; -1 without a response
 
-	// BytesIn and BytesOut count the bodies without framing: bytes taken from the client to
-	// be forwarded, and bytes given to it. After an upgrade all bytes count. The body of a
-	// refused request does not.
+	// BytesIn and BytesOut count the bodies without framing: the bytes that the client sent and
+	// that were to be forwarded, and the bytes that it was sent. After an upgrade all bytes count.
+	// The body of a refused request does not count.
 	BytesIn, BytesOut int64
 
 	Request                      [16]byte
@@ -86,8 +85,8 @@ type Record struct {
 	Trace  [16]byte
 	Parent [8]byte
 
-	// Limit, Remaining and ResetAt (Unix time in seconds at which the request would be
-	// admitted) describe the limit that refused, for the result Limited.
+	// For the result Limited, Limit, Remaining and ResetAt describe the limit that refused. ResetAt
+	// is the Unix time in seconds at which the request would be admitted.
 	Limit, Remaining, ResetAt int64
 
 	Status         uint16 // sent to the client

@@ -104,9 +104,9 @@ func notInHostname(r rune) bool {
 	return r != '-' && r != '.' && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9')
 }
 
-// MayUse reports whether the account's gateways may have hostname, which is in lower case. The
-// operator's may have any; those of others must match a pattern, where "*.x" matches every
-// name under x (contract, 4.1).
+// MayUse reports whether the account's gateways may have hostname, which is in lower case. Gateways
+// of the operator may have any; for other accounts it must match a pattern, where "*.x" matches
+// every name under x (contract, 4.1).
 func (a *Account) MayUse(hostname string) bool {
 	if a.IsDefault() {
 		return true

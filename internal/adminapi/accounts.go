@@ -41,19 +41,20 @@ func (a *API) metaOperations() []operation {
 		id: "getOpenAPIJSON", method: http.MethodGet, path: "/v1/openapi.json", tag: "Document",
 		summary: "Get this document as JSON", description: "Returns the OpenAPI 3.1 document of this API. Needs no key.",
 		public: true, success: http.StatusOK, media: []string{jsonType},
-		run: func(*call) (response, error) {
-			return response{status: http.StatusOK, raw: a.documentJSON}.with("Content-Type", jsonType), nil
-		},
+		run: func(*call) (response, error) { return documentResponse(jsonType, a.documentJSON) },
 	}, {
 		id: "getOpenAPIYAML", method: http.MethodGet, path: "/v1/openapi.yaml", tag: "Document",
 		summary: "Get this document as YAML", description: "Returns the OpenAPI 3.1 document of this API. Needs no key.",
 		public: true, success: http.StatusOK, media: []string{yamlType},
-		run: func(*call) (response, error) {
-			content, err := a.documentYAML()
-			if err != nil {
-				return response{}, err
-			}
-			return response{status: http.StatusOK, raw: content}.with("Content-Type", yamlType), nil
-		},
+		run: func(*call) (response, error) { return documentResponse(yamlType, a.documentYAML) },
 	}}
+}
+
+// documentResponse returns the response with the document that encode returns.
+func documentResponse(mediaType string, encode func() ([]byte, error)) (response, error) {
+	content, err := encode()
+	if err != nil {
+		return response{}, err
+	}
+	return response{status: http.StatusOK, raw: content}.with("Content-Type", mediaType), nil
 }

@@ -43,8 +43,8 @@ type Config struct {
 	// ClientIP returns the client address for audit records, given the address
 	// of the peer and the values of X-Forwarded-For. Nil means the peer.
 	ClientIP func(peer netip.Addr, forwardedFor []string) netip.Addr
-	// Trusted reports whether the address of a peer is that of a trusted proxy. Nil means
-	// that none is.
+	// Trusted reports whether the address of a peer belongs to a trusted proxy. Nil means that none
+	// is.
 	Trusted func(peer netip.Addr) bool
 	// BasePath is the path below which browsers reach the API, and the Path of the cookie of
 	// sessions without TLS. "" means /.
@@ -79,10 +79,9 @@ type API struct {
 	signIns *signIns
 	tails   *tailSlots
 
-	noSecret string // random: verifies hooks of gateways that do not exist, in vain
+	noSecret string // random; hooks of gateways that do not exist are verified with it, and fail
 
-	documentJSON []byte
-	documentYAML func() ([]byte, error) // encodes the document on the first call
+	documentJSON, documentYAML func() ([]byte, error) // each encodes the document on the first call
 }
 
 // New returns an API. It fails if a required field of cfg is missing.
@@ -107,10 +106,7 @@ func New(cfg Config) (*API, error) {
 	ops := a.operations()
 	doc, bodies := describe(ops)
 	a.paths, a.bodies, a.schemas = groupByPath(ops), bodies, doc.Components.Schemas
-	var err error
-	if a.documentJSON, err = json.Marshal(doc); err != nil {
-		return nil, fmt.Errorf("encode the OpenAPI document: %w", err)
-	}
+	a.documentJSON = sync.OnceValues(func() ([]byte, error) { return json.Marshal(doc) })
 	a.documentYAML = sync.OnceValues(func() ([]byte, error) { return YAML(doc) })
 	return a, nil
 }
@@ -141,12 +137,12 @@ type call struct {
 	hook    *control.PushHook // of a push hook that was verified
 	match   control.Match
 	receipt *control.Receipt // of a mutation
-	// completeness is that of a list or report of what was recorded.
+	// completeness says how complete a list or report of records is.
 	completeness control.Completeness
 	idem         *control.Idempotency // nil unless the response is stored for replays
 	held         held
 
-	invalid error          // what was found wrong with the request, after which nothing is changed; see refuse
+	invalid error          // what is wrong with the request, which then changes nothing; see refuse
 	order   map[string]int // position of each field of the JSON body
 }
 
@@ -240,7 +236,7 @@ func (c *call) serve() (res response, err error) {
 	return res, err
 }
 
-// admit performs the 401, 404 (path), 405, 429 and 403 checks, and those of a hook. It passes
+// admit performs the 401, 404 (path), 405, 429 and 403 checks, and the checks of a hook. It passes
 // a call that needs no key.
 func (c *call) admit() error {
 	if c.op != nil && c.op.hook {
@@ -264,7 +260,7 @@ func (c *call) admit() error {
 }
 
 // fail writes an error response. The cause of a 500 or 503 appears only in the
-// log. A key that the caller sent in the wrong place, and that an error quotes, appears in
+// log. If an error quotes a key that the caller sent in the wrong place, the key appears in
 // neither.
 func (a *API) fail(w http.ResponseWriter, c *call, err error) {
 	if code := fault.CodeOf(err); code == fault.Internal || code == fault.Unavailable {
@@ -315,8 +311,8 @@ func (c *call) setActor() {
 	}
 }
 
-// clientIP returns the client's address, or RemoteAddr as it is if it is not an
-// address with a port.
+// clientIP returns the client's address, or RemoteAddr unchanged if RemoteAddr is not an address
+// with a port.
 func (a *API) clientIP(r *http.Request) string {
 	peer, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil {

@@ -28,7 +28,7 @@ type Principal struct {
 	KeyPrefix string
 	Scope     apikey.Scopes
 	Expired   bool
-	// Unconfirmed is set if this node does not hold its lease, so that nothing is known.
+	// Unconfirmed is set if this node does not hold its lease, so that it cannot authenticate anything.
 	Unconfirmed bool
 }
 
@@ -41,13 +41,13 @@ type Lease interface {
 
 // BySnapshot returns a Config.Authenticate that looks account-level keys up in
 // the snapshot of the data plane, so that a revoked key is refused from the
-// moment of its revocation. It marks the key as used. For a gateway-level key it
-// returns false and a Principal that has only the account, and for a key that was revoked
-// within the last 24 hours, or whose account is suspended, also its KeyID. It never sets
-// KeyPrefix. Unless lease is nil, no key is accepted while it is not held.
+// moment of its revocation. It marks the key as used. For a gateway-level key it returns false and
+// a Principal with only the account. For a key that was revoked within the last 24 hours, or whose
+// account is suspended, the Principal also has the KeyID. It never sets KeyPrefix. While lease is
+// not held, no key is accepted; a nil lease counts as held.
 func BySnapshot(follower *snapshot.Follower, lease Lease) func(digest apikey.Digest, now time.Time) (Principal, bool) {
 	return func(digest apikey.Digest, now time.Time) (Principal, bool) {
-		if lease != nil && !lease.Held() { // before the snapshot is read, which then is at least as new
+		if lease != nil && !lease.Held() { // before the snapshot is read, so that the snapshot is at least as new
 			return Principal{Unconfirmed: true}, false
 		}
 		s := follower.Current()
@@ -173,8 +173,8 @@ func (c *call) authorize() error {
 	return fault.Denied("the scope of this key, %s, does not allow this call: use a key with a sufficient scope", c.principal.Scope)
 }
 
-// authorizeEffect refuses a call that asks for the effect of a push if the key may not learn the same
-// from the traffic report or from simulations of limits.
+// authorizeEffect refuses a call that asks for the effect of a push unless the key may also read the
+// traffic report and simulate limits, which say the same.
 func (c *call) authorizeEffect() error {
 	if !slices.ContainsFunc(c.op.query, func(q queryParam) bool { return q.name == "effect" }) || c.request.URL.Query().Get("effect") != "true" ||
 		c.principal.Scope.Allows("GET", "/reports/traffic") || c.principal.Scope.Allows("POST", "/gateways/"+c.params["gateway_id"]+"/limits/simulate") {

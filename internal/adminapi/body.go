@@ -18,8 +18,8 @@ import (
 )
 
 // readBody reads the body and performs the 413 and 415 checks. It does not read the
-// body of a GET or DELETE, which has no meaning. A document is not read before the call has
-// a place for it, so that no document waits in memory.
+// body of a GET or DELETE, which has no meaning. A document is read only when the call has a slot
+// for it, so that no document waits in memory.
 func (c *call) readBody() error {
 	if m := c.op.method; m == http.MethodGet || m == http.MethodDelete {
 		return nil
@@ -64,9 +64,8 @@ func (c *call) readBody() error {
 	return c.checkMediaType()
 }
 
-// readAll reads the body up to one byte more than most. A body with a
-// Content-Length, which the caller has checked, is read into a slice of exactly
-// that size; length is -1 for a body without one.
+// readAll reads the body up to one byte more than most. length is the Content-Length, which the
+// caller has checked, or -1 without one. The body is read into a slice of exactly that size.
 func readAll(body io.Reader, length, most int64) ([]byte, error) {
 	if length < 0 {
 		return io.ReadAll(io.LimitReader(body, most+1))
@@ -130,8 +129,8 @@ func (c *call) readSyntax() (err error) {
 	}
 }
 
-// checkQuery performs the 422 check of the query, and of the body of a call that
-// takes none. A call with a JSON body goes on, to report what is wrong with both.
+// checkQuery performs the 422 check of the query and, for a call that takes no body, of the body. A
+// call with a JSON body goes on after a failed check, to report what is wrong with both.
 func (c *call) checkQuery() error {
 	c.refuse(fault.Join(c.queryProblems()...))
 	if c.op.body == nil && !c.op.document && !c.op.hook && len(c.body) > 0 {
@@ -187,10 +186,10 @@ func (p *queryParam) problem(values []string) error {
 }
 
 // decode checks the JSON body against the schema of the operation's body type
-// and decodes it into v, a pointer to that type. It refuses the call if the body does
-// not fit the schema, but fails only if nothing can be decoded: the caller goes on with
-// the zero value for each field of the wrong type, so that what else is wrong is
-// reported too. A call that was refused changes nothing.
+// and decodes it into v, a pointer to that type. It refuses the call if the body does not fit the
+// schema, but returns an error only if nothing can be decoded. Otherwise the caller goes on, with
+// the zero value for each field of the wrong type, so that other mistakes are reported too. A
+// refused call changes nothing.
 func (c *call) decode(v any) error {
 	if c.op.bodyOptional && len(c.body) == 0 {
 		return nil

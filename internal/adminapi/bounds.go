@@ -20,7 +20,7 @@ import (
 const (
 	documentsPerAccount = 2
 	documentsInAll      = 8
-	documentsWaiting    = 16 // of one account; none of them has its body in memory
+	documentsWaiting    = 16 // of one account; no waiting call has its body in memory
 	documentWait        = 10 * time.Second
 
 	searchesPerAccount = 1
@@ -29,7 +29,7 @@ const (
 	searchWait         = 10 * time.Second
 	searchTime         = 10 * time.Second // of one search
 
-	// The levels of a gateway's limits are read from those of all keys and routes in memory.
+	// The levels of a gateway's limits are found by reading all keys and routes in memory.
 	levelsPerAccount = 1
 	levelsInAll      = 2
 	levelsWaiting    = 16 // of one account
@@ -43,8 +43,8 @@ const (
 	retryAfter = 2
 )
 
-// A client keeps its slot for a document only as long as it is fast enough: it has
-// paceGrace, and then a second more for each paceBytes that it sends or receives.
+// A client keeps its slot for a document only while it is fast enough: it has the time paceGrace,
+// and one more second for each paceBytes that it sends or receives.
 const (
 	paceGrace = 10 * time.Second
 	paceBytes = 128 << 10
@@ -96,9 +96,9 @@ func (c *call) takeDocumentSlot() (err error) {
 	return err
 }
 
-// TakeDocument takes a slot for a document of an account that no call reads, such as one of a
-// repository, and waits for its turn like calls. The caller must call release with the size of the
-// document in bytes. The error is fairslots.ErrNone, or ctx.Err().
+// TakeDocument takes a slot for a document that no call reads, such as a file of a repository, and
+// waits for its turn as calls do. The caller must call release with the size of the document in
+// bytes. The error is fairslots.ErrNone, or ctx.Err().
 func (a *API) TakeDocument(ctx context.Context, accountID string) (release func(bytes int), err error) {
 	giveBack, err := a.bounds.documents.Take(ctx, accountID)
 	if err != nil {
@@ -155,8 +155,8 @@ func (c *call) setRefusalHeaders(l *fault.Limit, retryAfter int64) {
 	c.header.Set("Retry-After", strconv.FormatInt(retryAfter, 10))
 }
 
-// setRefusal sets the headers of a call that an operation refused because of a limit of the
-// account, and leaves others alone.
+// setRefusal sets the headers if an operation refused the call because of a limit of the account.
+// Otherwise it does nothing.
 func (c *call) setRefusal(err error) {
 	var refusal *fault.Error
 	if !errors.As(err, &refusal) || refusal.Limit == nil || c.header.Get("Retry-After") != "" {

@@ -24,7 +24,7 @@ func waitParam() queryParam {
 	return enumParam("wait", "Whether to wait until every node has the change. With false, the response tells in X-Keygate-Acknowledged how many have it. Default: true.", "true", "false")
 }
 
-// expectChange lets a mutation report on its change, and any other call on what its response lacks.
+// expectChange lets a mutation report its change, and any other call report what its response lacks.
 func (c *call) expectChange() {
 	c.ctx = control.WithCompleteness(c.ctx, &c.completeness)
 	if c.op.mutates() {

@@ -121,7 +121,8 @@ func TestOnlyRequestsForbidAdditionalProperties(t *testing.T) {
 	}
 }
 
-// Guarantee: a field limit_scope has the scopes of the table in package ratelimit: those of gateways, or that of the API.
+// Guarantee: a field limit_scope has scopes of the table in package ratelimit: the scopes of gateways, or the
+// scope of the API.
 func TestLimitScopesAreThoseOfTheTable(t *testing.T) {
 	var gateways, management []any
 	for _, scope := range ratelimit.ScopeReference() {

@@ -76,8 +76,8 @@ func TestPushHonorsIfMatch(t *testing.T) {
 	}
 }
 
-// Guarantee: a rotation honors If-Match with the ETag of the old key, a rollback with
-// that of the gateway, and a secret rotation with that of the endpoint.
+// Guarantee: a rotation honors If-Match with the ETag of the old key, a rollback with the
+// gateway's, and a secret rotation with the endpoint's.
 func TestRotationAndRollbackHonorIfMatch(t *testing.T) {
 	s := start(t)
 	keyID := s.newKey(nil).text("key_id")

@@ -37,9 +37,9 @@ func (p *pacedClient) SetWriteDeadline(deadline time.Time) error {
 	return nil
 }
 
-// Guarantee: while all slots for exports are taken, an account that has none gets that of a
-// client that reads less than 256 KiB a second and is 10 s behind, whose response is broken off.
-// One that reads as fast as that keeps its slot, however long its export takes.
+// Guarantee: while all slots for exports are taken, an account that has none gets the slot of a
+// client that reads less than 256 KiB a second and is 10 s behind. The response to that client is
+// broken off. A client that reads 256 KiB a second keeps its slot, however long its export takes.
 func TestSlowExportGivesWay(t *testing.T) {
 	for _, test := range []struct {
 		name  string

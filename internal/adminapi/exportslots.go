@@ -16,7 +16,7 @@ import (
 const (
 	exportsOfAccount = 2
 	exportsInAll     = 8
-	// secondExports is the number of exports from which an account that has one gets no second.
+	// secondExports is the number of running exports from which on an account with an export gets no second one.
 	secondExports = exportsInAll / 2
 	// exportWait is how long a caller is told to wait for an export to end.
 	exportWait = 10 * time.Second
@@ -30,8 +30,8 @@ const (
 var errSlotLost = errors.New("its client read slowly, and another account waited for its slot")
 
 // exports bounds the exports that run at the same time, and their share of the processor. While
-// half of the slots are taken, an account gets no second one. While all are, an account that
-// has none gets that of the slowest client, if there is one that is behind by slowAfter.
+// half of the slots are taken, an account gets no second one. While all are taken, an account
+// without a slot gets the slot of the slowest client, if that client is behind by slowAfter.
 type exports struct {
 	now func() time.Time
 
@@ -48,7 +48,7 @@ type exportSlot struct {
 	exports *exports
 	account string
 	conn    *http.ResponseController
-	behind  time.Duration // of its client, against slowRate, without the piece that it is reading
+	behind  time.Duration // of its client against slowRate, apart from the piece that it is reading
 	reading time.Time     // when that piece began, or zero
 	lost    bool
 }
@@ -80,8 +80,8 @@ func (e *exports) enter(c *call) (*exportSlot, error) {
 	return p, nil
 }
 
-// displace breaks off the export whose client is furthest behind, if that is by slowAfter. The
-// caller holds e.mu.
+// displace breaks off the export whose client is furthest behind, if it is behind by at least
+// slowAfter. The caller holds e.mu.
 func (e *exports) displace() bool {
 	now, slowest, behind := e.now(), -1, slowAfter
 	for i, p := range e.slots {

@@ -72,8 +72,8 @@ func (p *path) match(segments []string) (params map[string]string, ok bool) {
 	return params, true
 }
 
-// find sets c.op, or the Allow header if the path has no such method. It never
-// fails: charge reports an unknown path or method, after the key is checked.
+// find sets c.op, or the Allow header if the path has no such method. It never fails: charge
+// reports an unknown path or method, once the key is checked.
 func (c *call) find() error {
 	p := c.findPath()
 	if p == nil {
@@ -103,7 +103,7 @@ func (c *call) findPath() *path {
 }
 
 // normalPath returns the path in the form in which scopes and operations are
-// matched: percent-encoded unreserved characters are decoded, nothing else is.
+// matched: percent-encoded unreserved characters are decoded, and nothing else.
 func (c *call) normalPath() string {
 	return gateway.NormalizePath(nil, c.request.URL.EscapedPath())
 }

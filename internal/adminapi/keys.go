@@ -89,9 +89,8 @@ func (a *API) getKey(c *call) (response, error) {
 	return respond(c.keyResponse)(a.cfg.Control.Key(c.ctx, &c.actor, c.params["key_id"]))
 }
 
-// presentNewKey returns the response with a new key, and the one for replays. The
-// state in the record is that at the key's creation, which may be slightly later
-// than the start of the call.
+// presentNewKey returns the response with a new key, and the response for replays. The record has
+// the state at the key's creation, which may be slightly later than the start of the call.
 func presentNewKey(k *control.NewKey) response {
 	r := newKeyRecord{KeyRecord: presentKey(&k.Key, k.CreatedAt), Key: k.Secret, OverlapEndsAt: optionalTime(k.OverlapEndsAt), Warnings: orEmpty(k.Warnings)}
 	replay := r

@@ -45,8 +45,8 @@ func newLimits(clock func() ratelimit.Instant, sustained, burst string, budget *
 	return &callLimits{clock: clock, limiter: limiter, buckets: ratelimit.NewBuckets(&params, budget)}
 }
 
-// decide charges the key for one call, or not at all if take is false, and returns the status of its limit
-// afterwards, which c shows too. A key for whose bucket there is no room is refused.
+// decide charges the key for one call, if take is set, and returns the status of its limit afterwards,
+// which the response shows too. A key for whose bucket there is no room is refused.
 func (l *callLimits) decide(c *ratelimit.Charge, key [16]byte, take bool) (s ratelimit.Status, refused bool) {
 	now := l.clock()
 	if last := l.swept.Load(); now.Mono-last >= sweepInterval && l.swept.CompareAndSwap(last, now.Mono) {
@@ -100,7 +100,7 @@ func (c *call) setLimitHeaders(charge *ratelimit.Charge) {
 		"RateLimit-Policy":      string(charge.AppendPolicy(nil)),
 		"RateLimit":             string(charge.AppendLimits(nil)),
 	} {
-		// Set would change the names that the specification gives, as in
+		// Header.Set would change the names that the specification gives, for example to
 		// X-Ratelimit-Limit.
 		c.header[name] = []string{value}
 	}

@@ -32,8 +32,8 @@ func parseMatch(values []string) (control.Match, error) {
 	return func(version int64) bool { return slices.Contains(tags, "*") || slices.Contains(tags, etag(version)) }, nil
 }
 
-// notModified reports whether the response to a GET is one that the client has: its ETag is among those of
-// If-None-Match (RFC 9110, section 13.1.2), which compares weakly. A malformed If-None-Match is none.
+// notModified reports whether the response to a GET is one that the client has: If-None-Match lists its
+// ETag (RFC 9110, section 13.1.2; the comparison is weak). A malformed If-None-Match is ignored.
 func (c *call) notModified(res *response) bool {
 	tag := res.header["ETag"]
 	if tag == "" || res.status != http.StatusOK || c.request.Method != http.MethodGet && c.request.Method != http.MethodHead {

@@ -31,7 +31,7 @@ type operation struct {
 	replayable   bool         // stores its response under an Idempotency-Key
 	success      int          // status of a successful response
 	result       reflect.Type // type of the JSON response; nil if media is set
-	dryRun       reflect.Type // type of the JSON response, with status 200, to a dry run; nil if it is as any other
+	dryRun       reflect.Type // type of the JSON response to a dry run, with status 200; nil if it is the same as without
 	media        []string     // media types of a response that is not a JSON record
 	hasETag      bool         // the response has an ETag
 	hasLocation  bool         // the response has a Location

@@ -54,7 +54,7 @@ func presentAccount(a *account.Account) AccountRecord {
 	}
 }
 
-// presentNewAccount returns the response with a new account and its key, and the one for
+// presentNewAccount returns the response with a new account and its key, and the response for
 // replays.
 func presentNewAccount(a *control.NewAccount) response {
 	r := newAccountRecord{AccountRecord: presentAccount(&a.Account), KeyID: a.Key.ID, Key: a.Key.Secret}

@@ -19,8 +19,8 @@ import (
 	"github.com/keygate/keygate/internal/repository"
 )
 
-// Bounds of push hooks (docs/limits.md). Before a hook is verified, its sender may be anyone: the
-// bounds are for each address, or IPv6 /64. Then they are for each gateway.
+// Bounds of push hooks (docs/limits.md). Before a hook is verified, its sender may be anyone, so
+// the bounds are for each address, or IPv6 /64. Afterwards they are for each gateway.
 const (
 	hooksPerAddress = 2 // bodies being read
 	hooksInAll      = 8

@@ -9,8 +9,8 @@ import (
 	"github.com/keygate/keygate/internal/fault"
 )
 
-// refuse makes the call fail with err, unless that is nil, and with what else is found to
-// be wrong with the request. From then on operations only check their input.
+// refuse makes the call fail with err, unless that is nil, and with every other problem that is
+// found in the request. From then on operations only check their input.
 func (c *call) refuse(err error) {
 	if err == nil {
 		return
@@ -20,8 +20,8 @@ func (c *call) refuse(err error) {
 	c.ctx = control.OnlyCheck(c.ctx)
 }
 
-// withInvalid adds err to c.invalid. What err says about a field that c.invalid names
-// already is left out: it may follow from that the field could not be decoded.
+// withInvalid adds err to c.invalid. Problems in err with a field that c.invalid already names are
+// left out: they may exist only because the field could not be decoded.
 func (c *call) withInvalid(err error) error {
 	known := fault.ProblemsOf(c.invalid)
 	if known == nil {
@@ -38,7 +38,7 @@ func (c *call) withInvalid(err error) error {
 
 // allInvalid returns the error of a call that was refused, or that ended with the
 // validation error err: everything that is wrong with the request, in the order of its
-// body. A refused call fails for nothing else.
+// body. A refused call fails for no other reason.
 func (c *call) allInvalid(err error) error {
 	err = c.withInvalid(err)
 	problems := slices.Clone(fault.ProblemsOf(err))

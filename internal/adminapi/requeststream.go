@@ -21,13 +21,13 @@ const eventType = "text/event-stream"
 const (
 	tailsOfAccount = 8
 	tailsInAll     = 64
-	// heartbeat is how often a stream without requests sends a comment, so that what is between it
-	// and its client does not take it for dead.
+	// heartbeat is how often a stream without requests sends a comment, so that proxies between it
+	// and its client do not take it for dead.
 	heartbeat = 15 * time.Second
 )
 
 // tailSlots bounds the streams that run at the same time. Accounts share the slots: if all are taken, an
-// account gets one of another account that has at least two more.
+// account gets a slot of another account that has at least two slots more.
 type tailSlots struct {
 	mu      sync.Mutex
 	open    []*tailSlot    // the oldest first
@@ -96,7 +96,7 @@ func (p *tailSlots) remove(slot *tailSlot) {
 	}
 }
 
-// EndStreams ends the streams that run, for a shutdown, which would wait for them. Later ones end at once.
+// EndStreams ends the running streams, because a shutdown would wait for them. Later streams end at once.
 func (a *API) EndStreams() {
 	a.tails.mu.Lock()
 	defer a.tails.mu.Unlock()
@@ -144,7 +144,7 @@ func (a *API) streamRequests(c *call) (response, error) {
 }
 
 // follow sends what arrives until the client leaves, the key or session of the call ends, another account gets its
-// slot, or the server shuts down. The last three end the response as a whole one.
+// slot, or the server shuts down. The last three end the response regularly.
 func (a *API) follow(c *call, tail *control.RequestTail, slot *tailSlot, emit func([]byte) error) error {
 	check := time.NewTicker(recheckEvery)
 	defer check.Stop()

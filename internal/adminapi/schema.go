@@ -76,8 +76,8 @@ type replacement struct {
 	by         string
 }
 
-// replaced returns body with the given values replaced, which are in ascending order and do not
-// overlap.
+// replaced returns body with the given values replaced. The values are in ascending order and do
+// not overlap.
 func replaced(body []byte, values []replacement) []byte {
 	if len(values) == 0 {
 		return body
@@ -173,8 +173,8 @@ func (c *bodyCheck) value(s *huma.Schema, field string) error {
 	}
 }
 
-// oneOf checks a value against the one of two forms that fits its kind: one form
-// is a string, and the other is not. A third form may be null.
+// oneOf checks a value against one of two forms, of which one is a string and the other is not: the
+// form of the value's own kind. A third form may be null.
 func (c *bodyCheck) oneOf(forms []*huma.Schema, field string) error {
 	kind := c.dec.PeekKind()
 	for _, s := range forms {

@@ -135,7 +135,7 @@ func (c *call) sessionCookie(value string, lifetime time.Duration) *http.Cookie 
 }
 
 // sessionValue returns the value of the session's cookie; "" means that the call has none, or
-// more than one. Over TLS only the name counts that no other host can set.
+// more than one. Over TLS only the cookie name that no other host can set counts.
 func (c *call) sessionValue() string {
 	name := cookie.Session
 	if c.secure() {
@@ -200,7 +200,7 @@ func (c *call) checkOrigin(optional bool) error {
 	return nil
 }
 
-// withPort returns a host in lower case with its port, or with that of the scheme.
+// withPort returns a host in lower case with its port, or with the default port of the scheme.
 func withPort(host, scheme string) string {
 	host = strings.ToLower(host)
 	if i := strings.LastIndexByte(host, ':'); i >= 0 && strings.IndexByte(host[i:], ']') < 0 {
@@ -212,8 +212,8 @@ func withPort(host, scheme string) string {
 	return host + ":80"
 }
 
-// secure reports whether the client's connection has TLS: that of the listener, or of a trusted
-// proxy that says so.
+// secure reports whether the client's connection has TLS, either with the listener or, as a trusted
+// proxy says, with that proxy.
 func (c *call) secure() bool {
 	return c.request.TLS != nil || strings.EqualFold(c.fromProxy("X-Forwarded-Proto"), "https")
 }
@@ -254,9 +254,9 @@ type signIns struct {
 
 func newSignIns() *signIns { return &signIns{failures: map[netip.Prefix][]time.Time{}} }
 
-// attempt makes an attempt to sign in, unless the address has too many failures: then it returns when the
-// address may try again. Attempts are made one at a time, so that none is let in beyond the count; check must
-// take no longer than a look-up in memory.
+// attempt makes an attempt to sign in. If the address has too many failures, it makes none and returns when
+// the address may try again. Attempts are made one at a time, so that there are never more than may fail;
+// check must take no longer than a look-up in memory.
 func (s *signIns) attempt(client string, clock func() time.Time, check func() (failed bool)) (refusedUntil time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -291,8 +291,8 @@ func (s *signIns) recent(from netip.Prefix, now time.Time) []time.Time {
 	return list
 }
 
-// makeRoom forgets the addresses whose failures no longer count, or if there are none, the one
-// whose last failure is oldest.
+// makeRoom forgets the addresses whose failures no longer count. If there are none, it forgets the
+// address whose last failure is oldest.
 func (s *signIns) makeRoom(now time.Time) {
 	var oldest netip.Prefix
 	var last time.Time

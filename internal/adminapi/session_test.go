@@ -202,8 +202,8 @@ func TestLocationHasTheBasePath(t *testing.T) {
 	}
 }
 
-// Guarantee: over TLS, the listener's or that of a trusted proxy, the cookie is Secure, bound to
-// the host by its name, and counts only under that name.
+// Guarantee: over TLS, the listener's or a trusted proxy's, the cookie is Secure, bound to the host
+// by its name, and counts only under that name.
 func TestSessionOverTLS(t *testing.T) {
 	s := start(t)
 	s.api.Trusted = func(peer netip.Addr) bool { return peer == netip.MustParseAddr("192.0.2.7") }

@@ -26,8 +26,8 @@ type createGatewayRequest struct {
 	Config *string `json:"config,omitempty" nullable:"true" minLength:"1" doc:"Configuration file in YAML or JSON. It becomes revision 1. Its settings are applied after the other fields. It cannot be given together with spec." example:"routes: [{path: /orders, methods: [GET]}]"`
 }
 
-// TransformSchema adds the settings to the schema. null means the same as an absent field, but those that a
-// creation requires have no null.
+// TransformSchema adds the settings to the schema. null means the same as an absent field; fields that a
+// creation requires cannot be null.
 func (createGatewayRequest) TransformSchema(r huma.Registry, schema *huma.Schema) *huma.Schema {
 	for _, s := range gateway.Settings() {
 		doc := cmp.Or(s.Doc.Create, s.Doc.Update)
@@ -102,7 +102,7 @@ func (b gatewayBody) text(name string) (text string, err error) {
 }
 
 // settings returns what a body changes. null in a creation means the same as an absent field. If a value
-// is invalid by itself, settings refuses the call.
+// is invalid on its own, settings refuses the call.
 func (c *call) settings(body gatewayBody, creates bool) (gateway.Patch, error) {
 	var p gateway.Patch
 	for _, s := range gateway.Settings() {
@@ -208,8 +208,8 @@ type corsRecord struct {
 	MaxAge  int      `json:"max_age" doc:"How long a browser may cache a preflight response, in seconds." example:"600"`
 }
 
-// recordSettings returns the settings that the record has, in its order: those that are left out if they
-// are not set are the last.
+// recordSettings returns the settings that the record has, in its order: settings that are left out when
+// they are not set come last.
 func recordSettings() []gateway.Setting {
 	all := slices.DeleteFunc(gateway.Settings(), func(s gateway.Setting) bool { return s.Doc.Record == "" })
 	rank := func(s gateway.Setting) int {

@@ -22,12 +22,12 @@ const recheckEvery = time.Second
 // or instead of it.
 type stream struct {
 	write func(emit func(piece []byte) error) error
-	slot  *exportSlot // which it may lose to another account; nil for a stream that has none
+	slot  *exportSlot // which it may lose to another account; nil if it needs no slot
 	live  bool        // each piece is sent at once, and write checks the key
 	end   func()
 }
 
-// errRefused is the error of a stream whose key was revoked, or has expired, meanwhile.
+// errRefused is the error of a stream whose key was revoked or has expired since it began.
 var errRefused = errors.New("the key is no longer valid")
 
 // stream sends a response with a stream. Each piece must be read within Config.Stall; nothing

@@ -9,7 +9,7 @@ import (
 	"github.com/keygate/keygate/internal/fault"
 )
 
-// timeRangeParams returns the query parameters since and until of a list of what.
+// timeRangeParams returns the query parameters since and until of a list. what is what it lists, in the plural.
 func timeRangeParams(what string) []queryParam {
 	return []queryParam{
 		timeParam("since", "Only "+what+" at or after this time: an RFC 3339 time, or a date, which means midnight UTC."),
@@ -34,8 +34,8 @@ func invalidTime(field string) error {
 	return fault.Invalid(field, "must be an RFC 3339 time, as in 2026-03-01T12:00:00Z, or a date, as in 2026-03-01")
 }
 
-// parseTime parses an RFC 3339 time, or a date as midnight UTC. Unless it fails
-// it never returns the zero time, which means that no time was given.
+// parseTime parses an RFC 3339 time, or a date as midnight UTC. It returns the zero time, which
+// stands for no time, only with an error.
 func parseTime(v string) (time.Time, error) {
 	t, err := time.Parse(time.DateOnly, v)
 	if err != nil {
@@ -47,9 +47,8 @@ func parseTime(v string) (time.Time, error) {
 	return t.UTC(), err
 }
 
-// timeRange returns since and until of the query. A zero time means that the parameter
-// was not given, or is invalid, which checkQuery reports. It fails unless since is before
-// until.
+// timeRange returns since and until of the query. A zero time means that the parameter was not
+// given, or is invalid, which checkQuery reports. It is an error if since is not before until.
 func (c *call) timeRange() (since, until time.Time, err error) {
 	since, until = c.queryTime("since"), c.queryTime("until")
 	if !since.IsZero() && !until.IsZero() && !since.Before(until) {

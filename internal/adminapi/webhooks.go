@@ -71,8 +71,8 @@ func presentWebhook(w *webhook.Webhook) WebhookRecord {
 	return r
 }
 
-// presentNewWebhook returns the response with an endpoint's new secret, and the one
-// for replays.
+// presentNewWebhook returns the response with an endpoint's new secret, and the response for
+// replays.
 func presentNewWebhook(w *control.NewWebhook) response {
 	r := newWebhookRecord{WebhookRecord: presentWebhook(&w.Webhook), SigningSecret: w.Secret, StandardWebhooksSecret: w.StandardSecret}
 	replay := r

@@ -89,7 +89,7 @@ const allowedMethods = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"
 
 // Wait waits until the limits for which v has the action Wait can decide: until a daily cap has
 // something reserved, or the limit store has answered. The caller must then call Decide again. The
-// error is that of ctx, or has the code fault.Unavailable if the store cannot be reached.
+// error is ctx.Err(), or has the code fault.Unavailable if the store cannot be reached.
 func (a *Admitter) Wait(ctx context.Context, v *Verdict) error {
 	err := v.Charge.Wait(ctx)
 	if err != nil {
@@ -116,10 +116,10 @@ func (d *decision) decide(s *snapshot.Snapshot, path string) bool {
 	v := d.verdict
 	g := s.GatewayByHost(d.target.host)
 	if d.lost {
-		v.Gateway = g
 		v.refuse(accesslog.Failed, fault.Unavailable, unconfirmed)
 		v.unconfirmed = true
 		if g != nil {
+			v.Gateway = g.Settings
 			d.preflight(g) // so that scripts can read the response
 			d.peek(g)
 		}
@@ -137,7 +137,7 @@ func (d *decision) decide(s *snapshot.Snapshot, path string) bool {
 		}
 		return true
 	}
-	v.Gateway = g
+	v.Gateway = g.Settings
 	if g.OutOfService {
 		v.refuse(accesslog.Failed, fault.Unavailable, "this node cannot use the newest configuration of the gateway")
 		d.peek(g)
@@ -149,9 +149,9 @@ func (d *decision) decide(s *snapshot.Snapshot, path string) bool {
 		return true
 	}
 	secret, single := d.credential(g)
-	// The route determines whether a key is required. Whether there is a route is revealed
-	// only after the key was accepted. Until then a search may take little work: if that
-	// is not enough to tell, the route counts as one that requires a key.
+	// The route determines whether a key is required. Whether there is a route is revealed only
+	// after the key was accepted. Until then a search may do little work: if that is not enough to
+	// find the route, a key is required.
 	var m match
 	searched := g.HasPublic() && m.find(g.FindOpen(path))
 	public := searched && m.public(d.req.Method)
@@ -184,7 +184,7 @@ func (d *decision) decide(s *snapshot.Snapshot, path string) bool {
 		d.peek(g)
 		return true
 	}
-	v.Route = route
+	v.Route = route.UUID
 	return d.charge(g, route, public, path)
 }
 
@@ -198,7 +198,7 @@ func (m *match) find(n *snapshot.Node, ok bool) bool {
 }
 
 // public reports whether a request with the method needs no key: its route is public or, if there
-// is none for the method, all of the node's are.
+// is none for the method, all routes of the node are public.
 func (m *match) public(method string) bool {
 	if m.node == nil {
 		return false
@@ -217,12 +217,16 @@ func (d *decision) preflight(g *snapshot.Gateway) bool {
 		return false
 	}
 	v.AllowOrigin, v.VaryOrigin = g.CORS.AllowOrigin(d.req.Origin), !g.CORS.Any
-	return d.req.Method == "OPTIONS" && d.req.Origin != "" && d.req.PreflightMethod != ""
+	if d.req.Method != "OPTIONS" || d.req.Origin == "" || d.req.PreflightMethod == "" {
+		return false
+	}
+	v.preflight = g.CORS
+	return true
 }
 
-// credential returns the key string of the request, "" if there is none: that of the key
-// header that is present, else that of the parameter api_key. single is false if there are
-// two key headers, or two of the same name, or two parameters.
+// credential returns the key string of the request, from the key header that is present, else from
+// the parameter api_key; "" if there is none. single is false if there are two key headers, or two
+// of the same name, or two parameters.
 func (d *decision) credential(g *snapshot.Gateway) (secret string, single bool) {
 	found := false
 	switch {
@@ -290,8 +294,8 @@ func (d *decision) authenticate(s *snapshot.Snapshot, g *snapshot.Gateway, secre
 }
 
 // find returns the gateway-level key whose string is secret, or nil. A string with a known
-// digest needs no further check. The checksum only serves to tell a key that is unknown
-// from a string that is not a key, for KeyPrefix.
+// digest needs no further check. The checksum only serves to distinguish an unknown key from a
+// string that is not a key, for KeyPrefix.
 func (d *decision) find(s *snapshot.Snapshot, secret string) *snapshot.Key {
 	if level, prefix, ok := apikey.Peek(secret); ok && level == apikey.GatewayLevel {
 		if k := s.KeyByDigest(apikey.DigestOf(secret)); k != nil && k.Level() == apikey.GatewayLevel {
@@ -304,8 +308,8 @@ func (d *decision) find(s *snapshot.Snapshot, secret string) *snapshot.Key {
 }
 
 // findRevoked sets the verdict's RevokedKey if secret, which find did not find, is the
-// string of a gateway-level key that g's account revoked a short time ago. It takes the same
-// time for other strings with the form of a key, so that the response does not tell.
+// string of a gateway-level key that g's account revoked a short time ago. It takes the same time
+// for other strings with the form of a key, so that the time of the response reveals nothing.
 func (d *decision) findRevoked(secret string, g *snapshot.Gateway) {
 	if level, _, ok := apikey.Peek(secret); !ok || level != apikey.GatewayLevel || d.verdict.KeyPrefix == "" {
 		return

@@ -179,7 +179,7 @@ func (v *Verdict) appendLimit(f field, dst []byte) []byte {
 
 // appendPreflight is appendValue for the fields that only a preflight response has.
 func (v *Verdict) appendPreflight(f field, dst []byte) []byte {
-	switch cors := v.Gateway.CORS; f {
+	switch cors := v.preflight; f {
 	case methodsField:
 		return append(dst, cors.Methods...)
 	case headersField:

@@ -16,9 +16,7 @@ func (v *Verdict) Record(r *accesslog.Record) {
 	if g := v.Gateway; g != nil {
 		r.Account, r.Gateway = g.AccountUUID, g.UUID
 	}
-	if v.Route != nil {
-		r.Route = v.Route.UUID
-	}
+	r.Route = v.Route
 	if r.Key = v.RevokedKey; v.Caller.Kind() == snapshot.KeyCaller {
 		r.Key = v.Caller.UUID()
 	}
@@ -45,8 +43,8 @@ func (v *Verdict) result() accesslog.Result {
 	return v.refusal
 }
 
-// ResultOf returns the result of a request to which the gateway responds with err: that of
-// the verdict or of what followed it.
+// ResultOf returns the result of a request to which the gateway responds with err, which comes from
+// the verdict or from what followed it.
 func (v *Verdict) ResultOf(err error) accesslog.Result {
 	if v.Action == Refuse && v.Code != "" {
 		return v.result()

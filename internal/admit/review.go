@@ -13,7 +13,8 @@ import (
 // Lease says whether this node may decide by the configuration that it has.
 type Lease interface {
 	// Held reports whether every change that was answered before the call is in force on this
-	// node, or the operator has given that up for when the database is lost. It does not block.
+	// node, or the operator has chosen to go on without this while the database is lost. It does
+	// not block.
 	Held() bool
 }
 
@@ -33,15 +34,15 @@ type Review struct {
 	at       ratelimit.Instant
 }
 
-// Unchanged reports whether nothing has changed since v admitted a request, the time aside, so that no
-// review is needed. It costs a few nanoseconds, and what the lease costs.
+// Unchanged reports whether nothing but the time has changed since v admitted a request, so that no
+// review is needed. It takes a few nanoseconds beside the check of the lease.
 func (a *Admitter) Unchanged(v *Verdict) bool {
 	return a.held() && a.cfg.Follower.Version() == v.version
 }
 
 // Review begins a review by the configuration that is now in force.
 func (a *Admitter) Review() Review {
-	// In this order: what is loaded afterwards is at least as new as the lease and the version say.
+	// The order matters: what is loaded last is at least as new as the lease and the version say.
 	r := Review{lost: !a.held(), limiter: a.limiter, version: a.cfg.Follower.Version(), now: a.cfg.Now}
 	r.snapshot = a.cfg.Follower.Current()
 	return r
@@ -50,7 +51,7 @@ func (a *Admitter) Review() Review {
 // held reports whether the lease is held. Without one, it always is.
 func (a *Admitter) held() bool { return a.cfg.Lease == nil || a.cfg.Lease.Held() }
 
-// Now returns the time of the review, which is that of the first call.
+// Now returns the time of the review: the time of the first call.
 func (r *Review) Now() ratelimit.Instant {
 	if !r.read && r.now != nil {
 		r.read, r.at = true, r.now()
@@ -91,9 +92,9 @@ func (r *Review) Unchanged(a *Admission) bool {
 	return !r.lost && (r.version == a.seen || r.snapshot == nil) && (a.expires == 0 || r.Now().Wall/1000 < a.expires)
 }
 
-// Result returns accesslog.Forwarded if the request would still be admitted, its limits aside, and
-// otherwise the result that it would have. The route does not count: which routes there are says
-// nothing about an exchange that has begun.
+// Result returns accesslog.Forwarded if the request would still be admitted, apart from limits;
+// otherwise it returns the result that the request would have now. Routes do not count: a change of
+// routes says nothing about an exchange that has begun.
 func (r *Review) Result(a *Admission) accesslog.Result {
 	switch {
 	case r.lost:
@@ -133,8 +134,8 @@ func (r *Review) resultOfCaller(a *Admission) accesslog.Result {
 	return accesslog.Forwarded
 }
 
-// Cut is Result for a long exchange, which ends only for a reason that the gateway's cut_streams
-// covers: what concerns its caller. Whatever the setting, it ends with its gateway and with the lease.
+// Cut is Result for a long exchange. A change that concerns its caller ends it only if the gateway's
+// setting cut_streams says so. Whatever the setting, it ends with its gateway and with the lease.
 func (r *Review) Cut(a *Admission) accesslog.Result {
 	result := r.Result(a)
 	switch result {
@@ -147,9 +148,9 @@ func (r *Review) Cut(a *Admission) accesslog.Result {
 	return result
 }
 
-// Withdraw makes v, which admitted a request, the refusal that a result of Review.Result stands
-// for, at the review r. If the request has not gone upstream, unsent is set, and what it was charged is
-// given back.
+// Withdraw turns v, which admitted a request, into a refusal with the given result of Review.Result, at
+// the review r. unsent says that the request has not gone upstream; then what it was charged is given
+// back.
 func (v *Verdict) Withdraw(result accesslog.Result, r *Review, unsent bool) {
 	if v.Action != Forward {
 		return
@@ -177,7 +178,7 @@ func (v *Verdict) Withdraw(result accesslog.Result, r *Review, unsent bool) {
 		v.Charge.Keep(ratelimit.GlobalScope)
 	case accesslog.WrongGateway:
 		v.forbid(result)
-		v.Route = nil // as before check 5
+		v.Route = [16]byte{} // as before check 5
 		v.Charge.Keep(ratelimit.KeyScope, ratelimit.KeyDailyScope, ratelimit.GlobalScope)
 	case accesslog.WrongScope:
 		v.forbid(result)
@@ -190,7 +191,7 @@ func (v *Verdict) Withdraw(result accesslog.Result, r *Review, unsent bool) {
 }
 
 // GiveBack takes back what an admitted request was charged, because nothing of it has reached its upstream,
-// and sets its statuses to those of a response that charges nothing. The response is still the engine's.
+// and sets its statuses as for a response that charges nothing. The response is still the engine's.
 func (a *Admitter) GiveBack(v *Verdict) {
 	if v.Action != Forward {
 		return

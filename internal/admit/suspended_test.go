@@ -9,8 +9,8 @@ import (
 	"github.com/keygate/keygate/internal/gateway"
 )
 
-// Guarantee: the 404 of a suspended account's host does not advise to use another host or a default gateway, as
-// that of an unknown host does.
+// Guarantee: the 404 of a suspended account's host does not advise to use another host or a default gateway.
+// The 404 of an unknown host does.
 func TestHostOfASuspendedAccount(t *testing.T) {
 	h := newHarness(t)
 	h.gateway(func(g *gateway.Gateway) { g.Hostname, g.HostGiven = "a.example", true }, route("/", "GET"))

@@ -122,7 +122,7 @@ func isHex(c byte) bool {
 }
 
 // isNameByte reports whether c is allowed in a registered name (RFC 3986, 3.2.2). No
-// gateway has a name with escapes or delimiters, but such a name is well formed.
+// gateway has a name with escapes or delimiters, but such a name is valid.
 func isNameByte(c byte) bool { return c < 0x80 && inName[c] == 'x' }
 
 // inName has an x at the index of each byte of a registered name.

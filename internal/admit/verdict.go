@@ -33,9 +33,9 @@ type Verdict struct {
 	// was malformed.
 	Close bool
 
-	Gateway *snapshot.Gateway // nil if no gateway was found
-	Route   *snapshot.Route   // nil if none matched, or the key was not accepted
-	Caller  *snapshot.Caller  // nobody without a key of the gateway's account, and on public routes
+	Gateway *snapshot.Settings // nil if no gateway was found
+	Route   [16]byte           // UUID of the route; zeros if none matched, or the key was not accepted
+	Caller  *snapshot.Caller   // nobody without a key of the gateway's account, and on public routes
 
 	// RevokedKey is the identifier of a key of the gateway's account that was revoked within
 	// the last 24 hours, or zero. Only records may show it, never the response.
@@ -49,8 +49,8 @@ type Verdict struct {
 	// format and checksum of a key. It is "" on public routes.
 	KeyPrefix string
 
-	// Charge is what the request is charged: the limits that are known to apply. It is taken if the action is
-	// Forward. Whoever ends the exchange settles it, unless Admitter.GiveBack has released it before.
+	// Charge is what the request is charged: the limits that are known to apply. If the action is Forward, it
+	// has been taken. The end of the exchange settles it, unless Admitter.GiveBack has released it before.
 	Charge ratelimit.Charge
 
 	// Path is the path to forward, byte for byte.
@@ -62,6 +62,7 @@ type Verdict struct {
 	AllowOrigin string
 	VaryOrigin  bool
 
+	preflight            *snapshot.CORS   // what a response to a preflight says
 	refusal              accesslog.Result // of a refusal
 	reason               string           // message of a refusal, if it does not follow from the code
 	queryHead, queryTail string           // together, the query to forward
@@ -80,15 +81,15 @@ func (v *Verdict) reset() {
 // resetDecision clears what an attempt at the decision has set.
 func (v *Verdict) resetDecision() {
 	v.Action, v.Code, v.Auth, v.reason = Refuse, "", "", ""
-	v.Gateway, v.Route, v.Caller, v.KeyPrefix, v.Authenticated = nil, nil, nil, "", false
+	v.Gateway, v.Route, v.Caller, v.KeyPrefix, v.Authenticated = nil, [16]byte{}, nil, "", false
 	v.RevokedKey = [16]byte{}
-	v.Allow, v.AllowOrigin, v.VaryOrigin = "", "", false
+	v.Allow, v.AllowOrigin, v.VaryOrigin, v.preflight = "", "", false, nil
 	v.version, v.unconfirmed = 0, false
 	v.Charge.Clear()
 }
 
-// refuse makes v a refusal. result is what the access record says of it, and reason its public message,
-// "" for that of the code.
+// refuse makes v a refusal. result is what the access record says of it, and reason its public message;
+// "" stands for the message of the code.
 func (v *Verdict) refuse(result accesslog.Result, code fault.Code, reason string) {
 	v.Action, v.refusal, v.Code, v.reason = Refuse, result, code, reason
 }
@@ -114,7 +115,7 @@ func (v *Verdict) Unconfirmed() bool { return v.unconfirmed }
 // HasQuery reports whether the target to forward has a "?".
 func (v *Verdict) HasQuery() bool { return v.hasQuery }
 
-// AppendTarget appends the path and query to forward: those of the request without api_key
+// AppendTarget appends the path and query to forward, which are the request's without api_key
 // parameters.
 func (v *Verdict) AppendTarget(dst []byte) []byte {
 	dst = append(dst, v.Path...)

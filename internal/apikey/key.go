@@ -54,7 +54,7 @@ type Key struct {
 	ExpiryNotified time.Time
 
 	// Ended says that a rotation without overlap has ended the key. It has expired, whatever a clock shows:
-	// nodes have different ones.
+	// the clocks of nodes differ.
 	Ended bool
 
 	// Version increases with every change by a management request. It is the ETag.
@@ -88,8 +88,8 @@ func (k *Key) Validate() error {
 	return fault.Join(label.CheckName("name", k.Name), k.CheckLevel(), checkOwner(k.Owner), checkMetadata(k.Metadata))
 }
 
-// CheckLevel checks that an account-level key has no fields that are only for others. The error is a validation
-// error that names them.
+// CheckLevel checks that an account-level key has no fields that only gateway-level keys may have. The error is
+// a validation error that names them.
 func (k *Key) CheckLevel() error {
 	var badGateway, badRate error
 	if k.Level == AccountLevel && k.GatewayID != "" {

@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// Redact returns s with every key string in it replaced by its prefix and "***": some clients
-// put key strings into a path, where they would be recorded. It also finds key strings with
-// percent-encoded characters.
+// Redact returns s with every key string in it replaced by its prefix and "***": some clients put
+// key strings into a path, which is recorded. It also finds key strings with percent-encoded
+// characters.
 func Redact(s string) string {
 	s = redact(s)
 	if strings.IndexByte(s, '%') < 0 {

@@ -86,7 +86,7 @@ func rightForm(s string) string {
 	return all.String()
 }
 
-// guess returns what the user probably meant by one scope, which follows before.
+// guess returns what the user probably meant by one scope. before is the scope in front of it.
 func guess(text string, before Scope) string {
 	text = strings.ReplaceAll(strings.Map(withoutControl, text), `\`, "/")
 	word, resource, specific := strings.Cut(text, ":")

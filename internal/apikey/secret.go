@@ -51,7 +51,7 @@ type Digest [sha256.Size]byte
 // any key string.
 func DigestOf(s string) Digest {
 	var b [len(accountTag) + randomLen + checksumLen]byte
-	if len(s) > len(b) { // no key string has this length, so no key has this digest
+	if len(s) > len(b) { // the digest of an input that is too long to be a key string, so no key has it
 		return sha256.Sum256([]byte(s))
 	}
 	n := copy(b[:], s)
@@ -142,7 +142,7 @@ func Peek(s string) (l Level, prefix string, ok bool) {
 	return l, s[:len(s)-randomLen-checksumLen+prefixLen], true
 }
 
-// Inspect returns what LevelOf and PrefixOf return, at the cost of one of them.
+// Inspect returns the results of both LevelOf and PrefixOf, at the cost of one of them.
 func Inspect(s string) (l Level, prefix string, ok bool) {
 	if l, ok = LevelOf(s); !ok {
 		return "", "", false

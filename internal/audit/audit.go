@@ -70,7 +70,7 @@ const (
 	WebhookCreate       Action = "webhook.create"
 	WebhookUpdate       Action = "webhook.update"
 	WebhookDelete       Action = "webhook.delete"
-	WebhookDisable      Action = "webhook.disable"       // because of the responses of its endpoint; there is no actor
+	WebhookDisable      Action = "webhook.disable"       // because of its endpoint's responses; there is no actor
 	WebhookRotateSecret Action = "webhook.rotate_secret" //nolint:gosec // the name of an action
 	WebhookTest         Action = "webhook.test"
 	WebhookRecover      Action = "webhook.recover"

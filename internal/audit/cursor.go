@@ -9,14 +9,14 @@ import (
 )
 
 // cursor is the position in a list after which the next page begins. A list has the
-// records of the open end, newest first, then those of the blocks, the last block first,
-// each from its end.
+// records of the open end, newest first, then the records of the blocks, the last block first, each
+// from its end.
 //
-// Records of the open end may be sealed before the next page is read. Therefore the
-// position of such a record is its key: of the open end, and of the blocks sealed since
-// the first page, the next page has only records with a lower key. This holds until the
-// list reaches the blocks that were sealed before the first page. No two records of an
-// account have the same time, Seq and request.
+// Records of the open end may be sealed before the next page is read. Therefore the position of
+// such a record is its key: from the open end, and from the blocks sealed since the first page, the
+// next page has only records with a lower key. This holds until the list reaches the blocks that
+// were sealed before the first page. No two records of an account have the same time, Seq and
+// request.
 type cursor struct {
 	open bool // the last record was in the open end; block and index are unused
 

@@ -8,8 +8,8 @@ import (
 	"fmt"
 )
 
-// MaxDiffValue is the maximum size of a value of a diff, in bytes of its JSON. Of a larger one, the
-// log has an Omitted.
+// MaxDiffValue is the maximum size of a value of a diff, in bytes of its JSON. The log has an
+// Omitted instead of a larger value.
 const MaxDiffValue = 4 << 10
 
 // Omitted is shown in a diff in the place of a value that is larger than MaxDiffValue.
@@ -86,8 +86,8 @@ func decodeValue(raw json.RawMessage) (value any, err error) {
 	return Omitted{Omitted: true, Bytes: len(plain), SHA256: hex.EncodeToString(sum[:])}, nil
 }
 
-// plainJSON encodes a decoded value without white space, with sorted keys and with no character escaped that
-// need not be, as jq -cjS prints it.
+// plainJSON encodes a decoded value as jq -cjS prints it: without white space, with sorted keys, and with
+// only the necessary escapes.
 func plainJSON(value any) ([]byte, error) {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)

@@ -10,7 +10,7 @@ import (
 // MaxRecords is the maximum number of records of a block.
 const MaxRecords = 4096
 
-// partExtras is the size of extras, in bytes, from which a part of a table ends: diffs fill a block early.
+// partExtras is the size of extras, in bytes, at which a part of a table ends, because diffs fill a block early.
 const partExtras = 4 << 20
 
 // version is the first byte of the content of a block.
@@ -26,7 +26,7 @@ const version = 1
 //	callers      the same
 //	clients      the same
 //	paths        the same
-//	milliseconds of the request identifiers, minus those of the times, in byte planes
+//	milliseconds of the request identifiers, minus the milliseconds of the times, in byte planes
 //	random       the 74 random bits of each identifier that is a UUIDv7, in 10 bytes
 //	extras       the remaining fields of the records that have any
 //
@@ -76,9 +76,8 @@ type encoder struct {
 
 func (e *encoder) column(raw []byte) { e.dst = appendColumn(e.dst, e.codec, raw) }
 
-// numbers writes e.values in byte planes, as many as the largest value needs. The low
-// bytes are random; in planes of their own they do not impair the compression of the
-// high ones.
+// numbers writes e.values in byte planes, as many as the largest value needs. The low bytes are
+// random; in planes of their own they do not impair the compression of the high bytes.
 func (e *encoder) numbers() {
 	all := uint64(0)
 	for _, v := range e.values {

@@ -133,7 +133,7 @@ func VerifyExport(r io.Reader, given *Digest) (Report, error) {
 	}, given)
 }
 
-// strictly decodes one JSON value that has no fields other than those of to.
+// strictly decodes one JSON value, all of whose fields to must have.
 func strictly(line []byte, to any) error {
 	if !json.Valid(line) {
 		return errDamaged

@@ -3,8 +3,8 @@
 // Each block has a Summary: its time bounds, the classes of its records, and a Bloom
 // filter of the keys, prefixes, gateways and actors that occur in it. The filter is
 // partitioned: all bits of an element are in one partition of 512 bits, which its hash
-// chooses, so that a query reads one partition. If the filter says no, the block has no
-// such record; it says yes wrongly less than once in two hundred times.
+// chooses, so that a query reads one partition. If the filter says no, the block has no such
+// record; fewer than one in two hundred of its yes are wrong.
 //
 // The summaries of 64 blocks are combined to a BlockGroup, whose filters are bit-sliced
 // (transposed): for each bit of the filters there is one 64-bit word, with the bit of
@@ -42,8 +42,8 @@ const (
 	ofPrefixAtGateway = 'P'
 )
 
-// Rare kinds of records have further elements, so that the refused requests of a busy key
-// are found as fast as the requests of a rare key.
+// Rare kinds of records have further elements, so that the refused requests of a busy key are found
+// as fast as requests of a rarely used key.
 const (
 	common       = 0
 	rareInvalid  = 1
@@ -68,7 +68,7 @@ func elementOf(field, rare byte, text string) element {
 	return element(h ^ h>>32)
 }
 
-// partition returns the element's partition of n, which is a power of two.
+// partition returns which of n partitions has the element. n is a power of two.
 func (e element) partition(n int) int { return int(e) & (n - 1) }
 
 // each calls f with the index of each of the element's bits in its partition.

@@ -26,8 +26,8 @@ const EmitSize = 128 << 10
 // cell that a spreadsheet would take for a formula begins with an apostrophe: callers choose
 // paths and methods. An encoder is not safe for concurrent use.
 //
-// A block has each method, caller and address once. They are encoded once for each block, not
-// for each record, which is most of what makes an export fast.
+// A block has each method, caller and address once. They are encoded once for each block, not for
+// each record, which is the main reason why an export is fast.
 type LineEncoder struct {
 	format LineFormat
 	other  func(dst []byte, r *Record) ([]byte, error)
@@ -44,8 +44,8 @@ type lineTexts struct {
 }
 
 // NewLineEncoder returns an encoder for a format. record appends the line of one record in
-// JSONL. It is called for records that have more than the fields of an authentication; the
-// lines of the others must be the same as its lines.
+// JSONL. It is called for records that have more than the fields of an authentication. The encoder
+// writes the lines of other records itself, exactly as record would.
 func NewLineEncoder(format LineFormat, record func(dst []byte, r *Record) ([]byte, error)) *LineEncoder {
 	return &LineEncoder{format: format, other: record, second: -1 << 63}
 }
@@ -147,8 +147,8 @@ func (e *LineEncoder) prepare(v *View) *lineTexts {
 	return t
 }
 
-// appendTime appends a time in RFC 3339, up to its fraction and without the Z. Records are in
-// the order of their times, so that most have the second of the one before.
+// appendTime appends a time in RFC 3339, up to its fraction and without the Z. Records are in the
+// order of their times, so most of them have the same second as the record before.
 func (e *LineEncoder) appendTime(us int64) {
 	t := time.UnixMicro(us).UTC()
 	if second := t.Unix(); second != e.second {
@@ -240,8 +240,8 @@ func appendJSONString(dst []byte, s string) []byte {
 	return append(dst, '"')
 }
 
-// appendCell appends s as a cell of CSV. A cell that begins like a formula begins with an
-// apostrophe instead.
+// appendCell appends s as a cell of CSV. A cell that would begin like a formula gets an apostrophe
+// in front.
 func appendCell(dst []byte, s string) []byte {
 	if s == "" {
 		return dst

@@ -10,8 +10,8 @@ import (
 const maxMerged = 64
 
 // A merge orders the records of blocks by time. Blocks overlap: requests are recorded when they end, and by several
-// nodes. Blocks come in the order of their first records, so what is older than the first record of the next block
-// can be encoded.
+// nodes. Blocks come in the order of their first records, so records that are older than the first record of the
+// next block can be encoded.
 type merge struct {
 	runs    runs
 	horizon int64 // no later block has a record before this time
@@ -33,7 +33,7 @@ func (r *run) time() int64 {
 	return r.view.times[r.indexes[0]]
 }
 
-// before reports whether the next record of r comes before that of o.
+// before reports whether the next record of r comes before the next one of o.
 func (r *run) before(o *run) bool {
 	if a, b := r.time(), o.time(); a != b {
 		return a < b
@@ -90,8 +90,8 @@ func (m *merge) encode(to *LineEncoder, emit func(lines []byte) error) error {
 	return nil
 }
 
-// ahead returns how many records of r, which is the first run, come before those of all others and the horizon; at
-// least one.
+// ahead returns how many records of r, which is the first run, come before the records of all other runs and
+// before the horizon; at least one.
 func (m *merge) ahead(r *run) int {
 	until, order := m.horizon, int64(math.MinInt64)
 	for _, child := range []int{1, 2} { // the next of a heap is one of these

@@ -9,8 +9,8 @@ import (
 	"slices"
 )
 
-// What one step of a Scan reads at most, so that the transaction of the step is short: a
-// reader that is slow then holds up no checkpoint of the store.
+// The most that one step of a Scan reads. It keeps the transaction of the step short, so that a
+// slow reader holds up no checkpoint of the store.
 const (
 	scanBlocks = 16
 	scanBytes  = 1 << 20 // after this many bytes of content, no further block is read
@@ -61,8 +61,8 @@ func (c *Codec) Scan(ctx context.Context, src Source, accountID string, f Filter
 	}, nil
 }
 
-// Read reads the next step, or returns nil at the end. src may be of another transaction than
-// that of the step before.
+// Read reads the next step, or returns nil at the end. src may belong to another transaction than
+// at the step before.
 func (s *Scan) Read(ctx context.Context, src Source) (*ScanStep, error) {
 	step, err := s.read(ctx, src)
 	if err != nil {

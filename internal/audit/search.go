@@ -39,8 +39,8 @@ const (
 	OnlyOldest                     // of the management records, OldestRecords
 )
 
-// OldestRecords is how many management records a Source returns with OnlyOldest: an account that deletes gateways has
-// hundreds of thousands, and each transaction that seals some of them would read all.
+// OldestRecords is how many management records a Source returns with OnlyOldest. An account that deletes gateways has
+// hundreds of thousands of them, and without this limit each transaction that seals some would read all.
 const OldestRecords = 2 * MaxRecords
 
 // Source is one account's log in a store, read in one transaction.
@@ -68,8 +68,8 @@ const (
 //
 // Search reads a block only if its time bounds, classes and Bloom filter say that it may
 // have a match. They do not say whether two values of a block occur in the same record,
-// such as a key and a success: a search for both costs about 0.2 ms for each block that
-// has both, but not together.
+// such as a key and a success: a search for both takes about 0.2 ms for each block that has both,
+// but in different records.
 func (c *Codec) Search(ctx context.Context, src Source, accountID string, f Filter, after string, limit int) ([]Record, error) {
 	if limit <= 0 {
 		return nil, nil
@@ -190,7 +190,7 @@ func (s *search) openEnd() error {
 	return nil
 }
 
-// groups lists the records of the blocks of groups, which are ordered the last first.
+// groups lists the records of the blocks of groups, which begin with the last group.
 func (s *search) groups(groups []*BlockGroup) error {
 	sets, err := s.query.blocks(s.ctx, s.src, groups)
 	if err != nil {
@@ -210,8 +210,8 @@ func (s *search) groups(groups []*BlockGroup) error {
 	return nil
 }
 
-// blocks returns the blocks of each group that by the index may have a record that q matches,
-// a bit for each, by the number of the group. The groups are ordered the last first.
+// blocks returns, by the number of the group, the blocks of each group that may have a record that
+// q matches, as the index says: one bit for each block. The groups begin with the last.
 func (q *query) blocks(ctx context.Context, src Source, groups []*BlockGroup) (map[int64]uint64, error) {
 	sets := make(map[int64]uint64, len(groups))
 	for _, g := range groups {
@@ -227,8 +227,8 @@ func (q *query) blocks(ctx context.Context, src Source, groups []*BlockGroup) (m
 	return sets, nil
 }
 
-// narrow removes the blocks from sets that do not have the element. Groups with the same
-// number of partitions have it in the same one, and are read together.
+// narrow removes from sets the blocks that do not have the element. Groups with the same number of
+// partitions have it in the same one, and are read together.
 func narrow(ctx context.Context, src Source, groups []*BlockGroup, sets map[int64]uint64, t element) error {
 	type span struct{ first, last int64 }
 	spans := map[int]span{}
@@ -369,7 +369,7 @@ func (v *View) key(i int) (key, error) {
 	return key{time: v.times[i], seq: r.Seq, request: r.RequestID}, err
 }
 
-// cutIndex is the index of the gap record for the cut: below that of the first record of
+// cutIndex is the index of the gap record for the cut. It is below the index of the first record of
 // the oldest block.
 const cutIndex = -1
 
@@ -399,8 +399,8 @@ func gapRecord(accountID string, n int64, first, last time.Time, reason string) 
 	}
 }
 
-// Gather adds all records of the open end to the table, and sorts it. lost is the number of
-// records in damaged chunks, for which it adds gap records.
+// Gather adds all records of the open end to the table, and sorts it. For damaged chunks it adds
+// gap records; lost is the number of records in them.
 func (c *Codec) Gather(t *Table, o *Open) (lost int, err error) {
 	for i := range o.Chunks {
 		n, err := c.AddChunk(t, &o.Chunks[i])
@@ -418,8 +418,8 @@ func (c *Codec) Gather(t *Table, o *Open) (lost int, err error) {
 	return lost, nil
 }
 
-// AddChunk adds the records of a chunk to a table, or a gap record if the chunk is damaged.
-// lost is the number of its records then.
+// AddChunk adds the records of a chunk to a table, or, if the chunk is damaged, a gap record. Then
+// lost is the number of records in the chunk.
 func (c *Codec) AddChunk(t *Table, chunk *Chunk) (lost int, err error) {
 	v, err := c.Open(chunk.Content)
 	if err == nil {
@@ -454,7 +454,7 @@ func (t *Table) Chunks(accountID string) ([]Chunk, error) {
 	return chunks, nil
 }
 
-// ends returns 0 and the ends of the parts into which the table is to be divided, so that each has at most so many
+// ends returns 0 and the ends of the parts into which the table is to be divided. A part has at most so many
 // records, and not many more than partExtras bytes of extras.
 func (t *Table) ends(records int) []int {
 	ends := []int{0}

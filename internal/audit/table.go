@@ -14,12 +14,11 @@ import (
 	"github.com/keygate/keygate/internal/id"
 )
 
-// MaxPath is the maximum length of a stored path, in bytes. A longer one is cut and ends
-// with "…".
+// MaxPath is the maximum length of a stored path, in bytes. A longer path is cut and ends with "…".
 const MaxPath = 2048
 
-// maxMethod is the maximum length of a stored method, in bytes. A longer one, which no route and no call has, is
-// cut.
+// maxMethod is the maximum length of a stored method, in bytes. A longer method, which no route and no call has,
+// is cut.
 const maxMethod = 64
 
 // Event is an authentication of the data plane, in the form of the access record, which
@@ -251,8 +250,8 @@ func (t *Table) internPath(path string) uint32 {
 	return t.intern(&t.paths)
 }
 
-// appendPath appends a path. It redacts API keys, which some clients put into the path,
-// and cuts a path that is too long between two characters.
+// appendPath appends a path. It redacts API keys, which some clients put into the path, and cuts a
+// path that is too long, between two characters.
 func appendPath(b []byte, path string) []byte {
 	path = apikey.Redact(path)
 	if len(path) <= MaxPath {

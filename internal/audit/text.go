@@ -168,8 +168,8 @@ func (r *reader) end() error {
 	return r.err
 }
 
-// cutText splits s after the first encoded text, which must be an identifier, a plain text
-// or absent, as callers consist of.
+// cutText splits s after the first encoded text, which must be an identifier, a plain text or
+// absent, as in the encoding of a caller.
 func cutText(s string) (written, rest string, ok bool) {
 	if s == "" {
 		return "", "", false

@@ -31,7 +31,7 @@ type Trim struct {
 	AccountID string
 	From      int64     // the first block to remove
 	Before    time.Time // records before it are past the retention of the account's tier
-	excess    int64     // bytes to remove early; 0 removes only what is past its retention
+	excess    int64     // bytes to remove early; 0 means to remove only what is past its retention
 	ended     bool
 
 	Removed     Trimmed
@@ -41,9 +41,9 @@ type Trim struct {
 }
 
 // NextTrim returns the next step of retention at a time, or nil if nothing is to be removed. starts
-// are the starts of all logs, that with the oldest block first, and size is the size of all blocks.
-// Blocks that are past the retention of their tier go first. If there are none and the blocks take
-// more than maxBytes, the oldest go, whatever their tier.
+// are the starts of all logs, beginning with the log that has the oldest block, and size is the
+// size of all blocks. Blocks that are past the retention of their tier go first. If there are none
+// and the blocks take more than maxBytes, the oldest go, whatever their tier.
 func NextTrim(starts []LogStart, size, maxBytes int64, now time.Time) *Trim {
 	for _, s := range starts {
 		if before := expiry(s.Tier, now); s.Last.Before(before) {
@@ -66,7 +66,7 @@ func newTrim(s LogStart, before time.Time, excess int64) *Trim {
 }
 
 // Take decides about the next block of the log. It must be called for the blocks from t.From on in
-// their order, for at most TrimBlocks. Those that it takes are to be removed up to t.Base.
+// their order, for at most TrimBlocks. The blocks that it takes, up to t.Base, are to be removed.
 func (t *Trim) Take(b *OldBlock) {
 	t.ended = t.ended || t.excess == 0 && !b.Last.Before(t.Before) || t.excess > 0 && t.Bytes >= t.excess
 	if t.ended {

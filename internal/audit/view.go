@@ -31,7 +31,7 @@ type call struct {
 	method string
 }
 
-// caller is a key prefix, key and gateway in the encoding of the dictionary: few of them
+// caller is a key prefix, key and gateway in the encoding of the dictionary, because few of them
 // are ever decoded.
 type caller struct{ entry, prefix, key, gateway string }
 

@@ -4,8 +4,8 @@
 //
 // Files are compared by content, not by modification time, so it does not matter whether
 // a renewal writes a file in place, renames another over it, or changes a symbolic link.
-// A pair that does not match, as between the writes of its two files, is logged once, and
-// its previous version stays in use. It keeps no other pair from being reloaded.
+// A pair that does not match, as between the writes of its two files, is logged once, and its
+// previous version stays in use. Other pairs are reloaded nevertheless.
 package certificate
 
 import (
@@ -153,8 +153,8 @@ func (s *Set) Check() (changed bool) {
 	return changed
 }
 
-// logChanges logs what differs between two selections, and reports whether anything does.
-// before has the errors of the check before, by file.
+// logChanges logs what differs between two selections, and reports whether anything does. before
+// has the errors of the previous check, by file.
 func (s *Set) logChanges(previous, next *selection, before map[string]string) (changed bool) {
 	old := previous.byFile()
 	for _, p := range next.pairs {

@@ -123,7 +123,7 @@ func certName(key string) string {
 	return strings.TrimSuffix(key, ".key") + ".crt"
 }
 
-// load reads a pair of Config.Files[source]. It returns was, its previous version, if the
+// load reads a pair of Config.Files[source]. was is its previous version, which load returns if the
 // contents are the same.
 func (s *Set) load(f listed, source int, was *pair) (*pair, error) {
 	if f.err != nil {

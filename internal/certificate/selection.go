@@ -108,9 +108,9 @@ func (s *Set) read(previous *selection) (*selection, []failure) {
 	return next, failures
 }
 
-// index gives every name to its certificate. A name stays with the certificate that had it,
-// if its new version has it too: another certificate for it is left out, or its previous
-// version stays.
+// index gives every name to its certificate. A name stays with the certificate that had it, if the
+// new version of that certificate has it too. Another certificate with the name is then left out,
+// or its previous version stays.
 func (s *Set) index(pairs []*pair, old map[string]*pair) (*selection, []failure) {
 	next := &selection{byName: map[string]*pair{}}
 	for _, p := range pairs {
@@ -157,7 +157,7 @@ func (p *pair) names() []string {
 	return names
 }
 
-// claim gives p those of names that it has and no other pair holds.
+// claim gives p its names that no other pair holds.
 func (n *selection) claim(p *pair, names []string) {
 	own := p.names()
 	for _, name := range names {

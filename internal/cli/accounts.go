@@ -21,7 +21,7 @@ func newAccounts(a *app) *cobra.Command {
 		newAccountsState(a, "suspend", "suspended", "Suspend an account: its keys and gateways are refused at once, its webhooks wait"),
 		newAccountsState(a, "resume", "active", "Resume a suspended account"),
 		newAccountsDelete(a))
-	c.Aliases = nil // the singular is the command that works without a server
+	c.Aliases = nil // the command in the singular works without a server
 	c.Long = `Manage all accounts of a server. It needs a key of the account default, the operator's.
 
 To create accounts and keys directly in the store on this machine, without a key, see

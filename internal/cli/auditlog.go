@@ -101,8 +101,8 @@ func (o *auditLog) run(c *cobra.Command, _ []string) error {
 }
 
 // recordedChanges holds the requests of the management records that were read. A request that
-// changes something has two records: that of its authentication, and that of the change,
-// which also names the key and the outcome.
+// changes something has two records: one of its authentication and one of the change. The latter
+// also names the key and the outcome.
 type recordedChanges map[string]bool
 
 // repeats reports whether e is the authentication record of a request whose change was read
@@ -154,7 +154,7 @@ func (o *auditLog) row(e *client.AuditEntry) []string {
 }
 
 // time formats the time of a record. Rows that stay on the screen of a terminal have the
-// time of day, since a relative time would soon be wrong.
+// time of day, since a time relative to now would soon be wrong.
 func (o *auditLog) time(t time.Time) string {
 	switch {
 	case !o.Fitted():

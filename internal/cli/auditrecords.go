@@ -14,9 +14,9 @@ import (
 	"github.com/keygate/keygate/internal/cli/terminal"
 )
 
-// exportOverlap is how long before the last record a further export has to begin after one broke
-// off. Records are in the order in which requests ended, so that one that began some seconds
-// earlier may be missing.
+// exportOverlap is how long before the last record another export has to begin after an export
+// broke off. Records come in the order in which requests ended, so a record of a request that began
+// some seconds earlier may be missing.
 const exportOverlap = 10 * time.Second
 
 // exportRecords exports the records of the server that match the filter.
@@ -65,8 +65,8 @@ func createPart(file, part string) (*os.File, error) {
 	return os.OpenFile(part, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 }
 
-// finishPart gives a complete file its name. It does not replace another file where the file
-// system has hard links.
+// finishPart gives a complete file its name. If the file system has hard links, it does not replace
+// another file.
 func finishPart(part, file string) error {
 	err := os.Link(part, file)
 	if errors.Is(err, os.ErrExist) {

@@ -46,8 +46,8 @@ func OS() *System {
 	}
 }
 
-// What the linker sets in a release (-X .../internal/cli.release=v1.2.3), since what the Go command stamps into
-// the binary depends on the tags that a clone has. "" elsewhere.
+// The version that the linker sets in a release (-X .../internal/cli.release=v1.2.3), since the version that
+// the Go command stamps into the binary depends on the tags of the clone. "" elsewhere.
 //
 //nolint:gochecknoglobals // the linker sets nothing else
 var (
@@ -155,7 +155,7 @@ func newRoot(a *app) *cobra.Command {
 	flags.StringVar(&a.jq, "jq", "", "filter JSON with a jq `expression`; strings are printed as they are")
 	flags.StringVar(&a.Colour, "color", terminal.ColourAuto, "`when` to use colours: auto (on terminals), always or never")
 	flags.BoolVar(&a.NoHeaders, "no-headers", false, "leave out the column names of tables")
-	// cobra adds --version itself, but with -v, which people expect to mean verbose.
+	// cobra would add --version with the short form -v, which people expect to mean verbose.
 	root.Flags().Bool("version", false, "print the version")
 	root.Version = versionOf(a).String()
 	root.SetHelpFunc(printHelp)
@@ -263,8 +263,8 @@ func optionalID(flag, value string, args []string) (string, error) {
 	return idOf(flag, value, args)
 }
 
-// noneMissing refuses an empty argument, and an empty identifier as a flag. They come from a
-// script whose variable is not set, and must not select a default.
+// noneMissing refuses an empty argument, and an empty identifier as a flag. They come from scripts
+// in which a variable is not set, and must not select a default.
 func noneMissing(c *cobra.Command, args []string) error {
 	if slices.Contains(args, "") {
 		return usagef("an argument is empty: see %s --help", c.CommandPath())

@@ -21,8 +21,8 @@ const (
 	maxCompletions    = 100 // records that are offered
 )
 
-// values returns what may stand where a person wants completion, each followed by a tab and
-// a description if it has one.
+// values returns the possible values at the position to complete, each followed by a tab and a
+// description if it has one.
 type values func(a *app, c *cobra.Command, typed string) []string
 
 // serverValues is values from a server.
@@ -40,8 +40,8 @@ func fromServer(v serverValues) values {
 }
 
 // addCompletion adds the completion of values to the flags and arguments of c and of the
-// commands below it. Values from the server are left out without a message if it does not
-// return them in time.
+// commands below it. If the server does not return its values in time, they are left out without a
+// message.
 func (a *app) addCompletion(c *cobra.Command) {
 	add := func(f *pflag.Flag) {
 		complete, known := flagValues(c, f.Name)
@@ -192,8 +192,8 @@ func contextNames(a *app, _ *cobra.Command, _ string) (names []string) {
 // described joins a value and its description.
 func described(value, about string) string { return value + "\t" + terminal.Clean(about) }
 
-// offer returns the names and then the identifiers of the first records of a list. A record
-// without a name, or with one that a shell would split, is offered by its identifier alone.
+// offer returns the names and then the identifiers of the first records of a list. A record without
+// a name, or with a name that a shell would split, is offered by its identifier alone.
 func offer[T any](records iter.Seq2[T, error], describe func(*T) (id, name, about string)) (names []string) {
 	var ids []string
 	for r, err := range firstOf(maxCompletions, records) {

@@ -64,7 +64,7 @@ func (s composeService) settings(t *testing.T, name string) *config.Config {
 	t.Helper()
 	fs := pflag.NewFlagSet("serve", pflag.ContinueOnError)
 	loader := config.Register(fs)
-	// The first are those of the image.
+	// The first variables are the image's.
 	env := map[string]string{"KEYGATE_DATA_DIR": "/data", "KEYGATE_GATEWAY_ADDR": ":8080", "KEYGATE_OPS_ADDR": ":8082"}
 	values := map[string]string{"KEYGATE_SECRET_KEY": strings.Repeat("A", 43), "KEYGATE_GATEWAY_DOMAIN": "localhost"}
 	for key, text := range s.Environment {

@@ -31,7 +31,7 @@ func (o *configRun) apply(c *cobra.Command, args []string) error {
 }
 
 // ask shows the differences and asks whether to apply them; for each gateway that is to be deleted
-// it asks for the name. Afterwards it checks that the differences are still those that it showed.
+// it asks for the name. Afterwards it checks that the differences are still the same.
 func (o *configRun) ask(ctx context.Context) error {
 	changes := int64(0)
 	for _, d := range o.differences {
@@ -147,7 +147,7 @@ func (o *configRun) about(step string, err error) error {
 	return &mistakesError{step + ": " + strings.Join(lines, "\n"), len(lines), err}
 }
 
-// sayDone says which differences were applied before the one with the index failed did.
+// sayDone says which differences were applied before the difference with the index failed.
 func (o *configRun) sayDone(failed int, err error) {
 	var done, left []string
 	for i, d := range o.differences {

@@ -105,7 +105,7 @@ func (o *configRun) printMarkdown(list []*apply.Difference) error {
 	return writeMarkdown(o.Out, title, all)
 }
 
-// write writes what happens to a gateway. Of a directory, gateways that do not change are left out.
+// write writes what happens to a gateway. In the result for a directory, gateways that do not change are left out.
 func (o *configRun) write(w io.Writer, d *apply.Difference, when tense) {
 	if o.set.Dir != "" && d.Action == apply.Keep && !o.verbose {
 		return

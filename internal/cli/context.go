@@ -148,7 +148,7 @@ func newContextDelete(a *app) *cobra.Command {
 	}})
 }
 
-// contextOf returns the contexts, and the name of the one that args name.
+// contextOf returns the contexts, and the name of the context that args name.
 func (a *app) contextOf(args []string) (f *contextFile, name string, err error) {
 	if len(args) == 0 {
 		return nil, "", usagef("no context given: give its name as the argument")

@@ -7,11 +7,11 @@ import (
 	"github.com/keygate/keygate/internal/cli/terminal"
 )
 
-// searchedGateways is the most gateways among which printWhereItAnswers looks for the default one.
+// searchedGateways is the largest number of gateways among which printWhereItAnswers looks for the default gateway.
 const searchedGateways = 1000
 
-// printWhereItAnswers prints which requests reach the new gateway g, and which gateway those for
-// unknown hosts reach.
+// printWhereItAnswers prints which requests reach the new gateway g, and which gateway gets
+// requests for unknown hosts.
 func (a *app) printWhereItAnswers(ctx context.Context, api *client.Client, g *client.Gateway) {
 	name, host := terminal.Clean(g.Name), terminal.Clean(g.Hostname)
 	if g.Default {

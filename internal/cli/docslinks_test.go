@@ -36,7 +36,7 @@ func pages(t *testing.T) map[string]string {
 	return found
 }
 
-// prose returns the lines of a page, with those of code blocks empty.
+// prose returns the lines of a page. The lines of code blocks are empty.
 func prose(page string) []string {
 	lines, inBlock := strings.Split(page, "\n"), false
 	for i, line := range lines {

@@ -18,7 +18,7 @@ import (
 type documentFile struct {
 	name    string // in messages
 	content []byte
-	// source returns where a position in content comes from, as file:line:column.
+	// source returns the place that a position in content comes from, as file:line:column.
 	source func(line, column int) string
 	// secrets are not shown in messages.
 	secrets apply.Secrets
@@ -43,8 +43,8 @@ func (a *app) readDocument(name string) (*documentFile, error) {
 }
 
 // readSpec reads an OpenAPI document and puts the files that its path items refer to into it.
-// They must be below the directory refRoot, or, if that is "", below that of the document. That
-// of standard input is the working directory.
+// They must be below the directory refRoot, or, if that is "", below the directory of the document,
+// which for standard input is the working directory.
 func (a *app) readSpec(name, refRoot string) (*documentFile, error) {
 	d, err := a.readDocument(name)
 	if err != nil {
@@ -127,8 +127,8 @@ func (d *documentFile) invalid(mistakes int, err error) error {
 	return &mistakesError{text, mistakes, err}
 }
 
-// mistakes prints the problems of d that err consists of, one a line, as compilers do. It
-// returns the error to report after them. Any other error is returned as it is.
+// mistakes prints the problems of d that err consists of, one on a line, as compilers do, and
+// returns the error to report after them. It returns any other error unchanged.
 func (a *app) mistakes(d *documentFile, err error) error {
 	problems := fault.ProblemsOf(err)
 	var refused *client.Error

@@ -15,7 +15,7 @@ func effectFlag(f *pflag.FlagSet, to *bool) {
 	f.BoolVar(to, "effect", false, "also show what the change would have done to the requests of the last 24 hours")
 }
 
-// effectOptions returns the options of a dry run, with its effect if that is wanted.
+// effectOptions returns the options of a dry run, with WithEffect if the effect is wanted.
 func effectOptions(wanted bool, options ...client.Option) []client.Option {
 	if wanted {
 		options = append(options, client.WithEffect())

@@ -54,8 +54,8 @@ func (e *noContextError) Error() string {
 // errDifferent reports that config diff found differences. They are on standard output.
 var errDifferent = errors.New("differences found")
 
-// errNotValid reports that keys verify found a key that would not be let in. The reason is on
-// standard output.
+// errNotValid reports that keys verify found a key that would be refused. The reason is on standard
+// output.
 var errNotValid = errors.New("the key is not valid")
 
 // exitCode returns the exit status for err.
@@ -121,9 +121,9 @@ func exitOfStatus(status int) int {
 	}
 }
 
-// messages returns the text of err for the user: a message for each problem of a request
-// that is invalid, else one. If the input was wrong, that is the public message alone; if
-// an operation failed, it is the whole chain of errors.
+// messages returns the text of err for the user: a message for each problem of an invalid request,
+// else one message. If the input was wrong, this is the public message alone; if an operation
+// failed, it is the whole chain of errors.
 func messages(err error) []string {
 	var local *fault.Error
 	var refused *client.Error

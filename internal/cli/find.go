@@ -12,8 +12,8 @@ import (
 	"github.com/keygate/keygate/internal/id"
 )
 
-// Wherever a command takes an identifier, it takes a name as well: the functions of this
-// file find the identifier of what a person calls by a name.
+// Wherever a command takes an identifier, it takes a name as well. The functions of this file find
+// the identifier for a name.
 
 // notFoundError reports that a name selects no record.
 type notFoundError struct{ text string }
@@ -25,8 +25,8 @@ type ambiguousError struct{ text string }
 
 func (e *ambiguousError) Error() string { return e.text }
 
-// match is a record that a name selects: its identifier, its name, and what else tells it
-// apart from others.
+// match is a record that a name selects: its identifier, its name, and what else distinguishes it
+// from others.
 type match struct {
 	id   string
 	tell []string
@@ -128,8 +128,8 @@ func keyMatch(k *client.Key) match {
 	return m
 }
 
-// gatewayID returns the identifier of the gateway with an identifier, name or hostname. For
-// "" that is the default gateway of the command line.
+// gatewayID returns the identifier of the gateway with an identifier, name or hostname. For "" it
+// is the default gateway of the command line.
 func (a *app) gatewayID(api *client.Client, ref string) (string, error) {
 	if ref == "" {
 		return a.defaultGateway(api)
@@ -213,8 +213,8 @@ func hasMethods(of []string, methods string) bool {
 }
 
 // keyID returns the identifier of the key with an identifier, name or prefix. An active key
-// takes precedence over expired and revoked keys of the same name. The calls do not grow
-// with the number of keys.
+// takes precedence over expired and revoked keys of the same name. The number of calls does not
+// grow with the number of keys.
 func (a *app) keyID(api *client.Client, ref string) (string, error) {
 	if isID(ref) {
 		return ref, nil
@@ -236,8 +236,8 @@ func (a *app) keyID(api *client.Client, ref string) (string, error) {
 	return only("key", ref, nil, "give the whole name, or the prefix; keygate keys list -q TEXT finds names by a part")
 }
 
-// keyPrefix returns the prefix of a key if ref is one, or a whole key: that is never sent to
-// the server as a name.
+// keyPrefix returns the prefix of a key if ref is a prefix or a whole key. A whole key is never
+// sent to the server as a name.
 func keyPrefix(ref string) (string, bool) {
 	const random = 6 // characters of a prefix after its tag
 	for _, tag := range []string{"kga_", "kg_"} {
@@ -267,8 +267,7 @@ func (a *app) webhookID(api *client.Client, ref string) (string, error) {
 	}, webhookMatch)
 }
 
-// records are the records that the filters of a command name. Those that are not given are
-// empty.
+// records are the records that the filters of a command name. A filter that is not given is "".
 type records struct{ gateway, route, key, actor *string }
 
 // identify replaces the names in r by identifiers. No filter has a default.

@@ -19,7 +19,7 @@ func (a *app) refuseYAML() error {
 }
 
 // untilSignal returns a context for a command that follows, which ends with the command's context or when
-// a signal arrives. It is also that of later calls. The caller must call stop.
+// a signal arrives. It is also the context of later calls. The caller must call stop.
 func (a *app) untilSignal(c *cobra.Command) (ctx context.Context, stop context.CancelFunc) {
 	a.Context, stop = signal.NotifyContext(c.Context(), syscall.SIGINT, syscall.SIGTERM)
 	return a.Context, stop

@@ -14,8 +14,8 @@ import (
 // records have no such field.
 type identity struct{ id, name string }
 
-// identityOf returns the identity of the records of the command with this path. A command
-// that is not listed has that of its group.
+// identityOf returns the identity of the records of the command with this path. A command that is
+// not listed has the identity of its group.
 func identityOf(path string) identity {
 	switch path {
 	case "keygate account create", "keygate accounts":
@@ -110,8 +110,8 @@ func printsRecords(path string) bool {
 	}
 }
 
-// noneMatch returns what to say about an empty list: that nothing matches if c was given
-// flags that select records, else that there is nothing, with what to do next. Flags in
+// noneMatch returns the message for an empty list. If c was given flags that select records, it
+// says that nothing matches; otherwise it says that there is nothing, and what to do next. Flags in
 // except do not select.
 func noneMatch(c *cobra.Command, what, next string, except ...string) string {
 	selects := false

@@ -172,8 +172,8 @@ func limitOf(f *pflag.FlagSet, parts []gateway.Part) (any, error) {
 	}
 }
 
-// corsOf returns the object that the flags of its parts give; nil if there are no origins, which are the
-// first part.
+// corsOf returns the object that the flags of its parts give; nil without origins, which are the first
+// part.
 func corsOf(f *pflag.FlagSet, parts []gateway.Part) (any, error) {
 	cors := map[string]any{}
 	for i, p := range parts {
@@ -208,8 +208,8 @@ func putSettings(settings map[string]any, request any) error {
 	return json.Unmarshal(content, request)
 }
 
-// settingFields returns the settings of a gateway that commands show: those that are set, or always have a
-// value.
+// settingFields returns the settings of a gateway that commands show: settings that are set, and settings
+// that always have a value.
 func settingFields(g *client.Gateway) ([]terminal.Field, error) {
 	content, err := json.Marshal(g)
 	if err != nil {

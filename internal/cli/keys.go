@@ -83,8 +83,8 @@ func (o *keysCreate) run(c *cobra.Command, _ []string) error {
 	return o.printNewKey(k)
 }
 
-// printNewKey prints a key with its string. It fails if the response has no string,
-// which is the case when a lost response was replayed.
+// printNewKey prints a key with its string. It fails if the response has no string, as when a lost
+// response was replayed.
 func (a *app) printNewKey(k *client.NewKey) error {
 	err := a.PrintRecord(k, func() []terminal.Field {
 		return append(keyFields(&k.Key), filled(terminal.Field{"OVERLAP ENDS", terminal.Moment(k.OverlapEndsAt)}, terminal.Field{"KEY", k.Secret})...)

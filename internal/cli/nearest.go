@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// maxTypos is in how many characters a name may differ from the one that was probably meant.
+// maxTypos is the number of characters in which a name may differ from the name that was probably meant.
 const maxTypos = 2
 
 // nearestFlag returns the name of the flag that was probably meant, if err says that a flag

@@ -28,7 +28,7 @@ func oneGateway(a *app) *one {
 	return &one{app: a, flag: "gateway", usage: "`id`, name or hostname of the gateway; also the first argument", find: a.gatewayID}
 }
 
-// defaultGatewayOr is oneGateway that is the default gateway if none is named.
+// defaultGatewayOr is oneGateway with the default gateway if none is named.
 func defaultGatewayOr(a *app) *one {
 	return &one{app: a, flag: "gateway", usage: defaultGatewayUsage + "; also the first argument", optional: true, find: a.gatewayID}
 }

@@ -31,8 +31,8 @@ func openPrivate(path string) (*os.File, error) {
 	return f, nil
 }
 
-// isOwn reports whether a file belongs to the caller, or to the administrators: they own
-// what a member creates with raised rights.
+// isOwn reports whether a file belongs to the caller, or to the administrators, who own what a
+// member creates with raised rights.
 func isOwn(f *os.File) (bool, error) {
 	sd, err := windows.GetSecurityInfo(windows.Handle(f.Fd()), windows.SE_FILE_OBJECT, windows.OWNER_SECURITY_INFORMATION)
 	if err != nil {

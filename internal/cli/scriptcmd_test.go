@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/keygate/keygate/internal/keygatetest/awaittest"
 )
 
 func itoa(n int) string { return strconv.Itoa(n) }
@@ -126,13 +128,7 @@ func eventually(ts *testscript.TestScript, _ bool, args []string) {
 }
 
 // sameHour waits until the hour has at least a minute left, for reports by hour.
-func sameHour(ts *testscript.TestScript, _ bool, _ []string) {
-	now := time.Now()
-	if left := now.Truncate(time.Hour).Add(time.Hour).Sub(now); left < time.Minute {
-		ts.Logf("waiting %v for the next hour", left)
-		<-time.After(left)
-	}
-}
+func sameHour(*testscript.TestScript, bool, []string) { awaittest.Left(time.Hour, time.Minute) }
 
 // firstid prints the first identifier with a prefix in the standard output of the last
 // command.

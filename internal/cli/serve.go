@@ -84,15 +84,15 @@ func (o *serve) run(c *cobra.Command, _ []string) error {
 	})
 }
 
-// outliveReaders makes a write to a pipe without a reader an error: the Go runtime ends the process by
-// SIGPIPE otherwise, if the pipe is standard output or standard error. undo restores that.
+// outliveReaders makes a write to a pipe without a reader an error. Otherwise the Go runtime ends the
+// process by SIGPIPE, if the pipe is standard output or standard error. undo restores this.
 func outliveReaders() (undo func()) {
 	broken := make(chan os.Signal, 1) // nobody receives: the write returns an error as well
 	signal.Notify(broken, syscall.SIGPIPE)
 	return func() { signal.Stop(broken) }
 }
 
-// notify returns a channel that receives the signals that stop a server, and more.
+// notify returns a channel that receives the signals that stop a server, and the signals in more.
 func notify(more ...os.Signal) chan os.Signal {
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, append(more, syscall.SIGINT, syscall.SIGTERM)...)

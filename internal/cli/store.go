@@ -89,7 +89,7 @@ type progress struct {
 	last time.Time
 }
 
-// show prints a line when a table with rows begins, and every second while it is copied.
+// show prints a line when the copy of a table with rows begins, and every second until it ends.
 func (p *progress) show(table string, done, of int64) {
 	now := p.now()
 	if of == 0 || done == of || done > 0 && now.Sub(p.last) < time.Second {

@@ -26,7 +26,7 @@ func (o *spanFlags) span(now time.Time) (since, until time.Time, err error) {
 	return since, until, err
 }
 
-// check returns the check of a list with these flags. It sets the times that they give.
+// check returns the check of a list with these flags, which also sets the times.
 func (o *spanFlags) check(since, until *time.Time) func(*cobra.Command, []string) error {
 	return func(c *cobra.Command, _ []string) (err error) {
 		if err := noneEmpty(c); err != nil {

@@ -202,8 +202,8 @@ func (o *traffic) worthShowing(rows []client.TrafficRow) []client.TrafficRow {
 	return rows
 }
 
-// group returns the group of a row, with its name if it has one. A table that fits a
-// terminal has the name alone.
+// group returns the group of a row, with its name if it has one. In a table that fits a terminal it
+// is the name alone.
 func (o *traffic) group(r *client.TrafficRow, names *names) string {
 	id, label := str(r.Group), withID
 	if o.Fitted() {

@@ -92,8 +92,8 @@ func (a *app) readSigningSecret(file string) (string, error) {
 	return secret, nil
 }
 
-// printNewWebhook prints an endpoint with its new secret. It fails if the response
-// has no secret, which is the case when a lost response was replayed.
+// printNewWebhook prints an endpoint with its new secret. It fails if the response has no secret,
+// as when a lost response was replayed.
 func (a *app) printNewWebhook(w *client.NewWebhook) error {
 	err := a.PrintRecord(w, func() []terminal.Field {
 		return append(webhookFields(&w.Webhook), filled(

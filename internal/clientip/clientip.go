@@ -40,10 +40,10 @@ func (t *Trust) Trusted(addr netip.Addr) bool {
 }
 
 // ClientIP returns the client's address. If the peer is not a trusted proxy, that is
-// the peer's address. Otherwise it is the right-most address of the X-Forwarded-For
-// fields that does not belong to a trusted proxy, or the left-most address if all do.
-// The search stops at an element that is not a valid address, and the address to its
-// right is the client's.
+// the peer's address. Otherwise it is the right-most address of the X-Forwarded-For fields that
+// does not belong to a trusted proxy, or the left-most address if all belong to trusted proxies. An
+// element that is not a valid address ends the search; the client's address is then the one to its
+// right.
 //
 // forwardedFor holds the values of the X-Forwarded-For fields in their order.
 func (t *Trust) ClientIP(peer netip.Addr, forwardedFor []string) netip.Addr {
@@ -89,8 +89,8 @@ func (t *Trust) ClientBehind(peer netip.Addr, forwardedFor []string) netip.Addr 
 	return peer
 }
 
-// parse parses one element of X-Forwarded-For: an address, to which some proxies
-// append a port, and around which some put brackets if it is IPv6.
+// parse parses one element of X-Forwarded-For: an address. Some proxies append a port to it, and
+// some put brackets around an IPv6 address.
 func parse(s string) (netip.Addr, bool) {
 	if a, err := netip.ParseAddr(s); err == nil {
 		return a.Unmap().WithZone(""), true

@@ -1,5 +1,6 @@
-// Package cluster keeps a promise of several nodes that share a store: a change that was answered is in
-// force on every node. The protocol itself is in package lease; this package runs it.
+// Package cluster keeps a promise of nodes that share a store: once a call that makes a change has
+// returned, the change is in force on every node. The protocol itself is in package lease; this package
+// runs it.
 //
 //	Member: a node                                     Waiter: a node that serves mutations
 //

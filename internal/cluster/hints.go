@@ -43,8 +43,8 @@ func NewHints(from Notifications, log *slog.Logger) *Hints {
 // C returns the channel of hints.
 func (h *Hints) C() <-chan struct{} { return h.hints }
 
-// Start finds out whether notifications arrive, and begins to wait for them. If they do not, a hint is
-// given many times a second instead, and the log says so.
+// Start finds out whether notifications arrive, and begins to wait for them. If they do not, Hints
+// gives a hint many times a second instead, and the log says so.
 func (h *Hints) Start(ctx context.Context) error {
 	work, err := h.from.Probe(ctx)
 	switch {

@@ -47,8 +47,8 @@ type MemberConfig struct {
 	// Confirm is called after each Join, until it succeeds. The node does not decide about requests before:
 	// see Shares. Nil confirms nothing.
 	Confirm func(ctx context.Context) error
-	// Steer receives the time of the store's clock, if a call has said it, and how long the call took,
-	// before the answer to the call is used: see ratelimit.Clock. Nil ignores it.
+	// If a call has returned the time of the store's clock, Steer receives it, and how long the call
+	// took, before the answer is used: see ratelimit.Clock. Nil ignores it.
 	Steer func(now time.Time, took time.Duration)
 	// Serve makes the node go on after its lease has ended, with the configuration that it has.
 	Serve bool
@@ -75,7 +75,7 @@ type Member struct {
 	tooOld atomic.Pointer[string] // why this version cannot hold a lease, or nil
 }
 
-// NewMember returns a Member. The error is that of Random.
+// NewMember returns a Member. The error comes from Random.
 func NewMember(cfg MemberConfig) (*Member, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
@@ -93,7 +93,7 @@ func NewMember(cfg MemberConfig) (*Member, error) {
 // Follow sets the Follower. It must be called before Start.
 func (m *Member) Follow(f Follower) { m.cfg.Follower = f }
 
-// Held reports whether this node may decide about requests at this moment: it holds a lease, or was
+// Held reports whether this node may decide about requests at this moment: it holds a lease, or is
 // configured to go on without one. It does not allocate.
 func (m *Member) Held() bool {
 	return m.holder.Held() && !m.unconfirmed.Load() || m.serving.Load()
@@ -120,8 +120,8 @@ func (m *Member) Applied() {
 	m.wake.Notify()
 }
 
-// Restarted notes that the change log is of another history than what is in force here. The lease is
-// given up at once. It does not block.
+// Restarted notes that the change log has another history than the configuration in force here. The
+// lease is given up at once. It does not block.
 func (m *Member) Restarted() {
 	m.mu.Lock()
 	held := m.holder.Held()
@@ -166,8 +166,8 @@ func (m *Member) TooOld() string {
 	return ""
 }
 
-// Start begins to join, and returns when the lease is held. While the lease of another process with the same
-// name may be in use, it waits; if that is renewed meanwhile, the error is lease.ErrNameInUse.
+// Start begins to join, and returns when the lease is held. While another process with the same name may use
+// its lease, Start waits; if that lease is renewed meanwhile, the error is lease.ErrNameInUse.
 func (m *Member) Start(ctx context.Context) error {
 	if err := m.group.Start(m.run); err != nil {
 		return fmt.Errorf("start the lease: %w", err)
@@ -292,7 +292,7 @@ func (m *Member) call(ctx context.Context, c lease.Call, reports *reports) {
 // confirmRetry is the wait after Confirm has failed.
 const confirmRetry = 100 * time.Millisecond
 
-// confirm calls Confirm until it succeeds or the lease of the epoch is not the newest any more.
+// confirm calls Confirm until it succeeds, or until the lease of the epoch is no longer the newest.
 func (m *Member) confirm(ctx context.Context, epoch int64) {
 	for logged := false; ; logged = true {
 		err := m.cfg.Confirm(ctx)

@@ -11,11 +11,11 @@ const (
 	// sameTime is how far the offset of the wall clock from the monotonic clock may have moved before
 	// the machine is taken to have been suspended. Two readings within one call differ by less.
 	sameTime = time.Millisecond
-	// tight is how long a measurement of the offsets may take. In one that takes longer, the thread may
-	// have been descheduled between two readings.
+	// tight is how long a measurement of the offsets may take. If it takes longer, the thread may have
+	// been descheduled between two readings.
 	tight = 100 * time.Microsecond
-	// ahead is how far a quick clock is ahead of the clock it stands for, so that it is never behind: a
-	// suspension that is not noticed is shorter than sameTime and what a measurement may be wrong by.
+	// ahead is how far a quick clock is ahead of the clock it stands for, so that it is never behind. A
+	// suspension that is not noticed is shorter than sameTime plus the error of a measurement.
 	ahead = 2 * sameTime
 )
 
@@ -23,10 +23,10 @@ const (
 // suspended, without a system call in the usual case. It is never behind clock, and ahead of it by 3 ms at
 // most. It is safe for concurrent use and does not allocate, except after a suspension.
 //
-// A suspension, as every step of the wall clock, moves the wall clock away from the monotonic clock, and
-// both are cheap to read. As long as they have not moved apart, clock and the monotonic clock have not
-// either. Only a step of the wall clock back by just as long as a suspension lasted, before anything reads
-// the quick clock, would hide that suspension.
+// A suspension, like every step of the wall clock, moves the wall clock away from the monotonic clock, and
+// both are cheap to read. While these two have not moved apart, clock and the monotonic clock have not
+// either. A suspension would be missed only if the wall clock stepped back by exactly its length before
+// anything reads the quick clock.
 func NewQuickClock(clock func() lease.Instant) func() lease.Instant {
 	return (&quickClock{clock: clock, readings: readings(time.Now())}).read
 }

@@ -39,8 +39,8 @@ type SharesConfig struct {
 	// Changed is called when the share of this node has changed, before the change that caused it is in
 	// force.
 	Changed func()
-	// Interval is the time between two reads of the nodes, by which a share grows after others have left.
-	// Zero means 1 s.
+	// Interval is the time between two reads of the nodes. A share grows with the first read after other
+	// nodes have left. Zero means 1 s.
 	Interval time.Duration
 	Log      *slog.Logger
 }
@@ -138,8 +138,8 @@ func (s *Shares) Joined(ctx context.Context) error {
 	return nil
 }
 
-// Confirm returns nil when every other node that decides about requests has taken account of this node,
-// which has joined before the call.
+// Confirm returns nil when every other node that decides about requests has taken account of this node.
+// This node must have joined before the call.
 func (s *Shares) Confirm(ctx context.Context) error {
 	p, err := s.cfg.Store.AnnounceNode(ctx, s.cfg.Node)
 	if err != nil {

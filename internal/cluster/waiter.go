@@ -24,7 +24,7 @@ type ViewStore interface {
 	LeaseView(ctx context.Context, about []lease.Position) (*lease.View, error)
 	// EndLease ends a lease if the grant is its newest, as Row.End says, and reports whether it was.
 	EndLease(ctx context.Context, s lease.Seen) (bool, error)
-	// SettleServer records that one lease was waited out on the server of a View.
+	// SettleServer records that the time of a lease has passed on the server of a View.
 	SettleServer(ctx context.Context, server string) error
 }
 
@@ -34,7 +34,7 @@ const (
 	slowPoll    = 25 * time.Millisecond
 	idlePoll    = time.Second // at most, while nobody waits
 	viewTimeout = 2 * time.Second
-	// failingWithin is how long reads may fail before those who wait are given up.
+	// failingWithin is how long reads may fail before the waiters get an error.
 	failingWithin = 5 * time.Second
 )
 
@@ -175,7 +175,7 @@ func (w *Waiter) pause(p *poller) time.Duration {
 // jittered returns between half of d and one and a half.
 func jittered(d time.Duration) time.Duration { return d/2 + time.Duration(rand.Int64N(int64(d)+1)) }
 
-// poll reads the leases, ends those that ran out, and answers who waits.
+// poll reads the leases, ends leases that ran out, and answers the waiters.
 func (w *Waiter) poll(ctx context.Context, p *poller) {
 	w.mu.Lock()
 	waiting := make([]*await, 0, len(w.waiting))
@@ -213,7 +213,7 @@ func (w *Waiter) poll(ctx context.Context, p *poller) {
 	w.write(ctx, v)
 }
 
-// write ends the leases that ran out, and records the server when one lease was waited out on it.
+// write ends the leases that ran out, and records the server once the time of a lease has passed on it.
 func (w *Waiter) write(ctx context.Context, v *lease.View) {
 	ctx, cancel := context.WithTimeout(ctx, viewTimeout)
 	defer cancel()
@@ -233,7 +233,7 @@ func (w *Waiter) write(ctx context.Context, v *lease.View) {
 	}
 }
 
-// failed notes that the leases could not be read. Nobody is answered without having read them.
+// failed notes that the leases could not be read. No waiter gets an answer before they are.
 func (w *Waiter) failed(ctx context.Context, p *poller, err error) {
 	if ctx.Err() != nil {
 		return
@@ -260,7 +260,7 @@ func (w *Waiter) finishAll(err error) {
 	}
 }
 
-// finish answers a, unless it has given up.
+// finish answers a, unless its caller has given up.
 func (w *Waiter) finish(a *await, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

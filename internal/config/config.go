@@ -43,13 +43,13 @@ type Config struct {
 	// Role is what this node serves: RoleAll, RoleGateway or RoleControl.
 	Role string
 
-	// NodeName is the name of this node among those that share the database.
+	// NodeName is the name of this node among the nodes that share the database.
 	NodeName string
 
 	// LeaseTTL is how long this node may serve without the database.
 	LeaseTTL time.Duration
 
-	// OnDatabaseLoss is what this node does after that: LossRefuse or LossServe.
+	// OnDatabaseLoss is what this node does afterwards: LossRefuse or LossServe.
 	OnDatabaseLoss string
 
 	// SecretKeyFile holds the key that encrypts stored secrets.
@@ -60,8 +60,8 @@ type Config struct {
 	SecretKey, AdminKey Secret
 
 	// TLSCert and TLSKey are the values of the settings for the certificates of the
-	// data plane, joined by commas; AdminTLSCert and AdminTLSKey are those for the
-	// management listener. "" means plain HTTP.
+	// data plane, joined by commas; AdminTLSCert and AdminTLSKey are the values for the management
+	// listener. "" means plain HTTP.
 	TLSCert, TLSKey           string
 	AdminTLSCert, AdminTLSKey string
 
@@ -126,8 +126,8 @@ type Config struct {
 	AuditMaxBytes int64
 	auditMaxBytes string // AuditMaxBytes as it was written
 
-	// SpoolMaxBytes is the maximum size of what the PostgreSQL database did not take and is kept in
-	// SpoolDir.
+	// SpoolMaxBytes is the maximum size of the records in SpoolDir, which the PostgreSQL database
+	// did not take yet.
 	SpoolMaxBytes int64
 	spoolMaxBytes string // SpoolMaxBytes as it was written
 
@@ -154,7 +154,7 @@ func (c *Config) DatabaseFile() string { return filepath.Join(c.DataDir, "keygat
 // account-level key.
 func (c *Config) AdminKeyFile() string { return filepath.Join(c.DataDir, "admin.key") }
 
-// FingerprintFile returns the path of the file from which a start with SecretKey recognizes that
+// FingerprintFile returns the path of the file by which a start with SecretKey recognizes whether
 // it is the key of the store.
 func (c *Config) FingerprintFile() string { return filepath.Join(c.DataDir, "secret.fingerprint") }
 

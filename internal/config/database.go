@@ -22,8 +22,8 @@ func parseDatabaseURL(to *Secret, s string) error {
 // DatabaseText returns DatabaseURL without its password and parameters, for people.
 func (c *Config) DatabaseText() string { return databaseText(c.DatabaseURL) }
 
-// databaseText returns a URL without what may be secret: the password, and the parameters, of which
-// some are passwords.
+// databaseText returns a URL without its secrets: without the password, and without the parameters,
+// because some are passwords.
 func databaseText(s Secret) string {
 	if s == "" {
 		return ""

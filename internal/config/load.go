@@ -86,10 +86,9 @@ func Register(fs *pflag.FlagSet) *Loader {
 	return &Loader{flags: fs}
 }
 
-// Load returns the settings. The value of each is that of the flag, else that of the
-// environment variable, else that in the file, else the default. An empty environment
-// variable counts as not set. env looks up a variable, as os.LookupEnv does. Errors
-// about a value are of type *Error.
+// Load returns the settings. The value of each comes from the flag, else from the environment
+// variable, else from the file; else it is the default. An empty environment variable counts as not
+// set. env looks up a variable, as os.LookupEnv does. Errors about a value are of type *Error.
 func (l *Loader) Load(env func(string) (string, bool)) (*Config, error) {
 	lookup := func(name string) (string, bool) {
 		s, ok := env(name)

@@ -87,7 +87,7 @@ func TestSourcesTakePrecedenceInOrder(t *testing.T) {
 	}
 }
 
-// Guarantee: the defaults are those of the contract's table.
+// Guarantee: the defaults are as in the contract's table.
 func TestDefaultsAreThoseOfTheContract(t *testing.T) {
 	c, err := load(t, nil, nil, "")
 	if err != nil {

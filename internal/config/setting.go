@@ -25,7 +25,7 @@ type setting struct {
 	usage    string // with the value's placeholder in back quotes
 	isBool   bool   // the flag may be given without a value
 	isList   bool   // the flag may be repeated; its values are joined by commas
-	isJoined bool   // one value of several parts, which may be a list in the file
+	isJoined bool   // a value of several parts, which may be a list in the file
 	// parse validates text and stores it. Its error says what is wrong and what to
 	// write instead. parse is nil if this version does not have the feature.
 	parse func(c *Config, text string) error
@@ -191,8 +191,8 @@ func parseAddress(to *string, s string) error {
 	return nil
 }
 
-// parsePath accepts the path of a file or directory, or several joined by commas. It refuses what a
-// shell would have replaced, because nothing replaces it here.
+// parsePath accepts the path of a file or directory, or several joined by commas. It refuses a
+// beginning that a shell would have replaced, such as ~/, because nothing replaces it here.
 func parsePath(to *string, s string) error {
 	for part := range strings.SplitSeq(s, ",") {
 		part = strings.TrimSpace(part)
@@ -204,8 +204,8 @@ func parsePath(to *string, s string) error {
 	return nil
 }
 
-// parseAccessLog accepts off, stdout or a path. A word that is meant for one of the two is not the
-// name of a file.
+// parseAccessLog accepts off, stdout or a path. A word that is probably meant as off or stdout is
+// refused, not taken for the name of a file.
 func parseAccessLog(to *string, s string) error {
 	switch strings.ToLower(s) {
 	case "", "stderr", "-", "on", "true", "yes", "false", "no", "none", "disabled", "enabled", "stdout", "off":

@@ -18,7 +18,7 @@ const (
 	MaxAccountLiveKeys      = 2_000_000  // not revoked
 	MaxAccountResponses     = 100_000    // to calls with an Idempotency-Key
 	MaxAccountResponseBytes = 256 << 20
-	MaxAccountRevisionBytes = 1 << 30  // of revisions as stored; beyond it old ones are removed
+	MaxAccountRevisionBytes = 1 << 30  // of revisions as stored; beyond it old revisions are removed
 	MaxAccountConfiguration = 64 << 20 // bytes of what every node has in memory, see AccountCounts
 )
 
@@ -44,7 +44,7 @@ const trimWait = DefaultTrimPeriod
 // eventsWait is the time after which there may be room for an event again.
 const eventsWait = 5 * time.Second
 
-// roomForKey checks that the actor's account may have the key k besides those that it has. Otherwise the error is
+// roomForKey checks that the actor's account may have the key k in addition to its keys. Otherwise the error is
 // fault.Conflict.
 func (s *Service) roomForKey(ctx context.Context, w *work, k *apikey.Key) error {
 	bytes := keyBytes(k)
@@ -117,7 +117,7 @@ func (s *Service) roomForEvent(actor *Actor) error {
 		"the deliveries of this account's events are written more slowly than it raises events, and too many events wait: retry later, or subscribe fewer webhook endpoints to them")
 }
 
-// roomForRevision checks that one more revision may be stored for the account, and the event of it raised. Otherwise
+// roomForRevision checks that one more revision may be stored for the account, and its event be raised. Otherwise
 // the error is fault.RateLimitExceeded. An account may have twice as many bytes of revisions as are kept, because
 // maintenance removes them only once a minute.
 func (s *Service) roomForRevision(ctx context.Context, tx AccountReader, actor *Actor) error {
@@ -133,9 +133,9 @@ func (s *Service) roomForRevision(ctx context.Context, tx AccountReader, actor *
 		"the revisions of this account's gateways take more than %s: old ones are removed once a minute, so push again then; if that does not help, the newest ones alone take as much: delete gateways that are not used, or push smaller documents", inMiB(most))
 }
 
-// mayGrow is called by an operation that may make the configuration of the actor's account larger, before it
-// does. At the end of the transaction, an account that has become larger than it may is fault.Conflict. What an
-// account has beyond the bound already, from before, stays as it is.
+// mayGrow is called by an operation before it makes the configuration of the actor's account larger. At the end
+// of the transaction, an account that has grown beyond its bound is fault.Conflict. An account that was beyond
+// the bound already keeps what it has.
 func (w *work) mayGrow(ctx context.Context) error {
 	if w.sized {
 		return nil
@@ -170,7 +170,7 @@ func (b *AccountBounds) checkConfiguration(n *AccountCounts) error {
 		sizeText(n.ConfigurationBytes()), sizeText(most), sizeText(n.GatewayBytes), sizeText(n.RouteBytes), sizeText(n.KeyBytes), sizeText(n.WebhookBytes))
 }
 
-// roomForRoutes checks that the routes of the account may take that many more bytes.
+// roomForRoutes checks that the routes of the account may take so many more bytes.
 func (s *Service) roomForRoutes(ctx context.Context, tx AccountReader, actor *Actor, more int64) error {
 	if more <= 0 {
 		return nil
@@ -201,8 +201,8 @@ func sizeText(bytes int64) string {
 
 func inMiB(bytes int64) string { return fmt.Sprintf("%d MiB", bytes>>20) }
 
-// fullAccount returns the refusal of a call that would store more than an account may have, until
-// something has been removed, as it may have been after wait.
+// fullAccount returns the refusal of a call that would store more than an account may have. wait is
+// the time after which something may have been removed.
 func fullAccount(now time.Time, wait time.Duration, most int64, format string, args ...any) error {
 	refusal := fault.New(fault.RateLimitExceeded, format, args...)
 	refusal.Limit = &fault.Limit{Limit: most, ResetAt: now.Add(wait + time.Second - 1).Unix(), Scope: ratelimit.AccountScope.String()}

@@ -35,7 +35,7 @@ func (s *Service) FirstStart(ctx context.Context, given string) (secret string, 
 
 // FirstNode creates the account default with an admin key, unless the account exists, in a store that
 // several nodes share: exactly one of them creates it. The others, and later starts, get "" and
-// change nothing, so that a key which was revoked stays so.
+// change nothing, so that a revoked key stays revoked.
 func (s *Service) FirstNode(ctx context.Context, given string) (secret string, err error) {
 	_, err = view(ctx, s, func(tx ReadTx) (*account.Account, error) {
 		return tx.AccountByName(ctx, account.Default)
@@ -104,7 +104,7 @@ func (s *Service) insertAccount(ctx context.Context, w *work, a account.Account,
 	if err := w.changed(ctx, snapshot.AccountChange, a.ID); err != nil {
 		return nil, err
 	}
-	// The records of the key are the account's own, which must not see the operator's key.
+	// The account sees the records of its key, so they must not name the operator's key.
 	actor := w.actor
 	w.actor = trusted(SystemActor, &a)
 	key, err := s.insertAdminKey(ctx, w, firstKeyName, secret)

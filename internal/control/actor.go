@@ -27,7 +27,7 @@ type Actor struct {
 	KeyPrefix string
 	Scope     apikey.Scopes
 	Source    gateway.Source // what a push by this actor is recorded as
-	Method    string         // of the request; "" without one, as the fields below
+	Method    string         // of the request; "" without a request, like the fields below
 	Path      string         // without the query
 	ClientIP  string
 	RequestID string

@@ -11,9 +11,9 @@ import (
 
 // CompareRevisions returns what differs between two revisions of a gateway, as if to had been pushed
 // while from was in force. from may be 0 for the state before the first revision. Routes that were
-// removed have the identifiers that they had in from, the others those of to. Settings are those that
-// to sets, if it is a configuration file, and from does not (nil) or otherwise. Revisions that do not
-// exist, or are no longer kept, are fault.NotFound.
+// removed have the identifiers of from, the others the identifiers of to. Settings are the settings
+// of to, if it is a configuration file, whose values differ from those in from (nil if from has
+// none). Revisions that do not exist, or are no longer kept, are fault.NotFound.
 func (s *Service) CompareRevisions(ctx context.Context, actor *Actor, gatewayID string, from, to int64) (*PushResult, error) {
 	before := &gateway.Revision{}
 	after, err := readOf(ctx, s, actor, gatewayID, func(tx ReadTx, g *gateway.Gateway) (*gateway.Revision, error) {
@@ -46,8 +46,8 @@ func (s *Service) CompareRevisions(ctx context.Context, actor *Actor, gatewayID 
 	}, nil
 }
 
-// compareSettings returns the settings that after sets, and before does not or otherwise. One that a file
-// does not set stays as it is when the file is pushed.
+// compareSettings returns the settings of after that before does not set or sets differently. A setting
+// that a file does not set stays as it is when the file is pushed.
 func compareSettings(before, after *gateway.Revision) ([]SettingChange, error) {
 	var values [2]map[string]any
 	for i, r := range []*gateway.Revision{before, after} {

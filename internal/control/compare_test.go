@@ -123,7 +123,7 @@ func showSorted(r *control.PushResult) string {
 	return show(r)
 }
 
-// Guarantee: the record of a revision is that of the list, and is not found like the revision itself.
+// Guarantee: the record of a revision is the same as in the list, and is not found if the revision is not.
 func TestRevisionRecord(t *testing.T) {
 	p := newPushed(t, 3)
 	list := must[[]gateway.Revision](p.harness)(p.Revisions(ctx(), p.caller, p.id, 10, 0))

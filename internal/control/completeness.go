@@ -25,13 +25,13 @@ type Completeness struct {
 
 type completenessKey struct{}
 
-// WithCompleteness returns a context that makes the operation called with it set to.
+// WithCompleteness returns a context for an operation, which sets to.
 func WithCompleteness(ctx context.Context, to *Completeness) context.Context {
 	return context.WithValue(ctx, completenessKey{}, to)
 }
 
-// sync flushes the records in memory. It gives up after syncWithin. If the store does not have them all then, it logs
-// this, and the Completeness of ctx says so.
+// sync flushes the records in memory. It gives up after syncWithin. If the store does not have all of them by then,
+// it logs this, and the Completeness of ctx says so.
 func (s *Service) sync(ctx context.Context, from Syncer) {
 	within, cancel := context.WithTimeout(ctx, syncWithin)
 	defer cancel()

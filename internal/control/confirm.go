@@ -10,8 +10,9 @@ import (
 	"github.com/keygate/keygate/internal/snapshot"
 )
 
-// confirmWithin is how long a call waits until its change is in force on every node, and
-// acknowledgedWithin how long a call that does not wait looks at how many have it.
+// confirmWithin is how long a call waits until its change is in force on every node.
+// acknowledgedWithin is how long a call that does not wait may take to count the nodes that have
+// it.
 const (
 	confirmWithin      = 30 * time.Second
 	acknowledgedWithin = 2 * time.Second
@@ -31,17 +32,17 @@ type Everywhere interface {
 
 // CommitReporter is implemented by the transactions of a store that several nodes share.
 type CommitReporter interface {
-	// OnCommit makes Update call f with the position of the newest change that the transaction has made or seen, and the
-	// number of the newest one of the account. It does so before it returns nil, and in no other case.
+	// OnCommit makes Update call f before it returns nil, and only then. f gets the position of the newest change that
+	// the transaction has made or seen, and the number of the account's newest change.
 	OnCommit(accountID string, f func(p snapshot.Position, ofAccount int64))
 }
 
-// Receipt is where an operation reports on its change. It is passed in the context.
+// Receipt receives the report of an operation on its change. It is passed in the context.
 type Receipt struct {
 	// NoWait makes the operation return before other nodes have the change.
 	NoWait bool
-	// Change is the number of the account's newest change that the operation has seen or made, and tells nothing of
-	// other accounts. It is 0 if there is only one node.
+	// Change is the number of the account's newest change that the operation has seen or made. It reveals nothing
+	// about other accounts. It is 0 if there is only one node.
 	Change int64
 	// Acknowledged is how many of the Nodes have the change, with NoWait. Nodes is 0 if this is not
 	// known.
@@ -68,8 +69,8 @@ func (s *Service) Confirm(ctx context.Context, accountID string) error {
 	return s.confirm(ctx, head, number)
 }
 
-// confirm waits until the changes up to p, which are committed, are in force on every node. number is that of the
-// account's newest change. It ends with ctx: the changes stand whether or not anybody waits.
+// confirm waits until the changes up to p, which are committed, are in force on every node. number is the number
+// of the account's newest change. It ends with ctx: the changes stand whether or not anybody waits.
 func (s *Service) confirm(ctx context.Context, p snapshot.Position, number int64) error {
 	if s.cfg.Everywhere == nil {
 		return nil

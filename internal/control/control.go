@@ -24,8 +24,8 @@ import (
 
 // Publisher brings the data plane up to date with the store.
 type Publisher interface {
-	// CatchUp returns when this node's data plane has applied the changes in only, or if there
-	// are none, every change that was committed before the call. It does not wait for others.
+	// CatchUp returns when this node's data plane has applied the changes in only or, if only is
+	// empty, every change that was committed before the call. It does not wait for other nodes.
 	CatchUp(ctx context.Context, only ...snapshot.Change) error
 }
 
@@ -49,8 +49,8 @@ type Config struct {
 	// Wake notifies the webhook sender that there may be new deliveries. It must not block.
 	// If it is nil, the sender finds them by polling.
 	Wake func()
-	// EventsFull reports whether so many events of an account wait for their deliveries to be written that its calls
-	// must raise no more. Nil means that none ever is.
+	// EventsFull reports whether an account must raise no more events, because too many wait for their deliveries to
+	// be written. Nil means that it always may.
 	EventsFull func(accountID string) bool
 	// AuditSync flushes the audit records of both planes to the store. If it is nil, lists
 	// contain only what is in the store.
@@ -60,7 +60,7 @@ type Config struct {
 	// Sources report on the data plane.
 	Sources Sources
 	// Repositories syncs the Git repositories that gateways follow. If it is nil, no gateway can be
-	// connected with one.
+	// connected to a repository.
 	Repositories RepositorySyncer
 	// MaxAccountRoutes is the maximum number of routes of all gateways of an account; 0 means
 	// gateway.MaxAccountRoutes.
@@ -95,8 +95,7 @@ type Idempotency struct {
 
 type idempotencyKey struct{}
 
-// WithIdempotency returns a context that makes the operation called with it store its
-// response.
+// WithIdempotency returns a context for an operation, which then stores its response.
 func WithIdempotency(ctx context.Context, i *Idempotency) context.Context {
 	return context.WithValue(ctx, idempotencyKey{}, i)
 }
@@ -196,7 +195,7 @@ type PushResult struct {
 }
 
 // SettingChange is a setting of a gateway or route before and after a push, as the audit log shows it: nil
-// for none, *** for a secret, and a digest for certificates.
+// if it is not set, *** for a secret, and a digest for certificates.
 type SettingChange struct {
 	Field         string // without "gateway."
 	Before, After any

@@ -26,8 +26,8 @@ func (s *Service) CreateGateway(ctx context.Context, actor *Actor, p gateway.Pat
 
 // CreateGatewayFrom creates a gateway. A document becomes revision 1, without an event; if it is invalid,
 // nothing is created. A hostname that is in use is fault.Conflict. If the gateway becomes the default
-// gateway, the former one loses that in the same transaction. Errors of the file name the field as
-// "config.gateway.name", those of a spec as "spec".
+// gateway, the former default gateway stops being it in the same transaction. Errors of the file name the
+// field as "config.gateway.name", errors of a spec as "spec".
 func (s *Service) CreateGatewayFrom(ctx context.Context, actor *Actor, in NewGateway) (*gateway.Gateway, error) {
 	n, err := s.readCreation(ctx, actor, in)
 	if err != nil {
@@ -52,7 +52,7 @@ func (s *Service) CreateGatewayFrom(ctx context.Context, actor *Actor, in NewGat
 }
 
 // PreviewGateway returns what CreateGatewayFrom would create: the settings that differ from the defaults, and
-// the routes. It fails where CreateGatewayFrom would, and changes nothing.
+// the routes. It fails if CreateGatewayFrom would, and changes nothing.
 func (s *Service) PreviewGateway(ctx context.Context, actor *Actor, in NewGateway) (*PushResult, error) {
 	n, err := s.readCreation(ctx, actor, in)
 	if err != nil {
@@ -269,8 +269,8 @@ func (s *Service) insertGateway(ctx context.Context, actor *Actor, n *creation, 
 }
 
 // checkHostname checks that g may get its hostname, if it did not have it before. If another account has
-// it, the error is fault.Conflict. If another gateway of the account has it, that may give it up first, so
-// checkHostname returns a warning; the transaction that sets the hostname refuses it.
+// it, the error is fault.Conflict. If another gateway of the account has it, that gateway may give it up
+// first, so checkHostname only returns a warning. The transaction that sets the hostname refuses it.
 func checkHostname(ctx context.Context, tx GatewayReader, before string, g *gateway.Gateway, field string) ([]string, error) {
 	if g.Hostname == before {
 		return nil, nil

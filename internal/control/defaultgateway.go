@@ -28,7 +28,7 @@ func putDefault(e *gatewayEdit, actor *Actor, o Optional[bool]) error {
 	return nil
 }
 
-// applyDefault sets Default of g, which has it set before if g is the default gateway anyway.
+// applyDefault sets Default of g. If g is the default gateway anyway, it is set already.
 func (e *gatewayEdit) applyDefault(g *gateway.Gateway) error {
 	if !e.isDefault.Present {
 		return nil
@@ -50,7 +50,7 @@ func isFirst(ctx context.Context, tx GatewayReader, actor *Actor) (bool, error) 
 	return len(some) == 0, err
 }
 
-// clearDefault makes the default gateway, if there is one, an ordinary one.
+// clearDefault makes the default gateway, if there is one, an ordinary gateway.
 func (w *work) clearDefault(ctx context.Context) error {
 	former, err := w.DefaultGateway(ctx)
 	if fault.CodeOf(err) == fault.NotFound {
@@ -62,8 +62,8 @@ func (w *work) clearDefault(ctx context.Context) error {
 	return w.setDefault(ctx, former, false)
 }
 
-// lastBeside returns the gateway of the account default that is left when another one is deleted, or nil if it is not
-// just one. It becomes the default gateway.
+// lastBeside returns the only gateway of the account default that is left when another one is deleted, or nil if
+// several or none are left. It becomes the default gateway.
 func (w *work) lastBeside(ctx context.Context, gone *gateway.Gateway) (*gateway.Gateway, error) {
 	if !w.actor.Account.IsDefault() {
 		return nil, nil

@@ -13,8 +13,8 @@ import (
 )
 
 // DeliveryDetail is one delivery with the request of its last attempt: the exact body, and the
-// headers. The headers have no signatures if no attempt was made yet, or if the secret that
-// signed the attempt was rotated since.
+// headers. The headers have no signatures if no attempt was made yet, or if the secret has been
+// rotated since the attempt.
 type DeliveryDetail struct {
 	webhook.Delivery
 	RequestHeaders map[string]string
@@ -160,9 +160,9 @@ func (s *Service) Redeliver(ctx context.Context, actor *Actor, deliveryID string
 	})
 }
 
-// RecoverWebhook delivers again the events whose deliveries failed at or after since and that
-// were not delivered again, and returns their number. Each batch is one transaction, so if it
-// fails midway, calling it again continues with the rest.
+// RecoverWebhook redelivers the events whose deliveries failed at or after since and that were not
+// redelivered yet, and returns their number. Each batch is one transaction, so after a failure
+// another call continues with the rest.
 func (s *Service) RecoverWebhook(ctx context.Context, actor *Actor, webhookID string, since time.Time) (int, error) {
 	before, more := 0, true
 	for more {

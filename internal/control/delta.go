@@ -26,7 +26,7 @@ func (d *delta) isEmpty() bool { return len(d.added)+len(d.removed)+len(d.change
 // yieldEvery is the number of routes after which a long comparison lets other goroutines run.
 const yieldEvery = 256
 
-// deltaOf compares the current routes with those of doc. A limit that was set through the API
+// deltaOf compares the current routes with the routes of doc. A limit that was set through the API
 // stays if doc is a spec without a limit for the route.
 func deltaOf(current []gateway.Route, doc *document, gatewayID string, now time.Time) delta {
 	remaining := make(map[string]*gateway.Route, len(current))
@@ -71,7 +71,7 @@ func (d *delta) update(was *gateway.Route, r gateway.Route, keepsLimit bool) gat
 		after.Version++
 		d.changed, d.replaced = append(d.changed, after), append(d.replaced, was)
 	case after.Source != before.Source || after.LimitByAPI != before.LimitByAPI:
-		// Unchanged for callers: it only comes from another kind of document now.
+		// For its callers the route is unchanged: it only comes from another kind of document now.
 		after.Version++
 		d.unchanged++
 	default:

@@ -18,8 +18,8 @@ import (
 // nil, and secrets "***".
 type fields map[string]any
 
-// differ returns the fields that differ. before or after is nil for a record that does not
-// exist.
+// differ returns the fields that differ. before is nil if the record did not exist, and after if it
+// does not exist any more.
 func differ(before, after fields) audit.Diff {
 	d := audit.Diff{}
 	for name := range maps.Keys(before) {

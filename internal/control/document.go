@@ -29,7 +29,7 @@ type document struct {
 
 	warnings func(upstreamURL string) []string
 
-	// Of a document from a repository: its commit, who wrote that, and what else the push's
+	// For a document from a repository: its commit, the commit's author, and what the push's
 	// transaction does first.
 	commit string
 	author string
@@ -44,9 +44,8 @@ func readSpec(content []byte) (*document, error) {
 	return &document{kind: gateway.SpecDocument, content: content, routes: spec.Routes, warnings: spec.Warnings}, nil
 }
 
-// readConfiguration reads a configuration file. Its content is the file as received, unless that has
-// secrets: then it is the same configuration with *** in their place, because revisions are kept and
-// shown.
+// readConfiguration reads a configuration file. Its content is the file as received. If the file has
+// secrets, the content has *** instead of them, because revisions are kept and shown.
 func (s *Service) readConfiguration(actor *Actor, content []byte) (*document, error) {
 	config, positions, err := gateway.LocateDocument(content)
 	if err != nil {
@@ -87,8 +86,8 @@ func readRevision(rev *gateway.Revision) (*document, error) {
 	return d, nil
 }
 
-// checkRestored checks the routes of an old revision against the bounds, which may not have held
-// when it was pushed.
+// checkRestored checks the routes of an old revision against the bounds, which may have been
+// different when it was pushed.
 func checkRestored(routes []gateway.Route) error {
 	specs := make([]gateway.RouteSpec, len(routes))
 	for i := range routes {
@@ -166,8 +165,8 @@ func (d *document) table() []gateway.Route {
 	return table
 }
 
-// inField returns err with field in place of the paths in a document that it names. The
-// messages have the positions.
+// inField returns err with field in place of the paths in a document that err names. The messages
+// have the positions.
 func inField(field string, err error) error {
 	var f *fault.Error
 	if !errors.As(err, &f) || f.Code != fault.ValidationFailed {

@@ -20,7 +20,7 @@ import (
 const MaxEffectRoutes = 1000
 
 // Effect is what a push would have done to the requests of the last 24 hours (contract, section 5).
-// Its sums are those of all routes whose requests the push concerns.
+// Its sums are over all routes whose requests the push concerns.
 type Effect struct {
 	Since         time.Time // whole minutes; requests from then on count
 	Requests      int64
@@ -28,7 +28,7 @@ type Effect struct {
 	Refused       int64
 	RefusedBefore int64
 	AtMost        bool          // Refused is an upper bound
-	Routes        []RouteEffect // at most MaxEffectRoutes, those with the most requests that would be refused in addition first
+	Routes        []RouteEffect // at most MaxEffectRoutes; the routes with the most additional refusals come first
 	LeftOut       int           // number of routes beyond them
 }
 
@@ -40,9 +40,9 @@ type RouteEffect struct {
 	Changes  []EffectChange
 	Requests int64 // as in the traffic report
 	Keys     int64 // distinct ones
-	// Refused is how many of the requests would be refused: by a limit of the new configuration,
-	// which is replayed, or without one because there is no route or a key is missing.
-	// RefusedBefore is how many the replayed limits in force refuse.
+	// Refused is how many of the requests would be refused: by a limit of the new configuration, in
+	// a replay, or because there is no route or the key is missing. RefusedBefore is how many the
+	// limits in force refuse in a replay.
 	Refused, RefusedBefore int64
 	// AtMost is set if the recorded counts do not tell which requests would be refused: Refused is
 	// then an upper bound.
@@ -62,8 +62,8 @@ const (
 )
 
 // Effect returns what the push of which r is the dry run would have done to the requests of the last 24
-// hours, and adds a warning to r if it does not tell all. The error is fault.ValidationFailed with
-// the field effect if that takes too much memory.
+// hours, and adds a warning to r if the Effect is not complete. The error is fault.ValidationFailed
+// with the field effect if that takes too much memory.
 func (s *Service) Effect(ctx context.Context, actor *Actor, r *PushResult) (*Effect, error) {
 	p := r.push
 	if p == nil {
@@ -161,7 +161,7 @@ type effectBuilder struct {
 	after  map[int]int32              // by route of the new table: the index of its limit
 }
 
-// index builds the trees and finds which routes the added ones take requests from.
+// index builds the trees and finds the routes from which added routes take requests.
 func (b *effectBuilder) index() error {
 	b.byID, b.taken = make(map[string]int, len(b.delta.table)), map[string]string{}
 	old, next := gateway.NewTreeBuilder[string](), gateway.NewTreeBuilder[destination]()
@@ -228,7 +228,7 @@ func (b *effectBuilder) add(r *gateway.Route) {
 	}
 	b.compare(to, &e, &change)
 	if len(change.LostMethods) > 0 && (limitedAfter(b.delta.table, to) || b.global) {
-		e.atMost = true // which of the requests that come to a limit have these methods is not recorded
+		e.atMost = true // it is not recorded which of the requests that come to a limit have these methods
 	}
 	if len(e.changes) == 0 && !b.global && e.taker == "" {
 		return
@@ -296,7 +296,7 @@ func (b *effectBuilder) destinations(r *gateway.Route, t *gateway.Template, e *e
 	return to
 }
 
-// compare adds what changes for the requests of a route that come to the routes to.
+// compare adds what changes for the requests of a route that would come to the routes in to.
 func (b *effectBuilder) compare(to []int, e *effectRoute, change *traffic.ChangedRoute) {
 	auth, limit, keyless := false, false, len(to) > 0
 	for _, i := range to {

@@ -37,10 +37,10 @@ func numbers(list ...int64) string {
 	return strings.Join(parts, "/")
 }
 
-// Guarantee: a dry run tells what the push would have done to the requests of the last 24 hours:
-// on removed routes that no other route takes over, with methods that are no longer accepted, without
-// a key where one is required now, and beyond another limit. The requests of each route are those of
-// the traffic report. Routes whose requests are served as before are not listed.
+// Guarantee: a dry run reports what the push would have done to the requests of the last 24 hours: on
+// removed routes that no other route takes over, with methods that are no longer accepted, without a
+// key where one is required now, and beyond another limit. The requests of each route are as in the
+// traffic report. Routes whose requests are served as before are not listed.
 func TestEffectOfPush(t *testing.T) {
 	h := newHarness(t)
 	c := h.caller("a", "admin")

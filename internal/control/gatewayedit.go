@@ -11,7 +11,7 @@ type gatewayEdit struct {
 
 	isDefault     Optional[bool]
 	newClientPair bool // the client certificate or its key is set
-	fromFile      bool // the patch is that of a configuration file, where *** stands for a secret that the gateway has
+	fromFile      bool // the patch comes from a configuration file, where *** stands for a secret that the gateway has
 	open          func(sealed []byte) ([]byte, error)
 }
 

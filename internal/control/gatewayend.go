@@ -27,7 +27,7 @@ type EndingCall struct {
 }
 
 // One transaction revokes up to endedKeys keys and writes the audit records of up to endedRoutes routes. The call that
-// deletes the gateway waits for up to endAtOnce transactions more; the maintenance carries out the others.
+// deletes the gateway waits for up to endAtOnce further transactions; the maintenance carries out the rest.
 const (
 	endedKeys   = 50
 	endedRoutes = 150
@@ -41,8 +41,8 @@ const endedList = 100
 // restricted to it, each with its event and audit record. If the account default has one gateway left,
 // that one becomes the default gateway. DeleteGateway returns the gateway as it was.
 //
-// When it returns, all of the keys are refused and are shown as revoked. If they are many, or the routes are, their
-// events and audit records are still being written, some in each transaction; a crash only delays that.
+// When it returns, all of the keys are refused and are shown as revoked. If there are many keys or routes, their
+// events and audit records are still being written, some in each transaction; a crash only delays this.
 func (s *Service) DeleteGateway(ctx context.Context, actor *Actor, gatewayID string, m Match) (*gateway.Gateway, error) {
 	more := false
 	g, err := inTx(Urgent(ctx), s, actor, func(w *work) (*gateway.Gateway, error) {

@@ -25,7 +25,7 @@ func (f *GatewayFilter) matches(g *gateway.Gateway) bool {
 	})
 }
 
-// Gateways lists those gateways of the account that f selects, newest first. With a filter, its time grows
+// Gateways lists the gateways of the account that f selects, newest first. With a filter, its time grows
 // with the number of gateways.
 func (s *Service) Gateways(ctx context.Context, actor *Actor, f GatewayFilter, p Page) ([]gateway.Gateway, error) {
 	list := func(tx ReadTx, p Page) ([]gateway.Gateway, error) {
@@ -60,8 +60,8 @@ func (s *Service) gateway(ctx context.Context, tx GatewayReader, actor *Actor, g
 	return g, nil
 }
 
-// setHostname sets the default hostname of a gateway without one of its own. The stored one may be
-// outdated, because the gateway domain may have changed.
+// setHostname sets the default hostname of a gateway without a hostname of its own. The stored
+// default may be outdated, because the gateway domain may have changed.
 func (s *Service) setHostname(g *gateway.Gateway) {
 	if !g.HostGiven {
 		g.Hostname = gateway.DefaultHostname(g.ID, s.cfg.GatewayDomain)

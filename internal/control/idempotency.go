@@ -66,8 +66,8 @@ func (w *work) rejectRepeat(ctx context.Context) error {
 	return w.roomForResponse(ctx)
 }
 
-// encodedBefore returns ctx with the response of an operation whose result is known before its
-// transaction. A large one then takes no time in there.
+// encodedBefore returns ctx with the encoded response of an operation whose result is known before
+// its transaction, so that a large response takes no time in the transaction.
 func encodedBefore(ctx context.Context, result any) (context.Context, error) {
 	i := idempotencyOf(ctx)
 	if i == nil {

@@ -126,7 +126,8 @@ func (s *Service) UpdateKey(ctx context.Context, actor *Actor, keyID string, p K
 	})
 }
 
-// maxChain is the most keys that share a rate limit through rotations. A change of it writes 5 rows for each.
+// maxChain is the most keys that share a rate limit through rotations. A change of the limit writes 5 rows
+// for each key.
 const maxChain = 200
 
 // chainGrace is how long a key that has expired still gets each change of the rate limit that it shared. It
@@ -139,8 +140,8 @@ func (w *work) chain(ctx context.Context, k *apikey.Key) ([]apikey.Key, error) {
 	return w.KeysOfBucket(ctx, k.AccountID, k.BucketID, w.now.Add(-chainGrace), maxChain+1)
 }
 
-// shareRate sets the rate limit of the other keys of k's bucket to that of k. partners are the keys of the bucket before k
-// was stored: a store would have to hold up others to read them after that.
+// shareRate gives the other keys of k's bucket the rate limit of k. partners are the keys of the bucket, read before
+// k was stored: to read them afterwards, a store would have to hold up other transactions.
 func (w *work) shareRate(ctx context.Context, k *apikey.Key, partners []apikey.Key) error {
 	for i := range partners {
 		if partners[i].ID == k.ID {

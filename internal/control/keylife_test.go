@@ -37,7 +37,7 @@ type keyModel struct {
 
 // Guarantee: through any sequence of creations, rotations, patches, revocations, expiries
 // and restarts, every key is in the state of the contract (3.1, 3.2), verification agrees,
-// and the events and audit records are exactly those of the changes.
+// and there is exactly one event and one audit record for each change.
 func TestKeyLife(t *testing.T) {
 	h := newHarness(t)
 	accounts := 0

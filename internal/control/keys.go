@@ -99,8 +99,8 @@ func checkGatewayOfKey(ctx context.Context, tx GatewayReader, actor *Actor, gate
 	return absent(err, "gateway_id", "there is no such gateway: create it first, or leave gateway_id out for all gateways")
 }
 
-// key validates in and returns the key that it describes. That the actor may not create such a key
-// takes precedence over other errors, except an invalid level.
+// key validates in and returns the key that it describes. If the actor may not create such a key,
+// that error takes precedence over all others except an invalid level.
 func (in KeyInput) key(actor *Actor, now time.Time) (k apikey.Key, err error) {
 	k = apikey.Key{
 		Name: in.Name, Level: apikey.Level(in.Level), Owner: in.Owner,

@@ -145,8 +145,8 @@ func TestUpdateKey(t *testing.T) {
 	h.wantCode(err, fault.Conflict, "")
 }
 
-// Guarantee: revoking a key is idempotent, and final. The event of an expiry that had not
-// been sent yet comes before that of the revocation.
+// Guarantee: revoking a key is idempotent, and final. The event of an expiry that had not been sent
+// yet comes before the event of the revocation.
 func TestRevokeKey(t *testing.T) {
 	h := newHarness(t)
 	caller := h.caller("acme", "admin")
@@ -370,7 +370,7 @@ func TestRotateWithoutOverlap(t *testing.T) {
 		}
 		h.clock.advance(3 * time.Second)
 	}
-	h.clock.advance(-3 * time.Second) // as that of another node
+	h.clock.advance(-3 * time.Second) // as another node's clock might be
 	if v := must[*control.Verification](h)(h.VerifyKey(ctx(), caller, old.Secret, "", "GET", "/v1/keys")); v.Valid || v.Code != string(fault.KeyExpired) {
 		t.Errorf("by a clock that is behind, the old key is %+v; want %s", v, fault.KeyExpired)
 	}

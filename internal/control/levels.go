@@ -26,8 +26,9 @@ func (l *LimitLevel) Cursor() string {
 	return strconv.Itoa(int(l.Scope)) + " " + l.RouteID + " " + l.KeyID
 }
 
-// Limits lists the limits of a gateway: the global one, then those of routes, then those of keys that
-// are in use, the newest routes and keys first. Page.After is the LimitLevel.Cursor of the last one.
+// Limits lists the limits of a gateway: the global one, then the limits of routes, then of keys that
+// are in use, the newest routes and keys first. Page.After is the LimitLevel.Cursor of the last limit
+// of the previous page.
 func (s *Service) Limits(ctx context.Context, actor *Actor, gatewayID string, p Page) ([]LimitLevel, error) {
 	if _, err := s.Gateway(ctx, actor, gatewayID); err != nil {
 		return nil, err

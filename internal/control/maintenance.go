@@ -55,8 +55,8 @@ type MaintenanceConfig struct {
 }
 
 // Maintenance does the periodic work on a store: it raises key.expired, fails the deliveries of
-// disabled and deleted endpoints, removes records after their retention and those of deleted
-// accounts, finishes the deletion of gateways, and indexes keys for searches. Several nodes over one store may each run one.
+// disabled and deleted endpoints, removes records after their retention and all records of deleted accounts, finishes
+// the deletion of gateways, and indexes keys for searches. Several nodes over one store may each run one.
 type Maintenance struct {
 	cfg   MaintenanceConfig
 	work  []periodic
@@ -185,7 +185,7 @@ func (m *Maintenance) removeAccounts(ctx context.Context) error {
 	return err
 }
 
-// Many keys to index, as after an upgrade, are a matter of a minute; then the log says how far it is.
+// Indexing many keys, as after an upgrade, takes a minute; meanwhile the log shows the progress.
 const (
 	indexBatch  = 1000 // keys for one transaction, unless the store takes fewer
 	manyToIndex = 50_000

@@ -59,8 +59,8 @@ func (s *Service) Node(ctx context.Context, nodeID string) (*Node, error) {
 	})
 }
 
-// DeleteNode declares a node dead that will not come back: no change waits for it any more. It returns the
-// node as it was. A node that runs nevertheless joins again, and may until then admit with the
+// DeleteNode declares that a node is dead and will not come back: no change waits for it any more. It
+// returns the node as it was. If the node still runs, it joins again, and may until then admit with the
 // configuration that it has.
 func (s *Service) DeleteNode(ctx context.Context, actor *Actor, nodeID string) (*Node, error) {
 	return inTx(ctx, s, actor, func(w *work) (*Node, error) {

@@ -77,10 +77,10 @@ func (s *Service) AddAccount(ctx context.Context, actor *Actor, in AccountInput)
 	return inTx(ctx, s, actor, func(w *work) (*NewAccount, error) { return s.insertAccount(ctx, w, a, "") })
 }
 
-// UpdateAccount changes an account. When it returns, the keys and gateways of an account that
-// it suspended are refused, and those of an account that it resumed are accepted. If a gateway
-// has a hostname that no pattern of the new hosts allows, the error is fault.Conflict. The
-// account default keeps its name, its state and the right to every hostname.
+// UpdateAccount changes an account. When it returns, the keys and gateways of an account that it
+// suspended are refused; if it resumed the account, they are accepted. If a gateway has a hostname
+// that no pattern of the new hosts allows, the error is fault.Conflict. The account default keeps
+// its name, its state and the right to every hostname.
 func (s *Service) UpdateAccount(ctx context.Context, actor *Actor, accountID string, p AccountPatch, m Match) (*account.Account, error) {
 	if err := p.validate(); err != nil {
 		return nil, err
@@ -212,10 +212,10 @@ func (w *work) setState(ctx context.Context, a *account.Account, values [2]any) 
 	return w.auditAccount(ctx, action, a, audit.Diff{"state": values})
 }
 
-// DeleteAccount deletes a suspended account with everything of it, except for its audit log,
-// which ends with its retention. It returns the account as it was. An account that is not
-// suspended is fault.Conflict. If the account is large, records that are visible to nobody are
-// still being removed when the call returns; a crash or a restart only delays that.
+// DeleteAccount deletes a suspended account and everything in it, except its audit log, which ends
+// with its retention. It returns the account as it was. An account that is not suspended is
+// fault.Conflict. If the account is large, records that are visible to nobody are still being
+// removed when the call returns; a crash or a restart only delays that.
 func (s *Service) DeleteAccount(ctx context.Context, actor *Actor, accountID string, m Match) (*account.Account, error) {
 	deleted, err := inTx(ctx, s, actor, func(w *work) (*account.Account, error) {
 		before, err := existing(ctx, w, accountID)
@@ -265,8 +265,8 @@ func removeAccount(ctx context.Context, store Store, accountID string, transacti
 	return more, err
 }
 
-// operatorOf returns the account whose log has what the operator does with a; "" if there is none yet. What changes
-// accounts calls it before: to read one after that, a store would have to hold up others.
+// operatorOf returns the account whose log has what the operator does with a; "" if there is none yet. It is called
+// before accounts are changed: to read an account afterwards, a store would have to hold up other transactions.
 func (w *work) operatorOf(ctx context.Context, a *account.Account) (string, error) {
 	if a.IsDefault() {
 		return a.ID, nil

@@ -23,8 +23,8 @@ func (a *Actor) mayChange(k *apikey.Key, revoke bool) error {
 }
 
 // mayIssue returns nil if a may issue a key with the level and scopes, by a call of path, which is the path
-// below /v1. Of its own scopes that cover path, the highest word counts: admin:webhooks does not let
-// write:keys issue keys with the scope admin.
+// below /v1. The highest word of a's own scopes that cover path counts: a key with admin:webhooks and
+// write:keys may not issue keys with the scope admin.
 func (a *Actor) mayIssue(path string, level apikey.Level, scope apikey.Scopes) error {
 	if level == apikey.AccountLevel {
 		if a.isFullAdmin() {

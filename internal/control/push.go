@@ -28,8 +28,8 @@ func (s *Service) PushConfiguration(ctx context.Context, actor *Actor, gatewayID
 	return s.pushDocument(ctx, actor, gatewayID, len(content), func() (*document, error) { return s.readConfiguration(actor, content) }, dryRun, m)
 }
 
-// Rollback creates a new revision with the content, routes and limits of the one with the given
-// number. With dryRun, it only returns what would change.
+// Rollback creates a new revision with the content, routes and limits of the revision with the
+// given number. With dryRun, it only returns what would change.
 func (s *Service) Rollback(ctx context.Context, actor *Actor, gatewayID string, number int64, dryRun bool, m Match) (*PushResult, error) {
 	rev, err := s.Revision(ctx, actor, gatewayID, number)
 	if err != nil {
@@ -52,7 +52,7 @@ func (s *Service) pushDocument(ctx context.Context, actor *Actor, gatewayID stri
 	return s.push(ctx, actor, gatewayID, doc, dryRun, m)
 }
 
-// heavyContent is the size of documents, in bytes, from which a push takes a slot of Config.Heavy.
+// heavyContent is the size of a document, in bytes, from which on its push takes a slot of Config.Heavy.
 const heavyContent = 64 << 10
 
 // heavy waits for a slot for work on a document with the given number of bytes, so that large
@@ -272,8 +272,8 @@ func (s *Service) applySettings(actor *Actor, p *pushChange) ([]SettingChange, e
 	return settingChanges(p.before, &p.after), nil
 }
 
-// repeats reports whether a document that changes no route, limit or setting makes no revision
-// (contract, section 5). A spec or rollback with another content does make one, because the content is
+// repeats reports whether a document that changes no route, limit or setting needs no revision
+// (contract, section 5). A spec or rollback with other content needs one, because the content is
 // returned as the gateway's spec.
 func repeats(ctx context.Context, tx ReadTx, g *gateway.Gateway, doc *document) (bool, error) {
 	if doc.kind == gateway.ConfigDocument && !doc.rollback {

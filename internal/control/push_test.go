@@ -224,8 +224,8 @@ func TestPushWithoutChangeWritesNothing(t *testing.T) {
 	}
 }
 
-// Guarantee: a dry run returns the difference and writes nothing. A route that it would add
-// has no identifier; one that it would change has that of the route.
+// Guarantee: a dry run returns the difference and writes nothing. A route that it would add has no
+// identifier; a route that it would change has its identifier.
 func TestDryRun(t *testing.T) {
 	t.Run("of a spec that adds routes", func(t *testing.T) {
 		p := newPushed(t, 0)
@@ -355,9 +355,9 @@ func TestInvalidPushesAreRejected(t *testing.T) {
 	}
 }
 
-// Guarantee: after a push, the routes are exactly those of the document, whatever they were
-// before; a route in both keeps its identifier; the difference is correct; and a rollback
-// restores the earlier routes.
+// Guarantee: after a push, the routes are exactly the routes of the document, whatever they were
+// before; a route in both keeps its identifier; the difference is correct; and a rollback restores
+// the earlier routes.
 func TestPushReplacesAllRoutes(t *testing.T) {
 	h := newHarness(t)
 	caller := h.caller("acme", "admin")
@@ -490,8 +490,8 @@ func identifiers(routes []gateway.Route) map[string]string {
 	return m
 }
 
-// Guarantee: contract 5, a limit set through the API stays when a later spec has none, even
-// if it is the same as that of the earlier spec. Setting it then writes no record.
+// Guarantee: contract 5, a limit set through the API stays when a later spec has none, even if it
+// equals the limit in the earlier spec. Setting it then writes no record.
 func TestLimitSetThroughTheAPIStays(t *testing.T) {
 	h := newHarness(t)
 	caller := h.caller("acme", "admin")

@@ -27,8 +27,8 @@ type RepositorySyncer interface {
 	Changed(accountID, gatewayID string)
 	// Wake begins a sync soon, as for a push hook. It does not block.
 	Wake(accountID, gatewayID string)
-	// Sync syncs a gateway also if the commit is known. It returns when a sync that began after the
-	// call has ended, or with the error of ctx.
+	// Sync syncs a gateway even if the commit is known. It returns when a sync that began after the
+	// call has ended, or with ctx.Err().
 	Sync(ctx context.Context, accountID, gatewayID string) error
 	// Running reports whether a sync of the gateway is running.
 	Running(gatewayID string) bool
@@ -62,7 +62,7 @@ type RepositoryInput struct {
 	NewHookSecret           bool
 }
 
-// RepositorySecret is a secret of a RepositoryInput. An absent one stays while the URL does.
+// RepositorySecret is a secret of a RepositoryInput. An absent secret stays as it is, unless the URL changes.
 type RepositorySecret[T any] struct {
 	Optional[T]
 	Keep bool // given as "***"
@@ -71,7 +71,7 @@ type RepositorySecret[T any] struct {
 // CommitStatus says where the results of syncs are reported. Token "***" keeps the stored one.
 type CommitStatus struct{ Provider, Token string }
 
-// Kept is how the API shows a secret, and how it is given back unchanged.
+// Kept is what the API shows instead of a secret, and what a call sends to keep it.
 const Kept = "***"
 
 // Repository is a connected repository with what is known besides its record.
@@ -290,7 +290,7 @@ func (e *repositoryEdit) apply(before *gateway.ConnectedRepository, in *Reposito
 	return r, nil
 }
 
-// DeleteRepository ends that a gateway follows a repository. Its routes and revisions stay. It
+// DeleteRepository makes a gateway stop following its repository. Its routes and revisions stay. It
 // returns the record as it was.
 func (s *Service) DeleteRepository(ctx context.Context, actor *Actor, gatewayID string, m Match) (*Repository, error) {
 	result, err := inTx(ctx, s, actor, func(w *work) (*Repository, error) {
@@ -310,7 +310,7 @@ func (s *Service) DeleteRepository(ctx context.Context, actor *Actor, gatewayID 
 }
 
 // ResumeRepository ends a pause, and begins a sync, which pushes only what was committed since the
-// last one.
+// last sync.
 func (s *Service) ResumeRepository(ctx context.Context, actor *Actor, gatewayID string, m Match) (*Repository, error) {
 	result, err := inTx(ctx, s, actor, func(w *work) (*Repository, error) {
 		r, err := w.repositoryToChange(ctx, gatewayID, m)
@@ -331,8 +331,8 @@ func (s *Service) ResumeRepository(ctx context.Context, actor *Actor, gatewayID 
 // repositorySyncWithin is how long a call waits for its sync.
 const repositorySyncWithin = 45 * time.Second
 
-// SyncRepository ends a pause and pushes the file of the newest commit, also if that was pushed
-// before. It returns the record when the sync has ended, whatever came of it, or after 45 seconds, which is less than clients wait.
+// SyncRepository ends a pause and pushes the file of the newest commit, even if it was pushed before. It returns the
+// record when the sync has ended, whatever its result, or after 45 seconds, which is less than clients wait.
 func (s *Service) SyncRepository(ctx context.Context, actor *Actor, gatewayID string, m Match) (*Repository, error) {
 	if s.cfg.Repositories == nil {
 		return nil, fault.New(fault.Unavailable, "this server does not sync repositories")
@@ -386,7 +386,7 @@ func (w *work) repositoryToChange(ctx context.Context, gatewayID string, m Match
 }
 
 // setPaused pauses the sync of r or ends the pause, with an audit record. It does nothing if r is
-// that already.
+// in that state already.
 func (w *work) setPaused(ctx context.Context, r *gateway.ConnectedRepository, paused bool, a audit.Action) error {
 	if r.Paused == paused {
 		return nil

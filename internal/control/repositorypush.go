@@ -29,10 +29,10 @@ type RepositoryPush struct {
 }
 
 // PushRepository pushes p as its account, with the source repository (contract, section 5). The
-// revision, the event and the audit record carry the commit and its author. Otherwise it is as
-// PushSpec and PushConfiguration: a document that is not valid is fault.ValidationFailed, and a
-// gateway that does not exist fault.NotFound. An account that is not active is fault.Conflict. The
-// caller bounds how many documents are in memory.
+// revision, the event and the audit record carry the commit and its author. Otherwise it works as
+// PushSpec and PushConfiguration do: an invalid document is fault.ValidationFailed, and a gateway
+// that does not exist fault.NotFound. An account that is not active is fault.Conflict. The caller
+// bounds how many documents are in memory.
 func (s *Service) PushRepository(ctx context.Context, p RepositoryPush) (*PushResult, error) {
 	if raw, err := hex.DecodeString(p.Commit); err != nil || len(raw) != 20 && len(raw) != 32 || p.Commit != strings.ToLower(p.Commit) {
 		return nil, fault.Invalid("commit", "must be the whole hash of a commit, in lower case")
@@ -59,7 +59,7 @@ func (s *Service) PushRepository(ctx context.Context, p RepositoryPush) (*PushRe
 	}, false, nil)
 }
 
-// activeAccount returns the account, for work that no key of it asks for.
+// activeAccount returns the account, for work that was not requested with a key.
 func activeAccount(ctx context.Context, tx AccountReader, accountID string) (*account.Account, error) {
 	a, err := existing(ctx, tx, accountID)
 	if err == nil && a.State != account.Active {

@@ -31,8 +31,8 @@ func (p *pushed) commitSpec(commit, author string, paths ...string) control.Repo
 }
 
 // Guarantee: contract 5, the revision, the event and the audit record of a push from a repository
-// have the source repository, the commit and its author, and no key; those of other pushes say who
-// came after the commit.
+// have the source repository, the commit and its author, and no key. After other pushes, all three
+// say who pushed, and have no commit.
 func TestRepositoryPushIsRecordedWithItsCommit(t *testing.T) {
 	p := newPushed(t, 1)
 	before := p.records(p.caller.Account.ID)

@@ -15,7 +15,7 @@ import (
 // meanwhile. Nothing of the result is stored.
 var ErrSuperseded = errors.New("the repository was changed, paused or removed during its sync")
 
-// RepositoryToSync is a repository with its secrets, for the one who reads it.
+// RepositoryToSync is a repository with its secrets, as the syncer needs it.
 type RepositoryToSync struct {
 	gateway.ConnectedRepository
 	Credential  []byte // JSON of a RepositoryCredential; nil without one
@@ -24,8 +24,8 @@ type RepositoryToSync struct {
 	Active      bool // the account is active
 }
 
-// ConnectedRepositories lists the repositories of all accounts by the identifiers of their gateways,
-// which follow after, up to limit. Credentials are still sealed.
+// ConnectedRepositories lists up to limit repositories of all accounts, in the order of the
+// identifiers of their gateways, beginning behind after. Credentials are still sealed.
 func (s *Service) ConnectedRepositories(ctx context.Context, after string, limit int) ([]gateway.ConnectedRepository, error) {
 	return view(ctx, s, func(tx ReadTx) ([]gateway.ConnectedRepository, error) { return tx.Repositories(ctx, after, limit) })
 }
@@ -65,7 +65,7 @@ func (s *Service) RepositoryToSync(ctx context.Context, gatewayID string) (*Repo
 // Commit is a commit whose file is to be pushed to the gateway that follows its repository.
 type Commit struct {
 	GatewayID string
-	Version   int64 // of the repository's record with which it was read
+	Version   int64 // version of the repository's record with which it was read
 	Hash      string
 	Author    string
 	Content   []byte
@@ -73,9 +73,9 @@ type Commit struct {
 	Synced func(r *gateway.ConnectedRepository)
 }
 
-// PushCommit pushes a commit as PushRepository does, and stores in the same transaction that it was
-// synced, also if the push changes nothing. If the repository was changed meanwhile, the error is
-// ErrSuperseded.
+// PushCommit pushes a commit as PushRepository does, and records in the same transaction that it
+// was synced, even if the push changes nothing. If the repository was changed meanwhile, the error
+// is ErrSuperseded.
 func (s *Service) PushCommit(ctx context.Context, p Commit) (*PushResult, error) {
 	r, err := view(ctx, s, func(tx ReadTx) (*gateway.ConnectedRepository, error) { return current(ctx, tx, p.GatewayID, p.Version) })
 	if err != nil {
@@ -145,7 +145,7 @@ func (s *Service) RecordPolls(ctx context.Context, polls []RepositoryTimes) erro
 	})
 }
 
-// PushHook is what is known of a gateway whose Git server announces a push.
+// PushHook is what a push hook of a gateway is checked against.
 type PushHook struct {
 	AccountID string
 	Branch    string

@@ -126,9 +126,10 @@ func incompressible(n int, path string, seed byte) []byte {
 	return append(spec(path), fmt.Sprintf("# %x\n", raw)...)
 }
 
-// Guarantee: when the revisions of an account take more bytes than are kept, the oldest of its gateway
-// with the most are removed until they do not; the last one of a gateway never, nor those of other
-// accounts. Rolling back to a removed one is fault.NotFound with a message that says what is kept.
+// Guarantee: when the revisions of an account take more bytes than are kept, the oldest revisions of
+// its gateway with the most are removed until they do not. The last revision of a gateway is never
+// removed, nor is any of other accounts. Rolling back to a removed revision is fault.NotFound with a
+// message that says what is kept.
 func TestBytesOfRevisionsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := openHarness(t, sqlitetest.Path(t))

@@ -17,9 +17,9 @@ import (
 const maxOverlapDays = 365
 
 // RotateKey creates a key that replaces another. The old key stays active for overlapDays × 24 hours,
-// or until its own expiry if that is sooner; with 0 it expires at once. The new key expires at
-// expiresAt, or if that is "", when the old one would have. If the old key is revoked or expired, or
-// was rotated before, or maxChain keys share its rate limit, the error is fault.Conflict (contract, 3.2).
+// or until its own expiry if that is sooner; with 0 it expires at once. The new key expires at expiresAt,
+// or, if that is "", when the old key would have expired. If the old key is revoked or expired, or was
+// rotated before, or maxChain keys share its rate limit, the error is fault.Conflict (contract, 3.2).
 func (s *Service) RotateKey(ctx context.Context, actor *Actor, keyID string, overlapDays int, expiresAt string, m Match) (*NewKey, error) {
 	expiry, invalid := readRotation(overlapDays, expiresAt, s.now())
 	if onlyChecks(ctx) {
@@ -63,7 +63,7 @@ func readRotation(overlapDays int, expiresAt string, now time.Time) (expiry time
 	return expiry, fault.Join(badOverlap, badExpiry)
 }
 
-// keyToRotate returns the key if the actor may issue one like it. Errors take precedence as in
+// keyToRotate returns the key if the actor may issue a key like it. Errors take precedence as in
 // keyToChange.
 func (w *work) keyToRotate(ctx context.Context, keyID string, invalid error) (*apikey.Key, error) {
 	k, err := w.Key(ctx, w.actor.Account.ID, keyID)

@@ -118,8 +118,8 @@ func TestRoutesOfAnAccountAreBounded(t *testing.T) {
 }
 
 // Guarantee: however pushes, new routes and deletions of several gateways of an account run at the same
-// time, its routes never exceed the bound, and the number that the bound is checked with is that of the
-// routes stored.
+// time, its routes never exceed the bound, and the number that is checked against the bound is the
+// number of stored routes.
 func TestBoundOfAnAccountUnderConcurrency(t *testing.T) {
 	const most, gateways = 12, 3
 	h := newHarness(t)

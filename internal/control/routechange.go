@@ -20,8 +20,8 @@ func (s *Service) UpdateRouteLimit(ctx context.Context, actor *Actor, gatewayID,
 }
 
 // UpdateRoute changes the fields in p of a route, which keeps its identifier, its source, and what was
-// used of its limits. Its path and methods must fit the other routes as those of a new one. What a push
-// keeps of a limit is as with UpdateRouteLimit; everything else comes from the document again.
+// used of its limits. Its path and methods must fit the other routes, as if the route were new. A
+// later push keeps the limit as after UpdateRouteLimit, and takes everything else from the document.
 func (s *Service) UpdateRoute(ctx context.Context, actor *Actor, gatewayID, routeID string, p RoutePatch, m Match) (*gateway.Route, error) {
 	edit, err := p.read()
 	if err != nil || onlyChecks(ctx) {
@@ -114,8 +114,8 @@ func (p *RoutePatch) read() (func(*gateway.Route) error, error) {
 		if r.RateLimit, err = limit(before); err != nil {
 			return err
 		}
-		// A limit from a document that is set to the same values is from then on set through the API, so that
-		// a later document without it leaves it alone.
+		// A limit from a document that is set here to the same values counts as set through the API from now
+		// on, so that a later document without it does not remove it.
 		claimed := !before.IsZero() && p.RateLimit.Value != (RateLimitPatch{})
 		if p.RateLimit.Present && (r.RateLimit != before || claimed) {
 			r.LimitByAPI = true

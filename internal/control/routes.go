@@ -32,7 +32,7 @@ func (f *RouteFilter) matches(r *gateway.Route) bool {
 		(f.Query == "" || strings.Contains(strings.ToLower(r.Path), strings.ToLower(f.Query)))
 }
 
-// SearchRoutes is Routes for those that f selects. Its time grows with the number of routes.
+// SearchRoutes lists the routes that f selects. Its time grows with the number of routes of the gateway.
 func (s *Service) SearchRoutes(ctx context.Context, actor *Actor, gatewayID string, f RouteFilter, p Page) ([]gateway.Route, error) {
 	return search(ctx, s, actor, func(tx ReadTx) ([]gateway.Route, error) {
 		if _, err := tx.Gateway(ctx, actor.Account.ID, gatewayID); err != nil {
@@ -136,8 +136,8 @@ func checkRoute(in *gateway.RouteSpec) error {
 	return fault.Join(ofRoute(gateway.CheckTable([]gateway.RouteSpec{*in})), adviceOn(in), badLimit, badAuth)
 }
 
-// adviceOn refuses what a document would get a warning for: the response to a change of one route has
-// no place for one.
+// adviceOn refuses what would be a warning about a document, because the response to a change of one
+// route cannot carry warnings.
 func adviceOn(in *gateway.RouteSpec) error {
 	var problems []error
 	if advice := gateway.PathAdvice(in.Path); advice != "" {
@@ -154,9 +154,9 @@ func adviceOn(in *gateway.RouteSpec) error {
 // given returns the Optional of a value.
 func given[T any](v T) Optional[T] { return Optional[T]{Present: true, Value: v} }
 
-// misfit returns what is wrong with the path and methods of a route beside the other routes of its
-// gateway, for a call that fails because of invalid, or for something else. Where invalid says that
-// they are wrong in themselves, there is nothing to compare. A route that is new has no identifier.
+// misfit returns the conflicts of a route's path and methods with the other routes of its gateway,
+// for a call that fails anyway, because of invalid or for another reason. If invalid says that they
+// are wrong in themselves, nothing is compared. A new route has no identifier.
 func (s *Service) misfit(ctx context.Context, actor *Actor, gatewayID, routeID string, invalid error, p RoutePatch) error {
 	for _, bad := range fault.ProblemsOf(invalid) {
 		if bad.Field == "path" || bad.Field == "methods" {
@@ -166,7 +166,7 @@ func (s *Service) misfit(ctx context.Context, actor *Actor, gatewayID, routeID s
 	if !p.Path.Present && !p.Methods.Present {
 		return nil
 	}
-	// It adds to what is known. What else is in the way, such as a gateway that is not there, counts less.
+	// This only adds to the known error, so other errors, such as a missing gateway, are ignored.
 	bad, err := readOf(ctx, s, actor, gatewayID, func(tx ReadTx, _ *gateway.Gateway) (error, error) {
 		in, before := gateway.RouteSpec{Path: p.Path.Value, Methods: sorted(p.Methods.Value)}, (*gateway.Route)(nil)
 		if routeID != "" {
@@ -194,10 +194,10 @@ func ofRoute(problems []gateway.RowProblem) error {
 	return fault.Join(all...)
 }
 
-// beside changes one route in a transaction, f, under the lock of the table. check compares the route with the
-// others of its gateway. That takes a second for 100,000 routes, so it runs before the transaction, for which all
-// other changes wait. f gets its result from bad, which returns nothing if check is nil. If the routes have
-// changed meanwhile, beside begins again; the last time, check runs in the transaction.
+// beside changes one route in a transaction, f, under the lock of the table. check compares the route with the other
+// routes of its gateway. That takes a second for 100,000 routes, so it runs before the transaction, for which all
+// other changes wait. f gets its result from bad, which returns nothing if check is nil. If the routes have changed
+// meanwhile, beside begins again; the last time, check runs in the transaction.
 func beside[T any](ctx context.Context, s *Service, actor *Actor, gatewayID string, check func(tx ReadTx) error, f func(w *work, bad func() (found, err error)) (T, error)) (result T, err error) {
 	unlock, err := s.lockTable(ctx, actor, gatewayID)
 	if err != nil {
@@ -239,7 +239,8 @@ type compared struct {
 	found   error        // fault.ValidationFailed, or nil
 }
 
-// compare compares a route with the others of its gateway. It returns nil if it cannot; the transaction says why.
+// compare compares a route with the other routes of its gateway. If it cannot, it returns nil, and the
+// transaction will return the reason.
 func (s *Service) compare(ctx context.Context, actor *Actor, gatewayID string, check func(tx ReadTx) error) *compared {
 	known, err := search(ctx, s, actor, func(tx ReadTx) (*compared, error) {
 		if _, err := tx.Gateway(ctx, actor.Account.ID, gatewayID); err != nil {
@@ -285,7 +286,7 @@ func fits(ctx context.Context, tx RouteReader, gatewayID string, before *gateway
 	return ofRoute(gateway.CheckRoute(specs, in, path))
 }
 
-// roomFor checks that the actor's account may have that many more routes. The error is a validation
+// roomFor checks that the actor's account may have so many more routes. The error is a validation
 // error of the field.
 func (s *Service) roomFor(ctx context.Context, tx RouteReader, actor *Actor, more int, field string) error {
 	if more <= 0 {

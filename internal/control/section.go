@@ -9,8 +9,8 @@ import (
 )
 
 // restorable returns the part of the section of an old revision that a rollback of g can restore, and a
-// warning for each of the rest. A revision has no secrets, so those of g stay, as long as upstream_url
-// keeps its origin. default is left out: it is also about another gateway.
+// warning for each of the rest. A revision has no secrets, so the secrets of g stay, as long as
+// upstream_url keeps its origin. default is left out, because it would change another gateway too.
 func restorable(section gateway.Patch, g *gateway.Gateway) (gateway.Patch, []string) {
 	section.Default = gateway.Member[bool]{}
 	var warnings []string

@@ -12,8 +12,8 @@ import (
 	"github.com/keygate/keygate/internal/fault"
 )
 
-// What a session is (contract, 3.4). The bounds are on what a key and an account may store: beyond
-// them the oldest session ends.
+// What a session is (contract, 3.4). The bounds are numbers of sessions of a key and of an account:
+// beyond them the oldest session ends.
 const (
 	SessionLifetime    = 12 * time.Hour
 	SessionsPerKey     = 100
@@ -37,7 +37,7 @@ type Session struct {
 
 // SessionReader finds sessions.
 type SessionReader interface {
-	// Session returns a session, also an expired one or one of a revoked key.
+	// Session returns a session, even if it has expired or its key is revoked.
 	Session(ctx context.Context, digest [32]byte) (*Session, error)
 }
 

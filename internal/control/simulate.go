@@ -22,7 +22,7 @@ type SimulationInput struct {
 type Simulation struct {
 	Requests int64
 	Refused  int64
-	Keys     []SimulatedKey // those with refused requests, the most refused first
+	Keys     []SimulatedKey // keys with refused requests, the most refused first
 }
 
 // SimulatedKey is the requests of one key that a simulated limit would have refused.
@@ -86,7 +86,7 @@ func (in *SimulationInput) what(ctx context.Context, tx ReadTx, actor *Actor, ga
 	return w, err
 }
 
-// sharedBuckets returns the bucket of each of the account's keys that shares that of another key.
+// sharedBuckets returns, by key, the bucket of each of the account's keys that shares its bucket with another key.
 func sharedBuckets(ctx context.Context, tx KeyReader, actor *Actor) (map[[16]byte][16]byte, error) {
 	shared, err := tx.SharedBuckets(ctx, actor.Account.ID)
 	if err != nil {
@@ -100,7 +100,7 @@ func sharedBuckets(ctx context.Context, tx KeyReader, actor *Actor) (map[[16]byt
 	return buckets, nil
 }
 
-// absent turns the fault.NotFound for a record that a body names into a validation error.
+// absent turns a fault.NotFound for a record that the body names into a validation error.
 func absent(err error, field, message string) error {
 	if fault.CodeOf(err) == fault.NotFound {
 		return fault.Invalid(field, "%s", message)

@@ -33,8 +33,8 @@ type Store interface {
 	// Discard gives up what Prepare returned. After a crash, Trimmer.TrimTables does it.
 	Discard(ctx context.Context, p Prepared) error
 	// Settle returns the position of the newest change, and the number of the newest one of the account, which is "" for
-	// none. All changes up to it are then as durable as Update makes its own: where that waits for a synchronous replica,
-	// so does Settle, also for changes of other calls.
+	// none. When it returns, all changes up to this position are as durable as changes of Update: if Update waits for a
+	// synchronous replica, so does Settle, also for changes of other calls.
 	Settle(ctx context.Context, accountID string) (p snapshot.Position, ofAccount int64, err error)
 	// View runs f over one consistent state.
 	View(ctx context.Context, f func(tx ReadTx) error) error
@@ -61,9 +61,9 @@ type ReadTx interface {
 	DailyCountsReader
 }
 
-// Tx reads and changes the store in one transaction. A store may send writes later, together: then the error of
-// one comes from a later call or from Update. The transaction fails with it in any case. What a write is given must
-// not change before the transaction ends.
+// Tx reads and changes the store in one transaction. A store may collect writes and send them later; the error of a
+// write then comes from a later call or from Update. In any case the transaction fails with it. The arguments of a
+// write must not change before the transaction ends.
 type Tx interface {
 	AccountStore
 	GatewayStore

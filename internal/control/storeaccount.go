@@ -25,8 +25,8 @@ type AccountReader interface {
 	// AccountCounts returns how many records an account has of the kinds that are counted. Its
 	// cost does not depend on these numbers.
 	AccountCounts(ctx context.Context, accountID string) (AccountCounts, error)
-	// AccountRoom returns which of the counts are less than those of most. An Update that asks so is not made again
-	// because another one changes a count and it stays below.
+	// AccountRoom returns which of the account's counts are below the counts in most. An Update that asks this way
+	// is not repeated when another one changes a count that stays below its bound.
 	AccountRoom(ctx context.Context, accountID string, most AccountCounts) (AccountRoom, error)
 }
 
@@ -36,7 +36,7 @@ type AccountCounts struct {
 	LiveKeys      int64 // not revoked
 	Responses     int64 // stored for the account's keys that exist
 	ResponseBytes int64 // of their bodies and encoded headers
-	RevisionBytes int64 // as stored, with those that are no longer kept but not removed yet
+	RevisionBytes int64 // as stored, including revisions that are no longer kept but not removed yet
 
 	// The configuration that every node has in memory, as far as the account chooses its size.
 	GatewayBytes int64 // settings of gateways
@@ -62,12 +62,12 @@ type AccountStore interface {
 	InsertAccount(ctx context.Context, a *account.Account) error
 	// UpdateAccount writes all fields but ID and CreatedAt. The caller sets Version.
 	UpdateAccount(ctx context.Context, a *account.Account) error
-	// RequireRoomForResponse makes Update return refusal, by itself or by its function, unless the account has less than
-	// most stored responses and less than mostBytes of them, after what the transaction has written.
+	// RequireRoomForResponse makes Update fail with refusal unless the account has fewer than most stored responses
+	// with fewer than mostBytes bytes, including what the transaction has written.
 	RequireRoomForResponse(ctx context.Context, accountID string, most, mostBytes int64, refusal error) error
 	// NoteConfiguration notes the size of the account's configuration, and ConfigurationFits reports whether it is at
-	// most most bytes, or not larger than noted. It may return true without a look; if that is wrong, Update calls its
-	// function again.
+	// most most bytes, or not larger than noted. It may return true unchecked; if that turns out to be wrong, Update
+	// calls its function again.
 	NoteConfiguration(ctx context.Context, accountID string) error
 	ConfigurationFits(ctx context.Context, accountID string, most int64) (bool, error)
 	// RemoveAccount removes about limit records of a deleted account, and writes the change

@@ -17,8 +17,8 @@ type GatewayReader interface {
 	DefaultGateway(ctx context.Context) (*gateway.Gateway, error)
 	// HostnameOwner returns the account whose gateway has the hostname; "" if none has.
 	HostnameOwner(ctx context.Context, hostname string) (accountID string, err error)
-	// EndedGateways returns up to limit deleted gateways of all accounts whose deletion is not finished, and EndedGateway
-	// one of them, nil if it is finished.
+	// EndedGateways returns up to limit deleted gateways of all accounts whose deletion is not finished, and
+	// EndedGateway returns one of them, or nil if its deletion is finished.
 	EndedGateways(ctx context.Context, limit int) ([]EndedGateway, error)
 	EndedGateway(ctx context.Context, gatewayID string) (*EndedGateway, error)
 	// GivenHostnames returns the hostnames that the account has given to its gateways,
@@ -27,15 +27,15 @@ type GatewayReader interface {
 }
 
 // GatewayStore finds and changes gateways. A hostname that is in use, by any account, is
-// fault.Conflict with the field "hostname". The caller sets Version, and
-// clears Default of one gateway before it sets that of another.
+// fault.Conflict with the field "hostname". The caller sets Version, and clears Default of one
+// gateway before it sets Default of another.
 type GatewayStore interface {
 	GatewayReader
 	InsertGateway(ctx context.Context, g *gateway.Gateway) error
 	UpdateGateway(ctx context.Context, g *gateway.Gateway) error
-	// EndGateway notes that a gateway is being deleted. From then on, each key that is restricted to it is read as
-	// revoked at e.At, with the version that it gets when that is written, and no other method takes it for one that is
-	// not revoked, except for KeysToRevoke.
+	// EndGateway notes that a gateway is being deleted. From then on, every key that is restricted to it is read as
+	// revoked at e.At, with the version that it gets when the revocation is written. For every method except
+	// KeysToRevoke, the key is revoked.
 	EndGateway(ctx context.Context, e *EndedGateway) error
 	// UpdateEndedGateway writes RoutesTo.
 	UpdateEndedGateway(ctx context.Context, e *EndedGateway) error
@@ -53,7 +53,7 @@ type RouteReader interface {
 	Routes(ctx context.Context, gatewayID string, p Page) ([]gateway.Route, error)
 	// RouteTable returns all routes of a gateway, oldest first.
 	RouteTable(ctx context.Context, gatewayID string) ([]gateway.Route, error)
-	// EndedRoutes returns up to limit routes of a gateway that has ended, those behind e.RoutesTo, oldest first.
+	// EndedRoutes returns up to limit routes of a gateway that has ended, oldest first, beginning behind e.RoutesTo.
 	EndedRoutes(ctx context.Context, e *EndedGateway, limit int) ([]gateway.Route, error)
 	// CountRoutes returns the number of routes of all gateways of an account. Its cost does not
 	// depend on that number.
@@ -86,8 +86,9 @@ type RevisionReader interface {
 	HasOldRevisions(ctx context.Context, k KeptRevisions) (bool, error)
 }
 
-// KeptRevisions says which revisions of a gateway are kept: the newest ones and those since a time,
-// as far as the revisions of the account do not take too many bytes. The last one is always kept.
+// KeptRevisions says which revisions of a gateway are kept: the newest, and the revisions since a
+// time, as far as the revisions of the account do not take too many bytes. The last one is always
+// kept.
 type KeptRevisions struct {
 	Newest       int       // at least 1
 	Since        time.Time // when they were created

@@ -18,9 +18,10 @@ type KeyFilter struct {
 	Now       time.Time // separates active keys from expired ones
 }
 
-// Searches reports whether finding the keys may mean to read many others: the filter selects them by their names or
-// prefixes, has two conditions of which an index has one, so that all keys of an owner may be read, or selects a state that
-// many keys have had for a moment and the index has not: revoked with their gateway, or expired together.
+// Searches reports whether many other keys may have to be read to find the keys. That is so if the filter selects names
+// or prefixes; if it has two conditions, of which an index has only one, as when all keys of an owner must be read; or
+// if it selects a state that many keys have got together and the index does not show yet: revoked with their gateway,
+// or expired at the same time.
 func (f *KeyFilter) Searches() bool {
 	indexed := 0
 	for _, of := range []string{f.Owner, f.GatewayID, string(f.Level)} {
@@ -36,8 +37,8 @@ type KeyReader interface {
 	Key(ctx context.Context, accountID, keyID string) (*apikey.Key, error)
 	KeyByDigest(ctx context.Context, d apikey.Digest) (*apikey.Key, error)
 	Keys(ctx context.Context, accountID string, f KeyFilter, p Page) ([]apikey.Key, error)
-	// KeysToRevoke returns up to limit keys that are restricted to a gateway which has ended, and that are not stored as
-	// revoked yet, as they are stored.
+	// KeysToRevoke returns up to limit keys, as they are stored, that are restricted to a gateway which has ended and
+	// are not stored as revoked yet.
 	KeysToRevoke(ctx context.Context, gatewayID string, limit int) ([]apikey.Key, error)
 	// KeysOfBucket returns up to limit keys that share a per-key bucket, without those that were revoked,
 	// have expired before since, or were ended by a rotation without overlap.

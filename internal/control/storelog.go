@@ -13,10 +13,10 @@ import (
 // AuditReader reads the audit log.
 type AuditReader interface {
 	// Audit lists the account's management records that are not in a block yet, newest
-	// first. Page.After is the Seq of the last one.
+	// first. Page.After is the Seq of the last record of the previous page.
 	Audit(ctx context.Context, accountID string, p Page) ([]audit.Record, error)
-	// AuditLog lists all of the account's audit records, newest first. Page.After is the
-	// cursor of the last one.
+	// AuditLog lists all of the account's audit records, newest first. Page.After is the cursor of
+	// the last record of the previous page.
 	AuditLog(ctx context.Context, accountID string, f audit.Filter, p Page) ([]audit.Record, error)
 	// AuditSource returns the account's log for a step of audit.Scan. It must not be used
 	// after the transaction.
@@ -44,8 +44,8 @@ type ChangeLogReader interface {
 // ChangeLog reads the change log and appends to it.
 type ChangeLog interface {
 	ChangeLogReader
-	// AppendChange appends an entry and returns its sequence number, or 0 if it gets one only when the transaction
-	// commits.
+	// AppendChange appends an entry and returns its sequence number, or 0 if the entry gets a number only when the
+	// transaction commits.
 	AppendChange(ctx context.Context, k snapshot.ChangeKind, recordID string) (seq int64, err error)
 	// AppendRevocation appends a KeyChange by which a key with the given digest is revoked. Other nodes
 	// refuse the key before they read any record.
@@ -78,8 +78,8 @@ type IdempotencyStore interface {
 
 // DailyCountsReader reads the counts of daily caps.
 type DailyCountsReader interface {
-	// DailyCounts returns the counts of a day, given as days since 1970 in UTC, as the node sees them: those of
-	// some limits, or all if none is named.
+	// DailyCounts returns the counts of a day, given as days since 1970 in UTC, as the node sees them: of the
+	// named limits, or of all limits if none is named.
 	DailyCounts(ctx context.Context, node string, day int64, limitIDs ...string) ([]ratelimit.DailyCount, error)
 }
 
@@ -94,18 +94,18 @@ type DailyCounts interface {
 // Trimmer removes records after their retention. more reports whether there may be
 // other records to remove.
 type Trimmer interface {
-	// Trim removes stored responses older than responses, entries of the change log older
-	// than changes, events older than events and counts of days before day, at most limit
-	// rows of each. What a delivery needs of an event stays until its last delivery is
-	// removed.
+	// Trim removes stored responses older than responses, entries of the change log older than
+	// changes, events older than events, and counts of days before day: at most limit rows of each
+	// kind. The part of an event that deliveries need stays until its last delivery is removed.
 	Trim(ctx context.Context, responses, changes, events time.Time, day int64, limit int) (more bool, err error)
-	// TrimRevisions removes about limit revisions that are not kept: those of deleted gateways;
-	// then, of each gateway, those that are neither among its newest nor created since k.Since, the
-	// oldest first, up to one that is kept; then, of accounts whose revisions take too many bytes, the
-	// oldest of the gateway whose revisions without the newest take the most.
+	// TrimRevisions removes about limit revisions that are not kept, in this order: all of deleted
+	// gateways; of each gateway, the oldest, up to the first that is among its newest or was created
+	// since k.Since; and of accounts whose revisions take too many bytes, the oldest of the gateway
+	// whose revisions, apart from its newest, take the most.
 	TrimRevisions(ctx context.Context, k KeptRevisions, limit int) (more bool, err error)
-	// TrimTables removes route tables that were replaced, or that Prepare stored before staged
-	// and no transaction used, and what is left of removed revisions: at most limit rows.
+	// TrimTables removes at most limit rows: of route tables that were replaced, of route tables
+	// that Prepare stored before staged and that no transaction used, and of what is left of
+	// removed revisions.
 	TrimTables(ctx context.Context, staged time.Time, limit int) (more bool, err error)
 	// TrimDeliveries removes deliveries that were delivered before delivered or failed
 	// before failed, at most limit of each.

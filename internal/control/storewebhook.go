@@ -38,9 +38,9 @@ func (f *EventFilter) HasTime() bool { return !f.Since.IsZero() || !f.Until.IsZe
 // (id.NewAt), which is CreatedAt.
 type EventReader interface {
 	Event(ctx context.Context, accountID, eventID string) (*event.Event, error)
-	// Events returns a page of the list of events, newest first. The list is in the order in
-	// which the events were committed, whatever CreatedAt says: an event that appears later is
-	// above all that were there. With a bound of time it is in the order of the identifiers. The
+	// Events returns a page of the list of events, newest first. The list is in the order in which
+	// the events were committed, whatever CreatedAt says: a new event appears above all events that
+	// were there before. With a bound of time the list is in the order of the identifiers. The
 	// event that p.After names may have been removed since.
 	Events(ctx context.Context, accountID string, f EventFilter, p Page) ([]event.Event, error)
 }
@@ -64,7 +64,7 @@ type DeliveryFilter struct {
 	Since, Until time.Time
 }
 
-// DeliveryReader finds deliveries. Filters by time work as those of EventReader.
+// DeliveryReader finds deliveries. Filters by time work as in EventReader.
 type DeliveryReader interface {
 	// Delivery returns one delivery with its Payload.
 	Delivery(ctx context.Context, accountID, deliveryID string) (*webhook.Delivery, error)
@@ -89,6 +89,7 @@ type DeliveryStore interface {
 	// disabled or deleted and are not leased at now. Their logs get an entry that says
 	// why no attempt was made. more reports whether there may be others.
 	FailStranded(ctx context.Context, webhookID string, now time.Time, limit int) (more bool, err error)
-	// Strand does the same for an endpoint that the transaction disables or deletes. w is what it becomes, or nil.
+	// Strand does the same for an endpoint that the transaction disables or deletes. w is the disabled
+	// endpoint, or nil for a deleted one.
 	Strand(ctx context.Context, webhookID string, w *webhook.Webhook, now time.Time, limit int) error
 }

@@ -42,15 +42,15 @@ type RequestSource interface {
 
 // LevelSource reports the current levels of limits.
 type LevelSource interface {
-	// Levels calls f for the global limit of a gateway, the limits of its routes, and those of
-	// keys that are in use. A gateway that the data plane does not serve has none.
+	// Levels calls f for the global limit of a gateway, for the limits of its routes, and for the
+	// limits of keys that are in use. A gateway that the data plane does not serve has none.
 	Levels(ctx context.Context, gatewayID string, f func(ratelimit.Level))
 }
 
 // RouteSource knows the routes in force.
 type RouteSource interface {
-	// Unrouted returns those of the resources of scopes at or below which the gateway, or if
-	// gatewayID is "", the account, surely has no route. Its work is bounded.
+	// Unrouted returns those resources at or below which the gateway, or the account if gatewayID
+	// is "", certainly has no route. A resource is written as in scopes. Its work is bounded.
 	Unrouted(accountID, gatewayID string, resources []string) []string
 }
 
@@ -79,8 +79,8 @@ func (s *Service) Traffic(ctx context.Context, actor *Actor, q traffic.Query) ([
 	return s.cfg.Sources.Traffic.Report(ctx, actor.Account.ID, q)
 }
 
-// TopTraffic reports the groups of q that had most of what by says, the greatest first. The errors are
-// those of Traffic.
+// TopTraffic reports the groups of q with the greatest numbers of the kind by, the greatest first. The
+// errors are the same as from Traffic.
 func (s *Service) TopTraffic(ctx context.Context, actor *Actor, q traffic.Query, by traffic.Order, limit int) ([]traffic.Total, error) {
 	if err := s.complete(ctx, actor, s.cfg.Sources.Traffic); err != nil {
 		return nil, err

@@ -75,9 +75,9 @@ func (s *Service) putClientKey(e *gatewayEdit, o Optional[string]) error {
 	return nil
 }
 
-// keepSecret returns the sealed form of a secret after a change: before, if the change keeps it, and
-// otherwise sealed. sealed is nil for ***, which keeps whatever secret there is. A file that gives the
-// same secret again keeps it too, so that applying a file twice changes nothing the second time.
+// keepSecret returns the sealed form that a secret has after a change: before, if the change keeps the
+// secret, else sealed. sealed is nil for ***, which keeps the secret. A file that gives the same
+// secret again keeps it too, so that applying a file a second time changes nothing.
 func (e *gatewayEdit) keepSecret(field string, before, sealed []byte, value string) ([]byte, error) {
 	if sealed == nil {
 		if len(before) == 0 {

@@ -12,10 +12,10 @@ import (
 
 // VerifyKey reports whether a key would be accepted for a gateway, method and path; each may be "" if it
 // does not matter. It charges no limit, and writes nothing except the response to a call with an
-// Idempotency-Key. A key of another account is reported like one that does not exist.
+// Idempotency-Key. A key of another account is reported like a key that does not exist.
 //
-// An account-level key is not accepted for any gateway. Without a gateway, its path is one of the
-// management API.
+// An account-level key is not accepted for any gateway. Without a gateway, the path is a path of
+// the management API.
 func (s *Service) VerifyKey(ctx context.Context, actor *Actor, secret, gatewayID, method, path string) (*Verification, error) {
 	q := keyCheck{secret: secret, gatewayID: gatewayID, method: method, path: path}
 	invalid := q.check()
@@ -67,7 +67,7 @@ func isMethodName(s string) bool {
 	return len(s) <= gateway.MaxMethod && strings.Trim(s, "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_") == ""
 }
 
-// verify answers q, or returns what is wrong with it: invalid is what check returned.
+// verify answers q, or returns what is wrong with q. invalid is the error that check returned.
 func (s *Service) verify(ctx context.Context, tx ReadTx, actor *Actor, q keyCheck, invalid error) (*Verification, error) {
 	if q.gatewayID != "" {
 		g, err := tx.Gateway(ctx, actor.Account.ID, q.gatewayID)

@@ -42,8 +42,8 @@ const maxOverlapHours = 168
 // disabledByHand is the DisabledReason of an endpoint that a management call disabled.
 const disabledByHand = "disabled by a management call"
 
-// maxWebhooks is the most endpoints of an account, in any state. An account that has more from an
-// earlier version keeps them.
+// maxWebhooks is the most endpoints of an account, in any state. An account that has more
+// endpoints, from an earlier version, keeps them.
 const maxWebhooks = 1000
 
 // strandedBatch is how many deliveries fail in the transaction that deletes or disables their
@@ -64,7 +64,7 @@ func (s *Service) Webhook(ctx context.Context, actor *Actor, webhookID string) (
 	})
 }
 
-// CreateWebhook registers an endpoint. If the account has as many as it may, the error is
+// CreateWebhook registers an endpoint. If the account already has maxWebhooks, the error is
 // fault.Conflict.
 func (s *Service) CreateWebhook(ctx context.Context, actor *Actor, in WebhookInput) (*NewWebhook, error) {
 	events, badEvents := webhook.ParseEvents(in.Events)
@@ -102,7 +102,7 @@ func withSecret(h *webhook.Webhook, secret string) *NewWebhook {
 	return &NewWebhook{Webhook: *h, Secret: secret, StandardSecret: webhook.StandardSecret(secret)}
 }
 
-// webhookEdit is a validated WebhookPatch. Fields that are zero stay as they are.
+// webhookEdit is a validated WebhookPatch. A field that is zero changes nothing.
 type webhookEdit struct {
 	url    string
 	events []event.Type

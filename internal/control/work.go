@@ -43,8 +43,8 @@ type work struct {
 // inTx runs f in one transaction, which writes all of f's state, audit records, events and change log
 // entries and the stored response to a call with an Idempotency-Key, or nothing. If there is a change
 // log entry, inTx then waits until the data plane has applied it, even if the caller hangs up. With several
-// nodes it waits, also if nothing changed, until everything that the transaction has seen is in force on
-// all of them. f may run more than once, so it must not keep state outside of w.
+// nodes it waits, even if nothing changed, until everything that the transaction has seen is in force on
+// all nodes. f may run more than once, so it must not keep state outside of w.
 func inTx[T any](ctx context.Context, s *Service, actor *Actor, f func(w *work) (T, error)) (T, error) {
 	return inTxOnly(ctx, s, actor, func(w *work) (result T, err error) {
 		if result, err = f(w); err == nil {
@@ -119,8 +119,8 @@ func inTxOnly[T any](ctx context.Context, s *Service, actor *Actor, f func(w *wo
 	return result, nil
 }
 
-// giveNumbers gives those of changes numbers that have none yet, because the store has several nodes: that of the newest,
-// or if it is not known, one that the change log does not reach.
+// giveNumbers gives a number to each of changes that has none yet, because the store has several nodes: the number of
+// the newest change or, if that is not known, a number that the change log does not reach.
 func giveNumbers(changes []snapshot.Change, newest int64) {
 	for i := range changes {
 		if changes[i].Seq == 0 {
@@ -186,8 +186,8 @@ func readIn[T any](ctx context.Context, view func(context.Context, func(ReadTx) 
 }
 
 // publish waits until the data plane of this node has applied the changes, which are committed. It goes on
-// if the caller hangs up, because they are stored. If it fails, the error says so and what is true
-// meanwhile; the data plane follows the change log and applies the changes later.
+// if the caller hangs up, because they are stored. If it fails, the error says so, and what holds
+// meanwhile. The data plane follows the change log and applies the changes later.
 func (s *Service) publish(ctx context.Context, changes []snapshot.Change) error {
 	within := publishWithin
 	for _, c := range changes {

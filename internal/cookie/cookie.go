@@ -4,8 +4,8 @@ package cookie
 
 import "strings"
 
-// The names of the cookie. Secure is that of listeners with TLS: browsers accept a name with this
-// prefix only over TLS, for the whole host, and from the host itself.
+// The names of the cookie. Secure is the name at listeners with TLS: browsers accept a name with
+// this prefix only over TLS, for the whole host, and from the host itself.
 const (
 	Session = "keygate_session"
 	Secure  = "__Host-" + Session
@@ -15,7 +15,7 @@ const (
 func HasSession(value string) bool { return strings.Contains(value, Session) }
 
 // SetsSession reports whether the value of a Set-Cookie field sets the cookie of a session. A browser sends a
-// cookie without a name as its value alone, so the name may also be in that.
+// cookie without a name as its value alone, so the value may hold the name too.
 func SetsSession(value string) bool {
 	if !HasSession(value) {
 		return false

@@ -54,7 +54,7 @@ type Handler struct {
 	api    http.Handler
 	index  []byte
 	// Assets by the path below "assets/": the hash of the build, a slash and the name. So a page that an
-	// earlier version served gets none of this build: the files of two builds do not fit together.
+	// earlier version served gets no asset of this build: the files of two builds do not fit together.
 	assets map[string]*asset
 	icon   *asset
 }
@@ -105,12 +105,12 @@ func New(cfg Config) (*Handler, error) {
 func newAsset(name, tag string, content []byte) *asset {
 	return &asset{
 		name: name, contentType: contentType(name), tag: tag, plain: content,
-		// Most servers never show the dashboard, so that nothing is compressed before it is asked for.
+		// Nothing is compressed before it is requested, because most servers never show the dashboard.
 		compressed: sync.OnceValue(func() []byte { return compress(content) }),
 	}
 }
 
-// contentType does not ask the machine's table of types, which may know other ones for scripts.
+// contentType does not use the machine's table of types, which may have other types for scripts.
 func contentType(name string) string {
 	switch path.Ext(name) {
 	case ".js":
@@ -195,7 +195,7 @@ func (h *Handler) serveFile(w http.ResponseWriter, r *http.Request) {
 		h.assets[name].serve(w, r, "public, max-age=31536000, immutable")
 		return
 	}
-	// A browser asks for it when it shows something else than the dashboard, such as a response of the API.
+	// A browser requests it when it shows something other than the dashboard, such as a response of the API.
 	if r.URL.Path == "/favicon.ico" {
 		h.icon.serve(w, r, "public, max-age=86400")
 		return

@@ -16,7 +16,7 @@ import (
 const (
 	// maxDepth is how deeply mappings and sequences may nest.
 	maxDepth = 1000
-	// maxValues is the maximum number of values in a document, with aliases expanded. The
+	// maxValues is the maximum number of values in a document, with aliases expanded. Even the
 	// densest text of 16 MiB that people write has fewer.
 	maxValues = 1_000_000
 	// maxShown is the maximum number of bytes of a user's text in a message.
@@ -95,8 +95,8 @@ func (n *Node) Member(name string) *Node {
 
 // Parse parses one document in JSON or YAML. A text that starts with a bracket is parsed as
 // JSON, and if that fails, as YAML. It does not change content. The error is a validation error
-// without a field, whose message has the position. One of them is that reading the document
-// would take more memory than Budget allows.
+// without a field, whose message has the position. A document whose reading would take more memory
+// than Budget allows is such an error too.
 func Parse(content []byte) (*Node, error) {
 	content = TrimMark(content)
 	text := string(content)
@@ -123,7 +123,7 @@ func Parse(content []byte) (*Node, error) {
 
 func emptyDocument() error { return Position{1, 1}.Invalid("", "the document is empty") }
 
-// IsEmpty reports whether err is that of Parse for a document that has nothing but white space and
+// IsEmpty reports whether err says that Parse got a document of nothing but white space and
 // comments.
 func IsEmpty(err error) bool {
 	return err != nil && err.Error() == emptyDocument().Error()

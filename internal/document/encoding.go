@@ -13,7 +13,7 @@ const byteOrderMark = "\ufeff"
 // TrimMark returns content without a byte order mark at its start.
 func TrimMark(content []byte) []byte { return bytes.TrimPrefix(content, []byte(byteOrderMark)) }
 
-// fileType is a kind of file that people send in the place of a document, by how it begins.
+// fileType is a kind of file that people send instead of a document, recognized by its first bytes.
 type fileType struct{ start, message string }
 
 func fileTypes() []fileType {
@@ -68,10 +68,10 @@ func isUTF16(text string) bool {
 	return false
 }
 
-// latin says what a byte that is not UTF-8 is in the encodings that it most often comes from.
+// latin says which character a byte that is not UTF-8 stands for in the encodings that such bytes most often come from.
 func latin(b byte) string {
 	const most = "; it is %q in %s: save the document as UTF-8"
-	// What people type of what Windows-1252 has in the place of control characters.
+	// The characters that people type among the characters that Windows-1252 has instead of control characters.
 	windows := map[byte]rune{0x80: '€', 0x85: '…', 0x91: '‘', 0x92: '’', 0x93: '“', 0x94: '”', 0x95: '•', 0x96: '–', 0x97: '—', 0x99: '™'}
 	switch {
 	case b >= 0xa0:
@@ -82,8 +82,9 @@ func latin(b byte) string {
 	return ": save the document as UTF-8"
 }
 
-// alike returns what r is, if it is a character that editors, chats and web pages put in the place of
-// another, and what to write instead. kind is "" for any other; plain is "" if r is to be removed.
+// alike says what to write instead of r, if editors, chats and web pages put r in the place of
+// another character. kind says what r is, and is "" for any other character; plain is the character
+// to write, and is "" if r is to be removed.
 func alike(r rune) (kind, plain string) {
 	switch r {
 	case '“', '”', '„', '«', '»':

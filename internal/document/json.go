@@ -38,8 +38,8 @@ type jsonReader struct {
 	dec    *jsontext.Decoder
 	values int
 
-	// at is the position of the byte offset seen. It moves forward only, so that a text of
-	// one long line is counted once.
+	// at is the position of the byte offset seen. It only moves forward, so that even one long line
+	// is counted only once.
 	at   Position
 	seen int
 
@@ -58,11 +58,11 @@ type jsonCount struct {
 // What reading JSON takes besides nodes, in bytes.
 const (
 	jsonCollection = 24 // in jsonCount.children, while that grows
-	jsonName       = 96 // of an object that is not closed yet, whose names the decoder compares
+	jsonName       = 96 // of an open object, whose names the decoder compares
 )
 
-// countJSON counts the values of a JSON text, and fails if they take more than the budget. Of a text
-// that is not JSON it may count anything.
+// countJSON counts the values of a JSON text, and fails if they take more than the budget. For a
+// text that is not JSON, the count may be anything.
 func countJSON(text string) (jsonCount, error) {
 	type collection struct {
 		at     int32 // in c.children
@@ -231,8 +231,7 @@ func (r *jsonReader) readScalar() (string, Position, error) {
 	return string(plain), at, nil
 }
 
-// position returns the position of a byte offset, which must not be less than that of an
-// earlier call.
+// position returns the position of a byte offset, which must not be less than in an earlier call.
 func (r *jsonReader) position(offset int) Position {
 	r.at = r.at.advance(r.text[r.seen:offset])
 	r.seen = offset

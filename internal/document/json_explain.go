@@ -55,8 +55,8 @@ type jsonMistake struct {
 	inString bool // in the middle of a string, or in the place of a name
 }
 
-// explain returns what is wrong at m.at, which it moves to what is to be changed. It returns "" for a
-// mistake without a remedy of its own.
+// explain returns what is wrong at m.at, and moves m.at to the text that is to be changed. It returns
+// "" for a mistake that it has no advice for.
 func (m *jsonMistake) explain() string {
 	if m.at == len(m.text) {
 		return ""
@@ -182,7 +182,7 @@ type bracket struct {
 	open byte
 }
 
-// openBrackets returns what is open at an offset, and where a string begins that is, or -1.
+// openBrackets returns the brackets that are open at an offset, and where an open string begins, or -1.
 func openBrackets(text string) (open []bracket, quoted int) {
 	for i := 0; i < len(text); i++ {
 		switch text[i] {
@@ -241,7 +241,7 @@ func (m *jsonMistake) closer(r rune) string {
 		return fmt.Sprintf("there is a %c too many: nothing is open that it closes", r)
 	}
 	last := open[len(open)-1]
-	if want := last.open + 2; rune(want) != r { // in ASCII, each bracket is two before the one that closes it
+	if want := last.open + 2; rune(want) != r { // in ASCII, ] and } are two behind [ and {
 		p := positionOf(m.text, last.at)
 		return fmt.Sprintf("this %c does not close the %c of line %d, column %d: write %c", r, last.open, p.Line, p.Column, want)
 	}

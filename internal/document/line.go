@@ -39,7 +39,7 @@ func positionOf(text string, offset int) Position {
 // PositionOf returns the position of a byte offset in a text.
 func PositionOf(text string, offset int) Position { return positionOf(text, offset) }
 
-// offsetOf returns the byte offset of a position, or of the end of its line if that is shorter.
+// offsetOf returns the byte offset of a position, or of the end of its line if the line is shorter.
 func offsetOf(text string, p Position) int {
 	at := 0
 	for line := int32(1); line < p.Line; line++ {

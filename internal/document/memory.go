@@ -6,8 +6,9 @@ import (
 )
 
 // Budget is how much memory reading a document may take, as a multiple of its size (contract,
-// section 5). A document below 1.6 MiB may take MinBudget bytes: what counts is the sum of the
-// documents that are read at once, and YAML in which every word is a value takes more.
+// section 5). A document below 1.6 MiB may take MinBudget bytes, because YAML in which every word
+// is a value takes more than the multiple, and only the sum over the documents that are read at
+// once matters.
 const (
 	Budget    = 20
 	MinBudget = 32 << 20
@@ -17,14 +18,13 @@ const (
 // a string, and in parts as the strings of nodes.
 const textCopies = 3
 
-// What a node takes, in bytes, and what it takes besides to compare its name with others.
+// The bytes that a node takes, and the bytes that it takes in addition to compare its name with others.
 const (
 	nodeBytes = int(unsafe.Sizeof(Node{}))
 	nameBytes = 40
 )
 
-// memory is an estimate of what reading a text takes, which is made before its values are
-// built.
+// memory is an estimate of the memory that reading a text takes, made before its values are built.
 type memory struct {
 	text    string
 	most    int
@@ -48,7 +48,7 @@ func (m *memory) message() string {
 	return fmt.Sprintf("the document has too many values for its size of %d bytes: reading it would take more than %d times as much memory; JSON takes less than YAML, and several gateways can share the paths", len(m.text), Budget)
 }
 
-// exceeded returns the error for a text that exceeds the budget with what is at offset i.
+// exceeded returns the error for a text that exceeds the budget at offset i.
 func (m *memory) exceeded(i int) error {
 	return positionOf(m.text, i).Invalid("", "%s", m.message())
 }

@@ -26,7 +26,7 @@ type outerParser struct {
 
 type fakeDecoder struct{ parser *outerParser }
 
-// Guarantee: stoppedAt reads the position of the syntax error, or that of the last event if
+// Guarantee: stoppedAt reads the position of the syntax error, or the position of the last event if
 // there is no syntax error.
 func TestStoppedAtReadsTheParsersPosition(t *testing.T) {
 	for name, c := range map[string]struct {

@@ -6,9 +6,9 @@ import (
 	"unicode"
 )
 
-// Mismatch returns the error for a node that is not of the kind want, with what to write instead, as
-// far as that can be seen. form describes what is wanted, as in "a list such as [GET, POST]"; "" is
-// the kind itself.
+// Mismatch returns the error for a node that is not of the kind want. The error says what to write
+// instead, as far as the node shows it. form describes what is wanted, as in "a list such as [GET,
+// POST]"; "" stands for the kind itself.
 func (n *Node) Mismatch(field string, want Kind, form string) error {
 	if form == "" {
 		form = want.String()
@@ -68,11 +68,11 @@ func isJoined(text string) bool {
 	return name != "" && value != "" && value[0] != ' ' && value[0] != '\t' && !strings.HasPrefix(value, "//") && strings.Trim(name, "abcdefghijklmnopqrstuvwxyz_") == ""
 }
 
-// maxExponent bounds what Integer works out: with more zeros, an int64 holds no number but 0.
+// maxExponent bounds the exponent that Integer evaluates: with more zeros, no number but 0 fits an int64.
 const maxExponent = 30
 
-// Integer returns the whole number that text is in JSON, where 7.0 and 7e0 are the number 7 as 7 is. ok is
-// false if it is none, or does not fit.
+// Integer returns the whole number that text is in JSON, where 7.0 and 7e0 mean 7. ok is false if text is
+// not a whole number, or the number does not fit.
 func Integer(text string) (n int64, ok bool) {
 	digits, negative := strings.CutPrefix(text, "-")
 	digits, exponentText, hasExponent := strings.Cut(strings.ReplaceAll(digits, "E", "e"), "e")
@@ -120,9 +120,8 @@ func (n *Node) Unknown(field, format string, args ...any) error {
 	return n.NamePosition.Invalid(field, format, args...)
 }
 
-// HasLike reports whether a mapping has a member that is meant to be name, which is then reported as
-// unknown: it differs only in letter case, in characters that cannot be seen, or in quotes that belong
-// around it.
+// HasLike reports whether a mapping has a member that is meant to be name: its name differs only in
+// letter case, in invisible characters, or in quotes around it. Such a member is reported as unknown.
 func (n *Node) HasLike(name string) bool {
 	for i := range n.Nodes {
 		plain := strings.TrimFunc(n.Nodes[i].Name, func(r rune) bool {

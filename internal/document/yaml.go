@@ -43,8 +43,8 @@ func parseYAML(text string) (*Node, error) {
 	return &n, nil
 }
 
-// What reading YAML takes, in bytes. The library's tree is the larger part: while it is converted,
-// each of its nodes goes when its own is there.
+// What reading YAML takes, in bytes. The library's tree is the larger part. While it is converted,
+// each of its nodes is freed when our node for it exists.
 const (
 	yamlItem    = 280 // of a sequence
 	yamlMember  = 490 // of a mapping: two nodes of the library
@@ -55,8 +55,8 @@ const (
 )
 
 // countYAML counts the characters that may start values, anchors and comments, and fails if what
-// they stand for takes more than the budget. It is not a parser: some characters are only text, so
-// it counts too much rather than too little.
+// they stand for takes more than the budget. It is not a parser: it also counts characters that are
+// only text, and so counts too much rather than too little.
 func countYAML(text string) (*memory, error) {
 	m := newMemory(text)
 	values := 0
@@ -122,7 +122,7 @@ func countYAML(text string) (*memory, error) {
 	return m, nil
 }
 
-// namesNext reports whether s starts with a plain name and its colon, which counts for itself.
+// namesNext reports whether s starts with a plain name and its colon. The colon is counted separately.
 func namesNext(s string) bool {
 	s = strings.TrimLeft(s, " ")
 	end := strings.IndexFunc(s, func(r rune) bool {
@@ -131,8 +131,8 @@ func namesNext(s string) bool {
 	return end > 0 && s[end] == ':' && end+1 < len(s) && s[end+1] == ' '
 }
 
-// endsIndicator reports whether the byte at i is followed by white space, the end or, as a colon
-// in a flow collection may be, by an indicator.
+// endsIndicator reports whether the byte at i is followed by white space, by the end or, after a
+// colon in a flow collection, by an indicator.
 func endsIndicator(text string, i int) bool {
 	return i+1 == len(text) || strings.IndexByte(" \t\r\n,[]{}", text[i+1]) >= 0 || startsBreak(text[i+1:])
 }
@@ -299,7 +299,7 @@ func (r *yamlReader) readMembers(n *Node, from *yaml.Node, depth int) error {
 	return nil
 }
 
-// readName reads the name of a member, child: a scalar, or an alias of one.
+// readName reads the name of a member, child: a scalar, or an alias of a scalar.
 func (r *yamlReader) readName(child *Node, key *yaml.Node) error {
 	if err := r.read(child, key, 0); err != nil {
 		return err
@@ -370,11 +370,11 @@ func yamlProblem(dec any, text string, read int, err error) error {
 	return at.Invalid("", "%s", message)
 }
 
-// stoppedAt returns the position at which decoder, a *yaml.Decoder, failed. The library's
-// errors have only a line, and often that of the collection around the mistake. Its parser
-// has the exact position, in unexported fields that stoppedAt reads by reflection. If a
-// version of the library has other fields, ok is false and stoppedAt does not panic;
-// TestInvalidTextsAreRejected then fails.
+// stoppedAt returns the position at which decoder, a *yaml.Decoder, failed. The library's errors
+// have only a line, which is often the line of the collection around the mistake. Its parser has
+// the exact position, in unexported fields that stoppedAt reads by reflection. If a version of the
+// library has other fields, ok is false and stoppedAt does not panic; TestInvalidTextsAreRejected
+// then fails.
 func stoppedAt(decoder any) (at Position, ok bool) {
 	root := reflect.ValueOf(decoder)
 	problem, found := intField(root, "parser", "parser", "error")

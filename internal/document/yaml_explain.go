@@ -11,8 +11,8 @@ import (
 var plainDirective = regexp.MustCompile(`^%YAML[ \t]+([0-9]+\.[0-9]+)[ \t]*(#.*)?$`)
 
 // readDirectives returns text for the library, which knows YAML 1.1 alone: it reads both versions
-// alike, so %YAML 1.2 becomes %YAML 1.1, of the same length. It rejects the directives that would not
-// have their meaning.
+// alike, so %YAML 1.2 becomes %YAML 1.1, of the same length. It rejects directives whose meaning the
+// library ignores.
 func readDirectives(text string) (string, error) {
 	var seen Position // of the first directive
 	for at := 0; at < len(text); {
@@ -74,14 +74,14 @@ func Plain(content []byte) []byte {
 type yamlMistake struct {
 	text    string
 	at      Position
-	context Position // of what was being read there; the zero value if it is not known
+	context Position // start of what was being read there; the zero value if unknown
 	// before and after are the parts of the line at the place, and first is the character there.
 	before, after string
 	first         rune
 }
 
-// explainYAML returns what is wrong at a place, in words for the author, and the place that is to be
-// changed. message is the library's, for what has no explanation of its own.
+// explainYAML returns what is wrong at a position, in words for the author, and the position of the
+// text to change. message is the library's message, which is used if there is no better explanation.
 func explainYAML(text string, at, context Position, message string) (Position, string) {
 	if line := conflictMarker(text); line > 0 {
 		return Position{line, 1}, "this line is a conflict marker of Git: resolve the conflict"
@@ -178,8 +178,8 @@ func (m *yamlMistake) colon() string {
 	return fmt.Sprintf("the indentation of this line (%s) does not fit the line before it, which has a value already or no colon: indent the fields of one mapping alike, and end a name with a colon", spaces(indent))
 }
 
-// lineAbove looks for a slip in the line above, because of which the line at the place does not fit. If there
-// is one, it moves the place there.
+// lineAbove looks for a slip in the line above that makes the line at the position invalid. If there is one,
+// it moves the position there.
 func (m *yamlMistake) lineAbove() (hint string) {
 	if m.at.Line == 1 {
 		return ""

@@ -138,7 +138,7 @@ func (s *Server) startConn(nc net.Conn) {
 		_ = c.Close()
 		return
 	}
-	if !s.pending.add(c) { // here, so that a shutdown that begins now finds it
+	if !s.pending.add(c) { // added here, so that a shutdown that begins now finds it
 		_ = c.Close()
 		return
 	}

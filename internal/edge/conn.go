@@ -97,8 +97,8 @@ func (s *Server) serve(c *conn) {
 		s.cfg.HTTP1.ServeConn(stream, info)
 		return
 	}
-	// The handshake has made the stack of this goroutine grow. Another one stays small while the
-	// connection is idle.
+	// The handshake has made the stack of this goroutine grow. A new goroutine's stack stays small
+	// while the connection is idle.
 	handedOff = true
 	s.conns.Go(func() { s.serveTLS(c, stream, info) })
 }
@@ -152,8 +152,8 @@ func (s *Server) negotiate(c *conn) (stream net.Conn, isHTTP2 bool, err error) {
 }
 
 // readProxyHeader reads the PROXY header of a trusted proxy, if it sends one. The
-// source address in the header replaces the peer's as the client's address, and
-// decides anew whether the client is trusted.
+// source address in the header replaces the peer's as the client's address, and it is decided again
+// whether the client is trusted.
 func (c *conn) readProxyHeader() error {
 	var size int
 	var none bool
@@ -204,8 +204,8 @@ func (c *conn) startsHTTP2() (whole bool, err error) {
 	return whole, err
 }
 
-// handshakeError is the error of a failed TLS handshake, proxyHeaderError that of
-// a malformed or incomplete PROXY header.
+// handshakeError is the error of a failed TLS handshake, proxyHeaderError the error of a malformed
+// or incomplete PROXY header.
 type (
 	handshakeError   struct{ error }
 	proxyHeaderError struct{ error }

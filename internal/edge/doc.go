@@ -1,7 +1,7 @@
 // Package edge is the front of the data plane: its listeners, TLS, the PROXY
-// protocol and the limits on connections (contract, sections 1, 4.4 and 4.5). It
-// accepts connections, finds out which client and which protocol each one has,
-// and hands it to the engine for that protocol.
+// protocol and the limits on connections (contract, sections 1, 4.4 and 4.5). It accepts
+// connections, finds out the client and the protocol of each, and hands it to the engine for that
+// protocol.
 //
 //	accept ─► connection limits ─► PROXY header, from trusted proxies only
 //	        ─► TLS ─► ALPN "h2" ───────────────────────► HTTP2 (proxy/h2)
@@ -10,7 +10,7 @@
 //	                        └► anything else ──────────► HTTP1 (proxy/h1), pump
 //
 // Each connection has one goroutine. The first bytes are peeked at and stay in the
-// socket, so that the HTTP/1.1 engine receives a bare TCP connection from which
-// nothing has been read but a PROXY header. One deadline, Config.HeadTimeout,
-// covers everything up to that point, including the TLS handshake.
+// socket, so that the HTTP/1.1 engine receives a bare TCP connection, from which at most a PROXY
+// header has been read. One deadline, Config.HeadTimeout, covers everything up to that point,
+// including the TLS handshake.
 package edge

@@ -126,10 +126,9 @@ func (s *Server) Announce() {
 
 // Shutdown drains the server. It closes the listeners, once the connections that have arrived there are accepted, waits for up to
 // proxy.FirstRequestGrace for connections that have not reached an engine, whose first request
-// may be on its way, and closes those that remain. Then it asks the others to end (GOAWAY over HTTP/2,
-// "Connection: close" over HTTP/1.1), and waits for them; upgraded connections
-// end last. The engines cut off what still runs when ctx ends and log it;
-// Shutdown does not report that as an error.
+// may be on its way, and closes those that remain. Then it asks the clients of the other connections to end them
+// (GOAWAY over HTTP/2, "Connection: close" over HTTP/1.1), and waits; upgraded connections end last. When ctx ends, the
+// engines cut off what still runs and log it, which Shutdown does not report as an error.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.stopAccepting()
 	s.accepting.Wait()
@@ -165,7 +164,7 @@ func (s *Server) stopAccepting() {
 	}
 }
 
-// acceptLast is how long connections are accepted in a shutdown that were being made when it began.
+// acceptLast is for how long a shutdown accepts connections whose handshake was under way when it began.
 const acceptLast = 100 * time.Millisecond
 
 // pendingConns holds the connections that have not reached an engine yet, so that

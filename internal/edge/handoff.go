@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// handoff is a net.Listener whose Accept returns the connections passed to deliver:
-// those that turned out to speak HTTP/2.
+// handoff is a net.Listener whose Accept returns the connections passed to deliver, which turned
+// out to speak HTTP/2.
 type handoff struct {
 	conns chan delivery
 	done  chan struct{} // closed by Close
@@ -20,7 +20,7 @@ type handoff struct {
 // delivery is a connection on its way to Accept.
 type delivery struct {
 	conn  net.Conn
-	taken chan<- struct{} // closed when whoever accepted it asks for the next one
+	taken chan<- struct{} // closed when Accept is called for the next connection
 }
 
 func newHandoff() *handoff {
@@ -28,8 +28,8 @@ func newHandoff() *handoff {
 }
 
 // deliver blocks until Accept has returned the connection and is called again, by which time the engine
-// has it. It returns false if the listener is closed before Accept takes the connection, which is then
-// the caller's to close.
+// has it. If the listener is closed before Accept takes the connection, deliver returns false and the
+// caller must close the connection.
 func (h *handoff) deliver(c net.Conn) bool {
 	taken := make(chan struct{})
 	select {

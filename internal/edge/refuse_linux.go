@@ -7,8 +7,8 @@ import (
 )
 
 // refuseNew makes the kernel drop the first packet of new connections, whose clients repeat it after a second and find
-// the listener closed. Connections whose handshake is under way are completed: closing the listener would reset
-// them, and clients could take that for a request that was lost.
+// the listener closed. Connections whose handshake is under way are completed: closing the listener would reset them,
+// and clients might believe that a request was lost.
 func refuseNew(l *net.TCPListener) error {
 	const flags, syn, all = 13, 0x02, 0xffffffff // offset in the TCP header; the flag; every byte of a packet
 	filter := [...]unix.SockFilter{

@@ -84,8 +84,8 @@ type envelope struct {
 	Data      any       `json:"data"`
 }
 
-// New returns an event of type t at the time at. data must be of one of this package's data
-// types. The identifier contains the time (id.NewAt).
+// New returns an event of type t at the time at. data must have one of this package's data types.
+// The identifier contains the time (id.NewAt).
 func New(accountID string, t Type, at time.Time, data any) (Event, error) {
 	at = at.UTC().Truncate(time.Microsecond)
 	e := Event{ID: id.NewAt(id.Event, at), AccountID: accountID, Type: t, CreatedAt: at}

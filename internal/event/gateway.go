@@ -4,9 +4,8 @@ package event
 // (specification, Limits).
 const SampleRate = 100
 
-// Breach is the data of rate_limit.exceeded. Path is the path of the route, and the key
-// that of the request. Breaches is the number of breaches of the gateway, route and limit
-// scope so far.
+// Breach is the data of rate_limit.exceeded. Path is the path of the route; the key is the
+// request's key. Breaches is the number of breaches of the gateway, route and limit scope so far.
 type Breach struct {
 	GatewayID  string  `json:"gateway_id"`
 	RouteID    string  `json:"route_id"`
@@ -29,7 +28,7 @@ const (
 
 // UpstreamError is the data of gateway.upstream_error. Path is the path of the route.
 // Occurrences is the number of requests to the route that ended with Status since the
-// previous event. Reason, Method and RequestID are those of the last of them.
+// previous event. Reason, Method and RequestID describe the last of these requests.
 type UpstreamError struct {
 	GatewayID   string `json:"gateway_id"`
 	RouteID     string `json:"route_id"`

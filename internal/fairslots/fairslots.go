@@ -1,8 +1,8 @@
-// Package fairslots shares slots out between accounts. A slot is held by what must not happen
-// too often at once, for example the reading of a document. Each account has a number of
-// slots at most, and so have all of them together. Who finds none free waits for a bounded
-// time: first come, first served within an account, and in turn between accounts, so that
-// an account with many waiters never delays another one for which a slot is free.
+// Package fairslots shares slots out between accounts. Work of which only so much may run at once,
+// for example the reading of documents, takes a slot for each piece. The number of slots of one
+// account, and of all accounts together, is bounded. If no slot is free, Take waits for a bounded
+// time: first come, first served within an account, and in turn between accounts, so that an
+// account with many waiters never delays another account for which a slot is free.
 package fairslots
 
 import (
@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// ErrNone means that no slot became free in time, or that too many wait for one already.
+// ErrNone means that no slot became free in time, or that too many callers wait already.
 var ErrNone = errors.New("no slot is free")
 
 // Config says how many slots there are.

@@ -114,7 +114,7 @@ type Error struct {
 	Message string
 	Field   string // dotted path of the field that is wrong, or ""
 	// Problems lists everything that is wrong, for ValidationFailed: the first one has the
-	// same Field and Message as the error. nil means that there is nothing but those.
+	// same Field and Message as the error. nil means that Field and Message are the only problem.
 	Problems []Problem
 	Auth     AuthCode // for Unauthorized and Forbidden
 	Limit    *Limit   // for RateLimitExceeded
@@ -122,7 +122,7 @@ type Error struct {
 }
 
 // Problem is one item of the property "errors" of the body of a 422 (contract, sections 2
-// and 5). Line and Column are 1-based, and 0 for a body that has no place worth naming.
+// and 5). Line and Column are 1-based, and 0 if a position would not help.
 type Problem struct {
 	Field   string `json:"field,omitempty"`
 	Message string `json:"message"`
@@ -161,9 +161,9 @@ func InvalidAll(problems []Problem) error {
 	return &Error{Code: ValidationFailed, Field: problems[0].Field, Message: problems[0].Message, Problems: problems}
 }
 
-// Join returns one error for all errs that are not nil, or nil if all are. The validation
-// errors among them become a single one, which lists at most MaxProblems of their problems
-// in order. Any other error takes precedence, and is returned alone.
+// Join returns one error for all errs that are not nil, or nil if every error is nil. The
+// validation errors among them become a single one, which lists at most MaxProblems of their
+// problems in order. Any other error takes precedence, and is returned alone.
 func Join(errs ...error) error {
 	var all []Problem
 	var only error

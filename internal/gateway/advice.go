@@ -8,9 +8,9 @@ import (
 	"github.com/keygate/keygate/internal/ratelimit"
 )
 
-// PathAdvice says what a valid route path most likely means in another router's language, in which it
-// would match other requests, and what to write here. It returns "" for a path that means what it
-// says.
+// PathAdvice warns about a valid route path that is probably written in another router's language,
+// where it would match other requests: it says what the path means there and what to write here. It
+// returns "" for any other path.
 func PathAdvice(path string) string {
 	for segment := range strings.SplitSeq(path, "/") {
 		if advice := segmentAdvice(segment); advice != "" {
@@ -57,7 +57,7 @@ func isWord(s string) bool {
 	return strings.Trim(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-") == ""
 }
 
-// MethodAdvice says that a method is meant for all methods. It returns "" for any other.
+// MethodAdvice returns a warning for a method that is probably meant as all methods, and "" for any other.
 func MethodAdvice(method string) string {
 	if method == "ANY" || method == "ALL" {
 		return fmt.Sprintf("%s is not a method that clients send: list the methods, as in GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS", method)
@@ -65,7 +65,7 @@ func MethodAdvice(method string) string {
 	return ""
 }
 
-// LimitAdvice says that a limit cannot be one for each key. It returns "" for any other.
+// LimitAdvice returns a warning for a limit that is meant for each key but cannot be, and "" for any other.
 func LimitAdvice(limit ratelimit.Config, auth Auth) string {
 	if auth == AuthNone && limit.Per == ratelimit.PerKey {
 		return "per: key has no effect on a public route, whose callers have no key: they share the limit"
@@ -73,7 +73,7 @@ func LimitAdvice(limit ratelimit.Config, auth Auth) string {
 	return ""
 }
 
-// Warnings returns what the author of the file may not expect of its routes.
+// Warnings returns warnings about routes whose effect the author of the file may not expect.
 func (d *Document) Warnings() []string {
 	var all []string
 	seen := map[string]int{} // the number of routes with a warning

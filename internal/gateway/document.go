@@ -98,7 +98,7 @@ func (d *Document) readRoutes(n *document.Node) error {
 		return n.Mismatch("routes", document.Sequence, "")
 	}
 	var problems document.Problems
-	unread := map[string]bool{} // the fields without a value, whose problem is known
+	unread := map[string]bool{} // the fields without a value, whose problem is already reported
 	for i := range n.Nodes {
 		r, err := readRoute(&n.Nodes[i], fmt.Sprintf("routes[%d]", i))
 		d.Routes = append(d.Routes, r)
@@ -206,7 +206,7 @@ func ReadLimit(n *document.Node, field string) (ratelimit.Config, error) {
 		return withPosition(rate.UnmarshalText([]byte(text)), m, at)
 	})
 	if err != nil {
-		// What is there is checked nevertheless, so that all mistakes are reported.
+		// The parts that are present are checked nevertheless, so that all mistakes are reported.
 		if c.Sustained.IsZero() {
 			c.Sustained, _ = ratelimit.ParseRate("1/s")
 		}

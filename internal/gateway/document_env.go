@@ -13,7 +13,7 @@ import (
 // ResolveEnv replaces each ${env:NAME} in the values of a configuration file by the result of
 // lookup for NAME (contract, section 5). A value with a replacement is written in quotes, so
 // that it stays one string whatever the variable contains. Nothing else changes, and lines keep
-// their numbers. Errors are as those of ParseDocument.
+// their numbers. Errors are as from ParseDocument.
 func ResolveEnv(content []byte, lookup func(name string) (value string, ok bool)) ([]byte, error) {
 	text := string(document.TrimMark(content))
 	if !strings.Contains(text, envMark) {
@@ -128,7 +128,7 @@ func skipProperties(text string, at int) int {
 }
 
 // scalarEnd returns the offset of the end of the scalar at an offset, which has the given
-// value. It is -1 if the scalar is not on one line.
+// value. It returns -1 if the scalar is not on one line.
 func scalarEnd(text string, at int, value string) int {
 	at = skipProperties(text, at)
 	line := text[at:]

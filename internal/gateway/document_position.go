@@ -9,9 +9,9 @@ import (
 	"github.com/keygate/keygate/internal/fault"
 )
 
-// withPosition adds a position to each problem of a validation error of the content of n: that
-// of the value that it names, or of the nearest one around it. It also puts field before the
-// problem's field.
+// withPosition adds a position to each problem of a validation error of the content of n: the
+// position of the value that the problem names, or of the nearest value around it. It also puts
+// field before the problem's field.
 func withPosition(err error, n *document.Node, field string) error {
 	list := fault.ProblemsOf(err)
 	if list == nil {
@@ -32,7 +32,7 @@ func withPosition(err error, n *document.Node, field string) error {
 	return problems.Err()
 }
 
-// within returns the node below n that a dotted path leads to, or the last one on the way.
+// within returns the node below n that a dotted path leads to, or the last node on the way.
 func within(n *document.Node, path string) *document.Node {
 	for path != "" {
 		if m := n.Member(path); m != nil { // a name may have dots
@@ -75,8 +75,8 @@ func (p Positions) add(n *document.Node, field string) {
 	}
 }
 
-// In adds to each problem of a validation error the position of the field that it names, or of
-// the nearest one around it. A problem of another field stays as it is.
+// In adds to each problem of a validation error the position of the field that it names, or of the
+// nearest field around it. A problem of any other field stays as it is.
 func (p Positions) In(err error) error {
 	list := fault.ProblemsOf(err)
 	if list == nil || len(p) == 0 {

@@ -25,8 +25,8 @@ type Gateway struct {
 	GlobalLimit ratelimit.Config // Sustained and Burst only
 	Timeout     string           // a Go duration as given
 
-	// Default is set for the gateway that requests for unknown hosts reach. At most one
-	// gateway has it, which is one of the account default.
+	// Default is set for the gateway that requests for unknown hosts reach. At most one gateway has
+	// it set, and it belongs to the account default.
 	Default bool
 
 	CORS         *CORS
@@ -104,8 +104,8 @@ const (
 	ConfigDocument DocumentKind = "config"
 )
 
-// Revision is the stored record of a push: the document as received, and the resulting
-// route table with its limits, to which a rollback returns.
+// Revision is the stored record of a push: the document as received, and the resulting route table
+// with its limits, which a rollback restores.
 type Revision struct {
 	ID        string
 	GatewayID string

@@ -144,7 +144,7 @@ func runeSize(s string) int {
 }
 
 // isDotSegment reports whether the first segment of s is one or two dots, plain or
-// encoded. What follows a semicolon does not count: some servers remove it as a parameter
+// encoded. Anything after a semicolon is ignored, because some servers remove it as a parameter
 // before they resolve dot segments.
 func isDotSegment(s string) bool {
 	for range 2 {

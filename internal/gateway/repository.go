@@ -30,8 +30,8 @@ type ConnectedRepository struct {
 	Paused    bool
 	CreatedAt time.Time
 
-	// Version grows with every change by a management call. It is the ETag. A result that was
-	// found with another version is not stored.
+	// Version grows with every change by a management call. It is the ETag. The result of a sync
+	// that read another version is not stored.
 	Version int64
 
 	RepositorySync
@@ -42,12 +42,12 @@ type RepositorySync struct {
 	LastCommit    string // whose file is the gateway's newest push from the repository
 	FailedCommit  string // whose file cannot be pushed: it is not tried again by itself
 	LastError     string // of the last sync; "" if it succeeded
-	FailureKind   string // of a failure without a commit: one event for each run of one kind
+	FailureKind   string // of a failure without a commit: a run of failures of one kind raises one event
 	Failures      int    // in a row, without a commit
 	Warning       string // of the last commit status
 	Notified      []string
 	LastAttemptAt time.Time // the last poll began
-	LastSyncedAt  time.Time // the gateway was last found to be, or made, what the repository says
+	LastSyncedAt  time.Time // last time at which the gateway was what the repository says, or was made so
 	NextSyncAt    time.Time
 }
 
@@ -92,8 +92,8 @@ func (r *ConnectedRepository) IntervalOf() time.Duration {
 	return max(d, minRepositoryInterval)
 }
 
-// Notice adds a commit to those for which an event was raised, of which it keeps the last ones. It
-// returns false if the commit was there already.
+// Notice adds a commit to the last commits for which an event was raised. It returns false if the
+// commit is among them already.
 func (r *RepositorySync) Notice(commit string) bool {
 	const kept = 32
 	if slices.Contains(r.Notified, commit) {

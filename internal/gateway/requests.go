@@ -7,9 +7,8 @@ import (
 	"github.com/keygate/keygate/internal/fault"
 )
 
-// Requests says how a gateway reads the requests of its callers, and what ends them. The store keeps it as one
-// JSON object, so its JSON names are part of the stored form: add new ones, but never
-// change one.
+// Requests says how a gateway reads the requests of its callers, and what ends an exchange. The store keeps it
+// as one JSON object, so its JSON names are part of the stored form: add new ones, but never change one.
 type Requests struct {
 	// KeyHeaders are the headers that may hold the key, as given; nil means
 	// DefaultKeyHeaders.
@@ -27,7 +26,7 @@ type Requests struct {
 // MaxKeyHeaders is how many headers of a gateway may hold the key.
 const MaxKeyHeaders = 4
 
-// Authorization is the key header whose scheme Bearer holds the key. Of any other key
+// Authorization is the key header that holds the key after the scheme Bearer. In any other key
 // header, the whole value is the key.
 const Authorization = "Authorization"
 
@@ -79,8 +78,8 @@ func invalidKeyHeader(i int, format string, args ...any) error {
 	return fault.Prefixed("key_headers", fault.Invalid("["+string(rune('0'+i))+"]", format, args...))
 }
 
-// describesRequest reports whether a header that is not reserved has a meaning of its own
-// in a request, so that a service must receive it. name is in lower case, with "-" for "_".
+// describesRequest reports whether a header that is not reserved describes the request, so that a
+// service must receive it and it cannot hold a key. name is in lower case, with "-" for "_".
 func describesRequest(name string) bool {
 	switch name {
 	case "cookie", "set-cookie", "origin", "referer", "range", "traceparent", "tracestate", "user-agent", "date",

@@ -33,10 +33,10 @@ func CheckUpstreamCA(text string) error {
 	return checkCertificates("upstream_ca", text)
 }
 
-// CheckUpstreamClientCertificate checks a client certificate, followed by those of its
-// issuers: one or more certificates in PEM. Anything else, above all a private key, is
-// rejected, because the API returns this field. The error is a validation error of the
-// field "upstream_client_certificate".
+// CheckUpstreamClientCertificate checks a client certificate, followed by the certificates of its
+// issuers: one or more certificates in PEM. Anything else, above all a private key, is rejected,
+// because the API returns this field. The error is a validation error of the field
+// "upstream_client_certificate".
 func CheckUpstreamClientCertificate(text string) error {
 	const field = "upstream_client_certificate"
 	switch {

@@ -46,7 +46,7 @@ func headerBytes(h map[string]string) (n int) {
 	return n
 }
 
-// checkUpstreamHeader checks one header. repeated is set if another one has the same folded
+// checkUpstreamHeader checks one header. repeated is set if another header has the same folded
 // name.
 func checkUpstreamHeader(name, folded, value string, repeated bool) error {
 	if !isToken(name) || len(name) > maxHeaderName {

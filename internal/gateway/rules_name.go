@@ -62,8 +62,8 @@ func CheckGlobalLimit(c ratelimit.Config) error {
 	return fault.Join(daily, per, sustained)
 }
 
-// DefaultHostname returns the hostname of a gateway without one of its own: its
-// identifier, with "-" for "_", under the gateway domain (contract, 4.1).
+// DefaultHostname returns the hostname of a gateway that was given none: its identifier, with "-"
+// for "_", under the gateway domain (contract, 4.1).
 func DefaultHostname(gatewayID, domain string) string {
 	return strings.ReplaceAll(gatewayID, "_", "-") + "." + strings.ToLower(domain)
 }
@@ -100,8 +100,8 @@ func ParseHostname(s, domain string) (string, error) {
 // maxHostname is the maximum number of characters of a host name (RFC 1035).
 const maxHostname = 253
 
-// CheckHostname is ParseHostname where the gateway domain is not known. The server accepts fewer
-// names.
+// CheckHostname is ParseHostname for callers that do not know the gateway domain. The server
+// accepts fewer names.
 func CheckHostname(s string) error {
 	_, err := ParseHostname(s, "")
 	return err

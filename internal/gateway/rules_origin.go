@@ -14,7 +14,7 @@ import (
 )
 
 // Normal returns the settings with their origins as browsers send them, so that they can be compared
-// byte by byte. What is no origin stays as it is; Validate reports it.
+// byte by byte. A value that is not an origin stays as it is; Validate reports it.
 func (c CORS) Normal() CORS {
 	c.Origins = slices.Clone(c.Origins)
 	for i, o := range c.Origins {
@@ -26,9 +26,9 @@ func (c CORS) Normal() CORS {
 }
 
 // parseOrigin returns an origin in the form in which browsers send it (URL Standard, "serialization of
-// an origin"): in lower case, without the scheme's default port, a name of other letters in punycode, an
-// address in its canonical form. problem says why browsers never send s; it is "" if they do. "*"
-// stands for all origins.
+// an origin"): in lower case, without the scheme's default port, with a name of other letters in
+// punycode, and with an address in its canonical form. problem says why browsers never send s; it is ""
+// if they do. "*" stands for all origins.
 func parseOrigin(s string) (normal, problem string) {
 	if s == "*" {
 		return s, ""

@@ -105,8 +105,8 @@ func isPort(s string) bool {
 	return err == nil && n > 0 && s[0] != '0'
 }
 
-// isUpstreamHost also accepts what resolvers of private networks do: names with
-// underscores or a trailing dot. It rejects addresses with a zone.
+// isUpstreamHost also accepts names that resolvers of private networks accept, with underscores or
+// a trailing dot. It rejects addresses with a zone.
 func isUpstreamHost(s string) bool {
 	if a, err := netip.ParseAddr(s); err == nil {
 		return a.Zone() == ""
@@ -115,7 +115,7 @@ func isUpstreamHost(s string) bool {
 }
 
 // isBasePath reports whether all servers read a request path joined to p in the same
-// way. It rejects what the data plane rejects in a request (contract, 4.5).
+// way. It rejects paths that the data plane rejects in a request (contract, 4.5).
 func isBasePath(p string) bool {
 	problem, _ := InspectPath(p)
 	return p == "" || problem == ""

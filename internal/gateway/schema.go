@@ -15,9 +15,8 @@ const SchemaID = "https://keygate.dev/schemas/configuration-file.json"
 
 // Schema returns the JSON Schema (draft 2020-12) of configuration files, for editors. It
 // describes a file as its author writes it, with ${env:NAME} in the place of any string. It is
-// derived from the table of settings that ParseDocument reads, and says less than that: what
-// depends on several fields, and the form of paths, durations and certificates, only
-// ParseDocument checks.
+// derived from the table of settings, as ParseDocument is, but checks less: rules that depend on
+// several fields, and the form of paths, durations and certificates, are left to ParseDocument.
 func Schema() []byte {
 	gatewayFields := schema{}
 	for _, s := range Settings() {
@@ -60,7 +59,7 @@ func routeSchema() schema {
 	}
 }
 
-// rateSchema returns the schema of a rate whose unit is one of a group of a pattern.
+// rateSchema returns the schema of a rate. units is the group of a pattern that its unit must match.
 func rateSchema(units, doc, example string) schema {
 	return orNull(schema{"type": "string", "pattern": `^([1-9][0-9]{0,9}/(` + units + `)|.*\$\{env:.*)$`, "description": doc, "examples": []any{example}})
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/keygate/keygate/internal/gateway"
 )
 
-// fileSchema compiles the schema, which checks it against that of draft 2020-12.
+// fileSchema compiles the schema, which checks it against the schema of draft 2020-12.
 func fileSchema(t *testing.T) *jsonschema.Schema {
 	t.Helper()
 	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(gateway.Schema()))

@@ -53,14 +53,14 @@ type Doc struct {
 	File   string // in the JSON Schema of configuration files
 	Create string // in the body of createGateway; "" means as Update
 	Update string // in the body of updateGateway
-	Record string // in the record; "" for a setting that the record does not have
+	Record string // description in the record; "" for a setting that the record does not have
 	Patch  string // in client.GatewayPatch, as a comment at the end of the line
 }
 
 // Record says how the record of a gateway has a setting.
 type Record struct {
 	First     bool   // before the settings that are not
-	OmitEmpty bool   // absent, and at the end, if it is not set; otherwise present, and null or empty
+	OmitEmpty bool   // true: absent if it is not set, and at the end; false: always present, perhaps null or empty
 	Example   string // "" means the one of the request
 }
 
@@ -69,7 +69,7 @@ type Flag struct {
 	Name   string // without the dashes
 	Usage  string // the value's name is in backquotes
 	Whole  bool   // of a list: a comma is a part of a value; otherwise it separates values
-	File   string // of a file with the value, which may be - for standard input: what an error calls it
+	File   string // what an error calls the file with the value, which may be - for standard input
 	Column string // "" for a setting that keygate gateways get does not show
 	Rank   int    // in what it shows, lower ranks come first
 }
@@ -127,19 +127,19 @@ type values interface {
 	schema() schema
 }
 
-// access reads and writes the values of one setting, which are of the type T.
+// access reads and writes the values of one setting, which have the type T.
 type access[T any] struct {
 	file   valueType[T]
 	member func(*Patch) *Member[T]
 
-	// field returns where a gateway has the setting. get and set are given instead if it is stored in
-	// another form. What is a secret, or needs more than the value, is set by package control.
+	// field returns where a gateway has the setting. If it is stored in another form, get and set are
+	// given instead. Package control sets secrets, and settings that need more than their value.
 	field func(*Gateway) *T
 	get   func(*Gateway) T
 	set   func(*Gateway, T)
 
 	normal T                // the default, which null restores and an export leaves out
-	shown  func(*Gateway) T // what the record and the audit log have; nil means what is stored
+	shown  func(*Gateway) T // the value in the record and the audit log; nil means the stored value
 	pinned bool             // an export has the default too, as null
 	check  func(T) error    // its errors name the field; nil accepts every value of the type
 }
@@ -225,15 +225,15 @@ func (a access[T]) initial() any { return a.normal }
 
 func (a access[T]) schema() schema { return a.file.schema }
 
-// Put sets the setting in p to v, which has the type of the kind. nil means null.
+// Put sets the setting in p to v, which has the Go type of the setting's kind. nil means null.
 func (s *Setting) Put(p *Patch, v any) { s.values.put(p, v) }
 
-// Change checks the setting in p, and returns what applies it to a gateway; nil if p does not have it. Package
-// control applies the settings whose values are secret or that depend on the account.
+// Change checks the setting in p, and returns a function that applies it to a gateway; nil if p does not have
+// the setting. Package control applies the settings whose values are secret or that depend on the account.
 func (s *Setting) Change(p *Patch) (func(*Gateway), error) { return s.values.change(s, p) }
 
-// Value returns the setting of g in the type of the kind: the default if g does not set it, with Masked in
-// place of secrets.
+// Value returns the setting of g in the Go type of its kind: the default if g does not set it, and Masked
+// in place of secrets.
 func (s *Setting) Value(g *Gateway) any { return s.values.value(g) }
 
 // Default returns the value that null restores.

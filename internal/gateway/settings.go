@@ -25,7 +25,7 @@ type Patch struct {
 	AllowEncodedSlashes Member[bool]
 	CutStreams          Member[bool]
 
-	// In a file, a value or key may be Masked, which stands for the one that the gateway has.
+	// In a file, a value or key may be Masked, which stands for the value or key that the gateway has.
 	UpstreamHeaders           Member[map[string]string] // replaces the whole map
 	UpstreamClientKey         Member[string]
 	UpstreamCA                Member[string]
@@ -41,7 +41,7 @@ type Patch struct {
 const certificateAndKey = "the client certificate and its key"
 
 // Settings returns the table of settings: everything of a gateway that a file and a call may set. The
-// order is that of an export, and the one in which settings are applied: a new upstream_url removes
+// table has the order of an export, in which settings are also applied: a new upstream_url removes
 // credentials, and the settings after it may give new ones. A new setting is a member of Patch and a
 // row here.
 func Settings() []Setting {

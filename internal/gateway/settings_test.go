@@ -139,8 +139,8 @@ func TestNullSettings(t *testing.T) {
 	}
 }
 
-// Guarantee: a setting of a file is checked as that of the API, and its problem has the position of
-// the value that is wrong.
+// Guarantee: a setting of a file is checked as it is in the API, and a problem has the position of
+// the wrong value.
 func TestInvalidSettingsAreRejected(t *testing.T) {
 	for _, c := range []struct {
 		text           string

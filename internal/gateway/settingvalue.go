@@ -7,8 +7,8 @@ import (
 )
 
 // SettingValues returns the settings that the section "gateway" of a configuration file has, by their
-// names, in the form that JSON has for them: a number is an int64, and null is nil. The file is one that
-// was valid when it was pushed; its settings are not checked again.
+// names, in the form that JSON has for them: a number is an int64, and null is nil. The file was valid
+// when it was pushed; its settings are not checked again.
 func SettingValues(content []byte) (map[string]any, error) {
 	root, err := document.Parse(content)
 	if err != nil {

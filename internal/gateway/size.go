@@ -2,11 +2,11 @@ package gateway
 
 import "strings"
 
-// segmentBytes is what a segment of a path counts beyond its text: a node of the route tree.
+// segmentBytes is how many bytes a segment of a path counts in addition to its text, for its node of the route tree.
 const segmentBytes = 16
 
-// RouteBytes is what routes count for the bound of an account's configuration: their texts, and something for each
-// segment of a path.
+// RouteBytes is how many bytes routes count towards the bound of an account's configuration: their texts, and
+// segmentBytes for each segment of a path.
 func RouteBytes(routes []Route) (n int64) {
 	for i := range routes {
 		r := &routes[i]

@@ -26,8 +26,8 @@ const (
 	MaxSegments = 64
 	// MaxRoutes is the maximum number of routes of a gateway.
 	MaxRoutes = 100_000
-	// MaxTexts is the maximum number of templates with text around a parameter at one place:
-	// of different segments such as {id}.json that follow the same segments.
+	// MaxTexts is the maximum number of different segments with text around a parameter, such as
+	// {id}.json, that follow the same segments.
 	MaxTexts = 1_000
 	// MaxMethods is the maximum number of methods of a path, in all its routes.
 	MaxMethods = 64
@@ -64,9 +64,9 @@ func CheckTable(routes []RouteSpec) []RowProblem {
 }
 
 // CheckRoute checks a route that is to be one of a gateway's, beside the others in table, as
-// CheckTable does. before is the path that the route had, or "" if it is new. It accepts
-// that the table exceeds a bound already, as one from an earlier version may, unless the
-// route makes it exceed it further.
+// CheckTable does. before is the path that the route had, or "" if it is new. A table from an
+// earlier version may exceed a bound already; CheckRoute accepts this, unless the route makes the
+// table exceed the bound further.
 func CheckRoute(table []RouteSpec, in RouteSpec, before string) []RowProblem {
 	c := newTableCheck(append(table[:len(table):len(table)], in))
 	c.stored = true
@@ -80,7 +80,7 @@ func CheckRoute(table []RouteSpec, in RouteSpec, before string) []RowProblem {
 	return c.problems
 }
 
-// operation identifies what a route answers: two routes may not have one in common.
+// operation is a pattern and a method that a route answers. Two routes may not have an operation in common.
 type operation struct{ pattern, method string }
 
 type tableCheck struct {
@@ -100,8 +100,8 @@ func (c *tableCheck) add(row int, field, format string, args ...any) {
 	c.problems = append(c.problems, RowProblem{row, field, fmt.Sprintf(format, args...)})
 }
 
-// row checks a route beside those of the rows before it; bounded says whether its path must keep the
-// bounds.
+// row checks a route, alone and against the routes of earlier rows; bounded says whether its path
+// must keep the bounds.
 func (c *tableCheck) row(i int, bounded bool) {
 	r := &c.routes[i]
 	before := len(c.problems)
@@ -142,8 +142,8 @@ func (c *tableCheck) row(i int, bounded bool) {
 	}
 }
 
-// addsText adds a template to c.texts, if it has text around a parameter, and reports whether
-// that made a place have more than MaxTexts.
+// addsText adds a template to c.texts, if it has text around a parameter, and reports whether more
+// than MaxTexts such segments now follow the same segments.
 func (c *tableCheck) addsText(t *Template) bool {
 	if !slices.ContainsFunc(t.segments, func(s segment) bool { return s.kind == textSegment }) {
 		return false
@@ -164,8 +164,8 @@ func messageOf(err error) string {
 }
 
 // CheckMethods checks the methods of one route: at least one, all of which may be routed,
-// and no duplicates. The error is a validation error of the field "methods", whose message says all
-// that is wrong with them.
+// and no duplicates. The error is a validation error of the field "methods", whose message lists
+// every problem.
 func CheckMethods(methods []string) error {
 	if len(methods) == 0 {
 		return fault.Invalid("methods", "must contain at least one method")
@@ -189,7 +189,7 @@ func CheckMethods(methods []string) error {
 // maxMethodProblems is how many invalid methods a message names.
 const maxMethodProblems = 8
 
-// methodProblem says why m is no method that may be routed, or returns "".
+// methodProblem says why the method m may not be routed, or returns "".
 func methodProblem(m string) string {
 	switch {
 	case m == "CONNECT" || m == "TRACE":
@@ -202,7 +202,7 @@ func methodProblem(m string) string {
 	return ""
 }
 
-// maxCompared bounds how many methods one is compared with. More of them are a problem in
+// maxCompared bounds how many methods a method is compared with. More methods are a problem in
 // themselves.
 const maxCompared = 2 * MaxMethods
 

@@ -14,7 +14,7 @@ const MaxTemplate = 4096
 // (contract, 4.2). The zero value matches nothing.
 type Template struct {
 	text     string
-	normal   string // with its text in the normal form of NormalizePath; text itself if it is already
+	normal   string // text in the normal form of NormalizePath; shares memory with text if that has this form already
 	pattern  string
 	segments []segment
 }
@@ -115,7 +115,7 @@ func normalTemplate(s string) string {
 func cutSegment(s string) (first, rest string, more bool) { return strings.Cut(s, "/") }
 
 // parseSegment parses a segment other than a wildcard. It adds the parameter names to names,
-// and to raw the segment with an x for each parameter.
+// and adds the segment, with an x for each parameter, to raw.
 func parseSegment(s string, names map[string]bool, raw *strings.Builder) (segment, error) {
 	whole := s
 	var seg segment
@@ -176,7 +176,7 @@ func (s *segment) join(param string) string {
 
 // matches reports whether s matches a segment of a path in normal form. Parameters match at
 // least one byte. The match is greedy: each piece of text matches at its first occurrence,
-// and the last at the end of the segment; if this fails, no other choice succeeds.
+// and the last at the end of the segment; if this fails, no other way of matching succeeds.
 func (s *segment) matches(text string) bool {
 	switch s.kind {
 	case literalSegment:

@@ -11,22 +11,22 @@ import (
 // and Without return another tree, which shares all but the nodes on the way to the
 // template. The zero value is not valid: use NewTree or a TreeBuilder.
 //
-// Templates that match the same paths have one value. A node stands for the first segments
-// of some templates; segments at which no two templates part are one node's chain. So a tree
-// has fewer than two nodes for each template, however many segments they have, and the text
-// of chains is shared with the templates.
+// Templates that match the same paths have one value. A node stands for the first segments of some
+// templates. Segments at which no two templates differ form the chain of one node. So a tree has
+// fewer than two nodes for each template, however many segments they have, and the text of chains
+// is shared with the templates.
 //
 // A search tries the children of a node from the most to the least specific, and backtracks
-// if one leads to no template. It visits each node at most once. The number of nodes that
-// match a path can be large only in tables made for that; Search bounds it.
+// if one leads to no template. It visits each node at most once. Only in tables made for this
+// purpose do many nodes match a path; Search bounds their number.
 type Tree[V any] struct {
 	root *node[V] // its chain is ""
 	seed maphash.Seed
 	size int
 }
 
-// node is one node of the tree. Except for a node with a value and the root, it has at least
-// two ways on.
+// node is one node of the tree. A node has at least two branches, unless it has a value or is the
+// root.
 type node[V any] struct {
 	// chain are the segments from the parent's to this node's last, each after a slash, as
 	// in Template.normal: "/users/{id}". Names of parameters have no meaning.
@@ -35,8 +35,8 @@ type node[V any] struct {
 	below *branches[V]
 }
 
-// branches are the ways on from a node. At least one of wild, param, texts and literals is
-// there.
+// branches lead from a node to its children. At least one of wild, param, texts and literals is
+// set.
 type branches[V any] struct {
 	wild  *V       // the value of the template that continues with a wildcard
 	param *node[V] // the child whose chain starts with a parameter
@@ -59,8 +59,8 @@ func (t *Tree[V]) Find(path string) *V {
 	return v
 }
 
-// Search is Find with a bound on its work: it does at most about steps steps, each of which
-// takes some 30 ns at worst. If these do not suffice to tell, ok is false.
+// Search is Find with a bound on its work: it does at most about steps steps, each of which takes
+// some 30 ns at worst. If they do not suffice for a result, ok is false.
 func (t *Tree[V]) Search(path string, steps int) (v *V, ok bool) {
 	if path == "" || path[0] != '/' {
 		return nil, true
@@ -70,8 +70,8 @@ func (t *Tree[V]) Search(path string, steps int) (v *V, ok bool) {
 	return v, v != nil || s.steps >= 0
 }
 
-// search is the state of one search. Positions in the path are those of the slash before the
-// next segment, or its length after the last.
+// search is the state of one search. A position in the path is the index of the slash before the
+// next segment, or the length of the path after the last.
 type search struct {
 	path  string
 	seed  maphash.Seed
@@ -165,8 +165,8 @@ func findText[V any](s *search, texts []textEdge[V], segment string, end int) *V
 	return nil
 }
 
-// match reports where in the path a chain ends that starts at pos, or -1 if it does not
-// match.
+// match returns the position in the path at which a chain that starts at pos ends, or -1 if the
+// chain does not match.
 func (s *search) match(chain string, pos int) int {
 	for {
 		s.steps--

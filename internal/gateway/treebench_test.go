@@ -123,8 +123,8 @@ func BenchmarkTreeWorst(b *testing.B) {
 	}
 }
 
-// Guarantee: contract 4.2: no table and no path make a search take more than the steps that it may
-// take, but for those of the last comparison.
+// Guarantee: contract 4.2: no table and no path make a search take more steps than it may, except
+// for the steps of the last comparison.
 func TestSearchIsBounded(t *testing.T) {
 	for name, c := range slowTables(t) {
 		for _, steps := range []int{0, 10, 100, 300} {

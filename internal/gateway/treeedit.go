@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// TreeBuilder builds a tree of many templates. Changing one tree after the other would copy
-// much more.
+// TreeBuilder builds a tree of many templates. Adding them one by one with With would copy much
+// more.
 type TreeBuilder[V any] struct{ tree *Tree[V] }
 
 // NewTreeBuilder returns a TreeBuilder of an empty tree.
@@ -73,16 +73,16 @@ func (t *Tree[V]) Get(template Template) *V {
 	}
 }
 
-// Texts returns the greatest number of templates with text around a parameter at one place
-// on the template's way: segments after the same segments. It counts different ones.
+// Texts returns, for the position on the template's way where it is greatest, the number of
+// different segments with text around a parameter that follow the same segments.
 func (t *Tree[V]) Texts(template Template) (greatest int) {
 	body, _ := template.chain()
 	t.walk(body, func(b *branches[V]) { greatest = max(greatest, len(b.texts)) })
 	return greatest
 }
 
-// walk returns the node whose segments are those of the chain, or nil. It calls each, unless
-// that is nil, for the branches on the way.
+// walk returns the node with the segments of the chain, or nil. It calls each, unless each is nil,
+// for the branches on the way.
 func (t *Tree[V]) walk(chain string, each func(*branches[V])) *node[V] {
 	e := editor[V]{seed: t.seed}
 	n := t.root
@@ -105,8 +105,8 @@ func (t *Tree[V]) walk(chain string, each func(*branches[V])) *node[V] {
 	return n
 }
 
-// chain returns the template's segments as those of a node, and whether a wildcard follows
-// them. The text is shared with the template.
+// chain returns the template's segments as a node has them, and whether a wildcard follows them.
+// The text is shared with the template.
 func (t *Template) chain() (body string, wild bool) {
 	if t.normal == "" {
 		return t.normal, false
@@ -114,8 +114,8 @@ func (t *Template) chain() (body string, wild bool) {
 	return strings.CutSuffix(t.normal, "/*")
 }
 
-// common returns the sizes of the greatest number of first segments of the chains a and b
-// that match the same texts.
+// common returns the sizes of the longest beginnings of the chains a and b whose segments match the
+// same texts.
 func common(a, b string) (inA, inB int) {
 	for inA < len(a) && inB < len(b) {
 		first, _ := cutChain(a[inA:])
@@ -129,8 +129,8 @@ func common(a, b string) (inA, inB int) {
 	return inA, inB
 }
 
-// put1 sets the value of a template in t, whose root is not shared. It reports whether the
-// template had none before.
+// put1 sets the value of a template in t, whose root is not shared. It reports whether the template
+// had no value before.
 func (e *editor[V]) put1(t *Tree[V], template Template, v *V) (added bool) {
 	body, wild := template.chain()
 	return e.set(t.root, body, wild, v)
@@ -208,7 +208,7 @@ func findEdge[V any](texts []textEdge[V], segment string) (int, bool) {
 	})
 }
 
-// attach adds a child to b, which is not shared and has none for its first segment.
+// attach adds a child to b, which is not shared and has no child with the same first segment.
 func (e *editor[V]) attach(b *branches[V], child *node[V]) {
 	first, _ := cutChain(child.chain)
 	switch {

@@ -10,9 +10,8 @@ import (
 const anyText = "\x01"
 
 // Instance returns a path, in normal form, that stands for all paths that t matches: a template
-// that matches it matches all of them, and the one that Tree.Find returns for it is, of those,
-// the most specific. It is no path of a real request, unless t has neither parameters nor a
-// wildcard.
+// that matches it matches all of them, and Tree.Find returns for it the most specific of these
+// templates. It is no path of a real request, unless t has neither parameters nor a wildcard.
 func (t *Template) Instance() string {
 	var b strings.Builder
 	for i := range t.segments {
@@ -34,8 +33,8 @@ func (t *Template) IsLiteral() bool {
 }
 
 // Meets calls f for the value of each template of the tree that matches a path that template
-// matches too, until f returns true, and reports whether it did. closer is whether the tree's
-// template is the more specific one, which a search finds for such a path.
+// matches too, until f returns true, and reports whether it did. closer says that the tree's
+// template is the more specific of the two, which a search finds for such a path.
 //
 // It takes at most about *steps steps, which it counts down. When none are left, it returns
 // true. Two segments that both have text around parameters count as matching a common text.
@@ -54,8 +53,8 @@ type meeting[V any] struct {
 	f    func(v *V, closer bool) bool
 }
 
-// relation is which of two templates is more specific, as far as their segments were compared:
-// the first segments that differ settle it.
+// relation says which of two templates is more specific, as far as their segments were compared.
+// The first segments that differ decide.
 type relation struct{ settled, closer bool }
 
 // with returns the relation after two more segments, of the template and of the tree.
@@ -170,8 +169,8 @@ func (m *meeting[V]) all(n *node[V], r relation) bool {
 	return met || b.param != nil && m.all(b.param, r)
 }
 
-// overlap reports whether a segment of a template, which is no wildcard, and one of a chain match
-// a common text.
+// overlap reports whether a segment of a template, which is not a wildcard, and a segment of a
+// chain match a common text.
 func (m *meeting[V]) overlap(own *segment, other string) bool {
 	switch kind := kindOf(other); {
 	case kind == literalSegment:

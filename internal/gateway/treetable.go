@@ -14,7 +14,7 @@ type table[V any] struct {
 	subs  []*table[V] // 1<<tableBits tables by the next bits of the hash, if there are many
 }
 
-// edge leads to a child. The hash is that of the first segment of its chain.
+// edge leads to a child. hash is the hash of the first segment of the child's chain.
 type edge[V any] struct {
 	hash uint32
 	to   *node[V]
@@ -39,15 +39,15 @@ func (t *table[V]) bucket(hash uint32) []edge[V] {
 	return t.edges
 }
 
-// editor changes trees. In place it changes nodes, which are then nobody else's; otherwise
-// it copies them.
+// editor changes trees. If inPlace is set, no other tree has the nodes, and it changes them in
+// place; otherwise it copies them.
 type editor[V any] struct {
 	seed    maphash.Seed
 	inPlace bool
 }
 
-// put adds an edge, or replaces the one that leads to old if that is not nil. depth is the
-// number of tables above t.
+// put adds an edge, or, if old is not nil, replaces the edge that leads to old. depth is the number
+// of tables above t.
 func (e *editor[V]) put(t *table[V], depth int, hash uint32, old, to *node[V]) {
 	if t.subs != nil {
 		e.inSub(t, depth, hash, func(sub *table[V]) { e.put(sub, depth+1, hash, old, to) })
@@ -94,7 +94,7 @@ func (e *editor[V]) remove(t *table[V], depth int, hash uint32, old *node[V]) {
 	join(t)
 }
 
-// join turns a table of buckets into one bucket, if that has room to spare.
+// join turns a table of buckets into one bucket, if a bucket has room to spare for all edges.
 func join[V any](t *table[V]) {
 	n := 0
 	for _, sub := range t.subs {

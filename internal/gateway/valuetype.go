@@ -34,8 +34,8 @@ func durationValue() valueType[string] {
 	return valueType[string]{readText, scalar(yamlDuration), schema{"type": "string", "minLength": 2, "examples": []any{"30s"}}}
 }
 
-// yamlDuration returns a duration as a scalar. One that consists of numbers with units of letters
-// needs no quotes.
+// yamlDuration returns a duration as a scalar. A duration of numbers with units of letters needs no
+// quotes.
 func yamlDuration(s string) string {
 	if strings.Trim(s, "0123456789.hmsnu") == "" {
 		return s
@@ -228,7 +228,7 @@ func encodeLines(b *bytes.Buffer, text string) {
 }
 
 // isBlock reports whether a text without its last line break is two or more lines of printable
-// ASCII, none of which begins or ends with a space or is empty.
+// ASCII. No line may be empty, or begin or end with a space.
 func isBlock(text string) bool {
 	lines := strings.Split(text, "\n")
 	for _, line := range lines {

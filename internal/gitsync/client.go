@@ -8,9 +8,9 @@ import (
 	"github.com/keygate/keygate/internal/repository"
 )
 
-// badCommit reports whether err, of reading a commit, is due to what was committed, so that it fails
-// until there is another commit. A repository that is too large is too: to receive it again and again
-// would cost its server and this one. message is safe to show.
+// badCommit reports whether err, from reading a commit, is due to the commit's content, so that
+// reading fails until there is another commit. A repository that is too large counts too, because
+// receiving it again and again would cost its server and this one. message is safe to show.
 func badCommit(err error) (message string, bad bool) {
 	var e *repository.Error
 	if !errors.As(err, &e) {

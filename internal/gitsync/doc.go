@@ -10,9 +10,10 @@
 //
 // Each step has slots, shared out between accounts in turn, and a gateway is in one step at a time.
 // Half of the slots are kept from accounts whose servers were slow lately, so that servers which
-// hang hold up only each other. A sync that is asked for while one runs follows it.
+// hang hold up only each other. A sync that is requested while another one runs follows it.
 //
-// What comes of a sync is stored in the transaction of its push, or in one of its own, and only if
-// the repository was not changed, paused or removed meanwhile. The times of polls that found nothing
-// are stored in batches. Nothing else is kept: after a crash the sync is due again.
+// The result of a sync is stored in the transaction of its push, or without a push in a transaction
+// of its own, and only if the repository was not changed, paused or removed meanwhile. The times of
+// polls that found nothing are stored in batches. Nothing else is kept: after a crash the sync is
+// due again.
 package gitsync

@@ -32,7 +32,7 @@ const (
 type entry struct {
 	gatewayID, accountID string
 
-	at    time.Time // when the next sync is due, by the monotonic clock; zero: when it is asked for
+	at    time.Time // when the next sync is due, by the monotonic clock; zero: only on request
 	index int       // in the heap; -1 if it is not there
 
 	phase    phase
@@ -41,7 +41,7 @@ type entry struct {
 	again    bool            // a sync follows the running one
 	cancel   func()          // of the running sync
 	waiters  []chan struct{} // for the end of the next sync
-	shown    bool            // the result of the running sync is stored: it only sets the commit's status
+	shown    bool            // the result of the running sync is stored, and only the commit's status is still to be set
 	failures int             // of syncs in a row
 }
 

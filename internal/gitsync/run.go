@@ -33,7 +33,7 @@ type outcome struct {
 	wait    time.Duration // until the next one
 	parked  bool          // there is no next one until it is asked for
 	gone    bool          // the gateway follows no repository any more
-	restart bool          // it found out that it was done with old settings
+	restart bool          // the sync found out that it had used old settings
 	reached bool          // the server was reached
 	failed  bool          // count a failure
 }
@@ -209,8 +209,8 @@ func (s *Syncer) fetch(r *run) outcome {
 	}
 }
 
-// pushContext returns the context of a push, which a stop lets finish, unlike a change of the
-// repository.
+// pushContext returns the context of a push. A stop lets the push finish; a change of the
+// repository does not.
 func (s *Syncer) pushContext(r *run) context.Context {
 	if r.ctx.Err() != nil {
 		return r.ctx
@@ -229,7 +229,7 @@ func (s *Syncer) noSlot(r *run, err error) outcome {
 	return outcome{wait: time.Duration(float64(slotRetry) * (1 + s.cfg.Random())), reached: true}
 }
 
-// refused ends a sync whose commit cannot be pushed: it is not tried again by itself.
+// refused ends a sync whose commit cannot be pushed. Without a request it is not tried again.
 func (s *Syncer) refused(r *run, message string) outcome {
 	message = clip(message)
 	wait := s.wait(r.record.IntervalOf(), 0)
@@ -268,8 +268,8 @@ func (s *Syncer) unreached(r *run, err error) outcome {
 	}
 }
 
-// failed ends a sync that is tried again later. kind tells failures apart: each run of one kind
-// raises one event.
+// failed ends a sync that is tried again later. kind is the kind of failure: consecutive failures
+// of one kind raise one event.
 func (s *Syncer) failed(r *run, kind, message string) outcome {
 	message = clip(message)
 	s.mu.Lock()

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// stage is a step of syncs: its slots, and those that wait for one. Accounts take turns, and within
-// an account it is first come, first served. Accounts that were slow have half of the slots
+// stage is a step of syncs: its slots, and the syncs that wait for a slot. Accounts take turns, and
+// within an account it is first come, first served. Accounts that were slow have half of the slots
 // together. It is guarded by Syncer.mu.
 type stage struct {
 	perAccount int // slots of one account
@@ -61,7 +61,7 @@ func (s *stage) add(j *job, first bool) {
 	l.waiting = slices.Insert(l.waiting, at, j)
 }
 
-// next gives a slot to the job whose turn it is, and returns it; nil if none may begin.
+// next gives a slot to the job whose turn it is, and returns the job; nil if none may begin.
 func (s *stage) next() *job {
 	if s.taken >= s.all || len(s.turns) == 0 {
 		return nil

@@ -9,8 +9,8 @@ import (
 	"github.com/keygate/keygate/internal/repository"
 )
 
-// report sets the status of the commit of a sync, once. If that fails, the record has a warning.
-// Who waits for the sync does not wait for this.
+// report sets the status of the commit of a sync, once. If this fails, the record has a warning.
+// Calls that wait for the sync do not wait for report.
 func (s *Syncer) report(r *run, ok bool, message string) {
 	s.mu.Lock()
 	free(r.waiters)

@@ -34,7 +34,7 @@ const (
 	maxBackoff = 15 * time.Minute
 	// jitter is the share by which waits are longer or shorter at random.
 	jitter = 0.1
-	// spread is the time after a start within which the syncs are spread that were due meanwhile.
+	// spread is the time after a start over which the syncs that were due meanwhile are spread.
 	spread = time.Minute
 	// slotRetry is the wait after a document found no slot in memory.
 	slotRetry = 5 * time.Second
@@ -62,10 +62,10 @@ type Config struct {
 	Service Service
 	Client  Client
 	// Report sets the status of a commit, in a bounded time: see repository.Client.SetStatus. Nil
-	// means that none is reported.
+	// means that no status is reported.
 	Report func(ctx context.Context, s repository.Status) error
 	// Document waits for a slot in memory for a document of an account. The caller must call
-	// release with its size in bytes. Nil means that there is always one.
+	// release with its size in bytes. Nil means that there is always a slot.
 	Document func(ctx context.Context, accountID string) (release func(bytes int), err error)
 	// AllowFile is the directory in which file:// repositories of the account default may be; "" if
 	// there is none.

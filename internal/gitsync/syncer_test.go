@@ -294,7 +294,7 @@ func TestSyncWaitsForItsOwn(t *testing.T) {
 
 // Guarantee: repositories of suspended accounts and paused ones are not polled; a pause during a
 // sync, another setting and the end of the repository make its result void; what waited for it gets
-// that of the next.
+// the result of the next sync.
 func TestChangesDuringASync(t *testing.T) {
 	virtual(t, func(w *world) {
 		w.settled("a", "paused").Paused = true

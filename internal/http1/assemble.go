@@ -2,12 +2,12 @@ package http1
 
 import "slices"
 
-// Assembler builds a head from fields that did not arrive as HTTP/1.1 text, such as those
-// of HTTP/2. The head has the form that the parsers give it: spans into a text whose field
-// lines stand one after the other and end with an empty line.
+// Assembler builds a head from fields that did not arrive as HTTP/1.1 text, such as fields of
+// HTTP/2. The head has the form that the parsers give it: spans into a text whose field lines stand
+// one after the other and end with an empty line.
 //
-// The caller puts what comes before the fields at the beginning of the text, and has checked
-// that names are tokens and values field text without white space around them.
+// The caller puts the part before the fields at the beginning of the text. It has checked that
+// names are tokens, and values field text without white space around them.
 type Assembler struct {
 	Text []byte // so far
 
@@ -41,7 +41,7 @@ func (t *Trailers) Assemble(text []byte, n int) Assembler {
 	return Assembler{Text: text, fields: &t.fields, max: len(text) + n, trailers: true}
 }
 
-// Add adds a field, whose ID is that of its name. The errors are those of the parsers.
+// Add adds a field with the ID of its name. The errors are the same as from the parsers.
 func (a *Assembler) Add(name, value []byte, id Name, sensitive bool) error {
 	if len(name)+len(value)+len(": \r\n")+len(emptyLine) > a.max-len(a.Text) {
 		return ErrHead
@@ -61,8 +61,8 @@ func (a *Assembler) Add(name, value []byte, id Name, sensitive bool) error {
 	return a.fields.interpret(id, value)
 }
 
-// AddCookie adds a field Cookie, or the value to the one that there is: HTTP/1.1 allows no
-// second one (RFC 9113, 8.2.3).
+// AddCookie adds a field Cookie, or adds the value to the existing one, because HTTP/1.1 allows
+// only one (RFC 9113, 8.2.3).
 func (a *Assembler) AddCookie(name, value []byte, sensitive bool) error {
 	if a.cookie == 0 {
 		err := a.Add(name, value, Cookie, sensitive)
@@ -84,8 +84,8 @@ func (a *Assembler) AddCookie(name, value []byte, sensitive bool) error {
 	return nil
 }
 
-// moveToEnd makes a field the last one. It is called at most once for each field, because
-// another must have been added behind the one that is moved.
+// moveToEnd makes a field the last one. It is called at most once for each added field, because it
+// moves a field only after another was added behind it.
 func (a *Assembler) moveToEnd(i int) {
 	list := a.fields.Fields()
 	field := list[i]

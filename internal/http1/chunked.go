@@ -13,7 +13,7 @@ const maxExtension = 4 << 10
 type chunkState uint8
 
 const (
-	chunkSize     chunkState = iota // a digit of the size, or what follows the size
+	chunkSize     chunkState = iota // a digit of the size, or the byte after the size
 	chunkName                       // the first byte of an extension's name
 	chunkNameRest                   // the rest of the name
 	chunkValue                      // the first byte of an extension's value
@@ -37,9 +37,8 @@ type Chunked struct {
 	left   int64 // bytes of the current chunk's data still to come
 }
 
-// Next decodes the next part of b. It returns how many bytes of b it used, and the data
-// of the body among them, which is empty if they are framing only. Call it again with
-// the rest of b.
+// Next decodes the next part of b. It returns how many bytes of b it used, and the data of the body
+// in these bytes, which is empty if they are only framing. Call it again with the rest of b.
 //
 // Next stops before the trailer section, which begins with the first field line and ends
 // with the empty line: InTrailer then reports true, and a TrailerParser parses the
@@ -115,8 +114,8 @@ func (c *Chunked) Next(b []byte) (used int, data []byte, err error) {
 }
 
 // extension returns the state after the byte ch of a chunk's extensions (RFC 9112, 7.1.1).
-// ok is false if ch is not allowed there. White space around ";" and "=", which the RFC
-// calls bad, is not.
+// ok is false if ch is not allowed there. White space around ";" and "=", which the RFC calls bad,
+// is not allowed.
 func (s chunkState) extension(ch byte) (next chunkState, ok bool) {
 	switch s {
 	case chunkName:

@@ -7,8 +7,8 @@ import (
 )
 
 // Guarantee: contract 4.5: the extensions of a chunk are accepted exactly if they are
-// well formed (RFC 9112, 7.1.1) and without white space around ";" and "=", also those of
-// the last chunk, and however the bytes are split.
+// well formed (RFC 9112, 7.1.1) and without white space around ";" and "=". That holds for the last
+// chunk too, and however the bytes are split.
 func TestChunkExtensions(t *testing.T) {
 	for ext, ok := range map[string]bool{
 		"": true, ";a": true, ";a=b": true, ";a=b;c;d=e": true, ";!#$%&'*+-.^_`|~=1": true,

@@ -63,11 +63,10 @@ func NameOf(name []byte) Name {
 // classify returns the Name of a field name, which must not be empty. It switches on the
 // length and the first byte before it compares names.
 //
-// In the names of fields that the gateway sets itself (X-Keygate-*, X-Forwarded-*,
-// X-Request-Id, RateLimit*), and in those that name the client's address, an underscore
-// counts as a dash. Many applications cannot tell the two apart, so a client's
-// X_Keygate_Key_Id must be recognized as well. A Content_Length or Transfer_Encoding is a
-// Lookalike, which frames nothing here.
+// In the names of fields that the gateway sets itself (X-Keygate-*, X-Forwarded-*, X-Request-Id,
+// RateLimit*), and of fields that name the client's address, an underscore counts as a dash. Many
+// applications cannot tell the two apart, so a client's X_Keygate_Key_Id must be recognized as
+// well. A Content_Length or Transfer_Encoding is a Lookalike, which frames nothing here.
 func classify(b []byte) Name {
 	first := b[0] | 0x20
 	if first == 'x' {
@@ -175,8 +174,8 @@ func dashedIf(b []byte, lower string, name Name) Name {
 	return Other
 }
 
-// framing is nameIf for the name of a field that frames the body. If it has an underscore
-// for the dash, it is a Lookalike.
+// framing is nameIf for the name of a field that frames the body. A name with an underscore instead
+// of the dash is a Lookalike.
 func framing(b []byte, lower string, name Name) Name {
 	if EqualFold(b, lower) {
 		return name
@@ -241,7 +240,7 @@ type Field struct {
 	Name  Span
 	Value Span // without leading and trailing white space
 	ID    Name
-	// Sensitive is set if the field came with the request to compress it nowhere (RFC 7541,
-	// 7.1.3). HTTP/1.1 has no such request.
+	// Sensitive is set if the sender asked that no hop compress the field (RFC 7541, 7.1.3).
+	// HTTP/1.1 has no such request.
 	Sensitive bool
 }

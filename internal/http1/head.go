@@ -91,8 +91,8 @@ type lineScanner struct {
 func (s *lineScanner) nextLine(buf []byte) (line Span, done bool, err error) {
 	i := bytes.IndexByte(buf[s.seen:], '\n')
 	if i < 0 {
-		// A CR can be part of a CRLF only as the last byte so far. Any other is an
-		// error already, which waiting for the line's end would only delay.
+		// A CR can be part of a CRLF only as the last byte so far. Any other CR is an error
+		// already, which waiting for the line's end would only delay.
 		if j := bytes.IndexByte(buf[s.seen:], '\r'); j >= 0 && s.seen+j != len(buf)-1 {
 			return Span{}, false, ErrSyntax
 		}

@@ -117,9 +117,9 @@ func (r *Response) statusLine(buf []byte, line Span) error {
 	return nil
 }
 
-// HasPreface compares buf with the HTTP/2 connection preface (RFC 9113, 3.4). possible
-// reports whether buf is a beginning of the preface or begins with it, and whole whether it
-// begins with all of it.
+// HasPreface compares buf with the HTTP/2 connection preface (RFC 9113, 3.4). possible says that
+// buf is a beginning of the preface or begins with the preface; whole says that it begins with the
+// whole preface.
 func HasPreface(buf []byte) (possible, whole bool) {
 	const preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 	n := min(len(buf), len(preface))

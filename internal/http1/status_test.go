@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Guarantee: reason phrases are those of net/http.
+// Guarantee: reason phrases are the same as in net/http.
 func TestStatusText(t *testing.T) {
 	for status := -1; status < 1000; status++ {
 		if got, want := StatusText(status), http.StatusText(status); got != want {

@@ -17,7 +17,7 @@ func makeTable(members string) (t [256]bool) {
 // IsToken reports whether b is a token: one or more tchar (RFC 9110, 5.6.2).
 func IsToken(b []byte) bool { return isToken(b) }
 
-// IsFieldText reports whether b is valid as a field value, white space around it aside.
+// IsFieldText reports whether b is valid as a field value, apart from white space around it.
 func IsFieldText(b []byte) bool { return isFieldText(b) }
 
 // IsTargetText reports whether b has only bytes that a request's target may have.

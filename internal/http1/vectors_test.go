@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/keygate/keygate/internal/http1/vectortest"
+	"github.com/keygate/keygate/internal/keygatetest/vectortest"
 )
 
 // readInSplits reads input whole and in many splits, and fails the test if the readings

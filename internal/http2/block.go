@@ -42,7 +42,7 @@ func (c *Conn) beginHeaders() {
 	c.phase = phasePrefix
 }
 
-// prefixLen returns the length of what comes before the header block in HEADERS.
+// prefixLen returns the length of the bytes before the header block in HEADERS.
 func (c *Conn) prefixLen() (n int) {
 	if c.frame.Flags&FlagPadded != 0 {
 		n++
@@ -116,8 +116,8 @@ func (c *Conn) fragment(ev *Event) bool {
 	return true
 }
 
-// headDone handles a header block that is complete. Each one must be decoded, even if it has
-// no further effect, because the next ones depend on it.
+// headDone handles a complete header block. Every block must be decoded, even if it has no further
+// effect, because later blocks depend on it.
 func (c *Conn) headDone(ev *Event) {
 	b := &c.block
 	b.open, b.whole, b.ready = false, false, true
@@ -194,8 +194,8 @@ func (c *Conn) startBlock() *hpack.Scratch {
 	return scratch
 }
 
-// finishBlock ends what startBlock began. The error is nil, hpack.ErrTooLarge, or the one
-// that ended the connection.
+// finishBlock ends what startBlock began. The error is nil, hpack.ErrTooLarge, or the error that
+// ended the connection.
 func (c *Conn) finishBlock(scratch *hpack.Scratch) error {
 	err := c.decoder.Finish()
 	scratches.Put(scratch)

@@ -46,8 +46,8 @@ type ConnError struct {
 func (e *ConnError) Error() string { return "http2: " + e.Code.String() + ": " + e.Reason }
 
 // MalformedError is the error for a head or trailers that are malformed (RFC 9113, 8.1.1).
-// The stream is reset with PROTOCOL_ERROR: that of a request by Done, before which a server may
-// respond.
+// The stream is reset with PROTOCOL_ERROR. The stream of a request is reset by Done, so that a
+// server may respond before.
 type MalformedError string
 
 func (e MalformedError) Error() string { return "http2: malformed message: " + string(e) }

@@ -13,15 +13,15 @@ const (
 	Client             // towards upstreams
 )
 
-// Config configures a Conn. Its zero value is that of a server.
+// Config configures a Conn. Its zero value is for a server.
 type Config struct {
 	Role Role
 	// MaxStreams is the maximum number of streams at the same time; a client keeps to the
-	// server's limit as well. 0 is the constant MaxStreams, and the most.
+	// server's limit as well. 0 means the constant MaxStreams, which is also the maximum.
 	MaxStreams int
-	// StreamWindow and ConnWindow are how many bytes of bodies a peer may send before the
-	// owner calls Consumed, on one stream and on all. 0 is the constant of the same name.
-	// They are at least 65,535 bytes, which a peer may send before it has read any settings.
+	// StreamWindow and ConnWindow are how many bytes of bodies a peer may send before the owner
+	// calls Consumed, on one stream and on all streams. 0 means the constant of the same name. They
+	// are at least 65,535 bytes, which a peer may send before it has read any settings.
 	//
 	// As a client, a Conn renews the window of the connection by itself, so that a stream
 	// whose data is not consumed does not stop the others.
@@ -29,8 +29,8 @@ type Config struct {
 	// ExtendedConnect makes a server announce that it takes extended CONNECT requests
 	// (RFC 8441). Without it they are malformed.
 	ExtendedConnect bool
-	// Secrets are the names of fields, in lower case, that are never indexed besides those
-	// that hpack.Encoder knows.
+	// Secrets are the names of fields, in lower case, that are never indexed, in addition to the
+	// fields that hpack.Encoder knows.
 	Secrets []string
 }
 
@@ -61,7 +61,7 @@ type Conn struct {
 
 	streams  table
 	recent   recent
-	last     uint32 // the highest stream that the peer has opened, or as a client this side
+	last     uint32 // the highest stream that the client has opened, be it the peer or this side
 	accepted uint32 // the highest stream that this side serves: last of GOAWAY, or MaxStreamID
 
 	recv    int64  // what the peer may still send on the connection
@@ -79,7 +79,7 @@ type Conn struct {
 
 	gone    bool   // GOAWAY was received
 	lastOur uint32 // the last stream that the peer will serve, after GOAWAY
-	refused int    // the next slot to look at for streams that it will not serve, or -1
+	refused int    // the next slot to search for streams that the peer will not serve, or -1
 
 	out       []byte
 	replies   int // bytes of out that reply to the peer's frames
@@ -88,7 +88,7 @@ type Conn struct {
 	err       error // a *ConnError
 }
 
-// NewConn returns a Conn. Its output begins with what this side must send first.
+// NewConn returns a Conn. Its output begins with the bytes that this side must send first.
 func NewConn(cfg Config) *Conn {
 	cfg.setDefaults()
 	c := &Conn{
@@ -122,13 +122,13 @@ func (c *Conn) Take(spare []byte) []byte {
 // Pending returns the length of the output in bytes.
 func (c *Conn) Pending() int { return len(c.out) }
 
-// Backlogged reports whether so many replies wait to be sent that the Conn must not be fed
-// before Take.
+// Backlogged reports whether too many replies wait to be sent: the Conn must then not be fed before
+// Take.
 func (c *Conn) Backlogged() bool { return c.replies > MaxBacklog }
 
-// AwaitsHead reports whether the peer's preface and first settings, a header block, or the
-// header of a frame are not complete. The peer must not take long over them. begun changes
-// when another of them has begun.
+// AwaitsHead reports whether the peer's preface and first settings, a header block, or the header
+// of a frame is incomplete. The peer must not take long to complete it. begun changes when the next
+// such item has begun.
 func (c *Conn) AwaitsHead() (begun uint64, open bool) {
 	if c.phase == phasePreface || !c.peer.known {
 		return 0, true
@@ -136,7 +136,7 @@ func (c *Conn) AwaitsHead() (begun uint64, open bool) {
 	return c.begun, c.block.open || c.phase == phaseHeader && c.n > 0
 }
 
-// Streams returns the number of streams: those on which Done has not been called.
+// Streams returns the number of streams on which Done has not been called.
 func (c *Conn) Streams() int { return c.streams.n }
 
 // Ended reports whether a stream has ended on both sides, so that Done resets nothing.
@@ -145,9 +145,8 @@ func (c *Conn) Ended(id uint32) bool {
 	return s != nil && s.is(localEnd) && s.is(remoteEnd)
 }
 
-// Drain asks a client to open no more streams, with GOAWAY for the last possible stream. The
-// owner calls GoAway later, when the client has had time to read it; the reply to a Ping
-// tells.
+// Drain asks a client to open no more streams, with GOAWAY for the last possible stream. The owner
+// calls GoAway later, when the client has had time to read it, which the reply to a Ping shows.
 func (c *Conn) Drain() {
 	if c.err == nil {
 		c.out = AppendGoAway(c.out, MaxStreamID, NoError, "")
@@ -191,7 +190,7 @@ func (c *Conn) fail(code Code, reason string) {
 	c.err = &ConnError{Code: code, Reason: reason}
 }
 
-// reply counts what was appended to the output since it had n bytes as a reply.
+// reply counts as a reply what was appended to the output since it had n bytes.
 func (c *Conn) reply(n int) { c.replies += len(c.out) - n }
 
 // countControl counts n frames that carry nothing.

@@ -7,7 +7,7 @@
 //	                                output ◄────────────────┘
 //	                                  └─► Conn.Take ─► bytes to send
 //
-// The owner of a [Conn] is what has the connection: the engine for clients, or the pool for upstreams.
+// The owner of a [Conn] is the code that has the connection: the engine for clients, or the pool for upstreams.
 //
 // A Conn consumes all bytes that it is fed, however they are split, and keeps no more of
 // them than an incomplete header block. The data of bodies is passed through without a
@@ -42,13 +42,13 @@
 //	a body without        Chunked: its length is unknown
 //	content-length
 //
-// The text has the field lines one after the other and ends with an empty line, as that of
-// a head that was received over HTTP/1.1, so runs of fields can be copied from it.
+// The text has the field lines one after the other and ends with an empty line, as a head over
+// HTTP/1.1 does, so runs of fields can be copied from it.
 //
 // # Bounds
 //
 // A peer cannot make a Conn hold more than a header block, a table of streams and two
-// dynamic tables of HPACK, and cannot make it work more than what it sends is worth: see
-// limits.go. It can make the output grow until the owner takes it; the owner must not
-// feed a Conn that is Backlogged.
+// dynamic tables of HPACK, and cannot cause more work than is due for what it sends: see limits.go.
+// It can make the output grow until the owner takes it; the owner must not feed a Conn that is
+// Backlogged.
 package http2

@@ -12,11 +12,11 @@ const (
 	// Trailers: the trailers have arrived on Stream, which has ended. The owner may call
 	// ReadTrailers before the next call of Next.
 	Trailers
-	// Data: Data of the body has arrived on Stream. It is part of what was fed. End is set
-	// with the last, which may be empty.
+	// Data: Data of the body has arrived on Stream. It is part of what was fed. End is set with the
+	// last data, which may be empty.
 	Data
-	// Reset: Stream was reset with Code, by the peer, or if Local is set by this side for
-	// an error of the peer. The owner ends the exchange and calls Done.
+	// Reset: Stream was reset with Code: by this side for an error of the peer if Local is set,
+	// else by the peer. The owner ends the exchange and calls Done.
 	Reset
 	// Window: the window of Stream, or of the connection if Stream is 0, was used up and is open
 	// again.

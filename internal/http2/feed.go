@@ -29,19 +29,19 @@ type input struct {
 	discard  bool   // the data is not for the owner
 	received peerSettings
 	small    [FrameHeaderLen]byte // the beginning of a part that was fed in pieces
-	n        int                  // length of small; in phasePreface, what was matched
+	n        int                  // length of small; in phasePreface, of the matched part
 }
 
 // Feed passes the bytes that were received next. now is the time in nanoseconds of a
-// monotonic clock. The owner calls Next until it returns false; b must not change before
-// that, and nothing of it is kept after.
+// monotonic clock. The owner calls Next until it returns false; b must not change until then, and
+// nothing of it is kept afterwards.
 func (c *Conn) Feed(now int64, b []byte) { c.now, c.in = now, b }
 
-// BetweenFrames reports whether the next byte begins a frame. The first byte of a frame makes
-// no event, so an owner may wait for it apart from the others.
+// BetweenFrames reports whether the next byte begins a frame. The first byte of a frame causes no
+// event, so an owner may wait for it alone.
 func (c *Conn) BetweenFrames() bool { return c.phase == phaseHeader && c.n == 0 }
 
-// Next stores the next event in ev and reports whether there was one. There is none if all
+// Next stores the next event in ev and reports whether there was one. There is none if everything
 // that was fed is consumed, or if the connection has ended: see Err.
 func (c *Conn) Next(ev *Event) bool {
 	c.dropHead()
@@ -264,8 +264,8 @@ func (c *Conn) shortFrame(ev *Event) bool {
 	return true
 }
 
-// priorityError handles an invalid PRIORITY frame, a stream error. Such a frame may come on
-// any stream, but only one that exists can be reset.
+// priorityError handles an invalid PRIORITY frame, a stream error. Such a frame may come on any
+// stream, but only an existing stream can be reset.
 func (c *Conn) priorityError(ev *Event, code Code, reason string) {
 	s := c.streams.find(c.frame.Stream)
 	if s == nil {

@@ -44,7 +44,7 @@ func (c *Conn) beginDataFrame(ev *Event) {
 	c.beginData(ev)
 }
 
-// beginData handles DATA of which left bytes are data and pad bytes padding.
+// beginData handles a DATA frame with left bytes of data and pad bytes of padding.
 func (c *Conn) beginData(ev *Event) {
 	f := &c.frame
 	c.phase = phaseData
@@ -58,7 +58,7 @@ func (c *Conn) beginData(ev *Event) {
 		c.giveBack(f.Length)
 		return
 	}
-	c.giveBack(f.Length - c.left) // padding, which the owner never gets
+	c.giveBack(f.Length - c.left) // the padding, which the owner never gets
 }
 
 // checkData checks DATA against what is known of the body.
@@ -137,8 +137,8 @@ func (c *Conn) renewStream(s *stream) {
 	s.credit = 0
 }
 
-// Consumed lets the peer send n more bytes on a stream, of which the owner has got at least
-// as many that it has not given back yet. It does nothing on a stream that is closed.
+// Consumed lets the peer send n more bytes on a stream. n must not exceed the bytes that the owner
+// has got on the stream and not given back yet. On a closed stream it does nothing.
 func (c *Conn) Consumed(id uint32, n int) {
 	s := c.streams.find(id)
 	if s == nil {

@@ -165,7 +165,8 @@ func BeginHeaders(dst []byte) []byte {
 }
 
 // FinishHeaders completes the frames of a header block, where start is the length of dst
-// before BeginHeaders. It moves the block apart if that needs several frames.
+// before BeginHeaders. If the block needs several frames, it moves its parts to make room for their
+// headers.
 func FinishHeaders(dst []byte, start int, stream uint32, end bool) []byte {
 	length := len(dst) - start - FrameHeaderLen
 	h := FrameHeader{Type: FrameHeaders, Stream: stream}

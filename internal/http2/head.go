@@ -16,8 +16,8 @@ type Request struct {
 	// Protocol is :protocol, which makes the request an extended CONNECT (RFC 8441), or empty.
 	// Such a request reads as a GET that asks for an upgrade to the protocol.
 	Protocol http1.Span
-	// LateType is the content-type of a head that exceeds the limits, if it follows the field that
-	// exceeded them and is short.
+	// LateType is the content-type of a head that exceeds the limits, if it is short and follows
+	// the field that exceeded them.
 	LateType http1.Span
 }
 
@@ -81,7 +81,7 @@ func (r *headReader) add() error {
 	return fieldError(r.Add(f.Name, f.Value, id, f.NeverIndexed))
 }
 
-// fieldError returns the error for a field that is valid by itself but not in its head.
+// fieldError returns the error for a field that is valid on its own but not in its head.
 func fieldError(err error) error {
 	if errors.Is(err, http1.ErrSyntax) {
 		return errLength // of no other field can package http1 say so
@@ -98,8 +98,8 @@ func (c *Conn) start(r *headReader) (*hpack.Scratch, error) {
 	return c.startBlock(), nil
 }
 
-// finish ends the reading of a header block, which returned err. It returns what the owner
-// gets, and the stream, unless the owner has ended it.
+// finish ends the reading of a header block, which returned err. It returns the error for the
+// owner, and the stream, unless the owner has ended it.
 func (c *Conn) finish(scratch *hpack.Scratch, err error) (*stream, error) {
 	end := c.finishBlock(scratch)
 	s := c.streams.find(c.block.stream)
@@ -112,8 +112,8 @@ func (c *Conn) finish(scratch *hpack.Scratch, err error) (*stream, error) {
 	return s, err
 }
 
-// reject resets the stream of a malformed message. That of a request is reset by Done, so that
-// the owner can respond (RFC 9113, 8.1.1).
+// reject resets the stream of a malformed message. The stream of a request is reset by Done, so
+// that the owner can respond first (RFC 9113, 8.1.1).
 func (c *Conn) reject(s *stream) {
 	if s == nil || s.is(weReset) {
 		return

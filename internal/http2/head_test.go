@@ -123,7 +123,7 @@ func numbered(n int) (fields []string) {
 	return fields
 }
 
-// Guarantee: the limit on the size of a head is that of HTTP/1.1, to the byte.
+// Guarantee: the limit on the size of a head is the same as in HTTP/1.1, to the byte.
 func TestHeadSize(t *testing.T) {
 	for _, more := range []int{0, 1} {
 		const line = "GET / HTTP/1.1\r\n" + "host: a.test\r\n" + "x-a: \r\n" + "\r\n"

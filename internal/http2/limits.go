@@ -8,7 +8,7 @@ import (
 )
 
 // Bounds on what a peer can do to a connection. Beyond them the connection ends with
-// ENHANCE_YOUR_CALM, unless something else is said.
+// ENHANCE_YOUR_CALM, unless a comment says otherwise.
 const (
 	// MaxStreams is the default of Config.MaxStreams. Further streams are refused.
 	MaxStreams = 128
@@ -20,12 +20,12 @@ const (
 	// connection is Backlogged.
 	MaxBacklog = 64 << 10
 
-	// maxContinuations is the number of CONTINUATION frames beside a HEADERS frame, where
-	// an empty one counts as two. A response may have more, because its head may be longer.
+	// maxContinuations is the number of CONTINUATION frames after a HEADERS frame, where an empty
+	// frame counts as two. A response may have more, because its head may be longer.
 	maxContinuations         = 8
 	maxResponseContinuations = 32
-	// maxCrumbs is the number of cookie fields in a request beyond the limit on fields. They
-	// are joined to one, which counts as one.
+	// maxCrumbs is the number of cookie fields that a request may have beyond the limit on fields.
+	// They are joined, and count as one field.
 	maxCrumbs = 156
 	// maxPseudo is the number of pseudo-header fields that a head can have.
 	maxPseudo = 5
@@ -45,7 +45,7 @@ type limits struct {
 	hpack         hpack.Limits
 }
 
-// The bounds on text are those of package http1. hpack counts 32 bytes more for a field, and
+// The bounds on text are the same as in package http1. hpack counts 32 bytes more for a field, and
 // must not stop a head that is within the bounds.
 func limitsOf(r Role) limits {
 	const overhead = 32
@@ -61,7 +61,7 @@ func limitsOf(r Role) limits {
 
 // bucket is a token bucket (GCRA). Its zero value is full.
 type bucket struct {
-	until int64 // the time at which it will be full again, in nanoseconds
+	until int64 // time at which the bucket will be full again, in nanoseconds
 }
 
 // rate is the rate of a bucket: burst tokens at once, and then one in each interval.
@@ -74,8 +74,8 @@ type rate struct {
 //
 //nolint:gochecknoglobals // constants
 var (
-	// controlRate bounds the frames that carry nothing: SETTINGS, PING, RST_STREAM, empty
-	// DATA, WINDOW_UPDATE, PRIORITY and unknown ones, except those in reply to data.
+	// controlRate bounds the frames that carry nothing: SETTINGS, PING, RST_STREAM, empty DATA,
+	// WINDOW_UPDATE, PRIORITY and unknown frames, except frames in reply to data.
 	controlRate = rate{burst: 1000, interval: int64(time.Second / 100)}
 	// resetRate bounds the streams that a client resets, or makes the server reset by its
 	// errors.

@@ -11,8 +11,7 @@ import (
 // The errors are http1.ErrHead and http1.ErrTarget for a head beyond the limits, where r has
 // the fields that were read before, and the owner responds with 431 or 414; a
 // MalformedError, after which the owner may respond with 400 and calls Done, which resets the
-// stream; and the
-// one of Err.
+// stream; and the error of Err.
 func (c *Conn) ReadRequest(r *Request) error {
 	var h requestReader
 	scratch, err := c.start(&h.headReader)
@@ -138,7 +137,7 @@ func (h *requestReader) begin(r *Request) {
 	r.Method, r.Target = method, target
 }
 
-// readFields reads the fields, of which the first may have been read already.
+// readFields reads the fields. The first may have been read already.
 func (h *requestReader) readFields(r *Request) error {
 	if h.has(pseudoAuthority) {
 		if err := h.Add([]byte("host"), h.authority.Of(h.Text), http1.Host, false); err != nil {
@@ -197,8 +196,8 @@ func (h *requestReader) findType(r *Request) {
 	}
 }
 
-// frameBody says what the head tells of the body (RFC 9113, 8.1.1). A CONNECT has none (RFC 9110,
-// 9.3.6): what follows belongs to the other protocol (RFC 8441, 5), so it must not declare one.
+// frameBody sets how the head declares the body (RFC 9113, 8.1.1). A CONNECT has no body (RFC 9110,
+// 9.3.6) and must not declare one: the data after it belongs to the other protocol (RFC 8441, 5).
 func (h *requestReader) frameBody(r *Request, s *stream) error {
 	length := r.ContentLength()
 	switch ended := s.is(remoteEnd); {

@@ -4,12 +4,11 @@ import (
 	"github.com/keygate/keygate/internal/http1"
 )
 
-// ReadResponse reads the head of the response that the last event has announced: an interim
-// one, after which another follows, or the final one. A body whose length is unknown reads
-// as chunked.
+// ReadResponse reads the head of the response that the last event has announced: an interim head,
+// after which another follows, or the final head. A body whose length is unknown reads as chunked.
 //
-// The errors are http1.ErrHead for a head beyond the limits, which the owner ends with Done;
-// a MalformedError, after which the owner calls Done as well; and the one of Err.
+// The errors are http1.ErrHead for a head beyond the limits, after which the owner ends the stream
+// with Done; a MalformedError, after which the owner calls Done as well; and the error of Err.
 func (c *Conn) ReadResponse(r *Response) error {
 	var h headReader
 	scratch, err := c.start(&h)
@@ -27,7 +26,7 @@ func (c *Conn) ReadResponse(r *Response) error {
 }
 
 // readResponse reads the header block. HTTP/2 has no reason phrase, so the status line gets the
-// usual one of its status.
+// usual phrase of the status.
 func (h *headReader) readResponse(r *Response) error {
 	p, _, err := h.next()
 	if err == nil && p != pseudoStatus {
@@ -71,7 +70,7 @@ func (h *headReader) readRest() error {
 	}
 }
 
-// frameBody says what the head tells of the body, and of the heads that follow.
+// frameBody sets how the head declares the body, and whether more heads follow.
 func (r *Response) frameBody(s *stream) error {
 	ended := s.is(remoteEnd)
 	if r.Status < 200 {
@@ -95,8 +94,8 @@ func (r *Response) frameBody(s *stream) error {
 	return nil
 }
 
-// ReadTrailers reads the trailers that the last event has announced. The errors are those of
-// ReadResponse; after http1.ErrHead, t has the fields that were read before.
+// ReadTrailers reads the trailers that the last event has announced. The errors are the same as
+// from ReadResponse; after http1.ErrHead, t has the fields that were read before.
 func (c *Conn) ReadTrailers(t *TrailerFields) error {
 	var h headReader
 	scratch, err := c.start(&h)

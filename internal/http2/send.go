@@ -54,8 +54,8 @@ func (c *Conn) writable(id uint32) *stream {
 	return s
 }
 
-// BeginHead begins the head of a response, interim or final, or trailers. It reports whether
-// that is possible: it is not if the stream was reset, or has ended on this side.
+// BeginHead begins the head of a response, interim or final, or trailers. It reports false if that
+// is impossible, because the stream was reset, or has ended on this side.
 func (c *Conn) BeginHead(id uint32) bool {
 	s := c.writable(id)
 	if s == nil {
@@ -94,8 +94,8 @@ func (c *Conn) EndHead(end bool) {
 }
 
 // Data sends data of a body, as much as the windows allow, and returns how many bytes that
-// is. With end the stream ends behind it, if all of it was sent. If it was not, a Window or
-// SettingsChanged event tells when to go on. ok is false if the stream was reset, or has ended on
+// is. With end the stream ends behind the data, if all of it was sent. Otherwise a Window or
+// SettingsChanged event says when to go on. ok is false if the stream was reset, or has ended on
 // this side.
 func (c *Conn) Data(id uint32, data []byte, end bool) (n int, ok bool) {
 	s := c.writable(id)

@@ -13,7 +13,7 @@ type peerSettings struct {
 	table, minTable uint32
 }
 
-// settings returns the settings that this side announces. The others are at their defaults.
+// settings returns the settings that this side announces. All others have their defaults.
 func (c *Conn) settings() []Setting {
 	var s []Setting
 	if c.cfg.Role == Client {
@@ -30,8 +30,9 @@ func (c *Conn) settings() []Setting {
 	return append(s, Setting{SettingMaxHeaderListSize, uint32(c.limits.block)})
 }
 
-// setting takes one setting of a frame. All of them have effect at its end, and only the last
-// of those with the same identifier: a frame with many costs no more work than it has bytes.
+// setting takes one setting of a frame. Settings take effect at the end of the frame, and of
+// several with the same identifier only the last, so that the work for a frame is bounded by its
+// bytes.
 func (c *Conn) setting(b []byte) {
 	id, v := SettingID(binary.BigEndian.Uint16(b)), binary.BigEndian.Uint32(b[2:])
 	r := &c.received

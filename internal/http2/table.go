@@ -6,10 +6,10 @@ type stream struct {
 	flags streamFlags
 
 	recv   int32 // what the peer may still send, in bytes
-	held   int32 // what the owner has got and not given back by Consumed
-	credit int32 // what the owner has given back and the peer does not know yet
-	send   int32 // what may still be sent; negative after the peer has lowered its setting
-	length int64 // what is left of content-length, or -1 if that is unknown
+	held   int32 // bytes that the owner has got and not given back by Consumed
+	credit int32 // bytes that the owner has given back and the peer does not know of yet
+	send   int32 // bytes that may still be sent; negative after the peer has lowered its setting
+	length int64 // rest of content-length, or -1 if it is unknown
 	owner  any
 }
 
@@ -40,7 +40,7 @@ type table struct {
 
 const (
 	firstSlots = 4  // number of slots after the first stream
-	keepSlots  = 32 // number of slots that are kept when there is no stream left
+	keepSlots  = 32 // number of slots that are kept when no stream is left
 )
 
 // find returns a stream, or nil. The pointer is valid until the next add.
@@ -113,7 +113,7 @@ func (t *table) remove(s *stream) {
 	t.free = append(t.free, t.index[at]-1)
 	*s = stream{}
 	t.n--
-	// Those that follow without a gap move up, unless that would be before their home.
+	// The entries that follow without a gap move up, unless this would put them before their home.
 	hole := at
 	for {
 		at = (at + 1) & t.mask()
@@ -131,15 +131,15 @@ func (t *table) remove(s *stream) {
 	}
 }
 
-// recent remembers the last streams that this side has reset, so that what the peer sent
-// before it knew can be told from an error. Its zero value is empty.
+// recent remembers the last streams that this side has reset, to distinguish frames that the peer
+// sent before it knew of the reset from errors. Its zero value is empty.
 type recent struct {
 	ids  []uint32 // a ring
 	next int
 }
 
 // recentStreams is how many streams are remembered: as many as can be open at the same
-// time, since a peer that keeps to that limit learns of the reset before it opens more.
+// time, since a peer that keeps to the limit learns of the reset before it opens more.
 const recentStreams = MaxStreams
 
 func (r *recent) add(id uint32) {

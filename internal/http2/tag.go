@@ -7,8 +7,8 @@ import (
 	"github.com/keygate/keygate/internal/http2/hpack"
 )
 
-// A tag is what the decoder remembers of a field in a table, so that a field which a client
-// repeats is checked once:
+// A tag is what the decoder remembers about a field in a table, so that a repeated field is checked
+// once:
 //
 //	bits 0–5    http1.Name
 //	bits 6–9    pseudo, or 0 for a field
@@ -126,7 +126,7 @@ func pseudoOf(name, value []byte) (p pseudo, ok bool) {
 	return pseudoUnknown, false
 }
 
-// statusOf returns the status code in b, or 0 if it is not one that HTTP/2 has: 101 is not.
+// statusOf returns the status code in b, or 0 if HTTP/2 does not have it, as it does not have 101.
 func statusOf(b []byte) int {
 	if len(b) != 3 || string(b) == "101" {
 		return 0

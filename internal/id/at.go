@@ -13,9 +13,9 @@ var order atomic.Uint64 //nolint:gochecknoglobals // as the generator that it ex
 
 func init() { order.Store(rand.Uint64() >> 3) } //nolint:gochecknoinits // processes must begin at different values
 
-// NewAt returns a new identifier of kind k for the time t. Identifiers sort by that time,
-// to the microsecond; those that one process creates for the same time sort in the order of
-// creation. The next one cannot be guessed from others: see NewFast.
+// NewAt returns a new identifier of kind k for the time t. Identifiers sort by that time, to the
+// microsecond; if one process creates several for the same time, these sort in the order of
+// creation. The next identifier cannot be guessed from others: see NewFast.
 func NewAt(k Kind, t time.Time) string {
 	u := timeHalf(t)
 	binary.BigEndian.PutUint64(u[8:], 2<<62|order.Add(1+uint64(rand.Uint32()))&(1<<62-1))
@@ -23,8 +23,8 @@ func NewAt(k Kind, t time.Time) string {
 }
 
 // Lowest returns the lower bound of the identifiers of kind k for the time t, to the
-// microsecond: every identifier that NewAt creates for t or later is at or above it, and
-// every one for an earlier time is below it.
+// microsecond: every identifier that NewAt creates for t or later is at or above it, and every
+// identifier for an earlier time is below it.
 func Lowest(k Kind, t time.Time) string { return Format(k, timeHalf(t)) }
 
 // timeHalf returns a UUIDv7 with only its first half set, which encodes the time. Times

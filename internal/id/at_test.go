@@ -11,8 +11,8 @@ import (
 	"github.com/keygate/keygate/internal/id"
 )
 
-// Guarantee: identifiers sort by their times, to the microsecond, and those of the same
-// time by the order of their creation. None is created twice.
+// Guarantee: identifiers sort by their times, to the microsecond, and with the same time in the
+// order of their creation. None is created twice.
 func TestNewAt(t *testing.T) {
 	at := time.Date(2026, 3, 4, 5, 6, 7, 890123000, time.UTC)
 	last := ""

@@ -39,8 +39,8 @@ type Server struct {
 
 // Options are the options of StartWith.
 type Options struct {
-	// Args holds flags of serve, except those of the addresses and the data
-	// directory, which StartWith sets.
+	// Args holds flags of serve. StartWith itself sets the flags for the addresses and the data
+	// directory.
 	Args []string
 	// Env holds environment variables of OpenTelemetry.
 	Env map[string]string

@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// The bounds of a Gate: so many lines at once, and then one each Every. In a minute there are seven at most.
+// The bounds of a Gate: Burst lines at once, and then one line in each Every, which makes seven lines in a
+// minute at most.
 const (
 	Burst = 4
 	Every = 20 * time.Second
@@ -16,7 +17,7 @@ const (
 type Gate struct {
 	mu   sync.Mutex
 	used bool
-	next time.Duration // when lines at the pace of one each Every would be due
+	next time.Duration // when the next line would be due, at the pace of one line in each Every
 }
 
 // Pass reports whether a line may be written at now, counted from any fixed moment. If it may not, wait is the time

@@ -10,13 +10,13 @@ import (
 	"strings"
 )
 
-// Tenths is which part of the cgroup's limit the runtime gets, in tenths. The rest is for what is not its own: SQLite, the
-// stacks of the system, and the kernel's buffers.
+// Tenths is the part of the cgroup's limit that the runtime gets, in tenths. The rest is for memory outside of the
+// runtime: SQLite, the stacks of the system, and the kernel's buffers.
 const Tenths = 9
 
 // Of returns the memory limit in bytes for a process whose cgroup is described below root, which is the root of the
-// file system. ok is false if it has no limit, or none can be found. Both versions of cgroups are read, and the
-// lowest limit from the process's cgroup to the topmost one counts.
+// file system. ok is false if the process has no limit, or none can be found. Both versions of cgroups are read,
+// and the lowest limit from the process's cgroup to the topmost one counts.
 func Of(root fs.FS) (limit int64, ok bool) {
 	text, err := fs.ReadFile(root, "proc/self/cgroup")
 	if err != nil {
@@ -49,7 +49,8 @@ func hasMemory(controllers string) bool {
 }
 
 // lowestOf returns the lowest limit in the files called name from a cgroup up to the mount point. In a container the
-// cgroup's path may be one of the host, which is not there; the mount point is then the container's.
+// cgroup's path may be a path of the host, which does not exist there; the mount point is then the container's
+// cgroup.
 func lowestOf(root fs.FS, mount, cgroup, name string) int64 {
 	lowest := int64(math.MaxInt64)
 	for at := path.Clean("/" + cgroup); ; at = path.Dir(at) {

@@ -29,7 +29,7 @@ func refusalReason(p Policy, addr netip.Addr) string {
 		if !allowed(p.Allow, a) {
 			return reason
 		}
-		if i == 0 { // the address itself is allowed, and with it what it may embed
+		if i == 0 { // the address itself is allowed, and so is an address that it embeds
 			return ""
 		}
 	}
@@ -59,8 +59,8 @@ func neverReason(a netip.Addr) string {
 	return ""
 }
 
-// riskyReason returns why connecting to a needs Policy.AllowRisky: it belongs to one link,
-// or to the machine's own cloud. It returns "" for any other address.
+// riskyReason returns why connecting to a needs Policy.AllowRisky: a belongs to one link, or to the
+// machine's own cloud. It returns "" for any other address.
 func riskyReason(a netip.Addr) string {
 	switch {
 	case a.IsLinkLocalUnicast():
@@ -89,9 +89,9 @@ func metadata() []netip.Prefix {
 }
 
 // notPublicReason returns why a is not a public unicast address, or "" if it is one. The
-// lists follow IANA's special-purpose address registries: what is not globally reachable
-// there, or only by a deprecated mechanism, is not public. Of IPv6 only the block assigned
-// for global unicast is public.
+// lists follow IANA's special-purpose address registries: a block that is not globally reachable
+// there, or only by a deprecated mechanism, is not public. In IPv6 only the block assigned for
+// global unicast is public.
 func notPublicReason(a netip.Addr) string {
 	switch {
 	case a.IsLoopback():

@@ -2,8 +2,8 @@ package netguard
 
 import "net/netip"
 
-// equivalents returns addr without zone and the IPv4 addresses that it embeds if it belongs
-// to a transition mechanism. An IPv4-mapped address is returned as IPv4.
+// equivalents returns addr without its zone, and, if addr belongs to a transition mechanism, the
+// IPv4 addresses that it embeds. An IPv4-mapped address is returned as IPv4.
 func equivalents(addr netip.Addr) []netip.Addr {
 	addr = addr.WithZone("").Unmap()
 	out := []netip.Addr{addr}
@@ -30,9 +30,9 @@ func equivalents(addr netip.Addr) []netip.Addr {
 	return out
 }
 
-// appendRisky appends those of addrs that must not be reached: loopback, link-local and
-// metadata addresses. The bits of the address do not show whether it really embeds one of
-// addrs, so the others are no reason to allow or refuse it.
+// appendRisky appends the addresses of addrs that must not be reached: loopback, link-local and
+// metadata addresses. The bits of the address do not show whether it really embeds an address of
+// addrs, so the other addresses are no reason to allow or refuse it.
 func appendRisky(out []netip.Addr, addrs ...netip.Addr) []netip.Addr {
 	for _, a := range addrs {
 		if a.IsLoopback() || a.IsLinkLocalUnicast() || isMetadata(a) {

@@ -10,8 +10,8 @@ import (
 	"syscall"
 )
 
-// Policy says which addresses a caller may connect to, besides those that are always
-// refused. The zero value allows all others.
+// Policy says which addresses a caller may connect to, among the addresses that are not always
+// refused. The zero value allows all of these.
 type Policy struct {
 	// PublicOnly refuses every address that is not public unicast.
 	PublicOnly bool
@@ -26,8 +26,8 @@ func (p Policy) Lists(addr netip.Addr) bool {
 	return slices.ContainsFunc(equivalents(addr), func(a netip.Addr) bool { return allowed(p.Allow, a) })
 }
 
-// RefusedError says that the guard refused an address. It is for the log: a client only
-// learns that the upstream is unreachable.
+// RefusedError says that the guard refused an address. It is for the log: a client is only told
+// that the upstream is unreachable.
 type RefusedError struct {
 	Addr   netip.AddrPort
 	Reason string

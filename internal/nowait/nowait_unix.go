@@ -8,7 +8,8 @@ import (
 )
 
 // Receive reads what has arrived into b. n is 0 without an error at the end of the stream. If
-// nothing has arrived, the error is Again. The descriptor must be non-blocking, as those of Go are.
+// nothing has arrived, the error is Again. The descriptor must be non-blocking, as Go's descriptors
+// are.
 func Receive(fd int, b []byte) (n int, err syscall.Errno) {
 	return retried(func() (int, error) { return syscall.Read(fd, b) })
 }

@@ -66,7 +66,7 @@ func TestServersWithoutSchemeAreRejected(t *testing.T) {
 	}
 }
 
-// Guarantee: an invalid extension hides neither the other mistakes of its operation nor those of other
+// Guarantee: an invalid extension hides no other mistake of its operation, and none of other
 // operations of its path.
 func TestAllMistakesOfOperationsAreReported(t *testing.T) {
 	_, err := openapi.Parse([]byte(head + `  /a//b:

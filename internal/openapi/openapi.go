@@ -2,9 +2,9 @@
 // (specification, Gateway; contract, 4.2 and 5).
 //
 // It reads the version, the first server, the paths, their operations and the extensions
-// x-keygate-rate-limit and x-keygate-auth, and ignores the rest: schemas, parameters and
-// references to them may be as they like. It follows the references of path items within the
-// document, and fetches nothing.
+// x-keygate-rate-limit and x-keygate-auth, and ignores the rest: schemas, parameters and references
+// to them are not checked. It follows the references of path items within the document, and fetches
+// nothing.
 package openapi
 
 import (
@@ -133,8 +133,8 @@ func parseVersion(s string) (minor byte, ok bool) {
 	return rest[0], strings.Trim(number, "0123456789") == ""
 }
 
-// checkRoot rejects Keygate's extensions where they have no effect, and warns of the fields of
-// Swagger 2.0 that took the place of servers.
+// checkRoot rejects Keygate's extensions where they have no effect, and warns of the fields that
+// Swagger 2.0 had instead of servers.
 func (r *reader) checkRoot() {
 	for _, name := range []string{"host", "basePath", "schemes", "server"} {
 		if m := r.root.Member(name); m != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/keygate/keygate/internal/gateway"
 )
 
-// operation identifies a route: pattern is that of its path (gateway.Template), without the
+// operation identifies a route. pattern is the pattern of its path (gateway.Template), without the
 // base path.
 type operation struct{ pattern, method string }
 
@@ -32,13 +32,13 @@ type pathItem struct {
 	policy policy
 	bad    bool // the policy is invalid, and was reported
 
-	// path is that of the routes, without the base path. cut is true if the key goes on with a
-	// query or a fragment, of which the author was not warned yet.
+	// path is the path of the routes, without the base path. cut is true if the key goes on with a
+	// query or a fragment, and the author was not warned of it yet.
 	path    string
 	cut     bool
-	advised bool // the author was told what the path does not mean
-	// pattern is that of path, and full is the base path with path. Both are set with the first
-	// operation.
+	advised bool // the author was warned of what the path does not mean
+	// pattern is the pattern of path, and full is the base path with path. Both are set with the
+	// first operation.
 	pattern, full string
 }
 
@@ -277,10 +277,10 @@ func (r *reader) parseTemplate(item *pathItem) bool {
 	return true
 }
 
-// merge merges an operation into route i, whose path is the same but for a query, a fragment or
-// the names of parameters. Policies that differ are an error, also if only one of the two has a limit:
-// whichever were the route's, the callers of one operation would meet a limit that its author did
-// not write, or none.
+// merge merges an operation into route i, whose path differs only in a query, a fragment or the names
+// of parameters. Different policies are an error, also if only one operation has a limit: whichever
+// policy the route had, the callers of one operation would meet a limit that its author did not write,
+// or none.
 func (r *reader) merge(i int, item *pathItem, from origin) {
 	reason := "paths that differ only in parameter names are the same path"
 	if item.full == r.doc.Routes[i].Path {

@@ -39,8 +39,9 @@ func (p policy) authOrKey() gateway.Auth {
 	return p.auth
 }
 
-// differs returns the extension in which p and o differ, or "". Without a limit, callers are not
-// limited, and without auth, a key is required, so both count as given.
+// differs returns the extension in which p and o differ, or "". An absent limit means that callers
+// are not limited, and an absent auth that a key is required, so both are compared with these
+// meanings.
 func (p policy) differs(o policy) (extension string) {
 	switch {
 	case p.limit != o.limit:
@@ -56,9 +57,9 @@ func isKeygate(name string) bool {
 	return strings.HasPrefix(strings.ReplaceAll(strings.ToLower(name), "_", "-"), "x-keygate")
 }
 
-// readPolicy reads the extensions from the layers of a path item, or from an operation. ok is
-// false if one is invalid. An unknown one is: it is probably a typo that would leave a route
-// without its limit.
+// readPolicy reads the extensions from the layers of a path item, or from an operation. ok is false
+// if an extension is invalid. An unknown extension is invalid too: it is probably a typo that would
+// leave a route without its limit.
 func (r *reader) readPolicy(field string, layers ...*document.Node) (all policy, ok bool) {
 	ok = true
 	for _, layer := range layers {

@@ -51,8 +51,8 @@ func unpack(tb testing.TB, packed []byte) []byte {
 	return content
 }
 
-// Guarantee: every operation of GitHub's document is a route, including those of the two pairs
-// of paths that differ only in the name of a parameter. The one operation with servers of its
+// Guarantee: every operation of GitHub's document is a route, including the operations of the two
+// pairs of paths that differ only in the name of a parameter. The one operation with servers of its
 // own gets a warning.
 func TestGitHub(t *testing.T) {
 	d, err := openapi.Parse(realSpec(t, "github.json.gz"))

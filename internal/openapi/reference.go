@@ -40,7 +40,7 @@ func (r *reader) resolve(ref *document.Node, field string) (*document.Node, erro
 // fewMembers is the number of members up to which a linear search is as good as an index.
 const fewMembers = 16
 
-// member is n.Member in constant time, because many references may lead through one large
+// member returns n.Member in constant time, because many references may lead through one large
 // mapping.
 func (r *reader) member(n *document.Node, name string) *document.Node {
 	if n.Kind != document.Mapping || len(n.Nodes) <= fewMembers {

@@ -9,7 +9,7 @@ import (
 	"github.com/keygate/keygate/internal/gateway"
 )
 
-// readServers sets the base path to that of the first server.
+// readServers sets the base path to the path of the first server's URL.
 func (r *reader) readServers() error {
 	servers := r.root.Member("servers")
 	if servers == nil {
@@ -93,7 +93,7 @@ func serverRemedy(text string) string {
 	return ""
 }
 
-// warnOfServer warns of what the URL of the first server says and Keygate does not use.
+// warnOfServer warns of parts of the first server's URL that Keygate does not use.
 func (r *reader) warnOfServer(server *document.Node, base string) {
 	at := server.Member("url")
 	const field = "servers[0].url"

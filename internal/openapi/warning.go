@@ -16,8 +16,7 @@ const (
 	maxPositions = 3
 )
 
-// warning is something about a document that its author may not expect, with the positions where
-// it is so.
+// warning is something about a document that its author may not expect, with its positions.
 type warning struct {
 	message   string
 	positions []position // the first of them

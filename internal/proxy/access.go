@@ -7,8 +7,9 @@ import (
 	"github.com/keygate/keygate/internal/fault"
 )
 
-// ReviewAfter is how long an exchange runs before the sweepers review it, at each tick: shorter ones
-// are never cut. With two ticks, that is well within the bound of 1 s (contract, 3.3, cut_streams).
+// ReviewAfter is how long an exchange runs before the sweepers review it at each tick. A shorter
+// exchange is never cut. With two ticks, that is well within the bound of 1 s (contract, 3.3,
+// cut_streams).
 const ReviewAfter = 300 * time.Millisecond
 
 // AccessError is the error of an admitted request that may not go on: its key, its gateway or the
@@ -23,10 +24,10 @@ func (e *AccessError) Error() string {
 	return "the request may not go on: " + reasonOfResult(e.Result).String()
 }
 
-// Confirm makes the second look: whether the request would still be admitted, its limits aside. It
+// Confirm makes the second look: whether the request would still be admitted, apart from limits. It
 // is called directly before the first byte goes upstream, and before a retry. waited is set if time
-// may have passed since the decision: then the expiry of the credential counts too. What it returns,
-// unless it is nil, is for Withdraw. Confirm changes nothing.
+// may have passed since the decision: then the expiry of the credential counts too. An error that it
+// returns is for Withdraw. Confirm changes nothing.
 func (x *Exchange) Confirm(waited bool) *AccessError {
 	if v := &x.Verdict; x.cfg.Admit.Unchanged(v) && (!waited || v.Caller.Expires() == 0) {
 		return nil
@@ -50,7 +51,7 @@ func (c Confirmer) Confirm() error {
 	return nil
 }
 
-// Withdraw makes the verdict the refusal that result stands for, and returns its error, for
+// Withdraw turns the verdict into a refusal with the result, and returns the refusal's error, for
 // Respond. unsent is set if nothing of the request has gone upstream.
 func (x *Exchange) Withdraw(result accesslog.Result, unsent bool) error {
 	r := x.cfg.Admit.Review()

@@ -14,8 +14,8 @@ const (
 	// address, or one /64 network of IPv6.
 	MaxBodies          = 256 << 20
 	MaxBodiesOfAddress = 64 << 20
-	// freeBodies is what an address may hold even if MaxBodies is reached, so that other addresses
-	// cannot keep it from sending a request.
+	// freeBodies is how much an address may hold even if MaxBodies is reached, so that other
+	// addresses cannot keep it from sending a request.
 	freeBodies = 64 << 10
 )
 
@@ -79,7 +79,7 @@ func (c *ConnBodies) Done() {
 	}
 }
 
-// Take adds n bytes. It reports false, and adds none, if that would exceed a bound.
+// Take adds n bytes. If that would exceed a bound, it adds none and reports false.
 func (c *ConnBodies) Take(n int) bool {
 	all, ofAddress := c.bodies.all.Add(int64(n)), int64(MaxBodiesOfAddress)
 	if c.of != nil {

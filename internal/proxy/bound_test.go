@@ -3,7 +3,7 @@ package proxy
 import "testing"
 
 // Guarantee: contract 4.4. Credentials and challenges of NTLM and Negotiate are recognized in any letter case
-// and any place of a list, and those of other schemes are not.
+// and anywhere in a list; credentials of other schemes are not.
 func TestBinds(t *testing.T) {
 	t.Parallel()
 	for value, want := range map[string]bool{

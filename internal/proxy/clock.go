@@ -5,10 +5,11 @@ import (
 	"time"
 )
 
-// Tick is how often an engine's sweeper reads the clock and looks for what has exceeded its time.
+// Tick is how often an engine's sweeper reads the clock and looks for connections and exchanges that have
+// exceeded their time.
 const Tick = 200 * time.Millisecond
 
-// timeFormat is that of the Date field (RFC 9110, 5.6.7).
+// timeFormat is the format of the Date field (RFC 9110, 5.6.7).
 const timeFormat = "Mon, 02 Jan 2006 15:04:05 GMT"
 
 // Clock is the time since an engine was made, in milliseconds, read once in each tick so that

@@ -38,9 +38,9 @@ type Config struct {
 	Admit Decider
 	// Pools holds the connections to upstreams. Required.
 	Pools *upstream.Pools
-	// Via is the pseudonym of this instance in the Via field. A request whose Via names it
-	// already is refused as a loop, so instances must have different pseudonyms, and all
-	// engines of one instance the same. Empty means a random pseudonym.
+	// Via is the pseudonym of this instance in the Via field. A request whose Via already names it
+	// is refused as a loop, so different instances must have different pseudonyms, and all engines
+	// of one instance must have the same. Empty means a random pseudonym.
 	Via string
 	// NewRequestID returns the 16 bytes of a new request identifier for a time in
 	// milliseconds since 1970. Nil means UUIDv7s.

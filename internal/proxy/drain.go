@@ -17,8 +17,8 @@ type Drain struct {
 	idle   chan struct{} // closed when the last connection has ended; made by Run
 }
 
-// Announce says that a shutdown is going to begin: from now on each client is told to use another
-// connection for its next request, and new ones are still accepted.
+// Announce says that a shutdown is going to begin: from now on each response asks the client to use
+// another connection for its next request. New connections are still accepted.
 func (d *Drain) Announce() { d.announced.Store(true) }
 
 // Announced reports whether a shutdown was announced, or has begun.

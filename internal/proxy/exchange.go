@@ -20,9 +20,9 @@ const requestIDLen = len(id.Request) + 1 + id.TextLen
 // Exchange is the part of a request with its response that does not depend on the engine:
 // the verdict, the identifier and the access record. An engine sets the exported fields,
 // calls Begin once the request was decided, and at the end calls Emit, EmitNoResponse or
-// Detach. The zero value is ready to use. An Exchange is not safe for concurrent use: a
-// engine that calls EmitStarted from another goroutine must keep that call from overlapping
-// with the one at the end.
+// Detach. The zero value is ready to use. An Exchange is not safe for concurrent use: an engine
+// that calls EmitStarted from another goroutine must keep this call from overlapping with the call
+// at the end.
 type Exchange struct {
 	// Verdict is the decision about the request.
 	Verdict admit.Verdict
@@ -141,15 +141,15 @@ func (x *Exchange) HeadTimeout() time.Duration {
 func (x *Exchange) CallTimeout() (d time.Duration, ok bool) { return x.limit, x.limited }
 
 // Late reports whether the grpc-timeout of a gRPC call has passed. The service measures it too, and may end the call
-// before the engine does: that is a timeout then, and no failure of the service.
+// before the engine does. That is then a timeout, not a failure of the service.
 func (x *Exchange) Late() bool {
 	return x.limited && x.cfg.Mono()-x.start.Mono >= x.limit.Nanoseconds()
 }
 
 // Respond returns the status and body of the gateway's own response to a request that is
 // refused or has failed with err. It logs failures that the client did not cause. unsent is set if no byte of
-// the request has reached an upstream: then what it was charged is given back, if the response charges
-// nothing (contract, 4.3).
+// the request has reached an upstream: then the charge is given back, if the response charges nothing
+// (contract, 4.3).
 func (x *Exchange) Respond(err error, unsent bool) (status int, body []byte) {
 	status, body = fault.Response(err, x.RequestID())
 	if unsent && chargesNothing(status) {
@@ -157,7 +157,7 @@ func (x *Exchange) Respond(err error, unsent bool) (status int, body []byte) {
 	}
 	switch fault.CodeOf(err) {
 	case fault.UpstreamUnreachable, fault.UpstreamTimeout, fault.Unavailable, fault.Internal:
-		if x.Verdict.Unconfirmed() { // of which the node logs the beginning and the end
+		if x.Verdict.Unconfirmed() { // whose beginning and end the node logs
 			x.reason = accesslog.LeaseLost
 			break
 		}
@@ -170,8 +170,9 @@ func (x *Exchange) Respond(err error, unsent bool) (status int, body []byte) {
 	return status, body
 }
 
-// chargesNothing reports whether a response of the gateway itself with the status charges nothing, if the
-// request was admitted and has not reached an upstream. A 400 then tells of a malformed body, which is charged.
+// chargesNothing reports whether the gateway's own response with the status charges nothing, for a request that
+// was admitted and has not reached an upstream. For such a request, 400 means a malformed body, which is
+// charged.
 func chargesNothing(status int) bool {
 	return status == http1.StatusBadGateway || status == http1.StatusServiceUnavailable
 }
@@ -200,8 +201,8 @@ func (x *Exchange) log(message string, err error) {
 	if v.Gateway != nil {
 		args = append(args, "gateway_id", v.Gateway.ID)
 	}
-	if v.Route != nil {
-		args = append(args, "route_id", v.Route.ID())
+	if v.Route != ([16]byte{}) {
+		args = append(args, "route_id", id.Format(id.Route, v.Route))
 	}
 	if v.Caller.Kind() == snapshot.KeyCaller {
 		args = append(args, "key_id", v.Caller.ID())

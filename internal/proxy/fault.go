@@ -81,7 +81,7 @@ func NoWebSocket() *fault.Error {
 	}
 }
 
-// Unreachable returns the error for an upstream that gave no response, or one that cannot be
+// Unreachable returns the error for an upstream that gave no response, or a response that cannot be
 // forwarded. cause is for the log.
 func Unreachable(cause error) *fault.Error { return upstream.Unreachable(cause) }
 
@@ -89,7 +89,7 @@ func Unreachable(cause error) *fault.Error { return upstream.Unreachable(cause) 
 func TimedOut(cause error) *fault.Error { return upstream.TimedOut(cause) }
 
 // reasonOf returns why the gateway responds with err, for the access record, and the text of
-// its cause. There is none if the upstream and the connection to it are not the cause.
+// its cause. There is no reason if neither the upstream nor the connection to it is the cause.
 func reasonOf(err error) (r accesslog.Reason, detail string) {
 	switch {
 	case errors.Is(err, errLoop):

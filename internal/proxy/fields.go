@@ -115,8 +115,8 @@ func ResponseDrop(status int, cors bool) Fields {
 }
 
 // MayTrail reports whether a field may be forwarded in the trailers of a request or
-// response (contract, 4.4). It may not if it concerns framing, routing, authentication or
-// the use of a response, which are settled before the body, or if the gateway sets it.
+// response (contract, 4.4). Fields about framing, routing, authentication or the use of a response
+// may not, because these are settled before the body, nor may fields that the gateway sets.
 func MayTrail(name string, id http1.Name, response bool) bool {
 	if droppedInTrailer.Has(id) {
 		return false

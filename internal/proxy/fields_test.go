@@ -101,7 +101,7 @@ func TestFieldsThatDependOnTheMessage(t *testing.T) {
 // credential does.
 func TestIsKey(t *testing.T) {
 	t.Parallel()
-	keyed, public := &admit.Verdict{Caller: &snapshot.Caller{}, Gateway: &snapshot.Gateway{}}, &admit.Verdict{}
+	keyed, public := &admit.Verdict{Caller: &snapshot.Caller{}, Gateway: &snapshot.Settings{}}, &admit.Verdict{}
 	key, err := apikey.Generate(apikey.GatewayLevel, rand.Reader)
 	if err != nil {
 		t.Fatal(err)

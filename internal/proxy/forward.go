@@ -13,7 +13,7 @@ const (
 	// HeadTimeout bounds the receipt of a request's head.
 	HeadTimeout = 10 * time.Second
 	// FirstRequestGrace is how long a shutdown waits for the first request of a connection that was
-	// opened before: its client has had no response that could have told it to use another one.
+	// opened before it. No response has told the client to use another connection yet.
 	FirstRequestGrace = time.Second
 	// IdleTimeout is how long a client's connection may wait for its next request.
 	IdleTimeout = 120 * time.Second

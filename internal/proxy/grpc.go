@@ -31,8 +31,8 @@ func callTimeout(header admit.Header) (d time.Duration, ok bool) {
 	return parseGRPCTimeout(value)
 }
 
-// parseGRPCTimeout parses a value of grpc-timeout. A duration that a time.Duration cannot hold
-// becomes the longest that it can.
+// parseGRPCTimeout parses a value of grpc-timeout. A duration that is too long for a time.Duration
+// becomes the longest time.Duration.
 func parseGRPCTimeout(value string) (d time.Duration, ok bool) {
 	digits := len(value) - 1
 	if digits < 1 || digits > 8 {
@@ -98,8 +98,8 @@ func GRPCStatus(status int) int {
 	}
 }
 
-// GRPCMessage returns the value of grpc-message for a text: UTF-8 in which every byte but
-// the printable ones of ASCII, and the percent sign, is percent-encoded.
+// GRPCMessage returns the value of grpc-message for a text: UTF-8 in which the percent sign, and
+// every byte that is not printable ASCII, is percent-encoded.
 func GRPCMessage(text string) string {
 	const digits = "0123456789ABCDEF"
 	out := make([]byte, 0, len(text))

@@ -7,8 +7,8 @@ import (
 	"github.com/keygate/keygate/internal/http1"
 )
 
-// ReadHead sets what the decision about a request depends on, in ask, and what its record and
-// the upstream need to know, in x. The strings share the memory of text, which the spans of
+// ReadHead sets the fields of ask, on which the decision about a request depends, and the fields of
+// x that its record and the upstream need. The strings share the memory of text, which the spans of
 // the head refer to. x.Client is set before; x.ForwardedFor may have memory for values.
 func (x *Exchange) ReadHead(ask *admit.Request, h *http1.Request, text []byte, header admit.Header) {
 	*ask = admit.Request{Method: Text(h.Method.Of(text)), Target: Text(h.Target.Of(text)), Header: header}

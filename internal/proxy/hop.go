@@ -35,8 +35,8 @@ type Hop struct {
 
 // Each calls yield with each field that the gateway adds to a forwarded request (contract,
 // 4.2, end): the request's identifier, X-Forwarded-*, Via, X-Keygate-* and the gateway's
-// upstream_headers. Via is added to the client's Via; each of the others replaces the
-// client's. value is valid until yield returns.
+// upstream_headers. Via is added to the client's Via; each of the other fields replaces the
+// client's field. value is valid until yield returns.
 func (h *Hop) Each(yield func(name, value string)) {
 	yield("X-Request-Id", h.RequestID)
 	b := h.room[:0]
@@ -86,10 +86,10 @@ func NamesInstance(via, instance string) bool {
 	return false
 }
 
-// IsKey reports whether an Authorization value holds a Keygate key, or was meant to, so
-// that it must not be forwarded to the upstream: any Bearer value if the request was
-// admitted with a key and Authorization may hold it, a Bearer value that looks like a key,
-// and a key with another scheme or none.
+// IsKey reports whether an Authorization value holds a Keygate key, or was meant to, so that it
+// must not be forwarded to the upstream. This is so for every Bearer value if the request was
+// admitted with a key and Authorization may hold it, for a Bearer value that looks like a key, and
+// for a key with another scheme or none.
 func IsKey(authorization string, v *admit.Verdict) bool {
 	scheme, credential := "", authorization
 	if i := strings.IndexAny(authorization, " \t"); i >= 0 {

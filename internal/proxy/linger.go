@@ -21,10 +21,10 @@ const (
 	lingerBuffer = 16 << 10 // bytes that DiscardFrom reads at once
 )
 
-// Linger closes connections in stages (RFC 9112, section 9.6): after the response its sending side is
-// closed, and what the client still sends is discarded for a while. Closing a connection at once while bytes arrive
-// resets it, and the client may lose a response that it has not read yet. One Linger bounds the work for all
-// listeners of a process. The zero value is ready for use. It is safe for concurrent use.
+// Linger closes connections in stages (RFC 9112, section 9.6): after the response it closes the sending side, and
+// for a while discards what the client still sends. Closing a connection at once while bytes arrive resets it, and
+// the client may lose a response that it has not read yet. One Linger bounds the work for all listeners of a
+// process. The zero value is ready for use. It is safe for concurrent use.
 type Linger struct {
 	conns atomic.Int32
 
@@ -33,8 +33,9 @@ type Linger struct {
 	free float64   // bytes that may be discarded now; negative if more were discarded
 }
 
-// Discard calls read with b until it fails. read fails at the end of the stream, after LingerSilence without a
-// byte, and LingerTime after the call of Discard. If too many other calls are running, Discard reads nothing.
+// Discard calls read with b until read fails. It must fail at the end of the stream, after LingerSilence
+// without a byte, and LingerTime after the call of Discard. If too many other calls are running, Discard reads
+// nothing.
 func (l *Linger) Discard(b []byte, read func(b []byte) (int, error)) {
 	defer l.conns.Add(-1)
 	if l.conns.Add(1) > MaxLingering {
@@ -51,7 +52,7 @@ func (l *Linger) Discard(b []byte, read func(b []byte) (int, error)) {
 	}
 }
 
-// DiscardFrom is Discard for a connection that is read with ordinary calls.
+// DiscardFrom does what Discard does for a connection that is read with ordinary calls.
 func (l *Linger) DiscardFrom(c net.Conn) {
 	began := time.Now()
 	l.Discard(make([]byte, lingerBuffer), func(b []byte) (int, error) {

@@ -36,13 +36,13 @@ func (r *Runs) Cut(start uint32) {
 type ConnectionNames struct {
 	buf    []byte
 	fields []http1.Field
-	// found has the names of all fields in lower case, true for those that Connection
-	// lists. It is nil where the list is short: then each name is looked for in the list.
+	// found has the names of all fields in lower case, with true for names that Connection lists.
+	// It is nil if the list is short: then the list is searched for each name.
 	found map[string]bool
 }
 
-// shortConnection is how long the values of Connection may be, in bytes, that are searched
-// once for each field. Longer ones would take a second for the longest head.
+// shortConnection is the length in bytes up to which the values of Connection are searched once for
+// each field. For longer values, this would take a second with the longest head.
 const shortConnection = 256
 
 // NamesOf returns the fields that Connection names. some is false if it names none.
@@ -183,9 +183,9 @@ func AppendTrailerList(dst, buf []byte, fields []http1.Field, response bool, wit
 	return dst
 }
 
-// EachResponseField calls yield with each field of a response's head that is forwarded to
-// the client, whose response carries the fields of drop itself. kept is the set of those
-// that have a Name.
+// EachResponseField calls yield with each field of a response's head that is forwarded to the
+// client, except the fields in drop, which the gateway sets itself. kept is the set of forwarded
+// fields that have a Name.
 func EachResponseField(head []byte, r *http1.Response, drop Fields, yield func(f *http1.Field)) (kept Fields) {
 	fields := r.Fields()
 	named := NamesOf(head, fields, r.Named())
@@ -201,7 +201,7 @@ func EachResponseField(head []byte, r *http1.Response, drop Fields, yield func(f
 }
 
 // SetsSession reports whether a field of a response's head sets the cookie of a browser's session on the
-// management API, which an upstream may not.
+// management API, which an upstream must not do.
 func SetsSession(f *http1.Field, head []byte) bool {
 	return f.ID == http1.SetCookie && cookie.SetsSession(Text(f.Value.Of(head)))
 }

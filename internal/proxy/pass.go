@@ -9,8 +9,8 @@ import (
 const (
 	// passBytes is the size of the buffers of Pass.
 	passBytes = 64 << 10
-	// waitBytes is the size of the buffer with which Pass waits on a connection that it
-	// cannot wait for without one.
+	// waitBytes is the size of the buffer with which Pass waits on a connection that cannot be
+	// awaited without a buffer.
 	waitBytes = 512
 	// fullRecord is the size of a full TLS record: after one, more is likely to follow.
 	fullRecord = 16 << 10
@@ -18,12 +18,11 @@ const (
 
 var passBuffers = sync.Pool{New: func() any { return new([passBytes]byte) }} //nolint:gochecknoglobals // a cache
 
-// Pass copies from one end of a tunnel to the other until from ends, which is no error, or
-// one of them fails. It returns the number of bytes that it wrote.
+// Pass copies from one end of a tunnel to the other until from ends, which is not an error, or one
+// of them fails. It returns the number of bytes that it wrote.
 //
-// While nothing arrives it holds no pipe and at most waitBytes of buffer, unlike io.Copy,
-// which between two sockets waits in splice(2) with a pipe, that is with two file
-// descriptors, for each direction.
+// While nothing arrives, it holds no pipe and at most waitBytes of buffer. io.Copy between two
+// sockets would wait in splice(2) with a pipe, which is two file descriptors, for each direction.
 func Pass(to io.Writer, from io.Reader) (passed int64, err error) {
 	if tcp, ok := from.(*net.TCPConn); ok {
 		return passSocket(to, tcp)
@@ -31,8 +30,7 @@ func Pass(to io.Writer, from io.Reader) (passed int64, err error) {
 	return passAny(to, from)
 }
 
-// passAny waits with a small buffer, and reads on with a large one for as long as a lot
-// arrives.
+// passAny waits with a small buffer, and then reads with a large buffer as long as a lot arrives.
 func passAny(to io.Writer, from io.Reader) (passed int64, err error) {
 	small := make([]byte, waitBytes)
 	for {

@@ -17,7 +17,7 @@ func TCPOf(nc net.Conn) *net.TCPConn {
 }
 
 // Acknowledged returns a number that grows with the bytes that the peer of a connection has
-// acknowledged or sent. It is 0 where that cannot be seen.
+// acknowledged or sent. It is 0 on systems that do not show it.
 func Acknowledged(nc net.Conn) (moved uint64) {
 	tcp := TCPOf(nc)
 	if tcp == nil {
@@ -31,8 +31,8 @@ func Acknowledged(nc net.Conn) (moved uint64) {
 }
 
 // HasClosed reports whether the peer of a connection has closed its sending side, or the
-// connection is broken, even if bytes that the peer sent have not been read. It is false on
-// systems where that cannot be found out.
+// connection is broken, even if bytes that the peer sent have not been read. It is false on systems
+// that do not show it.
 func HasClosed(nc net.Conn) (closed bool) {
 	tcp := TCPOf(nc)
 	if tcp == nil {

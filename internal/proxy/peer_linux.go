@@ -24,7 +24,7 @@ func IsReset(fd uintptr) bool {
 }
 
 // Traffic returns how many bytes the peer of a socket has sent and acknowledged so far, how many of
-// the sent ones have not been read, and how many bytes the peer has not acknowledged.
+// the bytes that it sent have not been read, and how many bytes it has not acknowledged.
 func Traffic(fd uintptr) (moved uint64, unread, unsent int) {
 	info, err := unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO)
 	if err != nil {

@@ -2,8 +2,8 @@
 
 package proxy
 
-// IsClosed and IsReset report that the connection stands: on this platform, the gateway notices
-// that a client has left when it reads from it or writes to it.
+// IsClosed and IsReset report that the connection is open: on this platform, the gateway notices
+// that a client has hung up when it reads from the connection or writes to it.
 func IsClosed(uintptr) bool { return false }
 
 // HasArrived reports that nothing has.

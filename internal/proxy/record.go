@@ -41,7 +41,7 @@ func (x *Exchange) Emit(e End) {
 	x.emit(&x.record, x.target, x.detail)
 }
 
-// end is the one end of every exchange: what it was charged, and not given back before, stays.
+// end is the one end of every exchange: it settles the charge, unless that was given back before.
 func (x *Exchange) end() {
 	x.ended = true
 	x.Verdict.Charge.Settle()
@@ -136,7 +136,7 @@ func (x *Exchange) fillEnd(r *accesslog.Record, e End) {
 	if x.head != 0 {
 		r.Upstream, r.UpstreamStatus = x.head-x.sent, uint16(x.upstreamStatus)
 	}
-	if x.started && x.Verdict.Auth == "" { // otherwise the refusal is an authentication event of its own
+	if x.started && x.Verdict.Auth == "" { // otherwise the refusal is a separate authentication event
 		r.Part = accesslog.Ended
 	}
 }

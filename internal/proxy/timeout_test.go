@@ -37,7 +37,7 @@ func TestGRPCTimeout(t *testing.T) {
 		{grpc, "-1S", gateway, -1}, {grpc, "+1S", gateway, -1}, {grpc, "1.5S", gateway, -1}, {grpc, " 1S", gateway, -1}, {grpc, "1SS", gateway, -1},
 		{"application/json", "1S", gateway, -1}, {"", "1S", gateway, -1},
 	} {
-		x := Exchange{Verdict: admit.Verdict{Gateway: &snapshot.Gateway{Upstream: snapshot.Upstream{Timeout: gateway}}}}
+		x := Exchange{Verdict: admit.Verdict{Gateway: &snapshot.Settings{Upstream: snapshot.Upstream{Timeout: gateway}}}}
 		if err := x.CheckForward(header{"content-type": c.contentType, "grpc-timeout": c.value}, 0, false); err != nil {
 			t.Errorf("%q: got error %v", c.value, err)
 		}
@@ -53,7 +53,7 @@ func TestGRPCTimeout(t *testing.T) {
 
 // Guarantee: a gRPC call with a timeout of 0 gets a 504 at once.
 func TestNoTimeIsTimeout(t *testing.T) {
-	x := Exchange{Verdict: admit.Verdict{Gateway: &snapshot.Gateway{}}}
+	x := Exchange{Verdict: admit.Verdict{Gateway: &snapshot.Settings{}}}
 	err := x.CheckForward(header{"content-type": "application/grpc", "grpc-timeout": "0n"}, 0, false)
 	if fault.CodeOf(err) != fault.UpstreamTimeout {
 		t.Errorf("got %v, want %v", err, fault.UpstreamTimeout)

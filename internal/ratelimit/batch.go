@@ -13,7 +13,7 @@ import (
 // configuration wait for the store meanwhile. A cap with per: key may have a million.
 const claimsAtOnce = 500
 
-// batch is claims that the store will be given together. It belongs to the Reserver's goroutine.
+// batch is a set of claims that are written to the store together. It belongs to the Reserver's goroutine.
 type batch struct {
 	day     int64
 	claims  []DailyClaim
@@ -21,8 +21,8 @@ type batch struct {
 	numbers []uint32 // Daily.claims of each
 }
 
-// add adds a claim of d: of used requests over all nodes, those of this node have passed, and ahead
-// more are to be reserved, of which requests wait for needed.
+// add adds a claim of d. used requests have passed at all nodes, d.others of them at other nodes.
+// ahead more are to be reserved; requests wait for needed of them.
 func (b *batch) add(d *Daily, day, used, ahead, needed int64) {
 	c := DailyClaim{LimitID: d.limit.id, Cap: d.cap(), Used: used - d.others, Lost: d.wasted, Ahead: ahead, Needed: needed}
 	if d.limit.keys != nil {
@@ -36,10 +36,10 @@ func (b *batch) add(d *Daily, day, used, ahead, needed int64) {
 	b.numbers = append(b.numbers, d.claims)
 }
 
-// extend adds what the store must have before d may admit more: if half of the last range
-// was used by requests, a whole range ahead. Without a range, it is one request while any call waits, so that a
-// crash loses no more. Without a request nothing is reserved. What d has beyond that, because the cap has
-// shrunk or no call waits any longer, it gives up.
+// extend adds what must be reserved in the store before d may admit more: a whole range, if requests have used
+// half of the last range. If ranges are empty, it is one request while any call waits, so that a crash loses no
+// more. Otherwise nothing is reserved. If d has more than that, because the cap has shrunk or no call waits any
+// longer, extend gives the excess up.
 func (b *batch) extend(d *Daily, today int64) {
 	needed := min(d.waiting.Load(), 1)
 	wanted := d.wanted.Swap(false) || needed > 0
@@ -60,8 +60,8 @@ func (b *batch) extend(d *Daily, today int64) {
 		case !wanted || left*2 > size:
 			ahead = left
 		}
-		// Requests that have passed since the last save make what a crash may lose less. Where a request was
-		// taken back, the store may have all that is needed, and d has not.
+		// Each request that has passed since the last save lowers what a crash may lose. After a request was
+		// taken back, the store may be up to date although d is not.
 		if refresh := d.refresh.Swap(false); refresh || ahead > left || used-d.others+ahead != d.saved || ahead > d.savedLost {
 			b.add(d, today, used, ahead, needed)
 		}
@@ -98,7 +98,7 @@ func (b *batch) release(d *Daily, day int64, to dailyWord) {
 
 // save writes the batch, in pieces of claimsAtOnce, and calls saved after each, unless it is nil. Between two pieces it
 // serves requests that wait for other caps. If a piece fails, the store's counts of it are unknown, though no lower than
-// before. These and the ones behind it are written again next time.
+// before. This piece and the pieces behind it are written again next time.
 func (b *batch) save(ctx context.Context, r *Reserver, saved func(claims []DailyClaim, of []*Daily)) error {
 	for from := 0; from < len(b.claims); {
 		if from > 0 {
@@ -120,7 +120,7 @@ func (b *batch) save(ctx context.Context, r *Reserver, saved func(claims []Daily
 	return nil
 }
 
-// forget notes that the store's counts from the given one on are unknown.
+// forget notes that the store's counts from the given index on are unknown.
 func (b *batch) forget(from int) {
 	for _, d := range b.dailies[from:] {
 		d.saved, d.savedLost = -1, -1
@@ -188,7 +188,7 @@ func groupCounts(rows []DailyCount, limits map[limitKey]*dailyLimit) map[limitKe
 		if limits[k] == nil {
 			continue
 		}
-		// What the last process had reserved ahead, if it did not give it back, is lost now.
+		// The requests that the last process had reserved ahead and did not give back are lost now.
 		count := knownCount{min(row.Used, MaxCount), row.Lost, row.Own, row.OwnLost}
 		if !k.perKey {
 			known[k] = dailyCounts{shared: count}

@@ -11,17 +11,17 @@ const closed = math.MaxUint64
 // Bucket is the state of one token bucket. The zero value is full. The caller keeps the
 // Params that belong to it. It is safe for concurrent use.
 type Bucket struct {
-	// Of a bucket that nodes share, it is what the limit store has last said, with everything that
-	// nodes have been granted counted as used.
+	// For a bucket that nodes share, it is the state that the limit store has last returned, in
+	// which all granted tokens count as used.
 	bucketState
 	lease *Lease // of a bucket that nodes share; else nil
 }
 
 // Convert closes b, which has the parameters old, and returns a bucket with the parameters
-// p in which the same number of requests is used (contract, 4.3). What is used beyond p's
-// capacity is forgotten. If the parameters are equal, Convert returns b itself. Decisions
-// that still use b return Stale, so publish the returned bucket at once. Convert a bucket
-// only once: converting a closed bucket yields an empty one.
+// p in which the same number of requests is used (contract, 4.3). Use beyond p's capacity is
+// forgotten. If the parameters are equal, Convert returns b itself. Decisions that still use b
+// return Stale, so publish the returned bucket at once. Convert a bucket only once: converting a
+// closed bucket yields an empty one.
 func (b *Bucket) Convert(old, p *Params, now Instant) *Bucket {
 	if *old == *p {
 		return b

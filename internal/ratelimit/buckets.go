@@ -21,11 +21,11 @@ type bucketShard struct {
 	mu      sync.Mutex                 // held to change the index, not to read it
 	current atomic.Pointer[generation] // nil without buckets: most routes of a large table are rarely used
 	counted int64                      // bytes that were counted towards the budget
-	refunds int64                      // of these, those of what was given back, as the last sweep found them
+	refunds int64                      // bytes for what was given back, as the last sweep found them
 	dropped bool                       // by Drop
 }
 
-// The bytes of a bucket, of what it has besides if nodes share it, and of a shard's generation.
+// The bytes of a bucket, the bytes that it has in addition if nodes share it, and the bytes of a shard's generation.
 const (
 	bucketSize     = int64(unsafe.Sizeof(node[Bucket]{}))
 	sharedSize     = int64(unsafe.Sizeof(Lease{}) + unsafe.Sizeof(shadow{}))
@@ -135,7 +135,7 @@ func (b *Buckets) count(s *bucketShard) {
 	s.counted = size
 }
 
-// inherit makes b take over from before, which is closed, in the state word under g.
+// inherit makes b take over the state word of before, which is closed, under the parameters of g.
 func (b *Bucket) inherit(before *Bucket, g *generation, word uint64) {
 	b.state.Store(word)
 	if before.lease != nil {
@@ -168,7 +168,7 @@ func (s *bucketShard) add(n *node[Bucket]) *generation {
 // Configure sets the parameters of all buckets to p from now on. Each bucket keeps what is
 // used of it, as Bucket.Convert does; the work is done at its next use or by Sweep.
 func (b *Buckets) Configure(p *Params, now Instant) {
-	b.params.Store(p) // before the shards: one that has no buckets yet gets its parameters from here
+	b.params.Store(p) // before the shards: a shard without buckets gets its parameters from here
 	for i := range b.shards {
 		s := &b.shards[i]
 		s.mu.Lock()
@@ -203,10 +203,10 @@ func (b *Buckets) Drop() {
 // it, so that a decision at a slightly earlier instant does not find a fuller one.
 const sweepGrace = second
 
-// Sweep drops every bucket that has been full for a second, and those of this node alone whose key has
-// ended: it was revoked so long ago that no decision still uses it. A bucket that nodes share stays
-// until it is full, as it does in the limit store. Call Sweep about once a minute. A decision that uses
-// a dropped bucket returns Stale.
+// Sweep drops every bucket that has been full for a second, and every bucket of this node alone whose
+// key has ended: the key was revoked so long ago that no decision still uses it. A bucket that nodes
+// share stays until it is full, as it does in the limit store. Call Sweep about once a minute. A
+// decision that uses a dropped bucket returns Stale.
 func (b *Buckets) Sweep(now Instant, ended map[[16]byte]bool) {
 	for i := range b.shards {
 		s := &b.shards[i]
@@ -269,7 +269,7 @@ func (s *bucketShard) sweep(now Instant, ended map[[16]byte]bool) {
 
 func isOpen(n *node[Bucket]) bool { return n.value.state.Load() != closed }
 
-// refundBytes returns the memory that what was given back takes, in the share of this node too.
+// refundBytes returns the memory that refunds take, including refunds in this node's share.
 func (b *Bucket) refundBytes() int64 {
 	n := b.bucketState.refundBytes()
 	if b.lease != nil {
@@ -280,7 +280,7 @@ func (b *Bucket) refundBytes() int64 {
 	return n
 }
 
-// idle reports whether the bucket has no lease, or one that has nothing to do.
+// idle reports whether the bucket has no lease, or a lease with nothing to do.
 func (b *Bucket) idle(mono int64) bool { return b.lease == nil || b.lease.idle(mono) }
 
 // closeLease closes the lease of a closed bucket, if it has one.

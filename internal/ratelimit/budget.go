@@ -6,11 +6,11 @@ import (
 )
 
 // Budget bounds the memory of the buckets and daily counts of limits with per: key, of each account and of
-// all together. An account may use three times as much as is left, so that there is always something for
-// another one. It is safe for concurrent use.
+// all together. An account may use three times as much as is left, so that something always remains for
+// another account. It is safe for concurrent use.
 //
-// A bucket that is not full must stay, or its limit would admit more than it says. So what does not
-// fit is refused, and only Buckets.Sweep makes room, and the end of the day.
+// A bucket that is not full must stay, or its limit would admit too much. So buckets and counts
+// that do not fit are refused; only Buckets.Sweep and the end of the day make room.
 type Budget struct {
 	max     int64
 	used    atomic.Int64
@@ -26,7 +26,7 @@ func NewBudget(limit int64) *Budget {
 	return &Budget{max: limit, short: make(chan struct{}, 1), accounts: map[string]*AccountBudget{}}
 }
 
-// Of returns the budget of an account. Only operators make accounts, so none is ever forgotten.
+// Of returns the budget of an account. Budgets are never forgotten, because only operators create accounts.
 func (b *Budget) Of(accountID string) *AccountBudget {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -44,10 +44,10 @@ func (b *Budget) Used() int64 { return b.used.Load() }
 // Refused returns how often a bucket or count was refused.
 func (b *Budget) Refused() int64 { return b.refused.Load() }
 
-// Short receives a value when little is left, of all or for an account, so that Buckets.Sweep is due.
+// Short receives a value when little is left, of the whole or for an account, so that Buckets.Sweep is due.
 func (b *Budget) Short() <-chan struct{} { return b.short }
 
-// AccountBudget is what one account uses of a Budget. A nil one has no bound.
+// AccountBudget is what one account uses of a Budget. A nil AccountBudget has no bound.
 type AccountBudget struct {
 	all  *Budget
 	used atomic.Int64

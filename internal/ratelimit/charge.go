@@ -13,20 +13,20 @@ const maxLimits = 5
 const MaxAmount = MaxCount
 
 // Charge is what one request is charged: limits, each with an amount. Limiter.Decide takes all of it or
-// nothing. What it took is kept by Settle or given back by Limiter.Release, whichever is called first: what
-// is called later has no effect.
+// nothing. Settle keeps what it took, and Limiter.Release gives it back. The first call of either counts;
+// later calls have no effect.
 //
 // The zero value has no limits. A Charge is for one request after the other, and for one goroutine at a
 // time.
 type Charge struct {
 	entries [maxLimits]entry
 	count   int // of entries
-	shown   int // of the statuses, which are those of the first entries
+	shown   int // number of statuses, which belong to the first entries
 	worst   int // the index of Worst, if there is one
 	taken   bool
 
 	came   Instant // when Decide was called
-	ticket *ticket // what the limit store was asked, and has perhaps charged; nil if it was not, or all is taken
+	ticket *ticket // question to the limit store, which has perhaps charged it; nil if there was none, or all is taken
 	awaits *Daily  // the daily cap for which Wait waits; nil if it waits for the limit store
 }
 
@@ -37,20 +37,20 @@ type entry struct {
 	status Status
 }
 
-// Add adds a limit, which the request is charged the amount: 1 to MaxAmount of a bucket. A daily cap counts
-// requests, so it is charged 1 whatever the amount. Limits must be added in the order in which the statuses are
-// to be shown, no two with the same bucket.
+// Add adds a limit that the request is charged the amount of, 1 to MaxAmount. A daily cap counts requests, so
+// it is charged 1 whatever the amount. Limits must be added in the order in which the statuses are to be shown,
+// no two with the same bucket.
 func (c *Charge) Add(l Limit, amount int64) {
 	e := &c.entries[c.count]
 	e.Limit, e.amount = l, amount
 	c.count++
 }
 
-// Clear removes the limits, so that others can be added to decide about the same request again. What the limit
-// store has charged for it already is still used, or given back by Release.
+// Clear removes the limits, so that the same request can be decided again with other limits. Charges that the
+// limit store has made for the request are still used, or given back by Release.
 func (c *Charge) Clear() { c.count, c.shown, c.taken = 0, 0, false }
 
-// Keep removes the limits with other scopes than the given ones. Settle or release c before.
+// Keep removes the limits whose scopes are not among scopes. Settle or release c before.
 func (c *Charge) Keep(scopes ...Scope) {
 	kept := c.entries[:0]
 	for _, e := range c.entries[:c.count] {
@@ -75,15 +75,15 @@ func (c *Charge) Wait(ctx context.Context) error {
 	return c.ticket.wait(ctx)
 }
 
-// Shown returns the number of statuses: that of the limits after Decide or Peek, and 0 before.
+// Shown returns the number of statuses: the number of limits after Decide or Peek, and 0 before.
 func (c *Charge) Shown() int { return c.shown }
 
 // Status returns the status with the index i, below Shown.
 func (c *Charge) Status(i int) *Status { return &c.entries[i].status }
 
-// Worst returns the status for the fields X-RateLimit-*: of a refusal, that of the refusing limit for which the
-// caller must wait longest; otherwise that of the limit with the fewest requests left (on a tie, the one that
-// resets later). It is nil if no status is shown.
+// Worst returns the status for the fields X-RateLimit-*. After a refusal, this is the status of the refusing
+// limit for which the caller must wait longest; otherwise it is the status of the limit with the fewest
+// requests left (on a tie, the limit that resets later). It is nil if no status is shown.
 func (c *Charge) Worst() *Status {
 	if c.shown == 0 {
 		return nil
@@ -91,5 +91,5 @@ func (c *Charge) Worst() *Status {
 	return &c.entries[c.worst].status
 }
 
-// show sets the number of statuses, of which the one with the index worst is Worst.
+// show sets the number of statuses, and the index of the status that Worst returns.
 func (c *Charge) show(worst int) { c.shown, c.worst = c.count, worst }

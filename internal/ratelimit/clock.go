@@ -13,14 +13,14 @@ type Instant struct {
 
 // Clock reads the monotonic and the wall clock. It is safe for concurrent use.
 //
-// A wall clock that is ahead for some seconds must not end keys or days. So the clock goes on from where
-// it was, by the monotonic clock, until a step ahead has lasted for confirmStep; steps back are followed
-// at once. After Steer it follows the clock of a database in the same way, and this machine's wall clock
-// not any more.
+// A wall clock that is ahead for some seconds must not end keys or days. So after a step ahead the clock
+// goes on by the monotonic clock until the step has lasted for confirmStep; it follows steps back at
+// once. After Steer it follows the clock of a database in the same way, and no longer this machine's
+// wall clock.
 type Clock struct {
 	epoch   time.Time
-	offset  atomic.Int64 // of the wall clock that holds, from the monotonic clock, in nanoseconds
-	ahead   atomic.Int64 // since when on the monotonic clock the machine's wall clock is ahead of that; 0 if it is not
+	offset  atomic.Int64 // of the wall clock in use from the monotonic clock, in nanoseconds
+	ahead   atomic.Int64 // since when, on the monotonic clock, the machine's wall clock is ahead of the wall clock in use; 0 if it is not ahead
 	steered atomic.Bool
 }
 
@@ -39,7 +39,7 @@ func (c *Clock) Now() Instant {
 	return c.read(int64(now.Sub(c.epoch)), now.UnixNano())
 }
 
-// read returns the reading for those of the machine's clocks, which were taken together.
+// read returns the reading for wall and mono, which were read from the machine's clocks at the same moment.
 func (c *Clock) read(mono, wall int64) Instant {
 	holds := mono + c.offset.Load()
 	if c.steered.Load() {
@@ -63,9 +63,9 @@ func (c *Clock) read(mono, wall int64) Instant {
 	return Instant{Mono: mono, Wall: wall}
 }
 
-// Steer makes the wall clock follow another one, such as that of a database that several nodes share,
-// which has shown now at some time within the last took. However late the response with now is, the clock
-// follows it by no more than is certain.
+// Steer makes the wall clock follow another clock, such as the clock of a database that several nodes
+// share. That clock has shown now at some time within the last took. However late the response with now
+// is, the wall clock moves no further than is certain.
 func (c *Clock) Steer(now time.Time, took time.Duration) {
 	at := c.Now()
 	least := now.UnixNano() - at.Wall // if now was shown just before the call

@@ -20,11 +20,11 @@ type dailyLimit struct {
 	day   int64                   // day for which the counts are known; -1 for none
 	known map[[16]byte]knownCount // counts of the keys that have no Daily
 
-	budget  *AccountBudget // what the counts of keys count towards; may be nil
+	budget  *AccountBudget // budget of the counts of keys; may be nil
 	counted int64          // the bytes of these
 }
 
-// The bytes of the count of a key with its slot, and of one that is known.
+// The bytes of the count of a key with its slot, and of a known count.
 const (
 	dailySize = int64(unsafe.Sizeof(node[Daily]{})) + 3*slotSize
 	knownSize = 5 * int64(unsafe.Sizeof(knownCount{})) / 2 // a map is half full on average
@@ -54,9 +54,9 @@ func (limit *dailyLimit) uncount() {
 	limit.budget = nil
 }
 
-// knownCount is a count as the store has it when nothing is reserved: how many requests have passed,
-// at most, and how many of these were lost in crashes, at most.
-// own and ownLost are what this node has written of them.
+// knownCount is a count as the store has it when nothing is reserved: the most requests that have
+// passed, and the most that were lost in crashes among them. own and ownLost are the parts that this
+// node has written.
 type knownCount struct{ used, lost, own, ownLost int64 }
 
 // Dailies is the counts of one daily cap, one for each key (per: key). It is safe for
@@ -89,8 +89,8 @@ func newDailyLimit(l *Reserver, limitID string, perKey bool) *dailyLimit {
 // CountTowards makes the memory of the counts count towards a budget. Only the first call has an effect.
 func (d *Dailies) CountTowards(b *AccountBudget) { d.limit.countTowards(b) }
 
-// Daily returns the count of the key whose bucket is identified by k. It is nil if the key has none of
-// the day and the budget has no room for it. Daily allocates only to create the count.
+// Daily returns the count of the key whose bucket is identified by k. It is nil if the key has no
+// count of the day and the budget has no room for one. Daily allocates only to create the count.
 func (d *Dailies) Daily(k [16]byte) *Daily {
 	h := hash(&k)
 	s := &d.shards[shardOf(h)]
@@ -100,7 +100,7 @@ func (d *Dailies) Daily(k [16]byte) *Daily {
 	return d.daily(s, h, k)
 }
 
-// DailyOf is Daily for a key with a cap of its own, which replaces that of the limit.
+// DailyOf does the same as Daily for a key with a cap of its own, which replaces the cap of the limit.
 func (d *Dailies) DailyOf(k [16]byte, capacity int64) *Daily {
 	one := d.Daily(k)
 	if one.own.Load() != capacity && one.own.Swap(capacity) != 0 {
@@ -201,8 +201,8 @@ func (limit *dailyLimit) each(f func(d *Daily)) {
 }
 
 // evict drops the counts of keys that were not used since the last call and whose exact
-// count is in the store, and remembers them as known. It returns the unused counts that the
-// store does not have exactly.
+// count is in the store, and remembers them as known. It returns the unused counts whose exact
+// value is not in the store.
 func (limit *dailyLimit) evict() (idle []*Daily) {
 	if limit.keys == nil {
 		return nil

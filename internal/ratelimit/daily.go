@@ -45,22 +45,22 @@ type Daily struct {
 	queued atomic.Bool // it is in the Reserver's queue
 	next   *Daily      // in the queue
 
-	lost    atomic.Int64 // requests of the day that others may have lost: processes that crashed, and nodes that hold them
+	lost    atomic.Int64 // requests of the day that others may have lost: processes that crashed, and nodes that hold reserved requests
 	waiting atomic.Int64 // calls of Reserver.Wait
-	wanted  atomic.Bool  // a request has used what was reserved, so that more may be
+	wanted  atomic.Bool  // a request has used what was reserved, so that more may be reserved
 	refresh atomic.Bool  // ask the store even if nothing has changed here
 	asked   atomic.Int64 // when the store was asked last, in Unix nanoseconds
 
 	// Used only by the Reserver's goroutine.
-	wasted           int64     // of this node's used requests, those that have not passed: a range that could not be given back
-	others           int64     // of the used requests in word, those that other nodes have written
+	wasted           int64     // this node's used requests that have not passed: a range that could not be given back
+	others           int64     // the used requests in word that other nodes have written
 	saved, savedLost int64     // Used and Lost of this node in the store for the day of word; -1 if unknown
 	claims           uint32    // number of claims that were made, so that only the last one is saved
 	seen             dailyWord // word at the last sweep
 	seenHeld         dailyWord // word when it was last looked at for an idle range
 }
 
-// set sets the day's count. No request may use d meanwhile, or it has no word yet.
+// set sets the day's count. No request may use d meanwhile, unless d has no word yet.
 func (d *Daily) set(day int64, c knownCount) {
 	d.others, d.wasted, d.saved, d.savedLost = c.used-c.own, c.ownLost, c.own, 0
 	d.lost.Store(c.lost)
@@ -106,21 +106,21 @@ func (d *Daily) refund(day int64) {
 			next += oneLeft
 		}
 		if d.swap(w, next) {
-			d.limit.reserver.enqueue(d) // the store's count may be too high now, or what a crash may lose too low
+			d.limit.reserver.enqueue(d) // the store's count, or the bound on what a crash may lose, may be wrong now
 			return
 		}
 	}
 }
 
-// rangeOf returns the size of the ranges in which d's capacity is reserved, which is the most that the
-// next crash may lose: half of what is left of the day's budget. It is 0 where that is less than one request, as
-// for every cap below 200. Then one request is reserved at a time, while a call of Reserver.Wait asks for it.
+// rangeOf returns the size of the ranges in which d's capacity is reserved. It is the most that the next crash
+// may lose: half of what is left of the day's budget. It is 0 if that is less than one request, as for every cap
+// below 200. Then one request is reserved at a time, while a call of Reserver.Wait asks for it.
 func (d *Daily) rangeOf(capacity int64) int64 {
 	return max(0, budgetOf(capacity)-d.lost.Load()) / 2
 }
 
-// refused asks the store again, at most once a second, when the cap is used up with what other nodes
-// have reserved: they may have given some of it back.
+// refused asks the store again, at most once a second, when the cap is used up and other nodes have
+// reserved a part of it: they may have given some of that back.
 func (d *Daily) refused(wall int64) {
 	if r := d.limit.reserver; r != nil && r.nodes() > 1 {
 		if last := d.asked.Load(); wall-last >= second && d.asked.CompareAndSwap(last, wall) {
@@ -130,8 +130,8 @@ func (d *Daily) refused(wall int64) {
 	}
 }
 
-// ahead returns how much to reserve when used requests of the capacity are used, over all nodes: the
-// range, but with several nodes no more than a fair part of what is left.
+// ahead returns how much to reserve when all nodes together have used used requests of the capacity:
+// the range, but with several nodes no more than a fair part of the rest.
 func (d *Daily) ahead(capacity, used int64) int64 {
 	size := d.rangeOf(capacity)
 	if n := int64(d.limit.reserver.nodes()); n > 1 && size > 1 {

@@ -2,16 +2,17 @@ package ratelimit
 
 import "slices"
 
-// debt is what this node has admitted of a shared bucket without the limit store, and the store has
-// not charged yet; and the reverse, its gifts. What is older than the time in which the bucket refills need not be charged: it
-// would be regained. So the present part of that time and the parts before it are counted.
+// debt is the requests that this node has admitted from a shared bucket without the limit store, and that the store has
+// not charged yet. Its gifts are the reverse: charges to give back. Requests that are older than the time in which the
+// bucket refills need not be charged, because the bucket would have regained them. So that time is divided into parts,
+// and requests are counted by part.
 type debt struct {
 	parts [debtParts + 1]int64 // a ring
 	at    int                  // the present part
 	since int64                // when it began, in nanoseconds of Instant.Mono
 
-	// reported is what a trip has reported whose answer is not known. It is repeated with the same
-	// number until it is, so that the store charges it once.
+	// reported is what a trip has reported, while its answer is unknown. The report is repeated
+	// with the same number until the answer is known, so that the store charges it once.
 	reported, number int64
 
 	gifts []gift // that are not reported yet; at most MaxGifts
@@ -23,7 +24,7 @@ type answer struct {
 	level, part int64  // Take.Level and LevelPart
 	time        int64  // Take.Time
 	generation  int64  // of the store
-	lapses      uint64 // of a Lease's origin, the millisecond at which tokens lapse since it is that; else 0
+	lapses      uint64 // in a Lease's origin, the millisecond at which its tokens lapse; else 0
 }
 
 // until returns a copy of a with the given lapses. Nil stays nil.
@@ -41,19 +42,19 @@ func (a *answer) isAfter(b *answer) bool {
 	return a.time > b.time || a.time == b.time && a.level > b.level
 }
 
-// isBefore reports whether a may be earlier than b. Nil is an unknown one.
+// isBefore reports whether a may be earlier than b. Nil is an unknown answer.
 func (a *answer) isBefore(b *answer) bool {
 	return b != nil && (a == nil || a.generation != b.generation || a.time < b.time)
 }
 
-// gift is requests that the store has charged, and that are given back to it.
+// gift is a number of requests that the store has charged, and that are given back to it.
 type gift struct {
 	amount int64
 	answer
 }
 
-// give adds a request of the given amount that the store has charged with the answer a. If there are too many gifts, some are
-// taken for older ones, which may be worth less.
+// give adds a request of the given amount that the store has charged with the answer a. If there are too many gifts,
+// some count as older than they are, and may then be worth less.
 func (d *debt) give(amount int64, a *answer) {
 	a = a.until(0)
 	for i := range d.gifts {
@@ -80,11 +81,11 @@ func (d *debt) give(amount int64, a *answer) {
 	}
 }
 
-// owed says which request of a debt one is: when it was added, and the number of the last report before.
+// owed identifies a request of a debt: when it was added, and the number of the last report before.
 type owed struct{ mono, number int64 }
 
-// forgive takes the amount of the request o off the debt: off its oldest part, which would be forgotten first. It does
-// nothing if o was reported since, or is forgotten: it would take off what others owe.
+// forgive takes the amount of the request o off the debt, from its oldest part, which would be forgotten first. It
+// does nothing if o has been reported since, or is forgotten, because it would then reduce the debt of other requests.
 func (d *debt) forgive(o owed, amount, mono, window int64) {
 	if o.number != d.number || mono-o.mono > min(window, maxWindow)*second {
 		return
@@ -128,7 +129,7 @@ func (d *debt) sum() (n int64) {
 }
 
 // report sets in t what the next trip, to the given generation of the store, must report, and the number of
-// the report. A new one gets the number that next returns, which must grow.
+// the report. A new report gets the number that next returns, which must grow.
 func (d *debt) report(t *Take, mono, window, generation int64, next func() int64) {
 	d.roll(mono, window)
 	if d.reported == 0 && len(d.sent) == 0 && (d.sum() > 0 || len(d.gifts) > 0) {

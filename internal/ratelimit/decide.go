@@ -72,18 +72,18 @@ type decision struct {
 	held    uint // the limits that are locked, as bits
 }
 
-// view is what a decision has read of one limit, and what it has charged.
+// view is what a decision has read from one limit, and what it has charged.
 type view struct {
 	amount   int64          // what is charged of a bucket
-	state    *atomic.Uint64 // what a charge changes unless that is bucket; nil if the limit store has charged
+	state    *atomic.Uint64 // what a charge changes, if not bucket; nil if the limit store has charged
 	params   *Params        // of word and next, if they are the state of a bucket
 	word     uint64         // the state
 	next     uint64         // the state after a charge
 	at       uint64         // for a bucket, the units gained until wall; for a daily cap, the cap
 	bucket   *bucketState   // what a charge changes, or nil
 	refunded uint64         // of bucket, while its state is word
-	wall     int64          // the wall clock at that time, or 0 if that is the moment's
-	answer   *answer        // of the limit store, if that was charged; nil if it is not known
+	wall     int64          // the wall clock at that time; 0 means the wall clock of the decision
+	answer   *answer        // answer of the limit store, if it has charged; nil if unknown
 	owed     owed           // if the kind is toShareAndStore
 	kind     chargeKind     // of a lease
 	few      bool           // little is left of a daily cap, of its range, or of granted tokens
@@ -121,8 +121,8 @@ func (d *decision) check() (worst finding, at int) {
 	return worst, at
 }
 
-// checkUsed is check where some bucket of this node alone is not full. It reads the clock once, after the
-// states of all of them.
+// checkUsed does what check does, if some bucket of this node alone is not full. It reads the clock once,
+// after the states of all such buckets.
 func (d *decision) checkUsed() (worst finding, at int) {
 	for i := range d.entries {
 		if e := &d.entries[i]; e.isLocal() {
@@ -143,8 +143,8 @@ func (d *decision) checkUsed() (worst finding, at int) {
 	return worst, at
 }
 
-// isFinal reports whether a refusal stands: some limit refuses that no other decision has charged and may
-// yet refund.
+// isFinal reports whether a refusal stands: some limit refuses, and no other decision has charged this
+// limit and may yet refund it.
 func (d *decision) isFinal() bool {
 	if d.limiter.marks == nil {
 		return true
@@ -230,7 +230,7 @@ func (d *decision) charge() bool {
 
 // retryCharge charges a limit that has changed since it was checked.
 func (d *decision) retryCharge(e *entry) bool {
-	for i := range d.entries { // which the time that passes leaves as they are
+	for i := range d.entries { // whose answers do not change as time passes
 		if o := &d.entries[i]; o.wall == 0 {
 			o.wall = d.Wall
 		}
@@ -251,7 +251,7 @@ func (d *decision) retryCharge(e *entry) bool {
 // refund takes back the charges of the first n limits, because the next one does not allow the request, and
 // unlocks what hold has locked.
 func (d *decision) refund(n int) {
-	later := uint(0) // the limits that have changed since, and are not locked, as bits
+	later := uint(0) // bits of the limits that have changed since and are not locked
 	for i := range n {
 		e := &d.entries[i]
 		switch {

@@ -2,9 +2,9 @@ package ratelimit
 
 import "strconv"
 
-// AppendPolicy appends the value of the header field RateLimit-Policy, with one item for
-// each status except those of the default limit: "key";q=100;w=60, "route";q=50;w=1. It
-// appends nothing if there are no items.
+// AppendPolicy appends the value of the header field RateLimit-Policy, with one item for each
+// status except for the default limit's: "key";q=100;w=60, "route";q=50;w=1. It appends nothing if
+// there are no items.
 func (c *Charge) AppendPolicy(dst []byte) []byte {
 	start := len(dst)
 	for i := range c.shown {

@@ -7,8 +7,8 @@ import (
 )
 
 // KeyLimit is the rate limit of a key: a Config without Per, written either as a single rate,
-// which is its Sustained, or as an object. The zero value means no limit. Values are
-// comparable: two are equal if they limit alike and are written alike.
+// which is its Sustained, or as an object. The zero value means no limit. Values are comparable:
+// two are equal if they have the same effect and are written in the same way.
 type KeyLimit struct {
 	Config
 	single bool // written as a single rate

@@ -46,22 +46,22 @@ type Lease struct {
 	tokens atomic.Uint64          // a leaseWord
 	shadow atomic.Pointer[shadow] // the node's share; nil until it is needed
 	half   atomic.Int64           // with this many tokens left, more are asked for
-	queued atomic.Bool            // it is in the queue of those that ask for more
+	queued atomic.Bool            // it is in the queue of leases that ask for more
 	next   *Lease                 // in the queue
 
-	pending []*trip // those that have not left, of which it is the first; guarded by Sharing.mu
+	pending []*trip // the trips that have not left, beginning with this; guarded by Sharing.mu
 
-	// origin is the answer of the store with which the oldest of the tokens was granted, or an earlier one. It
-	// changes before tokens does.
+	// origin is the answer of the store by which the oldest of the tokens was granted, or an earlier answer.
+	// It changes before tokens does.
 	origin atomic.Pointer[answer]
 
 	mu     sync.Mutex
 	debt   debt
 	flying int     // trips that are on their way
-	sent   int64   // when the last one left, in nanoseconds of Instant.Mono; 0 for none
-	asked  int64   // when the last one left that asked for tokens ahead of use
-	held   int64   // tokens that the node had when that one returned
-	newest int64   // of these, those that it was granted by that one
+	sent   int64   // when the last trip left, in nanoseconds of Instant.Mono; 0 for none
+	asked  int64   // when the last trip left that asked for tokens ahead of use
+	held   int64   // tokens that the node had when that trip returned
+	newest int64   // how many of these that trip brought
 	last   *answer // of the last one that granted tokens
 	taken  int64   // tickets since it left
 	heard  int64   // generation of the store that gave the last answer
@@ -96,14 +96,14 @@ func (e *Lease) check(m *moment, t *ticket, v *view) finding {
 	case e.sharing.cfg.Mode == Leased:
 		m.load(v, &e.bucket.bucketState, e.params)
 		if f := e.params.check(v); f != passes {
-			return f // no node can be granted a token until one is regained
+			return f // no node can be granted a token until the bucket regains one
 		}
 	}
 	v.state, v.bucket, v.params = nil, nil, nil
 	return mustAsk
 }
 
-// checkLost is check for a request that the limit store does not decide in time.
+// checkLost does what check does, for a request that the limit store does not decide in time.
 func (e *Lease) checkLost(m *moment, v *view) finding {
 	f := e.checkShadow(m, v)
 	switch {
@@ -126,9 +126,9 @@ func (e *Lease) checkShadow(m *moment, v *view) finding {
 	return s.params.check(v)
 }
 
-// inform makes at least the part of the share used that is used of the whole limit, as far as the store has
-// said, so that the loss of a store whose bucket is empty does not give each node a full share. The
-// share refills in proportion to the limit, so that while the store is lost only the first call has an effect.
+// inform makes at least the same fraction of the share used as the store has said is used of the whole limit,
+// so that the loss of a store whose bucket is empty does not give each node a full share. The share refills in
+// proportion to the limit, so that while the store is lost only the first call has an effect.
 func (e *Lease) inform(s *shadow, now Instant) {
 	word := e.bucket.state.Load()
 	if word == closed || s.params.span == 0 {
@@ -147,7 +147,7 @@ func (e *Lease) inform(s *shadow, now Instant) {
 	s.raise(s.params.unitsAt(now.Mono) + units)
 }
 
-// raise makes the state at least the given one. It leaves a closed one alone.
+// raise raises the state to at least the given state. It leaves a closed bucket alone.
 func (s *shadow) raise(least uint64) {
 	for {
 		word := s.state.Load()
@@ -170,7 +170,8 @@ func (e *Lease) shadowAt(now Instant) *shadow {
 		return old
 	}
 	s := &shadow{share: share, params: e.sharing.shareOf(e.params, share)}
-	// What was used counts in a smaller share too. A larger one comes empty: another node may have used it.
+	// Use counts in a smaller share too. The additional part of a larger share begins empty, because another
+	// node may have used it.
 	if old != nil {
 		word := old.state.Swap(closed)
 		if word == closed {
@@ -198,7 +199,7 @@ func (e *Lease) peek(m *moment, v *view) {
 }
 
 // fillStatus fills s with the level of the cluster as far as it is known here: what the store has
-// said, and the given tokens that this node still holds.
+// said, and the granted tokens that this node still holds.
 func (e *Lease) fillStatus(s *Status, m *moment, tokens leaseWord) {
 	word := e.bucket.state.Load()
 	if word == closed {
@@ -256,17 +257,17 @@ func (e *Lease) giveBack(v *view, l *Limiter) {
 	}
 }
 
-// payBack gives back the tokens that v was charged, for which the limit store gave the answer a. They go to this node's
-// tokens if v has spent some of these, and otherwise to the store.
+// payBack gives back the tokens that v was charged, for which the limit store gave the answer a. If v has spent tokens
+// of this node, they go back to these; otherwise they go to the store.
 func (e *Lease) payBack(v *view, a *answer, mono int64) {
 	if v.state == nil || !e.keepTokens(v.word, v.amount, a, mono) {
 		e.sharing.giveBack(e, v.amount, a, mono)
 	}
 }
 
-// keepTokens puts back n tokens that were spent when the tokens were in the state spent, and reports true, unless the
-// store has been told since that they are gone, or is being told so. Then others have been granted since, and what the
-// bucket has regained of their charge counts again: only the store knows what they are still worth.
+// keepTokens puts back n tokens that were spent when the tokens were in the state spent, and reports true. If the
+// store has learned since that they are spent, or is about to, it reports false: other tokens have then been granted,
+// the bucket may have regained a part of the charge, and only the store knows what the tokens are still worth.
 func (e *Lease) keepTokens(spent leaseWord, n int64, a *answer, mono int64) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -275,7 +276,7 @@ func (e *Lease) keepTokens(spent leaseWord, n int64, a *answer, mono int64) bool
 		if w == closed || uint64(mono/int64(time.Millisecond)) >= w>>tokenBits || w>>tokenBits != spent>>tokenBits || int64(w&maxTokens)+n > e.held || e.flying > 0 {
 			return false
 		}
-		if a.isBefore(e.origin.Load()) { // it is the oldest now, and so it is spent first
+		if a.isBefore(e.origin.Load()) { // the returned token is the oldest now, and is spent first
 			e.origin.Store(a.until(w >> tokenBits))
 			e.newest = 0
 		}
@@ -286,7 +287,7 @@ func (e *Lease) keepTokens(spent leaseWord, n int64, a *answer, mono int64) bool
 }
 
 // succeed closes e and returns the lease of the bucket that takes over, with the parameters p. It
-// has no tokens: those of a changed limit are dropped. The share keeps what was used.
+// has no tokens: the tokens of a changed limit are dropped. The share keeps what was used.
 func (e *Lease) succeed(b *Bucket, p *Params, now Instant) *Lease {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -323,8 +324,7 @@ func (e *Lease) close() {
 }
 
 // ahead returns the most tokens of the bucket that all nodes together may hold unspent: 5 % of the
-// capacity or 50 ms of refill, whichever is less. It is 0 where the capacity is below 0.4 s of
-// refill.
+// capacity or 50 ms of refill, whichever is less. It is 0 if the capacity is below 0.4 s of refill.
 func (p *Params) ahead() int64 {
 	// capacity < 0.4 s × n/d ns
 	hi, lo := bits.Mul64(uint64(p.capacity), p.d)

@@ -31,7 +31,7 @@ func (b *Buckets) EachLevel(now Instant, f func(k [16]byte, s Status)) {
 	}
 }
 
-// eachLevel calls f for each bucket of this node alone, and returns the keys of shared ones.
+// eachLevel calls f for each bucket of this node alone, and returns the keys of shared buckets.
 func (s *bucketShard) eachLevel(now Instant, f func(k [16]byte, s Status)) (shared [][16]byte) {
 	s.mu.Lock()
 	g := s.current.Load()

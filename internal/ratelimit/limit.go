@@ -78,7 +78,7 @@ func (e *entry) peek(m *moment) {
 	}
 }
 
-// refund undoes the charge of another limit than a bucket, because yet another one refuses.
+// refund undoes the charge of a limit that is not a bucket, because another limit refuses.
 func (e *entry) refund(m *moment) {
 	switch {
 	case e.Daily != nil:
@@ -99,7 +99,7 @@ func (e *entry) charged(m *moment) {
 	}
 }
 
-// begin begins the status: it is that of a limit that does not refuse.
+// begin sets the status of a limit that does not refuse.
 func (e *entry) begin() *Status {
 	s := &e.status
 	s.Scope, s.Default, s.Refused, s.RetryAfter = e.Scope, e.Default, false, 0
@@ -111,8 +111,8 @@ func (e *entry) fillLocal(m *moment, word uint64) {
 	e.params.fillStatus(e.begin(), word, e.at, m.wallOf(&e.view))
 }
 
-// fillStatus fills the status of the limit in the state word, which is one of those in its view. The params
-// there are nil for a shared bucket whose level is that of the cluster.
+// fillStatus fills the status of the limit in the state word, which is a state in its view. params is nil
+// in the view of a shared bucket whose level is the cluster's.
 func (e *entry) fillStatus(m *moment, word uint64) {
 	s := e.begin()
 	switch {
@@ -127,8 +127,8 @@ func (e *entry) fillStatus(m *moment, word uint64) {
 	}
 }
 
-// fillRefused fills the status of a limit when one of the request's limits refuses. It returns
-// the nanoseconds until this one would admit the request, or -1 if it does not refuse.
+// fillRefused fills the status of a limit when one of the request's limits refuses. It returns the
+// nanoseconds until this limit would admit the request, or -1 if it does not refuse.
 func (e *entry) fillRefused(m *moment) (wait int64) {
 	if e.Daily == nil && e.params != nil {
 		return e.params.fillRefused(e.begin(), e.word, e.at, e.units(), m.wallOf(&e.view))

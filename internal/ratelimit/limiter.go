@@ -6,20 +6,20 @@ import (
 	"unsafe"
 )
 
-// Limiter decides requests by a clock that it reads itself, so that decisions that come together
-// are exact: of these, none is refused while a request is left, and no two find the same number
-// left. It is safe for concurrent use.
+// Limiter decides requests by a clock that it reads itself, so that concurrent decisions are exact:
+// none is refused while a request is left, and no two find the same number left. It is safe for
+// concurrent use.
 //
-// The instant at which a request came is older than the state of a bucket that another request has
-// just charged. By that instant the bucket would lack what it has gained since, and one request
-// fewer would fit. So a state that is not full is always read before the clock.
+// If another request has just charged a bucket, the instant at which this request came is older
+// than the bucket's state. At that instant the bucket would lack what it has gained since, and one
+// request fewer would fit. So a state that is not full is always read before the clock.
 type Limiter struct {
 	mono  func() int64     // the monotonic clock, as Instant.Mono; nil means that time stands still
 	marks *[markCount]mark // nil if decisions do not come together
 }
 
-// NewLimiter returns a Limiter whose monotonic clock is mono, which must be that of the instants
-// at which it decides.
+// NewLimiter returns a Limiter whose monotonic clock is mono. The instants at which it decides must
+// be read from the same clock.
 func NewLimiter(mono func() int64) *Limiter {
 	return &Limiter{mono: mono, marks: new([markCount]mark)}
 }
@@ -29,7 +29,7 @@ type moment struct {
 	Instant
 	day    int64 // the UTC day in which the request came
 	mono   func() int64
-	ticket *ticket // what the limit store was asked for the request; usually nil
+	ticket *ticket // question to the limit store for the request; usually nil
 }
 
 // advance reads the monotonic clock.
@@ -52,7 +52,7 @@ func (m *moment) wallOf(v *view) int64 {
 }
 
 // load reads the state of a bucket with the parameters p into v, and then the clock unless the bucket
-// has been full since before m. It reads no clock for a full bucket: that is full later too.
+// has been full since before m. It reads no clock for a full bucket, which stays full.
 func (m *moment) load(v *view, b *bucketState, p *Params) {
 	v.bucket, v.params, v.word = b, p, b.state.Load()
 	if v.at = p.unitsAt(m.Mono); v.word > v.at {
@@ -62,10 +62,10 @@ func (m *moment) load(v *view, b *bucketState, p *Params) {
 	v.wall = m.Wall
 }
 
-// A mark is a lock on limits, for the nanoseconds in which a decision has charged them and may yet take
-// that back, because another limit refuses. Other decisions would otherwise refuse a request, or
-// count one, for a request that is not charged in the end. A decision whose charges are all certain to
-// stand takes no lock, and looks at those of its limits.
+// A mark is a lock on limits, for the nanoseconds in which a decision has charged them and may yet undo
+// this, because another limit refuses. Otherwise other decisions could refuse or count a request
+// because of a request that is not charged in the end. A decision whose charges are all certain to
+// stand takes no lock, and only looks at the marks of its limits.
 //
 //	bit  0     it is locked
 //	bits 1–63  how often it has been
@@ -75,8 +75,8 @@ type mark = atomic.Uint64
 
 const markCount = 4096
 
-// scarce is with how few requests left a limit counts as one that may be used up between the check of
-// a decision and its charge.
+// scarce is the number of requests left at which a limit may be used up between the check of a
+// decision and its charge.
 const scarce = 1 << 16
 
 func (l *Limiter) markOf(state *atomic.Uint64) *mark {
@@ -98,9 +98,9 @@ func (v *view) isScarce() bool {
 	}
 }
 
-// hold locks the limits whose charge is not certain to stand: those before the last one that may be used
-// up. If another decision has locked any of the limits, hold locks none and reports false. The limiter
-// must have marks.
+// hold locks the limits whose charge is not certain to stand: the limits before the last limit that may
+// be used up. If another decision has locked any of the limits, hold locks none and reports false. The
+// limiter must have marks.
 func (d *decision) hold() bool {
 	last := len(d.entries) - 1
 	for last >= 0 && !d.entries[last].isScarce() {
@@ -150,8 +150,8 @@ func (d *decision) release() {
 	d.held = 0
 }
 
-// isFree waits until no other decision has locked the limit of v. If this decision has locked others, it
-// does not wait, so that no two wait for each other, and reports false.
+// isFree waits until no other decision has locked the limit of v. If this decision has locked other
+// limits, isFree does not wait, so that no two decisions wait for each other, and reports false.
 func (d *decision) isFree(v *view) bool {
 	state := v.charges()
 	if d.limiter.marks == nil || state == nil {

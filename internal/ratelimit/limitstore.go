@@ -7,18 +7,19 @@ import (
 
 // LimitStore is the store of the buckets that nodes share.
 type LimitStore interface {
-	// Ask sends questions in one pipeline and sets their answers. It sets Answered of those that were
-	// answered; the error says why others were not. What was asked may have been done nevertheless.
+	// Ask sends questions in one pipeline and sets their answers. It sets Answered where an answer
+	// came; the error says why others were not answered. The store may have carried out unanswered
+	// questions too.
 	Ask(ctx context.Context, questions []Question) error
 	// Check connects to the store, if necessary, and returns why it cannot be used.
 	Check(ctx context.Context) error
-	// Generation grows when the store may have lost what it knew, such as when another server has
-	// taken over, or it was emptied.
+	// Generation grows when the store may have lost what it knew, for example when another server
+	// has taken over, or when it was emptied.
 	Generation() int64
 }
 
-// Question asks the limit store for requests that each need the Amount of every bucket named in Takes,
-// or nothing of any. Admitted is how many of them may pass.
+// Question asks the limit store for a number of requests. Each of them is charged the Amount of every
+// bucket in Takes, or nothing at all. Admitted is how many of them may pass.
 type Question struct {
 	Requests int64
 	Takes    []Take
@@ -27,51 +28,52 @@ type Question struct {
 	Admitted int64
 }
 
-// Take is what a question asks of one bucket: its parameters, and tokens for later use.
+// Take is the part of a question about one bucket: its parameters, and tokens for later use.
 type Take struct {
 	Name     string
 	Amount   int64 // what each request needs, at least 1
 	Capacity int64 // requests
 	Count    int64 // refill: Count requests in Per microseconds, in lowest terms
 	Per      int64
-	Version  int64 // the change of the configuration that has these parameters, or a later one
-	Force    bool  // Version is the newest of the configuration, whatever the store says
+	Version  int64 // number of the change of the configuration with these parameters, or of a later change
+	Force    bool  // Version is the newest version of the configuration, whatever the store says
 
-	Number      int64  // of the question among those of the node, if the store must know it again; else 0
+	Number      int64  // number of the question among the node's questions, if the store must recognize it; else 0
 	Outstanding int64  // the most tokens that all nodes together may hold unspent
 	Left        int64  // tokens that the node still holds; negative to change nothing
 	Ahead       int64  // tokens that the node asks for, for later use
 	Debt        int64  // requests that the node admitted without the store, and reports now
 	Gifts       []Gift // requests that the store has charged, and that are given back now; at most MaxGifts
 	DebtNumber  int64  // of the report of both
-	Known       int64  // requests that are used at least, as the store once said of the bucket with the birth Birth
+	Known       int64  // least number of used requests, as the store once said about the bucket with the birth Birth
 	Birth       int64  // if the bucket has another birth now, or if this is AnyBirth, Known holds; 0 if Known is of no bucket
 
 	Granted int64 // of Ahead
 	Charged int64 // of Debt; the rest did not fit the bucket
-	Used    int64 // requests that are used of the bucket: Used + Part/Per, with all that was granted
+	Used    int64 // used requests of the bucket: Used + Part/Per, including all granted tokens
 	Part    int64
 
-	// Level + LevelPart/Per is what is used and what was ever given back, in requests. It grows also when the
-	// bucket is made anew.
+	// Level + LevelPart/Per is the sum of what is used and what was ever given back, in requests. It also
+	// grows when the bucket is created again.
 	Level, LevelPart int64
 	Time             int64 // by the store's clock, in microseconds
 	Behind           bool  // the store knows newer parameters; then nothing was done
 	Newer            int64 // their Version
-	Born             int64 // birth of the bucket, which tells it from one that the store had before it was emptied; 0 for none
+	Born             int64 // birth of the bucket, which distinguishes it from a bucket that the store had before it was emptied; 0 for none
 }
 
 // AnyBirth is the Birth of a Take whose Known holds for every bucket that the store may have.
 const AnyBirth = -1
 
 // Gift is an amount that the store has charged and that is given back, because requests did not reach
-// their upstreams. When it charged them, or earlier, its answer had the Level, LevelPart and Time.
+// their upstreams. Level, LevelPart and Time are from the answer by which it charged them, or from an
+// earlier answer.
 type Gift struct{ Amount, Level, Part, Time int64 }
 
 // MaxGifts bounds the gifts of a report.
 const MaxGifts = 256
 
-// take returns the question about a bucket with the parameters p, of which each request needs the amount.
+// take returns the question about a bucket with the parameters p, which each request is charged the amount of.
 func (p *Params) take(name string, amount, version int64) Take {
 	const microsecond = 1000
 	g := gcd(p.n*microsecond, p.d)

@@ -67,7 +67,7 @@ type nodeStore struct {
 	away *atomic.Bool // this node alone cannot reach it; or nil
 }
 
-// wait is that of the store, unless the node is cut off.
+// wait waits as the store does, unless the node is cut off.
 func (s nodeStore) wait(ctx context.Context) error {
 	if s.away != nil && s.away.Load() {
 		return errLimitStore

@@ -24,13 +24,13 @@ const maxWord = math.MaxUint64 - 1
 // if the bucket refills within decades: all round rates and most others.
 //
 // For any other rate, a request costs m units, the most that fit, and the bucket gains
-// (m-1)×n/(d-1) units per nanosecond, rounded down. That is slower than the rate by less
-// than one part in m, and just slow enough that rounding the clock to whole units cannot
-// admit a request early. (Proof: the gain over w nanoseconds is less than w(m-1)n/(d-1) +
-// 1. So if wn ≤ jd - 1, the gain is less than jm, for every j ≥ 1.) So in every window w at
-// most capacity + w×rate requests pass, whatever the rate.
+// (m-1)×n/(d-1) units per nanosecond, rounded down. This is slower than the rate by less than one
+// part in m: just slow enough that rounding the clock to whole units cannot admit a request early.
+// (Proof: the gain over w nanoseconds is less than w(m-1)n/(d-1) + 1. So if wn ≤ jd - 1, the gain
+// is less than jm, for every j ≥ 1.) So in every window w at most capacity + w×rate requests pass,
+// whatever the rate.
 type Params struct {
-	capacity int64  // requests; of the whole limit, also in a share of it
+	capacity int64  // requests of the whole limit, even in a share
 	window   int64  // seconds, rounded up, from empty to full; of the whole limit
 	policy   string // ";q=" capacity ";w=" window, for RateLimit-Policy
 	n, d     uint64 // the rate, in lowest terms: n requests in d nanoseconds; of the whole limit
@@ -152,8 +152,8 @@ func (p *Params) gained(ns uint64) uint64 {
 	return hi >> (p.gainShift & 63)
 }
 
-// unitsOf returns the units that the amount costs, which is 1 to MaxAmount, but at most one request more than the
-// capacity. So they can be added to unitsAt.
+// unitsOf returns the units that the amount, 1 to MaxAmount, costs, but at most one request more than the
+// capacity, so that they can be added to unitsAt.
 func (p *Params) unitsOf(amount int64) uint64 {
 	hi, lo := bits.Mul64(uint64(amount), p.cost)
 	if most := p.span + p.cost; hi > 0 || lo > most {
@@ -162,7 +162,7 @@ func (p *Params) unitsOf(amount int64) uint64 {
 	return lo
 }
 
-// fits reports whether the bucket, of which some units are used, has the given ones left.
+// fits reports whether the bucket has the given units left, when used units are used.
 func (p *Params) fits(used, units uint64) bool { return units <= p.span && used <= p.span-units }
 
 // requests returns how many whole requests the units pay for.

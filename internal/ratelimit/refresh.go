@@ -6,8 +6,8 @@ import "context"
 const maxRefresh = 20_000
 
 // Refresh asks the limit store for the present levels of buckets, so that their statuses show them,
-// and charges nothing. Without an answer in time, and beyond 20,000 buckets, they show what the node
-// last heard.
+// and charges nothing. Without an answer in time, and beyond 20,000 buckets, the statuses show what
+// the node has heard last.
 func (s *Sharing) Refresh(ctx context.Context, buckets []*Bucket) {
 	if s.cfg.Store == nil {
 		return
@@ -34,7 +34,7 @@ func (s *Sharing) look(ctx context.Context, leases []*Lease) {
 	for i, e := range leases {
 		questions[i].Takes = []Take{e.params.take(e.name.String(), 1, version)}
 	}
-	if s.cfg.Store.Ask(ctx, questions) != nil { // those that have an answer are of use nevertheless
+	if s.cfg.Store.Ask(ctx, questions) != nil { // the answered questions are useful nevertheless
 		s.log.Debug("the limit store did not tell all levels")
 	}
 	for i, e := range leases {

@@ -8,8 +8,8 @@ import (
 	"unsafe"
 )
 
-// bucketState is what a token bucket has used, and what was given back to it. The zero value is that of a
-// full one.
+// bucketState is what a token bucket has used, and what was given back to it. The zero value is a full
+// bucket.
 type bucketState struct {
 	// state is the value of Params.unitsAt at which the bucket will be full again: GCRA's
 	// theoretical arrival time. In the past, it means full.
@@ -22,16 +22,16 @@ type refunds struct {
 	total atomic.Uint64 // units that were ever taken off the state
 
 	mu sync.Mutex
-	// recent is the refunds since the bucket was last full, of the charges that were made last, in their order.
+	// recent is the refunds of the latest charges since the bucket was last full, in the order of the charges.
 	recent []refund
 }
 
-// refund is units that were given back of a charge. order grows with every charge: it is the state after it and
-// the total of refunds until then.
+// refund is the units of a charge that were given back. order grows with every charge: it is the sum of the
+// state after the charge and all refunds until then.
 type refund struct{ order, units uint64 }
 
-// maxRefunds bounds refunds.recent. Where requests that come together are given back in another order than they
-// came in, and there are more, less may be given back.
+// maxRefunds bounds refunds.recent. If more concurrent requests are given back, in another order than they came
+// in, less may be given back.
 const maxRefunds = 64
 
 // refunded returns the units that were ever given back.
@@ -61,8 +61,8 @@ func (b *bucketState) log() *refunds {
 	return b.refunds.Load()
 }
 
-// since returns the units that were given back since the charge in v, of charges before it. It counts some of
-// later charges if it does not know better.
+// since returns the units of earlier charges that were given back since the charge in v. It may count units
+// of later charges too, if it cannot tell them apart.
 func (r *refunds) since(v *view) uint64 {
 	units := r.total.Load() - v.refunded
 	for i := len(r.recent) - 1; i >= 0 && r.recent[i].order > v.next+v.refunded; i-- {
@@ -97,16 +97,16 @@ const (
 	toStore                           // to the limit store, or to tokens that it has granted
 )
 
-// giveBack takes the charge in v back: as much of it as the bucket has gained by it. At the time that the clock at
-// shows, that is at most
+// giveBack takes the charge in v back, as far as the bucket still lacks it. At the time that the clock at shows,
+// that is at most
 //
 //	v.next − time − what was given back since of charges before it
 //
-// Without the charge, the bucket could not have become emptier after it than full, and everything that
-// was charged since and not given back may have come at the end. With the charge, the bucket lacks as much more
-// as this says. So what is admitted and not given back never exceeds the limit.
+// Without the charge, the bucket would have been full at most, and everything that was charged since and not
+// given back may have come at the end. With the charge, the bucket lacks this much more. So the requests that
+// are admitted and not given back never exceed the limit.
 //
-// Other decisions must not charge the bucket between the change of its state and that of its refunds: the
+// Other decisions must not charge the bucket between the changes of its state and of its refunds: the
 // caller has locked its mark.
 func (b *bucketState) giveBack(v *view, at func() int64) {
 	log := b.log()
@@ -153,10 +153,11 @@ func (l *Limiter) giveBack(v *view) {
 	m.Add(1)
 }
 
-// Release gives back what was taken of c, because nothing of the request has reached its upstream: it then counts
-// as one that never came. What is admitted and not given back never exceeds a limit: if a bucket has not gained
-// all of the charge, because it would have been full without it, the rest is not given back. Of a request that was
-// not admitted after all, Release gives back what the limit store has charged already.
+// Release gives back what was taken of c, because nothing of the request has reached its upstream: the request
+// then counts as if it had never come. The requests that are admitted and not given back never exceed a limit: if
+// a bucket has regained a part of the charge that it could not have gained without it, because it would have been
+// full, this part is not given back. For a request that was not admitted after all, Release gives back what the
+// limit store has charged already.
 func (l *Limiter) Release(c *Charge) {
 	if c.ticket != nil {
 		c.ticket.giveBack(l.mono())

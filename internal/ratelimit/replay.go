@@ -1,7 +1,6 @@
 package ratelimit
 
-// replayRange is how many requests a replayed daily cap reserves: so many that it never
-// needs more.
+// replayRange is how many requests a replayed daily cap reserves, which is more than it ever needs.
 const replayRange = 1<<leftBits - 1
 
 // Replay is a single limit, full at first, with a clock that the caller sets. It decides
@@ -125,13 +124,13 @@ func (r *Replay) AdmitAll(now Instant, n, within int64, bucket [16]byte) bool {
 }
 
 // admitEvenly returns the state of a bucket in the state word after n requests that arrive
-// evenly from mono on. ok is false if one would be refused, or if that is not certain.
+// evenly from mono on. ok is false if a request would be refused, or might be.
 //
 // Let g(i) be the units gained until request i. If requests arrive faster than the bucket
 // refills, by more than rounding can shift g(i), the bucket is not full again before the
-// last request, which is the first that could be refused. If they arrive slower, the first
-// request is the one that could be refused, and after each the state is g(i) plus one cost,
-// or what the initial state left.
+// last request, which is the first that could be refused. If they arrive slower, only the first
+// request could be refused, and after each request the state is g(i) plus one cost, or what the
+// initial state left.
 func (p *Params) admitEvenly(word uint64, mono, n, within int64) (after uint64, ok bool) {
 	// The gain is below 16 units per nanosecond, and each time and gain is rounded
 	// by less than one.

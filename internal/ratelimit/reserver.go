@@ -17,22 +17,21 @@ import (
 // ReserverConfig configures a Reserver.
 type ReserverConfig struct {
 	Store DailyStore                              // where counts are kept; required
-	Node  string                                  // names this process among all that ever were; "" means a random name
+	Node  string                                  // names this process among all processes, also earlier ones; "" means a random name
 	Now   func() time.Time                        // the wall clock; nil means time.Now
-	Steer func(now time.Time, took time.Duration) // receives the time by the store's clock, if that has one, and how long the call took that returned it; nil ignores it
+	Steer func(now time.Time, took time.Duration) // receives the time by the store's clock, if the store has one, and the duration of the call that returned it; nil ignores it
 	Nodes func() int                              // returns the number of nodes that live; nil means 1
 	Log   *slog.Logger                            // receives failures; nil discards them
 }
 
 // Reserver owns every daily cap of the node.
 //
-// It reserves ranges of a cap in the store ahead of use: the count in the store is never
-// less than what has passed. So no crash, and no number of nodes, lets more than the cap pass. It loses what is left of
-// the range, and the next range is half of what all crashes of the day may still lose together, a
-// hundredth of the cap or one request. When that is used up, requests are reserved one by one, as they
-// wait; a crash at that moment still loses the one.
-// One goroutine does all reserving, in rounds: a round saves, in one call of the
-// store, for every cap that has asked since the previous round began.
+// It reserves ranges of a cap in the store ahead of use, so the count in the store is never less than the number of
+// requests that have passed. So no crash, and no number of nodes, lets more than the cap pass. A crash loses what is
+// left of the range. The next range is half of what all crashes of the day may still lose: together they may lose a
+// hundredth of the cap, or one request. When this is used up, requests are reserved one by one, as they wait; a crash
+// at such a moment still loses that one request. One goroutine does all reserving, in rounds: a round saves, in one
+// call of the store, for every cap that has asked since the previous round began.
 type Reserver struct {
 	store DailyStore
 	node  string

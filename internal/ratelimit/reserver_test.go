@@ -495,7 +495,7 @@ func TestManyCountsDelayNoRequest(t *testing.T) {
 	}
 }
 
-// Guarantee: a new cap reads its own counts of the day, and not those of all others.
+// Guarantee: a new cap reads its own counts of the day, and not the counts of all other caps.
 func TestNewCapReadsItsOwnCounts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newMemoryStore()

@@ -14,7 +14,7 @@ const sweepEvery = time.Minute
 // idleAfter is how long a range may lie unused while there are other nodes.
 const idleAfter = 5 * time.Second
 
-// loadByName is the most limits whose counts are read by their names: the others of the day may be a million.
+// loadByName is the most limits whose counts are read by their names. The day may have a million other counts.
 const loadByName = 1000
 
 // retryAfter is how long the Reserver leaves the store alone after a failed round, so that
@@ -133,8 +133,8 @@ func (r *Reserver) serve(ctx context.Context) bool {
 	return err == nil
 }
 
-// begin begins a round, of which the result ends it: it wakes those who wait for it. When it is called again, it only
-// keeps the error.
+// begin begins a round and returns the function that ends it, which wakes those who wait for the round. When that
+// function is called again, it only keeps the error.
 func (r *Reserver) begin() (end func(err error)) {
 	r.mu.Lock()
 	current := r.round
@@ -157,8 +157,9 @@ func (r *Reserver) begin() (end func(err error)) {
 	}
 }
 
-// serveWaiting is a round within another one, which has more counts to save than one call of the store takes: for up to
-// claimsAtOnce caps for which requests wait. So no request waits because others use, or give up, the caps of many keys.
+// serveWaiting is a round within another round that has more counts to save than one call of the store takes. It serves
+// up to claimsAtOnce caps for which requests wait, so that no request waits because others use, or give up, the caps of
+// many keys.
 func (r *Reserver) serveWaiting(ctx context.Context) {
 	r.mu.Lock()
 	stopped := r.stopped
@@ -187,8 +188,8 @@ func (r *Reserver) serveWaiting(ctx context.Context) {
 	end(b.save(ctx, r, func(claims []DailyClaim, of []*Daily) { open(claims, of, r.day) }))
 }
 
-// reserve serves every cap that has asked for a range. If they are many, it calls served as soon as those are served for
-// which requests wait.
+// reserve serves every cap that has asked for a range. If there are many, it calls served as soon as the caps for which
+// requests wait are served.
 func (r *Reserver) reserve(ctx context.Context, served func()) error {
 	r.mu.Lock()
 	dropped, resized := r.dropped, r.resized
@@ -278,8 +279,8 @@ func (r *Reserver) load(ctx context.Context, today int64) error {
 	return nil
 }
 
-// sweep drops the counts of keys that were not used since the last sweep. A key with a
-// reserved range first gives that back, and is dropped by the next sweep.
+// sweep drops the counts of keys that were not used since the last sweep. A key with a reserved
+// range first gives the range back, and is dropped by the next sweep.
 func (r *Reserver) sweep(ctx context.Context) {
 	r.mu.Lock()
 	limits := make([]*dailyLimit, 0, len(r.limits))

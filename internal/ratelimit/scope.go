@@ -17,26 +17,26 @@ const (
 	unknownScope // and all numbers beyond
 )
 
-// ReportedScopes is the number of scopes that Scope.Reported returns for limits of gateways, which are below it.
+// ReportedScopes is above every scope that Scope.Reported returns for limits of gateways.
 const ReportedScopes = int(GlobalScope) + 1
 
 // scopeRow is all that is said of a scope.
 type scopeRow struct {
 	name     string // in the property limit_scope, in metrics and events
-	item     string // in the fields RateLimit and RateLimit-Policy, where names differ
+	item     string // name in the fields RateLimit and RateLimit-Policy, where it must be unique
 	rank     int    // in lists of a gateway's limits
 	reported Scope
 
-	// What the limit is called, unless the scope is that of the management API.
+	// What the limit is called, except in the scope of the management API.
 	exceeded string // in the message of a refusal
 	usedUp   string // in the explanation of a recorded request
 
 	// For the reference of errors, at the scope that is reported.
 	meaning, remedy string
-	management      bool // the management API refuses with it, and no gateway
+	management      bool // only the management API refuses with it
 }
 
-// scopes has a row for each scope. A new one is a constant and a row here.
+// scopes has a row for each scope. A new scope is a constant and a row here.
 //
 //nolint:gochecknoglobals // a table that is never written
 var scopes = [...]scopeRow{

@@ -6,7 +6,7 @@ import "math/bits"
 // value is the whole.
 type Share struct{ Index, Of int }
 
-// of returns what s is of n requests. The parts of a number are whole and sum to it.
+// of returns the part of n requests that s is. The parts are whole numbers whose sum is n.
 func (s Share) of(n int64) int64 {
 	if s.Of <= 1 {
 		return n
@@ -20,8 +20,8 @@ func (s Share) of(n int64) int64 {
 
 // share returns the bucket that a node with the share s has of p. Its capacity is a whole
 // number of requests and its refill rate is in proportion, so that the shares of all nodes sum to
-// p. It may be 0: then no request passes. What the bucket reports of itself as a limit (capacity
-// and window) is p's.
+// p. It may be 0: then no request passes. The capacity and window that the bucket reports as its
+// limit are p's.
 func (p *Params) share(s Share) Params {
 	c := *p
 	capacity := s.of(p.capacity)
@@ -55,7 +55,7 @@ func scale(n, d, part, whole uint64) (uint64, uint64) {
 		excess = 64 + bits.Len64(hi)
 	}
 	excess = max(excess, 63) - 62
-	if n>>excess < 1<<14 { // then so slow that whole nanoseconds for a request are exact enough
+	if n>>excess < 1<<14 { // the rate is then so low that whole nanoseconds for a request are exact enough
 		each, rest := bits.Div64(hi, lo, n)
 		if rest > 0 {
 			each++

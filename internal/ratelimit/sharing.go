@@ -37,12 +37,12 @@ const (
 // Name names a shared bucket. Buckets of one account are kept together in the limit store.
 type Name struct {
 	Account string   // identifier
-	Kind    id.Kind  // of what has the limit: a gateway, a route or a key
+	Kind    id.Kind  // identifier of the gateway, route or key that has the limit
 	Owner   [16]byte // its identifier
 	Key     [16]byte // identifier of the key's bucket, for a limit with per: key; else zero
 }
 
-// String returns the name as a key of the limit store, of which {account} decides the slot.
+// String returns the name as a key of the limit store, whose part {account} decides the slot.
 func (n *Name) String() string {
 	s := "{" + n.Account + "}:" + id.Format(n.Kind, n.Owner)
 	if n.Key != [16]byte{} {
@@ -60,10 +60,10 @@ type SharingConfig struct {
 	// Shares returns the share of this node. Nil means the whole. Call Sharing.Reshare when it
 	// changes.
 	Shares func() Share
-	// Version returns the number of the last change of the configuration that is in force on this
-	// node with all before it. Required with a Store.
+	// Version returns the number of the last change of the configuration up to which every change
+	// is in force on this node. Required with a Store.
 	Version func() int64
-	// CatchUp puts in force what was changed before the call. Required with a Store.
+	// CatchUp puts in force every change that was made before the call. Required with a Store.
 	CatchUp func(ctx context.Context) error
 	// Now must be the function by which limits are decided. Required.
 	Now func() Instant
@@ -71,8 +71,8 @@ type SharingConfig struct {
 	Log *slog.Logger
 }
 
-// Sharing makes the token buckets of this node parts of those of all nodes. It is safe for
-// concurrent use. A nil *Sharing makes buckets of this node alone.
+// Sharing makes the token buckets of this node parts of buckets that all nodes share. It is safe
+// for concurrent use. A nil *Sharing makes buckets of this node alone.
 type Sharing struct {
 	cfg   SharingConfig
 	log   *slog.Logger
@@ -91,7 +91,7 @@ type Sharing struct {
 	shares   map[shareKey]*Params
 
 	numbers  atomic.Int64  // the last number of a question or report
-	catching chan struct{} // has a token while one catches up with the configuration
+	catching chan struct{} // has a token while a goroutine catches up with the configuration
 	group    service.Group
 	stats    sharingStats
 }
@@ -110,10 +110,10 @@ type SharingStats struct {
 	Waits      int64 // requests that waited for an answer
 	Granted    int64 // tokens that were granted ahead of use
 	Losses     int64 // how often the store was lost
-	Late       int64 // requests that were decided without the answer for which they waited
+	Late       int64 // requests that waited for an answer and were decided without it
 }
 
-// NewSharing returns a Sharing that is not started. The error is a field of cfg that is missing.
+// NewSharing returns a Sharing that is not started. It is an error if a field of cfg is missing.
 func NewSharing(cfg SharingConfig) (*Sharing, error) {
 	switch {
 	case cfg.Now == nil:
@@ -200,7 +200,8 @@ func (s *Sharing) Stats() SharingStats {
 	return SharingStats{n.trips.Load(), n.pipelines.Load(), n.waits.Load(), n.granted.Load(), n.losses.Load(), n.late.Load()}
 }
 
-// maxShares bounds the number of parameters of shares that are kept. Beyond it they are made anew.
+// maxShares bounds the number of parameters of shares that are kept. Beyond it, kept parameters are dropped
+// and computed again.
 const maxShares = 10_000
 
 // shareOf returns the parameters of a share, one copy for all limits that are alike.
@@ -280,7 +281,7 @@ func (s *Sharing) giveBack(e *Lease, amount int64, a *answer, mono int64) {
 	}
 }
 
-// lower makes what the store has said less by an amount, until it says more.
+// lower lowers the level that the store has returned by an amount, until the store returns a new one.
 func (e *Lease) lower(amount, mono int64) {
 	units := e.params.unitsOf(amount)
 	for {

@@ -10,13 +10,13 @@ type Status struct {
 	Limit      int64 // capacity
 	Remaining  int64 // whole requests left
 	Window     int64 // seconds, rounded up, from empty to full
-	ResetAt    int64 // Unix time in seconds, rounded up, at which it is full again or, if Refused, would admit the request
+	ResetAt    int64 // Unix time in seconds, rounded up, at which the limit is full again or, if Refused, would admit the request
 	ResetIn    int64 // seconds, rounded up, from the decision to that time
 	RetryAfter int64 // if Refused: ResetIn, at least 1
 }
 
 // fillStatuses fills the statuses of limits in the state next. It returns the limit with
-// the fewest requests left (on a tie, the one that resets later), or 0 without limits.
+// the fewest requests left (on a tie, the limit that resets later), or 0 without limits.
 func (d *decision) fillStatuses() (worst int) {
 	for i := range d.entries {
 		e := &d.entries[i]
@@ -50,7 +50,7 @@ func (d *decision) worse(worst, i int) int {
 }
 
 // fillRefused fills the statuses of limits in the state word, at least one of which
-// refuses. It returns the one for which the caller must wait longest.
+// refuses. It returns the limit for which the caller must wait longest.
 func (d *decision) fillRefused() (worst int) {
 	longest := int64(-1)
 	for i := range d.entries {
@@ -80,8 +80,9 @@ func (p *Params) fillStatus(s *Status, word, at uint64, wall int64) {
 	}
 }
 
-// fillRefused is fillStatus, but the reset of a bucket that refuses a charge of units is the time at which it
-// will admit that. It returns the nanoseconds until then, or -1 if the bucket does not refuse.
+// fillRefused does what fillStatus does, but the reset of a bucket that refuses a charge of units is the time
+// at which it will admit the charge. It returns the nanoseconds until then, or -1 if the bucket does not
+// refuse.
 func (p *Params) fillRefused(s *Status, word, at, units uint64, wall int64) (wait int64) {
 	used := max(word, at) - at
 	if p.fits(used, units) {

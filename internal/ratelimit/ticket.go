@@ -19,7 +19,7 @@ type ticket struct {
 // waitTimeout is how long a request waits for the limit store.
 const waitTimeout = 50 * time.Millisecond
 
-// ask makes the ticket of c one for those limits, found as by the last decision, that the store must decide.
+// ask makes the ticket of c a question about the limits that the store must decide, as the last decision found.
 func (c *Charge) ask() {
 	t, before := &ticket{}, c.ticket
 	if before != nil {
@@ -50,7 +50,7 @@ func (c *Charge) ask() {
 	t.trip, t.number = t.sharing.join(legs)
 }
 
-// of returns the last ticket, of t and those before, that asks about e, or nil.
+// of returns the last ticket, among t and the tickets before it, that asks about e, or nil.
 func (t *ticket) of(e *Lease) *ticket {
 	for ; t != nil; t = t.paid {
 		if t.trip != nil && t.trip.leg(e) != nil {
@@ -60,8 +60,8 @@ func (t *ticket) of(e *Lease) *ticket {
 	return nil
 }
 
-// wait waits for the answer, for the bound that is set for the limit store. The error is ctx.Err(), or has the
-// code fault.Unavailable if requests are refused while the store is lost.
+// wait waits for the answer, as long as is set for the limit store. The error is ctx.Err(), or has the code
+// fault.Unavailable if requests are refused while the store is lost.
 func (t *ticket) wait(ctx context.Context) error {
 	if t.trip == nil {
 		return ctx.Err()
@@ -69,7 +69,7 @@ func (t *ticket) wait(ctx context.Context) error {
 	return t.sharing.wait(ctx, t)
 }
 
-// giveBack gives back what t has paid for, because the request was not admitted after all.
+// giveBack gives back what t was charged, because the request was not admitted after all.
 func (t *ticket) giveBack(mono int64) {
 	for ; t != nil; t = t.paid {
 		if !t.isPaid() {
@@ -110,8 +110,9 @@ func (t *ticket) check(e *Lease, m *moment, v *view) finding {
 	return mustAsk
 }
 
-// fill sets v to the level of the paid bucket before and after the request. The store has said what it
-// is after all requests of the trip, and counts what it granted for later use as used.
+// fill sets v to the level of the charged bucket before and after the request. The answer of the store
+// has the level after all requests of the trip, in which tokens that were granted for later use count
+// as used.
 func (t *ticket) fill(e *Lease, m *moment, v *view) {
 	r, p := t.trip, e.params
 	leg := r.leg(e)
@@ -121,7 +122,7 @@ func (t *ticket) fill(e *Lease, m *moment, v *view) {
 	v.word = v.next - v.units()
 }
 
-// answerOf returns the answer about e of the trip by which the request was paid for, or nil.
+// answerOf returns the answer about e of the trip by which the request was charged, or nil.
 func (t *ticket) answerOf(e *Lease) *answer {
 	for ; t != nil; t = t.paid {
 		if t.isPaid() {

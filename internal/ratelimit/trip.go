@@ -16,7 +16,7 @@ const (
 	// tripInterval is the least time between two trips for the same bucket, except in the mode
 	// Exact: so there are at most 50 in a second.
 	tripInterval = 20 * time.Millisecond
-	// horizon of a grant: a node asks for the tokens that it will spend in this time.
+	// horizon is the time for which a node asks for tokens: as many as it will spend in this time.
 	grantHorizon = 50 * time.Millisecond
 	// checkInterval is the time between two attempts to reach a lost store.
 	checkInterval = 100 * time.Millisecond
@@ -39,8 +39,8 @@ type leg struct {
 	answer  answer // for giving requests back
 }
 
-// trip is one question to the limit store: may this many requests pass, each by the buckets of all
-// legs or by none?
+// trip is one question to the limit store: may this many requests pass, each charged to the buckets
+// of all legs or to none?
 type trip struct {
 	legs     []leg // in the order of the request's limits
 	requests int64
@@ -84,8 +84,8 @@ func (r *trip) answered() bool {
 // ErrUnsuitable is in the chain of an error of LimitStore.Check that does not go away by itself.
 var ErrUnsuitable = errors.New("the limit store is not suitable")
 
-// Start begins to make trips. A store that does not answer is lost until it does; one that is
-// unsuitable is an error.
+// Start begins to make trips. A store that does not answer counts as lost until it does. An
+// unsuitable store is an error.
 func (s *Sharing) Start(ctx context.Context) error {
 	if s.cfg.Store == nil {
 		return nil
@@ -103,7 +103,7 @@ func (s *Sharing) Start(ctx context.Context) error {
 	return nil
 }
 
-// Stop ends what Start began. Requests that wait are then decided as while the store is lost.
+// Stop ends what Start began. Waiting requests are then decided as if the store were lost.
 func (s *Sharing) Stop(ctx context.Context) error {
 	s.mu.Lock()
 	s.stopped = true
@@ -150,8 +150,9 @@ type told struct {
 	gate   logpace.Gate
 }
 
-// tell writes to the log whether the store is lost, unless it has said so. However often that changes, there are only a
-// few lines a minute, and the last one is true. It returns the time until it has more to say. Only run calls it.
+// tell writes to the log whether the store is lost, unless the last line says the same. However often that changes,
+// there are only a few lines a minute, and the last line is true. It returns the time until the next line is due. Only
+// run calls it.
 func (s *Sharing) tell() time.Duration {
 	s.mu.Lock()
 	lost, losses, err := s.Lost(), s.stats.losses.Load(), s.loss
@@ -200,7 +201,7 @@ func (s *Sharing) lose(err error) {
 	s.signal()
 }
 
-// tryAgain looks whether the lost store is there again. Then every lease reports what it has
+// tryAgain checks whether the lost store can be used again. If so, every lease reports what it has
 // admitted meanwhile.
 func (s *Sharing) tryAgain() {
 	ctx, cancel := context.WithTimeout(s.group.Grace(), 10*tripTimeout)
@@ -216,7 +217,7 @@ func (s *Sharing) tryAgain() {
 	s.lost.Store(false)
 }
 
-// depart sends the trips that are due. It returns when the next one will be.
+// depart sends the trips that are due. It returns when the next trip is due.
 func (s *Sharing) depart() (next time.Duration) {
 	s.takeQueue()
 	s.mu.Lock()
@@ -269,8 +270,9 @@ func (s *Sharing) takeQueue() {
 	}
 }
 
-// untilDue returns how long r must wait yet because an earlier trip for one of its buckets has not
-// returned, or has left a short time ago. In the first case the return wakes the goroutine.
+// untilDue returns how long r must still wait because an earlier trip for one of its buckets has
+// not returned, or has left a short time ago. If it has not returned, its return wakes the
+// goroutine.
 func (r *trip) untilDue(mono int64) time.Duration {
 	var left time.Duration
 	for i := range r.legs {
@@ -287,8 +289,8 @@ func (r *trip) untilDue(mono int64) time.Duration {
 	return left
 }
 
-// questions returns what the trips ask, and marks their leases as on their way. Of the trips for
-// one bucket in a pipeline, only the first asks for tokens ahead of use.
+// questions returns the questions of the trips, and marks their leases as on their way. If a
+// pipeline has several trips for a bucket, only the first asks for tokens ahead of use.
 func (s *Sharing) questions(trips []*trip, now Instant) []Question {
 	version, generation := s.cfg.Version(), s.cfg.Store.Generation()
 	qs := make([]Question, len(trips))
@@ -324,8 +326,8 @@ func (s *Sharing) questions(trips []*trip, now Instant) []Question {
 	return qs
 }
 
-// askAhead sets what e asks for later use: what the node will spend within the horizon, if it goes
-// on as since the last trip. The caller holds the lock.
+// askAhead sets the tokens that e asks for later use: as many as the node will spend within the
+// horizon, if it goes on as since the last trip. The caller holds the lock.
 func (e *Lease) askAhead(t *Take, requests, mono int64) {
 	t.Left, t.Outstanding = tokensAt(e.tokens.Load(), mono), e.params.ahead()
 	if t.Outstanding == 0 {
@@ -338,9 +340,9 @@ func (e *Lease) askAhead(t *Take, requests, mono int64) {
 	e.asked, e.taken = mono, 0
 }
 
-// known returns how many requests are used at least, as far as the node knows, rounded up: what the
-// store has said, less what was regained since. If the store has lost its levels, the highest that
-// any node knows becomes the level again. The caller holds the lock.
+// known returns the least number of used requests that the node knows of, rounded up: the number
+// that the store has returned, less what was regained since. If the store has lost its levels, the
+// highest number that any node knows becomes the level again. The caller holds the lock.
 func (e *Lease) known(mono int64) int64 {
 	word := e.bucket.state.Load()
 	if word == closed {
@@ -425,8 +427,8 @@ func (s *Sharing) land(r *trip, l *leg, t *Take, now Instant) {
 	}
 }
 
-// grantedBy notes that the node, with left tokens, is granted more with the answer a. They are spent in the
-// order in which they were granted. The caller holds the lock.
+// grantedBy notes that the node, which has left tokens, is granted more by the answer a. Tokens are spent
+// in the order in which they were granted. The caller holds the lock.
 func (e *Lease) grantedBy(a *answer, left, granted int64) {
 	switch {
 	case left == 0:
@@ -439,8 +441,8 @@ func (e *Lease) grantedBy(a *answer, left, granted int64) {
 	}
 }
 
-// settle takes the answer to a report. While something is left of a debt, it is reported again, and
-// the share has that much less for another loss of the store. The caller holds the lease's lock.
+// settle takes the answer to a report. The rest of a debt is reported again, and until then the
+// share has so much less for another loss of the store. The caller holds the lease's lock.
 func (s *Sharing) settle(e *Lease, t *Take) {
 	now := s.cfg.Now()
 	if t.DebtNumber > 0 {
@@ -458,7 +460,7 @@ func (s *Sharing) settle(e *Lease, t *Take) {
 	s.enqueue(e)
 }
 
-// burden makes at least n requests of the node's share used, which may be more than it has.
+// burden makes at least n requests of the node's share used, even if the share has fewer.
 func (e *Lease) burden(n int64, now Instant) {
 	h := e.shadow.Load()
 	if h == nil {
@@ -472,9 +474,9 @@ func (e *Lease) burden(n int64, now Instant) {
 	h.raise(at + min(units, maxWord-at))
 }
 
-// catchUp puts in force the change that the store knows and this node does not. If there is none,
-// the store remembers a configuration that the database does not have any more, such as after a
-// backup was restored. Then it must take over this node's.
+// catchUp puts in force the change that the store knows and this node does not. If there is no such
+// change, the store remembers a configuration that the database does not have any more, for example
+// because a backup was restored. Then the store must take over this node's configuration.
 func (s *Sharing) catchUp(ctx context.Context, r *trip) error {
 	select {
 	case s.catching <- struct{}{}:

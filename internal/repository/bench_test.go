@@ -10,9 +10,9 @@ import (
 )
 
 // BenchmarkPoll asks for the commit of a branch that has not changed: of a directory, and over
-// https, of a repository with 10,000 other branches. For https the CPU time is that of the client and
-// of a server in the same process that responds from memory;
-// for ssh, that of the client alone, with a connection for each poll.
+// https, of a repository with 10,000 other branches. For https the CPU time includes the client and a
+// server in the same process that responds from memory; for ssh, it is the client's alone, with a
+// connection for each poll.
 func BenchmarkPoll(b *testing.B) {
 	root := b.TempDir()
 	r := newRepo(b, filepath.Join(root, "r"))

@@ -5,8 +5,8 @@ import (
 	"unicode/utf8"
 )
 
-// windows1252 is what Windows-1252 has in the place of the control characters 0x80 to 0x9f of
-// Latin-1. U+FFFD stands for a byte without a character.
+// windows1252 has the characters of Windows-1252 that Latin-1 lacks, at its control characters 0x80
+// to 0x9f. U+FFFD stands for a byte without a character.
 const windows1252 = "€\ufffd‚ƒ„…†‡ˆ‰Š‹Œ\ufffdŽ\ufffd\ufffd‘’“”•–—˜™š›œ\ufffdžŸ"
 
 // commitText returns a text of a commit in UTF-8. encoding is the commit's header of that name, or "". A

@@ -31,7 +31,7 @@ func SetStatusTimeout(c *Client, d time.Duration) { c.statusTimeout = d }
 // StatusAddress is where SetStatus sends a status to.
 func StatusAddress(s Status) (string, error) { return statusAddress(&s) }
 
-// Bounds are those of every other client.
+// It has the bounds of every other client.
 const Bounds = MaxPack + maxReferences
 
 // LocalCalls is how many calls read directories.

@@ -11,8 +11,8 @@ import (
 // VerifyHook reports whether a server of Git sent a push hook: whether its headers prove that it
 // knows the secret. These are X-Hub-Signature-256 (GitHub: "sha256=" and the HMAC-SHA256 of the body
 // in hexadecimal), X-Gitea-Signature (Gitea, Forgejo: the same without "sha256=") and X-Gitlab-Token
-// (GitLab: the secret itself). There must be one, each at most once, and every one must be right. An
-// empty secret is never right.
+// (GitLab: the secret itself). There must be at least one of these headers, each at most once, and
+// each must be right. An empty secret is never right.
 func VerifyHook(h http.Header, body []byte, secret string) bool {
 	if secret == "" {
 		return false

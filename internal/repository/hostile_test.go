@@ -305,7 +305,7 @@ func TestHeavyPackOfAFilteringServer(t *testing.T) {
 	}
 }
 
-// Guarantee: the address is checked when connecting, also that of a redirect. A redirect is followed
+// Guarantee: the address is checked when connecting, also after a redirect. A redirect is followed
 // over https alone and five times at most, and a credential does not go to another host or port.
 func TestRedirects(t *testing.T) {
 	t.Parallel()

@@ -78,7 +78,7 @@ func (c *Client) dialer(public bool) *net.Dialer {
 type httpConn struct {
 	clients *httpClients
 	source  *Source
-	own     *url.URL // the source's, which alone gets the credential
+	own     *url.URL // of the source; only this server gets the credential
 	base    string   // of the repository, after redirects
 }
 
@@ -128,7 +128,7 @@ func (c *httpConn) isV2(caps capabilities) {
 	known[c.source.URL] = server{base: c.base, caps: caps}
 }
 
-// advertised implements conn. It follows redirects, which a server of Git answers with when a
+// advertised implements conn. It follows redirects, with which a Git server responds when a
 // repository has moved.
 func (c *httpConn) advertised(ctx context.Context) (io.ReadCloser, error) {
 	at := c.base + discovery
@@ -209,7 +209,7 @@ func (c *httpConn) do(ctx context.Context, method, at string, body []byte, prepa
 	return res, nil
 }
 
-// check returns an error for a response that is not one of Git, and closes it.
+// check returns an error for a response that does not come from Git, and closes it.
 func (c *httpConn) check(r *http.Response) (err error) {
 	defer func() {
 		if err != nil {

@@ -17,7 +17,7 @@ import (
 // local is a repository in a directory of this machine.
 type local struct{ storage *filesystem.Storage }
 
-// openLocal opens the repository in at.dir: a bare one, or one with a directory .git.
+// openLocal opens the repository in at.dir: a bare repository, or a directory with a directory .git.
 func openLocal(at *location) (tree, error) {
 	dir := at.dir
 	if info, err := os.Lstat(filepath.Join(dir, ".git")); err == nil && info.IsDir() {
@@ -94,11 +94,11 @@ func (w whileReading) Read(p []byte) (int, error) {
 	return w.from.Read(p)
 }
 
-// maxLocal is how many calls read directories at once, those that have been given up included.
+// maxLocal is how many calls read directories at once, including calls that have been given up.
 const maxLocal = 8
 
-// within calls f, which reads the source. It waits for a file system no longer than ctx: f may run on
-// then, and what it sets must not be read.
+// within calls f, which reads the source. It waits no longer than ctx for a file system. After an
+// error of ctx, f may still run, and what it sets must not be read.
 func (c *Client) within(ctx context.Context, s *Source, f func() error) error {
 	if at, err := parseURL(s.URL); err != nil || at.scheme != "file" {
 		return f()

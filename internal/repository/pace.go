@@ -26,8 +26,8 @@ type response interface {
 	packBegins()
 }
 
-// paced is a response, or all of a connection: stallBytes must come in each stallTime. Where they do
-// not, its context ends.
+// paced is a response, or a whole connection, on which stallBytes must come in each stallTime. If
+// they do not, its context ends.
 type paced struct {
 	ctx       context.Context
 	cancel    context.CancelCauseFunc
@@ -45,7 +45,7 @@ func newPaced(ctx context.Context, stallTime time.Duration) *paced {
 	return p
 }
 
-// begin begins to wait for a response, which the server prepares first or not.
+// begin begins to wait for a response. prepares says that the server prepares it first.
 func (p *paced) begin(prepares bool) {
 	p.pause()
 	p.got, p.preparing = 0, prepares
@@ -83,7 +83,7 @@ func (p *paced) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// causeOf returns why the context has ended for an error that comes from it.
+// causeOf returns why the server was too slow, if that is what has ended the context; else it returns err.
 func (p *paced) causeOf(err error) error {
 	if isSlow(context.Cause(p.ctx)) {
 		return context.Cause(p.ctx)
@@ -91,7 +91,7 @@ func (p *paced) causeOf(err error) error {
 	return err
 }
 
-// isSlow reports whether err is that of a server without pace.
+// isSlow reports whether err says that a server was too slow.
 func isSlow(err error) bool { return errors.Is(err, errStalled) || errors.Is(err, errUnprepared) }
 
 // Close implements io.Closer. It gives the request up.

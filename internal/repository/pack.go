@@ -21,7 +21,7 @@ const (
 	maxObjects  = 500_000
 	maxInflated = 2 << 30  // bytes of all objects together, of which nearly all are only counted
 	maxBuilt    = 2 << 30  // bytes that are inflated or copied to build objects
-	maxSteps    = 1 << 28  // entries that are looked at to find objects among deltas: seconds
+	maxSteps    = 1 << 28  // entries that are examined to find objects among deltas, which takes seconds
 	maxObject   = 32 << 20 // bytes of an object that is held in memory, or of a delta
 	maxChain    = 4096     // deltas on top of each other
 	maxBases    = 64 << 20 // bytes of objects that are kept to build others from
@@ -30,18 +30,18 @@ const (
 	lightInflated = 64 << 20 // bytes of all of them together
 )
 
-// pack is a pack on disk. Objects that are stored whole are known by their identifiers. Those that
-// are stored as deltas are built when one is asked for that is not known yet.
+// pack is a pack on disk. Objects that are stored whole are known by their identifiers. Objects
+// that are stored as deltas are built when an object is requested that is not known yet.
 type pack struct {
 	file    *os.File
 	scanner *packfile.Scanner
 	entries []packEntry
 	known   map[plumbing.Hash]int32 // by identifier, an index of entries
-	refs    map[int32]plumbing.Hash // of deltas whose base is not known yet, its identifier
+	refs    map[int32]plumbing.Hash // by the index of a delta whose base is not known yet: the base's identifier
 
 	maxObject, maxBuilt int64
 
-	heavy bool           // reading it needs a slot: it is more than an object that was asked for alone
+	heavy bool           // reading it needs a slot: it is more than a single object that was requested alone
 	built int64          // see maxBuilt
 	steps int            // see maxSteps
 	bases map[int32]body // kept objects that others are built from
@@ -63,8 +63,8 @@ type body struct {
 	content []byte
 }
 
-// receivePack writes a pack to a file in dir. Objects of more than maxObject bytes are not built, and of maxBuilt
-// bytes altogether. The caller must call index, and close at the end.
+// receivePack writes a pack to a file in dir. Objects of more than maxObject bytes are not built, nor more than
+// maxBuilt bytes of objects together. The caller must call index, and close at the end.
 func receivePack(dir string, maxObject, maxBuilt int64, from io.Reader) (*pack, error) {
 	f, err := os.CreateTemp(dir, packPattern)
 	if err != nil {
@@ -87,8 +87,8 @@ func (p *pack) close() {
 	_ = os.Remove(p.file.Name())
 }
 
-// index reads the pack once from its beginning to its end. Before it reads what may take long, it calls slot once
-// and sets heavy.
+// index reads the pack once from its beginning to its end. Before it begins reading that may take long, it calls
+// slot once and sets heavy.
 func (p *pack) index(ctx context.Context, slot func() error) error {
 	_, n, err := p.scanner.Header()
 	if err != nil {
@@ -173,8 +173,8 @@ func (p *pack) object(ctx context.Context, kind objectType, id string) ([]byte, 
 	return b.content, nil
 }
 
-// resolve builds the objects of a kind that are stored as deltas, until it comes to the one that is
-// wanted. Deltas on objects that are themselves only known by then take another round.
+// resolve builds the objects of a kind that are stored as deltas, until it has the wanted object.
+// Deltas whose base is itself built in this round take another round.
 func (p *pack) resolve(ctx context.Context, kind objectType, want plumbing.Hash) error {
 	done := make([]bool, len(p.entries))
 	for progress := true; progress; {

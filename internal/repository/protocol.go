@@ -35,7 +35,7 @@ type remote struct {
 	conn
 	client  *Client
 	v2      bool
-	assumed bool // v2 and caps are those of an earlier conn
+	assumed bool // v2 and caps come from an earlier conn
 	caps    capabilities
 
 	// Of an older version: what its references say.

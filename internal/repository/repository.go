@@ -113,10 +113,10 @@ type Config struct {
 	// AllowFile is the directory in which repositories with file may be; "" means nowhere.
 	AllowFile string
 	// Dir is the directory for temporary files: packs, of at most MaxPack bytes for each Read under
-	// way, and known hosts, for the moment in which they are parsed; "" means
-	// that of the system. New removes what an earlier process left in it.
+	// way, and known hosts, for the moment in which they are parsed; "" means the system's
+	// directory for temporary files. New removes what an earlier process left in it.
 	Dir string
-	// Roots are the certificate authorities of servers; nil means those of the system.
+	// Roots are the certificate authorities of servers; nil means the system's.
 	Roots *x509.CertPool
 	// Resolver looks names up; nil means the system's.
 	Resolver *net.Resolver

@@ -50,7 +50,7 @@ func newKey(t testing.TB) (private string, public ssh.PublicKey) {
 	return string(pem.EncodeToMemory(block)), public
 }
 
-// newECDSAKey returns a public key of another type than those of newKey.
+// newECDSAKey returns a public key of another type than newKey does.
 func newECDSAKey(t testing.TB) ssh.PublicKey {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -166,10 +166,10 @@ func freePort(t testing.TB) string {
 	return port
 }
 
-// Guarantee: the file is read over ssh, with version 2 of the protocol and with the old one that a
-// server speaks that takes no variables, with the host key pinned by the first call or known.
-// Another host key, a key that the server does not accept and a repository that it does not
-// have are refused with what to do.
+// Guarantee: the file is read over ssh, with version 2 of the protocol and with the old version,
+// which a server speaks that ignores variables; the host key is pinned by the first call, or known
+// before. Another host key, a key that the server does not accept and a repository that it does not
+// have are refused, and the error says what to do.
 func TestReadOverSSH(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()

@@ -34,8 +34,8 @@ type Status struct {
 	Message  string // cut to one printable line of 140 characters
 }
 
-// SetStatus sets the status of a commit, over https, at the server of the repository's URL: that of
-// an ssh URL is asked on port 443. It follows no redirect. The error is an *Error without the
+// SetStatus sets the status of a commit, over https, at the server of the repository's URL, which
+// for an ssh URL is asked on port 443. It follows no redirect. The error is an *Error without the
 // token, or ctx.Err(). It takes at most StatusTimeout.
 func (c *Client) SetStatus(ctx context.Context, s Status) error {
 	ctx, cancel := context.WithTimeout(ctx, c.statusTimeout)
@@ -173,7 +173,7 @@ func statusAddress(s *Status) (string, error) {
 }
 
 // statusHost returns the host that has the API of a repository's server. The port of an ssh URL is
-// not that of https.
+// not the port for https.
 func statusHost(at *location) string {
 	if at.scheme == "https" {
 		return strings.ToLower(strings.TrimSuffix(at.host, ":443"))

@@ -147,8 +147,8 @@ func (r *Record) ended(say func(check, code, format string, args ...any)) {
 	}
 }
 
-// reasonText returns the explanation of a reason, without addresses and names. It is other if
-// the reason needs no other explanation than that of its result.
+// reasonText returns the explanation of a reason, without addresses and names. It is other if the
+// explanation of the result says enough.
 func reasonText(r accesslog.Reason, other string) string {
 	switch r {
 	case accesslog.ConnectionRefused:

@@ -30,8 +30,8 @@ func LoadOrCreate(path string) (*Box, error) {
 	return New(key)
 }
 
-// Load returns a Box with the key in the file at path, which must exist. The other errors are those
-// of LoadOrCreate.
+// Load returns a Box with the key in the file at path, which must exist. The other errors are the
+// same as from LoadOrCreate.
 func Load(path string) (*Box, error) {
 	key, err := load(path)
 	if err != nil {

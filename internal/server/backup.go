@@ -34,7 +34,7 @@ type BackupOptions struct {
 
 // Backup copies the SQLite store in the data directory of settings to a file, and checks the copy. A
 // server may be running on the directory. With SecretKey, the secret key is written to a second file,
-// whose name is that of the first and ".secret.key". Both have mode 0600.
+// whose name is the name of the first with ".secret.key" added. Both have mode 0600.
 func Backup(ctx context.Context, settings *config.Config, file string, options BackupOptions) (*StoreBackup, error) {
 	if settings.Shared() {
 		return nil, errors.New("a backup is of a data directory, and --database-url names a PostgreSQL database: use pg_dump, or the point-in-time recovery of the database")
@@ -146,7 +146,7 @@ const restoring = ".keygate.db.restoring"
 
 // Restore copies a backup, and the secret key if it is beside it, into the data directory of settings,
 // which must have no database and must not be used by a server. The directory is created if it does
-// not exist. If the secret key is there and is not that of the backup, or the backup has a
+// not exist. If the data directory has a secret key that is not the backup's, or the backup has a
 // newer schema than this binary supports, nothing is restored.
 func Restore(ctx context.Context, settings *config.Config, file string) (*StoreRestore, error) {
 	if settings.Shared() {

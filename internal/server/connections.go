@@ -17,12 +17,12 @@ import (
 	"github.com/keygate/keygate/internal/service"
 )
 
-// connSlots bounds the connections of a listener that is not the data plane's, such as that of
-// the management API. A connection has a slot from Accept to Close, and is busy while a
-// request of it is being handled. If all slots are taken, a new connection replaces the one
-// that has been idle for longest, of the address with the most idle ones, so that idle
-// connections never keep a request out. If no connection is idle, the new one is closed. At
-// most three quarters of the slots can be busy for one address.
+// connSlots bounds the connections of a listener outside the data plane, such as the listener of
+// the management API. A connection has a slot from Accept to Close, and is busy while a request of
+// it is being handled. If all slots are taken, a new connection replaces the one that has been idle
+// for longest, of the address with the most idle ones, so that idle connections never keep a
+// request out. If no connection is idle, the new one is closed. At most three quarters of the slots
+// can be busy for one address.
 //
 // A connection that is closed while its client still sends is closed in stages (proxy.Linger). It keeps its
 // slot meanwhile, as an idle one.

@@ -133,8 +133,8 @@ func sizeText(bytes float64) string {
 	return fmt.Sprintf("%.1f TB", bytes)
 }
 
-// examineKeyFiles checks admin.key, and the secret key of an installation in the data directory. That of
-// several nodes is checked with their database.
+// examineKeyFiles checks admin.key, and the secret key of an installation in the data directory. The
+// secret key of several nodes is checked with their database.
 func (f *findings) examineKeyFiles(settings *config.Config) {
 	path := settings.AdminKeyFile()
 	info, err := os.Stat(path)
@@ -314,8 +314,8 @@ func (f *findings) examineFiles(settings *config.Config) {
 	}
 }
 
-// examineClock checks that the clock of this machine is plausible. Those of the stores are compared with
-// it where they are checked.
+// examineClock checks that the clock of this machine is plausible. The clocks of the stores are compared
+// with it where the stores are checked.
 func (f *findings) examineClock(settings *config.Config) {
 	const check, remedy = "clock", "let the machine synchronize its clock, with chrony or systemd-timesyncd"
 	now := time.Now()

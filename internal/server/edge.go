@@ -1,7 +1,6 @@
 package server
 
 import (
-
 	"github.com/keygate/keygate/internal/admit"
 	"github.com/keygate/keygate/internal/edge"
 	"github.com/keygate/keygate/internal/proxy"

@@ -254,7 +254,7 @@ func TestWritableDataDirIsAWarning(t *testing.T) {
 	const someone = 65532
 	for _, test := range []struct {
 		mode     os.FileMode
-		uid, gid int // -1: those of the test
+		uid, gid int // -1: the test's
 		warns    bool
 	}{
 		{0o700, -1, -1, false},

@@ -19,8 +19,8 @@ type listeners struct {
 // SocketNames returns the names of Config.Sockets.
 func SocketNames() []string { return []string{"gateway", "admin", "ops"} }
 
-// listen binds all listeners of the node's role, or none, and takes over those of sockets. If addresses are
-// in use, the error names all of them.
+// listen binds all listeners of the node's role, or none, and takes over the listeners in sockets. If
+// addresses are in use, the error names all of them.
 func listen(ctx context.Context, settings *config.Config, sockets map[string]net.Listener) (l listeners, err error) {
 	defer func() {
 		if err != nil {

@@ -38,7 +38,7 @@ func inUse(ctx context.Context, taken []takenAddress) error {
 }
 
 // freeAddress returns an address like addr that can be listened on now and is not in except: with a
-// port that is a multiple of 10 above that of addr, else with any port.
+// port that is above the port of addr by a multiple of 10, else with any port.
 func freeAddress(ctx context.Context, addr string, except map[string]bool) string {
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil {

@@ -127,7 +127,7 @@ func TestClockAheadRemovesNothing(t *testing.T) {
 			}
 			k.maintain()
 			k.wrong.Store(0)
-			<-time.After(time.Hour) // the readings of that time are among those of the last hour
+			<-time.After(time.Hour) // the readings of that time are among the readings of the last hour
 			k.maintain()
 		}
 		if audited, logged, counted := k.counts(); audited != 7 || logged != 7 || counted != 3 {

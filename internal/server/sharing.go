@@ -9,8 +9,8 @@ import (
 	"github.com/keygate/keygate/internal/ratelimit/limitstore"
 )
 
-// openSharing builds what makes the limits of this node parts of those of all nodes. With one node
-// and without a limit store there is nothing to share.
+// openSharing builds what makes the limits of this node parts of limits that all nodes share. With
+// one node and without a limit store there is nothing to share.
 func (s *Server) openSharing(clock *ratelimit.Clock) (err error) {
 	settings := s.cfg.Settings
 	if settings.Redis == nil && s.node == nil {

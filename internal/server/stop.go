@@ -70,8 +70,8 @@ func (s *Server) drainAndStop(ctx context.Context) error {
 		s.spool.Shelve() // a supervisor may end the process before the drain is over
 	}
 	drained := s.drain(ctx)
-	// The remaining steps have a separate time limit, since the requests may have used up
-	// that of ctx.
+	// The remaining steps have a separate time limit, since the requests may have used up the time
+	// of ctx.
 	limit := closeTimeout
 	if end, ok := ctx.Deadline(); ok {
 		limit = min(limit, time.Until(end)+afterDrain)

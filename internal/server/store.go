@@ -24,7 +24,8 @@ import (
 
 // openStore opens the database and the box that encrypts secrets in it. It creates a
 // secret key only together with a new database: with an existing one, a new key could
-// decrypt nothing, and would be in the way of the one to be restored. beforeWrite is that of sqlite.Config.
+// decrypt nothing, and would be in the way of the old key, which can be restored. beforeWrite is
+// sqlite.Config.BeforeWrite.
 func openStore(ctx context.Context, settings *config.Config, version string, log *slog.Logger, beforeWrite func() error) (store.Engine, *secret.Box, error) {
 	if settings.Shared() {
 		return openShared(ctx, settings, version, log)

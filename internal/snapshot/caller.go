@@ -118,7 +118,7 @@ func (c *Caller) ExpiredAt(now int64) bool { return c.expires != 0 && now >= c.e
 func (c *Caller) Expired(now time.Time) bool { return c.ExpiredAt(now.UnixMicro()) }
 
 // BucketID returns the identifier of the caller in limits that count each caller. The keys of a rotation
-// share it; that of nobody is zero.
+// share it; for nobody it is zero.
 func (c *Caller) BucketID() [16]byte {
 	if c != nil && c.chain != nil {
 		return *c.chain

@@ -34,7 +34,7 @@ func (f *Follower) compile(g *gateway.Gateway, routes []gateway.Route, read int6
 // compileSettings returns the compiled form of a gateway without its routes.
 func (f *Follower) compileSettings(g *gateway.Gateway, read int64) (*Gateway, error) {
 	c := &Gateway{
-		ID: g.ID, AccountID: g.AccountID, MaxBodyBytes: g.MaxBodyBytes, CORS: compileCORS(g.CORS),
+		Settings: &Settings{ID: g.ID, AccountID: g.AccountID, MaxBodyBytes: g.MaxBodyBytes}, CORS: compileCORS(g.CORS),
 		hostname: strings.ToLower(g.Hostname), isDefault: g.Default, read: read,
 	}
 	if !g.HostGiven {
@@ -55,8 +55,8 @@ func (f *Follower) compileSettings(g *gateway.Gateway, read int64) (*Gateway, er
 	return c, nil
 }
 
-// nextRead returns a number that grows with each read of a gateway. It is taken before the read,
-// so that of two records, the one with the greater number is not older.
+// nextRead returns a number that grows with each read of a gateway. It is taken before the read: if
+// two records were read, the record with the greater number is not the older one.
 func (f *Follower) nextRead() int64 { return f.reads.Add(1) }
 
 // compileRoutes builds the route tree.

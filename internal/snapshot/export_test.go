@@ -63,6 +63,6 @@ func (g *Gateway) FindNode(path string) *Node {
 
 // CompileRoutes returns a gateway that has only routes.
 func CompileRoutes(routes []gateway.Route) (*Gateway, error) {
-	g := &Gateway{}
+	g := &Gateway{Settings: &Settings{}}
 	return g, g.compileRoutes(routes)
 }

@@ -23,8 +23,8 @@ const changeBatch = 1000
 // records that it names again, and publishes them. If the log was trimmed, it loads everything
 // again. The next call resumes where a failed call stopped.
 //
-// Changes of keys and accounts are in force as soon as the log is read, and never wait for
-// those of gateways. Changes of one gateway come into force in their order.
+// Changes of keys and accounts are in force as soon as the log is read, and never wait for changes
+// of gateways. Changes of one gateway come into force in their order.
 //
 // A gateway that cannot be compiled keeps its previous form and does not delay the changes
 // of others. It is an error of the call that read its change or that names it in only, and is
@@ -123,7 +123,7 @@ func (f *Follower) setUnusable(gatewayID string, unusable bool) {
 }
 
 // read reads the change log to its end. Then the changes of keys and accounts are in force, and
-// those of gateways are pending.
+// changes of gateways are pending.
 func (f *Follower) read(ctx context.Context) error {
 	if err := f.lock(ctx); err != nil {
 		return err

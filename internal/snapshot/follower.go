@@ -22,7 +22,7 @@ type Config struct {
 	Source Source
 	// Reserver keeps the daily caps. Required.
 	Reserver *ratelimit.Reserver
-	// Sharing makes token buckets parts of those of all nodes. Nil means that there is one node.
+	// Sharing makes token buckets parts of buckets that all nodes share. Nil means that there is one node.
 	Sharing *ratelimit.Sharing
 	// OpenSealed decrypts the sealed value of an upstream header or of an upstream client
 	// key. Required if a gateway has one.
@@ -131,7 +131,7 @@ type Follower struct {
 	scopes  map[string]*scopes // one copy for all keys with the same scopes
 	// unreadable are the identifiers of the keys whose records cannot be read.
 	unreadable map[string]struct{}
-	// unreadableAccounts are those of accounts.
+	// unreadableAccounts are the identifiers of the accounts whose records cannot be read.
 	unreadableAccounts map[string]struct{}
 	unusableKeys       atomic.Int64 // number of unreadable
 	unusableAccounts   atomic.Int64 // number of unreadableAccounts

@@ -76,10 +76,9 @@ func (f *formerPaths) at(routeID string, micros int64, now ratelimit.Instant) (p
 	return path, last
 }
 
-// RoutePath returns the path that a route had at a time (microseconds since 1970): that of
-// the start of a request, whose access record may still be on its way. Former paths are known for
-// some seconds, as is the last path of a route that was removed. It returns "" if the route
-// is unknown.
+// RoutePath returns the path that a route had at a time (microseconds since 1970): the start of a
+// request whose access record may still be on its way. Former paths are known for some seconds, as
+// is the last path of a route that was removed. It returns "" if the route is unknown.
 func (f *Follower) RoutePath(gatewayID, routeID string, micros int64) string {
 	path, last := f.former.at(routeID, micros, f.cfg.Now())
 	if path != "" {

@@ -5,8 +5,10 @@ import (
 	"github.com/keygate/keygate/internal/ratelimit"
 )
 
-// Gateway is a compiled gateway. It is immutable.
-type Gateway struct {
+// Settings are what forwarding needs of a gateway. They are immutable. A request keeps them to its end, which
+// may be hours away, while the gateway has other ones by then. So nothing is reachable from them that is as
+// large as its routes.
+type Settings struct {
 	ID        string
 	AccountID string
 	Upstream  Upstream
@@ -14,10 +16,15 @@ type Gateway struct {
 	// UUID and AccountUUID are the bytes that ID and AccountID encode, or zeros if they are
 	// not valid identifiers.
 	UUID, AccountUUID [16]byte
-	// CORS is nil if CORS preflights are treated like any other request.
-	CORS *CORS
 	// MaxBodyBytes is the largest request body; 0 means no limit.
 	MaxBodyBytes int64
+}
+
+// Gateway is a compiled gateway: its settings and its routes. It is immutable.
+type Gateway struct {
+	*Settings
+	// CORS is nil if CORS preflights are treated like any other request.
+	CORS *CORS
 	// OutOfService is set if the gateway cannot be compiled, and is one of several nodes' (Shared).
 	OutOfService bool
 

@@ -15,9 +15,9 @@ type pendingGateways struct {
 	byID map[string]*pendingGateway
 }
 
-// pendingGateway is the changes of one gateway. Whoever holds turn puts them in force, so those
-// of one gateway come into force in the order of the change log, and those of another gateway
-// do not wait for them.
+// pendingGateway is the changes of one gateway. Whoever holds turn puts them in force, so the
+// changes of one gateway come into force in the order of the change log, and changes of another
+// gateway do not wait for them.
 type pendingGateway struct {
 	turn chan struct{}
 

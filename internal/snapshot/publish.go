@@ -91,7 +91,7 @@ func (f *Follower) readDelta(ctx context.Context, old *Gateway, todo gatewayTodo
 	return &transition{next: next, changes: changes}, nil
 }
 
-// changeRoutes makes g's routes those of old with the changes in d, which share all but the changed
+// changeRoutes gives g the routes of old with the changes in d. Both share all but the changed
 // parts of the route tree. It returns false if the routes do not fit together, so that the whole
 // table must be read.
 func (g *Gateway) changeRoutes(old *Gateway, d *GatewayDelta) (changes []routeChange, ok bool) {
@@ -191,7 +191,7 @@ type transition struct {
 type routeChange struct{ was, now *Route }
 
 // transition compares the gateway in force, or nil, with the next one, or nil. It gives new routes
-// their limits, and unchanged ones those of their predecessors.
+// their limits, and unchanged routes the limits of their predecessors.
 func (f *Follower) transition(old, next *Gateway) *transition {
 	t := &transition{next: next}
 	if next != nil {
@@ -241,9 +241,9 @@ func (f *Follower) publish(accounts map[string]*account.Account, changed map[str
 	}
 	for id, g := range gateways {
 		if only := publicOnly(accounts, g.AccountID); g.Upstream.Target != nil && only != g.Upstream.Target.PublicOnly {
-			other, target := *g, *g.Upstream.Target
+			other, settings, target := *g, *g.Settings, *g.Upstream.Target
 			target.PublicOnly = only
-			other.Upstream.Target = &target
+			settings.Upstream.Target, other.Settings = &target, &settings
 			gateways[id] = &other
 		}
 	}

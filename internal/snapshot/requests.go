@@ -34,7 +34,7 @@ type KeyHeader struct {
 
 // compileRequests sets what follows from the settings of requests and from
 // Upstream.Headers.
-func (g *Gateway) compileRequests(r *gateway.Requests) {
+func (g *Settings) compileRequests(r *gateway.Requests) {
 	g.EncodedSlashes, g.CutStreams = r.AllowEncodedSlashes, !r.KeepStreams
 	for i := range g.Upstream.Headers {
 		g.Withheld = append(g.Withheld, g.Upstream.Headers[i].Name)

@@ -5,10 +5,9 @@ import "github.com/keygate/keygate/internal/gateway"
 // resourceSteps bounds the work of Unrouted: about a millisecond.
 const resourceSteps = 20_000
 
-// Unrouted returns those of the resources of scopes at or below which no route lies: of the
-// gateway, or if gatewayID is "", of any gateway of the account. It errs on the side of a
-// route: for a gateway that is not in force, and beyond a bounded number of gateways and
-// templates.
+// Unrouted returns those resources, written as in scopes, at or below which there is no route of
+// the gateway, or, if gatewayID is "", of any gateway of the account. It errs on the side of a
+// route: for a gateway that is not in force, and beyond a bounded number of gateways and templates.
 func (f *Follower) Unrouted(accountID, gatewayID string, resources []string) []string {
 	s := f.Current()
 	var gateways []*Gateway

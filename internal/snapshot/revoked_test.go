@@ -46,8 +46,8 @@ func TestRevokedKeyIsKnownForADay(t *testing.T) {
 }
 
 // Guarantee: the number of revoked keys that are held is bounded, for each account and in
-// all. The oldest are dropped first, of the account that has the most, so that no account
-// drops those of another.
+// all. The oldest keys of the account that has the most are dropped first, so that no account makes
+// another's keys be dropped.
 func TestRevokedKeysAreBounded(t *testing.T) {
 	h := newHarness(t)
 	h.follower.BoundRevoked(10, 25)
@@ -86,8 +86,8 @@ func TestRevokedKeysAreBounded(t *testing.T) {
 }
 
 // Guarantee: when the deletion of a gateway is in force, so is the end of the keys that are restricted to it, although
-// their own changes may follow later. They stay known as revoked. Keys of others, and those of a gateway that was only
-// changed, are as before.
+// their own changes may follow later. They stay known as revoked. Keys of other gateways, and of a gateway that was
+// only changed, are as before.
 func TestKeysEndWithTheirGateway(t *testing.T) {
 	h := newHarness(t)
 	g := h.gateway()

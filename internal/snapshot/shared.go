@@ -301,7 +301,7 @@ func unreadableGateway(old *Gateway, read int64) *transition {
 // outOfService returns the form of a gateway that cannot be compiled. It keeps the limits of old, the
 // gateway in force, if that is not nil.
 func (f *Follower) outOfService(g *gateway.Gateway, old *Gateway, read int64) *Gateway {
-	c := &Gateway{ID: g.ID, AccountID: g.AccountID, tree: &gateway.Tree[Node]{}}
+	c := &Gateway{Settings: &Settings{ID: g.ID, AccountID: g.AccountID}, tree: &gateway.Tree[Node]{}}
 	c.UUID, _ = id.Parse(id.Gateway, g.ID)
 	c.AccountUUID, _ = id.Parse(id.Account, g.AccountID)
 	params := f.defaultGlobal

@@ -19,7 +19,7 @@ import (
 	"github.com/keygate/keygate/internal/snapshot/snapshottest"
 )
 
-// positions is the change log of a source, whose marks are those of one history.
+// positions is the change log of a source, whose marks belong to one history.
 type positions struct {
 	*snapshottest.Source
 	history byte

@@ -13,7 +13,7 @@ import (
 type Snapshot struct {
 	accounts map[string]*account.Account
 	gateways map[string]*Gateway // by ID
-	hosts    map[string]*Gateway // by hostname, in lower case; nil for those of suspended accounts
+	hosts    map[string]*Gateway // by hostname, in lower case; nil for gateways of suspended accounts
 	fallback *Gateway            // the default gateway, or nil
 	keys     *keyTable
 
@@ -23,9 +23,9 @@ type Snapshot struct {
 
 // publishable returns a snapshot of accounts and gateways with the keys of s. The gateways of a suspended
 // account are compiled and keep the state of their limits, but no host leads to them. If two gateways have
-// the same hostname, or are both the default gateway, because that moved from one to the other, it is that
-// of the two whose record was read later. If none of gateways is the default gateway, because the new one
-// is not compiled yet or cannot be, the former one remains.
+// the same hostname, or are both the default gateway, because one has taken it over from the other, the
+// gateway counts whose record was read later. If none of gateways is the default gateway, because the new
+// one is not compiled yet or cannot be, the former one remains.
 func (s *Snapshot) publishable(accounts map[string]*account.Account, gateways map[string]*Gateway) *Snapshot {
 	next := &Snapshot{accounts: accounts, gateways: gateways, hosts: make(map[string]*Gateway, len(gateways)), keys: s.keys}
 	reads := make(map[string]int64, len(gateways)) // by hostname
@@ -62,7 +62,7 @@ func (s *Snapshot) GatewayByHost(host string) *Gateway {
 	return s.fallback
 }
 
-// Withdrawn reports whether host, as in GatewayByHost, is that of a gateway of a suspended account.
+// Withdrawn reports whether host, as in GatewayByHost, belongs to a gateway of a suspended account.
 func (s *Snapshot) Withdrawn(host string) bool {
 	var b [256]byte
 	g, known := s.hosts[string(appendHost(b[:0], host))]

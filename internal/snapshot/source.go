@@ -44,17 +44,17 @@ type GatewayDelta struct {
 	// RouteIDs and Routes are then not set.
 	Whole    bool
 	RouteIDs []string        // the routes that may have changed, each once
-	Routes   []gateway.Route // those of them that exist
+	Routes   []gateway.Route // as far as they exist
 }
 
 // KeySource reads keys of all accounts. The fields ID, AccountID, Digest, Level, Scope,
 // Owner, GatewayID, RateLimit, BucketID, ExpiresAt, Ended and RevokedAt must be set; others
 // may be left empty.
 type KeySource interface {
-	// EachKey calls f for each key that is not revoked, including expired ones and those of
-	// deleted accounts, and for each key that was revoked at revokedSince or later, in any
-	// order. It stops at the first error of f and returns it. f may keep the strings of a
-	// Key, but not the Key, which may be reused.
+	// EachKey calls f for each key that is not revoked, including expired keys and keys of deleted
+	// accounts, and for each key that was revoked at revokedSince or later, in any order. It stops
+	// at the first error of f and returns it. f may keep the strings of a Key, but not the Key,
+	// which may be reused.
 	EachKey(ctx context.Context, revokedSince time.Time, f func(*apikey.Key) error) error
 	// KeyByID returns one key, whether or not it is revoked.
 	KeyByID(ctx context.Context, keyID string) (*apikey.Key, error)

@@ -23,7 +23,7 @@ type Upstream struct {
 // Target is where requests go and how connections to it are made. It is immutable: any other setting
 // makes another Target.
 type Target struct {
-	ID        string   // of the target; that of the gateway, which has one
+	ID        string   // of the target; the gateway's ID, because it has one target
 	AccountID string   // of the gateway
 	URL       string   // as stored
 	Base      *url.URL // URL parsed; must not be changed
@@ -31,7 +31,7 @@ type Target struct {
 	// Client is the client certificate with its chain, and its opened private key, both in
 	// PEM. The zero Handle means none.
 	Client unique.Handle[[2]string]
-	// Connection settings; zero values mean those of the server.
+	// Connection settings; zero values mean the server's settings.
 	ConnectTimeout time.Duration
 	IdleTimeout    time.Duration
 	MaxConnAge     time.Duration

@@ -28,7 +28,7 @@ func (e *DamageError) Error() string {
 }
 
 // The head of a frame in the file: the length of the payload, the number of records, the time in
-// microseconds, the checksum of the payload, and that of the head before it.
+// microseconds, the checksum of the payload, and the checksum of the head up to here.
 const headSize = 4 + 4 + 8 + 4 + 4
 
 // maxPayload is the maximum size of a payload in bytes.

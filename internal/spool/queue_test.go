@@ -149,7 +149,7 @@ func TestSizeIsBounded(t *testing.T) {
 }
 
 // Guarantee: a frame that is cut short at any byte, as by a kill or a full disk, is found and counted, and costs
-// nothing else: the frames before it and those of later segments are read.
+// nothing else: the frames before it and in later segments are read.
 func TestTornTail(t *testing.T) {
 	h := newHarness(t, 1<<20)
 	h.add("whole", 1)

@@ -70,8 +70,8 @@ func (r *Requests) Collect(to chan<- prometheus.Metric) {
 	}
 }
 
-// read settles which routes have series, and brings their totals up to date. The totals are
-// those of every request that was taken before. The caller holds collecting.
+// read settles which routes have series, and brings their totals up to date. The totals include
+// every request that was taken before. The caller holds collecting.
 func (r *Requests) read(routes Routes) (ended [accesslog.Abandoned + 1]uint64, all []*series, delay float64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

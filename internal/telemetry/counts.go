@@ -68,7 +68,7 @@ func (c *counts) moveTo(to *counts) {
 	c.upstreamTook.moveTo(&to.upstreamTook)
 }
 
-// move adds the numbers of from to those of to, and sets them to 0.
+// move adds the numbers of from to the numbers of to, and sets from to 0.
 func move(from, to []uint64) {
 	for i, n := range from {
 		to[i] += n

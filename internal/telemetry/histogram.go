@@ -56,7 +56,7 @@ func newScale() *scale {
 // order as f.
 func fraction(f float64) uint64 { return math.Float64bits(f) & (1<<52 - 1) }
 
-// native returns the index of the octave of d nanoseconds, and that of the bucket in it.
+// native returns the index of the octave of d nanoseconds, and the index of the bucket in it.
 func (s *scale) native(d int64) (octave, bucket int) {
 	f := float64(d) * 1e-9
 	exponent, part := int(math.Float64bits(f)>>52)-1023, fraction(f)

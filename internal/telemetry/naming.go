@@ -49,11 +49,11 @@ const (
 	// replaceOneIn.
 	leastLead    = 60
 	replaceOneIn = 16
-	// One line in replaceLines is only for routes that replace others, but at least those of one.
+	// One line in replaceLines is only for routes that replace others, but at least the lines of one route.
 	replaceLines = 16
 
-	// maxNoted is the number of waiting routes that are noted for all accounts together,
-	// leastNoted that of an account among many.
+	// maxNoted is the number of waiting routes that are noted for all accounts together, and
+	// leastNoted the number for an account among many.
 	maxNoted   = 8192
 	leastNoted = 8
 )
@@ -283,9 +283,9 @@ func (s *series) busier(than *series) int {
 	return cmp.Or(cmp.Compare(s.rate, than.rate), than.since.Compare(s.since), bytes.Compare(than.key.route[:], s.key.route[:]))
 }
 
-// nameBusiest gives names to the routes with the most traffic that wait for one, those of
-// accounts with few names first, and makes room for the others: at the cost of the account
-// with the most lines, or else of a route with less traffic.
+// nameBusiest gives names to the routes with the most traffic that wait for one, first to routes of
+// accounts with few names, and makes room for the others: at the cost of the account with the most
+// lines, or else of a route with less traffic.
 func (r *Requests) nameBusiest(routes Routes, now time.Time) {
 	coming := 0 // lines that become free, for which nobody waits yet
 	for _, s := range r.leaving {

@@ -108,7 +108,7 @@ func TestLinesOfScrapeAreBounded(t *testing.T) {
 		h := newNamingHarness(t, lines)
 		check := func(what string) {
 			h.scrape(t)
-			if most := lines - reservedLines + 2*mostLines + 30; h.lines > most { // 30 are those of results and comments
+			if most := lines - reservedLines + 2*mostLines + 30; h.lines > most { // 30 lines are results and comments
 				t.Errorf("%s: got %d lines, want at most %d", what, h.lines, most)
 			}
 		}
@@ -260,8 +260,8 @@ func TestAccountsShareSeries(t *testing.T) {
 	}
 }
 
-// Guarantee: memory is bounded also if nobody scrapes: that of the series, and that of the
-// routes that wait for a name.
+// Guarantee: the memory of the series, and of the routes that wait for a name, is bounded also if
+// nobody scrapes.
 func TestNamesAreBoundedWithoutScrapes(t *testing.T) {
 	h := newNamingHarness(t, DefaultLines)
 	for i := range 60_000 {

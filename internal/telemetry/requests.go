@@ -24,8 +24,8 @@ type Routes interface {
 type RequestsConfig struct {
 	// Routes returns the current configuration. Required.
 	Routes func() Routes
-	// MaxLines is the largest number of lines of a scrape, those of all other metrics of
-	// the server included, from LeastLines to MostLines. 0 means DefaultLines.
+	// MaxLines is the largest number of lines of a scrape, including all other metrics of the
+	// server, from LeastLines to MostLines. 0 means DefaultLines.
 	MaxLines int
 	// Sync is called at each scrape and returns after every request that has ended
 	// was passed to Take, as accesslog.Collector.Sync does. If it is nil, a scrape
@@ -79,8 +79,8 @@ type route struct{ account, gateway, route [16]byte }
 // seriesKey identifies a series.
 type seriesKey struct {
 	gateway, route [16]byte
-	// other says that the series counts the routes of the gateway that have none of their
-	// own, or, with a zero gateway, those of all gateways without such a series.
+	// other says that the series counts the routes of the gateway without a series of their own,
+	// or, with a zero gateway, the routes of all gateways without such a series.
 	other bool
 }
 

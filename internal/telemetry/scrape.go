@@ -72,7 +72,7 @@ func (s *scrapes) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		respond(w, http.StatusInternalServerError, "the metrics have more than 32 MiB: reduce --metrics-max-series\n")
 		return
 	}
-	// Not every writer has deadlines; that of a server has.
+	// Not every writer has deadlines; a server's writer has.
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(sendTimeout))
 	for name, values := range one.header {
 		w.Header()[name] = values

@@ -88,7 +88,7 @@ func (againError) Temporary() bool { return true }
 // not be empty.
 //
 // n is 0 without an error if nothing is there. more is set if the owner must call again before
-// it waits for the socket. The errors are those of t.Read: io.EOF at the end of the stream,
+// it waits for the socket. The errors are the same as from t.Read: io.EOF at the end of the stream,
 // with or without an alert before it, and io.ErrUnexpectedEOF within a record.
 //
 // What t sends meanwhile is collected, including what other goroutines write. After each call the

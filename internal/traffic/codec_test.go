@@ -6,7 +6,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// identifier returns the identifier number n; that of 0 is zero.
+// identifier returns the identifier number n; for 0 it is zero.
 func identifier(n int) (u [16]byte) {
 	if n > 0 {
 		u[0], u[1], u[15] = byte(n>>8), byte(n), 7

@@ -38,7 +38,7 @@ type Change struct {
 	// Global are the global limits. If they are equal, neither is replayed. Otherwise Routes must
 	// have every route of the gateway.
 	Global [sides]ratelimit.Config
-	// Buckets has the bucket of each key that shares that of another key.
+	// Buckets has the bucket of each key that shares its bucket with another key.
 	Buckets map[[16]byte][16]byte
 }
 
@@ -47,8 +47,8 @@ type ChangedRoute struct {
 	ID [16]byte
 	// Limits are the limits, by their indexes in Change.Limits, that each request has to pass. No
 	// index may be on both sides. After a change there may be several, if a request can come
-	// to one of several routes: no more requests pass all of their limits than would pass those
-	// of the routes that they come to.
+	// to one of several routes: no more requests pass all of their limits than would pass the
+	// limits of the routes that they come to.
 	Limits [sides][]int32
 	// Lost is set if the change would refuse every request before any limit is checked.
 	Lost bool
@@ -232,7 +232,7 @@ func (r *effectReplay) number(key [16]byte) (uint32, error) {
 	return n, nil
 }
 
-// arrivals adds the points of a chunk of part Seconds, and replays those of the minute before.
+// arrivals adds the points of a chunk of part Seconds, and replays the points of the minute before.
 func (r *effectReplay) arrivals(ctx context.Context, c *Chunk) error {
 	if c.Start != r.minute {
 		if err := r.play(ctx); err != nil {
@@ -399,8 +399,8 @@ func (r *effectReplay) playGlobal(ctx context.Context, side Side) error {
 	})
 }
 
-// each sorts the entries, and calls f for those of each second, limit and bucket. at is the Unix
-// second.
+// each sorts the entries, and calls f once for each second, limit and bucket, with its entries. at
+// is the Unix second.
 func (r *effectReplay) each(ctx context.Context, f func(order uint64, at int64, points []entryOfLimit) error) error {
 	slices.SortFunc(r.entries, func(a, b entryOfLimit) int {
 		if a.order != b.order {

@@ -8,7 +8,7 @@ import (
 	"github.com/keygate/keygate/internal/id"
 )
 
-// The retention of the counts of each tier, and of those of single seconds.
+// The retention of the counts of each tier, and of the counts of single seconds.
 const (
 	MinutesKept = 48 * time.Hour
 	HoursKept   = 35 * 24 * time.Hour

@@ -18,8 +18,8 @@ type What struct {
 	// the limit applies to. Zero fields do not filter.
 	Flow
 	Limit ratelimit.Config
-	// Buckets has the bucket of each key that shares that of another key, for
-	// example after a rotation.
+	// Buckets has the bucket of each key that shares its bucket with another key, for example after
+	// a rotation.
 	Buckets map[[16]byte][16]byte
 }
 

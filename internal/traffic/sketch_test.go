@@ -25,7 +25,7 @@ func near(ms float64, ns int64) bool {
 	return math.Abs(ms*1e6-math.Min(float64(ns), longest)) <= math.Max(math.Min(float64(ns), longest)/128, 32.001) || float64(ns) > longest && ms*1e6 > longest*127/128
 }
 
-// Guarantee: the quantiles of merged sketches differ from those of all durations by at most
+// Guarantee: the quantiles of merged sketches differ from the quantiles of all durations by at most
 // 1/128, also if the sketches were encoded and decoded.
 func TestQuantilesAreNear(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

@@ -133,10 +133,10 @@ type Maintenance interface {
 	TrafficBacklog(ctx context.Context, t Tier, s State, before int64, limit int) ([]Backlog, error)
 	// TrafficChunks calls f for each of the chunks, in order, as ReadTraffic does.
 	TrafficChunks(ctx context.Context, seqs []int64, f func(*Chunk) error) error
-	// ReplaceTraffic adds chunks and, in the same transaction, removes the chunks of
-	// gone and sets the state of those of moved. If one of them does not exist, or has
-	// the state to or a later one already, it changes nothing and returns
-	// fault.Conflict: another node has merged it or added it to the next tier.
+	// ReplaceTraffic adds chunks and, in the same transaction, removes the chunks in gone and sets
+	// the state of the chunks in moved. If one of them does not exist, or has the state to or a
+	// later one already, it changes nothing and returns fault.Conflict: another node has merged it
+	// or added it to the next tier.
 	ReplaceTraffic(ctx context.Context, gone, moved []int64, to State, added []Chunk) error
 	// TrimTraffic removes up to limit Rolled chunks whose interval starts before the
 	// Unix second. more is whether there may be others.

@@ -34,8 +34,8 @@ const maxGroups = 250_000
 
 // Top adds up the counts of each group of q over its whole time, and returns the limit groups with the
 // greatest numbers of the given order, the greatest first. Groups without any are left out; Start of the
-// rows is that of the first interval, and there are no latencies. The errors are those of Report, and
-// fault.ValidationFailed with the field since if there are more than 250,000 groups.
+// rows is the start of the first interval, and there are no latencies. The errors are the same as from
+// Report, and fault.ValidationFailed with the field since if there are more than 250,000 groups.
 func Top(ctx context.Context, store ChunkReader, accountID string, q Query, by Order, limit int, now time.Time) ([]Total, error) {
 	p, err := newQuery(accountID, q, now)
 	if err != nil || p.nothing {

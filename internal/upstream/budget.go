@@ -92,8 +92,8 @@ func (b *budget) inUse() int64 {
 	return b.used
 }
 
-// takeForDial takes the descriptors of a dial. If too few are free, it closes idle
-// connections, first those of the same account.
+// takeForDial takes the descriptors of a dial. If too few are free, it closes idle connections,
+// first of the same account.
 func (p *Pools) takeForDial(s *spender) error {
 	b := &p.budget
 	if b.take(s, dialCost) {

@@ -80,8 +80,8 @@ func (i *issuer) client(name string, validity time.Duration) unique.Handle[[2]st
 	return unique.Make([2]string{pemOf(cert), string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}))})
 }
 
-// Guarantee: an upstream that asks for a client certificate gets that of the origin and
-// never another. If it refuses it (none, expired, another issuer), it is unreachable.
+// Guarantee: an upstream that asks for a client certificate gets the certificate of the origin and
+// never another. An upstream that refuses it (none, expired, another issuer) is unreachable.
 func TestClientCertificate(t *testing.T) {
 	for _, version := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
 		for _, proto := range []string{"HTTP/1.1", "HTTP/2.0"} {

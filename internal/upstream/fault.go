@@ -23,6 +23,10 @@ var (
 // descriptor left, the error is a 503.
 func Unreachable(cause error) *fault.Error {
 	e := &fault.Error{Code: fault.UpstreamUnreachable, Err: cause}
+	if errors.Is(cause, errNoRoom) {
+		e.Code, e.Message = fault.Unavailable, "requests under way use too many former settings of connections to upstreams: try again later"
+		return e
+	}
 	switch ReasonOf(cause) {
 	case accesslog.NoDescriptors:
 		e.Code, e.Message = fault.Unavailable, "the gateway has no free file descriptor for a connection to the upstream: try again later"

@@ -235,8 +235,8 @@ func (p *H1Pool) connect(ctx context.Context, deadline time.Time, secure bool) (
 	}
 }
 
-// isTimeout reports whether err is that of a wait that has reached its deadline. The net package's own error
-// comes if the deadline of the socket is noticed before that of the context.
+// isTimeout reports whether err says that a wait has reached its deadline. The net package's own error comes
+// if the socket's deadline is noticed before the context's.
 func isTimeout(err error) bool {
 	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded)
 }

@@ -61,6 +61,9 @@ func (p *Pools) Plain(o Origin) (*H1Pool, error) {
 	if o.Scheme != "http" {
 		return nil, fmt.Errorf("connect to %s: plain connections need scheme http, not %q", o.Host, o.Scheme)
 	}
+	if err := p.makeRoom(&o); err != nil {
+		return nil, err
+	}
 	pool := newH1Pool(p, o, "80")
 	if !p.startSweeping() {
 		pool.draining.Store(true)
@@ -105,14 +108,20 @@ func (p *Pools) sweep() {
 		return true
 	})
 	p.sweepMultiplexed(now)
+	p.making.Lock()
+	defer p.making.Unlock()
+	p.weights.sweep()
 }
 
 // forget removes a pool from p and drains it. The caller holds p.making.
 func (p *Pools) forget(pool *H1Pool) {
-	p.h1State.pools.CompareAndDelete(pool.origin, pool)
+	known := p.h1State.pools.CompareAndDelete(pool.origin, pool)
 	pool.forgotten.Store(true)
 	pool.draining.Store(true)
 	pool.CloseIdle()
+	if known {
+		p.weights.leave(&pool.origin, func() bool { return pool.open.Load() == 0 })
+	}
 }
 
 // closePlain stops the sweeper and closes idle connections, now and as they become idle.

@@ -110,8 +110,8 @@ func (e *exchanger) again(pool *H1Pool) error {
 	return err
 }
 
-// BenchmarkH1Conn shows the costs of a small exchange over a kept connection, those of the server on
-// the same machine included.
+// BenchmarkH1Conn shows the costs of a small exchange over a kept connection, including the server's
+// on the same machine.
 func BenchmarkH1Conn(b *testing.B) {
 	run := func(b *testing.B, pool *H1Pool) {
 		c, err := pool.Acquire(b.Context(), time.Time{}, nil)

@@ -51,7 +51,7 @@ const maxH2Conns = 64
 // HTTP/1.1, the connection goes to own, and Open returns ErrNoHTTP2 for the maximum age of a
 // connection. Then the server is asked again.
 //
-// Locks: mu comes before that of a connection.
+// Locks: mu comes before the lock of a connection.
 type H2Pool struct {
 	owner  *Pools
 	origin Origin
@@ -96,6 +96,9 @@ func (p *Pools) Multiplexed(o Origin) (*H2Pool, error) {
 	}
 	pool, err := newH2Pool(p, o)
 	if err != nil {
+		return nil, err
+	}
+	if err := p.makeRoom(&o); err != nil {
 		return nil, err
 	}
 	if !p.startSweeping() {
@@ -151,8 +154,8 @@ type Confirmer interface {
 // H2Request is a request that opens a stream.
 type H2Request struct {
 	Exchange H2Exchange
-	// Confirm is asked directly before the stream is opened. Its error is that of Open. Nil means
-	// that the request may be sent.
+	// Confirm is asked directly before the stream is opened. Open returns its error. Nil means that
+	// the request may be sent.
 	Confirm Confirmer
 	Head    bool // the method is HEAD, so the response has no body
 	// Body is the beginning of the body. As much of it as http2.MaxFrame and the server's windows
@@ -197,10 +200,9 @@ func (p *H2Pool) TryOpenLater(s *H2Stream, r H2Request) Flusher {
 // it, it waits in the FIFO queue until there is room or a new connection. It gives up at the
 // deadline, unless that is zero, and when ctx ends.
 //
-// The error is ErrNoHTTP2, ErrNoConnect, that of ctx or of H2Request.Confirm, or a *fault.Error with the code
-// UpstreamUnreachable if the connection failed, or UpstreamTimeout if it was neither
-// established nor refused by the deadline, or no stream became free by then. Nothing of the
-// request was sent then.
+// The error is ErrNoHTTP2, ErrNoConnect, ctx.Err(), the error of H2Request.Confirm, or a *fault.Error with
+// the code UpstreamUnreachable if the connection failed, or UpstreamTimeout if it was neither established nor
+// refused by the deadline, or no stream became free by then. Nothing of the request was sent then.
 func (p *H2Pool) Open(ctx context.Context, deadline time.Time, s *H2Stream, r H2Request) error {
 	if p.TryOpen(s, r) {
 		return nil

@@ -63,7 +63,7 @@ func script(t testing.TB, conns ...func(s *scripted)) Origin {
 // flush sends the output.
 func (s *scripted) flush() { _, _ = s.net.Write(s.Take(nil)) }
 
-// next returns the next request, or another event but those of windows and settings. The
+// next returns the next request, or another event that is not about windows or settings. The
 // connection has ended if its Kind is 0.
 func (s *scripted) next() (ev http2.Event) {
 	for {

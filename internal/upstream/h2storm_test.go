@@ -71,7 +71,7 @@ func storm(t *testing.T, pools *Pools, pool *H2Pool, workers, rounds int) (well 
 }
 
 // Guarantee: under storms of requests that are sent, held, given up and reset at once, every
-// exchange ends, every response is whole and that of its request, and nothing is left.
+// exchange ends, every response is whole and belongs to its request, and nothing is left.
 func TestMultiplexedStorm(t *testing.T) {
 	for _, kind := range serverKinds {
 		t.Run(kind, func(t *testing.T) {
@@ -245,8 +245,8 @@ func TestMultiplexedAllocations(t *testing.T) {
 	}
 }
 
-// BenchmarkMultiplexed shows the costs of an exchange of 64 bytes each way with trailers,
-// those of the server on the same machine included.
+// BenchmarkMultiplexed shows the costs of an exchange of 64 bytes each way with trailers, including
+// the server's on the same machine.
 func BenchmarkMultiplexed(b *testing.B) {
 	for _, at := range []int{1, 8, 64} {
 		b.Run(fmt.Sprintf("streams=%d", at), func(b *testing.B) {

@@ -37,8 +37,8 @@ type H2Exchange interface {
 	TakeTrailers(t *http2.TrailerFields)
 	// Settle is called on the reader after calls of the methods that begin with Take, when
 	// nothing more has arrived for now. over means that request and response have both
-	// ended. The exchange is over then, and may use its memory and that of the stream again from
-	// within the call.
+	// ended. The exchange is over then, and the owner may reuse the memory of the exchange and of
+	// the stream from within the call.
 	//
 	// When the reader has passed on everything that has arrived, it calls Flush of the result
 	// unless that is nil.
@@ -122,8 +122,8 @@ func (s *H2Stream) SendData(b []byte, end bool) (n int, ok bool) {
 }
 
 // Send is SendData for goroutines: it blocks until it has sent all of b or ctx ends. The error is
-// that of ctx, or io.ErrClosedPipe if nothing more can be sent. Only one goroutine may call it
-// at a time, and not together with SendData.
+// ctx.Err(), or io.ErrClosedPipe if nothing more can be sent. Only one goroutine may call it at a
+// time, and not together with SendData.
 func (s *H2Stream) Send(ctx context.Context, b []byte, end bool) error {
 	c := s.conn
 	for {

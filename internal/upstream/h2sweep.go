@@ -32,10 +32,13 @@ func (p *Pools) sweepMultiplexed(now int64) {
 
 // forgetMultiplexed removes a pool from p and drains it. The caller holds p.making.
 func (p *Pools) forgetMultiplexed(pool *H2Pool) {
-	p.h2State.pools.CompareAndDelete(pool.origin, pool)
+	known := p.h2State.pools.CompareAndDelete(pool.origin, pool)
 	pool.forgotten.Store(true)
 	pool.own.forgotten.Store(true)
 	pool.drain()
+	if known {
+		p.weights.leave(&pool.origin, pool.unused)
+	}
 }
 
 // closeMultiplexed closes idle connections, now and as they become idle.

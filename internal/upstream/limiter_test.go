@@ -294,7 +294,7 @@ func TestLimitIsPerGateway(t *testing.T) {
 }
 
 // Guarantee: when a gateway gets a new limit, its idle connections under the old one are
-// closed. Those of other gateways stay.
+// closed. Connections of other gateways stay.
 func TestChangedLimitClosesIdleConnections(t *testing.T) {
 	for _, scheme := range []string{"http", "https", "h2", "h2c"} {
 		t.Run(scheme, func(t *testing.T) {

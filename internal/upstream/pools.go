@@ -90,7 +90,8 @@ type Pools struct {
 
 	now func() time.Duration // the time since the start, by a monotonic clock, for the age of connections
 
-	making sync.Mutex // held to add or remove a pool
+	making  sync.Mutex // held to add or remove a pool
+	weights weights
 }
 
 // NewPools returns a Pools without any pool. The only error is a missing Config.Guard.
@@ -103,7 +104,7 @@ func NewPools(cfg Config) (*Pools, error) {
 	setDefault(&cfg.Retain, 5*time.Minute)
 	setDefault(&cfg.IdleTimeout, 90*time.Second)
 	setDefault(&cfg.MaxConnAge, 5*time.Minute)
-	p := &Pools{cfg: cfg, budget: budget{max: int64(cfg.MaxDescriptors)}}
+	p := &Pools{cfg: cfg, budget: budget{max: int64(cfg.MaxDescriptors)}, weights: weights{max: maxAccountWeight}}
 	p.h1State.init()
 	start := time.Now()
 	p.h2State.start = start

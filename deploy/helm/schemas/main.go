@@ -20,7 +20,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// The modules. Their versions are those of the API that the chart is checked against.
+// The modules. Their versions are the API versions that the chart is checked against.
 const (
 	kubernetes = "k8s.io/kubernetes@v1.37.0"
 	prometheus = "github.com/prometheus-operator/prometheus-operator@v0.85.0"

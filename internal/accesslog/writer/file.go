@@ -115,8 +115,8 @@ func (f *file) Close() error {
 	return err
 }
 
-// stream is an output that is not a file. Write appends whole lines; after an error in the
-// middle of a line, the next write begins a new one.
+// stream is an output that is not a file. Write appends whole lines; after an error in the middle
+// of a line, the next write begins a new line.
 type stream struct {
 	to     io.Writer
 	broken bool

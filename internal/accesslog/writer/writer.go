@@ -43,8 +43,8 @@ type Config struct {
 	Keep int
 	// MaxHeld bounds the bytes of the lines that wait to be written.
 	MaxHeld int
-	// Log receives a line when lines begin to be lost, and one when that has ended. Nil
-	// discards them.
+	// Log receives a line when lines of the access log begin to be lost, and another when this has
+	// ended. Nil discards them.
 	Log *slog.Logger
 }
 
@@ -146,8 +146,8 @@ func (w *Writer) Start(context.Context) error {
 	return nil
 }
 
-// Stop writes the lines that wait, and closes the file. It returns an error if the output
-// has not accepted them after two seconds, or if ctx ends first; they are lost then.
+// Stop writes the lines that wait, and closes the file. If the output has not accepted them after
+// two seconds, or ctx ends first, they are lost and Stop returns an error.
 func (w *Writer) Stop(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, stopTime)
 	defer cancel()

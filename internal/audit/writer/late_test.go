@@ -133,7 +133,7 @@ func TestFailingStoreIsTriedOncePerPeriod(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := &slowStore{takes: takes, fails: true}
 				records := feed(t, s, 1)
-				for i := 1; i < len(s.starts)-2; i++ { // the last two are those of Stop: what failed, and what came since
+				for i := 1; i < len(s.starts)-2; i++ { // the last two writes are Stop's: what failed, and what came since
 					if pause := s.starts[i].Sub(s.starts[i-1]) - takes; pause < DefaultPeriod {
 						t.Errorf("write %d began %s after the failure of the one before, want at least %s", i, pause, DefaultPeriod)
 					}

@@ -16,12 +16,12 @@ import (
 // wait only briefly for it.
 const sealBlocks = 8
 
-// sealManaged is the maximum number of management records that one transaction seals. Each is a row that it deletes, for
-// which changes of all accounts wait.
+// sealManaged is the maximum number of management records that one transaction seals. Each is a row to delete, and
+// changes of all accounts wait meanwhile.
 const sealManaged = 1500
 
-// sealTexts is the size of texts, in bytes, from which a block is full: long paths and
-// diffs fill a block early.
+// sealTexts is the size of texts, in bytes, at which a block is full, because long paths and diffs
+// fill a block early.
 const sealTexts = 4 << 20
 
 // seal seals the open end of an account's log: everything, or only full blocks.
@@ -33,8 +33,8 @@ func (w *Writer) seal(ctx context.Context, accountID string, everything bool) er
 	}
 }
 
-// sealSome is one transaction of seal. more is whether there is more to seal. If another node
-// seals the same records meanwhile, it seals what is left.
+// sealSome is one transaction of seal. more says that there is more to seal. If another node seals
+// the same records meanwhile, sealSome seals the rest.
 func (w *Writer) sealSome(ctx context.Context, accountID string, everything bool) (more bool, err error) {
 	for range sealTries {
 		if more, err = w.trySeal(ctx, accountID, everything); fault.CodeOf(err) != fault.Conflict {
@@ -44,7 +44,7 @@ func (w *Writer) sealSome(ctx context.Context, accountID string, everything bool
 	return more, err
 }
 
-// sealTries is how often a transaction is tried that seals while other nodes seal the same log.
+// sealTries is how often a sealing transaction is tried while other nodes seal the same log.
 const sealTries = 10
 
 func (w *Writer) trySeal(ctx context.Context, accountID string, everything bool) (more bool, err error) {
@@ -137,8 +137,8 @@ func (s *sealing) full() bool {
 	return len(s.seal.Blocks) == sealBlocks || len(s.seal.Managed) == sealManaged
 }
 
-// gatherBlock gathers chunks for one block, in order. whole is whether the block is full,
-// and lost the number of records in damaged chunks.
+// gatherBlock gathers chunks for one block, in order. whole says that the block is full; lost is
+// the number of records in damaged chunks.
 func (s *sealing) gatherBlock() (t *audit.Table, whole bool, lost int, err error) {
 	t, from := s.table, s.chunks
 	t.Reset()
@@ -195,7 +195,7 @@ func (s *sealing) block(t *audit.Table) error {
 	b.Seal()
 	s.seal.Blocks = append(s.seal.Blocks, b)
 	s.seal.Summaries = append(s.seal.Summaries, t.Summary(b.Number))
-	runtime.Gosched() // let requests run that have waited for this core for a millisecond
+	runtime.Gosched() // let requests run that wait for this core
 	return nil
 }
 
@@ -264,8 +264,8 @@ func (w *Writer) Maintain(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// due returns the accounts with something to seal, and whether all of it is: because of its age, or because of
-// its management records.
+// due returns the accounts with something to seal, and for each whether everything in its open end is to be
+// sealed, because of its age or of its management records.
 func (w *Writer) due(ctx context.Context, now time.Time) (map[string]bool, error) {
 	if err := w.lock(ctx); err != nil {
 		return nil, err
@@ -309,8 +309,8 @@ func (w *Writer) trim(ctx context.Context, now time.Time) error {
 	}
 }
 
-// logHeads logs the head of each chain that has grown. A copy of the log elsewhere can
-// prove by the heads that nothing was changed.
+// logHeads logs the head of each chain that has grown. If the log of the server is kept elsewhere,
+// the heads prove that nothing was changed.
 func (w *Writer) logHeads(ctx context.Context) error {
 	chains, err := w.cfg.Keeper.AuditChains(ctx)
 	if err != nil {

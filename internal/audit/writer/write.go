@@ -23,8 +23,8 @@ const (
 	// records does not wait, so that its open end stays cheap to read.
 	sealPause  = 500 * time.Millisecond
 	sealAnyway = 4 * audit.RunRecords
-	// joinFrom is the number of chunks from which an open end is rewritten as one
-	// chunk, so that it stays cheap to read if records come one by one.
+	// joinFrom is the number of chunks at which an open end is rewritten as one chunk, so that it
+	// stays cheap to read when records come one by one.
 	joinFrom = 64
 	// stepBack is how far the wall clock may go back between two writes before the
 	// earlier records are sealed, because the records of a block are sorted by time.
@@ -57,8 +57,8 @@ func (w *Writer) Start(ctx context.Context) error {
 	return nil
 }
 
-// run writes until ctx ends. A write is due a period after the last one took the records from
-// memory, and not after it has ended: what was taken since then is at most a period old, however
+// run writes until ctx ends. A write is due a period after the last write took the records from
+// memory, not after it has ended, so that records taken since are at most a period old, however
 // long the store took. If the store fails, it is tried again a period later.
 func (w *Writer) run(ctx context.Context) {
 	for ctx.Err() == nil {
@@ -176,7 +176,7 @@ func (w *Writer) complain(err error, message string) {
 // flush writes the records in memory. The caller holds writeLock.
 func (w *Writer) flush(ctx context.Context) error {
 	now := w.cfg.Now()
-	// Without Round, Sub would go by the monotonic clock, which never goes back.
+	// Round drops the monotonic reading, by which Sub would never see the clock go back.
 	if back := w.last.Round(0).Sub(now.Round(0)); back > stepBack {
 		w.cfg.Log.Warn("the clock went back; sealing the audit log up to now to keep its order", "by", back.String())
 		w.complain(w.sealAll(ctx), "sealing the audit log failed")
@@ -191,8 +191,8 @@ func (w *Writer) flush(ctx context.Context) error {
 	return nil
 }
 
-// send writes the open batch, which the store may have already, or a new one of all that is to be
-// written.
+// send writes the open batch, which the store may have already, or else a new batch of everything
+// that is to be written.
 func (w *Writer) send(ctx context.Context) error {
 	batch, isNew := w.batches.Open()
 	s := &w.sending

@@ -28,13 +28,13 @@ import (
 // Store stores open ends and blocks.
 type Store interface {
 	// AppendAuditChunks adds the chunks and management records of a batch to the open
-	// ends of their accounts' logs, in one transaction. A batch that the store has
-	// already, or a later one of its writer, changes nothing. accesslog.ErrSpooled says
-	// that it is added later.
+	// ends of their accounts' logs, in one transaction. If the store already has the batch, or a
+	// later batch of the same writer, nothing changes. The error accesslog.ErrSpooled says that the
+	// batch is added later.
 	AppendAuditChunks(ctx context.Context, batch accesslog.BatchID, chunks []audit.Chunk, records []*audit.Record) error
-	// JoinAuditChunks replaces the chunks of an account that have the identifiers gone
-	// with one, in the place of the last of them. If one of them does not exist, it
-	// changes nothing and returns fault.Conflict: another node has joined or sealed it.
+	// JoinAuditChunks replaces the chunks of an account with the identifiers gone by one chunk, at
+	// the position of the last of them. If a chunk does not exist, because another node has joined
+	// or sealed it, it changes nothing and returns fault.Conflict.
 	JoinAuditChunks(ctx context.Context, gone []int64, chunk audit.Chunk) error
 	AuditOpen(ctx context.Context, accountID string) (*audit.Open, error)
 	// SealAudit moves records from an open end to the chain, in one transaction. It
@@ -70,14 +70,14 @@ const (
 type Config struct {
 	Store  Store
 	Keeper Keeper
-	// OperatorID is the ID of the account default, which gets the records that
-	// belong to no account, such as those of unknown keys.
+	// OperatorID is the ID of the account default, which gets the records that belong to no
+	// account, such as records of unknown keys.
 	OperatorID string
 	// MaxBytes is the maximum size of the blocks of all accounts, in bytes. 0 means
 	// DefaultMaxBytes.
 	MaxBytes int64
-	// Period is the time between the starts of two writes, if the store takes no longer for one.
-	// 0 means DefaultPeriod.
+	// Period is the time between the starts of two writes, if a write takes no longer. 0 means
+	// DefaultPeriod.
 	Period time.Duration
 	// MaxHeld is the maximum size of the records in memory that are not yet written,
 	// in bytes. 0 means DefaultMaxHeld. Further records are lost and counted.
@@ -110,7 +110,7 @@ type Writer struct {
 	open      map[string]*audit.Waiting // the open end of each account; under writeLock
 	sealed    time.Time                 // time of the last write that sealed; under writeLock
 	last      time.Time                 // time of the last write; under writeLock
-	collected time.Time                 // the same on the system's clock, whatever Config.Now says; under writeLock
+	collected time.Time                 // the same by the system's clock, whatever Config.Now says; under writeLock
 	failed    time.Time                 // time at which a failure was last logged; under writeLock
 
 	// maintaining is held by Maintain, and locked before writeLock. It guards the fields below.
@@ -251,7 +251,7 @@ func (w *Writer) lose(in *intake, at time.Time) {
 	in.loss.add(loss{1, at, at})
 }
 
-// AddLost counts records that the Store had kept to add them later, and has lost. Whose they were is
+// AddLost counts records that the Store had kept to add them later, and has lost. Their accounts are
 // unknown, so the gap is shown in the log of the account default. at is the time of the gap.
 func (w *Writer) AddLost(records int, at time.Time) {
 	account, _ := id.Parse(id.Account, w.cfg.OperatorID)
@@ -268,8 +268,8 @@ func (w *Writer) Lost() uint64 {
 	return w.lost
 }
 
-// Unwritten returns the number of records that are in memory and not in the store. It
-// does not wait for a write that hangs, and returns 0 then.
+// Unwritten returns the number of records that are in memory and not in the store. If a write
+// hangs, it does not wait, and returns 0.
 func (w *Writer) Unwritten() (n int) {
 	select {
 	case w.writeLock <- struct{}{}:

@@ -47,7 +47,7 @@ type run struct {
 // the settings name one.
 func Run(ctx context.Context, cfg Config, signals chan os.Signal) (err error) {
 	r, settings := &run{cfg: cfg}, cfg.Settings
-	settings.AdminKey = "" // the demo shows its key, and must not show a real one
+	settings.AdminKey = "" // the demo prints its key, which must not be a real one
 	if settings.Origin("data-dir").Kind == config.Default {
 		var dir string
 		if dir, err = os.MkdirTemp("", "keygate-demo-"); err != nil {

@@ -15,23 +15,23 @@ import (
 	"github.com/keygate/keygate/internal/cli/terminal"
 )
 
-// demoHooks is the first path segment of the demo's webhook receiver, and demoBilling that of a
-// second one, which fails at times.
+// demoHooks is the first path segment of the demo's webhook receiver, and demoBilling the first
+// path segment of a second receiver, which fails at times.
 const (
 	demoHooks   = "keygate-demo"
 	demoBilling = "keygate-demo-billing"
 )
 
-// demoBackoff is the demo's waits between attempts unless they are set: short ones, so that a
-// delivery that fails has failed within a minute.
+// demoBackoff is the demo's waits between attempts unless they are set. They are short, so that a
+// failing delivery ends within a minute.
 const demoBackoff = "2s,5s,10s,20s"
 
-// billingRecovers is how long after an event the second receiver still fails for it. All attempts
-// with demoBackoff are made before, and a delivery that is sent again later succeeds.
+// billingRecovers is for how long after an event the second receiver fails for it. All attempts
+// with demoBackoff are made within this time, and a redelivery afterwards succeeds.
 const billingRecovers = time.Minute
 
 // registerDemo registers the demo's receivers as endpoints; billing is nil without sample traffic. It
-// deletes those that an earlier demo may have left in the same data directory.
+// deletes the endpoints that an earlier demo may have left in the same data directory.
 func registerDemo(ctx context.Context, api *client.Client, events []string, hooks, billing *receiver.Receiver) error {
 	for w, err := range api.Webhooks(ctx, client.ListOptions{}) {
 		if err != nil {
@@ -52,8 +52,8 @@ func registerDemo(ctx context.Context, api *client.Client, events []string, hook
 	return err
 }
 
-// handleBilling is the handler of the second receiver. It cannot take errors of the upstream
-// until some time has passed, and takes refused requests with the second attempt.
+// handleBilling is the handler of the second receiver. It fails for errors of the upstream until
+// some time has passed, and for refused requests at the first attempt.
 func handleBilling(_ context.Context, d *receiver.Delivery) (status int, body []byte) {
 	switch {
 	case d.Event.Type == "gateway.upstream_error" && time.Since(d.Event.CreatedAt) < billingRecovers:
@@ -65,7 +65,7 @@ func handleBilling(_ context.Context, d *receiver.Delivery) (status int, body []
 	}
 }
 
-// demoEventData is the part of the events' data that tells sample traffic from what the user does.
+// demoEventData is the part of the events' data that distinguishes sample traffic from what the user does.
 type demoEventData struct {
 	KeyID     string `json:"key_id"`
 	GatewayID string `json:"gateway_id"`
@@ -73,8 +73,8 @@ type demoEventData struct {
 	Revision  int    `json:"revision"`
 }
 
-// demoEvents prints each event that arrives on a line, except those of the sample traffic. Deliveries
-// block until begin is called.
+// demoEvents prints each event that arrives on a line, except events of the sample traffic.
+// Deliveries block until begin is called.
 type demoEvents struct {
 	out   io.Writer
 	data  bool                        // print the events' data too

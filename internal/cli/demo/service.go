@@ -98,8 +98,8 @@ func sampleInvoice(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// work takes as long as a service that works for the time usual on average, and at most 10 times that.
-// It ends early if the client has gone.
+// work waits as long as a service might work: usual on average, and at most 10 times as long. It ends
+// early if the client has hung up.
 func work(r *http.Request, usual time.Duration) {
 	factor := min(rand.ExpFloat64(), 10)
 	service.Wait(r.Context(), time.Duration(factor*float64(usual)))

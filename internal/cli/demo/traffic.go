@@ -39,7 +39,7 @@ const (
 	nightlyExport
 	partner
 	reporting
-	reportingNew // the key that replaces that of reporting
+	reportingNew // replaces the key reporting
 	oldScript
 	nobody // sends no key
 	callers
@@ -98,7 +98,7 @@ func newDemoScript() []demoCall {
 }
 
 // demoTraffic calls the demo's gateway until it is stopped, one call at a time, so that reports and
-// the dashboard have something to show. What comes of a call does not matter to it.
+// the dashboard have something to show. It ignores the result of a call.
 type demoTraffic struct {
 	url       string // of the data plane
 	gatewayID string
@@ -136,7 +136,7 @@ func newDemoTraffic(ctx context.Context, api *client.Client, g *client.Gateway, 
 // issue gives a key to the caller with the index i.
 func (t *demoTraffic) issue(ctx context.Context, api *client.Client, gatewayID string, i int) error {
 	c := &t.callers[i]
-	if c.scope == "" { // it has no key, or gets that of a rotation
+	if c.scope == "" { // it has no key, or gets the key of a rotation
 		return nil
 	}
 	in := client.CreateKeyRequest{Name: c.name, Owner: &c.owner, Scope: c.scope, GatewayID: &gatewayID}
@@ -169,11 +169,11 @@ func (t *demoTraffic) issue(ctx context.Context, api *client.Client, gatewayID s
 	return nil
 }
 
-// Start starts the traffic: first as often as the script says, so that there is something of each
-// kind at once, and then at random.
+// Start starts the traffic: first each call as often as the script says, so that there is something
+// of each kind at once, and then calls at random.
 func (t *demoTraffic) Start() error { return t.group.Start(t.run) }
 
-// Stop ends the traffic. It waits for the call in progress, which it breaks off.
+// Stop ends the traffic. It breaks off the call in progress, and waits for its end.
 func (t *demoTraffic) Stop(ctx context.Context) error {
 	defer t.client.CloseIdleConnections()
 	return t.group.Stop(ctx)
@@ -223,14 +223,14 @@ func (t *demoTraffic) choose() *demoCall {
 	panic("demo: the weights of the sample traffic do not add up")
 }
 
-// wait returns how long to wait for the next call, so that calls come like those of independent
+// wait returns how long to wait for the next call, so that calls come as if from independent
 // callers (a Poisson process), but at most 2 s apart.
 func (t *demoTraffic) wait(since time.Duration) time.Duration {
 	rate := demoCalls * (1 + math.Sin(2*math.Pi*since.Seconds()/demoWave.Seconds())/2)
 	return min(time.Duration(t.random.ExpFloat64()/rate*float64(time.Second)), 2*time.Second)
 }
 
-// call makes one call. Errors, such as those of a server that stops, are the sample traffic's own.
+// call makes one call. It ignores errors, such as a server that stops.
 func (t *demoTraffic) call(ctx context.Context, c *demoCall) {
 	path := c.path
 	if c.ids != 0 {

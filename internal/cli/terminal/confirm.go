@@ -73,8 +73,8 @@ func (c *Console) Answered(question string, accepted func(answer string) bool) e
 	return nil
 }
 
-// Destroyed says on standard error what a command destroyed. show prints the record that
-// the server returned; a table on a terminal would only repeat the sentence.
+// Destroyed says on standard error what a command destroyed. show prints the record that the server
+// returned. A table on a terminal is omitted, since it would only repeat the sentence.
 func (c *Console) Destroyed(verb, what string, show func() error) error {
 	if !c.ForPeople() || c.Width(c.Out) == 0 {
 		if err := show(); err != nil {

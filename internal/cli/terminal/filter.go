@@ -39,8 +39,8 @@ func CompileFilter(expr string) (*gojq.Code, error) {
 	return code, nil
 }
 
-// filterError returns an error that points at the byte at of an expression; -1 if the
-// place is not known.
+// filterError returns an error that points at the byte at of an expression; -1 means that the
+// position is unknown.
 func filterError(expr string, at int, err error) error {
 	if at < 0 {
 		return fmt.Errorf("--jq: %w in %s", err, Clean(expr))

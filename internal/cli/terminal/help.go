@@ -25,8 +25,8 @@ func Reflow(text string) string {
 	return b.String()
 }
 
-// Wrap breaks lines that are longer than 80 columns. It breaks an example so that a shell joins its lines again, and
-// goes on with any other line below the text that it explains.
+// Wrap breaks lines that are longer than 80 columns. It breaks an example so that a shell joins its lines again. Any
+// other line continues below the text that it explains.
 func Wrap(text string) string {
 	item := regexp.MustCompile(`^ +([0-9]+\. |[a-z-]+ +)?`)
 	var b strings.Builder
@@ -62,8 +62,8 @@ func Wrap(text string) string {
 	return b.String()
 }
 
-// lastSpace returns the index of the last space, followed by the rest of mark, behind the
-// indent that leaves at most width columns before it; -1 if there is none.
+// lastSpace returns the index of the last space behind the indent that is followed by the rest of
+// mark and has at most width columns before it; -1 if there is none.
 func lastSpace(line string, indent, width int, mark string) int {
 	last := -1
 	for i := range line {

@@ -59,7 +59,7 @@ func (c *Console) PrintRecord(record any, fields func() []Field) error {
 // PrintData writes a record or a list of records for programs.
 func (c *Console) PrintData(data any) error { return c.printIndented(data, "  ") }
 
-// PrintLine writes one of the records of a list that grows. JSON is on one line.
+// PrintLine writes one record of a list that grows. JSON is on one line.
 func (c *Console) PrintLine(record any) error { return c.printIndented(record, "") }
 
 func (c *Console) printIndented(data any, indent string) error {
@@ -170,9 +170,8 @@ func PrintList[T any](c *Console, limit int, records func(func(T, error) bool), 
 	return nil
 }
 
-// escapeControls makes JSON safe to print on a terminal and valid in YAML: characters that
-// are not printable, which it may have in strings, become escapes. None beyond U+FFFF
-// matters to either.
+// escapeControls makes JSON safe to print on a terminal and valid in YAML: characters in its
+// strings that are not printable become escapes. Characters beyond U+FFFF are safe in both.
 func escapeControls(data []byte) []byte {
 	var b bytes.Buffer
 	for _, r := range string(data) {

@@ -11,14 +11,14 @@ import (
 // Column is a column of a table.
 type Column struct {
 	Name  string
-	Rank  int  // 0: always shown; else, the columns of the highest rank are left out first if a table is too wide
+	Rank  int  // 0: always shown; otherwise, if a table is too wide, the columns of the highest rank are left out first
 	Flex  bool // its cells may be shortened
 	State bool // its cells are states, shown in colours
-	Least int  // width at least, in a table whose rows are written as they come
+	Least int  // least width, in a table whose rows are written as they come
 }
 
-// Widths to which flexible columns are shortened: to comfort while other columns can be left
-// out, to tight if none can.
+// Widths to which flexible columns are shortened: comfort while other columns can be left out,
+// tight if none can.
 const (
 	comfort = 16
 	tight   = 8
@@ -155,8 +155,8 @@ func (t *Table) excess(flexible int) int {
 	return total - t.width
 }
 
-// leaveOut leaves out the least important of those columns that may be left out. It
-// returns false if there is none.
+// leaveOut leaves out the least important of the columns that may be left out. It returns false if
+// there is none.
 func (t *Table) leaveOut(may func(i int) bool) bool {
 	least, rank := -1, 0
 	for i := range t.columns {
@@ -207,8 +207,8 @@ func (t *Table) clip() {
 	}
 }
 
-// measure returns what counts the cells of text on a terminal, whatever the locale: East
-// Asian characters are two wide.
+// measure returns the rules by which text is measured in cells of a terminal. They do not depend on
+// the locale: East Asian characters are two cells wide.
 func measure() *runewidth.Condition { return &runewidth.Condition{StrictEmojiNeutral: true} }
 
 // TextWidth returns the number of columns of a terminal that s takes.

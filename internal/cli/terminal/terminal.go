@@ -108,8 +108,8 @@ const (
 	ColourNever  = "never"
 )
 
-// Colours reports whether output to stream is coloured. With auto, that is so on terminals
-// that can show colours, unless NO_COLOR is set (https://no-color.org).
+// Colours reports whether output to stream is coloured. With auto, it is coloured on terminals that
+// can show colours, unless NO_COLOR is set (https://no-color.org).
 func (c *Console) Colours(stream io.Writer) bool {
 	switch c.Colour {
 	case ColourAlways:

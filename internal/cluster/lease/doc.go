@@ -15,17 +15,17 @@
 // A node admits only while it holds a lease, which is to say until TTL after the moment before the call
 // that brought its newest grant, by its own clock. A waiter answers a change when every row that has not
 // ended has applied it. It ends a row only when TTL and a margin have passed, by its own clock, since it
-// first saw the row's newest grant, and only by a write that changes nothing if the grant is not the
-// newest any more. So when a change is answered, no node admits without it: each has applied it, or its
-// lease has ended.
+// first saw the row's newest grant. The write that ends the row does nothing if the row has a newer
+// grant by then. So when a change is answered, no node admits without it: each node has applied it, or
+// its lease has ended.
 //
 // Nothing depends on the clock of the store, on two clocks showing the same time, or on how long a
 // message takes. It does depend on clocks that run equally fast, within [Expiry]'s margin, and that go on
 // while the machine is suspended.
 //
-// A Join locks mutations out and is told which change is the newest. Later changes wait for the node, and it does not
-// admit before it has applied that one. So it can join while changes go on: it need not have the newest one
-// at the moment of the Join.
+// A Join locks mutations out and returns which change is the newest. Later changes wait for the node, and the node
+// does not admit before it has applied this change. So a node can join while changes go on: it need not have the
+// newest change at the moment of the Join.
 //
 // # Positions
 //

@@ -21,7 +21,7 @@ type HolderConfig struct {
 	// Clock reads the node's clock.
 	Clock func() Instant
 	// Quick reads a clock for Held, which each request calls. It is never behind Clock, and ahead of it
-	// by no more than a few milliseconds. nil means Clock.
+	// by a few milliseconds at most. Nil means Clock.
 	Quick func() Instant
 	// Jitter returns a random number of at least 0 and below 1.
 	Jitter func() float64
@@ -64,7 +64,7 @@ func (h *Holder) Remaining() time.Duration {
 }
 
 // Next returns the call that is due, given the position that is in force on this node. If none is due, it
-// returns false and after how long to ask again; before that, a new position is a reason to ask.
+// returns false and after how long to call Next again; a new position is a reason to call it earlier.
 func (h *Holder) Next(applied Position) (c Call, wait time.Duration, due bool) {
 	h.use(applied)
 	now := h.cfg.Clock()
@@ -85,8 +85,8 @@ func (h *Holder) Next(applied Position) (c Call, wait time.Duration, due bool) {
 	return c, 0, true
 }
 
-// Answer takes the answer to a call. Done and Behind need nothing else. After OtherHistory the node must
-// read the configuration again. The only error is ErrNameInUse.
+// Answer takes the answer to a call. After Done and Behind, the caller has nothing else to do. After
+// OtherHistory the node must read the configuration again. The only error is ErrNameInUse.
 func (h *Holder) Answer(c Call, a Answer) error {
 	if c.Kind != Join && c.Epoch != h.epoch {
 		return nil // of a lease that was given up meanwhile
@@ -118,7 +118,7 @@ func (h *Holder) Answer(c Call, a Answer) error {
 	return nil
 }
 
-// use lets the lease be used if the position, which is in force, has all that was committed when it began.
+// use lets the lease be used if everything that was committed when it began is in force, as the position says.
 func (h *Holder) use(applied Position) {
 	if h.epoch == 0 || h.lacks.Number > applied.Number || h.lacks.Number == applied.Number && h.lacks != applied {
 		return

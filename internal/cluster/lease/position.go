@@ -12,7 +12,7 @@ type Position struct {
 type Boot [16]byte
 
 // Instant is a reading of a clock that never steps back and goes on while the machine is suspended, in
-// nanoseconds. Instants of two machines have nothing in common.
+// nanoseconds. Instants of different machines cannot be compared.
 type Instant int64
 
 // Add returns i plus d.
@@ -21,7 +21,7 @@ func (i Instant) Add(d time.Duration) Instant { return i + Instant(d) }
 // Sub returns the time from j to i.
 func (i Instant) Sub(j Instant) time.Duration { return time.Duration(i - j) }
 
-// Expiry returns how long a grant with the given TTL may be in use after somebody else has seen it, by
-// the clock of that somebody: the TTL, and a margin for clocks that run differently fast and for the
+// Expiry returns how long a grant with the given TTL may be in use after an observer has seen it, by
+// the observer's clock: the TTL, and a margin for clocks that run at different speeds and for the
 // moment between a node's last look at its lease and what it does next.
 func Expiry(ttl time.Duration) time.Duration { return ttl + 200*time.Millisecond + ttl/1000 }

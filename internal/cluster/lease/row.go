@@ -52,11 +52,12 @@ const (
 // Answer is the answer of the store to a Call.
 type Answer struct {
 	Result Result
-	Row    Row // after the call, if the result is Done, or that is in the way, if it is Occupied
+	Row    Row // if the result is Done, the row after the call; if it is Occupied, the row that is in the way
 	// Newest is the newest change when a Join was done. It must be in force on the node before the lease is
-	// used: those who wait for later changes wait for the node.
+	// used, because whoever waits for a later change also waits for the node.
 	Newest Position
-	// Time is the store's at some moment of the call, or the zero time if the store did not say it.
+	// Time is the time by the store's clock at some moment of the call, or the zero time if the store did not return
+	// it.
 	Time time.Time
 }
 
@@ -100,11 +101,11 @@ func (r *Row) Seen() Seen { return Seen{Node: r.Node, Epoch: r.Epoch, Grant: r.G
 type Log struct {
 	// Known is set if the log contains the position.
 	Known bool
-	// Newest is the newest change; only a Join needs it. The store keeps it so until the row is stored:
-	// it reads the log after it has locked out mutations, never before.
+	// Newest is the newest change; only a Join needs it. It stays the newest until the row is stored,
+	// because the store locks mutations out before it reads the log.
 	Newest Position
-	// Overdue is set if the change that follows it is older than a third of the TTL, by the store's
-	// clock.
+	// Overdue is set if the change after the node's position is older than a third of the TTL, by
+	// the store's clock.
 	Overdue bool
 }
 
@@ -190,8 +191,8 @@ func (r *Row) apply(p Position) {
 	}
 }
 
-// End returns r with its lease ended by a waiter that found its grant run out. It returns false, and
-// nothing is to be stored, if the row has another grant by now.
+// End returns r with its lease ended, for a waiter that found the grant run out. If the row has
+// another grant by now, it returns false, and nothing is to be stored.
 func (r *Row) End(s Seen) (Row, bool) {
 	if r.State != Live || r.Seen() != s {
 		return Row{}, false

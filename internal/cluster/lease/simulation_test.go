@@ -51,7 +51,7 @@ type simulation struct {
 	nameInUse  int
 	held, not  int // samples of nodes that could hold a lease
 
-	product bool            // the times are those of the product, and nodes are notified of changes
+	product bool            // the times are as in the product, and nodes are notified of changes
 	calls   int             // to the store, except for changes
 	took    []time.Duration // from each call for a change to its answer
 }

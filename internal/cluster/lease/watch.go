@@ -6,11 +6,11 @@ import "time"
 type View struct {
 	// Server names the server and its timeline.
 	Server string
-	// Settled is set if it is known that no lease is in use that this server never heard of: another one
-	// granted it, and lost it in a failover.
+	// Settled is set if it is known that no lease is in use that this server never heard of. Another
+	// server may have granted such a lease, and lost it in a failover.
 	Settled bool
 	Rows    []Row
-	// Unknown are those of the positions that were asked about which the change log does not contain.
+	// Unknown are the positions, of all that were asked about, that the change log does not contain.
 	Unknown []Position
 }
 
@@ -30,13 +30,13 @@ type sighting struct {
 	at Instant
 }
 
-// NewWatch returns a Watch that has seen nothing. ttl is that of this node's own lease, and clock reads
-// its clock.
+// NewWatch returns a Watch that has seen nothing. ttl is the TTL of this node's own lease, and clock
+// reads this node's clock.
 func NewWatch(ttl time.Duration, clock func() Instant) *Watch {
 	return &Watch{ttl: ttl, clock: clock, seen: map[string]sighting{}}
 }
 
-// Saw takes what was read. It must be called after the read, because it counts from now what is new.
+// Saw takes what was read. It must be called after the read, because it counts the time of new grants from now.
 func (w *Watch) Saw(v *View) {
 	now := w.clock()
 	switch {
@@ -63,7 +63,7 @@ func (w *Watch) Saw(v *View) {
 	}
 }
 
-// disrupt begins all counts anew, and waits for the leases that the server never heard of.
+// disrupt begins all counts of time anew, and waits for leases that the server never heard of.
 func (w *Watch) disrupt(v *View, now Instant) {
 	clear(w.seen)
 	longest := w.ttl
@@ -89,15 +89,16 @@ func (w *Watch) RanOut() []Seen {
 	return out
 }
 
-// Settled reports whether the server of the last read is to be recorded as settled, because one lease
-// was waited out on it.
+// Settled reports whether the server of the last read is to be recorded as settled, because the time
+// of a lease has passed on it.
 func (w *Watch) Settled() bool {
 	return w.view != nil && !w.view.Settled && w.clock() >= w.calm
 }
 
 // Confirmed reports whether the last read, which must have begun after the change was committed, shows
 // that no node admits without the change at p: every lease that has not ended is of a node that has
-// applied it. have is the number of these nodes, and of that of all with a lease.
+// applied it. have is the number of nodes that have applied the change, and of is the number of nodes
+// with a lease.
 func (w *Watch) Confirmed(p Position) (have, of int, ok bool) {
 	if w.view == nil {
 		return 0, 0, false

@@ -60,8 +60,8 @@ type Config struct {
 	Store  Store
 	Routes Routes
 	Wake   func() // called after events were written; nil does nothing
-	// Full reports whether so many events of an account wait for their deliveries to be written that no more may be
-	// raised. Nil means that none ever is.
+	// Full reports whether no more events of an account may be raised, because too many wait for their deliveries
+	// to be written. Nil means that more always may.
 	Full func(accountID string) bool
 	Now  func() time.Time // nil is time.Now
 	Log  *slog.Logger     // nil discards
@@ -140,6 +140,6 @@ func New(cfg Config) (*Detector, error) {
 // AddLost counts events that the store had kept to add them later, and has lost.
 func (d *Detector) AddLost(events int) { d.lost.Add(uint64(events)) }
 
-// Lost returns the number of breaches and errors that made no event because there was no
-// memory for them, or because too many events of their account waited.
+// Lost returns the number of breaches and errors without an event, because there was no memory for
+// them, or because too many events of their account waited.
 func (d *Detector) Lost() uint64 { return d.lost.Load() }

@@ -85,7 +85,7 @@ func (d *Detector) countBreach(e *accesslog.Entry) bool {
 	return true
 }
 
-// forget removes the counts of deleted routes, at most once in forgetEvery, and reports
+// forget removes the counts of deleted routes, at most once in each forgetEvery, and reports
 // whether there is room again. The caller holds mu.
 func (d *Detector) forget() bool {
 	now := d.cfg.Now()

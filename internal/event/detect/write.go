@@ -95,8 +95,8 @@ func (d *Detector) run(ctx context.Context) {
 	}
 }
 
-// workUnless returns the channel of new work, or nil after a failure, which waits for the
-// timer.
+// workUnless returns the channel of new work, or nil after a failure, after which only the timer
+// counts.
 func (d *Detector) workUnless(err error) <-chan struct{} {
 	if err != nil {
 		return nil
@@ -175,7 +175,7 @@ func (d *Detector) gather(last bool) ([]event.Event, error) {
 		if g == nil {
 			break
 		}
-		if g.data.Occurrences == 0 { // no errors for a second: the next one is a first error again
+		if g.data.Occurrences == 0 { // no errors for a second: the next error is a first error again
 			delete(d.groups, g.name)
 			continue
 		}

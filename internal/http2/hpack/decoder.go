@@ -54,8 +54,8 @@ type Tags struct {
 	static [staticLen + 1]uint16
 }
 
-// NewTags returns Tags that are computed by of, which must not change or keep its
-// arguments. What it returns may depend on nothing else.
+// NewTags returns Tags that are computed by of, which must not change or keep its arguments. Its
+// result must depend on them alone.
 func NewTags(of func(name, value []byte) uint16) *Tags {
 	t := &Tags{of: of}
 	for i := 1; i <= staticLen; i++ {
@@ -146,8 +146,8 @@ func (d *Decoder) Next(f *Field) bool {
 // in its argument, Rest decodes it first.
 func (d *Decoder) TooLarge() bool { return d.tooLarge }
 
-// Rest decodes the next field whatever the Limits, or reports that there is none. Of a field whose name and
-// value have more than limit bytes together, neither is in f.
+// Rest decodes the next field whatever the Limits, or reports that there is none. If name and value of a
+// field have more than limit bytes together, f has neither.
 func (d *Decoder) Rest(f *Field, limit int) bool {
 	for uint(d.pos) < uint(len(d.block)) {
 		switch c := d.block[d.pos]; {
@@ -179,9 +179,9 @@ func (d *Decoder) Rest(f *Field, limit int) bool {
 	return false
 }
 
-// Finish ends the block. What Next has not decoded is applied to the dynamic table, so a
-// caller may stop calling Next at any field. The error is nil, ErrTooLarge or a
-// CompressionError, which Finish returns for every further block too.
+// Finish ends the block. The rest of the block is applied to the dynamic table, so a caller may
+// stop calling Next at any field. The error is nil, ErrTooLarge or a CompressionError, which Finish
+// returns for every further block too.
 func (d *Decoder) Finish() error {
 	for d.pos < len(d.block) {
 		c := d.block[d.pos]

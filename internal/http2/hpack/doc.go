@@ -2,8 +2,8 @@
 // (HPACK, RFC 7541).
 //
 // Each direction of a connection has a dynamic table, which both sides keep in step. So
-// every header block must be decoded, in the order in which the blocks arrived, and every
-// block that was encoded must be sent.
+// every header block must be decoded, in the order in which the blocks arrived, and every encoded
+// block must be sent.
 //
 //	Decoder: a header block ─► fields, one at a time
 //	Encoder: fields ─► a header block, appended to a slice of the caller
@@ -18,6 +18,6 @@ package hpack
 // SETTINGS_HEADER_TABLE_SIZE, so a connection need not announce it.
 const TableSize = 4096
 
-// overhead is what an entry of the dynamic table counts besides its name and value
-// (RFC 7541, 4.1), and a field of a header list as well (RFC 9113, 6.5.2).
+// overhead is how many bytes an entry of the dynamic table counts in addition to its name and value
+// (RFC 7541, 4.1), as does a field of a header list (RFC 9113, 6.5.2).
 const overhead = 32

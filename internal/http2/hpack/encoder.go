@@ -9,11 +9,10 @@ import "bytes"
 //
 // Every block must be sent, in the order in which the blocks were encoded.
 //
-// A field goes into the dynamic table if its name is not in a table yet, or if it was
-// among the last fields that were not: fields that each message has with another value
-// do not displace those that stay the same. Secrets never go into it, so that nobody who
-// can add fields to the connection and measure the length of its blocks can guess them
-// (RFC 7541, 7.1).
+// A field goes into the dynamic table if its name is not in a table yet, or if the same field was
+// left out recently: so fields whose value differs in each message do not displace fields that stay
+// the same. Secrets never go into it, so that nobody who can add fields to the connection and
+// measure the length of its blocks can guess them (RFC 7541, 7.1).
 //
 // An Encoder must not be used by two goroutines at the same time.
 type Encoder struct {
@@ -26,12 +25,12 @@ type Encoder struct {
 	emptied bool       // the table was emptied, and the other side does not know yet
 }
 
-// longName is the length in bytes of a name that needs no memory of the heap for its case to
-// be lowered, which few names exceed.
+// longName is the length in bytes up to which a name is lowered without memory of the heap. Few
+// names exceed it.
 const longName = 128
 
-// shortCookie is the length in bytes of a cookie that is not short: its value is too long
-// to be guessed (RFC 7541, 7.1.3).
+// shortCookie is the length in bytes from which on a cookie is not short: its value is too long to
+// be guessed (RFC 7541, 7.1.3).
 const shortCookie = 20
 
 // The fields of the static table that are secrets.
@@ -43,9 +42,9 @@ const (
 )
 
 // NewEncoder returns an encoder with an empty dynamic table of TableSize, the size that
-// holds until the other side's settings say otherwise. The values of Authorization,
-// Proxy-Authorization, Set-Cookie and short ones of Cookie are secrets, and those of the
-// names given here in lower case, which must not be changed.
+// holds until the other side's settings say otherwise. Secrets are the values of Authorization,
+// Proxy-Authorization and Set-Cookie, short values of Cookie, and the values of secrets: names in
+// lower case, which the caller must not change.
 func NewEncoder(secrets []string) *Encoder {
 	return &Encoder{table: table{max: TableSize}, secrets: secrets}
 }
@@ -59,8 +58,8 @@ func (e *Encoder) SetTableSize(n uint32) {
 		return
 	case size > e.table.max && e.update:
 		// The next block has to say that the table was smaller in the meantime (RFC 7541,
-		// 4.2). It says 0: the decoder of x/net, and with it those of many Go programs,
-		// accepts a second update only if the table is empty.
+		// 4.2). It says 0, because the decoder of x/net, which many Go programs use, accepts a
+		// second update only if the table is empty.
 		e.table.evict(0)
 		e.emptied = true
 	}
@@ -68,8 +67,8 @@ func (e *Encoder) SetTableSize(n uint32) {
 	e.update = true
 }
 
-// Start begins a header block. It appends what the other side must know of the size of
-// the dynamic table.
+// Start begins a header block. It appends the changes of the dynamic table's size that the other
+// side must know.
 func (e *Encoder) Start(dst []byte) []byte {
 	if !e.update {
 		return dst
@@ -81,9 +80,9 @@ func (e *Encoder) Start(dst []byte) []byte {
 	return appendInteger(dst, 0x20, 5, e.table.max)
 }
 
-// Append appends a field. Its name is sent in lower case (RFC 9113, 8.2.1). With never,
-// the field is a secret, which must stay one on every hop (RFC 7541, 6.2.3); so it is if
-// Field.NeverIndexed is true where it came from.
+// Append appends a field. Its name is sent in lower case (RFC 9113, 8.2.1). never says that the
+// field is a secret, and must stay so on every hop (RFC 7541, 6.2.3), as Field.NeverIndexed did
+// when it was received.
 func (e *Encoder) Append(dst, name, value []byte, never bool) []byte {
 	for i, c := range name {
 		if 'A' <= c && c <= 'Z' {
@@ -93,7 +92,7 @@ func (e *Encoder) Append(dst, name, value []byte, never bool) []byte {
 	return e.append(dst, name, value, never)
 }
 
-// appendLowered is Append for a name whose first upper-case letter is at the given place.
+// appendLowered is Append for a name whose first upper-case letter is at the given index.
 func (e *Encoder) appendLowered(dst, name []byte, upper int, value []byte, never bool) []byte {
 	var short [longName]byte
 	lower := append(short[:0], name...)
@@ -162,8 +161,8 @@ func (e *Encoder) nameIndex(first int, hash uint64, name []byte) int {
 	return 0
 }
 
-// indexes reports whether a field that is in neither table goes into the dynamic table,
-// and notes it if not. A field that takes more than half of the table does not.
+// indexes reports whether a field that is in neither table goes into the dynamic table. If not, it
+// notes the field. A field that takes more than half of the table never goes into it.
 func (e *Encoder) indexes(nameIndex int, hash uint64, size int) bool {
 	if size > e.table.max/2 {
 		return false

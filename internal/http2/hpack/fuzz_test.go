@@ -71,10 +71,10 @@ func sizeUpdates(block []byte) (n int) {
 	return n
 }
 
-// Guarantee: this decoder and that of x/net accept and reject the same header blocks,
-// read the same fields in them and have the same dynamic table after them; and a decoder
-// whose limits are passed, or whose caller stops early, has that table too. They differ
-// only where x/net is laxer than RFC 7541, or stricter.
+// Guarantee: this decoder and x/net's accept and reject the same header blocks, read the same
+// fields in them and have the same dynamic table after them. So does a decoder whose limits are
+// exceeded, or whose caller stops early. They differ only where x/net is laxer than RFC 7541, or
+// stricter.
 func FuzzDecoder(f *testing.F) {
 	for _, s := range series {
 		var input []byte
@@ -183,7 +183,7 @@ func compareDecoders(t *testing.T, blocks [][]byte) int {
 	return len(blocks)
 }
 
-// Guarantee: this Huffman decoder and that of x/net accept the same and read the same.
+// Guarantee: this Huffman decoder and x/net's accept the same and read the same.
 func FuzzHuffman(f *testing.F) {
 	f.Add([]byte("\xf1\xe3\xc2\xe5\xf2\x3a\x6b\xa0\xab\x90\xf4\xff"))
 	f.Add([]byte("\xff\xff\xff\xff"))

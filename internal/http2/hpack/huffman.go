@@ -37,8 +37,8 @@ const (
 // huffman holds what is computed from codeLengths.
 //
 // The decoder looks at the next 12 bits, which contain one or two whole codes in most
-// texts. Codes of more bits, of rare bytes, are found by comparing with the last code of
-// each length.
+// texts. Longer codes, which rare bytes have, are found by comparing with the last code of each
+// length.
 type huffman struct {
 	code   [256]uint32 // right-aligned
 	length [256]uint8
@@ -106,7 +106,7 @@ type decoding uint8
 const (
 	decoded  decoding = iota
 	overflow          // the text is longer than dst
-	invalid           // it contains EOS, or ends in anything but a padding of up to 7 ones
+	invalid           // it contains EOS, or does not end in a padding of up to 7 ones
 )
 
 // minDecoded and maxDecoded bound the length of the text whose code has n bytes.

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// Guarantee: the Huffman code is that of RFC 7541, appendix B, for each byte and EOS.
+// Guarantee: the Huffman code is as in RFC 7541, appendix B, for each byte and EOS.
 func TestHuffmanCode(t *testing.T) {
 	for c := range 256 {
 		got, want := appendHuffman(nil, []byte{byte(c)}), hpack.AppendHuffmanString(nil, string([]byte{byte(c)}))
@@ -21,8 +21,8 @@ func TestHuffmanCode(t *testing.T) {
 	}
 }
 
-// Guarantee: every text is what it was after coding and decoding, however little room
-// there is for it, and less room is an overflow.
+// Guarantee: after coding and decoding every text is the same, however small the buffer is that
+// just holds it. A smaller buffer is an overflow.
 func TestHuffmanRoundTrip(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for i := range 3000 {

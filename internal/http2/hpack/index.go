@@ -17,8 +17,8 @@ import (
 // Entries are numbered from 1 in the order in which they were added.
 type index []links
 
-// links has the newest entry of two chains, and the next older entries of the two chains of
-// an entry. The chains are found by their hashes, and the entry by its place in the ring.
+// links has, for each pair of hashes, the newest entries of two chains, and for each entry of the
+// ring the next older entries of its two chains.
 type links struct{ name, pair, olderName, olderPair uint32 }
 
 // find returns the newest entry of t that has the given hash, name and, with pair, value,
@@ -69,8 +69,8 @@ func (x index) link(number uint32, name, pair uint64) {
 	names.name, pairs.pair = number, number
 }
 
-// hashOf returns a hash of b that continues the hash h. It has no secret: who chooses
-// what is hashed can make chains as long as a table, which is short.
+// hashOf returns a hash of b that continues the hash h. It has no secret: a peer that chooses the
+// texts can make a chain as long as a table, which is short.
 func hashOf(h uint64, b []byte) uint64 {
 	const factor = 0x9e3779b97f4a7c15
 	h ^= uint64(len(b))

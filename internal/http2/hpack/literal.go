@@ -53,8 +53,8 @@ func (d *Decoder) readText() (t text, ok bool) {
 	return t, true
 }
 
-// decode puts the name, value and tag of a literal into f. Name and value may have limit
-// bytes together; if they have more, or must have, the result is overflow.
+// decode puts the name, value and tag of a literal into f. Name and value may have limit bytes
+// together. If they have more, or certainly will have, the result is overflow.
 func (d *Decoder) decode(lit *literal, limit int, f *Field) decoding {
 	used := 0
 	switch i := lit.index; {

@@ -3,11 +3,10 @@ package hpack
 // table is a dynamic table (RFC 7541, 2.3.2). Its zero value is empty and has a maximum
 // size of 0.
 //
-// Names and values stand one after the other in buf, in the order in which they were
-// added, so those of the entries that are left are always one run of bytes. When that run
-// reaches the end of buf it is moved to the beginning. Adding an entry thus allocates
-// only until buf and ring have reached their full lengths: twice the TableSize, and one
-// entry for each 32 bytes of it.
+// Names and values stand one after the other in buf, in the order in which they were added, so the
+// entries that are left are always one run of bytes. When that run reaches the end of buf it is
+// moved to the beginning. Adding an entry thus allocates only until buf and ring have reached their
+// full lengths: twice the TableSize, and one entry for each 32 bytes of it.
 type table struct {
 	buf        []byte
 	start, end int     // the run: buf[start:end]
@@ -36,8 +35,7 @@ func (t *table) at(i int) entry {
 	return t.ring[(t.added-1-uint32(i))&uint32(len(t.ring)-1)]
 }
 
-// nameOf and valueOf return the bytes of an entry, which change when the next one is
-// added.
+// nameOf and valueOf return the bytes of an entry, which change when the next entry is added.
 func (t *table) nameOf(e entry) []byte {
 	from, to := uint(e.offset), uint(e.offset)+uint(e.name)
 	return t.buf[from:to:to]
@@ -75,8 +73,8 @@ func (t *table) reserve(n int) {
 	if t.end+n <= len(t.buf) {
 		return
 	}
-	// Once entries are evicted, the run is moved each time that it has passed through the
-	// rest of buf, which must then be as long as the run.
+	// Once entries are evicted, the run moves to the beginning each time that it reaches the end of
+	// buf. So that this is rare, the rest of buf must be as long as the run.
 	need := t.end - t.start + n
 	if t.start > 0 {
 		need *= 2
@@ -95,9 +93,8 @@ func (t *table) reserve(n int) {
 	t.buf, t.start, t.end = buf, 0, t.end-t.start
 }
 
-// add adds an entry, which must not exceed the maximum size by itself, after evicting
-// what exceeds it with the entry (RFC 7541, 4.4). There must be room for its bytes, by
-// reserve.
+// add adds an entry, which alone must not exceed the maximum size, after evicting the entries that
+// exceed it together with the new one (RFC 7541, 4.4). reserve must have made room for its bytes.
 func (t *table) add(name, value []byte, tag uint16) {
 	size := len(name) + len(value) + overhead
 	t.evict(t.max - size)
@@ -113,7 +110,7 @@ func (t *table) add(name, value []byte, tag uint16) {
 	t.size += size
 }
 
-// growRing doubles the ring, in which an entry's place depends on its length.
+// growRing doubles the ring. The index of an entry in the ring depends on its length.
 func (t *table) growRing() {
 	old := t.ring
 	t.ring = make([]entry, max(2*len(old), firstRing))

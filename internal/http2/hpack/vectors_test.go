@@ -134,8 +134,8 @@ func TestDecodeExamples(t *testing.T) {
 	}
 }
 
-// Guarantee: integers are those of RFC 7541, C.1; those that are too long or not complete
-// are errors.
+// Guarantee: integers are coded as in RFC 7541, C.1; an integer that is too long or incomplete is
+// an error.
 func TestIntegers(t *testing.T) {
 	for _, c := range []struct {
 		value  int

@@ -92,7 +92,7 @@ func (s *Server) Promote(t testing.TB) {
 	}
 }
 
-// FailoverURL returns the URL of a database that names the server and a replica of it. url is that of the
+// FailoverURL returns the URL of a database that names the server and a replica of it. url names the
 // server alone.
 func (s *Server) FailoverURL(replica *Server, url string) string {
 	return strings.Replace(url, s.Addr, s.Addr+","+replica.Addr, 1) + "&target_session_attrs=read-write"

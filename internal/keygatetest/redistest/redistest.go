@@ -27,8 +27,8 @@ type Server struct {
 	process *exec.Cmd
 }
 
-// Start starts a server and stops it when the test ends. Options are those of its command line, as
-// in "--maxmemory-policy", "allkeys-lru".
+// Start starts a server and stops it when the test ends. Options are options of its command line,
+// as in "--maxmemory-policy", "allkeys-lru".
 func Start(t testing.TB, options ...string) *Server {
 	t.Helper()
 	Need(t)

@@ -1,10 +1,9 @@
 // Package bundle makes an OpenAPI document of several files self-contained, as far as a gateway
-// reads it: it replaces the path items that refer to other files by what is there. References
-// elsewhere stay as they are, because they have no effect.
+// reads it: it replaces path items that refer to other files by the contents of these files.
+// References elsewhere stay as they are, because they have no effect.
 //
-// It runs on the machine of the document's author, with the author's rights. Who wrote the
-// document may be another, so files outside of one directory are out of reach, and nothing is
-// fetched.
+// It runs on a user's machine, with the user's rights. Another person may have written the
+// document, so files outside of one directory are out of reach, and nothing is fetched.
 package bundle
 
 import (
@@ -25,7 +24,7 @@ const (
 	maxReferences = 32        // in a chain from one path item
 )
 
-// Bundle is a document that refers to no other file where a gateway reads it.
+// Bundle is a document without references to other files in the parts that a gateway reads.
 type Bundle struct {
 	Content []byte
 	// Files is the number of files that were read besides the document. If it is 0, Content is
@@ -198,8 +197,8 @@ func (b *bundler) copy(n *yaml.Node) *yaml.Node {
 	return &c
 }
 
-// follow returns the path item first, followed by those that it refers to. A mistake in the
-// document itself ends the list, because the server reports it.
+// follow returns the path item first, followed by the path items that it refers to. A mistake in
+// the document itself ends the list, because the server reports it.
 func (b *bundler) follow(first layer) ([]layer, *Problem) {
 	layers := []layer{first}
 	for l := first; ; {

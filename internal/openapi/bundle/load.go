@@ -141,7 +141,7 @@ func fromDocument(n *document.Node) *yaml.Node {
 	return to
 }
 
-// target returns what a reference in f refers to. message says why there is no such path item.
+// target returns the path item that a reference in f refers to. If there is none, message says why.
 func (b *bundler) target(f *file, ref *yaml.Node) (to layer, message string) {
 	ref = resolved(ref)
 	if ref.Kind != yaml.ScalarNode || ref.ShortTag() != "!!str" {

@@ -20,7 +20,7 @@ func resolved(n *yaml.Node) *yaml.Node {
 	return n
 }
 
-// members returns the members of a mapping, with those of the YAML merge key <<.
+// members returns the members of a mapping, with the members that the YAML merge key << adds.
 func members(n *yaml.Node) []pair {
 	var own, merged []pair
 	seen := map[string]bool{}

@@ -41,8 +41,7 @@ type client struct {
 	t testing.TB
 }
 
-// dial connects to the harness. The client's failures are those of t, which may be a
-// subtest.
+// dial connects to the harness. The client reports failures to t, which may be a subtest.
 func (g *harness) dial(t testing.TB) *client {
 	t.Helper()
 	conn, err := net.Dial("tcp", g.addr)

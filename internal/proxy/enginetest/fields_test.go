@@ -9,8 +9,8 @@ import (
 	"github.com/keygate/keygate/internal/upstream/upstreamtest"
 )
 
-// Guarantee: contract 4.2, end. The upstream receives the client's fields without those of
-// the connection, and with the gateway's own, which a client cannot set.
+// Guarantee: contract 4.2, end. The upstream receives the client's fields without the fields of the
+// connection, and with the gateway's own, which a client cannot set.
 func TestRequestFields(t *testing.T) {
 	t.Parallel()
 	addr, heads := recorder(t, empty)
@@ -103,7 +103,7 @@ func TestKeyIsRemoved(t *testing.T) {
 }
 
 // Guarantee: contract 4.3 and 4.4. The client receives the fields of the upstream's
-// response, without those of the connection, and with the gateway's in place of the
+// response, without the fields of the connection. A field that the gateway sets replaces the
 // upstream's of the same name.
 func TestResponseFields(t *testing.T) {
 	t.Parallel()

@@ -151,8 +151,8 @@ func (c *client) skipBody(h head, method string) {
 	}
 }
 
-// wantResponse checks the head of a response: it is that of the request, or, unless the request is regular,
-// one of the gateway.
+// wantResponse checks the head of a response: it belongs to the request, or, unless the request is regular,
+// it may come from the gateway.
 func (p *framingPeers) wantResponse(t *testing.T, r sent, h head) {
 	t.Helper()
 	switch got := h.get("x-for"); {

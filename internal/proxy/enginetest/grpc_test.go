@@ -225,7 +225,7 @@ func TestGRPCTimeoutEndsStream(t *testing.T) {
 	}
 }
 
-// Guarantee: other callers still get the error body: those of other content types, and gRPC
+// Guarantee: other callers still get the error body: callers with other content types, and gRPC
 // callers over HTTP/1.1.
 func TestErrorsOfOtherCallersStayJSON(t *testing.T) {
 	t.Parallel()

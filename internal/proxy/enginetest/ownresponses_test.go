@@ -14,8 +14,9 @@ import (
 )
 
 // Guarantee: contract 2, 4.2 and 4.3. Each error of the gateway's own has the JSON body, whatever the client
-// accepts, and the fields of its status and of CORS; after the gateway was found those of the rate limit too.
-// The response to HEAD has the same fields, and no body. The connection goes on to the next request.
+// accepts, and the fields of its status and of CORS; once the gateway was found, it has the fields of the
+// rate limit too. The response to HEAD has the same fields, and no body. The connection goes on to the next
+// request.
 func TestOwnErrorsOverAll(t *testing.T) {
 	t.Parallel()
 	const origin = "https://app.test"
@@ -143,8 +144,8 @@ func TestOwnErrorsOfGRPCOverAll(t *testing.T) {
 	}
 }
 
-// Guarantee: contract 4.4. An accepted upgrade has the gateway's fields, and none of the upstream's that the
-// gateway replaces; a declined one is a response like others.
+// Guarantee: contract 4.4. The response that accepts an upgrade has the gateway's fields, and no field of
+// the upstream's that the gateway replaces. A response that declines it is like any other.
 func TestUpgradesOverTLS(t *testing.T) {
 	t.Parallel()
 	certified := newSecrets()

@@ -17,10 +17,10 @@ type responseCase struct {
 	send   string // one more field of the request, or ""
 	reply  reply
 
-	status   string              // "" means that of the reply; "502" the gateway's own
+	status   string              // "" means the reply's; "502" the gateway's own
 	interim  []map[string]string // fields, as head.wantFields checks them
 	fields   map[string]string
-	body     string            // "=" is that of the reply
+	body     string            // "=" is the reply's body
 	trailers map[string]string // all of them
 	broken   bool
 	either   bool   // broken, or a 502, if the head of the response did not go ahead

@@ -12,7 +12,7 @@ import (
 
 // Guarantee: contract 3.4, 4.3 and 4.4. Whatever the versions of HTTP, an upstream sets no cookie of the
 // dashboard, in interim responses and trailers either, and announces no other service; its other cookies
-// pass, and fields that only begin like those of the rate limit.
+// pass, and so do fields that only begin like the fields of the rate limit.
 func TestFieldsOfUpstreams(t *testing.T) {
 	hostile := func(h http.Header) {
 		for _, value := range []string{"a=1; Path=/", "keygate_session=x; Domain=example.com", "=keygate_session=x", "b=keygate_session"} {

@@ -18,8 +18,8 @@ import (
 )
 
 // Guarantee: a request that waited for a connection to the upstream is refused if its key was
-// revoked meanwhile: nothing of it goes upstream, the response and the record are those of a
-// revoked key, and the connection goes on.
+// revoked meanwhile: nothing of it goes upstream, the response and the record say that the key is
+// revoked, and the connection goes on.
 func TestRevokedWhileWaitingForConnection(t *testing.T) {
 	t.Parallel()
 	modes(t, func(t *testing.T, s setup) {

@@ -14,8 +14,8 @@ import (
 )
 
 // BenchmarkExchange measures one small request through the engine over real sockets. Client
-// and upstream run in the same process and allocate nothing, so the allocations are the
-// engine's; the time is that of all three.
+// and upstream run in the same process and allocate nothing, so the allocations are the engine's.
+// The time includes client and upstream.
 func BenchmarkExchange(b *testing.B) {
 	addr := upstreamtest.ServeConstant(b, "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nDate: Sat, 21 Nov 2026 16:00:00 GMT\r\nServer: test\r\nContent-Length: 381\r\n\r\n"+strings.Repeat("x", 381))
 	g := start(b, setup{upstream: "http://" + addr, limit: "1000000000/s"})

@@ -196,8 +196,8 @@ func (u *upload) write(b []byte) bool {
 	return err == nil
 }
 
-// fail records an error of the client and ends the exchange. A read that endUpload has interrupted is
-// no error of the client.
+// fail records an error of the client and ends the exchange. If endUpload has interrupted a read,
+// that is not an error of the client.
 func (u *upload) fail(err error) {
 	if u.stopped.Load() && errors.Is(err, os.ErrDeadlineExceeded) {
 		return
@@ -234,7 +234,7 @@ func (c *conn) endUpload(x *exchange) (whole bool) {
 		if u.to == nil {
 			break
 		}
-		// The last part is on its way. An upstream that does not take it is not waited for.
+		// The last part is on its way. If the upstream does not take it, endUpload does not wait.
 		to := u.to.NetConn()
 		_ = to.SetWriteDeadline(time.Now().Add(proxy.LastPartTime))
 		<-u.done

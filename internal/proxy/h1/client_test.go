@@ -33,8 +33,7 @@ func (g *harness) connect(t testing.TB) net.Conn {
 	return conn
 }
 
-// dial connects to the engine. The client's failures are those of t, which may be a
-// subtest.
+// dial connects to the engine. The client reports failures to t, which may be a subtest.
 func (g *harness) dial(t testing.TB) *client {
 	t.Helper()
 	conn := g.connect(t)

@@ -31,8 +31,8 @@ const (
 	stepReady              // continue with the request
 )
 
-// conn is a client's connection. It belongs to the goroutine that serves it. The sweeper
-// uses only its atomic fields, and the others while it holds the phase (phaseClock.hold).
+// conn is a client's connection. It belongs to the goroutine that serves it. The sweeper uses its
+// atomic fields, and other fields only while it holds the phase (phaseClock.hold).
 type conn struct {
 	engine *Engine
 	nc     net.Conn
@@ -87,7 +87,7 @@ func newConn(e *Engine, nc net.Conn, info ConnInfo) *conn {
 	}
 	c.pump = c.plain || c.over != nil
 	c.onReadable = c.readable
-	// A client that sends nothing at first gets no more time than one that stops within a
+	// A client that sends nothing at first gets no more time than a client that stops within a
 	// head.
 	c.phase.enter(phaseNew, e.clock.In(headTime))
 	return c
@@ -125,7 +125,7 @@ func (c *conn) serve(prefix []byte) {
 }
 
 // drains reports whether the connection ends now, between two requests, because of a shutdown. A connection that
-// waits for its first request has proxy.FirstRequestGrace to send it; the sweeper ends that.
+// waits for its first request gets proxy.FirstRequestGrace for it; the sweeper ends this time.
 func (c *conn) drains() bool {
 	return c.engine.drain.Begun() && phaseOf(c.phase.word.Load()) != phaseNew
 }
@@ -190,9 +190,9 @@ func (c *conn) cutReading(word uint64, why cut) {
 	}
 }
 
-// cutExchange ends a phase in which the connection waits for the upstream. Only the sweeper
-// calls it. It holds the phase while it does, so that it never ends the next exchange,
-// which may begin after a 504.
+// cutExchange ends a phase in which the connection waits for the upstream. Only the sweeper calls
+// it, and holds the phase meanwhile, so that it never ends the next exchange, which may begin after
+// a 504.
 func (c *conn) cutExchange(word uint64, why cut) {
 	if c.phase.hold(word) {
 		c.cutNow(word|held, why)
@@ -216,8 +216,8 @@ func (c *conn) cutNow(word uint64, why cut) {
 }
 
 // deny ends a phase of an exchange, or a tunnel, whose request may not go on. Only the sweeper
-// calls it, and holds the phase of an exchange. A response that has begun is broken off, also if
-// the client does not read; before that, the client gets the refusal.
+// calls it, and holds the phase of an exchange. If the response has begun, it is broken off, even
+// if the client does not read; otherwise the client gets the refusal.
 func (c *conn) deny(word uint64, result accesslog.Result) {
 	c.denied = result
 	c.cutNow(word, cutAccess)
@@ -262,8 +262,8 @@ func (c *conn) write(b []byte) error {
 	return err
 }
 
-// writeOver is write for a pumped connection over TLS. It also sends what a read has left to be
-// sent, even if b is empty.
+// writeOver is write for a pumped connection over TLS. It also sends bytes that a read has left to
+// be sent, even if b is empty.
 func (c *conn) writeOver(b []byte) error {
 	all, err := c.over.Write(b)
 	if all || err != nil {
@@ -333,7 +333,8 @@ func (c *conn) causeOf(why cut) error {
 	return nil
 }
 
-// setCall lets the sweeper interrupt a call. Nil prevents that, also while it does.
+// setCall lets the sweeper interrupt a call. With nil the sweeper can interrupt none, and setCall waits if it
+// is just doing so.
 func (c *conn) setCall(call *send.H2Try) {
 	c.callMu.Lock()
 	defer c.callMu.Unlock()

@@ -75,10 +75,10 @@ func upstreamThatForges(t *testing.T, sent chan bool) (url string) {
 	return url
 }
 
-// Guarantee: bytes that an upstream sends on an idle connection without a request never
-// become a response, not even that of the client and key that used the connection last,
-// however soon the next request comes: it is sent over another upstream connection, whatever
-// its method. That holds for a body that follows a response that has none, too.
+// Guarantee: bytes that an upstream sends on an idle connection without a request never become a
+// response, not even to the client and key that used the connection last, and however soon the next
+// request comes: it is sent over another upstream connection, whatever its method. The same holds
+// for a body after a response that must have none.
 func TestUnsolicitedResponseReachesNobody(t *testing.T) {
 	t.Parallel()
 	modes(t, func(t *testing.T, s setup) {

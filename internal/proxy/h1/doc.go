@@ -1,6 +1,6 @@
 // Package h1 is the HTTP/1.1 engine of the data plane (contract, 4.1 to 4.5): it reads
 // requests, asks package admit for a verdict on each, and exchanges them with upstreams. The rules of
-// proxying are those of package proxy.
+// proxying are in package proxy.
 //
 //	client ─► http1.RequestParser ─► admit.Decide ─┬─► respond (refusals, preflights)
 //	                                               └─► send.Attempt ─┐
@@ -24,8 +24,8 @@
 //
 // # Time
 //
-// No request sets a timer, except one whose client waits for a 100. Each connection
-// publishes its current phase and deadline (phase.go). One goroutine, the sweeper
-// (sweep.go), ends phases that exceed their deadline, notices clients that have hung up,
-// emits the start record of long requests, and ends those whose key or gateway has ended.
+// A request sets no timer, unless its client waits for a 100. Each connection publishes its current
+// phase and deadline (phase.go). One goroutine, the sweeper (sweep.go), ends phases that exceed
+// their deadline, notices clients that have hung up, emits the start record of long requests, and
+// ends those whose key or gateway has ended.
 package h1

@@ -13,8 +13,8 @@ type Config struct {
 	// Now reads the clock for timeouts and the Date field, once in each tick. Nil means
 	// time.Now.
 	Now func() time.Time
-	// MaxPipes bounds the pipes through which long bodies go from socket to socket, each of
-	// two file descriptors. Further bodies are copied. 0 means DefaultMaxPipes.
+	// MaxPipes bounds the number of pipes through which long bodies go from socket to socket. Each
+	// has two file descriptors. Further bodies are copied. 0 means DefaultMaxPipes.
 	MaxPipes int
 }
 

@@ -12,9 +12,9 @@ import (
 )
 
 // exchange is one request with its response, seen from the client's connection, and the
-// memory for it. Exchanges are pooled and serve one connection after another. All state of
-// one request is in structs that reset zeroes. What is outside of them is either written
-// before it is read, or made only once.
+// memory for it. Exchanges are pooled and serve one connection after another. All state of one
+// request is in structs that reset zeroes. Other fields are either written before they are read, or
+// made only once.
 type exchange struct {
 	c *conn // nil in the pool
 	input
@@ -42,7 +42,7 @@ type requestState struct {
 	hasBody   bool // the request's body is forwarded
 	bodyTaken bool // the part of the body that was received with the head was written to the attempt
 	upload    *upload
-	part      []byte        // what of Attempt.Part is left to be sent over HTTP/2
+	part      []byte        // the rest of Attempt.Part, to be sent over HTTP/2
 	resumed   bool          // the request is sent a second time, after a part of its body was read from the client
 	timeout   time.Duration // for the head of the response, connecting included
 	deadline  int64         // of timeout, in the engine's milliseconds
@@ -209,12 +209,12 @@ func (x *exchange) mayTrail(body http1.Framing) bool {
 	return x.attempt.Multiplexed() && body == http1.ByLength && x.response.trailers && !x.response.oldClient && !x.attempt.Bare()
 }
 
-// isBare reports whether the head of a response without a length is all of it.
+// isBare reports whether a response without a length consists of its head alone.
 func (x *exchange) isBare(body http1.Framing) bool {
 	return body == http1.ByChunks && x.attempt.Bare()
 }
 
-// finish ends an exchange whose response is complete, or which has become a tunnel.
+// finish ends an exchange whose response is complete, or that has become a tunnel.
 func (c *conn) finish(x *exchange) step {
 	if x.attempt.Tunnels() {
 		return c.tunnel(x)

@@ -10,8 +10,8 @@ import (
 	"github.com/keygate/keygate/internal/http1"
 )
 
-// edited returns the head that the client gets for that of an upstream, and the shortest
-// time of several attempts to edit it.
+// edited returns the head that the client gets for the head of an upstream's response, and the
+// shortest time of several attempts to edit it.
 func edited(t *testing.T, head string) (out string, took time.Duration) {
 	t.Helper()
 	var p http1.ResponseParser

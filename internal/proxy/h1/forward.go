@@ -123,9 +123,9 @@ func (x *exchange) Wait(get func(ctx context.Context, until time.Time) error) er
 	return err
 }
 
-// Start implements send.Client: it prepares both halves for the response, and lets the sweeper know
-// that it is awaited. If the rest of the body is still arriving, or an HTTP/2 upstream has no room
-// for all of it, another goroutine forwards it.
+// Start implements send.Client: it prepares both halves for the response, and sets the phase in
+// which the response is awaited, for the sweeper. If the rest of the body is still arriving, or an
+// HTTP/2 upstream has no room for all of it, another goroutine forwards it.
 func (x *exchange) Start(sent int) error {
 	c, a := x.c, &x.attempt
 	x.streaming, x.responded = false, false
@@ -162,8 +162,8 @@ func (x *exchange) Upload(err error) {
 	x.c.startUpload(x)
 }
 
-// Again implements send.Client. What an upload has sent over HTTP/2 becomes the first part of the body,
-// unless that was not kept, or the upload failed because of the client.
+// Again implements send.Client. The bytes that an upload has sent over HTTP/2 become the first part of
+// the body. It fails if they were not kept, or if the upload failed because of the client.
 func (x *exchange) Again(err error) error {
 	c, a := x.c, &x.attempt
 	if c.phase.wasCut() != notCut {

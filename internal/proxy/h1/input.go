@@ -4,7 +4,7 @@ package h1
 const inputSize = 8 << 10
 
 // input holds the bytes received from the client that are not served yet: in[start:stop].
-// The request begins at start, and what follows it at after.
+// The request begins at start, and the bytes after it at after.
 type input struct {
 	in          []byte
 	start, stop int

@@ -12,8 +12,8 @@ func (c *conn) runPump() step {
 	c.step = stepClose
 	err := c.raw.Read(c.onReadable)
 	if err != nil && c.x == nil && c.phase.wasCut() == cutShutdown && c.control(proxy.HasArrived) {
-		// A request arrived before the connection was to be closed, perhaps at the same moment. Its client
-		// takes a connection that closes now for one that has lost the request.
+		// A request arrived before the connection was to be closed, perhaps at the same moment. If the
+		// connection closed now, the client would believe that the request was lost.
 		c.phase.enter(phaseIdle, c.engine.clock.In(idleTime))
 		_ = c.nc.SetReadDeadline(time.Time{})
 		err = c.raw.Read(c.onReadable)

@@ -295,7 +295,7 @@ func (g *harness) waitForNoConnections() {
 	awaittest.True(g.t, "the engine has no connection", func() bool { return g.engine.Connections() == 0 })
 }
 
-// endRecords returns the access records emitted since the last call, without those of the
+// endRecords returns the access records emitted since the last call, without the records of the
 // starts of requests.
 func (g *harness) endRecords() (entries []accesslog.Entry) {
 	for _, entry := range g.records() {

@@ -54,7 +54,7 @@ func (x *exchange) neverAllowed() string {
 }
 
 // refuseBody rejects a request because of an error in the part of its body that was received with the head. The
-// connection is closed, because the end of a chunked body, if it has one, is known only once all of it was read.
+// connection is closed, because the end of a chunked body is known only once all of it was read.
 func (c *conn) refuseBody(x *exchange, err error) step {
 	if err == message.ErrBodyTooLarge { //nolint:errorlint // never wrapped
 		x.Verdict.Close = true

@@ -57,7 +57,7 @@ func (w *responseWriter) interim(head []byte, r *http1.Response) []byte {
 	return w.room
 }
 
-// final edits the final head and prepares for the body. bare is set if there is none although no
+// final edits the final head and prepares for the body. bare is set if there is no body although no
 // field says so.
 func (w *responseWriter) final(head []byte, r *http1.Response, body http1.Framing, bare bool) {
 	unframed := (body == http1.ByChunks || body == http1.UntilClose) && !bare
@@ -70,7 +70,7 @@ func (w *responseWriter) final(head []byte, r *http1.Response, body http1.Framin
 	w.statusLine(head, r)
 	drop := proxy.ResponseDrop(r.Status, w.verdict.AllowOrigin != "")
 	if chunked {
-		drop |= 1 << http1.ContentLength // that of a response over HTTP/2
+		drop |= 1 << http1.ContentLength // of a response over HTTP/2
 	}
 	kept := w.appendFields(head, r, drop)
 	if chunked {

@@ -72,10 +72,10 @@ func (e *Engine) Connections() int { return int(e.conns.count.Load()) }
 // Announce says that Shutdown will follow: from now on each response says "Connection: close".
 func (e *Engine) Announce() { e.drain.Announce() }
 
-// Shutdown drains the engine. It closes connections that wait for a request, unless one has arrived, those that
-// wait for their first one after proxy.FirstRequestGrace, and connections that arrive later. It sends "Connection: close" with every response, and returns when all
-// connections have ended, upgraded ones last. When ctx ends, it cuts off the remaining
-// exchanges, which is logged and is not an error.
+// Shutdown drains the engine. It closes connections that wait for a request, unless one has arrived; connections that
+// wait for their first request, after proxy.FirstRequestGrace; and connections that arrive later. It sends "Connection:
+// close" with every response, and returns when all connections have ended, upgraded ones last. When ctx ends, it cuts
+// off the remaining exchanges, which is logged and is not an error.
 func (e *Engine) Shutdown(ctx context.Context) error {
 	// The connections need the sweeper to the end. It never waits, so its own end has no bound.
 	defer func() { _ = e.sweeper.Stop(context.WithoutCancel(ctx)) }()

@@ -19,7 +19,7 @@ const (
 	stallTime  = proxy.StallTimeout
 	checkAfter = 400 * time.Millisecond // how long an exchange runs before its client is checked
 	checkEvery = 2                      // ticks between two checks of a client
-	idleCheck  = 5                      // ticks after which an idle client is checked, once
+	idleCheck  = 5                      // ticks after which an idle client rests and is checked, once
 )
 
 // registry holds the connections of an engine.
@@ -99,7 +99,7 @@ type sweeper struct {
 	moved   uint64 // bytes that the client has sent and acknowledged
 	movedAt int64
 
-	admission *admit.Admission // of the exchange whose phase has the mark held
+	admission *admit.Admission // of the exchange whose phase is marked as held
 	begun     int64            // when it was decided, by the clock of the review
 }
 
@@ -111,7 +111,7 @@ func (s *sweeper) inspect(c *conn, review *admit.Review, now int64, check, drain
 	switch phaseOf(word) {
 	case phaseNew, phaseIdle:
 		switch {
-		// The first request may be on its way. For a further one the client cannot rely on the connection.
+		// The first request may be on its way. For a further request the client cannot rely on the connection.
 		case draining && (phaseOf(word) == phaseIdle || now-s.since >= proxy.FirstRequestGrace.Milliseconds()):
 			c.cutReading(word, cutShutdown)
 		case expired(word, now):
@@ -121,8 +121,11 @@ func (s *sweeper) inspect(c *conn, review *admit.Review, now int64, check, drain
 		case s.visits < idleCheck:
 			// The end of the connection may have arrived with the last request, and is not
 			// signalled again.
-			if s.visits++; s.visits == idleCheck && c.control(proxy.IsClosed) {
-				c.cutReading(word, cutClientClosed)
+			if s.visits++; s.visits == idleCheck {
+				c.affinity.Rest()
+				if c.control(proxy.IsClosed) {
+					c.cutReading(word, cutClientClosed)
+				}
 			}
 		}
 	case phaseHead, phaseDrain:
@@ -143,8 +146,8 @@ func (s *sweeper) inspect(c *conn, review *admit.Review, now int64, check, drain
 	}
 }
 
-// attend emits the start record of a long request, and from then on ends it if it may not go on. It
-// returns the word that c.phase has afterwards, unless the phase was ended.
+// attend emits the start record of a long request, and from then on ends the request if it may not
+// go on. It returns the word that c.phase has afterwards, unless the phase was ended.
 func (s *sweeper) attend(c *conn, review *admit.Review, word uint64, now int64) uint64 {
 	if cut(word>>8) != notCut {
 		return word

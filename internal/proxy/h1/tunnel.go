@@ -43,7 +43,7 @@ func (c *conn) tunnel(x *exchange) step {
 	return stepClose
 }
 
-// prepareTunnel keeps what the sweeper needs to know of a tunnel, without the memory of x.
+// prepareTunnel copies what the sweeper needs to know about a tunnel, so that the memory of x is free.
 func (c *conn) prepareTunnel(x *exchange) {
 	a := x.Verdict.Admission(x.Method)
 	c.tunneled = a.Clone()

@@ -52,7 +52,7 @@ func newRequester(t testing.TB, shape string) *requester {
 		t.Fatal(err)
 	}
 	t.Cleanup(pools.Close)
-	gateway := &snapshot.Gateway{ID: "gw_1", Upstream: snapshot.Upstream{Target: &snapshot.Target{Base: &url.URL{Scheme: scheme, Host: addr, Path: "/x"}}, Timeout: time.Minute}}
+	gateway := &snapshot.Settings{ID: "gw_1", Upstream: snapshot.Upstream{Target: &snapshot.Target{Base: &url.URL{Scheme: scheme, Host: addr, Path: "/x"}}, Timeout: time.Minute}}
 	l := serve(t, Config{Config: proxy.Config{Admit: forwarder{gateway}, Pools: pools}})
 	_, conn := dial(t, l)
 	r := &requester{t: t, conn: conn, stream: 1, buf: make([]byte, 16<<10)}
@@ -131,7 +131,7 @@ func TestAllocations(t *testing.T) {
 
 // BenchmarkRequest measures one small request after another over a cleartext connection, with an
 // upstream of either version of HTTP. Client and upstream run in the same process and allocate
-// nothing; the time is that of all three.
+// nothing; the time includes client and upstream.
 func BenchmarkRequest(b *testing.B) {
 	for _, shape := range shapes {
 		b.Run(shape, func(b *testing.B) {

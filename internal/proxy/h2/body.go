@@ -44,8 +44,8 @@ func (s *stream) data(b []byte, end bool) {
 	s.wake.Broadcast()
 }
 
-// miss stops the upload of a body of which a part was dropped because the response has ended, so that the
-// upstream does not take the rest for the whole body. conn.mu is held.
+// miss stops the upload of a body after a part of it was dropped because the response has ended.
+// Otherwise the upstream could take the rest for the whole body. conn.mu is held.
 func (s *stream) miss(dropped bool) {
 	s.stopped = s.stopped || dropped
 	s.wake.Broadcast()
@@ -78,7 +78,7 @@ func (s *stream) takeTrailers() {
 	s.wake.Broadcast()
 }
 
-// consumed notes that out was sent, and lets the client send as much again.
+// consumed notes that out was sent, and lets the client send the same number of bytes.
 func (s *stream) consumed() {
 	c := s.conn
 	c.mu.Lock()
@@ -157,8 +157,8 @@ func (s *stream) sendPart(last bool) error {
 	return call.Send(s.out, last)
 }
 
-// nextPart waits for a part of the body, which is then in out. last is set if it is the last
-// one. ok is false if the upload must end.
+// nextPart waits for a part of the body, which is then in out. last is set if it is the last part.
+// ok is false if the upload must end.
 func (s *stream) nextPart() (last, ok bool) {
 	c := s.conn
 	c.mu.Lock()
@@ -185,8 +185,8 @@ func (s *stream) nextPart() (last, ok bool) {
 	return s.ended, true
 }
 
-// shrink gives up the memory of an upload, which is not in proxy.Bodies once it was forwarded: that of a part that
-// is to come and, after restTime without one, all of it. conn.mu is held.
+// shrink gives up memory of an upload, which is not in proxy.Bodies once it was forwarded: the memory for the next
+// part and, after restTime without a part, all of it. conn.mu is held.
 func (s *stream) shrink(now int64) {
 	if len(s.in) > 0 { // not forwarded yet, though the goroutine that forwards may still be about to wake up
 		return
@@ -199,7 +199,7 @@ func (s *stream) shrink(now int64) {
 	}
 }
 
-// fitted returns b in memory that is not much larger: a larger part was there before.
+// fitted returns b in memory that is not much larger, because the memory may have held a larger part before.
 func fitted(b []byte) []byte {
 	if cap(b) > keepBytes && len(b) < cap(b)/4 {
 		return slices.Clone(b)

@@ -11,8 +11,8 @@ import (
 	"github.com/keygate/keygate/internal/keygatetest/awaittest"
 )
 
-// Guarantee: what an upload was forwarded from holds no memory beyond that of proxy.Bodies while its client sends no
-// more, on however many streams, and however long they stay open.
+// Guarantee: an upload whose client pauses holds no memory besides its memory in proxy.Bodies, on however many
+// streams, and however long they stay open.
 func TestRestingUploadsHoldNoMemory(t *testing.T) {
 	for _, scheme := range []string{"http", "h2c"} {
 		t.Run(scheme, func(t *testing.T) {

@@ -48,8 +48,8 @@ func (s *stream) isSimple() bool {
 	return scheme == "h2c" || scheme == "https" && !proxy.Binds(s.ask.Authorization) && !s.conn.affinity.Any()
 }
 
-// sendRequests sends the requests that were opened on an upstream's connection, unless that is
-// next, where more of them have been opened. The reader calls it.
+// sendRequests sends the requests that were opened on an upstream's connection. It does nothing if
+// that is the connection next, on which more requests have been opened. The reader calls it.
 func (c *conn) sendRequests(next upstream.Flusher) {
 	if c.unsent != nil && c.unsent != next {
 		c.unsent.Flush()
@@ -61,7 +61,7 @@ func (c *conn) sendRequests(next upstream.Flusher) {
 func (s *stream) Resume() { s.conn.engine.workers.do(s) }
 
 // Relay implements send.Waiter: it relays the response if the client's connection has room for it,
-// and otherwise leaves that to a goroutine.
+// and otherwise leaves it to a goroutine.
 func (s *stream) Relay() upstream.Flusher {
 	c := s.conn
 	c.mu.Lock()

@@ -18,8 +18,8 @@ const (
 	// readSize is how much is received at once, in bytes: a frame of the longest length that
 	// is allowed, with its header.
 	readSize = 16<<10 + http2.FrameHeaderLen
-	// maxOut bounds the frames of a connection that wait to be sent, in bytes, replies aside:
-	// responses wait for room beyond it.
+	// maxOut bounds the frames of a connection that wait to be sent, in bytes and without replies.
+	// Beyond it, responses wait for room.
 	maxOut = 80 << 10
 	// idleBuffer is the size of the buffers that an idle connection keeps, in bytes.
 	idleBuffer = 2 << 10
@@ -43,7 +43,7 @@ type conn struct {
 
 	bodies *proxy.ConnBodies // used with mu held
 
-	work sync.WaitGroup // streams that are forwarded, and flushes to come of other goroutines
+	work sync.WaitGroup // streams that are forwarded, and flushes that other goroutines will make
 
 	mu       sync.Mutex
 	proto    *http2.Conn
@@ -265,7 +265,7 @@ func (c *conn) event(ev *http2.Event) {
 	}
 }
 
-// flush sends what waits to be sent, unless another goroutine is doing so.
+// flush sends what waits to be sent, unless another goroutine is sending already.
 func (c *conn) flush() {
 	c.mu.Lock()
 	c.flushOut(true)
@@ -428,8 +428,8 @@ func (c *conn) cutStreams(why cut) {
 	}
 }
 
-// linger lets the client read what was sent last, if it is still there: closing a connection
-// with unread bytes would reset it.
+// linger lets the client, if it is still there, read what was sent last: closing a connection with
+// unread bytes would reset it.
 func (c *conn) linger() {
 	c.mu.Lock()
 	c.cutStreams(cutClientClosed)

@@ -28,10 +28,10 @@ import (
 )
 
 // forwarder is a Decider that admits every request, for a gateway.
-type forwarder struct{ gateway *snapshot.Gateway }
+type forwarder struct{ gateway *snapshot.Settings }
 
 func newForwarder() forwarder {
-	return forwarder{&snapshot.Gateway{ID: "gw_1", Upstream: snapshot.Upstream{Target: &snapshot.Target{Base: &url.URL{Scheme: "http", Host: "a.test"}}}}}
+	return forwarder{&snapshot.Settings{ID: "gw_1", Upstream: snapshot.Upstream{Target: &snapshot.Target{Base: &url.URL{Scheme: "http", Host: "a.test"}}}}}
 }
 
 func (f forwarder) Decide(_ *admit.Request, v *admit.Verdict) {
@@ -505,9 +505,9 @@ func TestResetAfterEarlyResponseIsLate(t *testing.T) {
 	}
 }
 
-// Guarantee: the requests of a client that violates the protocol end at once, like those of a client
-// that hangs up, even if the client does not read the GOAWAY. A response that came later could not
-// be sent, and would be recorded as a failure of the upstream.
+// Guarantee: the requests of a client that violates the protocol end at once, as when a client hangs
+// up, even if the client does not read the GOAWAY. A response that came later could not be sent, and
+// would be recorded as a failure of the upstream.
 func TestViolationEndsRequestsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began, cut := make(chan struct{}), make(chan time.Time, 1)

@@ -1,7 +1,7 @@
 // Package h2 is the HTTP/2 engine of the data plane for clients (contract, 4.1 to 4.5; RFC
 // 9113): it reads requests, asks package admit for a verdict on each, and exchanges them with
-// upstreams. The protocol of a connection is package http2; the rules of proxying are those
-// of package proxy; the upstream half of an exchange is package send.
+// upstreams. The protocol of a connection is package http2; the rules of proxying are in package
+// proxy; the upstream half of an exchange is package send.
 //
 //	client ─► conn.receive ─► http2.Conn ─► stream ─► admit.Decide ─┬─► refuse
 //	                             │                                  ├─► send.H1Try ─► upstream
@@ -15,12 +15,12 @@
 // waits for the client to read only when too much output is unsent. A forwarded request has
 // another goroutine (workers.go), and a second one while its body is still arriving.
 //
-// A request that has arrived whole, to an HTTP/2 upstream that takes it at once, needs neither
-// (call.go): the reader opens the stream to the upstream, and sends it together with the other
-// requests that it has received. The reader of the upstream's connection relays the response if it
-// has arrived whole and the client's connection has room for it, and sends it together with the
-// other responses that it has received. In every other case a goroutine goes on with the exchange,
-// so that no reader waits for another connection.
+// A request that has arrived whole, and that an HTTP/2 upstream takes at once, needs neither
+// goroutine (call.go): the reader opens the stream to the upstream, and sends it together with the
+// other requests that it has received. The reader of the upstream's connection relays the response
+// if it has arrived whole and the client's connection has room for it, and sends it together with
+// the other responses that it has received. In every other case a goroutine goes on with the
+// exchange, so that no reader waits for another connection.
 //
 // All of them use the http2.Conn and the state of streams with conn.mu held, and write to the
 // client through flush: a goroutine that has appended frames sends them, unless another is sending
@@ -30,7 +30,7 @@
 // # Time
 //
 // No request sets a timer. The sweeper (sweep.go) visits all connections at each tick, with
-// their lock held: it ends what has exceeded its time and what may not go on, emits the start
+// their lock held: it ends requests that have exceeded their time or may not go on, emits the start
 // record of long requests, and drains connections.
 //
 // # Ends
@@ -38,6 +38,6 @@
 // A stream ends with its response, or is cut for one of the reasons of type cut. A cut makes
 // everything that the stream waits for fail: the upstream's connection gets a deadline in the
 // past, and what waits for the client is woken. The goroutine of the stream then emits the record
-// and frees the stream's place; a stream without a goroutine gets one for this. A reset by the
-// client alone does not free the place.
+// and frees the stream's slot; a stream without a goroutine gets one for this. A reset by the
+// client alone does not free the slot.
 package h2

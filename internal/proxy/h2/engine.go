@@ -76,7 +76,8 @@ func (e *Engine) Connections() int {
 // Serve serves the connections that l accepts, until l or the engine is closed, and returns
 // nil. Their clients speak HTTP/2; on a *tls.Conn the handshake is complete. RemoteAddr is the
 // address of the peer, or the source address in the PROXY header of a trusted proxy. When Serve asks
-// for the next connection, it has the one before: a Shutdown that begins then waits for it.
+// l for the next connection, the engine has the previous one: a Shutdown that begins then waits for
+// it.
 func (e *Engine) Serve(l net.Listener) error {
 	for {
 		nc, err := l.Accept()

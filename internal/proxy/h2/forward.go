@@ -47,7 +47,7 @@ func (s *stream) begin() error {
 	c := s.conn
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if s.why != notCut { // the client has reset it at once: no connection is taken from others
+	if s.why != notCut { // the client has reset it at once, so no connection is taken from others
 		return errCut
 	}
 	if err := s.attempt.Pick(c.engine.cfg.Pools, &c.affinity, &s.Exchange, s.ask.Authorization); err != nil {
@@ -179,8 +179,8 @@ func (s *stream) Again(err error) error {
 	return nil
 }
 
-// resume prepares, after leave, to send the request a second time over HTTP/2: everything of its body that has
-// arrived is sent with the head. It reports false if a part that was already sent was not kept.
+// resume prepares, after leave, to send the request a second time over HTTP/2, with everything of its body
+// that has arrived. It reports false if a part that was sent was not kept.
 func (s *stream) resume() bool {
 	c, a := s.conn, &s.attempt
 	c.mu.Lock()
@@ -212,7 +212,7 @@ func (s *stream) leave() (intact bool) {
 		c.mu.Lock()
 	}
 	if s.uploading && s.ending && s.why == notCut && s.wire != nil {
-		// The last part is on its way. An upstream that does not take it is not waited for.
+		// The last part is on its way. If the upstream does not take it, leave does not wait.
 		_ = s.wire.SetWriteDeadline(time.Now().Add(proxy.LastPartTime))
 		for s.uploading {
 			s.wake.Wait()
@@ -233,8 +233,8 @@ func (s *stream) leave() (intact bool) {
 	return s.why == notCut && !s.stopped && (s.whole || s.uploaded)
 }
 
-// settle ends an exchange whose attempt has ended with err: the record is emitted, and the rest of the
-// response sent. If the upstream has accepted a WebSocket, settle first relays that to its end.
+// settle ends an exchange whose attempt has ended with err: it emits the record, and sends the rest of
+// the response. If the upstream has accepted a WebSocket, settle first relays it to its end.
 func (s *stream) settle(err error) error {
 	a := &s.attempt
 	tunneled := err == nil && a.Tunnels()

@@ -30,8 +30,8 @@ import (
 // small is the size of the buffers of sockets that are soon full, in bytes.
 const small = 32 << 10
 
-// secured is a listener whose connections are as those of package edge, with buffers that are
-// soon full. They are plain TCP if config is nil.
+// secured is a listener whose connections are like package edge's, with buffers that are soon full.
+// They are plain TCP if config is nil.
 type secured struct {
 	net.Listener
 	config *tls.Config
@@ -335,7 +335,7 @@ func TestRefusalsThatAreNotReadAreBounded(t *testing.T) {
 	const requests = 6000
 	for name, w := range map[string]wire{"h2c": {}, "TLS 1.3": {version: tls.VersionTLS13}} {
 		t.Run(name, func(t *testing.T) {
-			e, err := New(Config{Config: proxy.Config{Admit: refuser{forwarder{&snapshot.Gateway{ID: "gw_1"}}}, Pools: newPools(t)}})
+			e, err := New(Config{Config: proxy.Config{Admit: refuser{forwarder{&snapshot.Settings{ID: "gw_1"}}}, Pools: newPools(t)}})
 			if err != nil {
 				t.Fatal(err)
 			}

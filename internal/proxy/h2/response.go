@@ -212,8 +212,7 @@ func (s *stream) send(b []byte, end bool) error {
 	}
 }
 
-// awaitRoom waits while there is too much that waits to be sent to the client. conn.mu is held, and released while it
-// waits.
+// awaitRoom waits while too much output waits to be sent to the client. conn.mu is held, and released while it waits.
 func (s *stream) awaitRoom() {
 	c := s.conn
 	defer func() { s.writing.since = 0 }()
@@ -239,7 +238,7 @@ func (s *stream) await() {
 	s.wake.Wait()
 }
 
-// progressed notes that the client has let n bytes be sent. conn.mu is held.
+// progressed notes that n more bytes could be sent to the client. conn.mu is held.
 func (s *stream) progressed(n int) {
 	if s.writing.since == 0 {
 		return
@@ -324,8 +323,8 @@ func (s *stream) preflight() {
 	s.respond(http1.StatusNoContent, nil)
 }
 
-// refuse responds with the error body of err, without waiting for the request's body, and
-// ends the stream, which is not the caller's any more. conn.mu is held.
+// refuse responds with the error body of err, without waiting for the request's body, and ends the
+// stream, which the caller must not use any more. conn.mu is held.
 func (s *stream) refuse(err error) {
 	s.since = 0
 	status, body := s.Respond(err, !s.attempt.Sent())
@@ -381,8 +380,8 @@ func (s *stream) respond(status int, body []byte) {
 	s.dropBody()
 }
 
-// finishOwn sends the body of a response of the gateway itself, or resets a stream whose
-// client has left no room for the few hundred bytes.
+// finishOwn sends the body of the gateway's own response, or resets the stream if the client has
+// left no room for these few hundred bytes.
 func (s *stream) finishOwn(body []byte) {
 	if n, ok := s.conn.proto.Data(s.id, body, true); ok && n < len(body) {
 		s.reset(http2.EnhanceYourCalm)
@@ -397,8 +396,8 @@ func (s *stream) emitOwn(status, bytes int) {
 
 // dropBody frees a stream that has its response. If the request's body is still arriving it
 // is discarded for a while first: some clients drop a response whose stream is reset at once,
-// and others do not end a refused body before the stream ends. A long body is not asked for:
-// its client may send no more than its window allows. conn.mu is held.
+// and others do not end a refused body before the stream ends. The client of a long body gets no
+// more window, so it may send no more than it was allowed already. conn.mu is held.
 func (s *stream) dropBody() {
 	if s.ended || !s.hasBody || s.why != notCut {
 		s.free()

@@ -46,14 +46,14 @@ type stream struct {
 	req      http2.Request
 	trailers http2.TrailerFields
 	wake     sync.Cond // its lock is conn.mu; signalled when something that the stream waits for has changed
-	in       []byte    // what has arrived of the request's body and was not forwarded
+	in       []byte    // part of the request's body that has arrived and was not forwarded
 	out      []byte    // the part of it that is being forwarded
 	room     []byte    // memory for SendData
 	scratch  [256]byte // memory for ownFields
 }
 
-// streamState is the state of one request. What is not said to belong to the goroutine of the
-// stream is used with conn.mu held.
+// streamState is the state of one request. Fields are used with conn.mu held, unless a comment says
+// that they belong to the goroutine of the stream.
 type streamState struct {
 	proxy.Exchange
 	conn  *conn
@@ -82,7 +82,7 @@ type streamState struct {
 	uploadedAt int64 // when the upstream last took a part of the body
 	continueAt int64 // when a client that waits for a 100 gets one from the gateway
 	readingAt  int64 // since when the body is awaited from the client
-	restsAt    int64 // the same, also of a tunnel, and before a client that waits for a 100 has sent anything
+	restsAt    int64 // the same, also for a tunnel, and before a client that waits for a 100 has sent anything
 	writing    progress
 	lingerTill int64 // until when the rest of a refused body is discarded
 
@@ -97,7 +97,7 @@ type streamState struct {
 	tail      bool  // trailers has its trailers
 	received  int64 // bytes that have arrived
 	forwarded int64 // bytes that were forwarded
-	refilled  int64 // bytes that are forwarded again and for which the client has got its window already
+	refilled  int64 // bytes that are forwarded again; the client has got its window for them already
 	expects   bool  // the client waits for a 100
 	continued bool  // it got one
 	uploading bool  // a goroutine forwards the body
@@ -128,7 +128,7 @@ const (
 
 // progress tells a client that accepts a response too slowly.
 type progress struct {
-	since int64 // since when it has accepted less than stallBytes; 0 if nothing waits for it
+	since int64 // since when the client has accepted less than stallBytes; 0 if nothing waits for it
 	bytes int
 }
 
@@ -151,8 +151,8 @@ func (c *conn) newStream(id uint32) *stream {
 // keepBytes is the largest buffer that a stream keeps for the next request, in bytes.
 const keepBytes = 16 << 10
 
-// free ends the stream: its place is free, and its memory serves another. c.mu is held, and
-// no goroutine of the stream runs but the caller.
+// free ends the stream: its slot is free, and its memory serves another stream. c.mu is held, and
+// no goroutine of the stream runs except the caller.
 func (s *stream) free() {
 	c := s.conn
 	s.give(s.taken)
@@ -170,9 +170,9 @@ func (s *stream) free() {
 	c.engine.streams.Put(s)
 }
 
-// end notes that the response has its end. If the request has it too, the stream's place is free
-// at once: the client may open another stream as soon as it reads the end, which may be before the
-// goroutine of this one goes on. conn.mu is held.
+// end notes that the response has ended. If the request has ended too, the stream's slot is free at
+// once: the client may open another stream as soon as it reads the end, perhaps before the
+// goroutine of this stream goes on. conn.mu is held.
 func (s *stream) end() {
 	s.finished = true
 	if s.ended && !s.uploading {
@@ -222,8 +222,8 @@ func (s *stream) cause() error {
 	return errCut
 }
 
-// head handles the head of a request: it decides it, and responds unless it is to be
-// forwarded. c.mu is held.
+// head handles the head of a request: it decides the request, and responds unless the request is to
+// be forwarded. c.mu is held.
 func (c *conn) head(ev *http2.Event) {
 	s := c.newStream(ev.Stream)
 	if c.times.draining == 0 && c.engine.drain.Announced() {

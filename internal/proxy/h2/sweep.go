@@ -27,7 +27,8 @@ const (
 	closedCheck = 5 * tickTime
 	// stallBytes is how much of a response a client must accept within proxy.StallTimeout.
 	stallBytes = 1 << 10
-	// restTime is how long an upload whose client sends nothing keeps its memory.
+	// restTime is how long an upload whose client sends nothing keeps its memory, and a client without
+	// a stream its send.Affinity.
 	restTime = time.Second
 	// lingerStream is how long the rest of a refused request's body is discarded before its
 	// stream is reset.
@@ -39,9 +40,9 @@ const (
 // used with conn.mu held.
 type connTimes struct {
 	writing   atomic.Int64 // since when a write has made no progress; 0 if there is none
-	moved     uint64       // what the client had acknowledged while a write was in progress; the sweeper's
+	moved     uint64       // what the client had acknowledged while a write was in progress; only the sweeper uses it
 	heard     int64        // when something was last received
-	checked   int64        // heard, as of the last check whether the client has closed its side
+	checked   int64        // value of heard at the last check whether the client has closed its side
 	idle      int64        // since when there is no stream; 0 if there is one
 	begun     uint64       // which head is incomplete
 	head      int64        // since when a head is incomplete; 0 if none is
@@ -126,6 +127,9 @@ func (c *conn) sweep(review *admit.Review) {
 	if len(c.streams) == 0 && !c.flushing {
 		c.shrink()
 	}
+	if over(t.idle, restTime) {
+		c.affinity.Rest()
+	}
 	switch {
 	case c.ended != notCut:
 	case over(t.head, proxy.HeadTimeout), over(t.pinged, pingTimeout):
@@ -151,15 +155,16 @@ func (c *conn) sweep(review *admit.Review) {
 	}
 }
 
-// mustDrain reports whether the client must be asked to open no more streams. A client that has opened none yet is
-// asked only once the shutdown has begun, because its first request may be on its way. c.mu is held.
+// mustDrain reports whether the client must be asked to open no more streams. A client that has not opened a
+// stream yet is asked only once the shutdown has begun, because its first request may be on its way. c.mu is held.
 func (c *conn) mustDrain() bool {
 	d := &c.engine.drain
 	return d.Begun() || d.Announced() && c.proto.Opened()
 }
 
-// drain ends the connection once its streams have ended: GOAWAY for the last possible stream,
-// and when the client has read it, for those that it has opened. c.mu is held.
+// drain ends the connection once its streams have ended: it sends GOAWAY for the last possible
+// stream, and, when the client has read it, for the last stream that the client has opened. c.mu is
+// held.
 func (c *conn) drain(now int64) {
 	t := &c.times
 	switch {

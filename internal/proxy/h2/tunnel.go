@@ -14,8 +14,8 @@ func (s *stream) asksForWebSocket() bool {
 }
 
 // tunnel relays between the stream and a connection that has switched to WebSocket. It ends when
-// the upstream closes its side, which ends the response, or when either breaks. rest is what the
-// upstream has sent so far.
+// the upstream closes its side, which ends the response, or when either side breaks. rest is what
+// the upstream has sent so far.
 func (s *stream) tunnel(up upstream.HalfCloser, rest []byte) error {
 	c := s.conn
 	c.mu.Lock()

@@ -8,8 +8,8 @@ import (
 // maxParked is the number of goroutines that wait for a request to forward.
 const maxParked = 64
 
-// workers runs streams in goroutines that are used again: their stacks have grown to what
-// forwarding needs, which a new goroutine has to copy several times.
+// workers runs streams in goroutines that are reused: their stacks have grown to the size that
+// forwarding needs. A new goroutine would have to copy its stack several times to grow.
 type workers struct {
 	jobs   chan *stream
 	parked atomic.Int64

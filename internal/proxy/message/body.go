@@ -10,7 +10,7 @@ import (
 )
 
 var (
-	// ErrTruncated reports a message that ended before its framing allows it to.
+	// ErrTruncated reports a message that ended too early for its framing.
 	ErrTruncated = fmt.Errorf("the message was cut off: %w", io.ErrUnexpectedEOF)
 	// ErrBodyTooLarge reports a body larger than max_body_bytes.
 	ErrBodyTooLarge = errors.New("the body is larger than max_body_bytes")
@@ -141,7 +141,7 @@ func (d *Decoder) Left() int64 {
 	return d.left
 }
 
-// Skip notes that n bytes of a body with a declared length went past the Decoder, and were not the last.
+// Skip notes that n bytes of a body with a declared length bypassed the Decoder. More bytes of the body must follow.
 func (d *Decoder) Skip(n int64) {
 	d.left -= n
 	d.moved += n
@@ -202,8 +202,8 @@ func (e *Encoder) Encode(buf []byte, p *Piece) {
 	p.To += copy(buf[p.To:p.To+2], "\r\n")
 }
 
-// Finish returns the end of a chunked body with the trailers that may be forwarded, or
-// nothing for any other body. The result is valid until the next call.
+// Finish returns the end of a chunked body with the trailers that may be forwarded. For any other
+// body it returns nothing. The result is valid until the next call.
 func (e *Encoder) Finish(section []byte, fields []http1.Field) []byte {
 	if !e.Chunked {
 		return nil

@@ -18,14 +18,14 @@ const (
 	bodyNone     bodyKind = iota // it declares none
 	bodyByLength                 // Content-Length
 	bodyUnknown                  // without a length: chunked over HTTP/1.1
-	bodyUpgrade                  // none: what follows an accepted upgrade is no body
+	bodyUpgrade                  // no body: the bytes after an accepted upgrade are not one
 )
 
 // Framing tracks the body of one request on its way to an upstream: what the head has declared and
 // what was sent. All code that declares, frames or sends a part of the body uses it, for clients and
-// upstreams of both versions of HTTP, so that the upstream gets exactly what the head has declared.
-// Otherwise the upstream would take the next request for the rest of this body, or this body for the
-// next request.
+// upstreams of both versions of HTTP, so that the upstream gets exactly the body that the head has
+// declared. Otherwise the upstream would take the next request for the rest of this body, or the
+// rest of this body for the next request.
 //
 //	Begin               chooses the declaration, from the head of the client's request
 //	AppendTo, Declared  declares it in the head, over HTTP/1.1 or HTTP/2
@@ -43,7 +43,7 @@ type Framing struct {
 type framingState struct {
 	kind   bodyKind
 	length int64 // bodyByLength: the length of the body
-	left   int64 // bodyByLength: how much of it is still to be sent
+	left   int64 // bodyByLength: number of bytes that are still to be sent
 	ended  bool  // the end was framed
 	wrong  bool  // an error was returned
 }
@@ -73,8 +73,8 @@ func (f *Framing) Reset() {
 	f.encoder.Start(EncoderState{})
 }
 
-// DeclareEmpty declares the body of a request that has none as empty, if its method usually has
-// one: some servers refuse it otherwise (RFC 9110, 8.6).
+// DeclareEmpty declares an empty body for a request without a body whose method usually has one,
+// because some servers refuse it otherwise (RFC 9110, 8.6).
 func (f *Framing) DeclareEmpty(method []byte) {
 	if f.kind != bodyNone {
 		return
@@ -85,8 +85,8 @@ func (f *Framing) DeclareEmpty(method []byte) {
 	}
 }
 
-// AppendTo appends the fields that declare the body over HTTP/1.1. fields are those of the client's
-// request, spans of buf.
+// AppendTo appends the fields that declare the body over HTTP/1.1. fields are the fields of the
+// client's request, spans of buf.
 func (f *Framing) AppendTo(dst, buf []byte, fields []http1.Field) []byte {
 	switch f.kind {
 	case bodyByLength:

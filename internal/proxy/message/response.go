@@ -17,13 +17,12 @@ var errNoResponse = fmt.Errorf("the upstream closed the connection without a res
 type Receiver interface {
 	// TakeInterim takes the head of a 1xx response other than 101.
 	TakeInterim(head []byte, r *http1.Response) error
-	// TakeHead takes the final head, or that of a 101. A call of TakeData, perhaps with no
-	// data, or of TakeEnd follows at once. An error means that the response cannot be
-	// relayed.
+	// TakeHead takes the final head, or the head of a 101. A call of TakeData, perhaps with no
+	// data, or of TakeEnd follows at once. An error means that the response cannot be relayed.
 	TakeHead(head []byte, r *http1.Response, body http1.Framing) error
-	// TakeData takes the data buf[from:to] of the body. The receiver may use 20 bytes
-	// before it and TailRoom after it, and Front bytes before it if a head has just been
-	// taken.
+	// TakeData takes the data buf[from:to] of the body. The receiver may use 20 bytes before the
+	// data and TailRoom bytes after it; if a head has just been taken, it may use Front bytes
+	// before the data.
 	TakeData(buf []byte, from, to int) error
 	// TakeEnd takes the last data and the trailers. By then, the connection to the upstream
 	// may serve another request.
@@ -158,7 +157,7 @@ func (r *ResponseReader) Finish(to Receiver) error {
 }
 
 // Closed handles the end of the upstream's connection. pending is set if bytes of an
-// incomplete head are left, and cutShort if the upstream may not have ended it.
+// incomplete head are left, and cutShort if something other than the upstream may have ended it.
 func (r *ResponseReader) Closed(pending, cutShort bool) error {
 	switch {
 	case r.Phase == ReadHead && !pending:

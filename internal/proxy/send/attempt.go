@@ -14,28 +14,29 @@ import (
 // maxTries is how often a request is sent at most.
 const maxTries = 2
 
-// Client is the client's half of an exchange, which an engine implements. All methods but those of
-// the Receiver are called by the goroutine that calls Attempt.Run.
+// Client is the client's half of an exchange, which an engine implements. The goroutine that calls
+// Attempt.Run calls all methods except the Receiver's.
 type Client interface {
 	message.Receiver
 	// Write writes the request, as far as it has arrived: with Attempt.WriteHead, and then the body
-	// over HTTP/1.1 to Attempt.H1, over HTTP/2 to Attempt.Part. whole is set if that is all of it.
-	// Over HTTP/1.1 it is called again for a second try.
+	// over HTTP/1.1 to Attempt.H1, over HTTP/2 to Attempt.Part. whole is set if the whole request
+	// was written. Over HTTP/1.1 Write is called again for a second try.
 	Write() (whole bool, err error)
-	// Wait calls get, which waits for a connection, with a context that ends when the exchange is
-	// cut off and with the end of the time for the head of the response. If the exchange was
-	// cut off, Wait returns an error, and otherwise that of get.
+	// Wait calls get, which waits for a connection. It passes a context that ends when the exchange
+	// is cut off, and the deadline for the head of the response. If the exchange was cut off, Wait
+	// returns an error, and otherwise the error of get.
 	Wait(get func(ctx context.Context, until time.Time) error) error
-	// Start prepares for the response to a try. It is called before anything is sent over HTTP/1.1,
-	// and over HTTP/2 after the head and the first sent bytes of Attempt.Part were; then it starts to
-	// forward the rest of the body. An error ends the attempt.
+	// Start prepares for the response to a try. Over HTTP/1.1 it is called before anything is sent.
+	// Over HTTP/2 it is called after the head and the first sent bytes of Attempt.Part were sent, and
+	// starts to forward the rest of the body. An error ends the attempt.
 	Start(sent int) error
-	// Upload starts to forward the rest of the body over HTTP/1.1 after the first part of the request
-	// was sent, which failed with err unless that is nil.
+	// Upload starts to forward the rest of the body over HTTP/1.1, after the first part of the
+	// request was sent. err is the error of sending it, or nil.
 	Upload(err error)
 	// Again prepares to send the request a second time after a try that failed with err. It ends
 	// what Start and Upload have started. Over HTTP/2 it sets Attempt.Part to everything of the body
-	// that is to be sent again, and Attempt.End. Unless it returns nil, the attempt ends with the error.
+	// that is to be sent again, and Attempt.End. If it returns an error, the attempt ends with that
+	// error.
 	Again(err error) error
 }
 
@@ -106,19 +107,19 @@ func (a *Attempt) Pick(pools *upstream.Pools, affinity *Affinity, x *proxy.Excha
 // SpeaksHTTP1 reports whether requests may go to the target over HTTP/1.1, as an upgrade must.
 func (a *Attempt) SpeaksHTTP1() bool { return a.target.pool != nil }
 
-// Multiplexed reports whether the request goes to the target over HTTP/2. That is known once it is
-// written.
+// Multiplexed reports whether the request goes to the target over HTTP/2. This is known once the
+// request is written.
 func (a *Attempt) Multiplexed() bool { return a.multiplexed }
 
 // multiplexes reports whether the request should go over HTTP/2. Such a connection carries requests of
-// many clients, so it cannot be bound to one.
+// many clients, so it cannot be bound to one client.
 func (a *Attempt) multiplexes() bool {
 	t := a.target
 	return t.calls != nil && !t.calls.OnlyHTTP1() && (t.pool == nil || !a.Upgrade && !a.binds && !a.affinity.Has(t.pool))
 }
 
 // Prepare writes the request for the first try and reports whether it has arrived whole. The error
-// is that of Client.Write.
+// is what Client.Write returned.
 func (a *Attempt) Prepare(c Client) (whole bool, err error) {
 	a.multiplexed = a.multiplexes()
 	err = a.write(c)
@@ -167,9 +168,9 @@ func (a *Attempt) WriteReceived(r *message.Recoder, received []byte) (used int, 
 	return p.Used, nil
 }
 
-// TryOpen starts the first try if the target takes the request at once over HTTP/2, and leaves it to
-// the caller to send the request, by Flush of later. It returns nil if that is not possible, and does
-// not block. The caller calls Start of the client with sent, and then Await or Run.
+// TryOpen starts the first try if the target takes the request at once over HTTP/2, else it returns
+// nil. It does not block. The caller sends the request, by Flush of later. The caller calls Start of
+// the client with sent, and then Await or Run.
 func (a *Attempt) TryOpen(c Client) (sent int, later upstream.Flusher, err error) {
 	if a.multiplexed = a.multiplexes(); !a.multiplexed {
 		return 0, nil, nil
@@ -184,13 +185,13 @@ func (a *Attempt) TryOpen(c Client) (sent int, later upstream.Flusher, err error
 	return sent, later, nil
 }
 
-// Await makes w the one that is called when Run can go on, after TryOpen of a whole request. It reports
-// false if that is so now.
+// Await makes w be called when Run can go on, after TryOpen of a whole request. It reports false if
+// Run can go on now.
 func (a *Attempt) Await(w Waiter) bool { return a.call.Await(w) }
 
 // Run sends the request, unless TryOpen did, and passes the response to c. It returns when the whole
-// body has arrived, or a tunnel begins. The error is one of c, the response to the client, a
-// *proxy.AccessError of the second look, or that of the connection; Lost says whether the client
+// body has arrived, or a tunnel begins. The error comes from c, from the response to the client,
+// from the second look (a *proxy.AccessError) or from the connection. Lost says whether the client
 // cannot be reached.
 func (a *Attempt) Run(c Client) error {
 	for {
@@ -271,7 +272,7 @@ func (a *Attempt) startH1(c Client) error {
 	if err := a.acquire(c); err != nil {
 		return err
 	}
-	// Only now: a request that waits for a connection holds no buffer, unless Prepare has written it.
+	// Not earlier: a request that waits for a connection holds no buffer, unless Prepare has written it.
 	if !a.written {
 		if err := a.write(c); err != nil {
 			return err
@@ -349,9 +350,9 @@ func (a *Attempt) receive(c Client) error {
 	return a.trip.run()
 }
 
-// mayRepeat classifies the failure of a try. It reports whether the request may be sent again: the
-// server has certainly not processed it, or a connection that had carried another request failed
-// before the first byte of a response, and a repetition does no harm.
+// mayRepeat classifies the failure of a try. It reports whether the request may be sent again. It
+// may if the server has certainly not processed it, or if a connection that had carried another
+// request failed before the first byte of a response and repeating the request does no harm.
 func (a *Attempt) mayRepeat() bool {
 	method := a.exchange.Method
 	switch {
@@ -398,7 +399,7 @@ func (a *Attempt) H2() *H2Try {
 // Open reports whether a try has begun, and was not ended.
 func (a *Attempt) Open() bool { return a.open }
 
-// Sent reports whether something of the request was sent, in this try or in the one before.
+// Sent reports whether something of the request was sent, in this try or in the try before.
 func (a *Attempt) Sent() bool { return a.sent }
 
 // called reports whether a try over HTTP/2 has begun.
@@ -438,14 +439,14 @@ func (a *Attempt) NoteHead(head []byte, r *http1.Response) {
 	a.binds = a.binds || a.bound || boundBy(head, r)
 }
 
-// Parts reports whether the client's connection must close, because that of the upstream that is bound
-// to it will: the response, whose head has arrived, does not keep it.
+// Parts reports whether the client's connection must close, because the upstream connection that is
+// bound to it will close: the response, whose head has arrived, does not keep it.
 func (a *Attempt) Parts() bool {
 	return !a.multiplexed && (a.binds || a.bound) && !a.trip.reader.Keeps()
 }
 
-// Parted reports whether the client's connection must close after the attempt, because that of the
-// upstream that was bound to it did.
+// Parted reports whether the client's connection must close after the attempt, because the upstream
+// connection that was bound to it did.
 func (a *Attempt) Parted() bool { return a.parts }
 
 // Tunnel returns what has arrived of the protocol to which the upstream has switched. It is valid until
@@ -455,8 +456,8 @@ func (a *Attempt) Tunnel() (rest []byte) { return a.trip.buf.Data[a.trip.from:a.
 // Tunnels reports whether the upstream has switched protocols.
 func (a *Attempt) Tunnels() bool { return !a.multiplexed && a.trip.reader.Phase == message.ReadTunnel }
 
-// Torn returns an error if the body of the response has ended with the connection and is not whole. The
-// upload of the request's body has ended.
+// Torn returns an error if the body of the response has ended with the connection and is not whole. It
+// must be called after the upload of the request's body has ended.
 func (a *Attempt) Torn() error {
 	if !a.multiplexed && a.trip.torn() {
 		return message.ErrTruncated
@@ -466,7 +467,7 @@ func (a *Attempt) Torn() error {
 
 // Release ends the use of the connection after Run has succeeded. intact is set if the whole request
 // was sent and the exchange was not cut off: only then may the connection carry another request. alone
-// is set if it cannot, and was or would be bound to the client's.
+// is set if it cannot, and it was bound to the client's connection or would be.
 func (a *Attempt) Release(intact bool) (alone bool) {
 	if a.multiplexed {
 		a.call.Close()

@@ -24,7 +24,7 @@ func (b *Bond) Has(p *upstream.H1Pool) bool {
 // Any reports whether a connection is bound.
 func (b *Bond) Any() bool { return b.conn.Load() != nil }
 
-// Take returns the bound connection for a request, or nil if there is none of p that can be used. The
+// Take returns the bound connection for a request, or nil if no usable connection of p is bound. The
 // connection is not bound any more until Keep.
 func (b *Bond) Take(p *upstream.H1Pool) *upstream.H1Conn {
 	up := b.conn.Load()

@@ -21,7 +21,7 @@ const (
 	SpliceKeep = http1.MaxHead
 )
 
-// errUnasked reports bytes that an upstream sent before it had any of the request.
+// errUnasked reports bytes that an upstream sent before it had any byte of the request.
 var errUnasked = fmt.Errorf("the upstream sent bytes before it had the request: %w", http1.ErrSyntax)
 
 // H1Try is a try over a connection to an HTTP/1.1 upstream. It writes the request, and passes the
@@ -52,7 +52,7 @@ type tripState struct {
 	out   []byte // the first bytes to send, in buf or in a larger slice
 	sent  bool   // sending out has begun
 	wrote bool   // and all of it was sent
-	early bool   // bytes had arrived before the upstream had any of it
+	early bool   // bytes had arrived before the upstream had any byte of the request
 	got   bool   // a byte of a response has arrived
 
 	buf       *message.Buffer
@@ -79,8 +79,8 @@ func (t *H1Try) write(r *Request, to *Target) {
 	t.out = r.append(t.buffer().Data[:0], to, &t.body)
 }
 
-// AppendBody appends data of the body to what will be sent. The error reports a body that is not
-// what the head declares; the request must not be sent then.
+// AppendBody appends data of the body to the bytes to send. The error reports a body that differs
+// from what the head declares; the request must then not be sent.
 func (t *H1Try) AppendBody(data []byte) (err error) {
 	t.out, err = t.body.AppendData(t.out, data)
 	return err
@@ -97,8 +97,8 @@ func (t *H1Try) EndBody(text []byte, trailers []http1.Field) error {
 // appendReceived appends what was received of a body, as r recodes it. used is how much of received
 // belongs to the body.
 func (t *H1Try) appendReceived(r *message.Recoder, received []byte) (used int, err error) {
-	// The body is recoded after the head, with the room around it that this needs, and then
-	// moved up to the head.
+	// The body is recoded behind the head, with room around it for the recoding, and then moved up
+	// to the head.
 	const before, behind = 24, 8
 	out, head := t.out, len(t.out)
 	out = append(out, make([]byte, before)...)
@@ -140,8 +140,8 @@ func (t *H1Try) dropBuffer() {
 }
 
 // SendData sends more data of the body. Another goroutine may call it while the response is read. room
-// is memory for it; the result has what was made of it. If the body is not what the head declares, the
-// try fails.
+// is memory for it, which SendData returns, perhaps grown. If the body differs from what the head
+// declares, the try fails.
 func (t *H1Try) SendData(room, data []byte) ([]byte, error) {
 	room, err := t.body.AppendData(room[:0], data)
 	return room, t.sendPart(room, err)
@@ -217,8 +217,8 @@ func (t *H1Try) runBlocking() error {
 	return cmp.Or(t.err, t.lost)
 }
 
-// Send sends what was written with ordinary calls. An error is not the end: the upstream may have
-// responded before it closed the connection.
+// Send sends what was written with ordinary calls. After an error the response is still read: the
+// upstream may have responded before it closed the connection.
 func (t *H1Try) Send() error {
 	t.sent = true
 	_, err := t.conn.Write(t.out)
@@ -236,11 +236,12 @@ func (t *H1Try) written(ok bool) {
 }
 
 // reusable reports whether the connection can serve another request: the upstream got exactly the
-// request that the head declares, and its response is complete. An upload has ended.
+// request that the head declares, and its response is complete. It must be called after an upload
+// has ended.
 func (t *H1Try) reusable() bool { return t.wrote && t.body.Whole() && t.reader.Reusable() }
 
 // torn reports whether a body that has ended with the connection is not whole, because the upstream has reset the
-// connection. Only a write may have found that out. An upload has ended.
+// connection. Perhaps only a write has noticed that. It must be called after an upload has ended.
 func (t *H1Try) torn() bool { return t.reader.UntilClose() && t.conn.WasReset() }
 
 // release ends the use of a connection that can serve another request.
@@ -252,7 +253,7 @@ func (t *H1Try) release() {
 	t.conn.Release()
 }
 
-// spliceBody moves most of what is left of a long body from socket to socket.
+// spliceBody moves most of the rest of a long body from socket to socket.
 func (t *H1Try) spliceBody() error {
 	body := t.reader.Body()
 	t.splice = io.LimitedReader{R: t.conn.Plain(), N: body.Left() - SpliceKeep}
@@ -355,8 +356,8 @@ func (t *H1Try) room() []byte {
 	return t.buf.Data[t.end:limit]
 }
 
-// closed handles the end of the upstream's connection. A body that ends with it is not whole if
-// somebody else may have ended it.
+// closed handles the end of the upstream's connection. A body that ends with the connection is not
+// whole if something other than the upstream may have ended it.
 func (t *H1Try) closed() {
 	switch err := t.reader.Closed(t.end > t.from, t.conn.CutShort()); {
 	case err == nil:
@@ -379,7 +380,7 @@ func (t *H1Try) relay() (finished bool) {
 		t.err = err
 		return true
 	case r.Phase == message.ReadDone:
-		// The connection is released before the client, which may be slow, has the rest.
+		// The connection is released before the client, which may be slow, has got the rest.
 		t.err = nil
 		return true
 	case r.Phase == message.ReadTunnel:

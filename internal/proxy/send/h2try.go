@@ -32,8 +32,8 @@ import (
 //	Waiter.Relay         when the whole response has arrived: Run and Finish do not wait
 //	Waiter.Resume        otherwise, for Run, Close and Finish in a goroutine
 //
-// What arrives is kept until Run passes it on: heads, and at most http2.StreamWindow bytes of
-// data. A H2Try serves one request after another, with Reset between them.
+// What arrives is kept until Run passes it on: heads, and at most http2.StreamWindow bytes of data.
+// An H2Try serves one request after another, with Reset between them.
 type H2Try struct {
 	callState
 	head requestHead
@@ -45,13 +45,12 @@ type H2Try struct {
 // Waiter is an exchange that awaits a response without a goroutine. After Await one of its
 // methods is called, once. It must not block.
 type Waiter interface {
-	// Resume says that there is something to do for which Run is to be called: a part of the
-	// response has arrived, or Run fails. It may be called by Interrupt, with the locks that
-	// its caller holds.
+	// Resume says that Run is to be called: a part of the response has arrived, or Run will fail.
+	// Interrupt may call it, with the locks that Interrupt's caller holds.
 	Resume()
 	// Relay says that the whole response has arrived and the try is over. The reader of the
-	// upstream's connection calls it, and Flush of the result unless that is nil. The H2Try may
-	// serve the next request before Relay returns.
+	// upstream's connection calls it, and then Flush of the result, unless the result is nil. The
+	// H2Try may serve the next request before Relay returns.
 	Relay() upstream.Flusher
 }
 
@@ -77,7 +76,7 @@ type requestHead struct {
 	fields []headField
 }
 
-// headField is a field of a requestHead; its name and value follow those of the one before.
+// headField is a field of a requestHead; its name and value follow the field before it.
 type headField struct {
 	name, value uint32 // lengths
 	sensitive   bool
@@ -89,7 +88,7 @@ func (h *requestHead) add(name, value string, sensitive bool) {
 }
 
 // maxInterim bounds the interim responses of one exchange that wait to be passed on, and maxInterimBytes
-// their heads, unless it is one.
+// the sum of their heads. A single response may be longer.
 const (
 	maxInterim      = 64
 	maxInterimBytes = 64 << 10
@@ -307,8 +306,8 @@ func (c *H2Try) request(body []byte, end bool) upstream.H2Request {
 }
 
 // tryOpen sends the head and body if that is possible at once. More of the body may follow unless
-// end is set. sent is how much of body was sent; the rest goes with Send. It leaves it to the caller
-// to send the request, by Flush of later, which is nil if that is not possible.
+// end is set. sent is how much of body was sent; the rest goes with Send. The caller sends the
+// request, by Flush of later. later is nil if the request could not be opened.
 func (c *H2Try) tryOpen(pool *upstream.H2Pool, body []byte, end bool) (sent int, later upstream.Flusher) {
 	r := c.request(body, end)
 	if !c.tunnels && !c.body.Fits(len(body), end) {
@@ -348,8 +347,8 @@ func (c *H2Try) count(n int, end bool) error {
 	return c.body.Count(n, end)
 }
 
-// Await makes w the one that is called when Run can go on, of a try whose request was sent whole. It
-// reports false if that is so now.
+// Await makes w be called when Run can go on, in a try whose request was sent whole. It reports
+// false if Run can go on now.
 func (c *H2Try) Await(w Waiter) bool {
 	a := c.in
 	a.mu.Lock()
@@ -361,8 +360,8 @@ func (c *H2Try) Await(w Waiter) bool {
 	return true
 }
 
-// Open is tryOpen that sends the request at once and waits for a connection until the deadline or the end of ctx. The errors
-// are those of upstream.H2Pool.Open.
+// Open does the same as tryOpen, but sends the request itself and waits for a connection until the deadline or the
+// end of ctx. The errors are the same as from upstream.H2Pool.Open.
 func (c *H2Try) Open(ctx context.Context, deadline time.Time, pool *upstream.H2Pool, body []byte, end bool) (sent int, err error) {
 	r := c.request(body, end)
 	if !c.tunnels && !c.body.Fits(len(body), end) {
@@ -375,7 +374,8 @@ func (c *H2Try) Open(ctx context.Context, deadline time.Time, pool *upstream.H2P
 }
 
 // Send sends more of the body, and its end if end is set. It blocks until the server has room for
-// all of it, and fails once the try is over. If the body is not what the head declares, Run fails, too.
+// all of it, and fails once the try is over. If the body differs from what the head declares, Run
+// fails, too.
 func (c *H2Try) Send(body []byte, end bool) error {
 	if err := c.count(len(body), end); err != nil {
 		c.in.Fail(err, false)
@@ -479,7 +479,7 @@ func (c *H2Try) Arrived() int { return len(c.in.data) - message.Front }
 func (c *H2Try) Moved() int64 { return c.moved }
 
 // Run passes the response to a message.Receiver. It returns when the whole body has arrived; Finish
-// passes on its last part and the end. After an error, Lost says whose it is.
+// passes on its last part and the end. After an error, Lost says whether the client caused it.
 func (c *H2Try) Run(to message.Receiver) error {
 	a := c.in
 	a.mu.Lock()
@@ -543,7 +543,8 @@ func (c *H2Try) passHead(to message.Receiver) error {
 	return to.TakeHead(r.Text, &r.Response, r.Framing(c.isHead))
 }
 
-// passData passes the data that has arrived, if any, to the receiver, and lets the server send as much again.
+// passData passes the data that has arrived, if any, to the receiver, and lets the server send the same
+// number of bytes.
 func (c *H2Try) passData(to message.Receiver) error {
 	c.swap()
 	buf, end := c.buffer()

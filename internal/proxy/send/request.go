@@ -17,9 +17,9 @@ type Request struct {
 	Hop proxy.Hop
 	// Trusted is set if a trusted proxy sent the request.
 	Trusted bool
-	// Body is set if something follows the head: a body, or what a tunnel carries.
+	// Body is set if something follows the head: a body, or the bytes of a tunnel.
 	Body bool
-	// Upgrade asks for the upgrade that the client asks for. It takes HTTP/1.1.
+	// Upgrade asks for the upgrade that the client asks for. It needs HTTP/1.1.
 	Upgrade bool
 	// WebSocketKey, unless it is empty, makes the request ask for a WebSocket with this
 	// Sec-WebSocket-Key, for an HTTP/2 client. See NewWebSocketKey.
@@ -126,8 +126,8 @@ func (r *Request) appendOwn(dst []byte, kept proxy.Fields) []byte {
 	return dst
 }
 
-// completeHop sets what Hop takes from Head. kept is the set of the client's fields that are
-// forwarded.
+// completeHop sets the fields of Hop that come from Head. kept is the set of the client's fields
+// that are forwarded.
 func (r *Request) completeHop(kept proxy.Fields) {
 	hop := &r.Hop
 	hop.Authority = proxy.Text(r.authority())
@@ -158,8 +158,8 @@ func (r *Request) appendConnection(dst []byte) []byte {
 	return dst
 }
 
-// authority returns the host that the client addressed: that of an absolute target,
-// otherwise that of Host.
+// authority returns the host that the client addressed: the host in an absolute target, otherwise
+// the value of Host.
 func (r *Request) authority() []byte {
 	target := r.Head.Target.Of(r.Text)
 	if len(target) > 0 && target[0] != '/' {

@@ -8,7 +8,7 @@ import (
 	"github.com/keygate/keygate/internal/upstream"
 )
 
-// Target is a target of a gateway with what requests to it need, computed once. It is immutable.
+// Target is a target of a gateway with everything that requests to it need, computed once. It is immutable.
 type Target struct {
 	of     *snapshot.Target // what the rest was made from
 	pool   *upstream.H1Pool // for the schemes http and https, otherwise nil
@@ -36,16 +36,23 @@ func newTarget(pools *upstream.Pools, of *snapshot.Target) (*Target, error) {
 }
 
 // Affinity is what a client's connection keeps from one request to the next: the target, the
-// connection to an upstream that was used last, and the one that is bound to the client's. Its zero
-// value has none. It is safe for concurrent use.
+// connection to an upstream that was used last, and the connection that is bound to the client's.
+// Its zero value has none. It is safe for concurrent use.
 type Affinity struct {
 	Bond
 	target atomic.Pointer[Target]
 	last   atomic.Pointer[upstream.H1Conn]
 }
 
+// Rest forgets the target and the connection that was used last. An idle client would keep settings of the gateway in
+// memory that it does not have any more.
+func (a *Affinity) Rest() {
+	a.target.Store(nil)
+	a.last.Store(nil)
+}
+
 // pick returns the target for a request to a gateway. The error is the response to the client.
-func (a *Affinity) pick(pools *upstream.Pools, g *snapshot.Gateway) (*Target, error) {
+func (a *Affinity) pick(pools *upstream.Pools, g *snapshot.Settings) (*Target, error) {
 	if t := a.target.Load(); t != nil && t.of == g.Upstream.Target {
 		return t, nil
 	}

@@ -20,7 +20,7 @@ func TestAffinityFollowsTheTarget(t *testing.T) {
 	var affinity Affinity
 	pick := func(of *snapshot.Target) *Target {
 		t.Helper()
-		target, err := affinity.pick(pools, &snapshot.Gateway{Upstream: snapshot.Upstream{Target: of}})
+		target, err := affinity.pick(pools, &snapshot.Settings{Upstream: snapshot.Upstream{Target: of}})
 		if err != nil {
 			t.Fatal(err)
 		}

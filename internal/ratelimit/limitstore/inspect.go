@@ -17,7 +17,7 @@ import (
 )
 
 // inspectInterval is the time between two inspections of a store to which no new connection was
-// made, and inspectAgain is the time until the next one after one that failed.
+// made, and inspectAgain is the time until the next inspection after a failed one.
 const (
 	inspectInterval = 5 * time.Second
 	inspectAgain    = 500 * time.Millisecond
@@ -27,7 +27,7 @@ const (
 type watch struct {
 	mu       sync.Mutex
 	runs     map[string]int64 // by the run_id of each primary, its evicted_keys
-	lost     int64            // the time of the store since which lost buckets tell of something new: each loss is counted once
+	lost     int64            // time of the store from which on a lost bucket means a new loss: each loss is counted once
 	emptied  atomic.Bool      // buckets are lost, and the next inspection finds out whether a server was replaced
 	urgent   atomic.Bool      // the next inspection is due
 	replaced atomic.Int64
@@ -62,7 +62,7 @@ func (s *Store) Stats() Stats {
 // Generation implements ratelimit.LimitStore.
 func (s *Store) Generation() int64 { return s.watch.replaced.Load() }
 
-// noteLost looks in the answers for buckets that the node knows and the store has no more.
+// noteLost looks in the answers for buckets that the node knows and that the store does not have any more.
 func (s *Store) noteLost(questions []ratelimit.Question) {
 	w := &s.watch
 	for i := range questions {
@@ -89,7 +89,7 @@ func (s *Store) inspectIfDue(ctx context.Context, c rueidis.Client) {
 	if dials == s.inspected.Load() && now < due && !s.watch.urgent.Load() || !s.next.CompareAndSwap(due, now+int64(inspectInterval)) {
 		return
 	}
-	s.inspected.Store(dials) // one that fails is not repeated with each question
+	s.inspected.Store(dials) // a failing inspection is not repeated with each question
 	s.watch.urgent.Store(false)
 	if err := s.inspect(ctx, c); err != nil {
 		s.next.Store(now + int64(inspectAgain))
@@ -134,8 +134,8 @@ func (s *Store) primaries(ctx context.Context, c rueidis.Client) (runs map[strin
 	return runs, clock, nil
 }
 
-// update compares the servers with those of the last inspection. clock is their time; emptied says that buckets
-// are lost.
+// update compares the servers with the servers of the last inspection. clock is their time; emptied says that
+// buckets are lost.
 func (w *watch) update(runs map[string]int64, clock int64, emptied bool, s *Store) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -154,7 +154,7 @@ func (w *watch) update(runs map[string]int64, clock int64, emptied bool, s *Stor
 	}
 	switch {
 	case replaced:
-		w.lost = max(w.lost, clock) // what is missed later of what was made before is lost with the server
+		w.lost = max(w.lost, clock) // a bucket from before that is missing later was lost with the server
 	case emptied:
 		w.replaced.Add(1)
 		s.tell(&w.losses, slog.LevelWarn, "the limit store was emptied, as by FLUSHALL: nodes restore the levels that they know", "address", s.cfg.Address.String(), "total", w.replaced.Load())

@@ -165,8 +165,9 @@ func TestStoreOverTLS(t *testing.T) {
 	}
 }
 
-// Guarantee: the certificates that the address names are read at each connect: when those of the server and the
-// client are exchanged, a store that runs goes on with the new ones. A file that cannot be used is named.
+// Guarantee: the certificates that the address names are read at each connect: when the certificates of the
+// server and the client are replaced, a running store goes on with the new ones. A file that cannot be used is
+// named.
 func TestStoreReadsItsCertificatesAtEachConnect(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -6,8 +6,10 @@ import (
 	"io"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/keygate/keygate/internal/id"
@@ -26,10 +28,9 @@ type node struct {
 type nodeOptions struct {
 	mode   ratelimit.Mode
 	onLoss ratelimit.OnLoss
-	share  ratelimit.Share
 	skew   time.Duration
-	dial   dialer
-	log    io.Writer // nil discards
+	log    io.Writer                         // nil discards
+	store  func(*Store) ratelimit.LimitStore // what the node uses in place of its Store, if it is not nil
 }
 
 // startNode starts a node whose clock is ahead by skew.
@@ -44,10 +45,14 @@ func startNode(t *testing.T, server *redistest.Server, name string, o nodeOption
 	if o.log != nil {
 		log = slog.NewTextHandler(o.log, nil)
 	}
-	if n.store, err = New(Config{Address: a, Installation: func() string { return "test" }, Node: name, Dial: o.dial, Log: slog.New(log)}); err != nil {
+	if n.store, err = New(Config{Address: a, Installation: func() string { return "test" }, Node: name, Log: slog.New(log)}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(n.store.Close)
+	var store ratelimit.LimitStore = n.store
+	if o.store != nil {
+		store = o.store(n.store)
+	}
 	clock := ratelimit.NewClock()
 	n.clock = func() ratelimit.Instant {
 		now := clock.Now()
@@ -56,8 +61,8 @@ func startNode(t *testing.T, server *redistest.Server, name string, o nodeOption
 		return now
 	}
 	n.sharing, err = ratelimit.NewSharing(ratelimit.SharingConfig{
-		Mode: o.mode, OnLoss: o.onLoss, Store: n.store, Now: n.clock,
-		Shares:  func() ratelimit.Share { return o.share },
+		Mode: o.mode, OnLoss: o.onLoss, Store: store, Now: n.clock,
+		Shares:  func() ratelimit.Share { return ratelimit.Share{} },
 		Version: func() int64 { return 1 },
 		CatchUp: func(context.Context) error { return nil },
 	})
@@ -107,28 +112,18 @@ func (n *node) decide(limits ...ratelimit.Limit) (ratelimit.Result, error) {
 // passing is when a request passed: at some moment between two.
 type passing struct{ after, before time.Time }
 
-// passings are those of all nodes.
+// passings are the requests that passed at all nodes.
 type passings struct {
 	mu  sync.Mutex
 	all []passing
 }
 
-// load sends requests at the given pace (0: as fast as it goes) until the time is over.
+// load sends requests at the given pace until the time is over.
 func (p *passings) load(n *node, until time.Time, pace time.Duration, limits ...ratelimit.Limit) {
 	var own []passing
-	next := time.Now()
-	for {
-		now := time.Now()
-		if now.After(until) {
-			break
-		}
-		if pace > 0 {
-			if now.Before(next) {
-				timer := time.NewTimer(next.Sub(now))
-				<-timer.C
-			}
-			next = next.Add(pace)
-		}
+	tick := time.NewTicker(pace)
+	defer tick.Stop()
+	for ; !time.Now().After(until); <-tick.C {
 		one := passing{after: time.Now()}
 		if r, err := n.decide(limits...); err == nil && r == ratelimit.Admitted {
 			one.before = time.Now()
@@ -176,59 +171,135 @@ func together(loads ...func()) {
 
 func rate(n int64, per time.Duration) ratelimit.Rate { return ratelimit.Rate{Count: n, Per: per} }
 
+// virtualStore is a real store for nodes in a bubble of synctest, and has its time. That time stands while a
+// question is under way: nothing is late, however busy the machine is.
+type virtualStore struct {
+	*Store
+	calls chan<- func() // to a goroutine outside of the bubble
+}
+
+// serveBubble runs functions for a bubble, outside of it, until the test ends.
+func serveBubble(t *testing.T) chan<- func() {
+	t.Helper()
+	calls := make(chan func())
+	for range 8 {
+		go func() { // ends with the test
+			for f := range calls {
+				f()
+			}
+		}()
+	}
+	t.Cleanup(func() { close(calls) })
+	return calls
+}
+
+// newVirtualStore makes the script of s read the time from two keys, which each question sets.
+func newVirtualStore(t *testing.T, s *Store, calls chan<- func()) ratelimit.LimitStore {
+	t.Helper()
+	const now = `redis.call('TIME')`
+	if strings.Count(takeScript, now) != 1 {
+		t.Fatalf("the script does not have %s once", now)
+	}
+	v := virtualStore{s, calls}
+	if err := v.outside(func() (err error) {
+		c, err := s.connect()
+		if err != nil {
+			return err
+		}
+		script := strings.Replace(takeScript, now, `redis.call('MGET', 'seconds', 'microseconds')`, 1)
+		s.sha, err = c.Do(context.Background(), c.B().ScriptLoad().Script(script).Build()).ToString()
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+// outside runs f outside of the bubble. To wait for a mutex does not let the time of the bubble pass.
+func (v virtualStore) outside(f func() error) (err error) {
+	var running sync.Mutex
+	running.Lock()
+	v.calls <- func() {
+		defer running.Unlock()
+		err = f()
+	}
+	running.Lock()
+	return err
+}
+
+// Ask implements ratelimit.LimitStore. A question takes 200 µs.
+func (v virtualStore) Ask(_ context.Context, questions []ratelimit.Question) error {
+	<-time.After(200 * time.Microsecond)
+	now := time.Now()
+	return v.outside(func() error {
+		c := *v.client.Load()
+		set := c.B().Mset().KeyValue().KeyValue("seconds", fmt.Sprint(now.Unix())).KeyValue("microseconds", fmt.Sprint(now.Nanosecond()/1000)).Build()
+		if err := c.Do(context.Background(), set).Error(); err != nil {
+			return err
+		}
+		return v.Store.Ask(context.Background(), questions)
+	})
+}
+
+// Check implements ratelimit.LimitStore.
+func (v virtualStore) Check(context.Context) error {
+	return v.outside(func() error { return v.Store.Check(context.Background()) })
+}
+
 // Guarantee: with a real store, whatever the load of each node and however their clocks differ, at most
 // capacity + window × rate + outstanding requests pass in any window, and a node makes at most 50
 // trips a second for a bucket.
 func TestLeasedLimitHoldsOverNodes(t *testing.T) {
 	server := redistest.Start(t)
 	const perSecond, outstanding = 3000, 150
+	const busy = 150 * time.Microsecond // more than twice the limit by itself
 	for name, paces := range map[string][]time.Duration{
-		"all nodes busy":                 {0, 0, 0},
-		"one node busy":                  {0, 20 * time.Millisecond, 50 * time.Millisecond},
-		"one node busy, others give up":  {0, -1, -1},
+		"all nodes busy":                 {busy, busy, busy},
+		"one node busy":                  {busy, 20 * time.Millisecond, 50 * time.Millisecond},
+		"one node busy, others give up":  {busy, -busy, -busy},
 		"busy together, each below half": {700 * time.Microsecond, 700 * time.Microsecond},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var all passings
-			var loads []func()
-			var nodes []*node
-			for i := range paces {
-				nodes = append(nodes, startNode(t, server, fmt.Sprint(name, i), nodeOptions{mode: ratelimit.Leased, skew: time.Duration(i) * time.Hour}))
-			}
-			began := time.Now()
-			until := began.Add(1500 * time.Millisecond)
-			for i, pace := range paces {
-				n := nodes[i]
-				l := n.limit(byte(len(name)), ratelimit.Config{Sustained: rate(perSecond, time.Second)})
-				for range 8 {
-					loads = append(loads, func() {
-						end := until
-						if pace < 0 { // it takes tokens and leaves them
-							end = began.Add(200 * time.Millisecond)
-						}
-						all.load(n, end, max(pace*8, 0), l)
-					})
+			calls := serveBubble(t)
+			synctest.Test(t, func(t *testing.T) {
+				var all passings
+				var loads []func()
+				var nodes []*node
+				for i := range paces {
+					nodes = append(nodes, startNode(t, server, fmt.Sprint(name, i), nodeOptions{
+						mode: ratelimit.Leased, skew: time.Duration(i) * time.Hour,
+						store: func(s *Store) ratelimit.LimitStore { return newVirtualStore(t, s, calls) },
+					}))
 				}
-			}
-			together(loads...)
-			took := time.Since(began).Seconds()
-			extra := float64(outstanding)
-			for _, n := range nodes {
-				if s := n.sharing.Stats(); s.Late+s.Losses > 0 { // the machine is so busy that the loss mode applied
-					extra = outstanding + perSecond
+				began := time.Now()
+				for i, pace := range paces {
+					n := nodes[i]
+					l := n.limit(byte(len(name)), ratelimit.Config{Sustained: rate(perSecond, time.Second)})
+					end := began.Add(1500 * time.Millisecond)
+					if pace < 0 { // it takes tokens and leaves them
+						end, pace = began.Add(200*time.Millisecond), -pace
+					}
+					for range 8 {
+						loads = append(loads, func() { all.load(n, end, pace*8, l) })
+					}
 				}
-			}
-			if over, where := all.exceeds(perSecond, extra, perSecond); over > 0 {
-				t.Errorf("%.0f too many: %s", over, where)
-			}
-			for i, n := range nodes {
-				if s := n.sharing.Stats(); float64(s.RoundTrips) > 50*took+2 {
-					t.Errorf("node %d made %d trips in %.1f s, want at most 50 a second", i, s.RoundTrips, took)
-				} else {
+				together(loads...)
+				took := time.Since(began).Seconds()
+				if over, where := all.exceeds(perSecond, outstanding, perSecond); over > 0 {
+					t.Errorf("%.0f too many: %s", over, where)
+				}
+				for i, n := range nodes {
+					s := n.sharing.Stats()
+					if float64(s.RoundTrips) > 50*took+2 {
+						t.Errorf("node %d made %d trips in %.1f s, want at most 50 a second", i, s.RoundTrips, took)
+					}
+					if s.Late+s.Losses > 0 {
+						t.Errorf("node %d: %d requests were late and the store was lost %d times, want never", i, s.Late, s.Losses)
+					}
 					t.Logf("node %d: %+v", i, s)
 				}
-			}
-			t.Logf("%d requests in %.2f s", len(all.all), took)
+				t.Logf("%d requests in %.2f s", len(all.all), took)
+			})
 		})
 	}
 }

@@ -30,13 +30,13 @@ type ServerReport struct {
 	Latency      time.Duration // median of several round trips
 	ClockAhead   time.Duration // by how much its clock is ahead of ours; negative if it is behind
 	OldVersion   bool          // it is older than Redis 6.2 or Valkey 7.2
-	UnsafePolicy bool          // it may evict keys, and with them what is used of limits
+	UnsafePolicy bool          // it may evict keys, and with them the use of limits
 }
 
 const latencySamples = 9
 
-// Report connects to the store and describes its servers, ordered by address. The error is that there is no
-// connection; it has no password.
+// Report connects to the store and describes its servers, ordered by address. It is an error if there is no
+// connection; the error has no password.
 func (s *Store) Report(ctx context.Context) ([]ServerReport, error) {
 	c, err := s.connect()
 	if err != nil {
@@ -114,7 +114,7 @@ func (r *ServerReport) measure(ctx context.Context, c rueidis.Client) error {
 	return nil
 }
 
-// TryScript runs the script of limits on a bucket of its own, which it removes again. The error is that the
+// TryScript runs the script of limits on a bucket of its own, which it removes again. It is an error if the
 // store does not run it.
 func (s *Store) TryScript(ctx context.Context) error {
 	c, err := s.connect()

@@ -20,11 +20,11 @@ import (
 // Config configures a Store.
 type Config struct {
 	Address      *Address                                                             // required
-	Installation func() string                                                        // what tells installations apart that share a store, once it is known; required
-	Node         string                                                               // identifies this process among all that ever were; required
+	Installation func() string                                                        // name that distinguishes installations that share a store, once it is known; required
+	Node         string                                                               // identifies this process among all processes, also earlier ones; required
 	Now          func() time.Time                                                     // nil means time.Now
 	Dial         func(ctx context.Context, network, address string) (net.Conn, error) // nil means a net.Dialer
-	Log          *slog.Logger                                                         // receives what is noticed about the store; nil discards it
+	Log          *slog.Logger                                                         // receives observations about the store; nil discards them
 }
 
 // Store is a client of the limit store. It is safe for concurrent use.
@@ -54,8 +54,8 @@ const (
 	bufferSize       = 64 << 10
 )
 
-// New returns a Store that is not connected: Check connects it. The error is a field of cfg that is
-// missing, or a file of the address that cannot be used.
+// New returns a Store that is not connected: Check connects it. It is an error if a field of cfg is
+// missing, or a file of the address cannot be used.
 func New(cfg Config) (*Store, error) {
 	switch {
 	case cfg.Address == nil:
@@ -90,8 +90,8 @@ func (s *Store) Check(ctx context.Context) error {
 	return s.tryRefused(ctx, c)
 }
 
-// tryRefused tries again what the store has refused, on a bucket of its own beside the one that it was about:
-// a store that is out of memory, or has become a replica, answers everything else.
+// tryRefused repeats a write that the store has refused, on a bucket of its own beside the refused one,
+// because a store that is out of memory, or has become a replica, answers everything but writes.
 func (s *Store) tryRefused(ctx context.Context, c rueidis.Client) error {
 	name := s.refused.Load()
 	if name == nil {
@@ -131,7 +131,7 @@ func (s *Store) connect() (rueidis.Client, error) {
 		return nil, errClosed
 	}
 	a := s.cfg.Address
-	secure, err := a.tlsConfig() // that there is one; dial reads the files again
+	secure, err := a.tlsConfig() // only whether TLS is used matters; dial reads the files again
 	if err != nil {
 		return nil, fmt.Errorf("connect to %s: %w", a, err)
 	}
@@ -154,7 +154,8 @@ func (s *Store) connect() (rueidis.Client, error) {
 	return c, nil
 }
 
-// dial makes a connection and counts it. It reads the files for TLS, which may have been exchanged since the last one.
+// dial makes a connection and counts it. It reads the files for TLS, which may have been replaced since the
+// last connection.
 func (s *Store) dial(ctx context.Context, address string, _ *net.Dialer, _ *tls.Config) (net.Conn, error) {
 	config, err := s.cfg.Address.tlsConfig()
 	if err != nil {
@@ -214,7 +215,7 @@ func isAnswer(err error) bool {
 }
 
 // mayRepeat reports whether questions may be asked again after err: the connection broke, and the
-// store recognizes each of them that it has answered.
+// store recognizes the questions that it has answered.
 func mayRepeat(err error, questions []ratelimit.Question) bool {
 	if isAnswer(err) {
 		return false

@@ -18,8 +18,8 @@ import (
 	"github.com/keygate/keygate/internal/ratelimit"
 )
 
-// cutConn is a connection that breaks before the next answer to a question, once it is told to. Answers to what the
-// client asks by itself, such as those of a new connection, do not count: the server may not have read the question yet.
+// cutConn is a connection that, once it is set to, breaks before the next answer to a question. Answers to what the
+// client asks by itself, as on a new connection, do not count: the server may not have read the question yet.
 type cutConn struct {
 	net.Conn
 	cut *atomic.Bool

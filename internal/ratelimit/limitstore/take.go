@@ -38,8 +38,8 @@ var (
 	errAnswer     = errors.New("the limit store returned an answer of an unknown form")
 )
 
-// ask sends the questions that have no answer yet, in one pipeline. A server that does not know the
-// script gets it with the question.
+// ask sends the questions that have no answer yet, in one pipeline. If a server does not know the
+// script, it gets the script with the question.
 func (s *Store) ask(ctx context.Context, c rueidis.Client, questions []ratelimit.Question) error {
 	var open []*ratelimit.Question
 	var commands []rueidis.Completed

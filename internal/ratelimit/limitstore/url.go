@@ -40,8 +40,8 @@ const (
 //	redis://host:port,host:port                          a cluster; each host may have the scheme
 //	redis+sentinel://…@host:port,host:port/name[/database]  the server that sentinels name
 //
-// Over TLS, parameters may name files as those of PostgreSQL do: sslrootcert has the certificates to trust in place
-// of the system's, and sslcert and sslkey are what the client presents.
+// Over TLS, parameters may name files, as in a URL of PostgreSQL: sslrootcert has the certificates to trust in
+// place of the system's, and sslcert and sslkey are the certificate and key that the client presents.
 //
 // The errors do not contain the text, which may hold a password.
 func ParseAddress(text string) (*Address, error) {
@@ -135,7 +135,7 @@ func (a *Address) parseHosts(text string, sentinel bool) error {
 
 func (a *Address) isCluster() bool { return a.master == "" && len(a.hosts) > 1 }
 
-// tlsConfig returns what connections need for TLS, or nil for none, as the files have it now.
+// tlsConfig returns the TLS configuration of connections from the present files, or nil without TLS.
 func (a *Address) tlsConfig() (*tls.Config, error) {
 	if !a.tls {
 		return nil, nil

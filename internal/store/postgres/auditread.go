@@ -20,20 +20,3 @@ func (t *readTx) AuditChunks(ctx context.Context, accountID string) (list []audi
 	})
 	return list, err
 }
-
-// AuditOpen returns the unsealed end of an account's log, with the oldest of its management records.
-func (db *DB) AuditOpen(ctx context.Context, accountID string) (*audit.Open, error) {
-	return read(ctx, db, func(t *readTx) (*audit.Open, error) {
-		return t.AuditSource(accountID).Open(ctx, audit.WithRecords|audit.OnlyOldest)
-	})
-}
-
-// AuditWaiting returns the size of the unsealed end of each account's log that has one.
-func (db *DB) AuditWaiting(ctx context.Context) ([]audit.Waiting, error) {
-	return read(ctx, db, func(t *readTx) ([]audit.Waiting, error) { return t.AuditWaiting(ctx) })
-}
-
-// AuditChains returns the chain of each account that has one.
-func (db *DB) AuditChains(ctx context.Context) ([]audit.Chain, error) {
-	return read(ctx, db, func(t *readTx) ([]audit.Chain, error) { return t.AuditChains(ctx) })
-}

@@ -3,7 +3,6 @@ package postgres
 import (
 	"context"
 
-	"github.com/keygate/keygate/internal/accesslog"
 	"github.com/keygate/keygate/internal/audit"
 	auditwriter "github.com/keygate/keygate/internal/audit/writer"
 	"github.com/keygate/keygate/internal/fault"
@@ -15,30 +14,8 @@ var (
 	_ auditwriter.Keeper = (*DB)(nil)
 )
 
-// AppendAuditChunks implements writer.Store. Without management records, COMMIT does not wait for
-// the server's disk.
-func (db *DB) AppendAuditChunks(ctx context.Context, batch accesslog.BatchID, chunks []audit.Chunk, records []*audit.Record) error {
-	write := db.record
-	if len(records) > 0 {
-		write = db.write
-	}
-	return write(ctx, func(t *tx) error {
-		if isNew, err := t.takeBatch(ctx, batch); err != nil || !isNew {
-			return err
-		}
-		if err := t.insertAuditChunks(ctx, chunks); err != nil {
-			return err
-		}
-		for _, r := range records {
-			if err := t.AppendAudit(ctx, r); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-}
-
-func (t *tx) insertAuditChunks(ctx context.Context, chunks []audit.Chunk) error {
+// InsertAuditChunks implements rows.Tx.
+func (t *tx) InsertAuditChunks(ctx context.Context, chunks []audit.Chunk) error {
 	if len(chunks) == 0 {
 		return nil
 	}
@@ -82,15 +59,4 @@ func (t *tx) DeleteAuditChunks(ctx context.Context, accountID string, gone []int
 		return 0, fault.New(fault.Conflict, rows.AuditSealed)
 	}
 	return last, err
-}
-
-// SealAudit implements writer.Store.
-func (db *DB) SealAudit(ctx context.Context, s *audit.Seal) error {
-	return db.write(ctx, func(t *tx) error { return t.SealAudit(ctx, s) })
-}
-
-// InsertSegments implements rows.Tx.
-func (t *tx) InsertSegments(ctx context.Context, accountID string, group int64, segments [][]byte) error {
-	return t.Queue(ctx, "insert audit segments", `INSERT INTO audit_segments (account_id, number, segment, bits)
-		SELECT $1, $2, place - 1, bits FROM unnest($3::bytea[]) WITH ORDINALITY AS s (bits, place)`, accountID, group, segments)
 }

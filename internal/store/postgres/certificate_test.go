@@ -86,8 +86,9 @@ func (s *tlsServer) expect(t *testing.T, server, client certificatetest.Pair) {
 	s.config.Store(&tls.Config{Certificates: []tls.Certificate{pair}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: client.Pool(t)})
 }
 
-// Guarantee: the certificates that the URL names are read at each connect: when those of the server and the client are
-// exchanged, a store that runs goes on with the new ones. A file that cannot be read is named, and no password.
+// Guarantee: the certificates that the URL names are read at each connect: when the certificates of the server and the
+// client are replaced, a running store goes on with the new ones. An error names the file that cannot be read, and no
+// password.
 func TestCertificatesAreReadAtEachConnect(t *testing.T) {
 	u, err := url.Parse(migrated(t))
 	if err != nil {

@@ -8,8 +8,8 @@ import (
 )
 
 // claim leases deliveries in one statement, so that a claim costs one round trip. Deliveries that
-// another claim is leasing are skipped, not waited for. The lease ends by the queue's clock: that
-// of a node may differ, and a node may have been stopped since it read its clock.
+// another claim is leasing are skipped, not waited for. The lease ends by the queue's clock: a
+// node's clock may differ, and a node may have been stopped since it read its clock.
 //
 // Each endpoint's deliveries are in two branches of an index, those with an attempt and those
 // without. A branch is locked as far as the claim may take of it; of both together it takes those
@@ -86,8 +86,8 @@ func (db *DB) ReleaseDeliveries(ctx context.Context, leases []sender.Lease) erro
 	})
 }
 
-// ReleaseAllDeliveries implements sender.Exclusive. Leases of other nodes stay: those of a node that
-// has died end by themselves, and what they hold is due then. Senders without a name may be of
+// ReleaseAllDeliveries implements sender.Exclusive. Leases of other nodes stay: if a node has died,
+// its leases end by themselves, and the deliveries are due then. Senders without a name may be of
 // several nodes, so it ends none of theirs.
 func (db *DB) ReleaseAllDeliveries(ctx context.Context, name string) (released int, err error) {
 	if name == "" {

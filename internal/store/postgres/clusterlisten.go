@@ -26,8 +26,8 @@ type Listener struct {
 	conn *pgxpool.Conn // that listens, or nil
 }
 
-// OpenListener returns a Listener of the database of a URL, which must be that of db. It connects with the
-// first call.
+// OpenListener returns a Listener of the database of a URL, which must be the database of db. It connects
+// with the first call.
 func OpenListener(ctx context.Context, url string, db *DB) (*Listener, error) {
 	settings, err := parseURL(url)
 	if err != nil {

@@ -70,7 +70,7 @@ func confirmed(ctx context.Context, p *pgxpool.Pool, f func(*pgx.Conn) error) er
 const settleStatement = `SELECT number, mark FROM change_head FOR KEY SHARE`
 
 // accountChanges is the number of the newest change of the account $1. Each change of an account has an audit record
-// of it, so those of other accounts do not count.
+// of it, so changes of other accounts do not count.
 const accountChanges = `SELECT coalesce((SELECT audit_seq + 1 FROM accounts WHERE id = $1), 0)`
 
 // Settle implements control.Store.

@@ -34,15 +34,15 @@
 // they are dense and in the order of the commits: a sender that reads what is newer than a number
 // misses nothing. A claim leases what it can lock at once (FOR UPDATE SKIP LOCKED), so claims of
 // several nodes never wait for each other, and never get the same delivery. Leases and retries end by
-// the database's clock. The tokens of leases begin with the name of their node, which ends at its
-// start those of its earlier run, and no others.
+// the database's clock. The tokens of leases begin with the name of their node, which at its start
+// ends the leases of its earlier run, and no others.
 //
 // # Events
 //
 // Events have numbers in the order of the commits too, from the row event_head. It is taken before
 // delivery_head. The list of events is in their order, so that a client that reads from the newest event back to
 // one that it knows misses nothing. An identifier has the time of a node's clock, and the order of identifiers
-// is not that of the commits.
+// is not the order of the commits.
 //
 // # Records
 //

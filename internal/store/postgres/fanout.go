@@ -22,7 +22,7 @@ const nextFanOut = `SELECT least(
 			ORDER BY account_id LIMIT 1))`
 
 // FanOut implements fanout.Store. It reads before it begins a transaction, because usually there is nothing to do.
-// COMMIT does not wait for replicas: that of the claim of a delivery waits for both.
+// COMMIT does not wait for replicas: the COMMIT that claims a delivery waits for both transactions.
 func (db *DB) FanOut(ctx context.Context, after string, now time.Time, limit int) (accountID string, written int, err error) {
 	var found *string
 	err = db.statement(ctx, db.readers, readTime, func(t *readTx) error {

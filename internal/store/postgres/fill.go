@@ -87,8 +87,8 @@ func Fill(ctx context.Context, cfg FillConfig) (done Filled, err error) {
 	return done, translate("copy", err)
 }
 
-// prepareTarget returns an error if a database must not be filled, before its schema is migrated: it may be that of
-// nodes of an older version. before is whether it holds the installation already.
+// prepareTarget returns an error if a database must not be filled, before its schema is migrated: nodes of an older
+// version may use it. before is whether it holds the installation already.
 func prepareTarget(ctx context.Context, url, installation string) (before bool, err error) {
 	err = withSchema(ctx, url, func(db *sql.DB) error {
 		v, err := ownVersions(ctx, db)

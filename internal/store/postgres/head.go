@@ -278,7 +278,8 @@ func (t *readTx) verify() error {
 	return err
 }
 
-// position returns that of the newest change that the transaction has made or seen. It holds the head, or has held it.
+// position returns the position of the newest change that the transaction has made or seen. It holds the
+// head, or has held it.
 func (t *readTx) position() (p snapshot.Position, err error) {
 	p.Number = t.number + t.appended
 	mark := t.mark

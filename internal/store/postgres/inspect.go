@@ -13,8 +13,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Connections is how many connections a node has at most: those of the pools, and one each for its
-// lease, for reading leases and for listening.
+// Connections is how many connections a node has at most: the connections of its pools, and one
+// each for its lease, for reading leases and for listening.
 const Connections = writers + readers + searchers + followers + 3
 
 // OldestServer is the oldest version of PostgreSQL that is supported, as server_version_num.
@@ -56,7 +56,7 @@ type Inspection struct {
 }
 
 // Inspect reads what a server and the database of a URL are like, for a node of the given name. It changes
-// nothing. The error is that of Open if there is no connection; it has no password.
+// nothing. If there is no connection, the error is the same as from Open; it has no password.
 func Inspect(ctx context.Context, url, node string) (*Inspection, error) {
 	settings, err := parseURL(url)
 	if err != nil {
@@ -169,9 +169,9 @@ func (i *Inspection) readNodes(ctx context.Context, c *pgx.Conn, node string) er
 	return err
 }
 
-// Notified reports whether notifications that are sent over a connection to the database of url arrive at
-// one to that of listenURL. They do not behind a pooler in transaction mode, or if the URLs are of different
-// databases.
+// Notified reports whether notifications that are sent over a connection to the database of url arrive at a
+// connection to the database of listenURL. They do not arrive behind a pooler in transaction mode, or if the
+// URLs name different databases.
 func Notified(ctx context.Context, url, listenURL string) (bool, error) {
 	channel := "keygate_doctor_" + rand.Text()
 	listener, err := connectPlain(ctx, listenURL)

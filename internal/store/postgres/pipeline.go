@@ -38,6 +38,20 @@ func (t *tx) Queue(ctx context.Context, what, query string, args ...any) error {
 	return t.enqueue(ctx, statement{what: what, query: t.c.dialect.of(query).alone, args: args})
 }
 
+// QueueEach implements rows.Statements. It sends the columns as arrays.
+func (t *tx) QueueEach(ctx context.Context, what, query string, args ...any) error {
+	if rows.CountRows(args) == 0 {
+		return t.Ready(ctx)
+	}
+	for i, a := range args {
+		if raw, is := a.(rows.RawTexts); is {
+			args = slices.Clone(args)
+			args[i] = raw.Bytes()
+		}
+	}
+	return t.Queue(ctx, what, query, args...)
+}
+
 // QueueOne implements rows.Statements. The server has to find out whether a row is changed, since it may get COMMIT in the
 // same round trip.
 func (t *tx) QueueOne(ctx context.Context, what, record, query string, args ...any) error {

@@ -20,7 +20,7 @@ type Pooling struct {
 
 // CheckPooler finds out whether a URL leads to a pooler, and whether that gives a connection of the server to
 // each transaction anew. It is an error (fault.Unavailable) if it does and the URL has Keygate prepare
-// statements. With other errors, which are those of connections, p is zero.
+// statements. With other errors, which come from connections, p is zero.
 func CheckPooler(ctx context.Context, url string) (p Pooling, err error) {
 	settings, err := parseURL(url)
 	if err != nil {

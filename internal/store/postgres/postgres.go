@@ -8,7 +8,6 @@ import (
 	"io"
 	"io/fs"
 	"log/slog"
-	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/keygate/keygate/internal/audit"
 	"github.com/keygate/keygate/internal/fault"
+	"github.com/keygate/keygate/internal/store/rows"
 	"github.com/keygate/keygate/internal/store/state"
 	"github.com/keygate/keygate/internal/store/stored"
 )
@@ -57,6 +57,7 @@ type Config struct {
 
 // DB is an open store. It is safe for concurrent use.
 type DB struct {
+	*rows.Store
 	log       *slog.Logger
 	now       func() int64 // microseconds since 1970
 	random    io.Reader    // for marks
@@ -70,8 +71,6 @@ type DB struct {
 	changes   *pool // for the change log, and the keys and accounts that it names
 	pages     *stored.PageCodec
 	days      requestDays
-	failures  atomic.Int64 // write transactions that failed in the database
-	trouble   atomic.Pointer[trouble]
 	wires     wires
 }
 
@@ -116,6 +115,7 @@ func open(ctx context.Context, cfg Config) (_ *DB, err error) {
 		return nil, err
 	}
 	db := &DB{log: cfg.Log, pages: pages, random: cfg.Random, counted: cfg.Counted, headTime: cfg.LeaseTTL / 4, gate: newGate(), now: func() int64 { return cfg.Now().UnixMicro() }}
+	db.Store = rows.NewStore(db.engine())
 	settings.ConnConfig.DialFunc = db.wires.dialer(settings.ConnConfig.DialFunc)
 	var opened []*pool
 	defer func() {
@@ -148,7 +148,7 @@ func (db *DB) Close() error {
 // Stats implements store.Engine.
 func (db *DB) Stats() state.Stats {
 	return state.Stats{Writes: db.writer.use.read(), Reads: db.readers.use.read(), Search: db.searchers.use.read(),
-		Follow: db.source.use.read(), Failures: db.failures.Load()}
+		Follow: db.source.use.read(), Failures: db.Failures()}
 }
 
 // parseURL returns the settings of connections. The error does not repeat the URL, which has a

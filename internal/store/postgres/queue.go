@@ -173,8 +173,8 @@ func (db *DB) AllDue(ctx context.Context, after string, n int, now time.Time) (f
 }
 
 // NextDelivery implements sender.Queue. Deliveries of disabled or deleted endpoints are failed soon,
-// so there are few to skip. That of a suspended account is not worth a search: it only makes one
-// claim come early.
+// so there are few to skip. A delivery of a suspended account is not worth a search: it only makes
+// one claim come early.
 func (db *DB) NextDelivery(ctx context.Context, now time.Time) (next time.Time, err error) {
 	err = db.view(ctx, db.readers, func(t *readTx) error {
 		return t.Query(ctx, "read next due delivery", `SELECT d.due_at - queue_now($1) FROM deliveries d JOIN webhooks w ON w.id = d.webhook_id

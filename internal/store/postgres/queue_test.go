@@ -365,7 +365,7 @@ func TestClaimBesideAnUnfinishedOne(t *testing.T) {
 }
 
 // Guarantee: the deliveries that a node held under a lease are released, once, when the lease has ended, and
-// not while it runs; those of earlier versions and of other leases stay.
+// not while it runs. Deliveries of earlier versions and of other leases stay.
 func TestReleaseOfEndedLeases(t *testing.T) {
 	c := newNodes(t, 2)
 	c.must(c.stores[0].AppendEvents(t.Context(), c.newEvents(6)))

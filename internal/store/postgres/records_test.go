@@ -26,12 +26,12 @@ func TestBatchRepeatedBeforeItsFirstTransactionEnds(t *testing.T) {
 			chunks := []traffic.Chunk{{AccountID: c.account, Part: traffic.Keys, Start: 60, Body: []byte{1}}}
 			repeated := make(chan error, 1)
 			err := c.stores[0].record(t.Context(), func(one *tx) error {
-				isNew, err := one.takeBatch(t.Context(), batch)
+				isNew, err := one.TakeBatch(t.Context(), batch)
 				c.must(err)
 				if !isNew {
 					t.Error("the batch is taken for a repetition")
 				}
-				c.must(one.insertChunks(t.Context(), chunks))
+				c.must(one.InsertTraffic(t.Context(), chunks))
 				go func() { repeated <- c.stores[1].AppendTraffic(t.Context(), batch, chunks) }()
 				waitForLock(t, one)
 				if !commits {
@@ -73,7 +73,7 @@ func TestAuditChunksThatCommitLate(t *testing.T) {
 			w, err := auditwriter.New(auditwriter.Config{Store: db, Keeper: db, OperatorID: c.account})
 			c.must(err)
 			c.must(c.stores[0].record(t.Context(), func(one *tx) error {
-				c.must(one.insertAuditChunks(t.Context(), c.oneRecord("/late")))
+				c.must(one.InsertAuditChunks(t.Context(), c.oneRecord("/late")))
 				for range 3 {
 					c.must(db.AppendAuditChunks(t.Context(), accesslog.BatchID{}, c.oneRecord("/early"), nil))
 				}

@@ -13,8 +13,8 @@ import (
 // daysAhead is how many days before its beginning the partition of a day is made.
 const daysAhead = 7
 
-// noPartition is the SQLSTATE of a row that no partition takes. It is also that of other constraints, which
-// requests do not have.
+// noPartition is the SQLSTATE of a row that no partition takes. Other constraints have the same SQLSTATE,
+// but requests have none.
 const noPartition = "23514"
 
 // requestDays are the days of the request log of which it is known that they have partitions. It is safe for
@@ -27,7 +27,7 @@ type requestDays struct {
 // maxKnownDays bounds the memory for days.
 const maxKnownDays = 64
 
-// unknown returns those of the days that are not known.
+// unknown returns the days that are not known.
 func (d *requestDays) unknown(days map[int64]struct{}) map[int64]struct{} {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -55,8 +55,8 @@ func find(t *testing.T, db *DB, r requestlog.Record) bool {
 	return err == nil && got.LeftOut == 1
 }
 
-// Guarantee: the log of requests has partitions for a week ahead, those of other days are made before a write, also
-// if the clock is ahead or another node has just dropped them, and retention drops whole days.
+// Guarantee: the log of requests has partitions for a week ahead. Partitions of other days are made before a write,
+// also if the clock is ahead or another node has just dropped them, and retention drops whole days.
 func TestRequestDays(t *testing.T) {
 	t.Parallel()
 	now := time.Now()

@@ -5,42 +5,19 @@ import (
 
 	"github.com/keygate/keygate/internal/account"
 	"github.com/keygate/keygate/internal/apikey"
-	"github.com/keygate/keygate/internal/gateway"
 	"github.com/keygate/keygate/internal/snapshot"
 	"github.com/keygate/keygate/internal/store/rows"
 )
 
 var _ snapshot.Source = (*DB)(nil)
 
-// read returns the value that f reads in a transaction.
-func read[T any](ctx context.Context, db *DB, f func(*readTx) (T, error)) (T, error) {
-	return readOn(ctx, db, db.source, f)
-}
-
-// readOn is read on a connection of p.
+// readOn returns the value that f reads in a transaction on a connection of p.
 func readOn[T any](ctx context.Context, db *DB, p *pool, f func(*readTx) (T, error)) (v T, err error) {
 	err = db.view(ctx, p, func(t *readTx) error {
 		v, err = f(t)
 		return err
 	})
 	return v, err
-}
-
-// LastSeq implements snapshot.ChangeLog.
-func (db *DB) LastSeq(ctx context.Context) (int64, error) {
-	return read(ctx, db, func(t *readTx) (int64, error) {
-		_, last, err := t.ChangeBounds(ctx)
-		return last, err
-	})
-}
-
-// Changes implements snapshot.ChangeLog.
-func (db *DB) Changes(ctx context.Context, seq int64, limit int) (changes []snapshot.Change, complete bool, err error) {
-	err = db.view(ctx, db.source, func(t *readTx) error {
-		changes, complete, err = t.Changes(ctx, seq, limit)
-		return err
-	})
-	return changes, complete, err
 }
 
 // Accounts implements snapshot.Source. A record that cannot be read is an error.
@@ -101,61 +78,6 @@ func (db *DB) accounts(ctx context.Context, rest string, args []any, bad func(ac
 		})
 	})
 	return list, err
-}
-
-// EachGateway implements snapshot.GatewaySource. f must not wait for another reading call of
-// the store.
-func (db *DB) EachGateway(ctx context.Context, f func(*gateway.Gateway, []gateway.Route) error) error {
-	return db.stream(ctx, db.source, func(t *readTx) error {
-		return t.EachGateway(ctx, f, ofRecord)
-	})
-}
-
-// GatewayByID implements snapshot.GatewaySource.
-func (db *DB) GatewayByID(ctx context.Context, gatewayID string) (g *gateway.Gateway, routes []gateway.Route, err error) {
-	err = db.view(ctx, db.source, func(t *readTx) error {
-		if g, err = t.SelectGateway(ctx, `WHERE id = $1`, gatewayID); err != nil {
-			return err
-		}
-		routes, err = t.RouteTable(ctx, gatewayID)
-		return err
-	})
-	return g, routes, ofRecord(err)
-}
-
-// GatewayIDs implements snapshot.GatewaySource.
-func (db *DB) GatewayIDs(ctx context.Context) ([]string, error) {
-	return read(ctx, db, func(t *readTx) ([]string, error) {
-		return t.Texts(ctx, "read gateways", `SELECT id FROM gateways ORDER BY id`)
-	})
-}
-
-// HasGateway implements snapshot.GatewaySource. It reads on the connection of the change log, because keys wait for it.
-func (db *DB) HasGateway(ctx context.Context, gatewayID string) (found bool, err error) {
-	err = db.statement(ctx, db.changes, logTime, func(t *readTx) error {
-		return t.Query(ctx, "find a gateway", `SELECT 1 FROM gateways WHERE id = $1`, []any{gatewayID}, func(*rows.Row) error {
-			found = true
-			return nil
-		})
-	})
-	return found, err
-}
-
-// RouteCount implements snapshot.GatewaySource.
-func (db *DB) RouteCount(ctx context.Context, gatewayID string) (n int, err error) {
-	err = db.view(ctx, db.source, func(t *readTx) error {
-		return t.Query(ctx, "count routes", `SELECT route_count FROM gateways WHERE id = $1`, []any{gatewayID}, func(r *rows.Row) error {
-			return rows.Decoded(r.Scan(&n))
-		})
-	})
-	return n, ofRecord(err)
-}
-
-// GatewayDelta implements snapshot.GatewaySource.
-func (db *DB) GatewayDelta(ctx context.Context, gatewayID string, routeIDs []string, after int64) (*snapshot.GatewayDelta, error) {
-	return read(ctx, db, func(t *readTx) (*snapshot.GatewayDelta, error) {
-		return t.GatewayDelta(ctx, gatewayID, routeIDs, after, ofRecord)
-	})
 }
 
 // KeyByID implements snapshot.KeySource.

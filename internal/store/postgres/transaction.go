@@ -105,7 +105,7 @@ func (db *DB) update(ctx context.Context, k kind, f func(*tx) error) (err error)
 	for attempt := 1; ; attempt++ {
 		var again bool
 		if again, err = db.try(ctx, k, sure, f); err == nil {
-			db.wrote()
+			db.Wrote()
 			return nil
 		}
 		if attempt == attempts || !again || ctx.Err() != nil {
@@ -614,7 +614,7 @@ func (c *conn) commit(within time.Duration) error {
 	return cmp.Or(committed(results[len(results)-1].CommandTag), confirmedBy(server))
 }
 
-// committed returns an error if tag, that of COMMIT, says that the server has rolled the transaction back.
+// committed returns an error if tag, the command tag of COMMIT, says that the server has rolled the transaction back.
 func committed(tag pgconn.CommandTag) error {
 	if tag.String() != "COMMIT" {
 		return &pgconn.PgError{Code: serialization, Message: "the server has rolled back"}

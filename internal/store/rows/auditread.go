@@ -169,20 +169,31 @@ func (s auditSource) Block(ctx context.Context, number int64) (b *audit.Block, e
 	return b, err
 }
 
+// AuditOpen returns the unsealed end of an account's log, with the oldest of its management records.
+func (s *Store) AuditOpen(ctx context.Context, accountID string) (*audit.Open, error) {
+	return read(ctx, s, DataPlane, func(t *Reader) (*audit.Open, error) {
+		return t.AuditSource(accountID).Open(ctx, audit.WithRecords|audit.OnlyOldest)
+	})
+}
+
 // AuditWaiting returns the size of the unsealed end of each account's log that has one.
-func (t *Reader) AuditWaiting(ctx context.Context) ([]audit.Waiting, error) {
-	return readAll(ctx, t, "count what is not sealed", `SELECT account_id, sum(chunks)::bigint, sum(records)::bigint, sum(managed)::bigint, sum(diffs)::bigint, min(oldest) FROM (
+func (s *Store) AuditWaiting(ctx context.Context) ([]audit.Waiting, error) {
+	return read(ctx, s, DataPlane, func(t *Reader) ([]audit.Waiting, error) {
+		return readAll(ctx, t, "count what is not sealed", `SELECT account_id, sum(chunks)::bigint, sum(records)::bigint, sum(managed)::bigint, sum(diffs)::bigint, min(oldest) FROM (
 			SELECT account_id, count(*) AS chunks, sum(records) AS records, 0 AS managed, 0 AS diffs, min(first_time) AS oldest FROM audit_chunks GROUP BY account_id
 			UNION ALL SELECT account_id, 0, 0, count(*), coalesce(sum(octet_length(diff)), 0), min(time) FROM audit GROUP BY account_id
 		) AS unsealed GROUP BY account_id`, nil, func(r *Row) (w audit.Waiting, err error) {
-		var oldest int64
-		err = r.Scan(&w.AccountID, &w.Chunks, &w.Records, &w.Managed, &w.DiffBytes, &oldest)
-		w.Oldest = Instant(oldest)
-		return w, err
+			var oldest int64
+			err = r.Scan(&w.AccountID, &w.Chunks, &w.Records, &w.Managed, &w.DiffBytes, &oldest)
+			w.Oldest = Instant(oldest)
+			return w, err
+		})
 	})
 }
 
 // AuditChains returns the chain of each account that has one.
-func (t *Reader) AuditChains(ctx context.Context) ([]audit.Chain, error) {
-	return readAll(ctx, t, "list audit chains", auditChainColumns, nil, scanChain)
+func (s *Store) AuditChains(ctx context.Context) ([]audit.Chain, error) {
+	return read(ctx, s, DataPlane, func(t *Reader) ([]audit.Chain, error) {
+		return readAll(ctx, t, "list audit chains", auditChainColumns, nil, scanChain)
+	})
 }

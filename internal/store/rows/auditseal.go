@@ -11,11 +11,17 @@ import (
 // AuditSealed is the message of a conflict about the end of an audit log.
 const AuditSealed = "the end of the audit log was sealed or joined by another process"
 
-// SealAudit moves records from the unsealed end of an account's log to its chain. If the blocks do not continue the chain,
+// SealAudit implements writer.Store. The transaction is durable: a power failure must not undo a chain whose
+// digest was published.
+func (s *Store) SealAudit(ctx context.Context, seal *audit.Seal) error {
+	return s.engine.Write(ctx, Durable, func(t *Writer) error { return t.sealAudit(ctx, seal) })
+}
+
+// sealAudit moves records from the unsealed end of an account's log to its chain. If the blocks do not continue the chain,
 // the error is fault.Conflict. Moving the head of the chain, from the block that the first one names to the last one, is
 // the first statement: it locks the head's row, so of two nodes that continue the same block one waits, and then changes
 // no row.
-func (t *Writer) SealAudit(ctx context.Context, s *audit.Seal) error {
+func (t *Writer) sealAudit(ctx context.Context, s *audit.Seal) error {
 	summaries := make([][]byte, len(s.Summaries))
 	for i, summary := range s.Summaries {
 		summaries[i] = summary.Marshal()
@@ -109,9 +115,19 @@ func (t *Writer) foldAudit(ctx context.Context, accountID string, through int64)
 	if err := t.Queue(ctx, "insert audit group", `INSERT INTO audit_groups (account_id, number, head) VALUES ($1, $2, $3)`, accountID, group, head); err != nil {
 		return err
 	}
-	if err := t.InsertSegments(ctx, accountID, group, segments); err != nil {
+	if err := t.insertSegments(ctx, accountID, group, segments); err != nil {
 		return err
 	}
 	return t.Queue(ctx, "delete audit summaries", `DELETE FROM audit_summaries WHERE account_id = $1 AND number > $2 AND number <= $3`,
 		accountID, through-audit.GroupSize, through)
+}
+
+// insertSegments adds the segments of a group of audit blocks.
+func (t *Writer) insertSegments(ctx context.Context, accountID string, group int64, segments [][]byte) error {
+	numbers := make([]int64, len(segments))
+	for i := range numbers {
+		numbers[i] = int64(i)
+	}
+	return t.QueueEach(ctx, "insert audit segments", `INSERT INTO audit_segments (account_id, number, segment, bits)
+		SELECT $1::text, $2::bigint, s.segment, s.bits FROM unnest($3::bigint[], $4::bytea[]) AS s (segment, bits)`, accountID, group, numbers, segments)
 }

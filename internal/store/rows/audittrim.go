@@ -7,8 +7,26 @@ import (
 	"github.com/keygate/keygate/internal/audit"
 )
 
-// NextAuditTrim returns the next step of the audit log's retention, or nil if there is nothing to remove.
-func (t *Reader) NextAuditTrim(ctx context.Context, now time.Time, maxBytes int64) (*audit.Trim, error) {
+// TrimAudit implements writer.Keeper. It removes up to audit.TrimBlocks blocks from the beginning of
+// one account's log, in one transaction.
+func (s *Store) TrimAudit(ctx context.Context, now time.Time, maxBytes int64) (*audit.Trimmed, error) {
+	next, err := read(ctx, s, DataPlane, func(t *Reader) (*audit.Trim, error) { return t.nextAuditTrim(ctx, now, maxBytes) })
+	if err != nil || next == nil {
+		return nil, err
+	}
+	var trim audit.Trim
+	err = s.engine.Write(ctx, OfTraffic, func(t *Writer) error {
+		trim = *next // the transaction may run again
+		return t.trimAudit(ctx, &trim)
+	})
+	if err != nil || trim.Removed.Blocks == 0 {
+		return nil, err
+	}
+	return &trim.Removed, nil
+}
+
+// nextAuditTrim returns the next step of the audit log's retention, or nil if there is nothing to remove.
+func (t *Reader) nextAuditTrim(ctx context.Context, now time.Time, maxBytes int64) (*audit.Trim, error) {
 	starts, err := readAll(ctx, t, "find the oldest audit blocks", `SELECT c.account_id, a.plan, b.number, b.last_time
 		FROM audit_chains c JOIN audit_blocks b ON b.account_id = c.account_id AND b.number = c.base + 1 JOIN accounts a ON a.id = c.account_id
 		ORDER BY b.last_time`, nil, func(r *Row) (s audit.LogStart, err error) {
@@ -28,9 +46,9 @@ func (t *Reader) NextAuditTrim(ctx context.Context, now time.Time, maxBytes int6
 	return audit.NextTrim(starts, bytes, maxBytes, now), nil
 }
 
-// TrimAudit carries out a step of retention. If another node has removed blocks since the step was
+// trimAudit carries out a step of retention. If another node has removed blocks since the step was
 // chosen, it does nothing.
-func (t *Writer) TrimAudit(ctx context.Context, trim *audit.Trim) error {
+func (t *Writer) trimAudit(ctx context.Context, trim *audit.Trim) error {
 	base := int64(-1)
 	err := t.Query(ctx, "lock the audit chain", `SELECT base FROM audit_chains WHERE account_id = $1 FOR NO KEY UPDATE`, []any{trim.AccountID},
 		func(r *Row) error { return r.Scan(&base) })

@@ -14,6 +14,7 @@ var (
 	locked    = regexp.MustCompile(`\s+FOR (NO KEY )?UPDATE( OF \w+)?( SKIP LOCKED)?`)
 	indexed   = regexp.MustCompile(` INDEXED BY \w+`)
 	crossed   = regexp.MustCompile(`CROSS JOIN (\w+(?: \w+)? ON\b)`)
+	unnested  = regexp.MustCompile(`unnest\(([^()]*)\)\s+(WITH ORDINALITY\s+)?AS (\w+) \(([^()]*)\)`)
 	rowid     = regexp.MustCompile(`\browid\b`)
 )
 
@@ -24,6 +25,7 @@ var (
 func ForSQLite(statement string) string {
 	s := strings.NewReplacer("= true", "= 1", "= false", "= 0", "LIMIT ALL", "LIMIT -1", ` COLLATE "C"`, "", "greatest(", "max(", "least(", "min(", "strpos(", "instr(").Replace(statement)
 	s = cast.ReplaceAllString(locked.ReplaceAllString(s, ""), "")
+	s = unnested.ReplaceAllStringFunc(s, oneRow)
 	s = limit.ReplaceAllString(list.ReplaceAllString(s, "IN (SELECT value FROM json_each($1))"), "$1 $2+0")
 	s = inRows(s)
 	if inOrder(s) {
@@ -36,6 +38,19 @@ func ForSQLite(statement string) string {
 func ForPostgreSQL(statement string) string {
 	s := crossed.ReplaceAllString(indexed.ReplaceAllString(statement, ""), "JOIN $1")
 	return rowid.ReplaceAllString(s, "ctid")
+}
+
+// oneRow returns a row of parameters in place of columns that are unnested.
+func oneRow(columns string) string {
+	m := unnested.FindStringSubmatch(columns)
+	values, names := strings.Split(m[1], ","), strings.Split(m[4], ",")
+	if m[2] != "" {
+		values = append(values, "0")
+	}
+	for i := range values {
+		values[i] = strings.TrimSpace(values[i]) + " AS " + strings.TrimSpace(names[i])
+	}
+	return "(SELECT " + strings.Join(values, ", ") + ") AS " + m[3]
 }
 
 // inOrder reports whether the statement has each parameter once, in the order of their numbers.

@@ -21,6 +21,11 @@ func TestDialects(t *testing.T) {
 		{"SQLite has no types", `sum(n)::bigint, $1::text[]`, `sum(n), ?`, `sum(n)::bigint, $1::text[]`},
 		{"SQLite compares bytes", `lower($1 COLLATE "C")`, `lower(?)`, `lower($1 COLLATE "C")`},
 		{"SQLite has no locks of rows", `LIMIT 1 FOR UPDATE SKIP LOCKED`, `LIMIT 1`, `LIMIT 1 FOR UPDATE SKIP LOCKED`},
+		{
+			"columns are a row in SQLite", `SELECT $1, a, b FROM unnest($2::text[], $3::bytea[]) WITH ORDINALITY AS c (a, b, place) ORDER BY place`,
+			`SELECT ?, a, b FROM (SELECT ? AS a, ? AS b, 0 AS place) AS c ORDER BY place`,
+			`SELECT $1, a, b FROM unnest($2::text[], $3::bytea[]) WITH ORDINALITY AS c (a, b, place) ORDER BY place`,
+		},
 		{"locks within parentheses", `(SELECT 1 FOR NO KEY UPDATE) AS a`, `(SELECT 1) AS a`, `(SELECT 1 FOR NO KEY UPDATE) AS a`},
 		{
 			"rows by their addresses", `DELETE FROM a WHERE rowid = ANY (ARRAY(SELECT rowid FROM (SELECT 1) b LIMIT $1)) AND c`,

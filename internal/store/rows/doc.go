@@ -5,7 +5,7 @@
 // # Statements
 //
 // All statements are written in one dialect, and an engine rewrites each when it first uses it (ForSQLite,
-// ForPostgreSQL). The dialect is that of PostgreSQL, with these differences:
+// ForPostgreSQL). The dialect is PostgreSQL's, with these differences:
 //
 //   - A table may be followed by INDEXED BY, which PostgreSQL does not get: its planner chooses.
 //   - CROSS JOIN may have ON. SQLite then reads the tables in the order of the text, PostgreSQL as it likes.
@@ -15,5 +15,7 @@
 //   - A table in FROM that is a query has a name, and parts of a UNION that have an order are such tables.
 //   - A list is one parameter, and always written as = ANY ($1). Its type follows from the column.
 //   - A number that PostgreSQL does not know the type of has a cast, as in $1::bigint. SQLite does not get it.
+//   - unnest is that of columns which QueueEach gets, each a parameter with a cast. SQLite runs the statement for each row,
+//     so of an ordinality it knows only the order.
 //   - Literal texts do not contain any of this.
 package rows

@@ -5,13 +5,12 @@ import (
 	"slices"
 
 	"github.com/keygate/keygate/internal/fault"
-	"github.com/keygate/keygate/internal/gateway"
 	"github.com/keygate/keygate/internal/snapshot"
 )
 
-// GatewayDelta returns a gateway with the given routes, and with those that the change log names after an entry. ofRecord
-// is called with the error of reading a record, and returns what GatewayDelta returns for it.
-func (t *Reader) GatewayDelta(ctx context.Context, gatewayID string, routeIDs []string, after int64, ofRecord func(error) error) (*snapshot.GatewayDelta, error) {
+// gatewayDelta returns a gateway with the given routes, and with those that the change log names after an entry. ofRecord
+// is called with the error of reading a record, and returns what gatewayDelta returns for it.
+func (t *Reader) gatewayDelta(ctx context.Context, gatewayID string, routeIDs []string, after int64, ofRecord func(error) error) (*snapshot.GatewayDelta, error) {
 	g, err := t.SelectGateway(ctx, `WHERE id = $1`, gatewayID)
 	if err != nil {
 		return nil, ofRecord(err)
@@ -31,24 +30,6 @@ func (t *Reader) GatewayDelta(ctx context.Context, gatewayID string, routeIDs []
 		d.Routes = append(d.Routes, *r)
 	}
 	return d, nil
-}
-
-// EachGateway calls f for each gateway with its routes. ofRecord is that of GatewayDelta.
-func (t *Reader) EachGateway(ctx context.Context, f func(*gateway.Gateway, []gateway.Route) error, ofRecord func(error) error) error {
-	gateways, err := t.SelectGateways(ctx, `ORDER BY id`)
-	if err != nil {
-		return ofRecord(err)
-	}
-	for i := range gateways {
-		routes, err := t.RouteTable(ctx, gateways[i].ID)
-		if err != nil {
-			return ofRecord(err)
-		}
-		if err := f(&gateways[i], routes); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // newerChanges adds to d what the change log says of its gateway after an entry.

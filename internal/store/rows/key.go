@@ -4,6 +4,8 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/keygate/keygate/internal/apikey"
@@ -151,4 +153,15 @@ func (t *Writer) UpdateKey(ctx context.Context, k *apikey.Key) error {
 		bucket_id = $8, rate_limit = $9, expires_at = $10, revoked_at = $11, expiry_told = $12, rotated_from = $13, rotated_to = $14,
 		version = $15, name = $16, metadata = $17, ended = $18 WHERE id = $19 AND account_id = $20`,
 		append(values, k.ID, k.AccountID)...)
+}
+
+// TouchKeys implements control.KeyStore.
+func (t *Writer) TouchKeys(ctx context.Context, used map[string]time.Time) error {
+	ids := slices.Sorted(maps.Keys(used)) // in order, because neighbours share pages
+	times := make([]int64, len(ids))
+	for i, id := range ids {
+		times[i] = Micros(used[id])
+	}
+	return t.QueueEach(ctx, "touch keys", `UPDATE keys AS k SET last_used_at = u.at FROM unnest($1::text[], $2::bigint[]) AS u (id, at)
+		WHERE k.id = u.id AND (k.last_used_at IS NULL OR k.last_used_at < u.at)`, ids, times)
 }

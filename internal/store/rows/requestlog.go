@@ -5,10 +5,60 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/keygate/keygate/internal/accesslog"
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/requestlog"
 	"github.com/keygate/keygate/internal/store/stored"
 )
+
+// AppendRequests implements requestlog.Store.
+func (s *Store) AppendRequests(ctx context.Context, batch accesslog.BatchID, records []requestlog.Record, left []requestlog.LeftOut) error {
+	return s.writeBatch(ctx, OfTraffic, batch, func(t *Writer) error { return t.InsertRequests(ctx, records, left) })
+}
+
+// InsertRequests adds records, and counts those that were left out.
+func (t *Writer) InsertRequests(ctx context.Context, records []requestlog.Record, left []requestlog.LeftOut) error {
+	var (
+		texts   [6][]string // accounts, identifiers, gateways, routes, keys, addresses
+		sent    [4]RawTexts // prefixes, methods, paths, details
+		numbers [10][]int64
+	)
+	for i := range records {
+		r := &records[i]
+		for n, v := range [...]string{r.AccountID, r.ID, r.GatewayID, r.RouteID, r.KeyID, r.ClientIP} {
+			texts[n] = append(texts[n], v)
+		}
+		for n, v := range [...]string{r.KeyPrefix, r.Method, r.Path, r.Detail} {
+			sent[n] = append(sent[n], v)
+		}
+		for n, v := range [...]int64{Micros(r.Time), int64(r.Status), int64(r.Duration), int64(r.Decision), int64(r.LimitScope), r.Limit, r.Remaining, r.PassesAt,
+			int64(r.UpstreamStatus), int64(r.Reason)} {
+			numbers[n] = append(numbers[n], v)
+		}
+	}
+	err := t.QueueEach(ctx, "insert requests", `INSERT INTO requests (account_id, id, time, gateway_id, route_id, key_id, key_prefix, method, path, client_ip,
+			status, duration, decision, limit_scope, limit_count, remaining, passes_at, upstream_status, reason, detail)
+		SELECT account_id, id, time, gateway_id, route_id, key_id, key_prefix, method, path, client_ip,
+			status, duration, decision, limit_scope, limit_count, remaining, passes_at, upstream_status, reason, detail
+		FROM unnest($1::text[], $2::text[], $3::bigint[], $4::text[], $5::text[], $6::text[], $7::bytea[], $8::bytea[], $9::bytea[], $10::text[],
+			$11::bigint[], $12::bigint[], $13::integer[], $14::integer[], $15::bigint[], $16::bigint[], $17::bigint[], $18::bigint[], $19::integer[], $20::bytea[])
+			AS r (account_id, id, time, gateway_id, route_id, key_id, key_prefix, method, path, client_ip,
+			status, duration, decision, limit_scope, limit_count, remaining, passes_at, upstream_status, reason, detail) WHERE true
+		ON CONFLICT DO NOTHING`, texts[0], texts[1], numbers[0], texts[2], texts[3], texts[4], sent[0], sent[1], sent[2], texts[5],
+		numbers[1], numbers[2], numbers[3], numbers[4], numbers[5], numbers[6], numbers[7], numbers[8], numbers[9], sent[3])
+	if err != nil {
+		return err
+	}
+	accounts, seconds, counts := make([]string, len(left)), make([]int64, len(left)), make([]int64, len(left))
+	for i, l := range left {
+		accounts[i], seconds[i], counts[i] = l.AccountID, l.Second, l.Count
+	}
+	// The counts are added in the order of their rows, so that no two nodes wait for each other.
+	return t.QueueEach(ctx, "count omitted requests", `INSERT INTO requests_left_out AS l (account_id, second, count)
+		SELECT account_id, second, sum(count)::bigint FROM unnest($1::text[], $2::bigint[], $3::bigint[]) AS g (account_id, second, count)
+		GROUP BY account_id, second ORDER BY account_id, second
+		ON CONFLICT (account_id, second) DO UPDATE SET count = l.count + excluded.count`, accounts, seconds, counts)
+}
 
 const requestColumns = `SELECT r.account_id, r.id, r.time, r.gateway_id, r.route_id, r.key_id, r.key_prefix, r.method, r.path, r.client_ip,
 	r.status, r.duration, r.decision, r.limit_scope, r.limit_count, r.remaining, r.passes_at, r.upstream_status, r.reason, r.detail, coalesce(l.count, 0)
@@ -23,8 +73,16 @@ func scanRequest(r *Row) (requestlog.Record, error) {
 	return q, err
 }
 
-// RequestRecords returns up to limit records of an account that the filter selects, newest first, behind the record after.
-func (t *Reader) RequestRecords(ctx context.Context, accountID string, f requestlog.Filter, limit int, after string) ([]requestlog.Record, error) {
+// RequestRecords implements requestlog.Store.
+func (s *Store) RequestRecords(ctx context.Context, accountID string, f requestlog.Filter, limit int, after string) ([]requestlog.Record, error) {
+	return read(ctx, s, Reports, func(t *Reader) ([]requestlog.Record, error) {
+		query, args := requestQuery(accountID, f, limit, after)
+		return readAll(ctx, t, "list requests", query, args, scanRequest)
+	})
+}
+
+// requestQuery returns the query for a page of records, newest first.
+func requestQuery(accountID string, f requestlog.Filter, limit int, after string) (query string, args []any) {
 	s := stored.RequestSpan(f.Since, f.Until, Below(after))
 	where, args := `WHERE r.account_id = $1 AND r.id >= $2 AND r.id < $3`, []any{accountID, s.From, s.Below, Limit(limit)}
 	and := func(condition string, value any) {
@@ -51,12 +109,14 @@ func (t *Reader) RequestRecords(ctx context.Context, accountID string, f request
 	if !f.Until.IsZero() {
 		and(`r.time <`, Micros(f.Until))
 	}
-	return readAll(ctx, t, "list requests", requestColumns+where+` ORDER BY r.id DESC LIMIT $4`, args, scanRequest)
+	return requestColumns + where + ` ORDER BY r.id DESC LIMIT $4`, args
 }
 
-// RequestRecord returns the record of a request of an account. If there is none, the error is fault.NotFound.
-func (t *Reader) RequestRecord(ctx context.Context, accountID, requestID string) (*requestlog.Record, error) {
-	list, err := readAll(ctx, t, "read request", requestColumns+`WHERE r.account_id = $1 AND r.id = $2`, []any{accountID, requestID}, scanRequest)
+// RequestRecord implements requestlog.Store.
+func (s *Store) RequestRecord(ctx context.Context, accountID, requestID string) (*requestlog.Record, error) {
+	list, err := read(ctx, s, Calls, func(t *Reader) ([]requestlog.Record, error) {
+		return readAll(ctx, t, "read request", requestColumns+`WHERE r.account_id = $1 AND r.id = $2`, []any{accountID, requestID}, scanRequest)
+	})
 	switch {
 	case err != nil:
 		return nil, err

@@ -90,5 +90,5 @@ func (t *Writer) insertRevision(ctx context.Context, p *stored.Prepared) error {
 	if err != nil {
 		return err
 	}
-	return t.InsertParts(ctx, r.ID, p.Parts)
+	return t.insertParts(ctx, r.ID, p.Parts)
 }

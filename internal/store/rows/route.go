@@ -173,5 +173,5 @@ func (t *Writer) putPage(ctx context.Context, table int64, p stored.Page) error 
 			return err
 		}
 	}
-	return t.InsertPages(ctx, table, t.read.Pages.Split(p.Routes))
+	return t.insertPages(ctx, table, t.read.Pages.Split(p.Routes))
 }

@@ -2,13 +2,96 @@ package rows
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
 	"github.com/keygate/keygate/internal/control"
 	"github.com/keygate/keygate/internal/fault"
+	"github.com/keygate/keygate/internal/gateway"
 	"github.com/keygate/keygate/internal/store/stored"
 )
+
+// Prepare implements control.Store.
+func (s *Store) Prepare(ctx context.Context, r *gateway.Revision) (control.Prepared, error) {
+	p, err := s.engine.Pages.Prepare(r)
+	if err != nil {
+		return nil, err
+	}
+	if p.Size() <= stored.StageBytes {
+		return p, nil
+	}
+	if err := s.stage(ctx, p); err != nil {
+		return nil, errors.Join(err, s.Discard(ctx, p))
+	}
+	return p, nil
+}
+
+// stage stores p as a table that no gateway has yet.
+func (s *Store) stage(ctx context.Context, p *stored.Prepared) error {
+	pages, parts := p.Pages, p.Parts
+	for n := 0; n == 0 || len(pages)+len(parts) > 0; n++ {
+		nowPages, nowParts := 0, 0
+		for left := stored.StageBytes; left > 0 && nowPages+nowParts < len(pages)+len(parts); {
+			if nowPages < len(pages) {
+				left -= len(pages[nowPages].Content)
+				nowPages++
+			} else {
+				left -= len(parts[nowParts].Content)
+				nowParts++
+			}
+		}
+		err := s.engine.Write(ctx, OfTraffic, func(t *Writer) (err error) {
+			if n == 0 {
+				if p.Table, err = t.InsertTable(ctx, p.Revision.GatewayID, p.Revision.ID, stored.TableStaged); err != nil {
+					return err
+				}
+			}
+			if err := t.insertPages(ctx, p.Table, pages[:nowPages]); err != nil {
+				return err
+			}
+			return t.insertParts(ctx, p.Revision.ID, parts[:nowParts])
+		})
+		if err != nil {
+			return err
+		}
+		pages, parts = pages[nowPages:], parts[nowParts:]
+		s.engine.Staged(ctx, n)
+	}
+	p.Pages, p.Parts = nil, nil
+	return nil
+}
+
+// Discard implements control.Store.
+func (s *Store) Discard(ctx context.Context, c control.Prepared) error {
+	p, ok := c.(*stored.Prepared)
+	if !ok || p.Table == 0 {
+		return nil
+	}
+	return s.engine.Write(context.WithoutCancel(ctx), Durable, func(t *Writer) error {
+		return t.Queue(ctx, "discard a route table", `UPDATE route_tables SET state = $1 WHERE id = $2 AND state = $3`, stored.TableDropped, p.Table, stored.TableStaged)
+	})
+}
+
+// insertParts adds parts of a revision.
+func (t *Writer) insertParts(ctx context.Context, revisionID string, parts []stored.RevisionPart) error {
+	kinds, numbers, contents := make([]int64, len(parts)), make([]int64, len(parts)), make([][]byte, len(parts))
+	for i, p := range parts {
+		kinds[i], numbers[i], contents[i] = int64(p.Kind), int64(p.N), p.Content
+	}
+	return t.QueueEach(ctx, "insert parts of a revision", `INSERT INTO revision_parts (revision_id, kind, n, content)
+		SELECT $1::text, p.kind, p.n, p.content FROM unnest($2::int[], $3::bigint[], $4::bytea[]) AS p (kind, n, content)`, revisionID, kinds, numbers, contents)
+}
+
+// insertPages adds pages of a route table.
+func (t *Writer) insertPages(ctx context.Context, table int64, pages []stored.RoutePage) error {
+	firsts, numbers, contents := make([]string, len(pages)), make([]int64, len(pages)), make([][]byte, len(pages))
+	for i, p := range pages {
+		firsts[i], numbers[i], contents[i] = p.First, int64(p.Routes), p.Content
+	}
+	return t.QueueEach(ctx, "insert pages of routes", `INSERT INTO route_pages (table_id, first, routes, content)
+		SELECT $1::bigint, p.first, p.routes, p.content FROM unnest($2::text[], $3::int[], $4::bytea[]) AS p (first, routes, content)`, table, firsts, numbers, contents)
+}
 
 // InsertPrepared implements control.RevisionStore.
 func (t *Writer) InsertPrepared(ctx context.Context, c control.Prepared) error {
@@ -28,7 +111,7 @@ func (t *Writer) InsertPrepared(ctx context.Context, c control.Prepared) error {
 		if table, err = t.InsertTable(ctx, p.Revision.GatewayID, "", stored.TableCurrent); err != nil {
 			return err
 		}
-		if err := t.InsertPages(ctx, table, p.Pages); err != nil {
+		if err := t.insertPages(ctx, table, p.Pages); err != nil {
 			return err
 		}
 	} else {

@@ -2,7 +2,7 @@ package rows
 
 // Result is the result of a query as the driver of an engine has it.
 type Result interface {
-	// Scan copies the columns of the present row to what the pointers point to, as that of database/sql does.
+	// Scan copies the columns of the present row to what the pointers point to, as Scan of database/sql does.
 	Scan(to ...any) error
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/snapshot"
 	"github.com/keygate/keygate/internal/store/stored"
+	"github.com/keygate/keygate/internal/traffic"
 	"github.com/keygate/keygate/internal/webhook"
 )
 
@@ -26,6 +27,9 @@ type Statements interface {
 	// Queue runs a statement of which nobody needs the result. The engine may send it later, together with others, in
 	// the order of the calls. What args point to must not change until then. The error may come from a later call.
 	Queue(ctx context.Context, what, statement string, args ...any) error
+	// QueueEach is Queue for each row of the columns among args (CountRows), which the statement unnests. Columns have equal
+	// lengths.
+	QueueEach(ctx context.Context, what, statement string, args ...any) error
 	// QueueOne is Queue for a statement that changes one row. If it changes none, the transaction fails with
 	// fault.NotFound for record.
 	QueueOne(ctx context.Context, what, record, statement string, args ...any) error
@@ -48,8 +52,6 @@ type Tx interface {
 	Now() int64
 	// InsertTable adds a route table and returns its number.
 	InsertTable(ctx context.Context, gatewayID, revisionID string, state int) (n int64, err error)
-	InsertPages(ctx context.Context, table int64, pages []stored.RoutePage) error
-	InsertParts(ctx context.Context, revisionID string, parts []stored.RevisionPart) error
 	// Held reports whether the transaction holds what others wait for, so that it should end soon.
 	Held() bool
 	AppendChange(ctx context.Context, k snapshot.ChangeKind, recordID string) (seq int64, err error)
@@ -63,8 +65,10 @@ type Tx interface {
 	// DeleteAuditChunks deletes the chunks with the given identifiers. If one of them does not exist, the error is
 	// fault.Conflict.
 	DeleteAuditChunks(ctx context.Context, accountID string, gone []int64) (last int64, err error)
-	// InsertSegments adds the segments of a group of audit blocks.
-	InsertSegments(ctx context.Context, accountID string, group int64, segments [][]byte) error
+	// InsertAuditChunks adds chunks to the unsealed ends of their accounts' logs. It ignores Chunk.ID.
+	InsertAuditChunks(ctx context.Context, chunks []audit.Chunk) error
+	// AppendAudit implements control.AuditStore.
+	AppendAudit(ctx context.Context, r *audit.Record) error
 	// TrimEvents removes up to limit events that were created before the given time. Events that a delivery needs are
 	// only removed from the list. It returns the number of events.
 	TrimEvents(ctx context.Context, before int64, limit int) (int64, error)
@@ -78,6 +82,8 @@ type ReadTx interface {
 	Attempts(ctx context.Context, deliveries []int64, f func(delivery int64, a *webhook.Attempt)) error
 	// AuditChunks returns the chunks of the unsealed end of an account's audit log, in their order.
 	AuditChunks(ctx context.Context, accountID string) ([]audit.Chunk, error)
+	// TrafficChunks calls f for each of the chunks that still exists, in their order.
+	TrafficChunks(ctx context.Context, seqs []int64, f func(*traffic.Chunk) error) error
 	// ChangeBounds returns the sequence numbers of the last trimmed and of the newest entry of the change log.
 	ChangeBounds(ctx context.Context) (trimmed, last int64, err error)
 }

@@ -19,7 +19,7 @@ import (
 )
 
 // batch is what one call has given to the store, and what the spool has of it. Its fields are stored:
-// they may be added to, but not renamed. Only those of its kind are set.
+// they may be added to, but not renamed. Only the fields of its kind are set.
 type batch struct {
 	ID accesslog.BatchID
 

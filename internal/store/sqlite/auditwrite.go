@@ -4,36 +4,19 @@ import (
 	"context"
 	"database/sql"
 
-	"github.com/keygate/keygate/internal/accesslog"
 	"github.com/keygate/keygate/internal/audit"
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/store/rows"
 )
 
-// AppendAuditChunks adds chunks and management records to the unsealed ends of their
-// accounts' logs, in one transaction. It ignores Chunk.ID. Without management records, the
-// transaction is not synced to the disk.
-func (db *DB) AppendAuditChunks(ctx context.Context, batch accesslog.BatchID, chunks []audit.Chunk, records []*audit.Record) error {
-	write := db.record
-	if len(records) > 0 {
-		write = db.write
-	}
-	return write(ctx, func(t *tx) error {
-		if isNew, err := t.takeBatch(ctx, batch); err != nil || !isNew {
+// InsertAuditChunks implements rows.Tx.
+func (t *tx) InsertAuditChunks(ctx context.Context, chunks []audit.Chunk) error {
+	for i := range chunks {
+		if err := t.insertChunk(ctx, 0, &chunks[i]); err != nil {
 			return err
 		}
-		for i := range chunks {
-			if err := t.insertChunk(ctx, 0, &chunks[i]); err != nil {
-				return err
-			}
-		}
-		for _, r := range records {
-			if err := t.AppendAudit(ctx, r); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
+	}
+	return nil
 }
 
 // insertChunk inserts a chunk with the given identifier, or with the next one if id is 0.
@@ -65,21 +48,4 @@ func (t *tx) DeleteAuditChunks(ctx context.Context, accountID string, gone []int
 		return 0, fault.New(fault.Conflict, rows.AuditSealed)
 	}
 	return gone[len(gone)-1], err
-}
-
-// SealAudit implements writer.Store. The transaction is synced to the disk: a power failure must not undo a chain whose
-// digest was published.
-func (db *DB) SealAudit(ctx context.Context, s *audit.Seal) error {
-	return db.write(ctx, func(t *tx) error { return t.SealAudit(ctx, s) })
-}
-
-// InsertSegments implements rows.Tx.
-func (t *tx) InsertSegments(ctx context.Context, accountID string, group int64, segments [][]byte) error {
-	for i, bits := range segments {
-		err := t.Queue(ctx, "insert audit segment", `INSERT INTO audit_segments (account_id, number, segment, bits) VALUES (?, ?, ?, ?)`, accountID, group, i, bits)
-		if err != nil {
-			return err
-		}
-	}
-	return nil
 }

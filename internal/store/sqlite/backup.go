@@ -29,9 +29,9 @@ type BackupInfo struct {
 }
 
 // Backup copies the database in the file from to the file to, which it replaces. A server may be
-// using the database, and go on changing it: the copy has one state, that of when Backup begins.
-// The copy is checked, has mode 0600, and appears at to when it is complete and on disk. Backup
-// changes nothing in the database, whose schema may be older than that of this binary. Until
+// using the database, and go on changing it: the copy has one state, from the moment at which
+// Backup begins. The copy is checked, has mode 0600, and appears at to when it is complete and on
+// disk. Backup changes nothing in the database, whose schema may be older than this binary's. Until
 // the copy is complete, the write-ahead log of the database is not truncated.
 //
 // The error is fault.Unavailable if the file is not a Keygate database, has a newer schema than this

@@ -21,7 +21,7 @@ func (db *DB) Dump(ctx context.Context, f func(*Dump) error) error {
 	})
 }
 
-// Tables returns the names of all tables, those of SQLite itself and of the search index included.
+// Tables returns the names of all tables, including the tables of SQLite itself and of the search index.
 func (d *Dump) Tables(ctx context.Context) (names []string, err error) {
 	err = d.t.Query(ctx, "list the tables", `SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name`, nil, func(r *rows.Row) error {
 		var name string

@@ -113,8 +113,8 @@ func withReader(path string, f func(*sql.DB) error) (err error) {
 	return withSource(path, parameters, f)
 }
 
-// withSource calls f with a handle that reads the file, and whose data source has these parameters besides those of
-// other readers.
+// withSource calls f with a handle that reads the file, and whose data source has these parameters besides the
+// usual parameters of readers.
 func withSource(path string, parameters url.Values, f func(*sql.DB) error) (err error) {
 	name, err := dataSource(path, DefaultBusyTimeout, false)
 	if err != nil {

@@ -8,8 +8,8 @@ import (
 )
 
 // searched returns the branches of a list that needs the search index. There is one for the keys
-// that are in the index, newest first, one for those that are not, and those of keys whose phase
-// does not match their expiry yet.
+// that are in the index, newest first, one for the keys that are not, and the branches for keys
+// whose phase does not match their expiry yet.
 func (q *keyQuery) searched() []string {
 	var branches []string
 	now := rows.Micros(q.filter.Now)

@@ -211,8 +211,8 @@ func TestTrafficPlans(t *testing.T) {
 	c := freshReader(t)
 	for _, tier := range []traffic.Tier{traffic.Minutes, traffic.Hours, traffic.Days} {
 		for _, only := range []*[16]byte{nil, {1}} {
-			query, args := chunkQuery(&traffic.ChunkQuery{AccountID: "acct_1", Part: traffic.Keys, Tier: tier, Before: 1, Only: only})
-			for _, step := range planOf(t, c, query, args) {
+			query, args := rows.ChunkQuery(&traffic.ChunkQuery{AccountID: "acct_1", Part: traffic.Keys, Tier: tier, Before: 1, Only: only})
+			for _, step := range planOf(t, c, rows.ForSQLite(query), args) {
 				if strings.HasPrefix(step, "SCAN traffic") || strings.HasPrefix(step, "SEARCH traffic") && !strings.Contains(step, "COVERING INDEX") {
 					t.Errorf("%s\nreads the table: %s", query, step)
 				}

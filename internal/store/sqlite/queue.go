@@ -386,7 +386,7 @@ func (db *DB) ReleaseAllDeliveries(ctx context.Context, name string) (released i
 }
 
 // nextDue finds the delivery that becomes due next. Deliveries of disabled or deleted
-// endpoints are failed soon, so there are few to skip. That of a suspended account is not
+// endpoints are failed soon, so there are few to skip. A delivery of a suspended account is not
 // worth a search: it only makes one claim come early.
 const nextDue = `SELECT due_at FROM deliveries INDEXED BY deliveries_next CROSS JOIN webhooks w ON w.id = webhook_id
 	WHERE due_at > ? AND w.active = 1 ORDER BY due_at LIMIT 1`

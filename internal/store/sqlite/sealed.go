@@ -40,7 +40,7 @@ func sealedKinds() []sealedKind {
 }
 
 // SealedValues returns up to 10 values of each kind that is in the database at path, whose schema may be older than
-// that of this binary. It changes nothing there.
+// this binary's. It changes nothing there.
 func SealedValues(ctx context.Context, path string) (list []Sealed, err error) {
 	err = withReader(path, func(db *sql.DB) error {
 		for _, k := range sealedKinds() {

@@ -7,12 +7,12 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"sync/atomic"
 	"time"
 
 	driver "modernc.org/sqlite"
 
 	"github.com/keygate/keygate/internal/audit"
+	"github.com/keygate/keygate/internal/store/rows"
 	"github.com/keygate/keygate/internal/store/state"
 	"github.com/keygate/keygate/internal/store/stored"
 )
@@ -41,8 +41,8 @@ type Config struct {
 	// file whose name is Path, ".before-" and the version of its schema. Copies of other versions
 	// are removed then. Without space for the copy, Open fails.
 	BackupBeforeMigrate bool
-	// Version is that of this binary, which a database keeps so that older binaries can name it. "" if
-	// unknown.
+	// Version is the version of this binary, which a database keeps so that older binaries can name
+	// it. "" if unknown.
 	Version string
 	// BeforeWrite is called at the begin of each write transaction, when no other process can write. An
 	// error of it ends the transaction, which has changed nothing. Nil means that every transaction goes on.
@@ -53,11 +53,12 @@ type Config struct {
 	// own. Nil counts nothing.
 	Counted func(state.Counted)
 
-	migrations fs.FS // nil means those of this binary; tests add made-up ones
+	migrations fs.FS // nil means this binary's; tests add made-up ones
 }
 
 // DB is an open store. It is safe for concurrent use.
 type DB struct {
+	*rows.Store
 	log          *slog.Logger
 	now          func() int64 // microseconds since 1970
 	writer       *pool        // of one connection
@@ -71,8 +72,6 @@ type DB struct {
 
 	pages    *stored.PageCodec
 	path     string
-	failures atomic.Int64 // write transactions that failed in the database
-	trouble  atomic.Pointer[trouble]
 }
 
 // Open opens the store in the file cfg.Path, creates the file if it does not exist, and
@@ -117,6 +116,7 @@ func open(ctx context.Context, cfg Config) (_ *DB, err error) {
 		return nil, err
 	}
 	db := &DB{log: cfg.Log, pages: pages, path: cfg.Path, beforeWrite: cfg.BeforeWrite, counted: cfg.Counted, now: func() int64 { return cfg.Now().UnixMicro() }}
+	db.Store = rows.NewStore(db.engine())
 	writer, err := db.connect(cfg, true, 1)
 	if err != nil {
 		return nil, err

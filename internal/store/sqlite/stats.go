@@ -18,7 +18,7 @@ func (u *use) read() state.Use {
 // Stats implements store.Engine.
 func (db *DB) Stats() state.Stats {
 	return state.Stats{
-		Writes: db.writer.use.read(), Reads: db.readers.use.read(), Search: db.searchers.use.read(), Follow: db.source.use.read(), Failures: db.failures.Load(),
+		Writes: db.writer.use.read(), Reads: db.readers.use.read(), Search: db.searchers.use.read(), Follow: db.source.use.read(), Failures: db.Failures(),
 		Database: size(db.path), Log: size(db.path + "-wal"),
 	}
 }

@@ -27,7 +27,7 @@ func TestEveryTableHasABound(t *testing.T) {
 			listed = append(listed, name[1])
 		}
 	}
-	// Not those of SQLite itself, of an index of texts, and of the migrations.
+	// Without the tables of SQLite itself, of an index of texts, and of the migrations.
 	const query = `SELECT group_concat(name, ' ') FROM (SELECT name FROM pragma_table_list
 		WHERE schema = 'main' AND type <> 'shadow' AND type <> 'view' AND name NOT LIKE 'sqlite~_%' ESCAPE '~' AND name <> 'goose_db_version' ORDER BY name)`
 	var tables string

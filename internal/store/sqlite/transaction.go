@@ -97,7 +97,7 @@ func (db *DB) update(ctx context.Context, d durability, f func(*tx) error) error
 	}
 	committed = true
 	if t.wrote {
-		db.wrote()
+		db.Wrote()
 	}
 	db.checkpointer.committed()
 	return nil
@@ -223,6 +223,11 @@ func (t *tx) Exec(ctx context.Context, what, statement string, args ...any) (int
 func (t *tx) Queue(ctx context.Context, what, statement string, args ...any) error {
 	_, err := t.Exec(ctx, what, statement, args...)
 	return err
+}
+
+// QueueEach implements rows.Statements.
+func (t *tx) QueueEach(ctx context.Context, what, statement string, args ...any) error {
+	return rows.EachRow(args, func(args []any) error { return t.Queue(ctx, what, statement, args...) })
 }
 
 // QueueOne implements rows.Statements.

@@ -32,7 +32,7 @@ type Stats struct {
 
 // Counted is what a store tells tests of a write transaction that was committed.
 type Counted struct {
-	Rows int64         // that it has inserted, changed and deleted, those of triggers included
+	Rows int64         // that it has inserted, changed and deleted, also by triggers
 	Took time.Duration // from its begin to its end
 	// HeadTrips is how many round trips to PostgreSQL began or passed while it held the head of the change log, COMMIT
 	// included. 0 for a transaction that does not take it, and with SQLite.

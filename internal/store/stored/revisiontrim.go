@@ -85,7 +85,7 @@ func (t *revisionTrimmer) long(ctx context.Context, limit int) (int, error) {
 }
 
 // full removes revisions of an account that has too many bytes of them: the oldest of the gateway
-// whose older revisions take the most, until those of another take as much.
+// whose older revisions take the most, until the older revisions of another gateway take as much.
 func (t *revisionTrimmer) full(ctx context.Context, limit int) (int, error) {
 	accountID, bytes, err := t.FullAccount(ctx, t.keep.AccountBytes)
 	if err != nil || accountID == "" {

@@ -22,7 +22,7 @@ func (d *auditHarness) maintain() {
 }
 
 // Guarantee: maintenance seals full blocks at once and older records after ten minutes, even
-// those of another process. Other records stay unsealed. It logs the heads of the chains.
+// records of another process. Other records stay unsealed. It logs the heads of the chains.
 func testAuditMaintenance(h *harness) {
 	var log bytes.Buffer
 	d := h.newAuditHarness(auditwriter.Config{Log: slog.New(slog.NewTextHandler(&log, nil))})

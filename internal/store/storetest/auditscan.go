@@ -89,8 +89,8 @@ func (d *auditHarness) checkScan(what string, got, want []audit.Record) {
 	}
 }
 
-// oldestFirst returns the records that a scan must have: in the order of their times, and those of the same time in
-// the order of the log.
+// oldestFirst returns the records that a scan must have: in the order of their times, and records of the same time
+// in the order of the log.
 func (d *auditHarness) oldestFirst(f audit.Filter) []audit.Record {
 	want := d.want(f)
 	slices.Reverse(want)

@@ -171,8 +171,9 @@ func testFanOutAtOnce(h *harness) {
 	}
 }
 
-// Guarantee: a transaction fans out events of one account, and the next one those of the account behind it. What it
-// creates is due at once, and is not older than its event. Events and endpoints that are removed stop nothing.
+// Guarantee: a transaction fans out events of one account, and the next transaction events of the next account.
+// What it creates is due at once, and is not older than its event. Events and endpoints that are removed stop
+// nothing.
 func testFanOutTurns(h *harness) {
 	first, second := h.insertAccount("a"), h.insertAccount("b")
 	if second.ID < first.ID {

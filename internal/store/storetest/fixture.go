@@ -109,8 +109,7 @@ func text() *rapid.Generator[string] {
 	return rapid.StringOf(rapid.Rune().Filter(func(r rune) bool { return r != 0 }))
 }
 
-// moment draws a time like those of the product: in UTC, in whole microseconds, up to the year
-// 9999.
+// moment draws a time like the product's: in UTC, in whole microseconds, up to the year 9999.
 func moment() *rapid.Generator[time.Time] {
 	return rapid.Custom(func(t *rapid.T) time.Time {
 		return time.UnixMicro(rapid.Int64Range(-1e15, 253402300799999999).Draw(t, "microseconds")).UTC()

@@ -97,7 +97,7 @@ func testKeyList(h *harness) {
 	h.run("of a gateway that has ended", check)
 }
 
-// keyNames and keyOwners return those of drawn keys.
+// keyNames and keyOwners return the names and owners of drawn keys.
 func keyNames() []string {
 	return []string{"Partner", "partner", "100%", "under_score", "ÄRGER", "ärger", "back\\slash", "star*?[a]", "'quote\"", "a", "日本", "rtpar tnerpa"}
 }
@@ -136,7 +136,7 @@ func drawKeyFilter(t *rapid.T, gateways []string) control.KeyFilter {
 	}
 }
 
-// checkKeyList checks that the pages of the list have exactly those of keys that f selects.
+// checkKeyList checks that the pages of the list have exactly the keys that f selects.
 func (h *harness) checkKeyList(t *rapid.T, accountID string, keys []*apikey.Key, f control.KeyFilter) {
 	var want []apikey.Key
 	for _, k := range keys {

@@ -71,8 +71,8 @@ func testRoutes(h *harness) {
 	same(h, "the other's table", h.routeTable(other.ID), []gateway.Route{foreign})
 }
 
-// Guarantee: the number of routes of an account is that of the routes of all its gateways, after
-// insertions, changes, deletions, transactions that were rolled back, and the deletion of a gateway.
+// Guarantee: the number of routes of an account is the sum over all its gateways, after insertions,
+// changes, deletions, transactions that were rolled back, and the deletion of a gateway.
 func testCountRoutes(h *harness) {
 	a, b := h.insertAccount("a"), h.insertAccount("b")
 	g, second, foreign := h.insertGateway(a), h.insertGateway(a), h.insertGateway(b)

@@ -33,7 +33,7 @@ func (h *harness) wantSession(s *control.Session, exists bool) {
 	}
 }
 
-// Guarantee: a session is stored with all fields and read with those of its key. It can be
+// Guarantee: a session is stored with all its fields and read with the fields of its key. It can be
 // removed, also twice.
 func testSession(h *harness) {
 	a := h.insertAccount("a")

@@ -2,8 +2,8 @@
 // collector, if the environment asks for it (OTEL_*).
 //
 // The request path only reads the traceparent header of the request and writes the one
-// for the upstream (Begin, Append). The span is made later from the access record. Its
-// identifier derives from that of the request:
+// for the upstream (Begin, Append). The span is made later from the access record. Its identifier
+// derives from the identifier of the request:
 //
 //	caller ── traceparent ─► Begin ─► record ─► Append ── traceparent ─► upstream
 //	                                    │

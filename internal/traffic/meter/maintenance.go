@@ -22,9 +22,9 @@ const (
 	trimBatch    = 200
 )
 
-// Maintain does the maintenance: it merges the chunks of past minutes, adds those of past
-// hours and days to the next tier, and removes chunks beyond their retention. Each step is
-// one small transaction. The next call continues after a failure.
+// Maintain does the maintenance: it merges the chunks of past minutes, adds the chunks of past
+// hours and days to the next tier, and removes chunks beyond their retention. Each step is one
+// small transaction. The next call continues after a failure.
 func (m *Meter) Maintain(ctx context.Context) error {
 	now := m.cfg.Now().Unix() - settle
 	return errors.Join(

@@ -54,7 +54,7 @@ func newMeter(t fataler, store traffic.Store, c *clock) *meter.Meter {
 	return m
 }
 
-// identifier returns the identifier number n; that of 0 is zero.
+// identifier returns the identifier number n; for 0 it is zero.
 func identifier(n int) (u [16]byte) {
 	if n > 0 {
 		u = [16]byte{0: 1, 14: byte(n >> 8), 15: byte(n)}

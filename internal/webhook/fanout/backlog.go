@@ -21,7 +21,7 @@ const (
 	forTraffic = 10
 
 	// countEvery is the least time between two counts, and countLife how long one holds. Events may exceed a
-	// bound by those of countEvery.
+	// bound by what is raised within countEvery.
 	countEvery = time.Second
 	countLife  = 3 * time.Second
 )

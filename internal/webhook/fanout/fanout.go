@@ -50,7 +50,7 @@ type Config struct {
 	Log  *slog.Logger     // nil discards
 }
 
-// Service fans out events, those of each account in turn. It is safe for concurrent use.
+// Service fans out events, one account after the other. It is safe for concurrent use.
 type Service struct {
 	cfg   Config
 	wake  service.Signal

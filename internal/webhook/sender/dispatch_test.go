@@ -174,7 +174,7 @@ func (d *dispatch) isStarted(webhookID string) bool {
 }
 
 // Guarantee: however many endpoints of an account hang, the first attempt of a new one starts at
-// once, and so do those of another account; then the new one is served like any that works.
+// once, and so do attempts of another account; then the new endpoint is served like any that works.
 func TestFirstAttemptDoesNotWaitForHangingEndpoints(t *testing.T) {
 	for _, tc := range []struct{ slots, hanging int }{{64, 12}, {1250, 12}, {1250, 600}, {2048, 600}, {2048, 900}} {
 		t.Run(fmt.Sprintf("%d of %d places", tc.hanging, tc.slots), func(t *testing.T) {

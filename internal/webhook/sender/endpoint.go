@@ -46,7 +46,7 @@ type endpoint struct {
 	// open breaker postpones, and others.
 	due    due
 	full   bool // the last claim returned as many deliveries as it allowed
-	listed bool // it is among those of its tenant that wait for a claim
+	listed bool // it is among its tenant's endpoints that wait for a claim
 	gone   bool // it responded 410, which the store has not recorded yet
 	// starved: it is in the dispatcher's list of endpoints that wait for a slot.
 	starved bool

@@ -19,9 +19,9 @@ type FinishTx interface {
 	// the end of its lease. It returns the endpoint of each result, "" if the lease has
 	// passed to another claim or the delivery was deleted.
 	EndLeases(ctx context.Context, results []Result) (endpoints []string, err error)
-	// LockWebhooks returns those of the endpoints that exist. No other transaction changes
-	// them before this one ends. It locks them in the order of the identifiers, which are
-	// sorted, so that no two transactions wait for each other.
+	// LockWebhooks returns the given endpoints that exist. No other transaction changes them before
+	// this one ends. It locks them in the order of the identifiers, which are sorted, so that no
+	// two transactions wait for each other.
 	LockWebhooks(ctx context.Context, webhookIDs []string) ([]webhook.Webhook, error)
 	UpdateWebhook(ctx context.Context, w *webhook.Webhook) error
 	AppendAudit(ctx context.Context, r *audit.Record) error

@@ -26,7 +26,7 @@ import (
 
 const testSecret = "a secret of a test"
 
-// Waits between attempts: the defaults, and those of a test in which no attempt is repeated
+// Waits between attempts: the defaults, and waits for a test in which no attempt is repeated
 // however long it takes.
 var (
 	usualBackoff = [webhook.MaxAttempts - 1]time.Duration{10 * time.Second, time.Minute, 6 * time.Minute, 36 * time.Minute}

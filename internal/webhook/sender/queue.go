@@ -14,7 +14,7 @@ import (
 //
 // Where several nodes share a queue, their clocks may differ. Such a queue goes by its own clock:
 // of the times that it is given, it takes only the differences to now, or to the end of an attempt,
-// and it returns times of the caller's clock, except those of a Mark.
+// and it returns times of the caller's clock, except in a Mark.
 type Queue interface {
 	// NewlyDue returns the endpoints with deliveries that were created, or became due, after
 	// mark and not after now: by their NextAttemptAt or by the end of a lease. It reads a

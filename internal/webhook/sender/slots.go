@@ -109,7 +109,7 @@ type tenant struct {
 	endpoints int // that the dispatcher knows
 	held      int
 	used      [classes]int // slots
-	// waiting has the endpoints that wait for a claim: those of quick in FIFO order, those of the
+	// waiting has the endpoints that wait for a claim: in the class quick in FIFO order, in the
 	// other classes in the order in which their oldest deliveries became due.
 	waiting [classes][]*endpoint
 	inTurn  [classes]bool // it is in the pool's turn

@@ -1,6 +1,6 @@
-// Package vectortest loads public HTTP/1.1 test vectors, which are kept in a directory
-// beside the repository: those of Node's parser (llhttp) and of http-desync-guardian. It
-// also lists the vectors on which this project differs from them, and why.
+// Package vectortest loads public HTTP/1.1 test vectors, which are kept in a directory beside the
+// repository: the vectors of Node's parser (llhttp) and of http-desync-guardian. It also lists the
+// vectors on which this project differs from them, and why.
 package vectortest
 
 import (
