@@ -21,8 +21,8 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 )
 
-// talk returns a gRPC service. One returns its text, or an error for the text "fail"; Both
-// returns each text as it arrives.
+// talk returns a gRPC service. Its method One returns its text, or an error for the text "fail";
+// its method Both returns each text as it arrives.
 func talk() *grpc.ServiceDesc {
 	return &grpc.ServiceDesc{
 		ServiceName: "wire.Talk",

@@ -52,8 +52,8 @@ func nghttp(t *testing.T, s *testServer, key, path string, args ...string) strin
 	return run(t, "nghttp", slices.Concat([]string{"-y", "-t", "120", "-H", bearer(key)}, args, []string{s.url(path)})...)
 }
 
-// Guarantee: nghttp gets the whole response of the service, and the service nghttp's whole
-// request, whatever nghttp makes of its frames: padding, small windows, heads in parts, trailers.
+// Guarantee: nghttp gets the whole response of the service, and the service gets nghttp's whole
+// request, whatever frames nghttp uses: padding, small windows, heads in parts, trailers.
 func TestNghttp(t *testing.T) {
 	t.Parallel()
 	http2Ways(t, func(t *testing.T, s *testServer, up *service) {

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// nodeClient returns the arguments of Node.js that play a part as a client of a server.
+// nodeClient returns the arguments with which Node.js plays a part as a client of a server.
 func nodeClient(s *testServer, part string) []string {
 	args := []string{"testdata/http2client.js", part, s.url(""), s.key}
 	if s.cert != "" {

@@ -37,8 +37,8 @@ func newSide(t testing.TB, name string, conn net.Conn) *side {
 	return s
 }
 
-// sendPieces sends b in pieces of the sizes that next returns; 0 means all the rest. Errors
-// are ignored: they show as bytes that the peer does not receive.
+// sendPieces sends b in pieces of the sizes that next returns; 0 means the whole rest. Errors are
+// ignored: they show as bytes that the peer does not receive.
 func (s *side) sendPieces(b []byte, next func() int) {
 	s.work <- func() {
 		for len(b) > 0 {
@@ -137,7 +137,7 @@ func (s *side) expectEnd(t testing.TB) {
 	}
 }
 
-// expectClean is expectEnd for an end that must be a proper one, not a reset.
+// expectClean does the same as expectEnd, for an end that must not be a reset.
 func (s *side) expectClean(t testing.TB) {
 	t.Helper()
 	s.expectEnd(t)

@@ -204,7 +204,7 @@ func (c *Collector) reserveLong(n int64) bool {
 	return true
 }
 
-// addFull adds a chunk that is no longer being filled to the full ones.
+// addFull adds a chunk that is no longer being filled to the full chunks.
 func (c *Collector) addFull(full *chunk) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -23,7 +23,7 @@ type operation struct {
 
 	query []queryParam
 
-	body         reflect.Type // type of the JSON body; nil if it takes none
+	body         reflect.Type // type of the JSON body; nil if the call takes none
 	bodyOptional bool         // a missing body means an empty object
 	document     bool         // takes an OpenAPI document or a configuration file as the raw body
 	maxBody      int64        // in bytes; 0 means the constant maxBody

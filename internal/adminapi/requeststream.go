@@ -68,7 +68,7 @@ func (p *tailSlots) enter(c *call) (*tailSlot, error) {
 	return slot, nil
 }
 
-// newestOfMost returns the newest slot of an account that has the most. p.mu is held.
+// newestOfMost returns the newest slot of an account with the most slots. p.mu is held.
 func (p *tailSlots) newestOfMost() (found *tailSlot) {
 	for _, slot := range p.open {
 		if found == nil || p.of[slot.account] >= p.of[found.account] {

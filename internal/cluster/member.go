@@ -27,7 +27,7 @@ type LeaseStore interface {
 type Follower interface {
 	// Applied returns the position up to which every change is in force on this node.
 	Applied() snapshot.Position
-	// CatchUp puts in force what was committed before the call.
+	// CatchUp puts every change in force that was committed before the call.
 	CatchUp(ctx context.Context, only ...snapshot.Change) error
 }
 

@@ -86,7 +86,7 @@ func (w *work) storeRoute(ctx context.Context, before, r *gateway.Route) error {
 // read validates each field and returns a function that applies p to a route.
 func (p *RoutePatch) read() (func(*gateway.Route) error, error) {
 	var badPath, badMethods error
-	// Fields that are absent stay as they are, so they are valid ones here.
+	// Absent fields stay as they are, so they are valid here.
 	given := gateway.RouteSpec{Path: "/", Methods: []string{"GET"}}
 	switch {
 	case p.Path.Null:

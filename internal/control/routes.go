@@ -233,7 +233,7 @@ func beside[T any](ctx context.Context, s *Service, actor *Actor, gatewayID stri
 	}
 }
 
-// compared is what the comparison of a route with the others has found.
+// compared is the result of comparing a route with the other routes.
 type compared struct {
 	version TableVersion // of the others
 	found   error        // fault.ValidationFailed, or nil

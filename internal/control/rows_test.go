@@ -278,7 +278,7 @@ func engines() map[string]func(tb testing.TB, h *harness, counted func(storestat
 // removing are the operations that hold the head of the change log while they delete what they have found.
 var removing = []string{"fail deliveries", "remove old records", "delete account", "remove account"}
 
-// Guarantee: no transaction writes more than 2,000 rows, whichever operation it is of and however much an account has. In
+// Guarantee: no transaction writes more than 2,000 rows, whatever its operation is and however much an account has. In
 // PostgreSQL, each holds the head of the change log for the round trip of its COMMIT alone.
 func TestRowsOfEveryTransaction(t *testing.T) {
 	for name, open := range engines() {

@@ -159,7 +159,7 @@ func readOf[T any](ctx context.Context, s *Service, actor *Actor, gatewayID stri
 	})
 }
 
-// search is read for what may take long.
+// search does what read does, for reads that may take long.
 func search[T any](ctx context.Context, s *Service, actor *Actor, f func(tx ReadTx) (T, error)) (result T, err error) {
 	if err := actor.check(); err != nil {
 		return result, err
@@ -167,7 +167,7 @@ func search[T any](ctx context.Context, s *Service, actor *Actor, f func(tx Read
 	return readIn(ctx, s.cfg.Store.Search, f)
 }
 
-// view is read for what has no actor.
+// view does what read does, for work without an actor.
 func view[T any](ctx context.Context, s *Service, f func(tx ReadTx) (T, error)) (T, error) {
 	return readIn(ctx, s.cfg.Store.View, f)
 }

@@ -19,7 +19,7 @@ import (
 )
 
 // world is a Syncer in virtual time, between records and servers in memory. Package control's tests
-// and e2e have real ones; here, time is what matters.
+// and e2e use real servers; here only time matters.
 type world struct {
 	t       *testing.T
 	cfg     gitsync.Config

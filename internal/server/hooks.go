@@ -8,8 +8,8 @@ import (
 	"github.com/keygate/keygate/internal/webhook/sender"
 )
 
-// buildSender builds the sender of webhook deliveries, and what fans out events for it. The sender is started when the node's lease is held, and
-// stopped before that is given back.
+// buildSender builds the sender of webhook deliveries, and the fan-out of events for it. The sender is started when the
+// node's lease is held, and stopped before the lease is given back.
 func (s *Server) buildSender(box *secret.Box) (err error) {
 	settings := s.cfg.Settings
 	cfg := sender.Config{

@@ -10,8 +10,8 @@ import (
 	"github.com/keygate/keygate/internal/repository"
 )
 
-// repositories is the syncer of repositories. Management operations have it from the beginning, and
-// it needs them, so it is set later.
+// repositories is the syncer of repositories. It needs the management operations, which need
+// repositories from the beginning, so the syncer is set later.
 type repositories struct{ *gitsync.Syncer }
 
 // buildRepositories creates the syncer of repositories.

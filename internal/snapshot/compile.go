@@ -17,9 +17,9 @@ import (
 const yieldEvery = 256
 
 // compile returns the compiled form of a stored gateway and its routes, without the state
-// of limits: see publish. The error says what cannot be used. Management validates
-// records before it stores them, so the cause is a different secret key or a damaged store.
-// read is the moment at which the records were read: see nextRead.
+// of limits: see publish. The error names the part that cannot be used. Management validates
+// records before it stores them, so the cause is a different secret key or a damaged store. read is
+// the moment at which the records were read: see nextRead.
 func (f *Follower) compile(g *gateway.Gateway, routes []gateway.Route, read int64) (*Gateway, error) {
 	c, err := f.compileSettings(g, read)
 	if err != nil {

@@ -57,9 +57,9 @@ func (r *Route) lists(method string) bool {
 }
 
 // AddLimits adds the limits of the route, for the key with the given bucket identifier, to c. Callers without a
-// key share the zero bucket. It reports false if what the account counts for limits with per: key leaves no room
-// for the key: then that limit is left out. It allocates only for the first request of a key on a route with
-// limits for each key.
+// key share the zero bucket. It reports false if the account's memory for limits with per: key has no room for
+// the key: then that limit is left out. It allocates only for the first request of a key on a route with limits
+// for each key.
 func (r *Route) AddLimits(c *ratelimit.Charge, bucket [16]byte) bool {
 	l := r.limits
 	fits := true

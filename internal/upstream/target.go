@@ -12,7 +12,7 @@ func Prefix(base *url.URL) string {
 	if !strings.HasPrefix(path, "//") {
 		return path
 	}
-	// The path would be read as an authority. The absolute form means the same, and every
+	// The path would be read as an authority. The absolute form has the intended meaning, and every
 	// server must accept it.
 	return scheme(base) + "://" + base.Host + path
 }

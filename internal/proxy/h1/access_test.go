@@ -109,8 +109,8 @@ var longExchanges = []longExchange{
 	{"slow response", "GET /slow HTTP/1.1\r\nKEY\r\n\r\n", phaseExchange, func(*client) {}, 0},
 }
 
-// serveLong makes the upstream serve the longExchanges. ended receives a value for each that has
-// ended at the upstream.
+// serveLong makes the upstream serve the longExchanges. ended receives a value for each exchange
+// that has ended at the upstream.
 func (s *setup) serveLong(t testing.TB) (begun, ended chan string) {
 	ended = make(chan string, 1000)
 	s.upstream, begun = upstreamOf(t, func(h string, c *upstreamtest.Conn) string {

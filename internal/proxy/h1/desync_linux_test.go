@@ -11,7 +11,7 @@ import (
 	"github.com/keygate/keygate/internal/upstream/upstreamtest"
 )
 
-// received returns once the peer's kernel has all that was written to c, or has reset c.
+// received returns once the peer's kernel has everything that was written to c, or has reset c.
 func received(t *testing.T, c *upstreamtest.Conn) {
 	t.Helper()
 	raw, err := proxy.TCPOf(c.Conn).SyscallConn()
@@ -49,8 +49,8 @@ var exchangesBefore = map[string]struct{ method, response string }{
 }
 
 // upstreamThatForges runs an upstream that responds to /first?NAME with the response of
-// exchangesBefore, and then, when it gets a value from sent, with a forged one. It puts a
-// value into sent once the gateway's kernel has that.
+// exchangesBefore, and then sends a forged response when it gets a value from sent. It puts a value
+// into sent once the gateway's kernel has the forged response.
 func upstreamThatForges(t *testing.T, sent chan bool) (url string) {
 	url, _ = upstreamOf(t, func(h string, c *upstreamtest.Conn) string {
 		method, rest, _ := strings.Cut(h, " /")

@@ -72,7 +72,7 @@ func (t *Tail) Close() {
 	}
 }
 
-// publish gives what was written to the Tails of its accounts.
+// publish passes written requests to the Tails of their accounts.
 func (t *tails) publish(records []requestlog.Record, left []requestlog.LeftOut) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

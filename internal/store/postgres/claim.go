@@ -11,9 +11,9 @@ import (
 // another claim is leasing are skipped, not waited for. The lease ends by the queue's clock: a
 // node's clock may differ, and a node may have been stopped since it read its clock.
 //
-// Each endpoint's deliveries are in two branches of an index, those with an attempt and those
-// without. A branch is locked as far as the claim may take of it; of both together it takes those
-// that have been due longest.
+// Each endpoint's deliveries are in two branches of an index: with an attempt, and without. Of each
+// branch, the claim locks as many deliveries as it may take; of both together it takes the
+// deliveries that have been due longest.
 const claim = `WITH wanted AS MATERIALIZED (
 		SELECT w.id, w.url, w.secret, w.old_secret, w.old_until, q.most, q.skip_new
 		FROM unnest($1::text[], $2::bigint[], $3::boolean[]) AS q (id, most, skip_new)
@@ -105,7 +105,7 @@ func (db *DB) ReleaseAllDeliveries(ctx context.Context, name string) (released i
 
 // releaseEnded steps through the claimants that hold deliveries, by the first of their tokens, and
 // compares them with the leases of nodes. The rows are changed only if they still have the token that
-// was seen: a claim may have replaced it since, by a node that joined after this statement began.
+// was seen: a claim of a node that joined after this statement began may have replaced it.
 const releaseEnded = `WITH RECURSIVE claimants (name) AS (
 		(SELECT split_part(token, '/', 1) FROM deliveries WHERE token >= '0' ORDER BY token LIMIT 1)
 		UNION ALL

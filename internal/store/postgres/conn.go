@@ -79,7 +79,7 @@ func configure(c *pgx.ConnConfig) {
 	c.BuildContextWatcherHandler = func(p *pgconn.PgConn) ctxwatch.Handler {
 		return &canceler{conn: p, grace: cancelGrace}
 	}
-	// A connection that waits in a pool is found out if its path has failed.
+	// Keepalive detects that the network path of a pooled connection has failed.
 	c.DialFunc = (&net.Dialer{KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 5 * time.Second, Interval: time.Second, Count: 3}}).DialContext
 	c.OnNotice = keepWarning
 	c.Tracer = nil

@@ -17,8 +17,8 @@ var (
 
 // Update implements control.Store. f must not call Update. If a statement failed, the
 // transaction is rolled back even if f returns nil. If ctx ends before COMMIT starts, the
-// transaction is rolled back; after that ctx has no effect. f is called again if the server
-// ended the transaction to resolve a conflict.
+// transaction is rolled back; after that, ctx has no effect. f is called again if the server ended
+// the transaction to resolve a conflict.
 func (db *DB) Update(ctx context.Context, f func(control.Tx) error) error {
 	return db.mutate(ctx, func(t *tx) error { return f(t) })
 }

@@ -11,7 +11,7 @@ import (
 var _ fanout.Store = (*DB)(nil)
 
 // A former subscription is kept for subscriptionKept at least: a transaction that has taken the number of a fan-out may
-// not be committed yet, and none takes as long (writeTime).
+// not be committed yet, but no transaction takes longer (writeTime).
 const subscriptionKept = `interval '1 minute'`
 
 // nextFanOut finds the first account behind another one that has events to fan out, or former subscriptions that may

@@ -9,8 +9,8 @@ import (
 	"github.com/keygate/keygate/internal/store/stored"
 )
 
-// termHash returns a term as it is stored. Two terms that share it are told apart by the rows of
-// the keys.
+// termHash returns a term as it is stored. The rows of the keys distinguish terms with the same
+// hash.
 func termHash(term string) int64 {
 	h := fnv.New64a()
 	h.Write([]byte(term))
@@ -38,8 +38,8 @@ func (t *tx) IndexKeys(ctx context.Context, limit int) (done int, err error) {
 	if err != nil || len(keys) == 0 {
 		return 0, err
 	}
-	// The terms of all keys are one array, of which each key has a slice: arrays of arrays must be
-	// rectangles.
+	// The terms of all keys are one array, of which each key has a slice, because all parts of an
+	// array of arrays must have the same length.
 	batch, first, last := make([]int64, len(keys)), make([]int, len(keys)), make([]int, len(keys))
 	var terms []int64
 	for i := range keys {

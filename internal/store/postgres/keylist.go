@@ -97,8 +97,8 @@ func (q *keyQuery) ended() string {
 	return " AND phase IN (0, 1) AND gateway_id IN (SELECT id FROM ended_gateways WHERE account_id = " + q.value(q.account) + ")"
 }
 
-// branch returns a query for the identifiers of one page of the keys that are on the list for a
-// condition, in the rows of from as well.
+// branch returns a query for the identifiers of one page of the listed keys that meet a condition
+// and are among the rows of from.
 func (q *keyQuery) branch(from, where string) string {
 	return `(SELECT id FROM keys` + from + ` WHERE ` + q.terms() + where + ` ORDER BY id DESC LIMIT ` + q.value(q.page.Limit) + `)`
 }

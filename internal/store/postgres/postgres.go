@@ -29,7 +29,7 @@ const (
 	followers  = 3
 	logReaders = 1
 	// mutators is how many mutations use writers at once: one reads while another one commits. urgentMutators is how
-	// many more there may be that take rights away.
+	// many more there may be of mutations that take rights away.
 	mutators       = 2
 	urgentMutators = 1
 )
@@ -40,8 +40,8 @@ type Config struct {
 	Log *slog.Logger
 	// Now returns the time of entries in the change log. Nil means time.Now.
 	Now func() time.Time
-	// Counted is called after each write transaction that was committed. It is for tests: to count takes statements of its
-	// own. Nil counts nothing.
+	// Counted is called after each write transaction that was committed. It is for tests, because counting takes
+	// additional statements. Nil counts nothing.
 	Counted func(state.Counted)
 	// Random is the source of the marks of changes. Nil means crypto/rand.
 	Random io.Reader
@@ -153,7 +153,7 @@ func (db *DB) Stats() state.Stats {
 
 // parseURL returns the settings of connections. The error does not repeat the URL, which has a
 // password. A pool with the settings reads the certificates that the URL names at each connect, so that they can be
-// exchanged while the server runs.
+// replaced while the server runs.
 func parseURL(url string) (*pgxpool.Config, error) {
 	if url == "" {
 		return nil, errors.New("store/postgres: Config.URL is required")

@@ -19,7 +19,7 @@ var (
 	_ sender.Peers     = (*DB)(nil)
 )
 
-// newlyDue is how many deliveries NewlyDue reads at most, of those that were created and of those
+// newlyDue is how many deliveries NewlyDue reads at most, both of new deliveries and of deliveries
 // that became due.
 const newlyDue = 1000
 
@@ -109,7 +109,7 @@ func (n *newer) read(ctx context.Context, t *readTx, query string, args ...any) 
 	return count, err
 }
 
-// claimable returns those endpoints that are active and whose account is active.
+// claimable returns the given endpoints that are active and whose account is active.
 func (t *readTx) claimable(ctx context.Context, due map[string]*sender.Due) (found []sender.Due, err error) {
 	if len(due) == 0 {
 		return nil, nil

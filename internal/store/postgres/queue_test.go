@@ -93,8 +93,9 @@ func (c *nodes) numbers() (list []int64) {
 }
 
 // Guarantee: a sender that reads what is newer than its mark misses no delivery, although
-// transactions of several nodes add deliveries at the same time and one that began first may commit
-// last: the second gets its numbers only when the first has ended. The numbers are dense.
+// transactions of several nodes add deliveries at the same time and a transaction that began first
+// may commit last: the second transaction gets its numbers only when the first has ended. The
+// numbers are dense.
 func TestNumbersOfDeliveriesFollowCommits(t *testing.T) {
 	c := newNodes(t, 2)
 	first, second := c.stores[0], c.stores[1]
@@ -298,8 +299,8 @@ func (c *claimer) run(dies bool) {
 }
 
 // Guarantee: of three nodes whose clocks are hours apart, no two lease a delivery at the same time,
-// and when one dies, what it held is delivered by the others as soon as its leases end. Nothing is
-// lost, and nothing is delivered twice.
+// and when one dies, the others send the deliveries that it held as soon as its leases end. Nothing
+// is lost, and nothing is delivered twice.
 func TestThreeClaimersAndAKill(t *testing.T) {
 	const all = 400
 	c := newNodes(t, 3)
@@ -331,9 +332,9 @@ func TestThreeClaimersAndAKill(t *testing.T) {
 	}
 }
 
-// Guarantee: a claim does not wait for another one that is under way, and gets none of its
-// deliveries; if the node of that one dies before it commits, they are due
-// as soon as the server has noticed.
+// Guarantee: a claim does not wait for another claim that is under way, and gets none of its
+// deliveries. If the node of the other claim dies before the commit, these are due as soon as the
+// server has noticed.
 func TestClaimBesideAnUnfinishedOne(t *testing.T) {
 	c := newNodes(t, 2)
 	c.must(c.stores[0].AppendEvents(t.Context(), c.newEvents(5)))

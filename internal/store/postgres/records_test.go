@@ -16,8 +16,8 @@ import (
 	"github.com/keygate/keygate/internal/traffic"
 )
 
-// Guarantee: a batch that is written again while its first transaction has not ended waits for that,
-// and is stored once if it commits, and stored if it does not.
+// Guarantee: a batch that is written again while its first transaction has not ended waits for that
+// transaction, and is stored exactly once, whether or not that transaction commits.
 func TestBatchRepeatedBeforeItsFirstTransactionEnds(t *testing.T) {
 	for _, commits := range []bool{true, false} {
 		t.Run(fmt.Sprint("commits ", commits), func(t *testing.T) {
@@ -63,8 +63,8 @@ func (c *nodes) oneRecord(path string) []audit.Chunk {
 	return chunks
 }
 
-// Guarantee: chunks of the audit log that are committed after those with higher numbers were sealed
-// or joined stay in the log.
+// Guarantee: chunks of the audit log that are committed after chunks with higher numbers were
+// sealed or joined stay in the log.
 func TestAuditChunksThatCommitLate(t *testing.T) {
 	for _, what := range []string{"sealed", "joined"} {
 		t.Run(what, func(t *testing.T) {

@@ -9,14 +9,14 @@ import (
 	"github.com/keygate/keygate/internal/store/stored"
 )
 
-// AccountRemoved is the stored state of a deleted account whose records are removed, except for
-// the audit log. Outside of the store it is account.Deleted too.
+// AccountRemoved is the stored state of a deleted account whose records are removed, except for the
+// audit log. Outside of the store, this state is account.Deleted too.
 const AccountRemoved = "removed"
 
 // AccountColumns selects accounts.
 const AccountColumns = `SELECT id, name, plan, state, hosts, created_at, version FROM accounts `
 
-// ScanAccount returns the account of a row. With an error that is not the engine's, it has an identifier.
+// ScanAccount returns the account of a row. If the error is not the engine's, the account has at least its identifier.
 func ScanAccount(r *Row) (account.Account, error) {
 	var (
 		a account.Account

@@ -11,7 +11,7 @@ import (
 
 // The weights of
 const (
-	revisionWeight = 4 // with what triggers write
+	revisionWeight = 4 // including rows that triggers write
 	partWeight     = 20
 	pageWeight     = 4
 	trafficWeight  = 20
@@ -93,7 +93,7 @@ func (r *removal) rowsOf(what string, weight int, query string) func(context.Con
 	}
 }
 
-// removeIDs runs a DELETE with the account and a limit that returns the identifiers.
+// removeIDs runs a DELETE, with the account and a limit, that returns the identifiers.
 func (r *removal) removeIDs(ctx context.Context, what, query string) ([]string, error) {
 	if found, err := r.MayDelete(ctx, what, query, r.accountID, r.Most(1)); err != nil || !found {
 		return nil, err
@@ -119,7 +119,7 @@ func (r *removal) gateways(ctx context.Context) error {
 	return r.endedGateways(ctx)
 }
 
-// endedGateways removes those that were deleted before the account.
+// endedGateways removes gateways that were deleted before the account.
 func (r *removal) endedGateways(ctx context.Context) error {
 	ids, err := r.removeIDs(ctx, "remove deleted gateways of a deleted account", `DELETE FROM ended_gateways WHERE id IN
 		(SELECT id FROM ended_gateways INDEXED BY ended_gateways_account WHERE account_id = $1 LIMIT $2) RETURNING id`)
@@ -142,7 +142,7 @@ func (r *removal) deliveries(ctx context.Context) error {
 	return err
 }
 
-// keys also removes the responses that are stored for the keys, and those before.
+// keys removes keys, and before them the responses that are stored for them.
 func (r *removal) keys(ctx context.Context) error {
 	const responses = `DELETE FROM answers WHERE rowid = ANY (ARRAY(SELECT a.rowid
 		FROM (SELECT id FROM keys INDEXED BY keys_list WHERE account_id = $1 ORDER BY id LIMIT $2) k CROSS JOIN answers a ON a.key_id = k.id LIMIT $3))`

@@ -54,7 +54,7 @@ func Below(after string) string {
 	return after
 }
 
-// Limit returns n, or 0 if it is negative: SQLite takes a negative limit for no limit, and PostgreSQL takes none.
+// Limit returns n, or 0 if n is negative: to SQLite a negative limit means no limit, and PostgreSQL rejects it.
 func Limit(n int) int { return max(n, 0) }
 
 // borrowed is a byte string that is valid until the next row, and is not copied if the engine has it in memory.

@@ -18,7 +18,7 @@ var (
 	rowid     = regexp.MustCompile(`\browid\b`)
 )
 
-// ForSQLite returns a statement as SQLite takes it. A list that is an argument must be JSON.
+// ForSQLite returns a statement in the form for SQLite. A list that is an argument must be JSON.
 //
 // A limit is not a parameter alone: SQLite would plan with its value and prepare the statement again whenever one is
 // bound, which costs more than reading a page.
@@ -79,7 +79,7 @@ func inRows(statement string) string {
 	}
 }
 
-// closing returns the index of the parenthesis that closes one before the text.
+// closing returns the index in the text of the parenthesis that closes a parenthesis before the text.
 func closing(text string) int {
 	for i, depth := 0, 1; i < len(text); i++ {
 		switch text[i] {

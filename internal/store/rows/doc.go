@@ -1,5 +1,5 @@
 // Package rows keeps the records of the store in rows: once for both engines, SQLite and PostgreSQL, over the
-// transaction that an engine gives it (Queries, Statements). What an engine does in a way of its own stays in its
+// transaction that an engine gives it (Queries, Statements). Parts that an engine does in its own way stay in its
 // package: transactions, the queue of deliveries, the change log, the search index, and statements over many rows.
 //
 // # Statements
@@ -15,7 +15,7 @@
 //   - A table in FROM that is a query has a name, and parts of a UNION that have an order are such tables.
 //   - A list is one parameter, and always written as = ANY ($1). Its type follows from the column.
 //   - A number that PostgreSQL does not know the type of has a cast, as in $1::bigint. SQLite does not get it.
-//   - unnest is that of columns which QueueEach gets, each a parameter with a cast. SQLite runs the statement for each row,
+//   - unnest takes columns that QueueEach gets, each a parameter with a cast. SQLite runs the statement for each row,
 //     so of an ordinality it knows only the order.
 //   - Literal texts do not contain any of this.
 package rows

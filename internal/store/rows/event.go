@@ -58,8 +58,8 @@ func (t *Writer) EventListeners(ctx context.Context, e *event.Event) ([]string, 
 	return list, err
 }
 
-// listening is the result of a call of listeners. A later one of the transaction has no larger limit. What changes
-// endpoints forgets it.
+// listening is the result of a call of listeners. A later call in the transaction has no larger limit. A change of
+// endpoints drops it.
 type listening struct {
 	accountID string
 	of        event.Type

@@ -35,7 +35,7 @@ func (t *Writer) FanOut(ctx context.Context, accountID string, now time.Time, li
 }
 
 // oldestFanOut returns the account's oldest event that is not fanned out and that no other transaction fans out, and
-// when it was created. The time is not valid if the event was removed since.
+// when it was created. The time is not valid if the event has been removed.
 func (t *Writer) oldestFanOut(ctx context.Context, accountID string) (f *stored.FanOut, created sql.NullInt64, err error) {
 	err = t.Query(ctx, "read an event to fan out", `SELECT f.n, f.event_id, f.account_id, f.type, f.after, (SELECT created_at FROM events WHERE id = f.event_id)
 		FROM fan_outs f INDEXED BY fan_outs_account WHERE f.account_id = $1 ORDER BY f.n LIMIT 1 FOR UPDATE SKIP LOCKED`, []any{accountID}, func(r *Row) error {

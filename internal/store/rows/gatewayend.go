@@ -79,8 +79,8 @@ func (t *Reader) KeysToRevoke(ctx context.Context, gatewayID string, limit int) 
 	return t.keysOf(ctx, StoredKeyColumns, `INDEXED BY keys_gateway WHERE gateway_id = $1 AND phase IN (0, 1) ORDER BY phase, id LIMIT $2`, gatewayID, Limit(limit))
 }
 
-// EndedRoutes implements control.RouteReader. It reads the page that has the route up to which the caller is, and those
-// behind it.
+// EndedRoutes implements control.RouteReader. It reads the page with the route that the caller has reached, and the
+// pages behind it.
 func (t *Reader) EndedRoutes(ctx context.Context, e *control.EndedGateway, limit int) (list []gateway.Route, err error) {
 	of, table := `SELECT content FROM route_pages WHERE table_id = (SELECT table_id FROM ended_gateways WHERE id = $1)`, any(e.ID)
 	if t.ending == e.ID { // the row of ended_gateways may not be written yet

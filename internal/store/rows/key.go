@@ -13,8 +13,8 @@ import (
 	"github.com/keygate/keygate/internal/store/stored"
 )
 
-// StoredKeyColumns selects keys as they are stored. KeyColumns selects them as they are: a key that is restricted to a
-// gateway which has ended is revoked since then, and has the version that it gets when that is written.
+// StoredKeyColumns selects keys as they are stored. KeyColumns selects them as they count: a key that is restricted to
+// an ended gateway is revoked since the gateway's end, and has the version that it gets when this is written.
 const (
 	StoredKeyColumns = keyStart + `revoked_at` + keyMiddle + `version` + keyEnd
 	KeyColumns       = keyStart + `coalesce(revoked_at, (SELECT at FROM ended_gateways WHERE id = keys.gateway_id)) AS revoked_at` + keyMiddle +

@@ -9,8 +9,8 @@ import (
 	"github.com/keygate/keygate/internal/store/stored"
 )
 
-// liveGateway is the identifier of a gateway if that exists: the revisions of a deleted one may still be
-// there.
+// liveGateway is the identifier of a gateway if the gateway exists: revisions of a deleted gateway may
+// still be there.
 const liveGateway = `(SELECT id FROM gateways WHERE id = $1)`
 
 const revisionColumns = `SELECT id, gateway_id, number, source, kind, author, commit_id, created_at, added, removed, changed`

@@ -8,8 +8,8 @@ import (
 	"github.com/keygate/keygate/internal/store/stored"
 )
 
-// The queries that find revisions to remove. Each reads an index. What they find is removed until they
-// find nothing.
+// The queries that find revisions to remove. Each reads an index. Revisions that they find are
+// removed, until they find none.
 const (
 	goneGateway = `SELECT gateway_id, newest FROM revision_counts INDEXED BY revision_counts_gone WHERE gone = true LIMIT 1`
 	longHistory = `SELECT gateway_id, newest FROM revision_counts INDEXED BY revision_counts_oldest WHERE revisions > $1 AND oldest_at < $2 LIMIT 1`

@@ -166,7 +166,7 @@ func (t *Writer) pageFor(ctx context.Context, gatewayID string, table int64, rou
 	return p, err
 }
 
-// putPage stores a page that was changed, as several if it has become large.
+// putPage stores a page that was changed, as several pages if it has become large.
 func (t *Writer) putPage(ctx context.Context, table int64, p stored.Page) error {
 	if p.N != 0 {
 		if err := t.Queue(ctx, "change a page of routes", `DELETE FROM route_pages WHERE n = $1`, p.N); err != nil {

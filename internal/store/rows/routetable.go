@@ -115,7 +115,7 @@ func (t *Writer) InsertPrepared(ctx context.Context, c control.Prepared) error {
 			return err
 		}
 	} else {
-		// It is not there if it was removed as one that a crash had left.
+		// It does not exist if it was removed as a remainder of a crash.
 		err := t.QueueOrFail(ctx, "use a route table", fault.New(fault.Unavailable, "the push took too long: push again"),
 			`UPDATE route_tables SET state = $1, revision_id = '' WHERE id = $2 AND state = $3`, stored.TableCurrent, table, stored.TableStaged)
 		if err != nil {
@@ -153,7 +153,7 @@ func (t *Writer) TrimTables(ctx context.Context, staged time.Time, limit int) (m
 			return false, err
 		}
 		if left -= n; left <= 0 {
-			return true, nil // what the next statement removes may still be referred to
+			return true, nil // rows that the next statement removes may still be referred to
 		}
 	}
 	return false, nil

@@ -24,35 +24,38 @@ type Queries interface {
 // Statements are the reads and the writes of a transaction. They do not keep the slice of the arguments.
 type Statements interface {
 	Queries
-	// Queue runs a statement of which nobody needs the result. The engine may send it later, together with others, in
-	// the order of the calls. What args point to must not change until then. The error may come from a later call.
+	// Queue runs a statement whose result nobody needs. The engine may send it later, together with others, in the
+	// order of the calls. The values that args point to must not change until then. The error may come from a
+	// later call.
 	Queue(ctx context.Context, what, statement string, args ...any) error
 	// QueueEach is Queue for each row of the columns among args (CountRows), which the statement unnests. Columns have equal
 	// lengths.
 	QueueEach(ctx context.Context, what, statement string, args ...any) error
-	// QueueOne is Queue for a statement that changes one row. If it changes none, the transaction fails with
-	// fault.NotFound for record.
+	// QueueOne does the same as Queue for a statement that changes one row. If it changes none, the
+	// transaction fails with fault.NotFound for record.
 	QueueOne(ctx context.Context, what, record, statement string, args ...any) error
-	// QueueOrFail is QueueOne for a transaction that fails with the given error.
+	// QueueOrFail does the same as QueueOne, but the transaction fails with the given error.
 	QueueOrFail(ctx context.Context, what string, fails error, statement string, args ...any) error
 	// Exec runs a statement and returns how many rows it changed.
 	Exec(ctx context.Context, what, statement string, args ...any) (int64, error)
 	// MayDelete reports whether a DELETE would delete anything. It may return true without a look.
 	MayDelete(ctx context.Context, what, statement string, args ...any) (bool, error)
-	// Delete runs a DELETE and returns how many rows it deleted. The engine may look first whether there are any.
+	// Delete runs a DELETE and returns how many rows it deleted. The engine may first check whether there are any.
 	Delete(ctx context.Context, what, statement string, args ...any) (int64, error)
-	// Fail makes the transaction fail with err unless it has failed, and returns the error that it fails with.
+	// Fail makes the transaction fail with err, unless it has failed already, and returns the error with which it
+	// fails.
 	Fail(err error) error
 }
 
-// Tx is what an engine gives a Writer: the statements of a transaction, and what it does in a way of its own.
+// Tx is what an engine gives a Writer: the statements of a transaction, and the operations that the engine
+// does in its own way.
 type Tx interface {
 	Statements
 	// Now returns the time in microseconds since 1970.
 	Now() int64
 	// InsertTable adds a route table and returns its number.
 	InsertTable(ctx context.Context, gatewayID, revisionID string, state int) (n int64, err error)
-	// Held reports whether the transaction holds what others wait for, so that it should end soon.
+	// Held reports whether the transaction holds a lock for which others wait, so that it should end soon.
 	Held() bool
 	AppendChange(ctx context.Context, k snapshot.ChangeKind, recordID string) (seq int64, err error)
 	InsertEvent(ctx context.Context, e *event.Event, listed bool) error
@@ -74,7 +77,8 @@ type Tx interface {
 	TrimEvents(ctx context.Context, before int64, limit int) (int64, error)
 }
 
-// ReadTx is what an engine gives a Reader: the queries of a transaction, and what it reads in a way of its own.
+// ReadTx is what an engine gives a Reader: the queries of a transaction, and the reads that the engine does
+// in its own way.
 type ReadTx interface {
 	Queries
 	// Attempts calls f for each attempt of deliveries, which are given by the numbers of their rows, in the order of the
@@ -169,7 +173,7 @@ type Writer struct {
 	heard  listening // by the last event of the transaction
 }
 
-// NewWriter returns what writes in the transaction that read reads.
+// NewWriter returns a Writer in the transaction that read reads.
 func NewWriter(read *Reader, t Tx) Writer { return Writer{Tx: t, read: read} }
 
 // of returns the arguments of a statement, which engines do not keep.

@@ -50,7 +50,7 @@ func (t *Reader) Webhook(ctx context.Context, accountID, webhookID string) (*web
 }
 
 // Webhook implements control.WebhookReader. The results of deliveries change endpoints too, without
-// a turn: what a transaction that writes reads of an endpoint, it locks.
+// taking the head: so a transaction that writes locks every endpoint that it reads.
 func (t *Writer) Webhook(ctx context.Context, accountID, webhookID string) (*webhook.Webhook, error) {
 	return t.read.webhook(ctx, `WHERE id = $1 AND account_id = $2 FOR NO KEY UPDATE`, webhookID, accountID)
 }

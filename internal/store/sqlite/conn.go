@@ -171,10 +171,10 @@ func (c *conn) rollback() {
 // pool is a fixed number of connections of one kind.
 type pool struct {
 	free chan *conn
-	// urgent hands every other connection that is given back to those who wait with an urgent operation
-	// (control.IsUrgent), as long as there are any: they pass the others, and do not keep them out.
+	// urgent hands every second connection that is given back to a waiter with an urgent operation
+	// (control.IsUrgent), if there is one: so urgent waiters pass the others, but do not keep them out.
 	urgent chan *conn
-	passed atomic.Bool // the last connection was handed to one of these
+	passed atomic.Bool // the last connection was handed to an urgent waiter
 	size   int
 	closed chan struct{}
 	use    use

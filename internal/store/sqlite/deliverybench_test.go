@@ -27,8 +27,8 @@ type mail struct {
 	begin   time.Time
 }
 
-// newMail creates deliveries. The last ones, waiting of them, are waiting; of the others every
-// tenth failed.
+// newMail creates deliveries. The last ones, as many as waiting says, are waiting; every tenth of
+// the others failed.
 func newMail(b *testing.B, deliveries, waiting int) *mail {
 	b.Helper()
 	db, err := Open(b.Context(), Config{Path: filepath.Join(b.TempDir(), "keygate.db")})
@@ -150,7 +150,7 @@ func (m *mail) sendTo(tb testing.TB, now time.Time, wants ...sender.Want) int {
 const logged = 1_000_000
 
 // BenchmarkDeliveries measures operations whose time must not depend on the length of the log.
-// Filling the log takes a minute or two; with -short it is a tenth as long.
+// Filling the log takes a minute or two; with -short the log is a tenth as long.
 func BenchmarkDeliveries(b *testing.B) {
 	rows := logged
 	if testing.Short() {

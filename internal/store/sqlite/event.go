@@ -29,8 +29,9 @@ func (t *readTx) Events(ctx context.Context, accountID string, f control.EventFi
 }
 
 // eventQuery returns the query for a page of events. It begins below a number, which is known if the
-// event after which it begins is still there. An event that retention has removed leaves only others of
-// its age behind it: they, and all lists of a time, are read in the order of the identifiers.
+// event after which the page begins still exists. If retention has removed that event, only events of
+// its age can follow: they, and all lists with a bound of time, are read in the order of the
+// identifiers.
 func eventQuery(accountID string, f control.EventFilter, p control.Page, number int64, known bool) (text string, args []any) {
 	index, where, args := `events`, `WHERE listed = 1 AND account_id = ?`, []any{accountID}
 	if f.Type != "" {

@@ -17,8 +17,8 @@ const nextFanOut = `SELECT min(id) FROM (
 		SELECT (SELECT account_id FROM fan_outs INDEXED BY fan_outs_account WHERE account_id > ? ORDER BY account_id LIMIT 1) AS id
 		UNION ALL SELECT (SELECT account_id FROM former_subscriptions INDEXED BY former_subscriptions_end WHERE account_id > ? ORDER BY account_id LIMIT 1))`
 
-// FanOut implements fanout.Store. It reads before it takes the writer, because usually there is nothing to do. That
-// what it writes is on the disk is not waited for: the claim of a delivery waits for both.
+// FanOut implements fanout.Store. It reads before it takes the writer, because usually there is nothing to do. It
+// does not wait until its rows are on the disk: the claim of a delivery waits for both transactions.
 func (db *DB) FanOut(ctx context.Context, after string, now time.Time, limit int) (accountID string, written int, err error) {
 	err = view(ctx, db.readers, func(t *readTx) error {
 		return t.Query(ctx, "find events to fan out", nextFanOut, []any{after, after}, func(r *rows.Row) error {

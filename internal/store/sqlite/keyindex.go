@@ -35,7 +35,7 @@ func (t *tx) IndexKeys(ctx context.Context, limit int) (done int, err error) {
 }
 
 // keysToIndex returns up to limit keys for one transaction, in the order of the index's documents,
-// which is the cheapest to add.
+// in which adding is cheapest.
 func (t *tx) keysToIndex(ctx context.Context, limit int) (keys []stored.IndexedKey, err error) {
 	size := 0
 	err = t.Query(ctx, "find keys to index", `SELECT k.n, k.id, k.account_id, k.name, k.prefix, k.level, k.phase, k.gateway_id, k.owner

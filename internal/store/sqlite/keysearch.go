@@ -69,7 +69,7 @@ func (q *keyQuery) found(phase int, where string, args []any) string {
 	return text
 }
 
-// unfound returns a query for one page of the keys that are not in the index as they are now.
+// unfound returns a query for one page of the keys whose present form is not in the index.
 func (q *keyQuery) unfound(where string, args []any) string {
 	q.args = append(q.args, q.account, rows.Below(q.page.After))
 	text := `SELECT n FROM (SELECT k.n FROM keys_unindexed u CROSS JOIN keys k ON k.n = u.n WHERE u.account_id = ? AND u.key_id < ?

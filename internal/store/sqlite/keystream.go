@@ -49,7 +49,7 @@ func (db *DB) EachKey(ctx context.Context, revokedSince time.Time, f func(*apike
 	})
 }
 
-// eachRow calls f for each row. failed is an error of f or ctx, err one of the driver.
+// eachRow calls f for each row. failed is an error of f or ctx, err an error of the driver.
 func eachRow(ctx context.Context, rows driver.Rows, f func(*apikey.Key) error) (failed, err error) {
 	var (
 		d      stored.KeyDecoder

@@ -63,8 +63,9 @@ func TestKeyListPlans(t *testing.T) {
 	}
 }
 
-// Guarantee: a search looks its terms up in the index, whatever its length, and reads no other keys
-// than those found and those not indexed yet, both newest first, without sorting more than a page.
+// Guarantee: a search looks its terms up in the index, whatever its length, and reads only keys
+// that it finds and keys that are not indexed yet, both newest first, without sorting more than a
+// page.
 func TestKeySearchPlans(t *testing.T) {
 	c := freshReader(t)
 	for _, f := range []control.KeyFilter{
@@ -263,8 +264,8 @@ func TestLimitsArePlannedOnce(t *testing.T) {
 	}
 }
 
-// Guarantee: the lists of revisions, and what looks for old ones, read an index in its order, however
-// many revisions, gateways and accounts there are.
+// Guarantee: the lists of revisions, and the queries for old revisions, read an index in its order,
+// however many revisions, gateways and accounts there are.
 func TestRevisionPlans(t *testing.T) {
 	c := freshReader(t)
 	for _, query := range prepared(t, func(tx *tx) error {

@@ -35,7 +35,7 @@ type candidate struct {
 	job    sender.Job
 }
 
-// newlyDue is how many deliveries NewlyDue reads at most, of those that were created and of those
+// newlyDue is how many deliveries NewlyDue reads at most, both of new deliveries and of deliveries
 // that became due.
 const newlyDue = 1000
 
@@ -114,8 +114,8 @@ func (n *newer) read(ctx context.Context, t *readTx, now time.Time, query string
 	return count, err
 }
 
-// claimable returns those endpoints that are active and whose account is active. It asks for all of
-// them at once: one query for each would take most of the time of a look, for which deliveries to
+// claimable returns the given endpoints that are active and whose account is active. One query asks
+// for all of them: a query for each would take most of the time of a look, while deliveries to
 // other endpoints wait.
 func (t *readTx) claimable(ctx context.Context, due map[string]*sender.Due) (found []sender.Due, err error) {
 	if len(due) == 0 {
@@ -229,8 +229,8 @@ func (db *DB) leaseAll(ctx context.Context, found []candidate, c *sender.Claim) 
 	return all, nil
 }
 
-// candidates returns the deliveries that c may lease, in turn of each endpoint the one that has
-// been due longest, so that a claim that breaks off is fair.
+// candidates returns the deliveries that c may lease. It takes endpoints in turn, and of each the
+// delivery that has been due longest, so that a claim that breaks off is fair.
 func (t *readTx) candidates(ctx context.Context, c *sender.Claim) (found []candidate, err error) {
 	queues, longest := make([][]candidate, len(c.Wants)), 0
 	for i := range c.Wants {
@@ -255,8 +255,9 @@ func (t *readTx) candidates(ctx context.Context, c *sender.Claim) (found []candi
 	return found, nil
 }
 
-// dueOf returns up to limit due deliveries of an endpoint, the one that has been due longest
-// first. With skipNew it returns only those that had an attempt or were requested one by one.
+// dueOf returns up to limit due deliveries of an endpoint, beginning with the delivery that has
+// been due longest. With skipNew it returns only deliveries that had an attempt or were requested
+// one by one.
 func (t *readTx) dueOf(ctx context.Context, endpoint string, now time.Time, limit int, skipNew bool) ([]candidate, error) {
 	if limit <= 0 {
 		return nil, nil

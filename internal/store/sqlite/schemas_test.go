@@ -27,14 +27,14 @@ type past struct {
 	upstream *keygatetest.Upstream
 	account  string
 	admin    string   // the secret of an account-level key
-	keys     []string // secrets of keys for the gateway, one from the first schema and one from the last
+	keys     []string // secrets of keys for the gateway: from the first schema, and from the last
 	revoked  []string // and of keys that are revoked
 	webhook  string
 	event    string
 }
 
-// newPast makes a data directory whose database has a schema, and rows that were inserted at the first
-// schema and at that.
+// newPast creates a data directory whose database has the given schema, with rows that were inserted
+// at the first schema and at this one.
 func newPast(t *testing.T, schema int64) *past {
 	t.Helper()
 	p := &past{t: t, dir: t.TempDir(), upstream: keygatetest.NewUpstream(t), account: id.New(id.Account), webhook: id.New(id.Webhook), event: id.New(id.Event)}
@@ -84,7 +84,7 @@ func newPast(t *testing.T, schema int64) *past {
 	return p
 }
 
-// key inserts a key with a word and a phase, and returns its secret.
+// key inserts a key with a word of scope and a phase, and returns its secret.
 func (p *past) key(exec func(string, ...any), level apikey.Level, word, phase int) string {
 	p.t.Helper()
 	text, err := apikey.Generate(level, rand.Reader)

@@ -8,7 +8,7 @@ import (
 	"github.com/keygate/keygate/internal/ratelimit"
 )
 
-// MaybeJSON returns v as JSON, or NULL if none is true.
+// MaybeJSON returns v as JSON, or NULL if it has no true member.
 func MaybeJSON(v any, none bool) (any, error) {
 	if none {
 		return nil, nil

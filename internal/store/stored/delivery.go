@@ -27,8 +27,8 @@ func DeliveryState(s webhook.DeliveryState) int { return slices.Index(DeliverySt
 // DeliveryTypes returns the event types that a delivery may have.
 func DeliveryTypes() []event.Type { return append(webhook.EventTypes(), webhook.Test) }
 
-// IsBegun reports whether a due delivery is one of those that sender.Due.Begun stands for, by its
-// stored state and trigger.
+// IsBegun reports, by its stored state and trigger, whether a due delivery is one for which
+// sender.Due.Begun stands.
 func IsBegun(state int64, t webhook.Trigger) bool {
 	return state != DeliveryPending || t == webhook.ByHand || t == webhook.ByTest
 }

@@ -1,6 +1,6 @@
-// Package stored is the form of records in a store, as far as the engines share it: how values are
-// encoded that no query looks into, and by which numbers and terms queries find the others. It has
+// Package stored is the form of records in a store, as far as the engines share it: the encoding of
+// values that no query looks into, and the numbers and terms by which queries find records. It has
 // no SQL.
 //
-// What it writes stays in databases. A change must still read what earlier versions wrote.
+// Its output stays in databases. A changed form must still read what earlier versions wrote.
 package stored

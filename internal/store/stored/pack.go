@@ -14,7 +14,7 @@ const (
 	packedGzip = 1
 )
 
-// packFrom is the size from which data is compressed. An OpenAPI document of 13 MB shrinks to
+// packFrom is the size from which on data is compressed. An OpenAPI document of 13 MB shrinks to
 // about 1 MB in 0.1 s.
 const packFrom = 4 << 10
 

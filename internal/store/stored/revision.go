@@ -17,10 +17,10 @@ const (
 )
 
 // StageBytes is about the size of the transactions in which a large push is written, so that no other
-// change waits for more than one of them. What is smaller is written with the push itself.
+// change waits for more than one of them. A smaller push is written in one transaction.
 const StageBytes = 128 << 10
 
-// revisionBytes is what a revision counts beyond its parts: its row, and entries of indexes.
+// revisionBytes is how many bytes a revision counts in addition to its parts: for its row, and for entries of indexes.
 const revisionBytes = 512
 
 // The kinds of parts of a revision.

@@ -23,14 +23,15 @@ type OldRevision struct {
 type Histories interface {
 	// GoneHistory returns the history of a deleted gateway.
 	GoneHistory(ctx context.Context) (History, error)
-	// LongHistory returns a history of more than newest revisions of which the oldest was created
-	// before a time, in microseconds.
+	// LongHistory returns a history of more than newest revisions whose oldest was created before a
+	// time, in microseconds.
 	LongHistory(ctx context.Context, newest int, before int64) (History, error)
-	// FullAccount returns an account whose revisions take more than most bytes and are not all
-	// the newest, and how many they take. It returns "" for none.
+	// FullAccount returns an account whose revisions take more than most bytes, and how many they
+	// take. At least one of them must not be the newest of its gateway. It returns "" if there is
+	// none.
 	FullAccount(ctx context.Context, most int64) (accountID string, bytes int64, err error)
-	// LargestHistories returns the two histories of an account whose older revisions take the
-	// most, and any at all.
+	// LargestHistories returns the two histories of an account whose older revisions take the most
+	// bytes. Histories without older revisions are left out.
 	LargestHistories(ctx context.Context, accountID string) ([]History, error)
 	// OldestRevisions returns the oldest revisions of a gateway with numbers up to last.
 	OldestRevisions(ctx context.Context, gatewayID string, last int64, limit int) ([]OldRevision, error)
@@ -73,8 +74,8 @@ func (t *revisionTrimmer) gone(ctx context.Context, limit int) (int, error) {
 	return t.oldest(ctx, h.GatewayID, h.Newest, limit, func(OldRevision) bool { return true })
 }
 
-// long removes revisions, of one gateway, that are older than they must be kept and not among the
-// newest.
+// long removes revisions of one gateway that are not among the newest and are older than revisions
+// must be kept.
 func (t *revisionTrimmer) long(ctx context.Context, limit int) (int, error) {
 	before := t.keep.Since.UnixMicro()
 	h, err := t.LongHistory(ctx, t.keep.Newest, before)

@@ -16,12 +16,12 @@ type Page struct {
 	Routes []gateway.Route
 }
 
-// Edit returns the routes of a page with one change, the one with the number i.
+// Edit returns the routes of a page with one change, whose number is i.
 type Edit func(page []gateway.Route, i int) ([]gateway.Route, error)
 
 // EditPages calls edit for each of the routes with the page that it belongs to, in the order of their
-// identifiers. load returns the page that a route belongs to, and put stores one that was changed.
-// grown is by how many routes the table grows, and bytes by how many gateway.RouteBytes.
+// identifiers. load returns the page that a route belongs to, and put stores a changed page. grown is
+// the number of routes by which the table grows, and bytes the number of gateway.RouteBytes.
 func EditPages(ids []string, load func(routeID string) (Page, error), edit Edit, put func(Page) error) (grown int, bytes int64, err error) {
 	order := make([]int, len(ids))
 	for i := range order {
@@ -53,7 +53,7 @@ func FindRoute(page []gateway.Route, routeID string) (int, bool) {
 	return slices.BinarySearchFunc(page, routeID, func(r gateway.Route, id string) int { return strings.Compare(r.ID, id) })
 }
 
-// Inserting adds the routes of a list. One that is there is a fault.Conflict.
+// Inserting adds the routes of a list. A route that exists already is a fault.Conflict.
 func Inserting(list []gateway.Route) Edit {
 	return func(page []gateway.Route, i int) ([]gateway.Route, error) {
 		at, found := FindRoute(page, list[i].ID)

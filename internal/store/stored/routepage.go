@@ -17,7 +17,7 @@ import (
 const (
 	pageRoutes = 256      // of a page of a new table
 	pageBytes  = 64 << 10 // before compression; a page has at least one route
-	// splitRoutes and splitBytes are the sizes from which a page is split that grew by single routes.
+	// splitRoutes and splitBytes are the sizes at which a page that grew by single routes is split.
 	splitRoutes = 2 * pageRoutes
 	splitBytes  = 2 * pageBytes
 )

@@ -56,7 +56,8 @@ func (h *harness) insertWebhooks(n int, a *account.Account, types ...event.Type)
 	return list
 }
 
-// fanOutModel is what the store must have written: the endpoints that were subscribed to each event when it was raised.
+// fanOutModel is a model of what the store must have written: for each event, the endpoints that were
+// subscribed when it was raised.
 type fanOutModel struct {
 	h       *harness
 	account *account.Account
@@ -172,8 +173,8 @@ func testFanOutAtOnce(h *harness) {
 }
 
 // Guarantee: a transaction fans out events of one account, and the next transaction events of the next account.
-// What it creates is due at once, and is not older than its event. Events and endpoints that are removed stop
-// nothing.
+// A created delivery is due at once, and is not older than its event. Removed events and endpoints do not stop
+// the fan-out.
 func testFanOutTurns(h *harness) {
 	first, second := h.insertAccount("a"), h.insertAccount("b")
 	if second.ID < first.ID {

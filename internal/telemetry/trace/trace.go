@@ -111,7 +111,7 @@ func rootTrace(request [16]byte) [16]byte {
 func span(request [16]byte) [8]byte { return [8]byte(request[8:]) }
 
 // maxPath is the maximum length of a path in a span, in bytes. It bounds the memory of
-// the queue, and the size of a batch, for which collectors have a limit.
+// the queue, and the size of a batch, which collectors limit.
 const maxPath = 1 << 10
 
 // Take implements accesslog.Sink: it queues the sampled requests.

@@ -6,8 +6,8 @@
 //	                                          ▼
 //	                                        hours ──► days
 //
-// The store counts every request once in each part (traffic.Part), and once in each tier
-// or those below it: chunks are marked in the transaction that adds them to the next tier.
+// The store counts every request once in each part (traffic.Part), and for each tier once in it or
+// in the tiers below it: chunks are marked in the transaction that adds them to the next tier.
 package meter
 
 import (
@@ -43,7 +43,7 @@ type Config struct {
 	// Retention returns the time by which records are past their retention, or the zero time
 	// if that is not known yet; see retention.Clock. Nil means Now.
 	Retention func() time.Time
-	Period    time.Duration // between two flushes, which is what a crash may lose; 0 means DefaultPeriod
+	Period    time.Duration // between two flushes: a crash may lose the requests of this time; 0 means DefaultPeriod
 	Log       *slog.Logger  // nil discards
 }
 
@@ -125,8 +125,8 @@ func (m *Meter) Lost() uint64 { return m.lost.Load() }
 // AddLost counts requests that the store had kept to add them later, and has lost.
 func (m *Meter) AddLost(requests int) { m.lost.Add(uint64(requests)) }
 
-// Unwritten returns the number of requests that are in memory and not in the store. It
-// does not wait for a write that hangs, and returns 0 then.
+// Unwritten returns the number of requests that are in memory and not in the store. If a write
+// hangs, it does not wait, and returns 0.
 func (m *Meter) Unwritten() (n int64) {
 	select {
 	case m.flushing <- struct{}{}:

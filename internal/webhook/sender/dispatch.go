@@ -21,9 +21,9 @@ const (
 // forgetAfter is how long an endpoint without deliveries is remembered.
 const forgetAfter = 10 * time.Minute
 
-// dispatcher decides which deliveries to claim, which of the held ones to send next,
-// and which to hand back. It calls neither the store nor an endpoint. Its methods may be
-// called by several goroutines; those whose names end in Locked need mu held.
+// dispatcher decides which deliveries to claim, which of the held deliveries to send next, and
+// which to hand back. It calls neither the store nor an endpoint. Its methods may be called by
+// several goroutines; methods whose names end in Locked need mu held.
 type dispatcher struct {
 	poll     time.Duration
 	now      func() time.Time
@@ -32,7 +32,7 @@ type dispatcher struct {
 	// start makes an attempt in a new goroutine and reports it to ended or
 	// cutOff. It does not block.
 	start   func(*task)
-	results *results       // takes what is handed back
+	results *results       // takes deliveries that are handed back
 	wake    service.Signal // asks for a claim
 	stats   *counters
 
@@ -41,8 +41,7 @@ type dispatcher struct {
 	tenants   map[string]*tenant
 	slots     int // of all classes in total
 	pools     [classes]pool
-	// paused has the endpoints whose breakers were opened, those that resume first before
-	// the others.
+	// paused has the endpoints whose breakers were opened, in the order in which they resume.
 	paused resumptions
 	// starved has the endpoints with queued deliveries that wait for a slot in flight, in
 	// FIFO order.
@@ -101,8 +100,8 @@ func (d *dispatcher) newEndpointLocked(of *Due) *endpoint {
 	return e
 }
 
-// recall hands back what is queued for an endpoint, and what a claim under way may
-// still return for it.
+// recall hands back deliveries that are queued for an endpoint, and deliveries that a claim under
+// way may still return for it.
 func (d *dispatcher) recall(webhookID string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -288,14 +287,14 @@ func (d *dispatcher) recorded(batch []finished) {
 			e.add(due{begun: true, since: r.NextAttemptAt}) // a look may have passed this time already
 			d.listLocked(e, now)
 		} else if r.NextAttemptAt.Before(d.lookAt) {
-			d.lookAt = r.NextAttemptAt // the one that is due would be too late
+			d.lookAt = r.NextAttemptAt // the one that is already due would be too late
 			d.wake.Notify()
 		}
 	}
 	d.askIfWaitingLocked()
 }
 
-// unhold forgets tasks whose leases have ended. If they were handed back, they are due.
+// unhold forgets tasks whose leases have ended. If these were handed back, their deliveries are due.
 func (d *dispatcher) unhold(tasks []*task, handedBack bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -22,8 +22,8 @@ type finished struct {
 	result Result
 }
 
-// results is a FIFO queue of what the store must learn: the results of attempts, and
-// leases to end without an attempt. Its methods may be called by several goroutines.
+// results is a FIFO queue of what must be written to the store: the results of attempts, and leases
+// to end without an attempt. Its methods may be called by several goroutines.
 type results struct {
 	// ready has a value when something was added since the last take. It is closed
 	// by close.

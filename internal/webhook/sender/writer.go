@@ -72,9 +72,9 @@ func (w *writer) release(ctx context.Context, tasks []*task) {
 	})
 }
 
-// write calls f until it succeeds, and then frees the tasks' leases in the dispatcher; they were
-// handed back or have results. It gives up when ctx has ended or the last lease has expired, since another sender may
-// have the deliveries by then.
+// write calls f until it succeeds, and then frees the leases of the tasks, which were handed back or have results, in
+// the dispatcher. It gives up when ctx has ended or the last lease has expired, since another sender may have the
+// deliveries by then.
 func (w *writer) write(ctx context.Context, tasks []*task, handedBack bool, what string, f func() error) {
 	defer w.dispatcher.unhold(tasks, handedBack)
 	var expires time.Time
