@@ -1,6 +1,7 @@
 package adminapi
 
 import (
+	"maps"
 	"net/http"
 	"reflect"
 	"slices"
@@ -87,9 +88,7 @@ func ok(body any) response { return response{status: http.StatusOK, body: body} 
 // with returns a copy of r with a header added.
 func (r response) with(name, value string) response {
 	h := make(map[string]string, len(r.header)+1)
-	for k, v := range r.header {
-		h[k] = v
-	}
+	maps.Copy(h, r.header)
 	h[name] = value
 	r.header = h
 	return r

@@ -108,13 +108,7 @@ func (a *API) EndStreams() {
 
 // streamFilters returns the filters of the list without times.
 func streamFilters() []queryParam {
-	var params []queryParam
-	for _, p := range requestFilters() {
-		if p.name != "since" && p.name != "until" {
-			params = append(params, p)
-		}
-	}
-	return params
+	return slices.DeleteFunc(requestFilters(), func(p queryParam) bool { return p.name == "since" || p.name == "until" })
 }
 
 func (a *API) streamRequests(c *call) (response, error) {

@@ -27,11 +27,6 @@ func (s *Service) UpdateRoute(ctx context.Context, actor *Actor, gatewayID, rout
 	if err != nil || onlyChecks(ctx) {
 		return nil, cmp.Or(fault.Join(err, s.misfit(ctx, actor, gatewayID, routeID, err, p)), errOnlyChecked)
 	}
-	unlock, err := s.lockTable(ctx, actor, gatewayID)
-	if err != nil {
-		return nil, err
-	}
-	defer unlock()
 	var check func(tx ReadTx) error // nil if nothing of it changes
 	if p.Path.Present || p.Methods.Present {
 		check = func(tx ReadTx) error {

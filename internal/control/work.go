@@ -15,6 +15,7 @@ import (
 	"github.com/keygate/keygate/internal/event"
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/gateway"
+	"github.com/keygate/keygate/internal/service"
 	"github.com/keygate/keygate/internal/snapshot"
 )
 
@@ -146,6 +147,18 @@ func read[T any](ctx context.Context, s *Service, actor *Actor, f func(tx ReadTx
 	return view(ctx, s, f)
 }
 
+// readOf is read for what belongs to a gateway of the actor's account. If there is no such gateway, the error is
+// fault.NotFound.
+func readOf[T any](ctx context.Context, s *Service, actor *Actor, gatewayID string, f func(tx ReadTx, g *gateway.Gateway) (T, error)) (T, error) {
+	return read(ctx, s, actor, func(tx ReadTx) (result T, err error) {
+		g, err := tx.Gateway(ctx, actor.Account.ID, gatewayID)
+		if err != nil {
+			return result, err
+		}
+		return f(tx, g)
+	})
+}
+
 // search does what read does, for reads that may take long.
 func search[T any](ctx context.Context, s *Service, actor *Actor, f func(tx ReadTx) (T, error)) (result T, err error) {
 	if err := actor.check(); err != nil {
@@ -190,11 +203,7 @@ func (s *Service) publish(ctx context.Context, changes []snapshot.Change) error 
 			return nil
 		}
 		s.cfg.Log.WarnContext(ctx, "committed change not applied yet", "error", err)
-		wait := time.NewTimer(publishRetry)
-		select {
-		case <-wait.C:
-		case <-ctx.Done():
-			wait.Stop()
+		if !service.Wait(ctx, publishRetry) {
 			return &fault.Error{
 				Code:    fault.Unavailable,
 				Message: notInForce(changes),

@@ -389,13 +389,5 @@ func (l *limited) Read(p []byte) (int, error) {
 
 // isID reports whether s is the identifier of an object.
 func isID(s string) bool {
-	if len(s) != 40 {
-		return false
-	}
-	for _, c := range []byte(s) {
-		if (c < '0' || c > '9') && (c < 'a' || c > 'f') {
-			return false
-		}
-	}
-	return true
+	return len(s) == 40 && strings.Trim(s, "0123456789abcdef") == ""
 }

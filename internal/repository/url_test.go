@@ -100,11 +100,6 @@ func TestVerifyHook(t *testing.T) {
 			t.Errorf("%v: got %t, want %t", c.h, got, c.want)
 		}
 	}
-	for body, want := range map[string]string{`{"ref": "refs/heads/a/b"}`: "a/b", `{"ref": "refs/tags/v1"}`: "", `{}`: "", `x`: "", `{"ref": 1}`: ""} {
-		if got := repository.HookBranch([]byte(body)); got != want {
-			t.Errorf("%s: got the branch %q, want %q", body, got, want)
-		}
-	}
 }
 
 // Guarantee: no response of a server makes a call panic, take long or return a file.

@@ -12,7 +12,6 @@ import (
 	"github.com/keygate/keygate/internal/config"
 	"github.com/keygate/keygate/internal/control"
 	"github.com/keygate/keygate/internal/ratelimit"
-	"github.com/keygate/keygate/internal/service"
 	"github.com/keygate/keygate/internal/snapshot"
 	"github.com/keygate/keygate/internal/store"
 	"github.com/keygate/keygate/internal/store/postgres"
@@ -100,10 +99,8 @@ func (s *Server) startNode(ctx context.Context) error {
 	}
 	s.node.member.Follow(s.follower)
 	// The member waits for the others, through the waiter.
-	for _, one := range []service.Service{s.node.waiter, s.node.member, s.node.shares} {
-		if err := s.running.Start(ctx, one); err != nil {
-			return err
-		}
+	if err := s.running.Start(ctx, s.node.waiter, s.node.member, s.node.shares); err != nil {
+		return err
 	}
 	s.registerNodeMetrics()
 	oldest := &snapshotAge{db: s.node.db}

@@ -197,17 +197,11 @@ func (s *Server) claim(ctx context.Context) (err error) {
 	if s.lock, err = takeLock(ctx, s.cfg.Settings.LockFile()); err != nil {
 		return err
 	}
-	s.running.Push(func(context.Context) error {
-		s.lock.release()
-		return nil
-	})
+	s.pushClose(s.lock.release)
 	if s.listeners, err = listen(ctx, s.cfg.Settings, s.cfg.Sockets); err != nil {
 		return err
 	}
-	s.running.Push(func(context.Context) error {
-		s.listeners.close()
-		return nil
-	})
+	s.pushClose(s.listeners.close)
 	return nil
 }
 
@@ -399,12 +393,7 @@ func (s *Server) startServices(ctx context.Context) error {
 	if s.cfg.Settings.ServesAdmin() {
 		rest = []service.Service{s.sender, s.fanOut, s.maintenance, s.usage, s.repositories}
 	}
-	for _, one := range rest {
-		if err := s.running.Start(ctx, one); err != nil {
-			return err
-		}
-	}
-	return nil
+	return s.running.Start(ctx, rest...)
 }
 
 // servePlanes begins to serve requests on both planes.

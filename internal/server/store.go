@@ -15,6 +15,7 @@ import (
 	"github.com/keygate/keygate/internal/control"
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/secret"
+	"github.com/keygate/keygate/internal/service"
 	"github.com/keygate/keygate/internal/store"
 	"github.com/keygate/keygate/internal/store/postgres"
 	"github.com/keygate/keygate/internal/store/sqlite"
@@ -66,11 +67,7 @@ func (s *Server) awaitStore(ctx context.Context) (store.Engine, *secret.Box, err
 			s.log.Warn("waiting for the database, without which this server cannot start", "error", err)
 		}
 		s.readiness.SetStarting("waiting for the database: " + fault.MessageOf(err))
-		retry := time.NewTimer(storeRetry)
-		select {
-		case <-retry.C:
-		case <-ctx.Done():
-			retry.Stop()
+		if !service.Wait(ctx, storeRetry) {
 			return nil, nil, errors.Join(ctx.Err(), err)
 		}
 	}

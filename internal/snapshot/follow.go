@@ -34,7 +34,7 @@ func (f *Follower) CatchUp(ctx context.Context, only ...Change) error {
 		return err
 	}
 	if len(only) > 0 {
-		f.wakeWork() // the other gateways, too: Applied waits for all
+		f.work.Notify() // the other gateways, too: Applied waits for all
 		return f.settleOnly(ctx, only)
 	}
 	return f.settleAll(ctx)

@@ -112,7 +112,7 @@ type Follower struct {
 	rates   sharedRates
 	reads   atomic.Int64 // see nextRead
 	pending pendingGateways
-	work    chan struct{} // wakes the goroutine that compiles
+	work    service.Signal // wakes the goroutine that compiles
 
 	// publishing is held while the next snapshot is made from the snapshot in force: for a short
 	// time, and never while the store is read.
@@ -172,7 +172,7 @@ func New(cfg Config) (*Follower, error) {
 		buckets:       ratelimit.NewBudget(cmp.Or(cfg.BucketBytes, defaultBucketBytes)),
 		keyDailies:    cfg.Reserver.Dailies(keyDailies, ratelimit.Rate{Count: 1}), // each key has a cap of its own
 		pending:       pendingGateways{byID: map[string]*pendingGateway{}},
-		work:          make(chan struct{}, 1),
+		work:          service.NewSignal(),
 		writing:       make(chan struct{}, 1),
 		classes:       map[classID]*callerClass{},
 		scopes:        map[string]*scopes{},
@@ -231,7 +231,7 @@ func (f *Follower) run(ctx context.Context) {
 		}
 		f.report(err, &failing, "reading configuration changes")
 		if err == nil {
-			f.wakeWork()
+			f.work.Notify()
 		}
 		poll.Reset(f.pollWait())
 	}
@@ -297,14 +297,6 @@ func (f *Follower) runWork(ctx context.Context) {
 			}
 			f.report(err, &failing, "applying configuration changes")
 		}
-	}
-}
-
-// wakeWork wakes runWork. It does not block.
-func (f *Follower) wakeWork() {
-	select {
-	case f.work <- struct{}{}:
-	default:
 	}
 }
 

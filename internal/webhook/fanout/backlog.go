@@ -36,7 +36,7 @@ type Counter interface {
 // It is safe for concurrent use.
 type Backlog struct {
 	store Counter
-	asked chan struct{} // holds a token if a count is wanted
+	asked service.Signal // holds a token if a count is wanted
 	last  atomic.Pointer[count]
 	group service.Group
 }
@@ -52,7 +52,7 @@ func NewBacklog(store Counter) (*Backlog, error) {
 	if store == nil {
 		return nil, errors.New("webhook/fanout: a Backlog needs a store")
 	}
-	return &Backlog{store: store, asked: make(chan struct{}, 1)}, nil
+	return &Backlog{store: store, asked: service.NewSignal()}, nil
 }
 
 // Start begins to count.
@@ -79,10 +79,7 @@ func (b *Backlog) FullForCalls(accountID string) bool { return b.full(accountID,
 func (b *Backlog) FullForTraffic(accountID string) bool { return b.full(accountID, forTraffic) }
 
 func (b *Backlog) full(accountID string, times int) bool {
-	select {
-	case b.asked <- struct{}{}:
-	default:
-	}
+	b.asked.Notify()
 	c := b.last.Load()
 	if c == nil || time.Since(c.at) > countLife {
 		return false

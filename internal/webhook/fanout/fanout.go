@@ -53,7 +53,7 @@ type Config struct {
 // Service fans out events, one account after the other. It is safe for concurrent use.
 type Service struct {
 	cfg   Config
-	wake  chan struct{}
+	wake  service.Signal
 	group service.Group
 }
 
@@ -70,7 +70,7 @@ func New(cfg Config) (*Service, error) {
 		cfg.Now = time.Now
 	}
 	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
-	return &Service{cfg: cfg, wake: make(chan struct{}, 1)}, nil
+	return &Service{cfg: cfg, wake: service.NewSignal()}, nil
 }
 
 // Start starts the Service, which runs until Stop.
@@ -94,10 +94,7 @@ func (s *Service) Stop(ctx context.Context) error {
 // blocks.
 func (s *Service) Wake() {
 	s.cfg.Wake()
-	select {
-	case s.wake <- struct{}{}:
-	default:
-	}
+	s.wake.Notify()
 }
 
 func (s *Service) run(ctx context.Context) {

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/keygate/keygate/internal/service"
 	"github.com/keygate/keygate/internal/webhook"
 )
 
@@ -31,8 +32,8 @@ type dispatcher struct {
 	// start makes an attempt in a new goroutine and reports it to ended or
 	// cutOff. It does not block.
 	start   func(*task)
-	results *results      // takes deliveries that are handed back
-	wake    chan struct{} // asks for a claim
+	results *results       // takes deliveries that are handed back
+	wake    service.Signal // asks for a claim
 	stats   *counters
 
 	mu        sync.Mutex
@@ -56,7 +57,7 @@ type dispatcher struct {
 func newDispatcher(cfg *Config, c *claimant, r *results, stats *counters) *dispatcher {
 	slots := cmp.Or(cfg.MaxInFlight, maxInFlight)
 	return &dispatcher{
-		claimant: c, poll: cmp.Or(cfg.Poll, idlePoll), now: cfg.Now, waits: cfg.Backoff, results: r, stats: stats, wake: make(chan struct{}, 1),
+		claimant: c, poll: cmp.Or(cfg.Poll, idlePoll), now: cfg.Now, waits: cfg.Backoff, results: r, stats: stats, wake: service.NewSignal(),
 		endpoints: map[string]*endpoint{}, tenants: map[string]*tenant{}, slots: slots, pools: newPools(slots), recalled: map[string]struct{}{},
 	}
 }
@@ -66,11 +67,8 @@ func (d *dispatcher) look() {
 	d.mu.Lock()
 	d.lookAt = time.Time{}
 	d.mu.Unlock()
-	d.askForClaim()
+	d.wake.Notify()
 }
-
-// askForClaim makes the next claim happen now. It never blocks.
-func (d *dispatcher) askForClaim() { signal(d.wake) }
 
 // found takes note of endpoints that may have due deliveries.
 func (d *dispatcher) found(list []Due) {
@@ -290,7 +288,7 @@ func (d *dispatcher) recorded(batch []finished) {
 			d.listLocked(e, now)
 		} else if r.NextAttemptAt.Before(d.lookAt) {
 			d.lookAt = r.NextAttemptAt // the one that is already due would be too late
-			d.askForClaim()
+			d.wake.Notify()
 		}
 	}
 	d.askIfWaitingLocked()

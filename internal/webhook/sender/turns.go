@@ -60,7 +60,7 @@ func (d *dispatcher) unlistLocked(e *endpoint, c class) {
 func (d *dispatcher) askIfWaitingLocked() {
 	for c := range d.pools {
 		if len(d.pools[c].turn) > 0 {
-			d.askForClaim()
+			d.wake.Notify()
 			return
 		}
 	}

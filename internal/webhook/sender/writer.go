@@ -4,6 +4,8 @@ import (
 	"context"
 	"log/slog"
 	"time"
+
+	"github.com/keygate/keygate/internal/service"
 )
 
 // writeBatch is how many results are written, or leases are ended, in one transaction. It must not delay the
@@ -93,11 +95,6 @@ func (w *writer) write(ctx context.Context, tasks []*task, handedBack bool, what
 			return
 		}
 		w.log.WarnContext(ctx, "cannot write to the store; trying again", "what", what, "count", len(tasks), "error", err)
-		timer := time.NewTimer(retryStore)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
-		}
+		service.Wait(ctx, retryStore)
 	}
 }
