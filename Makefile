@@ -9,6 +9,8 @@ GO ?= go
 # they add nothing to the product's dependencies.
 TOOL := $(GO) tool -modfile=$(CURDIR)/tools/tools.mod
 MODULES := . bench conformance deploy/helm tools/release
+# One package more is tested at once than there are processors: the tests of servers wait for a part of their time.
+AT_ONCE := $(shell echo $$(($$(getconf _NPROCESSORS_ONLN) + 1)))
 FUZZTIME ?= 1000x
 DURATION ?= 1h
 # Everything is built without cgo, as what is released: the binaries are static. Only the race detector
@@ -63,8 +65,8 @@ test: deps ## Run all tests, with the race detector.
 # again. The target vet has the checks that go test would make of its own.
 .PHONY: test-go
 test-go: deps ## Run the tests in Go, with the race detector.
-	for module in $(filter-out deploy/helm tools/release,$(MODULES)); do CGO_ENABLED=1 $(GO) -C $$module test $(RACE) -vet=off -timeout 20m ./...; done
-	for module in deploy/helm tools/release; do $(GO) -C $$module test -vet=off ./...; done
+	for module in $(filter-out deploy/helm tools/release,$(MODULES)); do CGO_ENABLED=1 $(GO) -C $$module test $(RACE) -vet=off -p $(AT_ONCE) -timeout 20m ./...; done
+	for module in deploy/helm tools/release; do $(GO) -C $$module test -vet=off -p $(AT_ONCE) ./...; done
 
 .PHONY: soak
 soak: deps ## Run three nodes under load while stores and nodes fail, for DURATION (1h). Flags: ARGS="-seed 7".

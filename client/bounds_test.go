@@ -43,8 +43,8 @@ func TestListsEndWhenACursorRepeats(t *testing.T) {
 	}
 }
 
-// Guarantee: a body without an end takes no more memory than its kind of response may have, and is an
-// error that says so.
+// Guarantee: a body without an end takes no more memory than its kind of response may have, and is
+// reported as an error.
 func TestEndlessBodiesAreBounded(t *testing.T) {
 	t.Parallel()
 	status, start := http.StatusOK, `{"data": [{"key_id": "`

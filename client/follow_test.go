@@ -10,8 +10,9 @@ import (
 	"github.com/keygate/keygate/client"
 )
 
-// Guarantee: FollowRequests returns requests and the counts of those that are missing in the order of
-// the stream, passes over what it does not know, and tells a stream that ended from one that broke off.
+// Guarantee: FollowRequests returns requests, and the counts of missing ones, in the order of the
+// stream. It ignores unknown events, and distinguishes a stream that ended from a stream that broke
+// off.
 func TestFollowRequests(t *testing.T) {
 	for _, complete := range []bool{true, false} {
 		c := serve(t, func(w http.ResponseWriter, r *http.Request) {

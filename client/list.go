@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"maps"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -33,9 +34,7 @@ func list[T any](ctx context.Context, c *Client, path string, query url.Values, 
 	}
 	return func(yield func(T, error) bool) {
 		q := url.Values{}
-		for name, values := range query {
-			q[name] = values
-		}
+		maps.Copy(q, query)
 		q.Set("limit", strconv.Itoa(pageSize))
 		seen := map[[sha256.Size]byte]bool{} // the cursors of all pages, which may be of any length
 		for {

@@ -46,8 +46,8 @@ func (panics) Errorf(string, ...any)             {}
 func (panics) V(int) bool                        { return false }
 
 // service is gRPC's own test service, with two changes. It has an identity, for the case
-// pick_first_unary. And HalfDuplexCall ends the call after the first message or, if that asks for
-// responses, sends its metadata and waits for the end of the call.
+// pick_first_unary. And HalfDuplexCall ends the call after the first message or, if that message
+// asks for responses, sends its metadata and waits for the end of the call.
 type service struct {
 	testgrpc.TestServiceServer
 	gaveUp chan struct{} // receives when a waiting call has ended

@@ -142,7 +142,7 @@ func TestGRPCSlowReaderHoldsUpNobody(t *testing.T) {
 }
 
 // Guarantee: no call fails while the server ends its connections with GOAWAY again and again, not
-// even one that outlasts its connection.
+// even a call that outlasts its connection.
 func TestGRPCServerGoesAway(t *testing.T) {
 	t.Parallel()
 	bothPairs(t, func(t *testing.T, p *pair) {

@@ -20,7 +20,7 @@ const (
 
 // Guarantee: every case of h2spec passes, with and without TLS, also in strict mode. The only
 // exception is an invalid preface without TLS: it could be an HTTP/1.1 request, so it gets the
-// response to a malformed one before the connection closes.
+// response to a malformed request before the connection closes.
 func TestH2spec(t *testing.T) {
 	t.Parallel()
 	up := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

@@ -17,8 +17,9 @@ import (
 	"github.com/google/licensecheck"
 )
 
-// allowed are the licences under which the binary may contain code of others: they ask that their text and
-// the names of the authors are passed on, and MPL-2.0 that its files stay under it, which are not changed.
+// allowed are the licences under which the binary may contain code of others. They ask that their text and
+// the names of the authors are passed on. MPL-2.0 also asks that its files stay under it, and these are
+// not changed.
 var allowed = []string{"Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "ISC", "MIT", "MPL-2.0"}
 
 // Guarantee: docs/dependencies.md names every module whose code is in the binary, on any system, with its

@@ -211,9 +211,9 @@ func (l *killLoad) runAndKill(t *testing.T) {
 	l.lateHere = late()
 }
 
-// bound is killBound and the delays of the machine: three times lateHere, to wake up, to
-// wait for the store and to write; and in the server gap, to be scheduled, and twice
-// change, to wait for another change and to write.
+// bound is killBound plus the delays of the machine: in the test three times lateHere, to wake up,
+// to wait for the store and to write; in the server gap, to be scheduled, and twice change, to wait
+// for another change and to write.
 func (l *killLoad) bound() time.Duration { return killBound + 3*l.lateHere + l.gap + 2*l.change }
 
 // lost returns how many records of data-plane requests the restarted server has lost,
@@ -249,15 +249,14 @@ func (l *killLoad) lost(t *testing.T, bound time.Duration) (lost, old int) {
 
 // Guarantee: kill -9 loses at most the last 250 ms of data-plane records, and no
 // management record (contract, section 7). The server is killed under load. Every
-// change that got a response has its record, and so has every request whose response
-// came earlier than the bound before the kill.
+// change that got a response has its record, and so has every request whose response came before
+// the kill by more than the bound.
 //
-// The test cannot distinguish a server that writes too late from one on a machine that
-// stalls. It therefore adds the delays that it measured, in the test and in the
-// server's responses, to the bound. Since a stall may affect only the server, only most
-// of the kills must meet the bound: a server that writes too late fails each time.
-// TestRecordsReachTheStoreInTime proves without a clock that the server does not delay
-// records.
+// The test cannot distinguish a server that writes too late from a server on a machine that stalls.
+// It therefore adds the delays that it measured, in the test and in the server's responses, to the
+// bound. Since a stall may affect only the server, only most of the kills must meet the bound: a
+// server that writes too late fails each time. TestRecordsReachTheStoreInTime proves without a
+// clock that the server does not delay records.
 func TestKillLosesLittleOfTheAuditLog(t *testing.T) {
 	up := newRecordingUpstream(t)
 	s := startServer(t, "--log-level", "error")

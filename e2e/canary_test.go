@@ -238,9 +238,8 @@ func collectSinks(t *testing.T, s *server, traces *traceCollector, secrets map[s
 	return sinks
 }
 
-// usePrivateKeys sends private keys of client certificates to the server in valid and
-// invalid requests, and makes the gateway use the valid ones. It returns a line of each
-// private key.
+// usePrivateKeys sends private keys of client certificates to the server in valid and invalid
+// requests, and makes the gateway use the valid keys. It returns a line of each private key.
 func usePrivateKeys(t *testing.T, s *server) map[string]string {
 	t.Helper()
 	lines := map[string]string{}

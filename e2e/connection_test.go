@@ -52,8 +52,8 @@ func (s *server) get(c *http.Client, key, path string) (int, string, error) {
 	return resp.StatusCode, string(body), err
 }
 
-// certificateUpstream is an upstream over TLS that requires a client certificate and
-// responds with the common name of the one that it received.
+// certificateUpstream is an upstream over TLS that requires a client certificate and responds with
+// the common name of the certificate that it received.
 type certificateUpstream struct {
 	own, one, two certificatetest.Pair // its own certificate, and two that it accepts
 	address       string

@@ -115,7 +115,7 @@ func TestManagementAPIErrorsFollowTheContract(t *testing.T) {
 func TestDataPlaneErrorsFollowTheContract(t *testing.T) {
 	s := startServer(t)
 	up := newRecordingUpstream(t)
-	// Once the default gateway is deleted and two are left, requests for unknown hosts reach none.
+	// Once the default gateway is deleted and two gateways are left, requests for unknown hosts reach neither.
 	first := s.newGateway(up.URL, nil)
 	id := s.call(http.StatusCreated, "POST", "/v1/gateways", map[string]any{"name": "g", "upstream_url": up.URL, "hostname": "api.example"}).field(t, "gateway_id")
 	other := s.call(http.StatusCreated, "POST", "/v1/gateways", map[string]any{"name": "h", "upstream_url": "http://127.0.0.1:1", "hostname": "down.example"}).field(t, "gateway_id")

@@ -11,7 +11,7 @@ import (
 
 // Guarantee: contract 4.1, over HTTP/1.1 and HTTP/2: adding a gateway does not change where requests
 // for unknown hosts go. Moving the default gateway does, before the call returns and after a restart.
-// Without a default gateway they are a 404 that says what to do.
+// Without a default gateway, such requests get a 404 that says what to do.
 func TestUnknownHostsReachTheDefaultGateway(t *testing.T) {
 	s := startServer(t)
 	gateway := func(name string, more map[string]any) string {

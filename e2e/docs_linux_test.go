@@ -22,11 +22,11 @@ import (
 //	```sh terminal  is started in another terminal, and ends with the page
 //	```sh not-run   is not run: a comment of the page says why
 //
-// A block is not run either if it has another language, such as text or yaml. In a block that
-// is run, a command that ends with "# 404" is a curl whose response must have that status, and
-// one that ends with "# exit 3" must exit with that status. HTML comments that begin with
-// "run:" hold commands that readers do not see, such as the start of a service that they
-// already have. They can use the functions server and orders of guideScript.
+// A block with another language, such as text or yaml, is not run either. In a block that is run, a
+// command that ends with "# 404" is a curl whose response must have that status, and a command that
+// ends with "# exit 3" must exit with that status. HTML comments that begin with "run:" hold
+// commands that readers do not see, such as the start of a service that they already have. They can
+// use the functions server and orders of guideScript.
 //
 // The guides run on Linux only, because the function listening of guideScript reads /proc.
 //

@@ -143,7 +143,7 @@ func TestPushBeyondTheBoundGetsItsResponse(t *testing.T) {
 		return c
 	}
 	if !awaittest.Holds(func() bool {
-		// Two pushes are read at once, and 16 wait for their turn, up to 10 s (docs/limits.md). These send no body.
+		// Two pushes are read at once, and 16 wait for their turn, up to 10 s (docs/limits.md). These 18 send no body.
 		var conns []*keptConn
 		defer func() {
 			for _, c := range conns {
@@ -163,14 +163,14 @@ func TestPushBeyondTheBoundGetsItsResponse(t *testing.T) {
 		if err != nil {
 			t.Fatalf("a push got no response: %v", err)
 		}
-		return resp.StatusCode == http.StatusTooManyRequests // else it was there before the others, or waited for too long
+		return resp.StatusCode == http.StatusTooManyRequests // otherwise it arrived before the others, or waited for too long
 	}) {
 		t.Error("no push got 429")
 	}
 }
 
 // Guarantee: clients that send POSTs on kept connections all the time lose none when a stop is announced: each gets
-// all of its responses, the last of which says that the connection closes. A new connection is served too.
+// all of its responses, and the last response says that the connection closes. A new connection is served too.
 func TestDrainLosesNoPost(t *testing.T) {
 	t.Parallel()
 	s := startServer(t, "--drain-delay", "1h")

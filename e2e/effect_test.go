@@ -6,9 +6,9 @@ import (
 	"testing"
 )
 
-// Guarantee: after real traffic, a dry run says which requests and keys of it used a route that is
-// removed, and how many a lower limit would refuse, and changes nothing. A key that may push but not
-// see the traffic is refused.
+// Guarantee: after real traffic, a dry run says how many of its requests and keys used a route that
+// would be removed, and how many requests a lower limit would refuse. It changes nothing. A key that
+// may push but not see the traffic is refused.
 func TestEffectOfAChange(t *testing.T) {
 	up := newRecordingUpstream(t)
 	s := startServer(t)

@@ -112,7 +112,8 @@ func (p *podman) refuses(t *testing.T, image string) {
 	}
 }
 
-// keepsData serves in a container with a new volume, stops it, and serves the same key in another.
+// keepsData serves in a container with a new volume, stops it, and serves the same key in another container
+// with the volume.
 func (p *podman) keepsData(t *testing.T, image, name, uid, gid string, flags ...string) {
 	flags = append(flags, "--volume="+name+":/data")
 	c := p.start(t, image, name+"-1", flags...)
@@ -219,7 +220,7 @@ func (c *container) isConfined(uid, gid string) {
 	}
 }
 
-// Guarantee: what the image cannot be built from is an error that says what to do.
+// Guarantee: if the image cannot be built, the error says what to do.
 func TestImageErrors(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct{ env, want string }{

@@ -25,8 +25,8 @@ func (s *server) newLimitedRoute(upstream string, limit map[string]any, keyMore 
 }
 
 // Guarantee: a limit admits exactly its capacity, however many clients call at once:
-// with a capacity of 50 and a refill of one a day, 50 of 400 requests pass, and each
-// refusal has the figures of the specification.
+// with a capacity of 50 and a refill of one token a day, 50 of 400 requests pass, and each refusal
+// has the figures of the specification.
 func TestLimitAdmitsExactlyWhatItSays(t *testing.T) {
 	up := newRecordingUpstream(t)
 	s := startServer(t)
@@ -71,8 +71,8 @@ func TestLimitAdmitsExactlyWhatItSays(t *testing.T) {
 	}
 }
 
-// Guarantee: neither a push nor a changed limit refills a bucket; a changed one keeps what
-// was used, up to its capacity.
+// Guarantee: neither a push nor a changed limit refills a bucket; a changed bucket keeps what was
+// used, up to its capacity.
 func TestChangesDoNotRefill(t *testing.T) {
 	up := newRecordingUpstream(t)
 	s := startServer(t)
@@ -159,8 +159,8 @@ func TestDailyCapSurvivesRestart(t *testing.T) {
 	}
 }
 
-// Guarantee: the daily cap of a key counts across a restart, and a request beyond it is
-// refused as one beyond a limit of the key.
+// Guarantee: the daily cap of a key counts across a restart, and a request beyond it is refused
+// because of the key's limit.
 func TestDailyCapOfAKeySurvivesRestart(t *testing.T) {
 	up := newRecordingUpstream(t)
 	s := startServer(t)

@@ -13,13 +13,14 @@ import (
 	"github.com/keygate/keygate/internal/keygatetest/awaittest"
 )
 
-// edit is a change of a source file: text goes in front of the mark, which the file has once.
+// edit is a change of a source file: text is inserted in front of mark, which occurs once in the file.
 type edit struct{ file, mark, text string }
 
 // maxSettingFiles is how many files a new boolean setting touches by hand at most. CONTRIBUTING.md lists them.
 const maxSettingFiles = 6
 
-// madeUpSetting returns what adds the boolean setting refuse_requests, as "Adding a setting of a gateway" in CONTRIBUTING.md says.
+// madeUpSetting returns the edits that add the boolean setting refuse_requests, as "Adding a setting of a
+// gateway" in CONTRIBUTING.md says.
 func madeUpSetting() []edit {
 	return []edit{
 		{"internal/gateway/settings.go", "\tCutStreams          Member[bool]\n", "\tRefuseRequests Member[bool]\n"},

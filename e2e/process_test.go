@@ -35,7 +35,7 @@ func TestMain(m *testing.M) {
 // server is a keygate process with its own data directory.
 type server struct {
 	t       *testing.T
-	program string // the binary that runs; "" means the one that TestMain built
+	program string // the binary that runs; "" means the binary that TestMain built
 	dataDir string
 	flags   []string
 	files   int    // the limit of open files; 0 means the test's limit

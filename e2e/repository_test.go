@@ -189,7 +189,7 @@ func TestGatewayFollowsARepository(t *testing.T) {
 		s.pushHook(http.StatusOK, id, secret, `{}`)
 		s.restart(signal) // perhaps in the middle of the sync
 		if round == 0 {
-			s.syncRepository(id) // the other is due by itself
+			s.syncRepository(id) // the other sync is due without a request
 		}
 		s.wantRoutes(id, "/forced", fmt.Sprintf("/round%d", round))
 	}
@@ -198,9 +198,9 @@ func TestGatewayFollowsARepository(t *testing.T) {
 	}
 }
 
-// Guarantee: contract 5, a rollback pauses the sync, also over a restart, until resume, which waits
-// for the next commit, or sync, which goes back to the newest; without the repository the routes
-// stay; a gateway that is deleted during a sync is gone.
+// Guarantee: contract 5, a rollback pauses the sync, also over a restart, until a call of resume,
+// which waits for the next commit, or of sync, which goes back to the newest. When the repository
+// is disconnected, the routes stay. A gateway that is deleted during a sync is gone.
 func TestRollbackStopsTheRepository(t *testing.T) {
 	top := t.TempDir()
 	r := newGitRepo(t, filepath.Join(top, "api"))
@@ -240,8 +240,8 @@ func TestRollbackStopsTheRepository(t *testing.T) {
 	s.call(http.StatusNotFound, "GET", path+"/repository", nil)
 }
 
-// serveGit serves the repositories below dir with git http-backend over TLS, to those with the token. It
-// returns the address and a file with the certificate.
+// serveGit serves the repositories below dir with git http-backend over TLS, to clients with the token.
+// It returns the address and a file with the certificate.
 func serveGit(t *testing.T, dir, token string) (url, certificate string) {
 	t.Helper()
 	out, err := exec.Command("git", "--exec-path").Output()
@@ -267,7 +267,7 @@ func serveGit(t *testing.T, dir, token string) (url, certificate string) {
 }
 
 // Guarantee: a repository behind a Git server over TLS is followed with its token, which no response
-// shows; a wrong one is an error that raises one event; another account can have neither a private
+// shows; a wrong token is an error that raises one event. Another account can use neither a private
 // address nor a file, and sees nothing of the repository.
 func TestRepositoryOverHTTPS(t *testing.T) {
 	top := t.TempDir()

@@ -46,7 +46,7 @@ func (m *changeModel) acknowledged() map[string]keyState {
 	return all
 }
 
-// await waits until there are n acknowledged keys, and as many revoked ones as asked for.
+// await waits until there are n acknowledged keys, and the given number of revoked keys.
 func (m *changeModel) await(t *testing.T, n, revoked int) map[string]keyState {
 	t.Helper()
 	var all map[string]keyState
@@ -65,7 +65,7 @@ func (m *changeModel) await(t *testing.T, n, revoked int) map[string]keyState {
 	return all
 }
 
-// sealEverything seals the audit log of a server that has stopped, which a server does after a while.
+// sealEverything seals the audit log of a stopped server at once, as a running server does after a while.
 func sealEverything(t *testing.T, dataDir, accountID string) {
 	t.Helper()
 	db, err := sqlite.Open(t.Context(), sqlite.Config{Path: filepath.Join(dataDir, "keygate.db")})
@@ -82,7 +82,7 @@ func sealEverything(t *testing.T, dataDir, accountID string) {
 	}
 }
 
-// drill is what a restored server must have: what was acknowledged before the backup began.
+// drill is what a restored server must have: everything that was acknowledged before the backup began.
 type drill struct {
 	keys    map[string]keyState
 	events  map[string]bool

@@ -51,7 +51,8 @@ func (s *server) getHost(c *http.Client, host, key string) (status int, code str
 
 // Guarantee: once the call that suspends an account has returned, every request that starts
 // afterwards is 404 gateway_not_found, over HTTP/1.1 and HTTP/2, while 8 clients call its
-// gateway without pause, and its account-level key is 401. After it is resumed, all pass.
+// gateway without pause, and its account-level key is 401. After the account is resumed, all
+// requests pass.
 func TestSuspendedAccountIsRefusedFromTheMomentTheCallReturns(t *testing.T) {
 	up := newRecordingUpstream(t)
 	s := startServer(t, "--upstream-allow-network", "127.0.0.0/8")
@@ -106,8 +107,8 @@ func TestSuspendedAccountIsRefusedFromTheMomentTheCallReturns(t *testing.T) {
 }
 
 // Guarantee: a suspended account stays suspended across a kill, also for a key that an offline
-// command makes, and its deliveries wait without failing: one that is due at the same time as
-// another account's is attempted only after the account is resumed.
+// command creates, and its deliveries wait without failing: a delivery that is due at the same time
+// as another account's is attempted only after the account is resumed.
 func TestSuspensionSurvivesAKillAndDeliveriesWait(t *testing.T) {
 	up := newRecordingUpstream(t)
 	s := startServer(t, "--upstream-allow-network", "127.0.0.0/8", "--webhook-allow-network", "127.0.0.0/8", "--webhook-backoff", "1s,1s,1s,1s")

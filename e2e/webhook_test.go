@@ -223,9 +223,8 @@ func (s *server) awaitDelivery(webhookID, state string) map[string]any {
 	return d
 }
 
-// Guarantee: a delivery fails after five attempts with the same bytes. It can be
-// redelivered by itself or in a recovery. A 410 disables the endpoint, and a PATCH
-// enables it.
+// Guarantee: a delivery fails after five attempts with the same bytes. It can be redelivered alone
+// or in a recovery. A 410 disables the endpoint, and a PATCH enables it.
 func TestFailedDeliveryCanBeRecovered(t *testing.T) {
 	b := newReceiver(t)
 	b.respondWith(http.StatusInternalServerError)

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"golang.org/x/net/websocket"
+
+	"github.com/keygate/keygate/internal/keygatetest/awaittest"
 )
 
 // protocols responds with the HTTP version, the method and the body length of the request
@@ -103,7 +105,7 @@ func TestWebSocket(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer ws.Close()
-			if err := ws.SetDeadline(time.Now().Add(testTimeout)); err != nil {
+			if err := ws.SetDeadline(time.Now().Add(awaittest.Timeout)); err != nil {
 				t.Fatal(err)
 			}
 			sent := make(chan error, 1)

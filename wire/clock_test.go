@@ -4,6 +4,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/keygate/keygate/internal/keygatetest/awaittest"
 )
 
 // manualClock is a clock for an engine that advances only by a millisecond at each reading,
@@ -51,7 +53,7 @@ func (s *manualClock) wait(t testing.TB, n int) {
 		s.mu.Unlock()
 		select {
 		case <-ticked:
-		case <-time.After(testTimeout):
+		case <-time.After(awaittest.Timeout):
 			t.Fatal("timed out waiting for the engine to read its clock")
 		}
 	}

@@ -116,7 +116,7 @@ func (r *readers) compare(t *testing.T, input []byte) int {
 	return len(requests)
 }
 
-// compareForwarded checks that net/http and Node read the forwarded requests alike.
+// compareForwarded checks that net/http and Node read the forwarded requests in the same way.
 func (r *readers) compareForwarded(t *testing.T, input []byte, requests []recorded) {
 	var stream []byte
 	for i := range requests {
@@ -148,8 +148,8 @@ func unsupportedByNode(method, target string) bool {
 	return !slices.Contains(known, method) || strings.ContainsFunc(target, func(c rune) bool { return c >= 0x80 })
 }
 
-// compareReceived checks that the forwarded requests are those that net/http and Node read
-// in what the client sent.
+// compareReceived checks that the forwarded requests are the same as net/http and Node read in the
+// client's bytes.
 func (r *readers) compareReceived(t *testing.T, input []byte, statuses []int, requests []recorded) {
 	theirs := r.node.read(t, input)
 	in := bufio.NewReader(bytes.NewReader(input))

@@ -12,6 +12,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/keygate/keygate/internal/keygatetest/awaittest"
 )
 
 // cutCase is an exchange that the tests cut off at every byte.
@@ -168,7 +170,7 @@ func TestDrain(t *testing.T) {
 
 	ended := make(chan struct{})
 	go func() {
-		ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
+		ctx, cancel := context.WithTimeout(context.Background(), awaittest.Timeout)
 		defer cancel()
 		p.stop(ctx)
 		close(ended)
@@ -217,7 +219,7 @@ func (b *rawUpstream) next(t testing.TB) net.Conn {
 	select {
 	case conn := <-b.conns:
 		return conn
-	case <-time.After(testTimeout):
+	case <-time.After(awaittest.Timeout):
 		t.Fatal("timed out waiting for a connection to the upstream")
 		return nil
 	}
@@ -242,7 +244,7 @@ func settle(t testing.TB, p *dataPlane, up *fixedUpstream) {
 // waitUntil polls until cond returns true. It fails with the stacks of all goroutines.
 func waitUntil(t testing.TB, what string, cond func() bool) {
 	t.Helper()
-	deadline := time.Now().Add(testTimeout)
+	deadline := time.Now().Add(awaittest.Timeout)
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	for !cond() {

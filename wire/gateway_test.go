@@ -21,9 +21,6 @@ import (
 	"github.com/keygate/keygate/internal/upstream"
 )
 
-// testTimeout bounds every wait of a test. Reaching it is a failure.
-const testTimeout = time.Minute
-
 // viaName is the name of the gateway in Via.
 const viaName = "keygate-wire"
 

@@ -64,8 +64,8 @@ func (c goClient) upload(ctx context.Context, up *service, body []byte) error {
 	return nil
 }
 
-// Guarantee: requests and uploads of Go's client that share a connection all succeed, more at a
-// time than the connection has streams for.
+// Guarantee: requests and uploads of Go's client that share a connection all succeed, even if they
+// are more at a time than the connection has streams.
 func TestGoClientInParallel(t *testing.T) {
 	t.Parallel()
 	const clients = 200
@@ -85,8 +85,8 @@ func TestGoClientInParallel(t *testing.T) {
 	})
 }
 
-// Guarantee: Go's client gets a response that comes before the end of its upload, of the gateway
-// and of the service, and goes on with its connection.
+// Guarantee: Go's client gets a response that the gateway or the service sends before the end of
+// its upload, and goes on with its connection.
 func TestGoClientEarlyResponses(t *testing.T) {
 	t.Parallel()
 	http2Ways(t, func(t *testing.T, s *testServer, up *service) {

@@ -19,10 +19,12 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/keygate/keygate/internal/keygatetest/awaittest"
 )
 
-// talk returns a gRPC service. One returns its text, or an error for the text "fail"; Both
-// returns each text as it arrives.
+// talk returns a gRPC service. Its method One returns its text, or an error for the text "fail";
+// its method Both returns each text as it arrives.
 func talk() *grpc.ServiceDesc {
 	return &grpc.ServiceDesc{
 		ServiceName: "wire.Talk",
@@ -112,7 +114,7 @@ func TestGRPC(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer conn.Close()
-			ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
+			ctx, cancel := context.WithTimeout(t.Context(), awaittest.Timeout)
 			defer cancel()
 			calls(metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+s.key), t, conn)
 			if err := conn.Invoke(ctx, "/wire.Talk/One", wrapperspb.String("x"), &wrapperspb.StringValue{}); status.Code(err) != codes.Unauthenticated || !strings.Contains(status.Convert(err).Message(), "the key is missing or not valid") {

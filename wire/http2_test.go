@@ -14,7 +14,7 @@ import (
 	"golang.org/x/net/websocket"
 )
 
-// service is an upstream for HTTP/2 clients, and what it reports of its requests.
+// service is an upstream for HTTP/2 clients, with its reports on requests.
 type service struct {
 	url     string
 	proto   string        // the HTTP version of its requests
@@ -45,8 +45,8 @@ func startService(t *testing.T, scheme string) *service {
 	return up
 }
 
-// report responds with what arrived of a request, and with the trailer x-length. The status is
-// 422 if the request names another checksum of its body in x-checksum.
+// report responds with the received parts of a request, and with the trailer x-length. The status
+// is 422 if the checksum of the body differs from the request's x-checksum.
 func (up *service) report(w http.ResponseWriter, r *http.Request) {
 	sum := crc32.NewIEEE()
 	n, err := io.Copy(sum, r.Body)

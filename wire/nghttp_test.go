@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/keygate/keygate/internal/keygatetest/awaittest"
 )
 
 // writeUpload writes a body of n bytes to a file.
@@ -34,7 +36,7 @@ func bearer(key string) string { return "authorization: Bearer " + key }
 // succeed and print nothing else.
 func run(t *testing.T, name string, args ...string) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
+	ctx, cancel := context.WithTimeout(t.Context(), awaittest.Timeout)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, name, args...)
 	var stderr bytes.Buffer
@@ -52,8 +54,8 @@ func nghttp(t *testing.T, s *testServer, key, path string, args ...string) strin
 	return run(t, "nghttp", slices.Concat([]string{"-y", "-t", "120", "-H", bearer(key)}, args, []string{s.url(path)})...)
 }
 
-// Guarantee: nghttp gets the whole response of the service, and the service nghttp's whole
-// request, whatever nghttp makes of its frames: padding, small windows, heads in parts, trailers.
+// Guarantee: nghttp gets the whole response of the service, and the service gets nghttp's whole
+// request, whatever frames nghttp uses: padding, small windows, heads in parts, trailers.
 func TestNghttp(t *testing.T) {
 	t.Parallel()
 	http2Ways(t, func(t *testing.T, s *testServer, up *service) {

@@ -7,9 +7,11 @@ import (
 	"os/exec"
 	"sync"
 	"testing"
+
+	"github.com/keygate/keygate/internal/keygatetest/awaittest"
 )
 
-// nodeClient returns the arguments of Node.js that play a part as a client of a server.
+// nodeClient returns the arguments with which Node.js plays a part as a client of a server.
 func nodeClient(s *testServer, part string) []string {
 	args := []string{"testdata/http2client.js", part, s.url(""), s.key}
 	if s.cert != "" {
@@ -52,7 +54,7 @@ func TestNodeWebSocket(t *testing.T) {
 func TestNodeDrain(t *testing.T) {
 	t.Parallel()
 	http2Ways(t, func(t *testing.T, s *testServer, up *service) {
-		ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
+		ctx, cancel := context.WithTimeout(t.Context(), awaittest.Timeout)
 		defer cancel()
 		cmd := exec.CommandContext(ctx, "node", nodeClient(s, "drain")...)
 		var stderr bytes.Buffer

@@ -121,7 +121,7 @@ type variables map[string]string
 // token matches an expression in braces: {name}, {5*text} or {chunks text}.
 var token = regexp.MustCompile(`\{([a-z]+[0-9]*|[0-9]+\*[^{}]+|chunks [^{}]*(?:\{[0-9]+\*[^{}]+\})?[^{}]*)\}`)
 
-// compile turns a text of a case into the pattern of what must be received.
+// compile turns a text of a case into the pattern that received bytes must match.
 func compile(t testing.TB, text string, vars variables) pattern {
 	t.Helper()
 	p := pattern{text: text}

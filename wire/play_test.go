@@ -14,6 +14,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/keygate/keygate/internal/keygatetest/awaittest"
 )
 
 // Guarantee: sections 4.1 to 4.5 of the contract hold byte for byte, over plain TCP, over
@@ -121,7 +123,7 @@ func (x *caseRun) nextUpstream() {
 	case conn := <-x.back.conns:
 		x.up = newSide(x.t, "upstream", conn)
 		x.ups = append(x.ups, x.up)
-	case <-time.After(testTimeout):
+	case <-time.After(awaittest.Timeout):
 		x.t.Fatal("timed out waiting for a connection to the upstream; the client received\n" + show(x.client.peek()))
 	}
 }

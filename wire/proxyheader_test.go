@@ -22,10 +22,10 @@ func forwardedFor(w http.ResponseWriter, r *http.Request) {
 	_, _ = fmt.Fprintf(w, "%q %q", r.Header.Values("X-Forwarded-For"), r.Header.Values("X-Forwarded-Proto"))
 }
 
-// Guarantee: through the whole server, the client that a trusted proxy names in a PROXY header
-// of either version is the one in X-Forwarded-For for the upstream, and the one that decides
-// whether the client's own X-Forwarded-For is accepted. This holds over plain TCP and before
-// TLS, for all requests of the connection. A malformed header ends the connection.
+// Guarantee: through the whole server, the client that a trusted proxy names in a PROXY header of
+// either version is the client in X-Forwarded-For for the upstream, and decides whether its own
+// X-Forwarded-For is accepted. This holds over plain TCP and before TLS, for all requests of the
+// connection. A malformed header ends the connection.
 func TestProxyHeader(t *testing.T) {
 	t.Parallel()
 	up := httptest.NewServer(http.HandlerFunc(forwardedFor))

@@ -127,8 +127,8 @@ func (r *recorder) take() (requests []recorded, malformed []string) {
 	return requests, malformed
 }
 
-// ambiguity returns what in the head of a forwarded request another parser could read
-// differently, or what must not be forwarded; "" if there is nothing.
+// ambiguity returns what is wrong with the head of a forwarded request: another parser could read
+// it differently, or a part of it must not be forwarded. It returns "" if nothing is wrong.
 func ambiguity(head string) string {
 	rest := strings.ReplaceAll(head, "\r\n", "")
 	if strings.ContainsAny(rest, "\r\n\x00") {
@@ -201,8 +201,8 @@ func sendStream(t testing.TB, addr string, pieces [][]byte) (out reading) {
 	for _, piece := range pieces {
 		s.sendPieces(piece, atOnce)
 	}
-	// The gateway may notice the end of the client's half a second late if it comes with
-	// the last bytes. Waiting a little for a response first only saves that time.
+	// If the end of the client's half of the connection comes with the last bytes, the gateway may
+	// notice it a second late. Waiting a little for a response first only saves that time.
 	s.in = s.peek()
 	s.closeWrite()
 	for s.more() {

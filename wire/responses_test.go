@@ -14,12 +14,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/keygate/keygate/internal/keygatetest/awaittest"
 	"github.com/keygate/keygate/internal/keygatetest/vectortest"
 )
 
 // vectorUpstream is an upstream that responds once with the bytes set by respondOnce, and
 // with a short response, recognizable by its body, to all other requests.
 type vectorUpstream struct {
+	t    testing.TB
 	addr string
 
 	mu     sync.Mutex
@@ -34,7 +36,7 @@ const secondBody = "the response to the second request"
 func newVectorUpstream(t testing.TB) *vectorUpstream {
 	t.Helper()
 	back := newRawUpstream(t)
-	v := &vectorUpstream{addr: back.addr}
+	v := &vectorUpstream{t: t, addr: back.addr}
 	var running sync.WaitGroup
 	done := make(chan struct{})
 	var open []net.Conn
@@ -100,7 +102,7 @@ func (v *vectorUpstream) serve(conn net.Conn) {
 			}
 		}
 		if !broken {
-			waitSent(conn)
+			awaittest.Received(v.t, conn)
 		}
 		close(sent)
 		if broken || closes {
@@ -160,7 +162,7 @@ func TestResponseVectors(t *testing.T) {
 	}
 }
 
-// hasEnd reports whether response, after its interim ones, is complete and delimits itself,
+// hasEnd reports whether response, after interim responses, is complete and delimits itself,
 // without the end of the connection.
 func hasEnd(response string) bool {
 	in := bufio.NewReader(strings.NewReader(response))
@@ -188,8 +190,8 @@ type exchanged struct {
 }
 
 // exchangeOnce makes two requests. It sends the second when it has the first response and
-// the upstream has sent everything: bytes that come later could legitimately be read as the
-// second response.
+// the upstream has sent everything: bytes that come later could rightly be read as the second
+// response.
 func exchangeOnce(t *testing.T, addr, method string, sent <-chan struct{}) (out exchanged) {
 	t.Helper()
 	s := newSide(t, "client", dial(t, addr))
@@ -202,7 +204,7 @@ func exchangeOnce(t *testing.T, addr, method string, sent <-chan struct{}) (out 
 			sentSecond = true
 			select {
 			case <-sent:
-			case <-time.After(testTimeout):
+			case <-time.After(awaittest.Timeout):
 				t.Errorf("got response %q before the upstream had sent its own", s.in)
 			}
 			s.send("GET /second HTTP/1.1\r\nHost: " + hostname + "\r\nConnection: close\r\n\r\n")
@@ -218,7 +220,7 @@ func exchangeOnce(t *testing.T, addr, method string, sent <-chan struct{}) (out 
 	return out
 }
 
-// read parses what a client has received. ended says that no more will come.
+// read parses the bytes that a client has received. ended says that no more will come.
 func (e *exchanged) read(raw []byte, method string, ended bool) {
 	*e = exchanged{raw: raw}
 	in := bytes.NewReader(raw)
@@ -256,7 +258,7 @@ func (e *exchanged) read(raw []byte, method string, ended bool) {
 	e.rest = raw[len(raw)-in.Len()-r.Buffered():]
 }
 
-// problem returns what is wrong with what the client received, "" if nothing is.
+// problem returns what is wrong with the received bytes, or "" if nothing is.
 func (e *exchanged) problem() string {
 	switch {
 	case e.odd != "":
@@ -271,8 +273,8 @@ func (e *exchanged) problem() string {
 	return ""
 }
 
-// responseAmbiguity returns what in the head at the start of raw parsers could read in two
-// ways, "" if there is nothing.
+// responseAmbiguity returns the part of the head at the start of raw that parsers could read in two
+// ways, or "" if there is none.
 func responseAmbiguity(raw []byte) string {
 	head, _, _ := bytes.Cut(raw, []byte("\r\n\r\n"))
 	lines := strings.Split(string(head), "\r\n")

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/keygate/keygate/internal/keygatetest/awaittest"
 )
 
 // side is the test's end of a connection, as a client or as an upstream. It sends in order
@@ -37,8 +39,8 @@ func newSide(t testing.TB, name string, conn net.Conn) *side {
 	return s
 }
 
-// sendPieces sends b in pieces of the sizes that next returns; 0 means all the rest. Errors
-// are ignored: they show as bytes that the peer does not receive.
+// sendPieces sends b in pieces of the sizes that next returns; 0 means the whole rest. Errors are
+// ignored: they show as bytes that the peer does not receive.
 func (s *side) sendPieces(b []byte, next func() int) {
 	s.work <- func() {
 		for len(b) > 0 {
@@ -93,7 +95,7 @@ func (s *side) more() bool {
 	if s.err != nil {
 		return false
 	}
-	_ = s.conn.SetReadDeadline(time.Now().Add(testTimeout))
+	_ = s.conn.SetReadDeadline(time.Now().Add(awaittest.Timeout))
 	piece := make([]byte, 32<<10)
 	n, err := s.conn.Read(piece)
 	s.in = append(s.in, piece[:n]...)
@@ -103,7 +105,7 @@ func (s *side) more() bool {
 	return n > 0 || err == nil
 }
 
-// timedOut reports whether receiving ended because nothing came within testTimeout.
+// timedOut reports whether receiving ended because nothing came within awaittest.Timeout.
 func (s *side) timedOut() bool {
 	var timeout net.Error
 	return errors.As(s.err, &timeout) && timeout.Timeout()
@@ -137,7 +139,7 @@ func (s *side) expectEnd(t testing.TB) {
 	}
 }
 
-// expectClean is expectEnd for an end that must be a proper one, not a reset.
+// expectClean does the same as expectEnd, for an end that must not be a reset.
 func (s *side) expectClean(t testing.TB) {
 	t.Helper()
 	s.expectEnd(t)

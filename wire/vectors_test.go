@@ -92,9 +92,8 @@ func paths() map[string]string {
 }
 
 // Guarantee: however the bytes are split, requests that http-desync-guardian classifies as
-// Severe are refused, with the connection closed and nothing forwarded; those that it
-// classifies as Compliant are forwarded, apart from the listed ones; and what is forwarded
-// is unambiguous.
+// Severe are refused, with the connection closed and nothing forwarded; requests that it classifies
+// as Compliant are forwarded, apart from the listed ones; and forwarded requests are unambiguous.
 func TestDesyncVectors(t *testing.T) {
 	t.Parallel()
 	vectors := vectortest.DesyncRequests(t)
@@ -121,7 +120,7 @@ func TestDesyncVectors(t *testing.T) {
 }
 
 // Guarantee: however the bytes are split, no request that Node's parser rejects reaches the
-// upstream, and what reaches it is unambiguous.
+// upstream, and requests that reach it are unambiguous.
 func TestNodeVectors(t *testing.T) {
 	t.Parallel()
 	vectors := vectortest.NodeVectors(t, "request*.md")

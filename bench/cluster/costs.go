@@ -78,7 +78,7 @@ func (st *stage) measureCosts(ctx context.Context, c *costs, w io.Writer) error 
 	return st.profile(ctx, node)
 }
 
-// load sends requests with a key, and returns an error if one fails that is not over the key's limit.
+// load sends requests with a key. It returns an error if a request fails for another reason than the key's limit.
 func (s *server) load(ctx context.Context, key string, connections int, d time.Duration) (*wrk.Result, error) {
 	r, err := wrk.Run(ctx, wrk.Config{URL: "http://" + s.Gateway + "/json/1", Key: key, Connections: connections, Duration: d, Dir: s.dir})
 	if err == nil && r.Failures > 0 && key != s.over {
@@ -149,7 +149,7 @@ func (st *stage) scripts(ctx context.Context) (calls int64, err error) {
 	return calls, nil
 }
 
-// profile writes a CPU profile of the node under load, if it was asked for.
+// profile writes a CPU profile of the node under load, if one was requested.
 func (st *stage) profile(ctx context.Context, n *server) error {
 	if st.o.profile == "" {
 		return nil

@@ -55,7 +55,7 @@ type figures struct {
 	costs costs
 	quiet []time.Duration // revocations without other load
 	busy  []time.Duration // revocations under load
-	cut   []time.Duration // the longest revocation for each time that a node was stopped
+	cut   []time.Duration // for each time that a node was stopped, the longest revocation
 	slow  slowFigures
 }
 

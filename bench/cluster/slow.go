@@ -97,16 +97,16 @@ func (d *delayer) close() {
 	d.group.Wait()
 }
 
-// slowFigures are the changes a second that nodes make while the last one is far from the database.
+// slowFigures are the changes a second that nodes make while the last node is far from the database.
 type slowFigures struct {
-	alone, beside float64 // of the other nodes, while the slow one makes none, and while it does
+	alone, beside float64 // of the other nodes, while the slow node makes no changes, and while it does
 	slow          float64 // of the slow one then
 }
 
 // callersOfNode is how many changes a node makes at a time.
 const callersOfNode = 4
 
-// measureSlow measures changes that do not wait for other nodes, which would wait for the slow one.
+// measureSlow measures changes that do not wait for other nodes, since the others would wait for the slow node.
 func (st *stage) measureSlow(ctx context.Context, f *slowFigures, w io.Writer) error {
 	var callers [nodes][callersOfNode]*client.Client
 	for i, n := range st.cluster {

@@ -26,7 +26,7 @@ const nodes = 3
 const overLimit = "2000/s"
 
 // stage holds the stores, the service, a server alone and a cluster. All of them run all the time, so that
-// what they do beside requests disturbs both sides of a comparison.
+// their background work disturbs both sides of a comparison.
 type stage struct {
 	o        options
 	dir      string

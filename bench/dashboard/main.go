@@ -1,8 +1,8 @@
 //go:build linux
 
 // Command dashboard measures the dashboard in a real browser, in front of a large installation: how
-// soon each list is painted, what shifts or blocks, and what an overview that stays open costs. Run
-// it with make bench-dashboard.
+// soon each list is painted, how much the layout shifts or scripts block, and what an open overview
+// costs. Run it with make bench-dashboard.
 package main
 
 import (

@@ -83,7 +83,7 @@ func measure(ctx context.Context, o options, s *keygate.Server, gatewayID string
 	if err != nil {
 		return "", err
 	}
-	// After the page was there, when what the start left to do is done.
+	// After the page has loaded, when the work that the start left is done.
 	idle, err := idleCost(ctx, o, s)
 	if err != nil {
 		return "", err

@@ -22,8 +22,8 @@ type Heap struct {
 // Collect makes the server collect garbage and returns its heap afterwards. The
 // server must run with --pprof.
 func (s *Server) Collect(ctx context.Context) (Heap, error) {
-	// The second collection frees what sync.Pools kept over the first one, and the
-	// third profile shows what is left.
+	// The second collection frees what sync.Pools kept over the first, and the third profile shows
+	// what is left.
 	for range 2 {
 		if _, err := s.get(ctx, "/debug/pprof/heap?gc=1"); err != nil {
 			return Heap{}, err

@@ -31,7 +31,7 @@ type Config struct {
 	Args   []string // further flags of serve
 	Env    []string // added to this process's environment
 
-	// Key is the account-level key of a database that is not in Dir. "" means the one that the first start
+	// Key is the account-level key of a database that is not in Dir. "" means the key that the first start
 	// wrote to its data directory.
 	Key string
 }

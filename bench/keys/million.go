@@ -15,7 +15,7 @@ import (
 	"github.com/keygate/keygate/client"
 )
 
-// few is the number of keys in the store that a large store is compared with.
+// few is the number of keys in the small store, with which a large store is compared.
 const few = 10
 
 // changes is how many keys are created and revoked to measure the cost of one change.

@@ -40,8 +40,8 @@ type Result struct {
 // grace is how long Run waits for the last responses.
 const grace = 10 * time.Second
 
-// Run sends the load. It returns an error if a connection fails. Missing responses and
-// those with a status other than 200 are counted as failures.
+// Run sends the load. It returns an error if a connection fails. Missing responses, and responses
+// with a status other than 200, are counted as failures.
 func Run(ctx context.Context, cfg Config) (*Result, error) {
 	if cfg.Connections < 1 || cfg.Rate <= 0 || cfg.Duration <= 0 || !cfg.Address.Addr().Is4() {
 		return nil, errors.New("openloop: an IPv4 address, connections, a rate and a duration are required")

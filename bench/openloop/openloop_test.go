@@ -47,8 +47,8 @@ func TestRequestsAreSentAtTheRate(t *testing.T) {
 	}
 }
 
-// Guarantee: a stall counts for all requests that were due during it, not only for the
-// one that it delayed.
+// Guarantee: a stall counts for all requests that were due during it, not only for the request that
+// it delayed.
 func TestStallCountsForEveryRequestDue(t *testing.T) {
 	const stall = 200 * time.Millisecond
 	var first atomic.Bool

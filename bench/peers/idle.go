@@ -29,8 +29,8 @@ const (
 	idleUnit = 10_000
 	// dialers is the number of connections that are opened, or make a request, at the same time.
 	dialers = 4
-	// idleTime is how long the connections are idle before the memory is measured, so that
-	// a proxy can free what it keeps for busy ones.
+	// idleTime is how long the connections are idle before the memory is measured, so that a proxy
+	// can free what it keeps for busy connections.
 	idleTime = 2 * time.Second
 	// requestTime bounds a request on such a connection, its handshake included.
 	requestTime = 10 * time.Second
@@ -96,8 +96,8 @@ func idleLoad(secure bool, open openIdle) func(context.Context, *stage, *peer) (
 	}
 }
 
-// idleWithin returns how many idle connections a proxy may have: n, or fewer if each process
-// may open only that many files. Keygate leaves a little less than half of them to clients.
+// idleWithin returns how many idle connections a proxy may have: n, or fewer if the limit of open
+// files of a process requires that. Keygate leaves a little less than half of them to clients.
 func idleWithin(n int, files uint64) int { return min(n, int(files-min(files, 1000))*2/5) }
 
 // memoryAtRest returns a proxy's memory, after a garbage collection if it has one.
@@ -111,8 +111,8 @@ func memoryAtRest(ctx context.Context, p *proxy) (bytes int64, heap keygate.Heap
 	return bytes, heap, err
 }
 
-// connectAll opens the idle connections and makes one request on each. It returns those that
-// it has opened also with an error.
+// connectAll opens the idle connections and makes one request on each. Even with an error, it
+// returns the connections that it has opened.
 func connectAll(ctx context.Context, st *stage, p *proxy, open openIdle) ([]idleClient, error) {
 	all := make([]idleClient, st.idle)
 	err := inParallel(len(all), func(i int) (err error) {
@@ -122,8 +122,8 @@ func connectAll(ctx context.Context, st *stage, p *proxy, open openIdle) ([]idle
 	return slices.DeleteFunc(all, func(c idleClient) bool { return c == nil }), err
 }
 
-// stayOpen makes another request on each connection: one that the proxy had closed would use
-// no memory.
+// stayOpen makes another request on each connection, because a connection that the proxy has closed
+// would use no memory.
 func stayOpen(p *proxy, all []idleClient) error {
 	return inParallel(len(all), func(i int) error {
 		if err := all[i].get(p); err != nil {
@@ -251,7 +251,7 @@ func (c *idleHTTP2) get(p *proxy) error {
 	return c.response()
 }
 
-// response sends what waits to be sent, and reads until the response has ended.
+// response sends the pending output, and reads until the response has ended.
 func (c *idleHTTP2) response() error {
 	var (
 		ev       http2.Event

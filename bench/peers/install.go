@@ -12,8 +12,8 @@ import (
 	"strings"
 )
 
-// needPrograms finds the programs that the chosen peers and scenarios need. It installs
-// missing ones from Debian, if the options allow that.
+// needPrograms finds the programs that the chosen peers and scenarios need. It installs missing
+// programs from Debian, if the options allow that.
 func needPrograms(ctx context.Context, o *options, w io.Writer) error {
 	packages := map[string]string{"nginx": "nginx", "wrk": "wrk"} // nginx is also the service behind the proxies
 	for _, name := range o.peers {

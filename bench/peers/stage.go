@@ -87,8 +87,8 @@ func openStage(ctx context.Context, o *options) (_ *stage, err error) {
 // mostFiles is a limit of open files that suffices for every scenario.
 const mostFiles = 1 << 16
 
-// allowFiles raises the limit of open files, of this process and of those that it
-// starts, to what the scenarios need or the system allows.
+// allowFiles raises the limit of open files, of this process and of the processes that it starts,
+// to what the scenarios need, or as far as the system allows.
 func allowFiles() (uint64, error) {
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {

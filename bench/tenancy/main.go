@@ -1,8 +1,8 @@
 //go:build linux
 
-// Command tenancy measures what one account can do to another: each scenario runs the built
-// server, once with the other accounts at rest and once with them at work, and measures the same
-// calls beside them. Run it with make bench-tenancy.
+// Command tenancy measures what one account can do to another: each scenario runs the built server,
+// once with the other accounts at rest and once with them at work, and measures the same calls of
+// one account. Run it with make bench-tenancy.
 package main
 
 import (

@@ -25,7 +25,7 @@ const (
 )
 
 // pushes measures DELETE /v1/keys/{id} of the operator, first alone and then while other accounts
-// push. Each key must be accepted before the call and refused from the moment that it returns.
+// push. Each key must be accepted before the call, and refused once the call has returned.
 func pushes(ctx context.Context, o options, dir string, w io.Writer) (string, error) {
 	service := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	defer service.Close()
@@ -143,7 +143,7 @@ func expect(ctx context.Context, s *keygate.Server, key string, status int) erro
 	return nil
 }
 
-// pusher is an account that pushes two documents in turn, which have no route in common.
+// pusher is an account that pushes two documents, which have no route in common, in turn.
 type pusher struct {
 	client    *client.Client
 	gatewayID string

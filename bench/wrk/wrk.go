@@ -30,7 +30,7 @@ type Config struct {
 // Result is what a run measured.
 type Result struct {
 	Requests       int // with a response
-	Failures       int // of these, and requests without a response: every status of 400 and above is one
+	Failures       int // number of requests that failed: without a response, or with a status of 400 or above
 	Elapsed        time.Duration
 	P50, P99, P999 time.Duration
 }

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// Guarantee: a directory with too many files, or with one that is too large, is refused.
+// Guarantee: a directory with too many files, or with a file that is too large, is refused.
 func TestDirectoriesAreBounded(t *testing.T) {
 	large := t.TempDir()
 	f, err := os.Create(filepath.Join(large, "large.yaml"))
@@ -41,7 +41,7 @@ func TestDirectoriesAreBounded(t *testing.T) {
 	}
 }
 
-// emptyFile returns the path of an empty file that is no configuration file.
+// emptyFile returns the path of an empty file, which is not a configuration file.
 func emptyFile(t *testing.T, dir string) string {
 	t.Helper()
 	path := filepath.Join(dir, "empty")
@@ -55,7 +55,7 @@ func emptyFile(t *testing.T, dir string) string {
 }
 
 // Guarantee: the values of variables are replaced in messages whatever their case, the longest
-// first; short ones stay.
+// value first; short values stay.
 func TestValuesOfVariablesAreHidden(t *testing.T) {
 	d := &File{}
 	lookup := d.remember(func(name string) (string, bool) {
@@ -71,8 +71,8 @@ func TestValuesOfVariablesAreHidden(t *testing.T) {
 	}
 }
 
-// Guarantee: the file name of a gateway is one that every system takes, is in the directory, and is
-// not hidden.
+// Guarantee: every system takes the file name of a gateway, which is in the directory and not
+// hidden.
 func TestFileNamesOfGateways(t *testing.T) {
 	for name, want := range map[string]string{
 		"orders": "orders", "Orders_v1.2": "Orders_v1.2", "a / b": "a-b", "../../etc/passwd": "etc-passwd", ".hidden": "hidden",

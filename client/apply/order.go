@@ -81,7 +81,7 @@ func (s *sorter) givesUp(d *Difference) bool {
 	return false
 }
 
-// add adds d and what comes before it.
+// add adds d and the files that come before it.
 func (s *sorter) add(d *Difference) error {
 	switch s.state[d] {
 	case 1:

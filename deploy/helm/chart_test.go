@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// releases returns one release for each file in testdata/values, and one with the default values.
+// releases returns a release for each file in testdata/values, and a release with the default values.
 func releases(t *testing.T) map[string]release {
 	t.Helper()
 	paths, err := filepath.Glob("testdata/values/*.yaml")
@@ -25,8 +25,8 @@ func releases(t *testing.T) map[string]release {
 	return all
 }
 
-// Guarantee: for each set of values the objects are valid, without unknown fields, and are those that the
-// values ask for.
+// Guarantee: for each set of values the objects are valid, have no unknown fields, and are the objects
+// that the values ask for.
 func TestObjectsAreValid(t *testing.T) {
 	t.Parallel()
 	want := map[string][]string{
@@ -99,8 +99,8 @@ func unprivileged(t *testing.T, name string, spec any) {
 	}
 }
 
-// Guarantee: whatever the drain, Kubernetes waits for its end, and for the 10 s in which the server then
-// writes what is in memory.
+// Guarantee: however long the drain takes, Kubernetes waits for its end, and for the 10 s in which the
+// server then writes the records in memory.
 func TestGracePeriodCoversTheDrain(t *testing.T) {
 	t.Parallel()
 	for _, delay := range []int{0, 1, 10, 90, 3600} {
@@ -139,8 +139,8 @@ func kindOf(t *testing.T, all map[string]object, kind string) (found object) {
 	return found
 }
 
-// environment returns the variables of the container of a pod. Those that Kubernetes reads from elsewhere
-// have a text that says from where.
+// environment returns the variables of the container of a pod. Variables that Kubernetes reads from
+// elsewhere have a text that says from where.
 func environment(pod any) map[string]string {
 	env := map[string]string{}
 	list, _ := at(pod, "containers", 0, "env").([]any)
@@ -158,8 +158,9 @@ func environment(pod any) map[string]string {
 	return env
 }
 
-// Guarantee: the probes ask the operators' address: /livez whether the process lives, /readyz whether it
-// gets requests, and a node that is not ready gets none after fewer seconds than the default drain delay.
+// Guarantee: the probes use the operators' address: /livez says whether the process lives, /readyz
+// whether it gets requests. A node that is not ready gets no more requests after fewer seconds than the
+// default drain delay.
 func TestProbes(t *testing.T) {
 	t.Parallel()
 	for name, r := range releases(t) {
@@ -177,7 +178,7 @@ func TestProbes(t *testing.T) {
 	}
 }
 
-// Guarantee: there is a disruption budget for several nodes, and none for one, which could never be evicted.
+// Guarantee: there is a disruption budget for several nodes, and none for a single node, which could never be evicted.
 func TestDisruptionBudgetIsForSeveralNodes(t *testing.T) {
 	t.Parallel()
 	for _, replicas := range []int{1, 2, 3, 10} {
@@ -287,9 +288,9 @@ func TestLabelsOfTheUserDoNotReplaceSelectors(t *testing.T) {
 	}
 }
 
-// Guarantee: with the network policy, only what is selected reaches the management API and the metrics, and
-// nobody does without a selection; the gateway is open unless callers are selected; and names can be resolved
-// where egress is restricted.
+// Guarantee: with the network policy, only selected pods reach the management API and the metrics, and none
+// do without a selection; the gateway is open unless callers are selected; and names can be resolved even if
+// egress is restricted.
 func TestNetworkPolicy(t *testing.T) {
 	t.Parallel()
 	open := kindOf(t, objects(t, release{}), "NetworkPolicy")
@@ -308,8 +309,8 @@ func TestNetworkPolicy(t *testing.T) {
 	}
 }
 
-// Guarantee: the secret key is made once. An upgrade finds it in the cluster, and the end of the release
-// keeps it.
+// Guarantee: the secret key is created once. An upgrade finds it in the cluster, and uninstalling the
+// release keeps it.
 func TestGeneratedSecretKeySurvives(t *testing.T) {
 	t.Parallel()
 	r := release{values: object{"secretKey": object{"generate": true}}}

@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// helmPath is the program of Helm that the tests compare with, if there is one.
+// helmPath is the path of Helm's program, with which the tests compare, if it is installed.
 var helmPath = flag.String("helm", "helm", "`program` of Helm")
 
 // helm returns a function that runs Helm in this folder.
@@ -31,7 +31,7 @@ func helm(t *testing.T) func(arguments ...string) (string, error) {
 	}
 }
 
-// Guarantee: Helm accepts the chart, and makes the same objects of it as these tests do.
+// Guarantee: Helm accepts the chart, and renders the same objects as these tests do.
 func TestHelmRendersTheSame(t *testing.T) {
 	t.Parallel()
 	run := helm(t)

@@ -113,8 +113,8 @@ func TestSecretsAreReferences(t *testing.T) {
 	}
 }
 
-// Guarantee: wrong values are refused with a message that names the value, and says what to do where the
-// schema alone cannot.
+// Guarantee: wrong values are refused with a message that names the value. If the schema alone cannot
+// say what to do, the message does.
 func TestWrongValuesAreRefused(t *testing.T) {
 	t.Parallel()
 	const shared = "database: {existingSecret: db}\nsecretKey: {existingSecret: keys}\n"
@@ -210,8 +210,8 @@ func leaves(t *testing.T, prefix string, values object, f func(name, text string
 	}
 }
 
-// Guarantee: what helm install prints names objects that exist, and its first command after the start makes
-// a key for the management API.
+// Guarantee: the text that helm install prints names objects that exist, and its first command after the
+// start creates a key for the management API.
 func TestNotes(t *testing.T) {
 	t.Parallel()
 	for name, r := range releases(t) {

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// conn sends requests to the data plane of a node over one connection, each exactly once: net/http
-// might repeat some.
+// conn sends requests to the data plane of a node over one connection, each exactly once, whereas
+// net/http might repeat some.
 type conn struct {
 	node      *node
 	conn      net.Conn
@@ -23,8 +23,8 @@ type conn struct {
 // callTimeout is longer than any node is stopped.
 const callTimeout = time.Minute
 
-// errExcused means that a request has no response because of what happened to the process of the node,
-// or because an idle connection was closed.
+// errExcused means that a request has no response because the test stopped or killed the process of
+// the node, or because an idle connection was closed.
 var errExcused = errors.New("no response")
 
 // get sends GET path with a key and returns the status of the response.
@@ -67,7 +67,7 @@ func (c *conn) exchange(path, key string) (status int, err error) {
 	return res.StatusCode, nil
 }
 
-// judge returns an error that is errExcused if err need not be a defect of the node.
+// judge returns an error, which is errExcused if err may have another cause than a defect of the node.
 func (c *conn) judge(err error) error {
 	timeout, isNet := errors.AsType[net.Error](err)
 	if c.disturbed%2 == 1 || c.disturbed != c.node.disturbed.Load() || c.used && !(isNet && timeout.Timeout()) {

@@ -123,7 +123,7 @@ func (f *cappedFleet) send(i int) {
 	}
 }
 
-// crash kills a node under load when so many more requests have arrived, and starts it again.
+// crash kills a node under load when a number of further requests have arrived, and starts it again.
 func (f *cappedFleet) crash(n *node, after int64) {
 	f.Helper()
 	from := f.arrivals.Load()
@@ -142,9 +142,9 @@ func (f *cappedFleet) crash(n *node, after int64) {
 	n.disturbed.Add(1)
 }
 
-// run lets clients send while nodes crash at moments that follow from the seed, and then uses the cap up. It
-// checks that the cap was not exceeded, and what the crashes have lost: all of them together 1 % of the cap, or
-// one request. Beyond that a crash can lose one request that was stored and not yet forwarded, and that got no response.
+// run lets clients send while nodes crash at moments that follow from the seed, and then uses the cap up. It checks
+// that the cap was not exceeded, and that all crashes together have lost at most 1 % of the cap, or one request. In
+// addition, a crash may lose one request that was stored and not yet forwarded, and got no response.
 func (f *cappedFleet) run(seed uint64, crashes int) {
 	f.Helper()
 	f.Logf("the seed is %d", seed)
@@ -186,7 +186,7 @@ func (f *cappedFleet) run(seed uint64, crashes int) {
 	}
 }
 
-// least returns how many requests must pass, after the crashes that there were.
+// least returns how many requests must pass, given the crashes so far.
 func (f *cappedFleet) least() int64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()

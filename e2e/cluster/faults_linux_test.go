@@ -18,7 +18,7 @@ type fault struct {
 	run  func(l *load, n *node) // with a node that the seed chose
 }
 
-// faults are in the order of the seed that leaves it as it is.
+// faults are in the order of a seed that does not shuffle them.
 var faults = []fault{
 	{"a node cannot reach the database", func(l *load, n *node) { l.cut(n.database, (*cabletest.Cable).Sever, l.revocations) }},
 	{"the database refuses a node", func(l *load, n *node) { l.cut(n.database, (*cabletest.Cable).Refuse, l.revocations) }},
@@ -106,7 +106,7 @@ func (l *load) cut(c *cabletest.Cable, damage func(*cabletest.Cable), progress f
 	damage(c)
 	progress()
 	c.Mend()
-	c.HangUp() // what was held back in a real network is lost after a while
+	c.HangUp() // packets that a real network holds back are lost after a while
 }
 
 // disturb does something to the process of a node.
@@ -125,7 +125,7 @@ func (l *load) outputs() (text string) {
 
 // Guarantee: whatever happens to nodes and stores, one after another, no node admits a request with a
 // revoked key that begins after its revocation was answered, and every key in force is accepted by every
-// node that serves. No request gets a status that says that something is broken. Limits and daily caps
+// node that serves. No request gets a status that means that something is broken. Limits and daily caps
 // hold over all nodes, no event of a revocation is lost, the audit log verifies, and the traffic report
 // counts no request twice. In the end every node serves.
 func TestFaults(t *testing.T) {
@@ -176,9 +176,9 @@ func (l *load) finish() {
 			f.Logf("%d: %d", status, n)
 		}
 	}
-	// Over what the limit says: what the nodes may hold of the store and of the one before it, once more the
-	// capacity for losses, and the shares of two nodes while the store is there for the third one only, as a
-	// busy machine may make it at any time (docs/keys-and-limits.md).
+	// In addition to the limit, these may pass: the tokens that the nodes may hold from the store and from
+	// its predecessor, the capacity once more for losses, and the shares of two nodes while only the third
+	// node reaches the store, which a busy machine may cause at any time (docs/keys-and-limits.md).
 	const extra = 2 * sharedRate / 20
 	problem, _ := l.windows.exceeding(sharedRate+sharedRate*2/3, 2*sharedRate+extra)
 	if problem != "" {

@@ -69,8 +69,8 @@ func newFleet(t *testing.T, args ...string) *fleet {
 	return f
 }
 
-// startNodes starts three nodes, each with the stores that connect returns for it, and creates what the load
-// needs.
+// startNodes starts three nodes, each with the stores that connect returns for it, and creates the records
+// that the load needs.
 func (f *fleet) startNodes(connect func() stores, args ...string) {
 	f.Helper()
 	f.received = newReceiver(f.T)
@@ -157,7 +157,7 @@ func (f *fleet) serveUpstream(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write([]byte("ok"))
 }
 
-// must repeats a call that got a 503, and fails the test if it got another error.
+// must repeats a call that got a 503, and fails the test after any other error.
 func must[T any](f *fleet, call func() (T, error)) T {
 	f.Helper()
 	for {

@@ -14,7 +14,7 @@ import (
 )
 
 // load is what the clients of a fleet do: on each node, some send requests with keys in force and some with
-// revoked ones; managers create, rotate and revoke keys through all nodes, and read.
+// revoked keys; managers create, rotate and revoke keys through all nodes, and read.
 type load struct {
 	f      *fleet
 	start  time.Time
@@ -287,8 +287,8 @@ func (l *load) get(c *conn, path, secret string) (status int) {
 	return status
 }
 
-// replay sends each revoked key to a node as soon as its revocation was answered, and older ones while
-// there are no new ones.
+// replay sends each revoked key to a node as soon as its revocation was answered, and older revoked
+// keys while there are no new ones.
 func (l *load) replay(n *node) {
 	c := &conn{node: n}
 	defer c.close()

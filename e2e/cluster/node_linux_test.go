@@ -39,7 +39,7 @@ type node struct {
 	exited chan error
 	output outputTail
 
-	// disturbed counts what happened to the process itself, twice for each: before it and after it. A
+	// disturbed counts the faults of the process itself, each twice: before and after it. A
 	// connection may break only if the count is odd or has changed.
 	disturbed atomic.Int64
 }

@@ -88,7 +88,7 @@ func (n *node) usage() (u usage, err error) {
 // growth.
 const samplePeriod = 7
 
-// What a node may use in the second half of a run beyond what it used in the first.
+// How much more a node may use in the second half of a run than in the first.
 const (
 	memorySlack      = 64 << 20
 	memoryPerKey     = 2 << 10 // a revoked key stays in the database and in each node's list
@@ -104,8 +104,7 @@ func (r *resources) check() {
 	}
 }
 
-// growth returns what grows with time. It needs four samples; a run that is shorter has just its printed
-// figures.
+// growth returns what grows with time. It needs four samples; a shorter run only prints its figures.
 func growth(samples []usage) (problems []string) {
 	if len(samples) < 4 {
 		return nil
@@ -129,8 +128,8 @@ func growth(samples []usage) (problems []string) {
 	return problems
 }
 
-// Guarantee: a run whose nodes use more and more of any kind fails, and one with steady use, or with memory for
-// the keys that it revoked, passes.
+// Guarantee: a run whose nodes use more and more of any resource fails. A run with steady use, or whose memory
+// grows only with the keys that it revoked, passes.
 func TestGrowth(t *testing.T) {
 	t.Parallel()
 	steady := usage{memory: 60 << 20, goroutines: 80, descriptors: 50, disk: 1 << 20}

@@ -48,13 +48,13 @@ type Scenario struct {
 	Slow Call
 }
 
-// NewScenario creates the scenario through the management API. upstream is the URL of
-// a Service, nothing one at which no server listens.
+// NewScenario creates the scenario through the management API. upstream is the URL of a Service,
+// and nothing a URL at which no server listens.
 func NewScenario(ctx context.Context, api *client.Client, upstream, nothing string) (*Scenario, error) {
 	m := builder{ctx: ctx, api: api}
 	timeout := "1s"
-	// The first gateway is the default one. Once it is deleted there is none, so that requests
-	// for unknown hosts reach no gateway.
+	// The first gateway is the default gateway. Once it is deleted there is no default gateway, so
+	// that requests for unknown hosts reach no gateway.
 	first := m.gateway(client.CreateGatewayRequest{Name: "first", UpstreamURL: upstream})
 	live := m.gateway(client.CreateGatewayRequest{Name: "live", UpstreamURL: upstream})
 	impatient := m.gateway(client.CreateGatewayRequest{Name: "impatient", UpstreamURL: upstream, Timeout: &timeout})

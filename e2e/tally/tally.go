@@ -33,7 +33,7 @@ type Call struct {
 // Config describes a load.
 type Config struct {
 	Address string // host and port of the data plane
-	Calls   []Call // each worker makes them in turn, starting at a different one
+	Calls   []Call // each worker makes the calls in turn, starting at a different call
 	Workers int    // number of HTTP/1.1 connections
 	Streams int    // number of streams on one HTTP/2 connection
 }

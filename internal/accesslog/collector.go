@@ -56,7 +56,7 @@ type Collector struct {
 	made  int      // number of chunks that exist
 	bound int      // largest value of made
 
-	drainNow chan struct{} // has a buffer of one
+	drainNow service.Signal
 	// drainLock is held by the goroutine that calls the sinks. It is a channel so that a
 	// context can end the wait for it.
 	drainLock chan struct{}
@@ -88,7 +88,7 @@ func NewCollector(cfg Config) (*Collector, error) {
 		cfg:       cfg,
 		shards:    make([]Shard, 1<<bits.Len(uint(cfg.Shards-1))),
 		bound:     (cfg.Records + chunkEntries - 1) / chunkEntries,
-		drainNow:  make(chan struct{}, 1),
+		drainNow:  service.NewSignal(),
 		drainLock: make(chan struct{}, 1),
 		logged:    map[string]time.Time{},
 	}
@@ -204,7 +204,7 @@ func (c *Collector) reserveLong(n int64) bool {
 	return true
 }
 
-// addFull adds a chunk that is no longer being filled to the full ones.
+// addFull adds a chunk that is no longer being filled to the full chunks.
 func (c *Collector) addFull(full *chunk) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -218,10 +218,7 @@ func (c *Collector) swapChunk(full *chunk) (empty *chunk) {
 	defer c.mu.Unlock()
 	if full != nil {
 		if c.full = append(c.full, full); len(c.full) >= c.bound/8 {
-			select {
-			case c.drainNow <- struct{}{}:
-			default:
-			}
+			c.drainNow.Notify()
 		}
 	}
 	if last := len(c.free) - 1; last >= 0 {

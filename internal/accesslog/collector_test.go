@@ -189,7 +189,7 @@ func TestSlowSinkLosesNothing(t *testing.T) {
 }
 
 // Guarantee: a record for which there is no room is counted as lost, at once and on every
-// shard. When there is room again, none is lost. Each record is either taken or counted as
+// shard. When there is room again, no record is lost. Each record is either taken or counted as
 // lost.
 func TestLossIsCounted(t *testing.T) {
 	g := newGate()

@@ -150,7 +150,7 @@ func newPipe() *pipe {
 	return &pipe{header: http.Header{}, started: make(chan struct{}), pieces: make(chan []byte), gone: make(chan struct{})}
 }
 
-// exportClient is the client of an export. begun is closed when it has the header.
+// exportClient is the client of an export. begun is closed when the client has the header.
 type exportClient interface {
 	http.ResponseWriter
 	begun() <-chan struct{}
@@ -169,8 +169,8 @@ func (p *pipe) Write(b []byte) (int, error) {
 	}
 }
 
-// serveExport starts an export for a client, and returns when it runs. The channel gets what the
-// handler panicked with, or nil, when it returns.
+// serveExport starts an export for a client, and returns when it runs. When the handler returns,
+// the channel gets the value with which it panicked, or nil.
 func (s *server) serveExport(key string, p exportClient) <-chan any {
 	s.t.Helper()
 	q := httptest.NewRequestWithContext(context.Background(), http.MethodGet, "/v1/audit-log?format=jsonl", nil)
@@ -206,8 +206,8 @@ func (p *pipe) rest(ended <-chan any) (body string, end any) {
 	}
 }
 
-// Guarantee: an account has at most 2 exports at a time; one more is a 429 of the scope account,
-// also with another key, and other accounts are not affected. An export that ended, or whose
+// Guarantee: an account has at most 2 exports at a time; a further export is a 429 of the scope
+// account, also with another key. Other accounts are not affected. An export that ended, or whose
 // client went away, makes room.
 func TestExportsOfAnAccountAreBounded(t *testing.T) {
 	s := start(t)
@@ -250,7 +250,7 @@ func TestExportsInAllAreBounded(t *testing.T) {
 			}
 		}
 	}
-	s.get("/v1/audit-log").want(200) // exports that wait for their clients hold nothing of the store
+	s.get("/v1/audit-log").want(200) // exports that wait for their clients hold no connection of the store
 	if r := s.get("/v1/audit-log?format=jsonl").refused(429, "rate_limit_exceeded", ""); r.json["limit"] != 8.0 {
 		t.Errorf("got %s, want the limit 8", r.raw)
 	}

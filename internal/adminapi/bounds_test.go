@@ -63,9 +63,9 @@ const (
 	bigBody  = 2 << 20
 )
 
-// Guarantee: of each account two documents are read at once. A third waits 10 s, with its body
-// unread, and is then refused with a 429 that says when to try again; whatever kind of call it
-// is. Another account does not wait.
+// Guarantee: two documents of an account are read at once. Whatever kind of call it is, a third
+// waits 10 s, with its body unread, and is then refused with a 429 that says when to try again.
+// Another account does not wait.
 func TestThirdDocumentOfAnAccountWaits(t *testing.T) {
 	s := start(t)
 	tenant := s.newAccount("tenant")
@@ -148,8 +148,8 @@ func checkRefusal(t *testing.T, w *httptest.ResponseRecorder, limit float64) {
 	}
 }
 
-// Guarantee: all accounts together read eight documents at once, and one that waits is read as
-// soon as one of them is done with.
+// Guarantee: all accounts together read eight documents at once, and a waiting document is read as
+// soon as one of the eight is done.
 func TestNinthDocumentOfAllWaits(t *testing.T) {
 	s := start(t)
 	keys := []string{s.newAccount("a"), s.newAccount("b"), s.newAccount("c"), s.newAccount("d")}
@@ -202,8 +202,8 @@ func (p *pipes) Accept() (net.Conn, error) {
 func (p *pipes) Close() error   { close(p.done); return nil }
 func (p *pipes) Addr() net.Addr { return &net.TCPAddr{} }
 
-// Guarantee: a client that sends a document too slowly loses its slot. One that sends 128 KiB a
-// second keeps it.
+// Guarantee: a client that sends a document too slowly loses its slot. A client that sends 128 KiB
+// a second keeps its slot.
 func TestSlowDocumentLosesItsSlot(t *testing.T) {
 	s := start(t)
 	for name, c := range map[string]struct {

@@ -3,7 +3,8 @@ package adminapi_test
 import "testing"
 
 // Guarantee: contract 3.3: every gateway record has default; moving the default gateway changes the
-// ETag of the former and of the new one and of no other; a refused value names the field and the remedy.
+// ETags of the former and of the new default gateway and of no other gateway; a refused value names the
+// field and the remedy.
 func TestDefaultGateway(t *testing.T) {
 	s := start(t)
 	first, second, third := s.newGateway(""), s.newGateway(""), s.newGateway("")

@@ -32,7 +32,7 @@ func TestExportedDocumentIsCurrent(t *testing.T) {
 	}
 }
 
-// Guarantee: the document is served without a key, and is the exported one.
+// Guarantee: the document is served without a key, and equals the exported document.
 func TestServedDocumentIsTheExportedOne(t *testing.T) {
 	s := start(t)
 	for _, header := range []map[string]string{nil, {"Authorization": "Bearer nonsense"}} {

@@ -6,7 +6,7 @@ import (
 )
 
 // Guarantee: only a dry run has an effect; without dry_run=true, effect is a 422 that names it. The
-// response has an effect only if it is asked for.
+// response has an effect only if the call requests it.
 func TestEffectNeedsDryRun(t *testing.T) {
 	s := start(t)
 	g := s.newGateway("")
@@ -22,7 +22,7 @@ func TestEffectNeedsDryRun(t *testing.T) {
 }
 
 // Guarantee: a key may see the effect of a push if it may read traffic, or may simulate limits of the
-// gateway, which tells as much. Any other key that may push is refused with 403.
+// gateway, which reveals as much. Any other key that may push is refused with 403.
 func TestEffectNeedsScopeForTraffic(t *testing.T) {
 	s := start(t)
 	g := s.newGateway("")

@@ -112,8 +112,8 @@ func TestRotationAndRollbackHonorIfMatch(t *testing.T) {
 	}
 }
 
-// Guarantee: GET with the ETag that a record has is a 304 with that ETag and without a body, and with another one
-// the record.
+// Guarantee: GET with the ETag that a record has is a 304 with that ETag and without a body; with another ETag it
+// returns the record.
 func TestGetHonorsIfNoneMatch(t *testing.T) {
 	s := start(t)
 	gatewayID := s.newGateway("")

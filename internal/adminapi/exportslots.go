@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"runtime"
 	"slices"
-	"strconv"
 	"sync"
 	"time"
 
@@ -140,13 +139,7 @@ func (p *exportSlot) done(n int) error {
 // noSlot is the 429 of an export of which there are most already.
 func noSlot(c *call, most int64, why string) error {
 	resetAt := c.now.Add(exportWait + time.Second - 1).Unix()
-	for name, value := range map[string]int64{"X-RateLimit-Limit": most, "X-RateLimit-Remaining": 0, "X-RateLimit-Reset": resetAt} {
-		c.header[name] = []string{strconv.FormatInt(value, 10)} // not Set: see setLimitHeaders
-	}
-	c.header.Set("Retry-After", strconv.Itoa(int(exportWait/time.Second)))
-	return &fault.Error{
-		Code:    fault.RateLimitExceeded,
-		Message: why + ": retry when one has ended",
-		Limit:   &fault.Limit{Limit: most, ResetAt: resetAt, Scope: ratelimit.AccountScope.String()},
-	}
+	limit := &fault.Limit{Limit: most, ResetAt: resetAt, Scope: ratelimit.AccountScope.String()}
+	c.setRefusalHeaders(limit, int64(exportWait/time.Second))
+	return &fault.Error{Code: fault.RateLimitExceeded, Message: why + ": retry when one has ended", Limit: limit}
 }

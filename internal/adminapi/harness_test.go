@@ -78,8 +78,8 @@ func (w searchedStore) Search(ctx context.Context, f func(control.ReadTx) error)
 	return w.Store.Search(ctx, f)
 }
 
-// clock is a clock that only moves when a test moves it. The rate limits of keys use
-// it too, so that a test can exhaust one.
+// clock is a clock that moves only when a test moves it. The rate limits of keys use it too, so
+// that a test can exhaust a limit.
 type clock struct {
 	mu         sync.Mutex
 	epoch, now time.Time

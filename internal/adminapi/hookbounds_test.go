@@ -8,8 +8,8 @@ import (
 	"github.com/keygate/keygate/internal/ratelimit"
 )
 
-// Guarantee: hooks from ever new addresses, which need no secret, take little memory. When there is room for no
-// further address, those that have sent none for a while make room.
+// Guarantee: hooks from ever new addresses, which need no secret, take little memory. When there is no room for
+// a further address, addresses that have sent no hook for a while make room.
 func TestHooksOfManyAddresses(t *testing.T) {
 	now := ratelimit.Instant{Mono: int64(time.Hour)}
 	bounds := newHookBounds(func() ratelimit.Instant { return now })
@@ -39,7 +39,7 @@ func TestHooksOfManyAddresses(t *testing.T) {
 	if _, refused := bounds.accepted.decide(charge, address(0), true); refused {
 		t.Error("a gateway has no room because addresses have none")
 	}
-	now.Mono += int64(3 * time.Second) // the one hook of each is forgiven after one, and dropped a second later
+	now.Mono += int64(3 * time.Second) // the only hook of each address is forgiven after a second, and dropped a second later
 	if _, refused := bounds.refused.decide(charge, address(known), true); refused {
 		t.Error("addresses that have sent nothing for a while make no room")
 	}

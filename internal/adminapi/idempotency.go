@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 
 	"github.com/keygate/keygate/internal/control"
@@ -20,13 +21,9 @@ func checkIdempotencyKey(values []string) error {
 	if len(values) == 0 {
 		return nil
 	}
-	if len(values) > 1 || len(values[0]) == 0 || len(values[0]) > 255 {
+	unprintable := func(r rune) bool { return r < 0x20 || r > 0x7e }
+	if len(values) > 1 || len(values[0]) == 0 || len(values[0]) > 255 || strings.ContainsFunc(values[0], unprintable) {
 		return invalid
-	}
-	for _, c := range []byte(values[0]) {
-		if c < 0x20 || c > 0x7e {
-			return invalid
-		}
 	}
 	return nil
 }

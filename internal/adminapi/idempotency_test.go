@@ -198,8 +198,8 @@ func TestConcurrentCallsUnderOneKeyExecuteOnce(t *testing.T) {
 	}
 }
 
-// Guarantee: a call with an Idempotency-Key whose response could not be kept beside the others of the
-// account is a 429 that says when to retry. A repeated call still gets its response.
+// Guarantee: a call with an Idempotency-Key whose response exceeds what is kept for the account is a
+// 429 that says when to retry. A repeated call still gets its response.
 func TestTooManyKeptResponses(t *testing.T) {
 	s := start(t)
 	s.bounds.Responses = 1

@@ -11,9 +11,9 @@ type lease struct{ lost atomic.Bool }
 
 func (l *lease) Held() bool { return !l.lost.Load() }
 
-// Guarantee: a node that does not hold its lease accepts no key and no session: 503, without
-// Retry-After, which only a 429 has. It counts neither as a failed sign-in nor as an authentication. What needs no key
-// goes on. With the lease again, everything is as before.
+// Guarantee: a node that does not hold its lease accepts no key and no session: 503, without Retry-After, which only a
+// 429 has. The call counts neither as a failed sign-in nor as an authentication. Calls that need no key go on. With
+// the lease again, everything is as before.
 func TestNoKeyIsAcceptedWithoutLease(t *testing.T) {
 	s := start(t)
 	_, session := s.signIn(s.admin)

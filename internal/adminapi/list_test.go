@@ -106,8 +106,9 @@ func TestRoutesAreSearched(t *testing.T) {
 	}
 }
 
-// Guarantee: a search of gateways finds by a part of the name, the hostname, also one that Keygate gave, or
-// the upstream's URL, in pages, never one of another account, and a cursor is bound to it.
+// Guarantee: a search of gateways finds by a part of the name, of the hostname, even if Keygate generated
+// it, or of the upstream's URL. It has pages and never shows a gateway of another account, and a cursor is
+// bound to it.
 func TestGatewaysAreSearched(t *testing.T) {
 	s := start(t)
 	for _, one := range []string{
@@ -227,7 +228,7 @@ func TestKeyFiltersMatchExactly(t *testing.T) {
 	}
 }
 
-// Guarantee: a page has at most 8 MiB: one of large records ends early, with a cursor that leads on to the others.
+// Guarantee: a page has at most 8 MiB: a page of large records ends early, with a cursor that leads on to the others.
 func TestPagesAreBoundedInBytes(t *testing.T) {
 	s := start(t)
 	var names []string

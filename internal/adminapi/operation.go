@@ -1,6 +1,7 @@
 package adminapi
 
 import (
+	"maps"
 	"net/http"
 	"reflect"
 	"slices"
@@ -22,7 +23,7 @@ type operation struct {
 
 	query []queryParam
 
-	body         reflect.Type // type of the JSON body; nil if it takes none
+	body         reflect.Type // type of the JSON body; nil if the call takes none
 	bodyOptional bool         // a missing body means an empty object
 	document     bool         // takes an OpenAPI document or a configuration file as the raw body
 	maxBody      int64        // in bytes; 0 means the constant maxBody
@@ -87,9 +88,7 @@ func ok(body any) response { return response{status: http.StatusOK, body: body} 
 // with returns a copy of r with a header added.
 func (r response) with(name, value string) response {
 	h := make(map[string]string, len(r.header)+1)
-	for k, v := range r.header {
-		h[k] = v
-	}
+	maps.Copy(h, r.header)
 	h[name] = value
 	r.header = h
 	return r

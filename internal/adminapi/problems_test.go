@@ -81,8 +81,8 @@ func validValue(t *testing.T, id, field string) string {
 	return ""
 }
 
-// invalidValues returns values of a field: one of the wrong type, and, if there is such a
-// value, one that fits the schema and still is invalid.
+// invalidValues returns values of a field: a value of the wrong type and, if there is one, a value
+// that fits the schema but is still invalid.
 func invalidValues(id, field string, s *huma.Schema) []string {
 	wrongType := "true"
 	if s.Type == huma.TypeBoolean {
@@ -106,7 +106,7 @@ func invalidValues(id, field string, s *huma.Schema) []string {
 }
 
 // Guarantee: whichever two fields of whichever call are invalid, the response names both, and nothing
-// else, in the order of the body; also if one of them does not fit the schema and the other does.
+// else, in the order of the body, even if one of them fits the schema and the other does not.
 func TestBothOfTwoInvalidFieldsAreReported(t *testing.T) {
 	s := start(t)
 	for _, c := range bodyCases(s) {
@@ -161,7 +161,7 @@ func TestUnknownAndMissingFieldsAreReportedWithTheOthers(t *testing.T) {
 	}
 }
 
-// Guarantee: all that is wrong within a body, at any depth, is named by its path.
+// Guarantee: every problem within a body, at any depth, is named by its path.
 func TestEveryInvalidFieldHasItsPath(t *testing.T) {
 	s := start(t)
 	gatewayID := s.newGateway("")
@@ -257,8 +257,8 @@ func TestRefusedCallsChangeNothing(t *testing.T) {
 	}
 }
 
-// Guarantee: contract 3.1: an error that quotes what the caller sent shows no key, wherever
-// the caller put it, and quotes only a part of a long value.
+// Guarantee: contract 3.1: an error that quotes what the caller sent shows no key, wherever the
+// caller put one, and quotes only a part of a long value.
 func TestErrorsQuoteNoKeyAndNoLongValue(t *testing.T) {
 	s := start(t)
 	key := s.newKey(nil).text("key")

@@ -6,7 +6,7 @@ import (
 )
 
 // Guarantee: the response to a push of a configuration, and to its dry run, has the settings that
-// change, without secrets. It has no such field if none does.
+// change, without secrets. It has no such field if no setting changes.
 func TestPushShowsChangedSettings(t *testing.T) {
 	s := start(t)
 	at := "/v1/gateways/" + s.newGateway("") + "/config"

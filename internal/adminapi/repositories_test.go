@@ -19,7 +19,7 @@ import (
 	"github.com/keygate/keygate/internal/gateway"
 )
 
-// syncer records what it is asked for. In its Sync, onSync stands for the sync of a repository.
+// syncer records the calls that it gets. In its Sync, onSync stands for the sync of a repository.
 type syncer struct {
 	mu     sync.Mutex
 	asked  []string
@@ -32,7 +32,7 @@ func (s *syncer) note(what string) {
 	s.asked = append(s.asked, what)
 }
 
-// take returns what was asked for since the last call.
+// take returns the calls since its last call.
 func (s *syncer) take() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -152,8 +152,8 @@ func TestRepositoryFieldsAreChecked(t *testing.T) {
 	s.do(request{method: "PUT", path: path, body: repositoryBody + "}", header: map[string]string{"If-Match": `"7"`}}).refused(412, "precondition_failed", "")
 }
 
-// Guarantee: the call waits for its sync, returns 200 with what came of it, also for a bad commit,
-// and a replay returns the same.
+// Guarantee: the call waits for its sync and returns 200 with its result, also for a bad commit. A
+// replay returns the same.
 func TestSyncReturnsItsResult(t *testing.T) {
 	s := start(t)
 	id := s.newGateway("")
@@ -242,7 +242,7 @@ func (s *server) hook(h hook) *response {
 	return s.do(request{method: http.MethodPost, path: "/v1/hooks/git/" + h.gatewayID, key: "-", body: h.body, header: header})
 }
 
-// Guarantee: a hook that is signed begins a sync; one for another branch, another event or a paused
+// Guarantee: a signed hook begins a sync; a hook for another branch, another event or a paused
 // repository does nothing.
 func TestPushHooks(t *testing.T) {
 	s := start(t)
@@ -280,7 +280,8 @@ func TestPushHooks(t *testing.T) {
 }
 
 // Guarantee: hooks that cannot be verified get the same 401, whatever is wrong, and after sixty of
-// them in a minute a 429; those that can be are bounded for each gateway, and no other gateway's.
+// them in a minute a 429. Hooks that can be verified are bounded for each gateway, without effect
+// on other gateways.
 func TestPushHooksAreRefusedAlike(t *testing.T) {
 	s := start(t)
 	id, other, bare := s.newGateway(""), s.newGateway(""), s.newGateway("")

@@ -68,7 +68,7 @@ func (p *tailSlots) enter(c *call) (*tailSlot, error) {
 	return slot, nil
 }
 
-// newestOfMost returns the newest slot of an account that has the most. p.mu is held.
+// newestOfMost returns the newest slot of an account with the most slots. p.mu is held.
 func (p *tailSlots) newestOfMost() (found *tailSlot) {
 	for _, slot := range p.open {
 		if found == nil || p.of[slot.account] >= p.of[found.account] {
@@ -108,13 +108,7 @@ func (a *API) EndStreams() {
 
 // streamFilters returns the filters of the list without times.
 func streamFilters() []queryParam {
-	var params []queryParam
-	for _, p := range requestFilters() {
-		if p.name != "since" && p.name != "until" {
-			params = append(params, p)
-		}
-	}
-	return params
+	return slices.DeleteFunc(requestFilters(), func(p queryParam) bool { return p.name == "since" || p.name == "until" })
 }
 
 func (a *API) streamRequests(c *call) (response, error) {

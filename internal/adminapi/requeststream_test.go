@@ -113,9 +113,9 @@ func TestStreamEndsWithItsKey(t *testing.T) {
 	}
 }
 
-// Guarantee: an account has at most 8 streams, and all together 64. They hold none of the slots of the account's
-// calls. When all are taken, an account without streams gets some of those that have the most, whose newest end;
-// none takes more than an equal part that way.
+// Guarantee: an account has at most 8 streams, and all accounts together 64. Streams take no slots of the
+// account's calls. When all 64 are taken, an account without streams gets streams of the accounts that have the
+// most, whose newest streams end. No account takes more than an equal part that way.
 func TestStreamsAreBounded(t *testing.T) {
 	s := start(t)
 	keys := []string{s.admin}

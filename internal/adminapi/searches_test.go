@@ -41,9 +41,10 @@ func find(s *server, path, key string) <-chan *httptest.ResponseRecorder {
 	return send(s.handler, "GET", path, key, 0, strings.NewReader(""))
 }
 
-// Guarantee: an account has one search at a time. The others wait in turn; one that waits for longer
-// than 10 s, and one more than 16 of them, is a 429 that says when to try again. Searches for keys and
-// in the audit log share this turn; a list of keys with two conditions of which an index has one is a search, and one of revoked or expired keys. Neither lists without a search nor other accounts wait.
+// Guarantee: an account has one search at a time. Others wait in turn. A search that waits for longer than 10 s, or
+// that finds 16 waiting, is a 429 that says when to try again. Searches for keys and in the audit log share this turn.
+// A list of keys counts as a search if it has two conditions of which an index has only one, or if it lists revoked or
+// expired keys. Other lists, and other accounts, do not wait.
 func TestAccountHasOneSearchAtATime(t *testing.T) {
 	s := start(t)
 	tenant := s.newAccount("tenant")
@@ -77,8 +78,8 @@ func TestAccountHasOneSearchAtATime(t *testing.T) {
 	})
 }
 
-// Guarantee: a search that runs for 10 s is stopped, with a 503 that says how to ask for less. One that
-// has waited for 10 s is a 429. The next one finds the place free.
+// Guarantee: a search that runs for 10 s is stopped, with a 503 that says how to ask for less. A search
+// that has waited for 10 s is a 429. The next search finds the slot free.
 func TestLongSearchIsStopped(t *testing.T) {
 	s := start(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -119,8 +120,9 @@ func TestFifthSearchOfAllWaits(t *testing.T) {
 	})
 }
 
-// Guarantee: an account reads the levels of its limits, which means to look at all keys, one call at a time, and all accounts
-// two; the others wait in turn, and one more than 16 of an account is a 429. Other calls do not wait for them, nor searches.
+// Guarantee: an account may read the levels of its limits, for which all keys are examined, in one call at a time, and
+// all accounts together in two. Further calls wait in turn; beyond 16 waiting calls of an account, a call is a 429.
+// Other calls, and searches, do not wait for them.
 func TestLimitsAreListedOneAtATime(t *testing.T) {
 	s := start(t)
 	keys := []string{s.admin, s.newAccount("b"), s.newAccount("c")}

@@ -80,7 +80,7 @@ func TestSession(t *testing.T) {
 	s.with(value, "GET", "/v1/gateways", nil, nil).denied(401, "unauthorized", "key_invalid")
 }
 
-// Guarantee: a session ends at once with its key, whichever way that ends, and with a sign-out.
+// Guarantee: a session ends at once when its key ends, in whatever way, and with a sign-out.
 func TestSessionEnds(t *testing.T) {
 	s := start(t)
 	for _, c := range []struct {
@@ -121,8 +121,8 @@ func TestSessionEnds(t *testing.T) {
 	s.do(request{method: "GET", path: "/v1/session"}).refused(404, "not_found", "")
 }
 
-// Guarantee: a key that may not call this API gets no session: nothing of a request tells more
-// than a call with the key would.
+// Guarantee: a key that may not call this API gets no session: the responses reveal no more than a
+// call with the key would.
 func TestSignInIsRefused(t *testing.T) {
 	s := start(t)
 	expiring := s.newKey(map[string]any{"level": "account", "scope": "admin", "expires_at": "2027-03-01T12:00:01Z"}).text("key")
@@ -149,7 +149,8 @@ func TestSignInIsRefused(t *testing.T) {
 }
 
 // Guarantee: a call with a session that changes something must come from a page of this server
-// (contract, 3.4). A call with a key need not. Signing in may lack an Origin, but not have another.
+// (contract, 3.4). A call with a key need not. A call that signs in may lack an Origin, but must
+// not have another Origin.
 func TestSessionsAreSafeFromOtherSites(t *testing.T) {
 	s := start(t)
 	_, value := s.signIn(s.admin)
@@ -369,7 +370,7 @@ func TestSessionsAreBounded(t *testing.T) {
 }
 
 // Guarantee: signing in and each call with a session is in the audit log, with the key and
-// without a secret; a change is one of the key.
+// without a secret; a change is recorded as a change by the key.
 func TestSessionsInTheAuditLog(t *testing.T) {
 	s := start(t)
 	r, value := s.signIn(s.admin)

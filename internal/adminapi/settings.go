@@ -197,8 +197,8 @@ type gatewayRecord struct {
 	Revision  *int64    `json:"revision" doc:"Number of the current revision; null before the first push." example:"3"`
 	CreatedAt time.Time `json:"created_at" doc:"When the gateway was created."`
 
-	settings []member // those that the record always has
-	optional []member // those that are absent if they are not set
+	settings []member // settings that the record always has
+	optional []member // settings that are absent if they are not set
 }
 
 // member is a field of a JSON object.

@@ -9,8 +9,8 @@ import (
 	"github.com/keygate/keygate/internal/gateway"
 )
 
-// Guarantee: contract 5, a configuration file can give every setting that a call can, and no other. The
-// record has all of them but upstream_ca.
+// Guarantee: contract 5, a configuration file can give the same settings as a call. The record has all
+// of them except upstream_ca.
 func TestFileHasTheSettingsOfTheAPI(t *testing.T) {
 	schemas := adminapi.Document().Components.Schemas.Map()
 	want := slices.Sorted(slices.Values(gateway.SettingNames()))

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// Guarantee: what JSON Schema counts as an integer is one, in whatever form, and a byte order mark before
-// a body is skipped (contract, section 2).
+// Guarantee: every form of a number that JSON Schema counts as an integer is accepted as an integer, and
+// a byte order mark before a body is skipped (contract, section 2).
 func TestValidFormsOfBodiesAreTaken(t *testing.T) {
 	s := start(t)
 	gatewayID := s.newGateway("")
@@ -37,8 +37,8 @@ func TestValidFormsOfBodiesAreTaken(t *testing.T) {
 	}
 }
 
-// Guarantee: the 400 of a body that is not JSON names the place, what is wrong there and the remedy. It
-// does not repeat a value, which may be secret.
+// Guarantee: the 400 of a body that is not JSON names the position, what is wrong there and the remedy.
+// It does not repeat a value, which may be secret.
 func TestSlipsInBodiesAreExplained(t *testing.T) {
 	s := start(t)
 	for body, want := range map[string]string{
@@ -76,8 +76,8 @@ func TestSlipsInBodiesAreExplained(t *testing.T) {
 	}
 }
 
-// Guarantee: a route that is wrong in itself is compared with the other routes nevertheless, and one with a
-// path of another router's language is refused with what to write.
+// Guarantee: a route that is invalid in itself is compared with the other routes nevertheless. A route
+// whose path is in another router's language is refused, and the error says what to write.
 func TestAllMistakesOfOneRouteAreReported(t *testing.T) {
 	s := start(t)
 	gatewayID := s.newGateway("")

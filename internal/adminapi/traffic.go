@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"net/http"
 	"reflect"
+	"slices"
 	"strconv"
 	"time"
 
@@ -124,12 +125,7 @@ const (
 )
 
 func topParams() []queryParam {
-	var params []queryParam
-	for _, p := range trafficParams() {
-		if p.name != "group_by" {
-			params = append(params, p)
-		}
-	}
+	params := slices.DeleteFunc(trafficParams(), func(p queryParam) bool { return p.name == "group_by" })
 	group := enumParam("group_by", "What is listed.", string(traffic.ByRoute), string(traffic.ByKey), string(traffic.ByGateway))
 	group.schema.Default = string(traffic.ByRoute)
 	order := enumParam("order", "What is counted: requests, errors (5xx), refused (401, 403 and 429) or bytes_out.",

@@ -256,8 +256,8 @@ func compact(t *testing.T, v any) string {
 	return strings.TrimSpace(b.String())
 }
 
-// Guarantee: each filter of the list of deliveries returns exactly the matching ones, and
-// a list has no payloads.
+// Guarantee: each filter of the list of deliveries returns exactly the matching deliveries, and a
+// list has no payloads.
 func TestDeliveryFiltersMatchExactly(t *testing.T) {
 	s := start(t)
 	first := s.newWebhook(nil).text("webhook_id")
@@ -303,7 +303,7 @@ func TestDeliveryFiltersMatchExactly(t *testing.T) {
 	}
 }
 
-// Guarantee: a recovery redelivers what failed at or after since, and each event once.
+// Guarantee: a recovery redelivers the deliveries that failed at or after since, each event once.
 func TestRecoverRedeliversEachFailedEventOnce(t *testing.T) {
 	s := start(t)
 	hook := s.newWebhook(nil).text("webhook_id")

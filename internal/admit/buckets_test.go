@@ -8,8 +8,8 @@ import (
 	"github.com/keygate/keygate/internal/snapshot"
 )
 
-// Guarantee: a request whose limit with per: key cannot be counted, because the account uses as many of
-// them as it may, is 503 and not let in. Those that are counted go on to be exact, and other routes work.
+// Guarantee: a request whose limit with per: key cannot be counted, because the account already uses as
+// many buckets as it may, is refused with 503. The existing buckets stay exact, and other routes work.
 func TestKeysBeyondTheMemoryOfBuckets(t *testing.T) {
 	h := newHarnessWith(t, func(c *snapshot.Config) { c.BucketBytes = 16 << 10 })
 	h.gateway(nil, limited(route("/each", "GET"), config(t, "2/day", "", "", ratelimit.PerKey)), route("/plain", "GET"))

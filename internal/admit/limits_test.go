@@ -158,8 +158,8 @@ func TestDefaultGlobalLimit(t *testing.T) {
 	}
 }
 
-// Guarantee: while a limit is changed again and again, every decision ends, and no more
-// requests pass than the limits allow.
+// Guarantee: while a limit is changed repeatedly, every decision ends, and no more requests pass
+// than the limits allow.
 func TestDecideDuringChanges(t *testing.T) {
 	h := newHarness(t)
 	r := limited(route("/a", "GET"), config(t, "1000/day", "", "", ""))

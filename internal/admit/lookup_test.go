@@ -9,9 +9,9 @@ import (
 	"github.com/keygate/keygate/internal/gateway"
 )
 
-// Guarantee: contract 4.2: in a table that is made so that finding a route takes long, a request without
-// a valid key is refused with 401 after little work, as if its route required a key. With a key, it
-// takes its route. Other paths are not affected.
+// Guarantee: contract 4.2: in a table in which finding a route takes long by design, a request without a
+// valid key is refused with 401 after little work, as if its route required a key. With a key, it takes
+// its route. Other paths are not affected.
 func TestSlowTableWithoutKey(t *testing.T) {
 	const levels = 11
 	routes := []gateway.Route{public(route("/*", "GET"))}

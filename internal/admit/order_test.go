@@ -278,7 +278,7 @@ func wantFields(t *testing.T, name string, v *Verdict, want map[string]string) {
 	}
 }
 
-// Guarantee: a CORS preflight of an allowed origin gets the configured fields, one of
+// Guarantee: a CORS preflight of an allowed origin gets the configured fields, a preflight of
 // another origin does not; neither is charged to a limit (contract, 3.3 and 4.2).
 func TestCORSPreflight(t *testing.T) {
 	h, _ := corsHarness(t)

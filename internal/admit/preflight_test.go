@@ -8,8 +8,8 @@ import (
 	"github.com/keygate/keygate/internal/gateway"
 )
 
-// Guarantee: the head of a preflight's response has at most 8 KiB, also with the largest cors that a gateway may have:
-// what the verdict adds to it leaves a KiB for the rest.
+// Guarantee: the head of a preflight's response has at most 8 KiB, even with the largest cors that a gateway may have:
+// the fields that the verdict adds leave a KiB for the rest.
 func TestHeadOfAPreflight(t *testing.T) {
 	h := newHarness(t)
 	cors := gateway.CORS{Origins: []string{"https://" + strings.Repeat("a", 247)}, Methods: []string{"GET"}, MaxAge: 86400}

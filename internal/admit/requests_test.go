@@ -35,7 +35,7 @@ func keyHeaderHarness(t *testing.T) (h *harness, key string) {
 	return h, key
 }
 
-// Guarantee: contract 4.2, check 3: the key is in the one of key_headers that is present.
+// Guarantee: contract 4.2, check 3: the key is read from the header of key_headers that is present.
 func TestKeyHeaders(t *testing.T) {
 	h, key := keyHeaderHarness(t)
 	for _, c := range []struct {

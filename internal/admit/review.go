@@ -111,7 +111,7 @@ func (r *Review) Result(a *Admission) accesslog.Result {
 	return result
 }
 
-// resultOfCaller is Result for what depends on the caller.
+// resultOfCaller is the part of Result that depends on the caller.
 func (r *Review) resultOfCaller(a *Admission) accesslog.Result {
 	if a.caller.Kind() == snapshot.Nobody { // the route is public
 		return accesslog.Forwarded

@@ -14,7 +14,7 @@ import (
 	"github.com/keygate/keygate/internal/gateway"
 )
 
-// reviewHarness has a gateway with a route for keys, which has a daily cap, and a public one.
+// reviewHarness has a gateway with a route for keys, which has a daily cap, and a public route.
 type reviewHarness struct {
 	*harness
 	gw     gateway.Gateway
@@ -63,8 +63,8 @@ func (h *reviewHarness) review(v *Verdict) (result, cut accesslog.Result) {
 	return result, r.Cut(&a)
 }
 
-// changes are the ways in which what an admitted request depends on may change, with the result
-// for a request with a key and for one of a public route.
+// changes are changes of the things on which an admitted request depends, with the result for a
+// request with a key and for a request to a public route.
 var changes = []struct {
 	name        string
 	change      func(h *reviewHarness)
@@ -108,7 +108,7 @@ func TestReview(t *testing.T) {
 }
 
 // Guarantee: a request that is withdrawn gets the response that it would get if it were decided
-// now, and costs nothing of a daily cap.
+// now, and uses nothing of a daily cap.
 func TestWithdraw(t *testing.T) {
 	for _, c := range changes {
 		if c.key == accesslog.Forwarded {
@@ -135,7 +135,7 @@ func TestWithdraw(t *testing.T) {
 }
 
 // Guarantee: giving back never admits more than a daily cap: a request that went upstream stays
-// counted, and one that did not is given back once.
+// counted, and a request that did not is given back once.
 func TestWithdrawnRequestsCountOnce(t *testing.T) {
 	for _, c := range []struct {
 		name      string
@@ -185,8 +185,8 @@ type lease struct{ lost atomic.Bool }
 func (l *lease) Held() bool { return !l.lost.Load() }
 
 // Guarantee: a node without its lease admits nothing: 503, without Retry-After, which only a 429 has, also on
-// public routes and for hosts without a gateway. What was admitted before must not go upstream, and is cut even
-// with cut_streams: false.
+// public routes and for hosts without a gateway. Requests that were admitted before must not go upstream, and
+// are cut even with cut_streams: false.
 func TestNothingWithoutLease(t *testing.T) {
 	h := newReviewHarness(t, true)
 	l := &lease{}

@@ -139,8 +139,8 @@ func TestQueryKeepsItsBytes(t *testing.T) {
 	})
 }
 
-// Guarantee: the same for any query; and whatever the target, what is forwarded consists of
-// its bytes.
+// Guarantee: the same holds for any query; and whatever the target is, the forwarded target
+// consists of bytes of it.
 func FuzzTarget(f *testing.F) {
 	for _, s := range []string{"/a?api_key=1&b", "http://h/a?x", "*", "/a?&&api%5fkey", "//", "/%2e%2e?", "/a?\xc3\xa9", "/a?\xff"} {
 		f.Add(s, "h.example:80")

@@ -72,7 +72,7 @@ type Verdict struct {
 	unconfirmed bool   // the lease is not held
 }
 
-// reset clears v, except for what Wait has got for the charge.
+// reset clears v, except for the answers that Wait has got for the charge.
 func (v *Verdict) reset() {
 	v.resetDecision()
 	v.Close, v.Path, v.queryHead, v.queryTail, v.hasQuery = false, "", "", "", false

@@ -63,8 +63,8 @@ func TestParseSeveralScopes(t *testing.T) {
 	}
 }
 
-// Guarantee: the message about a scope that is written as in other products shows the right
-// form, and nothing is guessed where there is none.
+// Guarantee: the message about a scope that is written as in other products shows the right form,
+// and no form is guessed if there is none.
 func TestRightFormOfScopes(t *testing.T) {
 	for s, want := range map[string]string{
 		"read:orders,write:customers":  "read:orders write:customers",

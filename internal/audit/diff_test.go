@@ -11,8 +11,8 @@ import (
 	"github.com/keygate/keygate/internal/audit"
 )
 
-// Guarantee: a value of up to 4 KiB of JSON is kept whole, and of a larger one its length and the SHA-256 of its
-// JSON with sorted keys and without white space. Encoding and decoding again changes nothing.
+// Guarantee: a value of up to 4 KiB of JSON is kept whole. For a larger value, its length is kept and the
+// SHA-256 of its JSON with sorted keys and without white space. Encoding and decoding again changes nothing.
 func TestDiffKeepsFourKiBAValue(t *testing.T) {
 	type ordered struct {
 		Z string `json:"z"`

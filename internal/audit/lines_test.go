@@ -62,8 +62,8 @@ func anyEvent() *rapid.Generator[Event] {
 	})
 }
 
-// Guarantee: the lines that are made from the entries of a block are those that would be made of
-// each record, in both formats, for records of every sort.
+// Guarantee: the lines that are encoded from the entries of a block equal the lines that are
+// encoded from each record, in both formats, for records of every sort.
 func TestLinesOfBlocksAreThoseOfRecords(t *testing.T) {
 	c, err := NewCodec()
 	if err != nil {

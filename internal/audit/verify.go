@@ -11,7 +11,7 @@ type Report struct {
 	AccountID   string
 	Blocks      int64
 	Records     int64
-	First, Last time.Time // of the records; zero if there are none
+	First, Last time.Time // of the records; zero if there are no records
 	Base, Head  Head
 	Given       int64 // number of the block with the given digest; 0 if no digest was given
 	Cut         Cut

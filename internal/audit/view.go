@@ -39,7 +39,7 @@ type caller struct{ entry, prefix, key, gateway string }
 type rest struct {
 	clients, paths []string // clients are encoded
 	client, path   []uint16
-	requests       [][16]byte // zero for those in extras
+	requests       [][16]byte // zero for identifiers in extras
 	extras         map[int]*extra
 }
 

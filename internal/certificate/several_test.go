@@ -93,9 +93,9 @@ func wantServed(t *testing.T, s *certificate.Set, serverName string, want ...str
 	}
 }
 
-// Guarantee: over TLS 1.2 and 1.3 a client gets the certificate for exactly its server name,
-// else one with a wildcard for the first label, else the first one, from files, certbot's and
-// Kubernetes' directories alike.
+// Guarantee: over TLS 1.2 and 1.3 a client gets the certificate for exactly its server name, else a
+// certificate with a wildcard for the first label, else the first certificate, from files,
+// certbot's and Kubernetes' directories alike.
 func TestPick(t *testing.T) {
 	d := newDirectory(t)
 	first := certificatetest.NewFor(t, "first.test")
@@ -224,7 +224,7 @@ func TestDirectoryReload(t *testing.T) {
 }
 
 // Guarantee: a pair that cannot be used is logged once, keeps its previous version, and does
-// not stop the reload of others. A name in use is taken from no certificate.
+// not stop the reload of others. A name in use stays with its certificate.
 func TestBrokenPairStopsNoOther(t *testing.T) {
 	d := newDirectory(t)
 	d.put("a.crt", "a.key", "a.test")
@@ -256,7 +256,7 @@ func TestBrokenPairStopsNoOther(t *testing.T) {
 }
 
 // Guarantee: a directory has at most 10,000 entries, and a set at most 1,000 certificates;
-// what is in use stays.
+// certificates in use stay.
 func TestBounds(t *testing.T) {
 	d := newDirectory(t)
 	d.put("a.crt", "a.key", "a.test")

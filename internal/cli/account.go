@@ -1,11 +1,14 @@
 package cli
 
 import (
+	"cmp"
+	"context"
 	"log/slog"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/keygate/keygate/internal/cli/terminal"
 	"github.com/keygate/keygate/internal/config"
@@ -44,54 +47,61 @@ func (o *storeCommand) load() (*config.Config, *slog.Logger, error) {
 	return settings, telemetry.NewLogger(o.Err, "warn", settings.LogFormat), nil
 }
 
-type accountCreate struct {
-	storeCommand
+// withSettings makes c a command on this machine that takes the settings of a server, as flags and from the environment.
+func (a *app) withSettings(c *cobra.Command, run func(ctx context.Context, settings *config.Config, log *slog.Logger, args []string) error) *cobra.Command {
+	o := &storeCommand{app: a, loader: config.Register(c.Flags())}
+	c.RunE = func(c *cobra.Command, args []string) error {
+		settings, log, err := o.load()
+		if err != nil {
+			return err
+		}
+		return run(c.Context(), settings, log, args)
+	}
+	return c
+}
+
+// accountFlags are the flags of a creation of an account.
+type accountFlags struct {
 	name, plan string
 	hosts      []string
 }
 
+func (o *accountFlags) add(f *pflag.FlagSet) {
+	f.StringVar(&o.name, "name", "", "`name` of the account")
+	f.StringVar(&o.plan, "plan", "", "`plan`: starter, platform or scale")
+	f.StringArrayVar(&o.hosts, "host", nil, "`pattern` of the hostnames that its gateways may take, such as *.acme.example; may be repeated")
+}
+
 func newAccountCreate(a *app) *cobra.Command {
-	o := &accountCreate{storeCommand: storeCommand{app: a}}
+	var o accountFlags
 	c := &cobra.Command{
 		Use:     "create --name NAME --plan starter|platform|scale",
 		Short:   "Create an account with its first key, which is shown only once",
 		Example: "  keygate account create --name acme --plan starter --host '*.acme.example'",
 		Args:    noArgs,
-		RunE:    o.run,
+		PreRunE: func(*cobra.Command, []string) error {
+			return cmp.Or(required("name", o.name), required("plan", o.plan))
+		},
 	}
-	f := c.Flags()
-	f.StringVar(&o.name, "name", "", "`name` of the account")
-	f.StringVar(&o.plan, "plan", "", "`plan`: starter, platform or scale")
-	f.StringArrayVar(&o.hosts, "host", nil, "`pattern` of the hostnames that its gateways may take, such as *.acme.example; may be repeated")
-	o.loader = config.Register(f)
-	return c
-}
-
-func (o *accountCreate) run(c *cobra.Command, _ []string) error {
-	if err := required("name", o.name); err != nil {
-		return err
-	}
-	if err := required("plan", o.plan); err != nil {
-		return err
-	}
-	settings, log, err := o.load()
-	if err != nil {
-		return err
-	}
-	created, err := server.CreateAccount(c.Context(), settings, log, o.name, o.plan, o.hosts)
-	if err != nil {
-		return err
-	}
-	err = o.PrintRecord(created, func() []terminal.Field {
-		return []terminal.Field{
+	o.add(c.Flags())
+	return a.withSettings(c, func(ctx context.Context, settings *config.Config, log *slog.Logger, _ []string) error {
+		created, err := server.CreateAccount(ctx, settings, log, o.name, o.plan, o.hosts)
+		if err != nil {
+			return err
+		}
+		return a.printNew("key", created, []terminal.Field{
 			{"ACCOUNT ID", created.AccountID}, {"NAME", created.Name}, {"PLAN", created.Plan}, {"HOSTS", strings.Join(created.Hosts, ", ")},
 			{"KEY ID", created.KeyID}, {"KEY", created.Key},
-		}
+		})
 	})
-	if err != nil {
+}
+
+// printNew prints a record with a secret, which is shown only once.
+func (a *app) printNew(secret string, record any, fields []terminal.Field) error {
+	if err := a.PrintRecord(record, func() []terminal.Field { return fields }); err != nil {
 		return err
 	}
-	o.remindToSave("key")
+	a.remindToSave(secret)
 	return nil
 }
 
@@ -106,49 +116,27 @@ func (a *app) remindToSave(what string) {
 	}
 }
 
-type accountKey struct {
-	storeCommand
-	account, name string
-}
-
 func newAccountKey(a *app) *cobra.Command {
-	o := &accountKey{storeCommand: storeCommand{app: a}}
+	var account, name string
 	c := &cobra.Command{
 		Use:     "key --account NAME --name NAME",
 		Short:   "Create an account-level key with the scope admin",
 		Long:    "Create an account-level key with the scope admin. The key is shown only once.\nUse this also to recover when the admin key is lost.",
 		Example: "  keygate account key --account default --name recovered",
 		Args:    noArgs,
-		RunE:    o.run,
+		PreRunE: func(*cobra.Command, []string) error {
+			return cmp.Or(required("account", account), required("name", name))
+		},
 	}
-	f := c.Flags()
-	f.StringVar(&o.account, "account", "", "`name` of the account")
-	f.StringVar(&o.name, "name", "", "display `name` of the key")
-	o.loader = config.Register(f)
-	return c
-}
-
-func (o *accountKey) run(c *cobra.Command, _ []string) error {
-	if err := required("account", o.account); err != nil {
-		return err
-	}
-	if err := required("name", o.name); err != nil {
-		return err
-	}
-	settings, log, err := o.load()
-	if err != nil {
-		return err
-	}
-	created, err := server.CreateAccountKey(c.Context(), settings, log, o.account, o.name)
-	if err != nil {
-		return err
-	}
-	err = o.PrintRecord(created, func() []terminal.Field {
-		return []terminal.Field{{"KEY ID", created.KeyID}, {"NAME", created.Name}, {"SCOPE", created.Scope}, {"KEY", created.Key}}
+	c.Flags().StringVar(&account, "account", "", "`name` of the account")
+	c.Flags().StringVar(&name, "name", "", "display `name` of the key")
+	return a.withSettings(c, func(ctx context.Context, settings *config.Config, log *slog.Logger, _ []string) error {
+		created, err := server.CreateAccountKey(ctx, settings, log, account, name)
+		if err != nil {
+			return err
+		}
+		return a.printNew("key", created, []terminal.Field{
+			{"KEY ID", created.KeyID}, {"NAME", created.Name}, {"SCOPE", created.Scope}, {"KEY", created.Key},
+		})
 	})
-	if err != nil {
-		return err
-	}
-	o.remindToSave("key")
-	return nil
 }

@@ -47,8 +47,7 @@ func accountFields(a *client.Account) []terminal.Field {
 
 type accountsCreate struct {
 	*app
-	name, plan string
-	hosts      []string
+	accountFlags
 }
 
 func newAccountsCreate(a *app) *cobra.Command {
@@ -57,10 +56,7 @@ func newAccountsCreate(a *app) *cobra.Command {
 		Use: "create --name NAME --plan starter|platform|scale", Short: "Create an account with its first key, which is shown only once",
 		Example: "  keygate accounts create --name acme --plan starter --host '*.acme.example'", Args: noArgs, RunE: o.run,
 	}
-	f := c.Flags()
-	f.StringVar(&o.name, "name", "", "`name` of the account")
-	f.StringVar(&o.plan, "plan", "", "`plan`: starter, platform or scale")
-	f.StringArrayVar(&o.hosts, "host", nil, "`pattern` of the hostnames that its gateways may take, such as *.acme.example; may be repeated")
+	o.add(c.Flags())
 	return c
 }
 

@@ -33,8 +33,8 @@ func brokenExport(t *testing.T, format string, records int) string {
 	return s.URL
 }
 
-// Guarantee: an export that breaks off exits with an error, says how to go on, leaves whole
-// records only, and never a file under the name of a complete one.
+// Guarantee: an export that breaks off exits with an error, says how to go on, leaves only whole
+// records, and never a file with the name of a complete export.
 func TestBrokenExport(t *testing.T) {
 	for _, format := range []string{"jsonl", "csv"} {
 		env := map[string]string{"KEYGATE_URL": brokenExport(t, format, 7), "KEYGATE_API_KEY": "kga_" + strings.Repeat("A", 38)}

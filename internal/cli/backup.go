@@ -1,6 +1,8 @@
 package cli
 
 import (
+	"context"
+	"log/slog"
 	"strconv"
 
 	"github.com/spf13/cobra"
@@ -10,13 +12,8 @@ import (
 	"github.com/keygate/keygate/internal/server"
 )
 
-type backup struct {
-	storeCommand
-	options server.BackupOptions
-}
-
 func newBackup(a *app) *cobra.Command {
-	o := &backup{storeCommand: storeCommand{app: a}}
+	var options server.BackupOptions
 	c := &cobra.Command{
 		Use:   "backup FILE",
 		Short: "Copy the database of the data directory to a file",
@@ -29,38 +26,30 @@ FILE.secret.key. Whoever has both files can read the secrets of webhooks and ups
 
 With --database-url, use pg_dump or the point-in-time recovery of the database.`,
 		Example: "  keygate backup --data-dir /var/lib/keygate /backup/keygate.db",
-		Args:    atMost(1), RunE: o.run,
+		Args:    atMost(1),
+		PreRunE: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return usagef("no file given: name the file to write, as in keygate backup keygate.backup")
+			}
+			return nil
+		},
 	}
 	f := c.Flags()
-	f.BoolVar(&o.options.SecretKey, "with-secret-key", false, "also copy the secret key, to FILE.secret.key")
-	f.BoolVar(&o.options.Force, "force", false, "replace files that exist")
-	o.loader = config.Register(f)
-	return c
-}
-
-func (o *backup) run(c *cobra.Command, args []string) error {
-	if len(args) == 0 {
-		return usagef("no file given: name the file to write, as in keygate backup keygate.backup")
-	}
-	settings, _, err := o.load()
-	if err != nil {
-		return err
-	}
-	done, err := server.Backup(c.Context(), settings, args[0], o.options)
-	if err != nil {
-		return err
-	}
-	return o.PrintRecord(done, func() []terminal.Field {
-		fields := []terminal.Field{{"FILE", done.File}, {"BYTES", strconv.FormatInt(done.Bytes, 10)}, {"SCHEMA", strconv.FormatInt(done.Schema, 10)}}
-		if done.SecretKey != nil {
-			fields = append(fields, terminal.Field{"SECRET KEY", *done.SecretKey})
+	f.BoolVar(&options.SecretKey, "with-secret-key", false, "also copy the secret key, to FILE.secret.key")
+	f.BoolVar(&options.Force, "force", false, "replace files that exist")
+	return a.withSettings(c, func(ctx context.Context, settings *config.Config, _ *slog.Logger, args []string) error {
+		done, err := server.Backup(ctx, settings, args[0], options)
+		if err != nil {
+			return err
 		}
-		return fields
+		return a.PrintRecord(done, func() []terminal.Field {
+			fields := []terminal.Field{{"FILE", done.File}, {"BYTES", strconv.FormatInt(done.Bytes, 10)}, {"SCHEMA", strconv.FormatInt(done.Schema, 10)}}
+			return append(fields, filled(terminal.Field{"SECRET KEY", str(done.SecretKey)})...)
+		})
 	})
 }
 
 func newRestore(a *app) *cobra.Command {
-	o := &storeCommand{app: a}
 	c := &cobra.Command{
 		Use:   "restore FILE",
 		Short: "Put a backup into an empty data directory",
@@ -74,34 +63,31 @@ Everything is as when the backup began: keys that were revoked since work again,
 they are revoked again.`,
 		Example: "  keygate restore --data-dir /var/lib/keygate /backup/keygate.db",
 		Args:    atMost(1),
-		RunE: func(c *cobra.Command, args []string) error {
+		PreRunE: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return usagef("no file given: name the backup to restore")
 			}
-			settings, _, err := o.load()
-			if err != nil {
-				return err
-			}
-			done, err := server.Restore(c.Context(), settings, args[0])
-			if err != nil {
-				return err
-			}
-			return o.printRestored(done)
+			return nil
 		},
 	}
-	o.loader = config.Register(c.Flags())
-	return c
+	return a.withSettings(c, func(ctx context.Context, settings *config.Config, _ *slog.Logger, args []string) error {
+		done, err := server.Restore(ctx, settings, args[0])
+		if err != nil {
+			return err
+		}
+		return a.printRestored(done)
+	})
 }
 
-func (o *storeCommand) printRestored(done *server.StoreRestore) error {
-	err := o.PrintRecord(done, func() []terminal.Field {
+func (a *app) printRestored(done *server.StoreRestore) error {
+	err := a.PrintRecord(done, func() []terminal.Field {
 		return []terminal.Field{
 			{"DATA DIRECTORY", done.DataDir}, {"BYTES", strconv.FormatInt(done.Bytes, 10)},
 			{"SCHEMA", strconv.FormatInt(done.Schema, 10)}, {"SECRET KEY", done.SecretKey},
 		}
 	})
 	if err == nil && done.SecretKey == server.KeyMissing {
-		o.Say("The secret key is missing: put it back as %s, with mode 0600, before you start the server.", done.SecretKeyFile)
+		a.Say("The secret key is missing: put it back as %s, with mode 0600, before you start the server.", done.SecretKeyFile)
 	}
 	return err
 }

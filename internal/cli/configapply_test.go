@@ -31,9 +31,9 @@ func writeConfigs(t *testing.T, suffix string, names ...string) (dir string) {
 	return dir
 }
 
-// applyThrough runs config apply with calls that pass through before, which returns false to break
-// the connection off, or to refuse the call with a 429 if it sets the header Refuse,
-// or to answer it with the header Answer.
+// applyThrough runs config apply with calls that pass through before. If before returns false, the
+// call does not reach the server: with the header Refuse set it gets a 429, with the header Answer
+// that answer, and otherwise the connection breaks off.
 func applyThrough(t *testing.T, s *keygatetest.Server, before func(r *http.Request) bool, args ...string) (status int, stdout, stderr string) {
 	t.Helper()
 	target, err := url.Parse(s.AdminURL())
@@ -90,9 +90,9 @@ func revisions(t *testing.T, s *keygatetest.Server) map[string]int64 {
 	return got
 }
 
-// Guarantee: if a gateway changes after its differences were looked at, its file is not applied.
-// The command stops there, says what was applied and what was not, and exits with the status of
-// that failure. Repeating it applies the rest.
+// Guarantee: if a gateway changes after its differences were shown, its file is not applied. The
+// command stops there, says what was applied and what was not, and exits with the status of that
+// failure. Repeating it applies the rest.
 func TestApplyStopsAtAChangedGateway(t *testing.T) {
 	s := keygatetest.Start(t)
 	if status, _, said := applyThrough(t, s, func(*http.Request) bool { return true }, writeConfigs(t, "", "a", "b", "c")); status != 0 {
@@ -237,8 +237,8 @@ func TestUnchangedFilesTakeOneCall(t *testing.T) {
 	}
 }
 
-// Guarantee: a call that is refused because the key makes too many is repeated, so that a directory may
-// have more gateways than calls are allowed in a second.
+// Guarantee: a call that is refused because the key makes too many calls is repeated, so that a
+// directory may have more gateways than calls are allowed in a second.
 func TestApplyWaitsForItsTurn(t *testing.T) {
 	t.Parallel()
 	s := keygatetest.Start(t)
@@ -256,8 +256,8 @@ func TestApplyWaitsForItsTurn(t *testing.T) {
 	}
 }
 
-// Guarantee: a gateway that is connected to a repository is never pruned, and neither is one whose
-// repository cannot be asked for.
+// Guarantee: a gateway that is connected to a repository is never pruned, and neither is a gateway
+// whose repository cannot be read.
 func TestPruneLeavesRepositoriesAlone(t *testing.T) {
 	s := keygatetest.Start(t)
 	if status, _, said := applyThrough(t, s, func(*http.Request) bool { return true }, writeConfigs(t, "", "kept", "synced")); status != 0 {

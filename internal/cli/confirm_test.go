@@ -70,7 +70,7 @@ func TestYesSkipsTheQuestion(t *testing.T) {
 	}
 }
 
-// Guarantee: the lookups for the question do not hide that nothing has this identifier.
+// Guarantee: the lookups for the question do not hide that no record has this identifier.
 func TestDestroyingNothingIsNotFound(t *testing.T) {
 	s, g := busyServer(t)
 	for _, args := range [][]string{

@@ -41,7 +41,7 @@ func TestArchitectureListsEveryPackage(t *testing.T) {
 		if err != nil || len(sources) == 0 {
 			return err
 		}
-		// Packages that help the tests of another one need no line, nor do programs.
+		// Packages that only help the tests of another package need no line, nor do programs.
 		if content, err := os.ReadFile(sources[0]); err != nil || strings.Contains(string(content), "\npackage main\n") ||
 			strings.HasSuffix(path, "test") && path != "../keygatetest" && path != "../store/storetest" {
 			return err

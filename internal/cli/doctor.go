@@ -1,8 +1,10 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -15,10 +17,7 @@ import (
 // errProblems reports that doctor found problems. They are on standard output.
 var errProblems = errors.New("problems found")
 
-type doctor struct{ storeCommand }
-
 func newDoctor(a *app) *cobra.Command {
-	o := &doctor{storeCommand{app: a}}
 	c := &cobra.Command{
 		Use:   "doctor",
 		Short: "Check the settings of a server, its machine and its stores",
@@ -30,10 +29,11 @@ It changes nothing, and a server may be running.
 Each line says ok, warning or problem, and what to do. The exit status is 1 if there is a
 problem, else 0.`,
 		Example: "  keygate doctor --config keygate.yaml\n  keygate doctor -o json | jq '.findings[] | select(.status != \"ok\")'",
-		Args:    noArgs, RunE: o.run,
+		Args:    noArgs,
 	}
-	o.loader = config.Register(c.Flags())
-	return c
+	return a.withSettings(c, func(ctx context.Context, settings *config.Config, _ *slog.Logger, _ []string) error {
+		return a.diagnose(ctx, settings)
+	})
 }
 
 // diagnosis is the output of doctor for programs.
@@ -43,12 +43,9 @@ type diagnosis struct {
 	Findings []server.Finding `json:"findings"`
 }
 
-func (o *doctor) run(c *cobra.Command, _ []string) error {
-	settings, _, err := o.load()
-	if err != nil {
-		return err
-	}
-	d := diagnosis{Findings: server.Examine(c.Context(), settings)}
+// diagnose prints what is found about settings. The error is errProblems if there is a problem.
+func (a *app) diagnose(ctx context.Context, settings *config.Config) error {
+	d := diagnosis{Findings: server.Examine(ctx, settings)}
 	for _, f := range d.Findings {
 		switch f.Status {
 		case server.FindingProblem:
@@ -58,7 +55,7 @@ func (o *doctor) run(c *cobra.Command, _ []string) error {
 		case server.FindingOK:
 		}
 	}
-	if err := o.print(&d); err != nil {
+	if err := a.printDiagnosis(&d); err != nil {
 		return err
 	}
 	if d.Problems > 0 {
@@ -67,13 +64,13 @@ func (o *doctor) run(c *cobra.Command, _ []string) error {
 	return nil
 }
 
-func (o *doctor) print(d *diagnosis) error {
-	if !o.ForPeople() {
-		return o.PrintData(d)
+func (a *app) printDiagnosis(d *diagnosis) error {
+	if !a.ForPeople() {
+		return a.PrintData(d)
 	}
-	colours, width, longest := o.Colours(o.Out), 0, 0
-	if o.Fitted() {
-		width = o.Width(o.Out)
+	colours, width, longest := a.Colours(a.Out), 0, 0
+	if a.Fitted() {
+		width = a.Width(a.Out)
 	}
 	for _, f := range d.Findings {
 		longest = max(longest, terminal.TextWidth(f.Check))
@@ -90,7 +87,7 @@ func (o *doctor) print(d *diagnosis) error {
 		}
 	}
 	fmt.Fprintf(&b, "\n%s, %s\n", terminal.NumberOf(int64(d.Problems), "problem", "problems"), terminal.NumberOf(int64(d.Warnings), "warning", "warnings"))
-	_, err := fmt.Fprint(o.Out, b.String())
+	_, err := fmt.Fprint(a.Out, b.String())
 	return err
 }
 

@@ -3,6 +3,7 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -48,10 +49,13 @@ func (o *explain) refuseWithFollow(c *cobra.Command) error {
 	if err := o.refuseYAML(); err != nil {
 		return err
 	}
-	for _, flag := range []string{"since", "until", "limit"} {
-		if c.Flags().Changed(flag) {
-			return usagef("--%s is for the list and cannot be used with --follow", flag)
-		}
+	return onlyForList(c, "--follow", "since", "until", "limit")
+}
+
+// onlyForList refuses flags of the list that cannot be used with something else.
+func onlyForList(c *cobra.Command, with string, flags ...string) error {
+	if i := slices.IndexFunc(flags, c.Flags().Changed); i >= 0 {
+		return usagef("--%s is for the list and cannot be used with %s", flags[i], with)
 	}
 	return nil
 }
@@ -166,10 +170,8 @@ func why(d *client.Decision) string {
 }
 
 func (o *explain) one(c *cobra.Command, id string) error {
-	for _, flag := range []string{"gateway", "route-id", "key-id", "status", "since", "until", "limit", "follow"} {
-		if c.Flags().Changed(flag) {
-			return usagef("--%s is for the list and cannot be used with an identifier", flag)
-		}
+	if err := onlyForList(c, "an identifier", "gateway", "route-id", "key-id", "status", "since", "until", "limit", "follow"); err != nil {
+		return err
 	}
 	api, err := o.connect()
 	if err != nil {

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// Guarantee: what looks like an identifier is never looked up by name, and nothing else is
-// taken for one.
+// Guarantee: a text that looks like an identifier is never looked up by name, and no other text is
+// taken for an identifier.
 func TestIdentifiersAreTold(t *testing.T) {
 	const text = "01jz8y5c3te9b8r2m6q4v7x0aa"
 	for s, want := range map[string]bool{
@@ -22,7 +22,7 @@ func TestIdentifiersAreTold(t *testing.T) {
 	}
 }
 
-// Guarantee: of a whole key, also of one with a mistake, only the prefix is looked up.
+// Guarantee: of a whole key, even of a key with a mistake, only the prefix is looked up.
 func TestWholeKeyIsLookedUpByItsPrefix(t *testing.T) {
 	for ref, want := range map[string]string{
 		"kg_4tQx9Z": "kg_4tQx9Z", "kga_4tQx9Z": "kga_4tQx9Z", strings.Replace(keyA, "kga_", "kg_", 1): "kg_AAAAAA", keyA: "kga_AAAAAA", keyA[:30]: "kga_AAAAAA",
@@ -35,7 +35,7 @@ func TestWholeKeyIsLookedUpByItsPrefix(t *testing.T) {
 }
 
 // Guarantee: an ambiguous name lists at most ten candidates and says how many more there are.
-// What a tenant chose cannot control the terminal.
+// Text that a tenant chose cannot control the terminal.
 func TestAmbiguousNameListsTenCandidates(t *testing.T) {
 	var found []match
 	for i := range 13 {

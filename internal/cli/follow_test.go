@@ -77,7 +77,7 @@ func (f *followedLog) await(what string, found func(e *client.AuditEntry) bool) 
 	f.t.Fatalf("it ended before %s was shown: error %v, standard error %q", what, f.lines.Err(), f.stderr.String())
 }
 
-// awaitRequest reads records until the one of a request.
+// awaitRequest reads records up to the record of a request.
 func (f *followedLog) awaitRequest(id string) {
 	f.t.Helper()
 	f.await(id, func(e *client.AuditEntry) bool { return e.RequestID == id })
@@ -89,8 +89,8 @@ func (f *followedLog) end() (status int, stderr string) {
 	return f.wait()
 }
 
-// wait waits for the end of the command, and discards what it writes until then: it would wait
-// for its reader otherwise.
+// wait waits for the end of the command, and discards what it writes until then: otherwise the
+// command would wait for its reader.
 func (f *followedLog) wait() (status int, stderr string) {
 	go func() { _, _ = io.Copy(io.Discard, f.out) }()
 	status = <-f.exit
@@ -132,8 +132,8 @@ func TestFollowShowsNewRecordsUntilStopped(t *testing.T) {
 	}
 }
 
-// Guarantee: explain --follow shows each request that matches once, as it is refused, and exits with 0
-// when it is stopped; with another status when its key is revoked.
+// Guarantee: explain --follow shows each matching request once, as soon as it is refused. It exits
+// with 0 when it is stopped, and with another status when its key is revoked.
 func TestFollowShowsRefusedRequests(t *testing.T) {
 	s := keygatetest.Start(t)
 	up := keygatetest.NewUpstream(t)

@@ -126,13 +126,7 @@ func limitPart(name string, p *string) string {
 
 // join joins the parts that are not empty with commas.
 func join(parts ...string) string {
-	var full []string
-	for _, p := range parts {
-		if p != "" {
-			full = append(full, p)
-		}
-	}
-	return strings.Join(full, ", ")
+	return strings.Join(slices.DeleteFunc(parts, func(p string) bool { return p == "" }), ", ")
 }
 
 // yesNo returns "yes" or "no".

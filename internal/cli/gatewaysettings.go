@@ -47,7 +47,7 @@ func settingFlag(f *pflag.FlagSet, kind gateway.Kind, flag gateway.Flag, isTrue 
 		}
 	case gateway.KindHeaders:
 		f.StringArray(flag.Name, nil, flag.Usage)
-	case gateway.KindLimit, gateway.KindCORS: // the flags are those of the parts
+	case gateway.KindLimit, gateway.KindCORS: // each part has a flag of its own
 	case gateway.KindText, gateway.KindDuration, gateway.KindCertificate, gateway.KindKey:
 		f.String(flag.Name, "", flag.Usage)
 	}
@@ -256,7 +256,7 @@ func settingValue(kind gateway.Kind, content json.RawMessage) (string, error) {
 	return showAs(content, strings.Clone)
 }
 
-// showAs returns what show makes of a value in JSON.
+// showAs returns the text that show prints for a value in JSON.
 func showAs[T any](content json.RawMessage, show func(T) string) (string, error) {
 	var v T
 	if err := json.Unmarshal(content, &v); err != nil {

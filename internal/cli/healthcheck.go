@@ -1,6 +1,9 @@
 package cli
 
 import (
+	"context"
+	"log/slog"
+
 	"github.com/spf13/cobra"
 
 	"github.com/keygate/keygate/internal/config"
@@ -8,7 +11,6 @@ import (
 )
 
 func newHealthcheck(a *app) *cobra.Command {
-	o := &storeCommand{app: a}
 	c := &cobra.Command{
 		Use:   "healthcheck",
 		Short: "Ask whether the server on this machine is ready",
@@ -16,14 +18,8 @@ func newHealthcheck(a *app) *cobra.Command {
 program. It takes the flags, the environment and the file of "keygate serve". It prints
 nothing and exits with 0 if the server is ready; else it says why not, and exits with 1.`,
 		Example: "  keygate healthcheck --ops-addr :8082", Args: noArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			settings, _, err := o.load()
-			if err != nil {
-				return err
-			}
-			return server.CheckReady(c.Context(), settings)
-		},
 	}
-	o.loader = config.Register(c.Flags())
-	return c
+	return a.withSettings(c, func(ctx context.Context, settings *config.Config, _ *slog.Logger, _ []string) error {
+		return server.CheckReady(ctx, settings)
+	})
 }

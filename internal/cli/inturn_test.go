@@ -12,7 +12,7 @@ import (
 	"github.com/keygate/keygate/internal/cli/terminal"
 )
 
-// Guarantee: a push that the server has no place for is tried again after its Retry-After, with a
+// Guarantee: a push for which the server has no slot is tried again after its Retry-After, with a
 // line that says so, five times in all. Any other error ends it at once.
 func TestPushesWaitForTheirTurn(t *testing.T) {
 	busy := &client.Error{Status: 429, Message: "too many documents are being read", RetryAfter: 2 * time.Second}

@@ -2,7 +2,9 @@ package cli
 
 import (
 	"cmp"
+	"context"
 	"fmt"
+	"iter"
 	"strconv"
 	"time"
 
@@ -17,51 +19,31 @@ func newLimits(a *app) *cobra.Command {
 		newLimitsShow(a), newLimitsSimulate(a))
 }
 
-type limitsShow struct {
-	*app
-	gateway string
-	options client.ListOptions
-	limit   int
-}
-
 func newLimitsShow(a *app) *cobra.Command {
-	o := &limitsShow{app: a}
-	c := &cobra.Command{
-		Use: "show --gateway ID", Short: "Show the current level of every limit of a gateway that is in use",
-		Args: atMost(1), RunE: o.run,
-	}
-	c.Flags().StringVar(&o.gateway, "gateway", "", defaultGatewayUsage+"; also the first argument")
-	limitFlag(c.Flags(), &o.limit)
-	return c
-}
-
-func (o *limitsShow) run(c *cobra.Command, args []string) error {
-	ref, err := optionalID("gateway", o.gateway, args)
-	if err != nil {
-		return err
-	}
-	api, err := o.list(&o.options, o.limit)
-	if err != nil {
-		return err
-	}
-	gateway, err := o.gatewayID(api, ref)
-	if err != nil {
-		return err
-	}
-	names := o.namesOf(c.Context(), api)
-	return terminal.PrintList(o.Console, o.limit, api.Limits(c.Context(), gateway, o.options), terminal.Listing[client.LimitLevel]{
-		Columns: []terminal.Column{
+	var options client.ListOptions
+	var names *names
+	gateway := ""
+	c := &cobra.Command{Use: "show --gateway ID", Short: "Show the current level of every limit of a gateway that is in use", Args: atMost(1)}
+	c.Flags().StringVar(&gateway, "gateway", "", defaultGatewayUsage+"; also the first argument")
+	return lists(a, c, lister[client.LimitLevel]{
+		options: &options, check: optionalGateway(&gateway),
+		find: func(ctx context.Context, api *client.Client) (levels iter.Seq2[client.LimitLevel, error], err error) {
+			gateway, err = a.gatewayID(api, gateway)
+			names = a.namesOf(ctx, api)
+			return api.Limits(ctx, gateway, options), err
+		},
+		columns: []terminal.Column{
 			{Name: "LIMIT OF"}, {Name: "ROUTE", Flex: true}, {Name: "KEY", Flex: true}, {Name: "LEFT"}, {Name: "LIMIT"}, {Name: " ", Rank: 2},
 			{Name: "FULL AT", Rank: 1},
 		},
-		Row: func(l *client.LimitLevel) []string {
+		row: func(l *client.LimitLevel) []string {
 			full := time.Unix(l.ResetAt, 0)
 			return []string{
 				string(l.LimitScope), cmp.Or(names.route(gateway, str(l.RouteID)), str(l.RouteID)), cmp.Or(names.key(str(l.KeyID)), str(l.KeyID)),
-				strconv.FormatInt(l.Remaining, 10), strconv.FormatInt(l.Limit, 10), terminal.Gauge(l.Remaining, l.Limit, 10), o.When(&full),
+				strconv.FormatInt(l.Remaining, 10), strconv.FormatInt(l.Limit, 10), terminal.Gauge(l.Remaining, l.Limit, 10), a.When(&full),
 			}
 		},
-		Empty: "No limit of this gateway is in use: every one is full.",
+		empty: always("No limit of this gateway is in use: every one is full."),
 	})
 }
 

@@ -55,7 +55,7 @@ func lastDay(ctx context.Context, api *client.Client, q client.TrafficQuery) (st
 	return strconv.FormatInt(n, 10) + " requests in the last 24 hours", nil
 }
 
-// lost is what a command that destroys a record says of it before.
+// lost describes a record for the command that is about to destroy it.
 type lost struct {
 	records []string // what is lost with it
 	name    string   // to be typed to confirm; "" if y is enough

@@ -1,6 +1,8 @@
 package cli
 
 import (
+	"context"
+	"log/slog"
 	"strconv"
 
 	"github.com/spf13/cobra"
@@ -21,40 +23,26 @@ the version that is needed.`
 }
 
 func newMigrateUp(a *app) *cobra.Command {
-	o := &storeCommand{app: a}
 	c := &cobra.Command{
 		Use: "up", Short: "Migrate the schema to the one of this version", Args: noArgs,
 		Example: "  keygate migrate up --database-url postgres://keygate@db.example/keygate",
-		RunE: func(c *cobra.Command, _ []string) error {
-			settings, _, err := o.load()
-			if err != nil {
-				return err
-			}
-			if err := server.MigrateDatabase(c.Context(), settings, o.version, telemetry.NewLogger(o.Err, settings.LogLevel, settings.LogFormat)); err != nil {
-				return err
-			}
-			return o.printSchema(c, settings)
-		},
 	}
-	o.loader = config.Register(c.Flags())
-	return c
+	return a.withSettings(c, func(ctx context.Context, settings *config.Config, _ *slog.Logger, _ []string) error {
+		if err := server.MigrateDatabase(ctx, settings, a.version, telemetry.NewLogger(a.Err, settings.LogLevel, settings.LogFormat)); err != nil {
+			return err
+		}
+		return a.printSchema(ctx, settings)
+	})
 }
 
 func newMigrateStatus(a *app) *cobra.Command {
-	o := &storeCommand{app: a}
 	c := &cobra.Command{
 		Use: "status", Short: "Show the schema of the database and the one of this version", Args: noArgs,
 		Example: "  keygate migrate status --database-url postgres://keygate@db.example/keygate",
-		RunE: func(c *cobra.Command, _ []string) error {
-			settings, _, err := o.load()
-			if err != nil {
-				return err
-			}
-			return o.printSchema(c, settings)
-		},
 	}
-	o.loader = config.Register(c.Flags())
-	return c
+	return a.withSettings(c, func(ctx context.Context, settings *config.Config, _ *slog.Logger, _ []string) error {
+		return a.printSchema(ctx, settings)
+	})
 }
 
 // schema is what migrate prints.
@@ -63,12 +51,12 @@ type schema struct {
 	Newest  int64 `json:"newest"`  // of this version
 }
 
-func (o *storeCommand) printSchema(c *cobra.Command, settings *config.Config) error {
-	current, newest, err := server.SchemaVersion(c.Context(), settings)
+func (a *app) printSchema(ctx context.Context, settings *config.Config) error {
+	current, newest, err := server.SchemaVersion(ctx, settings)
 	if err != nil {
 		return err
 	}
-	return o.PrintRecord(schema{current, newest}, func() []terminal.Field {
+	return a.PrintRecord(schema{current, newest}, func() []terminal.Field {
 		return []terminal.Field{{"SCHEMA OF THE DATABASE", strconv.FormatInt(current, 10)}, {"SCHEMA OF THIS VERSION", strconv.FormatInt(newest, 10)}}
 	})
 }

@@ -175,6 +175,14 @@ func lists[T any](a *app, c *cobra.Command, l lister[T]) *cobra.Command {
 // emptyFlags is the check that refuses flags with an empty value.
 func emptyFlags(c *cobra.Command, _ []string) error { return noneEmpty(c) }
 
+// optionalGateway is the check of a list of a gateway, which the flag or the first argument names.
+func optionalGateway(gateway *string) func(*cobra.Command, []string) error {
+	return func(_ *cobra.Command, args []string) (err error) {
+		*gateway, err = optionalID("gateway", *gateway, args)
+		return err
+	}
+}
+
 // always returns a text whatever the flags are.
 func always(text string) func(*cobra.Command) string {
 	return func(*cobra.Command) string { return text }

@@ -6,7 +6,7 @@ import (
 	"github.com/keygate/keygate/internal/cli/terminal"
 )
 
-// Guarantee: a number that was counted to the end is exact, whatever its size; one that was not says so.
+// Guarantee: a number that was counted to the end is exact, whatever its size; a number that was not says so.
 func TestNumbers(t *testing.T) {
 	for got, want := range map[string]string{
 		terminal.NumberOf(1, "route", "routes"):     "1 route",

@@ -95,42 +95,35 @@ func shortCommit(commit *string) string {
 	return c[:min(len(c), 12)]
 }
 
-type revisionGet struct {
-	*app
-	gateway string
-}
-
 func newRevisionGet(a *app) *cobra.Command {
-	o := &revisionGet{app: a}
+	gateway := ""
 	c := &cobra.Command{
 		Use:     "get --gateway ID NUMBER",
 		Short:   "Print the document of a revision: an OpenAPI document or a configuration file",
 		Example: "  keygate spec revisions get --gateway gw_01j… 3 > openapi.yaml",
 		Args:    atMost(1),
-		RunE:    o.run,
+		RunE: func(c *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return usagef("no revision given: give its number")
+			}
+			n, err := revisionNumber(args[0])
+			if err != nil {
+				return err
+			}
+			api, err := a.connectFor(&gateway)
+			if err != nil {
+				return err
+			}
+			content, err := inTurn(c.Context(), a, func() ([]byte, error) { return api.RevisionContent(c.Context(), gateway, n) })
+			if err != nil {
+				return err
+			}
+			_, err = a.Out.Write(content)
+			return err
+		},
 	}
-	c.Flags().StringVar(&o.gateway, "gateway", "", defaultGatewayUsage)
+	c.Flags().StringVar(&gateway, "gateway", "", defaultGatewayUsage)
 	return c
-}
-
-func (o *revisionGet) run(c *cobra.Command, args []string) error {
-	if len(args) == 0 {
-		return usagef("no revision given: give its number")
-	}
-	n, err := revisionNumber(args[0])
-	if err != nil {
-		return err
-	}
-	api, err := o.connectFor(&o.gateway)
-	if err != nil {
-		return err
-	}
-	content, err := inTurn(c.Context(), o.app, func() ([]byte, error) { return api.RevisionContent(c.Context(), o.gateway, n) })
-	if err != nil {
-		return err
-	}
-	_, err = o.Out.Write(content)
-	return err
 }
 
 type revisionDiff struct {

@@ -16,7 +16,7 @@ func plain(screen string) string {
 	return strings.Join(strings.Fields(regexp.MustCompile("\x1b\\[[0-9;]*m").ReplaceAllString(screen, "")), " ")
 }
 
-// Guarantee: on a terminal, a rollback says from which revision to which one it goes and what that
+// Guarantee: on a terminal, a rollback says from which revision it goes to which revision and what
 // changes, and asks. Any answer but y cancels with exit status 1 and rolls nothing back; --yes does not
 // ask.
 func TestRollbackAsksOnATerminal(t *testing.T) {

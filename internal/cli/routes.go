@@ -121,11 +121,7 @@ func newRoutesList(a *app) *cobra.Command {
 	c.Flags().StringVarP(&filter.Query, "query", "q", "", "only routes whose path contains this `text`")
 	c.Flags().StringVar(&filter.Method, "method", "", "only routes with this `method`")
 	return lists(a, c, lister[client.Route]{
-		options: &filter.ListOptions,
-		check: func(_ *cobra.Command, args []string) (err error) {
-			gateway, err = optionalID("gateway", gateway, args)
-			return err
-		},
+		options: &filter.ListOptions, check: optionalGateway(&gateway),
 		find: func(ctx context.Context, api *client.Client) (iter.Seq2[client.Route, error], error) {
 			id, err := a.gatewayID(api, gateway)
 			filter.Method = strings.ToUpper(filter.Method)

@@ -249,8 +249,8 @@ func TestJSONOnTerminals(t *testing.T) {
 	}
 }
 
-// Guarantee: on a terminal, messages and the values of records break between words. A
-// gateway-level key for the management API is told to be one.
+// Guarantee: on a terminal, messages and the values of records break between words. An error for a
+// gateway-level key at the management API says that it is one.
 func TestMessagesFitATerminal(t *testing.T) {
 	s, gatewayID := busyServer(t)
 	k, err := s.Admin.CreateKey(t.Context(), client.CreateKeyRequest{Name: "app", Scope: "read", GatewayID: &gatewayID})

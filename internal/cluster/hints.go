@@ -28,7 +28,7 @@ const (
 type Hints struct {
 	from  Notifications
 	log   *slog.Logger
-	hints chan struct{}
+	hints service.Signal
 	group service.Group
 }
 
@@ -37,7 +37,7 @@ func NewHints(from Notifications, log *slog.Logger) *Hints {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	return &Hints{from: from, log: log, hints: make(chan struct{}, 1)}
+	return &Hints{from: from, log: log, hints: service.NewSignal()}
 }
 
 // C returns the channel of hints.
@@ -85,37 +85,20 @@ func (h *Hints) listen(ctx context.Context) {
 				h.log.Info("the database notifies of changes again")
 			}
 			failing = false
-			h.give()
+			h.hints.Notify()
 		default:
 			if !failing {
 				h.log.Warn("the database does not notify of changes; trying again", "error", err)
 			}
 			failing = true
-			pause(ctx, jittered(hintRetry))
+			service.Wait(ctx, jittered(hintRetry))
 		}
 	}
 }
 
 func (h *Hints) tick(ctx context.Context) {
 	for ctx.Err() == nil {
-		pause(ctx, jittered(hintPoll))
-		h.give()
-	}
-}
-
-func (h *Hints) give() {
-	select {
-	case h.hints <- struct{}{}:
-	default:
-	}
-}
-
-// pause returns after d, or when ctx ends.
-func pause(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
+		service.Wait(ctx, jittered(hintPoll))
+		h.hints.Notify()
 	}
 }

@@ -27,7 +27,7 @@ type LeaseStore interface {
 type Follower interface {
 	// Applied returns the position up to which every change is in force on this node.
 	Applied() snapshot.Position
-	// CatchUp puts in force what was committed before the call.
+	// CatchUp puts every change in force that was committed before the call.
 	CatchUp(ctx context.Context, only ...snapshot.Change) error
 }
 
@@ -62,7 +62,7 @@ type Member struct {
 	// unconfirmed is set from before a Join takes effect until it is confirmed.
 	unconfirmed atomic.Bool
 	claimant    atomic.Pointer[string] // of the newest Join
-	wake        chan struct{}
+	wake        service.Signal
 	group       service.Group
 
 	joined   chan struct{} // closed when the first lease is held, or cannot be
@@ -85,7 +85,7 @@ func NewMember(cfg MemberConfig) (*Member, error) {
 		return nil, fmt.Errorf("identify this process among the nodes: %w", err)
 	}
 	return &Member{
-		cfg: cfg, wake: make(chan struct{}, 1), joined: make(chan struct{}),
+		cfg: cfg, wake: service.NewSignal(), joined: make(chan struct{}),
 		holder: lease.NewHolder(lease.HolderConfig{Node: cfg.Name, Boot: boot, TTL: cfg.TTL, Clock: cfg.Clock, Quick: cfg.Quick, Jitter: rand.Float64}),
 	}, nil
 }
@@ -117,10 +117,7 @@ func (m *Member) Remaining() time.Duration { return m.holder.Remaining() }
 
 // Applied notes that Follower.Applied has changed. It does not block.
 func (m *Member) Applied() {
-	select {
-	case m.wake <- struct{}{}:
-	default:
-	}
+	m.wake.Notify()
 }
 
 // Restarted notes that the change log has another history than the configuration in force here. The
@@ -315,11 +312,7 @@ func (m *Member) confirm(ctx context.Context, epoch int64) {
 		case !logged:
 			m.cfg.Log.Warn("the other nodes have not confirmed that this node has joined; trying again", "error", err)
 		}
-		retry := time.NewTimer(confirmRetry)
-		select {
-		case <-retry.C:
-		case <-ctx.Done():
-			retry.Stop()
+		if !service.Wait(ctx, confirmRetry) {
 			return
 		}
 	}

@@ -120,7 +120,7 @@ func TestMemberGivesUpAndJoinsAgain(t *testing.T) {
 		store := newMemory()
 		n := newNode(t, store, store, "a", false).started(t)
 		store.set(func() { delete(store.rows, "a") })
-		after(ttl / 2) // the next renewal is due after a third of it, and a jitter
+		after(ttl / 2) // the next renewal is due after a third of the TTL, and a jitter
 		if r := store.rows["a"]; !n.Held() || r.State != lease.Live {
 			t.Errorf("after the row was deleted: Held %t, row %+v", n.Held(), r)
 		}
@@ -129,7 +129,7 @@ func TestMemberGivesUpAndJoinsAgain(t *testing.T) {
 		if n.Held() {
 			t.Error("the lease is held although the history changed")
 		}
-		after(ttl / 2) // the next renewal is due after a third of it, and a jitter
+		after(ttl / 2) // the next renewal is due after a third of the TTL, and a jitter
 		if r := store.rows["a"]; !n.Held() || r.Epoch <= epoch {
 			t.Errorf("after another history: Held %t, row %+v, want a new lease", n.Held(), r)
 		}
@@ -137,7 +137,7 @@ func TestMemberGivesUpAndJoinsAgain(t *testing.T) {
 }
 
 // Guarantee: a node waits for the lease of an earlier process with its name, and refuses to start if that
-// is renewed.
+// lease is renewed.
 func TestMemberWaitsForItsName(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newMemory()
@@ -177,8 +177,8 @@ func BenchmarkHeld(b *testing.B) {
 	}
 }
 
-// Guarantee: a node that meets a change which it cannot read does not decide any more, even if it is to serve without a
-// lease, and says why, until it can join again.
+// Guarantee: a node that meets a change which it cannot read does not decide any more, even with Serve, and says why,
+// until it can join again.
 func TestMemberWithoutTheFormatOfAChangeGivesItsLeaseUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newMemory()
@@ -209,7 +209,7 @@ func (m moments) Err() error {
 	return m.Context.Err()
 }
 
-// slowAnswers is a store that calls f after a call was carried out, and before its answer is there.
+// slowAnswers is a store that calls f after a call was carried out and before it is answered.
 type slowAnswers struct {
 	*memory
 	f func()
@@ -221,8 +221,8 @@ func (s *slowAnswers) Carry(ctx context.Context, c lease.Call) (lease.Answer, er
 	return a, err
 }
 
-// Guarantee: a node that cannot read a change does not decide, also if it meets the change at the moment when it joins:
-// at each moment at which it can, the node either joins after it, or is too old and does not serve.
+// Guarantee: a node that cannot read a change does not decide, even if it meets the change at the moment when it joins.
+// Whenever the change comes, the node either joins after it, or is too old and does not serve.
 func TestUnreadableWhileJoining(t *testing.T) {
 	for at, more := 0, true; more; at++ {
 		n, seen := (*testNode)(nil), 0

@@ -34,7 +34,7 @@ type SharesConfig struct {
 	Node       string // name of this node
 	Store      NodeStore
 	Everywhere Everywhere
-	// CatchUp puts in force what was committed before the call.
+	// CatchUp puts every change in force that was committed before the call.
 	CatchUp func(ctx context.Context) error
 	// Changed is called when the share of this node has changed, before the change that caused it is in
 	// force.

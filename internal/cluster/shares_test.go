@@ -66,7 +66,7 @@ type nodeList struct {
 	mu    sync.Mutex
 	names []string
 	err   error
-	hold  chan struct{} // if it is not nil, reads end when it is closed
+	hold  chan struct{} // if it is not nil, reads wait until it is closed
 }
 
 func (l *nodeList) ServingNodes(context.Context) ([]string, error) {
@@ -95,7 +95,7 @@ func (l *nodeList) fail(err error) {
 	l.err = err
 }
 
-// Guarantee: the nodes divide a limit into equal shares, which follow who has joined and left; a failed
+// Guarantee: the nodes divide a limit into equal shares, which change as nodes join and leave; a failed
 // read changes nothing.
 func TestSharesFollowTheNodes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

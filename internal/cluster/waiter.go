@@ -51,7 +51,7 @@ type WaiterConfig struct {
 type Waiter struct {
 	cfg   WaiterConfig
 	group service.Group
-	wake  chan struct{}
+	wake  service.Signal
 
 	mu      sync.Mutex
 	waiting map[*await]struct{}
@@ -74,7 +74,7 @@ func NewWaiter(cfg WaiterConfig) *Waiter {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Waiter{cfg: cfg, wake: make(chan struct{}, 1), waiting: map[*await]struct{}{}, watch: lease.NewWatch(cfg.TTL, cfg.Clock)}
+	return &Waiter{cfg: cfg, wake: service.NewSignal(), waiting: map[*await]struct{}{}, watch: lease.NewWatch(cfg.TTL, cfg.Clock)}
 }
 
 // Start begins to watch the leases.
@@ -110,10 +110,7 @@ func (w *Waiter) await(ctx context.Context, a *await) (*await, error) {
 	w.mu.Lock()
 	w.waiting[a] = struct{}{}
 	w.mu.Unlock()
-	select {
-	case w.wake <- struct{}{}:
-	default:
-	}
+	w.wake.Notify()
 	select {
 	case <-a.done:
 		return a, a.err

@@ -90,8 +90,8 @@ func TestWaiterWaitsForTheLeaseOfALostNode(t *testing.T) {
 	})
 }
 
-// Guarantee: a waiter that cannot read the leases returns an error, and so does one whose change a failover
-// lost, and one whose caller has gone.
+// Guarantee: a waiter that cannot read the leases returns an error, and so does a waiter whose change a
+// failover lost, or whose caller has given up.
 func TestWaiterFailsRatherThanGuess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newMemory()

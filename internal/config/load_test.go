@@ -37,8 +37,8 @@ func load(t *testing.T, args []string, env map[string]string, file string) (*con
 	})
 }
 
-// Guarantee: a flag takes precedence over the environment, that over the file, and that
-// over the default, for every combination of sources (contract, section 1).
+// Guarantee: a flag takes precedence over the environment, the environment over the file, and the
+// file over the default, for every combination of sources (contract, section 1).
 func TestSourcesTakePrecedenceInOrder(t *testing.T) {
 	const flag, env, file, fallback = "127.0.0.1:1001", "127.0.0.1:1002", "127.0.0.1:1003", "127.0.0.1:8080"
 	for _, tc := range []struct {
@@ -176,8 +176,8 @@ func TestAdminBasePath(t *testing.T) {
 	}
 }
 
-// Guarantee: UseWebhookBackoff changes the waits, and what GET /v1/settings shows of them, unless
-// they were set.
+// Guarantee: UseWebhookBackoff changes the waits, and what GET /v1/settings shows, unless they were
+// set.
 func TestUseWebhookBackoff(t *testing.T) {
 	for _, c := range []struct {
 		args []string

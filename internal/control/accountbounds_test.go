@@ -33,9 +33,9 @@ func (h *harness) createKeys(caller *control.Actor, clients int) (made []string)
 }
 
 // Guarantee: the keys of an account that are not revoked, and its keys in all, are bounded, also if many
-// are created at the same time. The next one, from a rotation too, is fault.Conflict and changes nothing.
-// Revoking makes room in the first bound only. Other accounts have bounds of their own, an account that
-// has more already keeps them, and an admin key can be issued offline in any case.
+// are created at the same time. A further key, even from a rotation, is fault.Conflict and changes
+// nothing. Revoking makes room in the first bound only. Other accounts have bounds of their own, an
+// account that has more already keeps them, and an admin key can be issued offline in any case.
 func TestKeysOfAnAccountAreBounded(t *testing.T) {
 	h := newHarness(t)
 	caller, other := h.caller("acme", "admin"), h.caller("other", "admin") // with two keys each
@@ -69,8 +69,8 @@ func TestKeysOfAnAccountAreBounded(t *testing.T) {
 
 // Guarantee: the number and the bytes of the responses that are kept for an account's calls with an
 // Idempotency-Key are bounded. The next such call is fault.RateLimitExceeded with the scope account and
-// does nothing. Kept responses are found, other accounts and calls without the header do not notice, and
-// there is room again when responses are past their retention and removed.
+// does nothing. Kept responses are found, other accounts, and calls without the header, are not
+// affected, and there is room again when responses are past their retention and removed.
 func TestResponsesOfAnAccountAreBounded(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -116,8 +116,8 @@ func TestResponsesOfAnAccountAreBounded(t *testing.T) {
 }
 
 // Guarantee: while too many events of an account wait for their deliveries to be written, its calls that would raise
-// another one are refused, and have no effect. What ends keys is not refused, nor are calls that raise no event, nor
-// other accounts.
+// another event are refused, and have no effect. Calls that end keys, calls that raise no event, and other accounts
+// are not refused.
 func TestCallsWaitForEventsToBeFannedOut(t *testing.T) {
 	h := newHarness(t)
 	caller, other := h.caller("acme", "admin"), h.caller("other", "admin")

@@ -131,7 +131,7 @@ func (s *Service) insertAdminKey(ctx context.Context, w *work, name, secret stri
 	if err := k.Validate(); err != nil {
 		return nil, err
 	}
-	return s.insertKeyAs(ctx, w, k, secret)
+	return s.insertKey(ctx, w, k, secret)
 }
 
 func lowered(list []string) []string {

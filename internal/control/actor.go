@@ -26,7 +26,7 @@ type Actor struct {
 	KeyID     string           // of a KeyActor, with KeyPrefix
 	KeyPrefix string
 	Scope     apikey.Scopes
-	Source    gateway.Source // what a push by this actor is recorded as
+	Source    gateway.Source // the source that a push by this actor is recorded with
 	Method    string         // of the request; "" without a request, like the fields below
 	Path      string         // without the query
 	ClientIP  string

@@ -15,8 +15,8 @@ import (
 	"github.com/keygate/keygate/internal/traffic"
 )
 
-// Guarantee: every operation refuses an actor that is not known to be one: the zero Actor, one with everything but a
-// kind, one of an unknown kind, and a KeyActor without a key. It changes nothing.
+// Guarantee: every operation refuses an invalid actor and changes nothing: the zero Actor, an actor with everything
+// except a kind, an actor of an unknown kind, and a KeyActor without a key.
 func TestUnknownActorsAreRefused(t *testing.T) {
 	h := newHarness(t)
 	known := h.caller("acme", "admin")

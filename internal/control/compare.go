@@ -16,11 +16,7 @@ import (
 // none). Revisions that do not exist, or are no longer kept, are fault.NotFound.
 func (s *Service) CompareRevisions(ctx context.Context, actor *Actor, gatewayID string, from, to int64) (*PushResult, error) {
 	before := &gateway.Revision{}
-	after, err := read(ctx, s, actor, func(tx ReadTx) (*gateway.Revision, error) {
-		g, err := tx.Gateway(ctx, actor.Account.ID, gatewayID)
-		if err != nil {
-			return nil, err
-		}
+	after, err := readOf(ctx, s, actor, gatewayID, func(tx ReadTx, g *gateway.Gateway) (*gateway.Revision, error) {
 		after, err := s.revision(ctx, tx, g, to)
 		if err == nil && from != 0 {
 			before, err = s.revision(ctx, tx, g, from)

@@ -15,9 +15,9 @@ import (
 	"github.com/keygate/keygate/internal/gateway"
 )
 
-// Guarantee: comparing two revisions, in either direction, gives exactly the routes that are in one of
-// them only or have another limit or authentication, with their identifiers; 0 is the state before the
-// first; and a revision does not differ from itself.
+// Guarantee: comparing two revisions, in either direction, gives exactly the routes that only one of
+// them has, or whose limit or authentication differs, with their identifiers; 0 is the state before
+// the first; and a revision does not differ from itself.
 func TestRevisionsAreCompared(t *testing.T) {
 	p := newPushed(t, 7)
 	for _, tc := range []struct {
@@ -46,8 +46,9 @@ func TestRevisionsAreCompared(t *testing.T) {
 }
 
 // Guarantee: comparing two configuration files gives the settings that differ, with digests of
-// certificates and without secrets. One that the first does not set is nil there, as is every one of a
-// spec; one that the second does not set does not differ, because it stays as it is.
+// certificates and without secrets. A setting that the first does not set is nil there, as is every
+// setting if the first is a spec. A setting that the second does not set does not differ, because it
+// stays as it is.
 func TestSettingsOfRevisionsAreCompared(t *testing.T) {
 	h := newHarness(t)
 	caller := h.caller("acme", "admin")
@@ -73,8 +74,8 @@ func TestSettingsOfRevisionsAreCompared(t *testing.T) {
 	}
 }
 
-// Guarantee: what comparing two revisions gives is what a rollback from one to the other does and what
-// its dry run says, which writes nothing.
+// Guarantee: the comparison of two revisions, a rollback from one to the other, and its dry run, which
+// writes nothing, all give the same changes.
 func TestComparisonIsWhatARollbackDoes(t *testing.T) {
 	h := newHarness(t)
 	caller := h.caller("acme", "admin")

@@ -11,9 +11,9 @@ import (
 	"github.com/keygate/keygate/internal/gateway"
 )
 
-// Guarantee: what an account configures is bounded in bytes, whichever way it grows: the call is a conflict that says
-// what takes how much, and changes nothing. What does not grow it succeeds, also in an account that has more already,
-// and other accounts have bounds of their own.
+// Guarantee: what an account configures is bounded in bytes, whichever way it grows: a call beyond the bound is a
+// conflict that says what takes how much, and changes nothing. A call that does not grow it succeeds, even in an
+// account that has more already. Other accounts have bounds of their own.
 func TestConfigurationOfAnAccountIsBounded(t *testing.T) {
 	h := newHarness(t)
 	caller, other := h.caller("acme", "admin"), h.caller("other", "admin")

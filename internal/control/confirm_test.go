@@ -84,8 +84,8 @@ func (h *sharedHarness) head() snapshot.Position {
 	return p
 }
 
-// Guarantee: every operation that may answer with success waits until all nodes have what its transaction
-// saw: also one that changes nothing, because an earlier call has done it, and a response that is repeated.
+// Guarantee: every operation that may succeed waits until all nodes have the changes that its transaction
+// saw, even if it changes nothing because an earlier call did, and even if it repeats a stored response.
 func TestEverySuccessWaitsForAllNodes(t *testing.T) {
 	h := newSharedHarness(t)
 	const spec = "openapi: 3.0.3\ninfo: {title: t, version: '1'}\npaths: {/a: {get: {responses: {'200': {description: ok}}}}}\n"
@@ -173,7 +173,7 @@ func TestNumbersOfChangesAreOfTheAccount(t *testing.T) {
 }
 
 // Guarantee: if a change cannot be confirmed everywhere, the call is a 503 that says that it is stored, and
-// to repeat it; if a failover lost it, one that says so. A call that does not wait succeeds.
+// to repeat it; if a failover lost it, the 503 says so. A call that does not wait succeeds.
 func TestUnconfirmedChangeIsUnavailable(t *testing.T) {
 	h := newSharedHarness(t)
 	create := func(ctx context.Context) error {

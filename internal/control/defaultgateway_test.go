@@ -26,7 +26,7 @@ func (h *harness) setDefault(c *control.Actor, gatewayID string, isDefault bool,
 	return h.UpdateGateway(ctx(), c, gatewayID, gateway.Patch{Default: value(isDefault)}, m)
 }
 
-// wantDefault fails unless the gateway is the default one of the account, or none is if it is "".
+// wantDefault fails unless the gateway is the default gateway of the account; "" means that there is none.
 func (h *harness) wantDefault(c *control.Actor, gatewayID string) {
 	h.tb.Helper()
 	got := ""
@@ -51,8 +51,8 @@ func (h *harness) wantDefault(c *control.Actor, gatewayID string) {
 }
 
 // Guarantee: contract 4.1: the first gateway of the account default is the default gateway and stays
-// it when another one is created, until POST or PATCH moves it. Both changes are in one transaction,
-// and both gateways get an audit record and a new version; no other gateway does.
+// so when another gateway is created, until POST or PATCH moves it. Both changes are in one
+// transaction, and both gateways get an audit record and a new version; no other gateway does.
 func TestDefaultGatewayMoves(t *testing.T) {
 	h := newHarness(t)
 	c := h.caller("default", "admin")
@@ -91,8 +91,8 @@ func TestDefaultGatewayMoves(t *testing.T) {
 }
 
 // Guarantee: contract 3.3: false for the default gateway, and any value from another account, is 422
-// with the remedy and changes nothing; false for any other gateway, and true for the default one,
-// change nothing either.
+// with the remedy and changes nothing; false for any other gateway, and true for the default
+// gateway, change nothing either.
 func TestDefaultGatewayIsOnlyMovedByTrue(t *testing.T) {
 	h := newHarness(t)
 	c, tenant := h.caller("default", "admin"), h.caller("acme", "admin")
@@ -131,8 +131,8 @@ func TestDefaultGatewayIsOnlyMovedByTrue(t *testing.T) {
 	h.wantDefault(c, first.ID)
 }
 
-// Guarantee: contract 4.1: after the default gateway is deleted there is none until one is set, or a
-// single one is left, which then is it.
+// Guarantee: contract 4.1: after the default gateway is deleted there is none, until one is set or a
+// single gateway is left, which then is the default gateway.
 func TestDeletingTheDefaultGateway(t *testing.T) {
 	h := newHarness(t)
 	c := h.caller("default", "admin")
@@ -201,7 +201,7 @@ func (m *defaultModel) step(h *harness, c *control.Actor, kind string, i int) {
 }
 
 // Guarantee: at every step of any sequence of creations, moves and deletions at most one gateway is
-// the default one, and it is the one of contract 4.1.
+// the default gateway, and it is the gateway that contract 4.1 says.
 func TestDefaultGatewayFollowsTheContract(t *testing.T) {
 	h := newHarness(t)
 	c := h.caller("default", "admin")

@@ -152,6 +152,9 @@ func (s *Service) Redeliver(ctx context.Context, actor *Actor, deliveryID string
 		if err != nil {
 			return nil, err
 		}
+		if err := w.MarkRedelivered(ctx, []string{old.ID}); err != nil {
+			return nil, err
+		}
 		d, err := w.deliver(ctx, h.ID, &event.Event{ID: old.EventID, Type: old.EventType}, webhook.ByHand)
 		if err != nil {
 			return nil, err
@@ -196,9 +199,16 @@ func (w *work) toRecover(ctx context.Context, webhookID string, since time.Time)
 	return w.DeliveriesToRecover(ctx, h.ID, since, recoverBatch)
 }
 
-// recover delivers again the events of the deliveries, each event once.
+// recover delivers again the events of the deliveries, each event once. An event of which more than a few deliveries to
+// the endpoint have failed may be in the next list too.
 func (w *work) recover(ctx context.Context, webhookID string, since time.Time, list []webhook.Delivery) (int, error) {
-	started := map[string]bool{}
+	started, ids := map[string]bool{}, make([]string, len(list))
+	for i := range list {
+		ids[i] = list[i].ID
+	}
+	if err := w.MarkRedelivered(ctx, ids); err != nil {
+		return 0, err
+	}
 	for i := range list {
 		old := &list[i]
 		if started[old.EventID] {

@@ -9,7 +9,7 @@ import (
 )
 
 // Guarantee: a document with several mistakes changes nothing, and each mistake is reported with
-// its place. At the creation of a gateway all of them are mistakes of the field spec.
+// its position. When a gateway is created, all of them are mistakes of the field spec.
 func TestMistakesOfADocumentAreReportedAtOnce(t *testing.T) {
 	h := newHarness(t)
 	caller := h.caller("acme", "admin")

@@ -117,8 +117,8 @@ routes:
 	}
 }
 
-// Guarantee: a lower global limit is replayed with what the limits of the routes admit, and only routes of
-// which it refuses more than before are listed. A push has no effect, only a dry run.
+// Guarantee: a lower global limit is replayed with what the limits of the routes admit, and only routes
+// with more refusals than before are listed. A push has no effect, only a dry run.
 func TestEffectOfGlobalLimit(t *testing.T) {
 	h := newHarness(t)
 	c := h.caller("a", "admin")

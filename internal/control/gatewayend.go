@@ -105,7 +105,7 @@ func (w *work) endSome(ctx context.Context, e *EndedGateway) (more bool, err err
 		return false, err
 	}
 	for i := range keys {
-		if _, err := w.revokeAt(ctx, &keys[i], e.At); err != nil {
+		if _, err := w.revoke(ctx, &keys[i], e.At); err != nil {
 			return false, err
 		}
 	}

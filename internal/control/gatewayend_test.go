@@ -43,8 +43,8 @@ func manyPaths(n int) (paths []string) {
 }
 
 // Guarantee: when DELETE of a gateway with many keys and routes returns, all of the keys are revoked for every reader,
-// whatever crashes then. What was not written goes on later: each key gets its event and its audit record once, and each
-// route its audit record. No record changes again.
+// whatever crashes then. Records that were not written yet are written later: each key gets its event and its audit
+// record once, and each route its audit record. No record changes again.
 func TestDeletionGoesOnAfterACrash(t *testing.T) {
 	const keys, routes = 130, 320
 	h := newHarness(t)

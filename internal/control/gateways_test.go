@@ -192,7 +192,7 @@ func TestUpstreamHeaders(t *testing.T) {
 	if got := patch(gateway.Patch{UpstreamHeaders: null[map[string]string]()}); len(got.Upstream.Headers) != 0 || got.Version != v+1 {
 		t.Errorf("after null: headers %v, version %d; want none, version %d", got.Upstream.Headers, got.Version, v+1)
 	}
-	h.wantNoRecords(caller.Account.ID, func() { // the same again changes nothing
+	h.wantNoRecords(caller.Account.ID, func() { // the same values again change nothing
 		must[*gateway.Gateway](h)(h.UpdateGateway(ctx(), caller, g.ID, gateway.Patch{
 			Name: value("n"), UpstreamHeaders: null[map[string]string](),
 		}, nil))
@@ -239,9 +239,9 @@ func TestDeleteGateway(t *testing.T) {
 	must[*gateway.Gateway](h)(h.CreateGateway(ctx(), caller, creation, "")) // the hostname is free again
 }
 
-// Guarantee: the gateways of an account are bounded, also if many are created at the same time. The next
-// one is fault.Conflict until one is deleted. Other accounts have bounds of their own, and an account
-// that has more already keeps them.
+// Guarantee: the gateways of an account are bounded, also if many are created at the same time. A
+// further gateway is fault.Conflict until one is deleted. Other accounts have bounds of their own, and
+// an account that has more already keeps them.
 func TestGatewaysOfAnAccountAreBounded(t *testing.T) {
 	const most, clients = 3, 8
 	h := newHarness(t)

@@ -50,7 +50,7 @@ func (c *clock) advance(d time.Duration) {
 	c.at = c.at.Add(d)
 }
 
-// publisher counts its calls. If fail is set, its result is the result of the call.
+// publisher counts its calls. If fail is set, calls return the result of fail.
 type publisher struct {
 	mu    sync.Mutex
 	calls int
@@ -296,8 +296,8 @@ func dataOf(e event.Event) map[string]any {
 	return envelope.Data
 }
 
-// wantRecords runs f, and fails unless f wrote exactly these records of the account and
-// published them once, or not at all if there is no change.
+// wantRecords runs f, and fails unless f wrote exactly these records of the account and published
+// them once; without a change they must not be published.
 func (h *harness) wantRecords(accountID string, f func(), audits, events, changes []string) {
 	h.tb.Helper()
 	before, published := h.records(accountID), h.pub.count()

@@ -178,18 +178,13 @@ func (s *Service) RevokeKey(ctx context.Context, actor *Actor, keyID string, m M
 		if err := require(m, k.Version); err != nil {
 			return nil, err
 		}
-		return w.revoke(ctx, k)
+		return w.revoke(ctx, k, w.now)
 	})
 }
 
-// revoke revokes a key and raises key.revoked. If the key has expired without an event, it raises
-// key.expired first. A revoked key is returned unchanged.
-func (w *work) revoke(ctx context.Context, before *apikey.Key) (*apikey.Key, error) {
-	return w.revokeAt(ctx, before, w.now)
-}
-
-// revokeAt is revoke for a key that is refused since the given time.
-func (w *work) revokeAt(ctx context.Context, before *apikey.Key, at time.Time) (*apikey.Key, error) {
+// revoke revokes a key that is refused since the given time, and raises key.revoked. If the key has expired without an
+// event, it raises key.expired first. A revoked key is returned unchanged.
+func (w *work) revoke(ctx context.Context, before *apikey.Key, at time.Time) (*apikey.Key, error) {
 	state := before.State(at)
 	if state == apikey.Revoked {
 		return before, nil

@@ -63,8 +63,8 @@ func TestKeyLife(t *testing.T) {
 	})
 }
 
-// restart reopens the store, in one of five calls: it costs as much as a hundred others.
-// It then compares the whole logs, of which check compares only what is new.
+// restart reopens the store in one of five calls, because that costs as much as a hundred other
+// steps. It then compares the whole logs; check compares only new entries.
 func (m *keyModel) restart(t *rapid.T) {
 	if rapid.IntRange(0, 4).Draw(t, "restart?") != 0 {
 		t.Skip("no restart drawn")

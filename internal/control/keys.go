@@ -60,7 +60,7 @@ func (s *Service) CreateKey(ctx context.Context, actor *Actor, in KeyInput) (*Ne
 		if err := s.roomForEvent(actor); err != nil {
 			return nil, err
 		}
-		made, err := s.insertKey(ctx, w, k)
+		made, err := s.insertKey(ctx, w, k, "")
 		if err != nil {
 			return nil, err
 		}
@@ -135,28 +135,18 @@ func (in KeyLimitInput) parse() (l ratelimit.KeyLimit, err error) {
 	return l, fault.Prefixed("rate_limit", err)
 }
 
-// insertKey stores k with a new identifier and a new string, its event and its audit record.
-func (s *Service) insertKey(ctx context.Context, w *work, k apikey.Key) (*NewKey, error) {
-	return s.insertKeyAs(ctx, w, k, "")
-}
-
-// insertKeyAs is insertKey with a given string. "" means a new one.
-func (s *Service) insertKeyAs(ctx context.Context, w *work, k apikey.Key, secret string) (*NewKey, error) {
-	made, err := s.issueAs(ctx, w, k, secret)
+// insertKey stores k with a new identifier, its event and its audit record. secret is its string; "" means a new one.
+func (s *Service) insertKey(ctx context.Context, w *work, k apikey.Key, secret string) (*NewKey, error) {
+	made, err := s.issue(ctx, w, k, secret)
 	if err != nil {
 		return nil, err
 	}
 	return made, w.audit(ctx, audit.KeyCreate, made.ID, made.GatewayID, keyDiff(nil, &made.Key))
 }
 
-// issue stores k with a new string, and with a new identifier and bucket unless it has them, and
-// raises key.created.
-func (s *Service) issue(ctx context.Context, w *work, k apikey.Key) (*NewKey, error) {
-	return s.issueAs(ctx, w, k, "")
-}
-
-// issueAs is issue with a given string. "" means a new one.
-func (s *Service) issueAs(ctx context.Context, w *work, k apikey.Key, secret string) (*NewKey, error) {
+// issue stores k, with a new identifier and bucket unless it has them, and raises key.created. secret is its string;
+// "" means a new one.
+func (s *Service) issue(ctx context.Context, w *work, k apikey.Key, secret string) (*NewKey, error) {
 	if secret == "" {
 		var err error
 		if secret, err = apikey.Generate(k.Level, s.cfg.Random); err != nil {

@@ -173,8 +173,8 @@ func TestRevokeKey(t *testing.T) {
 	h.wantNoRecords(acct, func() { must[int](h)(h.NotifyExpired(ctx())) })
 }
 
-// Guarantee: each key that expires has one key.expired event, in any number of batches and
-// through a restart, never before its time and without an audit record.
+// Guarantee: each key that expires has one key.expired event and no audit record. The event is
+// never before its time, in any number of batches and through a restart.
 func TestNotifyExpired(t *testing.T) {
 	h := newHarness(t)
 	caller := h.caller("acme", "admin")
@@ -388,7 +388,7 @@ func TestRotateWithoutOverlap(t *testing.T) {
 	}
 }
 
-// verified has keys to verify: active ones, one that is revoked and one that has expired.
+// verified has keys to verify: active keys, a revoked key and an expired key.
 type verified struct {
 	*harness
 	caller        *control.Actor // with the scope read

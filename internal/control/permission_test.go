@@ -187,8 +187,8 @@ func (h *harness) wantAllowed(what string, err error, allowed bool) {
 	}
 }
 
-// rankOf returns the rank of the highest word of scopes: of those without a resource or with
-// that one; of all if resource is "".
+// rankOf returns the rank of the highest word among the scopes without a resource or with the given
+// resource; among all scopes if resource is "".
 func rankOf(scopes, resource string) (rank int) {
 	for scope := range strings.FieldsSeq(scopes) {
 		word, of, _ := strings.Cut(scope, ":")

@@ -278,8 +278,8 @@ func TestLimitOfTheSpecReplacesThatOfTheAPI(t *testing.T) {
 	p.wantLimits(pushedLimit, "7/s", "9/s")
 }
 
-// Guarantee: GET of the spec returns the bytes of the last pushed spec, also if only a
-// comment changed, and 404 if there is none or a configuration replaced it.
+// Guarantee: GET of the spec returns the bytes of the last pushed spec, even if only a comment
+// changed, and 404 if there is none or a configuration replaced it.
 func TestSpecIsThatOfTheLastPush(t *testing.T) {
 	p := newPushed(t, 0)
 	p.wantNoSpec()
@@ -510,8 +510,8 @@ func TestLimitSetThroughTheAPIStays(t *testing.T) {
 	}
 }
 
-// Guarantee: a push, its dry run and a comparison say what changes about a route, so that it is seen when
-// one becomes public or loses its limit.
+// Guarantee: a push, its dry run and a comparison say what changes about a route, so that a person
+// notices when a route becomes public or loses its limit.
 func TestPushSaysWhatChangesAboutARoute(t *testing.T) {
 	h := newHarness(t)
 	caller := h.caller("acme", "admin")

@@ -56,7 +56,7 @@ type RepositoryInput struct {
 	URL, Branch, Path, Kind string
 	Interval                string // "" means the default
 	KnownHosts              string
-	HostKey                 Optional[string] // null forgets the one that was pinned
+	HostKey                 Optional[string] // null forgets the pinned key
 	Credential              RepositorySecret[RepositoryCredential]
 	CommitStatus            RepositorySecret[CommitStatus]
 	NewHookSecret           bool

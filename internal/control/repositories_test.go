@@ -49,8 +49,8 @@ func (p *pushed) toSync() *control.RepositoryToSync {
 }
 
 // Guarantee: contract 5, a change of the URL drops the credential, the token for commit statuses and
-// the pinned host key; an absent one stays otherwise, "***" keeps it and null removes it. They are
-// encrypted in the store, and the audit record shows "***".
+// the pinned host key; otherwise an absent secret stays, "***" keeps it and null removes it. They
+// are encrypted in the store, and the audit record shows "***".
 func TestAnotherURLDropsTheSecretsOfARepository(t *testing.T) {
 	p := newPushed(t, 0)
 	credential := func() string {
@@ -122,7 +122,7 @@ func TestAnotherURLDropsTheSecretsOfARepository(t *testing.T) {
 	}
 }
 
-// Guarantee: every change of a repository is recorded, once; the end of the gateway is one too.
+// Guarantee: every change of a repository is recorded once; the deletion of its gateway counts as a change.
 func TestRepositoryChangesAreRecorded(t *testing.T) {
 	p := newPushed(t, 1)
 	account := p.caller.Account.ID
@@ -164,8 +164,8 @@ func TestRepositoryChangesAreRecorded(t *testing.T) {
 	}
 }
 
-// Guarantee: what came of a sync is stored with its push in one transaction, and nothing of it if the
-// repository was changed, paused or removed meanwhile.
+// Guarantee: the result of a sync is stored in one transaction with its push. Nothing of it is stored
+// if the repository was changed, paused or removed meanwhile.
 func TestResultsOfChangedRepositoriesAreVoid(t *testing.T) {
 	for name, change := range map[string]func(p *pushed){
 		"changed":  func(p *pushed) { p.connect(input(func(in *control.RepositoryInput) { in.Path = "b.yaml" })) },

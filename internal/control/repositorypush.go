@@ -80,7 +80,7 @@ func (s *Service) readKind(actor *Actor, kind gateway.DocumentKind, content []by
 // line of at most authorLength characters.
 func authorName(author string) string {
 	clean := strings.Map(func(r rune) rune {
-		if !unicode.IsPrint(r) { // also the replacement of what is not UTF-8
+		if !unicode.IsPrint(r) { // also the replacement of bytes that are not UTF-8
 			return ' '
 		}
 		return r

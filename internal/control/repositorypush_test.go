@@ -69,8 +69,8 @@ func TestRepositoryPushIsRecordedWithItsCommit(t *testing.T) {
 	}
 }
 
-// Guarantee: what Within stores is stored with the push, also if that changes nothing; if Within
-// fails, nothing of the push is stored.
+// Guarantee: what Within stores is stored with the push, even if the push changes nothing; if
+// Within fails, nothing of the push is stored.
 func TestRepositoryPushIsOneTransaction(t *testing.T) {
 	p := newPushed(t, 1)
 	refused := errors.New("paused")

@@ -11,11 +11,7 @@ import (
 // Spec returns the current revision, whose Content is the OpenAPI document as received. If the
 // routes did not come from an OpenAPI document, the error is fault.NotFound.
 func (s *Service) Spec(ctx context.Context, actor *Actor, gatewayID string) (*gateway.Revision, error) {
-	return read(ctx, s, actor, func(tx ReadTx) (*gateway.Revision, error) {
-		g, err := tx.Gateway(ctx, actor.Account.ID, gatewayID)
-		if err != nil {
-			return nil, err
-		}
+	return readOf(ctx, s, actor, gatewayID, func(tx ReadTx, g *gateway.Gateway) (*gateway.Revision, error) {
 		none := fault.New(fault.NotFound, "the routes of this gateway did not come from an OpenAPI document")
 		if g.Revision == 0 {
 			return nil, none
@@ -50,10 +46,7 @@ func (s *Service) Configuration(ctx context.Context, actor *Actor, gatewayID str
 // Revisions lists up to limit revisions with numbers less than before, newest first, without Content
 // and Routes. before is 0 for the first page.
 func (s *Service) Revisions(ctx context.Context, actor *Actor, gatewayID string, limit int, before int64) ([]gateway.Revision, error) {
-	return read(ctx, s, actor, func(tx ReadTx) ([]gateway.Revision, error) {
-		if _, err := tx.Gateway(ctx, actor.Account.ID, gatewayID); err != nil {
-			return nil, err
-		}
+	return readOf(ctx, s, actor, gatewayID, func(tx ReadTx, _ *gateway.Gateway) ([]gateway.Revision, error) {
 		return tx.Revisions(ctx, gatewayID, limit, before)
 	})
 }
@@ -61,22 +54,14 @@ func (s *Service) Revisions(ctx context.Context, actor *Actor, gatewayID string,
 // Revision returns one revision, with its content and routes. If it was removed, the error is
 // fault.NotFound and says how long revisions are kept.
 func (s *Service) Revision(ctx context.Context, actor *Actor, gatewayID string, number int64) (*gateway.Revision, error) {
-	return read(ctx, s, actor, func(tx ReadTx) (*gateway.Revision, error) {
-		g, err := tx.Gateway(ctx, actor.Account.ID, gatewayID)
-		if err != nil {
-			return nil, err
-		}
+	return readOf(ctx, s, actor, gatewayID, func(tx ReadTx, g *gateway.Gateway) (*gateway.Revision, error) {
 		return s.revision(ctx, tx, g, number)
 	})
 }
 
 // RevisionRecord is Revision without content and routes, which may be large.
 func (s *Service) RevisionRecord(ctx context.Context, actor *Actor, gatewayID string, number int64) (*gateway.Revision, error) {
-	return read(ctx, s, actor, func(tx ReadTx) (*gateway.Revision, error) {
-		g, err := tx.Gateway(ctx, actor.Account.ID, gatewayID)
-		if err != nil {
-			return nil, err
-		}
+	return readOf(ctx, s, actor, gatewayID, func(tx ReadTx, g *gateway.Gateway) (*gateway.Revision, error) {
 		if number == math.MaxInt64 {
 			return nil, s.noRevision(g, number)
 		}

@@ -19,7 +19,7 @@ import (
 
 const day = 24 * time.Hour
 
-// addRevisions stores n revisions of a gateway without any, one a day until now.
+// addRevisions stores n revisions of a gateway that has none, one for each day until now.
 func (h *harness) addRevisions(c *control.Actor, gatewayID string, n int) {
 	h.tb.Helper()
 	now := h.clock.now()
@@ -172,9 +172,10 @@ func TestBytesOfRevisionsAreBounded(t *testing.T) {
 	})
 }
 
-// Guarantee: while the revisions of an account take twice the bytes that are kept, what would store
-// another is fault.RateLimitExceeded with the scope account and changes nothing; what changes nothing,
-// a dry run of it included, and other accounts do not notice. When old ones are removed there is room.
+// Guarantee: while the revisions of an account take twice the bytes that are kept, a call that would
+// store another revision is fault.RateLimitExceeded with the scope account and changes nothing. Calls
+// that change nothing, dry runs and other accounts are not affected. When old revisions are removed
+// there is room again.
 func TestPushesWaitForOldRevisionsToBeRemoved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := openHarness(t, sqlitetest.Path(t))

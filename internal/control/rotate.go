@@ -98,7 +98,7 @@ func (s *Service) rotate(ctx context.Context, w *work, before *apikey.Key, overl
 		ID: old.RotatedTo, BucketID: old.BucketID, RotatedFrom: old.ID, ExpiresAt: expiry,
 		Name: old.Name, Level: old.Level, Scope: old.Scope, Owner: old.Owner,
 		GatewayID: old.GatewayID, RateLimit: old.RateLimit, Metadata: maps.Clone(old.Metadata),
-	})
+	}, "")
 	if err != nil {
 		return nil, err
 	}

@@ -36,8 +36,9 @@ func (t *tableReader) RouteTable(ctx context.Context, gatewayID string) ([]gatew
 	return t.Tx.RouteTable(ctx, gatewayID)
 }
 
-// Guarantee: a change of one route is compared with the others of its gateway, of which there may be 100,000, before its
-// transaction, for which all changes of all accounts wait. If these have changed in between, it is compared again.
+// Guarantee: a change of one route is compared with the other routes of its gateway, perhaps 100,000, before its
+// transaction, for which all changes of all accounts wait. If the other routes have changed in between, it is compared
+// again.
 func TestRouteIsComparedBeforeItsTransaction(t *testing.T) {
 	h := newHarness(t)
 	reads := &tableReads{Engine: h.db}

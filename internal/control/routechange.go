@@ -27,11 +27,6 @@ func (s *Service) UpdateRoute(ctx context.Context, actor *Actor, gatewayID, rout
 	if err != nil || onlyChecks(ctx) {
 		return nil, cmp.Or(fault.Join(err, s.misfit(ctx, actor, gatewayID, routeID, err, p)), errOnlyChecked)
 	}
-	unlock, err := s.lockTable(ctx, actor, gatewayID)
-	if err != nil {
-		return nil, err
-	}
-	defer unlock()
 	var check func(tx ReadTx) error // nil if nothing of it changes
 	if p.Path.Present || p.Methods.Present {
 		check = func(tx ReadTx) error {
@@ -91,7 +86,7 @@ func (w *work) storeRoute(ctx context.Context, before, r *gateway.Route) error {
 // read validates each field and returns a function that applies p to a route.
 func (p *RoutePatch) read() (func(*gateway.Route) error, error) {
 	var badPath, badMethods error
-	// Fields that are absent stay as they are, so they are valid ones here.
+	// Absent fields stay as they are, so they are valid here.
 	given := gateway.RouteSpec{Path: "/", Methods: []string{"GET"}}
 	switch {
 	case p.Path.Null:

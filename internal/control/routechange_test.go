@@ -110,7 +110,7 @@ func TestInvalidUpdateOfARoute(t *testing.T) {
 }
 
 // Guarantee: a push replaces a route that was moved. If the document has the new path and methods,
-// the route keeps its identifier; if it has the old ones, they get a new one.
+// the route keeps its identifier; if it has the old path and methods, these get a new identifier.
 func TestPushAfterAMove(t *testing.T) {
 	for _, row := range []struct {
 		path string

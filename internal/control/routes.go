@@ -15,10 +15,7 @@ import (
 
 // Routes lists a gateway's routes, newest first.
 func (s *Service) Routes(ctx context.Context, actor *Actor, gatewayID string, p Page) ([]gateway.Route, error) {
-	return read(ctx, s, actor, func(tx ReadTx) ([]gateway.Route, error) {
-		if _, err := tx.Gateway(ctx, actor.Account.ID, gatewayID); err != nil {
-			return nil, err
-		}
+	return readOf(ctx, s, actor, gatewayID, func(tx ReadTx, _ *gateway.Gateway) ([]gateway.Route, error) {
 		return tx.Routes(ctx, gatewayID, p)
 	})
 }
@@ -93,11 +90,6 @@ func (s *Service) CreateRoute(ctx context.Context, actor *Actor, gatewayID strin
 	if err := checkRoute(&in); err != nil || onlyChecks(ctx) {
 		return nil, cmp.Or(fault.Join(err, s.misfit(ctx, actor, gatewayID, "", err, RoutePatch{Path: given(in.Path), Methods: given(in.Methods)})), errOnlyChecked)
 	}
-	unlock, err := s.lockTable(ctx, actor, gatewayID)
-	if err != nil {
-		return nil, err
-	}
-	defer unlock()
 	check := func(tx ReadTx) error { return fits(ctx, tx, gatewayID, nil, in) }
 	return beside(ctx, s, actor, gatewayID, check, func(w *work, bad func() (error, error)) (*gateway.Route, error) {
 		if _, err := w.Gateway(ctx, actor.Account.ID, gatewayID); err != nil {
@@ -175,11 +167,8 @@ func (s *Service) misfit(ctx context.Context, actor *Actor, gatewayID, routeID s
 		return nil
 	}
 	// This only adds to the known error, so other errors, such as a missing gateway, are ignored.
-	bad, err := read(ctx, s, actor, func(tx ReadTx) (error, error) {
+	bad, err := readOf(ctx, s, actor, gatewayID, func(tx ReadTx, _ *gateway.Gateway) (error, error) {
 		in, before := gateway.RouteSpec{Path: p.Path.Value, Methods: sorted(p.Methods.Value)}, (*gateway.Route)(nil)
-		if _, err := tx.Gateway(ctx, actor.Account.ID, gatewayID); err != nil {
-			return nil, err
-		}
 		if routeID != "" {
 			var err error
 			if before, err = tx.Route(ctx, gatewayID, routeID); err != nil {
@@ -205,11 +194,16 @@ func ofRoute(problems []gateway.RowProblem) error {
 	return fault.Join(all...)
 }
 
-// beside changes one route in a transaction, f. check compares the route with the other routes of its gateway. That
-// takes a second for 100,000 routes, so it runs before the transaction, for which all other changes wait. f gets its
-// result from bad, which returns nothing if check is nil. If the routes have changed meanwhile, beside begins again;
-// the last time, check runs in the transaction.
-func beside[T any](ctx context.Context, s *Service, actor *Actor, gatewayID string, check func(tx ReadTx) error, f func(w *work, bad func() (found, err error)) (T, error)) (T, error) {
+// beside changes one route in a transaction, f, under the lock of the table. check compares the route with the other
+// routes of its gateway. That takes a second for 100,000 routes, so it runs before the transaction, for which all
+// other changes wait. f gets its result from bad, which returns nothing if check is nil. If the routes have changed
+// meanwhile, beside begins again; the last time, check runs in the transaction.
+func beside[T any](ctx context.Context, s *Service, actor *Actor, gatewayID string, check func(tx ReadTx) error, f func(w *work, bad func() (found, err error)) (T, error)) (result T, err error) {
+	unlock, err := s.lockTable(ctx, actor, gatewayID)
+	if err != nil {
+		return result, err
+	}
+	defer unlock()
 	for attempt := 1; ; attempt++ {
 		var known *compared
 		if check != nil {
@@ -239,7 +233,7 @@ func beside[T any](ctx context.Context, s *Service, actor *Actor, gatewayID stri
 	}
 }
 
-// compared is what the comparison of a route with the others has found.
+// compared is the result of comparing a route with the other routes.
 type compared struct {
 	version TableVersion // of the others
 	found   error        // fault.ValidationFailed, or nil

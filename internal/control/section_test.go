@@ -136,8 +136,8 @@ func (c *configured) header(name string) string {
 	return string(must[[]byte](c.harness)(c.box.Open(sealed)))
 }
 
-// wantRefused applies doc, and fails unless that is a validation error with these problems, of which it
-// returns the first message.
+// wantRefused applies doc, and fails unless that is a validation error with these problems. It returns
+// the message of the first.
 func (c *configured) wantRefused(doc string, want ...string) string {
 	c.tb.Helper()
 	var message string
@@ -267,7 +267,7 @@ func TestMaskedSecretsAreKeptOrRefused(t *testing.T) {
 	}
 }
 
-// Guarantee: what the server alone can check of a file has its position too.
+// Guarantee: problems of a file that only the server can find have their positions too.
 func TestServerProblemsOfSettingsHavePositions(t *testing.T) {
 	c := newConfigured(t)
 	pair := certificatetest.New(t, "client")
@@ -278,7 +278,7 @@ func TestServerProblemsOfSettingsHavePositions(t *testing.T) {
 }
 
 // Guarantee: a rollback restores the settings that the file of the revision names. It keeps secrets, and
-// says which ones it cannot restore. It never moves the default gateway.
+// says which secrets it cannot restore. It never moves the default gateway.
 func TestRollbackRestoresSettings(t *testing.T) {
 	t.Run("with the secret", func(t *testing.T) {
 		c := newConfigured(t)
@@ -402,8 +402,9 @@ func TestInvalidCreationsFromAFile(t *testing.T) {
 	}
 }
 
-// Guarantee: a dry run refuses a hostname that another account has, as the push does. Of one that another
-// gateway of the account has it warns, because that may give it up first; the push refuses it.
+// Guarantee: a dry run refuses a hostname that another account has, as the push does. If another gateway
+// of the account has the hostname, the dry run only warns, because that gateway may give it up first; the
+// push refuses it.
 func TestDryRunOfAHostnameInUse(t *testing.T) {
 	c := newConfigured(t)
 	give := func(account, hostname string) {

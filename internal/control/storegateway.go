@@ -13,7 +13,7 @@ type GatewayReader interface {
 	Gateways(ctx context.Context, accountID string, p Page) ([]gateway.Gateway, error)
 	// HasGateways reports whether the account has at least n gateways.
 	HasGateways(ctx context.Context, accountID string, n int) (bool, error)
-	// DefaultGateway returns the one gateway with Default set.
+	// DefaultGateway returns the gateway with Default set.
 	DefaultGateway(ctx context.Context) (*gateway.Gateway, error)
 	// HostnameOwner returns the account whose gateway has the hostname; "" if none has.
 	HostnameOwner(ctx context.Context, hostname string) (accountID string, err error)

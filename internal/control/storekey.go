@@ -15,7 +15,7 @@ type KeyFilter struct {
 	Owner     string
 	Name      string    // the whole name
 	Query     string    // a part of the name, ignoring the case of ASCII letters, or the start of the prefix
-	Now       time.Time // separates active keys from expired ones
+	Now       time.Time // distinguishes active keys from expired keys
 }
 
 // Searches reports whether many other keys may have to be read to find the keys. That is so if the filter selects names

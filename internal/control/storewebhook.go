@@ -86,8 +86,11 @@ type DeliveryReader interface {
 type DeliveryStore interface {
 	DeliveryReader
 	// InsertDelivery adds a delivery of a stored event. Failed deliveries of the same
-	// event to the same endpoint then count as delivered again.
+	// event to the same endpoint then count as delivered again, but only a few of them: there
+	// may be very many.
 	InsertDelivery(ctx context.Context, d *webhook.Delivery) error
+	// MarkRedelivered makes those of the deliveries that failed count as delivered again.
+	MarkRedelivered(ctx context.Context, deliveryIDs []string) error
 	// FailStranded fails up to limit deliveries that wait for an endpoint that is
 	// disabled or deleted and are not leased at now. Their logs get an entry that says
 	// why no attempt was made. more reports whether there may be others.

@@ -36,8 +36,8 @@ type plane struct {
 	method           accesslog.Method // of the requests; GET if it is zero
 }
 
-// withPlane replaces the service by one with a data plane, and returns the data plane, whose
-// requests are of the gateway.
+// withPlane replaces the service by a service with a data plane, and returns the data plane, whose
+// requests belong to the gateway.
 func (h *harness) withPlane(accountID, gatewayID string, l levels) *plane {
 	h.tb.Helper()
 	counts := must[*meter.Meter](h)(meter.New(meter.Config{Store: h.db, Now: h.clock.now}))

@@ -125,7 +125,7 @@ func TestClientCertificateIsDroppedWithItsOrigin(t *testing.T) {
 	c.wantRejected(moved, "upstream_client_certificate")
 }
 
-// Guarantee: the audit log records that the pair was replaced, and never its content.
+// Guarantee: the audit log records that the pair was replaced, but never its content.
 func TestClientCertificateInAuditLog(t *testing.T) {
 	one, two := certificatetest.New(t, "one"), certificatetest.New(t, "two")
 	c := newClientPair(t, one)

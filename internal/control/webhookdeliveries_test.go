@@ -72,7 +72,7 @@ func TestRedeliver(t *testing.T) {
 }
 
 // Guarantee: recovery redelivers every event that has failed since the given time and was not
-// delivered afterwards, each once. A second recovery redelivers only what failed again.
+// delivered afterwards, each once. A second recovery redelivers only events that failed again.
 func TestRecoverWebhook(t *testing.T) {
 	h := newHarness(t)
 	c := h.caller("acme", "admin")
@@ -161,7 +161,7 @@ func TestSenderIsWokenForNewDeliveries(t *testing.T) {
 }
 
 // Guarantee: every committed change of an endpoint is in the change log, so that the senders of all nodes
-// hand back its deliveries before the call returns; and nothing else is.
+// hand back its deliveries before the call returns. The change log has no other entries.
 func TestChangesOfEndpointsAreInTheChangeLog(t *testing.T) {
 	h := newHarness(t)
 	var recalled []string

@@ -111,8 +111,8 @@ func (h *harness) insertWebhooks(c *control.Actor, n int) {
 }
 
 // Guarantee: an account has at most 1,000 endpoints, in whatever state, also if many are created at
-// the same time. The next one is fault.Conflict until one is deleted; other accounts are not
-// concerned. A store that has more from an earlier version keeps them.
+// the same time. A further endpoint is fault.Conflict until one is deleted; other accounts are not
+// affected. A store that has more endpoints from an earlier version keeps them.
 func TestAccountHasAtMost1000Webhooks(t *testing.T) {
 	const most, clients = 1000, 8
 	h := newHarness(t)

@@ -15,6 +15,7 @@ import (
 	"github.com/keygate/keygate/internal/event"
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/gateway"
+	"github.com/keygate/keygate/internal/service"
 	"github.com/keygate/keygate/internal/snapshot"
 )
 
@@ -146,7 +147,19 @@ func read[T any](ctx context.Context, s *Service, actor *Actor, f func(tx ReadTx
 	return view(ctx, s, f)
 }
 
-// search is read for what may take long.
+// readOf is read for what belongs to a gateway of the actor's account. If there is no such gateway, the error is
+// fault.NotFound.
+func readOf[T any](ctx context.Context, s *Service, actor *Actor, gatewayID string, f func(tx ReadTx, g *gateway.Gateway) (T, error)) (T, error) {
+	return read(ctx, s, actor, func(tx ReadTx) (result T, err error) {
+		g, err := tx.Gateway(ctx, actor.Account.ID, gatewayID)
+		if err != nil {
+			return result, err
+		}
+		return f(tx, g)
+	})
+}
+
+// search does what read does, for reads that may take long.
 func search[T any](ctx context.Context, s *Service, actor *Actor, f func(tx ReadTx) (T, error)) (result T, err error) {
 	if err := actor.check(); err != nil {
 		return result, err
@@ -154,7 +167,7 @@ func search[T any](ctx context.Context, s *Service, actor *Actor, f func(tx Read
 	return readIn(ctx, s.cfg.Store.Search, f)
 }
 
-// view is read for what has no actor.
+// view does what read does, for work without an actor.
 func view[T any](ctx context.Context, s *Service, f func(tx ReadTx) (T, error)) (T, error) {
 	return readIn(ctx, s.cfg.Store.View, f)
 }
@@ -190,11 +203,7 @@ func (s *Service) publish(ctx context.Context, changes []snapshot.Change) error 
 			return nil
 		}
 		s.cfg.Log.WarnContext(ctx, "committed change not applied yet", "error", err)
-		wait := time.NewTimer(publishRetry)
-		select {
-		case <-wait.C:
-		case <-ctx.Done():
-			wait.Stop()
+		if !service.Wait(ctx, publishRetry) {
 			return &fault.Error{
 				Code:    fault.Unavailable,
 				Message: notInForce(changes),

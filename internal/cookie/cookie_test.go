@@ -7,7 +7,7 @@ import (
 )
 
 // Guarantee: the cookie of a session is removed wherever it stands, under both of its names, and
-// every other cookie keeps its bytes and its place.
+// every other cookie keeps its bytes and its position.
 func TestAppendOthers(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ in, want string }{
@@ -28,8 +28,8 @@ func TestAppendOthers(t *testing.T) {
 	}
 }
 
-// Guarantee: a Set-Cookie field sets the cookie of a session if a browser would send that back under one of
-// its names, however it is spelled; and no other field does.
+// Guarantee: a Set-Cookie field sets the cookie of a session exactly if a browser would send it back under
+// one of the cookie's names, however the field is spelled.
 func TestSetsSession(t *testing.T) {
 	t.Parallel()
 	for value, want := range map[string]bool{

@@ -163,8 +163,8 @@ func TestIndex(t *testing.T) {
 	}
 }
 
-// Guarantee: a page of another build gets no file of this one, although their names are the same, and
-// the refusal is not cached. Scripts name each other without the hash of the build.
+// Guarantee: a page of another build gets no file of this build, although their names are the same,
+// and the refusal is not cached. Scripts name each other without the hash of the build.
 func TestOtherBuild(t *testing.T) {
 	h := newHandler(t, "/kg")
 	for asset, a := range h.assets {

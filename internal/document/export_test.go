@@ -2,8 +2,8 @@ package document
 
 import "strings"
 
-// WithinBudget reports whether a text has few enough values to be read. JSON
-// must be one of the texts of the tests, which end with 0].
+// WithinBudget reports whether a text has few enough values to be read. If the text is JSON, it
+// must end with 0], as the texts of the tests do.
 func WithinBudget(text string) bool {
 	if strings.HasSuffix(strings.TrimSpace(text), "0]") {
 		_, err := countJSON(text)

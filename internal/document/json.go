@@ -55,7 +55,7 @@ type jsonCount struct {
 	children []int32 // of each collection, in the order of the text
 }
 
-// What reading JSON takes besides nodes, in bytes.
+// The bytes that reading JSON takes in addition to nodes.
 const (
 	jsonCollection = 24 // in jsonCount.children, while that grows
 	jsonName       = 96 // of an open object, whose names the decoder compares

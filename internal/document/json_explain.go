@@ -176,7 +176,7 @@ func controlInJSON(r rune) string {
 	return fmt.Sprintf("the control character U+%04X is not allowed: remove it, or write \\u%04x in a string", r, r)
 }
 
-// bracket is one that is open in a JSON text.
+// bracket is a bracket that is open in a JSON text.
 type bracket struct {
 	at   int
 	open byte

@@ -29,7 +29,7 @@ type memory struct {
 	text    string
 	most    int
 	bytes   int
-	highest int // of what is in memory for a time only
+	highest int // of memory that is in use only for a time
 }
 
 func newMemory(text string) *memory {

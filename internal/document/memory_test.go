@@ -20,9 +20,9 @@ import (
 	"github.com/keygate/keygate/internal/keygatetest/needtest"
 )
 
-// peakLive returns how many bytes f holds in memory at most, over what was there before. It
-// runs f again, at most five times, if that is more than most, and returns the least: a collection
-// of garbage also counts what is allocated while it runs, which on a busy machine is much.
+// peakLive returns how many bytes f adds to the memory in use, at most. If that is more than most,
+// it runs f again, up to five times, and returns the least: a garbage collection also counts memory
+// that is allocated while it runs, which is much on a busy machine.
 func peakLive(most int, f func()) int {
 	least := peakOnce(f)
 	for range 4 {
@@ -34,8 +34,8 @@ func peakLive(most int, f func()) int {
 	return least
 }
 
-// peakOnce looks after each collection of garbage, of which there is one for every few percent
-// of growth.
+// peakOnce measures after each garbage collection, which it makes happen for every few percent of
+// growth.
 func peakOnce(f func()) int {
 	const live = "/gc/heap/live:bytes"
 	read := func() int {
@@ -64,8 +64,8 @@ func peakOnce(f func()) int {
 	return max(int(peak.Load()), read()) - before
 }
 
-// hostile are texts of which a parser makes much more than they are: each is repeated between
-// the first and the last part.
+// hostile are texts from which a parser builds much more than their size. In each, the middle part
+// is repeated between the first and the last.
 var hostile = map[string][3]string{
 	"JSON items":           {"[", "0,", "0]"},
 	"JSON empty lists":     {"[", "[],", "0]"},
@@ -121,8 +121,8 @@ func fullest(size int, parts [3]string) []byte {
 	return fill(size, low, parts)
 }
 
-// fill returns a text of about size bytes of the given parts, of which the rest is blank. A unit
-// may have a %d for a number.
+// fill returns a text of about size bytes: the given parts, and blanks for the rest. A unit may
+// have a %d for a number.
 func fill(size, percent int, parts [3]string) []byte {
 	var b bytes.Buffer
 	b.WriteString(parts[0])
@@ -197,7 +197,7 @@ func TestMemoryOfADocumentIsBounded(t *testing.T) {
 	}
 }
 
-// Guarantee: large documents that people write are read within the bound, with room to spare.
+// Guarantee: large documents as people write them are read within the bound, with room to spare.
 func TestMemoryOfRealDocuments(t *testing.T) {
 	if hostileSize < 16<<20 {
 		t.Skip("the race detector takes memory of its own: make test-memory runs this without it")
@@ -247,8 +247,8 @@ func realDocument(t *testing.T, name string) []byte {
 	}
 }
 
-// Guarantee: a document that would take too much memory is refused where it becomes too much, with
-// what to do.
+// Guarantee: a document that would take too much memory is refused at the position at which it
+// does, and the error says what to do.
 func TestDocumentWithTooManyValues(t *testing.T) {
 	const size = document.MinBudget / document.Budget * 2
 	for name, parts := range map[string][3]string{"JSON": {"[", "0,\n", "0]"}, "YAML": {"", "- a\n", ""}} {

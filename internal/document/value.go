@@ -87,7 +87,7 @@ func Integer(text string) (n int64, ok bool) {
 		}
 		var err error
 		if exponent, err = strconv.Atoi(exponentText); err != nil {
-			exponent = maxExponent + 1 + len(text) // of whatever sign: only 0 is left then
+			exponent = maxExponent + 1 + len(text) // of either sign: then only 0 is left
 			if exponentText[0] == '-' {
 				exponent = -exponent
 			}

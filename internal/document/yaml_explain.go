@@ -208,7 +208,7 @@ func spaces(n int) string {
 	return fmt.Sprintf("%d spaces", n)
 }
 
-// key explains what is no further field or item.
+// key explains text that is not a further field or item.
 func (m *yamlMistake) key() string {
 	indent := len(m.before) - len(strings.TrimLeft(m.before, " "))
 	switch {

@@ -16,8 +16,8 @@ import (
 	"github.com/keygate/keygate/internal/keygatetest/awaittest"
 )
 
-// Guarantee: a connection beyond a limit is closed at once and counted, the log
-// says so once rather than for each, and a connection that ends frees its slot.
+// Guarantee: a connection beyond a limit is closed at once and counted, the log says so once rather
+// than for each connection, and a connection that ends frees its slot.
 func TestConnectionLimits(t *testing.T) {
 	h := start(t, edge.Config{MaxConnections: 4, MaxConnectionsPerAddress: 2})
 	first := h.dialFrom("127.0.0.1")
@@ -59,8 +59,8 @@ func (l *failingListener) Accept() (net.Conn, error) {
 	return l.Listener.Accept()
 }
 
-// Guarantee: after errors of Accept the server retries and serves again; each
-// error is counted, and one is logged.
+// Guarantee: after errors of Accept the server retries and serves again; each error is counted, and
+// one of them is logged.
 func TestServeRetriesAfterAcceptErrors(t *testing.T) {
 	h := startOn(t, &failingListener{Listener: listen(t), failures: 4}, edge.Config{})
 	h.dial().wantEcho("x")

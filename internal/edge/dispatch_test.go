@@ -140,8 +140,8 @@ func TestALPNChoosesEngine(t *testing.T) {
 	})
 }
 
-// Guarantee: TLS below 1.2, a client that offers no supported protocol, and one
-// that does not accept the certificate fail in the handshake, and each counts.
+// Guarantee: TLS below 1.2, a client that offers no supported protocol, and a client that does not
+// accept the certificate fail in the handshake, and each failure is counted.
 func TestFailedHandshakesAreCounted(t *testing.T) {
 	pair, files, _ := newPair(t)
 	h := start(t, edge.Config{TLS: pair.TLS("h2", "http/1.1", "http/1.0")})

@@ -173,7 +173,7 @@ type pendingConns struct {
 	mu     sync.Mutex
 	conns  map[*conn]struct{}
 	closed bool
-	none   chan struct{} // if set, closed when there are no more
+	none   chan struct{} // if set, closed when there are no more connections
 }
 
 // add adds a connection. It returns false after closeAll.

@@ -50,7 +50,7 @@ func newSlots(total, perAddress int) *slots {
 	return s
 }
 
-// acquire takes one of all slots. It returns false if none is free.
+// acquire takes a slot. It returns false if none is free.
 func (s *slots) acquire() bool {
 	if s.open.Add(1) > s.max {
 		s.open.Add(-1)

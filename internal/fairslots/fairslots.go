@@ -21,7 +21,7 @@ type Config struct {
 	PerAccount int           // slots of one account
 	All        int           // slots of all accounts together; 0 means that only PerAccount counts
 	Waiting    int           // how many of one account may wait at once
-	Wait       time.Duration // how long each of them waits at most
+	Wait       time.Duration // how long each waiter waits at most
 }
 
 // Slots are slots that accounts share. It is safe for concurrent use.
@@ -30,8 +30,8 @@ type Slots struct {
 
 	mu       sync.Mutex
 	taken    int
-	accounts map[string]*share // those that hold a slot or wait for one
-	queue    []*share          // those that wait, in the order of their turns
+	accounts map[string]*share // accounts that hold a slot or wait for one
+	queue    []*share          // accounts that wait, in the order of their turns
 }
 
 // share is what one account has of the slots.

@@ -68,9 +68,8 @@ func (c *crowd) giveBack(account string) {
 	c.settle()
 }
 
-// Guarantee: whatever the accounts do, no bound is passed, nobody waits while a slot is
-// free for their account, and within an account slots are given in the order in which they
-// were asked for.
+// Guarantee: whatever the accounts do, no bound is exceeded, no caller waits while a slot is free
+// for its account, and within an account slots are given in the order of the calls.
 func TestNobodyWaitsForAFreeSlot(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		cfg := Config{
@@ -131,8 +130,8 @@ func (c *crowd) check(r *rapid.T, cfg Config) {
 	}
 }
 
-// Guarantee: accounts that wait for the last slot get it in turn, however many wait for one
-// of them.
+// Guarantee: accounts that wait for the last slot get it in turn, however many callers of one
+// account wait.
 func TestAccountsTakeTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCrowd(Config{PerAccount: 2, All: 2, Waiting: 100, Wait: time.Hour})

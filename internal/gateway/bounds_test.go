@@ -25,9 +25,9 @@ func texts(below string, n int) []string {
 	return paths
 }
 
-// Guarantee: contract 4.2: a path has at most 64 segments, and a gateway at most 1,000 templates
-// with text around a parameter at one place. The problem names the row, its path and the remedy.
-// Elsewhere, or below one of them, there may be more.
+// Guarantee: contract 4.2: a path has at most 64 segments, and a gateway has at most 1,000
+// different segments with text around a parameter that follow the same segments. The problem names
+// the row, its path and the remedy. At other positions there may be more.
 func TestTableBounds(t *testing.T) {
 	elsewhere := append(texts("/a", MaxTexts), texts("/b", MaxTexts)...)
 	below := append(texts("/a", MaxTexts), texts("/a/7-{id}", 10)...)
@@ -81,8 +81,8 @@ func TestTableSize(t *testing.T) {
 	}
 }
 
-// Guarantee: a table that exceeds the bounds already, from an earlier version, can be changed as long
-// as it does not grow further where it does.
+// Guarantee: a table from an earlier version that exceeds a bound already can be changed as long as
+// it does not exceed the bound further.
 func TestTableThatExceedsBounds(t *testing.T) {
 	long := strings.Repeat("/a", MaxSegments+1)
 	table := rows(append(texts("/t", MaxTexts+5), long)...)

@@ -123,8 +123,8 @@ func TestInvalidConfigurationsAreRejected(t *testing.T) {
 	}
 }
 
-// Guarantee: everything that is wrong with a configuration is reported at once, in the order of
-// the file, and the first problem is the error's own.
+// Guarantee: all problems of a configuration are reported at once, in the order of the file, and
+// the error's own message is the first problem.
 func TestAllProblemsOfAConfiguration(t *testing.T) {
 	_, err := gateway.ParseDocument([]byte(`gateway: {nam: x, upstream_url: ftp://x, global_rate_limit: {burst: 5/x, per: key}}
 routes:

@@ -76,7 +76,7 @@ const (
 type Route struct {
 	ID        string
 	GatewayID string
-	Path      string   // a template, or one that ends in /*
+	Path      string   // a template, which may end in /*
 	Methods   []string // upper case, sorted, without duplicates
 	RateLimit ratelimit.Config
 	// LimitByAPI is set if RateLimit was set through the API. A spec push then keeps it

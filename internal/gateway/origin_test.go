@@ -79,7 +79,7 @@ func TestOriginsThatNeverMatchAreRejected(t *testing.T) {
 	}
 }
 
-// Guarantee: the file's author hears of a route that means something else in another router's language.
+// Guarantee: the file's author is warned of a route that means something else in another router's language.
 func TestWarningsOfRoutes(t *testing.T) {
 	d, err := gateway.ParseDocument([]byte(`routes:
   - {path: "/a/:id", methods: [GET]}
@@ -108,7 +108,7 @@ func TestWarningsOfRoutes(t *testing.T) {
 	}
 }
 
-// Guarantee: an upstream or a hostname that cannot be used is rejected with what to write.
+// Guarantee: an upstream or a hostname that cannot be used is rejected, and the error says what to write.
 func TestRemediesOfAddresses(t *testing.T) {
 	for in, want := range map[string]string{
 		"ws://a.example":         "upgrades pass",

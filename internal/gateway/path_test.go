@@ -202,8 +202,8 @@ func TestNormalizePath(t *testing.T) {
 	}
 }
 
-// FuzzPath looks for a valid path whose normal form changes when it is normalized again, or
-// decodes to another path, and for a path that is accepted and that contract 4.5 rejects.
+// FuzzPath looks for a valid path whose normal form changes when it is normalized again, or decodes
+// to another path, and for an accepted path that contract 4.5 rejects.
 func FuzzPath(f *testing.F) {
 	for _, s := range []string{
 		"/", "/a/%2e%2e", "/a%2Fb", "/%41%c3", "/a//", "/a|b\xff", "/..%2f", "%%610", "/a%2F..;b", "/.%3bx", "/..;/a", "/%c0%ae/", "/\xc0\xaf",

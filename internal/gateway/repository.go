@@ -37,7 +37,7 @@ type ConnectedRepository struct {
 	RepositorySync
 }
 
-// RepositorySync is what came of the syncs of a repository.
+// RepositorySync is the results of the syncs of a repository.
 type RepositorySync struct {
 	LastCommit    string // whose file is the gateway's newest push from the repository
 	FailedCommit  string // whose file cannot be pushed: it is not tried again by itself

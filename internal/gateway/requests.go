@@ -98,10 +98,5 @@ func describesRequest(name string) bool {
 		"x-real-ip", "x-client-ip", "true-client-ip", "cf-connecting-ip":
 		return true
 	}
-	for _, prefix := range []string{"accept", "access-control-", "content-", "if-", "sec-"} {
-		if strings.HasPrefix(name, prefix) {
-			return true
-		}
-	}
-	return false
+	return beginsWith(name, "accept", "access-control-", "content-", "if-", "sec-")
 }

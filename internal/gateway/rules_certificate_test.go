@@ -36,8 +36,8 @@ func block(kind string, der []byte) string {
 	return string(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}))
 }
 
-// Guarantee: upstream_ca has at least one certificate and no private key, and neither does the
-// client certificate that is shown.
+// Guarantee: upstream_ca and the client certificate, which the API shows, have at least one
+// certificate and no private key.
 func TestCheckCertificates(t *testing.T) {
 	key := must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))
 	cert := certificateOf(key)

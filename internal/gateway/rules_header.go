@@ -78,12 +78,12 @@ func isReservedHeader(name string) bool {
 		"ratelimit", "ratelimit-policy":
 		return true
 	}
-	for _, prefix := range []string{"x-keygate-", "x-forwarded-", "x-ratelimit-", "sec-websocket-"} {
-		if strings.HasPrefix(name, prefix) {
-			return true
-		}
-	}
-	return false
+	return beginsWith(name, "x-keygate-", "x-forwarded-", "x-ratelimit-", "sec-websocket-")
+}
+
+// beginsWith reports whether name begins with one of the prefixes.
+func beginsWith(name string, prefixes ...string) bool {
+	return slices.ContainsFunc(prefixes, func(prefix string) bool { return strings.HasPrefix(name, prefix) })
 }
 
 // isToken reports whether s is a token (RFC 9110, 5.6.2): the syntax of header names and

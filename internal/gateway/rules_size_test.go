@@ -8,7 +8,7 @@ import (
 	"github.com/keygate/keygate/internal/gateway"
 )
 
-// Guarantee: whatever a tenant may give in any number or length is bounded in bytes, too.
+// Guarantee: every value whose number or length a tenant may choose is bounded in bytes, too.
 func TestSettingsAreBoundedInBytes(t *testing.T) {
 	origin := func(n int) string { return "https://" + strings.Repeat("a", n-len("https://")) }
 	long, longer := strings.Repeat("X", 255), strings.Repeat("X", 256)
@@ -32,7 +32,7 @@ func TestSettingsAreBoundedInBytes(t *testing.T) {
 	wantField(t, "a large upstream_ca", gateway.CheckUpstreamCA(strings.Repeat("\n", 64<<10+1)), "upstream_ca")
 }
 
-// Guarantee: what routes count for an account grows with their texts and with the nodes that they make.
+// Guarantee: the bytes that routes count for an account grow with their texts and with their nodes in the tree.
 func TestRouteBytes(t *testing.T) {
 	routes := []gateway.Route{{Path: "/a/{id}", Methods: []string{"GET", "PUT"}}, {Path: "/*", Methods: []string{"GET"}}}
 	if got, want := gateway.RouteBytes(routes), int64(7+2*16+8+2+16+4); got != want {

@@ -74,7 +74,7 @@ func ParseUpstreamURL(s string) (UpstreamURL, error) {
 // these characters in a path.
 func notInURL(r rune) bool { return r <= 0x20 || r >= 0x7f || strings.ContainsRune(`\"<>^`+"`{|}", r) }
 
-// upstreamRemedy says what to change in what is no URL.
+// upstreamRemedy says what to change in a text that is not a URL.
 func upstreamRemedy(s string) string {
 	switch {
 	case strings.TrimSpace(s) != s:

@@ -98,7 +98,7 @@ func orNull(s schema) schema {
 	return s
 }
 
-// notNull returns what orNull was given.
+// notNull returns the schema that orNull was given.
 func notNull(s any) schema {
 	all, _ := s.(schema)
 	all = maps.Clone(all)

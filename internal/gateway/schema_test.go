@@ -164,7 +164,7 @@ func TestSchemaAcceptsTheExamples(t *testing.T) {
 	}
 }
 
-// Guarantee: what is wrong with the structure of a file is wrong for the schema too.
+// Guarantee: the schema rejects every structural mistake in a file.
 func TestSchemaRejectsInvalidStructure(t *testing.T) {
 	s := fileSchema(t)
 	route := func(fields string) string { return "routes: [{" + fields + "}]\n" }

@@ -62,7 +62,7 @@ type Doc struct {
 type Record struct {
 	First     bool   // before the settings that are not
 	OmitEmpty bool   // true: absent if it is not set, and at the end; false: always present, perhaps null or empty
-	Example   string // "" means the one of the request
+	Example   string // "" means the description in the request
 }
 
 // Flag is the flag of a setting on the command line, and what commands show of it.
@@ -72,7 +72,7 @@ type Flag struct {
 	Whole  bool   // of a list: a comma is a part of a value; otherwise it separates values
 	File   string // what an error calls the file with the value, which may be - for standard input
 	Column string // "" for a setting that keygate gateways get does not show
-	Rank   int    // in what it shows, lower ranks come first
+	Rank   int    // when settings are shown, lower ranks come first
 }
 
 // Form describes the field of a setting in the form of the dashboard.

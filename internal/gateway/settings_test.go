@@ -126,7 +126,7 @@ func TestEverySettingOfAFile(t *testing.T) {
 	}
 }
 
-// Guarantee: null removes every setting but the name, the upstream URL and default, which have none.
+// Guarantee: null removes every setting except the name, the upstream URL and default, which cannot be null.
 func TestNullSettings(t *testing.T) {
 	for _, name := range gateway.SettingNames() {
 		text := "gateway:\n  " + name + ": null\nroutes: []\n"
@@ -221,7 +221,7 @@ func TestSecretsOfAFile(t *testing.T) {
 }
 
 // Guarantee: a problem that is found without the file's text gets the position of the setting that
-// it names, or of the nearest one around it.
+// it names, or of the nearest setting around it.
 func TestPositionsOfSettings(t *testing.T) {
 	_, positions, err := gateway.LocateDocument([]byte("gateway:\n  name: a\n  upstream_headers:\n    X-A: b\n    c.d: e\n  key_headers: [X-B]\nroutes: []\n"))
 	if err != nil {

@@ -28,7 +28,7 @@ func utf16Text(text string, big bool) string {
 	return b.String()
 }
 
-// Guarantee: whatever people and tools write that is valid YAML or JSON is taken, and means what it says.
+// Guarantee: all valid YAML and JSON that people and tools write is accepted, and has its usual meaning.
 func TestValidFormsAreTaken(t *testing.T) {
 	for name, text := range map[string]string{
 		"YAML 1.2":                 "%YAML 1.2\n---\n" + slipFile,
@@ -57,7 +57,7 @@ func TestValidFormsAreTaken(t *testing.T) {
 	}
 }
 
-// Guarantee: the message about a common slip names the place, what is wrong there, and what to write.
+// Guarantee: the message about a common slip names the position, what is wrong there, and what to write.
 func TestSlipsAreExplained(t *testing.T) {
 	for _, c := range []struct{ name, text, at, want string }{
 		{"YAML 1.3", "%YAML 1.3\n---\n" + slipFile, "1:1", "write %YAML 1.2"},

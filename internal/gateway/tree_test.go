@@ -96,7 +96,7 @@ func TestTreeOrder(t *testing.T) {
 }
 
 // naive is a simple implementation of contract 4.2: of the templates whose regular expression
-// matches, it finds the one whose list of segment ranks is the smallest.
+// matches, it finds the template with the smallest list of segment ranks.
 type naive struct {
 	template string
 	match    *regexp.Regexp

@@ -48,8 +48,8 @@ func treeFor(templates []Template) *Tree[int] {
 	return b.Tree()
 }
 
-// BenchmarkTreeOfMany measures the search among 100,000 templates of which all are children of one
-// node, and adding and removing one.
+// BenchmarkTreeOfMany measures the search among 100,000 templates that are all children of one
+// node, and adding and removing a template.
 func BenchmarkTreeOfMany(b *testing.B) {
 	const many = 100_000
 	templates := partTemplates(b, many)
@@ -84,8 +84,8 @@ func BenchmarkTreeBuild(b *testing.B) {
 	}
 }
 
-// slowTables returns tables that are made to be slow, and for each a path for which much of it is
-// searched in vain.
+// slowTables returns tables that are slow by design, and for each a path for which much of the
+// table is searched in vain.
 func slowTables(t testing.TB) map[string]struct {
 	tree *Tree[int]
 	path string
@@ -106,8 +106,8 @@ func slowTables(t testing.TB) map[string]struct {
 	}
 }
 
-// BenchmarkTreeWorst measures searches in tables that are made to be slow, with the bound of a
-// request without a key and with none. Compare the time of the processor: user time for each.
+// BenchmarkTreeWorst measures searches in tables that are slow by design, with the bound for a
+// request without a key and without a bound. Compare the processor time: user time for each.
 func BenchmarkTreeWorst(b *testing.B) {
 	for name, c := range slowTables(b) {
 		for _, steps := range []int{4_000, math.MaxInt} {
@@ -142,8 +142,8 @@ func TestSearchIsBounded(t *testing.T) {
 	}
 }
 
-// Guarantee: a search with too few steps never finds another template than one with enough: it finds
-// the same or says that it does not know.
+// Guarantee: a search with too few steps never finds another template than a search with enough
+// steps: it finds the same, or says that it does not know.
 func TestShortSearchIsNotWrong(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		tree, _ := treeOf(drawTable(t))

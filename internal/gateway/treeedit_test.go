@@ -16,13 +16,13 @@ func drawPath(t *rapid.T) string {
 	return "/" + strings.Join(rapid.SliceOfN(segment, 1, 5).Draw(t, "segments"), "/") + rapid.SampledFrom([]string{"", "", "", "/"}).Draw(t, "end")
 }
 
-// treeModel is a tree that templates are added to and removed from, beside the set of them.
+// treeModel is a tree, to which templates are added and from which they are removed, and the set of these templates.
 type treeModel struct {
 	tree *Tree[string]
 	have map[string]Template // by pattern
 }
 
-// step adds or removes a template, and checks the tree and that the one before has not changed.
+// step adds or removes a template, and checks the tree, and that the tree before has not changed.
 func (m *treeModel) step(t *rapid.T, p Template, paths []string) {
 	before := findAll(m.tree, paths)
 	old := m.tree
@@ -66,8 +66,8 @@ func naivePattern(have map[string]Template, path string) string {
 }
 
 // Guarantee: a tree to which templates were added and from which they were removed, in any order,
-// finds what a tree that is built at once finds, and what a naive implementation finds. A change
-// leaves the tree before as it was.
+// finds the same as a tree that is built at once, and as a naive implementation. A change leaves
+// the previous tree as it was.
 func TestTreeChanges(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := &treeModel{tree: NewTree[string](), have: map[string]Template{}}
@@ -131,8 +131,8 @@ func shape(n *node[string]) string {
 	return text + "[" + strings.Join(children, " ") + "]"
 }
 
-// Guarantee: With and Without work in a place with thousands of literals, of which each is found until
-// it is removed, and the trees before stay as they were.
+// Guarantee: With and Without work at a node with thousands of literals. Each is found until it is
+// removed, and the previous trees stay as they were.
 func TestTreeOfManyLiterals(t *testing.T) {
 	const many = 3000
 	tree := NewTree[int]()

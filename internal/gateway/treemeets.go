@@ -1,6 +1,9 @@
 package gateway
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // anyText stands for a parameter's text in Template.Instance. No template contains it, since a
 // path may not have control bytes.
@@ -26,12 +29,7 @@ func (t *Template) Instance() string {
 
 // IsLiteral reports whether t matches only one path: it has neither parameters nor a wildcard.
 func (t *Template) IsLiteral() bool {
-	for i := range t.segments {
-		if t.segments[i].kind != literalSegment {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(t.segments, func(s segment) bool { return s.kind != literalSegment })
 }
 
 // Meets calls f for the value of each template of the tree that matches a path that template

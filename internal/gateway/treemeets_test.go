@@ -8,8 +8,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// met returns the patterns of the templates of a tree that Meets reports, and whether each is the more
-// specific one.
+// met returns the patterns of the templates of a tree that Meets reports, and for each whether it is
+// the more specific template.
 func met(tree *Tree[string], p Template) map[string]bool {
 	found, steps := map[string]bool{}, math.MaxInt
 	tree.Meets(p, &steps, func(v *string, closer bool) bool {
@@ -19,9 +19,10 @@ func met(tree *Tree[string], p Template) map[string]bool {
 	return found
 }
 
-// Guarantee: the template that is found for another one's instance matches every path that the other
-// one matches, and is found for each of them unless a more specific one that Meets reports is. Meets
-// reports every template that matches a path of the other one, and which of the two is found for it.
+// Guarantee: let A be the template that is found for the instance of a template B. A matches every
+// path that B matches, and is found for each of them, unless a more specific template that Meets
+// reports is found. Meets reports every template that matches a path of B, and which of the two is
+// found for it.
 func TestTemplatesThatMeet(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		templates := drawTable(t)

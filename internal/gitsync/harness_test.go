@@ -19,7 +19,7 @@ import (
 )
 
 // world is a Syncer in virtual time, between records and servers in memory. Package control's tests
-// and e2e have real ones; here, time is what matters.
+// and e2e use real servers; here only time matters.
 type world struct {
 	t       *testing.T
 	cfg     gitsync.Config
@@ -37,6 +37,7 @@ type world struct {
 	most    map[string]int                                    // the most of running at once
 	events  []event.SyncFailed
 	polls   int // written in batches
+	batch   int // the most polls written at once
 }
 
 type record struct {
@@ -275,7 +276,7 @@ func (w *world) RecordSync(_ context.Context, gatewayID string, version int64, c
 func (w *world) RecordPolls(_ context.Context, polls []control.RepositoryTimes) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.polls += len(polls)
+	w.polls, w.batch = w.polls+len(polls), max(w.batch, len(polls))
 	for _, t := range polls {
 		if r := w.records[t.GatewayID]; r != nil && r.Version == t.Version {
 			r.LastAttemptAt, r.NextSyncAt = t.Attempt, t.Next

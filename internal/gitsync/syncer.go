@@ -79,7 +79,7 @@ type Config struct {
 type Syncer struct {
 	cfg   Config
 	group service.Group
-	kick  chan struct{} // the first of due has changed
+	kick  service.Signal // the first of due has changed
 
 	mu      sync.Mutex
 	entries map[string]*entry // by gateway
@@ -119,7 +119,7 @@ func New(cfg Config) (*Syncer, error) {
 	}
 	slow := map[string]time.Time{}
 	return &Syncer{
-		cfg: cfg, kick: make(chan struct{}, 1), entries: map[string]*entry{}, times: map[string]control.RepositoryTimes{},
+		cfg: cfg, kick: service.NewSignal(), entries: map[string]*entry{}, times: map[string]control.RepositoryTimes{},
 		polls: newStage(pollsPerAccount, pollsInAll, slow), fetches: newStage(fetchesPerAccount, fetchesInAll, slow),
 	}, nil
 }
@@ -188,14 +188,7 @@ func (s *Syncer) schedule(e *entry, wait time.Duration) {
 		heap.Fix(&s.due, e.index)
 	}
 	if e.index == 0 {
-		s.wakeWatch()
-	}
-}
-
-func (s *Syncer) wakeWatch() {
-	select {
-	case s.kick <- struct{}{}:
-	default:
+		s.kick.Notify()
 	}
 }
 

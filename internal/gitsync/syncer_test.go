@@ -43,7 +43,7 @@ func TestFollowsEachCommit(t *testing.T) {
 }
 
 // Guarantee: contract 5, a commit that cannot be pushed changes nothing, raises one event, and is
-// tried again only if somebody asks, or there is another commit.
+// tried again only on request, or if there is another commit.
 func TestBadCommits(t *testing.T) {
 	for name, set := range map[string]func(w *world, bad bool){
 		"a bad document": func(w *world, bad bool) {
@@ -103,8 +103,9 @@ func TestBadCommits(t *testing.T) {
 	}
 }
 
-// Guarantee: a server that is away is asked less and less, up to every 15 minutes, and raises one
-// event for each kind of failure in a row; when it is back, all is as before.
+// Guarantee: a server that cannot be reached is polled less and less often, down to every 15
+// minutes, and consecutive failures of one kind raise one event. When it is back, polls are as
+// before.
 func TestBackoff(t *testing.T) {
 	virtual(t, func(w *world) {
 		w.settled("a", "g1")
@@ -140,9 +141,28 @@ func TestBackoff(t *testing.T) {
 	})
 }
 
-// Guarantee: at no time are there more than 8 polls and 4 fetches of an account, 32 and 8 of all,
-// and one step of a gateway; no account waits for another that hangs; and those that hang have no
-// more than half of the slots.
+// Guarantee: however many repositories an account has, the times of their polls are stored in short transactions, and
+// none is left out.
+func TestTimesOfManyPollsAreStoredInPieces(t *testing.T) {
+	const repositories = 6000 // 500 polls in each period of writing
+	virtual(t, func(w *world) {
+		for n := range repositories {
+			w.settled("a", fmt.Sprintf("g%04d", n))
+			w.commit(fmt.Sprintf("g%04d", n), "c1")
+		}
+		w.start()
+		w.sleep(70 * time.Second)
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if w.polls < repositories || w.batch > 200 {
+			t.Errorf("%d times were stored, at most %d at once; want at least %d, at most 200 at once", w.polls, w.batch, repositories)
+		}
+	})
+}
+
+// Guarantee: at no time are there more than 8 polls and 4 fetches of an account, 32 and 8 of all
+// accounts, or more than one step of a gateway. No account waits for another that hangs, and
+// accounts that hang have no more than half of the slots.
 func TestBoundsAndFairness(t *testing.T) {
 	virtual(t, func(w *world) {
 		for a := range 12 {
@@ -196,8 +216,8 @@ func TestBoundsAndFairness(t *testing.T) {
 	})
 }
 
-// Guarantee: whatever is asked for and committed, in any order, at the end the gateway has the newest
-// commit; and no gateway is in two steps at once.
+// Guarantee: whatever is requested and committed, in any order, the gateway has the newest commit at
+// the end, and no gateway is in two steps at once.
 func TestAsksInAnyOrder(t *testing.T) {
 	for seed := range uint64(20) {
 		virtual(t, func(w *world) {
@@ -257,8 +277,8 @@ func TestAsksInAnyOrder(t *testing.T) {
 	}
 }
 
-// Guarantee: Sync returns when a sync that began after the call has ended, and pushes the commit
-// that was pushed before again; a sync that is running then is followed by another.
+// Guarantee: Sync returns when a sync that began after the call has ended, and pushes the last
+// pushed commit again; if a sync is running at the call, another one follows it.
 func TestSyncWaitsForItsOwn(t *testing.T) {
 	virtual(t, func(w *world) {
 		w.settled("a", "g1")
@@ -292,9 +312,9 @@ func TestSyncWaitsForItsOwn(t *testing.T) {
 	})
 }
 
-// Guarantee: repositories of suspended accounts and paused ones are not polled; a pause during a
-// sync, another setting and the end of the repository make its result void; what waited for it gets
-// the result of the next sync.
+// Guarantee: paused repositories, and repositories of suspended accounts, are not polled. If the
+// repository is paused, changed or removed during a sync, the result of the sync is void; what
+// waited for it gets the result of the next sync.
 func TestChangesDuringASync(t *testing.T) {
 	virtual(t, func(w *world) {
 		w.settled("a", "paused").Paused = true
@@ -348,8 +368,8 @@ func TestChangesDuringASync(t *testing.T) {
 	})
 }
 
-// Guarantee: a start spreads what is due over a minute, keeps times that are plausible, and no step
-// of the wall clock makes a repository wait longer than its interval.
+// Guarantee: a start spreads the due syncs over a minute, and keeps plausible times. No step of the
+// wall clock makes a repository wait longer than its interval.
 func TestStartSpreadsSyncs(t *testing.T) {
 	virtual(t, func(w *world) {
 		random := rand.New(rand.NewPCG(1, 2))
@@ -387,7 +407,7 @@ func TestStartSpreadsSyncs(t *testing.T) {
 }
 
 // Guarantee: a document that finds no slot in memory is tried again soon, without an error; results
-// that cannot be stored are tried again too; Stop ends what runs and wakes who waits.
+// that cannot be stored are tried again too; Stop ends running syncs and wakes callers that wait.
 func TestLackOfSlotAndStop(t *testing.T) {
 	virtual(t, func(w *world) {
 		w.connect("a", "g1")
@@ -433,8 +453,8 @@ func TestLackOfSlotAndStop(t *testing.T) {
 	})
 }
 
-// Guarantee: the status of each new commit is reported once, and a failure of that is a warning in
-// the record, which does not keep anybody waiting.
+// Guarantee: the status of each new commit is reported once, and a failure to report it is a
+// warning in the record. Nobody waits for the report.
 func TestCommitStatuses(t *testing.T) {
 	virtual(t, func(w *world) {
 		r := w.settled("a", "g1")

@@ -9,6 +9,9 @@ import (
 	"github.com/keygate/keygate/internal/service"
 )
 
+// timesBatch is how many times one transaction stores. Other changes wait only for one such transaction.
+const timesBatch = 200
+
 // writeTimes stores the times of polls in batches, because most polls find nothing new.
 func (s *Syncer) writeTimes(ctx context.Context) {
 	service.Every(ctx, writeEvery, func(ctx context.Context) {
@@ -24,20 +27,26 @@ func (s *Syncer) flush(ctx context.Context) error {
 	batch := slices.Collect(maps.Values(s.times))
 	clear(s.times)
 	s.mu.Unlock()
-	if len(batch) == 0 {
-		return nil
+	for len(batch) > 0 {
+		next := batch[:min(len(batch), timesBatch)]
+		if err := s.cfg.Service.RecordPolls(ctx, next); err != nil {
+			s.keep(batch)
+			return err
+		}
+		batch = batch[len(next):]
 	}
-	err := s.cfg.Service.RecordPolls(ctx, batch)
-	if err != nil {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		for _, t := range batch {
-			if _, newer := s.times[t.GatewayID]; !newer && s.entries[t.GatewayID] != nil {
-				s.times[t.GatewayID] = t
-			}
+	return nil
+}
+
+// keep keeps times that were not stored, unless there are newer ones.
+func (s *Syncer) keep(batch []control.RepositoryTimes) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, t := range batch {
+		if _, newer := s.times[t.GatewayID]; !newer && s.entries[t.GatewayID] != nil {
+			s.times[t.GatewayID] = t
 		}
 	}
-	return err
 }
 
 // forget drops the times of a gateway, because newer ones are about to be stored.

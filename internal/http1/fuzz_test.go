@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// Guarantee: requests are read the same however their bytes are split; requests that
-// net/http rejects are rejected; and what both accept, both read the same.
+// Guarantee: requests are read the same however their bytes are split; requests that net/http
+// rejects are rejected; and both read requests that both accept in the same way.
 func FuzzRequests(f *testing.F) {
 	for _, seed := range []string{
 		"GET / HTTP/1.1\r\nHost: a\r\n\r\n",

@@ -52,8 +52,8 @@ func TestHeadLimits(t *testing.T) {
 	}
 }
 
-// Guarantee: a response with more fields than the parser has room for at first keeps all of
-// them in order, and nothing of them is left in the next response.
+// Guarantee: a response with more fields than the parser has room for at first keeps all of them in
+// order, and the next response has none of them.
 func TestManyResponseFields(t *testing.T) {
 	var p ResponseParser
 	var r Response

@@ -24,10 +24,9 @@ func readInSplits(t *testing.T, r *rand.Rand, input []byte) reading {
 	return first
 }
 
-// Guarantee: of the http-desync-guardian vectors, those that are Severe are rejected,
-// those that are Compliant are accepted, apart from the listed codings, and what is
-// accepted of the other tiers is unambiguous: at most one framing field, and no white
-// space in the target.
+// Guarantee: of the http-desync-guardian vectors, all Severe ones are rejected, and all Compliant
+// ones are accepted, apart from the listed codings. Accepted vectors of other tiers are
+// unambiguous: they have at most one framing field, and no white space in the target.
 func TestDesyncVectors(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 1))
 	vectors := vectortest.DesyncRequests(t)
@@ -73,8 +72,8 @@ func framingFields(m message) (n int) {
 	return n
 }
 
-// Guarantee: requests that Node's parser rejects are rejected, apart from those listed
-// in vectortest.Laxer, and the requests rejected beyond that are those listed in
+// Guarantee: requests that Node's parser rejects are rejected, apart from the vectors in
+// vectortest.Laxer, and the only other requests that are rejected are the vectors in
 // vectortest.Stricter.
 func TestNodeRequestVectors(t *testing.T) {
 	r := rand.New(rand.NewPCG(2, 2))

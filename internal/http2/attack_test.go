@@ -75,8 +75,8 @@ func TestRapidReset(t *testing.T) {
 	}
 }
 
-// Guarantee: a stream holds its slot until the owner has ended the exchange: resets make
-// room for no further request, and those beyond MAX_CONCURRENT_STREAMS are refused.
+// Guarantee: a stream holds its slot until the owner has ended the exchange: resets make no room
+// for further requests, and requests beyond MAX_CONCURRENT_STREAMS are refused.
 func TestResetsFreeNoSlots(t *testing.T) {
 	d := newOwner(Config{}) // never calls Done
 	s := newClient()
@@ -178,8 +178,8 @@ func TestLateRepliesToDataDoNotCount(t *testing.T) {
 	}
 }
 
-// Guarantee: a header block has at most 8 CONTINUATION frames beside HEADERS, where empty ones
-// count as two, and at most 64 KiB, and a Conn holds no more of it.
+// Guarantee: a header block has at most 8 CONTINUATION frames after HEADERS, where empty frames
+// count as two, and at most 64 KiB. A Conn holds no more of it.
 func TestContinuationFlood(t *testing.T) {
 	piece := strings.Repeat("x", MaxFrame)
 	for _, c := range []struct {
@@ -243,8 +243,8 @@ func TestHPACKBomb(t *testing.T) {
 	}
 }
 
-// Guarantee: replies that nobody takes make a Conn Backlogged after 64 KiB, and it has few
-// bytes more than that for each one it was fed.
+// Guarantee: replies that nobody takes make a Conn Backlogged after 64 KiB, and each byte that it
+// is fed adds only few bytes to them.
 func TestBacklog(t *testing.T) {
 	d := newOwner(Config{})
 	s := newClient()
@@ -396,7 +396,7 @@ func TestTableShrinks(t *testing.T) {
 	}
 }
 
-// Guarantee: a SETTINGS frame full of settings costs as many frames as it has rows of 16.
+// Guarantee: a SETTINGS frame counts as one frame for every 16 settings in it.
 func TestManySettingsCountMore(t *testing.T) {
 	d := newOwner(Config{})
 	full := strings.Repeat(setting(SettingInitialWindowSize, 1), MaxFrame/settingLen)
@@ -406,8 +406,8 @@ func TestManySettingsCountMore(t *testing.T) {
 	}
 }
 
-// Guarantee: after GOAWAY, streams that the peer opens are ignored, without an answer, and
-// those before go on; their heads keep the table of HPACK in step.
+// Guarantee: after GOAWAY, streams that the peer opens are ignored, without an answer, and earlier
+// streams go on; the heads of ignored streams keep the table of HPACK in step.
 func TestGoAwayIgnoresNewStreams(t *testing.T) {
 	d := newOwner(Config{})
 	s := newClient().post(1)

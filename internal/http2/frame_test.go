@@ -53,9 +53,8 @@ func TestFramesAreReadByOthers(t *testing.T) {
 	}
 }
 
-// Guarantee: a header block of any length is in frames of at most MaxFrame bytes, of which the
-// last one has END_HEADERS and the first END_STREAM, with nothing lost and what was before
-// untouched.
+// Guarantee: a header block of any length is sent in frames of at most MaxFrame bytes. The last has
+// END_HEADERS and the first END_STREAM, nothing is lost, and earlier output is untouched.
 func TestHeaderBlocksAreSplit(t *testing.T) {
 	for _, size := range []int{0, 1, MaxFrame - 1, MaxFrame, MaxFrame + 1, 2 * MaxFrame, 2*MaxFrame + 1, 5*MaxFrame + 77} {
 		for _, end := range []bool{false, true} {

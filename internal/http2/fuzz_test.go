@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// fuzz compares what happens when an input comes whole and in pieces, and checks the bounds on
+// fuzz compares the events for an input that comes whole and in pieces, and checks the bounds on
 // memory. setup prepares each Conn.
 func fuzz(t *testing.T, cfg Config, setup func(*owner), input []byte) {
 	whole := play(cfg, setup, [][]byte{input})
@@ -38,14 +38,14 @@ func checkBounds(t *testing.T, d *owner, n int) {
 			t.Fatalf("got frame %+v of %d bytes", f.FrameHeader, len(f.payload))
 		}
 	}
-	// A frame of 9 bytes makes at most one of 17, or of 13 and of 13 again for its window.
+	// A frame of 9 bytes causes at most one frame of 17 bytes, or two of 13 bytes, the second for its window.
 	if len(d.out) > 200+3*n {
 		t.Fatalf("got %d bytes of output for %d bytes of input", len(d.out), n)
 	}
 }
 
 // Guarantee: no bytes of a client make a server panic, hold more than its bounds or send out of
-// proportion, and what happens does not depend on how they are split.
+// proportion, and the effect does not depend on how they are split.
 func FuzzServer(f *testing.F) {
 	for _, c := range serverCases {
 		if c.script.Len() < 2000 {

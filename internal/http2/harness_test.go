@@ -203,7 +203,7 @@ func fieldLines(text []byte, fields []http1.Field) string {
 	return strings.Join(lines, " | ")
 }
 
-// trace returns all that happened, and the error that ended the connection.
+// trace returns everything that happened, and the error that ended the connection.
 func (d *owner) trace() string {
 	if len(d.body) > 0 {
 		d.endData("")
@@ -243,7 +243,7 @@ func parseFrames(b []byte) (frames []parsedFrame) {
 	return frames
 }
 
-// want compares lines of a trace. Each wanted line is the beginning of one.
+// want compares lines of a trace. Each wanted line is the beginning of a line.
 func (d *owner) want(t *testing.T, want ...string) {
 	t.Helper()
 	got := strings.Split(d.trace(), "\n")

@@ -36,8 +36,8 @@ func readRequest(t *testing.T, cfg Config, r *Request, fields ...string) error {
 	return nil
 }
 
-// Guarantee: a request is rejected for each thing that RFC 9113, 8.2 and 8.3 call malformed,
-// and for what package http1 rejects, and for nothing else.
+// Guarantee: a request is rejected exactly if RFC 9113, 8.2 and 8.3 call it malformed, or if
+// package http1 rejects it.
 func TestMalformedRequests(t *testing.T) {
 	with := func(fields ...string) []string { return append(append([]string{}, get...), fields...) }
 	for _, c := range []struct {
@@ -136,7 +136,7 @@ func TestHeadSize(t *testing.T) {
 	}
 }
 
-// Guarantee: what was read of a head that is too large is there, so that the response can
+// Guarantee: the part of a too large head that was read is available, so that the response can
 // depend on it.
 func TestPartOfALargeHead(t *testing.T) {
 	var r Request
@@ -150,8 +150,8 @@ func TestPartOfALargeHead(t *testing.T) {
 	}
 }
 
-// Guarantee: several cookie fields are one field with all values in their order, however many
-// there are, and wherever they stand, and the others keep their order.
+// Guarantee: several cookie fields become one field with all values in their order, however many
+// there are and wherever they stand. Other fields keep their order.
 func TestCookiesAreJoined(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 300 {
@@ -210,8 +210,8 @@ func ids(fields []http1.Field) (names []http1.Name) {
 	return names
 }
 
-// Guarantee: a head has the form of one that came over HTTP/1.1, so that all that reads or
-// copies heads works with it: its text is a head, and package http1 reads the same in it.
+// Guarantee: a head has the form of a head over HTTP/1.1, so that everything that reads or copies
+// heads works with it: package http1 reads the same head in its text.
 func TestHeadIsThatOfHTTP1(t *testing.T) {
 	pool := []string{"accept: */*", "x-a: b", "te: trailers", "expect: 100-continue", "content-length: 12", "authorization: Bearer kg_x", "via: 1.1 a",
 		"x-forwarded-for: 1.2.3.4", "user-agent: test", "host: a.test", "x_request_id: 1", "content_length: 1", "trailer: x-t", "cookie: a=1", "x-empty: "}
@@ -233,7 +233,7 @@ func TestHeadIsThatOfHTTP1(t *testing.T) {
 	}
 }
 
-// Guarantee: an extended CONNECT reads as the GET with Upgrade that it is over HTTP/1.1.
+// Guarantee: an extended CONNECT reads as the equivalent GET with Upgrade of HTTP/1.1.
 func TestExtendedConnect(t *testing.T) {
 	var r Request
 	err := readRequest(t, Config{ExtendedConnect: true}, &r, ":method: CONNECT", ":protocol: websocket", ":scheme: https", ":path: /chat", ":authority: a.test",
@@ -289,8 +289,8 @@ func TestSensitiveFields(t *testing.T) {
 	}
 }
 
-// Guarantee: a head or trailers that the owner does not read leave the connection usable: an
-// unread head resets its stream, unread trailers nothing.
+// Guarantee: a head or trailers that the owner does not read leave the connection usable: an unread
+// head resets its stream, unread trailers do not.
 func TestUnreadHeads(t *testing.T) {
 	c := NewConn(Config{})
 	s := newClient().post(1).head(3, 0, append(post, "x-a: long enough to be indexed")...)

@@ -52,7 +52,7 @@ func (m *model) oneIn(n int) bool { return m.r.IntN(n) == 0 }
 
 func pick[T any](r *rand.Rand, from []T) T { return from[r.IntN(len(from))] }
 
-// play feeds what was added to the script, in random pieces, and compares what happens.
+// play feeds the new part of the script, in random pieces, and compares the events.
 func (m *model) play(want ...string) {
 	m.d.now += int64(time.Second) // no bucket is ever empty
 	m.d.lines = nil
@@ -118,8 +118,7 @@ func (m *model) reset(id uint32, code Code) {
 	m.resets = append(m.resets, fmt.Sprintf("%d %v", id, code))
 }
 
-// stream draws a stream: one that was opened, or seldom one that was not. It is 0 if there
-// is none.
+// stream draws a stream: mostly an opened stream, seldom another. It is 0 if there is none.
 func (m *model) stream() uint32 {
 	ids := slices.Sorted(maps.Keys(m.streams))
 	if m.oneIn(400) {
@@ -151,7 +150,7 @@ func (m *model) opened() uint32 {
 
 func (m *model) idle(id uint32) bool { return id%2 == 0 || id > m.last }
 
-// streamError returns what a stream error of the client looks like to the owner.
+// streamError returns the events that a stream error of the client causes for the owner.
 func (m *model) streamError(id uint32, code Code) []string {
 	s := m.streams[id]
 	known := s.reset
@@ -321,7 +320,7 @@ func (m *model) resetStream() {
 	}
 }
 
-// increment draws the increment of a WINDOW_UPDATE, seldom one that is an error.
+// increment draws the increment of a WINDOW_UPDATE, which is seldom an error.
 func (m *model) increment() int {
 	if m.oneIn(40) {
 		return pick(m.r, []int{0, 1 << 30, MaxWindow})
@@ -496,16 +495,15 @@ func (m *model) check() {
 			held += s.got
 		}
 	}
-	// Nothing of the window of the connection is lost: what is not given back at once is less
-	// than a step.
+	// Nothing of the window of the connection is lost: the part that is not given back at once is
+	// less than a step.
 	if missing := ConnWindow - held - m.window; missing < 0 || missing >= creditStep {
 		m.t.Fatalf("got %d bytes of the connection's window neither held nor given back, want less than %d", missing, creditStep)
 	}
 }
 
-// Guarantee: whatever a client sends, in whatever pieces, and whatever the owner does
-// between, a Conn does what a model of RFC 9113 does, no window is ever exceeded and no
-// credit is lost.
+// Guarantee: whatever a client sends, in whatever pieces, and whatever the owner does in between, a
+// Conn does the same as a model of RFC 9113, no window is ever exceeded and no credit is lost.
 func TestServerBehavesAsTheModel(t *testing.T) {
 	for seed := range uint64(150) {
 		m := newModel(t, seed)

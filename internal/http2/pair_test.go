@@ -139,7 +139,7 @@ func (e *end) consume(other *end) {
 
 // Guarantee: a client and a server bring all requests and responses across whole, with many
 // streams at the same time, bodies larger than the windows, and owners that consume slowly;
-// and neither ever waits for the other for good.
+// and neither ever waits for the other forever.
 func TestPair(t *testing.T) {
 	const requests = 150
 	r := rand.New(rand.NewPCG(7, 8))
@@ -197,8 +197,8 @@ func TestStreamsOfAClient(t *testing.T) {
 	}
 }
 
-// Guarantee: heads are decoded by x/net, whatever sizes of the dynamic table the peer sets,
-// and in one SETTINGS frame too.
+// Guarantee: x/net decodes the heads, whatever sizes of the dynamic table the peer sets, even
+// several in one SETTINGS frame.
 func TestTableSizeFollowsTheSettings(t *testing.T) {
 	c := NewConn(Config{})
 	s := newClient()
@@ -285,8 +285,8 @@ func TestNothingAfterTheEnd(t *testing.T) {
 	}
 }
 
-// Guarantee: a server that ends an exchange early asks for no more of the request, without
-// an error; one that has no response says so, and a client that gives up cancels.
+// Guarantee: a server that ends an exchange early, after its response, resets the stream with
+// NO_ERROR. A server without a response, and a client that gives up, reset it with CANCEL.
 func TestDone(t *testing.T) {
 	respond := func(d *owner) {
 		d.BeginHead(1)

@@ -7,7 +7,7 @@ import (
 
 const settled = "settings"
 
-// serverCases are the rules of RFC 9113 for what a client may send, with what happens. They
+// serverCases are the rules of RFC 9113 for what a client may send, with the expected events. They
 // include all cases of h2spec that concern the protocol and not the connection.
 var serverCases = []struct {
 	name   string
@@ -97,7 +97,7 @@ var serverCases = []struct {
 	{"9.1 the rest after a malformed request", newClient().head(1, FlagEndStream, ":method: GET").get(3), []string{"head 1 error: http2: malformed", "head 3 GET"}},
 }
 
-// splitHead adds a GET whose block is in n CONTINUATION frames beside HEADERS.
+// splitHead adds a GET whose block is in HEADERS and n CONTINUATION frames.
 func splitHead(s *script, stream uint32, n int) *script {
 	block := s.encode(append(get, "x-a: "+strings.Repeat("b", 20))...)
 	kind, flags := FrameHeaders, FlagEndStream

@@ -48,8 +48,8 @@ func TestLowest(t *testing.T) {
 	})
 }
 
-// Guarantee: an identifier does not tell the next one for the same time: that is not one of the few million
-// that follow.
+// Guarantee: an identifier does not reveal the next one for the same time, which is not among the few
+// million numbers that follow.
 func TestNextIdentifierIsNotGuessed(t *testing.T) {
 	at := time.Date(2026, 3, 4, 5, 6, 7, 890123000, time.UTC)
 	near, last := 0, uint64(0)

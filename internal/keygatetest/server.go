@@ -47,8 +47,8 @@ type Options struct {
 	// Settings holds environment variables of settings. If it has KEYGATE_ADMIN_KEY, that is the
 	// AdminKey.
 	Settings map[string]string
-	// From is the data directory of a server that has stopped, of which the server gets a copy: then
-	// it has the same accounts, gateways and keys.
+	// From is the data directory of a server that has stopped, of which the server gets a copy, so
+	// that it has the same accounts, gateways and keys.
 	From string
 	// Log receives the server's log as JSON, from level debug on. Nil means the
 	// test's log, from level warn on.

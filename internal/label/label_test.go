@@ -7,7 +7,7 @@ import (
 	"github.com/keygate/keygate/internal/label"
 )
 
-// Guarantee: a name has a visible character and none that is not shown, in whatever script it is.
+// Guarantee: a name has at least one visible character, and no invisible ones, in any script.
 func TestCheckName(t *testing.T) {
 	for _, name := range []string{
 		"a", " a ", "orders (EU)", "Größe", "注文", "مرحبا", "می\u200cخواهم", "👩\u200d💻", "❤\ufe0f", "e\u0301", strings.Repeat("ü", 255),

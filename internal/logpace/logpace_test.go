@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Guarantee: four lines may follow each other at once, and then there is one each 20 s, for ever; after a quiet time
-// there may be four again. Whoever must wait is told how long.
+// Guarantee: four lines may follow each other at once, and then one in each 20 s, forever; after a quiet time there
+// may be four again. Pass returns how long to wait.
 func TestGate(t *testing.T) {
 	for _, start := range []time.Duration{0, time.Second, time.Hour} {
 		var g Gate

@@ -7,8 +7,8 @@ import (
 	"github.com/keygate/keygate/internal/memlimit"
 )
 
-// Guarantee: the limit is nine tenths of the lowest one of the process's cgroup and those above it, in both versions
-// of cgroups, within a container and outside. Without a limit there is none.
+// Guarantee: the limit is nine tenths of the lowest limit of the process's cgroup and the cgroups above it, in both
+// versions of cgroups, within a container and outside. Without a limit there is none.
 func TestLimitOfCgroup(t *testing.T) {
 	for name, test := range map[string]struct {
 		files map[string]string

@@ -19,7 +19,7 @@ import (
 func TestAccessByPolicy(t *testing.T) {
 	for _, c := range []struct {
 		name             string
-		operator, tenant bool // allowed for the operator's account, and for another one
+		operator, tenant bool // allowed for the operator's account, and for another account
 		addrs            []string
 	}{
 		{"public addresses are open to all accounts", true, true, []string{
@@ -168,8 +168,8 @@ func TestAllowRisky(t *testing.T) {
 	}
 }
 
-// Guarantee: a policy lists an address if one of its networks contains the address or what
-// it embeds.
+// Guarantee: a policy lists an address if one of its networks contains the address or an address
+// that it embeds.
 func TestLists(t *testing.T) {
 	policy := netguard.Policy{Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}
 	for addr, want := range map[string]bool{
@@ -201,8 +201,7 @@ func TestOwnListeners(t *testing.T) {
 	}
 }
 
-// localAddress returns an IPv4 address of this machine: one that is not loopback if there
-// is any.
+// localAddress returns an IPv4 address of this machine, if possible not a loopback address.
 func localAddress(t *testing.T) netip.Addr {
 	t.Helper()
 	addrs, err := net.InterfaceAddrs()

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Guarantee: Read returns what is there, and tells nothing, a full buffer, the end of the stream
-// and a failure apart.
+// Guarantee: Read returns what has arrived, and distinguishes nothing, a full buffer, the end of
+// the stream and a failure.
 func TestRead(t *testing.T) {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM, 0)
 	if err != nil {

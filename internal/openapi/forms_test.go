@@ -9,8 +9,8 @@ import (
 	"github.com/keygate/keygate/internal/openapi"
 )
 
-// Guarantee: what an author means and Keygate reads otherwise, or not at all, is a warning that says what to
-// write.
+// Guarantee: if Keygate reads a part of a document otherwise than its author means it, or not at all, a
+// warning says what to write.
 func TestFormsThatMeanSomethingElseAreWarnedOf(t *testing.T) {
 	const paths = "paths: {/a: {get: {}}}\n"
 	for name, c := range map[string]struct{ text, base, want string }{
@@ -46,7 +46,8 @@ func TestFormsThatMeanSomethingElseAreWarnedOf(t *testing.T) {
 	}
 }
 
-// Guarantee: a server whose URL would be read as a path, or is none, is rejected with what to write.
+// Guarantee: a server whose URL would be read as a path, or is not a URL, is rejected, and the error says
+// what to write.
 func TestServersWithoutSchemeAreRejected(t *testing.T) {
 	for _, c := range []struct{ url, want string }{
 		{"api.example.com/v1", "write https:// before a host"},

@@ -8,7 +8,7 @@ import (
 )
 
 // Guarantee: an address holds at most 64 MiB of waiting bodies over all of its connections, and all addresses
-// together 256 MiB, beyond which each may still hold 64 KiB. What ends gives back what it held.
+// together 256 MiB, beyond which each may still hold 64 KiB. A request that ends gives back what it held.
 func TestBodiesAreBounded(t *testing.T) {
 	const piece = 16 << 10
 	var b proxy.Bodies

@@ -10,8 +10,8 @@ import (
 )
 
 // Guarantee: a field is dropped in exactly the parts of messages in which contract 4.2 and
-// 4.4 forbid it, in any letter case, and with "_" for "-" if the gateway sets the field or
-// an upstream could take it for one that frames the body or names the client.
+// 4.4 forbid it, in any letter case, and with "_" for "-" if the gateway sets the field, or an
+// upstream could take it for a field that frames the body or names the client.
 func TestFieldsThatPass(t *testing.T) {
 	t.Parallel()
 	type passes struct{ request, trusted, response, trailer, responseTrailer bool }
@@ -166,8 +166,8 @@ func TestNamesInstance(t *testing.T) {
 	}
 }
 
-// Guarantee: contract 4.4: GET, HEAD, OPTIONS, PUT and DELETE without a body are retried,
-// nothing else.
+// Guarantee: contract 4.4: GET, HEAD, OPTIONS, PUT and DELETE without a body are retried, and no
+// other requests.
 func TestRetryable(t *testing.T) {
 	t.Parallel()
 	for method, want := range map[string]bool{

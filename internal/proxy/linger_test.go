@@ -11,8 +11,8 @@ import (
 	"github.com/keygate/keygate/internal/proxy"
 )
 
-// Guarantee: what all connections together discard is bounded in bytes a second, and their number is
-// bounded.
+// Guarantee: the bytes a second that all connections together discard are bounded, and so is the
+// number of these connections.
 func TestLingerIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const conns, size = 16, 64 << 10

@@ -22,8 +22,8 @@ func (h header) HeaderValue(name string) (value string, count int) {
 }
 
 // Guarantee: an upstream has the gateway's timeout for the head of its response, or the grpc-timeout
-// of a gRPC call if that is less. A value other than up to 8 digits and a unit has no effect, nor
-// has the field in a request that is not a gRPC call.
+// of a gRPC call if that is less. A value has no effect unless it is up to 8 digits and a unit, and
+// the field has none in a request that is not a gRPC call.
 func TestGRPCTimeout(t *testing.T) {
 	const gateway, grpc = 10 * time.Second, "application/grpc+proto"
 	for _, c := range []struct {

@@ -10,7 +10,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Guarantee: a bucket has 24 bytes: its state, what was given back, and the place of a lease.
+// Guarantee: a bucket has 24 bytes: its state, its refunds, and a pointer to a lease.
 func TestBucketIsThreeWords(t *testing.T) {
 	if size := unsafe.Sizeof(Bucket{}); size != 24 {
 		t.Fatalf("a bucket has %d bytes, want 24", size)

@@ -103,8 +103,8 @@ func TestBudgetCountsTheHeap(t *testing.T) {
 	}
 }
 
-// Guarantee: the budget counts what is remembered of requests that were given back, from the next sweep on, for as long as
-// that is remembered.
+// Guarantee: the budget counts the memory for requests that were given back, from the next sweep on and as long as they
+// are remembered.
 func TestBudgetCountsWhatWasGivenBack(t *testing.T) {
 	p := compile(perDay(100), 100)
 	const keys = 2000
@@ -164,8 +164,8 @@ func heap() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// Guarantee: the daily counts of keys keep to the budget too: those in use, and those that are only remembered until
-// the day ends. Those that are counted stay exact.
+// Guarantee: the daily counts of keys keep to the budget too: counts in use, and counts that are only remembered
+// until the day ends. Existing counts stay exact.
 func TestDailyCountsKeepToTheirBudget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // a fixed clock
 		const limit = 256 << 10

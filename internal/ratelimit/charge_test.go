@@ -24,8 +24,8 @@ func chargeOf(limits ...Limit) *Charge {
 // entriesOf returns the entries of chargeOf.
 func entriesOf(limits ...Limit) []entry { return chargeOf(limits...).entries[:len(limits)] }
 
-// decide decides a request that is charged 1 of each limit. It returns the statuses, and the index of the worst one,
-// or of the limit that is to blame for another result than Admitted and Refused; it is -1 without limits.
+// decide decides a request that is charged 1 of each limit. It returns the statuses, and the index of the worst, or,
+// for results other than Admitted and Refused, the index of the limit that caused them; -1 without limits.
 func (l *Limiter) decide(now Instant, limits []Limit, status []Status) (Result, int) {
 	c := chargeOf(limits...)
 	r := l.Decide(now, c)
@@ -59,13 +59,13 @@ func peek(now Instant, limits []Limit, status []Status) int {
 	return new(Limiter).peek(now, limits, status)
 }
 
-// drawAmount draws an amount of a limit with the given capacity: mostly one that it can have.
+// drawAmount draws an amount for a limit with the given capacity: mostly an amount that it can have.
 func drawAmount(t *rapid.T, capacity int64) int64 {
 	return rapid.OneOf(rapid.Just(int64(1)), rapid.Int64Range(1, capacity), rapid.Int64Range(1, capacity), rapid.Just(capacity+1), rapid.Just(int64(MaxAmount))).Draw(t, "amount")
 }
 
-// Guarantee: if the rate is exact, a bucket decides about amounts exactly like a token bucket in rational arithmetic: it
-// has what is asked for, or the status says when it will.
+// Guarantee: if the rate is exact, a bucket decides about amounts exactly like a token bucket in rational arithmetic:
+// it has the amount, or the status says when it will.
 func TestAmountsEqualModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		refill := drawRate(t, "refill")
@@ -107,7 +107,7 @@ func TestAmountsEqualModel(t *testing.T) {
 }
 
 // Guarantee: no amount from 1 to MaxAmount overflows a state, at any time that a bucket can represent, of any limit
-// and any share of it. What does not fit the capacity is more than the capacity.
+// and any share of it. An amount beyond the capacity never fits.
 func TestAmountsDoNotOverflow(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		capacity := rapid.OneOf(rapid.Int64Range(1, 9), rapid.Int64Range(1, MaxCount), rapid.Just(int64(MaxCount))).Draw(t, "capacity")
@@ -130,7 +130,8 @@ func TestAmountsDoNotOverflow(t *testing.T) {
 	})
 }
 
-// Guarantee: what is released counts as never taken, whatever the amounts, and only once; what is settled stays.
+// Guarantee: a released charge counts as never taken, whatever the amounts, and is released only once; a
+// settled charge stays.
 func TestAmountsAreGivenBackOnce(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		p, day := compile(perDay(1000), 1000), compile(perDay(5000), 5000)
@@ -165,8 +166,8 @@ func TestAmountsAreGivenBackOnce(t *testing.T) {
 	})
 }
 
-// Guarantee: of requests with several amounts that come together, none is refused while each of its limits has what it is
-// charged, and none takes more than is there.
+// Guarantee: of requests with several amounts that come together, none is refused while each of its limits has the
+// amount, and none takes more than there is.
 func TestAmountsThatComeTogether(t *testing.T) {
 	clock := NewClock()
 	l := NewLimiter(clock.Mono)
@@ -201,8 +202,9 @@ func TestAmountsThatComeTogether(t *testing.T) {
 	}
 }
 
-// Guarantee: over nodes that share a limit, amounts never exceed it, whoever decides: tokens that were granted, the store,
-// or the node's share while the store is lost, which is told of them later. What is given back may be used again.
+// Guarantee: over nodes that share a limit, amounts never exceed it, whoever decides: granted tokens, the store, or,
+// while the store is lost, the node's share, whose charges are reported to the store later. Amounts that are given back
+// may be used again.
 func TestSharedAmounts(t *testing.T) {
 	for _, mode := range []Mode{Leased, Exact} {
 		synctest.Test(t, func(t *testing.T) {
@@ -251,7 +253,7 @@ func TestSharedAmounts(t *testing.T) {
 	}
 }
 
-// Guarantee: an amount is spent of granted tokens, or all of it is asked for.
+// Guarantee: an amount is taken from granted tokens as a whole, or all of it is requested from the store.
 func TestAmountsOfTokens(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := startCluster(t, 1, Leased, DivideOnLoss)

@@ -8,8 +8,7 @@ import (
 	"github.com/keygate/keygate/internal/ratelimit"
 )
 
-// Guarantee: the wall clock follows the store's, and a response that was held back for a while does
-// not set it back.
+// Guarantee: the wall clock follows the store's, and a delayed response does not set it back.
 func TestClockFollowsTheStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := ratelimit.NewClock()

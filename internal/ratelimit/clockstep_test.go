@@ -5,12 +5,12 @@ import (
 	"time"
 )
 
-// Guarantee: a wall clock that is ahead for less than a minute moves nothing; one that stays ahead is followed then,
-// and one that is set back, or drifts, at once.
+// Guarantee: a wall clock that is ahead for less than a minute moves nothing; if it stays ahead, it is followed
+// after the minute. A clock that is set back, or drifts, is followed at once.
 func TestClockIgnoresShortStepsAhead(t *testing.T) {
 	start := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	for name, tc := range map[string]struct {
-		step, lasts, after time.Duration // of the wall clock, for how long, and where it is then
+		step, lasts, after time.Duration // step of the wall clock, for how long, and the time by it afterwards
 		during, want       time.Duration // how far ahead the clock is
 	}{
 		"ahead for 8 s":        {48 * time.Hour, 8 * time.Second, 0, 0, 0},
@@ -52,7 +52,7 @@ func TestClockFollowsDrift(t *testing.T) {
 	}
 }
 
-// Guarantee: a clock that follows a database's is moved by no step of the machine's.
+// Guarantee: no step of the machine's clock moves a clock that follows a database's.
 func TestSteeredClockIgnoresTheMachine(t *testing.T) {
 	c := NewClock()
 	c.Steer(time.Now().Add(-time.Hour), 0)

@@ -7,10 +7,10 @@ import (
 	"github.com/keygate/keygate/internal/keygatetest/defecttest"
 )
 
-// Guarantee: the tests find a refund that does not ask what the node holds.
+// Guarantee: the tests find a refund that ignores what the node holds.
 func TestDefectsOfSharingAreFound(t *testing.T) { defecttest.Run(t) }
 
-// Guarantee: however often requests that were paid for give their tokens back, a node can spend no more than the
+// Guarantee: however often charged requests give their tokens back, a node can spend no more tokens than the
 // limit store believes it to hold.
 func TestReturnedTokensStayWithinWhatTheNodeHolds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -98,7 +98,7 @@ func TestRefundOfAnotherDay(t *testing.T) {
 	}
 }
 
-// Guarantee: a decision that found a key's bucket before it was converted or dropped cannot
+// Guarantee: a decision that found a key's bucket before the bucket was converted or dropped cannot
 // charge the old bucket.
 func TestReplacedBucketsAreStale(t *testing.T) {
 	p5, p10 := compile(perSecond(5), 5), compile(perSecond(10), 10)

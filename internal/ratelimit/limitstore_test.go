@@ -10,7 +10,7 @@ import (
 )
 
 // memoryLimitStore is a LimitStore in memory, with exact arithmetic and faults. Package limitstore
-// compares the real one with the same arithmetic.
+// compares the real store with the same arithmetic.
 type memoryLimitStore struct {
 	mu         sync.Mutex
 	buckets    map[string]*memoryBucket
@@ -43,7 +43,7 @@ func newMemoryLimitStore() *memoryLimitStore {
 	return &memoryLimitStore{buckets: map[string]*memoryBucket{}, delay: 500 * time.Microsecond}
 }
 
-// wipe makes the store empty: as a restart does, or without that anything else tells it.
+// wipe empties the store: as a restart does, or so that nothing but the lost buckets shows it.
 func (s *memoryLimitStore) wipe(restart bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

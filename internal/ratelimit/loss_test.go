@@ -9,10 +9,10 @@ import (
 )
 
 // Guarantee: while one node is cut off from the store and the others are not, any window admits at most
-// capacity + rate × its length + outstanding, and what the node's share gains in the loss. There is no full share
-// on top if the node knows that the bucket is empty. Losses that follow each other do not add up: what
-// was admitted in one that is over is charged to the store, or else to the share, so that they admit no
-// more than one of them with a full share.
+// capacity + rate × its length + outstanding, and what the node's share gains during the loss. If the node knows
+// that the bucket is empty, there is no full share on top. Losses that follow each other do not add up: requests
+// that were admitted in an earlier loss are charged to the store, or else to the share, so that all losses
+// together admit no more than a single loss with a full share.
 func TestNodeAloneWithoutStore(t *testing.T) {
 	const perSecond, capacity, ahead, nodes = 300.0, 300.0, 15.0, 3
 	for name, tc := range map[string]struct {

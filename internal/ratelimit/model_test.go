@@ -198,8 +198,8 @@ func TestDecisionNeverExceedsRate(t *testing.T) {
 				charges++
 				continue
 			}
-			// Rounding may delay a request by one part in cost of what was gained since the
-			// bucket was last full, which is below the number of charges, and two units.
+			// Rounding may delay a request by two units, and by one part in cost of the units
+			// gained since the bucket was last full, which is less than the number of charges.
 			slack := new(big.Rat).SetFrac(new(big.Int).SetInt64(charges+3), new(big.Int).SetUint64(p.cost))
 			if isExact(refill, &p) {
 				slack = new(big.Rat)
@@ -231,9 +231,8 @@ func checkWindows(t failer, refill Rate, capacity int64, passed []int64) {
 	}
 }
 
-// checkAllWindows is checkWindows for many requests, in one pass: among the windows that
-// end with a given request, the fullest is the one that starts where count×per - time×rate
-// was least.
+// checkAllWindows does the same as checkWindows for many requests, in one pass: among the windows
+// that end with a given request, the fullest starts where count×per - time×rate was least.
 func checkAllWindows(t failer, refill Rate, capacity int64, passed []int64) {
 	slices.Sort(passed)
 	least := new(big.Int)

@@ -36,8 +36,8 @@ func replayKept(t failer, refill Rate, capacity int64, times []int64, start int6
 }
 
 // Guarantee: whatever is given back, at whatever time and in whatever order, the requests that are kept obey
-// the limit at any time. What is given back makes room: if less was used before requests came than was regained
-// while they lasted, or nothing was regained, the kept ones alone count.
+// the limit at any time. Requests that are given back make room: if less was used before the requests came than
+// was regained while they lasted, or nothing was regained, only the kept requests count.
 func TestGivenBackRequestsNeverExceedTheLimit(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		refill := drawRate(t, "refill")
@@ -90,7 +90,7 @@ func TestGivenBackRequestsNeverExceedTheLimit(t *testing.T) {
 }
 
 // Guarantee: of n requests that came together and of which k are given back, in any order and while time passes,
-// the n−k that are kept count, and what was used before: everything is given back.
+// only the n−k that are kept count, and what was used before: everything else is given back.
 func TestEverythingIsGivenBack(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		capacity := rapid.Int64Range(1, 40).Draw(t, "capacity")
@@ -132,8 +132,8 @@ func TestEverythingIsGivenBack(t *testing.T) {
 	})
 }
 
-// Guarantee: the same holds while requests come and are given back together: what is kept never exceeds the
-// limit, and once everything else is given back, what is left passes.
+// Guarantee: the same holds while requests come and are given back together: the kept requests never exceed
+// the limit, and once everything else is given back, the rest of the limit passes.
 func TestGivingBackTogether(t *testing.T) {
 	clock := NewClock()
 	l := NewLimiter(clock.Mono)
@@ -184,8 +184,8 @@ func (n *clusterNode) requestAndFail(after time.Duration, limits ...Limit) Resul
 	return r
 }
 
-// Guarantee: nodes that share limits over a store give back as well: of requests that did not reach their
-// upstreams nothing is left, and the requests that did obey the limit over all nodes.
+// Guarantee: nodes that share limits over a store give back as well: requests that did not reach their
+// upstreams do not count, and requests that did obey the limit over all nodes.
 func TestNodesGiveBack(t *testing.T) {
 	for _, mode := range []Mode{Leased, Exact} {
 		for _, config := range []Config{{Sustained: perMinute(20)}, {Sustained: perSecondRate(2000)}} {
@@ -202,7 +202,7 @@ func TestNodesGiveBack(t *testing.T) {
 					wait.Go(func() { c.nodes[i%2].requestAndFail(3*time.Millisecond, limits[i%2]) })
 				}
 				wait.Wait()
-				<-time.After(200 * time.Millisecond) // for what is reported with the next question, twice
+				<-time.After(200 * time.Millisecond) // twice, for amounts that are reported with the next question
 				passed := int64(0)
 				for range 2 * capacity {
 					if c.nodes[passed%2].request(limits[passed%2]) != Admitted {
@@ -218,7 +218,8 @@ func TestNodesGiveBack(t *testing.T) {
 	}
 }
 
-// Guarantee: requests that are given back never make nodes admit more than the limit and what they may hold.
+// Guarantee: requests that are given back never make nodes admit more than the limit plus the tokens that
+// they may hold.
 func TestNodesThatGiveBackExceedNothing(t *testing.T) {
 	for seed := range uint64(6) {
 		for _, mode := range []Mode{Leased, Exact} {
@@ -253,7 +254,7 @@ func TestNodesThatGiveBackExceedNothing(t *testing.T) {
 	}
 }
 
-// Guarantee: neither do requests that hang, and are given back when what they were charged has long been regained.
+// Guarantee: neither do requests that hang, and are given back when their charge has long been regained.
 func TestGivingBackLateExceedsNothing(t *testing.T) {
 	const rate = 400
 	for _, mode := range []Mode{Leased, Exact} {
@@ -267,7 +268,8 @@ func TestGivingBackLateExceedsNothing(t *testing.T) {
 					for i, n := range c.nodes {
 						l := n.limit(1, Config{Sustained: perSecondRate(rate)})
 						outstanding = l.Params.ahead()
-						// Until one fails, about the limit hangs. From then on others use it, with nothing refused.
+						// Until a request fails, about as many as the limit admits hang. From then on other
+						// requests use the limit, and none is refused.
 						wait.Go(func() {
 							var each sync.WaitGroup
 							for end := time.Now().Add(hangs); time.Now().Before(end); {
@@ -291,8 +293,8 @@ func TestGivingBackLateExceedsNothing(t *testing.T) {
 	}
 }
 
-// Guarantee: a request that a node's share has counted, and that the store was told of before it is given back, stays
-// counted: no other request that the store has not been told of is forgotten in its place.
+// Guarantee: a request that a node's share has counted, and that was reported to the store before it is given back,
+// stays counted: no other, unreported request is forgotten in its place.
 func TestGivingBackForgetsNoOtherRequest(t *testing.T) {
 	for name, config := range map[string]Config{
 		"what was reported":        {Sustained: perDay(10)},
@@ -334,7 +336,8 @@ func TestGivingBackForgetsNoOtherRequest(t *testing.T) {
 	}
 }
 
-// Guarantee: beyond the most gifts of a report, a request is given back as one of an older answer, of which all is true.
+// Guarantee: beyond the most gifts of a report, a request is given back as if it were charged with an older
+// answer. Everything that is true of gifts holds for it too.
 func TestTooManyGiftsAreTakenForOlderOnes(t *testing.T) {
 	var d debt
 	for i := range int64(MaxGifts) {

@@ -174,7 +174,7 @@ func TestReserverSurvivesFaults(t *testing.T) {
 				d.refund(m.day())
 				m.reserver.serve(ctx)
 			},
-			"leave": func(t *rapid.T) { // a caller waits and leaves: what was reserved for it is given up
+			"leave": func(t *rapid.T) { // a caller waits and gives up: what was reserved for it is given up too
 				m.store.fail = false
 				d := m.daily(rapid.IntRange(0, 3).Draw(t, "key"))
 				m.wait(d)

@@ -87,9 +87,9 @@ func TestKilledNodesLoseNothingOfASmallCap(t *testing.T) {
 }
 
 // Guarantee: several nodes together never exceed a cap, through crashes, lost answers and failures of
-// the store. What all crashes of a day lose is a hundredth of the cap, or one request, and one for
-// each request that a failing store may have counted. Everything else can be used by any node, once
-// the others have given back what lies idle.
+// the store. All crashes of a day together lose at most a hundredth of the cap, or one request, and
+// one more for each request that a failing store may have counted. Any node can use the rest of the
+// cap, once the others have given back their idle ranges.
 func TestNodesNeverExceedADailyCap(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := &reserverNodes{t: t, store: newMemoryStore(), now: time.Unix(0, startWall), limit: drawCap(t), nodes: make([]*Reserver, rapid.IntRange(2, 5).Draw(t, "nodes"))}

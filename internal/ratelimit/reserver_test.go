@@ -50,8 +50,8 @@ func ask(ctx context.Context, l *Reserver, find func() *Daily) (Result, Status, 
 	}
 }
 
-// Guarantee: exactly the cap passes when many callers decide at once, on one count for all
-// callers and on one for each key. The store's count is never too low.
+// Guarantee: exactly the cap passes when many callers decide at once, with one count for all
+// callers and with one count for each key. The store's count is never too low.
 func TestDailyCapUnderConcurrency(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // a fixed clock, so that midnight does not pass
 		store := newMemoryStore()
@@ -244,8 +244,8 @@ func testWaitReturnsStoreError(t *testing.T) {
 	}
 }
 
-// Guarantee: while the store fails, it is tried and a line is logged once a second, however many
-// requests ask, and none of them waits for that.
+// Guarantee: while the store fails, it is tried once a second and a line is logged, however many
+// requests ask, and no request waits for that.
 func TestFailingStoreIsTriedOnceASecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
@@ -408,12 +408,13 @@ func TestCallsOfTheStoreAreBounded(t *testing.T) {
 	})
 }
 
-// Guarantee: while the counts of many keys are saved, because their cap was lowered, dropped, or lies idle, a request that waits
-// for another cap is served after one call of the store; and so is one with one of these keys, exactly.
+// Guarantee: while the counts of many keys are saved, because their cap was lowered, dropped, or lies idle, a request
+// that waits for another cap is served after one call of the store. So is a request with one of these keys, with an
+// exact count.
 func TestManyCountsDelayNoRequest(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(l *Reserver)
-		left   int64 // of the cap of a key that was used once; -1: the cap is gone
+		left   int64 // requests left of the cap of a key that was used once; -1: the cap is removed
 	}{
 		"lowered": {func(l *Reserver) { l.Dailies("rt_1", perDay(1000)) }, 998},
 		"dropped": {func(l *Reserver) { l.Drop("rt_1") }, -1},
@@ -471,7 +472,7 @@ func TestManyCountsDelayNoRequest(t *testing.T) {
 				}
 				if test.left >= 0 {
 					for i := 0; i < keys; i += 100 {
-						go func() { // some of them are saved already, and others are not
+						go func() { // some of the counts are saved already, others are not
 							capacity := l.limits[limitKey{"rt_1", true}].capacity.Load()
 							r, s, err := ask(t.Context(), l, func() *Daily { return daily(capacity, i) })
 							if r != Admitted || err != nil || s.Remaining != test.left {
@@ -515,7 +516,7 @@ func TestNewCapReadsItsOwnCounts(t *testing.T) {
 	})
 }
 
-// Guarantee: if a call of the store fails, what the calls before it have saved is not reserved again.
+// Guarantee: if a call of the store fails, ranges that earlier calls have saved are not reserved again.
 func TestFailureInTheMiddleOfARound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newMemoryStore()

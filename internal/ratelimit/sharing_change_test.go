@@ -25,7 +25,7 @@ func (n *clusterNode) spend(t *testing.T, limits ...Limit) (passed int) {
 }
 
 // Guarantee: a store that has lost its data gets the levels back from what the nodes last heard; the
-// highest counts. So it is too if nothing but the lost buckets tells of it.
+// highest level counts. The same holds if only the lost buckets show the loss.
 func TestEmptiedStoreGetsItsLevelsBack(t *testing.T) {
 	for name, restart := range map[string]bool{"restarted": true, "emptied": false} {
 		t.Run(name, func(t *testing.T) {
@@ -51,7 +51,7 @@ func TestEmptiedStoreGetsItsLevelsBack(t *testing.T) {
 	}
 }
 
-// Guarantee: a node with an older configuration catches up before it is answered, and one whose
+// Guarantee: a node with an older configuration catches up before it is answered, and a node whose
 // database has another history than the store takes over the store.
 func TestOlderNodeCatchesUp(t *testing.T) {
 	for name, tc := range map[string]struct {
@@ -110,8 +110,8 @@ func TestOlderNodeCatchesUp(t *testing.T) {
 }
 
 // Guarantee: divided limits are whole shares that sum to the limit and need no store. A node that
-// joins takes a share that others give up, and one that leaves gives the others nothing that it may
-// have used.
+// joins takes a share that others give up, and a node that leaves gives the others nothing that it
+// may have used.
 func TestDividedLimits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &cluster{t: t}

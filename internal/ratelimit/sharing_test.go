@@ -125,7 +125,7 @@ func (n *clusterNode) request(limits ...Limit) Result {
 	return r
 }
 
-// load sends requests for some time, one each pace on average, without waiting for the answers.
+// load sends requests for some time, one per pace on average, without waiting for the answers.
 func (n *clusterNode) load(random *rand.Rand, lasts, pace time.Duration, limits ...Limit) {
 	var wait sync.WaitGroup
 	for end := time.Now().Add(lasts); time.Now().Before(end); {
@@ -168,8 +168,8 @@ func (c *cluster) stats() (sum SharingStats) {
 }
 
 // Guarantee: in the mode leased at most capacity + window × rate + outstanding requests pass in any
-// window, for any load of each node; if there is load enough, at least 95 % of that pass; a node
-// makes at most 50 trips a second for a bucket; and nearly no request of a steady load waits.
+// window, for any load of each node; under enough load, at least 95 % of that pass; a node makes at
+// most 50 trips a second for a bucket; and nearly no request of a steady load waits.
 func TestLeasedBounds(t *testing.T) {
 	const perSecond, lasts = 400.0, 3 * time.Second
 	for name, tc := range map[string]struct {
@@ -274,8 +274,8 @@ func (s *memoryLimitStore) flap(random *rand.Rand, lasts time.Duration) {
 	}
 }
 
-// Guarantee: a request waits at most 50 ms for a store that hangs, the next ones do not wait, and all
-// are decided as the setting says.
+// Guarantee: a request waits at most 50 ms for a store that hangs, later requests do not wait, and
+// all are decided as the setting says.
 func TestStoreThatHangs(t *testing.T) {
 	for onLoss, want := range map[OnLoss]string{DivideOnLoss: "5 of 20", AllowOnLoss: "20 of 20", RefuseOnLoss: "0 of 20"} {
 		t.Run(string(onLoss), func(t *testing.T) {

@@ -36,8 +36,8 @@ func showing(all ...Status) *Charge {
 	return c
 }
 
-// Guarantee: the fields RateLimit and RateLimit-Policy have one item for each limit except
-// the default one.
+// Guarantee: the fields RateLimit and RateLimit-Policy have one item for each limit except the
+// default limit.
 func TestFields(t *testing.T) {
 	s := []Status{
 		{Scope: KeyScope, Limit: 100, Remaining: 99, Window: 60, ResetIn: 1},
@@ -56,8 +56,8 @@ func TestFields(t *testing.T) {
 	}
 }
 
-// Guarantee: the headers show the limit with the fewest requests left, on a tie the one
-// that resets later, and of refusing limits the one with the longest wait.
+// Guarantee: the headers show the limit with the fewest requests left, on a tie the limit that
+// resets later, and of refusing limits the limit with the longest wait.
 func TestFewestLeft(t *testing.T) {
 	fast, slow := compile(perSecond(5), 5), compile(perMinute(5), 5)
 	var s [3]Status

@@ -12,8 +12,9 @@ import (
 	"github.com/keygate/keygate/internal/logpace"
 )
 
-// Guarantee: however often the limit store is lost and there again, the log has a few lines a minute about it. They
-// count all losses, and the last one is true 20 s later at most. One loss and one return are told at once.
+// Guarantee: however often the limit store is lost and there again, the log has a few lines a minute about it. The
+// lines count all losses, and the last line is true 20 s later at most. A single loss and a single return are
+// logged at once.
 func TestFlappingStoreIsToldInAFewLines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log logtest.Recorder

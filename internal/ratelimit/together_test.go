@@ -12,8 +12,8 @@ import (
 // rounds is how often requests come together in each of the tests below.
 var rounds = flag.Int("rounds", 20_000, "how often requests come together in the tests of exact decisions")
 
-// Guarantee: a request that came before another one, and is decided after it, is not refused while a
-// request is left, and finds one fewer left.
+// Guarantee: a request that came before another request, and is decided after it, is not refused
+// while a request is left, and finds one fewer left.
 func TestEarlierInstantIsNotRefused(t *testing.T) {
 	p := compile(Rate{Count: 2, Per: time.Hour}, 2)
 	local, shared := new(Bucket), dividedBucket(t, &p)
@@ -97,8 +97,8 @@ func TestRequestsThatComeTogether(t *testing.T) {
 }
 
 // checkTogether fails the test unless requests, which came together to limits that had everything left and
-// regain nothing meanwhile, were decided as if one after the other: a refused one has a limit that the
-// admitted ones use up, and those admitted by a limit each found another number left.
+// regain nothing meanwhile, were decided as if one after the other: a refused request has a limit that the
+// admitted requests use up, and the requests that a limit admitted each found a different number left.
 func checkTogether(t *testing.T, requests []request) {
 	t.Helper()
 	left := map[any][]int64{}
@@ -162,7 +162,7 @@ func TestRequestsTogetherUnderSeveralLimits(t *testing.T) {
 }
 
 // Guarantee: a decision is as exact if it is interrupted between the charges of two of its limits: a request
-// that the first one would refuse waits until the other has been charged or refused.
+// that the first limit would refuse waits until the other limit has been charged or has refused.
 func TestRefusalWaitsForChargesThatMayBeTakenBack(t *testing.T) {
 	now, narrow, one := at(0), compile(perDay(1), 1), compile(perDay(1), 1)
 	key, route := new(Bucket), new(Bucket)

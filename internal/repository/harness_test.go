@@ -97,8 +97,8 @@ func wantKind(t testing.TB, err error, kind repository.Kind, text string) {
 	}
 }
 
-// gitServer serves the repositories below dir over https with git http-backend, to those with
-// the password secret, if that is not "". The last value of each header is in seen.
+// gitServer serves the repositories below dir over https with git http-backend, to clients with the
+// password secret, unless that is "". The last value of each header is in seen.
 type gitServer struct {
 	*httptest.Server
 	roots *x509.CertPool

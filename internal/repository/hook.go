@@ -5,9 +5,7 @@ import (
 	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/hex"
-	"encoding/json"
 	"net/http"
-	"strings"
 )
 
 // VerifyHook reports whether a server of Git sent a push hook: whether its headers prove that it
@@ -36,19 +34,4 @@ func VerifyHook(h http.Header, body []byte, secret string) bool {
 		right = right && len(values) == 1 && subtle.ConstantTimeCompare([]byte(values[0]), []byte(c.want)) == 1
 	}
 	return found && right
-}
-
-// HookBranch returns the branch that a push hook says was pushed to, or "" if it does not say so.
-func HookBranch(body []byte) string {
-	var push struct {
-		Ref string `json:"ref"`
-	}
-	if json.Unmarshal(body, &push) != nil {
-		return "" // a ping, or a form: the caller looks for itself
-	}
-	branch, ok := strings.CutPrefix(push.Ref, "refs/heads/")
-	if !ok {
-		return ""
-	}
-	return branch
 }

@@ -111,8 +111,8 @@ func sent(pack []byte) string {
 	return out + "0000"
 }
 
-// Guarantee: whatever a server sends that is no Git, damaged, other than what was asked for, or an
-// error of its own, ends the call with an error that says so in one printable line without secrets.
+// Guarantee: whatever a server sends that is not Git, is damaged, was not requested, or is an error
+// of its own ends the call with an error that says so in one printable line without secrets.
 func TestHostileServers(t *testing.T) {
 	t.Parallel()
 	v2 := capabilities()
@@ -161,8 +161,8 @@ func TestHostileServers(t *testing.T) {
 	}
 }
 
-// Guarantee: what a server sends without end is cut off, and takes little memory: references of
-// both versions, lines before a pack, and a pack.
+// Guarantee: endless responses of a server are cut off, and take little memory: references of both
+// versions, lines before a pack, and a pack.
 func TestEndlessResponses(t *testing.T) {
 	endless := func(start, again string) http.HandlerFunc {
 		return func(w http.ResponseWriter, r *http.Request) {
@@ -203,8 +203,8 @@ func TestEndlessResponses(t *testing.T) {
 	}
 }
 
-// Guarantee: an object that is only a few bytes compressed and larger than memory otherwise is not
-// inflated into memory, whole or as a delta.
+// Guarantee: an object of a few compressed bytes that would inflate to more than the memory is not
+// inflated into memory, neither whole nor as a delta.
 func TestPackedBombs(t *testing.T) {
 	for name, delta := range map[string][]byte{
 		"object": append([]byte{0x80, 0x80, 0x80, 0x02, 0x01}, 0x90, 0x01), // of 4 MiB, and a byte of it
@@ -256,8 +256,8 @@ func chainOf(size, n int) []byte {
 	return packOf(objects...)
 }
 
-// Guarantee: the work for a pack is bounded, also if each of its objects is a delta on the one before and too large to
-// be kept for the next.
+// Guarantee: the work for a pack is bounded, even if each of its objects is a delta on the previous object and too
+// large to be kept for the next.
 func TestChainOfLargeDeltas(t *testing.T) {
 	s := answers(t, capabilities("fetch=filter"), refs(reads(sent(chainOf(17<<20, 60)))))
 	c := client(t, repository.Config{Roots: s.roots})
@@ -272,8 +272,8 @@ func TestChainOfLargeDeltas(t *testing.T) {
 	}
 }
 
-// Guarantee: a pack of more than a single object takes a slot, also from a server that says that it sends objects
-// alone. Others read single objects meanwhile.
+// Guarantee: a pack of more than one object takes a slot, even from a server that claims to send single objects.
+// Meanwhile, single objects can be read without a slot.
 func TestHeavyPackOfAFilteringServer(t *testing.T) {
 	one := packObject{kind: 1, content: []byte("x")}
 	for name, c := range map[string]struct {
@@ -381,7 +381,7 @@ func TestCancelledCall(t *testing.T) {
 	}
 }
 
-// Guarantee: a server that sends a byte now and then is given up after 30 s.
+// Guarantee: a call to a server that only sends a byte now and then ends after 30 s.
 func TestSlowServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()

@@ -19,7 +19,7 @@ import (
 const (
 	maxRedirects  = 5
 	knownServers  = 10_000 // URLs whose server is known to have version 2
-	serversToDrop = 1_000  // of them, when there are more
+	serversToDrop = 1_000  // of them, if there are more
 
 	uploadPack = "/git-upload-pack"
 	discovery  = "/info/refs?service=git-upload-pack"

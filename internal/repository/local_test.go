@@ -12,7 +12,7 @@ import (
 )
 
 // Guarantee: a repository whose objects or references are symbolic links, or alternates, that lead out
-// of the allowed directory gives no content of what is there.
+// of the allowed directory gives no content from there.
 func TestLinksOutOfARepository(t *testing.T) {
 	t.Parallel()
 	outside := newRepo(t, filepath.Join(t.TempDir(), "out"))
@@ -53,7 +53,7 @@ func TestLinksOutOfARepository(t *testing.T) {
 }
 
 // Guarantee: a file system that does not answer holds no call for longer than its context, however many
-// hang, and what was given up ends with the file system's answer.
+// hang, and calls that were given up end with the file system's answer.
 func TestFileSystemThatHangs(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()

@@ -27,7 +27,7 @@ const (
 	maxBases    = 64 << 20 // bytes of objects that are kept to build others from
 
 	lightObjects  = 16       // in a pack that needs no slot
-	lightInflated = 64 << 20 // bytes of all of them together
+	lightInflated = 64 << 20 // bytes of all these objects together
 )
 
 // pack is a pack on disk. Objects that are stored whole are known by their identifiers. Objects

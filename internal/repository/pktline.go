@@ -97,8 +97,8 @@ const (
 	delimPkt = "0001"
 )
 
-// sideband reads the first channel of a multiplexed stream: the pack. The second, progress, is
-// dropped; the third ends it with an error.
+// sideband reads the first channel of a multiplexed stream: the pack. The second channel, progress,
+// is dropped; the third ends the stream with an error.
 type sideband struct {
 	p    *pktReader
 	rest []byte

@@ -14,18 +14,19 @@ type conn interface {
 	// advertised returns the server's first response: the capabilities of version 2, or the
 	// references of an older version. It returns nil if the server is known to have version 2.
 	advertised(ctx context.Context) (io.ReadCloser, error)
-	// send sends a request and returns the response. With prepares, it is one with a pack.
+	// send sends a request and returns the response. prepares says that the response is a pack, which the
+	// server prepares first.
 	send(ctx context.Context, request []byte, prepares bool) (response, error)
 	// isV2 notes that the server has version 2.
 	isV2(c capabilities)
-	// known returns what isV2 has noted for an earlier conn, and forget takes it back.
+	// known returns what isV2 has noted for an earlier conn, and forget removes the note.
 	known() (c capabilities, ok bool)
 	forget()
 	hostKey() string
 	close()
 }
 
-// capabilities is what matters of what a server with version 2 can do.
+// capabilities are the capabilities of a server with version 2 that matter here.
 type capabilities struct {
 	filter bool
 }
@@ -38,7 +39,7 @@ type remote struct {
 	assumed bool // v2 and caps come from an earlier conn
 	caps    capabilities
 
-	// Of an older version: what its references say.
+	// For an older version: what its references say.
 	old      bool
 	oldHead  string // commit of the branch that head asked for
 	oldNames map[string]bool
@@ -55,8 +56,8 @@ func (r *remote) close() {
 	r.conn.close()
 }
 
-// greet reads what the server advertises, once. branch is one to look for in the references of an
-// older version, "" for none.
+// greet reads what the server advertises, once. branch is a branch to look for in the references of
+// an older version, "" for none.
 func (r *remote) greet(ctx context.Context, branch string) error {
 	if r.v2 || r.old && branch == "" {
 		return nil
@@ -200,15 +201,15 @@ func (r *remote) lsRefs(ctx context.Context, branch string) (string, error) {
 	}
 }
 
-// unlearn forgets what was assumed of the server: the repository has moved, or the server has another
-// version or other capabilities now.
+// unlearn forgets what was assumed about the server, because the repository has moved, or the server
+// has another version or other capabilities now.
 func (r *remote) unlearn() {
 	r.forget()
 	r.v2, r.assumed, r.caps = false, false, capabilities{}
 }
 
-// object implements tree. When the server refuses what it is assumed to be able to do, it is asked
-// once more what it can do.
+// object implements tree. If the server refuses a request that its assumed capabilities allow, it
+// is asked once more for its capabilities.
 func (r *remote) object(ctx context.Context, kind objectType, id, commit string) ([]byte, error) {
 	content, err := r.tryObject(ctx, kind, id, commit)
 	if err == nil || !r.assumed || r.pack != nil || ctx.Err() != nil || isSlow(err) {
@@ -227,7 +228,7 @@ func (r *remote) tryObject(ctx context.Context, kind objectType, id, commit stri
 		return nil, err
 	}
 	if r.v2 && r.caps.filter {
-		// An object that is asked for comes whatever the filter is; what belongs to it does not.
+		// The server sends a requested object whatever the filter is, but not the objects that belong to it.
 		p, err := r.fetch(ctx, id, kind)
 		if err != nil {
 			return nil, err
@@ -267,7 +268,7 @@ func (c *Client) slot(ctx context.Context) (release func(), err error) {
 	}
 }
 
-// wholeCommit is the kind of a commit with all that belongs to it but its history.
+// wholeCommit is the kind of a commit with all objects that belong to it, but without its history.
 const wholeCommit = plumbing.AnyObject
 
 // fetch fetches an object of a kind alone, or a wholeCommit.
@@ -322,7 +323,7 @@ func (r *remote) fetch(ctx context.Context, id string, kind objectType) (*pack, 
 	return p, nil
 }
 
-// index indexes a pack. One of more than a single object takes a slot, whatever was asked for, because it may keep a
+// index indexes a pack. A pack of more than one object takes a slot, whatever was requested, because it may keep a
 // processor busy for seconds.
 func (r *remote) index(ctx context.Context, p *pack) error {
 	release := func() {}
@@ -388,13 +389,5 @@ func (l *limited) Read(p []byte) (int, error) {
 
 // isID reports whether s is the identifier of an object.
 func isID(s string) bool {
-	if len(s) != 40 {
-		return false
-	}
-	for _, c := range []byte(s) {
-		if (c < '0' || c > '9') && (c < 'a' || c > 'f') {
-			return false
-		}
-	}
-	return true
+	return len(s) == 40 && strings.Trim(s, "0123456789abcdef") == ""
 }

@@ -24,7 +24,7 @@ const (
 	MaxPack = 256 << 20 // bytes that Read receives
 	MaxFile = 16 << 20  // bytes of the file
 
-	maxReferences = 32 << 20 // bytes of references, of which a server of an old protocol lists all
+	maxReferences = 32 << 20 // bytes of references; a server with an old protocol lists all
 )
 
 // Source says what to read, and how.
@@ -44,7 +44,7 @@ type Source struct {
 
 // Credential is what a server asks for. The zero value is none.
 type Credential struct {
-	Username string `json:"username,omitempty"` // https; "git" in its place if there is only a token
+	Username string `json:"username,omitempty"` // https; "git" if there is only a token
 	Password string `json:"password,omitempty"` // https
 	Token    string `json:"token,omitempty"`    // https: sent as the password
 	SSHKey   string `json:"ssh_key,omitempty"`  // ssh: a private key in PEM, without a passphrase
@@ -75,7 +75,7 @@ const (
 	NoRepository Kind = "no_repository"
 	NoBranch     Kind = "no_branch"
 	NoFile       Kind = "no_file"
-	BadFile      Kind = "bad_file" // it is not a regular file, or not the content itself
+	BadFile      Kind = "bad_file" // it is not a regular file, or only points to the content
 	TooLarge     Kind = "too_large"
 	TooSlow      Kind = "too_slow"
 	Malformed    Kind = "malformed" // the server does not follow Git's protocol
@@ -83,12 +83,12 @@ const (
 	Invalid      Kind = "invalid" // the Source is
 )
 
-// OfCommit reports whether the error is one of what was committed: it stays until there is
-// another commit.
+// OfCommit reports whether the error is due to the commit's content, so that it stays until there
+// is another commit.
 func (k Kind) OfCommit() bool { return k == NoFile || k == BadFile }
 
-// Error is why a repository could not be read. Message is for the account that it belongs to:
-// it says what to do, and has no secret and no address that a name resolved to.
+// Error is why a repository could not be read. Message is for the account of the repository: it
+// says what to do, and has no secret and no address that a name resolved to.
 type Error struct {
 	Kind    Kind
 	Message string
@@ -106,7 +106,7 @@ func problem(k Kind, format string, args ...any) *Error {
 
 // Config configures a Client. The zero value reads over the network only.
 type Config struct {
-	// Guard checks each address before a connection. Nil means one that knows no listeners.
+	// Guard checks each address before a connection. Nil means a guard that knows no listeners.
 	Guard *netguard.Guard
 	// Allow lists networks that Source.Public does not refuse.
 	Allow []netip.Prefix
@@ -127,11 +127,11 @@ type Config struct {
 type Client struct {
 	cfg  Config
 	http *httpClients
-	// heavy has a slot for each pack that is heavy and read at once. Downloading takes none.
+	// heavy has the slots for heavy packs that are read at the same time. Downloading a pack takes no slot.
 	heavy chan struct{}
 	local chan struct{} // a slot for each call that reads a directory
-	// Bytes that are read of a pack, of a list of references, and of an object, and those that the objects of a pack
-	// are built from.
+	// The most bytes of a pack, of a list of references, of an object, and of everything from which the objects of
+	// a pack are built.
 	maxPack, maxReferences, maxObject, maxBuilt int64
 	statusTimeout, stallTime                    time.Duration
 }

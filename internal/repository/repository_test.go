@@ -82,8 +82,8 @@ func TestRead(t *testing.T) {
 	})
 }
 
-// Guarantee: a server that no longer filters is asked anew what it can do, once, and read without a
-// filter.
+// Guarantee: a server that no longer filters is asked once more for its capabilities, and read
+// without a filter.
 func TestServerThatStopsFiltering(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
@@ -107,9 +107,10 @@ func TestServerThatStopsFiltering(t *testing.T) {
 	}
 }
 
-// Guarantee: what is not a regular file of the commit is refused with what to do about it: missing
-// files and directories, symbolic links, submodules, pointers of LFS, large files. A renamed file is
-// a missing one. A branch that was moved to a commit without a common history is followed.
+// Guarantee: anything that is not a regular file of the commit is refused with an error that says
+// what to do: missing files and directories, symbolic links, submodules, pointers of LFS, large
+// files. A renamed file is a missing file. A branch that was moved to a commit without a common
+// history is followed.
 func TestFilesThatCannotBeRead(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
@@ -178,9 +179,9 @@ func TestLargeFiles(t *testing.T) {
 	}
 }
 
-// Guarantee: an empty repository, a directory that is none and one outside of the allowed
-// directory are refused, symbolic links and all, and what is outside cannot be told from what
-// does not exist. Accounts with public addresses only have no file URLs.
+// Guarantee: an empty repository, a directory that is not a repository, and a directory outside of
+// the allowed directory, even by symbolic links, are refused. The error does not reveal whether
+// something outside exists. Accounts with public addresses only have no file URLs.
 func TestDirectories(t *testing.T) {
 	t.Parallel()
 	root, outside := t.TempDir(), newRepo(t, filepath.Join(t.TempDir(), "out"))

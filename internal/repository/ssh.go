@@ -63,7 +63,7 @@ func dialSSH(ctx context.Context, c *Client, s *Source, at *location) (conn, err
 	t, err := c.connectSSH(ctx, s, at, config, check)
 	var negotiation *ssh.AlgorithmNegotiationError
 	if len(algorithms) > 0 && errors.As(err, &negotiation) {
-		// The server has no key of a type that is known. Whatever it has is refused, and named.
+		// The server has no key of a known type. The key that it shows is refused, and the error names it.
 		config.Auth, config.HostKeyAlgorithms = nil, nil
 		if t, err = c.connectSSH(ctx, s, at, config, check); err == nil {
 			t.close()
@@ -184,7 +184,7 @@ func (r *sshResponse) Close() error {
 
 func (r *sshResponse) packBegins() { r.conn.pace.packBegins() }
 
-// explain returns the error of a server that ended. What it wrote to standard error says why.
+// explain returns the error of a server that ended. The text that it wrote to standard error says why.
 func (t *sshConn) explain(err error) error {
 	if !errors.Is(err, io.EOF) {
 		return err
@@ -250,7 +250,7 @@ func (c *Client) knownHostsCheck(text string, at *location) (check func(ssh.Publ
 	if err != nil {
 		return nil, nil, problem(Invalid, "known_hosts has a line that is not valid")
 	}
-	// An address is looked up besides the name; this one is in no file.
+	// An address is looked up in addition to the name; this address is in no file.
 	nowhere := &net.TCPAddr{IP: net.IPv4zero}
 	ask := func(key ssh.PublicKey) error { return callback(at.host, nowhere, key) }
 	var known *knownhosts.KeyError

@@ -263,7 +263,7 @@ func TestSilentSSHServer(t *testing.T) {
 	wantKind(t, err, repository.TooSlow, "less than 16 KiB in 30 s")
 }
 
-// Guarantee: what an earlier process left of temporary files is removed at a start, and nothing else.
+// Guarantee: temporary files that an earlier process left are removed at a start, and nothing else.
 func TestLeftoversAreRemoved(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

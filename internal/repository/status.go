@@ -18,7 +18,7 @@ import (
 const StatusTimeout = 10 * time.Second
 
 const (
-	// statusContext is the name under which a server keeps the status: a later one replaces it.
+	// statusContext is the name under which a server keeps the status. A later status with the name replaces it.
 	statusContext     = "keygate"
 	maxStatusText     = 140 // characters, of GitHub; the others allow more
 	maxStatusResponse = 64 << 10
@@ -27,7 +27,7 @@ const (
 // Status is the status of a commit, which a server shows beside it.
 type Status struct {
 	Source   Source // whose URL names the server and the repository; Public applies too
-	Provider string // github, gitlab or gitea, which Forgejo has too
+	Provider string // github, gitlab or gitea; gitea also for Forgejo
 	Token    string // may set statuses of commits
 	Commit   string // 40 hexadecimal digits
 	OK       bool
@@ -102,7 +102,7 @@ func checkStatus(code int) error {
 	return problem(Unreachable, "the server responds to a commit status with status %d: check the provider of commit_status", code)
 }
 
-// statusBody is what a server is told.
+// statusBody is the body of the request to the server.
 func statusBody(s *Status) map[string]string {
 	state, name := "success", "context"
 	if s.Provider == "gitlab" {

@@ -13,7 +13,7 @@ import (
 	"github.com/keygate/keygate/internal/repository"
 )
 
-// Guarantee: a commit status goes to the API of the repository's own server, and of no other, in the
+// Guarantee: a commit status goes to the API of the repository's own server, and to no other, in the
 // form of each provider; an ssh URL stands for the same host over https.
 func TestStatusAddress(t *testing.T) {
 	t.Parallel()

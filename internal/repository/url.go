@@ -186,7 +186,7 @@ func below(dir, allowed string) (string, error) {
 	}
 	target, err := filepath.EvalSymlinks(filepath.FromSlash(dir))
 	if err != nil {
-		// What is outside of the directory must not be told from what does not exist.
+		// The error must not reveal whether something outside of the directory exists.
 		return "", outside
 	}
 	rest, err := filepath.Rel(root, target)

@@ -77,7 +77,7 @@ func find(dir *object.Tree, name string) *object.TreeEntry {
 	return nil
 }
 
-// checkID checks that an object is the one with an identifier.
+// checkID checks that an object has the given identifier.
 func checkID(kind objectType, content []byte, id string) error {
 	if plumbing.ComputeHash(kind, content).String() != id {
 		return errPack(fmt.Errorf("the %s is not %s", kind, id))

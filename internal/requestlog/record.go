@@ -37,8 +37,8 @@ type Record struct {
 	LeftOut int64 // set only when the record is read
 }
 
-// Belongs reports whether the request belongs in the log: it was refused, failed, or was admitted
-// and could not go on.
+// Belongs reports whether the request belongs in the log: it was refused, it failed, or it was
+// admitted and could not go on.
 func Belongs(r *accesslog.Record) bool {
 	refused := r.Status == 429 || r.Status == 401 || r.Status == 403
 	return (refused || r.Status >= 500 || r.Reason.IsAccess()) && r.Part != accesslog.Started && r.Account != [16]byte{}

@@ -13,8 +13,8 @@ import (
 	"github.com/keygate/keygate/internal/ratelimit"
 )
 
-// Guarantee: each refusal and failure tells its check, its code and, of
-// a limit, where it stood and when the request would have passed.
+// Guarantee: each refusal and failure has its check, its code and, for a limit, its level and the
+// time at which the request would have passed.
 func TestDecisionsInWords(t *testing.T) {
 	prefix := [10]byte([]byte("kg_abc123\x00"))
 	for _, test := range []struct {
@@ -74,8 +74,8 @@ func TestDecisionsInWords(t *testing.T) {
 	}
 }
 
-// Guarantee: requests that passed, that are another's, or that have not ended
-// are not in the log.
+// Guarantee: requests that passed, that belong to another account, or that have not ended are not
+// in the log.
 func TestWhatBelongs(t *testing.T) {
 	account := [16]byte{1}
 	for _, r := range []accesslog.Record{
@@ -88,8 +88,7 @@ func TestWhatBelongs(t *testing.T) {
 	}
 }
 
-// Guarantee: the texts of an entry may be used again at once, and
-// that a long path takes little.
+// Guarantee: the texts of an entry may be reused at once, and a long path takes little memory.
 func TestRecordKeepsNothingOfTheEntry(t *testing.T) {
 	path := []byte("/orders/" + strings.Repeat("7", 5000))
 	e := accesslog.Entry{Path: string(path[:20])}

@@ -32,8 +32,8 @@ type Request struct {
 	LeftOut int64
 }
 
-// EndedKey returns the identifier of the revoked or expired key that the request was refused
-// for, or "" if it was not.
+// EndedKey returns the identifier of the revoked or expired key for which the request was refused,
+// or "" if it was not refused for that.
 func (r *Request) EndedKey() string {
 	if r.Decision.Check != "key" {
 		return ""
@@ -80,9 +80,9 @@ type LeftOut struct {
 
 // Store stores records of requests.
 type Store interface {
-	// AppendRequests adds the records and counts of a batch, all or none. A count is added
-	// to the stored count of its second. A record that is stored already stays unchanged.
-	// A batch that the store has already, or a later one of its writer, changes nothing.
+	// AppendRequests adds the records and counts of a batch, all or none. A count is added to the
+	// stored count of its second. A record that is stored already stays unchanged. If the store
+	// already has the batch, or a later batch of the same writer, nothing changes.
 	AppendRequests(ctx context.Context, batch accesslog.BatchID, records []Record, left []LeftOut) error
 	// RequestRecords returns up to limit records of an account that f matches, the
 	// newest first, after the record with the identifier after, or from the newest
@@ -91,7 +91,7 @@ type Store interface {
 	// RequestRecord returns one record. Its error is fault.NotFound if there is none.
 	RequestRecord(ctx context.Context, accountID, requestID string) (*Record, error)
 	// TrimRequests removes up to limit records and counts that are older than before, or up to
-	// limit days (UTC) that end before it, and forgets up to limit writers, of any kind of access records, whose last batch was
-	// stored before it. more is whether there may be others.
+	// limit days (UTC) that end before it, and forgets up to limit writers, of any kind of access records, whose last
+	// batch was stored before it. more says that there may be others.
 	TrimRequests(ctx context.Context, before time.Time, limit int) (more bool, err error)
 }

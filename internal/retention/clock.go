@@ -1,19 +1,19 @@
 // Package retention tells the time by which old records are removed (contract, section 7).
 //
-// A wall clock that is wrong for a moment must not remove anything: what is removed is gone. So
-// retention does not go by the wall clock alone, and not by the times of records either, since
-// records that are written meanwhile have the false time too. It goes by what the wall clock has
-// said throughout the last hour in which the server ran:
+// A wall clock that is wrong for a moment must not cause anything to be removed, because that
+// cannot be undone. So retention does not go by the wall clock alone, nor by the times of records,
+// since records that are written meanwhile have the wrong time too. It goes by what the wall clock
+// has said throughout the last hour in which the server ran:
 //
 //	wall clock   ─────────────┐ 800 days ahead for 4 s ┌──────────
 //	                          └────────────────────────┘
 //	Clock.Now    the least that any reading of the last hour says about the present
 //
-// A reading of an hour ago says that it is an hour later now, by the monotonic clock. If no
-// period in which the wall clock is ahead lasts an hour, one of the readings that span an hour was
-// not ahead, and neither is the least of them. (Readings are a minute apart: a clock that is right
-// for less than that, between two periods, counts as ahead.) The readings, and how long the server has run, are
-// stored, so that this holds across restarts: time in which the server does not run does not count.
+// A reading of an hour ago says that it is an hour later now, by the monotonic clock. If no period in which the
+// wall clock is ahead lasts an hour, one of the readings that span an hour was not ahead, so the least of them
+// is not ahead either. (Readings are a minute apart: a clock that is right for less than a minute, between two
+// such periods, counts as ahead.) The readings, and how long the server has run, are stored, so that this holds
+// across restarts: time in which the server does not run does not count.
 package retention
 
 import (
@@ -29,8 +29,8 @@ import (
 )
 
 const (
-	// Confirm is how long the server must have run since a reading before it counts: a wall
-	// clock that is ahead for less than this removes nothing.
+	// Confirm is how long the server must have run since a reading before the reading counts: if
+	// the wall clock is ahead for less than this, nothing is removed.
 	Confirm = time.Hour
 	// tick is the time between two readings, which are also stored then.
 	tick = time.Minute
@@ -38,7 +38,7 @@ const (
 	settledWithin = time.Hour
 )
 
-// Reading is what the wall clock said when the server had run for Run altogether.
+// Reading is the time that the wall clock showed when the server had run for Run altogether.
 type Reading struct {
 	Run  time.Duration `json:"run"`
 	Wall int64         `json:"wall"` // microseconds since 1970
@@ -114,8 +114,8 @@ func (c *Clock) Start(ctx context.Context) error {
 	return nil
 }
 
-// Stop ends the readings and stores the last one. A store that fails is not an error: less than
-// a minute is lost, by which retention is later.
+// Stop ends the readings and stores the last one. A failure of the store is not an error: it loses
+// less than a minute, which only delays retention.
 func (c *Clock) Stop(ctx context.Context) error {
 	if err := c.group.Stop(ctx); err != nil {
 		return fmt.Errorf("stop the clock of retention: %w", err)
@@ -142,9 +142,10 @@ func (c *Clock) load(ctx context.Context) error {
 	return nil
 }
 
-// Settled reports whether what has expired by the wall clock may be taken for expired. After a start with a
-// wall clock that is far ahead of the last time at which the server ran, that is so when the server has run
-// for a minute: either it was away for long, or the clock is not right yet.
+// Settled reports whether something that has expired by the wall clock may be treated as expired. If the
+// wall clock is far ahead at a start of the last time at which the server ran, then either the server was
+// away for long, or the clock is not right yet; Settled then reports true only after the server has run for
+// a minute.
 func (c *Clock) Settled() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -175,9 +176,9 @@ func (c *Clock) read() {
 }
 
 // Now returns the time by which records are past their retention. It is never after the true time
-// if no period in which the wall clock is ahead of it lasts an hour. It is the zero time until the
-// server has run for an hour altogether; nothing is past its retention then. With a wall clock that
-// is right it is the time of that clock; it lags while the last hour has readings from before a
+// if no period in which the wall clock is ahead of it lasts an hour. Until the server has run for
+// an hour altogether, it is the zero time, and nothing is past its retention. With a correct wall
+// clock it is the time of that clock; it lags behind while the last hour has readings from before a
 // time in which the server did not run.
 func (c *Clock) Now() time.Time {
 	c.mu.Lock()

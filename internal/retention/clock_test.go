@@ -57,8 +57,8 @@ func (w *world) boot() {
 	}
 }
 
-// set sets how wrong the wall clock is. Two periods in which it is ahead are one unless a reading
-// between them was stored.
+// set sets how wrong the wall clock is. Two periods in which it is ahead count as one, unless a
+// reading between them was stored.
 func (w *world) set(wrong time.Duration) {
 	if w.wrong <= 0 && w.clock.Tick(w.t.Context()) == nil {
 		w.ahead = w.now
@@ -81,9 +81,9 @@ func (w *world) check() {
 }
 
 // Guarantee: for any sequence of readings, steps of the wall clock, restarts, crashes and times in
-// which the server does not run, retention never goes by a time after the true one, as long as the
+// which the server does not run, retention never goes by a time after the true time, as long as the
 // wall clock is ahead for less than an hour at a time. And it goes by the true time again after an
-// hour with a clock that is right.
+// hour with a correct clock.
 func TestNeverAheadOfTheTruth(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := &world{t: t}
@@ -175,8 +175,8 @@ func TestClockRuns(t *testing.T) {
 	})
 }
 
-// Guarantee: what has expired counts at once after a short stop. After a start with a clock that is hours ahead of
-// the last run, it counts when the server has run for a minute.
+// Guarantee: after a short stop, expiries count at once. After a start with a clock that is hours ahead of the
+// last run, they count when the server has run for a minute.
 func TestSettled(t *testing.T) {
 	for _, tc := range []struct {
 		away, running time.Duration

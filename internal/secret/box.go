@@ -1,4 +1,4 @@
-// Package secret encrypts what must not be readable in the store, such as the upstream
+// Package secret encrypts values that must not be readable in the store, such as the upstream
 // headers of a gateway. The key is the installation's secret key file (contract, section 1,
 // --secret-key-file). The cipher is AES-256-GCM with random nonces.
 package secret
@@ -25,8 +25,8 @@ type Box struct {
 	fingerprint string
 }
 
-// Fingerprint returns a text by which the key can be recognized, but not found: an HMAC of a
-// constant with the key.
+// Fingerprint returns a text by which the key can be recognized, but from which it cannot be
+// computed: an HMAC of a constant with the key.
 func (b *Box) Fingerprint() string { return b.fingerprint }
 
 // New returns a Box for key, which must have KeySize bytes.

@@ -14,9 +14,9 @@ import (
 
 // LoadOrCreate returns a Box with the key in the file at path. If the file does not exist,
 // it creates it with mode 0600 and KeySize random bytes. The file is complete and on disk
-// before it appears at path, and never replaces one that another process created in
-// between. LoadOrCreate returns an error if the file has another size, is not a regular
-// file, or can be read or written by anyone but its owner.
+// before it appears at path, and never replaces a file that another process created in between.
+// LoadOrCreate returns an error if the file has another size, is not a regular file, or can be read
+// or written by anyone but its owner.
 func LoadOrCreate(path string) (*Box, error) {
 	key, err := load(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -53,7 +53,7 @@ func Given(key []byte, path string) (*Box, error) {
 	return New(key)
 }
 
-// ErrOtherKey is the error about a given key that is not the one of the store.
+// ErrOtherKey is the error about a given key that is not the store's key.
 var ErrOtherKey = errors.New("the secret key in the environment is not the one that this installation uses")
 
 func load(path string) (key []byte, err error) {

@@ -105,7 +105,7 @@ func TestLoadOrCreateCreatesOneKey(t *testing.T) {
 }
 
 // Guarantee: a given key takes the place of the file, and no file is written. If there is a file with
-// another key, or one that cannot be a safe key, it is refused.
+// another key, or a file that cannot be a safe key, it is refused.
 func TestGivenKey(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "secret.key")
 	key := bytes.Repeat([]byte{7}, secret.KeySize)

@@ -12,7 +12,7 @@ import (
 )
 
 // Guarantee: the access log has a line for each request of the data plane, whichever engine
-// served it, forwarded or refused. A shutdown writes the last one. It has no query.
+// served it, forwarded or refused. A shutdown writes the last line. Lines have no query.
 func TestAccessLog(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "access.log")
 	s := keygatetest.Start(t, "--access-log", path)

@@ -69,7 +69,7 @@ type noDataPlane struct{}
 // CatchUp does nothing.
 func (noDataPlane) CatchUp(context.Context, ...snapshot.Change) error { return nil }
 
-// offline runs f on the store. One in the data directory must exist: creating it in a mistyped
+// offline runs f on the store. A store in the data directory must exist: creating it in a mistyped
 // directory would hide the mistake.
 func offline(ctx context.Context, settings *config.Config, log *slog.Logger, f func(*control.Service) error) (err error) {
 	if found, err := hasDatabase(settings); err == nil && !found && !settings.Shared() {

@@ -15,7 +15,7 @@ import (
 	"github.com/keygate/keygate/internal/store/sqlite"
 )
 
-// secretSuffix is what a backup of the secret key has after the name of the backup beside it.
+// secretSuffix is what the name of a secret key's backup has in addition to the name of the backup beside it.
 const secretSuffix = ".secret.key"
 
 // StoreBackup is what Backup did.
@@ -129,7 +129,7 @@ type StoreRestore struct {
 	Bytes   int64  `json:"bytes"`
 	Schema  int64  `json:"schema"`
 	// SecretKey says whether the secret key is there: "checked" if it decrypts a value of each kind that is
-	// encrypted in the backup, "present" if none is, or "missing".
+	// encrypted in the backup, "present" if the backup has no encrypted value, or "missing".
 	SecretKey     string `json:"secret_key"`
 	SecretKeyFile string `json:"secret_key_file"`
 }
@@ -157,7 +157,7 @@ func Restore(ctx context.Context, settings *config.Config, file string) (*StoreR
 	} else if !info.Mode().IsRegular() {
 		return nil, fmt.Errorf("%s is not a regular file: name a file that keygate backup has made", file)
 	}
-	// A directory is not made for what cannot be restored.
+	// No directory is created for a backup that cannot be restored.
 	if _, err := sqlite.Inspect(ctx, file); err != nil {
 		return nil, err
 	}
@@ -199,7 +199,7 @@ func Restore(ctx context.Context, settings *config.Config, file string) (*StoreR
 	return done, nil
 }
 
-// removeParts removes what restores have left that were ended before they could.
+// removeParts removes the files of restores that were ended before they could do so.
 func removeParts(dir string) error {
 	entries, err := os.ReadDir(dir)
 	for _, e := range entries {
@@ -210,11 +210,11 @@ func removeParts(dir string) error {
 	return err
 }
 
-// isPart reports whether name is restoring, or the name of a file that is to become that.
+// isPart reports whether name is restoring, or the name of a file that is to be renamed to restoring.
 func isPart(name string) bool { return name == restoring || strings.HasPrefix(name, "."+restoring+"-") }
 
 // checkVacant returns an error if a backup cannot be restored into dir, because it has a database or
-// files of something else. The files that a lost database leaves may be there, and the backup itself.
+// unrelated files. It may have the files that a lost database leaves, and the backup itself.
 func checkVacant(dir, backup string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -251,7 +251,7 @@ func checkVacant(dir, backup string) error {
 }
 
 // restoreKey checks the secret key against the restored database at path. If there is none, it takes
-// the one in the file copy, if that exists.
+// the key in the file copy, if that file exists.
 func restoreKey(ctx context.Context, settings *config.Config, path, copied string) (state string, err error) {
 	box, err := givenBox(settings)
 	source := settings.SecretKeyFile

@@ -56,7 +56,7 @@ func startChanging(t *testing.T, f *serving) *changing {
 	return c
 }
 
-// answered returns what was answered until now.
+// answered returns the changes that were answered until now.
 func (c *changing) answered() (created map[string]string, revoked []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -173,8 +173,8 @@ func notOurs(t *testing.T) *config.Config {
 	return settings(t, dir)
 }
 
-// Guarantee: a restore is refused, and leaves no database, where there is one, where a server runs, and for
-// a file that is damaged or no backup, or another secret key. Without a secret key it says so.
+// Guarantee: a restore is refused, and adds no database, if there is one already, if a server runs, if the
+// file is damaged or not a backup, or if the secret key is another. A restore without a secret key says so.
 func TestRestoreRefuses(t *testing.T) {
 	f, file := backedUp(t)
 	damaged := filepath.Join(t.TempDir(), "damaged.db")

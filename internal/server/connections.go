@@ -20,12 +20,12 @@ import (
 // connSlots bounds the connections of a listener outside the data plane, such as the listener of
 // the management API. A connection has a slot from Accept to Close, and is busy while a request of
 // it is being handled. If all slots are taken, a new connection replaces the one that has been idle
-// for longest, of the address with the most idle ones, so that idle connections never keep a
+// for longest, of the address with the most idle connections, so that idle connections never keep a
 // request out. If no connection is idle, the new one is closed. At most three quarters of the slots
 // can be busy for one address.
 //
 // A connection that is closed while its client still sends is closed in stages (proxy.Linger). It keeps its
-// slot meanwhile, as an idle one.
+// slot meanwhile, and counts as idle.
 //
 // It is safe for concurrent use.
 type connSlots struct {
@@ -42,8 +42,8 @@ type connSlots struct {
 	warned time.Time // when warn last wrote a line
 }
 
-// newConnSlots returns at most the given number of slots for the listener that is called name
-// in the log. A nil log discards messages.
+// newConnSlots returns the given number of slots for the listener that is called name in the log. A
+// nil log discards messages.
 func newConnSlots(slots int, name string, linger *proxy.Linger, log *slog.Logger) *connSlots {
 	log = cmp.Or(log, slog.New(slog.DiscardHandler))
 	return &connSlots{max: slots, perAddress: max(1, slots-slots/4), name: name, linger: linger, log: log, open: map[*slotConn]struct{}{}, busy: map[edge.Block]int{}}
@@ -120,7 +120,7 @@ func (p *connSlots) end(c *slotConn, unread bool) {
 	}
 }
 
-// warnInterval is the time between two lines that warn writes at least, since any connection could
+// warnInterval is the least time between two lines that warn writes, since any connection could
 // cause them.
 const warnInterval = 10 * time.Second
 
@@ -151,8 +151,8 @@ func (p *connSlots) add(c *slotConn) (out *slotConn) {
 	return out
 }
 
-// longestIdle returns the connection that has been idle for longest, of the address with the
-// most idle ones, or nil if none is idle.
+// longestIdle returns the connection that has been idle for longest, of the address with the most
+// idle connections, or nil if none is idle.
 func (p *connSlots) longestIdle() *slotConn {
 	idle := map[edge.Block]int{}
 	for c := range p.open {

@@ -70,8 +70,8 @@ func (s *slotsServer) get(t *testing.T, path string) string {
 	return string(b)
 }
 
-// Guarantee: idle connections, also those that have sent half a head, never keep a request out
-// of a bounded listener, and the one that is idle for longest gives way.
+// Guarantee: idle connections, also those that have sent half a head, never keep a request out of a
+// bounded listener, and the connection that has been idle for longest gives way.
 func TestIdleConnectionsGiveWay(t *testing.T) {
 	t.Parallel()
 	s := startSlots(t, 4)

@@ -25,11 +25,11 @@ type StoreCopy struct {
 	Tables int64  `json:"tables"`
 	Rows   int64  `json:"rows"`
 	Chains int64  `json:"audit_chains"` // whose heads agree
-	// Finished is set if an earlier call had copied everything and was ended before it could say so.
+	// Finished is set if an earlier call had copied everything, but was ended before it could report it.
 	Finished bool `json:"finished_earlier_copy"`
 }
 
-// moveFile is the name of the file in a data directory that says where its store was copied to.
+// moveFile is the name of the file that says where the store of a data directory was copied to.
 const moveFile = "moved.json"
 
 // move is the content of moveFile.
@@ -37,7 +37,8 @@ type move struct {
 	// Installation names the copy.
 	Installation string `json:"installation"`
 	To           string `json:"to"` // the URL, without its password
-	// Complete says that the copy is. Otherwise it may be, and CopyStore finds out.
+	// Complete says that the copy is complete. If it is not set, the copy may be complete nevertheless;
+	// CopyStore finds out.
 	Complete bool      `json:"complete"`
 	At       time.Time `json:"at"`
 }
@@ -148,7 +149,7 @@ func CopyStore(ctx context.Context, settings *config.Config, version string, log
 	return &StoreCopy{From: dir, To: to, Tables: filled.Tables, Rows: filled.Rows, Chains: filled.Chains, Finished: filled.Before}, nil
 }
 
-// copyError adds to an error of a copy what to do about it.
+// copyError adds what to do about it to the error of a copy.
 func copyError(err error, dir string, interrupted bool) error {
 	advice := fmt.Sprintf("nothing was copied: the store in %s is as before, and the command can be repeated", dir)
 	switch {

@@ -25,7 +25,7 @@ import (
 	"github.com/keygate/keygate/internal/store/sqlite"
 )
 
-// rich makes a server whose store has something of everything, and returns it stopped, with a revoked key.
+// rich creates a server whose store has records of every kind, and returns it stopped, with a revoked key.
 func rich(t *testing.T) (f *serving, revoked string) {
 	t.Helper()
 	f = startServing(t, "--webhook-allow-network", "127.0.0.0/8")
@@ -112,8 +112,8 @@ func addTables(t *testing.T, f *serving, statements ...string) {
 }
 
 // Guarantee: a copied store shows the same on PostgreSQL as before; keys that were revoked stay revoked and others
-// work; the audit chain is intact; and new records follow the old ones. The old data directory is refused. That
-// Litestream has added its tables to the store changes nothing.
+// work; the audit chain is intact; and new records follow the old ones. The old data directory is refused. Tables
+// that Litestream has added to the store change nothing.
 func TestCopyStore(t *testing.T) {
 	f, revoked := rich(t)
 	f.Restart()
@@ -247,7 +247,7 @@ func TestCopyStoreRefuses(t *testing.T) {
 	}
 }
 
-// Guarantee: a store with a table that Keygate does not know is not copied without it, and the error names the table.
+// Guarantee: a store with a table that Keygate does not know is not copied, and the error names the table.
 func TestCopyStoreWithAnUnknownTable(t *testing.T) {
 	f := startServing(t)
 	f.Stop()

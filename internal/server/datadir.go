@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// prepareDataDir creates the data directory if it does not exist, with mode 0700. It warns of
-// one in which others may create and replace files.
+// prepareDataDir creates the data directory if it does not exist, with mode 0700. It warns of a
+// directory in which others may create and replace files.
 func prepareDataDir(dir string, log *slog.Logger) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("create the data directory: %w", err)
@@ -41,7 +41,7 @@ type lock struct{ file *os.File }
 // that was just killed: the kernel takes a moment to release them.
 const takeoverTimeout = time.Second
 
-// retryWhile calls f until it succeeds, it returns an error that again rejects, or
+// retryWhile calls f until f succeeds, until f returns an error that again rejects, or until
 // takeoverTimeout has passed. It returns f's last error.
 func retryWhile(ctx context.Context, again func(error) bool, f func() error) error {
 	ctx, cancel := context.WithTimeout(ctx, takeoverTimeout)

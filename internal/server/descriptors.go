@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// What a server keeps of its file descriptors for everything but the data plane. The shares
-// of the limit are bounded from below and above.
+// The file descriptors that a server keeps for everything except the data plane. The shares of the
+// limit are bounded from below and above.
 const (
 	fixedFiles = 64 // the store (at most 30), listeners, lock, logs, certificates, poller, standard streams
 	// maxClosing is how many connections beyond a bound are about to be closed at a time.
@@ -26,8 +26,8 @@ type descriptors struct {
 	pipes     int // pipes for long bodies, of two descriptors each
 }
 
-// perAddress returns how many of the clients may be from one address. If there are fewer
-// clients than configured, one address cannot take all of them: it has at most three quarters.
+// perAddress returns how many clients may be from one address. If fewer clients than configured are
+// possible, one address cannot take all of them: it gets at most three quarters.
 func (d descriptors) perAddress(maxConnections, maxPerAddress int) int {
 	if d.clients >= maxConnections {
 		return maxPerAddress
@@ -57,7 +57,7 @@ func shareDescriptors(files uint64, limited bool, maxConnections int) (d descrip
 	d.pipes = min(max(n/64, 2), 512)
 	// A delivery in flight may look up a name, and half as many connections are kept idle.
 	left := n - fixedFiles - maxClosing - d.admin - d.ops - 2*d.hooks - 2*d.pipes
-	// The last ninth of what upstreams may have is kept for those that have few.
+	// The last ninth of the upstreams' descriptors is kept for upstreams that have few.
 	d.clients = min(maxConnections, left*8/17)
 	d.upstreams = left - d.clients
 	return d, nil

@@ -12,8 +12,8 @@ import (
 // FindingStatus says how good a Finding is.
 type FindingStatus string
 
-// The statuses of findings. A server with a problem does not start, or does not keep what it promises;
-// one with a warning serves.
+// The statuses of findings. A server with a problem does not start, or does not keep its promises; a
+// server with a warning serves.
 const (
 	FindingOK      FindingStatus = "ok"
 	FindingWarning FindingStatus = "warning"
@@ -51,7 +51,7 @@ func inOneLine(format string, args ...any) string {
 	return strings.Join(strings.Fields(fmt.Sprintf(format, args...)), " ")
 }
 
-// Examine checks whether a server with these settings can start and keep what it promises. It opens and
+// Examine checks whether a server with these settings can start and keep its promises. It opens and
 // checks things as Start does, and changes nothing: it makes no file, migrates no schema, and binds
 // addresses only for a moment. A server may be running with the same settings. No Finding has a password
 // or a key.

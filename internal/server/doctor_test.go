@@ -60,8 +60,8 @@ func noProblems(t *testing.T, list []server.Finding) {
 	}
 }
 
-// Guarantee: on an empty machine nothing is a problem and nothing is made. Beside a running server
-// neither its lock nor its addresses are a problem, and they are reported.
+// Guarantee: on an empty machine nothing is a problem and nothing is created. Beside a running
+// server neither its lock nor its addresses are a problem, and they are reported.
 func TestDoctorWithoutAndBesideAServer(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
 	list := examine(t, dir)
@@ -130,9 +130,9 @@ func TestDoctorFindsLocalProblems(t *testing.T) {
 	expect(t, examine(t, file), "data directory", server.FindingProblem, "not a directory")
 }
 
-// Guarantee: with PostgreSQL and Redis that suit, nothing is a problem but that the server of the tests
-// does not sync its disk. The database stays empty; then the secret key is compared with the one of the
-// database, and the nodes are counted.
+// Guarantee: with PostgreSQL and Redis that suit, the only problem is that the server of the tests does
+// not sync its disk. An empty database stays empty; in a used database, the secret key is compared with
+// the database's, and the nodes are counted.
 func TestDoctorWithStores(t *testing.T) {
 	url, redis := postgrestest.Empty(t), redistest.Start(t)
 	more := []string{"--database-url", url, "--redis-url", "redis://" + redis.Addr, "--secret-key-file", secretKey(t, 1), "--node-name", "a"}
@@ -181,7 +181,7 @@ func change(t *testing.T, url, statement string) error {
 	return err
 }
 
-// Guarantee: a database that only reads, has too few connections, or holds tables of something else is a
+// Guarantee: a database that is read-only, has too few connections, or holds unrelated tables is a
 // problem.
 func TestDoctorFindsProblemsOfPostgres(t *testing.T) {
 	key := secretKey(t, 1)
@@ -202,8 +202,8 @@ func TestDoctorFindsProblemsOfPostgres(t *testing.T) {
 	expect(t, list, "PostgreSQL connections", server.FindingProblem, "10 are allowed")
 }
 
-// Guarantee: a limit store that may evict keys is a problem. One that cannot be reached is one, too, as is
-// such a database; no finding shows a password.
+// Guarantee: a limit store that may evict keys is a problem. A limit store or a database that cannot be
+// reached is a problem too. No finding shows a password.
 func TestDoctorFindsProblemsOfTheLimitStore(t *testing.T) {
 	redis := redistest.Start(t, "--maxmemory", "50mb", "--maxmemory-policy", "allkeys-lru", "--requirepass", "hunter2")
 	list := examine(t, t.TempDir(), "--redis-url", "redis://:hunter2@"+redis.Addr)

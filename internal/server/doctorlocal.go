@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	// leastSpace is the free space below which a server may stop to accept changes soon, in bytes.
+	// leastSpace is the free space, in bytes, below which a server may soon no longer accept changes.
 	leastSpace = 100 << 20
 	// expirySoon is how long before the end of a certificate Examine warns.
 	expirySoon = 14 * 24 * time.Hour
@@ -87,8 +87,8 @@ func existingParent(path string) string {
 	}
 }
 
-// lockHolder reports whether a server has locked the file at path, and its process as the message of
-// takeLock names it. It makes no file.
+// lockHolder reports whether a server has locked the file at path, and its process in the words of
+// takeLock's message. It creates no file.
 func lockHolder(path string) (holder string, locked bool, err error) {
 	file, err := os.OpenFile(path, os.O_RDWR, 0)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -173,7 +173,7 @@ func (f *findings) examineKeyFiles(settings *config.Config) {
 	}
 }
 
-// givenBox returns the box for the key in the environment or in the file, and makes neither.
+// givenBox returns the box for the key in the environment or in the file. It creates no key.
 func givenBox(settings *config.Config) (*secret.Box, error) {
 	if settings.SecretKey != "" {
 		return secret.Given([]byte(settings.SecretKey), settings.SecretKeyFile)

@@ -63,10 +63,10 @@ func (f *findings) examineSession(settings *config.Config, i *postgres.Inspectio
 	}
 }
 
-// retryLogin is what no client of a pooler can read.
+// retryLogin is advice about a setting that no client of a pooler can read.
 const retryLogin = "in PgBouncer, set server_login_retry to 1: by default a restart of the server is an outage of 15 s"
 
-// examinePooler checks that a pooler between node and database is used as it works.
+// examinePooler checks that the settings suit the mode of a pooler between node and database.
 func (f *findings) examinePooler(ctx context.Context, settings *config.Config) {
 	const check = "PostgreSQL pooler"
 	switch way, err := postgres.CheckPooler(ctx, string(settings.DatabaseURL)); {
@@ -162,7 +162,7 @@ func (f *findings) examineNotifications(ctx context.Context, settings *config.Co
 	}
 }
 
-// examineDurability tells what a failure of the server may lose.
+// examineDurability reports what a failure of the server may lose.
 func (f *findings) examineDurability(i *postgres.Inspection) {
 	const check = "PostgreSQL durability"
 	switch {

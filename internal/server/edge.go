@@ -1,8 +1,6 @@
 package server
 
 import (
-	"context"
-
 	"github.com/keygate/keygate/internal/admit"
 	"github.com/keygate/keygate/internal/edge"
 	"github.com/keygate/keygate/internal/proxy"
@@ -21,10 +19,7 @@ func (s *Server) buildGateway(clock *ratelimit.Clock) (err error) {
 	}); err != nil {
 		return err
 	}
-	s.running.Push(func(context.Context) error {
-		s.pools.Close()
-		return nil
-	})
+	s.pushClose(s.pools.Close)
 	admitter, err := admit.New(admit.Config{Follower: s.follower, Now: clock.Now, Mono: clock.Mono, Lease: s.lease()})
 	if err != nil {
 		return err
@@ -60,13 +55,9 @@ func (s *Server) buildGateway(clock *ratelimit.Clock) (err error) {
 
 // registerConnectionMetrics registers the metrics of the data plane's listener.
 func (s *Server) registerConnectionMetrics() {
-	stats := s.gateway.Stats
-	s.metrics.Gauge("keygate_gateway_connections", "Open connections of the data plane.",
-		func() float64 { return float64(stats().Open) })
-	for _, c := range []struct {
-		name, help string
-		read       func(edge.Stats) int64
-	}{
+	registerStats(s.metrics, s.gateway.Stats, []statMetric[edge.Stats]{
+		{"keygate_gateway_connections", "Open connections of the data plane.",
+			func(t edge.Stats) int64 { return t.Open }},
 		{"keygate_gateway_connections_accepted_total", "Connections accepted by the data plane, including those closed at once.",
 			func(t edge.Stats) int64 { return t.Accepted }},
 		{"keygate_gateway_connections_refused_total", "Connections closed at once because of the limit in total or for one address.",
@@ -77,7 +68,5 @@ func (s *Server) registerConnectionMetrics() {
 			func(t edge.Stats) int64 { return t.BadProxyHeaders }},
 		{"keygate_gateway_accept_errors_total", "Failed attempts to accept a connection on the data plane.",
 			func(t edge.Stats) int64 { return t.AcceptErrors }},
-	} {
-		s.metrics.Counter(c.name, c.help, func() float64 { return float64(c.read(stats())) })
-	}
+	})
 }

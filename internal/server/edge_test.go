@@ -199,8 +199,8 @@ func TestUntrustedProxyHeaderIsMalformed(t *testing.T) {
 	}
 }
 
-// Guarantee: --max-connections-per-address closes a further connection, and /metrics counts
-// the open and the refused ones.
+// Guarantee: --max-connections-per-address closes a further connection, and /metrics counts the
+// open and the refused connections.
 func TestConnectionLimitPerAddress(t *testing.T) {
 	s := keygatetest.Start(t, "--max-connections-per-address", "2")
 	publicGateway(t, s.Admin, echoUpstream(t))

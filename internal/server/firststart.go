@@ -23,14 +23,14 @@ type firstKeys interface {
 // A first start writes, in this order: the marker file admin.key.pending, secret.key, the
 // database, the account default with its key, and admin.key. It then removes the marker. So a
 // start that finds the marker continues a first start that was interrupted, at whatever point.
-// One that finds secret.key or admin.key with neither the marker nor a database has lost the
+// A start that finds secret.key or admin.key, but neither the marker nor a database, has lost the
 // database, and does not begin anew.
 
 func pendingFile(settings *config.Config) string { return settings.AdminKeyFile() + ".pending" }
 
-// prepareFirstStart writes the marker if this is a first start. It refuses to start where the
-// database is missing, and where others may read admin.key (contract, section 1). It comes
-// before anything else is written.
+// prepareFirstStart writes the marker if this is a first start. It refuses to start if the database
+// is missing, or if others may read admin.key (contract, section 1). It comes before anything else
+// is written.
 func prepareFirstStart(settings *config.Config) error {
 	info, err := os.Stat(settings.AdminKeyFile())
 	if err == nil && !info.Mode().IsRegular() {
@@ -82,8 +82,8 @@ func errVanished(settings *config.Config, path string) error {
 // path of the file (contract, section 1). A key from the environment is neither written nor
 // printed.
 //
-// If the process died after creating the key and before writing it, the key is lost, and
-// firstStart creates another one with replaceKey. It never overwrites admin.key.
+// If the process died after creating the key and before writing it, the key is lost, and firstStart
+// creates another key with replaceKey. It never overwrites admin.key.
 func firstStart(ctx context.Context, settings *config.Config, ops firstKeys, replaceKey func(ctx context.Context, accountName string) (string, error), w io.Writer, isTerminal bool) error {
 	if settings.Shared() {
 		return firstNode(ctx, settings, ops, w, isTerminal)
@@ -121,8 +121,8 @@ func firstStart(ctx context.Context, settings *config.Config, ops firstKeys, rep
 }
 
 // firstNode creates the account default and its admin key, if no other node has, and writes a new
-// key to admin.key as firstStart does. If the process dies before that, the key is lost, and
-// keygate account key creates another one.
+// key to admin.key as firstStart does. If the process dies before that, the key is lost, and the
+// command keygate account key creates another.
 func firstNode(ctx context.Context, settings *config.Config, ops firstKeys, w io.Writer, isTerminal bool) error {
 	key, err := ops.FirstNode(ctx, string(settings.AdminKey))
 	if err != nil || key == "" {

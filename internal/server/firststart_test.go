@@ -195,7 +195,7 @@ func TestGivenAdminKeyIsNotWritten(t *testing.T) {
 	}
 }
 
-// Guarantee: only one server can lock a data directory. The error of a second one names the
+// Guarantee: only one server can lock a data directory. The error of a second server names the
 // first one's process. A server that starts while the previous one stops waits briefly.
 func TestLockExcludesOtherServers(t *testing.T) { synctest.Test(t, testLock) }
 
@@ -248,8 +248,8 @@ func TestDataDirIsPrivate(t *testing.T) {
 }
 
 // Guarantee: the server warns of a data directory in which other users may replace files, and
-// only of such a one (contract, section 1). A volume that an arbitrary user id of a container may write to
-// by its group is none.
+// only of such a one (contract, section 1). A volume to which an arbitrary user ID of a container may
+// write by its group is not such a directory.
 func TestWritableDataDirIsAWarning(t *testing.T) {
 	const someone = 65532
 	for _, test := range []struct {

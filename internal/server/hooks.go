@@ -8,8 +8,8 @@ import (
 	"github.com/keygate/keygate/internal/webhook/sender"
 )
 
-// buildSender builds the sender of webhook deliveries, and what fans out events for it. The sender is started when the node's lease is held, and
-// stopped before that is given back.
+// buildSender builds the sender of webhook deliveries, and the fan-out of events for it. The sender is started when the
+// node's lease is held, and stopped before the lease is given back.
 func (s *Server) buildSender(box *secret.Box) (err error) {
 	settings := s.cfg.Settings
 	cfg := sender.Config{
@@ -46,38 +46,25 @@ func (s *Server) recall(c snapshot.Change) {
 }
 
 // openEvents returns the sink that creates events.
-func (s *Server) openEvents() (sink, error) {
+func (s *Server) openEvents() (_ sink, err error) {
 	wake := func() {} // another node has the sender
 	if s.fanOut != nil {
 		wake = s.fanOut.Wake
 	}
-	w, err := detect.New(detect.Config{Store: s.records, Routes: s.follower, Wake: wake, Full: s.backlog.FullForTraffic, Log: s.log})
-	if err != nil {
+	if s.events, err = detect.New(detect.Config{Store: s.records, Routes: s.follower, Wake: wake, Full: s.backlog.FullForTraffic, Log: s.log}); err != nil {
 		return nil, err
 	}
-	s.events = w
 	s.metrics.Counter("keygate_event_lost_total", "Exceeded limits and upstream errors that raised no event because too many were waiting, in memory or for their deliveries to be written.",
-		func() float64 { return float64(w.Lost()) })
-	return w, nil
+		func() float64 { return float64(s.events.Lost()) })
+	return s.events, nil
 }
 
 // registerWebhookMetrics registers the metrics of the sender.
 func (s *Server) registerWebhookMetrics() {
-	stats := s.sender.Stats
-	for _, g := range []struct {
-		name, help string
-		read       func(sender.Stats) int
-	}{
-		{"keygate_webhook_in_flight", "Webhook deliveries being sent.", func(t sender.Stats) int { return t.InFlight }},
-		{"keygate_webhook_held", "Webhook deliveries that this server has claimed, including those being sent.", func(t sender.Stats) int { return t.Held }},
-		{"keygate_webhook_endpoints_paused", "Webhook endpoints paused after consecutive failures.", func(t sender.Stats) int { return t.Paused }},
-	} {
-		s.metrics.Gauge(g.name, g.help, func() float64 { return float64(g.read(stats())) })
-	}
-	for _, c := range []struct {
-		name, help string
-		read       func(sender.Stats) int64
-	}{
+	registerStats(s.metrics, s.sender.Stats, []statMetric[sender.Stats]{
+		{"keygate_webhook_in_flight", "Webhook deliveries being sent.", func(t sender.Stats) int64 { return int64(t.InFlight) }},
+		{"keygate_webhook_held", "Webhook deliveries that this server has claimed, including those being sent.", func(t sender.Stats) int64 { return int64(t.Held) }},
+		{"keygate_webhook_endpoints_paused", "Webhook endpoints paused after consecutive failures.", func(t sender.Stats) int64 { return int64(t.Paused) }},
 		{"keygate_webhook_delivered_total", "Webhook deliveries accepted by their endpoint.", func(t sender.Stats) int64 { return t.Delivered }},
 		{"keygate_webhook_retried_total", "Failed webhook attempts that will be retried.", func(t sender.Stats) int64 { return t.Retried }},
 		{"keygate_webhook_failed_total", "Webhook deliveries that failed after their last attempt.", func(t sender.Stats) int64 { return t.Failed }},
@@ -86,7 +73,5 @@ func (s *Server) registerWebhookMetrics() {
 		{"keygate_webhook_taken_over_total", "Webhook deliveries that this server has released because the lease of the node that held them had ended.", func(t sender.Stats) int64 { return t.TakenOver }},
 		{"keygate_webhook_unwritten_total", "Results of webhook attempts that could not be stored; those deliveries are sent again.", func(t sender.Stats) int64 { return t.Unwritten }},
 		{"keygate_webhook_store_errors_total", "Failed calls of the webhook sender to the store.", func(t sender.Stats) int64 { return t.StoreErrors }},
-	} {
-		s.metrics.Counter(c.name, c.help, func() float64 { return float64(c.read(stats())) })
-	}
+	})
 }

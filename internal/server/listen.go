@@ -10,8 +10,8 @@ import (
 	"github.com/keygate/keygate/internal/config"
 )
 
-// listeners are the listeners of a server, of which gateway or admin is nil if its role does not have
-// it. All are bound before any serves.
+// listeners are the listeners of a server. gateway or admin is nil if the server's role does not
+// include it. All are bound before any serves.
 type listeners struct {
 	gateway, admin, ops net.Listener
 }
@@ -54,7 +54,7 @@ func listen(ctx context.Context, settings *config.Config, sockets map[string]net
 			continue
 		}
 		var lc net.ListenConfig
-		lc.SetMultipathTCP(false) // such a socket takes no filter, without which a stop resets new connections (package edge)
+		lc.SetMultipathTCP(false) // such a socket takes no filter, and without a filter a stop resets new connections (package edge)
 		taken := func(err error) bool { return errors.Is(err, errAddressInUse) }
 		if err = retryWhile(waiting, taken, func() (err error) {
 			*one.to, err = lc.Listen(ctx, "tcp", one.addr)
@@ -81,7 +81,7 @@ func (l *listeners) close() {
 	}
 }
 
-// addresses returns the addresses of the listeners, which upstreams must not have.
+// addresses returns the addresses of the listeners, to which no upstream may lead.
 func (l *listeners) addresses() []netip.AddrPort {
 	var out []netip.AddrPort
 	for _, one := range []net.Listener{l.gateway, l.admin, l.ops} {

@@ -25,8 +25,8 @@ func (p *prober) Start(context.Context) error {
 // Stop ends it.
 func (p *prober) Stop(ctx context.Context) error { return p.group.Stop(ctx) }
 
-// logLosses logs how many records were lost since the start, if any. It is called when all
-// writers have stopped: what they have not written by then is lost too.
+// logLosses logs how many records were lost since the start, if any. It is called when all writers
+// have stopped: records that they have not written by then are lost too.
 func (s *Server) logLosses() {
 	lost := map[string]uint64{
 		"audit_log":   s.auditLog.Lost() + uint64(s.auditLog.Unwritten()),

@@ -327,8 +327,8 @@ func TestCallersCannotCreateSeries(t *testing.T) {
 }
 
 // Guarantee: /metrics has at most --metrics-max-series lines, and the routes beyond it are
-// counted together (contract, section 7). What is no count of a route takes less than the
-// lines that are reserved for it.
+// counted together (contract, section 7). The lines that are not counts of routes are fewer than
+// the lines reserved for them.
 func TestMetricsAreBounded(t *testing.T) {
 	s := keygatetest.Start(t, "--metrics-max-series", "1000")
 	up := keygatetest.NewUpstream(t)

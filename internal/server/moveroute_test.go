@@ -9,7 +9,7 @@ import (
 )
 
 // Guarantee: a route answers at its new path, with its new methods and authentication, and no longer at
-// the old one, as soon as the call that moved it has returned. What was used of its limit stays used.
+// the old one, as soon as the call that moved it has returned. The use of its limit is kept.
 func TestMovedRouteAnswersAtOnce(t *testing.T) {
 	up := keygatetest.NewUpstream(t)
 	s := keygatetest.Start(t)

@@ -12,13 +12,12 @@ import (
 	"github.com/keygate/keygate/internal/config"
 	"github.com/keygate/keygate/internal/control"
 	"github.com/keygate/keygate/internal/ratelimit"
-	"github.com/keygate/keygate/internal/service"
 	"github.com/keygate/keygate/internal/snapshot"
 	"github.com/keygate/keygate/internal/store"
 	"github.com/keygate/keygate/internal/store/postgres"
 )
 
-// node is what a server has that may share its database with others. A nil *node shares with none.
+// node is the part of a server that exists only if it may share its database with others. A nil *node shares with none.
 type node struct {
 	db     *postgres.DB
 	member *cluster.Member
@@ -71,7 +70,7 @@ func (s *Server) openNode(ctx context.Context, engine store.Engine) error {
 	return nil
 }
 
-// lease returns what says whether this node may decide, or nil if it always may.
+// lease returns the lease that says whether this node may decide, or nil if it always may.
 func (s *Server) lease() admit.Lease {
 	switch {
 	case s.cfg.Lease != nil:
@@ -90,7 +89,7 @@ func (s *Server) pushClose(f func()) {
 	})
 }
 
-// startNode joins the others. When it returns, the node's lease is held.
+// startNode joins the other nodes. When it returns, the node's lease is held.
 func (s *Server) startNode(ctx context.Context) error {
 	if s.node == nil {
 		return nil
@@ -100,10 +99,8 @@ func (s *Server) startNode(ctx context.Context) error {
 	}
 	s.node.member.Follow(s.follower)
 	// The member waits for the others, through the waiter.
-	for _, one := range []service.Service{s.node.waiter, s.node.member, s.node.shares} {
-		if err := s.running.Start(ctx, one); err != nil {
-			return err
-		}
+	if err := s.running.Start(ctx, s.node.waiter, s.node.member, s.node.shares); err != nil {
+		return err
 	}
 	s.registerNodeMetrics()
 	oldest := &snapshotAge{db: s.node.db}
@@ -111,7 +108,7 @@ func (s *Server) startNode(ctx context.Context) error {
 	return s.running.Start(ctx, oldest)
 }
 
-// shared returns how the follower of one of several nodes follows the store, or nil.
+// shared returns the configuration of the follower of one of several nodes, or nil.
 func (n *node) shared() *snapshot.Shared {
 	if n == nil {
 		return nil
@@ -133,7 +130,7 @@ func (n *node) share() ratelimit.Share {
 // count returns how many nodes share the limits, this one included.
 func (n *node) count() int { return max(1, n.share().Of) }
 
-// everywhere returns what waits for the other nodes, or nil.
+// everywhere returns the control.Everywhere that waits for the other nodes, or nil.
 func (n *node) everywhere() control.Everywhere {
 	if n == nil {
 		return nil

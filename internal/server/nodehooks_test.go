@@ -33,7 +33,7 @@ type receiver struct {
 	held     chan struct{} // closed by answer
 	open     map[string]int
 	requests map[string]int // by delivery
-	twice    []string       // deliveries that two requests had at the same time
+	twice    []string       // deliveries for which two requests ran at the same time
 }
 
 func newReceiver(t *testing.T) *receiver {
@@ -127,7 +127,7 @@ func delivered(t *testing.T, api *client.Client) (n int) {
 	return n
 }
 
-// process starts a node as a process of its own, and returns a client of it and what kills it.
+// process starts a node as a process of its own, and returns a client of it and a function that kills it.
 func process(t *testing.T, operator string, args ...string) (api *client.Client, kill func()) {
 	t.Helper()
 	admin := porttest.Reserve(t)
@@ -153,8 +153,9 @@ func process(t *testing.T, operator string, args ...string) (api *client.Client,
 	return must(client.New(client.Config{URL: "http://" + admin, Key: operator, Retries: -1})), kill
 }
 
-// Guarantee: while two nodes live, neither sends what the other holds. When one is killed, the other sends
-// what it held as soon as its lease has ended, and not only when its claims have run out a minute later.
+// Guarantee: while two nodes live, neither sends deliveries that the other holds. When one is killed, the
+// other sends these as soon as the lease has ended, and not only when the claims have run out a minute
+// later.
 func TestDeliveriesOfAKilledNodeGoOn(t *testing.T) {
 	const keys = 10
 	r, url, operator := newReceiver(t), postgrestest.Empty(t), must(apikey.Generate(apikey.AccountLevel, rand.Reader))
@@ -175,8 +176,8 @@ func TestDeliveriesOfAKilledNodeGoOn(t *testing.T) {
 	}
 }
 
-// Guarantee: a node that is cut off from the database stops sending before another node sends what it
-// holds, although it lives on, and although its requests are under way.
+// Guarantee: a node that is cut off from the database stops sending before another node sends the
+// deliveries that it holds, although it lives on, and although its requests are under way.
 func TestNodeThatIsCutOffStopsSending(t *testing.T) {
 	const keys = 10
 	r := newReceiver(t)
@@ -222,8 +223,8 @@ func (c *cluster) raise(accountID string, n int) {
 }
 
 // queued makes a node hold deliveries for r that wait for their turn, behind requests that are not answered,
-// and returns a client of the other node. Only of endpoints that respond quickly does a node hold more than it
-// sends.
+// and returns a client of the other node. A node holds more deliveries than it sends only for endpoints that
+// respond quickly.
 func (c *cluster) queued(r *receiver, accountID string) (other *client.Client) {
 	c.Helper()
 	before, _ := r.counts()

@@ -18,7 +18,7 @@ import (
 	"github.com/keygate/keygate/internal/keygatetest/postgrestest"
 )
 
-// cluster is several servers on one database, and a cable between the last and its database.
+// cluster is several servers on one database, and a cable between the last server and the database.
 type cluster struct {
 	*testing.T
 	url      string
@@ -28,7 +28,7 @@ type cluster struct {
 	cable    *cabletest.Cable
 }
 
-// startCluster starts nodes with the given flags. The last one reaches the database over a cable.
+// startCluster starts nodes with the given flags. The last node reaches the database over a cable.
 func startCluster(t *testing.T, nodes int, args ...string) *cluster {
 	t.Helper()
 	c := &cluster{T: t, url: postgrestest.Empty(t), operator: must(apikey.Generate(apikey.AccountLevel, rand.Reader))}
@@ -87,7 +87,7 @@ func (c *cluster) start(name, url string, args ...string) *keygatetest.Server {
 	return s
 }
 
-// gateway creates a gateway with a public upstream, and returns what creates keys for it.
+// gateway creates a gateway with a public upstream, and returns a function that creates keys for it.
 func (c *cluster) gateway() (newKey func() (secret, keyID string)) {
 	c.Helper()
 	admin := c.nodes[0].Admin
@@ -114,8 +114,8 @@ func (c *cluster) statuses(key string) (all []int) {
 	return all
 }
 
-// Guarantee: when a call that creates or revokes a key returns, every node accepts or refuses the key, also
-// if the call was a repetition; and the response tells the number of the change.
+// Guarantee: when a call that creates or revokes a key returns, every node accepts or refuses the key, even
+// if the call was a repetition; and the response has the number of the change.
 func TestChangesAreInForceOnEveryNode(t *testing.T) {
 	c := startCluster(t, 3)
 	newKey := c.gateway()
@@ -198,8 +198,8 @@ func TestChangesWaitForTheLeaseOfANodeThatIsCutOff(t *testing.T) {
 	}
 }
 
-// Guarantee: the operator sees the nodes and deletes those that are gone; nobody else does. A node that
-// stops gives its lease back, so that no change waits for it.
+// Guarantee: the operator can list the nodes, and delete nodes that are gone; nobody else can. A node
+// that stops gives its lease back, so that no change waits for it.
 func TestNodesAreShownToTheOperator(t *testing.T) {
 	c := startCluster(t, 2)
 	c.start("gateways", c.url, "--role", "gateway")

@@ -33,8 +33,8 @@ func (c *cluster) limited() (secret string) {
 	return k.Secret
 }
 
-// Guarantee: without a limit store, several nodes together admit what a limit says: neither a node that
-// joins nor one that leaves lets more pass, and in the end all of the limit can be used.
+// Guarantee: without a limit store, several nodes together admit what a limit says: no more pass when a
+// node joins or leaves, and in the end the whole limit can be used.
 func TestNodesDivideLimits(t *testing.T) {
 	c := startCluster(t, 2)
 	c.gateway()

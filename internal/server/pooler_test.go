@@ -12,7 +12,7 @@ import (
 )
 
 // Guarantee: a server does not start behind a pooler in transaction mode if it would prepare statements there, and
-// doctor says so too; both say what to do. For every way to use a pooler, doctor says which it is.
+// doctor says so too; both say what to do. Doctor says in which way a pooler is used.
 func TestPoolerOfADatabase(t *testing.T) {
 	t.Parallel()
 	direct := postgrestest.Empty(t)

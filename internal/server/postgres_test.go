@@ -58,7 +58,7 @@ func startErrorWith(t *testing.T, c *config.Config) string {
 	return err.Error()
 }
 
-// waitingStart returns what a server logs, and its error, that waits for its database until it is stopped.
+// waitingStart starts a server that waits for its database until it is stopped, and returns its log and its error.
 func waitingStart(t *testing.T, c *config.Config) string {
 	t.Helper()
 	var log lockedBuffer
@@ -130,8 +130,8 @@ func TestStartWaitsForTheDatabase(t *testing.T) {
 }
 
 // Guarantee: with a database URL everything is kept in PostgreSQL: after a restart on another data
-// directory, the keys work and the records are there. A data directory keeps the lock, the admin
-// key, and what is being read from repositories.
+// directory, the keys work and the records are there. A data directory keeps only the lock, the
+// admin key, and files that are being read from repositories.
 func TestPostgresKeepsEverything(t *testing.T) {
 	url := postgrestest.Empty(t)
 	f := startNode(t, url)
@@ -229,8 +229,8 @@ func TestSecretKeyOfADatabase(t *testing.T) {
 	}
 }
 
-// Guarantee: a start does not change a schema that is newer than it knows, and with --migrate=off none
-// at all; migrate up makes it current.
+// Guarantee: a start does not change a schema that is newer than this version knows, and with
+// --migrate=off it changes no schema; migrate up makes the schema current.
 func TestSchemaOfADatabase(t *testing.T) {
 	url := postgrestest.Empty(t)
 	flags := []string{"--database-url", url, "--secret-key-file", secretKey(t, 1)}
@@ -274,8 +274,8 @@ func TestSchemaOfADatabase(t *testing.T) {
 }
 
 // Guarantee: while the database is away, requests are served, /readyz is 200 and says degraded, and
-// calls that need it are 503, not 500. All of it goes on when the database is back, and the requests of
-// the time between are counted.
+// calls that need it are 503, not 500. Everything goes on when the database is back, and the requests
+// in between are counted.
 func TestDatabaseAway(t *testing.T) {
 	db := postgrestest.Start(t, postgrestest.Config{Durable: true})
 	f := startNode(t, db.Database(t, ""))

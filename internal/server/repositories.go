@@ -10,8 +10,8 @@ import (
 	"github.com/keygate/keygate/internal/repository"
 )
 
-// repositories is the syncer of repositories. Management operations have it from the beginning, and
-// it needs them, so it is set later.
+// repositories is the syncer of repositories. It needs the management operations, which need
+// repositories from the beginning, so the syncer is set later.
 type repositories struct{ *gitsync.Syncer }
 
 // buildRepositories creates the syncer of repositories.
@@ -40,27 +40,14 @@ func (s *Server) buildRepositories(ops *control.Service, api *adminapi.API) erro
 
 // registerRepositoryMetrics registers the metrics of the syncer.
 func (s *Server) registerRepositoryMetrics() {
-	stats := s.repositories.Stats
-	for _, g := range []struct {
-		name, help string
-		read       func(gitsync.Stats) int
-	}{
-		{"keygate_repository_connected", "Gateways that follow a Git repository.", func(t gitsync.Stats) int { return t.Connected }},
-		{"keygate_repository_in_flight", "Syncs of repositories that are running.", func(t gitsync.Stats) int { return t.InFlight }},
-		{"keygate_repository_waiting", "Syncs of repositories that wait for others to end.", func(t gitsync.Stats) int { return t.Waiting }},
-	} {
-		s.metrics.Gauge(g.name, g.help, func() float64 { return float64(g.read(stats())) })
-	}
-	for _, c := range []struct {
-		name, help string
-		read       func(gitsync.Stats) int64
-	}{
+	registerStats(s.metrics, s.repositories.Stats, []statMetric[gitsync.Stats]{
+		{"keygate_repository_connected", "Gateways that follow a Git repository.", func(t gitsync.Stats) int64 { return int64(t.Connected) }},
+		{"keygate_repository_in_flight", "Syncs of repositories that are running.", func(t gitsync.Stats) int64 { return int64(t.InFlight) }},
+		{"keygate_repository_waiting", "Syncs of repositories that wait for others to end.", func(t gitsync.Stats) int64 { return int64(t.Waiting) }},
 		{"keygate_repository_polls_total", "Polls of Git repositories.", func(t gitsync.Stats) int64 { return t.Polls }},
 		{"keygate_repository_fetches_total", "Commits that were read from Git repositories.", func(t gitsync.Stats) int64 { return t.Fetches }},
 		{"keygate_repository_pushed_total", "Commits whose file was pushed to their gateway.", func(t gitsync.Stats) int64 { return t.Pushed }},
 		{"keygate_repository_refused_total", "Commits whose file could not be pushed.", func(t gitsync.Stats) int64 { return t.Refused }},
 		{"keygate_repository_failed_total", "Syncs that could not read their repository.", func(t gitsync.Stats) int64 { return t.Failed }},
-	} {
-		s.metrics.Counter(c.name, c.help, func() float64 { return float64(c.read(stats())) })
-	}
+	})
 }

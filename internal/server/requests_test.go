@@ -66,7 +66,7 @@ func (r *requestSettings) post(t *testing.T, http2 bool, target string, header h
 }
 
 // Guarantee: contract 3.3: over HTTP/1.1 and HTTP/2, the key in one of key_headers admits a
-// request and never reaches the upstream; Authorization, which is not in the list, does,
+// request and never reaches the upstream; Authorization, which is not in the list, reaches it
 // unless it holds a key; an encoded slash reaches the upstream as sent.
 func TestKeyHeadersAndEncodedSlashes(t *testing.T) {
 	r := startRequestSettings(t)

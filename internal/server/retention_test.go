@@ -21,8 +21,8 @@ import (
 	"github.com/keygate/keygate/internal/traffic/meter"
 )
 
-// kept is a store with records of every sort, and everything that removes old records. The bubble's
-// clock is the true time; the wall clock is wrong by a time that the test sets.
+// kept is a store with records of every sort, and everything that removes old records. The clock of
+// the synctest bubble is the true time; the wall clock is wrong by a time that the test sets.
 type kept struct {
 	t       *testing.T
 	db      *sqlite.DB

@@ -12,9 +12,9 @@ var ErrInterrupted = errors.New("stopped at once by a second signal: requests in
 
 // Run starts a server, calls ready, and stops the server at the first signal: it still
 // serves new connections for --drain-delay, and then requests in progress for
-// --drain-timeout. The end of ctx counts as a first signal, and so does a listener that
-// fails, but without the delay. A second signal, at least a second later, makes Run return
-// ErrInterrupted at once.
+// --drain-timeout. The end of ctx counts as a first signal. So does the failure of a listener, but
+// without the delay. A second signal, at least a second later, makes Run return ErrInterrupted at
+// once.
 func Run(ctx context.Context, cfg Config, signals <-chan os.Signal, ready func(s *Server) error) error {
 	starting, cancelStart := context.WithCancel(ctx)
 	defer cancelStart()

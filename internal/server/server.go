@@ -63,7 +63,7 @@ type Config struct {
 	// Env looks up environment variables of OpenTelemetry. Nil means that none is
 	// set.
 	Env func(name string) (string, bool)
-	// Sockets are listeners that were opened before, by the names of SocketNames. They take the place of
+	// Sockets are listeners that another process has opened, by the names of SocketNames. They replace
 	// the addresses in Settings. The server closes them.
 	Sockets map[string]net.Listener
 	// LogLost, if set, returns the number of log lines that were lost because Log could not write them.
@@ -74,8 +74,8 @@ type Config struct {
 	Stopping func()
 	// Version is the version that /metrics, traces and GET /v1/settings report.
 	Version string
-	// Lease says whether this node may decide, on both planes, in place of the lease that it has as one
-	// of several nodes. Nil means that: a single node always may.
+	// Lease says whether this node may decide, on both planes. Nil means the lease that it has as one
+	// of several nodes; a single node always may decide.
 	Lease admit.Lease
 }
 
@@ -96,7 +96,7 @@ type Server struct {
 	descriptors  descriptors
 
 	db         store.Engine
-	records    store.Engine   // db, for access records; with a database that several nodes can share, with a spool
+	records    store.Engine   // db for access records; with a spool if several nodes can share the database
 	spool      *spooled.Store // nil without it
 	node       *node          // nil without a database that several nodes can share
 	collector  *accesslog.Collector
@@ -181,7 +181,7 @@ func (s *Server) OpsAddr() string { return s.listeners.ops.Addr().String() }
 // server.
 func (s *Server) Failed() <-chan error { return s.failed }
 
-// stopRunning stops and closes everything that was started, the last first.
+// stopRunning stops and closes everything that was started, in the reverse order.
 func (s *Server) stopRunning(ctx context.Context) error {
 	err := s.running.Stop(ctx)
 	// The listeners are closed, so serving on them ends at once.
@@ -197,17 +197,11 @@ func (s *Server) claim(ctx context.Context) (err error) {
 	if s.lock, err = takeLock(ctx, s.cfg.Settings.LockFile()); err != nil {
 		return err
 	}
-	s.running.Push(func(context.Context) error {
-		s.lock.release()
-		return nil
-	})
+	s.pushClose(s.lock.release)
 	if s.listeners, err = listen(ctx, s.cfg.Settings, s.cfg.Sockets); err != nil {
 		return err
 	}
-	s.running.Push(func(context.Context) error {
-		s.listeners.close()
-		return nil
-	})
+	s.pushClose(s.listeners.close)
 	return nil
 }
 
@@ -399,12 +393,7 @@ func (s *Server) startServices(ctx context.Context) error {
 	if s.cfg.Settings.ServesAdmin() {
 		rest = []service.Service{s.sender, s.fanOut, s.maintenance, s.usage, s.repositories}
 	}
-	for _, one := range rest {
-		if err := s.running.Start(ctx, one); err != nil {
-			return err
-		}
-	}
-	return nil
+	return s.running.Start(ctx, rest...)
 }
 
 // servePlanes begins to serve requests on both planes.
@@ -458,9 +447,9 @@ func (s *Server) AnnounceStop() {
 	}
 }
 
-// load fills the snapshot. With a million keys the heap only grows meanwhile: at its
-// usual pace the garbage collector would scan all of it at each doubling, which takes as
-// long as the loading itself.
+// load fills the snapshot. With a million keys the heap only grows meanwhile. At its usual pace the
+// garbage collector would scan the whole heap at each doubling, which would take as long as the
+// loading itself.
 func (s *Server) load(ctx context.Context) error {
 	const pace = 400 // percent of growth between two collections
 	if usual := debug.SetGCPercent(pace); usual < 0 || usual > pace {
@@ -478,8 +467,8 @@ func (s *Server) bound(srv *http.Server, slots int, name string) *connSlots {
 	return p
 }
 
-// leaving returns h that says with each response, once the server begins to stop, that the connection is
-// closed: net/http then closes it, or sends GOAWAY over HTTP/2.
+// leaving returns h for a server that may stop: once it begins to, each response says that the
+// connection is closed, so that net/http closes it, or sends GOAWAY over HTTP/2.
 func (s *Server) leaving(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if s.readiness.Phase() == telemetry.Draining {

@@ -195,8 +195,8 @@ func run(t *testing.T, c *config.Config) (s *server.Server, api *client.Client, 
 	return s, api, signals, ended
 }
 
-// signalAgain sends signals until Run has returned, since one that comes soon after the
-// first counts as the first. It returns Run's result.
+// signalAgain sends signals until Run has returned, since a signal soon after the first counts as
+// the same. It returns Run's result.
 func signalAgain(signals chan<- os.Signal, ended <-chan error) error {
 	resend := time.NewTicker(20 * time.Millisecond)
 	defer resend.Stop()
@@ -277,8 +277,8 @@ func TestDrainDelayServesNewConnections(t *testing.T) {
 	}
 }
 
-// Guarantee: a second server on a data directory does not start and does not disturb the
-// first; one whose address is in use does not start and creates no store.
+// Guarantee: a second server on a data directory does not start and does not disturb the first; a
+// server whose address is in use does not start and creates no store.
 func TestConflictingServerDoesNotStart(t *testing.T) {
 	s := keygatetest.Start(t)
 	if _, err := server.Start(t.Context(), server.Config{Settings: settings(t, s.DataDir)}); err == nil || !strings.Contains(err.Error(), "another server") {

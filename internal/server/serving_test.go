@@ -62,8 +62,8 @@ func (f *serving) request(t *testing.T) {
 	}
 }
 
-// counted returns how many requests the traffic report has, of both hours if one has just ended,
-// or -1 if the store is away.
+// counted returns how many requests the traffic report has, of the current hour, and of the
+// previous one if it has just ended; -1 if the store is away.
 func (f *serving) counted(t *testing.T) (n int64) {
 	t.Helper()
 	report, err := f.Admin.Traffic(t.Context(), client.TrafficQuery{})

@@ -13,7 +13,8 @@ import (
 	"github.com/keygate/keygate/internal/store/postgres"
 )
 
-// canary is what the first node seals and stores, so that a node with another secret key finds out.
+// canary is the text that the first node seals and stores, so that a node with another secret key notices the
+// difference.
 const canary = "keygate"
 
 // openShared opens a PostgreSQL database, and the box for the secret key that all its nodes have.
@@ -33,15 +34,15 @@ func openShared(ctx context.Context, settings *config.Config, version string, lo
 }
 
 func openPostgres(ctx context.Context, settings *config.Config, version string, log *slog.Logger) (*postgres.DB, error) {
-	// Whether the database can be reached at all is what Open says.
+	// Open reports whether the database can be reached at all.
 	if way, err := postgres.CheckPooler(ctx, string(settings.DatabaseURL)); err != nil && way.Pooled {
 		return nil, err
 	}
 	return postgres.Open(ctx, postgres.Config{URL: string(settings.DatabaseURL), KeepSchema: settings.Migrate == "off", LeaseTTL: settings.LeaseTTL, Version: version, Log: log})
 }
 
-// sharedBox returns the box for the given key or the one in the file. It never makes one: another
-// node could not decrypt with its own what this one has stored.
+// sharedBox returns the box for the given key or for the key in the file. It never creates a key:
+// with different keys, nodes could not decrypt each other's values.
 func sharedBox(settings *config.Config) (*secret.Box, error) {
 	if settings.SecretKey != "" {
 		return secret.New([]byte(settings.SecretKey))

@@ -56,7 +56,7 @@ func (s *Server) trouble() string {
 	return cmp.Or(s.db.Trouble(), s.node.degraded(), s.sharing.Trouble())
 }
 
-// registerSharingMetrics registers the metrics of limits, and of shared ones.
+// registerSharingMetrics registers the metrics of limits and of shared limits.
 func (s *Server) registerSharingMetrics() {
 	m, stats, budget := s.metrics, s.sharing.Stats, s.follower.BucketBudget()
 	m.Gauge("keygate_key_limits_bytes", "Memory of the buckets and daily counts of limits with per: key.", func() float64 { return float64(budget.Used()) })

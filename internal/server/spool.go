@@ -30,8 +30,8 @@ func (s *Server) openSpool() (err error) {
 	return nil
 }
 
-// lostInSpool counts records that were in the spool and are lost where the records of their sinks are
-// counted. Without sinks, the start of the server has failed.
+// lostInSpool adds records that were lost from the spool to the counts of their sinks. Without sinks,
+// the start of the server has failed.
 func (s *Server) lostInSpool(k spooled.Kind, records int, at time.Time) {
 	switch {
 	case k == spooled.Audit && s.auditLog != nil:

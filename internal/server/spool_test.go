@@ -78,7 +78,7 @@ func TestNothingIsLostWhilePostgresIsStopped(t *testing.T) {
 	db.Stop(t)
 	request(6)
 	awaittest.True(t, "the records are in the spool", func() bool { return f.spooled(t) > 0 })
-	_ = f.Running().Stop(t.Context()) // not all of it can be done without the database
+	_ = f.Running().Stop(t.Context()) // a part of the work needs the database
 	if files, _ := filepath.Glob(filepath.Join(f.DataDir, "spool", "*", "audit-*")); len(files) == 0 {
 		t.Error("the stopped node has left no audit records in its spool")
 	}
@@ -95,8 +95,8 @@ func TestNothingIsLostWhilePostgresIsStopped(t *testing.T) {
 	}
 }
 
-// Guarantee: a node that is stopped while PostgreSQL does not respond puts what it has in memory into its spool
-// first, and ends soon after --drain-timeout. The next start stores it.
+// Guarantee: a node that is stopped while PostgreSQL does not respond first puts its records in memory into its
+// spool, and ends soon after --drain-timeout. The next start stores them.
 func TestStopWhilePostgresHangs(t *testing.T) {
 	cable, url := cabletest.ForURL(t, postgrestest.Start(t, postgrestest.Config{}).Database(t, ""))
 	f := startServing(t, "--database-url", url, "--secret-key-file", secretKey(t, 1), "--on-database-loss", "serve", "--lease-ttl", "2s")
@@ -110,7 +110,7 @@ func TestStopWhilePostgresHangs(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second) // --drain-timeout
 	defer cancel()
 	began := time.Now()
-	_ = f.Running().Stop(ctx)                             // not all of it can be done without the database
+	_ = f.Running().Stop(ctx)                             // a part of the work needs the database
 	if took := time.Since(began); took > 45*time.Second { // what the compose file allows; 5.5 s are due
 		t.Errorf("the node stopped after %v", took)
 	}

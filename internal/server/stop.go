@@ -15,22 +15,22 @@ import (
 const (
 	// closeTimeout is the time for stopping the services after the drain.
 	closeTimeout = 10 * time.Second
-	// afterDrain is how long that may take beyond the end of --drain-timeout, and abandonAfter when Stop returns
-	// whatever still runs. Both are less than the 5 s that users are told.
+	// afterDrain is how long stopping may take beyond the end of --drain-timeout. abandonAfter is the time after
+	// which Stop returns whatever still runs. Both are less than the 5 s that users are told.
 	afterDrain   = 3 * time.Second
 	abandonAfter = 4500 * time.Millisecond
 	// cutTime is how long requests may take to end after they were cut off at the end of the drain.
 	cutTime = time.Second
-	// shelveTime is how long it may take until what is in memory is in the spool.
+	// shelveTime is how long it may take until the records in memory are in the spool.
 	shelveTime = 2 * time.Second
 )
 
 // Stop drains the server and stops it. At once, /readyz responds with 503 and both
 // planes stop accepting connections. Requests under way are finished until ctx ends,
-// and cut off then, which is not an error. Then Stop writes everything that is in
-// memory and closes the store, within closeTimeout. Whatever hangs, Stop returns abandonAfter after
-// the deadline of ctx, if that is earlier: what is in memory is then in the spool, if there is one. A further call
-// waits for the first one to end, as long as its own ctx says, and returns nil.
+// and cut off then, which is not an error. Then Stop writes everything that is in memory and closes the store,
+// within closeTimeout. Whatever hangs, Stop returns abandonAfter after the deadline of ctx, if that is earlier:
+// the records in memory are then in the spool, if there is one. A further call waits for the first call to end, as
+// long as its own ctx says, and returns nil.
 func (s *Server) Stop(ctx context.Context) error {
 	if s.readiness.Phase() != telemetry.Draining {
 		s.AnnounceStop()
@@ -78,7 +78,7 @@ func (s *Server) drainAndStop(ctx context.Context) error {
 	}
 	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
 	defer cancel()
-	defer context.AfterFunc(closing, s.cutStore)() // what still waits for it then waits in vain
+	defer context.AfterFunc(closing, s.cutStore)() // callers that still wait for it then wait in vain
 	s.shelve(closing)
 	return errors.Join(drained, s.stopRunning(closing))
 }
@@ -116,8 +116,8 @@ func (s *Server) drain(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// shelve puts what is in memory of records into the spool, before anything waits for the database. If
-// something keeps it from that for shelveTime, it is the database, which is cut off.
+// shelve puts the records in memory into the spool, before anything waits for the database. If this
+// takes longer than shelveTime, the database is the cause, and is cut off.
 func (s *Server) shelve(ctx context.Context) {
 	if s.spool == nil || s.collector == nil || s.shelved {
 		return

@@ -15,6 +15,7 @@ import (
 	"github.com/keygate/keygate/internal/control"
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/secret"
+	"github.com/keygate/keygate/internal/service"
 	"github.com/keygate/keygate/internal/store"
 	"github.com/keygate/keygate/internal/store/postgres"
 	"github.com/keygate/keygate/internal/store/sqlite"
@@ -23,7 +24,7 @@ import (
 
 // openStore opens the database and the box that encrypts secrets in it. It creates a
 // secret key only together with a new database: with an existing one, a new key could
-// decrypt nothing, and would be in the way of the old key, which can be restored. beforeWrite is
+// decrypt nothing, and would be in the way when the old key is restored. beforeWrite is
 // sqlite.Config.BeforeWrite.
 func openStore(ctx context.Context, settings *config.Config, version string, log *slog.Logger, beforeWrite func() error) (store.Engine, *secret.Box, error) {
 	if settings.Shared() {
@@ -54,7 +55,7 @@ const storeRetry = time.Second
 
 // awaitStore opens the store. While its database cannot be reached, it tries again until ctx ends, and
 // /readyz and the log say so: a machine may start before the database does, and a server that ended would have
-// to be started again. Any other error, such as a password that is wrong, is returned.
+// to be started again. Any other error, such as a wrong password, is returned.
 func (s *Server) awaitStore(ctx context.Context) (store.Engine, *secret.Box, error) {
 	for tries := 0; ; tries++ {
 		db, box, err := openStore(ctx, s.cfg.Settings, s.cfg.Version, s.log, nil)
@@ -66,18 +67,14 @@ func (s *Server) awaitStore(ctx context.Context) (store.Engine, *secret.Box, err
 			s.log.Warn("waiting for the database, without which this server cannot start", "error", err)
 		}
 		s.readiness.SetStarting("waiting for the database: " + fault.MessageOf(err))
-		retry := time.NewTimer(storeRetry)
-		select {
-		case <-retry.C:
-		case <-ctx.Done():
-			retry.Stop()
+		if !service.Wait(ctx, storeRetry) {
 			return nil, nil, errors.Join(ctx.Err(), err)
 		}
 	}
 }
 
-// openBox returns the box for the key in the environment, or else in the secret key file. old
-// says that there is a database, so that it must be the key which that was created with.
+// openBox returns the box for the key in the environment, or else in the secret key file. old says
+// that there is a database; the key must then be the one with which it was created.
 func openBox(settings *config.Config, old bool) (*secret.Box, error) {
 	given := settings.SecretKey != ""
 	hasFile, err := exists(settings.SecretKeyFile)

@@ -23,8 +23,9 @@ import (
 	"github.com/keygate/keygate/internal/keygatetest/awaittest"
 )
 
-// streamService serves exchanges that go on until they are cut: it sends "first", and then what it
-// receives. A WebSocket is a tunnel that does the same. It sends to ended when one has ended.
+// streamService serves exchanges that go on until they are cut: it sends "first", and then echoes
+// what it receives. A WebSocket is a tunnel that does the same. It sends to ended when an exchange
+// has ended.
 func streamService(t *testing.T, kind string) (url string, ca *string, ended <-chan bool) {
 	t.Helper()
 	over := make(chan bool, 100)
@@ -316,7 +317,7 @@ func TestRevokedKeyCutsStreams(t *testing.T) {
 	}
 }
 
-// wantReason waits for the log of requests to have one of the key, and checks its reason.
+// wantReason waits until the log of requests has a request of the key, and checks its reason.
 func (s *streams) wantReason(t *testing.T, keyID, reason string) {
 	t.Helper()
 	var got keygatetest.Response

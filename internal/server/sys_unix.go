@@ -43,7 +43,7 @@ func mayWrite(dir string) error { return unix.Access(dir, unix.W_OK|unix.X_OK) }
 
 // othersMayWrite reports whether other users may create and replace files in a directory. The group does not
 // count if it is root's, or if this process is not the owner and so needs the group itself: in containers, an
-// arbitrary user id has access to a volume by such a group only.
+// arbitrary user ID often has access to a volume only by its group.
 func othersMayWrite(dir fs.FileInfo) bool {
 	mode := dir.Mode().Perm()
 	if stat, ok := dir.Sys().(*syscall.Stat_t); ok && (stat.Gid == 0 || int(stat.Uid) != os.Geteuid()) {

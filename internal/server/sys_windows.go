@@ -40,5 +40,5 @@ func maxFiles() (n uint64, limited bool) { return 0, false }
 // mayWrite returns nil: whether a process may write can only be found out by writing.
 func mayWrite(string) error { return nil }
 
-// othersMayWrite returns false: there the rights of the directory apply, which are not looked at.
+// othersMayWrite returns false: on Windows the rights of the directory apply, which it does not examine.
 func othersMayWrite(fs.FileInfo) bool { return false }

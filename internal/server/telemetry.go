@@ -92,16 +92,29 @@ func (s *Server) openTraces() (_ sink, err error) {
 	return t, nil
 }
 
-// registerMetrics registers the metrics of requests and of the server.
-func (s *Server) registerMetrics() {
-	s.metrics.Register(s.requests)
-	s.registerServerMetrics()
+// statMetric is a metric that is made from the counters T of a part of the server. It is a counter if its name ends
+// in _total, and otherwise a gauge.
+type statMetric[T any] struct {
+	name, help string
+	read       func(T) int64
 }
 
-// registerServerMetrics registers the metrics of the store, the snapshot, the webhook
+// registerStats registers metrics that are made from stats.
+func registerStats[T any](m *telemetry.Metrics, stats func() T, metrics []statMetric[T]) {
+	for _, one := range metrics {
+		register := m.Gauge
+		if strings.HasSuffix(one.name, "_total") {
+			register = m.Counter
+		}
+		register(one.name, one.help, func() float64 { return float64(one.read(stats())) })
+	}
+}
+
+// registerMetrics registers the metrics of requests, the store, the snapshot, the webhook
 // backlog and the certificates.
-func (s *Server) registerServerMetrics() {
+func (s *Server) registerMetrics() {
 	m, read := s.metrics, s.db.Stats
+	m.Register(s.requests)
 	m.Gauge("keygate_snapshot_age_seconds", "Time since the data plane last read all changes from the store.",
 		func() float64 { return s.follower.Age().Seconds() })
 	m.Labelled("keygate_store_transactions_total", "Store transactions, by kind: write, read (management), search (searches and reports of management), follow (data plane).", "kind", true,

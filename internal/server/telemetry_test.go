@@ -59,8 +59,8 @@ func startTraceCollector(t *testing.T) *traceCollector {
 	return c
 }
 
-// Guarantee: log lines at level debug, traces and metrics contain no key and nothing of a
-// query, a header or a body; the log line of a failed request has its identifiers.
+// Guarantee: log lines at level debug, traces and metrics contain no key, and no part of a query, a
+// header or a body; the log line of a failed request has its identifiers.
 func TestTelemetryContainsNoSecret(t *testing.T) {
 	const canary = "canary7Qz"
 	log, traces := &logtest.Recorder{}, startTraceCollector(t)
@@ -156,7 +156,8 @@ const (
 
 // Guarantee: with traces a request continues its caller's trace, over HTTP/1.1 and HTTP/2:
 // the parent of its span is the caller's span, and the upstream receives the request's span
-// in traceparent. Without traces traceparent is forwarded unchanged. tracestate always is.
+// in traceparent. Without traces, traceparent is forwarded unchanged. tracestate is always
+// forwarded unchanged.
 func TestRequestsContinueTheCallersTrace(t *testing.T) {
 	for name, on := range map[string]bool{"without traces nothing is exported": false, "with traces every request has a span": true} {
 		t.Run(name, func(t *testing.T) {
@@ -186,9 +187,9 @@ func TestRequestsContinueTheCallersTrace(t *testing.T) {
 	}
 }
 
-// sendTraced sends two requests over a version of HTTP, one that continues a trace and one
-// without a trace, and checks the headers that the upstream receives. It returns the span
-// in the traceparent of the first one; "" without traces.
+// sendTraced sends two requests over a version of HTTP: the first continues a trace, the second has
+// none. It checks the headers that the upstream receives, and returns the span in the traceparent
+// of the first; "" without traces.
 func sendTraced(t *testing.T, s *keygatetest.Server, version int, on bool) (span string) {
 	t.Helper()
 	var protocols http.Protocols

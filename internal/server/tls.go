@@ -45,7 +45,7 @@ func (s *Server) openCertificates(ctx context.Context) error {
 }
 
 // tlsOf returns the TLS configuration of a listener with the certificates c, or nil if c
-// is nil. It offers HTTP/2 and HTTP/1.1 by ALPN, and http/1.0, which clients configured
+// is nil. It offers HTTP/2 and HTTP/1.1 by ALPN, and http/1.0, which clients that are configured
 // for HTTP/1.0 ask for.
 func tlsOf(c *certificate.Set) *tls.Config {
 	if c == nil {

@@ -13,9 +13,9 @@ import (
 	"github.com/keygate/keygate/internal/keygatetest/awaittest"
 )
 
-// Guarantee: docs/metrics.md, keygate_unusable_keys, keygate_unusable_gateways and keygate_unusable_accounts. A node that
-// starts with a damaged record of each kind serves the others and says how many it cannot use, until the records are
-// repaired. A node that has read them before they were damaged goes on.
+// Guarantee: docs/metrics.md, keygate_unusable_keys, keygate_unusable_gateways and keygate_unusable_accounts. A node
+// that starts with a damaged record of each kind serves the other records and says how many it cannot use, until the
+// damaged ones are repaired. A node that has read the records before they were damaged goes on.
 func TestMetricsOfUnusableRecords(t *testing.T) {
 	c := startCluster(t, 1)
 	newKey := c.gateway()

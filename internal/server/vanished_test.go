@@ -24,9 +24,9 @@ func refused(t *testing.T, dir string, flags ...string) string {
 	return err.Error()
 }
 
-// Guarantee: where files of an earlier start are left and the database is missing or empty, the
-// server does not start, says what to restore or remove, and changes nothing. With the database
-// restored it starts (contract, section 1).
+// Guarantee: if files of an earlier start are left and the database is missing or empty, the server
+// does not start, says what to restore or remove, and changes nothing. With the database restored
+// it starts (contract, section 1).
 func TestVanishedDatabaseStopsTheStart(t *testing.T) {
 	s := keygatetest.Start(t)
 	s.Stop()
@@ -136,7 +136,7 @@ func TestReadableKeyFilesStopTheStart(t *testing.T) {
 // interruptions are the points at which a first start may be interrupted, in their order.
 var interruptions = []string{"the marker", "the secret key", "an empty database", "the tables", "the account", "admin.key"}
 
-// interruptAt writes to dir what a first start leaves that is interrupted after that point.
+// interruptAt writes to dir the files that a first start leaves if it is interrupted after the given point.
 func interruptAt(t *testing.T, dir, point string) {
 	t.Helper()
 	write := func(name string, content []byte) {

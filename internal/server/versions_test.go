@@ -14,9 +14,9 @@ import (
 	"github.com/keygate/keygate/internal/store/postgres"
 )
 
-// Guarantee: two versions run side by side. While a node that reads one format less holds a lease, nothing is
-// changed that it could not read, and the 503 names it; when it is gone, changes go on. A node that meets a change
-// of a newer version gives its lease up, and /readyz and the log say why.
+// Guarantee: two versions run side by side. While a node that reads one format less holds a lease, a change that
+// it could not read is a 503 that names the node; when the node is gone, such changes succeed. A node that meets a
+// change of a newer version gives its lease up, and /readyz and the log say why.
 func TestTwoVersionsSideBySide(t *testing.T) {
 	c := startCluster(t, 1)
 	create := func() (status int, body string) {
@@ -28,7 +28,7 @@ func TestTwoVersionsSideBySide(t *testing.T) {
 	}
 	db := must(pgx.Connect(t.Context(), c.url))
 	defer db.Close(t.Context())
-	// As if the newest format came with the node's version, and nothing was written in it before.
+	// Makes it look as if the newest format came with this node's version, and nothing had been written in it yet.
 	must(db.Exec(t.Context(), `UPDATE change_head SET format = $1`, snapshot.ChangeFormat-1))
 	older := must(postgres.OpenLeases(t.Context(), c.url, postgres.Node{Role: "all", Version: "0.9.0", Format: snapshot.ChangeFormat - 1, StartedAt: time.Now()}))
 	defer older.Close()

@@ -24,11 +24,10 @@
 //
 // # Stopping
 //
-// A goroutine has two contexts. The one that it is called with ends when Stop is
-// called: do not begin anything new. [Group.Grace] ends only when the bound of
-// Stop has passed: give up what is under way. Use the first for waits and for
-// work that may be repeated, and Grace for work that must be finished, such as
-// a transaction that has begun.
+// A goroutine has two contexts. The context that it is called with ends when Stop is called: do not
+// begin anything new. [Group.Grace] ends only when the bound of Stop has passed: give up what is
+// under way. Use the first for waits and for work that may be repeated, and Grace for work that
+// must be finished, such as a transaction that has begun.
 //
 // If Stop returns an error because its bound has passed, the goroutines may
 // still run. Calling Stop again waits for them again.

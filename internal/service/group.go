@@ -101,9 +101,9 @@ func (g *Group) Grace() context.Context {
 }
 
 // Stop ends the context of the goroutines and returns nil when all of them have
-// ended. If ctx ends first, it ends Grace too and returns ctx.Err() at once. It
-// may be called several times, also at the same time, and without Start; a
-// further call waits for what still runs.
+// ended. If ctx ends first, it ends Grace too and returns ctx.Err() at once. It may be called
+// several times, also at the same time, and without Start; a further call waits for goroutines that
+// still run.
 func (g *Group) Stop(ctx context.Context) error {
 	g.mu.Lock()
 	g.initLocked()
@@ -129,7 +129,7 @@ func (g *Group) Stop(ctx context.Context) error {
 }
 
 // Every calls f periodically until ctx ends. The first call comes one period from
-// now, each further one a period after the previous one has returned, so calls never
+// now, each further call comes a period after the previous one has returned, so calls never
 // overlap.
 func Every(ctx context.Context, period time.Duration, f func(ctx context.Context)) {
 	timer := time.NewTimer(period)

@@ -87,8 +87,8 @@ func TestGroupStopIsIdempotent(t *testing.T) {
 	})
 }
 
-// Guarantee: Stop returns its context's error when the bound passes, ends Grace then
-// and not before, and a further call waits for what still runs.
+// Guarantee: Stop returns its context's error when the bound passes, ends Grace then and not
+// before, and a further call waits for goroutines that still run.
 func TestGroupStopIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var g service.Group

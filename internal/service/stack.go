@@ -11,12 +11,15 @@ type Stack struct {
 	stops []func(ctx context.Context) error
 }
 
-// Start starts s and pushes it. If that fails, s is not pushed.
-func (t *Stack) Start(ctx context.Context, s Service) error {
-	if err := s.Start(ctx); err != nil {
-		return err
+// Start starts services and pushes them, one after the other. If one fails, neither it nor those after it are
+// pushed, and those are not started.
+func (t *Stack) Start(ctx context.Context, all ...Service) error {
+	for _, s := range all {
+		if err := s.Start(ctx); err != nil {
+			return err
+		}
+		t.Push(s.Stop)
 	}
-	t.Push(s.Stop)
 	return nil
 }
 

@@ -26,8 +26,8 @@ func (n noted) Stop(context.Context) error {
 	return n.stops
 }
 
-// Guarantee: services stop in the reverse order, each once, also after a failure; one
-// that did not start is not stopped.
+// Guarantee: services stop in the reverse order, each once, also after a failure; a service that
+// did not start is not stopped.
 func TestStackStopsInReverseOrder(t *testing.T) {
 	var stack service.Stack
 	var got []string

@@ -97,9 +97,9 @@ func TestSuspensionKeepsLimits(t *testing.T) {
 	}
 }
 
-// Guarantee: when an account is deleted, its gateways are not found and its keys are
-// forgotten, before its records are removed and also after everything is loaded again; other
-// accounts keep theirs.
+// Guarantee: when an account is deleted, its gateways are not found and its keys are forgotten,
+// before its records are removed, and also after everything is loaded again. Other accounts keep
+// their gateways and keys.
 func TestDeletedAccountIsForgotten(t *testing.T) {
 	h := newHarness(t)
 	acme := h.tenant()

@@ -11,9 +11,9 @@ import (
 	"github.com/keygate/keygate/internal/snapshot"
 )
 
-// Guarantee: keys that are created, used and revoked do not fill the memory with their buckets, which
-// nobody can use any more; nor does a limit that is not in force any more. A key that was rotated
-// leaves its bucket to its successor.
+// Guarantee: the buckets of revoked keys, which nobody can use any more, do not fill the memory; nor
+// do the buckets of a limit that is not in force any more. A key that was rotated leaves its bucket
+// to its successor.
 func TestBucketsOfEndedKeysAreDropped(t *testing.T) {
 	h := newHarness(t)
 	limited := route("/orders", config(t, "1/day", "", "", ratelimit.PerKey), "GET")
@@ -86,8 +86,8 @@ func routeOf(h *harness, gatewayID, path string) *snapshot.Route {
 	return h.follower.Current().GatewayByID(gatewayID).FindNode(path).Route("GET")
 }
 
-// Guarantee: when the memory of buckets gets short, those that are full again are dropped at once, and not
-// only once a minute.
+// Guarantee: when the memory of buckets gets short, buckets that are full again are dropped at once, and
+// not only once a minute.
 func TestBucketsAreSweptWhenMemoryIsShort(t *testing.T) {
 	h := newHarness(t)
 	g := h.gateway()

@@ -17,9 +17,9 @@ const (
 	KeyCaller                   // an API key
 )
 
-// Caller is who makes a request, as far as the data plane is concerned: what the credential is good
-// for, and what counts for it. A Caller is immutable. A nil Caller is nobody: the request is to a public
-// route, or its credential identifies no one.
+// Caller is who makes a request, as far as the data plane is concerned: what its credential allows, and
+// which limits it has. A Caller is immutable. A nil Caller is nobody: the request is to a public route,
+// or its credential identifies no one.
 //
 // There may be a million keys, each with a Caller, so a Caller has no field that can be derived or shared.
 type Caller struct {
@@ -96,14 +96,14 @@ func (c *Caller) Scope() apikey.Scopes {
 	return append(apikey.Scopes{c.scopes.first}, c.scopes.more...)
 }
 
-// Allows reports whether one of the scopes allows method on path, as apikey.Scope.Allows does. Nobody
-// is allowed nothing.
+// Allows reports whether one of the scopes allows method on path, as apikey.Scope.Allows does. To
+// nobody, nothing is allowed.
 func (c *Caller) Allows(method, path string) bool {
 	return c != nil && (c.scopes.first.Allows(method, path) || apikey.Scopes(c.scopes.more).Allows(method, path))
 }
 
 // Expires returns when the credential expires, in microseconds since 1970, or 0 if it never does. For a
-// key that the store has for expired, it is a time long past.
+// key that the store marks as ended, it is a time long past.
 func (c *Caller) Expires() int64 {
 	if c == nil {
 		return 0

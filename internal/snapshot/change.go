@@ -33,29 +33,29 @@ type Position struct {
 // read. Any other error says nothing about the record.
 var ErrDamaged = errors.New("the stored record is damaged")
 
-// PositionLog is a ChangeLog that several nodes share, whose entries have marks. It also reads keys and accounts, in
-// a way that no record which cannot be read keeps others from being read.
+// PositionLog is a ChangeLog that several nodes share, whose entries have marks. It also reads keys and accounts in
+// such a way that an unreadable record does not keep others from being read.
 type PositionLog interface {
 	// LastPosition returns the position of the newest change.
 	LastPosition(ctx context.Context) (Position, error)
 	// ChangesAfter returns up to limit changes after p, oldest first. It returns known as false if
-	// the log does not contain p: it was trimmed beyond it, or is of another history.
+	// the log does not contain p: it was trimmed beyond p, or has another history.
 	ChangesAfter(ctx context.Context, p Position, limit int) (changes []Change, known bool, err error)
-	// KeysByID calls f for each of the keys that exists, in any order: with its record, or with the
-	// error of a record that cannot be read. It may call f again for a key with the same result. f may
-	// keep the Key.
+	// KeysByID calls f for each existing key, in any order: with its record, or with the error of a
+	// record that cannot be read. It may call f again for a key with the same result. f may keep the
+	// Key.
 	KeysByID(ctx context.Context, keyIDs []string, f func(keyID string, k *apikey.Key, unreadable error)) error
-	// EachReadableKey is KeySource.EachKey, but calls bad for a key whose record cannot be read.
-	// It may call both again for a key with the same result.
+	// EachReadableKey does the same as KeySource.EachKey, but calls bad for a key whose record
+	// cannot be read. It may call both again for a key with the same result.
 	EachReadableKey(ctx context.Context, revokedSince time.Time, f func(*apikey.Key) error, bad func(keyID string, err error)) error
-	// ReadableAccounts is AccountSource.Accounts, but calls bad for an account whose record cannot be read. The
-	// account is in the list nevertheless, as suspended.
+	// ReadableAccounts does the same as AccountSource.Accounts, but calls bad for an account whose record
+	// cannot be read. The account is in the list nevertheless, as suspended.
 	ReadableAccounts(ctx context.Context, bad func(accountID string, err error)) ([]account.Account, error)
 }
 
-// ChangeFormat is the newest format of changes that this version reads. Formats are numbers. A kind of change, or
-// a new meaning of one, that versions before would not put in force as they must gets the next one. No node
-// writes a change that another node with a lease cannot read.
+// ChangeFormat is the newest format of changes that this version reads. Formats are numbers. A new kind of
+// change, or a new meaning of a kind, gets the next number if earlier versions would not put it in force
+// correctly. No node writes a change that another node with a lease cannot read.
 const ChangeFormat = 1
 
 // Format returns the format that a node must read to put changes of this kind in force.
@@ -67,7 +67,7 @@ func (ChangeKind) Format() int { return 1 }
 type Change struct {
 	Seq  int64
 	Kind ChangeKind
-	ID   string  // of the changed record; of a RouteChange, what RouteChangeID returns
+	ID   string  // of the changed record; for a RouteChange, what RouteChangeID returns
 	Mark [8]byte // from a PositionLog
 	// Format is the format that a node must read to put the change in force, from a PositionLog.
 	Format int
@@ -91,6 +91,6 @@ const (
 	KeyChange   ChangeKind = "key"
 	// WebhookChange means that a webhook endpoint was changed or deleted.
 	WebhookChange ChangeKind = "webhook"
-	// NodeChange means that a node has joined those that share the store. Its ID is the node's name.
+	// NodeChange means that a node has joined the nodes that share the store. Its ID is the node's name.
 	NodeChange ChangeKind = "node"
 )

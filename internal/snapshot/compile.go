@@ -17,9 +17,9 @@ import (
 const yieldEvery = 256
 
 // compile returns the compiled form of a stored gateway and its routes, without the state
-// of limits: see publish. The error says what cannot be used. Management validates
-// records before it stores them, so the cause is a different secret key or a damaged store.
-// read is the moment at which the records were read: see nextRead.
+// of limits: see publish. The error names the part that cannot be used. Management validates
+// records before it stores them, so the cause is a different secret key or a damaged store. read is
+// the moment at which the records were read: see nextRead.
 func (f *Follower) compile(g *gateway.Gateway, routes []gateway.Route, read int64) (*Gateway, error) {
 	c, err := f.compileSettings(g, read)
 	if err != nil {
@@ -61,24 +61,24 @@ func (f *Follower) nextRead() int64 { return f.reads.Add(1) }
 
 // compileRoutes builds the route tree.
 func (g *Gateway) compileRoutes(routes []gateway.Route) error {
-	templates := make([]gateway.Template, len(routes))
+	templates, compiled := make([]gateway.Template, len(routes)), make([]*Route, len(routes))
 	for i := range routes {
 		if i%yieldEvery == 0 {
 			runtime.Gosched()
 		}
+		compiled[i] = compileRoute(&routes[i])
 		var err error
-		if templates[i], err = gateway.ParseTemplate(routes[i].Path); err != nil {
+		if templates[i], err = gateway.ParseTemplate(compiled[i].Path); err != nil {
 			return fmt.Errorf("route %s: %w", routes[i].ID, err)
 		}
 	}
 	tree := gateway.NewTreeBuilder[Node]()
 	var several []*Node
 	g.routes = newRouteTable(len(routes))
-	for i := range routes {
+	for i, r := range compiled {
 		if i%yieldEvery == 0 {
 			runtime.Gosched()
 		}
-		r := compileRoute(&routes[i])
 		g.routes.add(r)
 		g.countPublic(nil, r)
 		n := tree.Get(templates[i])

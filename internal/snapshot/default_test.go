@@ -50,8 +50,8 @@ func TestUnknownHostsReachTheDefaultGateway(t *testing.T) {
 	}
 }
 
-// Guarantee: while the default gateway moves, an unknown host reaches the former or the new one at
-// every moment, and the new one once CatchUp has returned.
+// Guarantee: while the default gateway moves, an unknown host reaches the former or the new default
+// gateway at every moment, and the new one once CatchUp has returned.
 func TestUnknownHostsReachAGatewayWhileTheDefaultMoves(t *testing.T) {
 	h := newHarness(t)
 	gateways := [2]gateway.Gateway{h.gateway(), h.gateway()}
@@ -80,8 +80,8 @@ func TestUnknownHostsReachAGatewayWhileTheDefaultMoves(t *testing.T) {
 	ended.Wait()
 }
 
-// Guarantee: a default gateway that cannot be compiled leaves the former one in its place, and takes
-// over once it can.
+// Guarantee: if a new default gateway cannot be compiled, the former one stays in force, until the
+// new one can be compiled.
 func TestUnusableDefaultGatewayLeavesTheFormerOne(t *testing.T) {
 	h := newHarness(t)
 	first, broken := h.gateway(), h.gateway()

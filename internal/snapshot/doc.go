@@ -14,11 +14,11 @@
 // one key copies some hundred pointers whether there are ten keys or a million.
 //
 // Every committed change is an entry of the change log. A Follower reads the log and the
-// records that it names again. Keys and accounts are then in force at once. Gateways follow,
-// each in the order of its own changes, without a lock that the others need: a large route
-// table that is being compiled delays no revocation. A change of a gateway's settings or of
-// a single route keeps the compiled route tree where it can. CatchUp returns when the changes
-// committed before the call, or those that it is given, are in force.
+// records that it names again. Keys and accounts are then in force at once. Gateways follow, each
+// in the order of its own changes, and hold no lock that other changes need: a large route table
+// that is being compiled delays no revocation. A change of a gateway's settings or of a single
+// route keeps the compiled route tree where it can. CatchUp returns when the changes committed
+// before the call, or the changes that it is given, are in force.
 //
 // The state of rate limits is not part of a snapshot: a newly compiled route, key or
 // gateway takes over the buckets of its predecessor, so that no publication refills a

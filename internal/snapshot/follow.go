@@ -18,29 +18,29 @@ import (
 // changeBatch is the number of entries of the change log that are applied together.
 const changeBatch = 1000
 
-// CatchUp returns when every change committed before the call is in force or, if only is given,
-// those that it names. It reads the change log after the last entry that was read, reads the
+// CatchUp returns when every change committed before the call is in force or, if only is given, the
+// changes that it names. It reads the change log after the last entry that was read, reads the
 // records that it names again, and publishes them. If the log was trimmed, it loads everything
 // again. The next call resumes where a failed call stopped.
 //
 // Changes of keys and accounts are in force as soon as the log is read, and never wait for changes
 // of gateways. Changes of one gateway come into force in their order.
 //
-// A gateway that cannot be compiled keeps its previous form and does not delay the changes
-// of others. It is an error of the call that read its change or that names it in only, and is
-// retried by every later call for all changes.
+// A gateway that cannot be compiled keeps its previous form and does not delay the changes of other
+// gateways. The call that read its change, or that names it in only, returns an error, and every
+// later call for all changes retries it.
 func (f *Follower) CatchUp(ctx context.Context, only ...Change) error {
 	if err := f.read(ctx); err != nil && !f.hasRead(only) {
 		return err
 	}
 	if len(only) > 0 {
-		f.wakeWork() // the others, too: Applied waits for all
+		f.work.Notify() // the other gateways, too: Applied waits for all
 		return f.settleOnly(ctx, only)
 	}
 	return f.settleAll(ctx)
 }
 
-// hasRead reports whether the change log has been read up to all of changes, of which there must be
+// hasRead reports whether the change log has been read up to all of changes. There must be at least
 // one.
 func (f *Follower) hasRead(changes []Change) bool {
 	for _, c := range changes {
@@ -138,7 +138,8 @@ func (f *Follower) read(ctx context.Context) error {
 }
 
 // Unusable returns how many records this node cannot read or use at present: keys that are refused, gateways that
-// are out of service, and accounts that count as suspended. Without other nodes, such a gateway keeps its form before.
+// are out of service, and accounts that count as suspended. Without other nodes, such a gateway keeps its previous
+// form.
 func (f *Follower) Unusable() (keys, gateways, accounts int) {
 	f.failedMu.Lock()
 	gateways = len(f.failed)
@@ -173,8 +174,8 @@ func (f *Follower) readLog(ctx context.Context) error {
 }
 
 // apply publishes the keys and accounts that changes name, as the source has them now, and marks
-// the gateways. It stops at the first change that cannot be read. With several nodes, revocations are in
-// force before it reads anything, and then it reads all keys at once.
+// the gateways. It stops at the first change that cannot be read. With several nodes, it puts
+// revocations in force before it reads anything, and then reads all keys at once.
 func (f *Follower) apply(ctx context.Context, changes []Change) error {
 	keys := map[string]bool{}
 	if f.cfg.Shared != nil {
@@ -223,15 +224,15 @@ func (f *Follower) apply(ctx context.Context, changes []Change) error {
 	return nil
 }
 
-// recall notes that the sender must hand back what it holds for what has changed.
+// recall notes that the sender must hand back the deliveries that it holds for what has changed.
 func (f *Follower) recall(c Change) {
 	if f.cfg.Recall != nil {
 		f.cfg.Recall(c)
 	}
 }
 
-// forgetKeys removes the keys of accounts that are deleted. They have no use since then; this
-// frees their memory.
+// forgetKeys removes the keys of deleted accounts, which cannot be used any more, to free their
+// memory.
 func (f *Follower) forgetKeys(accounts map[string]*account.Account) {
 	gone := map[string]bool{}
 	for name := range f.classes {
@@ -247,8 +248,8 @@ func (f *Follower) forgetKeys(accounts map[string]*account.Account) {
 	}
 }
 
-// refuseKeysOf removes the keys that are restricted to a gateway, if that was deleted: they are revoked since then, and
-// their own changes may follow much later.
+// refuseKeysOf removes the keys that are restricted to a gateway, if the gateway was deleted: they have been revoked
+// since, and their own changes may follow much later.
 func (f *Follower) refuseKeysOf(ctx context.Context, gatewayID string) error {
 	if !f.hasKeysOf(gatewayID) {
 		return nil
@@ -310,7 +311,7 @@ func (f *Follower) publishKey(table *keyTable, k *apikey.Key) error {
 	return nil
 }
 
-// forgetKeysByID removes keys that have no record, or none that can be read. Keys are revoked, never
+// forgetKeysByID removes keys that have no record, or an unreadable one. Keys are revoked, never
 // deleted, so this case is not worth an index.
 func (f *Follower) forgetKeysByID(table *keyTable, keyIDs ...string) {
 	gone := map[[16]byte]bool{}
@@ -360,9 +361,9 @@ func (f *Follower) removeKey(table *keyTable, k *Key) {
 }
 
 // limitKey sets k's rate limit. After a rotation, k shares it with the other keys that have
-// its BucketID. If theirs differs, their bucket is converted, and they get the new limit as
-// well. A key that has expired takes theirs: a change of the limit is not written to it. The count of a daily cap
-// belongs to the BucketID, and stays.
+// its BucketID. If their limit differs, their bucket is converted, and they get the new limit as well. An expired
+// key gets their limit instead, because changes of the limit are not written to its record. The count of a daily
+// cap belongs to the BucketID, and stays.
 func (f *Follower) limitKey(table *keyTable, k *Key, accountID string, config ratelimit.KeyLimit) {
 	if config.IsZero() {
 		return

@@ -42,8 +42,8 @@ type Config struct {
 	// Shared is set if several nodes follow the same store. Nil means that this is the only one.
 	Shared *Shared
 	// Recall is called for each WebhookChange and AccountChange, and with the zero Change if any may
-	// have been missed; when it has returned, this node sends nothing more that it holds for what has
-	// changed. It must not block. Nil does nothing.
+	// have been missed. When it has returned, this node sends no more deliveries that it held for the
+	// changed webhook or account. It must not block. Nil does nothing.
 	Recall func(Change)
 	// BucketBytes bounds the memory of the buckets of limits with per: key, of all accounts together
 	// (ratelimit.Budget). Zero means 512 MiB.
@@ -57,9 +57,9 @@ type Config struct {
 
 // Shared configures the Follower of one of several nodes. All fields are required.
 //
-// What cannot be applied must not stop what comes after it, nor stay as it was, since a node must not
-// admit without a change that others have: a gateway that cannot be compiled is out of service until it
-// can be, and a key that cannot be read is refused.
+// A change that cannot be applied must not stop later changes. Its gateway or key must not stay as it
+// was either, since a node must not admit without a change that other nodes have. So a gateway that
+// cannot be compiled is out of service until it can be, and a key that cannot be read is refused.
 type Shared struct {
 	// Log is the change log of the store, which is read in place of the Source's.
 	Log PositionLog
@@ -82,9 +82,9 @@ type Shared struct {
 const keyDailies = "key"
 
 const (
-	// sweepInterval is the time between two sweeps of the per-key buckets. If their memory gets short, they
-	// follow each other faster: after shortInterval, and a time that is sweepRest times as long as the last
-	// one took.
+	// sweepInterval is the time between two sweeps of the per-key buckets. If their memory gets short,
+	// sweeps follow each other faster: after shortInterval plus sweepRest times the duration of the last
+	// sweep.
 	sweepInterval = time.Minute
 	shortInterval = time.Second
 	sweepRest     = 20
@@ -112,15 +112,15 @@ type Follower struct {
 	rates   sharedRates
 	reads   atomic.Int64 // see nextRead
 	pending pendingGateways
-	work    chan struct{} // wakes the goroutine that compiles
+	work    service.Signal // wakes the goroutine that compiles
 
-	// publishing is held while the next snapshot is made of the one in force: for a short
+	// publishing is held while the next snapshot is made from the snapshot in force: for a short
 	// time, and never while the store is read.
 	publishing sync.Mutex
 
-	// writing is the lock of those who read the change log and change keys. It is a channel
-	// so that a context can end the wait for it. No gateway is compiled under it, except by
-	// the first Load, so that no route table delays a change of a key.
+	// writing is the lock for reading the change log and changing keys. It is a channel so that a
+	// context can end the wait for it. No gateway is compiled under it, except by the first Load,
+	// so that no route table delays a change of a key.
 	writing chan struct{}
 	seq     atomic.Int64 // last entry of the change log that was read; changed under writing
 	at      atomic.Pointer[readPoint]
@@ -172,7 +172,7 @@ func New(cfg Config) (*Follower, error) {
 		buckets:       ratelimit.NewBudget(cmp.Or(cfg.BucketBytes, defaultBucketBytes)),
 		keyDailies:    cfg.Reserver.Dailies(keyDailies, ratelimit.Rate{Count: 1}), // each key has a cap of its own
 		pending:       pendingGateways{byID: map[string]*pendingGateway{}},
-		work:          make(chan struct{}, 1),
+		work:          service.NewSignal(),
 		writing:       make(chan struct{}, 1),
 		classes:       map[classID]*callerClass{},
 		scopes:        map[string]*scopes{},
@@ -190,7 +190,7 @@ func New(cfg Config) (*Follower, error) {
 func (f *Follower) Current() *Snapshot { return f.current.Load() }
 
 // Version returns a number that grows after each change of what is in force: accounts, gateways and
-// keys. If it is read first, whatever is read of a snapshot afterwards is at least as new.
+// keys. If it is read first, everything that is read from a snapshot afterwards is at least as new.
 func (f *Follower) Version() uint64 { return f.published.Load() + f.Current().keys.changes.Load() }
 
 // put makes a snapshot the one in force.
@@ -231,7 +231,7 @@ func (f *Follower) run(ctx context.Context) {
 		}
 		f.report(err, &failing, "reading configuration changes")
 		if err == nil {
-			f.wakeWork()
+			f.work.Notify()
 		}
 		poll.Reset(f.pollWait())
 	}
@@ -282,8 +282,8 @@ func (f *Follower) runSweep(ctx context.Context) {
 // sweep drops the per-key buckets that are full again or whose key has ended.
 func (f *Follower) sweep(ended map[[16]byte]bool) { f.Current().sweep(f.cfg.Now(), ended) }
 
-// runWork puts in force what run reads, in a goroutine of its own, so that no route table delays
-// the changes of keys that another process makes.
+// runWork puts in force the changes of gateways that run reads. It runs in a goroutine of its own,
+// so that no route table delays changes of keys that another process makes.
 func (f *Follower) runWork(ctx context.Context) {
 	failing := false
 	for {
@@ -300,14 +300,6 @@ func (f *Follower) runWork(ctx context.Context) {
 	}
 }
 
-// wakeWork wakes runWork. It does not block.
-func (f *Follower) wakeWork() {
-	select {
-	case f.work <- struct{}{}:
-	default:
-	}
-}
-
 // report logs that something failed, or succeeded again.
 func (f *Follower) report(err error, failing *bool, what string) {
 	switch {
@@ -320,14 +312,14 @@ func (f *Follower) report(err error, failing *bool, what string) {
 }
 
 // Age returns the time since the store was last read successfully, whether or not it had
-// changes: the snapshot in force is no older. It is normally below PollInterval or little
-// more.
+// changes: the snapshot in force is no older. Normally it is at most a little more than
+// PollInterval.
 func (f *Follower) Age() time.Duration {
 	return time.Duration(f.cfg.Now().Mono - f.caughtUp.Load())
 }
 
-// InForce returns the number of a change that is in force with all before it. It is normally the
-// last one.
+// InForce returns the number of a change up to which every change is in force. It is normally the
+// last change.
 func (f *Follower) InForce() int64 { return f.inForce.Load() }
 
 // DrainUsed calls yield for each key that authenticated a request since the last call, with

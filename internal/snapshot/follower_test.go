@@ -92,7 +92,8 @@ func TestCompiledUpstream(t *testing.T) {
 }
 
 // Guarantee: a gateway whose account may from now on reach only public addresses has another target, so
-// that no connection is used that was allowed to private ones. Otherwise a target stays the same.
+// that no connection is used that was allowed to reach private addresses. Otherwise a target stays the
+// same.
 func TestRestrictedAccountChangesTarget(t *testing.T) {
 	h := newHarness(t)
 	g := h.gateway()
@@ -132,7 +133,7 @@ func TestCompiledCORS(t *testing.T) {
 }
 
 // Guarantee: routes whose templates match the same paths share a node, which finds the
-// route of a method and lists the methods; it is public if all of its routes are.
+// route of a method and lists the methods; the node is public if all of its routes are.
 func TestCompiledRoutes(t *testing.T) {
 	h := newHarness(t)
 	g := h.gateway()
@@ -297,8 +298,8 @@ func TestFailedCatchUpIsRetried(t *testing.T) {
 	}
 }
 
-// Guarantee: a gateway that cannot be compiled is an error, keeps its previous form until
-// it can be compiled, and does not delay other changes.
+// Guarantee: if a gateway cannot be compiled, CatchUp returns an error; the gateway keeps its
+// previous form until it can be compiled, and does not delay other changes.
 func TestGatewayThatDoesNotCompile(t *testing.T) {
 	h := newHarness(t)
 	good := h.gateway()

@@ -59,8 +59,8 @@ func (f *formerPaths) add(changes []routeChange, now ratelimit.Instant) {
 	f.order = slices.Delete(f.order, 0, drop)
 }
 
-// at returns the path of a route at a time (microseconds since 1970) that now is later
-// than, or "" if it is not a former one. last is the latest former path, or "".
+// at returns the former path of a route at a time before now (both in microseconds since 1970), or
+// "" if the route had no former path then. last is the latest former path, or "".
 func (f *formerPaths) at(routeID string, micros int64, now ratelimit.Instant) (path, last string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

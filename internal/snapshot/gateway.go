@@ -25,7 +25,7 @@ type Gateway struct {
 	*Settings
 	// CORS is nil if CORS preflights are treated like any other request.
 	CORS *CORS
-	// OutOfService is set if the gateway cannot be compiled, and is one of several nodes' (Shared).
+	// OutOfService is set if the gateway cannot be compiled and this node is one of several (Shared).
 	OutOfService bool
 
 	hostname  string
@@ -38,7 +38,7 @@ type Gateway struct {
 }
 
 // Bounds of a search for a route, in steps of some 50 ns at worst. A search in a real table
-// takes some ten; only a table that is made to be slow reaches a bound.
+// takes some ten; only a table that is designed to be slow reaches a bound.
 const (
 	// openSteps bounds the search before a key was accepted, to 0.4 ms or less.
 	openSteps = 4_000
@@ -48,12 +48,12 @@ const (
 )
 
 // Find returns the most specific node that matches path, or nil. path must be normalized by
-// gateway.NormalizePath. ok is false if that takes too much work to find out, as only in a
-// table that is made for it. Find does not allocate.
+// gateway.NormalizePath. ok is false if the search takes too much work, which only happens in a
+// table that is designed for it. Find does not allocate.
 func (g *Gateway) Find(path string) (n *Node, ok bool) { return g.tree.Search(path, keySteps) }
 
-// FindOpen is Find for a request whose key is not accepted yet: a small fraction of the work
-// is too much.
+// FindOpen is Find for a request whose key is not accepted yet. It allows only a small fraction of
+// the work.
 func (g *Gateway) FindOpen(path string) (n *Node, ok bool) { return g.tree.Search(path, openSteps) }
 
 // HasPublic reports whether any route is public.
@@ -73,7 +73,7 @@ type CORS struct {
 }
 
 // AllowOrigin returns the value of Access-Control-Allow-Origin for a request with the given
-// Origin, or "" if it has none or it is not allowed.
+// Origin, or "" if the request has no Origin or it is not allowed.
 func (c *CORS) AllowOrigin(origin string) string {
 	switch {
 	case origin == "":

@@ -11,8 +11,8 @@ import (
 )
 
 // Key is a key in force: a Caller, and when it was last used. It is immutable, except for that time; a
-// change of the key creates another. There may be a million keys, and each request meets another one,
-// so a Key has no field that can be derived or shared, and fills two cache lines.
+// change of the key creates another. There may be a million keys, and each request uses a different
+// one, so a Key has no field that can be derived or shared, and fills two cache lines.
 type Key struct {
 	Caller
 	used     atomic.Int64 // last use, in microseconds since 1970
@@ -22,9 +22,9 @@ type Key struct {
 // Level returns the key's level.
 func (k *Key) Level() apikey.Level { return k.class.level }
 
-// keyLimit is the rate limit of a key, and of the others of its rotation.
+// keyLimit is the rate limit of a key, which the other keys of its rotation share.
 type keyLimit struct {
-	params  *ratelimit.Params // of bucket; nil if it has none
+	params  *ratelimit.Params // of bucket; nil without a limit
 	bucket  *ratelimit.Bucket
 	daily   int64 // cap; 0 for none
 	dailies *ratelimit.Dailies
@@ -34,7 +34,7 @@ func (l *keyLimit) equal(o *keyLimit) bool {
 	return l.daily == o.daily && (l.params == nil) == (o.params == nil) && (l.params == nil || *l.params == *o.params)
 }
 
-// ended is the expiry of a key that has ended by the store, so that no clock is asked.
+// ended is the expiry of a key that the store marks as ended, so that no clock matters.
 const ended = 1
 
 // compileKey returns k without class, scopes and limit. It fails if an identifier is not valid.

@@ -7,9 +7,9 @@ import (
 )
 
 // Levels calls yield with the present level of each limit of a gateway, in no particular
-// order: the global limit, the limits of routes, and those limits of single keys (their
-// own or on a route) that are in use. It does not call yield if the gateway is not in force.
-// If nodes share limits, it asks the limit store first. It does not block decisions.
+// order: the global limit, the limits of routes, and the limits of single keys (their own or on a
+// route) that are in use. It does not call yield if the gateway is not in force. If nodes share
+// limits, it asks the limit store first. It does not block decisions.
 func (f *Follower) Levels(ctx context.Context, gatewayID string, yield func(ratelimit.Level)) {
 	s := f.Current()
 	g := s.GatewayByID(gatewayID)

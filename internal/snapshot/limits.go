@@ -45,8 +45,8 @@ type sharedRates struct {
 	rates map[ratelimit.Params]*ratelimit.Params
 }
 
-// of returns the one copy of p that all limits of the same rate use, so that it is more likely
-// to be in the processor's cache.
+// of returns the copy of p that all limits of the same rate use, so that it is more likely to be in
+// the processor's cache.
 func (s *sharedRates) of(p ratelimit.Params) *ratelimit.Params {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -115,7 +115,7 @@ func (f *Follower) adoptRoute(accountID string, r, was *Route, now ratelimit.Ins
 		return
 	}
 	if old.hasDaily() && perKey != (old.dailies != nil) {
-		f.cfg.Reserver.Drop(r.ID()) // from one count for all callers to one for each key, or back
+		f.cfg.Reserver.Drop(r.ID()) // from one count for all callers to one count for each key, or back
 	}
 	if perKey {
 		l.dailies = f.cfg.Reserver.Dailies(r.ID(), config.Daily)
@@ -153,7 +153,7 @@ type endedKeys struct {
 	now, before map[[16]byte]bool // since the last sweep of the minute, and in the minute before it
 }
 
-// maxEnded bounds the keys of a minute. The buckets of further ones stay until they are full.
+// maxEnded bounds the keys of a minute. The buckets of further keys stay until they are full.
 const maxEnded = 100_000
 
 // add notes that a key was revoked. A key of a rotation shares its bucket, so it is left out.

@@ -128,8 +128,8 @@ func TestPublicationsRefillNothing(t *testing.T) {
 	}
 }
 
-// Guarantee: a changed limit keeps what was used of it, and a removed global limit is
-// replaced by the default one (contract, 4.3).
+// Guarantee: a changed limit keeps what was used of it, and a removed global limit is replaced by
+// the default limit (contract, 4.3).
 func TestChangedLimitsKeepTheirLevel(t *testing.T) {
 	h := newLimitsHarness(t)
 	h.shared.RateLimit = config(t, "200/day", "", "", "")
@@ -269,8 +269,8 @@ func TestDailyCapOfAKey(t *testing.T) {
 	}
 }
 
-// Guarantee: a key of a rotation that has expired has no say in the rate limit of the others: the store does not write
-// later changes of it to such keys.
+// Guarantee: an expired key of a rotation does not affect the rate limit of the others: the store does not write later
+// changes of it to such keys.
 func TestExpiredKeysHaveNoSayInTheirRateLimit(t *testing.T) {
 	for _, expiredLast := range []bool{false, true} {
 		h := newHarness(t)

@@ -126,8 +126,9 @@ func publicOnly(accounts map[string]*account.Account, accountID string) bool {
 }
 
 // loadKeys brings the key table up to date with the source. The first time it fills a new
-// table, which no reader knows yet; later it changes the table in force, key by key. It
-// leaves out the keys of accounts that are deleted, or so new that the change log names them.
+// table, which no reader knows yet; later it changes the table in force, key by key. It leaves out
+// the keys of accounts that are deleted, or that are so new that the change log has yet to name
+// them.
 func (f *Follower) loadKeys(ctx context.Context, accounts map[string]*account.Account) error {
 	s := f.Current()
 	if !f.loaded {

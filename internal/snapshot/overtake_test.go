@@ -54,7 +54,7 @@ func slowHarness(t *testing.T) (*harness, *slowSource) {
 }
 
 // holdBack makes the source hold back whole gateways, and returns once the change of g is held
-// back. The function that it returns ends that and waits for the call of CatchUp.
+// back. It returns a function that releases it and waits for the call of CatchUp.
 func (s *slowSource) holdBack(t *testing.T, h *harness, g gateway.Gateway) (goOn func()) {
 	t.Helper()
 	s.read, s.goOn = make(chan string, 100), make(chan struct{})
@@ -185,7 +185,7 @@ func TestDeltasDoNotReadTheTable(t *testing.T) {
 }
 
 // Guarantee: CatchUp for a change that is in force succeeds although the store cannot be read any
-// more, and fails for one that is not.
+// more, and fails for a change that is not in force.
 func TestCatchUpSaysWhetherItsChangeIsInForce(t *testing.T) {
 	h := newHarness(t)
 	k, secret := h.key()
@@ -245,7 +245,7 @@ func (h *harness) describe(f *snapshot.Follower, gateways []string, paths []stri
 	return b.String()
 }
 
-// sameAsLoaded fails if what is in force is not what a new Follower loads from the same store.
+// sameAsLoaded fails if the snapshot in force differs from what a new Follower loads from the same store.
 func (h *harness) sameAsLoaded(secrets ...string) {
 	h.t.Helper()
 	fresh := newFollower(h.t, h)
@@ -263,8 +263,8 @@ func (h *harness) sameAsLoaded(secrets ...string) {
 }
 
 // Guarantee: after any sequence of pushes, changes of single routes and settings, deletions and
-// changes of keys, what is in force is what is stored, at every moment at which CatchUp returned,
-// also if another call catches up at the same time.
+// changes of keys, the stored configuration is in force whenever CatchUp has returned, even if
+// another call catches up at the same time.
 func TestWhatIsInForceIsWhatIsStored(t *testing.T) {
 	for seed := range uint64(6) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -414,7 +414,7 @@ func valid(table []gateway.Route) bool {
 	return len(gateway.CheckTable(specs)) == 0
 }
 
-// made returns the last change of the source, which was of the given record.
+// made returns the last change of the source, which must be of the given record.
 func (m *changes) made(kind snapshot.ChangeKind, id string) snapshot.Change {
 	seq, err := m.source.LastSeq(context.Background())
 	if err != nil {

@@ -24,19 +24,19 @@ type pendingGateway struct {
 	// The fields below are guarded by pendingGateways.mu.
 	todo  gatewayTodo
 	marks int64 // number of changes so far
-	done  int64 // number of changes that are in force, or cannot be
+	done  int64 // number of changes that are in force, or that cannot be put in force
 	err   error // why the changes up to done cannot be in force, or nil
 	users int   // number of goroutines that hold turn or wait for it
 }
 
-// gatewayTodo says what to read again of a gateway: its settings in any case.
+// gatewayTodo says which parts of a gateway to read again: its settings in any case.
 type gatewayTodo struct {
 	whole  bool                // the route table
 	routes map[string]struct{} // these routes; not used if whole is set
 	after  int64               // the last change that is included here
 }
 
-// maxTodoRoutes is the number of single routes from which the whole table is read.
+// maxTodoRoutes is the number of single routes at which the whole table is read.
 const maxTodoRoutes = 1000
 
 func (t *gatewayTodo) add(c Change) {
@@ -98,8 +98,9 @@ func (q *pendingGateways) leave(gatewayID string, p *pendingGateway) {
 	}
 }
 
-// take returns what there is to do for p, whose turn the caller holds. If the changes up to
-// marks are done already, more is false and err says whether they are in force.
+// take returns what there is to do for p, whose turn the caller holds. If the changes up to marks
+// are done already, more is false, and err is nil if they are in force, else the reason why they
+// are not.
 func (q *pendingGateways) take(p *pendingGateway, marks int64) (todo gatewayTodo, now int64, more bool, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -117,7 +118,7 @@ func (q *pendingGateways) finish(p *pendingGateway, marks int64, err error) {
 	p.done, p.err = marks, err
 }
 
-// putBack returns what take returned and could not be read.
+// putBack puts work back that take returned and that could not be read.
 func (q *pendingGateways) putBack(p *pendingGateway, todo gatewayTodo) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -10,12 +10,12 @@ import (
 	"github.com/keygate/keygate/internal/gateway"
 )
 
-// largeTable is the number of routes from which a table is compiled alone: about 10 ms.
+// largeTable is the number of routes from which on a table is compiled alone, which takes about 10 ms.
 const largeTable = 2000
 
-// advance puts in force what todo says of a gateway, as the source has it now. The caller holds
-// its turn. unusable says why the gateway cannot be compiled. If err is not nil, the source could
-// not be read.
+// advance puts in force the parts of a gateway that todo names, as the source has them now. The
+// caller holds its turn. unusable says why the gateway cannot be compiled. If err is not nil, the
+// source could not be read.
 func (f *Follower) advance(ctx context.Context, gatewayID string, todo gatewayTodo) (unusable, err error) {
 	old := f.Current().gateways[gatewayID]
 	t, err := f.readDelta(ctx, old, todo)
@@ -69,8 +69,8 @@ func (f *Follower) readWhole(ctx context.Context, gatewayID string, old *Gateway
 	return f.transition(old, c), nil, nil
 }
 
-// readDelta reads what todo says of a gateway and applies it to old, the gateway in force, whose
-// route tree it keeps. It returns nil if the whole gateway must be read.
+// readDelta reads the parts of a gateway that todo names and applies them to old, the gateway in
+// force, whose route tree it keeps. It returns nil if the whole gateway must be read.
 func (f *Follower) readDelta(ctx context.Context, old *Gateway, todo gatewayTodo) (*transition, error) {
 	if old == nil || todo.whole || f.isUnusable(old.ID) {
 		return nil, nil
@@ -133,7 +133,7 @@ func (g *Gateway) changeRoutes(old *Gateway, d *GatewayDelta) (changes []routeCh
 	return changes, true
 }
 
-// patternChange is a pattern at which routes change, with those that are there afterwards and changed.
+// patternChange is a pattern at which routes change, with the changed and new routes that it has afterwards.
 type patternChange struct {
 	template gateway.Template
 	routes   []*Route
@@ -157,8 +157,8 @@ func addPatternChange(patternChanges map[string]*patternChange, path string, r *
 	return true
 }
 
-// with returns n, which may be nil, without the routes in changed and with those in added; nil if
-// no route is left. It returns false if two routes then had a method in common.
+// with returns n, which may be nil, without the routes in changed and with the routes in added; nil
+// if no route is left. It returns false if two routes then had a method in common.
 func (n *Node) with(changed map[string]*Route, added []*Route) (_ *Node, ok bool) {
 	var all []*Route
 	for _, r := range n.all() {
@@ -187,7 +187,8 @@ type transition struct {
 	changes []routeChange
 }
 
-// routeChange is a route that differs, in force and afterwards; nil if there is none.
+// routeChange is a route that differs: as it is in force, and as it is afterwards. Either is nil if the route
+// does not exist then.
 type routeChange struct{ was, now *Route }
 
 // transition compares the gateway in force, or nil, with the next one, or nil. It gives new routes

@@ -8,7 +8,7 @@ import (
 	"github.com/keygate/keygate/internal/gateway"
 )
 
-// Requests says how a gateway reads the requests of its callers, and what ends them.
+// Requests says how a gateway reads the requests of its callers, and what ends an exchange.
 type Requests struct {
 	// EncodedSlashes is set if an encoded slash or backslash is a part of its segment.
 	EncodedSlashes bool
@@ -31,8 +31,8 @@ type Requests struct {
 // KeyHeader is a header that may hold the key.
 type KeyHeader struct {
 	Name string
-	// Authorization is set for the header of that name, whose scheme Bearer holds the key.
-	// Of any other header, the whole value is the key.
+	// Authorization is set for the header of that name, which holds the key after the scheme
+	// Bearer. In any other header, the whole value is the key.
 	Authorization bool
 }
 

@@ -6,8 +6,8 @@ import "github.com/keygate/keygate/internal/gateway"
 const resourceSteps = 20_000
 
 // Unrouted returns those resources, written as in scopes, at or below which there is no route of
-// the gateway, or, if gatewayID is "", of any gateway of the account. It errs on the side of a
-// route: for a gateway that is not in force, and beyond a bounded number of gateways and templates.
+// the gateway, or, if gatewayID is "", of any gateway of the account. In doubt it assumes a route:
+// for a gateway that is not in force, and beyond a bounded number of gateways and templates.
 func (f *Follower) Unrouted(accountID, gatewayID string, resources []string) []string {
 	s := f.Current()
 	var gateways []*Gateway

@@ -9,9 +9,9 @@ import (
 	"github.com/keygate/keygate/internal/id"
 )
 
-// A revoked key is named in the audit log and the request log for revokedFor after its
-// revocation (contract, section 7), as long as there are at most maxRevokedOfAccount of its
-// account and maxRevoked in all. One takes about 100 bytes.
+// A revoked key is named in the audit log and the request log for revokedFor after its revocation
+// (contract, section 7), as long as its account has at most maxRevokedOfAccount revoked keys and
+// there are at most maxRevoked in all. A key takes about 100 bytes.
 const (
 	revokedFor          = 24 * time.Hour
 	maxRevokedOfAccount = 100_000
@@ -30,7 +30,7 @@ type revokedKeys struct {
 	accounts map[string]*revokedAccount
 }
 
-// shortDigest is the first half of a digest, which is as hard to find a second key for.
+// shortDigest is the first half of a digest. It is still infeasible to find a second key for it.
 type shortDigest [16]byte
 
 type revokedKey struct {

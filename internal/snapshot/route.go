@@ -20,8 +20,10 @@ type Route struct {
 	Public bool     // auth: none
 }
 
+// compileRoute returns the compiled form of a route. It shares no memory with s, whose strings may be parts of a page of
+// routes.
 func compileRoute(s *gateway.Route) *Route {
-	r := &Route{Path: s.Path, methods: unique.Make(strings.Join(s.Methods, " ")), Public: s.Auth == gateway.AuthNone}
+	r := &Route{Path: strings.Clone(s.Path), methods: unique.Make(strings.Join(s.Methods, " ")), Public: s.Auth == gateway.AuthNone}
 	r.UUID, _ = id.Parse(id.Route, s.ID)
 	if !s.RateLimit.IsZero() {
 		r.limits = &routeLimits{config: unique.Make(s.RateLimit)}
@@ -57,9 +59,9 @@ func (r *Route) lists(method string) bool {
 }
 
 // AddLimits adds the limits of the route, for the key with the given bucket identifier, to c. Callers without a
-// key share the zero bucket. It reports false if what the account counts for limits with per: key leaves no room
-// for the key: then that limit is left out. It allocates only for the first request of a key on a route with
-// limits for each key.
+// key share the zero bucket. It reports false if the account's memory for limits with per: key has no room for
+// the key: then that limit is left out. It allocates only for the first request of a key on a route with limits
+// for each key.
 func (r *Route) AddLimits(c *ratelimit.Charge, bucket [16]byte) bool {
 	l := r.limits
 	fits := true

@@ -21,7 +21,7 @@ func partRoutes(n int) []gateway.Route {
 	return routes
 }
 
-// bytesPerRoute returns the live heap that routes take in force, their paths included, for each.
+// bytesPerRoute returns the live heap that each route in force takes, including its path.
 func bytesPerRoute(t testing.TB, make func() []gateway.Route) (each float64, g *snapshot.Gateway) {
 	t.Helper()
 	empty := liveHeap()

@@ -42,7 +42,7 @@ func (f *Follower) Applied() Position {
 // Lag returns how many changes were read and are not in force yet.
 func (f *Follower) Lag() int64 { return max(0, f.seq.Load()-f.Applied().Number) }
 
-// setApplied records that everything up to p is in force. A p that was read before another one that is
+// setApplied records that everything up to p is in force. A p that was read before a position that is
 // in force changes nothing.
 func (f *Follower) setApplied(p *readPoint) {
 	if f.cfg.Shared == nil || p == nil {
@@ -59,8 +59,8 @@ func (f *Follower) setApplied(p *readPoint) {
 	}
 }
 
-// setRead records that the change log was read up to p, and that what it says of keys and accounts is in
-// force and the rest is pending.
+// setRead records that the change log was read up to p: its changes of keys and accounts are in force,
+// and the rest is pending.
 func (f *Follower) setRead(p Position) {
 	read := int64(1)
 	if last := f.at.Load(); last != nil {
@@ -79,7 +79,7 @@ func (f *Follower) lastPosition(ctx context.Context) (Position, error) {
 	return Position{Number: seq}, err
 }
 
-// nextChanges returns the changes that follow what was read.
+// nextChanges returns the changes after the last one that was read.
 func (f *Follower) nextChanges(ctx context.Context) (changes []Change, complete bool, err error) {
 	if f.cfg.Shared == nil {
 		return f.cfg.Source.Changes(ctx, f.seq.Load(), changeBatch)
@@ -144,8 +144,8 @@ func (f *Follower) readChangedKeys(ctx context.Context, changes []Change, done m
 	return f.readKeys(ctx, keyIDs)
 }
 
-// readKeys publishes keys as the store has them. Those that cannot be read are refused, and read again
-// until they can be. The error is of a store that cannot be read.
+// readKeys publishes keys as the store has them. Keys that cannot be read are refused, and read again
+// until they can be. It is an error only if the store cannot be read.
 func (f *Follower) readKeys(ctx context.Context, keyIDs []string) error {
 	table := f.Current().keys
 	for some := range slices.Chunk(keyIDs, changeBatch) {
@@ -200,8 +200,8 @@ func (f *Follower) isUnreadable(err error) bool {
 	return f.cfg.Shared != nil && errors.Is(err, ErrDamaged)
 }
 
-// storedAccounts is Source.Accounts. A node that is one of several takes accounts that it cannot read for
-// suspended.
+// storedAccounts returns Source.Accounts. A node that is one of several takes accounts that it cannot
+// read for suspended.
 func (f *Follower) storedAccounts(ctx context.Context) ([]account.Account, error) {
 	if f.cfg.Shared == nil {
 		return f.cfg.Source.Accounts(ctx)
@@ -237,7 +237,7 @@ func (f *Follower) readUnreadable(ctx context.Context) error {
 	return f.readKeys(ctx, slices.Sorted(maps.Keys(f.unreadable)))
 }
 
-// putReadable is putKey for each of all keys, of which one of several nodes leaves out those that it
+// putReadable calls putKey for each key. A node that is one of several leaves out keys that it
 // cannot use.
 func (f *Follower) putReadable(table *keyTable, k *apikey.Key) error {
 	err := f.putKey(table, k)
@@ -251,7 +251,8 @@ func (f *Follower) putReadable(table *keyTable, k *apikey.Key) error {
 	return nil
 }
 
-// eachStoredKey is KeySource.EachKey. One of several nodes leaves out the keys that it cannot read.
+// eachStoredKey does the same as KeySource.EachKey. A node that is one of several leaves out the keys that it
+// cannot read.
 func (f *Follower) eachStoredKey(ctx context.Context, revokedSince time.Time, do func(*apikey.Key) error) error {
 	if f.cfg.Shared == nil {
 		return f.cfg.Source.EachKey(ctx, revokedSince, do)
@@ -259,8 +260,8 @@ func (f *Follower) eachStoredKey(ctx context.Context, revokedSince time.Time, do
 	return f.cfg.Shared.Log.EachReadableKey(ctx, revokedSince, do, func(keyID string, err error) { f.noteUnreadable(keyID, err) })
 }
 
-// eachGateway is GatewaySource.EachGateway. If one of several nodes cannot read a gateway, it reads them one
-// by one, and leaves that one out.
+// eachGateway does the same as GatewaySource.EachGateway. If a node that is one of several cannot read a
+// gateway, it reads the gateways one by one, and leaves that gateway out.
 func (f *Follower) eachGateway(ctx context.Context, do func(*gateway.Gateway, []gateway.Route) error) error {
 	err := f.cfg.Source.EachGateway(ctx, do)
 	if err == nil || !f.isUnreadable(err) {
@@ -287,8 +288,8 @@ func (f *Follower) eachGateway(ctx context.Context, do func(*gateway.Gateway, []
 	return nil
 }
 
-// unreadableGateway returns the step to the form of a gateway whose record cannot be read: the form in force,
-// out of service. If there is none, as after a restart, its hostname is not known.
+// unreadableGateway returns the step for a gateway whose record cannot be read: its form in force goes out of
+// service. If it has no form in force, as after a restart, its hostname is not known.
 func unreadableGateway(old *Gateway, read int64) *transition {
 	if old == nil {
 		return &transition{}

@@ -150,7 +150,7 @@ func (h *sharedHarness) wantApplied() {
 }
 
 // Guarantee: on one of several nodes, a gateway that cannot be compiled is out of service, also after a
-// restart, and does not keep the changes after it from being applied.
+// restart, and does not keep later changes from being applied.
 func TestGatewayThatDoesNotCompileIsOutOfServiceOnANode(t *testing.T) {
 	h := newSharedHarness(t)
 	good := h.gateway()
@@ -198,8 +198,8 @@ func TestOtherHistoryIsReadAgain(t *testing.T) {
 	h.wantApplied()
 }
 
-// Guarantee: on one of several nodes, a key whose record cannot be read is refused, before and after a restart, and
-// none of 999 others waits for it; all are read at once. It is in force when it can be read again.
+// Guarantee: on one of several nodes, a key whose record cannot be read is refused, before and after a restart.
+// None of 999 other keys waits for it; all are read at once. The key is in force when it can be read again.
 func TestKeyThatCannotBeReadStopsNoOther(t *testing.T) {
 	h := newSharedHarness(t)
 	keys, secrets := make([]apikey.Key, 1000), make([]string, 1000)
@@ -242,8 +242,8 @@ func (h *sharedHarness) wantUnusable(keys, gateways, accounts int) {
 	}
 }
 
-// Guarantee: on one of several nodes, an account whose record cannot be read counts as suspended and stops no other,
-// and is active again when it can be read, without a further change.
+// Guarantee: on one of several nodes, an account whose record cannot be read counts as suspended and does not stop
+// other accounts. It is active again when its record can be read, without a further change.
 func TestAccountThatCannotBeReadIsSuspended(t *testing.T) {
 	h := newSharedHarness(t)
 	bad := account.Account{ID: id.New(id.Account), Name: "bad", State: account.Active}
@@ -271,8 +271,8 @@ func TestAccountThatCannotBeReadIsSuspended(t *testing.T) {
 	h.wantUnusable(0, 0, 0)
 }
 
-// Guarantee: an error that does not say that the record is damaged, such as one of a connection, takes no gateway out
-// of service: the change is put in force when the store can be read again.
+// Guarantee: an error that does not say that the record is damaged, such as an error of the connection, takes no
+// gateway out of service: the change is put in force when the store can be read again.
 func TestOtherErrorsTakeNoGatewayOutOfService(t *testing.T) {
 	h := newSharedHarness(t)
 	source := &unreadableGateways{Source: h.source}
@@ -298,7 +298,7 @@ func TestOtherErrorsTakeNoGatewayOutOfService(t *testing.T) {
 }
 
 // Guarantee: a revocation is in force before the records of 999 changes ahead of it are read, and stays in force
-// if those cannot be read.
+// if these records cannot be read.
 func TestRevocationDoesNotWaitForRecords(t *testing.T) {
 	h := newSharedHarness(t)
 	revoked, secret := h.key()
@@ -357,8 +357,8 @@ func (u *unreadableGateways) EachGateway(ctx context.Context, f func(*gateway.Ga
 	return u.Source.EachGateway(ctx, f)
 }
 
-// Guarantee: on one of several nodes, a gateway whose record cannot be read is out of service and stops no other,
-// before and after a restart, and serves again when it can be read.
+// Guarantee: on one of several nodes, a gateway whose record cannot be read is out of service and does not stop
+// other gateways, before and after a restart, and serves again when it can be read.
 func TestGatewayThatCannotBeReadIsOutOfService(t *testing.T) {
 	h := newSharedHarness(t)
 	source := &unreadableGateways{Source: h.source}
@@ -389,7 +389,7 @@ func TestGatewayThatCannotBeReadIsOutOfService(t *testing.T) {
 	}
 }
 
-// Guarantee: a change in a format that this version does not read is noticed; what comes before it is in force, and it
+// Guarantee: a change in a format that this version does not read is noticed; changes before it are in force, and it
 // never counts as applied.
 func TestChangeOfANewerVersionIsNotApplied(t *testing.T) {
 	h := newSharedHarness(t)

@@ -24,8 +24,8 @@ type Snapshot struct {
 // publishable returns a snapshot of accounts and gateways with the keys of s. The gateways of a suspended
 // account are compiled and keep the state of their limits, but no host leads to them. If two gateways have
 // the same hostname, or are both the default gateway, because one has taken it over from the other, the
-// gateway counts whose record was read later. If none of gateways is the default gateway, because the new
-// one is not compiled yet or cannot be, the former one remains.
+// gateway whose record was read later counts. If none of gateways is the default gateway, because the new
+// default gateway is not compiled yet or cannot be, the former one remains.
 func (s *Snapshot) publishable(accounts map[string]*account.Account, gateways map[string]*Gateway) *Snapshot {
 	next := &Snapshot{accounts: accounts, gateways: gateways, hosts: make(map[string]*Gateway, len(gateways)), keys: s.keys}
 	reads := make(map[string]int64, len(gateways)) // by hostname
@@ -48,9 +48,9 @@ func (s *Snapshot) publishable(accounts map[string]*account.Account, gateways ma
 	return next
 }
 
-// GatewayByHost returns the gateway for the value of Host or :authority (contract, 4.1), or
-// nil, also for one of a suspended account. It ignores letter case, the port and a final dot. For an
-// unknown host it returns the default gateway, if there is one. GatewayByHost does not allocate.
+// GatewayByHost returns the gateway for the value of Host or :authority (contract, 4.1), or nil,
+// also for a gateway of a suspended account. It ignores letter case, the port and a final dot. For
+// an unknown host it returns the default gateway, if there is one. GatewayByHost does not allocate.
 func (s *Snapshot) GatewayByHost(host string) *Gateway {
 	if g, known := s.hosts[host]; known {
 		return g
@@ -109,7 +109,7 @@ func (s *Snapshot) Renewed(c *Caller) *Caller {
 // GatewayByID returns the gateway, also of a suspended account, or nil.
 func (s *Snapshot) GatewayByID(gatewayID string) *Gateway { return s.gateways[gatewayID] }
 
-// Account returns the account, also a suspended one, or nil if there is none or it is deleted.
+// Account returns the account, even if it is suspended, or nil if there is none or it is deleted.
 func (s *Snapshot) Account(accountID string) *account.Account { return s.accounts[accountID] }
 
 // FindKey returns the key with the given key string, of either level, expired or not. It

@@ -32,8 +32,8 @@ type GatewaySource interface {
 	GatewayByID(ctx context.Context, gatewayID string) (*gateway.Gateway, []gateway.Route, error)
 	// RouteCount returns the number of routes of a gateway, or 0 if there is no such gateway.
 	RouteCount(ctx context.Context, gatewayID string) (int, error)
-	// GatewayDelta returns what changed about a gateway: the routes with the given identifiers
-	// and those that the change log names after the entry with the sequence number after.
+	// GatewayDelta returns what changed about a gateway: the routes with the given identifiers, and
+	// the routes that the change log names after the entry with the sequence number after.
 	GatewayDelta(ctx context.Context, gatewayID string, routeIDs []string, after int64) (*GatewayDelta, error)
 }
 

@@ -6,8 +6,8 @@ import (
 )
 
 // usedList is the keys that were used since the last drain: a lock-free stack, linked
-// through the keys themselves. Many push, one takes all. A key whose nextUsed is nil is not
-// on the stack; the last one points at end.
+// through the keys themselves. Many goroutines push, one takes everything. A key whose nextUsed is
+// nil is not on the stack; the last key points at end.
 type usedList struct {
 	head atomic.Pointer[Key]
 	end  Key

@@ -4,6 +4,6 @@
 //	Append ─► audit-…3   audit-…2   audit-…1 ─► Next, Drop
 //	          (written)             (read, and removed once it is drained)
 //
-// A frame that a crash or a full disk has cut short, or that was damaged, is found by its checksums. What
-// follows it in its segment is skipped, and the segments after it are read.
+// A frame that a crash or a full disk has cut short, or that was damaged, is found by its checksums. The
+// rest of its segment is skipped, and later segments are read.
 package spool

@@ -14,11 +14,11 @@ type Frame struct {
 	Payload []byte
 }
 
-// DamageError says that a frame could not be read, and that what follows in its segment was skipped.
+// DamageError says that a frame could not be read, and that the rest of its segment was skipped.
 type DamageError struct {
 	Segment string    // name of the file
 	Skipped int64     // bytes that were skipped
-	Records int       // of the damaged frame, at least: 1 if its head cannot be read either
+	Records int       // least number of records in the damaged frame: 1 if its head cannot be read either
 	At      time.Time // when it was added; zero if that is unknown
 }
 

@@ -18,7 +18,7 @@ import (
 // ErrFull is returned by Append if the queue has no room for a frame.
 var ErrFull = errors.New("the spool is full")
 
-// The size in bytes from which a segment gets no further frames. A segment takes room until all of it
+// The size in bytes at which a segment gets no further frames. A segment takes room until all of it
 // is drained.
 const (
 	minSegment = 64 << 10
@@ -74,7 +74,7 @@ func Open(cfg Config) (*Queue, error) {
 			return nil, fmt.Errorf("read the spool: %w", err)
 		}
 		q.last = max(q.last, number)
-		if info.Size() == 0 { // the process ended before its first frame
+		if info.Size() == 0 { // the process ended before it wrote the first frame
 			_ = os.Remove(q.path(number))
 			continue
 		}
@@ -155,7 +155,7 @@ func (q *Queue) openOut() error {
 const createTries = 100
 
 // create creates the file of a segment, and the directory if it does not exist. Another queue may remove the
-// directory between the two.
+// directory in between.
 func (q *Queue) create(number uint64) (f *os.File, err error) {
 	for range createTries {
 		if err = os.MkdirAll(q.cfg.Dir, 0o700); errors.Is(err, fs.ErrExist) { // it was there, and is no more

@@ -84,8 +84,8 @@ func (h *harness) files() []string {
 	return paths
 }
 
-// Guarantee: frames come out in the order in which they went in, also when the process is killed at any time,
-// and then a frame that was read and not dropped comes again.
+// Guarantee: frames come out in the order in which they went in, also when the process is killed at any time.
+// After a kill, a frame that was read and not dropped comes again.
 func TestOrderSurvivesKills(t *testing.T) {
 	h := newHarness(t, 1<<20)
 	h.add("a", 1)
@@ -204,8 +204,8 @@ func TestDamage(t *testing.T) {
 	}
 }
 
-// Guarantee: only the user of the server can read the spool, and an empty file of a process that was killed is no
-// damage.
+// Guarantee: only the user of the server can read the spool, and an empty file of a killed process does not count
+// as damage.
 func TestFiles(t *testing.T) {
 	h := newHarness(t, 1<<20)
 	h.add("a", 1)
@@ -228,7 +228,7 @@ func TestFiles(t *testing.T) {
 	h.want("with an empty file", h.drain(), "a", "b")
 }
 
-// Guarantee: queues that share a directory, which the last one to be drained removes, take every frame.
+// Guarantee: queues that share a directory, which the last queue to be drained removes, take every frame.
 func TestQueuesShareADirectory(t *testing.T) {
 	h := newHarness(t, 1<<20)
 	var all sync.WaitGroup
@@ -254,7 +254,7 @@ func TestQueuesShareADirectory(t *testing.T) {
 	all.Wait()
 }
 
-// Guarantee: Flush syncs the directory of a new segment, too: if it cannot, it says so, until it can.
+// Guarantee: Flush syncs the directory of a new segment, too: as long as it cannot, it returns an error.
 func TestFlushSyncsTheDirectory(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("Windows cannot sync a directory")

@@ -21,7 +21,7 @@ import (
 	"github.com/keygate/keygate/internal/webhook/sender"
 )
 
-// Engine is everything that the server needs of a store. It is safe for concurrent use.
+// Engine is everything that the server needs from a store. It is safe for concurrent use.
 type Engine interface {
 	control.Store
 	snapshot.Source
@@ -41,8 +41,8 @@ type Engine interface {
 	// Trouble returns why the store accepts no writes (state.DiskFull or state.Unavailable), or
 	// "" if it accepts them.
 	Trouble() string
-	// Probe uses a store that is in trouble, so that Trouble ends also where nothing else
-	// uses it.
+	// Probe uses a store that is in trouble, so that the trouble is found to have ended even if
+	// nothing else uses the store.
 	Probe(ctx context.Context)
 	// Stats returns the current counters and gauges.
 	Stats() state.Stats

@@ -1,6 +1,6 @@
 // Package systemd talks to the service manager that has started the process: it takes over the sockets
-// that systemd has opened, and tells it when the server is ready, stops and is alive. Elsewhere than under
-// systemd it does nothing.
+// that systemd has opened, and tells it when the server is ready, stops and is alive. Without systemd it
+// does nothing.
 package systemd
 
 import (
@@ -19,8 +19,8 @@ import (
 )
 
 // Sockets returns the listeners of the sockets that systemd has passed (sd_listen_fds), by the names that
-// FileDescriptorName= gives them. A socket with a name that is not in known, with the name of another one,
-// or that does not accept TCP connections is an error. The second call returns nothing.
+// FileDescriptorName= gives them. It is an error if the name of a socket is not in known, if two sockets
+// have the same name, or if a socket does not accept TCP connections. The second call returns nothing.
 func Sockets(known ...string) (sockets map[string]net.Listener, err error) {
 	sockets = map[string]net.Listener{}
 	defer func() {
@@ -54,9 +54,9 @@ func Sockets(known ...string) (sockets map[string]net.Listener, err error) {
 	return sockets, err
 }
 
-// Ready tells systemd that the server is ready, as Type=notify expects. With WatchdogSec= it also tells
-// until ctx ends, twice within that time, that the server is alive, if livez responds with 200: systemd
-// restarts a server of which it has not heard.
+// Ready tells systemd that the server is ready, as Type=notify expects. With WatchdogSec= it also
+// reports, twice within that time and until ctx ends, that the server is alive, if livez responds with
+// 200. Without such reports systemd restarts the server.
 func Ready(ctx context.Context, livez string, log *slog.Logger) {
 	notify(log, daemon.SdNotifyReady)
 	interval, err := daemon.SdWatchdogEnabled(false)

@@ -15,9 +15,9 @@ import (
 	"github.com/keygate/keygate/internal/service"
 )
 
-// Lines is an accesslog.Sink that writes requests to the log. At level debug it writes a
-// line for each request, otherwise for those whose upstream response has a 5xx status,
-// throttled (Throttle). A line has neither an API key nor a query.
+// Lines is an accesslog.Sink that writes requests to the log. At level debug it writes a line for
+// each request, otherwise only for requests whose upstream response has a 5xx status, throttled
+// (Throttle). A line has neither an API key nor a query.
 type Lines struct {
 	log     *slog.Logger
 	waiting chan accesslog.Entry

@@ -156,8 +156,8 @@ func TestLinesAreBounded(t *testing.T) {
 	}
 }
 
-// Guarantee: a message about a gateway is logged at most ten times in ten seconds, and the
-// next line has the number of those left out. Other gateways and messages are not affected.
+// Guarantee: a message about a gateway is logged at most ten times in ten seconds, and the next
+// line has the number of lines left out. Other gateways and messages are not affected.
 func TestThrottle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var b bytes.Buffer

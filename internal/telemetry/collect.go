@@ -131,7 +131,7 @@ func (r *Requests) export(to chan<- prometheus.Metric, s *series, routes Routes)
 	}
 }
 
-// describe returns the labels of s for people. ok is false if it has none.
+// describe returns the labels of s for people. ok is false if s has none.
 func describe(routes Routes, s *series) (hostname, path, methods string, ok bool) {
 	switch noGateway := s.key.gateway == ([16]byte{}); {
 	case s.key.other && noGateway:
@@ -146,7 +146,7 @@ func describe(routes Routes, s *series) (hostname, path, methods string, ok bool
 	}
 }
 
-// maxLabel is the largest length of a label in bytes. Longer ones are cut.
+// maxLabel is the largest length of a label in bytes. Longer labels are cut.
 const maxLabel = 512
 
 // label makes s the value of a label, which must be valid UTF-8.

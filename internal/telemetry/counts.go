@@ -78,13 +78,13 @@ func move(from, to []uint64) {
 
 // The lines of a series in the text format.
 const (
-	// linesOfHistogram is a line for each classic bucket, and the one without a bound, the
-	// sum and the count.
+	// linesOfHistogram is the number of lines of a histogram: one for each classic bucket, for the
+	// bucket without a bound, for the sum and for the count.
 	linesOfHistogram = 12 + 3
-	// linesOfNew is what a new series is taken to have: one status, bytes in and out, two
+	// linesOfNew is the assumed number of lines of a new series: one status, bytes in and out, two
 	// histograms and keygate_route_info.
 	linesOfNew = 1 + 2 + 2*linesOfHistogram + 1
-	// mostLines is what a series has at most: every status, refusal and reason as well.
+	// mostLines is the largest number of lines of a series, with every status, refusal and reason.
 	mostLines = linesOfNew - 1 + 6 + ratelimit.ReportedScopes + upstreamReasons
 )
 

@@ -2,12 +2,11 @@ package telemetry
 
 import "time"
 
-// maxDelay is the longest delay of the current minute and the one before, so that a
-// reader that reads it at least once a minute misses none. Times and delays are in
-// microseconds.
+// maxDelay is the longest delay of the current minute and of the minute before, so that a reader
+// that reads it at least once a minute misses none. Times and delays are in microseconds.
 type maxDelay struct {
 	minute            int64
-	current, previous int64 // the longest delay of this minute and of the one before
+	current, previous int64 // the longest delay of this minute, and of the minute before
 }
 
 // note adds a delay.

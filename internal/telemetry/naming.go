@@ -13,39 +13,39 @@ import (
 // Which routes have series of their own (contract, section 7, Metrics).
 //
 // The lines of a scrape are a pool that accounts share by the rule of dynamic thresholds
-// (Choudhury and Hahne), which switches use for their buffers: an account may take lines as
-// long as it has at most routeShare times as many as are free. One busy account gets 8/9 of
-// the pool, two get 8/17 each; some always remain for one more.
+// (Choudhury and Hahne), which switches use for their buffers: an account may take lines as long as
+// it has at most routeShare times as many as are free. One busy account gets 8/9 of the pool, two
+// get 8/17 each; some lines always remain for one more account.
 //
-// While an account is within its share, a route is named by its first request. Beyond it,
-// requests of further routes are counted by the gateway's series "other", or, if there is
-// no room for that either, by the series of gateway "other". For the routes that wait, the
-// account has a Misra-Gries summary, which finds the busiest in bounded memory. When the
-// names are settled, a waiting route with much more traffic than one that has a name
-// replaces it. A part of the lines is kept free for that, so that the route does not wait
-// until the other's series has disappeared.
+// While an account is within its share, a route is named by its first request. Beyond its share,
+// requests of further routes are counted by the gateway's series "other", or, if there is no room
+// for this series either, by the series of gateway "other". For the routes that wait, the account
+// has a Misra-Gries summary, which finds the busiest in bounded memory. When the names are settled,
+// a waiting route replaces a named route that has much less traffic. A part of the lines is kept
+// free for this, so that the waiting route need not wait until the other's series has disappeared.
 //
-// No counter of a series ever decreases while the series exists. A series that loses its
-// name stops counting, remains for leavingFor so that everything that it counted is
-// scraped, and disappears; only what is counted afterwards is counted elsewhere. A route
-// that gets its name back later begins at 0, as after a restart.
+// No counter of a series ever decreases while the series exists. A series that loses its name stops
+// counting, remains for leavingFor so that everything that it counted is scraped, and then
+// disappears. Only later requests are counted elsewhere. A route that gets its name back later
+// begins at 0, as after a restart.
 
 const (
-	// reservedLines is for everything but the series of accounts: the other metrics of the
-	// server, comments, and the series of no gateway and of all other gateways.
+	// reservedLines is for everything except the series of accounts: the other metrics of the
+	// server, comments, the series of requests without a gateway, and the series of all other
+	// gateways.
 	reservedLines = 600
 
 	routeShare   = 8  // limit for naming a route
 	releaseShare = 9  // beyond it an account has to release lines
 	gatewayShare = 24 // limit for naming the other routes of a gateway
 
-	// settleEvery is the least time between two settlements, and leavingFor is the longest
-	// interval at which a scraper may read and miss nothing.
+	// settleEvery is the least time between two settlements. leavingFor is the longest interval
+	// between two scrapes at which a scraper misses nothing.
 	settleEvery = 30 * time.Second
 	leavingFor  = 5 * time.Minute
 
-	// A waiting route replaces one that had less than half of its requests, and less by
-	// leastLead, since the last settlement. A settlement replaces at most one name in
+	// A waiting route replaces a named route that since the last settlement had less than half of
+	// its requests, and at least leastLead fewer. A settlement replaces at most one name in
 	// replaceOneIn.
 	leastLead    = 60
 	replaceOneIn = 16
@@ -63,8 +63,8 @@ type tenant struct {
 	account [16]byte
 	lines   int  // of the series that count
 	full    bool // routes wait until the next settlement
-	// noted is the Misra-Gries summary of requests without a series of their own. overflowed
-	// says that it did not hold all of them.
+	// noted is the Misra-Gries summary of requests without a series of their own. overflowed says
+	// that noted did not hold all of them.
 	noted      map[seriesKey]uint64
 	overflowed bool
 }
@@ -118,7 +118,7 @@ func (r *Requests) find(at route) (s *series, own bool) {
 	return r.rest(), false
 }
 
-// rest returns the series of all gateways that have none of their own.
+// rest returns the series of all gateways without a series of their own.
 func (r *Requests) rest() *series {
 	key := seriesKey{other: true}
 	if s := r.series[key]; s != nil {
@@ -136,7 +136,7 @@ func (r *Requests) mayAdd(t *tenant, key seriesKey, share int) bool {
 	return r.leaving[key] == nil && r.fits(t, linesOfNew, share)
 }
 
-// add creates a series. t is nil for the two that belong to no account, whose lines are
+// add creates a series. t is nil for the two series that belong to no account, whose lines are
 // reserved.
 func (r *Requests) add(t *tenant, key seriesKey) *series {
 	s := &series{key: key, since: r.cfg.Now(), gateway: text(id.Gateway, key.gateway), route: text(id.Route, key.route)}
@@ -166,8 +166,8 @@ func (r *Requests) leave(s *series, now time.Time) {
 	s.tenant.lines -= s.lines
 }
 
-// remove removes a series at once. What it counted since the last scrape is counted by the
-// other routes.
+// remove removes a series at once. Requests that it has counted since the last scrape move to the
+// series of the other routes.
 func (r *Requests) remove(s *series) {
 	if r.leaving[s.key] == s {
 		delete(r.leaving, s.key)
@@ -183,8 +183,8 @@ func (r *Requests) remove(s *series) {
 	s.pending.moveTo(&to.pending)
 }
 
-// drop removes the series of gateways and routes that routes does not have, with their
-// counts. It brings the numbers of lines up to date.
+// drop removes the series, with their counts, of gateways and routes that are not in routes. It
+// brings the numbers of lines up to date.
 func (r *Requests) drop(routes Routes) {
 	r.lines = 0
 	for _, t := range r.accounts {
@@ -277,15 +277,14 @@ func (r *Requests) leastUseful() (s *series) {
 	return s
 }
 
-// busier compares the traffic of two series. Of two with the same, the older one counts as
-// busier.
+// busier compares the traffic of two series. If it is equal, the older series counts as busier.
 func (s *series) busier(than *series) int {
 	return cmp.Or(cmp.Compare(s.rate, than.rate), than.since.Compare(s.since), bytes.Compare(than.key.route[:], s.key.route[:]))
 }
 
-// nameBusiest gives names to the routes with the most traffic that wait for one, first to routes of
-// accounts with few names, and makes room for the others: at the cost of the account with the most
-// lines, or else of a route with less traffic.
+// nameBusiest gives names to waiting routes, the busiest first, and first to accounts with few
+// names. If there is no room, it takes it from the account with the most lines, or else from a
+// route with less traffic.
 func (r *Requests) nameBusiest(routes Routes, now time.Time) {
 	coming := 0 // lines that become free, for which nobody waits yet
 	for _, s := range r.leaving {
@@ -304,7 +303,7 @@ func (r *Requests) nameBusiest(routes Routes, now time.Time) {
 			if w.key.other {
 				share = gatewayShare
 				if w.requests = t.noted[w.key]; w.requests == 0 {
-					continue // the routes that were counted there have names now
+					continue // the routes that were counted there now have names
 				}
 			}
 			switch s := r.leaving[w.key]; {
@@ -344,8 +343,8 @@ func (r *Requests) nameBusiest(routes Routes, now time.Time) {
 	r.forget()
 }
 
-// takesFrom makes room for a route of t that waits, which has the given number of lines, if the
-// account with the most has more even afterwards.
+// takesFrom makes room for a waiting route of t with the given number of lines, by taking lines
+// from the account that has the most, if that account still has more afterwards.
 func (r *Requests) takesFrom(t *tenant, w waiting, lines int, now time.Time) bool {
 	most := r.largest()
 	if most == nil || most.lines-linesOfNew < lines+linesOfNew {
@@ -363,8 +362,8 @@ func (t *tenant) named(w waiting) {
 	}
 }
 
-// replace makes room for a route of t that waits, if another one has much less traffic: of
-// the same account, or of any other if it has no series yet.
+// replace makes room for a waiting route of t, if another route has much less traffic: a route of
+// the same account or, if t has no series yet, of any other account.
 func (r *Requests) replace(t *tenant, w waiting, now time.Time) bool {
 	var least *series
 	if t.lines > 0 {
@@ -379,7 +378,7 @@ func (r *Requests) replace(t *tenant, w waiting, now time.Time) bool {
 	return true
 }
 
-// exchange makes a series leave, and gives a name to a route of t that waits, at once if there is room for both.
+// exchange makes a series leave, and gives a name to a waiting route of t, at once if there is room for both.
 func (r *Requests) exchange(from *series, t *tenant, w waiting, now time.Time) {
 	r.leave(from, now)
 	if r.leaving[w.key] != nil || r.lines+linesOfNew > r.most {
@@ -397,7 +396,7 @@ type waiting struct {
 	requests uint64 // since the last settlement, at least
 }
 
-// waiting returns those that are in the summary and exist, the busiest first. A gateway's
+// waiting returns the routes that are in the summary and exist, the busiest first. A gateway's
 // other routes come after a route that has as many requests.
 func (t *tenant) waiting(routes Routes) []waiting {
 	list := make([]waiting, 0, len(t.noted))

@@ -56,8 +56,8 @@ func (h *namingHarness) request(account, gateway, route, n int) {
 	h.Take(slices.Repeat([]accesslog.Entry{e}, n))
 }
 
-// scrape reads the metrics, a minute after the last time. No counter may be below its value
-// then.
+// scrape reads the metrics, a minute after the last scrape. No counter may be below its value at
+// that scrape.
 func (h *namingHarness) scrape(t *testing.T) {
 	t.Helper()
 	h.now = h.now.Add(time.Minute)
@@ -163,8 +163,8 @@ func TestFoldedRoutesAreCountedOnce(t *testing.T) {
 	}
 }
 
-// Guarantee: a route that becomes busy when others have all the names gets one, at the cost
-// of those with the least traffic. With steady traffic the names stay.
+// Guarantee: a route that becomes busy when others have all the names gets one, at the cost of the
+// routes with the least traffic. With steady traffic the names stay.
 func TestBusiestRoutesHaveNames(t *testing.T) {
 	h := newNamingHarness(t, 2000)
 	for minute := range 20 {
@@ -197,8 +197,8 @@ func TestBusiestRoutesHaveNames(t *testing.T) {
 	}
 }
 
-// Guarantee: the route that becomes the busiest while others have all the names has one within a minute, and so has
-// the next one, although the series that they replaced remain for five minutes.
+// Guarantee: the route that becomes the busiest while others have all the names has a name within a minute, and so
+// has the next such route, although the series that they replaced remain for five minutes.
 func TestBusiestRouteIsNamedWithinAMinute(t *testing.T) {
 	for _, lines := range []int{LeastLines, 2000} {
 		h := newNamingHarness(t, lines)
@@ -230,8 +230,8 @@ func TestBusiestRouteIsNamedWithinAMinute(t *testing.T) {
 	}
 }
 
-// Guarantee: an account with many routes neither keeps nor takes away the names of another
-// one. Each of two with many gets about half.
+// Guarantee: an account with many routes neither keeps names from another account nor takes them
+// away. Of two accounts with many routes, each gets about half.
 func TestAccountsShareSeries(t *testing.T) {
 	h := newNamingHarness(t, 2000) // room for 41 series
 	minutes := func(n, second int) {

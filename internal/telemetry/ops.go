@@ -34,7 +34,7 @@ func (r *Readiness) Set(p Phase) { r.phase.Store(int32(p)) }
 // Phase returns the phase.
 func (r *Readiness) Phase() Phase { return Phase(r.phase.Load()) }
 
-// SetDegraded sets what tells what is wrong without stopping traffic, or "".
+// SetDegraded sets a function that returns what is wrong without stopping traffic, or "".
 func (r *Readiness) SetDegraded(f func() (reason string)) { r.degraded.Store(&f) }
 
 // Degraded returns what is wrong without stopping traffic, or "".
@@ -48,7 +48,7 @@ func (r *Readiness) Degraded() string {
 // SetStarting sets what a server in phase Starting waits for, or "".
 func (r *Readiness) SetStarting(reason string) { r.starting.Store(&reason) }
 
-// SetUnready sets what tells why a server in phase Ready must not get requests at this moment, or "".
+// SetUnready sets a function that returns why a server in phase Ready must not get requests at this moment, or "".
 func (r *Readiness) SetUnready(f func() (reason string)) { r.unready.Store(&f) }
 
 // Unready returns why a server in phase Ready must not get requests at this moment, or "".

@@ -35,7 +35,7 @@ func TestReadiness(t *testing.T) {
 	}
 }
 
-// Guarantee: what is wrong without stopping traffic is in the body of /readyz, which stays 200.
+// Guarantee: a problem that does not stop traffic is in the body of /readyz, which stays 200.
 func TestDegraded(t *testing.T) {
 	var r telemetry.Readiness
 	r.Set(telemetry.Ready)

@@ -9,8 +9,8 @@ import (
 
 // Output is where a log is written. A line that cannot be written is lost and counted, and an error
 // never reaches the logger: the reader of a pipe may be gone, or a disk full. If a line is not taken in
-// time, further ones are lost until it is, so that no work waits for the reader of a log. It is safe for
-// concurrent use.
+// time, further lines are lost until it is, so that no work waits for the reader of a log. It is safe
+// for concurrent use.
 type Output struct {
 	to     io.Writer
 	free   chan struct{} // has an element unless a line is being written
@@ -32,8 +32,8 @@ func NewOutput(w io.Writer) *Output {
 // Lost returns the number of lines that were lost.
 func (o *Output) Lost() uint64 { return o.lost.Load() }
 
-// Fd returns the descriptor of the file that is written to, or an invalid one: NewLogger asks whether
-// it is a terminal.
+// Fd returns the descriptor of the file that is written to, or an invalid descriptor. NewLogger uses
+// it to find out whether the file is a terminal.
 func (o *Output) Fd() uintptr {
 	if f, ok := o.to.(interface{ Fd() uintptr }); ok {
 		return f.Fd()
@@ -79,7 +79,7 @@ func (o *Output) wait(event <-chan struct{}) bool {
 	}
 }
 
-// write writes a line. After one that was written in part, it begins a new one.
+// write writes a line. If the last line was written only in part, it first ends that line.
 func (o *Output) write(line []byte) {
 	if o.broken {
 		line = append([]byte{'\n'}, line...)

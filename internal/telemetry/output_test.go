@@ -29,8 +29,8 @@ func (l *limited) Write(p []byte) (int, error) {
 	return n, nil
 }
 
-// Guarantee: contract, section 1. A log line that cannot be written is dropped and counted. One that was
-// written in part does not spoil the next.
+// Guarantee: contract, section 1. A log line that cannot be written is dropped and counted. A line that
+// was written in part does not spoil the next.
 func TestLineThatCannotBeWrittenIsLost(t *testing.T) {
 	to := &limited{room: 10}
 	o := telemetry.NewOutput(to)
@@ -46,8 +46,8 @@ func TestLineThatCannotBeWrittenIsLost(t *testing.T) {
 	}
 }
 
-// Guarantee: no work waits for the reader of the log longer than a moment, once: lines are lost and
-// counted until it reads again.
+// Guarantee: work waits for the reader of the log for a moment at most, and only once. Then lines
+// are lost and counted until it reads again.
 func TestLogWithoutReaderDelaysNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		reader, writer := io.Pipe()

@@ -58,11 +58,11 @@ type Requests struct {
 	mu         sync.Mutex // guards everything below; Take waits for it
 
 	series   map[seriesKey]*series // those that count
-	leaving  map[seriesKey]*series // those that only remain to be scraped
+	leaving  map[seriesKey]*series // series that only remain to be scraped
 	accounts map[[16]byte]*tenant
 	lines    int // of series and leaving
-	room     int // largest value of lines while names are given to those that wait
-	most     int // largest value of lines, with those that replace others
+	room     int // largest value of lines while waiting routes get names
+	most     int // largest value of lines, including routes that replace others
 	settled  time.Time
 	// The series that was counted last, which is often the next one too.
 	at   route
@@ -95,13 +95,13 @@ type series struct {
 	lines          int       // at the last scrape, or an estimate
 
 	requests, before uint64 // counted by now, and when the names were last settled
-	rate             uint64 // requests between two settlements, the older ones with less weight
+	rate             uint64 // requests between two settlements, older ones with less weight
 
 	pending counts // since the last scrape
 	total   counts // until the last scrape
 }
 
-// otherLabel is the label of what is counted together.
+// otherLabel is the label of routes, or gateways, that are counted together.
 const otherLabel = "other"
 
 // NewRequests returns Requests with no counts.

@@ -95,7 +95,7 @@ func (h *requestsHarness) want(t *testing.T, prefix string, want ...string) {
 	}
 }
 
-// Guarantee: requests are counted by gateway and route once they ended; those without a
+// Guarantee: requests are counted by gateway and route once they have ended; requests without a
 // gateway have empty labels.
 func TestRequests(t *testing.T) {
 	h := newRequestsHarness(t)
@@ -186,7 +186,7 @@ func histogramCount(t *testing.T, g prometheus.Gatherer, name, route string) uin
 	return 0
 }
 
-// Guarantee: the lag is the longest of the current minute and the one before.
+// Guarantee: the lag is the longest of the current minute and of the minute before.
 func TestLag(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
 	r, err := NewRequests(RequestsConfig{Routes: func() Routes { return table{} }, Now: func() time.Time { return now }})

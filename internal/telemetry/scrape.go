@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	// maxScrapes is the number of scrapes that may be under way. Further ones are 503.
+	// maxScrapes is the number of scrapes that may be under way. Further scrapes are 503.
 	maxScrapes = 16
 	// maxScrapeBytes is the largest size of a scrape.
 	maxScrapeBytes = 32 << 20
@@ -17,10 +17,10 @@ const (
 	sendTimeout = 30 * time.Second
 )
 
-// scrapes is a handler that shares what another handler renders between the requests that
-// wait for it at the same time. At most one is rendered at a time, and rendering takes at
-// most half of one core's time: after one that took a second, the next waits for a second.
-// Every request gets what was rendered after its arrival.
+// scrapes is a handler that calls another handler once for all requests that wait at the same time,
+// and gives each the response. One response is rendered at a time, and rendering takes at most half
+// of one core's time: after a rendering that took a second, the next waits for a second. Every
+// request gets a response whose rendering began after its arrival.
 type scrapes struct {
 	render http.Handler
 	slots  chan struct{} // one for each request under way
@@ -99,7 +99,7 @@ func kindOf(r *http.Request) scrapeKind {
 	return scrapeKind{r.Header.Get("Accept"), r.Header.Get("Accept-Encoding"), r.URL.RawQuery}
 }
 
-// run renders one when it is its turn. It does so even if the client of r hangs up, because
+// run runs a rendering when it is its turn. It does so even if the client of r hangs up, because
 // others may wait for it.
 func (s *scrapes) run(one *scrape, r *http.Request) {
 	s.turn <- struct{}{}

@@ -34,7 +34,7 @@ func (s *slowRendering) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 	s.mu.Unlock()
 }
 
-// scrapeBegun returns the function that waits for the response to a scrape that it begins.
+// scrapeBegun begins a scrape, and returns a function that waits for the response.
 func scrapeBegun(h http.Handler) func() *httptest.ResponseRecorder {
 	done := make(chan *httptest.ResponseRecorder)
 	go func() {
@@ -47,7 +47,8 @@ func scrapeBegun(h http.Handler) func() *httptest.ResponseRecorder {
 }
 
 // Guarantee: scrapes that wait at the same time share one rendering, which begins after they
-// arrived; only one is rendered at a time; and beyond 16 scrapes at the same time one is 503.
+// arrived; only one is rendered at a time; and beyond 16 scrapes at the same time, a further scrape
+// is 503.
 func TestScrapesShareRendering(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		slow := &slowRendering{}
@@ -74,8 +75,8 @@ func TestScrapesShareRendering(t *testing.T) {
 	})
 }
 
-// Guarantee: a scrape after another one gets a rendering of its own, however short ago that
-// was, and rendering takes at most half of the time.
+// Guarantee: a scrape that comes after another one, even directly, gets a rendering of its own, and
+// rendering takes at most half of the time.
 func TestScrapeIsFresh(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, began := newScrapes(&slowRendering{}), time.Now()

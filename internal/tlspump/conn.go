@@ -12,7 +12,7 @@ import (
 )
 
 // maxHeld bounds the ciphertext that is collected, in bytes. A write that exceeds it sends
-// everything, and blocks until that is done.
+// everything, and blocks meanwhile.
 const maxHeld = 128 << 10
 
 // Conn is the connection below a *tls.Conn. Its reads, ReadNow included, must not overlap.
@@ -107,7 +107,7 @@ func (c *Conn) ReadNow(t *tls.Conn, fd uintptr, b []byte) (n int, more bool, err
 	case err != nil:
 		return n, true, nil // crypto/tls returns it again
 	}
-	// crypto/tls decrypts whole records: one that does not fill b has nothing left.
+	// crypto/tls decrypts whole records: if a record does not fill b, nothing of it is left.
 	if c.records.whole == 1 && n < len(b) {
 		c.records.whole = 0
 		return n, !c.short, nil
@@ -136,9 +136,9 @@ func (c *Conn) Read(b []byte) (n int, err error) {
 // one who reads calls it.
 func (c *Conn) BetweenRecords() bool { return c.records.between() }
 
-// CutShort reports whether the peer closed its socket without the alert that ends a stream, which
-// anybody on the way could have done, after a read has returned io.EOF. Only the one who reads
-// calls it.
+// After a read has returned io.EOF, CutShort reports whether the stream ended without the alert
+// that ends it: then perhaps not the peer, but somebody on the way has ended it. Only the one who
+// reads calls it.
 func (c *Conn) CutShort() bool { return c.ended }
 
 func (c *Conn) receive(b []byte) (int, error) {
@@ -155,9 +155,9 @@ func (c *Conn) receive(b []byte) (int, error) {
 	return n, nil
 }
 
-// Hold makes the *tls.Conn collect what it would send, until Unhold, after which the caller sends
-// it. Calls nest, and apply to the writes of all goroutines. The owner bounds what it writes
-// meanwhile: beyond 128 KiB a write sends everything.
+// Hold makes the *tls.Conn collect what it would send, until Unhold. Then the caller sends it.
+// Calls nest, and apply to the writes of all goroutines. The owner bounds what it writes meanwhile:
+// beyond 128 KiB a write sends everything.
 func (c *Conn) Hold() {
 	c.mu.Lock()
 	c.holds++
@@ -194,7 +194,7 @@ func (c *Conn) Write(b []byte) (int, error) {
 	}
 	c.sending.Lock()
 	defer c.sending.Unlock()
-	if _, err := c.send(true); err != nil { // what was collected before comes first
+	if _, err := c.send(true); err != nil { // earlier collected bytes come first
 		return 0, err
 	}
 	n, err := c.Conn.Write(b)

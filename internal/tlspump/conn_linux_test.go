@@ -52,7 +52,7 @@ func TestEverySplit(t *testing.T) {
 func TestOneRecordNeedsOneCall(t *testing.T) {
 	each(t, func(t *testing.T, h *harness) {
 		b := make([]byte, 100)
-		h.readNow(b) // finds out that nothing is left of the handshake
+		h.readNow(b) // notices that nothing is left of the handshake
 		for range 3 {
 			h.arrive(h.seal("request"))
 			if r := h.readNow(b); r != (result{7, false, nil}) {
@@ -182,8 +182,8 @@ func TestChangedRecord(t *testing.T) {
 	})
 }
 
-// Guarantee: what is written between Hold and Unhold goes out together and in order, before
-// what is written later.
+// Guarantee: data that is written between Hold and Unhold goes out together and in order, before
+// later data.
 func TestCollectedRecordsKeepTheirOrder(t *testing.T) {
 	each(t, func(t *testing.T, h *harness) {
 		big := strings.Repeat("b", 40<<10)
@@ -211,7 +211,7 @@ func TestCollectedRecordsKeepTheirOrder(t *testing.T) {
 }
 
 // Guarantee: if the peer reads nothing, SendNow returns, Send waits until the write deadline, and
-// every write after that fails. What is collected is bounded.
+// every later write fails. The collected data is bounded.
 func TestPeerThatTakesNothing(t *testing.T) {
 	h := start(t, versions["TLS 1.3"])
 	piece := make([]byte, 16<<10)

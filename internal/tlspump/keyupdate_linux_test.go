@@ -7,8 +7,7 @@ import (
 )
 
 // Guarantee: however a KeyUpdate is split over records and receives, the reply to it is collected,
-// and is sent only by the owner; the data around it is read; and what is written afterwards uses
-// the next key.
+// and is sent only by the owner; the data around it is read; and later output uses the next key.
 func TestKeyUpdate(t *testing.T) {
 	for split := range len(tlspumptest.KeyUpdate) {
 		h := start(t, versions["TLS 1.3"])

@@ -21,7 +21,7 @@ type Pump struct {
 	conn *Conn     // below tls
 
 	// State of writes.
-	rest       []byte // of what Write was given
+	rest       []byte // of the bytes that Write was given
 	onWritable func(fd uintptr) bool
 	errno      syscall.Errno
 }
@@ -104,7 +104,7 @@ func (p *Pump) writable(fd uintptr) (finished bool) {
 	return true
 }
 
-// seal is Write over TLS. What it leaves is in p.rest and in the Conn.
+// seal is Write over TLS. The rest that it leaves is in p.rest and in the Conn.
 func (p *Pump) seal(b []byte) (all bool, err error) {
 	for {
 		n := min(len(b), writePiece)

@@ -70,8 +70,8 @@ func arrivals(body []byte, of func(c *Flow) func(second int, n uint32)) error {
 	return r.err
 }
 
-// Chunks returns the arrivals as chunks with part Seconds, or Methods if c has that. They are copies of c with their
-// own First, Last and Body.
+// Chunks returns the arrivals as chunks with part Seconds, or with part Methods if c has that part. They are copies
+// of c with their own First, Last and Body.
 func (a *Arrivals) Chunks(c Chunk) []Chunk {
 	if c.Part != Methods {
 		c.Part = Seconds

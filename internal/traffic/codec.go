@@ -6,8 +6,8 @@ import (
 	"fmt"
 )
 
-// bodySize is the size from which a body is complete, in bytes. It bounds what a report
-// about one key reads of an interval.
+// bodySize is the size, in bytes, at which a body is complete. It bounds how much of an interval a
+// report about one key reads.
 const bodySize = 32 << 10
 
 // version is the first byte of a body. Then follow the identifiers, each once, and the
@@ -124,8 +124,8 @@ func (w *Writer) id(id [16]byte) {
 	w.entries = binary.AppendUvarint(w.entries, index)
 }
 
-// key is like id, for identifiers that are ordered or nearly so: it compares with the last
-// one only.
+// key does the same as id for identifiers that are nearly in order: it compares only with the last
+// identifier.
 func (w *Writer) key(id [16]byte) {
 	if w.lastKey == 0 || [16]byte(w.ids[16*w.lastKey-16:]) != id {
 		w.ids = append(w.ids, id[:]...)

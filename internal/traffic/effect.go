@@ -17,7 +17,7 @@ const (
 	maxEffectKeys    = 1 << 20 // keys that used the routes
 	maxEffectPairs   = 1 << 21 // pairs of a route and a key
 	maxEffectBuckets = 1 << 20 // buckets of limits with per: key
-	maxEffectPoints  = 1 << 21 // triples of a second of one minute, a route and a key
+	maxEffectPoints  = 1 << 21 // triples of a second, a route and a key, within one minute
 )
 
 // Side is one of the two configurations that Effect compares.
@@ -45,16 +45,17 @@ type Change struct {
 // ChangedRoute is a route that is in force, and what becomes of its requests.
 type ChangedRoute struct {
 	ID [16]byte
-	// Limits are the limits, by their indexes in Change.Limits, that each request has to pass. No
-	// index may be on both sides. After a change there may be several, if a request can come
-	// to one of several routes: no more requests pass all of their limits than would pass the
-	// limits of the routes that they come to.
+	// Limits are the limits that each request has to pass, by their indexes in Change.Limits. No
+	// index may be on both sides. After a change there may be several, if a request can come to one
+	// of several routes: no more requests pass all of their limits than would pass the limits of
+	// the routes that they come to.
 	Limits [sides][]int32
 	// Lost is set if the change would refuse every request before any limit is checked.
 	Lost bool
-	// LostMethods are the methods whose requests it would refuse like that, if these are not all; see MethodID.
+	// LostMethods are the methods whose requests it would refuse for that reason, unless these are all
+	// methods; see MethodID.
 	LostMethods [][16]byte
-	// Keyless is set if after the change callers need no key, and so share one bucket.
+	// Keyless is set if callers need no key after the change, and so share one bucket.
 	Keyless bool
 }
 
@@ -99,8 +100,8 @@ func (e *Effect) Keys(of func(route int) bool) (n int64) {
 // ReplayEffect returns what a change would have done to the requests of the last 24 hours.
 //
 // Requests and keys are exact. Limits are replayed as in Simulate: each bucket is full at the
-// start, and the requests of one second are evenly spread over it. The global limits get what
-// the limits of routes admit. Limits of keys are not replayed.
+// start, and the requests of one second are evenly spread over it. The global limits get the
+// requests that the limits of routes admit. Limits of keys are not replayed.
 func ReplayEffect(ctx context.Context, store ChunkReader, accountID string, c Change, now time.Time) (*Effect, error) {
 	begin := floor(now.Add(-SecondsKept).Unix(), 60)
 	r := &effectReplay{
@@ -263,7 +264,7 @@ func (r *effectReplay) arrivals(ctx context.Context, c *Chunk) error {
 	return cmp.Or(err, full)
 }
 
-// isLimited reports whether a limit that is replayed applies to a route's requests.
+// isLimited reports whether a replayed limit applies to a route's requests.
 func (r *effectReplay) isLimited(route int32) bool {
 	return r.global || len(r.Routes[route].Limits[Before])+len(r.Routes[route].Limits[After]) > 0
 }
@@ -381,7 +382,7 @@ func (r *effectReplay) playRoutes(ctx context.Context, side Side) error {
 	})
 }
 
-// playGlobal replays the global limit with what the limits of routes admitted.
+// playGlobal replays the global limit with the requests that the limits of routes admitted.
 func (r *effectReplay) playGlobal(ctx context.Context, side Side) error {
 	if r.globals[side] == nil {
 		return nil
@@ -425,7 +426,7 @@ func (r *effectReplay) each(ctx context.Context, f func(order uint64, at int64, 
 	return nil
 }
 
-// send sends what is left of points through a limit, and adds what it refuses to r.refused.
+// send sends the remaining requests of points through a limit, and adds the refused ones to r.refused.
 func (r *effectReplay) send(limit *ratelimit.Replay, at int64, bucket [16]byte, points []entryOfLimit) {
 	r.counts = r.counts[:0]
 	for _, e := range points {
@@ -436,8 +437,8 @@ func (r *effectReplay) send(limit *ratelimit.Replay, at int64, bucket [16]byte, 
 	}
 }
 
-// tooLarge returns the error for an effect that is beyond a bound. The message says of what there
-// are too many.
+// tooLarge returns the error for an effect that exceeds a bound. The message says which number is
+// too large.
 func tooLarge(what string) error {
 	return fault.Invalid("effect", "cannot be computed for this gateway: the last 24 hours have too many %s; repeat the call without it", what)
 }

@@ -16,8 +16,8 @@ type second struct {
 }
 
 // play sends the requests of several groups, counts of each, through a limit. at is the Unix second,
-// and since the number of seconds since the start of the replay. It returns how many of each group
-// the limit refused, or nil if it refused none. The result is valid until the next call.
+// and since the number of seconds since the start of the replay. It returns how many requests of
+// each group the limit refused, or nil if it refused none. The result is valid until the next call.
 func (s *second) play(limit *ratelimit.Replay, at, since int64, bucket [16]byte, counts []int64) []int64 {
 	now := ratelimit.Instant{Wall: at * int64(time.Second), Mono: since * int64(time.Second)}
 	all := int64(0)
@@ -35,7 +35,7 @@ func (s *second) play(limit *ratelimit.Replay, at, since int64, bucket [16]byte,
 		if wait == 0 && limit.Admit(one, bucket) {
 			continue
 		}
-		next := all // the next one that may be admitted; those between are refused
+		next := all // the next request that may be admitted; requests in between are refused
 		if wait < int64(time.Second) {
 			next = min(all, max(i+1, ((offset+wait)*all+int64(time.Second)-1)/int64(time.Second)))
 		}

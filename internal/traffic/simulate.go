@@ -12,7 +12,7 @@ import (
 	"github.com/keygate/keygate/internal/ratelimit"
 )
 
-// What is the limit to simulate, and the requests of a gateway to simulate it on.
+// What names the limit to simulate, and the requests of a gateway on which to simulate it.
 type What struct {
 	// Gateway, and Route or Key if the limit is for one, select the requests that
 	// the limit applies to. Zero fields do not filter.
@@ -39,10 +39,10 @@ type SimulatedKey struct {
 // Simulate replays the requests of the last 24 hours that reached the limits of a gateway
 // through a limit whose bucket is full at the start.
 //
-// Only the second of each request is stored. The requests of one second are replayed
-// evenly spread over it, which moves each by less than a second. Therefore the number of
-// admitted requests is between those that the limit would really have admitted with a
-// burst that is smaller, and larger, by the refill of two seconds.
+// Only the second of each request is stored. The requests of one second are replayed evenly spread
+// over it, which moves each by less than a second. Therefore the number of admitted requests lies
+// between two numbers: what the limit would really have admitted with a burst that is smaller by
+// the refill of two seconds, and with a burst that is larger by it.
 func Simulate(ctx context.Context, store ChunkReader, accountID string, w What, now time.Time) (*Simulated, error) {
 	r := &replay{What: w, limit: ratelimit.NewReplay(w.Limit), numbers: map[[16]byte]uint32{}, begin: now.Add(-SecondsKept).Unix()}
 	q := ChunkQuery{AccountID: accountID, Part: Seconds, Tier: Minutes, From: floor(r.begin, 60), Before: now.Unix() + 1, Only: &w.Gateway}

@@ -19,9 +19,9 @@ const (
 )
 
 // Sketch is a log-linear histogram (like HdrHistogram). It estimates quantiles of durations
-// with a relative error of at most 1/128 from 4 µs, and an error of at most 32 ns below.
-// Durations above 39 hours count as 39 hours. Merging adds no error. The zero value is
-// empty.
+// with a relative error of at most 1/128 for durations from 4 µs, and an error of at most 32 ns for
+// shorter ones. Durations above 39 hours count as 39 hours. Merging adds no error. The zero value
+// is empty.
 type Sketch struct {
 	count uint64
 	pages [pages]*[pageBins]uint64

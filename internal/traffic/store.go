@@ -10,8 +10,8 @@ import (
 // Part is what the counts of a chunk are grouped by.
 type Part uint8
 
-// The parts. Each of the first three counts every request once. Reports read the one with
-// the fewest groups that is sufficient.
+// The parts. Each of the first three counts every request once. A report reads the part that has
+// the fewest groups and is sufficient.
 const (
 	Gateways Part = iota // by gateway and status, with latencies
 	Routes               // by gateway, route and status, with latencies
@@ -20,8 +20,8 @@ const (
 	Methods              // requests by gateway, route and method, in the form of Seconds: see MethodID
 )
 
-// MethodID returns what stands for a method in the place of a key in part Methods. Methods without a name of their own in
-// package accesslog are counted together.
+// MethodID returns the identifier that stands for a method, instead of a key, in part Methods. Methods without a name
+// of their own in package accesslog are counted together.
 func MethodID(m accesslog.Method) (id [16]byte) {
 	name := cmp.Or(m.String(), "other")
 	copy(id[:], name)
@@ -116,8 +116,8 @@ type Backlog struct {
 
 // Store stores chunks. Acknowledged chunks survive a power loss.
 type Store interface {
-	// AppendTraffic adds the chunks of a batch, all or none. A batch that the store has
-	// already, or a later one of its writer, changes nothing.
+	// AppendTraffic adds the chunks of a batch, all or none. If the store already has the batch, or
+	// a later batch of the same writer, nothing changes.
 	AppendTraffic(ctx context.Context, batch accesslog.BatchID, chunks []Chunk) error
 	// ReadTraffic calls f for each chunk that q selects, the earliest interval first,
 	// in one transaction. If f returns an error, ReadTraffic returns it at once. f must
@@ -134,11 +134,11 @@ type Maintenance interface {
 	// TrafficChunks calls f for each of the chunks, in order, as ReadTraffic does.
 	TrafficChunks(ctx context.Context, seqs []int64, f func(*Chunk) error) error
 	// ReplaceTraffic adds chunks and, in the same transaction, removes the chunks in gone and sets
-	// the state of the chunks in moved. If one of them does not exist, or has the state to or a
-	// later one already, it changes nothing and returns fault.Conflict: another node has merged it
-	// or added it to the next tier.
+	// the state of the chunks in moved. If one of them does not exist, or already has the state to
+	// or a later state, because another node has merged it or added it to the next tier, it changes
+	// nothing and returns fault.Conflict.
 	ReplaceTraffic(ctx context.Context, gone, moved []int64, to State, added []Chunk) error
-	// TrimTraffic removes up to limit Rolled chunks whose interval starts before the
-	// Unix second. more is whether there may be others.
+	// TrimTraffic removes up to limit Rolled chunks whose interval starts before the Unix second.
+	// more says that there may be others.
 	TrimTraffic(ctx context.Context, p Part, t Tier, before int64, limit int) (more bool, err error)
 }

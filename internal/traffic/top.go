@@ -26,7 +26,7 @@ const (
 // Total is the sum of a group over the whole time of a query. It has no latencies.
 type Total struct {
 	Row
-	GatewayID string // of a route, or of a gateway; "" for requests without one and for keys
+	GatewayID string // of a route or of a gateway; "" for requests without a route or gateway, and for keys
 }
 
 // maxGroups is the maximum number of groups that Top adds up: some 50 MB.
@@ -75,7 +75,7 @@ type total struct {
 	gateway [16]byte
 }
 
-// greatest returns the greatest rows in order. Equal ones are ordered by group.
+// greatest returns the greatest rows in order. Equal rows are ordered by group.
 func (p *query) greatest(totals map[group]*total, by Order, limit int) []Total {
 	groups := make([]group, 0, len(totals))
 	for g, r := range totals {

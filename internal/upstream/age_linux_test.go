@@ -100,7 +100,7 @@ func (m *moving) pools(t *testing.T, age time.Duration) *Pools {
 	return pools
 }
 
-// goByTicks makes the ages of connections go by the ticks of the pools, which a test can add to.
+// goByTicks makes the ages of connections go by the ticks of the pools, which a test can advance.
 func goByTicks(pools *Pools) {
 	pools.now = func() time.Duration { return time.Duration(pools.tick.Load()) * tickTime }
 }
@@ -222,8 +222,8 @@ func TestOldConnectionEndsItsExchanges(t *testing.T) {
 }
 
 // Guarantee: no connection of the engine is used for a new request once it is old: not by a
-// hint, nor from the stack, nor by a waiter. Busy ones close when they are released, and idle
-// ones without a request too.
+// hint, nor from the stack, nor by a waiter. Busy connections close when they are released, and
+// idle connections close without a request too.
 func TestPlainAge(t *testing.T) {
 	p := newPeer(t)
 	pools, pool := newPlain(t, Config{MaxConnAge: time.Minute, IdleTimeout: time.Hour}, p.addr)
@@ -256,7 +256,7 @@ func TestPlainAge(t *testing.T) {
 }
 
 // Guarantee: a lifetime is at most the age that it is made from, and at least nine tenths of it, also for the
-// shortest age; and differs from one connection to the next.
+// shortest age. It differs from connection to connection.
 func TestLifetime(t *testing.T) {
 	for _, age := range []time.Duration{time.Second, 1499 * time.Millisecond, 10 * time.Second, 5 * time.Minute, 24 * time.Hour} {
 		seen := map[time.Duration]bool{}

@@ -14,22 +14,22 @@ const (
 	// dialCost is the number of descriptors that connecting may hold: two lookups of a name
 	// at a time, or connections to addresses of both versions of IP.
 	dialCost = 2
-	// After a search for idle connections that found none, the next one comes after ten times
-	// as long as it took, so that searches take at most a tenth of a core, but no later than
-	// after maxReclaimPause.
+	// After a search for idle connections that found none, the next search waits for ten times the
+	// duration of the last one, so that searches take at most a tenth of a core, but for
+	// maxReclaimPause at most.
 	maxReclaimPause = 20 * time.Millisecond
 )
 
 // budget shares the file descriptors of connections to upstreams, dials included, out
-// between accounts and pools. Everyone may use all but the last ninth. Of that, one half is
-// kept for pools that hold few, and the other half for accounts that hold few, so that
-// neither a gateway nor an account with many gateways can take the last ones from others.
+// between accounts and pools. Everyone may use all descriptors except the last ninth. One half of
+// that ninth is kept for pools that hold few, the other half for accounts that hold few, so that
+// neither a gateway nor an account with many gateways can take the last descriptors from others.
 // The zero budget has no limit.
 type budget struct {
 	max int64
 
 	reclaiming sync.Mutex // held while idle connections are looked for
-	reclaim    time.Time  // of the next search, if the last found none; guarded by reclaiming
+	reclaim    time.Time  // time of the next search, if the last search found none; guarded by reclaiming
 
 	mu       sync.Mutex
 	used     int64

@@ -7,8 +7,8 @@ import (
 )
 
 // Guarantee: however much one gateway or one account asks for, another account still gets a
-// connection, as does another gateway of the same account; all but the last ninth is there
-// for whoever wants it; and never more than the maximum is in use.
+// connection, as does another gateway of the same account; everyone may use all descriptors except
+// the last ninth; and never are more than the maximum in use.
 func TestBudgetIsShared(t *testing.T) {
 	t.Parallel()
 	for _, size := range []int64{40, 68, 1000, 65536} {
@@ -34,7 +34,7 @@ func TestBudgetIsShared(t *testing.T) {
 	}
 }
 
-// Guarantee: what was taken and given back is free again, and the maximum holds at any time.
+// Guarantee: descriptors that were taken and given back are free again, and the maximum holds at any time.
 func TestBudgetAddsUp(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

@@ -12,7 +12,8 @@ import (
 const (
 	idleConns = 1024 // idle connections kept for each origin
 	// maxDials is how many connections of a pool without a limit of connections may be in the
-	// making, TLS handshake included. Further requests wait for these, or for one that becomes idle.
+	// making, TLS handshake included. Further requests wait for these, or for a connection that
+	// becomes idle.
 	maxDials = 128
 )
 

@@ -23,8 +23,8 @@ func awaitSockets(t *testing.T, want int) {
 }
 
 // Guarantee: requests that wait for connections to an upstream that accepts none, or does not
-// complete the TLS handshake, hold at most 128 descriptors for each pool, however many they
-// are, and none once their clients have left.
+// complete the TLS handshake, hold at most 128 descriptors for each pool, however many requests
+// there are, and none once their clients have hung up.
 func TestAbandonedDialsHoldNothing(t *testing.T) {
 	if !proctest.Alone(t) {
 		return
@@ -72,8 +72,8 @@ func TestAbandonedDialsHoldNothing(t *testing.T) {
 }
 
 // Guarantee: contract 1 and 4.2. Connections to upstreams hold at most
-// Config.MaxDescriptors; idle ones give way to requests of others; and a request for which
-// none is left gets a 503 with the reason no_descriptors.
+// Config.MaxDescriptors; idle ones give way to requests of others; and a request for which no
+// descriptor is left gets a 503 with the reason no_descriptors.
 func TestDescriptorsAreBounded(t *testing.T) {
 	t.Parallel()
 	addr := upstreamtest.Serve(t, func(c *upstreamtest.Conn) {
@@ -119,8 +119,8 @@ func TestDescriptorsAreBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	var others []*upstream.H1Conn
-	// More than is free beside the idle connections of the first account. They are looked for
-	// again a moment after none was found.
+	// More descriptors than are free beside the idle connections of the first account. After a
+	// search that found none, idle connections are searched again a moment later.
 	for end := time.Now().Add(time.Minute); len(others) < 20; {
 		c, err := second.Connect(t.Context(), time.Time{})
 		if err == nil {

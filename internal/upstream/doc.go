@@ -23,6 +23,6 @@
 //
 // If an origin's connections are limited (Origin.MaxConns, Config.MaxConns), each
 // connection holds a slot of an H1Pool, so that both versions of HTTP together keep to the limit.
-// Requests that find no free slot wait in a FIFO queue. H1Pool and waitQueue draw the states of a
-// slot and of a waiter.
+// Requests that find no free slot wait in a FIFO queue. The comments of H1Pool and waitQueue show
+// the states of a slot and of a waiter.
 package upstream

@@ -13,7 +13,7 @@ func (c *H1Conn) Hold() {
 func (c *H1Conn) Ready() bool { return !c.old() && !c.Stale() }
 
 // Overdue reports whether a connection on hold was held for too long, is too old, or is not needed by its pool any
-// more. Others than the owner may call it.
+// more. Not only the owner may call it.
 func (c *H1Conn) Overdue() bool {
 	p := c.pool
 	return p.draining.Load() || c.old() || p.owner.tick.Load()-c.heldAt.Load() >= p.idle

@@ -87,8 +87,8 @@ func (c *H1Conn) Plain() *net.TCPConn {
 // Address returns the network address of the server.
 func (c *H1Conn) Address() string { return c.conn.RemoteAddr().String() }
 
-// Interrupt makes all calls that wait for the server fail, and Receive, which may never have to wait for one that sends
-// without a pause. The connection cannot be used any more.
+// Interrupt makes all calls fail that wait for the server, and also Receive, which never has to wait if the server
+// sends without a pause. The connection cannot be used any more.
 func (c *H1Conn) Interrupt() {
 	c.interrupted.Store(true)
 	_ = c.conn.SetDeadline(time.Unix(1, 0))
@@ -103,7 +103,7 @@ func (c *H1Conn) Reused() bool { return c.reused }
 
 // Stale reports whether an idle connection is unusable: the upstream has closed or reset
 // it, or sent bytes that no request asked for. It does not block. Messages of TLS itself, such as
-// session tickets, are no such bytes.
+// session tickets, do not count.
 func (c *H1Conn) Stale() bool {
 	c.stale = true
 	_ = c.raw.Control(c.peekFunc) // leaves stale set if the descriptor is closed
@@ -128,8 +128,9 @@ func isQuiet(fd uintptr) bool {
 }
 
 // Unasked reports whether bytes have arrived that cannot be a response to the n bytes that were just
-// written, because the server sent them before it had received any of these. It does not block. It is
-// false over TLS, whose own messages look the same from outside, and on systems that cannot tell.
+// written, because the server sent them before it had received any of these. It does not block. It
+// returns false over TLS, whose own messages look the same from outside, and on systems that do not
+// show the difference.
 func (c *H1Conn) Unasked(n int) bool {
 	if c.tls != nil {
 		return false
@@ -141,9 +142,10 @@ func (c *H1Conn) Unasked(n int) bool {
 
 func (c *H1Conn) look(fd uintptr) { c.unasked = hasUnasked(fd, c.wrote) }
 
-// Rest is Release after a response that has no body because of its method or status. Some upstreams
-// send a body anyway, which would be taken for the next response. So the connection becomes idle only
-// if nothing has arrived for restTime. Until then no request gets it, not even one that waits.
+// Rest takes the place of Release after a response that has no body because of its method or status.
+// Some upstreams send a body anyway, which would be taken for the next response. So the connection
+// becomes idle only if nothing has arrived for restTime. Until then no request gets it, not even a
+// waiting one.
 func (c *H1Conn) Rest() {
 	if c.resting == nil {
 		c.resting = time.AfterFunc(c.pool.owner.rest, c.rested)
@@ -203,9 +205,9 @@ func (c *H1Conn) close() {
 // is not idle, is too old, or is stale. In the last two cases it closes the connection, and
 // the caller must serve the waiters.
 //
-// take checks for staleness before every use, also by the same client. Bytes that the
-// upstream has sent since its last response would be taken for the response to the next
-// request, and everything behind them for that to the one after it.
+// take checks for staleness before every use, also by the same client. Otherwise bytes that the
+// upstream has sent since its last response would be taken for the response to the next request,
+// and everything behind them for the responses to later requests.
 func (c *H1Conn) take() bool {
 	if !c.state.CompareAndSwap(connIdle, connBusy) {
 		return false

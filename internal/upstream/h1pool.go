@@ -16,10 +16,9 @@ import (
 )
 
 // H1Pool holds the connections of one origin over which it speaks HTTP/1.1, for callers that do
-// their own reading and writing: plain ones for scheme http, and those over TLS for scheme https,
-// where it is part of an H2Pool. It is safe for concurrent use. A caller
-// may keep it: if Pools has forgotten the pool because it was unused, it passes requests on
-// to its successor.
+// their own reading and writing: plain connections for scheme http, and connections over TLS for
+// scheme https, where it is part of an H2Pool. It is safe for concurrent use. A caller may keep it:
+// if Pools has forgotten the pool because it was unused, it passes requests on to its successor.
 //
 // Every H2Pool has an H1Pool that makes its TCP connections. Each holds a slot of it.
 //
@@ -85,8 +84,8 @@ func newH1Pool(owner *Pools, o Origin, port string) *H1Pool {
 }
 
 // Take returns an idle connection, or nil if there is none or if requests wait for one. It
-// does not block. It tries hint first, which may be nil, any connection that the caller
-// owned before, or one of another pool.
+// does not block. It tries hint first, which may be nil, any connection that the caller owned
+// before, or a connection of another pool.
 func (p *H1Pool) Take(hint *H1Conn) *H1Conn {
 	now := p.owner.tick.Load()
 	if p.used.Load() != now {
@@ -145,9 +144,9 @@ func (p *H1Pool) successor() (*H1Pool, error) {
 	return next.own, nil
 }
 
-// given returns c, a connection that the caller has got from the queue. The caller may run
-// long after c was given to it, so if c has become stale or too old since, given returns a
-// new connection instead.
+// given returns c, a connection that the caller has got from the queue. The caller may run long
+// after it was given c, so if c has become stale or too old since, given returns a new connection
+// instead.
 func (p *H1Pool) given(ctx context.Context, deadline time.Time, c *H1Conn) (*H1Conn, error) {
 	if !c.old() && !c.Stale() {
 		return c, nil
@@ -165,7 +164,7 @@ func (p *H1Pool) replace(ctx context.Context, deadline time.Time, c *H1Conn, sec
 }
 
 // Connect returns a new connection, even if others are idle. It waits and fails like
-// Acquire. Use it to retry what failed on a reused connection.
+// Acquire. Use it to retry a request that failed on a reused connection.
 func (p *H1Pool) Connect(ctx context.Context, deadline time.Time) (*H1Conn, error) {
 	return p.connectNew(ctx, deadline, p.tls != nil)
 }

@@ -94,7 +94,7 @@ func isFault(err error, code fault.Code) bool {
 	return errors.As(err, &f) && f.Code == code
 }
 
-// waitStale waits until what the upstream did has arrived at the connection's socket.
+// waitStale waits until the effect of the upstream's action has arrived at the connection's socket.
 func waitStale(t testing.TB, c *H1Conn) {
 	t.Helper()
 	_ = c.conn.SetReadDeadline(time.Now().Add(time.Minute))
@@ -132,7 +132,7 @@ func TestPlainReuse(t *testing.T) {
 		t.Errorf("unexpected statistics %+v", s)
 	}
 	a.Release()
-	a.Discard() // by a caller that no longer owns it: it is closed, nothing else
+	a.Discard() // by a caller that no longer owns it: it is only closed
 	a.Discard()
 	b.Discard()
 	if s := pool.Stats(); s.Open != 0 {
@@ -162,7 +162,7 @@ func TestPlainHintOfAnotherOrigin(t *testing.T) {
 }
 
 // Guarantee: an idle connection that the upstream has closed, reset or written to is not
-// reused, with or without a hint, however short it was idle.
+// reused, with or without a hint, however short a time it was idle.
 func TestPlainStale(t *testing.T) {
 	for name, spoil := range map[string]func(*net.TCPConn){
 		"FIN":  func(c *net.TCPConn) { _ = c.CloseWrite() },
@@ -213,8 +213,8 @@ func TestPlainFresh(t *testing.T) {
 	}
 }
 
-// Guarantee: a connection that spoils between the moment at which it is given to a waiter and
-// the one at which the waiter runs is replaced.
+// Guarantee: a connection that becomes unusable after it was given to a waiter, but before the
+// waiter runs, is replaced.
 func TestPlainSpoiledOnTheWayToAWaiter(t *testing.T) {
 	p := newPeer(t)
 	_, pool := newPlain(t, Config{MaxConns: 1}, p.addr)
@@ -233,8 +233,8 @@ func TestPlainSpoiledOnTheWayToAWaiter(t *testing.T) {
 	}
 }
 
-// Guarantee: at the limit, waiters are served in FIFO order, with a connection that is
-// released or a new one after one was closed.
+// Guarantee: at the limit, waiters are served in FIFO order, with a connection that is released, or
+// with a new connection after another was closed.
 func TestPlainLimit(t *testing.T) {
 	p := newPeer(t)
 	_, pool := newPlain(t, Config{MaxConns: 2}, p.addr)
@@ -378,7 +378,7 @@ func TestPlainDialErrors(t *testing.T) {
 	}
 }
 
-// Guarantee: a connection that is idle for too long is closed; one that is used now and
+// Guarantee: a connection that is idle for too long is closed; a connection that is used now and
 // then stays.
 func TestPlainIdleTimeout(t *testing.T) {
 	p := newPeer(t)
@@ -540,8 +540,8 @@ func TestPlainAllocations(t *testing.T) {
 	}
 }
 
-// BenchmarkPlain measures what an exchange pays for its connection, with and without the
-// client's last one as a hint.
+// BenchmarkPlain measures what an exchange pays for its connection, with and without the client's
+// last connection as a hint.
 func BenchmarkPlain(b *testing.B) {
 	bench := func(hinted bool) func(*testing.B) {
 		return func(b *testing.B) {

@@ -22,9 +22,9 @@ import (
 //	│        ├────────────────────────────────────────►│ gave up: stopWaiting │
 //	└────────┘                                         └──────────────────────┘
 //
-// A waiter is a channel with a buffer of one, so serveWaiters never blocks. What it gives
-// to a waiter that gives up at the same time goes to the next waiter. While requests wait,
-// a newcomer joins the queue even if a slot is free.
+// A waiter is a channel with a buffer of one, so serveWaiters never blocks. If a waiter gives up at
+// the same moment, what it was given goes to the next waiter. While requests wait, a newcomer joins
+// the queue even if a slot is free.
 type waitQueue struct {
 	n       atomic.Int32 // len(waiters), to be read without mu
 	mu      sync.Mutex

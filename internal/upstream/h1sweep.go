@@ -34,8 +34,8 @@ func (p *h1State) init() {
 	p.shards = 1 << bits.Len(uint(runtime.GOMAXPROCS(0)-1))
 }
 
-// shard returns the index of the shard of the current core. A sync.Pool is the only thing
-// that knows cores and can be asked at the cost of a few instructions.
+// shard returns the index of the shard of the current core. Only a sync.Pool knows the current core
+// and returns its content at the cost of a few instructions.
 func (p *h1State) shard() int {
 	n, ok := p.local.Get().(*int)
 	if !ok {

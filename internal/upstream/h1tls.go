@@ -18,7 +18,7 @@ import (
 type h1Secure struct {
 	tls   *tls.Conn     // nil if the connection is plain
 	below *tlspump.Conn // below tls
-	pump  *tlspump.Conn // below, or nil where it can only be used with ordinary calls
+	pump  *tlspump.Conn // the connection below, or nil if it can only be used with ordinary calls
 	more  bool          // the last Receive may have left something in tls
 	one   [1]byte       // memory for settle
 }
@@ -51,16 +51,16 @@ func (c *H1Conn) Receive(fd uintptr, b []byte) (n int, err error) {
 	return n, err
 }
 
-// reply sends what a read has left to be sent, if that is possible now. Otherwise it goes with what
-// is sent next: Write looks for it when it has sent its own.
+// reply sends what a read has left to be sent, if that is possible now. Otherwise Write sends it
+// after its own data.
 func (c *H1Conn) reply() {
 	if c.pump.Pending() {
 		_, _ = c.pump.SendNow() // an error shows at the next read
 	}
 }
 
-// CutShort reports whether the upstream may not have ended the stream itself, after Receive or a
-// read has returned io.EOF: over TLS, anybody on the way can close the socket.
+// After Receive or a read has returned io.EOF, CutShort reports whether perhaps not the upstream
+// itself has ended the stream: over TLS, anybody on the way can close the socket.
 func (c *H1Conn) CutShort() bool { return c.tls != nil && c.below.CutShort() }
 
 // Write sends b, and blocks if necessary. It may be called while another goroutine calls Receive.
@@ -93,7 +93,7 @@ func (c *H1Conn) NoteWrite(err error) {
 }
 
 // WasReset reports whether a write has found that the server had reset the connection before it ended the stream.
-// It is false over TLS, where CutShort tells.
+// It is false over TLS; see CutShort.
 func (c *H1Conn) WasReset() bool { return c.reset.Load() }
 
 // settle takes messages of TLS that have arrived, within a callback of Raw. It reports false if
@@ -103,8 +103,8 @@ func (c *H1Conn) settle(fd uintptr) bool {
 	return n == 0 && err == nil
 }
 
-// isSettled reports whether nothing is left in the TLS layer of an idle connection of which nothing
-// is left in the socket.
+// isSettled reports whether nothing is left in the TLS layer of an idle connection. Nothing must be
+// left in its socket.
 func (c *H1Conn) isSettled() bool {
 	if c.pump == nil {
 		_ = c.conn.SetReadDeadline(time.Unix(1, 0))
@@ -161,7 +161,7 @@ func newSecurePool(p *H2Pool, port string) *H1Pool {
 }
 
 // HTTP1 returns the pool of connections over which the server speaks HTTP/1.1: for requests after
-// ErrNoHTTP2, and for those that ask for an upgrade. It is nil unless the scheme is https.
+// ErrNoHTTP2, and for requests that ask for an upgrade. It is nil unless the scheme is https.
 func (p *H2Pool) HTTP1() *H1Pool {
 	if p.tls == nil {
 		return nil

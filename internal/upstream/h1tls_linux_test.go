@@ -24,8 +24,8 @@ const (
 	smallResponse = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 )
 
-// newSecureTest returns the pool for HTTP/1.1 of a TLS server whose connections serve gets, after the
-// handshake.
+// newSecureTest returns the pool for HTTP/1.1 of a TLS server, which passes its connections to serve
+// after the handshake.
 func newSecureTest(t testing.TB, cfg *tls.Config, serve func(over *tls.Conn, tcp *net.TCPConn)) *H1Pool {
 	t.Helper()
 	s := httptest.NewUnstartedServer(nil)
@@ -190,7 +190,7 @@ func TestKeyUpdateOfIdleConnection(t *testing.T) {
 }
 
 // Guarantee: a server that closes its side, properly or not, makes an idle connection unusable, and
-// CutShort tells the two apart.
+// CutShort distinguishes the two cases.
 func TestEndOfSecureConnection(t *testing.T) {
 	for _, version := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
 		for _, proper := range []bool{true, false} {

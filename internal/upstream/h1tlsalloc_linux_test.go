@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// Guarantee: an exchange over a kept TLS connection, with the look at it before, allocates
-// nothing but what crypto/tls does for each receive. The race detector makes pools drop what is put back.
+// Guarantee: an exchange over a kept TLS connection, including the check before it, allocates only what
+// crypto/tls allocates for each receive. (The race detector makes sync.Pools drop what is put back.)
 func TestSecureAllocations(t *testing.T) {
 	for _, version := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
 		pool := newSecureTest(t, &tls.Config{MaxVersion: version}, respond)

@@ -41,7 +41,7 @@ func (e *ResetError) Error() string {
 
 // h2Conn is a connection of an H2Pool. One goroutine, the reader, is parked in the
 // socket for as long as the connection lives, so that whatever arrives is seen at once, and
-// calls the exchanges. Those who send append to the output, see flush.
+// calls the exchanges. Senders append to the output, see flush.
 type h2Conn struct {
 	pool *H2Pool
 	slot *H1Conn
@@ -58,7 +58,7 @@ type h2Conn struct {
 	event    http2.Event
 	response http2.Response
 	trailers http2.TrailerFields
-	flushers []Flusher // to be called when everything that was received is passed on
+	flushers []Flusher // called when everything that was received is passed on
 
 	mu         sync.Mutex
 	http       *http2.Conn
@@ -70,7 +70,7 @@ type h2Conn struct {
 	opened     int       // streams so far
 	heard      int64     // tick of the last bytes received, or of the first stream since it was idle
 	pinged     int64     // tick of the PING that nothing has followed, or 0
-	backoff    bool      // PING rarely: since the last one, nothing of a response has arrived
+	backoff    bool      // ping rarely: since the last PING, no part of a response has arrived
 	idleSince  int64     // tick
 	stuck      stuck
 	delivering *H2Stream   // the stream whose callback runs on the reader
@@ -169,7 +169,7 @@ func (c *h2Conn) update() {
 	c.load.Store(int32(c.http.Streams()))
 }
 
-// ended is called without a lock when a stream has ended: others may take its place.
+// ended is called without a lock when a stream has ended: waiting requests may take its slot.
 func (c *h2Conn) ended() {
 	if c.pool.waiting() {
 		c.pool.serve()
@@ -205,8 +205,8 @@ func (c *h2Conn) die(err error) {
 	c.unblocked.Broadcast()
 }
 
-// closeIdle closes the connection, unless it has exchanges: before it returns, if no callback
-// is running that it would have to wait for.
+// closeIdle closes the connection, unless it has exchanges. If no callback is running for which it
+// would have to wait, the connection is closed when it returns.
 func (c *h2Conn) closeIdle() {
 	c.mu.Lock()
 	if c.dead || c.first != nil {
@@ -353,7 +353,7 @@ func (c *h2Conn) take(b []byte) bool {
 	return alive
 }
 
-// deliver is begin for a call that passes something to the exchange of s.
+// deliver does what begin does, for a call that passes something to the exchange of s.
 func (c *h2Conn) deliver(s *H2Stream) {
 	c.backoff = false
 	if !s.inNews {
@@ -439,8 +439,8 @@ func (c *h2Conn) takeHead() bool {
 	return false
 }
 
-// failUnlessDead fails s for an error in what it has received, unless that is one of the
-// whole connection, with which all streams fail.
+// failUnlessDead fails s for an error in what it has received. An error of the whole connection is
+// left alone, because it fails all streams.
 func (c *h2Conn) failUnlessDead(s *H2Stream, err error) bool {
 	if c.http.Err() != nil {
 		return false

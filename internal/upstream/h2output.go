@@ -13,7 +13,7 @@ import (
 
 const (
 	// maxOutput is how many bytes may wait to be sent on a connection before bodies wait,
-	// and new requests go elsewhere. As many again may be on their way to the socket.
+	// and new requests go elsewhere. The same number of bytes may be on its way to the socket.
 	maxOutput = 64 << 10
 	// keepOutput is the size of each of the buffers that a connection without an exchange
 	// keeps.
@@ -31,33 +31,33 @@ var errSendTimeout = errors.New("upstream: the server does not read what it is s
 
 // output is the sending side of an h2Conn, guarded by its lock.
 //
-// Those who append to the output of http call flush. If nobody is sending, the caller becomes
-// the one who does, lets others append as well if there are any, and sends until nothing is
-// left. A send never blocks: if the socket's buffer is full, a goroutine finishes, and is the
-// one who sends meanwhile. The reader takes the part while it handles what it has received.
+// Whoever appends to the output of http calls flush. If nobody is sending, the caller becomes the
+// sender, lets others append as well if there are any, and sends until nothing is left. A send
+// never blocks: if the socket's buffer is full, a goroutine finishes it, and is the sender
+// meanwhile. The reader is the sender while it handles what it has received.
 type output struct {
 	conn     *h2Conn
 	sendFunc func(fd uintptr) // trySend, bound once: a closure for each call would be an allocation
 
 	flushing  bool // somebody sends
-	broken    bool // sending has failed with writeErr; what follows is dropped
+	broken    bool // sending has failed with writeErr; further output is dropped
 	writeErr  error
 	full      bool      // a request was turned away because of the output
 	unblocked sync.Cond // when the reader may go on
 
 	// Positions in all that is sent, before encryption.
-	taken int64 // what was taken from http
-	sent  int64 // what the socket may have got
+	taken int64 // output that was taken from http
+	sent  int64 // the part that the socket may have got
 
 	spare []byte // memory for the output
 	batch []byte // what was taken last
-	rest  []byte // of what goes to the socket, which a goroutine finishes
+	rest  []byte // rest of a batch for the socket, which a goroutine finishes
 
-	wanting  []*H2Stream // those that have data to send, in FIFO order
+	wanting  []*H2Stream // streams that have data to send, in FIFO order
 	offering bool        // a goroutine calls CanSend
 	offered  *H2Stream   // whose CanSend runs
 
-	// Of trySend, which only the one who sends calls.
+	// Used by trySend, which only the sender calls.
 	data   []byte
 	n      int
 	failed error
@@ -81,7 +81,7 @@ func (c *h2Conn) Flush() {
 	c.flush()
 }
 
-// flush sends the output, unless somebody else does. c.mu is held, and released for a while.
+// flush sends the output, unless another goroutine does. c.mu is held, and released for a while.
 func (c *h2Conn) flush() {
 	if c.flushing || !c.pending() {
 		return
@@ -104,8 +104,8 @@ func (c *h2Conn) backlogged() bool {
 	return c.flushing && (c.http.Backlogged() || c.seal != nil && c.seal.pending() > http2.MaxBacklog)
 }
 
-// drain sends the output until nothing is left, or hands that over to a goroutine. The caller
-// is the one who sends, and holds c.mu, which is released for a while.
+// drain sends the output until nothing is left, or hands this over to a goroutine. The caller is
+// the sender, and holds c.mu, which is released for a while.
 func (c *h2Conn) drain() {
 	for c.pending() {
 		if !c.sendBatch() {
@@ -135,7 +135,7 @@ func (c *h2Conn) shrink() {
 	}
 }
 
-// small returns b, or nil if it is larger than what is kept.
+// small returns b, or nil if it is larger than a kept buffer may be.
 func small(b []byte) []byte {
 	if cap(b) > keepOutput {
 		return nil
@@ -143,8 +143,8 @@ func small(b []byte) []byte {
 	return b
 }
 
-// sendBatch sends the output that there is. It reports false if the socket's buffer is full:
-// the rest is in c.rest then.
+// sendBatch sends the present output. It reports false if the socket's buffer is full: the rest is
+// then in c.rest.
 func (c *h2Conn) sendBatch() bool {
 	c.batch, c.spare = c.http.Take(c.spare), nil
 	from := c.taken
@@ -196,8 +196,8 @@ func (c *h2Conn) send() (n, size int, err error) {
 	return n, size, c.failed
 }
 
-// reuse keeps the memory of a batch that was sent, and of its ciphertext. Only the one who
-// sends calls it; nobody else uses c.spare.
+// reuse keeps the memory of a batch that was sent, and of its ciphertext. Only the sender calls it,
+// and only the sender uses c.spare.
 func (c *h2Conn) reuse(data []byte) {
 	if c.seal != nil {
 		if cap(data) > maxOutput*2 {
@@ -211,7 +211,7 @@ func (c *h2Conn) reuse(data []byte) {
 	c.batch, c.data = nil, nil
 }
 
-// finish sends the rest of a batch with calls that may block, and then what follows.
+// finish sends the rest of a batch with calls that may block, and then the further output.
 func (c *h2Conn) finish() {
 	_ = c.slot.conn.SetWriteDeadline(time.Now().Add(c.pool.sendTimeout))
 	_, err := c.slot.conn.Write(c.rest)

@@ -32,10 +32,10 @@ const maxH2Conns = 64
 // among many exchanges. It is safe for concurrent use. A caller may keep it: if
 // Pools has forgotten the pool because it was unused, it passes requests on to its successor.
 //
-// A request opens a stream on the connection with the fewest. If each has as many as its
+// A request opens a stream on the connection with the fewest streams. If each has as many as its
 // server allows, the request waits in a FIFO queue, and the pool connects again unless it has
-// maxH2Conns connections, or Origin.MaxConns. A waiting request is not bound to the new
-// connection: whatever becomes free first serves the first in the queue.
+// maxH2Conns connections, or Origin.MaxConns. A waiting request is not bound to the new connection:
+// whichever stream becomes free first serves the first in the queue.
 //
 //	        connect, handshake, the server's settings        GOAWAY, too old
 //	┌──────┐         ┌─────────┐         ┌──────┐                          ┌─────────┐
@@ -154,8 +154,8 @@ type Confirmer interface {
 // H2Request is a request that opens a stream.
 type H2Request struct {
 	Exchange H2Exchange
-	// Confirm is asked directly before the stream is opened. Open returns its error. Nil means that
-	// the request may be sent.
+	// Confirm is called directly before the stream is opened. Open returns its error. Nil means
+	// that the request may be sent.
 	Confirm Confirmer
 	Head    bool // the method is HEAD, so the response has no body
 	// Body is the beginning of the body. As much of it as http2.MaxFrame and the server's windows
@@ -171,8 +171,8 @@ type H2Request struct {
 // TryOpen opens a stream for a request as s, or reports false if that is not possible
 // without waiting. It does not block.
 //
-// The memory of s is the caller's: its zero value, or one whose exchange is over. Callbacks
-// of the exchange may begin before TryOpen or Open returns.
+// The memory of s belongs to the caller. It must be the zero value, or a stream whose exchange is
+// over. Callbacks of the exchange may begin before TryOpen or Open returns.
 func (p *H2Pool) TryOpen(s *H2Stream, r H2Request) bool {
 	later := p.TryOpenLater(s, r)
 	if later == nil {
@@ -182,8 +182,8 @@ func (p *H2Pool) TryOpen(s *H2Stream, r H2Request) bool {
 	return true
 }
 
-// TryOpenLater is TryOpen that leaves it to the caller to send the request, by Flush of the
-// result, so that several requests can be sent together. It returns nil in place of false.
+// TryOpenLater does the same as TryOpen but does not send the request: the caller sends it by Flush
+// of the result, so that several requests can be sent together. It returns nil instead of false.
 func (p *H2Pool) TryOpenLater(s *H2Stream, r H2Request) Flusher {
 	p.touch()
 	if p.waiting() {
@@ -232,8 +232,8 @@ func (p *H2Pool) touch() {
 	}
 }
 
-// open opens a stream on the live connection with the fewest, which it returns and which the
-// caller flushes. It returns nil if there is none with room.
+// open opens a stream on the live connection with the fewest streams, and returns that connection,
+// which the caller flushes. It returns nil if no connection has room.
 func (p *H2Pool) open(s *H2Stream, r *H2Request) (*h2Conn, error) {
 	live := *p.live.Load()
 	for range live {

@@ -249,7 +249,7 @@ func echo(w http.ResponseWriter, r *http.Request) {
 }
 
 // Guarantee: requests and responses with bodies, interim responses and trailers in both
-// directions pass whole and in order, whatever server is there.
+// directions pass whole and in order, with any server.
 func TestMultiplexedExchanges(t *testing.T) {
 	for _, kind := range serverKinds {
 		t.Run(kind, func(t *testing.T) {
@@ -297,7 +297,7 @@ func TestMultiplexedWithoutBody(t *testing.T) {
 	}
 }
 
-// Guarantee: a response that is not read holds up no other on the connection, and holds no
+// Guarantee: a response that is not read delays no other response on the connection, and holds no
 // more of the server's data than a stream's window.
 func TestSlowStreamHoldsUpNobody(t *testing.T) {
 	long := bytes.Repeat([]byte("x"), 2*http2.StreamWindow)
@@ -327,7 +327,7 @@ func TestSlowStreamHoldsUpNobody(t *testing.T) {
 	}
 }
 
-// Guarantee: a connection without an exchange does not keep the buffers of large ones.
+// Guarantee: a connection without an exchange does not keep the buffers of large exchanges.
 func TestIdleConnectionKeepsLittle(t *testing.T) {
 	for _, kind := range serverKinds[:2] {
 		_, pool := newMultiplexed(t, Config{}, serve(t, kind, 100, http.HandlerFunc(echo)))
@@ -364,7 +364,7 @@ func TestIdleConnectionKeepsLittle(t *testing.T) {
 	}
 }
 
-// Guarantee: while an upload is stuck because its server does not read it, others go on.
+// Guarantee: while an upload is stuck because its server does not read it, other exchanges go on.
 func TestSlowUploadHoldsUpNobody(t *testing.T) {
 	release := make(chan struct{})
 	_, pool := newMultiplexed(t, Config{}, serve(t, "net/http h2c", 128, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

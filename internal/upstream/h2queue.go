@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// h2Waiter is a request that waits for a stream. Whoever serves it opens the stream in its
-// name, so that no newcomer can take the place.
+// h2Waiter is a request that waits for a stream. Whoever serves it opens the stream for it, so that
+// no newcomer can take the slot.
 //
 //	  Open: no room, or others wait
 //	     │
@@ -127,8 +127,7 @@ func (p *H2Pool) answer(err error) {
 	p.waiters.Add(-1)
 }
 
-// grow starts to connect, unless that is under way or there are enough connections. p.mu is
-// held.
+// grow starts to connect, unless a dial is under way or there are enough connections. p.mu is held.
 func (p *H2Pool) grow() {
 	for _, c := range *p.live.Load() {
 		if c.spent() {
@@ -143,7 +142,7 @@ func (p *H2Pool) grow() {
 	go p.dial(ctx)
 }
 
-// dial makes a connection and serves the waiters, who fail with it if there is no other.
+// dial makes a connection and serves the waiters. If it fails and there is no other connection, the waiters fail too.
 func (p *H2Pool) dial(ctx context.Context) {
 	p.dials.Add(1)
 	c, err := p.connect(ctx)

@@ -30,7 +30,7 @@ type scripted struct {
 	req http2.Request
 }
 
-// script serves each connection with one of the functions, the last ones with the last.
+// script serves each connection with the next function; when there are no more, with the last.
 func script(t testing.TB, conns ...func(s *scripted)) Origin {
 	t.Helper()
 	p := newPeer(t)
@@ -108,8 +108,8 @@ func (s *scripted) all() {
 	}
 }
 
-// Guarantee: a server that goes away ends the requests that it has accepted. The others fail
-// as safe to be sent again, and new ones go to a new connection.
+// Guarantee: a server that goes away ends the requests that it has accepted. The others fail as
+// safe to be sent again, and new requests go to a new connection.
 func TestGoAwayMidFlight(t *testing.T) {
 	gone, finish := make(chan struct{}), make(chan struct{})
 	o := script(t, func(s *scripted) {
@@ -194,7 +194,7 @@ func TestSafeFailures(t *testing.T) {
 	}
 }
 
-// Guarantee: what is appended while the connection cannot send anything any more was not sent.
+// Guarantee: output that is appended when the connection cannot send any more counts as not sent.
 func TestUnsentRequestIsSafe(t *testing.T) {
 	block := make(chan struct{})
 	o := script(t, func(s *scripted) {
@@ -474,8 +474,8 @@ func TestLimitIsSharedByVersions(t *testing.T) {
 	}
 }
 
-// Guarantee: a gateway whose upstream has changed drains the connections to the previous one,
-// and a pool that was forgotten passes requests on.
+// Guarantee: a gateway whose upstream has changed drains the connections to the previous upstream,
+// and a forgotten pool passes requests on.
 func TestMultiplexedDrain(t *testing.T) {
 	block := make(chan struct{})
 	o := script(t, func(s *scripted) {
@@ -561,7 +561,7 @@ func TestMultiplexedDialIsGivenUp(t *testing.T) {
 }
 
 // Guarantee: a server that reads nothing cannot make a connection hold more than its bound,
-// and its reader goes on meanwhile. What was held arrives whole once the server reads again.
+// and its reader goes on meanwhile. The held output arrives whole once the server reads again.
 func TestServerThatDoesNotRead(t *testing.T) {
 	release := make(chan struct{})
 	got := make(chan int, 1)
@@ -628,8 +628,7 @@ func TestServerThatDoesNotRead(t *testing.T) {
 	c.Close()
 }
 
-// Guarantee: if a server does not read what it is sent for too long, the exchanges fail and the
-// connection closes.
+// Guarantee: if a server does not read for too long, the exchanges fail and the connection closes.
 func TestServerThatNeverReads(t *testing.T) {
 	block := make(chan struct{})
 	o := script(t, func(s *scripted) {

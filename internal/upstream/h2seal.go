@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// sealer stands below a tls.Conn and collects what that writes, so that it can be sent
-// without blocking. crypto/tls writes from Read as well, when the server asks for a new key.
+// sealer stands below a tls.Conn and collects its writes, so that they can be sent without
+// blocking. crypto/tls writes from Read as well, when the server asks for a new key.
 type sealer struct {
 	*net.TCPConn
 

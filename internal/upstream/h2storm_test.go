@@ -259,7 +259,7 @@ func BenchmarkMultiplexed(b *testing.B) {
 	}
 }
 
-// each runs b.N exchanges, at of them at the same time, and reports the CPU time of each.
+// each runs b.N exchanges, as many at the same time as at says, and reports the CPU time of each.
 func each(b *testing.B, at int, prepare func() (exchange func())) {
 	prepare()()
 	b.ReportAllocs()

@@ -7,18 +7,16 @@ import (
 	"github.com/keygate/keygate/internal/http2"
 )
 
-// H2Exchange is what an exchange over an H2Stream does with what happens. Its methods must
-// not block. All but WriteHead may call the methods of H2Stream, except Send, and
-// H2Pool.TryOpen.
+// H2Exchange handles the events of an exchange over an H2Stream. Its methods must not block. All
+// except WriteHead may call H2Pool.TryOpen, and the methods of H2Stream except Send.
 //
-// The methods that begin with Take, and Fail, are called by the reader of the connection, one
-// after the other, in the order of what arrived. What they are given is valid until they
-// return. The response is
+// The reader of the connection calls Fail and the methods that begin with Take, one after the
+// other, in the order of arrival. Their arguments are valid until they return. The response is
 //
 //	TakeInterim*  TakeHead  TakeData*  TakeTrailers?
 //
-// and ends with the call whose end is set, or with TakeTrailers. Fail may come at any time
-// before the end, and nothing follows it. Settle follows when everything that has arrived was
+// and ends with the call whose end is set, or with TakeTrailers. Fail may be called at any time
+// before the end, and no other call follows it. Settle follows when everything that has arrived was
 // passed on, so that an exchange can act once on all of it.
 type H2Exchange interface {
 	// WriteHead adds the request's pseudo-header fields and then its fields to w, with
@@ -46,13 +44,13 @@ type H2Exchange interface {
 	// CanSend is called, on another goroutine, when SendData has sent less than it was
 	// given and may now send more, or has nothing to wait for any more.
 	CanSend()
-	// Fail is called if the exchange has failed. It is over then. safe means that the server
-	// has certainly not processed any of the request, so that it may be sent once again
+	// Fail is called if the exchange has failed. The exchange is then over. safe means that the
+	// server has certainly not processed any of the request, so that the request may be sent again,
 	// whatever its method.
 	Fail(err error, safe bool)
 }
 
-// Flusher sends what has been left to be sent together with what others add.
+// Flusher sends output that was held back so that it could be sent together with the output of others.
 type Flusher interface {
 	// Flush sends what there is to be sent. It does not block.
 	Flush()
@@ -60,17 +58,17 @@ type Flusher interface {
 
 // H2Stream is one exchange over a connection of an H2Pool. Its zero value is ready for
 // H2Pool.Open. Its methods are safe for concurrent use from then on. They do not block, except
-// Send. They do nothing once the exchange is over, which is when Fail is called, or Settle says
-// so, or Close or Reset is called.
+// Send. They do nothing once the exchange is over: after a call of Fail, Close or Reset, or after
+// Settle has said so.
 type H2Stream struct {
 	conn *h2Conn
 	id   uint32
 	ex   H2Exchange
-	at   int64 // where its head begins in what the connection sends
+	at   int64 // where its head begins in the output of the connection
 
 	first int // bytes of H2Request.Body that were sent
 
-	// What follows is guarded by conn.mu.
+	// The fields below are guarded by conn.mu.
 	open     bool
 	stale    bool // the connection failed, and had carried another stream before
 	head     bool // the final head has arrived
@@ -89,16 +87,16 @@ func (s *H2Stream) First() int { return s.first }
 // Address returns the server's network address.
 func (s *H2Stream) Address() string { return s.conn.slot.conn.RemoteAddr().String() }
 
-// Stale reports whether the exchange failed because its connection did, which had carried another
-// exchange before: perhaps the server had closed it before it got the request.
+// Stale reports whether the exchange failed because its connection failed, and the connection had
+// carried another exchange before: perhaps the server had closed it before it got the request.
 func (s *H2Stream) Stale() bool {
 	s.conn.mu.Lock()
 	defer s.conn.mu.Unlock()
 	return s.stale
 }
 
-// Consumed lets the server send n more bytes of the body. The exchange calls it when it is
-// done with as many that TakeData has given it.
+// Consumed lets the server send n more bytes of the body. The exchange calls it when it is done
+// with n bytes that it got from TakeData.
 func (s *H2Stream) Consumed(n int) {
 	c := s.conn
 	c.mu.Lock()
@@ -110,10 +108,10 @@ func (s *H2Stream) Consumed(n int) {
 }
 
 // SendData sends data of the request's body: as much as the server's windows and the memory
-// for what the connection sends allow. It returns how much that is, and keeps nothing of b.
-// end says that nothing follows b: neither data nor trailers. If n is less than len(b), the
-// caller sends the rest after CanSend, which is called once. ok is false if nothing more can
-// be sent: the exchange is over, or the server has stopped reading the request.
+// for what the connection sends allow. It returns how much that is, and does not keep b. end says
+// that neither data nor trailers follow b. If n is less than len(b), the caller sends the rest
+// after CanSend, which is called once. ok is false if nothing more can be sent, because the
+// exchange is over or the server has stopped reading the request.
 func (s *H2Stream) SendData(b []byte, end bool) (n int, ok bool) {
 	c := s.conn
 	c.mu.Lock()
@@ -121,9 +119,9 @@ func (s *H2Stream) SendData(b []byte, end bool) (n int, ok bool) {
 	return c.sendData(s, b, end, false)
 }
 
-// Send is SendData for goroutines: it blocks until it has sent all of b or ctx ends. The error is
-// ctx.Err(), or io.ErrClosedPipe if nothing more can be sent. Only one goroutine may call it at a
-// time, and not together with SendData.
+// Send does the same as SendData for goroutines: it blocks until it has sent all of b or ctx ends.
+// The error is ctx.Err(), or io.ErrClosedPipe if nothing more can be sent. Only one goroutine may
+// call it at a time, and not together with SendData.
 func (s *H2Stream) Send(ctx context.Context, b []byte, end bool) error {
 	c := s.conn
 	for {
@@ -165,8 +163,8 @@ func (s *H2Stream) SendTrailers(write func(w *http2.Conn)) (ok bool) {
 
 // Close ends the exchange, and resets the stream if request and response have not both ended.
 // Every exchange ends with Close, Reset, Fail or Settle. No callback begins after that. Close reports
-// whether none is running either, so that the memory of stream and exchange may be used again;
-// if a callback calls it, that one is.
+// whether no callback is running, so that the memory of stream and exchange may be reused. If a
+// callback calls Close, that callback counts as running.
 func (s *H2Stream) Close() (quiet bool) { return s.close(false, http2.NoError) }
 
 // Reset is Close that resets the stream with the given code.

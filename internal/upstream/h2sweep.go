@@ -153,7 +153,7 @@ func (c *h2Conn) sweep(now int64) {
 // H2Stats is the statistics of an H2Pool.
 type H2Stats struct {
 	Open     int   // connections
-	Live     int   // of Open: those that take new requests
+	Live     int   // in Open: connections that take new requests
 	Streams  int   // exchanges under way
 	Waiting  int   // requests that wait for a stream
 	Dials    int64 // attempts to connect so far

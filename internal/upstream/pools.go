@@ -16,8 +16,8 @@ import (
 type Config struct {
 	// Guard checks every address before a connection to it. Required.
 	Guard *netguard.Guard
-	// Allow lists networks that upstreams of a PublicOnly origin may be in besides public
-	// ones (--upstream-allow-network).
+	// Allow lists networks in which upstreams of a PublicOnly origin may be, in addition to public
+	// networks (--upstream-allow-network).
 	Allow []netip.Prefix
 	// Resolver resolves the names of upstreams. Nil means the system's.
 	Resolver *net.Resolver
@@ -59,8 +59,8 @@ type Origin struct {
 	// connections, and each has its share of Config.MaxDescriptors.
 	Account string
 
-	// These override the fields of Config unless they are zero. ConnectTimeout also bounds
-	// the TLS handshake, which has as long again.
+	// These override the fields of Config unless they are zero. ConnectTimeout bounds connecting,
+	// and again the TLS handshake.
 	ConnectTimeout time.Duration
 	IdleTimeout    time.Duration
 	MaxConnAge     time.Duration
@@ -122,8 +122,9 @@ func setDefault(d *time.Duration, to time.Duration) {
 func (p *Pools) ContinueTimeout() time.Duration { return p.cfg.ContinueTimeout }
 
 // drainPreviousOrigin drains the pools of by.Target's other origins, if the target has its own
-// limit: those that it had before its settings changed, so that their connections do not count
-// beside the new ones. It leaves other targets of the gateway alone. The caller holds p.making.
+// limit. These are the origins that it had before its settings changed. Their connections then do
+// not count in addition to the new ones. It leaves other targets of the gateway alone. The caller
+// holds p.making.
 func (p *Pools) drainPreviousOrigin(by Origin) {
 	if by.Target == "" {
 		return

@@ -11,8 +11,8 @@ const (
 	MaxReplay = 64 << 10
 	// smallReplay is the size of the buffer for bodies that are that short.
 	smallReplay = 4 << 10
-	// maxReplays bounds what is kept in all, and maxAccountReplays what is kept for the requests of
-	// one account, both in bytes of buffers.
+	// maxReplays bounds the bytes of buffers that are kept in all, and maxAccountReplays the bytes
+	// that are kept for the requests of one account.
 	maxReplays        = 64 << 20
 	maxAccountReplays = maxReplays / 2
 )
@@ -74,8 +74,8 @@ func (r *Replay) Add(b []byte) {
 	r.n += copy(r.buffer()[r.n:], b)
 }
 
-// Bytes returns the body as far as it was added. ok is false if not all of it was kept. The bytes are
-// valid until Drop.
+// Bytes returns the body as far as it was added. ok is false if a part of it was not kept. The bytes
+// are valid until Drop.
 func (r *Replay) Bytes() (b []byte, ok bool) { return r.buffer()[:r.n], r.pool != nil }
 
 // Drop frees the memory and keeps nothing more.

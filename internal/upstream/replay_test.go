@@ -17,8 +17,8 @@ func replayPool(t *testing.T, pools *Pools, account string) *H2Pool {
 	return p
 }
 
-// Guarantee: a body of at most 64 KiB is kept whole, in whatever pieces it comes; of a longer one nothing
-// is kept, and its memory is free.
+// Guarantee: a body of at most 64 KiB is kept whole, in whatever pieces it comes; of a longer body
+// nothing is kept, and its memory is free.
 func TestReplayKeepsShortBodies(t *testing.T) {
 	pools, err := NewPools(Config{Guard: netguard.New()})
 	if err != nil {
@@ -48,8 +48,8 @@ func TestReplayKeepsShortBodies(t *testing.T) {
 	}
 }
 
-// Guarantee: what is kept of bodies is bounded, for each account and in all, so that an account with many
-// uploads leaves room for the others; and everything that was kept is free again at the end.
+// Guarantee: the kept bytes of bodies are bounded, for each account and in all, so that an account with
+// many uploads leaves room for the others; and all memory is free again at the end.
 func TestReplaysAreBounded(t *testing.T) {
 	pools, err := NewPools(Config{Guard: netguard.New()})
 	if err != nil {

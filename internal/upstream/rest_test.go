@@ -29,8 +29,8 @@ func resting(t *testing.T, cfg Config) (pool *H1Pool, c *H1Conn, send func(text 
 	}
 }
 
-// Guarantee: nobody gets a connection that rests, not even the client that had it last: another is opened.
-// After the rest it serves requests again.
+// Guarantee: nobody gets a resting connection, not even the client that used it last: another connection
+// is opened. After the rest it serves requests again.
 func TestRest(t *testing.T) {
 	pool, c, _ := resting(t, Config{})
 	if got := pool.Take(c); got != nil {

@@ -47,9 +47,9 @@ func newTLSConfig(o Origin) (*tls.Config, error) {
 		if err != nil { // err is dropped: it may quote the private key
 			return nil, fmt.Errorf("connect to %s: upstream_client_certificate and upstream_client_key do not match", o.Host)
 		}
-		// Every server that asks for a client certificate gets this one. By default,
-		// crypto/tls silently sends none to a server whose list of accepted issuers does
-		// not match the chain.
+		// Every server that asks for a client certificate gets this certificate. By default,
+		// crypto/tls silently sends none if the server's list of accepted issuers does not match
+		// the chain.
 		c.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &cert, nil }
 	}
 	return c, nil

@@ -17,36 +17,16 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
+	"github.com/keygate/keygate/internal/keygatetest/awaittest"
 	"github.com/keygate/keygate/internal/upstream"
 	"github.com/keygate/keygate/internal/upstream/upstreamtest"
 )
 
-// received returns once the peer's kernel has all that was written to c, or has reset c.
-func received(t *testing.T, c net.Conn) {
-	t.Helper()
-	raw, err := c.(*net.TCPConn).SyscallConn()
-	if err != nil {
-		t.Error(err)
-		return
-	}
-	for done := false; !done; runtime.Gosched() {
-		if raw.Control(func(fd uintptr) {
-			unsent, err := unix.IoctlGetInt(int(fd), unix.SIOCOUTQ)
-			info, failed := unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO)
-			done = err != nil || failed != nil || unsent == 0 || info.State == unix.BPF_TCP_CLOSE
-		}) != nil {
-			return
-		}
-	}
-}
-
 // forgedResponse is a response that an upstream sends without a request.
 const forgedResponse = "HTTP/1.1 200 OK\r\nX-For: forged\r\nContent-Length: 6\r\n\r\nforged"
 
-// firstExchanges are the exchanges after which an upstream sends forgedResponse. Of those to
-// HEAD, and of 204 and 304, it is a late body.
+// firstExchanges are the exchanges after which an upstream sends forgedResponse. After a HEAD, a
+// 204 or a 304, forgedResponse looks like a late body.
 var firstExchanges = []struct{ name, method, response string }{
 	{"GET", "GET", "HTTP/1.1 200 OK\r\nX-For: /first\r\nContent-Length: 2\r\n\r\nok"},
 	{"chunked", "GET", "HTTP/1.1 200 OK\r\nX-For: /first\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n"},
@@ -71,8 +51,8 @@ func (c *partial) Write(p []byte) (int, error) {
 }
 
 // forger is an upstream. It responds to /first with an exchange of firstExchanges, and
-// forges a response after it. To every other request it responds with the target and the
-// body of that.
+// forges a response after it. To every other request it responds with that request's target and
+// body.
 type forger struct {
 	t    *testing.T
 	addr string
@@ -82,7 +62,7 @@ type forger struct {
 	first int
 
 	asked, written chan bool    // mode later
-	racing         atomic.Int32 // mode any: 1 while forging, 2 once the gateway's kernel has it
+	racing         atomic.Int32 // mode any: 1 while forging, 2 once the gateway's kernel has the forged response
 
 	mu   sync.Mutex
 	seen map[string]int // requests by target
@@ -136,8 +116,8 @@ func (f *forger) serve(conn, tcp net.Conn, under *partial, from *bufio.Reader) {
 	}
 }
 
-// forge sends response and a forged one. No request may arrive after that, unless the forged
-// one came at any time.
+// forge sends response and a forged response. No request may arrive after that, unless the mode is
+// any time.
 func (f *forger) forge(c *upstreamtest.Conn, tcp net.Conn, under *partial, response string) {
 	switch f.mode {
 	case "together":
@@ -147,7 +127,7 @@ func (f *forger) forge(c *upstreamtest.Conn, tcp net.Conn, under *partial, respo
 		<-f.asked
 		under.first = f.first
 		c.Send(forgedResponse)
-		received(f.t, tcp)
+		awaittest.Received(f.t, tcp)
 		f.written <- true
 	case "any":
 		f.racing.Store(1)
@@ -156,7 +136,7 @@ func (f *forger) forge(c *upstreamtest.Conn, tcp net.Conn, under *partial, respo
 			runtime.Gosched()
 		}
 		c.Send(forgedResponse)
-		received(f.t, tcp)
+		awaittest.Received(f.t, tcp)
 		f.racing.Store(2)
 	}
 	head, err := c.ReadHead()
@@ -165,8 +145,8 @@ func (f *forger) forge(c *upstreamtest.Conn, tcp net.Conn, under *partial, respo
 	}
 }
 
-// next sends a request with a target and body of its own, and returns the target of the
-// request that the response is for. It fails the test if the request was not served whole.
+// next sends a request with a target and body of its own, and returns the target of the request to
+// which the response belongs. It fails the test if the request was not served whole.
 func (f *forger) next(pools *upstream.Pools, o upstream.Origin, method, target string) string {
 	req := request(method, o.Scheme+"://"+f.addr, target)
 	body := ""
@@ -261,8 +241,8 @@ func TestUnaskedResponseReachesNobody(t *testing.T) {
 	}
 }
 
-// Guarantee: that holds too if only a part of the unasked response's TLS record has arrived,
-// which shows nothing of the response.
+// Guarantee: the same holds if only a part of the unasked response's TLS record has arrived, which
+// shows nothing of the response.
 func TestUnaskedPartOfARecordReachesNobody(t *testing.T) {
 	versions, ca := tlsUpstreams(t)
 	for name, secure := range versions {

@@ -28,7 +28,7 @@ func (a *Attempt) Gone() bool { return a.Error == "" && a.Status == statusGone }
 
 // Observe updates the endpoint's health with the result of one attempt and reports
 // whether the endpoint changed. It disables an endpoint that responded with 410, or whose
-// attempts have all failed for DisableAfter. It never enables one: results that come in
+// attempts have all failed for DisableAfter. It never enables an endpoint: results that come in
 // after the endpoint was disabled do not change its state.
 func (w *Webhook) Observe(a *Attempt) (changed bool) {
 	if a.Succeeded() {

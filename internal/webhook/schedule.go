@@ -24,10 +24,10 @@ func NewSchedule(waits [MaxAttempts - 1]time.Duration) (Schedule, error) {
 	return Schedule{waits: waits}, nil
 }
 
-// After returns the state of a delivery after its attempt with the given number, from 1,
-// failed at ended: Failed after the last attempt, otherwise RetryScheduled and the time of
-// the next one. random in [0, 1) chooses the jitter. retryAfter is the wait that the
-// endpoint asked for, or 0; it may lengthen a wait to at most twice the schedule's.
+// After returns the state of a delivery whose attempt with the given number, from 1, failed at
+// ended: Failed after the last attempt, otherwise RetryScheduled and the time of the next attempt.
+// random in [0, 1) chooses the jitter. retryAfter is the wait that the endpoint asked for, or 0; it
+// may lengthen a wait to at most twice the schedule's.
 func (s Schedule) After(attempt int, ended time.Time, random float64, retryAfter time.Duration) (DeliveryState, time.Time) {
 	if attempt >= MaxAttempts {
 		return Failed, time.Time{}

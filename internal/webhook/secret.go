@@ -14,7 +14,7 @@ const Auto = "auto"
 // secretTag starts a secret in the form of Standard Webhooks. The key in base64 follows.
 const secretTag = "whsec_"
 
-// A given secret has minSecret to maxSecret bytes. A generated one has a key of keyBytes.
+// A given secret has minSecret to maxSecret bytes. A generated secret has a key of keyBytes.
 const (
 	minSecret = 16
 	maxSecret = 128

@@ -1,6 +1,6 @@
 // Command platforms fails if a package of the module, or its tests, would not compile on another operating
-// system. It checks types alone, from source and without function bodies of other modules, which takes a
-// small part of the time that a compiler takes.
+// system. It only checks types, from source and without function bodies of other modules, which takes a
+// fraction of a compiler's time.
 //
 //	platforms darwin freebsd windows
 package main
@@ -94,7 +94,7 @@ func check(system string) error {
 	return errors.Join(errs...)
 }
 
-// list returns the packages of the module, their tests and all that they need, dependencies first.
+// list returns the packages of the module, their tests and everything that these need, dependencies first.
 func list(system string) ([]*unit, error) {
 	cmd := exec.Command("go", "list", "-deps", "-test", "-json=ImportPath,Dir,GoFiles,ImportMap,Imports,Module,Error", "./...")
 	cmd.Env = append(os.Environ(), "GOOS="+system, "CGO_ENABLED=0")

@@ -14,8 +14,8 @@ import (
 	"testing"
 )
 
-// checkAlpine checks a package of Alpine against its format: two archives one after the other, of which the first has the
-// description and the scripts, and the second the files.
+// checkAlpine checks a package of Alpine against its format: two archives, one after the other. The first has the
+// description and the scripts, the second the files.
 func checkAlpine(t *testing.T, content []byte) {
 	t.Helper()
 	rest := bytes.NewReader(content)
@@ -68,7 +68,7 @@ type entry struct {
 	content string
 }
 
-// segment reads one archive of a package. The first one has no mark of its end.
+// segment reads one archive of a package. The first archive has no mark of its end.
 func segment(t *testing.T, from *bytes.Reader) map[string]entry {
 	t.Helper()
 	z, err := gzip.NewReader(from)

@@ -21,7 +21,7 @@ type file struct {
 	content []byte
 }
 
-// files returns what an archive contains: the binary, and what belongs to it.
+// files returns the files of an archive: the binary, and the files that belong to it.
 func (r *release) files(t target, binary, pages string) ([]file, error) {
 	sources := map[string]string{ // name in the archive: path
 		filepath.Base(binary): binary,

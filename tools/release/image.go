@@ -17,8 +17,8 @@ const maxImageConfig = 1 << 20
 // imageLabel is a label in the configuration of an image.
 var imageLabel = regexp.MustCompile(`"org\.opencontainers\.image\.(version|revision)":"([^"]*)"`)
 
-// images returns which of some files are archives of the image that "make image" wrote for this version. They may be
-// there before the release is made, and its checksums cover them.
+// images returns the files, among some, that are archives of the image that "make image" wrote for this version.
+// They may exist before the release is made, and its checksums cover them.
 func (r *release) images(names []string) []string {
 	var found []string
 	for _, kind := range []string{"amd64", "arm64", "oci"} {

@@ -30,8 +30,8 @@ func imageArchive(t *testing.T, config string) []byte {
 	return b.Bytes()
 }
 
-// Guarantee: docs/releasing.md. The checksums of a release cover the archives of its image that are there before it is
-// made. An archive of another version or commit, or a damaged one, is an error.
+// Guarantee: docs/releasing.md. The checksums of a release cover the archives of its image that exist before the
+// release is made. An archive of another version or commit, or a damaged one, is an error.
 func TestReleaseCoversItsImage(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()

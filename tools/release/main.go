@@ -76,7 +76,7 @@ func run(args []string) error {
 	if err != nil {
 		return err
 	}
-	// The key is tried first: it would be a pity to find out at the end that it cannot be read.
+	// The key is read first, so that an unreadable key does not waste the whole build.
 	key, err := signingKey(os.LookupEnv)
 	if err != nil {
 		return err
@@ -99,7 +99,7 @@ func run(args []string) error {
 // can express.
 var validVersion = regexp.MustCompile(`^v(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)(-[0-9A-Za-z-]+(\.[0-9A-Za-z-]+)*)?$`)
 
-// newRelease checks what was asked for, and that the repository has nothing that its commit lacks.
+// newRelease checks the arguments, and that the working tree has no changes beyond its commit.
 func newRelease(root, out, version, only string) (*release, error) {
 	if !validVersion.MatchString(version) {
 		return nil, fmt.Errorf("%q is not a version: set VERSION to one such as v1.2.3 or v1.2.3-rc.1", version)

@@ -40,8 +40,9 @@ func (r *release) packages(t target, binary, pages string) error {
 	return nil
 }
 
-// prepare writes what packages have in another form than the repository to the working directory: the unit of systemd
-// with the path of the binary, and the scripts with the time of the commit, which a package of Alpine records.
+// prepare writes files that packages have in another form than the repository to the working directory: the unit of
+// systemd with the path of the binary, and the scripts with the time of the commit, which a package of Alpine
+// records.
 func (r *release) prepare() error {
 	text, err := os.ReadFile(filepath.Join(r.root, "deploy", "systemd", "keygate.service"))
 	if err != nil {

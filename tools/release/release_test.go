@@ -70,7 +70,7 @@ func git(t *testing.T, dir string, args ...string) {
 	}
 }
 
-// small builds a small program once, which stands in for keygate where only its packing matters.
+// small builds a small program once, which stands in for keygate in tests where only the packing matters.
 func small(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -87,7 +87,7 @@ func small(t *testing.T) string {
 	return filepath.Join(dir, "keygate")
 }
 
-// made makes a release with a stand-in for the binary, and returns its files.
+// made makes a release with a stand-in for the binary, and returns the release's files.
 func made(t *testing.T, root, binary string, key signer, only string) map[string][]byte {
 	t.Helper()
 	r, err := newRelease(root, filepath.Join(t.TempDir(), "dist"), "v1.2.3-rc.1", only)
@@ -388,7 +388,7 @@ func TestBinaryIsReproducible(t *testing.T) {
 	}
 }
 
-// Guarantee: what no release can be made of is an error that says what to do, and nothing is written.
+// Guarantee: if no release can be made, the error says what to do, and nothing is written.
 func TestReleaseErrors(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

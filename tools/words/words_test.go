@@ -60,7 +60,7 @@ var banned = []struct {
 	}},
 }
 
-// parts splits a text into its words, at everything that is no letter and where a capital begins.
+// parts splits a text into its words, at everything that is not a letter, and at capitals.
 func parts(s string) (words []string) {
 	letters := []rune(s)
 	var word []rune

@@ -3,7 +3,7 @@
 //
 //	go run ./schemas
 //
-// It downloads about 60 MB. The schemas allow no fields but those that they name.
+// It downloads about 60 MB. The schemas allow only the fields that they name.
 package main
 
 import (

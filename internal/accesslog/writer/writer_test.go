@@ -81,8 +81,8 @@ func withoutIDs(t *testing.T, line string) string {
 	return line
 }
 
-// Guarantee: a file is rotated at its size. Five predecessors are kept, all with mode 0600,
-// and no line is lost or written twice before it is too old.
+// Guarantee: a file is rotated at its size. Five predecessors are kept, all with mode 0600. Until
+// its file is removed, no line is lost, and none is written twice.
 func TestRotation(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "access.log")
 	if err := os.WriteFile(path, nil, 0o644); err != nil {
@@ -231,8 +231,8 @@ func (f *full) Write(b []byte) (int, error) {
 	return n, nil
 }
 
-// Guarantee: if the output accepts only a part, the lines that it has not accepted as a whole
-// are lost, and the next line begins on a line of its own.
+// Guarantee: if the output accepts only a part, lines that it has not accepted as a whole are lost,
+// and later output begins on a new line.
 func TestFullOutput(t *testing.T) {
 	out := &full{room: 700}
 	w := newWriter(t, Config{Stdout: out})

@@ -96,8 +96,8 @@ func feed(t *testing.T, s *slowStore, batch int) (records int) {
 }
 
 // Guarantee: a record is stored within 230 ms of its arrival, which leaves 20 ms for the way to the
-// writer, while the store takes up to 115 ms for a write; the time that one write takes does not
-// put off the next.
+// writer, while the store takes up to 115 ms for a write; the duration of a write does not delay
+// the next.
 func TestRecordsReachTheStoreInTime(t *testing.T) {
 	for _, test := range []struct {
 		name         string

@@ -24,8 +24,8 @@ func (d *deaf) AppendAuditChunks(ctx context.Context, batch accesslog.BatchID, c
 	return err
 }
 
-// Guarantee: records whose write had no response are written again, together with those taken
-// since, and each is in the log once, gaps too.
+// Guarantee: records whose write had no response are written again, together with records taken
+// since, and each is in the log once; so are gap records.
 func TestLostResponseStoresOnce(t *testing.T) {
 	b, _ := newBusy(t, 1)
 	b.writer.cfg.Store = &deaf{Store: b.DB, calls: 3}

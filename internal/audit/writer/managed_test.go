@@ -11,7 +11,7 @@ import (
 )
 
 // Guarantee: a transaction that seals removes at most 1,500 management records, however many an account has, as after
-// the deletion of a gateway with 100,000 routes; nothing is left, and each is sealed once, in their order.
+// the deletion of a gateway with 100,000 routes; in the end all are sealed, each once, in their order.
 func TestManagementRecordsAreSealedInPieces(t *testing.T) {
 	const records = 2*audit.OldestRecords + 700
 	for name, requests := range map[string]int{"alone": 0, "between requests": audit.RunRecords + 100} {

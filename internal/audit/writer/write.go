@@ -63,12 +63,7 @@ func (w *Writer) Start(ctx context.Context) error {
 func (w *Writer) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		// A write that has begun is finished: it is short.
-		next := time.NewTimer(time.Until(w.write(w.group.Grace())))
-		select {
-		case <-ctx.Done():
-		case <-next.C:
-		}
-		next.Stop()
+		service.Wait(ctx, time.Until(w.write(w.group.Grace())))
 	}
 }
 
@@ -81,12 +76,7 @@ func (w *Writer) Stop(ctx context.Context) error {
 	var err error
 	for attempt := range stopAttempts {
 		if attempt > 0 {
-			wait := time.NewTimer(stopWait)
-			select {
-			case <-wait.C:
-			case <-ctx.Done():
-				wait.Stop()
-			}
+			service.Wait(ctx, stopWait)
 		}
 		if err = w.Sync(ctx); err == nil || ctx.Err() != nil {
 			break

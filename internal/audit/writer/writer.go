@@ -121,7 +121,7 @@ type Writer struct {
 	group service.Group
 }
 
-// outgoing is what is to be written in one transaction.
+// outgoing is the content of one transaction.
 type outgoing struct {
 	chunks  []audit.Chunk
 	weight  int             // bytes of the chunks' records in held
@@ -130,7 +130,7 @@ type outgoing struct {
 
 // intake is the records of one account since they were last written.
 type intake struct {
-	table, other *audit.Table // one is filled while the other is written
+	table, other *audit.Table // one table is filled while the other is written
 	weight       int          // of table, in held
 	loss         loss
 	used         time.Time // of the last write at which it had records

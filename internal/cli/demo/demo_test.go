@@ -39,8 +39,8 @@ func tourText(t *testing.T) string {
 	return b.String()
 }
 
-// Guarantee: what the demo prints, with the two events of its start, fits a terminal of 24 lines and
-// 80 columns, and has no formatting mistakes; --tour prints more.
+// Guarantee: the output of the demo, with the two events of its start, fits a terminal of 24 lines
+// and 80 columns, and has no formatting mistakes; --tour prints more.
 func TestDemoFitsATerminal(t *testing.T) {
 	demo := sampleTour()
 	var short bytes.Buffer

@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"strconv"
 	"time"
+
+	"github.com/keygate/keygate/internal/service"
 )
 
 // sampleDocument is the OpenAPI document of the sample service. Apart from its
@@ -100,12 +102,7 @@ func sampleInvoice(w http.ResponseWriter, r *http.Request) {
 // early if the client has hung up.
 func work(r *http.Request, usual time.Duration) {
 	factor := min(rand.ExpFloat64(), 10)
-	timer := time.NewTimer(time.Duration(factor * float64(usual)))
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-r.Context().Done():
-	}
+	service.Wait(r.Context(), time.Duration(factor*float64(usual)))
 }
 
 func writeSample(w http.ResponseWriter, status int, body any) {

@@ -12,7 +12,7 @@ type zeros struct{}
 
 func (zeros) Read(p []byte) (int, error) { return len(p), nil }
 
-// Guarantee: input without an end is an error, and none is cut off in silence.
+// Guarantee: input without an end is an error. No input is cut off silently.
 func TestInputIsBounded(t *testing.T) {
 	if _, err := readBounded("standard input", zeros{}); err == nil || !strings.Contains(err.Error(), "standard input has more than 64 MiB") {
 		t.Errorf("got %v, want an error of more than 64 MiB", err)

@@ -27,7 +27,8 @@ type cost struct {
 }
 
 // measure simulates a load with the times of the product: the default TTL, its polls, and notifications. A message
-// takes up to 1 ms and a step of the server up to 0.5 ms, one in ten up to ten times as long.
+// takes up to 1 ms and a step of the server up to 0.5 ms; one message or step in ten takes up to ten times as
+// long.
 func measure(l load) cost {
 	c := scenario{nodes: l.nodes, length: l.length, changes: l.perSecond * int(l.length/time.Second)}
 	s := newSimulation(1, &c)

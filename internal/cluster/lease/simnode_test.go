@@ -38,7 +38,7 @@ type simNode struct {
 	wakes    int
 	position Position
 	inForce  map[int]bool
-	checked  int // of the answered changes, those known to be in force here
+	checked  int // the answered changes that are known to be in force here
 
 	watch   *Watch
 	waiters []*simWaiter
@@ -81,7 +81,7 @@ func (n *simNode) kill() {
 func (n *simNode) running() bool { return !n.dead && n.s.w.now >= n.stopped }
 func (n *simNode) admits() bool  { return n.running() && n.holder.Held() }
 
-// cpu runs f when the process runs, unless it is another process by then.
+// cpu runs f when the process runs, unless another process has replaced it by then.
 func (n *simNode) cpu(f func()) {
 	boot := n.boots
 	n.s.w.after(max(0, n.stopped-n.s.w.now), func() {
@@ -105,8 +105,8 @@ func (n *simNode) in(d time.Duration, f func()) {
 	})
 }
 
-// call sends a message to the store. done gets the reply, or nil after a timeout. What the store has
-// begun runs on, whatever becomes of the node.
+// call sends a message to the store. done gets the reply, or nil after a timeout. Work that the
+// store has begun goes on, whatever becomes of the node.
 func (n *simNode) call(serve func(reply func(any)), done func(any)) {
 	s, net, boot := n.s, n.s.net, n.boots
 	finished := false

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// simChange is a committed change. Its id says what it does, and survives in no number.
+// simChange is a committed change. Its id identifies the change even if its number is used again.
 type simChange struct {
 	Position
 	id int
@@ -58,7 +58,7 @@ func (s *simStore) copy() *simStore {
 	}
 }
 
-// settle records that one lease was waited out on a server.
+// settle records that the time of a lease has passed on a server.
 func (s *simStore) settle(server string, reply func(any)) {
 	s.step(func() {
 		if server == strconv.Itoa(s.server) {

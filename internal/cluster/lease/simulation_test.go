@@ -21,17 +21,17 @@ type scenario struct {
 	length time.Duration
 	// changes is how many changes are made.
 	changes int
-	// pauses, cuts, kills and outages are processes stopped, nodes cut off, processes killed and started
-	// again, and outages of the store.
+	// pauses, cuts, kills and outages are numbers of faults: processes stopped, nodes cut off, processes
+	// killed and started again, and outages of the store.
 	pauses, cuts, kills, outages bool
 	// twin starts another process with the name of a node that is stopped.
 	twin bool
-	// failover makes a replica the server: with lag, one that lacks the last changes.
+	// failover makes a replica the server: with lag, a replica that lacks the last changes.
 	failover bool
 	lag      bool
 	// tail is how much longer one message in ten takes.
 	tail float64
-	// late is how long after the others the last node joins.
+	// late is how long after the other nodes the last node joins.
 	late time.Duration
 }
 
@@ -177,7 +177,7 @@ func (s *simulation) twin() {
 	s.w.after(s.w.upTo(s.ttl/4), n.start)
 }
 
-// failover replaces the server by a replica, which may lack what was committed in the last moments.
+// failover replaces the server by a replica, which may lack the last commits.
 func (s *simulation) failover(lag bool) {
 	behind := s.store.copy()
 	wait := time.Duration(0)
@@ -268,8 +268,8 @@ func TestSimulatedNodesKeepTheirLeasesUnderLoad(t *testing.T) {
 	}
 }
 
-// Guarantee: a node that was cut off until its lease had ended holds one again within half a second of its return,
-// and has what was changed meanwhile, at 500 changes a second.
+// Guarantee: a node that was cut off until its lease had ended holds a lease again within half a second of its
+// return, and has applied the changes made meanwhile, at 500 changes a second.
 func TestSimulatedNodeJoinsUnderLoad(t *testing.T) {
 	c := scenario{nodes: 3, length: 7 * time.Second, changes: 500 * 7}
 	const back = 5 * time.Second

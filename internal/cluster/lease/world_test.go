@@ -28,7 +28,7 @@ func (w *world) after(d time.Duration, f func()) {
 	heap.Push(&w.events, event{at: w.now + d, serial: w.serial, run: f})
 }
 
-// every runs f again and again, after what pause returns.
+// every runs f repeatedly, each time after a pause.
 func (w *world) every(pause func() time.Duration, f func()) {
 	w.after(pause(), func() {
 		f()

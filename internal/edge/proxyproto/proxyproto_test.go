@@ -102,8 +102,8 @@ func text(a netip.AddrPort) string {
 	return a.String()
 }
 
-// Guarantee: bytes that do not begin with a signature are not a header, as opposed to
-// a malformed one.
+// Guarantee: bytes that do not begin with a signature are not a header, and are reported
+// differently from a malformed header.
 func TestOtherBytesAreNoHeader(t *testing.T) {
 	for _, s := range []string{
 		"GET / HTTP/1.1\r\n", "POST / HTTP/1.1\r\n", "PROXY\t", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "proxy TCP4", "\x16\x03\x01",

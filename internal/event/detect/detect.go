@@ -80,7 +80,7 @@ type Detector struct {
 	notified []*group  // that had an event, the earliest first
 	forgetAt time.Time // earliest time of the next check for deleted routes
 
-	work      chan struct{}      // holds a token if there may be something to write
+	work      service.Signal     // holds a token if there may be something to write
 	syncs     chan chan struct{} // each is closed when everything due is written
 	group     service.Group
 	unwritten []event.Event // created and not yet stored; used by the goroutine only
@@ -133,7 +133,7 @@ func New(cfg Config) (*Detector, error) {
 	}
 	return &Detector{
 		cfg: cfg, counts: map[limit]int64{}, groups: map[outage]*group{},
-		work: make(chan struct{}, 1), syncs: make(chan chan struct{}),
+		work: service.NewSignal(), syncs: make(chan chan struct{}),
 	}, nil
 }
 

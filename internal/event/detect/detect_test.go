@@ -202,8 +202,8 @@ func (s *harness) events() []received {
 	return all
 }
 
-// Guarantee: breaches 1, 101, 201, … of each gateway, route and limit scope make an event
-// with the key of that breach.
+// Guarantee: breaches 1, 101, 201, … of each gateway, route and limit scope make an event with the
+// key of the breaching request.
 func TestBreachesAreSampled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := open(t)
@@ -244,7 +244,7 @@ func TestBreachesAreSampled(t *testing.T) {
 }
 
 // Guarantee: the first error of a route and status makes an event at once, further ones
-// make one together after a second, and after a second without errors the next one is a
+// make one together after a second, and after a second without errors the next error counts as a
 // first one again. The sender is woken.
 func TestErrorsAreGrouped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -494,7 +494,7 @@ func TestConcurrentTake(t *testing.T) {
 }
 
 // Guarantee: while too many events of an account wait for their deliveries to be written, it gets no more. Its errors are
-// counted in a later event, and breaches that would have made one are lost and counted.
+// counted in a later event, and breaches that would have made an event are lost and counted.
 func TestAccountWithTooManyEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := open(t)

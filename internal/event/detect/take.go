@@ -33,14 +33,7 @@ func (d *Detector) Take(entries []accesslog.Entry) {
 	}
 	d.mu.Unlock()
 	if wake {
-		d.signal()
-	}
-}
-
-func (d *Detector) signal() {
-	select {
-	case d.work <- struct{}{}:
-	default:
+		d.work.Notify()
 	}
 }
 

@@ -87,7 +87,7 @@ func TestNameOfAnEntryThatMoves(t *testing.T) {
 			continue
 		}
 		d := NewDecoder(noLimits, nil)
-		for i := range 5 { // the first one is evicted; the others take 3,900 bytes
+		for i := range 5 { // the first entry is evicted; the others take 3,900 bytes
 			if _, err := decodeBlock(d, appendField(nil, 0x40, fmt.Sprint("name-of-entry-", i), strings.Repeat(fmt.Sprint(i), 900), false)); err != nil {
 				t.Fatal(err)
 			}
@@ -105,8 +105,8 @@ func TestNameOfAnEntryThatMoves(t *testing.T) {
 }
 
 // Guarantee: a field has the tag that the function of the Tags gives for it, whichever
-// its representation: a field of either table, with the name of one, or a literal; and
-// the function is called once for a field that a client repeats.
+// its representation: a field of either table, a literal with a name of either table, or a whole
+// literal. The function is called once for a field that a client repeats.
 func TestTags(t *testing.T) {
 	calls := 0
 	tags := NewTags(func(name, value []byte) uint16 {

@@ -11,8 +11,8 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// responseHead is what a service behind the gateway sends with each response. The value
-// of the last field is another one each time.
+// responseHead is what a service behind the gateway sends with each response. The value of the last
+// field differs each time.
 func responseHead(i int) [][2]string {
 	return [][2]string{
 		{":status", "200"},
@@ -43,8 +43,8 @@ func lines(head [][2]string) (fields []string) {
 	return fields
 }
 
-// Guarantee: fields that are repeated take a byte each, and a field whose value is another
-// each time neither displaces them nor repeats its name.
+// Guarantee: repeated fields take a byte each, and a field whose value differs each time neither
+// displaces them nor repeats its name.
 func TestRepeatedFieldsAreIndexed(t *testing.T) {
 	e, d := NewEncoder(nil), NewDecoder(noLimits, nil)
 	for i := range 1000 {
@@ -101,9 +101,9 @@ func TestSecretsAreNeverIndexed(t *testing.T) {
 	}
 }
 
-// Guarantee: the other side's table size is honoured. The next block says a new size, and
-// says 0 before it if the size was lowered and raised since the last block, which x/net
-// accepts even then. A size above ours changes nothing.
+// Guarantee: the other side's table size is honoured. The next block announces a new size. If the
+// size was lowered and raised since the last block, it announces 0 first, which x/net accepts. A
+// size above ours changes nothing.
 func TestTableSizeIsSignalled(t *testing.T) {
 	entry := [][2]string{{"name", "value"}}
 	for _, c := range []struct {
@@ -190,7 +190,7 @@ func TestIndexFindsEveryEntry(t *testing.T) {
 	}
 }
 
-// Guarantee: whatever it encodes, an encoder keeps a fixed amount of memory.
+// Guarantee: an encoder keeps a bounded amount of memory, whatever it encodes.
 func TestEncoderIsBounded(t *testing.T) {
 	e, d := NewEncoder(nil), NewDecoder(noLimits, nil)
 	for i := 0; i < 2000; i += 9 {

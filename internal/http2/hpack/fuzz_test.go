@@ -90,7 +90,7 @@ func FuzzDecoder(f *testing.F) {
 	f.Fuzz(func(t *testing.T, input []byte) { compareDecoders(t, splitBlocks(input)) })
 }
 
-// Guarantee: as FuzzDecoder, for long series of valid blocks, in which entries of all
+// Guarantee: the same as of FuzzDecoder, for long series of valid blocks, in which entries of all
 // sizes come and go and the size of the table changes.
 func TestDecodersAgree(t *testing.T) {
 	for seed := range uint64(20) {
@@ -142,8 +142,8 @@ func randomField(r *rand.Rand, entries int) []byte {
 	return appendString(appendInteger(nil, kind, prefix, 1+r.IntN(entries)), value, huffman)
 }
 
-// compareDecoders decodes blocks in all ways, and returns how many it did: up to the
-// first one that is not valid.
+// compareDecoders decodes blocks in all ways, up to the first invalid block, and returns how many
+// it decoded.
 func compareDecoders(t *testing.T, blocks [][]byte) int {
 	t.Helper()
 	ours, reference := NewDecoder(noLimits, nil), newTheirs()
@@ -155,7 +155,7 @@ func compareDecoders(t *testing.T, blocks [][]byte) int {
 			return i // x/net accepts integers of 9 bytes, and late size updates if the table is empty
 		}
 		if err == nil && wantErr != nil && sizeUpdates(block) > 1 {
-			return i // x/net rejects the second of the two that RFC 7541, 4.2 asks for
+			return i // x/net rejects the second of the two size updates that RFC 7541, 4.2 asks for
 		}
 		if (err == nil) != (wantErr == nil) || err == nil && !slices.Equal(fields, want) {
 			t.Fatalf("block %x: got %q, error %v; want %q, error %v as from x/net", block, fields, err, want, wantErr)
@@ -241,7 +241,8 @@ func newEncoding(t *testing.T) *encoding {
 }
 
 // run carries out the operations of an input, a byte for each: 0 ends the block, 1 sets a
-// table size, 2 and 3 encode a field from the input, and the others one with a usual name.
+// table size, 2 and 3 encode a field from the input, and the others encode a field with a usual
+// name.
 func (x *encoding) run(input []byte) {
 	names := []string{":status", ":path", "cookie", "authorization", "content-type", "x-one", "X-Two", "x-three", "x-api-key", "Date", "vary", "a"}
 	take := func(n int) (b []byte) {

@@ -52,8 +52,8 @@ func TestHuffmanRoundTrip(t *testing.T) {
 	}
 }
 
-// Guarantee: EOS, a padding with a zero, and one of more than 7 bits are invalid (RFC
-// 7541, 5.2).
+// Guarantee: EOS, a padding with a zero, and a padding of more than 7 bits are invalid (RFC 7541,
+// 5.2).
 func TestHuffmanPadding(t *testing.T) {
 	for code, want := range map[string]decoding{
 		"":               decoded,

@@ -86,9 +86,9 @@ func TestTableAfterTooLargeBlock(t *testing.T) {
 	}
 }
 
-// Guarantee: a small block that expands to very much (an HPACK bomb) costs no more memory
-// than the limits, and none once the decoder is warm: by references to a large entry, and
-// by long strings that are Huffman-coded, in names, values and the table.
+// Guarantee: a small block that expands to very much (an HPACK bomb) costs no more memory than the
+// limits, and none once the decoder's memory has grown. It may expand by references to a large
+// entry, and by long Huffman-coded strings, in names, values and the table.
 func TestBombs(t *testing.T) {
 	limits := Limits{Size: 64 << 10, Fields: 100}
 	long := strings.Repeat("0", 100<<10) // 62.5 KiB of code

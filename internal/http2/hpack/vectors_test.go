@@ -116,8 +116,8 @@ var series = []struct {
 	}},
 }
 
-// Guarantee: the header blocks of RFC 7541, appendix C are decoded as it says, and leave
-// the dynamic table that it says.
+// Guarantee: the header blocks of RFC 7541, appendix C are decoded as the RFC says, and leave the
+// dynamic table that it says.
 func TestDecodeExamples(t *testing.T) {
 	for _, s := range series {
 		d := NewDecoder(noLimits, nil)

@@ -1,4 +1,4 @@
-// Package awaittest waits in a test for what must happen, with a bound: if it does not happen, the
+// Package awaittest makes a test wait for a condition, with a bound: if it does not come true, the
 // test fails and says what it waited for, instead of hanging until the test process is ended.
 package awaittest
 
@@ -10,10 +10,10 @@ import (
 )
 
 // Timeout is how long a test waits for something that must happen. It is long enough for a machine that
-// is busy with other tests, since only a test that fails waits that long.
+// is busy with other tests, since only a failing test waits that long.
 const Timeout = 2 * time.Minute
 
-// TB is the part of testing.TB that this package needs. Rapid's has no more.
+// TB is the part of testing.TB that this package needs. rapid.TB has no more.
 type TB interface {
 	Helper()
 	Fatalf(format string, args ...any)

@@ -42,8 +42,8 @@ func New(t testing.TB, to string) *Cable {
 	return c
 }
 
-// ForURL returns a cable to the host of a URL, and the URL with its near end in the place of the
-// host.
+// ForURL returns a cable to the host of a URL, and the URL with the cable's near end in place of
+// the host.
 func ForURL(t testing.TB, to string) (c *Cable, near string) {
 	t.Helper()
 	u, err := url.Parse(to)
@@ -96,7 +96,7 @@ func (c *Cable) forget(conn net.Conn) {
 	delete(c.conns, conn)
 }
 
-// pass passes on what from sends, but nothing while the cable is severed.
+// pass passes on what from sends, except while the cable is severed.
 func (c *Cable) pass(from, to net.Conn) {
 	defer from.Close()
 	defer to.Close()
@@ -118,8 +118,8 @@ func (c *Cable) pass(from, to net.Conn) {
 	}
 }
 
-// Sever makes the cable pass nothing on, without closing a connection: to both sides the other one
-// is silent.
+// Sever makes the cable pass nothing on, without closing a connection: each side finds the other
+// silent.
 func (c *Cable) Sever() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -138,7 +138,7 @@ func (c *Cable) Refuse() {
 	c.HangUp()
 }
 
-// Mend ends what Sever and Refuse began. What was held back is passed on.
+// Mend ends what Sever and Refuse began. Bytes that were held back are passed on.
 func (c *Cable) Mend() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

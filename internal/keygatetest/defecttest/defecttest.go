@@ -128,8 +128,8 @@ func buildFlags() (flags []string) {
 	return flags
 }
 
-// apply applies a patch of one file of the present package. Unlike patch(1), it accepts no text around a
-// change but the one in the patch, so that a patch that has become wrong is noticed.
+// apply applies a patch of one file of the present package. Unlike patch(1), it requires exactly the
+// patch's text around a change, so that an outdated patch is noticed.
 func apply(patch string) (file, patched string, err error) {
 	head, hunks, _ := strings.Cut(patch, "\n@@")
 	_, file, found := strings.Cut(head, "+++ b/")

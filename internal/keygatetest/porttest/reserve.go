@@ -1,6 +1,5 @@
-// Package porttest reserves ports for tests. In contrast to a port that a test found
-// free and closed again, the system gives a reserved port to no program that asks for
-// any free port.
+// Package porttest reserves ports for tests. The system gives a reserved port to no program that
+// asks for any free port, in contrast to a port that a test found free and closed again.
 package porttest
 
 import "testing"
@@ -18,5 +17,5 @@ func Reserve(t testing.TB) string {
 	return addr
 }
 
-// Hold is Reserve for a server that outlives one test. release gives the port back.
+// Hold does the same as Reserve, for a server that outlives one test. release gives the port back.
 func Hold() (addr string, release func(), err error) { return reserve() }

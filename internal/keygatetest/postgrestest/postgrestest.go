@@ -121,8 +121,8 @@ func (s *Server) Create(ctx context.Context, name string) (url string, err error
 	return s.URL(name), s.create(ctx, name, "")
 }
 
-// create creates a database that belongs to the user keygate. Its collation is not the one of bytes,
-// so that a query which needs that must say so.
+// create creates a database that belongs to the user keygate. Its collation does not compare bytes,
+// so that a query that needs this must say so.
 func (s *Server) create(ctx context.Context, name, from string) error {
 	if from == "" {
 		from = "template0"

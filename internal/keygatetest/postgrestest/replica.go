@@ -17,7 +17,7 @@ import (
 const replicaName = "replica"
 
 // Replica starts a streaming replica of the server, which is stopped when the test ends, and makes it
-// synchronous: from now on a transaction that asks for it commits on both.
+// synchronous: from now on a transaction that asks for this commits on both.
 func (s *Server) Replica(t testing.TB) *Server {
 	t.Helper()
 	r, err := s.replica()

@@ -76,8 +76,8 @@ type Desync struct {
 	Reason string
 }
 
-// DesyncRequests returns all requests of http-desync-guardian. To those without a Host it
-// adds one, which RFC 9112, 3.2 requires.
+// DesyncRequests returns all requests of http-desync-guardian. To requests without a Host it adds
+// one, which RFC 9112, 3.2 requires.
 func DesyncRequests(t Test) (out []Desync) {
 	t.Helper()
 	for _, f := range files(t, "desync", "*.yaml") {

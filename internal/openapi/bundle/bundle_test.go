@@ -49,8 +49,8 @@ func routesOf(t *testing.T, content []byte) string {
 }
 
 // Guarantee: path items of other files are in the bundle, as if they were written in the
-// document: nested references are relative to their own file, and what stands beside a
-// reference wins.
+// document: nested references are relative to their own file, and members beside a reference take
+// precedence.
 func TestFilesOfPathItemsAreIncluded(t *testing.T) {
 	fsys := files(
 		"api/paths/users.yaml", "get: {summary: All users}\npost: {x-keygate-rate-limit: {burst: 5/s}}\n",
@@ -90,8 +90,8 @@ func TestFilesOfPathItemsAreIncluded(t *testing.T) {
 	}
 }
 
-// Guarantee: a document that needs no other file is not changed by a byte, whatever it looks
-// like.
+// Guarantee: a document that needs no other file is not changed by a single byte, whatever its
+// form.
 func TestSelfContainedDocumentsAreUnchanged(t *testing.T) {
 	for _, text := range []string{
 		head + "paths:   {/a: {'get':   {}}}   # comment\n",
@@ -224,8 +224,8 @@ func TestBundlesAreBounded(t *testing.T) {
 	}
 }
 
-// Guarantee: files outside of the directory are out of reach of symbolic links too, and only
-// regular files are opened.
+// Guarantee: symbolic links cannot reach files outside of the directory either, and only regular
+// files are opened.
 func TestDirIsConfined(t *testing.T) {
 	outside, inside := t.TempDir(), t.TempDir()
 	if err := os.WriteFile(filepath.Join(outside, "secret.yaml"), []byte("get: {}\n"), 0o600); err != nil {

@@ -14,10 +14,10 @@ import (
 	"github.com/keygate/keygate/internal/upstream/upstreamtest"
 )
 
-// authenticating starts an upstream that authenticates connections: it responds to a request with
-// "Authorization: NTLM NAME" as if all further ones on its connection were of NAME too, to others with a
-// challenge, and to those for /public with neither. X-Conn is the number of the connection, which /close
-// ends. closed receives the number of each connection that has ended.
+// authenticating starts an upstream that authenticates connections. After a request with "Authorization:
+// NTLM NAME" it takes all further requests on the connection for requests of NAME. To other requests it
+// responds with a challenge, except for /public, which needs no authentication. X-Conn is the number of
+// the connection, which /close ends. closed receives the number of each connection that has ended.
 func authenticating(t *testing.T, secure bool) (s setup, closed <-chan int) {
 	t.Helper()
 	ended := make(chan int, 100)
@@ -98,8 +98,8 @@ func (g *harness) as(t *testing.T, client *http.Transport, path, credentials str
 }
 
 // Guarantee: contract 4.4. A connection to an upstream that a client has authenticated carries only requests of
-// that client's connection, also when those have no credentials, and closes with it. One over which nobody
-// has authenticated is shared.
+// that client's connection, even when these have no credentials, and closes with it. A connection over which
+// nobody has authenticated is shared.
 func TestAuthenticatedConnectionIsBound(t *testing.T) {
 	overConnections(t, func(t *testing.T, g *harness, closed <-chan int, client func() *http.Transport) {
 		ann, ben := client(), client()

@@ -198,8 +198,8 @@ func TestWebSocketNotAccepted(t *testing.T) {
 	}
 }
 
-// Guarantee: contract 4.5: an extended CONNECT for another protocol is a 501, one without a key
-// is refused like a GET, and a plain CONNECT is a 405.
+// Guarantee: contract 4.5: an extended CONNECT for another protocol is a 501, an extended CONNECT
+// without a key is refused like a GET, and a plain CONNECT is a 405.
 func TestExtendedConnectRefusals(t *testing.T) {
 	t.Parallel()
 	addr, heads := recorder(t, empty)
@@ -222,8 +222,8 @@ func TestExtendedConnectRefusals(t *testing.T) {
 	wantNone(t, heads)
 }
 
-// Guarantee: a WebSocket is an extended CONNECT to an HTTP/2 upstream that supports it, and a 502
-// with one that does not.
+// Guarantee: a WebSocket becomes an extended CONNECT to an HTTP/2 upstream that supports it, and a
+// 502 if the upstream does not.
 func TestWebSocketToHTTP2(t *testing.T) {
 	t.Parallel()
 	for _, takes := range []bool{true, false} {

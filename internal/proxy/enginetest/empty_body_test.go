@@ -32,7 +32,7 @@ func TestEmptyBodyIsDeclared(t *testing.T) {
 	}
 }
 
-// Guarantee: that holds too if the stream ends with an empty frame right behind the head, and an HTTP/2
+// Guarantee: the same holds if the stream ends with an empty frame right behind the head. An HTTP/2
 // upstream gets no content-length.
 func TestEmptyBodyInAFrame(t *testing.T) {
 	t.Parallel()

@@ -10,8 +10,8 @@ import (
 	"github.com/keygate/keygate/internal/upstream/upstreamtest"
 )
 
-// Guarantee: an upstream that sends interim responses without a pause and no other gets no more time than one that
-// sends nothing.
+// Guarantee: an upstream that sends only interim responses, without a pause, gets no more time than an upstream
+// that sends nothing.
 func TestEndlessInterimResponses(t *testing.T) {
 	t.Parallel()
 	addr := upstreamtest.Serve(t, func(c *upstreamtest.Conn) {

@@ -78,7 +78,7 @@ func TestExpectOverAll(t *testing.T) {
 	}
 }
 
-// Guarantee: contract 4.4. Each part of a response, its head too, passes before the next one is sent.
+// Guarantee: contract 4.4. Each part of a response, its head too, passes before the next part is sent.
 func TestPartsPassAtOnce(t *testing.T) {
 	t.Parallel()
 	overServing(t, setup{}, func(*testing.T) func(r served) {

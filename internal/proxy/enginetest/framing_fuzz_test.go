@@ -75,8 +75,8 @@ func (r *sent) regular() bool {
 	return !r.aborts && (r.declared < 0 || r.declared == r.size) && r.size <= framingBodyLimit && !(r.upgrade && (r.accepts || r.overH2))
 }
 
-// breaksOff reports whether the client sends less of the body than it declares. One that aborts sends
-// half of it, which may be all that it has declared.
+// breaksOff reports whether the client sends less of the body than it declares. A client that aborts
+// sends half of the body, which may be everything that it has declared.
 func (r *sent) breaksOff() bool {
 	sends := r.size
 	if r.aborts {
@@ -89,9 +89,9 @@ func (r *sent) breaksOff() bool {
 const framingBodyLimit = 10_000
 
 // FuzzFraming sends requests of clients of both versions of HTTP to upstreams of both: without a body,
-// with one of each kind, whole and cut short, for upgrades, and with responses that come before the
-// body. The upstreams check that they get exactly what the heads have declared, and the clients that
-// each response is that to their request.
+// with a body of each kind, whole and cut short, for upgrades, and with responses that come before the
+// body. The upstreams check that they get exactly what the heads have declared, and the clients check
+// that each response belongs to their request.
 func FuzzFraming(f *testing.F) {
 	for _, seed := range framingSeeds() {
 		f.Add(seed)

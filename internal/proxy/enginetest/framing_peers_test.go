@@ -42,8 +42,8 @@ func (p *framingPeers) hangUp() {
 	}
 }
 
-// exchange sends a request to the gateway before the upstream over HTTP/2 if toH2 is set, or else before the
-// other one, and checks the response.
+// exchange sends a request to the gateway in front of the HTTP/2 upstream if toH2 is set, else in front of
+// the HTTP/1.1 upstream, and checks the response.
 func (p *framingPeers) exchange(t *testing.T, r sent, toH2 bool) {
 	t.Helper()
 	p.mu.Lock()
@@ -61,7 +61,8 @@ func (p *framingPeers) exchange(t *testing.T, r sent, toH2 bool) {
 	}
 }
 
-// exchangeHTTP1 is exchange of a client over HTTP/1.1, whose connection goes on to the next request if possible.
+// exchangeHTTP1 does what exchange does, for a client over HTTP/1.1 whose connection goes on to the next
+// request if possible.
 func (p *framingPeers) exchangeHTTP1(t *testing.T, r sent, to int) {
 	if p.h1 == nil || p.h1To != to {
 		p.hangUp()

@@ -63,7 +63,7 @@ func (p *framingPeers) requestOf(number string) (r sent, ok bool) {
 	return r, ok
 }
 
-// serveHTTP1 is the upstream over HTTP/1.1. What it reads between two requests is a head, or the end.
+// serveHTTP1 is the upstream over HTTP/1.1. Between two requests it reads a head, or the end.
 func (p *framingPeers) serveHTTP1(c *upstreamtest.Conn) {
 	for {
 		text, err := c.ReadHead()
@@ -152,8 +152,8 @@ func (p *framingPeers) respondHTTP1(c *upstreamtest.Conn, r sent, h head, length
 	return !r.closes
 }
 
-// wantWhole checks a body that came to its end. The upstream has all of a body that is longer than its
-// declaration before the rest arrives.
+// wantWhole checks a body that came to its end. If a body is longer than declared, the upstream has
+// the declared part before the rest arrives.
 func (p *framingPeers) wantWhole(r sent, got string) {
 	want := bodyOf(r.number, r.size)
 	if r.declared >= 0 {

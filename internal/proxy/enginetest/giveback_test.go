@@ -21,9 +21,9 @@ func closedPort(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// Guarantee: contract 4.3: a 502 of which no byte reached an upstream gives everything back: a key with 2/h gets
-// as many of them as it asks for, and each says that both requests are left. One that reached the upstream
-// is charged.
+// Guarantee: contract 4.3: if no byte of a request reached an upstream, its 502 gives everything back: a key
+// with 2/h gets any number of such responses, and each says that both requests are left. A request that reached
+// the upstream is charged.
 func TestUnsentRequestsAreGivenBack(t *testing.T) {
 	broken, err := net.Listen("tcp", "127.0.0.1:0") // it closes each connection without a response
 	if err != nil {
@@ -88,8 +88,8 @@ func TestUnsentRequestsAreGivenBack(t *testing.T) {
 	}
 }
 
-// Guarantee: contract 4.2, 8: a body that is found malformed after the limits have passed is charged, also if it is found
-// before anything went upstream.
+// Guarantee: contract 4.2, 8: a request whose body is found malformed after the limits have admitted it is charged,
+// even if nothing went upstream.
 func TestMalformedBodiesAreCharged(t *testing.T) {
 	g := start(t, setup{upstream: "http://" + closedPort(t), limit: "2/h"})
 	for i, want := range []struct {

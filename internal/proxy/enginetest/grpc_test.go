@@ -100,8 +100,9 @@ func TestGRPCRefusals(t *testing.T) {
 	wantNone(t, heads)
 }
 
-// Guarantee: a gRPC call whose metadata is too large is refused as one, with code 13, also if content-type
-// comes behind the field that is too much, or is that field; and another request with such a head is not.
+// Guarantee: a gRPC call whose metadata is too large is refused as a gRPC call, with code 13, even if
+// content-type comes behind the field that exceeds the limit, or is that field. Another request with such
+// a head is not.
 func TestGRPCMetadataTooLarge(t *testing.T) {
 	t.Parallel()
 	addr, heads := recorder(t, empty)
@@ -146,7 +147,7 @@ func (g *harness) in(t *testing.T) *harness {
 	return &other
 }
 
-// Guarantee: a gRPC call over its rate limit, and one whose upstream fails, get the codes of
+// Guarantee: a gRPC call over its rate limit, and a call whose upstream fails, get the codes of
 // contract 4.2, end.
 func TestGRPCFailures(t *testing.T) {
 	t.Parallel()

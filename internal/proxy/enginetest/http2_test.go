@@ -63,8 +63,8 @@ func tlsUpstream(t testing.TB) (addr, ca string) {
 	return s.Listener.Addr().String(), string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw}))
 }
 
-// Guarantee: a request over HTTP/2 without TLS gets the same treatment as one over
-// HTTP/1.1, in both directions.
+// Guarantee: a request over HTTP/2 without TLS gets the same treatment as over HTTP/1.1, in both
+// directions.
 func TestPriorKnowledgeRequest(t *testing.T) {
 	t.Parallel()
 	addr, heads := recorder(t, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nX-RateLimit-Limit: 0\r\n\r\nok")

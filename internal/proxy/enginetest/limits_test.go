@@ -137,7 +137,7 @@ func limitsAsked(path string) (fields, size int) {
 	return fields, size
 }
 
-// respondInBytes is respondAsAsked on a connection of HTTP/1.1, which it keeps.
+// respondInBytes does the same as respondAsAsked on a connection of HTTP/1.1, which it keeps.
 func respondInBytes(c *upstreamtest.Conn) {
 	for {
 		head, err := c.ReadHead()

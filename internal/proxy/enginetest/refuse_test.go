@@ -110,8 +110,8 @@ func TestHeadsWithinLimitsAreServed(t *testing.T) {
 	receive(t, "the request", heads).wantPresent(t, "x-97")
 }
 
-// Guarantee: contract 4.4. An error response does not wait for the request's body. After a
-// small body the connection is reused; a large one ends it.
+// Guarantee: contract 4.4. An error response does not wait for the request's body. After a small
+// body the connection is reused; a large body ends it.
 func TestRefusalDoesNotWaitForBody(t *testing.T) {
 	t.Parallel()
 	addr, heads := recorder(t, empty)
@@ -222,9 +222,9 @@ func TestMalformedBodyIs400(t *testing.T) {
 	c.wantRefusal("400", "invalid_request").wantFields(t, map[string]string{"connection": "close"})
 }
 
-// Guarantee: an upstream that cannot be reached or sends no valid response is a 502, one
-// that times out a 504. Both responses have the rate limit fields and reveal no address.
-// The log has the identifiers of request and gateway, but neither the key nor the query.
+// Guarantee: an upstream that cannot be reached or sends no valid response is a 502; an upstream
+// that times out is a 504. Both responses have the rate limit fields and reveal no address. The log
+// has the identifiers of request and gateway, but neither the key nor the query.
 func TestUpstreamFailures(t *testing.T) {
 	t.Parallel()
 	silent, _ := recorder(t, "")

@@ -15,8 +15,9 @@ import (
 	"github.com/keygate/keygate/internal/upstream/upstreamtest"
 )
 
-// refusingUpstream is a cleartext HTTP/2 upstream that refuses the first requests, times of them, once it
-// has the head and n bytes of the body. It then responds to each of the others, once it has all of it.
+// refusingUpstream is a cleartext HTTP/2 upstream that refuses the first requests, as many as times says,
+// once it has the head and n bytes of the body. It responds to every later request, once it has the whole
+// request.
 type refusingUpstream struct {
 	n       int
 	times   int64

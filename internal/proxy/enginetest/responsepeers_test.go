@@ -29,7 +29,7 @@ type reply struct {
 	trailers []string // lines
 	breaks   bool     // the upstream resets the connection or stream after the body
 
-	// In place of all that, what an upstream sends; unless it is "" or nil.
+	// The bytes that an upstream sends instead of all that, unless it is "" or nil.
 	http1 string
 	http2 func(s *scripted, id uint32)
 	stays bool // the upstream keeps the connection open after http1
@@ -189,7 +189,7 @@ func (u *replying) serveHTTP1(c *upstreamtest.Conn, tcp *net.TCPConn) {
 		case r.stays:
 		case r.breaks && r.framing == byClose:
 			_ = tcp.SetLinger(0)
-			_ = tcp.Close() // not the connection over it, which would say that it ends
+			_ = tcp.Close() // not the connection above it, which would announce its end
 			return
 		case r.breaks, r.framing == byClose, r.http1 != "":
 			return

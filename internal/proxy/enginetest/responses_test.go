@@ -24,14 +24,14 @@ type responseCase struct {
 	trailers map[string]string // all of them
 	broken   bool
 	either   bool   // broken, or a 502, if the head of the response did not go ahead
-	only     string // "HTTP/1.1" or "HTTP/2": the version of upstreams that can send that
+	only     string // "HTTP/1.1" or "HTTP/2": the version of upstreams that can send this response
 }
 
 const wantsTrailers = "TE: trailers"
 
 // responseCases are the rules of contract 4.2 to 4.4 for what an upstream responds.
 func responseCases() []responseCase {
-	large := strings.Repeat("0123456789abcdef", 4_000) // what an upstream over HTTP/2 may send at once
+	large := strings.Repeat("0123456789abcdef", 4_000) // how much an upstream over HTTP/2 may send at once
 	malformed := func(name, text string) responseCase {
 		return responseCase{name: name, reply: reply{http1: text}, status: "502", only: "HTTP/1.1"}
 	}
@@ -198,8 +198,9 @@ func responseCases() []responseCase {
 }
 
 // Guarantee: contract 4.2 to 4.4. What a client receives of a response does not depend on the versions of
-// HTTP, nor on TLS, on either side: the same fields, body, trailers and interim responses, no end of what was
-// broken off, and a 502 for what is not well formed. The next response on the connection is its own.
+// HTTP, nor on TLS, on either side: the same fields, body, trailers and interim responses, no regular end of
+// a response that was broken off, and a 502 for a malformed response. The next response on the connection
+// belongs to the next request.
 func TestResponsesOverAll(t *testing.T) {
 	t.Parallel()
 	cases := responseCases()

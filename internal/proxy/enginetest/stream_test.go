@@ -43,7 +43,7 @@ func TestBodiesPassInBothDirections(t *testing.T) {
 	c.wantChunk("")
 }
 
-// Guarantee: the head and each event of a server-sent event stream pass before the next is
+// Guarantee: the head and each event of a server-sent event stream pass before the next event is
 // sent.
 func TestEventsPassAtOnce(t *testing.T) {
 	t.Parallel()
@@ -251,8 +251,8 @@ func trailing(t *testing.T) (addr string, heads <-chan head, trailers <-chan hea
 	}), requestHeads, requestTrailers
 }
 
-// Guarantee: the trailers of a request reach the upstream, without those that are not
-// allowed in a trailer section and those that the gateway sets itself.
+// Guarantee: the trailers of a request reach the upstream, without trailers that are not allowed in
+// a trailer section or that the gateway sets itself.
 func TestRequestTrailers(t *testing.T) {
 	t.Parallel()
 	addr, heads, trailers := trailing(t)
@@ -267,9 +267,9 @@ func TestRequestTrailers(t *testing.T) {
 	}
 }
 
-// Guarantee: the trailers of a response reach a client that accepts trailers, without those
-// that are not allowed in a trailer section and those that the gateway sets itself. Other
-// clients receive none.
+// Guarantee: the trailers of a response reach a client that accepts trailers, without trailers that
+// are not allowed in a trailer section or that the gateway sets itself. Other clients receive no
+// trailers.
 func TestResponseTrailers(t *testing.T) {
 	t.Parallel()
 	for te, want := range map[string]map[string]string{

@@ -11,8 +11,8 @@ import (
 	"github.com/keygate/keygate/internal/upstream/upstreamtest"
 )
 
-// tearingUpstream starts an upstream that sends a body without a length until nobody takes more of it, and resets the
-// connection at the next value of tear. A value of stalled and of torn tells the test so.
+// tearingUpstream starts an upstream that sends a body without a length until the gateway takes no more of it, which
+// it reports on stalled. At the next value of tear it resets the connection, and reports that on torn.
 func tearingUpstream(t *testing.T) (url string, stalled, tear, torn chan bool) {
 	t.Helper()
 	stalled, tear, torn = make(chan bool), make(chan bool), make(chan bool)
@@ -38,7 +38,7 @@ func tearingUpstream(t *testing.T) (url string, stalled, tear, torn chan bool) {
 }
 
 // Guarantee: a response without a length whose upstream resets the connection is not passed on as if it were whole,
-// also if the request's body, which is still being forwarded, meets the reset first.
+// even if the request's body, which is still being forwarded, meets the reset first.
 func TestTornResponse(t *testing.T) {
 	url, stalled, tear, torn := tearingUpstream(t)
 	g := start(t, setup{upstream: url})

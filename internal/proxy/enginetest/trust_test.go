@@ -48,8 +48,8 @@ func TestTrustedProxyFields(t *testing.T) {
 	}
 }
 
-// Guarantee: a request that has passed through this instance before, according to Via, is
-// a 502, because it would loop; one that passed through others is served.
+// Guarantee: a request that has passed through this instance before, according to Via, is a 502,
+// because it would loop; a request that passed through others is served.
 func TestLoopIs502(t *testing.T) {
 	t.Parallel()
 	addr, heads := recorder(t, empty)
@@ -162,8 +162,8 @@ func TestAmbiguousTargetOverHTTP2Is400(t *testing.T) {
 	wantNone(t, heads)
 }
 
-// Guarantee: over HTTP/2, a Host field that differs from :authority is a 400, because an
-// upstream could use either (RFC 9113, 8.3.1); an equal one is served.
+// Guarantee: over HTTP/2, a Host field that differs from :authority is a 400, because an upstream
+// could use either (RFC 9113, 8.3.1); with an equal Host field it is served.
 func TestHostOtherThanAuthorityIs400(t *testing.T) {
 	t.Parallel()
 	addr, heads := recorder(t, empty)

@@ -112,14 +112,14 @@ func TestTunnelEnds(t *testing.T) {
 	})
 }
 
-// shutdown starts a drain without a deadline and returns the channel of its result.
+// shutdown starts a drain without a deadline and returns a channel with its result.
 func (g *harness) shutdown() <-chan error {
 	done := make(chan error, 1)
 	go func() { done <- g.server.Shutdown(context.Background()) }()
 	return done
 }
 
-// wantDrained waits for the end of a drain and checks that it was no error.
+// wantDrained waits for the end of a drain and checks that it returned no error.
 func wantDrained(t *testing.T, done <-chan error) {
 	t.Helper()
 	if err := receive(t, "the end of the drain", done); err != nil {

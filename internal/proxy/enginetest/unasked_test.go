@@ -14,9 +14,9 @@ import (
 	"github.com/keygate/keygate/internal/upstream/upstreamtest"
 )
 
-// Guarantee: a response that an upstream sends together with another one, or as the body
-// after a response that has none, never becomes the response to the next request of the same
-// client and key: neither of an HTTP/2 client over plain TCP, nor of any client over TLS.
+// Guarantee: a response that an upstream sends together with another response, or as the body after
+// a response that must have none, never becomes the response to the next request of the same client
+// and key. This holds for HTTP/2 clients over plain TCP, and for any client over TLS.
 func TestUnaskedResponseReachesNobody(t *testing.T) {
 	t.Parallel()
 	s := httptest.NewUnstartedServer(nil)

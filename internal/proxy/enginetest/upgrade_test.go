@@ -9,9 +9,9 @@ import (
 	"github.com/keygate/keygate/internal/upstream/upstreamtest"
 )
 
-// declining is an upstream that responds to each head at once: with 404 if it asks for an upgrade, and
-// otherwise with 200. It then reads the body that the head has declared, and keeps the connection. It
-// reports the heads, each with the number of its connection in the field x-conn.
+// declining is an upstream that responds to each head at once: with 404 if the head asks for an
+// upgrade, and otherwise with 200. It then reads the body that the head has declared, and keeps the
+// connection. It reports the heads, and adds the number of the connection to each as the field x-conn.
 func declining(t *testing.T) (addr string, heads <-chan head) {
 	seen := make(chan head, 100)
 	return upstreamtest.Serve(t, func(c *upstreamtest.Conn) {
@@ -66,8 +66,8 @@ func TestConnectSwallowsNoRequest(t *testing.T) {
 	}
 }
 
-// Guarantee: a connection over which an upgrade was asked for and not accepted carries no other request,
-// and the head that asks for it declares no body.
+// Guarantee: a connection over which an upgrade was requested and not accepted carries no other request,
+// and the head that requests it declares no body.
 func TestDeclinedUpgradeEndsItsConnection(t *testing.T) {
 	t.Parallel()
 	upgrades := map[string]func(t *testing.T, g *harness) (status string){

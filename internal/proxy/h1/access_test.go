@@ -3,7 +3,6 @@ package h1
 import (
 	"context"
 	"io"
-	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -12,6 +11,7 @@ import (
 	"github.com/keygate/keygate/internal/accesslog"
 	"github.com/keygate/keygate/internal/account"
 	"github.com/keygate/keygate/internal/apikey"
+	"github.com/keygate/keygate/internal/keygatetest/awaittest"
 	"github.com/keygate/keygate/internal/snapshot/snapshottest"
 	"github.com/keygate/keygate/internal/upstream"
 	"github.com/keygate/keygate/internal/upstream/upstreamtest"
@@ -42,9 +42,11 @@ func TestRevokedWhileWaitingForConnection(t *testing.T) {
 			first.send("GET /first HTTP/1.1\r\nKEY\r\n\r\n")
 			<-heads
 			second.send(request)
-			for waiting := 0; waiting == 0; runtime.Gosched() {
+			awaittest.True(t, "the second request waits", func() bool {
+				waiting := 0
 				g.pools.EachPlain(func(_ upstream.Origin, stats upstream.H1Stats) { waiting = stats.Waiting })
-			}
+				return waiting > 0
+			})
 			g.access.revoke(t)
 			release <- true
 			first.wantResponse("200", "ok")
@@ -109,8 +111,8 @@ var longExchanges = []longExchange{
 	{"slow response", "GET /slow HTTP/1.1\r\nKEY\r\n\r\n", phaseExchange, func(*client) {}, 0},
 }
 
-// serveLong makes the upstream serve the longExchanges. ended receives a value for each that has
-// ended at the upstream.
+// serveLong makes the upstream serve the longExchanges. ended receives a value for each exchange
+// that has ended at the upstream.
 func (s *setup) serveLong(t testing.TB) (begun, ended chan string) {
 	ended = make(chan string, 1000)
 	s.upstream, begun = upstreamOf(t, func(h string, c *upstreamtest.Conn) string {

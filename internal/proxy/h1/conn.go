@@ -292,8 +292,8 @@ func (c *conn) linger() {
 	})
 }
 
-// discards starts waiting for more bytes to discard, until end in the engine's milliseconds at the latest. It
-// reports false if discarding is over.
+// discards starts waiting for more bytes to discard, at the latest until end, a time in the engine's
+// milliseconds. It reports false if discarding is over.
 func (c *conn) discards(end int64) bool {
 	return c.phase.enter(phaseDrain, min(c.engine.clock.In(proxy.LingerSilence), end)) == notCut
 }

@@ -1,35 +1,13 @@
 package h1
 
 import (
-	"runtime"
 	"strings"
 	"testing"
 
-	"golang.org/x/sys/unix"
-
+	"github.com/keygate/keygate/internal/keygatetest/awaittest"
 	"github.com/keygate/keygate/internal/proxy"
 	"github.com/keygate/keygate/internal/upstream/upstreamtest"
 )
-
-// received returns once the peer's kernel has all that was written to c, or has reset c.
-func received(t *testing.T, c *upstreamtest.Conn) {
-	t.Helper()
-	raw, err := proxy.TCPOf(c.Conn).SyscallConn()
-	if err != nil {
-		t.Error(err)
-		return
-	}
-	for done := false; !done; runtime.Gosched() {
-		if err := raw.Control(func(fd uintptr) {
-			unsent, err := unix.IoctlGetInt(int(fd), unix.SIOCOUTQ)
-			info, failed := unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO)
-			done = err != nil || failed != nil || unsent == 0 || info.State == unix.BPF_TCP_CLOSE
-		}); err != nil {
-			t.Error(err)
-			return
-		}
-	}
-}
 
 const (
 	forgedResponse = "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nforged"
@@ -49,8 +27,8 @@ var exchangesBefore = map[string]struct{ method, response string }{
 }
 
 // upstreamThatForges runs an upstream that responds to /first?NAME with the response of
-// exchangesBefore, and then, when it gets a value from sent, with a forged one. It puts a
-// value into sent once the gateway's kernel has that.
+// exchangesBefore, and then sends a forged response when it gets a value from sent. It puts a value
+// into sent once the gateway's kernel has the forged response.
 func upstreamThatForges(t *testing.T, sent chan bool) (url string) {
 	url, _ = upstreamOf(t, func(h string, c *upstreamtest.Conn) string {
 		method, rest, _ := strings.Cut(h, " /")
@@ -65,7 +43,7 @@ func upstreamThatForges(t *testing.T, sent chan bool) (url string) {
 		c.Send(before.response)
 		<-sent
 		c.Send(forgedResponse)
-		received(t, c)
+		awaittest.Received(t, proxy.TCPOf(c.Conn))
 		sent <- true
 		if h, err := c.ReadHead(); err == nil {
 			t.Errorf("got a request on the connection with the unsolicited response, want none: %s", h)

@@ -50,10 +50,10 @@ func TestLongConnectionListIsReadOnce(t *testing.T) {
 	}
 }
 
-// Guarantee: what Connection names is removed, whatever the letter case and however long the
-// list, and Via, Host and Content-Length are not.
+// Guarantee: fields that Connection names are removed, whatever the letter case and however long
+// the list, except Via, Host and Content-Length.
 func TestFieldsNamedByConnection(t *testing.T) {
-	for _, length := range []int{0, 156, 356, 100 << 10} { // on both sides of the 256 from which the list is indexed
+	for _, length := range []int{0, 156, 356, 100 << 10} { // on both sides of the 256 bytes from which on the list is indexed
 		t.Run(fmt.Sprintf("behind %d bytes", length), func(t *testing.T) {
 			list := strings.Repeat("x,", length/2) + " one\t, ,TWO,via,Content-length"
 			out, _ := edited(t, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\nONE: 1\r\nTwo: 2\r\nTwoo: 3\r\nVia: 1.1 u\r\nConnection: "+list+

@@ -57,7 +57,7 @@ func upgradeOf(req *http1.Request, buf []byte) []byte {
 	return protocols
 }
 
-// Write implements send.Client: it writes the head, and what was received of the body with it.
+// Write implements send.Client: it writes the head and the received part of the body.
 func (x *exchange) Write() (whole bool, err error) {
 	if x.resumed { // the body begins in Attempt.Part, and its rest is not framed
 		return false, proxy.Unreachable(upstream.ErrNoHTTP2)

@@ -288,8 +288,8 @@ func serve(t testing.TB, decider proxy.Decider, s setup) *harness {
 	return g
 }
 
-// overTLS returns what accepts a connection over a version of TLS as package edge does, and the
-// configuration of its clients.
+// overTLS returns a function that accepts a connection over a version of TLS as package edge does,
+// and the configuration of its clients.
 func overTLS(t testing.TB, version uint16) (accept func(net.Conn) net.Conn, client *tls.Config) {
 	t.Helper()
 	pair := certificatetest.New(t, "localhost")

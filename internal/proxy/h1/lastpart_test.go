@@ -9,8 +9,8 @@ import (
 	"github.com/keygate/keygate/internal/upstream"
 )
 
-// Guarantee: after a response, an upstream that does not take the last part of the request's body is not waited for,
-// and its connection is not used again.
+// Guarantee: after a response, if the upstream does not take the last part of the request's body, the engine does
+// not wait for it, and does not use its connection again.
 func TestLastPartThatIsNotTaken(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0") // whose connections nobody reads

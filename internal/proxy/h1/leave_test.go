@@ -110,8 +110,8 @@ func TestClientHangUpEndsUpstream(t *testing.T) {
 	})
 }
 
-// Guarantee: a connection does not continue to its next exchange while the sweeper is
-// cutting off the one before.
+// Guarantee: a connection does not continue to its next exchange while the sweeper is cutting off
+// the previous one.
 func TestCutHoldsConnection(t *testing.T) {
 	t.Parallel()
 	g := start(t, setup{limit: "1000000/s", upstream: "http://127.0.0.1:9"})

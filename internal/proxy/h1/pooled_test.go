@@ -9,7 +9,7 @@ import (
 	"github.com/keygate/keygate/internal/proxy/message"
 )
 
-// Guarantee: long heads and trailers do not make what is pooled grow for good.
+// Guarantee: long heads and trailers do not make pooled memory grow for good.
 func TestPooledMemoryIsBounded(t *testing.T) {
 	const long = 60 << 10
 	t.Run("exchanges", func(t *testing.T) {

@@ -222,7 +222,7 @@ func TestRecordsOfOneConnection(t *testing.T) {
 }
 
 // Guarantee: a client that hangs up during its request body or before the response is
-// recorded with status 499; one that hangs up after the response is not.
+// recorded with status 499; a client that hangs up after the response is not.
 func TestRecordsOfClientsThatHangUp(t *testing.T) {
 	t.Parallel()
 	modes(t, func(t *testing.T, s setup) {

@@ -6,8 +6,8 @@ import (
 )
 
 // Guarantee: the upstream receives the client's fields unchanged, in their order and
-// spelling, without the hop-by-hop fields, those that Connection names, the gateway's own
-// in any spelling, and the key. The gateway's own fields follow.
+// spelling, without the hop-by-hop fields, the fields that Connection names, the gateway's own
+// fields in any spelling, and the key. The gateway's own fields follow.
 func TestRequestFields(t *testing.T) {
 	t.Parallel()
 	modes(t, func(t *testing.T, s setup) {

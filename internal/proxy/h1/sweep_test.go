@@ -45,8 +45,8 @@ func (g *harness) await(p phase) {
 	})
 }
 
-// awaitConn waits for a condition of the engine's connections, which only reads what may be read
-// beside them.
+// awaitConn waits for a condition of the engine's connections. The condition must only read fields
+// that may be read while connections are served.
 func (g *harness) awaitConn(what string, holds func(c *conn) bool) {
 	g.t.Helper()
 	awaittest.True(g.t, what, func() (found bool) {

@@ -93,7 +93,7 @@ func (b bytewise) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// dialThrough is dial over a connection whose bytes are sent one by one.
+// dialThrough does the same as dial, over a connection whose bytes are sent one by one.
 func (g *harness) dialThrough(t *testing.T) *client {
 	t.Helper()
 	over := tls.Client(bytewise{g.connect(t)}, g.tls)

@@ -29,7 +29,7 @@ func TestIdleTunnelHoldsTwoDescriptors(t *testing.T) {
 		c.send("ping")
 		c.wantBytes("ping")
 	}
-	open() // what only the first connection opens does not count
+	open() // descriptors that only the first connection opens do not count
 	const tunnels = 100
 	before := proctest.CountDescriptors(t, "self")
 	for range tunnels {
@@ -45,8 +45,8 @@ func TestIdleTunnelHoldsTwoDescriptors(t *testing.T) {
 	}
 }
 
-// Guarantee: long bodies hold at most Config.MaxPipes pipes, however many of them stall, and
-// those that get none pass all the same.
+// Guarantee: long bodies hold at most Config.MaxPipes pipes, however many of them stall, and bodies
+// without a pipe pass all the same.
 func TestStalledBodiesHoldFewPipes(t *testing.T) {
 	if !proctest.Alone(t) {
 		return

@@ -18,8 +18,8 @@ func (c *client) want502() {
 	c.body(h)
 }
 
-// Guarantee: after a request whose upstream failed, the connection continues exactly at the
-// next request, even if the failed one had a body: no byte is read twice or skipped.
+// Guarantee: after a request whose upstream failed, the connection continues exactly at the next
+// request, even if the failed request had a body: no byte is read twice or skipped.
 func TestFailedRequestKeepsItsBoundary(t *testing.T) {
 	t.Parallel()
 	modes(t, func(t *testing.T, s setup) {
@@ -67,7 +67,7 @@ func TestUnreachableUpstreamKeepsConnection(t *testing.T) {
 }
 
 // Guarantee: a body that arrives after the 502 of a request whose upstream could not be reached is neither a request nor
-// answered: each request gets one response, and the next one is read behind that body.
+// answered: each request gets one response, and the next request is read behind that body.
 func TestBodyAfterTheRefusalIsNoRequest(t *testing.T) {
 	t.Parallel()
 	const inner = "GET /smuggled HTTP/1.1\r\nKEY\r\n\r\n"

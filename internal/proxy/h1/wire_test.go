@@ -118,8 +118,8 @@ func TestBodiesAndTrailers(t *testing.T) {
 	})
 }
 
-// Guarantee: an HTTP/1.0 client gets no chunks and no 1xx; the end of the connection ends a
-// body without a length, and a reset one that was broken off.
+// Guarantee: an HTTP/1.0 client gets no chunks and no 1xx; the end of the connection ends a body
+// without a length, and a reset ends a body that was broken off.
 func TestHTTP10Client(t *testing.T) {
 	t.Parallel()
 	modes(t, func(t *testing.T, s setup) {
@@ -149,8 +149,8 @@ func TestHTTP10Client(t *testing.T) {
 	})
 }
 
-// Guarantee: responses to HEAD, and those with status 204 or 304, have no body, whatever
-// their fields say, and the connections are reused.
+// Guarantee: responses to HEAD, and responses with status 204 or 304, have no body, whatever their
+// fields say, and the connections are reused.
 func TestResponsesWithoutBody(t *testing.T) {
 	t.Parallel()
 	modes(t, func(t *testing.T, s setup) {
@@ -468,8 +468,8 @@ func TestMalformedRequests(t *testing.T) {
 }
 
 // Guarantee: an error response does not wait for the request's body. A small body is read
-// and discarded, and the connection is reused; after a large one it closes. The response
-// arrives in both cases.
+// and discarded, and the connection is reused; after a large body it closes. The response arrives
+// in both cases.
 func TestRefusalDoesNotWaitForBody(t *testing.T) {
 	t.Parallel()
 	modes(t, func(t *testing.T, s setup) {
@@ -544,8 +544,8 @@ func TestRetryAfterStaleConnection(t *testing.T) {
 	})
 }
 
-// Guarantee: a response that the upstream breaks off never ends properly for the client,
-// and one without a valid head is a 502.
+// Guarantee: a response that the upstream breaks off never ends properly for the client, and a
+// response without a valid head is a 502.
 func TestBrokenResponses(t *testing.T) {
 	t.Parallel()
 	modes(t, func(t *testing.T, s setup) {
@@ -621,7 +621,7 @@ func TestAnnouncedShutdown(t *testing.T) {
 }
 
 // Guarantee: a request that was on its way when the shutdown began is served, if it is the first of its
-// connection: the client could not know. A connection on which nothing comes ends soon.
+// connection: the client could not know. A connection on which nothing arrives ends soon.
 func TestShutdownServesTheFirstRequest(t *testing.T) {
 	t.Parallel()
 	modes(t, func(t *testing.T, s setup) {

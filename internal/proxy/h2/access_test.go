@@ -31,7 +31,7 @@ import (
 	"github.com/keygate/keygate/internal/upstream"
 )
 
-// access is an engine whose requests package admit decides, before a service of a scheme.
+// access is an engine in front of a service with a scheme. Package admit decides its requests.
 type access struct {
 	t         *testing.T
 	engine    *Engine
@@ -186,8 +186,8 @@ func (a *access) wantRecord(status uint16, reason accesslog.Reason) {
 	}
 }
 
-// serveLong serves exchanges that go on until they are cut. A value is sent when one has begun, and
-// when it has ended.
+// serveLong serves exchanges that go on until they are cut. A value is sent when an exchange has
+// begun, and when it has ended.
 func serveLong() (handler http.HandlerFunc, begun, ended chan bool) {
 	begun, ended = make(chan bool, 100), make(chan bool, 100)
 	return func(w http.ResponseWriter, r *http.Request) {
@@ -229,8 +229,8 @@ var endings = []struct {
 
 // Guarantee: contract 3.3, cut_streams: a stream that runs for long ends within 1 s, on both sides,
 // when its key, its gateway or the lease ends. A response that has begun ends with RST_STREAM
-// (CANCEL); otherwise the client gets the refusal, a gRPC call as a gRPC status. With
-// cut_streams: false, what concerns the key ends nothing.
+// (CANCEL); otherwise the client gets the refusal, a gRPC call as a gRPC status. With cut_streams:
+// false, a change of the key ends nothing.
 func TestLongStreamsAreCut(t *testing.T) {
 	for _, scheme := range []string{"http", "h2c"} {
 		for _, shape := range []struct {
@@ -327,8 +327,8 @@ func TestLongStreamsAreCut(t *testing.T) {
 	}
 }
 
-// Guarantee: a request that waited for a connection, or for a place on one, is refused if its key was
-// revoked meanwhile, and nothing of it goes upstream.
+// Guarantee: a request that waited for a connection, or for a stream on one, is refused if its key
+// was revoked meanwhile, and nothing of it goes upstream.
 func TestRevokedWhileWaiting(t *testing.T) {
 	for _, scheme := range []string{"http", "h2c"} {
 		t.Run(scheme, func(t *testing.T) {
@@ -424,7 +424,7 @@ func TestRevokedBeforeUseOfIdleConnection(t *testing.T) {
 }
 
 // Guarantee: a request with a body that waits for a connection to the upstream is refused with 503 if its address
-// already has as much of bodies as it may hold, and holds nothing then.
+// already holds as many bytes of bodies as it may, and then holds nothing.
 func TestWaitingBodiesAreBounded(t *testing.T) {
 	begun, release := make(chan bool, 1), make(chan bool)
 	a := newAccess(t, accessSetup{scheme: "http", keep: true, maxConns: 1, handler: func(http.ResponseWriter, *http.Request) {

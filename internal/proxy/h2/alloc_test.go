@@ -19,8 +19,8 @@ import (
 	"github.com/keygate/keygate/internal/upstream/upstreamtest"
 )
 
-// requester sends one request after another on a connection, with bytes that were made once:
-// of each request only the identifier of its stream changes.
+// requester sends one request after another on a connection, with bytes that are encoded once: only
+// the identifier of the stream changes from request to request.
 type requester struct {
 	t      testing.TB
 	conn   net.Conn
@@ -29,8 +29,8 @@ type requester struct {
 	buf    []byte
 }
 
-// shapes are what a requester sends, by the scheme of the upstream and, for one that is a gRPC
-// server, a unary call.
+// shapes are the requests of a requester, by the scheme of the upstream; for a gRPC server it is a
+// unary call.
 var shapes = []string{"http", "h2c", "gRPC"}
 
 // newRequester starts an engine in front of an upstream for requests of a shape that allocates

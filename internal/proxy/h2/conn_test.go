@@ -225,8 +225,8 @@ func over(t *testing.T, f func(t *testing.T, cert *tls.Certificate)) {
 	}
 }
 
-// unfinished returns the ways in which a client can leave a head unfinished: the bytes that
-// begin it, and those that it sends each second afterwards.
+// unfinished returns the ways in which a client can leave a head unfinished: the bytes that begin
+// it, and the bytes that the client sends each second afterwards.
 func unfinished() map[string]func(p *peer) (first []byte, next func(i int) []byte) {
 	frame := func(length byte, kind http2.FrameType, flags http2.Flags) []byte {
 		return []byte{0, 0, length, byte(kind), byte(flags), 0, 0, 0, 9}
@@ -295,8 +295,8 @@ func TestUnfinishedHeadClosesConnection(t *testing.T) {
 	}
 }
 
-// Guarantee: contract 4.5: a client that does not send the whole preface, or nothing after
-// it, is gone within 10 s.
+// Guarantee: contract 4.5: a client that does not send the whole preface, or that sends nothing
+// after it, is disconnected within 10 s.
 func TestUnfinishedPrefaceClosesConnection(t *testing.T) {
 	for _, sent := range []int{0, 1, 14, 23, 24} {
 		over(t, func(t *testing.T, cert *tls.Certificate) {
@@ -312,9 +312,9 @@ func TestUnfinishedPrefaceClosesConnection(t *testing.T) {
 	}
 }
 
-// Guarantee: the time limit of heads closes neither a busy connection, on which a head may
-// take several seconds, nor one with a body that comes slowly, nor an idle one before its
-// own time is over.
+// Guarantee: the time limit of heads closes neither a busy connection, on which a head may take
+// several seconds, nor a connection with a slow body, nor an idle connection before its own time is
+// over.
 func TestTimeOfHeadsSparesOthers(t *testing.T) {
 	over(t, func(t *testing.T, cert *tls.Certificate) {
 		p := connect(t, newServer(t, readBodies), cert)
@@ -337,7 +337,7 @@ func TestTimeOfHeadsSparesOthers(t *testing.T) {
 				t.Fatalf("stream %d: the connection was closed", stream)
 			}
 		}
-		// A DATA frame of which the payload is late has a time limit of its own.
+		// A DATA frame whose payload is late has a time limit of its own.
 		if _, err := p.conn.Write([]byte{0, 0, 1, 0, 0, 0, 0, 0, 1}); err != nil {
 			t.Fatal(err)
 		}
@@ -357,8 +357,8 @@ func TestTimeOfHeadsSparesOthers(t *testing.T) {
 }
 
 // Guarantee: a client that accepts less than 1 KiB of a response within 30 s loses the stream,
-// whether it opens no window or one of a byte a second, and the other streams of its
-// connection go on meanwhile.
+// whether it opens no window or a window of a byte a second. The other streams of its connection go
+// on meanwhile.
 func TestStalledResponseIsReset(t *testing.T) {
 	for _, drip := range []bool{false, true} {
 		t.Run(fmt.Sprintf("drip %v", drip), func(t *testing.T) {
@@ -397,8 +397,8 @@ func TestStalledResponseIsReset(t *testing.T) {
 	}
 }
 
-// Guarantee: a drain announces itself, lets the requests that run end, accepts those that were
-// on their way, and then closes the connection.
+// Guarantee: a drain announces itself, lets running requests end, accepts requests that were on
+// their way, and then closes the connection.
 func TestDrain(t *testing.T) {
 	over(t, func(t *testing.T, cert *tls.Certificate) {
 		release := make(chan struct{})
@@ -464,8 +464,8 @@ func TestAnnouncedDrain(t *testing.T) {
 	}
 }
 
-// Guarantee: a connection whose client is gone without a word is closed: it is pinged after
-// 30 s of silence, and closed when the reply is 15 s late.
+// Guarantee: a connection whose client has disappeared silently is closed: it is pinged after 30 s
+// of silence, and closed when the reply is 15 s late.
 func TestSilentClientIsClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := connect(t, newServer(t, readBodies), nil)

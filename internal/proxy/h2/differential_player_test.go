@@ -274,7 +274,7 @@ func (p *player) take(frame http2.Frame) []byte {
 				p.initial = int(n)
 			}
 			_ = reply.WriteSettingsAck()
-			// The script has acknowledged the first ones already.
+			// The script has acknowledged the first settings already.
 			out.Reset()
 		}
 	case *http2.WindowUpdateFrame:

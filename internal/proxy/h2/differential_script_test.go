@@ -50,9 +50,9 @@ type script struct {
 	*draw
 	reference bool // what net/http accepts is left out
 	window    int  // SETTINGS_INITIAL_WINDOW_SIZE
-	grant     int  // what the client adds to the window of a stream at first
+	grant     int  // how much the client adds to the window of a stream at first
 	piece     int  // the client sends pieces of at most this size; 0 means whole frames
-	readSize  int  // how much the server reads at once; 0 means as it likes
+	readSize  int  // how much the server reads at once; 0 means any amount
 	last      string
 	steady    bool // the initial window never changes
 	ops       []op
@@ -186,7 +186,7 @@ type invalidHead struct {
 	edit func(fields) fields
 }
 
-// adds makes an invalidHead of a field that a valid head is followed by.
+// adds makes an invalidHead of a valid head followed by a field.
 func adds(name, value string) invalidHead {
 	return invalidHead{fmt.Sprintf("%q: %q", name, value), func(f fields) fields { return f.with(name, value) }}
 }
@@ -230,7 +230,7 @@ func (s *script) request(r request) *request {
 	switch r.do {
 	case "hold":
 		method = "POST"
-	case "broken": // a response to HEAD would be whole, and its connection used again before it is closed
+	case "broken": // otherwise a response to HEAD would be whole, and its connection reused before it is closed
 		method = "GET"
 	}
 	switch {
@@ -240,8 +240,8 @@ func (s *script) request(r request) *request {
 	case method != "GET" && method != "HEAD" && s.oneIn(2) || method != "HEAD" && r.do == "copy":
 		r.left = pick(s.draw, 0, 1, 100, 5000, 16384, 40000, 90000)
 		r.known = s.oneIn(2)
-		// net/http closes the connection for trailers on a stream that has its response, and
-		// over HTTP/1.1 a body with a length has none.
+		// net/http closes the connection for trailers on a stream that has its response; and over
+		// HTTP/1.1 a body with a length has no trailers.
 		r.trailers = s.oneIn(4) && !r.known && r.do != "early" && r.do != "unchanged" && r.do != "fields"
 	default:
 		r.ended = true
@@ -385,7 +385,7 @@ func (s *script) control() {
 // leavesOut reports whether the script is without something that net/http accepts.
 func (s *script) leavesOut(name string) bool { return s.reference && stricter[name] != "" }
 
-// fault opens a stream whose response is never sent, and does on it what ends a stream.
+// fault opens a stream whose response is never sent, and sends something on it that ends a stream.
 func (s *script) fault() {
 	kind := s.n(11)
 	r := request{do: "hold", ended: kind < 5}

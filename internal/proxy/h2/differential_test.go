@@ -33,7 +33,7 @@ import (
 // remove some.
 var ownFieldNames = []string{"date", "x-request-id", "trailer"}
 
-// stricter is what net/http accepts, or repairs, and the engine refuses.
+// stricter lists the inputs that net/http accepts, or repairs, and the engine refuses.
 var stricter = map[string]string{
 	`"content-length": "abc"`:                  smuggling,
 	`"content-length": "-1"`:                   smuggling,
@@ -58,7 +58,7 @@ var stricter = map[string]string{
 // smuggling is why only one form of content-length is accepted.
 const smuggling = "contract, 4.5: a content-length that parsers can read in different ways"
 
-// otherwise are the errors for which both end the connection, but with different codes.
+// otherwise lists the errors for which both end the connection, but with different codes.
 var otherwise = map[string]string{
 	"HEADERS on a closed stream":         "RFC 9113, 5.1: STREAM_CLOSED; net/http has PROTOCOL_ERROR",
 	"a frame that is too long":           "RFC 9113, 4.2: FRAME_SIZE_ERROR; net/http has PROTOCOL_ERROR",
@@ -105,7 +105,7 @@ func behave(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.WriteString(w, "fields")
 	case "hints":
 		w.Header().Set("Link", "</a.css>")
-		w.Header().Set("Content-Length", "0") // makes net/http send a copy of the fields, which change below
+		w.Header().Set("Content-Length", "0") // so that net/http sends a copy of the fields, which change below
 		w.WriteHeader(http.StatusEarlyHints)
 		w.Header().Del("Link")
 		w.Header().Del("Content-Length")
@@ -154,7 +154,7 @@ func report(w http.ResponseWriter, r *http.Request) {
 type target struct {
 	name string
 	addr string
-	read atomic.Int64 // how much the server reads at once; 0 means as it likes
+	read atomic.Int64 // how much the server reads at once; 0 means any amount
 }
 
 // cutting is a listener whose connections are read in pieces.
@@ -266,9 +266,8 @@ func compare(t *testing.T, engine, reference *target, d func() *draw) {
 	}
 }
 
-// Guarantee: whatever a client sends, valid or not, in whatever frames and pieces, it sees the
-// same of the engine as of net/http's server, except for the differences that are listed
-// above.
+// Guarantee: whatever a client sends, valid or not, in whatever frames and pieces, it sees the same
+// from the engine as from net/http's server, except for the differences that are listed above.
 func TestBehavesAsNetHTTP(t *testing.T) {
 	const parts, scripts = 4, 12
 	for _, scheme := range []string{"http", "h2c"} {

@@ -7,8 +7,8 @@ import (
 	"golang.org/x/net/http2"
 )
 
-// Guarantee: a body of which the last part arrives after the response has ended, and is dropped, is
-// never forwarded as if it were whole.
+// Guarantee: a body whose last part arrives after the response has ended, and is dropped, is never
+// forwarded as if it were whole.
 func TestDroppedBodyIsNotWhole(t *testing.T) {
 	for name, rest := range map[string]func(f *http2.Framer, trailers []byte) error{
 		"data": func(f *http2.Framer, _ []byte) error { return f.WriteData(1, true, []byte("rest")) },

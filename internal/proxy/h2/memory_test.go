@@ -46,8 +46,8 @@ func (s *stream) serveBy(handler http.HandlerFunc) error {
 // deadline.
 var errStopped = errors.New("h2: the body is not read any more")
 
-// bodyReader is the body of a request. It may be used after the request: then the
-// stream, which serves another, is not touched.
+// bodyReader is the body of a request. It may be used after the request: then it does not touch the
+// stream, which serves another request.
 type bodyReader struct {
 	conn    *conn
 	stream  *stream // not used once stopped is set
@@ -78,7 +78,7 @@ func (b *bodyReader) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// Close does nothing: what is left of the body is discarded with the stream.
+// Close does nothing: the rest of the body is discarded with the stream.
 func (b *bodyReader) Close() error { return nil }
 
 // stop makes reads fail, also one in progress.

@@ -27,7 +27,7 @@ import (
 	"github.com/keygate/keygate/internal/tlspump/tlspumptest"
 )
 
-// small is the size of the buffers of sockets that are soon full, in bytes.
+// small is the size, in bytes, of socket buffers that are soon full.
 const small = 32 << 10
 
 // secured is a listener whose connections are like package edge's, with buffers that are soon full.
@@ -63,7 +63,7 @@ type wire struct {
 	dial    func(t *testing.T, addr string) net.Conn
 }
 
-// overWires runs a test over each way, with its own engine, whose upstream handler is.
+// overWires runs a test over each kind of connection, each with its own engine, whose upstream is handler.
 func overWires(t *testing.T, handler http.HandlerFunc, f func(t *testing.T, e *Engine, w wire, addr string)) {
 	for name, w := range map[string]wire{"h2c": {}, "TLS 1.2": {version: tls.VersionTLS12}, "TLS 1.3": {version: tls.VersionTLS13}, "TLS 1.3, KeyUpdate": {version: tls.VersionTLS13, raw: true}} {
 		t.Run(name, func(t *testing.T) {
@@ -318,7 +318,7 @@ func TestReadsWhileOutputIsFull(t *testing.T) {
 	})
 }
 
-// refuser is a Decider that refuses what has no body, and admits the rest.
+// refuser is a Decider that refuses requests without a body, and admits the rest.
 type refuser struct{ forwarder }
 
 func (r refuser) Decide(a *admit.Request, v *admit.Verdict) {
@@ -417,8 +417,8 @@ func relayBytes(t *testing.T, addr string) (relay string) {
 	return l.Addr().String()
 }
 
-// Guarantee: a connection ends when its client closes its sending side, with or without the
-// alert of TLS, also if that arrives together with the last frames.
+// Guarantee: a connection ends when its client closes its sending side, with or without the alert
+// of TLS, even if the alert arrives together with the last frames.
 func TestClosedSendingSide(t *testing.T) {
 	ends := map[string]func(c net.Conn) error{
 		"sending side": func(c net.Conn) error {

@@ -84,7 +84,7 @@ func (r *relay) begin() (*talker, *callee) {
 	return c, up
 }
 
-// wants checks what was recorded, besides the call of begin, once as much was.
+// wants waits until as many records as it wants were emitted, besides the record of begin's call, and checks them.
 func (r *relay) wants(statuses ...int) {
 	r.t.Helper()
 	statuses = append([]int{200}, statuses...)
@@ -216,8 +216,8 @@ func running() int {
 	return strings.Count(string(b[:runtime.Stack(b, true)]), "(*stream).run(")
 }
 
-// Guarantee: calls that arrive whole together go to the upstream together, await their
-// responses without a goroutine for each, and end once each.
+// Guarantee: calls that arrive whole together go to the upstream together, await their responses
+// without a goroutine for each, and each ends once.
 func TestCallsNeedNoGoroutines(t *testing.T) {
 	r := newRelay(t)
 	c, up := r.begin()
@@ -354,8 +354,9 @@ func TestWaitingCallIsRefused(t *testing.T) {
 	}
 }
 
-// Guarantee: a client without room for its response, in its windows or in its socket, holds up
-// nobody whose calls share the upstream's connection, and gets all of it when it has room.
+// Guarantee: a client without room for its response, in its windows or in its socket, delays no
+// other client whose calls share the upstream's connection, and gets the whole response when it has
+// room.
 func TestClientWithoutRoomHoldsUpNobody(t *testing.T) {
 	for name, setting := range map[string]struct {
 		window uint32

@@ -122,8 +122,8 @@ func client(t testing.TB) *http.Transport {
 }
 
 // Guarantee: whatever many streams of a connection do at the same time (bodies of all sizes
-// both ways, requests that are given up), each gets the bytes of its own response, and
-// nothing is left of any of them.
+// both ways, requests that are given up), each gets the bytes of its own response, and nothing of
+// any stream is left over.
 func TestStorm(t *testing.T) {
 	for _, scheme := range []string{"http", "h2c"} {
 		t.Run(scheme, func(t *testing.T) { storm(t, scheme) })

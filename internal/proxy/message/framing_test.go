@@ -8,7 +8,7 @@ import (
 	"github.com/keygate/keygate/internal/http1"
 )
 
-// framingOf returns the framing of a request whose head, but for Host, is head.
+// framingOf returns the framing of a request whose head, apart from Host, is head.
 func framingOf(t *testing.T, head string, upgrade bool) *Framing {
 	t.Helper()
 	var r http1.Request
@@ -20,9 +20,9 @@ func framingOf(t *testing.T, head string, upgrade bool) *Framing {
 	return f
 }
 
-// Guarantee: what is sent of a body agrees with what the head declares. Anything else is an error, after
-// which the connection carries no other request; so is a body that does not come to its end, and every
-// upgrade, which declares nothing.
+// Guarantee: the sent body agrees with what the head declares. Anything else is an error, after which
+// the connection carries no other request. The same holds after a body that does not come to its end,
+// and after every upgrade, which declares nothing.
 func TestFramingAgreesWithItsDeclaration(t *testing.T) {
 	t.Parallel()
 	const (
@@ -82,7 +82,7 @@ func TestFramingAgreesWithItsDeclaration(t *testing.T) {
 	}
 }
 
-// Guarantee: the head for an HTTP/2 upstream declares a body as that for an HTTP/1.1 upstream does.
+// Guarantee: the head for an HTTP/2 upstream declares a body in the same way as the head for an HTTP/1.1 upstream.
 func TestFramingIsDeclaredAlike(t *testing.T) {
 	t.Parallel()
 	for head, want := range map[string]string{

@@ -45,7 +45,7 @@ func arrived(t *testing.T, c *upstream.H1Conn) {
 }
 
 // Guarantee: a response that was on the connection before the upstream had any of the request is never
-// passed on, whether the request is sent by itself or ahead of a body.
+// passed on, whether the request is sent alone or ahead of a body.
 func TestResponseBeforeTheRequest(t *testing.T) {
 	t.Parallel()
 	for name, send := range map[string]func(trip *H1Try) error{
@@ -82,8 +82,8 @@ func TestResponseBeforeTheRequest(t *testing.T) {
 	}
 }
 
-// Guarantee: a response that has arrived before the look at the connection, but after the upstream had the
-// request, is none of those.
+// Guarantee: a response that has arrived before the check of the connection, but after the upstream had
+// the request, does not count as such.
 func TestFastResponseIsAsked(t *testing.T) {
 	t.Parallel()
 	const request = "GET / HTTP/1.1\r\nHost: a\r\n\r\n"

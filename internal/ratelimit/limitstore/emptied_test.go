@@ -54,7 +54,7 @@ func (n *node) spend(t *testing.T, limit ratelimit.Limit) (passed int) {
 
 // Guarantee: FLUSHALL, after which the server has the same run_id, is noticed at the first question of a node about a
 // limit that it knows: the limit goes on from its level, and the loss is counted and logged once by each node,
-// however many buckets it knows. So is each later one, and a restart is counted once too.
+// however many buckets it knows. So is each later loss, and a restart is counted once too.
 func TestFlushIsNoticed(t *testing.T) {
 	for _, mode := range []ratelimit.Mode{ratelimit.Leased, ratelimit.Exact} {
 		t.Run(string(mode), func(t *testing.T) {
@@ -87,8 +87,8 @@ func TestFlushIsNoticed(t *testing.T) {
 				}
 			}
 			for j := range limits[0] {
-				// 58, 4, 10 and 4 have passed. What the other node was granted since a node has heard of the level
-				// was lost with the store.
+				// 58, 4, 10 and 4 have passed. The store lost what the other node was granted since a node last
+				// heard of the level.
 				if passed := nodes[0].spend(t, limits[0][j]) + nodes[1].spend(t, limits[1][j]); passed > 24+2 {
 					t.Errorf("limit %d: %d passed after 76 of 100, of which FLUSHALL has hidden 72", j, passed)
 				}

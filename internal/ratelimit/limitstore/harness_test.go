@@ -14,7 +14,7 @@ import (
 	"github.com/keygate/keygate/internal/ratelimit"
 )
 
-// newStore returns a connected store of the server, as a node with the given name sees it.
+// newStore returns a store that is connected to the server, for a node with the given name.
 func newStore(t testing.TB, server *redistest.Server, node string) *Store {
 	t.Helper()
 	a, err := ParseAddress("redis://" + server.Addr)

@@ -76,7 +76,7 @@ func refusal(t *testing.T, url, password string) string {
 }
 
 // Guarantee: a store that asks for a user and a password is used with them; without them, or with others,
-// the error says so and shows none.
+// the error says so and shows neither.
 func TestStoreWithUser(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, "--user", "default", "off", "--user", "keygate", "on", ">hush7w", "allcommands", "~keygate:*", "resetchannels")

@@ -52,8 +52,8 @@ func openStore(t *testing.T, server *redistest.Server, password string, dial dia
 	return s, &log
 }
 
-// Guarantee: an answer that was lost counts as spent: a question that the store knows again is
-// asked again and charged once, any other is not asked again.
+// Guarantee: a lost answer counts as spent: a question that the store can recognize is asked again
+// and charged once; any other question is not asked again.
 func TestLostAnswer(t *testing.T) {
 	server := redistest.Start(t)
 	var cut atomic.Bool
@@ -118,8 +118,8 @@ func TestStoreOutOfMemory(t *testing.T) {
 	}
 }
 
-// Guarantee: a store that may not be used, such as one that may evict keys by now, is not inspected with every question,
-// but once for each connection and at an interval, and the log has a few lines about it.
+// Guarantee: a store that must not be used, for example because it may evict keys by now, is not inspected with every
+// question, but once for each connection and at an interval, and the log has only a few lines about it.
 func TestFailedInspectionsAreFew(t *testing.T) {
 	server := redistest.Start(t)
 	s, log := openStore(t, server, "", nil)

@@ -40,7 +40,7 @@ func TestParseAddress(t *testing.T) {
 	}
 }
 
-// Guarantee: what is not an address is an error, which does not contain the password.
+// Guarantee: anything that is not an address is an error, which does not contain the password.
 func TestBadAddress(t *testing.T) {
 	for _, text := range []string{
 		"", "localhost:6379", "http://h", "redis://", "redis://:hush@", "redis://:hush@h:0", "redis://:hush@h:port", "redis://:hush@h/x", "redis://:hush@h/1/2",
@@ -56,7 +56,7 @@ func TestBadAddress(t *testing.T) {
 	}
 }
 
-// FuzzParseAddress checks that what is shown of an address is an address again, without a password.
+// FuzzParseAddress checks that the shown form of an address is an address again, without a password.
 func FuzzParseAddress(f *testing.F) {
 	f.Add("rediss://app:secret@h:1/2")
 	f.Add("redis+sentinel://s1,s2/mymaster")

@@ -27,8 +27,8 @@ func (d *deaf) AppendRequests(ctx context.Context, batch accesslog.BatchID, reco
 	return err
 }
 
-// Guarantee: omitted requests whose write had no response are counted once, and those that are
-// omitted meanwhile too.
+// Guarantee: omitted requests whose write had no response are counted once, and so are requests
+// that are omitted meanwhile.
 func TestLostResponseCountsOnce(t *testing.T) {
 	r := newWriter(t, requestwriter.Config{Store: &deaf{DB: open(t), calls: 3}, PerSecond: 1})
 	a := id.NewFast()

@@ -4,6 +4,7 @@ import (
 	"sync"
 
 	"github.com/keygate/keygate/internal/requestlog"
+	"github.com/keygate/keygate/internal/service"
 )
 
 // tailSize is how many requests a Tail holds that nobody has taken.
@@ -21,7 +22,7 @@ type Tail struct {
 	of      *tails
 	account string
 	filter  requestlog.Filter
-	ready   chan struct{}
+	ready   service.Signal
 
 	mu      sync.Mutex
 	waiting []requestlog.Record
@@ -31,7 +32,7 @@ type Tail struct {
 // Follow returns a Tail of the requests that f matches and that are written from now on. Since and Until
 // of f are ignored.
 func (r *Writer) Follow(accountID string, f requestlog.Filter) *Tail {
-	t := &Tail{of: &r.tails, account: accountID, filter: f, ready: make(chan struct{}, 1)}
+	t := &Tail{of: &r.tails, account: accountID, filter: f, ready: service.NewSignal()}
 	r.tails.mu.Lock()
 	defer r.tails.mu.Unlock()
 	if r.tails.all == nil {
@@ -71,7 +72,7 @@ func (t *Tail) Close() {
 	}
 }
 
-// publish gives what was written to the Tails of its accounts.
+// publish passes written requests to the Tails of their accounts.
 func (t *tails) publish(records []requestlog.Record, left []requestlog.LeftOut) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -102,19 +103,12 @@ func (t *Tail) add(r *requestlog.Record) {
 	}
 	t.waiting = append(t.waiting, *r)
 	t.mu.Unlock()
-	t.signal()
+	t.ready.Notify()
 }
 
 func (t *Tail) skip(n int64) {
 	t.mu.Lock()
 	t.skipped += n
 	t.mu.Unlock()
-	t.signal()
-}
-
-func (t *Tail) signal() {
-	select {
-	case t.ready <- struct{}{}:
-	default:
-	}
+	t.ready.Notify()
 }

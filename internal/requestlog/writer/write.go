@@ -24,8 +24,8 @@ func (r *Writer) Sync(ctx context.Context) error {
 	return r.write(ctx)
 }
 
-// write writes the pending records and counts. What a failed call leaves is the beginning of
-// the next one: a batch has the same content when it is repeated.
+// write writes the pending records and counts. After a failed call, the next call begins with the
+// same batch, because a repeated batch must have the same content.
 func (r *Writer) write(ctx context.Context) error {
 	for len(r.pending) > 0 || len(r.unsentCounts) > 0 {
 		records, left := r.pending[:min(len(r.pending), batch)], r.unsentCounts[:min(len(r.unsentCounts), batch)]
@@ -42,7 +42,7 @@ func (r *Writer) write(ctx context.Context) error {
 	return nil
 }
 
-// secondsKept is the number of seconds in kept from which old ones are removed.
+// secondsKept is the number of seconds in kept at which old ones are removed.
 const secondsKept = 1 << 10
 
 // collect moves the taken records and counts to pending.

@@ -100,8 +100,8 @@ func (r *Writer) Lost() uint64 { return r.lost.Load() }
 // AddLost counts requests that the store had kept to add them later, and has lost.
 func (r *Writer) AddLost(requests int) { r.lost.Add(uint64(requests)) }
 
-// Unwritten returns the number of requests that are in memory and not in the store. It
-// does not wait for a write that hangs, and returns 0 then.
+// Unwritten returns the number of requests that are in memory and not in the store. If a write
+// hangs, it does not wait, and returns 0.
 func (r *Writer) Unwritten() int {
 	select {
 	case r.writing <- struct{}{}:

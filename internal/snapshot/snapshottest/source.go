@@ -73,8 +73,8 @@ func (s *Source) PutGateway(g gateway.Gateway, routes ...gateway.Route) {
 	s.append(snapshot.GatewayChange, g.ID)
 }
 
-// MoveDefault makes the gateway the default one and the former default gateway an ordinary one, in
-// one step.
+// MoveDefault makes the gateway the default gateway and the former default gateway an ordinary
+// gateway, in one step.
 func (s *Source) MoveDefault(gatewayID string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -7,7 +7,7 @@ import (
 	"github.com/keygate/keygate/internal/store/rows"
 )
 
-// AccountRoom implements control.AccountReader. An account without a row has none of anything.
+// AccountRoom implements control.AccountReader. An account without a row has no records.
 func (t *readTx) AccountRoom(ctx context.Context, accountID string, most control.AccountCounts) (room control.AccountRoom, err error) {
 	err = t.QueryRow(ctx, "counts of the account", `SELECT coalesce(c.keys, 0) < $2, coalesce(c.live_keys, 0) < $3, coalesce(c.responses, 0) < $4,
 			coalesce(c.response_bytes, 0) < $5, coalesce(c.revision_bytes, 0) < $6,

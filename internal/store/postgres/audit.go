@@ -8,7 +8,8 @@ import (
 )
 
 // AppendAudit implements control.AuditStore. The account's row holds the last number, so numbers are
-// dense and in the order of the commits. Rows that refer to the account do not wait for it.
+// dense and in the order of the commits. Inserts of rows that refer to the account do not wait for
+// this lock.
 func (t *tx) AppendAudit(ctx context.Context, r *audit.Record) error {
 	var diff []byte
 	if r.Diff != nil {

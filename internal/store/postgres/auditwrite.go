@@ -45,7 +45,7 @@ func (db *DB) JoinAuditChunks(ctx context.Context, gone []int64, chunk audit.Chu
 }
 
 // DeleteAuditChunks deletes the chunks with the given identifiers, and returns the position of the
-// last one. If one of them does not exist, the error is fault.Conflict.
+// last chunk. If one of them does not exist, the error is fault.Conflict.
 func (t *tx) DeleteAuditChunks(ctx context.Context, accountID string, gone []int64) (last int64, err error) {
 	n := 0
 	err = t.Query(ctx, "delete audit chunks", `DELETE FROM audit_chunks WHERE id = ANY($1::bigint[]) AND account_id = $2 RETURNING position`,

@@ -7,8 +7,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// cancelSettles is how long a request to cancel may still reach its statement after the server has taken it. The
-// connection runs no other statement before.
+// cancelSettles is how long a request to cancel may still reach its statement after the server has taken it.
+// Until then, the connection runs no other statement.
 const cancelSettles = 100 * time.Millisecond
 
 // canceler asks the server to cancel the statement of a connection whose context has ended. If the statement has not

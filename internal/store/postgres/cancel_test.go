@@ -99,8 +99,8 @@ func TestRequestToCancelIsNotBrokenOff(t *testing.T) {
 		_, err := result.ReadAll() // all of it has arrived, or does
 		ended <- err
 	}()
-	// The statement has ended; its caller is told when the request to cancel has been taken. However long this
-	// waits, it cannot fail for code that is right.
+	// The statement has ended; its caller returns when the request to cancel has been taken. However long
+	// this waits, correct code does not fail here.
 	select {
 	case err := <-ended:
 		t.Errorf("the statement ended with error %v while the request to cancel was under way", err)

@@ -17,7 +17,7 @@ import (
 	"github.com/keygate/keygate/internal/keygatetest/cabletest"
 )
 
-// tlsServer is the near end of a server's TLS: it asks for a client certificate, and passes on what it decrypts.
+// tlsServer terminates TLS in front of a server: it asks for a client certificate, and passes on what it decrypts.
 type tlsServer struct {
 	addr   string
 	to     string
@@ -76,7 +76,7 @@ func (s *tlsServer) serve(c net.Conn) {
 	back.Wait()
 }
 
-// expect sets the certificate of the server, and the one that it wants of clients.
+// expect sets the certificate of the server, and the certificate that it requires from clients.
 func (s *tlsServer) expect(t *testing.T, server, client certificatetest.Pair) {
 	t.Helper()
 	pair, err := tls.X509KeyPair(server.Cert, server.Key)

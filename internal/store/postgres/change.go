@@ -19,8 +19,8 @@ func (t *readTx) ChangeBounds(ctx context.Context) (trimmed, last int64, err err
 	return trimmed, last, err
 }
 
-// AppendChange implements control.ChangeLog. The entry is added under the head, which the transaction holds until it
-// ends, so sequence numbers are dense and follow the order of commits.
+// AppendChange implements control.ChangeLog. The entry is added while the transaction holds the head, until its end,
+// so sequence numbers are dense and follow the order of commits.
 func (t *tx) AppendChange(ctx context.Context, k snapshot.ChangeKind, recordID string) (seq int64, err error) {
 	return t.appendChange(ctx, k, recordID, nil)
 }

@@ -25,8 +25,8 @@ type Node struct {
 	StartedAt time.Time
 }
 
-// Leases carries out the calls of one node's lease, over a connection of its own, which nothing else can
-// keep busy. It is safe for concurrent use, but one call runs at a time.
+// Leases carries out the calls for one node's lease, over a connection of its own, which nothing else
+// can keep busy. It is safe for concurrent use, but one call runs at a time.
 type Leases struct {
 	pool *owned
 	node Node
@@ -45,8 +45,8 @@ func OpenLeases(ctx context.Context, url string, node Node) (*Leases, error) {
 	return &Leases{pool: p, node: node}, nil
 }
 
-// ownPool returns a pool of one connection, on which a call whose context ends is given up at once: what
-// becomes of it at the server does not matter.
+// ownPool returns a pool of one connection. A call on it whose context ends is given up at once,
+// whatever the server does with it.
 func ownPool(ctx context.Context, settings *pgxpool.Config) (*owned, error) {
 	o := &owned{}
 	settings = settings.Copy()
@@ -243,7 +243,7 @@ func scanRow(row pgx.Row) (r lease.Row, err error) {
 	return r, err
 }
 
-// fixed scans a value of exactly as many bytes as b has, or NULL, which leaves b as it is.
+// fixed scans a value with exactly the length of b, or NULL, which leaves b unchanged.
 type fixed []byte
 
 // mark scans the mark of p.

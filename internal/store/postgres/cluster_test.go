@@ -181,7 +181,7 @@ func TestRenewalIsRefusedOnlyIfTheNodeIsFarBehind(t *testing.T) {
 	}
 }
 
-// Guarantee: a node that joins while a mutation runs is told that it must have the mutation's change, whatever
+// Guarantee: a node that joins while a mutation runs learns that it must have the mutation's change, whatever
 // the state was when it began to join.
 func TestJoinWaitsForRunningMutations(t *testing.T) {
 	h := newClusterHarness(t)
@@ -209,7 +209,7 @@ func TestJoinWaitsForRunningMutations(t *testing.T) {
 	}
 }
 
-// Guarantee: a node joins although changes follow each other without a pause, and is told which it must have.
+// Guarantee: a node joins although changes follow each other without a pause, and learns which change it must have.
 func TestJoinWhileChangesGoOn(t *testing.T) {
 	h := newClusterHarness(t)
 	before := h.change()
@@ -266,8 +266,8 @@ func (h *clusterHarness) untilBlocked() {
 	}
 }
 
-// Guarantee: a reader of leases learns which positions are of another history, and which server it reads;
-// the first node that joins makes its server a settled one.
+// Guarantee: a reader of leases learns which positions belong to another history, and which server it
+// reads; the first node that joins makes its server settled.
 func TestViewTellsHistoriesAndServers(t *testing.T) {
 	h := newClusterHarness(t)
 	p := h.change()
@@ -297,7 +297,7 @@ func TestViewTellsHistoriesAndServers(t *testing.T) {
 	}
 }
 
-// Guarantee: the log is read from a position on, and a position that it does not contain is told.
+// Guarantee: the log is read from a position on, and a position that it does not contain is reported.
 func TestChangesAfterAPosition(t *testing.T) {
 	h := newClusterHarness(t)
 	var all []lease.Position

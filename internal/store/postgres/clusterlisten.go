@@ -70,8 +70,8 @@ func (l *Listener) Wait(ctx context.Context) error {
 	return nil
 }
 
-// Probe reports whether notifications arrive. They do not behind a pooler in transaction mode, which
-// says nothing about it.
+// Probe reports whether notifications arrive. They do not arrive behind a pooler in transaction
+// mode, which gives no error.
 func (l *Listener) Probe(ctx context.Context) (bool, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -11,9 +11,9 @@ import (
 	"github.com/keygate/keygate/internal/snapshot"
 )
 
-// Guarantee: PostgreSQL compiles no statement that every node sends many times a second: it does that from an
-// estimated cost of 100,000 on (jit_above_cost), for each execution anew, which takes longer than all else.
-// This holds in a new database, where tables that have one row have no statistics yet.
+// Guarantee: PostgreSQL compiles no statement that every node sends many times a second: it compiles from an
+// estimated cost of 100,000 on (jit_above_cost), again for each execution, which takes longer than everything
+// else. This holds in a new database, where tables that have one row have no statistics yet.
 func TestFrequentStatementsAreNotCompiled(t *testing.T) {
 	db := fresh(t)
 	p := snapshot.Position{Number: 1}

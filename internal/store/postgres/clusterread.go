@@ -13,8 +13,8 @@ import (
 	"github.com/keygate/keygate/internal/store/rows"
 )
 
-// logTime bounds each statement that reads the change log. A node whose connection is dead needs another
-// one soon, to hold its lease again.
+// logTime bounds each statement that reads the change log. A node whose connection is dead needs a new
+// connection soon, to hold its lease again.
 const logTime = 5 * time.Second
 
 // LastPosition implements snapshot.PositionLog.

@@ -12,12 +12,12 @@ import (
 	"github.com/keygate/keygate/internal/cluster/lease"
 )
 
-// Views reads the leases of all nodes for those who wait for a change, over a connection of its own. It is
-// safe for concurrent use, but one call runs at a time.
+// Views reads the leases of all nodes, for callers that wait for a change, over a connection of its own.
+// It is safe for concurrent use, but one call runs at a time.
 type Views struct {
 	pool *owned
-	// unsettled says that a lease was ended by a commit that no synchronous replica has confirmed: nobody
-	// may rely on what is read before one has.
+	// unsettled says that a lease was ended by a commit that no synchronous replica has confirmed. Until
+	// one has, nobody may rely on what is read.
 	unsettled atomic.Bool
 }
 
@@ -99,7 +99,7 @@ func (v *Views) EndLease(ctx context.Context, s lease.Seen) (bool, error) {
 	return err == nil && tag.RowsAffected() > 0, v.fault("end a lease", err)
 }
 
-// settle waits until synchronous replicas have what this node has ended, if that is not known.
+// settle waits until synchronous replicas have the leases that this node has ended, unless it is known that they have.
 func (v *Views) settle(ctx context.Context) error {
 	if !v.unsettled.Load() {
 		return nil
@@ -114,7 +114,7 @@ func (v *Views) settle(ctx context.Context) error {
 	return v.fault("wait for a replica", err)
 }
 
-// SettleServer records that one lease was waited out on a server.
+// SettleServer records that the time of a lease has passed on a server.
 func (v *Views) SettleServer(ctx context.Context, name string) error {
 	err := confirmed(ctx, v.pool.Pool, func(c *pgx.Conn) error {
 		_, err := c.Exec(ctx, `INSERT INTO settled_servers VALUES ($1) ON CONFLICT DO NOTHING`, name)

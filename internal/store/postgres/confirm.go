@@ -26,7 +26,7 @@ func keepWarning(c *pgconn.PgConn, n *pgconn.Notice) {
 	}
 }
 
-// forgetWarnings is called before what confirmedBy looks at.
+// forgetWarnings is called before the statements that confirmedBy checks.
 func forgetWarnings(c *pgconn.PgConn) { delete(c.CustomData(), warningKey) }
 
 // confirmedBy returns an unconfirmedError if the server has sent a warning since forgetWarnings.
@@ -52,8 +52,8 @@ func (e *unconfirmedError) fault() error {
 	return &fault.Error{Code: fault.Unavailable, Message: unconfirmedMessage, Err: e}
 }
 
-// confirmed calls f with a connection of p for statements that commit by themselves. It returns an error also if the
-// server has committed without the synchronous replica that it waits for.
+// confirmed calls f with a connection of p for statements that commit by themselves. It is an error too if the
+// server has committed without the synchronous replica for which it waits.
 func confirmed(ctx context.Context, p *pgxpool.Pool, f func(*pgx.Conn) error) error {
 	return p.AcquireFunc(ctx, func(c *pgxpool.Conn) error {
 		server := c.Conn().PgConn()
@@ -65,8 +65,8 @@ func confirmed(ctx context.Context, p *pgxpool.Pool, f func(*pgx.Conn) error) er
 	})
 }
 
-// settleStatement reads the newest change, and makes its transaction one that COMMIT waits for: it locks the row,
-// which nothing waits for, and so writes to the server's log.
+// settleStatement reads the newest change, and makes COMMIT wait for replicas: it locks a row, for which nothing
+// else waits, and so writes to the server's log.
 const settleStatement = `SELECT number, mark FROM change_head FOR KEY SHARE`
 
 // accountChanges is the number of the newest change of the account $1. Each change of an account has an audit record

@@ -72,8 +72,8 @@ func cancelCommits(t *testing.T, s *postgrestest.Server) {
 }
 
 // Guarantee: a transaction that the server commits without the synchronous replica that it waits for is 503, whatever
-// it does and however it is committed. It says that the change is stored. What a repeated call finds done already is
-// 503 too, until a replica has it.
+// it does and however it is committed. It says that the change is stored. A repeated call that finds the change
+// already made is 503 too, until a replica has the change.
 func TestCommitThatNoReplicaHas(t *testing.T) {
 	s, url := withoutReplica(t)
 	cancelCommits(t, s)

@@ -13,8 +13,8 @@ import (
 
 	"github.com/keygate/keygate/internal/audit"
 	"github.com/keygate/keygate/internal/fault"
+	"github.com/keygate/keygate/internal/store/rows"
 	"github.com/keygate/keygate/internal/store/state"
-	"github.com/keygate/keygate/internal/store/stored"
 )
 
 const (
@@ -39,7 +39,7 @@ type conn struct {
 // means is what all connections of a store share.
 type means struct {
 	codec   *audit.Codec // for audit blocks
-	pages   *stored.PageCodec
+	pages   *rows.PageCodec
 	dialect dialect
 }
 
@@ -79,7 +79,7 @@ func configure(c *pgx.ConnConfig) {
 	c.BuildContextWatcherHandler = func(p *pgconn.PgConn) ctxwatch.Handler {
 		return &canceler{conn: p, grace: cancelGrace}
 	}
-	// A connection that waits in a pool is found out if its path has failed.
+	// Keepalive detects that the network path of a pooled connection has failed.
 	c.DialFunc = (&net.Dialer{KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 5 * time.Second, Interval: time.Second, Count: 3}}).DialContext
 	c.OnNotice = keepWarning
 	c.Tracer = nil

@@ -11,14 +11,14 @@ import (
 // to its statistics yet, which it does between transactions only.
 const changedRows = `SELECT coalesce(sum(n_tup_ins + n_tup_upd + n_tup_del), 0)::bigint FROM pg_stat_xact_user_tables`
 
-// counting is what Config.Counted is told of a transaction.
+// counting collects what Config.Counted gets about a transaction.
 type counting struct {
 	begun         time.Time
 	before, after int64 // changedRows
 }
 
-// count begins to count what a transaction changes. What it asks is sent with the transaction's own statements, so it
-// takes no round trip.
+// count begins to count the rows that a transaction changes. Its query is sent with the transaction's own statements,
+// so it takes no round trip.
 func (db *DB) count(t *tx) {
 	if db.counted != nil {
 		t.counting = &counting{begun: time.Now()}

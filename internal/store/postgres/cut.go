@@ -54,9 +54,9 @@ func (ws *wires) dialer(next pgconn.DialFunc) pgconn.DialFunc {
 	}
 }
 
-// Cut ends every use of the database at once, also by calls whose context cannot end them, and makes further
-// ones fail: the server does not respond, and the process must not wait for it. What a call has changed
-// is unknown, as after any lost connection. Close is still to be called.
+// Cut ends every use of the database at once, even by calls that their contexts cannot end, and makes
+// further calls fail. It is for a server that does not respond and for which the process must not wait. What
+// a call has changed is unknown, as after any lost connection. Close is still to be called.
 func (db *DB) Cut() { db.wires.close() }
 
 // close closes all connections, and lets none be opened.

@@ -11,8 +11,8 @@ import (
 
 var _ ratelimit.DailyStore = (*DB)(nil)
 
-// dayTolerance is how far from the end of a day by the database's clock a node may still, or
-// already, reserve for the day, since its clock follows the database's with some delay.
+// dayTolerance is how long before the begin and after the end of a day, by the database's clock, a
+// node may reserve for the day, since its clock follows the database's clock with some delay.
 const dayTolerance = time.Second
 
 // reserveTime bounds a reservation, during which requests may wait for it, and loadTime the read of all counts. Beyond it
@@ -55,7 +55,7 @@ func (c *dailyColumns) add(k dailyKey, f ratelimit.DailyFigures) {
 }
 
 // ReserveDaily implements control.DailyCounts. The rows of the sums are locked, in their order, before
-// anything is read, so that no claim to the same caps comes between.
+// anything is read, so that no other claim to the same caps comes in between.
 func (t *tx) ReserveDaily(ctx context.Context, node string, day int64, claims []ratelimit.DailyClaim) error {
 	if len(claims) == 0 {
 		return t.Ready(ctx)

@@ -8,8 +8,8 @@ import (
 	"github.com/keygate/keygate/internal/ratelimit"
 )
 
-// Guarantee: while PostgreSQL is silent, a reservation of a daily cap gives up by itself, before any other transaction that
-// began earlier, and gives its connection up too. When the server responds again, so do reservations.
+// Guarantee: while PostgreSQL is silent, a reservation of a daily cap gives up by itself, even before other
+// transactions that began earlier, and gives its connection up too. When the server responds again, so do reservations.
 func TestReservationGivesUp(t *testing.T) {
 	cable, url := cabletest.ForURL(t, migrated(t))
 	db := openWith(t, Config{URL: url})
@@ -47,7 +47,7 @@ func TestReservationGivesUp(t *testing.T) {
 	}
 	<-ended
 	cable.Mend()
-	for err := reserve(); err != nil; { // connections that are broken are found out one after another
+	for err := reserve(); err != nil; { // broken connections are noticed one after another
 		err = reserve()
 	}
 }

@@ -7,8 +7,8 @@ import (
 	"github.com/keygate/keygate/internal/store/rows"
 )
 
-// Delete implements Statements. A mutation must hold the head to know how many rows it has deleted; so it looks first
-// whether there are any.
+// Delete implements Statements. A mutation must hold the head to know how many rows it has deleted, so Delete first
+// checks whether there are any.
 func (t *tx) Delete(ctx context.Context, what, query string, args ...any) (int64, error) {
 	if found, err := t.MayDelete(ctx, what, query, args...); err != nil || !found {
 		return 0, err
@@ -16,7 +16,7 @@ func (t *tx) Delete(ctx context.Context, what, query string, args ...any) (int64
 	return t.Exec(ctx, what, query, args...)
 }
 
-// MayDelete implements rows.Statements. If the transaction can delete without more ado, it returns true.
+// MayDelete implements rows.Statements. If the transaction can delete at once, without a check, it returns true.
 func (t *tx) MayDelete(ctx context.Context, what, query string, args ...any) (found bool, err error) {
 	if !t.ahead {
 		return true, nil

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/keygate/keygate/internal/store/rows"
-	"github.com/keygate/keygate/internal/store/stored"
 	"github.com/keygate/keygate/internal/webhook"
 )
 
@@ -44,5 +43,5 @@ func (t *tx) InsertDeliveries(ctx context.Context, list []webhook.Delivery) erro
 		INSERT INTO deliveries (n, id, account_id, webhook_id, event_id, event_type, state, cause, attempts, again, next_at, due_at, created_at)
 		SELECT head.n + d.place, d.id, $4, d.webhook_id, $5, $6, $7::integer, $8, 0, false, least($9::bigint, queue_now($9)), least($9::bigint, queue_now($9)), $10::bigint
 		FROM head CROSS JOIN unnest($2::text[], $3::text[]) WITH ORDINALITY AS d (id, webhook_id, place)`,
-		len(list), ids, endpoints, d.AccountID, d.EventID, string(d.EventType), stored.DeliveryState(d.State), string(d.Trigger), next, rows.Micros(d.CreatedAt))
+		len(list), ids, endpoints, d.AccountID, d.EventID, string(d.EventType), rows.DeliveryState(d.State), string(d.Trigger), next, rows.Micros(d.CreatedAt))
 }

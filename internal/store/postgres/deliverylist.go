@@ -7,7 +7,6 @@ import (
 	"github.com/keygate/keygate/internal/event"
 	"github.com/keygate/keygate/internal/id"
 	"github.com/keygate/keygate/internal/store/rows"
-	"github.com/keygate/keygate/internal/store/stored"
 	"github.com/keygate/keygate/internal/webhook"
 )
 
@@ -16,18 +15,18 @@ import (
 // type that the filter allows, at most 36. For one event it reads the event's deliveries instead,
 // in their order, until it has a page.
 func (t *readTx) Deliveries(ctx context.Context, accountID string, f control.DeliveryFilter, p control.Page) ([]webhook.Delivery, error) {
-	if p.Limit <= 0 || f.State != "" && stored.DeliveryState(f.State) < 0 {
+	if p.Limit <= 0 || f.State != "" && rows.DeliveryState(f.State) < 0 {
 		return nil, t.Ready(ctx)
 	}
-	states := []int{stored.DeliveryPending, stored.DeliveryRetry, stored.DeliveryDelivered, stored.DeliveryFailed}
+	states := []int{rows.DeliveryPending, rows.DeliveryRetry, rows.DeliveryDelivered, rows.DeliveryFailed}
 	if f.State != "" {
-		states = []int{stored.DeliveryState(f.State)}
+		states = []int{rows.DeliveryState(f.State)}
 	}
-	types := stored.DeliveryTypes()
+	types := rows.DeliveryTypes()
 	if f.EventType != "" {
 		types = []event.Type{f.EventType}
 	}
-	s := stored.SpanOf(id.Delivery, f.Since, f.Until, rows.Below(p.After))
+	s := rows.SpanOf(id.Delivery, f.Since, f.Until, rows.Below(p.After))
 	if f.EventID != "" {
 		return t.SelectDeliveries(ctx, `WHERE event_id = $1 AND id >= $2 AND id < $3 AND account_id = $4 AND state = ANY($5::integer[]) AND event_type = ANY($6::text[])
 			AND ($7 = '' OR webhook_id = $7) ORDER BY id DESC LIMIT $8`, f.EventID, s.From, s.Below, accountID, states, texts(types), f.WebhookID, p.Limit)

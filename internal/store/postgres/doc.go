@@ -41,21 +41,22 @@
 //
 // Events have numbers in the order of the commits too, from the row event_head. It is taken before
 // delivery_head. The list of events is in their order, so that a client that reads from the newest event back to
-// one that it knows misses nothing. An identifier has the time of a node's clock, and the order of identifiers
-// is not the order of the commits.
+// an event that it knows misses nothing. An identifier has the time of a node's clock, and the order of
+// identifiers is not the order of the commits.
 //
 // # Records
 //
-// What several nodes append to is never identified by a range of numbers, because a lower number may
-// commit later: the audit log is sealed, and traffic is merged, by the identifiers that were read,
-// and a chain grows only from the block that its head's row still names. Batches of access records
-// leave their number behind (record_batches), so that one whose response was lost counts once.
+// Records that several nodes append are never identified by a range of numbers, because a lower
+// number may commit later: the audit log is sealed, and traffic is merged, by the identifiers that
+// were read, and a chain grows only from the block that its head's row still names. Batches of
+// access records leave their number behind (record_batches), so that a batch whose response was lost
+// counts once.
 //
 // # Values
 //
 // Times are bigint, in microseconds since 1970. Texts compare by their bytes: every text column
-// has COLLATE "C". PostgreSQL stores no NUL in a text, and only valid UTF-8: what may have
-// other bytes is bytea.
+// has COLLATE "C". PostgreSQL stores no NUL in a text, and only valid UTF-8: values that may have
+// other bytes are bytea.
 //
 // The constraints and indexes that reject equal records are named "table.column", after the
 // column that an error names.

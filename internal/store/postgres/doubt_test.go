@@ -29,7 +29,8 @@ type cutter struct {
 	refuse  bool // no connection is accepted afterwards
 	refused bool
 	wg      sync.WaitGroup
-	// trips is how often a client has asked since it got the last part of a response, over all connections.
+	// trips is the number of round trips over all connections: how often a client has sent something after it
+	// got a response.
 	trips atomic.Int64
 }
 
@@ -124,8 +125,8 @@ func (r *responses) Read(b []byte) (int, error) {
 // prepared is the message that prepares COMMIT, with the name of the statement.
 var prepared = regexp.MustCompile(`(stmtcache_[0-9a-f]+\x00)COMMIT\x00`)
 
-// relay copies what the client sends until it has to cut. COMMIT arrives as a text, or as the name under which the
-// client has prepared it.
+// relay copies what the client sends until it has to cut the connection. COMMIT arrives as a text, or as the name
+// under which the client has prepared it.
 func (c *cutter) relay(client net.Conn, server *responses) {
 	b := make([]byte, 64<<10)
 	commit := []byte("COMMIT\x00")
@@ -170,8 +171,8 @@ func (c *cutter) relay(client net.Conn, server *responses) {
 }
 
 // Guarantee: if the connection is lost during COMMIT, or the statements that are sent with it, Update finds out
-// whether its changes are stored, and says so. Only if the database stays away is that in doubt, and then the error
-// has control.ErrInDoubt.
+// whether its changes are stored, and says so. Only if the database stays away, this is in doubt, and then the
+// error has control.ErrInDoubt.
 func TestLostCommit(t *testing.T) {
 	for _, mode := range modes() {
 		t.Run(mode, func(t *testing.T) {

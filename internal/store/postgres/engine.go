@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"errors"
+	"math"
 
 	"github.com/keygate/keygate/internal/control"
 	"github.com/keygate/keygate/internal/fault"
@@ -17,8 +18,8 @@ var (
 
 // Update implements control.Store. f must not call Update. If a statement failed, the
 // transaction is rolled back even if f returns nil. If ctx ends before COMMIT starts, the
-// transaction is rolled back; after that ctx has no effect. f is called again if the server
-// ended the transaction to resolve a conflict.
+// transaction is rolled back; after that, ctx has no effect. f is called again if the server ended
+// the transaction to resolve a conflict.
 func (db *DB) Update(ctx context.Context, f func(control.Tx) error) error {
 	return db.mutate(ctx, func(t *tx) error { return f(t) })
 }
@@ -60,9 +61,10 @@ func (db *DB) engine() rows.Engine {
 			}
 			return db.update(ctx, k, func(t *tx) error { return f(&t.Writer) })
 		},
-		OfRecord: ofRecord,
-		Staged:   func(context.Context, int) {},
-		Pages:    db.pages,
+		OfRecord:    ofRecord,
+		Staged:      func(context.Context, int) {},
+		Pages:       db.pages,
+		ClaimAtOnce: math.MaxInt, // others do not wait for it
 	}
 }
 

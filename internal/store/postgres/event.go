@@ -8,7 +8,6 @@ import (
 	"github.com/keygate/keygate/internal/event"
 	"github.com/keygate/keygate/internal/id"
 	"github.com/keygate/keygate/internal/store/rows"
-	"github.com/keygate/keygate/internal/store/stored"
 )
 
 // Events implements control.EventReader.
@@ -29,13 +28,14 @@ func (t *readTx) Events(ctx context.Context, accountID string, f control.EventFi
 }
 
 // eventQuery returns the query for a page of events. It begins below the number n, which is known if the
-// event after which it begins is still there. An event that retention has removed leaves only others of
-// its age behind it: they, and all lists of a time, are read in the order of the identifiers.
+// event after which the page begins still exists. If retention has removed that event, only events of
+// its age can follow: they, and all lists with a bound of time, are read in the order of the
+// identifiers.
 func eventQuery(accountID string, f control.EventFilter, p control.Page, n int64, known bool) (text string, args []any) {
 	text, order := rows.EventColumns+`WHERE listed AND account_id = $1 AND (n, id) < ($2, $3)`, ` ORDER BY n DESC, id DESC LIMIT $4`
 	args = []any{accountID, n, rows.Below(p.After), rows.Limit(p.Limit)}
 	if f.HasTime() || !known {
-		s := stored.SpanOf(id.Event, f.Since, f.Until, rows.Below(p.After))
+		s := rows.SpanOf(id.Event, f.Since, f.Until, rows.Below(p.After))
 		text, order = rows.EventColumns+`WHERE listed AND account_id = $1 AND id >= $2 AND id < $3`, ` ORDER BY id DESC LIMIT $4`
 		args[1], args[2] = s.From, s.Below
 	}
@@ -54,8 +54,8 @@ func (t *tx) InsertEvent(ctx context.Context, e *event.Event, listed bool) error
 }
 
 // AppendEvents implements detect.Store: it appends events of the data plane in one transaction. They
-// change no configuration, so they do not wait for mutations. It reads all endpoints before it takes numbers, so that
-// a node that is slow does not hold them: all else is sent with COMMIT.
+// change no configuration, so they do not wait for mutations. It reads all endpoints before it takes numbers, and
+// sends everything else with COMMIT, so that a slow node does not hold the row of the numbers.
 func (db *DB) AppendEvents(ctx context.Context, events []event.Event) error {
 	return db.write(ctx, func(t *tx) error {
 		endpoints := make([][]string, len(events))

@@ -24,8 +24,8 @@ func (c *nodes) eventAt(skew time.Duration) event.Event {
 	return e
 }
 
-// eventFollower reads the list of events as a client does: page by page from the newest event back to the one that
-// was the newest the last time.
+// eventFollower reads the list of events as a client does: page by page from the newest event back to the event
+// that was the newest the last time.
 type eventFollower struct {
 	*nodes
 	newest string
@@ -66,8 +66,8 @@ func (f *eventFollower) follow(db *DB) error {
 var errUndo = errors.New("undo")
 
 // Guarantee: a client that reads the list of events from the newest back to the newest that it knows sees each event
-// once, whichever node writes them: with clocks that are wrong, in transactions that are slow or are rolled back,
-// and of an older version, which does not know of the order.
+// once, whichever node writes them: with wrong clocks, in transactions that are slow or rolled back, and on nodes of
+// an older version, which does not know of the order.
 func TestFollowerOfEventsMissesNone(t *testing.T) {
 	const rounds = 25
 	c := newNodes(t, 3)

@@ -11,7 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/keygate/keygate/internal/fault"
-	"github.com/keygate/keygate/internal/store/stored"
+	"github.com/keygate/keygate/internal/store/rows"
 )
 
 // The public messages of a database that cannot be used.
@@ -116,7 +116,7 @@ func translate(what string, err error) error {
 		return &fault.Error{Code: fault.NotFound, Message: "the record that this one belongs to does not exist", Err: wrapped}
 	case uniqueViolation:
 		field := conflictField(e.ConstraintName)
-		return &fault.Error{Code: fault.Conflict, Field: field, Message: stored.ConflictMessage(field), Err: wrapped}
+		return &fault.Error{Code: fault.Conflict, Field: field, Message: rows.ConflictMessage(field), Err: wrapped}
 	}
 	return wrapped
 }

@@ -29,7 +29,7 @@ type Rows interface {
 	Rows(ctx context.Context, table string, expressions []string) iter.Seq2[[]any, error]
 }
 
-// FillConfig is what Fill works with. All fields are required.
+// FillConfig configures Fill. All fields are required.
 type FillConfig struct {
 	URL          string
 	Version      string // of this binary
@@ -87,8 +87,8 @@ func Fill(ctx context.Context, cfg FillConfig) (done Filled, err error) {
 	return done, translate("copy", err)
 }
 
-// prepareTarget returns an error if a database must not be filled, before its schema is migrated: nodes of an older
-// version may use it. before is whether it holds the installation already.
+// prepareTarget returns an error if a database must not be filled. It is called before the schema is migrated,
+// because nodes of an older version may use the database. before says that it holds the installation already.
 func prepareTarget(ctx context.Context, url, installation string) (before bool, err error) {
 	err = withSchema(ctx, url, func(db *sql.DB) error {
 		v, err := ownVersions(ctx, db)
@@ -123,7 +123,7 @@ type filler struct {
 }
 
 // run fills the database. The row of the installation and the head are locked first, so that a node that starts
-// meanwhile finds neither an empty database nor half of one.
+// meanwhile finds neither an empty nor a half-filled database.
 func (f *filler) run(ctx context.Context) error {
 	if err := f.exec(ctx, `SET LOCAL statement_timeout = 0; SET LOCAL idle_in_transaction_session_timeout = 0; SET LOCAL lock_timeout = 4000`, durable); err != nil {
 		return err
@@ -178,7 +178,7 @@ type filledTable struct {
 	from map[string]string
 }
 
-// filledTables returns the tables that are copied, those that others refer to first.
+// filledTables returns the tables that are copied, with tables that others refer to first.
 func filledTables() []filledTable {
 	return []filledTable{
 		{name: "accounts"}, {name: "gateways"}, {name: "route_tables"}, {name: "route_pages"},
@@ -194,8 +194,9 @@ func filledTables() []filledTable {
 	}
 }
 
-// otherTables returns the tables of both stores that are not copied: the change log, which begins anew; what the
-// search index is built from; what belongs to one of the engines; and what Litestream adds to a SQLite database.
+// otherTables returns the tables of both stores that are not copied: the change log, which begins anew; the
+// tables from which the search index is built; tables that only one engine has; and tables that Litestream adds
+// to a SQLite database.
 func otherTables() []string {
 	return []string{
 		"change_head", "changes", "changes_trimmed", "delivery_head", "event_head", "goose_db_version", "installation", "key_terms", "keys_unindexed", "nodes", "schema_support", "settled_servers",
@@ -233,7 +234,7 @@ func (f *filler) check(ctx context.Context) error {
 	return nil
 }
 
-// counted are the tables whose triggers keep what is copied itself.
+// counted are the tables whose triggers must not count, because the counts are copied.
 const counted = `gateways webhooks keys answers revisions`
 
 func (f *filler) copyAll(ctx context.Context) error {
@@ -371,8 +372,8 @@ func converted(v any, kind string) any {
 	return v
 }
 
-// continueNumbers makes the numbers that the store gives out go on behind those that were copied, and behind
-// those that the other store gave to rows which it has removed since.
+// continueNumbers makes the store continue its numbers behind the copied ones, and behind the numbers of
+// rows that the other store has removed.
 func (f *filler) continueNumbers(ctx context.Context) error {
 	head, err := f.From.Number(ctx, `SELECT max(seq) FROM (SELECT seq FROM sqlite_sequence WHERE name = 'changes' UNION ALL SELECT seq FROM changes_trimmed)`)
 	if err != nil {

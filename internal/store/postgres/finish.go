@@ -5,21 +5,9 @@ import (
 	"time"
 
 	"github.com/keygate/keygate/internal/store/rows"
-	"github.com/keygate/keygate/internal/store/stored"
 	"github.com/keygate/keygate/internal/webhook"
 	"github.com/keygate/keygate/internal/webhook/sender"
 )
-
-var _ sender.FinishTx = (*tx)(nil)
-
-// FinishDeliveries implements sender.Queue.
-func (db *DB) FinishDeliveries(ctx context.Context, results []sender.Result) (late int, err error) {
-	err = db.write(ctx, func(t *tx) (err error) {
-		late, err = sender.Finish(ctx, t, results)
-		return err
-	})
-	return late, err
-}
 
 // endLeases records results with their attempts. A retry is due at its distance from the end of the
 // attempt, by the queue's clock.
@@ -48,9 +36,9 @@ func (t *tx) EndLeases(ctx context.Context, results []sender.Result) (endpoints 
 	)
 	for i := range results {
 		r, a := &results[i], &results[i].Attempt
-		ids[i], tokens[i], states[i] = r.DeliveryID, r.Token, stored.DeliveryState(r.State)
+		ids[i], tokens[i], states[i] = r.DeliveryID, r.Token, rows.DeliveryState(r.State)
 		numbers[i], started[i], durations[i], codes[i], ends[i] = int64(a.Number), rows.Micros(a.StartedAt), int64(a.Duration), int64(a.Status), rows.Micros(a.Ended())
-		errs[i], responses[i] = []byte(a.Error), stored.Response(a)
+		errs[i], responses[i] = []byte(a.Error), rows.Response(a)
 		if r.State != webhook.Delivered && r.State != webhook.Failed {
 			wait := rows.Micros(r.NextAttemptAt) - ends[i]
 			waits[i] = &wait
@@ -65,38 +53,6 @@ func (t *tx) EndLeases(ctx context.Context, results []sender.Result) (endpoints 
 		return err
 	})
 	return endpoints, err
-}
-
-// LockWebhooks implements sender.FinishTx.
-func (t *tx) LockWebhooks(ctx context.Context, webhookIDs []string) ([]webhook.Webhook, error) {
-	if len(webhookIDs) == 0 {
-		return nil, t.Ready(ctx)
-	}
-	return t.SelectWebhooks(ctx, `WHERE id = ANY($1::text[]) ORDER BY id FOR NO KEY UPDATE`, webhookIDs)
-}
-
-// StrandingWebhooks implements control.DeliveryReader.
-func (t *readTx) StrandingWebhooks(ctx context.Context) ([]string, error) {
-	const all = 1<<31 - 1
-	return t.Texts(ctx, "find stranded deliveries", waiting+`SELECT waiting.id FROM waiting LEFT JOIN webhooks w ON w.id = waiting.id
-		WHERE waiting.id IS NOT NULL AND (w.id IS NULL OR NOT w.active)`, "", all)
-}
-
-// FailStranded implements control.DeliveryStore.
-func (t *tx) FailStranded(ctx context.Context, webhookID string, now time.Time, limit int) (more bool, err error) {
-	found, err := t.LockWebhooks(ctx, []string{webhookID})
-	if err != nil {
-		return false, err
-	}
-	var w *webhook.Webhook
-	if len(found) > 0 {
-		w = &found[0]
-	}
-	if w != nil && w.State == webhook.Active {
-		return false, nil
-	}
-	n, err := t.FailWaiting(ctx, webhookID, w.NotSent(), now, limit)
-	return limit > 0 && n == limit, err
 }
 
 // Strand implements control.DeliveryStore. The transaction has locked the endpoint.

@@ -7,8 +7,9 @@ import (
 )
 
 // gate bounds how many mutations of this process have a connection, and so how many of them wait for the head of the
-// change log, of which the server gives the lock to whoever has waited longest. An urgent one (control.IsUrgent) passes
-// those that wait here: it has a slot of its own, besides its turn at the others, so neither kind keeps the other out.
+// change log, whose lock the server gives to the transaction that has waited longest. An urgent mutation
+// (control.IsUrgent) passes the others that wait here: a slot is reserved for urgent ones, and they take turns at the
+// other slots too, so neither kind keeps the other out.
 type gate struct {
 	slots  chan struct{} // held by mutations of either kind
 	urgent chan struct{} // held by an urgent one

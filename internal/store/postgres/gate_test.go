@@ -12,8 +12,8 @@ import (
 	"github.com/keygate/keygate/internal/snapshot"
 )
 
-// queueAt lets mutations enter the gate one after another, and returns the order in which they did. Each leaves when
-// no other one can go on, the one that came last first.
+// queueAt lets mutations queue at the gate one after another, and returns the order in which they pass it. When none
+// can go on, the mutation that passed last leaves.
 func queueAt(t *testing.T, g *gate, ordinary, urgent []string) (order string) {
 	t.Helper()
 	entered := make(chan string, len(ordinary)+len(urgent))
@@ -57,8 +57,8 @@ func queueAt(t *testing.T, g *gate, ordinary, urgent []string) (order string) {
 	return order
 }
 
-// Guarantee: however many mutations of a node wait, an urgent one goes on at once, and the next one when the first has
-// ended; and the others go on in their order meanwhile.
+// Guarantee: however many mutations of a node wait, an urgent mutation goes on at once, and a second urgent one when
+// the first has ended. The others go on in their order meanwhile.
 func TestUrgentMutationsPassOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGate()
@@ -100,8 +100,8 @@ func TestWaitAtTheGateEnds(t *testing.T) {
 	})
 }
 
-// Guarantee: a revocation commits while as many other mutations of its node as may run at once have begun, and more
-// of them wait.
+// Guarantee: a revocation commits even while the maximum number of other mutations of its node run and more of them
+// wait.
 func TestUrgentMutationCommitsBesideOthers(t *testing.T) {
 	db := fresh(t)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // only a failing test reaches it

@@ -19,11 +19,12 @@ import (
 )
 
 // A mutation reads without a lock and queues what it writes. Then one round trip takes the head of the change log,
-// checks that every read would have the same result now, writes, and commits. So mutations are serial: each is as if
-// all of it had happened while it held the head, and it holds the head without waiting for its node. A mutation whose
-// reads have other results now is made again; from the third time on it takes the head first.
+// checks that every read would have the same result now, writes, and commits. So mutations are serial: each has the
+// same effect as if all of it had happened while it held the head, and no mutation holds the head while it waits for
+// its node. A mutation whose reads have other results now is made again; from the third time on it takes the head
+// first.
 
-// aheadAttempts is how often a mutation is tried that takes the head last.
+// aheadAttempts is how often a mutation is tried with the head taken last, before it takes the head first.
 const aheadAttempts = 3
 
 // maxRecorded bounds the reads that are checked, and maxRecordedRows the rows of their results. A mutation that reads
@@ -36,12 +37,12 @@ const (
 // errChanged is in the error of a mutation whose reads have other results now.
 var errChanged = errors.New("what the transaction has read was changed meanwhile")
 
-// errAssumed is in the error of a mutation that has assumed something which is not true, since it would have had to take
-// the head to find out. The next attempt does that.
+// errAssumed is in the error of a mutation that has made a wrong assumption, because it would have had to take the head
+// to check it. The next attempt takes the head.
 var errAssumed = errors.New("what the transaction has assumed is not true")
 
-// errOldFormat is in the error of a mutation that took the head last and that a node with a lease cannot read. The
-// next attempt says which.
+// errOldFormat is in the error of a mutation that took the head last and whose change a node with a lease cannot
+// read. The error of the next attempt names the node.
 var errOldFormat = errors.New("a node reads only older formats of changes")
 
 // recorded is a read of a mutation that does not hold the head yet.
@@ -51,7 +52,7 @@ type recorded struct {
 	hashes []string // of the rows of the result
 }
 
-// The numbers of the parameters that hashed and check add to a query with n parameters.
+// The parameters that hashed and check add to a query, which has n itself.
 func seedOf(n int) string   { return "$" + strconv.Itoa(n+1) + "::bigint" }
 func hashesOf(n int) string { return "$" + strconv.Itoa(n+2) + "::text[]" }
 
@@ -60,8 +61,8 @@ func hashed(query string, n int) string {
 	return `SELECT q.*, hash_record_extended(` + rowOf(query) + `, ` + seedOf(n) + `)::text FROM (` + query + `) AS q`
 }
 
-// rowOf returns what of a row q of the query is compared: all of it, except for the last use of a key. That changes
-// while the key is used, as the calling key is, and no mutation depends on it.
+// rowOf returns the part of a row q of the query that is compared: everything except the last use of a key. The
+// last use changes while the key is used, as the calling key is, and no mutation depends on it.
 func rowOf(query string) string {
 	if strings.HasPrefix(query, rows.KeyColumns) || strings.HasPrefix(query, rows.StoredKeyColumns) {
 		return comparedKey()
@@ -91,7 +92,7 @@ func (r *recorded) check(query string, seed int64) statement {
 // locking matches the end of a query that locks the rows that it reads.
 var locking = regexp.MustCompile(`\s+FOR (NO KEY )?UPDATE( OF \w+)?\s*$`)
 
-// written matches what a statement writes to.
+// written matches the table that a statement writes to.
 var written = regexp.MustCompile(`\b(?:INSERT INTO|UPDATE|DELETE FROM)\s+(\w+)`)
 
 // triggered are the tables that triggers change when a table is changed.
@@ -119,7 +120,7 @@ func (t *readTx) mayRead(query string) bool {
 	return true
 }
 
-// touch notes what a statement changes that is queued.
+// touch notes which tables a queued statement changes.
 func (t *readTx) touch(query string) {
 	if !t.ahead {
 		return
@@ -174,7 +175,8 @@ func (t *readTx) record(ctx context.Context, query string, args []any, scan func
 	return nil
 }
 
-// value reads what differs each time, such as the next value of a sequence. It is not read again under the head.
+// value reads something that differs each time, such as the next value of a sequence. It is not read again
+// under the head.
 func (t *readTx) value(ctx context.Context, what, query string, scan func(*rows.Row) error) error {
 	if !t.ahead {
 		return t.Query(ctx, what, query, nil, scan)
@@ -239,7 +241,7 @@ func (t *readTx) takeHead() []statement {
 	return list
 }
 
-// before returns the statements that must precede one that is to be carried out under the head.
+// before returns the statements that must precede a statement that is to be carried out under the head.
 func (t *readTx) before() []statement {
 	switch {
 	case t.ahead:
@@ -257,13 +259,14 @@ func (t *readTx) tripWithHead() {
 	}
 }
 
-// goOn returns the statement that bounds the next ones by what is left of the time for which the head may be held.
+// goOn returns the statement that bounds the next statements by the rest of the time for which the head may be held.
 func (t *readTx) goOn() statement {
 	return statement{what: "go on holding the head", query: goOnHolding, args: []any{t.headTime.Milliseconds()}, fails: errHeldTooLong}
 }
 
-// verify returns errChanged unless all reads of a mutation that has not taken the head have their results in one
-// state of the database: then the error that its function returned is true in that state. It ends the transaction.
+// verify checks that all reads of a mutation that has not taken the head have their results in one state of the
+// database, so that the error that its function returned is true in that state. Otherwise it returns errChanged.
+// It ends the transaction.
 func (t *readTx) verify() error {
 	if len(t.reads) < 2 {
 		return nil
@@ -298,7 +301,7 @@ func (t *readTx) OnCommit(accountID string, f func(p snapshot.Position, ofAccoun
 func newSeed() int64 { return rand.Int64() }
 
 // setLimits are the limits of a transaction that writes, in milliseconds. The server ends it by itself if its process
-// is stopped or cannot be reached: also if only a part of a round trip has arrived, which the timeouts of statements
+// is stopped or cannot be reached, even if only a part of a round trip has arrived, which the timeouts of statements
 // do not cover.
 func setLimits(statement, lock, idle time.Duration) string {
 	return fmt.Sprintf(`SET LOCAL statement_timeout = %d; SET LOCAL lock_timeout = %d; SET LOCAL idle_in_transaction_session_timeout = %d; `+

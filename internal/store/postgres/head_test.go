@@ -45,7 +45,7 @@ func insertAccounts(t *testing.T, db *DB, names ...string) (ids []string) {
 }
 
 // Guarantee: a mutation that has read and not committed yet holds up nobody: others commit meanwhile, of the same node
-// and of another one. So a node that is slow or cut off delays its own changes alone.
+// and of another. So a node that is slow or cut off delays its own changes alone.
 func TestMutationThatReadsHoldsUpNobody(t *testing.T) {
 	for _, mode := range modes() {
 		url := migrated(t) + "&default_query_exec_mode=" + mode
@@ -67,7 +67,7 @@ func TestMutationThatReadsHoldsUpNobody(t *testing.T) {
 }
 
 // Guarantee: if what a mutation has read is changed before it commits, it is made again, and nothing of the first
-// attempt remains: what it returns, success or an error, is true in one state of the database.
+// attempt remains: its result, success or an error, is true in one state of the database.
 func TestMutationIsMadeAgain(t *testing.T) {
 	refused := errors.New("the versions differ")
 	for _, tc := range []struct {
@@ -209,7 +209,7 @@ func TestMutationsAreSerial(t *testing.T) {
 }
 
 // Guarantee: a mutation that has to hold the head while it runs does so for a quarter of the lease at most, however
-// short each of its statements is, and is 503 then. Others go on.
+// short each of its statements is, and is then 503. Other mutations go on.
 func TestHeadIsHeldBriefly(t *testing.T) {
 	url := migrated(t)
 	db, other := openWith(t, Config{URL: url, LeaseTTL: 2 * time.Second}), openWith(t, Config{URL: url})
@@ -231,8 +231,8 @@ func TestHeadIsHeldBriefly(t *testing.T) {
 	}
 }
 
-// Guarantee: between two round trips of a mutation that holds the head, the server waits for what is left of the quarter
-// of the lease, and not for all of it after each.
+// Guarantee: between two round trips of a mutation that holds the head, the server waits for the rest of the quarter of
+// the lease, and not for the whole quarter after each.
 func TestRestOfTheHeadTime(t *testing.T) {
 	db := openWith(t, Config{URL: migrated(t), LeaseTTL: 40 * time.Second})
 	err := db.mutate(t.Context(), func(tx *tx) error {
@@ -251,8 +251,8 @@ func TestRestOfTheHeadTime(t *testing.T) {
 	}
 }
 
-// Guarantee: a node that is cut off while it holds the head, because it needed the result of a statement, holds up a
-// change of another node so briefly that this succeeds.
+// Guarantee: a node that is cut off while it holds the head, because it needed the result of a statement, delays a
+// change of another node so briefly that the change succeeds.
 func TestCutOffWithTheHead(t *testing.T) {
 	url := migrated(t)
 	cable, far := cabletest.ForURL(t, url)
@@ -301,8 +301,8 @@ func TestTriggersAreKnown(t *testing.T) {
 	}
 }
 
-// Guarantee: a change that needs a table which somebody else has locked is 503 within seconds, and holds up no change
-// that does not need it.
+// Guarantee: a change that needs a table which somebody else has locked is 503 within seconds, and delays no change
+// that does not need the table.
 func TestForeignLock(t *testing.T) {
 	url := migrated(t)
 	db, other := openWith(t, Config{URL: url}), openWith(t, Config{URL: url})

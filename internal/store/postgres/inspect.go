@@ -42,15 +42,15 @@ type Inspection struct {
 	SyncCommit      string // synchronous_commit
 	SyncNames       string // synchronous_standby_names; "" if replicas are asynchronous
 	Replicas        int    // that are connected, synchronous or not
-	SyncReplicas    int    // those that a commit waits for; -1 if the user may not see which these are
-	Unconfirmed     bool   // a commit waited for synchronous replicas, and none confirmed it within confirmTime
+	SyncReplicas    int    // replicas that a commit waits for; -1 if the user may not see which these are
+	Unconfirmed     bool   // a commit waited for synchronous replicas, but none confirmed it within confirmTime
 
 	OldestSnapshot time.Duration // as DB.OldestSnapshot says
 
 	Latency    time.Duration // median of several round trips
 	ClockAhead time.Duration // by how much the server's clock is ahead of ours; negative if it is behind
 
-	Canary    []byte // that the first node stored; nil if there was none yet
+	Canary    []byte // as the first node stored it; nil if there was no node yet
 	LiveNodes int    // with a lease
 	NameLive  bool   // a node with the name given to Inspect has a lease
 }

@@ -12,7 +12,7 @@ import (
 )
 
 // pooler passes connections on to a server, as a pooler in transaction mode shows itself: its
-// clients get a number of its own as the number of their process, and no notifications.
+// clients get a made-up process number, and no notifications.
 func pooler(t *testing.T, server string) (addr string) {
 	t.Helper()
 	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -44,7 +44,7 @@ func pooler(t *testing.T, server string) (addr string) {
 	return l.Addr().String()
 }
 
-// passMessages copies the messages of a server, each of a type and a length, until one side closes.
+// passMessages copies the messages of a server, each with a type and a length, until one side closes.
 func passMessages(to io.Writer, from io.Reader) {
 	const keyData, notification = 'K', 'A'
 	for {
@@ -68,8 +68,8 @@ func passMessages(to io.Writer, from io.Reader) {
 	}
 }
 
-// Guarantee: an inspection reads the version, the schema and what is allowed, notices a pooler by its
-// process number and by notifications that do not arrive, and changes nothing.
+// Guarantee: an inspection reads the version, the schema and the bounds of the server, notices a
+// pooler by its process number and by notifications that do not arrive, and changes nothing.
 func TestInspect(t *testing.T) {
 	url := postgrestest.Empty(t)
 	i, err := Inspect(t.Context(), url, "a")

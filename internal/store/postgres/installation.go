@@ -12,8 +12,8 @@ type Installation struct {
 	Canary []byte // a known text, sealed with the secret key of all nodes
 }
 
-// Installation returns what the first node has stored. If this is the first, that is own: of several
-// nodes at once, exactly one is.
+// Installation returns the record that the first node has stored. If this node is the first, it
+// stores own. If several nodes start at once, exactly one is the first.
 func (db *DB) Installation(ctx context.Context, own Installation) (i Installation, err error) {
 	err = db.write(ctx, func(t *tx) error {
 		if _, err := t.Exec(ctx, "found the installation", `INSERT INTO installation (id, canary) VALUES ($1, $2) ON CONFLICT DO NOTHING`, own.ID, own.Canary); err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/keygate/keygate/internal/snapshot"
 )
 
-// BenchmarkJoin measures what the number of keys costs a node that starts, and each change of a key, from its
+// BenchmarkJoin measures how the number of keys affects the start of a node, and each change of a key, from its
 // transaction to the moment at which another node has it in force. The server syncs to the disk. A million keys
 // take a minute to make:
 //
@@ -38,7 +38,7 @@ func benchJoin(b *testing.B, keys int) {
 			b.Fatal(err)
 		}
 	}
-	if err := server.Admin(b.Context(), `CHECKPOINT`); err != nil { // else the changes wait for what was just made
+	if err := server.Admin(b.Context(), `CHECKPOINT`); err != nil { // otherwise the changes wait for the rows that were just inserted
 		b.Fatal(err)
 	}
 	f := newFollower(b, db)

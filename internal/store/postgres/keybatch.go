@@ -49,8 +49,8 @@ func (db *DB) KeysByID(ctx context.Context, keyIDs []string, f func(keyID string
 	return db.KeysByID(ctx, keyIDs[half:], f)
 }
 
-// corrupted is the error of a record that the server cannot read, or that Keygate cannot decode. Unlike the error
-// that it has the text of, it does not say that the database cannot be used.
+// corrupted is the error of a record that the server cannot read, or that Keygate cannot decode. It has the text
+// of the original error but, unlike that, does not say that the database cannot be used.
 type corrupted struct{ err error }
 
 func (e *corrupted) Error() string { return "the stored record is damaged: " + e.err.Error() }

@@ -38,9 +38,9 @@ func (b *batch) want(t *testing.T, good int, bad ...string) {
 	}
 }
 
-// Guarantee: of a thousand keys whose records are read at once, one that cannot be read keeps no other from being
-// read, whether Keygate cannot decode it or the server cannot read it; keys without a record are left out. The
-// same holds for all keys at a start.
+// Guarantee: of a thousand keys whose records are read at once, an unreadable one keeps no other from being read,
+// whether Keygate cannot decode it or the server cannot read it; keys without a record are left out. The same
+// holds for all keys at a start.
 func TestOneBadKeyStopsNoOther(t *testing.T) {
 	db := fresh(t)
 	fillKeys(t, db, 1000)
@@ -99,8 +99,8 @@ func damage(t *testing.T, db *DB, table, column, recordID string) {
 	}
 }
 
-// Guarantee: an account whose record cannot be read counts as suspended and stops no other, whether Keygate cannot
-// decode it or the server cannot read it.
+// Guarantee: an account whose record cannot be read counts as suspended and does not stop other accounts, whether
+// Keygate cannot decode it or the server cannot read it.
 func TestOneBadAccountStopsNoOther(t *testing.T) {
 	db := fresh(t)
 	if _, err := db.writer.Exec(t.Context(), `INSERT INTO accounts (id, name, plan, hosts, created_at) VALUES

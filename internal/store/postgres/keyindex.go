@@ -6,11 +6,10 @@ import (
 	"hash/fnv"
 
 	"github.com/keygate/keygate/internal/store/rows"
-	"github.com/keygate/keygate/internal/store/stored"
 )
 
-// termHash returns a term as it is stored. Two terms that share it are told apart by the rows of
-// the keys.
+// termHash returns a term as it is stored. The rows of the keys distinguish terms with the same
+// hash.
 func termHash(term string) int64 {
 	h := fnv.New64a()
 	h.Write([]byte(term))
@@ -34,12 +33,12 @@ func (t *readTx) KeysToIndex(ctx context.Context, limit int) (waiting int, err e
 
 // IndexKeys implements control.KeyStore.
 func (t *tx) IndexKeys(ctx context.Context, limit int) (done int, err error) {
-	keys, err := t.keysToIndex(ctx, min(rows.Limit(limit), stored.IndexRows))
+	keys, err := t.keysToIndex(ctx, min(rows.Limit(limit), rows.IndexRows))
 	if err != nil || len(keys) == 0 {
 		return 0, err
 	}
-	// The terms of all keys are one array, of which each key has a slice: arrays of arrays must be
-	// rectangles.
+	// The terms of all keys are one array, of which each key has a slice, because all parts of an
+	// array of arrays must have the same length.
 	batch, first, last := make([]int64, len(keys)), make([]int, len(keys)), make([]int, len(keys))
 	var terms []int64
 	for i := range keys {
@@ -57,18 +56,18 @@ func (t *tx) IndexKeys(ctx context.Context, limit int) (done int, err error) {
 }
 
 // keysToIndex returns up to limit keys for one transaction.
-func (t *tx) keysToIndex(ctx context.Context, limit int) (keys []stored.IndexedKey, err error) {
+func (t *tx) keysToIndex(ctx context.Context, limit int) (keys []rows.IndexedKey, err error) {
 	size := 0
 	err = t.Query(ctx, "find keys to index", `SELECT k.n, k.id, k.account_id, k.name, k.prefix, k.level, k.phase, k.gateway_id, k.owner
 		FROM (SELECT n FROM keys_unindexed ORDER BY n LIMIT $1) u JOIN keys k ON k.n = u.n ORDER BY k.n`,
 		[]any{limit}, func(r *rows.Row) error {
-			var k stored.IndexedKey
+			var k rows.IndexedKey
 			var gateway, owner sql.NullString
 			if err := r.Scan(&k.N, &k.ID, &k.AccountID, &k.Name, &k.Prefix, &k.Level, &k.Phase, &gateway, &owner); err != nil {
 				return err
 			}
 			k.Gateway, k.Owner = gateway.String, owner.String
-			if size += len(k.Name); size <= stored.IndexBytes || len(keys) == 0 {
+			if size += len(k.Name); size <= rows.IndexBytes || len(keys) == 0 {
 				keys = append(keys, k)
 			}
 			return nil

@@ -8,13 +8,12 @@ import (
 	"github.com/keygate/keygate/internal/apikey"
 	"github.com/keygate/keygate/internal/control"
 	"github.com/keygate/keygate/internal/store/rows"
-	"github.com/keygate/keygate/internal/store/stored"
 )
 
 // Keys implements control.KeyReader. An index on (…, phase, id) has the order of the list within
 // one phase. The query reads each phase that the filter needs, newest first, and merges them.
 func (t *readTx) Keys(ctx context.Context, accountID string, f control.KeyFilter, p control.Page) ([]apikey.Key, error) {
-	if p.Limit <= 0 || len(stored.KeyParts(f.State)) == 0 || !stored.MayMatch(f.Query) || !stored.MayMatch(f.Name) {
+	if p.Limit <= 0 || len(rows.KeyParts(f.State)) == 0 || !rows.MayMatch(f.Query) || !rows.MayMatch(f.Name) {
 		return nil, t.Ready(ctx)
 	}
 	q := keyQuery{account: accountID, filter: f, page: p}
@@ -54,15 +53,15 @@ func (q *keyQuery) listed() []string {
 	case f.State == "":
 		return []string{q.branch("", "")}
 	default: // the index of states has one part for each level
-		gateway := q.phased(" AND level = " + q.value(stored.GatewayLevel))
-		return append(gateway, q.phased(" AND level = "+q.value(stored.AccountLevel))...)
+		gateway := q.phased(" AND level = " + q.value(rows.GatewayLevel))
+		return append(gateway, q.phased(" AND level = "+q.value(rows.AccountLevel))...)
 	}
 }
 
 // phased returns a branch for each part of the state.
 func (q *keyQuery) phased(where string) []string {
 	var branches []string
-	for _, p := range stored.KeyParts(q.filter.State) {
+	for _, p := range rows.KeyParts(q.filter.State) {
 		branches = append(branches, q.branch("", where+q.part(p)))
 	}
 	if q.filter.State == apikey.Revoked {
@@ -72,19 +71,19 @@ func (q *keyQuery) phased(where string) []string {
 }
 
 // part returns the condition of a part of the state.
-func (q *keyQuery) part(p stored.KeyPart) string {
+func (q *keyQuery) part(p rows.KeyPart) string {
 	phase := " AND phase = " + q.value(p.Phase)
 	if q.filter.State == apikey.Active || q.filter.State == apikey.Expired {
 		phase += rows.NotEnded
 	}
 	switch p.When {
-	case stored.LateUnexpired: // few: by the index on expiry
+	case rows.LateUnexpired: // few: by the index on expiry
 		return phase + " AND phase < 2 AND expires_at > " + q.value(rows.Micros(q.filter.Now)) + " AND NOT ended"
-	case stored.LateEnded:
+	case rows.LateEnded:
 		return phase + " AND phase < 2 AND expires_at > " + q.value(rows.Micros(q.filter.Now)) + " AND ended"
-	case stored.LateExpired, stored.Expired:
+	case rows.LateExpired, rows.Expired:
 		return phase + " AND phase < 2 AND expires_at <= " + q.value(rows.Micros(q.filter.Now))
-	case stored.Unexpired:
+	case rows.Unexpired:
 		return phase + " AND (expires_at IS NULL OR expires_at > " + q.value(rows.Micros(q.filter.Now)) + ")"
 	default:
 		return phase
@@ -97,8 +96,8 @@ func (q *keyQuery) ended() string {
 	return " AND phase IN (0, 1) AND gateway_id IN (SELECT id FROM ended_gateways WHERE account_id = " + q.value(q.account) + ")"
 }
 
-// branch returns a query for the identifiers of one page of the keys that are on the list for a
-// condition, in the rows of from as well.
+// branch returns a query for the identifiers of one page of the listed keys that meet a condition
+// and are among the rows of from.
 func (q *keyQuery) branch(from, where string) string {
 	return `(SELECT id FROM keys` + from + ` WHERE ` + q.terms() + where + ` ORDER BY id DESC LIMIT ` + q.value(q.page.Limit) + `)`
 }
@@ -109,7 +108,7 @@ func (q *keyQuery) terms() string {
 	f := &q.filter
 	where := "keys.account_id = " + q.value(q.account) + " AND keys.id < " + q.value(rows.Below(q.page.After))
 	if f.Level != "" {
-		where += " AND level = " + q.value(stored.LevelNumber(f.Level))
+		where += " AND level = " + q.value(rows.LevelNumber(f.Level))
 	}
 	if f.Owner != "" {
 		where += " AND owner = " + q.value(f.Owner)

@@ -6,12 +6,11 @@ import (
 
 	"github.com/keygate/keygate/internal/apikey"
 	"github.com/keygate/keygate/internal/store/rows"
-	"github.com/keygate/keygate/internal/store/stored"
 )
 
 // newestSearched is how many of the newest keys of a list a search reads before it asks the index.
-// If those have a page of results, the search is done: so what many keys match costs little. What
-// few keys match is found by the index, which has no order.
+// If these have a page of results, the search is done, so a search that many keys match costs
+// little. A search that few keys match uses the index, which has no order.
 const newestSearched = 2000
 
 // searchKeys reads a list with a search for texts.
@@ -32,7 +31,7 @@ func (q *keyQuery) newest() []string {
 }
 
 // searched returns the branches of a search: one for the keys that are in the index, and one for
-// those that are not as they are now.
+// the keys whose present form is not in the index.
 func (q *keyQuery) searched() []string {
 	found := ` JOIN key_terms ON key_terms.n = keys.n AND ` + q.match()
 	unfound := ` JOIN keys_unindexed ON keys_unindexed.n = keys.n AND keys_unindexed.account_id = ` + q.value(q.account)
@@ -45,7 +44,7 @@ func (q *keyQuery) state() string {
 		return ""
 	}
 	var parts []string
-	for _, p := range stored.KeyParts(q.filter.State) {
+	for _, p := range rows.KeyParts(q.filter.State) {
 		parts = append(parts, "true"+q.part(p))
 	}
 	if q.filter.State == apikey.Revoked {
@@ -62,15 +61,15 @@ func (q *keyQuery) text() (where string) {
 		where = " AND name = " + q.value(f.Name)
 	}
 	if f.Query != "" {
-		where += ` AND (strpos(lower(name), ` + q.value(stored.LowerASCII(f.Query)) + `) > 0 OR starts_with(prefix, ` + q.value(f.Query) + `))`
+		where += ` AND (strpos(lower(name), ` + q.value(rows.LowerASCII(f.Query)) + `) > 0 OR starts_with(prefix, ` + q.value(f.Query) + `))`
 	}
 	return where
 }
 
 // match returns the condition of the index. It may select keys that the rest of the filter does
-// not. The state is left out: all keys of an account have one of few.
+// not. The state is left out, because it would not narrow the search: there are few states.
 func (q *keyQuery) match() string {
-	f, terms := &q.filter, stored.NewKeyTerms(q.account)
+	f, terms := &q.filter, rows.NewKeyTerms(q.account)
 	var all []string
 	if f.Owner != "" {
 		all = append(all, terms.Owner(f.Owner))

@@ -8,7 +8,6 @@ import (
 
 	"github.com/keygate/keygate/internal/apikey"
 	"github.com/keygate/keygate/internal/store/rows"
-	"github.com/keygate/keygate/internal/store/stored"
 )
 
 // streamColumns selects what the data plane needs of each key.
@@ -61,7 +60,7 @@ func (db *DB) EachReadableKey(ctx context.Context, revokedSince time.Time, f fun
 func (db *DB) eachKey(ctx context.Context, revokedSince time.Time, f func(*apikey.Key) error, bad func(keyID string, err error)) error {
 	return db.stream(ctx, db.changes, func(t *readTx) error {
 		var (
-			d      stored.KeyDecoder
+			d      rows.KeyDecoder
 			n      int
 			failed error // error of f or ctx, not of the driver
 		)
@@ -91,8 +90,8 @@ func (db *DB) eachKey(ctx context.Context, revokedSince time.Time, f func(*apike
 
 // streamedRow returns the columns of streamColumns. The driver asks for all types that they have in
 // the binary format: a number is eight bytes.
-func streamedRow(v [][]byte) stored.KeyRow {
-	return stored.KeyRow{
+func streamedRow(v [][]byte) rows.KeyRow {
+	return rows.KeyRow{
 		ID: string(v[0]), Account: string(v[1]), Digest: v[2], Level: number(v[3]), Word: number(v[4]), Resource: string(v[5]), More: string(v[6]),
 		Gateway: string(v[7]), Owner: string(v[8]), Bucket: string(v[9]), Rate: string(v[10]), Expires: number(v[11]), Revoked: number(v[12]),
 		HasExpiry: v[11] != nil, IsRevoked: v[12] != nil, Ended: len(v[13]) == 1 && v[13][0] != 0,

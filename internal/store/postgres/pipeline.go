@@ -14,7 +14,8 @@ import (
 )
 
 // maxQueued and maxQueuedBytes bound how many statements are queued, and the bytes of their texts and byte
-// strings: before there are more, the statements are sent. One that is larger by itself is queued alone.
+// strings: before there are more, the statements are sent. A statement that alone exceeds a bound is
+// queued alone.
 const (
 	maxQueued      = 1000
 	maxQueuedBytes = 1 << 20
@@ -24,16 +25,16 @@ const (
 type statement struct {
 	what   string                // it does, for errors
 	record string                // that it must change, or ""
-	fails  error                 // that it fails with if it divides by zero, or nil
+	fails  error                 // error of the statement if it divides by zero, or nil
 	scan   func(*rows.Row) error // of its rows, or nil
-	tag    *pgconn.CommandTag    // of the statement that send was called for; nil for a queued one
+	tag    *pgconn.CommandTag    // scan of the statement that send was called for; nil for a queued statement
 	query  string
 	args   []any
 }
 
 // Queue implements rows.Statements. The statement is sent with the next one whose result is needed, or with COMMIT, in one
-// round trip. If it fails, so does the transaction, with the statement's error. That comes from a later call, so a
-// statement whose error the caller looks at must not be queued.
+// round trip. If it fails, so does the transaction, with the statement's error. A later call returns that error, so a
+// statement whose error the caller examines must not be queued.
 func (t *tx) Queue(ctx context.Context, what, query string, args ...any) error {
 	return t.enqueue(ctx, statement{what: what, query: t.c.dialect.of(query).alone, args: args})
 }
@@ -50,6 +51,19 @@ func (t *tx) QueueEach(ctx context.Context, what, query string, args ...any) err
 		}
 	}
 	return t.Queue(ctx, what, query, args...)
+}
+
+// QueryEach implements rows.Statements. It sends all in one round trip.
+func (t *tx) QueryEach(ctx context.Context, what, query string, args []any, scan func(*rows.Row) error) error {
+	query = t.c.dialect.of(query).alone
+	err := rows.EachRow(args, func(args []any) error {
+		return t.enqueue(ctx, statement{what: what, query: query, args: args, scan: scan})
+	})
+	if err != nil {
+		return err
+	}
+	_, err = t.Exec(ctx, "send queries", `SELECT 1`)
+	return err
 }
 
 // QueueOne implements rows.Statements. The server has to find out whether a row is changed, since it may get COMMIT in the
@@ -118,9 +132,9 @@ func (e *queuedError) fault() error {
 	return translate(e.of.what, e.err)
 }
 
-// send sends the queued statements and then one more, in one round trip, and calls scan for each row of the
-// result of that one. A mutation that does not hold the head takes it before. An error of a queued statement is a
-// queuedError; those after it are not carried out.
+// send sends the queued statements and then one more, in one round trip, and calls scan for each row of that
+// statement's result. A mutation that does not hold the head takes it before. An error of a queued statement is a
+// queuedError; the statements after it are not carried out.
 func (t *readTx) send(ctx context.Context, query string, args []any, scan func(*rows.Row) error) (tag pgconn.CommandTag, err error) {
 	list := append(t.before(), t.queued...)
 	t.tripWithHead()
@@ -128,7 +142,7 @@ func (t *readTx) send(ctx context.Context, query string, args []any, scan func(*
 	if !t.held || query == endTransaction {
 		return t.sendOnly(ctx, list, query, args, scan)
 	}
-	// The server holds the head until the next round trip, for what is left of the time now.
+	// The server holds the head until the next round trip, for the rest of the time at most.
 	list = append(list, statement{query: query, args: args, scan: scan, tag: &tag})
 	rest := t.goOn()
 	_, err = t.sendOnly(ctx, list, rest.query, rest.args, func(*rows.Row) error { return nil })

@@ -100,7 +100,8 @@ func TestQueuedStatementFails(t *testing.T) {
 	}
 }
 
-// Guarantee: a conflict that the server resolves by ending a queued statement is tried again, as one of any other.
+// Guarantee: a transaction is tried again if the server ends a queued statement to resolve a conflict, as
+// with any other statement.
 func TestQueuedConflictIsRetried(t *testing.T) {
 	db := fresh(t)
 	calls := 0
@@ -118,7 +119,7 @@ func TestQueuedConflictIsRetried(t *testing.T) {
 	}
 }
 
-// Guarantee: what is queued is bounded in number and bytes, and carried out in order, however much there is.
+// Guarantee: the queue is bounded in statements and bytes. Statements are carried out in order, however many there are.
 func TestQueueIsBounded(t *testing.T) {
 	const changes, large = 2*maxQueued + 7, maxQueuedBytes/3 + 1
 	db := fresh(t)
@@ -162,7 +163,8 @@ type inForce struct{}
 func (inForce) CatchUp(context.Context, ...snapshot.Change) error { return nil }
 
 // Guarantee: the transaction of a call that revokes a key takes at most revokeTrips round trips. Under full
-// load each one waits for a processor on both sides, so their number decides how long the call takes.
+// load each round trip waits for a processor on both sides, so their number decides how long the call
+// takes.
 func TestRoundTripsOfRevocation(t *testing.T) {
 	const revokeTrips = 6 // BEGIN and the head; account, calling key and key; the changes with the endpoints; COMMIT
 	c, through := throughCutter(t, migrated(t))
@@ -181,7 +183,7 @@ func TestRoundTripsOfRevocation(t *testing.T) {
 	}
 	caller := &control.Actor{Kind: control.KeyActor, Account: a, KeyID: own.ID, KeyPrefix: own.Prefix, Scope: own.Scope}
 	least := int64(math.MaxInt64)
-	for range 5 { // a connection prepares statements when it has them first, and is tested after a pause
+	for range 5 { // a connection prepares a statement at its first use, and is tested after a pause
 		k, err := s.CreateKey(t.Context(), caller, control.KeyInput{Name: "k", Scope: "read"})
 		if err != nil {
 			t.Fatal(err)

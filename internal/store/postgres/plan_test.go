@@ -10,7 +10,6 @@ import (
 	"github.com/keygate/keygate/internal/apikey"
 	"github.com/keygate/keygate/internal/control"
 	"github.com/keygate/keygate/internal/store/rows"
-	"github.com/keygate/keygate/internal/store/stored"
 )
 
 // fillKeys inserts keys of one account, in all states, and some of another, and indexes them.
@@ -122,7 +121,7 @@ func TestSearchBeyondTheNewestKeys(t *testing.T) {
 			}
 			owner := fmt.Sprintf("owner%d", i%500)
 			if i%10 != 0 && (f.Name == "" || f.Name == name) && (f.Owner == "" || f.Owner == owner) &&
-				(f.State == "" || i%3 == 2) && strings.Contains(stored.LowerASCII(name), stored.LowerASCII(f.Query)) {
+				(f.State == "" || i%3 == 2) && strings.Contains(rows.LowerASCII(name), rows.LowerASCII(f.Query)) {
 				want++
 			}
 		}

@@ -15,12 +15,12 @@ const poolerMessage = "--database-url leads to a pooler in transaction mode, whi
 // Pooling is what CheckPooler finds out about the way to a database.
 type Pooling struct {
 	Pooled   bool // a pooler is in between
-	Sessions bool // a connection keeps its session, as without a pooler
+	Sessions bool // a connection keeps its session, the same as without a pooler
 }
 
-// CheckPooler finds out whether a URL leads to a pooler, and whether that gives a connection of the server to
-// each transaction anew. It is an error (fault.Unavailable) if it does and the URL has Keygate prepare
-// statements. With other errors, which come from connections, p is zero.
+// CheckPooler finds out whether a URL leads to a pooler, and whether the pooler gives each transaction
+// another connection of the server. If it does, and the URL makes Keygate prepare statements, the error is
+// fault.Unavailable. With other errors, which come from connections, p is zero.
 func CheckPooler(ctx context.Context, url string) (p Pooling, err error) {
 	settings, err := parseURL(url)
 	if err != nil {

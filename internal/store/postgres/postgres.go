@@ -17,7 +17,6 @@ import (
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/store/rows"
 	"github.com/keygate/keygate/internal/store/state"
-	"github.com/keygate/keygate/internal/store/stored"
 )
 
 // The numbers of connections of one node, by what they are used for. Searches have their own,
@@ -29,7 +28,7 @@ const (
 	followers  = 3
 	logReaders = 1
 	// mutators is how many mutations use writers at once: one reads while another one commits. urgentMutators is how
-	// many more there may be that take rights away.
+	// many more there may be of mutations that take rights away.
 	mutators       = 2
 	urgentMutators = 1
 )
@@ -40,8 +39,8 @@ type Config struct {
 	Log *slog.Logger
 	// Now returns the time of entries in the change log. Nil means time.Now.
 	Now func() time.Time
-	// Counted is called after each write transaction that was committed. It is for tests: to count takes statements of its
-	// own. Nil counts nothing.
+	// Counted is called after each write transaction that was committed. It is for tests, because counting takes
+	// additional statements. Nil counts nothing.
 	Counted func(state.Counted)
 	// Random is the source of the marks of changes. Nil means crypto/rand.
 	Random io.Reader
@@ -69,7 +68,7 @@ type DB struct {
 	searchers *pool // for Search and reports
 	source    *pool // for snapshot.GatewaySource and ratelimit.DailyStore
 	changes   *pool // for the change log, and the keys and accounts that it names
-	pages     *stored.PageCodec
+	pages     *rows.PageCodec
 	days      requestDays
 	wires     wires
 }
@@ -106,7 +105,7 @@ func open(ctx context.Context, cfg Config) (_ *DB, err error) {
 	if err != nil {
 		return nil, err
 	}
-	pages, err := stored.NewPageCodec()
+	pages, err := rows.NewPageCodec()
 	if err != nil {
 		return nil, err
 	}
@@ -153,7 +152,7 @@ func (db *DB) Stats() state.Stats {
 
 // parseURL returns the settings of connections. The error does not repeat the URL, which has a
 // password. A pool with the settings reads the certificates that the URL names at each connect, so that they can be
-// exchanged while the server runs.
+// replaced while the server runs.
 func parseURL(url string) (*pgxpool.Config, error) {
 	if url == "" {
 		return nil, errors.New("store/postgres: Config.URL is required")

@@ -93,8 +93,9 @@ func (c *nodes) numbers() (list []int64) {
 }
 
 // Guarantee: a sender that reads what is newer than its mark misses no delivery, although
-// transactions of several nodes add deliveries at the same time and one that began first may commit
-// last: the second gets its numbers only when the first has ended. The numbers are dense.
+// transactions of several nodes add deliveries at the same time and a transaction that began first
+// may commit last: the second transaction gets its numbers only when the first has ended. The
+// numbers are dense.
 func TestNumbersOfDeliveriesFollowCommits(t *testing.T) {
 	c := newNodes(t, 2)
 	first, second := c.stores[0], c.stores[1]
@@ -298,8 +299,8 @@ func (c *claimer) run(dies bool) {
 }
 
 // Guarantee: of three nodes whose clocks are hours apart, no two lease a delivery at the same time,
-// and when one dies, what it held is delivered by the others as soon as its leases end. Nothing is
-// lost, and nothing is delivered twice.
+// and when one dies, the others send the deliveries that it held as soon as its leases end. Nothing
+// is lost, and nothing is delivered twice.
 func TestThreeClaimersAndAKill(t *testing.T) {
 	const all = 400
 	c := newNodes(t, 3)
@@ -331,9 +332,9 @@ func TestThreeClaimersAndAKill(t *testing.T) {
 	}
 }
 
-// Guarantee: a claim does not wait for another one that is under way, and gets none of its
-// deliveries; if the node of that one dies before it commits, they are due
-// as soon as the server has noticed.
+// Guarantee: a claim does not wait for another claim that is under way, and gets none of its
+// deliveries. If the node of the other claim dies before the commit, these are due as soon as the
+// server has noticed.
 func TestClaimBesideAnUnfinishedOne(t *testing.T) {
 	c := newNodes(t, 2)
 	c.must(c.stores[0].AppendEvents(t.Context(), c.newEvents(5)))
@@ -347,12 +348,16 @@ func TestClaimBesideAnUnfinishedOne(t *testing.T) {
 	var process uint32
 	died := c.stores[0].write(t.Context(), func(one *tx) error {
 		process = one.c.Conn.Conn().PgConn().PID()
-		args := []any{[]string{c.hook.ID}, []int64{3}, []bool{false}, int64(0), "t", int64(time.Minute / time.Microsecond)}
-		c.must(one.Query(t.Context(), "claim", claim, args, func(*rows.Row) error { return nil }))
+		now := time.Now()
+		jobs, err := one.Claim(t.Context(), &sender.Claim{Now: now, Until: now.Add(time.Minute), Token: "t", Wants: []sender.Want{{WebhookID: c.hook.ID, Limit: 3}}})
+		c.must(err)
+		if len(jobs) != 3 {
+			t.Errorf("the first claim got %d deliveries, want 3", len(jobs))
+		}
 		if got := take(10); got != 2 {
 			t.Errorf("the second claim got %d deliveries, want the 2 that the first has not", got)
 		}
-		_, err := one.Exec(t.Context(), "die", `SELECT pg_terminate_backend(pg_backend_pid())`)
+		_, err = one.Exec(t.Context(), "die", `SELECT pg_terminate_backend(pg_backend_pid())`)
 		return err
 	})
 	if died == nil {

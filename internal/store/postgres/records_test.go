@@ -16,8 +16,8 @@ import (
 	"github.com/keygate/keygate/internal/traffic"
 )
 
-// Guarantee: a batch that is written again while its first transaction has not ended waits for that,
-// and is stored once if it commits, and stored if it does not.
+// Guarantee: a batch that is written again while its first transaction has not ended waits for that
+// transaction, and is stored exactly once, whether or not that transaction commits.
 func TestBatchRepeatedBeforeItsFirstTransactionEnds(t *testing.T) {
 	for _, commits := range []bool{true, false} {
 		t.Run(fmt.Sprint("commits ", commits), func(t *testing.T) {
@@ -63,8 +63,8 @@ func (c *nodes) oneRecord(path string) []audit.Chunk {
 	return chunks
 }
 
-// Guarantee: chunks of the audit log that are committed after those with higher numbers were sealed
-// or joined stay in the log.
+// Guarantee: chunks of the audit log that are committed after chunks with higher numbers were
+// sealed or joined stay in the log.
 func TestAuditChunksThatCommitLate(t *testing.T) {
 	for _, what := range []string{"sealed", "joined"} {
 		t.Run(what, func(t *testing.T) {
@@ -154,10 +154,10 @@ func TestRecordPlans(t *testing.T) {
 		text string
 		args []any
 	}{
-		"newly created": {newlyCreated, []any{int64(1), 1000}},
-		"became due":    {becameDue, []any{int64(1), "wh_1", int64(2), 1000}},
-		"all due":       {allDue, []any{"", 64, int64(1)}},
-		"claim":         {claim, []any{[]string{"wh_1"}, []int64{5}, []bool{false}, int64(1), "t", int64(1)}},
+		"newly created": {rows.NewlyCreatedQuery, []any{int64(1), 1000}},
+		"became due":    {rows.BecameDueQuery, []any{int64(1), "wh_1", int64(2), 1000}},
+		"all due":       {rows.AllDueQuery, []any{"", 64, int64(1)}},
+		"claim":         {rows.CandidatesQuery, []any{"wh_1", int64(1), int64(5), int64(5), int64(5)}},
 		"listeners":     {rows.ListenersQuery, []any{"acct_1", "key.created", 17}},
 		"subscribed":    {rows.SubscribedQuery, []any{"acct_1", "wh_1", int64(1), "key.created", 200}},
 		"release":       {`UPDATE deliveries SET token = NULL, due_at = next_at WHERE token >= $1 AND token < $2 AND starts_with(token, $1)`, []any{"a/", "a0"}},

@@ -17,8 +17,8 @@ const daysAhead = 7
 // but requests have none.
 const noPartition = "23514"
 
-// requestDays are the days of the request log of which it is known that they have partitions. It is safe for
-// concurrent use.
+// requestDays are the days of the request log that are known to have partitions. It is safe for concurrent
+// use.
 type requestDays struct {
 	mu    sync.Mutex
 	known map[int64]struct{} // days since 1970
@@ -95,7 +95,7 @@ func (db *DB) addDaysAhead(ctx context.Context) error {
 	})
 }
 
-// dropDays drops up to limit days of the request log that end before the given time. more is whether there may
+// dropDays drops up to limit days of the request log that end before the given time. more says that there may
 // be others.
 func (db *DB) dropDays(ctx context.Context, before time.Time, limit int) (more bool, err error) {
 	if limit <= 0 {

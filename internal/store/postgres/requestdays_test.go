@@ -36,7 +36,7 @@ func partitions(t *testing.T, db *DB) (days []string) {
 	return both["requests"]
 }
 
-// appendAt appends a request of a time, and counts one that is left out.
+// appendAt appends a request of a time, and counts another as left out.
 func appendAt(t *testing.T, db *DB, at time.Time) requestlog.Record {
 	t.Helper()
 	at = at.UTC().Truncate(time.Microsecond)
@@ -86,7 +86,7 @@ func TestRequestDays(t *testing.T) {
 	}
 }
 
-// Guarantee: a partition that is being read is not waited for, and is dropped by a later call.
+// Guarantee: a call does not wait for a partition that is being read; a later call drops it.
 func TestDropWaitsForNobody(t *testing.T) {
 	t.Parallel()
 	db := fresh(t)

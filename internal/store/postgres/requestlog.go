@@ -40,7 +40,8 @@ func (db *DB) appendRequests(ctx context.Context, batch accesslog.BatchID, days 
 }
 
 // batchesKept is how long the last batch of a writer is known beyond the time that SQLite knows it. A node
-// that could not reach the database for so long may have in its spool a batch that the database has.
+// that could not reach the database for so long may have a batch in its spool that the database already
+// has.
 const batchesKept = 29 * 24 * time.Hour
 
 // TrimRequests implements requestlog.Store. It removes whole days.

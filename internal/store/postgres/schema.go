@@ -22,12 +22,12 @@ import (
 var embedded embed.FS
 
 // migrations returns the migrations of this binary: files whose names begin with the number of the schema that they
-// lead to. One that takes locks of tables that nodes use, and each does after the first, begins with
+// lead to. A migration that locks tables which nodes use, as each does after the first, begins with
 //
 //	SELECT set_config('lock_timeout', greatest(1, least(1000, (SELECT min(ttl) FROM nodes WHERE state = 'live') / 10000000))::text, true);
 //
-// since what runs meanwhile waits behind it while it waits for a lock: a tenth of the shortest lease at most, also
-// behind a pooler, which does not keep the settings of a session.
+// since other statements wait behind it while it waits for a lock: for a tenth of the shortest lease at most. This
+// also works behind a pooler, which does not keep the settings of a session.
 func migrations() (fs.FS, error) { return fs.Sub(embedded, "migrations") }
 
 const (
@@ -35,15 +35,15 @@ const (
 	migrationLock = 0x6b657967617465
 	// migrationWait is how long a node waits for others that migrate.
 	migrationWait = 5 * time.Minute
-	// tableWait is how long a migration waits for the lock of a table at most: what runs meanwhile waits
-	// behind it. A node that serves must not lose its lease by that, so it is a tenth of the shortest
-	// lease if that is less.
+	// tableWait is how long a migration waits for the lock of a table at most, because other statements
+	// wait behind it. A serving node must not lose its lease because of this, so the wait is a tenth of
+	// the shortest lease if that is less.
 	tableWait = time.Second
-	// tableAttempts is how often a migration is tried that did not get a lock in this time.
+	// tableAttempts is how often a migration that does not get a lock in this time is tried.
 	tableAttempts = 20
 )
 
-// Version is the schema of a database, and the one that this binary needs.
+// Version is the schema version of a database, and the version that this binary needs.
 type Version struct{ Current, Newest int64 }
 
 // SchemaVersion returns the version of the schema in the database of a URL.
@@ -55,8 +55,8 @@ func SchemaVersion(ctx context.Context, url string) (v Version, err error) {
 	return v, err
 }
 
-// Migrate migrates the database of a URL to the newest schema. version is the version of this binary, which errors of
-// binaries that are too old for the schema name.
+// Migrate migrates the database of a URL to the newest schema. version is the version of this binary. The errors of
+// binaries that are too old for the schema name it.
 func Migrate(ctx context.Context, url, version string, log *slog.Logger) error {
 	files, err := migrations()
 	if err != nil {
@@ -114,7 +114,7 @@ func lockTimeout(ctx context.Context, c *pgx.Conn) (time.Duration, error) {
 	return max(time.Millisecond, min(tableWait, time.Duration(ttl)/10)), nil
 }
 
-// prepareSchema migrates the database, or checks that its schema is the one of this binary.
+// prepareSchema migrates the database, or checks that it has this binary's schema.
 func prepareSchema(ctx context.Context, settings *pgx.ConnConfig, cfg *Config) error {
 	files, err := migrations()
 	if err != nil {
@@ -143,8 +143,8 @@ func ownVersions(ctx context.Context, db *sql.DB) (Version, error) {
 	return versions(ctx, db, files)
 }
 
-// versions returns the versions of the schema. It is an error if the database does not support a binary as old as
-// one with these migrations, or is not Keygate's.
+// versions returns the versions of the schema. It is an error if the schema is too new for a binary with these
+// migrations, or is not Keygate's.
 func versions(ctx context.Context, db *sql.DB, files fs.FS) (v Version, err error) {
 	names, err := fs.Glob(files, "*.sql")
 	if err != nil {
@@ -181,7 +181,7 @@ func versions(ctx context.Context, db *sql.DB, files fs.FS) (v Version, err erro
 }
 
 // migrate migrates the schema, one node at a time: a transaction on a connection of its own holds
-// the lock, which ends with it however it ends.
+// the lock, which ends with the transaction, however that ends.
 func migrate(ctx context.Context, db *sql.DB, files fs.FS, version string, log *slog.Logger) (err error) {
 	lock, err := db.BeginTx(ctx, nil)
 	if err != nil {

@@ -44,8 +44,8 @@ func TestServerStartsOnEverySchema(t *testing.T) {
 	}
 }
 
-// past makes a database with a schema, an account and two of its keys: the secret of one with the scope admin,
-// and the identifier of another.
+// past creates a database with a schema, an account and two of its keys. It returns the secret of a key with
+// the scope admin, and the identifier of another.
 func past(t *testing.T, schema int64) (url, admin, other string) {
 	t.Helper()
 	url = postgrestest.Empty(t)

@@ -66,8 +66,8 @@ func (c *nodes) backlog(n int) {
 }
 
 // BenchmarkSenders measures three senders on one database, each with connections and a lease of its own, that
-// deliver a backlog to an endpoint that responds at once, beside one that never responds and has as many
-// deliveries. Deliveries to the first are counted; the bar is 1,500 a second.
+// deliver a backlog to an endpoint that responds at once, while another endpoint with as many deliveries
+// never responds. Deliveries to the first are counted; the bar is 1,500 a second.
 //
 //	go test ./internal/store/postgres -run '^$' -bench Senders -benchtime 20000x
 func BenchmarkSenders(b *testing.B) {

@@ -60,7 +60,7 @@ func (db *DB) ReadableAccounts(ctx context.Context, bad func(accountID string, e
 	return list, nil
 }
 
-// accounts reads accounts. It calls bad for one that cannot be decoded, which is in the list as suspended.
+// accounts reads accounts. It calls bad for an account that cannot be decoded, and lists it as suspended.
 func (db *DB) accounts(ctx context.Context, rest string, args []any, bad func(accountID string, err error)) (list []account.Account, err error) {
 	err = db.statement(ctx, db.changes, readTime, func(t *readTx) error {
 		list = nil // of an attempt whose connection was lost

@@ -23,14 +23,14 @@ var errEnded = errors.New("the transaction has ended")
 const (
 	// writeTime bounds a writing transaction, from the lock of the head to COMMIT.
 	writeTime = 5 * time.Second
-	// lockTime bounds the wait for a lock. It is less than a statement may take, so that the error says which it was.
+	// lockTime bounds the wait for a lock. It is less than a statement may take, so that the error tells the two apart.
 	lockTime = 4 * time.Second
 	// readTime bounds each statement of a reading transaction.
 	readTime = time.Minute
 	// streamTime is readTime for statements that read a large part of the database.
 	streamTime = 10 * time.Minute
-	// attempts is how often a transaction is tried that the server ends to resolve a
-	// conflict, and that is lost before it has begun.
+	// attempts is how often a transaction is tried if the server ends it to resolve a conflict, or
+	// if it is lost before it has begun.
 	attempts = 5
 )
 
@@ -50,7 +50,7 @@ const (
 	headLast  kind = iota // a mutation that takes the head of the change log last
 	headFirst             // a mutation that takes the head first
 	noHead                // a transaction that does not take the head
-	noReplica             // one for whose COMMIT the server waits for no replica
+	noReplica             // a transaction for whose COMMIT the server waits for no replica
 )
 
 // begin returns the statements that begin a transaction of the kind.
@@ -93,8 +93,8 @@ func (db *DB) write(ctx context.Context, f func(t *tx) error) error {
 	return db.update(ctx, noHead, f)
 }
 
-// record is write for records of traffic, which are written many times a second: COMMIT waits for
-// the server's disk, and for no replica.
+// record does what write does, for records of traffic, which are written many times a second:
+// COMMIT waits for the server's disk, and for no replica.
 func (db *DB) record(ctx context.Context, f func(t *tx) error) error {
 	return db.update(ctx, noReplica, f)
 }
@@ -230,7 +230,8 @@ func (db *DB) afterCommit(t *tx, err error) (again bool, _ error) {
 	}
 }
 
-// afterLostCommit reports the position of a transaction that was committed. Its own is not known, so it is the newest.
+// afterLostCommit reports the position of a transaction that was committed. The transaction's own position is
+// not known, so it reports the newest.
 func (db *DB) afterLostCommit(t *tx) error {
 	if t.onCommit == nil {
 		return nil
@@ -245,18 +246,18 @@ func (db *DB) afterLostCommit(t *tx) error {
 	return nil
 }
 
-// inDoubt returns the error of a transaction whose COMMIT had no response, only err.
+// inDoubt returns the error of a transaction whose COMMIT got no response. err is the error of the connection.
 func inDoubt(err error) error {
 	return &fault.Error{Code: fault.Unavailable, Message: unknownMessage, Err: fmt.Errorf("commit: %w: %w", control.ErrInDoubt, err)}
 }
 
-// outcome returns whether a transaction was committed whose COMMIT had no response.
+// outcome reports whether a transaction whose COMMIT got no response was committed.
 func (db *DB) outcome(xid string) (committed bool, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), writeTime)
 	defer cancel()
 	for {
 		var status *string
-		// It may be the connection that is broken, and then the next one is new.
+		// Perhaps only the connection is broken; the next connection is then a new one.
 		err := db.writer.QueryRow(ctx, `SELECT pg_xact_status($1::text::xid8)`, xid).Scan(&status)
 		if err == nil && status == nil {
 			return false, errors.New("the server does not know the transaction any more")
@@ -365,12 +366,12 @@ type readTx struct {
 	// failed is the error of the first statement that failed. Every later call returns it,
 	// as the server would.
 	failed error
-	// late is failed if a queued statement failed. f may take it for the error of the statement that was sent
-	// with it, so it takes precedence over the error that f returns.
+	// late is failed if a queued statement failed. f may mistake it for the error of the statement that was
+	// sent with the queued statement, so late takes precedence over the error that f returns.
 	late        error
 	queued      []statement // in a writing transaction
 	queuedBytes int
-	touched     map[string]bool // the tables that the queued statements change, of a mutation that does not hold the head
+	touched     map[string]bool // in a mutation that does not hold the head: the tables that the queued statements change
 	// limit bounds a statement; in a writing transaction, all statements until end.
 	limit time.Duration
 	end   time.Time // zero in a reading transaction
@@ -390,13 +391,13 @@ func newReadTx(c *conn, limit time.Duration) *readTx {
 type mutation struct {
 	ahead     bool // it does not hold the head yet
 	held      bool // it holds the head
-	sure      bool // it takes the head rather than assume something
+	sure      bool // it takes the head instead of assuming something
 	headTime  time.Duration
 	number    int64   // of the newest change when it got the head
 	mark      []byte  // of that change
 	appended  int64   // how many changes it has made since
 	newest    []byte  // the mark of the last of these
-	format    int     // the newest format of these, of those made before it got the head
+	format    int     // the newest format of these changes, among the changes made before it got the head
 	xid       string  // of the transaction
 	reader    *reader // with the head; nil without nodes
 	onCommit  func(p snapshot.Position, ofAccount int64)
@@ -445,8 +446,8 @@ func (t *tx) begin(ctx context.Context, statements string, k kind) error {
 	return nil
 }
 
-// firstTail is how many statements begin has for a mutation that takes the head first, from the one that reads the
-// number of the transaction.
+// firstTail is how many statements begin has for a mutation that takes the head first, counted from the statement
+// that reads the number of the transaction.
 const firstTail = 11
 
 // errNoHead is the error of a database without a head of the change log.
@@ -590,7 +591,7 @@ func (t *tx) commit() error {
 }
 
 // commitTime is how long COMMIT may take. The server itself does not bound it, and holds the head until it has
-// ended: it may wait for a replica. When the time is over, the driver cancels that.
+// ended: it may wait for a replica. When the time is over, the driver cancels COMMIT.
 func (t *tx) commitTime() time.Duration {
 	if t.ahead || t.held {
 		return t.headTime

@@ -73,7 +73,7 @@ func TestConflictIsRetried(t *testing.T) {
 }
 
 // Guarantee: reads of pages, changes and the data plane go on while as many searches as may run at
-// once are running. The next search waits for one of them.
+// once are running. A further search waits for one of them.
 func TestSearchesHaveConnectionsOfTheirOwn(t *testing.T) {
 	db := fresh(t)
 	running, end, ended := make(chan struct{}), make(chan struct{}), make(chan error)
@@ -143,7 +143,7 @@ func TestSearchStopsWithItsContext(t *testing.T) {
 }
 
 // Guarantee: a server that accepts no writes any more, as after a failover, is left: changes are 503, the
-// store says so, and all goes on once a server accepts them. No error shows the driver's text.
+// store says so, and everything goes on once a server accepts writes. No error shows the driver's text.
 func TestReadOnlyServer(t *testing.T) {
 	s := postgrestest.Start(t, postgrestest.Config{})
 	db := openWith(t, Config{URL: s.Database(t, "")})

@@ -15,8 +15,8 @@ import (
 	"github.com/keygate/keygate/internal/snapshot"
 )
 
-// Guarantee: no mutation writes a change that a node with a lease cannot read, also if the node joined while the
-// mutation waited; the error names the node. Without the lease nothing is in the way.
+// Guarantee: no mutation writes a change that a node with a lease cannot read, even if the node joined while the
+// mutation waited; the error names the node. Once the lease has ended, the mutation succeeds.
 func TestChangesAreReadableByEveryNode(t *testing.T) {
 	h := newClusterHarness(t)
 	h.leases.node.Format = snapshot.ChangeFormat - 1
@@ -80,8 +80,8 @@ func TestNodeThatIsTooOldCannotJoin(t *testing.T) {
 	}
 }
 
-// Guarantee: a binary that is older than the schema starts if the schema supports it, and changes nothing; else the
-// error names the version that is needed.
+// Guarantee: a binary that is older than the schema starts if the schema supports it, and changes nothing;
+// otherwise the error names the required version.
 func TestOlderBinaryStartsIfTheSchemaSupportsIt(t *testing.T) {
 	url := migrated(t)
 	db := openWith(t, Config{URL: url})
@@ -112,8 +112,8 @@ func TestOlderBinaryStartsIfTheSchemaSupportsIt(t *testing.T) {
 	}
 }
 
-// Guarantee: a migration waits for the lock of a table for a tenth of the shortest lease at most, so that what
-// waits behind it ends no lease.
+// Guarantee: a migration waits for the lock of a table for a tenth of the shortest lease at most, so that no
+// lease ends because its renewal waits behind the migration.
 func TestMigrationsWaitBrieflyForLocks(t *testing.T) {
 	h := newClusterHarness(t)
 	c := h.views.pool

@@ -6,17 +6,16 @@ import (
 
 	"github.com/keygate/keygate/internal/account"
 	"github.com/keygate/keygate/internal/control"
-	"github.com/keygate/keygate/internal/store/stored"
 )
 
-// AccountRemoved is the stored state of a deleted account whose records are removed, except for
-// the audit log. Outside of the store it is account.Deleted too.
+// AccountRemoved is the stored state of a deleted account whose records are removed, except for the
+// audit log. Outside of the store, this state is account.Deleted too.
 const AccountRemoved = "removed"
 
 // AccountColumns selects accounts.
 const AccountColumns = `SELECT id, name, plan, state, hosts, created_at, version FROM accounts `
 
-// ScanAccount returns the account of a row. With an error that is not the engine's, it has an identifier.
+// ScanAccount returns the account of a row. If the error is not the engine's, the account has at least its identifier.
 func ScanAccount(r *Row) (account.Account, error) {
 	var (
 		a account.Account
@@ -32,7 +31,7 @@ func ScanAccount(r *Row) (account.Account, error) {
 		a.State = account.Deleted
 	}
 	a.CreatedAt = Instant(c.created)
-	err := stored.FromJSON(c.hosts, &a.Hosts)
+	err := fromJSON(c.hosts, &a.Hosts)
 	return a, err
 }
 
@@ -70,7 +69,7 @@ func (t *Reader) SelectAccounts(ctx context.Context, rest string, args ...any) (
 
 // InsertAccount implements control.AccountStore.
 func (t *Writer) InsertAccount(ctx context.Context, a *account.Account) error {
-	hosts, err := stored.MaybeJSON(a.Hosts, len(a.Hosts) == 0)
+	hosts, err := maybeJSON(a.Hosts, len(a.Hosts) == 0)
 	if err != nil {
 		return err
 	}
@@ -81,7 +80,7 @@ func (t *Writer) InsertAccount(ctx context.Context, a *account.Account) error {
 
 // UpdateAccount implements control.AccountStore.
 func (t *Writer) UpdateAccount(ctx context.Context, a *account.Account) error {
-	hosts, err := stored.MaybeJSON(a.Hosts, len(a.Hosts) == 0)
+	hosts, err := maybeJSON(a.Hosts, len(a.Hosts) == 0)
 	if err != nil {
 		return err
 	}

@@ -6,12 +6,11 @@ import (
 
 	"github.com/keygate/keygate/internal/account"
 	"github.com/keygate/keygate/internal/snapshot"
-	"github.com/keygate/keygate/internal/store/stored"
 )
 
 // The weights of
 const (
-	revisionWeight = 4 // with what triggers write
+	revisionWeight = 4 // including rows that triggers write
 	partWeight     = 20
 	pageWeight     = 4
 	trafficWeight  = 20
@@ -22,7 +21,7 @@ const (
 // removal removes some of the records of a deleted account.
 type removal struct {
 	*Writer
-	*stored.Budget
+	*Budget
 	accountID string
 	some      bool // something was removed
 }
@@ -43,7 +42,7 @@ func (t *Writer) RemoveAccount(ctx context.Context, accountID string, limit int)
 	if a.State != account.Deleted {
 		return false, fmt.Errorf("remove account %s: it is %s", accountID, a.State)
 	}
-	r := removal{Writer: t, Budget: stored.NewBudget(limit), accountID: accountID}
+	r := removal{Writer: t, Budget: newBudget(limit), accountID: accountID}
 	for _, step := range []func(context.Context) error{
 		r.rowsOf("routes", pageWeight, `DELETE FROM route_pages WHERE n IN
 			(SELECT p.n FROM gateways g INDEXED BY gateways_list CROSS JOIN route_pages p ON p.table_id = g.table_id WHERE g.account_id = $1 LIMIT $2)`),
@@ -93,7 +92,7 @@ func (r *removal) rowsOf(what string, weight int, query string) func(context.Con
 	}
 }
 
-// removeIDs runs a DELETE with the account and a limit that returns the identifiers.
+// removeIDs runs a DELETE, with the account and a limit, that returns the identifiers.
 func (r *removal) removeIDs(ctx context.Context, what, query string) ([]string, error) {
 	if found, err := r.MayDelete(ctx, what, query, r.accountID, r.Most(1)); err != nil || !found {
 		return nil, err
@@ -119,7 +118,7 @@ func (r *removal) gateways(ctx context.Context) error {
 	return r.endedGateways(ctx)
 }
 
-// endedGateways removes those that were deleted before the account.
+// endedGateways removes gateways that were deleted before the account.
 func (r *removal) endedGateways(ctx context.Context) error {
 	ids, err := r.removeIDs(ctx, "remove deleted gateways of a deleted account", `DELETE FROM ended_gateways WHERE id IN
 		(SELECT id FROM ended_gateways INDEXED BY ended_gateways_account WHERE account_id = $1 LIMIT $2) RETURNING id`)
@@ -142,7 +141,7 @@ func (r *removal) deliveries(ctx context.Context) error {
 	return err
 }
 
-// keys also removes the responses that are stored for the keys, and those before.
+// keys removes keys, and before them the responses that are stored for them.
 func (r *removal) keys(ctx context.Context) error {
 	const responses = `DELETE FROM answers WHERE rowid = ANY (ARRAY(SELECT a.rowid
 		FROM (SELECT id FROM keys INDEXED BY keys_list WHERE account_id = $1 ORDER BY id LIMIT $2) k CROSS JOIN answers a ON a.key_id = k.id LIMIT $3))`

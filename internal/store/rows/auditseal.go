@@ -18,9 +18,9 @@ func (s *Store) SealAudit(ctx context.Context, seal *audit.Seal) error {
 }
 
 // sealAudit moves records from the unsealed end of an account's log to its chain. If the blocks do not continue the chain,
-// the error is fault.Conflict. Moving the head of the chain, from the block that the first one names to the last one, is
-// the first statement: it locks the head's row, so of two nodes that continue the same block one waits, and then changes
-// no row.
+// the error is fault.Conflict. The first statement moves the head of the chain, from the predecessor of the first block
+// to the last block. It locks the head's row, so if two nodes continue the same block, one waits, and then changes no
+// row.
 func (t *Writer) sealAudit(ctx context.Context, s *audit.Seal) error {
 	summaries := make([][]byte, len(s.Summaries))
 	for i, summary := range s.Summaries {

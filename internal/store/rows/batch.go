@@ -8,8 +8,8 @@ import (
 )
 
 // TakeBatch notes that the transaction stores a batch of access records. isNew is false if the
-// batch, or a later one of its writer, is stored already. If another transaction is storing one of
-// the writer, as one whose connection was lost may be, it waits for that.
+// batch, or a later batch of the same writer, is stored already. If another transaction is storing
+// a batch of the writer, for example because its connection was lost, takeBatch waits for it.
 func (t *Writer) TakeBatch(ctx context.Context, b accesslog.BatchID) (isNew bool, err error) {
 	if b.Writer == "" {
 		return true, t.Ready(ctx)

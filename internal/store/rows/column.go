@@ -2,7 +2,11 @@ package rows
 
 import (
 	"database/sql"
+	"encoding/json"
+	"fmt"
 	"time"
+
+	"github.com/keygate/keygate/internal/ratelimit"
 )
 
 // Micros returns a time as it is stored: in microseconds since 1970.
@@ -54,7 +58,7 @@ func Below(after string) string {
 	return after
 }
 
-// Limit returns n, or 0 if it is negative: SQLite takes a negative limit for no limit, and PostgreSQL takes none.
+// Limit returns n, or 0 if n is negative: to SQLite a negative limit means no limit, and PostgreSQL rejects it.
 func Limit(n int) int { return max(n, 0) }
 
 // borrowed is a byte string that is valid until the next row, and is not copied if the engine has it in memory.
@@ -87,4 +91,41 @@ func (t *text) Scan(v any) error {
 		*t = ""
 	}
 	return nil
+}
+
+// maybeJSON returns v as JSON, or NULL if none is true.
+func maybeJSON(v any, none bool) (any, error) {
+	if none {
+		return nil, nil
+	}
+	b, err := json.Marshal(v)
+	if err != nil {
+		return nil, fmt.Errorf("encode %T: %w", v, err)
+	}
+	return string(b), nil
+}
+
+// fromJSON decodes a result of maybeJSON. NULL does not change the target.
+func fromJSON(s sql.NullString, to any) error {
+	if !s.Valid {
+		return nil
+	}
+	if err := json.Unmarshal([]byte(s.String), to); err != nil {
+		return fmt.Errorf("decode %T: %w", to, err)
+	}
+	return nil
+}
+
+// rateLimit decodes a stored rate limit.
+func rateLimit(sustained, burst, daily, per string) (ratelimit.Config, error) {
+	c := ratelimit.Config{Per: per}
+	for _, m := range [...]struct {
+		text string
+		to   *ratelimit.Rate
+	}{{sustained, &c.Sustained}, {burst, &c.Burst}, {daily, &c.Daily}} {
+		if err := m.to.UnmarshalText([]byte(m.text)); err != nil {
+			return ratelimit.Config{}, fmt.Errorf("stored rate %q: %w", m.text, err)
+		}
+	}
+	return c, nil
 }

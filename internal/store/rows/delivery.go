@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/keygate/keygate/internal/fault"
-	"github.com/keygate/keygate/internal/store/stored"
 	"github.com/keygate/keygate/internal/webhook"
 )
 
@@ -29,7 +28,7 @@ func scanDelivery(r *Row) (delivery, error) {
 	)
 	err := r.Scan(&d.n, &d.ID, &d.AccountID, &d.WebhookID, &d.EventID, &d.EventType, &c.state, &d.Trigger, &c.next, &c.created)
 	if err == nil {
-		d.State = stored.DeliveryStates()[c.state]
+		d.State = deliveryStates()[c.state]
 	}
 	d.NextAttemptAt, d.CreatedAt = MaybeInstant(c.next), Instant(c.created)
 	return d, err
@@ -78,14 +77,23 @@ func (t *Reader) DeliveriesToRecover(ctx context.Context, webhookID string, sinc
 		webhookID, Micros(since), Limit(limit))
 }
 
+// mostRedelivered is how many failed deliveries InsertDelivery marks.
+const mostRedelivered = 5
+
 // InsertDelivery implements control.DeliveryStore.
 func (t *Writer) InsertDelivery(ctx context.Context, d *webhook.Delivery) error {
-	err := t.Queue(ctx, "mark delivery as redelivered", `UPDATE deliveries SET again = true WHERE event_id = $1 AND webhook_id = $2 AND state = 3 AND again = false`,
-		d.EventID, d.WebhookID)
+	err := t.Queue(ctx, "mark deliveries of an event as redelivered", `UPDATE deliveries SET again = true WHERE n IN
+		(SELECT n FROM deliveries WHERE event_id = $1 AND webhook_id = $2 AND state = 3 AND again = false LIMIT $3)`,
+		d.EventID, d.WebhookID, mostRedelivered)
 	if err != nil {
 		return err
 	}
 	return t.InsertDeliveries(ctx, []webhook.Delivery{*d})
+}
+
+// MarkRedelivered implements control.DeliveryStore.
+func (t *Writer) MarkRedelivered(ctx context.Context, deliveryIDs []string) error {
+	return t.Queue(ctx, "mark deliveries as redelivered", `UPDATE deliveries SET again = true WHERE id = ANY ($1) AND state = 3 AND again = false`, deliveryIDs)
 }
 
 // TrimDeliveries implements control.Trimmer.
@@ -93,7 +101,7 @@ func (t *Writer) TrimDeliveries(ctx context.Context, delivered, failed time.Time
 	for _, old := range []struct {
 		state  int
 		before time.Time
-	}{{stored.DeliveryDelivered, delivered}, {stored.DeliveryFailed, failed}} {
+	}{{DeliveryDelivered, delivered}, {DeliveryFailed, failed}} {
 		n, err := t.removeDeliveries(ctx, `SELECT n FROM deliveries INDEXED BY deliveries_age WHERE state = $1 AND finished_at < $2 ORDER BY finished_at LIMIT $3`,
 			old.state, Micros(old.before), Limit(limit))
 		if err != nil {

@@ -14,17 +14,19 @@ var (
 	locked    = regexp.MustCompile(`\s+FOR (NO KEY )?UPDATE( OF \w+)?( SKIP LOCKED)?`)
 	indexed   = regexp.MustCompile(` INDEXED BY \w+`)
 	crossed   = regexp.MustCompile(`CROSS JOIN (\w+(?: \w+)? ON\b)`)
+	queueNow  = regexp.MustCompile(`queue_now\((\$\d+)\)`)
 	unnested  = regexp.MustCompile(`unnest\(([^()]*)\)\s+(WITH ORDINALITY\s+)?AS (\w+) \(([^()]*)\)`)
 	rowid     = regexp.MustCompile(`\browid\b`)
 )
 
-// ForSQLite returns a statement as SQLite takes it. A list that is an argument must be JSON.
+// ForSQLite returns a statement in the form for SQLite. A list that is an argument must be JSON.
 //
 // A limit is not a parameter alone: SQLite would plan with its value and prepare the statement again whenever one is
 // bound, which costs more than reading a page.
 func ForSQLite(statement string) string {
 	s := strings.NewReplacer("= true", "= 1", "= false", "= 0", "LIMIT ALL", "LIMIT -1", ` COLLATE "C"`, "", "greatest(", "max(", "least(", "min(", "strpos(", "instr(").Replace(statement)
 	s = cast.ReplaceAllString(locked.ReplaceAllString(s, ""), "")
+	s = queueNow.ReplaceAllString(s, "$1")
 	s = unnested.ReplaceAllStringFunc(s, oneRow)
 	s = limit.ReplaceAllString(list.ReplaceAllString(s, "IN (SELECT value FROM json_each($1))"), "$1 $2+0")
 	s = inRows(s)
@@ -79,7 +81,7 @@ func inRows(statement string) string {
 	}
 }
 
-// closing returns the index of the parenthesis that closes one before the text.
+// closing returns the index in the text of the parenthesis that closes a parenthesis before the text.
 func closing(text string) int {
 	for i, depth := 0, 1; i < len(text); i++ {
 		switch text[i] {

@@ -26,6 +26,7 @@ func TestDialects(t *testing.T) {
 			`SELECT ?, a, b FROM (SELECT ? AS a, ? AS b, 0 AS place) AS c ORDER BY place`,
 			`SELECT $1, a, b FROM unnest($2::text[], $3::bytea[]) WITH ORDINALITY AS c (a, b, place) ORDER BY place`,
 		},
+		{"the queue of one node has its clock", `due_at <= queue_now($1)`, `due_at <= ?`, `due_at <= queue_now($1)`},
 		{"locks within parentheses", `(SELECT 1 FOR NO KEY UPDATE) AS a`, `(SELECT 1) AS a`, `(SELECT 1 FOR NO KEY UPDATE) AS a`},
 		{
 			"rows by their addresses", `DELETE FROM a WHERE rowid = ANY (ARRAY(SELECT rowid FROM (SELECT 1) b LIMIT $1)) AND c`,

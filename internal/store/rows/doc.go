@@ -1,6 +1,12 @@
 // Package rows keeps the records of the store in rows: once for both engines, SQLite and PostgreSQL, over the
-// transaction that an engine gives it (Queries, Statements). What an engine does in a way of its own stays in its
-// package: transactions, the queue of deliveries, the change log, the search index, and statements over many rows.
+// transactions that an engine gives it (Engine, Queries, Statements). What an engine does in a way of its own stays in its
+// package: how transactions begin and end, the change log, the search index, daily counts, and how leases of deliveries
+// end.
+//
+// # Stored form
+//
+// How values are encoded that no query looks into, and by which numbers and terms queries find the others, is what
+// databases hold: a change must still read what earlier versions wrote.
 //
 // # Statements
 //
@@ -15,6 +21,7 @@
 //   - A table in FROM that is a query has a name, and parts of a UNION that have an order are such tables.
 //   - A list is one parameter, and always written as = ANY ($1). Its type follows from the column.
 //   - A number that PostgreSQL does not know the type of has a cast, as in $1::bigint. SQLite does not get it.
+//   - queue_now is the time of the queue of deliveries. SQLite, which has one node, takes the time that it is given.
 //   - unnest is that of columns which QueueEach gets, each a parameter with a cast. SQLite runs the statement for each row,
 //     so of an ordinality it knows only the order.
 //   - Literal texts do not contain any of this.

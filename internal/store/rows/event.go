@@ -5,7 +5,6 @@ import (
 
 	"github.com/keygate/keygate/internal/event"
 	"github.com/keygate/keygate/internal/id"
-	"github.com/keygate/keygate/internal/store/stored"
 	"github.com/keygate/keygate/internal/webhook"
 )
 
@@ -47,7 +46,7 @@ func (t *Writer) EventListeners(ctx context.Context, e *event.Event) ([]string, 
 	if e.Type == webhook.Test {
 		return nil, t.Ready(ctx)
 	}
-	limit := stored.DirectDeliveries - t.direct + 1
+	limit := DirectDeliveries - t.direct + 1
 	if h := &t.heard; h.accountID == e.AccountID && h.of == e.Type {
 		return h.endpoints[:min(len(h.endpoints), limit)], t.Ready(ctx)
 	}
@@ -58,8 +57,8 @@ func (t *Writer) EventListeners(ctx context.Context, e *event.Event) ([]string, 
 	return list, err
 }
 
-// listening is the result of a call of listeners. A later one of the transaction has no larger limit. What changes
-// endpoints forgets it.
+// listening is the result of a call of listeners. A later call in the transaction has no larger limit. A change of
+// endpoints drops it.
 type listening struct {
 	accountID string
 	of        event.Type
@@ -71,7 +70,7 @@ func (t *Writer) AppendEventFor(ctx context.Context, e *event.Event, endpoints [
 	if err := t.InsertEvent(ctx, e, e.Type != webhook.Test); err != nil {
 		return err
 	}
-	if len(endpoints) > stored.DirectDeliveries-t.direct {
+	if len(endpoints) > DirectDeliveries-t.direct {
 		return t.Queue(ctx, "note an event to fan out", `INSERT INTO fan_outs (event_id, account_id, type, after) VALUES ($1, $2, $3, '')`,
 			e.ID, e.AccountID, string(e.Type))
 	}

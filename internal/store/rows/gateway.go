@@ -8,7 +8,6 @@ import (
 
 	"github.com/keygate/keygate/internal/control"
 	"github.com/keygate/keygate/internal/gateway"
-	"github.com/keygate/keygate/internal/store/stored"
 )
 
 const gatewayColumns = `SELECT id, account_id, name, shares_name, upstream, hostname, host_given,
@@ -30,7 +29,7 @@ func scanGateway(r *Row) (gateway.Gateway, error) {
 		return g, err
 	}
 	g.CreatedAt = Instant(c.created)
-	if g.GlobalLimit, err = stored.Limit(c.sustained, c.burst, "", ""); err != nil {
+	if g.GlobalLimit, err = rateLimit(c.sustained, c.burst, "", ""); err != nil {
 		return g, err
 	}
 	if err := json.Unmarshal([]byte(c.upstream), &g.Upstream); err != nil {
@@ -39,7 +38,7 @@ func scanGateway(r *Row) (gateway.Gateway, error) {
 	if err := json.Unmarshal([]byte(c.requests), &g.Requests); err != nil {
 		return g, fmt.Errorf("decode the settings of requests of gateway %s: %w", g.ID, err)
 	}
-	err = stored.FromJSON(c.cors, &g.CORS)
+	err = fromJSON(c.cors, &g.CORS)
 	return g, err
 }
 
@@ -53,7 +52,7 @@ func gatewayValues(g *gateway.Gateway) ([]any, error) {
 	if err != nil {
 		return nil, fmt.Errorf("encode the settings of requests of gateway %s: %w", g.ID, err)
 	}
-	cors, err := stored.MaybeJSON(g.CORS, g.CORS == nil)
+	cors, err := maybeJSON(g.CORS, g.CORS == nil)
 	if err != nil {
 		return nil, err
 	}

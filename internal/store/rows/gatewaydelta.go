@@ -8,8 +8,8 @@ import (
 	"github.com/keygate/keygate/internal/snapshot"
 )
 
-// gatewayDelta returns a gateway with the given routes, and with those that the change log names after an entry. ofRecord
-// is called with the error of reading a record, and returns what gatewayDelta returns for it.
+// gatewayDelta returns a gateway with the given routes, and with the routes that the change log names after an entry.
+// ofRecord turns the error of reading a record into the error that gatewayDelta returns.
 func (t *Reader) gatewayDelta(ctx context.Context, gatewayID string, routeIDs []string, after int64, ofRecord func(error) error) (*snapshot.GatewayDelta, error) {
 	g, err := t.SelectGateway(ctx, `WHERE id = $1`, gatewayID)
 	if err != nil {
@@ -32,7 +32,7 @@ func (t *Reader) gatewayDelta(ctx context.Context, gatewayID string, routeIDs []
 	return d, nil
 }
 
-// newerChanges adds to d what the change log says of its gateway after an entry.
+// newerChanges adds to d the changes of its gateway that the change log has after an entry.
 func (t *Reader) newerChanges(ctx context.Context, d *snapshot.GatewayDelta, after int64) error {
 	trimmed, _, err := t.ChangeBounds(ctx)
 	if err != nil {

@@ -8,7 +8,6 @@ import (
 	"github.com/keygate/keygate/internal/apikey"
 	"github.com/keygate/keygate/internal/control"
 	"github.com/keygate/keygate/internal/gateway"
-	"github.com/keygate/keygate/internal/store/stored"
 )
 
 // NotEnded selects keys that are not restricted to a gateway that has ended.
@@ -68,7 +67,7 @@ func (t *Writer) UpdateEndedGateway(ctx context.Context, e *control.EndedGateway
 // FinishGateway implements control.GatewayStore.
 func (t *Writer) FinishGateway(ctx context.Context, gatewayID string) error {
 	if err := t.Queue(ctx, "drop the route table", `UPDATE route_tables SET state = $1 WHERE state = $2 AND id = (SELECT table_id FROM ended_gateways WHERE id = $3)`,
-		stored.TableDropped, stored.TableEnded, gatewayID); err != nil {
+		tableDropped, tableEnded, gatewayID); err != nil {
 		return err
 	}
 	return t.Queue(ctx, "finish a deleted gateway", `DELETE FROM ended_gateways WHERE id = $1`, gatewayID)
@@ -79,8 +78,8 @@ func (t *Reader) KeysToRevoke(ctx context.Context, gatewayID string, limit int) 
 	return t.keysOf(ctx, StoredKeyColumns, `INDEXED BY keys_gateway WHERE gateway_id = $1 AND phase IN (0, 1) ORDER BY phase, id LIMIT $2`, gatewayID, Limit(limit))
 }
 
-// EndedRoutes implements control.RouteReader. It reads the page that has the route up to which the caller is, and those
-// behind it.
+// EndedRoutes implements control.RouteReader. It reads the page with the route that the caller has reached, and the
+// pages behind it.
 func (t *Reader) EndedRoutes(ctx context.Context, e *control.EndedGateway, limit int) (list []gateway.Route, err error) {
 	of, table := `SELECT content FROM route_pages WHERE table_id = (SELECT table_id FROM ended_gateways WHERE id = $1)`, any(e.ID)
 	if t.ending == e.ID { // the row of ended_gateways may not be written yet

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Health is why a store accepts no writes, and how many of its transactions failed. The zero value is that of a store
+// Health is why a store accepts no writes, and how many of its transactions failed. The zero value is for a store
 // that accepts writes. It is safe for concurrent use.
 type Health struct {
 	failures atomic.Int64

@@ -6,7 +6,6 @@ import (
 	"fmt"
 
 	"github.com/keygate/keygate/internal/control"
-	"github.com/keygate/keygate/internal/store/stored"
 )
 
 // StoredResponse implements control.IdempotencyReader.
@@ -26,7 +25,7 @@ func (t *Reader) StoredResponse(ctx context.Context, keyID, key string) (*contro
 				return fmt.Errorf("the fingerprint of a stored response has %d bytes", len(fingerprint))
 			}
 			a.CreatedAt = Instant(created)
-			return stored.FromJSON(header, &a.Header)
+			return fromJSON(header, &a.Header)
 		})
 	if err != nil {
 		return nil, err
@@ -36,7 +35,7 @@ func (t *Reader) StoredResponse(ctx context.Context, keyID, key string) (*contro
 
 // PutStoredResponse implements control.IdempotencyStore. It replaces an older response.
 func (t *Writer) PutStoredResponse(ctx context.Context, a *control.StoredResponse) error {
-	header, err := stored.MaybeJSON(a.Header, len(a.Header) == 0)
+	header, err := maybeJSON(a.Header, len(a.Header) == 0)
 	if err != nil {
 		return err
 	}

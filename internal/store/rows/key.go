@@ -10,11 +10,10 @@ import (
 
 	"github.com/keygate/keygate/internal/apikey"
 	"github.com/keygate/keygate/internal/ratelimit"
-	"github.com/keygate/keygate/internal/store/stored"
 )
 
-// StoredKeyColumns selects keys as they are stored. KeyColumns selects them as they are: a key that is restricted to a
-// gateway which has ended is revoked since then, and has the version that it gets when that is written.
+// StoredKeyColumns selects keys as they are stored. KeyColumns selects them as they count: a key that is restricted to
+// an ended gateway is revoked since the gateway's end, and has the version that it gets when this is written.
 const (
 	StoredKeyColumns = keyStart + `revoked_at` + keyMiddle + `version` + keyEnd
 	KeyColumns       = keyStart + `coalesce(revoked_at, (SELECT at FROM ended_gateways WHERE id = keys.gateway_id)) AS revoked_at` + keyMiddle +
@@ -47,7 +46,7 @@ func ScanKey(r *Row) (apikey.Key, error) {
 	if copy(k.Digest[:], c.digest) != len(k.Digest) {
 		return k, fmt.Errorf("digest of key %s has %d bytes", k.ID, len(c.digest))
 	}
-	k.Level, k.Scope = stored.LevelOf(c.level), stored.ScopesOf(c.word, c.resource.String, c.more.String)
+	k.Level, k.Scope = levelOf(c.level), scopesOf(c.word, c.resource.String, c.more.String)
 	k.GatewayID, k.Owner, k.RotatedFrom, k.RotatedTo = c.gatewayID.String, c.owner.String, c.rotatedFrom.String, c.rotatedTo.String
 	if k.BucketID = k.ID; c.bucket.Valid {
 		k.BucketID = c.bucket.String
@@ -57,7 +56,7 @@ func ScanKey(r *Row) (apikey.Key, error) {
 	if k.RateLimit, err = ratelimit.ParseKeyLimit(c.rate.String); err != nil {
 		return k, fmt.Errorf("stored rate of key %s: %w", k.ID, err)
 	}
-	err = stored.FromJSON(c.metadata, &k.Metadata)
+	err = fromJSON(c.metadata, &k.Metadata)
 	return k, err
 }
 
@@ -116,7 +115,7 @@ func (t *Reader) KeysToNotify(ctx context.Context, now time.Time, limit int) ([]
 
 // keyValues returns the values that InsertKey and UpdateKey write, in their order.
 func keyValues(k *apikey.Key) ([]any, error) {
-	metadata, err := stored.MaybeJSON(k.Metadata, len(k.Metadata) == 0)
+	metadata, err := maybeJSON(k.Metadata, len(k.Metadata) == 0)
 	if err != nil {
 		return nil, err
 	}
@@ -125,8 +124,8 @@ func keyValues(k *apikey.Key) ([]any, error) {
 	if len(k.Scope) > 0 {
 		first, more = k.Scope[0], k.Scope[1:]
 	}
-	return []any{stored.LevelNumber(k.Level), stored.PhaseOf(k), int64(first.Word), maybeText(first.Resource), maybeText(more.String()), maybeText(k.GatewayID), maybeText(k.Owner),
-		stored.KeyBucket(k), maybeText(k.RateLimit.String()), MaybeMicros(k.ExpiresAt), MaybeMicros(k.RevokedAt), MaybeMicros(k.ExpiryNotified),
+	return []any{LevelNumber(k.Level), phaseOf(k), int64(first.Word), maybeText(first.Resource), maybeText(more.String()), maybeText(k.GatewayID), maybeText(k.Owner),
+		keyBucket(k), maybeText(k.RateLimit.String()), MaybeMicros(k.ExpiresAt), MaybeMicros(k.RevokedAt), MaybeMicros(k.ExpiryNotified),
 		maybeText(k.RotatedFrom), maybeText(k.RotatedTo), k.Version, k.Name, metadata, k.Ended}, nil
 }
 

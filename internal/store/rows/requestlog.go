@@ -8,7 +8,6 @@ import (
 	"github.com/keygate/keygate/internal/accesslog"
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/requestlog"
-	"github.com/keygate/keygate/internal/store/stored"
 )
 
 // AppendRequests implements requestlog.Store.
@@ -83,7 +82,7 @@ func (s *Store) RequestRecords(ctx context.Context, accountID string, f requestl
 
 // requestQuery returns the query for a page of records, newest first.
 func requestQuery(accountID string, f requestlog.Filter, limit int, after string) (query string, args []any) {
-	s := stored.RequestSpan(f.Since, f.Until, Below(after))
+	s := requestSpan(f.Since, f.Until, Below(after))
 	where, args := `WHERE r.account_id = $1 AND r.id >= $2 AND r.id < $3`, []any{accountID, s.From, s.Below, Limit(limit)}
 	and := func(condition string, value any) {
 		args = append(args, value)

@@ -6,11 +6,10 @@ import (
 	"math"
 
 	"github.com/keygate/keygate/internal/gateway"
-	"github.com/keygate/keygate/internal/store/stored"
 )
 
-// liveGateway is the identifier of a gateway if that exists: the revisions of a deleted one may still be
-// there.
+// liveGateway is the identifier of a gateway if the gateway exists: revisions of a deleted gateway may
+// still be there.
 const liveGateway = `(SELECT id FROM gateways WHERE id = $1)`
 
 const revisionColumns = `SELECT id, gateway_id, number, source, kind, author, commit_id, created_at, added, removed, changed`
@@ -46,7 +45,7 @@ func (t *Reader) readParts(ctx context.Context, rev *gateway.Revision) error {
 		if err := r.Scan(&kind, &part); err != nil {
 			return err
 		}
-		if kind == stored.ContentPart {
+		if kind == contentPart {
 			content = append(content, part...)
 			return nil
 		}
@@ -57,7 +56,7 @@ func (t *Reader) readParts(ctx context.Context, rev *gateway.Revision) error {
 	if err != nil {
 		return err
 	}
-	if rev.Content, err = stored.Unpack(content); err != nil {
+	if rev.Content, err = unpack(content); err != nil {
 		return fmt.Errorf("content of revision %d of %s: %w", rev.Number, rev.GatewayID, err)
 	}
 	return nil
@@ -81,7 +80,7 @@ func (t *Writer) InsertRevision(ctx context.Context, r *gateway.Revision) error 
 }
 
 // insertRevision adds a revision, and its parts unless they are stored already.
-func (t *Writer) insertRevision(ctx context.Context, p *stored.Prepared) error {
+func (t *Writer) insertRevision(ctx context.Context, p *Prepared) error {
 	r := &p.Revision
 	err := t.Queue(ctx, "insert revision", `INSERT INTO revisions (id, gateway_id, number, source, kind, author, commit_id,
 		created_at, added, removed, changed, bytes) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)`,

@@ -6,7 +6,6 @@ import (
 	"github.com/keygate/keygate/internal/control"
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/gateway"
-	"github.com/keygate/keygate/internal/store/stored"
 )
 
 // tableOf returns the number and the version of a gateway's route table; 0 before its first route.
@@ -44,7 +43,7 @@ func (t *Reader) Route(ctx context.Context, gatewayID, routeID string) (*gateway
 	if err != nil {
 		return nil, err
 	}
-	if i, found := stored.FindRoute(page, routeID); found {
+	if i, found := findRoute(page, routeID); found {
 		return &page[i], nil
 	}
 	return nil, fault.Missing("route")
@@ -63,7 +62,7 @@ func (t *Reader) Routes(ctx context.Context, gatewayID string, p control.Page) (
 		if err != nil || len(page) == 0 {
 			return list, err
 		}
-		list = stored.PageOf(list, page, after, want)
+		list = pageOf(list, page, after, want)
 		after = page[0].ID
 	}
 	return list, nil
@@ -87,8 +86,8 @@ func (t *Reader) CountRoutes(ctx context.Context, accountID string) (n int, err 
 
 // InsertRoutes implements control.RouteStore.
 func (t *Writer) InsertRoutes(ctx context.Context, routes []gateway.Route) error {
-	for _, list := range stored.ByGateway(routes) {
-		if err := t.editPages(ctx, list[0].GatewayID, stored.RouteIDs(list), stored.Inserting(list)); err != nil {
+	for _, list := range byGateway(routes) {
+		if err := t.editPages(ctx, list[0].GatewayID, routeIDs(list), inserting(list)); err != nil {
 			return err
 		}
 	}
@@ -97,8 +96,8 @@ func (t *Writer) InsertRoutes(ctx context.Context, routes []gateway.Route) error
 
 // UpdateRoutes implements control.RouteStore.
 func (t *Writer) UpdateRoutes(ctx context.Context, routes []gateway.Route) error {
-	for _, list := range stored.ByGateway(routes) {
-		if err := t.editPages(ctx, list[0].GatewayID, stored.RouteIDs(list), stored.Replacing(list)); err != nil {
+	for _, list := range byGateway(routes) {
+		if err := t.editPages(ctx, list[0].GatewayID, routeIDs(list), replacing(list)); err != nil {
 			return err
 		}
 	}
@@ -107,12 +106,12 @@ func (t *Writer) UpdateRoutes(ctx context.Context, routes []gateway.Route) error
 
 // DeleteRoutes implements control.RouteStore.
 func (t *Writer) DeleteRoutes(ctx context.Context, gatewayID string, routeIDs []string) error {
-	return t.editPages(ctx, gatewayID, routeIDs, stored.Deleting(routeIDs))
+	return t.editPages(ctx, gatewayID, routeIDs, deleting(routeIDs))
 }
 
 // editPages edits the pages that routes belong to. If that fails, the transaction has failed: some
 // pages may be changed.
-func (t *Writer) editPages(ctx context.Context, gatewayID string, ids []string, edit stored.Edit) error {
+func (t *Writer) editPages(ctx context.Context, gatewayID string, ids []string, edit Edit) error {
 	if len(ids) == 0 {
 		return t.Ready(ctx)
 	}
@@ -120,9 +119,9 @@ func (t *Writer) editPages(ctx context.Context, gatewayID string, ids []string, 
 	if err != nil {
 		return err
 	}
-	grown, bytes, err := stored.EditPages(ids,
-		func(routeID string) (stored.Page, error) { return t.pageFor(ctx, gatewayID, v.Table, routeID) }, edit,
-		func(p stored.Page) error { return t.putPage(ctx, v.Table, p) })
+	grown, bytes, err := editPages(ids,
+		func(routeID string) (Page, error) { return t.pageFor(ctx, gatewayID, v.Table, routeID) }, edit,
+		func(p Page) error { return t.putPage(ctx, v.Table, p) })
 	if err != nil {
 		return t.Fail(err)
 	}
@@ -137,14 +136,14 @@ func (t *Writer) ownTable(ctx context.Context, gatewayID string) (v control.Tabl
 	if v, err = t.read.tableOf(ctx, gatewayID); err != nil || v.Table != 0 {
 		return v, err
 	}
-	if v.Table, err = t.InsertTable(ctx, gatewayID, "", stored.TableCurrent); err != nil {
+	if v.Table, err = t.InsertTable(ctx, gatewayID, "", tableCurrent); err != nil {
 		return v, err
 	}
 	return v, t.QueueOne(ctx, "create a route table", "gateway", `UPDATE gateways SET table_id = $1 WHERE id = $2`, v.Table, gatewayID)
 }
 
 // pageFor returns the page that a route belongs to.
-func (t *Writer) pageFor(ctx context.Context, gatewayID string, table int64, routeID string) (p stored.Page, err error) {
+func (t *Writer) pageFor(ctx context.Context, gatewayID string, table int64, routeID string) (p Page, err error) {
 	scan := func(r *Row) error {
 		var content borrowed
 		if err := r.Scan(&p.N, &p.First, &content); err != nil {
@@ -166,8 +165,8 @@ func (t *Writer) pageFor(ctx context.Context, gatewayID string, table int64, rou
 	return p, err
 }
 
-// putPage stores a page that was changed, as several if it has become large.
-func (t *Writer) putPage(ctx context.Context, table int64, p stored.Page) error {
+// putPage stores a page that was changed, as several pages if it has become large.
+func (t *Writer) putPage(ctx context.Context, table int64, p Page) error {
 	if p.N != 0 {
 		if err := t.Queue(ctx, "change a page of routes", `DELETE FROM route_pages WHERE n = $1`, p.N); err != nil {
 			return err

@@ -9,7 +9,6 @@ import (
 	"github.com/keygate/keygate/internal/control"
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/gateway"
-	"github.com/keygate/keygate/internal/store/stored"
 )
 
 // Prepare implements control.Store.
@@ -18,7 +17,7 @@ func (s *Store) Prepare(ctx context.Context, r *gateway.Revision) (control.Prepa
 	if err != nil {
 		return nil, err
 	}
-	if p.Size() <= stored.StageBytes {
+	if p.Size() <= stageBytes {
 		return p, nil
 	}
 	if err := s.stage(ctx, p); err != nil {
@@ -28,11 +27,11 @@ func (s *Store) Prepare(ctx context.Context, r *gateway.Revision) (control.Prepa
 }
 
 // stage stores p as a table that no gateway has yet.
-func (s *Store) stage(ctx context.Context, p *stored.Prepared) error {
+func (s *Store) stage(ctx context.Context, p *Prepared) error {
 	pages, parts := p.Pages, p.Parts
 	for n := 0; n == 0 || len(pages)+len(parts) > 0; n++ {
 		nowPages, nowParts := 0, 0
-		for left := stored.StageBytes; left > 0 && nowPages+nowParts < len(pages)+len(parts); {
+		for left := stageBytes; left > 0 && nowPages+nowParts < len(pages)+len(parts); {
 			if nowPages < len(pages) {
 				left -= len(pages[nowPages].Content)
 				nowPages++
@@ -43,7 +42,7 @@ func (s *Store) stage(ctx context.Context, p *stored.Prepared) error {
 		}
 		err := s.engine.Write(ctx, OfTraffic, func(t *Writer) (err error) {
 			if n == 0 {
-				if p.Table, err = t.InsertTable(ctx, p.Revision.GatewayID, p.Revision.ID, stored.TableStaged); err != nil {
+				if p.Table, err = t.InsertTable(ctx, p.Revision.GatewayID, p.Revision.ID, tableStaged); err != nil {
 					return err
 				}
 			}
@@ -64,17 +63,17 @@ func (s *Store) stage(ctx context.Context, p *stored.Prepared) error {
 
 // Discard implements control.Store.
 func (s *Store) Discard(ctx context.Context, c control.Prepared) error {
-	p, ok := c.(*stored.Prepared)
+	p, ok := c.(*Prepared)
 	if !ok || p.Table == 0 {
 		return nil
 	}
 	return s.engine.Write(context.WithoutCancel(ctx), Durable, func(t *Writer) error {
-		return t.Queue(ctx, "discard a route table", `UPDATE route_tables SET state = $1 WHERE id = $2 AND state = $3`, stored.TableDropped, p.Table, stored.TableStaged)
+		return t.Queue(ctx, "discard a route table", `UPDATE route_tables SET state = $1 WHERE id = $2 AND state = $3`, tableDropped, p.Table, tableStaged)
 	})
 }
 
 // insertParts adds parts of a revision.
-func (t *Writer) insertParts(ctx context.Context, revisionID string, parts []stored.RevisionPart) error {
+func (t *Writer) insertParts(ctx context.Context, revisionID string, parts []RevisionPart) error {
 	kinds, numbers, contents := make([]int64, len(parts)), make([]int64, len(parts)), make([][]byte, len(parts))
 	for i, p := range parts {
 		kinds[i], numbers[i], contents[i] = int64(p.Kind), int64(p.N), p.Content
@@ -84,7 +83,7 @@ func (t *Writer) insertParts(ctx context.Context, revisionID string, parts []sto
 }
 
 // insertPages adds pages of a route table.
-func (t *Writer) insertPages(ctx context.Context, table int64, pages []stored.RoutePage) error {
+func (t *Writer) insertPages(ctx context.Context, table int64, pages []RoutePage) error {
 	firsts, numbers, contents := make([]string, len(pages)), make([]int64, len(pages)), make([][]byte, len(pages))
 	for i, p := range pages {
 		firsts[i], numbers[i], contents[i] = p.First, int64(p.Routes), p.Content
@@ -95,29 +94,29 @@ func (t *Writer) insertPages(ctx context.Context, table int64, pages []stored.Ro
 
 // InsertPrepared implements control.RevisionStore.
 func (t *Writer) InsertPrepared(ctx context.Context, c control.Prepared) error {
-	p, ok := c.(*stored.Prepared)
+	p, ok := c.(*Prepared)
 	if !ok {
 		return fmt.Errorf("%T was not prepared by this store", c)
 	}
 	if err := t.insertRevision(ctx, p); err != nil {
 		return err
 	}
-	if err := t.Queue(ctx, "drop a route table", `UPDATE route_tables SET state = $1 WHERE id = (SELECT table_id FROM gateways WHERE id = $2)`, stored.TableDropped, p.Revision.GatewayID); err != nil {
+	if err := t.Queue(ctx, "drop a route table", `UPDATE route_tables SET state = $1 WHERE id = (SELECT table_id FROM gateways WHERE id = $2)`, tableDropped, p.Revision.GatewayID); err != nil {
 		return err
 	}
 	table := p.Table
 	if table == 0 {
 		var err error
-		if table, err = t.InsertTable(ctx, p.Revision.GatewayID, "", stored.TableCurrent); err != nil {
+		if table, err = t.InsertTable(ctx, p.Revision.GatewayID, "", tableCurrent); err != nil {
 			return err
 		}
 		if err := t.insertPages(ctx, table, p.Pages); err != nil {
 			return err
 		}
 	} else {
-		// It is not there if it was removed as one that a crash had left.
+		// It does not exist if it was removed as a remainder of a crash.
 		err := t.QueueOrFail(ctx, "use a route table", fault.New(fault.Unavailable, "the push took too long: push again"),
-			`UPDATE route_tables SET state = $1, revision_id = '' WHERE id = $2 AND state = $3`, stored.TableCurrent, table, stored.TableStaged)
+			`UPDATE route_tables SET state = $1, revision_id = '' WHERE id = $2 AND state = $3`, tableCurrent, table, tableStaged)
 		if err != nil {
 			return err
 		}
@@ -131,12 +130,12 @@ func (t *Writer) TrimTables(ctx context.Context, staged time.Time, limit int) (m
 	if limit <= 0 {
 		return false, t.Ready(ctx)
 	}
-	abandoned, err := t.MayDelete(ctx, "look for abandoned route tables", `DELETE FROM route_tables WHERE state = $1 AND created_at < $2`, stored.TableStaged, Micros(staged))
+	abandoned, err := t.MayDelete(ctx, "look for abandoned route tables", `DELETE FROM route_tables WHERE state = $1 AND created_at < $2`, tableStaged, Micros(staged))
 	if err != nil {
 		return false, err
 	}
 	if abandoned {
-		if err := t.Queue(ctx, "find abandoned route tables", `UPDATE route_tables SET state = $1 WHERE state = $2 AND created_at < $3`, stored.TableDropped, stored.TableStaged, Micros(staged)); err != nil {
+		if err := t.Queue(ctx, "find abandoned route tables", `UPDATE route_tables SET state = $1 WHERE state = $2 AND created_at < $3`, tableDropped, tableStaged, Micros(staged)); err != nil {
 			return false, err
 		}
 	}
@@ -153,7 +152,7 @@ func (t *Writer) TrimTables(ctx context.Context, staged time.Time, limit int) (m
 			return false, err
 		}
 		if left -= n; left <= 0 {
-			return true, nil // what the next statement removes may still be referred to
+			return true, nil // rows that the next statement removes may still be referred to
 		}
 	}
 	return false, nil

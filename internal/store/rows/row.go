@@ -9,7 +9,7 @@ type Result interface {
 // Row is the present row of a result. A connection uses it for one query after the other.
 type Row struct {
 	Result
-	to []any // that Result gets, so that Scan does not allocate for each row
+	to []any // arguments for Result, so that Scan does not allocate for each row
 }
 
 // Scan implements Result.
@@ -18,7 +18,7 @@ func (r *Row) Scan(to ...any) error {
 	return r.Result.Scan(r.to...)
 }
 
-// Release forgets the result and what the last row was copied to.
+// Release drops the references to the result and to the variables of the last Scan.
 func (r *Row) Release() {
 	r.Result = nil
 	clear(r.to)

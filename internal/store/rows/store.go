@@ -2,8 +2,6 @@ package rows
 
 import (
 	"context"
-
-	"github.com/keygate/keygate/internal/store/stored"
 )
 
 // Access is what a transaction reads for. Kinds that must not wait for each other have connections of their own.
@@ -40,7 +38,10 @@ type Engine struct {
 	OfRecord func(error) error
 	// Staged is called after each transaction of a large push, with its number from 0.
 	Staged func(ctx context.Context, n int)
-	Pages  *stored.PageCodec
+	Pages  *PageCodec
+	// ClaimAtOnce is about how many deliveries one transaction leases, so that a claim of thousands does not delay other
+	// writers for long.
+	ClaimAtOnce int
 }
 
 // Store is the part of a store that runs transactions of its own. An engine embeds it. It is safe for concurrent use.

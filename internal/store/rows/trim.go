@@ -33,9 +33,9 @@ func (t *Writer) Trim(ctx context.Context, responses, changes, events time.Time,
 	return more || n == limit, err
 }
 
-// trimChanges removes entries from the beginning of the change log up to the first that is
-// not older than before, and records how far. The log never has a gap, even if the clock was
-// set back.
+// trimChanges removes entries from the beginning of the change log up to the first entry that is
+// not older than before, and records how far. The log never has a gap, even if the clock was set
+// back.
 func (t *Writer) trimChanges(ctx context.Context, before int64, limit int) (int, error) {
 	n, last, old := 0, int64(0), true
 	err := t.Query(ctx, "find old changes", `SELECT seq, at FROM changes ORDER BY seq LIMIT $1`, []any{limit}, func(r *Row) error {

@@ -2,14 +2,16 @@ package rows
 
 import (
 	"context"
+	"database/sql"
+	"time"
 
 	"github.com/keygate/keygate/internal/audit"
 	"github.com/keygate/keygate/internal/event"
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/snapshot"
-	"github.com/keygate/keygate/internal/store/stored"
 	"github.com/keygate/keygate/internal/traffic"
 	"github.com/keygate/keygate/internal/webhook"
+	"github.com/keygate/keygate/internal/webhook/sender"
 )
 
 // Queries are the reads of a transaction. After the first error of a statement, every later call returns that error.
@@ -24,40 +26,48 @@ type Queries interface {
 // Statements are the reads and the writes of a transaction. They do not keep the slice of the arguments.
 type Statements interface {
 	Queries
-	// Queue runs a statement of which nobody needs the result. The engine may send it later, together with others, in
-	// the order of the calls. What args point to must not change until then. The error may come from a later call.
+	// Queue runs a statement whose result nobody needs. The engine may send it later, together with others, in the
+	// order of the calls. The values that args point to must not change until then. The error may come from a
+	// later call.
 	Queue(ctx context.Context, what, statement string, args ...any) error
 	// QueueEach is Queue for each row of the columns among args (CountRows), which the statement unnests. Columns have equal
 	// lengths.
 	QueueEach(ctx context.Context, what, statement string, args ...any) error
+	// QueryEach runs a query for each row of the columns among args. The engine may send all of them at once.
+	QueryEach(ctx context.Context, what, query string, args []any, scan func(*Row) error) error
 	// QueueOne is Queue for a statement that changes one row. If it changes none, the transaction fails with
 	// fault.NotFound for record.
 	QueueOne(ctx context.Context, what, record, statement string, args ...any) error
-	// QueueOrFail is QueueOne for a transaction that fails with the given error.
+	// QueueOrFail does the same as QueueOne, but the transaction fails with the given error.
 	QueueOrFail(ctx context.Context, what string, fails error, statement string, args ...any) error
 	// Exec runs a statement and returns how many rows it changed.
 	Exec(ctx context.Context, what, statement string, args ...any) (int64, error)
 	// MayDelete reports whether a DELETE would delete anything. It may return true without a look.
 	MayDelete(ctx context.Context, what, statement string, args ...any) (bool, error)
-	// Delete runs a DELETE and returns how many rows it deleted. The engine may look first whether there are any.
+	// Delete runs a DELETE and returns how many rows it deleted. The engine may first check whether there are any.
 	Delete(ctx context.Context, what, statement string, args ...any) (int64, error)
-	// Fail makes the transaction fail with err unless it has failed, and returns the error that it fails with.
+	// Fail makes the transaction fail with err, unless it has failed already, and returns the error with which it
+	// fails.
 	Fail(err error) error
 }
 
-// Tx is what an engine gives a Writer: the statements of a transaction, and what it does in a way of its own.
+// Tx is what an engine gives a Writer: the statements of a transaction, and the operations that the engine
+// does in its own way.
 type Tx interface {
 	Statements
 	// Now returns the time in microseconds since 1970.
 	Now() int64
 	// InsertTable adds a route table and returns its number.
 	InsertTable(ctx context.Context, gatewayID, revisionID string, state int) (n int64, err error)
-	// Held reports whether the transaction holds what others wait for, so that it should end soon.
+	// Held reports whether the transaction holds a lock for which others wait, so that it should end soon.
 	Held() bool
 	AppendChange(ctx context.Context, k snapshot.ChangeKind, recordID string) (seq int64, err error)
 	InsertEvent(ctx context.Context, e *event.Event, listed bool) error
 	// InsertDeliveries adds deliveries of one event, all of the same state, trigger and times.
 	InsertDeliveries(ctx context.Context, list []webhook.Delivery) error
+	// EndLeases and FailWaiting are those of sender.FinishTx.
+	EndLeases(ctx context.Context, results []sender.Result) (endpoints []string, err error)
+	FailWaiting(ctx context.Context, webhookID, reason string, now time.Time, limit int) (int, error)
 	RemoveAttempts(ctx context.Context, deliveries []int64) error
 	// ForgetSubscriptions removes up to limit former subscriptions of an account that no fan-out needs, and returns how
 	// many.
@@ -74,7 +84,8 @@ type Tx interface {
 	TrimEvents(ctx context.Context, before int64, limit int) (int64, error)
 }
 
-// ReadTx is what an engine gives a Reader: the queries of a transaction, and what it reads in a way of its own.
+// ReadTx is what an engine gives a Reader: the queries of a transaction, and the reads that the engine does
+// in its own way.
 type ReadTx interface {
 	Queries
 	// Attempts calls f for each attempt of deliveries, which are given by the numbers of their rows, in the order of the
@@ -82,6 +93,9 @@ type ReadTx interface {
 	Attempts(ctx context.Context, deliveries []int64, f func(delivery int64, a *webhook.Attempt)) error
 	// AuditChunks returns the chunks of the unsealed end of an account's audit log, in their order.
 	AuditChunks(ctx context.Context, accountID string) ([]audit.Chunk, error)
+	// NextFanOut returns the first account behind another one that has events to fan out, or former subscriptions that may
+	// not be needed any more. It is not valid if there is none.
+	NextFanOut(ctx context.Context, after string) (accountID sql.NullString, err error)
 	// TrafficChunks calls f for each of the chunks that still exists, in their order.
 	TrafficChunks(ctx context.Context, seqs []int64, f func(*traffic.Chunk) error) error
 	// ChangeBounds returns the sequence numbers of the last trimmed and of the newest entry of the change log.
@@ -91,7 +105,7 @@ type ReadTx interface {
 // Reader reads the rows of a transaction. It implements parts of control.ReadTx.
 type Reader struct {
 	ReadTx
-	Pages *stored.PageCodec
+	Pages *PageCodec
 	Codec *audit.Codec
 
 	ending      string // the gateway that EndGateway was called for
@@ -175,7 +189,7 @@ type Writer struct {
 	heard  listening // by the last event of the transaction
 }
 
-// NewWriter returns what writes in the transaction that read reads.
+// NewWriter returns a Writer in the transaction that read reads.
 func NewWriter(read *Reader, t Tx) Writer { return Writer{Tx: t, read: read} }
 
 // of returns the arguments of a statement, which engines do not keep.

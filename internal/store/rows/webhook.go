@@ -6,7 +6,6 @@ import (
 
 	"github.com/keygate/keygate/internal/control"
 	"github.com/keygate/keygate/internal/event"
-	"github.com/keygate/keygate/internal/store/stored"
 	"github.com/keygate/keygate/internal/webhook"
 )
 
@@ -25,7 +24,7 @@ func scanWebhook(r *Row) (webhook.Webhook, error) {
 	)
 	err := r.Scan(&w.ID, &w.AccountID, &w.URL, &w.SharesURL, &c.events, &c.active, &w.DisabledReason, &w.Secret, &c.since, &w.OldSecret, &c.oldUntil,
 		&c.failingSince, &c.created, &w.Version)
-	w.Events = stored.ReadEventTypes(c.events)
+	w.Events = readEventTypes(c.events)
 	w.State = webhook.Disabled
 	if c.active {
 		w.State = webhook.Active
@@ -50,7 +49,7 @@ func (t *Reader) Webhook(ctx context.Context, accountID, webhookID string) (*web
 }
 
 // Webhook implements control.WebhookReader. The results of deliveries change endpoints too, without
-// a turn: what a transaction that writes reads of an endpoint, it locks.
+// taking the head: so a transaction that writes locks every endpoint that it reads.
 func (t *Writer) Webhook(ctx context.Context, accountID, webhookID string) (*webhook.Webhook, error) {
 	return t.read.webhook(ctx, `WHERE id = $1 AND account_id = $2 FOR NO KEY UPDATE`, webhookID, accountID)
 }
@@ -89,7 +88,7 @@ func (t *Reader) Listeners(ctx context.Context, accountID string, of event.Type,
 
 // webhookValues returns the values that InsertWebhook and UpdateWebhook write, in their order.
 func webhookValues(w *webhook.Webhook) []any {
-	return []any{w.ID, w.AccountID, w.URL, w.SharesURL, stored.EventTypes(w.Events), w.State == webhook.Active, w.DisabledReason, w.Secret, Micros(w.SecretSince),
+	return []any{w.ID, w.AccountID, w.URL, w.SharesURL, eventTypes(w.Events), w.State == webhook.Active, w.DisabledReason, w.Secret, Micros(w.SecretSince),
 		w.OldSecret, MaybeMicros(w.OldUntil), MaybeMicros(w.FailingSince), w.Version}
 }
 

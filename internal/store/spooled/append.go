@@ -96,14 +96,14 @@ func isFinal(err error) bool {
 	}
 }
 
-// begun logs that batches go into the spool, once until it is empty again.
+// begun logs that batches go into the spool: once each time until the spool is empty again.
 func (s *Store) begun(k Kind, err error) {
 	if s.filling.CompareAndSwap(false, true) {
 		s.cfg.Log.Warn("the database takes no records; they are kept in the spool and written later", "first", k.String(), "error", err)
 	}
 }
 
-// refused logs that the spool did not take a batch, once for a kind until the spool is empty again.
+// refused logs that the spool did not take a batch: once for each kind until the spool is empty again.
 func (s *Store) refused(k Kind, err error) {
 	if s.full[k].CompareAndSwap(false, true) {
 		s.cfg.Log.Error("the spool takes no more records; they are kept in memory, and further ones are lost and counted",

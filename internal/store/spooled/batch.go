@@ -18,8 +18,8 @@ import (
 	"github.com/keygate/keygate/internal/traffic"
 )
 
-// batch is what one call has given to the store, and what the spool has of it. Its fields are stored:
-// they may be added to, but not renamed. Only the fields of its kind are set.
+// batch is the content of one call of the store, in the form in which the spool keeps it. Its fields
+// are stored: they may be added to, but not renamed. Only the fields of its kind are set.
 type batch struct {
 	ID accesslog.BatchID
 

@@ -32,7 +32,7 @@ type state int
 const (
 	well state = iota
 	away       // nothing arrives
-	deaf       // what is written arrives, and the responses are lost
+	deaf       // writes arrive, but their responses are lost
 )
 
 // unreliable is an engine whose connection fails when a test says so.
@@ -120,7 +120,7 @@ func newHarness(t testing.TB, maxBytes int64) *harness {
 	return h
 }
 
-// kill opens the Store of a process that starts after the one before was killed.
+// kill opens the Store of a process that starts after the previous process was killed.
 func (h *harness) kill() {
 	h.Helper()
 	s, err := spooled.New(h.cfg)

@@ -17,11 +17,11 @@ import (
 	"github.com/keygate/keygate/internal/store"
 )
 
-// retryPeriod is how often it is tried to write to the store what is in the spool.
+// retryPeriod is the time between two attempts to write the spool to the store.
 const retryPeriod = time.Second
 
-// giveUpAfter is how long a batch is tried that the store does not take for an unknown reason, while others
-// wait behind it. A store that cannot be reached is waited for without a bound.
+// giveUpAfter is how long a batch is tried that the store rejects for an unknown reason, while others wait
+// behind it. If the store cannot be reached, the wait has no bound.
 const giveUpAfter = 10 * time.Minute
 
 // Config configures a Store. Store, Dir, Installation, MaxBytes and Lost are required.
@@ -32,8 +32,9 @@ type Config struct {
 	// same directory is left as it is.
 	Installation string
 	MaxBytes     int64 // maximum size of the spool in bytes
-	// Lost is called for records that were in the spool and are lost: a part of it was damaged, or
-	// the store will never take them. at is when they were put there, or zero if that is unknown.
+	// Lost is called for records that were in the spool and are lost, because a part of it was
+	// damaged or the store will never take them. at is when they were put there, or zero if that is
+	// unknown.
 	Lost func(k Kind, records int, at time.Time)
 	Now  func() time.Time // nil means time.Now
 	Log  *slog.Logger     // nil discards
@@ -118,8 +119,8 @@ func (s *Store) Start(context.Context) error {
 	return nil
 }
 
-// Shelve makes each further batch go into the spool first, and from there to the store, as when the store does not
-// take it: a process that is about to end must not keep records in memory while the store is silent.
+// Shelve makes each further batch go into the spool first, and from there to the store, as if the store did not
+// take it. A process that is about to end must not keep records in memory while it waits for the store.
 func (s *Store) Shelve() { s.shelved.Store(true) }
 
 // Flush returns when all that is in the spool is on the disk.
@@ -149,9 +150,9 @@ func (s *Store) Stop(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// drainAndFlush writes the spool to the store, as far as that takes it, and what remains to the disk.
+// drainAndFlush writes the spool to the store, as far as the store takes it, and syncs the rest to the disk.
 func (s *Store) drainAndFlush(ctx context.Context) {
-	_ = s.Sync(ctx) // tried again; what is the matter was logged
+	_ = s.Sync(ctx) // tried again; the reason was logged
 	if err := s.Flush(); err != nil {
 		s.cfg.Log.Error("syncing the spool failed; a power failure may lose records", "error", err)
 	}
@@ -193,8 +194,8 @@ func (s *Store) empty() bool {
 	return true
 }
 
-// drain writes batches of all kinds in turn until there is none, or the store does not take the next one
-// of a kind, which delays no other kind. The caller holds draining.
+// drain writes batches of all kinds in turn, each kind until it has none left or the store does not take
+// its next batch. No kind delays another. The caller holds draining.
 func (s *Store) drain(ctx context.Context) error {
 	var failed [kinds]error
 	for more := true; more; {
@@ -285,8 +286,8 @@ func (s *Store) AuditOpen(ctx context.Context, accountID string) (*audit.Open, e
 }
 
 // auditAway returns an error while audit records are waiting and the store takes none. The writer of the
-// audit log holds its lock while it seals, and takes no records to the spool meanwhile: it must not wait
-// for a store that does not respond.
+// audit log holds its lock while it seals, and moves no records to the spool meanwhile, so it must not
+// wait for a store that does not respond.
 func (s *Store) auditAway() error {
 	if s.away.Load() && !s.queues[Audit].Empty() {
 		return fault.New(fault.Unavailable, "the database takes no records; try again")

@@ -24,7 +24,7 @@ import (
 
 const second = 1_700_000_000
 
-// write writes a batch of a kind as its sink does, with one record. number is the batch's.
+// write writes a batch of a kind as its sink does, with one record. number is the number of the batch.
 func (h *harness) write(k spooled.Kind, number int64) error {
 	h.Helper()
 	b := accesslog.BatchID{Writer: "writer of " + k.String(), Number: number}
@@ -96,7 +96,7 @@ func (h *harness) stored(k spooled.Kind) (n int) {
 // all are the kinds of records.
 var all = []spooled.Kind{spooled.Audit, spooled.Traffic, spooled.Requests, spooled.Events}
 
-// Guarantee: however the database comes and goes, responses of it are lost, and the process is killed, every
+// Guarantee: even if the database comes and goes, its responses are lost, and the process is killed, every
 // record that the Store has taken is stored once, and nothing is lost.
 func TestRecordsAreStoredOnce(t *testing.T) {
 	t.Parallel()
@@ -135,8 +135,8 @@ func TestRecordsAreStoredOnce(t *testing.T) {
 	}
 }
 
-// Guarantee: while records are in the spool, further ones of their kind do not wait for the database, and the
-// writer of the audit log does not either. Other kinds go to the database as long as it takes them.
+// Guarantee: while records are in the spool, further records of their kind do not wait for the database, nor
+// does the writer of the audit log. Other kinds go to the database as long as it takes them.
 func TestOutageDelaysNothing(t *testing.T) {
 	t.Parallel()
 	h := newHarness(t, 1<<20)
@@ -161,8 +161,9 @@ func TestOutageDelaysNothing(t *testing.T) {
 	}
 }
 
-// Guarantee: beyond the bound the newest batch is refused, so that its sink keeps it; the log says so once; kinds
-// that callers can cause any number of leave room for the others; and what was taken is stored, in order.
+// Guarantee: beyond the bound the newest batch is refused, so that its sink keeps it; the log says so once. Kinds
+// of records that callers can cause in any number leave room for the others. Batches that were taken are stored,
+// in order.
 func TestSpoolIsBounded(t *testing.T) {
 	t.Parallel()
 	h := newHarness(t, 1<<20)
@@ -193,8 +194,8 @@ func TestSpoolIsBounded(t *testing.T) {
 	}
 }
 
-// Guarantee: a batch that a kill has cut short, and one that the database will never take, are counted as lost,
-// and hold up nothing.
+// Guarantee: a batch that a kill has cut short, and a batch that the database will never take, are counted as
+// lost, and delay no other batch.
 func TestLostBatches(t *testing.T) {
 	t.Parallel()
 	h := newHarness(t, 1<<20)
@@ -270,7 +271,7 @@ func TestStop(t *testing.T) {
 	}
 }
 
-// Guarantee: what was asked for by a caller that has gone is not put into the spool.
+// Guarantee: a batch whose caller has given up is not put into the spool.
 func TestCanceledCall(t *testing.T) {
 	t.Parallel()
 	h := newHarness(t, 1<<20)

@@ -9,7 +9,7 @@ import (
 )
 
 // Guarantee: damage in the store costs only the damaged records. Lists of every page size show a
-// gap in their place, later records are sealed, and verifying the chain finds a damaged block.
+// gap at their position, later records are sealed, and verifying the chain finds a damaged block.
 func TestDamagedAuditLog(t *testing.T) {
 	h := newAuditHarness(t, 0)
 	const gap = "their part of the open end was damaged"

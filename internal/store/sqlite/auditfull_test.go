@@ -10,8 +10,8 @@ import (
 )
 
 // Guarantee: while the disk is full, the log can be read, and records beyond the memory limit are
-// counted as lost. When there is space again, the others are written, the log shows the gap, and
-// the chain is valid.
+// counted as lost. When there is space again, the other records are written, the log shows the gap,
+// and the chain is valid.
 func TestAuditLogOnAFullDisk(t *testing.T) {
 	h := newAuditHarness(t, 300_000)
 	h.take(1000)

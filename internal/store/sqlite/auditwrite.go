@@ -19,16 +19,16 @@ func (t *tx) InsertAuditChunks(ctx context.Context, chunks []audit.Chunk) error 
 	return nil
 }
 
-// insertChunk inserts a chunk with the given identifier, or with the next one if id is 0.
+// insertChunk inserts a chunk with the identifier id, or with the next identifier if id is 0.
 func (t *tx) insertChunk(ctx context.Context, id int64, c *audit.Chunk) error {
 	_, err := t.Exec(ctx, "append audit chunk", `INSERT INTO audit_chunks (id, account_id, records, first_time, content) VALUES (?, ?, ?, ?, ?)`,
 		sql.NullInt64{Int64: id, Valid: id != 0}, c.AccountID, c.Records, rows.Micros(c.First), c.Content)
 	return err
 }
 
-// JoinAuditChunks implements writer.Store. The new chunk has the identifier of the last that it
-// replaces, and with it its place. What reads a log and writes it later is not misled by that: it
-// reads all chunks before the last one too, and these do not exist any more.
+// JoinAuditChunks implements writer.Store. The new chunk has the identifier, and so the position,
+// of the last chunk that it replaces. This does not mislead code that reads a log and writes it
+// later: it also reads the chunks before the last one, and these do not exist any more.
 func (db *DB) JoinAuditChunks(ctx context.Context, gone []int64, chunk audit.Chunk) error {
 	return db.record(ctx, func(t *tx) error {
 		if _, err := t.DeleteAuditChunks(ctx, chunk.AccountID, gone); err != nil {

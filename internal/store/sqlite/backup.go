@@ -54,8 +54,8 @@ func Backup(ctx context.Context, from, to string) (done BackupInfo, err error) {
 }
 
 // Restore copies the backup in the file from to the file to, as Backup does. Nobody may be writing to
-// the backup, which is only read. It is checked after it was copied. The error is fault.Unavailable
-// also if it has a newer schema than this binary supports.
+// the backup, which is only read. It is checked after it was copied. If it has a newer schema than
+// this binary supports, the error is fault.Unavailable too.
 func Restore(ctx context.Context, from, to string) (done BackupInfo, err error) {
 	err = withReader(from, func(db *sql.DB) error {
 		if err := checkSchema(ctx, db); err != nil {
@@ -242,7 +242,7 @@ func backupBeforeMigrate(ctx context.Context, db *sql.DB, cfg Config, schema int
 }
 
 // keptBeforeMigrations is how many copies from before migrations are kept. If an upgrade by several
-// schemas was interrupted, the second newest one is that from before the upgrade.
+// schemas was interrupted, the second newest copy is from before the upgrade.
 const keptBeforeMigrations = 2
 
 // removeOldCopies removes the copies from before earlier migrations, and parts that a killed start has left,

@@ -21,8 +21,8 @@ const (
 	warnEvery = time.Minute
 )
 
-// checkpointer writes the write-ahead log back into the database file on its own connection,
-// so that no COMMIT waits for that: it takes two syncs of the disk and a write for each page.
+// checkpointer writes the write-ahead log back into the database file on its own connection, so
+// that no COMMIT waits for the two syncs of the disk and the write for each page that this takes.
 type checkpointer struct {
 	db      *DB
 	from    *sql.DB
@@ -80,9 +80,9 @@ func (c *checkpointer) run(ctx context.Context) {
 	}
 }
 
-// checkpoint writes back what it can without blocking others. commits is the number of
-// commits since the last checkpoint; from it, checkpoint estimates after how many commits
-// the log has checkpointPages pages again.
+// checkpoint writes back as much as it can without blocking others. commits is the number of
+// commits since the last checkpoint; from it, checkpoint estimates after how many commits the log
+// has checkpointPages pages again.
 func (c *checkpointer) checkpoint(commits int64) {
 	var busy, pages, written int64
 	err := c.from.QueryRowContext(context.Background(), "PRAGMA wal_checkpoint(PASSIVE)").Scan(&busy, &pages, &written)
@@ -94,7 +94,7 @@ func (c *checkpointer) checkpoint(commits int64) {
 		}
 		return
 	}
-	if busy != 0 { // the writer or another process is doing it; pages is not set
+	if busy != 0 { // the writer or another process is at it; pages is not set
 		return
 	}
 	fresh := pages - c.pages

@@ -40,7 +40,7 @@ func TestCheckpointerWritesBack(t *testing.T) {
 	}
 }
 
-// Guarantee: a checkpoint that finds another one running does not change when the next is due.
+// Guarantee: a checkpoint that finds another checkpoint running does not change the time at which the next is due.
 func TestCheckpointerBesideAnother(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "keygate.db")
 	db, err := Open(t.Context(), Config{Path: path})

@@ -17,14 +17,13 @@ import (
 	"github.com/keygate/keygate/internal/control"
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/store/rows"
-	"github.com/keygate/keygate/internal/store/stored"
 )
 
 // conn is a connection with its prepared statements. One goroutine uses it at a time.
 type conn struct {
 	from  *sql.DB
 	codec *audit.Codec // for audit blocks
-	pages *stored.PageCodec
+	pages *rows.PageCodec
 	sql   *sql.Conn // nil until opened
 	stmts map[string]*sql.Stmt
 	since time.Time  // when it was taken from the pool
@@ -171,16 +170,16 @@ func (c *conn) rollback() {
 // pool is a fixed number of connections of one kind.
 type pool struct {
 	free chan *conn
-	// urgent hands every other connection that is given back to those who wait with an urgent operation
-	// (control.IsUrgent), as long as there are any: they pass the others, and do not keep them out.
+	// urgent hands every second connection that is given back to a waiter with an urgent operation
+	// (control.IsUrgent), if there is one: so urgent waiters pass the others, but do not keep them out.
 	urgent chan *conn
-	passed atomic.Bool // the last connection was handed to one of these
+	passed atomic.Bool // the last connection was handed to an urgent waiter
 	size   int
 	closed chan struct{}
 	use    use
 }
 
-func newPool(from *sql.DB, size int, codec *audit.Codec, pages *stored.PageCodec) *pool {
+func newPool(from *sql.DB, size int, codec *audit.Codec, pages *rows.PageCodec) *pool {
 	p := &pool{free: make(chan *conn, size), urgent: make(chan *conn), size: size, closed: make(chan struct{})}
 	for range size {
 		p.free <- &conn{from: from, codec: codec, pages: pages}

@@ -24,8 +24,8 @@ const crashPushes = "KEYGATE_TEST_CRASH_PUSHES"
 
 const crashRoutes = 8000
 
-// pushUntilKilled pushes tables to the only gateway. The paths of each begin with its number. It prints
-// a line before and after each transaction.
+// pushUntilKilled pushes tables to the only gateway. All paths of a table begin with its number. It
+// prints a line before and after each transaction.
 func pushUntilKilled(path string) int {
 	ctx := context.Background()
 	fail := func(err error) int {
@@ -74,8 +74,8 @@ func onlyGateway(ctx context.Context, db *sqlite.DB) (g *gateway.Gateway, routes
 	return g, routes, err
 }
 
-// Guarantee: a process that is killed in the middle of a large push leaves the table of that push or the one
-// before, as a whole and with its revision, never a mix; and what it had prepared is removed.
+// Guarantee: a process that is killed in the middle of a large push leaves the table of that push or the
+// previous table, as a whole and with its revision, never a mix; and what the push had prepared is removed.
 func TestKilledPushLeavesOneTable(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "keygate.db")
 	db := openStore(t, path)

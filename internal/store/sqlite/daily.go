@@ -34,8 +34,8 @@ func (t *readTx) DailyCounts(ctx context.Context, node string, day int64, limitI
 	return list, err
 }
 
-// ReserveDaily implements control.DailyCounts. Four statements serve all claims: one for each would take ten times as
-// long, for which changes wait.
+// ReserveDaily implements control.DailyCounts. Four statements serve all claims: one for each claim would take ten
+// times as long, and changes wait meanwhile.
 func (t *tx) ReserveDaily(ctx context.Context, node string, day int64, claims []ratelimit.DailyClaim) error {
 	if len(claims) == 0 {
 		return t.Ready(ctx)
@@ -84,7 +84,7 @@ func (t *tx) ReserveDaily(ctx context.Context, node string, day int64, claims []
 	return err
 }
 
-// dailyFigures returns the figures of n caps that the query finds, by their index; zeros of the others.
+// dailyFigures returns the figures of n caps by their index: from the query, or zeros if it does not find the cap.
 func (t *tx) dailyFigures(ctx context.Context, n int, query string, args ...any) ([]ratelimit.DailyFigures, error) {
 	found := make([]ratelimit.DailyFigures, n)
 	err := t.Query(ctx, "read daily figures", query, args, func(r *rows.Row) error {

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/keygate/keygate/internal/store/rows"
-	"github.com/keygate/keygate/internal/store/stored"
 	"github.com/keygate/keygate/internal/webhook"
 )
 
@@ -47,7 +46,7 @@ func (t *tx) InsertDeliveries(ctx context.Context, list []webhook.Delivery) erro
 		d := &list[i]
 		err := t.Queue(ctx, "insert delivery", `INSERT INTO deliveries (id, account_id, webhook_id, event_id, event_type, state, cause,
 			attempts, again, next_at, due_at, created_at) VALUES (?, ?, ?, ?, ?, ?, ?, 0, 0, ?, ?, ?)`,
-			d.ID, d.AccountID, d.WebhookID, d.EventID, string(d.EventType), stored.DeliveryState(d.State), string(d.Trigger),
+			d.ID, d.AccountID, d.WebhookID, d.EventID, string(d.EventType), rows.DeliveryState(d.State), string(d.Trigger),
 			rows.Micros(d.NextAttemptAt), rows.Micros(d.NextAttemptAt), rows.Micros(d.CreatedAt))
 		if err != nil {
 			return err
@@ -59,7 +58,7 @@ func (t *tx) InsertDeliveries(ctx context.Context, list []webhook.Delivery) erro
 // insertAttempt adds an attempt to the delivery in row n.
 func (t *tx) insertAttempt(ctx context.Context, n int64, a *webhook.Attempt) error {
 	var response any
-	if kept := stored.Response(a); kept != nil {
+	if kept := rows.Response(a); kept != nil {
 		response = kept
 	}
 	_, err := t.Exec(ctx, "insert attempt", `INSERT INTO attempts (n, started_at, duration, status, error, response) VALUES (?, ?, ?, ?, ?, ?)`,

@@ -14,7 +14,6 @@ import (
 	"github.com/keygate/keygate/internal/event"
 	"github.com/keygate/keygate/internal/id"
 	"github.com/keygate/keygate/internal/store/rows"
-	"github.com/keygate/keygate/internal/store/stored"
 	"github.com/keygate/keygate/internal/webhook"
 	"github.com/keygate/keygate/internal/webhook/sender"
 )
@@ -27,8 +26,8 @@ type mail struct {
 	begin   time.Time
 }
 
-// newMail creates deliveries. The last ones, waiting of them, are waiting; of the others every
-// tenth failed.
+// newMail creates deliveries. The last ones, as many as waiting says, are waiting; every tenth of
+// the others failed.
 func newMail(b *testing.B, deliveries, waiting int) *mail {
 	b.Helper()
 	db, err := Open(b.Context(), Config{Path: filepath.Join(b.TempDir(), "keygate.db")})
@@ -99,9 +98,9 @@ func (m *mail) add(t *tx, i int, waits bool) error {
 	if waits {
 		return t.InsertDeliveries(ctx, []webhook.Delivery{d})
 	}
-	state := stored.DeliveryDelivered
+	state := rows.DeliveryDelivered
 	if i/100%10 == 9 {
-		state = stored.DeliveryFailed
+		state = rows.DeliveryFailed
 	}
 	_, err = t.Exec(ctx, "delivery", `INSERT INTO deliveries (n, id, account_id, webhook_id, event_id, event_type, state, cause, attempts, again,
 		created_at, finished_at) VALUES (?, ?, ?, ?, ?, ?, ?, 'event', 1, 0, ?, ?)`,
@@ -150,7 +149,7 @@ func (m *mail) sendTo(tb testing.TB, now time.Time, wants ...sender.Want) int {
 const logged = 1_000_000
 
 // BenchmarkDeliveries measures operations whose time must not depend on the length of the log.
-// Filling the log takes a minute or two; with -short it is a tenth as long.
+// Filling the log takes a minute or two; with -short the log is a tenth as long.
 func BenchmarkDeliveries(b *testing.B) {
 	rows := logged
 	if testing.Short() {

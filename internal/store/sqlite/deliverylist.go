@@ -8,7 +8,6 @@ import (
 	"github.com/keygate/keygate/internal/event"
 	"github.com/keygate/keygate/internal/id"
 	"github.com/keygate/keygate/internal/store/rows"
-	"github.com/keygate/keygate/internal/store/stored"
 	"github.com/keygate/keygate/internal/webhook"
 )
 
@@ -17,7 +16,7 @@ import (
 // type that the filter allows, at most 32. For one event it reads the event's deliveries instead,
 // in their order, until it has a page.
 func (t *readTx) Deliveries(ctx context.Context, accountID string, f control.DeliveryFilter, p control.Page) ([]webhook.Delivery, error) {
-	if p.Limit <= 0 || f.State != "" && stored.DeliveryState(f.State) < 0 {
+	if p.Limit <= 0 || f.State != "" && rows.DeliveryState(f.State) < 0 {
 		return nil, t.Ready(ctx)
 	}
 	if f.EventID != "" { // all deliveries of an event have its account and type
@@ -41,22 +40,22 @@ func (t *readTx) Deliveries(ctx context.Context, accountID string, f control.Del
 }
 
 func deliveryQuery(accountID string, f control.DeliveryFilter, p control.Page) (text string, args []any) {
-	s := stored.SpanOf(id.Delivery, f.Since, f.Until, rows.Below(p.After))
+	s := rows.SpanOf(id.Delivery, f.Since, f.Until, rows.Below(p.After))
 	if f.EventID != "" {
 		where, args := ` WHERE event_id = ? AND id >= ? AND id < ?`, []any{f.EventID, s.From, s.Below}
 		if f.WebhookID != "" {
 			where, args = where+` AND webhook_id = ?`, append(args, f.WebhookID)
 		}
 		if f.State != "" {
-			where, args = where+` AND state = ?`, append(args, stored.DeliveryState(f.State))
+			where, args = where+` AND state = ?`, append(args, rows.DeliveryState(f.State))
 		}
 		return `INDEXED BY deliveries_of_event` + where + ` ORDER BY id DESC LIMIT ?+0`, append(args, p.Limit)
 	}
-	states := []int{stored.DeliveryPending, stored.DeliveryRetry, stored.DeliveryDelivered, stored.DeliveryFailed}
+	states := []int{rows.DeliveryPending, rows.DeliveryRetry, rows.DeliveryDelivered, rows.DeliveryFailed}
 	if f.State != "" {
-		states = []int{stored.DeliveryState(f.State)}
+		states = []int{rows.DeliveryState(f.State)}
 	}
-	types := stored.DeliveryTypes()
+	types := rows.DeliveryTypes()
 	if f.EventType != "" {
 		types = []event.Type{f.EventType}
 	}

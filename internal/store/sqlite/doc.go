@@ -29,10 +29,9 @@
 //
 // A search for a name, a part of it or the start of a prefix looks up n-grams in an inverted
 // index, an FTS5 table, whose documents keys.n orders as lists do. Triggers put new and changed
-// keys into a list of those that are not in the index as they are now, in the same
-// transaction; searches read these one by one, and maintenance indexes them in batches, so that
-// a change does not pay for it. So every search is exact at any time, and it reads no keys of other
-// accounts.
+// keys, in the same transaction, into a list of keys whose present form is not in the index.
+// Searches read these one by one, and maintenance indexes them in batches, so that a change does
+// not pay for it. So every search is exact at any time, and it reads no keys of other accounts.
 //
 // # Deliveries
 //

@@ -10,7 +10,7 @@ import (
 )
 
 // Dump is one state of the store, as the rows of its tables, for a copy to another engine. It must not be
-// used after the function has returned that it was given to.
+// used after the function that got it has returned.
 type Dump struct{ t *readTx }
 
 // Dump calls f with the present state of the store. Until f returns, nothing can write to the file, other

@@ -14,7 +14,7 @@ import (
 )
 
 // Guarantee: changes, sealed blocks, ranges of daily caps and management records are synced to the
-// disk before they are acknowledged. Only records of traffic are not, whatever was written
+// disk before they are acknowledged. Only records of traffic are not synced, whatever was written
 // before them.
 func TestAcknowledgedChangesAreSynced(t *testing.T) {
 	ctx := t.Context()

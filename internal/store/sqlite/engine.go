@@ -29,9 +29,10 @@ func (db *DB) engine() rows.Engine {
 			}
 			return db.update(ctx, level, func(t *tx) error { return f(&t.Writer) })
 		},
-		OfRecord: func(err error) error { return err },
-		Staged:   db.staged,
-		Pages:    db.pages,
+		OfRecord:    func(err error) error { return err },
+		Staged:      db.staged,
+		Pages:       db.pages,
+		ClaimAtOnce: 200,
 	}
 }
 

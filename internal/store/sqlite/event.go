@@ -8,7 +8,6 @@ import (
 	"github.com/keygate/keygate/internal/event"
 	"github.com/keygate/keygate/internal/id"
 	"github.com/keygate/keygate/internal/store/rows"
-	"github.com/keygate/keygate/internal/store/stored"
 )
 
 // Events implements control.EventReader.
@@ -29,8 +28,9 @@ func (t *readTx) Events(ctx context.Context, accountID string, f control.EventFi
 }
 
 // eventQuery returns the query for a page of events. It begins below a number, which is known if the
-// event after which it begins is still there. An event that retention has removed leaves only others of
-// its age behind it: they, and all lists of a time, are read in the order of the identifiers.
+// event after which the page begins still exists. If retention has removed that event, only events of
+// its age can follow: they, and all lists with a bound of time, are read in the order of the
+// identifiers.
 func eventQuery(accountID string, f control.EventFilter, p control.Page, number int64, known bool) (text string, args []any) {
 	index, where, args := `events`, `WHERE listed = 1 AND account_id = ?`, []any{accountID}
 	if f.Type != "" {
@@ -43,7 +43,7 @@ func eventQuery(accountID string, f control.EventFilter, p control.Page, number 
 	if f.Type == "" {
 		index += `_list`
 	}
-	s := stored.SpanOf(id.Event, f.Since, f.Until, rows.Below(p.After))
+	s := rows.SpanOf(id.Event, f.Since, f.Until, rows.Below(p.After))
 	return rows.EventColumns + `INDEXED BY ` + index + ` ` + where + ` AND id >= ? AND id < ? ORDER BY id DESC LIMIT ?+0`,
 		append(args, s.From, s.Below, rows.Limit(p.Limit))
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/pressly/goose/v3"
 )
 
-// At makes a database at path with a schema of the past: after each schema up to that, it calls insert.
+// At creates a database at path with a past schema. It migrates step by step, and calls insert after each schema.
 func At(t *testing.T, path string, schema int64, insert func(db *sql.DB, schema int64)) {
 	t.Helper()
 	if err := prepareFile(path); err != nil {

@@ -10,7 +10,7 @@ import (
 	result "modernc.org/sqlite/lib"
 
 	"github.com/keygate/keygate/internal/fault"
-	"github.com/keygate/keygate/internal/store/stored"
+	"github.com/keygate/keygate/internal/store/rows"
 )
 
 // The public messages of a database that cannot be used.
@@ -71,7 +71,7 @@ func constraint(e *driver.Error, cause error) error {
 		return &fault.Error{Code: fault.NotFound, Message: "the record that this one belongs to does not exist", Err: cause}
 	case result.SQLITE_CONSTRAINT_UNIQUE, result.SQLITE_CONSTRAINT_PRIMARYKEY, result.SQLITE_CONSTRAINT_ROWID:
 		field := conflictField(e.Error())
-		return &fault.Error{Code: fault.Conflict, Field: field, Message: stored.ConflictMessage(field), Err: cause}
+		return &fault.Error{Code: fault.Conflict, Field: field, Message: rows.ConflictMessage(field), Err: cause}
 	default:
 		return cause
 	}

@@ -200,7 +200,7 @@ func leftAlone(t *testing.T, path, message string) {
 	}
 }
 
-// Guarantee: a database to which Litestream has added its tables before Keygate has started on it is a new one.
+// Guarantee: a database to which Litestream has added its tables before Keygate has started on it counts as new.
 func TestTablesOfLitestreamAreNotForeign(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "keygate.db")
 	other := raw(t, path)

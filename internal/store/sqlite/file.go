@@ -12,9 +12,9 @@ import (
 	"time"
 )
 
-// prepareFile creates the database file with mode 0600 if it does not exist, and removes
-// the permissions of group and others from an existing one and from the files -wal and -shm
-// beside it. SQLite gives new ones of these the mode of the database file.
+// prepareFile creates the database file with mode 0600 if it does not exist, and removes the
+// permissions of group and others from an existing file, and from the files -wal and -shm beside
+// it. SQLite creates these with the mode of the database file.
 //
 // It never opens an existing file: closing it again would drop the locks that other
 // connections of this process hold on it.

@@ -2,25 +2,12 @@ package sqlite
 
 import (
 	"context"
-	"encoding/json"
 	"time"
 
 	"github.com/keygate/keygate/internal/store/rows"
-	"github.com/keygate/keygate/internal/store/stored"
 	"github.com/keygate/keygate/internal/webhook"
 	"github.com/keygate/keygate/internal/webhook/sender"
 )
-
-var _ sender.FinishTx = (*tx)(nil)
-
-// FinishDeliveries implements sender.Queue.
-func (db *DB) FinishDeliveries(ctx context.Context, results []sender.Result) (late int, err error) {
-	err = db.write(ctx, func(t *tx) (err error) {
-		late, err = sender.Finish(ctx, t, results)
-		return err
-	})
-	return late, err
-}
 
 // EndLeases implements sender.FinishTx.
 func (t *tx) EndLeases(ctx context.Context, results []sender.Result) (endpoints []string, err error) {
@@ -42,38 +29,13 @@ func (t *tx) endLease(ctx context.Context, r *sender.Result) (endpoint string, e
 	var n int64
 	err = t.Query(ctx, "finish delivery", `UPDATE deliveries SET state = ?, attempts = ?, next_at = ?, due_at = ?, token = NULL, finished_at = ?
 		WHERE id = ? AND token = ? RETURNING n, webhook_id`,
-		[]any{stored.DeliveryState(r.State), r.Attempt.Number, next, next, finished, r.DeliveryID, r.Token}, func(row *rows.Row) error {
+		[]any{rows.DeliveryState(r.State), r.Attempt.Number, next, next, finished, r.DeliveryID, r.Token}, func(row *rows.Row) error {
 			return row.Scan(&n, &endpoint)
 		})
 	if err != nil || endpoint == "" {
 		return "", err
 	}
 	return endpoint, t.insertAttempt(ctx, n, &r.Attempt)
-}
-
-// LockWebhooks implements sender.FinishTx. There is one writer at a time, so nothing needs a lock.
-func (t *tx) LockWebhooks(ctx context.Context, webhookIDs []string) ([]webhook.Webhook, error) {
-	ids, err := json.Marshal(webhookIDs)
-	if err != nil {
-		return nil, err
-	}
-	return t.SelectWebhooks(ctx, `WHERE id IN (SELECT value FROM json_each(?))`, string(ids))
-}
-
-// StrandingWebhooks implements control.DeliveryReader.
-func (t *readTx) StrandingWebhooks(ctx context.Context) ([]string, error) {
-	return t.Texts(ctx, "find stranded deliveries", waiting+`SELECT waiting.id FROM waiting LEFT JOIN webhooks w ON w.id = waiting.id
-		WHERE waiting.id IS NOT NULL AND (w.id IS NULL OR w.active = 0)`)
-}
-
-// FailStranded implements control.DeliveryStore.
-func (t *tx) FailStranded(ctx context.Context, webhookID string, now time.Time, limit int) (more bool, err error) {
-	w, err := t.endpoint(ctx, map[string]*webhook.Webhook{}, webhookID)
-	if err != nil || w != nil && w.State == webhook.Active {
-		return false, err
-	}
-	n, err := t.FailWaiting(ctx, webhookID, w.NotSent(), now, limit)
-	return limit > 0 && n == limit, err
 }
 
 // Strand implements control.DeliveryStore.

@@ -34,7 +34,7 @@ func (s Schema) Newer() bool { return s.Current > s.Newest }
 // Needed names the version of Keygate that supports the schema.
 func (s Schema) Needed() string { return cmp.Or(s.Version, "the version that wrote it") }
 
-// check returns an error if the schema is newer than this binary supports. what is what has the schema.
+// check returns an error if the schema is newer than this binary supports. what names the thing with the schema.
 func (s Schema) check(what string) error {
 	if !s.Newer() {
 		return nil
@@ -44,8 +44,8 @@ func (s Schema) check(what string) error {
 		what, s.Current, s.Newest, s.Needed())
 }
 
-// Inspect returns the schema of the file at path. It changes nothing; a server may be using the file. The error
-// is that the file cannot be read or is not a Keygate database.
+// Inspect returns the schema of the file at path. It changes nothing; a server may be using the file. It is an
+// error if the file cannot be read or is not a Keygate database.
 func Inspect(ctx context.Context, path string) (s Schema, err error) {
 	err = withReader(path, func(db *sql.DB) error {
 		s, err = readSchema(ctx, db)
@@ -78,7 +78,7 @@ func readSchema(ctx context.Context, db rowReader) (s Schema, err error) {
 	return s, err
 }
 
-// recordVersion stores that version has migrated the database to a schema, if that is not known yet.
+// recordVersion records that version has migrated the database to a schema, unless that is recorded already.
 func recordVersion(ctx context.Context, db *sql.DB, schema int64, version string) error {
 	if version == "" {
 		return nil
@@ -103,8 +103,8 @@ func newestSchema(files fs.FS) (newest int64, err error) {
 	return newest, nil
 }
 
-// withReader calls f with a handle that only reads the file. Where there is no write-ahead log, nobody has
-// the file open, and it is read without making one. Otherwise SQLite may write to the file -shm, which has no data.
+// withReader calls f with a handle that only reads the file. Without a write-ahead log, nobody has the file open,
+// and it is read without creating a log. Otherwise SQLite may write to the file -shm, which has no data.
 func withReader(path string, f func(*sql.DB) error) (err error) {
 	parameters := url.Values{"mode": {"ro"}}
 	if _, err := os.Stat(path + "-wal"); errors.Is(err, fs.ErrNotExist) {

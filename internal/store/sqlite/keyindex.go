@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/keygate/keygate/internal/store/rows"
-	"github.com/keygate/keygate/internal/store/stored"
 )
 
 // KeysToIndex implements control.KeyReader.
@@ -18,7 +17,7 @@ func (t *readTx) KeysToIndex(ctx context.Context, limit int) (waiting int, err e
 
 // IndexKeys implements control.KeyStore.
 func (t *tx) IndexKeys(ctx context.Context, limit int) (done int, err error) {
-	keys, err := t.keysToIndex(ctx, min(rows.Limit(limit), stored.IndexRows))
+	keys, err := t.keysToIndex(ctx, min(rows.Limit(limit), rows.IndexRows))
 	if err != nil {
 		return 0, err
 	}
@@ -35,19 +34,19 @@ func (t *tx) IndexKeys(ctx context.Context, limit int) (done int, err error) {
 }
 
 // keysToIndex returns up to limit keys for one transaction, in the order of the index's documents,
-// which is the cheapest to add.
-func (t *tx) keysToIndex(ctx context.Context, limit int) (keys []stored.IndexedKey, err error) {
+// in which adding is cheapest.
+func (t *tx) keysToIndex(ctx context.Context, limit int) (keys []rows.IndexedKey, err error) {
 	size := 0
 	err = t.Query(ctx, "find keys to index", `SELECT k.n, k.id, k.account_id, k.name, k.prefix, k.level, k.phase, k.gateway_id, k.owner
 		FROM keys_unindexed u INDEXED BY keys_to_index CROSS JOIN keys k ON k.n = u.n WHERE u.backdated = 0 ORDER BY u.n LIMIT ?+0`,
 		[]any{limit}, func(r *rows.Row) error {
-			var k stored.IndexedKey
+			var k rows.IndexedKey
 			var gateway, owner sql.NullString
 			if err := r.Scan(&k.N, &k.ID, &k.AccountID, &k.Name, &k.Prefix, &k.Level, &k.Phase, &gateway, &owner); err != nil {
 				return err
 			}
 			k.Gateway, k.Owner = gateway.String, owner.String
-			if size += len(k.Name); size <= stored.IndexBytes || len(keys) == 0 {
+			if size += len(k.Name); size <= rows.IndexBytes || len(keys) == 0 {
 				keys = append(keys, k)
 			}
 			return nil

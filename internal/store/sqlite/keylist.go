@@ -8,14 +8,13 @@ import (
 	"github.com/keygate/keygate/internal/apikey"
 	"github.com/keygate/keygate/internal/control"
 	"github.com/keygate/keygate/internal/store/rows"
-	"github.com/keygate/keygate/internal/store/stored"
 )
 
 // Keys implements control.KeyReader. An index on (…, phase, id) has the order of the list
 // within one phase. The query reads each phase that the filter needs, newest first, and
 // merges them.
 func (t *readTx) Keys(ctx context.Context, accountID string, f control.KeyFilter, p control.Page) ([]apikey.Key, error) {
-	if p.Limit <= 0 || len(stored.KeyParts(f.State)) == 0 || !stored.MayMatch(f.Query) {
+	if p.Limit <= 0 || len(rows.KeyParts(f.State)) == 0 || !rows.MayMatch(f.Query) {
 		return nil, t.Ready(ctx)
 	}
 	q := keyQuery{account: accountID, filter: f, page: p}
@@ -45,9 +44,9 @@ func (q *keyQuery) build() (string, []any) {
 	case f.State == "" && f.Level == "":
 		branches = []string{q.branch("keys_list", "account_id = ?", []any{q.account})}
 	case f.Level != "":
-		branches = q.phased("keys_state", "account_id = ? AND level = ?", q.account, stored.LevelNumber(f.Level))
+		branches = q.phased("keys_state", "account_id = ? AND level = ?", q.account, rows.LevelNumber(f.Level))
 	default:
-		for _, level := range []int{stored.GatewayLevel, stored.AccountLevel} {
+		for _, level := range []int{rows.GatewayLevel, rows.AccountLevel} {
 			branches = append(branches, q.phased("keys_state", "account_id = ? AND level = ?", q.account, level)...)
 		}
 	}
@@ -63,18 +62,18 @@ func (q *keyQuery) build() (string, []any) {
 func (q *keyQuery) phased(index, where string, args ...any) []string {
 	var branches []string
 	now := rows.Micros(q.filter.Now)
-	for _, p := range stored.KeyParts(q.filter.State) {
+	for _, p := range rows.KeyParts(q.filter.State) {
 		in := append(slices.Clone(args), p.Phase)
 		switch p.When {
-		case stored.LateUnexpired:
+		case rows.LateUnexpired:
 			branches = append(branches, q.late(where+" AND phase = ? AND phase < 2 AND expires_at > ? AND NOT ended", append(in, now)))
-		case stored.LateEnded:
+		case rows.LateEnded:
 			branches = append(branches, q.late(where+" AND phase = ? AND phase < 2 AND expires_at > ? AND ended", append(in, now)))
-		case stored.LateExpired:
+		case rows.LateExpired:
 			branches = append(branches, q.late(where+" AND phase = ? AND phase < 2 AND expires_at <= ?", append(in, now)))
-		case stored.Unexpired:
+		case rows.Unexpired:
 			branches = append(branches, q.branch(index, where+" AND phase = ? AND (expires_at IS NULL OR expires_at > ?)", append(in, now)))
-		case stored.Expired:
+		case rows.Expired:
 			branches = append(branches, q.branch(index, where+" AND phase = ? AND expires_at <= ?", append(in, now)))
 		default:
 			branches = append(branches, q.branch(index, where+" AND phase = ?", in))
@@ -107,7 +106,7 @@ func (q *keyQuery) terms(where string, args []any) string {
 	}
 	if f.Level != "" {
 		where += " AND level = ?"
-		q.args = append(q.args, stored.LevelNumber(f.Level))
+		q.args = append(q.args, rows.LevelNumber(f.Level))
 	}
 	if f.Owner != "" {
 		where += " AND owner = ?"

@@ -4,7 +4,6 @@ import (
 	"strings"
 
 	"github.com/keygate/keygate/internal/store/rows"
-	"github.com/keygate/keygate/internal/store/stored"
 )
 
 // searched returns the branches of a list that needs the search index. There is one for the keys
@@ -14,22 +13,22 @@ func (q *keyQuery) searched() []string {
 	var branches []string
 	now := rows.Micros(q.filter.Now)
 	text, args := q.text()
-	for _, p := range stored.KeyParts(q.filter.State) {
+	for _, p := range rows.KeyParts(q.filter.State) {
 		phase := p.Phase
 		where, in := text, args
 		switch p.When {
-		case stored.LateUnexpired:
+		case rows.LateUnexpired:
 			branches = append(branches, q.late("account_id = ? AND phase = ? AND phase < 2 AND expires_at > ? AND NOT ended"+text, append([]any{q.account, p.Phase, now}, args...)))
 			continue
-		case stored.LateEnded:
+		case rows.LateEnded:
 			branches = append(branches, q.late("account_id = ? AND phase = ? AND phase < 2 AND expires_at > ? AND ended"+text, append([]any{q.account, p.Phase, now}, args...)))
 			continue
-		case stored.LateExpired:
+		case rows.LateExpired:
 			branches = append(branches, q.late("account_id = ? AND phase = ? AND phase < 2 AND expires_at <= ?"+text, append([]any{q.account, p.Phase, now}, args...)))
 			continue
-		case stored.Unexpired:
+		case rows.Unexpired:
 			where, in = " AND (expires_at IS NULL OR expires_at > ?)"+where, append([]any{now}, in...)
-		case stored.Expired:
+		case rows.Expired:
 			where, in = " AND expires_at <= ?"+where, append([]any{now}, in...)
 		}
 		if q.filter.State == "" {
@@ -69,7 +68,7 @@ func (q *keyQuery) found(phase int, where string, args []any) string {
 	return text
 }
 
-// unfound returns a query for one page of the keys that are not in the index as they are now.
+// unfound returns a query for one page of the keys whose present form is not in the index.
 func (q *keyQuery) unfound(where string, args []any) string {
 	q.args = append(q.args, q.account, rows.Below(q.page.After))
 	text := `SELECT n FROM (SELECT k.n FROM keys_unindexed u CROSS JOIN keys k ON k.n = u.n WHERE u.account_id = ? AND u.key_id < ?
@@ -82,13 +81,13 @@ func (q *keyQuery) unfound(where string, args []any) string {
 // filter selects.
 func (q *keyQuery) match(phase int) string {
 	f := &q.filter
-	terms := stored.NewKeyTerms(q.account)
+	terms := rows.NewKeyTerms(q.account)
 	var all []string
 	if phase >= 0 {
 		all = append(all, terms.Phase(phase))
 	}
 	if f.Level != "" {
-		all = append(all, terms.Level(stored.LevelNumber(f.Level)))
+		all = append(all, terms.Level(rows.LevelNumber(f.Level)))
 	}
 	if f.Owner != "" {
 		all = append(all, terms.Owner(f.Owner))

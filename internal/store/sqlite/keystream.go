@@ -10,7 +10,6 @@ import (
 
 	"github.com/keygate/keygate/internal/apikey"
 	"github.com/keygate/keygate/internal/store/rows"
-	"github.com/keygate/keygate/internal/store/stored"
 )
 
 // streamColumns selects what the data plane needs of each key.
@@ -35,12 +34,12 @@ func (db *DB) EachKey(ctx context.Context, revokedSince time.Time, f func(*apike
 			if !ok {
 				return fmt.Errorf("the driver's connection has the unexpected type %T", raw)
 			}
-			rows, err := c.QueryContext(context.Background(), streamColumns, []driver.NamedValue{{Ordinal: 1, Value: rows.Micros(revokedSince)}})
+			result, err := c.QueryContext(context.Background(), streamColumns, []driver.NamedValue{{Ordinal: 1, Value: rows.Micros(revokedSince)}})
 			if err != nil {
 				return err
 			}
-			failed, err = eachRow(ctx, rows, f)
-			return errors.Join(err, rows.Close())
+			failed, err = eachRow(ctx, result, f)
+			return errors.Join(err, result.Close())
 		})
 		if failed != nil {
 			return failed
@@ -49,17 +48,17 @@ func (db *DB) EachKey(ctx context.Context, revokedSince time.Time, f func(*apike
 	})
 }
 
-// eachRow calls f for each row. failed is an error of f or ctx, err one of the driver.
-func eachRow(ctx context.Context, rows driver.Rows, f func(*apikey.Key) error) (failed, err error) {
+// eachRow calls f for each row. failed is an error of f or ctx, err an error of the driver.
+func eachRow(ctx context.Context, result driver.Rows, f func(*apikey.Key) error) (failed, err error) {
 	var (
-		d      stored.KeyDecoder
+		d      rows.KeyDecoder
 		values [streamWidth]driver.Value
 	)
 	for n := 1; ; n++ {
 		if n%checkEvery == 0 && ctx.Err() != nil {
 			return ctx.Err(), nil
 		}
-		if err := rows.Next(values[:]); err != nil {
+		if err := result.Next(values[:]); err != nil {
 			if errors.Is(err, io.EOF) {
 				err = nil
 			}
@@ -76,9 +75,9 @@ func eachRow(ctx context.Context, rows driver.Rows, f func(*apikey.Key) error) (
 }
 
 // rowOf returns the columns of streamColumns.
-func rowOf(v *[streamWidth]driver.Value) stored.KeyRow {
+func rowOf(v *[streamWidth]driver.Value) rows.KeyRow {
 	digest, _ := v[2].([]byte)
-	return stored.KeyRow{
+	return rows.KeyRow{
 		ID: text(v[0]), Account: text(v[1]), Digest: digest, Level: number(v[3]), Word: number(v[4]), Resource: text(v[5]), More: text(v[6]),
 		Gateway: text(v[7]), Owner: text(v[8]), Bucket: text(v[9]), Rate: text(v[10]), Expires: number(v[11]), Revoked: number(v[12]),
 		HasExpiry: v[11] != nil, IsRevoked: v[12] != nil, Ended: number(v[13]) != 0,

@@ -99,7 +99,7 @@ func BenchmarkManyEndpoints(b *testing.B) {
 			}
 		}
 	})
-	b.Run("found", func(b *testing.B) { // what a sender asks for an event: the endpoints, and the next that is due
+	b.Run("found", func(b *testing.B) { // what a sender reads for an event: the endpoints, and the next due delivery
 		_, mark, _, err := db.NewlyDue(b.Context(), sender.Mark{}, now)
 		if err != nil {
 			b.Fatal(err)
@@ -122,7 +122,7 @@ func BenchmarkManyEndpoints(b *testing.B) {
 			}
 		}
 	})
-	b.Run("claim", func(b *testing.B) { // 4 deliveries of each of 128 endpoints, of which each has one
+	b.Run("claim", func(b *testing.B) { // up to 4 deliveries of each of 128 endpoints, of which each has one
 		later := now.Add(2 * time.Hour)
 		c := sender.Claim{Now: later, Token: "token", Until: later.Add(time.Minute)}
 		for _, w := range m.hooks[:128] {

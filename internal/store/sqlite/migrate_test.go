@@ -77,11 +77,10 @@ func TestMigrationBySeveralProcesses(t *testing.T) {
 }
 
 // Guarantee: before an existing database is migrated it is copied, which the log says. The copy has the old
-// schema and can be opened. A second start, a new
-// database, and a start with the setting off make none.
+// schema and can be opened. A second start, a new database, and a start with the setting off make no copy.
 func TestBackupBeforeMigrate(t *testing.T) {
 	path := oldDatabase(t)
-	// The part goes; the one before, and what somebody else has made, stay.
+	// The part is removed; the previous copy, and other files, stay.
 	for _, name := range []string{path + ".before-upgrade", path + ".before-0", filepath.Join(filepath.Dir(path), ".keygate.db.before-1-5")} {
 		if err := os.WriteFile(name, nil, 0o600); err != nil {
 			t.Fatal(err)
@@ -149,8 +148,8 @@ func TestBackupBeforeMigrateFails(t *testing.T) {
 	}
 }
 
-// Guarantee: the newest two copies are kept, by their numbers; the newest alone may be of an upgrade that was
-// interrupted.
+// Guarantee: the two copies with the highest numbers are kept, because the newest may belong to an
+// interrupted upgrade.
 func TestTwoCopiesAreKept(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "keygate.db")
 	for _, schema := range []string{"9", "10", "11"} {

@@ -25,8 +25,8 @@ func content(t *testing.T, path string) (all [2][sha256.Size]byte) {
 	return all
 }
 
-// Guarantee: what only reads a database changes neither it nor its write-ahead log, while a server has it open, after
-// the server was killed, and if only these two files were copied. It reads what is in the log.
+// Guarantee: a reader changes neither a database nor its write-ahead log, while a server has it open, after the
+// server was killed, and if only these two files were copied. It also reads the changes in the log.
 func TestReadersChangeNothing(t *testing.T) {
 	path := sqlitetest.Path(t)
 	// A store would write its log back by itself at some time.
@@ -70,7 +70,7 @@ func TestReadersChangeNothing(t *testing.T) {
 	}
 }
 
-// Guarantee: a database that nobody has open is read without a file beside it.
+// Guarantee: a database that nobody has open is read without creating a file beside it.
 func TestReadersLeaveNoFiles(t *testing.T) {
 	path := sqlitetest.Path(t)
 	if _, err := sqlite.Inspect(t.Context(), path); err != nil {

@@ -41,8 +41,9 @@ func revised(b *testing.B, n int) (*stock, *gateway.Gateway) {
 	return s, &g
 }
 
-// BenchmarkRevisions measures what must not grow with the number of revisions of a gateway: a page of
-// their list at its beginning and in its middle, looking for old ones, and removing 50.
+// BenchmarkRevisions measures operations whose time must not grow with the number of revisions of a
+// gateway: a page of their list at its beginning and in its middle, looking for old ones, and
+// removing 50.
 func BenchmarkRevisions(b *testing.B) {
 	for _, n := range []int{1000, 100_000} {
 		s, g := revised(b, n)

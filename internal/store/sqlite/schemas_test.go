@@ -16,8 +16,8 @@ import (
 	"github.com/keygate/keygate/internal/id"
 	"github.com/keygate/keygate/internal/keygatetest"
 	"github.com/keygate/keygate/internal/secret"
+	"github.com/keygate/keygate/internal/store/rows"
 	"github.com/keygate/keygate/internal/store/sqlite"
-	"github.com/keygate/keygate/internal/store/stored"
 )
 
 // past is the records of a data directory with a schema of the past.
@@ -27,14 +27,14 @@ type past struct {
 	upstream *keygatetest.Upstream
 	account  string
 	admin    string   // the secret of an account-level key
-	keys     []string // secrets of keys for the gateway, one from the first schema and one from the last
+	keys     []string // secrets of keys for the gateway: from the first schema, and from the last
 	revoked  []string // and of keys that are revoked
 	webhook  string
 	event    string
 }
 
-// newPast makes a data directory whose database has a schema, and rows that were inserted at the first
-// schema and at that.
+// newPast creates a data directory whose database has the given schema, with rows that were inserted
+// at the first schema and at this one.
 func newPast(t *testing.T, schema int64) *past {
 	t.Helper()
 	p := &past{t: t, dir: t.TempDir(), upstream: keygatetest.NewUpstream(t), account: id.New(id.Account), webhook: id.New(id.Webhook), event: id.New(id.Event)}
@@ -54,7 +54,7 @@ func newPast(t *testing.T, schema int64) *past {
 			pets := id.New(id.Gateway)
 			exec(`INSERT INTO gateways (id, account_id, name, shares_name, upstream, hostname, host_given, global_sustained, global_burst, timeout, max_body_bytes, requests, revision, is_default, created_at, version)
 				VALUES (?, ?, 'pets', 0, ?, 'pets.example', 1, '', '', '5s', 0, '{}', 0, 0, 1, 1)`, pets, p.account, `{"url":"`+p.upstream.URL+`"}`)
-			codec, err := stored.NewPageCodec()
+			codec, err := rows.NewPageCodec()
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -84,7 +84,7 @@ func newPast(t *testing.T, schema int64) *past {
 	return p
 }
 
-// key inserts a key with a word and a phase, and returns its secret.
+// key inserts a key with a word of scope and a phase, and returns its secret.
 func (p *past) key(exec func(string, ...any), level apikey.Level, word, phase int) string {
 	p.t.Helper()
 	text, err := apikey.Generate(level, rand.Reader)

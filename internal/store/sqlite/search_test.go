@@ -11,7 +11,7 @@ import (
 )
 
 // Guarantee: reads of pages, changes and the data plane go on while as many searches as may run at
-// once are running. The next search waits for one of them.
+// once are running. A further search waits for one of them.
 func TestSearchesHaveConnectionsOfTheirOwn(t *testing.T) {
 	db, err := Open(t.Context(), Config{Path: filepath.Join(t.TempDir(), "keygate.db")})
 	if err != nil {

@@ -14,16 +14,15 @@ import (
 	"github.com/keygate/keygate/internal/audit"
 	"github.com/keygate/keygate/internal/store/rows"
 	"github.com/keygate/keygate/internal/store/state"
-	"github.com/keygate/keygate/internal/store/stored"
 )
 
 // DefaultBusyTimeout is how long a write waits for other processes by default.
 const DefaultBusyTimeout = 5 * time.Second
 
-// The numbers of connections that read at the same time. Reading a page takes far less than
-// a millisecond, a search or a report up to a second, so these have their own. The data plane has
-// its own too, so that nothing delays a revocation. It has four because EachKey and large route
-// tables keep some busy.
+// The numbers of connections that read at the same time. Reading a page takes far less than a
+// millisecond, a search or a report up to a second, so searches and reports have connections of
+// their own. The data plane has its own too, so that nothing delays a revocation: four, because
+// EachKey and large route tables keep some busy.
 const (
 	readers   = 4
 	searchers = 4
@@ -44,13 +43,14 @@ type Config struct {
 	// Version is the version of this binary, which a database keeps so that older binaries can name
 	// it. "" if unknown.
 	Version string
-	// BeforeWrite is called at the begin of each write transaction, when no other process can write. An
-	// error of it ends the transaction, which has changed nothing. Nil means that every transaction goes on.
+	// BeforeWrite is called at the beginning of each write transaction, when no other process can write. If
+	// it returns an error, the transaction ends and has changed nothing. Nil means that every transaction
+	// goes on.
 	BeforeWrite func() error
 	// Now returns the time of entries in the change log. Nil means time.Now.
 	Now func() time.Time
-	// Counted is called after each write transaction that was committed. It is for tests: to count takes statements of its
-	// own. Nil counts nothing.
+	// Counted is called after each write transaction that was committed. It is for tests, because counting takes
+	// additional statements. Nil counts nothing.
 	Counted func(state.Counted)
 
 	migrations fs.FS // nil means this binary's; tests add made-up ones
@@ -70,7 +70,7 @@ type DB struct {
 	beforeWrite  func() error // Config.BeforeWrite
 	counted      func(state.Counted)
 
-	pages *stored.PageCodec
+	pages *rows.PageCodec
 	path  string
 }
 
@@ -111,7 +111,7 @@ func open(ctx context.Context, cfg Config) (_ *DB, err error) {
 	if err != nil {
 		return nil, err
 	}
-	pages, err := stored.NewPageCodec()
+	pages, err := rows.NewPageCodec()
 	if err != nil {
 		return nil, err
 	}

@@ -45,8 +45,8 @@ func (db *DB) write(ctx context.Context, f func(t *tx) error) error {
 	return db.update(ctx, onDisk, f)
 }
 
-// record is write for records of traffic, which are written many times a second and need to
-// survive only the end of the process: it does not wait for the disk.
+// record does what write does, for records of traffic, which are written many times a second and
+// need to survive only the end of the process: it does not wait for the disk.
 func (db *DB) record(ctx context.Context, f func(t *tx) error) error {
 	return db.update(ctx, inOrder, f)
 }
@@ -103,8 +103,8 @@ func (db *DB) update(ctx context.Context, d durability, f func(*tx) error) error
 	return nil
 }
 
-// count begins to count what a transaction changes, for Config.Counted. The function that it returns is called before
-// COMMIT, and what that returns after it.
+// count begins to count the rows that a transaction changes, for Config.Counted. It returns a function to call before
+// COMMIT, which returns another to call after it.
 func (db *DB) count(t *tx) func() func() {
 	if db.counted == nil {
 		return func() func() { return func() {} }
@@ -228,6 +228,11 @@ func (t *tx) Queue(ctx context.Context, what, statement string, args ...any) err
 // QueueEach implements rows.Statements.
 func (t *tx) QueueEach(ctx context.Context, what, statement string, args ...any) error {
 	return rows.EachRow(args, func(args []any) error { return t.Queue(ctx, what, statement, args...) })
+}
+
+// QueryEach implements rows.Statements.
+func (t *tx) QueryEach(ctx context.Context, what, query string, args []any, scan func(*rows.Row) error) error {
+	return rows.EachRow(args, func(args []any) error { return t.Query(ctx, what, query, args, scan) })
 }
 
 // QueueOne implements rows.Statements.

@@ -10,8 +10,8 @@ import (
 	"github.com/keygate/keygate/internal/control"
 )
 
-// Guarantee: an urgent operation passes those that wait for the writer, and every other time one of them comes next, so
-// that they are not kept out.
+// Guarantee: an urgent operation passes others that wait for the writer, but every second time one of the others comes
+// next, so that they are not kept out.
 func TestUrgentOperationsPassOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPool(nil, 1, nil, nil)

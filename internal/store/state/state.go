@@ -1,4 +1,4 @@
-// Package state describes how a store is: its counters, and why it accepts no writes.
+// Package state describes the state of a store: its counters, and why it accepts no writes.
 package state
 
 import "time"
@@ -30,7 +30,7 @@ type Stats struct {
 	Database, Log int64
 }
 
-// Counted is what a store tells tests of a write transaction that was committed.
+// Counted is what a store reports to tests about a committed write transaction.
 type Counted struct {
 	Rows int64         // that it has inserted, changed and deleted, also by triggers
 	Took time.Duration // from its begin to its end

@@ -14,10 +14,15 @@ import (
 	"github.com/keygate/keygate/internal/id"
 )
 
-// largeDiff returns a diff with two values of 950 KB.
+// largeDiff returns a diff with two values that are too large for a record: each tenth has 950 KB, as much as a
+// call can make them, and the others 20 KB.
 func largeDiff(n int) audit.Diff {
+	size := 20_000
+	if n%10 == 0 {
+		size = 950_000
+	}
 	origins := func(of string) any {
-		return map[string]any{"origins": []any{fmt.Sprintf("https://%d.%s.example", n, strings.Repeat(of, 950_000))}}
+		return map[string]any{"origins": []any{fmt.Sprintf("https://%d.%s.example", n, strings.Repeat(of, size))}}
 	}
 	return audit.Diff{"cors": {origins("a"), origins("b")}, "timeout": {"60s", fmt.Sprintf("%ds", n+1)}}
 }

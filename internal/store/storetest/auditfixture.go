@@ -161,7 +161,7 @@ func (d *auditHarness) page(f audit.Filter, p control.Page) []audit.Record {
 	})
 }
 
-// list reads a whole list page by page. It calls between after each page that another follows.
+// list reads a whole list page by page. It calls between after each page except the last.
 func (d *auditHarness) list(f audit.Filter, limit int, between func()) []audit.Record {
 	d.Helper()
 	var all []audit.Record

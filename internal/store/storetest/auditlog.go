@@ -389,8 +389,8 @@ func (f *failing) AppendAuditChunks(ctx context.Context, batch accesslog.BatchID
 	return f.Store.AppendAuditChunks(ctx, batch, chunks, records)
 }
 
-// Guarantee: while the store fails, the writer keeps records up to its memory limit and counts
-// those that it loses. When the store works again, the log shows the gap.
+// Guarantee: while the store fails, the writer keeps records up to its memory limit and counts the
+// lost records. When the store works again, the log shows the gap.
 func testAuditGap(h *harness) {
 	store := &failing{Store: h.Engine, err: fault.New(fault.Unavailable, "full")}
 	d := h.newAuditHarness(auditwriter.Config{Store: store, MaxHeld: 20_000})

@@ -11,8 +11,8 @@ import (
 )
 
 // Guarantee: a repeated batch of traffic, of the request log or of the audit log is stored once,
-// and changes nothing when a later one of its writer is stored. Batches of other writers, and
-// batches without a writer, are not taken for it.
+// and changes nothing when a later batch of its writer is stored. Batches of other writers, and
+// batches without a writer, do not count as repetitions of it.
 func testRepeatedBatch(h *harness) {
 	a := h.insertAccount("a")
 	second := epoch().Unix()

@@ -91,8 +91,8 @@ func testChangeLog(h *harness) {
 	same(h, "through a View", inside, all)
 }
 
-// Guarantee: a reader whose next change was trimmed gets complete = false; others miss nothing.
-// Sequence numbers continue even if all changes were trimmed.
+// Guarantee: a reader whose next change was trimmed gets complete = false; other readers miss
+// nothing. Sequence numbers continue even if all changes were trimmed.
 func testChangeLogTrim(h *harness) {
 	h.appendChanges("1", "2", "3", "4")
 	all, _ := h.changes(0, 10)

@@ -173,7 +173,7 @@ type oldDeliveries struct {
 	webhook    *webhook.Webhook
 	bound      time.Time // trims failed deliveries; delivered ones are trimmed an hour earlier
 	events     map[string]*event.Event
-	deliveries map[string]*webhook.Delivery // by name; those to trim have a name with "old"
+	deliveries map[string]*webhook.Delivery // by name; deliveries to trim have a name with "old"
 
 	test   *event.Event      // of a test delivery to trim
 	shared *event.Event      // of a delivery to trim and of last

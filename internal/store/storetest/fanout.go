@@ -11,7 +11,7 @@ import (
 	"github.com/keygate/keygate/internal/account"
 	"github.com/keygate/keygate/internal/control"
 	"github.com/keygate/keygate/internal/event"
-	"github.com/keygate/keygate/internal/store/stored"
+	"github.com/keygate/keygate/internal/store/rows"
 	"github.com/keygate/keygate/internal/webhook"
 )
 
@@ -56,7 +56,8 @@ func (h *harness) insertWebhooks(n int, a *account.Account, types ...event.Type)
 	return list
 }
 
-// fanOutModel is what the store must have written: the endpoints that were subscribed to each event when it was raised.
+// fanOutModel is a model of what the store must have written: for each event, the endpoints that were
+// subscribed when it was raised.
 type fanOutModel struct {
 	h       *harness
 	account *account.Account
@@ -120,7 +121,7 @@ func (m *fanOutModel) check(t *rapid.T) {
 func testFanOutModel(h *harness) {
 	rapid.Check(h, func(t *rapid.T) {
 		m := &fanOutModel{h: h, account: h.insertAccount(newWebhook(&account.Account{}).ID), want: map[string][]string{}}
-		m.hooks = h.insertWebhooks(stored.DirectDeliveries+3, m.account, event.KeyCreated, event.KeyRevoked)
+		m.hooks = h.insertWebhooks(rows.DirectDeliveries+3, m.account, event.KeyCreated, event.KeyRevoked)
 		steps := []func(*rapid.T){m.raise, m.raise, m.create, m.change, m.change, m.remove, m.piece}
 		for range rapid.IntRange(3, 15).Draw(t, "steps") {
 			if len(m.hooks) < 5 {
@@ -172,8 +173,8 @@ func testFanOutAtOnce(h *harness) {
 }
 
 // Guarantee: a transaction fans out events of one account, and the next transaction events of the next account.
-// What it creates is due at once, and is not older than its event. Events and endpoints that are removed stop
-// nothing.
+// A created delivery is due at once, and is not older than its event. Removed events and endpoints do not stop
+// the fan-out.
 func testFanOutTurns(h *harness) {
 	first, second := h.insertAccount("a"), h.insertAccount("b")
 	if second.ID < first.ID {

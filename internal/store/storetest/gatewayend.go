@@ -14,8 +14,8 @@ import (
 )
 
 // Guarantee: from EndGateway on, a key that is restricted to the gateway is read as revoked, with the version that it
-// gets, by everything but KeysToRevoke, and others are not. Once it is stored so, it is read the same. The routes stay
-// until FinishGateway.
+// gets, by everything except KeysToRevoke; other keys are not. Once it is stored as revoked, it is read in the same
+// way. The routes stay until FinishGateway.
 func testEndedGateway(h *harness) {
 	a := h.insertAccount("a")
 	g, other := h.insertGateway(a), h.insertGateway(a)

@@ -176,8 +176,8 @@ func (h *harness) indexKeys(limit int) {
 }
 
 // Guarantee: KeysToIndex counts the new and changed keys, up to its limit, until IndexKeys has indexed
-// them. IndexKeys takes no more than its limit. A use or another change that no filter sees needs no
-// index.
+// them. IndexKeys takes no more than its limit. A use, or another change that no filter sees, does not
+// make a key need indexing.
 func testIndexKeys(h *harness) {
 	a := h.insertAccount("a")
 	waiting := func(want int) {

@@ -32,8 +32,9 @@ func (h *harness) prepare(r *gateway.Revision) control.Prepared {
 }
 
 // Guarantee: a prepared revision, small or large, changes nothing until the transaction that inserts it is
-// committed; then it is the gateway's revision and its whole route table. One that is discarded, or that a
-// crash left behind, is never seen. Single routes can be changed afterwards without a change of the revision.
+// committed; then it is the gateway's revision and its whole route table. A revision that is discarded, or
+// that a crash left behind, is never seen. Single routes can be changed afterwards without changing the
+// revision.
 func testPrepared(h *harness) {
 	a := h.insertAccount("a")
 	g, other := h.insertGateway(a), h.insertGateway(a)

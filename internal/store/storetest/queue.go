@@ -127,12 +127,12 @@ func testQueueLease(h *harness) {
 	same(h, "nothing", []any{len(h.claim(after(1000 * time.Hour))), h.next(epoch())}, []any{0, time.Time{}})
 }
 
-// fairness is a queue with different numbers of due deliveries for the endpoints large, small,
-// none and off, of which off is disabled.
+// fairness is a queue with different numbers of due deliveries for the endpoints large, small, none
+// and off; off is disabled.
 type fairness struct {
 	*harness
 	hooks map[string]*webhook.Webhook
-	made  map[string][]string // deliveries by endpoint, those that have been due longest first
+	made  map[string][]string // deliveries by endpoint, beginning with the longest due
 }
 
 func newFairness(h *harness) *fairness {
@@ -141,7 +141,7 @@ func newFairness(h *harness) *fairness {
 	for _, endpoint := range []struct {
 		name  string
 		n     int
-		later time.Duration // than the others, so that no two are due at the same time
+		later time.Duration // later than the others, so that no two are due at the same time
 	}{{"small", 3, 500 * time.Microsecond}, {"large", 300, 0}, {"none", 0, 0}, {"off", 5, 250 * time.Microsecond}} {
 		name := endpoint.name
 		w := h.insertWebhook(a)
@@ -196,7 +196,7 @@ func (f *fairness) claims(c sender.Claim, want string) []sender.Job {
 }
 
 // Guarantee: a claim takes from each endpoint the deliveries that have been due longest, and no more
-// than it wants of it. It takes none of another endpoint, or of a disabled one.
+// than it wants of that endpoint. It takes none of other endpoints, or of a disabled one.
 func testQueueWants(h *harness) {
 	f := newFairness(h)
 	want := func(name string, limit int, skipNew bool) sender.Want {
@@ -229,8 +229,8 @@ func testQueueWants(h *harness) {
 }
 
 // Guarantee: NewlyDue finds the endpoints of all deliveries that were created or became due since
-// the mark, in bounded parts, with the kinds of their deliveries; and again none of them. Disabled
-// endpoints are left out.
+// the mark, in bounded parts, with the kinds of their deliveries; a further call finds none of them
+// again. Disabled endpoints are left out.
 func testQueueNewlyDue(h *harness) {
 	a := h.insertAccount("a")
 	first, failing, off := h.insertWebhook(a, event.KeyCreated), h.insertWebhook(a, event.KeyRevoked), h.insertWebhook(a, event.KeyCreated)
@@ -398,7 +398,7 @@ func (h *harness) stranding() []string {
 }
 
 // Guarantee: waiting deliveries of a disabled or deleted endpoint fail, a limited number in each
-// call. Leased ones are kept until their leases end.
+// call. Leased deliveries are kept until their leases end.
 func testStranded(h *harness) {
 	a := h.insertAccount("a")
 	gone, off, on := h.insertWebhook(a, event.KeyCreated), h.insertWebhook(a, event.KeyCreated), h.insertWebhook(a, event.KeyCreated)
@@ -445,7 +445,7 @@ func testStranded(h *harness) {
 }
 
 // Guarantee: ReleaseAllDeliveries ends all leases of the sender with the given name, and none of
-// another whose name begins alike.
+// another sender whose name begins in the same way.
 func testReleaseAll(h *harness) {
 	a := h.insertAccount("a")
 	w := h.insertWebhook(a, event.KeyCreated)

@@ -83,7 +83,7 @@ func (h *harness) storedResponse(keyID, key string) (*control.StoredResponse, er
 	})
 }
 
-// Guarantee: a response is stored completely for its caller and key, and a newer one replaces it.
+// Guarantee: a response is stored completely for its caller and key, and a newer response replaces it.
 func testStoredResponses(h *harness) {
 	caller := id.New(id.Key)
 	first := control.StoredResponse{KeyID: caller, Key: "printable ~ key", Fingerprint: [32]byte{1, 31: 255}, Status: 201,
@@ -109,9 +109,9 @@ func testStoredResponses(h *harness) {
 	}
 }
 
-// Guarantee: nodes together reserve no more than a cap; what a node claims replaces what it claimed
-// before, so that a repeat changes nothing and giving back is exact; each day, limit and key
-// counts for itself. Both interfaces agree.
+// Guarantee: nodes together reserve no more than a cap; a claim of a node replaces its earlier
+// claim, so that a repetition changes nothing and giving back is exact; each day, limit and key is
+// counted separately. Both interfaces agree.
 func testDailyCounts(h *harness) {
 	day := time.Now().Unix() / int64(24*time.Hour/time.Second)
 	route := id.New(id.Route)

@@ -61,7 +61,7 @@ func repositoryOf(g *gateway.Gateway) *rapid.Generator[*gateway.ConnectedReposit
 	})
 }
 
-// Guarantee: a repository is returned as it was put, and replaced as a whole but for its creation.
+// Guarantee: a repository is returned as it was put, and is replaced as a whole, except for CreatedAt.
 func testRepositoryRoundTrip(h *harness) {
 	a := h.insertAccount("a")
 	rapid.Check(h, func(t *rapid.T) {
@@ -80,8 +80,8 @@ func testRepositoryRoundTrip(h *harness) {
 	})
 }
 
-// Guarantee: a repository belongs to one gateway of one account, and goes with it; the list of all
-// accounts has each once.
+// Guarantee: a repository belongs to one gateway of one account, and is removed with it; the list
+// over all accounts has each repository once.
 func testRepositoryRules(h *harness) {
 	a, b := h.insertAccount("a"), h.insertAccount("b")
 	first, second, other := h.insertGateway(a), h.insertGateway(a), h.insertGateway(b)

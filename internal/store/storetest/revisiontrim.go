@@ -122,7 +122,7 @@ func (h *harness) hasOldRevisions(k control.KeptRevisions) bool {
 	return get(h, func(ctx context.Context, tx control.ReadTx) (bool, error) { return tx.HasOldRevisions(ctx, k) })
 }
 
-// trimRevisions removes what is not kept in steps of the given limit, and returns their number.
+// trimRevisions removes revisions that are not kept, in steps of the given limit, and returns the number of steps.
 func (h *harness) trimRevisions(k control.KeptRevisions, limit int) (steps int) {
 	h.Helper()
 	for more := true; more; steps++ {
@@ -134,10 +134,10 @@ func (h *harness) trimRevisions(k control.KeptRevisions, limit int) (steps int) 
 	return steps
 }
 
-// Guarantee: whatever is pushed, exactly those revisions are removed that are older than the time and
-// not among the newest, and then the oldest of the gateway with the most older bytes until the account
-// keeps to its bytes; the last revision of a gateway always stays, with its content. The bytes of an
-// account are the sum of what its revisions took.
+// Guarantee: whatever is pushed, exactly these revisions are removed: first all that are older than
+// the time and not among the newest, then the oldest of the gateway whose older revisions take the
+// most bytes, until the account keeps to its bytes. The last revision of a gateway always stays, with
+// its content. The bytes of an account are the sum of what its revisions took.
 func testTrimRevisions(h *harness) {
 	names := 0
 	rapid.Check(h, func(t *rapid.T) {
@@ -191,8 +191,8 @@ func (m *histories) numbers() (all []int) {
 	return all
 }
 
-// Guarantee: the deletion of a gateway removes its revisions in small steps, and those that stay keep
-// their content. What a removed revision took on the disk is removed too.
+// Guarantee: the deletion of a gateway removes its revisions in small steps, and the remaining
+// revisions keep their content. The content of a removed revision is removed from the disk too.
 func testTrimDeletedGateway(h *harness) {
 	a := h.insertAccount("a")
 	goes, stays := h.insertGateway(a), h.insertGateway(a)

@@ -7,8 +7,8 @@ import (
 	"testing/fstest"
 )
 
-// NextSchema returns the migrations of a binary and a made-up one after them, with these statements, and the number of
-// the schema that it leads to.
+// NextSchema returns the migrations of a binary, followed by a made-up migration with these statements, and the number
+// of the schema that it leads to.
 func NextSchema(t *testing.T, files fs.FS, statements string) (_ fs.FS, number int64) {
 	t.Helper()
 	names, err := fs.Glob(files, "*.sql")

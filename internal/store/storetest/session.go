@@ -53,7 +53,7 @@ func testSession(h *harness) {
 }
 
 // Guarantee: inserting a session removes the oldest of the same key, and of the same account,
-// beyond their numbers, and no other. Trimming removes those that have expired.
+// beyond their maximum numbers, and no other. Trimming removes expired sessions.
 func testSessionBounds(h *harness) {
 	a, b := h.insertAccount("a"), h.insertAccount("b")
 	one, two, other := h.insertKey(a, nil), h.insertKey(a, nil), h.insertKey(b, nil)

@@ -112,7 +112,7 @@ func testRollback(h *harness) {
 		if err := e.write(ctx, h, tx, a, g, k); err != nil {
 			return err
 		}
-		// The caller ignores that a statement failed, which the store may find out with the next read.
+		// The caller ignores that a statement failed, which the store may notice only with the next read.
 		err := tx.InsertAccount(ctx, &account.Account{ID: id.New(id.Account), Name: "a", Tier: account.Scale, CreatedAt: epoch()})
 		if _, readErr := tx.Account(ctx, a.ID); err == nil && readErr == nil {
 			h.Error("a taken name was accepted")

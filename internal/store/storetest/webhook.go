@@ -139,8 +139,8 @@ func testWebhookRules(h *harness) {
 }
 
 // Guarantee: an event creates a delivery for each active endpoint of its account that subscribes
-// to its type, in the same transaction if these are few. An event of type webhook.test creates none and is not
-// listed.
+// to its type, in the same transaction if there are few. An event of type webhook.test creates no delivery and
+// is not listed.
 func testFanOut(h *harness) {
 	a, b := h.insertAccount("a"), h.insertAccount("b")
 	both := h.insertWebhook(a, event.KeyRevoked, event.KeyCreated)
@@ -205,9 +205,9 @@ func testAppendEvents(h *harness) {
 	same(h, "deliveries", len(h.deliveries(a.ID, control.DeliveryFilter{})), 1)
 }
 
-// Guarantee: for every filter, the list has exactly the matching events, page by page: those that were
-// appended last first, whatever their times are, and with a bound of time the newest first. A page after
-// an event that is not there any more has those that are older.
+// Guarantee: for every filter, the list has exactly the matching events, page by page: in the reverse
+// order of appending, whatever their times are; with a bound of time, the newest first. A page after an
+// event that is not there any more has the older events.
 func testEventList(h *harness) {
 	a, b := h.insertAccount("a"), h.insertAccount("b")
 	types := webhook.EventTypes()

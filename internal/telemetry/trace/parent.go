@@ -14,8 +14,8 @@ const (
 	flagSampled = 1
 )
 
-// parseParent parses a traceparent header. ok is false if it is not valid. Of versions
-// after 00 it parses the part that all versions share.
+// parseParent parses a traceparent header. ok is false if it is not valid. In versions after 00 it
+// parses the part that all versions share.
 func parseParent(s []byte) (p parent, ok bool) {
 	if len(s) < parentLen || s[2] != '-' || s[35] != '-' || s[52] != '-' {
 		return p, false

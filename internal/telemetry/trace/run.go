@@ -48,8 +48,8 @@ func (t *Tracer) sendAll(ctx context.Context, failing *bool) {
 	}
 }
 
-// send exports a batch, or counts it as lost. failing is whether the previous batch
-// failed, so that consecutive failures make one log line.
+// send exports a batch, or counts it as lost. failing says that the previous batch failed, so that
+// consecutive failures make one log line.
 func (t *Tracer) send(ctx context.Context, batch []finished, failing *bool) {
 	ctx, cancel := context.WithTimeout(ctx, t.settings.exportLimit)
 	defer cancel()
@@ -91,8 +91,8 @@ func (t *Tracer) Sync(ctx context.Context) error {
 // unreachable collector leaves time for services that matter more.
 const stopTime = 2 * time.Second
 
-// Stop exports what is left, for two seconds at most. What is not exported by then, and
-// what is taken later, is lost, which is not an error.
+// Stop exports the remaining spans, for two seconds at most. Spans that are not exported by then,
+// or that are taken later, are lost, which is not an error.
 func (t *Tracer) Stop(ctx context.Context) error {
 	t.mu.Lock()
 	t.closed = true

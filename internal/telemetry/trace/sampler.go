@@ -11,7 +11,7 @@ import (
 // sampler decides which traces to export.
 type sampler struct {
 	parent bool   // keep the decision of the client's traceparent, if there is one
-	bound  uint64 // sample a trace if the upper 63 of the last 64 bits of its ID are below, as in the SDKs
+	bound  uint64 // sample a trace if the upper 63 of the last 64 bits of its ID are below this, as in the SDKs
 }
 
 const always = 1 << 63
@@ -42,8 +42,8 @@ func samplerOf(name, arg string) (s sampler, err error) {
 	return s, nil
 }
 
-// sampled reports whether to export the trace. hasParent is whether the client sent a
-// traceparent, and parentSampled its decision.
+// sampled reports whether to export the trace. hasParent says that the client sent a traceparent,
+// and parentSampled is the decision in it.
 func (s sampler) sampled(trace [16]byte, hasParent, parentSampled bool) bool {
 	if s.parent && hasParent {
 		return parentSampled

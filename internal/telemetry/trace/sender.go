@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/keygate/keygate/internal/service"
 )
 
 const (
@@ -59,11 +61,7 @@ func (s *sender) send(ctx context.Context, body []byte) (refused uint64, err err
 			return refused, err
 		}
 		// Half of the pause is random, so that many servers do not retry together.
-		timer := time.NewTimer(max(wait, pause/2+rand.N(pause/2)))
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
+		if !service.Wait(ctx, max(wait, pause/2+rand.N(pause/2))) {
 			return 0, err
 		}
 	}

@@ -137,8 +137,8 @@ func (e environment) text(name string) string {
 	return strings.TrimSpace(v)
 }
 
-// nameOf returns the name of the exporter's variable that applies: the one for traces if
-// it is set, else the one for all signals.
+// nameOf returns the name of the exporter's variable that applies: the variable for traces if it is
+// set, else the variable for all signals.
 func (e environment) nameOf(name string) string {
 	if own := "OTEL_EXPORTER_OTLP_TRACES_" + name; e.text(own) != "" {
 		return own
@@ -161,8 +161,8 @@ func (e environment) number(name string, fallback int) (int, error) {
 	return n, nil
 }
 
-// endpoint returns the endpoint for traces as it is, or else that for all signals with
-// the path of traces. Errors do not repeat the URL: it may contain a password.
+// endpoint returns the endpoint for traces unchanged, or else the endpoint for all signals with the
+// path of traces. Errors do not repeat the URL: it may contain a password.
 func (e environment) endpoint(traces, base string) (*url.URL, error) {
 	name, text := "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", traces
 	if traces == "" {

@@ -40,7 +40,7 @@ type Tracer struct {
 	queue  []finished
 	closed bool
 
-	batchReady chan struct{}      // holds a token if a batch is full
+	batchReady service.Signal     // holds a token if a batch is full
 	sync       chan chan struct{} // each is closed when everything queued before is exported or lost
 	group      service.Group
 }
@@ -59,7 +59,7 @@ func New(cfg Config) (*Tracer, error) {
 	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
 	t := &Tracer{
 		cfg: cfg, settings: cfg.Settings,
-		batchReady: make(chan struct{}, 1), sync: make(chan chan struct{}),
+		batchReady: service.NewSignal(), sync: make(chan chan struct{}),
 	}
 	t.sender = newSender(cfg.Settings)
 	return t, nil
@@ -111,7 +111,7 @@ func rootTrace(request [16]byte) [16]byte {
 func span(request [16]byte) [8]byte { return [8]byte(request[8:]) }
 
 // maxPath is the maximum length of a path in a span, in bytes. It bounds the memory of
-// the queue, and the size of a batch, for which collectors have a limit.
+// the queue, and the size of a batch, which collectors limit.
 const maxPath = 1 << 10
 
 // Take implements accesslog.Sink: it queues the sampled requests.
@@ -131,10 +131,7 @@ func (t *Tracer) Take(batch []accesslog.Entry) {
 		t.queue = append(t.queue, finished{Record: e.Record, method: strings.Clone(e.MethodText), path: strings.Clone(path[:min(len(path), maxPath)])})
 	}
 	if len(t.queue) >= t.settings.batch {
-		select {
-		case t.batchReady <- struct{}{}:
-		default:
-		}
+		t.batchReady.Notify()
 	}
 }
 

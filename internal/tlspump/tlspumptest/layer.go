@@ -1,5 +1,5 @@
-// Package tlspumptest writes and reads records of TLS 1.3, for tests whose clients do what
-// crypto/tls does not, such as sending a KeyUpdate.
+// Package tlspumptest writes and reads records of TLS 1.3, for tests whose clients do something
+// that crypto/tls does not, such as sending a KeyUpdate.
 package tlspumptest
 
 import (
@@ -35,7 +35,7 @@ const (
 	FromServer = "SERVER_TRAFFIC_SECRET_0"
 )
 
-// KeyUpdate is a KeyUpdate message that requests one in return, and KeyReply is one that does not.
+// KeyUpdate is a KeyUpdate message that requests one in return, and KeyReply is a KeyUpdate message that does not.
 const (
 	KeyUpdate = "\x18\x00\x00\x01\x01"
 	KeyReply  = "\x18\x00\x00\x01\x00"

@@ -215,8 +215,8 @@ func fillHours(b *testing.B, db *sqlite.DB, end time.Time, batches [][]accesslog
 	return pattern[0].AccountID
 }
 
-// BenchmarkSimulate measures the simulation of a limit over a day with 20,000 requests a
-// second of ten keys: of one that refuses none, and of one that refuses nearly all.
+// BenchmarkSimulate measures the simulation of a limit over a day with 20,000 requests a second of
+// ten keys: a limit that refuses none, and a limit that refuses nearly all.
 func BenchmarkSimulate(b *testing.B) {
 	ctx := context.Background()
 	db, err := sqlite.Open(ctx, sqlite.Config{Path: filepath.Join(b.TempDir(), "keygate.db")})

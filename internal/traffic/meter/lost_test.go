@@ -27,7 +27,7 @@ func (d *deaf) AppendTraffic(ctx context.Context, batch accesslog.BatchID, chunk
 	return err
 }
 
-// Guarantee: counts whose write had no response are written again, together with those taken
+// Guarantee: counts whose write had no response are written again, together with counts taken
 // since, and each is counted once.
 func TestLostResponseCountsOnce(t *testing.T) {
 	store := &deaf{DB: sqlitetest.Open(t, sqlite.Config{}), calls: 3}

@@ -11,9 +11,9 @@ import (
 )
 
 const (
-	// settle is the number of seconds after its end at which an interval is merged
-	// or moved up: most of its requests have ended then. Later ones make further
-	// chunks, which are merged too.
+	// settle is the number of seconds after its end at which an interval is merged or moved up:
+	// most of its requests have ended then. Later requests make further chunks, which are merged
+	// too.
 	settle = 30
 	// mergeEntries is the maximum number of entries of a merge. Larger intervals are
 	// merged in parts.
@@ -45,8 +45,8 @@ type merge struct {
 	start   int64 // of the interval that they go to
 }
 
-// raise moves the chunks of a tier and state whose interval starts before before to the
-// next state.
+// raise moves the chunks of a tier and state to the next state, if their interval starts before the
+// time before.
 func (m *Meter) raise(ctx context.Context, t traffic.Tier, s traffic.State, before int64) error {
 	for {
 		list, err := m.cfg.Store.TrafficBacklog(ctx, t, s, before, backlogSets)

@@ -6,8 +6,8 @@
 //	                                          ▼
 //	                                        hours ──► days
 //
-// The store counts every request once in each part (traffic.Part), and once in each tier
-// or those below it: chunks are marked in the transaction that adds them to the next tier.
+// The store counts every request once in each part (traffic.Part), and for each tier once in it or
+// in the tiers below it: chunks are marked in the transaction that adds them to the next tier.
 package meter
 
 import (
@@ -43,7 +43,7 @@ type Config struct {
 	// Retention returns the time by which records are past their retention, or the zero time
 	// if that is not known yet; see retention.Clock. Nil means Now.
 	Retention func() time.Time
-	Period    time.Duration // between two flushes, which is what a crash may lose; 0 means DefaultPeriod
+	Period    time.Duration // between two flushes: a crash may lose the requests of this time; 0 means DefaultPeriod
 	Log       *slog.Logger  // nil discards
 }
 
@@ -71,7 +71,7 @@ type Meter struct {
 	reporting  chan struct{}
 	simulating chan struct{}
 
-	wake  chan struct{} // holds a token if a flush is to begin early
+	wake  service.Signal // holds a token if a flush is to begin early
 	group service.Group
 }
 
@@ -92,7 +92,7 @@ func New(cfg Config) (*Meter, error) {
 	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
 	return &Meter{
 		cfg: cfg, active: newWindow(), spare: newWindow(), flushing: make(chan struct{}, 1), batches: accesslog.NewBatches(),
-		reporting: make(chan struct{}, 2), simulating: make(chan struct{}, 1), wake: make(chan struct{}, 1),
+		reporting: make(chan struct{}, 2), simulating: make(chan struct{}, 1), wake: service.NewSignal(),
 	}, nil
 }
 
@@ -114,10 +114,7 @@ func (m *Meter) Take(batch []accesslog.Entry) {
 	full := len(w.cells) >= flushCells || len(w.arrivals) >= flushArrivals
 	m.mu.Unlock()
 	if full {
-		select {
-		case m.wake <- struct{}{}:
-		default:
-		}
+		m.wake.Notify()
 	}
 }
 
@@ -128,8 +125,8 @@ func (m *Meter) Lost() uint64 { return m.lost.Load() }
 // AddLost counts requests that the store had kept to add them later, and has lost.
 func (m *Meter) AddLost(requests int) { m.lost.Add(uint64(requests)) }
 
-// Unwritten returns the number of requests that are in memory and not in the store. It
-// does not wait for a write that hangs, and returns 0 then.
+// Unwritten returns the number of requests that are in memory and not in the store. If a write
+// hangs, it does not wait, and returns 0.
 func (m *Meter) Unwritten() (n int64) {
 	select {
 	case m.flushing <- struct{}{}:
@@ -202,52 +199,41 @@ func (m *Meter) try(ctx context.Context, what string, f func(context.Context) er
 // Report returns the report of an account for q from the stored counts. Call Sync before.
 // At most two reports run at a time; others wait.
 func (m *Meter) Report(ctx context.Context, accountID string, q traffic.Query) ([]traffic.Row, error) {
-	leave, err := enter(ctx, m.reporting)
-	if err != nil {
-		return nil, err
-	}
-	defer leave()
-	return traffic.Report(ctx, m.cfg.Store, accountID, q, m.cfg.Now())
+	return inSlot(ctx, m.reporting, func() ([]traffic.Row, error) {
+		return traffic.Report(ctx, m.cfg.Store, accountID, q, m.cfg.Now())
+	})
 }
 
 // Top returns the groups of q with the greatest numbers, as Report does for all of them.
 func (m *Meter) Top(ctx context.Context, accountID string, q traffic.Query, by traffic.Order, limit int) ([]traffic.Total, error) {
-	leave, err := enter(ctx, m.reporting)
-	if err != nil {
-		return nil, err
-	}
-	defer leave()
-	return traffic.Top(ctx, m.cfg.Store, accountID, q, by, limit, m.cfg.Now())
+	return inSlot(ctx, m.reporting, func() ([]traffic.Total, error) {
+		return traffic.Top(ctx, m.cfg.Store, accountID, q, by, limit, m.cfg.Now())
+	})
 }
 
-// enter waits for a slot until ctx ends. leave releases it.
-func enter(ctx context.Context, slots chan struct{}) (leave func(), err error) {
+// inSlot runs f while it holds one of the slots, for which it waits until ctx ends.
+func inSlot[T any](ctx context.Context, slots chan struct{}, f func() (T, error)) (result T, err error) {
 	select {
 	case slots <- struct{}{}:
-		return func() { <-slots }, nil
+		defer func() { <-slots }()
+		return f()
 	case <-ctx.Done():
-		return nil, ctx.Err()
+		return result, ctx.Err()
 	}
 }
 
 // Simulate simulates a limit on the stored requests of an account's gateway of the last 24
 // hours. Call Sync before. One simulation runs at a time; others wait.
 func (m *Meter) Simulate(ctx context.Context, accountID string, w traffic.What) (*traffic.Simulated, error) {
-	leave, err := enter(ctx, m.simulating)
-	if err != nil {
-		return nil, err
-	}
-	defer leave()
-	return traffic.Simulate(ctx, m.cfg.Store, accountID, w, m.cfg.Now())
+	return inSlot(ctx, m.simulating, func() (*traffic.Simulated, error) {
+		return traffic.Simulate(ctx, m.cfg.Store, accountID, w, m.cfg.Now())
+	})
 }
 
 // Effect replays what a change of a gateway of an account would have done to the stored requests
 // of the last 24 hours. Call Sync before. It shares the turn of Simulate.
 func (m *Meter) Effect(ctx context.Context, accountID string, c traffic.Change) (*traffic.Effect, error) {
-	leave, err := enter(ctx, m.simulating)
-	if err != nil {
-		return nil, err
-	}
-	defer leave()
-	return traffic.ReplayEffect(ctx, m.cfg.Store, accountID, c, m.cfg.Now())
+	return inSlot(ctx, m.simulating, func() (*traffic.Effect, error) {
+		return traffic.ReplayEffect(ctx, m.cfg.Store, accountID, c, m.cfg.Now())
+	})
 }

@@ -167,7 +167,8 @@ func TestSimulationAgreesWithLimiter(t *testing.T) {
 }
 
 // Guarantee: for requests at any times within their seconds, a simulation refuses at most as
-// many as the limiter, and at least as many as the limiter with the burst of two more seconds.
+// many as the limiter, and at least as many as the limiter with a burst that is larger by the
+// refill of two seconds.
 func TestSimulationIsNearLimiter(t *testing.T) {
 	db := sqlitetest.Open(t, sqlite.Config{})
 	c := &clock{at: time.Date(2026, 5, 6, 12, 0, 0, 0, time.UTC)}

@@ -12,12 +12,12 @@ import (
 
 // The bounds of the events that are to be fanned out, each with up to 1,000 deliveries.
 const (
-	// MaxWaiting is with how many events of an account calls that raise another one are refused.
+	// MaxWaiting is the number of waiting events of an account at which calls that raise another event are refused.
 	MaxWaiting = 1000
-	// maxAll is with how many events of all accounts an account that has any may not have more.
+	// maxAll is the number of waiting events of all accounts at which an account that has any may not have more.
 	maxAll = 20_000
-	// forTraffic is how many times as many there may be before requests raise none, so that calls,
-	// which can be repeated, give way to them.
+	// forTraffic multiplies these numbers for events of requests. Calls, which can be repeated, are
+	// so refused before requests stop raising events.
 	forTraffic = 10
 
 	// countEvery is the least time between two counts, and countLife how long one holds. Events may exceed a
@@ -32,11 +32,11 @@ type Counter interface {
 }
 
 // Backlog bounds the events that are to be fanned out, of each account and in all. It counts them only while
-// somebody asks, which is when events are raised. Nothing is full as long as the store cannot be read. It is safe
-// for concurrent use.
+// somebody asks, that is, while events are raised. As long as the store cannot be read, nothing counts as full.
+// It is safe for concurrent use.
 type Backlog struct {
 	store Counter
-	asked chan struct{} // holds a token if a count is wanted
+	asked service.Signal // holds a token if a count is wanted
 	last  atomic.Pointer[count]
 	group service.Group
 }
@@ -52,7 +52,7 @@ func NewBacklog(store Counter) (*Backlog, error) {
 	if store == nil {
 		return nil, errors.New("webhook/fanout: a Backlog needs a store")
 	}
-	return &Backlog{store: store, asked: make(chan struct{}, 1)}, nil
+	return &Backlog{store: store, asked: service.NewSignal()}, nil
 }
 
 // Start begins to count.
@@ -71,18 +71,15 @@ func (b *Backlog) Stop(ctx context.Context) error {
 	return nil
 }
 
-// FullForCalls reports whether so many events of the account are to be fanned out that its calls must raise no
-// more.
+// FullForCalls reports whether too many events of the account are to be fanned out, so that its calls must
+// raise no more.
 func (b *Backlog) FullForCalls(accountID string) bool { return b.full(accountID, 1) }
 
 // FullForTraffic is FullForCalls for the events of requests.
 func (b *Backlog) FullForTraffic(accountID string) bool { return b.full(accountID, forTraffic) }
 
 func (b *Backlog) full(accountID string, times int) bool {
-	select {
-	case b.asked <- struct{}{}:
-	default:
-	}
+	b.asked.Notify()
 	c := b.last.Load()
 	if c == nil || time.Since(c.at) > countLife {
 		return false

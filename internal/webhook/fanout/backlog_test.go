@@ -27,8 +27,9 @@ func (c *counter) FanOutBacklog(context.Context) (map[string]int, error) {
 	return c.of, nil
 }
 
-// Guarantee: an account with 1,000 events to fan out may raise no more by calls, and with ten times as many none by
-// requests. If accounts have 20,000 together, none that has any may add to them, and one that has none may.
+// Guarantee: an account with 1,000 events to fan out may raise no more by calls, and with ten times as many no more
+// by requests. If all accounts together have 20,000, an account that has any may add none, but an account without
+// any may.
 func TestBacklogIsBounded(t *testing.T) {
 	many := map[string]int{"a": 999, "b": 1000, "c": 1001, "d": 10_000}
 	crowd := map[string]int{"a": 1, "b": 0}

@@ -20,8 +20,8 @@ import (
 
 // Store is a store with events to fan out.
 type Store interface {
-	// FanOut writes up to limit rows in one transaction: deliveries of the oldest events, of the first account
-	// behind after that has any to fan out. It returns that account, "" if there is none, and the number of rows. The
+	// FanOut writes up to limit rows in one transaction: deliveries of the oldest events of the first account behind
+	// after that has events to fan out. It returns that account, "" if there is none, and the number of rows. The
 	// deliveries are created, and due, at now, or when their event was created if that is later.
 	FanOut(ctx context.Context, after string, now time.Time, limit int) (accountID string, written int, err error)
 }
@@ -53,7 +53,7 @@ type Config struct {
 // Service fans out events, one account after the other. It is safe for concurrent use.
 type Service struct {
 	cfg   Config
-	wake  chan struct{}
+	wake  service.Signal
 	group service.Group
 }
 
@@ -70,7 +70,7 @@ func New(cfg Config) (*Service, error) {
 		cfg.Now = time.Now
 	}
 	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
-	return &Service{cfg: cfg, wake: make(chan struct{}, 1)}, nil
+	return &Service{cfg: cfg, wake: service.NewSignal()}, nil
 }
 
 // Start starts the Service, which runs until Stop.
@@ -90,14 +90,11 @@ func (s *Service) Stop(ctx context.Context) error {
 	return nil
 }
 
-// Wake makes the Service look for events now, and the sender of deliveries for those that are written already. It
-// never blocks.
+// Wake makes the Service look for events now, and the sender for deliveries that are written already. It never
+// blocks.
 func (s *Service) Wake() {
 	s.cfg.Wake()
-	select {
-	case s.wake <- struct{}{}:
-	default:
-	}
+	s.wake.Notify()
 }
 
 func (s *Service) run(ctx context.Context) {
@@ -124,7 +121,7 @@ func (s *Service) run(ctx context.Context) {
 // round is one transaction for each account that has events to fan out.
 type round struct {
 	after string // the account of the last transaction; "" at the beginning
-	wrote bool   // one of them has written anything
+	wrote bool   // a transaction of the round has written something
 }
 
 // step carries out one transaction of a round. It returns how long to wait before the next.

@@ -55,7 +55,7 @@ func start(t *testing.T, s *store, wake func()) *fanout.Service {
 	return f
 }
 
-// Guarantee: accounts take turns, so that one with many events does not delay another.
+// Guarantee: accounts take turns, so that an account with many events does not delay another.
 func TestAccountsTakeTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &store{left: map[string]int{"a": 700, "b": 1, "c": 300}}
@@ -74,8 +74,8 @@ func TestAccountsTakeTurns(t *testing.T) {
 	})
 }
 
-// Guarantee: what is raised is fanned out at once when Wake is called, and within the poll if another process raised
-// it. Without events the store is asked once for each poll.
+// Guarantee: an event is fanned out at once when Wake is called, and within Poll if another process raised it.
+// Without events the store is queried once in each Poll.
 func TestWakeAndPoll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &store{left: map[string]int{}}

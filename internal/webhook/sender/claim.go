@@ -9,9 +9,9 @@ import (
 const (
 	// idlePoll is the default of Config.Poll.
 	idlePoll = 5 * time.Second
-	// scanPage is how many endpoints are stepped over at once to find those with due
-	// deliveries, however they became due; scanPause is the time between two of these
-	// pages, except at the start, and scanRest that between two scans.
+	// scanPage is how many endpoints are stepped over at once to find endpoints with due
+	// deliveries, however these became due. scanPause is the time between two such pages, except at
+	// the start, and scanRest the time between two scans.
 	scanPage  = 64
 	scanPause = 20 * time.Millisecond
 	scanRest  = 10 * time.Second
@@ -22,20 +22,20 @@ const (
 )
 
 // SharedPoll is the Config.Poll of senders that share a queue: a delivery that one node creates must
-// not wait for others longer.
+// not wait longer for other nodes.
 const SharedPoll = 250 * time.Millisecond
 
-// finder finds the endpoints with due deliveries. Looks find what was created or became due
-// since the last one, and cost no more than that. Scans of all endpoints, a few at a time, find
-// the rest: what was due at the start, what another process handed back, and deliveries of an
-// account that is not suspended any more.
+// finder finds the endpoints with due deliveries. A look finds the deliveries that were created or
+// became due since the last look, and costs in proportion to their number. Scans of all endpoints,
+// a few at a time, find the rest: deliveries that were due at the start, that another process
+// handed back, or whose account is not suspended any more.
 type finder struct {
 	mark     Mark
 	after    string    // last endpoint of the scan
 	scanning bool      // a scan is under way
 	scanAt   time.Time // when the next page, or the next scan, is due
 	scans    int       // that have ended
-	again    bool      // the scan that is under way may have passed what was released since
+	again    bool      // the scan that is under way may have passed deliveries that were released since
 	// releaseAt is when to look for the deliveries of ended leases again.
 	releaseAt time.Time
 }
@@ -66,9 +66,9 @@ func (s *Sender) claimAll(ctx context.Context) {
 }
 
 // claimOnce finds endpoints with due deliveries and makes one claim. It returns how long to wait
-// for the next one unless the dispatcher asks for it earlier.
+// before the next claim, unless the dispatcher asks for it earlier.
 func (s *Sender) claimOnce(f *finder) (wait time.Duration, err error) {
-	// Stop lets a claim finish: the store may have made one that was interrupted.
+	// Stop lets a claim finish, because the store may have carried out an interrupted claim.
 	ctx, cancel := context.WithTimeout(s.claiming.Grace(), claimTimeout)
 	defer cancel()
 	if err := s.find(ctx, f); err != nil {

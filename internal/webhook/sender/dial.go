@@ -53,9 +53,10 @@ func newClient(cfg *Config, dialer *net.Dialer) *http.Client {
 // attemptKey is the key of an attempt's own context in the context of its request.
 type attemptKey struct{}
 
-// untilAttemptEnds returns a context for connecting that ends with the attempt. The transport gives
-// connecting one that does not, and would keep at it while the attempt uses another connection
-// and long after it has ended: then the connections would not be bounded by the attempts.
+// untilAttemptEnds returns a context for connecting that ends with the attempt. The transport's own
+// context for connecting does not end with the attempt: it would go on connecting while the attempt
+// uses another connection, and long after the attempt has ended, so that the number of attempts
+// would not bound the number of connections.
 func untilAttemptEnds(ctx context.Context) (until context.Context, stop func()) {
 	until, cancel := context.WithTimeout(ctx, Timeout)
 	attempt, ok := ctx.Value(attemptKey{}).(context.Context)

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/keygate/keygate/internal/service"
 	"github.com/keygate/keygate/internal/webhook"
 )
 
@@ -20,9 +21,9 @@ const (
 // forgetAfter is how long an endpoint without deliveries is remembered.
 const forgetAfter = 10 * time.Minute
 
-// dispatcher decides which deliveries to claim, which of the held ones to send next,
-// and which to hand back. It calls neither the store nor an endpoint. Its methods may be
-// called by several goroutines; those whose names end in Locked need mu held.
+// dispatcher decides which deliveries to claim, which of the held deliveries to send next, and
+// which to hand back. It calls neither the store nor an endpoint. Its methods may be called by
+// several goroutines; methods whose names end in Locked need mu held.
 type dispatcher struct {
 	poll     time.Duration
 	now      func() time.Time
@@ -31,8 +32,8 @@ type dispatcher struct {
 	// start makes an attempt in a new goroutine and reports it to ended or
 	// cutOff. It does not block.
 	start   func(*task)
-	results *results      // takes what is handed back
-	wake    chan struct{} // asks for a claim
+	results *results       // takes deliveries that are handed back
+	wake    service.Signal // asks for a claim
 	stats   *counters
 
 	mu        sync.Mutex
@@ -40,8 +41,7 @@ type dispatcher struct {
 	tenants   map[string]*tenant
 	slots     int // of all classes in total
 	pools     [classes]pool
-	// paused has the endpoints whose breakers were opened, those that resume first before
-	// the others.
+	// paused has the endpoints whose breakers were opened, in the order in which they resume.
 	paused resumptions
 	// starved has the endpoints with queued deliveries that wait for a slot in flight, in
 	// FIFO order.
@@ -57,7 +57,7 @@ type dispatcher struct {
 func newDispatcher(cfg *Config, c *claimant, r *results, stats *counters) *dispatcher {
 	slots := cmp.Or(cfg.MaxInFlight, maxInFlight)
 	return &dispatcher{
-		claimant: c, poll: cmp.Or(cfg.Poll, idlePoll), now: cfg.Now, waits: cfg.Backoff, results: r, stats: stats, wake: make(chan struct{}, 1),
+		claimant: c, poll: cmp.Or(cfg.Poll, idlePoll), now: cfg.Now, waits: cfg.Backoff, results: r, stats: stats, wake: service.NewSignal(),
 		endpoints: map[string]*endpoint{}, tenants: map[string]*tenant{}, slots: slots, pools: newPools(slots), recalled: map[string]struct{}{},
 	}
 }
@@ -67,11 +67,8 @@ func (d *dispatcher) look() {
 	d.mu.Lock()
 	d.lookAt = time.Time{}
 	d.mu.Unlock()
-	d.askForClaim()
+	d.wake.Notify()
 }
-
-// askForClaim makes the next claim happen now. It never blocks.
-func (d *dispatcher) askForClaim() { signal(d.wake) }
 
 // found takes note of endpoints that may have due deliveries.
 func (d *dispatcher) found(list []Due) {
@@ -103,8 +100,8 @@ func (d *dispatcher) newEndpointLocked(of *Due) *endpoint {
 	return e
 }
 
-// recall hands back what is queued for an endpoint, and what a claim under way may
-// still return for it.
+// recall hands back deliveries that are queued for an endpoint, and deliveries that a claim under
+// way may still return for it.
 func (d *dispatcher) recall(webhookID string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -290,14 +287,14 @@ func (d *dispatcher) recorded(batch []finished) {
 			e.add(due{begun: true, since: r.NextAttemptAt}) // a look may have passed this time already
 			d.listLocked(e, now)
 		} else if r.NextAttemptAt.Before(d.lookAt) {
-			d.lookAt = r.NextAttemptAt // the one that is due would be too late
-			d.askForClaim()
+			d.lookAt = r.NextAttemptAt // the one that is already due would be too late
+			d.wake.Notify()
 		}
 	}
 	d.askIfWaitingLocked()
 }
 
-// unhold forgets tasks whose leases have ended. If they were handed back, they are due.
+// unhold forgets tasks whose leases have ended. If these were handed back, their deliveries are due.
 func (d *dispatcher) unhold(tasks []*task, handedBack bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

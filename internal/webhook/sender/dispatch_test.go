@@ -28,7 +28,7 @@ func newDispatchOf(slots int) *dispatch {
 	return d
 }
 
-// bring adds n due deliveries to an endpoint of the account and claims what the dispatcher wants.
+// bring adds n due deliveries to an endpoint of the account and makes the claims that the dispatcher wants.
 func (d *dispatch) bring(accountID, webhookID string, n int) {
 	d.waiting[webhookID] += n
 	d.found([]Due{{WebhookID: webhookID, AccountID: accountID, New: true}})
@@ -99,8 +99,8 @@ func TestWindowLimitsDeliveriesInFlight(t *testing.T) {
 }
 
 // Guarantee: deliveries that are queued are handed back when their endpoint is recalled, responds
-// with 410, opens its breaker or becomes slow, and when the dispatcher stops. Those in flight are
-// not.
+// with 410, opens its breaker or becomes slow, and when the dispatcher stops. Deliveries in flight
+// are not.
 func TestQueuedDeliveriesAreHandedBack(t *testing.T) {
 	for name, handBack := range map[string]func(d *dispatch){
 		"recall": func(d *dispatch) { d.recall("wh_1") },
@@ -150,7 +150,7 @@ func TestNothingStartsAfterStop(t *testing.T) {
 	}
 }
 
-// Guarantee: 3 timeouts without a success between them open the breaker, from then on the endpoint
+// Guarantee: 3 timeouts without a success between them open the breaker; from then on the endpoint
 // has one delivery in flight at a time.
 func TestTimeoutsOpenTheBreaker(t *testing.T) {
 	d := newDispatch()
@@ -202,8 +202,8 @@ func TestFirstAttemptDoesNotWaitForHangingEndpoints(t *testing.T) {
 	}
 }
 
-// Guarantee: of the endpoints of an account that hang, that one gets the next slot whose oldest
-// delivery has waited longest.
+// Guarantee: of an account's endpoints that hang, the endpoint whose oldest delivery has waited
+// longest gets the next slot.
 func TestHangingEndpointsAreServedByAge(t *testing.T) {
 	d := newDispatchOf(64)
 	now := d.now()

@@ -1,8 +1,7 @@
 // Package sender sends webhook deliveries to their endpoints (contract, section 6).
 //
-// Deliveries wait in the store, behind the interface [Queue]. A sender leases those
-// that are due, sends them, and writes the results back. Claims and results are
-// batched:
+// Deliveries wait in the store, behind the interface [Queue]. A sender leases due deliveries, sends
+// them, and writes the results back. Claims and results are batched:
 //
 //	store ──looks──► dispatcher: endpoints with due deliveries
 //	store ──claim──► dispatcher ──attempt──► endpoint

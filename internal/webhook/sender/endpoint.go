@@ -6,19 +6,19 @@ import (
 	"github.com/keygate/keygate/internal/webhook"
 )
 
-// How many deliveries to one endpoint are in flight at a time: minWindow at first, one
-// more after each success up to maxWindow, or to slowWindow if it took longer than quickTime,
-// and half as many after a failure, but at least minWindow, or 1 after a timeout (additive
-// increase, multiplicative decrease).
+// The window: how many deliveries to one endpoint are in flight at a time (additive increase,
+// multiplicative decrease). It is minWindow at first. A success adds one, up to maxWindow, or up to
+// slowWindow if the attempt took longer than quickTime. A failure halves it, but to at least
+// minWindow, or 1 after a timeout.
 const (
 	minWindow  = 4
 	slowWindow = 16
 	maxWindow  = 32
 )
 
-// maxHeldEach is how many deliveries to one endpoint are leased at a time. The limit of
-// an endpoint follows what it takes in about a second, so that a fast endpoint is served
-// in large batches and a slow one holds no leases that it cannot use.
+// maxHeldEach is how many deliveries to one endpoint are leased at a time. The limit of an endpoint
+// follows the number of deliveries that it takes in about a second, so that a fast endpoint is
+// served in large batches and a slow endpoint holds no leases that it cannot use.
 const maxHeldEach = 512
 
 // The circuit breaker of an endpoint opens after breakAfter failures in a row, or after
@@ -56,8 +56,8 @@ type endpoint struct {
 	successes  int
 	measuredAt time.Time
 
-	// The circuit breaker. It is closed while resumeAt is zero, open before resumeAt,
-	// and half open after it, until an attempt ends.
+	// The circuit breaker. It is closed while resumeAt is zero, open before resumeAt, and half open
+	// from resumeAt until an attempt ends.
 	failures int // in a row
 	timeouts int // since the last success
 	pauses   int // in a row
@@ -93,8 +93,8 @@ func (e *endpoint) takeDue(skipNew bool) (taken due) {
 // paused reports whether the breaker is open.
 func (e *endpoint) paused(now time.Time) bool { return now.Before(e.resumeAt) }
 
-// allowance returns how many deliveries may be claimed for the endpoint as far as it is
-// concerned itself, and whether only those that a breaker does not postpone.
+// allowance returns how many deliveries the endpoint's own state allows to be claimed, and whether
+// only deliveries that a breaker does not postpone may be.
 func (e *endpoint) allowance(now time.Time) (n int, skipNew bool) {
 	n = e.limit - e.held
 	switch e.class {
@@ -121,9 +121,9 @@ func (e *endpoint) allowance(now time.Time) (n int, skipNew bool) {
 	}
 }
 
-// wantsClaim reports whether deliveries should be claimed for the endpoint now: for a quick one
-// when its queue is empty or half of what may be held is done, for another one whenever a
-// delivery could start.
+// wantsClaim reports whether deliveries should be claimed for the endpoint now: for a quick
+// endpoint when its queue is empty or half of the deliveries that it may hold are done, for any
+// other whenever a delivery could start.
 func (e *endpoint) wantsClaim(now time.Time) bool {
 	if n, _ := e.allowance(now); n <= 0 {
 		return false
@@ -197,8 +197,8 @@ func (e *endpoint) took(d time.Duration, success bool) {
 	}
 }
 
-// succeeded records a success: it closes the breaker, widens the window, and adapts the
-// limit once half of it has succeeded.
+// succeeded records a success: it closes the breaker, widens the window, and adapts the limit once
+// half of the limit has succeeded.
 func (e *endpoint) succeeded(now time.Time) {
 	e.failures, e.timeouts, e.pauses, e.resumeAt = 0, 0, 0, time.Time{}
 	if e.debt < trustAfter {

@@ -16,8 +16,8 @@ const StrandedAtOnce = 100
 // FinishTx is what Finish needs of a transaction of the store.
 type FinishTx interface {
 	// EndLeases records results: the attempt, the delivery's state and NextAttemptAt, and
-	// the end of its lease. It returns the endpoint of each result, "" if the lease has
-	// passed to another claim or the delivery was deleted.
+	// the end of its lease. It returns the endpoint of each result, or "" if the lease has passed
+	// to another claim or the delivery was deleted.
 	EndLeases(ctx context.Context, results []Result) (endpoints []string, err error)
 	// LockWebhooks returns the given endpoints that exist. No other transaction changes them before
 	// this one ends. It locks them in the order of the identifiers, which are sorted, so that no
@@ -30,7 +30,7 @@ type FinishTx interface {
 	FailWaiting(ctx context.Context, webhookID, reason string, now time.Time, limit int) (int, error)
 }
 
-// Finish is Queue.FinishDeliveries within a transaction: the rule that every store shares.
+// Finish does what Queue.FinishDeliveries says, within a transaction. Every store shares it.
 func Finish(ctx context.Context, t FinishTx, results []Result) (late int, err error) {
 	endpoints, err := t.EndLeases(ctx, results)
 	if err != nil {

@@ -41,8 +41,8 @@ func (r *recorder) reached() []string {
 	return append([]string(nil), r.addrs...)
 }
 
-// hostile maps hosts that must not be connected to, as an attacker would write them, to the
-// address that the resolver returns for those that are names.
+// hostile maps hosts that must not be connected to, as an attacker would write them, to the address
+// that the resolver returns if the host is a name.
 var hostile = map[string]string{
 	"127.0.0.1": "", "127.1.2.3": "", "[::1]": "", "[0:0:0:0:0:0:0:1]": "", "[::ffff:127.0.0.1]": "", "[::ffff:7f00:1]": "",
 	"[::127.0.0.1]": "", "[::ffff:0:127.0.0.1]": "", "[64:ff9b::7f00:1]": "", "[64:ff9b:1::7f00:1]": "", "[2002:7f00:1::]": "",

@@ -218,7 +218,7 @@ func (h *harness) until(what string, ok func() bool, show func() any) {
 		if ok() {
 			return
 		}
-		// The work that is waited for needs the processor more than these checks.
+		// The awaited work needs the processor more than these checks.
 		select {
 		case <-time.After(max(h.tick, 3*time.Since(began))):
 		case <-deadline:

@@ -15,13 +15,13 @@ import (
 	"github.com/keygate/keygate/internal/webhook/sender/sendertest"
 )
 
-// observed is a queue that reports the results of its sender, and makes it wait with its
-// second claim until the other sender has deliveries too.
+// observed is a queue that reports the results of its sender, and delays the sender's second claim
+// until the other sender has deliveries too.
 type observed struct {
 	sender.Queue
 	note  func(results []sender.Result, late int)
 	has   chan struct{} // closed when this sender has its first deliveries
-	other chan struct{} // has of the other sender
+	other chan struct{} // deliveries of the other sender
 }
 
 func (w *observed) ClaimDeliveries(ctx context.Context, c sender.Claim) ([]sender.Job, error) {

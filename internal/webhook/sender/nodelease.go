@@ -9,17 +9,17 @@ import (
 // NodeLease is the right of this node to send, which ends by itself when the node cannot renew it
 // (package cluster). It must be safe for concurrent use, and must not block.
 type NodeLease interface {
-	// Claimant returns a name for the claims that are made under the present lease, "" without one.
-	// No other lease of any node has the same name. The name begins with a letter or a digit and has
-	// no slash.
+	// Claimant returns a name for the claims that are made under the present lease, or "" without a
+	// lease. No other lease of any node has the same name. The name begins with a letter or a digit
+	// and has no slash.
 	Claimant() string
 }
 
 // Peers is a Queue that several nodes share.
 type Peers interface {
 	// ReleaseEnded ends up to limit leases of deliveries whose claimant (NodeLease.Claimant) has no
-	// lease any more. These deliveries are due as before their claim. Deliveries of claimants whose
-	// leases run are left alone. It returns how many it released.
+	// lease any more. These deliveries are due again, as before their claim. Deliveries of
+	// claimants whose leases have not ended are left alone. It returns how many it released.
 	ReleaseEnded(ctx context.Context, limit int) (released int, err error)
 }
 
@@ -54,14 +54,14 @@ func (c *claimant) now() (name string, ok bool) {
 	return name, name != ""
 }
 
-// is reports whether this node may send what was claimed under the given name.
+// is reports whether this node may send deliveries that were claimed under the given name.
 func (c *claimant) is(name string) bool {
 	now, ok := c.now()
 	return ok && now == name
 }
 
-// refresh ends the attempts of a lease that has ended. It reports whether the lease is another one
-// than at the last call.
+// refresh ends the attempts of a lease that has ended. It reports whether the lease has changed
+// since the last call.
 func (c *claimant) refresh() (changed bool) {
 	name, _ := c.now()
 	c.mu.Lock()
@@ -79,8 +79,8 @@ func (c *claimant) refresh() (changed bool) {
 	return true
 }
 
-// attempt returns a context for an attempt to send what was claimed under the given name. It ends with
-// ctx and with the lease.
+// attempt returns a context for an attempt to send a delivery that was claimed under the given name.
+// It ends with ctx and with the lease.
 func (c *claimant) attempt(ctx context.Context, name string) (attempt context.Context, cancel func()) {
 	if c.lease == nil {
 		return ctx, func() {}
@@ -115,8 +115,8 @@ func (s *Sender) watchClaimant(ctx context.Context) {
 	}
 }
 
-// releaseEnded releases the deliveries of nodes whose leases have ended, if it is time to. What was
-// released may have been due before the last look, so a scan follows.
+// releaseEnded releases the deliveries of nodes whose leases have ended, if it is time to. Released
+// deliveries may have been due before the last look, so a scan follows.
 func (s *Sender) releaseEnded(ctx context.Context, f *finder, now time.Time) error {
 	if s.cfg.Peers == nil || now.Before(f.releaseAt) && f.releaseAt.Sub(now) <= releaseRest { // otherwise the clock was set back
 		return nil

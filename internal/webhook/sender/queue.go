@@ -12,8 +12,8 @@ import (
 // may share a queue: a delivery is leased to one of them at a time, and a result without
 // a valid lease changes nothing.
 //
-// Where several nodes share a queue, their clocks may differ. Such a queue goes by its own clock:
-// of the times that it is given, it takes only the differences to now, or to the end of an attempt,
+// If several nodes share a queue, their clocks may differ. Such a queue goes by its own clock: of
+// the times that it is given, it takes only the differences to now, or to the end of an attempt,
 // and it returns times of the caller's clock, except in a Mark.
 type Queue interface {
 	// NewlyDue returns the endpoints with deliveries that were created, or became due, after
@@ -23,9 +23,9 @@ type Queue interface {
 	// returns only the mark.
 	NewlyDue(ctx context.Context, mark Mark, now time.Time) (found []Due, next Mark, more bool, err error)
 
-	// AllDue returns endpoints with due deliveries in the order of their identifiers: those
-	// behind after, "" for the first. It steps over at most n endpoints with undelivered
-	// deliveries, and returns the identifier of the last one, "" at the end.
+	// AllDue returns endpoints with due deliveries in the order of their identifiers, beginning
+	// behind after, which is "" at first. It steps over at most n endpoints with undelivered
+	// deliveries, and returns the identifier of the last of these, or "" at the end.
 	AllDue(ctx context.Context, after string, n int, now time.Time) (found []Due, last string, err error)
 
 	// ClaimDeliveries leases deliveries that are due and returns them with everything
@@ -33,8 +33,8 @@ type Queue interface {
 	// RetryScheduled, its NextAttemptAt is not after c.Now, it has no lease that ends
 	// after c.Now, its endpoint is Active, and its account is not suspended.
 	//
-	// Of each endpoint in c.Wants it leases those that have been due longest, at most as
-	// many as wanted, and of no other endpoint any. The jobs have no particular order.
+	// For each endpoint in c.Wants it leases the deliveries that have been due longest, at most as
+	// many as wanted. It leases none of other endpoints. The jobs have no particular order.
 	ClaimDeliveries(ctx context.Context, c Claim) ([]Job, error)
 
 	// FinishDeliveries records the results of attempts in one transaction: the attempt,
@@ -63,17 +63,17 @@ type Exclusive interface {
 }
 
 // TokenOf returns the token of a claim of the sender with the given name. It begins with
-// TokenPrefix, by which a queue knows whose leases are whose. unique is different for each claim.
+// TokenPrefix, by which a queue knows to whom a lease belongs. unique is different for each claim.
 func TokenOf(name, unique string) string { return TokenPrefix(name) + unique }
 
-// TokenPrefix returns what all tokens of a sender begin with, and no other's do: no name has a
-// slash.
+// TokenPrefix returns the beginning of all tokens of a sender. No token of another sender begins
+// with it, because no name has a slash.
 func TokenPrefix(name string) string { return name + "/" }
 
 // Mark is what a sender has seen of a queue.
 type Mark struct {
 	Created int64     // the store's number of the newest delivery; 0 for none
-	DueAt   time.Time // latest time at which a delivery that was seen became due
+	DueAt   time.Time // latest time at which a delivery that was already seen became due
 	DueFor  string    // its endpoint
 }
 
@@ -83,8 +83,8 @@ type Due struct {
 	WebhookID string
 	AccountID string
 	Failing   bool // its last attempt failed
-	// New and Begun say which deliveries may be due: Begun stands for those with an attempt
-	// and those that were requested one by one (webhook.ByHand and webhook.ByTest).
+	// New and Begun say which deliveries may be due. Begun stands for deliveries with an attempt,
+	// and for deliveries that were requested one by one (webhook.ByHand and webhook.ByTest).
 	New, Begun bool
 }
 
@@ -100,8 +100,8 @@ type Claim struct {
 type Want struct {
 	WebhookID string
 	Limit     int // most deliveries, at least 1
-	// SkipNew leaves out deliveries without an attempt, except those that were requested
-	// one by one.
+	// SkipNew leaves out deliveries without an attempt, except deliveries that were requested one
+	// by one.
 	SkipNew bool
 }
 

@@ -96,7 +96,7 @@ func TestRecallSendsToTheNewURL(t *testing.T) {
 // slowStore is a queue in which recording results can be delayed.
 type slowStore struct {
 	sender.Queue
-	hold atomic.Pointer[chan struct{}] // recording waits until it is closed; nil for no wait
+	hold atomic.Pointer[chan struct{}] // recording of results waits until it is closed; nil for no wait
 }
 
 func (q *slowStore) FinishDeliveries(ctx context.Context, results []sender.Result) (int, error) {
@@ -121,7 +121,7 @@ func TestNothingIsSentAfter410(t *testing.T) {
 		receiver.slowDown(http.StatusGone)
 		h.raise(1)
 		s.Wake()
-		<-time.After(2 * time.Second) // it responded, and the store has not recorded it
+		<-time.After(2 * time.Second) // the endpoint responded, and the store has not recorded it
 		h.raise(100)
 		s.Wake()
 		<-time.After(10 * time.Second)

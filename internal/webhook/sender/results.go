@@ -3,6 +3,8 @@ package sender
 import (
 	"sync"
 	"time"
+
+	"github.com/keygate/keygate/internal/service"
 )
 
 // task is a job that this sender has leased.
@@ -20,26 +22,26 @@ type finished struct {
 	result Result
 }
 
-// results is a FIFO queue of what the store must learn: the results of attempts, and
-// leases to end without an attempt. Its methods may be called by several goroutines.
+// results is a FIFO queue of what must be written to the store: the results of attempts, and leases
+// to end without an attempt. Its methods may be called by several goroutines.
 type results struct {
 	// ready has a value when something was added since the last take. It is closed
 	// by close.
-	ready chan struct{}
+	ready service.Signal
 
 	mu       sync.Mutex
 	finished []finished
 	released []*task
 }
 
-func newResults() *results { return &results{ready: make(chan struct{}, 1)} }
+func newResults() *results { return &results{ready: service.NewSignal()} }
 
 // add appends one result.
 func (r *results) add(f finished) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.finished = append(r.finished, f)
-	signal(r.ready)
+	r.ready.Notify()
 }
 
 // release appends tasks whose leases are to end without an attempt.
@@ -50,7 +52,7 @@ func (r *results) release(tasks ...*task) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.released = append(r.released, tasks...)
-	signal(r.ready)
+	r.ready.Notify()
 }
 
 // take removes and returns the oldest results and the oldest releases, at most n of each. Results
@@ -73,11 +75,3 @@ func (r *results) take(n int) (batch []finished, released []*task) {
 
 // close ends the queue. Nothing may be added after it.
 func (r *results) close() { close(r.ready) }
-
-// signal puts a value into c, which has room for one, unless it has one already.
-func signal(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
-}

@@ -6,7 +6,7 @@ import (
 )
 
 // Guarantee: however many deliveries are handed back at once, as when all endpoints of an account hang, one transaction
-// ends the leases of 128 at most, the oldest first, and all are ended.
+// ends at most 128 leases, the oldest first, and in the end all are ended.
 func TestReleasesAreWrittenInPieces(t *testing.T) {
 	const tasks = 5*writeBatch + 1
 	r := newResults()

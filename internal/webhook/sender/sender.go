@@ -25,27 +25,27 @@ type Opener interface {
 	Open(sealed []byte) ([]byte, error)
 }
 
-// Config is what a sender works with. Queue, Sealer, Guard and Log are required.
+// Config configures a sender. Queue, Sealer, Guard and Log are required.
 type Config struct {
 	Queue Queue
-	// Name is the name of this process among those that use the queue, without a slash.
-	// No two senders may have the same name at the same time. It may be "" if there is one.
-	// With Node, it is not used.
+	// Name is the name of this process among the processes that use the queue, without a slash. No
+	// two senders may have the same name at the same time. If there is only one sender, it may be
+	// "". With Node, it is not used.
 	Name string
 	// Exclusive, if set, ends the leases that an earlier process of this name has left.
 	// Start calls it.
 	Exclusive Exclusive
-	// Node is the lease of this node among those that share the queue. The sender claims
-	// and sends only under it. Nil means that the node needs none.
+	// Node is the lease of this node among the nodes that share the queue. The sender claims and
+	// sends only under it. Nil means that the node needs none.
 	Node NodeLease
-	// Peers, if set, releases what nodes held whose lease has ended.
+	// Peers, if set, releases the deliveries of nodes whose leases have ended.
 	Peers Peers
-	// Poll is the time between two looks for deliveries that other processes made: SharedPoll
-	// if there are any. Zero means 5 seconds.
+	// Poll is the time between two looks for deliveries that other processes created: SharedPoll if
+	// there are other processes. Zero means 5 seconds.
 	Poll time.Duration
 	// Sealer decrypts the signing secrets.
 	Sealer Opener
-	// Guard decides which addresses may be connected to: public ones and those in the
+	// Guard decides which addresses may be connected to: public addresses, and addresses in the
 	// networks of Allow, where plain http is allowed too.
 	Guard *netguard.Guard
 	Allow []netip.Prefix
@@ -165,8 +165,8 @@ func (s *Sender) Start(ctx context.Context) error {
 func (s *Sender) Wake() { s.dispatcher.look() }
 
 // Recall is called after an endpoint was changed, disabled or deleted. Deliveries to it
-// that are not in flight are claimed again: they are sent as the store has the endpoint
-// now, or not at all.
+// that are not in flight are claimed again: they are sent to the endpoint as it is now stored, or
+// not at all.
 func (s *Sender) Recall(webhookID string) { s.dispatcher.recall(webhookID) }
 
 // RecallAccount is Recall for every endpoint of an account.

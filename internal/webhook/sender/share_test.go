@@ -17,8 +17,8 @@ type crowd struct {
 }
 
 // Guarantee: whatever mix of endpoints works, hangs, is slow or fails: no account gets a slot or a
-// lease beyond its share, those without any get one of the reserve, no slot stays free that an
-// account waits for and may take, and every slot and lease is given back.
+// lease beyond its share; accounts without any get one from the reserve; no slot stays free while
+// an account waits for it and may take it; and every slot and lease is given back.
 func TestSlotsAreShared(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := &crowd{dispatch: newDispatch(), t: t, known: map[string]string{}}
@@ -66,7 +66,7 @@ func (c *crowd) checkShare(t *task) {
 	}
 }
 
-// check checks the sums, and that no account waits that may take a slot.
+// check checks the sums, and that no account waits although it may take a slot.
 func (c *crowd) check() {
 	var used, inFlight [classes]int
 	held := 0

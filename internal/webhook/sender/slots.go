@@ -2,20 +2,20 @@ package sender
 
 import "time"
 
-// class says how long the attempts of an endpoint occupy a slot in flight. Each class has
-// slots of its own, so endpoints that hang never take those that quick endpoints need.
+// class says how long the attempts of an endpoint occupy a slot in flight. Each class has slots of
+// its own, so endpoints that hang never take slots that quick endpoints need.
 type class int
 
 // The classes.
 const (
-	// hanging: the last attempt failed after more than quickTime. So do endpoints whose
-	// last attempt failed before this sender knew them, however quickly.
+	// hanging: the last attempt failed after more than quickTime. Endpoints whose last attempt
+	// failed before this sender knew them count as hanging too, however quickly they failed.
 	hanging class = iota
-	// unproven: no attempt has failed, but none has ended yet; or the last one ended with a
-	// late success; or too few quick ones have followed a slow one.
+	// unproven: no attempt has ended yet; or the last attempt ended with a late success; or too few
+	// quick attempts have followed a slow one.
 	unproven
-	// quick: the last attempt ended within quickTime, and so did trustAfter before it if
-	// one took longer.
+	// quick: the last attempt ended within quickTime and, if an earlier attempt took longer, so did
+	// trustAfter attempts since then.
 	quick
 	// untried: this sender has not started an attempt yet, and the last attempt of other senders has
 	// not failed. Such an endpoint gets one slot, for its first attempt.
@@ -37,15 +37,15 @@ const (
 	maxHeld = 8192
 )
 
-// reserved is the part of the slots of a class, and of the leases, that only accounts without
-// any can take.
+// reserved is the part of the slots of a class, and of the leases, that only accounts without a
+// slot, or lease, can take.
 const reserved = 8
 
-// room returns how many more an account may take that has own of size slots, of which used are
-// taken by all accounts together (dynamic thresholds, Choudhury and Hahne 1998). It has at most
-// half as many as it leaves free, apart from the reserve; so one account gets a third, and the
-// more accounts take some, the fewer each gets. An account without any gets one while any is
-// free.
+// room returns how many more slots an account may take (dynamic thresholds, Choudhury and Hahne
+// 1998). It has own of the size slots, and all accounts together have used. An account may have at
+// most half as many slots as it leaves free, apart from the reserve, so one account gets a third,
+// and the more accounts take slots, the fewer each gets. An account without a slot gets one while
+// any is free.
 func room(size, used, own int) int {
 	free := size - used
 	if n := (free - size/reserved - 2*own) / 3; n > 0 {
@@ -57,10 +57,10 @@ func room(size, used, own int) int {
 	return 0
 }
 
-// The slots of first attempts are those that the other classes leave free: all but a quarter of
-// the slots of each class may be lent to them. An endpoint has only one first attempt, so endpoints
-// that hang cannot keep these slots from others; and an account may have untriedShare times as many
-// as it leaves free, apart from a reserve.
+// First attempts get slots that the other classes leave free: three quarters of the slots of each
+// class may be lent to them. An endpoint has only one first attempt, so endpoints that hang cannot
+// keep these slots from others; and an account may have untriedShare times as many as it leaves
+// free, apart from a reserve.
 const (
 	unlent          = 4
 	untriedShare    = 4

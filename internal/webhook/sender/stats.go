@@ -21,7 +21,7 @@ type Stats struct {
 	Late        int64 // results that reached the store after their lease had passed to another sender
 	Pauses      int64 // openings of a breaker
 	Postponed   int64 // deliveries that an open breaker handed back
-	TakenOver   int64 // leases of other nodes that were ended because their node's lease had
+	TakenOver   int64 // leases of other nodes that were ended because their node's lease had ended
 	Unwritten   int64 // results and releases given up because the store failed
 	StoreErrors int64 // calls of the store that failed
 }

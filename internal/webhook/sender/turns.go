@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Bounds of a claim, so that a delivery that has just become due waits for a short one.
+// Bounds of a claim. They keep claims short, because a delivery that has just become due waits for the claim under way.
 const (
 	maxClaim = 512
 	maxWants = 128
@@ -60,14 +60,14 @@ func (d *dispatcher) unlistLocked(e *endpoint, c class) {
 func (d *dispatcher) askIfWaitingLocked() {
 	for c := range d.pools {
 		if len(d.pools[c].turn) > 0 {
-			d.askForClaim()
+			d.wake.Notify()
 			return
 		}
 	}
 }
 
-// claim returns the next claim to make, which wants nothing if there is nothing to claim or no
-// room for it. Each claim is followed by a call of claimed.
+// claim returns the next claim to make. It wants nothing if there is nothing to claim, or no room.
+// Each claim is followed by a call of claimed.
 func (d *dispatcher) claim() *wanted {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -85,8 +85,8 @@ func (d *dispatcher) claim() *wanted {
 	return w
 }
 
-// chooseLocked adds endpoints of a class to a claim: of each account in turn one, until no
-// account has one or may take more.
+// chooseLocked adds endpoints of a class to a claim: one of each account in turn, until no account
+// has one or may take more.
 func (d *dispatcher) chooseLocked(c class, w *wanted) {
 	p := &d.pools[c]
 	for blocked := 0; blocked < len(p.turn) && len(w.Wants) < maxWants && w.total < maxClaim; {
@@ -109,7 +109,7 @@ func (d *dispatcher) chooseLocked(c class, w *wanted) {
 }
 
 // chooseOfLocked adds the first waiting endpoint of an account that still wants a claim, with up
-// to n deliveries. It reports whether there was one.
+// to n deliveries. It reports whether there was such an endpoint.
 func (d *dispatcher) chooseOfLocked(t *tenant, c class, n int, w *wanted) bool {
 	for len(t.waiting[c]) > 0 {
 		e := t.waiting[c][0]
@@ -172,7 +172,8 @@ func (d *dispatcher) claimed(w *wanted, jobs []Job, err error) (again bool) {
 	return again && len(w.Wants) > 0
 }
 
-// takeTasksLocked takes the tasks that a claim returned for its i-th want, the longest due first.
+// takeTasksLocked takes the tasks that a claim returned for its i-th want, beginning with the task that has
+// been due longest.
 func (d *dispatcher) takeTasksLocked(w *wanted, i int, tasks []*task) {
 	e, from, skipNew := w.of[i].endpoint, w.of[i].from, w.Wants[i].SkipNew
 	d.holdLocked(e, len(tasks))
@@ -232,7 +233,7 @@ func (h *resumptions) Pop() any {
 	return last
 }
 
-// resumeLocked lets the endpoints wait for a claim whose pauses have ended.
+// resumeLocked lets the endpoints whose pauses have ended wait for a claim.
 func (d *dispatcher) resumeLocked(now time.Time) {
 	for len(d.paused) > 0 && !d.paused[0].at.After(now) {
 		d.listLocked(heap.Pop(&d.paused).(resumption).of, now)

@@ -390,8 +390,8 @@ func TestHangingEndpointDelaysNoOther(t *testing.T) {
 	})
 }
 
-// Guarantee: Stop waits a few seconds for deliveries in flight, and hands those that hang back
-// without an attempt. Another sender sends them at once.
+// Guarantee: Stop waits a few seconds for deliveries in flight, and hands deliveries that hang back
+// without an attempt. Another sender sends these at once.
 func TestStopHandsBack(t *testing.T) {
 	var second atomic.Bool
 	virtual(t, func(_ http.ResponseWriter, r *http.Request) {
@@ -496,9 +496,9 @@ func TestHangingEndpointCausesFewClaims(t *testing.T) {
 }
 
 // Guarantee: while many endpoints of several accounts hang, an endpoint of another account gets its
-// deliveries at once, from the first one on, and so does one of the same account whose last
-// attempt succeeded. No account has more than its share of the slots, and the hanging endpoints
-// get all their attempts.
+// deliveries at once, from the first one on, and so does an endpoint of the same account whose last
+// attempt succeeded. No account has more than its share of the slots, and the hanging endpoints get
+// all their attempts.
 func TestManyHangingEndpointsDelayNoOther(t *testing.T) {
 	const accounts, hanging, events = 3, 25, 20
 	virtual(t, func(_ http.ResponseWriter, r *http.Request) {
@@ -560,7 +560,7 @@ func TestManyHangingEndpointsDelayNoOther(t *testing.T) {
 	})
 }
 
-// account adds an account, whose endpoints and events the following calls concern.
+// account adds an account, to which the endpoints and events of the following calls belong.
 func (h *harness) account(name string) (accountID string) {
 	h.t.Helper()
 	h.owner = id.New(id.Account)

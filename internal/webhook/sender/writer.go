@@ -4,6 +4,8 @@ import (
 	"context"
 	"log/slog"
 	"time"
+
+	"github.com/keygate/keygate/internal/service"
 )
 
 // writeBatch is how many results are written, or leases are ended, in one transaction. It must not delay the
@@ -70,9 +72,9 @@ func (w *writer) release(ctx context.Context, tasks []*task) {
 	})
 }
 
-// write calls f until it succeeds, and then frees the tasks' leases in the dispatcher; they were
-// handed back or have results. It gives up when ctx has ended or the last lease has expired, since another sender may
-// have the deliveries by then.
+// write calls f until it succeeds, and then frees the leases of the tasks, which were handed back or have results, in
+// the dispatcher. It gives up when ctx has ended or the last lease has expired, since another sender may have the
+// deliveries by then.
 func (w *writer) write(ctx context.Context, tasks []*task, handedBack bool, what string, f func() error) {
 	defer w.dispatcher.unhold(tasks, handedBack)
 	var expires time.Time
@@ -93,11 +95,6 @@ func (w *writer) write(ctx context.Context, tasks []*task, handedBack bool, what
 			return
 		}
 		w.log.WarnContext(ctx, "cannot write to the store; trying again", "what", what, "count", len(tasks), "error", err)
-		timer := time.NewTimer(retryStore)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
-		}
+		service.Wait(ctx, retryStore)
 	}
 }

@@ -1,4 +1,5 @@
 -- +goose Up
+-- +goose StatementBegin
 
 -- Times are microseconds since 1970. Absent texts are '' unless an index leaves them out, in which
 -- case they are NULL. A constraint that may be violated is named "table.column", see fault.go.
@@ -35,14 +36,12 @@ CREATE TABLE changes_trimmed (
 );
 INSERT INTO changes_trimmed VALUES (0);
 
--- +goose StatementBegin
 CREATE FUNCTION notify_changes() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM pg_notify('keygate_changes', '');
     RETURN NULL;
 END
 $$;
--- +goose StatementEnd
 CREATE TRIGGER changes_notify AFTER INSERT ON changes FOR EACH STATEMENT EXECUTE FUNCTION notify_changes();
 
 CREATE TABLE accounts (
@@ -312,7 +311,6 @@ CREATE FUNCTION key_bytes(phase integer, resource text, more_scopes text, owner 
     SELECT CASE WHEN phase < 2 THEN coalesce(octet_length(resource), 0) + coalesce(octet_length(more_scopes), 0) + coalesce(octet_length(owner), 0) ELSE 0 END::bigint
 $$;
 
--- +goose StatementBegin
 CREATE FUNCTION count_gateway() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
     account  text   := CASE WHEN TG_OP = 'DELETE' THEN old.account_id ELSE new.account_id END;
@@ -335,14 +333,12 @@ BEGIN
     END IF;
     RETURN NULL;
 END $$;
--- +goose StatementEnd
 CREATE TRIGGER gateways_counted AFTER INSERT OR DELETE OR UPDATE OF name, upstream, hostname, requests, cors, route_bytes ON gateways
 FOR EACH ROW EXECUTE FUNCTION count_gateway();
 
 -- Where one statement may change many rows of an account, it is counted once, by a trigger for the
 -- statement: each change of a row of counts would make the next one slower until the transaction ends.
 
--- +goose StatementBegin
 CREATE FUNCTION count_inserted_keys() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     INSERT INTO account_counts AS c (account_id, keys, live_keys, key_bytes)
@@ -350,10 +346,8 @@ BEGIN
     ON CONFLICT (account_id) DO UPDATE SET keys = c.keys + excluded.keys, live_keys = c.live_keys + excluded.live_keys, key_bytes = c.key_bytes + excluded.key_bytes;
     RETURN NULL;
 END $$;
--- +goose StatementEnd
 CREATE TRIGGER keys_counted AFTER INSERT ON keys REFERENCING NEW TABLE AS inserted FOR EACH STATEMENT EXECUTE FUNCTION count_inserted_keys();
 
--- +goose StatementBegin
 CREATE FUNCTION count_updated_key() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     UPDATE account_counts SET live_keys = live_keys + (new.phase < 2)::int - (old.phase < 2)::int, key_bytes = key_bytes
@@ -361,14 +355,12 @@ BEGIN
     WHERE account_id = new.account_id;
     RETURN NULL;
 END $$;
--- +goose StatementEnd
 CREATE TRIGGER keys_recounted AFTER UPDATE OF phase, resource, more_scopes, owner ON keys FOR EACH ROW
 WHEN ((old.phase < 2, old.resource, old.more_scopes, old.owner) IS DISTINCT FROM (new.phase < 2, new.resource, new.more_scopes, new.owner))
 EXECUTE FUNCTION count_updated_key();
 
 -- A response belongs to the account of its key, so it does not outlive the key. count_deleted_answers does
 -- not find that account any more.
--- +goose StatementBegin
 CREATE FUNCTION count_deleted_keys() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     WITH gone AS (
@@ -386,10 +378,8 @@ BEGIN
     WHERE c.account_id = d.account_id;
     RETURN NULL;
 END $$;
--- +goose StatementEnd
 CREATE TRIGGER keys_uncounted AFTER DELETE ON keys REFERENCING OLD TABLE AS deleted FOR EACH STATEMENT EXECUTE FUNCTION count_deleted_keys();
 
--- +goose StatementBegin
 CREATE FUNCTION unindex_key() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     IF TG_OP = 'DELETE' THEN
@@ -400,13 +390,11 @@ BEGIN
     END IF;
     RETURN NULL;
 END $$;
--- +goose StatementEnd
 CREATE TRIGGER keys_unindexed AFTER INSERT OR DELETE ON keys FOR EACH ROW EXECUTE FUNCTION unindex_key();
 CREATE TRIGGER keys_reindexed AFTER UPDATE OF name, level, phase, gateway_id, owner ON keys FOR EACH ROW
 WHEN ((old.name, old.level, old.phase, old.gateway_id, old.owner) IS DISTINCT FROM (new.name, new.level, new.phase, new.gateway_id, new.owner))
 EXECUTE FUNCTION unindex_key();
 
--- +goose StatementBegin
 CREATE FUNCTION count_answer() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
     number bigint := 1;
@@ -420,10 +408,8 @@ BEGIN
     WHERE account_id = (SELECT account_id FROM keys WHERE id = new.key_id);
     RETURN NULL;
 END $$;
--- +goose StatementEnd
 CREATE TRIGGER answers_counted AFTER INSERT OR UPDATE OF body, header ON answers FOR EACH ROW EXECUTE FUNCTION count_answer();
 
--- +goose StatementBegin
 CREATE FUNCTION count_deleted_answers() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     UPDATE account_counts c SET responses = c.responses - d.responses, response_bytes = c.response_bytes - d.bytes
@@ -432,10 +418,8 @@ BEGIN
     WHERE c.account_id = d.account_id;
     RETURN NULL;
 END $$;
--- +goose StatementEnd
 CREATE TRIGGER answers_uncounted AFTER DELETE ON answers REFERENCING OLD TABLE AS deleted FOR EACH STATEMENT EXECUTE FUNCTION count_deleted_answers();
 
--- +goose StatementBegin
 CREATE FUNCTION count_inserted_revision() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     INSERT INTO revision_counts AS c (gateway_id, account_id, revisions, newest, newest_bytes, older_bytes, oldest_at)
@@ -447,11 +431,9 @@ BEGIN
     ON CONFLICT (account_id) DO UPDATE SET revision_bytes = c.revision_bytes + excluded.revision_bytes;
     RETURN NULL;
 END $$;
--- +goose StatementEnd
 CREATE TRIGGER revisions_counted AFTER INSERT ON revisions FOR EACH ROW EXECUTE FUNCTION count_inserted_revision();
 
 -- The newest revision is removed only with all others, after its gateway.
--- +goose StatementBegin
 CREATE FUNCTION count_deleted_revisions() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     INSERT INTO revisions_gone SELECT id FROM deleted ON CONFLICT DO NOTHING;
@@ -468,19 +450,16 @@ BEGIN
     DELETE FROM revision_counts WHERE revisions = 0 AND gateway_id IN (SELECT gateway_id FROM deleted);
     RETURN NULL;
 END $$;
--- +goose StatementEnd
 CREATE TRIGGER revisions_uncounted AFTER DELETE ON revisions REFERENCING OLD TABLE AS deleted FOR EACH STATEMENT EXECUTE FUNCTION count_deleted_revisions();
 
 -- What callers of the data plane sent, and texts of errors, may have any bytes: they are bytea.
 
 -- The time of the queue of deliveries. It is the database's, so that the clocks of nodes do not
 -- matter; tests, which have a clock of their own, set keygate.callers_time in their connections.
--- +goose StatementBegin
 CREATE FUNCTION queue_now(given bigint) RETURNS bigint LANGUAGE sql STABLE PARALLEL SAFE AS $$
     SELECT CASE WHEN current_setting('keygate.callers_time', true) = 'on' THEN given
         ELSE (extract(epoch FROM statement_timestamp()) * 1000000)::bigint END
 $$;
--- +goose StatementEnd
 
 CREATE TABLE webhooks (
     id              text    COLLATE "C" NOT NULL CONSTRAINT "webhooks.id" PRIMARY KEY,
@@ -514,7 +493,6 @@ CREATE TABLE event_head (
 );
 INSERT INTO event_head (n) VALUES (0);
 
--- +goose StatementBegin
 CREATE FUNCTION next_event() RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
     number bigint;
@@ -523,7 +501,6 @@ BEGIN
     RETURN number;
 END
 $$;
--- +goose StatementEnd
 
 -- An event that is listed no more stays for the deliveries that need its payload.
 CREATE TABLE events (
@@ -741,15 +718,12 @@ CREATE TABLE requests_left_out (
     PRIMARY KEY (account_id, second)
 ) PARTITION BY RANGE (second);
 
--- +goose StatementBegin
 CREATE FUNCTION request_day_name(parent text, day bigint) RETURNS text LANGUAGE sql STABLE AS $$
     SELECT parent || to_char(to_timestamp(day * 86400) AT TIME ZONE 'UTC', '_YYYYMMDD')
 $$;
--- +goose StatementEnd
 
 -- Makes the partitions of days since 1970 that do not exist. The partitions are attached, and not created in
 -- place, which would lock out readers and writers.
--- +goose StatementBegin
 CREATE FUNCTION add_request_days(first bigint, last bigint) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     day    bigint;
@@ -767,12 +741,10 @@ BEGIN
         END LOOP;
     END LOOP;
 END $$;
--- +goose StatementEnd
 
 -- Drops the partitions of up to max_days days that end before the given one, the oldest first, and returns the
 -- number of days. A partition that is in use is left for the next call: what comes after a call that waits
 -- for it would have to wait too.
--- +goose StatementBegin
 CREATE FUNCTION drop_request_days(before bigint, max_days bigint) RETURNS bigint LANGUAGE plpgsql AS $$
 DECLARE
     dropped bigint := 0;
@@ -796,7 +768,6 @@ BEGIN
 EXCEPTION WHEN lock_not_available THEN
     RETURN 0;
 END $$;
--- +goose StatementEnd
 
 SELECT add_request_days(today, today + 7) FROM (SELECT floor(extract(epoch FROM clock_timestamp()) / 86400)::bigint) AS clock (today);
 
@@ -843,15 +814,12 @@ CREATE TABLE former_subscriptions (
 CREATE INDEX former_subscriptions_list ON former_subscriptions (account_id, webhook_id);
 CREATE INDEX former_subscriptions_end  ON former_subscriptions (account_id, ended);
 
--- +goose StatementBegin
 CREATE FUNCTION begin_subscription() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     SELECT last_value INTO STRICT new.since FROM fan_outs_n_seq;
     RETURN new;
 END
 $$;
--- +goose StatementEnd
--- +goose StatementBegin
 CREATE FUNCTION end_subscription() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     IF old.active THEN
@@ -861,7 +829,6 @@ BEGIN
     RETURN NULL;
 END
 $$;
--- +goose StatementEnd
 CREATE TRIGGER webhooks_subscribe BEFORE INSERT ON webhooks FOR EACH ROW EXECUTE FUNCTION begin_subscription();
 CREATE TRIGGER webhooks_resubscribe BEFORE UPDATE OF events, active ON webhooks FOR EACH ROW
     WHEN (old.events <> new.events OR old.active <> new.active) EXECUTE FUNCTION begin_subscription();
@@ -881,7 +848,6 @@ CREATE TABLE ended_gateways (
 );
 CREATE INDEX ended_gateways_account ON ended_gateways (account_id);
 
--- +goose StatementBegin
 CREATE FUNCTION count_webhook() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     IF TG_OP = 'INSERT' THEN
@@ -895,7 +861,6 @@ BEGIN
     END IF;
     RETURN NULL;
 END $$;
--- +goose StatementEnd
 CREATE TRIGGER webhooks_counted AFTER INSERT OR DELETE ON webhooks FOR EACH ROW EXECUTE FUNCTION count_webhook();
 CREATE TRIGGER webhooks_recounted AFTER UPDATE OF url, events ON webhooks FOR EACH ROW
 WHEN ((old.url, old.events) IS DISTINCT FROM (new.url, new.events)) EXECUTE FUNCTION count_webhook();
@@ -932,3 +897,4 @@ CREATE TABLE schema_support (
     version text   COLLATE "C" NOT NULL         -- of the binary that has migrated the database; '' if unknown
 );
 INSERT INTO schema_support VALUES (1, '');
+-- +goose StatementEnd

@@ -1,4 +1,5 @@
 -- +goose Up
+-- +goose StatementBegin
 
 -- Times are integer microseconds since 1970. Absent strings are '' unless a
 -- partial index leaves them out, in which case they are NULL.
@@ -229,13 +230,10 @@ CREATE INDEX revision_counts_older ON revision_counts (account_id, older_bytes);
 CREATE INDEX revision_counts_oldest ON revision_counts (revisions, oldest_at);
 CREATE INDEX revision_counts_gone ON revision_counts (gone) WHERE gone = 1;
 
--- +goose StatementBegin
 CREATE TRIGGER revisions_deleted AFTER DELETE ON revisions BEGIN
     INSERT OR IGNORE INTO revisions_gone VALUES (old.id);
 END;
--- +goose StatementEnd
 
--- +goose StatementBegin
 CREATE TRIGGER revisions_counted AFTER INSERT ON revisions BEGIN
     INSERT INTO revision_counts (gateway_id, account_id, revisions, newest, newest_bytes, older_bytes, oldest_at)
     VALUES (new.gateway_id, (SELECT account_id FROM gateways WHERE id = new.gateway_id), 1, new.number, new.bytes, 0, new.created_at)
@@ -245,10 +243,8 @@ CREATE TRIGGER revisions_counted AFTER INSERT ON revisions BEGIN
     VALUES ((SELECT account_id FROM revision_counts WHERE gateway_id = new.gateway_id), new.bytes)
     ON CONFLICT (account_id) DO UPDATE SET revision_bytes = revision_bytes + excluded.revision_bytes;
 END;
--- +goose StatementEnd
 
 -- The newest revision is removed only with all others, after its gateway.
--- +goose StatementBegin
 CREATE TRIGGER revisions_uncounted AFTER DELETE ON revisions BEGIN
     UPDATE account_counts SET revision_bytes = revision_bytes - old.bytes
     WHERE account_id = (SELECT account_id FROM revision_counts WHERE gateway_id = old.gateway_id);
@@ -259,7 +255,6 @@ CREATE TRIGGER revisions_uncounted AFTER DELETE ON revisions BEGIN
     WHERE gateway_id = old.gateway_id;
     DELETE FROM revision_counts WHERE gateway_id = old.gateway_id AND revisions = 0;
 END;
--- +goose StatementEnd
 
 -- How much of some kinds an account has, kept by triggers, so that the bounds are cheap to check. An account that
 -- never had any may have no row. The bytes are of the configuration that is in the memory of every node, and count
@@ -279,41 +274,32 @@ CREATE TABLE account_counts (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX account_counts_revisions ON account_counts (revision_bytes);
 
--- +goose StatementBegin
 CREATE TRIGGER answers_counted AFTER INSERT ON answers BEGIN
     UPDATE account_counts SET responses = responses + 1,
         response_bytes = response_bytes + coalesce(length(new.body), 0) + coalesce(octet_length(new.header), 0)
     WHERE account_id = (SELECT account_id FROM keys WHERE id = new.key_id);
 END;
--- +goose StatementEnd
 
--- +goose StatementBegin
 CREATE TRIGGER answers_recounted AFTER UPDATE OF body, header ON answers BEGIN
     UPDATE account_counts SET response_bytes = response_bytes
         + coalesce(length(new.body), 0) + coalesce(octet_length(new.header), 0)
         - coalesce(length(old.body), 0) - coalesce(octet_length(old.header), 0)
     WHERE account_id = (SELECT account_id FROM keys WHERE id = new.key_id);
 END;
--- +goose StatementEnd
 
--- +goose StatementBegin
 CREATE TRIGGER answers_uncounted AFTER DELETE ON answers BEGIN
     UPDATE account_counts SET responses = responses - 1,
         response_bytes = response_bytes - coalesce(length(old.body), 0) - coalesce(octet_length(old.header), 0)
     WHERE account_id = (SELECT account_id FROM keys WHERE id = old.key_id);
 END;
--- +goose StatementEnd
 
--- +goose StatementBegin
 CREATE TRIGGER gateways_counted AFTER INSERT ON gateways BEGIN
     INSERT INTO account_counts (account_id, gateway_bytes, route_bytes) VALUES (new.account_id,
         octet_length(new.name) + octet_length(new.upstream) + octet_length(new.hostname) + octet_length(new.requests) + coalesce(octet_length(new.cors), 0),
         new.route_bytes)
     ON CONFLICT (account_id) DO UPDATE SET gateway_bytes = gateway_bytes + excluded.gateway_bytes, route_bytes = route_bytes + excluded.route_bytes;
 END;
--- +goose StatementEnd
 
--- +goose StatementBegin
 CREATE TRIGGER gateways_recounted AFTER UPDATE OF name, upstream, hostname, requests, cors, route_bytes ON gateways BEGIN
     UPDATE account_counts SET gateway_bytes = gateway_bytes
         + octet_length(new.name) + octet_length(new.upstream) + octet_length(new.hostname) + octet_length(new.requests) + coalesce(octet_length(new.cors), 0)
@@ -321,26 +307,20 @@ CREATE TRIGGER gateways_recounted AFTER UPDATE OF name, upstream, hostname, requ
         route_bytes = route_bytes + new.route_bytes - old.route_bytes
     WHERE account_id = new.account_id;
 END;
--- +goose StatementEnd
 
--- +goose StatementBegin
 CREATE TRIGGER gateways_uncounted AFTER DELETE ON gateways BEGIN
     UPDATE account_counts SET gateway_bytes = gateway_bytes
         - octet_length(old.name) - octet_length(old.upstream) - octet_length(old.hostname) - octet_length(old.requests) - coalesce(octet_length(old.cors), 0),
         route_bytes = route_bytes - old.route_bytes
     WHERE account_id = old.account_id;
 END;
--- +goose StatementEnd
 
--- +goose StatementBegin
 CREATE TRIGGER keys_counted AFTER INSERT ON keys BEGIN
     INSERT INTO account_counts (account_id, keys, live_keys, key_bytes) VALUES (new.account_id, 1, new.phase < 2,
         (new.phase < 2) * (coalesce(octet_length(new.resource), 0) + coalesce(octet_length(new.more_scopes), 0) + coalesce(octet_length(new.owner), 0)))
     ON CONFLICT (account_id) DO UPDATE SET keys = keys + 1, live_keys = live_keys + excluded.live_keys, key_bytes = key_bytes + excluded.key_bytes;
 END;
--- +goose StatementEnd
 
--- +goose StatementBegin
 CREATE TRIGGER keys_recounted AFTER UPDATE OF phase, resource, more_scopes, owner ON keys
 WHEN (old.phase < 2) <> (new.phase < 2) OR old.resource IS NOT new.resource OR old.more_scopes IS NOT new.more_scopes OR old.owner IS NOT new.owner BEGIN
     UPDATE account_counts SET live_keys = live_keys + (new.phase < 2) - (old.phase < 2), key_bytes = key_bytes
@@ -348,17 +328,14 @@ WHEN (old.phase < 2) <> (new.phase < 2) OR old.resource IS NOT new.resource OR o
         - (old.phase < 2) * (coalesce(octet_length(old.resource), 0) + coalesce(octet_length(old.more_scopes), 0) + coalesce(octet_length(old.owner), 0))
     WHERE account_id = new.account_id;
 END;
--- +goose StatementEnd
 
 -- A response belongs to the account of its key, so it does not outlive the key.
--- +goose StatementBegin
 CREATE TRIGGER keys_uncounted BEFORE DELETE ON keys BEGIN
     DELETE FROM answers WHERE key_id = old.id;
     UPDATE account_counts SET keys = keys - 1, live_keys = live_keys - (old.phase < 2), key_bytes = key_bytes
         - (old.phase < 2) * (coalesce(octet_length(old.resource), 0) + coalesce(octet_length(old.more_scopes), 0) + coalesce(octet_length(old.owner), 0))
     WHERE account_id = old.account_id;
 END;
--- +goose StatementEnd
 
 -- The search index of keys: an inverted index whose documents are keys, by keys.n, and whose
 -- terms are made in keyindex.go. It has no copy of the texts.
@@ -377,26 +354,20 @@ CREATE TABLE keys_unindexed (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX keys_to_index ON keys_unindexed (n) WHERE backdated = 0;
 
--- +goose StatementBegin
 CREATE TRIGGER keys_inserted AFTER INSERT ON keys BEGIN
     INSERT INTO keys_unindexed (account_id, key_id, n, backdated) SELECT new.account_id, new.id, new.n,
         EXISTS (SELECT 1 FROM keys INDEXED BY keys_list WHERE account_id = new.account_id AND id > new.id);
 END;
--- +goose StatementEnd
 
--- +goose StatementBegin
 CREATE TRIGGER keys_updated AFTER UPDATE OF name, level, phase, gateway_id, owner ON keys
 WHEN old.name <> new.name OR old.level <> new.level OR old.phase <> new.phase OR old.gateway_id IS NOT new.gateway_id OR old.owner IS NOT new.owner BEGIN
     INSERT INTO keys_unindexed (account_id, key_id, n, backdated) VALUES (new.account_id, new.id, new.n, 0) ON CONFLICT DO NOTHING;
 END;
--- +goose StatementEnd
 
--- +goose StatementBegin
 CREATE TRIGGER keys_deleted AFTER DELETE ON keys BEGIN
     DELETE FROM keys_unindexed WHERE account_id = old.account_id AND key_id = old.id;
     DELETE FROM key_terms WHERE rowid = old.n;
 END;
--- +goose StatementEnd
 
 -- The Git repositories that gateways follow (contract, section 5).
 CREATE TABLE repositories (
@@ -490,7 +461,6 @@ CREATE TABLE deliveries (
 -- Lists, newest first, by merging one branch for each state and type.
 CREATE INDEX deliveries_account ON deliveries (account_id, state, event_type, id);
 CREATE INDEX deliveries_webhook ON deliveries (webhook_id, state, event_type, id);
-CREATE INDEX deliveries_event   ON deliveries (event_id, webhook_id);
 -- The deliveries of one event, newest first: its endpoints', and every redelivery.
 CREATE INDEX deliveries_of_event ON deliveries (event_id, id);
 CREATE INDEX deliveries_due     ON deliveries (webhook_id, state, due_at, token) WHERE due_at IS NOT NULL;
@@ -500,6 +470,7 @@ CREATE INDEX deliveries_hand    ON deliveries (webhook_id, due_at) WHERE due_at 
 CREATE INDEX deliveries_next ON deliveries (due_at, webhook_id) WHERE due_at IS NOT NULL;
 CREATE INDEX deliveries_age     ON deliveries (state, finished_at) WHERE finished_at IS NOT NULL;
 CREATE INDEX deliveries_failed  ON deliveries (webhook_id, finished_at) WHERE state = 3 AND again = 0;
+CREATE INDEX deliveries_again   ON deliveries (event_id, webhook_id) WHERE state = 3 AND again = 0;
 
 CREATE TABLE attempts (
     n          INTEGER NOT NULL PRIMARY KEY, -- 8 * deliveries.n + the attempt's number
@@ -535,48 +506,36 @@ CREATE TABLE former_subscriptions (
 CREATE INDEX former_subscriptions_list ON former_subscriptions (account_id, webhook_id);
 CREATE INDEX former_subscriptions_end  ON former_subscriptions (account_id, until);
 
--- +goose StatementBegin
 CREATE TRIGGER webhooks_subscribe AFTER INSERT ON webhooks BEGIN
     UPDATE webhooks SET since = coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'fan_outs'), 0) WHERE id = new.id;
 END;
--- +goose StatementEnd
 
--- +goose StatementBegin
 CREATE TRIGGER webhooks_resubscribe AFTER UPDATE OF events, active ON webhooks WHEN old.events <> new.events OR old.active <> new.active BEGIN
     INSERT INTO former_subscriptions (account_id, webhook_id, events, since, until)
     SELECT old.account_id, old.id, old.events, old.since, seq FROM sqlite_sequence
     WHERE name = 'fan_outs' AND old.active = 1 AND EXISTS (SELECT 1 FROM fan_outs WHERE account_id = old.account_id);
     UPDATE webhooks SET since = coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'fan_outs'), 0) WHERE id = new.id;
 END;
--- +goose StatementEnd
 
--- +goose StatementBegin
 CREATE TRIGGER webhooks_unsubscribe AFTER DELETE ON webhooks WHEN old.active = 1 BEGIN
     INSERT INTO former_subscriptions (account_id, webhook_id, events, since, until)
     SELECT old.account_id, old.id, old.events, old.since, seq FROM sqlite_sequence
     WHERE name = 'fan_outs' AND EXISTS (SELECT 1 FROM fan_outs WHERE account_id = old.account_id);
 END;
--- +goose StatementEnd
 
--- +goose StatementBegin
 CREATE TRIGGER webhooks_counted AFTER INSERT ON webhooks BEGIN
     INSERT INTO account_counts (account_id, webhook_bytes) VALUES (new.account_id, octet_length(new.url) + octet_length(new.events))
     ON CONFLICT (account_id) DO UPDATE SET webhook_bytes = webhook_bytes + excluded.webhook_bytes;
 END;
--- +goose StatementEnd
 
--- +goose StatementBegin
 CREATE TRIGGER webhooks_recounted AFTER UPDATE OF url, events ON webhooks WHEN old.url <> new.url OR old.events <> new.events BEGIN
     UPDATE account_counts SET webhook_bytes = webhook_bytes + octet_length(new.url) + octet_length(new.events) - octet_length(old.url) - octet_length(old.events)
     WHERE account_id = new.account_id;
 END;
--- +goose StatementEnd
 
--- +goose StatementBegin
 CREATE TRIGGER webhooks_uncounted AFTER DELETE ON webhooks BEGIN
     UPDATE account_counts SET webhook_bytes = webhook_bytes - octet_length(old.url) - octet_length(old.events) WHERE account_id = old.account_id;
 END;
--- +goose StatementEnd
 
 -- Deleted gateways whose keys are not all revoked yet, or whose routes are not all in the audit log. Whatever reads
 -- keys takes those restricted to such a gateway for revoked when it was deleted.
@@ -729,3 +688,4 @@ CREATE TABLE schema_support (
     version TEXT    NOT NULL                -- '' if unknown
 ) STRICT;
 INSERT INTO schema_support VALUES (0, '');
+-- +goose StatementEnd

@@ -15,8 +15,8 @@ import (
 const BlockSpan = 2 * time.Second
 
 // AuditID returns the identifier of a key or gateway in a log made by FillAuditLog: keys are
-// AuditID(k>>8, k) for k below 1,000, gateways AuditID(9, g) for g below 4. The key
-// AuditID(200, 200) occurs in one block of a thousand, once in each.
+// AuditID(k>>8, k) for k below 1,000, gateways AuditID(9, g) for g below 4. The key AuditID(200,
+// 200) occurs in one of a thousand blocks, once in each such block.
 func AuditID(a, b byte) [16]byte { return [16]byte{6: 0x70, 8: 0x80, 14: a, 15: b} }
 
 // FillAuditLog seals blocks of audit.MaxRecords records of mixed traffic each into the log of an

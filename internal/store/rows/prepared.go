@@ -1,4 +1,4 @@
-package stored
+package rows
 
 import (
 	"fmt"
@@ -10,23 +10,23 @@ import (
 
 // The states of a route table.
 const (
-	TableEnded   = 3 // of a deleted gateway whose routes are not all in the audit log
-	TableStaged  = 0 // being written, for a push that has not been committed
-	TableCurrent = 1
-	TableDropped = 2 // its pages are being removed
+	tableEnded   = 3 // of a deleted gateway whose routes are not all in the audit log
+	tableStaged  = 0 // being written, for a push that has not been committed
+	tableCurrent = 1
+	tableDropped = 2 // its pages are being removed
 )
 
-// StageBytes is about the size of the transactions in which a large push is written, so that no other
-// change waits for more than one of them. What is smaller is written with the push itself.
-const StageBytes = 128 << 10
+// stageBytes is about the size of the transactions in which a large push is written, so that no other
+// change waits for more than one of them. A smaller push is written in one transaction.
+const stageBytes = 128 << 10
 
-// revisionBytes is what a revision counts beyond its parts: its row, and entries of indexes.
+// revisionBytes is how many bytes a revision counts in addition to its parts: for its row, and for entries of indexes.
 const revisionBytes = 512
 
 // The kinds of parts of a revision.
 const (
-	ContentPart = 0 // of the packed document
-	RoutesPart  = 1 // a page of the routes, in the document's order
+	contentPart = 0 // of the packed document
+	routesPart  = 1 // a page of the routes, in the document's order
 )
 
 // RevisionPart is a piece of a revision.
@@ -50,15 +50,15 @@ type Prepared struct {
 func (c *PageCodec) Prepare(r *gateway.Revision) (*Prepared, error) {
 	p := &Prepared{Revision: *r, Routes: len(r.Routes), RouteBytes: gateway.RouteBytes(r.Routes)}
 	p.Revision.Content, p.Revision.Routes = nil, nil
-	content, err := Pack(r.Content)
+	content, err := pack(r.Content)
 	if err != nil {
 		return nil, fmt.Errorf("pack content: %w", err)
 	}
-	for part := range slices.Chunk(content, StageBytes) {
-		p.Parts = append(p.Parts, RevisionPart{ContentPart, len(p.Parts), part})
+	for part := range slices.Chunk(content, stageBytes) {
+		p.Parts = append(p.Parts, RevisionPart{contentPart, len(p.Parts), part})
 	}
 	for i, page := range c.Pages(r.Routes) {
-		p.Parts = append(p.Parts, RevisionPart{RoutesPart, i, page.Content})
+		p.Parts = append(p.Parts, RevisionPart{routesPart, i, page.Content})
 	}
 	p.Bytes = revisionBytes
 	for i := range p.Parts {

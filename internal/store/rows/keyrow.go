@@ -1,4 +1,4 @@
-package stored
+package rows
 
 import (
 	"fmt"
@@ -36,7 +36,7 @@ func (d *KeyDecoder) Decode(r KeyRow) (*apikey.Key, error) {
 		return nil, fmt.Errorf("the row of key %q is damaged", r.ID)
 	}
 	k.ID, k.AccountID, k.Digest = r.ID, d.share(r.Account), apikey.Digest(r.Digest)
-	k.Level = LevelOf(r.Level)
+	k.Level = levelOf(r.Level)
 	k.Scope = d.scope(scopeRow{r.Word, r.Resource, r.More})
 	k.GatewayID, k.Owner = d.share(r.Gateway), r.Owner
 	if k.BucketID = r.ID; r.Bucket != "" {
@@ -74,7 +74,7 @@ func (d *KeyDecoder) scope(row scopeRow) apikey.Scopes {
 	if d.scopes == nil {
 		d.scopes = map[scopeRow]apikey.Scopes{}
 	}
-	one := ScopesOf(row.word, row.resource, row.more)
+	one := scopesOf(row.word, row.resource, row.more)
 	d.scopes[row] = one
 	return one
 }

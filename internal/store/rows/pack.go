@@ -1,4 +1,4 @@
-package stored
+package rows
 
 import (
 	"bytes"
@@ -14,12 +14,12 @@ const (
 	packedGzip = 1
 )
 
-// packFrom is the size from which data is compressed. An OpenAPI document of 13 MB shrinks to
+// packFrom is the size from which on data is compressed. An OpenAPI document of 13 MB shrinks to
 // about 1 MB in 0.1 s.
 const packFrom = 4 << 10
 
-// Pack returns b, compressed if it is long, in the form that Unpack reads.
-func Pack(b []byte) ([]byte, error) {
+// pack returns b, compressed if it is long, in the form that unpack reads.
+func pack(b []byte) ([]byte, error) {
 	if len(b) < packFrom {
 		return append([]byte{packedRaw}, b...), nil
 	}
@@ -42,8 +42,8 @@ func Pack(b []byte) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// Unpack returns the data that Pack was called with. The checksum of gzip detects damage.
-func Unpack(b []byte) ([]byte, error) {
+// unpack returns the data that pack was called with. The checksum of gzip detects damage.
+func unpack(b []byte) ([]byte, error) {
 	if len(b) == 0 {
 		return nil, errors.New("packed data is empty")
 	}

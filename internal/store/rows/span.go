@@ -1,4 +1,4 @@
-package stored
+package rows
 
 import (
 	"time"
@@ -25,8 +25,8 @@ func SpanOf(k id.Kind, since, until time.Time, below string) Span {
 // requestMargin is the maximum difference between a request's time and the time in its identifier.
 const requestMargin = time.Minute
 
-// RequestSpan returns a Span that has all requests of a time.
-func RequestSpan(since, until time.Time, below string) Span {
+// requestSpan returns a Span that has all requests of a time.
+func requestSpan(since, until time.Time, below string) Span {
 	if !since.IsZero() {
 		since = since.Add(-requestMargin)
 	}

@@ -1,4 +1,4 @@
-package stored
+package rows
 
 import (
 	"strings"
@@ -36,7 +36,7 @@ const (
 )
 
 // KeyParts returns the parts that make up a state. A key's phase changes some seconds after its
-// expiry. There are few keys in between.
+// expiry. Few keys are in between.
 func KeyParts(s apikey.State) []KeyPart {
 	switch s {
 	case "":

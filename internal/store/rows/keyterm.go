@@ -1,4 +1,4 @@
-package stored
+package rows
 
 import (
 	"encoding/hex"
@@ -10,7 +10,7 @@ import (
 // everything else that a list can be filtered by. Every term begins with the account, so the keys
 // of one account cost the others nothing.
 //
-// A search for up to three bytes is one term. A longer one intersects the terms of its trigrams,
+// A search for up to three bytes is one term. A longer search intersects the terms of its trigrams,
 // which finds all keys that it selects and perhaps some others, so a search checks the rows of the keys
 // that it finds.
 const (
@@ -31,8 +31,8 @@ const (
 	maxTrigrams = 16
 )
 
-// IndexRows and IndexBytes are what one transaction of IndexKeys indexes at most: so many keys, and so many bytes of their
-// names, but at least one key. It takes a few milliseconds, for which changes wait.
+// IndexRows and IndexBytes bound what one transaction of IndexKeys indexes: the number of keys, and the bytes of their
+// names, but at least one key. It takes a few milliseconds, during which changes wait.
 const (
 	IndexRows  = 256
 	IndexBytes = 4 << 10
@@ -40,7 +40,7 @@ const (
 
 // KeyTerms makes the terms of the keys of one account. They consist of ASCII letters and digits.
 type KeyTerms struct {
-	account string // a hash; two accounts that share it are told apart by the rows of their keys
+	account string // a hash; the rows of the keys distinguish two accounts with the same hash
 }
 
 // NewKeyTerms returns the terms of an account.
@@ -78,7 +78,7 @@ func (t KeyTerms) Phase(phase int) string { return t.value(phaseTerm, strconv.It
 // Start returns the term of keys whose prefix starts with a text.
 func (t KeyTerms) Start(s string) string { return t.bytes(startTerm, s[:min(len(s), maxStart)]) }
 
-// Part returns the terms that all keys have whose names have a part. It is asked for in any case.
+// Part returns the terms of all keys whose names contain a part, in any letter case.
 func (t KeyTerms) Part(query string) []string {
 	grams := trigrams(query)
 	for i, gram := range grams {
@@ -134,8 +134,8 @@ func LowerASCII(s string) string {
 	return string(b)
 }
 
-// trigrams returns the parts of query that the index is asked for: query itself if it is short,
-// and otherwise at most maxTrigrams of its trigrams, spread over all of it.
+// trigrams returns the parts of query to look up in the index: query itself if it is short, and
+// otherwise at most maxTrigrams of its trigrams, spread over all of it.
 func trigrams(query string) []string {
 	query = LowerASCII(query)
 	if len(query) <= maxGram {

@@ -1,4 +1,4 @@
-package stored
+package rows
 
 import (
 	"slices"
@@ -16,22 +16,16 @@ const (
 	DeliveryFailed
 )
 
-// DeliveryStates returns the states of deliveries in the order of their stored numbers.
-func DeliveryStates() []webhook.DeliveryState {
+// deliveryStates returns the states of deliveries in the order of their stored numbers.
+func deliveryStates() []webhook.DeliveryState {
 	return []webhook.DeliveryState{webhook.Pending, webhook.RetryScheduled, webhook.Delivered, webhook.Failed}
 }
 
 // DeliveryState returns the stored number of a state, or -1 for an unknown state.
-func DeliveryState(s webhook.DeliveryState) int { return slices.Index(DeliveryStates(), s) }
+func DeliveryState(s webhook.DeliveryState) int { return slices.Index(deliveryStates(), s) }
 
 // DeliveryTypes returns the event types that a delivery may have.
 func DeliveryTypes() []event.Type { return append(webhook.EventTypes(), webhook.Test) }
-
-// IsBegun reports whether a due delivery is one of those that sender.Due.Begun stands for, by its
-// stored state and trigger.
-func IsBegun(state int64, t webhook.Trigger) bool {
-	return state != DeliveryPending || t == webhook.ByHand || t == webhook.ByTest
-}
 
 // Response returns the part of an attempt's response that is kept, nil if there was none.
 func Response(a *webhook.Attempt) []byte {
@@ -41,8 +35,8 @@ func Response(a *webhook.Attempt) []byte {
 	return a.Response[:min(len(a.Response), webhook.KeptResponse)]
 }
 
-// EventTypes returns the event types of an endpoint as they are stored, separated by spaces.
-func EventTypes(types []event.Type) string {
+// eventTypes returns the event types of an endpoint as they are stored, separated by spaces.
+func eventTypes(types []event.Type) string {
 	names := make([]string, len(types))
 	for i, t := range types {
 		names[i] = string(t)
@@ -50,8 +44,8 @@ func EventTypes(types []event.Type) string {
 	return strings.Join(names, " ")
 }
 
-// ReadEventTypes reads what EventTypes returned.
-func ReadEventTypes(s string) (types []event.Type) {
+// readEventTypes reads what eventTypes returned.
+func readEventTypes(s string) (types []event.Type) {
 	for t := range strings.FieldsSeq(s) {
 		types = append(types, event.Type(t))
 	}

@@ -1,4 +1,4 @@
-package stored
+package rows
 
 import (
 	"slices"
@@ -16,13 +16,13 @@ type Page struct {
 	Routes []gateway.Route
 }
 
-// Edit returns the routes of a page with one change, the one with the number i.
+// Edit returns the routes of a page with one change, whose number is i.
 type Edit func(page []gateway.Route, i int) ([]gateway.Route, error)
 
-// EditPages calls edit for each of the routes with the page that it belongs to, in the order of their
-// identifiers. load returns the page that a route belongs to, and put stores one that was changed.
-// grown is by how many routes the table grows, and bytes by how many gateway.RouteBytes.
-func EditPages(ids []string, load func(routeID string) (Page, error), edit Edit, put func(Page) error) (grown int, bytes int64, err error) {
+// editPages calls edit for each of the routes with the page that it belongs to, in the order of their
+// identifiers. load returns the page that a route belongs to, and put stores a changed page. grown is
+// the number of routes by which the table grows, and bytes the number of gateway.RouteBytes.
+func editPages(ids []string, load func(routeID string) (Page, error), edit Edit, put func(Page) error) (grown int, bytes int64, err error) {
 	order := make([]int, len(ids))
 	for i := range order {
 		order[i] = i
@@ -48,15 +48,15 @@ func EditPages(ids []string, load func(routeID string) (Page, error), edit Edit,
 	return grown, bytes, nil
 }
 
-// FindRoute returns where a route is in a page, or would be.
-func FindRoute(page []gateway.Route, routeID string) (int, bool) {
+// findRoute returns where a route is in a page, or would be.
+func findRoute(page []gateway.Route, routeID string) (int, bool) {
 	return slices.BinarySearchFunc(page, routeID, func(r gateway.Route, id string) int { return strings.Compare(r.ID, id) })
 }
 
-// Inserting adds the routes of a list. One that is there is a fault.Conflict.
-func Inserting(list []gateway.Route) Edit {
+// inserting adds the routes of a list. A route that exists already is a fault.Conflict.
+func inserting(list []gateway.Route) Edit {
 	return func(page []gateway.Route, i int) ([]gateway.Route, error) {
-		at, found := FindRoute(page, list[i].ID)
+		at, found := findRoute(page, list[i].ID)
 		if found {
 			return nil, &fault.Error{Code: fault.Conflict, Message: ConflictMessage("")}
 		}
@@ -64,10 +64,10 @@ func Inserting(list []gateway.Route) Edit {
 	}
 }
 
-// Replacing replaces the routes of a list, except for the time of their creation.
-func Replacing(list []gateway.Route) Edit {
+// replacing replaces the routes of a list, except for the time of their creation.
+func replacing(list []gateway.Route) Edit {
 	return func(page []gateway.Route, i int) ([]gateway.Route, error) {
-		at, found := FindRoute(page, list[i].ID)
+		at, found := findRoute(page, list[i].ID)
 		if !found {
 			return nil, fault.Missing("route")
 		}
@@ -78,10 +78,10 @@ func Replacing(list []gateway.Route) Edit {
 	}
 }
 
-// Deleting removes routes.
-func Deleting(ids []string) Edit {
+// deleting removes routes.
+func deleting(ids []string) Edit {
 	return func(page []gateway.Route, i int) ([]gateway.Route, error) {
-		at, found := FindRoute(page, ids[i])
+		at, found := findRoute(page, ids[i])
 		if !found {
 			return nil, fault.Missing("route")
 		}
@@ -89,8 +89,8 @@ func Deleting(ids []string) Edit {
 	}
 }
 
-// RouteIDs returns the identifiers of routes.
-func RouteIDs(routes []gateway.Route) []string {
+// routeIDs returns the identifiers of routes.
+func routeIDs(routes []gateway.Route) []string {
 	ids := make([]string, len(routes))
 	for i := range routes {
 		ids[i] = routes[i].ID
@@ -98,8 +98,8 @@ func RouteIDs(routes []gateway.Route) []string {
 	return ids
 }
 
-// ByGateway divides routes by their gateway, in the order in which the gateways occur first.
-func ByGateway(routes []gateway.Route) [][]gateway.Route {
+// byGateway divides routes by their gateway, in the order in which the gateways occur first.
+func byGateway(routes []gateway.Route) [][]gateway.Route {
 	at := map[string]int{}
 	var groups [][]gateway.Route
 	for i := range routes {
@@ -114,8 +114,8 @@ func ByGateway(routes []gateway.Route) [][]gateway.Route {
 	return groups
 }
 
-// PageOf returns the routes of a page below after, from the last to the first, and at most limit.
-func PageOf(list, page []gateway.Route, after string, limit int) []gateway.Route {
+// pageOf returns the routes of a page below after, from the last to the first, and at most limit.
+func pageOf(list, page []gateway.Route, after string, limit int) []gateway.Route {
 	for i := range slices.Backward(page) {
 		if page[i].ID < after && len(list) < limit {
 			list = append(list, page[i])

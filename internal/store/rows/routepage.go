@@ -1,4 +1,4 @@
-package stored
+package rows
 
 import (
 	"encoding/binary"
@@ -17,7 +17,7 @@ import (
 const (
 	pageRoutes = 256      // of a page of a new table
 	pageBytes  = 64 << 10 // before compression; a page has at least one route
-	// splitRoutes and splitBytes are the sizes from which a page is split that grew by single routes.
+	// splitRoutes and splitBytes are the sizes at which a page that grew by single routes is split.
 	splitRoutes = 2 * pageRoutes
 	splitBytes  = 2 * pageBytes
 )
@@ -45,7 +45,7 @@ func NewPageCodec() (*PageCodec, error) {
 	return &PageCodec{enc, dec}, nil
 }
 
-// RoutePage is a page as it is stored.
+// RoutePage is a page as it is
 type RoutePage struct {
 	First   string // identifier of its first route
 	Routes  int
@@ -166,7 +166,7 @@ func (d *pageReader) route(gatewayID string) (r gateway.Route) {
 	}
 	r.Version = d.number()
 	if d.err == nil && sustained+burst+daily+per != "" {
-		r.RateLimit, d.err = Limit(sustained, burst, daily, per)
+		r.RateLimit, d.err = rateLimit(sustained, burst, daily, per)
 	}
 	return r
 }

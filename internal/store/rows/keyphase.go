@@ -1,4 +1,4 @@
-package stored
+package rows
 
 import (
 	"strings"
@@ -13,8 +13,8 @@ const (
 	Revoked  = 2
 )
 
-// PhaseOf returns the phase of a key.
-func PhaseOf(k *apikey.Key) int {
+// phaseOf returns the phase of a key.
+func phaseOf(k *apikey.Key) int {
 	switch {
 	case !k.RevokedAt.IsZero():
 		return Revoked
@@ -43,16 +43,16 @@ func LevelNumber(l apikey.Level) int {
 	}
 }
 
-// LevelOf returns the level of a number.
-func LevelOf(n int64) apikey.Level {
+// levelOf returns the level of a number.
+func levelOf(n int64) apikey.Level {
 	if n == AccountLevel {
 		return apikey.AccountLevel
 	}
 	return apikey.GatewayLevel
 }
 
-// ScopesOf returns the scopes of a row: the first, and the text of the others.
-func ScopesOf(word int64, resource, more string) apikey.Scopes {
+// scopesOf returns the scopes of a row: the first, and the text of the others.
+func scopesOf(word int64, resource, more string) apikey.Scopes {
 	scopes := apikey.Scopes{{Word: apikey.Word(word), Resource: resource}}
 	if more == "" {
 		return scopes
@@ -65,8 +65,8 @@ func ScopesOf(word int64, resource, more string) apikey.Scopes {
 	return scopes
 }
 
-// KeyBucket returns the bucket of a key as it is stored: NULL if it is its own.
-func KeyBucket(k *apikey.Key) any {
+// keyBucket returns the bucket of a key as it is stored: NULL if it is its own.
+func keyBucket(k *apikey.Key) any {
 	if k.BucketID == k.ID {
 		return nil
 	}
