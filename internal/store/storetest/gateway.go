@@ -116,7 +116,9 @@ func testGatewayRules(h *harness) {
 	renamed.Name, renamed.SharesName = "sole", false
 	h.conflict("name", func(ctx context.Context, tx control.Tx) error { return tx.UpdateGateway(ctx, &renamed) })
 	for name, want := range map[string]bool{"sole": true, "free": false, "orders": true} {
-		found := get(h, func(ctx context.Context, tx control.ReadTx) (string, error) { return tx.GatewayNamed(ctx, a.ID, name, first.ID) })
+		found := get(h, func(ctx context.Context, tx control.ReadTx) (string, error) {
+			return tx.GatewayNamed(ctx, a.ID, name, first.ID)
+		})
 		if (found != "") != want || found == first.ID {
 			h.Errorf("got %q for the name %s; want another gateway of the account: %v", found, name, want)
 		}

@@ -128,7 +128,9 @@ func testWebhookRules(h *harness) {
 	}
 	h.conflict("url", func(ctx context.Context, tx control.Tx) error { return tx.InsertWebhook(ctx, at(a, false)) })
 	for url, want := range map[string]bool{first.URL: true, "https://receiver.example/free": false} {
-		found := get(h, func(ctx context.Context, tx control.ReadTx) (string, error) { return tx.WebhookAt(ctx, a.ID, url, first.ID) })
+		found := get(h, func(ctx context.Context, tx control.ReadTx) (string, error) {
+			return tx.WebhookAt(ctx, a.ID, url, first.ID)
+		})
 		if (found != "") != want || found == first.ID {
 			h.Errorf("got %q at %s; want another endpoint of the account: %v", found, url, want)
 		}
