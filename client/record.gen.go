@@ -1098,7 +1098,11 @@ type CreateSessionRequest struct {
 
 // Decision is the schema Decision of the OpenAPI document.
 type Decision struct {
-	// Check Check that refused the request, or cause of the failure: key, gateway, scope, limit, upstream, timeout or internal.
+	// For a 404 or 405: whether the gateway got the request as the default gateway, because
+	// no gateway has the host. Null for other decisions.
+	ByDefault *bool `json:"by_default"`
+
+	// Check Check that refused the request, or cause of the failure: host, key, gateway, route, scope, limit, upstream, timeout or internal.
 	//
 	// Example: limit
 	Check string `json:"check"`
@@ -1126,6 +1130,10 @@ type Decision struct {
 	//
 	// Example: the route's limit of 50 was used up
 	Message string `json:"message"`
+
+	// For a 404 or 405: the routes of the gateway that come nearest to the request, as they
+	// are now, the nearest first; at most 3. Empty for other decisions.
+	NearestRoutes []NearRoute `json:"nearest_routes"`
 
 	// When the request would have passed.
 	PassesAt *time.Time `json:"passes_at"`
@@ -1586,6 +1594,11 @@ type LoggedRequest struct {
 	// Example: gw_01jz8y5c3te9b8r2m6q4v7x0aa
 	GatewayID *string `json:"gateway_id"`
 
+	// Host Host that the client addressed, without a port, for a 404 or 405; otherwise null.
+	//
+	// Example: api.example.com
+	Host *string `json:"host"`
+
 	// KeyID Identifier of the key that was used, also if it had expired, or had been revoked within the 24 hours before; decision.message then says so. null if the account has no such key.
 	//
 	// Example: key_01jz8y5c3te9b8r2m6q4v7x0dd
@@ -1628,6 +1641,24 @@ type LoggedRequest struct {
 
 	// When the request was received.
 	Time time.Time `json:"time"`
+}
+
+// NearRoute is the schema NearRoute of the OpenAPI document.
+type NearRoute struct {
+	// Methods Methods of the route.
+	//
+	// Example: ["GET","POST"]
+	Methods []string `json:"methods"`
+
+	// Path Path of the route.
+	//
+	// Example: /orders/{id}
+	Path string `json:"path"`
+
+	// Why Why the route does not match the request.
+	//
+	// Example: the path of the request ends with a slash, and its path does not
+	Why string `json:"why"`
 }
 
 // Node is the schema Node of the OpenAPI document.

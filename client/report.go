@@ -64,6 +64,7 @@ type RequestFilter struct {
 	ListOptions
 	GatewayID, RouteID, KeyID string
 	Status                    int       // 400 to 599
+	Result                    string    // such as limited, no_route or timed_out
 	Since, Until              time.Time // Since is inclusive, Until exclusive
 }
 
@@ -146,7 +147,7 @@ func (f *RequestFilter) of() url.Values {
 	if f.Status != 0 {
 		status = strconv.Itoa(f.Status)
 	}
-	return filter("gateway_id", f.GatewayID, "route_id", f.RouteID, "key_id", f.KeyID, "status", status)
+	return filter("gateway_id", f.GatewayID, "route_id", f.RouteID, "key_id", f.KeyID, "status", status, "result", f.Result)
 }
 
 // RequestByID returns one refused or failed request. For any other request it

@@ -110,7 +110,8 @@ type Entry struct {
 	Owner      string // of the key; "" if it has none
 	Target     string // the URL of the target to which the request was sent last; "" if it was not
 	// Detail is the text of the error behind Reason, at most 256 bytes. It may contain
-	// addresses, which only the operator may see, but no secrets.
+	// addresses, which only the operator may see, but no secrets. For the results NoGateway, NoRoute and NoMethod
+	// without a Reason, it is the host that the client addressed, in lower case and without a port.
 	Detail string
 }
 

@@ -24,6 +24,7 @@ type loggedRequestRecord struct {
 	Method     string         `json:"method" doc:"HTTP method." example:"GET"`
 	Path       string         `json:"path" doc:"Path without the query." example:"/orders/17"`
 	ClientIP   string         `json:"client_ip" doc:"IP address of the client." example:"203.0.113.7"`
+	Host       *string        `json:"host" doc:"Host that the client addressed, without a port, for a 404 or 405; otherwise null." example:"api.example.com"`
 	Status     int            `json:"status" doc:"HTTP status of the response." example:"429"`
 	DurationMS float64        `json:"duration_ms" doc:"Time from the request headers to the last byte of the response, in milliseconds." example:"0.08"`
 	Decision   decisionRecord `json:"decision" doc:"Why the request was refused or failed."`
@@ -31,16 +32,25 @@ type loggedRequestRecord struct {
 }
 
 type decisionRecord struct {
-	Check          string     `json:"check" doc:"Check that refused the request, or cause of the failure: key, gateway, scope, limit, upstream, timeout or internal." example:"limit"`
-	Code           string     `json:"code" doc:"Code in the response: for 401 and 403 the code field, otherwise the error field." example:"rate_limit_exceeded"`
-	Message        string     `json:"message" doc:"Explanation of the decision." example:"the route's limit of 50 was used up"`
-	LimitScope     *string    `json:"limit_scope" enum:"key,route,daily,global" doc:"If a limit refused the request: scope of that limit. Otherwise this field, limit, remaining and passes_at are null."`
-	Limit          *int64     `json:"limit" doc:"Capacity of the limit." example:"50"`
-	Remaining      *int64     `json:"remaining" doc:"Remaining requests at that time." example:"0"`
-	PassesAt       *time.Time `json:"passes_at" doc:"When the request would have passed."`
-	UpstreamStatus *int       `json:"upstream_status" doc:"HTTP status of the upstream's response; null if there was none." example:"503"`
-	Reason         *string    `json:"reason" doc:"If the upstream could not be reached or did not respond: why, such as connection_refused, name_not_found, certificate_rejected, malformed_response, closed_early or timeout. If the request was admitted but could not go on: key_revoked, key_expired, key_not_allowed, gateway_gone or lease_lost. Further values may be added. Null for other decisions." example:"connection_refused"`
-	Detail         *string    `json:"detail" doc:"Text of the error behind reason, with addresses. Always null unless the key belongs to the account default." example:"dial tcp 10.0.0.7:8080: connect: connection refused"`
+	Check          string            `json:"check" doc:"Check that refused the request, or cause of the failure: host, key, gateway, route, scope, limit, upstream, timeout or internal." example:"limit"`
+	Code           string            `json:"code" doc:"Code in the response: for 401 and 403 the code field, otherwise the error field." example:"rate_limit_exceeded"`
+	Message        string            `json:"message" doc:"Explanation of the decision." example:"the route's limit of 50 was used up"`
+	LimitScope     *string           `json:"limit_scope" enum:"key,route,daily,global" doc:"If a limit refused the request: scope of that limit. Otherwise this field, limit, remaining and passes_at are null."`
+	Limit          *int64            `json:"limit" doc:"Capacity of the limit." example:"50"`
+	Remaining      *int64            `json:"remaining" doc:"Remaining requests at that time." example:"0"`
+	PassesAt       *time.Time        `json:"passes_at" doc:"When the request would have passed."`
+	UpstreamStatus *int              `json:"upstream_status" doc:"HTTP status of the upstream's response; null if there was none." example:"503"`
+	Reason         *string           `json:"reason" doc:"If the upstream could not be reached or did not respond: why, such as connection_refused, name_not_found, certificate_rejected, malformed_response, closed_early or timeout. If the request was admitted but could not go on: key_revoked, key_expired, key_not_allowed, gateway_gone or lease_lost. Further values may be added. Null for other decisions." example:"connection_refused"`
+	ByDefault      *bool             `json:"by_default" doc:"For a 404 or 405: whether the gateway got the request as the default gateway, because no gateway has the host. Null for other decisions."`
+	Nearest        []nearRouteRecord `json:"nearest_routes" nullable:"false" doc:"For a 404 or 405: the routes of the gateway that come nearest to the request, as they are now, the nearest first; at most 3. Empty for other decisions."`
+	Detail         *string           `json:"detail" doc:"Text of the error behind reason, with addresses. Always null unless the key belongs to the account default." example:"dial tcp 10.0.0.7:8080: connect: connection refused"`
+}
+
+// nearRouteRecord is a route that comes near to a request.
+type nearRouteRecord struct {
+	Path    string   `json:"path" doc:"Path of the route." example:"/orders/{id}"`
+	Methods []string `json:"methods" nullable:"false" doc:"Methods of the route." example:"GET,POST"`
+	Why     string   `json:"why" doc:"Why the route does not match the request." example:"the path of the request ends with a slash, and its path does not"`
 }
 
 func requestFilters() []queryParam {
@@ -58,6 +68,7 @@ func requestFilters() []queryParam {
 				return nil
 			},
 		},
+		enumParam("result", "Only requests with this result.", requestlog.Results()...),
 	}, timeRangeParams("requests")...)
 }
 
@@ -65,7 +76,7 @@ func (a *API) requestOperations() []operation {
 	return []operation{{
 		id: "listRequests", method: http.MethodGet, path: "/v1/requests", tag: "Traffic",
 		summary:     "List refused and failed requests",
-		description: "Returns the requests of the last 24 hours that were refused (401, 403, 429), failed (5xx), or were cut off because their key or gateway had ended, newest first, each with the reason. If there are more than 1,000 of them in a second, the list is a sample.",
+		description: "Returns the requests of the last 24 hours that were refused (401, 403, 429, and 404 or 405 by the gateway itself), failed (5xx), or were cut off because their key or gateway had ended, newest first, each with the reason. Requests for a host without a gateway are in the list of the account default. If there are more than 1,000 of them in a second, the list is a sample.",
 		query:       append(pageParams(), requestFilters()...), success: http.StatusOK, result: reflect.TypeFor[recordedList[loggedRequestRecord]](),
 		run: a.listRequests,
 	}, {
@@ -91,7 +102,7 @@ func (a *API) listRequests(c *call) (response, error) {
 	status, _ := strconv.Atoi(c.query.Get("status")) // checked by requestFilters; 0 if not given
 	f := requestlog.Filter{
 		GatewayID: c.query.Get("gateway_id"), RouteID: c.query.Get("route_id"), KeyID: c.query.Get("key_id"),
-		Status: status, Since: since, Until: until,
+		Status: status, Result: c.query.Get("result"), Since: since, Until: until,
 	}
 	return page(c, "requests", c.cursorBinding(requestFilters()), func(p control.Page) ([]requestlog.Request, error) {
 		return searching(c, func() ([]requestlog.Request, error) { return a.cfg.Control.Requests(c.ctx, &c.actor, f, p) })
@@ -106,9 +117,16 @@ func presentRequest(r *requestlog.Request) loggedRequestRecord {
 	d := &r.Decision
 	out := loggedRequestRecord{
 		RequestID: r.ID, Time: r.Time.UTC(), GatewayID: optionalText(r.GatewayID), RouteID: optionalText(r.RouteID), KeyID: optionalText(r.KeyID), KeyPrefix: optionalText(r.KeyPrefix),
-		Method: r.Method, Path: r.Path, ClientIP: r.ClientIP, Status: r.Status, DurationMS: r.DurationMS,
+		Method: r.Method, Path: r.Path, ClientIP: r.ClientIP, Host: optionalText(r.Host), Status: r.Status, DurationMS: r.DurationMS,
 		LeftOut:  r.LeftOut,
 		Decision: decisionRecord{Check: d.Check, Code: d.Code, Message: d.Message, LimitScope: optionalText(d.LimitScope), PassesAt: optionalTime(d.PassesAt), Reason: optionalText(d.Reason), Detail: optionalText(d.Detail)},
+	}
+	out.Decision.Nearest = make([]nearRouteRecord, len(d.Nearest))
+	for i, near := range d.Nearest {
+		out.Decision.Nearest[i] = nearRouteRecord(near)
+	}
+	if d.Check == "route" {
+		out.Decision.ByDefault = &d.ByDefault
 	}
 	if d.LimitScope != "" {
 		out.Decision.Limit, out.Decision.Remaining = &d.Limit, &d.Remaining

@@ -121,7 +121,7 @@ func (a *API) streamRequests(c *call) (response, error) {
 	}
 	status, _ := strconv.Atoi(c.query.Get("status")) // checked by requestFilters; 0 if not given
 	tail, err := a.cfg.Control.FollowRequests(&c.actor, requestlog.Filter{
-		GatewayID: c.query.Get("gateway_id"), RouteID: c.query.Get("route_id"), KeyID: c.query.Get("key_id"), Status: status,
+		GatewayID: c.query.Get("gateway_id"), RouteID: c.query.Get("route_id"), KeyID: c.query.Get("key_id"), Status: status, Result: c.query.Get("result"),
 	})
 	if err != nil {
 		a.tails.leave(slot)

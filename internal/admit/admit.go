@@ -132,6 +132,7 @@ func (d *decision) decide(s *snapshot.Snapshot, path string) bool {
 	}
 	if g == nil {
 		v.refuse(accesslog.NoGateway, fault.GatewayNotFound, "")
+		v.Host = d.target.host
 		if s.Withdrawn(d.target.host) {
 			v.reason = withdrawn
 		}
@@ -176,10 +177,12 @@ func (d *decision) decide(s *snapshot.Snapshot, path string) bool {
 		return true
 	case m.node == nil:
 		v.refuse(accesslog.NoRoute, fault.RouteNotFound, "")
+		v.Host = d.target.host
 		d.peek(g)
 		return true
 	case route == nil:
 		v.refuse(accesslog.NoMethod, fault.MethodNotAllowed, "")
+		v.Host = d.target.host
 		v.Allow = m.node.Allow()
 		d.peek(g)
 		return true

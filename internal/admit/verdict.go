@@ -55,6 +55,8 @@ type Verdict struct {
 
 	// Path is the path to forward, byte for byte.
 	Path string
+	// Host is the host by which no gateway, no route or no method was found, in lower case and without a port.
+	Host string
 	// Allow is the value of the Allow header of a 405.
 	Allow string
 	// AllowOrigin is the value of Access-Control-Allow-Origin, or "". VaryOrigin is set if
@@ -83,7 +85,7 @@ func (v *Verdict) resetDecision() {
 	v.Action, v.Code, v.Auth, v.reason = Refuse, "", "", ""
 	v.Gateway, v.Route, v.Caller, v.KeyPrefix, v.Authenticated = nil, [16]byte{}, nil, "", false
 	v.RevokedKey = [16]byte{}
-	v.Allow, v.AllowOrigin, v.VaryOrigin, v.preflight = "", "", false, nil
+	v.Host, v.Allow, v.AllowOrigin, v.VaryOrigin, v.preflight = "", "", "", false, nil
 	v.version, v.unconfirmed = 0, false
 	v.Charge.Clear()
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/keygate/keygate/client"
 	"github.com/keygate/keygate/internal/cli/terminal"
 	"github.com/keygate/keygate/internal/gateway"
+	"github.com/keygate/keygate/internal/requestlog"
 )
 
 // Bounds of a completion, which a person waits for.
@@ -130,7 +131,7 @@ func flagValues(c *cobra.Command, flag string) (v values, known bool) {
 		"interval": fixed("1m", "1h", "1d"), "group-by": fixed("gateway", "route", "key", "status"),
 		"kind": kindsOf(c), "status-provider": fixed("github", "gitlab", "gitea"), "outcome": fixed("success", "key_invalid", "key_expired", "scope_insufficient"),
 		"auth": fixed("key\ta key is required", "none\ta public route"), "per": fixed("key\teach key has its own limit"),
-		"method": separated(methods...), "cors-method": separated(methods...), "format": fixed("jsonl", "csv"),
+		"method": separated(methods...), "cors-method": separated(methods...), "format": fixed("jsonl", "csv"), "result": fixed(requestlog.Results()...),
 		"state": statesOf(c), "log-level": fixed("debug", "info", "warn", "error"), "log-format": fixed("json", "text"),
 		"upstream-host": fixed("target\tthat of the URL", "preserve\tthe client's"),
 	}[flag]

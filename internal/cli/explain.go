@@ -26,9 +26,10 @@ func newExplain(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "explain [REQUEST_ID]",
 		Short: "Explain why a request was refused or failed, or list such requests",
-		Long: `Show which check or limit decided a request that was refused (429, 401, 403) or failed
-(5xx) in the last 24 hours, with its level at that time, and when the request would
-have passed. Callers find the request identifier in the header X-Request-Id and in
+		Long: `Show which check or limit decided a request that was refused (429, 401, 403, or a 404
+or 405 of the gateway) or failed (5xx) in the last 24 hours, with its level at that
+time, and when the request would have passed; for a 404 or 405, the routes that come
+nearest, and why they do not match. Callers find the request identifier in the header X-Request-Id and in
 the body of an error. Without an identifier, list such requests, newest first.`,
 		Example: "  keygate explain req_01j…\n  keygate explain --status 429 --since 15m\n  keygate explain --follow --key-id partner",
 		Args:    atMost(1), RunE: o.run,
@@ -38,6 +39,7 @@ the body of an error. Without an identifier, list such requests, newest first.`,
 	f.StringVar(&o.filter.RouteID, "route-id", "", "only requests of the route with this `id` or path")
 	f.StringVar(&o.filter.KeyID, "key-id", "", "only requests with the key with this `id`, name or prefix")
 	f.IntVar(&o.filter.Status, "status", 0, "only requests with this response `status`")
+	f.StringVar(&o.filter.Result, "result", "", "only requests with this `result`, such as no_route, no_gateway, limited or unreachable")
 	o.span.add(f, "requests")
 	limitFlag(f, &o.limit)
 	f.BoolVarP(&o.follow, "follow", "f", false, "show such requests as they arrive, until Ctrl-C; in JSON, one object per line")
@@ -84,7 +86,7 @@ func (o *explain) run(c *cobra.Command, args []string) (err error) {
 	return terminal.PrintList(o.Console, limit, api.Requests(c.Context(), o.filter), terminal.Listing[client.LoggedRequest]{
 		Columns: requestColumns(),
 		Row:     func(r *client.LoggedRequest) []string { return requestRow(r, o.When(&r.Time)) },
-		Empty:   noneMatch(c, "requests", "None was refused (429, 401, 403) or failed (5xx) in the last 24 hours."),
+		Empty:   noneMatch(c, "requests", "None was refused or failed in the last 24 hours."),
 		Next:    "To see the reason in full: keygate explain REQUEST_ID",
 	})
 }
@@ -170,7 +172,7 @@ func why(d *client.Decision) string {
 }
 
 func (o *explain) one(c *cobra.Command, id string) error {
-	if err := onlyForList(c, "an identifier", "gateway", "route-id", "key-id", "status", "since", "until", "limit", "follow"); err != nil {
+	if err := onlyForList(c, "an identifier", "gateway", "route-id", "key-id", "status", "result", "since", "until", "limit", "follow"); err != nil {
 		return err
 	}
 	api, err := o.connect()
@@ -179,9 +181,6 @@ func (o *explain) one(c *cobra.Command, id string) error {
 	}
 	r, err := api.RequestByID(c.Context(), id)
 	if err != nil {
-		if client.IsNotFound(err) && o.ForPeople() {
-			o.Say("Only requests of the last 24 hours that were refused (429, 401, 403) or failed (5xx) can be explained.")
-		}
 		return err
 	}
 	return o.PrintRecord(r, func() []terminal.Field { return o.explanation(c, api, r) })
@@ -192,7 +191,7 @@ func (o *explain) explanation(c *cobra.Command, api *client.Client, r *client.Lo
 	d := &r.Decision
 	fields := []terminal.Field{
 		{"REQUEST ID", r.RequestID}, {"TIME", r.Time.UTC().Format(time.RFC3339Nano)},
-		{"CALL", r.Method + " " + r.Path}, {"CLIENT", r.ClientIP}, {"KEY PREFIX", str(r.KeyPrefix)},
+		{"CALL", r.Method + " " + r.Path}, {"CLIENT", r.ClientIP}, {"HOST", str(r.Host)}, {"KEY PREFIX", str(r.KeyPrefix)},
 		{"KEY", withID(names.key(str(r.KeyID)), str(r.KeyID))},
 		{"GATEWAY", withID(names.gateway(str(r.GatewayID)), str(r.GatewayID))},
 		{"ROUTE", withID(names.route(str(r.GatewayID), str(r.RouteID)), str(r.RouteID))},

@@ -2,11 +2,15 @@ package control
 
 import (
 	"context"
+	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/keygate/keygate/internal/apikey"
 	"github.com/keygate/keygate/internal/fault"
+	"github.com/keygate/keygate/internal/gateway"
+	"github.com/keygate/keygate/internal/id"
 	"github.com/keygate/keygate/internal/ratelimit"
 	"github.com/keygate/keygate/internal/requestlog"
 	"github.com/keygate/keygate/internal/requestlog/writer"
@@ -52,6 +56,9 @@ type RouteSource interface {
 	// Unrouted returns those resources at or below which the gateway, or the account if gatewayID
 	// is "", certainly has no route. A resource is written as in scopes. Its work is bounded.
 	Unrouted(accountID, gatewayID string, resources []string) []string
+	// Nearest returns the routes of a gateway that come nearest to a request for which it has none, the nearest
+	// first, and the gateway's hostname. known is false if the account has no such gateway. Its work is bounded.
+	Nearest(accountID, gatewayID, method, path string) (near []gateway.NearRoute, hostname string, known bool)
 }
 
 // complete flushes the access records to source, so that what it reports to actor is complete. A store
@@ -132,12 +139,35 @@ func (s *Service) Request(ctx context.Context, actor *Actor, requestID string) (
 		return nil, err
 	}
 	r, err := s.cfg.Sources.Requests.Request(ctx, actor.Account.ID, requestID)
+	if fault.CodeOf(err) == fault.NotFound {
+		return nil, s.whyNotKept(ctx, actor, requestID, err)
+	}
 	if err != nil {
 		return nil, err
 	}
 	list := []requestlog.Request{*r}
 	err = s.complement(ctx, actor, list)
 	return &list[0], err
+}
+
+// whyNotKept returns the error for a request that is not in the log: missing, with what its identifier tells.
+func (s *Service) whyNotKept(ctx context.Context, actor *Actor, requestID string, missing error) error {
+	u, ok := id.Parse(id.Request, requestID)
+	at := id.FastTime(u)
+	if age := s.now().Sub(at); !ok || age > requestlog.Keep || age < -time.Minute {
+		return missing
+	}
+	second := at.Truncate(time.Second)
+	beside, err := s.cfg.Sources.Requests.Requests(ctx, actor.Account.ID, requestlog.Filter{Since: second, Until: second.Add(time.Second)}, 1, "")
+	if err != nil {
+		return err
+	}
+	left := ""
+	if len(beside) > 0 && beside[0].LeftOut > 0 {
+		left = fmt.Sprintf("; or it is one of the %d requests of that second that were left out, because there were very many", beside[0].LeftOut)
+	}
+	return fault.New(fault.NotFound, "a request with this identifier would have begun at %s, and is not in the log: the log keeps requests of this account that were refused (401, 403, 429, or 404 and 405 by the gateway) or failed (5xx), and none that the service itself answered with another status, or that are malformed (400, 413, 414, 431)%s",
+		at.UTC().Format(time.RFC3339), left)
 }
 
 // complement hides from requests what only the operator may see, and adds what the log does not
@@ -148,7 +178,30 @@ func (s *Service) complement(ctx context.Context, actor *Actor, list []requestlo
 			list[i].Decision.Detail = ""
 		}
 	}
+	for i := range list {
+		if r := &list[i]; r.Decision.Check == "route" && s.cfg.Sources.Routes != nil {
+			s.explainRoute(r)
+		}
+	}
 	return s.dateKeys(ctx, actor, list)
+}
+
+// explainRoute completes the decision of a 404 or 405 with the routes of now.
+func (s *Service) explainRoute(r *requestlog.Request) {
+	d := &r.Decision
+	near, hostname, known := s.cfg.Sources.Routes.Nearest(r.AccountID, r.GatewayID, r.Method, strings.TrimSuffix(r.Path, "…"))
+	if !known {
+		return
+	}
+	if d.Nearest, d.ByDefault = near, r.Host != hostname; d.ByDefault {
+		d.Message += fmt.Sprintf("; it is the default gateway, which the host %s chose because no gateway has that name", r.Host)
+	}
+	for _, route := range near {
+		d.Message += fmt.Sprintf("; %s %s does not match: %s", strings.Join(route.Methods, ","), route.Path, route.Why)
+	}
+	if len(near) == 0 {
+		d.Message += "; no route of it comes near"
+	}
 }
 
 // dateKeys adds to the messages about revoked and expired keys when that happened.

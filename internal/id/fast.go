@@ -18,3 +18,12 @@ func NewFastAt(ms int64) (u [16]byte) {
 	binary.BigEndian.PutUint64(u[8:], 2<<62|rand.Uint64()>>2)
 	return u
 }
+
+// FastTime returns the time of NewFastAt in an identifier that it made.
+func FastTime(u [16]byte) time.Time {
+	var ms int64
+	for _, b := range u[:6] {
+		ms = ms<<8 | int64(b)
+	}
+	return time.UnixMilli(ms)
+}

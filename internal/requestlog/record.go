@@ -33,15 +33,24 @@ type Record struct {
 
 	Reason accesslog.Reason // of a failure to reach the upstream
 	Detail string           // text of the error behind Reason
+	Host   string           // that the client addressed, for NoGateway, NoRoute and NoMethod
 
 	LeftOut int64 // set only when the record is read
 }
 
-// Belongs reports whether the request belongs in the log: it was refused, it failed, or it was
-// admitted and could not go on.
+// Belongs reports whether the request belongs in the log: it was refused, it failed, or it was admitted and could
+// not go on.
 func Belongs(r *accesslog.Record) bool {
-	refused := r.Status == 429 || r.Status == 401 || r.Status == 403
-	return (refused || r.Status >= 500 || r.Reason.IsAccess()) && r.Part != accesslog.Started && r.Account != [16]byte{}
+	switch {
+	case r.Part == accesslog.Started:
+		return false
+	case r.Result == accesslog.NoGateway:
+		return true
+	case r.Account == [16]byte{}:
+		return false
+	}
+	refused := r.Status == 429 || r.Status == 401 || r.Status == 403 || r.Result == accesslog.NoRoute || r.Result == accesslog.NoMethod
+	return refused || r.Status >= 500 || r.Reason.IsAccess()
 }
 
 // longestPath is the maximum length of a path in a record, in bytes.
@@ -61,7 +70,13 @@ func NewRecord(e *accesslog.Entry) Record {
 		Time: time.UnixMicro(e.Start).UTC(), KeyPrefix: strings.TrimRight(string(e.Prefix[:]), "\x00"),
 		Method: strings.Clone(e.MethodName()), Path: path, ClientIP: netip.AddrFrom16(e.Client).Unmap().String(),
 		Status: int(e.Status), Duration: time.Duration(e.Duration), Decision: e.Result, UpstreamStatus: int(e.UpstreamStatus),
-		Reason: e.Reason, Detail: strings.Clone(apikey.Redact(e.Detail)),
+		Reason: e.Reason,
+	}
+	detail := strings.Clone(apikey.Redact(e.Detail))
+	if e.Reason == accesslog.NoReason && (e.Result == accesslog.NoGateway || e.Result == accesslog.NoRoute || e.Result == accesslog.NoMethod) {
+		r.Host = detail
+	} else {
+		r.Detail = detail
 	}
 	if e.Result == accesslog.Limited {
 		r.LimitScope, r.Limit, r.Remaining, r.PassesAt = ratelimit.Scope(e.LimitScope), e.Limit, e.Remaining, e.ResetAt
@@ -80,7 +95,7 @@ func text(k id.Kind, u [16]byte) string {
 func (r *Record) Request() Request {
 	return Request{
 		ID: r.ID, AccountID: r.AccountID, Time: r.Time, GatewayID: r.GatewayID, RouteID: r.RouteID, KeyID: r.KeyID, KeyPrefix: r.KeyPrefix,
-		Method: r.Method, Path: r.Path, ClientIP: r.ClientIP, Status: r.Status,
+		Method: r.Method, Path: r.Path, ClientIP: r.ClientIP, Status: r.Status, Host: r.Host,
 		DurationMS: float64(r.Duration) / float64(time.Millisecond), Decision: r.decision(), LeftOut: r.LeftOut,
 	}
 }
@@ -111,6 +126,12 @@ func (r *Record) decision() Decision {
 		say("gateway", string(fault.ScopeInsufficient), "the key %s is restricted to another gateway", r.KeyPrefix)
 	case accesslog.WrongScope:
 		say("scope", string(fault.ScopeInsufficient), "the scope of the key %s does not allow %s on this path", r.KeyPrefix, r.Method)
+	case accesslog.NoGateway:
+		say("host", string(fault.GatewayNotFound), "no gateway of an active account has the host %s, and there is no default gateway", r.Host)
+	case accesslog.NoRoute:
+		say("route", string(fault.RouteNotFound), "the gateway has no route that matches the path")
+	case accesslog.NoMethod:
+		say("route", string(fault.MethodNotAllowed), "the gateway has no route for %s on this path", r.Method)
 	case accesslog.Limited:
 		r.limited(&d)
 	case accesslog.Unreachable:

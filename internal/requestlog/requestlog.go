@@ -4,15 +4,18 @@ package requestlog
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/keygate/keygate/internal/accesslog"
+	"github.com/keygate/keygate/internal/gateway"
 )
 
 // Keep is the retention of a request.
 const Keep = 24 * time.Hour
 
-// Request is a request that was refused (429, 401, 403) or failed (5xx).
+// Request is a request that was refused (429, 401, 403, or a 404 or 405 of the gateway) or failed (5xx).
 type Request struct {
 	ID         string
 	AccountID  string
@@ -25,6 +28,7 @@ type Request struct {
 	Path       string // without the query; cut after 2 KiB, and then ends with …
 	ClientIP   string
 	Status     int
+	Host       string // that the client addressed, for a 404 or 405; otherwise ""
 	DurationMS float64
 	Decision   Decision
 	// LeftOut is the number of refused or failed requests of the account that began
@@ -43,7 +47,7 @@ func (r *Request) EndedKey() string {
 
 // Decision is the check or limit that ended a request.
 type Decision struct {
-	Check      string // key, gateway, scope, limit, upstream, timeout, internal
+	Check      string // host, key, gateway, route, scope, limit, upstream, timeout, internal
 	Code       string // the error of the response or, for a 401 or 403, its code
 	Message    string // an explanation in words
 	LimitScope string // key, route, daily or global; set only for a limit, like the next three
@@ -56,19 +60,39 @@ type Decision struct {
 	// Detail is the text of the error behind Reason. It may contain addresses and names of
 	// the operator's network, so it is for the operator only.
 	Detail string
+	// ByDefault is set for a 404 or 405 of the default gateway, which the host chose because no gateway has it.
+	ByDefault bool
+	// Nearest are the routes that come nearest to the request, for a 404 or 405, the nearest first.
+	Nearest []gateway.NearRoute
 }
 
 // Filter selects requests. Zero fields do not filter. Since is inclusive, Until exclusive.
 type Filter struct {
 	GatewayID, RouteID, KeyID string
 	Status                    int
+	Result                    string // of Results
 	Since, Until              time.Time
 }
+
+// Results returns the values of Filter.Result: what ended a request.
+func Results() []string { return slices.Sorted(maps.Keys(results)) }
+
+// results are the results of requests in the log, by the names of the filter.
+//
+//nolint:gochecknoglobals // a table that is never written
+var results = map[string]accesslog.Result{
+	"no_gateway": accesslog.NoGateway, "key_invalid": accesslog.KeyInvalid, "key_expired": accesslog.KeyExpired, "wrong_gateway": accesslog.WrongGateway,
+	"no_route": accesslog.NoRoute, "no_method": accesslog.NoMethod, "wrong_scope": accesslog.WrongScope, "limited": accesslog.Limited,
+	"upstream_status": accesslog.Forwarded, "unreachable": accesslog.Unreachable, "timed_out": accesslog.TimedOut, "failed": accesslog.Failed,
+}
+
+// ResultOf returns the result with a name of Results.
+func ResultOf(name string) accesslog.Result { return results[name] }
 
 // Matches reports whether f selects a request, whatever its time.
 func (f *Filter) Matches(r *Record) bool {
 	return (f.GatewayID == "" || r.GatewayID == f.GatewayID) && (f.RouteID == "" || r.RouteID == f.RouteID) &&
-		(f.KeyID == "" || r.KeyID == f.KeyID) && (f.Status == 0 || r.Status == f.Status)
+		(f.KeyID == "" || r.KeyID == f.KeyID) && (f.Status == 0 || r.Status == f.Status) && (f.Result == "" || r.Decision == ResultOf(f.Result))
 }
 
 // LeftOut is the number of requests of one second that were left out.

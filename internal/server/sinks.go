@@ -38,7 +38,7 @@ func (s *Server) openMeter() (_ sink, err error) {
 
 // openRequestLog returns the sink that keeps refused and failed requests.
 func (s *Server) openRequestLog() (_ sink, err error) {
-	if s.requestLog, err = requestwriter.New(requestwriter.Config{Store: s.records, Retention: s.retention.Now, Log: s.log}); err != nil {
+	if s.requestLog, err = requestwriter.New(requestwriter.Config{Store: s.records, OperatorID: s.operatorID, Retention: s.retention.Now, Log: s.log}); err != nil {
 		return nil, err
 	}
 	s.metrics.Counter("keygate_requestlog_lost_total", "Refused and failed requests missing from the request log; excludes sampled-out requests.",

@@ -52,7 +52,11 @@ func (r *Writer) collect() {
 	defer r.mu.Unlock()
 	r.pending, r.records, r.paths = r.records, nil, 0
 	for at, n := range r.left {
-		r.unsentCounts = append(r.unsentCounts, requestlog.LeftOut{AccountID: id.Format(id.Account, at.account), Second: at.at, Count: n})
+		account := r.cfg.OperatorID
+		if at.account != [16]byte{} {
+			account = id.Format(id.Account, at.account)
+		}
+		r.unsentCounts = append(r.unsentCounts, requestlog.LeftOut{AccountID: account, Second: at.at, Count: n})
 	}
 	clear(r.left)
 	if len(r.kept) > secondsKept {

@@ -40,7 +40,9 @@ type Config struct {
 	// PerSecond is the maximum number of requests kept of one account that begin in
 	// the same second. 0 means DefaultPerSecond.
 	PerSecond int
-	Log       *slog.Logger // nil discards
+	// OperatorID is the account that gets the requests for which there is no gateway; "" drops them.
+	OperatorID string
+	Log        *slog.Logger // nil discards
 }
 
 // Writer is an accesslog.Sink. It is safe for concurrent use.
@@ -129,8 +131,9 @@ func (r *Writer) Take(batch []accesslog.Entry) {
 func (r *Writer) take(e *accesslog.Entry) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	at := second{e.Account, e.Start / 1e6}
+	at := second{e.Account, e.Start / 1e6} // without an account, these are requests without a gateway
 	switch {
+	case e.Account == [16]byte{} && r.cfg.OperatorID == "":
 	case r.kept[at] >= r.cfg.PerSecond:
 		r.left[at]++
 		r.leftOut.Add(1)
@@ -139,6 +142,9 @@ func (r *Writer) take(e *accesslog.Entry) {
 	default:
 		r.kept[at]++
 		record := requestlog.NewRecord(e)
+		if e.Account == [16]byte{} {
+			record.AccountID = r.cfg.OperatorID
+		}
 		r.records = append(r.records, record)
 		r.paths += len(record.Path) + len(record.Method)
 	}

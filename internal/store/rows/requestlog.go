@@ -19,7 +19,7 @@ func (s *Store) AppendRequests(ctx context.Context, batch accesslog.BatchID, rec
 func (t *Writer) InsertRequests(ctx context.Context, records []requestlog.Record, left []requestlog.LeftOut) error {
 	var (
 		texts   [6][]string // accounts, identifiers, gateways, routes, keys, addresses
-		sent    [4]RawTexts // prefixes, methods, paths, details
+		sent    [5]RawTexts // prefixes, methods, paths, details, hosts
 		numbers [10][]int64
 	)
 	for i := range records {
@@ -27,7 +27,7 @@ func (t *Writer) InsertRequests(ctx context.Context, records []requestlog.Record
 		for n, v := range [...]string{r.AccountID, r.ID, r.GatewayID, r.RouteID, r.KeyID, r.ClientIP} {
 			texts[n] = append(texts[n], v)
 		}
-		for n, v := range [...]string{r.KeyPrefix, r.Method, r.Path, r.Detail} {
+		for n, v := range [...]string{r.KeyPrefix, r.Method, r.Path, r.Detail, r.Host} {
 			sent[n] = append(sent[n], v)
 		}
 		for n, v := range [...]int64{Micros(r.Time), int64(r.Status), int64(r.Duration), int64(r.Decision), int64(r.LimitScope), r.Limit, r.Remaining, r.PassesAt,
@@ -36,15 +36,15 @@ func (t *Writer) InsertRequests(ctx context.Context, records []requestlog.Record
 		}
 	}
 	err := t.QueueEach(ctx, "insert requests", `INSERT INTO requests (account_id, id, time, gateway_id, route_id, key_id, key_prefix, method, path, client_ip,
-			status, duration, decision, limit_scope, limit_count, remaining, passes_at, upstream_status, reason, detail)
+			status, duration, decision, limit_scope, limit_count, remaining, passes_at, upstream_status, reason, detail, host)
 		SELECT account_id, id, time, gateway_id, route_id, key_id, key_prefix, method, path, client_ip,
-			status, duration, decision, limit_scope, limit_count, remaining, passes_at, upstream_status, reason, detail
+			status, duration, decision, limit_scope, limit_count, remaining, passes_at, upstream_status, reason, detail, host
 		FROM unnest($1::text[], $2::text[], $3::bigint[], $4::text[], $5::text[], $6::text[], $7::bytea[], $8::bytea[], $9::bytea[], $10::text[],
-			$11::bigint[], $12::bigint[], $13::integer[], $14::integer[], $15::bigint[], $16::bigint[], $17::bigint[], $18::bigint[], $19::integer[], $20::bytea[])
+			$11::bigint[], $12::bigint[], $13::integer[], $14::integer[], $15::bigint[], $16::bigint[], $17::bigint[], $18::bigint[], $19::integer[], $20::bytea[], $21::bytea[])
 			AS r (account_id, id, time, gateway_id, route_id, key_id, key_prefix, method, path, client_ip,
-			status, duration, decision, limit_scope, limit_count, remaining, passes_at, upstream_status, reason, detail) WHERE true
+			status, duration, decision, limit_scope, limit_count, remaining, passes_at, upstream_status, reason, detail, host) WHERE true
 		ON CONFLICT DO NOTHING`, texts[0], texts[1], numbers[0], texts[2], texts[3], texts[4], sent[0], sent[1], sent[2], texts[5],
-		numbers[1], numbers[2], numbers[3], numbers[4], numbers[5], numbers[6], numbers[7], numbers[8], numbers[9], sent[3])
+		numbers[1], numbers[2], numbers[3], numbers[4], numbers[5], numbers[6], numbers[7], numbers[8], numbers[9], sent[3], sent[4])
 	if err != nil {
 		return err
 	}
@@ -60,14 +60,14 @@ func (t *Writer) InsertRequests(ctx context.Context, records []requestlog.Record
 }
 
 const requestColumns = `SELECT r.account_id, r.id, r.time, r.gateway_id, r.route_id, r.key_id, r.key_prefix, r.method, r.path, r.client_ip,
-	r.status, r.duration, r.decision, r.limit_scope, r.limit_count, r.remaining, r.passes_at, r.upstream_status, r.reason, r.detail, coalesce(l.count, 0)
+	r.status, r.duration, r.decision, r.limit_scope, r.limit_count, r.remaining, r.passes_at, r.upstream_status, r.reason, r.detail, r.host, coalesce(l.count, 0)
 	FROM requests r LEFT JOIN requests_left_out l ON l.account_id = r.account_id AND l.second = r.time / 1000000 `
 
 func scanRequest(r *Row) (requestlog.Record, error) {
 	var q requestlog.Record
 	var at, duration int64
 	err := r.Scan(&q.AccountID, &q.ID, &at, &q.GatewayID, &q.RouteID, &q.KeyID, (*text)(&q.KeyPrefix), (*text)(&q.Method), (*text)(&q.Path), &q.ClientIP,
-		&q.Status, &duration, &q.Decision, &q.LimitScope, &q.Limit, &q.Remaining, &q.PassesAt, &q.UpstreamStatus, &q.Reason, (*text)(&q.Detail), &q.LeftOut)
+		&q.Status, &duration, &q.Decision, &q.LimitScope, &q.Limit, &q.Remaining, &q.PassesAt, &q.UpstreamStatus, &q.Reason, (*text)(&q.Detail), (*text)(&q.Host), &q.LeftOut)
 	q.Time, q.Duration = Instant(at), time.Duration(duration)
 	return q, err
 }
@@ -101,6 +101,9 @@ func requestQuery(accountID string, f requestlog.Filter, limit int, after string
 	}
 	if f.Status != 0 {
 		and(`r.status =`, f.Status)
+	}
+	if f.Result != "" {
+		and(`r.decision =`, int64(requestlog.ResultOf(f.Result)))
 	}
 	if !f.Since.IsZero() {
 		and(`r.time >=`, Micros(f.Since))

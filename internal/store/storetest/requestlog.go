@@ -46,7 +46,7 @@ func testRequestRoundTrip(h *harness) {
 			Status: rapid.IntRange(400, 599).Draw(t, "status"), Duration: time.Duration(rapid.Int64().Draw(t, "duration")),
 			Decision: accesslog.Limited, LimitScope: ratelimit.DailyScope, Limit: rapid.Int64().Draw(t, "limit"), Remaining: rapid.Int64().Draw(t, "remaining"),
 			PassesAt: rapid.Int64().Draw(t, "passes"), UpstreamStatus: rapid.IntRange(0, 599).Draw(t, "upstream status"),
-			Reason: accesslog.CertificateRejected, Detail: text().Draw(t, "detail"),
+			Reason: accesslog.CertificateRejected, Detail: text().Draw(t, "detail"), Host: text().Draw(t, "host"),
 		}
 		if err := h.AppendRequests(h.Context(), accesslog.BatchID{}, []requestlog.Record{r}, nil); err != nil {
 			t.Fatal(err)

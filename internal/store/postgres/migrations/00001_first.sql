@@ -705,6 +705,7 @@ CREATE TABLE requests (
     upstream_status bigint  NOT NULL,
     reason          integer NOT NULL,             -- accesslog.Reason
     detail          bytea   NOT NULL,
+    host            bytea   NOT NULL,
     PRIMARY KEY (account_id, id, time)
 ) PARTITION BY RANGE (time);
 CREATE INDEX requests_key   ON requests (account_id, key_id, id) WHERE key_id <> '';

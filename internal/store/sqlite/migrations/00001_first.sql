@@ -652,6 +652,7 @@ CREATE TABLE requests (
     upstream_status INTEGER NOT NULL,
     reason          INTEGER NOT NULL,       -- accesslog.Reason: why an upstream could not be reached
     detail          TEXT    NOT NULL,       -- the text of that error
+    host            TEXT    NOT NULL,       -- that the client addressed, for a 404 or 405
     PRIMARY KEY (account_id, id)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX requests_age   ON requests (time);

@@ -7,7 +7,7 @@ import { useRefusal } from '../../api/session';
 import { count, milliseconds, plural } from '../../lib/format';
 import { buttonClass, CopyButton, Details, Empty, Failure, Id, Page, Panel, Skeleton, Time } from '../../ui/basic';
 import { RequestStatus } from './columns';
-import { explain, limitName } from './explain';
+import { clean, explain, limitName } from './explain';
 
 export default function RequestDetail() {
   const { requestId } = useParams({ from: '/requests/$requestId' });
@@ -39,7 +39,7 @@ export default function RequestDetail() {
                   All refused and failed requests
                 </Link>
               }>
-              Only requests of the last 24 hours that were refused (401, 403, 429) or failed (5xx) are kept.
+              Only requests of the last 24 hours that were refused (401, 403, 429, or a 404 or 405 of the gateway) or failed (5xx) are kept.
             </Empty>
           </Panel>
         ) : (
@@ -93,6 +93,18 @@ export default function RequestDetail() {
           ] as [ReactNode, ReactNode],
         ]
       : []),
+    ...(r.host ? [['Host', clean(r.host)] as [ReactNode, ReactNode]] : []),
+    ...d.nearest_routes.map(
+      (n): [ReactNode, ReactNode] => [
+        'Near route',
+        <span key={n.path}>
+          <code className="font-mono text-sm break-all">
+            {n.methods.join(', ')} {n.path}
+          </code>{' '}
+          does not match: {n.why}
+        </span>,
+      ],
+    ),
     ...(d.detail
       ? [
           [

@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { explain, type LoggedRequest, short } from './explain';
 
-const none = { limit_scope: null, limit: null, remaining: null, passes_at: null, reason: null, detail: null, upstream_status: null };
+const none = { limit_scope: null, limit: null, remaining: null, passes_at: null, reason: null, detail: null, upstream_status: null, by_default: null, nearest_routes: [] };
 
 function request(status: number, decision: Partial<LoggedRequest['decision']>, rest: Partial<LoggedRequest> = {}): LoggedRequest {
   return {
@@ -11,6 +11,7 @@ function request(status: number, decision: Partial<LoggedRequest['decision']>, r
     method: 'GET',
     path: '/orders/17',
     client_ip: '203.0.113.7',
+    host: null,
     duration_ms: 1,
     gateway_id: 'gw_1',
     route_id: 'rt_1',

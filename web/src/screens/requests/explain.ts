@@ -92,7 +92,7 @@ export function limitName(r: LoggedRequest, route?: string): string {
 // clean leaves out what would reorder or break the sentence, control characters and marks of direction, and what
 // may be a secret: the rest of a key, or of a signing secret, that a client put into a path or that is in a name.
 // The server leaves out whole keys; this also covers mistyped ones.
-const clean = (text: string): string =>
+export const clean = (text: string): string =>
   text
     .replaceAll(/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu, '')
     .replaceAll(/(kga?(?:_|%5f)[0-9a-z]{6})[0-9a-z]{8,}/gi, '$1…')

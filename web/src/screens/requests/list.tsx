@@ -17,6 +17,8 @@ import { useTail } from './tail';
 const statuses = [
   ['401', '401 key missing or not valid'],
   ['403', '403 not allowed by the key'],
+  ['404', '404 no route'],
+  ['405', '405 no route for the method'],
   ['429', '429 limit'],
   ['500', '500 server error'],
   ['502', '502 upstream not reached'],
