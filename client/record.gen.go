@@ -2062,6 +2062,11 @@ type Route struct {
 
 	// How the route was created.
 	Source RouteSource `json:"source"`
+
+	// Warnings Likely mistakes: methods that clients do not usually send. Absent if there are none.
+	//
+	// Example: ["POSTT is not a usual method: did you mean POST?"]
+	Warnings *[]string `json:"warnings,omitempty"`
 }
 
 // RouteAuth is an enumerated string; see its constants.

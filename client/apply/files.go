@@ -47,6 +47,16 @@ func (f *File) GatewayName() string { return f.config.Gateway.Name.Value }
 // Routes returns the number of routes in the file.
 func (f *File) Routes() int { return len(f.config.Routes) }
 
+// Warnings returns warnings about routes of the file whose effect its author may not expect, without the values of
+// environment variables.
+func (f *File) Warnings() []string {
+	all := f.config.Warnings()
+	for i := range all {
+		all[i] = f.Secrets.Hide(all[i])
+	}
+	return all
+}
+
 // Set is one file, or the files of a directory.
 type Set struct {
 	Dir   string // "" for one file

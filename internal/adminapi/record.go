@@ -34,6 +34,7 @@ type routeRecord struct {
 	Auth      string           `json:"auth" enum:"key,none" doc:"key if the route requires an API key; none if it is public."`
 	Source    string           `json:"source" enum:"api,spec,config" doc:"How the route was created."`
 	CreatedAt time.Time        `json:"created_at" doc:"When the route was created."`
+	Warnings  []string         `json:"warnings,omitempty" doc:"Likely mistakes: methods that clients do not usually send. Absent if there are none." example:"POSTT is not a usual method: did you mean POST?"`
 }
 
 type revisionRecord struct {
@@ -216,6 +217,7 @@ func presentRoute(r *gateway.Route) routeRecord {
 	return routeRecord{
 		RouteID: r.ID, GatewayID: r.GatewayID, Path: r.Path, Methods: orEmpty(r.Methods),
 		RateLimit: presentLimit(r.RateLimit), Auth: string(r.Auth), Source: string(r.Source), CreatedAt: r.CreatedAt.UTC(),
+		Warnings: gateway.RouteWarnings(r.Methods),
 	}
 }
 

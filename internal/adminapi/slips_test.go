@@ -121,3 +121,33 @@ func TestPushesWarnOfRoutesOfOtherRouters(t *testing.T) {
 		}
 	}
 }
+
+// Guarantee: an unusual method of a route stands, and every response with it, dry runs included, warns of it and
+// names the method that was probably meant.
+func TestUnusualMethodsAreWarnedOf(t *testing.T) {
+	s := start(t)
+	gatewayID := s.newGateway("")
+	const want = "POSTT is not a usual method: did you mean POST?"
+	at := "/v1/gateways/" + gatewayID
+	created := s.post(at+"/routes", map[string]any{"path": "/x", "methods": []string{"POSTT"}}).want(201)
+	plain := s.post(at+"/routes", map[string]any{"path": "/y", "methods": []string{"POST", "PURGE"}}).want(201)
+	if _, warned := plain.json["warnings"]; warned || !strings.Contains(created.raw, `"warnings":["`+want+`"]`) {
+		t.Errorf("got %s and %s, want a warning in the first alone", created.raw, plain.raw)
+	}
+	patched := s.do(request{method: "PATCH", path: at + "/routes/" + plain.text("route_id"), body: `{"methods": ["GTE"]}`}).want(200)
+	if !strings.Contains(patched.raw, "GTE is not a usual method: did you mean GET?") {
+		t.Errorf("got %s, want a warning of GTE", patched.raw)
+	}
+	yaml := map[string]string{"Content-Type": "application/yaml"}
+	for path, body := range map[string]string{
+		"config": "routes: [{path: /a, methods: [POSTT]}]\n",
+		"spec":   "openapi: 3.2.0\npaths: {/a: {additionalOperations: {POSTT: {}}}}\n",
+	} {
+		for _, query := range []string{"?dry_run=true", ""} {
+			got := s.do(request{method: "PUT", path: at + "/" + path + query, body: body, header: yaml}).want(200)
+			if !strings.Contains(got.raw, want) {
+				t.Errorf("%s%s: got %s, want %q", path, query, got.raw, want)
+			}
+		}
+	}
+}

@@ -44,6 +44,9 @@ file:line:column: field: what is wrong. ${env:NAME} is replaced from your enviro
 			for _, set := range sets {
 				for _, f := range set.Files {
 					name, files, routes = f.Name, files+1, routes+f.Routes()
+					for _, w := range f.Warnings() {
+						a.Say("warning: %s: %s", terminal.Clean(f.Name), terminal.Clean(w))
+					}
 				}
 			}
 			if files == 1 {

@@ -104,3 +104,22 @@ func TestValidateGivesTheExactNumberOfRoutes(t *testing.T) {
 		}
 	}
 }
+
+// Guarantee: an unusual method is a warning with the method that was probably meant, when a route is created or
+// changed, and when a file is validated.
+func TestUnusualMethodsAreWarnedOf(t *testing.T) {
+	s, g := busyServer(t)
+	const want = "POSTT is not a usual method: did you mean POST?\n"
+	created := show(t, s, nil, "routes", "create", "--gateway", g, "--path", "/x", "--method", "POSTT")
+	changed := show(t, s, nil, "routes", "update", "--gateway", g, "POSTT /x", "--path", "/y")
+	if !strings.Contains(created, "warning: "+want) || !strings.Contains(changed, "warning: "+want) {
+		t.Errorf("got\n%s\n%s\nwant %q in both", created, changed, want)
+	}
+	path := filepath.Join(t.TempDir(), "orders.yaml")
+	if err := os.WriteFile(path, []byte("routes: [{path: /a, methods: [POSTT]}]"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if status, _, says := runWith(t, nil, "config", "validate", path); status != 0 || !strings.Contains(says, "warning: "+path+": routes[0].methods (/a) "+want) {
+		t.Errorf("exit status %d, %q, want 0 and %q", status, says, want)
+	}
+}

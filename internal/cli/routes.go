@@ -53,6 +53,14 @@ func routeFields(r *client.Route) []terminal.Field {
 	}
 }
 
+// warningsOf returns what is likely a mistake in a route.
+func warningsOf(r *client.Route) []string {
+	if r.Warnings == nil {
+		return nil
+	}
+	return *r.Warnings
+}
+
 func routeLimit(l *client.RateLimit) string {
 	if l == nil {
 		return ""
@@ -111,6 +119,7 @@ func (o *routesCreate) run(c *cobra.Command, _ []string) error {
 	if err != nil {
 		return err
 	}
+	o.printWarnings(warningsOf(r))
 	return show(o.app, r, routeFields)
 }
 
@@ -179,7 +188,11 @@ func newRoutesUpdate(a *app) *cobra.Command {
 	f.StringVar(&o.per, "per", "", "`key` gives each key its own limit")
 	f.BoolVar(&o.noLimit, "no-limit", false, "remove the limit")
 	return shows(o.one, c, func(api *client.Client, ctx context.Context, id string) (*client.Route, error) {
-		return api.UpdateRoute(ctx, o.gateway, id, o.patch)
+		r, err := api.UpdateRoute(ctx, o.gateway, id, o.patch)
+		if err == nil {
+			o.printWarnings(warningsOf(r))
+		}
+		return r, err
 	}, routeFields)
 }
 

@@ -136,8 +136,8 @@ func checkRoute(in *gateway.RouteSpec) error {
 	return fault.Join(ofRoute(gateway.CheckTable([]gateway.RouteSpec{*in})), adviceOn(in), badLimit, badAuth)
 }
 
-// adviceOn refuses what would be a warning about a document, because the response to a change of one
-// route cannot carry warnings.
+// adviceOn refuses what is certainly a mistake in one route, and would be a warning about a document. What may be
+// meant is a warning here too: gateway.RouteWarnings.
 func adviceOn(in *gateway.RouteSpec) error {
 	var problems []error
 	if advice := gateway.PathAdvice(in.Path); advice != "" {

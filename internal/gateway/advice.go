@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -89,7 +90,7 @@ func (d *Document) Warnings() []string {
 		r := &d.Routes[i]
 		warn(i, "path", PathAdvice(r.Path))
 		for _, m := range r.Methods {
-			warn(i, "methods", MethodAdvice(m))
+			warn(i, "methods", cmp.Or(MethodAdvice(m), MethodWarning(m)))
 		}
 		warn(i, "rate_limit", LimitAdvice(r.RateLimit, r.Auth))
 	}

@@ -1,6 +1,7 @@
 package openapi
 
 import (
+	"cmp"
 	"net/url"
 	"strings"
 
@@ -250,7 +251,7 @@ func (r *reader) readOperation(item *pathItem, op *document.Node, method, field 
 		item.advised = true
 		r.warn(item.key.NamePosition, item.field, "%s", advice)
 	}
-	if advice := gateway.MethodAdvice(method); advice != "" {
+	if advice := cmp.Or(gateway.MethodAdvice(method), gateway.MethodWarning(method)); advice != "" {
 		r.warn(op.NamePosition, field, "%s", advice)
 	}
 	if advice := gateway.LimitAdvice(from.policy.limit, from.policy.auth); advice != "" {
