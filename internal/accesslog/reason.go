@@ -1,7 +1,8 @@
 package accesslog
 
 // Reason is why an upstream could not be reached or did not respond (for the results Unreachable,
-// TimedOut and Failed), or why an admitted request was ended (for any result). The request log
+// TimedOut and Failed), why an admitted request was ended (for any result), or what is wrong with the
+// key (for KeyInvalid). The request log
 // stores its number, so a new reason is added at the end.
 type Reason uint8
 
@@ -29,6 +30,12 @@ const (
 	KeyNotAllowed                     // the key does not allow the request any more
 	GatewayGone                       // the gateway was deleted, or its account suspended
 	LeaseLost                         // the node could not confirm its configuration
+	NoKey                             // the request has no key
+	KeyWithoutScheme                  // the key is in Authorization without the scheme Bearer
+	KeyInOtherHeader                  // the key is in a header that the gateway does not read
+	MistypedKey                       // it begins like a key, and its length or checksum does not fit
+	NotAKey                           // what was sent as a key does not begin like one
+	UnknownKey                        // it has the form of a key, and is none of the account
 )
 
 // IsAccess reports whether r is a reason for which an admitted request was ended.
@@ -43,6 +50,8 @@ func (r Reason) String() string {
 		CertificateRejected: "certificate_rejected", MalformedResponse: "malformed_response", ResponseTooLarge: "response_too_large",
 		ClosedEarly: "closed_early", ResponseTimeout: "timeout", UnexpectedUpgrade: "unexpected_upgrade", ForwardingLoop: "loop",
 		KeyWasRevoked: "key_revoked", KeyHasExpired: "key_expired", KeyNotAllowed: "key_not_allowed", GatewayGone: "gateway_gone", LeaseLost: "lease_lost",
+		NoKey: "no_key", KeyWithoutScheme: "key_without_scheme", KeyInOtherHeader: "key_in_other_header",
+		MistypedKey: "mistyped_key", NotAKey: "not_a_key", UnknownKey: "unknown_key",
 	}
 	if int(r) >= len(names) {
 		return ""

@@ -279,6 +279,7 @@ func (d *decision) authenticate(s *snapshot.Snapshot, g *snapshot.Gateway, secre
 	}
 	if k == nil || k.AccountID() != g.AccountID {
 		v.unauthorized(accesslog.KeyInvalid, fault.KeyInvalid)
+		v.KeyReason = d.whyInvalid(g, secret)
 		return false
 	}
 	v.Caller = &k.Caller

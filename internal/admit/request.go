@@ -14,7 +14,7 @@ type Request struct {
 	Authorization  string
 	Authorizations int
 	// Header reads the other headers. It is used only for a gateway with key_headers of its
-	// own.
+	// own, and to record where a request that is refused has its key. It may be nil for other gateways.
 	Header Header
 	// Origin and PreflightMethod are the headers Origin and Access-Control-Request-Method,
 	// "" if absent.

@@ -49,6 +49,9 @@ type Verdict struct {
 	// format and checksum of a key. It is "" on public routes.
 	KeyPrefix string
 
+	// KeyReason is what is wrong with a key that is missing or not valid. Only records may show it, never the response.
+	KeyReason accesslog.Reason
+
 	// Charge is what the request is charged: the limits that are known to apply. If the action is Forward, it
 	// has been taken. The end of the exchange settles it, unless Admitter.GiveBack has released it before.
 	Charge ratelimit.Charge
@@ -84,7 +87,7 @@ func (v *Verdict) reset() {
 func (v *Verdict) resetDecision() {
 	v.Action, v.Code, v.Auth, v.reason = Refuse, "", "", ""
 	v.Gateway, v.Route, v.Caller, v.KeyPrefix, v.Authenticated = nil, [16]byte{}, nil, "", false
-	v.RevokedKey = [16]byte{}
+	v.RevokedKey, v.KeyReason = [16]byte{}, accesslog.NoReason
 	v.Host, v.Allow, v.AllowOrigin, v.VaryOrigin, v.preflight = "", "", "", false, nil
 	v.version, v.unconfirmed = 0, false
 	v.Charge.Clear()

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
+	"strings"
 	"unsafe"
 )
 
@@ -140,6 +141,11 @@ func Peek(s string) (l Level, prefix string, ok bool) {
 		return "", "", false
 	}
 	return l, s[:len(s)-randomLen-checksumLen+prefixLen], true
+}
+
+// HasTag reports whether s begins with the tag of a key string.
+func HasTag(s string) bool {
+	return strings.HasPrefix(s, gatewayTag) || strings.HasPrefix(s, accountTag)
 }
 
 // Inspect returns the results of both LevelOf and PrefixOf, at the cost of one of them.

@@ -129,7 +129,7 @@ func (x *Exchange) fill(r *accesslog.Record) {
 func (x *Exchange) fillEnd(r *accesslog.Record, e End) {
 	x.fill(r)
 	r.Result, r.Status, r.BytesIn, r.BytesOut = e.Result, uint16(e.Status), e.BytesIn, e.BytesOut
-	r.Reason, r.Attempts = x.reason, x.attempts
+	r.Reason, r.Attempts = cmp.Or(x.reason, x.Verdict.KeyReason), x.attempts
 	if e.At == 0 {
 		e.At = x.cfg.Mono()
 	}

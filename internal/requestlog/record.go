@@ -31,7 +31,7 @@ type Record struct {
 	PassesAt         int64 // Unix seconds
 	UpstreamStatus   int
 
-	Reason accesslog.Reason // of a failure to reach the upstream
+	Reason accesslog.Reason // of a failure to reach the upstream, or what is wrong with the key
 	Detail string           // text of the error behind Reason
 	Host   string           // that the client addressed, for NoGateway, NoRoute and NoMethod
 
@@ -112,14 +112,7 @@ func (r *Record) decision() Decision {
 	}
 	switch r.Decision {
 	case accesslog.KeyInvalid:
-		switch {
-		case r.KeyID != "":
-			say("key", string(fault.KeyInvalid), "the key %s had been revoked", r.KeyPrefix)
-		case r.KeyPrefix == "":
-			say("key", string(fault.KeyInvalid), "no key was sent, or it does not have the format of a key")
-		default:
-			say("key", string(fault.KeyInvalid), "a key that begins with %s was sent: it is unknown, was revoked more than 24 hours before, or is not a gateway-level key of this account", r.KeyPrefix)
-		}
+		say("key", string(fault.KeyInvalid), "%s", r.invalidKey())
 	case accesslog.KeyExpired:
 		say("key", string(fault.KeyExpired), "the key %s had expired", r.KeyPrefix)
 	case accesslog.WrongGateway:
@@ -148,6 +141,29 @@ func (r *Record) decision() Decision {
 		say("upstream", "upstream_status", "the upstream responded with status %d", r.Status)
 	}
 	return d
+}
+
+// invalidKey says what was wrong with the key of a request. A record from before there were reasons for it has none.
+func (r *Record) invalidKey() string {
+	switch {
+	case r.KeyID != "":
+		return "the key " + r.KeyPrefix + " had been revoked"
+	case r.KeyPrefix != "":
+		return "a key that begins with " + r.KeyPrefix + " was sent: it is unknown, was revoked more than 24 hours before, or is not a gateway-level key of this account"
+	}
+	switch r.Reason {
+	case accesslog.NoKey:
+		return "no key was sent"
+	case accesslog.KeyWithoutScheme:
+		return "a key was sent in the header Authorization without the scheme Bearer: send Authorization: Bearer KEY"
+	case accesslog.KeyInOtherHeader:
+		return "a key was sent in a header that this gateway does not read: send it in one of the gateway's key_headers, or add the header to them"
+	case accesslog.MistypedKey:
+		return "what was sent begins like a key, and its length or checksum does not fit: it was mistyped or cut off"
+	case accesslog.NotAKey:
+		return "what was sent as a key does not have the form of a key, which begins with kg_"
+	}
+	return "no key was sent, or it does not have the format of a key"
 }
 
 // ended says why a request that was admitted could not go on. The texts about keys are completed with

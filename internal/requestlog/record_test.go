@@ -22,6 +22,13 @@ func TestDecisionsInWords(t *testing.T) {
 		check, code, says string
 	}{
 		{accesslog.Record{Status: 401, Result: accesslog.KeyInvalid}, "key", "key_invalid", "no key was sent"},
+		{accesslog.Record{Status: 401, Result: accesslog.KeyInvalid, Reason: accesslog.NoKey}, "key", "key_invalid", "no key was sent"},
+		{accesslog.Record{Status: 401, Result: accesslog.KeyInvalid, Reason: accesslog.KeyWithoutScheme}, "key", "key_invalid", "without the scheme Bearer"},
+		{accesslog.Record{Status: 401, Result: accesslog.KeyInvalid, Reason: accesslog.KeyInOtherHeader}, "key", "key_invalid", "in a header that this gateway does not read"},
+		{accesslog.Record{Status: 401, Result: accesslog.KeyInvalid, Reason: accesslog.MistypedKey}, "key", "key_invalid", "was mistyped or cut off"},
+		{accesslog.Record{Status: 401, Result: accesslog.KeyInvalid, Reason: accesslog.NotAKey}, "key", "key_invalid", "does not have the form of a key"},
+		{accesslog.Record{Status: 401, Result: accesslog.KeyInvalid, Reason: accesslog.UnknownKey, Prefix: prefix}, "key", "key_invalid", "kg_abc123 was sent: it is unknown"},
+		{accesslog.Record{Status: 401, Result: accesslog.KeyInvalid, Reason: accesslog.UnknownKey, Prefix: prefix, Key: id.NewFast()}, "key", "key_invalid", "kg_abc123 had been revoked"},
 		{accesslog.Record{Status: 401, Result: accesslog.KeyInvalid, Prefix: prefix}, "key", "key_invalid", "kg_abc123"},
 		{accesslog.Record{Status: 401, Result: accesslog.KeyInvalid, Prefix: prefix, Key: id.NewFast()}, "key", "key_invalid", "kg_abc123 had been revoked"},
 		{accesslog.Record{Status: 401, Result: accesslog.KeyExpired, Prefix: prefix}, "key", "key_expired", "kg_abc123 had expired"},

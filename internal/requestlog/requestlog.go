@@ -56,7 +56,7 @@ type Decision struct {
 	PassesAt   time.Time // when the request would have passed
 	// UpstreamStatus is the status of the upstream's response, or 0.
 	UpstreamStatus int
-	Reason         string // why the upstream could not be reached or did not respond, or ""
+	Reason         string // why the upstream could not be reached or did not respond, or what is wrong with the key, or ""
 	// Detail is the text of the error behind Reason. It may contain addresses and names of
 	// the operator's network, so it is for the operator only.
 	Detail string

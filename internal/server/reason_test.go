@@ -90,7 +90,7 @@ type decided struct {
 // newGateway creates a gateway with a public route for everything and returns its hostname.
 func newGateway(t *testing.T, s *keygatetest.Server, key, host, url, settings string) string {
 	t.Helper()
-	r := s.Call("POST", "/v1/gateways", key, fmt.Sprintf(`{"name":"g","hostname":%q,"upstream_url":%q%s}`, host, url, settings))
+	r := s.Call("POST", "/v1/gateways", key, fmt.Sprintf(`{"name":%q,"hostname":%q,"upstream_url":%q%s}`, host, host, url, settings))
 	var g struct {
 		ID string `json:"gateway_id"`
 	}
@@ -107,6 +107,12 @@ func newGateway(t *testing.T, s *keygatetest.Server, key, host, url, settings st
 // status, and returns its decision as the key's account sees it.
 func decisionOf(t *testing.T, s *keygatetest.Server, key, host string, http2 bool, status int) decided {
 	t.Helper()
+	return decisionWith(t, s, key, host, http2, status, http.Header{})
+}
+
+// decisionWith is decisionOf for a request with headers.
+func decisionWith(t *testing.T, s *keygatetest.Server, key, host string, http2 bool, status int, headers http.Header) decided {
+	t.Helper()
 	var protocols http.Protocols
 	protocols.SetHTTP1(!http2)
 	protocols.SetUnencryptedHTTP2(http2)
@@ -116,7 +122,7 @@ func decisionOf(t *testing.T, s *keygatetest.Server, key, host string, http2 boo
 	if err != nil {
 		t.Fatal(err)
 	}
-	req.Host = host
+	req.Host, req.Header = host, headers
 	res, err := transport.RoundTrip(req)
 	if err != nil {
 		t.Fatal(err)
@@ -134,6 +140,36 @@ func decisionOf(t *testing.T, s *keygatetest.Server, key, host string, http2 boo
 		t.Fatalf("explain: got %d %s", r.Status, r.Body)
 	}
 	return logged.Decision
+}
+
+// Guarantee: the request log says what was wrong with the key of a 401, whichever engine served the request.
+func TestReasonOfEachBadKey(t *testing.T) {
+	s := keygatetest.Start(t)
+	host := newGateway(t, s, s.AdminKey, "keyed.example", "http://127.0.0.1:9", "")
+	gateways := s.Call("GET", "/v1/gateways?q=keyed.example", s.AdminKey, "")
+	var list struct {
+		Data []struct {
+			ID string `json:"gateway_id"`
+		} `json:"data"`
+	}
+	if err := json.Unmarshal([]byte(gateways.Body), &list); err != nil || len(list.Data) != 1 {
+		t.Fatalf("list of gateways: got %d %s", gateways.Status, gateways.Body)
+	}
+	if r := s.Call("POST", "/v1/gateways/"+list.Data[0].ID+"/routes", s.AdminKey, `{"path":"/x","methods":["GET"]}`); r.Status != http.StatusCreated {
+		t.Fatalf("create a route: got %d %s", r.Status, r.Body)
+	}
+	const form = "kg_4tQx9ZexampleexampleexampleexAmple123"
+	for _, c := range []struct{ reason, name, value string }{
+		{"no_key", "Accept", "*/*"}, {"key_without_scheme", "Authorization", form}, {"key_in_other_header", "X-API-Key", form},
+		{"mistyped_key", "Authorization", "Bearer " + form}, {"not_a_key", "Authorization", "Bearer x"},
+	} {
+		for _, http2 := range []bool{false, true} {
+			d := decisionWith(t, s, s.AdminKey, host, http2, http.StatusUnauthorized, http.Header{c.name: {c.value}})
+			if d.Reason == nil || *d.Reason != c.reason || d.Code != "key_invalid" || strings.Contains(d.Message, form) {
+				t.Errorf("%s over HTTP/2 %v: got %+v", c.reason, http2, d)
+			}
+		}
+	}
 }
 
 // newTenant creates an account other than default and returns its key.

@@ -1,7 +1,17 @@
 import { describe, expect, test } from 'vitest';
 import { explain, type LoggedRequest, short } from './explain';
 
-const none = { limit_scope: null, limit: null, remaining: null, passes_at: null, reason: null, detail: null, upstream_status: null, by_default: null, nearest_routes: [] };
+const none = {
+  limit_scope: null,
+  limit: null,
+  remaining: null,
+  passes_at: null,
+  reason: null,
+  detail: null,
+  upstream_status: null,
+  by_default: null,
+  nearest_routes: [],
+};
 
 function request(status: number, decision: Partial<LoggedRequest['decision']>, rest: Partial<LoggedRequest> = {}): LoggedRequest {
   return {
@@ -34,6 +44,27 @@ describe('explain', () => {
       'missing key',
       request(401, { check: 'key', code: 'key_invalid' }),
       'no key was sent, or what was sent does not have the form of a key',
+    ],
+    ['no key', request(401, { check: 'key', code: 'key_invalid', reason: 'no_key' }), 'no key was sent (request'],
+    [
+      'key without its scheme',
+      request(401, { check: 'key', code: 'key_invalid', reason: 'key_without_scheme' }),
+      'the key was sent in the header Authorization without “Bearer” before it',
+    ],
+    [
+      'key in another header',
+      request(401, { check: 'key', code: 'key_invalid', reason: 'key_in_other_header' }),
+      'the key was sent in a header that the gateway does not read',
+    ],
+    [
+      'typo',
+      request(401, { check: 'key', code: 'key_invalid', reason: 'mistyped_key' }),
+      'what was sent begins like a key, but was mistyped or cut off',
+    ],
+    [
+      'something else',
+      request(401, { check: 'key', code: 'key_invalid', reason: 'not_a_key' }),
+      'what was sent does not have the form of a key, which begins with “kg_”',
     ],
     [
       'unknown key',

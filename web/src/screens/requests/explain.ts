@@ -29,6 +29,15 @@ const reasons: Record<string, string> = {
   loop: 'the request had already passed through this gateway: its upstream leads back to it',
 };
 
+// keyReasons says what was wrong with a key of which nothing is known.
+const keyReasons: Record<string, string> = {
+  no_key: 'no key was sent',
+  key_without_scheme: 'the key was sent in the header Authorization without “Bearer” before it',
+  key_in_other_header: 'the key was sent in a header that the gateway does not read',
+  mistyped_key: 'what was sent begins like a key, but was mistyped or cut off',
+  not_a_key: 'what was sent does not have the form of a key, which begins with “kg_”',
+};
+
 // explain says in one sentence, fit for the caller of the request, what decided it: the check or limit,
 // its level then, and when the request would have passed. It has no addresses of upstreams.
 export function explain(r: LoggedRequest, names: Names = {}): string {
@@ -47,7 +56,7 @@ function cause(r: LoggedRequest, names: Names): string {
       if (r.key_id) return `${key} had been revoked`;
       return r.key_prefix
         ? `${key} is not valid here: it is unknown, was revoked more than 24 hours before, or belongs to another account or to the management API`
-        : 'no key was sent, or what was sent does not have the form of a key';
+        : (keyReasons[d.reason ?? ''] ?? 'no key was sent, or what was sent does not have the form of a key');
     case 'gateway':
       return `${key} is restricted to another gateway`;
     case 'scope':
