@@ -82,6 +82,9 @@ type Seal struct {
 	Managed   []int64    // the Seq of each management record in the blocks
 }
 
+// SealAfter is the age of its oldest record at which the open end of a log is sealed whole.
+const SealAfter = 10 * time.Minute
+
 // Waiting is the size of the open end of an account's log.
 type Waiting struct {
 	AccountID string

@@ -15,6 +15,9 @@ type Report struct {
 	Base, Head  Head
 	Given       int64 // number of the block with the given digest; 0 if no digest was given
 	Cut         Cut
+	// Unsealed describes the records of the account that are in no block yet, so that nothing is known of them; nil
+	// if the blocks are not from a store, so that their number is not known.
+	Unsealed *Waiting
 }
 
 // Problem is the error for an invalid chain.

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"strconv"
@@ -33,8 +34,8 @@ Someone who can write the whole store could recompute the whole chain. --head de
 that too: it takes a digest that "audit-log head" printed earlier and that you kept
 elsewhere, and fails if the digest is not in the chain.
 
-Records of the last minutes are not in a block yet. The exit status is 6 if the
-chain is broken.`,
+Records of the last minutes are not in a block yet; the output says how many, and by
+when a running server seals them. The exit status is 6 if the chain is broken.`,
 		Example: "  keygate audit-log verify --data-dir /var/lib/keygate --head 9f86d081884c7d65…\n  keygate audit-log verify blocks.jsonl",
 		Args:    atMost(1), RunE: o.run,
 	}
@@ -60,9 +61,12 @@ func (o *auditVerify) run(c *cobra.Command, args []string) error {
 	}
 	return o.PrintRecord(verified(report), func() []terminal.Field {
 		fields := []terminal.Field{
-			{"RESULT", "the chain is intact"}, {"ACCOUNT", report.AccountID}, {"BLOCKS", strconv.FormatInt(report.Blocks, 10)},
+			{"RESULT", resultOf(&report)}, {"ACCOUNT", report.AccountID}, {"BLOCKS", strconv.FormatInt(report.Blocks, 10)},
 			{"RECORDS", strconv.FormatInt(report.Records, 10)}, {"FIRST RECORD", momentOf(report.First)}, {"LAST RECORD", momentOf(report.Last)},
 			{"HEAD", strconv.FormatInt(report.Head.Number, 10)}, {"DIGEST", digestOf(report.Head)},
+		}
+		if w := report.Unsealed; w != nil {
+			fields = append(fields, terminal.Field{"NOT SEALED", notSealed(w)})
 		}
 		if report.Base.Number > 0 {
 			fields = append(fields, terminal.Field{"REMOVED BY RETENTION", "blocks up to " + strconv.FormatInt(report.Base.Number, 10)})
@@ -77,6 +81,27 @@ func (o *auditVerify) run(c *cobra.Command, args []string) error {
 		return fields
 	})
 }
+
+// resultOf says what a verification without a problem has shown.
+func resultOf(r *audit.Report) string {
+	if r.Blocks == 0 {
+		return "the chain is intact, but has no blocks: nothing was verified"
+	}
+	return "the chain is intact"
+}
+
+// notSealed says how many records are in no block yet, and by when they will be.
+func notSealed(w *audit.Waiting) string {
+	n := unsealed(w)
+	if n == 0 {
+		return "no records"
+	}
+	return fmt.Sprintf("%s, the first of %s: a running server seals what is there by %s",
+		terminal.NumberOf(n, "record", "records"), momentOf(w.Oldest), momentOf(w.Oldest.Add(audit.SealAfter)))
+}
+
+// unsealed returns the number of records that are in no block yet.
+func unsealed(w *audit.Waiting) int64 { return int64(w.Records) + int64(w.Managed) }
 
 func (o *auditVerify) verify(c *cobra.Command, args []string, given *audit.Digest) (audit.Report, error) {
 	if len(args) == 0 {
@@ -114,6 +139,8 @@ type verifiedLog struct {
 	Digest    *string    `json:"digest"`
 	HeadFound *int64     `json:"head_found"` // number of the block of --head; null without one
 	Removed   int64      `json:"removed"`    // records that were removed before their retention ended
+	Unsealed  *int64     `json:"unsealed"`   // records that are in no block yet; null for a file
+	SealedBy  *time.Time `json:"sealed_by"`  // by when a running server seals them; null if there are none
 }
 
 func verified(r audit.Report) verifiedLog {
@@ -125,6 +152,13 @@ func verified(r audit.Report) verifiedLog {
 	}
 	if d := digestOf(r.Head); d != "" {
 		out.Digest = &d
+	}
+	if w := r.Unsealed; w != nil {
+		n := unsealed(w)
+		if out.Unsealed = &n; n > 0 {
+			by := w.Oldest.Add(audit.SealAfter)
+			out.SealedBy = &by
+		}
 	}
 	if r.Given > 0 {
 		out.HeadFound = &r.Given

@@ -277,7 +277,7 @@ func (w *Writer) due(ctx context.Context, now time.Time) (map[string]bool, error
 	due := map[string]bool{}
 	for account, waiting := range w.open {
 		// A record from the future means that the clock was set back.
-		everything := now.Sub(waiting.Oldest).Abs() >= sealAfter || waiting.Managed >= audit.MaxRecords || waiting.DiffBytes >= sealTexts
+		everything := now.Sub(waiting.Oldest).Abs() >= audit.SealAfter || waiting.Managed >= audit.MaxRecords || waiting.DiffBytes >= sealTexts
 		if everything || waiting.Records >= audit.RunRecords {
 			due[account] = everything
 		}

@@ -63,7 +63,6 @@ const (
 	maintenancePeriod = 10 * time.Second
 	trimPeriod        = time.Minute
 	headPeriod        = time.Hour
-	sealAfter         = 10 * time.Minute
 )
 
 // Config configures a Writer. Store and Keeper are required.
