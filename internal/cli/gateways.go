@@ -73,6 +73,10 @@ func (o *gatewaysCreate) run(c *cobra.Command, _ []string) error {
 	if err != nil {
 		return err
 	}
+	var before *client.Gateway
+	if in.Default != nil && *in.Default {
+		before = defaultGateway(c.Context(), api)
+	}
 	g, err := api.CreateGateway(c.Context(), in)
 	if err != nil && spec != nil {
 		return o.mistakes(spec, err)
@@ -83,7 +87,7 @@ func (o *gatewaysCreate) run(c *cobra.Command, _ []string) error {
 	if err := show(o.app, g, gatewayFields); err != nil {
 		return err
 	}
-	o.printWhereItAnswers(c.Context(), api, g)
+	o.printWhereItAnswers(c.Context(), api, g, before)
 	return nil
 }
 
@@ -190,6 +194,7 @@ func gatewayDestroyer() destroyer[client.Gateway] {
 
 func newGatewaysUpdate(a *app) *cobra.Command {
 	var p client.GatewayPatch
+	makesDefault := false
 	c := &cobra.Command{
 		Use: "update GATEWAY_ID", Short: "Change a gateway; an empty value clears a field",
 		Example: "  keygate gateways update gw_01j… --global-rate-limit 6000/min --timeout ''",
@@ -201,12 +206,21 @@ func newGatewaysUpdate(a *app) *cobra.Command {
 			if len(settings) == 0 {
 				return usagef("nothing to change: give at least one flag of %s --help", c.CommandPath())
 			}
+			makesDefault = settings["default"] == true
 			return putSettings(settings, &p)
 		},
 	}
 	settingFlags(c.Flags())
 	c.Flags().BoolVar(&p.AllowDuplicate, "allow-duplicate", false, "allow a new name that another gateway has")
 	return shows(oneGateway(a), c, func(api *client.Client, ctx context.Context, id string) (*client.Gateway, error) {
-		return api.UpdateGateway(ctx, id, p)
+		var before *client.Gateway
+		if makesDefault {
+			before = defaultGateway(ctx, api)
+		}
+		g, err := api.UpdateGateway(ctx, id, p)
+		if err == nil {
+			a.printDisplaced(g, before)
+		}
+		return g, err
 	}, gatewayFields)
 }

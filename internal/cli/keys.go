@@ -7,6 +7,7 @@ import (
 	"io"
 	"iter"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -30,14 +31,14 @@ func newKeysCreate(a *app) *cobra.Command {
 	c := &cobra.Command{
 		Use:     "create --name NAME --scope SCOPE",
 		Short:   "Create a key, which is shown only once",
-		Example: "  keygate keys create --name mobile --scope read:orders --rate-limit 100/min\n  keygate keys create --name ci --scope write --expires 2027-01-31 -o json | jq -r .key",
+		Example: "  keygate keys create --name mobile --scope read:orders --rate-limit 100/min\n  keygate keys create --name ci --scope write --expires 30d -o json | jq -r .key",
 		Args:    noArgs,
 		RunE:    o.run,
 	}
 	f := c.Flags()
 	f.StringVar(&o.name, "name", "", "display `name`")
 	f.StringVar(&o.scope, "scope", "", "`scope`: read, write or admin, optionally with a resource, such as read:orders; several are separated by spaces")
-	f.StringVar(&o.expires, "expires", "", "last `date` on which the key is valid, or a time such as 2027-01-31T12:00:00Z")
+	f.StringVar(&o.expires, "expires", "", "last `date` on which the key is valid"+expiresUsage)
 	f.StringVar(&o.rateLimit, "rate-limit", "", keyLimitHelp)
 	f.StringVar(&o.gateway, "gateway", "", "`id`, name or hostname of the only gateway that the key is valid for (default: all gateways)")
 	f.StringVar(&o.level, "level", "", "`level`: gateway (default), or account for the management API")
@@ -55,6 +56,9 @@ func (o *keysCreate) run(c *cobra.Command, _ []string) error {
 	}
 	limit, err := keyLimit(o.rateLimit)
 	if err != nil {
+		return err
+	}
+	if o.expires, err = expiry(o.expires, time.Now()); err != nil {
 		return err
 	}
 	in := client.CreateKeyRequest{
@@ -170,7 +174,7 @@ func newKeysUpdate(a *app) *cobra.Command {
 	f.StringVar(&o.name, "name", "", "display `name`")
 	f.StringVar(&o.owner, "owner", "", "free `text` that says whose key it is")
 	f.StringVar(&o.rateLimit, "rate-limit", "", keyLimitHelp)
-	f.StringVar(&o.expires, "expires", "", "last `date` on which the key is valid, or a time")
+	f.StringVar(&o.expires, "expires", "", "last `date` on which the key is valid"+expiresUsage)
 	f.StringArrayVar(&o.metadata, "metadata", nil, "metadata, as `NAME=VALUE`, which replaces all existing metadata; may be repeated")
 	return shows(oneKey(a), c, func(api *client.Client, ctx context.Context, id string) (*client.Key, error) {
 		return api.UpdateKey(ctx, id, o.patch)
@@ -180,6 +184,10 @@ func newKeysUpdate(a *app) *cobra.Command {
 // read makes the patch that the flags ask for.
 func (o *keysUpdate) read(c *cobra.Command, _ []string) error {
 	set, p := changesOf(c), &o.patch
+	var err error
+	if o.expires, err = expiry(o.expires, time.Now()); err != nil {
+		return err
+	}
 	p.Owner, p.ExpiresAt = set.text("owner", o.owner), set.text("expires", o.expires)
 	if c.Flags().Changed("rate-limit") {
 		limit, err := keyLimit(o.rateLimit)
@@ -221,11 +229,16 @@ func newKeysRotate(a *app) *cobra.Command {
 			if !c.Flags().Changed("overlap-days") {
 				return required("overlap-days", "")
 			}
-			return noneEmpty(c)
+			if err := noneEmpty(c); err != nil {
+				return err
+			}
+			var err error
+			expires, err = expiry(expires, time.Now())
+			return err
 		},
 	}
 	c.Flags().Int64Var(&overlapDays, "overlap-days", 0, "number of `days` for which both keys are valid; 0 expires the old key at once")
-	c.Flags().StringVar(&expires, "expires", "", "last `date` on which the new key is valid, or a time (default: the expiry of the old key)")
+	c.Flags().StringVar(&expires, "expires", "", "last `date` on which the new key is valid"+expiresUsage+" (default: the expiry of the old key)")
 	return o.runs(c, func(ctx context.Context, api *client.Client, id string) error {
 		k, err := api.RotateKey(ctx, id, client.RotateKeyRequest{OverlapDays: overlapDays, ExpiresAt: given(expires)})
 		if err != nil {

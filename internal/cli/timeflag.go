@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"strconv"
 	"strings"
 	"time"
@@ -58,4 +59,26 @@ func parseTime(flag, v string, now time.Time) (time.Time, error) {
 		return time.Time{}, usagef("--%s %q is not a valid time: give 2026-03-01T12:00:00Z, 2026-03-01, or how long ago, such as 15m, 24h or 7d", flag, v)
 	}
 	return now.Add(-ago).UTC(), nil
+}
+
+// expiresUsage is the end of the help for a flag --expires.
+const expiresUsage = ", a time such as 2027-01-31T12:00:00Z, or how long from now in days or weeks, such as 30d or 4w"
+
+// expiry returns the value of a flag --expires as the API takes it: days and weeks become the time that is so much later
+// than now. The server checks everything else.
+func expiry(v string, now time.Time) (string, error) {
+	number, days := v, 0
+	if n, is := strings.CutSuffix(v, "d"); is {
+		number, days = n, 1
+	} else if n, is := strings.CutSuffix(v, "w"); is {
+		number, days = n, 7
+	}
+	if days == 0 || strings.Trim(cmp.Or(number, "-"), "0123456789") != "" {
+		return v, nil
+	}
+	n, err := strconv.Atoi(number)
+	if most := 100 * 366 / days; err != nil || n < 1 || n > most {
+		return "", usagef("--expires %q is not a valid time: the number must be from 1 to %d", v, most)
+	}
+	return now.UTC().AddDate(0, 0, n*days).Format(time.RFC3339), nil
 }
