@@ -22,21 +22,33 @@ func newLimits(a *app) *cobra.Command {
 func newLimitsShow(a *app) *cobra.Command {
 	var options client.ListOptions
 	var names *names
-	gateway := ""
+	gateway, unlimited := "", false // whether the gateway sets no global limit
 	c := &cobra.Command{Use: "show --gateway ID", Short: "Show the current level of every limit of a gateway that is in use", Args: atMost(1)}
 	c.Flags().StringVar(&gateway, "gateway", "", defaultGatewayUsage+"; also the first argument")
 	return lists(a, c, lister[client.LimitLevel]{
 		options: &options, check: optionalGateway(&gateway),
 		find: func(ctx context.Context, api *client.Client) (levels iter.Seq2[client.LimitLevel, error], err error) {
-			gateway, err = a.gatewayID(api, gateway)
+			if gateway, err = a.gatewayID(api, gateway); err != nil {
+				return nil, err
+			}
 			names = a.namesOf(ctx, api)
-			return api.Limits(ctx, gateway, options), err
+			if a.ForPeople() {
+				g, err := api.Gateway(ctx, gateway)
+				if err != nil {
+					return nil, err
+				}
+				unlimited = g.GlobalRateLimit == nil
+			}
+			return api.Limits(ctx, gateway, options), nil
 		},
 		columns: []terminal.Column{
 			{Name: "LIMIT OF"}, {Name: "ROUTE", Flex: true}, {Name: "KEY", Flex: true}, {Name: "LEFT"}, {Name: "LIMIT"}, {Name: " ", Rank: 2},
 			{Name: "FULL AT", Rank: 1},
 		},
 		row: func(l *client.LimitLevel) []string {
+			if unlimited && l.LimitScope == client.LimitLevelLimitScopeGlobal { // --default-global-limit is there for the headers
+				return []string{string(l.LimitScope), "", "", "", "no limit", "", ""}
+			}
 			full := time.Unix(l.ResetAt, 0)
 			return []string{
 				string(l.LimitScope), cmp.Or(names.route(gateway, str(l.RouteID)), str(l.RouteID)), cmp.Or(names.key(str(l.KeyID)), str(l.KeyID)),

@@ -78,8 +78,8 @@ export default function Flow() {
         </Box>
         <Box icon="filter" title="Limits" last={false}>
           <p>
-            {g.global_rate_limit?.sustained ? `All requests: ${g.global_rate_limit.sustained}` : 'No limit of its own'}
-            {global && <span className="text-muted"> · {short(global.remaining)} left now</span>}
+            {g.global_rate_limit?.sustained ? `All requests: ${g.global_rate_limit.sustained}` : 'No limit for all requests'}
+            {global && g.global_rate_limit && <span className="text-muted"> · {short(global.remaining)} left now</span>}
           </p>
           <p className="text-muted">
             {known(limited > 0 ? `${count(limited)} refused in the last hour` : 'Nothing refused in the last hour')}
