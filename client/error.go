@@ -1,6 +1,7 @@
 package client
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -59,6 +60,13 @@ func IsNotFound(err error) bool {
 	return errors.As(err, &e) && e.Status == http.StatusNotFound
 }
 
+// isGateway reports whether an error of Keygate comes from its data plane. The management API has the headers of a limit
+// on a 429 alone, and no code of a gateway or route that was not found.
+func isGateway(res *http.Response, code string) bool {
+	limited := res.Header.Get("X-RateLimit-Limit") != "" && res.StatusCode != http.StatusTooManyRequests
+	return limited || code == "gateway_not_found" || code == "route_not_found"
+}
+
 // errorOf returns the error of a response. A response that is not an error of
 // Keygate gives an Error without a Code.
 func errorOf(res *http.Response, content []byte) *Error {
@@ -73,6 +81,11 @@ func errorOf(res *http.Response, content []byte) *Error {
 		if body.RequestID != "" {
 			e.RequestID = body.RequestID
 		}
+		if isGateway(res, e.Code) {
+			e.Message = "this is the address of a gateway, and not of the management API, which has a port of its own (8081 by default). The gateway says: " + e.Message
+		}
+	} else if res.StatusCode == http.StatusBadRequest && bytes.Contains(content, []byte("Client sent an HTTP request to an HTTPS server")) {
+		e.Message = "the server speaks TLS at this port: give its address as https://"
 	} else {
 		e.Message = fmt.Sprintf("unexpected response %q, which is not from Keygate: is this the address of the management API?", res.Status)
 	}

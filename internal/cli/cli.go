@@ -74,6 +74,7 @@ type app struct {
 	version   string // System.Version
 	url       string // --url
 	keyFile   string // --api-key-file
+	caFile    string // --ca-file
 	context   string // --context
 	jq        string // --jq
 }
@@ -151,6 +152,7 @@ func newRoot(a *app) *cobra.Command {
 	flags.StringVar(&a.url, "url", "", "`address` of the management API")
 	flags.StringVar(&a.context, "context", "", "`name` of the context to use instead of the current one (default: KEYGATE_CONTEXT)")
 	flags.StringVar(&a.keyFile, "api-key-file", "", "`file` that holds an account-level key")
+	flags.StringVar(&a.caFile, "ca-file", "", "`file` with certificates (PEM) of authorities to trust for https besides the system's (default: KEYGATE_CA_FILE)")
 	flags.StringVarP(&a.Format, "output", "o", terminal.FormatTable, "`format` of the output: table, wide (all columns), json, yaml, id or name")
 	flags.StringVar(&a.jq, "jq", "", "filter JSON with a jq `expression`; strings are printed as they are")
 	flags.StringVar(&a.Colour, "color", terminal.ColourAuto, "`when` to use colours: auto (on terminals), always or never")

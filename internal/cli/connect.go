@@ -42,8 +42,12 @@ type connection struct {
 
 func (a *app) clientOf(access serverAccess) (*client.Client, error) {
 	var warned sync.Once
+	trusting, err := trustingClient(cmp.Or(a.givenCAFile(), access.CAFile))
+	if err != nil {
+		return nil, err
+	}
 	c, err := client.New(client.Config{
-		URL: access.URL, Key: access.Key, Source: "cli", UserAgent: "keygate-cli/" + a.version,
+		HTTPClient: trusting, URL: access.URL, Key: access.Key, Source: "cli", UserAgent: "keygate-cli/" + a.version,
 		Incomplete: func(reason string) {
 			warned.Do(func() { fmt.Fprintf(a.Err, "warning: the output is incomplete: %s\n", reason) })
 		},

@@ -27,6 +27,7 @@ type serverAccess struct {
 	URL     string `yaml:"url"`
 	Key     string `yaml:"key"`
 	Gateway string `yaml:"gateway,omitempty"` // identifier of the default of --gateway
+	CAFile  string `yaml:"ca_file,omitempty"` // absolute path of a file with certificates to trust besides the system's
 }
 
 // missing returns the error for a name that no context has.

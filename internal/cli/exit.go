@@ -128,6 +128,7 @@ func messages(err error) []string {
 	var local *fault.Error
 	var refused *client.Error
 	var mistakes *mistakesError
+	var unreachable *client.UnreachableError
 	var out []string
 	switch {
 	case errors.As(err, &mistakes):
@@ -145,6 +146,11 @@ func messages(err error) []string {
 				name = *p.Field
 			}
 			out = append(out, problemLine(name, p.Message))
+		}
+	case errors.As(err, &unreachable):
+		out = append(out, err.Error())
+		if remedy := remedyOf(unreachable); remedy != "" {
+			out = append(out, remedy)
 		}
 	default:
 		out = append(out, err.Error())

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"net/url"
+	"path/filepath"
 
 	"github.com/spf13/cobra"
 
@@ -50,6 +51,11 @@ func (o *login) run(c *cobra.Command, _ []string) error {
 		return err
 	}
 	access := serverAccess{URL: address, Key: key}
+	if file := o.givenCAFile(); file != "" {
+		if access.CAFile, err = filepath.Abs(file); err != nil {
+			return err
+		}
+	}
 	api, err := o.clientOf(access)
 	if err != nil {
 		return err
