@@ -60,10 +60,10 @@ func IsNotFound(err error) bool {
 	return errors.As(err, &e) && e.Status == http.StatusNotFound
 }
 
-// isGateway reports whether an error of Keygate comes from its data plane. The management API has the headers of a limit
-// on a 429 alone, and no code of a gateway or route that was not found.
+// isGateway reports whether an error of Keygate comes from its data plane. A 401 of the management API has no headers of a
+// limit, because it is known of no key, and the API has no code for a gateway or route that was not found.
 func isGateway(res *http.Response, code string) bool {
-	limited := res.Header.Get("X-RateLimit-Limit") != "" && res.StatusCode != http.StatusTooManyRequests
+	limited := res.Header.Get("X-RateLimit-Limit") != "" && res.StatusCode == http.StatusUnauthorized
 	return limited || code == "gateway_not_found" || code == "route_not_found"
 }
 
