@@ -185,7 +185,8 @@ func TestEventsAreReturnedAsDelivered(t *testing.T) {
 }
 
 // Guarantee: a delivery has its attempts. It can be redelivered when it has failed, but
-// not while an attempt is pending.
+// not while its first attempt is pending. While a retry is scheduled, this makes the retry due now
+// and returns the same delivery, with 200 and without a Location.
 func TestFailedDeliveryCanBeRedelivered(t *testing.T) {
 	s := start(t)
 	hook := s.newWebhook(nil).text("webhook_id")
@@ -211,8 +212,13 @@ func TestFailedDeliveryCanBeRedelivered(t *testing.T) {
 	// No response, a response with an error status, and an incomplete response that is
 	// not valid UTF-8.
 	s.attempt(webhook.RetryScheduled, webhook.Attempt{Duration: 1500 * time.Microsecond, Error: "connection refused"})
-	s.clock.move(time.Minute)
-	s.post("/v1/webhook-deliveries/"+id+"/redeliver", nil).refused(409, "conflict", "")
+	s.clock.move(time.Second)
+	same := s.post("/v1/webhook-deliveries/"+id+"/redeliver", nil).want(200)
+	wantFields(t, same.json, deliveryFields)
+	if same.text("delivery_id") != id || same.text("state") != "retry_scheduled" || same.text("next_attempt_at") != "2027-03-01T12:00:01Z" || same.header.Get("Location") != "" {
+		t.Errorf("got %v\n%s\nwant the same delivery, due now", same.header, same.raw)
+	}
+	s.clock.move(time.Minute - time.Second)
 	s.attempt(webhook.RetryScheduled, webhook.Attempt{Duration: time.Second, Status: 500, Response: []byte("oh <no>")})
 	s.clock.move(time.Minute)
 	s.attempt(webhook.Failed, webhook.Attempt{Duration: 30 * time.Second, Status: 200, Error: "no whole answer within 30 s", Response: []byte("a\xff")})

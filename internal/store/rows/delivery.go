@@ -96,6 +96,12 @@ func (t *Writer) MarkRedelivered(ctx context.Context, deliveryIDs []string) erro
 	return t.Queue(ctx, "mark deliveries as redelivered", `UPDATE deliveries SET again = true WHERE id = ANY ($1) AND state = 3 AND again = false`, deliveryIDs)
 }
 
+// BringForward implements control.DeliveryStore. The retry is due at the queue's own time.
+func (t *Writer) BringForward(ctx context.Context, deliveryID string, now time.Time) error {
+	return t.Queue(ctx, "bring a retry forward", `UPDATE deliveries SET next_at = queue_now($2), due_at = queue_now($2)
+		WHERE id = $1 AND state = 1 AND token IS NULL AND due_at > queue_now($2)`, deliveryID, Micros(now))
+}
+
 // TrimDeliveries implements control.Trimmer.
 func (t *Writer) TrimDeliveries(ctx context.Context, delivered, failed time.Time, limit int) (more bool, err error) {
 	for _, old := range []struct {

@@ -69,6 +69,7 @@ func Run(t *testing.T, open func(t *testing.T) store.Engine) {
 		{"Recover", testRecover},
 		{"TrimDeliveries", testTrimDeliveries},
 		{"QueueLease", testQueueLease},
+		{"BringForward", testBringForward},
 		{"QueueWants", testQueueWants},
 		{"QueueNewlyDue", testQueueNewlyDue},
 		{"QueueRace", testQueueRace},
