@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	webhookFields  = "webhook_id url events state disabled_reason created_at"
+	webhookFields  = "webhook_id url events state disabled_reason paused_until created_at"
 	deliveryFields = "delivery_id webhook_id event_id event_type state trigger attempts next_attempt_at created_at"
 )
 
@@ -306,6 +306,35 @@ func TestDeliveryFiltersMatchExactly(t *testing.T) {
 	r = s.get("/v1/webhook-deliveries?limit=2&webhook_id=" + first + "&cursor=" + r.text("next_cursor")).want(200)
 	if len(r.data()) != 1 || r.json["next_cursor"] != nil {
 		t.Errorf("got last page %s, want 1 delivery and no cursor", r.raw)
+	}
+}
+
+// Guarantee: an endpoint has paused_until while its circuit breaker postpones deliveries, in the list and in the record. The
+// deliveries that it postpones show no attempt before that.
+func TestPausedEndpoint(t *testing.T) {
+	s := start(t)
+	hook := s.newWebhook(nil).text("webhook_id")
+	s.newKey(nil)
+	now := s.clock.Now()
+	job := must(sendertest.ClaimAll(t.Context(), s.db, sender.Claim{Now: now, Token: "t", Until: now.Add(time.Minute)}, 1))(t)[0]
+	must(s.db.FinishDeliveries(t.Context(), []sender.Result{{
+		Lease: job.Lease, State: webhook.Failed, PausedUntil: now.Add(5 * time.Minute), Attempt: webhook.Attempt{Number: 1, StartedAt: now, Status: 500},
+	}}))(t)
+	s.clock.move(time.Minute)
+	s.newKey(nil)
+	const until = "2027-03-01T12:05:00Z"
+	if got := s.get("/v1/webhooks/" + hook).want(200); got.json["paused_until"] != until || got.text("state") != "active" {
+		t.Errorf("got %s, want it active and paused until %s", got.raw, until)
+	}
+	if got := s.get("/v1/webhooks").want(200).data()[0]["paused_until"]; got != until {
+		t.Errorf("got an endpoint in the list that is paused until %v, want %s", got, until)
+	}
+	if got := s.get("/v1/webhook-deliveries?state=pending").want(200).data()[0]["next_attempt_at"]; got != until {
+		t.Errorf("got a postponed delivery whose next attempt is at %v, want %s", got, until)
+	}
+	s.clock.move(4 * time.Minute)
+	if got := s.get("/v1/webhooks/" + hook).want(200).json["paused_until"]; got != nil {
+		t.Errorf("got an endpoint that is paused until %v after the pause, want null", got)
 	}
 }
 

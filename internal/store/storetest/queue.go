@@ -136,7 +136,9 @@ func testBringForward(h *harness) {
 	first := h.claim(after(0))[0]
 	forward := func(d time.Duration) *webhook.Delivery {
 		h.Helper()
-		h.update(func(ctx context.Context, tx control.Tx) error { return tx.BringForward(ctx, first.DeliveryID, epoch().Add(d)) })
+		h.update(func(ctx context.Context, tx control.Tx) error {
+			return tx.BringForward(ctx, first.DeliveryID, epoch().Add(d))
+		})
 		return h.delivery(a.ID, first.DeliveryID)
 	}
 	h.release(first.Lease)

@@ -79,6 +79,7 @@ func Run(t *testing.T, open func(t *testing.T) store.Engine) {
 		{"ReleaseAll", testReleaseAll},
 		{"AttemptResponse", testAttemptResponse},
 		{"Backlog", testBacklog},
+		{"PausedEndpoint", testPausedEndpoint},
 		{"Paging", testPaging},
 		{"Isolation", testIsolation},
 		{"Audit", testAudit},

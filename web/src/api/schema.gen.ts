@@ -2683,6 +2683,11 @@ export interface components {
             /** @description In a replayed response: why the secret is absent. */
             message?: string;
             /**
+             * Format: date-time
+             * @description Until when deliveries that have had no attempt are postponed, because attempts failed in a row; null while the endpoint is not paused.
+             */
+            paused_until: string | null;
+            /**
              * @description The signing secret. It is returned only once, and is absent from a replayed response. The key of X-Service-Signature is this whole string.
              * @example whsec_ZXhhbXBsZWV4YW1wbGVleGFtcGxlZXhhbXBsZTE=
              */
@@ -4074,6 +4079,11 @@ export interface components {
              *     ]
              */
             events: string[];
+            /**
+             * Format: date-time
+             * @description Until when deliveries that have had no attempt are postponed, because attempts failed in a row; null while the endpoint is not paused.
+             */
+            paused_until: string | null;
             /**
              * @description State of the endpoint. A disabled endpoint receives no deliveries.
              * @enum {string}
