@@ -36,8 +36,11 @@ func routesOf(a *app) *routeCommand {
 	return o
 }
 
-func (o *routeCommand) read(api *client.Client, ctx context.Context, id string) (*client.Route, error) {
-	return api.Route(ctx, o.gateway, id)
+// reader returns what reads the route, in the form of the client's methods.
+func (o *routeCommand) reader() func(*client.Client, context.Context, string) (*client.Route, error) {
+	return func(api *client.Client, ctx context.Context, id string) (*client.Route, error) {
+		return api.Route(ctx, o.gateway, id)
+	}
 }
 
 // gatewayFlag adds the flag for the gateway.
@@ -140,13 +143,13 @@ func newRoutesList(a *app) *cobra.Command {
 
 func newRoutesGet(a *app) *cobra.Command {
 	o := routesOf(a)
-	return o.gatewayFlag(shows(o.one, &cobra.Command{Use: "get --gateway ID ROUTE_ID", Short: "Show a route"}, o.read, routeFields))
+	return o.gatewayFlag(shows(o.one, &cobra.Command{Use: "get --gateway ID ROUTE_ID", Short: "Show a route"}, o.reader(), routeFields))
 }
 
 func newRoutesDelete(a *app) *cobra.Command {
 	o := routesOf(a)
 	return o.gatewayFlag(destroys(o.one, &cobra.Command{Use: "delete --gateway ID ROUTE_ID", Short: "Delete a route"}, destroyer[client.Route]{
-		"delete", o.read, lostWithRoute,
+		"delete", o.reader(), lostWithRoute,
 		func(api *client.Client, ctx context.Context, id string) (*client.Route, error) {
 			return api.DeleteRoute(ctx, o.gateway, id)
 		},

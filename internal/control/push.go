@@ -211,7 +211,9 @@ func (s *Service) changeOfPush(ctx context.Context, tx ReadTx, actor *Actor, gat
 	if p.after.Name != before.Name {
 		p.after.SharesName = false
 	}
-	if err := checkName(ctx, tx, before.Name, &p.after, "gateway.name"); err != nil {
+	if err := checkName(ctx, tx, before.Name, &p.after, "gateway.name"); fault.CodeOf(err) == fault.Conflict {
+		p.warnings = append(p.warnings, fault.MessageOf(err)) // another change may come first; apply refuses it
+	} else if err != nil {
 		return nil, err
 	}
 	warnings, err := checkHostname(ctx, tx, before.Hostname, &p.after, "gateway.hostname")
@@ -323,6 +325,9 @@ func (p *pushChange) result(dryRun bool) *PushResult {
 func (w *work) apply(ctx context.Context, p *pushChange) error {
 	g := &p.after
 	if err := w.mayGrow(ctx); err != nil {
+		return err
+	}
+	if err := checkName(ctx, w, p.before.Name, g, "gateway.name"); err != nil {
 		return err
 	}
 	if g.Default && !p.before.Default {

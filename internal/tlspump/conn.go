@@ -136,7 +136,7 @@ func (c *Conn) Read(b []byte) (n int, err error) {
 // one who reads calls it.
 func (c *Conn) BetweenRecords() bool { return c.records.between() }
 
-// After a read has returned io.EOF, CutShort reports whether the stream ended without the alert
+// CutShort reports, after a read has returned io.EOF, whether the stream ended without the alert
 // that ends it: then perhaps not the peer, but somebody on the way has ended it. Only the one who
 // reads calls it.
 func (c *Conn) CutShort() bool { return c.ended }

@@ -59,7 +59,7 @@ func (c *H1Conn) reply() {
 	}
 }
 
-// After Receive or a read has returned io.EOF, CutShort reports whether perhaps not the upstream
+// CutShort reports, after Receive or a read has returned io.EOF, whether perhaps not the upstream
 // itself has ended the stream: over TLS, anybody on the way can close the socket.
 func (c *H1Conn) CutShort() bool { return c.tls != nil && c.below.CutShort() }
 

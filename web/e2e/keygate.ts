@@ -12,7 +12,7 @@ export { expect };
 
 // The next port to try. Systems give ports from 32768 on to connections that ask for any, so that a port below is not
 // taken between the moment that it was found free and the start of the server.
-let nextPort = 20_000 + (process.pid % 1_000) * 10;
+let nextPort = 20_000 + Number(process.env.TEST_PARALLEL_INDEX ?? 0) * 2_000;
 
 // freePort returns a port of 127.0.0.1 that nothing listens on.
 async function freePort(): Promise<number> {

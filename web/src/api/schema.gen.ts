@@ -765,7 +765,7 @@ export interface paths {
         };
         /**
          * List refused and failed requests
-         * @description Returns the requests of the last 24 hours that were refused (401, 403, 429), failed (5xx), or were cut off because their key or gateway had ended, newest first, each with the reason. If there are more than 1,000 of them in a second, the list is a sample.
+         * @description Returns the requests of the last 24 hours that were refused (401, 403, 429, and 404 or 405 by the gateway itself), failed (5xx), or were cut off because their key or gateway had ended, newest first, each with the reason. Requests for a host without a gateway are in the list of the account default. If there are more than 1,000 of them in a second, the list is a sample.
          */
         get: operations["listRequests"];
         put?: never;
@@ -1547,6 +1547,11 @@ export interface components {
              */
             name?: string;
             /**
+             * @description Allow a name that another gateway of the account has. Otherwise it is a 409.
+             * @example true
+             */
+            allow_duplicate?: boolean | null;
+            /**
              * @description Whether %2F and %5C in a path are part of their segment, for routes and scopes alike, and forwarded as sent. Null, the default, means false: they are rejected with a 400.
              * @example false
              */
@@ -1565,6 +1570,12 @@ export interface components {
             cut_streams?: boolean | null;
             /** @description true makes this the default gateway, which requests for unknown hosts reach, in place of the present one. The first gateway of the account default is it anyway. Other accounts cannot give this field. */
             default?: boolean | null;
+            /**
+             * @description Form of the gateway's own errors: keygate, openai as the clients of OpenAI read them, or problem (RFC 9457). Statuses and headers are the same. Null, the default, means keygate.
+             * @example openai
+             * @enum {string|null}
+             */
+            error_format?: "keygate" | "openai" | "problem" | null;
             /** @description Rate limit across all routes. */
             global_rate_limit?: components["schemas"]["GlobalLimitInput"];
             /**
@@ -1607,6 +1618,11 @@ export interface components {
             upstream_headers?: {
                 [key: string]: string;
             } | null;
+            /**
+             * @description Host header that the upstream gets: target for that of upstream_url, preserve for the client's, which signed requests (SigV4) need, or a name. With target or a name, Location, Content-Location and Refresh that name the upstream's own origin come back with the client's. Null, the default, means target.
+             * @example preserve
+             */
+            upstream_host?: string | null;
             /**
              * @description How long an idle connection to the upstream stays open, as a Go duration from 1s to 1h; null restores the default, 90s.
              * @example 30s
@@ -1714,6 +1730,11 @@ export interface components {
         };
         CreateWebhookRequest: {
             /**
+             * @description Allow a URL that another endpoint of the account has. Otherwise it is a 409.
+             * @example true
+             */
+            allow_duplicate?: boolean | null;
+            /**
              * @description Event types to deliver.
              * @example [
              *       "key.created",
@@ -1733,8 +1754,10 @@ export interface components {
             url: string;
         };
         Decision: {
+            /** @description For a 404 or 405: whether the gateway got the request as the default gateway, because no gateway has the host. Null for other decisions. */
+            by_default: boolean | null;
             /**
-             * @description Check that refused the request, or cause of the failure: key, gateway, scope, limit, upstream, timeout or internal.
+             * @description Check that refused the request, or cause of the failure: host, key, gateway, route, scope, limit, upstream, timeout or internal.
              * @example limit
              */
             check: string;
@@ -1764,6 +1787,8 @@ export interface components {
              * @example the route's limit of 50 was used up
              */
             message: string;
+            /** @description For a 404 or 405: the routes of the gateway that come nearest to the request, as they are now, the nearest first; at most 3. Empty for other decisions. */
+            nearest_routes: components["schemas"]["NearRoute"][];
             /**
              * Format: date-time
              * @description When the request would have passed.
@@ -2040,6 +2065,12 @@ export interface components {
             /** @description Whether this is the default gateway, which requests for unknown hosts reach. */
             default: boolean;
             /**
+             * @description Form of the gateway's own errors.
+             * @example keygate
+             * @enum {string}
+             */
+            error_format: "keygate" | "openai" | "problem";
+            /**
              * @description Identifier of the gateway.
              * @example gw_01jz8y5c3te9b8r2m6q4v7x0aa
              */
@@ -2091,6 +2122,11 @@ export interface components {
             upstream_headers: {
                 [key: string]: string;
             };
+            /**
+             * @description Host header that the upstream gets: target for that of upstream_url, preserve for the client's, or a name.
+             * @example target
+             */
+            upstream_host: string;
             /**
              * @description How long an idle connection to the upstream stays open, as a Go duration. Absent for the default, 90s.
              * @example 30s
@@ -2389,6 +2425,11 @@ export interface components {
              */
             gateway_id: string | null;
             /**
+             * @description Host that the client addressed, without a port, for a 404 or 405; otherwise null.
+             * @example api.example.com
+             */
+            host: string | null;
+            /**
              * @description Identifier of the key that was used, also if it had expired, or had been revoked within the 24 hours before; decision.message then says so. null if the account has no such key.
              * @example key_01jz8y5c3te9b8r2m6q4v7x0dd
              */
@@ -2448,6 +2489,26 @@ export interface components {
             incomplete_reason?: string;
             /** @description Cursor of the next page; null on the last page. */
             next_cursor: string | null;
+        };
+        NearRoute: {
+            /**
+             * @description Methods of the route.
+             * @example [
+             *       "GET",
+             *       "POST"
+             *     ]
+             */
+            methods: string[];
+            /**
+             * @description Path of the route.
+             * @example /orders/{id}
+             */
+            path: string;
+            /**
+             * @description Why the route does not match the request.
+             * @example the path of the request ends with a slash, and its path does not
+             */
+            why: string;
         };
         NewAccount: {
             /**
@@ -3749,6 +3810,11 @@ export interface components {
              */
             name?: string;
             /**
+             * @description Allow a new name that another gateway of the account has. Otherwise it is a 409.
+             * @example true
+             */
+            allow_duplicate?: boolean | null;
+            /**
              * @description Whether %2F and %5C in a path are part of their segment, for routes and scopes alike, and forwarded as sent. Null, the default, means false: they are rejected with a 400.
              * @example false
              */
@@ -3762,6 +3828,12 @@ export interface components {
             cut_streams?: boolean | null;
             /** @description true makes this the default gateway, in place of the present one, which cannot be set to false. Only gateways of the account default can be it. */
             default?: boolean;
+            /**
+             * @description Form of the gateway's own errors: keygate, openai as the clients of OpenAI read them, or problem (RFC 9457). Statuses and headers are the same. Null, the default, means keygate.
+             * @example openai
+             * @enum {string|null}
+             */
+            error_format?: "keygate" | "openai" | "problem" | null;
             /** @description Rate limit across all routes. Replaces the whole object; null restores the installation's default. */
             global_rate_limit?: components["schemas"]["GlobalLimitInput"];
             /**
@@ -3802,6 +3874,11 @@ export interface components {
             upstream_headers?: {
                 [key: string]: string;
             } | null;
+            /**
+             * @description Host header that the upstream gets: target for that of upstream_url, preserve for the client's, which signed requests (SigV4) need, or a name. With target or a name, Location, Content-Location and Refresh that name the upstream's own origin come back with the client's. Null, the default, means target.
+             * @example preserve
+             */
+            upstream_host?: string | null;
             /**
              * @description How long an idle connection to the upstream stays open, as a Go duration from 1s to 1h; null restores the default, 90s.
              * @example 30s
@@ -3868,6 +3945,11 @@ export interface components {
             rate_limit: components["schemas"]["RateLimitPatch"];
         };
         UpdateWebhookRequest: {
+            /**
+             * @description Allow a new URL that another endpoint of the account has. Otherwise it is a 409.
+             * @example true
+             */
+            allow_duplicate?: boolean | null;
             /**
              * @description Event types to deliver. Replaces all of them.
              * @example [
@@ -7135,6 +7217,8 @@ export interface operations {
                  * @example 429
                  */
                 status?: number;
+                /** @description Only requests with this result. */
+                result?: "failed" | "key_expired" | "key_invalid" | "limited" | "no_gateway" | "no_method" | "no_route" | "timed_out" | "unreachable" | "upstream_status" | "wrong_gateway" | "wrong_scope";
                 /**
                  * @description Only requests at or after this time: an RFC 3339 time, or a date, which means midnight UTC.
                  * @example 2026-03-01T12:00:00Z
@@ -7198,6 +7282,8 @@ export interface operations {
                  * @example 429
                  */
                 status?: number;
+                /** @description Only requests with this result. */
+                result?: "failed" | "key_expired" | "key_invalid" | "limited" | "no_gateway" | "no_method" | "no_route" | "timed_out" | "unreachable" | "upstream_status" | "wrong_gateway" | "wrong_scope";
             };
             header?: never;
             path?: never;

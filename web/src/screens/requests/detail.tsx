@@ -94,17 +94,15 @@ export default function RequestDetail() {
         ]
       : []),
     ...(r.host ? [['Host', clean(r.host)] as [ReactNode, ReactNode]] : []),
-    ...d.nearest_routes.map(
-      (n): [ReactNode, ReactNode] => [
-        'Near route',
-        <span key={n.path}>
-          <code className="font-mono text-sm break-all">
-            {n.methods.join(', ')} {n.path}
-          </code>{' '}
-          does not match: {n.why}
-        </span>,
-      ],
-    ),
+    ...d.nearest_routes.map((n): [ReactNode, ReactNode] => [
+      'Near route',
+      <span key={n.path}>
+        <code className="font-mono text-sm break-all">
+          {n.methods.join(', ')} {n.path}
+        </code>{' '}
+        does not match: {n.why}
+      </span>,
+    ]),
     ...(d.detail
       ? [
           [

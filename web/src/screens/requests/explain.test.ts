@@ -1,7 +1,17 @@
 import { describe, expect, test } from 'vitest';
 import { explain, type LoggedRequest, short } from './explain';
 
-const none = { limit_scope: null, limit: null, remaining: null, passes_at: null, reason: null, detail: null, upstream_status: null, by_default: null, nearest_routes: [] };
+const none = {
+  limit_scope: null,
+  limit: null,
+  remaining: null,
+  passes_at: null,
+  reason: null,
+  detail: null,
+  upstream_status: null,
+  by_default: null,
+  nearest_routes: [],
+};
 
 function request(status: number, decision: Partial<LoggedRequest['decision']>, rest: Partial<LoggedRequest> = {}): LoggedRequest {
   return {
