@@ -31,6 +31,8 @@ type loggedRequestRecord struct {
 	LeftOut    int64          `json:"left_out" doc:"Number of other requests of the same second that are not in the list because there were more than 1,000." example:"0"`
 }
 
+// DecisionRecord is what ended a request. It is exported for the generator of the API document, which reads embedded
+// structs only if they are.
 type DecisionRecord struct {
 	Check          string            `json:"check" doc:"Check that refused the request, or cause of the failure: host, key, gateway, route, scope, limit, upstream, timeout or internal." example:"limit"`
 	Code           string            `json:"code" doc:"Code in the response: for 401 and 403 the code field, otherwise the error field." example:"rate_limit_exceeded"`

@@ -200,7 +200,6 @@ func (a *API) sendTry(c *call, req *http.Request) (*tryRecord, error) {
 	if err != nil {
 		return nil, &fault.Error{Code: fault.Unavailable, Message: "this node's data plane takes no further connection: try again", Err: err}
 	}
-	defer conn.Close()
 	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
 	begin := time.Now()
 	sent := make(chan struct{})
@@ -213,7 +212,7 @@ func (a *API) sendTry(c *call, req *http.Request) (*tryRecord, error) {
 		<-sent
 	}()
 	in := bufio.NewReader(conn)
-	res, err := finalResponse(in, req)
+	res, err := finalResponse(in, req) //nolint:bodyclose // closing the connection ends it; Close would read an endless body
 	if err != nil {
 		if c.ctx.Err() == nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
 			return nil, fault.New(fault.Unavailable, "the gateway sent no response within %s", tryTime)

@@ -61,7 +61,7 @@ func loopback(ctx context.Context) (near net.Conn, far *net.TCPConn, err error) 
 	if err != nil {
 		return nil, nil, fmt.Errorf("edge: listen on the loopback: %w", err)
 	}
-	defer l.Close()
+	defer func() { _ = l.Close() }()
 	if near, err = (&net.Dialer{}).DialContext(ctx, "tcp", l.Addr().String()); err != nil {
 		return nil, nil, fmt.Errorf("edge: connect over the loopback: %w", err)
 	}
