@@ -275,7 +275,7 @@ func (s *server) call(want int, method, path string, body any, headers ...string
 // holds additional fields.
 func (s *server) newGateway(upstream string, more map[string]any) string {
 	s.t.Helper()
-	body := map[string]any{"name": "test", "upstream_url": upstream}
+	body := map[string]any{"name": "test", "upstream_url": upstream, "allow_duplicate": true}
 	for k, v := range more {
 		body[k] = v
 	}

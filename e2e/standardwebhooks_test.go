@@ -30,7 +30,7 @@ func TestStandardWebhooksLibraryVerifiesDeliveries(t *testing.T) {
 		}
 		lines := nodeReceiver(t, known)
 		address := strings.TrimPrefix(lines(), "listening ")
-		created := s.call(http.StatusCreated, "POST", "/v1/webhooks", map[string]any{"url": address, "events": []string{"key.created"}, "signing_secret": secret}).json(t)
+		created := s.call(http.StatusCreated, "POST", "/v1/webhooks", map[string]any{"url": address, "events": []string{"key.created"}, "signing_secret": secret, "allow_duplicate": true}).json(t)
 		if got, _ := created["standard_webhooks_secret"].(string); got != standard {
 			t.Errorf("got standard_webhooks_secret %q, want %q", got, standard)
 		}

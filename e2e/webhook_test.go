@@ -90,7 +90,7 @@ func (b *receiver) all() []receivedDelivery {
 // newWebhook creates an endpoint and returns its identifier and secret.
 func (s *server) newWebhook(url string, events ...string) (id, secret string) {
 	s.t.Helper()
-	a := s.call(http.StatusCreated, "POST", "/v1/webhooks", map[string]any{"url": url, "events": events, "signing_secret": "auto"})
+	a := s.call(http.StatusCreated, "POST", "/v1/webhooks", map[string]any{"url": url, "events": events, "signing_secret": "auto", "allow_duplicate": true})
 	return a.field(s.t, "webhook_id"), a.field(s.t, "signing_secret")
 }
 
@@ -521,7 +521,7 @@ func TestSigningSecretsStayHidden(t *testing.T) {
 	b := newReceiver(t)
 	b.respondWith(http.StatusInternalServerError)
 	s := startServer(t, append(webhookFlags(), "--log-level", "debug")...)
-	body := map[string]any{"url": b.URL + "/in", "events": []string{"key.created"}, "signing_secret": "mine: sixteen bytes and more"}
+	body := map[string]any{"url": b.URL + "/in", "events": []string{"key.created"}, "signing_secret": "mine: sixteen bytes and more", "allow_duplicate": true}
 	created := s.call(http.StatusCreated, "POST", "/v1/webhooks", body, "Idempotency-Key: one")
 	hook := created.field(t, "webhook_id")
 	replayed := s.call(http.StatusCreated, "POST", "/v1/webhooks", body, "Idempotency-Key: one")

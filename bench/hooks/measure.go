@@ -110,7 +110,7 @@ func prepare(ctx context.Context, cfg keygate.Config, urls []string, events int)
 		return err
 	}
 	for _, url := range urls {
-		if _, err := s.Admin.CreateWebhook(ctx, client.CreateWebhookRequest{URL: url, Events: []string{string(event.KeyCreated)}}); err != nil {
+		if _, err := s.Admin.CreateWebhook(ctx, client.CreateWebhookRequest{URL: url, Events: []string{string(event.KeyCreated)}, AllowDuplicate: true}); err != nil {
 			s.Stop()
 			return err
 		}

@@ -91,7 +91,7 @@ func raiseHanging(ctx context.Context, s *keygate.Server, url string) error {
 					return err
 				}
 				for range hangersEach {
-					if _, err := c.CreateWebhook(ctx, client.CreateWebhookRequest{URL: url, Events: []string{"key.created"}}); err != nil {
+					if _, err := c.CreateWebhook(ctx, client.CreateWebhookRequest{URL: url, Events: []string{"key.created"}, AllowDuplicate: true}); err != nil {
 						return err
 					}
 				}

@@ -90,7 +90,7 @@ type decided struct {
 // newGateway creates a gateway with a public route for everything and returns its hostname.
 func newGateway(t *testing.T, s *keygatetest.Server, key, host, url, settings string) string {
 	t.Helper()
-	r := s.Call("POST", "/v1/gateways", key, fmt.Sprintf(`{"name":"g","hostname":%q,"upstream_url":%q%s}`, host, url, settings))
+	r := s.Call("POST", "/v1/gateways", key, fmt.Sprintf(`{"name":%[1]q,"hostname":%[1]q,"upstream_url":%[2]q%[3]s}`, host, url, settings))
 	var g struct {
 		ID string `json:"gateway_id"`
 	}

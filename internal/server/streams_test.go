@@ -124,7 +124,7 @@ func (s *streams) open(t *testing.T, version, kind, shape string, cut bool) *str
 	url, ca, ended := streamService(t, kind)
 	s.opened++
 	name := fmt.Sprintf("gateway%d.example", s.opened)
-	g, err := s.Admin.CreateGateway(t.Context(), client.CreateGatewayRequest{Name: "g", UpstreamURL: url, UpstreamCa: ca, Hostname: &name, CutStreams: &cut})
+	g, err := s.Admin.CreateGateway(t.Context(), client.CreateGatewayRequest{Name: name, UpstreamURL: url, UpstreamCa: ca, Hostname: &name, CutStreams: &cut})
 	if err != nil {
 		t.Fatal(err)
 	}
