@@ -33,7 +33,7 @@ type Config struct {
 	Timeout time.Duration
 	// Retries is the maximum number of retries after a connection failed. A call
 	// is retried only if that cannot execute it twice: if no connection could be
-	// made, for a GET, and for a POST, which has an Idempotency-Key. Zero means 2;
+	// made, for a GET, and for a POST other than Try, which has an Idempotency-Key. Zero means 2;
 	// a negative number means no retries.
 	Retries int
 	// Incomplete is called with the reason if a list or report lacks the newest records, because
@@ -98,6 +98,7 @@ type Request struct {
 	Header      http.Header // additional headers; may be nil
 
 	most int64 // bytes of the response; 0 means maxResponseBytes
+	once bool  // each attempt has an effect, whatever its Idempotency-Key
 }
 
 // Response is the response to a successful call.
@@ -130,7 +131,7 @@ func (c *Client) Do(ctx context.Context, r *Request) (*Response, error) {
 	for attempt := 0; ; attempt++ {
 		res, err := c.try(ctx, r, idempotencyKey)
 		var unreachable *UnreachableError
-		if !errors.As(err, &unreachable) || attempt >= c.cfg.Retries || ctx.Err() != nil || !retryable(r.Method, unreachable) {
+		if !errors.As(err, &unreachable) || attempt >= c.cfg.Retries || ctx.Err() != nil || !retryable(r, unreachable) {
 			return res, err
 		}
 		wait := time.NewTimer(100 * time.Millisecond << attempt)
@@ -145,8 +146,8 @@ func (c *Client) Do(ctx context.Context, r *Request) (*Response, error) {
 
 // retryable reports whether a call that got no response can be retried without
 // being executed twice.
-func retryable(method string, err *UnreachableError) bool {
-	if method == http.MethodGet || method == http.MethodPost {
+func retryable(r *Request, err *UnreachableError) bool {
+	if r.Method == http.MethodGet || r.Method == http.MethodPost && !r.once {
 		return true
 	}
 	var op *net.OpError

@@ -301,6 +301,7 @@ func TestClientCoversTheDocument(t *testing.T) {
 	for range c.Routes(ctx, "{gateway_id}", client.ListOptions{}) {
 		break
 	}
+	discard(c.Try(ctx, "{gateway_id}", client.TryRequest{}))
 	discard(c.CreateRoute(ctx, "{gateway_id}", client.CreateRouteRequest{}))
 	discard(c.Route(ctx, "{gateway_id}", "{route_id}"))
 	discard(c.UpdateRoute(ctx, "{gateway_id}", "{route_id}", client.RoutePatch{}))

@@ -2573,6 +2573,10 @@ type Webhook struct {
 	// Example: ["key.created","key.revoked"]
 	Events []string `json:"events"`
 
+	// Until when deliveries that have had no attempt are postponed, because attempts failed
+	// in a row; null while the endpoint is not paused.
+	PausedUntil *time.Time `json:"paused_until"`
+
 	// State of the endpoint. A disabled endpoint receives no deliveries.
 	State WebhookState `json:"state"`
 

@@ -157,8 +157,9 @@ func (c *Client) Delivery(ctx context.Context, deliveryID string) (*DeliveryDeta
 }
 
 // Redeliver starts a new delivery of the same event to the same endpoint and
-// returns it. For a delivery that is pending or has a retry scheduled it returns an
-// *Error with status 409.
+// returns it. If a retry of the delivery is scheduled, it makes the retry due now
+// and returns the same delivery. For a delivery that is pending it returns an *Error
+// with status 409.
 func (c *Client) Redeliver(ctx context.Context, deliveryID string) (*Delivery, error) {
 	return call[Delivery](ctx, c, http.MethodPost, deliveryPath(deliveryID)+"/redeliver", nil)
 }

@@ -223,6 +223,24 @@ func (s *server) awaitDelivery(webhookID, state string) map[string]any {
 	return d
 }
 
+// Guarantee: redelivering a delivery whose retry is scheduled makes the retry now.
+func TestRetryNow(t *testing.T) {
+	b := newReceiver(t)
+	b.respondWith(http.StatusInternalServerError)
+	s := startServer(t, "--webhook-allow-network", "127.0.0.0/8", "--webhook-backoff", "1h,1h,1h,1h")
+	hook, _ := s.newWebhook(b.URL+"/in", "key.created")
+	s.newKey(nil)
+	waiting := s.awaitDelivery(hook, "retry_scheduled")
+	b.respondWith(http.StatusOK)
+	same := s.call(http.StatusOK, "POST", "/v1/webhook-deliveries/"+waiting["delivery_id"].(string)+"/redeliver", nil).json(t)
+	if same["delivery_id"] != waiting["delivery_id"] {
+		t.Errorf("got %v, want the same delivery", same)
+	}
+	if d := s.awaitDelivery(hook, "delivered"); d["delivery_id"] != waiting["delivery_id"] || len(d["attempts"].([]any)) != 2 {
+		t.Errorf("got %v, want the same delivery, delivered by its second attempt", d)
+	}
+}
+
 // Guarantee: a delivery fails after five attempts with the same bytes. It can be redelivered alone
 // or in a recovery. A 410 disables the endpoint, and a PATCH enables it.
 func TestFailedDeliveryCanBeRecovered(t *testing.T) {

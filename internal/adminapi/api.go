@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/netip"
 	"net/url"
@@ -57,6 +58,9 @@ type Config struct {
 	// Recorder receives an audit record of each authentication. Nil means that
 	// none are recorded.
 	Recorder Recorder
+	// Dial returns a connection over which this node's data plane serves HTTP/1.1, as if the client with the given
+	// address had connected. Nil means that this process has no data plane.
+	Dial func(ctx context.Context, client netip.Addr) (net.Conn, error)
 	// Stall is how long a client may take to read a piece of a stream, of about 128 KB,
 	// before the response is broken off. 0 means DefaultStall.
 	Stall time.Duration

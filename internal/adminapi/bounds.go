@@ -35,6 +35,9 @@ const (
 	levelsWaiting    = 16 // of one account
 	levelsWait       = 10 * time.Second
 
+	triesPerAccount = 1
+	triesInAll      = 4
+
 	callsPerAccount = 64
 	callsWaiting    = 64 // of one account
 	callWait        = 2 * time.Second
@@ -55,6 +58,7 @@ type bounds struct {
 	documents *fairslots.Slots
 	searches  *fairslots.Slots
 	levels    *fairslots.Slots
+	tries     *fairslots.Slots // none waits
 	calls     *fairslots.Slots
 	memory    memory
 }
@@ -64,6 +68,7 @@ func newBounds() *bounds {
 		documents: fairslots.New(fairslots.Config{PerAccount: documentsPerAccount, All: documentsInAll, Waiting: documentsWaiting, Wait: documentWait}),
 		searches:  fairslots.New(fairslots.Config{PerAccount: searchesPerAccount, All: searchesInAll, Waiting: searchesWaiting, Wait: searchWait}),
 		levels:    fairslots.New(fairslots.Config{PerAccount: levelsPerAccount, All: levelsInAll, Waiting: levelsWaiting, Wait: levelsWait}),
+		tries:     fairslots.New(fairslots.Config{PerAccount: triesPerAccount, All: triesInAll}),
 		calls:     fairslots.New(fairslots.Config{PerAccount: callsPerAccount, Waiting: callsWaiting, Wait: callWait}),
 		memory:    memory{free: debug.FreeOSMemory},
 	}

@@ -101,8 +101,8 @@ func (a *API) deliveryOperations() []operation {
 	}, {
 		id: "redeliver", method: http.MethodPost, path: "/v1/webhook-deliveries/{delivery_id}/redeliver", tag: "Webhook deliveries",
 		summary:     "Redeliver an event",
-		description: "Starts a new delivery of the same event to the same endpoint, with the same event identifier and the same body. A delivery that is pending or has a retry scheduled is a 409.",
-		replayable:  true, success: http.StatusCreated, result: reflect.TypeFor[DeliveryRecord](), hasLocation: true,
+		description: "Starts a new delivery of the same event to the same endpoint, with the same event identifier and the same body. If a retry is scheduled, no new delivery starts: the retry is due now, and the response is a 200 with the same delivery. A delivery that is pending is a 409.",
+		replayable:  true, success: http.StatusCreated, result: reflect.TypeFor[DeliveryRecord](), hasLocation: true, alsoOK: "The same delivery, whose scheduled retry is due now.",
 		run: a.redeliver,
 	}}
 }
@@ -126,8 +126,12 @@ func (a *API) getDelivery(c *call) (response, error) {
 }
 
 func (a *API) redeliver(c *call) (response, error) {
-	present := func(d *webhook.Delivery) response {
-		return ok(presentDelivery(d)).created("/v1/webhook-deliveries/" + d.ID)
+	present := func(d *control.Redelivery) response {
+		res := ok(presentDelivery(&d.Delivery))
+		if d.New {
+			res = res.created("/v1/webhook-deliveries/" + d.ID)
+		}
+		return res
 	}
 	return respond(present)(a.cfg.Control.Redeliver(withIdempotency(c, present), &c.actor, c.params["delivery_id"]))
 }

@@ -210,6 +210,12 @@ func (o *operation) describe(registry huma.Registry) *huma.Operation {
 			Content: map[string]*huma.MediaType{jsonType: {Schema: registry.Schema(o.dryRun, true, "")}},
 		}
 	}
+	if o.alsoOK != "" {
+		r := o.describeSuccess(registry)
+		r.Description = o.alsoOK
+		delete(r.Headers, "Location")
+		op.Responses["200"] = r
+	}
 	if o.mayBeUnmodified() {
 		op.Responses["304"] = &huma.Response{Description: http.StatusText(http.StatusNotModified), Headers: map[string]*huma.Param{
 			"X-Request-Id": {Ref: "#/components/headers/X-Request-Id"}, "ETag": {Ref: "#/components/headers/ETag"},

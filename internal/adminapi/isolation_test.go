@@ -21,6 +21,7 @@ func operations(t *testing.T) []request {
 		"createWebhook": `{"url": "https://hooks.example.com", "events": ["key.created"]}`, "updateWebhook": `{"state": "active"}`,
 		"rotateWebhookSecret": `{"overlap_hours": 1}`, "recoverWebhook": `{"since": "2027-03-01"}`,
 		"simulateLimit": `{"rate_limit": {"sustained": "1/s"}}`,
+		"tryGateway":    `{"method": "GET", "path": "/"}`,
 		"createAccount": `{"name": "acme", "plan": "starter"}`, "updateAccount": `{"plan": "scale"}`,
 	}
 	var out []request

@@ -32,6 +32,7 @@ type operation struct {
 	success      int          // status of a successful response
 	result       reflect.Type // type of the JSON response; nil if media is set
 	dryRun       reflect.Type // type of the JSON response to a dry run, with status 200; nil if it is the same as without
+	alsoOK       string       // what status 200 means, with the same result, if success is another; "" if there is no such response
 	media        []string     // media types of a response that is not a JSON record
 	hasETag      bool         // the response has an ETag
 	hasLocation  bool         // the response has a Location
@@ -111,7 +112,7 @@ type queryParam struct {
 func (a *API) operations() []operation {
 	var ops []operation
 	for _, group := range [][]operation{
-		a.gatewayOperations(), a.documentOperations(), a.revisionOperations(), a.repositoryOperations(), a.routeOperations(),
+		a.gatewayOperations(), a.documentOperations(), a.revisionOperations(), a.repositoryOperations(), a.routeOperations(), a.tryOperations(),
 		a.keyOperations(), a.webhookOperations(), a.deliveryOperations(), a.eventOperations(), a.accountOperations(), a.sessionOperations(), a.operatorOperations(), a.nodeOperations(), a.metaOperations(),
 		a.auditOperations(), a.trafficOperations(), a.requestOperations(), a.limitOperations(),
 	} {

@@ -70,7 +70,7 @@ func validValue(t *testing.T, id, field string) string {
 	v := map[string]string{
 		"name": `"a"`, "upstream_url": `"http://x"`, "path": `"/z"`, "methods": `["GET"]`, "scope": `"read"`, "key": `"x"`,
 		"url": `"https://hooks.example.com"`, "events": `["key.created"]`, "since": `"2027-03-01"`, "overlap_days": "1", "plan": `"platform"`,
-		"simulateLimit.rate_limit": `{"sustained": "1/s"}`, "updateRouteLimit.rate_limit": `{"sustained": "1/s"}`,
+		"tryGateway.method": `"GET"`, "simulateLimit.rate_limit": `{"sustained": "1/s"}`, "updateRouteLimit.rate_limit": `{"sustained": "1/s"}`,
 	}
 	for _, name := range []string{id + "." + field, field} {
 		if value, known := v[name]; known {
@@ -95,7 +95,7 @@ func invalidValues(id, field string, s *huma.Schema) []string {
 		"upstream_connect_timeout": `"1h"`, "upstream_idle_timeout": `"1ms"`, "upstream_max_connection_age": `"1ms"`, "key_headers": `["Host"]`, "path": `"x"`, "methods": `["get"]`,
 		"rate_limit": `{"sustained": "x"}`, "createKey.rate_limit": `"x"`, "updateKey.rate_limit": `"x"`,
 		"scope": `"root"`, "expires_at": `"yesterday"`, "gateway_id": `"gw_x"`, "owner": `" a"`, "metadata": `{"": "x"}`,
-		"method": `"get"`, "verifyKey.path": `"x"`, "url": `"ftp://x"`, "signing_secret": `"short"`, "since": `"yesterday"`,
+		"method": `"get"`, "verifyKey.path": `"x"`, "headers": `{"Host": "x"}`, "tryGateway.key": `"a b"`, "url": `"ftp://x"`, "signing_secret": `"short"`, "since": `"yesterday"`,
 	}
 	for _, name := range []string{id + "." + field, field} {
 		if value, known := v[name]; known {

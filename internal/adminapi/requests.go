@@ -27,11 +27,13 @@ type loggedRequestRecord struct {
 	Host       *string        `json:"host" doc:"Host that the client addressed, without a port, for a 404 or 405; otherwise null." example:"api.example.com"`
 	Status     int            `json:"status" doc:"HTTP status of the response." example:"429"`
 	DurationMS float64        `json:"duration_ms" doc:"Time from the request headers to the last byte of the response, in milliseconds." example:"0.08"`
-	Decision   decisionRecord `json:"decision" doc:"Why the request was refused or failed."`
+	Decision   DecisionRecord `json:"decision" doc:"Why the request was refused or failed."`
 	LeftOut    int64          `json:"left_out" doc:"Number of other requests of the same second that are not in the list because there were more than 1,000." example:"0"`
 }
 
-type decisionRecord struct {
+// DecisionRecord is what ended a request. It is exported for the generator of the API document, which reads embedded
+// structs only if they are.
+type DecisionRecord struct {
 	Check          string            `json:"check" doc:"Check that refused the request, or cause of the failure: host, key, gateway, route, scope, limit, upstream, timeout or internal." example:"limit"`
 	Code           string            `json:"code" doc:"Code in the response: for 401 and 403 the code field, otherwise the error field." example:"rate_limit_exceeded"`
 	Message        string            `json:"message" doc:"Explanation of the decision." example:"the route's limit of 50 was used up"`
@@ -114,25 +116,30 @@ func (a *API) getRequest(c *call) (response, error) {
 }
 
 func presentRequest(r *requestlog.Request) loggedRequestRecord {
-	d := &r.Decision
-	out := loggedRequestRecord{
+	return loggedRequestRecord{
 		RequestID: r.ID, Time: r.Time.UTC(), GatewayID: optionalText(r.GatewayID), RouteID: optionalText(r.RouteID), KeyID: optionalText(r.KeyID), KeyPrefix: optionalText(r.KeyPrefix),
 		Method: r.Method, Path: r.Path, ClientIP: r.ClientIP, Host: optionalText(r.Host), Status: r.Status, DurationMS: r.DurationMS,
 		LeftOut:  r.LeftOut,
-		Decision: decisionRecord{Check: d.Check, Code: d.Code, Message: d.Message, LimitScope: optionalText(d.LimitScope), PassesAt: optionalTime(d.PassesAt), Reason: optionalText(d.Reason), Detail: optionalText(d.Detail)},
+		Decision: presentDecision(&r.Decision),
 	}
-	out.Decision.Nearest = make([]nearRouteRecord, len(d.Nearest))
+}
+
+func presentDecision(d *requestlog.Decision) DecisionRecord {
+	out := DecisionRecord{
+		Check: d.Check, Code: d.Code, Message: d.Message, LimitScope: optionalText(d.LimitScope), PassesAt: optionalTime(d.PassesAt),
+		Reason: optionalText(d.Reason), Detail: optionalText(d.Detail), Nearest: make([]nearRouteRecord, len(d.Nearest)),
+	}
 	for i, near := range d.Nearest {
-		out.Decision.Nearest[i] = nearRouteRecord(near)
+		out.Nearest[i] = nearRouteRecord(near)
 	}
 	if d.Check == "route" {
-		out.Decision.ByDefault = &d.ByDefault
+		out.ByDefault = &d.ByDefault
 	}
 	if d.LimitScope != "" {
-		out.Decision.Limit, out.Decision.Remaining = &d.Limit, &d.Remaining
+		out.Limit, out.Remaining = &d.Limit, &d.Remaining
 	}
 	if d.UpstreamStatus != 0 {
-		out.Decision.UpstreamStatus = &d.UpstreamStatus
+		out.UpstreamStatus = &d.UpstreamStatus
 	}
 	return out
 }

@@ -37,12 +37,13 @@ const defaultOverlapHours = 24
 // WebhookRecord is a webhook endpoint. It is exported so that it can be embedded;
 // see KeyRecord.
 type WebhookRecord struct {
-	WebhookID      string    `json:"webhook_id" doc:"Identifier of the endpoint." example:"wh_01jz8y5c3te9b8r2m6q4v7x0gg"`
-	URL            string    `json:"url" doc:"URL that receives deliveries." example:"https://hooks.example.com/keygate"`
-	Events         []string  `json:"events" nullable:"false" doc:"Event types that are delivered." example:"key.created,key.revoked"`
-	State          string    `json:"state" enum:"active,disabled" doc:"State of the endpoint. A disabled endpoint receives no deliveries."`
-	DisabledReason *string   `json:"disabled_reason" doc:"Why the endpoint is disabled; null while it is active."`
-	CreatedAt      time.Time `json:"created_at" doc:"When the endpoint was created."`
+	WebhookID      string     `json:"webhook_id" doc:"Identifier of the endpoint." example:"wh_01jz8y5c3te9b8r2m6q4v7x0gg"`
+	URL            string     `json:"url" doc:"URL that receives deliveries." example:"https://hooks.example.com/keygate"`
+	Events         []string   `json:"events" nullable:"false" doc:"Event types that are delivered." example:"key.created,key.revoked"`
+	State          string     `json:"state" enum:"active,disabled" doc:"State of the endpoint. A disabled endpoint receives no deliveries."`
+	DisabledReason *string    `json:"disabled_reason" doc:"Why the endpoint is disabled; null while it is active."`
+	PausedUntil    *time.Time `json:"paused_until" doc:"Until when deliveries that have had no attempt are postponed, because attempts failed in a row; null while the endpoint is not paused."`
+	CreatedAt      time.Time  `json:"created_at" doc:"When the endpoint was created."`
 }
 
 // newWebhookRecord is the only record that holds a signing secret. A response
@@ -62,10 +63,10 @@ type webhookRecoveryRecord struct {
 	Deliveries int `json:"deliveries" doc:"Number of new deliveries." example:"12"`
 }
 
-func presentWebhook(w *webhook.Webhook) WebhookRecord {
+func presentWebhook(w *webhook.Webhook, now time.Time) WebhookRecord {
 	r := WebhookRecord{
 		WebhookID: w.ID, URL: w.URL, Events: make([]string, len(w.Events)), State: string(w.State),
-		DisabledReason: optionalText(w.DisabledReason), CreatedAt: w.CreatedAt.UTC(),
+		DisabledReason: optionalText(w.DisabledReason), PausedUntil: optionalTime(w.PausedAt(now)), CreatedAt: w.CreatedAt.UTC(),
 	}
 	for i, e := range w.Events {
 		r.Events[i] = string(e)
@@ -75,8 +76,8 @@ func presentWebhook(w *webhook.Webhook) WebhookRecord {
 
 // presentNewWebhook returns the response with an endpoint's new secret, and the response for
 // replays.
-func presentNewWebhook(w *control.NewWebhook) response {
-	r := newWebhookRecord{WebhookRecord: presentWebhook(&w.Webhook), SigningSecret: w.Secret, StandardWebhooksSecret: w.StandardSecret}
+func presentNewWebhook(w *control.NewWebhook, now time.Time) response {
+	r := newWebhookRecord{WebhookRecord: presentWebhook(&w.Webhook, now), SigningSecret: w.Secret, StandardWebhooksSecret: w.StandardSecret}
 	replay := r
 	replay.SigningSecret, replay.StandardWebhooksSecret = "", ""
 	replay.Message = "this is a replay of the first response, which was the only one with the secret: if the secret is lost, rotate it"
@@ -142,30 +143,35 @@ func (a *API) webhookOperations() []operation {
 func (a *API) listWebhooks(c *call) (response, error) {
 	return page(c, "webhooks", "", func(p control.Page) ([]webhook.Webhook, error) {
 		return a.cfg.Control.Webhooks(c.ctx, &c.actor, p)
-	}, func(w *webhook.Webhook) (string, WebhookRecord) { return w.ID, presentWebhook(w) })
+	}, func(w *webhook.Webhook) (string, WebhookRecord) { return w.ID, presentWebhook(w, c.now) })
 }
 
-func webhookResponse(w *webhook.Webhook) response { return withETag(presentWebhook(w), w.Version) }
+func webhookResponse(c *call) func(w *webhook.Webhook) response {
+	return func(w *webhook.Webhook) response { return withETag(presentWebhook(w, c.now), w.Version) }
+}
 
 func (a *API) getWebhook(c *call) (response, error) {
-	return respond(webhookResponse)(a.cfg.Control.Webhook(c.ctx, &c.actor, c.params["webhook_id"]))
+	return respond(webhookResponse(c))(a.cfg.Control.Webhook(c.ctx, &c.actor, c.params["webhook_id"]))
 }
 
 func (a *API) createWebhook(c *call, req createWebhookRequest) (response, error) {
-	present := func(w *control.NewWebhook) response { return presentNewWebhook(w).created("/v1/webhooks/" + w.ID) }
+	present := func(w *control.NewWebhook) response {
+		return presentNewWebhook(w, c.now).created("/v1/webhooks/" + w.ID)
+	}
 	return respond(present)(a.cfg.Control.CreateWebhook(withIdempotency(c, present), &c.actor, control.WebhookInput{
 		URL: req.URL, Events: req.Events, Secret: value(req.SigningSecret), AllowDuplicate: value(req.AllowDuplicate),
 	}))
 }
 
 func (a *API) updateWebhook(c *call, req updateWebhookRequest) (response, error) {
-	return respond(webhookResponse)(a.cfg.Control.UpdateWebhook(c.ctx, &c.actor, c.params["webhook_id"], control.WebhookPatch{
+	return respond(webhookResponse(c))(a.cfg.Control.UpdateWebhook(c.ctx, &c.actor, c.params["webhook_id"], control.WebhookPatch{
 		URL: setTo(req.URL), Events: setTo(req.Events), State: setTo(req.State), AllowDuplicate: value(req.AllowDuplicate),
 	}, c.match))
 }
 
 func (a *API) deleteWebhook(c *call) (response, error) {
-	return show(presentWebhook)(a.cfg.Control.DeleteWebhook(c.ctx, &c.actor, c.params["webhook_id"], c.match))
+	present := func(w *webhook.Webhook) WebhookRecord { return presentWebhook(w, c.now) }
+	return show(present)(a.cfg.Control.DeleteWebhook(c.ctx, &c.actor, c.params["webhook_id"], c.match))
 }
 
 func (a *API) rotateWebhookSecret(c *call, req rotateSecretRequest) (response, error) {
@@ -173,7 +179,8 @@ func (a *API) rotateWebhookSecret(c *call, req rotateSecretRequest) (response, e
 	if req.OverlapHours != nil {
 		hours = *req.OverlapHours
 	}
-	return respond(presentNewWebhook)(a.cfg.Control.RotateWebhookSecret(withIdempotency(c, presentNewWebhook), &c.actor, c.params["webhook_id"], hours, c.match))
+	present := func(w *control.NewWebhook) response { return presentNewWebhook(w, c.now) }
+	return respond(present)(a.cfg.Control.RotateWebhookSecret(withIdempotency(c, present), &c.actor, c.params["webhook_id"], hours, c.match))
 }
 
 func (a *API) testWebhook(c *call) (response, error) {

@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	webhookFields  = "webhook_id url events state disabled_reason created_at"
+	webhookFields  = "webhook_id url events state disabled_reason paused_until created_at"
 	deliveryFields = "delivery_id webhook_id event_id event_type state trigger attempts next_attempt_at created_at"
 )
 
@@ -185,7 +185,8 @@ func TestEventsAreReturnedAsDelivered(t *testing.T) {
 }
 
 // Guarantee: a delivery has its attempts. It can be redelivered when it has failed, but
-// not while an attempt is pending.
+// not while its first attempt is pending. While a retry is scheduled, this makes the retry due now
+// and returns the same delivery, with 200 and without a Location.
 func TestFailedDeliveryCanBeRedelivered(t *testing.T) {
 	s := start(t)
 	hook := s.newWebhook(nil).text("webhook_id")
@@ -211,8 +212,13 @@ func TestFailedDeliveryCanBeRedelivered(t *testing.T) {
 	// No response, a response with an error status, and an incomplete response that is
 	// not valid UTF-8.
 	s.attempt(webhook.RetryScheduled, webhook.Attempt{Duration: 1500 * time.Microsecond, Error: "connection refused"})
-	s.clock.move(time.Minute)
-	s.post("/v1/webhook-deliveries/"+id+"/redeliver", nil).refused(409, "conflict", "")
+	s.clock.move(time.Second)
+	same := s.post("/v1/webhook-deliveries/"+id+"/redeliver", nil).want(200)
+	wantFields(t, same.json, deliveryFields)
+	if same.text("delivery_id") != id || same.text("state") != "retry_scheduled" || same.text("next_attempt_at") != "2027-03-01T12:00:01Z" || same.header.Get("Location") != "" {
+		t.Errorf("got %v\n%s\nwant the same delivery, due now", same.header, same.raw)
+	}
+	s.clock.move(time.Minute - time.Second)
 	s.attempt(webhook.RetryScheduled, webhook.Attempt{Duration: time.Second, Status: 500, Response: []byte("oh <no>")})
 	s.clock.move(time.Minute)
 	s.attempt(webhook.Failed, webhook.Attempt{Duration: 30 * time.Second, Status: 200, Error: "no whole answer within 30 s", Response: []byte("a\xff")})
@@ -300,6 +306,35 @@ func TestDeliveryFiltersMatchExactly(t *testing.T) {
 	r = s.get("/v1/webhook-deliveries?limit=2&webhook_id=" + first + "&cursor=" + r.text("next_cursor")).want(200)
 	if len(r.data()) != 1 || r.json["next_cursor"] != nil {
 		t.Errorf("got last page %s, want 1 delivery and no cursor", r.raw)
+	}
+}
+
+// Guarantee: an endpoint has paused_until while its circuit breaker postpones deliveries, in the list and in the record. The
+// deliveries that it postpones show no attempt before that.
+func TestPausedEndpoint(t *testing.T) {
+	s := start(t)
+	hook := s.newWebhook(nil).text("webhook_id")
+	s.newKey(nil)
+	now := s.clock.Now()
+	job := must(sendertest.ClaimAll(t.Context(), s.db, sender.Claim{Now: now, Token: "t", Until: now.Add(time.Minute)}, 1))(t)[0]
+	must(s.db.FinishDeliveries(t.Context(), []sender.Result{{
+		Lease: job.Lease, State: webhook.Failed, PausedUntil: now.Add(5 * time.Minute), Attempt: webhook.Attempt{Number: 1, StartedAt: now, Status: 500},
+	}}))(t)
+	s.clock.move(time.Minute)
+	s.newKey(nil)
+	const until = "2027-03-01T12:05:00Z"
+	if got := s.get("/v1/webhooks/" + hook).want(200); got.json["paused_until"] != until || got.text("state") != "active" {
+		t.Errorf("got %s, want it active and paused until %s", got.raw, until)
+	}
+	if got := s.get("/v1/webhooks").want(200).data()[0]["paused_until"]; got != until {
+		t.Errorf("got an endpoint in the list that is paused until %v, want %s", got, until)
+	}
+	if got := s.get("/v1/webhook-deliveries?state=pending").want(200).data()[0]["next_attempt_at"]; got != until {
+		t.Errorf("got a postponed delivery whose next attempt is at %v, want %s", got, until)
+	}
+	s.clock.move(4 * time.Minute)
+	if got := s.get("/v1/webhooks/" + hook).want(200).json["paused_until"]; got != nil {
+		t.Errorf("got an endpoint that is paused until %v after the pause, want null", got)
 	}
 }
 

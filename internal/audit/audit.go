@@ -49,6 +49,7 @@ const (
 	GatewayCreate   Action = "gateway.create"
 	GatewayUpdate   Action = "gateway.update"
 	GatewayDelete   Action = "gateway.delete"
+	GatewayTry      Action = "gateway.try" // a request was sent to it; the diff has its method and path
 	RouteCreate     Action = "route.create"
 	RouteUpdate     Action = "route.update"
 	RouteDelete     Action = "route.delete"

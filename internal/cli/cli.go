@@ -177,7 +177,7 @@ func newRoot(a *app) *cobra.Command {
 		newServe(a), newDemo(a), newDoctor(a), newHealthcheck(a), newMigrate(a), newStore(a), newBackup(a), newRestore(a), newAccount(a), newAccounts(a), newNodes(a),
 		newGateways(a), newKeys(a), newRoutes(a), newSpec(a), newConfig(a), newRepo(a),
 		newWebhooks(a), newDeliveries(a), newEvents(a),
-		newAuditLog(a), newTraffic(a), newExplain(a), newLimits(a),
+		newAuditLog(a), newTraffic(a), newExplain(a), newTry(a), newLimits(a),
 		newLogin(a), newContext(a), newWhoami(a), newAPI(a), newVersion(a),
 	)
 	a.addCompletion(root)

@@ -99,6 +99,6 @@ func newDeliveriesGet(a *app) *cobra.Command {
 }
 
 func newDeliveriesRedeliver(a *app) *cobra.Command {
-	return shows(oneOf(a, "delivery"), &cobra.Command{Use: "redeliver DELIVERY_ID", Short: "Deliver an event to its endpoint again"},
+	return shows(oneOf(a, "delivery"), &cobra.Command{Use: "redeliver DELIVERY_ID", Short: "Deliver an event to its endpoint again, or make its next attempt now"},
 		(*client.Client).Redeliver, deliveryFields)
 }

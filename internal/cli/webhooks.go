@@ -115,7 +115,8 @@ func webhookFields(w *client.Webhook) []terminal.Field {
 	fields := []terminal.Field{
 		{"WEBHOOK ID", w.WebhookID}, {"URL", w.URL}, {"EVENTS", strings.Join(w.Events, ", ")}, {"STATE", string(w.State)},
 	}
-	return append(fields, filled(terminal.Field{"DISABLED BECAUSE", str(w.DisabledReason)}, terminal.Field{"CREATED", terminal.Moment(&w.CreatedAt)})...)
+	return append(fields, filled(terminal.Field{"DISABLED BECAUSE", str(w.DisabledReason)},
+		terminal.Field{"PAUSED UNTIL", terminal.Moment(w.PausedUntil)}, terminal.Field{"CREATED", terminal.Moment(&w.CreatedAt)})...)
 }
 
 func newWebhooksList(a *app) *cobra.Command {
@@ -127,10 +128,10 @@ func newWebhooksList(a *app) *cobra.Command {
 		},
 		columns: []terminal.Column{
 			{Name: "WEBHOOK ID"}, {Name: "STATE", State: true}, {Name: "URL", Flex: true}, {Name: "EVENTS", Rank: 2, Flex: true},
-			{Name: "DISABLED BECAUSE", Rank: 1, Flex: true},
+			{Name: "PAUSED UNTIL", Rank: 1}, {Name: "DISABLED BECAUSE", Rank: 1, Flex: true},
 		},
 		row: func(w *client.Webhook) []string {
-			return []string{w.WebhookID, string(w.State), w.URL, strings.Join(w.Events, ","), str(w.DisabledReason)}
+			return []string{w.WebhookID, string(w.State), w.URL, strings.Join(w.Events, ","), a.When(w.PausedUntil), str(w.DisabledReason)}
 		},
 		empty: always("No webhooks. Create one: keygate webhooks create URL --events key.created"),
 	})

@@ -159,6 +159,7 @@ func callsOnRoutes(h *harness, c *control.Actor, on target) map[string]func(ctx 
 		"Route":        func(ctx context.Context) error { return second(h.Route(ctx, c, id, on.routeID)) },
 		"Routes":       func(ctx context.Context) error { return second(h.Routes(ctx, c, id, p)) },
 		"SearchRoutes": func(ctx context.Context) error { return second(h.SearchRoutes(ctx, c, id, control.RouteFilter{}, p)) },
+		"RecordTry":    func(ctx context.Context) error { return h.RecordTry(ctx, c, id, "GET", "/") },
 		"CreateRoute":  func(ctx context.Context) error { return second(h.CreateRoute(ctx, c, id, routeSpec("/z", "GET"))) },
 		"UpdateRoute": func(ctx context.Context) error {
 			return second(h.UpdateRoute(ctx, c, id, on.routeID, control.RoutePatch{Path: value("/y")}, nil))

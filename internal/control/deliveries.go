@@ -134,16 +134,23 @@ func (w *work) deliver(ctx context.Context, webhookID string, e *event.Event, by
 	return d, w.InsertDelivery(ctx, d)
 }
 
-// Redeliver adds a new delivery of the same event. If the delivery has not ended yet, or its
-// endpoint is disabled or deleted, the error is fault.Conflict.
-func (s *Service) Redeliver(ctx context.Context, actor *Actor, deliveryID string) (*webhook.Delivery, error) {
-	return inTx(ctx, s, actor, func(w *work) (*webhook.Delivery, error) {
+// Redelivery is the result of Redeliver: a new delivery, or the given one if it was brought forward.
+type Redelivery struct {
+	webhook.Delivery
+	New bool
+}
+
+// Redeliver adds a new delivery of the same event. A delivery that is RetryScheduled is not sent
+// twice: its next attempt is due now instead, unless it runs already. If the delivery is Pending, or
+// its endpoint is disabled or deleted, the error is fault.Conflict.
+func (s *Service) Redeliver(ctx context.Context, actor *Actor, deliveryID string) (*Redelivery, error) {
+	return inTx(ctx, s, actor, func(w *work) (*Redelivery, error) {
 		old, err := w.Delivery(ctx, actor.Account.ID, deliveryID)
 		if err != nil {
 			return nil, err
 		}
-		if old.State == webhook.Pending || old.State == webhook.RetryScheduled {
-			return nil, fault.New(fault.Conflict, "the delivery is still %s: wait until it is delivered or failed", old.State)
+		if old.State == webhook.Pending {
+			return nil, fault.New(fault.Conflict, "the delivery is still pending: wait for its first attempt")
 		}
 		h, err := w.webhookToSend(ctx, old.WebhookID)
 		if fault.CodeOf(err) == fault.NotFound {
@@ -152,6 +159,9 @@ func (s *Service) Redeliver(ctx context.Context, actor *Actor, deliveryID string
 		if err != nil {
 			return nil, err
 		}
+		if old.State == webhook.RetryScheduled {
+			return w.bringForward(ctx, old)
+		}
 		if err := w.MarkRedelivered(ctx, []string{old.ID}); err != nil {
 			return nil, err
 		}
@@ -159,8 +169,25 @@ func (s *Service) Redeliver(ctx context.Context, actor *Actor, deliveryID string
 		if err != nil {
 			return nil, err
 		}
-		return d, w.audit(ctx, audit.DeliveryRedeliver, old.ID, "", audit.Diff{"delivery_id": {nil, d.ID}})
+		return &Redelivery{Delivery: *d, New: true}, w.audit(ctx, audit.DeliveryRedeliver, old.ID, "", audit.Diff{"delivery_id": {nil, d.ID}})
 	})
+}
+
+// bringForward makes the next attempt of a delivery due now. If it is due already, nothing changes.
+func (w *work) bringForward(ctx context.Context, old *webhook.Delivery) (*Redelivery, error) {
+	if err := w.BringForward(ctx, old.ID, w.now); err != nil {
+		return nil, err
+	}
+	d, err := w.Delivery(ctx, old.AccountID, old.ID)
+	if err != nil {
+		return nil, err
+	}
+	w.wake = true
+	diff := audit.Diff{}
+	if !d.NextAttemptAt.Equal(old.NextAttemptAt) {
+		diff["next_attempt_at"] = [2]any{timeOrNil(old.NextAttemptAt), timeOrNil(d.NextAttemptAt)}
+	}
+	return &Redelivery{Delivery: *d}, w.audit(ctx, audit.DeliveryRedeliver, old.ID, "", diff)
 }
 
 // RecoverWebhook redelivers the events whose deliveries failed at or after since and that were not

@@ -91,6 +91,9 @@ type DeliveryStore interface {
 	InsertDelivery(ctx context.Context, d *webhook.Delivery) error
 	// MarkRedelivered makes those of the deliveries that failed count as delivered again.
 	MarkRedelivered(ctx context.Context, deliveryIDs []string) error
+	// BringForward makes a delivery that is RetryScheduled due at now. It changes no delivery that is
+	// due already, or whose attempt runs.
+	BringForward(ctx context.Context, deliveryID string, now time.Time) error
 	// FailStranded fails up to limit deliveries that wait for an endpoint that is
 	// disabled or deleted and are not leased at now. Their logs get an entry that says
 	// why no attempt was made. more reports whether there may be others.

@@ -16,6 +16,8 @@ import (
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/snapshot"
 	"github.com/keygate/keygate/internal/webhook"
+	"github.com/keygate/keygate/internal/webhook/sender"
+	"github.com/keygate/keygate/internal/webhook/sender/sendertest"
 )
 
 // Guarantee: a test sends an event of the type webhook.test without data, which is in no list
@@ -56,18 +58,63 @@ func TestRedeliver(t *testing.T) {
 	for _, status := range []int{500, 200} {
 		h.deliver(status)
 		h.clock.advance(time.Second)
-		var again *webhook.Delivery
+		var again *control.Redelivery
 		h.wantActions(c, func() {
-			again = must[*webhook.Delivery](h)(h.Redeliver(ctx(), c, first.ID))
+			again = must[*control.Redelivery](h)(h.Redeliver(ctx(), c, first.ID))
 		}, "delivery.redeliver")
-		if again.ID == first.ID || again.EventID != first.EventID || again.Trigger != webhook.ByHand || again.State != webhook.Pending {
+		if !again.New || again.ID == first.ID || again.EventID != first.EventID || again.Trigger != webhook.ByHand || again.State != webhook.Pending {
 			t.Errorf("got %+v; want a new pending delivery of the same event, sent by hand", again)
 		}
 		a, b := must[*control.DeliveryDetail](h)(h.Delivery(ctx(), c, first.ID)), must[*control.DeliveryDetail](h)(h.Delivery(ctx(), c, again.ID))
 		if !bytes.Equal(a.Payload, b.Payload) {
 			t.Errorf("got payload %s; want %s", b.Payload, a.Payload)
 		}
-		first = *again
+		first = again.Delivery
+	}
+}
+
+// Guarantee: the redelivery of a delivery whose retry is scheduled makes the retry due now, wakes the sender and adds no
+// delivery. It is audited with both times. A retry that is due already stays as it is.
+func TestRedeliverBringsRetryForward(t *testing.T) {
+	h := newHarness(t)
+	var woken atomic.Int32
+	h.wake = func() { woken.Add(1) }
+	h.serve(h.db)
+	c := h.caller("acme", "admin")
+	h.endpoint(c, "key.created")
+	must[*control.NewKey](h)(h.CreateKey(ctx(), c, control.KeyInput{Name: "k", Scope: "read"}))
+	now := h.clock.now()
+	job := must[[]sender.Job](h)(sendertest.ClaimAll(ctx(), h.db, sender.Claim{Now: now, Token: "t", Until: now.Add(time.Minute)}, 1))[0]
+	at := now.Add(time.Hour)
+	must[int](h)(h.db.FinishDeliveries(ctx(), []sender.Result{{Lease: job.Lease, State: webhook.RetryScheduled, NextAttemptAt: at,
+		Attempt: webhook.Attempt{Number: 1, StartedAt: now, Status: 500}}}))
+	h.clock.advance(time.Second)
+	due := h.clock.now()
+	for range 2 {
+		woken.Store(0)
+		h.wantActions(c, func() {
+			d := must[*control.Redelivery](h)(h.Redeliver(ctx(), c, job.DeliveryID))
+			if d.New || d.ID != job.DeliveryID || d.State != webhook.RetryScheduled || !d.NextAttemptAt.Equal(due) {
+				t.Errorf("got %+v; want the same delivery, due at %v", d, due)
+			}
+		}, "delivery.redeliver")
+		if woken.Load() == 0 {
+			t.Error("the sender was not woken")
+		}
+		h.clock.advance(time.Second)
+	}
+	var diffs []audit.Diff
+	for _, r := range h.logs(c.Account.ID).audits {
+		if r.Action == audit.DeliveryRedeliver {
+			diffs = append(diffs, r.Diff)
+		}
+	}
+	want := [2]any{at.Format(time.RFC3339Nano), due.Format(time.RFC3339Nano)}
+	if len(diffs) != 2 || diffs[0]["next_attempt_at"] != want || len(diffs[1]) != 0 {
+		t.Errorf("got audited %v; want next_attempt_at %v, and then nothing", diffs, want)
+	}
+	if list := must[[]webhook.Delivery](h)(h.Deliveries(ctx(), c, control.DeliveryFilter{}, control.Page{Limit: 10})); len(list) != 1 {
+		t.Errorf("got %d deliveries; want 1", len(list))
 	}
 }
 

@@ -71,7 +71,7 @@ var errAddressLimit = errors.New("edge: too many connections from one address")
 
 // serve finds out which protocol the connection speaks and hands it to the engine.
 func (s *Server) serve(c *conn) {
-	handedOff := false // to HTTP2 or serveTLS, which closes the connection
+	handedOff := false // to HTTP2 or serveHTTP1, which closes the connection
 	defer func() {
 		if !handedOff {
 			s.end(c)
@@ -100,11 +100,11 @@ func (s *Server) serve(c *conn) {
 	// The handshake has made the stack of this goroutine grow. A new goroutine's stack stays small
 	// while the connection is idle.
 	handedOff = true
-	s.conns.Go(func() { s.serveTLS(c, stream, info) })
+	s.conns.Go(func() { s.serveHTTP1(c, stream, info) })
 }
 
-// serveTLS serves HTTP/1.1 after a handshake.
-func (s *Server) serveTLS(c *conn, stream net.Conn, info h1.ConnInfo) {
+// serveHTTP1 serves HTTP/1.1 on a connection of which nothing remains to be negotiated.
+func (s *Server) serveHTTP1(c *conn, stream net.Conn, info h1.ConnInfo) {
 	defer s.end(c)
 	defer s.logPanic()
 	s.cfg.HTTP1.ServeConn(stream, info)

@@ -15,6 +15,9 @@ const (
 	maxUpstreamHeaderSet = 4 << 10 // bytes of all names and values
 )
 
+// MaxRequestHeaders is the most headers that CheckRequestHeaders allows.
+const MaxRequestHeaders = 100
+
 // Masked is shown in place of a secret value.
 const Masked = "***"
 
@@ -25,15 +28,31 @@ func CheckUpstreamHeaders(h map[string]string) error {
 	if len(h) > MaxUpstreamHeaders {
 		return fault.Invalid("upstream_headers", "must not have more than %d headers", MaxUpstreamHeaders)
 	}
-	problems := make([]error, 0, len(h)+1)
+	problems := make([]error, 0, 2)
 	if size := headerBytes(h); size > maxUpstreamHeaderSet {
 		problems = append(problems, fault.Invalid("upstream_headers", "must have at most %d bytes, all names and values together, not %d", maxUpstreamHeaderSet, size))
 	}
+	return fault.Join(append(problems, checkHeaders("upstream_headers", h))...)
+}
+
+// CheckRequestHeaders checks the headers of a request that Keygate sends to a gateway on behalf of a user. It rejects
+// what CheckUpstreamHeaders does, but allows more headers, of any length together. Errors are validation errors of
+// field or of a field of it.
+func CheckRequestHeaders(field string, h map[string]string) error {
+	if len(h) > MaxRequestHeaders {
+		return fault.Invalid(field, "must not have more than %d headers", MaxRequestHeaders)
+	}
+	return checkHeaders(field, h)
+}
+
+// checkHeaders checks the headers in the field of.
+func checkHeaders(of string, h map[string]string) error {
+	problems := make([]error, 0, len(h))
 	seen := make(map[string]bool, len(h))
 	for _, name := range slices.Sorted(maps.Keys(h)) {
 		// Upstreams that follow CGI treat "_" and "-" as the same character.
 		folded := strings.ReplaceAll(strings.ToLower(name), "_", "-")
-		problems = append(problems, checkUpstreamHeader(name, folded, h[name], seen[folded]))
+		problems = append(problems, checkHeader(of, name, folded, h[name], seen[folded]))
 		seen[folded] = true
 	}
 	return fault.Join(problems...)
@@ -46,13 +65,13 @@ func headerBytes(h map[string]string) (n int) {
 	return n
 }
 
-// checkUpstreamHeader checks one header. repeated is set if another header has the same folded
+// checkHeader checks one header in the field of. repeated is set if another header has the same folded
 // name.
-func checkUpstreamHeader(name, folded, value string, repeated bool) error {
+func checkHeader(of, name, folded, value string, repeated bool) error {
 	if !isToken(name) || len(name) > maxHeaderName {
-		return fault.Invalid("upstream_headers", "%.40q is not a valid header name", name)
+		return fault.Invalid(of, "%.40q is not a valid header name", name)
 	}
-	field := "upstream_headers." + name
+	field := of + "." + name
 	switch {
 	case repeated:
 		return fault.Invalid(field, "is a duplicate: names that differ only in case, or in - and _, are the same header")

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/netip"
 	"os"
 	"runtime"
 	"runtime/debug"
@@ -345,8 +346,12 @@ func (s *Server) buildAdmin(ctx context.Context, box *secret.Box) error {
 	if s.maintenance, err = control.NewMaintenance(control.MaintenanceConfig{Service: ops, Store: s.db, Now: s.clock.WallTime, Retention: s.retention.Now, Settled: s.retention.Settled, Log: s.log}); err != nil {
 		return err
 	}
+	var dial func(ctx context.Context, client netip.Addr) (net.Conn, error)
+	if s.gateway != nil {
+		dial = s.gateway.Dial
+	}
 	api, err := adminapi.New(adminapi.Config{
-		Control: ops, Authenticate: adminapi.BySnapshot(s.follower, s.lease()), Settings: s.settings, Version: s.cfg.Version, ClientIP: s.trust.ClientIP, Now: s.clock.WallTime, Clock: s.clock.Now,
+		Dial: dial, Control: ops, Authenticate: adminapi.BySnapshot(s.follower, s.lease()), Settings: s.settings, Version: s.cfg.Version, ClientIP: s.trust.ClientIP, Now: s.clock.WallTime, Clock: s.clock.Now,
 		Trusted: s.trust.Trusted, Recorder: s.auditLog, BasePath: s.cfg.Settings.AdminBasePath, Log: s.log,
 	})
 	if err != nil {

@@ -28,12 +28,15 @@ func (a *Attempt) Gone() bool { return a.Error == "" && a.Status == statusGone }
 
 // Observe updates the endpoint's health with the result of one attempt and reports
 // whether the endpoint changed. It disables an endpoint that responded with 410, or whose
-// attempts have all failed for DisableAfter. It never enables an endpoint: results that come in
+// attempts have all failed for DisableAfter. A success ends a pause. It never enables an endpoint: results that come in
 // after the endpoint was disabled do not change its state.
 func (w *Webhook) Observe(a *Attempt) (changed bool) {
 	if a.Succeeded() {
 		changed = !w.FailingSince.IsZero()
 		w.FailingSince = time.Time{}
+		if ended := a.Ended(); w.PausedUntil.After(ended) {
+			w.PausedUntil, changed = ended, true
+		}
 		return changed
 	}
 	if w.FailingSince.IsZero() {
@@ -51,6 +54,24 @@ func (w *Webhook) Observe(a *Attempt) (changed bool) {
 		return changed
 	}
 	return true
+}
+
+// Pause notes that deliveries to the endpoint that have had no attempt are postponed until the given time,
+// unless they are postponed for longer already, and reports whether the endpoint changed.
+func (w *Webhook) Pause(until time.Time) (changed bool) {
+	if !until.After(w.PausedUntil) {
+		return false
+	}
+	w.PausedUntil = until
+	return true
+}
+
+// PausedAt returns until when the endpoint is paused, or the zero time if it is not paused at now.
+func (w *Webhook) PausedAt(now time.Time) (until time.Time) {
+	if w.State == Active && w.PausedUntil.After(now) {
+		return w.PausedUntil
+	}
+	return time.Time{}
 }
 
 // NotSent returns the error of a delivery that failed without an attempt, because its endpoint

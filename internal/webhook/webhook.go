@@ -33,6 +33,7 @@ type Webhook struct {
 	OldSecret    []byte
 	OldUntil     time.Time
 	FailingSince time.Time // start of the first failed attempt since the last success; zero if there is none
+	PausedUntil  time.Time // end of the latest pause, past or to come; zero if there was none
 	CreatedAt    time.Time
 	Version      int64 // incremented by every change that a management call can make
 }
@@ -73,7 +74,7 @@ type Delivery struct {
 	State         DeliveryState
 	Trigger       Trigger
 	Attempts      []Attempt
-	NextAttemptAt time.Time // zero once Delivered or Failed
+	NextAttemptAt time.Time // zero once Delivered or Failed; at the end of the endpoint's pause or later, if that postpones it
 	CreatedAt     time.Time
 	Payload       []byte // the event's; set only when a single delivery is read
 }

@@ -3,6 +3,8 @@ package rows
 import (
 	"context"
 	"database/sql"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/keygate/keygate/internal/fault"
@@ -51,7 +53,37 @@ func (t *Reader) SelectDeliveries(ctx context.Context, rest string, args ...any)
 		at[n] = &list[i]
 	}
 	err = t.Attempts(ctx, numbers, func(n int64, a *webhook.Attempt) { at[n].Attempts = append(at[n].Attempts, *a) })
-	return list, err
+	if err != nil {
+		return nil, err
+	}
+	return list, t.postpone(ctx, list)
+}
+
+// postpone sets the NextAttemptAt of the deliveries that the pauses of their endpoints postpone.
+func (t *Reader) postpone(ctx context.Context, list []webhook.Delivery) error {
+	waiting := map[string][]*webhook.Delivery{}
+	for i := range list {
+		if d := &list[i]; d.State == webhook.Pending && !isBegun(DeliveryPending, d.Trigger) {
+			waiting[d.WebhookID] = append(waiting[d.WebhookID], d)
+		}
+	}
+	if len(waiting) == 0 {
+		return nil
+	}
+	return t.Query(ctx, "read pauses of webhooks", `SELECT id, paused_until FROM webhooks WHERE id = ANY ($1) AND paused_until IS NOT NULL`,
+		[]any{slices.Collect(maps.Keys(waiting))}, func(r *Row) error {
+			var (
+				webhookID string
+				until     int64
+			)
+			err := r.Scan(&webhookID, &until)
+			for _, d := range waiting[webhookID] {
+				if end := Instant(until); end.After(d.NextAttemptAt) {
+					d.NextAttemptAt = end
+				}
+			}
+			return err
+		})
 }
 
 // Delivery implements control.DeliveryReader.
@@ -94,6 +126,12 @@ func (t *Writer) InsertDelivery(ctx context.Context, d *webhook.Delivery) error 
 // MarkRedelivered implements control.DeliveryStore.
 func (t *Writer) MarkRedelivered(ctx context.Context, deliveryIDs []string) error {
 	return t.Queue(ctx, "mark deliveries as redelivered", `UPDATE deliveries SET again = true WHERE id = ANY ($1) AND state = 3 AND again = false`, deliveryIDs)
+}
+
+// BringForward implements control.DeliveryStore. The retry is due at the queue's own time.
+func (t *Writer) BringForward(ctx context.Context, deliveryID string, now time.Time) error {
+	return t.Queue(ctx, "bring a retry forward", `UPDATE deliveries SET next_at = queue_now($2), due_at = queue_now($2)
+		WHERE id = $1 AND state = 1 AND token IS NULL AND due_at > queue_now($2)`, deliveryID, Micros(now))
 }
 
 // TrimDeliveries implements control.Trimmer.

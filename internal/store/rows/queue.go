@@ -113,10 +113,12 @@ func (t *Reader) claimable(ctx context.Context, due map[string]*sender.Due) ([]s
 	if len(due) == 0 {
 		return nil, nil
 	}
-	return readAll(ctx, t, "read endpoints with due deliveries", `SELECT w.id, w.account_id, w.failing_since IS NOT NULL
+	return readAll(ctx, t, "read endpoints with due deliveries", `SELECT w.id, w.account_id, w.failing_since IS NOT NULL, w.paused_until
 		FROM webhooks w CROSS JOIN accounts a ON a.id = w.account_id WHERE w.id = ANY ($1) AND w.active = true AND a.state = 'active'`,
 		[]any{slices.Collect(maps.Keys(due))}, func(r *Row) (d sender.Due, err error) {
-			err = r.Scan(&d.WebhookID, &d.AccountID, &d.Failing)
+			var paused sql.NullInt64
+			err = r.Scan(&d.WebhookID, &d.AccountID, &d.Failing, &paused)
+			d.PausedUntil = MaybeInstant(paused)
 			if of := due[d.WebhookID]; of != nil {
 				d.New, d.Begun = of.New, of.Begun
 			}
@@ -187,11 +189,16 @@ func (s *Store) NextDelivery(ctx context.Context, now time.Time) (next time.Time
 	return next, err
 }
 
+// postponedTo is when a delivery is due, or when the pause ends that postpones it. It is so simple that an index has all of
+// a delivery that it needs: the few that were requested one by one, which no pause postpones, count as if one did.
+const postponedTo = `CASE WHEN d.state = 0 AND w.paused_until > d.due_at THEN w.paused_until ELSE d.due_at END`
+
 // DeliveryBacklog returns the deliveries that are waiting for active endpoints of active accounts. Leased
-// deliveries count as waiting but not as due. It reads one index entry for each delivery.
+// deliveries count as waiting but not as due, and so do deliveries to a paused endpoint that have had no attempt. It
+// reads one index entry for each delivery.
 func (s *Store) DeliveryBacklog(ctx context.Context, now time.Time) (b webhook.Backlog, err error) {
 	err = s.engine.Read(ctx, Calls, func(t *Reader) error {
-		return t.Query(ctx, "count waiting deliveries", `SELECT count(*), queue_now($1) - min(d.due_at) FILTER (WHERE d.token IS NULL AND d.due_at <= queue_now($1))
+		return t.Query(ctx, "count waiting deliveries", `SELECT count(*), queue_now($1) - min(`+postponedTo+`) FILTER (WHERE d.token IS NULL AND `+postponedTo+` <= queue_now($1))
 			FROM accounts a CROSS JOIN webhooks w ON w.account_id = a.id CROSS JOIN deliveries d INDEXED BY deliveries_due ON d.webhook_id = w.id
 			WHERE a.state = 'active' AND w.active = true AND d.due_at IS NOT NULL`, []any{Micros(now)}, func(r *Row) error {
 			var since sql.NullInt64

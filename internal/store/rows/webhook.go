@@ -10,27 +10,27 @@ import (
 )
 
 const webhookColumns = `SELECT id, account_id, url, shares_url, events, active, disabled_reason, secret, secret_since, old_secret,
-	old_until, failing_since, created_at, version FROM webhooks `
+	old_until, failing_since, paused_until, created_at, version FROM webhooks `
 
 func scanWebhook(r *Row) (webhook.Webhook, error) {
 	var (
 		w webhook.Webhook
 		c struct { // one allocation
-			events                 string
-			active                 bool
-			since, created         int64
-			oldUntil, failingSince sql.NullInt64
+			events                              string
+			active                              bool
+			since, created                      int64
+			oldUntil, failingSince, pausedUntil sql.NullInt64
 		}
 	)
 	err := r.Scan(&w.ID, &w.AccountID, &w.URL, &w.SharesURL, &c.events, &c.active, &w.DisabledReason, &w.Secret, &c.since, &w.OldSecret, &c.oldUntil,
-		&c.failingSince, &c.created, &w.Version)
+		&c.failingSince, &c.pausedUntil, &c.created, &w.Version)
 	w.Events = readEventTypes(c.events)
 	w.State = webhook.Disabled
 	if c.active {
 		w.State = webhook.Active
 	}
 	w.SecretSince, w.OldUntil = Instant(c.since), MaybeInstant(c.oldUntil)
-	w.FailingSince, w.CreatedAt = MaybeInstant(c.failingSince), Instant(c.created)
+	w.FailingSince, w.PausedUntil, w.CreatedAt = MaybeInstant(c.failingSince), MaybeInstant(c.pausedUntil), Instant(c.created)
 	return w, err
 }
 
@@ -89,14 +89,14 @@ func (t *Reader) Listeners(ctx context.Context, accountID string, of event.Type,
 // webhookValues returns the values that InsertWebhook and UpdateWebhook write, in their order.
 func webhookValues(w *webhook.Webhook) []any {
 	return []any{w.ID, w.AccountID, w.URL, w.SharesURL, eventTypes(w.Events), w.State == webhook.Active, w.DisabledReason, w.Secret, Micros(w.SecretSince),
-		w.OldSecret, MaybeMicros(w.OldUntil), MaybeMicros(w.FailingSince), w.Version}
+		w.OldSecret, MaybeMicros(w.OldUntil), MaybeMicros(w.FailingSince), MaybeMicros(w.PausedUntil), w.Version}
 }
 
 // InsertWebhook implements control.WebhookStore.
 func (t *Writer) InsertWebhook(ctx context.Context, w *webhook.Webhook) error {
 	t.heard = listening{}
 	return t.Queue(ctx, "insert webhook", `INSERT INTO webhooks (id, account_id, url, shares_url, events, active, disabled_reason, secret, secret_since,
-		old_secret, old_until, failing_since, version, created_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)`,
+		old_secret, old_until, failing_since, paused_until, version, created_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)`,
 		append(webhookValues(w), Micros(w.CreatedAt))...)
 }
 
@@ -104,7 +104,7 @@ func (t *Writer) InsertWebhook(ctx context.Context, w *webhook.Webhook) error {
 func (t *Writer) UpdateWebhook(ctx context.Context, w *webhook.Webhook) error {
 	t.heard = listening{}
 	return t.QueueOne(ctx, "update webhook", "webhook", `UPDATE webhooks SET url = $3, shares_url = $4, events = $5, active = $6, disabled_reason = $7, secret = $8,
-		secret_since = $9, old_secret = $10, old_until = $11, failing_since = $12, version = $13 WHERE id = $1 AND account_id = $2`, webhookValues(w)...)
+		secret_since = $9, old_secret = $10, old_until = $11, failing_since = $12, paused_until = $13, version = $14 WHERE id = $1 AND account_id = $2`, webhookValues(w)...)
 }
 
 // DeleteWebhook implements control.WebhookStore.

@@ -127,6 +127,41 @@ func testQueueLease(h *harness) {
 	same(h, "nothing", []any{len(h.claim(after(1000 * time.Hour))), h.next(epoch())}, []any{0, time.Time{}})
 }
 
+// Guarantee: a retry that is brought forward is due at once, and found by the next look and claim. A
+// delivery that is due, leased, pending or done stays as it is.
+func testBringForward(h *harness) {
+	a := h.insertAccount("a")
+	h.insertWebhook(a, event.KeyCreated)
+	h.append(h.at(a, event.KeyCreated, epoch()))
+	first := h.claim(after(0))[0]
+	forward := func(d time.Duration) *webhook.Delivery {
+		h.Helper()
+		h.update(func(ctx context.Context, tx control.Tx) error {
+			return tx.BringForward(ctx, first.DeliveryID, epoch().Add(d))
+		})
+		return h.delivery(a.ID, first.DeliveryID)
+	}
+	h.release(first.Lease)
+	same(h, "pending", forward(-time.Second).NextAttemptAt, epoch())
+	h.finish(0, result(h.claim(after(0))[0], webhook.RetryScheduled, 500, time.Second))
+	_, mark, _, err := h.NewlyDue(h.Context(), sender.Mark{}, epoch().Add(2*time.Second))
+	if err != nil {
+		h.Fatal(err)
+	}
+	d := forward(3 * time.Second)
+	same(h, "brought forward", []any{d.State, d.NextAttemptAt, len(d.Attempts)}, []any{webhook.RetryScheduled, epoch().Add(3 * time.Second), 1})
+	found, _, _, err := h.NewlyDue(h.Context(), mark, epoch().Add(3*time.Second))
+	if err != nil || len(found) != 1 || !found[0].Begun {
+		h.Errorf("got %+v, %v from a look; want the endpoint", found, err)
+	}
+	same(h, "due already", forward(4*time.Second).NextAttemptAt, epoch().Add(3*time.Second))
+	second := h.claim(after(5 * time.Second))[0]
+	same(h, "leased", []any{second.Attempt, second.DueAt, forward(6 * time.Second).NextAttemptAt}, []any{2, epoch().Add(3 * time.Second), epoch().Add(3 * time.Second)})
+	same(h, "the lease stays", len(h.claim(after(7*time.Second))), 0)
+	h.finish(0, result(second, webhook.Delivered, 200, 8*time.Second))
+	same(h, "delivered", forward(9*time.Second).NextAttemptAt, time.Time{})
+}
+
 // fairness is a queue with different numbers of due deliveries for the endpoints large, small, none
 // and off; off is disabled.
 type fairness struct {

@@ -79,6 +79,7 @@ func testWebhookRoundTrip(h *harness) {
 		w.OldSecret = maybe(rapid.SliceOfN(rapid.Byte(), 1, 100)).Draw(t, "old_secret")
 		w.SecretSince, w.OldUntil = moment().Draw(t, "secret_since"), maybe(moment()).Draw(t, "old_until")
 		w.FailingSince = maybe(moment()).Draw(t, "failing_since")
+		w.PausedUntil = maybe(moment()).Draw(t, "paused_until")
 		w.Version = rapid.Int64Range(1, 1<<62).Draw(t, "version")
 	}
 	rapid.Check(h, func(t *rapid.T) {

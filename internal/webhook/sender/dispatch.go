@@ -92,9 +92,14 @@ func (d *dispatcher) newEndpointLocked(of *Due) *endpoint {
 		d.tenants[of.AccountID] = t
 	}
 	t.endpoints++
-	e := &endpoint{webhookID: of.WebhookID, tenant: t, class: untried, window: minWindow, limit: minWindow, usedAt: d.now()}
+	now := d.now()
+	e := &endpoint{webhookID: of.WebhookID, tenant: t, class: untried, window: minWindow, limit: minWindow, usedAt: now}
 	if of.Failing {
 		e.class = hanging
+	}
+	if of.PausedUntil.After(now) { // by another sender, or by this one before a restart
+		e.pause(of.PausedUntil, now)
+		heap.Push(&d.paused, resumption{e.resumeAt, e})
 	}
 	d.endpoints[of.WebhookID] = e
 	return e
@@ -205,6 +210,7 @@ func (d *dispatcher) ended(f finished) {
 		d.releaseQueueLocked(e) // the store fails them once it has disabled the endpoint
 	case e.failed(now, a.Duration >= Timeout, d.waits):
 		d.stats.pauses.Add(1)
+		f.result.PausedUntil = e.resumeAt
 		d.postponeLocked(e)
 		heap.Push(&d.paused, resumption{e.resumeAt, e})
 	}

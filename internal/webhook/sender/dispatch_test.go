@@ -168,6 +168,38 @@ func TestTimeoutsOpenTheBreaker(t *testing.T) {
 	}
 }
 
+// Guarantee: the failure that opens the breaker has the end of the pause in its result, and no other has one. A sender
+// that finds the endpoint while the stored pause lasts postpones new deliveries as well, for at most maxPause.
+func TestPauseIsStoredAndTakenOver(t *testing.T) {
+	d := newDispatch()
+	d.bring("acct_1", "wh_1", 100)
+	for range 3 {
+		d.end(0, Timeout)
+	}
+	ended, _ := d.results.take(3)
+	until := d.endpoints["wh_1"].resumeAt
+	if got := ended[2].result.PausedUntil; !ended[0].result.PausedUntil.IsZero() || !ended[1].result.PausedUntil.IsZero() || !got.Equal(until) || !got.After(d.now()) {
+		t.Errorf("got pauses until %v, %v and %v; want one, until %v", ended[0].result.PausedUntil, ended[1].result.PausedUntil, got, until)
+	}
+	for _, tc := range []struct {
+		stored, want time.Duration
+	}{{time.Minute, time.Minute}, {time.Hour, maxPause}, {-time.Minute, 0}} {
+		other := newDispatch()
+		now := other.now()
+		other.waiting["wh_1"] = 1
+		other.found([]Due{{WebhookID: "wh_1", AccountID: "acct_1", New: true, Failing: true, PausedUntil: now.Add(tc.stored)}})
+		other.claimAll()
+		if got := other.endpoints["wh_1"].resumeAt; tc.want > 0 && !got.Equal(now.Add(tc.want)) || len(other.started) > 0 != (tc.want == 0) {
+			t.Errorf("a stored pause for %v: got one until %v with %d in flight, want one for %v", tc.stored, got, len(other.started), tc.want)
+		}
+		other.dispatcher.now = func() time.Time { return now.Add(maxPause) }
+		other.claimAll()
+		if len(other.started) != 1 {
+			t.Errorf("a stored pause for %v: got %d in flight after it, want 1", tc.stored, len(other.started))
+		}
+	}
+}
+
 // isStarted reports whether an attempt for the endpoint is in flight.
 func (d *dispatch) isStarted(webhookID string) bool {
 	return slices.ContainsFunc(d.started, func(t *task) bool { return t.endpoint.webhookID == webhookID })

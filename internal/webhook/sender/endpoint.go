@@ -235,9 +235,14 @@ func (e *endpoint) failed(now time.Time, timeout bool, waits [webhook.MaxAttempt
 	if e.failures < breakAfter && e.timeouts < breakAfterTimeouts || e.paused(now) {
 		return false
 	}
-	e.resumeAt = now.Add(min(waits[min(e.pauses, len(waits)-1)], maxPause))
-	e.pauses++
+	e.pause(now.Add(waits[min(e.pauses, len(waits)-1)]), now)
 	return true
+}
+
+// pause opens the breaker until the given time, but not for longer than maxPause.
+func (e *endpoint) pause(at, now time.Time) {
+	e.resumeAt = now.Add(min(at.Sub(now), maxPause))
+	e.pauses++
 }
 
 // forgettable reports whether the endpoint can be forgotten without losing anything but its

@@ -68,9 +68,12 @@ func (f *finish) observe(results []Result, endpoints []string) {
 			f.last = ended
 		}
 		n := slices.IndexFunc(f.endpoints, func(w webhook.Webhook) bool { return w.ID == endpoints[i] })
-		if n >= 0 && f.endpoints[n].Observe(a) {
-			f.changed[n] = true
+		if n < 0 {
+			continue
 		}
+		w := &f.endpoints[n]
+		changed := w.Observe(a)
+		f.changed[n] = w.Pause(results[i].PausedUntil) || changed || f.changed[n]
 	}
 }
 

@@ -127,8 +127,8 @@ func TestTwoSendersShareTheWork(t *testing.T) {
 	server := httptest.NewServer(c)
 	t.Cleanup(server.Close)
 	var hooks []string
-	for range 3 {
-		hooks = append(hooks, h.endpoint(server.URL))
+	for i := range 3 {
+		hooks = append(hooks, h.endpoint(fmt.Sprint(server.URL, "/", i)))
 	}
 	other, err := openStore(t.Context(), h.dir)
 	if err != nil {

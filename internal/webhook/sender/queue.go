@@ -39,7 +39,7 @@ type Queue interface {
 
 	// FinishDeliveries records the results of attempts in one transaction: the attempt,
 	// the delivery's State and NextAttemptAt, the end of the lease, and the endpoint's
-	// health (webhook.Webhook.Observe, in the order of the results; disabling an endpoint
+	// health (webhook.Webhook.Observe and Pause, in the order of the results; disabling an endpoint
 	// writes an audit record). It skips results whose lease has passed to another claim
 	// or whose delivery was deleted, and returns their number.
 	FinishDeliveries(ctx context.Context, results []Result) (late int, err error)
@@ -83,6 +83,8 @@ type Due struct {
 	WebhookID string
 	AccountID string
 	Failing   bool // its last attempt failed
+	// PausedUntil is the end of its latest pause; zero if there was none.
+	PausedUntil time.Time
 	// New and Begun say which deliveries may be due. Begun stands for deliveries with an attempt,
 	// and for deliveries that were requested one by one (webhook.ByHand and webhook.ByTest).
 	New, Begun bool
@@ -140,4 +142,5 @@ type Result struct {
 	Attempt       webhook.Attempt
 	State         webhook.DeliveryState // Delivered, RetryScheduled or Failed
 	NextAttemptAt time.Time             // zero unless RetryScheduled
+	PausedUntil   time.Time             // the end of the pause that this failure began; zero if it began none
 }

@@ -228,7 +228,19 @@ func TestBreakerPostponesNewDeliveries(t *testing.T) {
 		if got := s.Stats(); got.Pauses < 3 || got.InFlight != 0 {
 			t.Errorf("got %+v, want at least 3 pauses and nothing in flight", got)
 		}
+		w := h.webhook(hook)
+		if w.PausedAt(time.Now()).IsZero() {
+			t.Errorf("got an endpoint whose latest pause ended at %v, want it paused at %v", w.PausedUntil, time.Now())
+		}
+		for _, d := range h.deliveries(hook) {
+			if d.State == webhook.Pending && d.NextAttemptAt.Before(w.PausedUntil) {
+				t.Errorf("a postponed delivery has its next attempt at %v, want %v", d.NextAttemptAt, w.PausedUntil)
+			}
+		}
 		<-time.After(45 * time.Minute)
+		if w := h.webhook(hook); w.PausedUntil.IsZero() || w.PausedUntil.After(time.Now()) {
+			t.Errorf("got an endpoint that is paused until %v, want a pause that has ended", w.PausedUntil)
+		}
 		if list := h.deliveries(hook); !in(events, webhook.Delivered)(list) {
 			t.Errorf("not everything was delivered: %+v", s.Stats())
 		}

@@ -520,6 +520,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/gateways/{gateway_id}/try": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Send a request to a gateway
+         * @description Sends one request through the data plane of the node that gets the call, with the gateway's hostname as the Host and the address of the calling client, and returns the response. The request is checked, charged, counted and logged like any other. The audit log records its method and path; nothing of the key, the headers and the bodies is kept. One request of an account runs at a time, and 4 in all; further ones are 429. A gateway that sends no response within 30 seconds is a 503. Repeating the call sends another request: an Idempotency-Key has no effect.
+         */
+        post: operations["tryGateway"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/hooks/git/{gateway_id}": {
         parameters: {
             query?: never;
@@ -915,7 +935,7 @@ export interface paths {
         put?: never;
         /**
          * Redeliver an event
-         * @description Starts a new delivery of the same event to the same endpoint, with the same event identifier and the same body. A delivery that is pending or has a retry scheduled is a 409.
+         * @description Starts a new delivery of the same event to the same endpoint, with the same event identifier and the same body. If a retry is scheduled, no new delivery starts: the retry is due now, and the response is a 200 with the same delivery. A delivery that is pending is a 409.
          */
         post: operations["redeliver"];
         delete?: never;
@@ -2683,6 +2703,11 @@ export interface components {
             /** @description In a replayed response: why the secret is absent. */
             message?: string;
             /**
+             * Format: date-time
+             * @description Until when deliveries that have had no attempt are postponed, because attempts failed in a row; null while the endpoint is not paused.
+             */
+            paused_until: string | null;
+            /**
              * @description The signing secret. It is returned only once, and is absent from a replayed response. The key of X-Service-Signature is this whole string.
              * @example whsec_ZXhhbXBsZWV4YW1wbGVleGFtcGxlZXhhbXBsZTE=
              */
@@ -3786,6 +3811,116 @@ export interface components {
             /** @description Time from sending the request to the upstream's response headers; null if the report is grouped or filtered by key. */
             upstream_latency_ms: components["schemas"]["Latencies"];
         };
+        Try: {
+            /** @description Body of the response: its first 64 KiB, as they are; a compressed body is not decompressed. */
+            body: string;
+            /** @description true if body is in base64, because the body is not text in UTF-8. */
+            body_base64: boolean;
+            /** @description If the request was refused or failed: why, as in GET /v1/requests/{request_id}. null if it passed, or is not in that log. */
+            decision: components["schemas"]["TryDecision"];
+            /**
+             * Format: double
+             * @description From the first byte of the request to the last byte of the response that is shown, in milliseconds.
+             * @example 12.4
+             */
+            duration_ms: number;
+            /** @description Headers of the response, each with its values. */
+            headers: {
+                [key: string]: string[];
+            };
+            /**
+             * @description Identifier of the request, from the X-Request-Id header of its response.
+             * @example req_01jz8y5c3te9b8r2m6q4v7x0ff
+             */
+            request_id: string;
+            /**
+             * Format: int64
+             * @description HTTP status of the response.
+             * @example 200
+             */
+            status: number;
+            /** @description true if the body is longer, did not end within 30 seconds, or broke off. */
+            truncated: boolean;
+        };
+        TryDecision: {
+            /** @description For a 404 or 405: whether the gateway got the request as the default gateway, because no gateway has the host. Null for other decisions. */
+            by_default: boolean | null;
+            /**
+             * @description Check that refused the request, or cause of the failure: host, key, gateway, route, scope, limit, upstream, timeout or internal.
+             * @example limit
+             */
+            check: string;
+            /**
+             * @description Code in the response: for 401 and 403 the code field, otherwise the error field.
+             * @example rate_limit_exceeded
+             */
+            code: string;
+            /**
+             * @description Text of the error behind reason, with addresses. Always null unless the key belongs to the account default.
+             * @example dial tcp 10.0.0.7:8080: connect: connection refused
+             */
+            detail: string | null;
+            /**
+             * Format: int64
+             * @description Capacity of the limit.
+             * @example 50
+             */
+            limit: number | null;
+            /**
+             * @description If a limit refused the request: scope of that limit. Otherwise this field, limit, remaining and passes_at are null.
+             * @enum {string|null}
+             */
+            limit_scope: "key" | "route" | "daily" | "global" | null;
+            /**
+             * @description Explanation of the decision.
+             * @example the route's limit of 50 was used up
+             */
+            message: string;
+            /** @description For a 404 or 405: the routes of the gateway that come nearest to the request, as they are now, the nearest first; at most 3. Empty for other decisions. */
+            nearest_routes: components["schemas"]["NearRoute"][];
+            /**
+             * Format: date-time
+             * @description When the request would have passed.
+             */
+            passes_at: string | null;
+            /**
+             * @description If the upstream could not be reached or did not respond: why, such as connection_refused, name_not_found, certificate_rejected, malformed_response, closed_early or timeout. If the request was admitted but could not go on: key_revoked, key_expired, key_not_allowed, gateway_gone or lease_lost. Further values may be added. Null for other decisions.
+             * @example connection_refused
+             */
+            reason: string | null;
+            /**
+             * Format: int64
+             * @description Remaining requests at that time.
+             * @example 0
+             */
+            remaining: number | null;
+            /**
+             * Format: int64
+             * @description HTTP status of the upstream's response; null if there was none.
+             * @example 503
+             */
+            upstream_status: number | null;
+        } | null;
+        TryRequest: {
+            /** @description Body of the request, at most 64 KiB. */
+            body?: string;
+            /** @description Headers of the request, at most 100. Host, and those that frame the message, are hop-by-hop, or are set by Keygate, are refused. */
+            headers?: {
+                [key: string]: string;
+            };
+            /** @description Key of the caller, which is sent in the first of the gateway's key_headers. Without it the request has no key. */
+            key?: string;
+            /**
+             * @description HTTP method, in capital letters.
+             * @example GET
+             */
+            method: string;
+            /**
+             * @description Path and query, as they are sent; at most 8 KiB.
+             * @example /orders/17?full=true
+             */
+            path: string;
+        };
         UpdateAccountRequest: {
             /**
              * @description Name of the account.
@@ -4081,6 +4216,11 @@ export interface components {
              *     ]
              */
             events: string[];
+            /**
+             * Format: date-time
+             * @description Until when deliveries that have had no attempt are postponed, because attempts failed in a row; null while the endpoint is not paused.
+             */
+            paused_until: string | null;
             /**
              * @description State of the endpoint. A disabled endpoint receives no deliveries.
              * @enum {string}
@@ -6469,6 +6609,57 @@ export interface operations {
             503: components["responses"]["ServiceUnavailable"];
         };
     };
+    tryGateway: {
+        parameters: {
+            query?: {
+                /** @description Whether to wait until every node has the change. With false, the response tells in X-Keygate-Acknowledged how many have it. Default: true. */
+                wait?: "true" | "false";
+            };
+            header?: never;
+            path: {
+                /**
+                 * @description Identifier of the gateway.
+                 * @example gw_01jz8y5c3te9b8r2m6q4v7x0aa
+                 */
+                gateway_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["TryRequest"];
+            };
+        };
+        responses: {
+            /** @description OK */
+            200: {
+                headers: {
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    "X-Keygate-Acknowledged": components["headers"]["X-Keygate-Acknowledged"];
+                    "X-Keygate-Change": components["headers"]["X-Keygate-Change"];
+                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
+                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
+                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Try"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            413: components["responses"]["RequestEntityTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["UnprocessableEntity"];
+            429: components["responses"]["TooManyRequests"];
+            500: components["responses"]["InternalServerError"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
     receivePushHook: {
         parameters: {
             query?: never;
@@ -7619,6 +7810,24 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
+            /** @description The same delivery, whose scheduled retry is due now. */
+            200: {
+                headers: {
+                    "Idempotent-Replayed": components["headers"]["Idempotent-Replayed"];
+                    RateLimit: components["headers"]["RateLimit"];
+                    "RateLimit-Policy": components["headers"]["RateLimit-Policy"];
+                    "X-Keygate-Acknowledged": components["headers"]["X-Keygate-Acknowledged"];
+                    "X-Keygate-Change": components["headers"]["X-Keygate-Change"];
+                    "X-RateLimit-Limit": components["headers"]["X-RateLimit-Limit"];
+                    "X-RateLimit-Remaining": components["headers"]["X-RateLimit-Remaining"];
+                    "X-RateLimit-Reset": components["headers"]["X-RateLimit-Reset"];
+                    "X-Request-Id": components["headers"]["X-Request-Id"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Delivery"];
+                };
+            };
             /** @description Created */
             201: {
                 headers: {

@@ -30,5 +30,10 @@ export function exact(iso: string): string {
     .replace(/\.000Z$|Z$/, ' UTC')})`;
 }
 
+const clock = new Intl.DateTimeFormat('en-GB', { timeStyle: 'medium' });
+
+// timeOfDay shows a time of today, such as 14:03:20, in the browser's zone.
+export const timeOfDay = (iso: string): string => clock.format(new Date(iso));
+
 export const ranges = { '15m': 15 * 60, '1h': 3600, '24h': 86_400, '7d': 7 * 86_400 } as const;
 export type Range = keyof typeof ranges;

@@ -474,6 +474,7 @@ CREATE TABLE webhooks (
     old_secret      bytea,
     old_until       bigint,
     failing_since   bigint,
+    paused_until    bigint,                       -- the end of the latest pause; NULL if there was none
     created_at      bigint  NOT NULL,
     version         bigint  NOT NULL,
     since           bigint  NOT NULL DEFAULT 0    -- the last number of fan_outs given out when the present subscription began

@@ -428,6 +428,7 @@ CREATE TABLE webhooks (
     old_secret      BLOB,
     old_until       INTEGER,
     failing_since   INTEGER,
+    paused_until    INTEGER,                -- the end of the latest pause; NULL if there was none
     created_at      INTEGER NOT NULL,
     version         INTEGER NOT NULL,
     since           INTEGER NOT NULL DEFAULT 0 -- the newest fan_outs.n when the present subscription began

@@ -70,21 +70,23 @@ export default function DeliveryDetail() {
         </Panel>
       </Page>
     );
-  const going = d.state === 'pending' || d.state === 'retry_scheduled';
+  const retrying = d.state === 'retry_scheduled';
   const why =
     refused ??
     (deleted
       ? 'The endpoint of this delivery was deleted.'
-      : going
-        ? 'This delivery is still being attempted. It can be redelivered when it has been delivered or has failed.'
+      : d.state === 'pending'
+        ? 'The first attempt of this delivery has not ended yet. It can be redelivered afterwards.'
         : null);
   const redeliver = async () => {
     setBusy(true);
     setError(null);
     try {
       const { data } = await api.post('/v1/webhook-deliveries/{delivery_id}/redeliver', { path: { delivery_id: deliveryId } });
-      toast('A new delivery of this event has begun');
+      const same = data.delivery_id === deliveryId;
+      toast(same ? 'The next attempt is made now' : 'A new delivery of this event has begun');
       void changed('/v1/webhook-deliveries');
+      if (same) return;
       await navigate({ to: '/deliveries/$deliveryId', params: { deliveryId: data.delivery_id } });
     } catch (e) {
       setError(e);
@@ -107,7 +109,7 @@ export default function DeliveryDetail() {
         <>
           <AsCode command={{ cli: `keygate deliveries redeliver ${deliveryId}`, method: 'POST', path }} />
           <Button icon="refresh" kind={d.state === 'failed' ? 'primary' : 'plain'} why={why} busy={busy} onClick={() => void redeliver()}>
-            Redeliver
+            {retrying ? 'Retry now' : 'Redeliver'}
           </Button>
         </>
       }>

@@ -3,6 +3,7 @@ import { useState } from 'react';
 import { api } from '../../api/client';
 import { changed, useRecord } from '../../api/hooks';
 import { useRefusal } from '../../api/session';
+import { timeOfDay } from '../../lib/time';
 import { Button, Details, Empty, Failure, Id, Page, Panel, Skeleton, Time } from '../../ui/basic';
 import { Icon } from '../../ui/icon';
 import { toast } from '../../ui/toast';
@@ -103,6 +104,15 @@ export default function WebhookDetail() {
           <Button kind="primary" why={write} busy={busy} onClick={() => void enable()}>
             Enable
           </Button>
+        </div>
+      )}
+      {w.paused_until && (
+        <div className="flex flex-wrap items-center gap-2 rounded-md border border-warn bg-warn-soft px-3 py-2">
+          <Icon name="clock" className="text-warn" />
+          <p className="min-w-0 flex-1 break-words">
+            Attempts failed one after the other, so this endpoint is paused: new deliveries begin again at {timeOfDay(w.paused_until)}.
+            Retries and redeliveries go on.
+          </p>
         </div>
       )}
       <div className="grid grid-cols-[minmax(0,1fr)] gap-4 lg:grid-cols-2">

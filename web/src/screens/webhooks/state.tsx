@@ -1,7 +1,7 @@
 import { useEffect, useState } from 'react';
 import { type Schemas, serverNow } from '../../api/client';
 import { count } from '../../lib/format';
-import { exact, relative } from '../../lib/time';
+import { exact, relative, timeOfDay } from '../../lib/time';
 import { Status, type Tone } from '../../ui/basic';
 import type { IconName } from '../../ui/icon';
 
@@ -27,13 +27,22 @@ export function DeliveryState({ state }: { state: Delivery['state'] }) {
 }
 
 export function EndpointState({ record }: { record: Webhook }) {
-  return record.state === 'active' ? (
-    <Status tone="ok">Active</Status>
-  ) : (
-    <Status tone="bad" icon="stop">
-      Disabled
-    </Status>
-  );
+  if (record.state === 'disabled')
+    return (
+      <Status tone="bad" icon="stop">
+        Disabled
+      </Status>
+    );
+  if (record.paused_until)
+    return (
+      <Status tone="warn" icon="clock">
+        Paused until{' '}
+        <time dateTime={record.paused_until} title={exact(record.paused_until)} className="whitespace-nowrap">
+          {timeOfDay(record.paused_until)}
+        </time>
+      </Status>
+    );
+  return <Status tone="ok">Active</Status>;
 }
 
 export const triggers: Record<Delivery['trigger'], string> = {
