@@ -6,6 +6,7 @@ import (
 
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/gateway"
+	"github.com/keygate/keygate/internal/http1"
 )
 
 // MaxTarget is the largest request target in bytes (contract, 4.5).
@@ -50,7 +51,7 @@ func (t *target) read(req *Request) (code fault.Code, reason string) {
 		}
 		t.host, rest = authority, after
 	}
-	if !ValidAuthority(t.host) {
+	if !http1.ValidAuthority(t.host) {
 		return fault.InvalidRequest, "the request has no valid host"
 	}
 	t.path, t.query, t.hasQuery = strings.Cut(rest, "?")
@@ -83,54 +84,9 @@ func cutAbsolute(s string) (authority, rest string, ok bool) {
 	return s, "", true
 }
 
-// ValidAuthority reports whether s is a host with an optional port (RFC 3986, 3.2.2 and
-// 3.2.3), without userinfo.
-func ValidAuthority(s string) bool {
-	var name, port string
-	if strings.HasPrefix(s, "[") {
-		end := strings.IndexByte(s, ']')
-		if end < 0 {
-			return false
-		}
-		if name, port = s[1:end], s[end+1:]; port != "" && port[0] != ':' {
-			return false
-		}
-		for i := range len(name) {
-			if c := name[i]; !isHex(c) && c != ':' && c != '.' {
-				return false
-			}
-		}
-		port = strings.TrimPrefix(port, ":")
-	} else {
-		name, port, _ = strings.Cut(s, ":")
-		for i := range len(name) {
-			if !isNameByte(name[i]) {
-				return false
-			}
-		}
-	}
-	for i := range len(port) {
-		if port[i] < '0' || port[i] > '9' {
-			return false
-		}
-	}
-	return name != ""
-}
-
 func isHex(c byte) bool {
 	return '0' <= c && c <= '9' || 'a' <= c && c <= 'f' || 'A' <= c && c <= 'F'
 }
-
-// isNameByte reports whether c is allowed in a registered name (RFC 3986, 3.2.2). No
-// gateway has a name with escapes or delimiters, but such a name is valid.
-func isNameByte(c byte) bool { return c < 0x80 && inName[c] == 'x' }
-
-// inName has an x at the index of each byte of a registered name.
-const inName = "" +
-	"................................" +
-	".x..xxxxxxxxxxx.xxxxxxxxxx.x.x.." +
-	".xxxxxxxxxxxxxxxxxxxxxxxxxx....x" +
-	".xxxxxxxxxxxxxxxxxxxxxxxxxx...x."
 
 // readQuery checks the query and finds its api_key parameters. It returns the public
 // message of a refusal, or "".

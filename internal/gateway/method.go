@@ -8,6 +8,8 @@ import (
 // usualMethods are the methods that clients are known to send and that a route may have: those of HTTP, of the
 // registry of IANA (WebDAV, CalDAV, versioning), of caches and of UPnP. The ones of every day come first, because
 // the first that is near is suggested.
+//
+//nolint:gochecknoglobals // a table that is never written
 var usualMethods = []string{
 	"GET", "POST", "PUT", "DELETE", "PATCH", "HEAD", "OPTIONS", "QUERY",
 	"ACL", "BASELINE-CONTROL", "BIND", "CHECKIN", "CHECKOUT", "COPY", "LABEL", "LINK", "LOCK", "MERGE", "MKACTIVITY",

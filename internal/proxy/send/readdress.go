@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"strings"
 
-	"github.com/keygate/keygate/internal/admit"
 	"github.com/keygate/keygate/internal/http1"
 	"github.com/keygate/keygate/internal/proxy"
 )
@@ -115,7 +114,7 @@ func (r *Request) clientOrigin() (scheme, authority string) {
 	if said := r.first(http1.XForwardedProto); strings.EqualFold(said, "http") || strings.EqualFold(said, "https") {
 		scheme = strings.ToLower(said)
 	}
-	if said := r.first(http1.XForwardedHost); admit.ValidAuthority(said) {
+	if said := r.first(http1.XForwardedHost); http1.ValidAuthority(said) {
 		authority = said
 	}
 	return scheme, authority
