@@ -121,12 +121,13 @@ export function useNow(): number {
   return now;
 }
 
-// Time shows how long ago a time was, or how far it is, and the exact time on hover.
+// Time shows how long ago a time was, or how far it is, and the exact time on hover. In a table it is as wide as it
+// gets, so that the columns do not move when it changes.
 export function Time({ at, none = '–' }: { at: string | null | undefined; none?: string }) {
   const now = useNow();
   if (!at) return <span className="text-muted">{none}</span>;
   return (
-    <time dateTime={at} title={exact(at)} className="whitespace-nowrap">
+    <time dateTime={at} title={exact(at)} className="whitespace-nowrap tabular-nums [td_&]:inline-block [td_&]:min-w-[10ch]">
       {relative(Date.parse(at), now)}
     </time>
   );
