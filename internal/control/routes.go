@@ -196,8 +196,8 @@ func ofRoute(problems []gateway.RowProblem) error {
 
 // beside changes one route in a transaction, f, under the lock of the table. check compares the route with the other
 // routes of its gateway. That takes a second for 100,000 routes, so it runs before the transaction, for which all
-// other changes wait. f gets its result from bad, which returns nothing if check is nil. If the routes have changed
-// meanwhile, beside begins again; the last time, check runs in the transaction.
+// other changes wait. f gets its result from bad, which returns nothing if check is nil. If another call changes the
+// routes between check and the transaction, beside starts over; in its last try, check runs in the transaction.
 func beside[T any](ctx context.Context, s *Service, actor *Actor, gatewayID string, check func(tx ReadTx) error, f func(w *work, bad func() (found, err error)) (T, error)) (result T, err error) {
 	unlock, err := s.lockTable(ctx, actor, gatewayID)
 	if err != nil {

@@ -46,7 +46,7 @@ type PositionLog interface {
 	// Key.
 	KeysByID(ctx context.Context, keyIDs []string, f func(keyID string, k *apikey.Key, unreadable error)) error
 	// EachReadableKey does the same as KeySource.EachKey, but calls bad for a key whose record
-	// cannot be read. It may call both again for a key with the same result.
+	// cannot be read. It may call f or bad more than once for a key, each time with the same result.
 	EachReadableKey(ctx context.Context, revokedSince time.Time, f func(*apikey.Key) error, bad func(keyID string, err error)) error
 	// ReadableAccounts does the same as AccountSource.Accounts, but calls bad for an account whose record
 	// cannot be read. The account is in the list nevertheless, as suspended.
