@@ -35,6 +35,23 @@ test('from an empty installation to the first call, without reading anything els
   await expect(page.getByRole('table', { name: 'Top keys' })).toContainText('first');
 });
 
+// Guarantee: a gateway that is created without a document forwards every path, also /, and the form says so before.
+test('a gateway without a document forwards everything', async ({ page, keygate, upstream }) => {
+  await signIn(page, keygate, 'gateways/new');
+  const all = page.getByRole('radio', { name: 'Forward everything' });
+  await expect(all).toBeChecked();
+  await expect(all).toHaveAccessibleDescription(/One route, \/\*, for GET, POST, .*callers with a key/);
+  await page.getByLabel('Name').fill('wiki');
+  await page.getByLabel('Upstream').fill(upstream.url);
+  await page.getByRole('button', { name: 'Create the gateway' }).click();
+  await expect(page.getByRole('heading', { level: 1, name: 'wiki' })).toBeVisible();
+  const { key } = await keygate.call('POST', '/v1/keys', { name: 'app', scope: 'read' });
+  for (const path of ['/', '/a/b?c=d']) {
+    expect(await keygate.request(path)).toBe(401);
+    expect(await keygate.request(path, key)).toBe(200);
+  }
+});
+
 test('a push is previewed with its difference and its effect, and a revision is restored', async ({ page, keygate, upstream, watch }) => {
   watch.allowed.add(422);
   const gateway = await keygate.call('POST', '/v1/gateways', {

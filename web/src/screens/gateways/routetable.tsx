@@ -8,6 +8,7 @@ import type { Filter } from '../../lib/filter';
 import { count } from '../../lib/format';
 import { useForm } from '../../lib/form';
 import { limitValue, noLimit, routeFlags, showLimit } from '../../lib/limit';
+import { methodNames } from '../../lib/route';
 import { quote } from '../../lib/shell';
 import { refusals } from '../../lib/traffic';
 import { useUrl } from '../../lib/url';
@@ -22,7 +23,6 @@ import { toast } from '../../ui/toast';
 
 type Route = Schemas['Route'];
 
-export const methodNames = ['GET', 'POST', 'PUT', 'PATCH', 'DELETE', 'HEAD', 'OPTIONS'];
 const sources: Record<Route['source'], string> = { api: 'separately', spec: 'document', config: 'file' };
 
 // RouteTable lists the routes of one gateway.
