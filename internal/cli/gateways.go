@@ -32,12 +32,12 @@ type gatewaysCreate struct {
 func newGatewaysCreate(a *app) *cobra.Command {
 	o := &gatewaysCreate{app: a}
 	c := &cobra.Command{
-		Use:     "create --name NAME --upstream-url URL",
-		Short:   "Create a gateway in front of a service",
+		Use:   "create --name NAME --upstream-url URL",
+		Short: "Create a gateway in front of a service",
 		Example: "  keygate gateways create --name orders --upstream-url https://orders.internal --spec openapi.yaml\n" +
 			"  keygate gateways create --name wiki --upstream-url http://127.0.0.1:3000 --forward-everything",
-		Args:    noArgs,
-		RunE:    o.run,
+		Args: noArgs,
+		RunE: o.run,
 	}
 	settingFlags(c.Flags())
 	c.Flags().StringVar(&o.spec, "spec", "", "`file` with the OpenAPI document to create the routes from, or - for standard input")

@@ -1,3 +1,5 @@
+import { execFile } from 'node:child_process';
+import { promisify } from 'node:util';
 import { expect, signIn, test } from './keygate';
 
 const spec = (paths: Record<string, unknown>) => JSON.stringify({ openapi: '3.1.0', info: { title: 'Orders', version: '1' }, paths });
@@ -50,6 +52,56 @@ test('a gateway without a document forwards everything', async ({ page, keygate,
     expect(await keygate.request(path)).toBe(401);
     expect(await keygate.request(path, key)).toBe(200);
   }
+});
+
+// Guarantee: a gateway without routes says so on its page, and a click gives it one. Who may not is told why.
+test('a gateway without routes gets one by a click', async ({ page, keygate, upstream }) => {
+  const { gateway_id } = await keygate.call('POST', '/v1/gateways', { name: 'bare', upstream_url: upstream.url });
+  const { key } = await keygate.call('POST', '/v1/keys', { name: 'app', scope: 'read' });
+  const reader = await keygate.call('POST', '/v1/keys', { name: 'reader', level: 'account', scope: 'read' });
+  await signIn(page, keygate, `gateways/${gateway_id}`, reader.key);
+  const banner = page.getByRole('region', { name: 'No routes' });
+  const button = banner.getByRole('button', { name: 'Forward everything' });
+  await expect(banner).toContainText('answered 404');
+  await expect(page.getByText('There is nothing to call')).toBeVisible();
+  await expect(button).toHaveAttribute('aria-disabled', 'true');
+  await expect(button).toHaveAccessibleDescription(/needs “write”/);
+  await page.context().clearCookies();
+  await page.evaluate(() => localStorage.clear());
+  await signIn(page, keygate, `gateways/${gateway_id}/routes`);
+  await expect(page.getByRole('main').getByRole('button', { name: 'Forward everything' })).toBeVisible();
+  await page.getByRole('link', { name: 'Overview', exact: true }).last().click();
+  await button.click();
+  await expect(banner).toHaveCount(0);
+  await expect(page.getByLabel('A call of this gateway', { exact: true })).toContainText(/localhost:\d+\/'? /);
+  for (const path of ['/', '/a/b']) expect(await keygate.request(path, key)).toBe(200);
+});
+
+// Guarantee: wherever a call is suggested, it is of the first route for GET without parameters, it chooses the gateway
+// by its host, and it works as it is pasted.
+test('suggested calls work as they are', async ({ page, keygate, upstream }) => {
+  await keygate.call('POST', '/v1/gateways', { name: 'default', upstream_url: 'http://127.0.0.1:1' });
+  const { gateway_id, hostname } = await keygate.call('POST', '/v1/gateways', {
+    name: 'zoo',
+    upstream_url: upstream.url,
+    spec: spec({ '/animals': { post: {} }, '/animals/{id}': { get: {} }, '/cages': { get: {} } }),
+  });
+  await signIn(page, keygate, `keys?create=1&gateway_id=${gateway_id}`);
+  await page.getByLabel('Name', { exact: true }).fill('keeper');
+  await page.getByLabel('Gateway', { exact: true }).selectOption('zoo');
+  await page.getByRole('button', { name: 'Create the key' }).click();
+  await page.getByText('Curl', { exact: true }).click();
+  const shown = page.getByLabel('Curl', { exact: true });
+  await expect(shown).toContainText(`${hostname}`);
+  await expect(shown).toContainText('/cages');
+  const call = (await shown.textContent()) ?? '';
+  const key = (await page.locator('[data-secret]').textContent()) ?? '';
+  expect((await promisify(execFile)('sh', ['-c', call])).stdout).toBe('ok');
+  await page.getByRole('button', { name: 'Copy', exact: true }).click();
+  await page.getByRole('button', { name: 'Done' }).click();
+  await page.goto(`${keygate.url}gateways/${gateway_id}`);
+  await expect(page.getByLabel('A call of this gateway', { exact: true })).toHaveText(call.replace(key, 'kg_…'));
+  expect(upstream.requests.map((r) => `${r.method} ${r.path}`)).toEqual(['GET /cages']);
 });
 
 test('a push is previewed with its difference and its effect, and a revision is restored', async ({ page, keygate, upstream, watch }) => {

@@ -13,9 +13,10 @@ import { quote } from '../../lib/shell';
 import { refusals } from '../../lib/traffic';
 import { useUrl } from '../../lib/url';
 import { AsCode } from '../../ui/ascode';
-import { Button, Empty, Panel, Status } from '../../ui/basic';
+import { Button, buttonClass, Empty, Panel, Status } from '../../ui/basic';
 import { Dialog } from '../../ui/dialog';
 import { FilterBar } from '../../ui/filter';
+import { ForwardEverything, noRoutes } from '../../ui/forward';
 import { CheckField, SelectField, Submit, TextField } from '../../ui/form';
 import { LimitFields } from '../../ui/limit';
 import { type Column, PagedTable } from '../../ui/table';
@@ -112,12 +113,13 @@ export function RouteTable({ gatewayId }: { gatewayId: string }) {
                 title="No routes"
                 action={
                   <>
-                    <Link to="/gateways/$gatewayId/push" params={{ gatewayId }} className="link">
-                      Push an OpenAPI document
+                    <ForwardEverything gatewayId={gatewayId} />
+                    <Link to="/gateways/$gatewayId/push" params={{ gatewayId }} className={buttonClass()}>
+                      Push a document
                     </Link>
                   </>
                 }>
-                Without routes every request is 404. Push a document, or create routes one by one.
+                {noRoutes} Forward everything, push an OpenAPI document, or create routes one by one.
               </Empty>
             )
           }
