@@ -834,8 +834,16 @@ type AuditHead struct {
 	// Example: 17
 	Number int64 `json:"number"`
 
+	// By when these are sealed; null if there are none.
+	SealedBy *time.Time `json:"sealed_by"`
+
 	// When the block was sealed; null if there is none yet.
 	Time *time.Time `json:"time"`
+
+	// Unsealed Number of records that are in no block yet: the chain does not protect them.
+	//
+	// Example: 12
+	Unsealed int64 `json:"unsealed"`
 }
 
 // CommitStatus is the schema CommitStatus of the OpenAPI document.
