@@ -87,12 +87,13 @@ function limit(r: LoggedRequest, names: Names): string {
   return `${limitName(r, names.route)} was used up${left}${when}`;
 }
 
-// limitName names the limit that refused a request. A daily limit of a key has the scope of the key, and
-// the API tells it apart in its message only.
+// limitName names the limit that refused a request. A daily limit of a key has the scope of the key, and the limit of
+// the server for gateways without one has the scope of a gateway's: the API tells these apart in its message only.
 export function limitName(r: LoggedRequest, route?: string): string {
   const d = r.decision;
   const daily = d.limit_scope === 'daily' || d.message.startsWith("the key's own daily limit");
   const size = d.limit === null ? '' : ` of ${plural(d.limit, 'request')}`;
+  if (d.message.startsWith('the gateway sets no limit')) return `the server’s limit${size} for a gateway that sets none`;
   const whose =
     d.limit_scope === 'key' ? keyName(r) : d.limit_scope === 'global' ? 'the whole gateway' : `the route${route ? ` ${clean(route)}` : ''}`;
   return `the ${daily ? 'daily ' : ''}limit${size} for ${whose}`;
