@@ -84,7 +84,7 @@ export default function Flow() {
                 : 'Keys for all gateways'}
           </p>
           <p className="text-muted">
-            {known(unauthorized > 0 ? `${count(unauthorized)} refused in the last hour` : 'Nothing refused in the last hour')}
+            {known(unauthorized > 0 ? `${count(unauthorized)} refused in the last hour` : 'No key refused in the last hour')}
           </p>
           <Link to="/keys" search={{ gateway_id: gatewayId }} className="link">
             Keys of this gateway
@@ -101,7 +101,7 @@ export default function Flow() {
             {global && g.global_rate_limit && <span className="text-muted"> · {short(global.remaining)} left now</span>}
           </p>
           <p className="text-muted">
-            {known(limited > 0 ? `${count(limited)} refused in the last hour` : 'Nothing refused in the last hour')}
+            {known(limited > 0 ? `${count(limited)} refused in the last hour` : 'No limit exceeded in the last hour')}
           </p>
           <Link to="/gateways/$gatewayId/settings" params={{ gatewayId }} className="link">
             Change the limit
