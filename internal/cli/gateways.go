@@ -95,7 +95,7 @@ func (o *gatewaysCreate) run(c *cobra.Command, _ []string) error {
 	}
 	o.printWhereItAnswers(c.Context(), api, g, before)
 	if o.spec == "" && !o.forwardAll {
-		o.Say("It has no routes yet, and answers every request with 404. To add them: keygate spec push, or keygate routes create.")
+		o.Say("It has no routes yet: every request gets a 404. To add them: keygate spec push, or keygate routes create.")
 	}
 	return nil
 }

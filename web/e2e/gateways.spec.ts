@@ -62,7 +62,7 @@ test('a gateway without routes gets one by a click', async ({ page, keygate, ups
   await signIn(page, keygate, `gateways/${gateway_id}`, reader.key);
   const banner = page.getByRole('region', { name: 'No routes' });
   const button = banner.getByRole('button', { name: 'Forward everything' });
-  await expect(banner).toContainText('answered 404');
+  await expect(banner).toContainText('gets a 404');
   await expect(page.getByText('There is nothing to call')).toBeVisible();
   await expect(button).toHaveAttribute('aria-disabled', 'true');
   await expect(button).toHaveAccessibleDescription(/needs “write”/);
@@ -310,10 +310,10 @@ test('the limit editor shows its exact command, and what another session has set
   const path = `/v1/gateways/${gateway_id}/routes/${data[0].route_id}`;
   await keygate.call('PATCH', path, { rate_limit: { sustained: '5/s', daily: '100/day' } });
   await signIn(page, keygate, `gateways/${gateway_id}/routes/${data[0].route_id}`);
-  await expect(page.getByRole('button', { name: 'As code' })).toHaveAttribute('aria-disabled', 'true');
+  await expect(page.getByRole('button', { name: 'As code' }).last()).toHaveAttribute('aria-disabled', 'true');
   await page.getByLabel('Sustained').fill("6/s'; date");
   await page.getByLabel('Daily cap').fill('');
-  await page.getByRole('button', { name: 'As code' }).click();
+  await page.getByRole('button', { name: 'As code' }).last().click();
   const code = page.getByRole('dialog', { name: 'The same as code' });
   await expect(code.getByLabel('As CLI', { exact: true })).toHaveText(
     `keygate routes update --gateway ${gateway_id} ${data[0].route_id} --sustained '6/s'\\''; date' --daily ''`,

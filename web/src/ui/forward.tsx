@@ -6,7 +6,7 @@ import { everything } from '../lib/route';
 import { Button, Failure } from './basic';
 import { toast } from './toast';
 
-export const noRoutes = 'This gateway has no routes. Every request is answered 404 until it has one.';
+export const noRoutes = 'This gateway has no routes. Every request gets a 404 until it has one.';
 
 // ForwardEverything is a button that creates the route that forwards everything.
 export function ForwardEverything({ gatewayId, className = '' }: { gatewayId: string; className?: string }) {

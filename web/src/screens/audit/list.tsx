@@ -5,6 +5,7 @@ import { useList, useRecord } from '../../api/hooks';
 import type { Filter } from '../../lib/filter';
 import { plural } from '../../lib/format';
 import { showPoint, useSpan } from '../../lib/span';
+import { exact, timeOfDay } from '../../lib/time';
 import { useUrl } from '../../lib/url';
 import { Button, buttonClass, Empty, Failure, Page, Panel, Time } from '../../ui/basic';
 import { FilterBar } from '../../ui/filter';
@@ -109,21 +110,19 @@ export default function Audit() {
           </a>
         </>
       }>
-      <Chain />
-      <Panel
-        flush
-        title={<FilterBar search={false} filters={filters} placeholder="Filter the audit log" />}
-        actions={
-          <Segments
-            label="Records"
-            value={all ? 'all' : 'notable'}
-            options={[
-              { value: 'notable', label: 'Changes and refusals' },
-              { value: 'all', label: 'All records' },
-            ]}
-            onChange={(v) => change({ all: v === 'all' ? '1' : undefined })}
-          />
-        }>
+      <div className="flex flex-wrap items-center justify-between gap-x-4 gap-y-2">
+        <Chain />
+        <Segments
+          label="Records"
+          value={all ? 'all' : 'notable'}
+          options={[
+            { value: 'notable', label: 'Changes and refusals' },
+            { value: 'all', label: 'All records' },
+          ]}
+          onChange={(v) => change({ all: v === 'all' ? '1' : undefined })}
+        />
+      </div>
+      <Panel flush title={<FilterBar search={false} filters={filters} placeholder="Filter the audit log" />}>
         {following ? (
           <>
             {follow.error && (
@@ -164,20 +163,24 @@ function Chain() {
   if (!head) return <div className="h-5" />;
   const open = Number(head.unsealed) > 0 && (
     <span>
-      {plural(head.unsealed, 'record')} {Number(head.unsealed) === 1 ? 'is' : 'are'} not sealed yet{' '}
+      {plural(head.unsealed, 'record')} {Number(head.unsealed) === 1 ? 'is' : 'are'} not sealed yet
       {head.sealed_by && (
         <>
-          (by <Time at={head.sealed_by} />)
+          , and will be by{' '}
+          <time dateTime={head.sealed_by} title={exact(head.sealed_by)}>
+            {timeOfDay(head.sealed_by)}
+          </time>
         </>
       )}
+      .
     </span>
   );
   if (Number(head.number) === 0)
     return (
       <p className="flex flex-wrap items-center gap-x-2 text-muted">
         <Icon name="clock" />
-        Hash chain: no block is sealed yet
-        {open && <>· {open}</>}
+        <span>Hash chain: no block is sealed yet.</span>
+        {open}
       </p>
     );
   return (
@@ -194,7 +197,7 @@ function Chain() {
           {head.digest}
         </code>
       )}
-      {open && <>· {open}</>}
+      {open}
     </p>
   );
 }

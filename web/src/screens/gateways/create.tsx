@@ -20,7 +20,7 @@ const ways = [
   },
   { value: 'paste', label: 'OpenAPI document', text: 'Its paths become the routes. Version 3.0, 3.1 or 3.2, as YAML or JSON.' },
   { value: 'git', label: 'Git repository', text: 'Keygate follows a file of a repository. You connect it in the next step.' },
-  { value: 'none', label: 'No routes yet', text: 'You add routes later. Until then every request is answered 404.' },
+  { value: 'none', label: 'No routes yet', text: 'You add routes later. Until then every request gets a 404.' },
 ];
 
 // Create asks for the least that a gateway needs.

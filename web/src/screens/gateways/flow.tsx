@@ -156,7 +156,7 @@ export default function Flow() {
               <>
                 <Code label="A call of this gateway" text={callLine(g, 'kg_…', first.call)} wrap />
                 <p className="mt-2 text-sm text-muted">
-                  Put your key in place of kg_…. Where the host name does not resolve, send the call to the address of the server, with{' '}
+                  Replace kg_… by your key. Where the host name does not resolve, send the call to the address of the server, with{' '}
                   <code className="font-mono break-all">Host: {g.hostname}</code>.
                 </p>
               </>

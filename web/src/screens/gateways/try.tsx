@@ -40,22 +40,37 @@ export function TryIt({ gateway, call, route }: { gateway: Schemas['Gateway']; c
   const headerError = form.error?.fields.find((f) => f.field === 'headers' || f.field.startsWith('headers.'));
   const more = v.headers.length > 0 || v.body !== '';
   return (
-    <Panel title="Try it">
+    <Panel
+      title="Try it"
+      actions={
+        <AsCode
+          command={{
+            cli: [
+              `keygate try ${v.method} ${quote(v.path)} --gateway ${id}`,
+              ...Object.entries(headers).map(([name, value]) => `--header ${quote(`${name}=${value}`)}`),
+              v.body && '--data body.txt',
+              '--key-file caller.key',
+            ]
+              .filter(Boolean)
+              .join(' '),
+            method: 'POST',
+            path: `/v1/gateways/${id}/try`,
+            body: { ...body, key: 'kg_…' },
+          }}
+        />
+      }>
       <form
         className="flex flex-col gap-3"
         onSubmit={(e) => {
           e.preventDefault();
           if (!refused && !form.busy) void send();
         }}>
-        {refused ? (
-          <p className="text-muted">{refused}</p>
-        ) : (
-          <p className="text-muted">
-            Sends a request through this server’s data plane. It is checked, counted and charged like any other; the audit log records its
-            method and path.
-          </p>
-        )}
-        <div className="grid grid-cols-[7rem_minmax(0,1fr)] items-start gap-3 md:grid-cols-[7rem_minmax(0,1fr)_minmax(0,16rem)_auto]">
+        <p className="text-muted">
+          {refused ??
+            'Sends a request through this server. It is checked, counted and charged like any other, and the audit log has its method and path. The key is not kept.'}
+          {route?.includes('{') && !refused && ' Each parameter of the path is 1 here.'}
+        </p>
+        <div className="grid grid-cols-[7rem_minmax(0,1fr)] items-start gap-3 lg:grid-cols-[7rem_minmax(0,1fr)_minmax(0,16rem)_auto]">
           <SelectField
             label="Method"
             value={v.method}
@@ -64,7 +79,7 @@ export function TryIt({ gateway, call, route }: { gateway: Schemas['Gateway']; c
             options={[...new Set([...methodNames, v.method])].map((m) => ({ value: m, label: m }))}
           />
           <TextField label="Path" mono value={v.path} onChange={(t) => form.set('path', t)} error={form.fieldError('path')} />
-          <div className="col-span-2 md:col-span-1">
+          <div className="col-span-2 lg:col-span-1">
             <Field label="Key of the caller" optional error={form.fieldError('key')}>
               {(p) => (
                 // Not a controlled input: React would write the key into an attribute of the page.
@@ -72,13 +87,10 @@ export function TryIt({ gateway, call, route }: { gateway: Schemas['Gateway']; c
               )}
             </Field>
           </div>
-          <Button type="submit" kind="primary" busy={form.busy} why={refused} className="col-span-2 md:col-span-1 md:mt-6">
+          <Button type="submit" kind="primary" busy={form.busy} why={refused} className="col-span-2 lg:col-span-1 lg:mt-6">
             Send
           </Button>
         </div>
-        <p className="-mt-1 text-sm text-muted">
-          The key is sent with the request and not kept.{route?.includes('{') && ' Each parameter of the path is 1 here.'}
-        </p>
         <details open={more || headerError !== undefined || form.fieldError('body') !== undefined ? true : undefined}>
           <summary className="w-fit text-muted">Headers and body</summary>
           <div className="grid grid-cols-[minmax(0,1fr)] gap-4 pt-3 md:grid-cols-2">
@@ -99,23 +111,6 @@ export function TryIt({ gateway, call, route }: { gateway: Schemas['Gateway']; c
             />
           </div>
         </details>
-        <div>
-          <AsCode
-            command={{
-              cli: [
-                `keygate try ${v.method} ${quote(v.path)} --gateway ${id}`,
-                ...Object.entries(headers).map(([name, value]) => `--header ${quote(`${name}=${value}`)}`),
-                v.body && '--data body.txt',
-                '--key-file caller.key',
-              ]
-                .filter(Boolean)
-                .join(' '),
-              method: 'POST',
-              path: `/v1/gateways/${id}/try`,
-              body: { ...body, key: 'kg_…' },
-            }}
-          />
-        </div>
         {form.error && !atField(form.error) && <Failure error={form.error} />}
       </form>
       <p role="status" className="sr-only">
@@ -151,14 +146,6 @@ function Result({ response: r, gateway, route }: { response: Response; gateway: 
         )}
       </p>
       <p className="max-w-[960px] break-words">{wordsOf(r, logged && explain(logged, { gateway, route }))}</p>
-      {r.decision?.nearest_routes.map((n) => (
-        <p key={n.path} className="text-muted">
-          <code className="font-mono text-sm break-all">
-            {n.methods.join(', ')} {n.path}
-          </code>{' '}
-          does not match: {n.why}
-        </p>
-      ))}
       {r.body !== '' &&
         (r.body_base64 ? (
           <p className="text-muted">The body is not text.</p>

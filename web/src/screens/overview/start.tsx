@@ -5,7 +5,7 @@ import { useGateways } from '../../api/gateways';
 import { useList, useRecord } from '../../api/hooks';
 import { sinceOf, sum } from '../../lib/traffic';
 import { buttonClass, Code, Page, Panel } from '../../ui/basic';
-import { ForwardEverything, noRoutes } from '../../ui/forward';
+import { ForwardEverything } from '../../ui/forward';
 import { Icon } from '../../ui/icon';
 
 // Start is the overview of an empty installation: three steps to the first call. Each is ticked off as it
@@ -54,7 +54,9 @@ export function StartSteps() {
     {
       title: 'Make the first call',
       done: false,
-      text: none ? noRoutes : 'Put your key in place of kg_…. This page turns into the overview when the call has arrived.',
+      text: none
+        ? `The gateway “${gateway?.name}” has no routes. Every request gets a 404 until it has one.`
+        : 'Replace kg_… by your key. This page turns into the overview when the call has arrived.',
       action:
         gateway &&
         (none ? (
