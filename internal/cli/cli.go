@@ -178,7 +178,7 @@ func newRoot(a *app) *cobra.Command {
 		newGateways(a), newKeys(a), newRoutes(a), newSpec(a), newConfig(a), newRepo(a),
 		newWebhooks(a), newDeliveries(a), newEvents(a),
 		newAuditLog(a), newTraffic(a), newExplain(a), newTry(a), newLimits(a),
-		newLogin(a), newContext(a), newWhoami(a), newAPI(a), newVersion(a),
+		newLogin(a), newContext(a), newWhoami(a), newAPI(a), newDocs(a), newVersion(a),
 	)
 	a.addCompletion(root)
 	return root
