@@ -7,6 +7,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/keygate/keygate/internal/manual"
 )
 
 // Guarantee: docs/cli.md names every command.
@@ -26,6 +28,22 @@ func TestGuideNamesEveryCommand(t *testing.T) {
 			if !found {
 				t.Errorf("docs/cli.md lacks %s %s", noun.Name(), verb.Name())
 			}
+		}
+	}
+}
+
+// Guarantee: README.md has at most 150 lines, and leads to every page of docs.
+func TestReadmeIsShort(t *testing.T) {
+	content, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if lines := strings.Count(string(content), "\n"); lines > 150 {
+		t.Errorf("README.md has %d lines, want at most 150", lines)
+	}
+	for _, page := range manual.Read().Pages {
+		if !strings.Contains(string(content), "(docs/"+page.Name+".md)") {
+			t.Errorf("README.md has no link to docs/%s.md", page.Name)
 		}
 	}
 }
