@@ -48,6 +48,27 @@ func TestReadmeIsShort(t *testing.T) {
 	}
 }
 
+// Guarantee: every section of docs/performance.md with a table of figures says when they were measured, and none says
+// that it has no figures yet.
+func TestFiguresHaveDates(t *testing.T) {
+	figures, date := regexp.MustCompile(`(?m)^\|.*\| +[\d.,]+ (\w+ )?\|`), regexp.MustCompile(`\b\d+ (?:January|February|March|April|May|June|July|August|September|October|November|December) 20\d\d\b`)
+	page, dated := readDoc(t, "performance.md"), 0
+	for _, section := range regexp.MustCompile(`(?m)^##+ `).Split(page, -1)[1:] {
+		title, _, _ := strings.Cut(section, "\n")
+		if figures.MatchString(section) {
+			if dated++; !date.MatchString(section) {
+				t.Errorf("docs/performance.md, %s: the figures have no date", title)
+			}
+		}
+	}
+	if dated < 15 {
+		t.Errorf("found figures in %d sections, want at least 15", dated)
+	}
+	if m := regexp.MustCompile(`(?i)no figures?\b.*\byet|not .*\byet\b\.`).FindString(page); m != "" {
+		t.Errorf("docs/performance.md says %q", m)
+	}
+}
+
 // Guarantee: every package has a line in docs/architecture.md.
 func TestArchitectureListsEveryPackage(t *testing.T) {
 	page := readDoc(t, "architecture.md")
