@@ -294,7 +294,7 @@ func (g guideRun) run(t *testing.T) {
 		for port, addr := range map[string]string{"8080": g.server.gateway, "8081": g.server.admin, "8082": g.server.ops} {
 			_, ports[port], _ = net.SplitHostPort(addr)
 		}
-		if err := os.Symlink(g.server.dataDir, filepath.Join(dir, "work/keygate-data")); err != nil {
+		if err := os.Symlink(g.server.dataDir, filepath.Join(dir, "work", "keygate-data")); err != nil {
 			t.Fatal(err)
 		}
 	}
