@@ -23,7 +23,7 @@ import (
 //	```sh           is run
 //	```sh terminal  is started in another terminal, and ends with the page; it starts a server
 //	```sh not-run   is not run: a comment of the page says why
-//	```text output  is what the block before it prints, or a part of that: see guideOutput
+//	```text output  is what the block before it prints, or a part of that: see guideOutput; so is json output
 //
 // A block with another language, such as text or yaml, is not run either. In a block that is run, a
 // command that ends with "# 404" is a curl whose response must have that status, and a command that
@@ -118,7 +118,7 @@ func guideBlocks(t *testing.T, page, content string) (blocks []guideBlock) {
 				t.Errorf("%s:%d: the block has the unknown word %q", page, n+1, m[3])
 			}
 			open = &guideBlock{line: n + 1, terminal: m[3] == "terminal"}
-		case m[2] == "text" && m[3] == "output":
+		case (m[2] == "text" || m[2] == "json") && m[3] == "output":
 			if len(blocks) == 0 {
 				t.Fatalf("%s:%d: no commands come before this output", page, n+1)
 			}
