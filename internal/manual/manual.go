@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/keygate/keygate/docs"
 )
@@ -65,16 +64,14 @@ type Manual struct {
 	Pages []Page `json:"pages"`
 }
 
-// Read returns the manual of this binary. It is parsed at the first call. Nobody may change it.
-//
-//nolint:gochecknoglobals // the pages are constant
-var Read = sync.OnceValue(func() *Manual {
+// Read parses the manual of this binary, which takes less than 0.1 s. It is not kept, since a server needs it once at most.
+func Read() *Manual {
 	m, err := parse(docs.Pages)
 	if err != nil {
 		panic("manual: " + err.Error()) // the tests parse the same files
 	}
 	return m
-})
+}
 
 // parse reads every .md file of the root of files.
 func parse(files fs.FS) (*Manual, error) {
