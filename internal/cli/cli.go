@@ -105,6 +105,7 @@ const rootHelp = `Keygate puts API keys, rate limits and routes in front of an H
 
   keygate demo     run a server with a sample service, and print commands to try
   keygate serve    run a server
+  keygate docs     list the pages of the documentation, or print one
 
 The other commands call a running server. They look for its address and for a key in
 this order:
