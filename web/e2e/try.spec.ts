@@ -65,6 +65,34 @@ test('mistakes in a request that is tried are at their fields', async ({ page, k
   expect(upstream.requests).toEqual([]);
 });
 
+// Guarantee: what is typed, and the response, stay while the page reads the reports of the next minutes.
+test('a response stays while the page is read again', async ({ page, keygate, upstream }) => {
+  const { gateway_id } = await keygate.call('POST', '/v1/gateways', { name: 'orders', upstream_url: upstream.url, spec });
+  const minutes = new Set<string>(); // whose reports were read
+  page.on('request', (r) => {
+    const since = new URL(r.url()).searchParams.get('since');
+    if (r.url().includes('/v1/reports/traffic') && since) minutes.add(since);
+  });
+  let ahead = 0; // of the server's clock, in milliseconds
+  await page.route('**/v1/**', async (route) => {
+    const fetched = await route.fetch();
+    await route.fulfill({ response: fetched, headers: { ...fetched.headers(), date: new Date(Date.now() + ahead).toUTCString() } });
+  });
+  await signIn(page, keygate, `gateways/${gateway_id}`);
+  await page.getByLabel('Path').fill('/orders?page=2');
+  await page.getByLabel('Key of the caller').fill('kg_typed');
+  await page.getByRole('button', { name: 'Send' }).click();
+  const response = page.getByRole('region', { name: 'Response' });
+  await expect(response).toContainText('401');
+  const before = minutes.size;
+  ahead = 60_000;
+  await expect.poll(() => minutes.size).toBeGreaterThan(before);
+  await expect(page.locator('main .skeleton')).toHaveCount(0);
+  await expect(response).toContainText('401');
+  await expect(page.getByLabel('Path')).toHaveValue('/orders?page=2');
+  await expect(page.getByLabel('Key of the caller')).toHaveValue('kg_typed');
+});
+
 // Guarantee: the page of a route tries that route, and explains a refusal by its limit. A key that may not try is told
 // why.
 test('a route is tried from its page', async ({ page, keygate, upstream }) => {

@@ -22,7 +22,8 @@ export default function Flow() {
   const callLine = useCallLine();
   const [deleting, setDeleting] = useState(false);
   const refused = useRefusal('admin', `gateways/${gatewayId}`);
-  const report = useRecord(
+  // While the next minute is read, the page stays, with what is typed into it.
+  const report = useList(
     '/v1/reports/traffic',
     { query: { gateway_id: gatewayId, since: sinceOf('1h'), interval: '1m' } },
     { refetchInterval: 10_000 },
