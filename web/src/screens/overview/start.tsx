@@ -64,7 +64,7 @@ export function StartSteps() {
         ) : (
           <div className="flex flex-col items-start gap-2">
             <div className="w-full">
-              <Code label="The first call" text={callLine(gateway, 'kg_…', call)} />
+              <Code label="The first call" text={callLine(gateway, 'kg_…', call)} wrap />
             </div>
             <Link to="/gateways/$gatewayId" params={{ gatewayId: gateway.gateway_id }} className="link">
               Or try it on the page of the gateway
