@@ -1997,6 +1997,12 @@ export interface components {
             /** @description Only with 422: everything that is wrong, at most 50 items. The first has the same field and message as the error. */
             errors?: components["schemas"]["Problem"][] | null;
             /**
+             * Format: int64
+             * @description Only with 422: how many problems of a document there are beyond errors. They are counted up to 950.
+             * @example 12
+             */
+            errors_left_out?: number;
+            /**
              * @description Dotted path of the invalid field, or the name of the query parameter or header.
              * @example rate_limit.burst
              */
