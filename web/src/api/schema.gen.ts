@@ -2174,6 +2174,13 @@ export interface components {
              * @example https://orders.internal
              */
             upstream_url: string;
+            /**
+             * @description Only in the response to a creation, or to a change of upstream_url: that the upstream could not be reached within 2 seconds, and why. Absent if there are none.
+             * @example [
+             *       "upstream_url cannot be reached now: the host name in upstream_url does not exist"
+             *     ]
+             */
+            warnings?: string[];
         };
         GatewayList: {
             /** @description One page of records, newest first. */
