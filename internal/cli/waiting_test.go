@@ -15,7 +15,7 @@ import (
 type slow time.Duration
 
 func (s slow) RoundTrip(*http.Request) (*http.Response, error) {
-	time.Sleep(time.Duration(s)) // of a synctest bubble
+	<-time.After(time.Duration(s)) // of a synctest bubble
 	return &http.Response{StatusCode: http.StatusOK, Body: http.NoBody}, nil
 }
 
