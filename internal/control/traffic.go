@@ -57,8 +57,9 @@ type RouteSource interface {
 	// is "", certainly has no route. A resource is written as in scopes. Its work is bounded.
 	Unrouted(accountID, gatewayID string, resources []string) []string
 	// Nearest returns the routes of a gateway that come nearest to a request for which it has none, the nearest
-	// first, and the gateway's hostname. known is false if the account has no such gateway. Its work is bounded.
-	Nearest(accountID, gatewayID, method, path string) (near []gateway.NearRoute, hostname string, known bool)
+	// first, and the gateway's hostname. known is false if the account has no such gateway. looks bounds its work: in a
+	// gateway of more routes it compares about so many.
+	Nearest(accountID, gatewayID, method, path string, looks int) (near []gateway.NearRoute, hostname string, known bool)
 }
 
 // complete flushes the access records to source, so that what it reports to actor is complete. A store
@@ -178,18 +179,34 @@ func (s *Service) complement(ctx context.Context, actor *Actor, list []requestlo
 			list[i].Decision.Detail = ""
 		}
 	}
-	for i := range list {
-		if r := &list[i]; r.Decision.Check == "route" && s.cfg.Sources.Routes != nil {
-			s.explainRoute(r)
-		}
-	}
+	s.explainRoutes(list)
 	return s.dateKeys(ctx, actor, list)
 }
 
-// explainRoute completes the decision of a 404 or 405 with the routes of now.
-func (s *Service) explainRoute(r *requestlog.Request) {
+// How many routes are compared with a request for which a gateway has none. Otherwise a list, or a stream of many
+// requests a second, would compare millions.
+const (
+	looksOfRequest = 2_000
+	looksOfList    = 10_000 // for all requests of a list together
+)
+
+// explainRoutes completes the decisions that are a 404 or 405 with the routes of now.
+func (s *Service) explainRoutes(list []requestlog.Request) {
+	var missed []*requestlog.Request
+	for i := range list {
+		if r := &list[i]; r.Decision.Check == "route" && s.cfg.Sources.Routes != nil {
+			missed = append(missed, r)
+		}
+	}
+	for _, r := range missed {
+		s.explainRoute(r, min(looksOfRequest, looksOfList/len(missed)))
+	}
+}
+
+// explainRoute completes the decision of a 404 or 405 with the routes of now, of which it compares so many.
+func (s *Service) explainRoute(r *requestlog.Request, looks int) {
 	d := &r.Decision
-	near, hostname, known := s.cfg.Sources.Routes.Nearest(r.AccountID, r.GatewayID, r.Method, strings.TrimSuffix(r.Path, "…"))
+	near, hostname, known := s.cfg.Sources.Routes.Nearest(r.AccountID, r.GatewayID, r.Method, strings.TrimSuffix(r.Path, "…"), looks)
 	if !known {
 		return
 	}
@@ -197,7 +214,7 @@ func (s *Service) explainRoute(r *requestlog.Request) {
 		d.Message += fmt.Sprintf("; it is the default gateway, which the host %s chose because no gateway has that name", r.Host)
 	}
 	for _, route := range near {
-		d.Message += fmt.Sprintf("; %s %s does not match: %s", strings.Join(route.Methods, ","), route.Path, route.Why)
+		d.Message += fmt.Sprintf("; %s %s does not match: %s", strings.Join(route.Methods, ","), gateway.Shorten(route.Path), route.Why)
 	}
 	if len(near) == 0 {
 		d.Message += "; no route of it comes near"
