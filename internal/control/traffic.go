@@ -105,7 +105,7 @@ func (s *Service) Requests(ctx context.Context, actor *Actor, f requestlog.Filte
 	if err != nil {
 		return nil, err
 	}
-	return list, s.complement(ctx, actor, list)
+	return list, s.complement(ctx, actor, list, looksOfList)
 }
 
 // RequestTail follows the requests of an account that were refused or failed.
@@ -131,7 +131,7 @@ func (s *Service) FollowRequests(actor *Actor, f requestlog.Filter) (*RequestTai
 // were skipped.
 func (t *RequestTail) Take(ctx context.Context) (list []requestlog.Request, skipped int64, err error) {
 	list, skipped = t.Tail.Take()
-	return list, skipped, t.service.complement(ctx, t.actor, list)
+	return list, skipped, t.service.complement(ctx, t.actor, list, looksOfRequest)
 }
 
 // Request returns one request that was refused or failed.
@@ -147,7 +147,7 @@ func (s *Service) Request(ctx context.Context, actor *Actor, requestID string) (
 		return nil, err
 	}
 	list := []requestlog.Request{*r}
-	err = s.complement(ctx, actor, list)
+	err = s.complement(ctx, actor, list, looksOfRequest)
 	return &list[0], err
 }
 
@@ -172,26 +172,27 @@ func (s *Service) whyNotKept(ctx context.Context, actor *Actor, requestID string
 }
 
 // complement hides from requests what only the operator may see, and adds what the log does not
-// have.
-func (s *Service) complement(ctx context.Context, actor *Actor, list []requestlog.Request) error {
+// have. looks is how many routes it compares in all.
+func (s *Service) complement(ctx context.Context, actor *Actor, list []requestlog.Request, looks int) error {
 	if !actor.Account.IsDefault() {
 		for i := range list {
 			list[i].Decision.Detail = ""
 		}
 	}
-	s.explainRoutes(list)
+	s.explainRoutes(list, looks)
 	return s.dateKeys(ctx, actor, list)
 }
 
-// How many routes are compared with a request for which a gateway has none. Otherwise a list, or a stream of many
-// requests a second, would compare millions.
+// How many routes are compared with requests for which a gateway has none, at most. Otherwise a list, or a stream of
+// many requests a second, would compare millions.
 const (
-	looksOfRequest = 2_000
-	looksOfList    = 10_000 // for all requests of a list together
+	looksOfRequest = 2_000  // with one request, or all that a stream sends together
+	looksOfList    = 10_000 // with all requests of a list together
 )
 
-// explainRoutes completes the decisions that are a 404 or 405 with the routes of now.
-func (s *Service) explainRoutes(list []requestlog.Request) {
+// explainRoutes completes the decisions that are a 404 or 405 with the routes of now, of which it compares as many as
+// looks in all.
+func (s *Service) explainRoutes(list []requestlog.Request, looks int) {
 	var missed []*requestlog.Request
 	for i := range list {
 		if r := &list[i]; r.Decision.Check == "route" && s.cfg.Sources.Routes != nil {
@@ -199,11 +200,11 @@ func (s *Service) explainRoutes(list []requestlog.Request) {
 		}
 	}
 	for _, r := range missed {
-		s.explainRoute(r, min(looksOfRequest, looksOfList/len(missed)))
+		s.explainRoute(r, min(looksOfRequest, looks/len(missed)))
 	}
 }
 
-// explainRoute completes the decision of a 404 or 405 with the routes of now, of which it compares so many.
+// explainRoute completes the decision of a 404 or 405 with the routes of now, of which it compares as many as looks.
 func (s *Service) explainRoute(r *requestlog.Request, looks int) {
 	d := &r.Decision
 	near, hostname, known := s.cfg.Sources.Routes.Nearest(r.AccountID, r.GatewayID, r.Method, strings.TrimSuffix(r.Path, "…"), looks)
