@@ -36,7 +36,9 @@ func handshake(t *testing.T, cfg *tls.Config, cert *tls.Certificate) (tls.Connec
 		}
 		defer far.Close()
 		_ = far.SetDeadline(time.Now().Add(time.Minute))
-		server := tls.Server(far, &tls.Config{Certificates: []tls.Certificate{*cert}, SessionTicketKey: [32]byte{1}})
+		own := &tls.Config{Certificates: []tls.Certificate{*cert}}
+		own.SetSessionTicketKeys([][32]byte{{1}})
+		server := tls.Server(far, own)
 		if server.Handshake() == nil {
 			_, _ = server.Write([]byte("x"))
 			_, _ = server.Read(make([]byte, 1)) // until the client closes
