@@ -30,6 +30,6 @@ export default defineConfig(({ command }) => ({
       output: { entryFileNames: fileName, chunkFileNames: fileName, assetFileNames: 'assets/[name].[ext]', minifyInternalExports: false },
     },
   },
-  server: { proxy: { '/v1': 'http://127.0.0.1:8081' } },
+  server: { proxy: { '/v1': 'http://127.0.0.1:8081', '/docs.json': 'http://127.0.0.1:8081' } },
   test: { environment: 'happy-dom', include: ['src/**/*.test.ts'], testTimeout: 60_000 },
 }));

@@ -17,6 +17,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/keygate/keygate/internal/cli/terminal"
 )
@@ -77,6 +78,8 @@ type app struct {
 	caFile    string // --ca-file
 	context   string // --context
 	jq        string // --jq
+
+	completing bool // the values of a flag or argument are completed, so nothing is said
 }
 
 func newApp(s *System) *app {
@@ -105,6 +108,7 @@ const rootHelp = `Keygate puts API keys, rate limits and routes in front of an H
 
   keygate demo     run a server with a sample service, and print commands to try
   keygate serve    run a server
+  keygate docs     list the pages of the documentation, or print one
 
 The other commands call a running server. They look for its address and for a key in
 this order:
@@ -178,7 +182,7 @@ func newRoot(a *app) *cobra.Command {
 		newGateways(a), newKeys(a), newRoutes(a), newSpec(a), newConfig(a), newRepo(a),
 		newWebhooks(a), newDeliveries(a), newEvents(a),
 		newAuditLog(a), newTraffic(a), newExplain(a), newTry(a), newLimits(a),
-		newLogin(a), newContext(a), newWhoami(a), newAPI(a), newVersion(a),
+		newLogin(a), newContext(a), newWhoami(a), newAPI(a), newDocs(a), newVersion(a),
 	)
 	a.addCompletion(root)
 	return root
@@ -215,6 +219,22 @@ func newGroup(name, short string, commands ...*cobra.Command) *cobra.Command {
 		}
 	}
 	c.AddCommand(commands...)
+	return c
+}
+
+// listsAlone makes a command that has subcommands run its subcommand list if it is given alone, with the flags of list.
+func listsAlone(c, list *cobra.Command) *cobra.Command {
+	list.Flags().VisitAll(func(f *pflag.Flag) {
+		own := *f
+		own.Usage = strings.TrimSuffix(f.Usage, alsoArgument) // of an argument, a command would be expected
+		c.Flags().AddFlag(&own)
+	})
+	c.RunE = func(c *cobra.Command, args []string) error {
+		if len(args) > 0 {
+			return group(c, args)
+		}
+		return list.RunE(c, args)
+	}
 	return c
 }
 

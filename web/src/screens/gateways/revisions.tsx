@@ -52,7 +52,7 @@ export default function Revisions() {
             { title: 'When', cell: (r) => <Time at={r.created_at} /> },
             {
               title: 'From',
-              className: 'hidden @lg:table-cell',
+              className: 'hidden @xl:table-cell',
               cell: (r) => (
                 <span>
                   {r.source}
@@ -83,7 +83,7 @@ export default function Revisions() {
             },
             {
               title: 'Routes',
-              className: 'whitespace-nowrap hidden @xl:table-cell',
+              className: 'whitespace-nowrap hidden @2xl:table-cell',
               cell: (r) => (
                 <span className="font-mono text-sm">
                   <span className="text-ok">+{r.added}</span> <span className="text-bad">−{r.removed}</span>{' '}

@@ -48,7 +48,11 @@ export default function Webhooks() {
     {
       title: 'Last attempt',
       className: 'hidden @xl:table-cell',
-      cell: (w) => <LastAttempt webhookId={w.webhook_id} health={of(w.webhook_id)} known={known} />,
+      cell: (w) => (
+        <div className="min-w-40">
+          <LastAttempt webhookId={w.webhook_id} health={of(w.webhook_id)} known={known} />
+        </div>
+      ),
     },
     { title: 'Failed, 24 h', number: true, cell: (w) => <FailedLately webhookId={w.webhook_id} health={of(w.webhook_id)} known={known} /> },
     {

@@ -17,16 +17,24 @@ const states: Record<Delivery['state'], [Tone, IconName, string]> = {
 };
 export const stateNames = Object.entries(states).map(([value, [, , label]]) => ({ value, label }));
 
+// DeliveryState is the state of a delivery. Here, as in the state of an endpoint and in a countdown, what changes by
+// itself is as wide in a table as it gets, so that the columns do not move.
 export function DeliveryState({ state }: { state: Delivery['state'] }) {
   const [tone, icon, word] = states[state];
   return (
-    <Status tone={tone} icon={icon}>
-      {word}
-    </Status>
+    <span className="inline-block [td_&]:min-w-24">
+      <Status tone={tone} icon={icon}>
+        {word}
+      </Status>
+    </span>
   );
 }
 
 export function EndpointState({ record }: { record: Webhook }) {
+  return <span className="inline-block [td_&]:min-w-46">{endpointState(record)}</span>;
+}
+
+function endpointState(record: Webhook) {
   if (record.state === 'disabled')
     return (
       <Status tone="bad" icon="stop">
@@ -37,7 +45,7 @@ export function EndpointState({ record }: { record: Webhook }) {
     return (
       <Status tone="warn" icon="clock">
         Paused until{' '}
-        <time dateTime={record.paused_until} title={exact(record.paused_until)} className="whitespace-nowrap">
+        <time dateTime={record.paused_until} title={exact(record.paused_until)} className="whitespace-nowrap tabular-nums">
           {timeOfDay(record.paused_until)}
         </time>
       </Status>
@@ -97,7 +105,7 @@ export function Countdown({ at }: { at: string | null }) {
           ? `in ${Math.floor(seconds / 60)} min ${seconds % 60} s`
           : relative(Date.parse(at), now);
   return (
-    <time dateTime={at} title={exact(at)} className="whitespace-nowrap">
+    <time dateTime={at} title={exact(at)} className="whitespace-nowrap tabular-nums [td_&]:inline-block [td_&]:min-w-[14ch]">
       {text}
     </time>
   );
