@@ -30,6 +30,7 @@ export default defineConfig(({ command }) => ({
       output: { entryFileNames: fileName, chunkFileNames: fileName, assetFileNames: 'assets/[name].[ext]', minifyInternalExports: false },
     },
   },
-  server: { proxy: { '/v1': 'http://127.0.0.1:8081' } },
+  // The server refuses a sign-in whose Origin is not its Host, so the proxy keeps the Host.
+  server: { proxy: { '/v1': { target: 'http://127.0.0.1:8081', changeOrigin: false } } },
   test: { environment: 'happy-dom', include: ['src/**/*.test.ts'], testTimeout: 60_000 },
 }));
