@@ -2,6 +2,7 @@ import { useIsFetching } from '@tanstack/react-query';
 import { Link, useMatches } from '@tanstack/react-router';
 import { useEffect } from 'react';
 import { queries } from '../api/hooks';
+import { kindOf } from '../api/names';
 import type { Answer } from '../api/client';
 
 const words: Record<string, string> = {
@@ -78,9 +79,11 @@ export function Crumbs() {
 
 // nameOf returns the name of a record that has been read, or a short form of its identifier.
 function nameOf(id: string): string {
-  for (const q of queries.getQueryCache().findAll()) {
-    const data = (q.state.data as Answer<Record<string, unknown>> | undefined)?.data;
-    if (data && typeof data.name === 'string' && Object.entries(data).some(([k, v]) => k.endsWith('_id') && v === id)) return data.name;
+  const kind = kindOf(id);
+  const read = kind && queries.getQueryCache().findAll({ queryKey: [kind.path] });
+  for (const q of read ?? []) {
+    const record = (q.state.data as Answer<Record<string, unknown>> | undefined)?.data;
+    if (kind && record && Object.values(q.queryKey[1] as object).at(-1) === id) return kind.named(record).name;
   }
   return id.length > 16 ? `${id.slice(0, id.indexOf('_') + 1)}…${id.slice(-6)}` : id;
 }

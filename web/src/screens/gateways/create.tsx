@@ -39,7 +39,6 @@ export default function CreateGateway() {
         params: { gatewayId: made.gateway_id },
       });
     });
-  const specProblems = form.error?.fields.filter((f) => f.field === 'spec' || f.field.startsWith('spec.')) ?? [];
   const cli = [
     'keygate gateways create',
     `--name ${quote(body.name || 'NAME')}`,
@@ -108,15 +107,8 @@ export default function CreateGateway() {
                 label="OpenAPI document"
                 value={v.spec}
                 onChange={(t) => form.set('spec', t)}
-                error={specProblems[0]?.message}
+                error={form.fieldError('spec')}
               />
-              {specProblems.length > 1 && (
-                <ul className="list-disc pl-5 text-bad">
-                  {specProblems.slice(1).map((p) => (
-                    <li key={p.field + p.message}>{p.message}</li>
-                  ))}
-                </ul>
-              )}
             </>
           )}
           <div>
@@ -130,7 +122,7 @@ export default function CreateGateway() {
               }}
             />
           </div>
-          <Submit label="Create the gateway" busy={form.busy} error={form.error} why={refused} />
+          <Submit label="Create the gateway" busy={form.busy} error={form.rest} why={refused} />
         </form>
       </Panel>
       <p className="flex items-center gap-2 text-muted">

@@ -1,3 +1,4 @@
+import { Link } from '@tanstack/react-router';
 import { useEffect, useRef, useState } from 'react';
 import { api, type Answer, ApiError, type Schemas } from '../../api/client';
 import { dryRun } from '../../api/dryrun';
@@ -44,7 +45,14 @@ export default function Revisions() {
               title: 'Number',
               cell: (r) => (
                 <span className="font-medium whitespace-nowrap">
-                  {r.number}
+                  <Link
+                    to="/gateways/$gatewayId/revisions"
+                    params={{ gatewayId }}
+                    search={{ ...(url.cursor && { cursor: url.cursor }), from: String(r.number - 1), to: String(r.number) }}
+                    resetScroll={false}
+                    className="row-link link">
+                    {r.number}
+                  </Link>
                   {r.number === current && <span className="ml-2 text-sm text-ok">in force</span>}
                 </span>
               ),

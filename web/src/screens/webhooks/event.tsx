@@ -70,7 +70,7 @@ export default function EventDetail() {
         <Link
           to="/deliveries/$deliveryId"
           params={{ deliveryId: d.delivery_id }}
-          className="link block truncate"
+          className="row-link link block truncate"
           title={urlOf(d.webhook_id) ?? d.webhook_id}>
           {hostOf(d.webhook_id)}
         </Link>
@@ -78,7 +78,7 @@ export default function EventDetail() {
     },
     { title: 'Caused by', className: 'hidden whitespace-nowrap @2xl:table-cell', cell: (d) => triggers[d.trigger] },
     {
-      title: 'Last answer',
+      title: 'Last response',
       className: 'w-1/2 max-w-0 hidden @xl:table-cell',
       cell: (d) => {
         const last = d.attempts.at(-1);
