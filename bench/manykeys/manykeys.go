@@ -88,7 +88,7 @@ func (f *filler) gateways(ctx context.Context, tx control.Tx) error {
 	}
 	f.accountID = a.ID
 	for i := range 10 {
-		g := gateway.Gateway{ID: id.New(id.Gateway), AccountID: a.ID, Name: "bench", Upstream: gateway.Upstream{URL: "http://127.0.0.1:1"},
+		g := gateway.Gateway{ID: id.New(id.Gateway), AccountID: a.ID, Name: fmt.Sprintf("bench %d", i), Upstream: gateway.Upstream{URL: "http://127.0.0.1:1"},
 			Hostname: fmt.Sprintf("g%d.localhost", i), Timeout: gateway.DefaultTimeout, CreatedAt: f.now, Version: 1}
 		if err := tx.InsertGateway(ctx, &g); err != nil {
 			return err
