@@ -47,6 +47,15 @@ function broken(): string[] {
     const lines = new Set([...range.getClientRects()].filter((r) => r.width > 1).map((r) => Math.round(r.top)));
     if (lines.size > 1 || e.scrollWidth > e.clientWidth) found.push(`head of ${lines.size} lines: ${name(e)}`);
   }
+  for (const row of all.filter((o) => o.matches('thead tr'))) {
+    const tops = [...row.querySelectorAll('th')].flatMap((e) => {
+      const range = document.createRange();
+      range.selectNodeContents(e);
+      const { top, width } = range.getBoundingClientRect();
+      return width > 1 ? [Math.round(top)] : []; // the text of some is for screen readers only
+    });
+    if (new Set(tops).size > 1) found.push(`heads at different heights: ${name(row)}`);
+  }
   // A row of a list is a link.
   for (const e of all.filter(
     (o) => o.matches('main tbody tr') && !o.closest('dialog') && !o.closest('[aria-label="Settings of this server"]'),

@@ -1,5 +1,5 @@
 import { useIsFetching } from '@tanstack/react-query';
-import { Link, useMatches } from '@tanstack/react-router';
+import { Link, useMatches, useRouterState } from '@tanstack/react-router';
 import { useEffect } from 'react';
 import { queries } from '../api/hooks';
 import { kindOf } from '../api/names';
@@ -28,13 +28,14 @@ export function Crumbs() {
   useIsFetching(); // a name may have been read
   const path = (matches[matches.length - 1]?.pathname ?? '/').replace(/^\/|\/$/g, '');
   const parts = path === '' ? [] : path.split('/');
+  const home = useRouterState({ select: (s) => s.location.pathname === '/' || matches.length > 1 }) ? 'Overview' : 'Page not found';
   const shown = parts.map((p, i) => ({ to: `/${parts.slice(0, i + 1).join('/')}`, label: words[p] ?? nameOf(decodeURIComponent(p)) }));
   const title = shown.length
     ? `${shown
         .map((s) => s.label)
         .toReversed()
         .join(' · ')} · Keygate`
-    : 'Overview · Keygate';
+    : `${home} · Keygate`;
   useEffect(() => {
     document.title = title;
   }, [title]);
@@ -43,7 +44,7 @@ export function Crumbs() {
       <ol className="flex min-w-0 items-center gap-1.5 text-muted">
         {shown.length === 0 && (
           <li aria-current="page" className="text-text">
-            Overview
+            {home}
           </li>
         )}
         {/* A name that arrives replaces what is behind it: nothing is seen to move. */}

@@ -62,7 +62,7 @@ export default function Revisions() {
               title: 'From',
               className: 'hidden @xl:table-cell',
               cell: (r) => (
-                <span>
+                <span className="whitespace-nowrap">
                   {r.source}
                   <span className="text-muted"> · {r.kind === 'spec' ? 'document' : 'file'}</span>
                 </span>
@@ -94,8 +94,9 @@ export default function Revisions() {
               className: 'whitespace-nowrap hidden @2xl:table-cell',
               cell: (r) => (
                 <span className="font-mono text-sm">
-                  <span className="text-ok">+{r.added}</span> <span className="text-bad">−{r.removed}</span>{' '}
-                  <span className="text-warn">~{r.changed}</span>
+                  <span className={Number(r.added) > 0 ? 'text-ok' : 'text-muted'}>+{r.added}</span>{' '}
+                  <span className={Number(r.removed) > 0 ? 'text-bad' : 'text-muted'}>−{r.removed}</span>{' '}
+                  <span className={Number(r.changed) > 0 ? 'text-warn' : 'text-muted'}>~{r.changed}</span>
                 </span>
               ),
             },

@@ -81,7 +81,7 @@ export default function Keys() {
     },
     {
       title: 'Gateway',
-      className: 'max-w-28 2xl:max-w-56 hidden @5xl:table-cell',
+      className: 'max-w-36 2xl:max-w-56 hidden @5xl:table-cell',
       cell: (k) => (
         <span className="block truncate text-muted" title={k.gateway_id ? nameOf(k.gateway_id) : undefined}>
           {k.level === 'account' ? 'management API' : k.gateway_id ? nameOf(k.gateway_id) : 'all'}
