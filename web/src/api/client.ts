@@ -101,7 +101,8 @@ async function call<T>(method: string, template: string, o: CallOptions = {}): P
   } catch (error) {
     if (o.signal?.aborted) throw error;
     listener('unreachable');
-    throw new ApiError(0, 'unreachable', 'Keygate does not respond. Nothing was changed that it did not confirm.');
+    const change = method === 'GET' ? '' : ' Nothing was changed that it did not confirm.';
+    throw new ApiError(0, 'unreachable', `Keygate does not respond.${change}`);
   }
   const date = Date.parse(response.headers.get('Date') ?? '');
   if (!Number.isNaN(date)) skew = Math.abs(date - Date.now()) > 5_000 ? date - Date.now() : 0;

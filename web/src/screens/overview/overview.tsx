@@ -37,6 +37,7 @@ export default function Overview() {
   const mayRead = (path: string) => refusal(scope, 'read', path) === null;
   const traffic = useTraffic(period, interval, { ...live, enabled: mayRead('reports') });
   const { rows } = traffic;
+  const known = !traffic.error || rows !== undefined; // what is not known is said once, and not shown as being read
   const late = Date.parse(traffic.first ?? '') - Date.parse(since ?? '') > 120_000;
 
   if (loaded && gateways.length === 0) return <Start />;
@@ -82,14 +83,18 @@ export default function Overview() {
       {traffic.error && <Failure error={traffic.error} retry={traffic.retry} />}
       {fresh && <StartSteps />}
       <p className="-mt-2 text-muted">{spanText(zoomed ? { since, until: url.until } : range, late ? traffic.first : undefined)}</p>
-      <Figures rows={rows} seconds={traffic.seconds} interval={traffic.interval} />
+      {known && <Figures rows={rows} seconds={traffic.seconds} interval={traffic.interval} />}
       <div className="grid grid-cols-[minmax(0,1fr)] gap-4 lg:grid-cols-2">
-        <Panel title="Requests">
-          <TrafficChart label="Requests" traffic={traffic} onZoom={zoom} />
-        </Panel>
-        <Panel title="Latency">
-          <LatencyChart label="Latency" traffic={traffic} onZoom={zoom} />
-        </Panel>
+        {known && (
+          <>
+            <Panel title="Requests">
+              <TrafficChart label="Requests" traffic={traffic} onZoom={zoom} />
+            </Panel>
+            <Panel title="Latency">
+              <LatencyChart label="Latency" traffic={traffic} onZoom={zoom} />
+            </Panel>
+          </>
+        )}
         <Top by="route" period={period} live={live} />
         <Top by="key" period={period} live={live} />
         {mayRead('webhooks') && <FailingWebhooks still={still} period={period} />}
@@ -237,7 +242,8 @@ function Changes({ still }: { still: boolean }) {
   const rows = query.data?.data.data.filter((r) => r.action).slice(0, 8);
   const { nameOf, known } = useNames((rows ?? []).flatMap((r) => [targetOf(r), { id: r.actor_key_id }]));
   const targetName = (r: Entry) => (r.target && known(r.target) ? nameOf(r.target) : (nameThen(r) ?? r.target ?? '–'));
-  const actorName = (r: Entry) => (r.actor_key_id ? (known(r.actor_key_id) ? nameOf(r.actor_key_id) : (r.key_prefix ?? '–')) : 'Keygate');
+  const actorName = (r: Entry) =>
+    r.actor_key_id ? (known(r.actor_key_id) ? nameOf(r.actor_key_id) : (r.key_prefix ?? '–')) : 'the server';
   return (
     <Panel
       flush
@@ -256,7 +262,7 @@ function Changes({ still }: { still: boolean }) {
         <Table
           label="Latest changes"
           rows={rows}
-          rowKey={(r) => r.request_id + r.time}
+          rowKey={(r) => `${r.time} ${r.request_id} ${r.action} ${r.target}`}
           skeletons={8}
           empty={<Empty icon="audit" title="No changes yet" />}
           columns={[
@@ -282,7 +288,7 @@ function Changes({ still }: { still: boolean }) {
             },
             {
               title: 'By',
-              className: 'max-w-28 hidden sm:table-cell',
+              className: 'w-28 max-w-28 min-w-28 hidden sm:table-cell', // its names come later
               cell: (r) => (
                 <span className="block truncate text-muted" title={[actorName(r), r.actor_key_id].filter(Boolean).join('\n')}>
                   <bdi>{actorName(r)}</bdi>

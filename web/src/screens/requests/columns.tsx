@@ -30,6 +30,9 @@ export function RequestStatus({ record }: { record: LoggedRequest }) {
 // A Line is a request, or a number of requests that the live tail had to leave out.
 export type Line = LoggedRequest | { skipped: number; id: number };
 
+// The width of a column with names, which are read after the rows: nothing moves when they arrive.
+const nameWidth = 'w-32 max-w-32 min-w-32';
+
 export const lineKey = (l: Line): string => ('skipped' in l ? `skipped-${l.id}` : l.request_id);
 
 // requestColumns returns the columns of a list of requests. nameOf gives the names of gateways and keys.
@@ -68,7 +71,7 @@ export function requestColumns(nameOf: (id: string) => string): Column<Line>[] {
     },
     {
       title: 'Key',
-      className: 'max-w-32 hidden @2xl:table-cell',
+      className: `${nameWidth} hidden @2xl:table-cell`,
       cell: of((r) =>
         r.key_id ? (
           <Link
@@ -85,7 +88,7 @@ export function requestColumns(nameOf: (id: string) => string): Column<Line>[] {
     },
     {
       title: 'Gateway',
-      className: 'max-w-32 hidden @7xl:table-cell',
+      className: `${nameWidth} hidden @7xl:table-cell`,
       cell: of((r) =>
         r.gateway_id ? (
           <Link to="/gateways/$gatewayId" params={{ gatewayId: r.gateway_id }} className="link block truncate" title={nameOf(r.gateway_id)}>
