@@ -43,7 +43,7 @@ export function begun(rows: Row[]): Row[] {
 export function ended(rows: Row[], interval: Interval, now = serverNow()): Row[] {
   const last = rows.at(-1);
   const running = interval === '1m' && last && startOf(last) + 60 > now / 1000;
-  return running && rows.length > least ? rows.slice(0, -1) : rows;
+  return running && rows.length > 3 ? rows.slice(0, -1) : rows;
 }
 
 // rate says how many there were of something in a time: "0.43 per second", "12 per minute".

@@ -8,7 +8,7 @@ interface Tab {
 }
 
 // Tabs leads to the screens that belong together. Where they do not fit in one line they move sideways, without a
-// scrollbar, and the current one is in sight.
+// scrollbar: they fade out at the end of the line, and the current one is in sight.
 export function Tabs({ label, tabs, params = {} }: { label: string; tabs: readonly Tab[]; params?: Record<string, string> }) {
   const path = useRouterState({ select: (s) => s.location.pathname });
   const list = useRef<HTMLUListElement>(null);
@@ -21,7 +21,9 @@ export function Tabs({ label, tabs, params = {} }: { label: string; tabs: readon
   }, [path]);
   return (
     <nav aria-label={label} className="-mt-2 border-b border-line">
-      <ul ref={list} className="-mb-px flex gap-4 overflow-x-auto [scrollbar-width:none] sm:gap-5">
+      <ul
+        ref={list}
+        className="-mb-px flex gap-4 overflow-x-auto [scrollbar-width:none] max-sm:[mask-image:linear-gradient(to_right,black_calc(100%-2rem),transparent)] max-sm:pr-8 sm:gap-5">
         {tabs.map((t) => (
           <li key={t.to}>
             <Link
