@@ -31,6 +31,8 @@ export default defineConfig(({ command }) => ({
     },
   },
   // The server refuses a sign-in whose Origin is not its Host, so the proxy keeps the Host.
-  server: { proxy: { '/v1': { target: 'http://127.0.0.1:8081', changeOrigin: false } } },
+  server: {
+    proxy: Object.fromEntries(['/v1', '/docs.json'].map((path) => [path, { target: 'http://127.0.0.1:8081', changeOrigin: false }])),
+  },
   test: { environment: 'happy-dom', include: ['src/**/*.test.ts'], testTimeout: 60_000 },
 }));

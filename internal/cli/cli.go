@@ -105,6 +105,7 @@ const rootHelp = `Keygate puts API keys, rate limits and routes in front of an H
 
   keygate demo     run a server with a sample service, and print commands to try
   keygate serve    run a server
+  keygate docs     list the pages of the documentation, or print one
 
 The other commands call a running server. They look for its address and for a key in
 this order:
@@ -178,7 +179,7 @@ func newRoot(a *app) *cobra.Command {
 		newGateways(a), newKeys(a), newRoutes(a), newSpec(a), newConfig(a), newRepo(a),
 		newWebhooks(a), newDeliveries(a), newEvents(a),
 		newAuditLog(a), newTraffic(a), newExplain(a), newTry(a), newLimits(a),
-		newLogin(a), newContext(a), newWhoami(a), newAPI(a), newVersion(a),
+		newLogin(a), newContext(a), newWhoami(a), newAPI(a), newDocs(a), newVersion(a),
 	)
 	a.addCompletion(root)
 	return root

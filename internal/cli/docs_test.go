@@ -7,6 +7,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/keygate/keygate/internal/manual"
 )
 
 // Guarantee: docs/cli.md names every command.
@@ -27,6 +29,43 @@ func TestGuideNamesEveryCommand(t *testing.T) {
 				t.Errorf("docs/cli.md lacks %s %s", noun.Name(), verb.Name())
 			}
 		}
+	}
+}
+
+// Guarantee: README.md has at most 150 lines, and leads to every page of docs.
+func TestReadmeIsShort(t *testing.T) {
+	content, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if lines := strings.Count(string(content), "\n"); lines > 150 {
+		t.Errorf("README.md has %d lines, want at most 150", lines)
+	}
+	for _, page := range manual.Read().Pages {
+		if !strings.Contains(string(content), "(docs/"+page.Name+".md)") {
+			t.Errorf("README.md has no link to docs/%s.md", page.Name)
+		}
+	}
+}
+
+// Guarantee: every section of docs/performance.md with a table of figures says when they were measured, and none says
+// that it has no figures yet.
+func TestFiguresHaveDates(t *testing.T) {
+	figures, date := regexp.MustCompile(`(?m)^\|.*\| +[\d.,]+ (\w+ )?\|`), regexp.MustCompile(`\b\d+ (?:January|February|March|April|May|June|July|August|September|October|November|December) 20\d\d\b`)
+	page, dated := readDoc(t, "performance.md"), 0
+	for _, section := range regexp.MustCompile(`(?m)^##+ `).Split(page, -1)[1:] {
+		title, _, _ := strings.Cut(section, "\n")
+		if figures.MatchString(section) {
+			if dated++; !date.MatchString(section) {
+				t.Errorf("docs/performance.md, %s: the figures have no date", title)
+			}
+		}
+	}
+	if dated < 15 {
+		t.Errorf("found figures in %d sections, want at least 15", dated)
+	}
+	if m := regexp.MustCompile(`(?i)no figures?\b.*\byet|not .*\byet\b\.`).FindString(page); m != "" {
+		t.Errorf("docs/performance.md says %q", m)
 	}
 }
 

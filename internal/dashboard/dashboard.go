@@ -9,6 +9,7 @@ import (
 	"crypto/sha256"
 	"embed"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"html"
@@ -24,6 +25,7 @@ import (
 
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/id"
+	"github.com/keygate/keygate/internal/manual"
 )
 
 // files is the built dashboard: index.html and its assets.
@@ -57,6 +59,7 @@ type Handler struct {
 	// earlier version served gets no asset of this build: the files of two builds do not fit together.
 	assets map[string]*asset
 	icon   *asset
+	docs   func() *asset // the documentation as JSON (manual.Manual), which nobody has read before the first call
 }
 
 // asset is a file that the page loads. It never changes at its path.
@@ -98,8 +101,19 @@ func New(cfg Config) (*Handler, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the dashboard: %w", err)
 	}
+	h.docs = sync.OnceValue(docsAsset)
 	h.index = []byte(strings.NewReplacer(basePlaceholder, html.EscapeString(h.prefix+"/"), buildPlaceholder, hash).Replace(string(index)))
 	return h, nil
+}
+
+// docsAsset returns the documentation. It has no secrets, so it needs no session.
+func docsAsset() *asset {
+	pages, err := json.Marshal(manual.Read())
+	if err != nil {
+		panic("dashboard: " + err.Error()) // the pages are strings, numbers and lists of these
+	}
+	sum := sha256.Sum256(pages)
+	return newAsset("docs.json", hex.EncodeToString(sum[:8]), pages)
 }
 
 func newAsset(name, tag string, content []byte) *asset {
@@ -117,6 +131,8 @@ func contentType(name string) string {
 		return "text/javascript; charset=utf-8"
 	case ".css":
 		return "text/css; charset=utf-8"
+	case ".json":
+		return "application/json"
 	case ".svg":
 		return "image/svg+xml"
 	}
@@ -198,6 +214,10 @@ func (h *Handler) serveFile(w http.ResponseWriter, r *http.Request) {
 	// A browser requests it when it shows something other than the dashboard, such as a response of the API.
 	if r.URL.Path == "/favicon.ico" {
 		h.icon.serve(w, r, "public, max-age=86400")
+		return
+	}
+	if r.URL.Path == "/docs.json" {
+		h.docs().serve(w, r, "no-cache") // another build may have other pages
 		return
 	}
 	// An unknown page gives the app, which knows its pages; an unknown file does not.

@@ -10,6 +10,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/keygate/keygate/internal/manual"
 )
 
 // recorded is an API that answers with the path it was called with.
@@ -58,6 +60,7 @@ func TestPaths(t *testing.T) {
 		{"/", "GET", "/assets/__build__/index.js", 404, `"not_found"`},
 		{"/", "GET", "/assets/../index.html", 404, `"not_found"`},
 		{"/", "GET", "/favicon.ico", 200, "<svg"},
+		{"/", "GET", "/docs.json", 200, `{"pages":[`},
 		{"/", "GET", "/robots.txt", 404, `"not_found"`},
 		{"/", "GET", "//v1/keys", 404, `"not_found"`},
 		{"/", "POST", "//v1/keys", 404, `"not_found"`},
@@ -66,6 +69,7 @@ func TestPaths(t *testing.T) {
 		{"/", "GET", "/v1//keys", 200, "api GET /v1//keys"},
 		{"/", "POST", "/keys", 405, `"method_not_allowed"`},
 		{"/admin/kg", "GET", "/admin/kg/", 200, `content="/admin/kg/"`},
+		{"/admin/kg", "GET", "/admin/kg/docs.json", 200, `{"pages":[`},
 		{"/admin/kg", "GET", "/admin/kg/keys", 200, `content="/admin/kg/"`},
 		{"/admin/kg", "GET", "/admin/kg/v1/keys", 200, "api GET /v1/keys"},
 		{"/admin/kg", "GET", "/admin/kg/v1/routes%2Fx", 200, "api GET /v1/routes%2Fx"},
@@ -147,6 +151,29 @@ func TestAssets(t *testing.T) {
 		if got := get(h, "HEAD", "http://h/assets/"+name); got.Code != 200 || got.Body.Len() != 0 {
 			t.Errorf("%s: got %d and %d bytes for HEAD", name, got.Code, got.Body.Len())
 		}
+	}
+}
+
+// docsBudget is what the documentation may take, compressed.
+const docsBudget = 300 << 10
+
+// Guarantee: the documentation is JSON with the policy of every file, is read again only if it has changed, and is
+// small enough to be loaded at once.
+func TestDocs(t *testing.T) {
+	h := newHandler(t, "/")
+	w := get(h, "GET", "http://h/docs.json")
+	var docs manual.Manual
+	if err := json.Unmarshal(w.Body.Bytes(), &docs); err != nil || len(docs.Pages) < 30 || docs.Page("errors") == nil {
+		t.Errorf("got %d pages, %v", len(docs.Pages), err)
+	}
+	if got := w.Header(); got.Get("Content-Type") != "application/json" || got.Get("Content-Security-Policy") != Policy || got.Get("Cache-Control") != "no-cache" {
+		t.Errorf("got the headers %v", got)
+	}
+	if got := get(h, "GET", "http://h/docs.json", "If-None-Match", w.Header().Get("ETag")); got.Code != http.StatusNotModified {
+		t.Errorf("got %d for what the client has, want 304", got.Code)
+	}
+	if got := len(h.docs().compressed()); got > docsBudget {
+		t.Errorf("the documentation takes %d bytes compressed, more than %d", got, docsBudget)
 	}
 }
 

@@ -102,6 +102,9 @@ export const screens = (id: Record<string, string>): [name: string, path: string
   ['requests-live', 'requests?live=1'],
   ['audit', 'audit'],
   ['settings', 'settings'],
+  ['help', 'help'],
+  ['help-search', 'help?q=rotate'],
+  ['help-page', 'help/keys-and-limits'],
   ['missing', 'no/such/page'],
 ];
 

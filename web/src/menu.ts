@@ -18,4 +18,5 @@ export const menu: MenuItem[] = [
   { to: '/webhooks', label: 'Webhooks', icon: 'webhook', key: 'w', also: ['/deliveries', '/events'] },
   { to: '/audit', label: 'Audit log', icon: 'audit', key: 'a' },
   { to: '/settings', label: 'Settings', icon: 'settings', key: 's' },
+  { to: '/help', label: 'Help', icon: 'help', key: 'h' },
 ];

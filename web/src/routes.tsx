@@ -152,6 +152,18 @@ const settings = createRoute({
   component: lazyRouteComponent(() => import('./screens/settings/settings')),
 });
 
+const docs = createRoute({
+  getParentRoute: at,
+  path: '/help',
+  validateSearch: pick('q'),
+  component: lazyRouteComponent(() => import('./screens/docs/list')),
+});
+const docsPage = createRoute({
+  getParentRoute: at,
+  path: '/help/$page',
+  component: lazyRouteComponent(() => import('./screens/docs/page')),
+});
+
 export const router = createRouter({
   routeTree: root.addChildren([
     overview,
@@ -172,6 +184,8 @@ export const router = createRouter({
     event,
     audit,
     settings,
+    docs,
+    docsPage,
   ]),
   basepath: base.replace(/\/$/, '') || '/',
   parseSearch,

@@ -1,8 +1,10 @@
 import { useNavigate } from '@tanstack/react-router';
-import { useEffect, useRef, useState } from 'react';
+import { useEffect, useMemo, useRef, useState } from 'react';
+import { useDocs } from '../api/docs';
 import { useList } from '../api/hooks';
 import { refusal, useAccount, type Word } from '../api/session';
 import { useDebounced } from '../lib/debounced';
+import { searchDocs, sections } from '../lib/docsearch';
 import { withoutSecret } from '../lib/secret';
 import { menu } from '../menu';
 import { Dialog } from '../ui/dialog';
@@ -16,6 +18,8 @@ interface Item {
   note?: string;
   to: string;
   search?: Record<string, string>;
+  params?: Record<string, string>;
+  hash?: string;
   needs?: [Word, string];
   why?: string | null;
 }
@@ -45,6 +49,9 @@ export default function Palette({ onClose }: { onClose: () => void }) {
   const keys = useList('/v1/keys', { query: { q: asked, limit: 5 } }, { enabled: asked.length > 1 && mayRead('keys') });
   const gateways = useList('/v1/gateways', { query: { q: asked, limit: 5 } }, { enabled: asked !== '' && mayRead('gateways') });
 
+  const docs = useDocs(asked.length > 1);
+  const parts = useMemo(() => sections(docs.data ?? []), [docs.data]);
+
   const word = text.trim().toLowerCase();
   const items: Item[] = [
     ...byIdentifier(text.trim()),
@@ -65,12 +72,21 @@ export default function Palette({ onClose }: { onClose: () => void }) {
       note: k.key_prefix,
       to: `/keys/${k.key_id}`,
     })),
+    ...(word.length > 1 ? searchDocs(parts, word, 5) : []).map((s): Item => ({
+      id: `help-${s.page}-${s.anchor}`,
+      icon: 'help',
+      label: s.heading || s.title,
+      note: 'Help',
+      to: '/help/$page',
+      params: { page: s.page },
+      hash: s.anchor,
+    })),
   ];
   const selected = Math.min(at, items.length - 1);
   const go = (i: Item | undefined) => {
     if (!i || i.why) return;
     onClose();
-    void navigate({ to: i.to as '/', search: (i.search ?? {}) as never });
+    void navigate({ to: i.to as '/', params: i.params as never, search: (i.search ?? {}) as never, hash: i.hash });
   };
   const results = useRef<HTMLUListElement>(null);
   useEffect(() => {

@@ -16,6 +16,7 @@ const words: Record<string, string> = {
   catalogue: 'Catalogue',
   audit: 'Audit log',
   settings: 'Settings',
+  help: 'Help',
   new: 'New',
   push: 'Push',
   revisions: 'Revisions',
