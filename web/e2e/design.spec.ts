@@ -48,17 +48,17 @@ function broken(): string[] {
     if (lines.size > 1 || e.scrollWidth > e.clientWidth) found.push(`head of ${lines.size} lines: ${name(e)}`);
   }
   for (const row of all.filter((o) => o.matches('thead tr'))) {
-    const tops = [...row.querySelectorAll('th')].flatMap((e) => {
+    const tops = [...row.querySelectorAll('th:not(:has(.sr-only))')].flatMap((e) => {
       const range = document.createRange();
       range.selectNodeContents(e);
       const { top, width } = range.getBoundingClientRect();
-      return width > 1 ? [Math.round(top)] : []; // the text of some is for screen readers only
+      return width > 1 ? [Math.round(top)] : [];
     });
     if (new Set(tops).size > 1) found.push(`heads at different heights: ${name(row)}`);
   }
-  // A row of a list is a link.
+  // A row of a list is a link. Tables of a text, and that of the server's settings, are no lists.
   for (const e of all.filter(
-    (o) => o.matches('main tbody tr') && !o.closest('dialog') && !o.closest('[aria-label="Settings of this server"]'),
+    (o) => o.matches('main table[aria-label]:not([aria-label="Settings of this server"]) tbody tr') && !o.closest('dialog'),
   )) {
     if (e.querySelectorAll('.row-link').length !== 1) found.push(`row without a link of its own: ${name(e)}`);
   }
@@ -289,4 +289,22 @@ test('the palette finds a gateway among many', async ({ page, keygate }) => {
   await page.getByRole('dialog').getByRole('combobox').fill('Needle');
   await page.getByRole('listbox', { name: 'Results' }).getByRole('option', { name: 'needle' }).click();
   await expect(page.getByRole('heading', { level: 1 })).toContainText('needle');
+});
+
+// Guarantee: a report that cannot be read is said once, and nothing looks as if it were still being read.
+test('the overview says a failed report once', async ({ page, keygate, watch }) => {
+  watch.allowed.add(500);
+  await keygate.call('POST', '/v1/gateways', { name: 'orders', upstream_url: 'http://127.0.0.1:1' });
+  await page.route('**/v1/reports/traffic?*', (r) => r.fulfill({ status: 500, json: { error: 'internal', message: 'it broke' } }));
+  await signIn(page, keygate);
+  await expect(page.getByText('it broke')).toHaveCount(1);
+  await expect(page.locator('main .skeleton')).toHaveCount(0);
+  await expect(page.getByRole('button', { name: 'Try again' })).toHaveCount(1);
+});
+
+// Guarantee: a page that does not exist does not call itself the overview.
+test('a page that does not exist says so in its title', async ({ page, keygate }) => {
+  await signIn(page, keygate, 'no/such/page');
+  await expect(page).toHaveTitle('Page not found · Keygate');
+  await expect(page.getByRole('navigation', { name: 'Breadcrumb' })).toHaveText('Page not found');
 });

@@ -39,11 +39,11 @@ export function begun(rows: Row[]): Row[] {
   return first < 0 ? rows : rows.slice(Math.max(0, Math.min(first, rows.length - least)));
 }
 
-// ended leaves out a minute that has not ended, in which a line would fall.
+// ended leaves out a minute that has not ended, in which a line would fall, unless all requests are in it.
 export function ended(rows: Row[], interval: Interval, now = serverNow()): Row[] {
   const last = rows.at(-1);
-  const running = interval === '1m' && last && startOf(last) + 60 > now / 1000;
-  return running && rows.length > 3 ? rows.slice(0, -1) : rows;
+  const before = rows.slice(0, -1);
+  return interval === '1m' && last && startOf(last) + 60 > now / 1000 && firstRequest(before) ? before : rows;
 }
 
 // rate says how many there were of something in a time: "0.43 per second", "12 per minute".
