@@ -10,6 +10,7 @@ interface Kind {
   path: GetPath; // reads one record
   of: (id: string, gatewayId?: string) => Record<string, string> | null; // its parameters, null if they are not known
   part: string; // what a scope must allow to read it
+  foreign?: boolean; // its name was chosen by a caller of a gateway, and stands in no title
   named: (record: Fields) => Pick<Named, 'name' | 'mark'>;
 }
 
@@ -58,6 +59,7 @@ const kinds: Record<string, Kind> = {
     path: '/v1/requests/{request_id}',
     of: (id) => ({ request_id: id }),
     part: 'requests',
+    foreign: true,
     named: (r) => ({ name: `${text(r.method)} ${text(r.path)}`, mark: text(r.request_id).slice(-6) }),
   },
 };

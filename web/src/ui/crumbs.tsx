@@ -30,10 +30,10 @@ export function Crumbs() {
   const path = (matches[matches.length - 1]?.pathname ?? '/').replace(/^\/|\/$/g, '');
   const parts = path === '' ? [] : path.split('/');
   const home = useRouterState({ select: (s) => s.location.pathname === '/' || matches.length > 1 }) ? 'Overview' : 'Page not found';
-  const shown = parts.map((p, i) => ({ to: `/${parts.slice(0, i + 1).join('/')}`, label: words[p] ?? nameOf(decodeURIComponent(p)) }));
+  const shown = parts.map((p, i) => ({ to: `/${parts.slice(0, i + 1).join('/')}`, ...labelOf(decodeURIComponent(p)) }));
   const title = shown.length
     ? `${shown
-        .map((s) => s.label)
+        .map((s) => s.title)
         .toReversed()
         .join(' · ')} · Keygate`
     : `${home} · Keygate`;
@@ -65,11 +65,11 @@ export function Crumbs() {
             )}
             {i < shown.length - 1 ? (
               <Link to={s.to} className="truncate hover:text-text">
-                {s.label}
+                <bdi>{s.label}</bdi>
               </Link>
             ) : (
               <span aria-current="page" className="truncate text-text">
-                {s.label}
+                <bdi>{s.label}</bdi>
               </span>
             )}
           </li>
@@ -79,13 +79,21 @@ export function Crumbs() {
   );
 }
 
-// nameOf returns the name of a record that has been read, or a short form of its identifier.
-function nameOf(id: string): string {
+// labelOf returns what stands for a part of the path, and what does so in the title: a word, or the name of a record
+// that has been read, or a short form of its identifier.
+function labelOf(part: string): { label: string; title: string } {
+  const id = part.length > 16 ? `${part.slice(0, part.indexOf('_') + 1)}…${part.slice(-6)}` : part;
+  const label = words[part] ?? nameOf(part) ?? id;
+  return { label, title: kindOf(part)?.foreign ? id : label };
+}
+
+// nameOf returns the name of a record, if it has been read.
+function nameOf(id: string): string | undefined {
   const kind = kindOf(id);
   const read = kind && queries.getQueryCache().findAll({ queryKey: [kind.path] });
   for (const q of read ?? []) {
     const record = (q.state.data as Answer<Record<string, unknown>> | undefined)?.data;
     if (kind && record && Object.values(q.queryKey[1] as object).at(-1) === id) return kind.named(record).name;
   }
-  return id.length > 16 ? `${id.slice(0, id.indexOf('_') + 1)}…${id.slice(-6)}` : id;
+  return undefined;
 }
