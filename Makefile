@@ -41,7 +41,7 @@ image: ## Build the container image, and archives of it in dist. VERSION=v0.1.0 
 	@VERSION="$(VERSION)" GO="$(GO)" deploy/image
 
 .PHONY: release
-release: ## Make a release in dist. VERSION=v1.2.3, and if not for all systems TARGETS=linux/amd64,linux/arm64.
+release: ## Make a release in dist. VERSION=v1.2.3 names another version than git; if not for all systems, TARGETS=linux/amd64,linux/arm64.
 	$(GO) build -C tools/release -o ../../bin/release .
 	bin/release -version "$(VERSION)" -targets "$(TARGETS)"
 

@@ -19,6 +19,7 @@ type Error struct {
 	Message    string        // what is wrong and how to fix it
 	Field      string        // dotted path of the invalid field, name of the query parameter or header, or ""
 	Problems   []Problem     // everything that is wrong with the request, the first as in Field and Message; nil unless Status is 422
+	LeftOut    int           // how many problems of a document there are beyond Problems, as far as the server counted them
 	AuthCode   string        // the field code: key_invalid, key_expired or scope_insufficient; "" unless Status is 401 or 403
 	RequestID  string        // identifies the request in the server's log
 	RetryAfter time.Duration // how long to wait before retrying, in whole seconds; 0 if the response does not say
@@ -74,10 +75,11 @@ func errorOf(res *http.Response, content []byte) *Error {
 	var body struct {
 		Error, Message, Field, Code string
 		Errors                      []Problem
+		LeftOut                     int    `json:"errors_left_out"`
 		RequestID                   string `json:"request_id"`
 	}
 	if err := json.Unmarshal(content, &body); err == nil && body.Error != "" {
-		e.Code, e.Message, e.Field, e.Problems, e.AuthCode = body.Error, body.Message, body.Field, body.Errors, body.Code
+		e.Code, e.Message, e.Field, e.Problems, e.LeftOut, e.AuthCode = body.Error, body.Message, body.Field, body.Errors, body.LeftOut, body.Code
 		if body.RequestID != "" {
 			e.RequestID = body.RequestID
 		}

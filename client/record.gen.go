@@ -1352,6 +1352,11 @@ type Gateway struct {
 	//
 	// Example: https://orders.internal
 	UpstreamURL string `json:"upstream_url"`
+
+	// Warnings Only in the response to a creation, or to a change of upstream_url: that the upstream could not be reached within 2 seconds, and why. Absent if there are none.
+	//
+	// Example: ["upstream_url cannot be reached now: the host name in upstream_url does not exist"]
+	Warnings *[]string `json:"warnings,omitempty"`
 }
 
 // GatewayErrorFormat Form of the gateway's own errors.

@@ -138,9 +138,11 @@ func (s Source) find(arg string) (*Set, []*File, error) {
 
 // parse replaces ${env:NAME} in a file (contract, section 5) and parses the result.
 func (f *File) parse(env func(string) (string, bool)) (err error) {
-	if f.content, err = gateway.ResolveEnv(f.content, f.remember(env)); err != nil {
-		return err
+	resolved, err := gateway.ResolveEnv(f.content, f.remember(env))
+	if err != nil {
+		return gateway.AddMistakes(f.content, err)
 	}
+	f.content = resolved
 	f.config, err = gateway.ParseDocument(f.content)
 	return err
 }

@@ -61,6 +61,9 @@ type Config struct {
 	// Dial returns a connection over which this node's data plane serves HTTP/1.1, as if the client with the given
 	// address had connected. Nil means that this process has no data plane.
 	Dial func(ctx context.Context, client netip.Addr) (net.Conn, error)
+	// Reach tries to connect to the upstream of a gateway, and returns why that fails, without addresses, or "". Nil means
+	// that this process has no data plane.
+	Reach func(ctx context.Context, gatewayID string) string
 	// Stall is how long a client may take to read a piece of a stream, of about 128 KB,
 	// before the response is broken off. 0 means DefaultStall.
 	Stall time.Duration

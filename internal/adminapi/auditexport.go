@@ -33,7 +33,7 @@ func (a *API) exportAuditLog(c *call, f audit.Filter) (response, error) {
 		}
 	}
 	if len(problems) > 0 {
-		return response{}, fault.InvalidAll(problems)
+		return response{}, fault.InvalidAll(problems, 0)
 	}
 	if c.invalid != nil {
 		return response{}, nil

@@ -199,7 +199,7 @@ func (c *call) decode(v any) error {
 		return err
 	}
 	c.order = checked.order
-	c.refuse(fault.InvalidAll(checked.problems))
+	c.refuse(fault.InvalidAll(checked.problems, 0))
 	if checked.content == nil {
 		return c.invalid
 	}

@@ -38,6 +38,10 @@ const (
 	triesPerAccount = 1
 	triesInAll      = 4
 
+	// Connections that only find out whether an upstream can be reached.
+	reachesPerAccount = 4
+	reachesInAll      = 16
+
 	callsPerAccount = 64
 	callsWaiting    = 64 // of one account
 	callWait        = 2 * time.Second
@@ -59,6 +63,7 @@ type bounds struct {
 	searches  *fairslots.Slots
 	levels    *fairslots.Slots
 	tries     *fairslots.Slots // none waits
+	reaches   *fairslots.Slots // none waits
 	calls     *fairslots.Slots
 	memory    memory
 }
@@ -69,6 +74,7 @@ func newBounds() *bounds {
 		searches:  fairslots.New(fairslots.Config{PerAccount: searchesPerAccount, All: searchesInAll, Waiting: searchesWaiting, Wait: searchWait}),
 		levels:    fairslots.New(fairslots.Config{PerAccount: levelsPerAccount, All: levelsInAll, Waiting: levelsWaiting, Wait: levelsWait}),
 		tries:     fairslots.New(fairslots.Config{PerAccount: triesPerAccount, All: triesInAll}),
+		reaches:   fairslots.New(fairslots.Config{PerAccount: reachesPerAccount, All: reachesInAll}),
 		calls:     fairslots.New(fairslots.Config{PerAccount: callsPerAccount, Waiting: callsWaiting, Wait: callWait}),
 		memory:    memory{free: debug.FreeOSMemory},
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"net/http"
 	"reflect"
+	"slices"
 	"strconv"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -115,6 +116,9 @@ func (c *call) push(f func(context.Context, *control.Actor, string, []byte, bool
 	result, err := f(c.ctx, &c.actor, c.params["gateway_id"], c.body, c.query.Get("dry_run") == "true", c.match)
 	if err != nil {
 		return response{}, err
+	}
+	if c.query.Get("dry_run") != "true" && slices.ContainsFunc(result.Settings, func(s control.SettingChange) bool { return s.Field == "upstream_url" }) {
+		result.Warnings = append(result.Warnings, c.unreachable(c.params["gateway_id"])...)
 	}
 	return c.withEffect(ok(presentPush(result)), result)
 }

@@ -84,7 +84,36 @@ func (a *API) createGateway(c *call, body gatewayBody) (response, error) {
 	present := func(g *gateway.Gateway) response {
 		return gatewayResponse(g).created("/v1/gateways/" + g.ID)
 	}
-	return respond(present)(a.cfg.Control.CreateGatewayFrom(withIdempotency(c, present), &c.actor, in))
+	g, err := a.cfg.Control.CreateGatewayFrom(withIdempotency(c, present), &c.actor, in)
+	if err != nil {
+		return response{}, err
+	}
+	return withReach(c, present(g), g), nil
+}
+
+// withReach returns res, whose body is the record of g, with a warning if the upstream of g cannot be reached.
+func withReach(c *call, res response, g *gateway.Gateway) response {
+	record := presentGateway(g)
+	record.Warnings = c.unreachable(g.ID)
+	res.body = record
+	return res
+}
+
+// unreachable returns a warning if the upstream of a gateway cannot be reached. It returns none if too many are being
+// tried.
+func (c *call) unreachable(gatewayID string) []string {
+	if c.api.cfg.Reach == nil {
+		return nil
+	}
+	release, err := c.api.bounds.reaches.Take(c.ctx, c.principal.Account.ID)
+	if err != nil {
+		return nil
+	}
+	defer release()
+	if why := c.api.cfg.Reach(c.ctx, gatewayID); why != "" {
+		return []string{"upstream_url cannot be reached now: " + why}
+	}
+	return nil
 }
 
 // newGateway returns the creation that a body describes.
@@ -122,7 +151,14 @@ func (a *API) updateGateway(c *call, body gatewayBody) (response, error) {
 	if p.AllowDuplicate, err = body.allowsDuplicate(); err != nil {
 		return response{}, err
 	}
-	return respond(gatewayResponse)(a.cfg.Control.UpdateGateway(c.ctx, &c.actor, c.params["gateway_id"], p, c.match))
+	g, err := a.cfg.Control.UpdateGateway(c.ctx, &c.actor, c.params["gateway_id"], p, c.match)
+	switch {
+	case err != nil:
+		return response{}, err
+	case p.UpstreamURL.Present:
+		return withReach(c, gatewayResponse(g), g), nil
+	}
+	return gatewayResponse(g), nil
 }
 
 func (a *API) deleteGateway(c *call) (response, error) {

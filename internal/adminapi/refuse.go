@@ -33,7 +33,7 @@ func (c *call) withInvalid(err error) error {
 			all = append(all, p)
 		}
 	}
-	return fault.InvalidAll(all)
+	return fault.InvalidAll(all, fault.LeftOut(c.invalid)+fault.LeftOut(err))
 }
 
 // allInvalid returns the error of a call that was refused, or that ended with the
@@ -46,7 +46,7 @@ func (c *call) allInvalid(err error) error {
 		return err
 	}
 	slices.SortStableFunc(problems, func(p, q fault.Problem) int { return c.rank(p) - c.rank(q) })
-	return fault.InvalidAll(problems)
+	return fault.InvalidAll(problems, fault.LeftOut(err))
 }
 
 // overlap reports whether one of two fields is the other or is below it.

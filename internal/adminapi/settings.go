@@ -196,6 +196,7 @@ type gatewayRecord struct {
 	GatewayID string    `json:"gateway_id" doc:"Identifier of the gateway." example:"gw_01jz8y5c3te9b8r2m6q4v7x0aa"`
 	Revision  *int64    `json:"revision" doc:"Number of the current revision; null before the first push." example:"3"`
 	CreatedAt time.Time `json:"created_at" doc:"When the gateway was created."`
+	Warnings  []string  `json:"warnings,omitempty" nullable:"false" doc:"Only in the response to a creation, or to a change of upstream_url: that the upstream could not be reached within 2 seconds, and why. Absent if there are none." example:"upstream_url cannot be reached now: the host name in upstream_url does not exist"`
 
 	settings []member // settings that the record always has
 	optional []member // settings that are absent if they are not set
@@ -314,9 +315,13 @@ func presentSetting(value any) any {
 // MarshalJSON returns the object, with the settings before the number of the revision, or at the end if they
 // may be absent.
 func (r gatewayRecord) MarshalJSON() ([]byte, error) {
-	return marshalMembers(slices.Concat(
+	members := slices.Concat(
 		[]member{{"gateway_id", r.GatewayID}}, r.settings,
-		[]member{{"revision", r.Revision}, {"created_at", r.CreatedAt}}, r.optional))
+		[]member{{"revision", r.Revision}, {"created_at", r.CreatedAt}}, r.optional)
+	if len(r.Warnings) > 0 {
+		members = append(members, member{"warnings", r.Warnings})
+	}
+	return marshalMembers(members)
 }
 
 // marshalMembers returns the JSON object with these fields in this order.

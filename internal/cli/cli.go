@@ -17,6 +17,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/keygate/keygate/internal/cli/terminal"
 )
@@ -77,6 +78,8 @@ type app struct {
 	caFile    string // --ca-file
 	context   string // --context
 	jq        string // --jq
+
+	completing bool // the values of a flag or argument are completed, so nothing is said
 }
 
 func newApp(s *System) *app {
@@ -216,6 +219,22 @@ func newGroup(name, short string, commands ...*cobra.Command) *cobra.Command {
 		}
 	}
 	c.AddCommand(commands...)
+	return c
+}
+
+// listsAlone makes a command that has subcommands run its subcommand list if it is given alone, with the flags of list.
+func listsAlone(c, list *cobra.Command) *cobra.Command {
+	list.Flags().VisitAll(func(f *pflag.Flag) {
+		own := *f
+		own.Usage = strings.TrimSuffix(f.Usage, alsoArgument) // of an argument, a command would be expected
+		c.Flags().AddFlag(&own)
+	})
+	c.RunE = func(c *cobra.Command, args []string) error {
+		if len(args) > 0 {
+			return group(c, args)
+		}
+		return list.RunE(c, args)
+	}
 	return c
 }
 

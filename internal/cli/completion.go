@@ -90,7 +90,7 @@ func (a *app) completion(complete values) cobra.CompletionFunc {
 		}
 		ctx, cancel := context.WithTimeout(c.Context(), completionTimeout)
 		defer cancel()
-		a.Context = ctx
+		a.Context, a.completing = ctx, true
 		var fit []string
 		for _, v := range complete(a, c, typed) {
 			if strings.HasPrefix(v, typed) {
@@ -118,7 +118,6 @@ func separated(all ...string) values {
 
 // flagValues returns the values of a flag. known is false if any text may be its value.
 func flagValues(c *cobra.Command, flag string) (v values, known bool) {
-	methods := []string{"GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"}
 	v, known = map[string]values{
 		"output":  fixed(terminal.FormatTable, terminal.FormatWide, terminal.FormatJSON, terminal.FormatYAML, terminal.FormatID, terminal.FormatName),
 		"color":   fixed(terminal.ColourAuto, terminal.ColourAlways, terminal.ColourNever),
@@ -131,7 +130,7 @@ func flagValues(c *cobra.Command, flag string) (v values, known bool) {
 		"interval": fixed("1m", "1h", "1d"), "group-by": fixed("gateway", "route", "key", "status"),
 		"kind": kindsOf(c), "status-provider": fixed("github", "gitlab", "gitea"), "outcome": fixed("success", "key_invalid", "key_expired", "scope_insufficient"),
 		"auth": fixed("key\ta key is required", "none\ta public route"), "per": fixed("key\teach key has its own limit"),
-		"method": separated(methods...), "cors-method": separated(methods...), "format": fixed("jsonl", "csv"), "result": fixed(requestlog.Results()...),
+		"method": separated(methods()...), "cors-method": separated(methods()...), "status": fixed(statuses()...), "format": fixed("jsonl", "csv"), "result": fixed(requestlog.Results()...),
 		"state": statesOf(c), "log-level": fixed("debug", "info", "warn", "error"), "log-format": fixed("json", "text"),
 		"upstream-host": fixed("target\tthat of the URL", "preserve\tthe client's"),
 	}[flag]
@@ -141,6 +140,19 @@ func flagValues(c *cobra.Command, flag string) (v values, known bool) {
 		}
 	}
 	return v, known
+}
+
+// methods returns the methods that clients usually send.
+func methods() []string {
+	return []string{"GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"}
+}
+
+// statuses returns the statuses of the requests that keygate explain lists.
+func statuses() []string {
+	return []string{
+		"401\tno valid key", "403\tthe key does not allow it", "404\tno such route or gateway", "405\tno such method", "429\ta limit is used up",
+		"500\tfailed", "502\tthe upstream cannot be reached", "503\tnot now", "504\tthe upstream did not respond in time",
+	}
 }
 
 // kindsOf returns the values of --kind.
@@ -174,6 +186,8 @@ func argumentValues(c *cobra.Command) values {
 		return fromServer(gatewayNames)
 	case "context use", "context set", "context delete":
 		return contextNames
+	case "try", "api":
+		return fixed(methods()...)
 	}
 	for placeholder, v := range map[string]serverValues{
 		"ACCOUNT_ID": accountNames, "GATEWAY_ID": gatewayNames, "KEY_ID": keyNames, "ROUTE_ID": routeNames, "WEBHOOK_ID": webhookNames,

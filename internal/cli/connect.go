@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"net"
+	"net/http"
 	"net/netip"
 	"net/url"
 	"os"
@@ -42,12 +43,12 @@ type connection struct {
 
 func (a *app) clientOf(access serverAccess) (*client.Client, error) {
 	var warned sync.Once
-	trusting, err := trustingClient(cmp.Or(a.givenCAFile(), access.CAFile))
+	transport, err := trusting(cmp.Or(a.givenCAFile(), access.CAFile))
 	if err != nil {
 		return nil, err
 	}
 	c, err := client.New(client.Config{
-		HTTPClient: trusting, URL: access.URL, Key: access.Key, Source: "cli", UserAgent: "keygate-cli/" + a.version,
+		HTTPClient: &http.Client{Transport: &waiting{a, transport}}, URL: access.URL, Key: access.Key, Source: "cli", UserAgent: "keygate-cli/" + a.version,
 		Incomplete: func(reason string) {
 			warned.Do(func() { fmt.Fprintf(a.Err, "warning: the output is incomplete: %s\n", reason) })
 		},

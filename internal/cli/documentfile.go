@@ -5,12 +5,14 @@ import (
 	"fmt"
 	"net/http"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/keygate/keygate/client"
 	"github.com/keygate/keygate/client/apply"
 	"github.com/keygate/keygate/internal/cli/terminal"
 	"github.com/keygate/keygate/internal/fault"
+	"github.com/keygate/keygate/internal/openapi"
 	"github.com/keygate/keygate/internal/openapi/bundle"
 )
 
@@ -68,25 +70,42 @@ func (a *app) readSpec(name, refRoot string) (*documentFile, error) {
 		}
 		return fmt.Sprintf("%s:%d:%d", file, p.Line, p.Column)
 	}
+	if b.Files > 0 {
+		d.content = b.Content
+		d.source = func(line, column int) string {
+			if p, ok := b.Position(line, column); ok {
+				return text(p)
+			}
+			return fmt.Sprintf("%s with its files:%d:%d", d.name, line, column)
+		}
+	}
 	var bad *bundle.Error
 	switch {
 	case errors.As(err, &bad):
 		for _, p := range bad.Problems {
 			a.Say("%s", terminal.Clean(text(p.Position)+": "+p.Field+": "+p.Message))
 		}
-		return nil, d.invalid(len(bad.Problems), fault.New(fault.ValidationFailed, "%s", err))
-	case err != nil || b.Files == 0:
-		return d, err
-	}
-	d.content = b.Content
-	d.source = func(line, column int) string {
-		if p, ok := b.Position(line, column); ok {
-			return text(p)
+		others := besides(bad, d.content)
+		for _, p := range others {
+			a.Say("%s", terminal.Clean(d.mistake(p)))
 		}
-		return fmt.Sprintf("%s with its files:%d:%d", d.name, line, column)
+		return nil, d.invalid(len(bad.Problems)+len(others), 0, fault.New(fault.ValidationFailed, "%s", err))
+	case b.Files == 0:
+		return d, nil
 	}
 	a.Say("Files included in %s: %d. Lines in warnings are those of the whole document, see keygate spec get.", terminal.Clean(d.name), b.Files)
 	return d, nil
+}
+
+// besides returns what is wrong with a document besides its references to files that cannot be
+// followed.
+func besides(references *bundle.Error, content []byte) []fault.Problem {
+	known := map[string]bool{}
+	for _, p := range references.Problems {
+		known[p.Field] = true
+	}
+	_, err := openapi.Parse(content)
+	return slices.DeleteFunc(slices.Clone(fault.ProblemsOf(err)), func(p fault.Problem) bool { return known[p.Field] })
 }
 
 // below returns the path of a file relative to a directory, or "" if the file is not below it.
@@ -114,25 +133,28 @@ func (e *mistakesError) Error() string { return e.text }
 
 func (e *mistakesError) Unwrap() error { return e.err }
 
-// invalid returns the error for a document with that many mistakes. err decides the exit
-// status.
-func (d *documentFile) invalid(mistakes int, err error) error {
+// invalid returns the error for a document with that many mistakes, which were printed, and more that were not. err
+// decides the exit status.
+func (d *documentFile) invalid(mistakes, more int, err error) error {
 	text := fmt.Sprintf("%s is invalid: %d problems", d.name, mistakes)
-	switch mistakes {
-	case 1:
+	switch {
+	case more >= fault.MaxCounted-fault.MaxProblems:
+		text = fmt.Sprintf("%s is invalid: these are the first %d problems, and there are at least %d more", d.name, mistakes, more)
+	case more > 0:
+		text = fmt.Sprintf("%s is invalid: these are the first %d problems, and there are %d more", d.name, mistakes, more)
+	case mistakes == 1:
 		text = d.name + " is invalid"
-	case fault.MaxProblems:
-		text = fmt.Sprintf("%s is invalid: these are the first %d problems", d.name, mistakes)
 	}
-	return &mistakesError{text, mistakes, err}
+	return &mistakesError{text, mistakes + more, err}
 }
 
 // mistakes prints the problems of d that err consists of, one on a line, as compilers do, and
 // returns the error to report after them. It returns any other error unchanged.
 func (a *app) mistakes(d *documentFile, err error) error {
-	problems := fault.ProblemsOf(err)
+	problems, more := fault.ProblemsOf(err), fault.LeftOut(err)
 	var refused *client.Error
 	if errors.As(err, &refused) && refused.Status == http.StatusUnprocessableEntity {
+		more = refused.LeftOut
 		for _, p := range refused.Problems {
 			problems = append(problems, fault.Problem{Field: str(p.Field), Message: p.Message, Line: position(p.Line), Column: position(p.Column)})
 		}
@@ -151,7 +173,7 @@ func (a *app) mistakes(d *documentFile, err error) error {
 	for _, p := range problems {
 		a.Say("%s", terminal.Clean(d.mistake(p)))
 	}
-	return d.invalid(len(problems), err)
+	return d.invalid(len(problems), more, err)
 }
 
 // mistake returns a problem as a line.

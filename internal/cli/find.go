@@ -121,7 +121,7 @@ func webhookMatch(w *client.Webhook) match {
 }
 
 func keyMatch(k *client.Key) match {
-	m := match{k.KeyID, []string{k.Name, k.KeyPrefix, string(k.State), "created " + k.CreatedAt.UTC().Format(time.RFC3339)}}
+	m := match{k.KeyID, []string{k.Name, k.KeyPrefix, string(k.State), "created " + terminal.Relative(time.Until(k.CreatedAt))}}
 	if k.RotatedTo != nil {
 		m.tell = append(m.tell, "rotated to "+*k.RotatedTo)
 	}
@@ -212,9 +212,8 @@ func hasMethods(of []string, methods string) bool {
 	return true
 }
 
-// keyID returns the identifier of the key with an identifier, name or prefix. An active key
-// takes precedence over expired and revoked keys of the same name. The number of calls does not
-// grow with the number of keys.
+// keyID returns the identifier of the key with an identifier, name or prefix. Of several keys it is
+// the only one that is active and that no rotation replaces. The number of calls does not grow with the number of keys.
 func (a *app) keyID(api *client.Client, ref string) (string, error) {
 	if isID(ref) {
 		return ref, nil
@@ -223,17 +222,57 @@ func (a *app) keyID(api *client.Client, ref string) (string, error) {
 	if prefix, ok := keyPrefix(ref); ok {
 		ref, filter = prefix, client.KeyFilter{Query: prefix}
 	}
-	for _, filter.State = range []string{"active", ""} {
-		found, err := search("key", firstOf(pageOfKeys, api.Keys(a.Context, filter)),
-			func(k *client.Key) bool { return k.Name == ref || k.KeyPrefix == ref }, keyMatch)
+	active, err := a.keysNamed(api, ref, filter, "active")
+	if err != nil {
+		return "", err
+	}
+	current := slices.DeleteFunc(slices.Clone(active), func(k client.Key) bool { return k.RotatedTo != nil })
+	if len(current) == 1 && len(active) < pageOfKeys {
+		return current[0].KeyID, nil
+	}
+	found, err := a.keysNamed(api, ref, filter, "")
+	switch {
+	case err != nil:
+		return "", err
+	case len(found) == 0:
+		return "", &notFoundError{fmt.Sprintf("there is no key %q: give the whole name, or the prefix; keygate keys list -q TEXT finds names by a part", ref)}
+	case len(found) == 1:
+		return found[0].KeyID, nil
+	}
+	return "", severalKeys(ref, found)
+}
+
+// keysNamed returns the first keys in a state that have a name or prefix, newest first.
+func (a *app) keysNamed(api *client.Client, ref string, filter client.KeyFilter, state string) (found []client.Key, err error) {
+	filter.State = state
+	for k, err := range firstOf(pageOfKeys, api.Keys(a.Context, filter)) {
 		if err != nil {
-			return "", err
+			return nil, err
 		}
-		if len(found) > 0 {
-			return only("key", ref, found, "")
+		if k.Name == ref || k.KeyPrefix == ref {
+			found = append(found, k)
 		}
 	}
-	return only("key", ref, nil, "give the whole name, or the prefix; keygate keys list -q TEXT finds names by a part")
+	return found, nil
+}
+
+// severalKeys returns the error for a name or prefix of several keys, which lists them and says what to give instead.
+func severalKeys(ref string, found []client.Key) error {
+	shown := make([]match, min(len(found), maxCandidates))
+	for i := range shown {
+		shown[i] = keyMatch(&found[i])
+	}
+	list := candidates(shown)
+	if more := len(found) - maxCandidates; more > 0 && len(found) < pageOfKeys {
+		list += fmt.Sprintf("\n  and %d more", more)
+	} else if more > 0 {
+		list += "\n  and more"
+	}
+	what, remedy := "name", "a prefix or an identifier instead, such as "+found[0].KeyPrefix
+	if found[0].KeyPrefix == ref {
+		what, remedy = "prefix", "an identifier instead"
+	}
+	return &ambiguousError{fmt.Sprintf("%q is the %s of several keys: give %s\n%s", ref, what, remedy, list)}
 }
 
 // keyPrefix returns the prefix of a key if ref is a prefix or a whole key. A whole key is never

@@ -87,6 +87,7 @@ func (o *gatewaysCreate) run(c *cobra.Command, _ []string) error {
 	if err := show(o.app, g, gatewayFields); err != nil {
 		return err
 	}
+	o.printReach(g)
 	o.printWhereItAnswers(c.Context(), api, g, before)
 	return nil
 }
@@ -192,6 +193,13 @@ func gatewayDestroyer() destroyer[client.Gateway] {
 	return destroyer[client.Gateway]{"delete", (*client.Client).Gateway, lostWithGateway, remove, gatewayLabel, gatewayFields}
 }
 
+// printReach prints the warnings about the upstream of a gateway that was created or changed.
+func (a *app) printReach(g *client.Gateway) {
+	if g.Warnings != nil {
+		a.printWarnings(*g.Warnings)
+	}
+}
+
 func newGatewaysUpdate(a *app) *cobra.Command {
 	var p client.GatewayPatch
 	makesDefault := false
@@ -220,6 +228,7 @@ func newGatewaysUpdate(a *app) *cobra.Command {
 		g, err := api.UpdateGateway(ctx, id, p)
 		if err == nil {
 			a.printDisplaced(g, before)
+			a.printReach(g)
 		}
 		return g, err
 	}, gatewayFields)

@@ -15,8 +15,8 @@ import (
 )
 
 func newLimits(a *app) *cobra.Command {
-	return newGroup("limits", "Show the levels of rate limits, and simulate other limits",
-		newLimitsShow(a), newLimitsSimulate(a))
+	show := newLimitsShow(a)
+	return listsAlone(newGroup("limits", "Show the levels of rate limits, and simulate other limits", show, newLimitsSimulate(a)), show)
 }
 
 func newLimitsShow(a *app) *cobra.Command {
@@ -24,7 +24,7 @@ func newLimitsShow(a *app) *cobra.Command {
 	var names *names
 	gateway, unlimited := "", false // whether the gateway sets no global limit
 	c := &cobra.Command{Use: "show --gateway ID", Short: "Show the current level of every limit of a gateway that is in use", Args: atMost(1)}
-	c.Flags().StringVar(&gateway, "gateway", "", defaultGatewayUsage+"; also the first argument")
+	c.Flags().StringVar(&gateway, "gateway", "", defaultGatewayUsage+alsoArgument)
 	return lists(a, c, lister[client.LimitLevel]{
 		options: &options, check: optionalGateway(&gateway),
 		find: func(ctx context.Context, api *client.Client) (levels iter.Seq2[client.LimitLevel, error], err error) {
@@ -42,7 +42,7 @@ func newLimitsShow(a *app) *cobra.Command {
 			return api.Limits(ctx, gateway, options), nil
 		},
 		columns: []terminal.Column{
-			{Name: "LIMIT OF"}, {Name: "ROUTE", Flex: true}, {Name: "KEY", Flex: true}, {Name: "LEFT"}, {Name: "LIMIT"}, {Name: " ", Rank: 2},
+			{Name: "LIMIT OF"}, {Name: "ROUTE", Flex: true}, {Name: "KEY", Flex: true}, {Name: "LEFT"}, {Name: "LIMIT"}, {Name: " ", Rank: 2, Bar: true},
 			{Name: "FULL AT", Rank: 1},
 		},
 		row: func(l *client.LimitLevel) []string {
@@ -81,7 +81,7 @@ gateway's global limit: --sustained, --burst.`,
 		Args: atMost(1), RunE: o.run,
 	}
 	f := c.Flags()
-	f.StringVar(&o.gateway, "gateway", "", defaultGatewayUsage+"; also the first argument")
+	f.StringVar(&o.gateway, "gateway", "", defaultGatewayUsage+alsoArgument)
 	f.StringVar(&o.route, "route-id", "", "`id` or path of the route to simulate a limit for")
 	f.StringVar(&o.key, "key-id", "", "`id`, name or prefix of the key to simulate a limit for")
 	f.StringVar(&o.rateLimit, "rate-limit", "", keyLimitHelp)

@@ -13,8 +13,9 @@ import (
 )
 
 func newNodes(a *app) *cobra.Command {
-	c := newGroup("nodes", "Show the nodes that share the database, with a key of the account default",
-		newNodesList(a), newNodesGet(a), newNodesDelete(a))
+	list := newNodesList(a)
+	c := listsAlone(newGroup("nodes", "Show the nodes that share the database, with a key of the account default",
+		list, newNodesGet(a), newNodesDelete(a)), list)
 	c.Long = `Show the nodes that share a PostgreSQL database, and delete those that will not come
 back. It needs a key of the account default, the operator's.`
 	return c

@@ -10,6 +10,9 @@ import (
 	"github.com/keygate/keygate/internal/cli/terminal"
 )
 
+// alsoArgument ends the help for the flag of a record that the first argument may name as well.
+const alsoArgument = "; also the first argument"
+
 // one is a command on one record, which a flag or the first argument names.
 type one struct {
 	*app
@@ -21,34 +24,34 @@ type one struct {
 }
 
 func oneKey(a *app) *one {
-	return &one{app: a, flag: "key-id", usage: "`id`, name or prefix of the key; also the first argument", find: a.keyID}
+	return &one{app: a, flag: "key-id", usage: "`id`, name or prefix of the key" + alsoArgument, find: a.keyID}
 }
 
 func oneGateway(a *app) *one {
-	return &one{app: a, flag: "gateway", usage: "`id`, name or hostname of the gateway; also the first argument", find: a.gatewayID}
+	return &one{app: a, flag: "gateway", usage: "`id`, name or hostname of the gateway" + alsoArgument, find: a.gatewayID}
 }
 
 // defaultGatewayOr is oneGateway with the default gateway if none is named.
 func defaultGatewayOr(a *app) *one {
-	return &one{app: a, flag: "gateway", usage: defaultGatewayUsage + "; also the first argument", optional: true, find: a.gatewayID}
+	return &one{app: a, flag: "gateway", usage: defaultGatewayUsage + alsoArgument, optional: true, find: a.gatewayID}
 }
 
 func oneWebhook(a *app) *one {
-	return &one{app: a, flag: "webhook-id", usage: "`id`, URL or host of the endpoint; also the first argument", find: a.webhookID}
+	return &one{app: a, flag: "webhook-id", usage: "`id`, URL or host of the endpoint" + alsoArgument, find: a.webhookID}
 }
 
 func oneAccount(a *app) *one {
-	return &one{app: a, flag: "account", usage: "`id` or name of the account; also the first argument", find: a.accountID}
+	return &one{app: a, flag: "account", usage: "`id` or name of the account" + alsoArgument, find: a.accountID}
 }
 
 func oneNode(a *app) *one {
-	return &one{app: a, flag: "node", usage: "`id` or name of the node; also the first argument", find: a.nodeID}
+	return &one{app: a, flag: "node", usage: "`id` or name of the node" + alsoArgument, find: a.nodeID}
 }
 
 // oneOf is a command on a record that has no name: a delivery or an event.
 func oneOf(a *app, noun string) *one {
 	return &one{
-		app: a, flag: noun + "-id", usage: "`id` of the " + noun + "; also the first argument",
+		app: a, flag: noun + "-id", usage: "`id` of the " + noun + alsoArgument,
 		find: func(_ *client.Client, ref string) (string, error) { return ref, nil },
 	}
 }

@@ -25,7 +25,7 @@ type routeCommand struct {
 func routesOf(a *app) *routeCommand {
 	o := &routeCommand{}
 	o.one = &one{
-		app: a, flag: "route-id", usage: "`id` of the route, or its path such as /orders or 'GET /orders'; also the first argument",
+		app: a, flag: "route-id", usage: "`id` of the route, or its path such as /orders or 'GET /orders'" + alsoArgument,
 		find: func(api *client.Client, ref string) (id string, err error) {
 			if o.gateway, err = a.gatewayID(api, o.gateway); err != nil {
 				return "", err
@@ -129,7 +129,7 @@ func (o *routesCreate) run(c *cobra.Command, _ []string) error {
 func newRoutesList(a *app) *cobra.Command {
 	filter, gateway := &client.RouteFilter{}, ""
 	c := &cobra.Command{Use: "list --gateway ID", Short: "List the routes of a gateway, newest first", Args: atMost(1)}
-	c.Flags().StringVar(&gateway, "gateway", "", defaultGatewayUsage+"; also the first argument")
+	c.Flags().StringVar(&gateway, "gateway", "", defaultGatewayUsage+alsoArgument)
 	c.Flags().StringVarP(&filter.Query, "query", "q", "", "only routes whose path contains this `text`")
 	c.Flags().StringVar(&filter.Method, "method", "", "only routes with this `method`")
 	return lists(a, c, lister[client.Route]{

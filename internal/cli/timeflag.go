@@ -62,23 +62,24 @@ func parseTime(flag, v string, now time.Time) (time.Time, error) {
 }
 
 // expiresUsage is the end of the help for a flag --expires.
-const expiresUsage = ", a time such as 2027-01-31T12:00:00Z, or how long from now in days or weeks, such as 30d or 4w"
+const expiresUsage = ", a time such as 2027-01-31T12:00:00Z, or how long from now, such as 12h, 30d or 4w"
 
-// expiry returns the value of a flag --expires as the API takes it: days and weeks become the time that is so much later
-// than now. The server checks everything else.
+// expiry returns the value of a flag --expires as the API takes it: hours, days and weeks become the time that is so
+// much later than now. A date or time, which the server checks, stays as it is, and so does "".
 func expiry(v string, now time.Time) (string, error) {
-	number, days := v, 0
-	if n, is := strings.CutSuffix(v, "d"); is {
-		number, days = n, 1
-	} else if n, is := strings.CutSuffix(v, "w"); is {
-		number, days = n, 7
+	for _, layout := range []string{time.RFC3339, time.DateOnly} {
+		if _, err := time.Parse(layout, v); err == nil || v == "" {
+			return v, nil
+		}
 	}
-	if days == 0 || strings.Trim(cmp.Or(number, "-"), "0123456789") != "" {
-		return v, nil
+	number, unit := v[:len(v)-1], v[len(v)-1:]
+	hours := map[string]int{"h": 1, "d": 24, "w": 7 * 24}[unit]
+	if hours == 0 || strings.Trim(cmp.Or(number, "-"), "0123456789") != "" {
+		return "", usagef("--expires %q is not a valid time: give how long from now, such as 12h, 30d or 4w, a date such as 2027-01-31, or a time such as 2027-01-31T12:00:00Z", v)
 	}
 	n, err := strconv.Atoi(number)
-	if most := 100 * 366 / days; err != nil || n < 1 || n > most {
+	if most := 100 * 366 * 24 / hours; err != nil || n < 1 || n > most {
 		return "", usagef("--expires %q is not a valid time: the number must be from 1 to %d", v, most)
 	}
-	return now.UTC().AddDate(0, 0, n*days).Format(time.RFC3339), nil
+	return now.UTC().Add(time.Duration(n*hours) * time.Hour).Format(time.RFC3339), nil
 }

@@ -19,6 +19,7 @@ type traffic struct {
 	query client.TrafficQuery
 	top   int
 	order string
+	limit int
 	span  spanFlags
 }
 
@@ -33,7 +34,11 @@ are kept for 48 hours, hours for 35 days, days for 400 days.
 The default interval is a minute, or an hour with --group-by. The default of --since
 is 60 minutes ago for minutes, 24 hours ago for hours and 30 days ago for days. A
 table omits groups without requests and the empty intervals before the first request;
-JSON and YAML have them all.
+JSON and YAML have them all. With --limit 10, the report has the latest ten rows, and of
+an interval with more groups those with the most requests.
+
+In a pipe or file a table has no bars, and sizes and latencies are plain numbers: bytes
+and milliseconds.
 
 With --top 10, the report has the ten routes, keys or gateways with the most requests of
 the whole time, or with the most of what --order says.`,
@@ -48,6 +53,7 @@ the whole time, or with the most of what --order says.`,
 	f.StringVar(&o.query.GroupBy, "group-by", "", "group by `field`: gateway, route, key or status")
 	f.IntVar(&o.top, "top", 0, "only this `number` of groups, up to 100, with their sums over the whole time")
 	f.StringVar(&o.order, "order", "", "order of --top: requests (default), errors, refused or bytes_out, by `field`")
+	f.IntVar(&o.limit, "limit", 0, "show at most `n` rows, the latest; 0 means all")
 	o.span.add(f, "requests")
 	return c
 }
@@ -62,6 +68,12 @@ func (o *traffic) run(c *cobra.Command, _ []string) (err error) {
 	ranked := c.Flags().Changed("top")
 	if o.order != "" && !ranked {
 		return usagef("--order is the order of --top: add --top 10, or leave --order out")
+	}
+	if ranked && o.limit != 0 {
+		return usagef("--limit is for the report by intervals: --top has a number itself")
+	}
+	if o.limit < 0 {
+		return usagef("--limit must not be negative, got %d", o.limit)
 	}
 	if ranked && o.query.GroupBy == "" {
 		o.query.GroupBy = "route"
@@ -87,20 +99,24 @@ func (o *traffic) run(c *cobra.Command, _ []string) (err error) {
 		return err
 	}
 	if !o.ForPeople() {
-		return o.PrintData(rows)
+		return o.PrintData(o.latest(rows))
 	}
 	return o.print(rows, o.namesOf(c.Context(), api))
 }
 
 // print prints the rows, each with a bar that shows its share of the busiest row.
 func (o *traffic) print(rows []client.TrafficRow, names *names) error {
-	rows = o.worthShowing(rows)
+	rows = o.latest(o.worthShowing(rows))
 	if len(rows) == 0 {
 		fmt.Fprintln(o.Err, "There were no requests in that time.")
 		return nil
 	}
 	most := slices.MaxFunc(rows, func(x, y client.TrafficRow) int { return cmp.Compare(x.Requests, y.Requests) }).Requests
 	timed := o.query.GroupBy != "key"
+	size, milliseconds := terminal.Size, terminal.Milliseconds
+	if o.Width(o.Out) == 0 { // programs find each number in a field of its own, in bytes and milliseconds
+		size, milliseconds = count, plainMilliseconds
+	}
 	t := o.NewTable(o.columns(timed)...)
 	for i := range rows {
 		r := &rows[i]
@@ -112,10 +128,10 @@ func (o *traffic) print(rows []client.TrafficRow, names *names) error {
 		for _, n := range []int64{r.Status2Xx, r.Status3Xx, r.Status4Xx, r.Status5Xx, r.Limited, r.Unauthorized, r.Forbidden, r.UpstreamErrors} {
 			cells = append(cells, count(n))
 		}
-		cells = append(cells, terminal.Size(r.BytesIn), terminal.Size(r.BytesOut))
+		cells = append(cells, size(r.BytesIn), size(r.BytesOut))
 		if timed {
 			l, u := latencies(r.LatencyMs), latencies(r.UpstreamLatencyMs)
-			cells = append(cells, terminal.Milliseconds(l.P50), terminal.Milliseconds(l.P90), terminal.Milliseconds(l.P99), terminal.Milliseconds(u.P50), terminal.Milliseconds(u.P99))
+			cells = append(cells, milliseconds(l.P50), milliseconds(l.P90), milliseconds(l.P99), milliseconds(u.P50), milliseconds(u.P99))
 		}
 		t.Row(cells...)
 	}
@@ -156,7 +172,7 @@ func (o *traffic) columns(timed bool) []terminal.Column {
 		columns = append(columns, terminal.Column{Name: strings.ToUpper(o.query.GroupBy), Flex: true})
 	}
 	columns = append(columns,
-		terminal.Column{Name: "REQUESTS"}, terminal.Column{Name: " ", Rank: 3}, terminal.Column{Name: "2XX"}, terminal.Column{Name: "3XX", Rank: 6}, terminal.Column{Name: "4XX"}, terminal.Column{Name: "5XX"},
+		terminal.Column{Name: "REQUESTS"}, terminal.Column{Name: " ", Rank: 3, Bar: true}, terminal.Column{Name: "2XX"}, terminal.Column{Name: "3XX", Rank: 6}, terminal.Column{Name: "4XX"}, terminal.Column{Name: "5XX"},
 		terminal.Column{Name: "429", Rank: 2}, terminal.Column{Name: "401", Rank: 5}, terminal.Column{Name: "403", Rank: 5}, terminal.Column{Name: "UPSTREAM ERRORS", Rank: 8},
 		terminal.Column{Name: "IN", Rank: 7}, terminal.Column{Name: "OUT", Rank: 7})
 	if timed {
@@ -182,6 +198,25 @@ func latencies(l *client.Latencies) client.Latencies {
 		return client.Latencies{}
 	}
 	return *l
+}
+
+// latest returns the rows of --limit: those of the latest intervals, and of the earliest of these intervals, if it has too
+// many groups, those with the most requests.
+func (o *traffic) latest(rows []client.TrafficRow) []client.TrafficRow {
+	if o.limit == 0 || len(rows) <= o.limit {
+		return rows
+	}
+	from := len(rows) - o.limit
+	begin, end := from, from
+	for begin > 0 && rows[begin-1].Start.Equal(rows[from].Start) {
+		begin--
+	}
+	for end < len(rows) && rows[end].Start.Equal(rows[from].Start) {
+		end++
+	}
+	interval := slices.Clone(rows[begin:end])
+	slices.SortStableFunc(interval, func(x, y client.TrafficRow) int { return cmp.Compare(y.Requests, x.Requests) })
+	return append(interval[:end-from], rows[end:]...)
 }
 
 // worthShowing removes rows that would only fill the screen: groups without requests,
@@ -219,6 +254,14 @@ func (o *traffic) group(r *client.TrafficRow, names *names) string {
 	default:
 		return id
 	}
+}
+
+// plainMilliseconds formats a duration in milliseconds for programs; 0, which is not measured, is "".
+func plainMilliseconds(ms float64) string {
+	if ms == 0 {
+		return ""
+	}
+	return strconv.FormatFloat(ms, 'f', 2, 64)
 }
 
 func count(n int64) string { return strconv.FormatInt(n, 10) }

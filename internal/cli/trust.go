@@ -21,11 +21,11 @@ func (a *app) givenCAFile() string {
 	return file
 }
 
-// trustingClient returns a client that trusts the authorities whose certificates are in file besides the system's, or
-// nil for "".
-func trustingClient(file string) (*http.Client, error) {
+// trusting returns a transport that trusts the authorities whose certificates are in file besides the system's; only the
+// system's for "".
+func trusting(file string) (http.RoundTripper, error) {
 	if file == "" {
-		return nil, nil //nolint:nilnil // client.Config takes nil for the default
+		return http.DefaultTransport, nil
 	}
 	content, err := os.ReadFile(file)
 	if err != nil {
@@ -40,7 +40,7 @@ func trustingClient(file string) (*http.Client, error) {
 	}
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.TLSClientConfig = &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}
-	return &http.Client{Transport: transport}, nil
+	return transport, nil
 }
 
 // remedyOf says what to do about a server that could not be reached because the address is not quite right, or "".

@@ -39,7 +39,7 @@ is read from --secret-file, else from a prompt or standard input. The exit statu
 		RunE: o.run,
 	}
 	f := c.Flags()
-	f.StringVar(&o.payload, "payload", "", "`file` with the body exactly as received; also the first argument")
+	f.StringVar(&o.payload, "payload", "", "`file` with the body exactly as received"+alsoArgument)
 	f.StringArrayVarP(&o.headers, "header", "H", nil, "`header` of the delivery, as NAME: VALUE; may be repeated")
 	f.StringVar(&o.headersFile, "headers-file", "", "`file` with the headers, one per line; other lines are ignored")
 	f.StringVar(&o.secretFile, "secret-file", "", "`file` with the signing secret")

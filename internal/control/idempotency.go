@@ -24,11 +24,11 @@ func (s *Service) StoredResponse(ctx context.Context, keyID, key string, fingerp
 		if a.Fingerprint != fingerprint {
 			return nil, fault.New(fault.ValidationFailed, "this Idempotency-Key was used for another call: use a new key for each call")
 		}
-		return a, nil
+		return a, assemble(ctx, tx, a)
 	})
 }
 
-// storedResponse returns nil if there is no response to return again.
+// storedResponse returns nil if there is no response to return again. Its body may be in parts; see assemble.
 func storedResponse(ctx context.Context, tx IdempotencyReader, keyID, key string, now time.Time) (*StoredResponse, error) {
 	a, err := tx.StoredResponse(ctx, keyID, key)
 	if fault.CodeOf(err) == fault.NotFound {
@@ -66,22 +66,6 @@ func (w *work) rejectRepeat(ctx context.Context) error {
 	return w.roomForResponse(ctx)
 }
 
-// encodedBefore returns ctx with the encoded response of an operation whose result is known before
-// its transaction, so that a large response takes no time in the transaction.
-func encodedBefore(ctx context.Context, result any) (context.Context, error) {
-	i := idempotencyOf(ctx)
-	if i == nil {
-		return ctx, nil
-	}
-	status, header, body, err := i.Encode(result)
-	if err != nil {
-		return nil, fmt.Errorf("encode the response to store: %w", err)
-	}
-	encoded := *i
-	encoded.Encode = func(any) (int, map[string]string, []byte, error) { return status, header, body, nil }
-	return WithIdempotency(ctx, &encoded), nil
-}
-
 // storeResponse stores the response to a call with an Idempotency-Key.
 func (w *work) storeResponse(ctx context.Context, result any) error {
 	i := idempotencyOf(ctx)
@@ -92,12 +76,17 @@ func (w *work) storeResponse(ctx context.Context, result any) error {
 	if err != nil {
 		return fmt.Errorf("encode the response to store: %w", err)
 	}
-	most, mostBytes := w.bounds.responses()
-	if err := w.RequireRoomForResponse(ctx, w.actor.Account.ID, most, mostBytes-int64(len(body))+1, w.fullOfResponses(most)); err != nil {
-		return err
-	}
-	return w.PutStoredResponse(ctx, &StoredResponse{
+	return w.putResponse(ctx, &StoredResponse{
 		KeyID: i.KeyID, Key: i.Key, Fingerprint: i.Fingerprint,
 		Status: status, Header: header, Body: body, CreatedAt: w.now,
 	})
+}
+
+// putResponse stores a response, or a part of one, if the account has room for it.
+func (w *work) putResponse(ctx context.Context, r *StoredResponse) error {
+	most, mostBytes := w.bounds.responses()
+	if err := w.RequireRoomForResponse(ctx, w.actor.Account.ID, most, mostBytes-int64(len(r.Body))+1, w.fullOfResponses(most)); err != nil {
+		return err
+	}
+	return w.PutStoredResponse(ctx, r)
 }

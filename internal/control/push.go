@@ -98,11 +98,15 @@ func (s *Service) push(ctx context.Context, actor *Actor, gatewayID string, doc 
 		if err != nil {
 			return nil, err
 		}
-		ctx, err := encodedBefore(ctx, p.result(false))
+		ctx, drop, err := s.encodedBefore(ctx, actor, p.result(false))
 		if err != nil {
+			s.discard(ctx, p)
 			return nil, err
 		}
 		result, err := s.applyPush(ctx, actor, p)
+		if err != nil {
+			drop(err)
+		}
 		if !errors.Is(err, errChangedMeanwhile) || attempt == pushAttempts {
 			return result, err
 		}
@@ -164,13 +168,20 @@ func (s *Service) applyPush(ctx context.Context, actor *Actor, p *pushChange) (*
 		}
 		return p.result(false), w.apply(ctx, p)
 	})
-	if err != nil && p.prepared != nil {
-		// If the transaction was committed, this does nothing.
-		if bad := s.cfg.Store.Discard(ctx, p.prepared); bad != nil {
-			s.cfg.Log.WarnContext(ctx, "could not remove the route table of a push that failed; it is removed later", "error", bad)
-		}
+	if err != nil {
+		s.discard(ctx, p)
 	}
 	return result, err
+}
+
+// discard removes what was stored for a push that has failed. If its transaction was committed, it does nothing.
+func (s *Service) discard(ctx context.Context, p *pushChange) {
+	if p.prepared == nil {
+		return
+	}
+	if err := s.cfg.Store.Discard(ctx, p.prepared); err != nil {
+		s.cfg.Log.WarnContext(ctx, "could not remove the route table of a push that failed; it is removed later", "error", err)
+	}
 }
 
 // plan is what a push changes about a gateway.

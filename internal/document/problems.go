@@ -7,11 +7,13 @@ import (
 	"github.com/keygate/keygate/internal/fault"
 )
 
-// Problems collects the validation errors of a document, at most fault.MaxProblems of them.
+// Problems collects the validation errors of a document, at most fault.MaxCounted of them.
 // The zero value is empty.
 type Problems struct {
-	list  []fault.Problem
-	other error
+	list    []fault.Problem
+	seen    map[string]bool // the messages in list
+	leftOut int             // problems that are not in list
+	other   error
 }
 
 // Add adds the problems of err, which may be nil. An equal message is added once: many
@@ -22,18 +24,28 @@ func (p *Problems) Add(err error) {
 		p.other = err
 	}
 	for _, problem := range problems {
-		known := slices.ContainsFunc(p.list, func(q fault.Problem) bool { return q.Message == problem.Message })
-		if !known && len(p.list) < fault.MaxProblems {
-			p.list = append(p.list, problem)
+		if p.seen[problem.Message] || p.Full() {
+			continue
 		}
+		if p.seen == nil {
+			p.seen = map[string]bool{}
+		}
+		p.seen[problem.Message] = true
+		p.list = append(p.list, problem)
 	}
+	p.AddLeftOut(fault.LeftOut(err))
+}
+
+// AddLeftOut counts n problems that are not listed.
+func (p *Problems) AddLeftOut(n int) {
+	p.leftOut += min(n, fault.MaxCounted-p.leftOut-len(p.list))
 }
 
 // Full reports whether further errors would be lost.
-func (p *Problems) Full() bool { return p.other != nil || len(p.list) == fault.MaxProblems }
+func (p *Problems) Full() bool { return p.other != nil || len(p.list)+p.leftOut >= fault.MaxCounted }
 
-// Err returns one error with all problems in the order of the document, or nil if there are
-// none.
+// Err returns one error with the first problems in the order of the document, and the number of the
+// others, or nil if there are none.
 func (p *Problems) Err() error {
 	if p.other != nil {
 		return p.other
@@ -45,5 +57,5 @@ func (p *Problems) Err() error {
 	slices.SortStableFunc(sorted, func(a, b fault.Problem) int {
 		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
 	})
-	return &fault.Error{Code: fault.ValidationFailed, Field: sorted[0].Field, Message: sorted[0].Message, Problems: sorted}
+	return fault.InvalidAll(sorted, p.leftOut)
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/keygate/keygate/internal/fault"
 )
 
-// Guarantee: problems come in the order of the text, each message once, at most 50 of them; an
-// error of another kind is returned as it is.
+// Guarantee: problems come in the order of the text, each message once, at most 50 of them with the number of
+// the others, which are counted up to a bound; an error of another kind is returned as it is.
 func TestProblems(t *testing.T) {
 	var p document.Problems
 	if p.Add(nil); p.Full() || p.Err() != nil {
@@ -43,8 +43,19 @@ func TestProblems(t *testing.T) {
 	for i := range int32(100) {
 		p.Add(at(i, 1))
 	}
-	if got := len(fault.ProblemsOf(p.Err())); !p.Full() || got != fault.MaxProblems {
-		t.Errorf("got %d problems, full %t; want %d, full", got, p.Full(), fault.MaxProblems)
+	all := p.Err()
+	if got, left := len(fault.ProblemsOf(all)), fault.LeftOut(all); p.Full() || got != fault.MaxProblems || left != 104-fault.MaxProblems {
+		t.Errorf("got %d problems and %d left out, full %t; want %d and %d, not full", got, left, p.Full(), fault.MaxProblems, 104-fault.MaxProblems)
+	}
+	var outer document.Problems
+	if outer.Add(all); fault.LeftOut(outer.Err()) != 104-fault.MaxProblems {
+		t.Errorf("got %d left out of an error with 104 problems that was added, want %d", fault.LeftOut(outer.Err()), 104-fault.MaxProblems)
+	}
+	for i := range int32(2000) {
+		p.Add(at(i, 2))
+	}
+	if left := fault.LeftOut(p.Err()); !p.Full() || left != fault.MaxCounted-fault.MaxProblems {
+		t.Errorf("got %d left out, full %t; want %d, full", left, p.Full(), fault.MaxCounted-fault.MaxProblems)
 	}
 	broken := errors.New("disk full")
 	if p.Add(broken); !errors.Is(p.Err(), broken) {

@@ -32,7 +32,7 @@ func Codes() []Explanation {
 		{BodyTooLarge, both, "The body is larger than the limit.", "Send less. The limit of a gateway is its `max_body_bytes`; those of the management API are fixed."},
 		{TargetTooLong, data, "The path and query are too long.", "Send a shorter URL."},
 		{UnsupportedMediaType, management, "The body has no supported `Content-Type`, or it is compressed.", "Send the type that the message names, uncompressed."},
-		{ValidationFailed, management, "Fields, query parameters or a document are invalid or missing, or the `Idempotency-Key` was used for another request. `errors` lists all problems, at most 50.", "Correct everything that `errors` names."},
+		{ValidationFailed, management, "Fields, query parameters or a document are invalid or missing, or the `Idempotency-Key` was used for another request. `errors` lists all problems, at most 50; `errors_left_out` is the number of the others of a document.", "Correct everything that `errors` names."},
 		{RateLimitExceeded, both, "A rate limit is used up. `limit_scope` says which.", "Wait for the seconds of `Retry-After`, then repeat the request."},
 		{HeaderTooLarge, data, "The request has too many headers, or they are too large.", "Send fewer or shorter headers."},
 		{Internal, both, "Keygate failed.", "Look for `request_id` in the server's log."},

@@ -116,6 +116,7 @@ type Error struct {
 	// Problems lists everything that is wrong, for ValidationFailed: the first one has the
 	// same Field and Message as the error. nil means that Field and Message are the only problem.
 	Problems []Problem
+	LeftOut  int      // how many problems there are beyond Problems, as far as they were counted
 	Auth     AuthCode // for Unauthorized and Forbidden
 	Limit    *Limit   // for RateLimitExceeded
 	Err      error    // the cause, for the log
@@ -130,8 +131,13 @@ type Problem struct {
 	Column  int    `json:"column,omitempty"`
 }
 
-// MaxProblems is how many problems one response lists.
-const MaxProblems = 50
+// Bounds of what is said of an invalid document or request.
+const (
+	// MaxProblems is how many problems one response lists.
+	MaxProblems = 50
+	// MaxCounted is how many problems of a document are counted. Then its check ends.
+	MaxCounted = 1000
+)
 
 // problems returns e.Problems, or the one problem that Field and Message describe.
 func (e *Error) problems() []Problem {
@@ -151,14 +157,24 @@ func ProblemsOf(err error) []Problem {
 	return e.problems()
 }
 
+// LeftOut returns how many problems there are beyond those of ProblemsOf.
+func LeftOut(err error) int {
+	var e *Error
+	if !errors.As(err, &e) {
+		return 0
+	}
+	return e.LeftOut
+}
+
 // InvalidAll returns the validation error for problems, of which it lists at most
-// MaxProblems, or nil if there are none.
-func InvalidAll(problems []Problem) error {
+// MaxProblems, or nil if there are none. leftOut is how many more there are.
+func InvalidAll(problems []Problem, leftOut int) error {
 	if len(problems) == 0 {
 		return nil
 	}
+	leftOut += max(0, len(problems)-MaxProblems)
 	problems = problems[:min(len(problems), MaxProblems)]
-	return &Error{Code: ValidationFailed, Field: problems[0].Field, Message: problems[0].Message, Problems: problems}
+	return &Error{Code: ValidationFailed, Field: problems[0].Field, Message: problems[0].Message, Problems: problems, LeftOut: leftOut}
 }
 
 // Join returns one error for all errs that are not nil, or nil if every error is nil. The
@@ -167,6 +183,7 @@ func InvalidAll(problems []Problem) error {
 func Join(errs ...error) error {
 	var all []Problem
 	var only error
+	leftOut := 0
 	for _, err := range errs {
 		if err == nil {
 			continue
@@ -179,11 +196,12 @@ func Join(errs ...error) error {
 			only = nil
 		}
 		all = append(all, problems...)
+		leftOut += LeftOut(err)
 	}
 	if only != nil {
 		return only
 	}
-	return InvalidAll(all)
+	return InvalidAll(all, leftOut)
 }
 
 func (e *Error) Error() string {
@@ -272,6 +290,7 @@ type body struct {
 type members struct {
 	Field      string    `json:"field,omitempty"`
 	Errors     []Problem `json:"errors,omitempty"`
+	LeftOut    int       `json:"errors_left_out,omitempty"`
 	Code       AuthCode  `json:"code,omitempty"`
 	Limit      *int64    `json:"limit,omitempty"`
 	Remaining  *int64    `json:"remaining,omitempty"`
@@ -283,7 +302,7 @@ type members struct {
 func membersOf(e *Error, requestID string) members {
 	m := members{Field: e.Field, Code: e.Auth, RequestID: requestID}
 	if e.Code == ValidationFailed {
-		m.Errors = e.problems()
+		m.Errors, m.LeftOut = e.problems(), e.LeftOut
 	}
 	if e.Limit != nil {
 		m.Limit, m.Remaining, m.ResetAt, m.LimitScope = &e.Limit.Limit, &e.Limit.Remaining, &e.Limit.ResetAt, e.Limit.Scope

@@ -33,11 +33,10 @@ func LocateDocument(content []byte) (*Document, Positions, error) {
 		return nil, nil, err
 	}
 	var problems document.Problems
-	if refuseEnv(root, "", &problems); problems.Err() != nil {
-		return nil, nil, problems.Err()
-	}
+	refuseEnv(root, "", &problems)
 	d := &Document{Routes: []RouteSpec{}}
-	if err := d.read(root); err != nil {
+	problems.Add(d.readExcept(root, problems.Err()))
+	if err := problems.Err(); err != nil {
 		return nil, nil, err
 	}
 	positions := Positions{}
@@ -45,6 +44,22 @@ func LocateDocument(content []byte) (*Document, Positions, error) {
 		positions.add(section, "gateway")
 	}
 	return d, positions, nil
+}
+
+// readExcept parses the whole file. The error has no problem of a value with ${env:NAME}, which is not known; variables
+// has a problem for each of them.
+func (d *Document) readExcept(root *document.Node, variables error) error {
+	err, unknown := d.read(root), fault.ProblemsOf(variables)
+	if unknown == nil {
+		return err
+	}
+	rest := slices.DeleteFunc(slices.Clone(fault.ProblemsOf(err)), func(p fault.Problem) bool {
+		return slices.ContainsFunc(unknown, func(v fault.Problem) bool {
+			item, below := strings.CutPrefix(v.Field, p.Field)
+			return v.Line == p.Line && v.Column == p.Column || below && (item == "" || item[0] == '[')
+		})
+	})
+	return fault.InvalidAll(rest, fault.LeftOut(err))
 }
 
 // read parses the whole file.
@@ -98,12 +113,15 @@ func (d *Document) readRoutes(n *document.Node) error {
 		return n.Mismatch("routes", document.Sequence, "")
 	}
 	var problems document.Problems
-	unread := map[string]bool{} // the fields without a value, whose problem is already reported
+	unread := map[string]bool{} // the fields that have no value because of a problem that is reported already
 	for i := range n.Nodes {
 		r, err := readRoute(&n.Nodes[i], fmt.Sprintf("routes[%d]", i))
 		d.Routes = append(d.Routes, r)
 		for _, p := range fault.ProblemsOf(err) {
-			unread[strings.TrimRight(p.Field, "[]0123456789")], unread[p.Field] = true, true
+			unread[p.Field] = true
+			if len(r.Methods) == 0 {
+				unread[strings.TrimRight(p.Field, "[]0123456789")] = true // if it is an item of methods
+			}
 		}
 		if problems.Add(err); problems.Full() {
 			return problems.Err()
@@ -154,12 +172,14 @@ func readMethods(n *document.Node, field string) ([]string, error) {
 		return nil, n.Mismatch(field, document.Sequence, "a list such as [GET, POST]")
 	}
 	var problems document.Problems
-	methods := make([]string, len(n.Nodes))
+	methods := make([]string, 0, len(n.Nodes))
 	for i := range n.Nodes {
-		var err error
-		methods[i], err = readText(&n.Nodes[i], fmt.Sprintf("%s[%d]", field, i))
+		m, err := readText(&n.Nodes[i], fmt.Sprintf("%s[%d]", field, i))
 		if problems.Add(err); problems.Full() {
 			break
+		}
+		if err == nil {
+			methods = append(methods, m)
 		}
 	}
 	slices.Sort(methods)

@@ -13,7 +13,7 @@ import (
 // ResolveEnv replaces each ${env:NAME} in the values of a configuration file by the result of
 // lookup for NAME (contract, section 5). A value with a replacement is written in quotes, so
 // that it stays one string whatever the variable contains. Nothing else changes, and lines keep
-// their numbers. Errors are as from ParseDocument.
+// their numbers. Errors are as from ParseDocument; they list every variable that cannot be replaced.
 func ResolveEnv(content []byte, lookup func(name string) (value string, ok bool)) ([]byte, error) {
 	text := string(document.TrimMark(content))
 	if !strings.Contains(text, envMark) {
@@ -24,8 +24,8 @@ func ResolveEnv(content []byte, lookup func(name string) (value string, ok bool)
 		return nil, err
 	}
 	r := &resolver{text: text, lines: lineStarts(text), lookup: lookup, values: map[string]string{}, edits: map[int]edit{}}
-	if err := r.resolve(before, ""); err != nil {
-		return nil, err
+	if r.resolve(before, ""); r.problems.Err() != nil {
+		return nil, r.problems.Err()
 	}
 	resolved := r.apply()
 	// The replacements must not have changed anything but those values.
@@ -36,6 +36,19 @@ func ResolveEnv(content []byte, lookup func(name string) (value string, ok bool)
 	return resolved, nil
 }
 
+// AddMistakes returns err, which ResolveEnv returned for a file, with everything else that is wrong with the file.
+func AddMistakes(content []byte, err error) error {
+	root, unreadable := document.Parse(content)
+	if unreadable != nil {
+		return err // that is what err says
+	}
+	var all, variables document.Problems
+	refuseEnv(root, "", &variables)
+	all.Add(err)
+	all.Add((&Document{}).readExcept(root, variables.Err()))
+	return all.Err()
+}
+
 // resolver replaces variables in a text.
 type resolver struct {
 	text   string
@@ -43,6 +56,8 @@ type resolver struct {
 	lookup func(string) (string, bool)
 	values map[string]string // from unresolved to resolved values
 	edits  map[int]edit      // by byte offset
+
+	problems document.Problems
 }
 
 // edit replaces the bytes up to the offset end by a scalar.
@@ -63,9 +78,10 @@ func lineStarts(text string) []int {
 }
 
 // resolve collects the edits for n and everything in it.
-func (r *resolver) resolve(n *document.Node, field string) error {
+func (r *resolver) resolve(n *document.Node, field string) {
 	if strings.Contains(n.Text, envMark) {
-		return r.replace(n, field)
+		r.problems.Add(r.replace(n, field))
+		return
 	}
 	for i := range n.Nodes {
 		m := &n.Nodes[i]
@@ -74,13 +90,12 @@ func (r *resolver) resolve(n *document.Node, field string) error {
 			at = strings.TrimPrefix(field+"."+m.Name, ".")
 		}
 		if strings.Contains(m.Name, envMark) {
-			return m.NamePosition.Invalid(at, "${env:…} is replaced only in values, not in names")
+			r.problems.Add(m.NamePosition.Invalid(at, "${env:…} is replaced only in values, not in names"))
 		}
-		if err := r.resolve(m, at); err != nil {
-			return err
+		if r.resolve(m, at); r.problems.Full() {
+			return
 		}
 	}
-	return nil
 }
 
 func (r *resolver) replace(n *document.Node, field string) error {

@@ -18,6 +18,7 @@ func withPosition(err error, n *document.Node, field string) error {
 		return err
 	}
 	var problems document.Problems
+	problems.AddLeftOut(fault.LeftOut(err))
 	for _, p := range list {
 		name := field
 		if p.Field != "" {
@@ -92,5 +93,5 @@ func (p Positions) In(err error) error {
 			}
 		}
 	}
-	return fault.InvalidAll(problems)
+	return fault.InvalidAll(problems, fault.LeftOut(err))
 }

@@ -154,7 +154,42 @@ extra: 1
 	wantProblem(t, "the first", err, "1, column 11", "gateway.nam", "is not a field")
 }
 
-// Guarantee: of many problems, the first 50 are reported.
+// Guarantee: a mistake hides no other: not of the values beside it in a list, of the other methods of a route, or of
+// the rest of a file with ${env:NAME}. A value that has a variable has no other mistake.
+func TestMistakesHideNoOthers(t *testing.T) {
+	const file = `gateway: {name: x, upstream_url: "${env:URL}", timeout: forever, hostname: "${env:HOST}"}
+routes:
+- {path: /a, methods: [GET, PUT, POST]}
+- {path: /a, methods: [GET, 7, get, PUT]}
+- {path: "${env:PATH}", methods: ["${env:M}"], auth: open}
+- {path: /c, methods: []}
+- {path: 5, methods: []}
+`
+	rest := []string{
+		"1:57 gateway.timeout",
+		"4:23 routes[1].methods", "4:23 routes[1].methods", "4:29 routes[1].methods[1]",
+		"5:54 routes[2].auth", "6:23 routes[3].methods", "7:10 routes[4].path", "7:22 routes[4].methods",
+	}
+	variables := []string{"1:34 gateway.upstream_url", "1:76 gateway.hostname", "5:10 routes[2].path", "5:35 routes[2].methods[0]"}
+	listed := func(err error) (out []string) {
+		for _, p := range fault.ProblemsOf(err) {
+			out = append(out, fmt.Sprintf("%d:%d %s", p.Line, p.Column, p.Field))
+		}
+		slices.Sort(out)
+		return out
+	}
+	want := slices.Sorted(slices.Values(append(rest, variables...)))
+	_, err := gateway.ParseDocument([]byte(file))
+	if got := listed(err); !slices.Equal(got, want) {
+		t.Errorf("parsed: got problems\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+	_, err = gateway.ResolveEnv([]byte(file), func(string) (string, bool) { return "", false })
+	if got := listed(gateway.AddMistakes([]byte(file), err)); !slices.Equal(got, want) {
+		t.Errorf("resolved: got problems\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+// Guarantee: of many problems, the first 50 are reported, with the number of the others.
 func TestProblemsOfAConfigurationAreBounded(t *testing.T) {
 	for name, text := range map[string]string{
 		"fields":    "routes: []\n" + manyLines(200, func(i int) string { return fmt.Sprintf("y%d: 1\n", i) }),
@@ -166,6 +201,9 @@ func TestProblemsOfAConfigurationAreBounded(t *testing.T) {
 		_, err := gateway.ParseDocument([]byte(text))
 		if got := len(fault.ProblemsOf(err)); got != fault.MaxProblems {
 			t.Errorf("%s: got %d problems, want %d", name, got, fault.MaxProblems)
+		}
+		if got := fault.LeftOut(err); got < 200-fault.MaxProblems || got > 202-fault.MaxProblems {
+			t.Errorf("%s: got %d problems left out, want %d or the few that follow from them", name, got, 200-fault.MaxProblems)
 		}
 	}
 }

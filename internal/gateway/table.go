@@ -49,12 +49,12 @@ const (
 // CheckTable checks the routes of one gateway together: each path is a valid template, each
 // method may be routed and is listed once, templates that match the same paths have no
 // method in common, and no bound of route tables is exceeded. It returns at most
-// fault.MaxProblems problems, in the order of the rows.
+// fault.MaxCounted problems, in the order of the rows.
 func CheckTable(routes []RouteSpec) []RowProblem {
 	c := newTableCheck(routes[:min(len(routes), MaxRoutes)])
 	for i := range c.routes {
-		if c.row(i, true); len(c.problems) >= fault.MaxProblems {
-			return c.problems[:fault.MaxProblems]
+		if c.row(i, true); len(c.problems) >= fault.MaxCounted {
+			return c.problems[:fault.MaxCounted]
 		}
 	}
 	if len(routes) > MaxRoutes {
@@ -116,29 +116,55 @@ func (c *tableCheck) row(i int, bounded bool) {
 	case c.addsText(&t) && bounded:
 		c.add(i, "path", manyTexts)
 	}
+	badPath := len(c.problems) > before
 	if err := CheckMethods(r.Methods); err != nil {
 		c.add(i, "methods", "%s", messageOf(err))
 	}
+	if badPath {
+		return
+	}
+	c.conflicts(i, t.Pattern())
 	if len(c.problems) > before {
 		return
 	}
-	for _, method := range r.Methods {
-		op := operation{t.Pattern(), method}
-		first, taken := c.owner[op]
-		switch {
-		case !taken:
-			c.owner[op] = i
-		case c.routes[first].Path == r.Path:
-			c.add(i, "methods", "%s of %s is already listed by another route", method, r.Path)
-		default:
-			c.add(i, "methods", "%s of %s is already listed by %s: paths that differ only in parameter names are the same path, so list each method once", method, r.Path, c.routes[first].Path)
-		}
-		if len(c.problems) > before {
-			return
-		}
-	}
 	if c.methods[t.Pattern()] += len(r.Methods); c.methods[t.Pattern()] > MaxMethods && !c.stored {
 		c.add(i, "methods", manyMethods)
+	}
+}
+
+// conflicts takes the valid methods of row i, whose path has the pattern, and adds a problem for each earlier row
+// that has some of them.
+func (c *tableCheck) conflicts(i int, pattern string) {
+	path := c.routes[i].Path
+	var rows []int // the earlier rows, in the order of the methods
+	var taken map[int][]string
+	for _, method := range c.routes[i].Methods {
+		op := operation{pattern, method}
+		first, is := c.owner[op]
+		switch {
+		case methodProblem(method) != "" || is && first == i:
+		case !is:
+			c.owner[op] = i
+		default:
+			if taken == nil {
+				taken = map[int][]string{}
+			}
+			if taken[first] == nil {
+				rows = append(rows, first)
+			}
+			taken[first] = append(taken[first], method)
+		}
+	}
+	for _, first := range rows {
+		methods, verb := strings.Join(taken[first], ", "), "is"
+		if len(taken[first]) > 1 {
+			verb = "are"
+		}
+		if c.routes[first].Path == path {
+			c.add(i, "methods", "%s of %s %s already listed by another route", methods, path, verb)
+		} else {
+			c.add(i, "methods", "%s of %s %s already listed by %s: paths that differ only in parameter names are the same path, so list each method once", methods, path, verb, c.routes[first].Path)
+		}
 	}
 }
 

@@ -377,7 +377,7 @@ func problemText(path string, err error) string {
 		path += ": " + first.Field
 	}
 	text = path + ": " + text
-	switch more := len(problems) - 1; {
+	switch more := len(problems) - 1 + fault.LeftOut(err); {
 	case more == 1:
 		text += " (and 1 more problem)"
 	case more > 1:

@@ -51,7 +51,10 @@ func Parse(content []byte) (*Document, error) {
 		taken: map[operation]int{}, members: map[*document.Node]map[string]*document.Node{},
 	}
 	if err := r.readVersion(); err != nil {
-		return nil, err
+		if r.minor == 0 {
+			return nil, err
+		}
+		r.problems.Add(err)
 	}
 	r.checkRoot()
 	r.problems.Add(r.readServers())
@@ -92,7 +95,8 @@ func (r *reader) stop(err error) {
 	r.stopped = true
 }
 
-// readVersion checks that this is an OpenAPI document of a supported version.
+// readVersion checks that this is an OpenAPI document of a supported version. If it is of another version 3, the rest is
+// read as the newest.
 func (r *reader) readVersion() error {
 	if r.root.Kind != document.Mapping {
 		return r.root.Invalid("", "not an OpenAPI document: it must be a mapping with the field openapi, not %s", r.root.Kind)
@@ -110,6 +114,9 @@ func (r *reader) readVersion() error {
 	}
 	minor, ok := parseVersion(version.Text)
 	if !ok {
+		if strings.HasPrefix(version.Text, "3") {
+			r.minor = '2'
+		}
 		return version.Invalid("openapi", "OpenAPI %q is not supported: use 3.0, 3.1 or 3.2", document.Short(version.Text))
 	}
 	r.minor = minor

@@ -223,8 +223,8 @@ func TestManyWarnings(t *testing.T) {
 	}
 }
 
-// Guarantee: the first 50 problems of a document are reported at once, in its order, and the
-// first of them is the error's own message and field.
+// Guarantee: the first 50 problems of a document are reported at once, in its order, with the number of the others,
+// and the first of them is the error's own message and field.
 func TestManyProblems(t *testing.T) {
 	for name, text := range map[string]string{
 		"paths":      head + repeat(200, func(i int) string { return fmt.Sprintf("  a%d: {get: {}}\n", i) }),
@@ -235,8 +235,8 @@ func TestManyProblems(t *testing.T) {
 	} {
 		_, err := openapi.Parse([]byte(text))
 		var f *fault.Error
-		if !errors.As(err, &f) || len(f.Problems) != fault.MaxProblems || f.Problems[0].Message != f.Message || f.Problems[0].Field != f.Field {
-			t.Errorf("%s: got %v, want %d problems that begin with the error's own", name, err, fault.MaxProblems)
+		if !errors.As(err, &f) || len(f.Problems) != fault.MaxProblems || f.Problems[0].Message != f.Message || f.Problems[0].Field != f.Field || f.LeftOut != 200-fault.MaxProblems {
+			t.Errorf("%s: got %v, want %d problems that begin with the error's own, and 150 left out", name, err, fault.MaxProblems)
 			continue
 		}
 		for i, p := range f.Problems[1:] {

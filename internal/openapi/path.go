@@ -36,6 +36,7 @@ type pathItem struct {
 	// path is the path of the routes, without the base path. cut is true if the key goes on with a
 	// query or a fragment, and the author was not warned of it yet.
 	path    string
+	broken  bool // the key or a reference is invalid, and was reported: the operations are checked, but give no routes
 	cut     bool
 	advised bool // the author was warned of what the path does not mean
 	// pattern is the pattern of path, and full is the base path with path. Both are set with the
@@ -65,13 +66,10 @@ func (r *reader) readPaths() {
 }
 
 func (r *reader) readPathItem(key *document.Node) {
-	item, err := newPathItem(key)
-	if err == nil {
-		err = r.follow(item)
-	}
-	if err != nil {
+	item := &pathItem{key: key, field: "paths." + key.Name, path: key.Name}
+	for _, err := range []error{checkKey(item), r.follow(item)} {
 		r.problems.Add(err)
-		return
+		item.broken = item.broken || err != nil
 	}
 	own, ok := r.readPolicy(item.field, item.layers...)
 	item.policy, item.bad = own, !ok // the operations are read nevertheless, so that all mistakes are reported
@@ -87,21 +85,21 @@ func (r *reader) readPathItem(key *document.Node) {
 	}
 }
 
-// newPathItem returns the path item that an entry of paths describes, without its layers.
-func newPathItem(key *document.Node) (*pathItem, error) {
-	item := &pathItem{key: key, field: "paths." + key.Name, path: key.Name}
+// checkKey checks the key of an entry of paths, and removes its query or fragment from the path.
+func checkKey(item *pathItem) error {
+	key := item.key
 	switch {
 	case key.Name == "$ref":
-		return nil, key.NamePosition.Invalid(item.field, "OpenAPI allows no $ref for all paths, only for each of them: bundle the files into one document first, for example with \"npx @redocly/cli bundle\"")
+		return key.NamePosition.Invalid(item.field, "OpenAPI allows no $ref for all paths, only for each of them: bundle the files into one document first, for example with \"npx @redocly/cli bundle\"")
 	case !strings.HasPrefix(key.Name, "/"):
-		return nil, badStart(key, item.field)
+		return badStart(key, item.field)
 	case len(key.Name) > gateway.MaxTemplate:
-		return nil, key.NamePosition.Invalid(item.field, "a path must have at most %d bytes", gateway.MaxTemplate)
+		return key.NamePosition.Invalid(item.field, "a path must have at most %d bytes", gateway.MaxTemplate)
 	}
 	if i := strings.IndexAny(key.Name, "?#"); i >= 0 {
 		item.path, item.cut = key.Name[:i], true
 	}
-	return item, refuseEnv(key.NamePosition, item.field, key.Name)
+	return refuseEnv(key.NamePosition, item.field, key.Name)
 }
 
 // badStart returns the error for a path without a slash at its start.
@@ -115,8 +113,11 @@ func badStart(key *document.Node, field string) error {
 	return key.NamePosition.Invalid(field, "a path must start with a slash%s", hint)
 }
 
-// follow sets the layers of item.
+// follow sets the layers of item, up to a reference that cannot be followed.
 func (r *reader) follow(item *pathItem) error {
+	if item.key.Name == "$ref" {
+		return nil
+	}
 	if item.key.Kind != document.Mapping {
 		return item.key.Mismatch(item.field, document.Mapping, "")
 	}
@@ -264,14 +265,15 @@ func (r *reader) readOperation(item *pathItem, op *document.Node, method, field 
 
 // parseTemplate sets item.pattern and item.full. It reports whether the path is valid.
 func (r *reader) parseTemplate(item *pathItem) bool {
-	if item.full != "" {
-		return true
+	if item.full != "" || item.broken {
+		return !item.broken
 	}
 	t, err := gateway.ParseTemplate(item.path)
 	for _, bad := range fault.ProblemsOf(err) {
 		r.problems.Add(item.key.NamePosition.Invalid(item.field, "%s", bad.Message))
 	}
 	if err != nil {
+		item.broken = true
 		return false
 	}
 	item.pattern, item.full = t.Pattern(), r.doc.BasePath+strings.Clone(item.path)

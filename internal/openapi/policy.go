@@ -94,11 +94,13 @@ func readAuth(n *document.Node, field string) (gateway.Auth, error) {
 }
 
 func readLimit(n *document.Node, field string) (ratelimit.Config, error) {
+	var variables document.Problems
 	for i := range n.Nodes {
 		m := &n.Nodes[i]
-		if err := refuseEnv(m.Position, field+"."+m.Name, m.Text); err != nil {
-			return ratelimit.Config{}, err
-		}
+		variables.Add(refuseEnv(m.Position, field+"."+m.Name, m.Text))
+	}
+	if err := variables.Err(); err != nil {
+		return ratelimit.Config{}, err
 	}
 	return gateway.ReadLimit(n, field)
 }

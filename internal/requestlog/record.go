@@ -128,15 +128,15 @@ func (r *Record) decision() Decision {
 	case accesslog.Limited:
 		r.limited(&d)
 	case accesslog.Unreachable:
-		say("upstream", string(fault.UpstreamUnreachable), "%s", reasonText(r.Reason, "the upstream could not be reached, or closed the connection before the head of its response"))
+		say("upstream", string(fault.UpstreamUnreachable), "%s", ReasonText(r.Reason, "the upstream could not be reached, or closed the connection before the head of its response"))
 	case accesslog.TimedOut:
-		say("timeout", string(fault.UpstreamTimeout), "%s", reasonText(r.Reason, "the upstream did not send the head of a response within the gateway's timeout"))
+		say("timeout", string(fault.UpstreamTimeout), "%s", ReasonText(r.Reason, "the upstream did not send the head of a response within the gateway's timeout"))
 	case accesslog.Failed:
 		code := fault.Internal
 		if r.Status == 503 {
 			code = fault.Unavailable
 		}
-		say("internal", string(code), "%s", reasonText(r.Reason, "Keygate failed: its log has the cause under this request_id"))
+		say("internal", string(code), "%s", ReasonText(r.Reason, "Keygate failed: its log has the cause under this request_id"))
 	default:
 		say("upstream", "upstream_status", "the upstream responded with status %d", r.Status)
 	}
@@ -184,9 +184,9 @@ func (r *Record) ended(say func(check, code, format string, args ...any)) {
 	}
 }
 
-// reasonText returns the explanation of a reason, without addresses and names. It is other if the
+// ReasonText returns the explanation of a reason, without addresses and names. It is other if the
 // explanation of the result says enough.
-func reasonText(r accesslog.Reason, other string) string {
+func ReasonText(r accesslog.Reason, other string) string {
 	switch r {
 	case accesslog.ConnectionRefused:
 		return "the upstream refused the connection: nothing listens at the host and port of upstream_url"

@@ -347,11 +347,12 @@ func (s *Server) buildAdmin(ctx context.Context, box *secret.Box) error {
 		return err
 	}
 	var dial func(ctx context.Context, client netip.Addr) (net.Conn, error)
+	var reach func(ctx context.Context, gatewayID string) string
 	if s.gateway != nil {
-		dial = s.gateway.Dial
+		dial, reach = s.gateway.Dial, s.reach
 	}
 	api, err := adminapi.New(adminapi.Config{
-		Dial: dial, Control: ops, Authenticate: adminapi.BySnapshot(s.follower, s.lease()), Settings: s.settings, Version: s.cfg.Version, ClientIP: s.trust.ClientIP, Now: s.clock.WallTime, Clock: s.clock.Now,
+		Dial: dial, Reach: reach, Control: ops, Authenticate: adminapi.BySnapshot(s.follower, s.lease()), Settings: s.settings, Version: s.cfg.Version, ClientIP: s.trust.ClientIP, Now: s.clock.WallTime, Clock: s.clock.Now,
 		Trusted: s.trust.Trusted, Recorder: s.auditLog, BasePath: s.cfg.Settings.AdminBasePath, Log: s.log,
 	})
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"compress/gzip"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -25,16 +26,17 @@ type file struct {
 func (r *release) files(t target, binary, pages string) ([]file, error) {
 	sources := map[string]string{ // name in the archive: path
 		filepath.Base(binary): binary,
-		"LICENSE":             filepath.Join(r.root, "LICENSE"),
-		"README.md":           filepath.Join(r.root, "README.md"),
-		"CHANGELOG.md":        filepath.Join(r.root, "CHANGELOG.md"),
-		"SECURITY.md":         filepath.Join(r.root, "SECURITY.md"),
 		"keygate.yaml":        filepath.Join(r.root, "deploy", "archive.yaml"),
 	}
 	if t.os == "linux" {
 		sources["systemd/keygate.service"] = filepath.Join(r.root, "deploy", "systemd", "keygate.service")
 		sources["systemd/keygate.socket"] = filepath.Join(r.root, "deploy", "systemd", "keygate.socket")
 	}
+	documents, err := r.documents()
+	if err != nil {
+		return nil, err
+	}
+	maps.Copy(sources, documents)
 	for _, dir := range []string{"completions", "man1"} {
 		entries, err := os.ReadDir(filepath.Join(pages, dir))
 		if err != nil {
@@ -57,6 +59,28 @@ func (r *release) files(t target, binary, pages string) ([]file, error) {
 		all = append(all, file{name, mode, content})
 	}
 	slices.SortFunc(all, func(a, b file) int { return strings.Compare(a.name, b.name) })
+	return all, nil
+}
+
+// documents returns the documents that archives and packages have, with the rules for alerts and the dashboard of Grafana:
+// the path of each by its name, which is that in the repository, so that their links to each other hold.
+func (r *release) documents() (map[string]string, error) {
+	all := map[string]string{}
+	add := func(name string) { all[filepath.ToSlash(name)] = filepath.Join(r.root, name) }
+	for _, name := range []string{"LICENSE", "README.md", "CHANGELOG.md", "SECURITY.md"} {
+		add(name)
+	}
+	for _, dir := range []string{"docs", filepath.Join("deploy", "grafana")} {
+		err := fs.WalkDir(os.DirFS(r.root), filepath.ToSlash(dir), func(path string, d fs.DirEntry, err error) error {
+			if err == nil && d.Type().IsRegular() {
+				add(filepath.FromSlash(path))
+			}
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
 	return all, nil
 }
 

@@ -2,7 +2,7 @@
 // materials, checksums, and a signature of these. The same commit gives the same files, byte for byte, wherever
 // it is built (with the same version of Go). docs/releasing.md goes through it.
 //
-//	release -version v1.2.3 [-root DIR] [-out DIR] [-targets linux/amd64,...]
+//	release [-version v1.2.3] [-root DIR] [-out DIR] [-targets linux/amd64,...]
 //
 // With KEYGATE_RELEASE_KEY, the name of a file with a secret key of minisign, and KEYGATE_RELEASE_KEY_PASSWORD it signs
 // the checksums.
@@ -62,7 +62,7 @@ func main() {
 
 func run(args []string) error {
 	flags := flag.NewFlagSet("release", flag.ContinueOnError)
-	version := flags.String("version", "", "the `version`, such as v1.2.3 or v1.2.3-rc.1")
+	version := flags.String("version", "", "the `version`, such as v1.2.3 or v1.2.3-rc.1 (default: what git describe says of the commit)")
 	root := flags.String("root", ".", "the `directory` of the repository")
 	out := flags.String("out", "dist", "the `directory` to write to; it is created, and must have nothing but archives of the image, which the checksums then cover")
 	only := flags.String("targets", "", "`systems` to build for, such as linux/amd64,linux/arm64 (default: all)")
@@ -99,11 +99,9 @@ func run(args []string) error {
 // can express.
 var validVersion = regexp.MustCompile(`^v(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)(-[0-9A-Za-z-]+(\.[0-9A-Za-z-]+)*)?$`)
 
-// newRelease checks the arguments, and that the working tree has no changes beyond its commit.
+// newRelease checks the arguments. If they have a version, the working tree must have no changes beyond its commit; else
+// the version of the commit says so.
 func newRelease(root, out, version, only string) (*release, error) {
-	if !validVersion.MatchString(version) {
-		return nil, fmt.Errorf("%q is not a version: set VERSION to one such as v1.2.3 or v1.2.3-rc.1", version)
-	}
 	targets := allTargets()
 	r := &release{version: version, targets: targets}
 	r.binary = r.build
@@ -124,20 +122,16 @@ func newRelease(root, out, version, only string) (*release, error) {
 			r.targets = append(r.targets, targets[i])
 		}
 	}
-	changed, err := r.git("status", "--porcelain")
-	if err != nil {
+	if err := r.identify(); err != nil {
 		return nil, err
 	}
-	if changed != "" {
-		return nil, fmt.Errorf("files differ from the commit: commit, restore or remove them first:\n%s", changed)
-	}
-	if r.commit, err = r.git("rev-parse", "HEAD"); err != nil {
-		return nil, err
+	if !validVersion.MatchString(r.version) {
+		return nil, fmt.Errorf("%q is not a version: set VERSION to one such as v1.2.3 or v1.2.3-rc.1", r.version)
 	}
 	if err := r.checkOut(); err != nil {
 		return nil, err
 	}
-	if tag, err := r.git("rev-parse", "--quiet", "--verify", "refs/tags/"+version+"^{commit}"); err == nil && tag != r.commit {
+	if tag, err := r.git("rev-parse", "--quiet", "--verify", "refs/tags/"+version+"^{commit}"); version != "" && err == nil && tag != r.commit {
 		return nil, fmt.Errorf("the tag %s is on another commit (%s): check that out, or choose another VERSION", version, tag)
 	}
 	seconds, err := r.git("log", "-1", "--format=%ct")
@@ -150,6 +144,35 @@ func newRelease(root, out, version, only string) (*release, error) {
 	}
 	r.time = time.Unix(n, 0).UTC()
 	return r, nil
+}
+
+// identify sets the commit, and the version if it was not given: the tag of the commit, or v1.2.3-4-gabcdef0 for the fourth
+// commit after a tag, or v0.0.0-gabcdef0 without a tag. Both end in -dirty if files differ from the commit, which is an error
+// for a version that was given.
+func (r *release) identify() error {
+	changed, err := r.git("status", "--porcelain")
+	if err != nil {
+		return err
+	}
+	if r.commit, err = r.git("rev-parse", "HEAD"); err != nil {
+		return err
+	}
+	if r.version != "" {
+		if changed != "" {
+			return fmt.Errorf("files differ from the commit: commit, restore or remove them first:\n%s", changed)
+		}
+		return nil
+	}
+	if r.version, err = r.git("describe", "--tags"); err != nil {
+		if r.version, err = r.git("describe", "--tags", "--always"); err != nil {
+			return err
+		}
+		r.version = "v0.0.0-g" + r.version
+	}
+	if changed != "" {
+		r.version, r.commit = r.version+"-dirty", r.commit+"-dirty"
+	}
+	return nil
 }
 
 // checkOut returns an error if the directory to write to has anything but archives of the image of this release.
@@ -251,7 +274,8 @@ func (r *release) build(t target) (string, error) {
 		binary += ".exe"
 	}
 	const vars = "github.com/keygate/keygate/internal/cli."
-	ldflags := "-X " + vars + "release=" + r.version + " -X " + vars + "releaseOf=" + r.commit + " -X " + vars + "releaseDate=" + r.time.Format(time.RFC3339)
+	// Without the tables for debuggers, three tenths of the binary. A panic names functions and lines all the same.
+	ldflags := "-s -w -X " + vars + "release=" + r.version + " -X " + vars + "releaseOf=" + r.commit + " -X " + vars + "releaseDate=" + r.time.Format(time.RFC3339)
 	// What would change the binary is set here, and not taken from the environment.
 	env := []string{"CGO_ENABLED=0", "GOOS=" + t.os, "GOARCH=" + t.arch, "GOFLAGS=", "GOEXPERIMENT=", "GOAMD64=v1", "GOARM64=v8.0", "GOFIPS140=off"}
 	_, err := r.command("go", []string{"build", "-trimpath", "-buildvcs=false", "-ldflags", ldflags, "-o", binary, "./cmd/keygate"}, env)

@@ -4,8 +4,11 @@ import (
 	"bytes"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/goreleaser/nfpm/v2"
@@ -17,14 +20,22 @@ import (
 
 // packages writes the packages of a binary for Linux.
 func (r *release) packages(t target, binary, pages string) error {
+	documents, err := r.documents()
+	if err != nil {
+		return err
+	}
 	for _, kind := range []string{"deb", "rpm", "apk"} {
 		packager, err := nfpm.Get(kind)
 		if err != nil {
 			return err
 		}
-		info := nfpm.WithDefaults(r.packageInfo(kind, t, binary, pages))
-		if kind == "apk" { // the package manager of Alpine knows rc1, and not rc.1
-			info.Prerelease = strings.ReplaceAll(info.Prerelease, ".", "")
+		info := r.packageInfo(kind, t, binary, pages)
+		for _, name := range slices.Sorted(maps.Keys(documents)) {
+			addFile(info, documents[name], "/usr/share/doc/keygate/"+name, 0o644)
+		}
+		info = nfpm.WithDefaults(info)
+		if kind == "apk" {
+			info.Prerelease = r.alpinePrerelease(info.Prerelease)
 		}
 		if err := nfpm.PrepareForPackager(info, kind); err != nil {
 			return fmt.Errorf("%s: %w", kind, err)
@@ -38,6 +49,16 @@ func (r *release) packages(t target, binary, pages string) error {
 		}
 	}
 	return nil
+}
+
+// alpinePrerelease returns a pre-release in a form that the package manager of Alpine knows: rc1 for rc.1, and the time of the
+// commit for anything that it has no word for.
+func (r *release) alpinePrerelease(s string) string {
+	plain := strings.ReplaceAll(s, ".", "")
+	if s == "" || regexp.MustCompile(`^(alpha|beta|pre|rc)[0-9]*$`).MatchString(plain) {
+		return plain
+	}
+	return "git" + r.time.Format("20060102150405")
 }
 
 // prepare writes files that packages have in another form than the repository to the working directory: the unit of
@@ -74,7 +95,14 @@ func (r *release) prepare() error {
 // prepared is the path of a file that prepare writes.
 func (r *release) prepared(name string) string { return filepath.Join(r.work, name) }
 
-// packageInfo returns what a package contains and says.
+// addFile adds a file of root to a package.
+func addFile(info *nfpm.Info, source, destination string, mode fs.FileMode) *files.Content {
+	c := &files.Content{Source: source, Destination: destination, FileInfo: &files.ContentFileInfo{Owner: "root", Group: "root", Mode: mode, MTime: info.MTime}}
+	info.Contents = append(info.Contents, c)
+	return c
+}
+
+// packageInfo returns what a package contains and says, without the documents.
 func (r *release) packageInfo(kind string, t target, binary, pages string) *nfpm.Info {
 	deploy := func(name string) string { return filepath.Join(r.root, "deploy", name) }
 	info := &nfpm.Info{
@@ -96,9 +124,7 @@ func (r *release) packageInfo(kind string, t target, binary, pages string) *nfpm
 		PreRemove: r.prepared("preremove.sh"), PostRemove: r.prepared("postremove.sh"),
 	}
 	add := func(source, destination string, mode fs.FileMode) *files.Content {
-		c := &files.Content{Source: source, Destination: destination, FileInfo: &files.ContentFileInfo{Owner: "root", Group: "root", Mode: mode, MTime: r.time}}
-		info.Contents = append(info.Contents, c)
-		return c
+		return addFile(info, source, destination, mode)
 	}
 	add(binary, "/usr/bin/keygate", 0o755)
 	settings := add(deploy("packages/keygate.yaml"), "/etc/keygate/keygate.yaml", 0o640)
@@ -112,9 +138,6 @@ func (r *release) packageInfo(kind string, t target, binary, pages string) *nfpm
 	} else {
 		add(r.prepared("keygate.service"), "/usr/lib/systemd/system/keygate.service", 0o644)
 		add(deploy("systemd/keygate.socket"), "/usr/lib/systemd/system/keygate.socket", 0o644)
-	}
-	for _, name := range []string{"LICENSE", "README.md", "CHANGELOG.md"} {
-		add(filepath.Join(r.root, name), "/usr/share/doc/keygate/"+name, 0o644)
 	}
 	completions := filepath.Join(pages, "completions")
 	add(filepath.Join(completions, "keygate.bash"), "/usr/share/bash-completion/completions/keygate", 0o644)

@@ -8,6 +8,7 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"debug/buildinfo"
+	"debug/elf"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -16,12 +17,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"slices"
 	"strings"
 	"testing"
 
 	"aead.dev/minisign"
+	"github.com/goreleaser/nfpm/v2"
 )
 
 // clone makes a repository, in a directory of its own, whose only commit has the files of this working tree. The commit
@@ -255,6 +258,8 @@ func checkArchives(t *testing.T, release map[string][]byte) {
 	}
 	for name, mode := range map[string]int64{
 		"keygate": 0o755, "LICENSE": 0o644, "README.md": 0o644, "keygate.yaml": 0o644, "systemd/keygate.service": 0o644,
+		"CHANGELOG.md": 0o644, "SECURITY.md": 0o644, "docs/getting-started.md": 0o644, "docs/adr/0022-helm-chart.md": 0o644,
+		"deploy/grafana/alerts.yaml": 0o644, "deploy/grafana/dashboard.json": 0o644,
 		"completions/keygate.bash": 0o644, "completions/_keygate": 0o644, "completions/keygate.fish": 0o644, "man1/keygate-keys-create.1": 0o644,
 	} {
 		if got, ok := modes[folder+"/"+name]; !ok || got != mode {
@@ -300,6 +305,11 @@ func checkPackages(t *testing.T, release map[string][]byte) {
 		"./usr/share/man/man1/keygate-serve.1":            "-rw-r--r-- root/root",
 		"./usr/share/zsh/site-functions/_keygate":         "-rw-r--r-- root/root",
 		"./usr/share/bash-completion/completions/keygate": "-rw-r--r-- root/root",
+		"./usr/share/doc/keygate/README.md":               "-rw-r--r-- root/root",
+		"./usr/share/doc/keygate/docs/getting-started.md": "-rw-r--r-- root/root",
+
+		"./usr/share/doc/keygate/deploy/grafana/alerts.yaml":    "-rw-r--r-- root/root",
+		"./usr/share/doc/keygate/deploy/grafana/dashboard.json": "-rw-r--r-- root/root",
 	} {
 		if got[name] != want {
 			t.Errorf("%s in the Debian package is %q, want %q", name, got[name], want)
@@ -319,7 +329,8 @@ func checkPackages(t *testing.T, release map[string][]byte) {
 }
 
 // Guarantee: docs/releasing.md. The binary is the same in two different directories. It says its version, commit and
-// date, and its bill of materials has the modules that are in it.
+// date, and its bill of materials has the modules that are in it. It has no tables for debuggers, and still the names of
+// its functions, for panics.
 func TestBinaryIsReproducible(t *testing.T) {
 	t.Parallel()
 	host := target{"linux", runtime.GOARCH}
@@ -347,6 +358,15 @@ func TestBinaryIsReproducible(t *testing.T) {
 	}
 	if !bytes.Equal(a, b) {
 		t.Error("the binaries of two directories differ")
+	}
+
+	tables, err := elf.Open(first)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tables.Close()
+	if tables.Section(".symtab") != nil || tables.Section(".debug_info") != nil || !bytes.Contains(a, []byte("github.com/keygate/keygate/internal/control.(*Service).RevokeKey")) {
+		t.Error("the binary has tables for debuggers, or not the names of its functions")
 	}
 
 	if runtime.GOOS == "linux" {
@@ -388,6 +408,40 @@ func TestBinaryIsReproducible(t *testing.T) {
 	}
 }
 
+// Guarantee: docs/releasing.md. Without a version, a release has that of its commit: its tag, or the last tag before it, or
+// none, and it says if files differ from the commit. Each kind of package can express it.
+func TestVersionOfTheCommit(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	git(t, dir, "init", "--quiet")
+	check := func(want, alpine string) {
+		t.Helper()
+		r, err := newRelease(dir, filepath.Join(t.TempDir(), "dist"), "", "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !regexp.MustCompile("^"+want+"$").MatchString(r.version) || strings.HasSuffix(r.commit, "-dirty") != strings.HasSuffix(want, "-dirty") {
+			t.Errorf("got the version %s of %s, want %s", r.version, r.commit, want)
+		}
+		info := nfpm.WithDefaults(r.packageInfo("apk", target{"linux", "amd64"}, "", ""))
+		if got := r.alpinePrerelease(info.Prerelease); got != alpine {
+			t.Errorf("%s: got %q for Alpine, want %q", r.version, got, alpine)
+		}
+	}
+	git(t, dir, "commit", "--quiet", "--allow-empty", "--message=first")
+	check("v0.0.0-g[0-9a-f]{7,}", "git20261101102030")
+	git(t, dir, "tag", "v1.0.0")
+	check("v1.0.0", "")
+	git(t, dir, "commit", "--quiet", "--allow-empty", "--message=second")
+	check("v1.0.0-1-g[0-9a-f]{7,}", "git20261101102030")
+	git(t, dir, "tag", "v1.1.0-rc.1")
+	check("v1.1.0-rc.1", "rc1")
+	if err := os.WriteFile(filepath.Join(dir, "new"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	check("v1.1.0-rc.1-dirty", "git20261101102030")
+}
+
 // Guarantee: if no release can be made, the error says what to do, and nothing is written.
 func TestReleaseErrors(t *testing.T) {
 	t.Parallel()
@@ -402,12 +456,16 @@ func TestReleaseErrors(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dirty, "new"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
+	nightly := t.TempDir()
+	git(t, nightly, "init", "--quiet")
+	git(t, nightly, "commit", "--quiet", "--allow-empty", "--message=first")
+	git(t, nightly, "tag", "nightly")
 	full := t.TempDir()
 	if err := os.WriteFile(filepath.Join(full, "old"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	for name, test := range map[string]struct{ args, want string }{
-		"no version":           {"-root " + dir, `"" is not a version: set VERSION to one such as v1.2.3`},
+		"a tag of no version":  {"-root " + nightly, `"nightly" is not a version: set VERSION to one such as v1.2.3`},
 		"a version without v":  {"-root " + dir + " -version 1.2.3", `"1.2.3" is not a version`},
 		"half a version":       {"-root " + dir + " -version v1.2", `"v1.2" is not a version`},
 		"build metadata":       {"-root " + dir + " -version v1.2.3+x", `"v1.2.3+x" is not a version`},

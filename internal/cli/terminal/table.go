@@ -14,6 +14,7 @@ type Column struct {
 	Rank  int  // 0: always shown; otherwise, if a table is too wide, the columns of the highest rank are left out first
 	Flex  bool // its cells may be shortened
 	State bool // its cells are states, shown in colours
+	Bar   bool // its cells are drawn by Gauge, for people: it is shown on terminals only
 	Least int  // least width, in a table whose rows are written as they come
 }
 
@@ -33,6 +34,7 @@ type Table struct {
 	columns []Column
 	headers bool
 	colours bool
+	bars    bool // columns of bars are shown
 	width   int  // 0: unlimited
 	stream  bool // rows come later, too
 
@@ -42,7 +44,7 @@ type Table struct {
 
 // NewTable returns a table on standard output. Its head is left out if --no-headers is set.
 func (c *Console) NewTable(columns ...Column) *Table {
-	t := &Table{out: c.Out, columns: columns, headers: !c.NoHeaders, colours: c.Colours(c.Out)}
+	t := &Table{out: c.Out, columns: columns, headers: !c.NoHeaders, colours: c.Colours(c.Out), bars: c.Width(c.Out) > 0}
 	if c.Fitted() {
 		t.width = c.Width(c.Out)
 	}
@@ -125,6 +127,9 @@ func (t *Table) layOut() {
 		for _, cells := range t.rows {
 			natural[i] = max(natural[i], TextWidth(cells[i]))
 			empty[i] = empty[i] && (cells[i] == "-" || cells[i] == " ")
+		}
+		if t.columns[i].Bar && !t.bars {
+			natural[i] = -1
 		}
 	}
 	t.widths = natural

@@ -59,7 +59,8 @@ func (e *Error) Error() string {
 
 // New returns the bundle of the document with the given content. Its references are relative
 // to name, its slash-separated path in files. A document that cannot be read at all is returned
-// as it is, so that its next reader reports what is wrong. Errors are of type *Error.
+// as it is, so that its next reader reports what is wrong. Errors are of type *Error; with one, New returns the
+// bundle in which the path items that the error names are as they were.
 func New(content []byte, name string, files fs.FS) (*Bundle, error) {
 	unchanged := &Bundle{Content: content}
 	root, err := parse(name, content)
@@ -79,15 +80,17 @@ func New(content []byte, name string, files fs.FS) (*Bundle, error) {
 			b.item(paths.value.Content, i)
 		}
 	}
-	switch {
-	case len(b.problems) > 0:
-		return nil, &Error{b.problems}
-	case len(b.loader.files) == 1:
-		return unchanged, nil
+	if len(b.loader.files) > 1 {
+		b.bundle.Files = len(b.loader.files) - 1
+		if b.bundle.Content, err = encode(root); err != nil {
+			b.bundle = unchanged
+			b.problems = append(b.problems, Problem{Position: Position{name, 1, 1}, Field: "paths", Message: "cannot be merged with its files: " + err.Error()})
+		}
+	} else {
+		b.bundle = unchanged
 	}
-	b.bundle.Files = len(b.loader.files) - 1
-	if b.bundle.Content, err = encode(root); err != nil {
-		return nil, &Error{[]Problem{{Position: Position{name, 1, 1}, Field: "paths", Message: "cannot be merged with its files: " + err.Error()}}}
+	if len(b.problems) > 0 {
+		return b.bundle, &Error{b.problems}
 	}
 	return b.bundle, nil
 }

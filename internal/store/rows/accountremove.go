@@ -143,6 +143,16 @@ func (r *removal) deliveries(ctx context.Context) error {
 
 // keys removes keys, and before them the responses that are stored for them.
 func (r *removal) keys(ctx context.Context) error {
+	const large = `DELETE FROM answers WHERE rowid = ANY (ARRAY(SELECT a.rowid
+		FROM (SELECT id FROM keys INDEXED BY keys_list WHERE account_id = $1 ORDER BY id LIMIT $2) k CROSS JOIN answers a ON a.key_id = k.id
+		WHERE length(a.body) > 16384 LIMIT $3))`
+	n, err := r.Delete(ctx, "remove large stored responses of a deleted account", large, r.accountID, r.Most(keyWeight), r.Most(partWeight))
+	if err != nil {
+		return err
+	}
+	if r.Removed(int(n), partWeight); r.Spent() {
+		return nil
+	}
 	const responses = `DELETE FROM answers WHERE rowid = ANY (ARRAY(SELECT a.rowid
 		FROM (SELECT id FROM keys INDEXED BY keys_list WHERE account_id = $1 ORDER BY id LIMIT $2) k CROSS JOIN answers a ON a.key_id = k.id LIMIT $3))`
 	done, err := r.Delete(ctx, "remove stored responses of a deleted account", responses, r.accountID, r.Most(keyWeight), r.Most(1))
@@ -152,7 +162,7 @@ func (r *removal) keys(ctx context.Context) error {
 	if r.Removed(int(done), 1); r.Spent() {
 		return nil
 	}
-	n, err := r.Delete(ctx, "remove keys of a deleted account", `DELETE FROM keys WHERE n IN
+	n, err = r.Delete(ctx, "remove keys of a deleted account", `DELETE FROM keys WHERE n IN
 		(SELECT n FROM keys INDEXED BY keys_list WHERE account_id = $1 ORDER BY id LIMIT $2)`, r.accountID, r.Most(keyWeight))
 	r.Removed(int(n), keyWeight)
 	return err

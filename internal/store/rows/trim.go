@@ -5,6 +5,9 @@ import (
 	"time"
 )
 
+// largeResponses is how many stored responses of more than 16 KiB one transaction removes. They have up to 128 KiB.
+const largeResponses = 8
+
 // Trim implements control.Trimmer.
 func (t *Writer) Trim(ctx context.Context, responses, changes, events time.Time, day int64, limit int) (more bool, err error) {
 	if limit <= 0 {
@@ -13,16 +16,18 @@ func (t *Writer) Trim(ctx context.Context, responses, changes, events time.Time,
 	for _, step := range []struct {
 		what, query string
 		before      int64
+		most        int
 	}{
-		{"trim stored responses", `DELETE FROM answers WHERE rowid = ANY (ARRAY(SELECT rowid FROM answers WHERE created_at < $1 ORDER BY created_at LIMIT $2))`, Micros(responses)},
-		{"trim daily counts", `DELETE FROM daily_counts WHERE (day, limit_id, key_id) IN (SELECT day, limit_id, key_id FROM daily_counts WHERE day < $1 LIMIT $2)`, day},
-		{"trim daily claims", `DELETE FROM daily_claims WHERE (day, limit_id, key_id, node) IN (SELECT day, limit_id, key_id, node FROM daily_claims WHERE day < $1 LIMIT $2)`, day},
+		{"trim large stored responses", `DELETE FROM answers WHERE rowid = ANY (ARRAY(SELECT rowid FROM answers WHERE created_at < $1 AND length(body) > 16384 ORDER BY created_at LIMIT $2))`, Micros(responses), min(limit, largeResponses)},
+		{"trim stored responses", `DELETE FROM answers WHERE rowid = ANY (ARRAY(SELECT rowid FROM answers WHERE created_at < $1 AND coalesce(length(body), 0) <= 16384 ORDER BY created_at LIMIT $2))`, Micros(responses), limit},
+		{"trim daily counts", `DELETE FROM daily_counts WHERE (day, limit_id, key_id) IN (SELECT day, limit_id, key_id FROM daily_counts WHERE day < $1 LIMIT $2)`, day, limit},
+		{"trim daily claims", `DELETE FROM daily_claims WHERE (day, limit_id, key_id, node) IN (SELECT day, limit_id, key_id, node FROM daily_claims WHERE day < $1 LIMIT $2)`, day, limit},
 	} {
-		n, err := t.Delete(ctx, step.what, step.query, step.before, limit)
+		n, err := t.Delete(ctx, step.what, step.query, step.before, step.most)
 		if err != nil {
 			return false, err
 		}
-		more = more || n == int64(limit)
+		more = more || n == int64(step.most)
 	}
 	trimmed, err := t.TrimEvents(ctx, Micros(events), limit)
 	if err != nil {

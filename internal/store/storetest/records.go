@@ -83,6 +83,40 @@ func (h *harness) storedResponse(keyID, key string) (*control.StoredResponse, er
 	})
 }
 
+// Guarantee: a response may have any key and 128 KiB, and of large ones one transaction removes eight, so that it is short.
+func testLargeResponses(h *harness) {
+	put := func(key string, size int) {
+		h.update(func(ctx context.Context, tx control.Tx) error {
+			return tx.PutStoredResponse(ctx, &control.StoredResponse{KeyID: "key", Key: key, Body: make([]byte, size), CreatedAt: epoch().Add(-time.Second)})
+		})
+	}
+	for i := range 20 {
+		put("\x01large "+string(rune('a'+i)), 128<<10)
+		put("small "+string(rune('a'+i)), 100)
+	}
+	left := func() (large, small int) {
+		for i := range 20 {
+			if r, err := h.storedResponse("key", "\x01large "+string(rune('a'+i))); err == nil && len(r.Body) == 128<<10 {
+				large++
+			}
+			if _, err := h.storedResponse("key", "small "+string(rune('a'+i))); err == nil {
+				small++
+			}
+		}
+		return large, small
+	}
+	for _, want := range [][2]int{{12, 0}, {4, 0}, {0, 0}} {
+		var more bool
+		h.update(func(ctx context.Context, tx control.Tx) (err error) {
+			more, err = tx.Trim(ctx, epoch(), time.Unix(0, 0), time.Unix(0, 0), 0, 200)
+			return err
+		})
+		large, small := left()
+		same(h, "left", [2]int{large, small}, want)
+		same(h, "more", more, large > 0)
+	}
+}
+
 // Guarantee: a response is stored completely for its caller and key, and a newer response replaces it.
 func testStoredResponses(h *harness) {
 	caller := id.New(id.Key)

@@ -103,6 +103,7 @@ func Run(t *testing.T, open func(t *testing.T) store.Engine) {
 		{"AuditStartStop", testAuditStartStop},
 		{"Events", testEvents},
 		{"StoredResponses", testStoredResponses},
+		{"LargeResponses", testLargeResponses},
 		{"AccountCounts", testAccountCounts},
 		{"DailyCounts", testDailyCounts},
 		{"DailyClaimsAtOnce", testDailyClaimsAtOnce},

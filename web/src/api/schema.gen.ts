@@ -1997,6 +1997,12 @@ export interface components {
             /** @description Only with 422: everything that is wrong, at most 50 items. The first has the same field and message as the error. */
             errors?: components["schemas"]["Problem"][] | null;
             /**
+             * Format: int64
+             * @description Only with 422: how many problems of a document there are beyond errors. They are counted up to 950.
+             * @example 12
+             */
+            errors_left_out?: number;
+            /**
              * @description Dotted path of the invalid field, or the name of the query parameter or header.
              * @example rate_limit.burst
              */
@@ -2168,6 +2174,13 @@ export interface components {
              * @example https://orders.internal
              */
             upstream_url: string;
+            /**
+             * @description Only in the response to a creation, or to a change of upstream_url: that the upstream could not be reached within 2 seconds, and why. Absent if there are none.
+             * @example [
+             *       "upstream_url cannot be reached now: the host name in upstream_url does not exist"
+             *     ]
+             */
+            warnings?: string[];
         };
         GatewayList: {
             /** @description One page of records, newest first. */
