@@ -127,7 +127,7 @@ export default function Revisions() {
           }
         />
       </Panel>
-      {url.to && !query.isPending && (
+      {url.to && !query.isPending && !gateway.isPending && (
         <Compare
           gatewayId={gatewayId}
           from={url.from ?? '0'}
