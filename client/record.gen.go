@@ -834,8 +834,16 @@ type AuditHead struct {
 	// Example: 17
 	Number int64 `json:"number"`
 
+	// By when these are sealed; null if there are none.
+	SealedBy *time.Time `json:"sealed_by"`
+
 	// When the block was sealed; null if there is none yet.
 	Time *time.Time `json:"time"`
+
+	// Unsealed Number of records that are in no block yet: the chain does not protect them.
+	//
+	// Example: 12
+	Unsealed int64 `json:"unsealed"`
 }
 
 // CommitStatus is the schema CommitStatus of the OpenAPI document.
@@ -927,8 +935,13 @@ type CreateGatewayRequest struct {
 	// AllowEncodedSlashes Whether %2F and %5C in a path are part of their segment, for routes and scopes alike, and forwarded as sent. Null, the default, means false: they are rejected with a 400.
 	//
 	// Example: false
-	AllowEncodedSlashes *bool      `json:"allow_encoded_slashes,omitempty"`
-	Cors                *CorsInput `json:"cors,omitempty"`
+	AllowEncodedSlashes *bool `json:"allow_encoded_slashes,omitempty"`
+
+	// Config Configuration file in YAML or JSON. It becomes revision 1. Its settings are applied after the other fields. It cannot be given together with spec.
+	//
+	// Example: routes: [{path: /orders, methods: [GET]}]
+	Config *string    `json:"config,omitempty"`
+	Cors   *CorsInput `json:"cors,omitempty"`
 
 	// CutStreams Whether long exchanges (upgrades, streams, long bodies) are cut within 1 s when their key is revoked, expires, or no longer allows them. Null, the default, means true.
 	//

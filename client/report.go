@@ -43,6 +43,7 @@ type AuditAction struct {
 type AuditFilter struct {
 	ListOptions
 	Kind, Outcome                           string
+	Notable                                 bool // only changes and refusals, without the authentications that succeeded
 	KeyPrefix, KeyID, GatewayID, ActorKeyID string
 	Since, Until                            time.Time // Since is inclusive, Until exclusive
 }
@@ -90,7 +91,11 @@ func (c *Client) AuditLog(ctx context.Context, f AuditFilter) iter.Seq2[AuditEnt
 }
 
 func (f *AuditFilter) query() url.Values {
-	return filter("kind", f.Kind, "outcome", f.Outcome, "key_prefix", f.KeyPrefix, "key_id", f.KeyID, "gateway_id", f.GatewayID,
+	notable := ""
+	if f.Notable {
+		notable = "true"
+	}
+	return filter("kind", f.Kind, "outcome", f.Outcome, "notable", notable, "key_prefix", f.KeyPrefix, "key_id", f.KeyID, "gateway_id", f.GatewayID,
 		"actor", f.ActorKeyID, "since", instant(f.Since), "until", instant(f.Until))
 }
 

@@ -38,12 +38,16 @@ type auditHeadRecord struct {
 	Number int64      `json:"number" doc:"Number of the last sealed block in the account's chain, starting at 1; 0 if there is none yet." example:"17"`
 	Digest *string    `json:"digest" doc:"Digest of that block, in hexadecimal. Pass it to keygate audit-log verify --head to detect changes to this and all earlier blocks. null if there is none yet." example:"9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"`
 	Time   *time.Time `json:"time" doc:"When the block was sealed; null if there is none yet."`
+	// The records behind the chain, which it does not protect yet.
+	Unsealed int64      `json:"unsealed" doc:"Number of records that are in no block yet: the chain does not protect them." example:"12"`
+	SealedBy *time.Time `json:"sealed_by" doc:"By when these are sealed; null if there are none."`
 }
 
 func auditFilters() []queryParam {
 	return append([]queryParam{
 		enumParam("kind", "Only records of this kind.", string(audit.Authentication), string(audit.Management)),
 		enumParam("outcome", "Only records with this outcome.", string(audit.Success), string(audit.KeyInvalid), string(audit.KeyExpired), string(audit.ScopeInsufficient)),
+		boolParam("notable", "If true, only changes and refusals, without the authentications that succeeded."),
 		{name: "key_prefix", doc: "Only records of keys with this prefix.", schema: textSchema(), example: "kg_4tQx9Z"},
 		{name: "key_id", doc: "Only records of this key.", schema: textSchema(), example: "key_01jz8y5c3te9b8r2m6q4v7x0dd"},
 		{name: "gateway_id", doc: "Only records of this gateway.", schema: textSchema(), example: "gw_01jz8y5c3te9b8r2m6q4v7x0aa"},
@@ -62,7 +66,7 @@ func (a *API) auditOperations() []operation {
 	}, {
 		id: "getAuditHead", method: http.MethodGet, path: "/v1/audit-log/head", tag: "Audit log",
 		summary:     "Get the head of the audit log",
-		description: "Returns the end of the hash chain over the sealed blocks of the account's audit log. If you store it elsewhere, you can later prove that no earlier record was changed or removed.",
+		description: "Returns the end of the hash chain over the sealed blocks of the account's audit log, and how many records are not sealed yet. If you store it elsewhere, you can later prove that no earlier record was changed or removed.",
 		success:     http.StatusOK, result: reflect.TypeFor[auditHeadRecord](),
 		run: a.getAuditHead,
 	}}
@@ -74,7 +78,7 @@ func (a *API) listAuditLog(c *call) (response, error) {
 		return response{}, err
 	}
 	f := audit.Filter{
-		Kind: audit.Kind(c.query.Get("kind")), Outcome: audit.Outcome(c.query.Get("outcome")), KeyPrefix: c.query.Get("key_prefix"),
+		Kind: audit.Kind(c.query.Get("kind")), Outcome: audit.Outcome(c.query.Get("outcome")), Notable: c.query.Get("notable") == "true", KeyPrefix: c.query.Get("key_prefix"),
 		KeyID: c.query.Get("key_id"), GatewayID: c.query.Get("gateway_id"), Actor: c.query.Get("actor"), Since: since, Until: until,
 	}
 	if c.query.Has("format") {
@@ -86,11 +90,12 @@ func (a *API) listAuditLog(c *call) (response, error) {
 }
 
 func (a *API) getAuditHead(c *call) (response, error) {
-	h, err := a.cfg.Control.AuditHead(c.ctx, &c.actor)
+	end, err := a.cfg.Control.AuditHead(c.ctx, &c.actor)
 	if err != nil {
 		return response{}, err
 	}
-	r := auditHeadRecord{Number: h.Number}
+	h := &end.Head
+	r := auditHeadRecord{Number: h.Number, Unsealed: end.Open.Total(), SealedBy: optionalTime(end.Open.SealedBy())}
 	if h.Number > 0 {
 		r.Digest, r.Time = optionalText(hex.EncodeToString(h.Digest[:])), optionalTime(h.Time)
 	}

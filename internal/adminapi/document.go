@@ -58,10 +58,8 @@ func ClientDocument() *huma.OpenAPI {
 		}
 	}
 	doc.Components.Responses, doc.Components.Headers, doc.Components.Parameters, doc.Webhooks = nil, nil, nil, nil
-	// A creation from a configuration file is written by hand.
-	creation := doc.Components.Schemas.Map()["CreateGatewayRequest"]
-	creation.Required = []string{"name", "upstream_url"}
-	delete(creation.Properties, "config")
+	// A creation whose name or upstream URL is in the configuration file is written by hand.
+	doc.Components.Schemas.Map()["CreateGatewayRequest"].Required = []string{"name", "upstream_url"}
 	for _, s := range doc.Components.Schemas.Map() {
 		if p := s.Properties["rate_limit"]; p != nil && len(p.OneOf) > 0 {
 			p.Nullable, p.OneOf, p.Extensions = true, nil, map[string]any{"x-go-type": "KeyRateLimit"} // written by hand

@@ -22,12 +22,16 @@ const (
 )
 
 func dryRunParam() queryParam {
+	return boolParam("dry_run", "If true, returns what the call would change, without changing anything.")
+}
+
+// boolParam returns a parameter that is true or false.
+func boolParam(name, doc string) queryParam {
 	return queryParam{
-		name: "dry_run", doc: "If true, returns what the call would change, without changing anything.",
-		schema: &huma.Schema{Type: huma.TypeBoolean},
+		name: name, doc: doc, schema: &huma.Schema{Type: huma.TypeBoolean},
 		check: func(v string) error {
 			if v != "true" && v != "false" {
-				return fault.Invalid("dry_run", "must be true or false")
+				return fault.Invalid(name, "must be true or false")
 			}
 			return nil
 		},

@@ -135,6 +135,7 @@ func TestAuditFiltersMatchExactly(t *testing.T) {
 		"outcome=key_invalid": 1, "outcome=key_expired": 0, "actor=" + actor + "&since=2027-03-01T12:01:00Z": 0, "actor=" + actor: 3,
 		"key_id=" + p.key + "&since=2027-03-01T12:01:01Z&until=2027-03-01T12:01:03Z": 2, // until is exclusive
 		"key_id=" + p.key + "&since=2027-03-01":                                      5, "key_id=" + p.key + "&until=2027-03-01": 0, "kind=management": 5, "key_id=nobody": 0,
+		"notable=true": 6, "notable=true&outcome=success": 5, "notable=true&kind=authentication": 1, "notable=true&key_id=" + p.key: 0, "notable=false&key_id=" + p.key: 5,
 		"key_id=" + p.key + "&since=2027-03-01T13:01:01%2B01:00": 4,
 	} {
 		if n := len(s.get("/v1/audit-log?limit=100&" + query).want(200).data()); n != want {
@@ -162,7 +163,7 @@ func TestAuditFiltersMatchExactly(t *testing.T) {
 		t.Errorf("got %d records on %d pages, want 5 on 3", len(seen), pages)
 	}
 	for query, field := range map[string]string{
-		"kind=other": "kind", "outcome=fine": "outcome", "since=yesterday": "since", "until=2027-13-01": "until", "since=": "since",
+		"kind=other": "kind", "notable=1": "notable", "outcome=fine": "outcome", "since=yesterday": "since", "until=2027-13-01": "until", "since=": "since",
 		"since=2027-03-02&until=2027-03-01": "since", "since=2027-03-01&until=2027-03-01": "since", "key_id=": "key_id", "actor=": "actor", "action=x": "action",
 		"kind=management&kind=management": "kind",
 	} {
@@ -173,8 +174,27 @@ func TestAuditFiltersMatchExactly(t *testing.T) {
 // Guarantee: the head of a log without sealed blocks has number 0.
 func TestAuditHeadWithoutBlocksIsZero(t *testing.T) {
 	s := start(t)
-	if r := s.get("/v1/audit-log/head").want(200); r.raw != `{"number":0,"digest":null,"time":null}`+"\n" {
-		t.Errorf("got %s, want number 0, digest and time null", r.raw)
+	if r := s.get("/v1/audit-log/head").want(200); r.raw != `{"number":0,"digest":null,"time":null,"unsealed":2,"sealed_by":"2027-03-01T12:10:00Z"}`+"\n" {
+		t.Errorf("got %s, want number 0, digest and time null, and the creation of the first key and this call not sealed", r.raw)
+	}
+}
+
+// Guarantee: the head says how many records are not sealed yet, and by when they are.
+func TestAuditHeadSaysWhatIsNotSealed(t *testing.T) {
+	s := start(t)
+	newTrafficFixture(s).emit(fine)
+	all := s.get("/v1/audit-log?limit=100").want(200).data()
+	oldest, err := time.Parse(time.RFC3339Nano, all[len(all)-1]["time"].(string))
+	if err != nil {
+		t.Fatal(err)
+	}
+	head := s.get("/v1/audit-log/head").want(200).json
+	by, err := time.Parse(time.RFC3339Nano, head["sealed_by"].(string))
+	if err != nil || by.Sub(oldest) != 10*time.Minute {
+		t.Errorf("got sealed_by %v (%v), want 10 minutes after %s", head["sealed_by"], err, oldest)
+	}
+	if n := head["unsealed"].(float64); int(n) != len(all)+1 { // with the call that listed them
+		t.Errorf("got %v records that are not sealed, want %d", n, len(all)+1)
 	}
 }
 

@@ -173,22 +173,21 @@ func (a *API) follow(c *call, tail *control.RequestTail, slot *tailSlot, emit fu
 			}
 		case <-tail.Ready():
 			quiet = 0
-			piece, err := events(c.ctx, tail)
-			if err != nil {
-				return err
-			}
-			if err := emit(piece); err != nil {
+			if err := emitEvents(c.ctx, tail, emit); err != nil {
 				return err
 			}
 		}
 	}
 }
 
-// events returns what has arrived as server-sent events.
-func events(ctx context.Context, tail *control.RequestTail) ([]byte, error) {
+// maxPiece is how many bytes of events are collected before they are sent, plus one event.
+const maxPiece = 64 << 10
+
+// emitEvents emits what has arrived as server-sent events.
+func emitEvents(ctx context.Context, tail *control.RequestTail, emit func([]byte) error) error {
 	list, skipped, err := tail.Take(ctx)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	var out bytes.Buffer
 	if skipped > 0 {
@@ -197,11 +196,20 @@ func events(ctx context.Context, tail *control.RequestTail) ([]byte, error) {
 	for i := range list {
 		data, err := encode(presentRequest(&list[i])) // one line
 		if err != nil {
-			return nil, err
+			return err
 		}
 		out.WriteString("event: request\ndata: ")
 		out.Write(bytes.TrimRight(data, "\n"))
 		out.WriteString("\n\n")
+		if out.Len() >= maxPiece || i == len(list)-1 {
+			if err := emit(out.Bytes()); err != nil {
+				return err
+			}
+			out.Reset()
+		}
 	}
-	return out.Bytes(), nil
+	if out.Len() > 0 { // skipped alone
+		return emit(out.Bytes())
+	}
+	return nil
 }

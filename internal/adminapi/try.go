@@ -76,8 +76,7 @@ func (a *API) tryOperations() []operation {
 }
 
 func (a *API) tryGateway(c *call, req tryRequest) (response, error) {
-	target, err := req.check()
-	if err != nil {
+	if err := req.check(); err != nil {
 		return response{}, err
 	}
 	g, err := a.cfg.Control.Gateway(c.ctx, &c.actor, c.params["gateway_id"])
@@ -95,10 +94,11 @@ func (a *API) tryGateway(c *call, req tryRequest) (response, error) {
 		return response{}, err
 	}
 	defer release()
-	if err := a.cfg.Control.RecordTry(c.ctx, &c.actor, g.ID, req.Method, target.EscapedPath()); err != nil {
+	path, _, _ := strings.Cut(req.Path, "?")
+	if err := a.cfg.Control.RecordTry(c.ctx, &c.actor, g.ID, req.Method, path); err != nil {
 		return response{}, err
 	}
-	record, err := a.sendTry(c, req.outgoing(g, target))
+	record, err := a.sendTry(c, req.outgoing(g))
 	if err != nil {
 		return response{}, err
 	}
@@ -114,10 +114,9 @@ func (a *API) tryGateway(c *call, req tryRequest) (response, error) {
 	return ok(record), nil
 }
 
-// check checks everything but the headers that hold a key. It returns the target of the request.
-func (r *tryRequest) check() (*url.URL, error) {
-	target, pathErr := tryTarget(r.Path)
-	problems := []error{pathErr, gateway.CheckRequestHeaders("headers", r.Headers)}
+// check checks everything but the headers that hold a key.
+func (r *tryRequest) check() error {
+	problems := []error{checkTryPath(r.Path), gateway.CheckRequestHeaders("headers", r.Headers)}
 	switch {
 	case strings.Trim(r.Method, "ABCDEFGHIJKLMNOPQRSTUVWXYZ-") != "" || r.Method == "":
 		problems = append(problems, fault.Invalid("method", "must be a method in capital letters, such as GET"))
@@ -130,7 +129,7 @@ func (r *tryRequest) check() (*url.URL, error) {
 	if key := r.Key; key != nil && (*key == "" || len(*key) > maxTryKey || !visible(*key)) {
 		problems = append(problems, fault.Invalid("key", "must have 1 to %d printable ASCII characters and no spaces: give only the key, or leave key out", maxTryKey))
 	}
-	return target, fault.Join(problems...)
+	return fault.Join(problems...)
 }
 
 // checkKeyHeaders refuses headers that the key would replace.
@@ -149,21 +148,20 @@ func (r *tryRequest) checkKeyHeaders(names []string) error {
 	return fault.Join(problems...)
 }
 
-// tryTarget parses the path and query of a request.
-func tryTarget(path string) (*url.URL, error) {
+// checkTryPath checks the path and query of a request.
+func checkTryPath(path string) error {
 	switch {
 	case !strings.HasPrefix(path, "/"):
-		return nil, fault.Invalid("path", "must begin with a slash, such as /orders")
+		return fault.Invalid("path", "must begin with a slash, such as /orders")
 	case len(path) > maxTryPath:
-		return nil, fault.Invalid("path", "must have at most %d bytes", maxTryPath)
+		return fault.Invalid("path", "must have at most %d bytes", maxTryPath)
 	case !visible(path) || strings.Contains(path, "#"):
-		return nil, fault.Invalid("path", "must be as it is sent: percent-encode spaces, # and what is not ASCII")
+		return fault.Invalid("path", "must be as it is sent: percent-encode spaces, # and what is not ASCII")
 	}
-	target, err := url.ParseRequestURI(path)
-	if err != nil {
-		return nil, fault.Invalid("path", "must be as it is sent: %% must begin a percent-encoded character, such as %%20")
+	if _, err := url.ParseRequestURI(path); err != nil {
+		return fault.Invalid("path", "must be as it is sent: %% must begin a percent-encoded character, such as %%20")
 	}
-	return target, nil
+	return nil
 }
 
 // visible reports whether s has visible ASCII characters only.
@@ -172,7 +170,11 @@ func visible(s string) bool {
 }
 
 // outgoing returns the request as it is sent to g.
-func (r *tryRequest) outgoing(g *gateway.Gateway, target *url.URL) *http.Request {
+func (r *tryRequest) outgoing(g *gateway.Gateway) *http.Request {
+	target := &url.URL{Opaque: r.Path} // written as it is
+	if strings.HasPrefix(r.Path, "//") {
+		target = &url.URL{Path: r.Path} // of an opaque form it would be the authority
+	}
 	header := http.Header{"User-Agent": {"Keygate-Try"}}
 	for name, value := range r.Headers {
 		header.Set(name, value)

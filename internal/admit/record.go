@@ -5,6 +5,7 @@ import (
 
 	"github.com/keygate/keygate/internal/accesslog"
 	"github.com/keygate/keygate/internal/fault"
+	"github.com/keygate/keygate/internal/ratelimit"
 	"github.com/keygate/keygate/internal/snapshot"
 )
 
@@ -24,6 +25,9 @@ func (v *Verdict) Record(r *accesslog.Record) {
 	if r.Result == accesslog.Limited {
 		s := v.Charge.Worst()
 		r.Limit, r.Remaining, r.ResetAt, r.LimitScope = s.Limit, s.Remaining, s.ResetAt, uint8(s.Scope)
+		if s.Default {
+			r.LimitScope = uint8(ratelimit.DefaultGlobalScope)
+		}
 	}
 }
 

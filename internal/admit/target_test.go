@@ -10,12 +10,14 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/keygate/keygate/internal/fault"
+	"github.com/keygate/keygate/internal/http1"
 )
 
 // Guarantee: exactly the targets and authorities of contract 4.5 are accepted, and split
 // correctly.
 func TestTarget(t *testing.T) {
 	long := "/" + strings.Repeat("a", MaxTarget-1)
+	longHost := "h:" + strings.Repeat("0", http1.MaxAuthority-2)
 	for _, c := range []struct {
 		method, host, target string
 		code                 fault.Code
@@ -74,6 +76,9 @@ func TestTarget(t *testing.T) {
 		{"GET", "[::1]x", "/a", fault.InvalidRequest, "", ""},
 		{"GET", "[]", "/a", fault.InvalidRequest, "", ""},
 		{"GET", "[g]", "/a", fault.InvalidRequest, "", ""},
+		{"GET", longHost, "/a", "", longHost, "/a"},
+		{"GET", longHost + "0", "/a", fault.InvalidRequest, "", ""},
+		{"GET", "h", "http://" + longHost + "0/a", fault.InvalidRequest, "", ""},
 	} {
 		var got target
 		code, _ := got.read(&Request{Method: c.method, Host: c.host, Target: c.target})

@@ -111,6 +111,7 @@ type Record struct {
 type Filter struct {
 	Kind         Kind
 	Outcome      Outcome
+	Notable      bool // only changes and refusals: no authentications that succeeded
 	KeyPrefix    string
 	KeyID        string
 	GatewayID    string

@@ -95,6 +95,17 @@ type Waiting struct {
 	Oldest    time.Time // time of the oldest record
 }
 
+// Total returns the number of records that are in no block yet.
+func (w *Waiting) Total() int64 { return int64(w.Records) + int64(w.Managed) }
+
+// SealedBy returns by when a running server seals them; zero if there are none.
+func (w *Waiting) SealedBy() time.Time {
+	if w.Total() == 0 {
+		return time.Time{}
+	}
+	return w.Oldest.Add(SealAfter)
+}
+
 // Trimmed is what a step of retention removed from an account's log.
 type Trimmed struct {
 	AccountID string

@@ -23,11 +23,12 @@ func classOf(k Kind, o Outcome) (c class, ok bool) {
 
 func (c class) kind() Kind       { return kinds()[c/4] }
 func (c class) outcome() Outcome { return outcomes()[c%4] }
+func (c class) notable() bool    { return c.kind() != Authentication || c.outcome() != Success }
 
 // classes returns the set of classes that f matches, a bit for each.
 func (f *Filter) classes() (set uint8) {
 	for c := range class(classes) {
-		if (f.Kind == "" || f.Kind == c.kind()) && (f.Outcome == "" || f.Outcome == c.outcome()) {
+		if (f.Kind == "" || f.Kind == c.kind()) && (f.Outcome == "" || f.Outcome == c.outcome()) && (!f.Notable || c.notable()) {
 			set |= 1 << c
 		}
 	}

@@ -24,6 +24,7 @@ type auditFlags struct {
 func (o *auditFlags) add(f *pflag.FlagSet) {
 	f.StringVar(&o.filter.Kind, "kind", "", "only records of this `kind`: authentication or management")
 	f.StringVar(&o.filter.Outcome, "outcome", "", "only records with this `outcome`: success, key_invalid, key_expired or scope_insufficient")
+	f.BoolVar(&o.filter.Notable, "notable", false, "only changes and refusals, without the authentications that succeeded")
 	f.StringVar(&o.filter.KeyPrefix, "key-prefix", "", "only records of keys with this `prefix`, such as kg_4tQx9Z")
 	f.StringVar(&o.filter.KeyID, "key-id", "", "only records of the key with this `id`, name or prefix")
 	f.StringVar(&o.filter.GatewayID, "gateway", "", "only records of the gateway with this `id`, name or hostname")
@@ -171,7 +172,7 @@ func newAuditHead(a *app) *cobra.Command {
 		Use:   "head",
 		Short: "Show the head of the audit log's hash chain",
 		Long: `Show the head of the audit log's hash chain: the number, digest and time of the last
-sealed block. Keep the digest out of reach of anyone who can change the log.
+sealed block, and how many records are not sealed yet. Keep the digest out of reach of anyone who can change the log.
 "audit-log verify --head" then proves that nothing up to this block was altered or
 removed.`,
 		Args: noArgs,
@@ -185,7 +186,10 @@ removed.`,
 				return err
 			}
 			return a.PrintRecord(h, func() []terminal.Field {
-				return []terminal.Field{{"NUMBER", strconv.FormatInt(h.Number, 10)}, {"DIGEST", str(h.Digest)}, {"TIME", terminal.Moment(h.Time)}}
+				return []terminal.Field{
+					{"NUMBER", strconv.FormatInt(h.Number, 10)}, {"DIGEST", str(h.Digest)}, {"TIME", terminal.Moment(h.Time)},
+					{"NOT SEALED", terminal.NumberOf(h.Unsealed, "record", "records")}, {"SEALED BY", terminal.Moment(h.SealedBy)},
+				}
 			})
 		},
 	}

@@ -92,16 +92,13 @@ func resultOf(r *audit.Report) string {
 
 // notSealed says how many records are in no block yet, and by when they will be.
 func notSealed(w *audit.Waiting) string {
-	n := unsealed(w)
+	n := w.Total()
 	if n == 0 {
 		return "no records"
 	}
 	return fmt.Sprintf("%s, the first of %s: a running server seals what is there by %s",
-		terminal.NumberOf(n, "record", "records"), momentOf(w.Oldest), momentOf(w.Oldest.Add(audit.SealAfter)))
+		terminal.NumberOf(n, "record", "records"), momentOf(w.Oldest), momentOf(w.SealedBy()))
 }
-
-// unsealed returns the number of records that are in no block yet.
-func unsealed(w *audit.Waiting) int64 { return int64(w.Records) + int64(w.Managed) }
 
 func (o *auditVerify) verify(c *cobra.Command, args []string, given *audit.Digest) (audit.Report, error) {
 	if len(args) == 0 {
@@ -154,9 +151,9 @@ func verified(r audit.Report) verifiedLog {
 		out.Digest = &d
 	}
 	if w := r.Unsealed; w != nil {
-		n := unsealed(w)
+		n := w.Total()
 		if out.Unsealed = &n; n > 0 {
-			by := w.Oldest.Add(audit.SealAfter)
+			by := w.SealedBy()
 			out.SealedBy = &by
 		}
 	}

@@ -25,21 +25,24 @@ type gatewaysCreate struct {
 	*app
 	spec           string
 	refRoot        string
+	forwardAll     bool
 	allowDuplicate bool
 }
 
 func newGatewaysCreate(a *app) *cobra.Command {
 	o := &gatewaysCreate{app: a}
 	c := &cobra.Command{
-		Use:     "create --name NAME --upstream-url URL",
-		Short:   "Create a gateway in front of a service",
-		Example: "  keygate gateways create --name orders --upstream-url https://orders.internal --spec openapi.yaml",
-		Args:    noArgs,
-		RunE:    o.run,
+		Use:   "create --name NAME --upstream-url URL",
+		Short: "Create a gateway in front of a service",
+		Example: "  keygate gateways create --name orders --upstream-url https://orders.internal --spec openapi.yaml\n" +
+			"  keygate gateways create --name wiki --upstream-url http://127.0.0.1:3000 --forward-everything",
+		Args: noArgs,
+		RunE: o.run,
 	}
 	settingFlags(c.Flags())
 	c.Flags().StringVar(&o.spec, "spec", "", "`file` with the OpenAPI document to create the routes from, or - for standard input")
 	refRootFlag(c.Flags(), &o.refRoot)
+	c.Flags().BoolVar(&o.forwardAll, "forward-everything", false, "create one route, /*, which forwards every path and the usual methods of callers with a key")
 	c.Flags().BoolVar(&o.allowDuplicate, "allow-duplicate", false, "allow a name that another gateway has")
 	return c
 }
@@ -56,6 +59,9 @@ func (o *gatewaysCreate) run(c *cobra.Command, _ []string) error {
 	}
 	if err := noneEmpty(c); err != nil {
 		return err
+	}
+	if o.forwardAll && o.spec != "" {
+		return usagef("--forward-everything and --spec cannot be used together: the document says which routes there are")
 	}
 	in, err := o.request(c)
 	if err != nil {
@@ -89,6 +95,9 @@ func (o *gatewaysCreate) run(c *cobra.Command, _ []string) error {
 	}
 	o.printReach(g)
 	o.printWhereItAnswers(c.Context(), api, g, before)
+	if o.spec == "" && !o.forwardAll {
+		o.Say("It has no routes yet: every request gets a 404. To add them: keygate spec push, or keygate routes create.")
+	}
 	return nil
 }
 
@@ -101,6 +110,10 @@ func (o *gatewaysCreate) request(c *cobra.Command) (in client.CreateGatewayReque
 	maps.DeleteFunc(settings, func(_ string, value any) bool { return value == nil })
 	if o.allowDuplicate {
 		in.AllowDuplicate = &o.allowDuplicate
+	}
+	if o.forwardAll {
+		routes := string(gateway.ForwardEverything().Encode())
+		in.Config = &routes
 	}
 	return in, putSettings(settings, &in)
 }

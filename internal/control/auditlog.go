@@ -45,10 +45,26 @@ func (e *AuditExport) Read(ctx context.Context) (*audit.ScanStep, error) {
 	return readIn(ctx, e.service.cfg.Store.Search, func(tx ReadTx) (*audit.ScanStep, error) { return e.scan.Read(ctx, tx.AuditSource(e.account)) })
 }
 
-// AuditHead returns the head of the account's chain.
-func (s *Service) AuditHead(ctx context.Context, actor *Actor) (audit.Head, error) {
-	chain, err := s.AuditChain(ctx, actor)
-	return chain.Head, err
+// AuditEnd is the end of an account's audit log: the head of its chain, and what is not sealed yet.
+type AuditEnd struct {
+	Head audit.Head
+	Open audit.Waiting
+}
+
+// AuditHead returns the end of the account's log.
+func (s *Service) AuditHead(ctx context.Context, actor *Actor) (AuditEnd, error) {
+	if s.cfg.AuditSync != nil {
+		s.sync(ctx, s.cfg.AuditSync)
+	}
+	return read(ctx, s, actor, func(tx ReadTx) (end AuditEnd, err error) {
+		chain, err := tx.AuditChain(ctx, actor.Account.ID)
+		if err != nil {
+			return end, err
+		}
+		end.Head = chain.Head
+		end.Open, err = tx.AuditWaiting(ctx, actor.Account.ID)
+		return end, err
+	})
 }
 
 // AuditChain describes the account's chain of blocks.

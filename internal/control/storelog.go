@@ -23,6 +23,8 @@ type AuditReader interface {
 	AuditSource(accountID string) audit.Source
 	// AuditChain describes the account's chain of blocks.
 	AuditChain(ctx context.Context, accountID string) (audit.Chain, error)
+	// AuditWaiting returns the size of the part of the account's log that is not sealed yet.
+	AuditWaiting(ctx context.Context, accountID string) (audit.Waiting, error)
 	// AuditBlocks returns up to limit blocks of the account's chain in order, starting
 	// with the one that follows the number after.
 	AuditBlocks(ctx context.Context, accountID string, after int64, limit int) ([]*audit.Block, error)

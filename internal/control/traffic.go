@@ -57,8 +57,9 @@ type RouteSource interface {
 	// is "", certainly has no route. A resource is written as in scopes. Its work is bounded.
 	Unrouted(accountID, gatewayID string, resources []string) []string
 	// Nearest returns the routes of a gateway that come nearest to a request for which it has none, the nearest
-	// first, and the gateway's hostname. known is false if the account has no such gateway. Its work is bounded.
-	Nearest(accountID, gatewayID, method, path string) (near []gateway.NearRoute, hostname string, known bool)
+	// first, and the gateway's hostname. known is false if the account has no such gateway. looks bounds its work: in a
+	// gateway of more routes it compares about so many.
+	Nearest(accountID, gatewayID, method, path string, looks int) (near []gateway.NearRoute, hostname string, known bool)
 }
 
 // complete flushes the access records to source, so that what it reports to actor is complete. A store
@@ -104,7 +105,7 @@ func (s *Service) Requests(ctx context.Context, actor *Actor, f requestlog.Filte
 	if err != nil {
 		return nil, err
 	}
-	return list, s.complement(ctx, actor, list)
+	return list, s.complement(ctx, actor, list, looksOfList)
 }
 
 // RequestTail follows the requests of an account that were refused or failed.
@@ -130,7 +131,7 @@ func (s *Service) FollowRequests(actor *Actor, f requestlog.Filter) (*RequestTai
 // were skipped.
 func (t *RequestTail) Take(ctx context.Context) (list []requestlog.Request, skipped int64, err error) {
 	list, skipped = t.Tail.Take()
-	return list, skipped, t.service.complement(ctx, t.actor, list)
+	return list, skipped, t.service.complement(ctx, t.actor, list, looksOfRequest)
 }
 
 // Request returns one request that was refused or failed.
@@ -146,7 +147,7 @@ func (s *Service) Request(ctx context.Context, actor *Actor, requestID string) (
 		return nil, err
 	}
 	list := []requestlog.Request{*r}
-	err = s.complement(ctx, actor, list)
+	err = s.complement(ctx, actor, list, looksOfRequest)
 	return &list[0], err
 }
 
@@ -171,25 +172,42 @@ func (s *Service) whyNotKept(ctx context.Context, actor *Actor, requestID string
 }
 
 // complement hides from requests what only the operator may see, and adds what the log does not
-// have.
-func (s *Service) complement(ctx context.Context, actor *Actor, list []requestlog.Request) error {
+// have. looks is how many routes it compares in all.
+func (s *Service) complement(ctx context.Context, actor *Actor, list []requestlog.Request, looks int) error {
 	if !actor.Account.IsDefault() {
 		for i := range list {
 			list[i].Decision.Detail = ""
 		}
 	}
-	for i := range list {
-		if r := &list[i]; r.Decision.Check == "route" && s.cfg.Sources.Routes != nil {
-			s.explainRoute(r)
-		}
-	}
+	s.explainRoutes(list, looks)
 	return s.dateKeys(ctx, actor, list)
 }
 
-// explainRoute completes the decision of a 404 or 405 with the routes of now.
-func (s *Service) explainRoute(r *requestlog.Request) {
+// How many routes are compared with requests for which a gateway has none, at most. Otherwise a list, or a stream of
+// many requests a second, would compare millions.
+const (
+	looksOfRequest = 2_000  // with one request, or all that a stream sends together
+	looksOfList    = 10_000 // with all requests of a list together
+)
+
+// explainRoutes completes the decisions that are a 404 or 405 with the routes of now, of which it compares as many as
+// looks in all.
+func (s *Service) explainRoutes(list []requestlog.Request, looks int) {
+	var missed []*requestlog.Request
+	for i := range list {
+		if r := &list[i]; r.Decision.Check == "route" && s.cfg.Sources.Routes != nil {
+			missed = append(missed, r)
+		}
+	}
+	for _, r := range missed {
+		s.explainRoute(r, min(looksOfRequest, looks/len(missed)))
+	}
+}
+
+// explainRoute completes the decision of a 404 or 405 with the routes of now, of which it compares as many as looks.
+func (s *Service) explainRoute(r *requestlog.Request, looks int) {
 	d := &r.Decision
-	near, hostname, known := s.cfg.Sources.Routes.Nearest(r.AccountID, r.GatewayID, r.Method, strings.TrimSuffix(r.Path, "…"))
+	near, hostname, known := s.cfg.Sources.Routes.Nearest(r.AccountID, r.GatewayID, r.Method, strings.TrimSuffix(r.Path, "…"), looks)
 	if !known {
 		return
 	}
@@ -197,7 +215,7 @@ func (s *Service) explainRoute(r *requestlog.Request) {
 		d.Message += fmt.Sprintf("; it is the default gateway, which the host %s chose because no gateway has that name", r.Host)
 	}
 	for _, route := range near {
-		d.Message += fmt.Sprintf("; %s %s does not match: %s", strings.Join(route.Methods, ","), route.Path, route.Why)
+		d.Message += fmt.Sprintf("; %s %s does not match: %s", strings.Join(route.Methods, ","), gateway.Shorten(route.Path), route.Why)
 	}
 	if len(near) == 0 {
 		d.Message += "; no route of it comes near"

@@ -11,6 +11,7 @@ import (
 	"github.com/keygate/keygate/internal/accesslog"
 	"github.com/keygate/keygate/internal/control"
 	"github.com/keygate/keygate/internal/fault"
+	"github.com/keygate/keygate/internal/gateway"
 	"github.com/keygate/keygate/internal/id"
 	"github.com/keygate/keygate/internal/ratelimit"
 	"github.com/keygate/keygate/internal/requestlog"
@@ -28,9 +29,20 @@ func (l levels) Levels(_ context.Context, _ string, f func(ratelimit.Level)) {
 	}
 }
 
+// comparisons counts how many routes may be compared for near ones. It knows no route.
+type comparisons int
+
+func (*comparisons) Unrouted(string, string, []string) []string { return nil }
+
+func (c *comparisons) Nearest(_, _, _, _ string, looks int) ([]gateway.NearRoute, string, bool) {
+	*c += comparisons(looks)
+	return nil, "", false
+}
+
 // plane emits access records as a data plane does.
 type plane struct {
 	*accesslog.Shard
+	compared         comparisons
 	account, gateway [16]byte
 	clock            *clock
 	method           accesslog.Method // of the requests; GET if it is zero
@@ -43,11 +55,11 @@ func (h *harness) withPlane(accountID, gatewayID string, l levels) *plane {
 	counts := must[*meter.Meter](h)(meter.New(meter.Config{Store: h.db, Now: h.clock.now}))
 	requests := must[*requestwriter.Writer](h)(requestwriter.New(requestwriter.Config{Store: h.db, Now: h.clock.now}))
 	records := must[*accesslog.Collector](h)(accesslog.NewCollector(accesslog.Config{Sinks: []accesslog.Sink{counts, requests}}))
+	p := &plane{Shard: records.Shard(), clock: h.clock}
 	h.Service = must[*control.Service](h)(control.New(control.Config{
 		Store: h.db, Publisher: h.pub, Sealer: h.box, Now: h.clock.now, Random: rand.Reader, GatewayDomain: domain,
-		Sources: control.Sources{AccessLog: records, Traffic: counts, Requests: requests, Levels: l},
+		Sources: control.Sources{AccessLog: records, Traffic: counts, Requests: requests, Levels: l, Routes: &p.compared},
 	}))
-	p := &plane{Shard: records.Shard(), clock: h.clock}
 	p.account, _ = id.Parse(id.Account, accountID)
 	p.gateway, _ = id.Parse(id.Gateway, gatewayID)
 	return p
@@ -92,6 +104,39 @@ func TestReportsAreComplete(t *testing.T) {
 	}
 	if list := must[[]requestlog.Request](h)(h.Requests(ctx(), other, requestlog.Filter{}, control.Page{Limit: 25})); len(list) != 0 {
 		t.Errorf("got requests %+v for another account; want none", list)
+	}
+}
+
+// Guarantee: docs/limits.md, routes compared with a request: a list with many requests for which there is no route
+// compares no more than one with a few, and a single request enough.
+func TestComparisonsOfAListAreBounded(t *testing.T) {
+	h := newHarness(t)
+	c := h.caller("a", "admin")
+	p := h.withPlane(c.Account.ID, h.gateway(c).ID, nil)
+	var last string
+	for range 100 {
+		last = p.end("", "", accesslog.NoRoute, 404)
+	}
+	must[*requestlog.Request](h)(h.Request(ctx(), c, last))
+	if p.compared != 2_000 {
+		t.Errorf("one request is compared with up to %d routes, want 2,000", p.compared)
+	}
+	for _, limit := range []int{1, 5, 30, 100} {
+		p.compared = 0
+		if list := must[[]requestlog.Request](h)(h.Requests(ctx(), c, requestlog.Filter{}, control.Page{Limit: limit})); len(list) != limit || p.compared > 10_000 || p.compared < 9_000 && limit > 4 {
+			t.Errorf("a list of %d is compared with up to %d routes, want 10,000 in all", len(list), p.compared)
+		}
+	}
+	tail := must[*control.RequestTail](h)(h.FollowRequests(c, requestlog.Filter{}))
+	defer tail.Close()
+	for range 100 {
+		last = p.end("", "", accesslog.NoRoute, 404)
+	}
+	must[*requestlog.Request](h)(h.Request(ctx(), c, last)) // once it is written, the tail has it
+	p.compared = 0
+	list, _, err := tail.Take(ctx())
+	if err != nil || len(list) != 100 || p.compared > 2_000 {
+		t.Errorf("a stream got %d requests, error %v, compared with up to %d routes; want 100 and 2,000 in all", len(list), err, p.compared)
 	}
 }
 

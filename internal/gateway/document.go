@@ -17,6 +17,12 @@ type Document struct {
 	Routes  []RouteSpec
 }
 
+// ForwardEverything returns a configuration file without settings, with one route: it forwards the usual methods
+// on every path, also /, of callers with a key.
+func ForwardEverything() *Document {
+	return &Document{Routes: []RouteSpec{{Path: "/*", Methods: []string{"DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"}, Auth: AuthKey}}}
+}
+
 // ParseDocument parses a configuration file in YAML or JSON. The routes have passed
 // CheckTable, and each has sorted methods and an Auth. The error is a validation error that
 // lists everything that is wrong, in the order of the file. Each message starts with

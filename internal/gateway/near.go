@@ -18,85 +18,149 @@ type NearRoute struct {
 type Nearness struct {
 	method   string
 	segments []string
-	seen     map[string]bool
+	own      []string // memory for the segments of a route
+	seen     map[pathAndMethods]bool
 	found    []nearRoute
 }
 
-// nearRoute is a route that comes near; a lower rank comes nearer.
+// pathAndMethods are a route's path and methods, with spaces between them.
+type pathAndMethods struct{ path, methods string }
+
+// nearRoute is a route that comes near.
 type nearRoute struct {
-	NearRoute
-	rank int
+	pathAndMethods
+	miss miss
+}
+
+// miss is how a route misses a request.
+type miss uint8
+
+// The kinds of a miss, the nearest first.
+const (
+	byMethod       miss = iota + 1
+	bySlash             // at the end of the route's path alone
+	bySlashTooMany      // at the end of the request's path alone
+	byCase
+	byPrefix        // of the route
+	byPrefixTooMany // of the request
+	byEndTooMany    // of the request
+	byWildcard      // which does not match what is above it
+	byEnd           // of the route
+	bySegment
+)
+
+// rank is lower the nearer a route comes.
+func (m miss) rank() uint8 {
+	return [...]uint8{byMethod: 0, bySlash: 1, bySlashTooMany: 1, byCase: 2, byPrefix: 3, byPrefixTooMany: 3, byEndTooMany: 4, byWildcard: 4, byEnd: 5, bySegment: 6}[m]
 }
 
 // NewNearness returns the Nearness of a request. path is in the normal form of NormalizePath.
 func NewNearness(method, path string) *Nearness {
-	return &Nearness{method: method, segments: segmentsOf(path), seen: map[string]bool{}}
+	return &Nearness{method: method, segments: appendSegments(nil, path), seen: map[pathAndMethods]bool{}}
 }
 
-// Look compares a route with the request. A route may be given several times.
-func (n *Nearness) Look(path string, methods []string) {
-	key := path + " " + strings.Join(methods, " ")
-	if n.seen[key] {
+// Look compares a route with the request. methods has a space between each two. A route may be given several times.
+func (n *Nearness) Look(path, methods string) {
+	r := pathAndMethods{path, methods}
+	if n.seen[r] {
 		return
 	}
-	n.seen[key] = true
-	if rank, why := n.why(path, methods); why != "" {
-		n.found = append(n.found, nearRoute{NearRoute{path, methods, why}, rank})
+	n.seen[r] = true
+	n.own = appendSegments(n.own[:0], path)
+	if m := n.miss(); m != 0 {
+		n.found = append(n.found, nearRoute{r, m})
 	}
 }
 
 // Nearest returns at most so many routes, the nearest first.
 func (n *Nearness) Nearest(most int) []NearRoute {
-	slices.SortFunc(n.found, func(a, b nearRoute) int { return cmp.Or(a.rank-b.rank, strings.Compare(a.Path, b.Path)) })
+	slices.SortFunc(n.found, func(a, b nearRoute) int {
+		return cmp.Or(cmp.Compare(a.miss.rank(), b.miss.rank()), strings.Compare(a.path, b.path))
+	})
 	list := make([]NearRoute, min(len(n.found), most))
 	for i := range list {
-		list[i] = n.found[i].NearRoute
+		r := &n.found[i]
+		list[i] = NearRoute{r.path, strings.Split(r.methods, " "), n.why(r)}
 	}
 	return list
 }
 
-// why says why the route does not match; "" if it does not come near.
-func (n *Nearness) why(path string, methods []string) (rank int, why string) {
-	own := segmentsOf(path)
-	same, folded, other := 0, 0, -1
-	for i := range min(len(own), len(n.segments)) {
+// miss returns how the route whose segments are own misses the request; 0 if it does not come near.
+func (n *Nearness) miss() miss {
+	own := n.own
+	same, folded := 0, 0
+	both := min(len(own), len(n.segments))
+	for i := range both {
 		switch {
 		case segmentMatches(own[i], n.segments[i]):
 			same++
 		case strings.EqualFold(own[i], n.segments[i]):
 			folded++
-		default:
-			other = i
 		}
 	}
-	both := min(len(own), len(n.segments))
 	switch last := len(own) - 1; {
 	case len(own) == len(n.segments) && same == both:
-		return 0, "it lists " + strings.Join(methods, ", ") + ", and not " + n.method
+		return byMethod
 	case same == both && len(own) == both+1 && own[last] == "":
-		return 1, "its path ends with a slash, and that of the request does not"
+		return bySlash
 	case same == both && len(n.segments) == both+1 && n.segments[both] == "":
-		return 1, "the path of the request ends with a slash, and its path does not"
+		return bySlashTooMany
 	case len(own) == len(n.segments) && same+folded == both:
-		return 2, "upper and lower case differ"
+		return byCase
 	case len(own) > len(n.segments) && segmentsMatch(own[len(own)-len(n.segments):], n.segments):
-		return 3, "its path begins with /" + strings.Join(own[:len(own)-len(n.segments)], "/") + ", and that of the request does not"
+		return byPrefix
 	case len(own) < len(n.segments) && segmentsMatch(own, n.segments[len(n.segments)-len(own):]):
-		return 3, "the path of the request begins with /" + short(strings.Join(n.segments[:len(n.segments)-len(own)], "/")) + ", and its path does not"
+		return byPrefixTooMany
 	case same == both && len(own) < len(n.segments):
-		return 4, "the path of the request goes on after it: only a path that ends in /* matches what is below"
+		return byEndTooMany
 	case same == both && own[both] == "*":
-		return 4, "it matches what is below " + strings.TrimSuffix(path, "/*") + ", and not that path itself"
+		return byWildcard
 	case same == both:
-		return 5, "the path of the request ends before it"
+		return byEnd
 	case len(own) == len(n.segments) && same == both-1 && both > 1:
-		return 6, fmt.Sprintf("it has %q where the request has %q", own[other], short(n.segments[other]))
+		return bySegment
 	}
-	return 0, ""
+	return 0
 }
 
-// segmentsOf returns the segments of a path.
-func segmentsOf(path string) []string { return strings.Split(strings.TrimPrefix(path, "/"), "/") }
+// why says why the route does not match.
+func (n *Nearness) why(r *nearRoute) string {
+	own := appendSegments(nil, r.path)
+	switch r.miss {
+	case byMethod:
+		return "it lists " + strings.ReplaceAll(r.methods, " ", ", ") + ", and not " + n.method
+	case bySlash:
+		return "its path ends with a slash, and that of the request does not"
+	case bySlashTooMany:
+		return "the path of the request ends with a slash, and its path does not"
+	case byCase:
+		return "upper and lower case differ"
+	case byPrefix:
+		return "its path begins with /" + Shorten(strings.Join(own[:len(own)-len(n.segments)], "/")) + ", and that of the request does not"
+	case byPrefixTooMany:
+		return "the path of the request begins with /" + Shorten(strings.Join(n.segments[:len(n.segments)-len(own)], "/")) + ", and its path does not"
+	case byEndTooMany:
+		return "the path of the request goes on after it: only a path that ends in /* matches what is below"
+	case byWildcard:
+		return "it matches what is below " + Shorten(strings.TrimSuffix(r.path, "/*")) + ", and not that path itself"
+	case byEnd:
+		return "the path of the request ends before it"
+	default: // bySegment
+		i := 0
+		for segmentMatches(own[i], n.segments[i]) {
+			i++
+		}
+		return fmt.Sprintf("it has %q where the request has %q", Shorten(own[i]), Shorten(n.segments[i]))
+	}
+}
+
+// appendSegments appends the segments of a path.
+func appendSegments(dst []string, path string) []string {
+	for segment := range strings.SplitSeq(strings.TrimPrefix(path, "/"), "/") {
+		dst = append(dst, segment)
+	}
+	return dst
+}
 
 // segmentMatches reports whether a segment of a template matches one of a path, as far as that can be seen without the
 // text between parameters.
@@ -119,8 +183,8 @@ func segmentsMatch(template, segments []string) bool {
 	return true
 }
 
-// short returns a text that fits into a sentence.
-func short(s string) string {
+// Shorten returns a text that fits into a sentence: the first 60 bytes of a longer one, and an ellipsis.
+func Shorten(s string) string {
 	const most = 60
 	if len(s) <= most {
 		return s

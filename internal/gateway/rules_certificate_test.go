@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/keygate/keygate/internal/certificate/certificatetest"
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/gateway"
 )
@@ -105,6 +106,7 @@ func TestCheckUpstreamClientKey(t *testing.T) {
 		"of OpenSSH":        {text: block("OPENSSH PRIVATE KEY", []byte("x"))},
 		"P-224":             {text: pkcs8(curve224)},
 		"768 bits":          {text: pkcs8(narrow)},
+		"8,192 bits":        {text: certificatetest.RSA(t, 8192)}, // each connection would take a tenth of a second of CPU
 		"no signatures":     {text: pkcs8(must(ecdh.X25519().GenerateKey(rand.Reader)))},
 		"too long":          {text: pkcs8(ec) + strings.Repeat("\n", 16<<10)},
 	} {

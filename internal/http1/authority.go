@@ -2,9 +2,15 @@ package http1
 
 import "strings"
 
+// MaxAuthority is the length of the longest valid authority: a name of 255 bytes and ":65535".
+const MaxAuthority = 255 + 6
+
 // ValidAuthority reports whether s is a host with an optional port (RFC 3986, 3.2.2 and
-// 3.2.3), without userinfo.
+// 3.2.3), without userinfo, of at most MaxAuthority bytes.
 func ValidAuthority(s string) bool {
+	if len(s) > MaxAuthority {
+		return false
+	}
 	var name, port string
 	if strings.HasPrefix(s, "[") {
 		end := strings.IndexByte(s, ']')

@@ -217,7 +217,7 @@ func (d *decision) charge() bool {
 		if b := e.bucket; b != nil {
 			state, e.refunded = &b.state, b.refunded()
 		}
-		if state != nil && !state.CompareAndSwap(e.word, e.next) && !d.retryCharge(e) {
+		if state != nil && !state.CompareAndSwap(e.word, e.next) && !d.retryCharge(i) {
 			d.refund(i)
 			return false
 		}
@@ -228,15 +228,23 @@ func (d *decision) charge() bool {
 	return true
 }
 
-// retryCharge charges a limit that has changed since it was checked.
-func (d *decision) retryCharge(e *entry) bool {
+// retryCharge charges the limit i, which has changed since it was checked.
+func (d *decision) retryCharge(i int) bool {
+	e := &d.entries[i]
+	was := e.charges()
 	for i := range d.entries { // whose answers do not change as time passes
 		if o := &d.entries[i]; o.wall == 0 {
 			o.wall = d.Wall
 		}
 	}
 	for {
-		if e.reread(&d.moment) != passes || !d.isFree(&e.view) {
+		f := e.reread(&d.moment)
+		if d.held>>i&1 != 0 && e.charges() != was { // the tokens of a lease are used up: what it charges now is not locked
+			d.limiter.markOf(was).Add(1)
+			d.held &^= 1 << i
+			return false
+		}
+		if f != passes || !d.isFree(&e.view) {
 			return false
 		}
 		if e.bucket != nil {

@@ -1,8 +1,12 @@
 package ratelimit
 
 import (
+	"context"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/keygate/keygate/internal/id"
 )
 
 // Races between the two steps of a decision: the state changes after check and before charge.
@@ -143,5 +147,35 @@ func TestDroppedDailyIsStale(t *testing.T) {
 	}
 	if w := back.load(); w.used() != 1 {
 		t.Errorf("the cap returned with %d used, want 1", w.used())
+	}
+}
+
+// Guarantee: a decision unlocks every limit that it has locked, also if the tokens of a shared bucket lapse or are spent
+// between its check and its charge. Otherwise later requests would wait for that limit without end.
+func TestLateLapseUnlocks(t *testing.T) {
+	now, _, limits := lateLimits(t)
+	sharing, err := NewSharing(SharingConfig{
+		Mode: Leased, OnLoss: DivideOnLoss, Store: nodeStore{newMemoryLimitStore(), "node", new(atomic.Bool)}, Now: func() Instant { return now },
+		Version: func() int64 { return 1 }, CatchUp: func(context.Context) error { return nil },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := Compile(Config{Sustained: Rate{Count: 1000, Per: time.Second}})
+	bucket := sharing.NewBucket(Name{Account: "acct", Kind: id.Route}, &p)
+	lapses := now.Mono/int64(time.Millisecond) + grantLife
+	for what, after := range map[string]uint64{"spent": packLease(0, lapses), "lapsed": packLease(1, 0), "replaced": packLease(5, lapses+1)} {
+		bucket.lease.tokens.Store(packLease(1, lapses))
+		d := checked(t, now, []Limit{{Scope: RouteScope, Params: &p, Bucket: bucket}, limits[1]})
+		d.limiter = NewLimiter(func() int64 { return now.Mono })
+		bucket.lease.tokens.Store(after)
+		if charged := d.charge(); charged != (what == "replaced") {
+			t.Errorf("tokens that are %s: charged %v", what, charged)
+		}
+		for i := range d.limiter.marks {
+			if isLocked(d.limiter.marks[i].Load()) {
+				t.Errorf("tokens that are %s: mark %d is locked after the decision", what, i)
+			}
+		}
 	}
 }

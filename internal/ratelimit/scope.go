@@ -14,7 +14,8 @@ const (
 	GlobalScope
 	AccountScope // an account's limit on the management API
 	KeyDailyScope
-	unknownScope // and all numbers beyond
+	DefaultGlobalScope // of records only: the global limit of a gateway that sets none
+	unknownScope       // and all numbers beyond
 )
 
 // ReportedScopes is above every scope that Scope.Reported returns for limits of gateways.
@@ -51,6 +52,8 @@ var scopes = [...]scopeRow{
 		meaning: "The rate limit of the whole gateway.", remedy: "Raise `global_rate_limit` of the gateway."},
 	AccountScope: {name: "account", item: `"account"`, rank: 5, reported: AccountScope,
 		meaning: "A limit of the management API: the calls of one key.", remedy: "Call less often.", management: true},
+	DefaultGlobalScope: {name: "global", item: `"global"`, exceeded: "the gateway's rate limit", rank: 0, reported: GlobalScope,
+		usedUp: "the gateway sets no limit, and the server's limit for such gateways (--default-global-limit)"},
 	unknownScope: {name: "unknown", exceeded: "a rate limit", usedUp: "a limit", rank: 6, reported: unknownScope},
 }
 

@@ -13,6 +13,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/keygate/keygate/internal/certificate/servercert"
 	"github.com/keygate/keygate/internal/netguard"
 )
 
@@ -44,6 +45,7 @@ func explain(ctx context.Context, err error) *Error {
 		unknown   x509.UnknownAuthorityError
 		host      x509.HostnameError
 		invalid   x509.CertificateInvalidError
+		bounds    servercert.BoundsError
 		record    tls.RecordHeaderError
 		handshake tls.AlertError
 		timeout   net.Error
@@ -71,6 +73,8 @@ func explain(ctx context.Context, err error) *Error {
 		return say(TooSlow, "the server took too long")
 	case errors.As(err, &reported):
 		return say(NoRepository, "the server reports: %s", printable(reported.text, 200))
+	case errors.As(err, &bounds):
+		return say(Unreachable, "the server sent %s", string(bounds))
 	case errors.As(err, &dns) && dns.IsNotFound:
 		return say(Unreachable, "the host of the URL has no address: check its name")
 	case errors.As(err, &dns):

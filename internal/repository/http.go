@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/keygate/keygate/internal/certificate/servercert"
 	"github.com/keygate/keygate/internal/netguard"
 )
 
@@ -46,9 +47,10 @@ func newHTTPClients(c *Client) *httpClients {
 		dialer := c.dialer(public)
 		return &http.Client{
 			Transport: &http.Transport{
-				DialContext:            dialer.DialContext,
-				TLSClientConfig:        &tls.Config{RootCAs: c.cfg.Roots, MinVersion: tls.VersionTLS12},
-				TLSHandshakeTimeout:    10 * time.Second,
+				DialContext: dialer.DialContext,
+				DialTLSContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
+					return c.dialTLS(ctx, dialer, network, addr)
+				},
 				ResponseHeaderTimeout:  prepareTime,
 				DisableCompression:     true,
 				MaxIdleConns:           64,
@@ -66,6 +68,28 @@ func newHTTPClients(c *Client) *httpClients {
 func (h *httpClients) close() {
 	h.public.CloseIdleConnections()
 	h.any.CloseIdleConnections()
+}
+
+// dialTLS connects to the server of an https URL.
+func (c *Client) dialTLS(ctx context.Context, dialer *net.Dialer, network, addr string) (net.Conn, error) {
+	host, _, err := net.SplitHostPort(addr)
+	if err != nil {
+		return nil, err
+	}
+	raw, err := dialer.DialContext(ctx, network, addr)
+	if err != nil {
+		return nil, err
+	}
+	cfg := &tls.Config{RootCAs: c.cfg.Roots, MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}}
+	servercert.Require(cfg, host)
+	conn := tls.Client(raw, cfg)
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	if err := conn.HandshakeContext(ctx); err != nil {
+		_ = raw.Close()
+		return nil, err
+	}
+	return conn, nil
 }
 
 // dialer returns a dialer that connects only to addresses that the guard allows.

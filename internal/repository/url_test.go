@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/keygate/keygate/internal/certificate/certificatetest"
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/repository"
 )
@@ -55,6 +56,8 @@ func TestCheckOtherFields(t *testing.T) {
 		{repository.CheckCredential(https, repository.Credential{}), ""}, {repository.CheckCredential(https, repository.Credential{Token: "t"}), ""},
 		{repository.CheckCredential(https, repository.Credential{Username: "u", Password: "p"}), ""}, {repository.CheckCredential(ssh, repository.Credential{SSHKey: key}), ""},
 		{repository.CheckCredential(https, repository.Credential{SSHKey: key}), "credential.ssh_key"}, {repository.CheckCredential(ssh, repository.Credential{Token: "t"}), "credential"},
+		{repository.CheckCredential(ssh, repository.Credential{SSHKey: certificatetest.RSA(t, 4096)}), ""},
+		{repository.CheckCredential(ssh, repository.Credential{SSHKey: certificatetest.RSA(t, 4104)}), "credential.ssh_key"},
 		{repository.CheckCredential(ssh, repository.Credential{SSHKey: "x"}), "credential.ssh_key"}, {repository.CheckCredential(https, repository.Credential{Password: "p"}), "credential.username"},
 		{repository.CheckCredential(https, repository.Credential{Username: "u"}), "credential"}, {repository.CheckCredential(https, repository.Credential{Token: "a\nb"}), "credential"},
 		{repository.CheckCredential("file:///a", repository.Credential{Token: "t"}), "credential"},

@@ -58,6 +58,7 @@ func TestDecisionsInWords(t *testing.T) {
 		{accesslog.Record{Status: 429, Result: accesslog.Limited, LimitScope: uint8(ratelimit.RouteScope), Limit: 5}, "limit", "rate_limit_exceeded", "the route's limit"},
 		{accesslog.Record{Status: 429, Result: accesslog.Limited, LimitScope: uint8(ratelimit.DailyScope), Limit: 5}, "limit", "rate_limit_exceeded", "the route's daily limit"},
 		{accesslog.Record{Status: 429, Result: accesslog.Limited, LimitScope: uint8(ratelimit.GlobalScope), Limit: 5}, "limit", "rate_limit_exceeded", "the gateway's global limit"},
+		{accesslog.Record{Status: 429, Result: accesslog.Limited, LimitScope: uint8(ratelimit.DefaultGlobalScope), Limit: 5}, "limit", "rate_limit_exceeded", "the gateway sets no limit, and the server's limit for such gateways (--default-global-limit) of 5 was used up"},
 	} {
 		r := test.record
 		r.Account = id.NewFast()

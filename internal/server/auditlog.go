@@ -7,7 +7,6 @@ import (
 	"io"
 	"iter"
 	"log/slog"
-	"slices"
 
 	"github.com/keygate/keygate/internal/audit"
 	"github.com/keygate/keygate/internal/config"
@@ -22,12 +21,9 @@ import (
 // elsewhere, or nil; the chain must contain it. If the chain is broken, the error is an
 // *audit.Problem. The report also describes the records that are not sealed yet.
 func VerifyAudit(ctx context.Context, settings *config.Config, log *slog.Logger, accountName string, head *audit.Digest) (report audit.Report, err error) {
-	err = auditBlocks(ctx, settings, log, accountName, func(chain audit.Chain, open []audit.Waiting, blocks iter.Seq2[*audit.Block, error]) (err error) {
+	err = auditBlocks(ctx, settings, log, accountName, func(chain audit.Chain, open audit.Waiting, blocks iter.Seq2[*audit.Block, error]) (err error) {
 		report, err = audit.Verify(chain, blocks, head)
-		report.Unsealed = &audit.Waiting{AccountID: chain.AccountID}
-		if i := slices.IndexFunc(open, func(w audit.Waiting) bool { return w.AccountID == chain.AccountID }); i >= 0 {
-			report.Unsealed = &open[i]
-		}
+		report.Unsealed = &open
 		return err
 	})
 	return report, err
@@ -36,7 +32,7 @@ func VerifyAudit(ctx context.Context, settings *config.Config, log *slog.Logger,
 // ExportAudit writes the chain of an account's sealed audit blocks to w, in the format
 // that audit.VerifyExport reads.
 func ExportAudit(ctx context.Context, settings *config.Config, log *slog.Logger, accountName string, w io.Writer) error {
-	return auditBlocks(ctx, settings, log, accountName, func(chain audit.Chain, _ []audit.Waiting, blocks iter.Seq2[*audit.Block, error]) error {
+	return auditBlocks(ctx, settings, log, accountName, func(chain audit.Chain, _ audit.Waiting, blocks iter.Seq2[*audit.Block, error]) error {
 		return audit.Export(w, chain, blocks)
 	})
 }
@@ -45,18 +41,13 @@ func ExportAudit(ctx context.Context, settings *config.Config, log *slog.Logger,
 const blocksAtOnce = 16
 
 // auditBlocks calls f with the chain of an account, which is given by name or identifier, and
-// its blocks, in order, read in one transaction. open is what of each account was not sealed right before: some of
-// it may be in the blocks.
-func auditBlocks(ctx context.Context, settings *config.Config, log *slog.Logger, accountName string, f func(chain audit.Chain, open []audit.Waiting, blocks iter.Seq2[*audit.Block, error]) error) (err error) {
+// its blocks, in order, and what is not sealed, all read in one transaction.
+func auditBlocks(ctx context.Context, settings *config.Config, log *slog.Logger, accountName string, f func(chain audit.Chain, open audit.Waiting, blocks iter.Seq2[*audit.Block, error]) error) (err error) {
 	db, err := openRecords(ctx, settings, log)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
-	open, err := db.AuditWaiting(ctx)
-	if err != nil {
-		return err
-	}
 	return db.View(ctx, func(tx control.ReadTx) error {
 		find := tx.AccountByName
 		if _, ok := id.Parse(id.Account, accountName); ok { // of a deleted account, too
@@ -67,6 +58,10 @@ func auditBlocks(ctx context.Context, settings *config.Config, log *slog.Logger,
 			return err
 		}
 		chain, err := tx.AuditChain(ctx, account.ID)
+		if err != nil {
+			return err
+		}
+		open, err := tx.AuditWaiting(ctx, account.ID)
 		if err != nil {
 			return err
 		}

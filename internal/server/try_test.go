@@ -71,6 +71,16 @@ func TestTryGoesThroughTheDataPlane(t *testing.T) {
 		list[0].Header.Get("X-Forwarded-Proto") != "https" {
 		t.Errorf("the upstream got %+v, want the request as it was given", list)
 	}
+	for path, status := range map[string]int{`/orders/a"b|c^d?x="`: 200, `/orders/a%2Fb"c`: 400, `//orders/a"b`: 400} {
+		before := len(up.Requests())
+		r := s.try(t, client.TryRequest{Method: "GET", Path: path, Key: s.key})
+		if r.Status != status {
+			t.Errorf("GET %s: got %d, want %d", path, r.Status, status)
+		}
+		if list := up.Requests()[before:]; status == 200 && (len(list) != 1 || list[0].Target != path) {
+			t.Errorf("GET %s: the upstream got %+v, want the path as it was given", path, list)
+		}
+	}
 	if r := s.try(t, client.TryRequest{Method: "HEAD", Path: "/orders/17", Key: s.key}); r.Status != 200 || r.Body != "" || r.Truncated {
 		t.Errorf("HEAD: got %+v", r)
 	}

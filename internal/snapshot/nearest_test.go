@@ -23,12 +23,12 @@ func TestNearestIsBounded(t *testing.T) {
 	for path, method := range map[string]string{
 		fmt.Sprintf("/r%d/", last): "GET", fmt.Sprintf("/R%d", last): "GET", fmt.Sprintf("/r%d", last): "PUT",
 	} {
-		near, hostname, known := h.follower.Nearest(g.AccountID, g.ID, method, path)
+		near, hostname, known := h.follower.Nearest(g.AccountID, g.ID, method, path, 2_000)
 		if !known || hostname == "" || len(near) == 0 || near[0].Path != routes[last].Path {
 			t.Errorf("%s %s: got %+v of %q, want %s first", method, path, near, hostname, routes[last].Path)
 		}
 	}
-	if near, _, known := h.follower.Nearest("acct_other", g.ID, "GET", "/r1/"); known || near != nil {
+	if near, _, known := h.follower.Nearest("acct_other", g.ID, "GET", "/r1/", 2_000); known || near != nil {
 		t.Errorf("another account got %+v, want nothing", near)
 	}
 }

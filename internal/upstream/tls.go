@@ -8,6 +8,8 @@ import (
 	"net"
 	"time"
 	"unique"
+
+	"github.com/keygate/keygate/internal/certificate/servercert"
 )
 
 const handshakeTimeout = 10 * time.Second
@@ -22,7 +24,7 @@ func handshake(ctx context.Context, raw net.Conn, address string, cfg *tls.Confi
 		return nil, err
 	}
 	cfg = cfg.Clone()
-	cfg.ServerName = host
+	servercert.Require(cfg, host)
 	c := tls.Client(raw, cfg)
 	if err := c.HandshakeContext(ctx); err != nil {
 		if cause := context.Cause(ctx); cause != nil {

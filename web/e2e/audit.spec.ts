@@ -86,6 +86,39 @@ test('every filter of the audit log changes the request and stays in the link', 
   expect([...urls, page.url()].filter((u) => u.includes(key.key))).toEqual([]);
 });
 
+// Guarantee: the audit log begins with changes and refusals, and shows all by a switch that is in the link. It says how
+// many records are not sealed yet and by when they are, and has no tick while no block is sealed.
+test('the audit log shows changes and refusals first, and what is not sealed', async ({ page, keygate, upstream }) => {
+  await keygate.call('POST', '/v1/gateways', {
+    name: 'orders',
+    upstream_url: upstream.url,
+    config: 'routes: [{path: /*, methods: [GET]}]',
+  });
+  const { key } = await keygate.call('POST', '/v1/keys', { name: 'app', scope: 'read' });
+  expect(await keygate.request('/passes', key)).toBe(200);
+  expect(await keygate.request('/refused')).toBe(401);
+  await signIn(page, keygate, 'audit');
+  const table = page.getByRole('table', { name: 'Audit log' });
+  await expect(table.getByRole('button', { name: 'gateway.create' })).toBeVisible();
+  await expect(table).toContainText('GET /refused');
+  await expect(table).not.toContainText('GET /passes');
+  await expect(page.getByText('no block is sealed yet')).toBeVisible();
+  await expect(page.getByText(/^\d+ records are not sealed yet, and will be by \d\d:\d\d:\d\d\.$/)).toBeVisible();
+  await expect(page.getByRole('main').locator('svg.text-ok')).toHaveCount(0);
+  expect(await page.getByRole('link', { name: 'Export CSV' }).getAttribute('href')).toContain('notable=true');
+  await page.getByRole('button', { name: 'All records' }).click();
+  await expect(table).toContainText('GET /passes');
+  await expect(page).toHaveURL(/audit\?all=1$/);
+  expect(await page.getByRole('link', { name: 'Export CSV' }).getAttribute('href')).not.toContain('notable');
+  await page.reload();
+  await expect(table).toContainText('GET /passes');
+  await page.goBack();
+  await expect(table).not.toContainText('GET /passes');
+  await page.getByLabel('Filter the audit log').fill('key_prefix:kg_aaaaaa ');
+  await page.getByRole('button', { name: 'Show all records' }).click();
+  await expect(page.getByText('No records match')).toBeVisible();
+});
+
 // Guarantee: one request that changes many records shows each of them, once.
 test('the changes of one request are all followed', async ({ page, keygate, watch }) => {
   const gateway = await keygate.call('POST', '/v1/gateways', { name: 'orders', upstream_url: 'http://127.0.0.1:1' });

@@ -1,3 +1,5 @@
+import { execFile } from 'node:child_process';
+import { promisify } from 'node:util';
 import { expect, signIn, test } from './keygate';
 
 const spec = (paths: Record<string, unknown>) => JSON.stringify({ openapi: '3.1.0', info: { title: 'Orders', version: '1' }, paths });
@@ -33,6 +35,73 @@ test('from an empty installation to the first call, without reading anything els
   await expect(page.getByLabel('The first call', { exact: true })).toHaveCount(0);
   await expect(page.getByRole('table', { name: 'Top routes' })).toContainText('GET /orders');
   await expect(page.getByRole('table', { name: 'Top keys' })).toContainText('first');
+});
+
+// Guarantee: a gateway that is created without a document forwards every path, also /, and the form says so before.
+test('a gateway without a document forwards everything', async ({ page, keygate, upstream }) => {
+  await signIn(page, keygate, 'gateways/new');
+  const all = page.getByRole('radio', { name: 'Forward everything' });
+  await expect(all).toBeChecked();
+  await expect(all).toHaveAccessibleDescription(/One route, \/\*, for GET, POST, .*callers with a key/);
+  await page.getByLabel('Name').fill('wiki');
+  await page.getByLabel('Upstream').fill(upstream.url);
+  await page.getByRole('button', { name: 'Create the gateway' }).click();
+  await expect(page.getByRole('heading', { level: 1, name: 'wiki' })).toBeVisible();
+  const { key } = await keygate.call('POST', '/v1/keys', { name: 'app', scope: 'read' });
+  for (const path of ['/', '/a/b?c=d']) {
+    expect(await keygate.request(path)).toBe(401);
+    expect(await keygate.request(path, key)).toBe(200);
+  }
+});
+
+// Guarantee: a gateway without routes says so on its page, and a click gives it one. Who may not is told why.
+test('a gateway without routes gets one by a click', async ({ page, keygate, upstream }) => {
+  const { gateway_id } = await keygate.call('POST', '/v1/gateways', { name: 'bare', upstream_url: upstream.url });
+  const { key } = await keygate.call('POST', '/v1/keys', { name: 'app', scope: 'read' });
+  const reader = await keygate.call('POST', '/v1/keys', { name: 'reader', level: 'account', scope: 'read' });
+  await signIn(page, keygate, `gateways/${gateway_id}`, reader.key);
+  const banner = page.getByRole('region', { name: 'No routes' });
+  const button = banner.getByRole('button', { name: 'Forward everything' });
+  await expect(banner).toContainText('gets a 404');
+  await expect(page.getByText('There is nothing to call')).toBeVisible();
+  await expect(button).toHaveAttribute('aria-disabled', 'true');
+  await expect(button).toHaveAccessibleDescription(/needs “write”/);
+  await page.context().clearCookies();
+  await page.evaluate(() => localStorage.clear());
+  await signIn(page, keygate, `gateways/${gateway_id}/routes`);
+  await expect(page.getByRole('main').getByRole('button', { name: 'Forward everything' })).toBeVisible();
+  await page.getByRole('link', { name: 'Overview', exact: true }).last().click();
+  await button.click();
+  await expect(banner).toHaveCount(0);
+  await expect(page.getByLabel('A call of this gateway', { exact: true })).toContainText(/localhost:\d+\/'? /);
+  for (const path of ['/', '/a/b']) expect(await keygate.request(path, key)).toBe(200);
+});
+
+// Guarantee: wherever a call is suggested, it is of the first route for GET without parameters, it chooses the gateway
+// by its host, and it works as it is pasted.
+test('suggested calls work as they are', async ({ page, keygate, upstream }) => {
+  await keygate.call('POST', '/v1/gateways', { name: 'default', upstream_url: 'http://127.0.0.1:1' });
+  const { gateway_id, hostname } = await keygate.call('POST', '/v1/gateways', {
+    name: 'zoo',
+    upstream_url: upstream.url,
+    spec: spec({ '/animals': { post: {} }, '/animals/{id}': { get: {} }, '/cages': { get: {} } }),
+  });
+  await signIn(page, keygate, `keys?create=1&gateway_id=${gateway_id}`);
+  await page.getByLabel('Name', { exact: true }).fill('keeper');
+  await page.getByLabel('Gateway', { exact: true }).selectOption('zoo');
+  await page.getByRole('button', { name: 'Create the key' }).click();
+  await page.getByText('Curl', { exact: true }).click();
+  const shown = page.getByLabel('Curl', { exact: true });
+  await expect(shown).toContainText(`${hostname}`);
+  await expect(shown).toContainText('/cages');
+  const call = (await shown.textContent()) ?? '';
+  const key = (await page.locator('[data-secret]').textContent()) ?? '';
+  expect((await promisify(execFile)('sh', ['-c', call])).stdout).toBe('ok');
+  await page.getByRole('button', { name: 'Copy', exact: true }).click();
+  await page.getByRole('button', { name: 'Done' }).click();
+  await page.goto(`${keygate.url}gateways/${gateway_id}`);
+  await expect(page.getByLabel('A call of this gateway', { exact: true })).toHaveText(call.replace(key, 'kg_…'));
+  expect(upstream.requests.map((r) => `${r.method} ${r.path}`)).toEqual(['GET /cages']);
 });
 
 test('a push is previewed with its difference and its effect, and a revision is restored', async ({ page, keygate, upstream, watch }) => {
@@ -241,10 +310,10 @@ test('the limit editor shows its exact command, and what another session has set
   const path = `/v1/gateways/${gateway_id}/routes/${data[0].route_id}`;
   await keygate.call('PATCH', path, { rate_limit: { sustained: '5/s', daily: '100/day' } });
   await signIn(page, keygate, `gateways/${gateway_id}/routes/${data[0].route_id}`);
-  await expect(page.getByRole('button', { name: 'As code' })).toHaveAttribute('aria-disabled', 'true');
+  await expect(page.getByRole('button', { name: 'As code' }).last()).toHaveAttribute('aria-disabled', 'true');
   await page.getByLabel('Sustained').fill("6/s'; date");
   await page.getByLabel('Daily cap').fill('');
-  await page.getByRole('button', { name: 'As code' }).click();
+  await page.getByRole('button', { name: 'As code' }).last().click();
   const code = page.getByRole('dialog', { name: 'The same as code' });
   await expect(code.getByLabel('As CLI', { exact: true })).toHaveText(
     `keygate routes update --gateway ${gateway_id} ${data[0].route_id} --sustained '6/s'\\''; date' --daily ''`,

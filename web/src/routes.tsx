@@ -142,7 +142,7 @@ const event = createRoute({
 const audit = createRoute({
   getParentRoute: at,
   path: '/audit',
-  validateSearch: pick('kind', 'outcome', 'key_prefix', 'key_id', 'gateway_id', 'actor', 'since', 'until', 'cursor', 'follow'),
+  validateSearch: pick('kind', 'outcome', 'key_prefix', 'key_id', 'gateway_id', 'actor', 'since', 'until', 'cursor', 'follow', 'all'),
   component: lazyRouteComponent(() => import('./screens/audit/list')),
 });
 const settings = createRoute({

@@ -7,6 +7,7 @@ import (
 	"crypto/rand"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"encoding/asn1"
 	"encoding/pem"
 	"math/big"
 	"net"
@@ -87,4 +88,37 @@ func (p Pair) Pool(t Test) *x509.CertPool {
 		t.Fatal("the pair has no PEM certificate")
 	}
 	return pool
+}
+
+// RSA returns a private RSA key of so many bits in PEM, at once: its factors are no primes, so it is only good for
+// being parsed.
+func RSA(t Test, bits int) string {
+	t.Helper()
+	one, e := big.NewInt(1), big.NewInt(65537)
+	factor := func() *big.Int {
+		f, err := rand.Int(rand.Reader, new(big.Int).Lsh(one, uint(bits/2)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.SetBit(f, bits/2-1, 1).SetBit(f, bits/2-2, 1)
+		return f.SetBit(f, 0, 1)
+	}
+	for {
+		p, q := factor(), factor()
+		p1, q1 := new(big.Int).Sub(p, one), new(big.Int).Sub(q, one)
+		d, inverse := new(big.Int).ModInverse(e, new(big.Int).Mul(p1, q1)), new(big.Int).ModInverse(q, p)
+		if d == nil || inverse == nil {
+			continue
+		}
+		der, err := asn1.Marshal(struct {
+			Version                        int
+			N                              *big.Int
+			E                              int
+			D, P, Q, DOfP, DOfQ, InverseOf *big.Int
+		}{0, new(big.Int).Mul(p, q), 65537, d, p, q, new(big.Int).Mod(d, p1), new(big.Int).Mod(d, q1), inverse})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: der}))
+	}
 }

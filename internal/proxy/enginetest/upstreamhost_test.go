@@ -12,6 +12,7 @@ import (
 
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/gateway"
+	"github.com/keygate/keygate/internal/http1"
 )
 
 // Guarantee: contract 3.3, upstream_host. Whatever the versions of HTTP, the upstream gets the Host that the setting
@@ -140,6 +141,7 @@ func TestUpstreamHostBehindAProxy(t *testing.T) {
 		{true, []string{"X-Forwarded-Proto: https"}, "https://api.test/b"},
 		{true, []string{"X-Forwarded-Proto: javascript", "X-Forwarded-Host: www.test/evil"}, "http://api.test/b"},
 		{true, []string{"X-Forwarded-Host: user@www.test"}, "http://api.test/b"},
+		{true, []string{"X-Forwarded-Host: " + strings.Repeat("w", http1.MaxAuthority+1)}, "http://api.test/b"},
 		{false, []string{"X-Forwarded-Proto: https", "X-Forwarded-Host: www.test"}, "http://api.test/b"},
 	} {
 		g := start(t, setup{upstream: upstream, trusted: c.trusted})
@@ -149,6 +151,41 @@ func TestUpstreamHostBehindAProxy(t *testing.T) {
 			t.Errorf("trusted %v, %q: got Location %q, want %q", c.trusted, c.fields, got, c.want)
 		}
 	}
+}
+
+// Guarantee: docs/limits.md, Host of a request. Whatever the version of HTTP, a client cannot choose a host with which
+// the head of a response that has it in each field takes megabytes.
+func TestLongHostIsRefused(t *testing.T) {
+	const fields = 400
+	var location string
+	upstream := plainUpstream(t, func(w http.ResponseWriter, _ *http.Request) {
+		for range fields {
+			w.Header().Add("Location", location)
+		}
+	})
+	location = strings.TrimPrefix(upstream, "http:")
+	overBoth(t, func(t *testing.T, client http.RoundTripper) {
+		g := start(t, setup{upstream: upstream})
+		for _, c := range []struct{ length, status int }{{http1.MaxAuthority, 200}, {50_000, 400}} {
+			req, err := http.NewRequestWithContext(t.Context(), "GET", "http://"+g.addr+"/a", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			req.Host = "api.test:" + strings.Repeat("0", c.length-len("api.test:"))
+			req.Header.Set("Authorization", "Bearer "+g.key)
+			resp, err := client.RoundTrip(req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_ = resp.Body.Close()
+			if resp.StatusCode != c.status {
+				t.Errorf("a host of %d bytes: got %s, want %d", c.length, resp.Status, c.status)
+			}
+			if got := resp.Header.Values("Location"); c.status == http.StatusOK && (len(got) != fields || got[0] != "//"+req.Host) {
+				t.Errorf("got %d fields, the first %q, want %d with the client's host", len(got), got, fields)
+			}
+		}
+	})
 }
 
 // Guarantee: contract 3.3, error_format. Whatever the version of HTTP, the gateway's own errors have the form of the

@@ -178,16 +178,28 @@ func (s *Store) AuditOpen(ctx context.Context, accountID string) (*audit.Open, e
 
 // AuditWaiting returns the size of the unsealed end of each account's log that has one.
 func (s *Store) AuditWaiting(ctx context.Context) ([]audit.Waiting, error) {
-	return read(ctx, s, DataPlane, func(t *Reader) ([]audit.Waiting, error) {
-		return readAll(ctx, t, "count what is not sealed", `SELECT account_id, sum(chunks)::bigint, sum(records)::bigint, sum(managed)::bigint, sum(diffs)::bigint, min(oldest) FROM (
-			SELECT account_id, count(*) AS chunks, sum(records) AS records, 0 AS managed, 0 AS diffs, min(first_time) AS oldest FROM audit_chunks GROUP BY account_id
-			UNION ALL SELECT account_id, 0, 0, count(*), coalesce(sum(octet_length(diff)), 0), min(time) FROM audit GROUP BY account_id
-		) AS unsealed GROUP BY account_id`, nil, func(r *Row) (w audit.Waiting, err error) {
-			var oldest int64
-			err = r.Scan(&w.AccountID, &w.Chunks, &w.Records, &w.Managed, &w.DiffBytes, &oldest)
-			w.Oldest = Instant(oldest)
-			return w, err
-		})
+	return read(ctx, s, DataPlane, func(t *Reader) ([]audit.Waiting, error) { return t.auditWaiting(ctx, "") })
+}
+
+// AuditWaiting implements control.AuditReader.
+func (t *Reader) AuditWaiting(ctx context.Context, accountID string) (audit.Waiting, error) {
+	list, err := t.auditWaiting(ctx, `WHERE account_id = $1 `, accountID)
+	if err != nil || len(list) == 0 {
+		return audit.Waiting{AccountID: accountID}, err
+	}
+	return list[0], nil
+}
+
+// auditWaiting returns the size of the unsealed end of each account's log that where selects.
+func (t *Reader) auditWaiting(ctx context.Context, where string, args ...any) ([]audit.Waiting, error) {
+	return readAll(ctx, t, "count what is not sealed", `SELECT account_id, sum(chunks)::bigint, sum(records)::bigint, sum(managed)::bigint, sum(diffs)::bigint, min(oldest) FROM (
+		SELECT account_id, count(*) AS chunks, sum(records) AS records, 0 AS managed, 0 AS diffs, min(first_time) AS oldest FROM audit_chunks `+where+`GROUP BY account_id
+		UNION ALL SELECT account_id, 0, 0, count(*), coalesce(sum(octet_length(diff)), 0), min(time) FROM audit `+where+`GROUP BY account_id
+	) AS unsealed GROUP BY account_id`, args, func(r *Row) (w audit.Waiting, err error) {
+		var oldest int64
+		err = r.Scan(&w.AccountID, &w.Chunks, &w.Records, &w.Managed, &w.DiffBytes, &oldest)
+		w.Oldest = Instant(oldest)
+		return w, err
 	})
 }
 

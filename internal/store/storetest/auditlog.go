@@ -81,6 +81,7 @@ func anyAuditFilter(now time.Time) *rapid.Generator[audit.Filter] {
 		return audit.Filter{
 			Kind:      maybe(rapid.SampledFrom([]audit.Kind{audit.Authentication, audit.Management})).Draw(t, "kind"),
 			Outcome:   maybe(rapid.SampledFrom([]audit.Outcome{audit.Success, audit.KeyInvalid, audit.KeyExpired, audit.ScopeInsufficient})).Draw(t, "outcome"),
+			Notable:   rapid.Bool().Draw(t, "notable"),
 			KeyPrefix: rapid.SampledFrom([]string{"", "", "", "kg_Abcde" + string('0'+key), "kg_none"}).Draw(t, "prefix"),
 			KeyID:     rapid.SampledFrom([]string{"", "", "", keyID(key)}).Draw(t, "key id"),
 			GatewayID: rapid.SampledFrom([]string{"", "", "", gatewayID(key)}).Draw(t, "gateway"),
@@ -116,7 +117,7 @@ func testAuditGroups(h *harness) {
 	start := epoch()
 	for _, f := range []audit.Filter{
 		{}, {KeyID: keyID(3)}, {KeyPrefix: "kg_Abcde9"}, {KeyID: keyID(9), Outcome: audit.KeyExpired}, {KeyID: keyID(9), Outcome: audit.Success},
-		{Outcome: audit.KeyExpired}, {Outcome: audit.KeyInvalid}, {Kind: audit.Management}, {Actor: keyID(2)}, {Actor: keyID(3)},
+		{Outcome: audit.KeyExpired}, {Outcome: audit.KeyInvalid}, {Kind: audit.Management}, {Notable: true}, {Notable: true, KeyID: keyID(9)}, {Actor: keyID(2)}, {Actor: keyID(3)},
 		{GatewayID: gatewayID(1), Since: start.Add(20 * time.Minute), Until: start.Add(90 * time.Minute)},
 		{Since: start.Add(64 * time.Minute), Until: start.Add(64*time.Minute + time.Second)}, {KeyPrefix: "kg_nobody"},
 		{Kind: audit.Management, KeyID: keyID(2)}, {Kind: audit.Management, KeyID: keyID(4)}, {Kind: audit.Management, Outcome: audit.KeyExpired},
@@ -235,7 +236,15 @@ func testAuditJoin(h *harness) {
 	if err != nil {
 		h.Fatal(err)
 	}
-	same(h, "unsealed", list, []audit.Waiting{{AccountID: d.account.ID, Chunks: 2, Records: 11, Oldest: first}})
+	want := audit.Waiting{AccountID: d.account.ID, Chunks: 2, Records: 11, Oldest: first}
+	same(h, "unsealed", list, []audit.Waiting{want})
+	of := func(account string) audit.Waiting {
+		return get(h, func(ctx context.Context, tx control.ReadTx) (audit.Waiting, error) {
+			return tx.AuditWaiting(ctx, account)
+		})
+	}
+	same(h, "unsealed of the account", of(d.account.ID), want)
+	same(h, "unsealed of another account", of("acc_other"), audit.Waiting{AccountID: "acc_other"})
 	d.check("after the joining", audit.Filter{}, 100)
 	d.seal()
 	d.check("after the sealing", audit.Filter{}, 100)

@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/keygate/keygate/internal/certificate/servercert"
 	"github.com/keygate/keygate/internal/netguard"
 )
 
@@ -78,7 +79,9 @@ func dialTLS(ctx context.Context, dialer *net.Dialer, cfg *Config, network, addr
 	if err != nil {
 		return nil, err
 	}
-	conn := tls.Client(raw, &tls.Config{ServerName: host, RootCAs: cfg.Roots, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}})
+	secure := &tls.Config{RootCAs: cfg.Roots, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}}
+	servercert.Require(secure, host)
+	conn := tls.Client(raw, secure)
 	if err := conn.HandshakeContext(ctx); err != nil {
 		_ = raw.Close()
 		return nil, err

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"syscall"
 
+	"github.com/keygate/keygate/internal/certificate/servercert"
 	"github.com/keygate/keygate/internal/netguard"
 )
 
@@ -31,6 +32,7 @@ func (s *Sender) publicText(ctx context.Context, err error) string {
 		unknown   x509.UnknownAuthorityError
 		host      x509.HostnameError
 		invalid   x509.CertificateInvalidError
+		bounds    servercert.BoundsError
 		handshake tls.AlertError
 	)
 	switch {
@@ -55,6 +57,8 @@ func (s *Sender) publicText(ctx context.Context, err error) string {
 		return "the receiver's TLS certificate is for another host"
 	case errors.As(err, &invalid):
 		return "the receiver's TLS certificate is not valid: it has expired or must not be used for servers"
+	case errors.As(err, &bounds):
+		return "the receiver sent " + string(bounds)
 	case errors.As(err, &record), errors.Is(err, http.ErrSchemeMismatch):
 		return "the receiver does not use TLS on this port"
 	case errors.As(err, &handshake):

@@ -105,7 +105,7 @@ export interface paths {
         };
         /**
          * Get the head of the audit log
-         * @description Returns the end of the hash chain over the sealed blocks of the account's audit log. If you store it elsewhere, you can later prove that no earlier record was changed or removed.
+         * @description Returns the end of the hash chain over the sealed blocks of the account's audit log, and how many records are not sealed yet. If you store it elsewhere, you can later prove that no earlier record was changed or removed.
          */
         get: operations["getAuditHead"];
         put?: never;
@@ -1411,9 +1411,20 @@ export interface components {
             number: number;
             /**
              * Format: date-time
+             * @description By when these are sealed; null if there are none.
+             */
+            sealed_by: string | null;
+            /**
+             * Format: date-time
              * @description When the block was sealed; null if there is none yet.
              */
             time: string | null;
+            /**
+             * Format: int64
+             * @description Number of records that are in no block yet: the chain does not protect them.
+             * @example 12
+             */
+            unsealed: number;
         };
         CallingAccount: {
             /**
@@ -4921,6 +4932,8 @@ export interface operations {
                 kind?: "authentication" | "management";
                 /** @description Only records with this outcome. */
                 outcome?: "success" | "key_invalid" | "key_expired" | "scope_insufficient";
+                /** @description If true, only changes and refusals, without the authentications that succeeded. */
+                notable?: boolean;
                 /**
                  * @description Only records of keys with this prefix.
                  * @example kg_4tQx9Z

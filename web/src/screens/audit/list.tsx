@@ -3,11 +3,14 @@ import { url as callUrl } from '../../api/client';
 import { useGateways } from '../../api/gateways';
 import { useList, useRecord } from '../../api/hooks';
 import type { Filter } from '../../lib/filter';
+import { plural } from '../../lib/format';
 import { showPoint, useSpan } from '../../lib/span';
+import { exact, timeOfDay } from '../../lib/time';
 import { useUrl } from '../../lib/url';
 import { Button, buttonClass, Empty, Failure, Page, Panel, Time } from '../../ui/basic';
 import { FilterBar } from '../../ui/filter';
 import { Icon } from '../../ui/icon';
+import { Segments } from '../../ui/segments';
 import { type Column, PagedTable, Table } from '../../ui/table';
 import { type Entry, EntryDialog, keyOf, Outcome } from './entry';
 import { type Line, useFollow } from './follow';
@@ -16,10 +19,11 @@ const names = ['kind', 'outcome', 'key_prefix', 'key_id', 'gateway_id', 'actor',
 
 // Audit shows who did what, and who was refused.
 export default function Audit() {
-  const [url, change] = useUrl<(typeof names)[number] | 'cursor' | 'follow'>();
+  const [url, change] = useUrl<(typeof names)[number] | 'cursor' | 'follow' | 'all'>();
   const { gateways, nameOf } = useGateways();
   const [open, setOpen] = useState<Entry | null>(null);
-  const filter = Object.fromEntries(names.map((n) => [n, url[n]]));
+  const all = url.all === '1';
+  const filter = { ...Object.fromEntries(names.map((n) => [n, url[n]])), notable: all ? undefined : 'true' };
   const { ready } = useSpan();
   const following = url.follow === '1';
   const query = useList('/v1/audit-log', { query: { ...filter, cursor: url.cursor, limit: 50 } }, { enabled: ready && !following });
@@ -73,9 +77,16 @@ export default function Audit() {
     { title: 'Key', className: 'hidden sm:table-cell', cell: (e) => <code className="font-mono text-sm">{e.key_prefix ?? '–'}</code> },
     { title: 'Client', className: 'hidden xl:table-cell', cell: (e) => <span className="text-muted">{e.client_ip || '–'}</span> },
   ];
-  const empty = (
+  const empty = all ? (
     <Empty icon="audit" title="No records match">
       The audit log has each request that showed a key or should have, and each change.
+    </Empty>
+  ) : (
+    <Empty
+      icon="audit"
+      title="No changes or refusals match"
+      action={<Button onClick={() => change({ all: '1' })}>Show all records</Button>}>
+      Requests whose key was accepted are not shown here.
     </Empty>
   );
   const download = (format: 'jsonl' | 'csv') => callUrl('/v1/audit-log', {}, { ...filter, format });
@@ -98,7 +109,18 @@ export default function Audit() {
           </a>
         </>
       }>
-      <Chain />
+      <div className="flex flex-wrap items-center justify-between gap-x-4 gap-y-2">
+        <Chain />
+        <Segments
+          label="Records"
+          value={all ? 'all' : 'notable'}
+          options={[
+            { value: 'notable', label: 'Changes and refusals' },
+            { value: 'all', label: 'All records' },
+          ]}
+          onChange={(v) => change({ all: v === 'all' ? '1' : undefined })}
+        />
+      </div>
       <Panel flush title={<FilterBar search={false} filters={filters} placeholder="Filter the audit log" />}>
         {following ? (
           <>
@@ -134,10 +156,32 @@ function lineColumns(columns: Column<Entry>[]): Column<Line>[] {
   }));
 }
 
-// Chain shows the end of the hash chain that protects the log (contract, section 7).
+// Chain shows the end of the hash chain that protects the log (contract, section 7), and what it does not protect yet.
 function Chain() {
   const head = useRecord('/v1/audit-log/head', {}, { refetchInterval: 60_000 }).data?.data;
   if (!head) return <div className="h-5" />;
+  const open = Number(head.unsealed) > 0 && (
+    <span>
+      {plural(head.unsealed, 'record')} {Number(head.unsealed) === 1 ? 'is' : 'are'} not sealed yet
+      {head.sealed_by && (
+        <>
+          , and will be by{' '}
+          <time dateTime={head.sealed_by} title={exact(head.sealed_by)}>
+            {timeOfDay(head.sealed_by)}
+          </time>
+        </>
+      )}
+      .
+    </span>
+  );
+  if (Number(head.number) === 0)
+    return (
+      <p className="flex flex-wrap items-center gap-x-2 text-muted">
+        <Icon name="clock" />
+        <span>Hash chain: no block is sealed yet.</span>
+        {open}
+      </p>
+    );
   return (
     <p className="flex flex-wrap items-center gap-x-2 text-muted">
       <Icon name="check" className="text-ok" />
@@ -152,6 +196,7 @@ function Chain() {
           {head.digest}
         </code>
       )}
+      {open}
     </p>
   );
 }

@@ -4,6 +4,7 @@ import { api, ApiError, type Schemas } from '../../api/client';
 import { changed } from '../../api/hooks';
 import { useRefusal } from '../../api/session';
 import { useForm } from '../../lib/form';
+import { everything, everythingFile } from '../../lib/route';
 import { quote } from '../../lib/shell';
 import { AsCode } from '../../ui/ascode';
 import { Failure, Page, Panel } from '../../ui/basic';
@@ -12,9 +13,14 @@ import { Submit, TextField } from '../../ui/form';
 import { Icon } from '../../ui/icon';
 
 const ways = [
-  { value: 'none', label: 'No document', text: 'Every path is forwarded to a key whose scope allows it, or you add routes later.' },
+  {
+    value: 'everything',
+    label: 'Forward everything',
+    text: `One route, ${everything.path}, for ${everything.methods.join(', ')}: every path is forwarded for callers with a key whose scope allows it.`,
+  },
   { value: 'paste', label: 'OpenAPI document', text: 'Its paths become the routes. Version 3.0, 3.1 or 3.2, as YAML or JSON.' },
   { value: 'git', label: 'Git repository', text: 'Keygate follows a file of a repository. You connect it in the next step.' },
+  { value: 'none', label: 'No routes yet', text: 'You add routes later. Until then every request gets a 404.' },
 ];
 
 // Create asks for the least that a gateway needs.
@@ -22,14 +28,20 @@ export default function CreateGateway() {
   const navigate = useNavigate();
   const refused = useRefusal('write', 'gateways');
   const form = useForm({ name: '', upstream_url: '', spec: '' });
-  const [way, setWay] = useState('none');
+  const [way, setWay] = useState('everything');
   const v = form.values;
-  const body = { name: v.name.trim(), upstream_url: v.upstream_url.trim(), ...(way === 'paste' && v.spec && { spec: v.spec }) };
+  // One call creates the gateway with its routes, or nothing.
+  const body = {
+    name: v.name.trim(),
+    upstream_url: v.upstream_url.trim(),
+    ...(way === 'paste' && v.spec && { spec: v.spec }),
+    ...(way === 'everything' && { config: everythingFile }),
+  };
   const submit = () =>
     form.submit(async () => {
       if (way === 'paste' && !v.spec.trim())
-        throw new ApiError(0, 'missing', 'Give a document, or choose “No document”.', undefined, [
-          { field: 'spec', message: 'Give a document, or choose “No document”.' },
+        throw new ApiError(0, 'missing', 'Give a document, or choose another way to get routes.', undefined, [
+          { field: 'spec', message: 'Give a document, or choose another way to get routes.' },
         ]);
       const { data } = await api.post('/v1/gateways', { body });
       const made = data as Schemas['Gateway'];
@@ -44,6 +56,7 @@ export default function CreateGateway() {
     `--name ${quote(body.name || 'NAME')}`,
     `--upstream-url ${quote(body.upstream_url || 'URL')}`,
     way === 'paste' && '--spec openapi.yaml',
+    way === 'everything' && '--forward-everything',
   ]
     .filter(Boolean)
     .join(' ');
@@ -80,7 +93,7 @@ export default function CreateGateway() {
           </div>
           <fieldset className="flex flex-col gap-2">
             <legend className="mb-1 font-medium">Routes</legend>
-            <div className="grid gap-2 sm:grid-cols-3">
+            <div className="grid gap-2 sm:grid-cols-2">
               {ways.map((w) => (
                 <label
                   key={w.value}
@@ -90,13 +103,17 @@ export default function CreateGateway() {
                       type="radio"
                       name="way"
                       value={w.value}
+                      aria-labelledby={`way-${w.value}`}
+                      aria-describedby={`way-${w.value}-text`}
                       checked={way === w.value}
                       onChange={() => setWay(w.value)}
                       className="accent-(--accent)"
                     />
-                    {w.label}
+                    <span id={`way-${w.value}`}>{w.label}</span>
                   </span>
-                  <span className="text-sm text-muted">{w.text}</span>
+                  <span id={`way-${w.value}-text`} className="text-sm text-muted">
+                    {w.text}
+                  </span>
                 </label>
               ))}
             </div>
@@ -118,7 +135,7 @@ export default function CreateGateway() {
                 method: 'POST',
                 path: '/v1/gateways',
                 body,
-                file: `gateway:\n  name: ${JSON.stringify(body.name)}\n  upstream_url: ${JSON.stringify(body.upstream_url)}\n`,
+                file: `gateway:\n  name: ${JSON.stringify(body.name)}\n  upstream_url: ${JSON.stringify(body.upstream_url)}\n${way === 'everything' ? everythingFile : 'routes: []\n'}`,
               }}
             />
           </div>

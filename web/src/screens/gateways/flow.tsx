@@ -2,17 +2,20 @@ import { Link, useNavigate } from '@tanstack/react-router';
 import { type ReactNode, useState } from 'react';
 import { useCallLine } from '../../api/address';
 import { api, type Schemas } from '../../api/client';
+import { useFirstCall } from '../../api/firstcall';
 import { changed, useList, useRecord } from '../../api/hooks';
 import { useRefusal } from '../../api/session';
 import { useTraffic } from '../../api/traffic';
 import { count, percent, plural, short } from '../../lib/format';
 import { sinceOf, sum } from '../../lib/traffic';
-import { Button, Code, Id, Panel, Skeleton, Status } from '../../ui/basic';
+import { Button, buttonClass, Code, Id, Panel, Skeleton, Status } from '../../ui/basic';
 import { ConfirmDialog } from '../../ui/dialog';
+import { ForwardEverything, noRoutes } from '../../ui/forward';
 import { Icon, type IconName } from '../../ui/icon';
 import { toast } from '../../ui/toast';
 import { TrafficChart } from '../../ui/trafficchart';
 import { useGateway } from './detail';
+import { TryIt } from './try';
 
 // Flow shows a gateway as the way of a request: host, key, limits, upstream.
 export default function Flow() {
@@ -27,11 +30,13 @@ export default function Flow() {
     { refetchInterval: 10_000 },
   );
   const keys = useList('/v1/keys', { query: { gateway_id: gatewayId, state: 'active', limit: 100 } });
+  const first = useFirstCall(gatewayId);
   const repository = useRecord('/v1/gateways/{gateway_id}/repository', { path: { gateway_id: gatewayId } }, { retry: false });
   const g = query.data?.data;
   const { rows } = traffic;
   // All at once: nothing moves, and nothing is said to be unknown that is on its way.
-  if (!g || traffic.pending || levels.isPending || keys.isPending || repository.isPending) return <Skeleton className="h-96 w-full" />;
+  if (!g || traffic.pending || levels.isPending || keys.isPending || repository.isPending || first.pending)
+    return <Skeleton className="h-96 w-full" />;
   const total = rows ? sum(rows, (r) => r.requests) : 0;
   const errors = rows ? sum(rows, (r) => r.upstream_errors) : 0;
   const limited = rows ? sum(rows, (r) => r.limited) : 0;
@@ -43,6 +48,20 @@ export default function Flow() {
   const more = keys.data?.data.next_cursor ? ' or more' : '';
   return (
     <>
+      {first.none && (
+        <section
+          aria-label="No routes"
+          className="flex flex-wrap items-center gap-x-4 gap-y-3 rounded-lg border border-warn bg-warn-soft px-4 py-3">
+          <Icon name="warn" className="text-warn" />
+          <p className="min-w-60 flex-1">{noRoutes}</p>
+          <div className="flex flex-wrap items-center gap-3">
+            <ForwardEverything gatewayId={gatewayId} />
+            <Link to="/gateways/$gatewayId/push" params={{ gatewayId }} className={buttonClass()}>
+              Push a document
+            </Link>
+          </div>
+        </section>
+      )}
       <ol aria-label="The way of a request" className="grid grid-cols-[minmax(0,1fr)] gap-3 lg:grid-cols-4">
         <Box icon="gateway" title="Host" last={false}>
           <code className="block truncate font-mono text-sm" title={g.hostname}>
@@ -62,7 +81,7 @@ export default function Flow() {
                 : 'Keys for all gateways'}
           </p>
           <p className="text-muted">
-            {known(unauthorized > 0 ? `${count(unauthorized)} refused in the last hour` : 'Nothing refused in the last hour')}
+            {known(unauthorized > 0 ? `${count(unauthorized)} refused in the last hour` : 'No key refused in the last hour')}
           </p>
           <Link to="/keys" search={{ gateway_id: gatewayId }} className="link">
             Keys of this gateway
@@ -79,7 +98,7 @@ export default function Flow() {
             {global && g.global_rate_limit && <span className="text-muted"> · {short(global.remaining)} left now</span>}
           </p>
           <p className="text-muted">
-            {known(limited > 0 ? `${count(limited)} refused in the last hour` : 'Nothing refused in the last hour')}
+            {known(limited > 0 ? `${count(limited)} refused in the last hour` : 'No limit exceeded in the last hour')}
           </p>
           <Link to="/gateways/$gatewayId/settings" params={{ gatewayId }} className="link">
             Change the limit
@@ -107,16 +126,24 @@ export default function Flow() {
           )}
         </Box>
       </ol>
+      <TryIt gateway={g} call={first.call} />
       <div className="grid grid-cols-[minmax(0,1fr)] items-start gap-4 lg:grid-cols-[minmax(0,2fr)_minmax(0,1fr)]">
         <Panel title="Last hour">
           <TrafficChart label="Requests of the gateway in the last hour" traffic={traffic} />
         </Panel>
         <div className="flex flex-col gap-4">
           <Panel title="Call it">
-            <Code label="A call of this gateway" text={callLine(g, 'kg_…')} wrap />
-            <p className="mt-2 text-sm text-muted">
-              Put your key in place of kg_…. Without the host name: add <code className="font-mono">Host: {g.hostname}</code>.
-            </p>
+            {first.none ? (
+              <p className="text-muted">There is nothing to call until it has a route.</p>
+            ) : (
+              <>
+                <Code label="A call of this gateway" text={callLine(g, 'kg_…', first.call)} wrap />
+                <p className="mt-2 text-sm text-muted">
+                  Replace kg_… by your key. Where the host name does not resolve, send the call to the address of the server, with{' '}
+                  <code className="font-mono break-all">Host: {g.hostname}</code>.
+                </p>
+              </>
+            )}
           </Panel>
           <Panel title="About">
             <div className="flex flex-col gap-2">

@@ -8,6 +8,7 @@ import { useTraffic } from '../../api/traffic';
 import { useEdit } from '../../lib/edit';
 import { count, plural } from '../../lib/format';
 import { limitText, limitValue, noLimit, routeFlags, showLimit } from '../../lib/limit';
+import { callOf } from '../../lib/route';
 import { refusals, sinceOf, sum } from '../../lib/traffic';
 import { AsCode } from '../../ui/ascode';
 import { Button, Details, Empty, Failure, Id, Panel, Skeleton, Status, Time } from '../../ui/basic';
@@ -18,7 +19,9 @@ import { LimitFields } from '../../ui/limit';
 import { Table } from '../../ui/table';
 import { toast } from '../../ui/toast';
 import { TrafficChart } from '../../ui/trafficchart';
+import { useGateway } from './detail';
 import { Simulation } from './simulation';
+import { TryIt } from './try';
 
 type Route = Schemas['Route'];
 
@@ -32,6 +35,7 @@ function RouteDetail({ gatewayId, routeId }: { gatewayId: string; routeId: strin
   const query = useRecord('/v1/gateways/{gateway_id}/routes/{route_id}', { path }, { staleTime: 10_000 });
   const refused = useRefusal('admin', `gateways/${gatewayId}/routes`);
   const [deleting, setDeleting] = useState(false);
+  const gateway = useGateway().query.data?.data;
   const r = query.data?.data;
   if (query.error && !r) return <Failure error={query.error} retry={() => void query.refetch()} />;
   if (!query.data || !r) return <Skeleton className="h-96 w-full" />;
@@ -48,6 +52,7 @@ function RouteDetail({ gatewayId, routeId }: { gatewayId: string; routeId: strin
           </Button>
         </span>
       </div>
+      {gateway ? <TryIt gateway={gateway} call={callOf(r)} route={r.path} /> : <Skeleton className="h-48 w-full" />}
       <div className="grid grid-cols-[minmax(0,1fr)] gap-4 lg:grid-cols-2">
         <LimitEditor key={routeId} first={query.data} />
         <Traffic record={r} />

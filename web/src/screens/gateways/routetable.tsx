@@ -8,13 +8,15 @@ import type { Filter } from '../../lib/filter';
 import { count } from '../../lib/format';
 import { useForm } from '../../lib/form';
 import { limitValue, noLimit, routeFlags, showLimit } from '../../lib/limit';
+import { methodNames } from '../../lib/route';
 import { quote } from '../../lib/shell';
 import { refusals } from '../../lib/traffic';
 import { useUrl } from '../../lib/url';
 import { AsCode } from '../../ui/ascode';
-import { Button, Empty, Panel, Status } from '../../ui/basic';
+import { Button, buttonClass, Empty, Panel, Status } from '../../ui/basic';
 import { Dialog } from '../../ui/dialog';
 import { FilterBar } from '../../ui/filter';
+import { ForwardEverything, noRoutes } from '../../ui/forward';
 import { CheckField, SelectField, Submit, TextField } from '../../ui/form';
 import { LimitFields } from '../../ui/limit';
 import { type Column, PagedTable } from '../../ui/table';
@@ -22,7 +24,6 @@ import { toast } from '../../ui/toast';
 
 type Route = Schemas['Route'];
 
-export const methodNames = ['GET', 'POST', 'PUT', 'PATCH', 'DELETE', 'HEAD', 'OPTIONS'];
 const sources: Record<Route['source'], string> = { api: 'separately', spec: 'document', config: 'file' };
 
 // RouteTable lists the routes of one gateway.
@@ -112,12 +113,13 @@ export function RouteTable({ gatewayId }: { gatewayId: string }) {
                 title="No routes"
                 action={
                   <>
-                    <Link to="/gateways/$gatewayId/push" params={{ gatewayId }} className="link">
-                      Push an OpenAPI document
+                    <ForwardEverything gatewayId={gatewayId} />
+                    <Link to="/gateways/$gatewayId/push" params={{ gatewayId }} className={buttonClass()}>
+                      Push a document
                     </Link>
                   </>
                 }>
-                Without routes every request is 404. Push a document, or create routes one by one.
+                {noRoutes} Forward everything, push an OpenAPI document, or create routes one by one.
               </Empty>
             )
           }

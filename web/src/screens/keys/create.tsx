@@ -1,6 +1,7 @@
 import { useState } from 'react';
 import { useCallLine } from '../../api/address';
 import { api, base, type Schemas } from '../../api/client';
+import { useFirstCall } from '../../api/firstcall';
 import { useGateways } from '../../api/gateways';
 import { changed } from '../../api/hooks';
 import { useRefusal } from '../../api/session';
@@ -153,16 +154,13 @@ export function NewKeyDialog({ record, onClose }: { record: Schemas['NewKey']; o
   const key = record.key ?? '';
   const gateway = gateways.find((g) => (record.gateway_id ? g.gateway_id === record.gateway_id : g.default)) ?? gateways[0];
   const account = record.level === 'account';
-  // A path that the scope covers, where it names one.
-  const path = record.scope.split(' ').some((one) => !one.includes(':'))
-    ? '/'
-    : `/${(record.scope.split(' ')[0]?.split(':')[1] ?? '').replace(/^\//, '')}`;
+  const { call } = useFirstCall(account ? undefined : gateway?.gateway_id, record.scope);
   const forms = [
     {
       name: 'Curl',
       text: account
         ? `curl ${quote(`${location.origin}${base}v1/account`)} \\\n  -H ${quote(`Authorization: Bearer ${key}`)}`
-        : callLine(gateway, key, path),
+        : callLine(gateway, key, call),
     },
     { name: '.env', text: `KEYGATE_API_KEY=${key}` },
   ];

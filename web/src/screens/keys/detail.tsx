@@ -109,7 +109,7 @@ function KeyDetail({ keyId }: { keyId: string }) {
         ) : (
           <Panel title="Use">
             <p className="mb-3 text-muted">What this key has done is in the audit log.</p>
-            <Link to="/audit" search={{ key_id: keyId }} className={buttonClass()}>
+            <Link to="/audit" search={{ key_id: keyId, all: '1' }} className={buttonClass()}>
               Open the audit log
             </Link>
           </Panel>

@@ -1,9 +1,11 @@
 import { Link } from '@tanstack/react-router';
 import { useCallLine } from '../../api/address';
+import { useFirstCall } from '../../api/firstcall';
 import { useGateways } from '../../api/gateways';
 import { useList, useRecord } from '../../api/hooks';
 import { sinceOf, sum } from '../../lib/traffic';
 import { buttonClass, Code, Page, Panel } from '../../ui/basic';
+import { ForwardEverything } from '../../ui/forward';
 import { Icon } from '../../ui/icon';
 
 // Start is the overview of an empty installation: three steps to the first call. Each is ticked off as it
@@ -25,8 +27,9 @@ export function StartSteps() {
   const traffic = useRecord('/v1/reports/traffic', { query: { since: sinceOf('7d'), interval: '1h' } }, { refetchInterval: 2_000 });
   const rows = traffic.data?.data.data;
   const key = keys.data?.data.data[0];
-  if (!loaded || !keys.data || !rows || sum(rows, (r) => r.status_2xx) > 0) return null;
   const gateway = gateways.find((g) => g.default) ?? gateways[0];
+  const { call, none, pending } = useFirstCall(gateway?.gateway_id);
+  if (!loaded || pending || !keys.data || !rows || sum(rows, (r) => r.status_2xx) > 0) return null;
   const steps = [
     {
       title: 'Create a gateway',
@@ -51,8 +54,23 @@ export function StartSteps() {
     {
       title: 'Make the first call',
       done: false,
-      text: 'Put your key in place of kg_…. This page turns into the overview when the call has arrived.',
-      action: gateway && <Code label="The first call" text={callLine(gateway, 'kg_…')} />,
+      text: none
+        ? `The gateway “${gateway?.name}” has no routes. Every request gets a 404 until it has one.`
+        : 'Replace kg_… by your key. This page turns into the overview when the call has arrived.',
+      action:
+        gateway &&
+        (none ? (
+          <ForwardEverything gatewayId={gateway.gateway_id} />
+        ) : (
+          <div className="flex flex-col items-start gap-2">
+            <div className="w-full">
+              <Code label="The first call" text={callLine(gateway, 'kg_…', call)} wrap />
+            </div>
+            <Link to="/gateways/$gatewayId" params={{ gatewayId: gateway.gateway_id }} className="link">
+              Or try it on the page of the gateway
+            </Link>
+          </div>
+        )),
     },
   ];
   const next = steps.findIndex((s) => !s.done);

@@ -221,7 +221,7 @@ export default function RequestDetail() {
         )}
         <Link
           to="/audit"
-          search={{ ...(r.gateway_id && { gateway_id: r.gateway_id }), ...(r.key_id && { key_id: r.key_id }) }}
+          search={{ all: '1', ...(r.gateway_id && { gateway_id: r.gateway_id }), ...(r.key_id && { key_id: r.key_id }) }}
           className={buttonClass()}>
           Audit log
         </Link>

@@ -41,6 +41,16 @@ const limited = { check: 'limit', code: 'rate_limit_exceeded', limit: 50, remain
 describe('explain', () => {
   const cases: [string, LoggedRequest, string][] = [
     [
+      'limit of the server',
+      request(429, {
+        ...limited,
+        limit_scope: 'global',
+        limit: 1_000_000,
+        message: "the gateway sets no limit, and the server's limit for such gateways (--default-global-limit) of 1000000 was used up",
+      }),
+      'the server’s limit of 1,000,000 requests for a gateway that sets none was used up, with 0 left; the request would have passed',
+    ],
+    [
       'missing key',
       request(401, { check: 'key', code: 'key_invalid' }),
       'no key was sent, or what was sent does not have the form of a key',

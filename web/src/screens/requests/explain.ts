@@ -93,10 +93,12 @@ function limit(r: LoggedRequest, names: Names): string {
 export const isDaily = ({ decision: d }: LoggedRequest): boolean =>
   d.limit_scope === 'daily' || d.message.startsWith("the key's own daily limit");
 
-// limitName names the limit that refused a request.
+// limitName names the limit that refused a request. The limit of the server for gateways without one has the scope of a
+// gateway's: the API tells it apart in its message only.
 export function limitName(r: LoggedRequest, { route, rate }: Names = {}): string {
   const d = r.decision;
   const size = rate ? ` of ${rate}` : d.limit === null ? '' : ` of ${plural(d.limit, 'request')}`;
+  if (d.message.startsWith('the gateway sets no limit')) return `the server’s limit${size} for a gateway that sets none`;
   const whose =
     d.limit_scope === 'key' ? keyName(r) : d.limit_scope === 'global' ? 'the whole gateway' : `the route${route ? ` ${clean(route)}` : ''}`;
   return `the ${isDaily(r) ? 'daily ' : ''}limit${size} for ${whose}`;

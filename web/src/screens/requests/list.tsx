@@ -198,7 +198,8 @@ function Past({ url, nameOf, onClear }: ListProps & { onClear: () => void }) {
             </Empty>
           ) : (
             <Empty icon="check" title="Nothing was refused, and nothing failed">
-              Requests that are refused or fail appear here within a second, with the reason.
+              Requests that are refused, that find no gateway or route (404, 405), or that fail appear here within a second, with the
+              reason.
             </Empty>
           )
         }
