@@ -30,6 +30,9 @@ export default defineConfig(({ command }) => ({
       output: { entryFileNames: fileName, chunkFileNames: fileName, assetFileNames: 'assets/[name].[ext]', minifyInternalExports: false },
     },
   },
-  server: { proxy: { '/v1': 'http://127.0.0.1:8081', '/docs.json': 'http://127.0.0.1:8081' } },
+  // The server refuses a sign-in whose Origin is not its Host, so the proxy keeps the Host.
+  server: {
+    proxy: Object.fromEntries(['/v1', '/docs.json'].map((path) => [path, { target: 'http://127.0.0.1:8081', changeOrigin: false }])),
+  },
   test: { environment: 'happy-dom', include: ['src/**/*.test.ts'], testTimeout: 60_000 },
 }));

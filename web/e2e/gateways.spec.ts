@@ -204,7 +204,7 @@ test('a repository form keeps what was typed while the server is away', async ({
   await page.getByRole('button', { name: 'Edit' }).click();
   await page.getByLabel('File').fill('typed/openapi.yaml');
   await keygate.halt();
-  await expect(page.locator('main').getByText('Keygate does not answer').first()).toBeAttached();
+  await expect(page.locator('main').getByText('Keygate does not respond').first()).toBeAttached();
   await expect(page.getByLabel('File')).toHaveValue('typed/openapi.yaml');
   await keygate.boot();
   await page.getByRole('button', { name: 'Save', exact: true }).click();

@@ -88,7 +88,7 @@ test('what others control is only text', async ({ page, upstream, watch }) => {
       expect(await page.title(), screen).not.toContain('hacked');
     }
     await page.goto(`${keygate.url}deliveries/${failed.delivery_id}`);
-    await expect(page.getByLabel('Answer to attempt 5', { exact: true })).toContainText('<script>document.title="hacked"</script>');
+    await expect(page.getByLabel('Response to attempt 5', { exact: true })).toContainText('<script>document.title="hacked"</script>');
   } finally {
     await keygate.stop();
   }

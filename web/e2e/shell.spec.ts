@@ -56,10 +56,10 @@ test('a server that restarts under the page is waited for, and nothing typed is 
   await page.getByLabel('Name', { exact: true }).fill('typed before');
   await keygate.halt('SIGKILL');
   await page.getByRole('button', { name: 'Create the key' }).click();
-  await expect(page.getByText('Keygate does not answer. This page tries again')).toBeVisible();
+  await expect(page.getByText('Keygate does not respond. This page tries again')).toBeVisible();
   await expect(page.getByRole('dialog').getByRole('alert')).toContainText('Nothing was changed that it did not confirm');
   await keygate.boot();
-  await expect(page.getByText('Keygate does not answer. This page tries again')).toHaveCount(0);
+  await expect(page.getByText('Keygate does not respond. This page tries again')).toHaveCount(0);
   await expect(page.getByLabel('Name', { exact: true })).toHaveValue('typed before');
   await page.getByRole('button', { name: 'Create the key' }).click();
   await expect(page.getByRole('dialog', { name: 'Key “typed before”' })).toBeVisible();

@@ -46,11 +46,11 @@ export function Shell() {
     localStorage.setItem('keygate-rail', narrow ? 'wide' : 'narrow');
     setNarrow(!narrow);
   };
-  // Until the first answer it is not known whether there is a session.
+  // Until the first response it is not known whether there is a session.
   if (!account && !ended) return unreachable ? <Unreachable /> : null;
   if (!account) return <SignIn />;
   return (
-    <div className="flex min-h-dvh">
+    <div className="flex min-h-dvh bg-bg">
       <a
         href="#content"
         className="sr-only focus:not-sr-only focus:fixed focus:top-2 focus:left-2 focus:z-50 focus:rounded-md focus:bg-raised focus:px-3 focus:py-1.5">
@@ -115,12 +115,13 @@ export function Shell() {
           <button
             type="button"
             onClick={() => setOpen('palette')}
-            aria-label="Search or go to"
             aria-keyshortcuts="Control+K"
             className={`${buttonClass('plain')} ml-auto font-normal text-muted`}>
             <Icon name="search" />
-            <span className="hidden sm:inline">Search or go to</span>
-            <kbd className="hidden rounded border border-line px-1 font-sans text-xs sm:inline">Ctrl K</kbd>
+            <span className="max-sm:sr-only">Search or go to</span>
+            <kbd aria-hidden="true" className="hidden rounded border border-line px-1 font-sans text-xs sm:inline">
+              Ctrl K
+            </kbd>
           </button>
           <IconButton icon="help" label="Keyboard shortcuts" onClick={() => setOpen('help')} className="hidden sm:inline-flex" />
         </header>
@@ -129,7 +130,7 @@ export function Shell() {
             role="alert"
             className="sticky top-12 z-20 flex items-center gap-2 border-b border-line bg-warn-soft px-4 py-2 text-warn md:px-6">
             <Icon name="warn" />
-            Keygate does not answer. This page tries again by itself and keeps what you have typed.
+            Keygate does not respond. This page tries again by itself and keeps what you have typed.
           </div>
         )}
         <Incomplete />
@@ -176,7 +177,7 @@ function Unreachable() {
   return (
     <main className="flex min-h-dvh flex-col items-center justify-center gap-2 p-4 text-center">
       <Icon name="warn" className="size-6 text-warn" />
-      <h1 className="text-lg font-semibold">Keygate does not answer</h1>
+      <h1 className="text-lg font-semibold">Keygate does not respond</h1>
       <p role="status" className="text-muted">
         This page tries again by itself.
       </p>

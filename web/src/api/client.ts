@@ -6,7 +6,7 @@ export type Schemas = components['schemas'];
 // Base is the path of the dashboard: "/" or --admin-base-path with a slash at both ends.
 export const base = document.querySelector<HTMLMetaElement>('meta[name="keygate-base"]')?.content || '/';
 
-// An ApiError is an answer other than 2xx, or no answer at all (status 0).
+// An ApiError is a response other than 2xx, or no response at all (status 0).
 export class ApiError extends Error {
   constructor(
     readonly status: number,
@@ -54,7 +54,7 @@ export function setSignedOut(to: boolean) {
   signedOut = to;
 }
 
-// The difference between the server's clock and this one, in milliseconds, from the last answer.
+// The difference between the server's clock and this one, in milliseconds, from the last response.
 let skew = 0;
 export function serverNow(): number {
   return Date.now() + skew;
@@ -101,7 +101,8 @@ async function call<T>(method: string, template: string, o: CallOptions = {}): P
   } catch (error) {
     if (o.signal?.aborted) throw error;
     listener('unreachable');
-    throw new ApiError(0, 'unreachable', 'Keygate does not answer. Nothing was changed that it did not confirm.');
+    const change = method === 'GET' ? '' : ' Nothing was changed that it did not confirm.';
+    throw new ApiError(0, 'unreachable', `Keygate does not respond.${change}`);
   }
   const date = Date.parse(response.headers.get('Date') ?? '');
   if (!Number.isNaN(date)) skew = Math.abs(date - Date.now()) > 5_000 ? date - Date.now() : 0;
@@ -121,11 +122,11 @@ function toError(response: Response, text: string): ApiError {
   try {
     body = parse(text) as Partial<Schemas['Error']>;
   } catch {
-    // An answer of something between the browser and Keygate.
+    // A response of something between the browser and Keygate.
   }
   if (!body.error) {
     const kind = response.status >= 502 && response.status <= 504 ? 'unreachable' : 'unexpected';
-    return new ApiError(response.status, kind, `The server answered ${response.status} without saying why.`);
+    return new ApiError(response.status, kind, `The server responded with ${response.status} without saying why.`);
   }
   const fields = body.errors ?? (body.field ? [{ field: body.field, message: body.message ?? '' }] : []);
   const retry = Number(response.headers.get('Retry-After'));

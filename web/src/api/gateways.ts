@@ -1,4 +1,6 @@
+import { tellApart } from '../lib/names';
 import { useList } from './hooks';
+import { markedGateways } from './names';
 import { useRefusal } from './session';
 
 // useGateways returns the newest 100 gateways, for names and choices, and whether there are more.
@@ -10,6 +12,6 @@ export function useGateways() {
     gateways,
     loaded: Boolean(query.data),
     more: Boolean(query.data?.data.next_cursor),
-    nameOf: (id: string) => gateways.find((g) => g.gateway_id === id)?.name ?? id,
+    nameOf: tellApart(markedGateways(gateways)),
   };
 }

@@ -4,7 +4,7 @@ import { queries, useRecord } from './hooks';
 
 // State of the connection, shared by all screens.
 //   ended:       a call was refused with 401: the sign-in form covers the page, which keeps its state
-//   unreachable: the server does not answer; it is asked again until it does
+//   unreachable: the server does not respond; it is asked again until it does
 interface State {
   ended: boolean;
   unreachable: boolean;

@@ -18,7 +18,6 @@ interface Editing<R, V> {
 }
 
 interface Saving<A> {
-  unchanged: () => void; // there is nothing to save
   send: (etag: string | null) => Promise<A>;
   saved: (answer: A) => Promise<void>;
 }
@@ -50,10 +49,9 @@ export function useEdit<R, V extends Record<string, unknown>>({ first, valuesOf,
     setNewer(null);
     form.reset(valuesOf(answer.data));
   };
-  const save = async <A>({ unchanged, send, saved }: Saving<A>) => {
-    if (newer) return;
+  const save = async <A>({ send, saved }: Saving<A>) => {
+    if (newer || !form.dirty) return;
     await form.submit(async () => {
-      if (!form.dirty) return unchanged();
       let answer: A;
       try {
         answer = await send(base.etag);

@@ -15,6 +15,13 @@ export function useForm<T extends Record<string, unknown>>(initial: T) {
     }
     return out;
   }, [values, start]);
+  // The problems that this rendering shows at their fields.
+  const shown = new Set<ApiError['fields'][number]>();
+  const errorAt = (matches: (field: string) => boolean): string | undefined => {
+    const found = error?.fields.filter((f) => matches(f.field)) ?? [];
+    for (const f of found) shown.add(f);
+    return [...new Set(found.map((f) => f.message))].join('\n') || undefined;
+  };
   return {
     values,
     changes,
@@ -28,8 +35,20 @@ export function useForm<T extends Record<string, unknown>>(initial: T) {
       setValues(next);
       setError(null);
     },
-    // fieldError is the server's word on a field, or on a field below it.
-    fieldError: (name: string) => error?.fields.find((f) => f.field === name || f.field.startsWith(`${name}.`))?.message,
+    // errorAt returns what the server said about the fields that match, a line each, which is shown there.
+    errorAt,
+    // fieldError is errorAt of a field and of those below it.
+    fieldError: (name: string) => errorAt((f) => f === name || f.startsWith(`${name}.`)),
+    // limitError is errorAt of a part of a limit. What is said of a limit as a whole is shown at its first part.
+    limitError: (name: string) => (part: string) => errorAt((f) => f === `${name}.${part}` || (part === 'sustained' && f === name)),
+    // rest returns what is wrong and shown at no field, or null. Call it after the fields are rendered.
+    rest: (): ApiError | null => {
+      const left = error?.fields.filter((f) => !shown.has(f)) ?? [];
+      if (!error || (error.fields.length > 0 && left.length === 0)) return null;
+      if (left.length === error.fields.length) return error;
+      const message = left[0]?.message ?? error.message;
+      return new ApiError(error.status, error.kind, message, error.code, left, error.requestId, error.retryAfter);
+    },
     // submit runs f and keeps its error. It reports whether f succeeded.
     submit: async (f: () => Promise<void>): Promise<boolean> => {
       setBusy(true);

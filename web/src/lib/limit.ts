@@ -1,4 +1,5 @@
 import type { Schemas } from '../api/client';
+import { count } from './format';
 import { quote } from './shell';
 
 // The three parts of a limit as text; "" means that a part is not set.
@@ -11,10 +12,12 @@ export interface LimitText {
 export const noLimit: LimitText = { sustained: '', burst: '', daily: '' };
 
 // limitText returns the parts of a limit as a record has it.
-export function limitText(limit: Schemas['Key']['rate_limit']): LimitText {
+export function limitText(
+  limit: Schemas['Key']['rate_limit'] | Schemas['Route']['rate_limit'] | Schemas['Gateway']['global_rate_limit'],
+): LimitText {
   if (!limit) return noLimit;
   if (typeof limit === 'string') return { ...noLimit, sustained: limit };
-  return { sustained: limit.sustained ?? '', burst: limit.burst ?? '', daily: limit.daily ?? '' };
+  return { sustained: limit.sustained ?? '', burst: limit.burst ?? '', daily: ('daily' in limit ? limit.daily : null) ?? '' };
 }
 
 // limitValue returns what a call takes for a limit: null for none, and the short form where it says all.
@@ -55,4 +58,27 @@ export function limitFlag(text: LimitText): string | null {
   return Object.entries(value)
     .map(([k, v]) => `${k}=${v}`)
     .join(',');
+}
+
+const unitNames: Record<string, string> = { s: 'second', sec: 'second', min: 'minute', h: 'hour' };
+
+// spell says a rate in words: "5/min" is "5 per minute".
+function spell(rate: string): string {
+  const [n = '', unit = ''] = rate.split('/');
+  return `${/^\d+$/.test(n) ? count(BigInt(n)) : n} per ${unitNames[unit] ?? unit}`;
+}
+
+// spellLimit says a limit in words, such as "5 per minute, 10 at once".
+export function spellLimit({ sustained, burst, daily }: LimitText): string {
+  const parts = [sustained && spell(sustained), burst && `${spell(burst).replace(/ per .*/, '')} at once`, daily && spell(daily)];
+  return parts.filter(Boolean).join(', ');
+}
+
+// capacity is how many requests a limit lets through at once: its burst, or else its rate.
+export const capacity = ({ sustained, burst }: LimitText): number => Number.parseInt(burst || sustained, 10);
+
+// doubled returns a limit with twice the rates, or twice the daily cap.
+export function doubled(limit: LimitText, daily: boolean): LimitText {
+  const twice = (rate: string) => rate.replace(/^\d+/, (n) => String(BigInt(n) * 2n));
+  return daily ? { ...limit, daily: twice(limit.daily) } : { ...limit, sustained: twice(limit.sustained), burst: twice(limit.burst) };
 }

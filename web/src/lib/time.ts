@@ -30,6 +30,16 @@ export function exact(iso: string): string {
     .replace(/\.000Z$|Z$/, ' UTC')})`;
 }
 
+const point = new Intl.DateTimeFormat('en-GB', { day: 'numeric', month: 'short', hour: '2-digit', minute: '2-digit' });
+
+// minuteOf shows a Unix time in seconds to the minute, in the browser's zone, as all of a chart does.
+export const minuteOf = (seconds: number): string => point.format(new Date(seconds * 1000));
+
+// zone names the browser's zone at a Unix time in seconds: "UTC", "GMT+2".
+export const zone = (seconds: number): string =>
+  new Intl.DateTimeFormat('en-GB', { timeZoneName: 'short' }).formatToParts(new Date(seconds * 1000)).find((p) => p.type === 'timeZoneName')
+    ?.value ?? '';
+
 const clock = new Intl.DateTimeFormat('en-GB', { timeStyle: 'medium' });
 
 // timeOfDay shows a time of today, such as 14:03:20, in the browser's zone.

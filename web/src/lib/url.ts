@@ -22,3 +22,13 @@ export function useUrl<K extends string>(): [Search<K>, (changes: Search<K | 'cu
   );
   return [search, change];
 }
+
+// host is a URL without its scheme and query: what tells endpoints apart in a narrow column.
+export function host(url: string): string {
+  try {
+    const { host: name, pathname } = new URL(url);
+    return pathname === '/' ? name : name + pathname;
+  } catch {
+    return url;
+  }
+}

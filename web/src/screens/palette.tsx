@@ -47,7 +47,7 @@ export default function Palette({ onClose }: { onClose: () => void }) {
   const [at, setAt] = useState(0);
   const mayRead = (path: string) => refusal(scope, 'read', path) === null;
   const keys = useList('/v1/keys', { query: { q: asked, limit: 5 } }, { enabled: asked.length > 1 && mayRead('keys') });
-  const gateways = useList('/v1/gateways', { query: { limit: 100 } }, { enabled: mayRead('gateways') });
+  const gateways = useList('/v1/gateways', { query: { q: asked, limit: 5 } }, { enabled: asked !== '' && mayRead('gateways') });
 
   const docs = useDocs(asked.length > 1);
   const parts = useMemo(() => sections(docs.data ?? []), [docs.data]);
@@ -58,10 +58,13 @@ export default function Palette({ onClose }: { onClose: () => void }) {
     ...[...menu.map((p): Item => ({ id: p.to, icon: p.icon, label: p.label, to: p.to })), ...actions]
       .filter((i) => i.label.toLowerCase().includes(word))
       .map((i) => ({ ...i, why: i.needs && refusal(scope, ...i.needs) })),
-    ...(gateways.data?.data.data ?? [])
-      .filter((g) => word !== '' && g.name.toLowerCase().includes(word))
-      .slice(0, 5)
-      .map((g): Item => ({ id: g.gateway_id, icon: 'gateway', label: g.name, note: g.upstream_url, to: `/gateways/${g.gateway_id}` })),
+    ...(asked !== '' && word !== '' ? (gateways.data?.data.data ?? []) : []).map((g): Item => ({
+      id: g.gateway_id,
+      icon: 'gateway',
+      label: g.name,
+      note: g.hostname,
+      to: `/gateways/${g.gateway_id}`,
+    })),
     ...(asked.length > 1 && word !== '' ? (keys.data?.data.data ?? []) : []).map((k): Item => ({
       id: k.key_id,
       icon: 'key',
@@ -89,7 +92,7 @@ export default function Palette({ onClose }: { onClose: () => void }) {
   useEffect(() => {
     results.current?.children[selected]?.scrollIntoView({ block: 'nearest' });
   }, [selected]);
-  const searching = mayRead('keys') && text.trim().length > 1 && (asked !== text.trim() || keys.isFetching);
+  const searching = text.trim() !== '' && (asked !== text.trim() || keys.isFetching || gateways.isFetching);
   return (
     <Dialog title="Search or go to" onClose={onClose}>
       <input
@@ -144,7 +147,9 @@ export default function Palette({ onClose }: { onClose: () => void }) {
       </ul>
       {items.length === 0 && (
         <p role="status" className="text-muted">
-          {searching ? 'Searching…' : 'Nothing found. Keys are found by name or prefix, other records by identifier.'}
+          {searching
+            ? 'Searching…'
+            : 'Nothing found. Gateways are found by name, hostname or upstream, keys by name or prefix, other records by identifier.'}
         </p>
       )}
     </Dialog>

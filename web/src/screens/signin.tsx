@@ -68,7 +68,7 @@ function Form() {
       {error && <Failure error={error} />}
       {unreachable && !error && (
         <p role="status" className="text-warn">
-          Keygate does not answer; trying again.
+          Keygate does not respond; trying again.
         </p>
       )}
       <Button type="submit" kind="primary" busy={busy}>

@@ -7,7 +7,7 @@ const buttonStyles = {
   primary: 'bg-accent text-on-accent hover:bg-accent-hover border-transparent',
   plain: 'bg-surface text-text hover:bg-hover border-line',
   quiet: 'text-muted hover:text-text hover:bg-hover border-transparent',
-  danger: 'bg-bad-solid text-on-bad border-transparent hover:opacity-90',
+  danger: 'bg-surface text-bad hover:bg-bad-soft border-bad', // it destroys something
 };
 
 export type ButtonKind = keyof typeof buttonStyles;
@@ -212,7 +212,7 @@ export function Id({ value, className = '' }: { value: string; className?: strin
   );
 }
 
-// Code is a block of text to copy. It scrolls by itself. What is copied is the text, or exact where the text
+// Code is a block of text to copy. It scrolls by itself, except in a dialog, whose body scrolls. What is copied is the text, or exact where the text
 // was made easier to read.
 export function Code({
   text,
@@ -233,7 +233,7 @@ export function Code({
       <pre
         tabIndex={0}
         aria-label={label}
-        className={`max-h-96 overflow-auto p-3 pr-10 font-mono text-sm ${wrap ? 'break-all whitespace-pre-wrap' : 'whitespace-pre'}`}>
+        className={`max-h-96 overflow-auto p-3 in-[dialog]:max-h-none pr-10 font-mono text-sm ${wrap ? 'break-all whitespace-pre-wrap' : 'whitespace-pre'}`}>
         {text}
       </pre>
       <CopyButton text={original ?? text} label={`Copy: ${label}`} onCopied={onCopied} className="absolute top-2 right-2 bg-bg" />
@@ -357,10 +357,10 @@ export function Details({ rows }: { rows: [ReactNode, ReactNode][] }) {
   );
 }
 
-// Page is the heading and body of a screen.
-export function Page({ title, actions, children, wide }: { title: ReactNode; actions?: ReactNode; children: ReactNode; wide?: boolean }) {
+// Page is the heading and body of a screen. All screens have the same width.
+export function Page({ title, actions, children }: { title: ReactNode; actions?: ReactNode; children: ReactNode }) {
   return (
-    <div className={`mx-auto flex w-full flex-col gap-4 p-4 md:p-6 ${wide ? '' : 'max-w-[1280px]'}`}>
+    <div className="mx-auto flex w-full max-w-[1280px] flex-col gap-4 p-4 md:p-6">
       <header className="flex min-h-8 flex-wrap items-center gap-x-3 gap-y-2">
         <h1 className="min-w-0 text-xl font-semibold break-words">{title}</h1>
         <div className="ml-auto flex flex-wrap items-center gap-2">{actions}</div>

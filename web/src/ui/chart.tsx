@@ -1,24 +1,37 @@
-import { lazy, Suspense } from 'react';
-import { Skeleton } from './basic';
+import { lazy, Suspense, useState } from 'react';
+import { minuteOf, zone } from '../lib/time';
+import { Button, Skeleton } from './basic';
+import { Dialog } from './dialog';
 import type { PlotProps } from './plot';
 
 interface ChartProps extends Omit<PlotProps, 'height'> {
   label: string; // what the chart shows, for screen readers
-  height?: number;
+  unit: string; // of its values, such as "requests per minute"
+  exact?: (value: number) => string; // in the table, if format is shorter
 }
 
 const Plot = lazy(() => import('./plot'));
 
-// Chart draws lines over time. Its numbers are also in a table, which screen readers and those who want
-// the exact ones can open.
+// Chart draws lines over time. Its numbers are also in a table, for screen readers and for those who want the exact
+// ones; it has the times of the chart, in the browser's zone.
 export function Chart(props: ChartProps) {
-  const { label, times, series, format, height = 180 } = props;
+  const { label, unit, times, series, format, exact = format } = props;
+  const [open, setOpen] = useState(false);
+  const nothing = series.every((s) => s.values.every((v) => !v));
+  const head = unit.charAt(0).toUpperCase() + unit.slice(1);
   return (
     <figure aria-label={label} className="flex flex-col gap-2">
-      <div className={heights[height] ?? 'h-45'}>
-        <Suspense fallback={<Skeleton className="h-full w-full" />}>
-          <Plot key={series.map((s) => s.label + s.color).join('|')} {...props} height={height} />
-        </Suspense>
+      <p className="text-sm text-muted">{head}</p>
+      <div className="h-45">
+        {nothing ? (
+          <p className="flex h-full items-center justify-center rounded-md border border-dashed border-line text-muted">
+            No requests in this time
+          </p>
+        ) : (
+          <Suspense fallback={<Skeleton className="h-full w-full" />}>
+            <Plot key={series.map((s) => s.label + s.color).join('|')} {...props} height={180} />
+          </Suspense>
+        )}
       </div>
       <figcaption className="flex flex-wrap items-center gap-x-4 gap-y-1 text-sm text-muted">
         {series.map((s) => (
@@ -29,54 +42,58 @@ export function Chart(props: ChartProps) {
             {s.label}
           </span>
         ))}
-        <details className="ml-auto">
-          <summary>Numbers</summary>
-          <div tabIndex={0} role="region" aria-label={`${label}: numbers`} className="max-h-60 overflow-auto">
-            <table className="w-full text-text">
-              <thead>
-                <tr className="text-left">
-                  <th scope="col" className="pr-4 font-medium">
-                    Time
+        <Button size="sm" kind="quiet" className="ml-auto" onClick={() => setOpen(true)}>
+          Numbers
+        </Button>
+      </figcaption>
+      {open && (
+        <Dialog title={label} onClose={() => setOpen(false)}>
+          <table aria-label={`${label}: numbers`} className="w-full">
+            <caption className="mb-2 text-left text-muted">{head}</caption>
+            <thead>
+              <tr className="border-b border-line text-sm whitespace-nowrap text-muted">
+                <th scope="col" className="pr-4 pb-1 text-left font-medium">
+                  Time{times[0] !== undefined && `, ${zone(times[0])}`}
+                </th>
+                {series.map((s) => (
+                  <th key={s.label} scope="col" className="pb-1 pl-4 text-right font-medium">
+                    {s.label}
                   </th>
+                ))}
+              </tr>
+            </thead>
+            <tbody>
+              {times.map((t, i) => (
+                <tr key={t}>
+                  <td className="pr-4 whitespace-nowrap">{minuteOf(t)}</td>
                   {series.map((s) => (
-                    <th key={s.label} scope="col" className="px-2 text-right font-medium">
-                      {s.label}
-                    </th>
+                    <td key={s.label} className="pl-4 text-right">
+                      {s.values[i] == null ? '–' : exact(s.values[i])}
+                    </td>
                   ))}
                 </tr>
-              </thead>
-              <tbody>
-                {times.map((t, i) => (
-                  <tr key={t}>
-                    <td className="pr-4 whitespace-nowrap">{new Date(t * 1000).toISOString().slice(0, 16).replace('T', ' ')}</td>
-                    {series.map((s) => (
-                      <td key={s.label} className="px-2 text-right">
-                        {s.values[i] == null ? '–' : format(s.values[i])}
-                      </td>
-                    ))}
-                  </tr>
-                ))}
-              </tbody>
-            </table>
-          </div>
-        </details>
-      </figcaption>
+              ))}
+            </tbody>
+          </table>
+        </Dialog>
+      )}
     </figure>
   );
 }
 
 // ChartSkeleton has the size of a chart with its legend in one line.
-export function ChartSkeleton({ height = 180 }: { height?: number }) {
+export function ChartSkeleton() {
   return (
     <div className="flex flex-col gap-2">
-      <div className={heights[height] ?? 'h-45'}>
+      <p className="text-sm" aria-hidden="true">
+        {'\u00a0'}
+      </p>
+      <div className="h-45">
         <Skeleton className="h-full w-full" />
       </div>
-      <p className="text-sm" aria-hidden="true">
+      <p className="h-6 text-sm" aria-hidden="true">
         {'\u00a0'}
       </p>
     </div>
   );
 }
-
-const heights: Record<number, string> = { 120: 'h-30', 140: 'h-35', 160: 'h-40', 180: 'h-45', 200: 'h-50', 220: 'h-55' };

@@ -1,7 +1,8 @@
 import { useIsFetching } from '@tanstack/react-query';
-import { Link, useMatches } from '@tanstack/react-router';
+import { Link, useMatches, useRouterState } from '@tanstack/react-router';
 import { useEffect } from 'react';
 import { queries } from '../api/hooks';
+import { kindOf } from '../api/names';
 import type { Answer } from '../api/client';
 
 const words: Record<string, string> = {
@@ -28,13 +29,14 @@ export function Crumbs() {
   useIsFetching(); // a name may have been read
   const path = (matches[matches.length - 1]?.pathname ?? '/').replace(/^\/|\/$/g, '');
   const parts = path === '' ? [] : path.split('/');
-  const shown = parts.map((p, i) => ({ to: `/${parts.slice(0, i + 1).join('/')}`, label: words[p] ?? nameOf(decodeURIComponent(p)) }));
+  const home = useRouterState({ select: (s) => s.location.pathname === '/' || matches.length > 1 }) ? 'Overview' : 'Page not found';
+  const shown = parts.map((p, i) => ({ to: `/${parts.slice(0, i + 1).join('/')}`, ...labelOf(decodeURIComponent(p)) }));
   const title = shown.length
     ? `${shown
-        .map((s) => s.label)
+        .map((s) => s.title)
         .toReversed()
         .join(' · ')} · Keygate`
-    : 'Overview · Keygate';
+    : `${home} · Keygate`;
   useEffect(() => {
     document.title = title;
   }, [title]);
@@ -43,7 +45,7 @@ export function Crumbs() {
       <ol className="flex min-w-0 items-center gap-1.5 text-muted">
         {shown.length === 0 && (
           <li aria-current="page" className="text-text">
-            Overview
+            {home}
           </li>
         )}
         {/* A name that arrives replaces what is behind it: nothing is seen to move. */}
@@ -63,11 +65,11 @@ export function Crumbs() {
             )}
             {i < shown.length - 1 ? (
               <Link to={s.to} className="truncate hover:text-text">
-                {s.label}
+                <bdi>{s.label}</bdi>
               </Link>
             ) : (
               <span aria-current="page" className="truncate text-text">
-                {s.label}
+                <bdi>{s.label}</bdi>
               </span>
             )}
           </li>
@@ -77,11 +79,21 @@ export function Crumbs() {
   );
 }
 
-// nameOf returns the name of a record that has been read, or a short form of its identifier.
-function nameOf(id: string): string {
-  for (const q of queries.getQueryCache().findAll()) {
-    const data = (q.state.data as Answer<Record<string, unknown>> | undefined)?.data;
-    if (data && typeof data.name === 'string' && Object.entries(data).some(([k, v]) => k.endsWith('_id') && v === id)) return data.name;
+// labelOf returns what stands for a part of the path, and what does so in the title: a word, or the name of a record
+// that has been read, or a short form of its identifier.
+function labelOf(part: string): { label: string; title: string } {
+  const id = part.length > 16 ? `${part.slice(0, part.indexOf('_') + 1)}…${part.slice(-6)}` : part;
+  const label = words[part] ?? nameOf(part) ?? id;
+  return { label, title: kindOf(part)?.foreign ? id : label };
+}
+
+// nameOf returns the name of a record, if it has been read.
+function nameOf(id: string): string | undefined {
+  const kind = kindOf(id);
+  const read = kind && queries.getQueryCache().findAll({ queryKey: [kind.path] });
+  for (const q of read ?? []) {
+    const record = (q.state.data as Answer<Record<string, unknown>> | undefined)?.data;
+    if (kind && record && Object.values(q.queryKey[1] as object).at(-1) === id) return kind.named(record).name;
   }
-  return id.length > 16 ? `${id.slice(0, id.indexOf('_') + 1)}…${id.slice(-6)}` : id;
+  return undefined;
 }

@@ -55,23 +55,24 @@ export function Dialog({
         e.preventDefault();
         close();
       }}
-      className={`max-h-[calc(100dvh-2rem)] w-[calc(100vw-2rem)] rounded-lg border border-line bg-raised text-text shadow-xl ${wide ? 'max-w-3xl' : 'max-w-lg'}`}>
-      <div className="flex max-h-[calc(100dvh-2rem)] flex-col">
-        <header className="flex items-center gap-2 border-b border-line py-2 pr-2 pl-4">
-          <h2 id={label} className="min-w-0 flex-1 truncate text-lg font-semibold">
-            {title}
-          </h2>
-          {!stays && <IconButton icon="cross" label="Close" onClick={close} />}
-        </header>
-        <div data-body className="overflow-y-auto p-4">
-          {children}
-        </div>
+      className={`max-h-[calc(100dvh-2rem)] w-[calc(100%-2rem)] flex-col overflow-clip rounded-lg border border-line bg-raised text-text shadow-xl open:flex ${wide ? 'max-w-3xl' : 'max-w-lg'}`}>
+      <header className="flex shrink-0 items-center gap-2 border-b border-line py-2 pr-2 pl-4">
+        <h2 id={label} className="min-w-0 flex-1 truncate text-lg font-semibold">
+          {title}
+        </h2>
+        {!stays && <IconButton icon="cross" label="Close" onClick={close} />}
+      </header>
+      <div data-body className="min-h-0 overflow-y-auto p-4">
+        {children}
       </div>
     </dialog>
   );
 }
 
 function show(dialog: HTMLDialogElement) {
+  const page = document.documentElement;
+  // The width of the page's scrollbar, or of the room that is kept for it.
+  if (!document.querySelector('dialog:modal')) page.style.setProperty('--scrollbar', `${window.innerWidth - page.clientWidth}px`);
   dialog.showModal();
   // The browser would focus the button that closes it.
   dialog.querySelector<HTMLElement>('[data-body] :is(input, select, textarea):not([type=checkbox])')?.focus();

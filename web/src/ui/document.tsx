@@ -95,7 +95,7 @@ export function DocumentField({
         onDrop={drop}
         className={`${inputClass} h-auto resize-y py-2 font-mono text-sm whitespace-pre ${over ? 'border-accent bg-accent-soft' : ''}`}
       />
-      <p id={`${id}h`} className={`text-sm ${shown ? 'text-bad' : 'text-muted'}`} role={shown ? 'alert' : undefined}>
+      <p id={`${id}h`} className={`text-sm whitespace-pre-line ${shown ? 'text-bad' : 'text-muted'}`} role={shown ? 'alert' : undefined}>
         {shown || hint}
       </p>
     </div>

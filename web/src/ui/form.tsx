@@ -1,4 +1,4 @@
-import { type ComponentProps, type ReactNode, useId } from 'react';
+import { type ComponentProps, type ReactNode, useEffect, useId, useRef } from 'react';
 import type { ApiError } from '../api/client';
 import { Button, Failure } from './basic';
 
@@ -12,6 +12,10 @@ interface FieldProps {
   optional?: boolean;
   children: (props: { id: string; 'aria-describedby'?: string; 'aria-invalid'?: true }) => ReactNode;
 }
+
+// sentence says an error of the server, which leaves its subject out: "must not be empty" is said of the label.
+const sentence = (label: ReactNode, error: string): string =>
+  typeof label === 'string' && /^\p{Ll}/u.test(error) ? `${label} ${error}` : error;
 
 // Field is a labelled input with a hint and an error. The error stands below it.
 export function Field({ label, hint, error, optional, children }: FieldProps) {
@@ -29,8 +33,8 @@ export function Field({ label, hint, error, optional, children }: FieldProps) {
         </p>
       )}
       {error && (
-        <p id={`${id}e`} role="alert" className="text-sm text-bad">
-          {error}
+        <p id={`${id}e`} role="alert" className="text-sm break-words whitespace-pre-line text-bad">
+          {sentence(label, error)}
         </p>
       )}
     </div>
@@ -139,32 +143,54 @@ export function CheckField({
   );
 }
 
-// Submit is the end of a form: its error and its buttons.
+// Submit is the end of a form: what is wrong and shown at none of its fields, and its buttons. After an error of a
+// field that field has the focus. unchanged says that there is nothing to save. In a dialog it stays in sight.
 export function Submit({
   label,
   busy,
   error,
+  unchanged,
   disabled,
   why,
+  beside,
   onCancel,
   danger,
 }: {
   label: string;
   busy: boolean;
-  error?: ApiError | null;
+  error?: () => ApiError | null;
+  unchanged?: boolean;
   disabled?: boolean;
   why?: string | null;
+  beside?: ReactNode; // in the line of the buttons, at its begin
   onCancel?: () => void;
   danger?: boolean;
 }) {
+  const line = useRef<HTMLDivElement>(null);
+  const began = useRef(false);
+  useEffect(() => {
+    if (began.current && !busy) line.current?.closest('form')?.querySelector<HTMLElement>('[aria-invalid=true]')?.focus();
+    began.current = busy;
+  }, [busy]);
+  const rest = error?.();
   return (
-    <div className="flex flex-col gap-3">
-      {error && <Failure error={error} />}
-      <div className="flex justify-end gap-2">
-        {onCancel && <Button onClick={onCancel}>Cancel</Button>}
-        <Button type="submit" kind={danger ? 'danger' : 'primary'} busy={busy} disabled={disabled} why={why}>
-          {label}
-        </Button>
+    <div
+      ref={line}
+      className="flex flex-col gap-3 in-[dialog]:sticky in-[dialog]:-bottom-4 in-[dialog]:z-10 in-[dialog]:-mx-4 in-[dialog]:-mb-4 in-[dialog]:border-t in-[dialog]:border-line in-[dialog]:bg-raised in-[dialog]:px-4 in-[dialog]:py-3">
+      {rest && <Failure error={rest} />}
+      <div className="flex flex-wrap items-center gap-2">
+        {beside}
+        <span className="ml-auto flex gap-2">
+          {onCancel && <Button onClick={onCancel}>Cancel</Button>}
+          <Button
+            type="submit"
+            kind={danger ? 'danger' : 'primary'}
+            busy={busy}
+            disabled={disabled}
+            why={why ?? (unchanged ? 'Nothing has been changed yet.' : null)}>
+            {label}
+          </Button>
+        </span>
       </div>
     </div>
   );

@@ -1,7 +1,9 @@
 import { useState } from 'react';
 import { useGateways } from '../api/gateways';
 import { useList, useRecord } from '../api/hooks';
+import { markedGateways } from '../api/names';
 import { useDebounced } from '../lib/debounced';
+import { tellApart } from '../lib/names';
 import { Field, inputClass } from './form';
 
 interface Props {
@@ -21,10 +23,12 @@ export function GatewaySelect({
   ...rest
 }: Props & { id?: string; 'aria-label'?: string; 'aria-invalid'?: boolean; 'aria-describedby'?: string }) {
   const { gateways, more } = useGateways();
+
   const [text, setText] = useState('');
   const q = useDebounced(text.trim(), 200);
   const found = useList('/v1/gateways', { query: { q, limit: 100 } }, { enabled: more && q !== '', placeholderData: (old) => old });
   const shown = more && q !== '' ? (found.data?.data.data ?? []) : gateways;
+  const nameOf = tellApart(markedGateways(shown));
   const known = shown.find((g) => g.gateway_id === value);
   const chosen = useRecord(
     '/v1/gateways/{gateway_id}',
@@ -37,7 +41,7 @@ export function GatewaySelect({
       {value !== '' && !known && <option value={value}>{chosen.data?.data.name ?? value}</option>}
       {shown.map((g) => (
         <option key={g.gateway_id} value={g.gateway_id}>
-          {g.name}
+          {nameOf(g.gateway_id)}
         </option>
       ))}
     </select>

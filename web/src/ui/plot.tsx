@@ -1,5 +1,6 @@
 import { useEffect, useRef } from 'react';
 import uPlot from 'uplot';
+import { minuteOf, zone } from '../lib/time';
 
 interface Series {
   label: string;
@@ -159,7 +160,7 @@ function tooltip(format: (v: number) => string): uPlot.Plugin {
           const v = u.data[i + 1]?.[idx];
           return `${String(s.label)}: ${v == null ? '–' : format(v)}`;
         });
-        box.textContent = [new Date(at * 1000).toLocaleString('en-GB', { dateStyle: 'medium', timeStyle: 'short' }), ...lines].join('\n');
+        box.textContent = [`${minuteOf(at)} ${zone(at)}`, ...lines].join('\n');
         box.classList.remove('hidden');
         box.style.left = `${left + (left > u.over.clientWidth / 2 ? -box.offsetWidth - 10 : 10)}px`;
       },

@@ -11,7 +11,7 @@ export function Ranges({ value, onChange, options }: { value: Range | ''; onChan
           key={r}
           type="button"
           aria-pressed={r === value}
-          aria-label={names[r]}
+          title={names[r]}
           onClick={() => onChange(r)}
           className="h-6 rounded px-2 text-sm text-muted hover:text-text aria-pressed:bg-hover aria-pressed:font-medium aria-pressed:text-text">
           {r}

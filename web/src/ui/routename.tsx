@@ -24,7 +24,7 @@ export function RouteName({ row }: { row: Schemas['TopRow'] }) {
     <Link
       to="/gateways/$gatewayId/routes/$routeId"
       params={{ gatewayId: path.gateway_id, routeId: path.route_id }}
-      className="link block truncate font-mono text-sm"
+      className="row-link link block truncate font-mono text-sm"
       title={name}>
       {name}
     </Link>

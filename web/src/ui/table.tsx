@@ -1,6 +1,6 @@
 import type { UseQueryResult } from '@tanstack/react-query';
 import { useCanGoBack, useRouter } from '@tanstack/react-router';
-import type { KeyboardEvent, ReactNode } from 'react';
+import type { KeyboardEvent, MouseEvent, ReactNode } from 'react';
 import type { Answer } from '../api/client';
 import { useUrl } from '../lib/url';
 import { Button, Failure, Skeleton } from './basic';
@@ -24,7 +24,7 @@ interface TableProps<T> {
   selected?: string; // the key of the marked row
 }
 
-// Table is a plain table. Arrow keys, Home and End move between the first links or buttons of its rows.
+// Table is a plain table. The link with the class row-link of a row covers the row. Arrow keys, Home and End move between the rows.
 export function Table<T>({ label, columns, rows, rowKey, empty, skeletons = 8, selected }: TableProps<T>) {
   if (rows?.length === 0) return <>{empty}</>;
   const cell = (c: Column<T>) =>
@@ -47,6 +47,7 @@ export function Table<T>({ label, columns, rows, rowKey, empty, skeletons = 8, s
             <tr
               key={rowKey(r)}
               aria-current={selected === rowKey(r) || undefined}
+              onClick={openRow}
               className="h-9 border-b border-line last:border-0 focus-within:bg-hover hover:bg-hover aria-[current]:bg-accent-soft">
               {columns.map((c, i) => (
                 <td key={i} className={`py-1.5 align-middle ${cell(c)}`}>
@@ -79,13 +80,21 @@ function Waiting({ label, rows, columns }: { label: string; rows: number; column
   );
 }
 
+// openRow follows the link of a row after a click on what lies above it and does nothing itself.
+function openRow(e: MouseEvent<HTMLTableRowElement>) {
+  const { target, ctrlKey, metaKey, shiftKey } = e;
+  if (!(target instanceof Element) || !e.currentTarget.contains(target) || target.closest('a, button, input, select, summary')) return;
+  const link = e.currentTarget.querySelector('.row-link');
+  link?.dispatchEvent(new window.MouseEvent('click', { bubbles: true, cancelable: true, ctrlKey, metaKey, shiftKey }));
+}
+
 function moveRow(e: KeyboardEvent<HTMLTableElement>) {
   const step = { ArrowDown: 1, ArrowUp: -1, Home: -Infinity, End: Infinity }[e.key];
   if (step === undefined || (e.target as HTMLElement).matches('input, select, textarea')) return;
   const rows = [...e.currentTarget.tBodies[0]!.rows];
   const at = rows.findIndex((r) => r.contains(e.target as Node));
   const to = rows[Math.max(0, Math.min(rows.length - 1, at + step))];
-  const target = to?.querySelector<HTMLElement>('a, button');
+  const target = to?.querySelector<HTMLElement>('.row-link') ?? to?.querySelector<HTMLElement>('a, button');
   if (target) {
     e.preventDefault();
     target.focus();

@@ -58,7 +58,7 @@ export default function Audit() {
       cell: (e) => (
         <button
           type="button"
-          className="link block max-w-full truncate text-left font-mono text-sm"
+          className="row-link link block max-w-full truncate text-left font-mono text-sm"
           title={`${e.method} ${e.path}`}
           onClick={() => setOpen(e)}>
           {e.action ?? `${e.method} ${e.path}`}
@@ -92,7 +92,6 @@ export default function Audit() {
   const download = (format: 'jsonl' | 'csv') => callUrl('/v1/audit-log', {}, { ...filter, format });
   return (
     <Page
-      wide
       title="Audit log"
       actions={
         <>

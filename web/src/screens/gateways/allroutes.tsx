@@ -12,7 +12,6 @@ export default function AllRoutes() {
   const chosen = url.gateway_id ?? (gateways.find((g) => g.default) ?? gateways[0])?.gateway_id;
   return (
     <Page
-      wide
       title="Routes"
       actions={
         gateways.length > 1 && (

@@ -51,7 +51,6 @@ export default function CreateGateway() {
         params: { gatewayId: made.gateway_id },
       });
     });
-  const specProblems = form.error?.fields.filter((f) => f.field === 'spec' || f.field.startsWith('spec.')) ?? [];
   const cli = [
     'keygate gateways create',
     `--name ${quote(body.name || 'NAME')}`,
@@ -125,15 +124,8 @@ export default function CreateGateway() {
                 label="OpenAPI document"
                 value={v.spec}
                 onChange={(t) => form.set('spec', t)}
-                error={specProblems[0]?.message}
+                error={form.fieldError('spec')}
               />
-              {specProblems.length > 1 && (
-                <ul className="list-disc pl-5 text-bad">
-                  {specProblems.slice(1).map((p) => (
-                    <li key={p.field + p.message}>{p.message}</li>
-                  ))}
-                </ul>
-              )}
             </>
           )}
           <div>
@@ -147,7 +139,7 @@ export default function CreateGateway() {
               }}
             />
           </div>
-          <Submit label="Create the gateway" busy={form.busy} error={form.error} why={refused} />
+          <Submit label="Create the gateway" busy={form.busy} error={form.rest} why={refused} />
         </form>
       </Panel>
       <p className="flex items-center gap-2 text-muted">

@@ -29,13 +29,13 @@ export function Difference({ push }: { push: Push }) {
       ) : (
         <>
           <p className="flex flex-wrap gap-2">
-            <Status tone="ok" icon="plus">
+            <Status tone={push.added.length > 0 ? 'ok' : 'plain'} icon="plus">
               {count(push.added.length)} added
             </Status>
-            <Status tone="bad" icon="cross">
+            <Status tone={push.removed.length > 0 ? 'bad' : 'plain'} icon="cross">
               {count(push.removed.length)} removed
             </Status>
-            <Status tone="warn" icon="refresh">
+            <Status tone={push.changed.length > 0 ? 'warn' : 'plain'} icon="refresh">
               {count(push.changed.length)} changed
             </Status>
             <span className="text-muted">{count(push.unchanged)} stay</span>

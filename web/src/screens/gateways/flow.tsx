@@ -5,14 +5,15 @@ import { api, type Schemas } from '../../api/client';
 import { useFirstCall } from '../../api/firstcall';
 import { changed, useList, useRecord } from '../../api/hooks';
 import { useRefusal } from '../../api/session';
+import { useTraffic } from '../../api/traffic';
 import { count, percent, plural, short } from '../../lib/format';
-import { refusals, sinceOf, startOf, sum } from '../../lib/traffic';
-import { Button, buttonClass, Code, Failure, Id, Panel, Skeleton, Status } from '../../ui/basic';
-import { Chart } from '../../ui/chart';
+import { sinceOf, sum } from '../../lib/traffic';
+import { Button, buttonClass, Code, Id, Panel, Skeleton, Status } from '../../ui/basic';
 import { ConfirmDialog } from '../../ui/dialog';
 import { ForwardEverything, noRoutes } from '../../ui/forward';
 import { Icon, type IconName } from '../../ui/icon';
 import { toast } from '../../ui/toast';
+import { TrafficChart } from '../../ui/trafficchart';
 import { useGateway } from './detail';
 import { TryIt } from './try';
 
@@ -22,12 +23,7 @@ export default function Flow() {
   const callLine = useCallLine();
   const [deleting, setDeleting] = useState(false);
   const refused = useRefusal('admin', `gateways/${gatewayId}`);
-  // While the next minute is read, the page stays, with what is typed into it.
-  const report = useList(
-    '/v1/reports/traffic',
-    { query: { gateway_id: gatewayId, since: sinceOf('1h'), interval: '1m' } },
-    { refetchInterval: 10_000 },
-  );
+  const traffic = useTraffic({ gateway_id: gatewayId, since: sinceOf('1h') }, '1m', { refetchInterval: 10_000 });
   const levels = useList(
     '/v1/gateways/{gateway_id}/limits',
     { path: { gateway_id: gatewayId }, query: { limit: 25 } },
@@ -37,9 +33,9 @@ export default function Flow() {
   const first = useFirstCall(gatewayId);
   const repository = useRecord('/v1/gateways/{gateway_id}/repository', { path: { gateway_id: gatewayId } }, { retry: false });
   const g = query.data?.data;
-  const rows = report.data?.data.data;
+  const { rows } = traffic;
   // All at once: nothing moves, and nothing is said to be unknown that is on its way.
-  if (!g || report.isPending || levels.isPending || keys.isPending || repository.isPending || first.pending)
+  if (!g || traffic.pending || levels.isPending || keys.isPending || repository.isPending || first.pending)
     return <Skeleton className="h-96 w-full" />;
   const total = rows ? sum(rows, (r) => r.requests) : 0;
   const errors = rows ? sum(rows, (r) => r.upstream_errors) : 0;
@@ -133,21 +129,7 @@ export default function Flow() {
       <TryIt gateway={g} call={first.call} />
       <div className="grid grid-cols-[minmax(0,1fr)] items-start gap-4 lg:grid-cols-[minmax(0,2fr)_minmax(0,1fr)]">
         <Panel title="Last hour">
-          {report.error ? (
-            <Failure error={report.error} />
-          ) : rows ? (
-            <Chart
-              label="Requests of the gateway in the last hour"
-              times={rows.map(startOf)}
-              whole
-              format={short}
-              series={[
-                { label: 'Requests', color: '--chart-1', values: rows.map((r) => Number(r.requests)) },
-                { label: 'Refused', color: '--chart-2', values: rows.map(refusals) },
-                { label: 'Errors', color: '--chart-4', values: rows.map((r) => Number(r.status_5xx)) },
-              ]}
-            />
-          ) : null}
+          <TrafficChart label="Requests of the gateway in the last hour" traffic={traffic} />
         </Panel>
         <div className="flex flex-col gap-4">
           <Panel title="Call it">
@@ -191,7 +173,7 @@ export default function Flow() {
                 )}
               </p>
               <div className="mt-2">
-                <Button icon="stop" why={refused} onClick={() => setDeleting(true)}>
+                <Button kind="danger" icon="stop" why={refused} onClick={() => setDeleting(true)}>
                   Delete the gateway
                 </Button>
               </div>

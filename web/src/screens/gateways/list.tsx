@@ -22,7 +22,11 @@ export default function Gateways() {
       className: 'w-full max-w-0 @2xl:w-1/3',
       cell: (g) => (
         <span className="flex items-center gap-2">
-          <Link to="/gateways/$gatewayId" params={{ gatewayId: g.gateway_id }} className="link truncate font-medium" title={g.name}>
+          <Link
+            to="/gateways/$gatewayId"
+            params={{ gatewayId: g.gateway_id }}
+            className="row-link link truncate font-medium"
+            title={g.name}>
             {g.name}
           </Link>
           {g.default && (
@@ -72,7 +76,7 @@ export default function Gateways() {
     </Link>
   );
   return (
-    <Page wide title="Gateways" actions={create}>
+    <Page title="Gateways" actions={create}>
       <Panel flush title={<FilterBar placeholder="Search gateways" />}>
         <PagedTable
           label="Gateways"

@@ -1,5 +1,5 @@
 import { useState } from 'react';
-import { api, type Answer, ApiError, base, type Schemas } from '../../api/client';
+import { api, type Answer, base, type Schemas } from '../../api/client';
 import { changed, useRecord } from '../../api/hooks';
 import { useRefusal } from '../../api/session';
 import { useEdit } from '../../lib/edit';
@@ -193,7 +193,7 @@ export default function RepositoryPage() {
         </Panel>
         <Panel title="Disconnect">
           <p className="mb-3 text-muted">The gateway keeps what is in force.</p>
-          <Button why={notAdmin} onClick={() => setOpen('disconnect')}>
+          <Button why={notAdmin} kind="danger" onClick={() => setOpen('disconnect')}>
             Disconnect the repository
           </Button>
         </Panel>
@@ -306,7 +306,6 @@ function Connect({
     .join(' ');
   const submit = () =>
     form.save({
-      unchanged: onClose,
       send: (ifMatch) => api.put('/v1/gateways/{gateway_id}/repository', { path, body, ifMatch }),
       saved: async ({ data }) => {
         await changed('/v1/gateways');
@@ -315,8 +314,6 @@ function Connect({
         if (secret) onSecret(secret);
       },
     });
-  const credentialError =
-    form.error instanceof ApiError ? form.error.fields.find((f) => f.field.startsWith('credential'))?.message : undefined;
   return (
     <Dialog title={r ? 'Edit the repository' : 'Connect a repository'} wide onClose={onClose} mayClose={() => !form.busy}>
       <form
@@ -375,7 +372,7 @@ function Connect({
             label="Credential"
             value={v.way}
             onChange={(t) => form.set('way', t)}
-            error={credentialError}
+            error={form.fieldError('credential')}
             options={credentials.filter((c) => c.value !== 'keep' || r?.credential)}
           />
           {v.way === 'token' && <TextField label="Access token" type="password" value={v.token} onChange={(t) => form.set('token', t)} />}
@@ -412,11 +409,16 @@ function Connect({
           checked={v.hook}
           onChange={(on) => form.set('hook', on)}
         />
-        <div>
-          <AsCode command={{ cli, method: 'PUT', path: `/v1/gateways/${gatewayId}/repository`, body: shown }} />
-        </div>
         {form.conflict && <Conflict {...form.conflict} />}
-        <Submit label={r ? 'Save' : 'Connect'} busy={form.busy} error={form.error} disabled={form.conflict !== null} onCancel={onClose} />
+        <Submit
+          unchanged={Boolean(r) && !form.dirty}
+          beside={<AsCode command={{ cli, method: 'PUT', path: `/v1/gateways/${gatewayId}/repository`, body: shown }} />}
+          label={r ? 'Save' : 'Connect'}
+          busy={form.busy}
+          error={form.rest}
+          disabled={form.conflict !== null}
+          onCancel={onClose}
+        />
       </form>
     </Dialog>
   );

@@ -1,3 +1,4 @@
+import { Link } from '@tanstack/react-router';
 import { useEffect, useRef, useState } from 'react';
 import { api, type Answer, ApiError, type Schemas } from '../../api/client';
 import { dryRun } from '../../api/dryrun';
@@ -44,7 +45,14 @@ export default function Revisions() {
               title: 'Number',
               cell: (r) => (
                 <span className="font-medium whitespace-nowrap">
-                  {r.number}
+                  <Link
+                    to="/gateways/$gatewayId/revisions"
+                    params={{ gatewayId }}
+                    search={{ ...(url.cursor && { cursor: url.cursor }), from: String(r.number - 1), to: String(r.number) }}
+                    resetScroll={false}
+                    className="row-link link">
+                    {r.number}
+                  </Link>
                   {r.number === current && <span className="ml-2 text-sm text-ok">in force</span>}
                 </span>
               ),
@@ -54,7 +62,7 @@ export default function Revisions() {
               title: 'From',
               className: 'hidden @xl:table-cell',
               cell: (r) => (
-                <span>
+                <span className="whitespace-nowrap">
                   {r.source}
                   <span className="text-muted"> · {r.kind === 'spec' ? 'document' : 'file'}</span>
                 </span>
@@ -86,8 +94,9 @@ export default function Revisions() {
               className: 'whitespace-nowrap hidden @2xl:table-cell',
               cell: (r) => (
                 <span className="font-mono text-sm">
-                  <span className="text-ok">+{r.added}</span> <span className="text-bad">−{r.removed}</span>{' '}
-                  <span className="text-warn">~{r.changed}</span>
+                  <span className={Number(r.added) > 0 ? 'text-ok' : 'text-muted'}>+{r.added}</span>{' '}
+                  <span className={Number(r.removed) > 0 ? 'text-bad' : 'text-muted'}>−{r.removed}</span>{' '}
+                  <span className={Number(r.changed) > 0 ? 'text-warn' : 'text-muted'}>~{r.changed}</span>
                 </span>
               ),
             },
@@ -118,7 +127,7 @@ export default function Revisions() {
           }
         />
       </Panel>
-      {url.to && !query.isPending && (
+      {url.to && !query.isPending && !gateway.isPending && (
         <Compare
           gatewayId={gatewayId}
           from={url.from ?? '0'}

@@ -1,23 +1,26 @@
 import { Link, useNavigate, useParams } from '@tanstack/react-router';
-import { useEffect, useState } from 'react';
-import { api, type Answer, ApiError, type Schemas } from '../../api/client';
+import { useState } from 'react';
+import { api, type Answer, type Schemas } from '../../api/client';
 import { changed, useList, useRecord } from '../../api/hooks';
+import { useNames } from '../../api/names';
 import { useRefusal } from '../../api/session';
+import { useTraffic } from '../../api/traffic';
 import { useEdit } from '../../lib/edit';
-import { count, plural, short } from '../../lib/format';
-import { limitValue, type LimitText, noLimit, routeFlags, showLimit } from '../../lib/limit';
+import { count, plural } from '../../lib/format';
+import { limitText, limitValue, noLimit, routeFlags, showLimit } from '../../lib/limit';
 import { callOf } from '../../lib/route';
-import { refusals, sinceOf, startOf, sum } from '../../lib/traffic';
+import { refusals, sinceOf, sum } from '../../lib/traffic';
 import { AsCode } from '../../ui/ascode';
 import { Button, Details, Empty, Failure, Id, Panel, Skeleton, Status, Time } from '../../ui/basic';
-import { Chart } from '../../ui/chart';
 import { Conflict } from '../../ui/conflict';
 import { ConfirmDialog } from '../../ui/dialog';
 import { SelectField, Submit } from '../../ui/form';
 import { LimitFields } from '../../ui/limit';
 import { Table } from '../../ui/table';
 import { toast } from '../../ui/toast';
+import { TrafficChart } from '../../ui/trafficchart';
 import { useGateway } from './detail';
+import { Simulation } from './simulation';
 import { TryIt } from './try';
 
 type Route = Schemas['Route'];
@@ -44,7 +47,7 @@ function RouteDetail({ gatewayId, routeId }: { gatewayId: string; routeId: strin
         </h2>
         {r.auth === 'none' && <Status tone="warn">Public</Status>}
         <span className="ml-auto">
-          <Button why={refused} icon="stop" onClick={() => setDeleting(true)}>
+          <Button why={refused} kind="danger" icon="stop" onClick={() => setDeleting(true)}>
             Delete
           </Button>
         </span>
@@ -71,10 +74,8 @@ function RouteDetail({ gatewayId, routeId }: { gatewayId: string; routeId: strin
   );
 }
 
-const textOf = (r: Route): LimitText =>
-  r.rate_limit ? { sustained: r.rate_limit.sustained ?? '', burst: r.rate_limit.burst ?? '', daily: r.rate_limit.daily ?? '' } : noLimit;
 // A limit is one field: it is sent as a whole.
-const valuesOf = (r: Route) => ({ rate_limit: { ...textOf(r), per: r.rate_limit?.per === 'key' ? 'key' : 'shared' } });
+const valuesOf = (r: Route) => ({ rate_limit: { ...limitText(r.rate_limit), per: r.rate_limit?.per === 'key' ? 'key' : 'shared' } });
 type RouteLimit = ReturnType<typeof valuesOf>['rate_limit'];
 
 // rateOf returns what a call takes for a limit, or null for none.
@@ -107,7 +108,6 @@ function LimitEditor({ first }: { first: Answer<Route> }) {
   const body = { rate_limit: rate };
   const submit = () =>
     form.save({
-      unchanged: () => toast('There was nothing to save'),
       send: (ifMatch) => api.patch('/v1/gateways/{gateway_id}/routes/{route_id}', { path: id, body, ifMatch }),
       saved: async (answer) => {
         form.begin(answer);
@@ -124,14 +124,7 @@ function LimitEditor({ first }: { first: Answer<Route> }) {
           void submit();
         }}>
         {form.conflict && <Conflict {...form.conflict} />}
-        <LimitFields
-          value={limit}
-          onChange={setLimit}
-          error={(part) =>
-            form.fieldError(`rate_limit.${part}`) ??
-            (part === 'sustained' ? form.error?.fields.find((f) => f.field === 'rate_limit')?.message : undefined)
-          }
-        />
+        <LimitFields value={limit} onChange={setLimit} error={form.limitError('rate_limit')} />
         <SelectField
           label="Counts"
           value={limit.per}
@@ -141,32 +134,35 @@ function LimitEditor({ first }: { first: Answer<Route> }) {
             { value: 'key', label: 'Each key on its own' },
           ]}
         />
-        <Simulation gatewayId={id.gateway_id} routeId={id.route_id} rate={form.dirty ? rate : null} />
-        <div className="flex flex-wrap items-center gap-2">
-          <AsCode
-            command={{
-              cli: [
-                'keygate routes update',
-                `--gateway ${id.gateway_id}`,
-                id.route_id,
-                ...routeFlags(limit, limit.per, before, before.per),
-              ].join(' '),
-              method: 'PATCH',
-              path: `/v1/gateways/${id.gateway_id}/routes/${id.route_id}`,
-              body,
-            }}
-            why={form.dirty ? null : 'Nothing has been changed yet.'}
-          />
-          {(limit.sustained || limit.burst || limit.daily) && (
-            <Button size="sm" kind="quiet" onClick={() => setLimit(noLimit)}>
-              Remove the limit
-            </Button>
-          )}
-        </div>
+        <Simulation gatewayId={id.gateway_id} of={{ route_id: id.route_id }} rate={form.dirty ? rate : null} />
         <Submit
+          beside={
+            <>
+              <AsCode
+                command={{
+                  cli: [
+                    'keygate routes update',
+                    `--gateway ${id.gateway_id}`,
+                    id.route_id,
+                    ...routeFlags(limit, limit.per, before, before.per),
+                  ].join(' '),
+                  method: 'PATCH',
+                  path: `/v1/gateways/${id.gateway_id}/routes/${id.route_id}`,
+                  body,
+                }}
+                why={form.dirty ? null : 'Nothing has been changed yet.'}
+              />
+              {(limit.sustained || limit.burst || limit.daily) && (
+                <Button size="sm" kind="quiet" onClick={() => setLimit(noLimit)}>
+                  Remove the limit
+                </Button>
+              )}
+            </>
+          }
           label="Save"
           busy={form.busy}
-          error={form.error}
+          error={form.rest}
+          unchanged={!form.dirty}
           why={refused}
           disabled={form.conflict !== null}
           onCancel={form.dirty ? form.discard : undefined}
@@ -176,109 +172,26 @@ function LimitEditor({ first }: { first: Answer<Route> }) {
   );
 }
 
-// Simulation says what a limit would have refused in the last 24 hours (contract, section 7).
-function Simulation({ gatewayId, routeId, rate }: { gatewayId: string; routeId: string; rate: Record<string, string> | null }) {
-  const refused = useRefusal('write', `gateways/${gatewayId}/limits`);
-  const [answer, setAnswer] = useState<Schemas['Simulation'] | null>(null);
-  const [error, setError] = useState<ApiError | null>(null);
-  const text = JSON.stringify(rate);
-  useEffect(() => {
-    setAnswer(null);
-    setError(null);
-    const asked = JSON.parse(text) as Record<string, string> | null;
-    if (!asked || refused) return;
-    const stop = new AbortController();
-    const timer = setTimeout(() => {
-      api
-        .post('/v1/gateways/{gateway_id}/limits/simulate', {
-          path: { gateway_id: gatewayId },
-          body: { route_id: routeId, rate_limit: asked },
-          signal: stop.signal,
-        })
-        .then(
-          (a) => setAnswer(a.data),
-          (e: unknown) => {
-            if (e instanceof ApiError) setError(e);
-          },
-        );
-    }, 400);
-    return () => {
-      clearTimeout(timer);
-      stop.abort();
-    };
-  }, [text, gatewayId, routeId, refused]);
-  if (!rate) return <p className="min-h-5 text-muted">Change the limit to see what it would have refused in the last 24 hours.</p>;
-  if (refused) return <p className="min-h-5 text-muted">{refused}</p>;
-  if (error)
-    return error.status === 422 ? (
-      <p className="min-h-5 text-muted">Enter a limit such as 100/s to see what it would have refused.</p>
-    ) : (
-      <Failure error={error} />
-    );
-  return (
-    <div role="status" className="flex min-h-5 flex-col gap-1">
-      {!answer ? (
-        <p className="text-muted">Replaying the last 24 hours…</p>
-      ) : (
-        <>
-          <p>
-            Last 24 h: <b>{count(answer.refused)}</b> of {plural(answer.requests, 'request')} would have been refused
-            {answer.keys.length > 0 && `, ${plural(answer.keys.length, 'key')}`}.
-          </p>
-          {answer.incomplete_reason && <p className="text-sm text-warn">Incomplete: {answer.incomplete_reason}.</p>}
-          {answer.keys.slice(0, 5).map((k) => (
-            <p key={k.key_id ?? ''} className="text-sm text-muted">
-              {k.key_id ? (
-                <Link to="/keys/$keyId" params={{ keyId: k.key_id }} className="link font-mono">
-                  {k.key_id}
-                </Link>
-              ) : (
-                'without a key'
-              )}
-              : {count(k.refused)} refused, first <Time at={k.first_at} />
-            </p>
-          ))}
-        </>
-      )}
-    </div>
-  );
-}
-
 function Traffic({ record }: { record: Route }) {
-  const query = useRecord(
-    '/v1/reports/traffic',
-    { query: { route_id: record.route_id, gateway_id: record.gateway_id, since: sinceOf('24h'), interval: '1h' } },
-    { refetchInterval: 60_000 },
-  );
-  const rows = query.data?.data.data;
+  const traffic = useTraffic({ route_id: record.route_id, gateway_id: record.gateway_id, since: sinceOf('24h') }, '1h', {
+    refetchInterval: 60_000,
+  });
+  const rows = traffic.rows ?? [];
   return (
     <Panel title="Last 24 hours">
-      {query.error ? (
-        <Failure error={query.error} />
-      ) : !rows ? (
-        <Skeleton className="h-60 w-full" />
-      ) : (
-        <div className="flex flex-col gap-3">
-          <p className="text-muted">
-            {plural(
+      <div className="flex flex-col gap-3">
+        <p className="text-muted">
+          {traffic.rows ? (
+            `${plural(
               sum(rows, (r) => r.requests),
               'request',
-            )}
-            , {count(sum(rows, refusals))} refused, {count(sum(rows, (r) => r.status_5xx))} failed
-          </p>
-          <Chart
-            label="Requests of the route"
-            times={rows.map(startOf)}
-            whole
-            format={short}
-            series={[
-              { label: 'Requests', color: '--chart-1', values: rows.map((r) => Number(r.requests)) },
-              { label: 'Refused', color: '--chart-2', values: rows.map(refusals) },
-              { label: 'Errors', color: '--chart-4', values: rows.map((r) => Number(r.status_5xx)) },
-            ]}
-          />
-        </div>
-      )}
+            )}, ${count(sum(rows, refusals))} refused, ${count(sum(rows, (r) => r.status_5xx))} failed`
+          ) : (
+            <Skeleton className="h-4 w-48" />
+          )}
+        </p>
+        <TrafficChart label="Requests of the route" traffic={traffic} />
+      </div>
     </Panel>
   );
 }
@@ -294,6 +207,7 @@ function Levels({ record }: { record: Route }) {
   );
   const partly = Boolean(query.data?.data.next_cursor);
   const rows = query.data?.data.data.filter((l) => l.route_id === record.route_id);
+  const { nameOf } = useNames((rows ?? []).map((l) => ({ id: l.key_id })));
   return (
     <Panel flush title="Limits in use">
       {query.error ? (
@@ -317,14 +231,19 @@ function Levels({ record }: { record: Route }) {
             { title: 'Limit', cell: (l) => l.limit_scope },
             {
               title: 'Key',
-              className: 'max-w-48',
+              className: 'w-full max-w-0',
               cell: (l) =>
                 l.key_id ? (
-                  <Link to="/keys/$keyId" params={{ keyId: l.key_id }} className="link block truncate font-mono text-sm">
-                    {l.key_id}
+                  <Link to="/keys/$keyId" params={{ keyId: l.key_id }} className="row-link link block truncate" title={nameOf(l.key_id)}>
+                    <bdi>{nameOf(l.key_id)}</bdi>
                   </Link>
                 ) : (
-                  <span className="text-muted">all</span>
+                  <Link
+                    to="/requests"
+                    search={{ gateway_id: record.gateway_id, route_id: record.route_id, status: '429' }}
+                    className="row-link block text-muted hover:text-text">
+                    all together
+                  </Link>
                 ),
             },
             {

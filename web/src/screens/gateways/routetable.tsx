@@ -54,7 +54,7 @@ export function RouteTable({ gatewayId }: { gatewayId: string }) {
         <Link
           to="/gateways/$gatewayId/routes/$routeId"
           params={{ gatewayId: r.gateway_id, routeId: r.route_id }}
-          className="link block truncate font-mono text-sm"
+          className="row-link link block truncate font-mono text-sm"
           title={r.path}>
           {r.path}
         </Link>
@@ -205,12 +205,15 @@ function CreateRoute({ gatewayId, onClose }: { gatewayId: string; onClose: () =>
             ]}
           />
         </div>
-        <LimitFields value={v.limit} onChange={(l) => form.set('limit', l)} error={(part) => form.fieldError(`rate_limit.${part}`)} />
+        <LimitFields value={v.limit} onChange={(l) => form.set('limit', l)} error={form.limitError('rate_limit')} />
         <p className="text-sm text-muted">The next push of a document replaces all routes, this one too.</p>
-        <div>
-          <AsCode command={{ cli, method: 'POST', path: `/v1/gateways/${gatewayId}/routes`, body }} />
-        </div>
-        <Submit label="Create the route" busy={form.busy} error={form.error} onCancel={onClose} />
+        <Submit
+          beside={<AsCode command={{ cli, method: 'POST', path: `/v1/gateways/${gatewayId}/routes`, body }} />}
+          label="Create the route"
+          busy={form.busy}
+          error={form.rest}
+          onCancel={onClose}
+        />
       </form>
     </Dialog>
   );

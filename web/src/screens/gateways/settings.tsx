@@ -32,7 +32,6 @@ function Form({ first }: { first: Answer<Gateway> }) {
   const body = bodyOf(form.changes, v);
   const submit = () =>
     form.save({
-      unchanged: () => toast('There was nothing to save'),
       send: (ifMatch) => api.patch('/v1/gateways/{gateway_id}', { path: { gateway_id: id }, body, ifMatch }),
       saved: async (answer) => {
         form.begin(answer);
@@ -40,12 +39,12 @@ function Form({ first }: { first: Answer<Gateway> }) {
         await changed('/v1/gateways');
       },
     });
-  const errorOf = (f: Field) => form.error?.fields.find((e) => matches(f, e.field))?.message;
+  const errorOf = (f: Field) => form.errorAt((e) => matches(f, e));
   const touched = sections.flatMap((s) => s.fields).filter((f) => f.path in form.changes);
   const cli = ['keygate gateways update', id, ...flagsOf(form.changes, v)].join(' ');
   return (
     <form
-      className="flex max-w-4xl flex-col gap-4"
+      className="flex flex-col gap-4"
       onSubmit={(e) => {
         e.preventDefault();
         void submit();
@@ -53,7 +52,7 @@ function Form({ first }: { first: Answer<Gateway> }) {
       {sections.map((s) => (
         <Panel key={s.title} title={s.title}>
           {s.text && <p className="mb-3 text-muted">{s.text}</p>}
-          <div className="grid gap-4 sm:grid-cols-2">
+          <div className="grid gap-4 sm:grid-cols-2 lg:grid-cols-3">
             {s.fields.map((f) => (
               <Setting
                 key={f.path}
@@ -67,21 +66,27 @@ function Form({ first }: { first: Answer<Gateway> }) {
           </div>
         </Panel>
       ))}
-      <div className="sticky bottom-0 flex flex-col gap-3 rounded-lg border border-line bg-raised p-4 shadow-lg">
+      <div className="sticky bottom-0 z-10 flex flex-col gap-2 rounded-lg border border-line bg-raised px-4 py-2 shadow-lg">
         {form.conflict && <Conflict {...form.conflict} />}
-        <div className="flex flex-wrap items-center gap-2">
-          <span className="text-muted">{form.dirty ? `Changed: ${touched.map((f) => f.label).join(', ')}` : 'Nothing is changed.'}</span>
-          <span className="ml-auto">
-            <AsCode command={{ cli, method: 'PATCH', path: `/v1/gateways/${id}`, body: maskSecrets(body) }} />
-          </span>
-        </div>
         <Submit
           label="Save"
           busy={form.busy}
-          error={form.error}
+          error={form.rest}
+          unchanged={!form.dirty}
           why={refused}
           disabled={form.conflict !== null}
           onCancel={form.dirty ? form.discard : undefined}
+          beside={
+            <>
+              <span className="line-clamp-2 min-w-0 flex-1 text-muted">
+                {form.dirty ? `Changed: ${touched.map((f) => f.label).join(', ')}` : 'Nothing is changed.'}
+              </span>
+              <AsCode
+                command={{ cli, method: 'PATCH', path: `/v1/gateways/${id}`, body: maskSecrets(body) }}
+                why={form.dirty ? null : 'Nothing has been changed yet.'}
+              />
+            </>
+          }
         />
       </div>
     </form>
@@ -126,7 +131,7 @@ function Setting({
   }
   if (isLong(field.kind)) {
     return (
-      <div className="sm:col-span-2">
+      <div className="col-span-full">
         <AreaField
           label={field.label}
           hint={field.hint}

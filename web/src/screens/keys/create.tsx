@@ -131,21 +131,17 @@ export function CreateKey({ onClose }: { onClose: () => void }) {
         {!account && (
           <fieldset className="flex flex-col gap-2">
             <legend className="mb-2 font-semibold">Rate limit of this key</legend>
-            <LimitFields
-              value={v.limit}
-              onChange={(l) => form.set('limit', l)}
-              error={(part) =>
-                form.fieldError(`rate_limit.${part}`) ??
-                (part === 'sustained' ? form.error?.fields.find((f) => f.field === 'rate_limit')?.message : undefined)
-              }
-            />
+            <LimitFields value={v.limit} onChange={(l) => form.set('limit', l)} error={form.limitError('rate_limit')} />
           </fieldset>
         )}
         <Pairs label="Metadata" value={v.metadata} onChange={(m) => form.set('metadata', m)} error={form.fieldError('metadata')} />
-        <div className="flex items-end justify-between gap-2">
-          <AsCode command={{ cli, method: 'POST', path: '/v1/keys', body }} />
-        </div>
-        <Submit label="Create the key" busy={form.busy} error={form.error} onCancel={onClose} />
+        <Submit
+          beside={<AsCode command={{ cli, method: 'POST', path: '/v1/keys', body }} />}
+          label="Create the key"
+          busy={form.busy}
+          error={form.rest}
+          onCancel={onClose}
+        />
       </form>
     </Dialog>
   );

@@ -52,7 +52,6 @@ export function EditKey({ first, onClose }: { first: Answer<Key>; onClose: () =>
   }
   const submit = () =>
     form.save({
-      unchanged: onClose,
       send: (ifMatch) => api.patch('/v1/keys/{key_id}', { path, body, ifMatch }),
       saved: async () => {
         toast(`Key “${v.name}” was saved`);
@@ -86,20 +85,23 @@ export function EditKey({ first, onClose }: { first: Answer<Key>; onClose: () =>
         </div>
         <ExpiryField value={v.expires_at} onChange={(t) => form.set('expires_at', t)} error={form.fieldError('expires_at')} />
         {record.level === 'gateway' && (
-          <LimitFields
-            value={v.rate_limit}
-            onChange={(l) => form.set('rate_limit', l)}
-            error={(part) => form.fieldError(`rate_limit.${part}`)}
-          />
+          <LimitFields value={v.rate_limit} onChange={(l) => form.set('rate_limit', l)} error={form.limitError('rate_limit')} />
         )}
         <Pairs label="Metadata" value={v.metadata} onChange={(m) => form.set('metadata', m)} error={form.fieldError('metadata')} />
-        <div>
-          <AsCode
-            command={{ cli, method: 'PATCH', path: `/v1/keys/${record.key_id}`, body }}
-            why={form.dirty ? null : 'Nothing has been changed yet.'}
-          />
-        </div>
-        <Submit label="Save" busy={form.busy} error={form.error} onCancel={onClose} disabled={form.conflict !== null} />
+        <Submit
+          unchanged={!form.dirty}
+          beside={
+            <AsCode
+              command={{ cli, method: 'PATCH', path: `/v1/keys/${record.key_id}`, body }}
+              why={form.dirty ? null : 'Nothing has been changed yet.'}
+            />
+          }
+          label="Save"
+          busy={form.busy}
+          error={form.rest}
+          onCancel={onClose}
+          disabled={form.conflict !== null}
+        />
       </form>
     </Dialog>
   );

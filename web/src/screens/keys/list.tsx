@@ -29,7 +29,12 @@ export default function Keys() {
   const filters: Filter[] = [
     { name: 'state', label: 'State', values: ['active', 'expired', 'revoked'].map((v) => ({ value: v, label: v })) },
     { name: 'level', label: 'Level', values: ['gateway', 'account'].map((v) => ({ value: v, label: v })) },
-    { name: 'gateway_id', label: 'Gateway', values: gateways.map((g) => ({ value: g.gateway_id, label: g.name })), shown: nameOf },
+    {
+      name: 'gateway_id',
+      label: 'Gateway',
+      values: gateways.map((g) => ({ value: g.gateway_id, label: nameOf(g.gateway_id) })),
+      shown: nameOf,
+    },
     { name: 'owner', label: 'Owner' },
   ];
   const columns: Column<Schemas['Key']>[] = [
@@ -37,7 +42,7 @@ export default function Keys() {
       title: 'Name',
       className: 'w-full max-w-0',
       cell: (k) => (
-        <Link to="/keys/$keyId" params={{ keyId: k.key_id }} className="link block truncate font-medium" title={k.name}>
+        <Link to="/keys/$keyId" params={{ keyId: k.key_id }} className="row-link link block truncate font-medium" title={k.name}>
           {k.name}
         </Link>
       ),
@@ -76,7 +81,7 @@ export default function Keys() {
     },
     {
       title: 'Gateway',
-      className: 'max-w-28 2xl:max-w-56 hidden @5xl:table-cell',
+      className: 'max-w-36 2xl:max-w-56 hidden @5xl:table-cell',
       cell: (k) => (
         <span className="block truncate text-muted" title={k.gateway_id ? nameOf(k.gateway_id) : undefined}>
           {k.level === 'account' ? 'management API' : k.gateway_id ? nameOf(k.gateway_id) : 'all'}
@@ -88,7 +93,6 @@ export default function Keys() {
   ];
   return (
     <Page
-      wide
       title="Keys"
       actions={
         <>

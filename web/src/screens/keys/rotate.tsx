@@ -94,17 +94,23 @@ export function RotateKey({ record, onClose }: { record: Key; onClose: () => voi
           onChange={(t) => form.set('expires_at', t)}
           error={form.fieldError('expires_at')}
         />
-        <div>
-          <AsCode
-            command={{
-              cli: `keygate keys rotate ${record.key_id} --overlap-days ${days ?? 0}${v.expires_at ? ` --expires ${v.expires_at}` : ''}`,
-              method: 'POST',
-              path: `/v1/keys/${record.key_id}/rotate`,
-              body,
-            }}
-          />
-        </div>
-        <Submit label="Rotate the key" busy={form.busy} error={form.error} disabled={days === null} onCancel={onClose} />
+        <Submit
+          beside={
+            <AsCode
+              command={{
+                cli: `keygate keys rotate ${record.key_id} --overlap-days ${days ?? 0}${v.expires_at ? ` --expires ${v.expires_at}` : ''}`,
+                method: 'POST',
+                path: `/v1/keys/${record.key_id}/rotate`,
+                body,
+              }}
+            />
+          }
+          label="Rotate the key"
+          busy={form.busy}
+          error={form.rest}
+          disabled={days === null}
+          onCancel={onClose}
+        />
       </form>
     </Dialog>
   );

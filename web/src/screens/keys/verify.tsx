@@ -64,7 +64,7 @@ export function VerifyKey({ onClose }: { onClose: () => void }) {
             placeholder="/orders/17"
           />
         </div>
-        <Submit label="Check" busy={form.busy} error={form.error} />
+        <Submit label="Check" busy={form.busy} error={form.rest} />
         <div role="status">
           {answer && (
             <div className="flex flex-col gap-2 rounded-md border border-line p-3">

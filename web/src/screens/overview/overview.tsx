@@ -2,18 +2,19 @@ import { Link } from '@tanstack/react-router';
 import { useState } from 'react';
 import type { Schemas } from '../../api/client';
 import { useGateways } from '../../api/gateways';
-import { useHold, useList, useRecord } from '../../api/hooks';
+import { useHold, useList } from '../../api/hooks';
+import { type Ref, useNames } from '../../api/names';
 import { refusal, useAccount } from '../../api/session';
-import { count, milliseconds, percent, short } from '../../lib/format';
-import { type Range, ranges } from '../../lib/time';
-import { intervalOf, isRange, refreshOf, refusals, sinceOf, startOf, sum } from '../../lib/traffic';
+import { useTraffic } from '../../api/traffic';
+import { count, milliseconds, percent } from '../../lib/format';
+import { minuteOf, type Range, ranges, zone } from '../../lib/time';
+import { type Interval, intervalOf, isRange, rate, refreshOf, refusals, type Row, sinceOf, sum } from '../../lib/traffic';
 import { useUrl } from '../../lib/url';
 import { Button, Empty, Failure, Page, Panel, Skeleton, Status, Time } from '../../ui/basic';
-import { Chart, ChartSkeleton } from '../../ui/chart';
 import { GatewaySelect } from '../../ui/gatewayselect';
 import { Ranges } from '../../ui/ranges';
 import { Table } from '../../ui/table';
-import { dayAgo } from '../webhooks/health';
+import { LatencyChart, TrafficChart } from '../../ui/trafficchart';
 import { Start, StartSteps } from './start';
 import { Top } from './top';
 
@@ -34,12 +35,10 @@ export default function Overview() {
   useHold(still);
   const live = { refetchInterval: still ? (false as const) : refreshOf[range], staleTime: paused ? Infinity : 5_000 };
   const mayRead = (path: string) => refusal(scope, 'read', path) === null;
-  const report = useRecord(
-    '/v1/reports/traffic',
-    { query: { ...period, interval } },
-    { ...live, enabled: mayRead('reports'), placeholderData: (old) => old },
-  );
-  const rows = report.data?.data.data;
+  const traffic = useTraffic(period, interval, { ...live, enabled: mayRead('reports') });
+  const { rows } = traffic;
+  const known = !traffic.error || rows !== undefined; // what is not known is said once, and not shown as being read
+  const late = Date.parse(traffic.first ?? '') - Date.parse(since ?? '') > 120_000;
 
   if (loaded && gateways.length === 0) return <Start />;
   // Until there is traffic, the first steps may not be done.
@@ -81,66 +80,59 @@ export default function Overview() {
         </>
       }>
       {!mayRead('reports') && <Failure error={refusal(scope, 'read', 'reports')} />}
-      {report.error && <Failure error={report.error} retry={() => void report.refetch()} />}
+      {traffic.error && <Failure error={traffic.error} retry={traffic.retry} />}
       {fresh && <StartSteps />}
-      <Figures rows={rows} seconds={span / 1000} />
+      <p className="-mt-2 text-muted">{spanText(zoomed ? { since, until: url.until } : range, late ? traffic.first : undefined)}</p>
+      {known && <Figures rows={rows} seconds={traffic.seconds} interval={traffic.interval} />}
       <div className="grid grid-cols-[minmax(0,1fr)] gap-4 lg:grid-cols-2">
-        <Panel title="Requests">
-          {rows ? (
-            <Chart
-              label="Requests"
-              times={rows.map(startOf)}
-              whole
-              format={short}
-              onZoom={zoom}
-              series={[
-                { label: 'Requests', color: '--chart-1', values: rows.map((r) => Number(r.requests)) },
-                { label: 'Refused', color: '--chart-2', values: rows.map(refusals) },
-                { label: 'Errors', color: '--chart-4', values: rows.map((r) => Number(r.status_5xx)) },
-              ]}
-            />
-          ) : (
-            <ChartSkeleton />
-          )}
-        </Panel>
-        <Panel title="Latency">
-          {rows ? (
-            <Chart
-              label="Latency"
-              times={rows.map(startOf)}
-              format={milliseconds}
-              onZoom={zoom}
-              series={(['p50', 'p95', 'p99'] as const).map((p, i) => ({
-                label: p,
-                color: `--chart-${i + 1}`,
-                values: rows.map((r) => (Number(r.requests) > 0 && r.latency_ms ? Number(r.latency_ms[p]) : null)),
-              }))}
-            />
-          ) : (
-            <ChartSkeleton />
-          )}
-        </Panel>
+        {known && (
+          <>
+            <Panel title="Requests">
+              <TrafficChart label="Requests" traffic={traffic} onZoom={zoom} />
+            </Panel>
+            <Panel title="Latency">
+              <LatencyChart label="Latency" traffic={traffic} onZoom={zoom} />
+            </Panel>
+          </>
+        )}
         <Top by="route" period={period} live={live} />
         <Top by="key" period={period} live={live} />
-        {mayRead('webhooks') && <FailingWebhooks still={still} />}
+        {mayRead('webhooks') && <FailingWebhooks still={still} period={period} />}
         {mayRead('audit-log') && <Changes still={still} />}
       </div>
     </Page>
   );
 }
 
-function Figures({ rows, seconds }: { rows: Schemas['TrafficRow'][] | undefined; seconds: number }) {
+const rangeText: Record<Range, string> = {
+  '15m': 'The last 15 minutes',
+  '1h': 'The last hour',
+  '24h': 'The last 24 hours',
+  '7d': 'The last 7 days',
+};
+
+// spanText says which time the screen is about, and where in it the requests begin.
+function spanText(span: Range | { since?: string; until?: string }, first: string | undefined): string {
+  const at = (iso: string | undefined) => minuteOf(Date.parse(iso ?? '') / 1000);
+  const time = typeof span === 'string' ? rangeText[span] : `From ${at(span.since)} to ${at(span.until)}`;
+  return first ? `${time}. The first request in it came at ${at(first)} ${zone(Date.parse(first) / 1000)}.` : `${time}.`;
+}
+
+// Figures are the numbers of the whole time. Percentiles cannot be added up, so the highest of them is shown.
+function Figures({ rows, seconds, interval }: { rows: Row[] | undefined; seconds: number; interval: Interval }) {
   const total = rows ? sum(rows, (r) => r.requests) : 0;
   const errors = rows ? sum(rows, (r) => r.status_5xx) : 0;
   const refused = rows ? sum(rows, refusals) : 0;
-  const last = rows?.findLast((r) => Number(r.requests) > 0)?.latency_ms;
+  const highest = (p: 'p50' | 'p95' | 'p99') =>
+    total === 0 ? '–' : milliseconds(Math.max(0, ...(rows ?? []).map((r) => Number(r.latency_ms?.[p] ?? 0))));
+  const note = `highest of a${interval === '1m' ? ' minute' : 'n hour'}`;
   const figures = [
-    { name: 'Requests', value: count(total), note: `${(total / seconds).toFixed(total / seconds < 10 ? 2 : 0)} a second` },
+    { name: 'Requests', value: count(total), note: rate(total, seconds) },
     { name: 'Refused', value: count(refused), note: percent(refused, total) },
     { name: 'Errors', value: count(errors), note: percent(errors, total) },
-    { name: 'p50', value: last ? milliseconds(Number(last.p50)) : '–', note: 'latest' },
-    { name: 'p95', value: last ? milliseconds(Number(last.p95)) : '–', note: 'latest' },
-    { name: 'p99', value: last ? milliseconds(Number(last.p99)) : '–', note: 'latest' },
+    { name: 'p50', value: highest('p50'), note },
+    { name: 'p95', value: highest('p95'), note },
+    { name: 'p99', value: highest('p99'), note },
   ];
   return (
     <dl className="grid grid-cols-2 gap-px overflow-hidden rounded-lg border border-line bg-line sm:grid-cols-3 lg:grid-cols-6">
@@ -156,11 +148,11 @@ function Figures({ rows, seconds }: { rows: Schemas['TrafficRow'][] | undefined;
 }
 
 // FailingWebhooks lists endpoints that are disabled, that have deliveries waiting for a retry, or whose deliveries
-// failed in the last 24 hours.
-function FailingWebhooks({ still }: { still: boolean }) {
+// failed in the time of the screen.
+function FailingWebhooks({ still, period: { since, until } }: { still: boolean; period: { since?: string; until?: string } }) {
   const every = { refetchInterval: still ? (false as const) : 60_000 };
   const hooks = useList('/v1/webhooks', { query: { limit: 100 } }, every);
-  const failed = useList('/v1/webhook-deliveries', { query: { state: 'failed', since: dayAgo(), limit: 100 } }, every);
+  const failed = useList('/v1/webhook-deliveries', { query: { state: 'failed', since, until, limit: 100 } }, every);
   const retried = useList('/v1/webhook-deliveries', { query: { state: 'retry_scheduled', limit: 100 } }, every);
   const endpoints = hooks.data?.data.data;
   const of = (list: typeof failed, id: string) => list.data?.data.data.filter((d) => d.webhook_id === id).length ?? 0;
@@ -175,7 +167,7 @@ function FailingWebhooks({ still }: { still: boolean }) {
   return (
     <Panel
       flush
-      className="min-h-[368px]"
+      className="lg:min-h-[368px]"
       title="Failing webhooks"
       actions={
         <Link to="/webhooks" className="link">
@@ -198,7 +190,11 @@ function FailingWebhooks({ still }: { still: boolean }) {
               title: 'Endpoint',
               className: 'w-full max-w-0',
               cell: (r) => (
-                <Link to="/webhooks/$webhookId" params={{ webhookId: r.w.webhook_id }} className="link block truncate" title={r.w.url}>
+                <Link
+                  to="/webhooks/$webhookId"
+                  params={{ webhookId: r.w.webhook_id }}
+                  className="row-link link block truncate"
+                  title={r.w.url}>
                   {r.w.url}
                 </Link>
               ),
@@ -216,12 +212,24 @@ function FailingWebhooks({ still }: { still: boolean }) {
                 ),
             },
             { title: 'Retrying', number: true, cell: (r) => number(r.retried) },
-            { title: 'Failed, 24 h', number: true, cell: (r) => number(r.failed) },
+            { title: 'Failed', number: true, cell: (r) => number(r.failed) },
           ]}
         />
       )}
     </Panel>
   );
+}
+
+type Entry = Schemas['AuditEntry'];
+
+// targetOf names what a change was about. The gateway of a route is in the path of the call.
+const targetOf = (e: Entry): Ref => ({ id: e.target, gateway_id: /^\/v1\/gateways\/(gw_[0-9a-z]{26})/.exec(e.path)?.[1] });
+
+// nameThen is the name that a record had when it was changed. A record that was deleted has no other.
+function nameThen(e: Entry): string | undefined {
+  const [before, after] = e.diff?.name ?? [];
+  const name = after ?? before;
+  return typeof name === 'string' ? name : undefined;
 }
 
 // Changes lists the latest changes of the configuration.
@@ -232,6 +240,10 @@ function Changes({ still }: { still: boolean }) {
     { refetchInterval: still ? false : 30_000 },
   );
   const rows = query.data?.data.data.filter((r) => r.action).slice(0, 8);
+  const { nameOf, known } = useNames((rows ?? []).flatMap((r) => [targetOf(r), { id: r.actor_key_id }]));
+  const targetName = (r: Entry) => (r.target && known(r.target) ? nameOf(r.target) : (nameThen(r) ?? r.target ?? '–'));
+  const actorName = (r: Entry) =>
+    r.actor_key_id ? (known(r.actor_key_id) ? nameOf(r.actor_key_id) : (r.key_prefix ?? '–')) : 'the server';
   return (
     <Panel
       flush
@@ -250,24 +262,38 @@ function Changes({ still }: { still: boolean }) {
         <Table
           label="Latest changes"
           rows={rows}
-          rowKey={(r) => r.request_id + r.time}
+          rowKey={(r) => `${r.time} ${r.request_id} ${r.action} ${r.target}`}
           skeletons={8}
           empty={<Empty icon="audit" title="No changes yet" />}
           columns={[
-            { title: 'Change', cell: (r) => <code className="font-mono text-sm">{r.action}</code> },
+            {
+              title: 'Change',
+              cell: (r) => (
+                <Link
+                  to="/audit"
+                  search={{ kind: 'management', since: r.time, until: new Date(Date.parse(r.time) + 1).toISOString() }}
+                  className="row-link link font-mono text-sm">
+                  {r.action}
+                </Link>
+              ),
+            },
             {
               title: 'Of',
-              className: 'max-w-40 hidden sm:table-cell',
+              className: 'w-full max-w-0',
               cell: (r) => (
-                <code className="block truncate font-mono text-sm text-muted" title={r.target ?? ''}>
-                  {r.target}
-                </code>
+                <span className="block truncate" title={[targetName(r), r.target].filter(Boolean).join('\n')}>
+                  <bdi>{targetName(r)}</bdi>
+                </span>
               ),
             },
             {
               title: 'By',
-              className: 'hidden xl:table-cell',
-              cell: (r) => <code className="font-mono text-sm">{r.key_prefix ?? '–'}</code>,
+              className: 'w-28 max-w-28 min-w-28 hidden sm:table-cell', // its names come later
+              cell: (r) => (
+                <span className="block truncate text-muted" title={[actorName(r), r.actor_key_id].filter(Boolean).join('\n')}>
+                  <bdi>{actorName(r)}</bdi>
+                </span>
+              ),
             },
             { title: 'When', number: true, cell: (r) => <Time at={r.time} /> },
           ]}

@@ -1,7 +1,6 @@
 import { Link } from '@tanstack/react-router';
-import { useQueries } from '@tanstack/react-query';
-import { api } from '../../api/client';
 import { useRecord } from '../../api/hooks';
+import { useNames } from '../../api/names';
 import { count, percent } from '../../lib/format';
 import { Empty, Failure, Panel } from '../../ui/basic';
 import { RouteName } from '../../ui/routename';
@@ -21,18 +20,7 @@ export function Top({ by, period, live }: Props) {
     { ...live, placeholderData: (old) => old },
   );
   const rows = query.data?.data.data.filter((r) => Number(r.requests) > 0);
-  // The names of so few keys are worth a call each; they are kept.
-  const keys = useQueries({
-    queries: (by === 'key' ? (rows ?? []) : [])
-      .filter((r) => r.group)
-      .map((r) => ({
-        queryKey: ['/v1/keys/{key_id}', { key_id: r.group }, {}],
-        queryFn: () => api.get('/v1/keys/{key_id}', { path: { key_id: r.group ?? '' } }),
-        staleTime: 300_000,
-        retry: false,
-      })),
-  });
-  const nameOf = (id: string) => keys.find((k) => k.data?.data.key_id === id)?.data?.data.name ?? id;
+  const { nameOf } = useNames(by === 'key' ? (rows ?? []).map((r) => ({ id: r.group })) : []);
   return (
     <Panel
       flush
@@ -66,9 +54,11 @@ export function Top({ by, period, live }: Props) {
               className: 'w-full max-w-0', // its width never depends on the names, which come later
               cell: (r) =>
                 !r.group ? (
-                  <span className="text-muted">{by === 'route' ? 'no route' : 'no key'}</span>
+                  <Link to="/requests" search={{ status: by === 'route' ? '404' : '401' }} className="row-link text-muted hover:text-text">
+                    {by === 'route' ? 'no route' : 'no key'}
+                  </Link>
                 ) : by === 'key' ? (
-                  <Link to="/keys/$keyId" params={{ keyId: r.group }} className="link block truncate" title={nameOf(r.group)}>
+                  <Link to="/keys/$keyId" params={{ keyId: r.group }} className="row-link link block truncate" title={nameOf(r.group)}>
                     {nameOf(r.group)}
                   </Link>
                 ) : (

@@ -9,6 +9,8 @@ import { explain, type LoggedRequest, short } from './explain';
 const words: Record<number, [Tone, IconName, string]> = {
   401: ['warn', 'key', 'Key'],
   403: ['warn', 'stop', 'Scope'],
+  404: ['warn', 'route', 'No route'],
+  405: ['warn', 'route', 'Method'],
   429: ['warn', 'clock', 'Limit'],
 };
 
@@ -28,17 +30,20 @@ export function RequestStatus({ record }: { record: LoggedRequest }) {
 // A Line is a request, or a number of requests that the live tail had to leave out.
 export type Line = LoggedRequest | { skipped: number; id: number };
 
+// The width of a column with names, which are read after the rows: nothing moves when they arrive.
+const nameWidth = 'w-32 max-w-32 min-w-32';
+
 export const lineKey = (l: Line): string => ('skipped' in l ? `skipped-${l.id}` : l.request_id);
 
-// requestColumns returns the columns of a list of requests.
-export function requestColumns(nameOf: (gateway: string) => string): Column<Line>[] {
+// requestColumns returns the columns of a list of requests. nameOf gives the names of gateways and keys.
+export function requestColumns(nameOf: (id: string) => string): Column<Line>[] {
   const of = (cell: (r: LoggedRequest) => React.ReactNode) => (l: Line) => ('skipped' in l ? null : cell(l));
   return [
     { title: 'Time', cell: of((r) => <Time at={r.time} />) },
     { title: 'Status', cell: of((r) => <RequestStatus record={r} />) },
     {
       title: 'Request',
-      className: 'w-full max-w-0 @4xl:w-2/5',
+      className: 'w-full max-w-0 @4xl:w-[30%]',
       cell: (r) =>
         'skipped' in r ? (
           <span className="text-muted italic">
@@ -48,7 +53,7 @@ export function requestColumns(nameOf: (gateway: string) => string): Column<Line
           <Link
             to="/requests/$requestId"
             params={{ requestId: r.request_id }}
-            className="link block truncate font-mono text-sm"
+            className="row-link link block truncate font-mono text-sm"
             title={`${r.method} ${r.path}`}>
             <span className="text-muted">{r.method}</span> <bdi>{r.path}</bdi>
             <span className="block truncate font-sans text-muted @4xl:hidden">{short(r)}</span>
@@ -57,7 +62,7 @@ export function requestColumns(nameOf: (gateway: string) => string): Column<Line
     },
     {
       title: 'Why',
-      className: 'w-3/5 max-w-0 hidden @4xl:table-cell',
+      className: 'w-[70%] max-w-0 hidden @4xl:table-cell',
       cell: of((r) => (
         <span className="block truncate" title={explain(r)}>
           {short(r)}
@@ -66,11 +71,15 @@ export function requestColumns(nameOf: (gateway: string) => string): Column<Line
     },
     {
       title: 'Key',
-      className: 'hidden @2xl:table-cell',
+      className: `${nameWidth} hidden @2xl:table-cell`,
       cell: of((r) =>
         r.key_id ? (
-          <Link to="/keys/$keyId" params={{ keyId: r.key_id }} className="link font-mono text-sm">
-            {r.key_prefix}
+          <Link
+            to="/keys/$keyId"
+            params={{ keyId: r.key_id }}
+            className="link block truncate"
+            title={[nameOf(r.key_id), r.key_prefix].join('\n')}>
+            <bdi>{nameOf(r.key_id) === r.key_id ? r.key_prefix : nameOf(r.key_id)}</bdi>
           </Link>
         ) : (
           <span className="font-mono text-sm text-muted">{r.key_prefix ?? '–'}</span>
@@ -79,7 +88,7 @@ export function requestColumns(nameOf: (gateway: string) => string): Column<Line
     },
     {
       title: 'Gateway',
-      className: 'max-w-40 hidden @7xl:table-cell',
+      className: `${nameWidth} hidden @7xl:table-cell`,
       cell: of((r) =>
         r.gateway_id ? (
           <Link to="/gateways/$gatewayId" params={{ gatewayId: r.gateway_id }} className="link block truncate" title={nameOf(r.gateway_id)}>

@@ -1,13 +1,15 @@
 import { Link, useParams } from '@tanstack/react-router';
-import type { ReactNode } from 'react';
-import { ApiError } from '../../api/client';
+import { type ReactNode, useState } from 'react';
+import { type Answer, ApiError, type Schemas } from '../../api/client';
 import { useGateways } from '../../api/gateways';
 import { useRecord } from '../../api/hooks';
 import { useRefusal } from '../../api/session';
 import { count, milliseconds, plural } from '../../lib/format';
-import { buttonClass, CopyButton, Details, Empty, Failure, Id, Page, Panel, Skeleton, Time } from '../../ui/basic';
+import { capacity, spellLimit } from '../../lib/limit';
+import { Button, buttonClass, CopyButton, Details, Empty, Failure, Id, Page, Panel, Skeleton, Time } from '../../ui/basic';
 import { RequestStatus } from './columns';
-import { clean, explain, limitName } from './explain';
+import { clean, explain, isDaily, limitName, type LoggedRequest } from './explain';
+import { nowOf, type Raisable, RaiseLimit } from './raise';
 
 export default function RequestDetail() {
   const { requestId } = useParams({ from: '/requests/$requestId' });
@@ -16,16 +18,26 @@ export default function RequestDetail() {
   const r = query.data?.data;
   const noGateways = useRefusal('read', 'gateways');
   const noKeys = useRefusal('read', 'keys');
-  const route = useRecord(
+  const routeRead = useRecord(
     '/v1/gateways/{gateway_id}/routes/{route_id}',
     { path: { gateway_id: r?.gateway_id ?? '', route_id: r?.route_id ?? '' } },
     { enabled: Boolean(r?.gateway_id && r.route_id) && !noGateways, retry: false },
-  ).data?.data;
-  const key = useRecord(
+  );
+  const route = routeRead.data?.data;
+  const keyRead = useRecord(
     '/v1/keys/{key_id}',
     { path: { key_id: r?.key_id ?? '' } },
     { enabled: Boolean(r?.key_id) && !noKeys, retry: false },
-  ).data?.data;
+  );
+  const key = keyRead.data?.data;
+  const gateway = useRecord(
+    '/v1/gateways/{gateway_id}',
+    { path: { gateway_id: r?.gateway_id ?? '' } },
+    { enabled: r?.decision.limit_scope === 'global' && Boolean(r.gateway_id) && !noGateways, retry: false },
+  );
+  const [raising, setRaising] = useState(false);
+  const raisable = r && limitOf(r, { route: routeRead.data, key: keyRead.data, gateway: gateway.data });
+  const noRaise = useRefusal('write', raisable?.kind === 'key' ? 'keys' : 'gateways');
   if (query.error && !r) {
     return (
       <Page title="Request">
@@ -60,7 +72,8 @@ export default function RequestDetail() {
       </Page>
     );
   const d = r.decision;
-  const text = explain(r, { gateway: r.gateway_id ? nameOf(r.gateway_id) : undefined, route: route?.path });
+  const names = { gateway: r.gateway_id ? nameOf(r.gateway_id) : undefined, route: route?.path, rate: raisable && rateThen(r, raisable) };
+  const text = explain(r, names);
   const decision: [ReactNode, ReactNode][] = [
     ['Decided by', d.check],
     [
@@ -74,7 +87,7 @@ export default function RequestDetail() {
       ? ([
           [
             'Limit',
-            limitName(r, route?.path)
+            limitName(r, names)
               .replace(/^the /, '')
               .replace(/^./, (c) => c.toUpperCase()),
           ],
@@ -128,9 +141,16 @@ export default function RequestDetail() {
       <Panel
         title="Explanation"
         actions={
-          <CopyButton text={text} label="Copy the explanation">
-            Copy
-          </CopyButton>
+          <>
+            {raisable && (
+              <Button kind="primary" why={noRaise} onClick={() => setRaising(true)}>
+                Raise this limit
+              </Button>
+            )}
+            <CopyButton text={text} label="Copy the explanation">
+              Copy
+            </CopyButton>
+          </>
         }>
         <p data-explanation className="max-w-[960px] text-lg break-words">
           {text}
@@ -206,6 +226,31 @@ export default function RequestDetail() {
           Audit log
         </Link>
       </p>
+      {raising && raisable && <RaiseLimit of={raisable} onClose={() => setRaising(false)} />}
     </Page>
   );
+}
+
+interface Read {
+  route?: Answer<Schemas['Route']>;
+  key?: Answer<Schemas['Key']>;
+  gateway?: Answer<Schemas['Gateway']>;
+}
+
+// limitOf returns the limit that refused a request, if the record that has it was read and still has one.
+function limitOf(r: LoggedRequest, { route, key, gateway }: Read): Raisable | undefined {
+  const scope = r.decision.limit_scope;
+  if (!scope || !r.gateway_id) return undefined;
+  const base = { daily: isDaily(r), gatewayId: r.gateway_id };
+  if (scope === 'key') return key?.data.rate_limit ? { ...base, kind: 'key', first: key } : undefined;
+  if (scope === 'global') return gateway?.data.global_rate_limit ? { ...base, kind: 'gateway', first: gateway } : undefined;
+  return route?.data.rate_limit ? { ...base, kind: 'route', first: route } : undefined;
+}
+
+// rateThen is the rate of the limit that refused a request, in words, unless the limit was changed afterwards.
+function rateThen(r: LoggedRequest, of: Raisable): string | undefined {
+  const { sustained, burst, daily } = nowOf(of);
+  const now = of.daily ? { sustained: '', burst: '', daily } : { sustained, burst, daily: '' };
+  const most = of.daily ? Number.parseInt(daily, 10) : capacity(now);
+  return most === Number(r.decision.limit) ? spellLimit(now) : undefined;
 }

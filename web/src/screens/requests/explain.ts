@@ -7,6 +7,7 @@ export type LoggedRequest = Schemas['LoggedRequest'];
 export interface Names {
   gateway?: string;
   route?: string; // path of the route
+  rate?: string; // of the limit that refused it, in words
 }
 
 // Why an upstream could not be reached or did not respond. The API may add further reasons.
@@ -84,19 +85,23 @@ function limit(r: LoggedRequest, names: Names): string {
   const d = r.decision;
   const left = d.remaining === null ? '' : `, with ${count(d.remaining)} left`;
   const when = d.passes_at === null ? '' : `; the request would have passed at ${moment(d.passes_at)}${wait(r.time, d.passes_at)}`;
-  return `${limitName(r, names.route)} was used up${left}${when}`;
+  return `${limitName(r, names)} was used up${left}${when}`;
 }
 
-// limitName names the limit that refused a request. A daily limit of a key has the scope of the key, and the limit of
-// the server for gateways without one has the scope of a gateway's: the API tells these apart in its message only.
-export function limitName(r: LoggedRequest, route?: string): string {
+// isDaily reports whether a daily limit refused a request. That of a key has the scope of the key, and the API tells it
+// apart in its message only.
+export const isDaily = ({ decision: d }: LoggedRequest): boolean =>
+  d.limit_scope === 'daily' || d.message.startsWith("the key's own daily limit");
+
+// limitName names the limit that refused a request. The limit of the server for gateways without one has the scope of a
+// gateway's: the API tells it apart in its message only.
+export function limitName(r: LoggedRequest, { route, rate }: Names = {}): string {
   const d = r.decision;
-  const daily = d.limit_scope === 'daily' || d.message.startsWith("the key's own daily limit");
-  const size = d.limit === null ? '' : ` of ${plural(d.limit, 'request')}`;
+  const size = rate ? ` of ${rate}` : d.limit === null ? '' : ` of ${plural(d.limit, 'request')}`;
   if (d.message.startsWith('the gateway sets no limit')) return `the server’s limit${size} for a gateway that sets none`;
   const whose =
     d.limit_scope === 'key' ? keyName(r) : d.limit_scope === 'global' ? 'the whole gateway' : `the route${route ? ` ${clean(route)}` : ''}`;
-  return `the ${daily ? 'daily ' : ''}limit${size} for ${whose}`;
+  return `the ${isDaily(r) ? 'daily ' : ''}limit${size} for ${whose}`;
 }
 
 // clean leaves out what would reorder or break the sentence, control characters and marks of direction, and what

@@ -1,6 +1,7 @@
 import { useEffect, useState } from 'react';
 import { useGateways } from '../../api/gateways';
 import { useList, useRecord } from '../../api/hooks';
+import { type Ref, useNames } from '../../api/names';
 import { useAccount, useRefusal } from '../../api/session';
 import type { Filter } from '../../lib/filter';
 import { count } from '../../lib/format';
@@ -11,7 +12,7 @@ import { FilterBar } from '../../ui/filter';
 import { Icon } from '../../ui/icon';
 import { Ranges } from '../../ui/ranges';
 import { PagedTable, Table } from '../../ui/table';
-import { lineKey, requestColumns } from './columns';
+import { type Line, lineKey, requestColumns } from './columns';
 import { useTail } from './tail';
 
 const statuses = [
@@ -46,13 +47,13 @@ export default function Requests() {
     { path: { key_id: url.key_id ?? '' } },
     { enabled: Boolean(url.key_id?.startsWith('key_')) && !noKeys, staleTime: 60_000, retry: false },
   ).data?.data;
-  const unclear = useNames(url, change, gateways, noGateways, noKeys);
+  const unclear = useTyped(url, change, gateways, noGateways, noKeys);
   const filters: Filter[] = [
     { name: 'status', label: 'Status', values: statuses, other: /^[45]\d\d$/, shown: (v) => v },
     {
       name: 'gateway_id',
       label: 'Gateway',
-      values: gateways.map((g) => ({ value: g.gateway_id, label: g.name })),
+      values: gateways.map((g) => ({ value: g.gateway_id, label: nameOf(g.gateway_id) })),
       other: /^gw_/,
       shown: nameOf,
     },
@@ -67,7 +68,6 @@ export default function Requests() {
   ];
   return (
     <Page
-      wide
       title="Refused and failed requests"
       actions={
         <>
@@ -86,7 +86,9 @@ export default function Requests() {
           </Button>
         </>
       }>
-      <p className="-mt-2 text-muted">What was refused (401, 403, 429) or failed (5xx) in the last 24 hours, each with its reason.</p>
+      <p className="-mt-2 text-muted">
+        What was refused (401, 403, 404, 405, 429) or failed (5xx) in the last 24 hours, each with its reason.
+      </p>
       <Panel
         flush
         title={
@@ -110,9 +112,9 @@ export default function Requests() {
   );
 }
 
-// useNames makes identifiers of what was typed for a key, by its name or prefix, and for a route, by its path. While
+// useTyped makes identifiers of what was typed for a key, by its name or prefix, and for a route, by its path. While
 // it cannot, it says why.
-function useNames(
+function useTyped(
   url: { [P in Names]?: string },
   change: (changes: { [P in Names]?: string }, replace?: boolean) => void,
   gateways: { gateway_id: string }[],
@@ -156,6 +158,9 @@ function useNames(
   return null;
 }
 
+// refsOf returns the keys of the requests.
+const refsOf = (lines: Line[]): Ref[] => lines.map((l) => ({ id: 'skipped' in l ? null : l.key_id }));
+
 interface ListProps {
   url: { [P in Names]?: string };
   nameOf: (gateway: string) => string;
@@ -170,6 +175,7 @@ function Past({ url, nameOf, onClear }: ListProps & { onClear: () => void }) {
     { query: { status, gateway_id, route_id, key_id, since, until, cursor, limit: 50 } },
     { enabled: ready, refetchInterval: cursor ? false : 10_000 },
   );
+  const names = useNames(refsOf(query.data?.data.data ?? []));
   const left = query.data?.data.data.find((r) => Number(r.left_out) > 0);
   return (
     <>
@@ -183,7 +189,7 @@ function Past({ url, nameOf, onClear }: ListProps & { onClear: () => void }) {
       <PagedTable
         label="Refused and failed requests"
         query={query}
-        columns={requestColumns(nameOf)}
+        columns={requestColumns((id) => (id.startsWith('key_') ? names.nameOf(id) : nameOf(id)))}
         rowKey={lineKey}
         empty={
           filtered ? (
@@ -206,6 +212,7 @@ function Live({ url, nameOf }: ListProps) {
   const { status, gateway_id, route_id, key_id } = url;
   const [paused, setPaused] = useState(false);
   const { lines, state, waiting, clear } = useTail({ status, gateway_id, route_id, key_id }, paused);
+  const names = useNames(refsOf(lines));
   return (
     <>
       <div className="flex min-h-10 flex-wrap items-center gap-2 border-b border-line px-4 py-1.5">
@@ -244,7 +251,7 @@ function Live({ url, nameOf }: ListProps) {
       </div>
       <Table
         label="Live requests"
-        columns={requestColumns(nameOf)}
+        columns={requestColumns((id) => (id.startsWith('key_') ? names.nameOf(id) : nameOf(id)))}
         rows={lines}
         rowKey={lineKey}
         empty={

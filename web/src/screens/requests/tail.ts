@@ -106,7 +106,7 @@ export type State = 'connecting' | 'open' | 'polling' | 'cut' | 'ended';
 
 // useTail follows the refused and failed requests of the filters. While it is paused, what arrives waits, up to the
 // bound; beyond it the oldest are counted as skipped. When the stream is cut off, it begins again, and what came
-// meanwhile is read from the list; when it cannot be opened though the server answers, the list is read every 2 s.
+// meanwhile is read from the list; when it cannot be opened though the server responds, the list is read every 2 s.
 // It ends with the session, and goes on with the next one. The filters stay the same as long as the component is
 // mounted.
 export function useTail(query: Record<string, string | undefined>, paused: boolean) {

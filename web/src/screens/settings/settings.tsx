@@ -145,11 +145,7 @@ function Installation() {
           skeletons={12}
           empty={<Empty icon="settings" title="No setting matches" />}
           columns={[
-            {
-              title: 'Setting',
-              className: 'align-top',
-              cell: (s) => <code className="font-mono text-sm sm:whitespace-nowrap">{s.name}</code>,
-            },
+            { title: 'Setting', cell: (s) => <code className="font-mono text-sm sm:whitespace-nowrap">{s.name}</code> },
             {
               title: 'Value',
               cell: (s) => (

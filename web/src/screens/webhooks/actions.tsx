@@ -93,17 +93,23 @@ export function RotateSecret({ record, onClose }: ActionProps) {
             ))}
           </div>
         </div>
-        <div>
-          <AsCode
-            command={{
-              cli: `keygate webhooks rotate-secret ${record.webhook_id} --overlap-hours ${body.overlap_hours}`,
-              method: 'POST',
-              path,
-              body,
-            }}
-          />
-        </div>
-        <Submit label="Rotate the secret" busy={form.busy} error={form.error} disabled={hours === null} onCancel={onClose} />
+        <Submit
+          beside={
+            <AsCode
+              command={{
+                cli: `keygate webhooks rotate-secret ${record.webhook_id} --overlap-hours ${body.overlap_hours}`,
+                method: 'POST',
+                path,
+                body,
+              }}
+            />
+          }
+          label="Rotate the secret"
+          busy={form.busy}
+          error={form.rest}
+          disabled={hours === null}
+          onCancel={onClose}
+        />
       </form>
     </Dialog>
   );
@@ -174,7 +180,7 @@ function TestResult({ id }: { id: string }) {
     <div className="flex flex-col gap-3 rounded-md border border-line p-3">
       {query.error && <Failure error={query.error} />}
       {!last ? (
-        <Status tone="info">Waiting for the answer</Status>
+        <Status tone="info">Waiting for the response</Status>
       ) : (
         <>
           <p className="flex flex-wrap items-center gap-2">
@@ -189,7 +195,7 @@ function TestResult({ id }: { id: string }) {
             {d?.state === 'failed' && <DeliveryState state="failed" />}
           </p>
           {last.error && <p className="break-words text-bad">{outcome(last)}</p>}
-          {last.response_body && <Code wrap text={last.response_body} label="Answer of the receiver" />}
+          {last.response_body && <Code wrap text={last.response_body} label="Response of the receiver" />}
         </>
       )}
       <p>
@@ -292,15 +298,21 @@ export function Recover({ record, onClose }: ActionProps) {
             </>
           )}
         </p>
-        <div>
-          <AsCode
-            command={{ cli: `keygate webhooks recover ${record.webhook_id} --since ${since}`, method: 'POST', path, body: { since } }}
-          />
-        </div>
         {form.error && form.error.status !== 422 && (
           <p className="text-muted">Some deliveries may have begun. Redelivering again goes on with the rest.</p>
         )}
-        <Submit label="Redeliver" busy={form.busy} error={form.error} disabled={!valid} onCancel={onClose} />
+        <Submit
+          beside={
+            <AsCode
+              command={{ cli: `keygate webhooks recover ${record.webhook_id} --since ${since}`, method: 'POST', path, body: { since } }}
+            />
+          }
+          label="Redeliver"
+          busy={form.busy}
+          error={form.rest}
+          disabled={!valid}
+          onCancel={onClose}
+        />
       </form>
     </Dialog>
   );

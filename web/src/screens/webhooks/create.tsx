@@ -53,10 +53,13 @@ export function CreateWebhook({ onClose }: { onClose: () => void }) {
         />
         <EventsField value={v.events} onChange={(e) => form.set('events', e)} error={form.fieldError('events')} />
         <p className="text-muted">A signing secret is created. It is shown once, after this step.</p>
-        <div>
-          <AsCode command={{ cli, method: 'POST', path: '/v1/webhooks', body }} />
-        </div>
-        <Submit label="Create the endpoint" busy={form.busy} error={form.error} onCancel={onClose} />
+        <Submit
+          beside={<AsCode command={{ cli, method: 'POST', path: '/v1/webhooks', body }} />}
+          label="Create the endpoint"
+          busy={form.busy}
+          error={form.rest}
+          onCancel={onClose}
+        />
       </form>
     </Dialog>
   );

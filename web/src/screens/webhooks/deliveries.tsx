@@ -4,7 +4,7 @@ import { WebhookNav } from './nav';
 
 export default function Deliveries() {
   return (
-    <Page wide title="Webhooks">
+    <Page title="Webhooks">
       <WebhookNav />
       <DeliveryLog />
     </Page>

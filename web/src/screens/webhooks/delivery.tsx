@@ -217,13 +217,13 @@ function AttemptRow({ attempt: a, newest }: { attempt: Attempt; newest: boolean 
       {a.error && <p className="break-words text-bad">{a.error}</p>}
       {a.response_body ? (
         <details open={newest && !succeeded(a)}>
-          <summary className="w-fit text-muted hover:text-text">Answer of the receiver</summary>
+          <summary className="w-fit text-muted hover:text-text">Response of the receiver</summary>
           <div className="mt-2">
-            <Code wrap text={a.response_body} label={`Answer to attempt ${a.number}`} />
+            <Code wrap text={a.response_body} label={`Response to attempt ${a.number}`} />
           </div>
         </details>
       ) : (
-        a.status !== null && <p className="text-muted">The answer had no body.</p>
+        a.status !== null && <p className="text-muted">The response had no body.</p>
       )}
       {a.status === null && !a.error && <Status tone="bad">No response</Status>}
     </li>

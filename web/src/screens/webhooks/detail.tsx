@@ -34,7 +34,7 @@ export default function WebhookDetail() {
     );
   if (!w)
     return (
-      <Page key="loading" wide title={<Skeleton className="h-6 w-96" />}>
+      <Page key="loading" title={<Skeleton className="h-6 w-96" />}>
         <Panel>
           <Skeleton className="h-40 w-full" />
         </Panel>
@@ -65,7 +65,6 @@ export default function WebhookDetail() {
   const close = () => setOpen('');
   return (
     <Page
-      wide
       title={
         <span className="flex min-w-0 flex-wrap items-center gap-3">
           <span className="line-clamp-2 min-w-0 text-lg break-all" title={w.url}>
@@ -88,7 +87,7 @@ export default function WebhookDetail() {
           <Button why={write ?? off} onClick={() => setOpen('recover')}>
             Redeliver what failed
           </Button>
-          <Button why={admin} kind="danger" onClick={() => setOpen('delete')}>
+          <Button why={admin} kind="danger" icon="stop" onClick={() => setOpen('delete')}>
             Delete
           </Button>
         </>

@@ -21,7 +21,6 @@ export function EditWebhook({ first, onClose }: { first: Answer<Webhook>; onClos
   const body = { ...form.changes, ...(form.changes.url !== undefined && { url: v.url.trim() }) };
   const submit = () =>
     form.save({
-      unchanged: onClose,
       send: (ifMatch) => api.patch('/v1/webhooks/{webhook_id}', { path, body, ifMatch }),
       saved: async () => {
         toast('The endpoint was saved');
@@ -67,10 +66,15 @@ export function EditWebhook({ first, onClose }: { first: Answer<Webhook>; onClos
           ]}
         />
         <EventsField value={v.events} onChange={(e) => form.set('events', e)} error={form.fieldError('events')} />
-        <div>
-          <AsCode command={{ cli, method: 'PATCH', path: `/v1/webhooks/${path.webhook_id}`, body }} />
-        </div>
-        <Submit label="Save" busy={form.busy} error={form.error} onCancel={onClose} disabled={form.conflict !== null} />
+        <Submit
+          unchanged={!form.dirty}
+          beside={<AsCode command={{ cli, method: 'PATCH', path: `/v1/webhooks/${path.webhook_id}`, body }} />}
+          label="Save"
+          busy={form.busy}
+          error={form.rest}
+          onCancel={onClose}
+          disabled={form.conflict !== null}
+        />
       </form>
     </Dialog>
   );

@@ -1,6 +1,7 @@
 import { Link, useParams } from '@tanstack/react-router';
 import { useGateways } from '../../api/gateways';
 import { useRecord } from '../../api/hooks';
+import { useNames } from '../../api/names';
 import { useRefusal } from '../../api/session';
 import { stringify } from '../../api/json';
 import { buttonClass, Code, Details, Empty, Failure, Id, Page, Panel, Skeleton, Time } from '../../ui/basic';
@@ -15,6 +16,7 @@ export default function EventDetail() {
   const e = query.data?.data;
   const { urlOf, hostOf } = useWebhooks();
   const { nameOf } = useGateways();
+  const keys = useNames([{ id: typeof e?.data.key_id === 'string' ? e.data.key_id : null }]);
   const refused = useRefusal('read', 'webhook-deliveries');
   const deliveries = useRecord(
     '/v1/webhook-deliveries',
@@ -70,7 +72,7 @@ export default function EventDetail() {
         <Link
           to="/deliveries/$deliveryId"
           params={{ deliveryId: d.delivery_id }}
-          className="link block truncate"
+          className="row-link link block truncate"
           title={urlOf(d.webhook_id) ?? d.webhook_id}>
           {hostOf(d.webhook_id)}
         </Link>
@@ -78,7 +80,7 @@ export default function EventDetail() {
     },
     { title: 'Caused by', className: 'hidden whitespace-nowrap @2xl:table-cell', cell: (d) => triggers[d.trigger] },
     {
-      title: 'Last answer',
+      title: 'Last response',
       className: 'w-1/2 max-w-0 hidden @xl:table-cell',
       cell: (d) => {
         const last = d.attempts.at(-1);
@@ -100,8 +102,8 @@ export default function EventDetail() {
               ? [
                   [
                     'Key',
-                    <Link key="key" to="/keys/$keyId" params={{ keyId: e.data.key_id }} className="link font-mono text-sm break-all">
-                      {String(e.data.key_prefix ?? e.data.key_id)}
+                    <Link key="key" to="/keys/$keyId" params={{ keyId: e.data.key_id }} className="link break-words">
+                      <bdi>{keys.known(e.data.key_id) ? keys.nameOf(e.data.key_id) : String(e.data.key_prefix ?? e.data.key_id)}</bdi>
                     </Link>,
                   ] as [string, React.ReactNode],
                 ]
@@ -125,7 +127,7 @@ export default function EventDetail() {
                       to="/requests/$requestId"
                       params={{ requestId: e.data.request_id }}
                       className="link font-mono text-sm break-all">
-                      {e.data.request_id}
+                      {e.data.method && e.data.path ? `${String(e.data.method)} ${String(e.data.path)}` : e.data.request_id}
                     </Link>,
                   ] as [string, React.ReactNode],
                 ]

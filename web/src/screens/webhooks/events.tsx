@@ -62,7 +62,7 @@ export default function Events() {
           <Link
             to="/events/$eventId"
             params={{ eventId: e.id }}
-            className="link block truncate font-mono text-sm whitespace-nowrap"
+            className="row-link link block truncate font-mono text-sm whitespace-nowrap"
             title={e.type}>
             {e.type}
           </Link>
@@ -85,7 +85,7 @@ export default function Events() {
   ];
   const filtered = Boolean(type || since || until);
   return (
-    <Page wide title="Webhooks">
+    <Page title="Webhooks">
       <WebhookNav />
       <Panel
         flush

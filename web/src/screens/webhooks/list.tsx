@@ -26,7 +26,11 @@ export default function Webhooks() {
       title: 'Endpoint',
       className: 'w-full max-w-0',
       cell: (w) => (
-        <Link to="/webhooks/$webhookId" params={{ webhookId: w.webhook_id }} className="link block truncate font-medium" title={w.url}>
+        <Link
+          to="/webhooks/$webhookId"
+          params={{ webhookId: w.webhook_id }}
+          className="row-link link block truncate font-medium"
+          title={w.url}>
           {w.url}
         </Link>
       ),
@@ -47,14 +51,19 @@ export default function Webhooks() {
     },
     {
       title: 'Last attempt',
-      className: 'hidden @xl:table-cell',
+      className: 'hidden @3xl:table-cell',
       cell: (w) => (
         <div className="min-w-40">
           <LastAttempt webhookId={w.webhook_id} health={of(w.webhook_id)} known={known} />
         </div>
       ),
     },
-    { title: 'Failed, 24 h', number: true, cell: (w) => <FailedLately webhookId={w.webhook_id} health={of(w.webhook_id)} known={known} /> },
+    {
+      title: 'Failed, 24 h',
+      number: true,
+      className: 'hidden @md:table-cell',
+      cell: (w) => <FailedLately webhookId={w.webhook_id} health={of(w.webhook_id)} known={known} />,
+    },
     {
       title: 'Events',
       number: true,
@@ -68,7 +77,7 @@ export default function Webhooks() {
     { title: 'Created', number: true, className: 'hidden @5xl:table-cell', cell: (w) => <Time at={w.created_at} /> },
   ];
   return (
-    <Page wide title="Webhooks" actions={create}>
+    <Page title="Webhooks" actions={create}>
       <WebhookNav />
       <Panel flush>
         <PagedTable

@@ -4,13 +4,13 @@ import { useRefusal } from '../../api/session';
 import type { Filter } from '../../lib/filter';
 import { plural } from '../../lib/format';
 import { pointInTime, showPoint, useSpan } from '../../lib/span';
-import { useUrl } from '../../lib/url';
+import { host, useUrl } from '../../lib/url';
 import { Button, Empty, Panel, Time } from '../../ui/basic';
 import { FilterBar } from '../../ui/filter';
 import { Ranges } from '../../ui/ranges';
 import { type Column, PagedTable } from '../../ui/table';
 import { eventTypes } from './catalogue';
-import { Countdown, type Delivery, DeliveryState, host, lasted, outcome, stateNames } from './state';
+import { Countdown, type Delivery, DeliveryState, lasted, outcome, stateNames } from './state';
 
 // useWebhooks returns the newest 100 endpoints, for names and choices.
 export function useWebhooks() {
@@ -21,8 +21,8 @@ export function useWebhooks() {
   return { webhooks, urlOf, hostOf: (id: string) => host(urlOf(id) ?? id) };
 }
 
-// answer is what the receiver said last.
-function answer(d: Delivery): string {
+// lastResponse is what the receiver said last.
+function lastResponse(d: Delivery): string {
   const last = d.attempts.at(-1);
   return last ? outcome(last) : '';
 }
@@ -70,12 +70,12 @@ export function DeliveryLog({ webhookId }: { webhookId?: string }) {
           <Link
             to="/deliveries/$deliveryId"
             params={{ deliveryId: d.delivery_id }}
-            className="link block truncate font-mono text-sm whitespace-nowrap"
+            className="row-link link block truncate font-mono text-sm whitespace-nowrap"
             title={d.event_type}>
             {d.event_type}
           </Link>
           <span className="block truncate text-sm text-muted @3xl:hidden">
-            {[webhookId ? '' : hostOf(d.webhook_id), answer(d)].filter(Boolean).join(' · ')}
+            {[webhookId ? '' : hostOf(d.webhook_id), lastResponse(d)].filter(Boolean).join(' · ')}
           </span>
         </>
       ),
@@ -98,12 +98,12 @@ export function DeliveryLog({ webhookId }: { webhookId?: string }) {
           },
         ]),
     {
-      title: 'Last answer',
+      title: 'Last response',
       className: `${webhookId ? 'w-full' : 'w-1/2'} max-w-0 hidden @3xl:table-cell`,
       cell: (d) =>
-        answer(d) ? (
-          <span className="block truncate" title={answer(d)}>
-            {answer(d)}
+        lastResponse(d) ? (
+          <span className="block truncate" title={lastResponse(d)}>
+            {lastResponse(d)}
           </span>
         ) : (
           <span className="text-muted">–</span>

@@ -1,7 +1,6 @@
 import { keepPreviousData } from '@tanstack/react-query';
 import { Link } from '@tanstack/react-router';
 import { useRecord } from '../../api/hooks';
-import { plural } from '../../lib/format';
 import { Skeleton, Time } from '../../ui/basic';
 import { dayAgo, type Health, type Known, latest } from './health';
 import { type Delivery, Outcome } from './state';
@@ -61,10 +60,10 @@ export function FailedLately({ webhookId, health, known: { loaded, refused } }: 
       to="/webhooks/$webhookId"
       params={{ webhookId }}
       search={{ state: 'failed', since }}
-      className="font-medium text-bad hover:underline"
-      aria-label={`${more ? 'More than ' : ''}${plural(failed, 'failed delivery', 'failed deliveries')} in the last 24 hours`}>
+      className="font-medium text-bad hover:underline">
       {failed}
       {more && '+'}
+      <span className="sr-only"> failed in the last 24 hours</span>
     </Link>
   );
 }

@@ -19,7 +19,7 @@ export function NewSecret({
   if (!secret)
     return (
       <Dialog title={title} onClose={onClose}>
-        <Failure error={new Error(record.message ?? 'The answer has no secret. Rotate it to get a new one.')} />
+        <Failure error={new Error(record.message ?? 'The response has no secret. Rotate it to get a new one.')} />
       </Dialog>
     );
   const forms = [

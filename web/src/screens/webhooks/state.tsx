@@ -76,16 +76,6 @@ export function Outcome({ attempt }: { attempt: Attempt }) {
   return <Status tone={succeeded(attempt) ? 'ok' : 'bad'}>{attempt.status ?? 'No response'}</Status>;
 }
 
-// host is a URL without its scheme and query: what tells endpoints apart in a narrow column.
-export function host(url: string): string {
-  try {
-    const { host: name, pathname } = new URL(url);
-    return pathname === '/' ? name : name + pathname;
-  } catch {
-    return url;
-  }
-}
-
 // Countdown shows, to the second, how far a time is.
 export function Countdown({ at }: { at: string | null }) {
   const [now, setNow] = useState(serverNow);

@@ -7,7 +7,7 @@ import { WebhookNav } from './nav';
 // Types has every type of event with a sample of it.
 export default function Types() {
   return (
-    <Page wide title="Webhooks">
+    <Page title="Webhooks">
       <WebhookNav />
       <Panel title="Types of events" flush>
         {eventTypes.map((t) => (

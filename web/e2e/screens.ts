@@ -1,0 +1,115 @@
+import type { Page } from '@playwright/test';
+import { expect, type Keygate, type Service } from './keygate';
+
+const spec = JSON.stringify({
+  openapi: '3.1.0',
+  info: { title: 'Orders', version: '1' },
+  paths: {
+    '/orders': { get: { 'x-keygate-rate-limit': {} }, post: {} },
+    '/orders/{id}': { get: {}, delete: {} },
+    '/customers': { get: {} },
+    '/broken': { get: {} },
+    '/reports/daily': { get: {} },
+  },
+}).replace(/"x-keygate-rate-limit":\{\}/, '');
+
+// fill makes what a team would have: traffic with refusals and errors, keys in every state, webhooks that
+// deliver and that fail.
+export async function fill(k: Keygate, upstream: Service): Promise<Record<string, string>> {
+  upstream.handler = (request, _body, response) => {
+    response.statusCode = request.url?.startsWith('/broken') || request.url === '/failing' ? 503 : 200;
+    response.end('{"ok":true}');
+  };
+  await k.call('POST', '/v1/webhooks', { url: `${upstream.url}/hook`, events: ['key.created', 'key.revoked'] });
+  const failing = await k.call('POST', '/v1/webhooks', {
+    url: `${upstream.url}/failing`,
+    events: ['key.created', 'gateway.upstream_error'],
+  });
+  const gateway = await k.call('POST', '/v1/gateways', {
+    name: 'orders',
+    upstream_url: upstream.url,
+    spec,
+    global_rate_limit: { sustained: '1000/s', burst: '2000/s' },
+  });
+  await k.call('POST', '/v1/gateways', { name: 'billing-eu', upstream_url: 'https://billing.internal.example.com/v2' });
+  const keys: { key: string; key_id: string }[] = [];
+  for (const [name, scope, owner, limit] of [
+    ['Mobile app', 'read', 'acme', '20/min'],
+    ['Billing batch', 'write:orders read', 'acme', null],
+    ['Partner portal', 'read:customers', 'partner-7', '100/min'],
+    ['CI smoke tests', 'admin', null, null],
+  ] as const) {
+    keys.push(
+      (await k.call('POST', '/v1/keys', { name, scope, ...(owner && { owner }), ...(limit && { rate_limit: limit }) })) as {
+        key: string;
+        key_id: string;
+      },
+    );
+  }
+  await k.call('POST', '/v1/keys', {
+    name: 'Trial',
+    scope: 'read',
+    expires_at: new Date(Date.now() + 3 * 86_400_000).toISOString().slice(0, 10),
+  });
+  const rotated = await k.call('POST', `/v1/keys/${keys[1]!.key_id}/rotate`, { overlap_days: 7 });
+  for (let i = 0; i < 30; i++) await k.request('/orders', keys[0]!.key);
+  for (let i = 0; i < 12; i++) await k.request('/orders/7', keys[3]!.key);
+  for (let i = 0; i < 3; i++) await k.request('/broken', keys[3]!.key);
+  await k.request('/orders', keys[2]!.key);
+  await k.request('/orders');
+  await k.call('DELETE', `/v1/keys/${keys[3]!.key_id}`);
+  const routes = (await k.call('GET', `/v1/gateways/${gateway.gateway_id}/routes`)).data as { route_id: string; path: string }[];
+  await expect.poll(async () => (await k.call('GET', '/v1/requests?limit=50')).data.length).toBeGreaterThan(10);
+  await expect
+    .poll(async () => (await k.call('GET', `/v1/webhook-deliveries?webhook_id=${failing.webhook_id}`)).data.length)
+    .toBeGreaterThan(0);
+  return {
+    gateway: gateway.gateway_id,
+    route: routes.find((r) => r.path === '/orders')!.route_id,
+    key: keys[0]!.key_id,
+    rotated: rotated.key_id,
+    webhook: failing.webhook_id,
+    request: (await k.call('GET', '/v1/requests?limit=1')).data[0].request_id,
+    delivery: (await k.call('GET', `/v1/webhook-deliveries?webhook_id=${failing.webhook_id}`)).data[0].delivery_id,
+  };
+}
+
+// screens are all screens of what fill has made, by name.
+export const screens = (id: Record<string, string>): [name: string, path: string][] => [
+  ['overview', ''],
+  ['gateways', 'gateways'],
+  ['gateway-new', 'gateways/new'],
+  ['gateway', `gateways/${id.gateway}`],
+  ['gateway-routes', `gateways/${id.gateway}/routes`],
+  ['route', `gateways/${id.gateway}/routes/${id.route}`],
+  ['push', `gateways/${id.gateway}/push`],
+  ['revisions', `gateways/${id.gateway}/revisions?from=0&to=1`],
+  ['repository', `gateways/${id.gateway}/repository`],
+  ['gateway-settings', `gateways/${id.gateway}/settings`],
+  ['routes', 'routes'],
+  ['keys', 'keys'],
+  ['key-new', 'keys?create=1'],
+  ['key', `keys/${id.key}`],
+  ['key-rotated', `keys/${id.rotated}`],
+  ['requests', 'requests'],
+  ['request', `requests/${id.request}`],
+  ['webhooks', 'webhooks'],
+  ['webhook', `webhooks/${id.webhook}`],
+  ['deliveries', 'deliveries'],
+  ['delivery', `deliveries/${id.delivery}`],
+  ['events', 'events'],
+  ['catalogue', 'events/catalogue'],
+  ['requests-live', 'requests?live=1'],
+  ['audit', 'audit'],
+  ['settings', 'settings'],
+  ['help', 'help'],
+  ['help-search', 'help?q=rotate'],
+  ['help-page', 'help/keys-and-limits'],
+  ['missing', 'no/such/page'],
+];
+
+// settled waits until nothing is loading.
+export async function settled(page: Page) {
+  await expect(page.getByRole('heading', { level: 1 })).toBeVisible();
+  await expect(page.locator('main .skeleton')).toHaveCount(0);
+}
