@@ -1,1 +1,1 @@
-import{useGateway as e}from"./screens-gateways-detail.js";import{RouteTable as t}from"./screens-gateways-routetable.js";import{require_jsx_runtime as n}from"./jsx-runtime.js";var r=n();function i(){return(0,r.jsx)(t,{gatewayId:e().gatewayId})}export{i as default};
+import{useGateway as e}from"./screens-gateways-detail.js";import{RouteTable as t}from"./screens-gateways-routetable.js";import{require_jsx_runtime as n}from"./lib-time.js";var r=n();function i(){return(0,r.jsx)(t,{gatewayId:e().gatewayId})}export{i as default};

@@ -1,1 +1,1 @@
-import{__toESM as e,require_react as t}from"./jsx-runtime.js";var n=e(t(),1),r=n.createContext(null);function i(e){return n.useContext(r)}export{r as routerContext,i as useRouter};
+import{__toESM as e,require_react as t}from"./lib-time.js";var n=e(t(),1),r=n.createContext(null);function i(e){return n.useContext(r)}export{r as routerContext,i as useRouter};

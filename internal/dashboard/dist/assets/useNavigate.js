@@ -1,0 +1,1 @@
+import{useRouter as e}from"./useRouter.js";import{__toESM as t,require_react as n}from"./lib-time.js";var r=t(n(),1);function i(t){let n=e();return r.useCallback(e=>n.navigate({...e,from:e.from??t?.from}),[t?.from,n])}export{i as useNavigate};
