@@ -159,3 +159,18 @@ test('the limit of the server for gateways without one is explained', async ({ p
     await keygate.stop();
   }
 });
+
+// Guarantee: whoever creates a gateway whose upstream cannot be reached, or gives it such an upstream, is told so on its
+// page, until a change finds the upstream.
+test('an upstream that cannot be reached is said on the page of the gateway', async ({ page, keygate, upstream }) => {
+  await signIn(page, keygate, 'gateways/new');
+  await page.getByLabel('Name').fill('shop');
+  await page.getByLabel('Upstream').fill('http://127.0.0.1:1');
+  await page.getByRole('button', { name: 'Create the gateway' }).click();
+  const said = page.getByText('upstream_url cannot be reached now');
+  await expect(said).toBeVisible();
+  await page.getByRole('link', { name: 'Settings' }).last().click();
+  await page.getByLabel('Upstream URL').fill(upstream.url);
+  await page.getByRole('button', { name: 'Save', exact: true }).click();
+  await expect(said).toHaveCount(0);
+});

@@ -57,6 +57,16 @@ function missing(): string {
   return '';
 }
 
+// warn keeps what the server warned of when it last created or changed a record, for useWarnings.
+export function warn(id: string, texts: string[] = []) {
+  queries.setQueryData(['warnings', id], texts);
+}
+
+// useWarnings returns what the server warned of when this page last created or changed a record.
+export function useWarnings(id: string): string[] {
+  return useQuery<string[]>({ queryKey: ['warnings', id], queryFn: () => [], enabled: false, gcTime: Infinity }).data ?? [];
+}
+
 // changed makes every query read again whose path begins with one of the prefixes.
 export function changed(...prefixes: string[]) {
   return queries.invalidateQueries({

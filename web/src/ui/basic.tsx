@@ -282,6 +282,16 @@ export function Empty({ icon, title, children, action }: { icon: IconName; title
   );
 }
 
+// Warnings shows what the server warns of, beside what it did.
+export function Warnings({ texts }: { texts: string[] }) {
+  return texts.map((text) => (
+    <p key={text} className="flex gap-2 rounded-md bg-warn-soft px-3 py-2">
+      <Icon name="warn" className="mt-0.5 text-warn" />
+      <span className="min-w-0 break-words">{text}</span>
+    </p>
+  ));
+}
+
 // Failure shows the error of a call. It never looks like a success.
 export function Failure({ error, retry }: { error: unknown; retry?: () => void }) {
   const e = error instanceof ApiError ? error : null;

@@ -1,6 +1,7 @@
 import { Link } from '@tanstack/react-router';
 import type { Schemas } from '../../api/client';
 import { stringify } from '../../api/json';
+import { useNames } from '../../api/names';
 import { exact } from '../../lib/time';
 import { CopyButton, Details, Id, Status, type Tone } from '../../ui/basic';
 import { Dialog } from '../../ui/dialog';
@@ -28,12 +29,17 @@ export function RecordLink({ id }: { id: string }) {
     gw: '/gateways/$gatewayId',
     wh: '/webhooks/$webhookId',
   };
+  const { nameOf, known } = useNames([{ id }]);
   const page = pages[id.slice(0, id.indexOf('_'))];
   if (!page) return <Id value={id} />;
   return (
     <span className="flex max-w-full items-center gap-1">
-      <Link to={page} params={{ keyId: id, gatewayId: id, webhookId: id } as never} className="link truncate font-mono text-sm" title={id}>
-        {id}
+      <Link
+        to={page}
+        params={{ keyId: id, gatewayId: id, webhookId: id } as never}
+        className={`link truncate ${known(id) ? '' : 'font-mono text-sm'}`}
+        title={id}>
+        {nameOf(id)}
       </Link>
       <CopyButton text={id} label={`Copy ${id}`} />
     </span>

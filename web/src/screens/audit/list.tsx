@@ -2,6 +2,7 @@ import { useState } from 'react';
 import { url as callUrl } from '../../api/client';
 import { useGateways } from '../../api/gateways';
 import { useList, useRecord } from '../../api/hooks';
+import { useNames } from '../../api/names';
 import type { Filter } from '../../lib/filter';
 import { plural } from '../../lib/format';
 import { showPoint, useSpan } from '../../lib/span';
@@ -28,6 +29,10 @@ export default function Audit() {
   const following = url.follow === '1';
   const query = useList('/v1/audit-log', { query: { ...filter, cursor: url.cursor, limit: 50 } }, { enabled: ready && !following });
   const follow = useFollow(ready && following, filter);
+  const entries = following ? (follow.lines ?? []).flatMap((l) => ('entry' in l ? [l.entry] : [])) : (query.data?.data.data ?? []);
+  const records = useNames(
+    entries.flatMap((e) => [{ id: e.target, ...(e.gateway_id && { gateway_id: e.gateway_id }) }, { id: e.gateway_id }, { id: e.key_id }]),
+  );
   const filters: Filter[] = [
     {
       name: 'kind',
@@ -67,14 +72,29 @@ export default function Audit() {
     },
     {
       title: 'Target',
-      className: 'max-w-48 hidden lg:table-cell',
+      className: 'hidden lg:table-cell',
+      cell: (e) => {
+        const id = e.target ?? e.gateway_id ?? '';
+        return (
+          <span className={`block w-44 truncate text-muted ${records.known(id) ? '' : 'font-mono text-sm'}`} title={id}>
+            {id ? records.nameOf(id) : '–'}
+          </span>
+        );
+      },
+    },
+    {
+      title: 'Key',
+      className: 'hidden sm:table-cell',
       cell: (e) => (
-        <code className="block truncate font-mono text-sm text-muted" title={e.target ?? e.gateway_id ?? ''}>
-          {e.target ?? (e.gateway_id ? nameOf(e.gateway_id) : '–')}
-        </code>
+        <span className="block w-36 truncate" title={e.key_prefix ?? ''}>
+          {e.key_id && records.known(e.key_id) ? (
+            records.nameOf(e.key_id)
+          ) : (
+            <code className="font-mono text-sm">{e.key_prefix ?? '–'}</code>
+          )}
+        </span>
       ),
     },
-    { title: 'Key', className: 'hidden sm:table-cell', cell: (e) => <code className="font-mono text-sm">{e.key_prefix ?? '–'}</code> },
     { title: 'Client', className: 'hidden xl:table-cell', cell: (e) => <span className="text-muted">{e.client_ip || '–'}</span> },
   ];
   const empty = all ? (

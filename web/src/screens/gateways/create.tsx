@@ -1,7 +1,7 @@
 import { useNavigate } from '@tanstack/react-router';
 import { useState } from 'react';
 import { api, ApiError, type Schemas } from '../../api/client';
-import { changed } from '../../api/hooks';
+import { changed, warn } from '../../api/hooks';
 import { useRefusal } from '../../api/session';
 import { useForm } from '../../lib/form';
 import { everything, everythingFile } from '../../lib/route';
@@ -45,6 +45,7 @@ export default function CreateGateway() {
         ]);
       const { data } = await api.post('/v1/gateways', { body });
       const made = data as Schemas['Gateway'];
+      warn(made.gateway_id, made.warnings);
       await changed('/v1/gateways');
       await navigate({
         to: way === 'git' ? '/gateways/$gatewayId/repository' : '/gateways/$gatewayId',

@@ -1,6 +1,6 @@
 import { Outlet, useParams } from '@tanstack/react-router';
-import { useRecord } from '../../api/hooks';
-import { Failure, Page, Skeleton, Status } from '../../ui/basic';
+import { useRecord, useWarnings } from '../../api/hooks';
+import { Failure, Page, Skeleton, Status, Warnings } from '../../ui/basic';
 import { Tabs } from '../../ui/tabs';
 
 const tabs = [
@@ -22,6 +22,7 @@ export function useGateway() {
 export default function Gateway() {
   const { gatewayId, query } = useGateway();
   const record = query.data?.data;
+  const warnings = useWarnings(gatewayId);
   if (query.error && !record)
     return (
       <Page title="Gateway">
@@ -47,6 +48,7 @@ export default function Gateway() {
         </span>
       }>
       <Tabs label="Pages of the gateway" tabs={tabs} params={{ gatewayId }} />
+      <Warnings texts={warnings} />
       {/* Mounted anew for each gateway: what was typed, previewed or opened for one is never applied to another. */}
       <Outlet key={gatewayId} />
     </Page>

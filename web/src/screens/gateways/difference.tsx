@@ -3,8 +3,7 @@ import type { ReactNode } from 'react';
 import type { Schemas } from '../../api/client';
 import { stringify } from '../../api/json';
 import { count, plural } from '../../lib/format';
-import { Empty, Status } from '../../ui/basic';
-import { Icon } from '../../ui/icon';
+import { Empty, Status, Warnings } from '../../ui/basic';
 
 type Push = Schemas['Push'];
 type Change = Schemas['RouteChange'];
@@ -16,12 +15,7 @@ export function Difference({ push }: { push: Push }) {
   const nothing = push.added.length + push.removed.length + push.changed.length + (push.gateway?.length ?? 0) === 0;
   return (
     <div className="flex flex-col gap-4">
-      {push.warnings.map((w, i) => (
-        <p key={i} className="flex gap-2 rounded-md bg-warn-soft px-3 py-2">
-          <Icon name="warn" className="mt-0.5 text-warn" />
-          <span className="min-w-0 break-words">{w}</span>
-        </p>
-      ))}
+      <Warnings texts={push.warnings} />
       {nothing ? (
         <Empty icon="check" title="Nothing changes">
           Every route and limit is as it is now.

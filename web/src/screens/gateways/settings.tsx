@@ -1,5 +1,5 @@
 import { type Answer, api, type Schemas } from '../../api/client';
-import { changed } from '../../api/hooks';
+import { changed, warn } from '../../api/hooks';
 import { useRefusal } from '../../api/session';
 import { useEdit } from '../../lib/edit';
 import { AsCode } from '../../ui/ascode';
@@ -35,6 +35,7 @@ function Form({ first }: { first: Answer<Gateway> }) {
       send: (ifMatch) => api.patch('/v1/gateways/{gateway_id}', { path: { gateway_id: id }, body, ifMatch }),
       saved: async (answer) => {
         form.begin(answer);
+        warn(id, answer.data.warnings);
         toast(`Gateway “${answer.data.name}” was saved`);
         await changed('/v1/gateways');
       },

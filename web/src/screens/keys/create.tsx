@@ -9,9 +9,9 @@ import { useForm } from '../../lib/form';
 import { limitFlag, limitValue, noLimit } from '../../lib/limit';
 import { quote } from '../../lib/shell';
 import { AsCode } from '../../ui/ascode';
+import { Warnings } from '../../ui/basic';
 import { Dialog } from '../../ui/dialog';
 import { SelectField, Submit, TextField } from '../../ui/form';
-import { Icon } from '../../ui/icon';
 import { GatewayField } from '../../ui/gatewayselect';
 import { LimitFields } from '../../ui/limit';
 import { type Pair, Pairs, toRecord } from '../../ui/pairs';
@@ -166,12 +166,7 @@ export function NewKeyDialog({ record, onClose }: { record: Schemas['NewKey']; o
   ];
   return (
     <SecretDialog title={`Key “${record.name}”`} what="key" secret={key} forms={forms} onClose={onClose}>
-      {record.warnings?.map((w) => (
-        <p key={w} className="flex gap-2 rounded-md bg-warn-soft px-3 py-2">
-          <Icon name="warn" className="mt-0.5 text-warn" />
-          <span className="min-w-0 break-words">{w}</span>
-        </p>
-      ))}
+      <Warnings texts={record.warnings ?? []} />
     </SecretDialog>
   );
 }
