@@ -297,6 +297,7 @@ func TestStoreThatHangs(t *testing.T) {
 					if onLoss == RefuseOnLoss && fault.CodeOf(err) != fault.Unavailable {
 						t.Errorf("got the error %v, want unavailable", err)
 					}
+					synctest.Wait() // for the attempt that finds the store lost, which ends at the same time as the first wait
 				}
 				if got := fmt.Sprintf("%d of 20", passed); got != want {
 					t.Errorf("%s passed, want %s", got, want)
