@@ -169,8 +169,8 @@ test('an upstream that cannot be reached is said on the page of the gateway', as
   await page.getByRole('button', { name: 'Create the gateway' }).click();
   const said = page.getByText('upstream_url cannot be reached now');
   await expect(said).toBeVisible();
-  await page.getByRole('link', { name: 'Settings' }).last().click();
-  await page.getByLabel('Upstream URL').fill(upstream.url);
+  await page.getByRole('navigation', { name: 'Pages of the gateway' }).getByRole('link', { name: 'Settings' }).click();
+  await page.getByLabel('Address', { exact: true }).fill(upstream.url);
   await page.getByRole('button', { name: 'Save', exact: true }).click();
   await expect(said).toHaveCount(0);
 });
