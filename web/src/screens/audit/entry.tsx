@@ -18,8 +18,11 @@ const outcomes: Record<Entry['outcome'], { tone: Tone; text: string }> = {
   scope_insufficient: { tone: 'warn', text: 'Scope insufficient' },
 };
 
-export function Outcome({ value }: { value: Entry['outcome'] }) {
-  return <Status tone={outcomes[value].tone}>{outcomes[value].text}</Status>;
+// Outcome is the outcome of an entry. In a list on a narrow screen its icon is enough, so that there is room for what
+// was done.
+export function Outcome({ value, listed }: { value: Entry['outcome']; listed?: boolean }) {
+  const { tone, text } = outcomes[value];
+  return <Status tone={tone}>{listed ? <span className="sr-only sm:not-sr-only">{text}</span> : text}</Status>;
 }
 
 // RecordLink leads to the record that an identifier names, if it has a page.

@@ -56,7 +56,7 @@ export default function Audit() {
   ];
   const columns: Column<Entry>[] = [
     { title: 'When', cell: (e) => <Time at={e.time} /> },
-    { title: 'Outcome', cell: (e) => <Outcome value={e.outcome} /> },
+    { title: 'Outcome', cell: (e) => <Outcome value={e.outcome} listed /> },
     {
       title: 'What',
       className: 'w-full max-w-0',
