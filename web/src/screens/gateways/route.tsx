@@ -35,10 +35,11 @@ function RouteDetail({ gatewayId, routeId }: { gatewayId: string; routeId: strin
   const query = useRecord('/v1/gateways/{gateway_id}/routes/{route_id}', { path }, { staleTime: 10_000 });
   const refused = useRefusal('admin', `gateways/${gatewayId}/routes`);
   const [deleting, setDeleting] = useState(false);
-  const gateway = useGateway().query.data?.data;
+  const of = useGateway().query;
+  const gateway = of.data?.data;
   const r = query.data?.data;
   if (query.error && !r) return <Failure error={query.error} retry={() => void query.refetch()} />;
-  if (!query.data || !r) return <Skeleton className="h-96 w-full" />;
+  if (!query.data || !r || of.isPending) return <Skeleton className="h-96 w-full" />; // both, so that nothing moves
   return (
     <>
       <div className="flex flex-wrap items-center gap-2">
@@ -52,7 +53,7 @@ function RouteDetail({ gatewayId, routeId }: { gatewayId: string; routeId: strin
           </Button>
         </span>
       </div>
-      {gateway ? <TryIt gateway={gateway} call={callOf(r)} route={r.path} /> : <Skeleton className="h-48 w-full" />}
+      {gateway && <TryIt gateway={gateway} call={callOf(r)} route={r.path} />}
       <div className="grid grid-cols-[minmax(0,1fr)] gap-4 lg:grid-cols-2">
         <LimitEditor key={routeId} first={query.data} />
         <Traffic record={r} />
