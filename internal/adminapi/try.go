@@ -261,7 +261,7 @@ func presentTry(res *http.Response, body []byte, truncated bool, took time.Durat
 	return out
 }
 
-// wholeRunes returns body without a character at its end that was cut, if it is truncated.
+// wholeRunes returns body. If it is truncated, it leaves out the character at its end of which only a part is there.
 func wholeRunes(body []byte, truncated bool) []byte {
 	if !truncated {
 		return body

@@ -130,7 +130,7 @@ func flagValues(c *cobra.Command, flag string) (v values, known bool) {
 		"interval": fixed("1m", "1h", "1d"), "group-by": fixed("gateway", "route", "key", "status"),
 		"kind": kindsOf(c), "status-provider": fixed("github", "gitlab", "gitea"), "outcome": fixed("success", "key_invalid", "key_expired", "scope_insufficient"),
 		"auth": fixed("key\ta key is required", "none\ta public route"), "per": fixed("key\teach key has its own limit"),
-		"method": separated(methods()...), "cors-method": separated(methods()...), "status": fixed(statuses()...), "format": fixed("jsonl", "csv"), "result": fixed(requestlog.Results()...),
+		"method": separated(gateway.EverydayMethods()...), "cors-method": separated(gateway.EverydayMethods()...), "status": fixed(statuses()...), "format": fixed("jsonl", "csv"), "result": fixed(requestlog.Results()...),
 		"state": statesOf(c), "log-level": fixed("debug", "info", "warn", "error"), "log-format": fixed("json", "text"),
 		"upstream-host": fixed("target\tthat of the URL", "preserve\tthe client's"),
 	}[flag]
@@ -140,11 +140,6 @@ func flagValues(c *cobra.Command, flag string) (v values, known bool) {
 		}
 	}
 	return v, known
-}
-
-// methods returns the methods that clients usually send.
-func methods() []string {
-	return []string{"GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"}
 }
 
 // statuses returns the statuses of the requests that keygate explain lists.
@@ -187,7 +182,7 @@ func argumentValues(c *cobra.Command) values {
 	case "context use", "context set", "context delete":
 		return contextNames
 	case "try", "api":
-		return fixed(methods()...)
+		return fixed(gateway.EverydayMethods()...)
 	}
 	for placeholder, v := range map[string]serverValues{
 		"ACCOUNT_ID": accountNames, "GATEWAY_ID": gatewayNames, "KEY_ID": keyNames, "ROUTE_ID": routeNames, "WEBHOOK_ID": webhookNames,

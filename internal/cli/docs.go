@@ -71,16 +71,11 @@ func findPage(name string) (*manual.Page, error) {
 	if page := m.Page(asked); page != nil {
 		return page, nil
 	}
-	near, least := "", maxTypos+1
-	for _, p := range m.Pages {
-		d := distance(asked, p.Name)
-		if asked != "" && strings.Contains(p.Name, asked) {
-			d = min(d, maxTypos)
-		}
-		if d < least {
-			near, least = p.Name, d
-		}
+	names := make([]string, len(m.Pages))
+	for i, p := range m.Pages {
+		names[i] = p.Name
 	}
+	near := nearest(asked, names, func(known string) bool { return asked != "" && strings.Contains(known, asked) })
 	if near != "" {
 		return nil, &notFoundError{"there is no page " + terminal.Clean(name) + ": did you mean " + near + "? keygate docs lists all"}
 	}

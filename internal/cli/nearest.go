@@ -13,7 +13,7 @@ const maxTypos = 2
 
 // nearestFlag returns the name of the flag that was probably meant, if err says that a flag
 // does not exist; else "".
-func nearestFlag(c *cobra.Command, err error) (near string) {
+func nearestFlag(c *cobra.Command, err error) string {
 	var unknown *pflag.NotExistError
 	if !errors.As(err, &unknown) {
 		return ""
@@ -22,16 +22,28 @@ func nearestFlag(c *cobra.Command, err error) (near string) {
 	if len(name) <= maxTypos {
 		return ""
 	}
-	least := maxTypos + 1
+	var all []string
 	c.Flags().VisitAll(func(f *pflag.Flag) {
-		d := distance(name, f.Name)
-		if strings.HasPrefix(f.Name, name) || strings.HasPrefix(name, f.Name) {
-			d = min(d, maxTypos)
-		}
-		if d < least && !f.Hidden {
-			near, least = f.Name, d
+		if !f.Hidden {
+			all = append(all, f.Name)
 		}
 	})
+	return nearest(name, all, func(known string) bool { return strings.HasPrefix(known, name) || strings.HasPrefix(name, known) })
+}
+
+// nearest returns which of all names was probably meant by name: the first with the fewest typos, of which there may be
+// maxTypos. A name that is alike counts as having no more. It returns "" if none is near.
+func nearest(name string, all []string, alike func(known string) bool) (near string) {
+	least := maxTypos + 1
+	for _, known := range all {
+		d := distance(name, known)
+		if alike(known) {
+			d = min(d, maxTypos)
+		}
+		if d < least {
+			near, least = known, d
+		}
+	}
 	return near
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strconv"
 	"time"
@@ -69,9 +70,7 @@ func (s *Service) encodedBefore(ctx context.Context, actor *Actor, result any) (
 			return nil, nil, err
 		}
 		named := map[string]string{partsHeader: p.String()}
-		for name, value := range header {
-			named[name] = value
-		}
+		maps.Copy(named, header)
 		header, body = named, nil
 	}
 	encoded := *i

@@ -20,7 +20,7 @@ type Document struct {
 // ForwardEverything returns a configuration file without settings, with one route: it forwards the usual methods
 // on every path, also /, of callers with a key.
 func ForwardEverything() *Document {
-	return &Document{Routes: []RouteSpec{{Path: "/*", Methods: []string{"DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"}, Auth: AuthKey}}}
+	return &Document{Routes: []RouteSpec{{Path: "/*", Methods: slices.Sorted(slices.Values(EverydayMethods())), Auth: AuthKey}}}
 }
 
 // ParseDocument parses a configuration file in YAML or JSON. The routes have passed

@@ -5,18 +5,23 @@ import (
 	"slices"
 )
 
+// EverydayMethods returns the methods that nearly all clients send.
+func EverydayMethods() []string {
+	return []string{"GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"}
+}
+
 // usualMethods are the methods that clients are known to send and that a route may have: those of HTTP, of the
 // registry of IANA (WebDAV, CalDAV, versioning), of caches and of UPnP. The ones of every day come first, because
 // the first that is near is suggested.
 //
 //nolint:gochecknoglobals // a table that is never written
-var usualMethods = []string{
-	"GET", "POST", "PUT", "DELETE", "PATCH", "HEAD", "OPTIONS", "QUERY",
+var usualMethods = append(EverydayMethods(),
+	"QUERY",
 	"ACL", "BASELINE-CONTROL", "BIND", "CHECKIN", "CHECKOUT", "COPY", "LABEL", "LINK", "LOCK", "MERGE", "MKACTIVITY",
 	"MKCALENDAR", "MKCOL", "MKREDIRECTREF", "MKWORKSPACE", "MOVE", "ORDERPATCH", "PROPFIND", "PROPPATCH", "REBIND",
 	"REPORT", "SEARCH", "UNBIND", "UNCHECKOUT", "UNLINK", "UNLOCK", "UPDATE", "UPDATEREDIRECTREF", "VERSION-CONTROL",
 	"BAN", "PURGE", "REFRESH", "M-SEARCH", "NOTIFY", "SUBSCRIBE", "UNSUBSCRIBE",
-}
+)
 
 // MethodWarning returns a warning for a valid method that clients do not usually send, with the method that was
 // probably meant, and "" for any other.

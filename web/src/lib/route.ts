@@ -8,7 +8,7 @@ export const everything = { path: '/*', methods: methodNames };
 // everythingFile has the routes of a configuration file that forwards everything.
 export const everythingFile = `routes:\n  - path: ${everything.path}\n    methods: [${methodNames.join(', ')}]\n`;
 
-// A Call is what is called through a gateway.
+// A Call is a request that a caller can make to a gateway.
 export interface Call {
   method: string;
   path: string;

@@ -284,8 +284,8 @@ export function Empty({ icon, title, children, action }: { icon: IconName; title
 
 // Warnings shows what the server warns of, beside what it did.
 export function Warnings({ texts }: { texts: string[] }) {
-  return texts.map((text) => (
-    <p key={text} className="flex gap-2 rounded-md bg-warn-soft px-3 py-2">
+  return texts.map((text, i) => (
+    <p key={i} className="flex gap-2 rounded-md bg-warn-soft px-3 py-2">
       <Icon name="warn" className="mt-0.5 text-warn" />
       <span className="min-w-0 break-words">{text}</span>
     </p>

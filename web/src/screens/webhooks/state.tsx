@@ -17,8 +17,8 @@ const states: Record<Delivery['state'], [Tone, IconName, string]> = {
 };
 export const stateNames = Object.entries(states).map(([value, [, , label]]) => ({ value, label }));
 
-// DeliveryState is the state of a delivery. Here, as in the state of an endpoint and in a countdown, what changes by
-// itself is as wide in a table as it gets, so that the columns do not move.
+// DeliveryState shows the state of a delivery. In a table it always has the width of its longest text, as EndpointState
+// and Countdown have, so that no column moves when the state changes.
 export function DeliveryState({ state }: { state: Delivery['state'] }) {
   const [tone, icon, word] = states[state];
   return (
