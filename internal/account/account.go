@@ -59,6 +59,9 @@ type Account struct {
 	Hosts     []string // patterns of the hostnames that its gateways may use; ignored for Default
 	CreatedAt time.Time
 	Version   int64
+
+	// DefaultPlanID is the plan of owners that are made because a key names them; "" for none.
+	DefaultPlanID string
 }
 
 // IsDefault reports whether a is the operator's account.

@@ -3,12 +3,12 @@
 package apikey
 
 import (
-	"strings"
 	"time"
 
 	"github.com/keygate/keygate/internal/event"
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/label"
+	"github.com/keygate/keygate/internal/owner"
 	"github.com/keygate/keygate/internal/ratelimit"
 )
 
@@ -32,7 +32,9 @@ type Key struct {
 	Name      string
 	Level     Level
 	Scope     Scopes
-	Owner     string
+	Owner     string             // the external ID of its owner, or ""
+	OwnerID   string             // "" without an owner
+	PlanID    string             // of the key itself, whatever its owner has; "" for none
 	GatewayID string             // "" for all gateways of the account
 	RateLimit ratelimit.KeyLimit // of the bucket and the daily count BucketID
 	Metadata  map[string]string
@@ -74,67 +76,33 @@ func (k *Key) State(now time.Time) State {
 	}
 }
 
-// Limits of the fields that a user sets.
-const (
-	MaxName     = label.MaxName
-	MaxOwner    = 255
-	MaxMetadata = 16
-	MaxValue    = 255 // bytes of one metadata value; a name has at most 64
-)
+// MaxName is the maximum number of characters of a name.
+const MaxName = label.MaxName
 
 // Validate checks the fields that a user sets, except for times: see ParseExpiry. The error
 // is a validation error that names every invalid field.
 func (k *Key) Validate() error {
-	return fault.Join(label.CheckName("name", k.Name), k.CheckLevel(), checkOwner(k.Owner), checkMetadata(k.Metadata))
+	var badOwner error
+	if k.Owner != "" {
+		badOwner = owner.CheckExternalID("owner", k.Owner)
+	}
+	return fault.Join(label.CheckName("name", k.Name), k.CheckLevel(), badOwner, label.CheckMetadata("metadata", k.Metadata))
 }
 
 // CheckLevel checks that an account-level key has no fields that only gateway-level keys may have. The error is
 // a validation error that names them.
 func (k *Key) CheckLevel() error {
-	var badGateway, badRate error
+	var badGateway, badRate, badPlan error
 	if k.Level == AccountLevel && k.GatewayID != "" {
 		badGateway = fault.Invalid("gateway_id", "must be absent for an account-level key: omit it, or use the level gateway")
 	}
 	if k.Level == AccountLevel && !k.RateLimit.IsZero() {
 		badRate = fault.Invalid("rate_limit", "must be absent for an account-level key: omit it, or use the level gateway")
 	}
-	return fault.Join(badGateway, badRate)
-}
-
-func checkOwner(owner string) error {
-	if len(owner) > MaxOwner || !printable(owner) {
-		return fault.Invalid("owner", "must have at most 255 printable ASCII characters")
+	if k.Level == AccountLevel && k.PlanID != "" {
+		badPlan = fault.Invalid("plan_id", "must be absent for an account-level key: omit it, or use the level gateway")
 	}
-	// The upstream receives the owner in a header, where spaces around the value are not
-	// significant: two owners would look the same.
-	if strings.TrimSpace(owner) != owner {
-		return fault.Invalid("owner", "must not begin or end with a space")
-	}
-	return nil
-}
-
-func checkMetadata(metadata map[string]string) error {
-	if len(metadata) > MaxMetadata {
-		return fault.Invalid("metadata", "must have at most 16 properties")
-	}
-	for name, value := range metadata {
-		if name == "" || len(name) > 64 || len(value) > MaxValue {
-			return fault.Invalid("metadata", "names must have 1 to 64 bytes and values at most %d", MaxValue)
-		}
-		if err := label.CheckText("metadata", name); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func printable(s string) bool {
-	for i := range len(s) {
-		if s[i] < 0x20 || s[i] > 0x7e {
-			return false
-		}
-	}
-	return true
+	return fault.Join(badGateway, badRate, badPlan)
 }
 
 // endOfTime returns the first instant that RFC 3339 cannot write.

@@ -78,6 +78,15 @@ const (
 	DeliveryRedeliver   Action = "delivery.redeliver"
 
 	NodeDelete Action = "node.delete"
+
+	OwnerCreate  Action = "owner.create"
+	OwnerUpdate  Action = "owner.update"
+	OwnerSuspend Action = "owner.suspend"
+	OwnerResume  Action = "owner.resume"
+	OwnerDelete  Action = "owner.delete"
+	PlanCreate   Action = "plan.create"
+	PlanUpdate   Action = "plan.update"
+	PlanDelete   Action = "plan.delete"
 )
 
 // Diff maps the name of each field that a management action changed to its values before

@@ -34,6 +34,8 @@ type AccountReader interface {
 type AccountCounts struct {
 	Keys          int64 // in any state
 	LiveKeys      int64 // not revoked
+	Owners        int64 // in any state
+	Plans         int64
 	Responses     int64 // stored for the account's keys that exist
 	ResponseBytes int64 // of their bodies and encoded headers
 	RevisionBytes int64 // as stored, including revisions that are no longer kept but not removed yet
@@ -41,18 +43,22 @@ type AccountCounts struct {
 	// The configuration that every node has in memory, as far as the account chooses its size.
 	GatewayBytes int64 // settings of gateways
 	RouteBytes   int64 // gateway.RouteBytes
-	KeyBytes     int64 // scopes and owners of keys that are not revoked
+	KeyBytes     int64 // scopes of keys that are not revoked
 	WebhookBytes int64 // URLs and events of endpoints
+	OwnerBytes   int64 // external IDs and time zones of owners
+	PlanBytes    int64 // names and limits of plans
 }
 
 // ConfigurationBytes returns the size of the account's configuration.
 func (n *AccountCounts) ConfigurationBytes() int64 {
-	return n.GatewayBytes + n.RouteBytes + n.KeyBytes + n.WebhookBytes
+	return n.GatewayBytes + n.RouteBytes + n.KeyBytes + n.WebhookBytes + n.OwnerBytes + n.PlanBytes
 }
 
 // AccountRoom says for each number of AccountCounts whether it is below its bound. Configuration says so for
 // ConfigurationBytes.
-type AccountRoom struct{ Keys, LiveKeys, Responses, ResponseBytes, RevisionBytes, Configuration bool }
+type AccountRoom struct {
+	Keys, LiveKeys, Owners, Plans, Responses, ResponseBytes, RevisionBytes, Configuration bool
+}
 
 // AccountStore finds and changes accounts. A name that is in use is fault.Conflict with the
 // field "name".

@@ -13,6 +13,7 @@ type KeyFilter struct {
 	GatewayID string
 	Level     apikey.Level
 	Owner     string
+	PlanID    string    // of the key itself
 	Name      string    // the whole name
 	Query     string    // a part of the name, ignoring the case of ASCII letters, or the start of the prefix
 	Now       time.Time // distinguishes active keys from expired keys
@@ -24,7 +25,7 @@ type KeyFilter struct {
 // or expired at the same time.
 func (f *KeyFilter) Searches() bool {
 	indexed := 0
-	for _, of := range []string{f.Owner, f.GatewayID, string(f.Level)} {
+	for _, of := range []string{f.Owner, f.PlanID, f.GatewayID, string(f.Level)} {
 		if of != "" {
 			indexed++
 		}

@@ -23,6 +23,8 @@ const (
 	GatewayUpstreamError Type = "gateway.upstream_error"
 	GatewaySpecPushed    Type = "gateway.spec_pushed"
 	GatewaySyncFailed    Type = "gateway.sync_failed"
+	OwnerSuspended       Type = "owner.suspended"
+	OwnerResumed         Type = "owner.resumed"
 )
 
 // Event is a stored event. Payload is the encoded envelope. It is encoded once, and these
@@ -45,6 +47,13 @@ type Key struct {
 	Owner     *string    `json:"owner"`
 	GatewayID *string    `json:"gateway_id"`
 	ExpiresAt *time.Time `json:"expires_at"`
+}
+
+// Owner is the data of owner.suspended and owner.resumed.
+type Owner struct {
+	OwnerID string  `json:"owner_id"`
+	Owner   string  `json:"owner"` // the external ID
+	Name    *string `json:"name"`
 }
 
 // Rotation is the data of key.rotated.

@@ -26,6 +26,9 @@ type Gateway struct {
 	GlobalLimit ratelimit.Config // Sustained and Burst only
 	Timeout     string           // a Go duration as given
 
+	// DefaultPlanID is the plan of keys that have none, and whose owner has none; "" for none.
+	DefaultPlanID string
+
 	// Default is set for the gateway that requests for unknown hosts reach. At most one gateway has
 	// it set, and it belongs to the account default.
 	Default bool

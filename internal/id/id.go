@@ -26,6 +26,8 @@ const (
 	Request  Kind = "req"
 	Revision Kind = "rev"
 	Node     Kind = "node"
+	Owner    Kind = "own"
+	Plan     Kind = "plan"
 )
 
 // alphabet is Crockford's base 32 in lower case: no i, l, o, u.

@@ -65,3 +65,27 @@ func isBlank(text string) bool {
 	}
 	return true
 }
+
+// The bounds of metadata.
+const (
+	MaxMetadata = 16  // properties
+	maxProperty = 64  // bytes of a name
+	maxValue    = 255 // bytes of a value
+)
+
+// CheckMetadata checks properties that users give to a record for their own purposes. The error is a validation error
+// of the field.
+func CheckMetadata(field string, metadata map[string]string) error {
+	if len(metadata) > MaxMetadata {
+		return fault.Invalid(field, "must have at most %d properties", MaxMetadata)
+	}
+	for name, value := range metadata {
+		if name == "" || len(name) > maxProperty || len(value) > maxValue {
+			return fault.Invalid(field, "names must have 1 to %d bytes and values at most %d", maxProperty, maxValue)
+		}
+		if err := CheckText(field, name); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -56,10 +56,15 @@ type PositionLog interface {
 // ChangeFormat is the newest format of changes that this version reads. Formats are numbers. A new kind of
 // change, or a new meaning of a kind, gets the next number if earlier versions would not put it in force
 // correctly. No node writes a change that another node with a lease cannot read.
-const ChangeFormat = 1
+const ChangeFormat = 2
 
 // Format returns the format that a node must read to put changes of this kind in force.
-func (ChangeKind) Format() int { return 1 }
+func (k ChangeKind) Format() int {
+	if k == OwnerChange || k == PlanChange {
+		return 2
+	}
+	return 1
+}
 
 // Change is one entry of the change log. It is written in the transaction that
 // makes the change. Seq increases from entry to entry, in the order of commits,
@@ -89,6 +94,10 @@ const (
 	// RouteChange means that one route of a gateway was created, changed or deleted.
 	RouteChange ChangeKind = "route"
 	KeyChange   ChangeKind = "key"
+	// OwnerChange means that an owner was created, changed or deleted.
+	OwnerChange ChangeKind = "owner"
+	// PlanChange means that a plan was created, changed or deleted.
+	PlanChange ChangeKind = "plan"
 	// WebhookChange means that a webhook endpoint was changed or deleted.
 	WebhookChange ChangeKind = "webhook"
 	// NodeChange means that a node has joined the nodes that share the store. Its ID is the node's name.

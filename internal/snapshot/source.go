@@ -7,6 +7,8 @@ import (
 	"github.com/keygate/keygate/internal/account"
 	"github.com/keygate/keygate/internal/apikey"
 	"github.com/keygate/keygate/internal/gateway"
+	"github.com/keygate/keygate/internal/owner"
+	"github.com/keygate/keygate/internal/plan"
 )
 
 // Source is the stored configuration as the data plane reads it. Each call reads one
@@ -48,7 +50,7 @@ type GatewayDelta struct {
 }
 
 // KeySource reads keys of all accounts. The fields ID, AccountID, Digest, Level, Scope,
-// Owner, GatewayID, RateLimit, BucketID, ExpiresAt, Ended and RevokedAt must be set; others
+// Owner, OwnerID, PlanID, GatewayID, RateLimit, BucketID, ExpiresAt, Ended and RevokedAt must be set; others
 // may be left empty.
 type KeySource interface {
 	// EachKey calls f for each key that is not revoked, including expired keys and keys of deleted
@@ -58,4 +60,16 @@ type KeySource interface {
 	EachKey(ctx context.Context, revokedSince time.Time, f func(*apikey.Key) error) error
 	// KeyByID returns one key, whether or not it is revoked.
 	KeyByID(ctx context.Context, keyID string) (*apikey.Key, error)
+}
+
+// PlanSource reads plans and owners of all accounts.
+type PlanSource interface {
+	// EachPlan calls f for each plan, in any order. It stops at the first error of f and returns it. f may keep the
+	// Plan.
+	EachPlan(ctx context.Context, f func(*plan.Plan) error) error
+	PlanByID(ctx context.Context, planID string) (*plan.Plan, error)
+	// EachOwner calls f for each owner, in any order. The fields Name, Metadata and Version may be left empty. It
+	// stops at the first error of f and returns it. f may keep the strings of an Owner, but not the Owner.
+	EachOwner(ctx context.Context, f func(*owner.Owner) error) error
+	OwnerByID(ctx context.Context, ownerID string) (*owner.Owner, error)
 }
