@@ -25,7 +25,7 @@ func TestConfigurationOfAnAccountIsBounded(t *testing.T) {
 
 	small := must[*control.ChangedPlan](h)(h.CreatePlan(ctx(), caller, control.PlanInput{Name: "small"}))
 
-	h.bounds = control.AccountBounds{ConfigurationBytes: 1000}
+	h.bounds = control.AccountBounds{ConfigurationBytes: 800}
 	h.serve(h.db)
 	cors := gateway.Patch{CORS: control.Optional[gateway.CORS]{Present: true, Value: gateway.CORS{Origins: []string{"https://" + long[:240], "https://" + long[:241], "https://" + long[:242]}}}}
 	var paths []string
