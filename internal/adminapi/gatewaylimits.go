@@ -160,15 +160,13 @@ func (a *API) listLimits(c *call) (response, error) {
 }
 
 func (a *API) simulateLimit(c *call, req simulateRequest) (response, error) {
-	if c.invalid != nil { // which form the limit must have depends on the other fields
-		if req.RateLimit == nil {
-			return response{}, nil
+	if c.invalid != nil || req.Plan != nil {
+		// Which form the limit must have depends on the other fields.
+		var badRate error
+		if req.RateLimit != nil {
+			_, badRate = req.RateLimit.parse()
 		}
-		_, err := req.RateLimit.parse()
-		return response{}, fault.Prefixed("rate_limit", err)
-	}
-	if req.Plan != nil {
-		return a.simulatePlan(c, req)
+		return a.simulatePlan(c, req, fault.Prefixed("rate_limit", badRate))
 	}
 	limit, err := req.config()
 	if err != nil {
@@ -182,12 +180,15 @@ func (a *API) simulateLimit(c *call, req simulateRequest) (response, error) {
 	}))
 }
 
-// simulatePlan simulates the plan of req.
-func (a *API) simulatePlan(c *call, req simulateRequest) (response, error) {
-	if req.RateLimit != nil || req.RouteID != nil || req.KeyID != nil {
-		return response{}, fault.Invalid("plan", "must not be given together with rate_limit, route_id or key_id: give the routes and gateways of a plan in its limits")
-	}
+// simulatePlan simulates the plan of req, if that is valid. invalid is what is wrong with its other fields.
+func (a *API) simulatePlan(c *call, req simulateRequest, invalid error) (response, error) {
 	p := req.Plan
+	if p == nil {
+		return response{}, invalid
+	}
+	if req.RateLimit != nil || req.RouteID != nil || req.KeyID != nil {
+		return response{}, fault.Join(invalid, fault.Invalid("plan", "must not be given together with rate_limit, route_id or key_id: give the routes and gateways of a plan in its limits"))
+	}
 	present := func(s *control.Simulation) response { return ok(presentSimulation(s, c.completeness.Missing)) }
 	return respond(present)(searching(c, func() (*control.Simulation, error) {
 		return a.cfg.Control.SimulatePlan(withIdempotency(c, present), &c.actor, c.params["gateway_id"], control.PlanInput{
