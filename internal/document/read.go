@@ -78,10 +78,7 @@ func WithPosition(err error, n *Node, field string, free ...string) error {
 	var problems Problems
 	problems.AddLeftOut(fault.LeftOut(err))
 	for _, p := range list {
-		name := field
-		if p.Field != "" {
-			name += "." + p.Field
-		}
+		name := strings.Trim(field+"."+p.Field, ".")
 		at := within(n, p.Field)
 		if odd := Lookalike(at.Text); odd != "" && !slices.Contains(free, name) && !strings.Contains(p.Message, odd) {
 			p.Message += ": " + odd

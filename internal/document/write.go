@@ -68,3 +68,16 @@ func isPlain(s string) bool {
 	}
 	return true
 }
+
+// ReplaceScalar returns a document with another scalar in the place of n, a string of it. by is in a form that YAML and
+// JSON share. ok is false if n is not written on one line, plain or in quotes without escapes.
+func ReplaceScalar(content []byte, n *Node, by string) (changed []byte, ok bool) {
+	text := string(TrimMark(content))
+	at := offsetOf(text, n.Position)
+	for _, written := range []string{n.Text, `"` + n.Text + `"`, "'" + n.Text + "'"} {
+		if n.Kind == String && n.Text != "" && strings.HasPrefix(text[at:], written) {
+			return []byte(text[:at] + by + text[at+len(written):]), true
+		}
+	}
+	return nil, false
+}

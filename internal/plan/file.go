@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/keygate/keygate/internal/document"
 	"github.com/keygate/keygate/internal/fault"
@@ -37,6 +38,16 @@ func ParseFile(content []byte) (*File, error) {
 	return f, err
 }
 
+// ParsePlan parses a file that has one plan, which may have no name. Its fields and its errors are as in a file of plans.
+func ParsePlan(content []byte) (*FilePlan, error) {
+	p := &FilePlan{}
+	_, err := gateway.ReadFile(content, func(root *document.Node) (err error) {
+		*p, err = readPlan(root, "")
+		return err
+	})
+	return p, err
+}
+
 // AddMistakes returns err, which gateway.ResolveEnv returned for a file, with everything else that is wrong with it.
 func AddMistakes(content []byte, err error) error {
 	return gateway.AddMistakesOf(content, err, (&File{}).read)
@@ -66,7 +77,7 @@ func (f *File) readPlans(n *document.Node) error {
 	named := map[string]int{}
 	for i := range n.Nodes {
 		at := fmt.Sprintf("plans[%d]", i)
-		p, err := readPlan(&n.Nodes[i], at)
+		p, err := readPlan(&n.Nodes[i], at, "name")
 		if first, taken := named[p.Name]; taken && p.Name != "" {
 			err = fault.Join(err, document.WithPosition(fault.Invalid("name", "must be unique: plans[%d] has it, too", first), &n.Nodes[i], at))
 		} else {
@@ -92,7 +103,7 @@ func (f fields) read(n *document.Node, at, unknown string, required ...string) (
 			if n.Member(name) == nil {
 				unread[name] = true
 				if !n.HasLike(name) {
-					problems.Add(n.Invalid(at+"."+name, "is missing"))
+					problems.Add(n.Invalid(below(at, name), "is missing"))
 				}
 			}
 		}
@@ -102,16 +113,19 @@ func (f fields) read(n *document.Node, at, unknown string, required ...string) (
 		read := f[m.Name]
 		switch {
 		case read == nil:
-			return m.Unknown(at+"."+m.Name, "%s", unknown)
+			return m.Unknown(below(at, m.Name), "%s", unknown)
 		case m.Kind == document.Null && !slices.Contains(required, m.Name):
 			return nil
 		}
-		err := read(m, at+"."+m.Name)
+		err := read(m, below(at, m.Name))
 		unread[m.Name] = err != nil
 		return err
 	}, missing)
 	return err, unread
 }
+
+// below returns the field of a mapping that is at a field.
+func below(at, name string) string { return strings.TrimPrefix(at+"."+name, ".") }
 
 // text reads a string that is not empty.
 func text(to *string) func(*document.Node, string) error {
@@ -123,7 +137,8 @@ func text(to *string) func(*document.Node, string) error {
 	}
 }
 
-func readPlan(n *document.Node, at string) (FilePlan, error) {
+// readPlan reads a plan. required are the fields that it must have besides limits.
+func readPlan(n *document.Node, at string, required ...string) (FilePlan, error) {
 	if n.Kind != document.Mapping {
 		return FilePlan{}, n.Mismatch(at, document.Mapping, "")
 	}
@@ -137,7 +152,8 @@ func readPlan(n *document.Node, at string) (FilePlan, error) {
 			return err
 		},
 		"limits": func(m *document.Node, at string) error { return p.readLimits(m, at, ofLimits) },
-	}.read(n, at, "is not a field of a plan: use name, title, limits, time_zone or anchor_day", "name", "limits")
+	}.read(n, at, "is not a field of a plan: use name, title, limits, time_zone or anchor_day", append(required, "limits")...)
+	unread["name"] = unread["name"] || n.Member("name") == nil
 	maps.Copy(unread, ofLimits)
 	bad := p.Validate()
 	for i := range p.Limits {
@@ -149,7 +165,7 @@ func readPlan(n *document.Node, at string) (FilePlan, error) {
 // wrong returns the problems of err with their positions, without those of fields that were not read.
 func wrong(err error, n *document.Node, at string, unread map[string]bool) error {
 	rest := slices.DeleteFunc(slices.Clone(fault.ProblemsOf(err)), func(p fault.Problem) bool { return unread[p.Field] })
-	return document.WithPosition(fault.InvalidAll(rest, fault.LeftOut(err)), n, at, at+".title")
+	return document.WithPosition(fault.InvalidAll(rest, fault.LeftOut(err)), n, at, below(at, "title"))
 }
 
 // readLimits reads the limits of a plan, with a GatewayID that only Validate sees. It adds the fields that it did not read

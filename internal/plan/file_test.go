@@ -106,3 +106,19 @@ func FuzzParseFile(f *testing.F) {
 		}
 	})
 }
+
+// Guarantee: a file with one plan may leave its name to the command that reads it, and has the fields of a file of plans.
+func TestParsePlan(t *testing.T) {
+	p, err := plan.ParsePlan([]byte("limits: [{name: b, sustained: 5/s}]"))
+	if err != nil || p.Name != "" || len(p.Limits) != 1 {
+		t.Errorf("got %+v and %v of a plan without a name", p, err)
+	}
+	for text, want := range map[string]string{
+		"name: A\nlimits: []": "name", "name: a": "limits", "limits: [{name: b}]": "limits[0].sustained", "7": "", "name: a\nlimits: []\nplan_id: x": "plan_id",
+	} {
+		_, err := plan.ParsePlan([]byte(text))
+		if got := fieldOf(err); err == nil || got != want {
+			t.Errorf("%s: got the field %q (%v), want %q", text, got, err, want)
+		}
+	}
+}
