@@ -80,7 +80,7 @@ func ofPlan[T any](ctx context.Context, s *Service, actor *Actor, planID string,
 func (s *Service) CreatePlan(ctx context.Context, actor *Actor, in PlanInput) (*ChangedPlan, error) {
 	made, invalid := in.plan()
 	if onlyChecks(ctx) {
-		return nil, cmp.Or(invalid, errOnlyChecked)
+		return nil, s.checked(ctx, actor, invalid, func(tx ReadTx) error { return checkGatewaysOfLimits(ctx, tx, actor, made.Limits) })
 	}
 	return inTx(ctx, s, actor, func(w *work) (*ChangedPlan, error) {
 		p := made
@@ -105,10 +105,7 @@ func (s *Service) CreatePlan(ctx context.Context, actor *Actor, in PlanInput) (*
 func (in *PlanInput) plan() (plan.Plan, error) {
 	limits, badLimits := plan.ParseLimits(in.Limits)
 	p := plan.Plan{
-		Name: in.Name, Title: in.Title, TimeZone: cmp.Or(in.TimeZone, plan.DefaultZone), AnchorDay: cmp.Or(in.AnchorDay, plan.DefaultAnchor),
-	}
-	if badLimits == nil {
-		p.Limits = limits
+		Name: in.Name, Title: in.Title, Limits: limits, TimeZone: cmp.Or(in.TimeZone, plan.DefaultZone), AnchorDay: cmp.Or(in.AnchorDay, plan.DefaultAnchor),
 	}
 	return p, fault.Join(p.Validate(), badLimits)
 }
@@ -148,7 +145,7 @@ func checkGatewaysOfLimits(ctx context.Context, tx GatewayReader, actor *Actor, 
 func (s *Service) UpdatePlan(ctx context.Context, actor *Actor, planID string, p PlanPatch, m Match) (*ChangedPlan, error) {
 	limits, invalid := p.check()
 	if onlyChecks(ctx) {
-		return nil, cmp.Or(invalid, errOnlyChecked)
+		return nil, s.checked(ctx, actor, invalid, func(tx ReadTx) error { return checkGatewaysOfLimits(ctx, tx, actor, limits) })
 	}
 	return inTx(ctx, s, actor, func(w *work) (*ChangedPlan, error) {
 		if err := fault.Join(invalid, checkGatewaysOfLimits(ctx, w, actor, limits)); err != nil {
@@ -188,9 +185,6 @@ func (p *PlanPatch) check() ([]plan.Limit, error) {
 		badName = fault.Invalid("name", "cannot be removed")
 	}
 	limits, badLimits := plan.ParseLimits(p.Limits.Value)
-	if badLimits != nil {
-		limits = nil
-	}
 	// These rules hold for every record.
 	sample := plan.Plan{Name: "x", TimeZone: plan.DefaultZone, AnchorDay: plan.DefaultAnchor}
 	p.apply(&sample, limits)
