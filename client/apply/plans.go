@@ -158,7 +158,7 @@ func (s *planStep) changes(p *client.Plan) (changes []client.SettingChange) {
 			changes = append(changes, field)
 		}
 	}
-	return append(changes, limitChanges(viewsOf(limitInputs(before.Limits), s.names), wantedLimits(s.want, s.gateways))...)
+	return append(changes, limitChanges(viewsOf(LimitInputs(before.Limits), s.names), wantedLimits(s.want, s.gateways))...)
 }
 
 func textOrNil(s *string) any {
@@ -254,8 +254,8 @@ func PlanLimit(l *plan.Limit, of string) client.PlanLimitInput {
 	return in
 }
 
-// limitInputs returns the limits of a record in the form of the API's requests.
-func limitInputs(limits []client.PlanLimit) []client.PlanLimitInput {
+// LimitInputs returns the limits of a record in the form of the API's requests.
+func LimitInputs(limits []client.PlanLimit) []client.PlanLimitInput {
 	in := make([]client.PlanLimitInput, len(limits))
 	for i := range limits {
 		l := &limits[i]
