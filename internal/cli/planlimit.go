@@ -16,7 +16,7 @@ const aboutPlanLimits = `A limit is NAME=RATE, and then parts that are separated
   burst=RATE       capacity, such as 100/s (default: the count of the rate)
   per=key|owner    whom it counts: each key (default), or all keys of an owner together
   gateway=ID       the only gateway that it is for, by id, name or hostname
-  route=PATH       a path of the gateway, or /prefix/*; may be repeated`
+  route=PATH       the path of a route of it, or /prefix/*; may be repeated`
 
 // parsePlanLimit parses the value of --limit. GatewayID is what the value says, which may be a name.
 func parsePlanLimit(text string) (l client.PlanLimitInput, err error) {
