@@ -181,6 +181,14 @@ func (n *creation) apply(g *gateway.Gateway) error {
 	return fault.Prefixed("config", n.doc.located(fault.Prefixed("gateway", n.edits[1].apply(g))))
 }
 
+// inFile returns an error of default_plan as one of the configuration file, if that is where it is set.
+func (n *creation) inFile(err error) error {
+	if n.doc == nil || !n.doc.section.DefaultPlan.Present {
+		return err
+	}
+	return fault.Prefixed("config", n.doc.located(fault.Prefixed("gateway", err)))
+}
+
 // documentField returns the field that has the document.
 func (n *creation) documentField() string {
 	if n.doc != nil && n.doc.kind == gateway.ConfigDocument {
@@ -206,6 +214,9 @@ func (s *Service) newGateway(ctx context.Context, tx ReadTx, actor *Actor, n *cr
 	}
 	if err := n.apply(g); err != nil {
 		return nil, err
+	}
+	if err := setDefaultPlan(ctx, tx, "", g); err != nil {
+		return nil, n.inFile(err)
 	}
 	s.setHostname(g)
 	g.SharesName = n.sharesName

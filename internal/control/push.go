@@ -213,7 +213,7 @@ func (s *Service) changeOfPush(ctx context.Context, tx ReadTx, actor *Actor, gat
 		return nil, err
 	}
 	p := &pushChange{doc: doc, before: before, after: *before, source: doc.source(actor), now: s.now()}
-	if p.settings, err = s.applySettings(actor, p); err != nil {
+	if p.settings, err = s.applySettings(ctx, tx, actor, p); err != nil {
 		return nil, err
 	}
 	if err := require(m, before.Version); err != nil {
@@ -274,7 +274,7 @@ func (s *Service) changeOfPush(ctx context.Context, tx ReadTx, actor *Actor, gat
 }
 
 // applySettings changes p.after as p's document says, and returns the settings that change.
-func (s *Service) applySettings(actor *Actor, p *pushChange) ([]SettingChange, error) {
+func (s *Service) applySettings(ctx context.Context, tx PlanReader, actor *Actor, p *pushChange) ([]SettingChange, error) {
 	edit := &p.doc.edit
 	if p.doc.rollback {
 		var section gateway.Patch
@@ -285,6 +285,9 @@ func (s *Service) applySettings(actor *Actor, p *pushChange) ([]SettingChange, e
 		}
 	}
 	if err := edit.apply(&p.after); err != nil {
+		return nil, p.doc.located(fault.Prefixed("gateway", err))
+	}
+	if err := setDefaultPlan(ctx, tx, p.before.DefaultPlan, &p.after); err != nil {
 		return nil, p.doc.located(fault.Prefixed("gateway", err))
 	}
 	s.setHostname(&p.after)
@@ -340,6 +343,10 @@ func (w *work) apply(ctx context.Context, p *pushChange) error {
 	}
 	if err := checkName(ctx, w, p.before.Name, g, "gateway.name"); err != nil {
 		return err
+	}
+	// The plan may have got another name, or be gone, since the push was prepared.
+	if err := setDefaultPlan(ctx, w, p.before.DefaultPlan, g); err != nil {
+		return p.doc.located(fault.Prefixed("gateway", err))
 	}
 	if g.Default && !p.before.Default {
 		if err := w.clearDefault(ctx); err != nil {

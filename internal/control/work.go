@@ -220,6 +220,10 @@ func notInForce(changes []snapshot.Change) string {
 		switch {
 		case c.Kind == snapshot.WebhookChange && meanwhile[0] == 't':
 			meanwhile = "the endpoint may still get deliveries as it was before the call"
+		case c.Kind == snapshot.OwnerChange && meanwhile[0] != 'k':
+			meanwhile = "the owner's keys work as before the call: those of one that was suspended are still accepted"
+		case c.Kind == snapshot.PlanChange && meanwhile[0] != 'k':
+			meanwhile = "the limits of the plan are those of before the call"
 		case c.Kind == snapshot.KeyChange:
 			meanwhile = "keys work as before the call: one that was revoked or has a new expiry is still accepted as it was, and a new one is not accepted yet"
 		case c.Kind == snapshot.AccountChange && meanwhile[0] != 'k':
