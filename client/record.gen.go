@@ -2579,6 +2579,50 @@ type SimulatedKey struct {
 	Refused int64 `json:"refused"`
 }
 
+// SimulatedLimit is the schema SimulatedLimit of the OpenAPI document.
+type SimulatedLimit struct {
+	// Limit Name of the limit.
+	//
+	// Example: per-minute
+	Limit string `json:"limit"`
+
+	// Refused Number of requests that it would have refused.
+	//
+	// Example: 340
+	Refused int64 `json:"refused"`
+
+	// Unknown Number of requests that it was not applied to, because the owner of their key is not known: with per owner, those of keys beyond the first 10,000 that used the gateway.
+	//
+	// Example: 0
+	Unknown int64 `json:"unknown"`
+}
+
+// SimulatedPlanRequest is the schema SimulatedPlanRequest of the OpenAPI document.
+type SimulatedPlanRequest struct {
+	// AnchorDay Day on which the plan's months begin. Default: 1.
+	//
+	// Example: 15
+	AnchorDay *int64 `json:"anchor_day,omitempty"`
+
+	// Limits of the plan.
+	Limits []PlanLimitInput `json:"limits"`
+
+	// Name Name of the plan, which makes no difference.
+	//
+	// Example: free
+	Name *string `json:"name,omitempty"`
+
+	// TimeZone IANA name of the time zone of the plan's calendar windows. Default: UTC.
+	//
+	// Example: Europe/Berlin
+	TimeZone *string `json:"time_zone,omitempty"`
+
+	// Title Name for people, which makes no difference.
+	//
+	// Example: Free plan
+	Title *string `json:"title,omitempty"`
+}
+
 // Simulation is the schema Simulation of the OpenAPI document.
 type Simulation struct {
 	// true if the newest requests are missing, because the store did not take them;
@@ -2592,6 +2636,10 @@ type Simulation struct {
 
 	// Keys with at least one request that would have been refused, most refused first.
 	Keys []SimulatedKey `json:"keys"`
+
+	// Only for a plan: what each of its limits would have refused, in the order of the
+	// plan. A request that several would have refused counts for the first of them.
+	Limits *[]SimulatedLimit `json:"limits,omitempty"`
 
 	// Refused Number of those requests that the limit would have refused.
 	//

@@ -105,10 +105,7 @@ func (s *Service) CreatePlan(ctx context.Context, actor *Actor, in PlanInput) (*
 func (in *PlanInput) plan() (plan.Plan, error) {
 	limits, badLimits := plan.ParseLimits(in.Limits)
 	p := plan.Plan{
-		Name: in.Name, Title: in.Title, TimeZone: cmp.Or(in.TimeZone, plan.DefaultZone), AnchorDay: cmp.Or(in.AnchorDay, plan.DefaultAnchor),
-	}
-	if badLimits == nil {
-		p.Limits = limits
+		Name: in.Name, Title: in.Title, Limits: limits, TimeZone: cmp.Or(in.TimeZone, plan.DefaultZone), AnchorDay: cmp.Or(in.AnchorDay, plan.DefaultAnchor),
 	}
 	return p, fault.Join(p.Validate(), badLimits)
 }
@@ -188,9 +185,6 @@ func (p *PlanPatch) check() ([]plan.Limit, error) {
 		badName = fault.Invalid("name", "cannot be removed")
 	}
 	limits, badLimits := plan.ParseLimits(p.Limits.Value)
-	if badLimits != nil {
-		limits = nil
-	}
 	// These rules hold for every record.
 	sample := plan.Plan{Name: "x", TimeZone: plan.DefaultZone, AnchorDay: plan.DefaultAnchor}
 	p.apply(&sample, limits)

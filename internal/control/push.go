@@ -267,6 +267,11 @@ func (s *Service) changeOfPush(ctx context.Context, tx ReadTx, actor *Actor, gat
 		if err := s.roomForRevision(ctx, tx, actor); err != nil {
 			return nil, err
 		}
+		unmatched, err := unmatchedWarnings(ctx, tx, actor, gatewayID, p.delta.table)
+		if err != nil {
+			return nil, err
+		}
+		p.warnings = append(p.warnings, unmatched...)
 	}
 	p.after.Revision = before.Revision + 1
 	p.after.Version = before.Version + 1

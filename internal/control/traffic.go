@@ -33,6 +33,7 @@ type TrafficSource interface {
 	Report(ctx context.Context, accountID string, q traffic.Query) ([]traffic.Row, error)
 	Top(ctx context.Context, accountID string, q traffic.Query, by traffic.Order, limit int) ([]traffic.Total, error)
 	Simulate(ctx context.Context, accountID string, w traffic.What) (*traffic.Simulated, error)
+	SimulatePlan(ctx context.Context, accountID string, w traffic.PlanWhat) (*traffic.SimulatedPlan, error)
 	Effect(ctx context.Context, accountID string, c traffic.Change) (*traffic.Effect, error)
 }
 
