@@ -267,7 +267,7 @@ export interface paths {
         put?: never;
         /**
          * Simulate a limit
-         * @description Applies a rate limit to the recorded requests of the last 24 hours, with the algorithm of the gateway itself, and returns what it would have refused. Changes nothing.
+         * @description Applies a rate limit, or the limits of a plan, to the recorded requests of the last 24 hours, with the algorithm of the gateway itself, and returns what it would have refused. Changes nothing.
          */
         post: operations["simulateLimit"];
         delete?: never;
@@ -4028,8 +4028,10 @@ export interface components {
              * @example key_01jz8y5c3te9b8r2m6q4v7x0dd
              */
             key_id?: string | null;
-            /** @description The limit, in the form it has in its record: for a key a string, as in 100/min, or an object with sustained, burst and daily; for a route an object; for the gateway an object with sustained and burst. */
-            rate_limit: string | {
+            /** @description A plan, in place of rate_limit: its limits are simulated as if every key and owner had it. Neither route_id nor key_id can be given with it. */
+            plan?: components["schemas"]["SimulatedPlanRequest"];
+            /** @description The limit, in the form it has in its record: for a key a string, as in 100/min, or an object with sustained, burst and daily; for a route an object; for the gateway an object with sustained and burst. Either rate_limit or plan is required. */
+            rate_limit?: string | {
                 /**
                  * @description Bucket capacity, <count>/<unit>.
                  * @example 50/s
@@ -4075,6 +4077,50 @@ export interface components {
              */
             refused: number;
         };
+        SimulatedLimit: {
+            /**
+             * @description Name of the limit.
+             * @example per-minute
+             */
+            limit: string;
+            /**
+             * Format: int64
+             * @description Number of requests that it would have refused.
+             * @example 340
+             */
+            refused: number;
+            /**
+             * Format: int64
+             * @description Number of requests that it was not applied to, because the owner of their key is not known: with per owner, those of keys beyond the first 10,000 that used the gateway.
+             * @example 0
+             */
+            unknown: number;
+        };
+        SimulatedPlanRequest: {
+            /**
+             * @description Name for people, which makes no difference.
+             * @example Free plan
+             */
+            title?: string | null;
+            /**
+             * @description Name of the plan, which makes no difference.
+             * @example free
+             */
+            name?: string | null;
+            /**
+             * Format: int64
+             * @description Day on which the plan's months begin. Default: 1.
+             * @example 15
+             */
+            anchor_day?: number | null;
+            /** @description Limits of the plan. */
+            limits: components["schemas"]["PlanLimitInput"][];
+            /**
+             * @description IANA name of the time zone of the plan's calendar windows. Default: UTC.
+             * @example Europe/Berlin
+             */
+            time_zone?: string | null;
+        } | null;
         Simulation: {
             /** @description true if the newest requests are missing, because the store did not take them; otherwise absent. */
             incomplete?: boolean;
@@ -4085,6 +4131,8 @@ export interface components {
             incomplete_reason?: string;
             /** @description Keys with at least one request that would have been refused, most refused first. */
             keys: components["schemas"]["SimulatedKey"][];
+            /** @description Only for a plan: what each of its limits would have refused, in the order of the plan. A request that several would have refused counts for the first of them. */
+            limits?: components["schemas"]["SimulatedLimit"][];
             /**
              * Format: int64
              * @description Number of those requests that the limit would have refused.
