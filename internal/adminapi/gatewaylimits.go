@@ -15,9 +15,11 @@ import (
 
 // limitLevelRecord is the current status of one limit.
 type limitLevelRecord struct {
-	LimitScope string  `json:"limit_scope" enum:"key,route,daily,global" doc:"Scope of the limit."`
+	LimitScope string  `json:"limit_scope" enum:"key,route,daily,plan,global" doc:"Scope of the limit."`
+	LimitName  *string `json:"limit_name" doc:"Plan and limit, for the scope plan; otherwise null." example:"pro.per-minute"`
 	RouteID    *string `json:"route_id" doc:"Route that the limit applies to; null if it is not a route's limit." example:"rt_01jz8y5c3te9b8r2m6q4v7x0bb"`
-	KeyID      *string `json:"key_id" doc:"Key that the limit applies to; null if all keys share it." example:"key_01jz8y5c3te9b8r2m6q4v7x0dd"`
+	KeyID      *string `json:"key_id" doc:"Key that the limit applies to; null if several keys share it." example:"key_01jz8y5c3te9b8r2m6q4v7x0dd"`
+	OwnerID    *string `json:"owner_id" doc:"Owner that the limit applies to; null if it is not an owner's limit." example:"own_01jz8y5c3te9b8r2m6q4v7x0ee"`
 	Limit      int64   `json:"limit" doc:"Capacity of the limit." example:"50"`
 	Remaining  int64   `json:"remaining" doc:"Remaining requests, rounded down." example:"12"`
 	ResetAt    int64   `json:"reset_at" doc:"When the limit is full again, as a Unix time in seconds." example:"1893456000"`
@@ -130,7 +132,7 @@ type simulatedLimitRecord struct {
 func (a *API) limitOperations() []operation {
 	return []operation{{
 		id: "listLimits", method: http.MethodGet, path: "/v1/gateways/{gateway_id}/limits", tag: "Limits",
-		summary: "List the limits of a gateway", description: "Returns the current level of every limit in use: the gateway's, its routes', and those of recently used keys.",
+		summary: "List the limits of a gateway", description: "Returns the current level of every limit in use: the gateway's, its routes', those of recently used keys, and those of plans, for each owner or key that uses them on any gateway.",
 		query: pageParams(), success: http.StatusOK, result: reflect.TypeFor[list[limitLevelRecord]](),
 		run: a.listLimits,
 	}, {
@@ -154,21 +156,20 @@ func (a *API) listLimits(c *call) (response, error) {
 		return a.cfg.Control.Limits(c.ctx, &c.actor, c.params["gateway_id"], p)
 	}, func(l *control.LimitLevel) (string, limitLevelRecord) {
 		return l.Cursor(), limitLevelRecord{
-			LimitScope: l.Scope.String(), RouteID: optionalText(l.RouteID), KeyID: optionalText(l.KeyID), Limit: l.Limit, Remaining: l.Remaining, ResetAt: l.ResetAt,
+			LimitScope: l.Scope.String(), LimitName: optionalText(l.Label.String()), RouteID: optionalText(l.RouteID),
+			KeyID: optionalText(l.KeyID), OwnerID: optionalText(l.OwnerID), Limit: l.Limit, Remaining: l.Remaining, ResetAt: l.ResetAt,
 		}
 	})
 }
 
 func (a *API) simulateLimit(c *call, req simulateRequest) (response, error) {
-	if c.invalid != nil { // which form the limit must have depends on the other fields
-		if req.RateLimit == nil {
-			return response{}, nil
+	if c.invalid != nil || req.Plan != nil {
+		// Which form the limit must have depends on the other fields.
+		var badRate error
+		if req.RateLimit != nil {
+			_, badRate = req.RateLimit.parse()
 		}
-		_, err := req.RateLimit.parse()
-		return response{}, fault.Prefixed("rate_limit", err)
-	}
-	if req.Plan != nil {
-		return a.simulatePlan(c, req)
+		return a.simulatePlan(c, req, fault.Prefixed("rate_limit", badRate))
 	}
 	limit, err := req.config()
 	if err != nil {
@@ -182,12 +183,15 @@ func (a *API) simulateLimit(c *call, req simulateRequest) (response, error) {
 	}))
 }
 
-// simulatePlan simulates the plan of req.
-func (a *API) simulatePlan(c *call, req simulateRequest) (response, error) {
-	if req.RateLimit != nil || req.RouteID != nil || req.KeyID != nil {
-		return response{}, fault.Invalid("plan", "must not be given together with rate_limit, route_id or key_id: give the routes and gateways of a plan in its limits")
-	}
+// simulatePlan simulates the plan of req, if that is valid. invalid is what is wrong with its other fields.
+func (a *API) simulatePlan(c *call, req simulateRequest, invalid error) (response, error) {
 	p := req.Plan
+	if p == nil {
+		return response{}, invalid
+	}
+	if req.RateLimit != nil || req.RouteID != nil || req.KeyID != nil {
+		return response{}, fault.Join(invalid, fault.Invalid("plan", "must not be given together with rate_limit, route_id or key_id: give the routes and gateways of a plan in its limits"))
+	}
 	present := func(s *control.Simulation) response { return ok(presentSimulation(s, c.completeness.Missing)) }
 	return respond(present)(searching(c, func() (*control.Simulation, error) {
 		return a.cfg.Control.SimulatePlan(withIdempotency(c, present), &c.actor, c.params["gateway_id"], control.PlanInput{

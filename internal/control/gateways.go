@@ -114,7 +114,7 @@ type GatewayUpdate struct {
 // UpdateGateway changes the settings in p. If the origin of the upstream URL changes, the
 // upstream headers and the client certificate with its key are dropped, unless p gives new ones.
 func (s *Service) UpdateGateway(ctx context.Context, actor *Actor, gatewayID string, p GatewayUpdate, m Match) (*gateway.Gateway, error) {
-	edit, err := s.readPatch(actor, &p.Patch, false)
+	edit, err := s.readPatchOf(ctx, actor, &p.Patch, false)
 	if err != nil {
 		return nil, err
 	}

@@ -1,7 +1,6 @@
 package control
 
 import (
-	"cmp"
 	"context"
 	"maps"
 	"time"
@@ -84,7 +83,7 @@ func (e *keyEdit) apply(k *apikey.Key) {
 func (s *Service) UpdateKey(ctx context.Context, actor *Actor, keyID string, p KeyPatch, m Match) (*apikey.Key, error) {
 	edit, invalid := p.read(s.now())
 	if onlyChecks(ctx) {
-		return nil, cmp.Or(invalid, errOnlyChecked)
+		return nil, s.checked(ctx, actor, invalid, func(tx ReadTx) error { return p.Plan.check(ctx, tx, actor, "") })
 	}
 	return inTx(ctx, s, actor, func(w *work) (*apikey.Key, error) {
 		chosen, bad := p.Plan.find(ctx, w, actor, "")

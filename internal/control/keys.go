@@ -71,8 +71,10 @@ func keyWithPlan(ctx context.Context, tx ReadTx, actor *Actor, keyID string) (*a
 func (s *Service) CreateKey(ctx context.Context, actor *Actor, in KeyInput) (*NewKey, error) {
 	k, err := in.key(actor, s.now())
 	if err != nil || onlyChecks(ctx) {
-		_, bad := read(ctx, s, actor, func(tx ReadTx) (*plan.Plan, error) { return in.references(ctx, tx, actor, k.Level) })
-		return nil, cmp.Or(fault.Join(err, bad), errOnlyChecked)
+		return nil, s.checked(ctx, actor, err, func(tx ReadTx) error {
+			_, err := in.references(ctx, tx, actor, k.Level)
+			return err
+		})
 	}
 	return inTx(ctx, s, actor, func(w *work) (*NewKey, error) {
 		k := k

@@ -17,17 +17,22 @@ import (
 type LimitLevel struct {
 	RouteID string // "" unless it is the limit of a route
 	KeyID   string // "" unless it is the limit of a key
+	OwnerID string // "" unless it is the limit of an owner
 	ratelimit.Status
 }
 
 // Cursor identifies the limit in the list of its gateway's limits, for Page.After. It does not change
 // while the limit exists.
 func (l *LimitLevel) Cursor() string {
-	return strconv.Itoa(int(l.Scope)) + " " + l.RouteID + " " + l.KeyID
+	cursor := strconv.Itoa(int(l.Scope)) + " " + l.RouteID + " " + l.KeyID
+	if l.Label != nil {
+		cursor += " " + l.OwnerID + " " + l.Label.String()
+	}
+	return cursor
 }
 
-// Limits lists the limits of a gateway: the global one, then the limits of routes, then of keys that
-// are in use, the newest routes and keys first. Page.After is the LimitLevel.Cursor of the last limit
+// Limits lists the limits of a gateway: the global one, then the limits of routes, of keys that
+// are in use, and of plans, for each owner or key that uses them; the newest routes, keys and owners first. Page.After is the LimitLevel.Cursor of the last limit
 // of the previous page.
 func (s *Service) Limits(ctx context.Context, actor *Actor, gatewayID string, p Page) ([]LimitLevel, error) {
 	if _, err := s.Gateway(ctx, actor, gatewayID); err != nil {
@@ -44,7 +49,7 @@ func (s *Service) Limits(ctx context.Context, actor *Actor, gatewayID string, p 
 	s.cfg.Sources.Levels.Levels(ctx, gatewayID, levels.add)
 	list := make([]LimitLevel, 0, p.Limit)
 	for _, l := range levels.sorted() {
-		list = append(list, LimitLevel{RouteID: identifier(id.Route, l.Route), KeyID: identifier(id.Key, l.Key), Status: l.Status})
+		list = append(list, LimitLevel{RouteID: identifier(id.Route, l.Route), KeyID: identifier(id.Key, l.Key), OwnerID: identifier(id.Owner, l.Owner), Status: l.Status})
 	}
 	return list, nil
 }
@@ -72,17 +77,24 @@ func (p *page) sorted() []ratelimit.Level {
 
 // compareLevels defines the order of the list of a gateway's limits.
 func compareLevels(a, b *ratelimit.Level) int {
-	return cmp.Or(cmp.Compare(a.Scope.Rank(), b.Scope.Rank()), bytes.Compare(b.Route[:], a.Route[:]), bytes.Compare(b.Key[:], a.Key[:]))
+	return cmp.Or(cmp.Compare(a.Scope.Rank(), b.Scope.Rank()), bytes.Compare(b.Route[:], a.Route[:]), bytes.Compare(b.Key[:], a.Key[:]),
+		bytes.Compare(b.Owner[:], a.Owner[:]), cmp.Compare(a.Label.String(), b.Label.String()))
 }
 
 // parseCursor parses a result of LimitLevel.Cursor.
 func parseCursor(cursor string) (l ratelimit.Level) {
 	scope, rest, _ := strings.Cut(cursor, " ")
-	route, key, _ := strings.Cut(rest, " ")
+	route, rest, _ := strings.Cut(rest, " ")
+	key, rest, _ := strings.Cut(rest, " ")
+	owner, label, _ := strings.Cut(rest, " ")
 	n, _ := strconv.ParseUint(scope, 10, 8)
 	l.Scope = ratelimit.Scope(n)
 	l.Route, _ = id.Parse(id.Route, route)
 	l.Key, _ = id.Parse(id.Key, key)
+	l.Owner, _ = id.Parse(id.Owner, owner)
+	if plan, limit, ok := strings.Cut(label, "."); ok {
+		l.Label = ratelimit.NewLabel(plan, limit)
+	}
 	return l
 }
 

@@ -1,7 +1,6 @@
 package control
 
 import (
-	"cmp"
 	"context"
 
 	"github.com/keygate/keygate/internal/account"
@@ -46,11 +45,7 @@ func ownAccount(ctx context.Context, tx ReadTx, actor *Actor) (*OwnAccount, erro
 // on because a key names them.
 func (s *Service) UpdateOwnAccount(ctx context.Context, actor *Actor, p OwnAccountPatch, m Match) (*OwnAccount, error) {
 	if onlyChecks(ctx) {
-		_, bad := read(ctx, s, actor, func(tx ReadTx) (any, error) {
-			_, err := p.DefaultPlan.find(ctx, tx, actor, defaultPrefix)
-			return nil, err
-		})
-		return nil, cmp.Or(bad, errOnlyChecked)
+		return nil, s.checked(ctx, actor, nil, func(tx ReadTx) error { return p.DefaultPlan.check(ctx, tx, actor, defaultPrefix) })
 	}
 	return inTx(ctx, s, actor, func(w *work) (*OwnAccount, error) {
 		chosen, err := p.DefaultPlan.find(ctx, w, actor, defaultPrefix)

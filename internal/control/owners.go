@@ -1,7 +1,6 @@
 package control
 
 import (
-	"cmp"
 	"context"
 	"maps"
 
@@ -84,8 +83,7 @@ func (s *Service) CreateOwner(ctx context.Context, actor *Actor, in OwnerInput) 
 	}
 	invalid := fault.Join(given.Validate(), checkCalendar(&given))
 	if onlyChecks(ctx) {
-		_, bad := read(ctx, s, actor, func(tx ReadTx) (*plan.Plan, error) { return in.Plan.find(ctx, tx, actor, "") })
-		return nil, cmp.Or(fault.Join(invalid, bad), errOnlyChecked)
+		return nil, s.checked(ctx, actor, invalid, func(tx ReadTx) error { return in.Plan.check(ctx, tx, actor, "") })
 	}
 	return inTx(ctx, s, actor, func(w *work) (*owner.Owner, error) {
 		p, bad := in.Plan.find(ctx, w, actor, "")
@@ -153,7 +151,7 @@ func (w *work) addOwner(ctx context.Context, o *owner.Owner) error {
 func (s *Service) UpdateOwner(ctx context.Context, actor *Actor, ownerID string, p OwnerPatch, m Match) (*owner.Owner, error) {
 	invalid := p.check()
 	if onlyChecks(ctx) {
-		return nil, cmp.Or(invalid, errOnlyChecked)
+		return nil, s.checked(ctx, actor, invalid, func(tx ReadTx) error { return p.Plan.check(ctx, tx, actor, "") })
 	}
 	if p.State.Value == string(owner.Suspended) {
 		ctx = Urgent(ctx)

@@ -33,9 +33,11 @@ func (c *PlanChoice) field(prefix string) string {
 // find returns the plan that is chosen, or nil for none. A plan that the account does not have is a validation error.
 func (c *PlanChoice) find(ctx context.Context, tx PlanReader, actor *Actor, prefix string) (*plan.Plan, error) {
 	field := c.field(prefix)
+	if c.ID.Present && c.Name.Present {
+		byID := PlanChoice{ID: c.ID}
+		return nil, fault.Join(byID.check(ctx, tx, actor, prefix), fault.Invalid(prefix+"plan", "must not be given together with %splan_id: give one of them", prefix))
+	}
 	switch {
-	case c.ID.Present && c.Name.Present:
-		return nil, fault.Invalid(prefix+"plan", "must not be given together with %splan_id: give one of them", prefix)
 	case c.ID.Present && !c.ID.Null:
 		p, err := tx.Plan(ctx, actor.Account.ID, c.ID.Value)
 		return p, absent(err, field, "there is no such plan: see GET /v1/plans for all plans, or create it first")
@@ -43,6 +45,12 @@ func (c *PlanChoice) find(ctx context.Context, tx PlanReader, actor *Actor, pref
 		return planNamed(ctx, tx, actor.Account.ID, c.Name.Value, field)
 	}
 	return nil, nil
+}
+
+// check returns the error of find.
+func (c *PlanChoice) check(ctx context.Context, tx PlanReader, actor *Actor, prefix string) error {
+	_, err := c.find(ctx, tx, actor, prefix)
+	return err
 }
 
 // planNamed returns the account's plan with the name. If there is none, the error is a validation error of the field.

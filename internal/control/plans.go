@@ -80,7 +80,7 @@ func ofPlan[T any](ctx context.Context, s *Service, actor *Actor, planID string,
 func (s *Service) CreatePlan(ctx context.Context, actor *Actor, in PlanInput) (*ChangedPlan, error) {
 	made, invalid := in.plan()
 	if onlyChecks(ctx) {
-		return nil, cmp.Or(invalid, errOnlyChecked)
+		return nil, s.checked(ctx, actor, invalid, func(tx ReadTx) error { return checkGatewaysOfLimits(ctx, tx, actor, made.Limits) })
 	}
 	return inTx(ctx, s, actor, func(w *work) (*ChangedPlan, error) {
 		p := made
@@ -145,7 +145,7 @@ func checkGatewaysOfLimits(ctx context.Context, tx GatewayReader, actor *Actor, 
 func (s *Service) UpdatePlan(ctx context.Context, actor *Actor, planID string, p PlanPatch, m Match) (*ChangedPlan, error) {
 	limits, invalid := p.check()
 	if onlyChecks(ctx) {
-		return nil, cmp.Or(invalid, errOnlyChecked)
+		return nil, s.checked(ctx, actor, invalid, func(tx ReadTx) error { return checkGatewaysOfLimits(ctx, tx, actor, limits) })
 	}
 	return inTx(ctx, s, actor, func(w *work) (*ChangedPlan, error) {
 		if err := fault.Join(invalid, checkGatewaysOfLimits(ctx, w, actor, limits)); err != nil {

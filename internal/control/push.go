@@ -25,7 +25,7 @@ func (s *Service) PushSpec(ctx context.Context, actor *Actor, gatewayID string, 
 // PushConfiguration does the same as PushSpec with a configuration file, which may also change
 // settings of the gateway.
 func (s *Service) PushConfiguration(ctx context.Context, actor *Actor, gatewayID string, content []byte, dryRun bool, m Match) (*PushResult, error) {
-	return s.pushDocument(ctx, actor, gatewayID, len(content), func() (*document, error) { return s.readConfiguration(actor, content) }, dryRun, m)
+	return s.pushDocument(ctx, actor, gatewayID, len(content), func() (*document, error) { return s.readConfiguration(ctx, actor, content) }, dryRun, m)
 }
 
 // Rollback creates a new revision with the content, routes and limits of the revision with the

@@ -26,9 +26,14 @@ func (s *Service) SimulatePlan(ctx context.Context, actor *Actor, gatewayID stri
 		in.Name = "simulated"
 	}
 	p, invalid := in.plan()
+	invalid = fault.Prefixed("plan", invalid)
+	limitsOf := func(tx ReadTx) error { return fault.Prefixed("plan", checkGatewaysOfLimits(ctx, tx, actor, p.Limits)) }
+	if onlyChecks(ctx) {
+		return nil, s.checked(ctx, actor, invalid, limitsOf)
+	}
 	what, err := search(ctx, s, actor, func(tx ReadTx) (traffic.PlanWhat, error) {
 		w := traffic.PlanWhat{}
-		if err := fault.Prefixed("plan", fault.Join(invalid, checkGatewaysOfLimits(ctx, tx, actor, p.Limits))); err != nil {
+		if err := fault.Join(invalid, limitsOf(tx)); err != nil {
 			return w, err
 		}
 		if _, err := tx.Gateway(ctx, actor.Account.ID, gatewayID); err != nil {

@@ -65,6 +65,13 @@ type onlyCheckKey struct{}
 
 func onlyChecks(ctx context.Context) bool { return ctx.Value(onlyCheckKey{}) != nil }
 
+// checked returns the error of an operation that only checks its input: invalid, together with what check finds in the
+// store.
+func (s *Service) checked(ctx context.Context, actor *Actor, invalid error, check func(tx ReadTx) error) error {
+	_, bad := read(ctx, s, actor, func(tx ReadTx) (any, error) { return nil, check(tx) })
+	return cmp.Or(fault.Join(invalid, bad), errOnlyChecked)
+}
+
 var errOnlyChecked = errors.New("the input was only checked")
 
 // inTxOnly is inTx without storing a response, for the transactions of an operation before its last.

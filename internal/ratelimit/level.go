@@ -1,10 +1,10 @@
 package ratelimit
 
-// Level is the Status of one limit, with the identifiers of the route and key that it
+// Level is the Status of one limit, with the identifiers of the route, key and owner that it
 // belongs to, or zeros.
 type Level struct {
 	Status
-	Route, Key [16]byte
+	Route, Key, Owner [16]byte
 }
 
 // StatusOf returns the status of one limit, as Limiter.Peek does.

@@ -15,11 +15,12 @@ const (
 	AccountScope // an account's limit on the management API
 	KeyDailyScope
 	DefaultGlobalScope // of records only: the global limit of a gateway that sets none
+	PlanScope          // a limit of a plan
 	unknownScope       // and all numbers beyond
 )
 
 // ReportedScopes is above every scope that Scope.Reported returns for limits of gateways.
-const ReportedScopes = int(GlobalScope) + 1
+const ReportedScopes = int(PlanScope) + 1
 
 // scopeRow is all that is said of a scope.
 type scopeRow struct {
@@ -50,11 +51,13 @@ var scopes = [...]scopeRow{
 		meaning: "The daily cap of the route. It starts again at midnight UTC.", remedy: "Raise `daily` of the route."},
 	GlobalScope: {name: "global", item: `"global"`, exceeded: "the gateway's rate limit", usedUp: "the gateway's global limit", rank: 0, reported: GlobalScope,
 		meaning: "The rate limit of the whole gateway.", remedy: "Raise `global_rate_limit` of the gateway."},
-	AccountScope: {name: "account", item: `"account"`, rank: 5, reported: AccountScope,
+	AccountScope: {name: "account", item: `"account"`, rank: 6, reported: AccountScope,
 		meaning: "A limit of the management API: the calls of one key.", remedy: "Call less often.", management: true},
 	DefaultGlobalScope: {name: "global", item: `"global"`, exceeded: "the gateway's rate limit", rank: 0, reported: GlobalScope,
 		usedUp: "the gateway sets no limit, and the server's limit for such gateways (--default-global-limit)"},
-	unknownScope: {name: "unknown", exceeded: "a rate limit", usedUp: "a limit", rank: 6, reported: unknownScope},
+	PlanScope: {name: "plan", item: `"plan"`, exceeded: "a limit of the plan", usedUp: "a limit of the plan", rank: 5, reported: PlanScope,
+		meaning: "A limit of the plan of the key, of its owner or of the gateway. `limit_name` is the plan and the limit, as in `pro.per-minute`.", remedy: "Raise the limit in the plan, or give the owner or the key another plan."},
+	unknownScope: {name: "unknown", exceeded: "a rate limit", usedUp: "a limit", rank: 7, reported: unknownScope},
 }
 
 // row returns the row of any number.

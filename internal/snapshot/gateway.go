@@ -35,6 +35,8 @@ type Gateway struct {
 	public    int        // number of public routes
 	tree      *gateway.Tree[Node]
 	global    ratelimit.Limit
+
+	defaultPlan *planSlot // nil without one
 }
 
 // Bounds of a search for a route, in steps of some 50 ns at worst. A search in a real table

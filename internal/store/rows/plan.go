@@ -79,9 +79,9 @@ func planList(accountID string, f control.PlanFilter, p control.Page) (string, [
 // PlanUse implements control.PlanReader.
 func (t *Reader) PlanUse(ctx context.Context, accountID, planID string, most int) (use control.PlanUse, err error) {
 	err = t.Query(ctx, "find out who has a plan", `SELECT
-		(SELECT count(*) FROM (SELECT 1 FROM keys INDEXED BY keys_plan WHERE account_id = $1 AND plan_id = $2 AND phase IN (0, 1)`+NotEnded+` LIMIT $3) AS k),
-		(SELECT count(*) FROM (SELECT 1 FROM owners INDEXED BY owners_plan WHERE account_id = $1 AND plan_id = $2 LIMIT $3) AS o),
-		(SELECT count(*) FROM (SELECT 1 FROM gateways INDEXED BY gateways_plan WHERE account_id = $1 AND default_plan_id = $2 LIMIT $3) AS g),
+		(SELECT count(*) FROM (SELECT 1 FROM keys INDEXED BY keys_plan WHERE account_id = $1 AND plan_id = $2 AND phase IN (0, 1)`+NotEnded+` LIMIT $3) AS of_keys),
+		(SELECT count(*) FROM (SELECT 1 FROM owners INDEXED BY owners_plan WHERE account_id = $1 AND plan_id = $2 LIMIT $3) AS of_owners),
+		(SELECT count(*) FROM (SELECT 1 FROM gateways INDEXED BY gateways_plan WHERE account_id = $1 AND default_plan_id = $2 LIMIT $3) AS of_gateways),
 		EXISTS (SELECT 1 FROM accounts WHERE id = $1 AND default_plan_id = $2)`,
 		[]any{accountID, planID, Limit(most)}, func(r *Row) error { return r.Scan(&use.Keys, &use.Owners, &use.Gateways, &use.Account) })
 	return use, err
