@@ -245,7 +245,7 @@ export interface paths {
         };
         /**
          * List the limits of a gateway
-         * @description Returns the current level of every limit in use: the gateway's, its routes', and those of recently used keys.
+         * @description Returns the current level of every limit in use: the gateway's, its routes', those of recently used keys, and those of plans, for each owner or key that uses them on any gateway.
          */
         get: operations["listLimits"];
         put?: never;
@@ -2063,7 +2063,7 @@ export interface components {
             /** @description For a 404 or 405: whether the gateway got the request as the default gateway, because no gateway has the host. Null for other decisions. */
             by_default: boolean | null;
             /**
-             * @description Check that refused the request, or cause of the failure: host, key, gateway, route, scope, limit, upstream, timeout or internal.
+             * @description Check that refused the request, or cause of the failure: host, key, gateway, owner, route, scope, limit, upstream, timeout or internal.
              * @example limit
              */
             check: string;
@@ -2084,10 +2084,15 @@ export interface components {
              */
             limit: number | null;
             /**
+             * @description If a limit of a plan refused the request: plan and limit. Otherwise null.
+             * @example pro.per-minute
+             */
+            limit_name: string | null;
+            /**
              * @description If a limit refused the request: scope of that limit. Otherwise this field, limit, remaining and passes_at are null.
              * @enum {string|null}
              */
-            limit_scope: "key" | "route" | "daily" | "global" | null;
+            limit_scope: "key" | "route" | "daily" | "plan" | "global" | null;
             /**
              * @description Explanation of the decision.
              * @example the route's limit of 50 was used up
@@ -2101,7 +2106,7 @@ export interface components {
              */
             passes_at: string | null;
             /**
-             * @description If the upstream could not be reached or did not respond: why, such as connection_refused, name_not_found, certificate_rejected, malformed_response, closed_early or timeout. If the request was admitted but could not go on: key_revoked, key_expired, key_not_allowed, gateway_gone or lease_lost. If it was refused for its key: no_key, key_without_scheme, key_in_other_header, mistyped_key, not_a_key or unknown_key. Further values may be added. Null for other decisions.
+             * @description If the upstream could not be reached or did not respond: why, such as connection_refused, name_not_found, certificate_rejected, malformed_response, closed_early or timeout. If the request was admitted but could not go on: key_revoked, key_expired, key_not_allowed, owner_suspended, gateway_gone or lease_lost. If it was refused for its key: no_key, key_without_scheme, key_in_other_header, mistyped_key, not_a_key or unknown_key. Further values may be added. Null for other decisions.
              * @example connection_refused
              */
             reason: string | null;
@@ -2710,7 +2715,7 @@ export interface components {
         } | null;
         LimitLevel: {
             /**
-             * @description Key that the limit applies to; null if all keys share it.
+             * @description Key that the limit applies to; null if several keys share it.
              * @example key_01jz8y5c3te9b8r2m6q4v7x0dd
              */
             key_id: string | null;
@@ -2721,10 +2726,20 @@ export interface components {
              */
             limit: number;
             /**
+             * @description Plan and limit, for the scope plan; otherwise null.
+             * @example pro.per-minute
+             */
+            limit_name: string | null;
+            /**
              * @description Scope of the limit.
              * @enum {string}
              */
-            limit_scope: "key" | "route" | "daily" | "global";
+            limit_scope: "key" | "route" | "daily" | "plan" | "global";
+            /**
+             * @description Owner that the limit applies to; null if it is not an owner's limit.
+             * @example own_01jz8y5c3te9b8r2m6q4v7x0ee
+             */
+            owner_id: string | null;
             /**
              * Format: int64
              * @description Remaining requests, rounded down.
@@ -3606,10 +3621,15 @@ export interface components {
              */
             limit: number;
             /**
+             * @description Plan and limit, if it was a limit of a plan; otherwise absent.
+             * @example pro.per-minute
+             */
+            limit_name?: string;
+            /**
              * @description Scope of the limit that was exceeded.
              * @enum {string}
              */
-            limit_scope: "key" | "route" | "daily" | "global";
+            limit_scope: "key" | "route" | "daily" | "plan" | "global";
             /**
              * @description HTTP method of the request.
              * @example GET
@@ -4427,7 +4447,7 @@ export interface components {
             /** @description For a 404 or 405: whether the gateway got the request as the default gateway, because no gateway has the host. Null for other decisions. */
             by_default: boolean | null;
             /**
-             * @description Check that refused the request, or cause of the failure: host, key, gateway, route, scope, limit, upstream, timeout or internal.
+             * @description Check that refused the request, or cause of the failure: host, key, gateway, owner, route, scope, limit, upstream, timeout or internal.
              * @example limit
              */
             check: string;
@@ -4448,10 +4468,15 @@ export interface components {
              */
             limit: number | null;
             /**
+             * @description If a limit of a plan refused the request: plan and limit. Otherwise null.
+             * @example pro.per-minute
+             */
+            limit_name: string | null;
+            /**
              * @description If a limit refused the request: scope of that limit. Otherwise this field, limit, remaining and passes_at are null.
              * @enum {string|null}
              */
-            limit_scope: "key" | "route" | "daily" | "global" | null;
+            limit_scope: "key" | "route" | "daily" | "plan" | "global" | null;
             /**
              * @description Explanation of the decision.
              * @example the route's limit of 50 was used up
@@ -4465,7 +4490,7 @@ export interface components {
              */
             passes_at: string | null;
             /**
-             * @description If the upstream could not be reached or did not respond: why, such as connection_refused, name_not_found, certificate_rejected, malformed_response, closed_early or timeout. If the request was admitted but could not go on: key_revoked, key_expired, key_not_allowed, gateway_gone or lease_lost. If it was refused for its key: no_key, key_without_scheme, key_in_other_header, mistyped_key, not_a_key or unknown_key. Further values may be added. Null for other decisions.
+             * @description If the upstream could not be reached or did not respond: why, such as connection_refused, name_not_found, certificate_rejected, malformed_response, closed_early or timeout. If the request was admitted but could not go on: key_revoked, key_expired, key_not_allowed, owner_suspended, gateway_gone or lease_lost. If it was refused for its key: no_key, key_without_scheme, key_in_other_header, mistyped_key, not_a_key or unknown_key. Further values may be added. Null for other decisions.
              * @example connection_refused
              */
             reason: string | null;
@@ -8763,7 +8788,7 @@ export interface operations {
                  */
                 status?: number;
                 /** @description Only requests with this result. */
-                result?: "failed" | "key_expired" | "key_invalid" | "limited" | "no_gateway" | "no_method" | "no_route" | "timed_out" | "unreachable" | "upstream_status" | "wrong_gateway" | "wrong_scope";
+                result?: "failed" | "key_expired" | "key_invalid" | "limited" | "no_gateway" | "no_method" | "no_route" | "owner_suspended" | "timed_out" | "unreachable" | "upstream_status" | "wrong_gateway" | "wrong_scope";
                 /**
                  * @description Only requests at or after this time: an RFC 3339 time, or a date, which means midnight UTC.
                  * @example 2026-03-01T12:00:00Z
@@ -8828,7 +8853,7 @@ export interface operations {
                  */
                 status?: number;
                 /** @description Only requests with this result. */
-                result?: "failed" | "key_expired" | "key_invalid" | "limited" | "no_gateway" | "no_method" | "no_route" | "timed_out" | "unreachable" | "upstream_status" | "wrong_gateway" | "wrong_scope";
+                result?: "failed" | "key_expired" | "key_invalid" | "limited" | "no_gateway" | "no_method" | "no_route" | "owner_suspended" | "timed_out" | "unreachable" | "upstream_status" | "wrong_gateway" | "wrong_scope";
             };
             header?: never;
             path?: never;

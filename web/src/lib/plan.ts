@@ -120,16 +120,22 @@ export function limitFlags(limits: LimitBody[]): string[] {
 const plain = (text: string) => /^(\d+\/)?[a-z][a-z0-9_-]*$/.test(text) && !/^(true|false|null|yes|no|on|off|y|n)$/.test(text);
 const yaml = (text: string) => (plain(text) ? text : JSON.stringify(text));
 
-// planFile returns a plan as a configuration file has it.
-export function planFile(name: string, title: string, limits: LimitBody[]): string {
-  const one = (l: LimitBody) =>
-    Object.entries(l).map(
-      ([k, v], i) => `      ${i === 0 ? '- ' : '  '}${k}: ${Array.isArray(v) ? `[${v.map(yaml).join(', ')}]` : yaml(String(v))}`,
+// planFile returns a plan as a configuration file has it, which names gateways, as nameOf does.
+export function planFile(
+  { name, title, time_zone, anchor_day }: { name: string; title: string; time_zone?: string; anchor_day?: number },
+  limits: LimitBody[],
+  nameOf: (gatewayId: string) => string,
+): string {
+  const one = ({ gateway_id, routes, ...l }: LimitBody) =>
+    Object.entries({ ...l, ...(gateway_id ? { gateway: nameOf(gateway_id) } : {}), ...(routes ? { routes } : {}) }).map(
+      ([k, v], i) => `      ${i === 0 ? '- ' : '  '}${k}: ${Array.isArray(v) ? `[${v.map(yaml).join(', ')}]` : yaml(v)}`,
     );
   return [
     'plans:',
     `  - name: ${yaml(name || 'NAME')}`,
     ...(title ? [`    title: ${yaml(title)}`] : []),
+    ...(time_zone && time_zone !== 'UTC' ? [`    time_zone: ${time_zone}`] : []),
+    ...(anchor_day && anchor_day !== 1 ? [`    anchor_day: ${anchor_day}`] : []),
     limits.length === 0 ? '    limits: []' : '    limits:',
     ...limits.flatMap(one),
     '',

@@ -9,11 +9,9 @@ export function ListPanel<T>({
   title,
   actions,
   query,
-  className,
   ...table
 }: {
   title: string;
-  className?: string;
   actions: ReactNode; // such as the way to the whole list
   query: UseQueryResult<Answer<{ data: T[] }>>;
   columns: Column<T>[];
@@ -21,7 +19,7 @@ export function ListPanel<T>({
   empty: ReactNode;
 }) {
   return (
-    <Panel flush className={className} title={title} actions={actions}>
+    <Panel flush title={title} actions={actions}>
       {query.error ? (
         <div className="p-4">
           <Failure error={query.error} retry={() => void query.refetch()} />

@@ -97,7 +97,7 @@ function KeyDetail({ keyId }: { keyId: string }) {
         </Notice>
       )}
       <Rotation record={record} />
-      <div className="grid grid-cols-[minmax(0,1fr)] gap-4 lg:grid-cols-[minmax(0,1fr)_minmax(0,2fr)]">
+      <div className="grid grid-cols-[minmax(0,1fr)] items-start gap-4 lg:grid-cols-[minmax(0,1fr)_minmax(0,2fr)]">
         <Panel title="Key">
           <Details
             rows={[

@@ -4,12 +4,15 @@ import { Empty } from '../../ui/basic';
 import { ListPanel } from '../../ui/listpanel';
 import { OwnerLink, OwnerState } from './parts';
 
+// useFewOwners reads the newest owners of a plan.
+export const useFewOwners = (planId: string) =>
+  useList('/v1/owners', { query: { plan_id: planId, limit: 8 } }, { refetchInterval: 30_000 });
+
 // FewOwners lists the newest owners of a plan, and leads to all of them.
 export function FewOwners({ planId }: { planId: string }) {
-  const query = useList('/v1/owners', { query: { plan_id: planId, limit: 8 } }, { refetchInterval: 30_000 });
+  const query = useFewOwners(planId);
   return (
     <ListPanel
-      className="max-lg:min-h-[368px]" // of 8 rows: the keys below do not move
       title="Owners"
       actions={
         <Link to="/owners" search={{ plan_id: planId }} className="link">

@@ -1,6 +1,7 @@
 import { useNavigate } from '@tanstack/react-router';
 import { api } from '../../api/client';
 import { changed, warn } from '../../api/hooks';
+import { useGateways } from '../../api/gateways';
 import { useRefusal } from '../../api/session';
 import { useForm } from '../../lib/form';
 import { limitBody, limitFlags, newLimit, planFile } from '../../lib/plan';
@@ -15,6 +16,7 @@ import { PlanFields, type PlanValues } from './form';
 export default function CreatePlan() {
   const navigate = useNavigate();
   const refused = useRefusal('write', 'plans');
+  const { nameOf } = useGateways();
   const form = useForm<PlanValues>({ name: '', title: '', limits: [newLimit('per-minute')] });
   const { name, title } = form.values;
   const limits = form.values.limits.map(limitBody);
@@ -41,7 +43,11 @@ export default function CreatePlan() {
         <PlanFields form={form} />
         <SubmitBar>
           <Submit
-            beside={<AsCode command={{ cli, method: 'POST', path: '/v1/plans', body, file: planFile(body.name, title, limits) }} />}
+            beside={
+              <AsCode
+                command={{ cli, method: 'POST', path: '/v1/plans', body, file: planFile({ name: body.name, title }, limits, nameOf) }}
+              />
+            }
             label="Create the plan"
             busy={form.busy}
             error={form.rest}

@@ -9,7 +9,7 @@ import { Button, Details, Failure, Id, Page, Panel, Skeleton, Time, Warnings } f
 import { ConfirmDialog } from '../../ui/dialog';
 import { toast } from '../../ui/toast';
 import { FewKeys } from '../keys/few';
-import { FewOwners } from '../owners/few';
+import { FewOwners, useFewOwners } from '../owners/few';
 import { LimitList } from './limitlist';
 
 export default function PlanPage() {
@@ -24,6 +24,7 @@ function PlanDetail({ planId }: { planId: string }) {
   const admin = useRefusal('admin', `plans/${planId}`);
   const warnings = useWarnings(planId);
   const navigate = useNavigate();
+  const owners = useFewOwners(planId);
   const [deleting, setDeleting] = useState(false);
   const p = query.data?.data;
   if (query.error && !p)
@@ -32,7 +33,8 @@ function PlanDetail({ planId }: { planId: string }) {
         <Failure error={query.error} retry={() => void query.refetch()} />
       </Page>
     );
-  if (!p)
+  if (!p || owners.isPending)
+    // both, so that nothing moves
     return (
       <Page key="loading" title={<Skeleton className="h-6 w-48" />}>
         <Panel>

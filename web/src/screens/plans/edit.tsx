@@ -1,5 +1,6 @@
 import { useNavigate, useParams } from '@tanstack/react-router';
 import { type Answer, api } from '../../api/client';
+import { useGateways } from '../../api/gateways';
 import { changed, useRecord, warn } from '../../api/hooks';
 import type { Plan } from '../../api/plans';
 import { useRefusal } from '../../api/session';
@@ -41,6 +42,7 @@ function Form({ first }: { first: Answer<Plan> }) {
   const path = { plan_id };
   const navigate = useNavigate();
   const refused = useRefusal('write', `plans/${plan_id}`);
+  const { nameOf } = useGateways();
   const form = useEdit<Plan, PlanValues>({ first, valuesOf, labels, show, read: () => api.get('/v1/plans/{plan_id}', { path }) });
   const { name, title } = form.values;
   const limits = form.values.limits.map(limitBody);
@@ -64,7 +66,7 @@ function Form({ first }: { first: Answer<Plan> }) {
     `keygate plans update ${quote(form.base.name)}`,
     'name' in body && `--name ${quote(name)}`,
     'title' in body && `--title ${quote(title)}`,
-    ...('limits' in body ? limitFlags(limits) : []),
+    ...('limits' in body ? (limits.length > 0 ? limitFlags(limits) : ["--limit ''"]) : []),
   ]
     .filter(Boolean)
     .join(' ');
@@ -89,7 +91,13 @@ function Form({ first }: { first: Answer<Plan> }) {
             onCancel={() => void leave()}
             beside={
               <AsCode
-                command={{ cli, method: 'PATCH', path: `/v1/plans/${plan_id}`, body, file: planFile(name, title, limits) }}
+                command={{
+                  cli,
+                  method: 'PATCH',
+                  path: `/v1/plans/${plan_id}`,
+                  body,
+                  file: planFile({ ...form.base, name, title }, limits, nameOf),
+                }}
                 why={form.dirty ? null : 'Nothing has been changed yet.'}
               />
             }

@@ -20,7 +20,9 @@ export function LimitList({ label, lines }: { label: string; lines: Line[] }) {
   return (
     <ul aria-label={label} className="flex flex-col divide-y divide-line">
       {lines.map(({ limit, gatewayId, from }, i) => (
-        <li key={i} className="grid gap-x-4 gap-y-0.5 py-2 first:pt-0 last:pb-0 sm:grid-cols-[minmax(6rem,11rem)_minmax(0,1fr)]">
+        <li
+          key={i}
+          className="grid items-baseline gap-x-4 gap-y-0.5 py-2 first:pt-0 last:pb-0 sm:grid-cols-[minmax(6rem,11rem)_minmax(0,1fr)]">
           <code className="min-w-0 truncate font-mono text-sm font-medium" title={limit.name}>
             {limit.name}
           </code>
