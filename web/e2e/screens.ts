@@ -41,7 +41,7 @@ export async function fill(k: Keygate, upstream: Service): Promise<Record<string
     ],
   });
   await k.call('POST', '/v1/plans', { name: 'free', limits: [{ name: 'per-minute', sustained: '60/min' }] });
-  const owner = await k.call('POST', '/v1/owners', { external_id: 'acme', name: 'Acme Ltd', plan: 'pro', metadata: { crm: '4711' } });
+  const acme = await k.call('POST', '/v1/owners', { external_id: 'acme', name: 'Acme Ltd', plan: 'pro', metadata: { crm: '4711' } });
   const late = await k.call('POST', '/v1/owners', { external_id: 'late-payer', plan: 'free' });
   await k.call('PATCH', `/v1/owners/${late.owner_id}`, { state: 'suspended' });
   const keys: { key: string; key_id: string }[] = [];
@@ -80,7 +80,7 @@ export async function fill(k: Keygate, upstream: Service): Promise<Record<string
     route: routes.find((r) => r.path === '/orders')!.route_id,
     key: keys[0]!.key_id,
     plan: plan.plan_id,
-    owner: owner.owner_id,
+    owner: acme.owner_id,
     suspended: late.owner_id,
     rotated: rotated.key_id,
     webhook: failing.webhook_id,

@@ -11,12 +11,7 @@ export function usePlans() {
   const refused = useRefusal('read', 'plans');
   const query = useList('/v1/plans', { query: { limit: 100 } }, { enabled: !refused, staleTime: 30_000 });
   const plans = query.data?.data.data ?? [];
-  return {
-    plans,
-    refused,
-    more: Boolean(query.data?.data.next_cursor),
-    nameOf: (id: string) => plans.find((p) => p.plan_id === id)?.name ?? id,
-  };
+  return { plans, more: Boolean(query.data?.data.next_cursor), nameOf: (id: string) => plans.find((p) => p.plan_id === id)?.name ?? id };
 }
 
 // planFilter is the filter of a list by a plan.
