@@ -70,6 +70,7 @@ const everySetting = `gateway:
   default: true
   upstream_url: https://orders.internal
   global_rate_limit: {sustained: 6000/min, burst: 200/s}
+  default_plan: free
   timeout: 30s
   upstream_headers:
     X-Token: "***"
