@@ -1,6 +1,7 @@
 import { useNavigate, useParams } from '@tanstack/react-router';
 import { useState } from 'react';
 import { api } from '../../api/client';
+import { useGateways } from '../../api/gateways';
 import { changed, useRecord, useWarnings } from '../../api/hooks';
 import type { Plan } from '../../api/plans';
 import { useRefusal } from '../../api/session';
@@ -25,6 +26,7 @@ function PlanDetail({ planId }: { planId: string }) {
   const warnings = useWarnings(planId);
   const navigate = useNavigate();
   const owners = useFewOwners(planId);
+  const { loading } = useGateways(); // the limits name them
   const [deleting, setDeleting] = useState(false);
   const p = query.data?.data;
   if (query.error && !p)
@@ -33,8 +35,8 @@ function PlanDetail({ planId }: { planId: string }) {
         <Failure error={query.error} retry={() => void query.refetch()} />
       </Page>
     );
-  if (!p || owners.isPending)
-    // both, so that nothing moves
+  if (!p || owners.isPending || loading)
+    // all at once, so that nothing moves
     return (
       <Page key="loading" title={<Skeleton className="h-6 w-48" />}>
         <Panel>
