@@ -110,7 +110,7 @@ func (h *rowHarness) pushes() {
 			for i := range 700 {
 				p, err := h.engine.Prepare(ctx(), &gateway.Revision{ID: id.New(id.Revision), GatewayID: g.ID, Number: int64(2 + 700*batch + i),
 					Source: gateway.API, Kind: gateway.SpecDocument, CreatedAt: h.clock.now(), Content: spec("/a")})
-				if err = cmp.Or(err, tx.InsertPrepared(ctx(), p)); err != nil {
+				if err := cmp.Or(err, tx.InsertPrepared(ctx(), p)); err != nil {
 					return err
 				}
 			}
