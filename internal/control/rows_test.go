@@ -104,6 +104,24 @@ func (h *rowHarness) all() {
 	h.accounts()
 }
 
+// pushes pushes so often to a gateway that it leaves more route tables than one transaction may write rows.
+func (h *rowHarness) pushes() {
+	_, offline := h.account("acme")
+	g := must[*gateway.Gateway](h.harness)(h.CreateGateway(ctx(), offline, newGateway("https://h"), string(spec("/a"))))
+	for batch := range 3 {
+		h.must(h.engine.Update(ctx(), func(tx control.Tx) error {
+			for i := range 700 {
+				p, err := h.engine.Prepare(ctx(), &gateway.Revision{ID: id.New(id.Revision), GatewayID: g.ID, Number: int64(2 + 700*batch + i),
+					Source: gateway.API, Kind: gateway.SpecDocument, CreatedAt: h.clock.now(), Content: spec("/a")})
+				if err := cmp.Or(err, tx.InsertPrepared(ctx(), p)); err != nil {
+					return err
+				}
+			}
+			return nil
+		}))
+	}
+}
+
 // index stores keys, and indexes them.
 func (h *rowHarness) index() {
 	for range 3 {
@@ -326,6 +344,7 @@ func (h *rowHarness) accounts() {
 		list, err := tx.Events(ctx(), h.caller.Account.ID, control.EventFilter{}, control.Page{Limit: 1})
 		return len(list) == 0, err
 	})
+	h.pushes()
 	h.do("delete account", func() error { return second(h.DeleteAccount(ctx(), h.operator, h.caller.Account.ID, nil)) })
 	h.maintain("remove account", func(tx control.ReadTx) (bool, error) {
 		ids, err := tx.DeletedAccounts(ctx())

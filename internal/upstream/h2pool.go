@@ -53,13 +53,14 @@ const maxH2Conns = 64
 //
 // Locks: mu comes before the lock of a connection.
 type H2Pool struct {
-	owner  *Pools
-	origin Origin
-	tls    *tls.Config   // nil for h2c
-	own    *H1Pool       // makes the TCP connections, and keeps those over which the server speaks HTTP/1.1
-	most   int           // live connections
-	idle   int64         // ticks for which a connection may be idle
-	maxAge time.Duration // of a connection that is used for a new request
+	owner   *Pools
+	origin  Origin
+	tls     *tls.Config   // nil for h2c
+	session *session      // of tls
+	own     *H1Pool       // makes the TCP connections, and keeps those over which the server speaks HTTP/1.1
+	most    int           // live connections
+	idle    int64         // ticks for which a connection may be idle
+	maxAge  time.Duration // of a connection that is used for a new request
 
 	replays *atomic.Int64 // what Replays keep for the account
 
@@ -130,6 +131,8 @@ func newH2Pool(owner *Pools, o Origin) (*H2Pool, error) {
 		if p.tls, err = newTLSConfig(o); err != nil {
 			return nil, err
 		}
+		p.session = &session{room: &owner.sessions, account: o.Account}
+		p.tls.ClientSessionCache = p.session
 		p.tls.NextProtos = []string{"h2", "http/1.1"}
 		p.tls.DynamicRecordSizingDisabled = true
 	default:

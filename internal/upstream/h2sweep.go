@@ -35,6 +35,7 @@ func (p *Pools) forgetMultiplexed(pool *H2Pool) {
 	known := p.h2State.pools.CompareAndDelete(pool.origin, pool)
 	pool.forgotten.Store(true)
 	pool.own.forgotten.Store(true)
+	pool.session.end()
 	pool.drain()
 	if known {
 		p.weights.leave(&pool.origin, pool.unused)

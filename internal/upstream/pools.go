@@ -92,6 +92,8 @@ type Pools struct {
 
 	making  sync.Mutex // held to add or remove a pool
 	weights weights
+
+	sessions sessionRoom
 }
 
 // NewPools returns a Pools without any pool. The only error is a missing Config.Guard.

@@ -36,7 +36,7 @@ func handshake(ctx context.Context, raw net.Conn, address string, cfg *tls.Confi
 }
 
 func newTLSConfig(o Origin) (*tls.Config, error) {
-	c := &tls.Config{MinVersion: tls.VersionTLS12, ClientSessionCache: tls.NewLRUClientSessionCache(0)}
+	c := &tls.Config{MinVersion: tls.VersionTLS12}
 	if o.CA != "" {
 		c.RootCAs = x509.NewCertPool()
 		if !c.RootCAs.AppendCertsFromPEM([]byte(o.CA)) {

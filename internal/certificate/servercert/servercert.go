@@ -14,7 +14,7 @@ import (
 // Bounds of what a server may send.
 const (
 	MaxCertificates = 16
-	MaxBytes        = 32 << 10 // of all certificates together
+	MaxBytes        = 32 << 10 // of all certificates together, with what the server staples to them
 	maxExponent     = 65537    // of an RSA key: the usual one; with a larger one, a check takes three times as long
 )
 
@@ -26,7 +26,11 @@ func Require(cfg *tls.Config, host string) {
 	cfg.ServerName = host
 	cfg.InsecureSkipVerify = true // VerifyConnection verifies, after it has looked at the bounds
 	cfg.VerifyConnection = func(state tls.ConnectionState) error {
-		if err := verify(state.PeerCertificates, roots, host); err != nil {
+		err := checkBounds(&state)
+		if err == nil {
+			err = verify(state.PeerCertificates, roots, host)
+		}
+		if err != nil {
 			return &tls.CertificateVerificationError{Err: err} // without the certificates, which may be large
 		}
 		return nil
@@ -40,22 +44,33 @@ type BoundsError string
 // Error implements error.
 func (e BoundsError) Error() string { return "the server sent " + string(e) }
 
-// verify verifies the certificates of host, as crypto/tls does.
-func verify(chain []*x509.Certificate, roots *x509.CertPool, host string) error {
+// checkBounds returns a BoundsError if a server has sent too much. A connection keeps all of it as long as it lives, and so does
+// a session, also what is stapled to the certificates.
+func checkBounds(state *tls.ConnectionState) error {
+	chain := state.PeerCertificates
 	if n := len(chain); n == 0 || n > MaxCertificates {
 		return BoundsError(fmt.Sprintf("%d certificates: it must send 1 to %d", n, MaxCertificates))
 	}
-	size, intermediates := 0, x509.NewCertPool()
-	for i, c := range chain {
+	size := len(state.OCSPResponse)
+	for _, timestamp := range state.SignedCertificateTimestamps {
+		size += len(timestamp)
+	}
+	for _, c := range chain {
 		if size += len(c.Raw); size > MaxBytes {
-			return BoundsError(fmt.Sprintf("more than %d bytes of certificates", MaxBytes))
+			return BoundsError(fmt.Sprintf("more than %d bytes of certificates, and what belongs to them", MaxBytes))
 		}
 		if key, ok := c.PublicKey.(*rsa.PublicKey); ok && key.E > maxExponent {
 			return BoundsError(fmt.Sprintf("a certificate with an RSA key whose exponent is larger than %d", maxExponent))
 		}
-		if i > 0 {
-			intermediates.AddCert(c)
-		}
+	}
+	return nil
+}
+
+// verify verifies the certificates of host, as crypto/tls does.
+func verify(chain []*x509.Certificate, roots *x509.CertPool, host string) error {
+	intermediates := x509.NewCertPool()
+	for _, c := range chain[1:] {
+		intermediates.AddCert(c)
 	}
 	if host == "" { // for which Verify would accept any name
 		return x509.HostnameError{Certificate: chain[0], Host: host}

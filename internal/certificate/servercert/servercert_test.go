@@ -128,6 +128,30 @@ func TestServersAreVerified(t *testing.T) {
 	}
 }
 
+// Guarantee: what a server staples to its certificate counts as the certificate does, in each version of TLS.
+func TestStaplesAreBounded(t *testing.T) {
+	pair := certificatetest.New(t, "one.test")
+	for _, version := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
+		for size, refused := range map[int]bool{2 << 10: false, servercert.MaxBytes: true} {
+			for name, staple := range map[string]func(*tls.Certificate){
+				"a status":    func(c *tls.Certificate) { c.OCSPStaple = make([]byte, size) },
+				"a timestamp": func(c *tls.Certificate) { c.SignedCertificateTimestamps = [][]byte{make([]byte, size)} },
+			} {
+				cert, err := tls.X509KeyPair(pair.Cert, pair.Key)
+				if err != nil {
+					t.Fatal(err)
+				}
+				staple(&cert)
+				cfg := &tls.Config{RootCAs: pair.Pool(t), MaxVersion: version}
+				servercert.Require(cfg, "one.test")
+				if _, err := handshake(t, cfg, &cert); errors.As(err, new(servercert.BoundsError)) != refused || !refused && err != nil {
+					t.Errorf("%s of %d bytes, version %x: got error %v, want a refusal: %v", name, size, version, err, refused)
+				}
+			}
+		}
+	}
+}
+
 // Guarantee: docs/limits.md, certificates of a server. A server that sends more, or larger, certificates than it needs
 // is refused before they are verified.
 func TestChainsAreBounded(t *testing.T) {

@@ -8,13 +8,12 @@ import (
 	"github.com/keygate/keygate/internal/snapshot"
 )
 
-// The weights of
+// The weights of rows.
 const (
 	revisionWeight = 4 // including rows that triggers write
-	partWeight     = 20
-	pageWeight     = 4
 	trafficWeight  = 20
 	deliveryWeight = 8
+	responseWeight = 2 // including what triggers count
 	keyWeight      = 4 // with its entries in the search index
 	ownerWeight    = 2
 )
@@ -34,7 +33,8 @@ func (r *removal) Removed(rows, weight int) {
 }
 
 // RemoveAccount implements control.AccountStore. Rows are removed before those that they
-// refer to, and hostnames early, so that other gateways can have them.
+// refer to, and hostnames early, so that other gateways can have them. Pages of routes and parts of revisions, which are
+// large, are left to TrimTables.
 func (t *Writer) RemoveAccount(ctx context.Context, accountID string, limit int) (more bool, err error) {
 	a, err := t.read.Account(ctx, accountID)
 	if err != nil {
@@ -45,13 +45,8 @@ func (t *Writer) RemoveAccount(ctx context.Context, accountID string, limit int)
 	}
 	r := removal{Writer: t, Budget: newBudget(limit), accountID: accountID}
 	for _, step := range []func(context.Context) error{
-		r.rowsOf("routes", pageWeight, `DELETE FROM route_pages WHERE n IN
-			(SELECT p.n FROM gateways g INDEXED BY gateways_list CROSS JOIN route_pages p ON p.table_id = g.table_id WHERE g.account_id = $1 LIMIT $2)`),
-		r.rowsOf("parts of revisions", partWeight, `DELETE FROM revision_parts WHERE rowid = ANY (ARRAY(
-			SELECT p.rowid FROM gateways g INDEXED BY gateways_list CROSS JOIN revisions r ON r.gateway_id = g.id CROSS JOIN revision_parts p ON p.revision_id = r.id
-			WHERE g.account_id = $1 LIMIT $2))`),
-		r.rowsOf("revisions", revisionWeight, `DELETE FROM revisions WHERE id IN
-			(SELECT r.id FROM gateways g INDEXED BY gateways_list CROSS JOIN revisions r ON r.gateway_id = g.id WHERE g.account_id = $1 LIMIT $2)`),
+		r.rowsOf("revisions", revisionWeight, `DELETE FROM revisions WHERE id = ANY (ARRAY(SELECT id FROM revisions WHERE gateway_id = ANY (ARRAY(
+			SELECT gateway_id FROM revision_counts INDEXED BY revision_counts_older WHERE account_id = $1 LIMIT $2)) LIMIT $2))`),
 		r.rowsOf("repositories", 1, `DELETE FROM repositories WHERE gateway_id IN
 			(SELECT gateway_id FROM repositories INDEXED BY repositories_account WHERE account_id = $1 LIMIT $2)`),
 		r.gateways,
@@ -95,46 +90,42 @@ func (r *removal) rowsOf(what string, weight int, query string) func(context.Con
 	}
 }
 
-// removeIDs runs a DELETE, with the account and a limit, that returns the identifiers.
-func (r *removal) removeIDs(ctx context.Context, what, query string) ([]string, error) {
-	if found, err := r.MayDelete(ctx, what, query, r.accountID, r.Most(1)); err != nil || !found {
-		return nil, err
-	}
-	return r.read.Texts(ctx, what, query, r.accountID, r.Most(1))
-}
-
 func (r *removal) gateways(ctx context.Context) error {
-	ids, err := r.removeIDs(ctx, "remove gateways of a deleted account", `DELETE FROM gateways WHERE id IN
-		(SELECT id FROM gateways INDEXED BY gateways_list WHERE account_id = $1 LIMIT $2) RETURNING id`)
+	ids, err := r.removeWithTables(ctx, "remove gateways of a deleted account", `DELETE FROM gateways WHERE id IN
+		(SELECT id FROM gateways INDEXED BY gateways_list WHERE account_id = $1 LIMIT $2) RETURNING id, table_id`)
 	if err != nil {
 		return err
 	}
 	for _, id := range ids {
-		if err := r.Queue(ctx, "drop the route tables of a deleted account", `UPDATE route_tables SET state = 2 WHERE gateway_id = $1`, id); err != nil {
-			return err
-		}
 		if _, err := r.AppendChange(ctx, snapshot.GatewayChange, id); err != nil {
 			return err
 		}
 	}
-	r.Removed(len(ids), 1)
-	return r.endedGateways(ctx)
+	// Gateways that were deleted before the account.
+	_, err = r.removeWithTables(ctx, "remove deleted gateways of a deleted account", `DELETE FROM ended_gateways WHERE id IN
+		(SELECT id FROM ended_gateways INDEXED BY ended_gateways_account WHERE account_id = $1 LIMIT $2) RETURNING id, table_id`)
+	return err
 }
 
-// endedGateways removes gateways that were deleted before the account.
-func (r *removal) endedGateways(ctx context.Context) error {
-	ids, err := r.removeIDs(ctx, "remove deleted gateways of a deleted account", `DELETE FROM ended_gateways WHERE id IN
-		(SELECT id FROM ended_gateways INDEXED BY ended_gateways_account WHERE account_id = $1 LIMIT $2) RETURNING id`)
-	if err != nil {
-		return err
+// removeWithTables runs a DELETE, with the account and a limit, that returns identifiers of gateways and the numbers of their
+// route tables, which it drops. A gateway may have very many others, which are dropped already.
+func (r *removal) removeWithTables(ctx context.Context, what, query string) (ids []string, err error) {
+	if found, err := r.MayDelete(ctx, what, query, r.accountID, r.Most(1)); err != nil || !found {
+		return nil, err
 	}
-	for _, id := range ids {
-		if err := r.Queue(ctx, "drop the route tables of a deleted account", `UPDATE route_tables SET state = 2 WHERE gateway_id = $1`, id); err != nil {
-			return err
-		}
+	var tables []int64
+	err = r.Query(ctx, what, query, []any{r.accountID, r.Most(1)}, func(row *Row) error {
+		var id string
+		var table int64
+		err := row.Scan(&id, &table)
+		ids, tables = append(ids, id), append(tables, table)
+		return err
+	})
+	if err != nil || len(ids) == 0 {
+		return nil, err
 	}
 	r.Removed(len(ids), 1)
-	return nil
+	return ids, r.Queue(ctx, "drop the route tables of a deleted account", `UPDATE route_tables SET state = $1 WHERE id = ANY ($2)`, tableDropped, tables)
 }
 
 func (r *removal) deliveries(ctx context.Context) error {
@@ -146,26 +137,17 @@ func (r *removal) deliveries(ctx context.Context) error {
 
 // keys removes keys, and before them the responses that are stored for them.
 func (r *removal) keys(ctx context.Context) error {
-	const large = `DELETE FROM answers WHERE rowid = ANY (ARRAY(SELECT a.rowid
-		FROM (SELECT id FROM keys INDEXED BY keys_list WHERE account_id = $1 ORDER BY id LIMIT $2) k CROSS JOIN answers a ON a.key_id = k.id
-		WHERE length(a.body) > 16384 LIMIT $3))`
-	n, err := r.Delete(ctx, "remove large stored responses of a deleted account", large, r.accountID, r.Most(keyWeight), r.Most(partWeight))
+	found, err := r.Delete(ctx, "remove stored responses of a deleted account", someResponses(
+		`FROM answers a WHERE a.key_id = ANY (ARRAY(SELECT id FROM keys INDEXED BY keys_list WHERE account_id = $1 ORDER BY id LIMIT $2))`, `$3`),
+		r.accountID, r.Most(keyWeight), r.Most(responseWeight))
 	if err != nil {
 		return err
 	}
-	if r.Removed(int(n), partWeight); r.Spent() {
+	if found > 0 { // there may be others
+		r.Removed(r.Most(1), 1)
 		return nil
 	}
-	const responses = `DELETE FROM answers WHERE rowid = ANY (ARRAY(SELECT a.rowid
-		FROM (SELECT id FROM keys INDEXED BY keys_list WHERE account_id = $1 ORDER BY id LIMIT $2) k CROSS JOIN answers a ON a.key_id = k.id LIMIT $3))`
-	done, err := r.Delete(ctx, "remove stored responses of a deleted account", responses, r.accountID, r.Most(keyWeight), r.Most(1))
-	if err != nil {
-		return err
-	}
-	if r.Removed(int(done), 1); r.Spent() {
-		return nil
-	}
-	n, err = r.Delete(ctx, "remove keys of a deleted account", `DELETE FROM keys WHERE n IN
+	n, err := r.Delete(ctx, "remove keys of a deleted account", `DELETE FROM keys WHERE n IN
 		(SELECT n FROM keys INDEXED BY keys_list WHERE account_id = $1 ORDER BY id LIMIT $2)`, r.accountID, r.Most(keyWeight))
 	r.Removed(int(n), keyWeight)
 	return err

@@ -76,7 +76,7 @@ func inRows(statement string) string {
 			return b.String()
 		}
 		end := closing(rest)
-		b.WriteString("IN (" + rest[:end])
+		b.WriteString("IN (" + inRows(rest[:end]))
 		statement = rest[end+1:] // without one of the two parentheses
 	}
 }

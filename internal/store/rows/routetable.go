@@ -125,6 +125,14 @@ func (t *Writer) InsertPrepared(ctx context.Context, c control.Prepared) error {
 		table, p.Routes, p.RouteBytes, p.Revision.GatewayID)
 }
 
+// The first tables and revisions whose pages and parts are to be removed. A transaction looks at no others: an account may
+// leave a million of them, and those whose pages are gone stay in front until they are removed too.
+const (
+	droppedTables  = `SELECT id FROM route_tables INDEXED BY route_tables_rest WHERE state = 2 ORDER BY created_at, id LIMIT $1`
+	unusedPrepared = `SELECT revision_id FROM route_tables INDEXED BY route_tables_rest WHERE state = 2 ORDER BY created_at, id LIMIT $1`
+	goneRevisions  = `SELECT id FROM revisions_gone ORDER BY id LIMIT $1`
+)
+
 // TrimTables implements control.Trimmer.
 func (t *Writer) TrimTables(ctx context.Context, staged time.Time, limit int) (more bool, err error) {
 	if limit <= 0 {
@@ -141,11 +149,11 @@ func (t *Writer) TrimTables(ctx context.Context, staged time.Time, limit int) (m
 	}
 	left := int64(limit)
 	for _, query := range []string{
-		`DELETE FROM route_pages WHERE n IN (SELECT p.n FROM route_tables t INDEXED BY route_tables_rest JOIN route_pages p ON p.table_id = t.id WHERE t.state = 2 LIMIT $1)`,
-		`DELETE FROM revision_parts WHERE rowid = ANY (ARRAY(SELECT p.rowid FROM route_tables t INDEXED BY route_tables_rest JOIN revision_parts p ON p.revision_id = t.revision_id WHERE t.state = 2 LIMIT $1))`,
-		`DELETE FROM revision_parts WHERE rowid = ANY (ARRAY(SELECT p.rowid FROM revisions_gone g JOIN revision_parts p ON p.revision_id = g.id LIMIT $1))`,
-		`DELETE FROM route_tables WHERE id IN (SELECT id FROM route_tables INDEXED BY route_tables_rest WHERE state = 2 LIMIT $1)`,
-		`DELETE FROM revisions_gone WHERE id IN (SELECT id FROM revisions_gone LIMIT $1)`,
+		`DELETE FROM route_pages WHERE n = ANY (ARRAY(SELECT n FROM route_pages WHERE table_id = ANY (ARRAY(` + droppedTables + `)) LIMIT $1))`,
+		`DELETE FROM revision_parts WHERE rowid = ANY (ARRAY(SELECT rowid FROM revision_parts WHERE revision_id = ANY (ARRAY(` + unusedPrepared + `)) LIMIT $1))`,
+		`DELETE FROM route_tables WHERE id = ANY (ARRAY(` + droppedTables + `))`,
+		`DELETE FROM revision_parts WHERE rowid = ANY (ARRAY(SELECT rowid FROM revision_parts WHERE revision_id = ANY (ARRAY(` + goneRevisions + `)) LIMIT $1))`,
+		`DELETE FROM revisions_gone WHERE id = ANY (ARRAY(` + goneRevisions + `))`,
 	} {
 		n, err := t.Delete(ctx, "remove route tables and revisions", query, left)
 		if err != nil {
