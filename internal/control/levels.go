@@ -4,10 +4,12 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"encoding/hex"
 	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/keygate/keygate/internal/clientip"
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/id"
 	"github.com/keygate/keygate/internal/ratelimit"
@@ -17,17 +19,19 @@ import (
 type LimitLevel struct {
 	RouteID string // "" unless it is the limit of a route
 	KeyID   string // "" unless it is the limit of a key
+	Address string // "" unless it is the limit of an address; see clientip.Group
+	address clientip.Group
 	ratelimit.Status
 }
 
 // Cursor identifies the limit in the list of its gateway's limits, for Page.After. It does not change
 // while the limit exists.
 func (l *LimitLevel) Cursor() string {
-	return strconv.Itoa(int(l.Scope)) + " " + l.RouteID + " " + l.KeyID
+	return strconv.Itoa(int(l.Scope)) + " " + l.RouteID + " " + l.KeyID + " " + hex.EncodeToString(l.address[:])
 }
 
 // Limits lists the limits of a gateway: the global one, then the limits of routes, then of keys that
-// are in use, the newest routes and keys first. Page.After is the LimitLevel.Cursor of the last limit
+// are in use, the newest routes and keys first, then of addresses on public routes. Page.After is the LimitLevel.Cursor of the last limit
 // of the previous page.
 func (s *Service) Limits(ctx context.Context, actor *Actor, gatewayID string, p Page) ([]LimitLevel, error) {
 	if _, err := s.Gateway(ctx, actor, gatewayID); err != nil {
@@ -44,7 +48,11 @@ func (s *Service) Limits(ctx context.Context, actor *Actor, gatewayID string, p 
 	s.cfg.Sources.Levels.Levels(ctx, gatewayID, levels.add)
 	list := make([]LimitLevel, 0, p.Limit)
 	for _, l := range levels.sorted() {
-		list = append(list, LimitLevel{RouteID: identifier(id.Route, l.Route), KeyID: identifier(id.Key, l.Key), Status: l.Status})
+		level := LimitLevel{RouteID: identifier(id.Route, l.Route), KeyID: identifier(id.Key, l.Key), address: l.Address, Status: l.Status}
+		if l.Address != (clientip.Group{}) {
+			level.Address = l.Address.String()
+		}
+		list = append(list, level)
 	}
 	return list, nil
 }
@@ -72,17 +80,21 @@ func (p *page) sorted() []ratelimit.Level {
 
 // compareLevels defines the order of the list of a gateway's limits.
 func compareLevels(a, b *ratelimit.Level) int {
-	return cmp.Or(cmp.Compare(a.Scope.Rank(), b.Scope.Rank()), bytes.Compare(b.Route[:], a.Route[:]), bytes.Compare(b.Key[:], a.Key[:]))
+	return cmp.Or(cmp.Compare(a.Scope.Rank(), b.Scope.Rank()), bytes.Compare(b.Route[:], a.Route[:]), bytes.Compare(b.Key[:], a.Key[:]), bytes.Compare(a.Address[:], b.Address[:]))
 }
 
 // parseCursor parses a result of LimitLevel.Cursor.
 func parseCursor(cursor string) (l ratelimit.Level) {
 	scope, rest, _ := strings.Cut(cursor, " ")
-	route, key, _ := strings.Cut(rest, " ")
+	route, rest, _ := strings.Cut(rest, " ")
+	key, address, _ := strings.Cut(rest, " ")
 	n, _ := strconv.ParseUint(scope, 10, 8)
 	l.Scope = ratelimit.Scope(n)
 	l.Route, _ = id.Parse(id.Route, route)
 	l.Key, _ = id.Parse(id.Key, key)
+	if b, err := hex.DecodeString(address); err == nil && len(b) == len(l.Address) {
+		l.Address = clientip.Group(b)
+	}
 	return l
 }
 

@@ -15,11 +15,13 @@ const (
 	AccountScope // an account's limit on the management API
 	KeyDailyScope
 	DefaultGlobalScope // of records only: the global limit of a gateway that sets none
-	unknownScope       // and all numbers beyond
+	_                  // PlanScope
+	AnonymousScope
+	unknownScope // and all numbers beyond
 )
 
 // ReportedScopes is above every scope that Scope.Reported returns for limits of gateways.
-const ReportedScopes = int(GlobalScope) + 1
+const ReportedScopes = int(AnonymousScope) + 1
 
 // scopeRow is all that is said of a scope.
 type scopeRow struct {
@@ -54,6 +56,9 @@ var scopes = [...]scopeRow{
 		meaning: "A limit of the management API: the calls of one key.", remedy: "Call less often.", management: true},
 	DefaultGlobalScope: {name: "global", item: `"global"`, exceeded: "the gateway's rate limit", rank: 0, reported: GlobalScope,
 		usedUp: "the gateway sets no limit, and the server's limit for such gateways (--default-global-limit)"},
+	AnonymousScope: {name: "anonymous", item: `"anonymous"`, exceeded: "the gateway's limit for requests without a key", usedUp: "the gateway's limit for each address on public routes",
+		rank: 5, reported: AnonymousScope,
+		meaning: "The limit of the gateway for each client address on public routes.", remedy: "Raise `anonymous_limit` of the gateway, or send a key on a route that needs one."},
 	unknownScope: {name: "unknown", exceeded: "a rate limit", usedUp: "a limit", rank: 6, reported: unknownScope},
 }
 
