@@ -58,7 +58,7 @@ var scopes = [...]scopeRow{
 		usedUp: "the gateway sets no limit, and the server's limit for such gateways (--default-global-limit)"},
 	AnonymousScope: {name: "anonymous", item: `"anonymous"`, exceeded: "the gateway's limit for requests without a key", usedUp: "the gateway's limit for each address on public routes",
 		rank: 5, reported: AnonymousScope,
-		meaning: "The limit of the gateway for each client address on public routes.", remedy: "Raise `anonymous_limit` of the gateway, or send a key on a route that needs one."},
+		meaning: "The limit of the gateway for each client address on public routes.", remedy: "Raise `anonymous_limit` of the gateway."},
 	unknownScope: {name: "unknown", exceeded: "a rate limit", usedUp: "a limit", rank: 6, reported: unknownScope},
 }
 

@@ -18,6 +18,7 @@ export function Simulation({
   of: { route_id?: string; key_id?: string }; // whose limit it is; neither for that of the gateway
   rate: unknown; // the limit as its record has it; null for none
 }) {
+  const perAddress = typeof rate === 'object' && rate !== null && 'per' in rate && rate.per === 'address';
   const refused = useRefusal('write', `gateways/${gatewayId}/limits`);
   const [result, setResult] = useState<Schemas['Simulation'] | null>(null);
   const [error, setError] = useState<ApiError | null>(null);
@@ -27,7 +28,7 @@ export function Simulation({
     setResult(null);
     setError(null);
     const body = JSON.parse(text) as { rate_limit: unknown };
-    if (!body.rate_limit || refused) return;
+    if (!body.rate_limit || refused || perAddress) return;
     const stop = new AbortController();
     const timer = setTimeout(() => {
       api.post('/v1/gateways/{gateway_id}/limits/simulate', { path: { gateway_id: gatewayId }, body, signal: stop.signal }).then(
@@ -41,8 +42,14 @@ export function Simulation({
       clearTimeout(timer);
       stop.abort();
     };
-  }, [text, gatewayId, refused]);
+  }, [text, gatewayId, refused, perAddress]);
   if (!rate) return <p className="min-h-5 text-muted">Change the limit to see what it would have refused in the last 24 hours.</p>;
+  if (perAddress)
+    return (
+      <p className="min-h-5 text-muted">
+        What a limit of each address would have refused is not known: the counts that are kept have no addresses.
+      </p>
+    );
   if (refused) return <p className="min-h-5 text-muted">{refused}</p>;
   if (error)
     return error.status === 422 ? (

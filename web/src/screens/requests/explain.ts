@@ -100,7 +100,13 @@ export function limitName(r: LoggedRequest, { route, rate }: Names = {}): string
   const size = rate ? ` of ${rate}` : d.limit === null ? '' : ` of ${plural(d.limit, 'request')}`;
   if (d.message.startsWith('the gateway sets no limit')) return `the server’s limit${size} for a gateway that sets none`;
   const whose =
-    d.limit_scope === 'key' ? keyName(r) : d.limit_scope === 'global' ? 'the whole gateway' : `the route${route ? ` ${clean(route)}` : ''}`;
+    d.limit_scope === 'key'
+      ? keyName(r)
+      : d.limit_scope === 'global'
+        ? 'the whole gateway'
+        : d.limit_scope === 'anonymous'
+          ? 'each client address on public routes'
+          : `the route${route ? ` ${clean(route)}` : ''}`;
   return `the ${isDaily(r) ? 'daily ' : ''}limit${size} for ${whose}`;
 }
 
