@@ -48,6 +48,9 @@ func (g Group) Site() (site Group, ok bool) {
 	return g, true
 }
 
+// IsSite reports whether g is a /48.
+func (g Group) IsSite() bool { return g[10] == 0 && g[15] == siteBits }
+
 // String returns an IPv4 address, or a prefix such as 2001:db8:0:1::/64; "others" for Others, and "unknown" for
 // the group of addresses that are not known.
 func (g Group) String() string {

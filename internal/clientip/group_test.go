@@ -63,6 +63,9 @@ func TestAddressesAreOneGroupExactlyIfTheyAreOneNetwork(t *testing.T) {
 		if ok != sixteen || ok && (site == g || site == h) || g == (clientip.Group{}) || g == clientip.Others {
 			t.Fatalf("the group of %s is %s, its site %s", a, g, site)
 		}
+		if site.IsSite() != sixteen || g.IsSite() {
+			t.Fatalf("%s is a site: %t, its site: %t", g, g.IsSite(), site.IsSite())
+		}
 		if p, _ := a.Unmap().Prefix(48); sixteen && b.Unmap().Is6() && (site == other) != p.Contains(b) {
 			t.Fatalf("%s and %s are in the sites %s and %s", a, b, site, other)
 		}

@@ -69,9 +69,10 @@ func (a *AccountBudget) shareOthers() {
 	}
 }
 
-// addressShard is what a bucketShard has in addition in a set of buckets of addresses. Its shard's lock guards it.
-// All networks of a site are in the same shard.
+// addressShard is what a bucketShard has in addition in a set of buckets of addresses. Its shard's lock guards it,
+// except for reading sites. All networks of a site are in the same shard.
 type addressShard struct {
+	sites    atomic.Int64           // number of sites that have a bucket
 	places   int64                  // number of buckets that have a place
 	networks map[clientip.Group]int // number of the networks with a bucket, for each site
 }
@@ -92,7 +93,7 @@ func (b *Buckets) Address(group clientip.Group) (*Params, *Bucket) {
 	siteHash := hash((*[16]byte)(&site))
 	at := shardOf(siteHash)
 	if g := b.shards[at].current.Load(); g != nil {
-		if isNetwork {
+		if isNetwork && b.addresses[at].sites.Load() > 0 {
 			if n := g.buckets.find(siteHash, (*[16]byte)(&site)); n != nil && n.value.state.Load() != closed {
 				return g.params, &n.value
 			}
@@ -133,6 +134,7 @@ func (b *Buckets) address(at uint64, group, site clientip.Group, isNetwork bool)
 	case !isNetwork:
 	case in.networks[site] >= maxNetworks:
 		group = site
+		in.sites.Add(1)
 	default:
 		in.add(site)
 	}
@@ -155,6 +157,7 @@ func (b *Buckets) recount(at int) {
 	}
 	in, before := &b.addresses[at], b.addresses[at].places
 	in.places, in.networks = 0, nil
+	sites := int64(0)
 	if g := b.shards[at].current.Load(); g != nil {
 		g.buckets.each(func(n *node[Bucket]) {
 			group := clientip.Group(n.key)
@@ -162,10 +165,14 @@ func (b *Buckets) recount(at int) {
 				return
 			}
 			in.places++
-			if site, isNetwork := group.Site(); isNetwork {
+			switch site, isNetwork := group.Site(); {
+			case isNetwork:
 				in.add(site)
+			case group.IsSite():
+				sites++
 			}
 		})
 	}
+	in.sites.Store(sites)
 	b.budget.freePlaces(before - in.places)
 }
