@@ -10,7 +10,9 @@ import (
 // CallingAccount is the account of the calling key, with the key.
 type CallingAccount struct {
 	Account
-	Key AccountKey `json:"key"`
+	DefaultPlanID *string    `json:"default_plan_id"` // of owners that are created because a key names them; nil for none
+	DefaultPlan   *string    `json:"default_plan"`    // the name of that plan
+	Key           AccountKey `json:"key"`
 }
 
 // The calls below are for keys of the account default, the operator's. For a key of

@@ -36,7 +36,8 @@ type KeyFilter struct {
 	State     string // active, expired or revoked
 	GatewayID string
 	Level     string // gateway or account
-	Owner     string
+	Owner     string // external ID
+	PlanID    string // of the key itself
 	Name      string // the whole name
 	Query     string // part of the name, or start of the prefix
 }
@@ -53,6 +54,11 @@ func keyPath(keyID string) string { return "/v1/keys/" + url.PathEscape(keyID) }
 // key may call it.
 func (c *Client) Account(ctx context.Context) (*CallingAccount, error) {
 	return call[CallingAccount](ctx, c, http.MethodGet, "/v1/account", nil)
+}
+
+// UpdateAccountDefaults changes the default plan of the account, and returns the account and the calling key.
+func (c *Client) UpdateAccountDefaults(ctx context.Context, p AccountDefaultsPatch) (*CallingAccount, error) {
+	return call[CallingAccount](ctx, c, http.MethodPatch, "/v1/account", p)
 }
 
 // Settings returns the settings of the installation, without secrets. For a key of
@@ -233,7 +239,7 @@ func (c *Client) Rollback(ctx context.Context, gatewayID string, number int64, d
 // Keys lists the keys of the account, newest first, without the full keys.
 func (c *Client) Keys(ctx context.Context, f KeyFilter) iter.Seq2[Key, error] {
 	return list[Key](ctx, c, "/v1/keys",
-		filter("state", f.State, "gateway_id", f.GatewayID, "level", f.Level, "owner", f.Owner, "name", f.Name, "q", f.Query), f.PageSize)
+		filter("state", f.State, "gateway_id", f.GatewayID, "level", f.Level, "owner", f.Owner, "plan_id", f.PlanID, "name", f.Name, "q", f.Query), f.PageSize)
 }
 
 // Key returns one key, without the full key.

@@ -4,7 +4,9 @@ package client
 // Change are unchanged.
 type KeyPatch struct {
 	Name      Change[string]            `json:"name,omitzero"`       // 1 to 255 characters; cannot be cleared
-	Owner     Change[string]            `json:"owner,omitzero"`      // at most 255 printable ASCII characters
+	Owner     Change[string]            `json:"owner,omitzero"`      // external ID; an owner that does not exist is created
+	PlanID    Change[string]            `json:"plan_id,omitzero"`    // of the key itself; cleared: none
+	Plan      Change[string]            `json:"plan,omitzero"`       // name of the plan, in place of PlanID
 	RateLimit Change[KeyRateLimit]      `json:"rate_limit,omitzero"` // replaced as a whole; cleared: no limit
 	Metadata  Change[map[string]string] `json:"metadata,omitzero"`   // replaced as a whole, at most 16 entries
 	ExpiresAt Change[string]            `json:"expires_at,omitzero"` // RFC 3339 time, or a date, which means its end; cleared: never
@@ -35,4 +37,30 @@ type AccountPatch struct {
 	Plan  Change[string]   `json:"plan,omitzero"`  // starter, platform or scale; cannot be cleared
 	Hosts Change[[]string] `json:"hosts,omitzero"` // replaced as a whole, at most 100; cleared: none
 	State Change[string]   `json:"state,omitzero"` // active or suspended; cannot be cleared
+}
+
+// AccountDefaultsPatch is the body of UpdateAccountDefaults. Fields without a Change are unchanged.
+type AccountDefaultsPatch struct {
+	DefaultPlanID Change[string] `json:"default_plan_id,omitzero"` // cleared: none
+	DefaultPlan   Change[string] `json:"default_plan,omitzero"`    // name of the plan, in place of DefaultPlanID
+}
+
+// OwnerPatch is the body of UpdateOwner. Fields without a Change are unchanged.
+type OwnerPatch struct {
+	Name      Change[string]            `json:"name,omitzero"`       // 1 to 255 characters
+	PlanID    Change[string]            `json:"plan_id,omitzero"`    // cleared: none
+	Plan      Change[string]            `json:"plan,omitzero"`       // name of the plan, in place of PlanID
+	State     Change[string]            `json:"state,omitzero"`      // active or suspended; cannot be cleared
+	Metadata  Change[map[string]string] `json:"metadata,omitzero"`   // replaced as a whole, at most 16 entries
+	TimeZone  Change[string]            `json:"time_zone,omitzero"`  // IANA name; cleared: that of the plan
+	AnchorDay Change[int64]             `json:"anchor_day,omitzero"` // 1 to 28; cleared: that of the plan
+}
+
+// PlanPatch is the body of UpdatePlan. Fields without a Change are unchanged.
+type PlanPatch struct {
+	Name      Change[string]           `json:"name,omitzero"`       // 1 to 64 characters of a-z 0-9 - _; cannot be cleared
+	Title     Change[string]           `json:"title,omitzero"`      // 1 to 255 characters
+	Limits    Change[[]PlanLimitInput] `json:"limits,omitzero"`     // replaced as a whole, at most 8; cleared: none
+	TimeZone  Change[string]           `json:"time_zone,omitzero"`  // IANA name; cleared: UTC
+	AnchorDay Change[int64]            `json:"anchor_day,omitzero"` // 1 to 28; cleared: 1
 }

@@ -387,6 +387,24 @@ func (e NodeState) Valid() bool {
 	}
 }
 
+// Values of OwnerState.
+const (
+	OwnerStateActive    OwnerState = "active"
+	OwnerStateSuspended OwnerState = "suspended"
+)
+
+// Valid reports whether e is one of the constants of its type.
+func (e OwnerState) Valid() bool {
+	switch e {
+	case OwnerStateActive:
+		return true
+	case OwnerStateSuspended:
+		return true
+	default:
+		return false
+	}
+}
+
 // Values of PatchRouteRequestAuth.
 const (
 	PatchRouteRequestAuthKey  PatchRouteRequestAuth = "key"
@@ -399,6 +417,42 @@ func (e PatchRouteRequestAuth) Valid() bool {
 	case PatchRouteRequestAuthKey:
 		return true
 	case PatchRouteRequestAuthNone:
+		return true
+	default:
+		return false
+	}
+}
+
+// Values of PlanLimitPer.
+const (
+	PlanLimitPerKey   PlanLimitPer = "key"
+	PlanLimitPerOwner PlanLimitPer = "owner"
+)
+
+// Valid reports whether e is one of the constants of its type.
+func (e PlanLimitPer) Valid() bool {
+	switch e {
+	case PlanLimitPerKey:
+		return true
+	case PlanLimitPerOwner:
+		return true
+	default:
+		return false
+	}
+}
+
+// Values of PlanLimitInputPer.
+const (
+	PlanLimitInputPerKey   PlanLimitInputPer = "key"
+	PlanLimitInputPerOwner PlanLimitInputPer = "owner"
+)
+
+// Valid reports whether e is one of the constants of its type.
+func (e PlanLimitInputPer) Valid() bool {
+	switch e {
+	case PlanLimitInputPerKey:
+		return true
+	case PlanLimitInputPerOwner:
 		return true
 	default:
 		return false
@@ -697,6 +751,7 @@ func (e UpstreamErrorEventReason) Valid() bool {
 const (
 	VerificationCodeKeyExpired        VerificationCode = "key_expired"
 	VerificationCodeKeyInvalid        VerificationCode = "key_invalid"
+	VerificationCodeOwnerSuspended    VerificationCode = "owner_suspended"
 	VerificationCodeScopeInsufficient VerificationCode = "scope_insufficient"
 )
 
@@ -706,6 +761,8 @@ func (e VerificationCode) Valid() bool {
 	case VerificationCodeKeyExpired:
 		return true
 	case VerificationCodeKeyInvalid:
+		return true
+	case VerificationCodeOwnerSuspended:
 		return true
 	case VerificationCodeScopeInsufficient:
 		return true
@@ -969,6 +1026,11 @@ type CreateGatewayRequest struct {
 	// accounts cannot give this field.
 	Default *bool `json:"default,omitempty"`
 
+	// DefaultPlan Name of the plan of keys that have none, and whose owner has none.
+	//
+	// Example: free
+	DefaultPlan *string `json:"default_plan,omitempty"`
+
 	// ErrorFormat Form of the gateway's own errors: keygate, openai as the clients of OpenAI read them, or problem (RFC 9457). Statuses and headers are the same. Null, the default, means keygate.
 	//
 	// Example: openai
@@ -1080,10 +1142,20 @@ type CreateKeyRequest struct {
 	// Example: mobile app
 	Name string `json:"name"`
 
-	// Owner Owner of the key, in printable ASCII.
+	// Owner External ID of the owner of the key, in printable ASCII. An owner that does not exist is created, with the default plan of the account.
 	//
 	// Example: customer-42
 	Owner *string `json:"owner,omitempty"`
+
+	// Plan Name of the plan of the key, in place of plan_id.
+	//
+	// Example: free
+	Plan *string `json:"plan,omitempty"`
+
+	// PlanID Plan of the key itself. Of it, the limits per key apply; those per owner come from the plan of the owner. An account-level key takes none.
+	//
+	// Example: plan_01jz8y5c3te9b8r2m6q4v7x0bb
+	PlanID *string `json:"plan_id,omitempty"`
 
 	// Rate limit of the key: a rate, or an object with sustained, burst and daily.
 	RateLimit *KeyRateLimit `json:"rate_limit,omitempty"`
@@ -1096,6 +1168,68 @@ type CreateKeyRequest struct {
 
 // CreateKeyRequestLevel is an enumerated string; see its constants.
 type CreateKeyRequestLevel string
+
+// CreateOwnerRequest is the schema CreateOwnerRequest of the OpenAPI document.
+type CreateOwnerRequest struct {
+	// AnchorDay Day on which the owner's months begin. Default: that of the plan.
+	//
+	// Example: 15
+	AnchorDay *int64 `json:"anchor_day,omitempty"`
+
+	// ExternalID Your identifier of the owner, in printable ASCII: the owner of its keys. It is unique in the account and never changes.
+	//
+	// Example: customer-42
+	ExternalID string `json:"external_id"`
+
+	// Key-value pairs of your own. Keygate does not interpret them.
+	Metadata *map[string]string `json:"metadata,omitempty"`
+
+	// Name Display name.
+	//
+	// Example: Acme Corporation
+	Name *string `json:"name,omitempty"`
+
+	// Plan Name of the plan of the owner, in place of plan_id.
+	//
+	// Example: free
+	Plan *string `json:"plan,omitempty"`
+
+	// PlanID Plan of the owner.
+	//
+	// Example: plan_01jz8y5c3te9b8r2m6q4v7x0bb
+	PlanID *string `json:"plan_id,omitempty"`
+
+	// TimeZone IANA name of the time zone of the owner's calendar windows. Default: that of the plan.
+	//
+	// Example: Europe/Berlin
+	TimeZone *string `json:"time_zone,omitempty"`
+}
+
+// CreatePlanRequest is the schema CreatePlanRequest of the OpenAPI document.
+type CreatePlanRequest struct {
+	// AnchorDay Day on which the plan's months begin. Default: 1.
+	//
+	// Example: 15
+	AnchorDay *int64 `json:"anchor_day,omitempty"`
+
+	// Limits of the plan. All of those that apply to a request must pass. Default: none.
+	Limits *[]PlanLimitInput `json:"limits,omitempty"`
+
+	// Name Name of the plan, unique in the account: 1 to 64 characters of a-z, 0-9, - and _.
+	//
+	// Example: free
+	Name string `json:"name"`
+
+	// TimeZone IANA name of the time zone of the plan's calendar windows. Default: UTC.
+	//
+	// Example: Europe/Berlin
+	TimeZone *string `json:"time_zone,omitempty"`
+
+	// Title Name for people.
+	//
+	// Example: Free plan
+	Title *string `json:"title,omitempty"`
+}
 
 // CreateRouteRequest is the schema CreateRouteRequest of the OpenAPI document.
 type CreateRouteRequest struct {
@@ -1301,6 +1435,16 @@ type Gateway struct {
 	// Whether this is the default gateway, which requests for unknown hosts reach.
 	Default bool `json:"default"`
 
+	// DefaultPlan Name of the plan of keys that have none, and whose owner has none. Absent if there is none.
+	//
+	// Example: free
+	DefaultPlan *string `json:"default_plan,omitempty"`
+
+	// DefaultPlanID Identifier of the plan in default_plan. Absent if there is none.
+	//
+	// Example: plan_01jz8y5c3te9b8r2m6q4v7x0bb
+	DefaultPlanID *string `json:"default_plan_id,omitempty"`
+
 	// ErrorFormat Form of the gateway's own errors.
 	//
 	// Example: keygate
@@ -1456,10 +1600,25 @@ type Key struct {
 	// Example: mobile app
 	Name string `json:"name"`
 
-	// Owner Owner of the key; null if none was set.
+	// Owner External ID of the owner of the key; null if it has none.
 	//
 	// Example: customer-42
 	Owner *string `json:"owner"`
+
+	// OwnerID Identifier of the owner; null if the key has none.
+	//
+	// Example: own_01jz8y5c3te9b8r2m6q4v7x0aa
+	OwnerID *string `json:"owner_id"`
+
+	// Plan Name of that plan; null for none.
+	//
+	// Example: free
+	Plan *string `json:"plan"`
+
+	// PlanID Plan of the key itself, whatever its owner has; null for none.
+	//
+	// Example: plan_01jz8y5c3te9b8r2m6q4v7x0bb
+	PlanID *string `json:"plan_id"`
 
 	// Rate limit of the key, in the form in which it was given: a rate, or an object; null
 	// for no limit.
@@ -1766,6 +1925,75 @@ type NodeList struct {
 	NextCursor *string `json:"next_cursor"`
 }
 
+// Owner is the schema Owner of the OpenAPI document.
+type Owner struct {
+	// AnchorDay Day on which the owner's months begin; null for that of the plan.
+	//
+	// Example: 15
+	AnchorDay *int64 `json:"anchor_day"`
+
+	// When the owner was created.
+	CreatedAt time.Time `json:"created_at"`
+
+	// ExternalID Your identifier of the owner, which its keys have as owner.
+	//
+	// Example: customer-42
+	ExternalID string `json:"external_id"`
+
+	// Key-value pairs of your own. Keygate does not interpret them.
+	Metadata map[string]string `json:"metadata"`
+
+	// Name Display name; null if it has none.
+	//
+	// Example: Acme Corporation
+	Name *string `json:"name"`
+
+	// OwnerID Identifier of the owner.
+	//
+	// Example: own_01jz8y5c3te9b8r2m6q4v7x0aa
+	OwnerID string `json:"owner_id"`
+
+	// Plan Name of that plan; null for none.
+	//
+	// Example: free
+	Plan *string `json:"plan"`
+
+	// PlanID Plan of the owner; null for none.
+	//
+	// Example: plan_01jz8y5c3te9b8r2m6q4v7x0bb
+	PlanID *string `json:"plan_id"`
+
+	// State of the owner. Gateways refuse the keys of a suspended owner with a 403, whose
+	// code is owner_suspended. The keys keep their own state.
+	State OwnerState `json:"state"`
+
+	// TimeZone IANA name of the time zone of the owner's calendar windows; null for that of the plan.
+	//
+	// Example: Europe/Berlin
+	TimeZone *string `json:"time_zone"`
+}
+
+// OwnerState is an enumerated string; see its constants.
+type OwnerState string
+
+// OwnerEvent is the schema OwnerEvent of the OpenAPI document.
+type OwnerEvent struct {
+	// Name Display name of the owner; null if it has none.
+	//
+	// Example: Acme Corporation
+	Name *string `json:"name"`
+
+	// Owner External ID of the owner, which its keys have as owner.
+	//
+	// Example: customer-42
+	Owner string `json:"owner"`
+
+	// OwnerID Identifier of the owner.
+	//
+	// Example: own_01jz8y5c3te9b8r2m6q4v7x0aa
+	OwnerID string `json:"owner_id"`
+}
+
 // PatchRouteRequest is the schema PatchRouteRequest of the OpenAPI document.
 type PatchRouteRequest struct {
 	// key requires an API key; none makes the route public; null means key.
@@ -1785,6 +2013,114 @@ type PatchRouteRequest struct {
 
 // PatchRouteRequestAuth is an enumerated string; see its constants.
 type PatchRouteRequestAuth string
+
+// Plan is the schema Plan of the OpenAPI document.
+type Plan struct {
+	// AnchorDay Day on which the plan's months begin.
+	//
+	// Example: 1
+	AnchorDay int64 `json:"anchor_day"`
+
+	// When the plan was created.
+	CreatedAt time.Time `json:"created_at"`
+
+	// Limits of the plan.
+	Limits []PlanLimit `json:"limits"`
+
+	// Name Name of the plan.
+	//
+	// Example: free
+	Name string `json:"name"`
+
+	// PlanID Identifier of the plan.
+	//
+	// Example: plan_01jz8y5c3te9b8r2m6q4v7x0bb
+	PlanID string `json:"plan_id"`
+
+	// TimeZone IANA name of the time zone of the plan's calendar windows.
+	//
+	// Example: UTC
+	TimeZone string `json:"time_zone"`
+
+	// Title Name for people; null if it has none.
+	//
+	// Example: Free plan
+	Title *string `json:"title"`
+
+	// Warnings Only in the response to a creation or change: paths in the routes of limits that match no route of the gateway. Absent if there are none.
+	//
+	// Example: ["the gateway gw_01jz8y5c3te9b8r2m6q4v7x0aa has no route /orders","so the limit per-minute does not apply to it at present"]
+	Warnings *[]string `json:"warnings,omitempty"`
+}
+
+// PlanLimit is the schema PlanLimit of the OpenAPI document.
+type PlanLimit struct {
+	// Burst Bucket capacity, <count>/<unit>; null means the count of sustained.
+	//
+	// Example: 50/s
+	Burst *string `json:"burst"`
+
+	// GatewayID Gateway that the limit is restricted to; null for all.
+	//
+	// Example: gw_01jz8y5c3te9b8r2m6q4v7x0aa
+	GatewayID *string `json:"gateway_id"`
+
+	// Name Name of the limit.
+	//
+	// Example: per-minute
+	Name string `json:"name"`
+
+	// key if each key has its own bucket; owner if all keys of an owner share one.
+	Per PlanLimitPer `json:"per"`
+
+	// Routes Paths of the routes that the limit is restricted to; empty for all.
+	//
+	// Example: ["/orders/{id}","/reports/*"]
+	Routes []string `json:"routes"`
+
+	// Sustained Refill rate, <count>/<unit>.
+	//
+	// Example: 600/min
+	Sustained *string `json:"sustained"`
+}
+
+// PlanLimitPer is an enumerated string; see its constants.
+type PlanLimitPer string
+
+// PlanLimitInput is the schema PlanLimitInput of the OpenAPI document.
+type PlanLimitInput struct {
+	// Burst Bucket capacity, <count>/<unit>. Default: the count of sustained.
+	//
+	// Example: 50/s
+	Burst *string `json:"burst,omitempty"`
+
+	// GatewayID Only for requests through this gateway. Default: all gateways of the account.
+	//
+	// Example: gw_01jz8y5c3te9b8r2m6q4v7x0aa
+	GatewayID *string `json:"gateway_id,omitempty"`
+
+	// Name Name of the limit, unique in the plan: 1 to 32 characters of a-z, 0-9, - and _.
+	//
+	// Example: per-minute
+	Name string `json:"name"`
+
+	// key (the default) gives each key its own bucket. owner gives all keys of an owner
+	// one; a key without an owner has its own.
+	Per *PlanLimitInputPer `json:"per,omitempty"`
+
+	// Routes Only for routes of that gateway with these paths. A path that ends in /* stands for all paths below it. Default: all routes.
+	//
+	// Example: ["/orders/{id}","/reports/*"]
+	Routes *[]string `json:"routes,omitempty"`
+
+	// Sustained Refill rate, <count>/<unit>.
+	//
+	// Example: 600/min
+	Sustained *string `json:"sustained,omitempty"`
+}
+
+// PlanLimitInputPer is an enumerated string; see its constants.
+type PlanLimitInputPer string
 
 // Problem is the schema Problem of the OpenAPI document.
 type Problem struct {
@@ -2267,6 +2603,50 @@ type SimulatedKey struct {
 	Refused int64 `json:"refused"`
 }
 
+// SimulatedLimit is the schema SimulatedLimit of the OpenAPI document.
+type SimulatedLimit struct {
+	// Limit Name of the limit.
+	//
+	// Example: per-minute
+	Limit string `json:"limit"`
+
+	// Refused Number of requests that it would have refused.
+	//
+	// Example: 340
+	Refused int64 `json:"refused"`
+
+	// Unknown Number of requests that it was not applied to, because the owner of their key is not known: with per owner, those of keys beyond the first 10,000 that used the gateway.
+	//
+	// Example: 0
+	Unknown int64 `json:"unknown"`
+}
+
+// SimulatedPlanRequest is the schema SimulatedPlanRequest of the OpenAPI document.
+type SimulatedPlanRequest struct {
+	// AnchorDay Day on which the plan's months begin. Default: 1.
+	//
+	// Example: 15
+	AnchorDay *int64 `json:"anchor_day,omitempty"`
+
+	// Limits of the plan.
+	Limits []PlanLimitInput `json:"limits"`
+
+	// Name Name of the plan, which makes no difference.
+	//
+	// Example: free
+	Name *string `json:"name,omitempty"`
+
+	// TimeZone IANA name of the time zone of the plan's calendar windows. Default: UTC.
+	//
+	// Example: Europe/Berlin
+	TimeZone *string `json:"time_zone,omitempty"`
+
+	// Title Name for people, which makes no difference.
+	//
+	// Example: Free plan
+	Title *string `json:"title,omitempty"`
+}
+
 // Simulation is the schema Simulation of the OpenAPI document.
 type Simulation struct {
 	// true if the newest requests are missing, because the store did not take them;
@@ -2280,6 +2660,10 @@ type Simulation struct {
 
 	// Keys with at least one request that would have been refused, most refused first.
 	Keys []SimulatedKey `json:"keys"`
+
+	// Only for a plan: what each of its limits would have refused, in the order of the
+	// plan. A request that several would have refused counts for the first of them.
+	Limits *[]SimulatedLimit `json:"limits,omitempty"`
 
 	// Refused Number of those requests that the limit would have refused.
 	//

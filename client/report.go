@@ -74,12 +74,14 @@ type RequestFilter struct {
 }
 
 // SimulateRequest is the body of SimulateLimit. It simulates the limit of a route
-// or of a key, or with neither RouteID nor KeyID the gateway's global limit.
+// or of a key, or with neither RouteID nor KeyID the gateway's global limit, or a Plan.
 type SimulateRequest struct {
 	RouteID *string `json:"route_id,omitempty"`
 	KeyID   *string `json:"key_id,omitempty"`
 	// RateLimit is a string for a key, as in "100/min", else a RateLimitInput.
-	RateLimit any `json:"rate_limit"`
+	RateLimit any `json:"rate_limit,omitempty"`
+	// Plan is given alone. Its limits are simulated as if every key and owner had it.
+	Plan *SimulatedPlanRequest `json:"plan,omitempty"`
 }
 
 // recorded is a report.

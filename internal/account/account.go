@@ -62,6 +62,8 @@ type Account struct {
 
 	// DefaultPlanID is the plan of owners that are made because a key names them; "" for none.
 	DefaultPlanID string
+	// DefaultPlan is the name of that plan, in what package control shows. It is not stored.
+	DefaultPlan string
 }
 
 // IsDefault reports whether a is the operator's account.

@@ -3,14 +3,22 @@ package adminapi
 import (
 	"net/http"
 	"reflect"
+
+	"github.com/keygate/keygate/internal/control"
 )
 
 func (a *API) accountOperations() []operation {
 	return []operation{{
 		id: "getAccount", method: http.MethodGet, path: "/v1/account", tag: "Account",
 		summary: "Get the account", description: "Returns the account and the calling key. Any account-level key may make this call.",
-		anyScope: true, success: http.StatusOK, result: reflect.TypeFor[callingAccountRecord](),
+		anyScope: true, success: http.StatusOK, result: reflect.TypeFor[callingAccountRecord](), hasETag: true,
 		run: a.getAccount,
+	}, {
+		id: "updateAccountDefaults", method: http.MethodPatch, path: "/v1/account", tag: "Account",
+		summary: "Change the default plan of the account", description: "Changes the plan of owners that are created because a key names them. Owners that exist keep their plans. null means no plan.",
+		body: reflect.TypeFor[updateAccountDefaultsRequest](), ifMatch: true,
+		success: http.StatusOK, result: reflect.TypeFor[callingAccountRecord](), hasETag: true, errors: []int{http.StatusConflict},
+		run: takes(a.updateAccountDefaults),
 	}, {
 		id: "getSettings", method: http.MethodGet, path: "/v1/settings", tag: "Account",
 		summary:      "Get the settings",
@@ -26,14 +34,26 @@ func (a *API) accountOperations() []operation {
 	}}
 }
 
+type updateAccountDefaultsRequest struct {
+	DefaultPlanID optional[string] `json:"default_plan_id,omitempty" minLength:"1" doc:"Plan of owners that are created because a key names them; null for none." example:"plan_01jz8y5c3te9b8r2m6q4v7x0bb"`
+	DefaultPlan   optional[string] `json:"default_plan,omitempty" minLength:"1" doc:"Name of that plan, in place of default_plan_id; null for none." example:"free"`
+}
+
 func (a *API) getAccount(c *call) (response, error) {
-	k, err := a.cfg.Control.Key(c.ctx, &c.actor, c.actor.KeyID)
-	if err != nil {
-		return response{}, err
-	}
-	return ok(callingAccountRecord{
-		AccountRecord: presentAccount(c.actor.Account), Key: accountKeyRecord{KeyID: k.ID, Name: k.Name, Scope: k.Scope.String()},
-	}), nil
+	return respond(ownAccountResponse)(a.cfg.Control.OwnAccount(c.ctx, &c.actor))
+}
+
+func (a *API) updateAccountDefaults(c *call, req updateAccountDefaultsRequest) (response, error) {
+	return respond(ownAccountResponse)(a.cfg.Control.UpdateOwnAccount(c.ctx, &c.actor, control.OwnAccountPatch{
+		DefaultPlan: control.PlanChoice{ID: req.DefaultPlanID.Optional, Name: req.DefaultPlan.Optional},
+	}, c.match))
+}
+
+func ownAccountResponse(own *control.OwnAccount) response {
+	return withETag(callingAccountRecord{
+		AccountRecord: presentAccount(&own.Account), DefaultPlanID: optionalText(own.DefaultPlanID), DefaultPlan: optionalText(own.DefaultPlan),
+		Key: accountKeyRecord{KeyID: own.Key.ID, Name: own.Key.Name, Scope: own.Key.Scope.String()},
+	}, own.RecordVersion())
 }
 
 func (a *API) metaOperations() []operation {

@@ -23,7 +23,7 @@ func wantFields(t *testing.T, record map[string]any, want string) {
 }
 
 const (
-	keyFields = "key_id name level scope key_prefix state owner gateway_id rate_limit metadata " +
+	keyFields = "key_id name level scope key_prefix state owner owner_id plan plan_id gateway_id rate_limit metadata " +
 		"created_at expires_at revoked_at last_used_at rotated_from rotated_to"
 	routeFields = "route_id gateway_id path methods rate_limit auth source created_at"
 )
@@ -435,7 +435,7 @@ func TestDocumentsArePushedAndExported(t *testing.T) {
 func TestOnlyTheOperatorReadsSettings(t *testing.T) {
 	s := start(t)
 	r := s.do(request{method: "GET", path: "/v1/account", key: s.accountKey("read:nothing/at/all")}).want(200)
-	wantFields(t, r.json, "account_id name plan state hosts audit_retention_days created_at key")
+	wantFields(t, r.json, "account_id name plan state hosts audit_retention_days created_at default_plan default_plan_id key")
 	wantFields(t, r.json["key"].(map[string]any), "key_id name scope")
 	if r.text("name") != "default" || r.text("plan") != "platform" || r.json["audit_retention_days"] != 365.0 {
 		t.Errorf("got %s, want the account default with plan platform", r.raw)

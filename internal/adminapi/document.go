@@ -94,6 +94,8 @@ func describe(ops []operation) (*huma.OpenAPI, map[string]*huma.Schema) {
 			{Name: "Repositories", Description: "The Git repositories that gateways follow."},
 			{Name: "Routes", Description: "The paths and methods that a gateway accepts, with their rate limits."},
 			{Name: "Keys", Description: "API keys for calls through gateways and for this API."},
+			{Name: "Owners", Description: "The customers or teams whose keys the keys are."},
+			{Name: "Plans", Description: "Named sets of limits that many keys or owners share."},
 			{Name: "Webhooks", Description: "Endpoints of yours that receive events."},
 			{Name: "Webhook deliveries", Description: "Deliveries of events to your endpoints, with each attempt and its response."},
 			{Name: "Events", Description: "Events of keys and gateways, such as the creation of a key or an upstream error."},

@@ -10,9 +10,12 @@ func TestETagChangesWithTheRecord(t *testing.T) {
 	routeID := s.newRoute("", gatewayID, "/a")
 	keyID := s.newKey(nil).text("key_id")
 	hook := s.newWebhook(nil).text("webhook_id")
+	owner, plan := s.newOwner("", "customer-42"), s.newPlan("", "free")
 	for _, record := range []struct{ path, method, change, other string }{
 		{"/v1/gateways/" + gatewayID + "/routes/" + routeID, "POST", `{"rate_limit": {"sustained": "1/s"}}`, `{"rate_limit": {"sustained": "2/s"}}`},
 		{"/v1/keys/" + keyID, "PATCH", `{"name": "b"}`, `{"name": "c"}`},
+		{"/v1/owners/" + owner, "PATCH", `{"state": "suspended"}`, `{"name": "c"}`},
+		{"/v1/plans/" + plan, "PATCH", `{"limits": [{"name": "a", "sustained": "1/s"}]}`, `{"limits": null}`},
 		{"/v1/webhooks/" + hook, "PATCH", `{"state": "disabled"}`, `{"events": ["key.expired"]}`},
 		{"/v1/gateways/" + gatewayID, "PATCH", `{"name": "b"}`, `{"name": "c"}`},
 	} {

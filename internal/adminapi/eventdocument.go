@@ -72,6 +72,12 @@ type syncFailedEventRecord struct {
 	Message   string  `json:"message" doc:"What is wrong, as in last_error of the repository." example:"api/openapi.yaml:12:5: paths.orders: a path must start with a slash"`
 }
 
+type ownerEventRecord struct {
+	OwnerID string  `json:"owner_id" doc:"Identifier of the owner." example:"own_01jz8y5c3te9b8r2m6q4v7x0aa"`
+	Owner   string  `json:"owner" doc:"External ID of the owner, which its keys have as owner." example:"customer-42"`
+	Name    *string `json:"name" doc:"Display name of the owner; null if it has none." example:"Acme Corporation"`
+}
+
 // describeEvents returns the webhooks of the document: the requests that are
 // delivered to webhook endpoints, by event type.
 func describeEvents(registry huma.Registry) map[string]*huma.PathItem {
@@ -96,6 +102,8 @@ func describeEvents(registry huma.Registry) map[string]*huma.PathItem {
 		{event.GatewaySpecPushed, "onSpecPushed", "Routes changed", "A push or rollback changed the routes of a gateway.", reflect.TypeFor[specPushedEventRecord]()},
 		{event.GatewaySyncFailed, "onSyncFailed", "Sync failed", "The file of a commit cannot be pushed, or the repository that a gateway follows cannot be read. Nothing has changed. There is one event for each such commit, and one for each cause while the repository cannot be read.",
 			reflect.TypeFor[syncFailedEventRecord]()},
+		{event.OwnerSuspended, "onOwnerSuspended", "Owner suspended", "An owner was suspended. Gateways refuse its keys from now on.", reflect.TypeFor[ownerEventRecord]()},
+		{event.OwnerResumed, "onOwnerResumed", "Owner resumed", "A suspended owner was resumed. Gateways accept its keys again.", reflect.TypeFor[ownerEventRecord]()},
 	} {
 		envelope := registry.Schema(reflect.TypeFor[eventRecord](), true, "")
 		items[string(e.of)] = &huma.PathItem{Post: &huma.Operation{

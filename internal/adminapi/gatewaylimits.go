@@ -25,9 +25,20 @@ type limitLevelRecord struct {
 }
 
 type simulateRequest struct {
-	RouteID   *string        `json:"route_id,omitempty" nullable:"true" minLength:"1" doc:"Route to simulate the limit for." example:"rt_01jz8y5c3te9b8r2m6q4v7x0bb"`
-	KeyID     *string        `json:"key_id,omitempty" nullable:"true" minLength:"1" doc:"Key to simulate the limit for. With neither route_id nor key_id, the limit is the gateway's global limit." example:"key_01jz8y5c3te9b8r2m6q4v7x0dd"`
-	RateLimit simulatedLimit `json:"rate_limit" doc:"The limit, in the form it has in its record: for a key a string, as in 100/min, or an object with sustained, burst and daily; for a route an object; for the gateway an object with sustained and burst."`
+	RouteID   *string               `json:"route_id,omitempty" nullable:"true" minLength:"1" doc:"Route to simulate the limit for." example:"rt_01jz8y5c3te9b8r2m6q4v7x0bb"`
+	KeyID     *string               `json:"key_id,omitempty" nullable:"true" minLength:"1" doc:"Key to simulate the limit for. With neither route_id nor key_id, the limit is the gateway's global limit." example:"key_01jz8y5c3te9b8r2m6q4v7x0dd"`
+	RateLimit *simulatedLimit       `json:"rate_limit,omitempty" doc:"The limit, in the form it has in its record: for a key a string, as in 100/min, or an object with sustained, burst and daily; for a route an object; for the gateway an object with sustained and burst. Either rate_limit or plan is required."`
+	Plan      *simulatedPlanRequest `json:"plan,omitempty" doc:"A plan, in place of rate_limit: its limits are simulated as if every key and owner had it. Neither route_id nor key_id can be given with it."`
+}
+
+// simulatedPlanRequest is a plan that need not exist. Its name is that of nothing.
+type simulatedPlanRequest struct {
+	_         struct{}         `nullable:"true"`
+	Name      *string          `json:"name,omitempty" nullable:"true" minLength:"1" maxLength:"64" doc:"Name of the plan, which makes no difference." example:"free"`
+	Title     *string          `json:"title,omitempty" nullable:"true" minLength:"1" maxLength:"255" doc:"Name for people, which makes no difference." example:"Free plan"`
+	Limits    []planLimitInput `json:"limits" nullable:"false" maxItems:"8" doc:"Limits of the plan."`
+	TimeZone  *string          `json:"time_zone,omitempty" nullable:"true" minLength:"1" maxLength:"64" doc:"IANA name of the time zone of the plan's calendar windows. Default: UTC." example:"Europe/Berlin"`
+	AnchorDay *int             `json:"anchor_day,omitempty" nullable:"true" minimum:"1" maximum:"28" doc:"Day on which the plan's months begin. Default: 1." example:"15"`
 }
 
 // simulatedLimit is a limit in one of two forms: a string or an object for a key, an object
@@ -60,6 +71,9 @@ func (req *simulateRequest) config() (ratelimit.Config, error) {
 	var both error
 	if req.RouteID != nil && req.KeyID != nil {
 		both = fault.Invalid("key_id", "must not be given together with route_id: simulate the limit of a route, of a key, or of the gateway")
+	}
+	if req.RateLimit == nil {
+		return ratelimit.Config{}, fault.Join(both, fault.Invalid("rate_limit", "is required, unless there is a plan: add one of them"))
 	}
 	limit, err := req.RateLimit.config(req.RouteID != nil, req.KeyID != nil)
 	return limit, fault.Join(both, fault.Prefixed("rate_limit", err))
@@ -96,6 +110,8 @@ type simulationRecord struct {
 	Refused  int64                `json:"refused" doc:"Number of those requests that the limit would have refused." example:"340"`
 	Keys     []simulatedKeyRecord `json:"keys" nullable:"false" doc:"Keys with at least one request that would have been refused, most refused first."`
 
+	Limits []simulatedLimitRecord `json:"limits,omitempty" nullable:"false" doc:"Only for a plan: what each of its limits would have refused, in the order of the plan. A request that several would have refused counts for the first of them."`
+
 	Incomplete       bool   `json:"incomplete,omitempty" doc:"true if the newest requests are missing, because the store did not take them; otherwise absent."`
 	IncompleteReason string `json:"incomplete_reason,omitempty" doc:"Why requests are missing; absent if none are." example:"the newest records are missing, and are added as soon as the store takes them: the disk is full"`
 }
@@ -104,6 +120,12 @@ type simulatedKeyRecord struct {
 	KeyID   *string   `json:"key_id" doc:"Identifier of the key; null for requests without a key." example:"key_01jz8y5c3te9b8r2m6q4v7x0dd"`
 	Refused int64     `json:"refused" doc:"Number of requests with this key that would have been refused." example:"340"`
 	FirstAt time.Time `json:"first_at" doc:"When the first of them would have been refused."`
+}
+
+type simulatedLimitRecord struct {
+	Limit   string `json:"limit" doc:"Name of the limit." example:"per-minute"`
+	Refused int64  `json:"refused" doc:"Number of requests that it would have refused." example:"340"`
+	Unknown int64  `json:"unknown" doc:"Number of requests that it was not applied to, because the owner of their key is not known: with per owner, those of keys beyond the first 10,000 that used the gateway." example:"0"`
 }
 
 func (a *API) limitOperations() []operation {
@@ -115,7 +137,7 @@ func (a *API) limitOperations() []operation {
 	}, {
 		id: "simulateLimit", method: http.MethodPost, path: "/v1/gateways/{gateway_id}/limits/simulate", tag: "Limits",
 		summary:     "Simulate a limit",
-		description: "Applies a rate limit to the recorded requests of the last 24 hours, with the algorithm of the gateway itself, and returns what it would have refused. Changes nothing.",
+		description: "Applies a rate limit, or the limits of a plan, to the recorded requests of the last 24 hours, with the algorithm of the gateway itself, and returns what it would have refused. Changes nothing.",
 		body:        reflect.TypeFor[simulateRequest](), replayable: true,
 		success: http.StatusOK, result: reflect.TypeFor[simulationRecord](),
 		run: takes(a.simulateLimit),
@@ -139,9 +161,13 @@ func (a *API) listLimits(c *call) (response, error) {
 }
 
 func (a *API) simulateLimit(c *call, req simulateRequest) (response, error) {
-	if c.invalid != nil { // which form the limit must have depends on the other fields
-		_, err := req.RateLimit.parse()
-		return response{}, fault.Prefixed("rate_limit", err)
+	if c.invalid != nil || req.Plan != nil {
+		// Which form the limit must have depends on the other fields.
+		var badRate error
+		if req.RateLimit != nil {
+			_, badRate = req.RateLimit.parse()
+		}
+		return a.simulatePlan(c, req, fault.Prefixed("rate_limit", badRate))
 	}
 	limit, err := req.config()
 	if err != nil {
@@ -155,10 +181,30 @@ func (a *API) simulateLimit(c *call, req simulateRequest) (response, error) {
 	}))
 }
 
+// simulatePlan simulates the plan of req, if that is valid. invalid is what is wrong with its other fields.
+func (a *API) simulatePlan(c *call, req simulateRequest, invalid error) (response, error) {
+	p := req.Plan
+	if p == nil {
+		return response{}, invalid
+	}
+	if req.RateLimit != nil || req.RouteID != nil || req.KeyID != nil {
+		return response{}, fault.Join(invalid, fault.Invalid("plan", "must not be given together with rate_limit, route_id or key_id: give the routes and gateways of a plan in its limits"))
+	}
+	present := func(s *control.Simulation) response { return ok(presentSimulation(s, c.completeness.Missing)) }
+	return respond(present)(searching(c, func() (*control.Simulation, error) {
+		return a.cfg.Control.SimulatePlan(withIdempotency(c, present), &c.actor, c.params["gateway_id"], control.PlanInput{
+			Name: value(p.Name), Title: value(p.Title), Limits: limitInputs(p.Limits), TimeZone: value(p.TimeZone), AnchorDay: value(p.AnchorDay),
+		})
+	}))
+}
+
 func presentSimulation(s *control.Simulation, missing string) simulationRecord {
 	out := simulationRecord{
 		Requests: s.Requests, Refused: s.Refused, Keys: make([]simulatedKeyRecord, len(s.Keys)),
 		Incomplete: missing != "", IncompleteReason: missing,
+	}
+	for _, l := range s.Limits {
+		out.Limits = append(out.Limits, simulatedLimitRecord(l))
 	}
 	for i, k := range s.Keys {
 		out.Keys[i] = simulatedKeyRecord{KeyID: optionalText(k.KeyID), Refused: k.Refused, FirstAt: k.FirstAt.UTC()}

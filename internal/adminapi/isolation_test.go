@@ -22,7 +22,9 @@ func operations(t *testing.T) []request {
 		"rotateWebhookSecret": `{"overlap_hours": 1}`, "recoverWebhook": `{"since": "2027-03-01"}`,
 		"simulateLimit": `{"rate_limit": {"sustained": "1/s"}}`,
 		"tryGateway":    `{"method": "GET", "path": "/"}`,
-		"createAccount": `{"name": "acme", "plan": "starter"}`, "updateAccount": `{"plan": "scale"}`,
+		"createOwner":   `{"external_id": "o"}`, "updateOwner": `{"state": "suspended"}`, "createPlan": `{"name": "p"}`, "updatePlan": `{"title": "P"}`,
+		"updateAccountDefaults": `{"default_plan": null}`,
+		"createAccount":         `{"name": "acme", "plan": "starter"}`, "updateAccount": `{"plan": "scale"}`,
 	}
 	var out []request
 	for path, item := range adminapi.Document().Paths {
@@ -55,13 +57,14 @@ func TestAccountsSeeNothingOfEachOther(t *testing.T) {
 	s.putSpec(gatewayID, petSpec+"  /a:\n    get: {responses: {}}\n").want(200)
 	key := s.newKey(map[string]any{"gateway_id": gatewayID})
 	hook := s.newWebhook(nil).text("webhook_id")
+	owner, plan := s.newOwner("", "customer-42"), s.newPlan("", "free")
 	s.newKey(nil) // raises an event, which is delivered
 	delivery := s.get("/v1/webhook-deliveries").want(200).data()[0]["delivery_id"].(string)
 	event := s.get("/v1/events").want(200).data()[0]["id"].(string)
 	stranger := s.newAccount("other")
 	strangersGateway := s.newGateway(stranger)
 
-	ours := strings.NewReplacer("{webhook_id}", hook, "{delivery_id}", delivery, "{event_id}", event,
+	ours := strings.NewReplacer("{owner_id}", owner, "{plan_id}", plan, "{webhook_id}", hook, "{delivery_id}", delivery, "{event_id}", event,
 		"{gateway_id}", gatewayID, "{route_id}", routeID, "{key_id}", key.text("key_id"), "{number}", "1")
 	mixed := strings.NewReplacer("{gateway_id}", strangersGateway, "{route_id}", routeID, "{key_id}", key.text("key_id"), "{number}", "1")
 	for _, q := range operations(t) {
@@ -78,9 +81,10 @@ func TestAccountsSeeNothingOfEachOther(t *testing.T) {
 		}
 		s.clock.move(1e9)
 	}
-	for _, path := range []string{"/v1/gateways", "/v1/keys", "/v1/webhooks", "/v1/webhook-deliveries", "/v1/webhook-deliveries?webhook_id=" + hook, "/v1/events"} {
+	for _, path := range []string{"/v1/gateways", "/v1/keys", "/v1/webhooks", "/v1/webhook-deliveries", "/v1/webhook-deliveries?webhook_id=" + hook, "/v1/events",
+		"/v1/owners", "/v1/owners?external_id=customer-42", "/v1/owners?plan_id=" + plan, "/v1/plans", "/v1/plans?name=free", "/v1/keys?plan_id=" + plan} {
 		r := s.do(request{method: "GET", path: path, key: stranger}).want(200)
-		for _, id := range []string{gatewayID, key.text("key_id"), hook, delivery, event} {
+		for _, id := range []string{owner, plan, gatewayID, key.text("key_id"), hook, delivery, event} {
 			if strings.Contains(r.raw, id) {
 				t.Errorf("%s contains a record of another account: %s", path, r.raw)
 			}
@@ -93,6 +97,7 @@ func TestAccountsSeeNothingOfEachOther(t *testing.T) {
 	s.do(request{method: "POST", path: "/v1/keys", key: stranger, body: map[string]any{
 		"name": "a", "scope": "read", "gateway_id": gatewayID,
 	}}).refused(422, "validation_failed", "gateway_id")
+	s.wantNoPlanOf(stranger, strangersGateway, gatewayID, plan)
 	// None of the calls had an effect.
 	s.get("/v1/gateways/" + gatewayID).want(200)
 	if s.get("/v1/keys/"+key.text("key_id")).want(200).text("state") != "active" {
@@ -101,6 +106,37 @@ func TestAccountsSeeNothingOfEachOther(t *testing.T) {
 	if w := s.get("/v1/webhooks/" + hook).want(200); w.text("state") != "active" || w.header.Get("ETag") != `"1"` {
 		t.Error("another account changed the endpoint")
 	}
+	if s.get("/v1/owners/"+owner).want(200).text("state") != "active" || s.get("/v1/plans/" + plan).want(200).json["title"] != nil {
+		t.Error("another account changed the owner or the plan")
+	}
+}
+
+// wantNoPlanOf fails unless every field that names a plan, and the gateway of a limit, is refused to the stranger as if
+// there were no such record, and an owner's external ID names the stranger's own owner.
+func (s *server) wantNoPlanOf(stranger, strangersGateway, gatewayID, planID string) {
+	s.t.Helper()
+	own := s.newOwner(stranger, "customer-42")
+	key := s.do(request{method: "POST", path: "/v1/keys", key: stranger, body: map[string]any{"name": "a", "scope": "read", "owner": "customer-42"}}).want(201)
+	if key.text("owner_id") != own {
+		s.t.Errorf("got the owner %s, want the stranger's own, %s", key.text("owner_id"), own)
+	}
+	for field, value := range map[string]string{"plan_id": planID, "plan": "free"} {
+		for _, q := range []request{
+			{method: "POST", path: "/v1/keys", body: map[string]any{"name": "a", "scope": "read", field: value}},
+			{method: "PATCH", path: "/v1/keys/" + key.text("key_id"), body: map[string]any{field: value}},
+			{method: "POST", path: "/v1/owners", body: map[string]any{"external_id": "a", field: value}},
+			{method: "PATCH", path: "/v1/owners/" + own, body: map[string]any{field: value}},
+		} {
+			q.key = stranger
+			s.do(q).refused(422, "validation_failed", field)
+		}
+		s.do(request{method: "PATCH", path: "/v1/account", key: stranger, body: map[string]any{"default_" + field: value}}).refused(422, "validation_failed", "default_"+field)
+	}
+	s.do(request{method: "PATCH", path: "/v1/gateways/" + strangersGateway, key: stranger, body: map[string]any{"default_plan": "free"}}).refused(422, "validation_failed", "default_plan")
+	limits := []any{map[string]any{"name": "a", "sustained": "1/s", "gateway_id": gatewayID}}
+	s.do(request{method: "POST", path: "/v1/plans", key: stranger, body: map[string]any{"name": "a", "limits": limits}}).refused(422, "validation_failed", "limits[0].gateway_id")
+	s.do(request{method: "POST", path: "/v1/gateways/" + strangersGateway + "/limits/simulate", key: stranger, body: map[string]any{"plan": map[string]any{"limits": limits}}}).
+		refused(422, "validation_failed", "plan.limits[0].gateway_id")
 }
 
 // Guarantee: every call needs the scope for its method (specification, Authentication,
@@ -108,7 +144,7 @@ func TestAccountsSeeNothingOfEachOther(t *testing.T) {
 func TestEveryCallNeedsItsScope(t *testing.T) {
 	s := start(t)
 	s.handler.EndStreams() // so that each ends as soon as it has begun
-	ids := strings.NewReplacer("{gateway_id}", "gw_x", "{route_id}", "rt_x", "{key_id}", "key_x", "{number}", "1", "{webhook_id}", "wh_x", "{delivery_id}", "dlv_x", "{event_id}", "evt_x", "{account_id}", "acct_x")
+	ids := strings.NewReplacer("{owner_id}", "own_x", "{plan_id}", "plan_x", "{gateway_id}", "gw_x", "{route_id}", "rt_x", "{key_id}", "key_x", "{number}", "1", "{webhook_id}", "wh_x", "{delivery_id}", "dlv_x", "{event_id}", "evt_x", "{account_id}", "acct_x")
 	keys := map[string]string{}
 	for _, scope := range []string{"admin:webhooks", "write:webhooks", "write:webhook-deliveries", "read:events", "read", "write", "admin", "read:keys", "write:keys", "admin:keys", "admin:gateways", "admin:gateway", "read:keys/verify", "admin:gateways/gw_x", "read:keys write:gateways", "read admin:webhooks"} {
 		keys[scope] = s.accountKey(scope)
@@ -124,7 +160,7 @@ func TestEveryCallNeedsItsScope(t *testing.T) {
 				need = "read"
 			}
 			power := "read write admin"
-			allowed := path == "/v1/account" || path == "/v1/session"
+			allowed := path == "/v1/account" && q.method == "GET" || path == "/v1/session"
 			for one := range strings.FieldsSeq(scope) {
 				word, resource, _ := strings.Cut(one, ":")
 				within := resource == "" || path == "/v1/"+resource || strings.HasPrefix(path, "/v1/"+resource+"/")

@@ -13,7 +13,8 @@ func keyFilters() []queryParam {
 		enumParam("state", "Only keys with this state.", string(apikey.Active), string(apikey.Expired), string(apikey.Revoked)),
 		{name: "gateway_id", doc: "Only keys restricted to this gateway.", schema: textSchema(), example: "gw_01jz8y5c3te9b8r2m6q4v7x0aa"},
 		enumParam("level", "Only keys of this level.", string(apikey.GatewayLevel), string(apikey.AccountLevel)),
-		{name: "owner", doc: "Only keys of this owner.", schema: textSchema(), example: "customer-42"},
+		{name: "owner", doc: "Only keys of the owner with this external ID.", schema: textSchema(), example: "customer-42"},
+		{name: "plan_id", doc: "Only keys that have this plan themselves.", schema: textSchema(), example: "plan_01jz8y5c3te9b8r2m6q4v7x0bb"},
 		{name: "name", doc: "Only keys with exactly this name.", schema: textSchema(), example: "mobile"},
 		{name: "q", doc: "Only keys whose name contains this text, or whose prefix starts with it.", schema: textSchema(), example: "mobile"},
 	}
@@ -36,7 +37,7 @@ func (a *API) keyOperations() []operation {
 	}, {
 		id: "verifyKey", method: http.MethodPost, path: "/v1/keys/verify", tag: "Keys",
 		summary:     "Verify a key",
-		description: "Checks whether a gateway-level key would be accepted for a request. Charges no rate limit. Needs the scope read.",
+		description: "Checks whether a gateway-level key would be accepted for a request, which needs an owner that is not suspended too. Charges no rate limit. Needs the scope read.",
 		body:        reflect.TypeFor[verifyKeyRequest](), readScope: true, replayable: true,
 		success: http.StatusOK, result: reflect.TypeFor[verificationRecord](),
 		run: takes(a.verifyKey),
@@ -70,7 +71,7 @@ func (a *API) keyOperations() []operation {
 func (a *API) listKeys(c *call) (response, error) {
 	filter := control.KeyFilter{
 		State: apikey.State(c.query.Get("state")), GatewayID: c.query.Get("gateway_id"), Level: apikey.Level(c.query.Get("level")),
-		Owner: c.query.Get("owner"), Name: c.query.Get("name"), Query: c.query.Get("q"), Now: c.now,
+		Owner: c.query.Get("owner"), PlanID: c.query.Get("plan_id"), Name: c.query.Get("name"), Query: c.query.Get("q"), Now: c.now,
 	}
 	return page(c, "keys", c.cursorBinding(keyFilters()), func(p control.Page) ([]apikey.Key, error) {
 		list := func() ([]apikey.Key, error) { return a.cfg.Control.Keys(c.ctx, &c.actor, filter, p) }
@@ -105,12 +106,13 @@ func (a *API) createKey(c *call, req createKeyRequest) (response, error) {
 	return respond(presentNewKey)(a.cfg.Control.CreateKey(withIdempotency(c, presentNewKey), &c.actor, control.KeyInput{
 		Name: req.Name, Scope: req.Scope, ExpiresAt: value(req.ExpiresAt), GatewayID: value(req.GatewayID),
 		RateLimit: value(req.RateLimit).KeyLimitInput, Level: value(req.Level), Owner: value(req.Owner), Metadata: req.Metadata,
+		Plan: control.ChoosePlan(value(req.PlanID), value(req.Plan)),
 	}))
 }
 
 func (a *API) updateKey(c *call, req updateKeyRequest) (response, error) {
 	return respond(c.keyResponse)(a.cfg.Control.UpdateKey(c.ctx, &c.actor, c.params["key_id"], control.KeyPatch{
-		Name: setTo(req.Name), Owner: req.Owner.Optional,
+		Name: setTo(req.Name), Owner: req.Owner.Optional, Plan: control.PlanChoice{ID: req.PlanID.Optional, Name: req.Plan.Optional},
 		RateLimit: control.Optional[control.KeyLimitInput]{Present: req.RateLimit.Present, Null: req.RateLimit.Null, Value: req.RateLimit.Value.KeyLimitInput},
 		Metadata:  req.Metadata.Optional, ExpiresAt: req.ExpiresAt.Optional,
 	}, c.match))

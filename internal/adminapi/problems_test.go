@@ -46,7 +46,7 @@ func (c *bodyCase) required() []string {
 func bodyCases(s *server) []bodyCase {
 	gatewayID := s.newGateway("")
 	ids := strings.NewReplacer("{gateway_id}", gatewayID, "{route_id}", s.newRoute("", gatewayID, "/a"), "{key_id}", s.newKey(nil).text("key_id"),
-		"{webhook_id}", s.newWebhook(nil).text("webhook_id"))
+		"{owner_id}", s.newOwner("", "customer-42"), "{plan_id}", s.newPlan("", "free"), "{webhook_id}", s.newWebhook(nil).text("webhook_id"))
 	doc := adminapi.Document()
 	var out []bodyCase
 	for _, path := range slices.Sorted(maps.Keys(doc.Paths)) {
@@ -70,7 +70,7 @@ func validValue(t *testing.T, id, field string) string {
 	v := map[string]string{
 		"name": `"a"`, "upstream_url": `"http://x"`, "path": `"/z"`, "methods": `["GET"]`, "scope": `"read"`, "key": `"x"`,
 		"url": `"https://hooks.example.com"`, "events": `["key.created"]`, "since": `"2027-03-01"`, "overlap_days": "1", "plan": `"platform"`,
-		"tryGateway.method": `"GET"`, "simulateLimit.rate_limit": `{"sustained": "1/s"}`, "updateRouteLimit.rate_limit": `{"sustained": "1/s"}`,
+		"tryGateway.method": `"GET"`, "external_id": `"o"`, "updateRouteLimit.rate_limit": `{"sustained": "1/s"}`,
 	}
 	for _, name := range []string{id + "." + field, field} {
 		if value, known := v[name]; known {
@@ -95,6 +95,8 @@ func invalidValues(id, field string, s *huma.Schema) []string {
 		"upstream_connect_timeout": `"1h"`, "upstream_idle_timeout": `"1ms"`, "upstream_max_connection_age": `"1ms"`, "key_headers": `["Host"]`, "path": `"x"`, "methods": `["get"]`,
 		"rate_limit": `{"sustained": "x"}`, "createKey.rate_limit": `"x"`, "updateKey.rate_limit": `"x"`,
 		"scope": `"root"`, "expires_at": `"yesterday"`, "gateway_id": `"gw_x"`, "owner": `" a"`, "metadata": `{"": "x"}`,
+		"external_id": `" a"`, "plan_id": `"plan_x"`, "createGateway.default_plan": `"none"`, "updateGateway.default_plan": `"none"`, "default_plan_id": `"plan_x"`,
+		"limits": `[{"name": "a", "sustained": "1/s", "gateway_id": "gw_x"}]`, "title": `"a\nb"`, "time_zone": `"Mars"`, "simulateLimit.plan": `{"limits": [{"name": "a", "sustained": "x"}]}`,
 		"method": `"get"`, "verifyKey.path": `"x"`, "headers": `{"Host": "x"}`, "tryGateway.key": `"a b"`, "url": `"ftp://x"`, "signing_secret": `"short"`, "since": `"yesterday"`,
 	}
 	for _, name := range []string{id + "." + field, field} {
@@ -185,6 +187,13 @@ func TestEveryInvalidFieldHasItsPath(t *testing.T) {
 			[]string{"path", "methods", "rate_limit.sustained", "rate_limit.burst", "rate_limit.daily"},
 		},
 		{"POST", "/v1/keys", `{"level": "account", "scope": "root", "gateway_id": "gw_x", "rate_limit": "1/s", "name": "a"}`, []string{"scope", "gateway_id", "gateway_id", "rate_limit"}},
+		{
+			"POST", "/v1/plans", `{"limits": [{"name": "A", "sustained": "x", "quota": "5/day"}, {"name": "b", "gateway_id": "gw_x", "routes": ["a", "/b", "/b"]}], "anchor_day": 29}`,
+			[]string{
+				"limits[0].quota", "limits[0].name", "limits[1].routes[0]", "limits[1].routes[2]", "limits[0].sustained", "limits[1].sustained", "limits[1].gateway_id",
+				"anchor_day", "name",
+			},
+		},
 		{"POST", "/v1/webhooks", `{"url": "x", "events": ["a", "key.created", "b"]}`, []string{"url", "events[0]", "events[2]"}},
 		{"POST", "/v1/keys?a=1", `{"b": 1, "name": "a", "scope": "read"}`, []string{"b", "a"}},
 		{"POST", "/v1/webhooks/wh_x/test?a=1", `{"c": 1, "b": 1}`, []string{"a", "b", "c"}},

@@ -86,7 +86,10 @@ type KeyRecord struct {
 	Scope       string            `json:"scope" doc:"One or more scopes separated by spaces, any of which suffices: read, write or admin, optionally limited to a resource, as in read:orders." example:"read:orders write:customers"`
 	KeyPrefix   string            `json:"key_prefix" doc:"Start of the key, for recognizing it. The full key cannot be retrieved again." example:"kg_4tQx9Z"`
 	State       string            `json:"state" enum:"active,expired,revoked" doc:"State of the key."`
-	Owner       *string           `json:"owner" doc:"Owner of the key; null if none was set." example:"customer-42"`
+	Owner       *string           `json:"owner" doc:"External ID of the owner of the key; null if it has none." example:"customer-42"`
+	OwnerID     *string           `json:"owner_id" doc:"Identifier of the owner; null if the key has none." example:"own_01jz8y5c3te9b8r2m6q4v7x0aa"`
+	PlanID      *string           `json:"plan_id" doc:"Plan of the key itself, whatever its owner has; null for none." example:"plan_01jz8y5c3te9b8r2m6q4v7x0bb"`
+	Plan        *string           `json:"plan" doc:"Name of that plan; null for none." example:"free"`
 	GatewayID   *string           `json:"gateway_id" doc:"Gateway that the key is restricted to; null if it works on every gateway of the account." example:"gw_01jz8y5c3te9b8r2m6q4v7x0aa"`
 	RateLimit   *keyLimitRecord   `json:"rate_limit" doc:"Rate limit of the key, in the form in which it was given: a rate, or an object; null for no limit."`
 	Metadata    map[string]string `json:"metadata" doc:"Key-value pairs of your own. Keygate does not interpret them."`
@@ -110,7 +113,7 @@ type newKeyRecord struct {
 
 type verificationRecord struct {
 	Valid bool    `json:"valid" doc:"Whether the request would pass the checks of key, gateway and scope."`
-	Code  *string `json:"code" enum:"key_invalid,key_expired,scope_insufficient" doc:"Why the request would be refused; null if valid is true."`
+	Code  *string `json:"code" enum:"key_invalid,key_expired,scope_insufficient,owner_suspended" doc:"Why the request would be refused; null if valid is true."`
 	KeyID *string `json:"key_id" doc:"Identifier of the key; null if the account has no such key."`
 	Owner *string `json:"owner" doc:"Owner of the key; null if none was set."`
 	Scope *string `json:"scope" doc:"Scopes of the key, separated by spaces." example:"read"`
@@ -263,7 +266,8 @@ func presentChanges(changes []control.RouteChange) []routeChangeRecord {
 func presentKey(k *apikey.Key, now time.Time) KeyRecord {
 	r := KeyRecord{
 		KeyID: k.ID, Name: k.Name, Level: string(k.Level), Scope: k.Scope.String(), KeyPrefix: k.Prefix,
-		State: string(k.State(now)), Owner: optionalText(k.Owner), GatewayID: optionalText(k.GatewayID), RateLimit: presentKeyLimit(k.RateLimit),
+		State: string(k.State(now)), Owner: optionalText(k.Owner), OwnerID: optionalText(k.OwnerID),
+		PlanID: optionalText(k.PlanID), Plan: optionalText(k.Plan), GatewayID: optionalText(k.GatewayID), RateLimit: presentKeyLimit(k.RateLimit),
 		Metadata: k.Metadata, CreatedAt: k.CreatedAt.UTC(), ExpiresAt: optionalTime(k.ExpiresAt), RevokedAt: optionalTime(k.RevokedAt),
 		LastUsedAt: optionalTime(k.LastUsedAt), RotatedFrom: optionalText(k.RotatedFrom), RotatedTo: optionalText(k.RotatedTo),
 	}

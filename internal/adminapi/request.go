@@ -64,13 +64,17 @@ type createKeyRequest struct {
 	GatewayID *string           `json:"gateway_id,omitempty" nullable:"true" minLength:"1" doc:"Gateway that the key is restricted to. If absent, the key works on every gateway of the account." example:"gw_01jz8y5c3te9b8r2m6q4v7x0aa"`
 	RateLimit *keyLimitInput    `json:"rate_limit,omitempty" doc:"Rate limit of the key: a rate, or an object with sustained, burst and daily."`
 	Level     *string           `json:"level,omitempty" nullable:"true" enum:"gateway,account" doc:"gateway (the default) for calls through gateways; account for this API. An account-level key takes neither gateway_id nor rate_limit."`
-	Owner     *string           `json:"owner,omitempty" nullable:"true" minLength:"1" maxLength:"255" doc:"Owner of the key, in printable ASCII." example:"customer-42"`
+	Owner     *string           `json:"owner,omitempty" nullable:"true" minLength:"1" maxLength:"255" doc:"External ID of the owner of the key, in printable ASCII. An owner that does not exist is created, with the default plan of the account." example:"customer-42"`
+	PlanID    *string           `json:"plan_id,omitempty" nullable:"true" minLength:"1" doc:"Plan of the key itself. Of it, the limits per key apply; those per owner come from the plan of the owner. An account-level key takes none." example:"plan_01jz8y5c3te9b8r2m6q4v7x0bb"`
+	Plan      *string           `json:"plan,omitempty" nullable:"true" minLength:"1" doc:"Name of the plan of the key, in place of plan_id." example:"free"`
 	Metadata  map[string]string `json:"metadata,omitempty" nullable:"true" maxProperties:"16" doc:"Key-value pairs of your own. Keygate does not interpret them."`
 }
 
 type updateKeyRequest struct {
 	Name      *string                     `json:"name,omitempty" minLength:"1" maxLength:"255" doc:"Display name." example:"mobile app"`
-	Owner     optional[string]            `json:"owner,omitempty" minLength:"1" maxLength:"255" doc:"Owner of the key; null removes it." example:"customer-42"`
+	Owner     optional[string]            `json:"owner,omitempty" minLength:"1" maxLength:"255" doc:"External ID of the owner of the key; null for none. An owner that does not exist is created, with the default plan of the account. What the key used stays with its former owner." example:"customer-42"`
+	PlanID    optional[string]            `json:"plan_id,omitempty" minLength:"1" doc:"Plan of the key itself; null for none." example:"plan_01jz8y5c3te9b8r2m6q4v7x0bb"`
+	Plan      optional[string]            `json:"plan,omitempty" minLength:"1" doc:"Name of the plan of the key, in place of plan_id; null for none." example:"free"`
 	RateLimit optional[keyLimitInput]     `json:"rate_limit,omitempty" doc:"Rate limit of the key: a rate, or an object with sustained, burst and daily, which replaces the whole limit; null for no limit."`
 	Metadata  optional[map[string]string] `json:"metadata,omitempty" maxProperties:"16" doc:"Key-value pairs of your own. Replaces all of them; null removes them."`
 	ExpiresAt optional[string]            `json:"expires_at,omitempty" minLength:"1" doc:"When the key expires, in the same form as when creating a key; null for never." example:"2030-01-31"`

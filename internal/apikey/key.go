@@ -35,6 +35,7 @@ type Key struct {
 	Owner     string             // the external ID of its owner, or ""
 	OwnerID   string             // "" without an owner
 	PlanID    string             // of the key itself, whatever its owner has; "" for none
+	Plan      string             // the name of that plan, in what package control shows; it is not stored
 	GatewayID string             // "" for all gateways of the account
 	RateLimit ratelimit.KeyLimit // of the bucket and the daily count BucketID
 	Metadata  map[string]string

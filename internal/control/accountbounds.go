@@ -8,6 +8,7 @@ import (
 
 	"github.com/keygate/keygate/internal/apikey"
 	"github.com/keygate/keygate/internal/fault"
+	"github.com/keygate/keygate/internal/plan"
 	"github.com/keygate/keygate/internal/ratelimit"
 	"github.com/keygate/keygate/internal/webhook/fanout"
 )
@@ -16,6 +17,7 @@ import (
 const (
 	MaxAccountKeys          = 10_000_000 // in any state
 	MaxAccountLiveKeys      = 2_000_000  // not revoked
+	MaxAccountOwners        = 2_000_000  // in any state; the plans are plan.MaxPlans
 	MaxAccountResponses     = 100_000    // to calls with an Idempotency-Key
 	MaxAccountResponseBytes = 256 << 20
 	MaxAccountRevisionBytes = 1 << 30  // of revisions as stored; beyond it old revisions are removed
@@ -24,7 +26,7 @@ const (
 
 // AccountBounds are bounds for each account; 0 means the constant of the same name.
 type AccountBounds struct {
-	Keys, LiveKeys, Responses, ResponseBytes, RevisionBytes int
+	Keys, LiveKeys, Owners, Plans, Responses, ResponseBytes, RevisionBytes int
 
 	ConfigurationBytes int64 // 0 means MaxAccountConfiguration
 }
@@ -75,9 +77,35 @@ func (s *Service) roomForKey(ctx context.Context, w *work, k *apikey.Key) error 
 	return nil
 }
 
+// roomForOwner checks that the actor's account may have one more owner. Otherwise the error is fault.Conflict.
+func (w *work) roomForOwner(ctx context.Context) error {
+	most := int64(cmp.Or(w.bounds.Owners, MaxAccountOwners))
+	room, err := w.AccountRoom(ctx, w.actor.Account.ID, AccountCounts{Owners: most})
+	if err != nil {
+		return err
+	}
+	if !room.Owners {
+		return fault.New(fault.Conflict, "the account has %d owners, which is the most that it may have: delete owners that are no longer needed first", most)
+	}
+	return w.mayGrow(ctx)
+}
+
+// roomForPlan checks that the actor's account may have one more plan. Otherwise the error is fault.Conflict.
+func (w *work) roomForPlan(ctx context.Context) error {
+	most := int64(cmp.Or(w.bounds.Plans, plan.MaxPlans))
+	room, err := w.AccountRoom(ctx, w.actor.Account.ID, AccountCounts{Plans: most})
+	if err != nil {
+		return err
+	}
+	if !room.Plans {
+		return fault.New(fault.Conflict, "the account has %d plans, which is the most that it may have: delete plans that are no longer needed first", most)
+	}
+	return w.mayGrow(ctx)
+}
+
 // keyBytes is what a key counts for AccountCounts.KeyBytes.
 func keyBytes(k *apikey.Key) int64 {
-	n := len(k.Owner)
+	n := 0
 	for i, scope := range k.Scope {
 		if n += len(scope.Resource); i > 0 {
 			n += len(scope.String()) - len(scope.Resource) + 1
@@ -166,8 +194,8 @@ func (b *AccountBounds) checkConfiguration(n *AccountCounts) error {
 	if n.ConfigurationBytes() <= most {
 		return nil
 	}
-	return fault.New(fault.Conflict, "the configuration of the account would take %s, and may take %s (--account-config-max-bytes). It consists of the settings of gateways, such as certificates and cors (%s), routes (%s), scopes and owners of keys that are not revoked (%s), and webhook endpoints (%s): remove what is not needed, or ask the operator for more",
-		sizeText(n.ConfigurationBytes()), sizeText(most), sizeText(n.GatewayBytes), sizeText(n.RouteBytes), sizeText(n.KeyBytes), sizeText(n.WebhookBytes))
+	return fault.New(fault.Conflict, "the configuration of the account would take %s, and may take %s (--account-config-max-bytes). It consists of the settings of gateways, such as certificates and cors (%s), routes (%s), scopes of keys that are not revoked (%s), owners (%s), plans (%s), and webhook endpoints (%s): remove what is not needed, or ask the operator for more",
+		sizeText(n.ConfigurationBytes()), sizeText(most), sizeText(n.GatewayBytes), sizeText(n.RouteBytes), sizeText(n.KeyBytes), sizeText(n.OwnerBytes), sizeText(n.PlanBytes), sizeText(n.WebhookBytes))
 }
 
 // roomForRoutes checks that the routes of the account may take so many more bytes.

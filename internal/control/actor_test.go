@@ -68,7 +68,7 @@ func calls(h *harness, c *control.Actor, on target) map[string]func(ctx context.
 	p := control.Page{Limit: 1}
 	all := map[string]func(ctx context.Context) error{}
 	for _, some := range []map[string]func(ctx context.Context) error{
-		callsOnGateways(h, c, on), callsOnRoutes(h, c, on), callsOnRepositories(h, c, on), callsOnWebhooks(h, c), {
+		callsOnGateways(h, c, on), callsOnRoutes(h, c, on), callsOnRepositories(h, c, on), callsOnWebhooks(h, c), callsOnOwnersAndPlans(h, c, on), {
 			"AddAccount": func(ctx context.Context) error {
 				return second(h.AddAccount(ctx, c, control.AccountInput{Name: "new", Tier: "scale"}))
 			},
@@ -111,6 +111,39 @@ func calls(h *harness, c *control.Actor, on target) map[string]func(ctx context.
 		}
 	}
 	return all
+}
+
+func callsOnOwnersAndPlans(h *harness, c *control.Actor, on target) map[string]func(ctx context.Context) error {
+	p := control.Page{Limit: 1}
+	return map[string]func(ctx context.Context) error{
+		"Owner":  func(ctx context.Context) error { return second(h.Owner(ctx, c, "own_x")) },
+		"Owners": func(ctx context.Context) error { return second(h.Owners(ctx, c, control.OwnerFilter{}, p)) },
+		"CreateOwner": func(ctx context.Context) error {
+			return second(h.CreateOwner(ctx, c, control.OwnerInput{ExternalID: "o"}))
+		},
+		"UpdateOwner": func(ctx context.Context) error {
+			return second(h.UpdateOwner(ctx, c, "own_x", control.OwnerPatch{State: value("suspended")}, nil))
+		},
+		"DeleteOwner":  func(ctx context.Context) error { return second(h.DeleteOwner(ctx, c, "own_x", nil)) },
+		"Plan":         func(ctx context.Context) error { return second(h.Plan(ctx, c, "plan_x")) },
+		"Plans":        func(ctx context.Context) error { return second(h.Plans(ctx, c, control.PlanFilter{}, p)) },
+		"KeysOfPlan":   func(ctx context.Context) error { return second(h.KeysOfPlan(ctx, c, "plan_x", p)) },
+		"OwnersOfPlan": func(ctx context.Context) error { return second(h.OwnersOfPlan(ctx, c, "plan_x", p)) },
+		"CreatePlan": func(ctx context.Context) error {
+			return second(h.CreatePlan(ctx, c, control.PlanInput{Name: "p"}))
+		},
+		"UpdatePlan": func(ctx context.Context) error {
+			return second(h.UpdatePlan(ctx, c, "plan_x", control.PlanPatch{Title: value("P")}, nil))
+		},
+		"DeletePlan": func(ctx context.Context) error { return second(h.DeletePlan(ctx, c, "plan_x", nil)) },
+		"SimulatePlan": func(ctx context.Context) error {
+			return second(h.SimulatePlan(ctx, c, on.gatewayID, control.PlanInput{}))
+		},
+		"OwnAccount": func(ctx context.Context) error { return second(h.OwnAccount(ctx, c)) },
+		"UpdateOwnAccount": func(ctx context.Context) error {
+			return second(h.UpdateOwnAccount(ctx, c, control.OwnAccountPatch{}, nil))
+		},
+	}
 }
 
 func callsOnGateways(h *harness, c *control.Actor, on target) map[string]func(ctx context.Context) error {

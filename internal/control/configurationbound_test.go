@@ -23,7 +23,9 @@ func TestConfigurationOfAnAccountIsBounded(t *testing.T) {
 	key := must[*control.NewKey](h)(h.CreateKey(ctx(), caller, control.KeyInput{Name: "k", Scope: "read:" + long, Owner: owner}))
 	hook := must[*control.NewWebhook](h)(h.CreateWebhook(ctx(), caller, control.WebhookInput{URL: "https://example.com/", Events: []string{"key.created"}}))
 
-	h.bounds = control.AccountBounds{ConfigurationBytes: 1000}
+	small := must[*control.ChangedPlan](h)(h.CreatePlan(ctx(), caller, control.PlanInput{Name: "small"}))
+
+	h.bounds = control.AccountBounds{ConfigurationBytes: 800}
 	h.serve(h.db)
 	cors := gateway.Patch{CORS: control.Optional[gateway.CORS]{Present: true, Value: gateway.CORS{Origins: []string{"https://" + long[:240], "https://" + long[:241], "https://" + long[:242]}}}}
 	var paths []string
@@ -46,6 +48,18 @@ func TestConfigurationOfAnAccountIsBounded(t *testing.T) {
 		"key": func() error {
 			return second(h.CreateKey(ctx(), caller, control.KeyInput{Name: "k", Scope: "read:" + long, Owner: long}))
 		},
+		"owner": func() error {
+			return second(h.CreateOwner(ctx(), caller, control.OwnerInput{ExternalID: long}))
+		},
+		"owner of a key": func() error {
+			return second(h.UpdateKey(ctx(), caller, key.ID, control.KeyPatch{Owner: text(long)}, nil))
+		},
+		"plan": func() error {
+			return second(h.CreatePlan(ctx(), caller, planOn("free", g.ID, "/"+long[:200], "/"+long[:201])))
+		},
+		"limits": func() error {
+			return second(h.UpdatePlan(ctx(), caller, small.ID, control.PlanPatch{Limits: value(planOn("", g.ID, "/"+long[:200], "/"+long[:201]).Limits)}, nil))
+		},
 		"rotation": func() error { return second(h.RotateKey(ctx(), caller, key.ID, 1, "", nil)) },
 		"webhook": func() error {
 			return second(h.CreateWebhook(ctx(), caller, control.WebhookInput{URL: "https://example.com/" + long + long, Events: []string{"key.created"}}))
@@ -58,7 +72,7 @@ func TestConfigurationOfAnAccountIsBounded(t *testing.T) {
 		h.wantNoRecords(caller.Account.ID, func() {
 			var f2 *fault.Error
 			err := f()
-			if errors.As(err, &f2); fault.CodeOf(err) != fault.Conflict || !strings.Contains(f2.Message, "scopes and owners of keys that are not revoked (") {
+			if errors.As(err, &f2); fault.CodeOf(err) != fault.Conflict || !strings.Contains(f2.Message, "scopes of keys that are not revoked (") {
 				t.Errorf("%s: got %v, want a conflict that says what keys take", name, err)
 			}
 		})
@@ -70,7 +84,8 @@ func TestConfigurationOfAnAccountIsBounded(t *testing.T) {
 	h.serve(h.db)
 	h.must(second(h.UpdateGateway(ctx(), caller, g.ID, gateway.Patch{Name: text("o")}, nil)))
 	h.must(second(h.UpdateRoute(ctx(), caller, g.ID, route.ID, control.RoutePatch{Path: text("/b")}, nil)))
-	h.must(second(h.UpdateKey(ctx(), caller, key.ID, control.KeyPatch{Name: text(long), Owner: text("o")}, nil)))
+	h.must(second(h.UpdateKey(ctx(), caller, key.ID, control.KeyPatch{Name: text(long), Owner: control.Optional[string]{Present: true, Null: true}}, nil)))
+	h.must(second(h.UpdateKey(ctx(), caller, key.ID, control.KeyPatch{Owner: text(owner)}, nil)))
 	h.must(second(h.CreateKey(ctx(), caller, control.KeyInput{Name: "without resource and owner", Scope: "read"})))
 	h.must(second(h.RevokeKey(ctx(), caller, key.ID, nil)))
 }

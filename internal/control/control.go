@@ -131,7 +131,8 @@ type KeyInput struct {
 	GatewayID string
 	RateLimit KeyLimitInput
 	Level     string // "" means gateway
-	Owner     string
+	Owner     string // external ID; an owner that does not exist is created
+	Plan      PlanChoice
 	Metadata  map[string]string
 }
 
@@ -150,6 +151,7 @@ type KeyLimitObject struct {
 type KeyPatch struct {
 	Name      Optional[string]
 	Owner     Optional[string]
+	Plan      PlanChoice
 	RateLimit Optional[KeyLimitInput]
 	Metadata  Optional[map[string]string]
 	ExpiresAt Optional[string]
@@ -166,7 +168,7 @@ type NewKey struct {
 // Verification reports whether a key would be accepted.
 type Verification struct {
 	Valid bool
-	Code  string // "" or key_invalid, key_expired, scope_insufficient
+	Code  string // "" or key_invalid, key_expired, scope_insufficient, owner_suspended
 	Key   *apikey.Key
 	State apikey.State
 }

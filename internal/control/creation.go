@@ -112,7 +112,7 @@ func (s *Service) readCreation(ctx context.Context, actor *Actor, in NewGateway)
 	}
 	if err := s.readDocument(ctx, actor, in, n); err != nil && fault.ProblemsOf(err) == nil {
 		return nil, err
-	} else if problems := fault.Join(s.readSettings(actor, in, n), err); problems != nil {
+	} else if problems := fault.Join(s.readSettings(ctx, actor, in, n), err); problems != nil {
 		return nil, problems
 	}
 	// Secrets and settings that depend on each other.
@@ -134,13 +134,13 @@ func (s *Service) readDocument(ctx context.Context, actor *Actor, in NewGateway,
 		n.doc, err = readSpec([]byte(content))
 		return inField("spec", err)
 	}
-	n.doc, err = s.readConfiguration(actor, []byte(content))
+	n.doc, err = s.readConfiguration(ctx, actor, []byte(content))
 	return fault.Prefixed("config", err)
 }
 
 // readSettings reads the settings of in, after its document. The name and the upstream URL are required,
 // in one of them.
-func (s *Service) readSettings(actor *Actor, in NewGateway, n *creation) error {
+func (s *Service) readSettings(ctx context.Context, actor *Actor, in NewGateway, n *creation) error {
 	settings := in.Settings
 	section := &gateway.Patch{}
 	if n.doc != nil {
@@ -160,7 +160,7 @@ func (s *Service) readSettings(actor *Actor, in NewGateway, n *creation) error {
 			problems = append(problems, fault.Invalid(required.field, "is required: give it here, or as gateway.%s in config", required.field))
 		}
 	}
-	edit, err := s.readPatch(actor, &settings, false)
+	edit, err := s.readPatchOf(ctx, actor, &settings, false)
 	n.edits = []*gatewayEdit{edit}
 	if n.doc != nil && n.doc.kind == gateway.ConfigDocument {
 		n.edits = append(n.edits, &n.doc.edit)
@@ -179,6 +179,14 @@ func (n *creation) apply(g *gateway.Gateway) error {
 		return err
 	}
 	return fault.Prefixed("config", n.doc.located(fault.Prefixed("gateway", n.edits[1].apply(g))))
+}
+
+// inFile returns an error of default_plan as one of the configuration file, if that is where it is set.
+func (n *creation) inFile(err error) error {
+	if n.doc == nil || !n.doc.section.DefaultPlan.Present {
+		return err
+	}
+	return fault.Prefixed("config", n.doc.located(fault.Prefixed("gateway", err)))
 }
 
 // documentField returns the field that has the document.
@@ -206,6 +214,9 @@ func (s *Service) newGateway(ctx context.Context, tx ReadTx, actor *Actor, n *cr
 	}
 	if err := n.apply(g); err != nil {
 		return nil, err
+	}
+	if err := setDefaultPlan(ctx, tx, "", g); err != nil {
+		return nil, n.inFile(err)
 	}
 	s.setHostname(g)
 	g.SharesName = n.sharesName

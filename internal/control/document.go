@@ -46,13 +46,13 @@ func readSpec(content []byte) (*document, error) {
 
 // readConfiguration reads a configuration file. Its content is the file as received. If the file has
 // secrets, the content has *** instead of them, because revisions are kept and shown.
-func (s *Service) readConfiguration(actor *Actor, content []byte) (*document, error) {
+func (s *Service) readConfiguration(ctx context.Context, actor *Actor, content []byte) (*document, error) {
 	config, positions, err := gateway.LocateDocument(content)
 	if err != nil {
 		return nil, err
 	}
 	d := &document{kind: gateway.ConfigDocument, content: content, routes: config.Routes, section: config.Gateway, positions: positions}
-	edit, err := s.readPatch(actor, &config.Gateway, true)
+	edit, err := s.readPatchOf(ctx, actor, &config.Gateway, true)
 	if err != nil {
 		return nil, d.located(fault.Prefixed("gateway", err))
 	}

@@ -1,6 +1,8 @@
 package control
 
 import (
+	"context"
+
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/gateway"
 )
@@ -35,6 +37,19 @@ func (s *Service) readPatch(actor *Actor, p *gateway.Patch, fromFile bool) (*gat
 		problems = append(problems, s.putSetting(e, actor, p, &setting))
 	}
 	return e, fault.Join(problems...)
+}
+
+// readPatchOf is readPatch for a patch that a call gives, of which it also checks that the account has the default plan:
+// everything that is wrong is said at once. The transaction finds the plan again.
+func (s *Service) readPatchOf(ctx context.Context, actor *Actor, p *gateway.Patch, fromFile bool) (*gatewayEdit, error) {
+	e, err := s.readPatch(actor, p, fromFile)
+	if !p.DefaultPlan.Present || p.DefaultPlan.Null {
+		return e, err
+	}
+	_, bad := read(ctx, s, actor, func(tx ReadTx) (any, error) {
+		return planNamed(ctx, tx, actor.Account.ID, p.DefaultPlan.Value, "default_plan")
+	})
+	return e, fault.Join(err, bad)
 }
 
 // putSetting makes e set one setting, if p has it.

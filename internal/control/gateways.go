@@ -30,10 +30,17 @@ func (f *GatewayFilter) matches(g *gateway.Gateway) bool {
 func (s *Service) Gateways(ctx context.Context, actor *Actor, f GatewayFilter, p Page) ([]gateway.Gateway, error) {
 	list := func(tx ReadTx, p Page) ([]gateway.Gateway, error) {
 		all, err := tx.Gateways(ctx, actor.Account.ID, p)
+		if err != nil {
+			return nil, err
+		}
+		names := namesOfPlans(tx, actor)
 		for i := range all {
 			s.setHostname(&all[i])
+			if err := names.put(ctx, all[i].DefaultPlanID, &all[i].DefaultPlan); err != nil {
+				return nil, err
+			}
 		}
-		return all, err
+		return all, nil
 	}
 	if f == (GatewayFilter{}) {
 		return read(ctx, s, actor, func(tx ReadTx) ([]gateway.Gateway, error) { return list(tx, p) })
@@ -51,13 +58,31 @@ func (s *Service) Gateway(ctx context.Context, actor *Actor, gatewayID string) (
 	})
 }
 
-func (s *Service) gateway(ctx context.Context, tx GatewayReader, actor *Actor, gatewayID string) (*gateway.Gateway, error) {
+func (s *Service) gateway(ctx context.Context, tx ReadTx, actor *Actor, gatewayID string) (*gateway.Gateway, error) {
 	g, err := tx.Gateway(ctx, actor.Account.ID, gatewayID)
 	if err != nil {
 		return nil, err
 	}
 	s.setHostname(g)
-	return g, nil
+	return g, namesOfPlans(tx, actor).put(ctx, g.DefaultPlanID, &g.DefaultPlan)
+}
+
+// setDefaultPlan sets the identifier of the plan that g names as its default, if it did not have that plan before. If
+// there is no such plan, the error is a validation error of default_plan.
+func setDefaultPlan(ctx context.Context, tx PlanReader, before string, g *gateway.Gateway) error {
+	switch g.DefaultPlan {
+	case before:
+		return nil
+	case "":
+		g.DefaultPlanID = ""
+		return nil
+	}
+	p, err := planNamed(ctx, tx, g.AccountID, g.DefaultPlan, "default_plan")
+	if err != nil {
+		return err
+	}
+	g.DefaultPlanID = p.ID
+	return nil
 }
 
 // setHostname sets the default hostname of a gateway without a hostname of its own. The stored
@@ -89,7 +114,7 @@ type GatewayUpdate struct {
 // UpdateGateway changes the settings in p. If the origin of the upstream URL changes, the
 // upstream headers and the client certificate with its key are dropped, unless p gives new ones.
 func (s *Service) UpdateGateway(ctx context.Context, actor *Actor, gatewayID string, p GatewayUpdate, m Match) (*gateway.Gateway, error) {
-	edit, err := s.readPatch(actor, &p.Patch, false)
+	edit, err := s.readPatchOf(ctx, actor, &p.Patch, false)
 	if err != nil {
 		return nil, err
 	}
@@ -105,6 +130,9 @@ func (s *Service) UpdateGateway(ctx context.Context, actor *Actor, gatewayID str
 		}
 		g := *before
 		if err := edit.apply(&g); err != nil {
+			return nil, err
+		}
+		if err := setDefaultPlan(ctx, w, before.DefaultPlan, &g); err != nil {
 			return nil, err
 		}
 		s.setHostname(&g)

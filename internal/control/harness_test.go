@@ -264,9 +264,11 @@ func (r records) summary() (audits, events, changes []string) {
 	}
 	for _, e := range r.events {
 		data := dataOf(e)
-		subject, _ := data["key_id"].(string)
-		if subject == "" {
-			subject, _ = data["gateway_id"].(string)
+		subject := ""
+		for _, name := range []string{"gateway_id", "owner_id", "key_id"} {
+			if id, ok := data[name].(string); ok {
+				subject = id
+			}
 		}
 		events = append(events, string(e.Type)+" "+subject)
 	}

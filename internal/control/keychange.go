@@ -1,7 +1,6 @@
 package control
 
 import (
-	"cmp"
 	"context"
 	"maps"
 	"time"
@@ -84,18 +83,20 @@ func (e *keyEdit) apply(k *apikey.Key) {
 func (s *Service) UpdateKey(ctx context.Context, actor *Actor, keyID string, p KeyPatch, m Match) (*apikey.Key, error) {
 	edit, invalid := p.read(s.now())
 	if onlyChecks(ctx) {
-		return nil, cmp.Or(invalid, errOnlyChecked)
+		return nil, s.checked(ctx, actor, invalid, func(tx ReadTx) error { return p.Plan.check(ctx, tx, actor, "") })
 	}
 	return inTx(ctx, s, actor, func(w *work) (*apikey.Key, error) {
-		before, err := w.keyToChange(ctx, keyID, false, invalid)
+		chosen, bad := p.Plan.find(ctx, w, actor, "")
+		before, err := w.keyToChange(ctx, keyID, false, fault.Join(invalid, bad))
 		if err != nil {
 			return nil, err
 		}
 		k := *before
 		edit.apply(&k)
-		if err := k.CheckLevel(); err != nil { // an account-level key takes no rate_limit
+		if err := fault.Join(k.CheckLevel(), p.Plan.checkLevel(chosen, k.Level)); err != nil { // an account-level key has neither rate_limit nor plan
 			return nil, err
 		}
+		p.Plan.put(chosen, &k.PlanID, &k.Plan)
 		if err := require(m, before.Version); err != nil {
 			return nil, err
 		}
@@ -105,11 +106,6 @@ func (s *Service) UpdateKey(ctx context.Context, actor *Actor, keyID string, p K
 		if before.RotatedTo != "" && (k.ExpiresAt.IsZero() || k.ExpiresAt.After(before.ExpiresAt)) {
 			return nil, fault.New(fault.Conflict, "the key was rotated: its expires_at can only be set to an earlier time")
 		}
-		if len(k.Owner) > len(before.Owner) {
-			if err := w.mayGrow(ctx); err != nil {
-				return nil, err
-			}
-		}
 		var partners []apikey.Key
 		if before.RateLimit != k.RateLimit {
 			if partners, err = w.chain(ctx, &k); err != nil {
@@ -118,6 +114,9 @@ func (s *Service) UpdateKey(ctx context.Context, actor *Actor, keyID string, p K
 			if len(partners) > maxChain {
 				return nil, fault.New(fault.Conflict, "the key shares its rate limit with more than %d other keys of its rotations: revoke those that are no longer needed first", maxChain-1)
 			}
+		}
+		if _, err := w.giveOwner(ctx, &k, before.Owner); err != nil {
+			return nil, err
 		}
 		if err := w.storeKey(ctx, audit.KeyUpdate, before, &k); err != nil {
 			return nil, err
@@ -205,7 +204,7 @@ func (w *work) revoke(ctx context.Context, before *apikey.Key, at time.Time) (*a
 // keyToChange returns the key if the actor may change it. Errors take precedence in this order: 403,
 // then invalid (422), then 404.
 func (w *work) keyToChange(ctx context.Context, keyID string, revoke bool, invalid error) (*apikey.Key, error) {
-	k, err := w.Key(ctx, w.actor.Account.ID, keyID)
+	k, err := keyWithPlan(ctx, w, w.actor, keyID)
 	if err == nil {
 		if denied := w.actor.mayChange(k, revoke); denied != nil {
 			return nil, denied

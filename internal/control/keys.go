@@ -13,6 +13,8 @@ import (
 	"github.com/keygate/keygate/internal/event"
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/id"
+	"github.com/keygate/keygate/internal/owner"
+	"github.com/keygate/keygate/internal/plan"
 	"github.com/keygate/keygate/internal/ratelimit"
 	"github.com/keygate/keygate/internal/snapshot"
 )
@@ -28,36 +30,67 @@ func (s *Service) Keys(ctx context.Context, actor *Actor, f KeyFilter, p Page) (
 		return nil, badLevel()
 	}
 	f.Now = s.now()
-	list := func(tx ReadTx) ([]apikey.Key, error) { return tx.Keys(ctx, actor.Account.ID, f, p) }
+	list := func(tx ReadTx) ([]apikey.Key, error) { return listKeys(ctx, tx, actor, f, p) }
 	if f.Searches() {
 		return search(ctx, s, actor, list)
 	}
 	return read(ctx, s, actor, list)
 }
 
-// Key returns one key.
-func (s *Service) Key(ctx context.Context, actor *Actor, keyID string) (*apikey.Key, error) {
-	return read(ctx, s, actor, func(tx ReadTx) (*apikey.Key, error) {
-		return tx.Key(ctx, actor.Account.ID, keyID)
-	})
+// listKeys lists keys with the names of their plans.
+func listKeys(ctx context.Context, tx ReadTx, actor *Actor, f KeyFilter, p Page) ([]apikey.Key, error) {
+	all, err := tx.Keys(ctx, actor.Account.ID, f, p)
+	if err != nil {
+		return nil, err
+	}
+	names := namesOfPlans(tx, actor)
+	for i := range all {
+		if err := names.put(ctx, all[i].PlanID, &all[i].Plan); err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
 }
 
-// CreateKey creates a key. If gateway_id does not name a gateway of the account, the error is
-// fault.ValidationFailed.
+// Key returns one key.
+func (s *Service) Key(ctx context.Context, actor *Actor, keyID string) (*apikey.Key, error) {
+	return read(ctx, s, actor, func(tx ReadTx) (*apikey.Key, error) { return keyWithPlan(ctx, tx, actor, keyID) })
+}
+
+// keyWithPlan returns a key with the name of its plan.
+func keyWithPlan(ctx context.Context, tx ReadTx, actor *Actor, keyID string) (*apikey.Key, error) {
+	k, err := tx.Key(ctx, actor.Account.ID, keyID)
+	if err != nil {
+		return nil, err
+	}
+	return k, namesOfPlans(tx, actor).put(ctx, k.PlanID, &k.Plan)
+}
+
+// CreateKey creates a key and, if the account has no such owner, its owner. If gateway_id does not name a gateway of the
+// account, or plan_id or plan no plan, the error is fault.ValidationFailed.
 func (s *Service) CreateKey(ctx context.Context, actor *Actor, in KeyInput) (*NewKey, error) {
 	k, err := in.key(actor, s.now())
 	if err != nil || onlyChecks(ctx) {
-		_, bad := read(ctx, s, actor, func(tx ReadTx) (any, error) { return nil, checkGatewayOfKey(ctx, tx, actor, in.GatewayID) })
-		return nil, cmp.Or(fault.Join(err, bad), errOnlyChecked)
+		return nil, s.checked(ctx, actor, err, func(tx ReadTx) error {
+			_, err := in.references(ctx, tx, actor, k.Level)
+			return err
+		})
 	}
 	return inTx(ctx, s, actor, func(w *work) (*NewKey, error) {
-		if err := checkGatewayOfKey(ctx, w, actor, k.GatewayID); err != nil {
+		k := k
+		chosen, err := in.references(ctx, w, actor, k.Level)
+		if err != nil {
 			return nil, err
 		}
+		in.Plan.put(chosen, &k.PlanID, &k.Plan)
 		if err := s.roomForKey(ctx, w, &k); err != nil {
 			return nil, err
 		}
 		if err := s.roomForEvent(actor); err != nil {
+			return nil, err
+		}
+		suspended, err := w.giveOwner(ctx, &k, "")
+		if err != nil {
 			return nil, err
 		}
 		made, err := s.insertKey(ctx, w, k, "")
@@ -65,8 +98,38 @@ func (s *Service) CreateKey(ctx context.Context, actor *Actor, in KeyInput) (*Ne
 			return nil, err
 		}
 		made.Warnings = s.scopeWarnings(&made.Key)
+		if suspended {
+			made.Warnings = append(made.Warnings, "the owner is suspended, so gateways refuse the key until the owner is resumed")
+		}
 		return made, nil
 	})
+}
+
+// references checks the gateway and the plan that in names, and returns the plan, or nil for none.
+func (in *KeyInput) references(ctx context.Context, tx ReadTx, actor *Actor, level apikey.Level) (*plan.Plan, error) {
+	p, badPlan := in.Plan.find(ctx, tx, actor, "")
+	return p, fault.Join(checkGatewayOfKey(ctx, tx, actor, in.GatewayID), badPlan, in.Plan.checkLevel(p, level))
+}
+
+// giveOwner sets the identifier of k's owner, which it creates if there is none with that external ID. before is the
+// external ID of the owner that k has. suspended reports whether the owner is suspended.
+func (w *work) giveOwner(ctx context.Context, k *apikey.Key, before string) (suspended bool, err error) {
+	switch k.Owner {
+	case before:
+		return false, nil
+	case "":
+		k.OwnerID = ""
+		return false, nil
+	}
+	o, err := w.ownerNamed(ctx, k.Owner)
+	if err != nil {
+		return false, err
+	}
+	if err := w.addOwner(ctx, o); err != nil {
+		return false, err
+	}
+	k.OwnerID = o.ID
+	return o.State == owner.Suspended, nil
 }
 
 // scopeWarnings names the resources of k's scopes under which there is no route.

@@ -47,6 +47,7 @@ func TestCreateKey(t *testing.T) {
 	h := newHarness(t)
 	caller := h.caller("acme", "admin")
 	g := h.gateway(caller)
+	h.owner(caller, control.OwnerInput{ExternalID: "cust_1"})
 	var k *control.NewKey
 	before := h.records(caller.Account.ID)
 	k = must[*control.NewKey](h)(h.CreateKey(ctx(), caller, control.KeyInput{

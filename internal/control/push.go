@@ -25,7 +25,7 @@ func (s *Service) PushSpec(ctx context.Context, actor *Actor, gatewayID string, 
 // PushConfiguration does the same as PushSpec with a configuration file, which may also change
 // settings of the gateway.
 func (s *Service) PushConfiguration(ctx context.Context, actor *Actor, gatewayID string, content []byte, dryRun bool, m Match) (*PushResult, error) {
-	return s.pushDocument(ctx, actor, gatewayID, len(content), func() (*document, error) { return s.readConfiguration(actor, content) }, dryRun, m)
+	return s.pushDocument(ctx, actor, gatewayID, len(content), func() (*document, error) { return s.readConfiguration(ctx, actor, content) }, dryRun, m)
 }
 
 // Rollback creates a new revision with the content, routes and limits of the revision with the
@@ -213,7 +213,7 @@ func (s *Service) changeOfPush(ctx context.Context, tx ReadTx, actor *Actor, gat
 		return nil, err
 	}
 	p := &pushChange{doc: doc, before: before, after: *before, source: doc.source(actor), now: s.now()}
-	if p.settings, err = s.applySettings(actor, p); err != nil {
+	if p.settings, err = s.applySettings(ctx, tx, actor, p); err != nil {
 		return nil, err
 	}
 	if err := require(m, before.Version); err != nil {
@@ -267,6 +267,11 @@ func (s *Service) changeOfPush(ctx context.Context, tx ReadTx, actor *Actor, gat
 		if err := s.roomForRevision(ctx, tx, actor); err != nil {
 			return nil, err
 		}
+		unmatched, err := unmatchedWarnings(ctx, tx, actor, gatewayID, p.delta.table)
+		if err != nil {
+			return nil, err
+		}
+		p.warnings = append(p.warnings, unmatched...)
 	}
 	p.after.Revision = before.Revision + 1
 	p.after.Version = before.Version + 1
@@ -274,7 +279,7 @@ func (s *Service) changeOfPush(ctx context.Context, tx ReadTx, actor *Actor, gat
 }
 
 // applySettings changes p.after as p's document says, and returns the settings that change.
-func (s *Service) applySettings(actor *Actor, p *pushChange) ([]SettingChange, error) {
+func (s *Service) applySettings(ctx context.Context, tx PlanReader, actor *Actor, p *pushChange) ([]SettingChange, error) {
 	edit := &p.doc.edit
 	if p.doc.rollback {
 		var section gateway.Patch
@@ -285,6 +290,9 @@ func (s *Service) applySettings(actor *Actor, p *pushChange) ([]SettingChange, e
 		}
 	}
 	if err := edit.apply(&p.after); err != nil {
+		return nil, p.doc.located(fault.Prefixed("gateway", err))
+	}
+	if err := setDefaultPlan(ctx, tx, p.before.DefaultPlan, &p.after); err != nil {
 		return nil, p.doc.located(fault.Prefixed("gateway", err))
 	}
 	s.setHostname(&p.after)
@@ -340,6 +348,10 @@ func (w *work) apply(ctx context.Context, p *pushChange) error {
 	}
 	if err := checkName(ctx, w, p.before.Name, g, "gateway.name"); err != nil {
 		return err
+	}
+	// The plan may have got another name, or be gone, since the push was prepared.
+	if err := setDefaultPlan(ctx, w, p.before.DefaultPlan, g); err != nil {
+		return p.doc.located(fault.Prefixed("gateway", err))
 	}
 	if g.Default && !p.before.Default {
 		if err := w.clearDefault(ctx); err != nil {

@@ -44,7 +44,7 @@ func (s *Service) PushRepository(ctx context.Context, p RepositoryPush) (*PushRe
 	c := trusted(RepositoryActor, a)
 	c.Source = gateway.Repository
 	return s.pushDocument(ctx, c, p.GatewayID, len(p.Content), func() (*document, error) {
-		doc, err := s.readKind(c, p.Kind, p.Content)
+		doc, err := s.readKind(ctx, c, p.Kind, p.Content)
 		if err != nil {
 			return nil, err
 		}
@@ -69,9 +69,9 @@ func activeAccount(ctx context.Context, tx AccountReader, accountID string) (*ac
 }
 
 // readKind reads a document of the given kind.
-func (s *Service) readKind(actor *Actor, kind gateway.DocumentKind, content []byte) (*document, error) {
+func (s *Service) readKind(ctx context.Context, actor *Actor, kind gateway.DocumentKind, content []byte) (*document, error) {
 	if kind == gateway.ConfigDocument {
-		return s.readConfiguration(actor, content)
+		return s.readConfiguration(ctx, actor, content)
 	}
 	return readSpec(content)
 }

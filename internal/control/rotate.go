@@ -66,7 +66,7 @@ func readRotation(overlapDays int, expiresAt string, now time.Time) (expiry time
 // keyToRotate returns the key if the actor may issue a key like it. Errors take precedence as in
 // keyToChange.
 func (w *work) keyToRotate(ctx context.Context, keyID string, invalid error) (*apikey.Key, error) {
-	k, err := w.Key(ctx, w.actor.Account.ID, keyID)
+	k, err := keyWithPlan(ctx, w, w.actor, keyID)
 	if err == nil {
 		if denied := w.actor.mayIssue(keysPath+"/"+k.ID+"/rotate", k.Level, k.Scope); denied != nil {
 			return nil, denied
@@ -96,8 +96,8 @@ func (s *Service) rotate(ctx context.Context, w *work, before *apikey.Key, overl
 	}
 	made, err := s.issue(ctx, w, apikey.Key{
 		ID: old.RotatedTo, BucketID: old.BucketID, RotatedFrom: old.ID, ExpiresAt: expiry,
-		Name: old.Name, Level: old.Level, Scope: old.Scope, Owner: old.Owner,
-		GatewayID: old.GatewayID, RateLimit: old.RateLimit, Metadata: maps.Clone(old.Metadata),
+		Name: old.Name, Level: old.Level, Scope: old.Scope, Owner: old.Owner, OwnerID: old.OwnerID,
+		PlanID: old.PlanID, Plan: old.Plan, GatewayID: old.GatewayID, RateLimit: old.RateLimit, Metadata: maps.Clone(old.Metadata),
 	}, "")
 	if err != nil {
 		return nil, err

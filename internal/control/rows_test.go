@@ -3,6 +3,7 @@ package control_test
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"slices"
 	"sync"
 	"testing"
@@ -16,6 +17,7 @@ import (
 	"github.com/keygate/keygate/internal/gateway"
 	"github.com/keygate/keygate/internal/id"
 	"github.com/keygate/keygate/internal/keygatetest/postgrestest"
+	"github.com/keygate/keygate/internal/owner"
 	"github.com/keygate/keygate/internal/store"
 	"github.com/keygate/keygate/internal/store/postgres"
 	"github.com/keygate/keygate/internal/store/sqlite"
@@ -95,6 +97,7 @@ func (h *rowHarness) all() {
 	h.setup()
 	h.index()
 	h.keys()
+	h.ownersAndPlans()
 	h.gateways()
 	h.webhooks()
 	h.fanOut(40)
@@ -165,6 +168,43 @@ func (h *rowHarness) keys() {
 	}
 	h.clock.advance(2 * time.Hour)
 	h.do("expire keys", func() error { return second(h.NotifyExpired(ctx())) })
+}
+
+// ownersAndPlans carries out the operations on owners and plans, of which many keys and owners make use.
+func (h *rowHarness) ownersAndPlans() {
+	var p *control.ChangedPlan
+	h.do("create plan", func() (err error) {
+		p, err = h.CreatePlan(ctx(), h.caller, planOf("many", "10/s"))
+		return err
+	})
+	h.do("change the account's default plan", func() error {
+		return second(h.UpdateOwnAccount(ctx(), h.caller, control.OwnAccountPatch{DefaultPlan: control.ChoosePlan(p.ID, "")}, nil))
+	})
+	var k *control.NewKey
+	for i := range 130 {
+		h.do("create key with its owner", func() (err error) {
+			k, err = h.CreateKey(ctx(), h.caller, control.KeyInput{Name: "k", Scope: "read", Owner: "many", Plan: control.ChoosePlan("", "many")})
+			return err
+		})
+		h.do("create owner", func() error {
+			return second(h.CreateOwner(ctx(), h.caller, control.OwnerInput{ExternalID: fmt.Sprint("o", i), Plan: control.ChoosePlan(p.ID, "")}))
+		})
+	}
+	h.do("move key to a new owner", func() error {
+		return second(h.UpdateKey(ctx(), h.caller, k.ID, control.KeyPatch{Owner: value("another")}, nil))
+	})
+	h.do("change plan", func() error {
+		return second(h.UpdatePlan(ctx(), h.caller, p.ID, control.PlanPatch{Limits: value(planOf("", "20/s").Limits)}, nil))
+	})
+	for _, state := range []string{"suspended", "active"} {
+		h.do("suspend owner", func() error {
+			return second(h.UpdateOwner(ctx(), h.caller, k.OwnerID, control.OwnerPatch{State: value(state)}, nil))
+		})
+	}
+	free := must[*owner.Owner](h.harness)(h.CreateOwner(ctx(), h.caller, control.OwnerInput{ExternalID: "free"}))
+	h.do("delete owner", func() error { return second(h.DeleteOwner(ctx(), h.caller, free.ID, nil)) })
+	unused := must[*control.ChangedPlan](h.harness)(h.CreatePlan(ctx(), h.caller, planOf("unused", "1/s")))
+	h.do("delete plan", func() error { return second(h.DeletePlan(ctx(), h.caller, unused.ID, nil)) })
 }
 
 // gateways carries out the operations on gateways.

@@ -28,7 +28,7 @@ func settingsPatch(pair certificatetest.Pair) *rapid.Generator[gateway.Patch] {
 		some := func(label string) bool { return rapid.Bool().Draw(t, label) }
 		p := gateway.Patch{
 			Name: text("name", "a: b", "null", " \"'"), Hostname: text("hostname", "drawn.acme.example"),
-			Timeout: text("timeout", "60s", "1m", "1.5s"), AllowEncodedSlashes: control.Optional[bool]{Present: true, Value: some("slashes")},
+			DefaultPlan: text("plan", "drawn"), Timeout: text("timeout", "60s", "1m", "1.5s"), AllowEncodedSlashes: control.Optional[bool]{Present: true, Value: some("slashes")},
 			CutStreams:             control.Optional[bool]{Present: true, Value: some("streams")},
 			UpstreamConnectTimeout: text("connect", "100ms"), UpstreamIdleTimeout: text("idle", "1h"), UpstreamMaxConnectionAge: text("age", "24h"), UpstreamCA: text("ca", string(pair.Cert)),
 		}
@@ -62,6 +62,7 @@ func settingsPatch(pair certificatetest.Pair) *rapid.Generator[gateway.Patch] {
 func TestAppliedExportWritesNothing(t *testing.T) {
 	h := newHarness(t)
 	caller := h.caller("acme", "admin")
+	h.plan(caller, planOf("drawn"))
 	pair := certificatetest.New(t, "client")
 	rapid.Check(t, func(rt *rapid.T) {
 		h.tb = rt
@@ -161,13 +162,14 @@ func TestEverySettingIsAppliedAndExported(t *testing.T) {
 	operator := h.caller("default", "admin")
 	h.gateway(operator)
 	g := h.gateway(operator)
+	h.plan(operator, planOf("free"))
 	pair := certificatetest.New(t, "client")
 	quote := func(text []byte) string {
 		quoted, err := json.Marshal(string(text))
 		h.must(err)
 		return string(quoted)
 	}
-	doc := "gateway:\n  name: shop\n  hostname: Shop.example\n  default: true\n  upstream_url: https://shop.internal\n  global_rate_limit: {sustained: 6000/min}\n  anonymous_limit: {sustained: 60/min}\n" +
+	doc := "gateway:\n  name: shop\n  hostname: Shop.example\n  default: true\n  upstream_url: https://shop.internal\n  global_rate_limit: {sustained: 6000/min}\n  anonymous_limit: {sustained: 60/min}\n  default_plan: free\n" +
 		"  timeout: 30s\n  upstream_headers: {X-Token: " + headerSecret + "}\n  upstream_ca: " + quote(pair.Cert) + "\n  upstream_client_certificate: " + quote(pair.Cert) +
 		"\n  upstream_client_key: " + quote(pair.Key) + "\n  upstream_connect_timeout: 2s\n  upstream_idle_timeout: 30s\n  upstream_max_connection_age: 1m\n" +
 		"  upstream_max_connections: 200\n  cors: {origins: [\"*\"]}\n  max_body_bytes: 1024\n  key_headers: [X-API-Key]\n" +

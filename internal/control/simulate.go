@@ -23,6 +23,8 @@ type Simulation struct {
 	Requests int64
 	Refused  int64
 	Keys     []SimulatedKey // keys with refused requests, the most refused first
+	// Limits are what the limits of a plan would have done, in the order of the plan; nil for another simulation.
+	Limits []LimitSimulation
 }
 
 // SimulatedKey is the requests of one key that a simulated limit would have refused.
@@ -52,10 +54,19 @@ func (s *Service) SimulateLimit(ctx context.Context, actor *Actor, gatewayID str
 	if err != nil {
 		return nil, err
 	}
+	return s.simulated(ctx, actor, simulationOf(result))
+}
+
+func simulationOf(result *traffic.Simulated) *Simulation {
 	out := &Simulation{Requests: result.Requests, Refused: result.Refused, Keys: make([]SimulatedKey, len(result.Keys))}
 	for i, k := range result.Keys {
 		out.Keys[i] = SimulatedKey(k)
 	}
+	return out
+}
+
+// simulated returns out, after it has stored the response of a call with an Idempotency-Key.
+func (s *Service) simulated(ctx context.Context, actor *Actor, out *Simulation) (*Simulation, error) {
 	if idempotencyOf(ctx) != nil {
 		return inTx(ctx, s, actor, func(*work) (*Simulation, error) { return out, nil })
 	}

@@ -51,6 +51,8 @@ type ReadTx interface {
 	RevisionReader
 	RepositoryReader
 	KeyReader
+	OwnerReader
+	PlanReader
 	SessionReader
 	WebhookReader
 	EventReader
@@ -71,6 +73,8 @@ type Tx interface {
 	RevisionStore
 	RepositoryStore
 	KeyStore
+	OwnerStore
+	PlanStore
 	SessionStore
 	WebhookStore
 	EventStore

@@ -33,6 +33,7 @@ type TrafficSource interface {
 	Report(ctx context.Context, accountID string, q traffic.Query) ([]traffic.Row, error)
 	Top(ctx context.Context, accountID string, q traffic.Query, by traffic.Order, limit int) ([]traffic.Total, error)
 	Simulate(ctx context.Context, accountID string, w traffic.What) (*traffic.Simulated, error)
+	SimulatePlan(ctx context.Context, accountID string, w traffic.PlanWhat) (*traffic.SimulatedPlan, error)
 	Effect(ctx context.Context, accountID string, c traffic.Change) (*traffic.Effect, error)
 }
 
@@ -56,6 +57,9 @@ type RouteSource interface {
 	// Unrouted returns those resources at or below which the gateway, or the account if gatewayID
 	// is "", certainly has no route. A resource is written as in scopes. Its work is bounded.
 	Unrouted(accountID, gatewayID string, resources []string) []string
+	// Unmatched returns those paths of a plan's limit that match certainly no route of the gateway: a path of a
+	// route, or "/prefix/*" for all below a prefix. Its work is bounded.
+	Unmatched(accountID, gatewayID string, paths []string) []string
 	// Nearest returns the routes of a gateway that come nearest to a request for which it has none, the nearest
 	// first, and the gateway's hostname. known is false if the account has no such gateway. looks bounds its work: in a
 	// gateway of more routes it compares about so many.

@@ -32,7 +32,8 @@ func (l levels) Levels(_ context.Context, _ string, f func(ratelimit.Level)) {
 // comparisons counts how many routes may be compared for near ones. It knows no route.
 type comparisons int
 
-func (*comparisons) Unrouted(string, string, []string) []string { return nil }
+func (*comparisons) Unrouted(string, string, []string) []string  { return nil }
+func (*comparisons) Unmatched(string, string, []string) []string { return nil }
 
 func (c *comparisons) Nearest(_, _, _, _ string, looks int) ([]gateway.NearRoute, string, bool) {
 	*c += comparisons(looks)

@@ -8,6 +8,7 @@ import (
 	"github.com/keygate/keygate/internal/apikey"
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/gateway"
+	"github.com/keygate/keygate/internal/owner"
 )
 
 // VerifyKey reports whether a key would be accepted for a gateway, method and path; each may be "" if it
@@ -91,14 +92,31 @@ func (s *Service) verify(ctx context.Context, tx ReadTx, actor *Actor, q keyChec
 		return nil, err
 	}
 	v := &Verification{Key: k, State: k.State(s.now())}
-	v.Code = string(q.refusal(k, v.State))
+	suspended, err := ofSuspendedOwner(ctx, tx, k)
+	if err != nil {
+		return nil, err
+	}
+	v.Code = string(q.refusal(k, v.State, suspended))
 	v.Valid = v.Code == ""
 	return v, nil
 }
 
+// ofSuspendedOwner reports whether the owner of k is suspended and gateways refuse k for that. The management API does
+// not look at the owners of keys.
+func ofSuspendedOwner(ctx context.Context, tx OwnerReader, k *apikey.Key) (bool, error) {
+	if k.OwnerID == "" || k.Level != apikey.GatewayLevel {
+		return false, nil
+	}
+	o, err := tx.Owner(ctx, k.AccountID, k.OwnerID)
+	if fault.CodeOf(err) == fault.NotFound { // deleted: then k is not active either
+		return false, nil
+	}
+	return err == nil && o.State == owner.Suspended, err
+}
+
 // refusal checks in the order of the data plane (contract, 4.2). It returns "" for a key that would
 // be accepted.
-func (q *keyCheck) refusal(k *apikey.Key, state apikey.State) fault.AuthCode {
+func (q *keyCheck) refusal(k *apikey.Key, state apikey.State, suspended bool) fault.AuthCode {
 	switch {
 	case state == apikey.Revoked || k.Level == apikey.AccountLevel && q.gatewayID != "":
 		return fault.KeyInvalid
@@ -106,6 +124,8 @@ func (q *keyCheck) refusal(k *apikey.Key, state apikey.State) fault.AuthCode {
 		return fault.KeyExpired
 	case q.gatewayID != "" && k.GatewayID != "" && k.GatewayID != q.gatewayID:
 		return fault.ScopeInsufficient
+	case suspended:
+		return fault.OwnerSuspended
 	case !q.allowedBy(k):
 		return fault.ScopeInsufficient
 	default:

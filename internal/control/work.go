@@ -65,6 +65,13 @@ type onlyCheckKey struct{}
 
 func onlyChecks(ctx context.Context) bool { return ctx.Value(onlyCheckKey{}) != nil }
 
+// checked returns the error of an operation that only checks its input: invalid, together with what check finds in the
+// store.
+func (s *Service) checked(ctx context.Context, actor *Actor, invalid error, check func(tx ReadTx) error) error {
+	_, bad := read(ctx, s, actor, func(tx ReadTx) (any, error) { return nil, check(tx) })
+	return cmp.Or(fault.Join(invalid, bad), errOnlyChecked)
+}
+
 var errOnlyChecked = errors.New("the input was only checked")
 
 // inTxOnly is inTx without storing a response, for the transactions of an operation before its last.
@@ -220,6 +227,10 @@ func notInForce(changes []snapshot.Change) string {
 		switch {
 		case c.Kind == snapshot.WebhookChange && meanwhile[0] == 't':
 			meanwhile = "the endpoint may still get deliveries as it was before the call"
+		case c.Kind == snapshot.OwnerChange && meanwhile[0] != 'k':
+			meanwhile = "the owner's keys work as before the call: those of one that was suspended are still accepted"
+		case c.Kind == snapshot.PlanChange && meanwhile[0] != 'k':
+			meanwhile = "the limits of the plan are those of before the call"
 		case c.Kind == snapshot.KeyChange:
 			meanwhile = "keys work as before the call: one that was revoked or has a new expiry is still accepted as it was, and a new one is not accepted yet"
 		case c.Kind == snapshot.AccountChange && meanwhile[0] != 'k':

@@ -97,6 +97,7 @@ const (
 	KeyInvalid        AuthCode = "key_invalid"
 	KeyExpired        AuthCode = "key_expired"
 	ScopeInsufficient AuthCode = "scope_insufficient"
+	OwnerSuspended    AuthCode = "owner_suspended"
 )
 
 // Limit describes the rate limit that refused a request (contract, 4.3).

@@ -28,6 +28,8 @@ type Gateway struct {
 
 	// DefaultPlanID is the plan of keys that have none, and whose owner has none; "" for none.
 	DefaultPlanID string
+	// DefaultPlan is the name of that plan, in gateways that package control shows or changes. It is not stored.
+	DefaultPlan string
 
 	// Default is set for the gateway that requests for unknown hosts reach. At most one gateway has
 	// it set, and it belongs to the account default.

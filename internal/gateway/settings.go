@@ -19,6 +19,7 @@ type Patch struct {
 	UpstreamURL         Member[string]
 	GlobalLimit         Member[ratelimit.Config]
 	AnonymousLimit      Member[ratelimit.Config]
+	DefaultPlan         Member[string]
 	Timeout             Member[string]
 	CORS                Member[CORS]
 	MaxBodyBytes        Member[int64]
@@ -42,6 +43,9 @@ type Patch struct {
 // certificateAndKey is what errors of the command line call the files of upstream_client_certificate and
 // upstream_client_key.
 const certificateAndKey = "the client certificate and its key"
+
+// maxPlanName is the most characters of the name of a plan.
+const maxPlanName = 64
 
 // Settings returns the table of settings: everything of a gateway that a file and a call may set. The
 // table has the order of an export, in which settings are also applied: a new upstream_url removes
@@ -180,6 +184,24 @@ func Settings() []Setting {
 				g.Requests.AnonymousLimit = AnonymousLimit{Sustained: c.Sustained, Burst: c.Burst}
 			},
 			check: checkAnonymousLimit,
+		},
+	}, {
+		// Package control finds the plan with the name.
+		Name: "default_plan", Kind: KindText, Most: maxPlanName, Example: "free",
+		Doc: Doc{
+			File:   "Name of the plan of keys that have none, and whose owner has none. null, the default, means none.",
+			Create: "Name of the plan of keys that have none, and whose owner has none.",
+			Update: "Name of the plan of keys that have none, and whose owner has none; null for none.",
+			Record: "Name of the plan of keys that have none, and whose owner has none. Absent if there is none.",
+			Patch:  "default: none",
+		},
+		Record: Record{OmitEmpty: true},
+		Flag:   Flag{Name: "default-plan", Usage: "`name` of the plan of keys that have none, and whose owner has none", Column: "DEFAULT PLAN"},
+		Form:   Form{Group: "Limit of all requests", Rank: 1, Label: "Default plan", Hint: "The name of the plan of keys that have none, and whose owner has none.", Placeholder: "free"},
+		values: access[string]{
+			file:   textValue(1, maxPlanName),
+			member: func(p *Patch) *Member[string] { return &p.DefaultPlan },
+			field:  func(g *Gateway) *string { return &g.DefaultPlan },
 		},
 	}, {
 		Name: "timeout", Kind: KindDuration, Example: "30s",

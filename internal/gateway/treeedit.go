@@ -81,6 +81,26 @@ func (t *Tree[V]) Texts(template Template) (greatest int) {
 	return greatest
 }
 
+// Continues reports whether a template of the tree begins with the segments of template, of which a wildcard at the end
+// does not count.
+func (t *Tree[V]) Continues(template Template) bool {
+	chain, _ := template.chain()
+	e := editor[V]{seed: t.seed}
+	for n := t.root; chain != ""; {
+		if n.below == nil {
+			return false
+		}
+		if n = e.child(n.below, chain); n == nil {
+			return false
+		}
+		own, other := common(n.chain, chain)
+		if chain = chain[other:]; own < len(n.chain) {
+			return chain == ""
+		}
+	}
+	return t.size > 0
+}
+
 // walk returns the node with the segments of the chain, or nil. It calls each, unless each is nil,
 // for the branches on the way.
 func (t *Tree[V]) walk(chain string, each func(*branches[V])) *node[V] {

@@ -29,6 +29,7 @@ type Owner struct {
 	ExternalID string // the owner of its keys; unique in the account, and never changed
 	Name       string
 	PlanID     string
+	Plan       string // the name of that plan, in what package control shows; it is not stored
 	State      State
 	Metadata   map[string]string
 	TimeZone   string // IANA name; "" for that of the plan

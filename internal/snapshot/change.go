@@ -7,6 +7,8 @@ import (
 
 	"github.com/keygate/keygate/internal/account"
 	"github.com/keygate/keygate/internal/apikey"
+	"github.com/keygate/keygate/internal/owner"
+	"github.com/keygate/keygate/internal/plan"
 )
 
 // ChangeLog is the store's list of committed changes, in the order of their
@@ -34,7 +36,7 @@ type Position struct {
 var ErrDamaged = errors.New("the stored record is damaged")
 
 // PositionLog is a ChangeLog that several nodes share, whose entries have marks. It also reads keys and accounts in
-// such a way that an unreadable record does not keep others from being read.
+// such a way that an unreadable record does not keep others from being read, and so plans and owners.
 type PositionLog interface {
 	// LastPosition returns the position of the newest change.
 	LastPosition(ctx context.Context) (Position, error)
@@ -51,6 +53,12 @@ type PositionLog interface {
 	// ReadableAccounts does the same as AccountSource.Accounts, but calls bad for an account whose record
 	// cannot be read. The account is in the list nevertheless, as suspended.
 	ReadableAccounts(ctx context.Context, bad func(accountID string, err error)) ([]account.Account, error)
+	// EachReadablePlan does the same as PlanSource.EachPlan, but calls bad for a plan whose record cannot be read. It
+	// may call f or bad more than once for a plan, each time with the same result.
+	EachReadablePlan(ctx context.Context, f func(*plan.Plan) error, bad func(planID string, err error)) error
+	// EachReadableOwner does the same as PlanSource.EachOwner, but calls bad for an owner whose record cannot be read.
+	// It may call f or bad more than once for an owner, each time with the same result.
+	EachReadableOwner(ctx context.Context, f func(*owner.Owner) error, bad func(ownerID string, err error)) error
 }
 
 // ChangeFormat is the newest format of changes that this version reads. Formats are numbers. A new kind of

@@ -1,6 +1,10 @@
 package snapshot
 
-import "github.com/keygate/keygate/internal/gateway"
+import (
+	"strings"
+
+	"github.com/keygate/keygate/internal/gateway"
+)
 
 // resourceSteps bounds the work of Unrouted: about a millisecond.
 const resourceSteps = 20_000
@@ -30,6 +34,28 @@ func (f *Follower) Unrouted(accountID, gatewayID string, resources []string) []s
 		}
 	}
 	return unrouted
+}
+
+// Unmatched returns those paths of a plan's limit that match no route of the gateway: the path of a route, or
+// "/prefix/*" for every path at or below a prefix. In doubt it assumes a route: for a gateway that is not in force, and
+// for paths that differ from that of a route in the names of parameters alone. Its cost does not depend on the number of
+// routes.
+func (f *Follower) Unmatched(accountID, gatewayID string, paths []string) []string {
+	g := f.Current().GatewayByID(gatewayID)
+	if g == nil || g.AccountID != accountID {
+		return nil
+	}
+	var unmatched []string
+	for _, path := range paths {
+		template, err := gateway.ParseTemplate(path)
+		if err != nil {
+			continue
+		}
+		if matched := g.tree.Get(template) != nil || strings.HasSuffix(path, "/*") && g.tree.Continues(template); !matched {
+			unmatched = append(unmatched, path)
+		}
+	}
+	return unmatched
 }
 
 // reaches reports whether a route of the gateways lies at or below path. encoded is set if

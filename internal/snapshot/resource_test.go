@@ -66,3 +66,29 @@ func TestUnroutedIsBounded(t *testing.T) {
 		t.Errorf("got %q, want only the first: the other search is cut off", got)
 	}
 }
+
+// Guarantee: Unmatched names the paths of a plan's limit for which the gateway has no route.
+func TestUnmatchedNamesPathsWithoutRoutes(t *testing.T) {
+	h := newHarness(t)
+	path := func(p string) gateway.Route { return route(p, ratelimit.Config{}, "GET") }
+	ours, empty, theirs := h.gateway(), h.gateway(), h.gateway()
+	theirs.AccountID = id.New(id.Account)
+	h.source.PutGateway(ours, path("/orders/{id}"), path("/v1/tenants/{tenant}/items"), path("/files/*"))
+	h.source.PutGateway(empty)
+	h.source.PutGateway(theirs, path("/theirs"))
+	h.catchUp()
+	for _, c := range []struct {
+		gateway     string
+		paths, want []string
+	}{
+		{ours.ID, []string{"/orders/{id}", "/orders/*", "/v1/*", "/v1/tenants/*", "/v1/tenants/{tenant}/*", "/files/*", "/*"}, nil},
+		{ours.ID, []string{"/orders", "/order/*", "/v1", "/v1/ten/*", "/orders/{id}/items", "/files"}, []string{"/orders", "/order/*", "/v1", "/v1/ten/*", "/orders/{id}/items", "/files"}},
+		{empty.ID, []string{"/orders", "/*"}, []string{"/orders", "/*"}},
+		{theirs.ID, []string{"/orders"}, nil}, // of another account
+		{id.New(id.Gateway), []string{"/orders"}, nil},
+	} {
+		if got := h.follower.Unmatched(h.account.ID, c.gateway, c.paths); !slices.Equal(got, c.want) {
+			t.Errorf("of gateway %q: got %q, want %q", c.gateway, got, c.want)
+		}
+	}
+}

@@ -14,6 +14,8 @@ import (
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/gateway"
 	"github.com/keygate/keygate/internal/id"
+	"github.com/keygate/keygate/internal/owner"
+	"github.com/keygate/keygate/internal/plan"
 	"github.com/keygate/keygate/internal/ratelimit"
 	"github.com/keygate/keygate/internal/snapshot"
 	"github.com/keygate/keygate/internal/snapshot/snapshottest"
@@ -24,7 +26,7 @@ type positions struct {
 	*snapshottest.Source
 	history byte
 	revoked map[string]apikey.Digest // by key, as its entries say
-	bad     map[string]error         // keys whose records cannot be read
+	bad     map[string]error         // keys, plans and owners whose records cannot be read
 	reading func()                   // called before records of keys are read
 	batches int                      // of records of keys
 	newer   int64                    // number of a change in a newer format
@@ -56,6 +58,26 @@ func (p *positions) EachReadableKey(ctx context.Context, since time.Time, f func
 			return nil
 		}
 		return f(k)
+	})
+}
+
+func (p *positions) EachReadablePlan(ctx context.Context, f func(*plan.Plan) error, bad func(string, error)) error {
+	return p.EachPlan(ctx, func(one *plan.Plan) error {
+		if err := p.bad[one.ID]; err != nil {
+			bad(one.ID, err)
+			return nil
+		}
+		return f(one)
+	})
+}
+
+func (p *positions) EachReadableOwner(ctx context.Context, f func(*owner.Owner) error, bad func(string, error)) error {
+	return p.EachOwner(ctx, func(o *owner.Owner) error {
+		if err := p.bad[o.ID]; err != nil {
+			bad(o.ID, err)
+			return nil
+		}
+		return f(o)
 	})
 }
 

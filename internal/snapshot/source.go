@@ -18,6 +18,7 @@ type Source interface {
 	ChangeLog
 	GatewaySource
 	KeySource
+	PlanSource
 	// Accounts returns every account that is not deleted.
 	Accounts(ctx context.Context) ([]account.Account, error)
 }

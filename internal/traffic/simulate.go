@@ -177,8 +177,6 @@ func (r *replay) result() *Simulated {
 		}
 		out.Keys = append(out.Keys, s)
 	}
-	slices.SortFunc(out.Keys, func(a, b SimulatedKey) int {
-		return cmp.Or(cmp.Compare(b.Refused, a.Refused), cmp.Compare(a.KeyID, b.KeyID))
-	})
+	sortRefused(out.Keys)
 	return out
 }

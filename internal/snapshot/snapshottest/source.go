@@ -13,6 +13,8 @@ import (
 	"github.com/keygate/keygate/internal/apikey"
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/gateway"
+	"github.com/keygate/keygate/internal/owner"
+	"github.com/keygate/keygate/internal/plan"
 	"github.com/keygate/keygate/internal/ratelimit"
 	"github.com/keygate/keygate/internal/snapshot"
 )
@@ -24,6 +26,8 @@ type Source struct {
 	accounts map[string]account.Account
 	gateways map[string]stored
 	keys     map[string]apikey.Key
+	plans    map[string]plan.Plan
+	owners   map[string]owner.Owner
 	log      []snapshot.Change
 	trimmed  int64
 	seq      int64

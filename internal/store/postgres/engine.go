@@ -50,6 +50,8 @@ func (db *DB) engine() rows.Engine {
 				return db.view(ctx, db.source, of)
 			case rows.Streams:
 				return db.stream(ctx, db.source, of)
+			case rows.ChangedStreams:
+				return db.stream(ctx, db.changes, of)
 			default:
 				return db.view(ctx, db.readers, of)
 			}

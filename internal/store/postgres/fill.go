@@ -181,7 +181,7 @@ type filledTable struct {
 // filledTables returns the tables that are copied, with tables that others refer to first.
 func filledTables() []filledTable {
 	return []filledTable{
-		{name: "accounts"}, {name: "gateways"}, {name: "route_tables"}, {name: "route_pages"},
+		{name: "accounts"}, {name: "plans"}, {name: "owners"}, {name: "gateways"}, {name: "route_tables"}, {name: "route_pages"},
 		{name: "revisions"}, {name: "revision_parts"}, {name: "revisions_gone"}, {name: "revision_counts"},
 		{name: "account_counts"}, {name: "repositories"}, {name: "ended_gateways"}, {name: "keys"}, {name: "sessions"}, {name: "answers"},
 		{name: "daily_counts"}, {name: "daily_claims"}, {name: "webhooks"}, {name: "fan_outs"}, {"former_subscriptions", map[string]string{"ended": "NULL"}}, {"events", map[string]string{"n": "rowid"}},
@@ -235,7 +235,7 @@ func (f *filler) check(ctx context.Context) error {
 }
 
 // counted are the tables whose triggers must not count, because the counts are copied.
-const counted = `gateways webhooks keys answers revisions`
+const counted = `plans owners gateways webhooks keys answers revisions`
 
 func (f *filler) copyAll(ctx context.Context) error {
 	for _, name := range strings.Fields(counted) {

@@ -99,8 +99,8 @@ var written = regexp.MustCompile(`\b(?:INSERT INTO|UPDATE|DELETE FROM)\s+(\w+)`)
 func triggered(table string) []string {
 	switch table {
 	case "keys":
-		return []string{"account_counts", "answers", "keys_unindexed", "key_terms"}
-	case "answers", "gateways":
+		return []string{"account_counts", "answers", "keys_unindexed", "key_terms", "owners"}
+	case "answers", "gateways", "owners", "plans":
 		return []string{"account_counts"}
 	case "webhooks":
 		return []string{"account_counts", "former_subscriptions"}

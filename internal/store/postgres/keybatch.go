@@ -21,32 +21,40 @@ func (db *DB) KeysByID(ctx context.Context, keyIDs []string, f func(keyID string
 	if len(keyIDs) == 0 {
 		return nil
 	}
-	err := db.statement(ctx, db.changes, logTime, func(t *readTx) error {
-		return t.Query(ctx, "read keys", rows.KeyColumns+`WHERE id = ANY ($1)`, []any{keyIDs}, func(r *rows.Row) error {
-			k, err := rows.ScanKey(r)
-			switch {
-			case err == nil:
-				f(k.ID, &k, nil)
-			case k.ID == "" || resultOf(r).Err() != nil: // of the driver, which reads no further
-				return rows.Decoded(err)
-			default:
-				f(k.ID, nil, err)
-			}
-			return nil
+	return inHalves(keyIDs, func(keyIDs []string) error {
+		return db.statement(ctx, db.changes, logTime, func(t *readTx) error {
+			return t.Query(ctx, "read keys", rows.KeyColumns+`WHERE id = ANY ($1)`, []any{keyIDs}, func(r *rows.Row) error {
+				k, err := rows.ScanKey(r)
+				switch {
+				case err == nil:
+					f(k.ID, &k, nil)
+				case k.ID == "" || resultOf(r).Err() != nil: // of the driver, which reads no further
+					return rows.Decoded(err)
+				default:
+					f(k.ID, nil, err)
+				}
+				return nil
+			})
 		})
-	})
+	}, func(keyID string, err error) { f(keyID, nil, err) })
+}
+
+// inHalves calls read with the identifiers, and with halves of them as long as its error is that one of the records is
+// damaged. It calls bad for a record that is damaged.
+func inHalves(ids []string, read func(ids []string) error, bad func(id string, err error)) error {
+	err := read(ids)
 	if !isDamage(err) {
 		return err
 	}
-	if len(keyIDs) == 1 {
-		f(keyIDs[0], nil, &corrupted{err})
+	if len(ids) == 1 {
+		bad(ids[0], &corrupted{err})
 		return nil
 	}
-	half := len(keyIDs) / 2
-	if err := db.KeysByID(ctx, keyIDs[:half], f); err != nil {
+	half := len(ids) / 2
+	if err := inHalves(ids[:half], read, bad); err != nil {
 		return err
 	}
-	return db.KeysByID(ctx, keyIDs[half:], f)
+	return inHalves(ids[half:], read, bad)
 }
 
 // corrupted is the error of a record that the server cannot read, or that Keygate cannot decode. It has the text

@@ -48,7 +48,7 @@ func (q *keyQuery) value(v any) string {
 func (q *keyQuery) listed() []string {
 	f := &q.filter
 	switch {
-	case f.Owner != "" || f.GatewayID != "" || f.Level != "":
+	case f.Owner != "" || f.PlanID != "" || f.GatewayID != "" || f.Level != "":
 		return q.phased("")
 	case f.State == "":
 		return []string{q.branch("", "")}
@@ -112,6 +112,9 @@ func (q *keyQuery) terms() string {
 	}
 	if f.Owner != "" {
 		where += " AND owner = " + q.value(f.Owner)
+	}
+	if f.PlanID != "" {
+		where += " AND plan_id = " + q.value(f.PlanID)
 	}
 	if f.GatewayID != "" {
 		where += " AND gateway_id = " + q.value(f.GatewayID)

@@ -91,3 +91,55 @@ func TestMigrationBySeveralNodes(t *testing.T) {
 		t.Errorf("the account is named %q, and the schema is %d, %v; want that the migration ran once, to %d", name, schema, err, number)
 	}
 }
+
+// Guarantee: the owners that keys of a database of the first schema name become owners, also if the migration was
+// interrupted before.
+func TestOwnersOfOldKeys(t *testing.T) {
+	url := postgrestest.Empty(t)
+	MigrateTo(t, url, 1, func(db *sql.DB) error { return storetest.InsertOldKeys(t.Context(), db) })
+	db := openWith(t, Config{URL: url})
+	storetest.CheckOldKeys(t, db)
+	for _, statement := range []string{
+		`DELETE FROM goose_db_version WHERE version_id = 3`, `DROP INDEX keys_plan`, `UPDATE keys SET owner_id = NULL WHERE id < 'key_2'`,
+		`DELETE FROM owners WHERE external_id = 'gone'`, `UPDATE keys SET owner_id = NULL WHERE owner = 'gone'`,
+	} {
+		if _, err := db.writer.Exec(t.Context(), statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	storetest.CheckOldKeys(t, openWith(t, Config{URL: url}))
+}
+
+// Guarantee: what a node of the version before writes, which knows owners only as texts of keys, names owners that
+// exist.
+func TestOlderNodesNameOwners(t *testing.T) {
+	db := fresh(t)
+	exec := func(statement string) {
+		t.Helper()
+		if _, err := db.writer.Exec(t.Context(), statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	owner := func() (name, ofKey string) {
+		t.Helper()
+		if err := db.writer.QueryRow(t.Context(), `SELECT coalesce((SELECT external_id FROM owners o WHERE o.id = k.owner_id), ''), coalesce(owner, '') FROM keys k`).Scan(&name, &ofKey); err != nil {
+			t.Fatal(err)
+		}
+		return name, ofKey
+	}
+	exec(`INSERT INTO accounts (id, name, plan, default_plan_id, created_at) VALUES ('acct_a', 'a', 'starter', 'plan_1', 1)`)
+	exec(`INSERT INTO keys (id, account_id, digest, prefix, level, phase, word, owner, created_at, version, name) VALUES ('key_1', 'acct_a', '1', 'k', 1, 0, 1, 'ada', 1, 1, 'k')`)
+	for _, name := range []string{"ada", "bob", "ada", ""} {
+		exec(`UPDATE keys SET owner = nullif('` + name + `', ''), name = name || 'k'`)
+		if got, of := owner(); got != name || of != name {
+			t.Errorf("a key of %q has the owner %q", of, got)
+		}
+	}
+	var owners, counted, withPlan int
+	if err := db.writer.QueryRow(t.Context(), `SELECT (SELECT count(*) FROM owners), (SELECT owners FROM account_counts), (SELECT count(*) FROM owners WHERE plan_id = 'plan_1')`).Scan(&owners, &counted, &withPlan); err != nil {
+		t.Fatal(err)
+	}
+	if owners != 2 || counted != 2 || withPlan != 2 {
+		t.Errorf("got %d owners, %d counted and %d with the default plan, want 2", owners, counted, withPlan)
+	}
+}

@@ -13,24 +13,24 @@ import (
 const AccountRemoved = "removed"
 
 // AccountColumns selects accounts.
-const AccountColumns = `SELECT id, name, plan, state, hosts, created_at, version FROM accounts `
+const AccountColumns = `SELECT id, name, plan, state, hosts, default_plan_id, created_at, version FROM accounts `
 
 // ScanAccount returns the account of a row. If the error is not the engine's, the account has at least its identifier.
 func ScanAccount(r *Row) (account.Account, error) {
 	var (
 		a account.Account
 		c struct { // one allocation
-			hosts   sql.NullString
-			created int64
+			hosts, defaultPlan sql.NullString
+			created            int64
 		}
 	)
-	if err := r.Scan(&a.ID, &a.Name, &a.Tier, &a.State, &c.hosts, &c.created, &a.Version); err != nil {
+	if err := r.Scan(&a.ID, &a.Name, &a.Tier, &a.State, &c.hosts, &c.defaultPlan, &c.created, &a.Version); err != nil {
 		return a, err
 	}
 	if a.State == AccountRemoved {
 		a.State = account.Deleted
 	}
-	a.CreatedAt = Instant(c.created)
+	a.DefaultPlanID, a.CreatedAt = c.defaultPlan.String, Instant(c.created)
 	err := fromJSON(c.hosts, &a.Hosts)
 	return a, err
 }
@@ -74,8 +74,8 @@ func (t *Writer) InsertAccount(ctx context.Context, a *account.Account) error {
 		return err
 	}
 	return t.Queue(ctx, "insert account",
-		`INSERT INTO accounts (id, name, plan, hosts, created_at) VALUES ($1, $2, $3, $4, $5)`,
-		a.ID, a.Name, string(a.Tier), hosts, Micros(a.CreatedAt))
+		`INSERT INTO accounts (id, name, plan, hosts, default_plan_id, created_at) VALUES ($1, $2, $3, $4, $5, $6)`,
+		a.ID, a.Name, string(a.Tier), hosts, maybeText(a.DefaultPlanID), Micros(a.CreatedAt))
 }
 
 // UpdateAccount implements control.AccountStore.
@@ -84,6 +84,6 @@ func (t *Writer) UpdateAccount(ctx context.Context, a *account.Account) error {
 	if err != nil {
 		return err
 	}
-	return t.QueueOne(ctx, "update account", "account", `UPDATE accounts SET name = $1, plan = $2, state = $3, hosts = $4, version = $5 WHERE id = $6`,
-		a.Name, string(a.Tier), string(a.State), hosts, a.Version, a.ID)
+	return t.QueueOne(ctx, "update account", "account", `UPDATE accounts SET name = $1, plan = $2, state = $3, hosts = $4, default_plan_id = $5, version = $6 WHERE id = $7`,
+		a.Name, string(a.Tier), string(a.State), hosts, maybeText(a.DefaultPlanID), a.Version, a.ID)
 }

@@ -16,6 +16,7 @@ const (
 	trafficWeight  = 20
 	deliveryWeight = 8
 	keyWeight      = 4 // with its entries in the search index
+	ownerWeight    = 2
 )
 
 // removal removes some of the records of a deleted account.
@@ -61,6 +62,8 @@ func (t *Writer) RemoveAccount(ctx context.Context, accountID string, limit int)
 		r.rowsOf("events", 1, `DELETE FROM events WHERE id IN (SELECT id FROM events INDEXED BY events_list WHERE listed = true AND account_id = $1 LIMIT $2)`),
 		r.rowsOf("sessions", 1, `DELETE FROM sessions WHERE digest IN (SELECT digest FROM sessions INDEXED BY sessions_account WHERE account_id = $1 LIMIT $2)`),
 		r.keys,
+		r.rowsOf("owners", ownerWeight, `DELETE FROM owners WHERE id IN (SELECT id FROM owners INDEXED BY owners_list WHERE account_id = $1 ORDER BY id LIMIT $2)`),
+		r.rowsOf("plans", 1, `DELETE FROM plans WHERE id IN (SELECT id FROM plans INDEXED BY plans_list WHERE account_id = $1 LIMIT $2)`),
 		r.rowsOf("traffic", trafficWeight, `DELETE FROM traffic WHERE seq IN (SELECT seq FROM traffic INDEXED BY traffic_read WHERE account_id = $1 LIMIT $2)`),
 		r.rowsOf("requests", 1, `DELETE FROM requests WHERE (account_id, id) IN (SELECT account_id, id FROM requests WHERE account_id = $1 LIMIT $2)`),
 		r.rowsOf("omitted requests", 1, `DELETE FROM requests_left_out WHERE (account_id, second) IN

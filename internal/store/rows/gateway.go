@@ -11,7 +11,7 @@ import (
 )
 
 const gatewayColumns = `SELECT id, account_id, name, shares_name, upstream, hostname, host_given,
-	global_sustained, global_burst, timeout, cors, max_body_bytes, requests, revision, is_default, created_at, version FROM gateways `
+	global_sustained, global_burst, timeout, cors, max_body_bytes, requests, revision, is_default, default_plan_id, created_at, version FROM gateways `
 
 func scanGateway(r *Row) (gateway.Gateway, error) {
 	var (
@@ -19,16 +19,16 @@ func scanGateway(r *Row) (gateway.Gateway, error) {
 		c struct { // one allocation
 			sustained, burst   string
 			upstream, requests string
-			cors               sql.NullString
+			cors, defaultPlan  sql.NullString
 			created            int64
 		}
 	)
 	err := r.Scan(&g.ID, &g.AccountID, &g.Name, &g.SharesName, &c.upstream, &g.Hostname, &g.HostGiven,
-		&c.sustained, &c.burst, &g.Timeout, &c.cors, &g.MaxBodyBytes, &c.requests, &g.Revision, &g.Default, &c.created, &g.Version)
+		&c.sustained, &c.burst, &g.Timeout, &c.cors, &g.MaxBodyBytes, &c.requests, &g.Revision, &g.Default, &c.defaultPlan, &c.created, &g.Version)
 	if err != nil {
 		return g, err
 	}
-	g.CreatedAt = Instant(c.created)
+	g.DefaultPlanID, g.CreatedAt = c.defaultPlan.String, Instant(c.created)
 	if g.GlobalLimit, err = rateLimit(c.sustained, c.burst, "", ""); err != nil {
 		return g, err
 	}
@@ -58,7 +58,7 @@ func gatewayValues(g *gateway.Gateway) ([]any, error) {
 	}
 	return []any{g.Name, g.SharesName, string(upstream), g.Hostname, g.HostGiven,
 		g.GlobalLimit.Sustained.String(), g.GlobalLimit.Burst.String(), g.Timeout, cors,
-		g.MaxBodyBytes, string(requests), g.Revision, g.Default, g.Version}, nil
+		g.MaxBodyBytes, string(requests), g.Revision, g.Default, maybeText(g.DefaultPlanID), g.Version}, nil
 }
 
 // SelectGateways reads the gateways that the rest of the query selects.
@@ -99,8 +99,8 @@ func (t *Writer) InsertGateway(ctx context.Context, g *gateway.Gateway) error {
 		return err
 	}
 	return t.Queue(ctx, "insert gateway", `INSERT INTO gateways (name, shares_name, upstream, hostname, host_given,
-		global_sustained, global_burst, timeout, cors, max_body_bytes, requests, revision, is_default, version,
-		id, account_id, created_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)`,
+		global_sustained, global_burst, timeout, cors, max_body_bytes, requests, revision, is_default, default_plan_id, version,
+		id, account_id, created_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18)`,
 		append(values, g.ID, g.AccountID, Micros(g.CreatedAt))...)
 }
 
@@ -112,7 +112,7 @@ func (t *Writer) UpdateGateway(ctx context.Context, g *gateway.Gateway) error {
 	}
 	return t.QueueOne(ctx, "update gateway", "gateway", `UPDATE gateways SET name = $1, shares_name = $2, upstream = $3, hostname = $4,
 		host_given = $5, global_sustained = $6, global_burst = $7, timeout = $8, cors = $9,
-		max_body_bytes = $10, requests = $11, revision = $12, is_default = $13, version = $14 WHERE id = $15 AND account_id = $16`,
+		max_body_bytes = $10, requests = $11, revision = $12, is_default = $13, default_plan_id = $14, version = $15 WHERE id = $16 AND account_id = $17`,
 		append(values, g.ID, g.AccountID)...)
 }
 

@@ -19,7 +19,7 @@ const (
 	KeyColumns       = keyStart + `coalesce(revoked_at, (SELECT at FROM ended_gateways WHERE id = keys.gateway_id)) AS revoked_at` + keyMiddle +
 		`version + CASE WHEN revoked_at IS NULL AND EXISTS (SELECT 1 FROM ended_gateways WHERE id = keys.gateway_id) THEN 1 ELSE 0 END AS version` + keyEnd
 
-	keyStart = `SELECT id, account_id, digest, prefix, level, word, resource, more_scopes, gateway_id, owner, bucket_id, rate_limit,
+	keyStart = `SELECT id, account_id, digest, prefix, level, word, resource, more_scopes, gateway_id, owner, owner_id, plan_id, bucket_id, rate_limit,
 	expires_at, last_used_at, created_at, `
 	keyMiddle = `, expiry_told, rotated_from, rotated_to, `
 	keyEnd    = `, name, metadata, ended FROM keys `
@@ -30,15 +30,16 @@ func ScanKey(r *Row) (apikey.Key, error) {
 	var (
 		k apikey.Key
 		c struct { // one allocation
-			digest                                 []byte
-			level, word, created                   int64
-			resource, more                         sql.NullString
-			gatewayID, owner, bucket               sql.NullString
-			rate, rotatedFrom, rotatedTo, metadata sql.NullString
-			expires, used, revokedAt, expiryTold   sql.NullInt64
+			digest                               []byte
+			level, word, created                 int64
+			resource, more                       sql.NullString
+			gatewayID, owner, ownerID, planID    sql.NullString
+			bucket, rate, metadata               sql.NullString
+			rotatedFrom, rotatedTo               sql.NullString
+			expires, used, revokedAt, expiryTold sql.NullInt64
 		}
 	)
-	err := r.Scan(&k.ID, &k.AccountID, &c.digest, &k.Prefix, &c.level, &c.word, &c.resource, &c.more, &c.gatewayID, &c.owner, &c.bucket, &c.rate,
+	err := r.Scan(&k.ID, &k.AccountID, &c.digest, &k.Prefix, &c.level, &c.word, &c.resource, &c.more, &c.gatewayID, &c.owner, &c.ownerID, &c.planID, &c.bucket, &c.rate,
 		&c.expires, &c.used, &c.created, &c.revokedAt, &c.expiryTold, &c.rotatedFrom, &c.rotatedTo, &k.Version, &k.Name, &c.metadata, &k.Ended)
 	if err != nil {
 		return k, err
@@ -47,7 +48,8 @@ func ScanKey(r *Row) (apikey.Key, error) {
 		return k, fmt.Errorf("digest of key %s has %d bytes", k.ID, len(c.digest))
 	}
 	k.Level, k.Scope = levelOf(c.level), scopesOf(c.word, c.resource.String, c.more.String)
-	k.GatewayID, k.Owner, k.RotatedFrom, k.RotatedTo = c.gatewayID.String, c.owner.String, c.rotatedFrom.String, c.rotatedTo.String
+	k.GatewayID, k.Owner, k.OwnerID, k.PlanID = c.gatewayID.String, c.owner.String, c.ownerID.String, c.planID.String
+	k.RotatedFrom, k.RotatedTo = c.rotatedFrom.String, c.rotatedTo.String
 	if k.BucketID = k.ID; c.bucket.Valid {
 		k.BucketID = c.bucket.String
 	}
@@ -124,7 +126,7 @@ func keyValues(k *apikey.Key) ([]any, error) {
 	if len(k.Scope) > 0 {
 		first, more = k.Scope[0], k.Scope[1:]
 	}
-	return []any{LevelNumber(k.Level), phaseOf(k), int64(first.Word), maybeText(first.Resource), maybeText(more.String()), maybeText(k.GatewayID), maybeText(k.Owner),
+	return []any{LevelNumber(k.Level), phaseOf(k), int64(first.Word), maybeText(first.Resource), maybeText(more.String()), maybeText(k.GatewayID), maybeText(k.Owner), maybeText(k.OwnerID), maybeText(k.PlanID),
 		keyBucket(k), maybeText(k.RateLimit.String()), MaybeMicros(k.ExpiresAt), MaybeMicros(k.RevokedAt), MaybeMicros(k.ExpiryNotified),
 		maybeText(k.RotatedFrom), maybeText(k.RotatedTo), k.Version, k.Name, metadata, k.Ended}, nil
 }
@@ -135,10 +137,10 @@ func (t *Writer) InsertKey(ctx context.Context, k *apikey.Key) error {
 	if err != nil {
 		return err
 	}
-	return t.Queue(ctx, "insert key", `INSERT INTO keys (level, phase, word, resource, more_scopes, gateway_id, owner,
+	return t.Queue(ctx, "insert key", `INSERT INTO keys (level, phase, word, resource, more_scopes, gateway_id, owner, owner_id, plan_id,
 		bucket_id, rate_limit, expires_at, revoked_at, expiry_told, rotated_from, rotated_to, version, name, metadata, ended,
 		id, account_id, digest, prefix, created_at, last_used_at)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24)`,
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26)`,
 		append(values, k.ID, k.AccountID, k.Digest[:], k.Prefix, Micros(k.CreatedAt), MaybeMicros(k.LastUsedAt))...)
 }
 
@@ -148,9 +150,9 @@ func (t *Writer) UpdateKey(ctx context.Context, k *apikey.Key) error {
 	if err != nil {
 		return err
 	}
-	return t.QueueOne(ctx, "update key", "key", `UPDATE keys SET level = $1, phase = $2, word = $3, resource = $4, more_scopes = $5, gateway_id = $6, owner = $7,
-		bucket_id = $8, rate_limit = $9, expires_at = $10, revoked_at = $11, expiry_told = $12, rotated_from = $13, rotated_to = $14,
-		version = $15, name = $16, metadata = $17, ended = $18 WHERE id = $19 AND account_id = $20`,
+	return t.QueueOne(ctx, "update key", "key", `UPDATE keys SET level = $1, phase = $2, word = $3, resource = $4, more_scopes = $5, gateway_id = $6, owner = $7, owner_id = $8,
+		plan_id = $9, bucket_id = $10, rate_limit = $11, expires_at = $12, revoked_at = $13, expiry_told = $14, rotated_from = $15, rotated_to = $16,
+		version = $17, name = $18, metadata = $19, ended = $20 WHERE id = $21 AND account_id = $22`,
 		append(values, k.ID, k.AccountID)...)
 }
 

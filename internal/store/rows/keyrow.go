@@ -15,16 +15,18 @@ type KeyRow struct {
 	Level, Word          int64
 	Resource, More       string
 	Gateway, Owner       string
+	OwnerID, Plan        string
 	Bucket, Rate         string
 	Expires, Revoked     int64 // microseconds
 	HasExpiry, IsRevoked bool
 	Ended                bool
 }
 
-// KeyDecoder decodes the rows of many keys. Equal accounts, gateways and scopes share their memory.
+// KeyDecoder decodes the rows of many keys. Equal accounts, gateways, plans, owners' identifiers and scopes share
+// their memory.
 type KeyDecoder struct {
 	key    apikey.Key
-	shared map[string]string // accounts and gateways
+	shared map[string]string // identifiers
 	scopes map[scopeRow]apikey.Scopes
 	rate   string // encoded key.RateLimit
 }
@@ -38,7 +40,7 @@ func (d *KeyDecoder) Decode(r KeyRow) (*apikey.Key, error) {
 	k.ID, k.AccountID, k.Digest = r.ID, d.share(r.Account), apikey.Digest(r.Digest)
 	k.Level = levelOf(r.Level)
 	k.Scope = d.scope(scopeRow{r.Word, r.Resource, r.More})
-	k.GatewayID, k.Owner = d.share(r.Gateway), r.Owner
+	k.GatewayID, k.Owner, k.OwnerID, k.PlanID = d.share(r.Gateway), r.Owner, d.share(r.OwnerID), d.share(r.Plan)
 	if k.BucketID = r.ID; r.Bucket != "" {
 		k.BucketID = r.Bucket
 	}
@@ -79,7 +81,10 @@ func (d *KeyDecoder) scope(row scopeRow) apikey.Scopes {
 	return one
 }
 
-// share returns s as a string that all equal values share.
+// maxShared bounds how many different identifiers are remembered: owners may be as many as keys.
+const maxShared = 1 << 16
+
+// share returns s as a string that all equal values share, as long as these are not too many.
 func (d *KeyDecoder) share(s string) string {
 	if s == "" {
 		return ""
@@ -90,6 +95,8 @@ func (d *KeyDecoder) share(s string) string {
 	if d.shared == nil {
 		d.shared = map[string]string{}
 	}
-	d.shared[s] = s
+	if len(d.shared) < maxShared {
+		d.shared[s] = s
+	}
 	return s
 }

@@ -9,12 +9,13 @@ type Access int
 
 // The kinds of access.
 const (
-	Calls     Access = iota // calls of the management API, and services
-	OneOfThem               // Calls, for one statement
-	Reports                 // searches and reports, which end with their context
-	DataPlane               // what the data plane needs
-	Streams                 // DataPlane, for a large part of the database
-	Changed                 // what entries of the change log are about, for one statement
+	Calls          Access = iota // calls of the management API, and services
+	OneOfThem                    // Calls, for one statement
+	Reports                      // searches and reports, which end with their context
+	DataPlane                    // what the data plane needs
+	Streams                      // DataPlane, for a large part of the database
+	Changed                      // what entries of the change log are about, for one statement
+	ChangedStreams               // Changed, for a large part of the database
 )
 
 // Durability is what a committed transaction survives.

@@ -10,8 +10,8 @@ import (
 func (t *readTx) AccountRoom(ctx context.Context, accountID string, most control.AccountCounts) (control.AccountRoom, error) {
 	n, err := t.AccountCounts(ctx, accountID)
 	return control.AccountRoom{
-		Keys: n.Keys < most.Keys, LiveKeys: n.LiveKeys < most.LiveKeys, Responses: n.Responses < most.Responses,
-		ResponseBytes: n.ResponseBytes < most.ResponseBytes, RevisionBytes: n.RevisionBytes < most.RevisionBytes,
+		Keys: n.Keys < most.Keys, LiveKeys: n.LiveKeys < most.LiveKeys, Owners: n.Owners < most.Owners, Plans: n.Plans < most.Plans,
+		Responses: n.Responses < most.Responses, ResponseBytes: n.ResponseBytes < most.ResponseBytes, RevisionBytes: n.RevisionBytes < most.RevisionBytes,
 		Configuration: n.ConfigurationBytes() < most.ConfigurationBytes(),
 	}, err
 }

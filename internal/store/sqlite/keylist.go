@@ -39,6 +39,8 @@ func (q *keyQuery) build() (string, []any) {
 		branches = q.searched()
 	case f.Owner != "":
 		branches = q.phased("keys_owner", "account_id = ? AND owner = ?", q.account, f.Owner)
+	case f.PlanID != "":
+		branches = q.phased("keys_plan", "account_id = ? AND plan_id = ?", q.account, f.PlanID)
 	case f.GatewayID != "":
 		branches = q.phased("keys_gateway", "gateway_id = ?", f.GatewayID)
 	case f.State == "" && f.Level == "":
@@ -111,6 +113,10 @@ func (q *keyQuery) terms(where string, args []any) string {
 	if f.Owner != "" {
 		where += " AND owner = ?"
 		q.args = append(q.args, f.Owner)
+	}
+	if f.PlanID != "" {
+		where += " AND plan_id = ?"
+		q.args = append(q.args, f.PlanID)
 	}
 	if f.GatewayID != "" {
 		where += " AND gateway_id = ?"

@@ -165,3 +165,19 @@ func TestTwoCopiesAreKept(t *testing.T) {
 		t.Errorf("got %v, %v, want the copies of the schemas 10 and 11", left, err)
 	}
 }
+
+// Guarantee: the owners that keys of a database of the first schema name become owners.
+func TestOwnersOfOldKeys(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "keygate.db")
+	At(t, path, 1, func(db *sql.DB, _ int64) {
+		if err := storetest.InsertOldKeys(t.Context(), db); err != nil {
+			t.Fatal(err)
+		}
+	})
+	db, err := Open(t.Context(), Config{Path: path})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = db.Close() }()
+	storetest.CheckOldKeys(t, db)
+}

@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -13,6 +14,7 @@ import (
 	"github.com/keygate/keygate/internal/apikey"
 	"github.com/keygate/keygate/internal/control"
 	"github.com/keygate/keygate/internal/event"
+	"github.com/keygate/keygate/internal/owner"
 	"github.com/keygate/keygate/internal/store/rows"
 	"github.com/keygate/keygate/internal/traffic"
 	"github.com/keygate/keygate/internal/webhook"
@@ -145,6 +147,44 @@ func TestDeliveryPlans(t *testing.T) {
 	}
 }
 
+// Guarantee: every list of owners and plans reads an index in the order of the list, and what asks who has a plan, or
+// whether an owner has active keys, reads indexes.
+func TestOwnerPlans(t *testing.T) {
+	c := freshReader(t)
+	page := control.Page{Limit: 25, After: "own_1"}
+	for _, f := range []control.OwnerFilter{
+		{}, {State: owner.Active}, {PlanID: "plan_1"}, {PlanID: "plan_1", State: owner.Suspended}, {ExternalID: "ada"}, {Query: "a"}, {Query: "a", State: owner.Suspended},
+	} {
+		for _, used := range prepared(t, func(tx *tx) error {
+			_, err := tx.Owners(t.Context(), "acct_1", f, page)
+			return err
+		}) {
+			checkPlan(t, c, 0, used, anyArgs(used))
+		}
+	}
+	for _, used := range prepared(t, func(tx *tx) error {
+		_, all := tx.Plans(t.Context(), "acct_1", control.PlanFilter{}, page)
+		_, named := tx.Plans(t.Context(), "acct_1", control.PlanFilter{Name: "free"}, page)
+		_, use := tx.PlanUse(t.Context(), "acct_1", "plan_1", 9)
+		_, active := tx.OwnerHasActiveKeys(t.Context(), "acct_1", "own_1", time.Now())
+		return errors.Join(all, named, use, active)
+	}) {
+		checkPlan(t, c, 0, used, anyArgs(used))
+	}
+}
+
+// anyArgs returns as many arguments as a statement has parameters.
+func anyArgs(statement string) []any {
+	n := strings.Count(statement, "?")
+	for i := n; i > 0; i-- {
+		if strings.Contains(statement, fmt.Sprintf("?%d", i)) {
+			n = i
+			break
+		}
+	}
+	return make([]any, n)
+}
+
 // Guarantee: a bound on the number of endpoints or gateways reads an index.
 func TestCountPlans(t *testing.T) {
 	c := freshReader(t)
@@ -193,7 +233,7 @@ func checkPlan(t *testing.T, c *conn, maxSorts int, query string, args []any) {
 			t.Fatal(err)
 		}
 		table, scans := strings.CutPrefix(detail, "SCAN ")
-		if scans && slices.Contains([]string{"keys", "k", "keys_unindexed", "u", "deliveries", "events", "attempts", "webhooks"}, strings.Fields(table)[0]) {
+		if scans && slices.Contains([]string{"keys", "k", "keys_unindexed", "u", "deliveries", "events", "attempts", "webhooks", "owners", "plans"}, strings.Fields(table)[0]) {
 			t.Errorf("%s\nscans a table: %s", query, detail)
 		}
 		if strings.Contains(detail, "TEMP B-TREE FOR ORDER BY") {

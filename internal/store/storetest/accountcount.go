@@ -15,6 +15,8 @@ import (
 	"github.com/keygate/keygate/internal/event"
 	"github.com/keygate/keygate/internal/gateway"
 	"github.com/keygate/keygate/internal/id"
+	"github.com/keygate/keygate/internal/owner"
+	"github.com/keygate/keygate/internal/plan"
 	"github.com/keygate/keygate/internal/webhook"
 )
 
@@ -26,6 +28,8 @@ type countModel struct {
 	gateways  []*gateway.Gateway
 	routes    map[string][]gateway.Route // by gateway
 	webhooks  []*webhook.Webhook
+	owners    []*owner.Owner
+	plans     []*plan.Plan
 }
 
 func (m *countModel) want(h *harness) (n control.AccountCounts) {
@@ -34,7 +38,7 @@ func (m *countModel) want(h *harness) (n control.AccountCounts) {
 	for _, k := range m.keys {
 		if k.RevokedAt.IsZero() {
 			n.LiveKeys++
-			n.KeyBytes += int64(len(k.Scope.String()) - len(k.Scope[0].String()) + len(k.Scope[0].Resource) + len(k.Owner))
+			n.KeyBytes += int64(len(k.Scope.String()) - len(k.Scope[0].String()) + len(k.Scope[0].Resource))
 			if len(k.Scope) > 1 {
 				n.KeyBytes-- // the space after the first
 			}
@@ -49,6 +53,18 @@ func (m *countModel) want(h *harness) (n control.AccountCounts) {
 		for i, e := range hook.Events {
 			n.WebhookBytes += int64(len(e) + min(i, 1))
 		}
+	}
+	for _, o := range m.owners {
+		n.Owners++
+		n.OwnerBytes += int64(len(o.ExternalID) + len(o.TimeZone))
+	}
+	for _, p := range m.plans {
+		limits, err := json.Marshal(p.Limits)
+		if err != nil {
+			h.Fatal(err)
+		}
+		n.Plans++
+		n.PlanBytes += int64(len(p.Name) + len(p.Title) + len(limits) + len(p.TimeZone))
 	}
 	for _, r := range m.responses {
 		n.Responses++
@@ -89,14 +105,18 @@ func testAccountCounts(h *harness) {
 
 func (m *countModel) step(h *harness, t *rapid.T) {
 	h.Helper()
-	if rapid.IntRange(0, 2).Draw(t, "configuration") == 0 {
+	switch rapid.IntRange(0, 3).Draw(t, "kind") {
+	case 0:
 		m.configure(h, t)
+		return
+	case 1:
+		m.sell(h, t)
 		return
 	}
 	what := rapid.IntRange(0, 5).Draw(t, "what")
 	if what == 0 || len(m.keys) == 0 {
 		m.keys = append(m.keys, h.insertKey(m.account, func(k *apikey.Key) {
-			k.Owner = rapid.StringMatching(`[a-z]{0,9}`).Draw(t, "owner")
+			setOwner(k, rapid.StringMatching(`[a-z]{0,9}`).Draw(t, "owner"))
 			k.Scope = rapid.SampledFrom([]apikey.Scopes{{{Word: apikey.Read}}, {{Word: apikey.Write, Resource: "orders"}, {Word: apikey.Read}}}).Draw(t, "scope")
 		}))
 		return
@@ -105,7 +125,8 @@ func (m *countModel) step(h *harness, t *rapid.T) {
 	switch what {
 	case 1: // revoke, perhaps again, or with another expiry only
 		k.Version++
-		k.ExpiresAt, k.ExpiryNotified, k.Owner = epoch(), epoch(), rapid.StringMatching(`[a-z]{0,9}`).Draw(t, "owner")
+		k.ExpiresAt, k.ExpiryNotified = epoch(), epoch()
+		setOwner(k, rapid.StringMatching(`[a-z]{0,9}`).Draw(t, "owner"))
 		if rapid.Bool().Draw(t, "revoke") {
 			k.RevokedAt = epoch()
 		}
@@ -131,6 +152,34 @@ func (m *countModel) step(h *harness, t *rapid.T) {
 		}
 		h.update(func(ctx context.Context, tx control.Tx) error { return tx.PutStoredResponse(ctx, r) })
 		m.responses[k.ID+" "+r.Key] = r
+	}
+}
+
+// sell adds, changes or deletes an owner or a plan.
+func (m *countModel) sell(h *harness, t *rapid.T) {
+	h.Helper()
+	what := rapid.IntRange(0, 4).Draw(t, "what is sold")
+	text := rapid.StringMatching(`[a-zé]{1,9}`).Draw(t, "text")
+	if what == 0 || len(m.owners) == 0 || len(m.plans) == 0 {
+		m.owners = append(m.owners, h.insertOwner(m.account, id.New(id.Owner), nil))
+		m.plans = append(m.plans, h.insertPlan(m.account, id.New(id.Plan)))
+		return
+	}
+	o := m.owners[rapid.IntRange(0, len(m.owners)-1).Draw(t, "owner")]
+	p := m.plans[rapid.IntRange(0, len(m.plans)-1).Draw(t, "plan")]
+	switch what {
+	case 1:
+		o.Name, o.TimeZone, o.Version = text, text, o.Version+1
+		h.update(func(ctx context.Context, tx control.Tx) error { return tx.UpdateOwner(ctx, o) })
+	case 2:
+		p.Title, p.TimeZone, p.Limits, p.Version = text, text, p.Limits[:min(1, len(text)%2)], p.Version+1
+		h.update(func(ctx context.Context, tx control.Tx) error { return tx.UpdatePlan(ctx, p) })
+	case 3:
+		h.update(func(ctx context.Context, tx control.Tx) error { return tx.DeleteOwner(ctx, m.account.ID, o.ID) })
+		m.owners = slices.DeleteFunc(m.owners, func(one *owner.Owner) bool { return one == o })
+	default:
+		h.update(func(ctx context.Context, tx control.Tx) error { return tx.DeletePlan(ctx, m.account.ID, p.ID) })
+		m.plans = slices.DeleteFunc(m.plans, func(one *plan.Plan) bool { return one == p })
 	}
 }
 

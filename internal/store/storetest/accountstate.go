@@ -13,6 +13,8 @@ import (
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/gateway"
 	"github.com/keygate/keygate/internal/id"
+	"github.com/keygate/keygate/internal/owner"
+	"github.com/keygate/keygate/internal/plan"
 	"github.com/keygate/keygate/internal/snapshot"
 	"github.com/keygate/keygate/internal/traffic"
 	"github.com/keygate/keygate/internal/webhook"
@@ -39,7 +41,7 @@ func (h *harness) setState(a *account.Account, s account.State) {
 // accounts, whose names are free. An update writes every field.
 func testAccounts(h *harness) {
 	a, b, c := h.insertAccount("Acme"), h.insertAccount("beta"), h.insertAccount("acme 2")
-	a.Name, a.Tier, a.Hosts, a.Version = "ACME", account.Scale, []string{"x.example"}, 7
+	a.Name, a.Tier, a.Hosts, a.DefaultPlanID, a.Version = "ACME", account.Scale, []string{"x.example"}, id.New(id.Plan), 7
 	h.setState(a, account.Suspended)
 	same(h, "updated", get(h, func(ctx context.Context, tx control.ReadTx) (*account.Account, error) { return tx.Account(ctx, a.ID) }), a)
 	all := control.Page{Limit: 10}
@@ -92,6 +94,8 @@ func (h *harness) fill(a *account.Account) *gateway.Gateway {
 	g := h.insertGateway(a)
 	h.putRepository(newRepository(g))
 	h.insertWebhook(a, event.KeyCreated)
+	h.insertPlan(a, "free")
+	h.insertOwner(a, "ada", nil)
 	h.append(h.at(a, event.KeyCreated, epoch()), h.at(a, webhook.Test, epoch()))
 	var keys []string
 	for range 5 {
@@ -149,21 +153,30 @@ func testRemoveAccount(h *harness) {
 	same(h, "to remove", len(pending()), 0)
 	changes, _ := h.changes(from, 10)
 	same(h, "changes", []any{len(changes), changes[0].Kind, changes[0].ID}, []any{1, snapshot.GatewayChange, ours.ID})
-	left := func(owner *account.Account, g *gateway.Gateway) []int {
+	left := func(of *account.Account, g *gateway.Gateway) []int {
 		page := control.Page{Limit: 10}
-		keys := h.keyPage(owner.ID, control.KeyFilter{Now: epoch()}, page)
+		keys := h.keyPage(of.ID, control.KeyFilter{Now: epoch()}, page)
 		hooks := get(h, func(ctx context.Context, tx control.ReadTx) ([]webhook.Webhook, error) {
-			return tx.Webhooks(ctx, owner.ID, page)
+			return tx.Webhooks(ctx, of.ID, page)
 		})
 		revisions := get(h, func(ctx context.Context, tx control.ReadTx) ([]gateway.Revision, error) {
 			return tx.Revisions(ctx, g.ID, 10, 0)
 		})
-		chunks := h.readTraffic(traffic.ChunkQuery{AccountID: owner.ID, Part: traffic.Keys, Tier: traffic.Minutes, Before: 120})
-		return []int{len(h.routeTable(g.ID)), len(revisions), len(keys), len(hooks), len(h.deliveries(owner.ID, control.DeliveryFilter{})),
-			len(h.events(owner.ID)), len(chunks), len(h.auditLog(owner.ID))}
+		counts := get(h, func(ctx context.Context, tx control.ReadTx) (control.AccountCounts, error) {
+			return tx.AccountCounts(ctx, of.ID)
+		})
+		plans := get(h, func(ctx context.Context, tx control.ReadTx) ([]plan.Plan, error) {
+			return tx.Plans(ctx, of.ID, control.PlanFilter{}, page)
+		})
+		owners := get(h, func(ctx context.Context, tx control.ReadTx) ([]owner.Owner, error) {
+			return tx.Owners(ctx, of.ID, control.OwnerFilter{}, page)
+		})
+		chunks := h.readTraffic(traffic.ChunkQuery{AccountID: of.ID, Part: traffic.Keys, Tier: traffic.Minutes, Before: 120})
+		return []int{len(h.routeTable(g.ID)), len(revisions), len(keys), len(hooks), len(h.deliveries(of.ID, control.DeliveryFilter{})),
+			len(h.events(of.ID)), len(chunks), int(counts.Owners), int(counts.Plans), len(plans), len(owners), len(h.auditLog(of.ID))}
 	}
-	same(h, "of the deleted account", left(a, ours), []int{0, 0, 0, 0, 0, 0, 0, 1})
-	same(h, "of the other account", left(b, theirs), []int{2, 1, 6, 1, 1, 1, 1, 1})
+	same(h, "of the deleted account", left(a, ours), []int{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1})
+	same(h, "of the other account", left(b, theirs), []int{2, 1, 6, 1, 1, 1, 1, 1, 1, 1, 1, 1})
 	h.wantSession(ended, false)
 	h.wantSession(kept, true)
 	gone := get(h, func(ctx context.Context, tx control.ReadTx) (*account.Account, error) { return tx.Account(ctx, a.ID) })

@@ -34,6 +34,7 @@ func gatewayOf(a *account.Account) *rapid.Generator[*gateway.Gateway] {
 		}
 		g.Revision = rapid.Int64Min(0).Draw(t, "revision")
 		g.CreatedAt = moment().Draw(t, "created_at")
+		g.DefaultPlanID = maybe(rapid.Just(id.New(id.Plan))).Draw(t, "default_plan")
 		g.Version = rapid.Int64Min(1).Draw(t, "version")
 		if rapid.Bool().Draw(t, "has cors") {
 			texts := rapid.SliceOfN(text(), 0, 3)

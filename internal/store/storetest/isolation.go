@@ -15,7 +15,7 @@ import (
 func testIsolation(h *harness) {
 	a, b := h.insertAccount("a"), h.insertAccount("b")
 	g := h.insertGateway(a)
-	k := h.insertKey(a, func(k *apikey.Key) { k.GatewayID, k.Owner = g.ID, "ada" })
+	k := h.insertKey(a, func(k *apikey.Key) { k.GatewayID, k.PlanID = g.ID, "plan_1"; setOwner(k, "ada") })
 	h.update(func(ctx context.Context, tx control.Tx) error {
 		if err := tx.InsertRoutes(ctx, []gateway.Route{newRoute(g, "/a", "GET")}); err != nil {
 			return err
@@ -42,7 +42,7 @@ func testIsolation(h *harness) {
 		return tx.Events(ctx, b.ID, control.EventFilter{}, page)
 	})
 	for _, f := range []control.KeyFilter{
-		{}, {State: apikey.Active}, {Level: apikey.GatewayLevel}, {Owner: "ada"}, {GatewayID: g.ID}, {Query: "partner"}, {Query: "kg_"},
+		{}, {State: apikey.Active}, {Level: apikey.GatewayLevel}, {Owner: "ada"}, {GatewayID: g.ID}, {PlanID: "plan_1"}, {Query: "partner"}, {Query: "kg_"},
 		{GatewayID: g.ID, Owner: "ada", State: apikey.Active, Level: apikey.GatewayLevel, Query: "partner"},
 	} {
 		f.Now = epoch()

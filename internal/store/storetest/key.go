@@ -34,7 +34,8 @@ func keyOf(a *account.Account) *rapid.Generator[*apikey.Key] {
 		k.Name = text().Draw(t, "name")
 		k.Level = rapid.SampledFrom([]apikey.Level{apikey.GatewayLevel, apikey.AccountLevel}).Draw(t, "level")
 		k.Scope = rapid.SliceOfN(scope(), 1, apikey.MaxScopes).Draw(t, "scope")
-		k.Owner = rapid.StringMatching(`[ -~]{0,20}`).Draw(t, "owner")
+		setOwner(k, rapid.StringMatching(`[ -~]{0,20}`).Draw(t, "owner"))
+		k.PlanID = maybe(rapid.Just(id.New(id.Plan))).Draw(t, "plan")
 		k.GatewayID = maybe(rapid.Just(id.New(id.Gateway))).Draw(t, "gateway")
 		k.RateLimit = maybe(keyLimitOf()).Draw(t, "rate_limit")
 		if rapid.Bool().Draw(t, "has metadata") {

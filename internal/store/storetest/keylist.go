@@ -28,6 +28,7 @@ func matches(k *apikey.Key, f *control.KeyFilter) bool {
 		(f.GatewayID == "" || k.GatewayID == f.GatewayID) &&
 		(f.Level == "" || k.Level == f.Level) &&
 		(f.Owner == "" || k.Owner == f.Owner) &&
+		(f.PlanID == "" || k.PlanID == f.PlanID) &&
 		(f.Name == "" || k.Name == f.Name) &&
 		(f.Query == "" || strings.Contains(lowerASCII(k.Name), lowerASCII(f.Query)) || strings.HasPrefix(k.Prefix, f.Query))
 }
@@ -104,11 +105,14 @@ func keyNames() []string {
 
 func keyOwners() []string { return []string{"", "ada", "bob"} }
 
+func keyPlans() []string { return []string{"", "plan_1", "plan_2"} }
+
 // drawKey sets what the filters of a list select.
 func drawKey(t *rapid.T, k *apikey.Key, gateways []string) {
 	k.Name = rapid.SampledFrom(keyNames()).Draw(t, "name")
 	k.Level = rapid.SampledFrom([]apikey.Level{apikey.GatewayLevel, apikey.AccountLevel}).Draw(t, "level")
-	k.Owner = rapid.SampledFrom(keyOwners()).Draw(t, "owner")
+	setOwner(k, rapid.SampledFrom(keyOwners()).Draw(t, "owner"))
+	k.PlanID = rapid.SampledFrom(keyPlans()).Draw(t, "plan")
 	k.GatewayID = rapid.SampledFrom(gateways).Draw(t, "gateway")
 	k.ExpiresAt, k.ExpiryNotified, k.RevokedAt, k.Ended = time.Time{}, time.Time{}, time.Time{}, false
 	if rapid.Bool().Draw(t, "expires") {
@@ -129,6 +133,7 @@ func drawKeyFilter(t *rapid.T, gateways []string) control.KeyFilter {
 		Level:     rapid.SampledFrom([]apikey.Level{"", apikey.GatewayLevel, apikey.AccountLevel}).Draw(t, "level"),
 		GatewayID: rapid.SampledFrom(gateways).Draw(t, "gateway"),
 		Owner:     rapid.SampledFrom(append(keyOwners(), "nobody")).Draw(t, "owner"),
+		PlanID:    rapid.SampledFrom(append(keyPlans(), "", "")).Draw(t, "plan"),
 		Name:      rapid.SampledFrom(append(keyNames(), "", "", "", "", "Part")).Draw(t, "name"),
 		Query: rapid.SampledFrom([]string{"", "", "", "a", "P", "AR", "art", "%", "_", "Ä", "ä", "rger", "\\", "*", "'", "kg_", "k", "KG", "kg_0", "x",
 			"partne", "r_sc", "日", "日本", "本日", "parart", "absent"}).Draw(t, "query"),

@@ -19,7 +19,7 @@ import (
 // dataPlane returns the fields of a key that the data plane needs.
 func dataPlane(k *apikey.Key) apikey.Key {
 	return apikey.Key{ID: k.ID, AccountID: k.AccountID, Digest: k.Digest, Level: k.Level, Scope: k.Scope, Owner: k.Owner,
-		GatewayID: k.GatewayID, RateLimit: k.RateLimit, BucketID: k.BucketID, ExpiresAt: k.ExpiresAt, Ended: k.Ended, RevokedAt: k.RevokedAt}
+		OwnerID: k.OwnerID, PlanID: k.PlanID, GatewayID: k.GatewayID, RateLimit: k.RateLimit, BucketID: k.BucketID, ExpiresAt: k.ExpiresAt, Ended: k.Ended, RevokedAt: k.RevokedAt}
 }
 
 // Guarantee: the data plane reads all accounts, all gateways with their routes, oldest first, and
@@ -71,7 +71,8 @@ func testSourceKeys(h *harness, accounts []*account.Account, g *gateway.Gateway)
 				k.Scope = append(k.Scope, apikey.Scope{Word: apikey.Write}, apikey.Scope{Word: apikey.Admin, Resource: "a/b"})
 			}
 			k.Level = []apikey.Level{apikey.GatewayLevel, apikey.AccountLevel}[i/20]
-			k.Owner, k.GatewayID = []string{"", "ada"}[i/2%2], []string{"", g.ID}[i/4%2]
+			k.PlanID, k.GatewayID = []string{"plan_1", "", "plan_2"}[i%3], []string{"", g.ID}[i/4%2]
+			setOwner(k, []string{"", "ada"}[i/2%2])
 			if i%5 == 0 {
 				k.RateLimit, k.ExpiresAt, k.BucketID = ratelimit.RateOf(rate("5/s")), epoch().Add(time.Duration(i)), id.New(id.Key)
 			}

@@ -230,6 +230,13 @@ func (m *Meter) Simulate(ctx context.Context, accountID string, w traffic.What) 
 	})
 }
 
+// SimulatePlan simulates the limits of a plan as Simulate does one limit, in its turn.
+func (m *Meter) SimulatePlan(ctx context.Context, accountID string, w traffic.PlanWhat) (*traffic.SimulatedPlan, error) {
+	return inSlot(ctx, m.simulating, func() (*traffic.SimulatedPlan, error) {
+		return traffic.SimulatePlan(ctx, m.cfg.Store, accountID, w, m.cfg.Now())
+	})
+}
+
 // Effect replays what a change of a gateway of an account would have done to the stored requests
 // of the last 24 hours. Call Sync before. It shares the turn of Simulate.
 func (m *Meter) Effect(ctx context.Context, accountID string, c traffic.Change) (*traffic.Effect, error) {

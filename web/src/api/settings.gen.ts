@@ -178,6 +178,15 @@ export const groups: Group[] = [
             "placeholder": "2000/s"
           }
         ]
+      },
+      {
+        "name": "default_plan",
+        "kind": "text",
+        "flag": "default-plan",
+        "label": "Default plan",
+        "hint": "The name of the plan of keys that have none, and whose owner has none.",
+        "placeholder": "free",
+        "maximum": 64
       }
     ]
   },

@@ -1,0 +1,284 @@
+package traffic
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/keygate/keygate/internal/fault"
+	"github.com/keygate/keygate/internal/id"
+	"github.com/keygate/keygate/internal/ratelimit"
+)
+
+// The bounds of SimulatePlan. Beyond MaxPlanOwners keys, the owners of the others are not known. Beyond maxPlanKeys its
+// error is fault.ValidationFailed with the field plan.
+const (
+	MaxPlanOwners = 10_000  // keys whose owners are asked for
+	maxPlanKeys   = 1 << 20 // keys that used the gateway
+	maxPlanPoints = 1 << 21 // triples of a second, a route and a key, within one minute
+)
+
+// PlanWhat names the limits of a plan to simulate, and the gateway on whose requests to simulate them: those with a key, as
+// if it were the plan of every key and owner.
+type PlanWhat struct {
+	Gateway [16]byte
+	Limits  []PlanLimit // at most 8
+	// Buckets has the bucket of each key that shares its bucket with another key.
+	Buckets map[[16]byte][16]byte
+	// Owners returns the owner of each of the keys, at most MaxPlanOwners, or zeros for a key without one. A key of which
+	// that is not known is not in the map. It is called once, if a limit is PerOwner.
+	Owners func(ctx context.Context, keys [][16]byte) (map[[16]byte][16]byte, error)
+}
+
+// PlanLimit is one limit of a plan.
+type PlanLimit struct {
+	Limit    ratelimit.Config
+	PerOwner bool // the keys of an owner share a bucket
+	// Routes are the routes that the limit applies to; nil for all.
+	Routes map[[16]byte]bool
+}
+
+// SimulatedPlan is the result of a simulation of a plan.
+type SimulatedPlan struct {
+	Simulated
+	Limits []SimulatedLimit // of the plan, in its order
+}
+
+// SimulatedLimit is what one limit of a plan refused of what the limits before it in the plan admitted.
+type SimulatedLimit struct {
+	Refused int64
+	Unknown int64 // requests that it was not applied to, because it is not known whose they are
+}
+
+// SimulatePlan replays the requests of the last 24 hours that reached the limits of a gateway through the limits of a
+// plan, as Simulate does for one limit. A request that several limits refuse counts for the first of them.
+func SimulatePlan(ctx context.Context, store ChunkReader, accountID string, w PlanWhat, now time.Time) (*SimulatedPlan, error) {
+	r := &planReplay{
+		PlanWhat: w, limits: make([]*ratelimit.Replay, len(w.Limits)), numbers: map[[16]byte]uint32{}, begin: now.Add(-SecondsKept).Unix(),
+		out: &SimulatedPlan{Limits: make([]SimulatedLimit, len(w.Limits))},
+	}
+	perOwner := false
+	for i, l := range w.Limits {
+		l.Limit.Per = ratelimit.PerKey
+		r.limits[i] = ratelimit.NewReplay(l.Limit)
+		perOwner = perOwner || l.PerOwner
+	}
+	q := ChunkQuery{AccountID: accountID, Part: Seconds, Tier: Minutes, From: floor(r.begin, 60), Before: now.Unix() + 1, Only: &w.Gateway}
+	if perOwner {
+		if err := r.findOwners(ctx, store, q); err != nil {
+			return nil, err
+		}
+	}
+	if err := r.read(ctx, store, q, r.of); err != nil {
+		return nil, err
+	}
+	r.play()
+	return r.result(), nil
+}
+
+// planReplay is the state of a SimulatePlan. Keys are numbered in the order of their first request.
+type planReplay struct {
+	PlanWhat
+	out     *SimulatedPlan
+	limits  []*ratelimit.Replay
+	begin   int64 // Unix second of the earliest request
+	minute  int64 // Unix second of the start of the minute of points
+	points  []planPoint
+	entries []planEntry // the points that a limit applies to
+	numbers map[[16]byte]uint32
+	keys    []planKey
+	full    bool // there are more keys than maxPlanKeys
+	counts  []int64
+	second  second
+}
+
+type planKey struct {
+	replayedKey
+	owner   [16]byte // the bucket of limits with PerOwner
+	unknown bool     // whose key it is
+}
+
+// planPoint is the requests of one key on one route in one second.
+type planPoint struct {
+	key     uint32
+	count   uint32 // what the limits so far have admitted
+	second  uint8
+	applies uint8 // a bit for each limit
+}
+
+type planEntry struct {
+	bucket [16]byte
+	point  *planPoint
+}
+
+// read calls of for each flow of each chunk, and replays each minute when it is read.
+func (r *planReplay) read(ctx context.Context, store ChunkReader, q ChunkQuery, of func(c *Flow) func(int, uint32)) error {
+	return store.ReadTraffic(ctx, q, func(c *Chunk) error {
+		if c.Start != r.minute {
+			r.play()
+			r.minute = c.Start
+		}
+		if err := arrivals(c.Body, of); err != nil {
+			return fmt.Errorf("read traffic chunk %d: %w", c.Seq, err)
+		}
+		if r.full || len(r.points) > maxPlanPoints {
+			return fault.Invalid("plan", "cannot be simulated on this gateway: too many keys used it in the last 24 hours")
+		}
+		return ctx.Err()
+	})
+}
+
+// findOwners numbers the keys that used the gateway, and finds out whose they are.
+func (r *planReplay) findOwners(ctx context.Context, store ChunkReader, q ChunkQuery) error {
+	err := r.read(ctx, store, q, func(c *Flow) func(int, uint32) {
+		if c.Gateway == r.Gateway && c.Key != ([16]byte{}) {
+			r.number(c.Key)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	asked := make([][16]byte, min(len(r.keys), MaxPlanOwners))
+	for i := range asked {
+		asked[i] = r.keys[i].key
+	}
+	owners, err := r.Owners(ctx, asked)
+	if err != nil {
+		return err
+	}
+	for i := range r.keys {
+		k := &r.keys[i]
+		owner, known := owners[k.key]
+		if k.unknown = !known; owner != ([16]byte{}) {
+			k.owner = owner
+		}
+	}
+	return nil
+}
+
+// number returns the number of a key, and gives it one if it has none.
+func (r *planReplay) number(key [16]byte) uint32 {
+	n, known := r.numbers[key]
+	if known {
+		return n
+	}
+	if n = uint32(len(r.keys)); n >= maxPlanKeys {
+		r.full = true
+		return 0
+	}
+	bucket := key
+	if b, shared := r.Buckets[key]; shared {
+		bucket = b
+	}
+	r.numbers[key] = n
+	// A key that came only now has been created since the owners were asked for.
+	r.keys = append(r.keys, planKey{replayedKey: replayedKey{key: key, bucket: bucket}, owner: bucket, unknown: true})
+	return n
+}
+
+// of returns the function for a flow's requests, or nil if no limit applies to them.
+func (r *planReplay) of(c *Flow) func(int, uint32) {
+	if c.Gateway != r.Gateway || c.Key == ([16]byte{}) {
+		return nil
+	}
+	applies := uint8(0)
+	for i, l := range r.Limits {
+		if l.Routes == nil || l.Routes[c.Route] {
+			applies |= 1 << i
+		}
+	}
+	if applies == 0 {
+		return nil
+	}
+	number := r.number(c.Key)
+	return func(second int, n uint32) {
+		if n > 0 && r.minute+int64(second) >= r.begin {
+			r.points = append(r.points, planPoint{second: uint8(second), key: number, count: n, applies: applies})
+			r.out.Requests += int64(n)
+		}
+	}
+}
+
+// play replays the points of the minute through one limit after the other.
+func (r *planReplay) play() {
+	for i := range r.limits {
+		r.gather(i)
+		for rest := r.entries; len(rest) > 0; {
+			n := 1
+			for n < len(rest) && rest[n].point.second == rest[0].point.second && rest[n].bucket == rest[0].bucket {
+				n++
+			}
+			r.playTogether(i, rest[:n])
+			rest = rest[n:]
+		}
+	}
+	r.points = r.points[:0]
+}
+
+// gather sets the entries of a limit, in the order of their seconds and buckets.
+func (r *planReplay) gather(limit int) {
+	r.entries = r.entries[:0]
+	for i := range r.points {
+		p := &r.points[i]
+		k := &r.keys[p.key]
+		switch {
+		case p.applies&(1<<limit) == 0 || p.count == 0:
+		case !r.Limits[limit].PerOwner:
+			r.entries = append(r.entries, planEntry{k.bucket, p})
+		case k.unknown:
+			r.out.Limits[limit].Unknown += int64(p.count)
+		default:
+			r.entries = append(r.entries, planEntry{k.owner, p})
+		}
+	}
+	slices.SortStableFunc(r.entries, func(a, b planEntry) int {
+		return cmp.Or(cmp.Compare(a.point.second, b.point.second), bytes.Compare(a.bucket[:], b.bucket[:]), cmp.Compare(a.point.key, b.point.key))
+	})
+}
+
+// playTogether replays the requests of one second that share a bucket of a limit.
+func (r *planReplay) playTogether(limit int, entries []planEntry) {
+	at := r.minute + int64(entries[0].point.second)
+	r.counts = r.counts[:0]
+	for _, e := range entries {
+		r.counts = append(r.counts, int64(e.point.count))
+	}
+	refused := r.second.play(r.limits[limit], at, at-r.begin, entries[0].bucket, r.counts)
+	for i, n := range refused {
+		if n == 0 {
+			continue
+		}
+		p := entries[i].point
+		p.count -= uint32(n)
+		r.out.Limits[limit].Refused += n
+		k := &r.keys[p.key]
+		if k.refused == 0 || at < k.first {
+			k.first = at
+		}
+		k.refused += n
+	}
+}
+
+func (r *planReplay) result() *SimulatedPlan {
+	for i := range r.keys {
+		k := &r.keys[i]
+		if k.refused == 0 {
+			continue
+		}
+		r.out.Refused += k.refused
+		r.out.Keys = append(r.out.Keys, SimulatedKey{KeyID: id.Format(id.Key, k.key), Refused: k.refused, FirstAt: time.Unix(k.first, 0).UTC()})
+	}
+	sortRefused(r.out.Keys)
+	return r.out
+}
+
+// sortRefused puts the keys with the most refused requests first.
+func sortRefused(keys []SimulatedKey) {
+	slices.SortFunc(keys, func(a, b SimulatedKey) int {
+		return cmp.Or(cmp.Compare(b.Refused, a.Refused), cmp.Compare(a.KeyID, b.KeyID))
+	})
+}
