@@ -238,7 +238,7 @@ func withoutURL(err error) error {
 
 // call makes a call with in as its JSON body, or without a body if in is nil, and
 // decodes the response into a T.
-func call[T any](ctx context.Context, c *Client, method, path string, in any) (*T, error) {
+func call[T any](ctx context.Context, c *Client, method, path string, in any, options ...Option) (*T, error) {
 	r := &Request{Method: method, Path: path}
 	if in != nil {
 		body, err := json.Marshal(in)
@@ -247,7 +247,7 @@ func call[T any](ctx context.Context, c *Client, method, path string, in any) (*
 		}
 		r.Body = body
 	}
-	return do[T](ctx, c, r)
+	return do[T](ctx, c, r.with(options))
 }
 
 // do makes a call and decodes the response into a T.

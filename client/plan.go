@@ -26,20 +26,25 @@ func (c *Client) Plan(ctx context.Context, planID string) (*Plan, error) {
 	return call[Plan](ctx, c, http.MethodGet, planPath(planID), nil)
 }
 
+// PlanWithETag returns one plan and its ETag, for IfMatch.
+func (c *Client) PlanWithETag(ctx context.Context, planID string) (*Plan, string, error) {
+	return doWithETag[Plan](ctx, c, &Request{Method: http.MethodGet, Path: planPath(planID)})
+}
+
 // CreatePlan creates a plan and returns it. A name that is in use is an *Error with status 409.
 func (c *Client) CreatePlan(ctx context.Context, in CreatePlanRequest) (*Plan, error) {
 	return call[Plan](ctx, c, http.MethodPost, "/v1/plans", in)
 }
 
 // UpdatePlan changes a plan and returns it. Its limits are then in force everywhere.
-func (c *Client) UpdatePlan(ctx context.Context, planID string, p PlanPatch) (*Plan, error) {
-	return call[Plan](ctx, c, http.MethodPatch, planPath(planID), p)
+func (c *Client) UpdatePlan(ctx context.Context, planID string, p PlanPatch, options ...Option) (*Plan, error) {
+	return call[Plan](ctx, c, http.MethodPatch, planPath(planID), p, options...)
 }
 
 // DeletePlan deletes a plan and returns the record as it was before. For a plan that is in use it returns an *Error with
 // status 409, which says by how many keys, owners and gateways.
-func (c *Client) DeletePlan(ctx context.Context, planID string) (*Plan, error) {
-	return call[Plan](ctx, c, http.MethodDelete, planPath(planID), nil)
+func (c *Client) DeletePlan(ctx context.Context, planID string, options ...Option) (*Plan, error) {
+	return call[Plan](ctx, c, http.MethodDelete, planPath(planID), nil, options...)
 }
 
 // KeysOfPlan lists the keys that have the plan themselves, newest first.

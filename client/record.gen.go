@@ -150,6 +150,7 @@ const (
 	DecisionLimitScopeDaily     DecisionLimitScope = "daily"
 	DecisionLimitScopeGlobal    DecisionLimitScope = "global"
 	DecisionLimitScopeKey       DecisionLimitScope = "key"
+	DecisionLimitScopePlan      DecisionLimitScope = "plan"
 	DecisionLimitScopeRoute     DecisionLimitScope = "route"
 )
 
@@ -163,6 +164,8 @@ func (e DecisionLimitScope) Valid() bool {
 	case DecisionLimitScopeGlobal:
 		return true
 	case DecisionLimitScopeKey:
+		return true
+	case DecisionLimitScopePlan:
 		return true
 	case DecisionLimitScopeRoute:
 		return true
@@ -303,6 +306,7 @@ const (
 	LimitLevelLimitScopeDaily     LimitLevelLimitScope = "daily"
 	LimitLevelLimitScopeGlobal    LimitLevelLimitScope = "global"
 	LimitLevelLimitScopeKey       LimitLevelLimitScope = "key"
+	LimitLevelLimitScopePlan      LimitLevelLimitScope = "plan"
 	LimitLevelLimitScopeRoute     LimitLevelLimitScope = "route"
 )
 
@@ -316,6 +320,8 @@ func (e LimitLevelLimitScope) Valid() bool {
 	case LimitLevelLimitScopeGlobal:
 		return true
 	case LimitLevelLimitScopeKey:
+		return true
+	case LimitLevelLimitScopePlan:
 		return true
 	case LimitLevelLimitScopeRoute:
 		return true
@@ -483,6 +489,7 @@ const (
 	RateLimitExceededEventLimitScopeDaily     RateLimitExceededEventLimitScope = "daily"
 	RateLimitExceededEventLimitScopeGlobal    RateLimitExceededEventLimitScope = "global"
 	RateLimitExceededEventLimitScopeKey       RateLimitExceededEventLimitScope = "key"
+	RateLimitExceededEventLimitScopePlan      RateLimitExceededEventLimitScope = "plan"
 	RateLimitExceededEventLimitScopeRoute     RateLimitExceededEventLimitScope = "route"
 )
 
@@ -496,6 +503,8 @@ func (e RateLimitExceededEventLimitScope) Valid() bool {
 	case RateLimitExceededEventLimitScopeGlobal:
 		return true
 	case RateLimitExceededEventLimitScopeKey:
+		return true
+	case RateLimitExceededEventLimitScopePlan:
 		return true
 	case RateLimitExceededEventLimitScopeRoute:
 		return true
@@ -1265,7 +1274,7 @@ type Decision struct {
 	// no gateway has the host. Null for other decisions.
 	ByDefault *bool `json:"by_default"`
 
-	// Check Check that refused the request, or cause of the failure: host, key, gateway, route, scope, limit, upstream, timeout or internal.
+	// Check Check that refused the request, or cause of the failure: host, key, gateway, owner, route, scope, limit, upstream, timeout or internal.
 	//
 	// Example: limit
 	Check string `json:"check"`
@@ -1285,6 +1294,11 @@ type Decision struct {
 	// Example: 50
 	Limit *int64 `json:"limit"`
 
+	// LimitName If a limit of a plan refused the request: plan and limit. Otherwise null.
+	//
+	// Example: pro.per-minute
+	LimitName *string `json:"limit_name"`
+
 	// If a limit refused the request: scope of that limit. Otherwise this field, limit,
 	// remaining and passes_at are null.
 	LimitScope *DecisionLimitScope `json:"limit_scope"`
@@ -1301,7 +1315,7 @@ type Decision struct {
 	// When the request would have passed.
 	PassesAt *time.Time `json:"passes_at"`
 
-	// Reason If the upstream could not be reached or did not respond: why, such as connection_refused, name_not_found, certificate_rejected, malformed_response, closed_early or timeout. If the request was admitted but could not go on: key_revoked, key_expired, key_not_allowed, gateway_gone or lease_lost. If it was refused for its key: no_key, key_without_scheme, key_in_other_header, mistyped_key, not_a_key or unknown_key. Further values may be added. Null for other decisions.
+	// Reason If the upstream could not be reached or did not respond: why, such as connection_refused, name_not_found, certificate_rejected, malformed_response, closed_early or timeout. If the request was admitted but could not go on: key_revoked, key_expired, key_not_allowed, owner_suspended, gateway_gone or lease_lost. If it was refused for its key: no_key, key_without_scheme, key_in_other_header, mistyped_key, not_a_key or unknown_key. Further values may be added. Null for other decisions.
 	//
 	// Example: connection_refused
 	Reason *string `json:"reason"`
@@ -1743,7 +1757,7 @@ type LimitLevel struct {
 	// Example: 203.0.113.7
 	Address *string `json:"address"`
 
-	// KeyID Key that the limit applies to; null if all keys share it.
+	// KeyID Key that the limit applies to; null if several keys share it.
 	//
 	// Example: key_01jz8y5c3te9b8r2m6q4v7x0dd
 	KeyID *string `json:"key_id"`
@@ -1753,8 +1767,18 @@ type LimitLevel struct {
 	// Example: 50
 	Limit int64 `json:"limit"`
 
+	// LimitName Plan and limit, for the scope plan; otherwise null.
+	//
+	// Example: pro.per-minute
+	LimitName *string `json:"limit_name"`
+
 	// Scope of the limit.
 	LimitScope LimitLevelLimitScope `json:"limit_scope"`
+
+	// OwnerID Owner that the limit applies to; null if it is not an owner's limit.
+	//
+	// Example: own_01jz8y5c3te9b8r2m6q4v7x0ee
+	OwnerID *string `json:"owner_id"`
 
 	// Remaining Remaining requests, rounded down.
 	//
@@ -2220,6 +2244,11 @@ type RateLimitExceededEvent struct {
 	//
 	// Example: 100
 	Limit int64 `json:"limit"`
+
+	// LimitName Plan and limit, if it was a limit of a plan; otherwise absent.
+	//
+	// Example: pro.per-minute
+	LimitName *string `json:"limit_name,omitempty"`
 
 	// Scope of the limit that was exceeded.
 	LimitScope RateLimitExceededEventLimitScope `json:"limit_scope"`

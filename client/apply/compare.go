@@ -47,23 +47,41 @@ const (
 	Keep   Action = "none"
 )
 
-// Difference is what applying files does, or has done, to one gateway. Values of environment variables are
+// Kind is what a difference is about.
+type Kind string
+
+// The kinds.
+const (
+	Gateway Kind = "gateway"
+	Plan    Kind = "plan"
+)
+
+// Difference is what applying files does, or has done, to one gateway or plan. Values of environment variables are
 // hidden.
 type Difference struct {
-	File      string `json:"file,omitempty"` // "" for a gateway that is deleted
+	File      string `json:"file,omitempty"` // "" for what is deleted
+	Kind      Kind   `json:"kind"`
 	Action    Action `json:"action"`
 	GatewayID string `json:"gateway_id,omitempty"` // "" for a gateway that does not exist yet
+	PlanID    string `json:"plan_id,omitempty"`    // "" for a plan that does not exist yet
 	Name      string `json:"name"`
 	*client.Push
-	Gateway []client.SettingChange `json:"gateway"` // never nil; in a Push it may be
+	Gateway []client.SettingChange `json:"gateway"`        // never nil; in a Push it may be
+	Plan    []client.SettingChange `json:"plan,omitempty"` // what a plan has, with a field for each limit
 
-	file *File  // nil for a gateway that is deleted
-	etag string // of the gateway; "" if it does not exist yet
+	file *File  // nil for what is deleted
+	etag string // of the gateway or plan; "" if it does not exist yet
+	plan *planStep
+
+	comes bool // whether the default plan of the file is one that does not exist before the set is applied
 }
 
-// Label names the gateway in messages.
+// Label names the gateway or plan in messages.
 func (d *Difference) Label() string {
-	if d.GatewayID == "" {
+	switch {
+	case d.Kind == Plan:
+		return planLabel(d.Name, d.PlanID)
+	case d.GatewayID == "":
 		return "gateway " + d.Name
 	}
 	return label(d.Name, d.GatewayID)
@@ -76,9 +94,25 @@ func label(name, id string) string {
 	return "gateway " + name + " (" + id + ")"
 }
 
-// Compare returns what applying the set would change, in the order in which it can be applied; for a gateway
-// that would not change, the action is Keep. Deletions come last. It changes nothing. If the server refuses some
-// of the files, the error is an *Errors; if a call fails for another reason, it is a *FileError.
+func planLabel(name, id string) string {
+	if id == "" {
+		return "plan " + name
+	}
+	return "plan " + name + " (" + id + ")"
+}
+
+// Late reports whether d adds to a plan, which an earlier difference creates or changes, the limits of gateways that come
+// in between.
+func (d *Difference) Late() bool { return d.plan != nil && d.plan.first != nil }
+
+// Again reports whether an earlier difference changes the same plan.
+func (d *Difference) Again() bool { return d.Late() && d.plan.first.Action != Keep }
+
+// Compare returns what applying the set would change, in the order in which it can be applied; for a gateway or plan
+// that would not change, the action is Keep. Plans come first, so that gateways can have them; limits of gateways that
+// do not exist yet come after their gateways, see Late. Deletions come last, those of plans after those of gateways. It
+// changes nothing. If the server refuses some of the files, the error is an *Errors; if a call fails for another reason,
+// it is a *FileError.
 func (a *Applier) Compare(ctx context.Context, set *Set) ([]*Difference, error) {
 	all, differences, err := a.find(ctx, set)
 	if err != nil {
@@ -87,24 +121,42 @@ func (a *Applier) Compare(ctx context.Context, set *Set) ([]*Difference, error) 
 	if differences, err = order(differences, all); err != nil {
 		return nil, err
 	}
+	plans, err := a.comparePlans(ctx, set, all, differences)
+	if err != nil {
+		return nil, err
+	}
+	if err := a.lookAtAll(ctx, differences, plans); err != nil {
+		return nil, err
+	}
+	var deletions []*Difference
+	if a.cfg.Prune {
+		if deletions, err = a.deletions(ctx, differences, all); err != nil {
+			return nil, err
+		}
+		if err := plans.prune(ctx, a, differences, deletions); err != nil {
+			return nil, err
+		}
+	}
+	return slices.Concat(plans.early, differences, plans.late, deletions, plans.deleted), nil
+}
+
+// lookAtAll asks the server what each of the differences changes.
+func (a *Applier) lookAtAll(ctx context.Context, differences []*Difference, plans *planSet) error {
 	e := &Errors{Files: len(differences)}
 	for _, d := range differences {
+		d.comes = plans.comes(d.file.config.Gateway.DefaultPlan)
 		err := d.explain(a.look(ctx, d))
 		if err != nil && !isAboutFile(err) {
-			return nil, &FileError{d.File, d.file.Secrets, err}
+			return &FileError{d.File, d.file.Secrets, err}
 		}
 		if err != nil {
 			e.add(d.file, err)
 		}
 	}
-	if err := e.err(); err != nil || !a.cfg.Prune {
-		return differences, err
-	}
-	deletions, err := a.deletions(ctx, differences, all)
-	return append(differences, deletions...), err
+	return e.err()
 }
 
-// find returns an update for each file whose gateway exists, and a creation for the others. all are the gateways
+// find returns an update for each file of a gateway that exists, and a creation for the others. all are the gateways
 // of the account, if it had to list them.
 func (a *Applier) find(ctx context.Context, set *Set) (all []client.Gateway, found []*Difference, err error) {
 	if a.cfg.Gateway != "" {
@@ -151,9 +203,9 @@ func gatewaysByName(all []client.Gateway) map[string][]client.Gateway {
 // exist yet.
 func newDifference(f *File, g *client.Gateway) *Difference {
 	if g == nil {
-		return &Difference{file: f, File: f.Name, Action: Create, Name: f.GatewayName()}
+		return &Difference{file: f, File: f.Name, Kind: Gateway, Action: Create, Name: f.GatewayName()}
 	}
-	return &Difference{file: f, File: f.Name, Action: Update, GatewayID: g.GatewayID, Name: g.Name}
+	return &Difference{file: f, File: f.Name, Kind: Gateway, Action: Update, GatewayID: g.GatewayID, Name: g.Name}
 }
 
 // look asks the server what d changes. A gateway that does not change takes one call.
@@ -185,7 +237,7 @@ func (a *Applier) tryPush(ctx context.Context, d *Difference, options ...client.
 		options = append(options, client.WithEffect())
 	}
 	push, err := client.WhileBusy(ctx, a.cfg.Busy, func() (*client.Push, error) {
-		return a.cfg.Client.PushConfig(ctx, d.GatewayID, d.file.content, true, options...)
+		return a.cfg.Client.PushConfig(ctx, d.GatewayID, d.tried(), true, options...)
 	})
 	if err != nil {
 		return err
@@ -205,7 +257,7 @@ func (a *Applier) lookNew(ctx context.Context, d *Difference) error {
 		return d.file.at("gateway").Invalid("gateway.upstream_url", "is missing: there is no gateway %s, and a new one needs it", section.Name.Value)
 	}
 	push, err := client.WhileBusy(ctx, a.cfg.Busy, func() (*client.Push, error) {
-		return a.cfg.Client.PreviewGatewayFromConfig(ctx, d.file.content)
+		return a.cfg.Client.PreviewGatewayFromConfig(ctx, d.tried())
 	})
 	if err == nil {
 		d.set(push)
@@ -219,6 +271,9 @@ func (d *Difference) set(p *client.Push) {
 	if p.Gateway != nil {
 		d.Gateway = *p.Gateway
 	}
+	if d.comes {
+		d.addDefaultPlan()
+	}
 	d.hide()
 }
 
@@ -227,14 +282,21 @@ func (a *Applier) Changed(ctx context.Context, d *Difference) error {
 	if d.Action != Update {
 		return nil
 	}
-	now := &Difference{file: d.file, File: d.File, Action: d.Action, GatewayID: d.GatewayID}
+	if d.Kind == Plan {
+		return a.planChanged(ctx, d)
+	}
+	now := &Difference{file: d.file, File: d.File, Kind: d.Kind, Action: d.Action, GatewayID: d.GatewayID, comes: d.comes}
 	if err := a.look(ctx, now); err != nil {
 		return err
 	}
 	if !reflect.DeepEqual(now, d) {
-		return fault.New(fault.PreconditionFailed, "%s was changed while the question was open, and nothing was applied: run the command again", d.Label())
+		return changedMeanwhile(d)
 	}
 	return nil
+}
+
+func changedMeanwhile(d *Difference) error {
+	return fault.New(fault.PreconditionFailed, "%s was changed while the question was open, and nothing was applied: run the command again", d.Label())
 }
 
 // deletions returns the deletion of each gateway that was applied from a file before and has no difference.
@@ -280,9 +342,13 @@ func (a *Applier) deletion(ctx context.Context, id string) (*Difference, error) 
 		return nil, fault.New(fault.PreconditionFailed, "%s was changed meanwhile: run the command again", label(g.Name, id))
 	}
 	return &Difference{
-		Action: Delete, GatewayID: id, Name: g.Name, Gateway: []client.SettingChange{}, etag: etag,
-		Push: &client.Push{Added: []client.RouteChange{}, Removed: []client.RouteChange{}, Changed: []client.RouteChange{}, Warnings: []string{}},
+		Kind: Gateway, Action: Delete, GatewayID: id, Name: g.Name, Gateway: []client.SettingChange{}, etag: etag, Push: noRoutes(),
 	}, nil
+}
+
+// noRoutes returns a push that changes nothing.
+func noRoutes() *client.Push {
+	return &client.Push{Added: []client.RouteChange{}, Removed: []client.RouteChange{}, Changed: []client.RouteChange{}, Warnings: []string{}}
 }
 
 // fromFile returns the number of a gateway's newest revision if the gateway was applied from a file, else 0. Such
@@ -309,7 +375,7 @@ func (a *Applier) fromFile(ctx context.Context, id string) (newest int64, err er
 	return 0, nil
 }
 
-// mayDelete checks that the key may delete gateways, before anything is applied.
+// mayDelete checks that the key may delete gateways or plans, before anything is applied.
 func (a *Applier) mayDelete(ctx context.Context, list []*Difference) error {
 	if len(list) == 0 {
 		return nil
@@ -323,20 +389,26 @@ func (a *Applier) mayDelete(ctx context.Context, list []*Difference) error {
 		return nil //nolint:nilerr // a newer server has other scopes, and checks them itself
 	}
 	for _, d := range list {
-		if !scopes.Allows(http.MethodDelete, "/gateways/"+d.GatewayID) {
-			return fault.Denied("--prune would delete %s, for which a key needs the scope admin or admin:gateways; this one has %s", d.Label(), account.Key.Scope)
+		resource := "gateways"
+		if d.Kind == Plan {
+			resource = "plans"
+		}
+		if !scopes.Allows(http.MethodDelete, "/"+resource+"/"+d.GatewayID+d.PlanID) {
+			return fault.Denied("--prune would delete %s, for which a key needs the scope admin or admin:%s; this one has %s", d.Label(), resource, account.Key.Scope)
 		}
 	}
 	return nil
 }
 
-// Apply carries out a difference. It fails if the gateway was changed since Compare. For an update it
-// sets the push that was made, for a creation the identifier and the revision.
+// Apply carries out a difference. It fails if the gateway or plan was changed since Compare. For an update of a gateway
+// it sets the push that was made, for a creation the identifier and the revision.
 func (a *Applier) Apply(ctx context.Context, d *Difference) error {
 	var err error
-	switch d.Action {
-	case Keep:
-	case Create: // with everything in it or not at all
+	switch {
+	case d.Action == Keep:
+	case d.Kind == Plan:
+		err = a.applyPlan(ctx, d)
+	case d.Action == Create: // with everything in it or not at all
 		var g *client.Gateway
 		g, err = client.WhileBusy(ctx, a.cfg.Busy, func() (*client.Gateway, error) {
 			return a.cfg.Client.CreateGatewayFromConfig(ctx, d.file.content)
@@ -344,11 +416,11 @@ func (a *Applier) Apply(ctx context.Context, d *Difference) error {
 		if err == nil {
 			d.GatewayID, d.Revision = g.GatewayID, g.Revision
 		}
-	case Delete:
+	case d.Action == Delete:
 		_, err = client.WhileBusy(ctx, a.cfg.Busy, func() (*client.Gateway, error) {
 			return a.cfg.Client.DeleteGateway(ctx, d.GatewayID, client.IfMatch(d.etag))
 		})
-	case Update:
+	case d.Action == Update:
 		var push *client.Push
 		push, err = client.WhileBusy(ctx, a.cfg.Busy, func() (*client.Push, error) {
 			return a.cfg.Client.PushConfig(ctx, d.GatewayID, d.file.content, false, client.IfMatch(d.etag))
@@ -366,11 +438,11 @@ func (a *Applier) Apply(ctx context.Context, d *Difference) error {
 	return err
 }
 
-// explain returns err, or what to do if err says that the gateway was changed since Compare.
+// explain returns err, or what to do if err says that the gateway or plan was changed since Compare.
 func (d *Difference) explain(err error) error {
 	var refused *client.Error
 	if errors.As(err, &refused) && refused.Status == http.StatusPreconditionFailed {
-		return fault.New(fault.PreconditionFailed, "%s was changed meanwhile: run the command again", label(d.Name, d.GatewayID))
+		return fault.New(fault.PreconditionFailed, "%s was changed meanwhile: run the command again", d.Label())
 	}
 	return err
 }
@@ -383,6 +455,7 @@ func (d *Difference) hide() {
 	hide := d.file.Secrets.Hide
 	d.Name = hide(d.Name)
 	hideChanges(d.Gateway, hide)
+	hideChanges(d.Plan, hide)
 	for _, routes := range [][]client.RouteChange{d.Added, d.Removed, d.Push.Changed} {
 		for i := range routes {
 			if routes[i].Path = hide(routes[i].Path); routes[i].Changes != nil {

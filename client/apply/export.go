@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -17,26 +18,30 @@ import (
 	"github.com/keygate/keygate/client"
 	"github.com/keygate/keygate/internal/document"
 	"github.com/keygate/keygate/internal/fault"
+	"github.com/keygate/keygate/internal/plan"
 )
 
-// Exported is the file of a gateway.
+// Exported is the file of a gateway, or the file of all plans.
 type Exported struct {
 	File      string `json:"file"`
-	GatewayID string `json:"gateway_id"`
-	Name      string `json:"name"`
-	Written   bool   `json:"written"` // false if the file had this content
+	GatewayID string `json:"gateway_id,omitempty"`
+	Name      string `json:"name,omitempty"`  // of the gateway
+	Plans     int    `json:"plans,omitempty"` // number of plans; 0 in the file of a gateway
+	Written   bool   `json:"written"`         // false if the file had this content
 
 	base    string // name of the file in the directory
 	content []byte
 }
 
-// Export is the files of all gateways of an account for a directory.
+// Export is the files of all gateways and plans of an account for a directory.
 type Export struct {
-	Files   []*Exported // by the names of their gateways
+	Files   []*Exported // of the plans, if there are any, and of gateways by their names
 	Changed []string    // files that exist with another content, which Write overwrites
 	// Strays are the files of the directory that name a gateway which does not exist, by these names.
 	// Applying the directory would create the gateways.
 	Strays []Stray
+	// Warnings say what of the account is not in the files.
+	Warnings []string
 
 	dir  string
 	root *os.Root
@@ -45,12 +50,16 @@ type Export struct {
 // Stray is a file that names a gateway which does not exist.
 type Stray struct{ File, Gateway string }
 
-// Export reads all gateways and chooses a file of a directory for each, which it creates if it is missing. A new
-// file is named after its gateway; a file that names the gateway already is kept. Export writes no file: Write does.
+// Export reads all gateways and plans, and chooses a file of a directory for each, which it creates if it is missing. A new
+// file is named after its gateway, or plans; a file that names the gateway already, or has plans, is kept. Export writes no file: Write does.
 // The caller must call Close. If several gateways have the same name, the error is an *AmbiguousError, since files
 // with that name could not be applied.
 func (a *Applier) Export(ctx context.Context, dir string) (*Export, error) {
 	files, err := a.export(ctx)
+	if err != nil {
+		return nil, err
+	}
+	plans, warnings, err := a.exportPlans(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -61,8 +70,8 @@ func (a *Applier) Export(ctx context.Context, dir string) (*Export, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open the directory: %w", err)
 	}
-	x := &Export{Files: files, dir: dir, root: root}
-	if err := x.chooseNames(); err != nil {
+	x := &Export{Files: files, Warnings: warnings, dir: dir, root: root}
+	if err := x.chooseNames(plans); err != nil {
 		return nil, errors.Join(err, x.Close())
 	}
 	return x, nil
@@ -110,9 +119,9 @@ func (a *Applier) export(ctx context.Context) ([]*Exported, error) {
 	return files, nil
 }
 
-// chooseNames chooses the file of each gateway, and whether it is to be written.
-func (x *Export) chooseNames() error {
-	present, err := namesInRoot(x.root)
+// chooseNames chooses the file of each gateway and that of the plans, which may be nil, and whether it is to be written.
+func (x *Export) chooseNames(plans *Exported) error {
+	present, ofPlans, err := namesInRoot(x.root)
 	if err != nil {
 		return fmt.Errorf("read the directory: %w", err)
 	}
@@ -127,20 +136,20 @@ func (x *Export) chooseNames() error {
 		if present[f.Name] == "" && used[strings.ToLower(f.base)] > 1 {
 			f.base = fileNameOf(f.Name) + "-" + f.GatewayID + ".yaml"
 		}
-		f.File = filepath.Join(x.dir, f.base)
-		if strings.EqualFold(filepath.Ext(f.base), ".json") {
-			return fault.New(fault.Conflict, "%s has the gateway %s in JSON, and an export is YAML: remove it first", f.File, f.Name)
-		}
-		before, err := readInRoot(x.root, f.base)
-		_, missing := x.root.Lstat(f.base)
-		switch {
-		case errors.Is(missing, fs.ErrNotExist):
-			f.Written = true
-		case err != nil || !bytes.Equal(before, f.content):
-			f.Written = true
-			x.Changed = append(x.Changed, f.File)
+		if err := x.compare(f, "the gateway "+f.Name); err != nil {
+			return err
 		}
 		delete(present, f.Name)
+	}
+	if plans != nil && (plans.Plans > 0 || ofPlans != "") {
+		plans.base = cmp.Or(ofPlans, "plans.yaml")
+		for n := 2; ofPlans == "" && used[strings.ToLower(plans.base)] > 0; n++ { // a gateway has the name
+			plans.base = fmt.Sprintf("plans-%d.yaml", n)
+		}
+		if err := x.compare(plans, "the plans"); err != nil {
+			return err
+		}
+		x.Files = slices.Insert(x.Files, 0, plans)
 	}
 	for _, name := range slices.Sorted(maps.Keys(present)) {
 		if used[strings.ToLower(present[name])] == 0 {
@@ -150,14 +159,86 @@ func (x *Export) chooseNames() error {
 	return nil
 }
 
-// namesInRoot returns the configuration files of a directory by the names of their gateways. Files
-// that cannot be read or name none are left out.
-func namesInRoot(root *os.Root) (map[string]string, error) {
+// compare sets whether f is to be written. what names its content.
+func (x *Export) compare(f *Exported, what string) error {
+	f.File = filepath.Join(x.dir, f.base)
+	if strings.EqualFold(filepath.Ext(f.base), ".json") {
+		return fault.New(fault.Conflict, "%s has %s in JSON, and an export is YAML: remove it first", f.File, what)
+	}
+	before, err := readInRoot(x.root, f.base)
+	_, missing := x.root.Lstat(f.base)
+	switch {
+	case errors.Is(missing, fs.ErrNotExist):
+		f.Written = true
+	case err != nil || !bytes.Equal(before, f.content):
+		f.Written = true
+		x.Changed = append(x.Changed, f.File)
+	}
+	return nil
+}
+
+// exportPlans returns the file of all plans by name, and what is not in it. It is nil if the key may not read plans, or
+// if the server is of a version without plans.
+func (a *Applier) exportPlans(ctx context.Context) (*Exported, []string, error) {
+	all, err := a.plans(ctx)
+	var refused *client.Error
+	switch {
+	case client.IsNotFound(err):
+		return nil, nil, nil
+	case errors.As(err, &refused) && refused.Status == http.StatusForbidden:
+		return nil, []string{"plans are not exported: " + refused.Message}, nil
+	case err != nil:
+		return nil, nil, fmt.Errorf("export the plans: %w", err)
+	}
+	slices.SortFunc(all, func(x, y client.Plan) int { return cmp.Compare(x.Name, y.Name) })
+	gateways, err := a.gateways(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	names := newGatewayNames(gateways, nil).names
+	file, warnings := &plan.File{}, []string(nil)
+	for i := range all {
+		p, left := filePlan(&all[i], names)
+		for _, name := range left {
+			warnings = append(warnings, fmt.Sprintf("the limit %s of the plan %s is left out: its gateway does not exist any more", name, p.Name))
+		}
+		file.Plans = append(file.Plans, p)
+	}
+	return &Exported{Plans: len(all), content: file.Encode()}, warnings, nil
+}
+
+// filePlan returns a plan in the form of a file, and the names of the limits whose gateway does not exist.
+func filePlan(p *client.Plan, gateways map[string]string) (out plan.FilePlan, left []string) {
+	out.Plan = plan.Plan{Name: p.Name, TimeZone: p.TimeZone, AnchorDay: int(p.AnchorDay)}
+	if p.Title != nil {
+		out.Title = *p.Title
+	}
+	for i := range p.Limits {
+		l := &p.Limits[i]
+		in, of := plan.LimitInput{Name: l.Name, Per: string(l.Per), Routes: l.Routes}, ""
+		for to, from := range map[*string]*string{&in.Sustained: l.Sustained, &in.Burst: l.Burst, &of: l.GatewayID} {
+			if from != nil {
+				*to = *from
+			}
+		}
+		limits, err := plan.ParseLimits([]plan.LimitInput{in})
+		if name, there := gateways[of]; err != nil || of != "" && !there {
+			left = append(left, l.Name)
+		} else {
+			out.Limits, out.Gateways = append(out.Limits, limits...), append(out.Gateways, name)
+		}
+	}
+	return out, left
+}
+
+// namesInRoot returns the configuration files of a directory by the names of their gateways, and the first that has
+// plans. Files that cannot be read or have neither are left out.
+func namesInRoot(root *os.Root) (names map[string]string, ofPlans string, err error) {
 	entries, err := fs.ReadDir(root.FS(), ".")
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
-	names := map[string]string{}
+	names = map[string]string{}
 	for _, entry := range entries {
 		if entry.IsDir() || !isConfigName(entry.Name()) {
 			continue
@@ -170,13 +251,16 @@ func namesInRoot(root *os.Root) (map[string]string, error) {
 		if err != nil {
 			continue
 		}
+		if ofPlans == "" && plan.IsFile(content) {
+			ofPlans = entry.Name()
+		}
 		if n = n.Member("gateway"); n != nil {
 			if n = n.Member("name"); n != nil && n.Kind == document.String {
 				names[n.Text] = entry.Name()
 			}
 		}
 	}
-	return names, nil
+	return names, ofPlans, nil
 }
 
 // longestFileName is how many bytes of a gateway's name its file has.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/keygate/keygate/internal/document"
 	"github.com/keygate/keygate/internal/gateway"
+	"github.com/keygate/keygate/internal/plan"
 )
 
 // Bounds of a directory of configuration files.
@@ -39,7 +40,11 @@ type File struct {
 
 	content []byte // with the values of environment variables
 	config  *gateway.Document
+	plans   *plan.File // of a file of plans, which has no config
 }
+
+// Plans returns the number of plans in a file of plans.
+func (f *File) Plans() int { return len(f.plans.Plans) }
 
 // GatewayName returns the name of the gateway that the file is for, or "" if the file names none.
 func (f *File) GatewayName() string { return f.config.Gateway.Name.Value }
@@ -59,16 +64,17 @@ func (f *File) Warnings() []string {
 
 // Set is one file, or the files of a directory.
 type Set struct {
-	Dir   string // "" for one file
-	Files []*File
+	Dir   string  // "" for one file
+	Files []*File // of gateways
+	Plans *File   // nil if there is no file of plans
 
 	in string // the directory that one file is in; "" for standard input
 }
 
 // Read reads what each argument names: a file, standard input for "-", or the files of a directory
 // that are directly in it and end with .yaml, .yml or .json, in the order of their names. It returns a set for
-// each argument. Every file is valid, and no two of a directory are for the same gateway. If a file is not
-// valid, the error is an *Errors.
+// each argument. Every file is valid, no two of a directory are for the same gateway, and one at most has plans. If a file
+// is not valid, the error is an *Errors.
 func Read(from Source, args ...string) ([]*Set, error) {
 	if from.File == nil {
 		from.File = os.ReadFile
@@ -92,7 +98,13 @@ func Read(from Source, args ...string) ([]*Set, error) {
 				e.add(f, err)
 				continue
 			}
-			set.Files = append(set.Files, f)
+			if f.plans == nil {
+				set.Files = append(set.Files, f)
+			} else if set.Plans == nil {
+				set.Plans = f
+			} else {
+				e.add(f, f.at("plans").Invalid("plans", "%s has plans already: all plans of a directory are in one file", set.Plans.Name))
+			}
 		}
 		if set.in != "" {
 			if single[set.in] == nil {
@@ -138,12 +150,20 @@ func (s Source) find(arg string) (*Set, []*File, error) {
 
 // parse replaces ${env:NAME} in a file (contract, section 5) and parses the result.
 func (f *File) parse(env func(string) (string, bool)) (err error) {
+	isPlans := plan.IsFile(f.content)
 	resolved, err := gateway.ResolveEnv(f.content, f.remember(env))
-	if err != nil {
+	switch {
+	case err != nil && isPlans:
+		return plan.AddMistakes(f.content, err)
+	case err != nil:
 		return gateway.AddMistakes(f.content, err)
 	}
 	f.content = resolved
-	f.config, err = gateway.ParseDocument(f.content)
+	if isPlans {
+		f.plans, err = plan.ParseFile(f.content)
+	} else {
+		f.config, err = gateway.ParseDocument(f.content)
+	}
 	return err
 }
 

@@ -36,10 +36,13 @@ const (
 	MistypedKey                       // it begins like a key, and its length or checksum does not fit
 	NotAKey                           // what was sent as a key does not begin like one
 	UnknownKey                        // it has the form of a key, and is none of the account
+	OwnerWasSuspended                 // the owner of the key was suspended after the request was admitted
 )
 
 // IsAccess reports whether r is a reason for which an admitted request was ended.
-func (r Reason) IsAccess() bool { return KeyWasRevoked <= r && r <= LeaseLost }
+func (r Reason) IsAccess() bool {
+	return KeyWasRevoked <= r && r <= LeaseLost || r == OwnerWasSuspended
+}
 
 // String returns the name of the reason, or "" for NoReason.
 func (r Reason) String() string {
@@ -52,6 +55,7 @@ func (r Reason) String() string {
 		KeyWasRevoked: "key_revoked", KeyHasExpired: "key_expired", KeyNotAllowed: "key_not_allowed", GatewayGone: "gateway_gone", LeaseLost: "lease_lost",
 		NoKey: "no_key", KeyWithoutScheme: "key_without_scheme", KeyInOtherHeader: "key_in_other_header",
 		MistypedKey: "mistyped_key", NotAKey: "not_a_key", UnknownKey: "unknown_key",
+		OwnerWasSuspended: "owner_suspended",
 	}
 	if int(r) >= len(names) {
 		return ""

@@ -10,7 +10,7 @@
 // for which there is no room is dropped and counted as lost.
 package accesslog
 
-// Result is what ended a request, in the order of the checks (contract, 4.2).
+// Result is what ended a request. Sinks store its number, so a new result is added at the end.
 type Result uint8
 
 // The results.
@@ -30,6 +30,8 @@ const (
 	Limited                    // 429: Limit, Remaining and ResetAt describe the limit that refused
 	Failed                     // 500 or 503 by the gateway
 	Abandoned                  // the client closed its connection before a response began; Status is 499
+	OwnerSuspended             // 403: the owner of the key is suspended
+	Results                    // the number of results
 )
 
 // Method is a request method. For OtherMethod, the Entry has its text.
@@ -111,7 +113,8 @@ type Entry struct {
 	Target     string // the URL of the target to which the request was sent last; "" if it was not
 	// Detail is the text of the error behind Reason, at most 256 bytes. It may contain
 	// addresses, which only the operator may see, but no secrets. For the results NoGateway, NoRoute and NoMethod
-	// without a Reason, it is the host that the client addressed, in lower case and without a port.
+	// without a Reason, it is the host that the client addressed, in lower case and without a port. For the result
+	// Limited, it is the name of the plan's limit, <plan>.<limit>, or "".
 	Detail string
 }
 

@@ -486,6 +486,12 @@ func TestSimulationChangesNothing(t *testing.T) {
 	if r := s.post(path, `{"rate_limit": {"sustained": "100/s"}}`).want(200); r.raw != `{"requests":3,"refused":0,"keys":[]}`+"\n" {
 		t.Errorf("got %s, want 3 requests and no refusal", r.raw)
 	}
+	ofPlan := strings.TrimSuffix(want, "}\n") + `,"limits":[{"limit":"few","refused":2,"unknown":0}]}` + "\n"
+	for _, per := range []string{"key", "owner"} {
+		if r := s.post(path, `{"plan": {"limits": [{"name": "few", "sustained": "1/min", "per": "`+per+`"}]}}`).want(200); r.raw != ofPlan {
+			t.Errorf("of a plan: got %s, want %s", r.raw, ofPlan)
+		}
+	}
 	kept := map[string]string{"Idempotency-Key": "once"}
 	body := `{"rate_limit": {"sustained": "1/min"}}`
 	first := s.do(request{method: http.MethodPost, path: path, body: body, header: kept}).want(200)
@@ -503,8 +509,10 @@ func TestSimulationChangesNothing(t *testing.T) {
 		`{"key_id": "` + p.key + `", "rate_limit": "0/min"}`:                                               "rate_limit",
 		`{"route_id": "` + p.route + `", "rate_limit": "1/min"}`:                                           "rate_limit",
 		`{"route_id": "` + p.route + `", "key_id": "` + p.key + `", "rate_limit": {"sustained": "1/min"}}`: "key_id",
-		`{"route_id": "", "rate_limit": {"sustained": "1/min"}}`:                                           "route_id",
-		`{"rate_limit": {"sustained": "1/min"}, "since": "x"}`:                                             "since",
+		`{"plan": {"limits": []}, "rate_limit": {"sustained": "1/min"}}`:                                   "plan", `{"plan": {"limits": []}, "key_id": "` + p.key + `"}`: "plan", `{"plan": {}}`: "plan.limits",
+		`{"plan": {"limits": [{"name": "a", "sustained": "often"}]}}`: "plan.limits[0].sustained",
+		`{"route_id": "", "rate_limit": {"sustained": "1/min"}}`:      "route_id",
+		`{"rate_limit": {"sustained": "1/min"}, "since": "x"}`:        "since",
 	} {
 		s.clock.move(time.Second)
 		s.post(path, body).refused(422, "validation_failed", field)

@@ -34,15 +34,16 @@ type loggedRequestRecord struct {
 // DecisionRecord is what ended a request. It is exported for the generator of the API document, which reads embedded
 // structs only if they are.
 type DecisionRecord struct {
-	Check          string            `json:"check" doc:"Check that refused the request, or cause of the failure: host, key, gateway, route, scope, limit, upstream, timeout or internal." example:"limit"`
+	Check          string            `json:"check" doc:"Check that refused the request, or cause of the failure: host, key, gateway, owner, route, scope, limit, upstream, timeout or internal." example:"limit"`
 	Code           string            `json:"code" doc:"Code in the response: for 401 and 403 the code field, otherwise the error field." example:"rate_limit_exceeded"`
 	Message        string            `json:"message" doc:"Explanation of the decision." example:"the route's limit of 50 was used up"`
-	LimitScope     *string           `json:"limit_scope" enum:"key,route,daily,global,anonymous" doc:"If a limit refused the request: scope of that limit. Otherwise this field, limit, remaining and passes_at are null."`
+	LimitScope     *string           `json:"limit_scope" enum:"key,route,daily,plan,global,anonymous" doc:"If a limit refused the request: scope of that limit. Otherwise this field, limit, remaining and passes_at are null."`
+	LimitName      *string           `json:"limit_name" doc:"If a limit of a plan refused the request: plan and limit. Otherwise null." example:"pro.per-minute"`
 	Limit          *int64            `json:"limit" doc:"Capacity of the limit." example:"50"`
 	Remaining      *int64            `json:"remaining" doc:"Remaining requests at that time." example:"0"`
 	PassesAt       *time.Time        `json:"passes_at" doc:"When the request would have passed."`
 	UpstreamStatus *int              `json:"upstream_status" doc:"HTTP status of the upstream's response; null if there was none." example:"503"`
-	Reason         *string           `json:"reason" doc:"If the upstream could not be reached or did not respond: why, such as connection_refused, name_not_found, certificate_rejected, malformed_response, closed_early or timeout. If the request was admitted but could not go on: key_revoked, key_expired, key_not_allowed, gateway_gone or lease_lost. If it was refused for its key: no_key, key_without_scheme, key_in_other_header, mistyped_key, not_a_key or unknown_key. Further values may be added. Null for other decisions." example:"connection_refused"`
+	Reason         *string           `json:"reason" doc:"If the upstream could not be reached or did not respond: why, such as connection_refused, name_not_found, certificate_rejected, malformed_response, closed_early or timeout. If the request was admitted but could not go on: key_revoked, key_expired, key_not_allowed, owner_suspended, gateway_gone or lease_lost. If it was refused for its key: no_key, key_without_scheme, key_in_other_header, mistyped_key, not_a_key or unknown_key. Further values may be added. Null for other decisions." example:"connection_refused"`
 	ByDefault      *bool             `json:"by_default" doc:"For a 404 or 405: whether the gateway got the request as the default gateway, because no gateway has the host. Null for other decisions."`
 	Nearest        []nearRouteRecord `json:"nearest_routes" nullable:"false" doc:"For a 404 or 405: the routes of the gateway that come nearest to the request, as they are now, the nearest first; at most 3. Empty for other decisions."`
 	Detail         *string           `json:"detail" doc:"Text of the error behind reason, with addresses. Always null unless the key belongs to the account default." example:"dial tcp 10.0.0.7:8080: connect: connection refused"`
@@ -126,7 +127,7 @@ func presentRequest(r *requestlog.Request) loggedRequestRecord {
 
 func presentDecision(d *requestlog.Decision) DecisionRecord {
 	out := DecisionRecord{
-		Check: d.Check, Code: d.Code, Message: d.Message, LimitScope: optionalText(d.LimitScope), PassesAt: optionalTime(d.PassesAt),
+		Check: d.Check, Code: d.Code, Message: d.Message, LimitScope: optionalText(d.LimitScope), LimitName: optionalText(d.LimitName), PassesAt: optionalTime(d.PassesAt),
 		Reason: optionalText(d.Reason), Detail: optionalText(d.Detail), Nearest: make([]nearRouteRecord, len(d.Nearest)),
 	}
 	for i, near := range d.Nearest {

@@ -80,7 +80,7 @@ func (a *Admitter) Decide(req *Request, v *Verdict) {
 		// A limit was changed during this decision. The snapshot with the new limit is
 		// published at once.
 		runtime.Gosched()
-		d.now = a.cfg.Now()
+		d.now, d.known = a.cfg.Now(), false
 		v.resetDecision()
 	}
 }
@@ -107,6 +107,7 @@ type decision struct {
 	limiter  *ratelimit.Limiter
 	target   target
 	lost     bool // the lease is not held
+	known    bool // who calls is known, and the limits of plans are still to be added
 	now      ratelimit.Instant
 }
 
@@ -269,8 +270,8 @@ func (d *decision) keyHeader(h *snapshot.KeyHeader) (secret string, ok, single b
 	return value, count > 0, count <= 1
 }
 
-// authenticate makes checks 3 and 4 with the key string secret. If the key passes them, its
-// limit applies.
+// authenticate makes checks 3 and 4 with the key string secret, and then refuses a suspended owner. If the key passes
+// them, its limits apply.
 func (d *decision) authenticate(s *snapshot.Snapshot, g *snapshot.Gateway, secret string) bool {
 	v := d.verdict
 	v.Authenticated = true
@@ -291,8 +292,13 @@ func (d *decision) authenticate(s *snapshot.Snapshot, g *snapshot.Gateway, secre
 	}
 	k.MarkUsedAt(now)
 	k.AddLimits(&v.Charge)
+	d.known = true
 	if only := k.GatewayID(); only != "" && only != g.ID {
 		v.forbid(accesslog.WrongGateway)
+		return false
+	}
+	if k.OwnerSuspended() {
+		v.forbid(accesslog.OwnerSuspended)
 		return false
 	}
 	return true
@@ -324,6 +330,9 @@ func (d *decision) findRevoked(secret string, g *snapshot.Gateway) {
 	}
 }
 
+// noRoom is the message of a 503 for a key or address that cannot be counted.
+const noRoom = "the limits with per: key or per: address of this account have as many keys and addresses in use as this node can count: try again later, or use fewer keys"
+
 // charge makes checks 6 and 7. The caller of a public route needs no scope. Whether it sends a key does not matter
 // there, so that a made-up key is no way around the limit for requests without one.
 func (d *decision) charge(g *snapshot.Gateway, r *snapshot.Route, public bool, path string) bool {
@@ -332,17 +341,20 @@ func (d *decision) charge(g *snapshot.Gateway, r *snapshot.Route, public bool, p
 	if g.CountsAddress(r) {
 		client = clientip.GroupOf(d.req.Client)
 	}
-	fits := r.AddLimits(&v.Charge, v.Caller.BucketID(), client)
+	problem := d.addPlanLimits(g, r)
+	if !r.AddLimits(&v.Charge, v.Caller.BucketID(), client) {
+		problem = noRoom
+	}
 	if !public && !v.Caller.Allows(d.req.Method, path) {
 		v.forbid(accesslog.WrongScope)
 		d.peek(g)
 		return true
 	}
-	if public {
-		fits = g.AddAnonymousLimit(&v.Charge, client) && fits
+	if public && !g.AddAnonymousLimit(&v.Charge, client) {
+		problem = noRoom
 	}
-	if !fits {
-		v.refuse(accesslog.Failed, fault.Unavailable, "the limits with per: key or per: address of this account have as many keys and addresses in use as this node can count: try again later, or use fewer keys")
+	if problem != "" {
+		v.refuse(accesslog.Failed, fault.Unavailable, problem)
 		d.peek(g)
 		return true
 	}
@@ -361,9 +373,20 @@ func (d *decision) charge(g *snapshot.Gateway, r *snapshot.Route, public bool, p
 	return true
 }
 
+// addPlanLimits adds the limits of plans, once the caller is known and only once. r is nil if the route is not known. It
+// returns "", or why some limit cannot be counted.
+func (d *decision) addPlanLimits(g *snapshot.Gateway, r *snapshot.Route) (problem string) {
+	if !d.known {
+		return ""
+	}
+	d.known = false
+	return g.AddPlanLimits(&d.verdict.Charge, d.verdict.Caller, r)
+}
+
 // peek sets the statuses of a response that charges nothing: of the limits that are known
 // to apply so far, and of the gateway's global limit.
 func (d *decision) peek(g *snapshot.Gateway) {
+	d.addPlanLimits(g, nil)
 	g.AddLimit(&d.verdict.Charge)
 	d.limiter.Peek(d.now, &d.verdict.Charge)
 }

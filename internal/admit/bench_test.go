@@ -1,6 +1,7 @@
 package admit
 
 import (
+	"fmt"
 	"os"
 	"regexp"
 	"slices"
@@ -12,6 +13,7 @@ import (
 	"github.com/keygate/keygate/internal/clientip"
 	"github.com/keygate/keygate/internal/gateway"
 	"github.com/keygate/keygate/internal/id"
+	"github.com/keygate/keygate/internal/owner"
 	"github.com/keygate/keygate/internal/ratelimit"
 )
 
@@ -24,7 +26,12 @@ type gitHub struct {
 
 func newGitHub(t testing.TB, keys int) *gitHub {
 	t.Helper()
-	h := newHarness(t)
+	return newGitHubOf(t, newHarness(t), keys, func(int, *apikey.Key) {})
+}
+
+// newGitHubOf is newGitHub whose keys are as edit says.
+func newGitHubOf(t testing.TB, h *harness, keys int, edit func(i int, k *apikey.Key)) *gitHub {
+	t.Helper()
 	limit := config(t, "1000000000/s", "1000000000/s", "1000000000/day", "")
 	parameter := regexp.MustCompile(`\{[^}]*\}`)
 	text, err := os.ReadFile("../gateway/testdata/github_operations.txt")
@@ -46,6 +53,7 @@ func newGitHub(t testing.TB, keys int) *gitHub {
 			t.Fatal(err)
 		}
 		k := apikey.Key{ID: id.New(id.Key), AccountID: h.account.ID, Level: apikey.GatewayLevel, Digest: apikey.DigestOf(secrets[i]), Scope: apikey.Scopes{{Word: apikey.Admin}}, RateLimit: perKey}
+		edit(i, &k)
 		h.source.PutKey(k)
 	}
 	h.gateway(func(g *gateway.Gateway) {
@@ -103,15 +111,80 @@ func (g *gitHub) measure(b *testing.B, f func(req *Request)) {
 // variant spread cycles through 4,096, so that the key, the route and their buckets
 // are not in the nearer caches.
 func BenchmarkDecide(b *testing.B) {
-	g := newGitHub(b, 100_000)
-	// Reading the real clocks is part of a decision. The wall clock starts on the day
-	// for which ranges of the daily caps have been reserved.
+	newGitHub(b, 100_000).benchmark(b)
+}
+
+// withPlan returns keys with five limits, of which one is the key's daily cap, and with the limits of their owner's plan in
+// addition. An owner has ten keys.
+func withPlan(b *testing.B, limits ...string) *gitHub {
+	b.Helper()
+	h := newHarness(b)
+	p := h.plan("pro", limits...)
+	var o owner.Owner
+	return newGitHubOf(b, h, 100_000, func(i int, k *apikey.Key) {
+		if i%10 == 0 {
+			o = owner.Owner{ID: id.New(id.Owner), AccountID: h.account.ID, ExternalID: fmt.Sprint("customer ", i), State: owner.Active, PlanID: p.ID}
+			h.source.PutOwner(o)
+		}
+		k.Owner, k.OwnerID = o.ExternalID, o.ID
+		var err error
+		if k.RateLimit, err = ratelimit.ParseKeyObject("1000000000/s", "", "1000000000/day"); err != nil {
+			b.Fatal(err)
+		}
+	})
+}
+
+// BenchmarkDecidePlans compares decisions with five limits and with three limits of a plan beside them, two for each owner
+// and one for each key: groups of 64 calls in turn, so that other work of the machine slows both. It reports the tenth
+// percentile of each kind of group, and the difference.
+func BenchmarkDecidePlans(b *testing.B) {
+	kinds := [2]*gitHub{withPlan(b), withPlan(b, "second owner 1000000000/s", "day owner 1000000000/day", "key key 1000000000/s")}
+	for _, g := range kinds {
+		g.useRealClock()
+	}
+	for _, requests := range []int{64, 4096} {
+		b.Run(fmt.Sprintf("requests-%d", requests), func(b *testing.B) {
+			b.ReportAllocs()
+			var v Verdict
+			var took [2][]float64
+			i := 0
+			for b.Loop() {
+				for kind, g := range kinds {
+					began := time.Now()
+					for n := range 64 {
+						if g.admit.Decide(&g.requests[(i+n)%requests], &v); v.Action == Refuse {
+							b.Fatal(v.Fault())
+						}
+					}
+					took[kind] = append(took[kind], float64(time.Since(began))/64)
+				}
+				i = (i + 64) % requests
+			}
+			for kind := range took {
+				slices.Sort(took[kind])
+			}
+			five, eight := took[0][len(took[0])/10], took[1][len(took[1])/10]
+			b.ReportMetric(five, "five-ns")
+			b.ReportMetric(eight, "eight-ns")
+			b.ReportMetric(eight-five, "more-ns")
+		})
+	}
+}
+
+// useRealClock makes decisions read the real clocks, which is a part of them. The wall clock starts on the day for which
+// ranges of the daily caps have been reserved.
+func (g *gitHub) useRealClock() {
 	start := g.clock.Now()
 	clock := ratelimit.NewClock().Now
 	g.admit.cfg.Now = func() ratelimit.Instant {
 		now := clock()
 		return ratelimit.Instant{Mono: start.Mono + now.Mono, Wall: start.Wall + now.Mono}
 	}
+}
+
+// benchmark measures decisions about the requests.
+func (g *gitHub) benchmark(b *testing.B) {
+	g.useRealClock()
 	var v Verdict
 	decide := func(req *Request) {
 		if g.admit.Decide(req, &v); v.Action == Refuse {

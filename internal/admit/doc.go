@@ -10,5 +10,5 @@
 // directly before it goes upstream and for as long as its exchange lasts.
 //
 // The checks, in their order (contract, 4.2): gateway, CORS preflight, key, the key's
-// gateway, route, method, scope, rate limits.
+// gateway, the owner's state, route, method, scope, rate limits.
 package admit

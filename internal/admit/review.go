@@ -127,6 +127,9 @@ func (r *Review) resultOfCaller(a *Admission) accesslog.Result {
 	if only := c.GatewayID(); only != "" && only != a.gatewayID {
 		return accesslog.WrongGateway
 	}
+	if c.OwnerSuspended() {
+		return accesslog.OwnerSuspended
+	}
 	var room [512]byte
 	if c != a.caller && !c.Allows(a.method, gateway.NormalizePath(room[:0], a.path)) {
 		return accesslog.WrongScope
@@ -176,10 +179,10 @@ func (v *Verdict) Withdraw(result accesslog.Result, r *Review, unsent bool) {
 	case accesslog.KeyExpired:
 		v.unauthorized(result, fault.KeyExpired)
 		v.Charge.Keep(ratelimit.GlobalScope)
-	case accesslog.WrongGateway:
+	case accesslog.WrongGateway, accesslog.OwnerSuspended:
 		v.forbid(result)
 		v.Route = [16]byte{} // as before check 5
-		v.Charge.Keep(ratelimit.KeyScope, ratelimit.KeyDailyScope, ratelimit.GlobalScope)
+		v.Charge.Keep(ratelimit.KeyScope, ratelimit.KeyDailyScope, ratelimit.PlanScope, ratelimit.GlobalScope)
 	case accesslog.WrongScope:
 		v.forbid(result)
 	default:

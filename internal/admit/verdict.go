@@ -104,14 +104,26 @@ func (v *Verdict) unauthorized(result accesslog.Result, code fault.AuthCode) {
 	v.Auth = code
 }
 
-// forbid makes v the 403 for a caller whose key is for another gateway (accesslog.WrongGateway) or has
-// no scope for the request (accesslog.WrongScope).
+// forbid makes v the 403 for a caller whose key is for another gateway (accesslog.WrongGateway), whose owner is
+// suspended (accesslog.OwnerSuspended) or whose key has no scope for the request (accesslog.WrongScope).
 func (v *Verdict) forbid(result accesslog.Result) {
 	v.refuse(result, fault.Forbidden, "the key's scope does not allow this method on this path")
-	if result == accesslog.WrongGateway {
-		v.reason = "the key is for another gateway"
-	}
 	v.Auth = fault.ScopeInsufficient
+	switch result {
+	case accesslog.WrongGateway:
+		v.reason = "the key is for another gateway"
+	case accesslog.OwnerSuspended:
+		v.reason, v.Auth = "the owner of the key is suspended", fault.OwnerSuspended
+	}
+}
+
+// Detail returns what the access record of a refusal says beside its code: the host by which nothing was found, or the
+// name of the plan's limit that is exceeded. Otherwise it is "".
+func (v *Verdict) Detail() string {
+	if v.Code == fault.RateLimitExceeded && v.Charge.Shown() > 0 {
+		return v.Charge.Worst().Label.String()
+	}
+	return v.Host
 }
 
 // Unconfirmed reports whether the request was refused because the lease is not held.
@@ -144,7 +156,7 @@ func (v *Verdict) Fault() *fault.Error {
 	e := &fault.Error{Code: v.Code, Auth: v.Auth, Message: v.message()}
 	if v.Code == fault.RateLimitExceeded {
 		s := v.Charge.Worst()
-		e.Limit = &fault.Limit{Limit: s.Limit, Remaining: 0, ResetAt: s.ResetAt, Scope: s.Scope.String()}
+		e.Limit = &fault.Limit{Limit: s.Limit, Remaining: 0, ResetAt: s.ResetAt, Scope: s.Scope.String(), Name: s.Label.String()}
 	}
 	return e
 }
@@ -174,7 +186,7 @@ func (v *Verdict) message() string {
 		}
 		return v.Gateway.KeyMessage
 	case fault.RateLimitExceeded:
-		return v.Charge.Worst().Scope.Exceeded() + " is exceeded: wait for the number of seconds in the Retry-After header, then try again"
+		return v.Charge.Worst().Exceeded() + " is exceeded: wait for the number of seconds in the Retry-After header, then try again"
 	default:
 		return "the request is not valid"
 	}

@@ -17,14 +17,16 @@ import (
 )
 
 func newAccount(a *app) *cobra.Command {
-	c := newGroup("account", "Create accounts and their keys directly in the store on this machine",
-		newAccountCreate(a), newAccountKey(a))
-	c.Long = `Create accounts and their keys directly in the store on this machine, without a key. A
-server may be running on it; it applies the change within a second.
+	c := newGroup("account", "Change the account of the key; create accounts in the store on this machine",
+		newAccountGet(a), newAccountUpdate(a), newAccountCreate(a), newAccountKey(a))
+	c.Long = `Show and change the account of the key that commands use: get and update call a server.
 
-To list, change, suspend or delete accounts, call a server: see keygate accounts --help.`
+create and key work without a key: they create accounts and their keys directly in the
+store on this machine. A server may be running on it; it applies the change within a second.
+
+To list, change, suspend or delete all accounts, see keygate accounts --help.`
 	c.RunE = func(c *cobra.Command, args []string) error {
-		if len(args) > 0 && slices.Contains([]string{"list", "ls", "get", "update", "suspend", "resume", "delete"}, args[0]) {
+		if len(args) > 0 && slices.Contains([]string{"list", "ls", "suspend", "resume", "delete"}, args[0]) {
 			return usagef("there is no command %q: did you mean keygate accounts %s?", c.CommandPath()+" "+args[0], args[0])
 		}
 		return group(c, args)

@@ -121,7 +121,8 @@ this order:
 A key is sent only to the server that it was given for.
 
 Where a command takes an identifier, it takes a name as well: the name or hostname of a
-gateway, the name or prefix of a key, the path of a route, the URL or host of an endpoint.
+gateway, the name or prefix of a key, the name of a plan, the external ID of an owner, the
+path of a route, the URL or host of an endpoint.
 --gateway may be left out if KEYGATE_GATEWAY or the context names a gateway, or if there is
 only one.
 
@@ -179,7 +180,7 @@ func newRoot(a *app) *cobra.Command {
 	}
 	root.AddCommand(
 		newServe(a), newDemo(a), newDoctor(a), newHealthcheck(a), newMigrate(a), newStore(a), newBackup(a), newRestore(a), newAccount(a), newAccounts(a), newNodes(a),
-		newGateways(a), newKeys(a), newRoutes(a), newSpec(a), newConfig(a), newRepo(a),
+		newGateways(a), newKeys(a), newOwners(a), newPlans(a), newRoutes(a), newSpec(a), newConfig(a), newRepo(a),
 		newWebhooks(a), newDeliveries(a), newEvents(a),
 		newAuditLog(a), newTraffic(a), newExplain(a), newTry(a), newLimits(a),
 		newLogin(a), newContext(a), newWhoami(a), newAPI(a), newDocs(a), newVersion(a),
@@ -269,7 +270,7 @@ func idOf(flag, value string, args []string) (string, error) {
 	default:
 		hint := ""
 		if list, ok := map[string]string{
-			"gateway": "gateways", "key-id": "keys", "route-id": "routes", "webhook-id": "webhooks", "delivery-id": "deliveries", "event-id": "events",
+			"gateway": "gateways", "key-id": "keys", "route-id": "routes", "plan": "plans", "owner": "owners", "webhook-id": "webhooks", "delivery-id": "deliveries", "event-id": "events",
 		}[flag]; ok {
 			hint = "; see keygate " + list + " list"
 		}

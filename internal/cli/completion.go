@@ -123,9 +123,9 @@ func flagValues(c *cobra.Command, flag string) (v values, known bool) {
 		"color":   fixed(terminal.ColourAuto, terminal.ColourAlways, terminal.ColourNever),
 		"context": contextNames, "gateway": fromServer(gatewayNames), "key-id": fromServer(keyNames), "actor": fromServer(keyNames),
 		"route-id": fromServer(routeNames), "webhook-id": fromServer(webhookNames), "delivery-id": fromServer(deliveryIDs), "event-id": fromServer(eventIDs),
-		"scope":  fixed("read\tGET and HEAD", "write\tread, and the other methods except DELETE", "admin\teverything"),
-		"level":  fixed("gateway\tfor calls through gateways", "account\tfor the management API"),
-		"plan":   fixed("starter", "platform", "scale"),
+		"scope": fixed("read\tGET and HEAD", "write\tread, and the other methods except DELETE", "admin\teverything"),
+		"level": fixed("gateway\tfor calls through gateways", "account\tfor the management API"),
+		"plan":  plansOf(c), "default-plan": fromServer(planNames), "owner": fromServer(ownerNames),
 		"events": separated(allEvents()...), "type": fixed(allEvents()...), "event-type": fixed(allEvents()...),
 		"interval": fixed("1m", "1h", "1d"), "group-by": fixed("gateway", "route", "key", "status"),
 		"kind": kindsOf(c), "status-provider": fixed("github", "gitlab", "gitea"), "outcome": fixed("success", "key_invalid", "key_expired", "scope_insufficient"),
@@ -150,6 +150,14 @@ func statuses() []string {
 	}
 }
 
+// plansOf returns the values of --plan: the plan of an account is another thing.
+func plansOf(c *cobra.Command) values {
+	if parent := c.Parent(); parent != nil && strings.HasPrefix(parent.Name(), "account") {
+		return fixed("starter", "platform", "scale")
+	}
+	return fromServer(planNames)
+}
+
 // kindsOf returns the values of --kind.
 func kindsOf(c *cobra.Command) values {
 	if c.Parent() != nil && c.Parent().Name() == "repo" {
@@ -165,6 +173,8 @@ func statesOf(c *cobra.Command) values {
 		return nil
 	case parent.Name() == "keys":
 		return fixed("active", "expired", "revoked")
+	case parent.Name() == "accounts" || parent.Name() == "owners":
+		return fixed("active", "suspended")
 	case parent.Name() == "deliveries":
 		return fixed("pending", "retry_scheduled", "delivered", "failed")
 	default:
@@ -185,7 +195,7 @@ func argumentValues(c *cobra.Command) values {
 		return fixed(gateway.EverydayMethods()...)
 	}
 	for placeholder, v := range map[string]serverValues{
-		"ACCOUNT_ID": accountNames, "GATEWAY_ID": gatewayNames, "KEY_ID": keyNames, "ROUTE_ID": routeNames, "WEBHOOK_ID": webhookNames,
+		"ACCOUNT_ID": accountNames, "GATEWAY_ID": gatewayNames, "KEY_ID": keyNames, "ROUTE_ID": routeNames, "WEBHOOK_ID": webhookNames, "PLAN_ID": planNames, "OWNER_ID": ownerNames,
 		"DELIVERY_ID": deliveryIDs, "EVENT_ID": eventIDs, "REQUEST_ID": requestIDs,
 	} {
 		if _, argument, _ := strings.Cut(c.Use, " "); strings.HasSuffix(strings.Trim(argument, "[]"), placeholder) {
@@ -260,6 +270,22 @@ func routeNames(a *app, api *client.Client, c *cobra.Command, _ string) []string
 func accountNames(a *app, api *client.Client, _ *cobra.Command, _ string) []string {
 	return offer(api.Accounts(a.Context, client.AccountFilter{}), func(one *client.Account) (id, name, about string) {
 		return one.AccountID, one.Name, string(one.State)
+	})
+}
+
+func planNames(a *app, api *client.Client, _ *cobra.Command, _ string) []string {
+	return offer(api.Plans(a.Context, client.PlanFilter{}), func(p *client.Plan) (id, name, about string) {
+		return p.PlanID, p.Name, str(p.Title)
+	})
+}
+
+func ownerNames(a *app, api *client.Client, _ *cobra.Command, typed string) []string {
+	filter := client.OwnerFilter{Query: typed}
+	if beginning := min(len(typed), len("own_")); typed[:beginning] == "own_"[:beginning] {
+		filter.Query = "" // the beginning of an identifier
+	}
+	return offer(api.Owners(a.Context, filter), func(o *client.Owner) (id, name, about string) {
+		return o.OwnerID, o.ExternalID, str(o.Name)
 	})
 }
 

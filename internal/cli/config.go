@@ -6,13 +6,13 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/keygate/keygate/client"
 	"github.com/keygate/keygate/client/apply"
 	"github.com/keygate/keygate/internal/cli/terminal"
-	"github.com/keygate/keygate/internal/gateway"
 )
 
 func newConfig(a *app) *cobra.Command {
@@ -22,7 +22,8 @@ func newConfig(a *app) *cobra.Command {
 
 // aboutDirs is the part of help texts about directories.
 const aboutDirs = `Of a directory, the files that are directly in it and end with .yaml, .yml or .json are
-read, in the order of their names. Each must name its gateway, and no two the same one.`
+read, in the order of their names. Each must name its gateway, and no two the same one,
+but for one file that has the plans.`
 
 func newConfigValidate(a *app) *cobra.Command {
 	return &cobra.Command{
@@ -40,22 +41,37 @@ file:line:column: field: what is wrong. ${env:NAME} is replaced from your enviro
 			if err != nil {
 				return err
 			}
-			files, routes, name := 0, 0, ""
-			for _, set := range sets {
-				for _, f := range set.Files {
-					name, files, routes = f.Name, files+1, routes+f.Routes()
-					for _, w := range f.Warnings() {
-						a.Say("warning: %s: %s", terminal.Clean(f.Name), terminal.Clean(w))
-					}
-				}
-			}
-			if files == 1 {
-				a.Say("%s is valid: %s.", terminal.Clean(name), terminal.NumberOf(int64(routes), "route", "routes"))
-			} else {
-				a.Say("%d files are valid: %d routes.", files, routes)
-			}
+			a.sayValid(sets)
 			return nil
 		},
+	}
+}
+
+// sayValid says what valid files have.
+func (a *app) sayValid(sets []*apply.Set) {
+	files, routes, plans, name := 0, 0, 0, ""
+	for _, set := range sets {
+		for _, f := range set.Files {
+			name, files, routes = f.Name, files+1, routes+f.Routes()
+			for _, w := range f.Warnings() {
+				a.Say("warning: %s: %s", terminal.Clean(f.Name), terminal.Clean(w))
+			}
+		}
+		if set.Plans != nil {
+			name, files, plans = set.Plans.Name, files+1, plans+set.Plans.Plans()
+		}
+	}
+	var parts []string
+	if routes > 0 || plans == 0 {
+		parts = append(parts, terminal.NumberOf(int64(routes), "route", "routes"))
+	}
+	if plans > 0 {
+		parts = append(parts, terminal.NumberOf(int64(plans), "plan", "plans"))
+	}
+	if files == 1 {
+		a.Say("%s is valid: %s.", terminal.Clean(name), parts[0])
+	} else {
+		a.Say("%d files are valid: %s.", files, strings.Join(parts, ", "))
 	}
 }
 
@@ -86,7 +102,7 @@ func (o *configRun) command(c *cobra.Command) *cobra.Command {
 	c.Args = atMost(1)
 	verboseFlag(c.Flags(), &o.verbose)
 	c.Flags().StringVar(&o.gateway, "gateway", "", "`id`, name or hostname of the gateway (default: the one that the file names); not with a directory")
-	c.Flags().BoolVar(&o.prune, "prune", false, "with a directory: delete gateways that were applied from files before and are not in it")
+	c.Flags().BoolVar(&o.prune, "prune", false, "with a directory: delete gateways that were applied from files before and are not in it, and plans that its file of plans lacks")
 	return c
 }
 
@@ -151,6 +167,8 @@ func (o *configRun) prepare(c *cobra.Command, args []string) error {
 	switch {
 	case o.set.Dir != "" && o.gateway != "":
 		return usagef("--gateway cannot be used with a directory: its files name their gateways")
+	case o.set.Plans != nil && o.gateway != "":
+		return usagef("--gateway cannot be used with a file of plans, which are not of one gateway")
 	case o.set.Dir == "" && o.prune:
 		return usagef("--prune needs a directory: a gateway is deleted if no file of the directory names it")
 	}
@@ -158,7 +176,7 @@ func (o *configRun) prepare(c *cobra.Command, args []string) error {
 		return err
 	}
 	cfg := apply.Config{Client: o.api, Prune: o.prune, Effect: o.effect, Busy: o.sayBusy}
-	if o.set.Dir == "" && (o.gateway != "" || o.set.Files[0].GatewayName() == "") {
+	if o.set.Dir == "" && o.set.Plans == nil && (o.gateway != "" || o.set.Files[0].GatewayName() == "") {
 		if cfg.Gateway, err = o.gatewayID(o.api, o.gateway); err != nil {
 			return err
 		}
@@ -235,6 +253,9 @@ func ambiguousGateway(e *apply.AmbiguousError) error {
 	return err
 }
 
+// isList reports whether there is a list of differences, of a directory or of plans, and not that of one gateway.
+func (o *configRun) isList() bool { return o.set.Dir != "" || o.set.Plans != nil }
+
 // anyDifferent reports whether applying changes anything.
 func (o *configRun) anyDifferent() bool {
 	return slices.ContainsFunc(o.differences, func(d *apply.Difference) bool { return d.Action != apply.Keep })
@@ -255,7 +276,7 @@ files with it: begin a file with the comment
     # yaml-language-server: $schema=keygate.schema.json`,
 		Example: "  keygate config schema > keygate.schema.json",
 		RunE: func(*cobra.Command, []string) error {
-			_, err := a.Out.Write(gateway.Schema())
+			_, err := a.Out.Write(apply.Schema())
 			return err
 		},
 	}

@@ -39,7 +39,7 @@ func (o *configRun) ask(ctx context.Context) error {
 			changes++
 		}
 	}
-	if o.set.Dir != "" {
+	if o.isList() {
 		o.Say("%s", o.totals(o.differences, proposed))
 	}
 	if changes > 0 {
@@ -56,7 +56,11 @@ func (o *configRun) ask(ctx context.Context) error {
 		if d.Action != apply.Delete {
 			continue
 		}
-		if err := o.Confirm(func() (terminal.Loss, error) { return gateway.loss(ctx, o.api, d.GatewayID) }); err != nil {
+		loss := func() (terminal.Loss, error) { return gateway.loss(ctx, o.api, d.GatewayID) }
+		if d.Kind == apply.Plan {
+			loss = func() (terminal.Loss, error) { return terminal.Loss{Verb: "delete", What: d.Label()}, nil } // nothing has it
+		}
+		if err := o.Confirm(loss); err != nil {
 			return err
 		}
 	}
@@ -94,14 +98,14 @@ func (o *configRun) applyAll(ctx context.Context, asked bool) error {
 		if o.ForPeople() && !quiet {
 			o.write(o.Out, d, made)
 		}
-		if o.set.Dir != "" || quiet || d.Action != apply.Update {
+		if o.isList() || quiet || d.Action != apply.Update {
 			o.Say("%s", terminal.Clean(sentence(d, step, steps)))
 		}
 	}
 	if !o.ForPeople() {
 		return o.print(o.differences, false)
 	}
-	if o.set.Dir != "" {
+	if o.isList() {
 		o.Say("%s", o.totals(o.differences, made))
 	}
 	return nil
@@ -140,7 +144,7 @@ func (o *configRun) applyOne(ctx context.Context, d *apply.Difference) error {
 // about names the step that failed in an error, if there are several.
 func (o *configRun) about(step string, err error) error {
 	var printed *mistakesError
-	if o.set.Dir == "" || errors.As(err, &printed) {
+	if !o.isList() || errors.As(err, &printed) {
 		return err
 	}
 	lines := messages(err)
@@ -163,7 +167,7 @@ func (o *configRun) sayDone(failed int, err error) {
 	if errors.As(err, &unreachable) {
 		o.Say("%s", terminal.Clean("It is not known whether this was carried out: "+stepName(o.differences[failed])+". See keygate config diff."))
 	}
-	if o.set.Dir == "" {
+	if !o.isList() {
 		return
 	}
 	if len(done) == 0 {
@@ -186,8 +190,13 @@ func shortList(names []string) string {
 
 // stepName names d in lists of what was carried out.
 func stepName(d *apply.Difference) string {
-	if d.Action == apply.Delete {
+	switch {
+	case d.Action == apply.Delete:
 		return "deletion of " + d.Label()
+	case d.Kind == apply.Plan && d.Late():
+		return "limits of new gateways in plan " + d.Name
+	case d.Kind == apply.Plan:
+		return "plan " + d.Name
 	}
 	return d.File
 }

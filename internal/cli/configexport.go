@@ -23,7 +23,7 @@ func newConfigExport(a *app) *cobra.Command {
 	c := o.add(&cobra.Command{
 		Use: "export --gateway ID | --all DIR", Short: "Export gateways with their routes as configuration files",
 		Long: `Print a gateway with its routes as a configuration file, or write a file for every gateway
-into a directory. Secrets are exported as ***; applied to the gateway that has the secret, it is
+into a directory, and one for all plans. Secrets are exported as ***; applied to the gateway that has the secret, it is
 kept. Applying an export changes nothing.
 
 A file is named after its gateway. If a file of the directory names the gateway already, that one is
@@ -81,6 +81,7 @@ func (o *configExport) exportAll(ctx context.Context, dir string) error {
 	for _, s := range x.Strays {
 		o.Say("%s", terminal.Clean(fmt.Sprintf("warning: %s names the gateway %s, which does not exist: applying the directory would create it", s.File, s.Gateway)))
 	}
+	o.printWarnings(x.Warnings)
 	if err := o.mayOverwrite(x.Changed); err != nil {
 		return err
 	}
@@ -91,7 +92,11 @@ func (o *configExport) exportAll(ctx context.Context, dir string) error {
 	if !o.ForPeople() {
 		return o.PrintData(x.Files)
 	}
-	o.Say("Exported %s to %s: %d written, %d unchanged.", terminal.NumberOf(int64(len(x.Files)), "gateway", "gateways"), terminal.Clean(dir), written, len(x.Files)-written)
+	what := terminal.NumberOf(int64(len(x.Files)), "gateway", "gateways")
+	if len(x.Files) > 0 && x.Files[0].GatewayID == "" {
+		what = terminal.NumberOf(int64(len(x.Files)-1), "gateway", "gateways") + " and " + terminal.NumberOf(int64(x.Files[0].Plans), "plan", "plans")
+	}
+	o.Say("Exported %s to %s: %d written, %d unchanged.", what, terminal.Clean(dir), written, len(x.Files)-written)
 	return nil
 }
 

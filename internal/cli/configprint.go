@@ -41,10 +41,13 @@ func settingText(value any) string {
 // limitText returns a rate limit on one line; "" if the value is not one.
 func limitText(limit map[string]any) string {
 	var parts []string
-	for _, part := range []struct{ field, word string }{{"sustained", ""}, {"burst", "burst "}, {"daily", "daily "}, {"per", "per "}} {
+	for _, part := range []struct{ field, word string }{{"sustained", ""}, {"burst", "burst "}, {"daily", "daily "}, {"per", "per "}, {"gateway", "gateway "}} {
 		if text, isText := limit[part.field].(string); isText {
 			parts = append(parts, part.word+text)
 		}
+	}
+	if routes, isList := limit["routes"].([]any); isList {
+		parts = append(parts, "routes "+strings.Trim(fmt.Sprint(routes), "[]"))
 	}
 	if len(parts) != len(limit) { // it has something else
 		return ""
@@ -61,7 +64,7 @@ func (o *configRun) print(list []*apply.Difference, dryRun bool) error {
 	case o.ForPeople():
 		when := made
 		switch {
-		case dryRun && o.set.Dir != "":
+		case dryRun && o.isList():
 			when = proposed // the totals say that nothing was changed
 		case dryRun:
 			when = onlyPlan
@@ -69,11 +72,11 @@ func (o *configRun) print(list []*apply.Difference, dryRun bool) error {
 		for _, d := range list {
 			o.write(o.Out, d, when)
 		}
-		if o.set.Dir != "" {
+		if o.isList() {
 			fmt.Fprintln(o.Out, o.totals(list, when))
 		}
 		return nil
-	case o.set.Dir == "" && len(list) > 0:
+	case !o.isList() && len(list) > 0:
 		return o.PrintData(list[0])
 	}
 	return o.PrintData(list)
@@ -87,9 +90,16 @@ func (o *configRun) printMarkdown(list []*apply.Difference) error {
 			continue
 		}
 		c := comparison{title: "Gateway " + terminal.Code(d.Name), settings: d.Gateway, push: d.Push}
+		if d.Kind == apply.Plan {
+			c.title, c.settings, c.plan = "Plan "+terminal.Code(d.Name), d.Plan, true
+		}
 		switch d.Action {
 		case apply.Create:
 			c.title += ": to be created"
+		case apply.Update:
+			if d.Late() {
+				c.title += ": limits of new gateways"
+			}
 		case apply.Delete:
 			c.title, c.push = c.title+": to be deleted", nil
 		}
@@ -99,51 +109,77 @@ func (o *configRun) printMarkdown(list []*apply.Difference) error {
 		all = append(all, c)
 	}
 	title := "Gateways that would change"
+	if o.set.Plans != nil {
+		title = "Gateways and plans that would change"
+	}
 	if len(all) == 0 {
 		title = "No gateway would change"
+	}
+	if len(all) == 0 && o.set.Plans != nil {
+		title = "No gateway or plan would change"
 	}
 	return writeMarkdown(o.Out, title, all)
 }
 
 // write writes what happens to a gateway. In the result for a directory, gateways that do not change are left out.
 func (o *configRun) write(w io.Writer, d *apply.Difference, when tense) {
-	if o.set.Dir != "" && d.Action == apply.Keep && !o.verbose {
+	if o.isList() && d.Action == apply.Keep && !o.verbose {
 		return
 	}
 	head := d.Label()
-	if o.set.Dir != "" && d.File != "" {
+	if d.Late() {
+		head += ", limits of new gateways"
+	}
+	if o.isList() && d.File != "" {
 		head += ", " + d.File
 	}
 	switch mark := map[apply.Action]string{apply.Create: "+", apply.Delete: "-", apply.Update: "~", apply.Keep: "="}[d.Action]; {
-	case d.Action == apply.Create && d.GatewayID == "":
+	case d.Action == apply.Create && d.GatewayID == "" && d.PlanID == "":
 		o.writeChange(w, mark, terminal.Clean(head)+", which does not exist yet")
-	case o.set.Dir != "" || d.Action == apply.Create:
+	case o.isList() || d.Action == apply.Create:
 		o.writeChange(w, mark, terminal.Clean(head))
 	}
 	if d.Action == apply.Delete {
 		return
 	}
-	o.writeSettings(w, d.Gateway)
+	if d.Kind == apply.Plan {
+		o.writeSettings(w, "plan", d.Plan)
+		o.printWarnings(d.Warnings)
+		return
+	}
+	o.writeSettings(w, "gateway", d.Gateway)
 	o.writePush(w, d.Push, when, o.verbose)
 }
 
-// writeSettings writes a line for each setting that changes.
-func (a *app) writeSettings(w io.Writer, changes []client.SettingChange) {
+// writeSettings writes a line for each setting that changes, of a gateway or a plan.
+func (a *app) writeSettings(w io.Writer, of string, changes []client.SettingChange) {
 	for _, s := range changes {
-		a.writeChange(w, "~", fmt.Sprintf("gateway.%s: %s -> %s", s.Field, terminal.Clean(settingText(s.Before)), terminal.Clean(settingText(s.After))))
+		a.writeChange(w, "~", fmt.Sprintf("%s.%s: %s -> %s", of, s.Field, terminal.Clean(settingText(s.Before)), terminal.Clean(settingText(s.After))))
 	}
 }
 
-// totals returns a sentence with the numbers of gateways that differ.
+// totals returns a sentence with the numbers of gateways that differ, and another one of plans if there are any.
 func (o *configRun) totals(list []*apply.Difference, when tense) string {
-	n := map[apply.Action]int{}
+	n := map[apply.Kind]map[apply.Action]int{apply.Gateway: {}, apply.Plan: {}}
 	for _, d := range list {
-		n[d.Action]++
+		if !d.Again() { // the plan was counted
+			n[d.Kind][d.Action]++
+		}
 	}
 	verbs := [3]string{"created", "changed", "deleted"}
 	if when != made {
 		verbs = [3]string{"to create", "to change", "to delete"}
 	}
-	return fmt.Sprintf("Gateways: %d %s, %d %s, %d %s, %d without differences.",
-		n[apply.Create], verbs[0], n[apply.Update], verbs[1], n[apply.Delete], verbs[2], n[apply.Keep])
+	var sentences []string
+	for _, of := range []struct {
+		what  string
+		count map[apply.Action]int
+		shown bool
+	}{{"Gateways", n[apply.Gateway], len(n[apply.Gateway]) > 0 || o.set.Plans == nil}, {"Plans", n[apply.Plan], len(n[apply.Plan]) > 0}} {
+		if of.shown {
+			sentences = append(sentences, fmt.Sprintf("%s: %d %s, %d %s, %d %s, %d without differences.", of.what,
+				of.count[apply.Create], verbs[0], of.count[apply.Update], verbs[1], of.count[apply.Delete], verbs[2], of.count[apply.Keep]))
+		}
+	}
+	return strings.Join(sentences, " ")
 }

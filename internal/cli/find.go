@@ -43,7 +43,7 @@ const (
 func isID(s string) bool {
 	kind, _, _ := strings.Cut(s, "_")
 	switch k := id.Kind(kind); k {
-	case id.Account, id.Gateway, id.Key, id.Route, id.Webhook, id.Delivery, id.Event, id.Request, id.Revision:
+	case id.Account, id.Gateway, id.Key, id.Route, id.Webhook, id.Delivery, id.Event, id.Request, id.Revision, id.Owner, id.Plan:
 		_, ok := id.Parse(k, s)
 		return ok
 	default:
@@ -307,12 +307,17 @@ func (a *app) webhookID(api *client.Client, ref string) (string, error) {
 }
 
 // records are the records that the filters of a command name. A filter that is not given is "".
-type records struct{ gateway, route, key, actor *string }
+type records struct{ gateway, route, key, actor, plan *string }
 
 // identify replaces the names in r by identifiers. No filter has a default.
 func (a *app) identify(api *client.Client, r records) (err error) {
 	if given := r.gateway; given != nil && *given != "" {
 		if *given, err = a.gatewayID(api, *given); err != nil {
+			return err
+		}
+	}
+	if given := r.plan; given != nil && *given != "" {
+		if *given, err = a.planID(api, *given); err != nil {
 			return err
 		}
 	}

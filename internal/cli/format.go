@@ -18,12 +18,16 @@ type identity struct{ id, name string }
 // not listed has the identity of its group.
 func identityOf(path string) identity {
 	switch path {
-	case "keygate account create", "keygate accounts":
+	case "keygate account", "keygate accounts":
 		return identity{"account_id", "name"}
 	case "keygate keys", "keygate account key":
 		return identity{"key_id", "name"}
 	case "keygate gateways":
 		return identity{"gateway_id", "name"}
+	case "keygate plans":
+		return identity{"plan_id", "name"}
+	case "keygate owners":
+		return identity{"owner_id", "external_id"} // by which commands find an owner
 	case "keygate routes":
 		return identity{"route_id", ""}
 	case "keygate spec revisions":

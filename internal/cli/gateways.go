@@ -88,7 +88,7 @@ func (o *gatewaysCreate) run(c *cobra.Command, _ []string) error {
 		return o.mistakes(spec, err)
 	}
 	if err != nil {
-		return err
+		return o.unknownPlan(api, str(in.DefaultPlan), err)
 	}
 	if err := show(o.app, g, gatewayFields); err != nil {
 		return err
@@ -239,10 +239,11 @@ func newGatewaysUpdate(a *app) *cobra.Command {
 			before = defaultGateway(ctx, api)
 		}
 		g, err := api.UpdateGateway(ctx, id, p)
-		if err == nil {
-			a.printDisplaced(g, before)
-			a.printReach(g)
+		if err != nil {
+			return nil, a.unknownPlan(api, c.Flags().Lookup("default-plan").Value.String(), err)
 		}
-		return g, err
+		a.printDisplaced(g, before)
+		a.printReach(g)
+		return g, nil
 	}, gatewayFields)
 }

@@ -62,6 +62,18 @@ func (s changes) text(flag, value string) client.Change[string] {
 	}
 }
 
+// metadata returns the change of the field to the pairs of --metadata. An empty value clears the field.
+func (s changes) metadata(values []string) (c client.Change[map[string]string], err error) {
+	switch {
+	case !s.flags.Changed("metadata"):
+		return c, nil
+	case strings.Join(values, "") == "":
+		return client.Clear[map[string]string](), nil
+	}
+	m, err := pairs("metadata", values)
+	return client.Set(m), err
+}
+
 // limitFlag adds --limit.
 func limitFlag(f *pflag.FlagSet, to *int) {
 	f.IntVar(to, "limit", 0, "show at most `n` records; 0 means all")

@@ -20,10 +20,16 @@ func newKeys(a *app) *cobra.Command {
 		newKeysCreate(a), newKeysList(a), newKeysGet(a), newKeysUpdate(a), newKeysRevoke(a), newKeysRotate(a), newKeysVerify(a))
 }
 
+// The help texts for the owner and the plan of a key.
+const (
+	keyOwnerHelp = "external `id` of the owner, whose key it is; one that does not exist is created"
+	keyPlanHelp  = "`name` or id of the plan of the key itself, whatever its owner has"
+)
+
 type keysCreate struct {
 	*app
-	name, scope, expires, rateLimit, gateway, level, owner string
-	metadata                                               []string
+	name, scope, expires, rateLimit, gateway, level, owner, plan string
+	metadata                                                     []string
 }
 
 func newKeysCreate(a *app) *cobra.Command {
@@ -42,7 +48,8 @@ func newKeysCreate(a *app) *cobra.Command {
 	f.StringVar(&o.rateLimit, "rate-limit", "", keyLimitHelp)
 	f.StringVar(&o.gateway, "gateway", "", "`id`, name or hostname of the only gateway that the key is valid for (default: all gateways)")
 	f.StringVar(&o.level, "level", "", "`level`: gateway (default), or account for the management API")
-	f.StringVar(&o.owner, "owner", "", "free `text` that says whose key it is")
+	f.StringVar(&o.owner, "owner", "", keyOwnerHelp)
+	f.StringVar(&o.plan, "plan", "", keyPlanHelp)
 	f.StringArrayVar(&o.metadata, "metadata", nil, "metadata, as `NAME=VALUE`; may be repeated")
 	return c
 }
@@ -62,8 +69,11 @@ func (o *keysCreate) run(c *cobra.Command, _ []string) error {
 		return err
 	}
 	in := client.CreateKeyRequest{
-		Name: o.name, Scope: o.scope, ExpiresAt: given(o.expires), RateLimit: limit, Owner: given(o.owner),
+		Name: o.name, Scope: o.scope, ExpiresAt: given(o.expires), RateLimit: limit, Plan: given(o.plan),
 		Level: given(client.CreateKeyRequestLevel(o.level)),
+	}
+	if isID(o.plan) {
+		in.Plan, in.PlanID = nil, &o.plan
 	}
 	if len(o.metadata) > 0 {
 		m, err := pairs("metadata", o.metadata)
@@ -79,10 +89,13 @@ func (o *keysCreate) run(c *cobra.Command, _ []string) error {
 	if err := o.identify(api, records{gateway: &o.gateway}); err != nil {
 		return err
 	}
-	in.GatewayID = given(o.gateway)
+	if err := o.externalID(api, &o.owner); err != nil {
+		return err
+	}
+	in.GatewayID, in.Owner = given(o.gateway), given(o.owner)
 	k, err := api.CreateKey(c.Context(), in)
 	if err != nil {
-		return err
+		return o.unknownPlan(api, o.plan, err)
 	}
 	return o.printNewKey(k)
 }
@@ -107,8 +120,8 @@ func (a *app) printNewKey(k *client.NewKey) error {
 func keyFields(k *client.Key) []terminal.Field {
 	fields := []terminal.Field{
 		{"KEY ID", k.KeyID}, {"NAME", k.Name}, {"STATE", string(k.State)}, {"LEVEL", string(k.Level)}, {"SCOPE", k.Scope},
-		{"PREFIX", k.KeyPrefix}, {"OWNER", str(k.Owner)}, {"GATEWAY", str(k.GatewayID)}, {"RATE LIMIT", keyLimitText(k.RateLimit)},
-		{"CREATED", terminal.Moment(&k.CreatedAt)}, {"EXPIRES", terminal.Moment(k.ExpiresAt)}, {"LAST USED", terminal.Moment(k.LastUsedAt)},
+		{"PREFIX", k.KeyPrefix}, {"OWNER", str(k.Owner)}, {"PLAN", str(k.Plan)}, {"GATEWAY", str(k.GatewayID)},
+		{"RATE LIMIT", keyLimitText(k.RateLimit)}, {"CREATED", terminal.Moment(&k.CreatedAt)}, {"EXPIRES", terminal.Moment(k.ExpiresAt)}, {"LAST USED", terminal.Moment(k.LastUsedAt)},
 	}
 	fields = append(fields, filled(terminal.Field{"REVOKED", terminal.Moment(k.RevokedAt)},
 		terminal.Field{"ROTATED FROM", str(k.RotatedFrom)}, terminal.Field{"ROTATED TO", str(k.RotatedTo)})...)
@@ -125,21 +138,22 @@ func newKeysList(a *app) *cobra.Command {
 	f.StringVar(&filter.State, "state", "", "only keys in this `state`: active, expired or revoked")
 	f.StringVar(&filter.GatewayID, "gateway", "", "only keys restricted to the gateway with this `id`, name or hostname")
 	f.StringVar(&filter.Level, "level", "", "only keys of this `level`: gateway or account")
-	f.StringVar(&filter.Owner, "owner", "", "only keys of this `owner`")
+	f.StringVar(&filter.Owner, "owner", "", "only keys of the owner with this external `id`")
+	f.StringVar(&filter.PlanID, "plan", "", "only keys that have the plan of this `name` or id themselves")
 	f.StringVarP(&filter.Query, "query", "q", "", "only keys whose name contains this `text` or whose prefix begins with it")
 	return lists(a, c, lister[client.Key]{
 		options: &filter.ListOptions, check: emptyFlags,
 		find: func(ctx context.Context, api *client.Client) (iter.Seq2[client.Key, error], error) {
-			err := a.identify(api, records{gateway: &filter.GatewayID})
+			err := errors.Join(a.identify(api, records{gateway: &filter.GatewayID, plan: &filter.PlanID}), a.externalID(api, &filter.Owner))
 			return api.Keys(ctx, *filter), err
 		},
 		columns: []terminal.Column{
 			{Name: "KEY ID"}, {Name: "NAME", Flex: true}, {Name: "STATE", State: true}, {Name: "LEVEL", Rank: 6}, {Name: "SCOPE", Flex: true},
-			{Name: "PREFIX", Rank: 5}, {Name: "OWNER", Rank: 4, Flex: true}, {Name: "RATE LIMIT", Rank: 3}, {Name: "EXPIRES", Rank: 2}, {Name: "LAST USED", Rank: 1},
+			{Name: "PREFIX", Rank: 5}, {Name: "OWNER", Rank: 4, Flex: true}, {Name: "PLAN", Rank: 7, Flex: true}, {Name: "RATE LIMIT", Rank: 3}, {Name: "EXPIRES", Rank: 2}, {Name: "LAST USED", Rank: 1},
 		},
 		row: func(k *client.Key) []string {
 			return []string{
-				k.KeyID, k.Name, string(k.State), string(k.Level), k.Scope, k.KeyPrefix, str(k.Owner), keyLimitText(k.RateLimit),
+				k.KeyID, k.Name, string(k.State), string(k.Level), k.Scope, k.KeyPrefix, str(k.Owner), str(k.Plan), keyLimitText(k.RateLimit),
 				a.When(k.ExpiresAt), a.When(k.LastUsedAt),
 			}
 		},
@@ -159,9 +173,9 @@ func newKeysRevoke(a *app) *cobra.Command {
 }
 
 type keysUpdate struct {
-	name, owner, rateLimit, expires string
-	metadata                        []string
-	patch                           client.KeyPatch
+	name, owner, plan, rateLimit, expires string
+	metadata                              []string
+	patch                                 client.KeyPatch
 }
 
 func newKeysUpdate(a *app) *cobra.Command {
@@ -172,12 +186,23 @@ func newKeysUpdate(a *app) *cobra.Command {
 	}
 	f := c.Flags()
 	f.StringVar(&o.name, "name", "", "display `name`")
-	f.StringVar(&o.owner, "owner", "", "free `text` that says whose key it is")
+	f.StringVar(&o.owner, "owner", "", keyOwnerHelp)
+	f.StringVar(&o.plan, "plan", "", keyPlanHelp)
 	f.StringVar(&o.rateLimit, "rate-limit", "", keyLimitHelp)
 	f.StringVar(&o.expires, "expires", "", "last `date` on which the key is valid"+expiresUsage)
 	f.StringArrayVar(&o.metadata, "metadata", nil, "metadata, as `NAME=VALUE`, which replaces all existing metadata; may be repeated")
 	return shows(oneKey(a), c, func(api *client.Client, ctx context.Context, id string) (*client.Key, error) {
-		return api.UpdateKey(ctx, id, o.patch)
+		if isID(o.owner) {
+			if err := a.externalID(api, &o.owner); err != nil {
+				return nil, err
+			}
+			o.patch.Owner = client.Set(o.owner)
+		}
+		k, err := api.UpdateKey(ctx, id, o.patch)
+		if err != nil {
+			return nil, a.unknownPlan(api, o.plan, err)
+		}
+		return k, nil
 	}, keyFields)
 }
 
@@ -201,18 +226,14 @@ func (o *keysUpdate) read(c *cobra.Command, _ []string) error {
 	if c.Flags().Changed("name") {
 		p.Name = client.Set(o.name)
 	}
-	if c.Flags().Changed("metadata") {
-		p.Metadata = client.Clear[map[string]string]()
-		if strings.Join(o.metadata, "") != "" {
-			m, err := pairs("metadata", o.metadata)
-			if err != nil {
-				return err
-			}
-			p.Metadata = client.Set(m)
-		}
+	if p.Metadata, err = set.metadata(o.metadata); err != nil {
+		return err
 	}
-	if p.Name.IsZero() && p.Owner.IsZero() && p.RateLimit.IsZero() && p.ExpiresAt.IsZero() && p.Metadata.IsZero() {
-		return usagef("nothing to change: give at least one of --name, --owner, --rate-limit, --expires and --metadata")
+	if p.Plan = set.text("plan", o.plan); isID(o.plan) {
+		p.Plan, p.PlanID = client.Change[string]{}, set.text("plan", o.plan)
+	}
+	if p.Name.IsZero() && p.Owner.IsZero() && p.Plan.IsZero() && p.PlanID.IsZero() && p.RateLimit.IsZero() && p.ExpiresAt.IsZero() && p.Metadata.IsZero() {
+		return usagef("nothing to change: give at least one of --name, --owner, --plan, --rate-limit, --expires and --metadata")
 	}
 	return nil
 }

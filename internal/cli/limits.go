@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/keygate/keygate/client"
+	"github.com/keygate/keygate/client/apply"
 	"github.com/keygate/keygate/internal/cli/terminal"
 )
 
@@ -63,6 +64,8 @@ type limitsSimulate struct {
 	*app
 	gateway, route, key                     string
 	rateLimit, sustained, burst, daily, per string
+	plan                                    string
+	limits                                  []string // of a plan
 }
 
 func newLimitsSimulate(a *app) *cobra.Command {
@@ -75,9 +78,13 @@ have refused for each key. Nothing changes.
 
 With --route-id, simulate a limit of the route: --sustained, --burst, --daily, --per.
 With --key-id, simulate a limit of the key: --rate-limit. With neither, simulate the
-gateway's global limit: --sustained, --burst.`,
+gateway's global limit: --sustained, --burst.
+
+With --plan or --limit, simulate a plan, as if every key and owner had it: one that is
+there, or one with these limits, which are written as for keygate plans create.`,
 		Example: "  keygate limits simulate --gateway gw_01j… --route-id rt_01j… --sustained 600/min --burst 50/s\n" +
-			"  keygate limits simulate --gateway gw_01j… --key-id key_01j… --rate-limit 100/min",
+			"  keygate limits simulate --gateway gw_01j… --key-id key_01j… --rate-limit 100/min\n" +
+			"  keygate limits simulate --gateway gw_01j… --limit per-minute=600/min,per=owner",
 		Args: atMost(1), RunE: o.run,
 	}
 	f := c.Flags()
@@ -89,6 +96,8 @@ gateway's global limit: --sustained, --burst.`,
 	f.StringVar(&o.burst, "burst", "", "capacity, such as `50/s`")
 	f.StringVar(&o.daily, "daily", "", "cap per UTC day, such as `100000/day`")
 	f.StringVar(&o.per, "per", "", "`key` gives each key its own limit")
+	f.StringVar(&o.plan, "plan", "", "`name` or id of the plan to simulate")
+	f.StringArrayVar(&o.limits, "limit", nil, planLimitHelp)
 	return c
 }
 
@@ -102,7 +111,11 @@ func (o *limitsSimulate) run(c *cobra.Command, args []string) error {
 	}
 	in := client.SimulateRequest{}
 	parts := o.sustained + o.burst + o.daily + o.per
+	ofPlan := o.plan != "" || len(o.limits) > 0
 	switch {
+	case ofPlan && (o.plan != "" && len(o.limits) > 0 || o.route+o.key+o.rateLimit+parts != ""):
+		return usagef("a plan is given by --plan or by --limit, and no other flag but --gateway")
+	case ofPlan:
 	case o.route != "" && o.key != "":
 		return usagef("give either --route-id or --key-id, or neither for the gateway's global limit")
 	case o.key != "" && (o.rateLimit == "" || parts != ""):
@@ -114,7 +127,7 @@ func (o *limitsSimulate) run(c *cobra.Command, args []string) error {
 	case o.rateLimit != "":
 		return usagef("--rate-limit is the limit of a key: also give --key-id, or give --sustained and --burst for a route or the gateway")
 	case parts == "":
-		return usagef("no limit given: give --sustained, --burst or --daily, or --rate-limit with --key-id")
+		return usagef("no limit given: give --sustained, --burst or --daily, --rate-limit with --key-id, or --plan")
 	default:
 		in.RateLimit = client.RateLimitInput{
 			Sustained: given(o.sustained), Burst: given(o.burst), Daily: given(o.daily), Per: given(client.RateLimitInputPer(o.per)),
@@ -132,6 +145,11 @@ func (o *limitsSimulate) run(c *cobra.Command, args []string) error {
 		return err
 	}
 	in.RouteID, in.KeyID = given(o.route), given(o.key)
+	if ofPlan {
+		if in.Plan, err = o.planToSimulate(api); err != nil {
+			return err
+		}
+	}
 	s, err := api.SimulateLimit(c.Context(), gateway, in)
 	if err != nil {
 		return err
@@ -142,12 +160,44 @@ func (o *limitsSimulate) run(c *cobra.Command, args []string) error {
 	return o.print(s, o.namesOf(c.Context(), api))
 }
 
+// planToSimulate returns the plan of --plan or --limit.
+func (o *limitsSimulate) planToSimulate(api *client.Client) (*client.SimulatedPlanRequest, error) {
+	if len(o.limits) > 0 {
+		flags := planFlags{app: o.app, limits: o.limits}
+		limits, err := flags.limitsOf(api)
+		return &client.SimulatedPlanRequest{Limits: limits}, err
+	}
+	id, err := o.planID(api, o.plan)
+	if err != nil {
+		return nil, err
+	}
+	p, err := api.Plan(o.Context, id)
+	if err != nil {
+		return nil, err
+	}
+	return &client.SimulatedPlanRequest{Limits: apply.LimitInputs(p.Limits)}, nil
+}
+
 func (o *limitsSimulate) print(s *client.Simulation, names *names) error {
 	share := ""
 	if s.Requests > 0 {
 		share = fmt.Sprintf(" (%.2f %%)", 100*float64(s.Refused)/float64(s.Requests))
 	}
-	fmt.Fprintf(o.Out, "Requests of the last 24 hours that the limit applies to: %d\nThe limit would have refused: %d%s\n", s.Requests, s.Refused, share)
+	what := "limit"
+	if s.Limits != nil {
+		what = "plan"
+	}
+	fmt.Fprintf(o.Out, "Requests of the last 24 hours that the %s applies to: %d\nThe %s would have refused: %d%s\n", what, s.Requests, what, s.Refused, share)
+	if s.Limits != nil {
+		fmt.Fprintln(o.Out)
+		t := o.NewTable(terminal.Column{Name: "LIMIT"}, terminal.Column{Name: "REFUSED"}, terminal.Column{Name: "UNKNOWN"})
+		for _, l := range *s.Limits {
+			t.Row(l.Limit, strconv.FormatInt(l.Refused, 10), strconv.FormatInt(l.Unknown, 10))
+		}
+		if err := t.Flush(); err != nil {
+			return err
+		}
+	}
 	if len(s.Keys) == 0 {
 		return nil
 	}

@@ -23,9 +23,10 @@ func hasMarkdown(path string) bool {
 	return path == "keygate config diff" || path == "keygate spec push"
 }
 
-// comparison is what changes about one gateway.
+// comparison is what changes about one gateway or plan.
 type comparison struct {
-	title    string // names the gateway; in Markdown already
+	title    string // names the gateway or plan; in Markdown already
+	plan     bool   // whether it is a plan, which has no routes
 	settings []client.SettingChange
 	push     *client.Push // nil for a gateway that is deleted
 }
@@ -55,8 +56,12 @@ func markdown(title string, all []comparison, rows int) string {
 			fmt.Fprintf(&b, "### %s\n\n", c.title)
 		}
 		var changes [][]string
+		of := "gateway."
+		if c.plan {
+			of = "plan."
+		}
 		for _, s := range c.settings {
-			changes = append(changes, []string{"~", terminal.Code("gateway." + s.Field), terminal.Code(settingText(s.Before)) + " → " + terminal.Code(settingText(s.After))})
+			changes = append(changes, []string{"~", terminal.Code(of + s.Field), terminal.Code(settingText(s.Before)) + " → " + terminal.Code(settingText(s.After))})
 		}
 		if c.push == nil {
 			continue
@@ -70,7 +75,9 @@ func markdown(title string, all []comparison, rows int) string {
 				changes = append(changes, []string{part.mark, terminal.Code(strings.Join(r.Methods, ",") + " " + r.Path), routeChanges(r.Changes)})
 			}
 		}
-		fmt.Fprintf(&b, "Routes: %d added, %d removed, %d changed, %d unchanged.\n\n", len(p.Added), len(p.Removed), len(p.Changed), p.Unchanged)
+		if !c.plan {
+			fmt.Fprintf(&b, "Routes: %d added, %d removed, %d changed, %d unchanged.\n\n", len(p.Added), len(p.Removed), len(p.Changed), p.Unchanged)
+		}
 		terminal.MarkdownTable(&b, []string{"", "What", "Change"}, changes, rows)
 		for i, warning := range p.Warnings {
 			if i == min(terminal.OpenRows, rows) {

@@ -44,6 +44,14 @@ func oneAccount(a *app) *one {
 	return &one{app: a, flag: "account", usage: "`id` or name of the account" + alsoArgument, find: a.accountID}
 }
 
+func onePlan(a *app) *one {
+	return &one{app: a, flag: "plan", usage: "`id` or name of the plan" + alsoArgument, find: a.planID}
+}
+
+func oneOwner(a *app) *one {
+	return &one{app: a, flag: "owner", usage: "`id` or external ID of the owner" + alsoArgument, find: a.ownerID}
+}
+
 func oneNode(a *app) *one {
 	return &one{app: a, flag: "node", usage: "`id` or name of the node" + alsoArgument, find: a.nodeID}
 }

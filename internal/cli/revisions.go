@@ -181,7 +181,7 @@ func (o *revisionDiff) run(c *cobra.Command, args []string) error {
 	if o.ForPeople() {
 		fmt.Fprintf(o.Out, "Revision %d to %d: ", numbers[0], numbers[1])
 		o.writePush(o.Out, p, proposed, o.verbose)
-		o.writeSettings(o.Out, settingsOf(p))
+		o.writeSettings(o.Out, "gateway", settingsOf(p))
 	} else if err := o.PrintData(p); err != nil {
 		return err
 	}
@@ -314,7 +314,7 @@ func (o *specRollback) ask(c *cobra.Command, api *client.Client, g *client.Gatew
 	}
 	o.Say("This rolls back %s%s to %s:", terminal.Clean(gatewayLabel(g)), from, terminal.Clean(o.describe(r)))
 	o.writePush(o.Err, p, proposed, o.verbose)
-	o.writeSettings(o.Err, settingsOf(p))
+	o.writeSettings(o.Err, "gateway", settingsOf(p))
 	return o.Answered("Roll back? [y/N] ", terminal.IsYes)
 }
 
@@ -338,7 +338,7 @@ func (o *specRollback) done(p *client.Push, err error) error {
 	if err := o.printPush(p, o.dryRun, o.verbose); err != nil || !o.ForPeople() {
 		return err
 	}
-	o.writeSettings(o.Out, settingsOf(p))
+	o.writeSettings(o.Out, "gateway", settingsOf(p))
 	return nil
 }
 

@@ -14,6 +14,7 @@ type caller struct {
 	AccountID string `json:"account_id"`
 	Account   string `json:"account"`
 	Plan      string `json:"plan"`
+	Default   string `json:"default_plan,omitempty"` // of owners that a key creates
 	KeyID     string `json:"key_id"`
 	KeyName   string `json:"key_name"`
 	Scope     string `json:"scope"`
@@ -39,12 +40,13 @@ func newWhoami(a *app) *cobra.Command {
 			w := caller{
 				URL: used.URL, Source: used.source, Context: used.context, AccountID: account.AccountID, Account: account.Name,
 				Plan: string(account.Plan), KeyID: account.Key.KeyID, KeyName: account.Key.Name, Scope: account.Key.Scope, Gateway: used.Gateway,
+				Default: str(account.DefaultPlan),
 			}
 			return a.PrintRecord(w, func() []terminal.Field {
 				return append([]terminal.Field{
 					{"SERVER", w.URL}, {"ACCOUNT", withID(w.Account, w.AccountID)}, {"PLAN", w.Plan},
 					{"KEY", withID(w.KeyName, w.KeyID)}, {"SCOPE", w.Scope}, {"KEY FROM", w.Source},
-				}, filled(terminal.Field{"GATEWAY", w.Gateway})...)
+				}, filled(terminal.Field{"DEFAULT PLAN", w.Default}, terminal.Field{"GATEWAY", w.Gateway})...)
 			})
 		},
 	}

@@ -19,6 +19,7 @@ import (
 type LimitLevel struct {
 	RouteID string // "" unless it is the limit of a route
 	KeyID   string // "" unless it is the limit of a key
+	OwnerID string // "" unless it is the limit of an owner
 	Address string // "" unless it is the limit of an address; see clientip.Group
 	address clientip.Group
 	ratelimit.Status
@@ -27,11 +28,19 @@ type LimitLevel struct {
 // Cursor identifies the limit in the list of its gateway's limits, for Page.After. It does not change
 // while the limit exists.
 func (l *LimitLevel) Cursor() string {
-	return strconv.Itoa(int(l.Scope)) + " " + l.RouteID + " " + l.KeyID + " " + hex.EncodeToString(l.address[:])
+	cursor := strconv.Itoa(int(l.Scope)) + " " + l.RouteID + " " + l.KeyID
+	switch {
+	case l.Label != nil:
+		cursor += " " + l.OwnerID + " " + l.Label.String()
+	case l.Address != "":
+		cursor += "  " + hex.EncodeToString(l.address[:])
+	}
+	return cursor
 }
 
-// Limits lists the limits of a gateway: the global one, then the limits of routes, then of keys that
-// are in use, the newest routes and keys first, then of addresses on public routes. Page.After is the LimitLevel.Cursor of the last limit
+// Limits lists the limits of a gateway: the global one, then the limits of routes, of keys that
+// are in use, and of plans, for each owner or key that uses them, and of addresses on public routes; the newest routes, keys
+// and owners first. Page.After is the LimitLevel.Cursor of the last limit
 // of the previous page.
 func (s *Service) Limits(ctx context.Context, actor *Actor, gatewayID string, p Page) ([]LimitLevel, error) {
 	if _, err := s.Gateway(ctx, actor, gatewayID); err != nil {
@@ -48,7 +57,7 @@ func (s *Service) Limits(ctx context.Context, actor *Actor, gatewayID string, p 
 	s.cfg.Sources.Levels.Levels(ctx, gatewayID, levels.add)
 	list := make([]LimitLevel, 0, p.Limit)
 	for _, l := range levels.sorted() {
-		level := LimitLevel{RouteID: identifier(id.Route, l.Route), KeyID: identifier(id.Key, l.Key), address: l.Address, Status: l.Status}
+		level := LimitLevel{RouteID: identifier(id.Route, l.Route), KeyID: identifier(id.Key, l.Key), OwnerID: identifier(id.Owner, l.Owner), address: l.Address, Status: l.Status}
 		if l.Address != (clientip.Group{}) {
 			level.Address = l.Address.String()
 		}
@@ -80,19 +89,24 @@ func (p *page) sorted() []ratelimit.Level {
 
 // compareLevels defines the order of the list of a gateway's limits.
 func compareLevels(a, b *ratelimit.Level) int {
-	return cmp.Or(cmp.Compare(a.Scope.Rank(), b.Scope.Rank()), bytes.Compare(b.Route[:], a.Route[:]), bytes.Compare(b.Key[:], a.Key[:]), bytes.Compare(a.Address[:], b.Address[:]))
+	return cmp.Or(cmp.Compare(a.Scope.Rank(), b.Scope.Rank()), bytes.Compare(b.Route[:], a.Route[:]), bytes.Compare(b.Key[:], a.Key[:]),
+		bytes.Compare(b.Owner[:], a.Owner[:]), cmp.Compare(a.Label.String(), b.Label.String()), bytes.Compare(a.Address[:], b.Address[:]))
 }
 
 // parseCursor parses a result of LimitLevel.Cursor.
 func parseCursor(cursor string) (l ratelimit.Level) {
 	scope, rest, _ := strings.Cut(cursor, " ")
 	route, rest, _ := strings.Cut(rest, " ")
-	key, address, _ := strings.Cut(rest, " ")
+	key, rest, _ := strings.Cut(rest, " ")
+	owner, last, _ := strings.Cut(rest, " ")
 	n, _ := strconv.ParseUint(scope, 10, 8)
 	l.Scope = ratelimit.Scope(n)
 	l.Route, _ = id.Parse(id.Route, route)
 	l.Key, _ = id.Parse(id.Key, key)
-	if b, err := hex.DecodeString(address); err == nil && len(b) == len(l.Address) {
+	l.Owner, _ = id.Parse(id.Owner, owner)
+	if plan, limit, ok := strings.Cut(last, "."); ok {
+		l.Label = ratelimit.NewLabel(plan, limit)
+	} else if b, err := hex.DecodeString(last); err == nil && len(b) == len(l.Address) {
 		l.Address = clientip.Group(b)
 	}
 	return l

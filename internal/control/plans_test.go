@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/keygate/keygate/internal/accesslog"
 	"github.com/keygate/keygate/internal/apikey"
 	"github.com/keygate/keygate/internal/control"
 	"github.com/keygate/keygate/internal/fault"
@@ -246,4 +247,39 @@ func TestPushesWarnOfUnmatchedRoutesOfPlans(t *testing.T) {
 			t.Errorf("%v: got the warnings %q, want them to name %q", test.paths, got, test.want)
 		}
 	}
+}
+
+// Guarantee: the simulation of a plan applies its limits to what was recorded, on their gateway and routes and by the owners
+// of keys, and says what is wrong with the plan at its field.
+func TestSimulatePlan(t *testing.T) {
+	h := newHarness(t)
+	c := h.caller("acme", "admin")
+	g, other := h.gateway(c), h.gateway(c)
+	orders, reports := h.route(c, g.ID, "/orders/{id}", "GET"), h.route(c, g.ID, "/reports", "GET")
+	first := must[*control.NewKey](h)(h.CreateKey(ctx(), c, control.KeyInput{Name: "k", Scope: "read", Owner: "o"}))
+	second := must[*control.NewKey](h)(h.CreateKey(ctx(), c, control.KeyInput{Name: "k", Scope: "read", Owner: "o"}))
+	data := h.withPlane(c.Account.ID, g.ID, nil)
+	for range 3 {
+		for _, k := range []string{first.ID, second.ID, ""} {
+			data.end(orders.ID, k, accesslog.Forwarded, 200)
+			data.end(reports.ID, k, accesslog.Forwarded, 200)
+		}
+	}
+	in := control.PlanInput{Limits: []plan.LimitInput{
+		{Name: "elsewhere", Sustained: "1/day", GatewayID: other.ID}, {Name: "orders", Sustained: "2/day", GatewayID: g.ID, Routes: []string{"/orders/*"}},
+		{Name: "together", Sustained: "9/day", Per: "owner"},
+	}}
+	s := must[*control.Simulation](h)(h.SimulatePlan(ctx(), c, g.ID, in))
+	want := []control.LimitSimulation{{Limit: "elsewhere"}, {Limit: "orders", Refused: 2}, {Limit: "together", Refused: 1}}
+	if !slices.Equal(s.Limits, want) || s.Requests != 12 || s.Refused != 3 {
+		t.Errorf("got %+v; want %+v of 12 requests", s, want)
+	}
+	for field, in := range map[string]control.PlanInput{
+		"plan.limits[0].sustained": planOf("", "x"), "plan.limits[0].gateway_id": planOn("", "gw_x"), "plan.time_zone": {TimeZone: "Mars"},
+	} {
+		_, err := h.SimulatePlan(ctx(), c, "gw_x", in)
+		h.wantCode(err, fault.ValidationFailed, field)
+	}
+	_, err := h.SimulatePlan(ctx(), c, "gw_x", in)
+	h.wantCode(err, fault.NotFound, "")
 }

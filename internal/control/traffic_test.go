@@ -182,6 +182,10 @@ func TestLimitsInPages(t *testing.T) {
 		all = append(all, ratelimit.Level{Status: ratelimit.Status{Scope: ratelimit.RouteScope}, Route: route},
 			ratelimit.Level{Status: ratelimit.Status{Scope: ratelimit.DailyScope}, Route: route, Key: id.NewFast()},
 			ratelimit.Level{Status: ratelimit.Status{Scope: ratelimit.KeyScope}, Key: id.NewFast()})
+		owner := id.NewFast()
+		for _, limit := range []string{"a", "b"} {
+			all = append(all, ratelimit.Level{Status: ratelimit.Status{Scope: ratelimit.PlanScope, Label: ratelimit.NewLabel("pro", limit)}, Owner: owner})
+		}
 	}
 	h.withPlane(c.Account.ID, g.ID, all)
 	var want []control.LimitLevel

@@ -105,7 +105,8 @@ type Limit struct {
 	Limit     int64  // capacity of the limit that refused
 	Remaining int64  // whole requests left; always 0
 	ResetAt   int64  // Unix time in seconds at which the request would be admitted
-	Scope     string // key, route, daily, global or account
+	Scope     string // key, route, daily, plan, global or account
+	Name      string // <plan>.<limit>, for the scope plan
 }
 
 // Error is an error with a public message. Message says what to do and contains neither
@@ -297,6 +298,7 @@ type members struct {
 	Remaining  *int64    `json:"remaining,omitempty"`
 	ResetAt    *int64    `json:"reset_at,omitempty"`
 	LimitScope string    `json:"limit_scope,omitempty"`
+	LimitName  string    `json:"limit_name,omitempty"`
 	RequestID  string    `json:"request_id"`
 }
 
@@ -307,6 +309,7 @@ func membersOf(e *Error, requestID string) members {
 	}
 	if e.Limit != nil {
 		m.Limit, m.Remaining, m.ResetAt, m.LimitScope = &e.Limit.Limit, &e.Limit.Remaining, &e.Limit.ResetAt, e.Limit.Scope
+		m.LimitName = e.Limit.Name
 	}
 	return m
 }

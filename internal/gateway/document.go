@@ -34,15 +34,9 @@ func ParseDocument(content []byte) (*Document, error) {
 
 // LocateDocument is ParseDocument, and returns the positions of the settings too.
 func LocateDocument(content []byte) (*Document, Positions, error) {
-	root, err := document.Parse(content)
-	if err != nil {
-		return nil, nil, err
-	}
-	var problems document.Problems
-	refuseEnv(root, "", &problems)
 	d := &Document{Routes: []RouteSpec{}}
-	problems.Add(d.readExcept(root, problems.Err()))
-	if err := problems.Err(); err != nil {
+	root, err := ReadFile(content, d.read)
+	if err != nil {
 		return nil, nil, err
 	}
 	positions := Positions{}
@@ -52,10 +46,23 @@ func LocateDocument(content []byte) (*Document, Positions, error) {
 	return d, positions, nil
 }
 
-// readExcept parses the whole file. The error has no problem of a value with ${env:NAME}, which is not known; variables
-// has a problem for each of them.
-func (d *Document) readExcept(root *document.Node, variables error) error {
-	err, unknown := d.read(root), fault.ProblemsOf(variables)
+// ReadFile parses a file in YAML or JSON whose content read reads, and refuses each value with ${env:NAME}. The error is
+// as that of ParseDocument: it has what read returns, except for the values that are not known because of their
+// variable.
+func ReadFile(content []byte, read func(root *document.Node) error) (*document.Node, error) {
+	root, err := document.Parse(content)
+	if err != nil {
+		return nil, err
+	}
+	var problems document.Problems
+	refuseEnv(root, "", &problems)
+	problems.Add(except(read(root), problems.Err()))
+	return root, problems.Err()
+}
+
+// except returns err without the problems of values with ${env:NAME}; variables has a problem for each of them.
+func except(err, variables error) error {
+	unknown := fault.ProblemsOf(variables)
 	if unknown == nil {
 		return err
 	}
@@ -70,15 +77,17 @@ func (d *Document) readExcept(root *document.Node, variables error) error {
 
 // read parses the whole file.
 func (d *Document) read(root *document.Node) error {
-	return eachMember(root, "", func(m *document.Node) error {
+	return root.EachMember("", func(m *document.Node) error {
 		switch m.Name {
 		case "gateway":
 			return d.Gateway.read(m)
 		case "routes":
 			return d.readRoutes(m)
 		case "$schema": // for editors
-			_, err := readText(m, m.Name)
+			_, err := m.ReadText(m.Name)
 			return err
+		case "plans":
+			return m.Invalid(m.Name, "plans are not of one gateway: give them a file of their own, which keygate config apply takes")
 		}
 		return m.Unknown(m.Name, "is not a field of a configuration file: use gateway or routes")
 	}, func() error {
@@ -87,31 +96,6 @@ func (d *Document) read(root *document.Node) error {
 		}
 		return nil
 	})
-}
-
-// eachMember calls f for each field of a mapping, and then the functions in last. It returns
-// one error for all that they return.
-func eachMember(n *document.Node, field string, f func(m *document.Node) error, last ...func() error) error {
-	if n.Kind != document.Mapping {
-		return n.Mismatch(field, document.Mapping, "")
-	}
-	var problems document.Problems
-	for i := range n.Nodes {
-		if problems.Add(f(&n.Nodes[i])); problems.Full() {
-			return problems.Err()
-		}
-	}
-	for _, check := range last {
-		problems.Add(check())
-	}
-	return problems.Err()
-}
-
-func readText(n *document.Node, field string) (string, error) {
-	if n.Kind != document.String {
-		return "", n.Mismatch(field, document.String, "")
-	}
-	return strings.Clone(n.Text), nil
 }
 
 func (d *Document) readRoutes(n *document.Node) error {
@@ -152,11 +136,11 @@ func readRoute(n *document.Node, field string) (RouteSpec, error) {
 			return nil
 		}
 	}
-	err := eachMember(n, field, func(m *document.Node) (err error) {
+	err := n.EachMember(field, func(m *document.Node) (err error) {
 		at := field + "." + m.Name
 		switch m.Name {
 		case "path":
-			r.Path, err = readText(m, at)
+			r.Path, err = m.ReadText(at)
 		case "methods":
 			r.Methods, err = readMethods(m, at)
 		case "rate_limit":
@@ -180,7 +164,7 @@ func readMethods(n *document.Node, field string) ([]string, error) {
 	var problems document.Problems
 	methods := make([]string, 0, len(n.Nodes))
 	for i := range n.Nodes {
-		m, err := readText(&n.Nodes[i], fmt.Sprintf("%s[%d]", field, i))
+		m, err := n.Nodes[i].ReadText(fmt.Sprintf("%s[%d]", field, i))
 		if problems.Add(err); problems.Full() {
 			break
 		}
@@ -195,7 +179,7 @@ func readMethods(n *document.Node, field string) ([]string, error) {
 // ReadAuth reads the authentication of a route from a document. The error is a validation
 // error with the position.
 func ReadAuth(n *document.Node, field string) (Auth, error) {
-	text, err := readText(n, field)
+	text, err := n.ReadText(field)
 	if err != nil {
 		return "", err
 	}
@@ -210,7 +194,7 @@ func ReadAuth(n *document.Node, field string) (Auth, error) {
 func ReadLimit(n *document.Node, field string) (ratelimit.Config, error) {
 	var c ratelimit.Config
 	rates := map[string]*ratelimit.Rate{"sustained": &c.Sustained, "burst": &c.Burst, "daily": &c.Daily}
-	err := eachMember(n, field, func(m *document.Node) error {
+	err := n.EachMember(field, func(m *document.Node) error {
 		at := field + "." + m.Name
 		rate := rates[m.Name]
 		switch {
@@ -219,7 +203,7 @@ func ReadLimit(n *document.Node, field string) (ratelimit.Config, error) {
 		case m.Kind == document.Null:
 			return nil
 		}
-		text, err := readText(m, at)
+		text, err := m.ReadText(at)
 		switch {
 		case err != nil:
 			return err

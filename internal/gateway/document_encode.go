@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/keygate/keygate/internal/document"
 	"github.com/keygate/keygate/internal/ratelimit"
 )
 
@@ -49,9 +50,9 @@ func (d *Document) Encode() []byte {
 func (r *RouteSpec) encode(b *bytes.Buffer) {
 	methods := make([]string, len(r.Methods))
 	for i, m := range r.Methods {
-		methods[i] = yamlString(m)
+		methods[i] = document.Scalar(m)
 	}
-	fmt.Fprintf(b, "  - path: %s\n    methods: [%s]\n", yamlString(r.Path), strings.Join(methods, ", "))
+	fmt.Fprintf(b, "  - path: %s\n    methods: [%s]\n", document.Scalar(r.Path), strings.Join(methods, ", "))
 	if !r.RateLimit.IsZero() {
 		fmt.Fprintf(b, "    rate_limit: %s\n", yamlLimit(r.RateLimit))
 	}
@@ -75,56 +76,4 @@ func yamlLimit(c ratelimit.Config) string {
 		members = append(members, "per: "+c.Per)
 	}
 	return "{" + strings.Join(members, ", ") + "}"
-}
-
-// yamlString returns s as a YAML scalar that every parser, also of YAML 1.1, reads as that
-// string: plain if that is safe, otherwise in double quotes.
-func yamlString(s string) string {
-	if isPlain(s) {
-		return s
-	}
-	return yamlQuoted(s)
-}
-
-// yamlQuoted returns s in double quotes on one line, in a form that YAML and JSON share.
-func yamlQuoted(s string) string {
-	var b strings.Builder
-	b.WriteByte('"')
-	for _, r := range s {
-		switch {
-		case r == '"' || r == '\\':
-			b.WriteByte('\\')
-			b.WriteRune(r)
-		case r < 0x20 || r >= 0x7f && r < 0xa0 || r == 0x2028 || r == 0x2029 || r == 0xfeff || r == 0xfffe || r == 0xffff:
-			fmt.Fprintf(&b, `\u%04x`, r)
-		default:
-			b.WriteRune(r)
-		}
-	}
-	b.WriteByte('"')
-	return b.String()
-}
-
-// isPlain reports whether s is a plain scalar in block context, and in flow context if it is a
-// method: it starts with a letter or slash, contains nothing that could end it, and is not a
-// word for a boolean or null.
-func isPlain(s string) bool {
-	switch strings.ToLower(s) {
-	case "", "true", "false", "yes", "no", "on", "off", "y", "n", "null":
-		return false
-	}
-	for i := range len(s) {
-		c := s[i]
-		switch {
-		case 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || c == '/':
-		case i == 0:
-			return false
-		case '0' <= c && c <= '9' || strings.IndexByte("-_.~{}*%+=&;!$()@", c) >= 0:
-		case c == ':' && i+1 < len(s) && s[i+1] != ' ':
-		case c == ' ' && i+1 < len(s):
-		default:
-			return false
-		}
-	}
-	return true
 }

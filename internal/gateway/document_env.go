@@ -38,6 +38,11 @@ func ResolveEnv(content []byte, lookup func(name string) (value string, ok bool)
 
 // AddMistakes returns err, which ResolveEnv returned for a file, with everything else that is wrong with the file.
 func AddMistakes(content []byte, err error) error {
+	return AddMistakesOf(content, err, (&Document{}).read)
+}
+
+// AddMistakesOf is AddMistakes for a file whose content read reads, as for ReadFile.
+func AddMistakesOf(content []byte, err error, read func(root *document.Node) error) error {
 	root, unreadable := document.Parse(content)
 	if unreadable != nil {
 		return err // that is what err says
@@ -45,7 +50,7 @@ func AddMistakes(content []byte, err error) error {
 	var all, variables document.Problems
 	refuseEnv(root, "", &variables)
 	all.Add(err)
-	all.Add((&Document{}).readExcept(root, variables.Err()))
+	all.Add(except(read(root), variables.Err()))
 	return all.Err()
 }
 
@@ -112,7 +117,7 @@ func (r *resolver) replace(n *document.Node, field string) error {
 	if end < 0 {
 		return n.Invalid(field, "a value with ${env:…} must be on one line, plain or in quotes")
 	}
-	r.edits[skipProperties(r.text, start)] = edit{end, yamlQuoted(value)}
+	r.edits[skipProperties(r.text, start)] = edit{end, document.Quoted(value)}
 	return nil
 }
 

@@ -11,7 +11,7 @@ import (
 // read parses the section "gateway".
 func (p *Patch) read(n *document.Node) error {
 	rows := Settings()
-	return eachMember(n, "gateway", func(m *document.Node) error {
+	return n.EachMember("gateway", func(m *document.Node) error {
 		s := findSetting(rows, m.Name)
 		if s == nil {
 			return m.Unknown("gateway."+m.Name, "is not a field of gateway in a configuration file: %s", "use "+strings.Join(SettingNames(), ", "))

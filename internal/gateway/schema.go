@@ -66,6 +66,14 @@ func rateSchema(units, doc, example string) schema {
 
 const rateUnits = "s|sec|second|min|minute|h|hour|day"
 
+// RateSchema returns the schema of a rate, which is never null.
+func RateSchema(doc, example string) map[string]any {
+	return notNull(rateSchema(rateUnits, doc, example))
+}
+
+// OrNull returns a schema that also accepts null.
+func OrNull(s map[string]any) map[string]any { return orNull(s) }
+
 func limitSchema() schema {
 	return schema{
 		"type": "object", "additionalProperties": false, "minProperties": 1,

@@ -26,17 +26,17 @@ func scalar[T any](text func(T) string) func(*bytes.Buffer, T) {
 
 // textValue is a string of so many characters.
 func textValue(least, most int) valueType[string] {
-	return valueType[string]{readText, scalar(yamlString), schema{"type": "string", "minLength": least, "maxLength": most}}
+	return valueType[string]{(*document.Node).ReadText, scalar(document.Scalar), schema{"type": "string", "minLength": least, "maxLength": most}}
 }
 
 // choiceValue is one of several strings.
 func choiceValue(choices []string) valueType[string] {
-	return valueType[string]{readText, scalar(yamlString), schema{"type": "string", "enum": choices}}
+	return valueType[string]{(*document.Node).ReadText, scalar(document.Scalar), schema{"type": "string", "enum": choices}}
 }
 
 // durationValue is a Go duration.
 func durationValue() valueType[string] {
-	return valueType[string]{readText, scalar(yamlDuration), schema{"type": "string", "minLength": 2, "examples": []any{"30s"}}}
+	return valueType[string]{(*document.Node).ReadText, scalar(yamlDuration), schema{"type": "string", "minLength": 2, "examples": []any{"30s"}}}
 }
 
 // yamlDuration returns a duration as a scalar. A duration of numbers with units of letters needs no
@@ -45,17 +45,17 @@ func yamlDuration(s string) string {
 	if strings.Trim(s, "0123456789.hmsnu") == "" {
 		return s
 	}
-	return yamlQuoted(s)
+	return document.Quoted(s)
 }
 
 // certificateValue is a text in PEM that is not secret.
 func certificateValue() valueType[string] {
-	return valueType[string]{readText, encodeLines, schema{"type": "string", "minLength": 1}}
+	return valueType[string]{(*document.Node).ReadText, encodeLines, schema{"type": "string", "minLength": 1}}
 }
 
 // keyValue is a private key in PEM, or Masked.
 func keyValue() valueType[string] {
-	return valueType[string]{readText, encodeLines, schema{"type": "string", "minLength": 1, "examples": []any{"${env:CLIENT_KEY}"}}}
+	return valueType[string]{(*document.Node).ReadText, encodeLines, schema{"type": "string", "minLength": 1, "examples": []any{"${env:CLIENT_KEY}"}}}
 }
 
 func boolValue() valueType[bool] {
@@ -68,7 +68,7 @@ func countValue(least, most int64) valueType[int64] {
 	if most > 0 {
 		s["maximum"] = most
 	}
-	return valueType[int64]{readCount, scalar(func(n int64) string { return strconv.FormatInt(n, 10) }), s}
+	return valueType[int64]{(*document.Node).ReadCount, scalar(func(n int64) string { return strconv.FormatInt(n, 10) }), s}
 }
 
 func globalLimitValue() valueType[ratelimit.Config] {
@@ -83,7 +83,7 @@ func headersValue() valueType[map[string]string] {
 }
 
 func keyHeadersValue() valueType[[]string] {
-	return valueType[[]string]{readTexts, scalar(yamlList), schema{
+	return valueType[[]string]{(*document.Node).ReadTexts, scalar(document.Flow), schema{
 		"type": "array", "minItems": 1, "maxItems": MaxKeyHeaders, "items": schema{"type": "string", "minLength": 1, "maxLength": maxHeaderName},
 		"examples": []any{[]any{"X-API-Key"}},
 	}}
@@ -116,38 +116,10 @@ func readBool(n *document.Node, field string) (bool, error) {
 	return false, n.Invalid(field, "must be true or false") // !!bool yes
 }
 
-func readCount(n *document.Node, field string) (int64, error) {
-	if n.Kind != document.Number {
-		return 0, n.Mismatch(field, document.Number, "")
-	}
-	count, ok := document.Integer(n.Text)
-	if !ok {
-		return 0, n.Invalid(field, "must be a whole number in decimal digits, such as 1048576: %q is read in several ways, or is none", document.Short(n.Text))
-	}
-	return count, nil
-}
-
-// readTexts reads a list of strings.
-func readTexts(n *document.Node, field string) ([]string, error) {
-	if n.Kind != document.Sequence {
-		return nil, n.Mismatch(field, document.Sequence, "")
-	}
-	var problems document.Problems
-	list := make([]string, len(n.Nodes))
-	for i := range n.Nodes {
-		var err error
-		list[i], err = readText(&n.Nodes[i], fmt.Sprintf("%s[%d]", field, i))
-		if problems.Add(err); problems.Full() {
-			break
-		}
-	}
-	return list, problems.Err()
-}
-
 func readHeaders(n *document.Node, field string) (map[string]string, error) {
 	headers := map[string]string{}
-	err := eachMember(n, field, func(m *document.Node) error {
-		value, err := readText(m, field+"."+m.Name)
+	err := n.EachMember(field, func(m *document.Node) error {
+		value, err := m.ReadText(field + "." + m.Name)
 		headers[strings.Clone(m.Name)] = value
 		return err
 	})
@@ -156,7 +128,7 @@ func readHeaders(n *document.Node, field string) (map[string]string, error) {
 
 func readCORS(n *document.Node, field string) (CORS, error) {
 	var c CORS
-	err := eachMember(n, field, func(m *document.Node) (err error) {
+	err := n.EachMember(field, func(m *document.Node) (err error) {
 		at := field + "." + m.Name
 		switch {
 		case !slices.Contains([]string{"origins", "methods", "headers", "max_age"}, m.Name):
@@ -164,31 +136,19 @@ func readCORS(n *document.Node, field string) (CORS, error) {
 		case m.Kind == document.Null && m.Name != "origins":
 			return nil
 		case m.Name == "origins":
-			c.Origins, err = readTexts(m, at)
+			c.Origins, err = m.ReadTexts(at)
 		case m.Name == "methods":
-			c.Methods, err = readTexts(m, at)
+			c.Methods, err = m.ReadTexts(at)
 		case m.Name == "headers":
-			c.Headers, err = readTexts(m, at)
+			c.Headers, err = m.ReadTexts(at)
 		default:
 			var seconds int64
-			seconds, err = readCount(m, at)
+			seconds, err = m.ReadCount(at)
 			c.MaxAge = int(min(max(seconds, -1), maxCORSAge+1))
 		}
 		return err
 	})
 	return c.Normal(), err
-}
-
-// yamlList returns a flow sequence. It quotes what could end an item.
-func yamlList(list []string) string {
-	items := make([]string, len(list))
-	for i, s := range list {
-		items[i] = yamlString(s)
-		if strings.ContainsAny(s, "{}") {
-			items[i] = yamlQuoted(s)
-		}
-	}
-	return "[" + strings.Join(items, ", ") + "]"
 }
 
 func encodeHeaders(b *bytes.Buffer, headers map[string]string) {
@@ -198,17 +158,17 @@ func encodeHeaders(b *bytes.Buffer, headers map[string]string) {
 	}
 	b.WriteByte('\n')
 	for _, name := range slices.Sorted(maps.Keys(headers)) {
-		fmt.Fprintf(b, "    %s: %s\n", yamlString(name), yamlString(headers[name]))
+		fmt.Fprintf(b, "    %s: %s\n", document.Scalar(name), document.Scalar(headers[name]))
 	}
 }
 
 func encodeCORS(b *bytes.Buffer, c CORS) {
-	fmt.Fprintf(b, "\n    origins: %s\n", yamlList(c.Origins))
+	fmt.Fprintf(b, "\n    origins: %s\n", document.Flow(c.Origins))
 	if c.Methods != nil {
-		fmt.Fprintf(b, "    methods: %s\n", yamlList(c.Methods))
+		fmt.Fprintf(b, "    methods: %s\n", document.Flow(c.Methods))
 	}
 	if c.Headers != nil {
-		fmt.Fprintf(b, "    headers: %s\n", yamlList(c.Headers))
+		fmt.Fprintf(b, "    headers: %s\n", document.Flow(c.Headers))
 	}
 	if c.MaxAge != 0 {
 		fmt.Fprintf(b, "    max_age: %d\n", c.MaxAge)
@@ -220,7 +180,7 @@ func encodeCORS(b *bytes.Buffer, c CORS) {
 func encodeLines(b *bytes.Buffer, text string) {
 	body, ends := strings.CutSuffix(text, "\n")
 	if !isBlock(body) {
-		b.WriteString(" " + yamlString(text) + "\n")
+		b.WriteString(" " + document.Scalar(text) + "\n")
 		return
 	}
 	if b.WriteString(" |"); !ends {

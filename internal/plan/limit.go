@@ -3,7 +3,6 @@ package plan
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/keygate/keygate/internal/fault"
 	"github.com/keygate/keygate/internal/gateway"
@@ -136,16 +135,5 @@ func checkRoutes(paths []string) error {
 
 // Covers reports whether the limit applies to the route with the path, a template, of the gateway.
 func (l *Limit) Covers(gatewayID, path string) bool {
-	if l.GatewayID != "" && l.GatewayID != gatewayID {
-		return false
-	}
-	return len(l.Routes) == 0 || slices.ContainsFunc(l.Routes, func(pattern string) bool { return covers(pattern, path) })
-}
-
-func covers(pattern, path string) bool {
-	if pattern == path {
-		return true
-	}
-	prefix, ok := strings.CutSuffix(pattern, "/*")
-	return ok && (path == prefix || strings.HasPrefix(path, prefix+"/"))
+	return (l.GatewayID == "" || l.GatewayID == gatewayID) && NewPaths(l.Routes).Cover(path)
 }

@@ -93,6 +93,8 @@ func reasonOfResult(r accesslog.Result) accesslog.Reason {
 		return accesslog.KeyHasExpired
 	case accesslog.WrongGateway, accesslog.WrongScope:
 		return accesslog.KeyNotAllowed
+	case accesslog.OwnerSuspended:
+		return accesslog.OwnerWasSuspended
 	default:
 		return accesslog.LeaseLost
 	}

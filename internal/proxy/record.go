@@ -51,7 +51,7 @@ func (x *Exchange) end() {
 
 // emit emits a record with the texts of the exchange.
 func (x *Exchange) emit(r *accesslog.Record, target, detail string) {
-	x.Client.Shard.EmitTexts(r, &accesslog.Texts{Method: x.Method, Path: x.Verdict.Path, Owner: x.Verdict.Caller.Owner(), Target: target, Detail: cmp.Or(detail, x.Verdict.Host)})
+	x.Client.Shard.EmitTexts(r, &accesslog.Texts{Method: x.Method, Path: x.Verdict.Path, Owner: x.Verdict.Caller.Owner(), Target: target, Detail: cmp.Or(detail, x.Verdict.Detail())})
 }
 
 // EmitNoResponse emits the record of a request that got no response: the client hung up,

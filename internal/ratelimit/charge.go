@@ -5,9 +5,12 @@ import (
 	"slices"
 )
 
-// maxLimits is the largest number of limits of one charge: a bucket and a daily cap of the key, the same of
-// the route, and the global limit.
-const maxLimits = 5
+// A charge has room of its own for fewLimits limits: a bucket and a daily cap of the key, the same of the route, the
+// global limit, and three limits of plans. There are maxLimits at most, as two plans with eight limits each may apply.
+const (
+	fewLimits = 8
+	maxLimits = 5 + 2*8
+)
 
 // MaxAmount is the largest amount that a limit is charged for one request. No bucket holds more.
 const MaxAmount = MaxCount
@@ -19,11 +22,12 @@ const MaxAmount = MaxCount
 // The zero value has no limits. A Charge is for one request after the other, and for one goroutine at a
 // time.
 type Charge struct {
-	entries [maxLimits]entry
-	count   int // of entries
-	shown   int // number of statuses, which belong to the first entries
-	worst   int // the index of Worst, if there is one
-	taken   bool
+	few   [fewLimits]entry
+	many  []entry // in the place of few if there are more; its memory is kept for later requests
+	count int     // of entries
+	shown int     // number of statuses, which belong to the first entries
+	worst int     // the index of Worst, if there is one
+	taken bool
 
 	came   Instant // when Decide was called
 	ticket *ticket // question to the limit store, which has perhaps charged it; nil if there was none, or all is taken
@@ -39,11 +43,28 @@ type entry struct {
 
 // Add adds a limit that the request is charged the amount of, 1 to MaxAmount. A daily cap counts requests, so
 // it is charged 1 whatever the amount. Limits must be added in the order in which the statuses are to be shown,
-// no two with the same bucket.
+// no two with the same bucket. It allocates only for the first request with more than fewLimits limits.
 func (c *Charge) Add(l Limit, amount int64) {
-	e := &c.entries[c.count]
-	e.Limit, e.amount = l, amount
+	if c.count == fewLimits {
+		if c.many == nil {
+			c.many = make([]entry, 0, maxLimits)
+		}
+		c.many = append(c.many[:0], c.few[:]...)
+	}
+	if c.count >= fewLimits {
+		c.many = append(c.many[:c.count], entry{})
+	}
 	c.count++
+	e := &c.entries()[c.count-1]
+	e.Limit, e.amount = l, amount
+}
+
+// entries returns the limits.
+func (c *Charge) entries() []entry {
+	if c.count > fewLimits {
+		return c.many[:c.count]
+	}
+	return c.few[:c.count]
 }
 
 // Clear removes the limits, so that the same request can be decided again with other limits. Charges that the
@@ -52,11 +73,9 @@ func (c *Charge) Clear() { c.count, c.shown, c.taken = 0, 0, false }
 
 // Keep removes the limits whose scopes are not among scopes. Settle or release c before.
 func (c *Charge) Keep(scopes ...Scope) {
-	kept := c.entries[:0]
-	for _, e := range c.entries[:c.count] {
-		if slices.Contains(scopes, e.Scope) {
-			kept = append(kept, e)
-		}
+	kept := slices.DeleteFunc(c.entries(), func(e entry) bool { return !slices.Contains(scopes, e.Scope) })
+	if len(kept) <= fewLimits {
+		copy(c.few[:], kept)
 	}
 	c.count, c.shown = len(kept), 0
 }
@@ -79,7 +98,7 @@ func (c *Charge) Wait(ctx context.Context) error {
 func (c *Charge) Shown() int { return c.shown }
 
 // Status returns the status with the index i, below Shown.
-func (c *Charge) Status(i int) *Status { return &c.entries[i].status }
+func (c *Charge) Status(i int) *Status { return &c.entries()[i].status }
 
 // Worst returns the status for the fields X-RateLimit-*. After a refusal, this is the status of the refusing
 // limit for which the caller must wait longest; otherwise it is the status of the limit with the fewest
@@ -88,7 +107,7 @@ func (c *Charge) Worst() *Status {
 	if c.shown == 0 {
 		return nil
 	}
-	return &c.entries[c.worst].status
+	return &c.entries()[c.worst].status
 }
 
 // show sets the number of statuses, and the index of the status that Worst returns.

@@ -22,7 +22,7 @@ func chargeOf(limits ...Limit) *Charge {
 }
 
 // entriesOf returns the entries of chargeOf.
-func entriesOf(limits ...Limit) []entry { return chargeOf(limits...).entries[:len(limits)] }
+func entriesOf(limits ...Limit) []entry { return chargeOf(limits...).entries() }
 
 // decide decides a request that is charged 1 of each limit. It returns the statuses, and the index of the worst, or,
 // for results other than Admitted and Refused, the index of the limit that caused them; -1 without limits.
@@ -190,11 +190,11 @@ func TestAmountsThatComeTogether(t *testing.T) {
 		var taken [2]int64
 		for i := range charges {
 			if results[i] == Admitted {
-				taken[0], taken[1] = taken[0]+charges[i].entries[0].amount, taken[1]+charges[i].entries[1].amount
+				taken[0], taken[1] = taken[0]+charges[i].entries()[0].amount, taken[1]+charges[i].entries()[1].amount
 			}
 		}
 		for i := range charges {
-			e := charges[i].entries[:]
+			e := charges[i].entries()
 			if results[i] != Admitted && taken[0]+e[0].amount <= 9 && taken[1]+e[1].amount <= 9 || taken[0] > 9 || taken[1] > 9 {
 				t.Fatalf("request %d of %d and %d: %v, though %v of 9 were taken", i, e[0].amount, e[1].amount, results[i], taken)
 			}

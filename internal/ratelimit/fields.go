@@ -7,12 +7,13 @@ import "strconv"
 // there are no items.
 func (c *Charge) AppendPolicy(dst []byte) []byte {
 	start := len(dst)
-	for i := range c.shown {
-		e := &c.entries[i]
+	entries := c.entries()[:c.shown]
+	for i := range entries {
+		e := &entries[i]
 		if e.Default {
 			continue
 		}
-		dst = appendName(dst, start, e.Scope)
+		dst = appendName(dst, start, &e.Limit)
 		if e.Params != nil {
 			dst = append(dst, e.Params.policy...)
 		} else {
@@ -33,12 +34,13 @@ func appendPolicy(dst []byte, limit, window int64) []byte {
 // "key";r=99;t=1, "route";r=49;t=1.
 func (c *Charge) AppendLimits(dst []byte) []byte {
 	start := len(dst)
-	for i := range c.shown {
-		e := &c.entries[i]
+	entries := c.entries()[:c.shown]
+	for i := range entries {
+		e := &entries[i]
 		if e.Default {
 			continue
 		}
-		dst = append(appendName(dst, start, e.Scope), ";r="...)
+		dst = append(appendName(dst, start, &e.Limit), ";r="...)
 		dst = strconv.AppendInt(dst, e.status.Remaining, 10)
 		dst = strconv.AppendInt(append(dst, ";t="...), e.status.ResetIn, 10)
 	}
@@ -46,10 +48,13 @@ func (c *Charge) AppendLimits(dst []byte) []byte {
 }
 
 // appendName appends the beginning of an item: a separator unless it is the first, and the
-// scope in quotes.
-func appendName(dst []byte, start int, scope Scope) []byte {
+// name of the limit in quotes.
+func appendName(dst []byte, start int, l *Limit) []byte {
 	if len(dst) > start {
 		dst = append(dst, ", "...)
 	}
-	return append(dst, scope.row().item...)
+	if l.Label != nil {
+		return append(dst, l.Label.item...)
+	}
+	return append(dst, l.Scope.row().item...)
 }

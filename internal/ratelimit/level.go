@@ -2,12 +2,12 @@ package ratelimit
 
 import "github.com/keygate/keygate/internal/clientip"
 
-// Level is the Status of one limit, with the identifiers of the route and key that it
+// Level is the Status of one limit, with the identifiers of the route, key and owner that it
 // belongs to, or zeros, and of the addresses that it counts, or the zero Group.
 type Level struct {
 	Status
-	Route, Key [16]byte
-	Address    clientip.Group
+	Route, Key, Owner [16]byte
+	Address           clientip.Group
 }
 
 // StatusOf returns the status of one limit, as Limiter.Peek does.

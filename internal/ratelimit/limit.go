@@ -5,7 +5,8 @@ package ratelimit
 // tell them apart.
 type Limit struct {
 	Scope   Scope
-	Default bool // the server's default for a gateway without a global limit
+	Default bool   // the server's default for a gateway without a global limit
+	Label   *Label // of a limit of a plan; else nil
 	Params  *Params
 	Bucket  *Bucket
 	Daily   *Daily
@@ -102,7 +103,7 @@ func (e *entry) charged(m *moment) {
 // begin sets the status of a limit that does not refuse.
 func (e *entry) begin() *Status {
 	s := &e.status
-	s.Scope, s.Default, s.Refused, s.RetryAfter = e.Scope, e.Default, false, 0
+	s.Scope, s.Default, s.Label, s.Refused, s.RetryAfter = e.Scope, e.Default, e.Label, false, 0
 	return s
 }
 

@@ -167,8 +167,9 @@ func (l *Limiter) Release(c *Charge) {
 		return
 	}
 	c.taken = false
-	for i := range c.count {
-		switch e := &c.entries[i]; {
+	entries := c.entries()
+	for i := range entries {
+		switch e := &entries[i]; {
 		case e.Daily != nil:
 			e.Daily.refund(dayOf(c.came.Wall))
 		case e.isLocal():

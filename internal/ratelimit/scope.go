@@ -15,9 +15,9 @@ const (
 	AccountScope // an account's limit on the management API
 	KeyDailyScope
 	DefaultGlobalScope // of records only: the global limit of a gateway that sets none
-	_                  // PlanScope
-	AnonymousScope
-	unknownScope // and all numbers beyond
+	PlanScope          // a limit of a plan
+	AnonymousScope     // each address on public routes
+	unknownScope       // and all numbers beyond
 )
 
 // ReportedScopes is above every scope that Scope.Reported returns for limits of gateways.
@@ -52,14 +52,16 @@ var scopes = [...]scopeRow{
 		meaning: "The daily cap of the route. It starts again at midnight UTC.", remedy: "Raise `daily` of the route."},
 	GlobalScope: {name: "global", item: `"global"`, exceeded: "the gateway's rate limit", usedUp: "the gateway's global limit", rank: 0, reported: GlobalScope,
 		meaning: "The rate limit of the whole gateway.", remedy: "Raise `global_rate_limit` of the gateway."},
-	AccountScope: {name: "account", item: `"account"`, rank: 5, reported: AccountScope,
+	AccountScope: {name: "account", item: `"account"`, rank: 6, reported: AccountScope,
 		meaning: "A limit of the management API: the calls of one key.", remedy: "Call less often.", management: true},
 	DefaultGlobalScope: {name: "global", item: `"global"`, exceeded: "the gateway's rate limit", rank: 0, reported: GlobalScope,
 		usedUp: "the gateway sets no limit, and the server's limit for such gateways (--default-global-limit)"},
+	PlanScope: {name: "plan", item: `"plan"`, exceeded: "a limit of the plan", usedUp: "a limit of the plan", rank: 5, reported: PlanScope,
+		meaning: "A limit of the plan of the key, of its owner or of the gateway. `limit_name` is the plan and the limit, as in `pro.per-minute`.", remedy: "Raise the limit in the plan, or give the owner or the key another plan."},
 	AnonymousScope: {name: "anonymous", item: `"anonymous"`, exceeded: "the gateway's limit for requests without a key", usedUp: "the gateway's limit for each address on public routes",
-		rank: 5, reported: AnonymousScope,
+		rank: 7, reported: AnonymousScope,
 		meaning: "The limit of the gateway for each client address on public routes.", remedy: "Raise `anonymous_limit` of the gateway."},
-	unknownScope: {name: "unknown", exceeded: "a rate limit", usedUp: "a limit", rank: 6, reported: unknownScope},
+	unknownScope: {name: "unknown", exceeded: "a rate limit", usedUp: "a limit", rank: 8, reported: unknownScope},
 }
 
 // row returns the row of any number.

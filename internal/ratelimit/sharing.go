@@ -37,16 +37,31 @@ const (
 // Name names a shared bucket. Buckets of one account are kept together in the limit store.
 type Name struct {
 	Account string   // identifier
-	Kind    id.Kind  // identifier of the gateway, route or key that has the limit
+	Kind    id.Kind  // of the record that has the limit: a gateway, route, key or plan
 	Owner   [16]byte // its identifier
-	Key     [16]byte // identifier of the key's bucket, for a limit with per: key; else zero
+	// Of says which of the limits of a plan it is; else it is nil.
+	Of *PlanLimit
+	// Key is the identifier of the key's bucket, for a limit with per: key, or of the subject of a plan's limit; else it
+	// is zero.
+	Key [16]byte
+}
+
+// PlanLimit is one limit of a plan, as a part of a Name.
+type PlanLimit struct {
+	Limit   string  // its name
+	Subject id.Kind // what Name.Key identifies: id.Key or id.Owner
 }
 
 // String returns the name as a key of the limit store, whose part {account} decides the slot.
 func (n *Name) String() string {
 	s := "{" + n.Account + "}:" + id.Format(n.Kind, n.Owner)
+	subject := id.Key
+	if n.Of != nil {
+		s += ":" + n.Of.Limit
+		subject = n.Of.Subject
+	}
 	if n.Key != [16]byte{} {
-		s += ":" + id.Format(id.Key, n.Key)
+		s += ":" + id.Format(subject, n.Key)
 	}
 	return s
 }

@@ -6,6 +6,7 @@ import "math"
 type Status struct {
 	Scope      Scope
 	Default    bool
+	Label      *Label // of a limit of a plan; else nil
 	Refused    bool
 	Limit      int64 // capacity
 	Remaining  int64 // whole requests left

@@ -30,7 +30,7 @@ func showing(all ...Status) *Charge {
 	c := new(Charge)
 	for i := range all {
 		c.Add(Limit{Scope: all[i].Scope, Default: all[i].Default}, 1)
-		c.entries[i].status = all[i]
+		c.entries()[i].status = all[i]
 	}
 	c.show(0)
 	return c

@@ -31,8 +31,9 @@ func (c *Charge) ask() {
 	}
 	c.ticket = t
 	var legs []leg
-	for i := range c.count {
-		e := &c.entries[i]
+	entries := c.entries()
+	for i := range entries {
+		e := &entries[i]
 		if e.Bucket == nil || e.Bucket.lease == nil {
 			continue
 		}

@@ -32,7 +32,7 @@ type Record struct {
 	UpstreamStatus   int
 
 	Reason accesslog.Reason // of a failure to reach the upstream, or what is wrong with the key
-	Detail string           // text of the error behind Reason
+	Detail string           // text of the error behind Reason; for accesslog.Limited, the name of the plan's limit or ""
 	Host   string           // that the client addressed, for NoGateway, NoRoute and NoMethod
 
 	LeftOut int64 // set only when the record is read
@@ -103,6 +103,9 @@ func (r *Record) Request() Request {
 // decision returns the decision that ended the request.
 func (r *Record) decision() Decision {
 	d := Decision{UpstreamStatus: r.UpstreamStatus, Reason: r.Reason.String(), Detail: r.Detail}
+	if r.Decision == accesslog.Limited {
+		d.LimitName, d.Detail = r.Detail, ""
+	}
 	say := func(check, code, format string, args ...any) {
 		d.Check, d.Code, d.Message = check, code, fmt.Sprintf(format, args...)
 	}
@@ -117,6 +120,8 @@ func (r *Record) decision() Decision {
 		say("key", string(fault.KeyExpired), "the key %s had expired", r.KeyPrefix)
 	case accesslog.WrongGateway:
 		say("gateway", string(fault.ScopeInsufficient), "the key %s is restricted to another gateway", r.KeyPrefix)
+	case accesslog.OwnerSuspended:
+		say("owner", string(fault.OwnerSuspended), "the owner of the key %s was suspended", r.KeyPrefix)
 	case accesslog.WrongScope:
 		say("scope", string(fault.ScopeInsufficient), "the scope of the key %s does not allow %s on this path", r.KeyPrefix, r.Method)
 	case accesslog.NoGateway:
@@ -177,6 +182,8 @@ func (r *Record) ended(say func(check, code, format string, args ...any)) {
 		say("key", string(fault.KeyExpired), but+"the key %s expired", r.KeyPrefix)
 	case accesslog.KeyNotAllowed:
 		say("scope", string(fault.ScopeInsufficient), but+"the key %s was changed, and does not allow it any more", r.KeyPrefix)
+	case accesslog.OwnerWasSuspended:
+		say("owner", string(fault.OwnerSuspended), but+"the owner of the key %s was suspended", r.KeyPrefix)
 	case accesslog.GatewayGone:
 		say("gateway", string(fault.GatewayNotFound), but+"the gateway was deleted, or its account suspended")
 	default:
@@ -227,5 +234,9 @@ func (r *Record) limited(d *Decision) {
 	d.Check, d.Code = "limit", string(fault.RateLimitExceeded)
 	d.LimitScope, d.Limit, d.Remaining = r.LimitScope.String(), r.Limit, r.Remaining
 	d.PassesAt = time.Unix(r.PassesAt, 0).UTC()
-	d.Message = fmt.Sprintf("%s of %d was used up: %d left; the request would have passed at %s", r.LimitScope.UsedUp(), r.Limit, r.Remaining, d.PassesAt.Format(time.RFC3339))
+	what := r.LimitScope.UsedUp()
+	if plan, limit, ok := strings.Cut(d.LimitName, "."); ok {
+		what = "the limit " + limit + " of the plan " + plan
+	}
+	d.Message = fmt.Sprintf("%s of %d was used up: %d left; the request would have passed at %s", what, r.Limit, r.Remaining, d.PassesAt.Format(time.RFC3339))
 }

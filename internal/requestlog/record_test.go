@@ -34,6 +34,7 @@ func TestDecisionsInWords(t *testing.T) {
 		{accesslog.Record{Status: 401, Result: accesslog.KeyExpired, Prefix: prefix}, "key", "key_expired", "kg_abc123 had expired"},
 		{accesslog.Record{Status: 403, Result: accesslog.WrongGateway, Prefix: prefix}, "gateway", "scope_insufficient", "another gateway"},
 		{accesslog.Record{Status: 403, Result: accesslog.WrongScope, Method: accesslog.DELETE, Prefix: prefix}, "scope", "scope_insufficient", "does not allow DELETE"},
+		{accesslog.Record{Status: 403, Result: accesslog.OwnerSuspended, Prefix: prefix}, "owner", "owner_suspended", "the owner of the key kg_abc123 was suspended"},
 		{accesslog.Record{Status: 404, Result: accesslog.NoRoute}, "route", "route_not_found", "no route that matches the path"},
 		{accesslog.Record{Status: 405, Result: accesslog.NoMethod, Method: accesslog.PUT}, "route", "method_not_allowed", "no route for PUT on this path"},
 		{accesslog.Record{Status: 404, Result: accesslog.NoGateway}, "host", "gateway_not_found", "no gateway of an active account has the host"},
@@ -50,6 +51,7 @@ func TestDecisionsInWords(t *testing.T) {
 		{accesslog.Record{Status: 101, UpstreamStatus: 101, Reason: accesslog.KeyHasExpired, Prefix: prefix}, "key", "key_expired", "the key kg_abc123 expired"},
 		{accesslog.Record{Status: 401, Result: accesslog.KeyInvalid, Reason: accesslog.KeyWasRevoked, Prefix: prefix}, "key", "key_invalid", "was admitted, but"},
 		{accesslog.Record{Status: 200, Reason: accesslog.KeyNotAllowed, Prefix: prefix}, "scope", "scope_insufficient", "does not allow it any more"},
+		{accesslog.Record{Status: 200, Reason: accesslog.OwnerWasSuspended, Prefix: prefix}, "owner", "owner_suspended", "but before its end the owner of the key kg_abc123 was suspended"},
 		{accesslog.Record{Status: 404, Result: accesslog.NoGateway, Reason: accesslog.GatewayGone}, "gateway", "gateway_not_found", "the gateway was deleted"},
 		{accesslog.Record{Status: 503, Result: accesslog.Failed, Reason: accesslog.LeaseLost}, "internal", "unavailable", "could not confirm"},
 		{accesslog.Record{Status: 503, UpstreamStatus: 503}, "upstream", "upstream_status", "upstream responded with status 503"},
@@ -126,5 +128,15 @@ func TestNoKeyInAPath(t *testing.T) {
 	path := "/orders/" + key + strings.Repeat("/x", longestPath)
 	if r := NewRecord(&accesslog.Entry{Path: path}); strings.Contains(r.Path, key) || !strings.HasPrefix(r.Path, "/orders/"+key[:9]+"***/x") {
 		t.Errorf("got the path %.80s, want it with a redacted key", r.Path)
+	}
+}
+
+// Guarantee: a refusal by a limit of a plan names the plan and the limit, in words and as limit_name.
+func TestDecisionOfALimitOfAPlan(t *testing.T) {
+	r := accesslog.Record{Account: id.NewFast(), Status: 429, Result: accesslog.Limited, LimitScope: uint8(ratelimit.PlanScope), Limit: 600}
+	record := NewRecord(&accesslog.Entry{Record: r, Detail: "pro.per-minute"})
+	d := record.Request().Decision
+	if d.LimitScope != "plan" || d.LimitName != "pro.per-minute" || d.Detail != "" || !strings.Contains(d.Message, "the limit per-minute of the plan pro of 600 was used up") {
+		t.Errorf("got the decision %+v, want the limit per-minute of the plan pro", d)
 	}
 }

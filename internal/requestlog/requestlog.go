@@ -47,13 +47,14 @@ func (r *Request) EndedKey() string {
 
 // Decision is the check or limit that ended a request.
 type Decision struct {
-	Check      string // host, key, gateway, route, scope, limit, upstream, timeout, internal
+	Check      string // host, key, gateway, owner, route, scope, limit, upstream, timeout, internal
 	Code       string // the error of the response or, for a 401 or 403, its code
 	Message    string // an explanation in words
-	LimitScope string // key, route, daily or global; set only for a limit, like the next three
+	LimitScope string // key, route, daily, plan or global; set only for a limit, like the next three
 	Limit      int64
 	Remaining  int64
 	PassesAt   time.Time // when the request would have passed
+	LimitName  string    // <plan>.<limit>, for the scope plan
 	// UpstreamStatus is the status of the upstream's response, or 0.
 	UpstreamStatus int
 	Reason         string // why the upstream could not be reached or did not respond, or what is wrong with the key, or ""
@@ -83,7 +84,7 @@ func Results() []string { return slices.Sorted(maps.Keys(results)) }
 var results = map[string]accesslog.Result{
 	"no_gateway": accesslog.NoGateway, "key_invalid": accesslog.KeyInvalid, "key_expired": accesslog.KeyExpired, "wrong_gateway": accesslog.WrongGateway,
 	"no_route": accesslog.NoRoute, "no_method": accesslog.NoMethod, "wrong_scope": accesslog.WrongScope, "limited": accesslog.Limited,
-	"upstream_status": accesslog.Forwarded, "unreachable": accesslog.Unreachable, "timed_out": accesslog.TimedOut, "failed": accesslog.Failed,
+	"owner_suspended": accesslog.OwnerSuspended, "upstream_status": accesslog.Forwarded, "unreachable": accesslog.Unreachable, "timed_out": accesslog.TimedOut, "failed": accesslog.Failed,
 }
 
 // ResultOf returns the result with a name of Results.

@@ -177,6 +177,10 @@ func (s *Server) registerNodeMetrics() {
 		func() float64 { _, gateways, _ := s.follower.Unusable(); return float64(gateways) })
 	s.metrics.Gauge("keygate_unusable_accounts", "Accounts that this node cannot read and takes for suspended.",
 		func() float64 { _, _, accounts := s.follower.Unusable(); return float64(accounts) })
+	s.metrics.Gauge("keygate_unusable_plans", "Plans that this node cannot read. What they limit is refused.",
+		func() float64 { plans, _ := s.follower.UnusablePlans(); return float64(plans) })
+	s.metrics.Gauge("keygate_unusable_owners", "Owners that this node cannot read and takes for suspended.",
+		func() float64 { _, owners := s.follower.UnusablePlans(); return float64(owners) })
 	for _, state := range []lease.State{lease.Live, lease.Expired, lease.Stopped} {
 		s.metrics.Gauge("keygate_nodes_"+string(state), "Nodes in the state "+string(state)+".",
 			func() float64 { return float64(n.waiter.Nodes()[state]) })

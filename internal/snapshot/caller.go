@@ -25,9 +25,10 @@ const (
 type Caller struct {
 	digest  apikey.Digest // of the credential
 	id      [16]byte
-	owner   string
-	chain   *[16]byte // identifier of the bucket, if it differs from id
-	scopes  *scopes   // shared by callers with the same scopes
+	owner   *ownerSlot // nil without an owner
+	plan    *planSlot  // of the key itself; nil without a plan
+	chain   *[16]byte  // identifier of the bucket, if it differs from id
+	scopes  *scopes    // shared by callers with the same scopes
 	class   *callerClass
 	limit   *keyLimit // shared by the keys of a rotation; nil without a rate limit
 	expires int64     // microseconds since 1970; 0 means never
@@ -82,13 +83,16 @@ func (c *Caller) AccountID() string { return c.class.accountID }
 // GatewayID returns the gateway that the credential is restricted to, or "".
 func (c *Caller) GatewayID() string { return c.class.gatewayID }
 
-// Owner returns the owner, or "".
+// Owner returns the external ID of the owner, or "".
 func (c *Caller) Owner() string {
-	if c == nil {
+	if c == nil || c.owner == nil {
 		return ""
 	}
-	return c.owner
+	return c.owner.externalID
 }
+
+// OwnerSuspended reports whether the owner is suspended now.
+func (c *Caller) OwnerSuspended() bool { return c != nil && c.owner != nil && c.owner.suspended.Load() }
 
 // Scope returns the scopes in normal form, like the paths that they are compared with. It allocates;
 // Allows does not.

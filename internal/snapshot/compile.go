@@ -35,7 +35,7 @@ func (f *Follower) compile(g *gateway.Gateway, routes []gateway.Route, read int6
 func (f *Follower) compileSettings(g *gateway.Gateway, read int64) (*Gateway, error) {
 	c := &Gateway{
 		Settings: &Settings{ID: g.ID, AccountID: g.AccountID, MaxBodyBytes: g.MaxBodyBytes}, CORS: compileCORS(g.CORS),
-		hostname: strings.ToLower(g.Hostname), isDefault: g.Default, read: read,
+		hostname: strings.ToLower(g.Hostname), isDefault: g.Default, read: read, defaultPlan: f.plans.slot(g.DefaultPlanID),
 	}
 	if !g.HostGiven {
 		c.hostname = gateway.DefaultHostname(g.ID, f.cfg.GatewayDomain)

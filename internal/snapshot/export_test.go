@@ -38,6 +38,19 @@ func (f *Follower) RevokedKeys() int { return len(f.revoked.keys) }
 // SweepBuckets does what the service does every minute.
 func (f *Follower) SweepBuckets() { f.sweep(f.ended.turn()) }
 
+// PlanLimits returns the limits of plans that apply to the key with the secret on the gateway: what is left of each, by
+// its label.
+func (f *Follower) PlanLimits(now ratelimit.Instant, gatewayID, secret string) (left map[string]int64, problem string) {
+	var c ratelimit.Charge
+	problem = f.Current().GatewayByID(gatewayID).AddPlanLimits(&c, &f.Current().FindKey(secret).Caller, nil)
+	new(ratelimit.Limiter).Decide(now, &c)
+	left = map[string]int64{}
+	for i := range c.Shown() {
+		left[c.Status(i).Label.String()] = c.Status(i).Remaining
+	}
+	return left, problem
+}
+
 // BoundBuckets sets the bound of BucketBytes for limits that come into force from now on.
 func (f *Follower) BoundBuckets(limit int64) { f.buckets = ratelimit.NewBudget(limit) }
 

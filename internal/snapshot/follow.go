@@ -173,25 +173,34 @@ func (f *Follower) readLog(ctx context.Context) error {
 	}
 }
 
-// apply publishes the keys and accounts that changes name, as the source has them now, and marks
+// apply publishes the plans, owners, keys and accounts that changes name, as the source has them now, and marks
 // the gateways. It stops at the first change that cannot be read. With several nodes, it puts
-// revocations in force before it reads anything, and then reads all keys at once.
+// revocations in force before it reads anything, and then reads all keys at once. Plans come before the owners and
+// keys that may have them.
 func (f *Follower) apply(ctx context.Context, changes []Change) error {
-	keys := map[string]bool{}
+	done := map[string]bool{}
 	if f.cfg.Shared != nil {
 		f.revoke(changes)
-		if err := f.readChangedKeys(ctx, changes, keys); err != nil {
+		if err := f.readChangedPlans(ctx, changes, done); err != nil {
+			return err
+		}
+		if err := f.readChangedKeys(ctx, changes, done); err != nil {
 			return err
 		}
 	}
 	readAccounts := false
 	for _, c := range changes {
 		switch {
-		case c.Kind == KeyChange && !keys[c.ID]:
+		case done[c.ID]:
+		case c.Kind == PlanChange || c.Kind == OwnerChange:
+			if err := f.readChangedPlans(ctx, []Change{c}, done); err != nil {
+				return err
+			}
+		case c.Kind == KeyChange:
 			if err := f.readKey(ctx, c.ID); err != nil {
 				return err
 			}
-			keys[c.ID] = true
+			done[c.ID] = true
 		case c.Kind == AccountChange:
 			if !readAccounts {
 				accounts, err := f.readAccounts(ctx)
@@ -200,6 +209,7 @@ func (f *Follower) apply(ctx context.Context, changes []Change) error {
 				}
 				f.publish(accounts, nil)
 				f.forgetKeys(accounts)
+				f.forgetPlans(accounts)
 				readAccounts = true
 			}
 			f.recall(c)
@@ -340,7 +350,7 @@ func (f *Follower) putKey(table *keyTable, k *apikey.Key) error {
 	if err != nil {
 		return err
 	}
-	c.scopes = f.sharedScopes(k.Scope)
+	c.scopes, c.owner, c.plan = f.sharedScopes(k.Scope), f.ownerOf(k), f.plans.slot(k.PlanID)
 	f.limitKey(table, c, k.AccountID, k.RateLimit)
 	c.class = f.acquireClass(classID{kind: KeyCaller, accountID: k.AccountID, gatewayID: k.GatewayID, level: k.Level})
 	old := table.find(&c.digest)

@@ -110,6 +110,7 @@ type Follower struct {
 	keyDailies    *ratelimit.Dailies // the daily caps of keys
 
 	rates   sharedRates
+	plans   planTable
 	reads   atomic.Int64 // see nextRead
 	pending pendingGateways
 	work    service.Signal // wakes the goroutine that compiles
@@ -133,8 +134,13 @@ type Follower struct {
 	unreadable map[string]struct{}
 	// unreadableAccounts are the identifiers of the accounts whose records cannot be read.
 	unreadableAccounts map[string]struct{}
-	unusableKeys       atomic.Int64 // number of unreadable
-	unusableAccounts   atomic.Int64 // number of unreadableAccounts
+	// owners has the slots of owners; unreadableOwners and unreadablePlans are the identifiers of those whose records
+	// cannot be read.
+	owners           ownerTable
+	unreadableOwners recordIDs
+	unreadablePlans  recordIDs
+	unusableKeys     atomic.Int64 // number of unreadable
+	unusableAccounts atomic.Int64 // number of unreadableAccounts
 
 	failedMu sync.Mutex
 	failed   map[string]bool // IDs of gateways that could not be compiled
@@ -180,6 +186,8 @@ func New(cfg Config) (*Follower, error) {
 		unreadable:    map[string]struct{}{},
 
 		unreadableAccounts: map[string]struct{}{},
+		plans:              planTable{slots: map[string]*planSlot{}},
+		owners:             ownerTable{},
 	}
 	f.put((&Snapshot{keys: &keyTable{}}).publishable(map[string]*account.Account{}, map[string]*Gateway{}))
 	return f, nil
@@ -189,7 +197,7 @@ func New(cfg Config) (*Follower, error) {
 // it is empty.
 func (f *Follower) Current() *Snapshot { return f.current.Load() }
 
-// Version returns a number that grows after each change of what is in force: accounts, gateways and
+// Version returns a number that grows after each change of what is in force: accounts, plans, owners, gateways and
 // keys. If it is read first, everything that is read from a snapshot afterwards is at least as new.
 func (f *Follower) Version() uint64 { return f.published.Load() + f.Current().keys.changes.Load() }
 
@@ -280,7 +288,10 @@ func (f *Follower) runSweep(ctx context.Context) {
 }
 
 // sweep drops the per-key buckets that are full again or whose key has ended.
-func (f *Follower) sweep(ended map[[16]byte]bool) { f.Current().sweep(f.cfg.Now(), ended) }
+func (f *Follower) sweep(ended map[[16]byte]bool) {
+	f.Current().sweep(f.cfg.Now(), ended)
+	f.plans.sweep(f.cfg.Now(), ended)
+}
 
 // runWork puts in force the changes of gateways that run reads. It runs in a goroutine of its own,
 // so that no route table delays changes of keys that another process makes.

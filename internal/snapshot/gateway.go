@@ -36,6 +36,8 @@ type Gateway struct {
 	tree      *gateway.Tree[Node]
 	global    ratelimit.Limit
 
+	defaultPlan *planSlot // nil without one
+
 	// The limit for each address on public routes; nil without one. anonymous follows from the other when the gateway is
 	// published.
 	anonymousParams *ratelimit.Params

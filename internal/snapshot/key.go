@@ -37,9 +37,9 @@ func (l *keyLimit) equal(o *keyLimit) bool {
 // ended is the expiry of a key that the store marks as ended, so that no clock matters.
 const ended = 1
 
-// compileKey returns k without class, scopes and limit. It fails if an identifier is not valid.
+// compileKey returns k without class, scopes, limit, owner and plan. It fails if an identifier is not valid.
 func compileKey(k *apikey.Key) (*Key, error) {
-	c := &Key{Caller: Caller{digest: k.Digest, owner: k.Owner}}
+	c := &Key{Caller: Caller{digest: k.Digest}}
 	var ok bool
 	if c.id, ok = id.Parse(id.Key, k.ID); !ok {
 		return nil, fmt.Errorf("compile key: %q is not a key ID", k.ID)
@@ -62,7 +62,7 @@ func compileKey(k *apikey.Key) (*Key, error) {
 
 // same reports whether k and o are equal, except for their last use.
 func (k *Key) same(o *Key) bool {
-	return k.digest == o.digest && k.id == o.id && k.BucketID() == o.BucketID() && k.owner == o.owner && (k.scopes == o.scopes || slices.Equal(k.Scope(), o.Scope())) &&
+	return k.digest == o.digest && k.id == o.id && k.BucketID() == o.BucketID() && k.owner.same(o.owner) && k.plan == o.plan && (k.scopes == o.scopes || slices.Equal(k.Scope(), o.Scope())) &&
 		k.class == o.class && k.limit == o.limit && k.expires == o.expires
 }
 

@@ -7,8 +7,8 @@ import (
 )
 
 // Levels calls yield with the present level of each limit of a gateway, in no particular
-// order: the global limit, the limits of routes, and the limits of single keys (their own or on a
-// route) and addresses that are in use. It does not call yield if the gateway is not in force. If nodes share
+// order: the global limit, the limits of routes, the limits of single keys (their own or on a
+// route) and addresses that are in use, and the limits of plans that cover the gateway, of each key or owner that uses them. It does not call yield if the gateway is not in force. If nodes share
 // limits, it asks the limit store first. It does not block decisions.
 func (f *Follower) Levels(ctx context.Context, gatewayID string, yield func(ratelimit.Level)) {
 	s := f.Current()
@@ -17,7 +17,7 @@ func (f *Follower) Levels(ctx context.Context, gatewayID string, yield func(rate
 		return
 	}
 	if f.cfg.Sharing != nil {
-		f.cfg.Sharing.Refresh(ctx, s.buckets(g))
+		f.cfg.Sharing.Refresh(ctx, f.bucketsOf(s, g))
 	}
 	now := f.cfg.Now()
 	yield(ratelimit.Level{Status: ratelimit.StatusOf(now, g.global)})
@@ -25,6 +25,7 @@ func (f *Follower) Levels(ctx context.Context, gatewayID string, yield func(rate
 	for r := range g.routes.all() {
 		r.levels(now, yield)
 	}
+	f.planLevels(g, now, yield)
 	s.keys.each(func(k *Key) {
 		if k.limit == nil || k.AccountID() != g.AccountID || k.GatewayID() != "" && k.GatewayID() != g.ID {
 			return
@@ -43,12 +44,51 @@ func (f *Follower) Levels(ctx context.Context, gatewayID string, yield func(rate
 	})
 }
 
-// buckets returns the buckets of the limits that apply to a gateway, as far as this node knows them.
-func (s *Snapshot) buckets(g *Gateway) []*ratelimit.Bucket {
+// planLimitsOf calls yield for each limit of a plan that covers any route of the gateway.
+func (f *Follower) planLimitsOf(g *Gateway, yield func(*planLimit)) {
+	for _, p := range f.plans.of(g.AccountID) {
+		for l := range p.limits {
+			if l.gateway == [16]byte{} || l.gateway == g.UUID {
+				yield(l)
+			}
+		}
+	}
+}
+
+// planLevels calls yield with the level of each limit of a plan that covers the gateway, of each subject that uses it.
+func (f *Follower) planLevels(g *Gateway, now ratelimit.Instant, yield func(ratelimit.Level)) {
+	f.planLimitsOf(g, func(l *planLimit) {
+		level := func(s ratelimit.Status) ratelimit.Level {
+			s.Scope, s.Label = ratelimit.PlanScope, l.label
+			return ratelimit.Level{Status: s}
+		}
+		l.keys.EachLevel(now, func(key [16]byte, s ratelimit.Status) {
+			one := level(s)
+			one.Key = key
+			yield(one)
+		})
+		if l.owners == nil {
+			return
+		}
+		l.owners.EachLevel(now, func(owner [16]byte, s ratelimit.Status) {
+			one := level(s)
+			one.Owner = owner
+			yield(one)
+		})
+	})
+}
+
+// bucketsOf returns the buckets of the limits that apply to a gateway, as far as this node knows them.
+func (f *Follower) bucketsOf(s *Snapshot, g *Gateway) []*ratelimit.Bucket {
 	all := []*ratelimit.Bucket{g.global.Bucket}
 	if g.anonymous != nil {
 		g.anonymous.Buckets(func(b *ratelimit.Bucket) { all = append(all, b) })
 	}
+	f.planLimitsOf(g, func(l *planLimit) {
+		for set := range l.sets {
+			set.Buckets(func(b *ratelimit.Bucket) { all = append(all, b) })
+		}
+	})
 	for r := range g.routes.all() {
 		switch l := r.limits; {
 		case l == nil:

@@ -48,6 +48,12 @@ func (f *Follower) load(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := f.loadPlans(ctx, accounts); err != nil {
+		return err
+	}
+	if err := f.loadOwners(ctx, accounts); err != nil {
+		return err
+	}
 	changed := map[string]*transition{}
 	err = f.eachGateway(ctx, func(g *gateway.Gateway, routes []gateway.Route) error {
 		read := f.nextRead()
@@ -90,6 +96,12 @@ func (f *Follower) reload(ctx context.Context) error {
 	ids, err := f.cfg.Source.GatewayIDs(ctx)
 	if err != nil {
 		return fmt.Errorf("load gateways: %w", err)
+	}
+	if err := f.loadPlans(ctx, accounts); err != nil {
+		return err
+	}
+	if err := f.loadOwners(ctx, accounts); err != nil {
+		return err
 	}
 	if err := f.loadKeys(ctx, accounts); err != nil {
 		return fmt.Errorf("load keys: %w", err)

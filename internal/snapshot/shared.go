@@ -220,7 +220,7 @@ func (f *Follower) storedAccounts(ctx context.Context) ([]account.Account, error
 	return list, err
 }
 
-// readUnreadable reads again the accounts and keys that could not be read. The caller holds the lock.
+// readUnreadable reads again the accounts, plans, owners and keys that could not be read. The caller holds the lock.
 func (f *Follower) readUnreadable(ctx context.Context) error {
 	if before := f.unreadableAccounts; len(before) > 0 {
 		accounts, err := f.readAccounts(ctx)
@@ -229,6 +229,16 @@ func (f *Follower) readUnreadable(ctx context.Context) error {
 		}
 		if !maps.Equal(before, f.unreadableAccounts) {
 			f.publish(accounts, nil)
+		}
+	}
+	for planID := range f.unreadablePlans.ids {
+		if err := f.readPlan(ctx, planID); err != nil {
+			return err
+		}
+	}
+	for ownerID := range f.unreadableOwners.ids {
+		if err := f.readOwner(ctx, ownerID); err != nil {
+			return err
 		}
 	}
 	if len(f.unreadable) == 0 {

@@ -72,7 +72,7 @@ func (r *Requests) Collect(to chan<- prometheus.Metric) {
 
 // read settles which routes have series, and brings their totals up to date. The totals include
 // every request that was taken before. The caller holds collecting.
-func (r *Requests) read(routes Routes) (ended [accesslog.Abandoned + 1]uint64, all []*series, delay float64) {
+func (r *Requests) read(routes Routes) (ended [accesslog.Results]uint64, all []*series, delay float64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := r.cfg.Now()
@@ -179,7 +179,7 @@ func (m *histogramMetric) Write(to *dto.Metric) error {
 
 // resultCounts returns the number of requests by the name of their result, including
 // those with 0 requests.
-func resultCounts(ended *[accesslog.Abandoned + 1]uint64) map[string]uint64 {
+func resultCounts(ended *[accesslog.Results]uint64) map[string]uint64 {
 	out := map[string]uint64{}
 	for result, n := range ended {
 		out[resultName(accesslog.Result(result))] += n
@@ -205,7 +205,7 @@ func resultName(r accesslog.Result) string {
 		return "gateway_not_found"
 	case accesslog.KeyInvalid, accesslog.KeyExpired:
 		return "unauthorized"
-	case accesslog.WrongGateway, accesslog.WrongScope:
+	case accesslog.WrongGateway, accesslog.WrongScope, accesslog.OwnerSuspended:
 		return "forbidden"
 	case accesslog.NoRoute:
 		return "route_not_found"

@@ -68,7 +68,7 @@ type Requests struct {
 	at   route
 	last *series
 
-	ended [accesslog.Abandoned + 1]uint64 // requests by result
+	ended [accesslog.Results]uint64 // requests by result
 	delay maxDelay
 }
 

@@ -319,14 +319,15 @@ func (w *Writer) Held() int {
 }
 
 // outcomeOf returns the outcome of an authentication: success unless check 3, 4 or 6
-// refused the request (contract, section 7).
+// refused the request (contract, section 7). A suspended owner is a refusal like check 4: the key is
+// valid, and may not be used here.
 func outcomeOf(d accesslog.Result) audit.Outcome {
 	switch d {
 	case accesslog.KeyInvalid:
 		return audit.KeyInvalid
 	case accesslog.KeyExpired:
 		return audit.KeyExpired
-	case accesslog.WrongGateway, accesslog.WrongScope:
+	case accesslog.WrongGateway, accesslog.WrongScope, accesslog.OwnerSuspended:
 		return audit.ScopeInsufficient
 	default:
 		return audit.Success

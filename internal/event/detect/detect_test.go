@@ -177,6 +177,7 @@ type received struct {
 		KeyID      *string `json:"key_id"`
 		KeyPrefix  *string `json:"key_prefix"`
 		LimitScope string  `json:"limit_scope"`
+		LimitName  string  `json:"limit_name"`
 		Limit      int64
 		SampleRate int `json:"sample_rate"`
 		Breaches   int64
@@ -200,6 +201,23 @@ func (s *harness) events() []received {
 		all = append(all, t)
 	}
 	return all
+}
+
+// Guarantee: the event about a limit of a plan names the limit.
+func TestBreachOfALimitOfAPlan(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := open(t)
+		defer s.stop()
+		e := s.limited(route(0), ratelimit.PlanScope)
+		e.Detail = "pro.per-minute"
+		s.detector.Take([]accesslog.Entry{e})
+		if err := s.detector.Sync(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if all := s.events(); len(all) != 1 || all[0].Data.LimitScope != "plan" || all[0].Data.LimitName != "pro.per-minute" {
+			t.Errorf("got the events %+v, want one of the limit pro.per-minute", all)
+		}
+	})
 }
 
 // Guarantee: breaches 1, 101, 201, … of each gateway, route and limit scope make an event with the

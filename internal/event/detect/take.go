@@ -80,6 +80,10 @@ func (d *Detector) countBreach(e *accesslog.Entry) bool {
 	if prefix := strings.TrimRight(string(e.Prefix[:]), "\x00"); prefix != "" {
 		b.KeyPrefix = &prefix
 	}
+	if e.Detail != "" {
+		name := strings.Clone(e.Detail)
+		b.LimitName = &name
+	}
 	b.Path = d.cfg.Routes.RoutePath(b.GatewayID, b.RouteID, e.Start)
 	d.queue = append(d.queue, breach{id.Format(id.Account, e.Account), b})
 	return true

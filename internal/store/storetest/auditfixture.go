@@ -91,7 +91,7 @@ func (d *auditHarness) take(e accesslog.Entry) {
 		r.Outcome = audit.KeyInvalid
 	case accesslog.KeyExpired:
 		r.Outcome = audit.KeyExpired
-	case accesslog.WrongScope, accesslog.WrongGateway:
+	case accesslog.WrongScope, accesslog.WrongGateway, accesslog.OwnerSuspended:
 		r.Outcome = audit.ScopeInsufficient
 	}
 	d.open = append(d.open, r)

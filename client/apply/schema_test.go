@@ -1,0 +1,75 @@
+package apply_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+	"go.yaml.in/yaml/v3"
+
+	"github.com/keygate/keygate/client/apply"
+	"github.com/keygate/keygate/internal/gateway"
+)
+
+func validateFile(t *testing.T, s *jsonschema.Schema, text string) error {
+	t.Helper()
+	var value any
+	if err := yaml.Unmarshal([]byte(text), &value); err != nil {
+		t.Fatal(err)
+	}
+	asJSON, err := json.Marshal(value)
+	if err != nil {
+		t.Fatal(err)
+	}
+	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(asJSON))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s.Validate(doc)
+}
+
+// Guarantee: the schema accepts files of gateways and files of plans that are valid, and rejects every structural mistake
+// in them, as reading the files does.
+func TestSchemaIsOfBothKindsOfFiles(t *testing.T) {
+	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(apply.Schema()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := jsonschema.NewCompiler()
+	if err := c.AddResource(gateway.SchemaID, doc); err != nil {
+		t.Fatal(err)
+	}
+	s, err := c.Compile(gateway.SchemaID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	limit := func(fields string) string { return "plans: [{name: a, limits: [{" + fields + "}]}]" }
+	for text, valid := range map[string]bool{
+		"routes: []": true, "gateway: {name: a, default_plan: b}\nroutes: []": true, "gateway: {name: a}": false, "routes: {}": false,
+		"plans: []": true, "$schema: x\nplans: []": true, "plans: []\nroutes: []": false, "plans: {}": false, "plans: [a]": false, "plans: [{name: a}]": false,
+		"plans: [{limits: []}]": false, "plans: [{name: A, limits: []}]": false, "plans: [{name: a, limits: [], anchor_day: 29}]": false,
+		"plans: [{name: a, limits: [], title: null, time_zone: UTC, anchor_day: 28}]": true, "plans: [{name: a, limits: [], quota: 5}]": false,
+		limit("name: b, sustained: 5/s"): true, limit("name: b, sustained: 5/s, burst: null, per: owner, gateway: g, routes: [/a, /b/*]"): true,
+		limit("name: b"): false, limit("sustained: 5/s"): false, limit("name: b, sustained: null"): false, limit("name: b, sustained: 5"): false,
+		limit("name: b, sustained: 5/x"): false, limit("name: b, sustained: 5/s, per: ip"): false, limit("name: b, sustained: 5/s, gateway: g, routes: [a]"): false,
+		limit("name: b, sustained: 5/s, gateway_id: g"): false,
+	} {
+		file := filepath.Join(t.TempDir(), "file.yaml")
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := apply.Read(apply.Source{}, file); (err == nil) != valid {
+			t.Errorf("%s: reading it says %v", text, err)
+		}
+		if err := validateFile(t, s, text); (err == nil) != valid {
+			t.Errorf("%s: the schema says %v", text, err)
+		}
+	}
+	withVariable := `plans: [{name: "${env:PLAN}", limits: [{name: b, sustained: "${env:RATE}", gateway: g, routes: ["${env:PATH}"]}]}]`
+	if err := validateFile(t, s, withVariable); err != nil {
+		t.Errorf("the schema says %v of a file with variables", err)
+	}
+}

@@ -1,0 +1,261 @@
+package plan
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/keygate/keygate/internal/document"
+	"github.com/keygate/keygate/internal/fault"
+	"github.com/keygate/keygate/internal/gateway"
+)
+
+// File is a file of plans: all that an account has, or some of them. It names the gateways of limits, since their
+// identifiers differ between installations.
+type File struct{ Plans []FilePlan }
+
+// FilePlan is a plan of a file. What the file leaves out has its default.
+type FilePlan struct {
+	Plan              // the limits have no GatewayID
+	Gateways []string // the names of the gateways of the limits; "" for all gateways
+	Position document.Position
+}
+
+// IsFile reports whether a configuration file is a file of plans. A file that cannot be parsed is not.
+func IsFile(content []byte) bool {
+	root, err := document.Parse(content)
+	return err == nil && root.Member("plans") != nil && root.Member("routes") == nil
+}
+
+// ParseFile parses a file of plans in YAML or JSON. The error is a validation error that lists everything that is wrong,
+// in the order of the file, as that of gateway.ParseDocument.
+func ParseFile(content []byte) (*File, error) {
+	f := &File{}
+	_, err := gateway.ReadFile(content, f.read)
+	return f, err
+}
+
+// ParsePlan parses a file that has one plan, which may have no name. Its fields and its errors are as in a file of plans.
+func ParsePlan(content []byte) (*FilePlan, error) {
+	p := &FilePlan{}
+	_, err := gateway.ReadFile(content, func(root *document.Node) (err error) {
+		*p, err = readPlan(root, "")
+		return err
+	})
+	return p, err
+}
+
+// AddMistakes returns err, which gateway.ResolveEnv returned for a file, with everything else that is wrong with it.
+func AddMistakes(content []byte, err error) error {
+	return gateway.AddMistakesOf(content, err, (&File{}).read)
+}
+
+func (f *File) read(root *document.Node) error {
+	return root.EachMember("", func(m *document.Node) error {
+		switch m.Name {
+		case "plans":
+			return f.readPlans(m)
+		case "$schema": // for editors
+			_, err := m.ReadText(m.Name)
+			return err
+		}
+		return m.Unknown(m.Name, "is not a field of a file of plans: it has plans alone, and a gateway has a file of its own")
+	})
+}
+
+func (f *File) readPlans(n *document.Node) error {
+	switch {
+	case n.Kind != document.Sequence:
+		return n.Mismatch("plans", document.Sequence, "")
+	case len(n.Nodes) > MaxPlans:
+		return n.Invalid("plans", "must have at most %d plans", MaxPlans)
+	}
+	var problems document.Problems
+	named := map[string]int{}
+	for i := range n.Nodes {
+		at := fmt.Sprintf("plans[%d]", i)
+		p, err := readPlan(&n.Nodes[i], at, "name")
+		if first, taken := named[p.Name]; taken && p.Name != "" {
+			err = fault.Join(err, document.WithPosition(fault.Invalid("name", "must be unique: plans[%d] has it, too", first), &n.Nodes[i], at))
+		} else {
+			named[p.Name] = i
+		}
+		f.Plans = append(f.Plans, p)
+		if problems.Add(err); problems.Full() {
+			break
+		}
+	}
+	return problems.Err()
+}
+
+// fields reads the fields of a mapping by their names. null is an absent field, except for one that is required.
+type fields map[string]func(m *document.Node, at string) error
+
+// read reads n. It returns what is wrong, and the fields that were not read.
+func (f fields) read(n *document.Node, at, unknown string, required ...string) (err error, unread map[string]bool) {
+	unread = map[string]bool{}
+	missing := func() error {
+		var problems document.Problems
+		for _, name := range required {
+			if n.Member(name) == nil {
+				unread[name] = true
+				if !n.HasLike(name) {
+					problems.Add(n.Invalid(below(at, name), "is missing"))
+				}
+			}
+		}
+		return problems.Err()
+	}
+	err = n.EachMember(at, func(m *document.Node) error {
+		read := f[m.Name]
+		switch {
+		case read == nil:
+			return m.Unknown(below(at, m.Name), "%s", unknown)
+		case m.Kind == document.Null && !slices.Contains(required, m.Name):
+			return nil
+		}
+		err := read(m, below(at, m.Name))
+		unread[m.Name] = err != nil
+		return err
+	}, missing)
+	return err, unread
+}
+
+// below returns the field of a mapping that is at a field.
+func below(at, name string) string { return strings.TrimPrefix(at+"."+name, ".") }
+
+// text reads a string that is not empty.
+func text(to *string) func(*document.Node, string) error {
+	return func(m *document.Node, at string) (err error) {
+		if *to, err = m.ReadText(at); err == nil && *to == "" {
+			err = m.Invalid(at, "must not be empty: leave it out instead")
+		}
+		return err
+	}
+}
+
+// readPlan reads a plan. required are the fields that it must have besides limits.
+func readPlan(n *document.Node, at string, required ...string) (FilePlan, error) {
+	if n.Kind != document.Mapping {
+		return FilePlan{}, n.Mismatch(at, document.Mapping, "")
+	}
+	p := FilePlan{Plan: Plan{TimeZone: DefaultZone, AnchorDay: DefaultAnchor}, Position: n.Position}
+	ofLimits := map[string]bool{}
+	err, unread := fields{
+		"name": text(&p.Name), "title": text(&p.Title), "time_zone": text(&p.TimeZone),
+		"anchor_day": func(m *document.Node, at string) error {
+			day, err := m.ReadCount(at)
+			p.AnchorDay = int(min(max(day, 0), 32))
+			return err
+		},
+		"limits": func(m *document.Node, at string) error { return p.readLimits(m, at, ofLimits) },
+	}.read(n, at, "is not a field of a plan: use name, title, limits, time_zone or anchor_day", append(required, "limits")...)
+	unread["name"] = unread["name"] || n.Member("name") == nil
+	maps.Copy(unread, ofLimits)
+	bad := p.Validate()
+	for i := range p.Limits {
+		p.Limits[i].GatewayID = ""
+	}
+	return p, fault.Join(err, wrong(bad, n, at, unread))
+}
+
+// wrong returns the problems of err with their positions, without those of fields that were not read.
+func wrong(err error, n *document.Node, at string, unread map[string]bool) error {
+	rest := slices.DeleteFunc(slices.Clone(fault.ProblemsOf(err)), func(p fault.Problem) bool { return unread[p.Field] })
+	return document.WithPosition(fault.InvalidAll(rest, fault.LeftOut(err)), n, at, below(at, "title"))
+}
+
+// readLimits reads the limits of a plan, with a GatewayID that only Validate sees. It adds the fields that it did not read
+// to unread.
+func (p *FilePlan) readLimits(n *document.Node, at string, unread map[string]bool) error {
+	switch {
+	case n.Kind != document.Sequence:
+		return n.Mismatch(at, document.Sequence, "")
+	case len(n.Nodes) > MaxLimits:
+		return n.Invalid(at, "must have at most %d limits", MaxLimits)
+	}
+	var problems document.Problems
+	for i := range n.Nodes {
+		l, of, err, unreadOfLimit := readLimit(&n.Nodes[i], fmt.Sprintf("%s[%d]", at, i))
+		problems.Add(err)
+		for field := range unreadOfLimit {
+			unread[fmt.Sprintf("limits[%d].%s", i, field)] = unreadOfLimit[field]
+		}
+		p.Limits, p.Gateways = append(p.Limits, l), append(p.Gateways, of)
+	}
+	return problems.Err()
+}
+
+// readLimit returns a limit, the name of its gateway, and the fields that it did not read.
+func readLimit(n *document.Node, at string) (l Limit, of string, err error, unread map[string]bool) {
+	if n.Kind != document.Mapping {
+		return l, "", n.Mismatch(at, document.Mapping, ""), map[string]bool{"name": true, "per": true}
+	}
+	var in LimitInput
+	err, unread = fields{
+		"name": text(&in.Name), "sustained": text(&in.Sustained), "burst": text(&in.Burst), "per": text(&in.Per), "gateway": text(&of),
+		"routes": func(m *document.Node, at string) (err error) {
+			in.Routes, err = m.ReadTexts(at)
+			return err
+		},
+	}.read(n, at, "is not a field of a limit: use name, sustained, burst, per, gateway or routes", "name", "sustained")
+	if len(in.Routes) > 0 && of == "" && !unread["gateway"] {
+		err = fault.Join(err, n.Member("routes").Invalid(at+".routes", "need gateway: give the name of the gateway that has these routes"))
+	}
+	l, bad := in.parse()
+	l.GatewayID = cmp.Or(of, "a gateway")
+	return l, of, fault.Join(err, wrong(bad, n, at, unread)), unread
+}
+
+// Encode returns the file as YAML, with plans and limits in their order. ParseFile turns it into an equal file.
+func (f *File) Encode() []byte {
+	var b bytes.Buffer
+	if len(f.Plans) == 0 {
+		return []byte("plans: []\n")
+	}
+	b.WriteString("plans:\n")
+	for i := range f.Plans {
+		f.Plans[i].encode(&b)
+	}
+	return b.Bytes()
+}
+
+func (p *FilePlan) encode(b *bytes.Buffer) {
+	fmt.Fprintf(b, "  - name: %s\n", document.Scalar(p.Name))
+	if p.Title != "" {
+		fmt.Fprintf(b, "    title: %s\n", document.Scalar(p.Title))
+	}
+	if p.TimeZone != DefaultZone {
+		fmt.Fprintf(b, "    time_zone: %s\n", document.Scalar(p.TimeZone))
+	}
+	if p.AnchorDay != DefaultAnchor {
+		fmt.Fprintf(b, "    anchor_day: %d\n", p.AnchorDay)
+	}
+	if len(p.Limits) == 0 {
+		b.WriteString("    limits: []\n")
+		return
+	}
+	b.WriteString("    limits:\n")
+	for i := range p.Limits {
+		p.Limits[i].encode(b, p.Gateways[i])
+	}
+}
+
+func (l *Limit) encode(b *bytes.Buffer, of string) {
+	fmt.Fprintf(b, "      - name: %s\n        sustained: %s\n", document.Scalar(l.Name), l.Sustained)
+	if !l.Burst.IsZero() {
+		fmt.Fprintf(b, "        burst: %s\n", l.Burst)
+	}
+	if l.Per != PerKey {
+		fmt.Fprintf(b, "        per: %s\n", l.Per)
+	}
+	if of != "" {
+		fmt.Fprintf(b, "        gateway: %s\n", document.Scalar(of))
+	}
+	if len(l.Routes) > 0 {
+		fmt.Fprintf(b, "        routes: %s\n", document.Flow(l.Routes))
+	}
+}

@@ -1,0 +1,383 @@
+package snapshot
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/keygate/keygate/internal/account"
+	"github.com/keygate/keygate/internal/fault"
+	"github.com/keygate/keygate/internal/id"
+	"github.com/keygate/keygate/internal/plan"
+	"github.com/keygate/keygate/internal/ratelimit"
+)
+
+// planSlot is the place of a plan. Keys, owners and gateways point to it, so that a change of the plan stores one
+// pointer, however many have it.
+type planSlot struct {
+	id   [16]byte
+	plan atomic.Pointer[compiledPlan] // nil while there is no such plan
+}
+
+// compiledPlan is a plan as it is now. It is immutable, but for the state of its buckets.
+type compiledPlan struct {
+	accountID        string // "" if the record has never been readable
+	perOwner, perKey []planLimit
+	unusable         bool // the record cannot be read or compiled: what it would limit is refused
+}
+
+// planLimit is one limit of a plan.
+type planLimit struct {
+	label   *ratelimit.Label
+	per     plan.Subject
+	name    string
+	gateway [16]byte // zeros for all of the account
+	paths   *plan.Paths
+	owners  *ratelimit.Buckets // of each owner; nil with per: key
+	keys    *ratelimit.Buckets // of each key that counts by itself: with per: owner, the keys without one
+}
+
+// sets calls yield for the sets of buckets of the limit.
+func (l *planLimit) sets(yield func(*ratelimit.Buckets) bool) {
+	if l.owners == nil || yield(l.owners) {
+		yield(l.keys)
+	}
+}
+
+// bucket returns the bucket of the caller, and its parameters. The bucket is nil if there is no room for it.
+func (l *planLimit) bucket(c *Caller) (*ratelimit.Params, *ratelimit.Bucket) {
+	if l.owners != nil && c.owner != nil && c.owner.id != [16]byte{} {
+		return l.owners.Bucket(c.owner.id)
+	}
+	return l.keys.Bucket(c.BucketID())
+}
+
+// planTable holds the slots of plans. It is safe for concurrent use. Only the holder of Follower.writing stores plans in
+// slots.
+type planTable struct {
+	mu      sync.Mutex
+	slots   map[string]*planSlot // by identifier
+	retired []*ratelimit.Buckets // of limits that are not in force any more, for the next sweep
+}
+
+// slot returns the slot of a plan, which is empty if the plan has not been read yet; nil for "" and for what is not a
+// plan's identifier.
+func (t *planTable) slot(planID string) *planSlot {
+	if planID == "" {
+		return nil
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	s := t.slots[planID]
+	if s == nil {
+		u, ok := id.Parse(id.Plan, planID)
+		if !ok {
+			return nil
+		}
+		s = &planSlot{id: u}
+		t.slots[planID] = s
+	}
+	return s
+}
+
+// of returns the plans of the account, or of all accounts if accountID is "".
+func (t *planTable) of(accountID string) []*compiledPlan {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var plans []*compiledPlan
+	for _, s := range t.slots {
+		if p := s.plan.Load(); p != nil && (accountID == "" || p.accountID == accountID) {
+			plans = append(plans, p)
+		}
+	}
+	return plans
+}
+
+// remove empties the slot of a plan and forgets it.
+func (t *planTable) remove(planID string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if s := t.slots[planID]; s != nil {
+		t.retire(s.plan.Swap(nil), nil)
+		delete(t.slots, planID)
+	}
+}
+
+// removeAll does the same for the plans in force that gone selects.
+func (t *planTable) removeAll(gone func(planID string, p *compiledPlan) bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for planID, s := range t.slots {
+		if p := s.plan.Load(); p != nil && gone(planID, p) {
+			s.plan.Store(nil)
+			t.retire(p, nil)
+			delete(t.slots, planID)
+		}
+	}
+}
+
+// put puts a plan into its slot.
+func (t *planTable) put(s *planSlot, next *compiledPlan) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.retire(s.plan.Swap(next), next)
+}
+
+// retire notes the buckets of was, which may be nil, that next does not have, for the next sweep: dropping a million
+// of them would take longer than a change may. The caller holds the lock.
+func (t *planTable) retire(was, next *compiledPlan) {
+	for l := range was.limits {
+		if next.limit(l.name, l.per) == nil {
+			t.retired = slices.AppendSeq(t.retired, l.sets)
+		}
+	}
+}
+
+// sweep drops the buckets that are not in force any more, that are full again or whose key has ended.
+func (t *planTable) sweep(now ratelimit.Instant, ended map[[16]byte]bool) {
+	t.mu.Lock()
+	retired := t.retired
+	t.retired = nil
+	t.mu.Unlock()
+	for _, b := range retired {
+		b.Drop()
+	}
+	for _, p := range t.of("") {
+		for l := range p.limits {
+			for b := range l.sets {
+				b.Sweep(now, ended)
+			}
+		}
+	}
+}
+
+// limits calls yield for each limit of p, which may be nil.
+func (p *compiledPlan) limits(yield func(*planLimit) bool) {
+	if p == nil {
+		return
+	}
+	for _, all := range [][]planLimit{p.perOwner, p.perKey} {
+		for i := range all {
+			if !yield(&all[i]) {
+				return
+			}
+		}
+	}
+}
+
+// limit returns the limit of p, which may be nil, with the name and subject, or nil.
+func (p *compiledPlan) limit(name string, per plan.Subject) *planLimit {
+	for l := range p.limits {
+		if l.name == name && l.per == per {
+			return l
+		}
+	}
+	return nil
+}
+
+// unusablePlan takes the place of was, which may be nil, and keeps its limits for a later form.
+func unusablePlan(was *compiledPlan) *compiledPlan {
+	p := &compiledPlan{unusable: true}
+	if was != nil {
+		p.accountID, p.perOwner, p.perKey = was.accountID, was.perOwner, was.perKey
+	}
+	return p
+}
+
+// putPlan puts a plan in force. Limits with the name and the subject of a limit in force keep its buckets, converted to
+// their rates. It takes as long for a million keys as for one. The caller holds writing.
+func (f *Follower) putPlan(record *plan.Plan) {
+	s := f.plans.slot(record.ID)
+	if s == nil {
+		f.cfg.Log.Error("a plan cannot be used", "plan_id", record.ID)
+		return
+	}
+	was := s.plan.Load()
+	next, err := f.compilePlan(s.id, record, was)
+	if err != nil {
+		f.cfg.Log.Error("a plan cannot be used, and what it limits is refused", "plan_id", record.ID, "error", err)
+		next = unusablePlan(was)
+	}
+	f.plans.put(s, next)
+	f.published.Add(1)
+}
+
+// compilePlan returns the form of a plan that follows was, which may be nil. The error says that an identifier is not
+// valid.
+func (f *Follower) compilePlan(u [16]byte, record *plan.Plan, was *compiledPlan) (*compiledPlan, error) {
+	next := &compiledPlan{accountID: record.AccountID}
+	for i := range record.Limits {
+		l, err := newPlanLimit(record.Name, &record.Limits[i])
+		if err != nil {
+			return nil, fmt.Errorf("compile plan %s: %w", record.ID, err)
+		}
+		f.addBuckets(&l, u, record, f.rates.of(ratelimit.Compile(record.Limits[i].Rate())), was.limit(l.name, l.per))
+		if l.per == plan.PerOwner {
+			next.perOwner = append(next.perOwner, l)
+		} else {
+			next.perKey = append(next.perKey, l)
+		}
+	}
+	return next, nil
+}
+
+// addBuckets gives the limit l of the plan the buckets of old, the limit in force, converted to the rate p, or full ones if
+// old is nil.
+func (f *Follower) addBuckets(l *planLimit, planID [16]byte, record *plan.Plan, p *ratelimit.Params, old *planLimit) {
+	if old != nil {
+		l.owners, l.keys = old.owners, old.keys
+		now := f.cfg.Now()
+		for b := range l.sets {
+			b.Configure(p, now)
+		}
+		return
+	}
+	fresh := func(subject id.Kind) *ratelimit.Buckets {
+		name := ratelimit.Name{Account: record.AccountID, Kind: id.Plan, Owner: planID, Of: &ratelimit.PlanLimit{Limit: l.name, Subject: subject}}
+		return f.cfg.Sharing.NewBuckets(name, p, f.buckets.Of(record.AccountID))
+	}
+	if l.keys = fresh(id.Key); l.per == plan.PerOwner {
+		l.owners = fresh(id.Owner)
+	}
+}
+
+// newPlanLimit returns a limit of the plan with the name, without buckets.
+func newPlanLimit(planName string, record *plan.Limit) (planLimit, error) {
+	l := planLimit{
+		label: ratelimit.NewLabel(planName, record.Name), per: record.Per, name: record.Name, paths: plan.NewPaths(record.Routes),
+	}
+	ok := true
+	if record.GatewayID != "" {
+		l.gateway, ok = id.Parse(id.Gateway, record.GatewayID)
+	}
+	if !ok {
+		return l, fmt.Errorf("limit %s: %q is not a gateway ID", record.Name, record.GatewayID)
+	}
+	return l, nil
+}
+
+// covers reports whether the limit applies to the route, or to any request for the gateway if r is nil.
+func (l *planLimit) covers(g *Gateway, r *Route) bool {
+	if l.gateway != [16]byte{} && l.gateway != g.UUID {
+		return false
+	}
+	return l.paths == nil || r != nil && l.paths.Cover(r.Path)
+}
+
+// recordIDs is a set of identifiers. Its number can be read at any time, and the rest by the holder of Follower.writing.
+type recordIDs struct {
+	ids map[string]struct{}
+	n   atomic.Int64
+}
+
+// add adds an identifier, and reports whether it is new.
+func (r *recordIDs) add(recordID string) bool {
+	if r.ids == nil {
+		r.ids = map[string]struct{}{}
+	}
+	r.ids[recordID] = struct{}{}
+	return r.n.Swap(int64(len(r.ids))) < int64(len(r.ids))
+}
+
+func (r *recordIDs) remove(recordID string) {
+	delete(r.ids, recordID)
+	r.n.Store(int64(len(r.ids)))
+}
+
+// UnusablePlans returns how many plans and owners this node cannot read at present: what the plans limit is refused, and
+// the owners count as suspended.
+func (f *Follower) UnusablePlans() (plans, owners int) {
+	return int(f.unreadablePlans.n.Load()), int(f.unreadableOwners.n.Load())
+}
+
+// readChangedPlans puts in force the plans that changes name, and then the owners, and adds them to done.
+func (f *Follower) readChangedPlans(ctx context.Context, changes []Change, done map[string]bool) error {
+	for _, kind := range []ChangeKind{PlanChange, OwnerChange} {
+		for _, c := range changes {
+			if c.Kind != kind || done[c.ID] {
+				continue
+			}
+			read := f.readPlan
+			if kind == OwnerChange {
+				read = f.readOwner
+			}
+			if err := read(ctx, c.ID); err != nil {
+				return err
+			}
+			done[c.ID] = true
+		}
+	}
+	return nil
+}
+
+// forgetPlans forgets the plans and owners of deleted accounts, whose keys are forgotten.
+func (f *Follower) forgetPlans(accounts map[string]*account.Account) {
+	f.plans.removeAll(func(_ string, p *compiledPlan) bool { return p.accountID != "" && accounts[p.accountID] == nil })
+	for accountID := range f.owners {
+		if accounts[accountID] == nil {
+			delete(f.owners, accountID)
+		}
+	}
+}
+
+// readPlan puts in force what the source has under the identifier. The caller holds writing.
+func (f *Follower) readPlan(ctx context.Context, planID string) error {
+	p, err := f.cfg.Source.PlanByID(ctx, planID)
+	switch {
+	case fault.CodeOf(err) == fault.NotFound:
+		f.unreadablePlans.remove(planID)
+		f.plans.remove(planID)
+		f.published.Add(1)
+	case f.isUnreadable(err):
+		f.refusePlan(planID, err)
+	case err != nil:
+		return fmt.Errorf("read plan %s: %w", planID, err)
+	default:
+		f.unreadablePlans.remove(planID)
+		f.putPlan(p)
+	}
+	return nil
+}
+
+// refusePlan makes the node refuse what the plan limits, whose record cannot be read: it must not admit more than a
+// node that can read it. The record is read again with each read of the change log.
+func (f *Follower) refusePlan(planID string, err error) {
+	if !f.unreadablePlans.add(planID) {
+		return
+	}
+	f.cfg.Log.Error("a plan cannot be read, and what it limits is refused", "plan_id", planID, "error", err)
+	if s := f.plans.slot(planID); s != nil {
+		f.plans.put(s, unusablePlan(s.plan.Load()))
+		f.published.Add(1)
+	}
+}
+
+// loadPlans brings the plans up to date with the source. It leaves out the plans of other accounts.
+func (f *Follower) loadPlans(ctx context.Context, accounts map[string]*account.Account) error {
+	seen := map[string]bool{}
+	put := func(p *plan.Plan) error {
+		if accounts[p.AccountID] != nil {
+			seen[p.ID] = true
+			f.unreadablePlans.remove(p.ID)
+			f.putPlan(p)
+		}
+		return nil
+	}
+	var err error
+	if f.cfg.Shared == nil {
+		err = f.cfg.Source.EachPlan(ctx, put)
+	} else {
+		err = f.cfg.Shared.Log.EachReadablePlan(ctx, put, func(planID string, err error) {
+			seen[planID] = true
+			f.refusePlan(planID, err)
+		})
+	}
+	if err != nil {
+		return fmt.Errorf("load plans: %w", err)
+	}
+	f.plans.removeAll(func(planID string, _ *compiledPlan) bool { return !seen[planID] })
+	f.published.Add(1)
+	return nil
+}

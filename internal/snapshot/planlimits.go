@@ -1,0 +1,78 @@
+package snapshot
+
+import "github.com/keygate/keygate/internal/ratelimit"
+
+// What AddPlanLimits returns if the limits cannot be counted, for the message of a 503.
+const (
+	NoRoomForPlan = "the plans of this account have as many keys and owners in use as this node can count: try again later, or use fewer"
+	PlanUnusable  = "this node cannot use the newest form of the plan"
+)
+
+// plansFor returns the plans whose limits apply to the requests of c, which is not nobody, to g (contract, plans,
+// section 3): the plan whose limits with per: owner apply, and the plan whose limits with per: key do. Either is nil if
+// there is none.
+func (g *Gateway) plansFor(c *Caller) (perOwner, perKey *compiledPlan) {
+	byDefault := g.defaultPlan.load()
+	if c.owner != nil {
+		perOwner = c.owner.plan.Load().load()
+	}
+	if perOwner == nil {
+		perOwner = byDefault
+	}
+	if perKey = c.plan.load(); perKey == nil {
+		perKey = perOwner // the owner's, else the gateway's
+	}
+	return perOwner, perKey
+}
+
+// load returns the plan in the slot, which may be nil.
+func (s *planSlot) load() *compiledPlan {
+	if s == nil {
+		return nil
+	}
+	return s.plan.Load()
+}
+
+// AddPlanLimits adds to charge the limits of plans that apply to a request of c to the route of g. Without a route, r is
+// nil, and limits that name routes are left out. It returns "", or why some limit cannot be counted. It allocates only
+// for the first request of a subject.
+func (g *Gateway) AddPlanLimits(charge *ratelimit.Charge, c *Caller, r *Route) (problem string) {
+	if c == nil {
+		return ""
+	}
+	perOwner, perKey := g.plansFor(c)
+	fits := true
+	if perOwner != nil {
+		fits = addPlanLimits(charge, perOwner.perOwner, g, c, r)
+	}
+	if perKey != nil {
+		fits = addPlanLimits(charge, perKey.perKey, g, c, r) && fits
+	}
+	switch {
+	case perOwner != nil && perOwner.unusable || perKey != nil && perKey.unusable:
+		return PlanUnusable
+	case !fits:
+		return NoRoomForPlan
+	default:
+		return ""
+	}
+}
+
+// addPlanLimits adds those of limits that cover the route, as far as there is room for the buckets of c, and reports
+// whether there is.
+func addPlanLimits(charge *ratelimit.Charge, limits []planLimit, g *Gateway, c *Caller, r *Route) (fits bool) {
+	fits = true
+	for i := range limits {
+		l := &limits[i]
+		if !l.covers(g, r) {
+			continue
+		}
+		p, b := l.bucket(c)
+		if b == nil {
+			fits = false
+			continue
+		}
+		charge.Add(ratelimit.Limit{Scope: ratelimit.PlanScope, Label: l.label, Params: p, Bucket: b}, 1)
+	}
+	return fits
+}
